@@ -1,0 +1,62 @@
+package resources
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
+	"k8s.io/apiserver/pkg/registry/rest"
+)
+
+// Strategy is what a served kind decides about its objects: defaults are set
+// by the scheme's defaulting functions, everything else here.
+type Strategy interface {
+	rest.RESTCreateStrategy
+	rest.RESTUpdateStrategy
+	rest.RESTDeleteStrategy
+}
+
+// Kind describes one served resource. kernel/api turns the list of kinds into
+// generic registry stores; subresources with behaviour of their own (pods/log,
+// pods/binding, serviceaccounts/token …) are added there.
+type Kind struct {
+	GVK        schema.GroupVersionKind
+	Resource   string // plural, lower case
+	Singular   string
+	ShortNames []string
+	Categories []string
+	New        func() runtime.Object
+	NewList    func() runtime.Object
+	// Strategy is used for create, update and delete of the main resource;
+	// its NamespaceScoped says whether the kind is namespaced.
+	Strategy Strategy
+	// Status updates the status subresource; nil where there is none.
+	Status Strategy
+	// Fields returns the selectable fields besides metadata.name and
+	// metadata.namespace, under upstream's names; nil where there are none.
+	Fields func(obj runtime.Object) fields.Set
+	// FieldNames lists what Fields can return, so that unknown field
+	// selectors are refused with upstream's words.
+	FieldNames []string
+	// Columns and Row print the kind as upstream does: priority-0 columns by
+	// default, priority-1 ones with -o wide. Row fills cells in the order of
+	// Columns.
+	Columns []metav1.TableColumnDefinition
+	Row     func(obj runtime.Object) ([]any, error)
+	// TTL in seconds for a new object, 0 for none (events).
+	TTL uint64
+	// Decorate may hook into the finished store (BeginCreate, AfterDelete …),
+	// as services do to allocate addresses and ports; nil for most.
+	Decorate func(store *genericregistry.Store) error
+	// Scale: the kind serves autoscaling/v1 Scale under /scale.
+	Scale *ScaleAccess
+}
+
+// ScaleAccess reads and writes the fields behind the scale subresource.
+type ScaleAccess struct {
+	Replicas    func(obj runtime.Object) int32
+	SetReplicas func(obj runtime.Object, replicas int32)
+	// Status returns status.replicas and the selector in string form.
+	Status func(obj runtime.Object) (replicas int32, selector string)
+}
