@@ -1,0 +1,117 @@
+package config
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// The identity of the file format.
+const (
+	APIVersion = "config.pintle.dev/v1alpha1"
+	Kind       = "KernelConfiguration"
+)
+
+// Config is the whole configuration of a kernel. Tags: mapstructure is the
+// key, range the inclusive bounds, enum the allowed words, live marks what
+// changes without a restart, doc is one line for people.
+type Config struct {
+	APIVersion string `mapstructure:"apiVersion" enum:"config.pintle.dev/v1alpha1" doc:"version of this file's format"`
+	Kind       string `mapstructure:"kind" enum:"KernelConfiguration" doc:"kind of this file"`
+
+	DataDir   string    `mapstructure:"dataDir" doc:"everything that the kernel keeps: store, keys, kubeconfig, pods; a relative path starts at the working directory"`
+	Logging   Logging   `mapstructure:"logging" doc:"the kernel's own log, on standard error"`
+	API       API       `mapstructure:"api" doc:"the Kubernetes API server"`
+	Store     Store     `mapstructure:"store" doc:"the Badger store and its watch history"`
+	Plugins   Plugins   `mapstructure:"plugins" doc:"where plugins lie and which bundles are loaded"`
+	Scheduler Scheduler `mapstructure:"scheduler" doc:"which predicates and priorities place pods"`
+	Control   Control   `mapstructure:"controllers" doc:"which controllers run"`
+	Node      Node      `mapstructure:"node" doc:"the node agent of this machine"`
+	Hollow    Hollow    `mapstructure:"hollow" doc:"simulated nodes for scale tests"`
+}
+
+// Logging configures the kernel's log.
+type Logging struct {
+	Level  string `mapstructure:"level" enum:"debug,info,warn,error" live:"true" doc:"least severe level that is written"`
+	Format string `mapstructure:"format" enum:"text,json" doc:"one record a line, as text or JSON"`
+}
+
+// API configures the API server.
+type API struct {
+	BindAddress         string `mapstructure:"bindAddress" format:"ip" doc:"address to listen on"`
+	Port                int    `mapstructure:"port" range:"0,65535" doc:"port to listen on; 0 picks a free one"`
+	AdvertiseAddress    string `mapstructure:"advertiseAddress" format:"ip?" doc:"address that pods and nodes reach the server at; empty: the machine's own"`
+	ServiceCIDR         string `mapstructure:"serviceCIDR" format:"cidr" doc:"range of cluster IPs"`
+	NodePortRange       string `mapstructure:"nodePortRange" format:"portrange" doc:"range of node ports, first-last"`
+	MaxInflight         int    `mapstructure:"maxRequestsInflight" range:"1,1000000" doc:"reading requests served at once; more are answered 429"`
+	MaxMutatingInflight int    `mapstructure:"maxMutatingRequestsInflight" range:"1,1000000" doc:"writing requests served at once; more are answered 429"`
+}
+
+// Store configures the store.
+type Store struct {
+	HistoryRetention time.Duration `mapstructure:"historyRetention" range:"10s,720h" doc:"how long a revision can be watched from and read at"`
+	HistoryRevisions int64         `mapstructure:"historyRevisions" range:"1000,1000000000" doc:"how many revisions are kept at most"`
+	MinFree          Size          `mapstructure:"minFree" range:"0,1Ti" doc:"free disk space below which writes are refused"`
+}
+
+// Plugins configures the plugin host.
+type Plugins struct {
+	Directories []string      `mapstructure:"directories" doc:"where bundles are looked for, first match wins; empty: the folder plugins beside the binary"`
+	CallTimeout time.Duration `mapstructure:"callTimeout" range:"1ms,1m" live:"true" doc:"deadline of one call of a predicate or priority"`
+	MemoryLimit Size          `mapstructure:"memoryLimit" range:"1Mi,4Gi" doc:"memory ceiling of a WASM module"`
+	Bundles     []Bundle      `mapstructure:"bundles" live:"true" doc:"the bundles to load"`
+}
+
+// Bundle is one plugin bundle to load.
+type Bundle struct {
+	Name      string          `mapstructure:"name" required:"true" doc:"name of the bundle's folder"`
+	Transport string          `mapstructure:"transport" enum:"wasm,process" doc:"how it runs; default: wasm where the bundle has a module, process otherwise"`
+	Digest    string          `mapstructure:"digest" format:"digest?" doc:"sha256:… that the artefact must have; empty: what its manifest says"`
+	OnFailure string          `mapstructure:"onFailure" enum:"refuse,ignore" doc:"what a failing predicate counts as: refuse the node, or ignore the predicate; default: the manifest's"`
+	Config    json.RawMessage `mapstructure:"-" raw:"config" doc:"the bundle's own configuration"`
+}
+
+// Scheduler configures the scheduling cycle.
+type Scheduler struct {
+	Enabled        bool          `mapstructure:"enabled" doc:"run the scheduler in this kernel"`
+	Seed           int64         `mapstructure:"seed" range:"0,9223372036854775807" doc:"seed of the choice between tied nodes; 0 takes the clock"`
+	InitialBackoff time.Duration `mapstructure:"podInitialBackoff" range:"1ms,1h" doc:"first wait of a pod that could not be placed"`
+	MaxBackoff     time.Duration `mapstructure:"podMaxBackoff" range:"1ms,1h" doc:"longest wait of a pod that could not be placed"`
+	Profiles       []Profile     `mapstructure:"profiles" live:"true" doc:"one set of predicates and priorities a scheduler name"`
+}
+
+// Profile is an ordered set of predicates and priorities for one schedulerName.
+type Profile struct {
+	SchedulerName string     `mapstructure:"schedulerName" required:"true" doc:"pods with this spec.schedulerName are placed by this profile"`
+	Predicates    []string   `mapstructure:"predicates" doc:"names of predicates, asked in this order"`
+	Priorities    []Priority `mapstructure:"priorities" doc:"names and weights of priorities"`
+}
+
+// Priority is a priority with its weight.
+type Priority struct {
+	Name   string `mapstructure:"name" required:"true" doc:"name of the priority"`
+	Weight int64  `mapstructure:"weight" range:"1,1000000" doc:"factor of its score"`
+}
+
+// Control configures the controllers.
+type Control struct {
+	Enabled []string `mapstructure:"enabled" live:"true" doc:"names of the controllers to run"`
+}
+
+// Node configures the node agent.
+type Node struct {
+	Enabled     bool              `mapstructure:"enabled" doc:"run a node agent on this machine"`
+	Name        string            `mapstructure:"name" doc:"name of the node; empty: the host name"`
+	Address     string            `mapstructure:"address" format:"ip?" doc:"the node's InternalIP; empty: the address of the default route, else 127.0.0.1"`
+	KubeletPort int               `mapstructure:"kubeletPort" range:"0,65535" doc:"port of the node agent's HTTPS server; 0 picks a free one"`
+	Runtime     string            `mapstructure:"runtime" doc:"name of the runtime plugin"`
+	Proxies     []string          `mapstructure:"proxies" doc:"names of service proxies; the first that this machine can run is used"`
+	PodCIDR     string            `mapstructure:"podCIDR" format:"cidr" doc:"range of pod IPs on this node"`
+	MaxPods     int               `mapstructure:"maxPods" range:"1,100000" doc:"most pods that may run here"`
+	Labels      map[string]string `mapstructure:"-" raw:"labels" doc:"labels that the node registers with"`
+}
+
+// Hollow configures simulated nodes, which run no containers.
+type Hollow struct {
+	Nodes  int    `mapstructure:"nodes" range:"0,100000" doc:"how many hollow nodes to run beside the real one"`
+	Prefix string `mapstructure:"prefix" doc:"their names are this and a number"`
+}

@@ -1,0 +1,74 @@
+package config
+
+import (
+	"fmt"
+	"net/netip"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// crossCheck finds what only several keys together make wrong.
+func crossCheck(cfg *Config, file string, tree *yaml.Node) Faults {
+	var faults Faults
+	add := func(line int, key, format string, args ...any) {
+		faults = append(faults, Fault{File: file, Line: line, Key: key, Text: fmt.Sprintf(format, args...)})
+	}
+	line := func(path ...string) int {
+		n := tree
+		for _, p := range path {
+			if n == nil || n.Kind != yaml.MappingNode {
+				return 0
+			}
+			if n = lookup(n, p); n == nil {
+				return 0
+			}
+		}
+		if n == nil {
+			return 0
+		}
+		return n.Line
+	}
+	if cfg.Scheduler.InitialBackoff > cfg.Scheduler.MaxBackoff {
+		add(line("scheduler", "podInitialBackoff"), "scheduler.podInitialBackoff", "%s is longer than podMaxBackoff %s; want it shorter", cfg.Scheduler.InitialBackoff, cfg.Scheduler.MaxBackoff)
+	}
+	seen := map[string]bool{}
+	for i, b := range cfg.Plugins.Bundles {
+		if seen[b.Name] {
+			add(line("plugins", "bundles"), fmt.Sprintf("plugins.bundles[%d].name", i), "bundle %q is listed twice; keep one", b.Name)
+		}
+		seen[b.Name] = true
+	}
+	names := map[string]bool{}
+	for i, p := range cfg.Scheduler.Profiles {
+		if names[p.SchedulerName] {
+			add(line("scheduler", "profiles"), fmt.Sprintf("scheduler.profiles[%d].schedulerName", i), "%q is listed twice; keep one", p.SchedulerName)
+		}
+		names[p.SchedulerName] = true
+		for _, list := range [][]string{p.Predicates, priorityNames(p.Priorities)} {
+			once := map[string]bool{}
+			for _, n := range list {
+				if once[n] {
+					add(line("scheduler", "profiles"), fmt.Sprintf("scheduler.profiles[%d]", i), "plugin %q is listed twice; keep one", n)
+				}
+				once[n] = true
+			}
+		}
+	}
+	if cfg.Node.Enabled && cfg.Node.Runtime == "" {
+		add(line("node"), "node.runtime", "is empty; name a runtime plugin such as containerd, or set node.enabled to false")
+	}
+	service, err1 := netip.ParsePrefix(cfg.API.ServiceCIDR)
+	pods, err2 := netip.ParsePrefix(cfg.Node.PodCIDR)
+	if err1 == nil && err2 == nil && service.Overlaps(pods) {
+		add(line("node", "podCIDR"), "node.podCIDR", "%s overlaps api.serviceCIDR %s; choose another range", pods, service)
+	}
+	return faults
+}
+
+func priorityNames(ps []Priority) []string {
+	out := make([]string, len(ps))
+	for i, p := range ps {
+		out[i] = p.Name
+	}
+	return out
+}

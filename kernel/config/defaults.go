@@ -1,0 +1,42 @@
+package config
+
+import "time"
+
+// Default returns the configuration that holds where neither file nor
+// environment says otherwise. It selects no plugin: policy is the file's.
+func Default() *Config {
+	return &Config{
+		APIVersion: APIVersion,
+		Kind:       Kind,
+		DataDir:    ".data",
+		Logging:    Logging{Level: "info", Format: "text"},
+		API: API{
+			BindAddress:         "0.0.0.0",
+			Port:                6443,
+			ServiceCIDR:         "10.96.0.0/16",
+			NodePortRange:       "30000-32767",
+			MaxInflight:         400,
+			MaxMutatingInflight: 200,
+		},
+		Store: Store{
+			HistoryRetention: 5 * time.Minute,
+			HistoryRevisions: 1_000_000,
+			MinFree:          64 << 20,
+		},
+		Plugins: Plugins{
+			CallTimeout: time.Second,
+			MemoryLimit: 256 << 20,
+		},
+		Scheduler: Scheduler{
+			Enabled:        true,
+			InitialBackoff: time.Second,
+			MaxBackoff:     10 * time.Second,
+		},
+		Node: Node{
+			KubeletPort: 10250,
+			PodCIDR:     "10.244.0.0/24",
+			MaxPods:     110,
+		},
+		Hollow: Hollow{Prefix: "hollow-"},
+	}
+}

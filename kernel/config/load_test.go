@@ -1,0 +1,177 @@
+package config
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+const head = "apiVersion: config.pintle.dev/v1alpha1\nkind: KernelConfiguration\n"
+
+func write(t *testing.T, text string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "pintle.yaml")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+func TestLoadFaults(t *testing.T) {
+	tests := []struct {
+		name, text string
+		set, env   []string
+		want       string // after the file's name
+	}{
+		{name: "unknown key", text: "api:\n  prot: 1\n", want: `:4: api.prot: unknown key; did you mean "port"?`},
+		{name: "unknown top key", text: "schedular: {}\n", want: `:3: schedular: unknown key; did you mean "scheduler"?`},
+		{name: "wrong type", text: "api:\n  port: many\n", want: `:4: api.port: "many" is not a whole number`},
+		{name: "out of range", text: "api:\n  port: 70000\n", want: `:4: api.port: 70000 is out of range; want 0 to 65535`},
+		{name: "enum", text: "logging: {level: loud}\n", want: `:3: logging.level: "loud" is not one of debug, info, warn, error`},
+		{name: "duration", text: "store: {historyRetention: 5}\n", want: `:3: store.historyRetention: "5" is not a duration such as 30s or 5m`},
+		{name: "duration range", text: "store: {historyRetention: 1s}\n", want: `:3: store.historyRetention: 1s is out of range; want 10s to 720h`},
+		{name: "list wanted", text: "node: {proxies: iptables}\n", want: `:3: node.proxies: want a list, not "iptables"`},
+		{name: "group wanted", text: "api: 1\n", want: `:3: api: want a group of keys (bindAddress`},
+		{name: "given twice", text: "dataDir: a\ndataDir: b\n", want: `:4: dataDir: key is given twice, first at line 3; keep one`},
+		{name: "in a list", text: "plugins:\n  bundles:\n  - name: a\n    transport: magic\n", want: `:6: plugins.bundles[0].transport: "magic" is not one of wasm, process`},
+		{name: "missing in a list", text: "plugins:\n  bundles:\n  - transport: wasm\n", want: `:5: plugins.bundles[0]: key "name" is missing: name of the bundle's folder`},
+		{name: "cidr", text: "api: {serviceCIDR: 10.96.0.1/16}\n", want: `:3: api.serviceCIDR: "10.96.0.1/16" is not an address range such as 10.96.0.0/16 with its host bits zero`},
+		{name: "ports", text: "api: {nodePortRange: 5-2}\n", want: `:3: api.nodePortRange: "5-2" is not a range of ports such as 30000-32767`},
+		{name: "digest", text: "plugins: {bundles: [{name: a, digest: abc}]}\n", want: `:3: plugins.bundles[0].digest: "abc" is not a digest: sha256: and 64 hexadecimal digits`},
+		{name: "not YAML", text: "api: [\n", want: `: not YAML: `},
+		{name: "alias", text: "api: &a {}\nstore: *a\n", want: `YAML aliases are not supported`},
+		{name: "two documents", text: "---\ndataDir: x\n", want: `more than one YAML document`},
+		{name: "back-off", text: "scheduler: {podInitialBackoff: 20s}\n", want: `:3: scheduler.podInitialBackoff: 20s is longer than podMaxBackoff 10s; want it shorter`},
+		{name: "ranges overlap", text: "node: {podCIDR: 10.96.3.0/24}\n", want: `:3: node.podCIDR: 10.96.3.0/24 overlaps api.serviceCIDR 10.96.0.0/16; choose another range`},
+		{name: "no runtime", text: "node: {enabled: true}\n", want: `node.runtime: is empty; name a runtime plugin`},
+		{name: "set unknown", set: []string{"api.prot=1"}, want: `--set api.prot: unknown key; did you mean "api.port"?`},
+		{name: "set wrong", set: []string{"api.port=x"}, want: `--set api.port: "x" is not a whole number`},
+		{name: "set no value", set: []string{"api.port"}, want: `--set api.port: want key=value`},
+		{name: "environment wrong", env: []string{"PINTLE_API_PORT=-1"}, want: `PINTLE_API_PORT: -1 is out of range; want 0 to 65535`},
+		{name: "environment unknown", env: []string{"PINTLE_PORT=1"}, want: `PINTLE_PORT: no key of the configuration has this environment variable`},
+	}
+	for _, tc := range tests {
+		t.Run(tc.name, func(t *testing.T) {
+			_, err := Load(Source{File: write(t, head+tc.text), Set: tc.set, Environ: tc.env})
+			if err == nil {
+				t.Fatal("no error")
+			}
+			if !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("got  %s\nwant %s", err, tc.want)
+			}
+		})
+	}
+}
+
+func TestLoadReportsEveryFault(t *testing.T) {
+	_, err := Load(Source{File: write(t, head+"api: {port: x}\nlogging: {level: y}\n")})
+	if got := strings.Count(err.Error(), "\n"); got != 1 {
+		t.Errorf("want two lines, got: %s", err)
+	}
+}
+
+func TestLoadMissingFile(t *testing.T) {
+	_, err := Load(Source{File: "/nowhere/pintle.yaml"})
+	if err == nil || !strings.Contains(err.Error(), "/nowhere/pintle.yaml: no such file") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestLoadPrecedence(t *testing.T) {
+	file := write(t, head+`
+api: {port: 1, bindAddress: 127.0.0.1}
+store: {minFree: 1Gi, historyRetention: 7m}
+plugins:
+  bundles:
+  - name: classic
+    config: {maxVolumes: {awsEBS: 5}, Words: [a]}
+scheduler:
+  profiles:
+  - schedulerName: default-scheduler
+    predicates: [HostName]
+    priorities: [{name: EqualPriority}, {name: X, weight: 3}]
+node:
+  labels: {Disk/Type: SSD}
+`)
+	cfg, err := Load(Source{
+		File:    file,
+		Environ: []string{"PINTLE_API_PORT=2", "PINTLE_LOGGING_LEVEL=debug", "HOME=/"},
+		Set:     []string{"logging.level=warn", "node.proxies=[userspace]"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	checks := []struct {
+		name      string
+		got, want any
+	}{
+		{"environment over file", cfg.API.Port, 2},
+		{"file over default", cfg.API.BindAddress, "127.0.0.1"},
+		{"set over environment", cfg.Logging.Level, "warn"},
+		{"default", cfg.API.NodePortRange, "30000-32767"},
+		{"size", cfg.Store.MinFree, Size(1 << 30)},
+		{"duration", cfg.Store.HistoryRetention, 7 * time.Minute},
+		{"keys of plugin configuration keep their case", string(cfg.Plugins.Bundles[0].Config), `{"Words":["a"],"maxVolumes":{"awsEBS":5}}`},
+		{"labels keep their case", cfg.Node.Labels["Disk/Type"], "SSD"},
+		{"weight defaults to 1", cfg.Scheduler.Profiles[0].Priorities[0].Weight, int64(1)},
+		{"weight", cfg.Scheduler.Profiles[0].Priorities[1].Weight, int64(3)},
+		{"list by set", strings.Join(cfg.Node.Proxies, ","), "userspace"},
+	}
+	for _, c := range checks {
+		if c.got != c.want {
+			t.Errorf("%s: got %v, want %v", c.name, c.got, c.want)
+		}
+	}
+}
+
+func TestShowRoundTrip(t *testing.T) {
+	cfg := Default()
+	cfg.Node.Labels = map[string]string{"a/B": "yes"}
+	cfg.Plugins.Bundles = []Bundle{{Name: "classic", Transport: "wasm", Config: []byte(`{"A":1}`)}}
+	cfg.Scheduler.Profiles = []Profile{{SchedulerName: "s", Predicates: []string{"P"}, Priorities: []Priority{{Name: "Q", Weight: 2}}}}
+	var out bytes.Buffer
+	if err := Show(&out, cfg); err != nil {
+		t.Fatal(err)
+	}
+	again, err := Load(Source{File: write(t, out.String())})
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out.String())
+	}
+	if d := Diff(cfg, again); len(d) > 0 {
+		t.Errorf("differs after a round trip: %v\n%s", d, out.String())
+	}
+	for _, want := range []string{"PINTLE_API_PORT", "live; PINTLE_LOGGING_LEVEL"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("output lacks %q", want)
+		}
+	}
+}
+
+func TestEveryKeyHasDocumentation(t *testing.T) {
+	for _, k := range Keys() {
+		if fieldAt(k).doc == "" {
+			t.Errorf("%s has no documentation", k)
+		}
+	}
+}
+
+func FuzzLoad(f *testing.F) {
+	f.Add([]byte(head + "api: {port: 1}\n"))
+	f.Add([]byte("a: &x [*x]"))
+	f.Add([]byte("plugins: {bundles: [{name: 1, config: {? [a] : b}}]}"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		file := filepath.Join(t.TempDir(), "c.yaml")
+		if err := os.WriteFile(file, text, 0o600); err != nil {
+			t.Skip()
+		}
+		cfg, err := Load(Source{File: file})
+		if err == nil {
+			if err := Show(&bytes.Buffer{}, cfg); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
