@@ -1,0 +1,18 @@
+// Package pki owns the keys and certificates of one cluster.
+//
+// It keeps a directory (DataDir/pki) with the cluster CA, the API server's
+// serving certificate, client certificates of the components, the certificates
+// of each node and the key that signs service-account tokens. Open creates
+// what is missing and renews what is about to expire or no longer names the
+// right hosts; a CA or a token key that exists is never replaced, since every
+// certificate and token handed out hangs on it.
+//
+// Promises: private keys and kubeconfigs are readable by the owner only
+// (0600, directory 0700); each file is written to a temporary name, synced and
+// renamed, so that a crash leaves the old file or the new one; a damaged file
+// is reported by path and what to do, and is left alone. A certificate is
+// written after its key: when a crash falls between the two the pair does not
+// match, and the next Open issues both again.
+//
+// It must not import the rest of the API server. All keys are ECDSA P-256.
+package pki

@@ -1,0 +1,262 @@
+package pki
+
+import (
+	"crypto/ecdsa"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+)
+
+const (
+	caLife   = 10 * 365 * 24 * time.Hour
+	leafLife = 365 * 24 * time.Hour
+	// A leaf with less than renewBefore left is issued again by Open.
+	renewBefore = 30 * 24 * time.Hour
+	// backdate lets clients whose clock runs a little behind accept a new
+	// certificate.
+	backdate = 5 * time.Minute
+)
+
+// Config says where the keys lie and which names the API server answers to.
+type Config struct {
+	// Dir is the directory of the keys; created with mode 0700.
+	Dir string
+	// AdvertiseIPs are the addresses clients reach the API server at besides
+	// loopback, which is always named.
+	AdvertiseIPs []net.IP
+	// ServiceIP is the cluster IP of the service default/kubernetes.
+	ServiceIP net.IP
+	// Hostnames are further DNS names of the API server.
+	Hostnames []string
+	// ClusterDomain is the DNS domain of services, cluster.local when empty.
+	ClusterDomain string
+	// Now is the clock, time.Now when nil.
+	Now func() time.Time
+}
+
+// Pair is one certificate with its key, on disk and in memory.
+type Pair struct {
+	CertFile, KeyFile string
+	CertPEM, KeyPEM   []byte
+	Cert              *x509.Certificate
+}
+
+// PKI is the open directory. It is safe for concurrent use.
+type PKI struct {
+	cfg    Config
+	mu     sync.Mutex // serialises issuing
+	ca     *x509.Certificate
+	caPEM  []byte
+	caKey  *ecdsa.PrivateKey
+	saKey  *ecdsa.PrivateKey
+	server Pair
+	admin  Pair
+	node   Pair // kubelet client: API server to nodes
+}
+
+// Open loads the directory and creates or renews what it lacks. Errors name
+// the file and what to do.
+func Open(cfg Config) (*PKI, error) {
+	if cfg.Dir == "" {
+		return nil, fmt.Errorf("pki: no directory given")
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.ClusterDomain == "" {
+		cfg.ClusterDomain = "cluster.local"
+	}
+	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
+		return nil, fmt.Errorf("pki: create directory: %w", err)
+	}
+	p := &PKI{cfg: cfg}
+	if err := p.loadCA(); err != nil {
+		return nil, fmt.Errorf("pki: cluster CA: %w", err)
+	}
+	var err error
+	if p.saKey, err = p.loadTokenKey(); err != nil {
+		return nil, fmt.Errorf("pki: service account key: %w", err)
+	}
+	if p.server, err = p.ensure("apiserver", p.serverProfile()); err != nil {
+		return nil, fmt.Errorf("pki: serving certificate: %w", err)
+	}
+	if p.admin, err = p.Client("admin", "kubernetes-admin", "system:masters"); err != nil {
+		return nil, err
+	}
+	if p.node, err = p.Client("apiserver-kubelet-client", "kube-apiserver-kubelet-client", "kubeadm:cluster-admins"); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// CAFile is the path of the cluster CA's certificate.
+func (p *PKI) CAFile() string { return p.path("ca.crt") }
+
+// CAPEM is the cluster CA's certificate as PEM.
+func (p *PKI) CAPEM() []byte { return p.caPEM }
+
+// CAPool holds the cluster CA alone.
+func (p *PKI) CAPool() *x509.CertPool {
+	pool := x509.NewCertPool()
+	pool.AddCert(p.ca)
+	return pool
+}
+
+// ServiceAccountKey signs service-account tokens.
+func (p *PKI) ServiceAccountKey() *ecdsa.PrivateKey { return p.saKey }
+
+// Serving is the API server's certificate.
+func (p *PKI) Serving() Pair { return p.server }
+
+// Admin is the client certificate of group system:masters.
+func (p *PKI) Admin() Pair { return p.admin }
+
+// KubeletClient is the certificate the API server shows to node agents.
+func (p *PKI) KubeletClient() Pair { return p.node }
+
+// Client returns the client certificate of a user, issued on first use; file
+// is the base name in the directory.
+func (p *PKI) Client(file, user string, groups ...string) (Pair, error) {
+	pair, err := p.ensure(file, profile{
+		subject: pkix.Name{CommonName: user, Organization: groups},
+		usage:   x509.ExtKeyUsageClientAuth,
+	})
+	if err != nil {
+		return Pair{}, fmt.Errorf("pki: client certificate of %q: %w", user, err)
+	}
+	return pair, nil
+}
+
+// Node returns the client certificate (user system:node:NAME, group
+// system:nodes) and the serving certificate of a node.
+func (p *PKI) Node(name string, ips []net.IP, hostnames ...string) (client, serving Pair, err error) {
+	if name == "" || name != filepath.Base(name) || name[0] == '.' {
+		return Pair{}, Pair{}, fmt.Errorf("pki: node %q: not a node name", name)
+	}
+	user := "system:node:" + name
+	if client, err = p.Client("node-"+name+"-client", user, "system:nodes"); err != nil {
+		return Pair{}, Pair{}, err
+	}
+	serving, err = p.ensure("node-"+name+"-server", profile{
+		subject: pkix.Name{CommonName: user, Organization: []string{"system:nodes"}},
+		usage:   x509.ExtKeyUsageServerAuth,
+		dns:     unique(append([]string{name, "localhost"}, hostnames...)),
+		ips:     uniqueIPs(append([]net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback}, ips...)),
+	})
+	if err != nil {
+		return Pair{}, Pair{}, fmt.Errorf("pki: serving certificate of node %q: %w", name, err)
+	}
+	return client, serving, nil
+}
+
+func (p *PKI) path(file string) string { return filepath.Join(p.cfg.Dir, file) }
+
+func (p *PKI) loadCA() error {
+	certFile, keyFile := p.path("ca.crt"), p.path("ca.key")
+	haveCert, err := exists(certFile)
+	if err != nil {
+		return err
+	}
+	haveKey, err := exists(keyFile)
+	if err != nil {
+		return err
+	}
+	switch {
+	case haveCert && !haveKey:
+		return fmt.Errorf("%s is missing while %s is there; restore it from a backup", keyFile, certFile)
+	case haveKey && !haveCert:
+		// The key alone is what a crash of the first start leaves: nothing was
+		// signed yet, so its certificate can be made now.
+		if p.caKey, err = readKey(keyFile); err != nil {
+			return err
+		}
+		return p.createCA(certFile)
+	case haveCert:
+		if p.caKey, err = readKey(keyFile); err != nil {
+			return err
+		}
+		if p.ca, err = readCert(certFile); err != nil {
+			return err
+		}
+		if !p.caKey.PublicKey.Equal(p.ca.PublicKey) {
+			return fmt.Errorf("%s and %s do not belong together; restore both from one backup", certFile, keyFile)
+		}
+		if !p.ca.IsCA {
+			return fmt.Errorf("%s: not a CA certificate", certFile)
+		}
+		if p.cfg.Now().After(p.ca.NotAfter) {
+			return fmt.Errorf("%s: expired at %s; a CA is never replaced by itself: move %s away to start over with new keys",
+				certFile, p.ca.NotAfter.UTC().Format(time.RFC3339), p.cfg.Dir)
+		}
+		p.caPEM = pem.EncodeToMemory(&pem.Block{Type: blockCertificate, Bytes: p.ca.Raw})
+		return nil
+	}
+	key, keyPEM, err := newKey()
+	if err != nil {
+		return err
+	}
+	if err := writeFile(keyFile, keyPEM, 0o600); err != nil {
+		return err
+	}
+	p.caKey = key
+	return p.createCA(certFile)
+}
+
+func (p *PKI) createCA(certFile string) error {
+	serial, err := newSerial()
+	if err != nil {
+		return err
+	}
+	now := p.cfg.Now()
+	template := &x509.Certificate{
+		SerialNumber:          serial,
+		Subject:               pkix.Name{CommonName: "kubernetes"},
+		DNSNames:              []string{"kubernetes"},
+		NotBefore:             now.Add(-backdate),
+		NotAfter:              now.Add(caLife),
+		KeyUsage:              x509.KeyUsageDigitalSignature | x509.KeyUsageKeyEncipherment | x509.KeyUsageCertSign,
+		BasicConstraintsValid: true,
+		IsCA:                  true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &p.caKey.PublicKey, p.caKey)
+	if err != nil {
+		return fmt.Errorf("sign: %w", err)
+	}
+	if p.ca, err = x509.ParseCertificate(der); err != nil {
+		return err
+	}
+	p.caPEM = pem.EncodeToMemory(&pem.Block{Type: blockCertificate, Bytes: der})
+	return writeFile(certFile, p.caPEM, 0o644)
+}
+
+func (p *PKI) loadTokenKey() (*ecdsa.PrivateKey, error) {
+	file := p.path("sa.key")
+	have, err := exists(file)
+	if err != nil {
+		return nil, err
+	}
+	if have {
+		return readKey(file)
+	}
+	key, keyPEM, err := newKey()
+	if err != nil {
+		return nil, err
+	}
+	return key, writeFile(file, keyPEM, 0o600)
+}
+
+func newSerial() (*big.Int, error) {
+	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
+	if err != nil {
+		return nil, fmt.Errorf("serial number: %w", err)
+	}
+	return serial.Add(serial, big.NewInt(1)), nil
+}
