@@ -1,0 +1,185 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/apiserver/pkg/storage"
+	storeerr "k8s.io/apiserver/pkg/storage/errors"
+	"k8s.io/apiserver/pkg/util/dryrun"
+)
+
+
+// Bind assigns a pod to a node as a POST of the binding would, without HTTP.
+// The binding names the pod in ObjectMeta (UID and ResourceVersion, where set,
+// are preconditions). A pod that is bound, going away or gated gives a
+// Conflict with upstream's words, a pod that is not there NotFound.
+func (s *Server) Bind(ctx context.Context, b *corev1.Binding) error {
+	ctx = request.WithNamespace(ctx, b.Namespace)
+	_, err := s.binding.Create(ctx, b.Name, b, nil, &metav1.CreateOptions{})
+	return err
+}
+
+// bindingREST is pods/binding: spec.nodeName and the PodScheduled condition
+// change in one write.
+type bindingREST struct{ store *genericregistry.Store }
+
+var (
+	_ rest.NamedCreater                   = (*bindingREST)(nil)
+	_ rest.SubresourceObjectMetaPreserver = (*bindingREST)(nil)
+)
+
+func (r *bindingREST) NamespaceScoped() bool { return true }
+func (r *bindingREST) New() runtime.Object   { return &corev1.Binding{} }
+func (r *bindingREST) Destroy()              {}
+
+// PreserveRequestObjectMetaSystemFieldsOnSubresourceCreate keeps UID and
+// ResourceVersion of the request: they are the preconditions.
+func (r *bindingREST) PreserveRequestObjectMetaSystemFieldsOnSubresourceCreate() bool { return true }
+
+func (r *bindingREST) Create(ctx context.Context, name string, obj runtime.Object, createValidation rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
+	b, ok := obj.(*corev1.Binding)
+	if !ok {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("not a Binding object: %#v", obj))
+	}
+	if name != b.Name {
+		return nil, apierrors.NewBadRequest("name in URL does not match name in Binding object")
+	}
+	if errs := validateBinding(b); len(errs) != 0 {
+		return nil, errs.ToAggregate()
+	}
+	if createValidation != nil {
+		if err := createValidation(ctx, b.DeepCopyObject()); err != nil {
+			return nil, err
+		}
+	}
+	if err := r.assign(ctx, b, dryrun.IsDryRun(options.DryRun)); err != nil {
+		return nil, err
+	}
+	return &metav1.Status{Status: metav1.StatusSuccess}, nil
+}
+
+func validateBinding(b *corev1.Binding) field.ErrorList {
+	var errs field.ErrorList
+	if b.Target.Kind != "" && b.Target.Kind != "Node" {
+		errs = append(errs, field.NotSupported(field.NewPath("target", "kind"), b.Target.Kind, []string{"Node", "<empty>"}))
+	}
+	if b.Target.Name == "" {
+		errs = append(errs, field.Required(field.NewPath("target", "name"), ""))
+	}
+	return errs
+}
+
+func (r *bindingREST) assign(ctx context.Context, b *corev1.Binding, dryRun bool) error {
+	key, err := r.store.KeyFunc(ctx, b.Name)
+	if err != nil {
+		return err
+	}
+	var pre *storage.Preconditions
+	if b.UID != "" || b.ResourceVersion != "" {
+		pre = &storage.Preconditions{}
+		if b.UID != "" {
+			pre.UID = new(types.UID)
+			*pre.UID = b.UID
+		}
+		if b.ResourceVersion != "" {
+			pre.ResourceVersion = new(string)
+			*pre.ResourceVersion = b.ResourceVersion
+		}
+	}
+	err = r.store.Storage.GuaranteedUpdate(ctx, key, &corev1.Pod{}, false, pre, storage.SimpleUpdate(func(obj runtime.Object) (runtime.Object, error) {
+		pod, ok := obj.(*corev1.Pod)
+		if !ok {
+			return nil, fmt.Errorf("unexpected object: %#v", obj)
+		}
+		switch {
+		case pod.DeletionTimestamp != nil:
+			return nil, fmt.Errorf("pod %s is being deleted, cannot be assigned to a host", pod.Name)
+		case pod.Spec.NodeName != "":
+			return nil, fmt.Errorf("pod %v is already assigned to node %q", pod.Name, pod.Spec.NodeName)
+		case len(pod.Spec.SchedulingGates) != 0:
+			return nil, fmt.Errorf("pod %v has non-empty .spec.schedulingGates", pod.Name)
+		}
+		pod.Spec.NodeName = b.Target.Name
+		pod.Status.NominatedNodeName = ""
+		pod.Annotations = merged(pod.Annotations, b.Annotations)
+		pod.Labels = merged(pod.Labels, b.Labels)
+		setPodCondition(&pod.Status, corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue})
+		return pod, nil
+	}), dryRun, nil)
+	if err == nil {
+		return nil
+	}
+	pods := corev1.Resource("pods")
+	err = storeerr.InterpretGetError(err, pods, b.Name)
+	err = storeerr.InterpretUpdateError(err, pods, b.Name)
+	var status *apierrors.StatusError
+	if !errors.As(err, &status) {
+		return apierrors.NewConflict(corev1.Resource("pods/binding"), b.Name, err)
+	}
+	return err
+}
+
+func merged(into, from map[string]string) map[string]string {
+	if len(from) == 0 {
+		return into
+	}
+	if into == nil {
+		into = make(map[string]string, len(from))
+	}
+	for k, v := range from {
+		into[k] = v
+	}
+	return into
+}
+
+// setPodCondition sets c, with the present as its transition time unless the
+// condition had that status already.
+func setPodCondition(status *corev1.PodStatus, c corev1.PodCondition) {
+	c.LastTransitionTime = metav1.Now()
+	for i := range status.Conditions {
+		old := &status.Conditions[i]
+		if old.Type != c.Type {
+			continue
+		}
+		if old.Status == c.Status {
+			c.LastTransitionTime = old.LastTransitionTime
+		}
+		*old = c
+		return
+	}
+	status.Conditions = append(status.Conditions, c)
+}
+
+// legacyBindingREST is the top-level bindings resource, whose object names the
+// pod by its own name.
+type legacyBindingREST struct{ binding *bindingREST }
+
+var (
+	_ rest.Creater              = (*legacyBindingREST)(nil)
+	_ rest.SingularNameProvider = (*legacyBindingREST)(nil)
+)
+
+func (r *legacyBindingREST) NamespaceScoped() bool   { return true }
+func (r *legacyBindingREST) New() runtime.Object     { return &corev1.Binding{} }
+func (r *legacyBindingREST) Destroy()                {}
+func (r *legacyBindingREST) GetSingularName() string { return "binding" }
+
+func (r *legacyBindingREST) Create(ctx context.Context, obj runtime.Object, createValidation rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
+	m, err := meta.Accessor(obj)
+	if err != nil {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("not a Binding object: %T", obj))
+	}
+	return r.binding.Create(ctx, m.GetName(), obj, createValidation, options)
+}

@@ -1,0 +1,103 @@
+package api
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/apiserver/pkg/registry/generic"
+)
+
+// Backend gives each resource its storage. *storage.Backend of
+// kernel/api/storage is the one in use.
+type Backend interface {
+	generic.RESTOptionsGetter
+}
+
+// Config configures a Server. The zero value of a field means its default.
+type Config struct {
+	// DataDir holds admin.kubeconfig (mode 0600) and pki/. Required.
+	DataDir string
+	// BindAddress is the IP to listen on; default 127.0.0.1.
+	BindAddress string
+	// Port is the TCP port; 0 picks a free one.
+	Port int
+	// AdvertiseAddress is the IP that the kubernetes service's endpoints
+	// name; default BindAddress, or the host's first address if that is
+	// unspecified.
+	AdvertiseAddress string
+	// ServiceCIDR is the range of cluster IPs; default 10.96.0.0/16. Its first
+	// address is the kubernetes service's.
+	ServiceCIDR string
+	// NodePortRange is "first-last"; default 30000-32767.
+	NodePortRange string
+	// ClusterDomain is the suffix of service names in the serving
+	// certificate; default cluster.local.
+	ClusterDomain string
+	// Backend stores the objects. Required.
+	Backend Backend
+	// Logger receives the server's messages; default discards.
+	Logger *slog.Logger
+	// MaxInFlight and MaxMutatingInFlight bound the requests served at the
+	// same time; defaults 400 and 200 as upstream's.
+	MaxInFlight, MaxMutatingInFlight int
+}
+
+func (c Config) complete() (Config, error) {
+	if c.DataDir == "" {
+		return c, errors.New("api server: no data directory: set DataDir")
+	}
+	if c.Backend == nil {
+		return c, errors.New("api server: no storage backend: set Backend")
+	}
+	if c.BindAddress == "" {
+		c.BindAddress = "127.0.0.1"
+	}
+	bind := net.ParseIP(c.BindAddress)
+	if bind == nil {
+		return c, fmt.Errorf("api server: bind address %q: not an IP address", c.BindAddress)
+	}
+	if c.Port < 0 || c.Port > 65535 {
+		return c, fmt.Errorf("api server: port %d: must be between 0 and 65535", c.Port)
+	}
+	if c.AdvertiseAddress == "" {
+		c.AdvertiseAddress = c.BindAddress
+		if bind.IsUnspecified() {
+			ip, err := utilnet.ResolveBindAddress(bind)
+			if err != nil {
+				return c, fmt.Errorf("api server: find an address to advertise: %w; set AdvertiseAddress", err)
+			}
+			c.AdvertiseAddress = ip.String()
+		}
+	}
+	if net.ParseIP(c.AdvertiseAddress) == nil {
+		return c, fmt.Errorf("api server: advertise address %q: not an IP address", c.AdvertiseAddress)
+	}
+	if c.ServiceCIDR == "" {
+		c.ServiceCIDR = "10.96.0.0/16"
+	}
+	if _, _, err := net.ParseCIDR(c.ServiceCIDR); err != nil {
+		return c, fmt.Errorf("api server: service CIDR %q: %w", c.ServiceCIDR, err)
+	}
+	if c.NodePortRange == "" {
+		c.NodePortRange = "30000-32767"
+	}
+	if _, err := utilnet.ParsePortRange(c.NodePortRange); err != nil {
+		return c, fmt.Errorf("api server: node port range %q: %w", c.NodePortRange, err)
+	}
+	if c.ClusterDomain == "" {
+		c.ClusterDomain = "cluster.local"
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.MaxInFlight == 0 {
+		c.MaxInFlight = 400
+	}
+	if c.MaxMutatingInFlight == 0 {
+		c.MaxMutatingInFlight = 200
+	}
+	return c, nil
+}

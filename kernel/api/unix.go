@@ -1,0 +1,78 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	"k8s.io/apiserver/pkg/authentication/user"
+)
+
+// ServeUnix serves the API on a unix socket at path until ctx is done. Each
+// request over it is authenticated as u, so the socket is its credential: its
+// directory is made 0700 if it does not exist, the socket itself is 0600. The
+// scheme is http; HTTP/1.1 and unencrypted HTTP/2 with prior knowledge both
+// work. A stale socket at path is removed.
+func (s *Server) ServeUnix(ctx context.Context, path string, u user.Info) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return fmt.Errorf("api socket %s: make its directory: %w", path, err)
+	}
+	if fi, err := os.Lstat(path); err == nil && fi.Mode()&os.ModeSocket != 0 {
+		if err := os.Remove(path); err != nil {
+			return fmt.Errorf("api socket %s: remove the stale one: %w", path, err)
+		}
+	}
+	ln, err := (&net.ListenConfig{}).Listen(ctx, "unix", path)
+	if err != nil {
+		return fmt.Errorf("api socket %s: listen: %w", path, err)
+	}
+	if err := os.Chmod(path, 0o600); err != nil {
+		ln.Close()
+		return fmt.Errorf("api socket %s: restrict to its owner: %w", path, err)
+	}
+	u = authenticated(u)
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	protocols.SetUnencryptedHTTP2(true)
+	srv := &http.Server{
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+			h := s.handler()
+			if h == nil {
+				http.Error(w, "api server is not running", http.StatusServiceUnavailable)
+				return
+			}
+			h.ServeHTTP(w, req)
+		}),
+		BaseContext:       func(net.Listener) context.Context { return withIdentity(ctx, u) },
+		Protocols:         protocols,
+		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: 1000},
+		ReadHeaderTimeout: 30 * time.Second,
+		MaxHeaderBytes:    1 << 20,
+		ErrorLog:          s.httpErrorLog(),
+	}
+	// The base context ends with ctx, which ends the watches; Shutdown then
+	// waits for the rest.
+	stopped := make(chan error, 1)
+	stop := context.AfterFunc(ctx, func() {
+		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+		defer cancel()
+		err := srv.Shutdown(grace)
+		if err != nil {
+			err = srv.Close()
+		}
+		stopped <- err
+	})
+	err = srv.Serve(ln)
+	if stop() {
+		return fmt.Errorf("api socket %s: serve: %w", path, err)
+	}
+	if err := <-stopped; err != nil && !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("api socket %s: stop: %w", path, err)
+	}
+	return nil
+}
