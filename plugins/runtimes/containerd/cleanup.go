@@ -1,0 +1,185 @@
+package containerd
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// removeSandboxes stops and removes every pod sandbox with its containers, and
+// with them their shims, mounts, namespaces and addresses.
+func removeSandboxes(ctx context.Context, socket string) error {
+	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return fmt.Errorf("remove sandboxes: %w", err)
+	}
+	defer conn.Close()
+	cri := runtimev1.NewRuntimeServiceClient(conn)
+	list, err := cri.ListPodSandbox(ctx, &runtimev1.ListPodSandboxRequest{})
+	if err != nil {
+		return fmt.Errorf("list sandboxes: %w", err)
+	}
+	var errs []error
+	for _, s := range list.Items {
+		if _, err := cri.StopPodSandbox(ctx, &runtimev1.StopPodSandboxRequest{PodSandboxId: s.Id}); err != nil {
+			errs = append(errs, fmt.Errorf("stop sandbox of pod %s/%s: %w", s.Metadata.Namespace, s.Metadata.Name, err))
+			continue
+		}
+		if _, err := cri.RemovePodSandbox(ctx, &runtimev1.RemovePodSandboxRequest{PodSandboxId: s.Id}); err != nil {
+			errs = append(errs, fmt.Errorf("remove sandbox of pod %s/%s: %w", s.Metadata.Namespace, s.Metadata.Name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// removeBridge deletes the network bridge. One that has ports still, or is
+// none of ours, is left alone.
+func removeBridge(name string) error {
+	link, err := netlink.LinkByName(name)
+	if errors.As(err, &netlink.LinkNotFoundError{}) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("remove bridge %s: %w", name, err)
+	}
+	if link.Type() != "bridge" {
+		return nil
+	}
+	links, err := netlink.LinkList()
+	if err != nil {
+		return fmt.Errorf("remove bridge %s: %w", name, err)
+	}
+	for _, l := range links {
+		if l.Attrs().MasterIndex == link.Attrs().Index {
+			return fmt.Errorf("remove bridge %s: interface %s is still attached", name, l.Attrs().Name)
+		}
+	}
+	if err := netlink.LinkDel(link); err != nil {
+		return fmt.Errorf("remove bridge %s: %w", name, err)
+	}
+	return nil
+}
+
+// portmapChains are what the CNI plugin portmap leaves in table nat when the
+// last host port has gone.
+var portmapChains = []string{"CNI-HOSTPORT-DNAT", "CNI-HOSTPORT-SETMARK", "CNI-HOSTPORT-MASQ"}
+
+// removePortmapChains takes portmap's chains away when no host port uses them.
+func removePortmapChains(ctx context.Context) error {
+	iptables, err := exec.LookPath("iptables")
+	if err != nil {
+		return nil // without iptables there are no such chains
+	}
+	run := func(args ...string) (string, error) {
+		out, err := exec.CommandContext(ctx, iptables, append([]string{"-w", "5", "-t", "nat"}, args...)...).CombinedOutput()
+		return string(out), err
+	}
+	rules, err := run("-S")
+	if err != nil {
+		return fmt.Errorf("list rules: %w: %s", err, strings.TrimSpace(rules))
+	}
+	lines := strings.Split(rules, "\n")
+	if slices.ContainsFunc(lines, func(l string) bool { return strings.HasPrefix(l, "-N CNI-DN-") }) {
+		return nil // somebody's host ports are in use
+	}
+	var errs []error
+	for _, l := range lines {
+		fields := strings.Fields(l)
+		if len(fields) < 2 || fields[0] != "-A" || slices.Contains(portmapChains, fields[1]) {
+			continue
+		}
+		if at := slices.Index(fields, "-j"); at >= 0 && at+1 < len(fields) && slices.Contains(portmapChains, fields[at+1]) {
+			args := append([]string{"-D"}, splitRule(strings.TrimPrefix(l, "-A "))...)
+			if out, err := run(args...); err != nil {
+				errs = append(errs, fmt.Errorf("remove rule %q: %w: %s", l, err, strings.TrimSpace(out)))
+			}
+		}
+	}
+	for _, verb := range []string{"-F", "-X"} {
+		for _, chain := range portmapChains {
+			if !slices.Contains(lines, "-N "+chain) {
+				continue
+			}
+			if out, err := run(verb, chain); err != nil {
+				errs = append(errs, fmt.Errorf("remove chain %s: %w: %s", chain, err, strings.TrimSpace(out)))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// splitRule splits a rule as iptables -S prints it; comments are quoted.
+func splitRule(s string) []string {
+	var out []string
+	var word strings.Builder
+	quoted, has := false, false
+	for _, r := range s {
+		switch {
+		case r == '"':
+			quoted, has = !quoted, true
+		case r == ' ' && !quoted:
+			if has {
+				out = append(out, word.String())
+				word.Reset()
+				has = false
+			}
+		default:
+			word.WriteRune(r)
+			has = true
+		}
+	}
+	if has {
+		out = append(out, word.String())
+	}
+	return out
+}
+
+// unmountBelow unmounts whatever is mounted below a folder, deepest first.
+func unmountBelow(dir string) error {
+	f, err := os.Open("/proc/self/mountinfo")
+	if err != nil {
+		return fmt.Errorf("list mounts: %w", err)
+	}
+	defer f.Close()
+	var points []string
+	for scan := bufio.NewScanner(f); scan.Scan(); {
+		fields := strings.Fields(scan.Text())
+		if len(fields) > 4 && strings.HasPrefix(fields[4], dir+"/") {
+			points = append(points, fields[4])
+		}
+	}
+	var errs []error
+	for _, p := range slices.Backward(points) {
+		if err := syscall.Unmount(p, syscall.MNT_DETACH); err != nil && !errors.Is(err, syscall.EINVAL) && !errors.Is(err, syscall.ENOENT) {
+			errs = append(errs, fmt.Errorf("unmount %s: %w", p, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// removeAll removes a folder, again for a moment when something in it is busy.
+func removeAll(ctx context.Context, dir string) error {
+	for {
+		err := os.RemoveAll(dir)
+		if err == nil || !errors.Is(err, syscall.EBUSY) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}

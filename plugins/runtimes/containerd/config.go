@@ -1,0 +1,157 @@
+package containerd
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"path/filepath"
+)
+
+// Config is the plugin's configuration.
+type Config struct {
+	// Socket of a containerd that runs already, such as
+	// /run/containerd/containerd.sock. Empty: start the bundled one.
+	Socket string `json:"socket,omitempty"`
+	// Tools is the folder of the bundled tools. Defaults to the folder
+	// containerd beside the plugins' folder.
+	Tools string `json:"tools,omitempty"`
+	// Images is a folder of image archives (*.tar) that are imported at
+	// start. Defaults to the folder images beside the plugins' folder.
+	Images string `json:"images,omitempty"`
+	// Bridge is the name of the network bridge. Defaults to pintle0.
+	Bridge string `json:"bridge,omitempty"`
+	// Snapshotter keeps image layers. Defaults to overlayfs.
+	Snapshotter string `json:"snapshotter,omitempty"`
+	// LogLevel of the daemon: debug, info, warn, error. Defaults to warn.
+	LogLevel string `json:"logLevel,omitempty"`
+}
+
+// SandboxImage holds a pod's namespaces open; it is built with Pintle and
+// imported, never pulled.
+const SandboxImage = "docker.io/pintle/pause:1"
+
+// maxBridgeName is what Linux allows for the name of an interface.
+const maxBridgeName = 15
+
+// parseConfig reads the configuration strictly and fills in the defaults.
+func parseConfig(data []byte, artifacts string) (Config, error) {
+	c := Config{
+		Tools:       filepath.Join(artifacts, "..", "..", "containerd"),
+		Images:      filepath.Join(artifacts, "..", "..", "images"),
+		Bridge:      "pintle0",
+		Snapshotter: "overlayfs",
+		LogLevel:    "warn",
+	}
+	if len(data) > 0 {
+		dec := json.NewDecoder(bytes.NewReader(data))
+		dec.DisallowUnknownFields()
+		if err := dec.Decode(&c); err != nil {
+			return c, fmt.Errorf("read configuration of runtime containerd: %w", err)
+		}
+		if err := dec.Decode(&struct{}{}); !errors.Is(err, io.EOF) {
+			return c, errors.New("read configuration of runtime containerd: more than one JSON value")
+		}
+	}
+	if c.Bridge == "" || len(c.Bridge) > maxBridgeName {
+		return c, fmt.Errorf("configuration of runtime containerd: bridge %q: want 1 to %d characters", c.Bridge, maxBridgeName)
+	}
+	switch c.LogLevel {
+	case "debug", "info", "warn", "error":
+	default:
+		return c, fmt.Errorf("configuration of runtime containerd: logLevel %q is not one of debug, info, warn, error", c.LogLevel)
+	}
+	return c, nil
+}
+
+// layout is where the bundled daemon keeps its things.
+type layout struct {
+	root    string // images and metadata; kept
+	state   string // mounts and sockets; gone after Stop
+	tools   string
+	socket  string
+	pidFile string
+	config  string
+	cniConf string
+	logFile string
+}
+
+func newLayout(data, state, tools string) layout {
+	return layout{
+		root:    filepath.Join(data, "root"),
+		state:   filepath.Join(state, "state"),
+		tools:   tools,
+		socket:  filepath.Join(state, "containerd.sock"),
+		pidFile: filepath.Join(state, "containerd.pid"),
+		config:  filepath.Join(data, "config.toml"),
+		cniConf: filepath.Join(data, "net.d"),
+		logFile: filepath.Join(data, "containerd.log"),
+	}
+}
+
+// daemonConfig renders the configuration file of the bundled daemon.
+func daemonConfig(l layout, c Config) []byte {
+	var b bytes.Buffer
+	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
+	line("# Written by Pintle at each start; changes here are lost.")
+	line("version = 3")
+	line("root = %q", l.root)
+	line("state = %q", l.state)
+	// NRI and tracing listen outside of our folders, and nothing uses them.
+	line("disabled_plugins = ['io.containerd.nri.v1.nri', 'io.containerd.tracing.processor.v1.otlp', 'io.containerd.internal.v1.tracing']")
+	line("[debug]")
+	line("  level = %q", c.LogLevel)
+	line("[grpc]")
+	line("  address = %q", l.socket)
+	line("[ttrpc]")
+	line("  address = %q", l.socket+".ttrpc")
+	line("[plugins.'io.containerd.internal.v1.opt']")
+	line("  path = %q", filepath.Join(l.root, "opt"))
+	line("[plugins.'io.containerd.cri.v1.images']")
+	line("  snapshotter = %q", c.Snapshotter)
+	line("[plugins.'io.containerd.cri.v1.images'.pinned_images]")
+	line("  sandbox = %q", SandboxImage)
+	line("[plugins.'io.containerd.cri.v1.runtime']")
+	line("  ignore_deprecation_warnings = ['io.containerd.deprecation/cgroup-v1']")
+	line("  netns_mounts_under_state_dir = true")
+	line("[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc]")
+	line("  runtime_type = 'io.containerd.runc.v2'")
+	line("[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]")
+	line("  BinaryName = %q", filepath.Join(l.tools, "runc"))
+	line("  Root = %q", filepath.Join(l.state, "runc"))
+	line("[plugins.'io.containerd.cri.v1.runtime'.cni]")
+	line("  bin_dirs = [%q]", filepath.Join(l.tools, "cni"))
+	line("  conf_dir = %q", l.cniConf)
+	line("  use_internal_loopback = true")
+	return b.Bytes()
+}
+
+// networkConfig renders the CNI network: a bridge with addresses of the node's
+// pod range. Masquerading and host ports need iptables on the machine.
+func networkConfig(bridge string, podCIDR netip.Prefix, data string, iptables bool) ([]byte, error) {
+	type object = map[string]any
+	plugins := []object{{
+		"type":             "bridge",
+		"bridge":           bridge,
+		"isGateway":        true,
+		"ipMasq":           iptables,
+		"hairpinMode":      true,
+		"forceAddress":     true,
+		"isDefaultGateway": true,
+		"ipam": object{
+			"type":    "host-local",
+			"dataDir": data,
+			"ranges":  [][]object{{{"subnet": podCIDR.String()}}},
+			"routes":  []object{{"dst": "0.0.0.0/0"}},
+		},
+	}}
+	if iptables {
+		plugins = append(plugins, object{
+			"type": "portmap", "backend": "iptables", "snat": true,
+			"capabilities": object{"portMappings": true},
+		})
+	}
+	return json.MarshalIndent(object{"cniVersion": "1.0.0", "name": "pintle", "plugins": plugins}, "", "  ")
+}

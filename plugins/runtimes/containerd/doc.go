@@ -1,0 +1,19 @@
+// Package containerd is the life-cycle of a containerd endpoint: it starts the
+// bundled containerd, or finds the system's, and hands its CRI socket to the
+// node agent, which speaks CRI to it directly.
+//
+// # What it owns
+//
+// The bundled daemon with its configuration, its folders, its CNI network (one
+// Linux bridge a node) and the images that come with Pintle (the sandbox image
+// and the examples). The tools themselves (containerd, shim, runc, ctr and the
+// CNI plugins) are pinned in the module bundle below this folder.
+//
+// # What it promises
+//
+// The daemon outlives this process: containers go on when the kernel or the
+// plugin is killed, and the next start finds the running daemon. Stop without
+// keep removes every sandbox, process, mount, interface and rule of this node.
+//
+// It must not import kernel.
+package containerd
