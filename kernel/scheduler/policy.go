@@ -7,24 +7,10 @@ import (
 )
 
 // PredicateInfo describes one predicate of a policy.
-type PredicateInfo struct {
-	Name  string
-	Scope string   // sdk.ScopeNode or sdk.ScopeCluster
-	Reads []string // kinds of cluster objects whose change voids cached verdicts
-	// IgnoreFailure: a call that fails counts as "fits" instead of "unfit"
-	// (manifest onFailure: ignore).
-	IgnoreFailure bool
-}
+type PredicateInfo = contractv1.PredicateInfo
 
 // PriorityInfo describes one priority of a policy.
-type PriorityInfo struct {
-	Name          string
-	Scope         string
-	Normalize     string // sdk.Normalize*
-	Reads         []string
-	Weight        int64
-	IgnoreFailure bool
-}
+type PriorityInfo = contractv1.PriorityInfo
 
 // Policy is an ordered set of predicates and priorities as the plugin host
 // serves it to the scheduler: the plugins behind it may be WASM modules or

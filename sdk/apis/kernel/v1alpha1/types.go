@@ -1,0 +1,272 @@
+package v1alpha1
+
+import (
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+
+// Plugin is one predicate, priority, controller, runtime or proxy that the
+// kernel loads from a bundle. The name of the object is the name of the
+// plugin. Several plugins may come from one bundle and then share its process
+// or WASM module.
+type Plugin struct {
+	metav1.TypeMeta `json:",inline"`
+	// Standard object's metadata.
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// What shall run, and how.
+	// +optional
+	Spec PluginSpec `json:"spec,omitempty"`
+
+	// What runs, as the plugin host last saw it.
+	// +optional
+	Status PluginStatus `json:"status,omitempty"`
+}
+
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+
+// PluginList is a list of plugins.
+type PluginList struct {
+	metav1.TypeMeta `json:",inline"`
+	// Standard list metadata.
+	// +optional
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	// Items is the list of plugins.
+	Items []Plugin `json:"items"`
+}
+
+// PluginKind says what a plugin decides or does.
+// +enum
+type PluginKind string
+
+const (
+	// PluginKindPredicate answers whether a pod can run on a node.
+	PluginKindPredicate PluginKind = "predicate"
+	// PluginKindPriority answers how well a pod would run on a node.
+	PluginKindPriority PluginKind = "priority"
+	// PluginKindController drives objects towards what they ask for.
+	PluginKindController PluginKind = "controller"
+	// PluginKindRuntime provides a container runtime behind CRI.
+	PluginKindRuntime PluginKind = "runtime"
+	// PluginKindProxy programs the data path of services.
+	PluginKindProxy PluginKind = "proxy"
+)
+
+// PluginTransport says how a plugin is run.
+// +enum
+type PluginTransport string
+
+const (
+	// PluginTransportWASM runs the plugin in a sandbox inside the kernel.
+	PluginTransportWASM PluginTransport = "wasm"
+	// PluginTransportProcess runs the plugin as a process of its own.
+	PluginTransportProcess PluginTransport = "process"
+)
+
+// PluginFailurePolicy says what a failing call of a plugin counts as.
+// +enum
+type PluginFailurePolicy string
+
+const (
+	// PluginFailureRefuse counts a failed predicate as a refusal of the node.
+	PluginFailureRefuse PluginFailurePolicy = "refuse"
+	// PluginFailureIgnore leaves the failed plugin out of the decision.
+	PluginFailureIgnore PluginFailurePolicy = "ignore"
+)
+
+// PluginScope says what an answer of a predicate or priority depends on.
+// +enum
+type PluginScope string
+
+const (
+	// PluginScopeNode: the pod's class and the one node alone.
+	PluginScopeNode PluginScope = "node"
+	// PluginScopeCluster: other nodes or other pods too.
+	PluginScopeCluster PluginScope = "cluster"
+)
+
+// PluginState is where a plugin is in its life.
+// +enum
+type PluginState string
+
+const (
+	// PluginStatePending: not looked at yet.
+	PluginStatePending PluginState = "Pending"
+	// PluginStateStarting: being compiled or started, and fed.
+	PluginStateStarting PluginState = "Starting"
+	// PluginStateReady: answers calls.
+	PluginStateReady PluginState = "Ready"
+	// PluginStateBackOff: it ended or failed, and waits before its restart.
+	PluginStateBackOff PluginState = "BackOff"
+	// PluginStateFailed: it cannot be started as asked; the message says why.
+	PluginStateFailed PluginState = "Failed"
+	// PluginStateStopping: finishing what it does before it ends.
+	PluginStateStopping PluginState = "Stopping"
+	// PluginStateDisabled: switched off.
+	PluginStateDisabled PluginState = "Disabled"
+)
+
+// PluginSpec says what shall run, and how.
+type PluginSpec struct {
+	// Name of the bundle that provides the plugin. It cannot be changed.
+	Bundle string `json:"bundle"`
+
+	// What the plugin is: predicate, priority, controller, runtime or proxy.
+	// It cannot be changed.
+	Kind PluginKind `json:"kind"`
+
+	// How the plugin is run: wasm (in a sandbox inside the kernel) or process
+	// (a process of its own). Empty means wasm where the bundle has a module,
+	// process otherwise.
+	// +optional
+	Transport PluginTransport `json:"transport,omitempty"`
+
+	// Version of the bundle, as its manifest says.
+	// +optional
+	Version string `json:"version,omitempty"`
+
+	// Digest that the artefact must have: sha256: and 64 hexadecimal digits.
+	// Empty means the one that the bundle's manifest says.
+	// +optional
+	Digest string `json:"digest,omitempty"`
+
+	// Whether the plugin runs. Defaults to true.
+	// +optional
+	Enabled *bool `json:"enabled,omitempty"`
+
+	// What a failing call counts as: refuse (the node is refused) or ignore
+	// (the plugin is left out of the decision). Predicates and priorities
+	// only. Empty means what the bundle's manifest says.
+	// +optional
+	OnFailure PluginFailurePolicy `json:"onFailure,omitempty"`
+
+	// Deadline of one call. Empty means the kernel's default.
+	// +optional
+	Timeout *metav1.Duration `json:"timeout,omitempty"`
+
+	// Ceilings of what the plugin may use.
+	// +optional
+	Limits *PluginLimits `json:"limits,omitempty"`
+
+	// Factor of the plugin's score where a scheduling profile names none.
+	// Priorities only; 1 or greater.
+	// +optional
+	Weight *int64 `json:"weight,omitempty"`
+
+	// The plugin's own configuration; its shape is the plugin's.
+	// +optional
+	Config *runtime.RawExtension `json:"config,omitempty"`
+
+	// What the plugin may do with the API. Controllers and proxies only.
+	// +optional
+	// +listType=atomic
+	Permissions []rbacv1.PolicyRule `json:"permissions,omitempty"`
+}
+
+// PluginLimits are ceilings of what a plugin may use.
+type PluginLimits struct {
+	// Memory that the WASM module or the process may use.
+	// +optional
+	Memory *resource.Quantity `json:"memory,omitempty"`
+
+	// CPU that the process may use. Processes only.
+	// +optional
+	CPU *resource.Quantity `json:"cpu,omitempty"`
+}
+
+// PluginStatus is what runs, as the plugin host last saw it.
+type PluginStatus struct {
+	// Where the plugin is in its life: Pending, Starting, Ready, BackOff,
+	// Failed, Stopping or Disabled.
+	// +optional
+	State PluginState `json:"state,omitempty"`
+
+	// Why the plugin is in this state, in words.
+	// +optional
+	Message string `json:"message,omitempty"`
+
+	// When the state last changed.
+	// +optional
+	LastTransition *metav1.Time `json:"lastTransition,omitempty"`
+
+	// Name of the bundle that provides the plugin.
+	// +optional
+	Bundle string `json:"bundle,omitempty"`
+
+	// How the plugin is run: wasm or process.
+	// +optional
+	Transport PluginTransport `json:"transport,omitempty"`
+
+	// Version that runs.
+	// +optional
+	Version string `json:"version,omitempty"`
+
+	// Digest of the artefact that runs.
+	// +optional
+	Digest string `json:"digest,omitempty"`
+
+	// Process id. Processes only.
+	// +optional
+	PID int32 `json:"pid,omitempty"`
+
+	// How often the plugin was started again since the kernel started.
+	// +optional
+	Restarts int32 `json:"restarts,omitempty"`
+
+	// Calls answered since the kernel started.
+	// +optional
+	Calls int64 `json:"calls,omitempty"`
+
+	// Calls that failed since the kernel started: errors, missed deadlines,
+	// traps and answers out of range.
+	// +optional
+	Failures int64 `json:"failures,omitempty"`
+
+	// The time within which 99 of 100 recent calls were answered, as a
+	// duration such as 85µs or 1.2ms. Empty before the first call.
+	// +optional
+	P99 string `json:"p99,omitempty"`
+
+	// Generation of the spec that this status was made from.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// Conditions of the plugin: Ready says whether it answers calls.
+	// +optional
+	// +patchMergeKey=type
+	// +patchStrategy=merge
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty" patchStrategy:"merge" patchMergeKey:"type"`
+
+	// All that the plugin's bundle provides, this plugin among it.
+	// +optional
+	// +listType=map
+	// +listMapKey=kind
+	// +listMapKey=name
+	Provides []ProvidedPlugin `json:"provides,omitempty"`
+}
+
+// ProvidedPlugin is one plugin that a bundle provides.
+type ProvidedPlugin struct {
+	// Name of the plugin.
+	Name string `json:"name"`
+
+	// What it is: predicate, priority, controller, runtime or proxy.
+	Kind PluginKind `json:"kind"`
+
+	// What an answer depends on: node (the pod and that node alone) or
+	// cluster. Predicates and priorities only.
+	// +optional
+	Scope PluginScope `json:"scope,omitempty"`
+
+	// Where it is in its life.
+	// +optional
+	State PluginState `json:"state,omitempty"`
+}

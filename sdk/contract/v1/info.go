@@ -1,0 +1,21 @@
+package contractv1
+
+// PredicateInfo describes one predicate of a profile to the scheduler.
+type PredicateInfo struct {
+	Name  string
+	Scope string   // sdk.ScopeNode or sdk.ScopeCluster
+	Reads []string // kinds of cluster objects whose change voids cached verdicts
+	// IgnoreFailure: a call that fails counts as "fits" instead of "unfit"
+	// (manifest onFailure: ignore).
+	IgnoreFailure bool
+}
+
+// PriorityInfo describes one priority of a profile to the scheduler.
+type PriorityInfo struct {
+	Name          string
+	Scope         string
+	Normalize     string // sdk.Normalize*
+	Reads         []string
+	Weight        int64
+	IgnoreFailure bool
+}
