@@ -1,0 +1,74 @@
+package store
+
+import (
+	"sync"
+
+	"github.com/google/btree"
+)
+
+// entry is what the index knows of a live key.
+type entry struct {
+	key      string
+	revision uint64
+	expires  int64
+	size     int64
+}
+
+func entryLess(a, b entry) bool { return a.key < b.key }
+
+// index holds the live keys of the current revision in order. The writer alone changes it.
+type index struct {
+	mu       sync.RWMutex
+	tree     *btree.BTreeG[entry]
+	revision uint64
+	// clone is the last tree handed out and still equal to tree, so that readers between two commits share one.
+	clone *btree.BTreeG[entry]
+}
+
+func newIndex() *index {
+	return &index{tree: btree.NewG(32, entryLess)}
+}
+
+func (x *index) get(key string) (e entry, revision uint64, ok bool) {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	e, ok = x.tree.Get(entry{key: key})
+	return e, x.revision, ok
+}
+
+func (x *index) current() uint64 {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	return x.revision
+}
+
+// snapshot gives the tree as of now; it never changes.
+func (x *index) snapshot() (*btree.BTreeG[entry], uint64) {
+	x.mu.RLock()
+	tree, revision := x.clone, x.revision
+	x.mu.RUnlock()
+	if tree != nil {
+		return tree, revision
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.clone == nil {
+		x.clone = x.tree.Clone()
+	}
+	return x.clone, x.revision
+}
+
+// apply makes a group's outcome visible at once: the keys in pending get its entries, revision 0 removes.
+func (x *index) apply(pending map[string]entry, revision uint64) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.clone = nil
+	for _, e := range pending {
+		if e.revision == 0 {
+			x.tree.Delete(e)
+		} else {
+			x.tree.ReplaceOrInsert(e)
+		}
+	}
+	x.revision = revision
+}

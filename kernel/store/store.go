@@ -1,0 +1,255 @@
+package store
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	badger "github.com/dgraph-io/badger/v4"
+	"github.com/dgraph-io/badger/v4/options"
+)
+
+// Store is the open database of one data directory. All methods may be called from many goroutines.
+type Store struct {
+	cfg   Config
+	log   *slog.Logger
+	db    *badger.DB
+	index *index
+
+	// compacted is the revision below which nothing is kept. It only grows.
+	compacted  atomic.Uint64
+	compacting sync.Mutex
+
+	requests chan *request
+	// stopped is closed when Run has ended: no write will be answered any more.
+	stopped  chan struct{}
+	running  atomic.Bool
+	stopOnce sync.Once
+
+	publish func([]*Event)
+
+	// torn is set by the writer when a group's write failed half-way and must be undone before the next.
+	torn     bool
+	expiries expiries
+
+	closeOnce sync.Once
+	closeErr  error
+	// reads counts the Badger reads under way, so that Close waits for them.
+	reads  sync.RWMutex
+	closed bool
+}
+
+// Open opens or creates the database in cfg.Dir, undoes what a crash left of an unacknowledged group and builds the
+// index of live keys. Nothing is written to it before Run runs. Errors: *LockedError when another process has the
+// directory, *DiskError, or what Badger says.
+func Open(cfg Config) (*Store, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
+		return nil, fmt.Errorf("making data directory %s: %w", cfg.Dir, err)
+	}
+	if err := checkOpenDisk(cfg); err != nil {
+		return nil, err
+	}
+	db, err := badger.OpenManaged(badgerOptions(cfg))
+	if err != nil {
+		if strings.Contains(err.Error(), "Cannot acquire directory lock") {
+			return nil, &LockedError{Dir: cfg.Dir, PID: lockHolder(cfg.Dir)}
+		}
+		return nil, fmt.Errorf("opening the database in %s: %w", cfg.Dir, err)
+	}
+	s := &Store{
+		cfg:      cfg,
+		log:      cfg.Logger,
+		db:       db,
+		index:    newIndex(),
+		requests: make(chan *request, cfg.MaxGroup),
+		stopped:  make(chan struct{}),
+		publish:  func([]*Event) {},
+	}
+	s.expiries.wake = make(chan struct{}, 1)
+	if err := s.load(); err != nil {
+		return nil, errors.Join(fmt.Errorf("reading the database in %s: %w", cfg.Dir, err), db.Close())
+	}
+	return s, nil
+}
+
+// badgerOptions: one small memory table and its two predecessors, no block cache (tables are read through mmap and not
+// compressed), values inline in the tables except very large ones, no conflict detection since the writer does it.
+func badgerOptions(cfg Config) badger.Options {
+	return badger.DefaultOptions(cfg.Dir).
+		WithSyncWrites(true).
+		WithMemTableSize(cfg.MemTableBytes).
+		WithNumMemtables(3).
+		WithBaseTableSize(4 << 20).
+		WithBaseLevelSize(16 << 20).
+		WithNumLevelZeroTables(4).
+		WithNumLevelZeroTablesStall(24).
+		WithNumCompactors(2).
+		WithNumGoroutines(2).
+		WithCompression(options.None).
+		WithBlockCacheSize(0).
+		WithIndexCacheSize(0).
+		WithValueThreshold(min(maxInlineValue, cfg.MemTableBytes/16)).
+		WithValueLogFileSize(64 << 20).
+		WithNumVersionsToKeep(1).
+		WithDetectConflicts(false).
+		WithMetricsEnabled(false).
+		WithLogger(badgerLogger{cfg.Logger})
+}
+
+func lockHolder(dir string) int {
+	b, err := os.ReadFile(filepath.Join(dir, "LOCK"))
+	if err != nil {
+		return 0
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(b)))
+	if err != nil {
+		return 0
+	}
+	return pid
+}
+
+// OnCommit sets the function that receives the events of every committed group, in order, from the writer. It must
+// return quickly and never wait. To be called before Run.
+func (s *Store) OnCommit(publish func(events []*Event)) { s.publish = publish }
+
+// CurrentRevision is the latest committed revision. An empty store is at 1.
+func (s *Store) CurrentRevision() uint64 { return s.index.current() }
+
+// CompactedRevision is the revision below which nothing can be read or replayed, 0 when all history is kept.
+func (s *Store) CompactedRevision() uint64 { return s.compacted.Load() }
+
+// Err is nil while the store can be read and written, and says why not otherwise.
+func (s *Store) Err() error {
+	select {
+	case <-s.stopped:
+		return ErrClosed
+	default:
+	}
+	return s.checkDisk(s.cfg.MinFreeBytes)
+}
+
+// Run writes, expires keys, compacts history and collects the value log until ctx ends, then answers every waiting
+// write with ErrClosed and returns. Reads work on until Close. It may be called once.
+func (s *Store) Run(ctx context.Context) error {
+	if !s.running.CompareAndSwap(false, true) {
+		return errors.New("store: Run called twice")
+	}
+	var wg sync.WaitGroup
+	for _, work := range []func(context.Context){s.runWriter, s.runExpiry, s.runCompaction, s.runValueLogGC} {
+		wg.Go(func() { work(ctx) })
+	}
+	wg.Wait()
+	return nil
+}
+
+// Close closes the database. Run must have returned, or never been called.
+func (s *Store) Close() error {
+	s.closeOnce.Do(func() {
+		s.stopOnce.Do(func() { close(s.stopped) })
+		s.reads.Lock()
+		s.closed = true
+		s.reads.Unlock()
+		if err := s.db.Close(); err != nil {
+			s.closeErr = fmt.Errorf("closing the database in %s: %w", s.cfg.Dir, err)
+		}
+	})
+	return s.closeErr
+}
+
+// load reads the meta data, repairs and builds the index.
+func (s *Store) load() error {
+	format, err := s.readMeta("format")
+	if err != nil {
+		return err
+	}
+	if format > formatVersion {
+		return fmt.Errorf("its format is %d, this program knows up to %d: use a newer one", format, formatVersion)
+	}
+	compacted, err := s.readMeta("compacted")
+	if err != nil {
+		return err
+	}
+	s.compacted.Store(compacted)
+	s.db.SetDiscardTs(compacted)
+	if format == 0 {
+		if err := s.writeMeta("format", formatVersion, 1); err != nil {
+			return err
+		}
+	}
+	current, err := s.recoverTorn()
+	if err != nil {
+		return err
+	}
+	return s.buildIndex(current)
+}
+
+func (s *Store) readMeta(name string) (uint64, error) {
+	txn := s.db.NewTransactionAt(math.MaxUint64, false)
+	defer txn.Discard()
+	item, err := txn.Get(metaKey(name))
+	if errors.Is(err, badger.ErrKeyNotFound) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("meta %s: %w", name, err)
+	}
+	var v uint64
+	err = item.Value(func(b []byte) error {
+		if len(b) != 8 {
+			return fmt.Errorf("meta %s: %w", name, errCorrupt)
+		}
+		v = binary.BigEndian.Uint64(b)
+		return nil
+	})
+	return v, err
+}
+
+// writeMeta writes at a version that is already in use, since versions above the current revision mean a torn group.
+func (s *Store) writeMeta(name string, value, version uint64) error {
+	batch := s.db.NewManagedWriteBatch()
+	defer batch.Cancel()
+	if err := batch.SetEntryAt(badger.NewEntry(metaKey(name), binary.BigEndian.AppendUint64(nil, value)), version); err != nil {
+		return err
+	}
+	return batch.Flush()
+}
+
+func (s *Store) buildIndex(current uint64) error {
+	txn := s.db.NewTransactionAt(current, false)
+	defer txn.Discard()
+	it := txn.NewIterator(badger.IteratorOptions{Prefix: []byte{spaceData}})
+	defer it.Close()
+	for it.Rewind(); it.Valid(); it.Next() {
+		item := it.Item()
+		e := entry{key: string(item.Key()[1:]), revision: item.Version(), size: item.ValueSize()}
+		if marks := item.UserMeta(); marks != 0 {
+			err := item.Value(func(b []byte) error {
+				value, revision, expires, err := decodeValue(b, marks, item.Version())
+				e.revision, e.expires, e.size = revision, expires, int64(len(value))
+				return err
+			})
+			if err != nil {
+				return fmt.Errorf("key %q: %w", e.key, err)
+			}
+		}
+		if e.expires != 0 {
+			s.expiries.push(expiry{at: e.expires, key: e.key, revision: e.revision})
+		}
+		s.index.tree.ReplaceOrInsert(e)
+	}
+	s.index.revision = current
+	return nil
+}

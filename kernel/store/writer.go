@@ -1,0 +1,252 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"math"
+	"time"
+
+	badger "github.com/dgraph-io/badger/v4"
+)
+
+// AnyRevision as a Write's Expect takes the key as it is.
+const AnyRevision uint64 = math.MaxUint64
+
+// Write asks for one change of one key.
+type Write struct {
+	Key string
+	// Value is kept, not copied: it may not be changed any more.
+	Value []byte
+	// Delete removes the key; Value is ignored.
+	Delete bool
+	// Expect is the revision of the key's current value. 0: the key must have none. AnyRevision: whatever it is (a
+	// Delete still needs a value to delete).
+	Expect uint64
+	// TTL is the time to live in seconds, after which the key is deleted by a commit of its own. 0: for ever.
+	TTL int64
+	// Attachment is handed on in the Event.
+	Attachment any
+	// OnRevision, when set, is called by the writer with the revision given to this write, before anyone can see it
+	// and before it is known to be durable. It must return at once.
+	OnRevision func(revision uint64)
+}
+
+// request is a Write on its way through the writer.
+type request struct {
+	ctx context.Context
+	Write
+	revision uint64
+	err      error
+	done     chan struct{}
+}
+
+// Commit does one write and returns its revision when it is durable and visible. Errors: *ConflictError,
+// *TooLargeError, *DiskError, ErrClosed, or ctx's, in which case the write may still happen.
+func (s *Store) Commit(ctx context.Context, w Write) (revision uint64, err error) {
+	if len(w.Key) == 0 || len(w.Key) > maxKeyBytes {
+		return 0, &TooLargeError{Key: w.Key, Size: int64(len(w.Key)), Limit: maxKeyBytes}
+	}
+	if int64(len(w.Value)) > s.cfg.MaxValueBytes {
+		return 0, &TooLargeError{Key: w.Key, Size: int64(len(w.Value)), Limit: s.cfg.MaxValueBytes}
+	}
+	if w.Delete {
+		w.Value, w.TTL = nil, 0
+	}
+	r := &request{ctx: ctx, Write: w, done: make(chan struct{})}
+	select {
+	case s.requests <- r:
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	case <-s.stopped:
+		return 0, ErrClosed
+	}
+	select {
+	case <-r.done:
+		return r.revision, r.err
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	case <-s.stopped:
+		// The writer answers what it took before it stops.
+		select {
+		case <-r.done:
+			return r.revision, r.err
+		default:
+			return 0, ErrClosed
+		}
+	}
+}
+
+func (s *Store) runWriter(ctx context.Context) {
+	defer s.stopOnce.Do(func() { close(s.stopped) })
+	// A group stays well below Badger's largest transaction (15 % of the memory table), since it must be one.
+	maxBytes := int(s.cfg.MemTableBytes / 16)
+	group := make([]*request, 0, s.cfg.MaxGroup)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case r := <-s.requests:
+			group = append(group[:0], r)
+		}
+		bytes := len(group[0].Value)
+	fill:
+		for len(group) < s.cfg.MaxGroup && bytes < maxBytes {
+			select {
+			case r := <-s.requests:
+				group = append(group, r)
+				bytes += len(r.Value) + len(r.Key)
+			default:
+				break fill
+			}
+		}
+		s.commitGroup(group)
+		clear(group)
+	}
+}
+
+// commitGroup answers every request of the group.
+func (s *Store) commitGroup(group []*request) {
+	g := s.plan(group)
+	var err error
+	if len(g.changes) > 0 {
+		err = s.writeGroup(g)
+	}
+	if err == nil && len(g.changes) > 0 {
+		s.index.apply(g.pending, g.first+uint64(len(g.changes))-1)
+		for _, e := range g.pending {
+			if e.expires != 0 {
+				s.expiries.push(expiry{at: e.expires, key: e.key, revision: e.revision})
+			}
+		}
+		s.publish(g.events)
+	}
+	for _, r := range group {
+		// A refusal counts only when the group it was measured against is there.
+		if err != nil && (r.revision != 0 || errors.As(r.err, new(*ConflictError))) {
+			r.revision, r.err = 0, err
+		}
+		close(r.done)
+	}
+}
+
+// group is what a commit changes.
+type group struct {
+	first   uint64
+	changes []change
+	events  []*Event
+	entries []*badger.Entry // by change; nil is a delete
+	pending map[string]entry
+	deletes bool // nothing but deletes
+}
+
+// plan checks each request against the index and those before it, gives out revisions and refuses the rest.
+func (s *Store) plan(requests []*request) *group {
+	g := &group{
+		changes: make([]change, 0, len(requests)),
+		events:  make([]*Event, 0, len(requests)),
+		entries: make([]*badger.Entry, 0, len(requests)),
+		pending: make(map[string]entry, len(requests)),
+		deletes: true,
+	}
+	g.first = s.index.current() + 1
+	events := make([]Event, len(requests)) // one allocation for all
+	revision := g.first
+	var now int64
+	for _, r := range requests {
+		if r.err = r.ctx.Err(); r.err != nil {
+			continue
+		}
+		before, ok := g.pending[r.Key]
+		if !ok {
+			before, _, _ = s.index.get(r.Key)
+		}
+		if r.Expect != AnyRevision && r.Expect != before.revision || r.Delete && before.revision == 0 {
+			r.err = &ConflictError{Key: r.Key, Expected: r.Expect, Current: before.revision}
+			continue
+		}
+		after := entry{key: r.Key, revision: revision, size: int64(len(r.Value))}
+		kind := Updated
+		var stored *badger.Entry
+		switch {
+		case r.Delete:
+			kind, after = Deleted, entry{key: r.Key}
+		default:
+			if before.revision == 0 {
+				kind = Created
+			}
+			if r.TTL > 0 {
+				if now == 0 {
+					now = time.Now().Unix()
+				}
+				after.expires = now + r.TTL
+			}
+			value, marks := encodeValue(r.Value, after.expires, 0)
+			stored = badger.NewEntry(dataKey(r.Key), value).WithMeta(marks)
+			g.deletes = false
+		}
+		e := &events[len(g.events)]
+		*e = Event{
+			Revision: revision, Type: kind, Key: r.Key, Value: r.Value,
+			PreviousRevision: before.revision, Attachment: r.Attachment,
+		}
+		g.events = append(g.events, e)
+		g.entries = append(g.entries, stored)
+		g.changes = append(g.changes, change{kind: kind, key: r.Key, previous: before.revision})
+		g.pending[r.Key] = after
+		r.revision = revision
+		if r.OnRevision != nil {
+			r.OnRevision(revision)
+		}
+		revision++
+	}
+	return g
+}
+
+// writeGroup makes the group durable with one sync.
+func (s *Store) writeGroup(g *group) error {
+	if s.cfg.MinFreeBytes >= 0 {
+		needed := s.cfg.MinFreeBytes
+		if g.deletes {
+			needed /= 2
+		}
+		if err := s.checkDisk(needed); err != nil {
+			return err
+		}
+	}
+	if s.torn {
+		// The revisions of the failed group are void, so this one's have to be planned again: let the callers retry.
+		if err := s.undoTorn(); err != nil {
+			return &DiskError{Dir: s.cfg.Dir, Err: err}
+		}
+		return &DiskError{Dir: s.cfg.Dir, Err: errRecovered}
+	}
+	batch := s.db.NewManagedWriteBatch()
+	defer batch.Cancel()
+	err := func() error {
+		for i, e := range g.entries {
+			revision := g.first + uint64(i)
+			var err error
+			if e == nil {
+				err = batch.DeleteAt(dataKey(g.changes[i].key), revision)
+			} else {
+				err = batch.SetEntryAt(e, revision)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		last := g.first + uint64(len(g.changes)) - 1
+		if err := batch.SetEntryAt(badger.NewEntry(historyKey(last), encodeGroup(g.first, g.changes)), last); err != nil {
+			return err
+		}
+		return batch.Flush()
+	}()
+	if err != nil {
+		s.torn = true
+		s.log.Error("writing a group failed", "first", g.first, "changes", len(g.changes), "error", err)
+		return &DiskError{Dir: s.cfg.Dir, Err: err}
+	}
+	return nil
+}
+
+var errRecovered = errors.New("the disk failed before and has just come back: retry")
