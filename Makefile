@@ -1,0 +1,89 @@
+# Pintle. `make` alone lists the targets.
+
+GO       ?= go
+BIN      := bin
+BUNDLE   := plugins/runtimes/containerd/bundle
+GOBUILD  := $(GO) build -trimpath
+SLIM     := -ldflags='-s -w'
+STATIC   := CGO_ENABLED=0
+CONFIG   ?= configs/standalone.yaml
+
+# Bundles of plugins: the folder below bin/plugins, and the package it is built from.
+PROCESS_BUNDLES := classic=plugins/classic controllers=plugins/controllers containerd=plugins/runtimes/containerd/cmd \
+                   hollow=plugins/runtimes/hollow proxies=plugins/proxies
+WASM_BUNDLES    := classic=plugins/classic
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: run
+run: build ## build, and run the standalone cluster in the foreground (Ctrl-C stops it)
+	@exec $(BIN)/pintle serve --config $(CONFIG)
+
+.PHONY: build
+build: pintle plugins tools images ## build everything into bin/
+
+.PHONY: pintle
+pintle:
+	@echo "building pintle (the first time takes some minutes)"
+	@$(GOBUILD) $(SLIM) -o $(BIN)/pintle ./cmd/pintle
+
+.PHONY: plugins
+plugins: pintle
+	@set -e; for b in $(PROCESS_BUNDLES); do \
+	  name=$${b%%=*}; pkg=$${b#*=}; \
+	  echo "building plugin bundle $$name"; \
+	  mkdir -p $(BIN)/plugins/$$name; \
+	  $(STATIC) $(GOBUILD) $(SLIM) -o $(BIN)/plugins/$$name/$$name ./$$pkg; \
+	  cp $$(test -f $$pkg/manifest.yaml && echo $$pkg || dirname $$pkg)/manifest.yaml $(BIN)/plugins/$$name/manifest.yaml; \
+	done; \
+	for b in $(WASM_BUNDLES); do \
+	  name=$${b%%=*}; pkg=$${b#*=}; \
+	  echo "building plugin bundle $$name as WebAssembly"; \
+	  GOOS=wasip1 GOARCH=wasm $(GOBUILD) $(SLIM) -buildmode=c-shared -o $(BIN)/plugins/$$name/$$name.wasm ./$$pkg; \
+	done
+	@$(BIN)/pintle plugin seal $(BIN)/plugins/*
+
+# The container tools live in a module of their own; they change with its
+# go.sum only.
+.PHONY: tools
+tools: $(BIN)/containerd/.built $(BIN)/containerd/pause
+
+$(BIN)/containerd/.built: $(BUNDLE)/go.mod $(BUNDLE)/go.sum
+	@echo "building containerd, runc and the CNI plugins (once)"
+	@mkdir -p $(BIN)/containerd/cni
+	@cd $(BUNDLE) && $(GOBUILD) $(SLIM) -tags 'no_btrfs no_zfs no_aufs no_devmapper' -o $(CURDIR)/$(BIN)/containerd/ \
+	  github.com/containerd/containerd/v2/cmd/containerd \
+	  github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2 \
+	  github.com/containerd/containerd/v2/cmd/ctr \
+	  github.com/opencontainers/runc
+	@cd $(BUNDLE) && $(STATIC) $(GOBUILD) $(SLIM) -o $(CURDIR)/$(BIN)/containerd/cni/ \
+	  github.com/containernetworking/plugins/plugins/main/bridge \
+	  github.com/containernetworking/plugins/plugins/main/loopback \
+	  github.com/containernetworking/plugins/plugins/ipam/host-local \
+	  github.com/containernetworking/plugins/plugins/meta/portmap
+	@touch $@
+
+$(BIN)/containerd/pause: plugins/runtimes/containerd/pause/pause.c
+	@mkdir -p $(@D)
+	@$(CC) -Os -static -s -Wall -Wextra -o $@ $<
+
+.PHONY: images
+images: tools
+	@echo "building images"
+	@mkdir -p $(BIN)/images
+	@$(GOBUILD) $(SLIM) -o $(BIN)/mkimage ./plugins/runtimes/containerd/image/mkimage
+	@$(BIN)/mkimage -o $(BIN)/images/pause.tar -t docker.io/pintle/pause:1 -binary $(BIN)/containerd/pause
+	@set -e; for app in store frontend; do \
+	  $(STATIC) $(GOBUILD) $(SLIM) -o $(BIN)/guestbook/$$app ./configs/examples/guestbook/$$app; \
+	  $(BIN)/mkimage -o $(BIN)/images/guestbook-$$app.tar -t docker.io/pintle/guestbook-$$app:1 -binary $(BIN)/guestbook/$$app; \
+	done
+
+.PHONY: test
+test: build ## pass every test; those that need root or a kernel feature say why they skip
+	$(GO) test -timeout 20m ./...
+
+.PHONY: clean
+clean: ## remove what was built
+	rm -rf $(BIN) build

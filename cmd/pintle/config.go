@@ -1,0 +1,60 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"pintle.dev/pintle/kernel/config"
+)
+
+func newConfigCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "config", Short: "Check and show configurations"}
+	cmd.AddCommand(newConfigCheckCommand(), newConfigShowCommand())
+	return cmd
+}
+
+func newConfigCheckCommand() *cobra.Command {
+	var src sourceFlags
+	cmd := &cobra.Command{
+		Use:   "check [FILE]",
+		Short: "Check a configuration; every fault is one line with file, line, key and what would be right",
+		Args:  cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 1 {
+				src.file = args[0]
+			}
+			if _, err := src.load(); err != nil {
+				return err
+			}
+			_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s: ok\n", src.file)
+			return err
+		},
+	}
+	src.register(cmd)
+	return cmd
+}
+
+func newConfigShowCommand() *cobra.Command {
+	var src sourceFlags
+	cmd := &cobra.Command{
+		Use:   "show [FILE]",
+		Short: "Print the whole configuration in force: defaults, file, environment and --set together",
+		Long: "Print the whole configuration in force: defaults, file, PINTLE_… environment and --set together.\n" +
+			"Beside each key stands what it means, whether a change of the file takes effect while the kernel runs\n" +
+			"(live) or at the next start (restart), its environment variable and its range.",
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 1 {
+				src.file = args[0]
+			}
+			cfg, err := config.Load(src.source())
+			if err != nil {
+				return usageError{err}
+			}
+			return config.Show(cmd.OutOrStdout(), cfg)
+		},
+	}
+	src.register(cmd)
+	return cmd
+}
