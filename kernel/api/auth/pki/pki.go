@@ -91,7 +91,7 @@ func Open(cfg Config) (*PKI, error) {
 	if p.admin, err = p.Client("admin", "kubernetes-admin", "system:masters"); err != nil {
 		return nil, err
 	}
-	if p.node, err = p.Client("apiserver-kubelet-client", "kube-apiserver-kubelet-client", "kubeadm:cluster-admins"); err != nil {
+	if p.node, err = p.Client("apiserver-kubelet-client", "kube-apiserver-kubelet-client"); err != nil {
 		return nil, err
 	}
 	return p, nil

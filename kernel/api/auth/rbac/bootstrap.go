@@ -1,0 +1,143 @@
+package rbac
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/util/retry"
+	"k8s.io/component-helpers/auth/rbac/reconciliation"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// bootstrapWriters write at the same time, so that the store can group them.
+const bootstrapWriters = 16
+
+// Bootstrap makes sure that the default roles and bindings grant at least what
+// Defaults says. It lists each kind once and writes what is missing or lacks
+// something; rules and subjects that others added stay. client must be allowed
+// everything.
+func Bootstrap(ctx context.Context, client kubernetes.Interface) error {
+	want := Defaults()
+	have, err := listExisting(ctx, client)
+	if err != nil {
+		return fmt.Errorf("bootstrap rbac: %w", err)
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(bootstrapWriters)
+	ensure := func(kind, name string, run func() error) {
+		group.Go(func() error {
+			// Another writer may be quicker; then the live object decides.
+			if err := retry.RetryOnConflict(retry.DefaultBackoff, run); err != nil {
+				return fmt.Errorf("bootstrap rbac: %s %s: %w", kind, name, err)
+			}
+			return nil
+		})
+	}
+	for i := range want.ClusterRoles {
+		role := &want.ClusterRoles[i]
+		ensure("clusterrole", role.Name, func() error {
+			options := reconciliation.ReconcileRoleOptions{
+				Role: reconciliation.ClusterRoleRuleOwner{ClusterRole: role}, Confirm: true,
+				Client: &clusterRoleClient{ctx, have.clusterRoles, client},
+			}
+			_, err := options.Run()
+			return err
+		})
+	}
+	for i := range want.ClusterRoleBindings {
+		binding := &want.ClusterRoleBindings[i]
+		ensure("clusterrolebinding", binding.Name, func() error {
+			options := reconciliation.ReconcileRoleBindingOptions{
+				RoleBinding: reconciliation.ClusterRoleBindingAdapter{ClusterRoleBinding: binding}, Confirm: true,
+				Client: &clusterBindingClient{ctx, have.clusterBindings, client},
+			}
+			_, err := options.Run()
+			return err
+		})
+	}
+	for i := range want.Roles {
+		role := &want.Roles[i]
+		ensure("role", role.Namespace+"/"+role.Name, func() error {
+			options := reconciliation.ReconcileRoleOptions{
+				Role: reconciliation.RoleRuleOwner{Role: role}, Confirm: true,
+				Client: &roleClient{ctx, have.roles, client},
+			}
+			_, err := options.Run()
+			return err
+		})
+	}
+	for i := range want.RoleBindings {
+		binding := &want.RoleBindings[i]
+		ensure("rolebinding", binding.Namespace+"/"+binding.Name, func() error {
+			options := reconciliation.ReconcileRoleBindingOptions{
+				RoleBinding: reconciliation.RoleBindingAdapter{RoleBinding: binding}, Confirm: true,
+				Client: &bindingClient{ctx, have.bindings, client},
+			}
+			_, err := options.Run()
+			return err
+		})
+	}
+	return group.Wait()
+}
+
+// existing are the objects found by the lists.
+type existing struct {
+	clusterRoles    map[string]*rbacv1.ClusterRole
+	clusterBindings map[string]*rbacv1.ClusterRoleBinding
+	roles           map[objectKey]*rbacv1.Role
+	bindings        map[objectKey]*rbacv1.RoleBinding
+}
+
+func listExisting(ctx context.Context, client kubernetes.Interface) (*existing, error) {
+	have := &existing{
+		map[string]*rbacv1.ClusterRole{}, map[string]*rbacv1.ClusterRoleBinding{},
+		map[objectKey]*rbacv1.Role{}, map[objectKey]*rbacv1.RoleBinding{},
+	}
+	all := metav1.ListOptions{}
+	clusterRoles, err := client.RbacV1().ClusterRoles().List(ctx, all)
+	if err != nil {
+		return nil, err
+	}
+	for i := range clusterRoles.Items {
+		have.clusterRoles[clusterRoles.Items[i].Name] = &clusterRoles.Items[i]
+	}
+	clusterBindings, err := client.RbacV1().ClusterRoleBindings().List(ctx, all)
+	if err != nil {
+		return nil, err
+	}
+	for i := range clusterBindings.Items {
+		have.clusterBindings[clusterBindings.Items[i].Name] = &clusterBindings.Items[i]
+	}
+	for _, namespace := range []string{metav1.NamespaceSystem, metav1.NamespacePublic} {
+		roles, err := client.RbacV1().Roles(namespace).List(ctx, all)
+		if err != nil {
+			return nil, err
+		}
+		for i := range roles.Items {
+			have.roles[objectKey{namespace, roles.Items[i].Name}] = &roles.Items[i]
+		}
+		bindings, err := client.RbacV1().RoleBindings(namespace).List(ctx, all)
+		if err != nil {
+			return nil, err
+		}
+		for i := range bindings.Items {
+			have.bindings[objectKey{namespace, bindings.Items[i].Name}] = &bindings.Items[i]
+		}
+	}
+	return have, nil
+}
+
+// ensureNamespace creates the namespace of a default role before it.
+func ensureNamespace(ctx context.Context, client kubernetes.Interface, name string) error {
+	_, err := client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	if apierrors.IsAlreadyExists(err) {
+		return nil
+	}
+	return err
+}

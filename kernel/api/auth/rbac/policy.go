@@ -1,0 +1,35 @@
+package rbac
+
+import (
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// PluginUser is the user name of the plugin called name.
+func PluginUser(name string) string { return "system:pintle:plugin:" + name }
+
+// PluginPolicy turns the rules of a plugin's manifest into the ClusterRole
+// pintle:plugin:NAME and its binding to the plugin's user. The kernel writes
+// both as they are: a rule that is no longer in the manifest is gone.
+func PluginPolicy(name string, rules []rbacv1.PolicyRule) (*rbacv1.ClusterRole, *rbacv1.ClusterRoleBinding) {
+	object := metav1.ObjectMeta{
+		Name:   "pintle:plugin:" + name,
+		Labels: map[string]string{"kernel.pintle.dev/plugin": name},
+	}
+	role := &rbacv1.ClusterRole{ObjectMeta: object}
+	for i := range rules {
+		role.Rules = append(role.Rules, *rules[i].DeepCopy())
+	}
+	return role, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: *object.DeepCopy(),
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: object.Name},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: PluginUser(name)}},
+	}
+}
+
+func fullAuthority() []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{
+		{Verbs: []string{"*"}, APIGroups: []string{"*"}, Resources: []string{"*"}},
+		{Verbs: []string{"*"}, NonResourceURLs: []string{"*"}},
+	}
+}

@@ -1,0 +1,17 @@
+// Package token issues, checks and describes service-account tokens, and
+// builds the API server's request authenticator around them.
+//
+// Tokens are JWTs signed with ES256 by the cluster's service-account key. Their
+// claims are upstream's: iss, sub, aud, exp, nbf, iat, jti and, under
+// "kubernetes.io", namespace, serviceaccount, pod, secret, node and warnafter.
+// A token is good only while the objects it is bound to live: the
+// authenticator looks each of them up through Getter. Unbound, never expiring
+// tokens (the legacy kind kept in Secrets) are neither issued nor accepted.
+//
+// Data passes through as: bearer token → issuer check without verification
+// (cheap, bounded) → signature → times and audience → live objects → user.
+//
+// It must not import kernel/store or the resources; it sees objects through
+// the small Getter interface. Key rotation by several verifying keys is
+// supported (Keys), signing uses the first.
+package token
