@@ -63,7 +63,7 @@ func memoryAt[T byte | uint32 | int64](pointer uint32, n uint32) []T {
 	if n == 0 {
 		return nil
 	}
-	return unsafe.Slice((*T)(unsafe.Pointer(uintptr(pointer))), n)
+	return unsafe.Slice((*T)(unsafe.Add(unsafe.Pointer(nil), pointer)), n)
 }
 
 // span packs a pointer and a length as the ABI returns them.
