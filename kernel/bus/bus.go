@@ -30,6 +30,8 @@ type Source interface {
 	Replay(after, through uint64, wanted func(key string) bool, visit func(*store.Event) bool) (seen uint64, err error)
 }
 
+type set map[*Subscription]struct{}
+
 // Bus is the fan-out. All methods may be called from many goroutines.
 type Bus struct {
 	cfg    Config
@@ -38,9 +40,10 @@ type Bus struct {
 	mu sync.Mutex
 	// revision is the last one published: everything up to it has been handed to the subscriptions.
 	revision uint64
-	// exact and prefix hold the subscriptions by key and by prefix.
-	exact, prefix map[string]map[*Subscription]struct{}
-	recent        ring
+	// exact and prefix hold the subscriptions by key and by prefix, those of a prefix by topic ("": all).
+	exact  map[string]set
+	prefix map[string]map[string]set
+	recent ring
 }
 
 // New connects a bus to a store that does not run yet.
@@ -61,8 +64,8 @@ func New(cfg Config, source Source) (*Bus, error) {
 		cfg:      cfg,
 		source:   source,
 		revision: source.CurrentRevision(),
-		exact:    map[string]map[*Subscription]struct{}{},
-		prefix:   map[string]map[*Subscription]struct{}{},
+		exact:    map[string]set{},
+		prefix:   map[string]map[string]set{},
 	}
 	b.recent.init(cfg.Recent, cfg.RecentBytes, b.revision)
 	source.OnCommit(b.publish)
@@ -80,8 +83,11 @@ func (b *Bus) Revision() uint64 {
 func (b *Bus) Subscribers() (n int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for _, m := range []map[string]map[*Subscription]struct{}{b.exact, b.prefix} {
-		for _, subs := range m {
+	for _, subs := range b.exact {
+		n += len(subs)
+	}
+	for _, topics := range b.prefix {
+		for _, subs := range topics {
 			n += len(subs)
 		}
 	}
@@ -93,16 +99,25 @@ func (b *Bus) publish(events []*store.Event) {
 	defer b.mu.Unlock()
 	for _, e := range events {
 		b.recent.add(e)
-		for s := range b.exact[e.Key] {
-			s.offer(e)
-		}
+		b.exact[e.Key].offer(e)
 		if len(b.prefix) == 0 {
 			continue
 		}
 		for i := 0; i < len(e.Key); i++ {
-			if e.Key[i] == '/' {
-				for s := range b.prefix[e.Key[:i+1]] {
-					s.offer(e)
+			if e.Key[i] != '/' {
+				continue
+			}
+			topics := b.prefix[e.Key[:i+1]]
+			switch {
+			case len(topics) == 0:
+			case e.Topics == nil:
+				for _, subs := range topics {
+					subs.offer(e)
+				}
+			default:
+				topics[""].offer(e)
+				for _, topic := range e.Topics {
+					topics[topic].offer(e)
 				}
 			}
 		}
@@ -112,13 +127,20 @@ func (b *Bus) publish(events []*store.Event) {
 	}
 }
 
+func (subs set) offer(e *store.Event) {
+	for s := range subs {
+		s.offer(e)
+	}
+}
+
 // Options say what a subscription sees.
 type Options struct {
 	// Key is the exact key, or with Recursive a prefix that ends in a slash.
 	Key       string
 	Recursive bool
-	// After is the revision after which events are wanted, at most the current one for a live start; a later one is
-	// waited for.
+	// Topic, with Recursive, leaves out the events that are known not to have it.
+	Topic string
+	// After is the revision after which events are wanted; one that is not there yet is waited for.
 	After uint64
 	// Buffer overrides Config.Buffer.
 	Buffer int
@@ -129,6 +151,9 @@ func (b *Bus) Subscribe(o Options) (*Subscription, error) {
 	if o.Recursive && !strings.HasSuffix(o.Key, "/") {
 		return nil, fmt.Errorf("bus: prefix %q must end with a slash", o.Key)
 	}
+	if !o.Recursive {
+		o.Topic = ""
+	}
 	if compacted := b.source.CompactedRevision(); o.After < compacted {
 		return nil, &store.CompactedError{Requested: o.After, Compacted: compacted}
 	}
@@ -136,17 +161,45 @@ func (b *Bus) Subscribe(o Options) (*Subscription, error) {
 		o.Buffer = b.cfg.Buffer
 	}
 	s := &Subscription{bus: b, options: o, seen: o.After, behind: true, wake: make(chan struct{}, 1)}
-	index := b.exact
-	if o.Recursive {
-		index = b.prefix
-	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if index[o.Key] == nil {
-		index[o.Key] = map[*Subscription]struct{}{}
-	}
-	index[o.Key][s] = struct{}{}
+	b.add(s)
 	s.catchUp()
 	s.signal()
 	return s, nil
+}
+
+// add and remove change the index; b.mu is held.
+func (b *Bus) add(s *Subscription) {
+	key, topic := s.options.Key, s.options.Topic
+	if !s.options.Recursive {
+		if b.exact[key] == nil {
+			b.exact[key] = set{}
+		}
+		b.exact[key][s] = struct{}{}
+		return
+	}
+	if b.prefix[key] == nil {
+		b.prefix[key] = map[string]set{}
+	}
+	if b.prefix[key][topic] == nil {
+		b.prefix[key][topic] = set{}
+	}
+	b.prefix[key][topic][s] = struct{}{}
+}
+
+func (b *Bus) remove(s *Subscription) {
+	key, topic := s.options.Key, s.options.Topic
+	if !s.options.Recursive {
+		if delete(b.exact[key], s); len(b.exact[key]) == 0 {
+			delete(b.exact, key)
+		}
+		return
+	}
+	if delete(b.prefix[key][topic], s); len(b.prefix[key][topic]) == 0 {
+		delete(b.prefix[key], topic)
+	}
+	if len(b.prefix[key]) == 0 {
+		delete(b.prefix, key)
+	}
 }

@@ -2,6 +2,7 @@ package bus
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"pintle.dev/pintle/kernel/store"
@@ -28,6 +29,11 @@ func (s *Subscription) wants(key string) bool {
 		return strings.HasPrefix(key, s.options.Key)
 	}
 	return key == s.options.Key
+}
+
+// wantsEvent also leaves out other topics, where they are known.
+func (s *Subscription) wantsEvent(e *store.Event) bool {
+	return s.wants(e.Key) && (s.options.Topic == "" || e.Topics == nil || slices.Contains(e.Topics, s.options.Topic))
 }
 
 func (s *Subscription) signal() {
@@ -65,7 +71,7 @@ func (s *Subscription) catchUp() bool {
 	}
 	full := false
 	ok := s.bus.recent.after(s.seen, func(e *store.Event) bool {
-		if !s.wants(e.Key) {
+		if !s.wantsEvent(e) {
 			s.seen = e.Revision
 			return true
 		}
@@ -154,13 +160,6 @@ func (s *Subscription) Close() {
 	}
 	s.closed = true
 	s.queue = nil
-	index := b.exact
-	if s.options.Recursive {
-		index = b.prefix
-	}
-	delete(index[s.options.Key], s)
-	if len(index[s.options.Key]) == 0 {
-		delete(index, s.options.Key)
-	}
+	b.remove(s)
 	s.signal()
 }

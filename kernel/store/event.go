@@ -38,4 +38,6 @@ type Event struct {
 	PreviousRevision uint64
 	// Attachment is the Write's; nil in an event that was replayed from disk.
 	Attachment any
+	// Topics is the Write's; nil (unknown) in an event that was replayed from disk and in a delete by expiry.
+	Topics []string
 }

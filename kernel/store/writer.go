@@ -26,6 +26,9 @@ type Write struct {
 	TTL int64
 	// Attachment is handed on in the Event.
 	Attachment any
+	// Topics are handed on in the Event: subscribers of a topic see it only when the topic is among them. Nil means
+	// unknown, and every subscriber of the key sees it.
+	Topics []string
 	// OnRevision, when set, is called by the writer with the revision given to this write, before anyone can see it
 	// and before it is known to be durable. It must return at once.
 	OnRevision func(revision uint64)
@@ -187,7 +190,7 @@ func (s *Store) plan(requests []*request) *group {
 		e := &events[len(g.events)]
 		*e = Event{
 			Revision: revision, Type: kind, Key: r.Key, Value: r.Value,
-			PreviousRevision: before.revision, Attachment: r.Attachment,
+			PreviousRevision: before.revision, Attachment: r.Attachment, Topics: r.Topics,
 		}
 		g.events = append(g.events, e)
 		g.entries = append(g.entries, stored)

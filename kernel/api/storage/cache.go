@@ -1,0 +1,85 @@
+package storage
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// cacheBudget is what all resources' caches share.
+type cacheBudget struct {
+	max  int64
+	used atomic.Int64
+}
+
+// objectCache holds one resource's decoded objects, for each key that of the highest revision seen. They are immutable.
+type objectCache struct {
+	budget *cacheBudget
+	mu     sync.RWMutex
+	items  map[string]cached
+}
+
+type cached struct {
+	revision uint64
+	obj      runtime.Object
+	size     int64
+}
+
+// overhead is counted for each object beside its encoded size.
+const overhead = 256
+
+func newObjectCache(budget *cacheBudget) *objectCache {
+	return &objectCache{budget: budget, items: map[string]cached{}}
+}
+
+func (c *objectCache) get(key string, revision uint64) (runtime.Object, bool) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	item, ok := c.items[key]
+	if !ok || item.revision != revision {
+		return nil, false
+	}
+	return item.obj, true
+}
+
+// put keeps the object unless a newer one is there. To make room it drops others of the same resource at random, which
+// is what a map's order is.
+func (c *objectCache) put(key string, revision uint64, obj runtime.Object, encoded int) {
+	size := int64(encoded) + overhead
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	old, ok := c.items[key]
+	if ok && old.revision >= revision {
+		return
+	}
+	c.items[key] = cached{revision: revision, obj: obj, size: size}
+	used := c.budget.used.Add(size - old.size)
+	if used <= c.budget.max {
+		return
+	}
+	for k, item := range c.items {
+		delete(c.items, k)
+		if used = c.budget.used.Add(-item.size); used <= c.budget.max {
+			return
+		}
+	}
+}
+
+func (c *objectCache) drop(key string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if item, ok := c.items[key]; ok {
+		delete(c.items, key)
+		c.budget.used.Add(-item.size)
+	}
+}
+
+func (c *objectCache) clear() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, item := range c.items {
+		c.budget.used.Add(-item.size)
+	}
+	c.items = map[string]cached{}
+}

@@ -1,0 +1,31 @@
+// Package storage puts k8s.io/apiserver's storage.Interface on the kernel's store and bus.
+//
+// # What it owns
+//
+// The layout of keys (/registry/<resource>/..., as kube-apiserver lays them out), encoding and decoding, the decoded
+// objects shared by reads and watches, selection, paging, watches, and the words of the errors.
+//
+// # What it promises
+//
+// What the comments of storage.Interface demand, with the semantics of upstream's etcd3 storage for reads and writes
+// (every read is a read of the latest state or of the exact revision asked for; there is no stale cache) and of
+// upstream's cacher for watches (bookmarks, initial events). An object is decoded once a revision: by the request that
+// wrote it, or by the first that reads it.
+//
+// # How data passes through
+//
+// Create and GuaranteedUpdate encode once, decode the result once and hand both to the store: the bytes as the value,
+// the object as the event's attachment. Watches and lists serve that object. Decoded objects are immutable; what goes
+// out is a shallow copy (lists, watch events), so that an encoder may set its type, or a deep one (everything a caller
+// may change).
+//
+// A watch with a field selector on a trigger field (StoreOptions.TriggerFunc, such as spec.nodeName of pods) is a topic
+// on the bus: an event touches only the watches of its old and new value, not each of a thousand nodes'.
+//
+// # Caveats
+//
+// Items of a list and objects of watch events share their insides with the cache: they may be read, encoded and have
+// their top-level fields set, as with upstream's watch cache, and nothing below may be changed.
+//
+// The package may import kernel/store, kernel/bus and k8s.io/apiserver, and nothing above.
+package storage

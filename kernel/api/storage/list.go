@@ -1,0 +1,206 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/conversion"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/storage"
+
+	"pintle.dev/pintle/kernel/store"
+)
+
+// Get implements storage.Interface.
+func (s *Storage) Get(ctx context.Context, key string, opts storage.GetOptions, out runtime.Object) error {
+	key, err := s.key(key, false)
+	if err != nil {
+		return err
+	}
+	revision, current := s.store.Stat(key)
+	if err := s.checkNotOlder(opts.ResourceVersion, current); err != nil {
+		return err
+	}
+	if revision != 0 {
+		if obj, ok := s.cache.get(key, revision); ok {
+			return setDeep(out, obj)
+		}
+	}
+	kv, _, err := s.store.Get(key)
+	switch {
+	case errors.Is(err, store.ErrKeyNotFound):
+		if opts.IgnoreNotFound {
+			return runtime.SetZeroValue(out)
+		}
+		return storage.NewKeyNotFoundError(key, 0)
+	case err != nil:
+		return err
+	}
+	obj, err := s.object(ctx, key, kv.Revision, kv.Value)
+	if err != nil {
+		return err
+	}
+	return setDeep(out, obj)
+}
+
+// checkNotOlder refuses a read that wants what is not there yet.
+func (s *Storage) checkNotOlder(resourceVersion string, current uint64) error {
+	if resourceVersion == "" {
+		return nil
+	}
+	minimum, err := s.versioner.ParseResourceVersion(resourceVersion)
+	if err != nil {
+		return apierrors.NewBadRequest(fmt.Sprintf("invalid resource version: %v", err))
+	}
+	if minimum > current {
+		return storage.NewTooLargeResourceVersionError(minimum, current, 0)
+	}
+	return nil
+}
+
+// The words of expired lists, equal to upstream's.
+const (
+	listExpired     = "The resourceVersion for the provided list is too old."
+	continueExpired = "The provided continue parameter is too old " +
+		"to display a consistent list result. You can start a new list without " +
+		"the continue parameter."
+	continueInconsistent = "The provided continue parameter is too old " +
+		"to display a consistent list result. You can start a new list without " +
+		"the continue parameter, or use the continue token in this response to " +
+		"retrieve the remainder of the results. Continuing with the provided " +
+		"token results in an inconsistent list - objects that were created, " +
+		"modified, or deleted between the time the first chunk was returned " +
+		"and now may show up in the list."
+)
+
+// listError gives a store error the form that clients of lists know.
+func listError(err error, from, prefix string) error {
+	var compacted *store.CompactedError
+	var future *store.FutureRevisionError
+	switch {
+	case errors.As(err, &future):
+		return storage.NewTooLargeResourceVersionError(future.Requested, future.Current, 0)
+	case !errors.As(err, &compacted):
+		return err
+	case from == "":
+		return apierrors.NewResourceExpired(listExpired)
+	}
+	// -1: the client may go on at the latest revision if it can bear that.
+	token, err := storage.EncodeContinue(from, prefix, -1)
+	if err != nil {
+		return apierrors.NewResourceExpired(continueExpired)
+	}
+	expired := apierrors.NewResourceExpired(continueInconsistent)
+	expired.ErrStatus.ListMeta.Continue = token
+	return expired
+}
+
+// GetList implements storage.Interface.
+func (s *Storage) GetList(ctx context.Context, key string, opts storage.ListOptions, listObj runtime.Object) error {
+	prefix, err := s.key(key, opts.Recursive)
+	if err != nil {
+		return err
+	}
+	itemsPtr, err := meta.GetItemsPtr(listObj)
+	if err != nil {
+		return err
+	}
+	items, err := conversion.EnforcePtr(itemsPtr)
+	if err != nil || items.Kind() != reflect.Slice {
+		return fmt.Errorf("need ptr to slice: %v", err)
+	}
+	revision, from, err := storage.ValidateListOptions(prefix, s.versioner, opts)
+	if err != nil {
+		return err
+	}
+	snapshot, err := s.store.Snapshot(uint64(revision))
+	if err != nil {
+		return listError(err, from, prefix)
+	}
+	if revision == 0 {
+		if err := s.checkNotOlder(opts.ResourceVersion, snapshot.Revision()); err != nil && opts.Predicate.Continue == "" {
+			return err
+		}
+		revision = int64(snapshot.Revision())
+	}
+
+	l := lister{storage: s, ctx: ctx, predicate: opts.Predicate, items: items}
+	if opts.Recursive {
+		err = snapshot.Ascend(prefix, from, l.visit)
+	} else {
+		err = snapshot.Ascend(prefix, "", func(item *store.Item) bool {
+			if item.Key == prefix {
+				l.visit(item)
+			}
+			return false // only the key itself, which comes first
+		})
+	}
+	if err = errors.Join(l.err, err); err != nil {
+		if l.err != nil {
+			err = l.err
+		}
+		return listError(err, from, prefix)
+	}
+
+	var remaining int64
+	if l.more && opts.Predicate.Empty() {
+		if remaining, err = snapshot.Count(prefix, from); err != nil {
+			return listError(err, from, prefix)
+		}
+	}
+	token, remainingItems, err := storage.PrepareContinueToken(l.last, prefix, revision, remaining, l.more, opts)
+	if err != nil {
+		return err
+	}
+	if items.IsNil() {
+		items.Set(reflect.MakeSlice(items.Type(), 0, 0))
+	}
+	return s.versioner.UpdateList(listObj, uint64(revision), token, remainingItems)
+}
+
+// lister collects the items of a list.
+type lister struct {
+	storage   *Storage
+	ctx       context.Context
+	predicate storage.SelectionPredicate
+	items     reflect.Value
+	// last is the last key looked at; more is set when the limit was reached before the end.
+	last string
+	more bool
+	err  error
+	n    int
+}
+
+func (l *lister) visit(item *store.Item) bool {
+	if l.predicate.Limit > 0 && int64(l.items.Len()) >= l.predicate.Limit {
+		l.more = true
+		return false
+	}
+	l.last = item.Key
+	if l.n++; l.n%64 == 0 && l.ctx.Err() != nil {
+		l.err = storage.NewTimeoutError(item.Key, "request did not complete within requested timeout")
+		return false
+	}
+	obj, ok := l.storage.cache.get(item.Key, item.Revision)
+	if !ok {
+		kv, err := item.Load()
+		if err == nil {
+			obj, err = l.storage.object(l.ctx, item.Key, item.Revision, kv.Value)
+		}
+		if err != nil {
+			l.err = err
+			return false
+		}
+	}
+	if !l.predicate.Empty() {
+		if matched, err := l.predicate.Matches(obj); err != nil || !matched {
+			return true
+		}
+	}
+	l.items.Set(reflect.Append(l.items, reflect.ValueOf(shallowItem(obj)).Elem()))
+	return true
+}
