@@ -9,7 +9,9 @@ import (
 )
 
 // Format names a pod as the kubelet's messages do: name_namespace(uid).
-func Format(pod *corev1.Pod) string { return fmt.Sprintf("%s_%s(%s)", pod.Name, pod.Namespace, pod.UID) }
+func Format(pod *corev1.Pod) string {
+	return fmt.Sprintf("%s_%s(%s)", pod.Name, pod.Namespace, pod.UID)
+}
 
 // IsSidecar tells that an init container keeps running beside the main containers (restartPolicy Always).
 func IsSidecar(c *corev1.Container) bool {

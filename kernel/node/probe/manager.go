@@ -141,7 +141,7 @@ func (m *Manager) Poke(uid types.UID) {
 func (m *Manager) Result(kind Kind, containerID string) (ok, known bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	ok, known = m.results[kind][containerID]
+	ok, known = m.results[kind][trimScheme(containerID)]
 	return ok, known
 }
 
@@ -176,8 +176,8 @@ func (m *Manager) forget(kind Kind, containerID string) {
 // conclude stores a result and tells whether it is news.
 func (m *Manager) conclude(kind Kind, containerID string, ok bool, uid types.UID, quiet bool) {
 	m.mu.Lock()
-	old, known := m.results[kind][containerID]
-	m.results[kind][containerID] = ok
+	old, known := m.results[kind][trimScheme(containerID)]
+	m.results[kind][trimScheme(containerID)] = ok
 	m.mu.Unlock()
 	if !quiet && (!known || old != ok) {
 		m.deps.Changed(uid)

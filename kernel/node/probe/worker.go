@@ -45,7 +45,7 @@ func (w *worker) run(ctx context.Context) {
 			delete(w.m.workers, w.key)
 		}
 		if w.id != "" {
-			delete(w.m.results[w.key.kind], w.id)
+			delete(w.m.results[w.key.kind], trimScheme(w.id))
 		}
 		w.m.mu.Unlock()
 	}()

@@ -1,0 +1,7 @@
+// Package pleg is the pod lifecycle event generator (KLT-23): it lists what the runtime has every period, compares
+// with the list before, and names the pods that changed; beside that it follows the runtime's event stream, which
+// names them at once. Pod workers need no polling.
+//
+// One goroutine lists and one follows the stream; a runtime without a stream is only listed. It must import only
+// kernel/node/cri of its siblings.
+package pleg

@@ -1,0 +1,342 @@
+package status
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"k8s.io/client-go/kubernetes"
+)
+
+// writers is how many patches a node has under way at most.
+const writers = 4
+
+type tracked struct {
+	pod      *corev1.Pod // newest object seen, for name and UID
+	status   corev1.PodStatus
+	version  uint64
+	written  uint64
+	wrote    *corev1.PodStatus // what the API holds, as far as known
+	finished bool              // nothing runs and nothing is mounted: delete the object when it is being deleted
+	busy     bool
+	queued   bool
+	retryAt  time.Time
+}
+
+// Manager holds and writes the statuses of one node's pods.
+type Manager struct {
+	client kubernetes.Interface
+	logger *slog.Logger
+	// gone is called when the API no longer has the pod.
+	gone func(uid types.UID)
+
+	mu    sync.Mutex
+	pods  map[types.UID]*tracked
+	queue chan types.UID
+	wg    sync.WaitGroup
+}
+
+// New makes a manager; gone may be nil. Run it.
+func New(client kubernetes.Interface, gone func(uid types.UID), logger *slog.Logger) *Manager {
+	return &Manager{client: client, gone: gone, logger: logger, pods: map[types.UID]*tracked{}, queue: make(chan types.UID, 1024)}
+}
+
+// Run writes statuses until ctx ends.
+func (m *Manager) Run(ctx context.Context) error {
+	slots := make(chan struct{}, writers)
+	defer m.wg.Wait()
+	retry := time.NewTicker(time.Second)
+	defer retry.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-retry.C:
+			m.requeue()
+		case uid := <-m.queue:
+			select {
+			case slots <- struct{}{}:
+			case <-ctx.Done():
+				return nil
+			}
+			m.wg.Go(func() {
+				defer func() { <-slots }()
+				m.write(ctx, uid)
+			})
+		}
+	}
+}
+
+// requeue finds statuses that are still to be written: failed ones, and those that found the queue full.
+func (m *Manager) requeue() {
+	now := time.Now()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for uid, t := range m.pods {
+		if !t.queued && !t.busy && now.After(t.retryAt) && (t.written != t.version || m.deletable(t)) {
+			m.push(uid, t)
+		}
+	}
+}
+
+func (m *Manager) push(uid types.UID, t *tracked) {
+	select {
+	case m.queue <- uid:
+		t.queued = true
+	default: // the ticker finds it
+	}
+}
+
+// Get is the newest status of a pod.
+func (m *Manager) Get(uid types.UID) (corev1.PodStatus, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	t := m.pods[uid]
+	if t == nil {
+		return corev1.PodStatus{}, false
+	}
+	return t.status, true
+}
+
+// Set records a pod's newest status and has it written if it changed.
+func (m *Manager) Set(pod *corev1.Pod, s corev1.PodStatus) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	t := m.pods[pod.UID]
+	if t == nil {
+		// Times have second resolution in the API; compare what the API will answer.
+		t = &tracked{wrote: pod.Status.DeepCopy()}
+		m.pods[pod.UID] = t
+	}
+	t.pod = pod
+	normalize(&s)
+	if t.version > 0 && equality.Semantic.DeepEqual(t.status, s) {
+		return
+	}
+	t.status = s
+	t.version++
+	if !t.queued {
+		m.push(pod.UID, t)
+	}
+}
+
+// Observe takes a pod's newest object from the API, so that patches are made against what is there.
+func (m *Manager) Observe(pod *corev1.Pod) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if t := m.pods[pod.UID]; t != nil {
+		t.pod = pod
+		if !t.busy && t.written == t.version {
+			t.wrote = pod.Status.DeepCopy()
+			// Somebody else wrote over what the agent owns: write it again.
+			if merged := merge(pod.Status, t.status); !equality.Semantic.DeepEqual(normalized(pod.Status), normalized(merged)) && t.version > 0 {
+				t.version++
+				if !t.queued {
+					m.push(pod.UID, t)
+				}
+			}
+		}
+	}
+}
+
+// Finish says that nothing of the pod is left on the node: after the status is written the object may go.
+func (m *Manager) Finish(pod *corev1.Pod) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	t := m.pods[pod.UID]
+	if t == nil {
+		t = &tracked{wrote: pod.Status.DeepCopy(), status: pod.Status}
+		m.pods[pod.UID] = t
+	}
+	t.pod, t.finished = pod, true
+	if !t.queued {
+		m.push(pod.UID, t)
+	}
+}
+
+// Forget drops a pod that the API no longer has.
+func (m *Manager) Forget(uid types.UID) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.pods, uid)
+}
+
+func (m *Manager) deletable(t *tracked) bool { return t.finished && t.pod.DeletionTimestamp != nil }
+
+func (m *Manager) write(ctx context.Context, uid types.UID) {
+	m.mu.Lock()
+	t := m.pods[uid]
+	if t == nil || t.busy {
+		if t != nil {
+			t.queued = false
+		}
+		m.mu.Unlock()
+		return
+	}
+	t.queued, t.busy = false, true
+	version, status, pod, wrote := t.version, t.status, t.pod, t.wrote
+	dirty, remove := t.version != t.written, m.deletable(t)
+	m.mu.Unlock()
+
+	var err error
+	var result *corev1.Pod
+	if dirty {
+		result, err = m.patch(ctx, pod, *wrote, status)
+	}
+	deleted := false
+	if err == nil && remove {
+		deleted, err = m.remove(ctx, pod)
+	}
+
+	m.mu.Lock()
+	t.busy = false
+	missing := apierrors.IsNotFound(err)
+	switch {
+	case missing || deleted:
+		delete(m.pods, uid)
+	case err != nil:
+		t.retryAt = time.Now().Add(time.Second)
+		if apierrors.IsConflict(err) || apierrors.IsInvalid(err) {
+			// What is held is not what the API has: look before trying again.
+			if fresh, gerr := m.client.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{}); gerr == nil && fresh.UID == uid {
+				t.pod, t.wrote = fresh, fresh.Status.DeepCopy()
+			}
+		}
+	default:
+		t.written = version
+		if result != nil {
+			t.wrote = result.Status.DeepCopy()
+		}
+		if t.version != version && !t.queued {
+			m.push(uid, t)
+		}
+	}
+	m.mu.Unlock()
+	if err != nil && !missing && ctx.Err() == nil {
+		m.logger.Warn("could not write pod status; trying again", "pod", pod.Namespace+"/"+pod.Name, "err", err)
+	}
+	if (missing || deleted) && m.gone != nil {
+		m.gone(uid)
+	}
+}
+
+// patch writes the difference between what the API has and what it should have.
+func (m *Manager) patch(ctx context.Context, pod *corev1.Pod, old, want corev1.PodStatus) (*corev1.Pod, error) {
+	want = merge(old, want)
+	if equality.Semantic.DeepEqual(normalized(old), normalized(want)) {
+		return nil, nil
+	}
+	// The UID in both documents makes the patch fail when the name belongs to another pod by now.
+	meta := metav1.ObjectMeta{UID: pod.UID}
+	before, err := json.Marshal(corev1.Pod{Status: old})
+	if err != nil {
+		return nil, fmt.Errorf("encode status of pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	after, err := json.Marshal(corev1.Pod{ObjectMeta: meta, Status: want})
+	if err != nil {
+		return nil, fmt.Errorf("encode status of pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	data, err := strategicpatch.CreateTwoWayMergePatch(before, after, corev1.Pod{})
+	if err != nil {
+		return nil, fmt.Errorf("make status patch of pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	return m.client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, data, metav1.PatchOptions{}, "status")
+}
+
+func (m *Manager) remove(ctx context.Context, pod *corev1.Pod) (bool, error) {
+	zero, uid := int64(0), pod.UID
+	err := m.client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{GracePeriodSeconds: &zero, Preconditions: &metav1.Preconditions{UID: &uid}})
+	if apierrors.IsNotFound(err) {
+		return true, nil
+	}
+	if apierrors.IsConflict(err) {
+		return true, nil // the name belongs to another pod: ours is gone
+	}
+	return err == nil, err
+}
+
+// owned are the conditions that the agent writes; others are left as the API has them.
+func owned(t corev1.PodConditionType) bool {
+	switch t {
+	case corev1.PodReady, corev1.PodInitialized, corev1.ContainersReady, corev1.PodReadyToStartContainers:
+		return true
+	}
+	return false
+}
+
+// merge lays the agent's status over the API's, keeping what others own.
+func merge(api, mine corev1.PodStatus) corev1.PodStatus {
+	out := *mine.DeepCopy()
+	var conditions []corev1.PodCondition
+	for _, c := range api.Conditions {
+		if !owned(c.Type) {
+			conditions = append(conditions, c)
+		}
+	}
+	for _, c := range mine.Conditions {
+		if owned(c.Type) || (c.Type == corev1.DisruptionTarget || c.Type == corev1.PodScheduled) && findCondition(conditions, c.Type) == nil {
+			conditions = append(conditions, c)
+		}
+	}
+	out.Conditions = conditions
+	out.NominatedNodeName = api.NominatedNodeName
+	out.ResourceClaimStatuses = api.ResourceClaimStatuses
+	// A pod that ended does not come back to life.
+	if api.Phase == corev1.PodSucceeded || api.Phase == corev1.PodFailed {
+		out.Phase = api.Phase
+	}
+	if api.StartTime != nil {
+		out.StartTime = api.StartTime
+	}
+	return out
+}
+
+// normalize cuts times to what the API stores.
+func normalize(s *corev1.PodStatus) {
+	cut := func(t *metav1.Time) {
+		if !t.IsZero() {
+			*t = metav1.NewTime(t.Truncate(time.Second)).Rfc3339Copy()
+		}
+	}
+	if s.StartTime != nil {
+		c := *s.StartTime
+		cut(&c)
+		s.StartTime = &c
+	}
+	for i := range s.Conditions {
+		cut(&s.Conditions[i].LastProbeTime)
+		cut(&s.Conditions[i].LastTransitionTime)
+	}
+	for _, list := range [][]corev1.ContainerStatus{s.InitContainerStatuses, s.ContainerStatuses, s.EphemeralContainerStatuses} {
+		for i := range list {
+			for _, st := range []*corev1.ContainerState{&list[i].State, &list[i].LastTerminationState} {
+				if st.Running != nil {
+					c := *st.Running
+					cut(&c.StartedAt)
+					st.Running = &c
+				}
+				if st.Terminated != nil {
+					c := *st.Terminated
+					cut(&c.StartedAt)
+					cut(&c.FinishedAt)
+					st.Terminated = &c
+				}
+			}
+		}
+	}
+}
+
+func normalized(s corev1.PodStatus) corev1.PodStatus {
+	c := *s.DeepCopy()
+	normalize(&c)
+	return c
+}

@@ -1,0 +1,230 @@
+package volume
+
+import (
+	"bytes"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"pintle.dev/pintle/kernel/node/container"
+)
+
+// ContainerInput is what a container's mounts are made from.
+type ContainerInput struct {
+	Pod       *corev1.Pod
+	Container *corev1.Container
+	Env       map[string]string // for subPathExpr
+	PodIPs    []string
+	// Host and Domain are the pod's host name and domain, for its hosts file.
+	Host, Domain string
+}
+
+// Mounts are the runtime mounts of one container: its volumeMounts, the hosts file and the termination message file.
+func (m *Manager) Mounts(in ContainerInput) ([]*runtimeapi.Mount, error) {
+	defer m.lock(in.Pod.UID)()
+	var out []*runtimeapi.Mount
+	hostsMounted := false
+	for i := range in.Container.VolumeMounts {
+		vm := &in.Container.VolumeMounts[i]
+		hostsMounted = hostsMounted || vm.MountPath == "/etc/hosts"
+		mount, err := m.volumeMount(in, i, vm)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, mount)
+	}
+	if !hostsMounted && (len(in.PodIPs) > 0 || in.Pod.Spec.HostNetwork) {
+		file := filepath.Join(m.PodDir(in.Pod.UID), "etc-hosts")
+		content, err := hosts(in)
+		if err != nil {
+			return nil, err
+		}
+		if err := os.WriteFile(file, content, 0o644); err != nil {
+			return nil, fmt.Errorf("write hosts file of pod %s: %w", container.Format(in.Pod), err)
+		}
+		if err := os.Chmod(file, 0o644); err != nil {
+			return nil, err
+		}
+		out = append(out, &runtimeapi.Mount{ContainerPath: "/etc/hosts", HostPath: file, SelinuxRelabel: true})
+	}
+	if p := in.Container.TerminationMessagePath; p != "" {
+		file, err := m.messageFile(in)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, &runtimeapi.Mount{ContainerPath: p, HostPath: file, SelinuxRelabel: true})
+	}
+	return out, nil
+}
+
+func (m *Manager) volumeMount(in ContainerInput, index int, vm *corev1.VolumeMount) (*runtimeapi.Mount, error) {
+	var v *corev1.Volume
+	for i := range in.Pod.Spec.Volumes {
+		if in.Pod.Spec.Volumes[i].Name == vm.Name {
+			v = &in.Pod.Spec.Volumes[i]
+		}
+	}
+	if v == nil {
+		return nil, fmt.Errorf("cannot find volume %q to mount into container %q", vm.Name, in.Container.Name)
+	}
+	host := m.Path(in.Pod, v)
+	sub := vm.SubPath
+	if vm.SubPathExpr != "" {
+		var unknown string
+		sub = container.Expand(vm.SubPathExpr, func(name string) (string, bool) {
+			value, ok := in.Env[name]
+			if !ok {
+				unknown = name
+			}
+			return value, ok
+		})
+		if unknown != "" {
+			return nil, fmt.Errorf("missing value for %q", unknown)
+		}
+	}
+	if sub != "" {
+		if filepath.IsAbs(sub) {
+			return nil, fmt.Errorf("error SubPath `%s` must not be an absolute path", sub)
+		}
+		if path.Clean("/"+sub) == "/" || strings.Contains("/"+sub+"/", "/../") {
+			return nil, fmt.Errorf("unable to provision SubPath `%s`: must not contain '..'", sub)
+		}
+		var err error
+		if host, err = m.subPath(in, index, vm.Name, host, sub); err != nil {
+			return nil, fmt.Errorf("failed to prepare subPath for volumeMount %q of container %q: %w", vm.Name, in.Container.Name, err)
+		}
+	}
+	target := vm.MountPath
+	if !filepath.IsAbs(target) {
+		target = filepath.Join("/", target)
+	}
+	propagation := runtimeapi.MountPropagation_PROPAGATION_PRIVATE
+	if vm.MountPropagation != nil {
+		switch *vm.MountPropagation {
+		case corev1.MountPropagationHostToContainer:
+			propagation = runtimeapi.MountPropagation_PROPAGATION_HOST_TO_CONTAINER
+		case corev1.MountPropagationBidirectional:
+			propagation = runtimeapi.MountPropagation_PROPAGATION_BIDIRECTIONAL
+		}
+	}
+	// Object-backed volumes belong to the agent: a container can not write them.
+	readOnly := vm.ReadOnly || v.ConfigMap != nil || v.Secret != nil || v.DownwardAPI != nil || v.Projected != nil
+	return &runtimeapi.Mount{
+		ContainerPath: target, HostPath: host, Readonly: readOnly, Propagation: propagation,
+		RecursiveReadOnly: vm.ReadOnly && vm.RecursiveReadOnly != nil && *vm.RecursiveReadOnly == corev1.RecursiveReadOnlyEnabled,
+		SelinuxRelabel:    v.HostPath == nil,
+	}, nil
+}
+
+// subPath resolves sub inside volume without ever leaving it, makes it a directory if it is missing, and, as root,
+// binds what was opened, so that a later swap of the path by a container changes nothing.
+func (m *Manager) subPath(in ContainerInput, index int, volume, dir, sub string) (string, error) {
+	info, err := os.Stat(dir)
+	if err != nil {
+		return "", err
+	}
+	if !info.IsDir() {
+		return "", fmt.Errorf("volume %q is a file and has no subPath", volume)
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return "", err
+	}
+	defer root.Close()
+	f, err := root.Open(sub)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err := root.MkdirAll(sub, 0o750); err != nil {
+			return "", err
+		}
+		// The volume's own mode: whoever may write the volume may write its new directory.
+		if err := root.Chmod(sub, info.Mode().Perm()); err != nil {
+			return "", err
+		}
+		f, err = root.Open(sub)
+		if err != nil {
+			return "", err
+		}
+	} else if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	if !m.root0 {
+		return filepath.EvalSymlinks(filepath.Join(dir, sub))
+	}
+	target := filepath.Join(m.PodDir(in.Pod.UID), "volume-subpaths", volume, in.Container.Name, strconv.Itoa(index))
+	if _, err := os.Lstat(target); err == nil {
+		if err := unmountBelow(target); err != nil {
+			return "", err
+		}
+		if err := os.RemoveAll(target); err != nil {
+			return "", err
+		}
+	}
+	opened, err := f.Stat()
+	if err != nil {
+		return "", err
+	}
+	if opened.IsDir() {
+		err = os.MkdirAll(target, 0o750)
+	} else if err = os.MkdirAll(filepath.Dir(target), 0o750); err == nil {
+		err = os.WriteFile(target, nil, 0o640)
+	}
+	if err != nil {
+		return "", err
+	}
+	return target, bind(f, target)
+}
+
+// messageFile makes a new file that the container writes its last words to.
+func (m *Manager) messageFile(in ContainerInput) (string, error) {
+	dir := filepath.Join(m.PodDir(in.Pod.UID), "containers", in.Container.Name)
+	if err := os.MkdirAll(dir, 0o750); err != nil {
+		return "", fmt.Errorf("make termination message file of container %s: %w", in.Container.Name, err)
+	}
+	var id [4]byte
+	_, _ = rand.Read(id[:]) // never fails
+	file := filepath.Join(dir, hex.EncodeToString(id[:]))
+	if err := os.WriteFile(file, nil, 0o666); err != nil {
+		return "", fmt.Errorf("make termination message file of container %s: %w", in.Container.Name, err)
+	}
+	return file, os.Chmod(file, 0o666) // any user of the container may write it, whatever the umask
+}
+
+// hosts is the pod's /etc/hosts.
+func hosts(in ContainerInput) ([]byte, error) {
+	var b bytes.Buffer
+	if in.Pod.Spec.HostNetwork {
+		host, err := os.ReadFile("/etc/hosts")
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("read hosts file: %w", err)
+		}
+		b.WriteString("# Kubernetes-managed hosts file (host network).\n")
+		b.Write(host)
+	} else {
+		b.WriteString("# Kubernetes-managed hosts file.\n127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\nfe00::0\tip6-localnet\nfe00::0\tip6-mcastprefix\nfe00::1\tip6-allnodes\nfe00::2\tip6-allrouters\n")
+		for _, ip := range in.PodIPs {
+			if in.Domain != "" {
+				fmt.Fprintf(&b, "%s\t%s.%s\t%s\n", ip, in.Host, in.Domain, in.Host)
+			} else {
+				fmt.Fprintf(&b, "%s\t%s\n", ip, in.Host)
+			}
+		}
+	}
+	if len(in.Pod.Spec.HostAliases) > 0 {
+		b.WriteString("\n# Entries added by HostAliases.\n")
+		for _, alias := range in.Pod.Spec.HostAliases {
+			fmt.Fprintf(&b, "%s\t%s\n", alias.IP, strings.Join(alias.Hostnames, "\t"))
+		}
+	}
+	return b.Bytes(), nil
+}

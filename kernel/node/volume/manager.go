@@ -1,0 +1,285 @@
+package volume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"pintle.dev/pintle/kernel/node/container"
+)
+
+// Deps are what volumes are made with; all are required.
+type Deps struct {
+	// Source reads ConfigMaps and Secrets in the name of a pod.
+	Source func(uid types.UID) container.Source
+	// Tokens asks for service account tokens.
+	Tokens TokenRequester
+	// Addresses and Allocatable feed the downward API.
+	Addresses   func(pod *corev1.Pod) container.Addresses
+	Allocatable func() corev1.ResourceList
+	Logger      *slog.Logger
+}
+
+// Manager makes and removes the volumes of a node's pods.
+type Manager struct {
+	root   string // holds pods/
+	deps   Deps
+	tokens *tokens
+	root0  bool // running as root: tmpfs, ownership and bind mounts are possible
+
+	mu    sync.Mutex
+	locks map[types.UID]*sync.Mutex
+}
+
+// New keeps volumes below root/pods.
+func New(root string, deps Deps) *Manager {
+	return &Manager{
+		root: root, deps: deps, root0: os.Geteuid() == 0, locks: map[types.UID]*sync.Mutex{},
+		tokens: &tokens{request: deps.Tokens, now: time.Now, all: map[tokenKey]token{}},
+	}
+}
+
+// PodDir is the directory of one pod.
+func (m *Manager) PodDir(uid types.UID) string { return filepath.Join(m.root, "pods", string(uid)) }
+
+// Path is where a volume of a pod is on the host.
+func (m *Manager) Path(pod *corev1.Pod, v *corev1.Volume) string {
+	if v.HostPath != nil {
+		return v.HostPath.Path
+	}
+	return filepath.Join(m.PodDir(pod.UID), "volumes", "kubernetes.io~"+typeName(v), v.Name)
+}
+
+func typeName(v *corev1.Volume) string {
+	switch {
+	case v.EmptyDir != nil:
+		return "empty-dir"
+	case v.ConfigMap != nil:
+		return "configmap"
+	case v.Secret != nil:
+		return "secret"
+	case v.DownwardAPI != nil:
+		return "downward-api"
+	case v.Projected != nil:
+		return "projected"
+	}
+	return "unsupported"
+}
+
+// SetUpError is a volume that could not be made; its text is the FailedMount event's.
+type SetUpError struct {
+	Volume string
+	Err    error
+}
+
+func (e *SetUpError) Error() string {
+	return fmt.Sprintf("MountVolume.SetUp failed for volume %q : %v", e.Volume, e.Err)
+}
+
+func (e *SetUpError) Unwrap() error { return e.Err }
+
+func (m *Manager) lock(uid types.UID) func() {
+	m.mu.Lock()
+	l := m.locks[uid]
+	if l == nil {
+		l = &sync.Mutex{}
+		m.locks[uid] = l
+	}
+	m.mu.Unlock()
+	l.Lock()
+	return l.Unlock
+}
+
+// Mount makes the pod's volumes, or brings the object-backed ones up to date. Errors are joined SetUpErrors. Calling
+// it again is cheap when nothing changed.
+func (m *Manager) Mount(ctx context.Context, pod *corev1.Pod) error {
+	defer m.lock(pod.UID)()
+	for _, dir := range []string{"", "volumes", "containers"} {
+		if err := os.MkdirAll(filepath.Join(m.PodDir(pod.UID), dir), 0o750); err != nil {
+			return fmt.Errorf("make directories of pod %s: %w", container.Format(pod), err)
+		}
+	}
+	var errs []error
+	for i := range pod.Spec.Volumes {
+		v := &pod.Spec.Volumes[i]
+		if err := m.mount(ctx, pod, v); err != nil {
+			errs = append(errs, &SetUpError{v.Name, err})
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (m *Manager) mount(ctx context.Context, pod *corev1.Pod, v *corev1.Volume) error {
+	dir := m.Path(pod, v)
+	switch {
+	case v.HostPath != nil:
+		return checkHostPath(v.HostPath)
+	case v.EmptyDir != nil:
+		return m.emptyDir(pod, v, dir)
+	case v.ConfigMap != nil, v.Secret != nil, v.DownwardAPI != nil, v.Projected != nil:
+		files, err := m.payload(ctx, pod, v)
+		if err != nil {
+			return err
+		}
+		if v.ConfigMap != nil {
+			err = makeDir(dir, 0o777)
+		} else {
+			err = m.memoryDir(dir, 0, 0o777)
+		}
+		if err != nil {
+			return err
+		}
+		group := fsGroup(pod)
+		_, err = writeAtomic(dir, files, func(next string) error {
+			if group == nil || !m.root0 {
+				return nil
+			}
+			return setGroup(next, *group, true)
+		})
+		return err
+	}
+	return fmt.Errorf("%s: this release of the node agent mounts emptyDir, hostPath, configMap, secret, downwardAPI and projected volumes only", describe(v))
+}
+
+// describe names the kind of a volume that is refused.
+func describe(v *corev1.Volume) string {
+	switch {
+	case v.PersistentVolumeClaim != nil:
+		return fmt.Sprintf("persistentvolumeclaim %q", v.PersistentVolumeClaim.ClaimName)
+	case v.CSI != nil:
+		return fmt.Sprintf("csi driver %q", v.CSI.Driver)
+	case v.NFS != nil:
+		return "nfs"
+	case v.Ephemeral != nil:
+		return "ephemeral"
+	case v.Image != nil:
+		return "image"
+	}
+	return "unsupported volume type"
+}
+
+func (m *Manager) emptyDir(pod *corev1.Pod, v *corev1.Volume, dir string) error {
+	switch medium := v.EmptyDir.Medium; medium {
+	case corev1.StorageMediumDefault:
+		if err := makeDir(dir, 0o777); err != nil {
+			return err
+		}
+	case corev1.StorageMediumMemory:
+		var size int64
+		if v.EmptyDir.SizeLimit != nil {
+			size = v.EmptyDir.SizeLimit.Value()
+		}
+		if limit := container.PodResources(pod).MemoryLimitInBytes; limit > 0 && (size == 0 || limit < size) {
+			size = limit
+		}
+		if err := m.memoryDir(dir, size, 0o777); err != nil {
+			return err
+		}
+	default:
+		return fmt.Errorf("unknown storage medium %q", medium)
+	}
+	if group := fsGroup(pod); group != nil && m.root0 {
+		return setGroup(dir, *group, false)
+	}
+	return nil
+}
+
+// makeDir makes a directory with exactly that mode, whatever the umask.
+func makeDir(dir string, perm fs.FileMode) error {
+	err := os.MkdirAll(filepath.Dir(dir), 0o750)
+	if err != nil {
+		return err
+	}
+	if err = os.Mkdir(dir, perm); errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return os.Chmod(dir, perm)
+}
+
+// setGroup gives the tree to a group that may read what the owner may read (and write, unless readOnly), and new
+// files of its directories too.
+func setGroup(root string, gid int64, readOnly bool) error {
+	return filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if err := os.Lchown(path, -1, int(gid)); err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		if info.Mode()&fs.ModeSymlink != 0 {
+			return nil
+		}
+		perm := info.Mode().Perm() | 0o660
+		if readOnly {
+			perm = info.Mode().Perm() | 0o440
+		}
+		if info.IsDir() {
+			perm |= 0o110
+			return os.Chmod(path, perm|fs.ModeSetgid)
+		}
+		return os.Chmod(path, perm)
+	})
+}
+
+// Pods lists the pods that have a directory.
+func (m *Manager) Pods() ([]types.UID, error) {
+	entries, err := os.ReadDir(filepath.Join(m.root, "pods"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list pod directories: %w", err)
+	}
+	var uids []types.UID
+	for _, e := range entries {
+		if e.IsDir() {
+			uids = append(uids, types.UID(e.Name()))
+		}
+	}
+	return uids, nil
+}
+
+// Unmount removes everything of a pod: mounts first, then files. A mount that stays keeps the files.
+func (m *Manager) Unmount(uid types.UID) error {
+	if uid == "" || strings.ContainsAny(string(uid), "/\x00") || uid == "." || uid == ".." {
+		return fmt.Errorf("remove volumes of pod %q: not a pod UID", uid)
+	}
+	defer m.lock(uid)()
+	dir := m.PodDir(uid)
+	if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) {
+		m.forget(uid)
+		return nil
+	}
+	if err := unmountBelow(dir); err != nil {
+		return fmt.Errorf("remove volumes of pod %s: %w", uid, err)
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		return fmt.Errorf("remove volumes of pod %s: %w", uid, err)
+	}
+	m.forget(uid)
+	return nil
+}
+
+func (m *Manager) forget(uid types.UID) {
+	m.tokens.forget(uid)
+	m.mu.Lock()
+	delete(m.locks, uid)
+	m.mu.Unlock()
+}

@@ -1,0 +1,121 @@
+package volume
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// memoryDir makes dir a tmpfs of at most size bytes (0: the kernel's default). Without root it is a plain directory
+// that only the agent's user can enter.
+func (m *Manager) memoryDir(dir string, size int64, perm fs.FileMode) error {
+	if !m.root0 {
+		return makeDir(dir, 0o700)
+	}
+	if err := makeDir(dir, perm); err != nil {
+		return err
+	}
+	mounted, err := isMount(dir)
+	if err != nil || mounted {
+		return err
+	}
+	options := fmt.Sprintf("mode=%o", perm)
+	if size > 0 {
+		options += ",size=" + strconv.FormatInt(size, 10)
+	}
+	if err := unix.Mount("tmpfs", dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, options); err != nil {
+		return fmt.Errorf("mount tmpfs on %s: %w", dir, err)
+	}
+	return nil
+}
+
+// isMount compares the device of dir with its parent's: enough for the mounts made here.
+func isMount(dir string) (bool, error) {
+	var here, up unix.Stat_t
+	if err := unix.Lstat(dir, &here); err != nil {
+		return false, err
+	}
+	if err := unix.Lstat(filepath.Dir(dir), &up); err != nil {
+		return false, err
+	}
+	return here.Dev != up.Dev, nil
+}
+
+// unmountBelow unmounts everything mounted at or below dir, the deepest first.
+func unmountBelow(dir string) error {
+	mounts, err := mountsBelow(dir)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for i := len(mounts) - 1; i >= 0; i-- {
+		if err := unix.Unmount(mounts[i], unix.UMOUNT_NOFOLLOW); err != nil {
+			// Busy: detach it, so that it goes when its last user goes.
+			if err := unix.Unmount(mounts[i], unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil {
+				errs = append(errs, fmt.Errorf("unmount %s: %w", mounts[i], err))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// mountsBelow lists mount points at or below dir in the order in which they were mounted.
+func mountsBelow(dir string) ([]string, error) {
+	real, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return nil, err
+	}
+	f, err := os.Open("/proc/self/mountinfo")
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	var out []string
+	lines := bufio.NewScanner(f)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		fields := strings.Fields(lines.Text())
+		if len(fields) < 5 {
+			continue
+		}
+		point := unescape(fields[4])
+		if point == real || strings.HasPrefix(point, real+"/") {
+			out = append(out, point)
+		}
+	}
+	return out, lines.Err()
+}
+
+// unescape undoes the octal escapes of mountinfo.
+func unescape(s string) string {
+	if !strings.Contains(s, `\`) {
+		return s
+	}
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		if s[i] == '\\' && i+3 < len(s) {
+			if n, err := strconv.ParseUint(s[i+1:i+4], 8, 8); err == nil {
+				b.WriteByte(byte(n))
+				i += 3
+				continue
+			}
+		}
+		b.WriteByte(s[i])
+	}
+	return b.String()
+}
+
+// bind makes target show what the open file is.
+func bind(f *os.File, target string) error {
+	if err := unix.Mount(fmt.Sprintf("/proc/self/fd/%d", f.Fd()), target, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
+		return fmt.Errorf("bind %s: %w", target, err)
+	}
+	return nil
+}
