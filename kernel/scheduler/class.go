@@ -1,0 +1,313 @@
+package scheduler
+
+import (
+	"context"
+	"fmt"
+
+	"pintle.dev/pintle/sdk"
+)
+
+// unknown marks a verdict that must be asked for.
+const unknown = ^uint32(0)
+
+// fits and absent are the values of class.fail beside the index of a failed
+// predicate.
+const (
+	fits   = -1
+	absent = -2
+)
+
+// class holds what the plugins answered for one pod shape. Vectors run by node
+// index. It is brought up to date before each decision by asking only what
+// may have changed: the nodes touched since, and the plugins whose objects did.
+type class struct {
+	id    uint32
+	shape *shape
+	used  uint64 // decision that used it last
+
+	policy     Policy
+	generation uint64
+	predicates []PredicateInfo
+	priorities []PriorityInfo
+
+	position uint64 // in the snapshot's change log
+	nodes    uint64 // version of node objects seen
+	known    bool   // false: everything is to be asked
+
+	verdicts [][]uint32 // by predicate
+	readsP   []uint64   // sum of the versions of the kinds the predicate reads
+	stale    []bool     // the predicate failed and was ignored: ask again
+	fail     []int32
+
+	raw    [][]int64 // by priority
+	have   [][]bool
+	readsS []uint64
+	staleS []bool
+	moved  []bool // raw scores changed since they were normalised
+
+	fit    []uint32  // nodes that fit, ascending
+	fitOld bool      // fit must be built again
+	norm   [][]int64 // by priority, parallel to fit; only for sdk.NormalizePlugin
+
+	largest []int64 // by priority: the largest raw score, where the host normalises
+	message string  // why no node fits, or empty: not worked out yet
+	failed  failure // what message was worked out with
+
+	// scratch, kept for its memory
+	mark []uint64
+	tick uint64
+	list []uint32
+	ask  []uint32
+	outP []uint32
+	outS []int64
+	sum  []int64
+	top  []uint32
+}
+
+// forget voids everything.
+func (c *class) forget() { c.known = false }
+
+func grow[T any](s []T, n int, fill T) []T {
+	for len(s) < n {
+		s = append(s, fill)
+	}
+	return s
+}
+
+func (s *snapshot) version(kinds []string) uint64 {
+	var sum uint64
+	for _, kind := range kinds {
+		sum += s.kinds[kind]
+	}
+	return sum
+}
+
+// update brings verdicts and raw scores up to date. After an error the class is
+// void, so that the next attempt asks afresh.
+func (c *class) update(ctx context.Context, policy Policy, s *snapshot) (err error) {
+	defer func() {
+		if err != nil {
+			c.forget()
+		}
+	}()
+	if generation := policy.Generation(); !c.known || c.policy != policy || c.generation != generation {
+		c.policy, c.generation = policy, generation
+		c.predicates, c.priorities = policy.Predicates(), policy.Priorities()
+		c.start(len(s.byIndex))
+	}
+	c.resize(len(s.byIndex))
+	c.collect(s)
+	if len(c.list) > 0 {
+		c.message = ""
+	}
+	if err := c.filter(ctx, s); err != nil {
+		return err
+	}
+	if err := c.score(ctx, s); err != nil {
+		return err
+	}
+	c.position, c.nodes, c.known = s.log.end(), s.nodes, true
+	return nil
+}
+
+// start forgets all answers and makes vectors for the policy's plugins.
+func (c *class) start(n int) {
+	np, ns := len(c.predicates), len(c.priorities)
+	c.verdicts, c.readsP, c.stale = make([][]uint32, np), make([]uint64, np), make([]bool, np)
+	c.raw, c.have, c.readsS = make([][]int64, ns), make([][]bool, ns), make([]uint64, ns)
+	c.staleS, c.moved, c.norm = make([]bool, ns), make([]bool, ns), make([][]int64, ns)
+	c.largest, c.message = make([]int64, ns), ""
+	c.fail, c.mark, c.tick = nil, nil, 0
+	c.fit, c.fitOld = nil, true
+	c.known = false
+	c.resize(n)
+}
+
+func (c *class) resize(n int) {
+	for p := range c.verdicts {
+		c.verdicts[p] = grow(c.verdicts[p], n, unknown)
+	}
+	for i := range c.raw {
+		c.raw[i] = grow(c.raw[i], n, 0)
+		c.have[i] = grow(c.have[i], n, false)
+	}
+	c.fail = grow(c.fail, n, absent)
+	c.mark = grow(c.mark, n, 0)
+}
+
+// collect voids what may have changed and lists the nodes to look at.
+func (c *class) collect(s *snapshot) {
+	c.tick++
+	c.list = c.list[:0]
+	touched, ok := s.log.since(c.position)
+	if !c.known || !ok {
+		for n := range s.byIndex {
+			c.voidNode(uint32(n))
+		}
+		for p := range c.predicates {
+			c.readsP[p], c.stale[p] = s.version(c.predicates[p].Reads), false
+		}
+		return
+	}
+	for _, n := range touched {
+		if c.mark[n] != c.tick {
+			c.voidNode(n)
+		}
+	}
+	for p := range c.predicates {
+		info := &c.predicates[p]
+		reads := s.version(info.Reads)
+		if reads == c.readsP[p] && !c.stale[p] && (info.Scope != string(sdk.ScopeCluster) || len(touched) == 0) {
+			continue
+		}
+		c.readsP[p], c.stale[p] = reads, false
+		for n := range c.verdicts[p] {
+			c.verdicts[p][n] = unknown
+			// A node that failed earlier in the order stays failed.
+			if f := c.fail[n]; (f == fits || f >= int32(p)) && c.mark[n] != c.tick {
+				c.mark[n] = c.tick
+				c.list = append(c.list, uint32(n))
+			}
+		}
+	}
+}
+
+func (c *class) voidNode(n uint32) {
+	c.mark[n] = c.tick
+	c.list = append(c.list, n)
+	for p := range c.verdicts {
+		c.verdicts[p][n] = unknown
+	}
+	for i := range c.have {
+		c.have[i][n] = false
+	}
+}
+
+// filter settles the listed nodes, one predicate after the other over those
+// that the ones before let pass (SCH-12).
+func (c *class) filter(ctx context.Context, s *snapshot) error {
+	alive := c.list[:0:len(c.list)]
+	for _, n := range c.list {
+		if s.byIndex[n] != nil {
+			alive = append(alive, n)
+		} else {
+			c.settle(n, absent)
+		}
+	}
+	for p := range c.predicates {
+		if len(alive) == 0 {
+			break
+		}
+		verdicts := c.verdicts[p]
+		c.ask = c.ask[:0]
+		for _, n := range alive {
+			if verdicts[n] == unknown {
+				c.ask = append(c.ask, n)
+			}
+		}
+		if len(c.ask) > 0 {
+			c.outP = grow(c.outP, len(c.ask), 0)[:len(c.ask)]
+			if err := c.policy.Filter(ctx, p, c.id, c.ask, c.outP); err != nil {
+				if !c.predicates[p].IgnoreFailure || ctx.Err() != nil {
+					return fmt.Errorf("predicate %s: %w", c.predicates[p].Name, err)
+				}
+				c.stale[p] = true
+				clear(c.outP)
+			}
+			for k, n := range c.ask {
+				verdicts[n] = c.outP[k]
+			}
+		}
+		passed := alive[:0]
+		for _, n := range alive {
+			if verdicts[n] == 0 {
+				passed = append(passed, n)
+			} else {
+				c.settle(n, int32(p))
+			}
+		}
+		alive = passed
+	}
+	for _, n := range alive {
+		c.settle(n, fits)
+	}
+	if c.fitOld {
+		c.fit = c.fit[:0]
+		for n, f := range c.fail {
+			if f == fits {
+				c.fit = append(c.fit, uint32(n))
+			}
+		}
+	}
+	return nil
+}
+
+func (c *class) settle(n uint32, fail int32) {
+	if (c.fail[n] == fits) != (fail == fits) {
+		c.fitOld = true
+	}
+	c.fail[n] = fail
+}
+
+// score asks for the raw scores that are missing among the nodes that fit.
+func (c *class) score(ctx context.Context, s *snapshot) error {
+	changed := !c.known || c.position != s.log.end()
+	touched := c.touchedFit(s)
+	for i := range c.priorities {
+		info := &c.priorities[i]
+		have, raw := c.have[i], c.raw[i]
+		reads := s.version(info.Reads)
+		void := !c.known || reads != c.readsS[i] || c.staleS[i] || info.Scope == string(sdk.ScopeCluster) && changed
+		if void {
+			clear(have)
+			c.moved[i] = true
+		}
+		if c.fitOld || c.nodes != s.nodes {
+			c.moved[i] = true
+		}
+		candidates := touched
+		if void || c.fitOld {
+			candidates = c.fit
+		}
+		c.ask = c.ask[:0]
+		for _, n := range candidates {
+			if !have[n] {
+				c.ask = append(c.ask, n)
+			}
+		}
+		c.readsS[i], c.staleS[i] = reads, false
+		if len(c.ask) == 0 {
+			continue
+		}
+		c.outS = grow(c.outS, len(c.ask), 0)[:len(c.ask)]
+		if err := c.policy.Score(ctx, i, c.id, c.ask, c.outS); err != nil {
+			if !info.IgnoreFailure || ctx.Err() != nil {
+				return fmt.Errorf("priority %s: %w", info.Name, err)
+			}
+			c.staleS[i] = true
+			clear(c.outS)
+		}
+		for k, n := range c.ask {
+			if raw[n] != c.outS[k] {
+				raw[n] = c.outS[k]
+				c.moved[i] = true
+			}
+			have[n] = true
+		}
+	}
+	c.fitOld = false
+	return nil
+}
+
+// touchedFit lists, once each, the nodes touched since the last update that fit.
+func (c *class) touchedFit(s *snapshot) []uint32 {
+	touched, _ := s.log.since(c.position)
+	c.list = c.list[:0]
+	for _, n := range touched {
+		if c.fail[n] == fits && c.mark[n] == c.tick {
+			c.mark[n] = 0 // each once
+			c.list = append(c.list, n)
+		}
+	}
+	return c.list
+}

@@ -1,0 +1,207 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	contractv1 "pintle.dev/pintle/sdk/contract/v1"
+)
+
+var errNoPolicy = errors.New("the plugins of the profile are not ready")
+
+// schedule makes one attempt to place a pod.
+func (s *Scheduler) schedule(ctx context.Context, p *podEntry) {
+	decision := &Decision{
+		Namespace: p.namespace, Name: p.name, UID: p.uid, Time: s.clock.Now(),
+		Attempt: p.attempts, Nodes: s.snapshot.count,
+	}
+	node, err := s.decide(ctx, p, decision)
+	if ctx.Err() != nil {
+		return
+	}
+	switch {
+	case err != nil:
+		decision.Message = err.Error()
+		s.queue.retry(p, decision.Time)
+		s.tell(p, v1.PodReasonSchedulerError, decision)
+	case node == nil:
+		s.queue.park(p, p.failed, decision.Time)
+		s.tell(p, v1.PodReasonUnschedulable, decision)
+	default:
+		decision.Node = node.name
+		s.assume(ctx, p, node)
+	}
+	s.record.keep(decision)
+}
+
+// decide picks the node for a pod; nil: none fits, and the decision's message
+// and the pod's failure say why.
+func (s *Scheduler) decide(ctx context.Context, p *podEntry, d *Decision) (*nodeEntry, error) {
+	profile := s.profiles[p.pod.Spec.SchedulerName]
+	c := s.classOf(p.shape)
+	if err := s.flush(ctx); err != nil {
+		return nil, err
+	}
+	if profile.policy == nil {
+		return nil, errNoPolicy
+	}
+	if s.snapshot.count == 0 {
+		d.Message, p.failed = noNodes, failure{}
+		return nil, nil
+	}
+	if err := c.update(ctx, profile.policy, s.snapshot); err != nil {
+		return nil, err
+	}
+	d.Feasible = len(c.fit)
+	if len(c.fit) == 0 {
+		d.Message, p.failed = c.why(s.snapshot.count)
+		return nil, nil
+	}
+	index, total, err := c.choose(ctx, s.random)
+	if err != nil {
+		c.forget()
+		return nil, err
+	}
+	if s.cfg.Explain > 0 {
+		d.Total = total
+		scores := c.scores(index)
+		d.Scores = make([]PriorityScore, len(scores))
+		for i, score := range scores {
+			d.Scores[i] = PriorityScore{Name: c.priorities[i].Name, Score: score, Weight: c.priorities[i].Weight}
+		}
+	}
+	return s.snapshot.byIndex[index], nil
+}
+
+// classOf returns the class of a shape, making room for a new one by dropping
+// the one that was used longest ago.
+func (s *Scheduler) classOf(sh *shape) *class {
+	s.decisions++
+	if sh.class != nil {
+		sh.class.used = s.decisions
+		return sh.class
+	}
+	if len(s.classes) >= s.cfg.MaxClasses {
+		oldest := 0
+		for i, c := range s.classes {
+			if c.used < s.classes[oldest].used {
+				oldest = i
+			}
+		}
+		gone := s.classes[oldest]
+		s.classes[oldest] = s.classes[len(s.classes)-1]
+		s.classes = s.classes[:len(s.classes)-1]
+		gone.shape.class = nil
+		if gone.shape.refs == 0 {
+			delete(s.shapes, gone.shape.key)
+		}
+		s.snapshot.pending = append(s.snapshot.pending, &contractv1.Operation{Op: &contractv1.Operation_ClassRemove{ClassRemove: gone.id}})
+	}
+	s.lastClass++
+	c := &class{id: s.lastClass, shape: sh, used: s.decisions}
+	sh.class = c
+	s.classes = append(s.classes, c)
+	s.snapshot.pending = append(s.snapshot.pending, &contractv1.Operation{Op: &contractv1.Operation_ClassSet{
+		ClassSet: &contractv1.ClassSet{Class: c.id, Pod: sh.pod}}})
+	return c
+}
+
+// tell reports a failed attempt, unless the same was told before.
+func (s *Scheduler) tell(p *podEntry, reason string, d *Decision) {
+	if p.told == reason+d.Message {
+		return
+	}
+	if s.report.failure(p.pod, reason, d.Message, d.Time) {
+		p.told = reason + d.Message
+	}
+}
+
+type bindRequest struct {
+	uid             types.UID
+	namespace, name string
+	node            string
+}
+
+type bindResult struct {
+	uid  types.UID
+	node string
+	err  error
+}
+
+// assume counts the pod on the node from now on and sends the binding on its
+// way. While every worker is busy the cycle waits, which bounds what is in
+// flight; results have room for all of it, so that no worker waits for the cycle.
+func (s *Scheduler) assume(ctx context.Context, p *podEntry, node *nodeEntry) {
+	p.assumed = true
+	p.boundAt = time.Time{}
+	s.assumed[p.uid] = p
+	s.snapshot.addPod(p, node.name)
+	select {
+	case s.binds <- bindRequest{uid: p.uid, namespace: p.namespace, name: p.name, node: node.name}:
+	case <-ctx.Done():
+	}
+}
+
+// unassume takes an assumed pod off its node; that may help others.
+func (s *Scheduler) unassume(p *podEntry) {
+	delete(s.assumed, p.uid)
+	p.assumed = false
+	s.snapshot.removePod(p)
+	s.queue.release(s.clock.Now(), nil)
+}
+
+func (s *Scheduler) bindWorker(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case r := <-s.binds:
+			err := s.deps.Bind(ctx, &v1.Binding{
+				ObjectMeta: metav1.ObjectMeta{Namespace: r.namespace, Name: r.name, UID: r.uid},
+				Target:     v1.ObjectReference{Kind: "Node", Name: r.node},
+			})
+			select {
+			case s.results <- bindResult{uid: r.uid, node: r.node, err: err}:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}
+}
+
+// bound takes in how a binding ended. The pod may be gone, or seen bound
+// already, by then.
+func (s *Scheduler) bound(r bindResult) {
+	p := s.pods[r.uid]
+	now := s.clock.Now()
+	if r.err == nil {
+		if p != nil {
+			if p.assumed {
+				p.boundAt = now
+			}
+			s.report.success(p.pod, r.node, now)
+		}
+		return
+	}
+	if p == nil || !p.assumed || p.node != r.node {
+		return
+	}
+	s.unassume(p)
+	if p.pod.DeletionTimestamp != nil {
+		return
+	}
+	s.queue.retry(p, now)
+	if apierrors.IsNotFound(r.err) || apierrors.IsConflict(r.err) {
+		// The watch will tell what became of the pod.
+		s.log.Debug("binding rejected", "pod", p.namespace+"/"+p.name, "node", r.node, "err", r.err)
+		return
+	}
+	s.log.Warn("binding failed", "pod", p.namespace+"/"+p.name, "node", r.node, "err", r.err)
+	s.tell(p, v1.PodReasonSchedulerError, &Decision{Message: "binding rejected: " + r.err.Error(), Time: now})
+}

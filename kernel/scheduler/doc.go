@@ -1,0 +1,44 @@
+// Package scheduler owns the way of a pod from pending to bound: the queue, the
+// snapshot of nodes and pods, the scheduling cycle and the result cache. It
+// decides nothing by itself: every verdict and every score comes from the
+// predicates and priorities of a Policy, which the plugin host serves.
+//
+// # How data passes through
+//
+// Reflectors feed one inbox with the objects of the API. One goroutine, the
+// cycle, owns all state: it empties the inbox into the snapshot and the queue,
+// hands the changes as one Delta to the policies, takes the next pod, asks the
+// plugins what the cache cannot answer, picks a node, assumes the pod there
+// and passes the binding on to a bounded number of workers. Their outcome comes
+// back to the cycle, which forgets the assumed pod when the binding failed.
+// Nothing but the inbox, the replica and the record of decisions is locked.
+//
+// # Promises
+//
+//   - A pod is assumed at most once at a time and carries its UID as a
+//     precondition of the binding, so it is not bound twice.
+//   - Deltas carry generations that grow by exactly one. Replica answers the
+//     state after the delta that was handed out last, so a plugin that was fed
+//     with generation G goes on with G+1, and a gap means: feed me again.
+//   - The cache cannot be seen: a decision is the one that asking every plugin
+//     about every node would give (a test compares them).
+//   - Ties on the top total are broken at random, repeatably by seed (SCH-18).
+//   - A pod that fits nowhere comes back when something changed that can help
+//     it, and every five minutes anyway. Back-off doubles from 1 s to 10 s.
+//   - FailedScheduling events and PodScheduled conditions are written when they
+//     say something new, in kube-scheduler's words.
+//
+// # Caveats
+//
+// "Scheduled" events are a courtesy, not a record: a token bucket lets through a
+// burst and then a trickle, so that a wave of thousands of pods does not double
+// the write load; the binding itself is the record. Upstream writes them all.
+//
+// A pod with a deletion timestamp is not scheduled, one with scheduling gates
+// waits until they are gone. Volumes named kube-api-access-* are left out of
+// what plugins see: their names are random, and would make a class of each pod.
+// StartTimeUnix is not filled in. Preemption is not part of the cycle yet.
+//
+// The package must not import plugins, kernel/plugin, kernel/api or
+// kernel/store: it knows the API through ListerWatchers and functions.
+package scheduler

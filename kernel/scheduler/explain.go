@@ -1,0 +1,75 @@
+package scheduler
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Decision is what the scheduler last did about a pod.
+type Decision struct {
+	Namespace, Name string
+	UID             types.UID
+	Time            time.Time
+	Attempt         int
+	// Nodes and Feasible count the nodes there were and those that fit.
+	Nodes, Feasible int
+	// Node is where the pod was put; empty: nowhere, and Message says why.
+	Node    string
+	Total   int64
+	Scores  []PriorityScore
+	Message string
+}
+
+// PriorityScore is one priority's part in a decision.
+type PriorityScore struct {
+	Name          string
+	Score, Weight int64
+}
+
+// record keeps the last decisions, one a pod, oldest out first. Safe for
+// concurrent use.
+type record struct {
+	mu    sync.Mutex
+	limit int
+	byPod map[types.NamespacedName]*Decision
+	ring  []types.NamespacedName
+	next  int
+}
+
+func newRecord(limit int) *record {
+	return &record{limit: limit, byPod: map[types.NamespacedName]*Decision{}}
+}
+
+func (r *record) keep(d *Decision) {
+	if r.limit == 0 {
+		return
+	}
+	key := types.NamespacedName{Namespace: d.Namespace, Name: d.Name}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, known := r.byPod[key]
+	r.byPod[key] = d
+	if known {
+		return
+	}
+	if len(r.ring) < r.limit {
+		r.ring = append(r.ring, key)
+		return
+	}
+	delete(r.byPod, r.ring[r.next])
+	r.ring[r.next] = key
+	r.next = (r.next + 1) % r.limit
+}
+
+// Explain returns the last decision about a pod, if it is still kept.
+func (s *Scheduler) Explain(namespace, name string) (Decision, bool) {
+	s.record.mu.Lock()
+	defer s.record.mu.Unlock()
+	d, ok := s.record.byPod[types.NamespacedName{Namespace: namespace, Name: name}]
+	if !ok {
+		return Decision{}, false
+	}
+	return *d, true
+}

@@ -1,0 +1,189 @@
+package scheduler
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"golang.org/x/time/rate"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// noNodes is kube-scheduler's message for an empty cluster.
+const noNodes = "no nodes available to schedule pods"
+
+// noteLimit is the longest note an event may have, in bytes.
+const noteLimit = 1024
+
+// why words, as kube-scheduler does, on what the nodes failed: how many nodes
+// give each reason, sorted as text. The predicate that failed first counts.
+func (c *class) why(nodes int) (string, failure) {
+	if c.message != "" {
+		return c.message, c.failed
+	}
+	type verdict struct {
+		predicate int32
+		id        uint32
+	}
+	counts := map[verdict]int{}
+	for n, f := range c.fail {
+		if f >= 0 {
+			counts[verdict{f, c.verdicts[f][n]}]++
+		}
+	}
+	reasons := map[string]int{}
+	failed := failure{kinds: map[string]bool{}}
+	for v, count := range counts {
+		for _, reason := range c.policy.Reasons(int(v.predicate), v.id) {
+			reasons[reason] += count
+		}
+		info := &c.predicates[v.predicate]
+		failed.cluster = failed.cluster || info.Scope == "cluster"
+		for _, kind := range info.Reads {
+			failed.kinds[kind] = true
+		}
+	}
+	lines := make([]string, 0, len(reasons))
+	for reason, count := range reasons {
+		lines = append(lines, fmt.Sprintf("%d %s", count, reason))
+	}
+	slices.Sort(lines)
+	c.message = fmt.Sprintf("0/%d nodes are available:", nodes)
+	if len(lines) > 0 {
+		c.message += " " + strings.Join(lines, ", ") + "."
+	}
+	c.failed = failed
+	return c.message, failed
+}
+
+func truncate(message string) string {
+	if len(message) <= noteLimit {
+		return message
+	}
+	const more = " ..."
+	cut := noteLimit - len(more)
+	for cut > 0 && !utf8.RuneStart(message[cut]) {
+		cut--
+	}
+	return message[:cut] + more
+}
+
+// note is one thing to tell the users of a pod.
+type note struct {
+	pod     *v1.Pod
+	reason  string // condition reason; empty: the pod was scheduled
+	message string
+	at      time.Time
+}
+
+// reporter writes events and conditions beside the cycle. Its queues are
+// bounded; what does not fit is dropped and, for conditions, written with the
+// pod's next attempt.
+type reporter struct {
+	condition ConditionWriter
+	events    Recorder
+	scheduled *rate.Limiter
+	failures  *rate.Limiter
+	notes     chan note
+	patches   chan note
+	lost      chan types.UID // pods whose condition was not written
+}
+
+// patchWorkers is the number of condition writes in flight.
+const patchWorkers = 4
+
+func newReporter(c *Config, d *Deps) *reporter {
+	return &reporter{
+		condition: d.Condition, events: d.Events,
+		scheduled: rate.NewLimiter(rate.Limit(c.EventRate), c.EventBurst),
+		failures:  rate.NewLimiter(rate.Limit(c.EventRate), c.EventBurst),
+		notes:     make(chan note, 1024),
+		patches:   make(chan note, 1024),
+		lost:      make(chan types.UID, 1024),
+	}
+}
+
+// success tells that a pod was scheduled, while the token bucket lasts.
+func (r *reporter) success(pod *v1.Pod, node string, now time.Time) {
+	if r.events == nil || !r.scheduled.AllowN(now, 1) {
+		return
+	}
+	select {
+	case r.notes <- note{pod: pod, message: fmt.Sprintf("Successfully assigned %s/%s to %s", pod.Namespace, pod.Name, node)}:
+	default:
+	}
+}
+
+// failure tells why a pod was not scheduled; false: the condition had no room.
+func (r *reporter) failure(pod *v1.Pod, reason, message string, now time.Time) bool {
+	if r.events != nil && r.failures.AllowN(now, 1) {
+		select {
+		case r.notes <- note{pod: pod, reason: reason, message: truncate(message)}:
+		default:
+		}
+	}
+	if r.condition == nil || hasCondition(pod, reason, message) {
+		return true
+	}
+	select {
+	case r.patches <- note{pod: pod, reason: reason, message: message, at: now}:
+		return true
+	default:
+		return false
+	}
+}
+
+func hasCondition(pod *v1.Pod, reason, message string) bool {
+	for i := range pod.Status.Conditions {
+		c := &pod.Status.Conditions[i]
+		if c.Type == v1.PodScheduled {
+			return c.Status == v1.ConditionFalse && c.Reason == reason && c.Message == message
+		}
+	}
+	return false
+}
+
+func (r *reporter) runEvents(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case n := <-r.notes:
+			if n.reason == "" {
+				r.events.Eventf(n.pod, nil, v1.EventTypeNormal, "Scheduled", "Binding", "%s", n.message)
+			} else {
+				r.events.Eventf(n.pod, nil, v1.EventTypeWarning, "FailedScheduling", "Scheduling", "%s", n.message)
+			}
+		}
+	}
+}
+
+func (r *reporter) runPatches(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case n := <-r.patches:
+			condition := &v1.PodCondition{
+				Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: n.reason, Message: n.message,
+				ObservedGeneration: n.pod.Generation, LastTransitionTime: metav1.NewTime(n.at),
+			}
+			for i := range n.pod.Status.Conditions {
+				if old := &n.pod.Status.Conditions[i]; old.Type == v1.PodScheduled && old.Status == v1.ConditionFalse {
+					condition.LastTransitionTime = old.LastTransitionTime
+				}
+			}
+			if err := r.condition(ctx, n.pod, condition); err != nil {
+				select {
+				case r.lost <- n.pod.UID:
+				default:
+				}
+			}
+		}
+	}
+}

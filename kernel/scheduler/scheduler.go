@@ -1,0 +1,272 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
+
+	contractv1 "pintle.dev/pintle/sdk/contract/v1"
+)
+
+// Scheduler is one scheduler for the profiles it was given.
+type Scheduler struct {
+	cfg   Config
+	deps  Deps
+	log   *slog.Logger
+	clock clock.WithTicker
+
+	events  chan event
+	binds   chan bindRequest
+	results chan bindResult
+	wake    chan struct{} // a policy changed
+	started atomic.Bool
+
+	replica *replica
+	record  *record
+	report  *reporter
+
+	// All below belongs to the cycle's goroutine.
+	random    *rand.Rand
+	snapshot  *snapshot
+	queue     *queue
+	pods      map[types.UID]*podEntry
+	assumed   map[types.UID]*podEntry
+	shapes    map[[32]byte]*shape
+	classes   []*class
+	lastClass uint32
+	decisions uint64
+	profiles  map[string]*profile
+	unsynced  int
+	swept     time.Time
+}
+
+// profile is a policy source with what was last seen of it.
+type profile struct {
+	source     PolicySource
+	policy     Policy
+	generation uint64
+}
+
+var _ ReplicaSource = (*Scheduler)(nil)
+
+// New checks its arguments and starts nothing. The defaults of cfg are filled in.
+func New(cfg Config, deps Deps) (*Scheduler, error) {
+	if err := cfg.complete(); err != nil {
+		return nil, err
+	}
+	if err := deps.check(); err != nil {
+		return nil, err
+	}
+	seed := cfg.Seed
+	if seed == 0 {
+		seed = rand.Uint64()
+	}
+	s := &Scheduler{
+		cfg: cfg, deps: deps, log: deps.Log, clock: deps.Clock,
+		events:  make(chan event, 1024),
+		binds:   make(chan bindRequest, cfg.BindWorkers),
+		results: make(chan bindResult, 4*cfg.BindWorkers),
+		wake:    make(chan struct{}, 1),
+		replica: newReplica(), record: newRecord(cfg.Explain), report: newReporter(&cfg, &deps),
+		random:   rand.New(rand.NewPCG(seed, seed^0x9e3779b97f4a7c15)),
+		snapshot: newSnapshot(), queue: newQueue(&cfg),
+		pods: map[types.UID]*podEntry{}, assumed: map[types.UID]*podEntry{},
+		shapes: map[[32]byte]*shape{}, profiles: map[string]*profile{},
+		unsynced: 2 + len(deps.Objects),
+	}
+	for name, source := range deps.Profiles {
+		s.profiles[name] = &profile{source: source}
+	}
+	return s, nil
+}
+
+// Replica implements ReplicaSource: everything the plugins were told so far.
+// Safe for concurrent use, before, while and after Run.
+func (s *Scheduler) Replica() *contractv1.Delta { return s.replica.full() }
+
+// Run schedules until ctx ends and returns when all its goroutines have. It can
+// be called once.
+func (s *Scheduler) Run(ctx context.Context) error {
+	if s.started.Swap(true) {
+		return errors.New("scheduler: run was called twice")
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var group sync.WaitGroup
+	defer func() {
+		cancel()
+		group.Wait()
+	}()
+	reflect := func(kind string, lw cache.ListerWatcher, object runtime.Object, store cache.ReflectorStore) {
+		r := cache.NewReflectorWithOptions(lw, object, store, cache.ReflectorOptions{Name: "scheduler/" + kind})
+		group.Go(func() { r.RunWithContext(ctx) })
+	}
+	reflect("Pod", s.deps.Pods, &v1.Pod{}, newPodInlet(ctx, s.events))
+	reflect("Node", s.deps.Nodes, &v1.Node{}, newNodeInlet(ctx, s.events))
+	for kind, lw := range s.deps.Objects {
+		reflect(kind, lw, objectTypes[kind], newObjectInlet(ctx, s.events))
+	}
+	for _, p := range s.profiles {
+		group.Go(func() { s.watchPolicy(ctx, p.source.Changed()) })
+	}
+	for range s.cfg.BindWorkers {
+		group.Go(func() { s.bindWorker(ctx) })
+	}
+	if s.deps.Events != nil {
+		group.Go(func() { s.report.runEvents(ctx) })
+	}
+	if s.deps.Condition != nil {
+		for range patchWorkers {
+			group.Go(func() { s.report.runPatches(ctx) })
+		}
+	}
+	s.loop(ctx)
+	return nil
+}
+
+func (s *Scheduler) watchPolicy(ctx context.Context, changed <-chan struct{}) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-changed:
+			select {
+			case s.wake <- struct{}{}:
+			default:
+			}
+		}
+	}
+}
+
+// flushAt bounds the operations that wait for a decision to need them.
+const flushAt = 256
+
+// loop is the cycle: take in what happened, schedule one pod, again.
+func (s *Scheduler) loop(ctx context.Context) {
+	for ctx.Err() == nil {
+		s.drain()
+		now := s.clock.Now()
+		s.sweep(now)
+		if s.unsynced == 0 {
+			if p := s.queue.pop(now); p != nil {
+				s.schedule(ctx, p)
+				continue
+			}
+			if len(s.snapshot.pending) >= flushAt {
+				if s.flush(ctx) != nil {
+					return
+				}
+			}
+		}
+		s.wait(ctx, now)
+	}
+}
+
+// drain takes in what has arrived, without waiting.
+func (s *Scheduler) drain() {
+	for range len(s.events) {
+		s.take(<-s.events)
+	}
+	for range len(s.results) {
+		s.bound(<-s.results)
+	}
+	for range len(s.report.lost) {
+		s.untold(<-s.report.lost)
+	}
+	select {
+	case <-s.wake:
+		s.policyChanged()
+	default:
+	}
+}
+
+// wait blocks until something arrives or is due.
+func (s *Scheduler) wait(ctx context.Context, now time.Time) {
+	var due <-chan time.Time
+	at, timed := s.queue.next()
+	if len(s.assumed) > 0 || len(s.queue.pool) > 0 {
+		if next := s.swept.Add(sweepEvery); !timed || next.Before(at) {
+			at, timed = next, true
+		}
+	}
+	if timed {
+		timer := s.clock.NewTimer(max(at.Sub(now), time.Millisecond))
+		defer timer.Stop()
+		due = timer.C()
+	}
+	select {
+	case <-ctx.Done():
+	case e := <-s.events:
+		s.take(e)
+	case r := <-s.results:
+		s.bound(r)
+	case uid := <-s.report.lost:
+		s.untold(uid)
+	case <-s.wake:
+		s.policyChanged()
+	case <-due:
+	}
+}
+
+const sweepEvery = time.Second
+
+// sweep ends reservations that were never confirmed and empties the pool of
+// what has been there for too long.
+func (s *Scheduler) sweep(now time.Time) {
+	if now.Sub(s.swept) < sweepEvery {
+		return
+	}
+	s.swept = now
+	for _, p := range s.assumed {
+		if !p.boundAt.IsZero() && !p.boundAt.Add(s.cfg.AssumeTTL).After(now) {
+			s.log.Warn("pod was bound but not seen bound in time", "pod", p.namespace+"/"+p.name, "node", p.node)
+			s.unassume(p)
+			s.queue.retry(p, now)
+		}
+	}
+	s.queue.flushStale(now)
+}
+
+func (s *Scheduler) untold(uid types.UID) {
+	if p := s.pods[uid]; p != nil {
+		p.told = ""
+	}
+}
+
+// policyChanged brings every parked pod back: other plugins, other answers.
+func (s *Scheduler) policyChanged() { s.queue.release(s.clock.Now(), nil) }
+
+// flush hands the pending operations to the policies as one delta.
+func (s *Scheduler) flush(ctx context.Context) error {
+	fresh := false
+	for _, p := range s.profiles {
+		if policy := p.source.Policy(); policy != p.policy {
+			p.policy, fresh = policy, true
+		}
+	}
+	// A policy that is new learns from an empty delta that it is behind.
+	if len(s.snapshot.pending) == 0 && !fresh {
+		return nil
+	}
+	delta := s.replica.advance(s.snapshot.pending)
+	s.snapshot.pending = nil
+	for name, p := range s.profiles {
+		if p.policy == nil {
+			continue
+		}
+		if err := p.policy.Apply(ctx, delta); err != nil {
+			return fmt.Errorf("apply delta %d to profile %s: %w", delta.Generation, name, err)
+		}
+	}
+	return nil
+}

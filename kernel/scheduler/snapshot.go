@@ -1,0 +1,285 @@
+package scheduler
+
+import (
+	"maps"
+	"sync"
+
+	"google.golang.org/protobuf/proto"
+	"k8s.io/apimachinery/pkg/types"
+
+	contractv1 "pintle.dev/pintle/sdk/contract/v1"
+)
+
+// nodeEntry is a node by name. It outlives the node object while pods are still
+// bound to the name, so that a node that comes back has its pods.
+type nodeEntry struct {
+	name  string
+	index uint32
+	node  *contractv1.Node // nil: pods only, no such node
+	pods  map[types.UID]*podEntry
+}
+
+// snapshot is the cycle's picture of the cluster: nodes with their bound and
+// assumed pods, and the objects that plugins read. Every change is kept as an
+// operation for the plugins' replicas and in the log of touched nodes, from
+// which each class learns what to ask again. Only the cycle uses it.
+type snapshot struct {
+	byName  map[string]*nodeEntry
+	byIndex []*nodeEntry // nil where no node is
+	free    []uint32
+	count   int // nodes that exist
+	objects map[string]map[types.NamespacedName]*contractv1.Object
+
+	pending []*contractv1.Operation
+
+	log   changeLog
+	nodes uint64            // grows with each change of a node object
+	kinds map[string]uint64 // grows with each change of an object of the kind
+}
+
+func newSnapshot() *snapshot {
+	return &snapshot{
+		byName:  map[string]*nodeEntry{},
+		objects: map[string]map[types.NamespacedName]*contractv1.Object{},
+		kinds:   map[string]uint64{},
+	}
+}
+
+func (s *snapshot) entry(name string) *nodeEntry {
+	e := s.byName[name]
+	if e == nil {
+		e = &nodeEntry{name: name, pods: map[types.UID]*podEntry{}}
+		s.byName[name] = e
+	}
+	return e
+}
+
+// setNode adds or replaces a node; it reports whether it is new and whether
+// anything that plugins see changed.
+func (s *snapshot) setNode(node *contractv1.Node) (added, changed bool) {
+	e := s.entry(node.Name)
+	if e.node != nil {
+		if proto.Equal(e.node, node) {
+			return false, false
+		}
+		e.node = node
+		s.touch(e.index)
+		s.nodes++
+		s.pending = append(s.pending, opNodeSet(e))
+		return false, true
+	}
+	if n := len(s.free); n > 0 {
+		e.index, s.free = s.free[n-1], s.free[:n-1]
+		s.byIndex[e.index] = e
+	} else {
+		e.index = uint32(len(s.byIndex))
+		s.byIndex = append(s.byIndex, e)
+	}
+	e.node = node
+	s.count++
+	s.nodes++
+	s.touch(e.index)
+	s.pending = append(s.pending, opNodeSet(e))
+	for _, pod := range e.pods {
+		s.pending = append(s.pending, opPodAdd(e, pod))
+	}
+	return true, true
+}
+
+func (s *snapshot) removeNode(name string) bool {
+	e := s.byName[name]
+	if e == nil || e.node == nil {
+		return false
+	}
+	e.node = nil
+	s.count--
+	s.nodes++
+	s.byIndex[e.index] = nil
+	s.free = append(s.free, e.index)
+	s.touch(e.index)
+	s.pending = append(s.pending, &contractv1.Operation{Op: &contractv1.Operation_NodeRemove{NodeRemove: e.index}})
+	if len(e.pods) == 0 {
+		delete(s.byName, name)
+	}
+	return true
+}
+
+// addPod puts a pod on the node it names (bound) or is assumed on.
+func (s *snapshot) addPod(pod *podEntry, node string) {
+	e := s.entry(node)
+	pod.node = node
+	e.pods[pod.uid] = pod
+	if e.node != nil {
+		s.touch(e.index)
+		s.pending = append(s.pending, opPodAdd(e, pod))
+	}
+}
+
+func (s *snapshot) removePod(pod *podEntry) {
+	e := s.byName[pod.node]
+	pod.node = ""
+	if e == nil {
+		return
+	}
+	delete(e.pods, pod.uid)
+	if e.node != nil {
+		s.touch(e.index)
+		s.pending = append(s.pending, &contractv1.Operation{Op: &contractv1.Operation_PodRemove{
+			PodRemove: &contractv1.PodRemove{Node: e.index, Uid: string(pod.uid)}}})
+	} else if len(e.pods) == 0 {
+		delete(s.byName, e.name)
+	}
+}
+
+// setObject reports whether anything that plugins see changed.
+func (s *snapshot) setObject(o *contractv1.Object) bool {
+	kind := s.objects[o.Key.Kind]
+	if kind == nil {
+		kind = map[types.NamespacedName]*contractv1.Object{}
+		s.objects[o.Key.Kind] = kind
+	}
+	key := types.NamespacedName{Namespace: o.Key.Namespace, Name: o.Key.Name}
+	if old := kind[key]; old != nil && proto.Equal(old, o) {
+		return false
+	}
+	kind[key] = o
+	s.kinds[o.Key.Kind]++
+	s.pending = append(s.pending, &contractv1.Operation{Op: &contractv1.Operation_ObjectSet{ObjectSet: o}})
+	return true
+}
+
+func (s *snapshot) removeObject(key *contractv1.ObjectKey) bool {
+	kind := s.objects[key.Kind]
+	name := types.NamespacedName{Namespace: key.Namespace, Name: key.Name}
+	if kind[name] == nil {
+		return false
+	}
+	delete(kind, name)
+	s.kinds[key.Kind]++
+	s.pending = append(s.pending, &contractv1.Operation{Op: &contractv1.Operation_ObjectRemove{ObjectRemove: key}})
+	return true
+}
+
+func (s *snapshot) touch(index uint32) { s.log.add(index) }
+
+func opNodeSet(e *nodeEntry) *contractv1.Operation {
+	return &contractv1.Operation{Op: &contractv1.Operation_NodeSet{NodeSet: &contractv1.NodeSet{Index: e.index, Node: e.node}}}
+}
+
+func opPodAdd(e *nodeEntry, pod *podEntry) *contractv1.Operation {
+	return &contractv1.Operation{Op: &contractv1.Operation_PodAdd{PodAdd: &contractv1.PodAdd{
+		Node: e.index, Pod: pod.shape.occupant(pod.name, string(pod.uid), e.name)}}}
+}
+
+// changeLog remembers which nodes were touched, in order. Positions only grow;
+// old ones fall out, and who reads from before them starts afresh.
+type changeLog struct {
+	first uint64 // position of entries[0]
+	items []uint32
+}
+
+const changeLogLimit = 1 << 15
+
+func (l *changeLog) add(index uint32) {
+	if len(l.items) >= changeLogLimit {
+		half := len(l.items) / 2
+		l.items = append(l.items[:0], l.items[half:]...)
+		l.first += uint64(half)
+	}
+	l.items = append(l.items, index)
+}
+
+func (l *changeLog) end() uint64 { return l.first + uint64(len(l.items)) }
+
+// since returns the nodes touched from a position on; false: too long ago.
+func (l *changeLog) since(position uint64) ([]uint32, bool) {
+	if position < l.first {
+		return nil, false
+	}
+	return l.items[position-l.first:], true
+}
+
+// replica is the copy of what the plugins were told, from which a new or
+// restarted one is fed. It follows the deltas, not the snapshot, so that its
+// generation names its content exactly. Safe for concurrent use.
+type replica struct {
+	mu         sync.Mutex
+	generation uint64
+	nodes      map[uint32]*contractv1.Node
+	pods       map[uint32]map[string]*contractv1.Pod
+	classes    map[uint32]*contractv1.Pod
+	objects    map[string]map[types.NamespacedName]*contractv1.Object
+}
+
+func newReplica() *replica {
+	return &replica{
+		nodes: map[uint32]*contractv1.Node{}, pods: map[uint32]map[string]*contractv1.Pod{},
+		classes: map[uint32]*contractv1.Pod{}, objects: map[string]map[types.NamespacedName]*contractv1.Object{},
+	}
+}
+
+func objectName(k *contractv1.ObjectKey) types.NamespacedName {
+	return types.NamespacedName{Namespace: k.Namespace, Name: k.Name}
+}
+
+// advance turns operations into the next delta and takes them into the copy.
+func (r *replica) advance(operations []*contractv1.Operation) *contractv1.Delta {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.generation++
+	for _, operation := range operations {
+		switch op := operation.Op.(type) {
+		case *contractv1.Operation_NodeSet:
+			r.nodes[op.NodeSet.Index] = op.NodeSet.Node
+		case *contractv1.Operation_NodeRemove:
+			delete(r.nodes, op.NodeRemove)
+			delete(r.pods, op.NodeRemove)
+		case *contractv1.Operation_PodAdd:
+			pods := r.pods[op.PodAdd.Node]
+			if pods == nil {
+				pods = map[string]*contractv1.Pod{}
+				r.pods[op.PodAdd.Node] = pods
+			}
+			pods[op.PodAdd.Pod.Uid] = op.PodAdd.Pod
+		case *contractv1.Operation_PodRemove:
+			delete(r.pods[op.PodRemove.Node], op.PodRemove.Uid)
+		case *contractv1.Operation_ClassSet:
+			r.classes[op.ClassSet.Class] = op.ClassSet.Pod
+		case *contractv1.Operation_ClassRemove:
+			delete(r.classes, op.ClassRemove)
+		case *contractv1.Operation_ObjectSet:
+			kind := r.objects[op.ObjectSet.Key.Kind]
+			if kind == nil {
+				kind = map[types.NamespacedName]*contractv1.Object{}
+				r.objects[op.ObjectSet.Key.Kind] = kind
+			}
+			kind[objectName(op.ObjectSet.Key)] = op.ObjectSet
+		case *contractv1.Operation_ObjectRemove:
+			delete(r.objects[op.ObjectRemove.Kind], objectName(op.ObjectRemove))
+		}
+	}
+	return &contractv1.Delta{Generation: r.generation, Operations: operations}
+}
+
+// full is everything as one delta that starts from nothing.
+func (r *replica) full() *contractv1.Delta {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delta := &contractv1.Delta{Generation: r.generation, Reset_: true}
+	add := func(op *contractv1.Operation) { delta.Operations = append(delta.Operations, op) }
+	for index, node := range r.nodes {
+		add(&contractv1.Operation{Op: &contractv1.Operation_NodeSet{NodeSet: &contractv1.NodeSet{Index: index, Node: node}}})
+		for pod := range maps.Values(r.pods[index]) {
+			add(&contractv1.Operation{Op: &contractv1.Operation_PodAdd{PodAdd: &contractv1.PodAdd{Node: index, Pod: pod}}})
+		}
+	}
+	for _, kind := range r.objects {
+		for _, object := range kind {
+			add(&contractv1.Operation{Op: &contractv1.Operation_ObjectSet{ObjectSet: object}})
+		}
+	}
+	for id, pod := range r.classes {
+		add(&contractv1.Operation{Op: &contractv1.Operation_ClassSet{ClassSet: &contractv1.ClassSet{Class: id, Pod: pod}}})
+	}
+	return delta
+}

@@ -1,0 +1,123 @@
+package scheduler
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+
+	"pintle.dev/pintle/sdk"
+)
+
+// choose returns the node with the highest total of weighted, normalised
+// scores (SCH-17), and that total. Of several, one is picked at random (SCH-18).
+// There must be a node that fits. A score outside 0–10 counts as the nearer
+// end: a plugin may be wrong, it may not outweigh the others.
+func (c *class) choose(ctx context.Context, random *rand.Rand) (node uint32, total int64, err error) {
+	c.sum = grow(c.sum, len(c.fit), 0)[:len(c.fit)]
+	clear(c.sum)
+	for i := range c.priorities {
+		if err := c.weigh(ctx, i); err != nil {
+			return 0, 0, err
+		}
+	}
+	best := c.sum[0]
+	for _, sum := range c.sum {
+		best = max(best, sum)
+	}
+	c.top = c.top[:0]
+	for k, sum := range c.sum {
+		if sum == best {
+			c.top = append(c.top, c.fit[k])
+		}
+	}
+	if len(c.top) == 1 {
+		return c.top[0], best, nil
+	}
+	return c.top[random.IntN(len(c.top))], best, nil
+}
+
+// weigh adds one priority's part to the totals.
+func (c *class) weigh(ctx context.Context, i int) error {
+	info, raw := &c.priorities[i], c.raw[i]
+	weight := info.Weight
+	if weight == 0 {
+		return nil
+	}
+	switch kind := sdk.Normalize(info.Normalize); kind {
+	case sdk.NormalizeMax, sdk.NormalizeReverseMax:
+		var largest int64
+		for _, n := range c.fit {
+			largest = max(largest, raw[n])
+		}
+		c.largest[i] = largest
+		for k, n := range c.fit {
+			c.sum[k] += weight * scale(kind, raw[n], largest)
+		}
+	case sdk.NormalizePlugin:
+		if c.moved[i] || info.Scope == string(sdk.ScopeCluster) {
+			c.norm[i] = grow(c.norm[i], len(c.fit), 0)[:len(c.fit)]
+			for k, n := range c.fit {
+				c.norm[i][k] = raw[n]
+			}
+			if err := c.policy.Normalize(ctx, i, c.id, c.fit, c.norm[i]); err != nil {
+				if !info.IgnoreFailure || ctx.Err() != nil {
+					return fmt.Errorf("priority %s: %w", info.Name, err)
+				}
+				clear(c.norm[i])
+				c.moved[i] = true
+			} else {
+				c.moved[i] = false
+			}
+		}
+		for k, score := range c.norm[i] {
+			c.sum[k] += weight * clamp(score)
+		}
+	default:
+		for k, n := range c.fit {
+			c.sum[k] += weight * clamp(raw[n])
+		}
+	}
+	return nil
+}
+
+// scores returns the normalised score of each priority for the node that was
+// chosen last.
+func (c *class) scores(node uint32) []int64 {
+	out := make([]int64, len(c.priorities))
+	for i := range c.priorities {
+		raw := c.raw[i]
+		switch kind := sdk.Normalize(c.priorities[i].Normalize); kind {
+		case sdk.NormalizeMax, sdk.NormalizeReverseMax:
+			out[i] = scale(kind, raw[node], c.largest[i])
+		case sdk.NormalizePlugin:
+			if k, ok := slices.BinarySearch(c.fit, node); ok && k < len(c.norm[i]) {
+				out[i] = clamp(c.norm[i][k])
+			}
+		default:
+			out[i] = clamp(raw[node])
+		}
+	}
+	return out
+}
+
+func scale(kind sdk.Normalize, raw, largest int64) int64 {
+	raw = max(raw, 0)
+	if largest == 0 {
+		if kind == sdk.NormalizeReverseMax {
+			return sdk.MaxScore
+		}
+		return 0
+	}
+	// Scores near the limits of an int64 would overflow the product.
+	for largest > 1<<59 {
+		largest >>= 4
+		raw >>= 4
+	}
+	if kind == sdk.NormalizeReverseMax {
+		return sdk.MaxScore * (largest - raw) / largest
+	}
+	return sdk.MaxScore * raw / largest
+}
+
+func clamp(score int64) int64 { return min(max(score, 0), sdk.MaxScore) }

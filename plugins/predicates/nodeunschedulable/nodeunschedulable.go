@@ -1,0 +1,26 @@
+// Package nodeunschedulable is the predicate NodeUnschedulable: a cordoned node
+// takes only pods that tolerate it.
+package nodeunschedulable
+
+import "pintle.dev/pintle/sdk"
+
+// Name is the name by which configurations switch the predicate.
+const Name = "NodeUnschedulable"
+
+// Reason is what a FailedScheduling event counts.
+const Reason = "node(s) were unschedulable"
+
+// cordon is the taint that spec.unschedulable stands for.
+var cordon = sdk.Taint{Key: "node.kubernetes.io/unschedulable", Effect: "NoSchedule"}
+
+// New returns the predicate. It keeps no state and takes no configuration.
+func New() sdk.Predicate {
+	return sdk.Predicate{Name: Name, Scope: sdk.ScopeNode, Filter: filter}
+}
+
+func filter(r *sdk.Request) sdk.Verdict {
+	if r.Node.Unschedulable && !r.Pod.Tolerates(&cordon) {
+		return sdk.Unfit(Reason)
+	}
+	return sdk.Fits()
+}

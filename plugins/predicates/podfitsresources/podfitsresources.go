@@ -1,0 +1,87 @@
+// Package podfitsresources is the predicate PodFitsResources: what the pods of
+// a node request, and the pod with them, may not exceed what the node has
+// (PRD-8). Requests count, usage never does (PRD-10).
+package podfitsresources
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"pintle.dev/pintle/sdk"
+)
+
+// Name is the name by which configurations switch the predicate.
+const Name = "PodFitsResources"
+
+// Config is the predicate's configuration.
+type Config struct {
+	// Bound says which of a node's two amounts limits pods, CPU, memory and
+	// ephemeral storage: "capacity" (the default, PRD-11) or "allocatable",
+	// which leaves out what the node keeps for itself. Extended resources are
+	// always bound by allocatable.
+	Bound string `json:"bound"`
+}
+
+type predicate struct{ allocatable bool }
+
+// New returns the predicate, bound by capacity until it is configured.
+func New() sdk.Predicate {
+	p := &predicate{}
+	return sdk.Predicate{Name: Name, Scope: sdk.ScopeNode, Configure: p.configure, Filter: p.filter}
+}
+
+func (p *predicate) configure(data []byte) error {
+	config := Config{Bound: "capacity"}
+	if len(data) > 0 {
+		if err := json.Unmarshal(data, &config); err != nil {
+			return fmt.Errorf("configuration of %s: %w", Name, err)
+		}
+	}
+	switch config.Bound {
+	case "capacity", "":
+		p.allocatable = false
+	case "allocatable":
+		p.allocatable = true
+	default:
+		return fmt.Errorf("configuration of %s: bound %q: use capacity or allocatable", Name, config.Bound)
+	}
+	return nil
+}
+
+func (p *predicate) filter(r *sdk.Request) sdk.Verdict {
+	node, want := r.Node, &r.Pod.Requests
+	bound := &node.Capacity
+	if p.allocatable {
+		bound = &node.Allocatable
+	}
+	used := &node.Requested
+	var reasons []string
+	if used.Pods+1 > bound.Pods {
+		reasons = append(reasons, "Too many pods")
+	}
+	// A resource that the pod does not ask for is not checked, so that a node
+	// that shrank still takes pods that need nothing of it (as 1.36 does).
+	if want.MilliCPU > 0 && want.MilliCPU > bound.MilliCPU-used.MilliCPU {
+		reasons = append(reasons, "Insufficient cpu")
+	}
+	if want.Memory > 0 && want.Memory > bound.Memory-used.Memory {
+		reasons = append(reasons, "Insufficient memory")
+	}
+	if want.EphemeralStorage > 0 && want.EphemeralStorage > bound.EphemeralStorage-used.EphemeralStorage {
+		reasons = append(reasons, "Insufficient ephemeral-storage")
+	}
+	if len(want.Scalar) > 0 {
+		first := len(reasons)
+		for name, amount := range want.Scalar {
+			if amount > 0 && amount > node.Allocatable.Scalar[name]-used.Scalar[name] {
+				reasons = append(reasons, "Insufficient "+name)
+			}
+		}
+		slices.Sort(reasons[first:]) // a map has no order, an answer has
+	}
+	if len(reasons) > 0 {
+		return sdk.Unfit(reasons...)
+	}
+	return sdk.Fits()
+}

@@ -1,0 +1,28 @@
+// Package tainttoleration is the predicate TaintToleration: a node is unfit
+// when it has a NoSchedule or NoExecute taint that the pod does not tolerate
+// (24.5 of the extended concepts).
+package tainttoleration
+
+import "pintle.dev/pintle/sdk"
+
+// Name is the name by which configurations switch the predicate.
+const Name = "TaintToleration"
+
+// Reason is what a FailedScheduling event counts.
+const Reason = "node(s) had untolerated taint(s)"
+
+// New returns the predicate. It keeps no state and takes no configuration.
+func New() sdk.Predicate {
+	return sdk.Predicate{Name: Name, Scope: sdk.ScopeNode, Filter: filter}
+}
+
+func filter(r *sdk.Request) sdk.Verdict {
+	for i := range r.Node.Taints {
+		taint := &r.Node.Taints[i]
+		// PreferNoSchedule is a wish, which no predicate may enforce.
+		if (taint.Effect == "NoSchedule" || taint.Effect == "NoExecute") && !r.Pod.Tolerates(taint) {
+			return sdk.Unfit(Reason)
+		}
+	}
+	return sdk.Fits()
+}
