@@ -1,0 +1,215 @@
+package iptables
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"pintle.dev/pintle/plugins/proxies/serviceport"
+	"pintle.dev/pintle/sdk/proxy"
+)
+
+// Proxy implements proxy.Proxy with iptables.
+type Proxy struct {
+	commands commands
+	tune     func(localhost bool, stateDir string) error
+	forget   func(log *slog.Logger, gone []flow)
+
+	mu       sync.Mutex
+	log      *slog.Logger
+	cfg      Config
+	render   renderer
+	stateDir string
+	state    proxy.State
+	ports    map[serviceport.ID]*serviceport.Port
+	rendered map[serviceport.ID]rules
+	nat      table // what the machine holds of ours; nil: not known
+	filter   table
+	holder   *holder
+	failure  error
+	stop     context.CancelFunc
+	done     chan struct{}
+}
+
+var _ proxy.Proxy = (*Proxy)(nil)
+
+// New returns a proxy that is not started.
+func New() *Proxy {
+	return &Proxy{commands: tools{}, tune: tuneKernel, forget: forgetFlows}
+}
+
+// Probe implements proxy.Proxy.
+func (p *Proxy) Probe(ctx context.Context, config []byte) error {
+	if _, err := parseConfig(config); err != nil {
+		return err
+	}
+	return probe(ctx)
+}
+
+// Start implements proxy.Proxy. The chains that an earlier run left keep
+// carrying traffic until the first diff replaces them.
+func (p *Proxy) Start(ctx context.Context, o proxy.Options) error {
+	cfg, err := parseConfig(o.Config)
+	if err != nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := p.tune(*cfg.LocalhostNodePorts, o.StateDirectory); err != nil {
+		return fmt.Errorf("start proxy iptables: %w", err)
+	}
+	p.log, p.cfg, p.stateDir = o.Logger, cfg, o.StateDirectory
+	p.render = renderer{masqueradeAll: cfg.MasqueradeAll, podCIDRs: o.PodCIDRs}
+	p.state = proxy.State{}
+	p.ports, p.rendered = map[serviceport.ID]*serviceport.Port{}, map[serviceport.ID]rules{}
+	p.nat, p.filter, p.failure = nil, nil, nil
+	p.holder = newHolder()
+	loop, stop := context.WithCancel(ctx)
+	p.stop, p.done = stop, make(chan struct{})
+	go p.resync(loop, cfg.resync, p.done)
+	return nil
+}
+
+// resync loads everything anew once a period: somebody else may have flushed
+// the tables.
+func (p *Proxy) resync(ctx context.Context, period time.Duration, done chan<- struct{}) {
+	defer close(done)
+	tick := time.NewTicker(period)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			p.mu.Lock()
+			if p.state.Generation > 0 {
+				p.nat, p.filter = nil, nil
+				if err := p.sync(ctx); err != nil && ctx.Err() == nil {
+					p.log.Error("loading the rules failed; the old ones stay in force", "error", err)
+				}
+			}
+			p.mu.Unlock()
+		}
+	}
+}
+
+// Apply implements proxy.Proxy.
+func (p *Proxy) Apply(ctx context.Context, diff *proxy.Diff) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	touched := p.state.Apply(diff)
+	var gone []flow
+	before := map[serviceport.ID]*serviceport.Port{}
+	for id, port := range p.ports {
+		if touched[id.Name] {
+			before[id] = port
+			delete(p.ports, id)
+			delete(p.rendered, id)
+		}
+	}
+	for name := range touched {
+		for _, port := range serviceport.Of(&p.state, name) {
+			p.ports[port.ID] = port
+			p.rendered[port.ID] = p.render.port(port)
+		}
+	}
+	for id, old := range before {
+		gone = append(gone, staleFlows(old, p.ports[id])...)
+	}
+	for id, port := range p.ports {
+		if touched[id.Name] && before[id] == nil {
+			gone = append(gone, staleFlows(nil, port)...)
+		}
+	}
+	p.hold()
+	if err := p.sync(ctx); err != nil {
+		return err
+	}
+	p.holder.release(p.ports)
+	p.forget(p.log, gone)
+	return nil
+}
+
+// hold opens the node ports (requirement PIT-23); a port that another program
+// has is left to it, and its rules are not written.
+func (p *Proxy) hold() {
+	for id, port := range p.ports {
+		if port.NodePort == 0 {
+			continue
+		}
+		if err := p.holder.hold(id, port.Protocol, port.NodePort); err != nil {
+			p.log.Error("node port is taken by another program and not served", "service", id.String(), "nodePort", port.NodePort, "error", err)
+			r := p.rendered[id]
+			r.nodePorts = nil
+			p.rendered[id] = r
+		}
+	}
+}
+
+// sync loads what differs. The caller holds mu.
+func (p *Proxy) sync(ctx context.Context) error {
+	p.failure = p.load(ctx)
+	return p.failure
+}
+
+func (p *Proxy) load(ctx context.Context) error {
+	if p.nat == nil {
+		if err := ensureJumps(ctx, p.commands); err != nil {
+			return err
+		}
+		var err error
+		if p.nat, p.filter, err = found(ctx, p.commands); err != nil {
+			p.nat, p.filter = nil, nil
+			return err
+		}
+	}
+	nat, filter := desired(p.ports, p.rendered, p.cfg.mark(), *p.cfg.LocalhostNodePorts)
+	input := restoreInput(p.nat, p.filter, nat, filter)
+	if len(input) == 0 {
+		return nil
+	}
+	if err := p.commands.restore(ctx, input); err != nil {
+		p.nat, p.filter = nil, nil // whatever is loaded now, the next sync is whole
+		return err
+	}
+	p.nat, p.filter = nat, filter
+	return nil
+}
+
+// Status implements proxy.Proxy.
+func (p *Proxy) Status() proxy.Status {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := proxy.Status{Ready: p.failure == nil && p.state.Generation > 0, Generation: p.state.Generation, Services: len(p.state.Services)}
+	if p.failure != nil {
+		s.Message = p.failure.Error()
+	}
+	for _, port := range p.ports {
+		s.Endpoints += len(port.Endpoints)
+	}
+	return s
+}
+
+// Stop implements proxy.Proxy.
+func (p *Proxy) Stop(ctx context.Context, clean bool) error {
+	p.mu.Lock()
+	stop, done := p.stop, p.done
+	p.mu.Unlock()
+	if stop != nil {
+		stop()
+		<-done
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.stop = nil
+	if p.holder != nil {
+		p.holder.close()
+	}
+	if !clean {
+		return nil
+	}
+	return errors.Join(cleanup(ctx, p.commands), restoreKernel(p.stateDir))
+}

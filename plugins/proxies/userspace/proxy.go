@@ -1,0 +1,238 @@
+package userspace
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"pintle.dev/pintle/plugins/proxies/serviceport"
+	"pintle.dev/pintle/sdk/proxy"
+)
+
+// Config is the proxy's configuration.
+type Config struct {
+	// MaxConnections bounds what is open at once, over all services.
+	// Defaults to 16384.
+	MaxConnections int `json:"maxConnections,omitempty"`
+	// UDPIdle is how long a silent UDP client keeps its endpoint. Defaults to 250ms.
+	UDPIdle string `json:"udpIdle,omitempty"`
+
+	idle time.Duration
+}
+
+func parseConfig(data []byte) (Config, error) {
+	c := Config{MaxConnections: 16384, UDPIdle: "250ms"}
+	if len(data) > 0 {
+		dec := json.NewDecoder(bytes.NewReader(data))
+		dec.DisallowUnknownFields()
+		if err := dec.Decode(&c); err != nil {
+			return c, fmt.Errorf("read configuration of proxy userspace: %w", err)
+		}
+	}
+	if c.MaxConnections < 1 {
+		return c, fmt.Errorf("configuration of proxy userspace: maxConnections %d: want 1 or more", c.MaxConnections)
+	}
+	idle, err := time.ParseDuration(c.UDPIdle)
+	if err != nil || idle <= 0 {
+		return c, fmt.Errorf("configuration of proxy userspace: udpIdle %q: want a duration such as 250ms", c.UDPIdle)
+	}
+	c.idle = idle
+	return c, nil
+}
+
+// Proxy implements proxy.Proxy by copying bytes.
+type Proxy struct {
+	portalsFor func(hostIP string) portals
+
+	mu       sync.Mutex
+	log      *slog.Logger
+	cfg      Config
+	portals  portals
+	limit    chan struct{}
+	balancer *balancer
+	state    proxy.State
+	open     map[serviceport.ID]*opened
+	failures map[serviceport.ID]error
+}
+
+// opened is what is open for one service port.
+type opened struct {
+	port    *serviceport.Port
+	entries []entry
+}
+
+// entry is one way in: an address of the service, or its node port (ip empty).
+type entry struct {
+	ip     string
+	socket *socket
+}
+
+var _ proxy.Proxy = (*Proxy)(nil)
+
+// New returns a proxy that is not started.
+func New() *Proxy { return &Proxy{portalsFor: choosePortals} }
+
+// Probe implements proxy.Proxy: this proxy can run everywhere.
+func (p *Proxy) Probe(_ context.Context, config []byte) error {
+	_, err := parseConfig(config)
+	return err
+}
+
+// Start implements proxy.Proxy.
+func (p *Proxy) Start(ctx context.Context, o proxy.Options) error {
+	cfg, err := parseConfig(o.Config)
+	if err != nil {
+		return err
+	}
+	host := "127.0.0.1"
+	if len(o.NodeIPs) > 0 {
+		host = o.NodeIPs[0]
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.log, p.cfg, p.portals = o.Logger, cfg, p.portalsFor(host)
+	p.limit = make(chan struct{}, cfg.MaxConnections)
+	p.balancer, p.state = newBalancer(), proxy.State{}
+	p.open, p.failures = map[serviceport.ID]*opened{}, map[serviceport.ID]error{}
+	if err := p.portals.prepare(ctx); err != nil {
+		return fmt.Errorf("start proxy userspace: %w", err)
+	}
+	p.log.Info("services are reached by", "portals", p.portals.String())
+	return nil
+}
+
+// Apply implements proxy.Proxy.
+func (p *Proxy) Apply(ctx context.Context, diff *proxy.Diff) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	touched := p.state.Apply(diff)
+	wanted := map[serviceport.ID]*serviceport.Port{}
+	for name := range touched {
+		for _, port := range serviceport.Of(&p.state, name) {
+			wanted[port.ID] = port
+		}
+	}
+	for id, have := range p.open {
+		if !touched[id.Name] {
+			continue
+		}
+		want := wanted[id]
+		if want == nil || !want.SamePath(have.port) { // PUS-6, PUS-7
+			p.shut(ctx, id)
+		}
+	}
+	for id := range p.failures {
+		if touched[id.Name] {
+			delete(p.failures, id)
+		}
+	}
+	for id, want := range wanted {
+		p.balancer.update(want)
+		if have := p.open[id]; have != nil {
+			have.port = want
+			continue
+		}
+		if err := p.start(ctx, want); err != nil {
+			p.failures[id] = fmt.Errorf("service %s: %w", id, err)
+		}
+	}
+	return errors.Join(p.failed()...)
+}
+
+func (p *Proxy) failed() []error {
+	var errs []error
+	for _, err := range p.failures {
+		errs = append(errs, err)
+	}
+	slices.SortFunc(errs, func(a, b error) int { return bytes.Compare([]byte(a.Error()), []byte(b.Error())) })
+	return errs
+}
+
+// start opens a port: socket, record, rules, balancer (PUS-16; the balancer
+// was told before, so that no client comes too early).
+func (p *Proxy) start(ctx context.Context, port *serviceport.Port) error {
+	have := &opened{port: port}
+	p.open[port.ID] = have
+	choose := func(client string, fresh bool) (serviceport.Endpoint, error) {
+		return p.balancer.pick(port.ID, client, fresh)
+	}
+	log := p.log.With("service", port.ID.String())
+	for _, ip := range slices.Concat([]string{port.ClusterIP}, port.ExternalIPs, port.LoadBalancerIPs) {
+		if a, ok := p.portals.(*addressPortals); ok {
+			if err := a.claim(ip); err != nil {
+				p.shut(ctx, port.ID)
+				return err
+			}
+		}
+		host, number := p.portals.listenAt(ip, port.Number)
+		s, err := listen(port.Protocol, host, number, choose, p.limit, p.cfg.idle, log)
+		if err != nil {
+			p.shut(ctx, port.ID)
+			return err
+		}
+		have.entries = append(have.entries, entry{ip, s})
+		if err := p.portals.open(ctx, port, ip, s.port); err != nil {
+			p.shut(ctx, port.ID)
+			return err
+		}
+	}
+	if port.NodePort > 0 {
+		s, err := listen(port.Protocol, "0.0.0.0", port.NodePort, choose, p.limit, p.cfg.idle, log)
+		if err != nil {
+			p.shut(ctx, port.ID)
+			return fmt.Errorf("node port %d: %w", port.NodePort, err)
+		}
+		have.entries = append(have.entries, entry{"", s})
+	}
+	return nil
+}
+
+// shut closes everything of a port.
+func (p *Proxy) shut(ctx context.Context, id serviceport.ID) {
+	have := p.open[id]
+	delete(p.open, id)
+	p.balancer.remove(id)
+	for _, e := range have.entries {
+		if e.ip != "" {
+			if err := p.portals.close(ctx, have.port, e.ip, e.socket.port); err != nil {
+				p.log.Warn("removing the way to a service failed", "service", id.String(), "address", e.ip, "error", err)
+			}
+		}
+		e.socket.close()
+	}
+}
+
+// Status implements proxy.Proxy.
+func (p *Proxy) Status() proxy.Status {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := proxy.Status{Ready: len(p.failures) == 0 && p.state.Generation > 0, Generation: p.state.Generation, Services: len(p.state.Services)}
+	if err := errors.Join(p.failed()...); err != nil {
+		s.Message = err.Error()
+	}
+	for _, o := range p.open {
+		s.Endpoints += len(o.port.Endpoints)
+	}
+	return s
+}
+
+// Stop implements proxy.Proxy. The sockets end with this process, so the
+// portals are removed even without cleanup: rules that lead to nobody's port
+// help no one.
+func (p *Proxy) Stop(ctx context.Context, _ bool) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for id := range p.open {
+		p.shut(ctx, id)
+	}
+	if p.portals == nil {
+		return nil
+	}
+	return p.portals.cleanup(ctx)
+}
