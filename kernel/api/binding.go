@@ -20,7 +20,6 @@ import (
 	"k8s.io/apiserver/pkg/util/dryrun"
 )
 
-
 // Bind assigns a pod to a node as a POST of the binding would, without HTTP.
 // The binding names the pod in ObjectMeta (UID and ResourceVersion, where set,
 // are preconditions). A pod that is bound, going away or gated gives a

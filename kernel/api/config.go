@@ -7,14 +7,9 @@ import (
 	"net"
 
 	utilnet "k8s.io/apimachinery/pkg/util/net"
-	"k8s.io/apiserver/pkg/registry/generic"
-)
 
-// Backend gives each resource its storage. *storage.Backend of
-// kernel/api/storage is the one in use.
-type Backend interface {
-	generic.RESTOptionsGetter
-}
+	"pintle.dev/pintle/kernel/api/storage"
+)
 
 // Config configures a Server. The zero value of a field means its default.
 type Config struct {
@@ -37,7 +32,7 @@ type Config struct {
 	// certificate; default cluster.local.
 	ClusterDomain string
 	// Backend stores the objects. Required.
-	Backend Backend
+	Backend *storage.Backend
 	// Logger receives the server's messages; default discards.
 	Logger *slog.Logger
 	// MaxInFlight and MaxMutatingInFlight bound the requests served at the

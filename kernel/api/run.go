@@ -2,34 +2,101 @@ package api
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"net"
+	"net/http"
 	"path/filepath"
 	"strconv"
+	"time"
+
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/client-go/rest"
 )
 
-// New checks the configuration, makes the certificates if there are none,
-// builds the stores and takes the port, so that a fault of any of them is
-// found before anything runs.
-func New(cfg Config) (*Server, error) {
-	cfg, err := cfg.complete()
-	if err != nil {
-		return nil, err
+// drain is how long connections may take to end after the last request.
+const drain = 2 * time.Second
+
+// Run serves until ctx is done and returns when the requests under way have
+// ended. Call it once.
+func (s *Server) Run(ctx context.Context) error {
+	defer s.stopAll()
+	prepared := s.generic.PrepareRun()
+	prepared.ShutdownTimeout = drain
+	s.running.Store(true)
+	defer s.running.Store(false)
+	watcher := make(chan struct{})
+	go func() {
+		defer close(watcher)
+		s.watchReadiness(ctx)
+	}()
+	defer context.AfterFunc(ctx, s.stopAll)()
+	err := prepared.RunWithContext(ctx)
+	<-watcher
+	s.informers.Shutdown()
+	s.extensions.Informers.Shutdown()
+	if err != nil && ctx.Err() == nil {
+		return fmt.Errorf("api server: %w", err)
 	}
-	return nil, errors.New("api server: not built")
+	return nil
 }
 
-// Run serves until ctx is done and returns when every request has ended.
-func (s *Server) Run(ctx context.Context) error {
-	return s.generic.PrepareRun().RunWithContext(ctx)
+// watchReadiness closes ready when /readyz says ok.
+func (s *Server) watchReadiness(ctx context.Context) {
+	client, err := rest.HTTPClientFor(s.ClientConfig(&user.DefaultInfo{Name: user.APIServerUser, Groups: loopbackGroups}))
+	if err != nil {
+		s.log.Error("cannot watch readiness", "error", err)
+		return
+	}
+	ask := func() bool {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://inprocess/readyz", nil)
+		if err != nil {
+			return false
+		}
+		res, err := client.Do(req)
+		if err != nil {
+			return false
+		}
+		res.Body.Close()
+		return res.StatusCode == http.StatusOK
+	}
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !ask() {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+	close(s.ready)
+}
+
+// handler is the whole chain, or nil while the server does not run.
+func (s *Server) handler() http.Handler {
+	if !s.running.Load() {
+		return nil
+	}
+	return s.generic.Handler
 }
 
 // Port is the TCP port served.
-func (s *Server) Port() int { return s.port }
+func (s *Server) Port() int {
+	if a, ok := s.listener.Addr().(*net.TCPAddr); ok {
+		return a.Port
+	}
+	return 0
+}
 
 // URL is where clients on this machine reach the server.
 func (s *Server) URL() string {
-	return "https://" + net.JoinHostPort(s.cfg.BindAddress, strconv.Itoa(s.port))
+	host := s.cfg.BindAddress
+	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
+		host = "127.0.0.1"
+		if ip.To4() == nil {
+			host = "::1"
+		}
+	}
+	return "https://" + net.JoinHostPort(host, strconv.Itoa(s.Port()))
 }
 
 // AdminKubeconfig is the path of the administrator's kubeconfig.

@@ -1,0 +1,141 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"net"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// systemNamespaces are there from the start and cannot be missed.
+var systemNamespaces = []string{metav1.NamespaceSystem, metav1.NamespacePublic, corev1.NamespaceNodeLease, metav1.NamespaceDefault}
+
+// bootstrap creates the system namespaces and the kubernetes service, whose
+// endpoints it keeps at this server's address.
+func (s *Server) bootstrap(ctx context.Context) error {
+	namespaces := s.client.CoreV1().Namespaces()
+	for _, name := range systemNamespaces {
+		if _, err := namespaces.Get(ctx, name, metav1.GetOptions{}); err == nil {
+			continue
+		} else if !apierrors.IsNotFound(err) {
+			return fmt.Errorf("namespace %s: %w", name, err)
+		}
+		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		if _, err := namespaces.Create(ctx, ns, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+			return fmt.Errorf("create namespace %s: %w", name, err)
+		}
+	}
+	if err := s.ensureService(ctx); err != nil {
+		return fmt.Errorf("service default/kubernetes: %w", err)
+	}
+	if err := s.ensureEndpoints(ctx); err != nil {
+		return fmt.Errorf("endpoints default/kubernetes: %w", err)
+	}
+	return nil
+}
+
+const serviceName = "kubernetes"
+
+func serverLabels() map[string]string {
+	return map[string]string{"component": "apiserver", "provider": "kubernetes"}
+}
+
+func (s *Server) ensureService(ctx context.Context) error {
+	ip, err := firstServiceIP(s.cfg.ServiceCIDR)
+	if err != nil {
+		return err
+	}
+	port := corev1.ServicePort{
+		Name: "https", Port: 443, Protocol: corev1.ProtocolTCP, TargetPort: intstr.FromInt32(int32(s.Port())),
+	}
+	services := s.client.CoreV1().Services(metav1.NamespaceDefault)
+	have, err := services.Get(ctx, serviceName, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		single := corev1.IPFamilyPolicySingleStack
+		_, err = services.Create(ctx, &corev1.Service{
+			ObjectMeta: metav1.ObjectMeta{Name: serviceName, Namespace: metav1.NamespaceDefault, Labels: serverLabels()},
+			Spec: corev1.ServiceSpec{
+				Ports: []corev1.ServicePort{port}, ClusterIP: net.IP(ip).String(), IPFamilyPolicy: &single,
+				SessionAffinity: corev1.ServiceAffinityNone, Type: corev1.ServiceTypeClusterIP,
+			},
+		}, metav1.CreateOptions{})
+		return err
+	case err != nil:
+		return err
+	case equality.Semantic.DeepEqual(have.Spec.Ports, []corev1.ServicePort{port}):
+		return nil
+	}
+	have = have.DeepCopy()
+	have.Spec.Ports = []corev1.ServicePort{port}
+	_, err = services.Update(ctx, have, metav1.UpdateOptions{})
+	return err
+}
+
+func (s *Server) ensureEndpoints(ctx context.Context) error {
+	port, name, tcp := int32(s.Port()), "https", corev1.ProtocolTCP
+	subsets := []corev1.EndpointSubset{{
+		Addresses: []corev1.EndpointAddress{{IP: s.cfg.AdvertiseAddress}},
+		Ports:     []corev1.EndpointPort{{Name: name, Port: port, Protocol: tcp}},
+	}}
+	// A slice of this service belongs to the server, so the mirroring
+	// controller must leave the Endpoints alone.
+	labels := map[string]string{discoveryv1.LabelSkipMirror: "true"}
+	endpoints := s.client.CoreV1().Endpoints(metav1.NamespaceDefault)
+	have, err := endpoints.Get(ctx, serviceName, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		_, err = endpoints.Create(ctx, &corev1.Endpoints{
+			ObjectMeta: metav1.ObjectMeta{Name: serviceName, Namespace: metav1.NamespaceDefault, Labels: labels}, Subsets: subsets,
+		}, metav1.CreateOptions{})
+	case err == nil && !equality.Semantic.DeepEqual(have.Subsets, subsets):
+		have = have.DeepCopy()
+		have.Subsets = subsets
+		_, err = endpoints.Update(ctx, have, metav1.UpdateOptions{})
+	}
+	if err != nil {
+		return err
+	}
+	ready := true
+	family := discoveryv1.AddressTypeIPv4
+	if net.ParseIP(s.cfg.AdvertiseAddress).To4() == nil {
+		family = discoveryv1.AddressTypeIPv6
+	}
+	want := &discoveryv1.EndpointSlice{
+		ObjectMeta: metav1.ObjectMeta{Name: serviceName, Namespace: metav1.NamespaceDefault,
+			Labels: map[string]string{discoveryv1.LabelServiceName: serviceName}},
+		AddressType: family,
+		Endpoints: []discoveryv1.Endpoint{{
+			Addresses: []string{s.cfg.AdvertiseAddress}, Conditions: discoveryv1.EndpointConditions{Ready: &ready},
+		}},
+		Ports: []discoveryv1.EndpointPort{{Name: &name, Port: &port, Protocol: &tcp}},
+	}
+	slices := s.client.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault)
+	slice, err := slices.Get(ctx, serviceName, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		_, err = slices.Create(ctx, want, metav1.CreateOptions{})
+		return err
+	case err != nil:
+		return err
+	case slice.AddressType != family:
+		// The family of a slice cannot change.
+		if err := slices.Delete(ctx, serviceName, metav1.DeleteOptions{}); err != nil {
+			return err
+		}
+		_, err = slices.Create(ctx, want, metav1.CreateOptions{})
+		return err
+	case equality.Semantic.DeepEqual(slice.Endpoints, want.Endpoints) && equality.Semantic.DeepEqual(slice.Ports, want.Ports):
+		return nil
+	}
+	slice = slice.DeepCopy()
+	slice.Endpoints, slice.Ports = want.Endpoints, want.Ports
+	_, err = slices.Update(ctx, slice, metav1.UpdateOptions{})
+	return err
+}

@@ -1,0 +1,353 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net"
+	"net/http"
+	"net/netip"
+	"path/filepath"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/emicklei/go-restful/v3"
+	"go.opentelemetry.io/otel/trace/noop"
+	apiextensionsinternal "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apiextensions "k8s.io/apiextensions-apiserver/pkg/apiserver"
+	openapiv3controller "k8s.io/apiextensions-apiserver/pkg/controller/openapiv3"
+	crdopenapi "k8s.io/apiextensions-apiserver/pkg/generated/openapi"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/endpoints/discovery"
+	discoveryendpoint "k8s.io/apiserver/pkg/endpoints/discovery/aggregated"
+	apiopenapi "k8s.io/apiserver/pkg/endpoints/openapi"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/registry/generic"
+	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+	genericfilters "k8s.io/apiserver/pkg/server/filters"
+	serverstorage "k8s.io/apiserver/pkg/server/storage"
+	"k8s.io/apiserver/pkg/util/webhook"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	openapicommon "k8s.io/kube-openapi/pkg/common"
+
+	"pintle.dev/pintle/kernel/api/auth/pki"
+	"pintle.dev/pintle/kernel/api/auth/rbac"
+	"pintle.dev/pintle/kernel/api/auth/token"
+	"pintle.dev/pintle/kernel/api/openapi"
+	"pintle.dev/pintle/kernel/api/resources"
+	pluginv1alpha1 "pintle.dev/pintle/sdk/apis/kernel/v1alpha1"
+)
+
+// parts is what New builds from the configuration.
+type parts struct {
+	scheme     *runtime.Scheme
+	pki        *pki.PKI
+	kinds      map[schema.GroupResource]resources.Kind
+	stores     map[schema.GroupResource]*genericregistry.Store
+	generic    *genericapiserver.GenericAPIServer
+	extensions *apiextensions.CustomResourceDefinitions
+	informers  informers.SharedInformerFactory
+	client     kubernetes.Interface
+	rbac       *rbac.Index
+	binding    *bindingREST
+	listener   net.Listener
+	docs       *documents
+	kubelets   *kubelets
+	groups     *groups
+	tokens     *token.REST
+	keys       *token.Discovery
+	authn      authenticator.Request
+	authz      authorizer.Authorizer
+	rules      authorizer.RuleResolver
+	admit      admission.Interface
+	audiences  []string
+	running    atomic.Bool
+	stopping   context.Context
+	stopAll    context.CancelFunc
+}
+
+// maxBody bounds a request's body, as upstream does.
+const maxBody = 3 << 20
+
+// loopback is who the server itself acts as.
+var loopbackGroups = []string{user.SystemPrivilegedGroup, user.AllAuthenticated}
+
+// New checks the configuration, makes the certificates if there are none,
+// builds the stores and takes the port, so that a fault of any of them is
+// found before anything runs.
+func New(cfg Config) (_ *Server, err error) {
+	if cfg, err = cfg.complete(); err != nil {
+		return nil, err
+	}
+	s := &Server{cfg: cfg, log: cfg.Logger, ready: make(chan struct{})}
+	s.stopping, s.stopAll = context.WithCancel(context.Background())
+	defer func() {
+		if err != nil {
+			s.stopAll()
+			if s.listener != nil {
+				s.listener.Close()
+			}
+		}
+	}()
+	if s.listener, err = net.Listen("tcp", net.JoinHostPort(cfg.BindAddress, strconv.Itoa(cfg.Port))); err != nil {
+		return nil, fmt.Errorf("api server: take port %d of %s: %w; choose another port, or 0 for a free one", cfg.Port, cfg.BindAddress, err)
+	}
+	serviceIP, err := firstServiceIP(cfg.ServiceCIDR)
+	if err != nil {
+		return nil, err
+	}
+	if s.pki, err = pki.Open(pki.Config{
+		Dir:           filepath.Join(cfg.DataDir, "pki"),
+		AdvertiseIPs:  []net.IP{net.ParseIP(cfg.AdvertiseAddress), net.ParseIP(cfg.BindAddress)},
+		ServiceIP:     serviceIP,
+		ClusterDomain: cfg.ClusterDomain,
+	}); err != nil {
+		return nil, fmt.Errorf("api server: %w", err)
+	}
+	if err := s.build(); err != nil {
+		return nil, fmt.Errorf("api server: %w", err)
+	}
+	if err := s.pki.WriteAdminKubeconfig(s.AdminKubeconfig(), s.URL()); err != nil {
+		return nil, fmt.Errorf("api server: %w", err)
+	}
+	return s, nil
+}
+
+// firstServiceIP is the address of the kubernetes service.
+func firstServiceIP(cidr string) (net.IP, error) {
+	p, err := netip.ParsePrefix(cidr)
+	if err != nil {
+		return nil, fmt.Errorf("api server: service CIDR %q: %w", cidr, err)
+	}
+	return p.Masked().Addr().Next().AsSlice(), nil
+}
+
+func (s *Server) build() error {
+	kinds, err := resources.All(resources.Options{ServiceCIDR: s.cfg.ServiceCIDR, NodePortRange: s.cfg.NodePortRange})
+	if err != nil {
+		return err
+	}
+	if s.scheme, err = newScheme(kinds, pluginv1alpha1.AddToScheme, resources.AddToScheme); err != nil {
+		return err
+	}
+	s.kinds = make(map[schema.GroupResource]resources.Kind, len(kinds))
+	for _, k := range kinds {
+		s.kinds[groupResource(k)] = k
+	}
+	codecs := serializer.NewCodecFactory(s.scheme,
+		serializer.WithStreamingCollectionEncodingToJSON(), serializer.WithStreamingCollectionEncodingToProtobuf())
+	options := newStorageOptions(s.cfg.Backend, s.scheme, codecs, func(gr schema.GroupResource) (schema.GroupVersion, runtime.Object, bool) {
+		k, ok := s.kinds[gr]
+		if !ok {
+			return schema.GroupVersion{}, nil, false
+		}
+		return k.GVK.GroupVersion(), k.New(), true
+	})
+	s.stores = make(map[schema.GroupResource]*genericregistry.Store, len(kinds))
+	for _, k := range kinds {
+		if s.stores[groupResource(k)], err = newStore(k, options); err != nil {
+			return err
+		}
+	}
+	s.binding = &bindingREST{store: s.stores[schema.GroupResource{Resource: "pods"}]}
+	if s.kubelets, err = newKubelets(s.pki, s.GetNode); err != nil {
+		return err
+	}
+	if err := s.secure(); err != nil {
+		return err
+	}
+	generic, err := s.genericConfig(codecs, options)
+	if err != nil {
+		return err
+	}
+	crds, err := s.buildExtensions(*generic)
+	if err != nil {
+		return err
+	}
+	s.extensions = crds
+	completed := generic.Complete()
+	if s.generic, err = completed.New("kube-apiserver", crds.GenericAPIServer); err != nil {
+		return err
+	}
+	lister := crds.Informers.Apiextensions().V1().CustomResourceDefinitions().Lister()
+	encoding := sharedEncoding{NegotiatedSerializer: codecs, scheme: s.scheme}
+	s.groups = &groups{
+		GroupManager: discovery.NewRootAPIsHandler(generic.DiscoveryAddresses, encoding),
+		crds:         lister, custom: map[string]bool{}, fixed: map[string]bool{},
+	}
+	s.generic.DiscoveryGroupManager = s.groups
+	root := discoveryendpoint.WrapAggregatedDiscoveryToHandler(s.groups, s.generic.AggregatedDiscoveryGroupManager, nil)
+	s.generic.Handler.GoRestfulContainer.Add(root.GenerateWebService(genericapiserver.APIGroupPrefix, metav1.APIGroupList{}))
+	s.docs = &documents{
+		definitions: definitions,
+		namer:       apiopenapi.NewDefinitionNamer(s.scheme, apiextensions.Scheme),
+		services: func() []*restful.WebService {
+			return append(s.generic.Handler.GoRestfulContainer.RegisteredWebServices(),
+				withoutVersion(crds.GenericAPIServer.Handler.GoRestfulContainer.RegisteredWebServices())...)
+		},
+		crds:    lister,
+		version: GitVersion,
+	}
+	if err := (installer{
+		server: s.generic, scheme: s.scheme, serializer: encoding, docs: s.docs,
+		admit: generic.AdmissionControl, minTimeout: time.Duration(generic.MinRequestTimeout) * time.Second, maxBody: maxBody,
+	}).install(s.storage()); err != nil {
+		return err
+	}
+	s.groups.AddGroup(apiGroup(apiextensionsinternal.GroupName, []string{"v1"}))
+	v3, err := s.docs.install(s.generic.Handler.NonGoRestfulMux)
+	if err != nil {
+		return err
+	}
+	s.generic.Handler.NonGoRestfulMux.HandleFunc("/.well-known/openid-configuration", s.keys.Configuration)
+	s.generic.Handler.NonGoRestfulMux.HandleFunc("/openid/v1/jwks", s.keys.Keys)
+	v3custom := openapiv3controller.NewController(crds.Informers.Apiextensions().V1().CustomResourceDefinitions())
+	return s.hooks(map[string]genericapiserver.PostStartHookFunc{
+		"pintle-custom-resource-openapi": func(hook genericapiserver.PostStartHookContext) error {
+			go v3custom.Run(v3, hook.Done())
+			return nil
+		},
+		"start-system-objects-controller": func(hook genericapiserver.PostStartHookContext) error {
+			return s.bootstrap(hook)
+		},
+		"rbac/bootstrap-roles": func(hook genericapiserver.PostStartHookContext) error {
+			if err := rbac.Bootstrap(hook, s.client); err != nil {
+				return err
+			}
+			return wait.PollUntilContextCancel(hook, 2*time.Millisecond, true, func(context.Context) (bool, error) {
+				return s.rbac.HasSynced(), nil
+			})
+		},
+	})
+}
+
+func (s *Server) hooks(all map[string]genericapiserver.PostStartHookFunc) error {
+	for name, hook := range all {
+		if err := s.generic.AddPostStartHook(name, hook); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// withoutVersion leaves out what the main server has of its own.
+func withoutVersion(in []*restful.WebService) []*restful.WebService {
+	var out []*restful.WebService
+	for _, ws := range in {
+		if ws.RootPath() != "/version" {
+			out = append(out, ws)
+		}
+	}
+	return out
+}
+
+// definitions joins the OpenAPI definitions of built-in types with those of
+// custom resource definitions.
+func definitions(ref openapicommon.ReferenceCallback) map[string]openapicommon.OpenAPIDefinition {
+	out := crdopenapi.GetOpenAPIDefinitions(ref)
+	maps.Copy(out, openapi.GetOpenAPIDefinitions(ref))
+	return out
+}
+
+// genericConfig is what both servers of the chain share.
+func (s *Server) genericConfig(codecs serializer.CodecFactory, options generic.RESTOptionsGetter) (*genericapiserver.RecommendedConfig, error) {
+	c := genericapiserver.NewRecommendedConfig(codecs)
+	c.EffectiveVersion = newLevel()
+	serving := s.pki.Serving()
+	cert, err := dynamiccertificates.NewStaticCertKeyContent("serving", serving.CertPEM, serving.KeyPEM)
+	if err != nil {
+		return nil, fmt.Errorf("serving certificate: %w", err)
+	}
+	clientCA, err := dynamiccertificates.NewStaticCAContent("client-ca", s.pki.CAPEM())
+	if err != nil {
+		return nil, fmt.Errorf("client ca: %w", err)
+	}
+	c.SecureServing = &genericapiserver.SecureServingInfo{
+		Listener: s.listener, Cert: cert, ClientCA: clientCA, HTTP2MaxStreamsPerConnection: 1000,
+	}
+	c.PublicAddress = net.ParseIP(s.cfg.AdvertiseAddress)
+	c.ExternalAddress = net.JoinHostPort(s.cfg.AdvertiseAddress, strconv.Itoa(s.Port()))
+	c.LoopbackClientConfig = s.ClientConfig(&user.DefaultInfo{Name: user.APIServerUser, Groups: loopbackGroups})
+	c.RESTOptionsGetter = options
+	c.DiscoveryAddresses = discovery.DefaultAddresses{DefaultAddress: c.ExternalAddress}
+	c.AggregatedDiscoveryGroupManager = discoveryendpoint.NewResourceManager("apis")
+	c.MergedResourceConfig = serverstorage.NewResourceConfig()
+	c.SkipOpenAPIInstallation = true
+	c.EnableDiscovery = false
+	c.MaxRequestsInFlight = s.cfg.MaxInFlight
+	c.MaxMutatingRequestsInFlight = s.cfg.MaxMutatingInFlight
+	c.MaxRequestBodyBytes = maxBody
+	c.StorageObjectCountTracker = nil
+	c.LongRunningFunc = genericfilters.BasicLongRunningRequestCheck(
+		sets.NewString("watch", "proxy"), sets.NewString("attach", "exec", "proxy", "log", "portforward"))
+	longRunning := c.LongRunningFunc
+	c.BuildHandlerChainFunc = func(handler http.Handler, c *genericapiserver.Config) http.Handler {
+		return genericapiserver.DefaultBuildHandlerChain(s.endingWithServer(handler, longRunning), c)
+	}
+	c.SharedInformerFactory = s.informers
+	s.authenticate(c)
+	return c, nil
+}
+
+// endingWithServer ends watches and streams when the server stops, which would
+// else wait for their clients.
+func (s *Server) endingWithServer(next http.Handler, longRunning request.LongRunningRequestCheck) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		info, ok := request.RequestInfoFrom(req.Context())
+		if ok && longRunning(req, info) {
+			ctx, cancel := context.WithCancel(req.Context())
+			defer cancel()
+			defer context.AfterFunc(s.stopping, cancel)()
+			req = req.WithContext(ctx)
+		}
+		next.ServeHTTP(w, req)
+	})
+}
+
+// buildExtensions makes the server of custom resources, which the main one
+// delegates to.
+func (s *Server) buildExtensions(c genericapiserver.RecommendedConfig) (*apiextensions.CustomResourceDefinitions, error) {
+	c.PostStartHooks = map[string]genericapiserver.PostStartHookConfigEntry{}
+	c.SharedInformerFactory = nil
+	c.EnableProfiling, c.EnableMetrics, c.EnableIndex = false, false, true
+	c.Serializer = apiextensions.Codecs
+	c.MergedResourceConfig = apiextensions.DefaultAPIResourceConfigSource()
+	namer := apiopenapi.NewDefinitionNamer(apiextensions.Scheme)
+	c.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(crdopenapi.GetOpenAPIDefinitions, namer)
+	gv := apiextensionsv1.SchemeGroupVersion
+	c.RESTOptionsGetter = newStorageOptions(s.cfg.Backend, apiextensions.Scheme, apiextensions.Codecs,
+		func(schema.GroupResource) (schema.GroupVersion, runtime.Object, bool) {
+			return gv, &apiextensionsv1.CustomResourceDefinition{}, true
+		})
+	cfg := apiextensions.Config{
+		GenericConfig: &c,
+		ExtraConfig: apiextensions.ExtraConfig{
+			CRDRESTOptionsGetter: s.cfg.Backend.CRDRESTOptionsGetter(),
+			MasterCount:          1,
+			ServiceResolver:      serviceResolver{s},
+			AuthResolverWrapper:  webhook.NewDefaultAuthenticationInfoResolverWrapper(nil, nil, c.LoopbackClientConfig, noop.NewTracerProvider()),
+		},
+	}
+	notFound := genericapiserver.NewEmptyDelegateWithCustomHandler(http.HandlerFunc(notFound))
+	out, err := cfg.Complete().New(notFound)
+	if err != nil {
+		return nil, fmt.Errorf("custom resource server: %w", err)
+	}
+	return out, nil
+}
+
+func notFound(w http.ResponseWriter, req *http.Request) { http.NotFound(w, req) }

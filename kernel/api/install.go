@@ -1,0 +1,141 @@
+package api
+
+import (
+	"fmt"
+	"sort"
+	"time"
+
+	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/admission"
+	genericapi "k8s.io/apiserver/pkg/endpoints"
+	"k8s.io/apiserver/pkg/endpoints/discovery"
+	discoveryendpoint "k8s.io/apiserver/pkg/endpoints/discovery/aggregated"
+	"k8s.io/apiserver/pkg/registry/rest"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/kube-openapi/pkg/util"
+)
+
+// installer puts resources under /api and /apis. It does what the generic
+// server's own InstallAPIGroup does, except that the models for managed fields
+// are made when they are needed and not at start.
+type installer struct {
+	server     *genericapiserver.GenericAPIServer
+	scheme     *runtime.Scheme
+	serializer runtime.NegotiatedSerializer
+	docs       *documents
+	admit      admission.Interface
+	minTimeout time.Duration
+	maxBody    int64
+}
+
+// install adds all resources of all group versions.
+func (i installer) install(storage map[schema.GroupVersion]map[string]rest.Storage) error {
+	gvs := make([]schema.GroupVersion, 0, len(storage))
+	for gv := range storage {
+		gvs = append(gvs, gv)
+	}
+	sort.Slice(gvs, func(a, b int) bool {
+		if pa, pb := groupPriority[gvs[a].Group], groupPriority[gvs[b].Group]; pa != pb {
+			return pa > pb
+		}
+		return gvs[a].String() < gvs[b].String()
+	})
+	versions := map[string][]string{}
+	for _, gv := range gvs {
+		if err := i.groupVersion(gv, storage[gv]); err != nil {
+			return err
+		}
+		versions[gv.Group] = append(versions[gv.Group], gv.Version)
+	}
+	done := map[string]bool{}
+	for _, gv := range gvs {
+		switch {
+		case done[gv.Group]:
+		case gv.Group == "":
+			root := discovery.NewLegacyRootAPIHandler(i.addresses(), i.serializer, genericapiserver.DefaultLegacyAPIPrefix)
+			wrapped := discoveryendpoint.WrapAggregatedDiscoveryToHandler(root,
+				i.server.AggregatedLegacyDiscoveryGroupManager, i.server.AggregatedLegacyDiscoveryGroupManager)
+			i.server.Handler.GoRestfulContainer.Add(wrapped.GenerateWebService(genericapiserver.DefaultLegacyAPIPrefix, metav1.APIVersions{}))
+		default:
+			g := apiGroup(gv.Group, versions[gv.Group])
+			i.server.DiscoveryGroupManager.AddGroup(g)
+			i.server.Handler.GoRestfulContainer.Add(discovery.NewAPIGroupHandler(i.serializer, g).WebService())
+		}
+		done[gv.Group] = true
+	}
+	return nil
+}
+
+func (i installer) addresses() discovery.Addresses {
+	return discovery.DefaultAddresses{DefaultAddress: i.server.ExternalAddress}
+}
+
+func (i installer) groupVersion(gv schema.GroupVersion, storage map[string]rest.Storage) error {
+	prefix := genericapiserver.APIGroupPrefix
+	if gv.Group == "" {
+		prefix = genericapiserver.DefaultLegacyAPIPrefix
+	}
+	served := map[string][]string{}
+	seen := map[string]bool{}
+	var names []string
+	for resource, s := range storage {
+		served[resource] = []string{gv.String()}
+		gvk, err := genericapi.GetResourceKind(gv, s, i.scheme)
+		if err != nil {
+			return fmt.Errorf("install %s %s: %w", gv, resource, err)
+		}
+		obj, err := i.scheme.New(gvk)
+		if err != nil {
+			return fmt.Errorf("install %s %s: %w", gv, resource, err)
+		}
+		if name := util.GetCanonicalTypeName(obj); !seen[name] {
+			seen[name] = true
+			names = append(names, name)
+		}
+		if r, ok := s.(rest.StorageWithReadiness); ok {
+			i.server.StorageReadinessHook.RegisterStorage(metav1.GroupVersionResource{Group: gv.Group, Version: gv.Version, Resource: resource}, r)
+		}
+	}
+	sort.Strings(names)
+	v := &genericapi.APIGroupVersion{
+		Root:                        prefix,
+		Storage:                     storage,
+		GroupVersion:                gv,
+		AllServedVersionsByResource: served,
+		OptionsExternalVersion:      &schema.GroupVersion{Version: "v1"},
+		Serializer:                  i.serializer,
+		ParameterCodec:              runtime.NewParameterCodec(i.scheme),
+		Typer:                       i.scheme,
+		Creater:                     i.scheme,
+		Convertor:                   i.scheme,
+		ConvertabilityChecker:       i.scheme,
+		Defaulter:                   i.scheme,
+		Namer:                       runtime.Namer(meta.NewAccessor()),
+		UnsafeConvertor:             shallowConvertor{i.scheme},
+		TypeConverter:               i.docs.typeConverter(names),
+		EquivalentResourceRegistry:  i.server.EquivalentResourceRegistry,
+		Authorizer:                  i.server.Authorizer,
+		Admit:                       i.admit,
+		MinRequestTimeout:           i.minTimeout,
+		MaxRequestBodyBytes:         i.maxBody,
+	}
+	resources, _, err := v.InstallREST(i.server.Handler.GoRestfulContainer)
+	if err != nil {
+		return fmt.Errorf("install %s: %w", gv, err)
+	}
+	manager := i.server.AggregatedDiscoveryGroupManager
+	if gv.Group == "" {
+		manager = i.server.AggregatedLegacyDiscoveryGroupManager
+	}
+	manager.AddGroupVersion(gv.Group, apidiscoveryv2.APIVersionDiscovery{
+		Freshness: apidiscoveryv2.DiscoveryFreshnessCurrent, Version: gv.Version, Resources: resources,
+	})
+	if p := groupPriority[gv.Group]; p != 0 {
+		manager.SetGroupVersionPriority(metav1.GroupVersion{Group: gv.Group, Version: gv.Version}, p, 15)
+	}
+	return nil
+}

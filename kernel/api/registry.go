@@ -1,0 +1,153 @@
+package api
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/registry/generic"
+	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/apiserver/pkg/storage"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	"pintle.dev/pintle/kernel/api/resources"
+)
+
+// returnsDeleted names the resources whose delete answers with the object
+// instead of a Status, as upstream's do.
+var returnsDeleted = map[schema.GroupResource]bool{
+	{Resource: "pods"}: true, {Resource: "services"}: true, {Resource: "namespaces"}: true,
+	{Resource: "persistentvolumes"}: true, {Resource: "persistentvolumeclaims"}: true,
+	{Resource: "resourcequotas"}: true, {Resource: "serviceaccounts"}: true, {Resource: "podtemplates"}: true,
+	{Group: "storage.k8s.io", Resource: "storageclasses"}: true, {Group: "storage.k8s.io", Resource: "csidrivers"}: true,
+	{Group: "storage.k8s.io", Resource: "csinodes"}: true, {Group: "storage.k8s.io", Resource: "volumeattachments"}: true,
+}
+
+func groupResource(k resources.Kind) schema.GroupResource {
+	return schema.GroupResource{Group: k.GVK.Group, Resource: k.Resource}
+}
+
+// newStore makes the registry store of a kind.
+func newStore(k resources.Kind, opts generic.RESTOptionsGetter) (*genericregistry.Store, error) {
+	gr := groupResource(k)
+	singular := k.Singular
+	if singular == "" {
+		return nil, fmt.Errorf("store of %s: kind has no singular name", gr)
+	}
+	attrs := attributes(k)
+	store := &genericregistry.Store{
+		NewFunc:     k.New,
+		NewListFunc: k.NewList,
+		PredicateFunc: func(label labels.Selector, field fields.Selector) storage.SelectionPredicate {
+			return storage.SelectionPredicate{Label: label, Field: field, GetAttrs: attrs}
+		},
+		DefaultQualifiedResource:  gr,
+		SingularQualifiedResource: schema.GroupResource{Group: gr.Group, Resource: singular},
+		CreateStrategy:            k.Strategy,
+		UpdateStrategy:            k.Strategy,
+		DeleteStrategy:            k.Strategy,
+		ReturnDeletedObject:       returnsDeleted[gr],
+		TableConvertor:            newTable(k),
+	}
+	if reset, ok := k.Strategy.(rest.ResetFieldsStrategy); ok {
+		store.ResetFieldsStrategy = reset
+	}
+	if k.TTL > 0 {
+		ttl := k.TTL
+		store.TTLFunc = func(runtime.Object, uint64, bool) (uint64, error) { return ttl, nil }
+	}
+	if err := store.CompleteWithOptions(&generic.StoreOptions{RESTOptions: opts, AttrFunc: attrs}); err != nil {
+		return nil, fmt.Errorf("store of %s: %w", gr, err)
+	}
+	if k.Decorate != nil {
+		if err := k.Decorate(store); err != nil {
+			return nil, fmt.Errorf("store of %s: %w", gr, err)
+		}
+	}
+	return store, nil
+}
+
+// attributes gives what selectors look at: labels, name, namespace and the
+// kind's own fields.
+func attributes(k resources.Kind) storage.AttrFunc {
+	namespaced := k.Strategy.NamespaceScoped()
+	return func(obj runtime.Object) (labels.Set, fields.Set, error) {
+		m, err := meta.Accessor(obj)
+		if err != nil {
+			return nil, nil, err
+		}
+		var set fields.Set
+		if k.Fields != nil {
+			set = k.Fields(obj)
+		}
+		if set == nil {
+			set = make(fields.Set, 2)
+		}
+		set["metadata.name"] = m.GetName()
+		if namespaced {
+			set["metadata.namespace"] = m.GetNamespace()
+		}
+		return m.GetLabels(), set, nil
+	}
+}
+
+// with is a copy of store that updates by another strategy.
+func with(store *genericregistry.Store, s resources.Strategy) *genericregistry.Store {
+	out := *store
+	out.UpdateStrategy = s
+	out.ResetFieldsStrategy = nil
+	if reset, ok := s.(rest.ResetFieldsStrategy); ok {
+		out.ResetFieldsStrategy = reset
+	}
+	return &out
+}
+
+// kindREST is a kind's main resource.
+type kindREST struct {
+	*genericregistry.Store
+	shortNames, categories []string
+}
+
+var (
+	_ rest.StandardStorage    = (*kindREST)(nil)
+	_ rest.ShortNamesProvider = (*kindREST)(nil)
+	_ rest.CategoriesProvider = (*kindREST)(nil)
+)
+
+func (r *kindREST) ShortNames() []string { return r.shortNames }
+func (r *kindREST) Categories() []string { return r.categories }
+
+// subREST is a subresource that reads and updates the whole object by a
+// strategy of its own: status, finalize, ephemeralcontainers, resize.
+type subREST struct{ store *genericregistry.Store }
+
+var (
+	_ rest.Patcher             = (*subREST)(nil)
+	_ rest.ResetFieldsStrategy = (*subREST)(nil)
+)
+
+func (r *subREST) New() runtime.Object { return r.store.New() }
+func (r *subREST) Destroy()            {}
+
+func (r *subREST) Get(ctx context.Context, name string, options *metav1.GetOptions) (runtime.Object, error) {
+	return r.store.Get(ctx, name, options)
+}
+
+// Update never creates: a subresource has no object of its own.
+func (r *subREST) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, create rest.ValidateObjectFunc, update rest.ValidateObjectUpdateFunc, _ bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
+	return r.store.Update(ctx, name, info, create, update, false, options)
+}
+
+func (r *subREST) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
+	return r.store.GetResetFields()
+}
+
+func (r *subREST) ConvertToTable(ctx context.Context, obj, options runtime.Object) (*metav1.Table, error) {
+	return r.store.ConvertToTable(ctx, obj, options)
+}

@@ -1,0 +1,110 @@
+package api
+
+import (
+	"fmt"
+	"reflect"
+
+	appsv1 "k8s.io/api/apps/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	nodev1 "k8s.io/api/node/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"pintle.dev/pintle/kernel/api/resources"
+)
+
+// adders registers the types of the groups that can be served.
+var adders = []func(*runtime.Scheme) error{
+	corev1.AddToScheme, appsv1.AddToScheme, authenticationv1.AddToScheme, authorizationv1.AddToScheme,
+	autoscalingv1.AddToScheme, batchv1.AddToScheme, coordinationv1.AddToScheme, discoveryv1.AddToScheme,
+	eventsv1.AddToScheme, networkingv1.AddToScheme, nodev1.AddToScheme, policyv1.AddToScheme,
+	rbacv1.AddToScheme, schedulingv1.AddToScheme, storagev1.AddToScheme,
+}
+
+// newScheme registers the versioned types, each of them as its group's
+// internal version too, and what the kinds say of their field labels.
+func newScheme(kinds []resources.Kind, more ...func(*runtime.Scheme) error) (*runtime.Scheme, error) {
+	s := runtime.NewScheme()
+	metav1.AddToGroupVersion(s, schema.GroupVersion{Version: "v1"})
+	for _, add := range append(append([]func(*runtime.Scheme) error(nil), adders...), more...) {
+		if err := add(s); err != nil {
+			return nil, fmt.Errorf("scheme: %w", err)
+		}
+	}
+	s.AddUnversionedTypes(schema.GroupVersion{Version: "v1"},
+		&metav1.Status{}, &metav1.APIVersions{}, &metav1.APIGroupList{}, &metav1.APIGroup{}, &metav1.APIResourceList{})
+	addInternal(s)
+	if err := addEventConversions(s); err != nil {
+		return nil, fmt.Errorf("scheme: events: %w", err)
+	}
+	if err := addOptionConversions(s); err != nil {
+		return nil, fmt.Errorf("scheme: options: %w", err)
+	}
+	for _, k := range kinds {
+		if len(k.FieldNames) == 0 {
+			continue
+		}
+		if err := s.AddFieldLabelConversionFunc(k.GVK, fieldLabels(k)); err != nil {
+			return nil, fmt.Errorf("scheme: field labels of %s: %w", k.Resource, err)
+		}
+	}
+	return s, nil
+}
+
+// addInternal registers each API type under its group's internal version. The
+// two event types share core's as theirs, as they share their storage.
+func addInternal(s *runtime.Scheme) {
+	metaPkg := reflect.TypeFor[metav1.Status]().PkgPath()
+	for gvk, t := range s.AllKnownTypes() {
+		if gvk.Version == runtime.APIVersionInternal || t.PkgPath() == metaPkg {
+			continue
+		}
+		internal := schema.GroupVersionKind{Group: gvk.Group, Version: runtime.APIVersionInternal, Kind: gvk.Kind}
+		switch t {
+		case reflect.TypeFor[eventsv1.Event]():
+			t = reflect.TypeFor[corev1.Event]()
+		case reflect.TypeFor[eventsv1.EventList]():
+			t = reflect.TypeFor[corev1.EventList]()
+		}
+		if s.Recognizes(internal) {
+			continue
+		}
+		s.AddKnownTypeWithName(internal, reflect.New(t).Interface().(runtime.Object))
+	}
+}
+
+// fieldLabels admits the field selectors of a kind that has some of its own.
+// A kind without goes by the scheme's rule: name and namespace only.
+func fieldLabels(k resources.Kind) runtime.FieldLabelConversionFunc {
+	known := map[string]bool{"metadata.name": true}
+	if k.Strategy == nil || k.Strategy.NamespaceScoped() {
+		known["metadata.namespace"] = true
+	}
+	for _, f := range k.FieldNames {
+		known[f] = true
+	}
+	isPod := k.GVK.Group == "" && k.GVK.Kind == "Pod"
+	return func(label, value string) (string, string, error) {
+		switch {
+		case known[label]:
+			return label, value, nil
+		case isPod && label == "spec.host":
+			// spec.nodeName had this name before v1.
+			return "spec.nodeName", value, nil
+		}
+		return "", "", fmt.Errorf("field label not supported: %s", label)
+	}
+}

@@ -1,0 +1,148 @@
+package api
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"fmt"
+	"net"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
+	"k8s.io/apiserver/pkg/authorization/union"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+
+	"pintle.dev/pintle/kernel/api/admission"
+	"pintle.dev/pintle/kernel/api/auth/rbac"
+	"pintle.dev/pintle/kernel/api/auth/token"
+)
+
+// secure makes who may do what: the client and the informers that the checks
+// read by, the RBAC index, and service-account tokens.
+func (s *Server) secure() error {
+	client, err := kubernetes.NewForConfig(s.ClientConfig(&user.DefaultInfo{Name: user.APIServerUser, Groups: loopbackGroups}))
+	if err != nil {
+		return fmt.Errorf("loopback client: %w", err)
+	}
+	s.client = client
+	s.informers = informers.NewSharedInformerFactory(client, 0)
+	if err := s.informDirectly(); err != nil {
+		return err
+	}
+	s.rbac = rbac.NewIndex()
+	if err := s.rbac.Follow(s.informers); err != nil {
+		return fmt.Errorf("rbac: %w", err)
+	}
+	issuer := "https://kubernetes.default.svc." + s.cfg.ClusterDomain
+	audiences := []string{issuer}
+	key := s.pki.ServiceAccountKey()
+	signer, err := token.NewIssuer(issuer, key)
+	if err != nil {
+		return err
+	}
+	if s.tokens, err = token.NewREST(token.RESTConfig{Issuer: signer, Getter: s, Audiences: audiences}); err != nil {
+		return err
+	}
+	keysURL := "https://" + net.JoinHostPort(s.cfg.AdvertiseAddress, strconv.Itoa(s.Port())) + "/openid/v1/jwks"
+	if s.keys, err = token.NewDiscovery(issuer, keysURL, &key.PublicKey); err != nil {
+		return err
+	}
+	bearer, err := token.NewAuthenticator(token.Config{
+		Issuers: []string{issuer}, Keys: []*ecdsa.PublicKey{&key.PublicKey}, Audiences: audiences, Getter: s,
+	})
+	if err != nil {
+		return err
+	}
+	s.audiences = audiences
+	s.authn = token.NewRequestAuthenticator(s.pki.CAPool(), []authenticator.Request{authenticator.RequestFunc(authenticateIdentity)}, bearer)
+	byRole := rbac.New(s.rbac)
+	s.rules = byRole
+	if s.authz, err = union.New(
+		union.NamedAuthorizer{AuthorizerName: "SystemMasters", Authorizer: authorizerfactory.NewPrivilegedGroups(user.SystemPrivilegedGroup)},
+		union.NamedAuthorizer{AuthorizerName: "RBAC", Authorizer: byRole},
+	); err != nil {
+		return fmt.Errorf("authorizers: %w", err)
+	}
+	guard := rbac.NewGuard(s.rbac, s.authz, client.RbacV1())
+	for _, resource := range []string{"roles", "rolebindings", "clusterroles", "clusterrolebindings"} {
+		if store, ok := s.stores[schema.GroupResource{Group: rbacv1.GroupName, Resource: resource}]; ok {
+			guard.Install(store)
+		}
+	}
+	s.admit, err = admission.NewChain(admission.Deps{Client: client, Informers: s.informers, Stop: s.stopping.Done()})
+	return err
+}
+
+// informDirectly lets the shared informers read from the stores instead of
+// through HTTP, so that they hold the objects that the stores hold anyway.
+func (s *Server) informDirectly() error {
+	for gr, kind := range s.kinds {
+		lw, err := s.Source(gr.WithVersion(kind.GVK.Version), nil)
+		if err != nil {
+			return err
+		}
+		s.informers.InformerFor(kind.New(), func(_ kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
+			return cache.NewSharedIndexInformer(lw, kind.New(), resync, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+		})
+	}
+	return nil
+}
+
+func (s *Server) authenticate(c *genericapiserver.RecommendedConfig) {
+	c.Authentication = genericapiserver.AuthenticationInfo{APIAudiences: s.audiences, Authenticator: s.authn}
+	c.Authorization = genericapiserver.AuthorizationInfo{Authorizer: s.authz}
+	c.RuleResolver = s.rules
+	c.AdmissionControl = s.admit
+}
+
+// get reads one object from its store.
+func get[T runtime.Object](ctx context.Context, s *Server, gr schema.GroupResource, namespace, name string) (T, error) {
+	var none T
+	obj, err := s.stores[gr].Get(request.WithNamespace(ctx, namespace), name, &metav1.GetOptions{})
+	if err != nil {
+		return none, err
+	}
+	out, ok := obj.(T)
+	if !ok {
+		return none, fmt.Errorf("get %s %s/%s: unexpected type %T", gr, namespace, name, obj)
+	}
+	return out, nil
+}
+
+// inNamespace reads one object of the request's namespace.
+func inNamespace[T runtime.Object](ctx context.Context, s *Server, gr schema.GroupResource, name string) (T, error) {
+	return get[T](ctx, s, gr, request.NamespaceValue(ctx), name)
+}
+
+var _ token.Getter = (*Server)(nil)
+
+// GetServiceAccount reads the object that a token is bound to.
+func (s *Server) GetServiceAccount(ctx context.Context, namespace, name string) (*corev1.ServiceAccount, error) {
+	return get[*corev1.ServiceAccount](ctx, s, corev1.Resource("serviceaccounts"), namespace, name)
+}
+
+// GetPod reads the object that a token is bound to.
+func (s *Server) GetPod(ctx context.Context, namespace, name string) (*corev1.Pod, error) {
+	return get[*corev1.Pod](ctx, s, corev1.Resource("pods"), namespace, name)
+}
+
+// GetSecret reads the object that a token is bound to.
+func (s *Server) GetSecret(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
+	return get[*corev1.Secret](ctx, s, corev1.Resource("secrets"), namespace, name)
+}
+
+// GetNode reads the object that a token is bound to.
+func (s *Server) GetNode(ctx context.Context, name string) (*corev1.Node, error) {
+	return get[*corev1.Node](ctx, s, corev1.Resource("nodes"), "", name)
+}

@@ -1,0 +1,82 @@
+package api_test
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"pintle.dev/pintle/kernel/api"
+	"pintle.dev/pintle/kernel/api/storage"
+	"pintle.dev/pintle/kernel/bus"
+	"pintle.dev/pintle/kernel/store"
+)
+
+var admin = &user.DefaultInfo{Name: "admin", Groups: []string{user.SystemPrivilegedGroup}}
+
+// start runs a server over a real store in a directory of the test's own.
+func start(t testing.TB, dir string) *api.Server {
+	t.Helper()
+	log := slog.New(slog.DiscardHandler)
+	if testing.Verbose() {
+		log = slog.New(slog.NewTextHandler(os.Stderr, nil))
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	st, err := store.Open(store.Config{Dir: filepath.Join(dir, "store"), Logger: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := bus.New(bus.Config{}, st)
+	if err != nil {
+		t.Fatal(err)
+	}
+	backend, err := storage.NewBackend(st, b, storage.Options{Logger: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := api.New(api.Config{DataDir: dir, Backend: backend, Logger: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 2)
+	go func() { done <- st.Run(ctx) }()
+	served := make(chan error, 1)
+	serving, stop := context.WithCancel(ctx)
+	go func() { served <- s.Run(serving) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-served; err != nil {
+			t.Errorf("server: %v", err)
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("store: %v", err)
+		}
+		if err := st.Close(); err != nil {
+			t.Errorf("close store: %v", err)
+		}
+	})
+	select {
+	case <-s.Ready():
+	case err := <-served:
+		served <- err
+		t.Fatalf("server ended before it was ready: %v", err)
+	}
+	return s
+}
+
+// overTLS is a client through the administrator's kubeconfig.
+func overTLS(t testing.TB, s *api.Server) *kubernetes.Clientset {
+	t.Helper()
+	cfg, err := clientcmd.BuildConfigFromFlags("", s.AdminKubeconfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.QPS = -1
+	return kubernetes.NewForConfigOrDie(cfg)
+}

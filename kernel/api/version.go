@@ -1,0 +1,30 @@
+package api
+
+import (
+	goruntime "runtime"
+
+	apiversion "k8s.io/apimachinery/pkg/version"
+	basecompatibility "k8s.io/component-base/compatibility"
+)
+
+// GitVersion is what /version reports: the Kubernetes API level, so that
+// kubectl and Helm judge it by that, and who speaks it.
+const GitVersion = "v1.36.3+pintle"
+
+// level reports the API level instead of the version of a build of Kubernetes.
+type level struct {
+	basecompatibility.MutableEffectiveVersion
+}
+
+func newLevel() level {
+	return level{basecompatibility.NewEffectiveVersionFromString("1.36.3", "1.36", "1.35")}
+}
+
+func (level) Info() *apiversion.Info {
+	return &apiversion.Info{
+		Major: "1", Minor: "36", GitVersion: GitVersion, GitTreeState: "clean",
+		EmulationMajor: "1", EmulationMinor: "36", MinCompatibilityMajor: "1", MinCompatibilityMinor: "35",
+		GoVersion: goruntime.Version(), Compiler: goruntime.Compiler,
+		Platform: goruntime.GOOS + "/" + goruntime.GOARCH,
+	}
+}
