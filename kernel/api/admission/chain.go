@@ -1,0 +1,75 @@
+package admission
+
+import (
+	"errors"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/admission/plugin/namespace/lifecycle"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+
+	"pintle.dev/pintle/kernel/api/admission/limitranger"
+	"pintle.dev/pintle/kernel/api/admission/noderestriction"
+	"pintle.dev/pintle/kernel/api/admission/nodetaint"
+	"pintle.dev/pintle/kernel/api/admission/podsecurity"
+	"pintle.dev/pintle/kernel/api/admission/priority"
+	"pintle.dev/pintle/kernel/api/admission/runtimeclass"
+	"pintle.dev/pintle/kernel/api/admission/serviceaccount"
+	"pintle.dev/pintle/kernel/api/admission/tolerationseconds"
+)
+
+// Deps are what the plugins work with.
+type Deps struct {
+	// Client is allowed everything (group system:masters).
+	Client kubernetes.Interface
+	// Informers are started by the caller after NewChain, which registers
+	// those it needs.
+	Informers informers.SharedInformerFactory
+	// Stop is closed when no request is admitted any more.
+	Stop <-chan struct{}
+}
+
+// NewChain returns the chain; it starts nothing but the goroutines of the
+// quota evaluator, at the first request that a quota covers.
+func NewChain(deps Deps) (admission.Interface, error) {
+	if deps.Client == nil || deps.Informers == nil || deps.Stop == nil {
+		return nil, errors.New("admission: client, informers and stop channel are required")
+	}
+	namespaces, err := newLifecycle(deps)
+	if err != nil {
+		return nil, fmt.Errorf("admission: namespace lifecycle: %w", err)
+	}
+	security, err := podsecurity.New(deps.Client, deps.Informers)
+	if err != nil {
+		return nil, fmt.Errorf("admission: pod security: %w", err)
+	}
+	quotas, err := newQuota(deps)
+	if err != nil {
+		return nil, fmt.Errorf("admission: resource quota: %w", err)
+	}
+	return admission.NewChainHandler(
+		namespaces,
+		limitranger.New(deps.Client, deps.Informers),
+		serviceaccount.New(deps.Client, deps.Informers),
+		noderestriction.New(deps.Client, deps.Informers),
+		nodetaint.New(),
+		security,
+		priority.New(deps.Client, deps.Informers),
+		tolerationseconds.New(),
+		runtimeclass.New(deps.Client, deps.Informers),
+		quotas,
+	), nil
+}
+
+func newLifecycle(deps Deps) (admission.Interface, error) {
+	plugin, err := lifecycle.NewLifecycle(sets.New(metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic))
+	if err != nil {
+		return nil, err
+	}
+	plugin.SetExternalKubeClientSet(deps.Client)
+	plugin.SetExternalKubeInformerFactory(deps.Informers)
+	return plugin, plugin.ValidateInitialization()
+}

@@ -1,0 +1,19 @@
+// Package admission builds the chain of admission plugins, in upstream's order
+// for the kinds that are served: NamespaceLifecycle, LimitRanger,
+// ServiceAccount, NodeRestriction, TaintNodesByCondition, PodSecurity,
+// Priority, DefaultTolerationSeconds, RuntimeClass and, last, ResourceQuota
+// (000 API-20: authentication, authorization, then quota and others). Each plugin
+// has a package below this one, except those that k8s.io/apiserver holds.
+//
+// The chain reads through shared informers and, where a cache may lag behind
+// the request that just preceded, through a client. The caller starts the
+// informers; until they have synced, plugins that need them look up live or
+// wait (at most ten seconds), so that the chain never delays the server's start.
+//
+// Left out because their kinds or controllers are not served yet: webhooks and
+// CEL policies, StorageObjectInUseProtection (a finalizer without its
+// controller would never go away), DefaultStorageClass and
+// PersistentVolumeClaimResize (storage classes), certificates, ingress classes.
+//
+// Plugins see the versioned types. They must not import kernel/api.
+package admission
