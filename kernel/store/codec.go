@@ -18,7 +18,7 @@ const formatVersion = 1
 
 // Marks in Badger's user meta byte of a data entry. Each adds eight bytes before the value, in this order.
 const (
-	// markExpires: the time of expiry, seconds since 1970.
+	// markExpires: the time of expiry, milliseconds since 1970.
 	markExpires byte = 1 << iota
 	// markCopied: the entry repeats an older content (see recovery.go); the revision of that content.
 	markCopied

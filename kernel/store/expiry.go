@@ -9,7 +9,7 @@ import (
 
 // expiry is a key that ends at a time, unless it has another revision by then.
 type expiry struct {
-	at       int64 // seconds since 1970
+	at       int64 // milliseconds since 1970
 	key      string
 	revision uint64
 }
@@ -53,7 +53,7 @@ func (x *expiries) due(now time.Time, limit int) (ended []expiry, wait time.Dura
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for len(x.heap) > 0 {
-		if left := time.Unix(x.heap[0].at, 0).Sub(now); left > 0 {
+		if left := time.UnixMilli(x.heap[0].at).Sub(now); left > 0 {
 			return ended, left
 		}
 		if len(ended) == limit {

@@ -15,7 +15,7 @@ type KV struct {
 	Value []byte
 	// Revision is that of the commit which wrote the value.
 	Revision uint64
-	// Expires is when the key ends, seconds since 1970; 0: never.
+	// Expires is when the key ends, milliseconds since 1970; 0: never.
 	Expires int64
 }
 
@@ -63,11 +63,9 @@ func (s *Store) GetAt(key string, revision uint64) (KV, error) {
 		return KV{}, &FutureRevisionError{Requested: revision, Current: current}
 	}
 	kv, err := s.getAt(key, revision)
+	// Asked afterwards, so that compaction during the read counts.
 	if compacted := s.compacted.Load(); revision < compacted {
-		// What is still live can be read at any revision since its own.
-		if err != nil || kv.Revision != revision {
-			return KV{}, &CompactedError{Requested: revision, Compacted: compacted}
-		}
+		return KV{}, &CompactedError{Requested: revision, Compacted: compacted}
 	}
 	return kv, err
 }

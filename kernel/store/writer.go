@@ -179,9 +179,9 @@ func (s *Store) plan(requests []*request) *group {
 			}
 			if r.TTL > 0 {
 				if now == 0 {
-					now = time.Now().Unix()
+					now = time.Now().UnixMilli()
 				}
-				after.expires = now + r.TTL
+				after.expires = now + 1000*r.TTL
 			}
 			value, marks := encodeValue(r.Value, after.expires, 0)
 			stored = badger.NewEntry(dataKey(r.Key), value).WithMeta(marks)

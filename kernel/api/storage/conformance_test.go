@@ -16,6 +16,7 @@ import (
 	examplev1 "k8s.io/apiserver/pkg/apis/example/v1"
 	"k8s.io/apiserver/pkg/storage"
 	storagetesting "k8s.io/apiserver/pkg/storage/testing"
+	"k8s.io/apiserver/pkg/storage/value"
 
 	"pintle.dev/pintle/kernel/bus"
 	"pintle.dev/pintle/kernel/store"
@@ -55,17 +56,10 @@ func newFixture(t testing.TB, opts Options) *fixture {
 		t.Fatal(err)
 	}
 	transformer := storagetesting.NewPrefixTransformer([]byte("test!"), false)
-	s, err := backend.New(Config{
-		Codec: testCodec(), Transformer: transformer, ResourcePrefix: "/pods/",
-		GroupResource: schema.GroupResource{Resource: "pods"},
-		NewFunc:       func() runtime.Object { return &example.Pod{} },
-		NewListFunc:   func() runtime.Object { return &example.PodList{} },
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := &fixture{store: st, backend: backend, transformer: transformer}
+	f.Storage = f.over(t, transformer)
 	t.Cleanup(func() {
-		s.Destroy()
+		f.Destroy()
 		cancel()
 		if err := <-done; err != nil {
 			t.Error(err)
@@ -74,7 +68,22 @@ func newFixture(t testing.TB, opts Options) *fixture {
 			t.Error(err)
 		}
 	})
-	return &fixture{Storage: s, store: st, backend: backend, transformer: transformer}
+	return f
+}
+
+// over makes the pods storage with a transformer.
+func (f *fixture) over(t testing.TB, transformer value.Transformer) *Storage {
+	t.Helper()
+	s, err := f.backend.New(Config{
+		Codec: testCodec(), Transformer: transformer, ResourcePrefix: "/pods/",
+		GroupResource: schema.GroupResource{Resource: "pods"},
+		NewFunc:       func() runtime.Object { return &example.Pod{} },
+		NewListFunc:   func() runtime.Object { return &example.PodList{} },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
 }
 
 func (f *fixture) compact(ctx context.Context, t *testing.T, resourceVersion string) {
@@ -86,6 +95,7 @@ func (f *fixture) compact(ctx context.Context, t *testing.T, resourceVersion str
 	if err := f.store.Compact(ctx, revision); err != nil {
 		t.Fatal(err)
 	}
+	f.increaseRV(ctx, t) // the suite counts the key that etcd's compaction writes
 }
 
 func (f *fixture) increaseRV(ctx context.Context, t *testing.T) int64 {
@@ -113,29 +123,39 @@ func (f *fixture) validate(_ context.Context, t *testing.T, key string) {
 	}
 }
 
-// UpdatePrefixTransformer implements storagetesting.InterfaceWithPrefixTransformer. The cache, which would hide a
-// broken transformer as it should, is emptied.
-func (f *fixture) UpdatePrefixTransformer(modify storagetesting.PrefixTransformerModifier) func() {
-	original := f.transformer
-	changed := *original
-	f.Storage.transformer = modify(&changed)
-	f.cache.clear()
+// prefixFixture implements storagetesting.InterfaceWithPrefixTransformer.
+type prefixFixture struct {
+	*fixture
+	t *testing.T
+}
+
+// UpdatePrefixTransformer puts another storage in the place, since one that wrote objects itself serves them from
+// memory and rightly does not notice a broken transformer.
+func (f *prefixFixture) UpdatePrefixTransformer(modify storagetesting.PrefixTransformerModifier) func() {
+	original := f.fixture.Storage
+	changed := *f.transformer
+	f.fixture.Storage = f.over(f.t, modify(&changed))
 	return func() {
-		f.Storage.transformer = original
-		f.cache.clear()
+		f.fixture.Storage.Destroy()
+		original.cache.clear()
+		f.fixture.Storage = original
 	}
 }
 
 // TestUpstream runs the suite that upstream's own storages run (k8s.io/apiserver/pkg/storage/testing).
 //
-// Not run, since they test what this storage does otherwise or does not have:
-// NOTRUN
+// Not run: RunTestDeleteWithConflictAndMissingExpectedTransformOrDecodeError,
+// RunTestDeleteExpectedTransformOrDecodeError, RunTestDeleteWithSuggestionAndMissingExpectedTransformOrDecodeError,
+// RunTestGetListWithErrorAggregation, RunTestGetListWithoutErrorAggregation and RunTestWatchWithUnsafeDelete. They test
+// the unsafe deletion of corrupt objects (feature gate AllowUnsafeMalformedObjectDeletion, alpha and off by default),
+// which needs errors that upstream keeps to its etcd3 package. Validation of the number of backend reads is not
+// applicable: there are none to count.
 func TestUpstream(t *testing.T) {
 	plain := func(run func(context.Context, *testing.T, storage.Interface)) func(context.Context, *testing.T, *fixture) {
 		return func(ctx context.Context, t *testing.T, f *fixture) { run(ctx, t, f) }
 	}
 	prefixed := func(run func(context.Context, *testing.T, storagetesting.InterfaceWithPrefixTransformer)) func(context.Context, *testing.T, *fixture) {
-		return func(ctx context.Context, t *testing.T, f *fixture) { run(ctx, t, f) }
+		return func(ctx context.Context, t *testing.T, f *fixture) { run(ctx, t, &prefixFixture{f, t}) }
 	}
 	noCalls := func(*testing.T, uint64, uint64) {}
 	tests := map[string]func(context.Context, *testing.T, *fixture){
@@ -179,7 +199,7 @@ func TestUpstream(t *testing.T) {
 		},
 		"ListResourceVersionMatch": prefixed(storagetesting.RunTestListResourceVersionMatch),
 		"GuaranteedUpdate": func(ctx context.Context, t *testing.T, f *fixture) {
-			storagetesting.RunTestGuaranteedUpdate(ctx, t, f, f.validate)
+			storagetesting.RunTestGuaranteedUpdate(ctx, t, &prefixFixture{f, t}, f.validate)
 		},
 		"GuaranteedUpdateWithTTL":                   plain(storagetesting.RunTestGuaranteedUpdateWithTTL),
 		"GuaranteedUpdateChecksStoredData":          prefixed(storagetesting.RunTestGuaranteedUpdateChecksStoredData),
@@ -231,9 +251,8 @@ func TestUpstream(t *testing.T) {
 	}
 	for name, run := range tests {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-			defer cancel()
+			t.Cleanup(cancel)
 			opts := Options{ProgressInterval: time.Second}
 			if strings.HasPrefix(name, "WatchBookmarks") {
 				opts.BookmarkInterval = time.Second
