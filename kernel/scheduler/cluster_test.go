@@ -1,0 +1,274 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+	fcache "k8s.io/client-go/tools/cache/testing"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"go.uber.org/goleak"
+
+	"pintle.dev/pintle/sdk"
+	contractv1 "pintle.dev/pintle/sdk/contract/v1"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const profileName = "default-scheduler"
+
+func makeNode(name string, milliCPU int64, labels map[string]string) *v1.Node {
+	list := v1.ResourceList{
+		v1.ResourceCPU:    *resource.NewMilliQuantity(milliCPU, resource.DecimalSI),
+		v1.ResourceMemory: resource.MustParse("8Gi"),
+		v1.ResourcePods:   resource.MustParse("110"),
+	}
+	return &v1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("node-" + name), Labels: labels},
+		Status:     v1.NodeStatus{Capacity: list, Allocatable: list},
+	}
+}
+
+func makePod(name string, milliCPU int64, change ...func(*v1.Pod)) *v1.Pod {
+	p := &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: name, UID: types.UID("pod-" + name), Generation: 1},
+		Spec: v1.PodSpec{
+			SchedulerName: profileName,
+			Containers: []v1.Container{{Name: "c", Image: "i", Resources: v1.ResourceRequirements{Requests: v1.ResourceList{
+				v1.ResourceCPU: *resource.NewMilliQuantity(milliCPU, resource.DecimalSI)}}}},
+		},
+	}
+	for _, f := range change {
+		f(p)
+	}
+	return p
+}
+
+func priority(n int32) func(*v1.Pod) { return func(p *v1.Pod) { p.Spec.Priority = &n } }
+
+// api stands in for the API server: sources that are watched and a binding
+// subresource with the server's rules.
+type api struct {
+	t       testing.TB
+	pods    *fcache.FakeControllerSource
+	nodes   *fcache.FakeControllerSource
+	claims  *fcache.FakeControllerSource
+	service *fcache.FakeControllerSource
+
+	mu         sync.Mutex
+	byUID      map[types.UID]*v1.Pod
+	order      []string           // pods in the order they were bound
+	refuse     func(string) error // for each binding of a pod, by name
+	silent     bool               // bindings succeed and are not seen
+	twice      []string           // pods bound twice
+	conditions map[string][]v1.PodCondition
+	events     []string
+}
+
+func newAPI(t testing.TB) *api {
+	return &api{
+		t: t, pods: fcache.NewFakeControllerSource(), nodes: fcache.NewFakeControllerSource(),
+		claims: fcache.NewFakeControllerSource(), service: fcache.NewFakeControllerSource(),
+		byUID: map[types.UID]*v1.Pod{}, conditions: map[string][]v1.PodCondition{},
+	}
+}
+
+func (a *api) addPod(pods ...*v1.Pod) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, p := range pods {
+		a.byUID[p.UID] = p
+		a.pods.Add(p)
+	}
+}
+
+func (a *api) changePod(name string, change func(*v1.Pod)) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	p := a.byUID[types.UID("pod-"+name)].DeepCopy()
+	change(p)
+	a.byUID[p.UID] = p
+	a.pods.Modify(p)
+}
+
+func (a *api) deletePod(name string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	p := a.byUID[types.UID("pod-"+name)]
+	delete(a.byUID, p.UID)
+	a.pods.Delete(p)
+}
+
+func (a *api) bind(_ context.Context, b *v1.Binding) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.refuse != nil {
+		if err := a.refuse(b.Name); err != nil {
+			return err
+		}
+	}
+	old := a.byUID[b.UID]
+	if old == nil {
+		return errors.New("not found")
+	}
+	if old.Spec.NodeName != "" {
+		a.twice = append(a.twice, b.Name)
+		return errors.New("already assigned")
+	}
+	p := old.DeepCopy()
+	p.Spec.NodeName = b.Target.Name
+	a.order = append(a.order, b.Name)
+	if a.silent {
+		return nil
+	}
+	a.byUID[p.UID] = p
+	a.pods.Modify(p)
+	return nil
+}
+
+func (a *api) node(name string) string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if p := a.byUID[types.UID("pod-"+name)]; p != nil {
+		return p.Spec.NodeName
+	}
+	return ""
+}
+
+func (a *api) bound() []string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return append([]string(nil), a.order...)
+}
+
+func (a *api) condition(_ context.Context, pod *v1.Pod, c *v1.PodCondition) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.conditions[pod.Name] = append(a.conditions[pod.Name], *c)
+	return nil
+}
+
+func (a *api) lastCondition(name string) (v1.PodCondition, int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	list := a.conditions[name]
+	if len(list) == 0 {
+		return v1.PodCondition{}, 0
+	}
+	return list[len(list)-1], len(list)
+}
+
+func (a *api) Eventf(regarding, _ runtime.Object, eventtype, reason, action, note string, args ...any) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.events = append(a.events, fmt.Sprintf("%s %s %s %s: ", regarding.(*v1.Pod).Name, eventtype, reason, action)+fmt.Sprintf(note, args...))
+}
+
+func (a *api) hasEvent(want string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, e := range a.events {
+		if e == want {
+			return true
+		}
+	}
+	return false
+}
+
+// cluster is a running scheduler over an api, with a clock that a test steps.
+type cluster struct {
+	*api
+	sched  *Scheduler
+	clock  *clocktesting.FakeClock
+	policy *testPolicy
+	source *testSource
+	stop   func()
+}
+
+func (c *cluster) deps() Deps {
+	return Deps{
+		Pods: c.pods, Nodes: c.nodes,
+		Objects:  map[string]cache.ListerWatcher{"PersistentVolumeClaim": c.claims, "Service": c.service},
+		Profiles: map[string]PolicySource{profileName: c.source},
+		Bind:     c.bind, Condition: c.condition, Events: c.api,
+		Log: slog.New(slog.DiscardHandler), Clock: c.clock,
+	}
+}
+
+// start runs a scheduler until the test ends.
+func start(t *testing.T, cfg Config, prepare ...func(*cluster)) *cluster {
+	t.Helper()
+	c := &cluster{api: newAPI(t), clock: clocktesting.NewFakeClock(time.Unix(1_700_000_000, 0))}
+	c.policy = newTestPolicy(t, func() *contractv1.Delta { return c.sched.Replica() },
+		[]sdk.Predicate{fitCPU, selectNode, zoneVolume, perZone}, []sdk.Priority{leastCPU})
+	c.source = newTestSource(c.policy)
+	for _, f := range prepare {
+		f(c)
+	}
+	s, err := New(cfg, c.deps())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.sched = s
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx) }()
+	c.stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("run: %v", err)
+		}
+		for _, s := range []*fcache.FakeControllerSource{c.pods, c.nodes, c.claims, c.service} {
+			s.Shutdown()
+		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if len(c.twice) > 0 {
+			t.Errorf("bound twice: %v", c.twice)
+		}
+	})
+	t.Cleanup(c.stop)
+	return c
+}
+
+// eventually polls until a condition holds, for at most 20 s.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !ok(); {
+		if time.Now().After(deadline) {
+			t.Fatalf("not in time: %s", what)
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+}
+
+func (c *cluster) eventuallyBound(t *testing.T, pod, node string) {
+	t.Helper()
+	eventually(t, pod+" on "+node, func() bool {
+		got := c.node(pod)
+		return got != "" && (node == "" || got == node)
+	})
+}
+
+// eventuallyTold waits until the attempt'th attempt at a pod was decided.
+func (c *cluster) eventuallyTried(t *testing.T, pod string, attempt int) Decision {
+	t.Helper()
+	var d Decision
+	eventually(t, fmt.Sprintf("attempt %d at %s", attempt, pod), func() bool {
+		var ok bool
+		d, ok = c.sched.Explain("a", pod)
+		return ok && d.Attempt >= attempt
+	})
+	return d
+}

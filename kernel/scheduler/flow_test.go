@@ -1,0 +1,370 @@
+package scheduler
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"pintle.dev/pintle/sdk"
+	contractv1 "pintle.dev/pintle/sdk/contract/v1"
+)
+
+// SCH-2, SCH-21: a pending pod is bound to the best node through the API.
+func TestBindsToTheBestNode(t *testing.T) {
+	c := start(t, Config{})
+	c.nodes.Add(makeNode("small", 1000, nil))
+	c.nodes.Add(makeNode("big", 4000, nil))
+	c.addPod(makePod("used", 500, func(p *v1.Pod) { p.Spec.NodeName = "small" }))
+	c.addPod(makePod("web", 100))
+	c.eventuallyBound(t, "web", "big")
+	eventually(t, "event", func() bool {
+		return c.hasEvent("web Normal Scheduled Binding: Successfully assigned a/web to big")
+	})
+	d := c.eventuallyTried(t, "web", 1)
+	if d.Node != "big" || d.Feasible != 2 || d.Nodes != 2 || len(d.Scores) != 1 || d.Scores[0].Score != 10 {
+		t.Errorf("decision %+v", d)
+	}
+}
+
+// An assumed pod counts before its binding is seen: the node is never overfull.
+func TestAssumedPodsCount(t *testing.T) {
+	c := start(t, Config{})
+	for i := range 3 {
+		c.nodes.Add(makeNode(fmt.Sprint("n", i), 1000, nil))
+	}
+	for i := range 7 {
+		c.addPod(makePod(fmt.Sprint("p", i), 500))
+	}
+	eventually(t, "six bound", func() bool { return len(c.bound()) == 6 })
+	perNode := map[string]int{}
+	unbound := ""
+	for i := range 7 {
+		name := fmt.Sprint("p", i)
+		if node := c.node(name); node != "" {
+			perNode[node]++
+		} else {
+			unbound = name
+		}
+	}
+	for node, n := range perNode {
+		if n != 2 {
+			t.Errorf("node %s has %d pods of half its CPU", node, n)
+		}
+	}
+	c.eventuallyTried(t, unbound, 1)
+	eventually(t, "condition", func() bool { _, n := c.lastCondition(unbound); return n > 0 })
+	condition, _ := c.lastCondition(unbound)
+	if condition.Type != v1.PodScheduled || condition.Status != v1.ConditionFalse || condition.Reason != "Unschedulable" ||
+		condition.Message != "0/3 nodes are available: 3 Insufficient cpu." {
+		t.Errorf("condition %+v", condition)
+	}
+}
+
+// The words are kube-scheduler's: counts a reason, sorted as text, the first
+// predicate that fails a node speaks for it, with all its reasons.
+func TestFailedSchedulingMessage(t *testing.T) {
+	c := start(t, Config{})
+	c.addPod(makePod("early", 100))
+	c.eventuallyTried(t, "early", 1)
+	if d, _ := c.sched.Explain("a", "early"); d.Message != "no nodes available to schedule pods" {
+		t.Errorf("message %q", d.Message)
+	}
+	c.deletePod("early")
+	full := makeNode("full", 100, nil)
+	full.Status.Allocatable = v1.ResourceList{v1.ResourceCPU: resource.MustParse("100m")} // no pods
+	full.Labels = map[string]string{"disk": "ssd"}
+	c.nodes.Add(full)
+	for i := range 12 {
+		c.nodes.Add(makeNode(fmt.Sprint("n", i), 4000, nil))
+	}
+	c.addPod(makePod("web", 1000, func(p *v1.Pod) { p.Spec.NodeSelector = map[string]string{"disk": "ssd"} }))
+	const want = "0/13 nodes are available: 1 Insufficient cpu, 1 Too many pods, 12 node(s) didn't match Pod's node affinity/selector."
+	eventually(t, "event", func() bool {
+		c.clock.Step(11 * time.Second) // an attempt may have come before the last node
+		return c.hasEvent("web Warning FailedScheduling Scheduling: " + want)
+	})
+	eventually(t, "condition", func() bool {
+		condition, _ := c.lastCondition("web")
+		return condition.Message == want
+	})
+}
+
+// The active queue is by priority, then by time.
+func TestPriorityOrder(t *testing.T) {
+	c := start(t, Config{BindWorkers: 1}, func(c *cluster) {
+		c.addPod(makePod("low", 1, priority(1)), makePod("high", 1, priority(100)), makePod("none", 1), makePod("mid", 1, priority(50)))
+		c.nodes.Add(makeNode("n", 1000, nil))
+	})
+	eventually(t, "all bound", func() bool { return len(c.bound()) == 4 })
+	if got, want := c.bound(), []string{"high", "mid", "low", "none"}; !slices.Equal(got, want) {
+		t.Errorf("order %v, want %v", got, want)
+	}
+}
+
+// A pod that fits nowhere comes back when a node is added, after its back-off.
+func TestReturnsOnNodeAdd(t *testing.T) {
+	c := start(t, Config{})
+	c.nodes.Add(makeNode("n1", 100, nil))
+	c.addPod(makePod("big", 1000))
+	c.eventuallyTried(t, "big", 1)
+	c.nodes.Add(makeNode("n2", 2000, nil))
+	eventually(t, "bound after its back-off", func() bool {
+		c.clock.Step(time.Second)
+		return c.node("big") == "n2"
+	})
+}
+
+// The same for a node that changes, a pod that goes, a claim, a policy.
+func TestReturnsOnEvents(t *testing.T) {
+	for name, step := range map[string]struct {
+		pod  *v1.Pod
+		make func(*cluster)
+	}{
+		"node update": {makePod("w", 10, func(p *v1.Pod) { p.Spec.NodeSelector = map[string]string{"k": "v"} }), func(c *cluster) {
+			c.nodes.Modify(makeNode("n1", 1000, map[string]string{"k": "v"}))
+		}},
+		"pod delete": {makePod("w", 800), func(c *cluster) { c.deletePod("old") }},
+		"pod finished": {makePod("w", 800), func(c *cluster) {
+			c.changePod("old", func(p *v1.Pod) { p.Status.Phase = v1.PodSucceeded })
+		}},
+		"pod resized": {makePod("w", 800), func(c *cluster) {
+			c.changePod("old", func(p *v1.Pod) {
+				p.Generation++
+				p.Spec.Containers[0].Resources.Requests = nil
+			})
+		}},
+		"claim": {makePod("w", 10, func(p *v1.Pod) {
+			p.Spec.Volumes = []v1.Volume{{Name: "v", VolumeSource: v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}}}
+		}), func(c *cluster) {
+			c.claims.Add(&v1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "data"}})
+		}},
+		"policy": {makePod("w", 5000), func(c *cluster) {
+			c.source.swap(newTestPolicy(c.t, c.sched.Replica, []sdk.Predicate{selectNode}, []sdk.Priority{leastCPU}))
+		}},
+		"the pod itself": {makePod("w", 5000), func(c *cluster) {
+			c.changePod("w", func(p *v1.Pod) {
+				p.Generation++
+				p.Spec.Containers[0].Resources.Requests = nil
+			})
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := start(t, Config{})
+			c.nodes.Add(makeNode("n1", 1000, nil))
+			c.addPod(makePod("old", 500, func(p *v1.Pod) { p.Spec.NodeName = "n1" }))
+			c.addPod(makePod("canary", 10))
+			c.eventuallyBound(t, "canary", "n1") // everything before it was seen
+			c.addPod(step.pod)
+			c.eventuallyTried(t, "w", 1)
+			for range 5 { // nothing brings it back by itself
+				c.clock.Step(11 * time.Second)
+			}
+			if c.node("w") != "" {
+				t.Fatal("bound before the event")
+			}
+			step.make(c)
+			eventually(t, "bound", func() bool {
+				c.clock.Step(time.Second)
+				return c.node("w") == "n1"
+			})
+		})
+	}
+}
+
+// Five minutes bring everything back.
+func TestFlush(t *testing.T) {
+	c := start(t, Config{})
+	c.nodes.Add(makeNode("n1", 100, nil))
+	c.addPod(makePod("big", 1000))
+	c.eventuallyTried(t, "big", 1)
+	c.clock.Step(5*time.Minute + time.Second)
+	c.eventuallyTried(t, "big", 2)
+	if _, n := c.lastCondition("big"); n > 1 {
+		t.Errorf("the same condition was written %d times", n)
+	}
+}
+
+// 11.4: gates hold a pod back until they are gone; a deleted pod is skipped.
+func TestGatesAndDeletion(t *testing.T) {
+	now := metav1.Now()
+	c := start(t, Config{}, func(c *cluster) {
+		c.addPod(
+			makePod("gated", 1, priority(9), func(p *v1.Pod) { p.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "g"}} }),
+			makePod("leaving", 1, priority(9), func(p *v1.Pod) { p.DeletionTimestamp = &now }),
+			makePod("foreign", 1, priority(9), func(p *v1.Pod) { p.Spec.SchedulerName = "other" }),
+			makePod("last", 1),
+		)
+		c.nodes.Add(makeNode("n", 1000, nil))
+	})
+	c.eventuallyBound(t, "last", "n")
+	if got := c.bound(); len(got) != 1 {
+		t.Fatalf("bound %v", got)
+	}
+	c.changePod("gated", func(p *v1.Pod) { p.Generation++; p.Spec.SchedulingGates = nil })
+	c.eventuallyBound(t, "gated", "n")
+}
+
+// A refused binding frees the place and the pod is tried again.
+func TestBindFailure(t *testing.T) {
+	refused := 0
+	c := start(t, Config{}, func(c *cluster) {
+		c.refuse = func(name string) error {
+			if name == "first" && refused < 2 {
+				refused++
+				return errors.New("etcdserver: request timed out")
+			}
+			return nil
+		}
+		c.nodes.Add(makeNode("n", 1000, nil))
+		c.addPod(makePod("first", 1000, priority(1)))
+	})
+	eventually(t, "bound at last", func() bool {
+		c.clock.Step(time.Second)
+		return c.node("first") == "n"
+	})
+	if !c.hasEvent("first Warning FailedScheduling Scheduling: binding rejected: etcdserver: request timed out") {
+		t.Errorf("events %q", c.api.events)
+	}
+}
+
+// A binding that is never seen ends, and the pod is tried again.
+func TestAssumedPodExpires(t *testing.T) {
+	c := start(t, Config{}, func(c *cluster) {
+		c.silent = true
+		c.nodes.Add(makeNode("n", 1000, nil))
+		c.addPod(makePod("ghost", 1000))
+	})
+	eventually(t, "bound unseen", func() bool { return len(c.bound()) == 1 })
+	c.mu.Lock()
+	c.silent = false
+	c.mu.Unlock()
+	eventually(t, "bound again", func() bool {
+		c.clock.Step(10 * time.Second)
+		return c.node("ghost") == "n"
+	})
+}
+
+// A node that goes away takes no more pods; its pods still count when it returns.
+func TestNodeGoesAndReturns(t *testing.T) {
+	c := start(t, Config{})
+	n := makeNode("n", 1000, nil)
+	c.nodes.Add(n)
+	c.addPod(makePod("a", 600))
+	c.eventuallyBound(t, "a", "n")
+	c.nodes.Delete(n)
+	c.addPod(makePod("b", 600))
+	eventually(t, "no node", func() bool {
+		d, ok := c.sched.Explain("a", "b")
+		return ok && (d.Message == noNodes || d.Message == "0/1 nodes are available: 1 Insufficient cpu.")
+	})
+	c.nodes.Add(n)
+	eventually(t, "still full", func() bool {
+		c.clock.Step(11 * time.Second)
+		d, _ := c.sched.Explain("a", "b")
+		return d.Attempt > 1 && d.Message == "0/1 nodes are available: 1 Insufficient cpu."
+	})
+	c.deletePod("a")
+	eventually(t, "room", func() bool {
+		c.clock.Step(11 * time.Second)
+		return c.node("b") == "n"
+	})
+}
+
+// A plugin that fails closes: no node is chosen without its verdict.
+func TestPluginFailure(t *testing.T) {
+	c := start(t, Config{}, func(c *cluster) {
+		c.policy.broken.Store(true)
+		c.nodes.Add(makeNode("n", 1000, nil))
+		c.addPod(makePod("p", 100))
+	})
+	d := c.eventuallyTried(t, "p", 1)
+	if d.Node != "" || d.Message != "predicate FitCPU: plugin is broken" {
+		t.Errorf("decision %+v", d)
+	}
+	eventually(t, "condition", func() bool {
+		condition, _ := c.lastCondition("p")
+		return condition.Reason == "SchedulerError"
+	})
+	c.policy.broken.Store(false)
+	eventually(t, "bound", func() bool {
+		c.clock.Step(time.Second)
+		return c.node("p") == "n"
+	})
+}
+
+// SCH-18: a seed repeats the choices among tied nodes, another makes others.
+func TestSeed(t *testing.T) {
+	place := func(seed uint64) []string {
+		c := start(t, Config{Seed: seed, BindWorkers: 1}, func(c *cluster) {
+			for i := range 8 {
+				c.nodes.Add(makeNode(fmt.Sprint("n", i), 100000, nil))
+			}
+			for i := range 24 {
+				c.addPod(makePod(fmt.Sprint("p", i), 0, priority(int32(100-i))))
+			}
+		})
+		defer c.stop()
+		eventually(t, "all bound", func() bool { return len(c.bound()) == 24 })
+		var out []string
+		for i := range 24 {
+			out = append(out, c.node(fmt.Sprint("p", i)))
+		}
+		return out
+	}
+	one, again, other := place(7), place(7), place(8)
+	// Nodes arrive in no order, so indexes differ from run to run: compare the
+	// pattern of equal choices.
+	if !slices.Equal(pattern(one), pattern(again)) {
+		t.Errorf("seed 7 gave %v and %v", one, again)
+	}
+	if slices.Equal(pattern(one), pattern(other)) {
+		t.Errorf("seeds 7 and 8 gave the same %v", one)
+	}
+}
+
+func pattern(names []string) []int {
+	first := map[string]int{}
+	var out []int
+	for _, n := range names {
+		if _, ok := first[n]; !ok {
+			first[n] = len(first)
+		}
+		out = append(out, first[n])
+	}
+	return out
+}
+
+// The replica that a new plugin is fed with equals what an old one was told.
+func TestReplicaFeedsLatecomers(t *testing.T) {
+	c := start(t, Config{})
+	for i := range 5 {
+		c.nodes.Add(makeNode(fmt.Sprint("n", i), 1000, nil))
+		c.addPod(makePod(fmt.Sprint("p", i), 100))
+	}
+	eventually(t, "all bound", func() bool { return len(c.bound()) == 5 })
+	late := newTestPolicy(t, func() *contractv1.Delta { return c.sched.Replica() }, []sdk.Predicate{fitCPU}, []sdk.Priority{leastCPU})
+	c.source.swap(late)
+	c.addPod(makePod("last", 950, priority(1)))
+	eventually(t, "decided by the new policy", func() bool {
+		c.clock.Step(11 * time.Second)
+		d, ok := c.sched.Explain("a", "last")
+		return ok && d.Node == "" && d.Message == "0/5 nodes are available: 5 Insufficient cpu." || c.node("last") != ""
+	})
+	c.stop()
+	if late.resets != 1 {
+		t.Errorf("fed in full %d times", late.resets)
+	}
+	pods := 0
+	for n := range late.guest.Cluster().Nodes {
+		pods += len(n.Pods)
+	}
+	if pods < 5 {
+		t.Errorf("the new plugin knows %d pods", pods)
+	}
+}

@@ -1,0 +1,249 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	"pintle.dev/pintle/sdk"
+	contractv1 "pintle.dev/pintle/sdk/contract/v1"
+)
+
+// Test plugins, one of each sort: a predicate a node, one that reads objects,
+// one over the cluster; priorities of each normalization and scope.
+
+var fitCPU = sdk.Predicate{Name: "FitCPU", Filter: func(r *sdk.Request) sdk.Verdict {
+	var reasons []string
+	if r.Node.Requested.Pods+1 > r.Node.Allocatable.Pods {
+		reasons = append(reasons, "Too many pods")
+	}
+	if r.Pod.Requests.MilliCPU > r.Node.Allocatable.MilliCPU-r.Node.Requested.MilliCPU {
+		reasons = append(reasons, "Insufficient cpu")
+	}
+	if len(reasons) > 0 {
+		return sdk.Unfit(reasons...)
+	}
+	return sdk.Fits()
+}}
+
+var selectNode = sdk.Predicate{Name: "SelectNode", Filter: func(r *sdk.Request) sdk.Verdict {
+	for k, v := range r.Pod.NodeSelector {
+		if r.Node.Labels[k] != v {
+			return sdk.Unfit("node(s) didn't match Pod's node affinity/selector")
+		}
+	}
+	return sdk.Fits()
+}}
+
+// zoneVolume reads claims: a claim's label "zone" must be the node's.
+var zoneVolume = sdk.Predicate{Name: "ZoneVolume", Reads: []string{"PersistentVolumeClaim"}, Filter: func(r *sdk.Request) sdk.Verdict {
+	for _, v := range r.Pod.Volumes {
+		if v.Type != "persistentVolumeClaim" {
+			continue
+		}
+		claim := r.Cluster.Object("PersistentVolumeClaim", r.Pod.Namespace, v.ID)
+		if claim == nil || claim.Labels["zone"] != r.Node.Labels["zone"] {
+			return sdk.Unfit("node(s) had no available volume zone")
+		}
+	}
+	return sdk.Fits()
+}}
+
+// perZone is of cluster scope: at most three pods labelled exclusive a zone.
+var perZone = sdk.Predicate{Name: "PerZone", Scope: sdk.ScopeCluster, Filter: func(r *sdk.Request) sdk.Verdict {
+	if r.Pod.Labels["exclusive"] == "" {
+		return sdk.Fits()
+	}
+	count := 0
+	for n := range r.Cluster.Nodes {
+		if n.Labels["zone"] != r.Node.Labels["zone"] {
+			continue
+		}
+		for _, p := range n.Pods {
+			if p.Labels["exclusive"] != "" {
+				count++
+			}
+		}
+	}
+	if count >= 3 {
+		return sdk.Unfit("node(s) didn't match pod anti-affinity rules")
+	}
+	return sdk.Fits()
+}}
+
+var leastCPU = sdk.Priority{Name: "LeastCPU", Score: func(r *sdk.Request) int64 {
+	if r.Node.Allocatable.MilliCPU == 0 {
+		return 0
+	}
+	return (r.Node.Allocatable.MilliCPU - r.Node.Requested.MilliCPU) * 10 / r.Node.Allocatable.MilliCPU
+}}
+
+var fewPods = sdk.Priority{Name: "FewPods", Normalize: sdk.NormalizeReverseMax, Score: func(r *sdk.Request) int64 {
+	return r.Node.Requested.Pods
+}}
+
+var bigNode = sdk.Priority{Name: "BigNode", Normalize: sdk.NormalizeMax, Score: func(r *sdk.Request) int64 {
+	return r.Node.Allocatable.MilliCPU
+}}
+
+// spread counts a node's pods with the same app, and projects by zone.
+var spread = sdk.Priority{
+	Name: "Spread", Normalize: sdk.NormalizePlugin, Reads: []string{"Service"},
+	Score: func(r *sdk.Request) int64 {
+		var n, services int64
+		r.Cluster.Objects("Service", r.Pod.Namespace, func(o *sdk.Object) bool {
+			if o.Selector.Matches(r.Pod.Labels) {
+				services++
+			}
+			return true
+		})
+		for _, p := range r.Node.Pods {
+			if p.Labels["app"] == r.Pod.Labels["app"] {
+				n++
+			}
+		}
+		return n * services
+	},
+	NormalizeFunc: func(_ *sdk.Cluster, _ *sdk.Pod, _ any, nodes []*sdk.Node, scores []int64) {
+		zones := map[string]int64{}
+		var most int64
+		for i, n := range nodes {
+			zones[n.Labels["zone"]] += scores[i]
+			most = max(most, zones[n.Labels["zone"]])
+		}
+		for i, n := range nodes {
+			if scores[i] = 10; most > 0 {
+				scores[i] = 10 * (most - zones[n.Labels["zone"]]) / most
+			}
+		}
+	},
+}
+
+// crowd is of cluster scope: the number of pods in the node's zone.
+var crowd = sdk.Priority{Name: "Crowd", Scope: sdk.ScopeCluster, Normalize: sdk.NormalizeReverseMax, Score: func(r *sdk.Request) int64 {
+	var n int64
+	for node := range r.Cluster.Nodes {
+		if node.Labels["zone"] == r.Node.Labels["zone"] {
+			n += int64(len(node.Pods))
+		}
+	}
+	return n
+}}
+
+var errBroken = errors.New("plugin is broken")
+
+// testPolicy serves sdk plugins in the test's own process, the way the plugin
+// host does: it feeds a guest that is behind from the replica.
+type testPolicy struct {
+	guest      *sdk.Guest
+	source     func() *contractv1.Delta
+	have       uint64
+	predicates []PredicateInfo
+	priorities []PriorityInfo
+	offset     int // of priorities in the guest
+
+	generation atomic.Uint64
+	broken     atomic.Bool // every question fails
+	asked      int         // node verdicts and scores asked for
+	resets     int
+}
+
+func newTestPolicy(t testing.TB, source func() *contractv1.Delta, predicates []sdk.Predicate, priorities []sdk.Priority) *testPolicy {
+	t.Helper()
+	p := &testPolicy{source: source, offset: len(predicates)}
+	var plugins []any
+	for _, x := range predicates {
+		plugins = append(plugins, x)
+		scope := x.Scope
+		if scope == "" {
+			scope = sdk.ScopeNode
+		}
+		p.predicates = append(p.predicates, PredicateInfo{Name: x.Name, Scope: string(scope), Reads: x.Reads})
+	}
+	for i, x := range priorities {
+		plugins = append(plugins, x)
+		scope := x.Scope
+		if scope == "" {
+			scope = sdk.ScopeNode
+		}
+		p.priorities = append(p.priorities, PriorityInfo{Name: x.Name, Scope: string(scope), Normalize: string(x.Normalize), Reads: x.Reads, Weight: int64(i%3 + 1)})
+	}
+	guest, err := sdk.GuestOf(plugins...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.guest = guest
+	return p
+}
+
+func (p *testPolicy) Generation() uint64          { return p.generation.Load() }
+func (p *testPolicy) Predicates() []PredicateInfo { return p.predicates }
+func (p *testPolicy) Priorities() []PriorityInfo  { return p.priorities }
+
+func (p *testPolicy) Apply(_ context.Context, delta *contractv1.Delta) error {
+	if delta.Generation != p.have+1 {
+		delta = p.source()
+		p.resets++
+	}
+	data, err := proto.Marshal(delta)
+	if err != nil {
+		return err
+	}
+	if err := p.guest.Apply(data); err != nil {
+		return fmt.Errorf("a delta the guest refuses: %w", err)
+	}
+	p.have = delta.Generation
+	return nil
+}
+
+func (p *testPolicy) Filter(_ context.Context, i int, class uint32, nodes, out []uint32) error {
+	if p.broken.Load() {
+		return errBroken
+	}
+	p.asked += len(nodes)
+	return p.guest.Filter(i, class, nodes, out)
+}
+
+func (p *testPolicy) Reasons(i int, verdict uint32) []string { return p.guest.Reasons(i, verdict) }
+
+func (p *testPolicy) Score(_ context.Context, i int, class uint32, nodes []uint32, out []int64) error {
+	if p.broken.Load() {
+		return errBroken
+	}
+	p.asked += len(nodes)
+	return p.guest.Score(p.offset+i, class, nodes, out)
+}
+
+func (p *testPolicy) Normalize(_ context.Context, i int, class uint32, nodes []uint32, scores []int64) error {
+	return p.guest.Normalize(p.offset+i, class, nodes, scores)
+}
+
+// testSource is a policy source whose policy a test can swap.
+type testSource struct {
+	policy  atomic.Pointer[testPolicy]
+	changed chan struct{}
+}
+
+func newTestSource(p *testPolicy) *testSource {
+	s := &testSource{changed: make(chan struct{}, 1)}
+	s.policy.Store(p)
+	return s
+}
+
+func (s *testSource) Policy() Policy {
+	if p := s.policy.Load(); p != nil {
+		return p
+	}
+	return nil
+}
+
+func (s *testSource) Changed() <-chan struct{} { return s.changed }
+
+func (s *testSource) swap(p *testPolicy) {
+	s.policy.Store(p)
+	s.changed <- struct{}{}
+}
