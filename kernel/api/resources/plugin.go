@@ -1,0 +1,187 @@
+package resources
+
+import (
+	"cmp"
+	"encoding/json"
+	"regexp"
+	"time"
+
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/validate/content"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
+
+	"pintle.dev/pintle/sdk/apis/kernel/v1alpha1"
+)
+
+// digestPattern is a digest as the configuration file writes it.
+var digestPattern = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
+
+// maxPluginConfig bounds a plugin's configuration, in bytes of JSON.
+const maxPluginConfig = 256 << 10
+
+func pluginKind() Kind {
+	gvk := v1alpha1.SchemeGroupVersion.WithKind("Plugin")
+	common := base{gvk: gvk}
+	return Kind{
+		GVK: gvk, Resource: "plugins", Singular: "plugin",
+		New:     func() runtime.Object { return &v1alpha1.Plugin{} },
+		NewList: func() runtime.Object { return &v1alpha1.PluginList{} },
+		Strategy: &rules[*v1alpha1.Plugin]{
+			base: common.resetting([]any{"status"}),
+			prepareCreate: func(o *v1alpha1.Plugin) {
+				o.Status = v1alpha1.PluginStatus{}
+				o.Generation = 1
+			},
+			prepareUpdate: func(o, old *v1alpha1.Plugin) {
+				o.Status = old.Status
+				if !apiequality.Semantic.DeepEqual(old.Spec, o.Spec) {
+					o.Generation = old.Generation + 1
+				}
+			},
+			validate:       validatePlugin,
+			validateUpdate: validatePluginUpdate,
+		},
+		Status: &rules[*v1alpha1.Plugin]{
+			base:           common.resetting([]any{"spec"}),
+			prepareUpdate:  func(o, old *v1alpha1.Plugin) { o.Spec = old.Spec },
+			validateUpdate: validatePluginStatusUpdate,
+		},
+		FieldNames: []string{"spec.bundle", "spec.kind", "status.state"},
+		Fields: func(obj runtime.Object) fields.Set {
+			o := obj.(*v1alpha1.Plugin)
+			return fields.Set{"spec.bundle": o.Spec.Bundle, "spec.kind": string(o.Spec.Kind), "status.state": string(o.Status.State)}
+		},
+		Columns: cols(nameColumn(), stringColumn("Kind", "What the plugin is."), stringColumn("Transport", "How the plugin is run."),
+			stringColumn("Version", "Version that runs."), stringColumn("State", "Where the plugin is in its life."),
+			integerColumn("Restarts", "How often the plugin was started again since the kernel started."),
+			integerColumn("Calls", "Calls answered since the kernel started."),
+			stringColumn("P99", "The time within which 99 of 100 recent calls were answered."), ageColumn(),
+			wideColumn("Digest", "Digest of the artefact that runs."), wideColumn("Bundle", "Name of the bundle that provides the plugin."),
+			wideColumn("Message", "Why the plugin is in this state.")),
+		Row: func(obj runtime.Object) ([]any, error) {
+			o := obj.(*v1alpha1.Plugin)
+			spec, status := o.Spec, o.Status
+			return []any{o.Name, string(spec.Kind), orNone(string(cmp.Or(status.Transport, spec.Transport))),
+				orNone(cmp.Or(status.Version, spec.Version)), string(cmp.Or(status.State, v1alpha1.PluginStatePending)),
+				int64(status.Restarts), status.Calls, orNone(status.P99), age(o.CreationTimestamp),
+				orNone(cmp.Or(status.Digest, spec.Digest)), cmp.Or(status.Bundle, spec.Bundle), status.Message}, nil
+		},
+	}
+}
+
+func setPluginDefaults(o *v1alpha1.Plugin) {
+	if o.Spec.Enabled == nil {
+		o.Spec.Enabled = ptr.To(true)
+	}
+}
+
+func validatePlugin(o *v1alpha1.Plugin) field.ErrorList {
+	// Plugins have the names of their kind's tradition: PodFitsResources.
+	errs := apivalidation.ValidateObjectMeta(&o.ObjectMeta, false,
+		func(name string, _ bool) []string { return content.IsPathSegmentName(name) }, metadataPath)
+	s := &o.Spec
+	if s.Bundle == "" {
+		errs = append(errs, field.Required(specPath.Child("bundle"), ""))
+	} else {
+		for _, msg := range content.IsPathSegmentName(s.Bundle) {
+			errs = append(errs, field.Invalid(specPath.Child("bundle"), s.Bundle, msg))
+		}
+	}
+	errs = append(errs, validateOneOf(s.Kind, specPath.Child("kind"), true, v1alpha1.PluginKindPredicate, v1alpha1.PluginKindPriority,
+		v1alpha1.PluginKindController, v1alpha1.PluginKindRuntime, v1alpha1.PluginKindProxy)...)
+	errs = append(errs, validateOneOf(s.Transport, specPath.Child("transport"), false, v1alpha1.PluginTransportWASM, v1alpha1.PluginTransportProcess)...)
+	errs = append(errs, validateOneOf(s.OnFailure, specPath.Child("onFailure"), false, v1alpha1.PluginFailureRefuse, v1alpha1.PluginFailureIgnore)...)
+	if s.Digest != "" && !digestPattern.MatchString(s.Digest) {
+		errs = append(errs, field.Invalid(specPath.Child("digest"), s.Digest, "must be sha256: and 64 hexadecimal digits"))
+	}
+	scores := s.Kind == v1alpha1.PluginKindPriority
+	if s.OnFailure != "" && !scores && s.Kind != v1alpha1.PluginKindPredicate {
+		errs = append(errs, field.Forbidden(specPath.Child("onFailure"), "may only be specified for predicates and priorities"))
+	}
+	if s.Weight != nil {
+		if !scores {
+			errs = append(errs, field.Forbidden(specPath.Child("weight"), "may only be specified for priorities"))
+		} else if *s.Weight < 1 || *s.Weight > 1000000 {
+			errs = append(errs, field.Invalid(specPath.Child("weight"), *s.Weight, "must be between 1 and 1000000, inclusive"))
+		}
+	}
+	if s.Timeout != nil && (s.Timeout.Duration < time.Millisecond || s.Timeout.Duration > time.Minute) {
+		errs = append(errs, field.Invalid(specPath.Child("timeout"), s.Timeout.Duration.String(), "must be between 1ms and 1m0s, inclusive"))
+	}
+	return append(errs, validatePluginExtras(s)...)
+}
+
+func validatePluginExtras(s *v1alpha1.PluginSpec) field.ErrorList {
+	var errs field.ErrorList
+	if s.Limits != nil {
+		path := specPath.Child("limits")
+		if m := s.Limits.Memory; m != nil && m.Sign() <= 0 {
+			errs = append(errs, field.Invalid(path.Child("memory"), m.String(), "must be greater than zero"))
+		}
+		if c := s.Limits.CPU; c != nil && c.Sign() <= 0 {
+			errs = append(errs, field.Invalid(path.Child("cpu"), c.String(), "must be greater than zero"))
+		}
+	}
+	if s.Config != nil {
+		path := specPath.Child("config")
+		if len(s.Config.Raw) > maxPluginConfig {
+			errs = append(errs, field.TooLong(path, "", maxPluginConfig))
+		} else if s.Config.Raw != nil && !json.Valid(s.Config.Raw) {
+			errs = append(errs, field.Invalid(path, "<value omitted>", "must be valid JSON"))
+		}
+	}
+	for i, rule := range s.Permissions {
+		errs = append(errs, validatePolicyRule(rule, false, specPath.Child("permissions").Index(i))...)
+	}
+	return errs
+}
+
+// validateOneOf asks for one of values, or for nothing where that is allowed.
+func validateOneOf[S ~string](v S, path *field.Path, required bool, values ...S) field.ErrorList {
+	if v == "" {
+		if required {
+			return field.ErrorList{field.Required(path, "")}
+		}
+		return nil
+	}
+	for _, known := range values {
+		if v == known {
+			return nil
+		}
+	}
+	return field.ErrorList{field.NotSupported(path, v, values)}
+}
+
+func validatePluginUpdate(o, old *v1alpha1.Plugin) field.ErrorList {
+	errs := append(validatePlugin(o), apivalidation.ValidateObjectMetaUpdate(&o.ObjectMeta, &old.ObjectMeta, metadataPath)...)
+	errs = append(errs, apivalidation.ValidateImmutableField(o.Spec.Bundle, old.Spec.Bundle, specPath.Child("bundle"))...)
+	return append(errs, apivalidation.ValidateImmutableField(o.Spec.Kind, old.Spec.Kind, specPath.Child("kind"))...)
+}
+
+func validatePluginStatusUpdate(o, old *v1alpha1.Plugin) field.ErrorList {
+	errs := apivalidation.ValidateObjectMetaUpdate(&o.ObjectMeta, &old.ObjectMeta, metadataPath)
+	s := &o.Status
+	errs = append(errs, validateOneOf(s.State, statusPath.Child("state"), false, v1alpha1.PluginStatePending, v1alpha1.PluginStateStarting,
+		v1alpha1.PluginStateReady, v1alpha1.PluginStateBackOff, v1alpha1.PluginStateFailed, v1alpha1.PluginStateStopping, v1alpha1.PluginStateDisabled)...)
+	errs = append(errs, metav1validation.ValidateConditions(s.Conditions, statusPath.Child("conditions"))...)
+	for _, c := range []struct {
+		name string
+		n    int64
+	}{
+		{"pid", int64(s.PID)}, {"restarts", int64(s.Restarts)}, {"calls", s.Calls}, {"failures", s.Failures},
+		{"observedGeneration", s.ObservedGeneration},
+	} {
+		errs = append(errs, apivalidation.ValidateNonnegativeField(c.n, statusPath.Child(c.name))...)
+	}
+	if s.P99 != "" {
+		if _, err := time.ParseDuration(s.P99); err != nil {
+			errs = append(errs, field.Invalid(statusPath.Child("p99"), s.P99, "must be a duration such as 85µs"))
+		}
+	}
+	return errs
+}

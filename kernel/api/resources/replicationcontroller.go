@@ -1,0 +1,213 @@
+package resources
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
+)
+
+func replicationControllerKind() Kind {
+	gvk := v1.SchemeGroupVersion.WithKind("ReplicationController")
+	spec, status := v1.ReplicationControllerSpec{}.SwaggerDoc(), v1.ReplicationControllerStatus{}.SwaggerDoc()
+	common := base{gvk: gvk, namespaced: true}
+	return Kind{
+		GVK: gvk, Resource: "replicationcontrollers", Singular: "replicationcontroller",
+		ShortNames: []string{"rc"}, Categories: []string{"all"},
+		New:     func() runtime.Object { return &v1.ReplicationController{} },
+		NewList: func() runtime.Object { return &v1.ReplicationControllerList{} },
+		Strategy: &rules[*v1.ReplicationController]{
+			base:   common.resetting([]any{"status"}),
+			orphan: true,
+			prepareCreate: func(o *v1.ReplicationController) {
+				o.Status = v1.ReplicationControllerStatus{}
+				o.Generation = 1
+			},
+			prepareUpdate: func(o, old *v1.ReplicationController) {
+				o.Status = old.Status
+				if !apiequality.Semantic.DeepEqual(old.Spec, o.Spec) {
+					o.Generation = old.Generation + 1
+				}
+			},
+			validate: func(o *v1.ReplicationController) field.ErrorList {
+				errs := apivalidation.ValidateObjectMeta(&o.ObjectMeta, true, apivalidation.NameIsDNSSubdomain, metadataPath)
+				return append(errs, validateReplicationControllerSpec(&o.Spec, specPath)...)
+			},
+			validateUpdate: validateReplicationControllerUpdate,
+			warnCreate:     func(o *v1.ReplicationController) []string { return warnPodNamePrefix(o.Name) },
+		},
+		Status: &rules[*v1.ReplicationController]{
+			base:          common.resetting([]any{"spec"}),
+			prepareUpdate: func(o, old *v1.ReplicationController) { o.Spec = old.Spec },
+			validateUpdate: func(o, old *v1.ReplicationController) field.ErrorList {
+				errs := apivalidation.ValidateObjectMetaUpdate(&o.ObjectMeta, &old.ObjectMeta, metadataPath)
+				s := o.Status
+				return append(errs, validateReplicaCounts(replicaCounts{
+					replicas: s.Replicas, fullyLabeled: s.FullyLabeledReplicas, ready: s.ReadyReplicas,
+					available: s.AvailableReplicas, observedGeneration: s.ObservedGeneration,
+				}, statusPath)...)
+			},
+		},
+		FieldNames: []string{"status.replicas"},
+		Fields: func(obj runtime.Object) fields.Set {
+			return fields.Set{"status.replicas": strconv.Itoa(int(obj.(*v1.ReplicationController).Status.Replicas))}
+		},
+		Columns: cols(nameColumn(), integerColumn("Desired", spec["replicas"]), integerColumn("Current", status["replicas"]),
+			integerColumn("Ready", status["readyReplicas"]), ageColumn(),
+			wideColumn("Containers", "Names of each container in the template."),
+			wideColumn("Images", "Images referenced by each container in the template."),
+			wideColumn("Selector", spec["selector"])),
+		Row: func(obj runtime.Object) ([]any, error) {
+			o := obj.(*v1.ReplicationController)
+			var containers []v1.Container
+			if o.Spec.Template != nil {
+				containers = o.Spec.Template.Spec.Containers
+			}
+			names, images := containerCells(containers)
+			return []any{o.Name, int64(ptr.Deref(o.Spec.Replicas, 0)), int64(o.Status.Replicas), int64(o.Status.ReadyReplicas),
+				age(o.CreationTimestamp), names, images, labels.FormatLabels(o.Spec.Selector)}, nil
+		},
+		Scale: &ScaleAccess{
+			Replicas:    func(obj runtime.Object) int32 { return ptr.Deref(obj.(*v1.ReplicationController).Spec.Replicas, 0) },
+			SetReplicas: func(obj runtime.Object, n int32) { obj.(*v1.ReplicationController).Spec.Replicas = &n },
+			Status: func(obj runtime.Object) (int32, string) {
+				o := obj.(*v1.ReplicationController)
+				return o.Status.Replicas, labels.Set(o.Spec.Selector).AsSelector().String()
+			},
+		},
+	}
+}
+
+func setReplicationControllerDefaults(o *v1.ReplicationController) {
+	if o.Spec.Replicas == nil {
+		o.Spec.Replicas = ptr.To[int32](1)
+	}
+	if t := o.Spec.Template; t != nil {
+		setPodTemplateDefaults(t)
+		if t.Labels != nil {
+			if len(o.Spec.Selector) == 0 {
+				o.Spec.Selector = maps.Clone(t.Labels)
+			}
+			if len(o.Labels) == 0 {
+				o.Labels = maps.Clone(t.Labels)
+			}
+		}
+	}
+}
+
+func validateReplicationControllerSpec(s *v1.ReplicationControllerSpec, path *field.Path) field.ErrorList {
+	errs := apivalidation.ValidateNonnegativeField(int64(s.MinReadySeconds), path.Child("minReadySeconds"))
+	selector := labels.Set(s.Selector).AsSelector()
+	if selector.Empty() {
+		errs = append(errs, field.Required(path.Child("selector"), ""))
+	}
+	if s.Replicas == nil {
+		errs = append(errs, field.Required(path.Child("replicas"), ""))
+	} else {
+		errs = append(errs, apivalidation.ValidateNonnegativeField(int64(*s.Replicas), path.Child("replicas"))...)
+	}
+	if s.Template == nil {
+		return append(errs, field.Required(path.Child("template"), ""))
+	}
+	return append(errs, validateReplicatedTemplate(s.Template, selector, "ReplicationController", path.Child("template"))...)
+}
+
+func validateReplicationControllerUpdate(o, old *v1.ReplicationController) field.ErrorList {
+	errs := apivalidation.ValidateObjectMetaUpdate(&o.ObjectMeta, &old.ObjectMeta, metadataPath)
+	errs = append(errs, validateReplicationControllerSpec(&o.Spec, specPath)...)
+	return append(errs, validateNonConvertible(o, old)...)
+}
+
+// nonConvertiblePrefix marks annotations that say that a field was read from
+// another API version and means more than this version can hold.
+const nonConvertiblePrefix = "non-convertible.kubernetes.io"
+
+func validateNonConvertible(o, old *v1.ReplicationController) field.ErrorList {
+	var errs field.ErrorList
+	for _, key := range slices.Sorted(maps.Keys(old.Annotations)) {
+		_, broken, ok := strings.Cut(key, "/")
+		if !strings.HasPrefix(key, nonConvertiblePrefix) || !ok || strings.Contains(broken, "/") {
+			continue
+		}
+		if !strings.Contains(broken, "selector") {
+			errs = append(errs, &field.Error{Type: field.ErrorTypeNotFound, BadValue: old.Annotations[key], Field: broken, Detail: "unknown non-convertible field"})
+		} else if !apiequality.Semantic.DeepEqual(old.Spec.Selector, o.Spec.Selector) {
+			errs = append(errs, field.Invalid(specPath.Child("selector"), o.Spec.Selector, "cannot update non-convertible selector"))
+		}
+	}
+	return errs
+}
+
+// replicaCounts are the counts that the status of a ReplicaSet and of a
+// ReplicationController have in common.
+type replicaCounts struct {
+	replicas, fullyLabeled, ready, available int32
+	terminating                              *int32
+	observedGeneration                       int64
+}
+
+func validateReplicaCounts(c replicaCounts, path *field.Path) field.ErrorList {
+	errs := apivalidation.ValidateNonnegativeField(int64(c.replicas), path.Child("replicas"))
+	errs = append(errs, apivalidation.ValidateNonnegativeField(int64(c.fullyLabeled), path.Child("fullyLabeledReplicas"))...)
+	errs = append(errs, apivalidation.ValidateNonnegativeField(int64(c.ready), path.Child("readyReplicas"))...)
+	errs = append(errs, apivalidation.ValidateNonnegativeField(int64(c.available), path.Child("availableReplicas"))...)
+	errs = append(errs, apivalidation.ValidateNonnegativeField(c.observedGeneration, path.Child("observedGeneration"))...)
+	if c.terminating != nil {
+		errs = append(errs, apivalidation.ValidateNonnegativeField(int64(*c.terminating), path.Child("terminatingReplicas"))...)
+	}
+	errs = append(errs, notMoreThanReplicas(c.fullyLabeled, c.replicas, path.Child("fullyLabeledReplicas"))...)
+	errs = append(errs, notMoreThanReplicas(c.ready, c.replicas, path.Child("readyReplicas"))...)
+	errs = append(errs, notMoreThanReplicas(c.available, c.replicas, path.Child("availableReplicas"))...)
+	return append(errs, availableIsReady(c.available, c.ready, path)...)
+}
+
+func notMoreThanReplicas(n, replicas int32, path *field.Path) field.ErrorList {
+	if n > replicas {
+		return field.ErrorList{field.Invalid(path, n, "cannot be greater than status.replicas")}
+	}
+	return nil
+}
+
+func availableIsReady(available, ready int32, path *field.Path) field.ErrorList {
+	if available > ready {
+		return field.ErrorList{field.Invalid(path.Child("availableReplicas"), available, "cannot be greater than readyReplicas")}
+	}
+	return nil
+}
+
+// validateReplicatedTemplate holds a pod template to what every replicating
+// kind asks: its labels are selected, its pods restart always and do not end
+// by a deadline. kind names the kind in the error.
+func validateReplicatedTemplate(t *v1.PodTemplateSpec, selector labels.Selector, kind string, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if !selector.Empty() && !selector.Matches(labels.Set(t.Labels)) {
+		errs = append(errs, field.Invalid(path.Child("metadata", "labels"), t.Labels, "`selector` does not match template `labels`"))
+	}
+	errs = append(errs, ValidatePodTemplateSpec(t, path)...)
+	if t.Spec.RestartPolicy != v1.RestartPolicyAlways {
+		errs = append(errs, field.NotSupported(path.Child("spec", "restartPolicy"), t.Spec.RestartPolicy, []v1.RestartPolicy{v1.RestartPolicyAlways}))
+	}
+	if t.Spec.ActiveDeadlineSeconds != nil {
+		errs = append(errs, field.Forbidden(path.Child("spec", "activeDeadlineSeconds"), "activeDeadlineSeconds in "+kind+" is not Supported"))
+	}
+	return errs
+}
+
+// selectorString is a label selector as the scale subresource shows it.
+func selectorString(s *metav1.LabelSelector) string {
+	selector, err := metav1.LabelSelectorAsSelector(s)
+	if err != nil {
+		return ""
+	}
+	return selector.String()
+}
