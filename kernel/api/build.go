@@ -38,6 +38,7 @@ import (
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	genericfilters "k8s.io/apiserver/pkg/server/filters"
+	"k8s.io/apiserver/pkg/server/healthz"
 	serverstorage "k8s.io/apiserver/pkg/server/storage"
 	"k8s.io/apiserver/pkg/util/webhook"
 	"k8s.io/client-go/informers"
@@ -299,6 +300,8 @@ func (s *Server) genericConfig(codecs serializer.CodecFactory, options generic.R
 		return genericapiserver.DefaultBuildHandlerChain(s.endingWithServer(handler, longRunning), c)
 	}
 	c.SharedInformerFactory = s.informers
+	backend := s.cfg.Backend
+	c.AddReadyzChecks(healthz.NamedCheck("storage", func(*http.Request) error { return backend.ReadyCheck() }))
 	s.authenticate(c)
 	return c, nil
 }
