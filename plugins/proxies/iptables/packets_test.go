@@ -36,7 +36,7 @@ func inNamespace(t *testing.T) {
 	}
 	for _, cmd := range []string{
 		"ip link set lo up",
-		"ip link add pods type dummy",
+		"ip link add pods type bridge",
 		"ip addr add 10.244.0.2/24 dev pods",
 		"ip addr add 10.244.0.3/24 dev pods",
 		"ip link set pods up",

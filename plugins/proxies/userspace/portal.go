@@ -163,7 +163,7 @@ func (a *addressPortals) prepare(ctx context.Context) error {
 		return err
 	}
 	a.users = map[string]int{}
-	link := &netlink.Dummy{LinkAttrs: netlink.LinkAttrs{Name: addressLink}}
+	link := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: addressLink}}
 	if err := netlink.LinkAdd(link); err != nil {
 		return fmt.Errorf("add interface %s: %w", addressLink, err)
 	}

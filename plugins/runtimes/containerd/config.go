@@ -7,7 +7,10 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
+	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 )
 
 // Config is the plugin's configuration.
@@ -116,6 +119,9 @@ func daemonConfig(l layout, c Config) []byte {
 	line("[plugins.'io.containerd.cri.v1.runtime']")
 	line("  ignore_deprecation_warnings = ['io.containerd.deprecation/cgroup-v1']")
 	line("  netns_mounts_under_state_dir = true")
+	if !mayLowerOOMScore() {
+		line("  restrict_oom_score_adj = true")
+	}
 	line("[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc]")
 	line("  runtime_type = 'io.containerd.runc.v2'")
 	line("[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]")
@@ -128,6 +134,24 @@ func daemonConfig(l layout, c Config) []byte {
 	return b.Bytes()
 }
 
+// mayLowerOOMScore reports whether this process may protect others from the
+// out-of-memory killer, which takes CAP_SYS_RESOURCE: root in a container often
+// lacks it, and no sandbox would start.
+func mayLowerOOMScore() bool {
+	const capSysResource = 24
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return false
+	}
+	for line := range strings.Lines(string(status)) {
+		if value, ok := strings.CutPrefix(line, "CapEff:"); ok {
+			mask, err := strconv.ParseUint(strings.TrimSpace(value), 16, 64)
+			return err == nil && mask>>capSysResource&1 == 1
+		}
+	}
+	return false
+}
+
 // networkConfig renders the CNI network: a bridge with addresses of the node's
 // pod range. Masquerading and host ports need iptables on the machine.
 func networkConfig(bridge string, podCIDR netip.Prefix, data string, iptables bool) ([]byte, error) {
@@ -138,13 +162,11 @@ func networkConfig(bridge string, podCIDR netip.Prefix, data string, iptables bo
 		"isGateway":        true,
 		"ipMasq":           iptables,
 		"hairpinMode":      true,
-		"forceAddress":     true,
 		"isDefaultGateway": true,
 		"ipam": object{
 			"type":    "host-local",
 			"dataDir": data,
 			"ranges":  [][]object{{{"subnet": podCIDR.String()}}},
-			"routes":  []object{{"dst": "0.0.0.0/0"}},
 		},
 	}}
 	if iptables {

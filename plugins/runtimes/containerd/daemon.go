@@ -37,11 +37,24 @@ func running(l layout) int {
 	}
 	// A pid may have been given to somebody else since: the command line has
 	// to name our configuration.
-	args, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	args, err := commandLine(pid)
 	if err != nil || !bytes.Contains(args, []byte(l.config)) {
 		return 0
 	}
 	return pid
+}
+
+// commandLine reads a process's arguments. For a moment within execve(2) the
+// kernel shows none, so an empty answer of a living process is asked again.
+func commandLine(pid int) ([]byte, error) {
+	for range 100 {
+		args, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		if err != nil || len(args) > 0 || gone(pid) {
+			return args, err
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return nil, nil
 }
 
 // start launches the daemon apart from this process, so that it outlives it.

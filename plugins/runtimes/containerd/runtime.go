@@ -1,0 +1,190 @@
+package containerd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"pintle.dev/pintle/sdk/runtime"
+)
+
+// Runtime implements runtime.Runtime.
+type Runtime struct {
+	log    *slog.Logger
+	cfg    Config
+	layout layout
+	state  string
+
+	mu         sync.Mutex
+	generation uint64
+	pid        int // of the daemon when Status last looked
+}
+
+var _ runtime.Runtime = (*Runtime)(nil)
+
+// New returns a runtime that is not started.
+func New() *Runtime { return &Runtime{} }
+
+// Start finds or starts containerd and imports the images that come with
+// Pintle. The first start takes longer, since images are unpacked.
+func (r *Runtime) Start(ctx context.Context, o runtime.Options) (runtime.Endpoint, error) {
+	cfg, err := parseConfig(o.Config, o.ArtifactDirectory)
+	if err != nil {
+		return runtime.Endpoint{}, err
+	}
+	r.log, r.cfg, r.state = o.Logger, cfg, o.StateDirectory
+	if cfg.Socket != "" {
+		return r.startSystem(ctx)
+	}
+	if os.Geteuid() != 0 {
+		return runtime.Endpoint{}, errors.New("containerd needs root: run as root, or set node.enabled to false")
+	}
+	podCIDR, err := netip.ParsePrefix(o.PodCIDR)
+	if err != nil {
+		return runtime.Endpoint{}, fmt.Errorf("start containerd: range of pod IPs: %w", err)
+	}
+	for _, dir := range []*string{&cfg.Tools, &cfg.Images} {
+		if *dir, err = filepath.Abs(*dir); err != nil {
+			return runtime.Endpoint{}, err
+		}
+	}
+	r.cfg = cfg
+	r.layout = newLayout(o.DataDirectory, o.StateDirectory, cfg.Tools)
+	if err := r.prepare(podCIDR, o.DataDirectory); err != nil {
+		return runtime.Endpoint{}, err
+	}
+	message := "found the running containerd"
+	if running(r.layout) == 0 {
+		message = "started the bundled containerd"
+		if err := start(r.layout); err != nil {
+			return runtime.Endpoint{}, err
+		}
+	}
+	if err := await(ctx, r.layout); err != nil {
+		return runtime.Endpoint{}, err
+	}
+	if err := importImages(ctx, r.layout, cfg.Images); err != nil {
+		return runtime.Endpoint{}, err
+	}
+	version, err := version(ctx, r.layout.socket)
+	if err != nil {
+		return runtime.Endpoint{}, err
+	}
+	r.mu.Lock()
+	r.generation++
+	r.pid = running(r.layout)
+	r.mu.Unlock()
+	return runtime.Endpoint{Socket: r.layout.socket, Version: version, Message: message}, nil
+}
+
+// startSystem takes the system's containerd as it is.
+func (r *Runtime) startSystem(ctx context.Context) (runtime.Endpoint, error) {
+	r.layout = layout{socket: r.cfg.Socket}
+	version, err := version(ctx, r.cfg.Socket)
+	if err != nil {
+		return runtime.Endpoint{}, fmt.Errorf("%w; start the system's containerd with its CRI plugin on, or leave config.socket empty for the bundled one", err)
+	}
+	r.generation++
+	return runtime.Endpoint{Socket: r.cfg.Socket, Version: version, Message: "found the system's containerd"}, nil
+}
+
+// prepare writes the folders and files that the daemon reads.
+func (r *Runtime) prepare(podCIDR netip.Prefix, data string) error {
+	l := r.layout
+	for _, dir := range []string{l.root, l.state, l.cniConf} {
+		if err := os.MkdirAll(dir, 0o711); err != nil {
+			return fmt.Errorf("prepare containerd: %w", err)
+		}
+	}
+	if err := writeFile(l.config, daemonConfig(l, r.cfg)); err != nil {
+		return fmt.Errorf("prepare containerd: %w", err)
+	}
+	_, err := exec.LookPath("iptables")
+	if err != nil {
+		r.log.Warn("iptables is not installed: pods have no way out of this machine and no host ports")
+	}
+	conf, err := networkConfig(r.cfg.Bridge, podCIDR, filepath.Join(data, "ipam"), err == nil)
+	if err == nil {
+		err = writeFile(filepath.Join(l.cniConf, "10-pintle.conflist"), conf)
+	}
+	if err != nil {
+		return fmt.Errorf("prepare pod network: %w", err)
+	}
+	return nil
+}
+
+// writeFile writes a file whole or not at all.
+func writeFile(file string, data []byte) error {
+	tmp := file + ".tmp"
+	if err := os.WriteFile(tmp, data, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(tmp, file)
+}
+
+func version(ctx context.Context, socket string) (string, error) {
+	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return "", fmt.Errorf("ask %s: %w", socket, err)
+	}
+	defer conn.Close()
+	v, err := runtimev1.NewRuntimeServiceClient(conn).Version(ctx, &runtimev1.VersionRequest{})
+	if err != nil {
+		return "", fmt.Errorf("ask %s for its version: %w", socket, err)
+	}
+	return v.RuntimeName + " " + v.RuntimeVersion, nil
+}
+
+// Status implements runtime.Runtime. A daemon that ended is started again;
+// its containers went on meanwhile.
+func (r *Runtime) Status(ctx context.Context) (uint64, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.cfg.Socket != "" {
+		if !dialable(ctx, r.cfg.Socket) {
+			return r.generation, fmt.Errorf("containerd does not answer at %s", r.cfg.Socket)
+		}
+		return r.generation, nil
+	}
+	if running(r.layout) == 0 {
+		r.log.Warn("containerd has ended and is started again", "last", lastLine(r.layout.logFile))
+		if err := start(r.layout); err != nil {
+			return r.generation, err
+		}
+		if err := await(ctx, r.layout); err != nil {
+			return r.generation, err
+		}
+		r.generation++
+	}
+	r.pid = running(r.layout)
+	return r.generation, nil
+}
+
+// Stop implements runtime.Runtime.
+func (r *Runtime) Stop(ctx context.Context, keepContainers bool) error {
+	if keepContainers || r.cfg.Socket != "" || r.layout.socket == "" {
+		return nil
+	}
+	var errs []error
+	if running(r.layout) != 0 {
+		errs = append(errs, removeSandboxes(ctx, r.layout.socket))
+	}
+	errs = append(errs,
+		terminate(ctx, r.layout),
+		unmountBelow(r.layout.state),
+		removeBridge(r.cfg.Bridge),
+		removePortmapChains(ctx),
+		removeAll(ctx, r.layout.state),
+	)
+	return errors.Join(errs...)
+}

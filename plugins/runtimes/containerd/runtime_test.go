@@ -1,0 +1,159 @@
+package containerd
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"pintle.dev/pintle/sdk/runtime"
+)
+
+func TestParseConfig(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"bridge":"a-name-longer-than-15"}`: "want 1 to 15 characters",
+		`{"logLevel":"loud"}`:                "not one of debug",
+		`{"sockets":""}`:                     "unknown field",
+		`{} {}`:                              "more than one",
+	} {
+		if _, err := parseConfig([]byte(text), "/x"); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+	c, err := parseConfig(nil, "/opt/bin/plugins/containerd")
+	if err != nil || c.Tools != "/opt/bin/containerd" || c.Images != "/opt/bin/images" {
+		t.Errorf("%+v, %v", c, err)
+	}
+}
+
+func TestNetworkConfigWithoutIPTables(t *testing.T) {
+	conf, err := networkConfig("b0", netip.MustParsePrefix("10.1.0.0/24"), "/d", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(string(conf), "portmap") || !strings.Contains(string(conf), `"ipMasq": false`) {
+		t.Errorf("needs iptables:\n%s", conf)
+	}
+}
+
+func TestSplitRule(t *testing.T) {
+	got := splitRule(`PREROUTING -m comment --comment "a b" -j X`)
+	if want := []string{"PREROUTING", "-m", "comment", "--comment", "a b", "-j", "X"}; !slices.Equal(got, want) {
+		t.Errorf("got %q", got)
+	}
+}
+
+// TestLifeCycle starts the bundled containerd, runs a sandbox, finds it again
+// after the plugin was replaced, brings it back after the daemon was killed,
+// and leaves nothing behind.
+func TestLifeCycle(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root to run containers")
+	}
+	artifacts, err := filepath.Abs("../../../bin/plugins/containerd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(artifacts, "../../containerd/containerd")); err != nil {
+		t.Skip("the bundled containerd is not built: run make build")
+	}
+	if _, err := net.InterfaceByName("pintle-test0"); err == nil {
+		t.Skip("another run of this test is under way: interface pintle-test0 exists")
+	}
+	// Sockets allow short paths only.
+	dir, err := os.MkdirTemp("", "pt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	options := runtime.Options{
+		Config:            []byte(`{"bridge":"pintle-test0"}`),
+		DataDirectory:     filepath.Join(dir, "data"),
+		StateDirectory:    filepath.Join(dir, "state"),
+		ArtifactDirectory: artifacts,
+		PodCIDR:           "10.251.7.0/24",
+		Logger:            slog.New(slog.DiscardHandler),
+	}
+	first := New()
+	endpoint, err := first.Start(t.Context(), options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stopped := false
+	defer func() {
+		if !stopped {
+			_ = first.Stop(context.WithoutCancel(t.Context()), false)
+		}
+	}()
+	conn, err := grpc.NewClient("unix://"+endpoint.Socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	cri := runtimev1.NewRuntimeServiceClient(conn)
+	sandbox, err := cri.RunPodSandbox(t.Context(), &runtimev1.RunPodSandboxRequest{Config: &runtimev1.PodSandboxConfig{
+		Metadata: &runtimev1.PodSandboxMetadata{Name: "p", Namespace: "default", Uid: "u"},
+		Linux:    &runtimev1.LinuxPodSandboxConfig{},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	status, err := cri.PodSandboxStatus(t.Context(), &runtimev1.PodSandboxStatusRequest{PodSandboxId: sandbox.PodSandboxId})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ip := status.Status.Network.GetIp(); !strings.HasPrefix(ip, "10.251.7.") {
+		t.Errorf("sandbox has address %q", ip)
+	}
+
+	second := New()
+	found, err := second.Start(t.Context(), options)
+	if err != nil || found.Message != "found the running containerd" {
+		t.Fatalf("%+v, %v", found, err)
+	}
+	before := running(second.layout)
+	if err := terminate(t.Context(), second.layout); err != nil {
+		t.Fatal(err)
+	}
+	generation, err := second.Status(t.Context())
+	if err != nil || generation != 2 || running(second.layout) == before {
+		t.Errorf("after the daemon ended: generation %d, %v", generation, err)
+	}
+	// The daemon answers before it has looked up its sandboxes again.
+	state := runtimev1.PodSandboxState_SANDBOX_NOTREADY
+	for deadline := time.Now().Add(20 * time.Second); state != runtimev1.PodSandboxState_SANDBOX_READY && time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		if status, err = cri.PodSandboxStatus(t.Context(), &runtimev1.PodSandboxStatusRequest{PodSandboxId: sandbox.PodSandboxId}); err == nil {
+			state = status.Status.State
+		}
+	}
+	if state != runtimev1.PodSandboxState_SANDBOX_READY {
+		t.Errorf("sandbox after the daemon ended: %v, %v", state, err)
+	}
+	if err := second.Stop(t.Context(), false); err != nil {
+		t.Fatal(err)
+	}
+	stopped = true
+	if _, err := net.InterfaceByName("pintle-test0"); err == nil {
+		t.Error("the bridge was left behind")
+	}
+	if _, err := os.Stat(options.StateDirectory + "/state"); err == nil {
+		t.Error("state was left behind")
+	}
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil || strings.Contains(string(mounts), dir) {
+		t.Errorf("mounts were left behind: %v", err)
+	}
+	if pid := running(second.layout); pid != 0 {
+		t.Errorf("containerd still runs as %d", pid)
+	}
+}
