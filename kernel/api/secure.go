@@ -65,7 +65,7 @@ func (s *Server) secure() error {
 		return err
 	}
 	s.audiences = audiences
-	s.authn = token.NewRequestAuthenticator(s.pki.CAPool(), []authenticator.Request{authenticator.RequestFunc(authenticateIdentity)}, bearer)
+	s.authn = token.NewRequestAuthenticator(s.pki.CAPool(), []authenticator.Request{authenticator.RequestFunc(authenticateIdentity), newClientCerts(s.pki.CAPool())}, bearer)
 	byRole := rbac.New(s.rbac)
 	s.rules = byRole
 	if s.authz, err = union.New(

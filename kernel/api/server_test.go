@@ -6,9 +6,11 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"pintle.dev/pintle/kernel/api"
@@ -79,4 +81,27 @@ func overTLS(t testing.TB, s *api.Server) *kubernetes.Clientset {
 	}
 	cfg.QPS = -1
 	return kubernetes.NewForConfigOrDie(cfg)
+}
+
+func kubeconfig(s *api.Server) (*rest.Config, error) {
+	return clientcmd.BuildConfigFromFlags("", s.AdminKubeconfig())
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+// waitFor polls until ok or ten seconds have gone.
+func waitFor(t *testing.T, ok func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(10 * time.Second)
+	for !ok() {
+		if time.Now().After(deadline) {
+			t.Fatal("condition not met in time")
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
 }

@@ -1,0 +1,151 @@
+package api_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+)
+
+func next(t *testing.T, w watch.Interface) watch.Event {
+	t.Helper()
+	select {
+	case e, ok := <-w.ResultChan():
+		if !ok {
+			t.Fatal("watch ended")
+		}
+		return e
+	case <-time.After(10 * time.Second):
+		t.Fatal("no event")
+	}
+	return watch.Event{}
+}
+
+// API-6, API-27: a watch delivers adds, changes and deletes in order, through
+// each way in; with streaming lists, what is there first and then a bookmark.
+func TestWatch(t *testing.T) {
+	s := start(t, t.TempDir())
+	clients := map[string]kubernetes.Interface{
+		"tls":       overTLS(t, s),
+		"inprocess": kubernetes.NewForConfigOrDie(s.ClientConfig(admin)),
+	}
+	for name, c := range clients {
+		t.Run(name, func(t *testing.T) {
+			ctx := t.Context()
+			maps := c.CoreV1().ConfigMaps("default")
+			if _, err := maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name + "-old"}}, metav1.CreateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			yes := true
+			w, err := maps.Watch(ctx, metav1.ListOptions{
+				SendInitialEvents: &yes, AllowWatchBookmarks: true,
+				ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan,
+				FieldSelector:        fields.OneTermNotEqualSelector("metadata.name", "kube-root-ca.crt").String(),
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer w.Stop()
+			for {
+				e := next(t, w)
+				if e.Type == watch.Bookmark {
+					if e.Object.(*corev1.ConfigMap).Annotations[metav1.InitialEventsAnnotationKey] != "true" {
+						t.Error("first bookmark does not end the initial events")
+					}
+					break
+				}
+			}
+			made, err := maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			made.Data = map[string]string{"a": "b"}
+			if _, err := maps.Update(ctx, made, metav1.UpdateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			if err := maps.Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			for _, want := range []watch.EventType{watch.Added, watch.Modified, watch.Deleted} {
+				e := next(t, w)
+				if m, ok := e.Object.(*corev1.ConfigMap); e.Type != want || !ok || m.Name != name {
+					t.Errorf("got %s of %v, want %s of %s", e.Type, e.Object, want, name)
+				}
+			}
+		})
+	}
+}
+
+// API-22: a list comes in chunks when asked to, all at one revision.
+func TestChunks(t *testing.T) {
+	s := start(t, t.TempDir())
+	ctx := t.Context()
+	maps := overTLS(t, s).CoreV1().ConfigMaps("kube-public")
+	for i := range 7 {
+		if _, err := maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("m%d", i)}}, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var names, versions []string
+	opts := metav1.ListOptions{Limit: 3}
+	for {
+		l, err := maps.List(ctx, opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range l.Items {
+			names = append(names, m.Name)
+		}
+		versions = append(versions, l.ResourceVersion)
+		if opts.Continue = l.Continue; opts.Continue == "" {
+			break
+		}
+	}
+	if len(names) != 7 || len(versions) != 3 || versions[0] != versions[2] {
+		t.Errorf("names %v at versions %v", names, versions)
+	}
+}
+
+// The direct source delivers what the field selector takes, without HTTP.
+func TestSource(t *testing.T) {
+	s := start(t, t.TempDir())
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	c := kubernetes.NewForConfigOrDie(s.ClientConfig(admin))
+	lw, err := s.Source(corev1.SchemeGroupVersion.WithResource("configmaps"), fields.OneTermEqualSelector("metadata.name", "seen"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := make(chan *corev1.ConfigMap, 10)
+	_, informer := cache.NewInformerWithOptions(cache.InformerOptions{
+		ListerWatcher: lw, ObjectType: &corev1.ConfigMap{},
+		Handler: cache.ResourceEventHandlerFuncs{AddFunc: func(o any) { got <- o.(*corev1.ConfigMap) }},
+	})
+	done := make(chan struct{})
+	go func() { defer close(done); informer.RunWithContext(ctx) }()
+	for _, name := range []string{"unseen", "seen"} {
+		if _, err := c.CoreV1().ConfigMaps("default").Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	select {
+	case m := <-got:
+		if m.Name != "seen" {
+			t.Errorf("got %s", m.Name)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("nothing delivered")
+	}
+	cancel()
+	<-done
+	if _, err := s.Source(corev1.SchemeGroupVersion.WithResource("nothings"), nil); err == nil {
+		t.Error("a resource that is not served has a source")
+	}
+}

@@ -1,0 +1,114 @@
+package api_test
+
+import (
+	"context"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+)
+
+// Each way in has its own identity, and RBAC holds for all of them (API-20).
+func TestIdentities(t *testing.T) {
+	s := start(t, t.TempDir())
+	ctx, cancel := context.WithCancel(t.Context())
+	path := filepath.Join(t.TempDir(), "sock", "api")
+	stopped := make(chan error, 1)
+	go func() { stopped <- s.ServeUnix(ctx, path, &user.DefaultInfo{Name: "plugin"}) }()
+	overUnix := kubernetes.NewForConfigOrDie(&rest.Config{
+		Host: "http://unix", QPS: -1,
+		Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", path)
+		},
+	})
+	waitFor(t, func() bool { _, err := os.Stat(path); return err == nil })
+	if fi, err := os.Stat(path); err != nil || fi.Mode().Perm() != 0o600 {
+		t.Errorf("socket: %v, %v", fi, err)
+	}
+	anonymous := rest.AnonymousClientConfig(must(kubeconfig(s)))
+	for name, c := range map[string]struct {
+		client kubernetes.Interface
+		want   string
+	}{
+		"tls":       {overTLS(t, s), "kubernetes-admin"},
+		"unix":      {overUnix, "plugin"},
+		"inprocess": {kubernetes.NewForConfigOrDie(s.ClientConfig(&user.DefaultInfo{Name: "someone"})), "someone"},
+	} {
+		waitFor(t, func() bool {
+			got, err := c.client.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+			if err != nil {
+				t.Logf("%s: %v", name, err)
+				return false
+			}
+			if got.Status.UserInfo.Username != c.want {
+				t.Errorf("%s: authenticated as %q", name, got.Status.UserInfo.Username)
+			}
+			return true
+		})
+		_, err := c.client.CoreV1().Secrets("kube-system").List(ctx, metav1.ListOptions{})
+		if allowed := err == nil; allowed != (name == "tls") {
+			t.Errorf("%s: list secrets: %v", name, err)
+		}
+	}
+	_, err := kubernetes.NewForConfigOrDie(anonymous).CoreV1().Secrets("default").List(ctx, metav1.ListOptions{})
+	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), `User "system:anonymous" cannot list resource "secrets"`) {
+		t.Errorf("anonymous: %v", err)
+	}
+	cancel()
+	if err := <-stopped; err != nil {
+		t.Errorf("unix server: %v", err)
+	}
+}
+
+// REG-6: a binding is created once; a second one is a conflict in upstream's
+// words, over HTTP as directly.
+func TestBind(t *testing.T) {
+	s := start(t, t.TempDir())
+	ctx := t.Context()
+	pods := overTLS(t, s).CoreV1().Pods("default")
+	made, err := pods.Create(ctx, pod("bound"), metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	binding := &corev1.Binding{
+		ObjectMeta: metav1.ObjectMeta{Name: "bound", Namespace: "default", UID: made.UID},
+		Target:     corev1.ObjectReference{Kind: "Node", Name: "n1"},
+	}
+	wrong := binding.DeepCopy()
+	wrong.UID = "other"
+	if err := s.Bind(ctx, wrong); !apierrors.IsConflict(err) {
+		t.Errorf("binding of another pod's uid: %v", err)
+	}
+	if err := s.Bind(ctx, binding); err != nil {
+		t.Fatal(err)
+	}
+	for name, err := range map[string]error{
+		"direct": s.Bind(ctx, binding),
+		"http":   pods.Bind(ctx, binding, metav1.CreateOptions{}),
+	} {
+		want := `Operation cannot be fulfilled on pods/binding "bound": pod bound is already assigned to node "n1"`
+		if !apierrors.IsConflict(err) || err.Error() != want {
+			t.Errorf("%s: second binding: %v", name, err)
+		}
+	}
+	got, err := pods.Get(ctx, "bound", metav1.GetOptions{})
+	if err != nil || got.Spec.NodeName != "n1" {
+		t.Fatalf("bound pod: %v, %v", got, err)
+	}
+	scheduled := false
+	for _, c := range got.Status.Conditions {
+		scheduled = scheduled || (c.Type == corev1.PodScheduled && c.Status == corev1.ConditionTrue)
+	}
+	if !scheduled {
+		t.Errorf("conditions: %+v", got.Status.Conditions)
+	}
+}
