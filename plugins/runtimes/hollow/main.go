@@ -1,0 +1,7 @@
+package main
+
+import "pintle.dev/pintle/sdk/runtime"
+
+func main() {
+	runtime.Serve(map[string]runtime.Runtime{"hollow": &lifeCycle{}})
+}

@@ -1,0 +1,191 @@
+package main
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+	"strconv"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/metadata"
+	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// nodeKey is the gRPC metadata that names the node a call belongs to.
+const nodeKey = "pintle-node"
+
+// Annotations of a pod that say how its containers end.
+const (
+	runForAnnotation   = "hollow.pintle.dev/run-for"   // a duration; none: until stopped
+	exitCodeAnnotation = "hollow.pintle.dev/exit-code" // default 0
+)
+
+// world holds every hollow node.
+type world struct {
+	mu     sync.Mutex
+	nodes  map[string]*node
+	nextID uint64
+	closed bool
+}
+
+func newWorld() *world { return &world{nodes: map[string]*node{}} }
+
+// node is the state of one hollow node.
+type node struct {
+	sandboxes  map[string]*sandbox
+	containers map[string]*container
+	images     map[string]*runtimev1.Image
+	nextIP     uint32
+	watchers   map[chan *runtimev1.ContainerEventResponse]bool
+}
+
+type sandbox struct {
+	id      string
+	config  *runtimev1.PodSandboxConfig
+	state   runtimev1.PodSandboxState
+	created int64
+	ip      string
+	handler string
+}
+
+type container struct {
+	id                         string
+	sandbox                    *sandbox
+	config                     *runtimev1.ContainerConfig
+	state                      runtimev1.ContainerState
+	created, started, finished int64
+	exitCode                   int32
+	reason                     string
+	timer                      *time.Timer
+}
+
+// of returns the node that a call belongs to. The caller holds mu.
+func (w *world) of(ctx context.Context) *node {
+	name := ""
+	if md, ok := metadata.FromIncomingContext(ctx); ok {
+		if v := md.Get(nodeKey); len(v) > 0 {
+			name = v[0]
+		}
+	}
+	n := w.nodes[name]
+	if n == nil {
+		n = &node{
+			sandboxes: map[string]*sandbox{}, containers: map[string]*container{}, images: map[string]*runtimev1.Image{},
+			watchers: map[chan *runtimev1.ContainerEventResponse]bool{},
+		}
+		w.nodes[name] = n
+	}
+	return n
+}
+
+// id returns a new identifier, of the length that tools expect.
+func (w *world) id() string {
+	w.nextID++
+	return fmt.Sprintf("%064x", w.nextID)
+}
+
+// ip returns an address of 10.128.0.0/9, which no packet ever reaches.
+func (n *node) ip() string {
+	n.nextIP++
+	var b [4]byte
+	binary.BigEndian.PutUint32(b[:], 10<<24|1<<23|n.nextIP&(1<<23-1))
+	return netip.AddrFrom4(b).String()
+}
+
+// tell sends an event to whoever streams them; one that does not keep up
+// misses it and finds out by listing.
+func (n *node) tell(kind runtimev1.ContainerEventType, s *sandbox, containerID string) {
+	if len(n.watchers) == 0 {
+		return
+	}
+	event := &runtimev1.ContainerEventResponse{
+		ContainerId: containerID, ContainerEventType: kind, CreatedAt: time.Now().UnixNano(), PodSandboxStatus: s.status(),
+	}
+	for _, c := range n.containers {
+		if c.sandbox == s {
+			event.ContainersStatuses = append(event.ContainersStatuses, c.status())
+		}
+	}
+	for ch := range n.watchers {
+		select {
+		case ch <- event:
+		default:
+		}
+	}
+}
+
+// start lets a container run, and end by itself if its pod says so.
+func (w *world) start(n *node, c *container) {
+	c.state, c.started = runtimev1.ContainerState_CONTAINER_RUNNING, time.Now().UnixNano()
+	annotations := c.sandbox.config.GetAnnotations()
+	if after, err := time.ParseDuration(annotations[runForAnnotation]); err == nil {
+		code, _ := strconv.ParseInt(annotations[exitCodeAnnotation], 10, 32)
+		c.timer = time.AfterFunc(after, func() {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			if !w.closed && n.containers[c.id] == c {
+				n.exit(c, int32(code))
+			}
+		})
+	}
+	n.tell(runtimev1.ContainerEventType_CONTAINER_STARTED_EVENT, c.sandbox, c.id)
+}
+
+// exit ends a container that runs.
+func (n *node) exit(c *container, code int32) {
+	if c.state != runtimev1.ContainerState_CONTAINER_RUNNING {
+		return
+	}
+	if c.timer != nil {
+		c.timer.Stop()
+	}
+	c.state, c.finished, c.exitCode, c.reason = runtimev1.ContainerState_CONTAINER_EXITED, time.Now().UnixNano(), code, "Completed"
+	if code != 0 {
+		c.reason = "Error"
+	}
+	n.tell(runtimev1.ContainerEventType_CONTAINER_STOPPED_EVENT, c.sandbox, c.id)
+}
+
+func (n *node) remove(c *container) {
+	n.exit(c, 137)
+	delete(n.containers, c.id)
+	n.tell(runtimev1.ContainerEventType_CONTAINER_DELETED_EVENT, c.sandbox, c.id)
+}
+
+// close stops every timer.
+func (w *world) close() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.closed = true
+	for _, n := range w.nodes {
+		for _, c := range n.containers {
+			if c.timer != nil {
+				c.timer.Stop()
+			}
+		}
+		for ch := range n.watchers {
+			close(ch)
+			delete(n.watchers, ch)
+		}
+	}
+}
+
+func (s *sandbox) status() *runtimev1.PodSandboxStatus {
+	return &runtimev1.PodSandboxStatus{
+		Id: s.id, Metadata: s.config.GetMetadata(), State: s.state, CreatedAt: s.created,
+		Network: &runtimev1.PodSandboxNetworkStatus{Ip: s.ip},
+		Linux:   &runtimev1.LinuxPodSandboxStatus{Namespaces: &runtimev1.Namespace{Options: s.config.GetLinux().GetSecurityContext().GetNamespaceOptions()}},
+		Labels:  s.config.GetLabels(), Annotations: s.config.GetAnnotations(), RuntimeHandler: s.handler,
+	}
+}
+
+func (c *container) status() *runtimev1.ContainerStatus {
+	return &runtimev1.ContainerStatus{
+		Id: c.id, Metadata: c.config.GetMetadata(), State: c.state,
+		CreatedAt: c.created, StartedAt: c.started, FinishedAt: c.finished, ExitCode: c.exitCode, Reason: c.reason,
+		Image: c.config.GetImage(), ImageRef: c.config.GetImage().GetImage(), ImageId: c.config.GetImage().GetImage(),
+		Labels: c.config.GetLabels(), Annotations: c.config.GetAnnotations(), Mounts: c.config.GetMounts(),
+	}
+}
