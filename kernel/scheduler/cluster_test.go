@@ -77,11 +77,17 @@ type api struct {
 }
 
 func newAPI(t testing.TB) *api {
-	return &api{
+	a := &api{
 		t: t, pods: fcache.NewFakeControllerSource(), nodes: fcache.NewFakeControllerSource(),
 		claims: fcache.NewFakeControllerSource(), service: fcache.NewFakeControllerSource(),
 		byUID: map[types.UID]*v1.Pod{}, conditions: map[string][]v1.PodCondition{},
 	}
+	t.Cleanup(func() {
+		for _, s := range []*fcache.FakeControllerSource{a.pods, a.nodes, a.claims, a.service} {
+			s.Shutdown()
+		}
+	})
+	return a
 }
 
 func (a *api) addPod(pods ...*v1.Pod) {
@@ -228,9 +234,6 @@ func start(t *testing.T, cfg Config, prepare ...func(*cluster)) *cluster {
 		cancel()
 		if err := <-done; err != nil {
 			t.Errorf("run: %v", err)
-		}
-		for _, s := range []*fcache.FakeControllerSource{c.pods, c.nodes, c.claims, c.service} {
-			s.Shutdown()
 		}
 		c.mu.Lock()
 		defer c.mu.Unlock()

@@ -1,0 +1,283 @@
+package scheduler
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"pintle.dev/pintle/sdk"
+	contractv1 "pintle.dev/pintle/sdk/contract/v1"
+)
+
+// world is a snapshot with the plugins over it, driven by hand.
+type world struct {
+	t        testing.TB
+	random   *rand.Rand
+	snapshot *snapshot
+	replica  *replica
+	policy   *testPolicy
+	nodes    []string
+	pods     map[types.UID]*podEntry
+	serial   int
+}
+
+func newWorld(t testing.TB, seed uint64) *world {
+	w := &world{
+		t: t, random: rand.New(rand.NewPCG(seed, 1)), snapshot: newSnapshot(), replica: newReplica(),
+		pods: map[types.UID]*podEntry{},
+	}
+	w.policy = newTestPolicy(t, w.replica.full,
+		[]sdk.Predicate{selectNode, perZone, fitCPU, zoneVolume}, []sdk.Priority{leastCPU, fewPods, bigNode, spread, crowd})
+	return w
+}
+
+func (w *world) flush() {
+	if err := w.policy.Apply(w.t.Context(), w.replica.advance(w.snapshot.pending)); err != nil {
+		w.t.Fatal(err)
+	}
+	w.snapshot.pending = nil
+}
+
+func (w *world) shape(kind int) *shape {
+	p := makePod("class", int64(kind%3)*300)
+	p.Labels = map[string]string{"app": fmt.Sprint("app", kind%2)}
+	if kind%4 == 1 {
+		p.Labels["exclusive"] = "yes"
+	}
+	if kind%5 == 2 {
+		p.Spec.NodeSelector = map[string]string{"zone": fmt.Sprint("z", kind%3)}
+	}
+	if kind%5 == 3 {
+		p.Spec.Volumes = []v1.Volume{{Name: "v", VolumeSource: v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}}}
+	}
+	sh, err := newShape(p)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return sh
+}
+
+func (w *world) node(name string) *contractv1.Node {
+	return convertNode(makeNode(name, int64(500+w.random.IntN(4)*500), map[string]string{"zone": fmt.Sprint("z", w.random.IntN(3))}))
+}
+
+// change does something random to the cluster.
+func (w *world) change() {
+	pick := func() string { return w.nodes[w.random.IntN(len(w.nodes))] }
+	switch k := w.random.IntN(12); {
+	case k == 0 || len(w.nodes) == 0:
+		w.serial++
+		name := fmt.Sprint("n", w.serial)
+		w.nodes = append(w.nodes, name)
+		w.snapshot.setNode(w.node(name))
+	case k == 1:
+		w.snapshot.setNode(w.node(pick()))
+	case k == 2 && len(w.nodes) > 2:
+		name := pick()
+		w.snapshot.removeNode(name)
+		w.nodes = slices.DeleteFunc(w.nodes, func(n string) bool { return n == name })
+	case k < 8:
+		w.serial++
+		sh := w.shape(w.random.IntN(60))
+		p := &podEntry{uid: types.UID(fmt.Sprint("u", w.serial)), namespace: "a", name: fmt.Sprint("p", w.serial), shape: sh}
+		w.pods[p.uid] = p
+		w.snapshot.addPod(p, pick())
+	case k < 10:
+		for uid, p := range w.pods {
+			w.snapshot.removePod(p)
+			delete(w.pods, uid)
+			break
+		}
+	case k == 10:
+		object, err := convertObject(&v1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "data", Labels: map[string]string{"zone": fmt.Sprint("z", w.random.IntN(3))}}})
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		if w.random.IntN(4) == 0 {
+			w.snapshot.removeObject(object.Key)
+		} else {
+			w.snapshot.setObject(object)
+		}
+	default:
+		object, err := convertObject(&v1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: fmt.Sprint("s", w.random.IntN(3))}, Spec: v1.ServiceSpec{Selector: map[string]string{"app": fmt.Sprint("app", w.random.IntN(2))}}})
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		if w.random.IntN(4) == 0 {
+			w.snapshot.removeObject(object.Key)
+		} else {
+			w.snapshot.setObject(object)
+		}
+	}
+}
+
+// answer is all that a decision is made of.
+type answer struct {
+	fit     []uint32
+	totals  []int64
+	message string
+	node    uint32
+}
+
+func (w *world) ask(c *class) answer {
+	if err := c.update(w.t.Context(), w.policy, w.snapshot); err != nil {
+		w.t.Fatal(err)
+	}
+	a := answer{fit: slices.Clone(c.fit)}
+	if len(c.fit) == 0 {
+		a.message, _ = c.why(w.snapshot.count)
+		return a
+	}
+	node, _, err := c.choose(w.t.Context(), rand.New(rand.NewPCG(1, 2)))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	a.node, a.totals = node, slices.Clone(c.sum)
+	return a
+}
+
+// The cache cannot be seen: after whatever happened, a class that lived through
+// it answers as one that asks everything for the first time (decision 5).
+func FuzzCacheIsInvisible(f *testing.F) {
+	for seed := range uint64(40) {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, seed uint64) {
+		w := newWorld(t, seed)
+		old := make([]*class, 6)
+		for i := range old {
+			old[i] = &class{id: uint32(i + 1), shape: w.shape(w.random.IntN(60))}
+			for _, id := range []uint32{old[i].id, old[i].id + 100} {
+				w.snapshot.pending = append(w.snapshot.pending, &contractv1.Operation{Op: &contractv1.Operation_ClassSet{
+					ClassSet: &contractv1.ClassSet{Class: id, Pod: old[i].shape.pod}}})
+			}
+		}
+		for range 120 {
+			for range w.random.IntN(4) {
+				w.change()
+			}
+			if w.random.IntN(30) == 0 {
+				w.policy.generation.Add(1)
+			}
+			w.flush()
+			i := w.random.IntN(len(old))
+			got := w.ask(old[i])
+			want := w.ask(&class{id: old[i].id + 100, shape: old[i].shape})
+			if !slices.Equal(got.fit, want.fit) || !slices.Equal(got.totals, want.totals) || got.message != want.message || got.node != want.node {
+				t.Fatalf("seed %d, class %d:\ncached %+v\nasked  %+v", seed, i, got, want)
+			}
+		}
+	})
+}
+
+// A class hit asks about the touched node only.
+func TestClassHitAsksAboutTouchedNodesOnly(t *testing.T) {
+	w := newWorld(t, 1)
+	w.policy = newTestPolicy(t, w.replica.full, []sdk.Predicate{selectNode, fitCPU}, []sdk.Priority{leastCPU, fewPods})
+	for i := range 100 {
+		w.snapshot.setNode(w.node(fmt.Sprint("n", i)))
+	}
+	c := &class{id: 1, shape: w.shape(0)}
+	w.snapshot.pending = append(w.snapshot.pending, &contractv1.Operation{Op: &contractv1.Operation_ClassSet{ClassSet: &contractv1.ClassSet{Class: 1, Pod: c.shape.pod}}})
+	w.flush()
+	w.ask(c)
+	if w.policy.asked != 400 {
+		t.Errorf("the first decision asked %d times, want 400", w.policy.asked)
+	}
+	w.policy.asked = 0
+	w.ask(c)
+	if w.policy.asked != 0 {
+		t.Errorf("nothing changed and it asked %d times", w.policy.asked)
+	}
+	w.snapshot.addPod(&podEntry{uid: "u", shape: c.shape}, "n5")
+	w.flush()
+	w.ask(c)
+	if w.policy.asked != 4 {
+		t.Errorf("one node was touched and it asked %d times, want 4", w.policy.asked)
+	}
+}
+
+// A log that forgot how things were makes the class ask everything.
+func TestChangeLogForgets(t *testing.T) {
+	var l changeLog
+	for i := range changeLogLimit * 3 {
+		l.add(uint32(i))
+	}
+	if _, ok := l.since(5); ok {
+		t.Error("it knows what fell out long ago")
+	}
+	got, ok := l.since(l.end() - 3)
+	if !ok || !slices.Equal(got, []uint32{changeLogLimit*3 - 3, changeLogLimit*3 - 2, changeLogLimit*3 - 1}) {
+		t.Errorf("the last three are %v, %v", got, ok)
+	}
+	if len(l.items) > changeLogLimit {
+		t.Errorf("it holds %d entries", len(l.items))
+	}
+}
+
+// SCH-16: an answer out of range counts as the nearer end.
+func TestScoresAreClamped(t *testing.T) {
+	for _, c := range []struct {
+		kind         sdk.Normalize
+		raw, largest int64
+		want         int64
+	}{
+		{sdk.NormalizeMax, 2, 2, 10}, {sdk.NormalizeMax, 1, 2, 5}, {sdk.NormalizeMax, 0, 0, 0}, {sdk.NormalizeMax, -5, 2, 0},
+		{sdk.NormalizeReverseMax, 2, 2, 0}, {sdk.NormalizeReverseMax, 1, 3, 6}, {sdk.NormalizeReverseMax, 0, 0, 10},
+		{sdk.NormalizeMax, 1 << 62, 1 << 62, 10}, {sdk.NormalizeMax, 1 << 61, 1 << 62, 5},
+	} {
+		if got := scale(c.kind, c.raw, c.largest); got != c.want {
+			t.Errorf("%s %d of %d: %d, want %d", c.kind, c.raw, c.largest, got, c.want)
+		}
+	}
+	if clamp(-1) != 0 || clamp(11) != 10 || clamp(7) != 7 {
+		t.Error("clamp")
+	}
+}
+
+// SCH-17, T-8: the total is the sum of score times weight.
+func TestTotal(t *testing.T) {
+	fixed := func(name string, scores ...int64) sdk.Priority {
+		return sdk.Priority{Name: name, Normalize: sdk.NormalizeNone, Score: func(r *sdk.Request) int64 { return scores[r.Node.Index] }}
+	}
+	w := newWorld(t, 1)
+	w.policy = newTestPolicy(t, w.replica.full, []sdk.Predicate{selectNode},
+		[]sdk.Priority{fixed("A", 5, 1), fixed("B", 8, 9), fixed("C", 10, 3), fixed("D", 0, 10)})
+	for i := range w.policy.priorities {
+		w.policy.priorities[i].Weight = 1
+	}
+	w.policy.priorities[3].Weight = 2
+	w.snapshot.setNode(w.node("n0"))
+	w.snapshot.setNode(w.node("n1"))
+	c := &class{id: 1, shape: w.shape(0)}
+	w.snapshot.pending = append(w.snapshot.pending, &contractv1.Operation{Op: &contractv1.Operation_ClassSet{ClassSet: &contractv1.ClassSet{Class: 1, Pod: c.shape.pod}}})
+	w.flush()
+	got := w.ask(c)
+	if !slices.Equal(got.totals, []int64{23, 33}) || got.node != 1 {
+		t.Errorf("totals %v, node %d", got.totals, got.node)
+	}
+}
+
+// SCH-18: each of the tied nodes is chosen about equally often.
+func TestTiesAreRandom(t *testing.T) {
+	c := &class{fit: []uint32{3, 5, 9, 11}}
+	random := rand.New(rand.NewPCG(5, 5))
+	counts := map[uint32]int{}
+	for range 4000 {
+		node, _, err := c.choose(t.Context(), random)
+		if err != nil {
+			t.Fatal(err)
+		}
+		counts[node]++
+	}
+	for _, n := range c.fit {
+		if counts[n] < 800 || counts[n] > 1200 {
+			t.Errorf("node %d was chosen %d times of 4000", n, counts[n])
+		}
+	}
+}
