@@ -128,6 +128,14 @@ func (s *Storage) GetList(ctx context.Context, key string, opts storage.ListOpti
 		revision = int64(snapshot.Revision())
 	}
 
+	if opts.Recursive && opts.Predicate.Empty() && opts.Predicate.Limit == 0 && items.Len() == 0 {
+		// One allocation of the right size; counting is cheap where it is a walk through memory.
+		n, err := snapshot.Count(prefix, from)
+		if err != nil {
+			return listError(err, from, prefix)
+		}
+		items.Set(reflect.MakeSlice(items.Type(), 0, int(n)))
+	}
 	l := lister{storage: s, ctx: ctx, predicate: opts.Predicate, items: items}
 	if opts.Recursive {
 		err = snapshot.Ascend(prefix, from, l.visit)
@@ -201,6 +209,11 @@ func (l *lister) visit(item *store.Item) bool {
 			return true
 		}
 	}
-	l.items.Set(reflect.Append(l.items, reflect.ValueOf(shallowItem(obj)).Elem()))
+	n := l.items.Len()
+	if n == l.items.Cap() {
+		l.items.Grow(max(n, 16))
+	}
+	l.items.SetLen(n + 1)
+	l.items.Index(n).Set(reflect.ValueOf(shallowItem(obj)).Elem())
 	return true
 }
