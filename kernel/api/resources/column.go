@@ -6,6 +6,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
 )
 
 func cols(c ...metav1.TableColumnDefinition) []metav1.TableColumnDefinition { return c }
@@ -33,6 +34,14 @@ func createdColumns() []metav1.TableColumnDefinition {
 
 func createdRow(obj metav1.Object) []any {
 	return []any{obj.GetName(), obj.GetCreationTimestamp().UTC().Format(time.RFC3339)}
+}
+
+// ageCell is the time since t in the short form of all tables.
+func ageCell(t metav1.Time) string {
+	if t.IsZero() {
+		return "<unknown>"
+	}
+	return duration.HumanDuration(time.Since(t.Time))
 }
 
 // containerCells joins names and images with commas.

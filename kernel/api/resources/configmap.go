@@ -30,7 +30,7 @@ func configMapKind() Kind {
 		Columns: cols(nameColumn(), stringColumn("Data", doc["data"]), ageColumn()),
 		Row: func(obj runtime.Object) ([]any, error) {
 			o := obj.(*v1.ConfigMap)
-			return []any{o.Name, int64(len(o.Data) + len(o.BinaryData)), age(o.CreationTimestamp)}, nil
+			return []any{o.Name, int64(len(o.Data) + len(o.BinaryData)), ageCell(o.CreationTimestamp)}, nil
 		},
 	}
 }

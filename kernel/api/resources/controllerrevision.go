@@ -46,7 +46,7 @@ func controllerRevisionKind() Kind {
 					owner = strings.ToLower(kind.String()) + "/" + ref.Name
 				}
 			}
-			return []any{o.Name, owner, o.Revision, age(o.CreationTimestamp)}, nil
+			return []any{o.Name, owner, o.Revision, ageCell(o.CreationTimestamp)}, nil
 		},
 	}
 }

@@ -65,7 +65,7 @@ func deploymentKind() Kind {
 				selector = s.String()
 			}
 			return []any{o.Name, fmt.Sprintf("%d/%d", o.Status.ReadyReplicas, ptr.Deref(o.Spec.Replicas, 0)),
-				int64(o.Status.UpdatedReplicas), int64(o.Status.AvailableReplicas), age(o.CreationTimestamp), names, images, selector}, nil
+				int64(o.Status.UpdatedReplicas), int64(o.Status.AvailableReplicas), ageCell(o.CreationTimestamp), names, images, selector}, nil
 		},
 		Scale: &ScaleAccess{
 			Replicas:    func(obj runtime.Object) int32 { return ptr.Deref(obj.(*appsv1.Deployment).Spec.Replicas, 0) },

@@ -44,7 +44,7 @@ func leaseKind() Kind {
 		Columns: cols(nameColumn(), stringColumn("Holder", spec["holderIdentity"]), ageColumn()),
 		Row: func(obj runtime.Object) ([]any, error) {
 			o := obj.(*coordinationv1.Lease)
-			return []any{o.Name, ptr.Deref(o.Spec.HolderIdentity, ""), age(o.CreationTimestamp)}, nil
+			return []any{o.Name, ptr.Deref(o.Spec.HolderIdentity, ""), ageCell(o.CreationTimestamp)}, nil
 		},
 	}
 }

@@ -68,7 +68,7 @@ func pluginKind() Kind {
 			spec, status := o.Spec, o.Status
 			return []any{o.Name, string(spec.Kind), orNone(string(cmp.Or(status.Transport, spec.Transport))),
 				orNone(cmp.Or(status.Version, spec.Version)), string(cmp.Or(status.State, v1alpha1.PluginStatePending)),
-				int64(status.Restarts), status.Calls, orNone(status.P99), age(o.CreationTimestamp),
+				int64(status.Restarts), status.Calls, orNone(status.P99), ageCell(o.CreationTimestamp),
 				orNone(cmp.Or(status.Digest, spec.Digest)), cmp.Or(status.Bundle, spec.Bundle), status.Message}, nil
 		},
 	}

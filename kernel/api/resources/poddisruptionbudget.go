@@ -56,7 +56,7 @@ func podDisruptionBudgetKind() Kind {
 				return v.String()
 			}
 			return []any{o.Name, cell(o.Spec.MinAvailable), cell(o.Spec.MaxUnavailable),
-				int64(o.Status.DisruptionsAllowed), age(o.CreationTimestamp)}, nil
+				int64(o.Status.DisruptionsAllowed), ageCell(o.CreationTimestamp)}, nil
 		},
 	}
 }

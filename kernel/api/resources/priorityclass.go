@@ -59,7 +59,7 @@ func priorityClassKind() Kind {
 			stringColumn("PreemptionPolicy", doc["preemptionPolicy"])),
 		Row: func(obj runtime.Object) ([]any, error) {
 			o := obj.(*schedulingv1.PriorityClass)
-			return []any{o.Name, int64(o.Value), o.GlobalDefault, age(o.CreationTimestamp), string(ptr.Deref(o.PreemptionPolicy, ""))}, nil
+			return []any{o.Name, int64(o.Value), o.GlobalDefault, ageCell(o.CreationTimestamp), string(ptr.Deref(o.PreemptionPolicy, ""))}, nil
 		},
 	}
 }

@@ -71,7 +71,7 @@ func replicaSetKind() Kind {
 			o := obj.(*appsv1.ReplicaSet)
 			names, images := containerCells(o.Spec.Template.Spec.Containers)
 			return []any{o.Name, int64(ptr.Deref(o.Spec.Replicas, 0)), int64(o.Status.Replicas), int64(o.Status.ReadyReplicas),
-				age(o.CreationTimestamp), names, images, metav1.FormatLabelSelector(o.Spec.Selector)}, nil
+				ageCell(o.CreationTimestamp), names, images, metav1.FormatLabelSelector(o.Spec.Selector)}, nil
 		},
 		Scale: &ScaleAccess{
 			Replicas:    func(obj runtime.Object) int32 { return ptr.Deref(obj.(*appsv1.ReplicaSet).Spec.Replicas, 0) },

@@ -75,7 +75,7 @@ func replicationControllerKind() Kind {
 			}
 			names, images := containerCells(containers)
 			return []any{o.Name, int64(ptr.Deref(o.Spec.Replicas, 0)), int64(o.Status.Replicas), int64(o.Status.ReadyReplicas),
-				age(o.CreationTimestamp), names, images, labels.FormatLabels(o.Spec.Selector)}, nil
+				ageCell(o.CreationTimestamp), names, images, labels.FormatLabels(o.Spec.Selector)}, nil
 		},
 		Scale: &ScaleAccess{
 			Replicas:    func(obj runtime.Object) int32 { return ptr.Deref(obj.(*v1.ReplicationController).Spec.Replicas, 0) },

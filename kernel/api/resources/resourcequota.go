@@ -59,7 +59,7 @@ func resourceQuotaKind() Kind {
 					requests = append(requests, cell)
 				}
 			}
-			return []any{o.Name, strings.Join(requests, ", "), strings.Join(limits, ", "), age(o.CreationTimestamp)}, nil
+			return []any{o.Name, strings.Join(requests, ", "), strings.Join(limits, ", "), ageCell(o.CreationTimestamp)}, nil
 		},
 	}
 }

@@ -72,7 +72,7 @@ func bindingKind[T runtime.Object](kind string, namespaced bool, roleRefDoc, whe
 					accounts = append(accounts, s.Namespace+"/"+s.Name)
 				}
 			}
-			return []any{b.meta.Name, b.roleRef.Kind + "/" + b.roleRef.Name, age(b.meta.CreationTimestamp),
+			return []any{b.meta.Name, b.roleRef.Kind + "/" + b.roleRef.Name, ageCell(b.meta.CreationTimestamp),
 				strings.Join(users, ", "), strings.Join(groups, ", "), strings.Join(accounts, ", ")}, nil
 		},
 	}

@@ -37,7 +37,7 @@ func runtimeClassKind() Kind {
 		Columns: cols(nameColumn(), stringColumn("Handler", doc["handler"]), ageColumn()),
 		Row: func(obj runtime.Object) ([]any, error) {
 			o := obj.(*nodev1.RuntimeClass)
-			return []any{o.Name, o.Handler, age(o.CreationTimestamp)}, nil
+			return []any{o.Name, o.Handler, ageCell(o.CreationTimestamp)}, nil
 		},
 	}
 }

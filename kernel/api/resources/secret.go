@@ -42,7 +42,7 @@ func secretKind() Kind {
 		Columns: cols(nameColumn(), stringColumn("Type", doc["type"]), stringColumn("Data", doc["data"]), ageColumn()),
 		Row: func(obj runtime.Object) ([]any, error) {
 			o := obj.(*v1.Secret)
-			return []any{o.Name, string(o.Type), int64(len(o.Data)), age(o.CreationTimestamp)}, nil
+			return []any{o.Name, string(o.Type), int64(len(o.Data)), ageCell(o.CreationTimestamp)}, nil
 		},
 	}
 }

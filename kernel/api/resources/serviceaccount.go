@@ -33,7 +33,7 @@ func serviceAccountKind() Kind {
 		Columns: cols(nameColumn(), ageColumn()),
 		Row: func(obj runtime.Object) ([]any, error) {
 			o := obj.(*v1.ServiceAccount)
-			return []any{o.Name, age(o.CreationTimestamp)}, nil
+			return []any{o.Name, ageCell(o.CreationTimestamp)}, nil
 		},
 	}
 }
