@@ -148,7 +148,6 @@ func (s *server) Status(ctx context.Context, req *contractv1.RuntimeStatusReques
 	return &contractv1.RuntimeStatus{Ready: true, Generation: generation}, nil
 }
 
-
 func (s *server) Stop(ctx context.Context, req *contractv1.RuntimeStop) (*contractv1.RuntimeStopped, error) {
 	r, err := s.get(req.GetName())
 	if err != nil {

@@ -1,0 +1,85 @@
+package plugin
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"time"
+
+	"k8s.io/client-go/rest"
+)
+
+// Config says what the host loads and how profiles are made of it.
+type Config struct {
+	// Directories are searched for bundles, first match wins.
+	Directories []string
+	// CacheDirectory holds compiled modules of bundles that were not compiled
+	// when they were installed; it must be the kernel's own.
+	CacheDirectory string
+	// RunDirectory holds the processes' sockets; keep it short. Empty: the
+	// system's folder for temporary files.
+	RunDirectory string
+	// CallTimeout is the deadline of one call; default 100 ms.
+	CallTimeout time.Duration
+	// StartTimeout is the deadline of a start; default 10 s.
+	StartTimeout time.Duration
+	// StopTimeout is how long a process may take to stop in order; default 10 s.
+	StopTimeout time.Duration
+	// MemoryLimit is the ceiling of a WASM module in bytes; default 256 MiB.
+	MemoryLimit int64
+	Bundles     []BundleConfig
+	Profiles    []Profile
+	// Controllers are the names of the controllers that run.
+	Controllers []string
+	// NodeName of this machine, for controllers; may be empty.
+	NodeName string
+}
+
+// BundleConfig is one bundle to load.
+type BundleConfig struct {
+	Name      string
+	Transport string          // wasm or process; empty: wasm where there is a module
+	Digest    string          // overrides the manifest's
+	OnFailure string          // refuse or ignore; overrides the manifest's
+	Config    json.RawMessage // an object: plugin name → its configuration
+}
+
+// Profile is an ordered set of predicates and priorities for one schedulerName.
+type Profile struct {
+	SchedulerName string
+	Predicates    []string
+	Priorities    []WeightedPriority
+}
+
+// WeightedPriority is a priority with the factor of its score.
+type WeightedPriority struct {
+	Name   string
+	Weight int64
+}
+
+// Deps are what the host works with.
+type Deps struct {
+	Log *slog.Logger
+	// REST speaks with the host's own identity; Plugin objects and RBAC
+	// objects are written with it. Nil: none are.
+	REST *rest.Config
+	// Identity opens the API socket that stands for a plugin and returns its
+	// path; asked again for the same name it returns the same. Nil:
+	// controllers cannot run.
+	Identity func(ctx context.Context, plugin string) (socket string, err error)
+}
+
+func (c *Config) defaults() {
+	if c.CallTimeout <= 0 {
+		c.CallTimeout = 100 * time.Millisecond
+	}
+	if c.StartTimeout <= 0 {
+		c.StartTimeout = 10 * time.Second
+	}
+	if c.StopTimeout <= 0 {
+		c.StopTimeout = 10 * time.Second
+	}
+	if c.MemoryLimit <= 0 {
+		c.MemoryLimit = defaultMemoryLimit
+	}
+}

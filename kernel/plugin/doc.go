@@ -1,0 +1,26 @@
+// Package plugin is the plugin host: it finds bundles by their manifests, runs
+// each as a WASM module (wazero) or as a process (hashicorp/go-plugin), keeps
+// them running and serves them to the scheduler (Policy), to the node agent
+// (Runtime, Proxy), and as objects to the API. It knows no plugin by name and
+// the kernel's binary contains none.
+//
+// What passes through: a Delta of the scheduler is encoded once and handed to
+// every bundle of a profile; a question carries a class and node indexes and
+// crosses into a bundle once. A bundle that failed answers "not available" at
+// once while its supervisor starts it again, and is fed in full from the
+// ReplicaSource before its next question.
+//
+// Promises: a call has a deadline. A module that loops, traps, allocates
+// without end or answers out of range is replaced by a fresh instance; it has
+// no host function beyond WASI without files, environment and network, and
+// one that the host itself put in to look at the clock (meter.go). A process is
+// pinned by digest, spoken to over mutual TLS, has a clean environment and its
+// own process group, and dies with the kernel. A changed configuration is
+// started, configured and checked before the scheduler turns to it.
+//
+// Modules are compiled when a bundle is sealed or installed (Seal, Compile);
+// a start maps what is there.
+//
+// It imports sdk and kernel/api/auth/rbac (pure functions); it must not import
+// the scheduler, the store or plugins.
+package plugin

@@ -1,0 +1,26 @@
+package plugin
+
+import (
+	"context"
+	"time"
+
+	contractv1 "pintle.dev/pintle/sdk/contract/v1"
+)
+
+// guest is a loaded bundle, whatever carries the calls. Index i is the
+// position in what describe answered. One goroutine at a time calls it. An
+// error that wraps errBroken means that the guest must be replaced.
+type guest interface {
+	describe() []*contractv1.PluginDescription
+	configure(ctx context.Context, i int, config []byte) error
+	// apply takes the delta and its encoding, which is the same for all guests.
+	apply(ctx context.Context, delta *contractv1.Delta, encoded []byte) error
+	filter(ctx context.Context, i int, class uint32, nodes, out []uint32) error
+	score(ctx context.Context, i int, class uint32, nodes []uint32, out []int64) error
+	normalize(ctx context.Context, i int, class uint32, nodes []uint32, scores []int64) error
+	reasons(i int, verdict uint32) []string
+	// health finds out whether the guest still works; it costs a round trip.
+	health(ctx context.Context) error
+	pid() int
+	close(ctx context.Context, grace time.Duration) error
+}

@@ -1,0 +1,318 @@
+package plugin
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"pintle.dev/pintle/sdk"
+)
+
+const (
+	// ManifestFile is the name of a bundle's manifest in its folder.
+	ManifestFile = "manifest.yaml"
+
+	manifestVersion  = "kernel.pintle.dev/v1alpha1"
+	manifestKind     = "PluginManifest"
+	maxManifestBytes = 1 << 20
+)
+
+// Transports of a bundle.
+const (
+	TransportWASM    = "wasm"
+	TransportProcess = "process"
+)
+
+// What a failing predicate counts as.
+const (
+	OnFailureRefuse = "refuse"
+	OnFailureIgnore = "ignore"
+)
+
+// Manifest says what a bundle is made of and what its plugins may do.
+type Manifest struct {
+	APIVersion string    `yaml:"apiVersion"`
+	Kind       string    `yaml:"kind"`
+	Name       string    `yaml:"name"`
+	Version    string    `yaml:"version"`
+	Artifacts  Artifacts `yaml:"artifacts,omitempty"`
+	Plugins    []Entry   `yaml:"plugins"`
+	// Rules are what the bundle's own identity may do: what its shared
+	// informers read.
+	Rules     []Rule   `yaml:"rules,omitempty"`
+	OnFailure string   `yaml:"onFailure,omitempty"` // refuse (default) or ignore
+	Timeouts  Timeouts `yaml:"timeouts,omitempty"`
+	Limits    Limits   `yaml:"limits,omitempty"`
+}
+
+// Artifacts are the builds of a bundle; Seal fills them in.
+type Artifacts struct {
+	WASM    *Artifact `yaml:"wasm,omitempty"`
+	Process *Artifact `yaml:"process,omitempty"`
+}
+
+// Artifact is a file of the bundle's folder, pinned.
+type Artifact struct {
+	Path   string `yaml:"path"`   // relative to the folder, inside it
+	Digest string `yaml:"digest"` // sha256: and 64 hexadecimal digits
+}
+
+// Entry is one plugin of the bundle.
+type Entry struct {
+	Name      string   `yaml:"name"`
+	Kind      string   `yaml:"kind"`
+	Scope     string   `yaml:"scope,omitempty"`
+	Normalize string   `yaml:"normalize,omitempty"`
+	Reads     []string `yaml:"reads,omitempty"`
+	OnFailure string   `yaml:"onFailure,omitempty"`
+	Rules     []Rule   `yaml:"rules,omitempty"`
+}
+
+// Rule is an RBAC policy rule.
+type Rule struct {
+	APIGroups       []string `yaml:"apiGroups,omitempty"`
+	Resources       []string `yaml:"resources,omitempty"`
+	ResourceNames   []string `yaml:"resourceNames,omitempty"`
+	NonResourceURLs []string `yaml:"nonResourceURLs,omitempty"`
+	Verbs           []string `yaml:"verbs"`
+}
+
+// Timeouts override the host's; zero leaves it.
+type Timeouts struct {
+	Call  time.Duration `yaml:"call,omitempty"`
+	Start time.Duration `yaml:"start,omitempty"`
+	Stop  time.Duration `yaml:"stop,omitempty"`
+}
+
+// Limits override the host's.
+type Limits struct {
+	Memory string `yaml:"memory,omitempty"` // of the WASM module, as 256Mi
+}
+
+// PolicyRules are the rules in RBAC's own type.
+func PolicyRules(rules []Rule) []rbacv1.PolicyRule {
+	out := make([]rbacv1.PolicyRule, 0, len(rules))
+	for _, r := range rules {
+		out = append(out, rbacv1.PolicyRule{
+			APIGroups: r.APIGroups, Resources: r.Resources, ResourceNames: r.ResourceNames,
+			NonResourceURLs: r.NonResourceURLs, Verbs: r.Verbs,
+		})
+	}
+	return out
+}
+
+// MemoryLimit returns the limit in bytes, or 0.
+func (l Limits) MemoryLimit() int64 {
+	if l.Memory == "" {
+		return 0
+	}
+	q, err := resource.ParseQuantity(l.Memory)
+	if err != nil {
+		return 0 // check refused it
+	}
+	return q.Value()
+}
+
+// ReadManifest reads and checks the manifest at path. Every fault is one line
+// of the error: file:line: what is wrong and what would be right.
+func ReadManifest(path string) (*Manifest, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("plugin manifest: %w", err)
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxManifestBytes+1))
+	if err != nil {
+		return nil, fmt.Errorf("plugin manifest %s: %w", path, err)
+	}
+	return ParseManifest(path, data)
+}
+
+// ParseManifest is ReadManifest of data already read; path is for messages.
+func ParseManifest(path string, data []byte) (*Manifest, error) {
+	if len(data) > maxManifestBytes {
+		return nil, fmt.Errorf("%s:1: larger than %d bytes", path, maxManifestBytes)
+	}
+	var root yaml.Node
+	if err := yaml.Unmarshal(data, &root); err != nil {
+		return nil, manifestError(path, err)
+	}
+	if len(root.Content) == 0 {
+		return nil, fmt.Errorf("%s:1: empty; want apiVersion: %s", path, manifestVersion)
+	}
+	d := yaml.NewDecoder(bytes.NewReader(data))
+	d.KnownFields(true)
+	m := &Manifest{}
+	if err := d.Decode(m); err != nil {
+		return nil, manifestError(path, err)
+	}
+	c := &checker{path: path, root: root.Content[0]}
+	c.manifest(m)
+	return m, errors.Join(c.faults...)
+}
+
+var (
+	yamlLine     = regexp.MustCompile(`^(?:yaml: )?line (\d+): (.*)$`)
+	yamlUnknown  = regexp.MustCompile(`^field (\S+) not found in type plugin\.(\S+)$`)
+	digestForm   = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
+	nameForm     = regexp.MustCompile(`^[A-Za-z0-9]([-_.A-Za-z0-9]{0,61}[A-Za-z0-9])?$`)
+	pluginKinds  = []string{sdk.KindPredicate, sdk.KindPriority, sdk.KindController, sdk.KindRuntime, sdk.KindProxy}
+	normalizings = []string{"", string(sdk.NormalizeNone), string(sdk.NormalizeMax), string(sdk.NormalizeReverseMax), string(sdk.NormalizePlugin)}
+)
+
+// manifestError rewrites the decoder's errors as file:line lines.
+func manifestError(path string, err error) error {
+	lines := []string{err.Error()}
+	var typed *yaml.TypeError
+	if errors.As(err, &typed) {
+		lines = typed.Errors
+	}
+	var faults []error
+	for _, line := range lines {
+		number := "1"
+		if m := yamlLine.FindStringSubmatch(line); m != nil {
+			number, line = m[1], m[2]
+		}
+		if m := yamlUnknown.FindStringSubmatch(line); m != nil {
+			line = "unknown key " + m[1] + " in " + strings.ToLower(m[2])
+		}
+		faults = append(faults, fmt.Errorf("%s:%s: %s", path, number, line))
+	}
+	return errors.Join(faults...)
+}
+
+// checker collects what is wrong with a manifest, with lines.
+type checker struct {
+	path   string
+	root   *yaml.Node
+	faults []error
+}
+
+// at reports a fault at the deepest node that the keys lead to.
+func (c *checker) at(keys string, format string, args ...any) {
+	line, node := max(c.root.Line, 1), c.root
+	for key := range strings.SplitSeq(keys, ".") {
+		next := child(node, key)
+		if next == nil {
+			break
+		}
+		node, line = next, next.Line
+	}
+	c.faults = append(c.faults, fmt.Errorf("%s:%d: %s: %s", c.path, line, keys, fmt.Sprintf(format, args...)))
+}
+
+func child(n *yaml.Node, key string) *yaml.Node {
+	switch n.Kind {
+	case yaml.MappingNode:
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			if n.Content[i].Value == key {
+				return n.Content[i+1]
+			}
+		}
+	case yaml.SequenceNode:
+		if i, err := strconv.Atoi(key); err == nil && i < len(n.Content) {
+			return n.Content[i]
+		}
+	}
+	return nil
+}
+
+func (c *checker) manifest(m *Manifest) {
+	if m.APIVersion != manifestVersion {
+		c.at("apiVersion", "%q; want %s", m.APIVersion, manifestVersion)
+	}
+	if m.Kind != manifestKind {
+		c.at("kind", "%q; want %s", m.Kind, manifestKind)
+	}
+	if !nameForm.MatchString(m.Name) {
+		c.at("name", "%q; want 1 to 63 letters, digits, '-', '_' and '.'", m.Name)
+	}
+	if m.Version == "" {
+		c.at("version", "missing; want the bundle's version, such as 1.0.0")
+	}
+	c.artifact("artifacts.wasm", m.Artifacts.WASM)
+	c.artifact("artifacts.process", m.Artifacts.Process)
+	c.onFailure("onFailure", m.OnFailure)
+	for _, t := range []struct {
+		key   string
+		value time.Duration
+	}{{"timeouts.call", m.Timeouts.Call}, {"timeouts.start", m.Timeouts.Start}, {"timeouts.stop", m.Timeouts.Stop}} {
+		if t.value < 0 || t.value > 10*time.Minute {
+			c.at(t.key, "%s; want 0 to 10m", t.value)
+		}
+	}
+	if m.Limits.Memory != "" {
+		q, err := resource.ParseQuantity(m.Limits.Memory)
+		if err != nil || q.Value() < 1<<20 || q.Value() > 4<<30 {
+			c.at("limits.memory", "%q; want 1Mi to 4Gi", m.Limits.Memory)
+		}
+	}
+	if len(m.Plugins) == 0 {
+		c.at("plugins", "missing; name at least one plugin")
+	}
+	seen := map[string]bool{}
+	for i := range m.Plugins {
+		p, key := &m.Plugins[i], fmt.Sprintf("plugins.%d", i)
+		if !nameForm.MatchString(p.Name) {
+			c.at(key+".name", "%q; want 1 to 63 letters, digits, '-', '_' and '.'", p.Name)
+		}
+		if seen[p.Name] {
+			c.at(key+".name", "%s is there twice", p.Name)
+		}
+		seen[p.Name] = true
+		if !slices.Contains(pluginKinds, p.Kind) {
+			c.at(key+".kind", "%q; want one of %s", p.Kind, strings.Join(pluginKinds, ", "))
+		}
+		asked := p.Kind == sdk.KindPredicate || p.Kind == sdk.KindPriority
+		if p.Scope != "" && (!asked || p.Scope != string(sdk.ScopeNode) && p.Scope != string(sdk.ScopeCluster)) {
+			c.at(key+".scope", "%q; predicates and priorities have node or cluster", p.Scope)
+		}
+		if p.Normalize != "" && (p.Kind != sdk.KindPriority || !slices.Contains(normalizings, p.Normalize)) {
+			c.at(key+".normalize", "%q; priorities have none, max, reverse-max or plugin", p.Normalize)
+		}
+		c.onFailure(key+".onFailure", p.OnFailure)
+		c.rules(key+".rules", p.Rules)
+	}
+	c.rules("rules", m.Rules)
+}
+
+func (c *checker) onFailure(key, value string) {
+	if value != "" && value != OnFailureRefuse && value != OnFailureIgnore {
+		c.at(key, "%q; want refuse or ignore", value)
+	}
+}
+
+func (c *checker) artifact(key string, a *Artifact) {
+	if a == nil {
+		return
+	}
+	if !filepath.IsLocal(a.Path) {
+		c.at(key+".path", "%q; want a path inside the bundle's folder", a.Path)
+	}
+	if !digestForm.MatchString(a.Digest) {
+		c.at(key+".digest", "%q; want sha256: and 64 hexadecimal digits (pintle plugin seal writes it)", a.Digest)
+	}
+}
+
+func (c *checker) rules(key string, rules []Rule) {
+	for i, r := range rules {
+		if len(r.Verbs) == 0 {
+			c.at(fmt.Sprintf("%s.%d", key, i), "a rule without verbs allows nothing")
+		}
+		if len(r.Resources) == 0 && len(r.NonResourceURLs) == 0 {
+			c.at(fmt.Sprintf("%s.%d", key, i), "a rule needs resources or nonResourceURLs")
+		}
+	}
+}

@@ -1,0 +1,188 @@
+package plugin
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"google.golang.org/protobuf/proto"
+
+	"pintle.dev/pintle/sdk"
+	contractv1 "pintle.dev/pintle/sdk/contract/v1"
+)
+
+// ReplicaSource hands out the whole replica as one delta with reset set; the
+// scheduler implements it and answers from a copy.
+type ReplicaSource = contractv1.ReplicaSource
+
+var (
+	_ contractv1.Policy       = (*Policy)(nil)
+	_ contractv1.PolicySource = (*Source)(nil)
+)
+
+// unavailableVerdict is the verdict of every predicate that is down.
+const unavailableVerdict = 1<<32 - 2
+
+// Policy is one profile: an ordered set of predicates and priorities over the
+// bundles that hold them. It implements the scheduler's Policy. The scheduling
+// cycle calls it from one goroutine.
+type Policy struct {
+	host       *Host
+	predicates []contractv1.PredicateInfo
+	priorities []contractv1.PriorityInfo
+	filters    []place
+	scorers    []place
+	units      []*unit
+	generation atomic.Uint64
+	replica    uint64
+
+	used sync.Once
+	// inUse is closed when the scheduler has turned to this policy.
+	inUse chan struct{}
+}
+
+// place is where a plugin of the profile lives.
+type place struct {
+	unit *unit
+	name string
+}
+
+// Generation changes when any answer may have changed without a delta.
+func (p *Policy) Generation() uint64 { return p.generation.Load() }
+
+// Predicates describes the predicates in the order of the profile.
+func (p *Policy) Predicates() []contractv1.PredicateInfo { return p.predicates }
+
+// Priorities describes the priorities in the order of the profile.
+func (p *Policy) Priorities() []contractv1.PriorityInfo { return p.priorities }
+
+// Apply brings every bundle's replica up to date; the delta is encoded once. A
+// bundle that cannot take it is restarted and fed in full before its next
+// question. Apply fails only when ctx ends.
+func (p *Policy) Apply(ctx context.Context, delta *contractv1.Delta) error {
+	p.used.Do(func() { close(p.inUse) })
+	encoded, err := proto.Marshal(delta)
+	if err != nil {
+		return fmt.Errorf("encode delta %d: %w", delta.GetGeneration(), err)
+	}
+	p.replica = delta.GetGeneration()
+	source := p.host.source()
+	for _, u := range p.units {
+		u.apply(ctx, delta, encoded, source)
+	}
+	return ctx.Err()
+}
+
+// Filter asks predicate i about nodes. A predicate that fails answers "not
+// available" for each node at once; one that may be ignored returns the error
+// instead, as the scheduler does not keep such answers.
+func (p *Policy) Filter(ctx context.Context, i int, class uint32, nodes, out []uint32) error {
+	at := p.filters[i]
+	err := at.unit.ask(ctx, at.name, p.replica, p.host.source(), func(g guest, k int) error {
+		return g.filter(ctx, k, class, nodes, out)
+	})
+	if err == nil {
+		return nil
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if p.predicates[i].IgnoreFailure {
+		clear(out)
+		return fmt.Errorf("predicate %s: %w", at.name, err)
+	}
+	// The generation moves when the bundle is back; an answer that failed
+	// without a restart must not be kept either.
+	p.host.touch(p)
+	for k := range out {
+		out[k] = unavailableVerdict
+	}
+	return nil
+}
+
+// Reasons returns the words behind a verdict of predicate i.
+func (p *Policy) Reasons(i int, verdict uint32) []string {
+	at := p.filters[i]
+	if verdict == unavailableVerdict {
+		return []string{"plugin " + at.name + " is not available"}
+	}
+	at.unit.mu.Lock()
+	defer at.unit.mu.Unlock()
+	if at.unit.guest == nil {
+		return []string{"plugin " + at.name + " is not available"}
+	}
+	return at.unit.guest.reasons(at.unit.index[at.name], verdict)
+}
+
+// Score asks priority i for raw scores. When it fails out is all zero. A
+// priority that declares no normalization must score 0 to 10 (SCH-16).
+func (p *Policy) Score(ctx context.Context, i int, class uint32, nodes []uint32, out []int64) error {
+	at := p.scorers[i]
+	err := at.unit.ask(ctx, at.name, p.replica, p.host.source(), func(g guest, k int) error {
+		if err := g.score(ctx, k, class, nodes, out); err != nil {
+			return err
+		}
+		if p.priorities[i].Normalize == string(sdk.NormalizeNone) {
+			return inRange(at.name, nodes, out)
+		}
+		return nil
+	})
+	return p.scored(ctx, at.name, out, err)
+}
+
+// Normalize rewrites raw scores in place. When it fails they are all zero.
+func (p *Policy) Normalize(ctx context.Context, i int, class uint32, nodes []uint32, scores []int64) error {
+	at := p.scorers[i]
+	err := at.unit.ask(ctx, at.name, p.replica, p.host.source(), func(g guest, k int) error {
+		if err := g.normalize(ctx, k, class, nodes, scores); err != nil {
+			return err
+		}
+		return inRange(at.name, nodes, scores)
+	})
+	return p.scored(ctx, at.name, scores, err)
+}
+
+func (p *Policy) scored(ctx context.Context, name string, out []int64, err error) error {
+	if err == nil {
+		return nil
+	}
+	clear(out)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return fmt.Errorf("priority %s: %w", name, err)
+}
+
+func inRange(name string, nodes []uint32, scores []int64) error {
+	for k, s := range scores {
+		if s < 0 || s > sdk.MaxScore {
+			return fmt.Errorf("plugin %s: answer out of range: score %d for node %d, want 0 to %d", name, s, nodes[k], sdk.MaxScore)
+		}
+	}
+	return nil
+}
+
+// Source hands out the present policy of one profile.
+type Source struct {
+	policy  atomic.Pointer[Policy]
+	changed chan struct{}
+}
+
+// Policy returns the policy, or nil before the profile's bundles have started.
+func (s *Source) Policy() contractv1.Policy {
+	if p := s.policy.Load(); p != nil {
+		return p
+	}
+	return nil
+}
+
+// Changed is signalled after a swap, and when a bundle went down or came back.
+func (s *Source) Changed() <-chan struct{} { return s.changed }
+
+func (s *Source) signal() {
+	select {
+	case s.changed <- struct{}{}:
+	default:
+	}
+}

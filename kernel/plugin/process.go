@@ -1,0 +1,337 @@
+package plugin
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	goplugin "github.com/hashicorp/go-plugin"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	contractv1 "pintle.dev/pintle/sdk/contract/v1"
+	"pintle.dev/pintle/sdk/transport"
+)
+
+// processGuest is a bundle that runs as a process of its own.
+type processGuest struct {
+	name       string
+	client     *goplugin.Client
+	conn       *grpc.ClientConn
+	lifecycle  contractv1.LifecycleClient
+	scheduling contractv1.SchedulingClient
+	process    int
+	timeout    time.Duration
+	generation uint64
+	plugins    []*contractv1.PluginDescription
+	words      []wordTable
+}
+
+// wordTable interns the reasons of one plugin: a response numbers them anew.
+type wordTable struct {
+	ids   map[string]uint32
+	words [][]string
+}
+
+var _ guest = (*processGuest)(nil)
+
+// processOptions is what startProcess needs beside the bundle.
+type processOptions struct {
+	digest       string
+	runDirectory string
+	call, start  time.Duration
+	log          *slog.Logger
+}
+
+// startProcess starts a bundle's executable: pinned by digest, with mutual TLS,
+// without the kernel's environment, in a process group of its own, and killed
+// by the operating system when the kernel dies.
+func startProcess(ctx context.Context, b *Bundle, a *Artifact, o processOptions) (_ *processGuest, err error) {
+	path, err := filepath.Abs(filepath.Join(b.Directory, a.Path))
+	if err != nil {
+		return nil, err
+	}
+	if fi, err := os.Stat(path); err != nil {
+		return nil, fmt.Errorf("plugin bundle %s: %w: artefact: %w; build it with make", b.Manifest.Name, errPermanent, err)
+	} else if fi.Mode()&0o111 == 0 {
+		return nil, fmt.Errorf("plugin bundle %s: %w: %s is not executable", b.Manifest.Name, errPermanent, path)
+	}
+	checksum, err := hex.DecodeString(strings.TrimPrefix(o.digest, "sha256:"))
+	if err != nil {
+		return nil, fmt.Errorf("plugin bundle %s: %w: digest %q: %w", b.Manifest.Name, errPermanent, o.digest, err)
+	}
+	cmd := exec.Command(path)
+	cmd.Dir = filepath.Dir(path)
+	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG=C.UTF-8"}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	if o.runDirectory != "" {
+		if err := os.MkdirAll(o.runDirectory, 0o700); err != nil {
+			return nil, fmt.Errorf("plugin bundle %s: %w", b.Manifest.Name, err)
+		}
+	}
+	client := goplugin.NewClient(&goplugin.ClientConfig{
+		HandshakeConfig:  transport.Handshake,
+		Plugins:          goplugin.PluginSet{transport.Name: &transport.Plugin{}},
+		Cmd:              cmd,
+		AllowedProtocols: []goplugin.Protocol{goplugin.ProtocolGRPC},
+		AutoMTLS:         true,
+		SkipHostEnv:      true,
+		StartTimeout:     o.start,
+		SecureConfig:     &goplugin.SecureConfig{Checksum: checksum, Hash: sha256.New()},
+		Logger:           pluginLogger(o.log),
+		UnixSocketConfig: &goplugin.UnixSocketConfig{TempDir: o.runDirectory},
+		GRPCDialOptions: []grpc.DialOption{grpc.WithDefaultCallOptions(
+			grpc.MaxCallRecvMsgSize(transport.MaxMessageBytes), grpc.MaxCallSendMsgSize(transport.MaxMessageBytes))},
+	})
+	g := &processGuest{name: b.Manifest.Name, client: client, timeout: o.call}
+	defer func() {
+		if err != nil {
+			g.kill()
+		}
+	}()
+	stop := context.AfterFunc(ctx, client.Kill)
+	defer stop()
+	protocol, err := client.Client()
+	if errors.Is(err, goplugin.ErrChecksumsDoNotMatch) {
+		got, hashErr := fileDigest(path)
+		if hashErr != nil {
+			got = hashErr.Error()
+		}
+		return nil, fmt.Errorf("%w: %w", errPermanent, digestError(b.Manifest.Name, path, got, o.digest))
+	}
+	if err != nil {
+		line, _, _ := strings.Cut(err.Error(), "\n")
+		return nil, fmt.Errorf("plugin bundle %s: start %s: %s", b.Manifest.Name, path, line)
+	}
+	if cmd.Process != nil {
+		g.process = cmd.Process.Pid
+	}
+	raw, err := protocol.Dispense(transport.Name)
+	if err != nil {
+		return nil, fmt.Errorf("plugin bundle %s: %w", b.Manifest.Name, err)
+	}
+	conn, ok := raw.(*grpc.ClientConn)
+	if !ok {
+		return nil, fmt.Errorf("plugin bundle %s: dispensed %T", b.Manifest.Name, raw)
+	}
+	g.conn = conn
+	g.lifecycle, g.scheduling = contractv1.NewLifecycleClient(conn), contractv1.NewSchedulingClient(conn)
+	ctx, cancel := context.WithTimeout(ctx, o.start)
+	defer cancel()
+	d, err := g.lifecycle.Describe(ctx, &contractv1.DescribeRequest{})
+	if err != nil {
+		return nil, fmt.Errorf("plugin bundle %s: describe: %w", b.Manifest.Name, err)
+	}
+	if d.GetContract() != transport.Contract {
+		return nil, fmt.Errorf("plugin bundle %s: %w: it speaks contract version %d, this kernel %d", b.Manifest.Name, errPermanent, d.GetContract(), transport.Contract)
+	}
+	g.plugins = d.GetPlugins()
+	g.words = make([]wordTable, len(g.plugins))
+	return g, nil
+}
+
+// kill ends the process and all of its group at once.
+func (g *processGuest) kill() {
+	g.client.Kill()
+	if g.process > 0 {
+		// What the process left behind; an empty group is no error to anyone.
+		_ = syscall.Kill(-g.process, syscall.SIGKILL)
+	}
+}
+
+// failed marks errors that speak of the process rather than of the question.
+func (g *processGuest) failed(what string, err error) error {
+	switch status.Code(err) {
+	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled:
+		return fmt.Errorf("plugin bundle %s: %s: %w: %w", g.name, what, errBroken, err)
+	}
+	return fmt.Errorf("plugin bundle %s: %s: %w", g.name, what, err)
+}
+
+func (g *processGuest) outOfRange(what string, args ...any) error {
+	return fmt.Errorf("plugin bundle %s: %w: answer out of range: %s", g.name, errBroken, fmt.Sprintf(what, args...))
+}
+
+func (g *processGuest) describe() []*contractv1.PluginDescription { return g.plugins }
+func (g *processGuest) pid() int                                  { return g.process }
+
+func (g *processGuest) health(ctx context.Context) error {
+	if g.client.Exited() {
+		return fmt.Errorf("plugin bundle %s: %w: process %d ended", g.name, errBroken, g.process)
+	}
+	return nil
+}
+
+// ping asks the process itself; it costs a round trip.
+func (g *processGuest) ping(ctx context.Context) error {
+	resp, err := g.lifecycle.Health(ctx, &contractv1.HealthRequest{})
+	if err != nil {
+		return g.failed("health", err)
+	}
+	if !resp.GetHealthy() {
+		return fmt.Errorf("plugin bundle %s: %w: unhealthy: %s", g.name, errBroken, resp.GetMessage())
+	}
+	return nil
+}
+
+func (g *processGuest) close(ctx context.Context, grace time.Duration) error {
+	defer g.kill()
+	if g.client.Exited() || grace <= 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, grace)
+	defer cancel()
+	if _, err := g.lifecycle.Stop(ctx, &contractv1.StopRequest{GraceMilliseconds: grace.Milliseconds()}); err != nil {
+		return fmt.Errorf("plugin bundle %s: stop: %w", g.name, err)
+	}
+	return nil
+}
+
+func (g *processGuest) configure(ctx context.Context, i int, config []byte) error {
+	ctx, cancel := context.WithTimeout(ctx, g.timeout*applyFactor)
+	defer cancel()
+	_, err := g.lifecycle.Configure(ctx, &contractv1.ConfigureRequest{Plugin: g.plugins[i].GetName(), Config: config})
+	if err != nil {
+		return g.failed("configure "+g.plugins[i].GetName(), err)
+	}
+	return nil
+}
+
+func (g *processGuest) apply(ctx context.Context, delta *contractv1.Delta, _ []byte) error {
+	ctx, cancel := context.WithTimeout(ctx, g.timeout*applyFactor)
+	defer cancel()
+	resp, err := g.scheduling.Apply(ctx, &contractv1.ApplyRequest{Delta: delta})
+	if err != nil {
+		return g.failed("apply", err)
+	}
+	if resp.GetGeneration() != delta.GetGeneration() {
+		return g.outOfRange("generation %d after delta %d", resp.GetGeneration(), delta.GetGeneration())
+	}
+	g.generation = delta.GetGeneration()
+	return nil
+}
+
+func (g *processGuest) filter(ctx context.Context, i int, class uint32, nodes, out []uint32) error {
+	ctx, cancel := context.WithTimeout(ctx, g.timeout)
+	defer cancel()
+	resp, err := g.scheduling.Filter(ctx, &contractv1.FilterRequest{Plugin: g.plugins[i].GetName(), Class: class, Nodes: nodes, Generation: g.generation})
+	if err != nil {
+		return g.failed("filter", err)
+	}
+	verdicts, sets := resp.GetVerdicts(), resp.GetReasons()
+	if len(verdicts) != len(nodes) {
+		return g.outOfRange("%d verdicts for %d nodes", len(verdicts), len(nodes))
+	}
+	if len(sets) > maxVerdict {
+		return g.outOfRange("%d sets of reasons", len(sets))
+	}
+	ids := make([]uint32, len(sets)+1)
+	for k, set := range sets {
+		if ids[k+1], err = g.intern(i, set.GetReasons()); err != nil {
+			return err
+		}
+	}
+	for k, v := range verdicts {
+		if int(v) >= len(ids) {
+			return g.outOfRange("verdict %d of %d", v, len(sets))
+		}
+		out[k] = ids[v]
+	}
+	return nil
+}
+
+func (g *processGuest) intern(i int, reasons []string) (uint32, error) {
+	key := strings.Join(reasons, "\n")
+	if key == "" || len(key) > maxReasonBytes {
+		return 0, g.outOfRange("a verdict with %d bytes of reasons", len(key))
+	}
+	t := &g.words[i]
+	if id, ok := t.ids[key]; ok {
+		return id, nil
+	}
+	if len(t.words) >= maxVerdict {
+		return 0, g.outOfRange("more than %d distinct verdicts", maxVerdict)
+	}
+	if t.ids == nil {
+		t.ids = map[string]uint32{}
+	}
+	t.words = append(t.words, reasons)
+	t.ids[key] = uint32(len(t.words))
+	return uint32(len(t.words)), nil
+}
+
+func (g *processGuest) reasons(i int, verdict uint32) []string {
+	if verdict == 0 || int(verdict) > len(g.words[i].words) {
+		return nil
+	}
+	return g.words[i].words[verdict-1]
+}
+
+func (g *processGuest) score(ctx context.Context, i int, class uint32, nodes []uint32, out []int64) error {
+	ctx, cancel := context.WithTimeout(ctx, g.timeout)
+	defer cancel()
+	resp, err := g.scheduling.Score(ctx, &contractv1.ScoreRequest{Plugin: g.plugins[i].GetName(), Class: class, Nodes: nodes, Generation: g.generation})
+	if err != nil {
+		return g.failed("score", err)
+	}
+	return g.scores(resp, out)
+}
+
+func (g *processGuest) normalize(ctx context.Context, i int, class uint32, nodes []uint32, scores []int64) error {
+	ctx, cancel := context.WithTimeout(ctx, g.timeout)
+	defer cancel()
+	resp, err := g.scheduling.Normalize(ctx, &contractv1.NormalizeRequest{Plugin: g.plugins[i].GetName(), Class: class, Nodes: nodes, Scores: scores})
+	if err != nil {
+		return g.failed("normalize", err)
+	}
+	return g.scores(resp, scores)
+}
+
+func (g *processGuest) scores(resp *contractv1.ScoreResponse, out []int64) error {
+	if len(resp.GetScores()) != len(out) {
+		return g.outOfRange("%d scores for %d nodes", len(resp.GetScores()), len(out))
+	}
+	copy(out, resp.GetScores())
+	return nil
+}
+
+// pluginLogger hands go-plugin's records and the process's standard error to
+// the kernel's logger.
+func pluginLogger(log *slog.Logger) hclog.Logger {
+	l := hclog.NewInterceptLogger(&hclog.LoggerOptions{Level: hclog.Off})
+	l.RegisterSink(logSink{log})
+	return l
+}
+
+type logSink struct{ log *slog.Logger }
+
+func (s logSink) Accept(name string, level hclog.Level, msg string, args ...any) {
+	// go-plugin names its own records by nothing; a process's by its file.
+	to := slog.LevelDebug
+	switch {
+	case level >= hclog.Error:
+		to = slog.LevelError
+	case level == hclog.Warn:
+		to = slog.LevelWarn
+	case level == hclog.Info && name != "":
+		to = slog.LevelInfo
+	}
+	attrs := make([]any, 0, len(args))
+	for i := 0; i+1 < len(args); i += 2 {
+		if key, ok := args[i].(string); ok && key != "timestamp" {
+			attrs = append(attrs, slog.Any(key, args[i+1]))
+		}
+	}
+	s.log.Log(context.Background(), to, msg, attrs...)
+}

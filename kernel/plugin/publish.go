@@ -1,0 +1,149 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"pintle.dev/pintle/sdk"
+	"pintle.dev/pintle/sdk/controller"
+)
+
+const (
+	// publishEvery bounds how old counters in Plugin objects are.
+	publishEvery = 30 * time.Second
+	// publishPause keeps a bundle that flaps from flooding the API.
+	publishPause = time.Second
+	// publishRetry is the wait after the API did not answer.
+	publishRetry = 250 * time.Millisecond
+)
+
+// publish is the host's own goroutine after the start: it writes what plugins
+// may do, starts controllers, and keeps Plugin objects current.
+func (h *Host) publish(ctx context.Context) {
+	var api *publisher
+	if h.deps.REST != nil {
+		var err error
+		if api, err = newPublisher(h.deps.REST); err != nil {
+			h.log.Error("plugin objects are not written", "error", err)
+		}
+	}
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	complained := ""
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-h.poke:
+			timer.Reset(0)
+			continue
+		case <-timer.C:
+		}
+		err := h.publishOnce(ctx, api)
+		if ctx.Err() != nil {
+			return
+		}
+		wait := publishEvery
+		if err != nil {
+			wait = publishRetry
+			if complained != err.Error() {
+				complained = err.Error()
+				h.log.Warn("plugins are not published yet and it is tried again", "error", err)
+			}
+		} else {
+			complained = ""
+			// A pause, so that pokes which come together are one round.
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(publishPause):
+			}
+		}
+		timer.Reset(wait)
+	}
+}
+
+func (h *Host) publishOnce(ctx context.Context, api *publisher) error {
+	h.mu.Lock()
+	cfg, units := h.cfg, slices.Clone(h.units)
+	h.mu.Unlock()
+	if api != nil {
+		if err := api.permissions(ctx, units); err != nil {
+			return err
+		}
+	}
+	err := h.control(ctx, &cfg, units)
+	if api != nil {
+		err = errors.Join(err, api.plugins(ctx, &cfg, units))
+	}
+	return err
+}
+
+// control makes each process run the controllers that it shall.
+func (h *Host) control(ctx context.Context, cfg *Config, units []*unit) error {
+	var faults []error
+	for _, u := range units {
+		var wanted []string
+		has := false
+		for _, e := range u.bundle.Manifest.Plugins {
+			if e.Kind != sdk.KindController {
+				continue
+			}
+			has = true
+			if slices.Contains(cfg.Controllers, e.Name) {
+				wanted = append(wanted, e.Name)
+			}
+		}
+		if has {
+			if err := h.controlUnit(ctx, cfg, u, wanted); err != nil {
+				faults = append(faults, err)
+			}
+		}
+	}
+	return errors.Join(faults...)
+}
+
+func (h *Host) controlUnit(ctx context.Context, cfg *Config, u *unit, wanted []string) error {
+	u.mu.Lock()
+	p, ok := u.guest.(*processGuest)
+	started := u.started
+	u.mu.Unlock()
+	if !ok {
+		return nil // it is down; its return pokes
+	}
+	client := controller.NewClient(p.conn)
+	ctx, cancel := context.WithTimeout(ctx, u.start)
+	defer cancel()
+	if u.controlled != started || !slices.Equal(u.controls, wanted) {
+		if h.deps.Identity == nil {
+			return fmt.Errorf("plugin bundle %s: controllers need the API, which this kernel does not serve", u.bundle.Manifest.Name)
+		}
+		socket, err := h.deps.Identity(ctx, u.bundle.Manifest.Name)
+		if err != nil {
+			return fmt.Errorf("plugin bundle %s: identity: %w", u.bundle.Manifest.Name, err)
+		}
+		specs := make([]controller.Spec, 0, len(wanted))
+		for _, name := range wanted {
+			own, err := h.deps.Identity(ctx, name)
+			if err != nil {
+				return fmt.Errorf("plugin %s: identity: %w", name, err)
+			}
+			specs = append(specs, controller.Spec{Name: name, Socket: own})
+		}
+		if err := client.Start(ctx, socket, cfg.NodeName, specs); err != nil {
+			return fmt.Errorf("plugin bundle %s: start controllers: %w", u.bundle.Manifest.Name, err)
+		}
+		u.controlled, u.controls = started, wanted
+	}
+	states, err := client.Status(ctx)
+	if err != nil {
+		return fmt.Errorf("plugin bundle %s: controllers' status: %w", u.bundle.Manifest.Name, err)
+	}
+	u.stateMu.Lock()
+	u.controllers = states
+	u.stateMu.Unlock()
+	return nil
+}

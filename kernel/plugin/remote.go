@@ -1,0 +1,220 @@
+package plugin
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"pintle.dev/pintle/sdk"
+	"pintle.dev/pintle/sdk/proxy"
+	"pintle.dev/pintle/sdk/runtime"
+)
+
+// Runtime returns the runtime plugin of that name. Calls while its process is
+// down fail with ErrUnavailable; after a restart of the process Start is
+// repeated before the next call. ArtifactDirectory is filled in.
+func (h *Host) Runtime(name string) (runtime.Runtime, error) {
+	if err := h.holds(name, sdk.KindRuntime); err != nil {
+		return nil, err
+	}
+	return &runtimeHandle{remote: remote{host: h, name: name, kind: sdk.KindRuntime}}, nil
+}
+
+// Proxy returns the proxy plugin of that name. Calls while its process is down
+// fail with ErrUnavailable; after a restart of the process Start is repeated
+// and Apply asks for a diff with Reset set by proxy.ErrReset.
+func (h *Host) Proxy(name string) (proxy.Proxy, error) {
+	if err := h.holds(name, sdk.KindProxy); err != nil {
+		return nil, err
+	}
+	return &proxyHandle{remote: remote{host: h, name: name, kind: sdk.KindProxy}}, nil
+}
+
+func (h *Host) holds(name, kind string) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return known(h.units, name, kind, "node")
+}
+
+// remote finds the process that holds a plugin now.
+type remote struct {
+	host *Host
+	name string
+	kind string
+
+	unit    *unit
+	started uint64
+}
+
+// guest returns the process, and whether it is another than the last time.
+func (r *remote) guest() (*processGuest, bool, error) {
+	r.host.mu.Lock()
+	u, _ := holder(r.host.units, r.name, r.kind)
+	r.host.mu.Unlock()
+	if u == nil {
+		return nil, false, fmt.Errorf("%s %s %w: its bundle is not loaded", r.kind, r.name, ErrUnavailable)
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	p, ok := u.guest.(*processGuest)
+	if !ok {
+		return nil, false, fmt.Errorf("%s %s %w", r.kind, r.name, ErrUnavailable)
+	}
+	other := r.unit != u || r.started != u.started
+	r.unit, r.started = u, u.started
+	return p, other, nil
+}
+
+type runtimeHandle struct {
+	mu sync.Mutex
+	remote
+	client  runtime.Runtime
+	options *runtime.Options
+}
+
+var _ runtime.Runtime = (*runtimeHandle)(nil)
+
+// present returns the client, started as before if the process is a new one.
+func (r *runtimeHandle) present(ctx context.Context) (runtime.Runtime, error) {
+	p, other, err := r.guest()
+	if err != nil {
+		return nil, err
+	}
+	if other || r.client == nil {
+		r.client = runtime.NewClient(p.conn, r.name)
+		if r.options != nil {
+			if _, err := r.client.Start(ctx, *r.options); err != nil {
+				r.client = nil
+				return nil, fmt.Errorf("runtime %s: start again: %w", r.name, err)
+			}
+		}
+	}
+	return r.client, nil
+}
+
+func (r *runtimeHandle) Start(ctx context.Context, o runtime.Options) (runtime.Endpoint, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.options = nil
+	c, err := r.present(ctx)
+	if err != nil {
+		return runtime.Endpoint{}, err
+	}
+	o.Name, o.ArtifactDirectory = r.name, r.unit.path()
+	endpoint, err := c.Start(ctx, o)
+	if err == nil {
+		r.options = &o
+	}
+	return endpoint, err
+}
+
+func (r *runtimeHandle) Status(ctx context.Context) (uint64, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c, err := r.present(ctx)
+	if err != nil {
+		return 0, err
+	}
+	return c.Status(ctx)
+}
+
+func (r *runtimeHandle) Stop(ctx context.Context, keepContainers bool) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c, err := r.present(ctx)
+	if err != nil {
+		return err
+	}
+	r.options = nil
+	return c.Stop(ctx, keepContainers)
+}
+
+type proxyHandle struct {
+	mu sync.Mutex
+	remote
+	client  proxy.Proxy
+	options *proxy.Options
+	behind  bool
+}
+
+var _ proxy.Proxy = (*proxyHandle)(nil)
+
+func (x *proxyHandle) present(ctx context.Context) (proxy.Proxy, error) {
+	p, other, err := x.guest()
+	if err != nil {
+		return nil, err
+	}
+	if other || x.client == nil {
+		x.client, x.behind = proxy.NewClient(p.conn, x.name), true
+		if x.options != nil {
+			if err := x.client.Start(ctx, *x.options); err != nil {
+				x.client = nil
+				return nil, fmt.Errorf("proxy %s: start again: %w", x.name, err)
+			}
+		}
+	}
+	return x.client, nil
+}
+
+func (x *proxyHandle) Probe(ctx context.Context, config []byte) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	c, err := x.present(ctx)
+	if err != nil {
+		return err
+	}
+	return c.Probe(ctx, config)
+}
+
+func (x *proxyHandle) Start(ctx context.Context, o proxy.Options) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.options = nil
+	c, err := x.present(ctx)
+	if err != nil {
+		return err
+	}
+	o.Name = x.name
+	if err := c.Start(ctx, o); err != nil {
+		return err
+	}
+	x.options, x.behind = &o, true
+	return nil
+}
+
+func (x *proxyHandle) Apply(ctx context.Context, diff *proxy.Diff) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	c, err := x.present(ctx)
+	if err != nil {
+		return err
+	}
+	if x.behind && !diff.GetReset_() {
+		return proxy.ErrReset
+	}
+	if err := c.Apply(ctx, diff); err != nil {
+		return err
+	}
+	x.behind = false
+	return nil
+}
+
+func (x *proxyHandle) Status() proxy.Status {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.client == nil {
+		return proxy.Status{Message: proxy.ErrNotStarted.Error()}
+	}
+	return x.client.Status()
+}
+
+func (x *proxyHandle) Stop(ctx context.Context, cleanup bool) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	c, err := x.present(ctx)
+	if err != nil {
+		return err
+	}
+	x.options = nil
+	return c.Stop(ctx, cleanup)
+}

@@ -1,0 +1,134 @@
+package plugin
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Seal pins the artefacts of the bundle in a folder: it hashes NAME.wasm and
+// NAME (or the paths that the manifest names), writes their digests into the
+// manifest and compiles the module ahead of time. It is part of a build or an
+// installation, never of a start.
+func Seal(ctx context.Context, dir string) error {
+	path := filepath.Join(dir, ManifestFile)
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("seal: %w", err)
+	}
+	var root yaml.Node
+	if err := yaml.Unmarshal(data, &root); err != nil {
+		return manifestError(path, err)
+	}
+	if len(root.Content) == 0 || root.Content[0].Kind != yaml.MappingNode {
+		return fmt.Errorf("%s:1: want a manifest", path)
+	}
+	top := root.Content[0]
+	var old Artifacts
+	if n := child(top, "artifacts"); n != nil {
+		if err := n.Decode(&old); err != nil {
+			return manifestError(path, err)
+		}
+	}
+	name := ""
+	if n := child(top, "name"); n != nil {
+		name = n.Value
+	}
+	var sealed Artifacts
+	if sealed.WASM, err = sealArtifact(dir, old.WASM, name+".wasm"); err != nil {
+		return err
+	}
+	if sealed.Process, err = sealArtifact(dir, old.Process, name); err != nil {
+		return err
+	}
+	if sealed.WASM == nil && sealed.Process == nil {
+		return fmt.Errorf("seal %s: neither %s.wasm nor %s is there; build the bundle first", dir, name, name)
+	}
+	var value yaml.Node
+	if err := value.Encode(sealed); err != nil {
+		return fmt.Errorf("seal %s: %w", dir, err)
+	}
+	if n := child(top, "artifacts"); n != nil {
+		*n = value
+	} else {
+		top.Content = append(top.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: "artifacts"}, &value)
+	}
+	var out bytes.Buffer
+	e := yaml.NewEncoder(&out)
+	e.SetIndent(2)
+	if err := e.Encode(&root); err != nil {
+		return fmt.Errorf("seal %s: %w", dir, err)
+	}
+	if _, err := ParseManifest(path, out.Bytes()); err != nil {
+		return err
+	}
+	if !bytes.Equal(data, out.Bytes()) {
+		if err := writeWhole(path, out.Bytes(), 0o644); err != nil {
+			return fmt.Errorf("seal: %w", err)
+		}
+	}
+	return Compile(ctx, dir)
+}
+
+func sealArtifact(dir string, a *Artifact, byDefault string) (*Artifact, error) {
+	path := byDefault
+	if a != nil && a.Path != "" {
+		path = a.Path
+	}
+	if !filepath.IsLocal(path) {
+		return nil, fmt.Errorf("seal %s: artefact %q lies outside the folder", dir, path)
+	}
+	digest, err := fileDigest(filepath.Join(dir, path))
+	if errors.Is(err, fs.ErrNotExist) && a == nil {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("seal %s: %w", dir, err)
+	}
+	return &Artifact{Path: path, Digest: digest}, nil
+}
+
+// Compile compiles the WASM module of a sealed bundle into the folder's cache,
+// so that starts only map it. A bundle without a module is left alone.
+func Compile(ctx context.Context, dir string) error {
+	m, err := ReadManifest(filepath.Join(dir, ManifestFile))
+	if err != nil {
+		return err
+	}
+	if m.Artifacts.WASM == nil {
+		return nil
+	}
+	b := &Bundle{Directory: dir, Manifest: m}
+	cache := filepath.Join(dir, compiledDirectory)
+	if err := os.MkdirAll(cache, 0o755); err != nil {
+		return fmt.Errorf("compile %s: %w", m.Name, err)
+	}
+	module, err := loadModule(ctx, b, m.Artifacts.WASM, m.Artifacts.WASM.Digest, cache, defaultMemoryLimit)
+	if err != nil {
+		return err
+	}
+	return module.close(ctx)
+}
+
+// writeWhole replaces a file in one step.
+func writeWhole(path string, data []byte, mode fs.FileMode) error {
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name())
+	if _, err := f.Write(data); err != nil {
+		f.Close()
+		return err
+	}
+	if err := errors.Join(f.Chmod(mode), f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), path)
+}

@@ -1,0 +1,63 @@
+package plugin
+
+import (
+	"math/bits"
+	"sync/atomic"
+	"time"
+)
+
+// stats counts the calls of one plugin. The scheduling cycle writes, the
+// status writer reads; a record costs three atomic additions.
+type stats struct {
+	calls    atomic.Int64
+	failures atomic.Int64
+	buckets  [64 * 4]atomic.Uint32
+}
+
+// record counts one call.
+func (s *stats) record(d time.Duration, err error) {
+	s.calls.Add(1)
+	if err != nil {
+		s.failures.Add(1)
+	}
+	s.buckets[bucketOf(uint64(max(d, 1)))].Add(1)
+}
+
+// bucketOf is four buckets an octave: within 19 % of the truth.
+func bucketOf(ns uint64) int {
+	top := bits.Len64(ns) - 1
+	if top < 2 {
+		return top * 4
+	}
+	return top*4 + int(ns>>(top-2)&3)
+}
+
+// p99 is the upper edge of the bucket below which 99 of 100 recent calls lie;
+// 0 before the first. It halves the counts when there are many, so that old
+// calls fade.
+func (s *stats) p99() time.Duration {
+	var counts [len(s.buckets)]uint32
+	var total uint64
+	for i := range s.buckets {
+		counts[i] = s.buckets[i].Load()
+		total += uint64(counts[i])
+	}
+	if total == 0 {
+		return 0
+	}
+	var seen uint64
+	found := time.Duration(0)
+	for i, n := range counts {
+		if seen += uint64(n); seen*100 >= total*99 {
+			top, part := i/4, i%4
+			found = time.Duration((uint64(1)<<top)/4*uint64(5+part) + 1)
+			break
+		}
+	}
+	if total > 100_000 {
+		for i, n := range counts {
+			s.buckets[i].Add(-(n / 2))
+		}
+	}
+	return found
+}

@@ -1,0 +1,99 @@
+// The guest that the package's tests build as a WASM module and as a process:
+// two sound plugins, and predicates that break every rule there is.
+package main
+
+import (
+	"strconv"
+	"strings"
+
+	"pintle.dev/pintle/sdk"
+)
+
+var (
+	hoard  [][]byte
+	factor int64 = 1
+)
+
+func init() {
+	sdk.Register(sdk.Predicate{
+		Name: "FitsCPU",
+		Filter: func(r *sdk.Request) sdk.Verdict {
+			if r.Node.Requested.MilliCPU+r.Pod.Requests.MilliCPU > r.Node.Allocatable.MilliCPU {
+				return sdk.Unfit("Insufficient cpu")
+			}
+			return sdk.Fits()
+		},
+	})
+	sdk.Register(sdk.Predicate{
+		Name: "MatchesLabels",
+		Filter: func(r *sdk.Request) sdk.Verdict {
+			for k, v := range r.Pod.NodeSelector {
+				if r.Node.Labels[k] != v {
+					return sdk.Unfit("node(s) didn't match Pod's node selector", "second reason")
+				}
+			}
+			return sdk.Fits()
+		},
+	})
+	sdk.Register(sdk.Priority{
+		Name: "LeastCPU", Normalize: sdk.NormalizePlugin, Reads: []string{"Service"},
+		Configure: func(config []byte) (err error) {
+			factor, err = strconv.ParseInt(strings.TrimSpace(string(config)), 10, 64)
+			return err
+		},
+		Prepare: func(c *sdk.Cluster, pod *sdk.Pod) any {
+			n := int64(0)
+			c.Objects("Service", pod.Namespace, func(*sdk.Object) bool { n++; return true })
+			return n
+		},
+		Score: func(r *sdk.Request) int64 {
+			return (r.Node.Allocatable.MilliCPU-r.Node.Requested.MilliCPU)*factor + r.State.(int64)
+		},
+		NormalizeFunc: func(_ *sdk.Cluster, _ *sdk.Pod, _ any, _ []*sdk.Node, scores []int64) {
+			var top int64 = 1
+			for _, s := range scores {
+				top = max(top, s)
+			}
+			for i := range scores {
+				scores[i] = scores[i] * sdk.MaxScore / top
+			}
+		},
+	})
+	sdk.Register(sdk.Predicate{
+		Name: "LoopsForEver",
+		Filter: func(r *sdk.Request) sdk.Verdict {
+			n := 0
+			for r.Pod != nil {
+				n++
+			}
+			return sdk.Unfit(strconv.Itoa(n))
+		},
+	})
+	sdk.Register(sdk.Predicate{
+		Name: "AllocatesWithoutEnd",
+		Filter: func(*sdk.Request) sdk.Verdict {
+			for {
+				b := make([]byte, 1<<20)
+				for i := range b {
+					b[i] = byte(i)
+				}
+				hoard = append(hoard, b)
+			}
+		},
+	})
+	sdk.Register(sdk.Predicate{
+		Name:   "Panics",
+		Filter: func(*sdk.Request) sdk.Verdict { panic("on purpose") },
+	})
+	sdk.Register(sdk.Predicate{
+		Name: "Recurses",
+		Filter: func(r *sdk.Request) sdk.Verdict {
+			return sdk.Unfit(strconv.Itoa(recurse(1)))
+		},
+	})
+}
+
+//go:noinline
+func recurse(n int) int { return recurse(n+1) + n }
+
+func main() { sdk.Serve() }

@@ -1,0 +1,383 @@
+package plugin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"pintle.dev/pintle/sdk/apis/kernel/v1alpha1"
+	contractv1 "pintle.dev/pintle/sdk/contract/v1"
+	"pintle.dev/pintle/sdk/controller"
+)
+
+const (
+	firstBackoff = 50 * time.Millisecond
+	lastBackoff  = 30 * time.Second
+	// firstAttempts is how often a bundle that never ran is tried before the
+	// start of the kernel fails by it.
+	firstAttempts = 3
+	// settled is how long a guest must live for the back-off to start over.
+	settled = time.Minute
+	// exitPoll is how often a process is looked after; pingEvery how many
+	// such looks lie between two questions for its health.
+	exitPoll  = 100 * time.Millisecond
+	pingEvery = 50
+)
+
+// unit is a bundle that shall run: its guest, and the supervisor that starts
+// it, replaces it when it breaks and ends it.
+type unit struct {
+	bundle    *Bundle
+	config    BundleConfig
+	transport string
+	artifact  *Artifact
+	digest    string
+	cache     string
+	run       string
+	call      time.Duration
+	start     time.Duration
+	stop      time.Duration
+	memory    int64
+	log       *slog.Logger
+	changed   func() // an answer may be another now
+	stats     map[string]*stats
+
+	kick  chan struct{} // the guest broke
+	first chan struct{} // closed after the first start, good or hopeless
+	ended chan struct{} // closed when the supervisor has returned
+	halt  context.CancelFunc
+
+	// mu is held over each call: a guest takes one at a time.
+	mu    sync.Mutex
+	guest guest
+	fed   uint64
+	index map[string]int
+	// described is what the guest said of its plugins; it outlives the guest.
+	described map[string]*contractv1.PluginDescription
+	started   uint64 // counts guests
+
+	// state is read by others while a call runs.
+	stateMu  sync.Mutex
+	state    v1alpha1.PluginState
+	message  string
+	since    time.Time
+	restarts int32
+	pid      int
+	fault    error // why it cannot be started
+	// controllers is what the process last said of them.
+	controllers []controller.State
+
+	// controlled and controls belong to the publishing goroutine: which guest
+	// was told to run which controllers.
+	controlled uint64
+	permitted  bool // RBAC objects were written
+	controls   []string
+}
+
+func (u *unit) set(state v1alpha1.PluginState, message string) {
+	u.stateMu.Lock()
+	defer u.stateMu.Unlock()
+	if u.state != state {
+		u.since = time.Now()
+	}
+	u.state, u.message = state, message
+}
+
+// supervise keeps a guest running until ctx ends, then stops it in order.
+func (u *unit) supervise(ctx context.Context) {
+	defer close(u.ended)
+	var m *module
+	defer func() {
+		if m != nil {
+			m.close(context.WithoutCancel(ctx))
+		}
+	}()
+	backoff, firstTime, attempts := firstBackoff, true, 0
+	for ctx.Err() == nil {
+		u.set(v1alpha1.PluginStateStarting, "")
+		began := time.Now()
+		g, err := u.launch(ctx, &m)
+		if err == nil {
+			u.stateMu.Lock()
+			u.pid = g.pid()
+			u.stateMu.Unlock()
+			u.mu.Lock()
+			u.guest, u.fed = g, 0
+			u.started++
+			u.mu.Unlock()
+			u.set(v1alpha1.PluginStateReady, "")
+			u.log.Info("plugin bundle is ready", "transport", u.transport, "version", u.bundle.Manifest.Version, "took", time.Since(began).Round(time.Millisecond).String())
+			if firstTime {
+				firstTime = false
+				close(u.first)
+			}
+			u.changed()
+			err = u.watch(ctx, g)
+			u.mu.Lock()
+			u.guest = nil
+			u.mu.Unlock()
+			u.changed()
+			if ctx.Err() != nil {
+				u.set(v1alpha1.PluginStateStopping, "")
+				if err := g.close(context.WithoutCancel(ctx), u.stop); err != nil {
+					u.log.Warn("plugin bundle did not stop in order and was killed", "error", err)
+				}
+				break
+			}
+			g.close(context.WithoutCancel(ctx), 0)
+		}
+		if ctx.Err() != nil {
+			break
+		}
+		if attempts++; firstTime && attempts >= firstAttempts {
+			err = fmt.Errorf("%w: tried %d times: %w", errPermanent, attempts, err)
+		}
+		if errors.Is(err, errPermanent) {
+			u.stateMu.Lock()
+			u.fault = err
+			u.stateMu.Unlock()
+			u.set(v1alpha1.PluginStateFailed, err.Error())
+			u.log.Error("plugin bundle cannot be started", "error", err)
+			if firstTime {
+				close(u.first)
+			}
+			<-ctx.Done()
+			break
+		}
+		if time.Since(began) > settled {
+			backoff = firstBackoff
+		}
+		u.set(v1alpha1.PluginStateBackOff, err.Error())
+		u.log.Error("plugin bundle failed and is started again", "error", err, "after", backoff.String())
+		select {
+		case <-ctx.Done():
+		case <-time.After(backoff):
+		}
+		backoff = min(2*backoff, lastBackoff)
+		u.stateMu.Lock()
+		u.restarts++
+		u.stateMu.Unlock()
+	}
+	u.set(v1alpha1.PluginStateDisabled, "stopped")
+}
+
+// launch starts a guest and configures it.
+func (u *unit) launch(ctx context.Context, m **module) (g guest, err error) {
+	select {
+	case <-u.kick: // about the guest before
+	default:
+	}
+	if u.transport == TransportWASM {
+		if *m == nil {
+			if *m, err = loadModule(ctx, u.bundle, u.artifact, u.digest, u.cache, u.memory); err != nil {
+				return nil, err
+			}
+		}
+		w, err := (*m).instantiate(u.call, u.start, u.log)
+		if err != nil {
+			return nil, err
+		}
+		g = w
+	} else {
+		p, err := startProcess(ctx, u.bundle, u.artifact, processOptions{
+			digest: u.digest, runDirectory: u.run, call: u.call, start: u.start, log: u.log,
+		})
+		if err != nil {
+			return nil, err
+		}
+		g = p
+	}
+	if err := u.adopt(ctx, g); err != nil {
+		g.close(ctx, 0)
+		return nil, err
+	}
+	return g, nil
+}
+
+// adopt compares a guest with the manifest and hands out the configuration,
+// a JSON object with a key a plugin.
+func (u *unit) adopt(ctx context.Context, g guest) error {
+	name := u.bundle.Manifest.Name
+	described := map[string]*contractv1.PluginDescription{}
+	index := map[string]int{}
+	for i, p := range g.describe() {
+		described[p.GetName()], index[p.GetName()] = p, i
+	}
+	for i := range u.bundle.Manifest.Plugins {
+		e := &u.bundle.Manifest.Plugins[i]
+		p := described[e.Name]
+		if p == nil || p.GetKind() != e.Kind {
+			return fmt.Errorf("plugin bundle %s: %w: its manifest promises %s %s, which the artefact does not provide", name, errPermanent, e.Kind, e.Name)
+		}
+		for _, f := range []struct{ what, manifest, artefact string }{
+			{"scope", e.Scope, p.GetScope()}, {"normalize", e.Normalize, p.GetNormalize()},
+		} {
+			if f.manifest != "" && f.manifest != f.artefact {
+				return fmt.Errorf("plugin bundle %s: %w: %s of %s is %s in the manifest and %s in the artefact", name, errPermanent, f.what, e.Name, f.manifest, f.artefact)
+			}
+		}
+	}
+	if len(u.config.Config) > 0 && string(u.config.Config) != "null" {
+		var configs map[string]json.RawMessage
+		if err := json.Unmarshal(u.config.Config, &configs); err != nil {
+			return fmt.Errorf("plugin bundle %s: %w: config: want an object with a key a plugin: %w", name, errPermanent, err)
+		}
+		for key, config := range configs {
+			i, ok := index[key]
+			if !ok {
+				return fmt.Errorf("plugin bundle %s: %w: config: it has no plugin %s", name, errPermanent, key)
+			}
+			if err := g.configure(ctx, i, config); err != nil {
+				if errors.Is(err, errBroken) {
+					return err
+				}
+				return fmt.Errorf("%w: %w", errPermanent, err)
+			}
+		}
+	}
+	u.mu.Lock()
+	u.index, u.described = index, described
+	u.mu.Unlock()
+	return nil
+}
+
+// watch returns when the guest broke or ctx ended.
+func (u *unit) watch(ctx context.Context, g guest) error {
+	p, process := g.(*processGuest)
+	if !process {
+		select {
+		case <-ctx.Done():
+		case <-u.kick:
+		}
+		return u.why()
+	}
+	tick := time.NewTicker(exitPoll)
+	defer tick.Stop()
+	for n := 1; ; n++ {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-u.kick:
+			return u.why()
+		case <-tick.C:
+		}
+		if err := g.health(ctx); err != nil {
+			return err
+		}
+		if n%pingEvery == 0 {
+			pingCtx, cancel := context.WithTimeout(ctx, u.start)
+			err := p.ping(pingCtx)
+			cancel()
+			if err != nil && ctx.Err() == nil {
+				return err
+			}
+		}
+	}
+}
+
+func (u *unit) why() error {
+	u.stateMu.Lock()
+	defer u.stateMu.Unlock()
+	return errors.New(u.message)
+}
+
+// broke takes the guest out of service; mu is held.
+func (u *unit) broke(err error) {
+	u.guest = nil
+	u.set(v1alpha1.PluginStateBackOff, err.Error())
+	select {
+	case u.kick <- struct{}{}:
+	default:
+	}
+	u.changed()
+}
+
+func (u *unit) unavailable() error {
+	return fmt.Errorf("plugin bundle %s %w", u.bundle.Manifest.Name, ErrUnavailable)
+}
+
+// apply hands a delta to the guest; a guest that is behind is fed in full.
+// Failures break the guest and are dealt with by the supervisor.
+func (u *unit) apply(ctx context.Context, delta *contractv1.Delta, encoded []byte, source ReplicaSource) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.guest == nil || u.fed == delta.GetGeneration() && !delta.GetReset_() {
+		return
+	}
+	if !delta.GetReset_() && u.fed+1 != delta.GetGeneration() {
+		if source != nil {
+			_ = u.feed(ctx, delta.GetGeneration(), source)
+		}
+		return
+	}
+	if err := u.guest.apply(ctx, delta, encoded); err != nil {
+		if ctx.Err() == nil {
+			u.broke(err)
+		}
+		return
+	}
+	u.fed = delta.GetGeneration()
+}
+
+// feed rebuilds the guest's replica from the source; mu is held.
+func (u *unit) feed(ctx context.Context, generation uint64, source ReplicaSource) error {
+	full := source.Replica()
+	if full == nil || full.GetGeneration() != generation {
+		return u.unavailable()
+	}
+	encoded, err := proto.Marshal(full)
+	if err != nil {
+		return fmt.Errorf("encode replica: %w", err)
+	}
+	if err := u.guest.apply(ctx, full, encoded); err != nil {
+		if ctx.Err() == nil {
+			u.broke(err)
+		}
+		return err
+	}
+	u.fed = generation
+	return nil
+}
+
+// ask runs one question against the guest at the given replica generation.
+func (u *unit) ask(ctx context.Context, name string, generation uint64, source ReplicaSource, question func(g guest, i int) error) error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.guest == nil {
+		return u.unavailable()
+	}
+	i, ok := u.index[name]
+	if !ok {
+		return u.unavailable()
+	}
+	if u.fed != generation {
+		if source == nil {
+			return u.unavailable()
+		}
+		if err := u.feed(ctx, generation, source); err != nil {
+			return err
+		}
+	}
+	began := time.Now()
+	err := question(u.guest, i)
+	u.stats[name].record(time.Since(began), err)
+	if err != nil && errors.Is(err, errBroken) && ctx.Err() == nil {
+		u.broke(err)
+	}
+	return err
+}
+
+// path is the absolute folder of the bundle.
+func (u *unit) path() string {
+	if abs, err := filepath.Abs(u.bundle.Directory); err == nil {
+		return abs
+	}
+	return u.bundle.Directory
+}

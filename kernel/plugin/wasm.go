@@ -1,0 +1,514 @@
+package plugin
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/tetratelabs/wazero"
+	"github.com/tetratelabs/wazero/api"
+	"github.com/tetratelabs/wazero/imports/wasi_snapshot_preview1"
+
+	"pintle.dev/pintle/sdk"
+	contractv1 "pintle.dev/pintle/sdk/contract/v1"
+)
+
+const (
+	compiledDirectory  = ".compiled"
+	defaultMemoryLimit = 256 << 20
+	wasmPage           = 64 << 10
+	maxDescription     = 1 << 20
+	maxReasonBytes     = 64 << 10
+	maxVerdict         = 1 << 16
+	// applyFactor: taking a whole replica may last this many times a call.
+	applyFactor = 50
+)
+
+// errDeadline is what the metering check traps with.
+var errDeadline = errors.New("deadline exceeded")
+
+// module is a compiled bundle; instances of it share the machine code.
+type module struct {
+	name     string
+	runtime  wazero.Runtime
+	cache    wazero.CompilationCache
+	compiled wazero.CompiledModule
+}
+
+// loadModule verifies, meters and compiles a bundle's module, or maps what was
+// compiled before into cache.
+func loadModule(ctx context.Context, b *Bundle, a *Artifact, digest, cache string, memory int64) (m *module, err error) {
+	data, err := b.verify(a, digest)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errPermanent, err)
+	}
+	metered, err := meteredModule(data, cache, strings.TrimPrefix(digest, "sha256:"))
+	if err != nil {
+		return nil, fmt.Errorf("plugin bundle %s: %w: %w", b.Manifest.Name, errPermanent, err)
+	}
+	m = &module{name: b.Manifest.Name}
+	defer func() {
+		if err != nil {
+			m.close(ctx)
+		}
+	}()
+	if m.cache, err = wazero.NewCompilationCacheWithDir(cache); err != nil {
+		return nil, fmt.Errorf("plugin bundle %s: compilation cache: %w", b.Manifest.Name, err)
+	}
+	pages := uint32(max(memory/wasmPage, 16))
+	m.runtime = wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfig().
+		WithCompilationCache(m.cache).WithMemoryLimitPages(min(pages, 1<<16)))
+	if _, err = wasi_snapshot_preview1.Instantiate(ctx, m.runtime); err != nil {
+		return nil, fmt.Errorf("plugin bundle %s: wasi: %w", b.Manifest.Name, err)
+	}
+	if _, err = m.runtime.NewHostModuleBuilder(hostModule).NewFunctionBuilder().
+		WithGoFunction(api.GoFunc(checkDeadline), nil, nil).Export(hostCheck).Instantiate(ctx); err != nil {
+		return nil, fmt.Errorf("plugin bundle %s: %w", b.Manifest.Name, err)
+	}
+	if m.compiled, err = m.runtime.CompileModule(ctx, metered); err != nil {
+		return nil, fmt.Errorf("plugin bundle %s: %w: module: %w", b.Manifest.Name, errPermanent, err)
+	}
+	for _, f := range m.compiled.ImportedFunctions() {
+		from, name, _ := f.Import()
+		if from != wasi_snapshot_preview1.ModuleName && (from != hostModule || name != hostCheck) {
+			return nil, fmt.Errorf("plugin bundle %s: %w: module imports %s.%s; only %s is granted",
+				b.Manifest.Name, errPermanent, from, name, wasi_snapshot_preview1.ModuleName)
+		}
+	}
+	return m, nil
+}
+
+// meteredModule returns the rewritten module from the cache or makes it.
+func meteredModule(data []byte, cache, digest string) ([]byte, error) {
+	path := filepath.Join(cache, fmt.Sprintf("%s.metered-v%d.wasm", digest, meterVersion))
+	if metered, err := os.ReadFile(path); err == nil {
+		return metered, nil
+	}
+	metered, err := meter(data)
+	if err != nil {
+		return nil, err
+	}
+	// A cache that cannot be written costs time at the next start, nothing else.
+	if os.MkdirAll(cache, 0o755) == nil {
+		_ = writeWhole(path, metered, 0o644)
+	}
+	return metered, nil
+}
+
+func (m *module) close(ctx context.Context) error {
+	var err error
+	if m.runtime != nil {
+		err = m.runtime.Close(ctx)
+	}
+	if m.cache != nil {
+		err = errors.Join(err, m.cache.Close(ctx))
+	}
+	return err
+}
+
+type deadlineKey struct{}
+
+// checkDeadline is called by metered code when its slice is used up.
+func checkDeadline(ctx context.Context, _ []uint64) {
+	if g, ok := ctx.Value(deadlineKey{}).(*wasmGuest); ok && time.Now().After(g.deadline) {
+		panic(errDeadline)
+	}
+}
+
+// wasmGuest is one instance of a module.
+type wasmGuest struct {
+	name     string
+	module   *module
+	owned    bool // close the module with the instance
+	instance api.Module
+	ctx      context.Context // carries the guest to checkDeadline
+	deadline time.Time
+	timeout  time.Duration
+	stack    [5]uint64
+	plugins  []*contractv1.PluginDescription
+	words    []map[uint32][]string // plugin, verdict → reasons
+
+	alloc, free, applyFn, configureFn, filterFn, scoreFn, normalizeFn, reasonFn, errorFn api.Function
+
+	nodes, out, data wasmBuffer
+}
+
+// wasmBuffer is a buffer in the guest's memory that calls reuse.
+type wasmBuffer struct {
+	pointer, size uint32
+}
+
+var _ guest = (*wasmGuest)(nil)
+
+// instantiate makes a fresh instance: its memory is new, its code is shared.
+func (m *module) instantiate(timeout, start time.Duration, log *slog.Logger) (_ *wasmGuest, err error) {
+	g := &wasmGuest{name: m.name, module: m, timeout: timeout}
+	g.ctx = context.WithValue(context.Background(), deadlineKey{}, g)
+	g.deadline = time.Now().Add(start)
+	out := &lineWriter{log: log}
+	g.instance, err = m.runtime.InstantiateModule(g.ctx, m.compiled, wazero.NewModuleConfig().WithName("").
+		WithStartFunctions("_initialize").WithStdout(out).WithStderr(out).
+		WithSysWalltime().WithSysNanotime().WithRandSource(rand.Reader))
+	if err != nil {
+		return nil, fmt.Errorf("plugin bundle %s: start module: %w", m.name, trapped(err))
+	}
+	defer func() {
+		if err != nil {
+			g.instance.Close(context.Background())
+		}
+	}()
+	if g.instance.Memory() == nil {
+		return nil, fmt.Errorf("plugin bundle %s: %w: module exports no memory", m.name, errPermanent)
+	}
+	type signature struct {
+		to      *api.Function
+		name    string
+		params  string
+		results string
+	}
+	var version, describe api.Function
+	for _, s := range []signature{
+		{&version, "pintle_abi_version", "", "i"},
+		{&g.alloc, "pintle_alloc", "i", "i"},
+		{&g.free, "pintle_free", "i", ""},
+		{&describe, "pintle_describe", "", "l"},
+		{&g.configureFn, "pintle_configure", "iii", "i"},
+		{&g.applyFn, "pintle_apply", "ii", "i"},
+		{&g.filterFn, "pintle_filter", "iiiii", "i"},
+		{&g.scoreFn, "pintle_score", "iiiii", "i"},
+		{&g.normalizeFn, "pintle_normalize", "iiiii", "i"},
+		{&g.reasonFn, "pintle_reason", "ii", "l"},
+		{&g.errorFn, "pintle_error", "", "l"},
+	} {
+		f := g.instance.ExportedFunction(s.name)
+		if f == nil {
+			return nil, fmt.Errorf("plugin bundle %s: %w: module exports no %s (see sdk/ABI.md)", m.name, errPermanent, s.name)
+		}
+		if got := letters(f.Definition().ParamTypes()) + ":" + letters(f.Definition().ResultTypes()); got != s.params+":"+s.results {
+			return nil, fmt.Errorf("plugin bundle %s: %w: %s has signature %s, want %s:%s (see sdk/ABI.md)", m.name, errPermanent, s.name, got, s.params, s.results)
+		}
+		*s.to = f
+	}
+	if err := g.invoke(version, start); err != nil {
+		return nil, err
+	}
+	if v := int32(g.stack[0]); v != sdk.ABIVersion {
+		return nil, fmt.Errorf("plugin bundle %s: %w: module speaks ABI version %d, this kernel %d", m.name, errPermanent, v, sdk.ABIVersion)
+	}
+	if err := g.invoke(describe, start); err != nil {
+		return nil, err
+	}
+	text, err := g.span(g.stack[0], maxDescription)
+	if err != nil {
+		return nil, err
+	}
+	var description struct {
+		Contract int `json:"contract"`
+		Plugins  []struct {
+			Name, Kind, Scope, Normalize string
+			Reads                        []string
+		} `json:"plugins"`
+	}
+	if err := json.Unmarshal(text, &description); err != nil {
+		return nil, fmt.Errorf("plugin bundle %s: %w: description: %w", m.name, errPermanent, err)
+	}
+	for _, p := range description.Plugins {
+		g.plugins = append(g.plugins, &contractv1.PluginDescription{Name: p.Name, Kind: p.Kind, Scope: p.Scope, Normalize: p.Normalize, Reads: p.Reads})
+		g.words = append(g.words, map[uint32][]string{})
+	}
+	return g, nil
+}
+
+func letters(types []api.ValueType) string {
+	var b strings.Builder
+	for _, t := range types {
+		switch t {
+		case api.ValueTypeI32:
+			b.WriteByte('i')
+		case api.ValueTypeI64:
+			b.WriteByte('l')
+		default:
+			b.WriteByte('?')
+		}
+	}
+	return b.String()
+}
+
+// invoke calls with what lies on g.stack; the result replaces it.
+func (g *wasmGuest) invoke(f api.Function, timeout time.Duration) error {
+	g.deadline = time.Now().Add(timeout)
+	if err := f.CallWithStack(g.ctx, g.stack[:]); err != nil {
+		return fmt.Errorf("plugin bundle %s: %s: %w", g.name, f.Definition().ExportNames()[0], trapped(err))
+	}
+	return nil
+}
+
+// trapped shortens wazero's error, which carries a stack trace, to its first line.
+func trapped(err error) error {
+	if errors.Is(err, errDeadline) {
+		return fmt.Errorf("%w: %w", errBroken, errDeadline)
+	}
+	line, _, _ := strings.Cut(err.Error(), "\n")
+	return fmt.Errorf("%w: %s", errBroken, line)
+}
+
+func (g *wasmGuest) outOfRange(what string, args ...any) error {
+	return fmt.Errorf("plugin bundle %s: %w: answer out of range: %s", g.name, errBroken, fmt.Sprintf(what, args...))
+}
+
+// span copies text that the guest returned as pointer<<32|length.
+func (g *wasmGuest) span(packed uint64, limit uint32) ([]byte, error) {
+	pointer, size := uint32(packed>>32), uint32(packed)
+	if size > limit {
+		return nil, g.outOfRange("%d bytes, at most %d", size, limit)
+	}
+	view, ok := g.instance.Memory().Read(pointer, size)
+	if !ok {
+		return nil, g.outOfRange("%d bytes at %#x are not in its memory", size, pointer)
+	}
+	return bytes.Clone(view), nil
+}
+
+// buffer makes sure that b holds size bytes and returns a view of them. The
+// view is good until the guest runs again, which may grow its memory.
+func (g *wasmGuest) buffer(b *wasmBuffer, size uint32) ([]byte, error) {
+	if b.size < size {
+		if b.pointer != 0 {
+			g.stack[0] = uint64(b.pointer)
+			if err := g.invoke(g.free, g.timeout); err != nil {
+				return nil, err
+			}
+		}
+		want := max(size+size/4, 1024)
+		g.stack[0] = uint64(want)
+		if err := g.invoke(g.alloc, g.timeout); err != nil {
+			return nil, err
+		}
+		b.pointer, b.size = uint32(g.stack[0]), want
+		if b.pointer == 0 || b.pointer%8 != 0 {
+			return nil, g.outOfRange("pintle_alloc returned %#x", b.pointer)
+		}
+	}
+	view, ok := g.instance.Memory().Read(b.pointer, size)
+	if !ok {
+		return nil, g.outOfRange("%d bytes at %#x are not in its memory", size, b.pointer)
+	}
+	return view, nil
+}
+
+// answered turns a status of ABI.md into an error.
+func (g *wasmGuest) answered() error {
+	status := int32(g.stack[0])
+	if status == 0 {
+		return nil
+	}
+	if status > 0 || status < -6 {
+		return g.outOfRange("status %d", status)
+	}
+	if err := g.invoke(g.errorFn, g.timeout); err != nil {
+		return err
+	}
+	text, err := g.span(g.stack[0], maxReasonBytes)
+	if err != nil {
+		return err
+	}
+	return fmt.Errorf("plugin bundle %s: %s", g.name, strings.ToValidUTF8(string(text), "\uFFFD"))
+}
+
+func (g *wasmGuest) describe() []*contractv1.PluginDescription { return g.plugins }
+func (g *wasmGuest) health(context.Context) error              { return nil }
+func (g *wasmGuest) pid() int                                  { return 0 }
+
+func (g *wasmGuest) close(ctx context.Context, _ time.Duration) error {
+	err := g.instance.Close(ctx)
+	if g.owned {
+		err = errors.Join(err, g.module.close(ctx))
+	}
+	return err
+}
+
+func (g *wasmGuest) configure(_ context.Context, i int, config []byte) error {
+	view, err := g.buffer(&g.data, uint32(len(config)))
+	if err != nil {
+		return err
+	}
+	copy(view, config)
+	g.stack[0], g.stack[1], g.stack[2] = uint64(i), uint64(g.data.pointer), uint64(len(config))
+	if err := g.invoke(g.configureFn, g.timeout*applyFactor); err != nil {
+		return err
+	}
+	return g.answered()
+}
+
+func (g *wasmGuest) apply(_ context.Context, _ *contractv1.Delta, encoded []byte) error {
+	view, err := g.buffer(&g.data, uint32(len(encoded)))
+	if err != nil {
+		return err
+	}
+	copy(view, encoded)
+	g.stack[0], g.stack[1] = uint64(g.data.pointer), uint64(len(encoded))
+	if err := g.invoke(g.applyFn, g.timeout*applyFactor); err != nil {
+		return err
+	}
+	if g.data.size > 1<<20 {
+		// A whole replica is rare; its buffer would stay for nothing.
+		pointer := g.data.pointer
+		g.data = wasmBuffer{}
+		status := g.stack[0]
+		g.stack[0] = uint64(pointer)
+		if err := g.invoke(g.free, g.timeout); err != nil {
+			return err
+		}
+		g.stack[0] = status
+	}
+	return g.answered()
+}
+
+// ask puts the node indexes into the guest's memory and calls f; width is the
+// size of one answer.
+func (g *wasmGuest) ask(f api.Function, i int, class uint32, nodes []uint32, width int, scores []int64) ([]byte, error) {
+	// Both buffers first: making one may move the other's view.
+	if _, err := g.buffer(&g.out, uint32(len(nodes)*width)); err != nil {
+		return nil, err
+	}
+	view, err := g.buffer(&g.nodes, uint32(len(nodes)*4))
+	if err != nil {
+		return nil, err
+	}
+	for k, n := range nodes {
+		binary.LittleEndian.PutUint32(view[4*k:], n)
+	}
+	if scores != nil {
+		out, err := g.buffer(&g.out, uint32(len(nodes)*width))
+		if err != nil {
+			return nil, err
+		}
+		for k, s := range scores {
+			binary.LittleEndian.PutUint64(out[8*k:], uint64(s))
+		}
+	}
+	g.stack = [5]uint64{uint64(i), uint64(class), uint64(g.nodes.pointer), uint64(len(nodes)), uint64(g.out.pointer)}
+	if err := g.invoke(f, g.timeout); err != nil {
+		return nil, err
+	}
+	if g.stack[0] != 0 {
+		if err := g.answered(); err != nil {
+			return nil, err
+		}
+	}
+	return g.buffer(&g.out, uint32(len(nodes)*width))
+}
+
+func (g *wasmGuest) filter(_ context.Context, i int, class uint32, nodes, out []uint32) error {
+	view, err := g.ask(g.filterFn, i, class, nodes, 4, nil)
+	if err != nil {
+		return err
+	}
+	for k := range out {
+		out[k] = binary.LittleEndian.Uint32(view[4*k:])
+	}
+	known, last := g.words[i], uint32(0)
+	for _, verdict := range out {
+		if verdict == 0 || verdict == last {
+			continue
+		}
+		if _, ok := known[verdict]; !ok {
+			if err := g.learn(i, verdict); err != nil {
+				return err
+			}
+		}
+		last = verdict
+	}
+	return nil
+}
+
+// learn asks for the words behind a verdict that was not seen before.
+func (g *wasmGuest) learn(i int, verdict uint32) error {
+	if verdict > maxVerdict {
+		return g.outOfRange("verdict %d", verdict)
+	}
+	g.stack[0], g.stack[1] = uint64(i), uint64(verdict)
+	if err := g.invoke(g.reasonFn, g.timeout); err != nil {
+		return err
+	}
+	text, err := g.span(g.stack[0], maxReasonBytes)
+	if err != nil {
+		return err
+	}
+	if len(text) == 0 {
+		return g.outOfRange("verdict %d has no reason", verdict)
+	}
+	g.words[i][verdict] = strings.Split(strings.ToValidUTF8(string(text), "\uFFFD"), "\n")
+	return nil
+}
+
+func (g *wasmGuest) reasons(i int, verdict uint32) []string { return g.words[i][verdict] }
+
+func (g *wasmGuest) score(_ context.Context, i int, class uint32, nodes []uint32, out []int64) error {
+	view, err := g.ask(g.scoreFn, i, class, nodes, 8, nil)
+	if err != nil {
+		return err
+	}
+	for k := range out {
+		out[k] = int64(binary.LittleEndian.Uint64(view[8*k:]))
+	}
+	return nil
+}
+
+func (g *wasmGuest) normalize(_ context.Context, i int, class uint32, nodes []uint32, scores []int64) error {
+	view, err := g.ask(g.normalizeFn, i, class, nodes, 8, scores)
+	if err != nil {
+		return err
+	}
+	for k := range scores {
+		scores[k] = int64(binary.LittleEndian.Uint64(view[8*k:]))
+	}
+	return nil
+}
+
+// lineWriter logs what a guest writes to its standard streams, line by line
+// and bounded.
+type lineWriter struct {
+	log  *slog.Logger
+	line []byte
+}
+
+var _ io.Writer = (*lineWriter)(nil)
+
+const maxLogLine = 4096
+
+func (w *lineWriter) Write(p []byte) (int, error) {
+	for _, b := range p {
+		if b != '\n' {
+			if len(w.line) < maxLogLine {
+				w.line = append(w.line, b)
+			}
+			continue
+		}
+		if len(w.line) > 0 {
+			w.log.Info("plugin wrote", "line", printable(w.line))
+		}
+		w.line = w.line[:0]
+	}
+	return len(p), nil
+}
+
+// printable keeps a plugin from writing control characters into the log.
+func printable(line []byte) string {
+	text := strings.ToValidUTF8(string(line), "\uFFFD")
+	if strings.IndexFunc(text, func(r rune) bool { return r < ' ' && r != '\t' }) >= 0 {
+		return hex.EncodeToString(line)
+	}
+	return text
+}

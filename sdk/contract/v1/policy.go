@@ -1,0 +1,49 @@
+package contractv1
+
+import "context"
+
+// Policy is an ordered set of predicates and priorities as the plugin host
+// serves it to the scheduler: the plugins behind it may be WASM modules or
+// processes and may restart or be swapped. kernel/plugin implements it.
+//
+// The scheduler calls it from one goroutine, the scheduling cycle. A Policy is
+// immutable in its set: a changed set is a new Policy, which the scheduler
+// picks up between two cycles. Slices passed in stay the caller's.
+type Policy interface {
+	// Generation changes when any answer may have changed without a delta
+	// (swap, restart, configuration): cached results of another generation
+	// are void.
+	Generation() uint64
+	Predicates() []PredicateInfo
+	Priorities() []PriorityInfo
+	// Apply brings every plugin's replica up to date. The host encodes the
+	// delta once. A plugin that cannot take it is restarted and fed in full
+	// from Source; Apply fails only when ctx ends.
+	Apply(ctx context.Context, delta *Delta) error
+	// Filter asks predicate i about nodes; out[k] receives 0 for "fits" or an
+	// id for Reasons. len(out) == len(nodes).
+	Filter(ctx context.Context, i int, class uint32, nodes []uint32, out []uint32) error
+	// Reasons returns the words behind a verdict of predicate i.
+	Reasons(i int, verdict uint32) []string
+	// Score asks priority i for raw scores.
+	Score(ctx context.Context, i int, class uint32, nodes []uint32, out []int64) error
+	// Normalize rewrites raw scores in place; only for priorities that
+	// declare sdk.NormalizePlugin.
+	Normalize(ctx context.Context, i int, class uint32, nodes []uint32, scores []int64) error
+}
+
+// PolicySource hands out the present policy of a profile. Changed is signalled
+// (capacity one, never closed while the host runs) after a swap.
+type PolicySource interface {
+	Policy() Policy
+	Changed() <-chan struct{}
+}
+
+// ReplicaSource is implemented by the scheduler: the whole replica as one
+// delta with reset set. The plugin host calls it to feed a new or restarted
+// plugin; it must not be called from within a Policy method's own goroutine
+// while the scheduler waits (the scheduler registers it at start and answers
+// from a copy it keeps current).
+type ReplicaSource interface {
+	Replica() *Delta
+}
