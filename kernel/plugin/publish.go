@@ -17,7 +17,9 @@ const (
 	// publishPause keeps a bundle that flaps from flooding the API.
 	publishPause = time.Second
 	// publishRetry is the wait after the API did not answer.
-	publishRetry = 250 * time.Millisecond
+	publishRetry = 100 * time.Millisecond
+	// publishRetryMax bounds the waits, which double.
+	publishRetryMax = 5 * time.Second
 )
 
 // publish is the host's own goroutine after the start: it writes what plugins
@@ -32,7 +34,7 @@ func (h *Host) publish(ctx context.Context) {
 	}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	complained := ""
+	complained, retry := "", publishRetry
 	for {
 		select {
 		case <-ctx.Done():
@@ -48,13 +50,13 @@ func (h *Host) publish(ctx context.Context) {
 		}
 		wait := publishEvery
 		if err != nil {
-			wait = publishRetry
+			wait, retry = retry, min(2*retry, publishRetryMax)
 			if complained != err.Error() {
 				complained = err.Error()
 				h.log.Warn("plugins are not published yet and it is tried again", "error", err)
 			}
 		} else {
-			complained = ""
+			complained, retry = "", publishRetry
 			// A pause, so that pokes which come together are one round.
 			select {
 			case <-ctx.Done():

@@ -1,0 +1,153 @@
+package plugin
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	contractv1 "pintle.dev/pintle/sdk/contract/v1"
+)
+
+// catalog is the folder with the sealed test bundle; built once.
+var catalog string
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "pintle-plugin-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	catalog = dir
+	if err := buildGuest(filepath.Join(dir, "guest")); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.RemoveAll(dir)
+		os.Exit(1)
+	}
+	code := m.Run()
+	os.RemoveAll(dir)
+	if code == 0 {
+		if err := goleak.Find(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
+func buildGuest(dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	build := func(out string, env []string, args ...string) error {
+		cmd := exec.Command("go", append(append([]string{"build", "-ldflags=-s -w"}, args...), "-o", filepath.Join(dir, out), "./testdata/guest")...)
+		cmd.Env = append(os.Environ(), env...)
+		if output, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("build %s: %w\n%s", out, err, output)
+		}
+		return nil
+	}
+	if err := build("guest.wasm", []string{"GOOS=wasip1", "GOARCH=wasm"}, "-buildmode=c-shared"); err != nil {
+		return err
+	}
+	if err := build("guest", nil); err != nil {
+		return err
+	}
+	manifest, err := os.ReadFile("testdata/guest/manifest.yaml")
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(dir, ManifestFile), manifest, 0o644); err != nil {
+		return err
+	}
+	return Seal(context.Background(), dir)
+}
+
+// testSource answers with whatever the test set.
+type testSource struct{ delta *contractv1.Delta }
+
+func (s *testSource) Replica() *contractv1.Delta { return s.delta }
+
+// replica is n nodes of which every third is too small and every fourth lacks the label.
+func replica(n int, generation uint64) *contractv1.Delta {
+	d := &contractv1.Delta{Generation: generation, Reset_: true}
+	add := func(op *contractv1.Operation) { d.Operations = append(d.Operations, op) }
+	for i := range n {
+		node := &contractv1.Node{
+			Name: fmt.Sprintf("n%d", i), Labels: map[string]string{"disk": "ssd"},
+			Allocatable: &contractv1.Resources{MilliCpu: 4000 + int64(i%7)*100, Memory: 8 << 30, Pods: 110},
+		}
+		if i%3 == 2 {
+			node.Allocatable.MilliCpu = 100
+		}
+		if i%4 == 3 {
+			node.Labels = nil
+		}
+		add(&contractv1.Operation{Op: &contractv1.Operation_NodeSet{NodeSet: &contractv1.NodeSet{Index: uint32(i), Node: node}}})
+		add(&contractv1.Operation{Op: &contractv1.Operation_PodAdd{PodAdd: &contractv1.PodAdd{Node: uint32(i), Pod: &contractv1.Pod{
+			Namespace: "d", Name: fmt.Sprintf("p%d", i), Uid: fmt.Sprintf("u%d", i), Requests: &contractv1.Resources{MilliCpu: int64(i % 50)},
+		}}}})
+	}
+	add(&contractv1.Operation{Op: &contractv1.Operation_ObjectSet{ObjectSet: &contractv1.Object{Key: &contractv1.ObjectKey{Kind: "Service", Namespace: "d", Name: "s"}}}})
+	add(&contractv1.Operation{Op: &contractv1.Operation_ClassSet{ClassSet: &contractv1.ClassSet{Class: 7, Pod: &contractv1.Pod{
+		Namespace: "d", Name: "asked", NodeSelector: map[string]string{"disk": "ssd"}, Requests: &contractv1.Resources{MilliCpu: 500},
+	}}}})
+	return d
+}
+
+func indexes(n int) []uint32 {
+	list := make([]uint32, n)
+	for i := range list {
+		list[i] = uint32(i)
+	}
+	return list
+}
+
+func testConfig(t testing.TB, transport string, predicates ...string) Config {
+	return Config{
+		Directories: []string{catalog}, CallTimeout: 500 * time.Millisecond, MemoryLimit: 64 << 20,
+		RunDirectory: t.TempDir(), CacheDirectory: t.TempDir(),
+		Bundles: []BundleConfig{{Name: "guest", Transport: transport}},
+		Profiles: []Profile{{
+			SchedulerName: "s", Predicates: predicates, Priorities: []WeightedPriority{{Name: "LeastCPU", Weight: 2}},
+		}},
+	}
+}
+
+// runHost runs a host until the test ends and returns it ready.
+func runHost(t testing.TB, cfg Config, source ReplicaSource) *Host {
+	t.Helper()
+	log := slog.New(slog.DiscardHandler)
+	if testing.Verbose() {
+		log = slog.New(slog.NewTextHandler(os.Stderr, nil))
+	}
+	h, err := New(cfg, Deps{Log: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.SetReplicaSource(source)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- h.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("run: %v", err)
+		}
+	})
+	select {
+	case <-h.Ready():
+	case err := <-done:
+		done <- nil
+		t.Fatalf("run ended: %v", err)
+	case <-time.After(30 * time.Second):
+		t.Fatal("host is not ready after 30 s")
+	}
+	return h
+}
