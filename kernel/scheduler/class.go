@@ -52,6 +52,7 @@ type class struct {
 	largest []int64 // by priority: the largest raw score, where the host normalises
 	message string  // why no node fits, or empty: not worked out yet
 	failed  failure // what message was worked out with
+	trouble error   // what a priority failed with in this decision; it counted 0
 
 	// scratch, kept for its memory
 	mark []uint64
@@ -95,6 +96,7 @@ func (c *class) update(ctx context.Context, policy Policy, s *snapshot) (err err
 		c.predicates, c.priorities = policy.Predicates(), policy.Priorities()
 		c.start(len(s.byIndex))
 	}
+	c.trouble = nil
 	c.resize(len(s.byIndex))
 	c.collect(s)
 	if len(c.list) > 0 {
@@ -281,9 +283,10 @@ func (c *class) score(ctx context.Context, s *snapshot) error {
 		}
 		c.outS = grow(c.outS, len(c.ask), 0)[:len(c.ask)]
 		if err := c.policy.Score(ctx, i, c.id, c.ask, c.outS); err != nil {
-			if !info.IgnoreFailure || ctx.Err() != nil {
-				return fmt.Errorf("priority %s: %w", info.Name, err)
+			if ctx.Err() != nil {
+				return ctx.Err()
 			}
+			c.trouble = fmt.Errorf("priority %s: %w", info.Name, err)
 			c.staleS[i] = true
 			clear(c.outS)
 		}

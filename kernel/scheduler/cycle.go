@@ -15,6 +15,9 @@ import (
 
 var errNoPolicy = errors.New("the plugins of the profile are not ready")
 
+// troubleEvery bounds the log lines about priorities that fail.
+const troubleEvery = 10 * time.Second
+
 // schedule makes one attempt to place a pod.
 func (s *Scheduler) schedule(ctx context.Context, p *podEntry) {
 	decision := &Decision{
@@ -67,6 +70,10 @@ func (s *Scheduler) decide(ctx context.Context, p *podEntry, d *Decision) (*node
 	if err != nil {
 		c.forget()
 		return nil, err
+	}
+	if c.trouble != nil && d.Time.Sub(s.troubled) >= troubleEvery {
+		s.troubled = d.Time
+		s.log.Warn("a priority failed and counted 0 for every node", "err", c.trouble)
 	}
 	if s.cfg.Explain > 0 {
 		d.Total = total

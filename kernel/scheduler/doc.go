@@ -25,6 +25,9 @@
 //   - Ties on the top total are broken at random, repeatably by seed (SCH-18).
 //   - A pod that fits nowhere comes back when something changed that can help
 //     it, and every five minutes anyway. Back-off doubles from 1 s to 10 s.
+//   - A predicate that fails closes: no node is chosen without its verdict,
+//     unless its manifest says ignore. A priority that fails counts 0 and is
+//     logged: it may not hold pods up.
 //   - FailedScheduling events and PodScheduled conditions are written when they
 //     say something new, in kube-scheduler's words.
 //

@@ -368,3 +368,33 @@ func TestReplicaFeedsLatecomers(t *testing.T) {
 		t.Errorf("the new plugin knows %d pods", pods)
 	}
 }
+
+// A priority that fails counts 0 for every node; pods are still placed.
+func TestPriorityFailure(t *testing.T) {
+	broken := sdk.Priority{Name: "Broken", Score: func(*sdk.Request) int64 { panic("no") }}
+	c := start(t, Config{}, func(c *cluster) {
+		c.policy = newTestPolicy(t, func() *contractv1.Delta { return c.sched.Replica() }, []sdk.Predicate{fitCPU}, []sdk.Priority{broken, leastCPU})
+		c.source.policy.Store(c.policy)
+		c.nodes.Add(makeNode("n", 1000, nil))
+		c.addPod(makePod("p", 100))
+	})
+	c.eventuallyBound(t, "p", "n")
+	if d := c.eventuallyTried(t, "p", 1); len(d.Scores) != 2 || d.Scores[0].Score != 0 || d.Scores[1].Score != 10 {
+		t.Errorf("scores %+v", d.Scores)
+	}
+}
+
+// A policy that arrives late is fed at once, without a pod to place.
+func TestPolicyIsFedAtOnce(t *testing.T) {
+	c := start(t, Config{}, func(c *cluster) { c.source.policy.Store(nil) })
+	c.nodes.Add(makeNode("n", 1000, nil))
+	c.addPod(makePod("p", 100))
+	if d := c.eventuallyTried(t, "p", 1); d.Message != "the plugins of the profile are not ready" {
+		t.Errorf("message %q", d.Message)
+	}
+	c.source.swap(c.policy)
+	eventually(t, "bound", func() bool {
+		c.clock.Step(time.Second)
+		return c.node("p") == "n"
+	})
+}

@@ -34,6 +34,7 @@ func (s *Scheduler) take(e event) {
 		}
 	case e.synced:
 		s.unsynced--
+		s.eager = true
 	}
 }
 

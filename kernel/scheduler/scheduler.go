@@ -49,6 +49,8 @@ type Scheduler struct {
 	profiles  map[string]*profile
 	unsynced  int
 	swept     time.Time
+	troubled  time.Time
+	eager     bool // flush without waiting for a decision
 }
 
 // profile is a policy source with what was last seen of it.
@@ -162,7 +164,8 @@ func (s *Scheduler) loop(ctx context.Context) {
 				s.schedule(ctx, p)
 				continue
 			}
-			if len(s.snapshot.pending) >= flushAt {
+			if s.eager || len(s.snapshot.pending) >= flushAt {
+				s.eager = false
 				if s.flush(ctx) != nil {
 					return
 				}
@@ -243,8 +246,12 @@ func (s *Scheduler) untold(uid types.UID) {
 	}
 }
 
-// policyChanged brings every parked pod back: other plugins, other answers.
-func (s *Scheduler) policyChanged() { s.queue.release(s.clock.Now(), nil) }
+// policyChanged brings every parked pod back: other plugins, other answers. The
+// new policy is fed at once, which also tells the host that it is in use.
+func (s *Scheduler) policyChanged() {
+	s.eager = true
+	s.queue.release(s.clock.Now(), nil)
+}
 
 // flush hands the pending operations to the policies as one delta.
 func (s *Scheduler) flush(ctx context.Context) error {

@@ -61,9 +61,10 @@ func (c *class) weigh(ctx context.Context, i int) error {
 				c.norm[i][k] = raw[n]
 			}
 			if err := c.policy.Normalize(ctx, i, c.id, c.fit, c.norm[i]); err != nil {
-				if !info.IgnoreFailure || ctx.Err() != nil {
-					return fmt.Errorf("priority %s: %w", info.Name, err)
+				if ctx.Err() != nil {
+					return ctx.Err()
 				}
+				c.trouble = fmt.Errorf("priority %s: %w", info.Name, err)
 				clear(c.norm[i])
 				c.moved[i] = true
 			} else {
