@@ -11,6 +11,8 @@ import (
 
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/rest"
+
+	"pintle.dev/pintle/kernel/api/auth/pki"
 )
 
 // drain is how long connections may take to end after the last request.
@@ -101,3 +103,7 @@ func (s *Server) URL() string {
 
 // AdminKubeconfig is the path of the administrator's kubeconfig.
 func (s *Server) AdminKubeconfig() string { return filepath.Join(s.cfg.DataDir, "admin.kubeconfig") }
+
+// PKI holds the cluster's keys, from which the node agent's certificates are
+// issued.
+func (s *Server) PKI() *pki.PKI { return s.pki }

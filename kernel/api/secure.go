@@ -21,6 +21,7 @@ import (
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
 	"pintle.dev/pintle/kernel/api/admission"
@@ -31,7 +32,10 @@ import (
 // secure makes who may do what: the client and the informers that the checks
 // read by, the RBAC index, and service-account tokens.
 func (s *Server) secure() error {
-	client, err := kubernetes.NewForConfig(s.ClientConfig(&user.DefaultInfo{Name: user.APIServerUser, Groups: loopbackGroups}))
+	cfg := s.ClientConfig(&user.DefaultInfo{Name: user.APIServerUser, Groups: loopbackGroups})
+	// Endpoints are deprecated, and served all the same.
+	cfg.WarningHandler = rest.NoWarnings{}
+	client, err := kubernetes.NewForConfig(cfg)
 	if err != nil {
 		return fmt.Errorf("loopback client: %w", err)
 	}
