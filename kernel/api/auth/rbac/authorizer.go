@@ -45,7 +45,7 @@ func (a *Authorizer) Authorize(_ context.Context, request authorizer.Attributes)
 		if !allows(rule, request) {
 			return true
 		}
-		reason = "RBAC: allowed by " + source.String()
+		reason = source.reason
 		return false
 	})
 	if reason != "" {

@@ -17,8 +17,9 @@ type Index struct {
 	mu           sync.RWMutex
 	roles        map[objectKey][]rbacv1.PolicyRule
 	clusterRoles map[string][]rbacv1.PolicyRule
-	// bindings: namespace ("" for cluster bindings) → subject → bindings.
-	bindings map[string]map[subjectKey][]*binding
+	// bindings: namespace ("" for cluster bindings) → subject → grants by
+	// binding name.
+	bindings map[string]map[subjectKey][]*grant
 	synced   []cache.InformerSynced
 }
 
@@ -42,7 +43,7 @@ func NewIndex() *Index {
 	return &Index{
 		roles:        map[objectKey][]rbacv1.PolicyRule{},
 		clusterRoles: map[string][]rbacv1.PolicyRule{},
-		bindings:     map[string]map[subjectKey][]*binding{},
+		bindings:     map[string]map[subjectKey][]*grant{},
 	}
 }
 
@@ -111,7 +112,7 @@ func (x *Index) replace(old, obj any) {
 func (x *Index) bind(b *binding) {
 	bySubject := x.bindings[b.namespace]
 	if bySubject == nil {
-		bySubject = map[subjectKey][]*binding{}
+		bySubject = map[subjectKey][]*grant{}
 		x.bindings[b.namespace] = bySubject
 	}
 	for _, key := range b.keys() {
@@ -119,10 +120,10 @@ func (x *Index) bind(b *binding) {
 		at, found := slices.BinarySearchFunc(list, b.name, byName)
 		// Readers hold the lock while they walk, so in-place changes are safe.
 		if found {
-			list[at] = b
+			list[at] = newGrant(b, key)
 			continue
 		}
-		bySubject[key] = slices.Insert(list, at, b)
+		bySubject[key] = slices.Insert(list, at, newGrant(b, key))
 	}
 }
 
@@ -145,7 +146,7 @@ func (x *Index) unbind(b *binding) {
 	}
 }
 
-func byName(b *binding, name string) int { return strings.Compare(b.name, name) }
+func byName(g *grant, name string) int { return strings.Compare(g.binding.name, name) }
 
 func (b *binding) keys() []subjectKey {
 	keys := make([]subjectKey, 0, len(b.subjects))

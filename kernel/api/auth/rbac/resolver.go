@@ -14,15 +14,17 @@ import (
 // false to stop.
 type visitor func(source *grant, rule *rbacv1.PolicyRule, err error) bool
 
-// grant is a binding seen through one of its subjects.
+// grant is a binding seen through one of its subjects. It is made once, when
+// the binding comes into the index, since each allowed request names one.
 type grant struct {
 	binding *binding
 	key     subjectKey
+	// reason describes the grant in the words of an authorization reason.
+	reason string
 }
 
-// String describes the grant in the words of an authorization reason.
-func (g *grant) String() string {
-	b, subject := g.binding, g.binding.subject(g.key)
+func newGrant(b *binding, key subjectKey) *grant {
+	subject := b.subject(key)
 	who := fmt.Sprintf("%s %q", subject.Kind, subject.Name)
 	if subject.Kind == rbacv1.ServiceAccountKind {
 		namespace := subject.Namespace
@@ -35,7 +37,7 @@ func (g *grant) String() string {
 	if b.namespace != "" {
 		kind, name = "RoleBinding", b.name+"/"+b.namespace
 	}
-	return fmt.Sprintf("%s %q of %s %q to %s", kind, name, b.ref.Kind, b.ref.Name, who)
+	return &grant{binding: b, key: key, reason: fmt.Sprintf("RBAC: allowed by %s %q of %s %q to %s", kind, name, b.ref.Kind, b.ref.Name, who)}
 }
 
 // visit walks the cluster bindings of u and then those of the namespace. The
@@ -65,18 +67,17 @@ func (x *Index) visitScope(u user.Info, scope string, see visitor) bool {
 	return true
 }
 
-func (x *Index) visitSubject(bySubject map[subjectKey][]*binding, key subjectKey, see visitor) bool {
-	for _, b := range bySubject[key] {
-		rules, err := x.rulesOf(b.ref, b.namespace)
+func (x *Index) visitSubject(bySubject map[subjectKey][]*grant, key subjectKey, see visitor) bool {
+	for _, source := range bySubject[key] {
+		rules, err := x.rulesOf(source.binding.ref, source.binding.namespace)
 		if err != nil {
 			if !see(nil, nil, err) {
 				return false
 			}
 			continue
 		}
-		source := grant{binding: b, key: key}
 		for i := range rules {
-			if !see(&source, &rules[i], nil) {
+			if !see(source, &rules[i], nil) {
 				return false
 			}
 		}
