@@ -30330,7 +30330,7 @@ func schema_sdk_apis_kernel_v1alpha1_PluginSpec(ref common.ReferenceCallback) co
 				Properties: map[string]spec.Schema{
 					"bundle": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Name of the bundle that provides the plugin. It cannot be changed.",
+							Description: "Name of the bundle that provides the plugin.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -30338,7 +30338,7 @@ func schema_sdk_apis_kernel_v1alpha1_PluginSpec(ref common.ReferenceCallback) co
 					},
 					"kind": {
 						SchemaProps: spec.SchemaProps{
-							Description: "What the plugin is: predicate, priority, controller, runtime or proxy. It cannot be changed.\n\nPossible enum values:\n - `\"controller\"` drives objects towards what they ask for.\n - `\"predicate\"` answers whether a pod can run on a node.\n - `\"priority\"` answers how well a pod would run on a node.\n - `\"proxy\"` programs the data path of services.\n - `\"runtime\"` provides a container runtime behind CRI.",
+							Description: "What the plugin is: predicate, priority, controller, runtime or proxy.\n\nPossible enum values:\n - `\"controller\"` drives objects towards what they ask for.\n - `\"predicate\"` answers whether a pod can run on a node.\n - `\"priority\"` answers how well a pod would run on a node.\n - `\"proxy\"` programs the data path of services.\n - `\"runtime\"` provides a container runtime behind CRI.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",

@@ -157,10 +157,10 @@ func validateOneOf[S ~string](v S, path *field.Path, required bool, values ...S)
 	return field.ErrorList{field.NotSupported(path, v, values)}
 }
 
+// validatePluginUpdate lets the bundle change: a plugin may be replaced by
+// another of its name.
 func validatePluginUpdate(o, old *v1alpha1.Plugin) field.ErrorList {
-	errs := append(validatePlugin(o), apivalidation.ValidateObjectMetaUpdate(&o.ObjectMeta, &old.ObjectMeta, metadataPath)...)
-	errs = append(errs, apivalidation.ValidateImmutableField(o.Spec.Bundle, old.Spec.Bundle, specPath.Child("bundle"))...)
-	return append(errs, apivalidation.ValidateImmutableField(o.Spec.Kind, old.Spec.Kind, specPath.Child("kind"))...)
+	return append(validatePlugin(o), apivalidation.ValidateObjectMetaUpdate(&o.ObjectMeta, &old.ObjectMeta, metadataPath)...)
 }
 
 func validatePluginStatusUpdate(o, old *v1alpha1.Plugin) field.ErrorList {

@@ -114,11 +114,10 @@ const (
 
 // PluginSpec says what shall run, and how.
 type PluginSpec struct {
-	// Name of the bundle that provides the plugin. It cannot be changed.
+	// Name of the bundle that provides the plugin.
 	Bundle string `json:"bundle"`
 
 	// What the plugin is: predicate, priority, controller, runtime or proxy.
-	// It cannot be changed.
 	Kind PluginKind `json:"kind"`
 
 	// How the plugin is run: wasm (in a sandbox inside the kernel) or process
