@@ -92,8 +92,10 @@ type Config struct {
 	// TearDownOnStop: Run ends by stopping every pod on the node and removing its mounts. Otherwise containers go on
 	// running and the next start adopts them.
 	TearDownOnStop bool
-	// StreamingIdleTimeout ends idle exec, attach and port-forward streams. Default 4 h.
-	StreamingIdleTimeout time.Duration
+	// SkipVolumes makes no volume files, collects no images and rotates no logs: for runtimes that run no processes.
+	SkipVolumes bool
+	// CrashBackOff and MaxCrashBackOff delay restarts of a container that keeps ending. Defaults 10 s, 300 s.
+	CrashBackOff, MaxCrashBackOff time.Duration
 	// APIClients are the user names (client certificate common names) that may use the kubelet server without
 	// asking the API. Default: kube-apiserver-kubelet-client, system:kube-apiserver.
 	APIClients []string
@@ -166,7 +168,8 @@ func (cfg Config) withDefaults() (Config, error) {
 	setDefault(&cfg.MaxContainers, -1)
 	setDefault(&cfg.LogMaxSize, 10<<20)
 	setDefault(&cfg.LogMaxFiles, 5)
-	setDefault(&cfg.StreamingIdleTimeout, 4*time.Hour)
+	setDefault(&cfg.CrashBackOff, 10*time.Second)
+	setDefault(&cfg.MaxCrashBackOff, 300*time.Second)
 	if cfg.ImageGCLow > cfg.ImageGCHigh || cfg.ImageGCHigh > 100 {
 		return cfg, fmt.Errorf("node %s: image GC thresholds low %d, high %d: want low <= high <= 100", cfg.NodeName, cfg.ImageGCLow, cfg.ImageGCHigh)
 	}

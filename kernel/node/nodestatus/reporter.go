@@ -1,0 +1,350 @@
+package nodestatus
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/record"
+	nodeutil "k8s.io/component-helpers/node/util"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"pintle.dev/pintle/kernel/node/cri"
+)
+
+// maxImages is how many images are named in the status, the largest first.
+const maxImages = 50
+
+// Config is what a reporter is told.
+type Config struct {
+	Name, Hostname, NodeIP string
+	Labels                 map[string]string
+	Taints                 []corev1.Taint
+	PodCIDR                string
+	Capacity, Reserved     corev1.ResourceList
+	KubeletVersion         string
+	RootDir                string
+	Update, Report         time.Duration
+}
+
+// Deps are what a reporter works with.
+type Deps struct {
+	Client kubernetes.Interface
+	CRI    *cri.Client
+	Events record.EventRecorder
+	// Port is the kubelet server's port; 0: none.
+	Port func() int32
+	// Healthy is nil when pods were listed lately.
+	Healthy func(now time.Time) (time.Time, error)
+	Images  func() []*runtimeapi.Image
+	Logger  *slog.Logger
+}
+
+// Reporter keeps one Node object.
+type Reporter struct {
+	cfg     Config
+	deps    Deps
+	machine Machine
+	poke    chan struct{}
+
+	mu        sync.Mutex
+	node      *corev1.Node
+	reported  time.Time
+	runtime   string // name reported by the runtime
+	version   string
+	network   error
+	ready     bool
+	readySeen bool
+}
+
+// New makes a reporter. Register, then Run.
+func New(cfg Config, deps Deps) *Reporter {
+	r := &Reporter{cfg: cfg, deps: deps, machine: Measure(), poke: make(chan struct{}, 1), network: fmt.Errorf("container runtime status check may not have completed yet")}
+	return r
+}
+
+// Object is the Node as last written, nil before registration; shared, read only.
+func (r *Reporter) Object() *corev1.Node {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.node
+}
+
+// MemoryCapacity is the node's memory in bytes.
+func (r *Reporter) MemoryCapacity() int64 {
+	if q, ok := r.cfg.Capacity[corev1.ResourceMemory]; ok {
+		return q.Value()
+	}
+	return r.machine.Memory
+}
+
+// HostIPs are the node's internal addresses.
+func (r *Reporter) HostIPs() []string { return []string{r.cfg.NodeIP} }
+
+// RuntimeName is the runtime's own name, which prefixes container ids.
+func (r *Reporter) RuntimeName() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.runtime
+}
+
+// NetworkReady is nil when the runtime says that its network works.
+func (r *Reporter) NetworkReady() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.network
+}
+
+// Inspect asks the runtime for name, version and state.
+func (r *Reporter) Inspect(ctx context.Context) (ready error, err error) {
+	version, err := r.deps.CRI.Version(ctx, &runtimeapi.VersionRequest{})
+	if err != nil {
+		return nil, err
+	}
+	st, err := r.deps.CRI.RuntimeServiceClient.Status(ctx, &runtimeapi.StatusRequest{})
+	if err != nil {
+		return nil, err
+	}
+	var network error
+	for _, c := range st.GetStatus().GetConditions() {
+		if c.Status {
+			continue
+		}
+		problem := fmt.Errorf("container runtime network not ready: %s=false reason:%s message:%s", c.Type, c.Reason, c.Message)
+		switch c.Type {
+		case runtimeapi.NetworkReady:
+			network = problem
+		case runtimeapi.RuntimeReady:
+			ready = fmt.Errorf("container runtime not ready: %s=false reason:%s message:%s", c.Type, c.Reason, c.Message)
+		}
+	}
+	r.mu.Lock()
+	r.runtime, r.version, r.network = version.RuntimeName, version.RuntimeVersion, network
+	r.mu.Unlock()
+	return ready, nil
+}
+
+// Register makes the Node object, or takes over the one that is there: labels are brought up to date, taints and
+// whether it is schedulable are left as they are.
+func (r *Reporter) Register(ctx context.Context) error {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: r.cfg.Name, Labels: r.labels()}, Spec: corev1.NodeSpec{Taints: r.cfg.Taints}}
+	if r.cfg.PodCIDR != "" {
+		node.Spec.PodCIDR, node.Spec.PodCIDRs = r.cfg.PodCIDR, []string{r.cfg.PodCIDR}
+	}
+	node.Status = r.status(ctx, node, time.Now())
+	made, err := r.deps.Client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{})
+	switch {
+	case err == nil:
+		r.keep(made)
+		return nil
+	case !apierrors.IsAlreadyExists(err):
+		return fmt.Errorf("register node %s: %w", r.cfg.Name, err)
+	}
+	have, err := r.deps.Client.CoreV1().Nodes().Get(ctx, r.cfg.Name, metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("register node %s: %w", r.cfg.Name, err)
+	}
+	want := have.DeepCopy()
+	if want.Labels == nil {
+		want.Labels = map[string]string{}
+	}
+	maps.Copy(want.Labels, r.labels())
+	if want.Spec.PodCIDR == "" && r.cfg.PodCIDR != "" {
+		want.Spec.PodCIDR, want.Spec.PodCIDRs = r.cfg.PodCIDR, []string{r.cfg.PodCIDR}
+	}
+	if !equality.Semantic.DeepEqual(have, want) {
+		if have, err = r.deps.Client.CoreV1().Nodes().Update(ctx, want, metav1.UpdateOptions{}); err != nil {
+			return fmt.Errorf("register node %s: %w", r.cfg.Name, err)
+		}
+	}
+	r.keep(have)
+	return r.report(ctx, true)
+}
+
+func (r *Reporter) labels() map[string]string {
+	l := map[string]string{
+		corev1.LabelHostname: r.cfg.Hostname, corev1.LabelArchStable: r.machine.Info.Architecture, corev1.LabelOSStable: r.machine.Info.OperatingSystem,
+		"beta.kubernetes.io/arch": r.machine.Info.Architecture, "beta.kubernetes.io/os": r.machine.Info.OperatingSystem,
+	}
+	maps.Copy(l, r.cfg.Labels)
+	return l
+}
+
+func (r *Reporter) keep(node *corev1.Node) {
+	r.mu.Lock()
+	r.node, r.reported = node, time.Now()
+	r.mu.Unlock()
+}
+
+// Poke has the status computed now.
+func (r *Reporter) Poke() {
+	select {
+	case r.poke <- struct{}{}:
+	default:
+	}
+}
+
+// Run computes the status every Update and writes it when it changed, or every Report.
+func (r *Reporter) Run(ctx context.Context) error {
+	t := time.NewTicker(r.cfg.Update)
+	defer t.Stop()
+	for {
+		if err := r.report(ctx, false); err != nil && ctx.Err() == nil {
+			r.deps.Logger.Error("could not write node status; trying again", "node", r.cfg.Name, "err", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-t.C:
+		case <-r.poke:
+		}
+	}
+}
+
+func (r *Reporter) report(ctx context.Context, force bool) error {
+	r.mu.Lock()
+	have, reported := r.node, r.reported
+	r.mu.Unlock()
+	now := time.Now()
+	want := have.DeepCopy()
+	want.Status = r.status(ctx, have, now)
+	due := force || now.Sub(reported) >= r.cfg.Report
+	if !due && !changed(&have.Status, &want.Status) {
+		return nil
+	}
+	fresh, err := r.deps.Client.CoreV1().Nodes().Get(ctx, r.cfg.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return r.Register(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("read node %s: %w", r.cfg.Name, err)
+	}
+	want = fresh.DeepCopy()
+	want.Status = r.status(ctx, fresh, now)
+	updated, _, err := nodeutil.PatchNodeStatus(r.deps.Client.CoreV1(), types.NodeName(r.cfg.Name), fresh, want)
+	if err != nil {
+		return fmt.Errorf("write status of node %s: %w", r.cfg.Name, err)
+	}
+	r.keep(updated)
+	return nil
+}
+
+// changed compares all but heartbeat times.
+func changed(a, b *corev1.NodeStatus) bool {
+	x, y := a.DeepCopy(), b.DeepCopy()
+	for _, s := range []*corev1.NodeStatus{x, y} {
+		for i := range s.Conditions {
+			s.Conditions[i].LastHeartbeatTime = metav1.Time{}
+			s.Conditions[i].LastTransitionTime = metav1.Time{}
+		}
+		// Who attaches volumes writes these.
+		s.VolumesAttached, s.VolumesInUse = nil, nil
+	}
+	return !equality.Semantic.DeepEqual(x, y)
+}
+
+// status computes the whole status over what is there.
+func (r *Reporter) status(ctx context.Context, node *corev1.Node, now time.Time) corev1.NodeStatus {
+	s := *node.Status.DeepCopy()
+	runtimeReady, err := r.Inspect(ctx)
+	var disk int64
+	if capacity, _, _, _, derr := Disk(r.cfg.RootDir); derr == nil {
+		disk = capacity
+	}
+	s.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: r.cfg.NodeIP}, {Type: corev1.NodeHostName, Address: r.cfg.Hostname}}
+	s.Capacity = r.machine.capacity(disk, r.cfg.Capacity)
+	s.Allocatable = allocatable(s.Capacity, r.cfg.Reserved)
+	s.NodeInfo = r.machine.Info
+	s.NodeInfo.KubeletVersion = r.cfg.KubeletVersion
+	r.mu.Lock()
+	s.NodeInfo.ContainerRuntimeVersion = fmt.Sprintf("%s://%s", r.runtime, r.version)
+	network := r.network
+	r.mu.Unlock()
+	s.DaemonEndpoints.KubeletEndpoint.Port = r.deps.Port()
+	s.Images = images(r.deps.Images())
+
+	problem := runtimeReady
+	if err != nil {
+		problem = fmt.Errorf("container runtime is down: %s", cri.Message(err))
+	}
+	if problem == nil {
+		problem = network
+	}
+	if problem == nil {
+		if seen, herr := r.deps.Healthy(now); herr != nil {
+			problem = fmt.Errorf("PLEG is not healthy: pleg was last seen active %v ago; threshold is %v: %w", now.Sub(seen).Truncate(time.Second), 3*time.Minute, herr)
+		}
+	}
+	set := func(t corev1.NodeConditionType, status corev1.ConditionStatus, reason, message string) (moved bool) {
+		at := metav1.NewTime(now)
+		for i := range s.Conditions {
+			c := &s.Conditions[i]
+			if c.Type != t {
+				continue
+			}
+			if c.Status != status {
+				c.LastTransitionTime, moved = at, true
+			}
+			c.Status, c.Reason, c.Message, c.LastHeartbeatTime = status, reason, message, at
+			return moved
+		}
+		s.Conditions = append(s.Conditions, corev1.NodeCondition{Type: t, Status: status, Reason: reason, Message: message, LastHeartbeatTime: at, LastTransitionTime: at})
+		return true
+	}
+	set(corev1.NodeMemoryPressure, corev1.ConditionFalse, "KubeletHasSufficientMemory", "kubelet has sufficient memory available")
+	set(corev1.NodeDiskPressure, corev1.ConditionFalse, "KubeletHasNoDiskPressure", "kubelet has no disk pressure")
+	set(corev1.NodePIDPressure, corev1.ConditionFalse, "KubeletHasSufficientPID", "kubelet has sufficient PID available")
+	if problem == nil {
+		set(corev1.NodeReady, corev1.ConditionTrue, "KubeletReady", "kubelet is posting ready status")
+	} else {
+		set(corev1.NodeReady, corev1.ConditionFalse, "KubeletNotReady", problem.Error())
+	}
+	r.announce(problem == nil)
+	return s
+}
+
+// announce records the event of a node that became ready or stopped being so.
+func (r *Reporter) announce(ready bool) {
+	r.mu.Lock()
+	news := !r.readySeen || r.ready != ready
+	first := !r.readySeen
+	r.readySeen, r.ready = true, ready
+	r.mu.Unlock()
+	if !news || (first && !ready) {
+		return
+	}
+	reason := "NodeReady"
+	if !ready {
+		reason = "NodeNotReady"
+	}
+	r.Event(corev1.EventTypeNormal, reason, fmt.Sprintf("Node %s status is now: %s", r.cfg.Name, reason))
+}
+
+// Event records an event on the Node.
+func (r *Reporter) Event(eventType, reason, message string) {
+	r.deps.Events.Event(&corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: r.cfg.Name, UID: types.UID(r.cfg.Name)}, eventType, reason, message)
+}
+
+func images(list []*runtimeapi.Image) []corev1.ContainerImage {
+	var out []corev1.ContainerImage
+	for _, img := range list {
+		if len(out) == maxImages {
+			break
+		}
+		names := append(append([]string{}, img.RepoDigests...), img.RepoTags...)
+		if len(names) == 0 {
+			continue
+		}
+		out = append(out, corev1.ContainerImage{Names: names, SizeBytes: int64(img.Size)})
+	}
+	return out
+}

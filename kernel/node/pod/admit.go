@@ -1,0 +1,167 @@
+package pod
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
+	resourcehelper "k8s.io/component-helpers/resource"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+	"k8s.io/klog/v2"
+)
+
+// admission is the node's own last check: what the scheduler saw may be outdated, and pods may name their node.
+type admission struct {
+	mu       sync.Mutex
+	admitted map[types.UID]*corev1.Pod
+}
+
+// check admits the pod or answers why not, in the kubelet's words.
+func (a *admission) check(pod *corev1.Pod, node *corev1.Node, running bool) *end {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !running && node != nil {
+		if e := a.refuse(pod, node); e != nil {
+			return e
+		}
+	}
+	a.admitted[pod.UID] = pod
+	return nil
+}
+
+func (a *admission) release(uid types.UID) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.admitted, uid)
+}
+
+func (a *admission) refuse(pod *corev1.Pod, node *corev1.Node) *end {
+	if pod.Spec.OS != nil && pod.Spec.OS.Name != corev1.Linux {
+		return &end{"PodOSNotSupported", "Failed to admit pod as the OS field doesn't match node OS"}
+	}
+	if want := pod.Spec.NodeSelector[corev1.LabelOSStable]; want != "" && want != node.Labels[corev1.LabelOSStable] {
+		return &end{"PodOSSelectorNodeLabelDoesNotMatch", "Failed to admit pod as the `kubernetes.io/os` label doesn't match node label"}
+	}
+	others := make([]*corev1.Pod, 0, len(a.admitted))
+	for uid, p := range a.admitted {
+		if uid != pod.UID {
+			others = append(others, p)
+		}
+	}
+	if e := fits(pod, node, others); e != nil {
+		return e
+	}
+	if ok, err := nodeaffinity.GetRequiredNodeAffinity(pod).Match(node); err != nil || !ok {
+		return &end{"NodeAffinity", "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector"}
+	}
+	if pod.Spec.NodeName != "" && pod.Spec.NodeName != node.Name {
+		return &end{"NodeName", "Predicate NodeName failed: node(s) didn't match the requested node name"}
+	}
+	if conflict(pod, others) {
+		return &end{"NodePorts", "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports"}
+	}
+	if _, untolerated := corev1helpers.FindMatchingUntoleratedTaint(klog.Background(), node.Spec.Taints, pod.Spec.Tolerations, func(t *corev1.Taint) bool { return t.Effect == corev1.TaintEffectNoExecute }, true); untolerated {
+		return &end{"TaintToleration", "Predicate TaintToleration failed: node(s) had taints that the pod didn't tolerate"}
+	}
+	return nil
+}
+
+func fits(pod *corev1.Pod, node *corev1.Node, others []*corev1.Pod) *end {
+	allocatable := node.Status.Allocatable
+	lacks := func(name corev1.ResourceName, requested, used, capacity int64) *end {
+		return &end{"OutOf" + string(name), fmt.Sprintf("Node didn't have enough resource: %s, requested: %d, used: %d, capacity: %d", name, requested, used, capacity)}
+	}
+	if q, ok := allocatable[corev1.ResourcePods]; ok && int64(len(others)+1) > q.Value() {
+		return lacks(corev1.ResourcePods, 1, int64(len(others)), q.Value())
+	}
+	requests := resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{})
+	names := make([]corev1.ResourceName, 0, len(requests))
+	for name, q := range requests {
+		if !q.IsZero() {
+			names = append(names, name)
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	used := corev1.ResourceList{}
+	for _, other := range others {
+		for name, q := range resourcehelper.PodRequests(other, resourcehelper.PodResourcesOptions{}) {
+			sum := used[name]
+			sum.Add(q)
+			used[name] = sum
+		}
+	}
+	value := func(name corev1.ResourceName, q resource.Quantity) int64 {
+		if name == corev1.ResourceCPU {
+			return q.MilliValue()
+		}
+		return q.Value()
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		capacity, ok := allocatable[name]
+		if !ok && name != corev1.ResourceCPU && name != corev1.ResourceMemory && name != corev1.ResourceEphemeralStorage {
+			continue // an extended resource that is gone from the node: the scheduler's business
+		}
+		if r, u, c := value(name, requests[name]), value(name, used[name]), value(name, capacity); r > c-u {
+			return lacks(name, r, u, c)
+		}
+	}
+	return nil
+}
+
+type port struct {
+	protocol corev1.Protocol
+	ip       string
+	number   int32
+}
+
+func hostPorts(pod *corev1.Pod) []port {
+	var out []port
+	add := func(list []corev1.Container) {
+		for i := range list {
+			for _, p := range list[i].Ports {
+				if p.HostPort > 0 {
+					h := port{p.Protocol, p.HostIP, p.HostPort}
+					if h.protocol == "" {
+						h.protocol = corev1.ProtocolTCP
+					}
+					if h.ip == "" {
+						h.ip = "0.0.0.0"
+					}
+					out = append(out, h)
+				}
+			}
+		}
+	}
+	for i := range pod.Spec.InitContainers {
+		if r := pod.Spec.InitContainers[i].RestartPolicy; r != nil && *r == corev1.ContainerRestartPolicyAlways {
+			add(pod.Spec.InitContainers[i : i+1])
+		}
+	}
+	add(pod.Spec.Containers)
+	return out
+}
+
+func conflict(pod *corev1.Pod, others []*corev1.Pod) bool {
+	wanted := hostPorts(pod)
+	if len(wanted) == 0 {
+		return false
+	}
+	for _, other := range others {
+		for _, have := range hostPorts(other) {
+			for _, want := range wanted {
+				if have.protocol == want.protocol && have.number == want.number &&
+					(have.ip == want.ip || have.ip == "0.0.0.0" || want.ip == "0.0.0.0") {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}

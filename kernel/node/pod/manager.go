@@ -1,0 +1,291 @@
+package pod
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/client-go/util/flowcontrol"
+
+	"pintle.dev/pintle/kernel/node/container"
+	"pintle.dev/pintle/kernel/node/cri"
+	"pintle.dev/pintle/kernel/node/image"
+	"pintle.dev/pintle/kernel/node/object"
+	"pintle.dev/pintle/kernel/node/probe"
+	"pintle.dev/pintle/kernel/node/sandbox"
+	"pintle.dev/pintle/kernel/node/status"
+	"pintle.dev/pintle/kernel/node/volume"
+	"pintle.dev/pintle/kernel/node/worker"
+)
+
+// Config is what a manager is told.
+type Config struct {
+	LogDir         string
+	SeccompDir     string
+	Resolver       sandbox.Resolver
+	DefaultHandler string        // CRI runtime handler without a RuntimeClass
+	Resync         time.Duration // most time between rounds of a pod
+	SkipVolumes    bool          // no files are made: the runtime runs no processes
+	// BackOff and MaxBackOff delay restarts of a container that keeps ending. Defaults 10 s, 300 s; ten minutes of
+	// running clear it.
+	BackOff, MaxBackOff time.Duration
+}
+
+// Node is what pods need to know of their node; methods must not block.
+type Node interface {
+	// Object is the Node as last known, nil before it was registered.
+	Object() *corev1.Node
+	HostIPs() []string
+	MemoryCapacity() int64
+	// RuntimeName prefixes container ids.
+	RuntimeName() string
+	// NetworkReady is nil when the runtime's network works.
+	NetworkReady() error
+}
+
+// Cgroups keeps the cgroups of pods; nil: none are kept.
+type Cgroups interface {
+	// Ensure makes the pod's cgroup and answers the parent to give the runtime.
+	Ensure(pod *corev1.Pod) (parent string, err error)
+	// Remove removes it.
+	Remove(uid types.UID) error
+}
+
+// Deps are what a manager works with; all but Cgroups are required.
+type Deps struct {
+	Client   kubernetes.Interface
+	CRI      *cri.Client
+	Volumes  *volume.Manager
+	Images   *image.Puller
+	Probes   *probe.Manager
+	Status   *status.Manager
+	Objects  *object.Cache
+	Services func() ([]*corev1.Service, error)
+	Node     Node
+	Cgroups  Cgroups
+	Events   record.EventRecorder
+	Logger   *slog.Logger
+}
+
+// end says that a pod is over for a reason that is not in its containers.
+type end struct{ reason, message string }
+
+// entry is what is kept of one pod.
+type entry struct {
+	mu   sync.Mutex
+	pod  *corev1.Pod
+	gone bool
+
+	// The fields below belong to the pod's worker.
+	known       bool // the runtime was asked about the pod at least once
+	admitted    bool
+	end         *end
+	terminating bool
+	terminated  bool
+	stopping    time.Time // when stopping began
+	waiting     map[string]status.Waiting
+	messages    map[string]string // container id → termination message
+	volumesBad  bool
+	hasRun      bool
+}
+
+func (e *entry) object() (*corev1.Pod, bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.pod, e.gone
+}
+
+// Manager runs the pods of one node.
+type Manager struct {
+	cfg     Config
+	deps    Deps
+	pool    *worker.Pool
+	backoff *flowcontrol.Backoff
+	admit   admission
+
+	mu      sync.Mutex
+	entries map[types.UID]*entry
+	rt      map[types.UID]*cri.PodStatus // last seen, for servers and statistics
+}
+
+// New makes a manager without pods. Close it.
+func New(cfg Config, deps Deps) *Manager {
+	if cfg.BackOff == 0 {
+		cfg.BackOff = 10 * time.Second
+	}
+	if cfg.MaxBackOff == 0 {
+		cfg.MaxBackOff = 300 * time.Second
+	}
+	m := &Manager{
+		cfg: cfg, deps: deps, entries: map[types.UID]*entry{}, rt: map[types.UID]*cri.PodStatus{},
+		backoff: flowcontrol.NewBackOff(cfg.BackOff, cfg.MaxBackOff),
+	}
+	m.admit.admitted = map[types.UID]*corev1.Pod{}
+	m.pool = worker.New(m.round)
+	return m
+}
+
+// Close interrupts all workers and waits for them. Containers go on running.
+func (m *Manager) Close() { m.pool.Close() }
+
+// Set takes a pod's newest object.
+func (m *Manager) Set(pod *corev1.Pod) {
+	m.mu.Lock()
+	e := m.entries[pod.UID]
+	if e == nil {
+		e = &entry{waiting: map[string]status.Waiting{}, messages: map[string]string{}}
+		m.entries[pod.UID] = e
+	}
+	m.mu.Unlock()
+	e.mu.Lock()
+	old := e.pod
+	e.pod = pod
+	e.mu.Unlock()
+	m.deps.Status.Observe(pod)
+	// A deletion, or a shorter grace, does not wait for a pull or a stop under way.
+	urgent := old != nil && pod.DeletionTimestamp != nil && (old.DeletionTimestamp == nil ||
+		(pod.DeletionGracePeriodSeconds != nil && old.DeletionGracePeriodSeconds != nil && *pod.DeletionGracePeriodSeconds < *old.DeletionGracePeriodSeconds))
+	switch {
+	case urgent:
+		m.pool.Interrupt(pod.UID)
+	case old == nil || needsRound(old, pod):
+		m.pool.Wake(pod.UID)
+	}
+}
+
+// needsRound is false for an update that only brings back the agent's own status.
+func needsRound(old, pod *corev1.Pod) bool {
+	if old.Generation != pod.Generation || old.DeletionTimestamp != pod.DeletionTimestamp ||
+		len(old.Spec.EphemeralContainers) != len(pod.Spec.EphemeralContainers) || old.ResourceVersion == pod.ResourceVersion {
+		return true
+	}
+	if !sameMap(old.Labels, pod.Labels) || !sameMap(old.Annotations, pod.Annotations) {
+		return true // the downward API shows them
+	}
+	return len(pod.Spec.ReadinessGates) > 0
+}
+
+func sameMap(a, b map[string]string) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for k, v := range a {
+		if w, ok := b[k]; !ok || v != w {
+			return false
+		}
+	}
+	return true
+}
+
+// Gone says that the API no longer has the pod: whatever runs of it is stopped and removed.
+func (m *Manager) Gone(pod *corev1.Pod) {
+	m.mu.Lock()
+	e := m.entries[pod.UID]
+	m.mu.Unlock()
+	if e == nil {
+		return
+	}
+	e.mu.Lock()
+	e.gone = true
+	e.mu.Unlock()
+	m.pool.Interrupt(pod.UID)
+}
+
+// Orphan takes over what the runtime has of a pod that the API does not have: it is stopped and removed.
+func (m *Manager) Orphan(p *cri.Pod) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.entries[p.UID] != nil {
+		return
+	}
+	pod := &corev1.Pod{}
+	pod.Namespace, pod.Name, pod.UID = p.Namespace, p.Name, p.UID
+	m.entries[p.UID] = &entry{pod: pod, gone: true, waiting: map[string]status.Waiting{}, messages: map[string]string{}}
+	m.pool.Wake(p.UID)
+}
+
+// Wake has a round made for a pod; unknown pods are ignored.
+func (m *Manager) Wake(uid types.UID) {
+	m.mu.Lock()
+	known := m.entries[uid] != nil
+	m.mu.Unlock()
+	if known {
+		m.pool.Wake(uid)
+	}
+}
+
+// Known tells that the manager holds the pod.
+func (m *Manager) Known(uid types.UID) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.entries[uid] != nil
+}
+
+// List are the pods held, in no order; shared, read only.
+func (m *Manager) List() []*corev1.Pod {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	out := make([]*corev1.Pod, 0, len(m.entries))
+	for _, e := range m.entries {
+		if pod, gone := e.object(); !gone {
+			out = append(out, pod)
+		}
+	}
+	return out
+}
+
+// Find is the pod of that name, or nil.
+func (m *Manager) Find(namespace, name string) *corev1.Pod {
+	for _, pod := range m.List() {
+		if pod.Namespace == namespace && pod.Name == name {
+			return pod
+		}
+	}
+	return nil
+}
+
+// Runtime is what was last seen of a pod in the runtime, or nil.
+func (m *Manager) Runtime(uid types.UID) *cri.PodStatus {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.rt[uid]
+}
+
+// Collect forgets back-offs that are long over.
+func (m *Manager) Collect() { m.backoff.GC() }
+
+func (m *Manager) event(pod *corev1.Pod, containerName, eventType, reason, message string) {
+	ref := &corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion}
+	if containerName != "" {
+		ref.FieldPath = container.FieldPath(pod, containerName)
+	}
+	m.deps.Events.Event(ref, eventType, reason, message)
+}
+
+// Event records an event on a pod, or on one of its containers.
+func (m *Manager) Event(pod *corev1.Pod, containerName, eventType, reason, message string) {
+	m.event(pod, containerName, eventType, reason, message)
+}
+
+func (m *Manager) round(ctx context.Context, uid types.UID) time.Duration {
+	m.mu.Lock()
+	e := m.entries[uid]
+	m.mu.Unlock()
+	if e == nil {
+		return 0
+	}
+	return m.sync(ctx, e)
+}
+
+func (m *Manager) forget(uid types.UID) {
+	m.mu.Lock()
+	delete(m.entries, uid)
+	delete(m.rt, uid)
+	m.mu.Unlock()
+	m.admit.release(uid)
+}

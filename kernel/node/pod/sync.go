@@ -1,0 +1,231 @@
+package pod
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"pintle.dev/pintle/kernel/node/cri"
+	"pintle.dev/pintle/kernel/node/probe"
+	"pintle.dev/pintle/kernel/node/status"
+	"pintle.dev/pintle/kernel/node/volume"
+)
+
+// Waits between rounds that failed.
+const (
+	retryFast = 250 * time.Millisecond
+	retrySlow = 5 * time.Second
+)
+
+// sync makes one round for a pod and answers when the next is due.
+func (m *Manager) sync(ctx context.Context, e *entry) time.Duration {
+	pod, gone := e.object()
+	if e.terminated {
+		if gone {
+			return m.cleanup(ctx, e, pod)
+		}
+		m.deps.Status.Finish(pod)
+		return 0
+	}
+	rt, err := m.observe(ctx, e, pod)
+	if err != nil {
+		if ctx.Err() == nil {
+			m.deps.Logger.Warn("could not read pod from container runtime", "pod", name(pod), "err", err)
+			m.event(pod, "", corev1.EventTypeWarning, "FailedSync", fmt.Sprintf("error determining status: %v", err))
+		}
+		return retrySlow
+	}
+	if pod.DeletionTimestamp != nil || gone || pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded {
+		e.terminating = true
+	}
+	if e.terminating {
+		return m.terminate(ctx, e, pod, gone, rt)
+	}
+	if !e.admitted {
+		if refused := m.admit.check(pod, m.deps.Node.Object(), len(rt.Running()) > 0); refused != nil {
+			m.event(pod, "", corev1.EventTypeWarning, refused.reason, refused.message)
+			e.end = &end{refused.reason, "Pod was rejected: " + refused.message}
+			e.terminating = true
+			return m.terminate(ctx, e, pod, gone, rt)
+		}
+		e.admitted = true
+	}
+	deadline, over := overdue(pod, m.previous(pod).StartTime, time.Now())
+	if over {
+		const message = "Pod was active on the node longer than the specified deadline"
+		m.event(pod, "", corev1.EventTypeNormal, "DeadlineExceeded", message)
+		e.end, e.terminating = &end{"DeadlineExceeded", message}, true
+		return m.terminate(ctx, e, pod, gone, rt)
+	}
+	next, rt, err := m.bringUp(ctx, e, pod, rt)
+	if ctx.Err() != nil {
+		return retryFast // interrupted: the next round knows why
+	}
+	if err != nil {
+		m.deps.Logger.Info("pod is not as it should be yet", "pod", name(pod), "err", err)
+	}
+	s := m.report(e, pod, rt)
+	if (s.Phase == corev1.PodSucceeded || s.Phase == corev1.PodFailed) && err == nil {
+		e.terminating = true
+		return m.terminate(ctx, e, pod, gone, rt)
+	}
+	if deadline > 0 && (next == 0 || deadline < next) {
+		next = deadline
+	}
+	if next == 0 || next > m.cfg.Resync {
+		next = m.cfg.Resync
+	}
+	return next
+}
+
+func name(pod *corev1.Pod) string { return pod.Namespace + "/" + pod.Name }
+
+// overdue answers how long the pod may still be active, and whether its time is over.
+func overdue(pod *corev1.Pod, start *metav1.Time, now time.Time) (time.Duration, bool) {
+	if pod.Spec.ActiveDeadlineSeconds == nil {
+		return 0, false
+	}
+	begun := now // the clock starts with the first status
+	if start != nil {
+		begun = start.Time
+	}
+	left := time.Duration(*pod.Spec.ActiveDeadlineSeconds)*time.Second - now.Sub(begun)
+	return max(left, time.Millisecond), left <= 0
+}
+
+// observe asks the runtime about the pod. A pod that was never started needs no question.
+func (m *Manager) observe(ctx context.Context, e *entry, pod *corev1.Pod) (*cri.PodStatus, error) {
+	rt, err := m.deps.CRI.PodStatus(ctx, pod.UID)
+	if err != nil {
+		return nil, err
+	}
+	e.known = true
+	rt.Namespace, rt.Name = pod.Namespace, pod.Name
+	m.mu.Lock()
+	m.rt[pod.UID] = rt
+	m.mu.Unlock()
+	return rt, nil
+}
+
+// bringUp does what is missing and answers the runtime's state afterwards.
+func (m *Manager) bringUp(ctx context.Context, e *entry, pod *corev1.Pod, rt *cri.PodStatus) (time.Duration, *cri.PodStatus, error) {
+	todo := compute(pod, rt, probeResults{m.deps.Probes})
+	if len(rt.Sandboxes) == 0 {
+		m.report(e, pod, rt) // Pending and its reason are seen before the work begins
+	}
+	if !pod.Spec.HostNetwork && todo.sandbox {
+		if err := m.deps.Node.NetworkReady(); err != nil {
+			m.event(pod, "", corev1.EventTypeWarning, "NetworkNotReady", fmt.Sprintf("network is not ready: %v", err))
+			return retrySlow, rt, err
+		}
+	}
+	if !m.cfg.SkipVolumes {
+		if err := m.deps.Volumes.Mount(ctx, pod); err != nil {
+			if ctx.Err() != nil {
+				return 0, rt, err
+			}
+			m.failedMount(pod, err)
+			// A pod that runs already goes on with the files it has.
+			if len(rt.Running()) == 0 || !e.hasRun {
+				e.volumesBad = true
+				return 2 * time.Second, rt, err
+			}
+		}
+		e.volumesBad = false
+	}
+	m.deps.Probes.Set(pod)
+	next, err := m.carryOut(ctx, e, pod, rt, todo)
+	if ctx.Err() != nil {
+		return 0, rt, ctx.Err()
+	}
+	after, oerr := m.observe(ctx, e, pod)
+	if oerr != nil {
+		return retryFast, rt, errors.Join(err, oerr)
+	}
+	if len(after.Running()) > 0 {
+		e.hasRun = true
+	}
+	return next, after, err
+}
+
+func (m *Manager) failedMount(pod *corev1.Pod, err error) {
+	var list interface{ Unwrap() []error }
+	errs := []error{err}
+	if errors.As(err, &list) {
+		errs = list.Unwrap()
+	}
+	for _, err := range errs {
+		var setUp *volume.SetUpError
+		if errors.As(err, &setUp) {
+			m.event(pod, "", corev1.EventTypeWarning, "FailedMount", setUp.Error())
+		} else {
+			m.event(pod, "", corev1.EventTypeWarning, "Failed", fmt.Sprintf("error making pod data directories: %v", err))
+		}
+	}
+}
+
+// previous is the status last reported, or the API's.
+func (m *Manager) previous(pod *corev1.Pod) corev1.PodStatus {
+	if s, ok := m.deps.Status.Get(pod.UID); ok {
+		return s
+	}
+	return pod.Status
+}
+
+// report generates the pod's status and hands it to the status manager.
+func (m *Manager) report(e *entry, pod *corev1.Pod, rt *cri.PodStatus) corev1.PodStatus {
+	in := status.Input{
+		Pod: pod, Runtime: rt, Previous: m.previous(pod), RuntimeName: m.deps.Node.RuntimeName(),
+		Started: m.deps.Probes.Started, Ready: m.deps.Probes.Ready,
+		Waiting:     func(name string) (status.Waiting, bool) { w, ok := e.waiting[name]; return w, ok },
+		Message:     e.message,
+		HostIPs:     m.deps.Node.HostIPs(),
+		Terminating: e.terminating,
+		Now:         time.Now(),
+	}
+	if e.end != nil {
+		in.Phase, in.Reason, in.StatusMessage = corev1.PodFailed, e.end.reason, e.end.message
+		if !e.terminated && len(rt.Running()) > 0 {
+			in.Phase = "" // not failed before it has stopped
+		}
+	}
+	s := status.Generate(in)
+	m.deps.Status.Set(pod, s)
+	return s
+}
+
+type probeResults struct{ m *probe.Manager }
+
+func (p probeResults) startup(id string) (bool, bool)  { return p.m.Result(probe.Startup, id) }
+func (p probeResults) liveness(id string) (bool, bool) { return p.m.Result(probe.Liveness, id) }
+
+var _ results = probeResults{}
+
+// runtimeHandler finds the CRI handler of the pod's RuntimeClass.
+func (m *Manager) runtimeHandler(ctx context.Context, pod *corev1.Pod) (string, error) {
+	if pod.Spec.RuntimeClassName == nil || *pod.Spec.RuntimeClassName == "" {
+		return m.cfg.DefaultHandler, nil
+	}
+	rc, err := m.deps.Client.NodeV1().RuntimeClasses().Get(ctx, *pod.Spec.RuntimeClassName, metav1.GetOptions{})
+	if err != nil {
+		return "", fmt.Errorf("failed to get sandbox runtime: %w", err)
+	}
+	return rc.Handler, nil
+}
+
+// sandboxOf asks for the status of a sandbox that was just made.
+func (m *Manager) sandboxOf(ctx context.Context, id string) (*runtimeapi.PodSandboxStatus, error) {
+	resp, err := m.deps.CRI.PodSandboxStatus(ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: id})
+	if err != nil {
+		return nil, err
+	}
+	if resp.Status == nil {
+		return nil, fmt.Errorf("sandbox %s: the runtime answered without status", id)
+	}
+	return resp.Status, nil
+}

@@ -1,0 +1,186 @@
+package serviceproxy
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/utils/ptr"
+
+	"pintle.dev/pintle/sdk/proxy"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// recorder is a proxy that folds diffs into a state and can be made to fail.
+type recorder struct {
+	mu       sync.Mutex
+	probe    error
+	fail     error
+	starts   int
+	state    proxy.State
+	stopped  bool
+	resetted int
+}
+
+func (r *recorder) Probe(context.Context, []byte) error { return r.probe }
+func (r *recorder) Start(context.Context, proxy.Options) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.starts++
+	return nil
+}
+
+func (r *recorder) Apply(_ context.Context, d *proxy.Diff) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.fail != nil {
+		err := r.fail
+		r.fail = nil
+		return err
+	}
+	if d.Reset_ {
+		r.resetted++
+	}
+	r.state.Apply(d)
+	return nil
+}
+func (r *recorder) Status() proxy.Status { return proxy.Status{} }
+func (r *recorder) Stop(context.Context, bool) error {
+	r.stopped = true
+	return nil
+}
+
+func (r *recorder) addresses(name proxy.Name) []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var out []string
+	for _, p := range r.state.Endpoints[name].GetPorts() {
+		for _, e := range p.Endpoints {
+			out = append(out, e.Ip)
+		}
+	}
+	return out
+}
+
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("timed out: %s", what)
+		}
+	}
+}
+
+func slice(name string, ips ...string) *discoveryv1.EndpointSlice {
+	s := &discoveryv1.EndpointSlice{
+		ObjectMeta:  metav1.ObjectMeta{Namespace: "d", Name: name, Labels: map[string]string{discoveryv1.LabelServiceName: "web"}},
+		AddressType: discoveryv1.AddressTypeIPv4,
+		Ports:       []discoveryv1.EndpointPort{{Name: ptr.To("http"), Port: ptr.To[int32](80), Protocol: ptr.To(corev1.ProtocolTCP)}},
+	}
+	for _, ip := range ips {
+		s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{Addresses: []string{ip}, NodeName: ptr.To("n")})
+	}
+	return s
+}
+
+func TestFeeder(t *testing.T) {
+	client := fake.NewClientset(
+		&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "web"}, Spec: corev1.ServiceSpec{
+			ClusterIPs: []string{"10.96.0.9"}, Ports: []corev1.ServicePort{{Name: "http", Protocol: "TCP", Port: 80}},
+		}},
+		slice("web-1", "10.0.0.1"), slice("web-2", "10.0.0.2"),
+	)
+	broken := &recorder{probe: errors.New("needs root")}
+	good := &recorder{}
+	connect := func(p proxy.Proxy) func(context.Context) (proxy.Proxy, error) {
+		return func(context.Context) (proxy.Proxy, error) { return p, nil }
+	}
+	f, err := New(Config{
+		Candidates: []Candidate{{Name: "iptables", Connect: connect(broken)}, {Name: "userspace", Connect: connect(good)}},
+		Options:    proxy.Options{NodeName: "n"},
+		Client:     client, Logger: slog.New(slog.DiscardHandler), Settle: time.Millisecond,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- f.Run(ctx) }()
+	<-f.Chosen()
+	if name, reasons := f.Choice(); name != "userspace" || len(reasons) != 1 || !strings.Contains(reasons[0], "needs root") {
+		t.Errorf("chose %s, %v", name, reasons)
+	}
+	web := proxy.Name{Namespace: "d", Name: "web"}
+	has := func(want ...string) func() bool {
+		return func() bool { return slices.Equal(good.addresses(web), want) }
+	}
+	eventually(t, "both slices are merged", has("10.0.0.1", "10.0.0.2"))
+	if !good.state.Endpoints[web].Ports[0].Endpoints[0].Local {
+		t.Error("an endpoint on this node is not local")
+	}
+	if _, err := client.DiscoveryV1().EndpointSlices("d").Update(ctx, slice("web-1", "10.0.0.3"), metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "an endpoint moved", has("10.0.0.2", "10.0.0.3"))
+
+	// A proxy that fails is started and fed in full.
+	good.mu.Lock()
+	good.fail = errors.New("boom")
+	good.mu.Unlock()
+	if err := client.DiscoveryV1().EndpointSlices("d").Delete(ctx, "web-2", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "fed anew after a failure", has("10.0.0.3"))
+	good.mu.Lock()
+	if good.starts != 2 || good.resetted != 2 {
+		t.Errorf("%d starts, %d resets", good.starts, good.resetted)
+	}
+	good.mu.Unlock()
+	if err := client.CoreV1().Services("d").Delete(ctx, "web", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "a deleted service is gone", func() bool {
+		good.mu.Lock()
+		defer good.mu.Unlock()
+		return len(good.state.Services) == 0 && len(good.state.Endpoints) == 0
+	})
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if err := f.Stop(t.Context(), true); err != nil || !good.stopped {
+		t.Errorf("stop: %v", err)
+	}
+}
+
+func TestNoCandidateCanRun(t *testing.T) {
+	bad := &recorder{probe: errors.New("no")}
+	f, err := New(Config{
+		Candidates: []Candidate{{Name: "x", Connect: func(context.Context) (proxy.Proxy, error) { return bad, nil }}},
+		Client:     fake.NewClientset(), Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "x: no") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestServicesOfOtherProxies(t *testing.T) {
+	svc := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"service.kubernetes.io/service-proxy-name": "mesh"}}}
+	if serviceOf(svc) != nil {
+		t.Error("a service that another proxy has asked for is served")
+	}
+}
