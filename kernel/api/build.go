@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -62,6 +63,7 @@ type parts struct {
 	generic    *genericapiserver.GenericAPIServer
 	extensions *apiextensions.CustomResourceDefinitions
 	informers  informers.SharedInformerFactory
+	background sync.WaitGroup // ends when stopping does
 	client     kubernetes.Interface
 	rbac       *rbac.Index
 	binding    *bindingREST
@@ -77,6 +79,7 @@ type parts struct {
 	admit      admission.Interface
 	audiences  []string
 	running    atomic.Bool
+	fail       context.CancelCauseFunc
 	stopping   context.Context
 	stopAll    context.CancelFunc
 }
@@ -217,32 +220,21 @@ func (s *Server) build() error {
 	s.generic.Handler.NonGoRestfulMux.HandleFunc("/.well-known/openid-configuration", s.keys.Configuration)
 	s.generic.Handler.NonGoRestfulMux.HandleFunc("/openid/v1/jwks", s.keys.Keys)
 	v3custom := openapiv3controller.NewController(crds.Informers.Apiextensions().V1().CustomResourceDefinitions())
-	return s.hooks(map[string]genericapiserver.PostStartHookFunc{
-		"pintle-custom-resource-openapi": func(hook genericapiserver.PostStartHookContext) error {
-			go v3custom.Run(v3, hook.Done())
+	return firstError(
+		s.hook("pintle-custom-resource-openapi", func(ctx context.Context) error {
+			go v3custom.Run(v3, ctx.Done())
 			return nil
-		},
-		"start-system-objects-controller": func(hook genericapiserver.PostStartHookContext) error {
-			return s.bootstrap(hook)
-		},
-		"rbac/bootstrap-roles": func(hook genericapiserver.PostStartHookContext) error {
-			if err := rbac.Bootstrap(hook, s.client); err != nil {
+		}),
+		s.hook("start-system-objects-controller", s.bootstrap),
+		s.hook("rbac/bootstrap-roles", func(ctx context.Context) error {
+			if err := rbac.Bootstrap(ctx, s.client); err != nil {
 				return err
 			}
-			return wait.PollUntilContextCancel(hook, 2*time.Millisecond, true, func(context.Context) (bool, error) {
+			return wait.PollUntilContextCancel(ctx, 2*time.Millisecond, true, func(context.Context) (bool, error) {
 				return s.rbac.HasSynced(), nil
 			})
-		},
-	})
-}
-
-func (s *Server) hooks(all map[string]genericapiserver.PostStartHookFunc) error {
-	for name, hook := range all {
-		if err := s.generic.AddPostStartHook(name, hook); err != nil {
-			return err
-		}
-	}
-	return nil
+		}),
+	)
 }
 
 // withoutVersion leaves out what the main server has of its own.

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"k8s.io/apiserver/pkg/authentication/user"
+	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/client-go/rest"
 
 	"pintle.dev/pintle/kernel/api/auth/pki"
@@ -19,9 +21,13 @@ import (
 const drain = 2 * time.Second
 
 // Run serves until ctx is done and returns when the requests under way have
-// ended. Call it once.
+// ended, or with the error that kept the server from becoming ready. Call it
+// once.
 func (s *Server) Run(ctx context.Context) error {
+	ctx, s.fail = context.WithCancelCause(ctx)
+	defer s.fail(nil)
 	defer s.stopAll()
+	defer s.kubelets.close()
 	prepared := s.generic.PrepareRun()
 	prepared.ShutdownTimeout = drain
 	s.running.Store(true)
@@ -33,13 +39,26 @@ func (s *Server) Run(ctx context.Context) error {
 	}()
 	defer context.AfterFunc(ctx, s.stopAll)()
 	err := prepared.RunWithContext(ctx)
+	s.fail(err)
 	<-watcher
 	s.informers.Shutdown()
 	s.extensions.Informers.Shutdown()
-	if err != nil && ctx.Err() == nil {
-		return fmt.Errorf("api server: %w", err)
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
+		return fmt.Errorf("api server: %w", cause)
 	}
 	return nil
+}
+
+// hook runs work after the server has begun to serve. An error stops the
+// server: the API machinery itself would end the process.
+func (s *Server) hook(name string, work func(context.Context) error) error {
+	return s.generic.AddPostStartHook(name, func(ctx genericapiserver.PostStartHookContext) error {
+		if err := work(ctx); err != nil {
+			s.fail(fmt.Errorf("%s: %w", name, err))
+			<-ctx.Done()
+		}
+		return nil
+	})
 }
 
 // watchReadiness closes ready when /readyz says ok.
