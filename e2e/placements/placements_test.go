@@ -1,0 +1,195 @@
+package placements
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+
+	"pintle.dev/pintle/kernel/plugin"
+	"pintle.dev/pintle/kernel/scheduler"
+)
+
+var profile = plugin.Profile{
+	SchedulerName: "default-scheduler",
+	Predicates: []string{
+		"NodeUnschedulable", "TaintToleration", "HostName", "MatchNodeSelector", "PodFitsHostPorts", "PodFitsResources",
+		"NoDiskConflict", "NoVolumeZoneConflict", "MaxEBSVolumeCount", "MaxGCEPDVolumeCount",
+	},
+	Priorities: []plugin.WeightedPriority{
+		{Name: "LeastRequestedPriority", Weight: 1}, {Name: "BalancedResourceAllocation", Weight: 1}, {Name: "SelectorSpreadPriority", Weight: 1},
+		{Name: "NodeAffinityPriority", Weight: 1}, {Name: "EqualPriority", Weight: 1}, {Name: "ServiceSpreadingPriority", Weight: 1},
+		{Name: "ImageLocalityPriority", Weight: 2},
+	},
+}
+
+// build makes a folder with the classic bundle in both transports.
+func build(t testing.TB) string {
+	t.Helper()
+	root := t.TempDir()
+	dir := filepath.Join(root, "classic")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	manifest, err := os.ReadFile("../../plugins/classic/manifest.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "manifest.yaml"), manifest, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range []struct {
+		env, args []string
+	}{
+		{[]string{"GOOS=wasip1", "GOARCH=wasm"}, []string{"-buildmode=c-shared", "-o", filepath.Join(dir, "classic.wasm")}},
+		{[]string{"CGO_ENABLED=0"}, []string{"-o", filepath.Join(dir, "classic")}},
+	} {
+		cmd := exec.CommandContext(t.Context(), "go", append(append([]string{"build"}, b.args...), "pintle.dev/pintle/plugins/classic")...)
+		cmd.Env = append(os.Environ(), b.env...)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("build %v: %v\n%s", b.env, err, out)
+		}
+	}
+	if err := plugin.Seal(t.Context(), dir); err != nil {
+		t.Fatal(err)
+	}
+	return root
+}
+
+// system is a host with a scheduler over it.
+type system struct {
+	*scheduler.Scheduler
+	bound atomic.Int64
+	stop  func()
+}
+
+func start(t testing.TB, directory, transport string, pods, nodes cache.ListerWatcher, objects map[string]cache.ListerWatcher) *system {
+	t.Helper()
+	host, err := plugin.New(plugin.Config{
+		Directories: []string{directory}, CacheDirectory: t.TempDir(), StartTimeout: time.Minute, CallTimeout: 10 * time.Second,
+		Bundles: []plugin.BundleConfig{{Name: "classic", Transport: transport}}, Profiles: []plugin.Profile{profile},
+	}, plugin.Deps{Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &system{}
+	s.Scheduler, err = scheduler.New(
+		scheduler.Config{Seed: 42, AssumeTTL: time.Hour, Explain: 1 << 16},
+		scheduler.Deps{
+			Pods: pods, Nodes: nodes, Objects: objects,
+			Profiles: map[string]scheduler.PolicySource{profile.SchedulerName: host.Source(profile.SchedulerName)},
+			Bind:     func(context.Context, *v1.Binding) error { s.bound.Add(1); return nil },
+		})
+	if err != nil {
+		t.Fatal(err)
+	}
+	host.SetReplicaSource(s.Scheduler)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 2)
+	go func() { done <- host.Run(ctx) }()
+	select {
+	case <-host.Ready():
+	case err := <-done:
+		cancel()
+		t.Fatalf("host: %v", err)
+	}
+	go func() { done <- s.Run(ctx) }()
+	s.stop = func() {
+		cancel()
+		for range 2 {
+			if err := <-done; err != nil {
+				t.Errorf("%s: %v", transport, err)
+			}
+		}
+	}
+	return s
+}
+
+// Both builds place the same 2,000 generated pods on the same nodes, with the
+// same scores, and refuse the same ones in the same words.
+func TestTransportsAgree(t *testing.T) {
+	const pods = 2000
+	directory := build(t)
+	answers := map[string][]scheduler.Decision{}
+	for _, transport := range []string{plugin.TransportWASM, plugin.TransportProcess} {
+		c := generate(1, 100, pods)
+		s := start(t, directory, transport, fixed{&c.pods}, fixed{&c.nodes}, c.objects())
+		for i := range pods {
+			name := fmt.Sprint("pod-", i)
+			var d scheduler.Decision
+			for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(time.Millisecond) {
+				var ok bool
+				if d, ok = s.Explain("a", name); ok {
+					break
+				}
+				if time.Now().After(deadline) {
+					t.Fatalf("%s: no decision about %s", transport, name)
+				}
+			}
+			d.Time = time.Time{}
+			answers[transport] = append(answers[transport], d)
+		}
+		s.stop()
+	}
+	placed, refused := 0, map[string]int{}
+	for i, wasm := range answers[plugin.TransportWASM] {
+		if process := answers[plugin.TransportProcess][i]; !reflect.DeepEqual(wasm, process) {
+			t.Fatalf("pod %d:\nwasm    %+v\nprocess %+v", i, wasm, process)
+		}
+		if wasm.Node != "" {
+			placed++
+		} else {
+			refused[wasm.Message]++
+		}
+	}
+	// The cases must be worth the comparison.
+	if placed < pods/4 || len(refused) < 20 {
+		t.Errorf("%d placed, %d different refusals: the cases say little", placed, len(refused))
+	}
+	t.Logf("%d placed, %d refused in %d ways", placed, pods-placed, len(refused))
+}
+
+// BenchmarkClassic is the way of a pod from the list to its binding with the
+// classic set over each transport, 1,000 nodes, one class.
+func BenchmarkClassic(b *testing.B) {
+	directory := build(b)
+	for _, transport := range []string{plugin.TransportWASM, plugin.TransportProcess} {
+		b.Run(transport, func(b *testing.B) {
+			c := &cases{}
+			for _, n := range generate(1, 1000, 0).nodes.Items {
+				n.Spec = v1.NodeSpec{}
+				n.Status.Capacity = quantities("cpu", 1000, "memory", "1000Gi", "pods", 10000)
+				n.Status.Allocatable = n.Status.Capacity
+				c.nodes.Items = append(c.nodes.Items, n)
+			}
+			pod := generate(1, 0, 1).pods.Items[0]
+			pod.Spec = v1.PodSpec{SchedulerName: profile.SchedulerName, Containers: []v1.Container{{Name: "c", Image: "i", Resources: v1.ResourceRequirements{Requests: quantities("cpu", "10m", "memory", "10Mi")}}}}
+			for i := range b.N {
+				p := *pod.DeepCopy()
+				p.Name, p.UID = fmt.Sprint("pod-", i), types.UID(fmt.Sprint("p", i))
+				c.pods.Items = append(c.pods.Items, p)
+			}
+			objects := generate(1, 0, 0).objects()
+			b.ResetTimer()
+			s := start(b, directory, transport, fixed{&c.pods}, fixed{&c.nodes}, objects)
+			for deadline := time.Now().Add(2 * time.Minute); int(s.bound.Load()) < b.N; time.Sleep(time.Millisecond) {
+				if time.Now().After(deadline) {
+					b.Fatalf("%d of %d bound", s.bound.Load(), b.N)
+				}
+			}
+			b.StopTimer()
+			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "pods/s")
+			s.stop()
+		})
+	}
+}
