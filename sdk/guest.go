@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"unsafe"
 )
 
 // ABIVersion is the version of the WASM ABI (ABI.md) and of the scheduling
@@ -39,6 +40,11 @@ type servedState struct {
 	states  map[uint32]preparedState
 	reasons [][]string
 	ids     map[string]uint32
+	// last is the reason that was interned before: most nodes that do not fit
+	// lack the same thing, said by the same constant, and comparing a pointer
+	// spares the hash of a string, which is dear in WASM.
+	last   string
+	lastID uint32
 }
 
 // preparedState is what Prepare returned, good for the generation it is stamped with.
@@ -260,8 +266,13 @@ func (p *servedState) reasonID(reasons []string) uint32 {
 	key := reasons[0]
 	if len(reasons) > 1 {
 		key = strings.Join(reasons, "\n")
+	} else if p.lastID != 0 && len(key) == len(p.last) && unsafe.StringData(key) == unsafe.StringData(p.last) {
+		return p.lastID
 	}
 	if id, ok := p.ids[key]; ok {
+		if len(reasons) == 1 {
+			p.last, p.lastID = key, id
+		}
 		return id
 	}
 	switch {

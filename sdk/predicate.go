@@ -1,5 +1,10 @@
 package sdk
 
+import (
+	"runtime"
+	"unsafe"
+)
+
 // Scope says what a plugin's answer for a node depends on, and so when the
 // host may reuse a cached one.
 type Scope string
@@ -44,13 +49,27 @@ type Verdict struct {
 // Fits is the verdict of a node that can run the pod.
 func Fits() Verdict { return Verdict{} }
 
-// Unfit is the verdict of a node that cannot, with at least one reason.
+// Unfit is the verdict of a node that cannot, with at least one reason. Give
+// the same constant words for the same cause: events count them, and an answer
+// that equals the one before costs nothing.
 func Unfit(reasons ...string) Verdict {
-	if len(reasons) == 0 {
-		reasons = []string{"node(s) did not satisfy a predicate"}
+	switch {
+	case len(reasons) == 0:
+		return Verdict{Reasons: []string{"node(s) did not satisfy a predicate"}}
+	case len(reasons) > 1 || runtime.GOARCH != "wasm":
+		return Verdict{Reasons: append([]string(nil), reasons...)}
 	}
-	return Verdict{Reasons: reasons}
+	// A WASM module has one thread, and its garbage collector is the dearest
+	// part of a pass over many nodes; the caller's slice stays on its stack.
+	if len(lastUnfit) == 0 || unsafe.StringData(lastUnfit[0]) != unsafe.StringData(reasons[0]) || len(lastUnfit[0]) != len(reasons[0]) {
+		lastUnfit = []string{reasons[0]}
+	}
+	return Verdict{Reasons: lastUnfit}
 }
+
+// lastUnfit is what Unfit returned last, in WASM modules only; it is never
+// written to.
+var lastUnfit []string
 
 // Fit reports whether the pod fits.
 func (v Verdict) Fit() bool { return len(v.Reasons) == 0 }
