@@ -226,6 +226,14 @@ func (s *Server) build() error {
 			return nil
 		}),
 		s.hook("start-system-objects-controller", s.bootstrap),
+		s.hook("rbac/aggregate-cluster-roles", func(context.Context) error {
+			aggregator, err := rbac.NewAggregator(s.client.RbacV1(), s.informers.Rbac().V1().ClusterRoles(), s.log)
+			if err != nil {
+				return err
+			}
+			s.background.Go(func() { _ = aggregator.Run(s.stopping) })
+			return nil
+		}),
 		s.hook("rbac/bootstrap-roles", func(ctx context.Context) error {
 			if err := rbac.Bootstrap(ctx, s.client); err != nil {
 				return err

@@ -41,6 +41,8 @@ func (s *Server) Run(ctx context.Context) error {
 	err := prepared.RunWithContext(ctx)
 	s.fail(err)
 	<-watcher
+	s.stopAll()
+	s.background.Wait()
 	s.informers.Shutdown()
 	s.extensions.Informers.Shutdown()
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
