@@ -22,13 +22,11 @@ func New() sdk.Priority {
 func Over(name string, kinds ...string) sdk.Priority {
 	return sdk.Priority{
 		Name: name, Scope: sdk.ScopeNode, Normalize: sdk.NormalizePlugin, Reads: kinds,
-		Prepare: func(c *sdk.Cluster, pod *sdk.Pod) any { return selectors(c, pod, kinds) },
+		Prepare: func(c *sdk.Cluster, pod *sdk.Pod) any {
+			return &state{selectors: selectors(c, pod, kinds), ids: map[zone]int{}}
+		},
 		Score: func(r *sdk.Request) int64 {
-			list, ok := r.State.([]*sdk.Selector)
-			if !ok {
-				list = selectors(r.Cluster, r.Pod, kinds)
-			}
-			return count(list, r.Pod.Namespace, r.Node)
+			return count(r.State.(*state).selectors, r.Pod.Namespace, r.Node)
 		},
 		NormalizeFunc: project,
 	}
@@ -70,10 +68,48 @@ func count(list []*sdk.Selector, namespace string, node *sdk.Node) int64 {
 	return n
 }
 
+// state is what is prepared for a class of pods.
+type state struct {
+	selectors []*sdk.Selector
+	// zones remembers each node's zone by index. A node that changes is another
+	// *sdk.Node, so the pointer tells whether it still holds: reading four labels
+	// of a thousand nodes for each pod took most of a decision.
+	zones  []known
+	ids    map[zone]int
+	totals []int64 // of the zones, by id
+}
+
+type known struct {
+	node *sdk.Node
+	id   int // -1: none
+}
+
+// zone returns the id of a node's zone, from 0, or -1.
+func (s *state) zone(node *sdk.Node) int {
+	for int(node.Index) >= len(s.zones) {
+		s.zones = append(s.zones, known{})
+	}
+	k := &s.zones[node.Index]
+	if k.node == node {
+		return k.id
+	}
+	k.node, k.id = node, -1
+	if z, ok := zoneOf(node); ok {
+		id, seen := s.ids[z]
+		if !seen {
+			id = len(s.ids)
+			s.ids[z] = id
+			s.totals = append(s.totals, 0)
+		}
+		k.id = id
+	}
+	return k.id
+}
+
 // project turns counts into scores (PRI-17, PRI-18, FIL-7): a third for the
 // node and two thirds for its zone, whole numbers only at the end. Nodes
 // without a zone are judged by themselves.
-func project(_ *sdk.Cluster, _ *sdk.Pod, _ any, nodes []*sdk.Node, scores []int64) {
+func project(_ *sdk.Cluster, _ *sdk.Pod, prepared any, nodes []*sdk.Node, scores []int64) {
 	var most int64
 	for _, n := range scores {
 		most = max(most, n)
@@ -84,37 +120,28 @@ func project(_ *sdk.Cluster, _ *sdk.Pod, _ any, nodes []*sdk.Node, scores []int6
 		}
 		return
 	}
-	zones := make([]int, len(nodes)) // of each node, from 1; 0: none
-	index := map[zone]int{}
-	var totals []int64
+	s := prepared.(*state)
+	clear(s.totals)
 	for i, node := range nodes {
-		z, ok := zoneOf(node)
-		if !ok {
-			continue
+		if id := s.zone(node); id >= 0 {
+			s.totals[id] += scores[i]
 		}
-		k := index[z]
-		if k == 0 {
-			totals = append(totals, 0)
-			k = len(totals)
-			index[z] = k
-		}
-		zones[i] = k
-		totals[k-1] += scores[i]
 	}
 	var mostInZone int64
-	for _, total := range totals {
+	for _, total := range s.totals {
 		mostInZone = max(mostInZone, total)
 	}
-	for i, n := range scores {
-		if zones[i] == 0 {
+	for i, node := range nodes {
+		n := scores[i]
+		id := s.zones[node.Index].id
+		switch {
+		case id < 0:
 			scores[i] = sdk.MaxScore * (most - n) / most
-			continue
-		}
-		if mostInZone == 0 { // every zone is empty: full marks for the zone's part
+		case mostInZone == 0: // every zone is empty: full marks for the zone's part
 			scores[i] = sdk.MaxScore * (most - n + 2*most) / (3 * most)
-			continue
+		default:
+			scores[i] = sdk.MaxScore * ((most-n)*mostInZone + 2*(mostInZone-s.totals[id])*most) / (3 * most * mostInZone)
 		}
-		scores[i] = sdk.MaxScore * ((most-n)*mostInZone + 2*(mostInZone-totals[zones[i]-1])*most) / (3 * most * mostInZone)
 	}
 }
 
