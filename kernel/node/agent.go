@@ -15,7 +15,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/scheme"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	corelisters "k8s.io/client-go/listers/core/v1"
@@ -394,8 +396,15 @@ func (a *Agent) services(ctx context.Context, wg *sync.WaitGroup) (func() ([]*co
 		return func() ([]*corev1.Service, error) { return a.deps.Services.List(labels.Everything()) }, synced
 	}
 	indexer, informer := cache.NewInformerWithOptions(cache.InformerOptions{
-		ListerWatcher: cache.NewListWatchFromClient(a.deps.Client.CoreV1().RESTClient(), "services", metav1.NamespaceAll, nil),
-		ObjectType:    &corev1.Service{}, Handler: cache.ResourceEventHandlerFuncs{}, Indexers: cache.Indexers{},
+		ListerWatcher: cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
+			ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+				return a.deps.Client.CoreV1().Services(metav1.NamespaceAll).List(ctx, o)
+			},
+			WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+				return a.deps.Client.CoreV1().Services(metav1.NamespaceAll).Watch(ctx, o)
+			},
+		}, a.deps.Client),
+		ObjectType: &corev1.Service{}, Handler: cache.ResourceEventHandlerFuncs{}, Indexers: cache.Indexers{},
 	})
 	wg.Go(func() { informer.RunWithContext(ctx) })
 	wg.Go(func() {
