@@ -73,7 +73,7 @@ type system struct {
 	stop  func()
 }
 
-func start(t testing.TB, directory, transport string, pods, nodes cache.ListerWatcher, objects map[string]cache.ListerWatcher) *system {
+func start(t testing.TB, directory, transport string, profile plugin.Profile, pods, nodes cache.ListerWatcher, objects map[string]cache.ListerWatcher) *system {
 	t.Helper()
 	host, err := plugin.New(plugin.Config{
 		Directories: []string{directory}, CacheDirectory: t.TempDir(), StartTimeout: time.Minute, CallTimeout: 10 * time.Second,
@@ -123,7 +123,7 @@ func TestTransportsAgree(t *testing.T) {
 	answers := map[string][]scheduler.Decision{}
 	for _, transport := range []string{plugin.TransportWASM, plugin.TransportProcess} {
 		c := generate(1, 100, pods)
-		s := start(t, directory, transport, fixed{&c.pods}, fixed{&c.nodes}, c.objects())
+		s := start(t, directory, transport, profile, fixed{&c.pods}, fixed{&c.nodes}, c.objects())
 		for i := range pods {
 			name := fmt.Sprint("pod-", i)
 			var d scheduler.Decision
@@ -160,11 +160,12 @@ func TestTransportsAgree(t *testing.T) {
 }
 
 // BenchmarkClassic is the way of a pod from the list to its binding with the
-// classic set over each transport, 1,000 nodes, one class.
+// default provider's set over each transport, 1,000 nodes, one class; selected:
+// a service and a controller select the pods, so that they spread.
 func BenchmarkClassic(b *testing.B) {
 	directory := build(b)
-	for _, transport := range []string{plugin.TransportWASM, plugin.TransportProcess} {
-		b.Run(transport, func(b *testing.B) {
+	run := func(transport string, spread bool) {
+		b.Run(fmt.Sprintf("%s/selected=%v", transport, spread), func(b *testing.B) {
 			c := &cases{}
 			for _, n := range generate(1, 1000, 0).nodes.Items {
 				n.Spec = v1.NodeSpec{}
@@ -179,9 +180,14 @@ func BenchmarkClassic(b *testing.B) {
 				p.Name, p.UID = fmt.Sprint("pod-", i), types.UID(fmt.Sprint("p", i))
 				c.pods.Items = append(c.pods.Items, p)
 			}
-			objects := generate(1, 0, 0).objects()
+			var objects map[string]cache.ListerWatcher
+			if spread {
+				objects = generate(1, 0, 0).objects()
+			}
+			// The four priorities of the default provider (SCH-15).
+			profile := plugin.Profile{SchedulerName: profile.SchedulerName, Predicates: profile.Predicates, Priorities: profile.Priorities[:4]}
 			b.ResetTimer()
-			s := start(b, directory, transport, fixed{&c.pods}, fixed{&c.nodes}, objects)
+			s := start(b, directory, transport, profile, fixed{&c.pods}, fixed{&c.nodes}, objects)
 			for deadline := time.Now().Add(2 * time.Minute); int(s.bound.Load()) < b.N; time.Sleep(time.Millisecond) {
 				if time.Now().After(deadline) {
 					b.Fatalf("%d of %d bound", s.bound.Load(), b.N)
@@ -191,5 +197,9 @@ func BenchmarkClassic(b *testing.B) {
 			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "pods/s")
 			s.stop()
 		})
+	}
+	for _, transport := range []string{plugin.TransportWASM, plugin.TransportProcess} {
+		run(transport, false)
+		run(transport, true)
 	}
 }

@@ -120,3 +120,36 @@ func TestOverServices(t *testing.T) {
 		t.Errorf("services do not count: %v", got)
 	}
 }
+
+// FIL-7 over many nodes, where scores come from a table, as over few, where
+// they do not.
+func TestManyNodesScoreAsFew(t *testing.T) {
+	mine := &contractv1.Pod{Namespace: "a", Labels: web}
+	var ops []*contractv1.Operation
+	for i := range uint32(60) {
+		labels := map[string]string{"topology.kubernetes.io/zone": fmt.Sprint(i % 3)}
+		if i%10 == 9 {
+			labels = nil
+		}
+		ops = append(ops, node(i, labels))
+		ops = append(ops, pods(i, int(i%4), mine)...)
+	}
+	got := scores(t, New(), 60, append(ops, object("Service", "a", web))...)
+	totals := map[uint32]int64{}
+	for i := range uint32(60) {
+		if i%10 != 9 {
+			totals[i%3] += int64(i % 4)
+		}
+	}
+	largest := max(totals[0], totals[1], totals[2])
+	for i, score := range got {
+		n := int64(i % 4)
+		want := 10 * (3 - n) / 3
+		if i%10 != 9 {
+			want = int64((10*float64(3-n)/3)/3 + (10*float64(largest-totals[uint32(i%3)])/float64(largest))*2/3 + 1e-9)
+		}
+		if score != want {
+			t.Errorf("node %d: %d, want %d", i, score, want)
+		}
+	}
+}
