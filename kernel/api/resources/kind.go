@@ -33,6 +33,10 @@ type Kind struct {
 	Strategy Strategy
 	// Status updates the status subresource; nil where there is none.
 	Status Strategy
+	// Subresources are further views of the whole object with update rules of
+	// their own, by the name in the path: pods/ephemeralcontainers,
+	// pods/resize, namespaces/finalize. Nil for most.
+	Subresources map[string]Strategy
 	// Fields returns the selectable fields besides metadata.name and
 	// metadata.namespace, under upstream's names; nil where there are none.
 	Fields func(obj runtime.Object) fields.Set
