@@ -78,7 +78,15 @@ func (s *Server) ensureService(ctx context.Context) error {
 	return err
 }
 
+// ensureEndpoints publishes where the service leads. A server that only
+// listens on loopback cannot be reached through it, and the API refuses such
+// endpoints.
 func (s *Server) ensureEndpoints(ctx context.Context) error {
+	if net.ParseIP(s.cfg.AdvertiseAddress).IsLoopback() {
+		s.log.Info("service default/kubernetes has no endpoints: the api server is on loopback; set the advertised address to an address that pods reach",
+			"address", s.cfg.AdvertiseAddress)
+		return nil
+	}
 	port, name, tcp := int32(s.Port()), "https", corev1.ProtocolTCP
 	subsets := []corev1.EndpointSubset{{
 		Addresses: []corev1.EndpointAddress{{IP: s.cfg.AdvertiseAddress}},

@@ -12,13 +12,15 @@ import (
 
 	"k8s.io/apiserver/pkg/authentication/user"
 	genericapiserver "k8s.io/apiserver/pkg/server"
-	"k8s.io/client-go/rest"
 
 	"pintle.dev/pintle/kernel/api/auth/pki"
 )
 
 // drain is how long connections may take to end after the last request.
 const drain = 2 * time.Second
+
+// startGrace is how long a stop waits for the start to come to its end.
+const startGrace = 10 * time.Second
 
 // Run serves until ctx is done and returns when the requests under way have
 // ended, or with the error that kept the server from becoming ready. Call it
@@ -38,7 +40,15 @@ func (s *Server) Run(ctx context.Context) error {
 		s.watchReadiness(ctx)
 	}()
 	defer context.AfterFunc(ctx, s.stopAll)()
-	err := prepared.RunWithContext(ctx)
+	// The API machinery ends the process when a stop overtakes a hook of the
+	// start, so the stop waits for those hooks.
+	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	defer context.AfterFunc(ctx, func() {
+		s.await(serving, "/readyz/poststarthook/crd-informer-synced", startGrace)
+		stop()
+	})()
+	err := prepared.RunWithContext(serving)
 	s.fail(err)
 	<-watcher
 	s.stopAll()
@@ -65,13 +75,22 @@ func (s *Server) hook(name string, work func(context.Context) error) error {
 
 // watchReadiness closes ready when /readyz says ok.
 func (s *Server) watchReadiness(ctx context.Context) {
-	client, err := rest.HTTPClientFor(s.ClientConfig(&user.DefaultInfo{Name: user.APIServerUser, Groups: loopbackGroups}))
-	if err != nil {
-		s.log.Error("cannot watch readiness", "error", err)
-		return
+	if s.await(ctx, "/readyz", 0) {
+		close(s.ready)
 	}
+}
+
+// await polls a health check until it is ok, ctx is done or the time is up;
+// 0 is no limit.
+func (s *Server) await(ctx context.Context, path string, limit time.Duration) bool {
+	if limit > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, limit)
+		defer cancel()
+	}
+	client := &http.Client{Transport: s.ClientConfig(&user.DefaultInfo{Name: user.APIServerUser, Groups: loopbackGroups}).Transport}
 	ask := func() bool {
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://inprocess/readyz", nil)
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://inprocess"+path, nil)
 		if err != nil {
 			return false
 		}
@@ -87,11 +106,11 @@ func (s *Server) watchReadiness(ctx context.Context) {
 	for !ask() {
 		select {
 		case <-ctx.Done():
-			return
+			return false
 		case <-tick.C:
 		}
 	}
-	close(s.ready)
+	return true
 }
 
 // handler is the whole chain, or nil while the server does not run.

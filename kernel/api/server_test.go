@@ -47,7 +47,7 @@ func start(t testing.TB, dir string) *api.Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := api.New(api.Config{DataDir: dir, Backend: backend, Logger: log})
+	s, err := api.New(api.Config{DataDir: dir, Backend: backend, Logger: log, AdvertiseAddress: "192.0.2.10"})
 	if err != nil {
 		t.Fatal(err)
 	}
