@@ -1,0 +1,139 @@
+package plugin
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const goodManifest = `apiVersion: kernel.pintle.dev/v1alpha1
+kind: PluginManifest
+name: b
+version: 1.0.0
+plugins:
+- name: p
+  kind: predicate
+- name: c
+  kind: controller
+  rules:
+  - {apiGroups: [apps], resources: [deployments], verbs: [get]}
+timeouts: {call: 50ms, start: 2m}
+limits: {memory: 64Mi}
+`
+
+func TestParseManifest(t *testing.T) {
+	m, err := ParseManifest("m.yaml", []byte(goodManifest))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m.Limits.MemoryLimit() != 64<<20 || m.Plugins[1].Rules[0].APIGroups[0] != "apps" || m.Timeouts.Call.Milliseconds() != 50 {
+		t.Errorf("got %+v", m)
+	}
+	for _, tc := range []struct{ name, old, with, want string }{
+		{"unknown key", "version: 1.0.0", "version: 1.0.0\nverzion: 2", "m.yaml:5: unknown key verzion in manifest"},
+		{"wrong type", "version: 1.0.0", "version: [1]", "m.yaml:4: cannot unmarshal"},
+		{"not yaml", "name: b", "name: [b", "m.yaml:"},
+		{"api version", "v1alpha1", "v9", `m.yaml:1: apiVersion: "kernel.pintle.dev/v9"; want kernel.pintle.dev/v1alpha1`},
+		{"kind", "PluginManifest", "Pod", `m.yaml:2: kind: "Pod"; want PluginManifest`},
+		{"name", "name: b", "name: ../b", `m.yaml:3: name: "../b"`},
+		{"plugin kind", "kind: predicate", "kind: filter", `m.yaml:7: plugins.0.kind: "filter"; want one of predicate`},
+		{"twice", "name: c", "name: p", "m.yaml:8: plugins.1.name: p is there twice"},
+		{"scope of a controller", "kind: controller", "kind: controller\n  scope: node", "m.yaml:10: plugins.1.scope"},
+		{"no verbs", ", verbs: [get]", "", "m.yaml:11: plugins.1.rules.0: a rule without verbs"},
+		{"timeout", "call: 50ms", "call: 11m", "timeouts.call: 11m0s; want 0 to 10m"},
+		{"memory", "64Mi", "5Gi", `limits.memory: "5Gi"; want 1Mi to 4Gi`},
+		{"on failure", "limits:", "onFailure: explode\nlimits:", `onFailure: "explode"; want refuse or ignore`},
+		{"path", "limits:", "artifacts: {wasm: {path: ../x.wasm, digest: abc}}\nlimits:", `artifacts.wasm.path: "../x.wasm"; want a path inside`},
+		{"digest", "limits:", "artifacts: {wasm: {path: x.wasm, digest: abc}}\nlimits:", `artifacts.wasm.digest: "abc"; want sha256:`},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			text := strings.Replace(goodManifest, tc.old, tc.with, 1)
+			if text == goodManifest {
+				t.Fatal("the case changes nothing")
+			}
+			_, err := ParseManifest("m.yaml", []byte(text))
+			if err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("got %v\nwant %s", err, tc.want)
+			}
+		})
+	}
+	if _, err := ParseManifest("m.yaml", nil); err == nil || !strings.Contains(err.Error(), "m.yaml:1: empty") {
+		t.Errorf("empty: %v", err)
+	}
+}
+
+func FuzzParseManifest(f *testing.F) {
+	f.Add([]byte(goodManifest))
+	f.Add([]byte("plugins: [{name: x}]\n"))
+	f.Add([]byte("- 1\n- 2\n"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		m, err := ParseManifest("m.yaml", data)
+		if err == nil && (m.Name == "" || len(m.Plugins) == 0) {
+			t.Errorf("accepted %q", data)
+		}
+	})
+}
+
+// Start-up faults of the catalog are one clear line each.
+func TestNewRefuses(t *testing.T) {
+	dir := t.TempDir()
+	write := func(path, text string) {
+		t.Helper()
+		path = filepath.Join(dir, path)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("unsealed/manifest.yaml", strings.Replace(goodManifest, "name: b", "name: unsealed", 1))
+	write("renamed/manifest.yaml", goodManifest)
+	pinned := "artifacts: {wasm: {path: gone.wasm, digest: 'sha256:" + strings.Repeat("a", 64) + "'}}\n"
+	write("gone/manifest.yaml", strings.Replace(goodManifest, "name: b", "name: gone", 1)+pinned)
+	for _, tc := range []struct {
+		name string
+		cfg  Config
+		want string
+	}{
+		{"no such bundle", Config{Bundles: []BundleConfig{{Name: "none"}}}, "plugin bundle none: no folder none with a manifest.yaml in " + dir},
+		{"not a name", Config{Bundles: []BundleConfig{{Name: "../x"}}}, "not a name of a folder"},
+		{"not sealed", Config{Bundles: []BundleConfig{{Name: "unsealed"}}}, "pins no artefact; run pintle plugin seal"},
+		{"other name", Config{Bundles: []BundleConfig{{Name: "renamed"}}}, `name is "b"; want the folder's name "renamed"`},
+		{"no artefact", Config{Bundles: []BundleConfig{{Name: "gone"}}}, "gone.wasm: no such file or directory; build it with make"},
+		{"no such transport", Config{Bundles: []BundleConfig{{Name: "gone", Transport: "process"}}}, "has no process build"},
+		{"twice", Config{Directories: []string{catalog}, Bundles: []BundleConfig{{Name: "guest"}, {Name: "guest"}}}, "configured twice"},
+		{"no such predicate", Config{Directories: []string{catalog}, Bundles: []BundleConfig{{Name: "guest"}}, Profiles: []Profile{{SchedulerName: "s", Predicates: []string{"Fits"}}}},
+			`scheduler profile s: no loaded bundle has predicate "Fits"; there are: AllocatesWithoutEnd, FitsCPU`},
+		{"no such controller", Config{Controllers: []string{"x"}}, `controllers.enabled: no loaded bundle has controller "x"`},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if tc.cfg.Directories == nil {
+				tc.cfg.Directories = []string{dir}
+			}
+			_, err := New(tc.cfg, Deps{})
+			if err == nil || !strings.Contains(err.Error(), tc.want) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("got %v\nwant one line with %s", err, tc.want)
+			}
+		})
+	}
+}
+
+func TestSealIsStable(t *testing.T) {
+	path := filepath.Join(catalog, "guest", ManifestFile)
+	before, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := Seal(t.Context(), filepath.Dir(path)); err != nil {
+		t.Fatal(err)
+	}
+	after, err := os.ReadFile(path)
+	if err != nil || string(before) != string(after) {
+		t.Errorf("sealing again changed the manifest (%v):\n%s", err, after)
+	}
+	if err := Seal(t.Context(), t.TempDir()); err == nil {
+		t.Error("sealed a folder without a manifest")
+	}
+}
