@@ -1,0 +1,152 @@
+package resources
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"pintle.dev/pintle/kernel/api/resources/ipalloc"
+)
+
+func newAllocation(t *testing.T, stored ...corev1.Service) *serviceAllocation {
+	t.Helper()
+	alloc, err := ipalloc.New(ipalloc.Config{CIDR: "10.96.0.0/24", NodePorts: "30000-30099"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &serviceAllocation{alloc: alloc, list: func(context.Context) ([]corev1.Service, error) { return stored, nil }}
+}
+
+func service(change func(*corev1.ServiceSpec)) *corev1.Service {
+	s := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "default"},
+		Spec:       corev1.ServiceSpec{Selector: map[string]string{"a": "b"}, Ports: []corev1.ServicePort{{Port: 80}}},
+	}
+	if change != nil {
+		change(&s.Spec)
+	}
+	setServiceDefaults(s)
+	return s
+}
+
+// create runs the hooks and the strategy as the store does.
+func (a *serviceAllocation) create(t *testing.T, s *corev1.Service, dryRun ...string) error {
+	t.Helper()
+	done, err := a.beginCreate(t.Context(), s, &metav1.CreateOptions{DryRun: dryRun})
+	if err != nil {
+		return err
+	}
+	errs := validateServiceCreate(s)
+	done(t.Context(), len(errs) == 0)
+	return errs.ToAggregate()
+}
+
+func TestServiceCreate(t *testing.T) {
+	a := newAllocation(t, corev1.Service{Spec: corev1.ServiceSpec{Type: "NodePort", ClusterIP: "10.96.0.7", ClusterIPs: []string{"10.96.0.7"}, Ports: []corev1.ServicePort{{NodePort: 30007}}}})
+	for _, tc := range []struct {
+		name   string
+		change func(*corev1.ServiceSpec)
+		want   string // of the error
+		check  func(*corev1.Service) bool
+	}{
+		{"any address", nil, "", func(s *corev1.Service) bool {
+			return a.alloc.Contains(s.Spec.ClusterIP) && s.Spec.ClusterIPs[0] == s.Spec.ClusterIP && s.Spec.IPFamilies[0] == corev1.IPv4Protocol
+		}},
+		{"first by name", func(s *corev1.ServiceSpec) { s.ClusterIP = "10.96.0.1" }, "", func(s *corev1.Service) bool { return s.Spec.ClusterIPs[0] == "10.96.0.1" }},
+		{"taken", func(s *corev1.ServiceSpec) { s.ClusterIP = "10.96.0.7" }, `spec.clusterIPs: Invalid value: ["10.96.0.7"]: failed to allocate IP 10.96.0.7: provided IP is already allocated`, nil},
+		{"outside", func(s *corev1.ServiceSpec) { s.ClusterIP = "10.1.0.7" }, "failed to allocate IP 10.1.0.7: the provided network does not match the current range", nil},
+		{"headless", func(s *corev1.ServiceSpec) { s.ClusterIP = "None" }, "", func(s *corev1.Service) bool { return s.Spec.ClusterIPs[0] == "None" }},
+		{"external name", func(s *corev1.ServiceSpec) { s.Type, s.ExternalName, s.Ports = "ExternalName", "a.example", nil }, "", func(s *corev1.Service) bool { return s.Spec.ClusterIP == "" }},
+		{"node port", func(s *corev1.ServiceSpec) { s.Type = "NodePort" }, "", func(s *corev1.Service) bool { return s.Spec.Ports[0].NodePort >= 30000 }},
+		{"shared node port", func(s *corev1.ServiceSpec) {
+			s.Type = "NodePort"
+			s.Ports = []corev1.ServicePort{{Name: "t", Port: 53}, {Name: "u", Port: 53, Protocol: "UDP"}}
+		}, "", func(s *corev1.Service) bool { return s.Spec.Ports[0].NodePort == s.Spec.Ports[1].NodePort }},
+		{"port taken", func(s *corev1.ServiceSpec) { s.Type = "NodePort"; s.Ports[0].NodePort = 30007 }, "spec.ports[0].nodePort: Invalid value: 30007: provided port is already allocated", nil},
+		{"port outside", func(s *corev1.ServiceSpec) { s.Type = "NodePort"; s.Ports[0].NodePort = 99 }, "provided port is not in the valid range. The range of valid ports is 30000-30099", nil},
+		{"dual stack", func(s *corev1.ServiceSpec) { p := corev1.IPFamilyPolicyRequireDualStack; s.IPFamilyPolicy = &p }, "this cluster is not configured for dual-stack services", nil},
+		{"no ports", func(s *corev1.ServiceSpec) { s.Ports = nil }, "spec.ports: Required value", nil},
+		{"affinity", func(s *corev1.ServiceSpec) { s.SessionAffinity = "ClientIP" }, "", func(s *corev1.Service) bool {
+			return *s.Spec.SessionAffinityConfig.ClientIP.TimeoutSeconds == 10800
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			s := service(tc.change)
+			err := a.create(t, s)
+			switch {
+			case tc.want == "" && err != nil:
+				t.Errorf("refused: %v", err)
+			case tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)):
+				t.Errorf("got %v, want %q", err, tc.want)
+			case tc.check != nil && !tc.check(s):
+				t.Errorf("spec %+v", s.Spec)
+			}
+		})
+	}
+}
+
+func TestServiceDryRunAndRelease(t *testing.T) {
+	a := newAllocation(t)
+	want := func(s *corev1.ServiceSpec) { s.ClusterIP = "10.96.0.9" }
+	if err := a.create(t, service(want), "All"); err != nil {
+		t.Fatal(err)
+	}
+	s := service(want)
+	if err := a.create(t, s); err != nil {
+		t.Fatalf("the dry run held the address: %v", err)
+	}
+	if err := a.create(t, service(want)); err == nil {
+		t.Fatal("an address was given out twice")
+	}
+	a.alloc.Release(s)
+	if err := a.create(t, service(want)); err != nil {
+		t.Fatalf("not free after delete: %v", err)
+	}
+}
+
+func TestServiceUpdate(t *testing.T) {
+	a := newAllocation(t)
+	old := service(func(s *corev1.ServiceSpec) { s.Type = "NodePort" })
+	if err := a.create(t, old); err != nil {
+		t.Fatal(err)
+	}
+	old.ResourceVersion = "1"
+	update := func(old *corev1.Service, change func(*corev1.Service)) (*corev1.Service, error) {
+		s := old.DeepCopy()
+		change(s)
+		done, err := a.beginUpdate(t.Context(), s, old, &metav1.UpdateOptions{})
+		if err != nil {
+			return nil, err
+		}
+		dropServiceTypeFields(s, old)
+		errs := validateServiceUpdate(s, old)
+		done(t.Context(), len(errs) == 0)
+		return s, errs.ToAggregate()
+	}
+	// The first manifest again keeps what was allocated.
+	s, err := update(old, func(s *corev1.Service) { s.Spec.ClusterIP, s.Spec.ClusterIPs, s.Spec.Ports[0].NodePort = "", nil, 0 })
+	if err != nil || s.Spec.ClusterIP != old.Spec.ClusterIP || s.Spec.Ports[0].NodePort != old.Spec.Ports[0].NodePort {
+		t.Fatalf("applied again: %v, %+v", err, s)
+	}
+	if _, err := update(old, func(s *corev1.Service) { s.Spec.ClusterIP = "10.96.0.200" }); err == nil || !strings.Contains(err.Error(), "may not change once set") {
+		t.Errorf("address changed: %v", err)
+	}
+	port := old.Spec.Ports[0].NodePort
+	plain, err := update(old, func(s *corev1.Service) { s.Spec.Type = "ClusterIP"; s.Spec.ExternalTrafficPolicy = "" })
+	if err != nil || plain.Spec.Ports[0].NodePort != 0 {
+		t.Fatalf("to ClusterIP: %v, %+v", err, plain)
+	}
+	if err := a.create(t, service(func(s *corev1.ServiceSpec) { s.Type = "NodePort"; s.Ports[0].NodePort = port })); err != nil {
+		t.Errorf("the port was not given up: %v", err)
+	}
+	external, err := update(plain, func(s *corev1.Service) { s.Spec.Type, s.Spec.ExternalName = "ExternalName", "a.example" })
+	if err != nil || external.Spec.ClusterIP != "" {
+		t.Fatalf("to ExternalName: %v, %+v", err, external)
+	}
+	if err := a.create(t, service(func(s *corev1.ServiceSpec) { s.ClusterIP = plain.Spec.ClusterIP })); err != nil {
+		t.Errorf("the address was not given up: %v", err)
+	}
+}
