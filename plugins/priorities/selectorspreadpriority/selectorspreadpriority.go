@@ -23,7 +23,7 @@ func Over(name string, kinds ...string) sdk.Priority {
 	return sdk.Priority{
 		Name: name, Scope: sdk.ScopeNode, Normalize: sdk.NormalizePlugin, Reads: kinds,
 		Prepare: func(c *sdk.Cluster, pod *sdk.Pod) any {
-			return &state{selectors: selectors(c, pod, kinds), ids: map[zone]int{}}
+			return &state{selectors: selectors(c, pod, kinds), zones: map[zone]int32{}}
 		},
 		Score: func(r *sdk.Request) int64 {
 			return count(r.State.(*state).selectors, r.Pod.Namespace, r.Node)
@@ -71,39 +71,43 @@ func count(list []*sdk.Selector, namespace string, node *sdk.Node) int64 {
 // state is what is prepared for a class of pods.
 type state struct {
 	selectors []*sdk.Selector
-	// zones remembers each node's zone by index. A node that changes is another
-	// *sdk.Node, so the pointer tells whether it still holds: reading four labels
-	// of a thousand nodes for each pod took most of a decision.
-	zones  []known
-	ids    map[zone]int
+	// nodes and ids remember the last question and each node's zone in it. A node
+	// that changes is another *sdk.Node, so the pointers tell what still holds:
+	// reading the labels of a thousand nodes took most of a decision.
+	nodes []*sdk.Node
+	ids   []int32 // -1: no zone
+
+	zones  map[zone]int32
 	totals []int64 // of the zones, by id
+	scores []int64 // by zone, from none on, and count
 }
 
-type known struct {
-	node *sdk.Node
-	id   int // -1: none
-}
-
-// zone returns the id of a node's zone, from 0, or -1.
-func (s *state) zone(node *sdk.Node) int {
-	for int(node.Index) >= len(s.zones) {
-		s.zones = append(s.zones, known{})
+// of returns the zone of each node, parallel to nodes: from 0, or -1.
+func (s *state) of(nodes []*sdk.Node) []int32 {
+	for len(s.nodes) < len(nodes) {
+		s.nodes, s.ids = append(s.nodes, nil), append(s.ids, -1)
 	}
-	k := &s.zones[node.Index]
-	if k.node == node {
-		return k.id
-	}
-	k.node, k.id = node, -1
-	if z, ok := zoneOf(node); ok {
-		id, seen := s.ids[z]
-		if !seen {
-			id = len(s.ids)
-			s.ids[z] = id
-			s.totals = append(s.totals, 0)
+	remembered, ids := s.nodes[:len(nodes)], s.ids[:len(nodes)]
+	for i, node := range nodes {
+		if remembered[i] != node {
+			remembered[i], ids[i] = node, s.id(node)
 		}
-		k.id = id
 	}
-	return k.id
+	return ids
+}
+
+func (s *state) id(node *sdk.Node) int32 {
+	z, ok := zoneOf(node)
+	if !ok {
+		return -1
+	}
+	id, seen := s.zones[z]
+	if !seen {
+		id = int32(len(s.zones))
+		s.zones[z] = id
+		s.totals = append(s.totals, 0)
+	}
+	return id
 }
 
 // project turns counts into scores (PRI-17, PRI-18, FIL-7): a third for the
@@ -121,28 +125,48 @@ func project(_ *sdk.Cluster, _ *sdk.Pod, prepared any, nodes []*sdk.Node, scores
 		return
 	}
 	s := prepared.(*state)
-	clear(s.totals)
-	for i, node := range nodes {
-		if id := s.zone(node); id >= 0 {
-			s.totals[id] += scores[i]
+	ids := s.of(nodes)
+	totals := s.totals
+	clear(totals)
+	for i, id := range ids {
+		if id >= 0 {
+			totals[id] += scores[i]
 		}
 	}
 	var mostInZone int64
-	for _, total := range s.totals {
+	for _, total := range totals {
 		mostInZone = max(mostInZone, total)
 	}
-	for i, node := range nodes {
-		n := scores[i]
-		id := s.zones[node.Index].id
-		switch {
-		case id < 0:
-			scores[i] = sdk.MaxScore * (most - n) / most
-		case mostInZone == 0: // every zone is empty: full marks for the zone's part
-			scores[i] = sdk.MaxScore * (most - n + 2*most) / (3 * most)
-		default:
-			scores[i] = sdk.MaxScore * ((most-n)*mostInZone + 2*(mostInZone-s.totals[id])*most) / (3 * most * mostInZone)
+	// Few counts and zones make few different scores; a division in WASM costs
+	// more than a look into a table.
+	width := most + 1
+	table := s.scores[:0]
+	if width*int64(len(totals)+1) <= int64(len(nodes)) {
+		for id := -1; id < len(totals); id++ {
+			for n := range width {
+				table = append(table, s.score(id, n, most, mostInZone))
+			}
 		}
+		s.scores = table
+		for i, id := range ids {
+			scores[i] = table[int64(id+1)*width+scores[i]]
+		}
+		return
 	}
+	for i, id := range ids {
+		scores[i] = s.score(int(id), scores[i], most, mostInZone)
+	}
+}
+
+// score is the formula of FIL-7 for a node with n pods in the zone id.
+func (s *state) score(id int, n, most, mostInZone int64) int64 {
+	switch {
+	case id < 0:
+		return sdk.MaxScore * (most - n) / most
+	case mostInZone == 0: // every zone is empty: full marks for the zone's part
+		return sdk.MaxScore * (most - n + 2*most) / (3 * most)
+	}
+	return sdk.MaxScore * ((most-n)*mostInZone + 2*(mostInZone-s.totals[id])*most) / (3 * most * mostInZone)
 }
 
 // zone is a failure zone within its region.
