@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -27,7 +28,7 @@ var admin = &user.DefaultInfo{Name: "admin", Groups: []string{user.SystemPrivile
 // start runs a server over a real store in dir, beside the other tests.
 func start(t testing.TB, dir string) *api.Server {
 	t.Helper()
-	if t, ok := t.(*testing.T); ok {
+	if t, ok := t.(*testing.T); ok && !strings.Contains(t.Name(), "/") {
 		t.Parallel()
 	}
 	log := slog.New(slog.DiscardHandler)
