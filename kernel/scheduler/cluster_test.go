@@ -113,7 +113,7 @@ func (a *api) deletePod(name string) {
 	defer a.mu.Unlock()
 	p := a.byUID[types.UID("pod-"+name)]
 	delete(a.byUID, p.UID)
-	a.pods.Delete(p)
+	a.pods.Delete(p.DeepCopy())
 }
 
 func (a *api) bind(_ context.Context, b *v1.Binding) error {

@@ -169,10 +169,7 @@ func (s *Scheduler) bindWorker(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case r := <-s.binds:
-			err := s.deps.Bind(ctx, &v1.Binding{
-				ObjectMeta: metav1.ObjectMeta{Namespace: r.namespace, Name: r.name, UID: r.uid},
-				Target:     v1.ObjectReference{Kind: "Node", Name: r.node},
-			})
+			err := s.write(ctx, r)
 			select {
 			case s.results <- bindResult{uid: r.uid, node: r.node, err: err}:
 			case <-ctx.Done():
@@ -180,6 +177,20 @@ func (s *Scheduler) bindWorker(ctx context.Context) {
 			}
 		}
 	}
+}
+
+// writeTimeout ends a write that the API does not answer, so that its worker and
+// the assumed pod are not held for ever. A binding that was taken after all is
+// seen by the watch, and a second one is refused.
+const writeTimeout = 30 * time.Second
+
+func (s *Scheduler) write(ctx context.Context, r bindRequest) error {
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	return s.deps.Bind(ctx, &v1.Binding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: r.namespace, Name: r.name, UID: r.uid},
+		Target:     v1.ObjectReference{Kind: "Node", Name: r.node},
+	})
 }
 
 // bound takes in how a binding ended. The pod may be gone, or seen bound

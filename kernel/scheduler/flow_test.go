@@ -257,13 +257,13 @@ func TestNodeGoesAndReturns(t *testing.T) {
 	c.nodes.Add(n)
 	c.addPod(makePod("a", 600))
 	c.eventuallyBound(t, "a", "n")
-	c.nodes.Delete(n)
+	c.nodes.Delete(n.DeepCopy())
 	c.addPod(makePod("b", 600))
 	eventually(t, "no node", func() bool {
 		d, ok := c.sched.Explain("a", "b")
 		return ok && (d.Message == noNodes || d.Message == "0/1 nodes are available: 1 Insufficient cpu.")
 	})
-	c.nodes.Add(n)
+	c.nodes.Add(n.DeepCopy())
 	eventually(t, "still full", func() bool {
 		c.clock.Step(11 * time.Second)
 		d, _ := c.sched.Explain("a", "b")
@@ -397,4 +397,29 @@ func TestPolicyIsFedAtOnce(t *testing.T) {
 		c.clock.Step(time.Second)
 		return c.node("p") == "n"
 	})
+}
+
+// A pod that is being deleted when its reservation ends is not tried again.
+func TestExpiredAndDeleted(t *testing.T) {
+	c := start(t, Config{}, func(c *cluster) {
+		c.silent = true
+		c.nodes.Add(makeNode("n", 1000, nil))
+		c.addPod(makePod("ghost", 1000))
+	})
+	eventually(t, "bound unseen", func() bool { return len(c.bound()) == 1 })
+	c.changePod("ghost", func(p *v1.Pod) { now := metav1.Now(); p.DeletionTimestamp = &now })
+	c.mu.Lock()
+	c.silent = false
+	c.mu.Unlock()
+	c.addPod(makePod("next", 1000))
+	eventually(t, "the place is free", func() bool {
+		c.clock.Step(10 * time.Second)
+		return c.node("next") == "n"
+	})
+	for range 5 {
+		c.clock.Step(10 * time.Second)
+	}
+	if got := c.bound(); len(got) != 2 {
+		t.Errorf("bindings %v", got)
+	}
 }

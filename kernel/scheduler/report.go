@@ -178,7 +178,10 @@ func (r *reporter) runPatches(ctx context.Context) {
 					condition.LastTransitionTime = old.LastTransitionTime
 				}
 			}
-			if err := r.condition(ctx, n.pod, condition); err != nil {
+			patch, cancel := context.WithTimeout(ctx, writeTimeout)
+			err := r.condition(patch, n.pod, condition)
+			cancel()
+			if err != nil {
 				select {
 				case r.lost <- n.pod.UID:
 				default:

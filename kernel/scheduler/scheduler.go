@@ -234,7 +234,9 @@ func (s *Scheduler) sweep(now time.Time) {
 		if !p.boundAt.IsZero() && !p.boundAt.Add(s.cfg.AssumeTTL).After(now) {
 			s.log.Warn("pod was bound but not seen bound in time", "pod", p.namespace+"/"+p.name, "node", p.node)
 			s.unassume(p)
-			s.queue.retry(p, now)
+			if p.pod.DeletionTimestamp == nil {
+				s.queue.retry(p, now)
+			}
 		}
 	}
 	s.queue.flushStale(now)
