@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -24,6 +23,7 @@ type Manager struct {
 	root    string
 	v2      string            // mount point of the unified hierarchy when it has controllers
 	v1      map[string]string // controller → mount point
+	all     []string          // every hierarchy: the runtime makes cgroups in those without controllers too
 	mu      sync.Mutex
 	parents map[types.UID]string
 }
@@ -41,6 +41,9 @@ func New(root string) (*Manager, error) {
 		fields := strings.Fields(lines.Text())
 		if len(fields) < 4 {
 			continue
+		}
+		if fields[2] == "cgroup" || fields[2] == "cgroup2" {
+			m.all = append(m.all, fields[1])
 		}
 		switch fields[2] {
 		case "cgroup":
@@ -72,20 +75,6 @@ func (m *Manager) path(pod *corev1.Pod) string {
 		parts = append(parts, "besteffort")
 	}
 	return filepath.Join(append(parts, "pod"+string(pod.UID))...)
-}
-
-// mounts are the distinct mount points.
-func (m *Manager) mounts() []string {
-	if m.v2 != "" {
-		return []string{m.v2}
-	}
-	var out []string
-	for _, mount := range m.v1 {
-		if !slices.Contains(out, mount) {
-			out = append(out, mount)
-		}
-	}
-	return out
 }
 
 // Ensure makes the pod's cgroup with its limits and answers its path for the runtime.
@@ -171,7 +160,7 @@ func (m *Manager) Remove(uid types.UID) error {
 	delete(m.parents, uid)
 	m.mu.Unlock()
 	var errs []error
-	for _, mount := range m.mounts() {
+	for _, mount := range m.all {
 		base := filepath.Join(mount, m.root, "kubepods")
 		for _, class := range []string{"", "burstable", "besteffort"} {
 			errs = append(errs, removeTree(filepath.Join(base, class, "pod"+string(uid))))
@@ -179,6 +168,9 @@ func (m *Manager) Remove(uid types.UID) error {
 		_ = os.Remove(filepath.Join(base, "burstable"))
 		_ = os.Remove(filepath.Join(base, "besteffort"))
 		_ = os.Remove(base)
+		if m.root != "/" {
+			_ = os.Remove(filepath.Join(mount, m.root))
+		}
 	}
 	return errors.Join(errs...)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -107,6 +108,8 @@ type Manager struct {
 	pool    *worker.Pool
 	backoff *flowcontrol.Backoff
 	admit   admission
+	// noSeccomp: the runtime was found to be built without seccomp.
+	noSeccomp atomic.Bool
 
 	mu      sync.Mutex
 	entries map[types.UID]*entry

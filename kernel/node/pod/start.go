@@ -123,11 +123,7 @@ func (m *Manager) ensureSandbox(ctx context.Context, s *starting, todo actions) 
 	}
 	handler, err := m.runtimeHandler(ctx, pod)
 	if err == nil {
-		var resp *runtimeapi.RunPodSandboxResponse
-		resp, err = m.deps.CRI.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: config, RuntimeHandler: handler})
-		if err == nil {
-			s.id = resp.PodSandboxId
-		}
+		s.id, err = m.runSandbox(ctx, config, handler)
 	}
 	if err != nil {
 		if ctx.Err() == nil {
@@ -148,6 +144,25 @@ func (m *Manager) ensureSandbox(ctx context.Context, s *starting, todo actions) 
 	}
 	s.rt.IPs = s.ips
 	return nil
+}
+
+// runSandbox runs a sandbox; where the runtime was built without seccomp its pause process goes without a profile.
+// Containers that ask for a profile are refused by such a runtime, which is what they want to know.
+func (m *Manager) runSandbox(ctx context.Context, config *runtimeapi.PodSandboxConfig, handler string) (string, error) {
+	unconfined := &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_Unconfined}
+	if m.noSeccomp.Load() {
+		config.Linux.SecurityContext.Seccomp = unconfined
+	}
+	resp, err := m.deps.CRI.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: config, RuntimeHandler: handler})
+	if err != nil && strings.Contains(cri.Message(err), "seccomp not supported") && !m.noSeccomp.Swap(true) {
+		m.deps.Logger.Warn("the container runtime has no seccomp: sandboxes run without a profile, and pods that ask for one are refused")
+		config.Linux.SecurityContext.Seccomp = unconfined
+		resp, err = m.deps.CRI.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: config, RuntimeHandler: handler})
+	}
+	if err != nil {
+		return "", err
+	}
+	return resp.PodSandboxId, nil
 }
 
 // pullSecrets reads the pod's pull secrets; those that are missing are told once a round and done without.
