@@ -17,6 +17,7 @@ var (
 		"metadata.name", "metadata.namespace", "metadata.uid", "spec.nodeName", "spec.serviceAccountName",
 		"status.hostIP", "status.hostIPs", "status.podIP", "status.podIPs",
 	}
+	otherFields        = []string{"spec.restartPolicy", "spec.schedulerName", "status.phase"} // known, read by neither
 	volumeFields       = []string{"metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid"}
 	containerResources = []string{
 		"limits.cpu", "limits.ephemeral-storage", "limits.memory", "requests.cpu", "requests.ephemeral-storage", "requests.memory",
@@ -117,7 +118,7 @@ func validateFieldRef(r *corev1.ObjectFieldSelector, known []string, path *field
 	switch {
 	case slices.Contains(known, name):
 		return nil
-	case slices.Contains(envFields, name), slices.Contains(volumeFields, name):
+	case slices.Contains(envFields, name), slices.Contains(volumeFields, name), slices.Contains(otherFields, name):
 		return field.ErrorList{field.NotSupported(path.Child("fieldPath"), name, known)}
 	}
 	return field.ErrorList{field.Invalid(path.Child("fieldPath"), r.FieldPath, "error converting fieldPath: field label not supported: "+name)}

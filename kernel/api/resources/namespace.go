@@ -52,9 +52,9 @@ func namespaceKind() Kind {
 		}}},
 		Fields: func(obj runtime.Object) fields.Set {
 			n := obj.(*corev1.Namespace)
-			return fields.Set{"status.phase": string(n.Status.Phase), "name": n.Name}
+			return fields.Set{"status.phase": string(n.Status.Phase)}
 		},
-		FieldNames: []string{"status.phase", "name"},
+		FieldNames: []string{"status.phase"},
 		Columns:    namespaceColumns(), Row: row(namespaceCells),
 	}
 }

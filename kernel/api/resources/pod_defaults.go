@@ -29,7 +29,22 @@ func setPodDefaults(pod *corev1.Pod) {
 		defaultHostPorts(pod.Spec.Containers)
 		defaultHostPorts(pod.Spec.InitContainers)
 	}
-	roundUp(pod.Spec.Overhead)
+	setPodIPs(&pod.Status)
+}
+
+// setPodIPs keeps the first of the lists and the single addresses, which older
+// clients write and read, in step.
+func setPodIPs(s *corev1.PodStatus) {
+	if s.PodIP != "" && (len(s.PodIPs) == 0 || s.PodIPs[0].IP != s.PodIP) {
+		s.PodIPs = []corev1.PodIP{{IP: s.PodIP}}
+	} else if len(s.PodIPs) > 0 {
+		s.PodIP = s.PodIPs[0].IP
+	}
+	if s.HostIP != "" && (len(s.HostIPs) == 0 || s.HostIPs[0].IP != s.HostIP) {
+		s.HostIPs = []corev1.HostIP{{IP: s.HostIP}}
+	} else if len(s.HostIPs) > 0 {
+		s.HostIP = s.HostIPs[0].IP
+	}
 }
 
 func defaultRequests(r *corev1.ResourceRequirements) {

@@ -361,3 +361,18 @@ func BenchmarkPodCreate(b *testing.B) {
 	}
 }
 func equal(a, b any) bool { return reflect.DeepEqual(a, b) }
+
+// TestHostNetworkPorts: a template may leave out what its pods get by default.
+func TestHostNetworkPorts(t *testing.T) {
+	pod := plainPod(func(p *corev1.Pod) { p.Spec.HostNetwork = true })
+	template := &corev1.PodTemplateSpec{Spec: *pod.Spec.DeepCopy()}
+	template.Spec.Containers[0].Ports[0].HostPort = 0
+	if errs := ValidatePodTemplateSpec(template, specPath.Child("template")); len(errs) > 0 {
+		t.Errorf("template refused: %v", errs)
+	}
+	pod.Spec.Containers[0].Ports[0].HostPort = 81
+	want := "spec.containers[0].ports[0].hostPort: Invalid value: 81: must match `containerPort` when `hostNetwork` is true"
+	if errs := validatePodCreate(pod); len(errs) != 1 || errs[0].Error() != want {
+		t.Errorf("got %v", errs)
+	}
+}

@@ -365,8 +365,17 @@ func validatePodResize(pod, old *corev1.Pod) field.ErrorList {
 	if os := old.Spec.OS; os != nil && os.Name == corev1.Windows {
 		return field.ErrorList{field.Forbidden(field.NewPath(""), "windows pods cannot be resized")}
 	}
-	if podQOS(&pod.Spec) != old.Status.QOSClass {
-		errs = append(errs, field.Invalid(specPath, old.Status.QOSClass, "Pod QOS Class may not change as a result of resizing"))
+	class := old.Status.QOSClass
+	if class == "" {
+		class = podQOS(&old.Spec)
+	}
+	if podQOS(&pod.Spec) != class {
+		errs = append(errs, field.Invalid(specPath, pod.Status.QOSClass, "Pod QOS Class may not change as a result of resizing"))
+	}
+	// A node that resizes reports the resources of what it runs.
+	if i := slices.IndexFunc(old.Status.ContainerStatuses, func(c corev1.ContainerStatus) bool { return c.State.Running != nil }); i >= 0 &&
+		old.Status.ContainerStatuses[i].Resources == nil {
+		errs = append(errs, field.Forbidden(specPath, "Pod running on node without support for resize"))
 	}
 	before := len(errs)
 	spec := pod.Spec.DeepCopy()
@@ -387,7 +396,6 @@ func validatePodResize(pod, old *corev1.Pod) field.ErrorList {
 			}
 			errs = append(errs, validateKept(c.Resources, was.Resources, path.Index(i).Child("resources"))...)
 			setBackCompute(&c.Resources, &was.Resources)
-			c.ResizePolicy = was.ResizePolicy
 		}
 	}
 	if len(errs) > before {

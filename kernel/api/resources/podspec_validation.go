@@ -32,16 +32,12 @@ func validatePodSpec(s *corev1.PodSpec, podName string, path *field.Path) field.
 		add(validatePodLevelResources(s, path.Child("resources")))
 	}
 	if s.HostNetwork {
-		for _, l := range []struct {
-			name string
-			list []corev1.Container
-		}{{"containers", s.Containers}, {"initContainers", s.InitContainers}} {
-			for i, c := range l.list {
-				for j, p := range c.Ports {
-					if p.HostPort != p.ContainerPort {
-						errs = append(errs, field.Invalid(path.Child(l.name).Index(i).Child("ports").Index(j).Child("containerPort"), p.ContainerPort,
-							"must match `hostPort` when `hostNetwork` is true"))
-					}
+		for i := range s.Containers {
+			for j, p := range s.Containers[i].Ports {
+				// A template may leave the host port to the pod's defaults.
+				if (podName != "" || p.HostPort != 0) && p.HostPort != p.ContainerPort {
+					errs = append(errs, field.Invalid(path.Child("containers").Index(i).Child("ports").Index(j).Child("hostPort"), p.HostPort,
+						"must match `containerPort` when `hostNetwork` is true"))
 				}
 			}
 		}

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apiserver/pkg/endpoints/request"
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/util/dryrun"
@@ -167,6 +168,10 @@ func (a *serviceAllocation) beginCreate(ctx context.Context, obj runtime.Object,
 }
 
 func (a *serviceAllocation) beginUpdate(ctx context.Context, obj, oldObj runtime.Object, options *metav1.UpdateOptions) (genericregistry.FinishFunc, error) {
+	if info, ok := request.RequestInfoFrom(ctx); ok && info.Subresource != "" {
+		// A status update keeps the stored spec, whatever the request holds.
+		return func(context.Context, bool) {}, nil
+	}
 	txn, err := a.begin(ctx, options.DryRun)
 	if err != nil {
 		return nil, err

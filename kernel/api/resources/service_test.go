@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"pintle.dev/pintle/kernel/api/resources/ipalloc"
 )
@@ -148,5 +149,26 @@ func TestServiceUpdate(t *testing.T) {
 	}
 	if err := a.create(t, service(func(s *corev1.ServiceSpec) { s.ClusterIP = plain.Spec.ClusterIP })); err != nil {
 		t.Errorf("the address was not given up: %v", err)
+	}
+}
+
+// TestServiceStatusUpdateHoldsAddress: a status request whose spec says
+// ExternalName must not give up what the stored spec holds.
+func TestServiceStatusUpdateHoldsAddress(t *testing.T) {
+	a := newAllocation(t)
+	old := service(func(s *corev1.ServiceSpec) { s.ClusterIP = "10.96.0.9" })
+	if err := a.create(t, old); err != nil {
+		t.Fatal(err)
+	}
+	s := old.DeepCopy()
+	s.Spec = corev1.ServiceSpec{Type: "ExternalName", ExternalName: "a.example"}
+	ctx := request.WithRequestInfo(t.Context(), &request.RequestInfo{Subresource: "status"})
+	done, err := a.beginUpdate(ctx, s, old, &metav1.UpdateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	done(ctx, true)
+	if err := a.create(t, service(func(s *corev1.ServiceSpec) { s.ClusterIP = "10.96.0.9" })); err == nil {
+		t.Error("the address was given out twice")
 	}
 }

@@ -343,12 +343,12 @@ func validateDownward(items []corev1.DownwardAPIVolumeFile, p *field.Path) field
 func validateProjected(s *corev1.ProjectedVolumeSource, p *field.Path) field.ErrorList {
 	errs := validateMode(s.DefaultMode, p.Child("defaultMode"))
 	var paths []string
-	unique := func(path string, at *field.Path) {
+	unique := func(path, source string) {
 		if path == "" {
 			return
 		}
 		if slices.Contains(paths, path) {
-			errs = append(errs, field.Invalid(at, path, "conflicting duplicate paths"))
+			errs = append(errs, field.Invalid(p, source, "conflicting duplicate paths"))
 		}
 		paths = append(paths, path)
 	}
@@ -369,20 +369,20 @@ func validateProjected(s *corev1.ProjectedVolumeSource, p *field.Path) field.Err
 			errs = append(errs, required(q.Child("name"), src.Secret.Name)...)
 			errs = append(errs, validateFiles(nil, src.Secret.Items, q)...)
 			for _, k := range src.Secret.Items {
-				unique(k.Path, at)
+				unique(k.Path, src.Secret.Name)
 			}
 		}
 		if q, ok := one("configMap", src.ConfigMap != nil); ok {
 			errs = append(errs, required(q.Child("name"), src.ConfigMap.Name)...)
 			errs = append(errs, validateFiles(nil, src.ConfigMap.Items, q)...)
 			for _, k := range src.ConfigMap.Items {
-				unique(k.Path, at)
+				unique(k.Path, src.ConfigMap.Name)
 			}
 		}
 		if q, ok := one("downwardAPI", src.DownwardAPI != nil); ok {
 			errs = append(errs, validateDownward(src.DownwardAPI.Items, q)...)
 			for _, f := range src.DownwardAPI.Items {
-				unique(f.Path, at)
+				unique(f.Path, f.Path)
 			}
 		}
 		if q, ok := one("serviceAccountToken", src.ServiceAccountToken != nil); ok {
@@ -393,14 +393,13 @@ func validateProjected(s *corev1.ProjectedVolumeSource, p *field.Path) field.Err
 			case seconds > 1<<32:
 				errs = append(errs, field.Invalid(q.Child("expirationSeconds"), seconds, "may not specify a duration larger than 2^32 seconds"))
 			}
-			errs = append(errs, required(q.Child("path"), t.Path)...)
-			errs = append(errs, validateFileName(t.Path, q.Child("path"))...)
-			unique(t.Path, at)
+			errs = append(errs, required(p.Child("path"), t.Path)...)
+			errs = append(errs, validateFileName(t.Path, p.Child("path"))...)
 		}
 		if q, ok := one("clusterTrustBundle", src.ClusterTrustBundle != nil); ok {
 			errs = append(errs, required(q.Child("path"), src.ClusterTrustBundle.Path)...)
 			errs = append(errs, validateFileName(src.ClusterTrustBundle.Path, q.Child("path"))...)
-			unique(src.ClusterTrustBundle.Path, at)
+			unique(src.ClusterTrustBundle.Path, src.ClusterTrustBundle.Path)
 		}
 	}
 	return errs
