@@ -7,10 +7,11 @@ func (c *Cluster) apply(data []byte) error {
 	// they are looked for first.
 	generation, reset := c.Generation, false
 	if err := message(data, "delta", func(f *field) error {
-		switch f.tag {
-		case 1:
+		switch {
+		case f.kind != wireVarint:
+		case f.tag == 1:
 			generation = f.number
-		case 2:
+		case f.tag == 2:
 			reset = f.number != 0
 		}
 		return nil

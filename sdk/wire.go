@@ -20,6 +20,7 @@ const (
 // field is one decoded field: number for varints and fixed ones, bytes for the rest.
 type field struct {
 	tag    uint32
+	kind   byte // wire type
 	number uint64
 	bytes  []byte
 }
@@ -30,7 +31,7 @@ func (w *wire) next(f *field) bool {
 		return false
 	}
 	key := w.varint()
-	f.tag, f.number, f.bytes = uint32(key>>3), 0, nil
+	f.tag, f.kind, f.number, f.bytes = uint32(key>>3), byte(key&7), 0, nil
 	if w.bad || f.tag == 0 || key>>3 > 1<<29-1 {
 		w.bad = true
 		return false
