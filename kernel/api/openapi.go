@@ -8,7 +8,6 @@ import (
 	"sort"
 	"strings"
 	"sync"
-	"weak"
 
 	"github.com/emicklei/go-restful/v3"
 	apiextensionshelpers "k8s.io/apiextensions-apiserver/pkg/apihelpers"
@@ -41,9 +40,6 @@ type documents struct {
 	services    func() []*restful.WebService
 	crds        crdlisters.CustomResourceDefinitionLister
 	version     string
-
-	mu     sync.Mutex
-	config weak.Pointer[openapicommon.OpenAPIV3Config]
 }
 
 // pathHandler is what a mux of the API machinery offers.
@@ -52,13 +48,9 @@ type pathHandler interface {
 	HandlePrefix(path string, handler http.Handler)
 }
 
-// v3Config is shared while somebody builds from it, and goes afterwards.
+// v3Config is made anew for each build: a builder writes into the definitions
+// it reads, and what it returns shares maps with them.
 func (d *documents) v3Config() *openapicommon.OpenAPIV3Config {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if c := d.config.Value(); c != nil {
-		return c
-	}
 	c := genericapiserver.DefaultOpenAPIV3Config(d.definitions, d.namer)
 	c.Info.Title, c.Info.Version = "Kubernetes", d.version
 	c.SecuritySchemes = spec3.SecuritySchemes{"BearerToken": &spec3.SecurityScheme{SecuritySchemeProps: spec3.SecuritySchemeProps{
@@ -66,7 +58,6 @@ func (d *documents) v3Config() *openapicommon.OpenAPIV3Config {
 	}}}
 	c.DefaultSecurity = []map[string][]string{{"BearerToken": {}}}
 	c.CommonResponses = map[int]*spec3.Response{http.StatusUnauthorized: {ResponseProps: spec3.ResponseProps{Description: "Unauthorized"}}}
-	d.config = weak.Make(c)
 	return c
 }
 
