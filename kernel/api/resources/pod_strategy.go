@@ -179,12 +179,12 @@ func (podResizeStrategy) ValidateUpdate(_ context.Context, obj, old runtime.Obje
 }
 
 func (podResizeStrategy) GetResetFieldsFilter() map[fieldpath.APIVersion]fieldpath.Filter {
-	any := fieldpath.MatchAnyPathElement()
+	each := fieldpath.MatchAnyPathElement()
 	return map[fieldpath.APIVersion]fieldpath.Filter{"v1": fieldpath.NewIncludeMatcherFilter(
-		fieldpath.MakePrefixMatcherOrDie("spec", "containers", any, "resources"),
-		fieldpath.MakePrefixMatcherOrDie("spec", "containers", any, "resizePolicy"),
-		fieldpath.MakePrefixMatcherOrDie("spec", "initContainers", any, "resources"),
-		fieldpath.MakePrefixMatcherOrDie("spec", "initContainers", any, "resizePolicy"),
+		fieldpath.MakePrefixMatcherOrDie("spec", "containers", each, "resources"),
+		fieldpath.MakePrefixMatcherOrDie("spec", "containers", each, "resizePolicy"),
+		fieldpath.MakePrefixMatcherOrDie("spec", "initContainers", each, "resources"),
+		fieldpath.MakePrefixMatcherOrDie("spec", "initContainers", each, "resizePolicy"),
 	)}
 }
 
@@ -275,16 +275,16 @@ func podQOS(s *corev1.PodSpec) corev1.PodQOSClass {
 			lists = append(lists, s.Containers[i].Resources)
 		}
 	}
-	any, guaranteed := false, true
+	asked, guaranteed := false, true
 	for i := range lists {
 		for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
 			request, limit := lists[i].Requests[name], lists[i].Limits[name]
-			any = any || request.Sign() > 0 || limit.Sign() > 0
+			asked = asked || request.Sign() > 0 || limit.Sign() > 0
 			guaranteed = guaranteed && limit.Sign() > 0 && (request.IsZero() || request.Cmp(limit) == 0)
 		}
 	}
 	switch {
-	case !any:
+	case !asked:
 		return corev1.PodQOSBestEffort
 	case guaranteed:
 		return corev1.PodQOSGuaranteed

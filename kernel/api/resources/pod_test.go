@@ -130,6 +130,8 @@ func TestPodValidation(t *testing.T) {
 		{"unknown resource", app(func(c *corev1.Container) { c.Resources.Limits["disk"] = resource.MustParse("1") }),
 			[]string{`spec.containers[0].resources.limits[disk]: Invalid value: "disk": must be a standard resource for containers`,
 				`spec.containers[0].resources.requests[disk]: Invalid value: "disk": must be a standard resource for containers`}},
+		{"windows", func(p *corev1.Pod) { p.Spec.OS = &corev1.PodOS{Name: "windows"}; p.Spec.HostPID = true },
+			[]string{"spec.hostPID: Forbidden: cannot be set for a windows pod"}},
 		{"host port twice", app(func(c *corev1.Container) {
 			c.Ports = []corev1.ContainerPort{{ContainerPort: 1, HostPort: 9}, {ContainerPort: 2, HostPort: 9}}
 		}), []string{`spec.containers[0].ports[1].hostPort: Duplicate value: "TCP//9"`}},

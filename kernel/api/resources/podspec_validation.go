@@ -105,9 +105,7 @@ func validatePodSpec(s *corev1.PodSpec, podName string, path *field.Path) field.
 			errs = append(errs, field.Forbidden(path.Child("setHostnameAsFQDN"), "when `hostnameOverride` is set"))
 		}
 	}
-	if s.OS != nil {
-		add(oneOf(path.Child("os", "name"), s.OS.Name, corev1.Linux, corev1.Windows))
-	}
+	add(validateOS(s, path))
 	return errs
 }
 
