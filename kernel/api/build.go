@@ -220,6 +220,11 @@ func (s *Server) build() error {
 	s.generic.Handler.NonGoRestfulMux.HandleFunc("/.well-known/openid-configuration", s.keys.Configuration)
 	s.generic.Handler.NonGoRestfulMux.HandleFunc("/openid/v1/jwks", s.keys.Keys)
 	v3custom := openapiv3controller.NewController(crds.Informers.Apiextensions().V1().CustomResourceDefinitions())
+	// Made before the informers start, which then call it.
+	aggregator, err := rbac.NewAggregator(s.client.RbacV1(), s.informers.Rbac().V1().ClusterRoles(), s.log)
+	if err != nil {
+		return err
+	}
 	return firstError(
 		s.hook("pintle-custom-resource-openapi", func(ctx context.Context) error {
 			go v3custom.Run(v3, ctx.Done())
@@ -227,10 +232,6 @@ func (s *Server) build() error {
 		}),
 		s.hook("start-system-objects-controller", s.bootstrap),
 		s.hook("rbac/aggregate-cluster-roles", func(context.Context) error {
-			aggregator, err := rbac.NewAggregator(s.client.RbacV1(), s.informers.Rbac().V1().ClusterRoles(), s.log)
-			if err != nil {
-				return err
-			}
 			s.background.Go(func() { _ = aggregator.Run(s.stopping) })
 			return nil
 		}),
