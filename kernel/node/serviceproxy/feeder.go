@@ -110,8 +110,10 @@ func (f *Feeder) Run(ctx context.Context) error {
 			return fmt.Errorf("service proxy: %w", err)
 		}
 	}
+	ctx, cancel := context.WithCancel(ctx)
 	factory.StartWithContext(ctx)
 	defer factory.Shutdown()
+	defer cancel() // Shutdown waits for the informers, which end with ctx
 	if err := f.choose(ctx); err != nil {
 		if ctx.Err() != nil {
 			return nil
