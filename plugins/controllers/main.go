@@ -4,11 +4,15 @@ import (
 	"pintle.dev/pintle/sdk/controller"
 
 	"pintle.dev/pintle/plugins/controllers/replicaset"
+	"pintle.dev/pintle/plugins/controllers/rootca"
+	"pintle.dev/pintle/plugins/controllers/serviceaccount"
 )
 
 func main() {
 	controller.Serve(
 		controller.Controller{Name: "replicaset", New: replicaset.New},
 		controller.Controller{Name: "replication", New: replicaset.NewReplication},
+		controller.Controller{Name: "root-ca", New: rootca.New},
+		controller.Controller{Name: "serviceaccount", New: serviceaccount.New},
 	)
 }
