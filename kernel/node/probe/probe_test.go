@@ -146,6 +146,8 @@ func TestThresholds(t *testing.T) {
 		Changed: func(types.UID) { changed <- struct{}{} },
 		Logger:  slog.New(slog.DiscardHandler),
 	})
+	// Younger than the manager, so that nothing is taken over and no start is spread.
+	status.ContainerStatuses[0].State.Running.StartedAt = metav1.Now()
 	c := corev1.Container{Name: "c", ReadinessProbe: &corev1.Probe{ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"x"}}}, PeriodSeconds: 3600, SuccessThreshold: 2, FailureThreshold: 3}}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "u"}, Spec: corev1.PodSpec{Containers: []corev1.Container{c}}}
 	m.Set(pod)

@@ -52,7 +52,7 @@ func (w *worker) run(ctx context.Context) {
 	period := w.period()
 	// After an agent's restart many probes start together: spread those of containers that ran before.
 	if status, ok := w.m.deps.Status(w.key.uid); ok && period > time.Since(w.m.start) {
-		if s := find(&status, w.key.name); s != nil && s.State.Running != nil && s.State.Running.StartedAt.Time.Before(w.m.start) {
+		if s := find(&status, w.key.name); s != nil && s.State.Running != nil && s.State.Running.StartedAt.Time.Before(w.m.start.Truncate(time.Second)) {
 			if !sleep(ctx, time.Duration(rand.Int64N(int64(period))), nil) {
 				return
 			}
