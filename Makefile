@@ -3,10 +3,13 @@
 GO       ?= go
 BIN      := bin
 BUNDLE   := plugins/runtimes/containerd/bundle
-GOBUILD  := $(GO) build -trimpath
+GOBUILD  := $(GO) build
 SLIM     := -ldflags='-s -w'
-STATIC   := CGO_ENABLED=0
 CONFIG   ?= configs/standalone.yaml
+
+# One setting for builds and tests, so that nothing is compiled twice; runc
+# alone needs cgo.
+export CGO_ENABLED := 0
 
 # Bundles of plugins: the folder below bin/plugins, and the package it is built from.
 PROCESS_BUNDLES := classic=plugins/classic controllers=plugins/controllers containerd=plugins/runtimes/containerd/cmd \
@@ -35,7 +38,7 @@ plugins: pintle
 	  name=$${b%%=*}; pkg=$${b#*=}; \
 	  echo "building plugin bundle $$name"; \
 	  mkdir -p $(BIN)/plugins/$$name; \
-	  $(STATIC) $(GOBUILD) $(SLIM) -o $(BIN)/plugins/$$name/$$name ./$$pkg; \
+	  $(GOBUILD) $(SLIM) -o $(BIN)/plugins/$$name/$$name ./$$pkg; \
 	  cp $$(test -f $$pkg/manifest.yaml && echo $$pkg || dirname $$pkg)/manifest.yaml $(BIN)/plugins/$$name/manifest.yaml; \
 	done; \
 	for b in $(WASM_BUNDLES); do \
@@ -53,12 +56,12 @@ tools: $(BIN)/containerd/.built $(BIN)/containerd/pause
 $(BIN)/containerd/.built: $(BUNDLE)/go.mod $(BUNDLE)/go.sum
 	@echo "building containerd, runc and the CNI plugins (once)"
 	@mkdir -p $(BIN)/containerd/cni
-	@cd $(BUNDLE) && $(GOBUILD) $(SLIM) -tags 'no_btrfs no_zfs no_aufs no_devmapper' -o $(CURDIR)/$(BIN)/containerd/ \
+	@cd $(BUNDLE) && CGO_ENABLED=1 $(GOBUILD) $(SLIM) -tags 'no_btrfs no_zfs no_aufs no_devmapper' -o $(CURDIR)/$(BIN)/containerd/ \
 	  github.com/containerd/containerd/v2/cmd/containerd \
 	  github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2 \
 	  github.com/containerd/containerd/v2/cmd/ctr \
 	  github.com/opencontainers/runc
-	@cd $(BUNDLE) && $(STATIC) $(GOBUILD) $(SLIM) -o $(CURDIR)/$(BIN)/containerd/cni/ \
+	@cd $(BUNDLE) && $(GOBUILD) $(SLIM) -o $(CURDIR)/$(BIN)/containerd/cni/ \
 	  github.com/containernetworking/plugins/plugins/main/bridge \
 	  github.com/containernetworking/plugins/plugins/main/loopback \
 	  github.com/containernetworking/plugins/plugins/ipam/host-local \
@@ -76,7 +79,7 @@ images: tools
 	@$(GOBUILD) $(SLIM) -o $(BIN)/mkimage ./plugins/runtimes/containerd/image/mkimage
 	@$(BIN)/mkimage -o $(BIN)/images/pause.tar -t docker.io/pintle/pause:1 -binary $(BIN)/containerd/pause
 	@set -e; for app in store frontend; do \
-	  $(STATIC) $(GOBUILD) $(SLIM) -o $(BIN)/guestbook/$$app ./configs/examples/guestbook/$$app; \
+	  $(GOBUILD) $(SLIM) -o $(BIN)/guestbook/$$app ./configs/examples/guestbook/$$app; \
 	  $(BIN)/mkimage -o $(BIN)/images/guestbook-$$app.tar -t docker.io/pintle/guestbook-$$app:1 -binary $(BIN)/guestbook/$$app; \
 	done
 

@@ -44,6 +44,6 @@ func newRootCommand() *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError{fmt.Errorf("%s: %w; see %s --help", cmd.CommandPath(), err, cmd.CommandPath())}
 	})
-	root.AddCommand(newServeCommand(), newConfigCommand(), newKubectlCommand(), newVersionCommand())
+	root.AddCommand(newServeCommand(), newConfigCommand(), newPluginCommand(), newKubectlCommand(), newVersionCommand())
 	return root
 }

@@ -112,6 +112,7 @@ type Node struct {
 
 // Hollow configures simulated nodes, which run no containers.
 type Hollow struct {
-	Nodes  int    `mapstructure:"nodes" range:"0,100000" doc:"how many hollow nodes to run beside the real one"`
-	Prefix string `mapstructure:"prefix" doc:"their names are this and a number"`
+	Runtime string `mapstructure:"runtime" doc:"name of the runtime plugin that simulates containers"`
+	Nodes   int    `mapstructure:"nodes" range:"0,100000" doc:"how many hollow nodes to run beside the real one"`
+	Prefix  string `mapstructure:"prefix" doc:"their names are this and a number"`
 }

@@ -57,6 +57,9 @@ func crossCheck(cfg *Config, file string, tree *yaml.Node) Faults {
 	if cfg.Node.Enabled && cfg.Node.Runtime == "" {
 		add(line("node"), "node.runtime", "is empty; name a runtime plugin such as containerd, or set node.enabled to false")
 	}
+	if cfg.Hollow.Nodes > 0 && cfg.Hollow.Runtime == "" {
+		add(line("hollow"), "hollow.runtime", "is empty; name a runtime plugin that simulates containers, such as hollow")
+	}
 	service, err1 := netip.ParsePrefix(cfg.API.ServiceCIDR)
 	pods, err2 := netip.ParsePrefix(cfg.Node.PodCIDR)
 	if err1 == nil && err2 == nil && service.Overlaps(pods) {

@@ -1,0 +1,32 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"pintle.dev/pintle/kernel/plugin"
+)
+
+func newPluginCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "plugin", Short: "Manage plugins"}
+	cmd.AddCommand(newPluginSealCommand())
+	return cmd
+}
+
+func newPluginSealCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "seal DIR...",
+		Short: "Pin the artefacts of bundles by their digests and compile their WASM modules",
+		Long:  "Pin the artefacts of bundles by their digests and compile their WASM modules ahead of time. It is the last step of building a bundle.",
+		Args:  cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, dirs []string) error {
+			for _, dir := range dirs {
+				if err := plugin.Seal(cmd.Context(), dir); err != nil {
+					return fmt.Errorf("plugin seal: %w", err)
+				}
+			}
+			return nil
+		},
+	}
+}

@@ -1,0 +1,155 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/klog/v2"
+
+	"pintle.dev/pintle/kernel"
+	"pintle.dev/pintle/kernel/config"
+)
+
+func newServeCommand() *cobra.Command {
+	var src sourceFlags
+	cmd := &cobra.Command{
+		Use:   "serve --config FILE",
+		Short: "Run a kernel in the foreground; Ctrl-C stops it in order",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if src.file == "" {
+				return usageError{errors.New("serve: --config is missing; configs/standalone.yaml is a whole cluster on this machine")}
+			}
+			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+			defer stop()
+			return serve(ctx, stop, &src, cmd.OutOrStdout())
+		},
+	}
+	src.register(cmd)
+	return cmd
+}
+
+func serve(ctx context.Context, stop func(), src *sourceFlags, out io.Writer) error {
+	cfg, err := src.load()
+	if err != nil {
+		return err
+	}
+	level := new(slog.LevelVar)
+	level.Set(kernel.Level(cfg.Logging.Level))
+	log := newLogger(os.Stderr, cfg.Logging.Format, level)
+	exe, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("serve: %w", err)
+	}
+	if exe, err = filepath.EvalSymlinks(exe); err != nil {
+		return fmt.Errorf("serve: %w", err)
+	}
+	screen := &screen{out: out}
+	screen.line("pintle: data in %s", cfg.DataDir)
+	begin := time.Now()
+	k, err := kernel.New(cfg, kernel.Options{Logger: log, Level: level, Progress: screen.step, Executable: exe})
+	if err != nil {
+		return err
+	}
+	watching, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if err := config.Watch(watching, src.source(), cfg, log, k.Reconfigure); err != nil {
+			log.Warn("changes of the configuration are not noticed", "error", err)
+		}
+	})
+	wg.Go(func() {
+		select {
+		case <-k.Ready():
+			screen.ready(k, src.file, time.Since(begin))
+		case <-watching.Done():
+		}
+	})
+	go func() {
+		<-ctx.Done()
+		// A second Ctrl-C ends the process at once.
+		stop()
+		screen.line("stopping")
+	}()
+	err = k.Run(ctx)
+	cancel()
+	wg.Wait()
+	if err == nil || errors.Is(err, context.Canceled) && ctx.Err() != nil {
+		screen.line("stopped")
+		return nil
+	}
+	return err
+}
+
+// newLogger writes records to w; the API machinery's go the same way, with
+// its chatter at debug level.
+func newLogger(w io.Writer, format string, level *slog.LevelVar) *slog.Logger {
+	options := &slog.HandlerOptions{Level: level}
+	var handler slog.Handler = slog.NewTextHandler(w, options)
+	if format == "json" {
+		handler = slog.NewJSONHandler(w, options)
+	}
+	klog.SetSlogLogger(slog.New(quiet{handler}).With("part", "machinery"))
+	return slog.New(handler)
+}
+
+// quiet lowers informational records to debug level: k8s.io's libraries write
+// at info what only their developers need.
+type quiet struct{ slog.Handler }
+
+func (q quiet) Enabled(ctx context.Context, l slog.Level) bool {
+	if l == slog.LevelInfo {
+		l = slog.LevelDebug
+	}
+	return q.Handler.Enabled(ctx, l)
+}
+
+func (q quiet) Handle(ctx context.Context, r slog.Record) error {
+	if r.Level == slog.LevelInfo {
+		r.Level = slog.LevelDebug
+	}
+	return q.Handler.Handle(ctx, r)
+}
+
+func (q quiet) WithAttrs(attrs []slog.Attr) slog.Handler { return quiet{q.Handler.WithAttrs(attrs)} }
+func (q quiet) WithGroup(name string) slog.Handler       { return quiet{q.Handler.WithGroup(name)} }
+
+// screen shows the start to a person; scripts rely on the lines "kubeconfig:"
+// and "ready".
+type screen struct {
+	mu  sync.Mutex
+	out io.Writer
+}
+
+func (s *screen) line(format string, args ...any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	fmt.Fprintf(s.out, format+"\n", args...)
+}
+
+func (s *screen) step(step kernel.Step) {
+	s.line("  %-9s %s (%d ms)", step.Name, step.Detail, step.Took.Milliseconds())
+}
+
+func (s *screen) ready(k *kernel.Kernel, file string, took time.Duration) {
+	exe := os.Args[0]
+	if !strings.Contains(exe, "/") {
+		exe = "pintle"
+	}
+	s.line("kubeconfig: %s", k.AdminKubeconfig())
+	s.line("ready in %d ms", took.Milliseconds())
+	s.line("next: export KUBECONFIG=%s", k.AdminKubeconfig())
+	s.line("      %s kubectl apply -f %s", exe, filepath.Join(filepath.Dir(file), "examples", "guestbook.yaml"))
+	s.line("      %s kubectl get pods -A -w", exe)
+}

@@ -1,0 +1,101 @@
+package kernel
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
+
+	"pintle.dev/pintle/kernel/config"
+	"pintle.dev/pintle/kernel/node"
+)
+
+// hollowLabel marks simulated nodes wherever nodes are shown.
+const hollowLabel = "kernel.pintle.dev/hollow"
+
+// startHollow runs simulated nodes: real agents over a runtime that runs
+// nothing, with one pod source, one service cache, one connection and one
+// event broadcaster for all.
+func (k *Kernel) startHollow(ctx context.Context, cfg *config.Config) error {
+	endpoint, err := k.startRuntime(ctx, cfg, cfg.Hollow.Runtime, "", "10.128.0.0/9")
+	if err != nil {
+		return err
+	}
+	conn, err := grpc.NewClient("unix://"+endpoint.Socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return fmt.Errorf("hollow nodes: %w", err)
+	}
+	client, _, err := k.client(hostIdentity)
+	if err != nil {
+		return err
+	}
+	source := node.NewPodSource(client, "")
+	factory := informers.NewSharedInformerFactory(client, 0)
+	services := factory.Core().V1().Services().Lister()
+	broadcaster := record.NewBroadcaster()
+	var agents []*node.Agent
+	for i := range cfg.Hollow.Nodes {
+		name := fmt.Sprintf("%s%d", cfg.Hollow.Prefix, i)
+		own, _, err := k.client(nodeIdentity(name))
+		if err != nil {
+			return err
+		}
+		agent, err := node.New(node.Config{
+			NodeName: name, Labels: map[string]string{hollowLabel: "true"}, RuntimeName: cfg.Hollow.Runtime,
+			RootDir: filepath.Join(k.dirs.data, "hollow", name), Port: -1, NodeIP: hollowIP(i).String(),
+			EventedRelistPeriod: 5 * time.Minute, RelistPeriod: 5 * time.Minute, StatusUpdate: 5 * time.Minute, ResyncPeriod: 10 * time.Minute, ImageGCHigh: 100,
+			Capacity: corev1.ResourceList{
+				corev1.ResourceCPU: resource.MustParse("32"), corev1.ResourceMemory: resource.MustParse("256Gi"),
+				corev1.ResourceEphemeralStorage: resource.MustParse("1Ti"), corev1.ResourcePods: resource.MustParse("110"),
+			},
+		}, node.Deps{
+			Client: own, Pods: source, Services: services, CRI: conn, Events: broadcaster,
+			Logger: k.log.With("part", "node", "node", name),
+		})
+		if err != nil {
+			return fmt.Errorf("hollow node %s: %w", name, err)
+		}
+		agents = append(agents, agent)
+	}
+	k.parts.start("hollow nodes", func(ctx context.Context) error {
+		defer conn.Close()
+		defer broadcaster.Shutdown()
+		factory.StartWithContext(ctx)
+		defer factory.Shutdown()
+		cache.WaitForCacheSync(ctx.Done(), factory.Core().V1().Services().Informer().HasSynced)
+		var wg sync.WaitGroup
+		defer wg.Wait()
+		wg.Go(func() { _ = source.Run(ctx) })
+		for _, a := range agents {
+			wg.Go(func() {
+				if err := a.Run(ctx); err != nil && ctx.Err() == nil {
+					k.log.Error("hollow node ended", "error", err)
+				}
+			})
+		}
+		<-ctx.Done()
+		return nil
+	}, nil)
+	for _, a := range agents {
+		if err := k.await(ctx, a.Ready()); err != nil {
+			return err
+		}
+	}
+	k.step("hollow", "%d simulated nodes: no container runs on them", len(agents))
+	return nil
+}
+
+// hollowIP is an address of 10.64.0.0/10 for the i-th hollow node.
+func hollowIP(i int) net.IP {
+	return net.IPv4(10, 64+byte(i>>16)&63, byte(i>>8), byte(i))
+}

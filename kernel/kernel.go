@@ -1,0 +1,294 @@
+package kernel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"pintle.dev/pintle/kernel/api"
+	"pintle.dev/pintle/kernel/api/storage"
+	"pintle.dev/pintle/kernel/bus"
+	"pintle.dev/pintle/kernel/config"
+	"pintle.dev/pintle/kernel/plugin"
+	"pintle.dev/pintle/kernel/store"
+)
+
+// Options are what a kernel is given beside its configuration.
+type Options struct {
+	Logger *slog.Logger
+	// Level is the logger's, changed when the configuration's is. May be nil.
+	Level *slog.LevelVar
+	// Progress is called for each step of the start, from several goroutines;
+	// may be nil.
+	Progress func(Step)
+	// Executable is the path of the running binary; plugins are looked for
+	// beside it where the configuration names no directory.
+	Executable string
+}
+
+// Kernel is one kernel.
+type Kernel struct {
+	log      *slog.Logger
+	level    *slog.LevelVar
+	progress func(Step)
+	begin    time.Time
+	exe      string
+
+	mu  sync.Mutex
+	cfg *config.Config
+
+	dirs  directories
+	parts *parts
+	store *store.Store
+	bus   *bus.Bus
+	api   *api.Server
+	host  *plugin.Host
+	ids   *identities
+	ready chan struct{}
+}
+
+// New checks everything that can be checked without starting anything: data
+// directory, plugins, ports' form. It opens the store, which another kernel on
+// the same directory prevents.
+func New(cfg *config.Config, o Options) (_ *Kernel, err error) {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Progress == nil {
+		o.Progress = func(Step) {}
+	}
+	k := &Kernel{
+		log: o.Logger, level: o.Level, progress: o.Progress, begin: time.Now(), exe: o.Executable,
+		cfg: cfg, parts: newParts(o.Logger), ready: make(chan struct{}),
+	}
+	if k.dirs, err = prepareDirectories(cfg.DataDir); err != nil {
+		return nil, err
+	}
+	// Plugins are checked before the store is opened: a missing plugin should
+	// cost nothing.
+	k.ids = &identities{kernel: k, sockets: map[string]string{}}
+	client := new(lateConfig)
+	if k.host, err = plugin.New(k.hostConfig(cfg), plugin.Deps{
+		Log: k.log.With("part", "plugins"), REST: client.config(), Identity: k.ids.open,
+	}); err != nil {
+		return nil, err
+	}
+	k.store, err = store.Open(store.Config{
+		Dir: k.dirs.store, Retention: cfg.Store.HistoryRetention, MaxHistory: cfg.Store.HistoryRevisions,
+		MinFreeBytes: int64(cfg.Store.MinFree), Logger: k.log.With("part", "store"),
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, k.store.Close())
+		}
+	}()
+	if k.bus, err = bus.New(bus.Config{}, k.store); err != nil {
+		return nil, err
+	}
+	backend, err := storage.NewBackend(k.store, k.bus, storage.Options{})
+	if err != nil {
+		return nil, err
+	}
+	k.parts.start("store", k.store.Run, func(context.Context) error { return k.store.Close() })
+	k.step("store", "revision %d", k.store.CurrentRevision())
+	k.api, err = api.New(api.Config{
+		DataDir: cfg.DataDir, BindAddress: cfg.API.BindAddress, Port: cfg.API.Port,
+		AdvertiseAddress: cfg.API.AdvertiseAddress, ServiceCIDR: cfg.API.ServiceCIDR, NodePortRange: cfg.API.NodePortRange,
+		MaxInFlight: cfg.API.MaxInflight, MaxMutatingInFlight: cfg.API.MaxMutatingInflight,
+		Backend: backend, Logger: k.log.With("part", "api"),
+	})
+	if err != nil {
+		return nil, errors.Join(err, k.parts.stop())
+	}
+	client.set(k.api.ClientConfig(hostIdentity))
+	return k, nil
+}
+
+// hostIdentity is who the plugin host writes as; the scheduler and the node
+// agent have identities of their own.
+var (
+	hostIdentity      = &user.DefaultInfo{Name: "system:pintle:plugin-host", Groups: []string{user.SystemPrivilegedGroup}}
+	schedulerIdentity = &user.DefaultInfo{Name: "system:kube-scheduler"}
+)
+
+func nodeIdentity(name string) user.Info {
+	return &user.DefaultInfo{Name: "system:node:" + name, Groups: []string{"system:nodes"}}
+}
+
+// Ready is closed when /readyz is ok and every plugin has started.
+func (k *Kernel) Ready() <-chan struct{} { return k.ready }
+
+// AdminKubeconfig is the path of the administrator's kubeconfig.
+func (k *Kernel) AdminKubeconfig() string { return k.api.AdminKubeconfig() }
+
+// URL is the API server's address.
+func (k *Kernel) URL() string { return k.api.URL() }
+
+func (k *Kernel) step(name, format string, args ...any) {
+	k.progress(Step{Name: name, Detail: fmt.Sprintf(format, args...), Took: time.Since(k.begin)})
+}
+
+// Run runs the kernel until ctx ends or a part of it fails, and returns when
+// everything has stopped.
+func (k *Kernel) Run(ctx context.Context) error {
+	err := k.run(ctx)
+	if stopErr := k.parts.stop(); stopErr != nil {
+		err = errors.Join(err, fmt.Errorf("stop: %w", stopErr))
+	}
+	return errors.Join(err, k.dirs.remove())
+}
+
+func (k *Kernel) run(ctx context.Context) error {
+	k.parts.start("api", k.api.Run, nil)
+	// The plugin host loads its modules while the API comes up; what it writes
+	// to the API it writes when the API answers.
+	k.parts.start("plugins", k.host.Run, nil)
+	if err := k.await(ctx, k.api.Ready()); err != nil {
+		return err
+	}
+	k.step("api", "%s", k.api.URL())
+	cfg := k.config()
+	if cfg.Scheduler.Enabled && len(cfg.Scheduler.Profiles) > 0 {
+		if err := k.startScheduler(cfg); err != nil {
+			return err
+		}
+	}
+	if err := k.await(ctx, k.host.Ready()); err != nil {
+		return err
+	}
+	k.step("plugins", "%s", k.pluginSummary())
+	close(k.ready)
+	if cfg.Node.Enabled {
+		if err := k.startNode(ctx, cfg); err != nil {
+			return err
+		}
+	}
+	if cfg.Hollow.Nodes > 0 {
+		if err := k.startHollow(ctx, cfg); err != nil {
+			return err
+		}
+	}
+	return k.await(ctx, nil)
+}
+
+// await waits for ready; with nil, for the end. It returns nil at the end that
+// ctx brings, and the fault when a part failed.
+func (k *Kernel) await(ctx context.Context, ready <-chan struct{}) error {
+	select {
+	case <-ready:
+		return nil
+	case err := <-k.parts.failed:
+		return err
+	case <-ctx.Done():
+		if ready == nil {
+			return nil
+		}
+		return context.Cause(ctx)
+	}
+}
+
+func (k *Kernel) config() *config.Config {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.cfg
+}
+
+// Reconfigure applies what a changed configuration can change while the kernel
+// runs: log level, plugin bundles, profiles, weights, controllers. Everything
+// else waits for the next start.
+func (k *Kernel) Reconfigure(_ context.Context, next *config.Config, changes []config.Change) {
+	var plugins bool
+	for _, c := range changes {
+		if !c.Live {
+			continue
+		}
+		if c.Key == "logging.level" {
+			if k.level != nil {
+				k.level.Set(Level(next.Logging.Level))
+			}
+			k.log.Info("configuration applied", "key", c.Key, "value", next.Logging.Level)
+			continue
+		}
+		plugins = true
+	}
+	k.mu.Lock()
+	merged := *k.cfg
+	merged.Logging.Level = next.Logging.Level
+	merged.Plugins.Bundles, merged.Plugins.CallTimeout = next.Plugins.Bundles, next.Plugins.CallTimeout
+	merged.Scheduler.Profiles, merged.Control = next.Scheduler.Profiles, next.Control
+	k.mu.Unlock()
+	if plugins {
+		if err := k.host.Reconfigure(k.hostConfig(&merged)); err != nil {
+			k.log.Error("configuration of plugins not applied; the former one stays in force", "error", err)
+			return
+		}
+		k.log.Info("configuration applied", "plugins", k.pluginSummary())
+	}
+	k.mu.Lock()
+	k.cfg = &merged
+	k.mu.Unlock()
+}
+
+// Level is the slog level of a configured word.
+func Level(word string) slog.Level {
+	var l slog.Level
+	if err := l.UnmarshalText([]byte(word)); err != nil {
+		return slog.LevelInfo
+	}
+	return l
+}
+
+// client returns a typed client of this process with an identity.
+func (k *Kernel) client(u user.Info) (kubernetes.Interface, *rest.Config, error) {
+	cfg := k.api.ClientConfig(u)
+	c, err := kubernetes.NewForConfig(cfg)
+	if err != nil {
+		return nil, nil, fmt.Errorf("client of %s: %w", u.GetName(), err)
+	}
+	return c, cfg, nil
+}
+
+// directories is where the kernel keeps things.
+type directories struct {
+	data, store, plugins, pods, logs, run string
+}
+
+// maxSocketDir leaves room for a socket's name within the 108 bytes that a
+// path of a unix socket may have.
+const maxSocketDir = 60
+
+func prepareDirectories(data string) (directories, error) {
+	d := directories{
+		data: data, store: filepath.Join(data, "store"), plugins: filepath.Join(data, "plugins"),
+		pods: filepath.Join(data, "node"), logs: filepath.Join(data, "node", "logs"), run: filepath.Join(data, "run"),
+	}
+	if len(d.run) > maxSocketDir {
+		d.run = filepath.Join(os.TempDir(), "pintle-"+shortHash(data))
+	}
+	for _, dir := range []string{d.data, d.store, d.plugins, d.pods, d.run} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return d, fmt.Errorf("data directory: %w; choose another one with --data", err)
+		}
+	}
+	return d, nil
+}
+
+// remove takes away what a stopped kernel has no use for.
+func (d directories) remove() error {
+	if err := os.RemoveAll(d.run); err != nil {
+		return fmt.Errorf("remove %s: %w", d.run, err)
+	}
+	return nil
+}

@@ -1,0 +1,187 @@
+package kernel
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+
+	"pintle.dev/pintle/kernel/config"
+	"pintle.dev/pintle/kernel/node"
+	"pintle.dev/pintle/kernel/node/serviceproxy"
+	"pintle.dev/pintle/sdk/proxy"
+	"pintle.dev/pintle/sdk/runtime"
+)
+
+// runtimeCheck is how often the runtime plugin is asked whether its endpoint
+// still stands.
+const runtimeCheck = 5 * time.Second
+
+// nodeName is the configured name of the node, or the machine's.
+func nodeName(cfg *config.Config) string {
+	if cfg.Node.Name != "" {
+		return cfg.Node.Name
+	}
+	name, err := os.Hostname()
+	if err != nil {
+		return "localhost"
+	}
+	return strings.ToLower(name)
+}
+
+// nodeAddress is the configured address of the node, or the one of the default
+// route, or loopback on a machine without a network.
+func nodeAddress(cfg *config.Config) net.IP {
+	if ip := net.ParseIP(cfg.Node.Address); ip != nil {
+		return ip
+	}
+	if ip, err := utilnet.ChooseHostInterface(); err == nil {
+		return ip
+	}
+	return net.IPv4(127, 0, 0, 1)
+}
+
+// startNode starts the runtime, the node agent and the service proxy.
+func (k *Kernel) startNode(ctx context.Context, cfg *config.Config) error {
+	name, ip := nodeName(cfg), nodeAddress(cfg)
+	client, _, err := k.client(nodeIdentity(name))
+	if err != nil {
+		return err
+	}
+	_, serving, err := k.api.PKI().Node(name, []net.IP{ip, net.IPv4(127, 0, 0, 1)}, name)
+	if err != nil {
+		return fmt.Errorf("node %s: %w", name, err)
+	}
+	certificate, err := tls.X509KeyPair(serving.CertPEM, serving.KeyPEM)
+	if err != nil {
+		return fmt.Errorf("node %s: serving certificate: %w", name, err)
+	}
+	endpoint, err := k.startRuntime(ctx, cfg, cfg.Node.Runtime, name, cfg.Node.PodCIDR)
+	if err != nil {
+		return err
+	}
+	if len(cfg.Node.Proxies) > 0 {
+		if err := k.startProxy(cfg, name, ip); err != nil {
+			return err
+		}
+	}
+	agent, err := node.New(node.Config{
+		NodeName: name, Labels: cfg.Node.Labels, RuntimeName: cfg.Node.Runtime, CRIEndpoint: endpoint.Socket,
+		RootDir: k.dirs.pods, LogDir: k.dirs.logs, Port: cfg.Node.KubeletPort, PodCIDR: cfg.Node.PodCIDR,
+		MaxPods: cfg.Node.MaxPods, NodeIP: ip.String(), CgroupRoot: cgroupRoot(),
+	}, node.Deps{
+		Client: client, Logger: k.log.With("part", "node"),
+		ServingCert: &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12},
+		ClientCAs:   k.api.PKI().CAPool(),
+	})
+	if err != nil {
+		return fmt.Errorf("node %s: %w", name, err)
+	}
+	k.parts.start("node "+name, agent.Run, agent.TearDown)
+	if err := k.await(ctx, agent.Ready()); err != nil {
+		return err
+	}
+	k.step("node", "%s (%s, %s)", name, ip, endpoint.Version)
+	return nil
+}
+
+// cgroupRoot is where pods' cgroups go; none where this process may not make any.
+func cgroupRoot() string {
+	if os.Geteuid() != 0 {
+		return ""
+	}
+	return "/"
+}
+
+// startRuntime makes a runtime plugin's endpoint ready and keeps asking for it.
+func (k *Kernel) startRuntime(ctx context.Context, cfg *config.Config, name, nodeName, podCIDR string) (runtime.Endpoint, error) {
+	r, err := k.host.Runtime(name)
+	if err != nil {
+		return runtime.Endpoint{}, fmt.Errorf("runtime %s: %w", name, err)
+	}
+	options := runtime.Options{
+		Name: name, Config: k.pluginConfig(cfg, name), NodeName: nodeName, PodCIDR: podCIDR,
+		DataDirectory:  filepath.Join(k.dirs.data, "runtime", name),
+		StateDirectory: filepath.Join(k.dirs.run, "runtime-"+name),
+	}
+	for _, dir := range []string{options.DataDirectory, options.StateDirectory} {
+		// Containers of any user pass through on the way to their mounts.
+		if err := os.MkdirAll(dir, 0o711); err != nil {
+			return runtime.Endpoint{}, fmt.Errorf("runtime %s: %w", name, err)
+		}
+	}
+	endpoint, err := r.Start(ctx, options)
+	if err != nil {
+		return endpoint, fmt.Errorf("runtime %s: %w", name, err)
+	}
+	log := k.log.With("part", "runtime", "runtime", name)
+	log.Info("runtime is ready", "version", endpoint.Version, "how", endpoint.Message)
+	k.parts.start("runtime "+name, func(ctx context.Context) error {
+		tick := time.NewTicker(runtimeCheck)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-tick.C:
+				if _, err := r.Status(ctx); err != nil && ctx.Err() == nil {
+					log.Warn("runtime is not ready", "error", err)
+				}
+			}
+		}
+	}, func(ctx context.Context) error { return r.Stop(ctx, false) })
+	return endpoint, nil
+}
+
+// startProxy feeds services to the first proxy that the machine can run.
+func (k *Kernel) startProxy(cfg *config.Config, name string, ip net.IP) error {
+	client, _, err := k.client(nodeIdentity(name))
+	if err != nil {
+		return err
+	}
+	state := filepath.Join(k.dirs.data, "proxy")
+	if err := os.MkdirAll(state, 0o700); err != nil {
+		return fmt.Errorf("service proxy: %w", err)
+	}
+	feed := serviceproxy.Config{
+		Client: client, Logger: k.log.With("part", "proxy"),
+		Options: proxy.Options{
+			NodeName: name, NodeIPs: []string{ip.String()}, PodCIDRs: []string{cfg.Node.PodCIDR},
+			ClusterCIDRs: []string{cfg.Node.PodCIDR}, ServiceCIDRs: []string{cfg.API.ServiceCIDR},
+			StateDirectory: state, DataDirectory: state,
+		},
+	}
+	for _, p := range cfg.Node.Proxies {
+		feed.Candidates = append(feed.Candidates, serviceproxy.Candidate{
+			Name: p, Config: k.pluginConfig(cfg, p),
+			Connect: func(context.Context) (proxy.Proxy, error) { return k.host.Proxy(p) },
+		})
+	}
+	feeder, err := serviceproxy.New(feed)
+	if err != nil {
+		return err
+	}
+	k.parts.start("service proxy", func(ctx context.Context) error {
+		done := make(chan error, 1)
+		go func() { done <- feeder.Run(ctx) }()
+		select {
+		case err := <-done:
+			return err
+		case <-feeder.Chosen():
+		}
+		chosen, reasons := feeder.Choice()
+		detail := chosen
+		for _, r := range reasons {
+			detail += "; not " + r
+		}
+		k.step("proxy", "%s", detail)
+		return <-done
+	}, func(ctx context.Context) error { return feeder.Stop(ctx, true) })
+	return nil
+}

@@ -1,0 +1,91 @@
+package kernel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+)
+
+// stopTimeout is how long one part may take to stop.
+const stopTimeout = 30 * time.Second
+
+// part is a started piece of the kernel.
+type part struct {
+	name   string
+	cancel context.CancelFunc
+	done   chan struct{}
+	err    error // valid after done
+	// after runs when the part has ended, with a deadline; may be nil.
+	after func(ctx context.Context) error
+}
+
+// parts runs pieces in order and stops them in reverse.
+type parts struct {
+	log    *slog.Logger
+	mu     sync.Mutex
+	list   []*part
+	failed chan error
+}
+
+func newParts(log *slog.Logger) *parts {
+	return &parts{log: log, failed: make(chan error, 1)}
+}
+
+// start runs a piece on a goroutine of its own until stop. A piece that ends
+// before is a fault of the kernel.
+func (p *parts) start(name string, run func(ctx context.Context) error, after func(ctx context.Context) error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	x := &part{name: name, cancel: cancel, done: make(chan struct{}), after: after}
+	p.mu.Lock()
+	p.list = append(p.list, x)
+	p.mu.Unlock()
+	go func() {
+		defer close(x.done)
+		x.err = run(ctx)
+		if ctx.Err() == nil {
+			err := x.err
+			if err == nil {
+				err = errors.New("ended by itself")
+			}
+			select {
+			case p.failed <- fmt.Errorf("%s: %w", name, err):
+			default:
+			}
+		}
+	}()
+}
+
+// stop ends all pieces, the last started first. One that does not end in time
+// is named and left behind.
+func (p *parts) stop() error {
+	p.mu.Lock()
+	list := slices.Clone(p.list)
+	p.mu.Unlock()
+	var errs []error
+	for _, x := range slices.Backward(list) {
+		begin := time.Now()
+		x.cancel()
+		select {
+		case <-x.done:
+			if x.err != nil && !errors.Is(x.err, context.Canceled) {
+				errs = append(errs, fmt.Errorf("%s: %w", x.name, x.err))
+			}
+		case <-time.After(stopTimeout):
+			errs = append(errs, fmt.Errorf("%s: did not stop within %s", x.name, stopTimeout))
+			continue
+		}
+		if x.after != nil {
+			ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
+			if err := x.after(ctx); err != nil {
+				errs = append(errs, fmt.Errorf("%s: %w", x.name, err))
+			}
+			cancel()
+		}
+		p.log.Debug("stopped", "part", x.name, "took", time.Since(begin).Round(time.Millisecond))
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,178 @@
+package kernel
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/client-go/rest"
+
+	"pintle.dev/pintle/kernel/api/auth/rbac"
+	"pintle.dev/pintle/kernel/config"
+	"pintle.dev/pintle/kernel/plugin"
+)
+
+// hostConfig builds the plugin host's configuration.
+func (k *Kernel) hostConfig(cfg *config.Config) plugin.Config {
+	out := plugin.Config{
+		Directories:    cfg.Plugins.Directories,
+		CacheDirectory: filepath.Join(k.dirs.plugins, "cache"),
+		RunDirectory:   k.dirs.run,
+		CallTimeout:    cfg.Plugins.CallTimeout,
+		MemoryLimit:    int64(cfg.Plugins.MemoryLimit),
+		Controllers:    cfg.Control.Enabled,
+	}
+	if len(out.Directories) == 0 {
+		out.Directories = []string{filepath.Join(filepath.Dir(k.exe), "plugins")}
+	}
+	if cfg.Node.Enabled {
+		out.NodeName = nodeName(cfg)
+	}
+	for _, b := range cfg.Plugins.Bundles {
+		out.Bundles = append(out.Bundles, plugin.BundleConfig{
+			Name: b.Name, Transport: b.Transport, Digest: b.Digest, OnFailure: b.OnFailure, Config: expand(b.Config, cfg.DataDir),
+		})
+	}
+	if cfg.Scheduler.Enabled {
+		for _, p := range cfg.Scheduler.Profiles {
+			profile := plugin.Profile{SchedulerName: p.SchedulerName, Predicates: p.Predicates}
+			for _, w := range p.Priorities {
+				profile.Priorities = append(profile.Priorities, plugin.WeightedPriority{Name: w.Name, Weight: w.Weight})
+			}
+			out.Profiles = append(out.Profiles, profile)
+		}
+	}
+	return out
+}
+
+// expand replaces ${dataDir} in a plugin's configuration: the one thing that a
+// plugin may have to know of the kernel's own.
+func expand(raw json.RawMessage, dataDir string) json.RawMessage {
+	quoted, err := json.Marshal(dataDir)
+	if err != nil || len(raw) == 0 {
+		return raw
+	}
+	return bytes.ReplaceAll(raw, []byte("${dataDir}"), quoted[1:len(quoted)-1])
+}
+
+// pluginConfig returns the configuration of one plugin of the bundles.
+func (k *Kernel) pluginConfig(cfg *config.Config, name string) []byte {
+	for _, b := range cfg.Plugins.Bundles {
+		var byName map[string]json.RawMessage
+		if len(b.Config) > 0 && json.Unmarshal(expand(b.Config, cfg.DataDir), &byName) == nil && byName[name] != nil {
+			return byName[name]
+		}
+	}
+	return nil
+}
+
+// pluginSummary counts what runs, for people.
+func (k *Kernel) pluginSummary() string {
+	counts := map[string]int{}
+	for _, p := range k.host.Plugins() {
+		counts[string(p.Spec.Kind)]++
+	}
+	out := ""
+	for _, kind := range []string{"predicate", "priority", "controller", "runtime", "proxy"} {
+		if n := counts[kind]; n > 0 {
+			if out != "" {
+				out += ", "
+			}
+			out += fmt.Sprintf("%d %s", n, plural(kind, n))
+		}
+	}
+	if out == "" {
+		return "none"
+	}
+	return out
+}
+
+func plural(kind string, n int) string {
+	switch {
+	case n == 1:
+		return kind
+	case kind == "priority":
+		return "priorities"
+	case kind == "proxy":
+		return "proxies"
+	}
+	return kind + "s"
+}
+
+func shortHash(s string) string {
+	sum := sha256.Sum256([]byte(s))
+	return hex.EncodeToString(sum[:4])
+}
+
+// identities opens the API sockets that stand for plugins, one each.
+type identities struct {
+	kernel  *Kernel
+	mu      sync.Mutex
+	sockets map[string]string
+}
+
+// open returns the socket of a plugin's identity and serves it until the
+// kernel stops.
+func (i *identities) open(ctx context.Context, name string) (string, error) {
+	k := i.kernel
+	select {
+	case <-k.api.Ready():
+	case <-ctx.Done():
+		return "", ctx.Err()
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if path, ok := i.sockets[name]; ok {
+		return path, nil
+	}
+	dir := filepath.Join(k.dirs.run, "api")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", fmt.Errorf("api socket of plugin %s: %w", name, err)
+	}
+	// Names may be long, and paths of sockets may not.
+	path := filepath.Join(dir, shortHash(name))
+	u := &user.DefaultInfo{Name: rbac.PluginUser(name)}
+	k.parts.start("api socket of "+name, func(ctx context.Context) error { return k.api.ServeUnix(ctx, path, u) }, nil)
+	i.sockets[name] = path
+	return path, nil
+}
+
+// lateConfig is a client configuration that is handed out before the API
+// server exists; requests made before then fail.
+type lateConfig struct {
+	mu        sync.Mutex
+	transport http.RoundTripper
+}
+
+func (l *lateConfig) config() *rest.Config {
+	return &rest.Config{
+		Host: "http://inprocess", Transport: l, QPS: -1,
+		ContentConfig: rest.ContentConfig{AcceptContentTypes: "application/vnd.kubernetes.protobuf,application/json"},
+	}
+}
+
+func (l *lateConfig) set(c *rest.Config) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.transport = c.Transport
+}
+
+// RoundTrip implements http.RoundTripper.
+func (l *lateConfig) RoundTrip(req *http.Request) (*http.Response, error) {
+	l.mu.Lock()
+	t := l.transport
+	l.mu.Unlock()
+	if t == nil {
+		return nil, errors.New("the API server has not started")
+	}
+	return t.RoundTrip(req)
+}

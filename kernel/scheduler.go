@@ -1,0 +1,71 @@
+package kernel
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/events"
+
+	"pintle.dev/pintle/kernel/config"
+	"pintle.dev/pintle/kernel/scheduler"
+)
+
+// objectSources are the kinds that predicates and priorities may read. Kinds
+// that the API does not serve are empty to them.
+var objectSources = map[string]schema.GroupVersionResource{
+	"Service":               {Version: "v1", Resource: "services"},
+	"ReplicationController": {Version: "v1", Resource: "replicationcontrollers"},
+	"ReplicaSet":            {Group: "apps", Version: "v1", Resource: "replicasets"},
+	"PersistentVolume":      {Version: "v1", Resource: "persistentvolumes"},
+	"PersistentVolumeClaim": {Version: "v1", Resource: "persistentvolumeclaims"},
+	"Namespace":             {Version: "v1", Resource: "namespaces"},
+}
+
+// startScheduler runs the scheduler over the registry's own objects: nothing
+// is encoded between the store and the cycle.
+func (k *Kernel) startScheduler(cfg *config.Config) error {
+	client, _, err := k.client(schedulerIdentity)
+	if err != nil {
+		return err
+	}
+	deps := scheduler.FromClient(client)
+	deps.Log = k.log.With("part", "scheduler")
+	deps.Bind = k.api.Bind
+	deps.Objects = map[string]cache.ListerWatcher{}
+	if deps.Pods, err = k.api.Source(corev1.SchemeGroupVersion.WithResource("pods"), nil); err != nil {
+		return err
+	}
+	if deps.Nodes, err = k.api.Source(corev1.SchemeGroupVersion.WithResource("nodes"), nil); err != nil {
+		return err
+	}
+	for kind, gvr := range objectSources {
+		if deps.Objects[kind], err = k.api.Source(gvr, nil); err != nil {
+			return err
+		}
+	}
+	deps.Profiles = map[string]scheduler.PolicySource{}
+	for _, p := range cfg.Scheduler.Profiles {
+		deps.Profiles[p.SchedulerName] = k.host.Source(p.SchedulerName)
+	}
+	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: client.EventsV1()})
+	deps.Events = broadcaster.NewRecorder(scheme.Scheme, "default-scheduler")
+	s, err := scheduler.New(scheduler.Config{
+		Seed: uint64(cfg.Scheduler.Seed), BackoffInitial: cfg.Scheduler.InitialBackoff, BackoffMax: cfg.Scheduler.MaxBackoff,
+	}, deps)
+	if err != nil {
+		return fmt.Errorf("scheduler: %w", err)
+	}
+	k.host.SetReplicaSource(s)
+	k.parts.start("scheduler", func(ctx context.Context) error {
+		defer broadcaster.Shutdown()
+		if err := broadcaster.StartRecordingToSinkWithContext(ctx); err != nil {
+			return err
+		}
+		return s.Run(ctx)
+	}, nil)
+	return nil
+}
