@@ -353,6 +353,20 @@ func TestContainerd(t *testing.T) {
 		return err == nil && out == "changed"
 	})
 
+	// How long a pod takes beside the runtime's own work; for the log only.
+	var took []time.Duration
+	for i := range 5 {
+		name := fmt.Sprintf("quick%d", i)
+		at := time.Now()
+		w.create(newPod(name, func(p *corev1.Pod) {
+			p.Spec.Containers[0].Image, p.Spec.Containers[0].Command = toolImage, []string{"/tool", "sleep", "1h"}
+			p.Spec.TerminationGracePeriodSeconds = new(int64)
+		}))
+		eventually(name, func() bool { return w.phase(name) == corev1.PodRunning })
+		took = append(took, time.Since(at).Round(time.Millisecond))
+	}
+	t.Logf("create to running, the next ones: %v", took)
+
 	// Ends: exit code, message; an image that is not there.
 	w.create(newPod("ends", func(p *corev1.Pod) {
 		p.Spec.RestartPolicy = corev1.RestartPolicyNever
