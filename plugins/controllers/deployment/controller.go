@@ -1,0 +1,285 @@
+package deployment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/utils/clock"
+
+	"pintle.dev/pintle/plugins/controllers/loop"
+	"pintle.dev/pintle/plugins/controllers/ownership"
+	"pintle.dev/pintle/sdk/controller"
+)
+
+const workers = 5
+
+var gvk = appsv1.SchemeGroupVersion.WithKind("Deployment")
+
+// New builds the controller of Deployments.
+func New(c *controller.Context) (controller.Runner, error) {
+	return build(c.Client, c.Informers, c.Logger)
+}
+
+type deployer struct {
+	client      kubernetes.Interface
+	loop        *loop.Loop
+	deployments cache.Indexer
+	sets        cache.Indexer
+	pods        cache.Indexer
+	recorder    record.EventRecorder
+	clock       clock.PassiveClock
+	log         *slog.Logger
+}
+
+func build(client kubernetes.Interface, shared informers.SharedInformerFactory, log *slog.Logger) (*deployer, error) {
+	deployments := shared.Apps().V1().Deployments().Informer()
+	sets := shared.Apps().V1().ReplicaSets().Informer()
+	pods := shared.Core().V1().Pods().Informer()
+	if err := errors.Join(ownership.Index(sets), ownership.Index(pods)); err != nil {
+		return nil, err
+	}
+	d := &deployer{
+		client: client, loop: loop.New("deployment", log), clock: clock.RealClock{}, log: log,
+		deployments: deployments.GetIndexer(), sets: sets.GetIndexer(), pods: pods.GetIndexer(),
+	}
+	d.loop.Watch(deployments, cache.ResourceEventHandlerFuncs{
+		AddFunc:    d.loop.Add,
+		UpdateFunc: func(_, cur any) { d.loop.Add(cur) },
+		DeleteFunc: d.loop.Add,
+	})
+	d.loop.Watch(sets, cache.ResourceEventHandlerFuncs{
+		AddFunc:    d.setAdded,
+		UpdateFunc: d.setUpdated,
+		DeleteFunc: d.setDeleted,
+	})
+	// Only the last pod of a recreated deployment matters, see podDeleted.
+	d.loop.Watch(pods, cache.ResourceEventHandlerFuncs{DeleteFunc: d.podDeleted})
+	return d, nil
+}
+
+// Run works until ctx ends.
+func (d *deployer) Run(ctx context.Context) error {
+	recorder, stop := loop.Recorder(ctx, d.client, "deployment-controller")
+	defer stop()
+	d.recorder = recorder
+	return d.loop.Run(ctx, workers, d.sync)
+}
+
+func (d *deployer) lookup(key string) *appsv1.Deployment {
+	obj, there, err := d.deployments.GetByKey(key)
+	if err != nil || !there {
+		return nil
+	}
+	dep, _ := obj.(*appsv1.Deployment)
+	return dep
+}
+
+func (d *deployer) owner(rs *appsv1.ReplicaSet) *appsv1.Deployment {
+	ref := metav1.GetControllerOfNoCopy(rs)
+	if ref == nil || ref.Kind != gvk.Kind {
+		return nil
+	}
+	dep := d.lookup(rs.Namespace + "/" + ref.Name)
+	if dep == nil || dep.UID != ref.UID {
+		return nil
+	}
+	return dep
+}
+
+func (d *deployer) matching(rs *appsv1.ReplicaSet) {
+	if len(rs.Labels) == 0 {
+		return
+	}
+	objs, err := d.deployments.ByIndex(cache.NamespaceIndex, rs.Namespace)
+	if err != nil {
+		return
+	}
+	for _, obj := range objs {
+		dep, ok := obj.(*appsv1.Deployment)
+		if !ok {
+			continue
+		}
+		selector, err := metav1.LabelSelectorAsSelector(dep.Spec.Selector)
+		if err == nil && !selector.Empty() && selector.Matches(labels.Set(rs.Labels)) {
+			d.loop.Add(dep)
+		}
+	}
+}
+
+func (d *deployer) setAdded(obj any) {
+	rs, ok := obj.(*appsv1.ReplicaSet)
+	if !ok {
+		return
+	}
+	if dep := d.owner(rs); dep != nil {
+		d.loop.Add(dep)
+	} else if metav1.GetControllerOfNoCopy(rs) == nil && rs.DeletionTimestamp == nil {
+		d.matching(rs)
+	}
+}
+
+func (d *deployer) setUpdated(oldObj, curObj any) {
+	old, _ := oldObj.(*appsv1.ReplicaSet)
+	rs, _ := curObj.(*appsv1.ReplicaSet)
+	if old == nil || rs == nil || old.ResourceVersion == rs.ResourceVersion {
+		return
+	}
+	if was := d.owner(old); was != nil && !metav1.IsControlledBy(rs, was) {
+		d.loop.Add(was)
+	}
+	d.setAdded(rs)
+}
+
+func (d *deployer) setDeleted(obj any) {
+	if tombstone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+		obj = tombstone.Obj
+	}
+	if rs, ok := obj.(*appsv1.ReplicaSet); ok {
+		if dep := d.owner(rs); dep != nil {
+			d.loop.Add(dep)
+		}
+	}
+}
+
+// podDeleted wakes a deployment of strategy Recreate when the last of its
+// pods is gone: only then may the new ones start.
+func (d *deployer) podDeleted(obj any) {
+	if tombstone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+		obj = tombstone.Obj
+	}
+	pod, ok := obj.(*corev1.Pod)
+	if !ok {
+		return
+	}
+	ref := metav1.GetControllerOfNoCopy(pod)
+	if ref == nil || ref.Kind != "ReplicaSet" {
+		return
+	}
+	found, there, err := d.sets.GetByKey(pod.Namespace + "/" + ref.Name)
+	if err != nil || !there {
+		return
+	}
+	rs, ok := found.(*appsv1.ReplicaSet)
+	if !ok || rs.UID != ref.UID {
+		return
+	}
+	dep := d.owner(rs)
+	if dep == nil || dep.Spec.Strategy.Type != appsv1.RecreateDeploymentStrategyType {
+		return
+	}
+	sets, err := ownership.Children[*appsv1.ReplicaSet](d.sets, dep.UID)
+	if err != nil {
+		return
+	}
+	for _, s := range sets {
+		if pods, err := ownership.Children[*corev1.Pod](d.pods, s.UID); err != nil || len(pods) > 0 {
+			return
+		}
+	}
+	d.loop.Add(dep)
+}
+
+// sync works on one deployment.
+func (d *deployer) sync(ctx context.Context, key string) error {
+	cached := d.lookup(key)
+	if cached == nil {
+		return nil
+	}
+	dep := cached.DeepCopy()
+	if s := dep.Spec.Selector; s == nil || len(s.MatchLabels) == 0 && len(s.MatchExpressions) == 0 {
+		d.recorder.Event(dep, corev1.EventTypeWarning, "SelectingAll", "This deployment is selecting all pods. A non-empty selector is required.")
+		if dep.Status.ObservedGeneration < dep.Generation {
+			dep.Status.ObservedGeneration = dep.Generation
+			return d.writeStatus(ctx, dep)
+		}
+		return nil
+	}
+	sets, err := d.claim(ctx, dep)
+	if err != nil {
+		return err
+	}
+	r := &rollout{deployer: d, dep: dep, sets: sets}
+	if dep.DeletionTimestamp != nil {
+		if err := r.find(ctx, false); err != nil {
+			return err
+		}
+		return r.writeScaled(ctx)
+	}
+	// The condition stands before anything else is done, so that a pause does
+	// not count against the progress deadline.
+	if err := r.notePause(ctx); err != nil {
+		return err
+	}
+	if dep.Spec.Paused {
+		return r.resize(ctx)
+	}
+	scaling, err := r.isScaling(ctx)
+	if err != nil {
+		return err
+	}
+	if scaling {
+		return r.resize(ctx)
+	}
+	switch dep.Spec.Strategy.Type {
+	case appsv1.RecreateDeploymentStrategyType:
+		return r.recreate(ctx)
+	case appsv1.RollingUpdateDeploymentStrategyType:
+		return r.roll(ctx)
+	}
+	return fmt.Errorf("unexpected deployment strategy type: %s", dep.Spec.Strategy.Type)
+}
+
+// claim returns the deployment's replica sets, as copies that may be changed.
+func (d *deployer) claim(ctx context.Context, dep *appsv1.Deployment) ([]*appsv1.ReplicaSet, error) {
+	selector, err := metav1.LabelSelectorAsSelector(dep.Spec.Selector)
+	if err != nil {
+		return nil, fmt.Errorf("deployment %s/%s has invalid label selector: %w", dep.Namespace, dep.Name, err)
+	}
+	owned, err := ownership.Children[*appsv1.ReplicaSet](d.sets, dep.UID)
+	if err != nil {
+		return nil, err
+	}
+	orphans, err := ownership.Orphans[*appsv1.ReplicaSet](d.sets, dep.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	claimed, err := ownership.Claim(ctx, &ownership.Claimer{
+		Owner: dep, Kind: gvk, Selector: selector,
+		Fresh: func(ctx context.Context) (metav1.Object, error) {
+			return d.client.AppsV1().Deployments(dep.Namespace).Get(ctx, dep.Name, metav1.GetOptions{})
+		},
+		Patch: func(ctx context.Context, namespace, name string, patch []byte) error {
+			_, err := d.client.AppsV1().ReplicaSets(namespace).Patch(ctx, name, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
+			return err
+		},
+	}, append(owned, orphans...), nil)
+	if err != nil {
+		return nil, err
+	}
+	for i, rs := range claimed {
+		claimed[i] = rs.DeepCopy()
+	}
+	return claimed, nil
+}
+
+// writeStatus writes dep's status and its revision, which the status
+// endpoint takes as well, and moves dep to the version that resulted.
+func (d *deployer) writeStatus(ctx context.Context, dep *appsv1.Deployment) error {
+	updated, err := d.client.AppsV1().Deployments(dep.Namespace).UpdateStatus(ctx, dep, metav1.UpdateOptions{})
+	if err != nil {
+		return err
+	}
+	dep.ResourceVersion = updated.ResourceVersion
+	return nil
+}
