@@ -278,7 +278,7 @@ func TestStartOrder(t *testing.T) {
 		p.Spec.InitContainers = []corev1.Container{c("init1"), side, c("init2")}
 		p.Spec.Containers = append(p.Spec.Containers, c("second"))
 	}))
-	w.eventually("init1", func() bool { return w.runtime.Find("p", "init1") != nil })
+	w.eventually("init1", func() bool { return w.runtime.Running("p", "init1") })
 	w.eventually("pending and initializing", func() bool {
 		p := w.get("p")
 		return p.Status.Phase == corev1.PodPending && len(p.Status.ContainerStatuses) == 2 && p.Status.ContainerStatuses[0].State.Waiting != nil && p.Status.ContainerStatuses[0].State.Waiting.Reason == "PodInitializing" &&
@@ -288,7 +288,7 @@ func TestStartOrder(t *testing.T) {
 		t.Fatal("a container started before the first init container ended")
 	}
 	w.runtime.Exit(w.runtime.Find("p", "init1").ID, 0)
-	w.eventually("init2 after side", func() bool { return w.runtime.Find("p", "init2") != nil })
+	w.eventually("init2 after side", func() bool { return w.runtime.Running("p", "init2") })
 	if w.runtime.Find("p", "main") != nil {
 		t.Fatal("main started before the last init container ended")
 	}

@@ -110,18 +110,21 @@ func (s *Server) Run(ctx context.Context) error {
 		conf.ClientAuth = tls.NoClientCert
 	}
 	s.http.BaseContext = func(net.Listener) context.Context { return ctx }
+	tracked := newTracker(s.deps.Listener)
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		<-ctx.Done()
 		_ = s.http.Close()
+		tracked.cut()
 	}()
-	err := s.http.Serve(tls.NewListener(s.deps.Listener, conf))
-	if ctx.Err() != nil {
-		<-done
-		return nil
-	}
-	if errors.Is(err, http.ErrServerClosed) {
+	err := s.http.Serve(tls.NewListener(tracked, conf))
+	stopped := ctx.Err() != nil
+	stop()
+	<-done
+	if stopped || errors.Is(err, http.ErrServerClosed) {
 		return nil
 	}
 	return fmt.Errorf("kubelet server: %w", err)

@@ -27,6 +27,7 @@ type tracked struct {
 	written  uint64
 	wrote    *corev1.PodStatus // what the API holds, as far as known
 	finished bool              // nothing runs and nothing is mounted: delete the object when it is being deleted
+	lossy    bool              // the API keeps less than was written: do not fight over the rest
 	busy     bool
 	queued   bool
 	retryAt  time.Time
@@ -138,7 +139,7 @@ func (m *Manager) Observe(pod *corev1.Pod) {
 		if !t.busy && t.written == t.version {
 			t.wrote = pod.Status.DeepCopy()
 			// Somebody else wrote over what the agent owns: write it again.
-			if merged := merge(pod.Status, t.status); !equality.Semantic.DeepEqual(normalized(pod.Status), normalized(merged)) && t.version > 0 {
+			if merged := merge(pod.Status, t.status); !equality.Semantic.DeepEqual(normalized(pod.Status), normalized(merged)) && t.version > 0 && !t.lossy {
 				t.version++
 				if !t.queued {
 					m.push(pod.UID, t)
@@ -215,6 +216,7 @@ func (m *Manager) write(ctx context.Context, uid types.UID) {
 		t.written = version
 		if result != nil {
 			t.wrote = result.Status.DeepCopy()
+			t.lossy = !equality.Semantic.DeepEqual(normalized(result.Status), normalized(merge(result.Status, status)))
 		}
 		if t.version != version && !t.queued {
 			m.push(uid, t)

@@ -145,6 +145,17 @@ func (r *Runtime) Find(pod, name string) *Container {
 	return found
 }
 
+// Running tells that the newest container of that name has a process. It locks.
+func (r *Runtime) Running(pod, name string) bool {
+	c := r.Find(pod, name)
+	if c == nil {
+		return false
+	}
+	r.Lock()
+	defer r.Unlock()
+	return c.Status.State == runtimeapi.ContainerState_CONTAINER_RUNNING
+}
+
 // Exit ends a container's process.
 func (r *Runtime) Exit(id string, code int32) {
 	r.Lock()
