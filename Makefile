@@ -56,7 +56,7 @@ tools: $(BIN)/containerd/.built $(BIN)/containerd/pause
 $(BIN)/containerd/.built: $(BUNDLE)/go.mod $(BUNDLE)/go.sum
 	@echo "building containerd, runc and the CNI plugins (once)"
 	@mkdir -p $(BIN)/containerd/cni
-	@cd $(BUNDLE) && CGO_ENABLED=1 $(GOBUILD) $(SLIM) -tags 'no_btrfs no_zfs no_aufs no_devmapper' -o $(CURDIR)/$(BIN)/containerd/ \
+	@cd $(BUNDLE) && CGO_ENABLED=1 $(GOBUILD) -ldflags='-s -w -X github.com/containerd/containerd/v2/version.Version=v2.4.2' -tags 'no_btrfs no_zfs no_aufs no_devmapper' -o $(CURDIR)/$(BIN)/containerd/ \
 	  github.com/containerd/containerd/v2/cmd/containerd \
 	  github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2 \
 	  github.com/containerd/containerd/v2/cmd/ctr \

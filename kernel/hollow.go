@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 
+	"pintle.dev/pintle/kernel/api"
 	"pintle.dev/pintle/kernel/config"
 	"pintle.dev/pintle/kernel/node"
 )
@@ -53,7 +54,7 @@ func (k *Kernel) startHollow(ctx context.Context, cfg *config.Config) error {
 		agent, err := node.New(node.Config{
 			NodeName: name, Labels: map[string]string{hollowLabel: "true"}, RuntimeName: cfg.Hollow.Runtime,
 			RootDir: filepath.Join(k.dirs.data, "hollow", name), Port: -1, NodeIP: hollowIP(i).String(),
-			EventedRelistPeriod: 5 * time.Minute, RelistPeriod: 5 * time.Minute, StatusUpdate: 5 * time.Minute, ResyncPeriod: 10 * time.Minute, ImageGCHigh: 100,
+			EventedRelistPeriod: 5 * time.Minute, RelistPeriod: 5 * time.Minute, StatusUpdate: 5 * time.Minute, KubeletVersion: api.GitVersion, ResyncPeriod: 10 * time.Minute, ImageGCHigh: 100,
 			Capacity: corev1.ResourceList{
 				corev1.ResourceCPU: resource.MustParse("32"), corev1.ResourceMemory: resource.MustParse("256Gi"),
 				corev1.ResourceEphemeralStorage: resource.MustParse("1Ti"), corev1.ResourcePods: resource.MustParse("110"),

@@ -121,6 +121,7 @@ func New(cfg *config.Config, o Options) (_ *Kernel, err error) {
 var (
 	hostIdentity      = &user.DefaultInfo{Name: "system:pintle:plugin-host", Groups: []string{user.SystemPrivilegedGroup}}
 	schedulerIdentity = &user.DefaultInfo{Name: "system:kube-scheduler"}
+	proxyIdentity     = &user.DefaultInfo{Name: "system:kube-proxy"}
 )
 
 func nodeIdentity(name string) user.Info {

@@ -12,6 +12,7 @@ import (
 
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 
+	"pintle.dev/pintle/kernel/api"
 	"pintle.dev/pintle/kernel/config"
 	"pintle.dev/pintle/kernel/node"
 	"pintle.dev/pintle/kernel/node/serviceproxy"
@@ -74,7 +75,7 @@ func (k *Kernel) startNode(ctx context.Context, cfg *config.Config) error {
 	agent, err := node.New(node.Config{
 		NodeName: name, Labels: cfg.Node.Labels, RuntimeName: cfg.Node.Runtime, CRIEndpoint: endpoint.Socket,
 		RootDir: k.dirs.pods, LogDir: k.dirs.logs, Port: cfg.Node.KubeletPort, PodCIDR: cfg.Node.PodCIDR,
-		MaxPods: cfg.Node.MaxPods, NodeIP: ip.String(), CgroupRoot: cgroupRoot(),
+		KubeletVersion: api.GitVersion, MaxPods: cfg.Node.MaxPods, NodeIP: ip.String(), CgroupRoot: cgroupRoot(),
 	}, node.Deps{
 		Client: client, Logger: k.log.With("part", "node"),
 		ServingCert: &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12},
@@ -141,7 +142,7 @@ func (k *Kernel) startRuntime(ctx context.Context, cfg *config.Config, name, nod
 
 // startProxy feeds services to the first proxy that the machine can run.
 func (k *Kernel) startProxy(cfg *config.Config, name string, ip net.IP) error {
-	client, _, err := k.client(nodeIdentity(name))
+	client, _, err := k.client(proxyIdentity)
 	if err != nil {
 		return err
 	}
