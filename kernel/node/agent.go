@@ -289,7 +289,11 @@ func (a *Agent) Run(ctx context.Context) error {
 	every := func(period time.Duration, what string, do func(context.Context) error) {
 		wg.Go(func() { a.every(inner, period, what, do) })
 	}
-	every(orphanPeriod, "remove orphaned pods", func(ctx context.Context) error { return a.orphans(source, p) })
+	orphans := orphanPeriod
+	if a.cfg.SkipVolumes {
+		orphans = 5 * orphanPeriod // many agents in one process
+	}
+	every(orphans, "remove orphaned pods", func(ctx context.Context) error { return a.orphans(source, p) })
 	every(gc.Period, "collect containers", func(ctx context.Context) error {
 		p.pods.Collect()
 		p.images.Collect()
@@ -430,6 +434,9 @@ func (a *Agent) orphans(source PodSource, p *parts) error {
 		if !p.pods.Known(uid) {
 			p.pods.Orphan(rt)
 		}
+	}
+	if a.cfg.SkipVolumes {
+		return nil
 	}
 	uids, err := p.volumes.Pods()
 	errs = append(errs, err)
