@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/record"
@@ -164,7 +165,7 @@ func (m *Manager) Set(pod *corev1.Pod) {
 // needsRound is false for an update that only brings back the agent's own status.
 func needsRound(old, pod *corev1.Pod) bool {
 	if old.Generation != pod.Generation || old.DeletionTimestamp != pod.DeletionTimestamp ||
-		len(old.Spec.EphemeralContainers) != len(pod.Spec.EphemeralContainers) || old.ResourceVersion == pod.ResourceVersion {
+		old.ResourceVersion == pod.ResourceVersion || !equality.Semantic.DeepEqual(old.Spec, pod.Spec) {
 		return true
 	}
 	if !sameMap(old.Labels, pod.Labels) || !sameMap(old.Annotations, pod.Annotations) {

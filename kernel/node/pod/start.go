@@ -260,7 +260,7 @@ func (m *Manager) start(ctx context.Context, e *entry, s *starting, c *corev1.Co
 		}
 		if err := lifecycle.Run(ctx, m.Exec, c.Lifecycle.PostStart, s.pod, c, created.ContainerId, ip); err != nil && ctx.Err() == nil {
 			m.deps.Logger.Warn("postStart hook failed", "pod", name(s.pod), "container", c.Name, "err", err)
-			m.event(s.pod, c.Name, corev1.EventTypeWarning, "FailedPostStartHook", err.Error())
+			m.event(s.pod, c.Name, corev1.EventTypeWarning, "FailedPostStartHook", "PostStartHook failed") // the details are in the waiting message (001 §7 shows them here)
 			target := &cri.Container{ID: created.ContainerId, Name: c.Name, State: runtimeapi.ContainerState_CONTAINER_RUNNING}
 			if kerr := m.stopContainer(ctx, s.pod, c, target, "FailedPostStartHook", killOther, nil, nil); kerr != nil {
 				m.deps.Logger.Warn("could not kill container after its postStart hook failed", "pod", name(s.pod), "container", c.Name, "err", kerr)

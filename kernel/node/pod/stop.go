@@ -113,7 +113,7 @@ func (m *Manager) preStop(ctx context.Context, pod *corev1.Pod, spec *corev1.Con
 	if err := lifecycle.Run(hctx, m.Exec, spec.Lifecycle.PreStop, pod, spec, ct.ID, ip); err != nil && ctx.Err() == nil {
 		m.deps.Logger.Warn("preStop hook failed", "pod", name(pod), "container", ct.Name, "err", err)
 		if hctx.Err() == nil {
-			m.event(pod, ct.Name, corev1.EventTypeWarning, "FailedPreStopHook", err.Error())
+			m.event(pod, ct.Name, corev1.EventTypeWarning, "FailedPreStopHook", "PreStopHook failed")
 		}
 	}
 }
