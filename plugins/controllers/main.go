@@ -3,6 +3,8 @@ package main
 import (
 	"pintle.dev/pintle/sdk/controller"
 
+	"pintle.dev/pintle/plugins/controllers/endpoints"
+	"pintle.dev/pintle/plugins/controllers/endpointslice"
 	"pintle.dev/pintle/plugins/controllers/replicaset"
 	"pintle.dev/pintle/plugins/controllers/rootca"
 	"pintle.dev/pintle/plugins/controllers/serviceaccount"
@@ -10,6 +12,8 @@ import (
 
 func main() {
 	controller.Serve(
+		controller.Controller{Name: "endpoints", New: endpoints.New},
+		controller.Controller{Name: "endpointslice", New: endpointslice.New},
 		controller.Controller{Name: "replicaset", New: replicaset.New},
 		controller.Controller{Name: "replication", New: replicaset.NewReplication},
 		controller.Controller{Name: "root-ca", New: rootca.New},
