@@ -5,6 +5,8 @@ import (
 
 	"pintle.dev/pintle/plugins/controllers/endpoints"
 	"pintle.dev/pintle/plugins/controllers/endpointslice"
+	"pintle.dev/pintle/plugins/controllers/deployment"
+	"pintle.dev/pintle/plugins/controllers/podgc"
 	"pintle.dev/pintle/plugins/controllers/replicaset"
 	"pintle.dev/pintle/plugins/controllers/rootca"
 	"pintle.dev/pintle/plugins/controllers/serviceaccount"
@@ -12,6 +14,8 @@ import (
 
 func main() {
 	controller.Serve(
+		controller.Controller{Name: "deployment", New: deployment.New},
+		controller.Controller{Name: "podgc", New: podgc.New},
 		controller.Controller{Name: "endpoints", New: endpoints.New},
 		controller.Controller{Name: "endpointslice", New: endpointslice.New},
 		controller.Controller{Name: "replicaset", New: replicaset.New},
