@@ -85,7 +85,8 @@ images: tools
 
 .PHONY: test
 test: build ## pass every test; those that need root or a kernel feature say why they skip
-	$(GO) test -timeout 20m ./...
+	$(GO) test -timeout 10m $$($(GO) list ./... | grep -v '/e2e')
+	$(GO) test -timeout 20m ./e2e/...
 
 .PHONY: clean
 clean: ## remove what was built

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"k8s.io/klog/v2"
 
 	"pintle.dev/pintle/kernel"
 	"pintle.dev/pintle/kernel/config"
@@ -91,39 +90,6 @@ func serve(ctx context.Context, stop func(), src *sourceFlags, out io.Writer) er
 	}
 	return err
 }
-
-// newLogger writes records to w; the API machinery's go the same way, with
-// its chatter at debug level.
-func newLogger(w io.Writer, format string, level *slog.LevelVar) *slog.Logger {
-	options := &slog.HandlerOptions{Level: level}
-	var handler slog.Handler = slog.NewTextHandler(w, options)
-	if format == "json" {
-		handler = slog.NewJSONHandler(w, options)
-	}
-	klog.SetSlogLogger(slog.New(quiet{handler}).With("part", "machinery"))
-	return slog.New(handler)
-}
-
-// quiet lowers informational records to debug level: k8s.io's libraries write
-// at info what only their developers need.
-type quiet struct{ slog.Handler }
-
-func (q quiet) Enabled(ctx context.Context, l slog.Level) bool {
-	if l == slog.LevelInfo {
-		l = slog.LevelDebug
-	}
-	return q.Handler.Enabled(ctx, l)
-}
-
-func (q quiet) Handle(ctx context.Context, r slog.Record) error {
-	if r.Level == slog.LevelInfo {
-		r.Level = slog.LevelDebug
-	}
-	return q.Handler.Handle(ctx, r)
-}
-
-func (q quiet) WithAttrs(attrs []slog.Attr) slog.Handler { return quiet{q.Handler.WithAttrs(attrs)} }
-func (q quiet) WithGroup(name string) slog.Handler       { return quiet{q.Handler.WithGroup(name)} }
 
 // screen shows the start to a person; scripts rely on the lines "kubeconfig:"
 // and "ready".

@@ -1,0 +1,22 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+)
+
+func TestQuiet(t *testing.T) {
+	var out strings.Builder
+	log := slog.New(quiet{slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelInfo})}).With("part", "machinery")
+	log.Info("chatter")
+	log.Error("Error on socket receive", "err", errors.New("closed"))
+	log.Error("Failed to watch", "err", context.Canceled)
+	log.Error("a real fault", "err", errors.New("boom"))
+	log.Warn("a warning")
+	if got := strings.Count(out.String(), "\n"); got != 2 || !strings.Contains(out.String(), "a real fault") || !strings.Contains(out.String(), "a warning") {
+		t.Errorf("got:\n%s", out.String())
+	}
+}
