@@ -1,0 +1,191 @@
+package garbagecollector
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// errNamespacedOwner is final: no later look can make it right.
+var errNamespacedOwner = errors.New("cluster-scoped objects cannot refer to namespaced owners")
+
+// references are an object's owner references by what became of the owners.
+type references struct {
+	solid    []metav1.OwnerReference
+	dangling []types.UID
+	waiting  []types.UID // deleted in the foreground, wait for dependents
+	unseen   bool        // a solid owner is not in the graph yet
+}
+
+// attemptToDelete looks at one object: it is deleted if no owner is left, it
+// loses references to owners that are gone if others are left, and an object
+// that waits for its dependents goes on. again asks for a later look.
+func (c *collector) attemptToDelete(ctx context.Context, n *node) (again bool, err error) {
+	if n.beingDeleted && !n.deletingDependents {
+		return false, nil
+	}
+	if !n.deletingDependents && c.graph.settled(n) {
+		return false, nil
+	}
+	latest, err := c.get(ctx, n)
+	if apierrors.IsNotFound(err) || err == nil && latest.UID != n.uid {
+		// Deleted without an event so far; its monitor may be behind.
+		c.graph.drop(n.uid, true)
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	if n.deletingDependents {
+		return false, c.deletingDependents(ctx, n)
+	}
+	if len(latest.OwnerReferences) == 0 {
+		return false, nil
+	}
+	refs, err := c.classify(ctx, n, latest.OwnerReferences)
+	if errors.Is(err, errNamespacedOwner) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	if len(refs.solid) > 0 {
+		if lost := append(refs.dangling, refs.waiting...); len(lost) > 0 {
+			return refs.unseen, ignoreGone(c.removeOwners(ctx, n, lost))
+		}
+		return refs.unseen, nil
+	}
+	policy := metav1.DeletePropagationBackground
+	children := c.graph.children(n.uid)
+	switch {
+	case len(refs.waiting) > 0 && len(children) > 0:
+		// An owner waits for this one, so this one waits for its own.
+		policy = metav1.DeletePropagationForeground
+		if slices.ContainsFunc(children, func(child *node) bool { return child.deletingDependents }) {
+			// There may be a ring of owners that wait for each other; the
+			// references of this one no longer block, and the ring opens.
+			if err := c.unblockOwners(ctx, n, latest); err != nil {
+				return false, ignoreGone(err)
+			}
+			if latest, err = c.get(ctx, n); err != nil {
+				return false, ignoreGone(err)
+			}
+		}
+	case slices.Contains(latest.Finalizers, metav1.FinalizerOrphanDependents):
+		policy = metav1.DeletePropagationOrphan
+	case slices.Contains(latest.Finalizers, metav1.FinalizerDeleteDependents):
+		policy = metav1.DeletePropagationForeground
+	}
+	err = c.delete(ctx, n, latest.ResourceVersion, policy)
+	if apierrors.IsNotFound(err) {
+		c.graph.drop(n.uid, true)
+		return false, nil
+	}
+	return false, err
+}
+
+func ignoreGone(err error) error {
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+// deletingDependents lets an object go when nothing blocks it any more, and
+// else looks at what blocks it.
+func (c *collector) deletingDependents(ctx context.Context, n *node) error {
+	blocked := false
+	for _, child := range c.graph.children(n.uid) {
+		if ref := find(child.owners, n.uid); ref != nil && blocks(*ref) {
+			blocked = true
+			if !child.deletingDependents {
+				c.graph.toDelete.Add(child.uid)
+			}
+		}
+	}
+	if blocked {
+		return nil
+	}
+	return c.removeFinalizer(ctx, n, metav1.FinalizerDeleteDependents)
+}
+
+// attemptToOrphan takes the references off all dependents and then lets the
+// owner go.
+func (c *collector) attemptToOrphan(ctx context.Context, n *node) (bool, error) {
+	var faults []error
+	for _, child := range c.graph.children(n.uid) {
+		if err := ignoreGone(c.removeOwners(ctx, child, []types.UID{n.uid})); err != nil {
+			faults = append(faults, err)
+		}
+	}
+	if len(faults) > 0 {
+		return true, errors.Join(faults...)
+	}
+	return false, c.removeFinalizer(ctx, n, metav1.FinalizerOrphanDependents)
+}
+
+// classify asks the API for each owner.
+func (c *collector) classify(ctx context.Context, n *node, refs []metav1.OwnerReference) (*references, error) {
+	out := &references{}
+	for _, ref := range refs {
+		owner, err := c.owner(ctx, n, ref)
+		switch {
+		case err != nil:
+			return nil, err
+		case owner == nil:
+			out.dangling = append(out.dangling, ref.UID)
+		case owner.DeletionTimestamp != nil && slices.Contains(owner.Finalizers, metav1.FinalizerDeleteDependents):
+			out.waiting = append(out.waiting, ref.UID)
+		default:
+			out.solid = append(out.solid, ref)
+			out.unseen = out.unseen || c.graph.node(ref.UID) == nil
+		}
+	}
+	return out, nil
+}
+
+// owner returns the owner that the reference names, nil if there is none.
+func (c *collector) owner(ctx context.Context, n *node, ref metav1.OwnerReference) (*metav1.PartialObjectMetadata, error) {
+	key := absentKey{group: groupOf(ref.APIVersion), kind: ref.Kind, name: ref.Name, uid: ref.UID}
+	if _, absent := c.graph.absent.Get(key); absent {
+		return nil, nil
+	}
+	key.namespace = n.namespace
+	if _, absent := c.graph.absent.Get(key); absent {
+		return nil, nil
+	}
+	k, err := c.found.Load().owner(ref)
+	if err != nil {
+		return nil, err
+	}
+	if k.namespaced && n.namespace == "" {
+		c.invalidNamespace(n, ref)
+		return nil, errNamespacedOwner
+	}
+	namespace := ""
+	if k.namespaced {
+		namespace = n.namespace
+	}
+	key.namespace = namespace
+	owner, err := c.objects.Resource(k.resource).Namespace(namespace).Get(ctx, ref.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) || err == nil && owner.UID != ref.UID {
+		if seen := c.graph.node(ref.UID); seen != nil && seen.namespace != "" && seen.namespace != n.namespace {
+			c.invalidNamespace(n, ref)
+		}
+		c.graph.absent.Add(key, nil)
+		return nil, nil
+	}
+	return owner, err
+}
+
+func (c *collector) invalidNamespace(n *node, ref metav1.OwnerReference) {
+	c.recorder.Eventf(&corev1.ObjectReference{
+		APIVersion: n.resource.GroupVersion().String(), Kind: n.kind, Namespace: n.namespace, Name: n.name, UID: n.uid,
+	}, corev1.EventTypeWarning, "OwnerRefInvalidNamespace", "ownerRef [%s/%s, namespace: %s, name: %s, uid: %s] does not exist in namespace %q",
+		ref.APIVersion, ref.Kind, n.namespace, ref.Name, ref.UID, n.namespace)
+}
