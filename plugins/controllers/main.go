@@ -3,9 +3,11 @@ package main
 import (
 	"pintle.dev/pintle/sdk/controller"
 
+	"pintle.dev/pintle/plugins/controllers/deployment"
+	"pintle.dev/pintle/plugins/controllers/disruption"
 	"pintle.dev/pintle/plugins/controllers/endpoints"
 	"pintle.dev/pintle/plugins/controllers/endpointslice"
-	"pintle.dev/pintle/plugins/controllers/deployment"
+	"pintle.dev/pintle/plugins/controllers/garbagecollector"
 	"pintle.dev/pintle/plugins/controllers/podgc"
 	"pintle.dev/pintle/plugins/controllers/replicaset"
 	"pintle.dev/pintle/plugins/controllers/rootca"
@@ -15,6 +17,8 @@ import (
 func main() {
 	controller.Serve(
 		controller.Controller{Name: "deployment", New: deployment.New},
+		controller.Controller{Name: "disruption", New: disruption.New},
+		controller.Controller{Name: "garbagecollector", New: garbagecollector.New},
 		controller.Controller{Name: "podgc", New: podgc.New},
 		controller.Controller{Name: "endpoints", New: endpoints.New},
 		controller.Controller{Name: "endpointslice", New: endpointslice.New},
