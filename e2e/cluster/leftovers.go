@@ -1,0 +1,229 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// snapshot is what a network holds.
+type snapshot struct {
+	links []string
+	rules []string // as iptables-save prints them, without counters and comments
+}
+
+func takeSnapshot(n *Network) (snapshot, error) {
+	var s snapshot
+	if n == nil {
+		return s, nil // others change the machine's own network meanwhile
+	}
+	err := n.Do(func() error {
+		links, err := netlink.LinkList()
+		if err != nil {
+			return fmt.Errorf("list interfaces: %w", err)
+		}
+		for _, l := range links {
+			s.links = append(s.links, l.Attrs().Name)
+		}
+		save, err := exec.LookPath("iptables-save")
+		if err != nil {
+			return nil // no tool, no rule
+		}
+		out, err := exec.Command(save).Output()
+		if err != nil {
+			return fmt.Errorf("list rules: %w", err)
+		}
+		for line := range strings.Lines(string(out)) {
+			line = strings.TrimSpace(line)
+			if strings.HasPrefix(line, "-A") || strings.HasPrefix(line, ":") && strings.Contains(line, " - ") {
+				s.rules = append(s.rules, line)
+			}
+		}
+		return nil
+	})
+	return s, err
+}
+
+// leftovers names what a stopped cluster has not taken away.
+func (c *Cluster) leftovers(podUIDs []string) []string {
+	var left []string
+	for _, pid := range c.processes() {
+		left = append(left, "process "+describe(pid))
+	}
+	for _, m := range c.mounts() {
+		left = append(left, "mount "+m)
+	}
+	now, err := takeSnapshot(c.Network)
+	if err != nil {
+		left = append(left, err.Error())
+	}
+	for _, l := range now.links {
+		if !slices.Contains(c.before.links, l) {
+			left = append(left, "interface "+l)
+		}
+	}
+	for _, r := range now.rules {
+		if !slices.Contains(c.before.rules, r) {
+			left = append(left, "rule "+r)
+		}
+	}
+	for _, g := range c.cgroups(podUIDs) {
+		left = append(left, "cgroup "+g)
+	}
+	return append(left, c.sockets()...)
+}
+
+// processes are those in the kernel's session, in its network, or with its
+// data directory among their arguments or mounts.
+func (c *Cluster) processes() []int {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil
+	}
+	var network, own string
+	_ = c.Network.Do(func() error {
+		network, _ = os.Readlink("/proc/thread-self/ns/net")
+		return nil
+	})
+	if c.Network == nil {
+		network = "none"
+	}
+	own, _ = os.Readlink("/proc/self/ns/mnt")
+	var pids []int
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil || pid == os.Getpid() {
+			continue
+		}
+		dir := filepath.Join("/proc", e.Name())
+		stat, err := os.ReadFile(filepath.Join(dir, "stat"))
+		if err != nil {
+			continue
+		}
+		fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+		if len(fields) < 4 || fields[0] == "Z" {
+			continue
+		}
+		session := fields[3]
+		net, _ := os.Readlink(filepath.Join(dir, "ns/net"))
+		args, _ := os.ReadFile(filepath.Join(dir, "cmdline"))
+		mine := session == strconv.Itoa(c.Pid()) || net == network || bytes.Contains(args, []byte(c.Data+"/"))
+		if mnt, _ := os.Readlink(filepath.Join(dir, "ns/mnt")); !mine && mnt != own {
+			info, _ := os.ReadFile(filepath.Join(dir, "mountinfo"))
+			mine = bytes.Contains(info, []byte(c.Data+"/"))
+		}
+		if mine {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+func describe(pid int) string {
+	args, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	return fmt.Sprintf("%d %s", pid, bytes.TrimSpace(bytes.ReplaceAll(args, []byte{0}, []byte{' '})))
+}
+
+// mounts are those below the data directory.
+func (c *Cluster) mounts() []string {
+	info, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return nil
+	}
+	var points []string
+	for line := range strings.Lines(string(info)) {
+		if fields := strings.Fields(line); len(fields) > 4 && (strings.HasPrefix(fields[4], c.Data+"/") || fields[4] == c.Data) {
+			points = append(points, fields[4])
+		}
+	}
+	return points
+}
+
+// podUIDs are the pods that the cluster has; nil when it does not answer.
+func (c *Cluster) podUIDs() []string {
+	client, _, err := c.Client()
+	if err != nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	pods, err := client.CoreV1().Pods("").List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil
+	}
+	var uids []string
+	for _, p := range pods.Items {
+		uids = append(uids, string(p.UID))
+	}
+	return uids
+}
+
+// cgroups are those of the cluster's pods.
+func (c *Cluster) cgroups(podUIDs []string) []string {
+	var found []string
+	_ = filepath.WalkDir("/sys/fs/cgroup", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.IsDir() {
+			return nil
+		}
+		for _, uid := range podUIDs {
+			if strings.Contains(d.Name(), uid) || strings.Contains(d.Name(), strings.ReplaceAll(uid, "-", "_")) {
+				found = append(found, path)
+				return filepath.SkipDir
+			}
+		}
+		return nil
+	})
+	return found
+}
+
+// sockets are what an ended process listens at no more.
+func (c *Cluster) sockets() []string {
+	var found []string
+	_ = filepath.WalkDir(c.Data, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.Type()&fs.ModeSocket != 0 {
+			found = append(found, "socket "+path)
+		}
+		return nil
+	})
+	return found
+}
+
+// clean removes by force what Stop found left, and the data directory when it
+// was made by Start.
+func (c *Cluster) clean() error {
+	deadline := time.Now().Add(10 * time.Second)
+	for pids := c.processes(); len(pids) > 0; pids = c.processes() {
+		for _, pid := range pids {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("processes of cluster %s do not end: %v", c.Name, pids)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	mounts := c.mounts()
+	slices.Reverse(mounts)
+	var errs []error
+	for _, m := range mounts {
+		if err := syscall.Unmount(m, syscall.MNT_DETACH); err != nil && !errors.Is(err, syscall.EINVAL) && !errors.Is(err, syscall.ENOENT) {
+			errs = append(errs, fmt.Errorf("unmount %s: %w", m, err))
+		}
+	}
+	if !c.made {
+		return errors.Join(errs...)
+	}
+	return errors.Join(append(errs, os.RemoveAll(c.Data))...)
+}

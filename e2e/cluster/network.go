@@ -1,0 +1,134 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os/exec"
+	"runtime"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+)
+
+// NodeIP is the address of the machine as a Network shows it (RFC 5737).
+const NodeIP = "192.0.2.10"
+
+// Network is where a cluster lives; nil is the machine's own network.
+type Network struct {
+	handle netns.NsHandle
+}
+
+// NewNetwork makes a network namespace without a name: it ends with its last
+// process. It fails where the caller may not make one, such as without root.
+func NewNetwork() (*Network, error) {
+	type result struct {
+		n   *Network
+		err error
+	}
+	made := make(chan result)
+	go func() {
+		// The thread is never unlocked, so that it ends with this goroutine
+		// instead of running others in the new namespace.
+		runtime.LockOSThread()
+		handle, err := netns.New()
+		if err != nil {
+			made <- result{err: fmt.Errorf("make network namespace: %w", err)}
+			return
+		}
+		n := &Network{handle: handle}
+		if err := n.furnish(); err != nil {
+			made <- result{err: errors.Join(err, handle.Close())}
+			return
+		}
+		made <- result{n: n}
+	}()
+	r := <-made
+	return r.n, r.err
+}
+
+// furnish runs within the namespace: loopback, and one interface with an
+// address and a default route, by which programs find the machine's own address.
+func (n *Network) furnish() error {
+	lo, err := netlink.LinkByName("lo")
+	if err != nil {
+		return fmt.Errorf("furnish network: %w", err)
+	}
+	if err := netlink.LinkSetUp(lo); err != nil {
+		return fmt.Errorf("furnish network: %w", err)
+	}
+	eth := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "eth0"}, PeerName: "outside"}
+	if err := netlink.LinkAdd(eth); err != nil {
+		return fmt.Errorf("furnish network: %w", err)
+	}
+	outside, err := netlink.LinkByName("outside")
+	if err != nil {
+		return fmt.Errorf("furnish network: %w", err)
+	}
+	address := &netlink.Addr{IPNet: &net.IPNet{IP: net.ParseIP(NodeIP), Mask: net.CIDRMask(24, 32)}}
+	return errors.Join(
+		netlink.LinkSetUp(outside),
+		netlink.LinkSetUp(eth),
+		netlink.AddrAdd(eth, address),
+		netlink.RouteAdd(&netlink.Route{LinkIndex: eth.Index, Gw: net.ParseIP("192.0.2.1")}),
+	)
+}
+
+// Close gives the namespace up; it ends when its processes have.
+func (n *Network) Close() error {
+	if n == nil {
+		return nil
+	}
+	return n.handle.Close()
+}
+
+// Do runs f on a thread within the namespace. What f starts or opens stays there.
+func (n *Network) Do(f func() error) error {
+	if n == nil {
+		return f()
+	}
+	done := make(chan error)
+	go func() {
+		done <- func() error {
+			runtime.LockOSThread()
+			own, err := netns.Get()
+			if err != nil {
+				return fmt.Errorf("enter network: %w", err)
+			}
+			defer own.Close()
+			if err := netns.Set(n.handle); err != nil {
+				return fmt.Errorf("enter network: %w", err)
+			}
+			err = f()
+			if back := netns.Set(own); back != nil {
+				return errors.Join(err, back) // the thread stays locked and ends
+			}
+			runtime.UnlockOSThread()
+			return err
+		}()
+	}()
+	return <-done
+}
+
+// Start starts a command within the network.
+func (n *Network) Start(cmd *exec.Cmd) error { return n.Do(cmd.Start) }
+
+// Dial connects from within the network; address is an IP and a port.
+func (n *Network) Dial(ctx context.Context, network, address string) (conn net.Conn, err error) {
+	err = n.Do(func() error {
+		var d net.Dialer
+		conn, err = d.DialContext(ctx, network, address)
+		return err
+	})
+	return conn, err
+}
+
+// Listen listens within the network.
+func (n *Network) Listen(network, address string) (l net.Listener, err error) {
+	err = n.Do(func() error {
+		l, err = net.Listen(network, address)
+		return err
+	})
+	return l, err
+}
