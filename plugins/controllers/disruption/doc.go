@@ -6,8 +6,7 @@
 //
 // The expected number is the sum of what the pods' controllers want, each
 // counted once (scale.go): replica sets and what they belong to, replication
-// controllers, stateful sets, and any other kind through its scale
-// subresource. If it cannot be told, nothing may be evicted.
+// controllers, and any other kind through its scale subresource. If it cannot be told, nothing may be evicted.
 //
 // It also takes the mark of a disruption off pods that were marked and not
 // deleted within two minutes.

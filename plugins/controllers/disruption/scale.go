@@ -29,7 +29,6 @@ type finder struct {
 	controllers corelisters.ReplicationControllerLister
 	deployments appslisters.DeploymentLister
 	sets        appslisters.ReplicaSetLister
-	stateful    appslisters.StatefulSetLister
 	others      *scales
 	informers   []cache.SharedIndexInformer
 }
@@ -37,10 +36,10 @@ type finder struct {
 func newFinder(shared informers.SharedInformerFactory, others *scales) *finder {
 	apps, rcs := shared.Apps().V1(), shared.Core().V1().ReplicationControllers()
 	return &finder{
-		controllers: rcs.Lister(), deployments: apps.Deployments().Lister(), sets: apps.ReplicaSets().Lister(), stateful: apps.StatefulSets().Lister(),
+		controllers: rcs.Lister(), deployments: apps.Deployments().Lister(), sets: apps.ReplicaSets().Lister(),
 		others: others,
 		informers: []cache.SharedIndexInformer{
-			rcs.Informer(), apps.Deployments().Informer(), apps.ReplicaSets().Informer(), apps.StatefulSets().Informer(),
+			rcs.Informer(), apps.Deployments().Informer(), apps.ReplicaSets().Informer(),
 		},
 	}
 }
@@ -98,10 +97,6 @@ func (f *finder) replicas(ctx context.Context, namespace string, ref *metav1.Own
 		}
 		if d, err := f.deployments.Deployments(namespace).Get(above.Name); err == nil && d.UID == above.UID {
 			return d.UID, ptr.Deref(d.Spec.Replicas, 1), nil
-		}
-	case gv.Group == "apps" && ref.Kind == "StatefulSet":
-		if s, err := f.stateful.StatefulSets(namespace).Get(ref.Name); err == nil && s.UID == ref.UID {
-			return s.UID, ptr.Deref(s.Spec.Replicas, 1), nil
 		}
 	}
 	return f.others.replicas(ctx, namespace, gv.WithKind(ref.Kind), ref)
