@@ -11,6 +11,9 @@ CONFIG   ?= configs/standalone.yaml
 # alone needs cgo.
 export CGO_ENABLED := 0
 
+# runc filters system calls (seccomp) where libseccomp's headers are installed.
+SECCOMP := $(shell echo '\#include <seccomp.h>' | $(CC) -E -x c - >/dev/null 2>&1 && echo seccomp)
+
 # Bundles of plugins: the folder below bin/plugins, and the package it is built from.
 PROCESS_BUNDLES := classic=plugins/classic controllers=plugins/controllers containerd=plugins/runtimes/containerd/cmd \
                    hollow=plugins/runtimes/hollow proxies=plugins/proxies
@@ -56,11 +59,12 @@ tools: $(BIN)/containerd/.built $(BIN)/containerd/pause
 $(BIN)/containerd/.built: $(BUNDLE)/go.mod $(BUNDLE)/go.sum
 	@echo "building containerd, runc and the CNI plugins (once)"
 	@mkdir -p $(BIN)/containerd/cni
-	@cd $(BUNDLE) && CGO_ENABLED=1 $(GOBUILD) -ldflags='-s -w -X github.com/containerd/containerd/v2/version.Version=v2.4.2' -tags 'no_btrfs no_zfs no_aufs no_devmapper' -o $(CURDIR)/$(BIN)/containerd/ \
+	@cd $(BUNDLE) && $(GOBUILD) -ldflags='-s -w -X github.com/containerd/containerd/v2/version.Version=v2.4.2' -tags 'no_btrfs no_zfs no_aufs no_devmapper' -o $(CURDIR)/$(BIN)/containerd/ \
 	  github.com/containerd/containerd/v2/cmd/containerd \
 	  github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2 \
-	  github.com/containerd/containerd/v2/cmd/ctr \
-	  github.com/opencontainers/runc
+	  github.com/containerd/containerd/v2/cmd/ctr
+	@test -n "$(SECCOMP)" || echo "libseccomp-dev is not installed: runc is built without seccomp"
+	@cd $(BUNDLE) && CGO_ENABLED=1 $(GOBUILD) $(SLIM) -tags '$(SECCOMP)' -o $(CURDIR)/$(BIN)/containerd/ github.com/opencontainers/runc
 	@cd $(BUNDLE) && $(GOBUILD) $(SLIM) -o $(CURDIR)/$(BIN)/containerd/cni/ \
 	  github.com/containernetworking/plugins/plugins/main/bridge \
 	  github.com/containernetworking/plugins/plugins/main/loopback \

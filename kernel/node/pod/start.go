@@ -146,8 +146,8 @@ func (m *Manager) ensureSandbox(ctx context.Context, s *starting, todo actions) 
 	return nil
 }
 
-// runSandbox runs a sandbox; where the runtime was built without seccomp its pause process goes without a profile.
-// Containers that ask for a profile are refused by such a runtime, which is what they want to know.
+// runSandbox runs a sandbox; where the runtime was built without seccomp its pause process goes without a profile, and
+// so do containers that ask for the runtime's default one, with an event that says so.
 func (m *Manager) runSandbox(ctx context.Context, config *runtimeapi.PodSandboxConfig, handler string) (string, error) {
 	unconfined := &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_Unconfined}
 	if m.noSeccomp.Load() {
@@ -155,7 +155,7 @@ func (m *Manager) runSandbox(ctx context.Context, config *runtimeapi.PodSandboxC
 	}
 	resp, err := m.deps.CRI.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: config, RuntimeHandler: handler})
 	if err != nil && strings.Contains(cri.Message(err), "seccomp not supported") && !m.noSeccomp.Swap(true) {
-		m.deps.Logger.Warn("the container runtime has no seccomp: sandboxes run without a profile, and pods that ask for one are refused")
+		m.deps.Logger.Warn("the container runtime has no seccomp: pods run without a profile; build runc with libseccomp to mend it")
 		config.Linux.SecurityContext.Seccomp = unconfined
 		resp, err = m.deps.CRI.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: config, RuntimeHandler: handler})
 	}
@@ -305,10 +305,21 @@ func (m *Manager) containerConfig(ctx context.Context, s *starting, c *corev1.Co
 	if err := os.MkdirAll(s.config.LogDirectory+"/"+c.Name, 0o755); err != nil {
 		return nil, fmt.Errorf("create log directory for container %s failed: %w", c.Name, err)
 	}
-	return container.Config(container.Input{
+	config, err := container.Config(container.Input{
 		Pod: s.pod, Container: c, Restarts: restarts, ImageID: img.Ref, Env: env, EnvValues: values, Mounts: mounts,
 		User: img.User, MemoryCapacity: m.deps.Node.MemoryCapacity(), SeccompDir: m.cfg.SeccompDir, TargetID: m.target(s, c),
 	})
+	if err != nil {
+		return nil, err
+	}
+	if seccomp := config.GetLinux().GetSecurityContext().GetSeccomp(); m.noSeccomp.Load() && seccomp.GetProfileType() == runtimeapi.SecurityProfile_RuntimeDefault {
+		// As a kubelet on a kernel without seccomp does; a profile of the
+		// pod's own (Localhost) is not waived, and the runtime refuses it.
+		seccomp.ProfileType = runtimeapi.SecurityProfile_Unconfined
+		m.event(s.pod, c.Name, corev1.EventTypeWarning, "SeccompUnavailable",
+			"The container runtime was built without seccomp: container runs without the RuntimeDefault profile")
+	}
+	return config, nil
 }
 
 // restarts is the restart count of the container about to be made: one more than the last one's, which may be known
