@@ -20,8 +20,8 @@ type Config struct {
 	// Port is the TCP port; 0 picks a free one.
 	Port int
 	// AdvertiseAddress is the IP that the kubernetes service's endpoints
-	// name; default BindAddress, or the host's first address if that is
-	// unspecified.
+	// name; default BindAddress, or if that is unspecified the address of the
+	// default route, or loopback where there is none.
 	AdvertiseAddress string
 	// ServiceCIDR is the range of cluster IPs; default 10.96.0.0/16. Its first
 	// address is the kubernetes service's.
@@ -60,11 +60,11 @@ func (c Config) complete() (Config, error) {
 	if c.AdvertiseAddress == "" {
 		c.AdvertiseAddress = c.BindAddress
 		if bind.IsUnspecified() {
-			ip, err := utilnet.ResolveBindAddress(bind)
-			if err != nil {
-				return c, fmt.Errorf("api server: find an address to advertise: %w; set AdvertiseAddress", err)
+			// A machine without a network still is a cluster for itself.
+			c.AdvertiseAddress = "127.0.0.1"
+			if ip, err := utilnet.ResolveBindAddress(bind); err == nil {
+				c.AdvertiseAddress = ip.String()
 			}
-			c.AdvertiseAddress = ip.String()
 		}
 	}
 	if net.ParseIP(c.AdvertiseAddress) == nil {
