@@ -30,6 +30,8 @@ type Options struct {
 	// Progress is called for each step of the start, from several goroutines;
 	// may be nil.
 	Progress func(Step)
+	// Stopping is called once, before the parts stop; may be nil.
+	Stopping func()
 	// Executable is the path of the running binary; plugins are looked for
 	// beside it where the configuration names no directory.
 	Executable string
@@ -40,6 +42,7 @@ type Kernel struct {
 	log      *slog.Logger
 	level    *slog.LevelVar
 	progress func(Step)
+	stopping func()
 	begin    time.Time
 	exe      string
 
@@ -66,8 +69,11 @@ func New(cfg *config.Config, o Options) (_ *Kernel, err error) {
 	if o.Progress == nil {
 		o.Progress = func(Step) {}
 	}
+	if o.Stopping == nil {
+		o.Stopping = func() {}
+	}
 	k := &Kernel{
-		log: o.Logger, level: o.Level, progress: o.Progress, begin: time.Now(), exe: o.Executable,
+		log: o.Logger, level: o.Level, progress: o.Progress, stopping: o.Stopping, begin: time.Now(), exe: o.Executable,
 		cfg: cfg, parts: newParts(o.Logger), ready: make(chan struct{}),
 	}
 	if k.dirs, err = prepareDirectories(cfg.DataDir); err != nil {
@@ -145,6 +151,7 @@ func (k *Kernel) step(name, format string, args ...any) {
 // everything has stopped.
 func (k *Kernel) Run(ctx context.Context) error {
 	err := k.run(ctx)
+	k.stopping()
 	if stopErr := k.parts.stop(); stopErr != nil {
 		err = errors.Join(err, fmt.Errorf("stop: %w", stopErr))
 	}

@@ -19,6 +19,7 @@ type part struct {
 	cancel context.CancelFunc
 	done   chan struct{}
 	err    error // valid after done
+	told   bool  // err went to failed; valid after done
 	// after runs when the part has ended, with a deadline; may be nil.
 	after func(ctx context.Context) error
 }
@@ -53,14 +54,16 @@ func (p *parts) start(name string, run func(ctx context.Context) error, after fu
 			}
 			select {
 			case p.failed <- fmt.Errorf("%s: %w", name, err):
+				x.told = true
 			default:
 			}
 		}
 	}()
 }
 
-// stop ends all pieces, the last started first. One that does not end in time
-// is named and left behind.
+// stop ends all pieces, the last started first, and returns what went wrong
+// meanwhile; what was sent to failed is not said again. One that does not end
+// in time is named and left behind.
 func (p *parts) stop() error {
 	p.mu.Lock()
 	list := slices.Clone(p.list)
@@ -71,7 +74,7 @@ func (p *parts) stop() error {
 		x.cancel()
 		select {
 		case <-x.done:
-			if x.err != nil && !errors.Is(x.err, context.Canceled) {
+			if x.err != nil && !x.told && !errors.Is(x.err, context.Canceled) {
 				errs = append(errs, fmt.Errorf("%s: %w", x.name, x.err))
 			}
 		case <-time.After(stopTimeout):

@@ -6,26 +6,32 @@ import (
 	"io"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 
 	"k8s.io/klog/v2"
 )
 
 // newLogger writes records to w; the API machinery's go the same way, with
-// its chatter at debug level.
-func newLogger(w io.Writer, format string, level *slog.LevelVar) *slog.Logger {
+// its chatter at debug level. Once stopping is called all of it is chatter:
+// requests and watches that a stop cuts off.
+func newLogger(w io.Writer, format string, level *slog.LevelVar) (log *slog.Logger, stopping func()) {
 	options := &slog.HandlerOptions{Level: level}
 	var handler slog.Handler = slog.NewTextHandler(w, options)
 	if format == "json" {
 		handler = slog.NewJSONHandler(w, options)
 	}
-	klog.SetSlogLogger(slog.New(quiet{handler}).With("part", "machinery"))
-	return slog.New(handler)
+	q := quiet{handler, new(atomic.Bool)}
+	klog.SetSlogLogger(slog.New(q).With("part", "machinery"))
+	return slog.New(handler), func() { q.stopping.Store(true) }
 }
 
 // quiet lowers records of k8s.io's libraries to debug level where they tell
 // an operator nothing: everything informational, and what an ordinary end of a
 // connection or of the kernel leaves behind.
-type quiet struct{ slog.Handler }
+type quiet struct {
+	slog.Handler
+	stopping *atomic.Bool
+}
 
 // ordinary are messages that the libraries write as errors when a client hangs up.
 var ordinary = []string{
@@ -39,7 +45,7 @@ func (q quiet) Enabled(ctx context.Context, l slog.Level) bool {
 }
 
 func (q quiet) Handle(ctx context.Context, r slog.Record) error {
-	if r.Level == slog.LevelInfo || isOrdinary(r) {
+	if r.Level == slog.LevelInfo || q.stopping.Load() || isOrdinary(r) {
 		r.Level = slog.LevelDebug
 	}
 	if !q.Handler.Enabled(ctx, r.Level) {
@@ -64,5 +70,5 @@ func isOrdinary(r slog.Record) bool {
 	return canceled
 }
 
-func (q quiet) WithAttrs(attrs []slog.Attr) slog.Handler { return quiet{q.Handler.WithAttrs(attrs)} }
-func (q quiet) WithGroup(name string) slog.Handler       { return quiet{q.Handler.WithGroup(name)} }
+func (q quiet) WithAttrs(attrs []slog.Attr) slog.Handler { return quiet{q.Handler.WithAttrs(attrs), q.stopping} }
+func (q quiet) WithGroup(name string) slog.Handler       { return quiet{q.Handler.WithGroup(name), q.stopping} }

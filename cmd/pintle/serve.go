@@ -46,7 +46,7 @@ func serve(ctx context.Context, stop func(), src *sourceFlags, out io.Writer) er
 	}
 	level := new(slog.LevelVar)
 	level.Set(kernel.Level(cfg.Logging.Level))
-	log := newLogger(os.Stderr, cfg.Logging.Format, level)
+	log, stopping := newLogger(os.Stderr, cfg.Logging.Format, level)
 	exe, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("serve: %w", err)
@@ -57,7 +57,7 @@ func serve(ctx context.Context, stop func(), src *sourceFlags, out io.Writer) er
 	screen := &screen{out: out}
 	screen.line("pintle: data in %s", cfg.DataDir)
 	begin := time.Now()
-	k, err := kernel.New(cfg, kernel.Options{Logger: log, Level: level, Progress: screen.step, Executable: exe})
+	k, err := kernel.New(cfg, kernel.Options{Logger: log, Level: level, Progress: screen.step, Stopping: stopping, Executable: exe})
 	if err != nil {
 		return err
 	}

@@ -144,9 +144,10 @@ func (u *unit) supervise(ctx context.Context) {
 			u.fault = err
 			u.stateMu.Unlock()
 			u.set(v1alpha1.PluginStateFailed, err.Error())
-			u.log.Error("plugin bundle cannot be started", "error", err)
 			if firstTime {
-				close(u.first)
+				close(u.first) // whoever waits for it has the fault
+			} else {
+				u.log.Error("plugin bundle cannot be started", "error", err)
 			}
 			<-ctx.Done()
 			break
@@ -155,7 +156,11 @@ func (u *unit) supervise(ctx context.Context) {
 			backoff = firstBackoff
 		}
 		u.set(v1alpha1.PluginStateBackOff, err.Error())
-		u.log.Error("plugin bundle failed and is started again", "error", err, "after", backoff.String())
+		level := slog.LevelError
+		if firstTime {
+			level = slog.LevelInfo // the last attempt's error is told by who waits for it
+		}
+		u.log.Log(ctx, level, "plugin bundle failed and is started again", "error", err, "after", backoff.String())
 		select {
 		case <-ctx.Done():
 		case <-time.After(backoff):
