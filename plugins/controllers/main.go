@@ -7,6 +7,7 @@ import (
 	"pintle.dev/pintle/plugins/controllers/disruption"
 	"pintle.dev/pintle/plugins/controllers/endpoints"
 	"pintle.dev/pintle/plugins/controllers/endpointslice"
+	"pintle.dev/pintle/plugins/controllers/namespace"
 	"pintle.dev/pintle/plugins/controllers/garbagecollector"
 	"pintle.dev/pintle/plugins/controllers/podgc"
 	"pintle.dev/pintle/plugins/controllers/replicaset"
@@ -22,6 +23,7 @@ func main() {
 		controller.Controller{Name: "podgc", New: podgc.New},
 		controller.Controller{Name: "endpoints", New: endpoints.New},
 		controller.Controller{Name: "endpointslice", New: endpointslice.New},
+		controller.Controller{Name: "namespace", New: namespace.New},
 		controller.Controller{Name: "replicaset", New: replicaset.New},
 		controller.Controller{Name: "replication", New: replicaset.NewReplication},
 		controller.Controller{Name: "root-ca", New: rootca.New},
