@@ -7,8 +7,9 @@ import (
 	"pintle.dev/pintle/plugins/controllers/disruption"
 	"pintle.dev/pintle/plugins/controllers/endpoints"
 	"pintle.dev/pintle/plugins/controllers/endpointslice"
-	"pintle.dev/pintle/plugins/controllers/namespace"
 	"pintle.dev/pintle/plugins/controllers/garbagecollector"
+	"pintle.dev/pintle/plugins/controllers/namespace"
+	"pintle.dev/pintle/plugins/controllers/nodelifecycle"
 	"pintle.dev/pintle/plugins/controllers/podgc"
 	"pintle.dev/pintle/plugins/controllers/replicaset"
 	"pintle.dev/pintle/plugins/controllers/rootca"
@@ -24,6 +25,7 @@ func main() {
 		controller.Controller{Name: "endpoints", New: endpoints.New},
 		controller.Controller{Name: "endpointslice", New: endpointslice.New},
 		controller.Controller{Name: "namespace", New: namespace.New},
+		controller.Controller{Name: "nodelifecycle", New: nodelifecycle.New},
 		controller.Controller{Name: "replicaset", New: replicaset.New},
 		controller.Controller{Name: "replication", New: replicaset.NewReplication},
 		controller.Controller{Name: "root-ca", New: rootca.New},
