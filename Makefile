@@ -59,7 +59,7 @@ tools: $(BIN)/containerd/.built $(BIN)/containerd/pause
 $(BIN)/containerd/.built: $(BUNDLE)/go.mod $(BUNDLE)/go.sum
 	@echo "building containerd, runc and the CNI plugins (once)"
 	@mkdir -p $(BIN)/containerd/cni
-	@cd $(BUNDLE) && $(GOBUILD) -ldflags='-s -w -X github.com/containerd/containerd/v2/version.Version=v2.4.2' -tags 'no_btrfs no_zfs no_aufs no_devmapper' -o $(CURDIR)/$(BIN)/containerd/ \
+	@cd $(BUNDLE) && $(GOBUILD) -ldflags='-s -w -X github.com/containerd/containerd/v2/version.Version=2.4.2' -tags 'no_btrfs no_zfs no_aufs no_devmapper' -o $(CURDIR)/$(BIN)/containerd/ \
 	  github.com/containerd/containerd/v2/cmd/containerd \
 	  github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2 \
 	  github.com/containerd/containerd/v2/cmd/ctr
@@ -91,6 +91,16 @@ images: tools
 test: build ## pass every test; those that need root or a kernel feature say why they skip
 	$(GO) test -timeout 10m $$($(GO) list ./... | grep -v '/e2e')
 	$(GO) test -timeout 20m ./e2e/...
+
+.PHONY: generate
+generate: ## write the generated code anew
+	$(GO) generate ./sdk/... ./kernel/...
+
+.PHONY: check
+check: ## fail where code is not formatted, vetted or generated
+	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); exit 1; }
+	$(GO) vet ./...
+	$(GO) mod tidy -diff
 
 .PHONY: clean
 clean: ## remove what was built

@@ -81,7 +81,7 @@ func New(cfg *config.Config, o Options) (_ *Kernel, err error) {
 	}
 	// Plugins are checked before the store is opened: a missing plugin should
 	// cost nothing.
-	k.ids = &identities{kernel: k, sockets: map[string]string{}}
+	k.ids = newIdentities(k)
 	client := new(lateConfig)
 	if k.host, err = plugin.New(k.hostConfig(cfg), plugin.Deps{
 		Log: k.log.With("part", "plugins"), REST: client.config(), Identity: k.ids.open,
@@ -162,7 +162,7 @@ func (k *Kernel) run(ctx context.Context) error {
 	k.parts.start("api", k.api.Run, nil)
 	// The plugin host loads its modules while the API comes up; what it writes
 	// to the API it writes when the API answers.
-	k.parts.start("plugins", k.host.Run, nil)
+	k.parts.start("plugins", k.host.Run, k.ids.close)
 	if err := k.await(ctx, k.api.Ready()); err != nil {
 		return err
 	}

@@ -116,8 +116,23 @@ func shortHash(s string) string {
 // identities opens the API sockets that stand for plugins, one each.
 type identities struct {
 	kernel  *Kernel
+	ctx     context.Context //nolint:containedctx // ends the sockets, which outlive the call that opens them
+	cancel  context.CancelFunc
+	wg      sync.WaitGroup
 	mu      sync.Mutex
 	sockets map[string]string
+}
+
+func newIdentities(k *Kernel) *identities {
+	ctx, cancel := context.WithCancel(context.Background())
+	return &identities{kernel: k, ctx: ctx, cancel: cancel, sockets: map[string]string{}}
+}
+
+// close ends the sockets; the plugins that use them have stopped before.
+func (i *identities) close(context.Context) error {
+	i.cancel()
+	i.wg.Wait()
+	return nil
 }
 
 // open returns the socket of a plugin's identity and serves it until the
@@ -141,7 +156,11 @@ func (i *identities) open(ctx context.Context, name string) (string, error) {
 	// Names may be long, and paths of sockets may not.
 	path := filepath.Join(dir, shortHash(name))
 	u := &user.DefaultInfo{Name: rbac.PluginUser(name)}
-	k.parts.start("api socket of "+name, func(ctx context.Context) error { return k.api.ServeUnix(ctx, path, u) }, nil)
+	i.wg.Go(func() {
+		if err := k.api.ServeUnix(i.ctx, path, u); err != nil && i.ctx.Err() == nil {
+			k.log.Error("api socket of a plugin ended", "plugin", name, "error", err)
+		}
+	})
 	i.sockets[name] = path
 	return path, nil
 }
