@@ -12,6 +12,7 @@ import (
 	"pintle.dev/pintle/plugins/controllers/nodelifecycle"
 	"pintle.dev/pintle/plugins/controllers/podgc"
 	"pintle.dev/pintle/plugins/controllers/replicaset"
+	"pintle.dev/pintle/plugins/controllers/resourcequota"
 	"pintle.dev/pintle/plugins/controllers/rootca"
 	"pintle.dev/pintle/plugins/controllers/serviceaccount"
 )
@@ -28,6 +29,7 @@ func main() {
 		controller.Controller{Name: "nodelifecycle", New: nodelifecycle.New},
 		controller.Controller{Name: "replicaset", New: replicaset.New},
 		controller.Controller{Name: "replication", New: replicaset.NewReplication},
+		controller.Controller{Name: "resourcequota", New: resourcequota.New},
 		controller.Controller{Name: "root-ca", New: rootca.New},
 		controller.Controller{Name: "serviceaccount", New: serviceaccount.New},
 	)

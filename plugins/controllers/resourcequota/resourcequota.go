@@ -1,0 +1,291 @@
+package resourcequota
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	quotav1 "k8s.io/apiserver/pkg/quota/v1"
+	"k8s.io/apiserver/pkg/quota/v1/generic"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/discovery/cached/memory"
+	"k8s.io/client-go/kubernetes"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/restmapper"
+	"k8s.io/client-go/tools/cache"
+
+	"pintle.dev/pintle/plugins/controllers/queue"
+	"pintle.dev/pintle/sdk/controller"
+	"pintle.dev/pintle/sdk/quota"
+)
+
+const (
+	workers    = 5
+	fullResync = 5 * time.Minute // RQC-7
+	syncLimit  = time.Minute     // of one quota's lists
+)
+
+// quotas is the controller.
+type quotas struct {
+	client   kubernetes.Interface
+	quotas   corelisters.ResourceQuotaLister
+	informer cache.SharedIndexInformer
+	watched  map[string]cache.SharedIndexInformer // by resource, of the core group
+	registry quotav1.Registry
+	objects  metadata.Interface
+	mapper   apimeta.ResettableRESTMapper
+	loop     *queue.Loop[cache.ObjectName]
+}
+
+// New builds the controller.
+func New(c *controller.Context) (controller.Runner, error) {
+	objects, err := metadata.NewForConfig(c.RESTConfig)
+	if err != nil {
+		return nil, fmt.Errorf("resourcequota: metadata client: %w", err)
+	}
+	kinds, err := discovery.NewDiscoveryClientForConfig(c.RESTConfig)
+	if err != nil {
+		return nil, fmt.Errorf("resourcequota: discovery client: %w", err)
+	}
+	return newController(c, objects, restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(kinds))), nil
+}
+
+func newController(c *controller.Context, objects metadata.Interface, mapper apimeta.ResettableRESTMapper) *quotas {
+	core := c.Informers.Core().V1()
+	q := &quotas{
+		objects: objects, mapper: mapper,
+		client: c.Client, quotas: core.ResourceQuotas().Lister(), informer: core.ResourceQuotas().Informer(),
+		watched: map[string]cache.SharedIndexInformer{
+			"pods": core.Pods().Informer(), "services": core.Services().Informer(),
+			"configmaps": core.ConfigMaps().Informer(), "replicationcontrollers": core.ReplicationControllers().Informer(),
+			"resourcequotas": core.ResourceQuotas().Informer(),
+		},
+	}
+	q.registry = generic.NewRegistry(quota.Evaluators(q.lister, nil))
+	q.loop = queue.New(c.Logger, q.sync, queue.Options[cache.ObjectName]{Workers: workers})
+	return q
+}
+
+// lister finds the objects of a kind: in the shared informers, or else from
+// the API.
+func (q *quotas) lister(resource schema.GroupVersionResource) (cache.GenericLister, error) {
+	if informer := q.watched[resource.Resource]; informer != nil && resource.Group == "" {
+		return cache.NewGenericLister(informer.GetIndexer(), resource.GroupResource()), nil
+	}
+	return &apiLister{client: q.client, resource: resource.GroupResource()}, nil
+}
+
+// Run works until ctx ends.
+func (q *quotas) Run(ctx context.Context) (err error) {
+	defer q.loop.Close()
+	var handlers queue.Handlers
+	defer func() {
+		if e := handlers.Remove(); err == nil {
+			err = e
+		}
+	}()
+	if err := handlers.Add(q.informer, queue.On(func(old, current *corev1.ResourceQuota) {
+		if current != nil && (old == nil || !quotav1.Equals(old.Spec.Hard, current.Spec.Hard)) {
+			q.loop.Add(cache.MetaObjectToName(current))
+		}
+	})); err != nil {
+		return err
+	}
+	for resource, informer := range q.watched {
+		if err := handlers.Add(informer, cache.ResourceEventHandlerFuncs{
+			UpdateFunc: func(old, current any) { q.replenish(resource, old, current) },
+			DeleteFunc: func(old any) { q.replenish(resource, old, nil) },
+		}); err != nil {
+			return err
+		}
+	}
+	if !handlers.Wait(ctx) {
+		return nil
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() { q.loop.Run(ctx) })
+	defer wg.Wait()
+	tick := time.NewTicker(fullResync)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+			all, err := q.quotas.List(labels.Everything())
+			if err != nil {
+				return err
+			}
+			for _, quota := range all {
+				q.loop.Add(cache.MetaObjectToName(quota))
+			}
+		}
+	}
+}
+
+// replenish queues the quotas that a change of an object may free something
+// of (RQC-8). An update counts only when the usage differs.
+func (q *quotas) replenish(resource string, old, current any) {
+	if gone, ok := old.(cache.DeletedFinalStateUnknown); ok {
+		old = gone.Obj
+	}
+	o, ok := old.(metav1.Object)
+	evaluator := q.registry.Get(schema.GroupResource{Resource: resource})
+	if !ok || evaluator == nil {
+		return
+	}
+	all, err := q.quotas.ResourceQuotas(o.GetNamespace()).List(labels.Everything())
+	if err != nil || len(all) == 0 {
+		return
+	}
+	if current != nil {
+		was, err := evaluator.Usage(old.(runtime.Object))
+		is, err2 := evaluator.Usage(current.(runtime.Object))
+		if err == nil && err2 == nil && quotav1.Equals(was, is) {
+			return
+		}
+	}
+	for _, quota := range all {
+		if len(evaluator.MatchingResources(quotav1.ResourceNames(quota.Status.Hard))) > 0 {
+			q.loop.Add(cache.MetaObjectToName(quota))
+		}
+	}
+}
+
+// sync makes the status of one quota match its spec and reality (RQC-11).
+func (q *quotas) sync(ctx context.Context, key cache.ObjectName) error {
+	have, err := q.quotas.ResourceQuotas(key.Namespace).Get(key.Name)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	hard := quotav1.Add(corev1.ResourceList{}, have.Spec.Hard)
+	used := quotav1.Add(corev1.ResourceList{}, have.Status.Used)
+	// What could be counted is written even if something could not.
+	observed, failed := quotav1.CalculateUsage(key.Namespace, have.Spec.Scopes, hard, q.registry, have.Spec.ScopeSelector)
+	for name, quantity := range observed {
+		used[name] = quantity
+	}
+	ctx, cancel := context.WithTimeout(ctx, syncLimit)
+	defer cancel()
+	for name := range hard {
+		n, counted, err := q.countOther(ctx, key.Namespace, name)
+		if err != nil {
+			failed = errors.Join(failed, err)
+		} else if counted {
+			used[name] = *resource.NewQuantity(int64(n), resource.DecimalSI)
+		}
+	}
+	used = quotav1.Mask(used, quotav1.ResourceNames(hard))
+	if have.Status.Hard != nil && have.Status.Used != nil &&
+		apiequality.Semantic.DeepEqual(have.Spec.Hard, have.Status.Hard) && quotav1.Equals(used, have.Status.Used) {
+		return failed
+	}
+	want := have.DeepCopy()
+	want.Status = corev1.ResourceQuotaStatus{Hard: hard, Used: used}
+	if _, err := q.client.CoreV1().ResourceQuotas(key.Namespace).UpdateStatus(ctx, want, metav1.UpdateOptions{}); err != nil && !apierrors.IsNotFound(err) {
+		return errors.Join(failed, fmt.Errorf("resourcequota %s: update status: %w", key, err))
+	}
+	return failed
+}
+
+// countOther counts the objects of a kind that only its count/ name is charged
+// for; counted is false for any other name.
+func (q *quotas) countOther(ctx context.Context, namespace string, name corev1.ResourceName) (n int, counted bool, err error) {
+	kind, ok := strings.CutPrefix(string(name), "count/")
+	if !ok {
+		return 0, false, nil
+	}
+	group := schema.ParseGroupResource(kind)
+	if q.registry.Get(group) != nil {
+		return 0, false, nil
+	}
+	found, err := q.mapper.ResourceFor(group.WithVersion(""))
+	if apimeta.IsNoMatchError(err) {
+		q.mapper.Reset() // a custom resource may have come meanwhile
+		found, err = q.mapper.ResourceFor(group.WithVersion(""))
+	}
+	if apimeta.IsNoMatchError(err) {
+		return 0, false, nil
+	}
+	if err != nil {
+		return 0, false, fmt.Errorf("count %s: %w", group, err)
+	}
+	list, err := q.objects.Resource(found).Namespace(namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return 0, false, fmt.Errorf("count %s in %s: %w", group, namespace, err)
+	}
+	return len(list.Items), true, nil
+}
+
+// apiLister lists a kind of the core group that no informer holds.
+type apiLister struct {
+	client   kubernetes.Interface
+	resource schema.GroupResource
+}
+
+var _ cache.GenericLister = (*apiLister)(nil)
+
+func (l *apiLister) List(labels.Selector) ([]runtime.Object, error) {
+	return nil, fmt.Errorf("%s: only listed by namespace", l.resource)
+}
+
+func (l *apiLister) Get(string) (runtime.Object, error) {
+	return nil, apierrors.NewNotFound(l.resource, "")
+}
+
+func (l *apiLister) ByNamespace(namespace string) cache.GenericNamespaceLister {
+	return &namespaceLister{apiLister: l, namespace: namespace}
+}
+
+type namespaceLister struct {
+	*apiLister
+	namespace string
+}
+
+func (l *namespaceLister) Get(name string) (runtime.Object, error) {
+	return nil, apierrors.NewNotFound(l.resource, name)
+}
+
+func (l *namespaceLister) List(selector labels.Selector) ([]runtime.Object, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), syncLimit)
+	defer cancel()
+	opts := metav1.ListOptions{LabelSelector: selector.String()}
+	var out []runtime.Object
+	switch l.resource.String() {
+	case "secrets":
+		list, err := l.client.CoreV1().Secrets(l.namespace).List(ctx, opts)
+		if err != nil {
+			return nil, err
+		}
+		for i := range list.Items {
+			out = append(out, &list.Items[i])
+		}
+	case "persistentvolumeclaims":
+		list, err := l.client.CoreV1().PersistentVolumeClaims(l.namespace).List(ctx, opts)
+		if err != nil {
+			return nil, err
+		}
+		for i := range list.Items {
+			out = append(out, &list.Items[i])
+		}
+	default:
+		return nil, fmt.Errorf("%s: no quota evaluator lists it", l.resource)
+	}
+	return out, nil
+}
