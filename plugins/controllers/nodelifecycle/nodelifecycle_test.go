@@ -1,0 +1,159 @@
+package nodelifecycle
+
+import (
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/time/rate"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
+
+	"pintle.dev/pintle/sdk/controller"
+)
+
+func node(name string, ready corev1.ConditionStatus, taints ...corev1.Taint) *corev1.Node {
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.NodeSpec{Taints: taints},
+		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready}}},
+	}
+}
+
+func words(taints []corev1.Taint) string {
+	var out []string
+	for _, t := range taints {
+		out = append(out, strings.TrimPrefix(t.Key, "node.kubernetes.io/")+":"+string(t.Effect))
+	}
+	return strings.Join(out, " ")
+}
+
+// 004 [7.9]: conditions become NoSchedule taints; other taints stay.
+func TestNoScheduleTaints(t *testing.T) {
+	other := corev1.Taint{Key: "mine", Effect: corev1.TaintEffectNoSchedule}
+	unready := corev1.Taint{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoSchedule}
+	for name, tc := range map[string]struct {
+		node *corev1.Node
+		want string
+	}{
+		"ready":       {node("n", corev1.ConditionTrue, unready, other), "mine:NoSchedule"},
+		"not ready":   {node("n", corev1.ConditionFalse, other), "mine:NoSchedule not-ready:NoSchedule"},
+		"unreachable": {node("n", corev1.ConditionUnknown, unready), "unreachable:NoSchedule"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := words(noScheduleTaints(tc.node, metav1.Now())); got != tc.want {
+				t.Errorf("got %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
+// NC-6, NC-7: how fast a zone is evicted.
+func TestEvictionRate(t *testing.T) {
+	for _, tc := range []struct {
+		ready, all int
+		want       rate.Limit
+	}{{10, 10, 0.1}, {1, 3, 0.1}, {4, 10, 0}, {5, 10, 0.1}, {20, 60, 0.01}, {0, 5, 0.1}} {
+		if got := evictionRate(tc.ready, tc.all); got != tc.want {
+			t.Errorf("%d of %d ready: %v, want %v", tc.ready, tc.all, got, tc.want)
+		}
+	}
+}
+
+// NDC-2: a node that goes silent becomes Unknown after the grace period, its
+// pods not ready, and it is tainted, as another node is there; a pod that does
+// not tolerate that is deleted.
+func TestSilentNode(t *testing.T) {
+	quiet, lively := node("quiet", corev1.ConditionTrue), node("lively", corev1.ConditionTrue)
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p"}, Spec: corev1.PodSpec{NodeName: "quiet"},
+		Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}},
+	}
+	client := fake.NewClientset(quiet, lively, pod)
+	runner, err := New(&controller.Context{Logger: slog.New(slog.DiscardHandler), Client: client, Informers: informers.NewSharedInformerFactory(client, 0)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := runner.(*lifecycle)
+	defer l.taints.Close()
+	defer l.evictions.Close()
+	l.recorder = record.NewFakeRecorder(100)
+	clock := time.Now()
+	l.now = func() time.Time { return clock }
+	ctx := t.Context()
+	refresh := func() *corev1.Node {
+		t.Helper()
+		for _, name := range []string{"quiet", "lively"} {
+			n, err := client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if name == "lively" {
+				n = n.DeepCopy()
+				n.Status.Conditions[0].LastHeartbeatTime = metav1.NewTime(clock)
+			}
+			if err := l.informers.nodes.GetStore().Update(n); err != nil {
+				t.Fatal(err)
+			}
+		}
+		n, _ := l.nodes.Get("quiet")
+		return n
+	}
+	if err := l.informers.pods.GetStore().Add(pod); err != nil {
+		t.Fatal(err)
+	}
+	refresh()
+	l.monitor(ctx)
+	if n := refresh(); condition(&n.Status, corev1.NodeReady).Status != corev1.ConditionTrue {
+		t.Fatal("judged at once")
+	}
+	clock = clock.Add(gracePeriod + time.Second)
+	refresh()
+	l.monitor(ctx)
+	n := refresh()
+	if c := condition(&n.Status, corev1.NodeReady); c.Status != corev1.ConditionUnknown || c.Reason != "NodeStatusUnknown" || c.Message != "Kubelet stopped posting node status." {
+		t.Fatalf("condition %+v", c)
+	}
+	if c := condition(&n.Status, corev1.NodeMemoryPressure); c == nil || c.Reason != "NodeStatusNeverUpdated" {
+		t.Errorf("condition %+v", c)
+	}
+	if p, err := client.CoreV1().Pods("ns").Get(ctx, "p", metav1.GetOptions{}); err != nil || p.Status.Conditions[0].Status != corev1.ConditionFalse {
+		t.Errorf("pod %v, %v", p, err)
+	}
+	l.taintUnhealthy(ctx)
+	if got := words(refresh().Spec.Taints); got != "unreachable:NoExecute" {
+		t.Fatalf("taints %q", got)
+	}
+	if err := l.syncPod(ctx, cache.MetaObjectToName(pod)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.CoreV1().Pods("ns").Get(ctx, "p", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("the pod is there: %v", err)
+	}
+}
+
+// Tolerations: for ever, for a time, not at all.
+func TestTolerated(t *testing.T) {
+	seconds := int64(300)
+	taints := []corev1.Taint{{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoExecute}}
+	for name, tc := range map[string]struct {
+		tolerations []corev1.Toleration
+		ok          bool
+		lasts       time.Duration
+	}{
+		"none":     {nil, false, 0},
+		"for ever": {[]corev1.Toleration{{Operator: corev1.TolerationOpExists}}, true, -1},
+		"a while":  {[]corev1.Toleration{{Key: corev1.TaintNodeNotReady, Operator: corev1.TolerationOpExists, TolerationSeconds: &seconds}}, true, 300 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if ok, lasts := tolerated(t.Context(), tc.tolerations, taints); ok != tc.ok || lasts != tc.lasts {
+				t.Errorf("got %t %s", ok, lasts)
+			}
+		})
+	}
+}
