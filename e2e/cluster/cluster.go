@@ -77,6 +77,15 @@ func Repository() (string, error) {
 	}
 }
 
+// Bin is the folder of the built programs: bin, or what E2E_BIN names.
+func Bin() (string, error) {
+	if dir := os.Getenv("E2E_BIN"); dir != "" {
+		return filepath.Abs(dir)
+	}
+	repo, err := Repository()
+	return filepath.Join(repo, "bin"), err
+}
+
 // Start starts a cluster and returns when it has printed that it is ready; with
 // a node, when the node has started too. After an error nothing runs.
 func Start(ctx context.Context, o Options) (*Cluster, error) {
@@ -123,7 +132,11 @@ func (c *Cluster) start() error {
 	if err != nil {
 		return err
 	}
-	c.cmd = exec.Command(filepath.Join(c.repo, "bin", "pintle"), args...)
+	bin, err := Bin()
+	if err != nil {
+		return err
+	}
+	c.cmd = exec.Command(filepath.Join(bin, "pintle"), args...)
 	c.cmd.Dir = c.repo
 	c.cmd.Env = append(os.Environ(), c.Env...)
 	c.cmd.Stdout, c.cmd.Stderr = io.MultiWriter(c.screen, log), io.MultiWriter(c.stderr, log)
@@ -172,6 +185,9 @@ func (c *Cluster) runsNode() bool {
 
 // Pid of the kernel.
 func (c *Cluster) Pid() int { return c.cmd.Process.Pid }
+
+// Signal sends a signal to the kernel.
+func (c *Cluster) Signal(sig os.Signal) error { return c.cmd.Process.Signal(sig) }
 
 // Exited is closed when the kernel has ended.
 func (c *Cluster) Exited() <-chan struct{} { return c.exited }
