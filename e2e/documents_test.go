@@ -1,0 +1,254 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"pintle.dev/pintle/e2e/cluster"
+)
+
+// documentPatience is how long all commands of one document may take together,
+// on a machine that has to build a plugin for the first time.
+const documentPatience = 5 * time.Minute
+
+// fence is one fenced block of a document. Its info string is a language and,
+// behind it, either a file's name ("go quiet/main.go": the reader writes this
+// file) or "cluster" (the commands need a cluster that runs containers).
+type fence struct {
+	line           int
+	language, note string
+	text           string
+}
+
+// fences reads the fenced blocks of a document of the repository.
+func fences(t testing.TB, document string) []fence {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join("..", document))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []fence
+	var open *fence
+	for i, line := range strings.Split(string(data), "\n") {
+		switch info, isFence := strings.CutPrefix(line, "```"); {
+		case isFence && open == nil:
+			language, note, _ := strings.Cut(info, " ")
+			open = &fence{line: i + 1, language: language, note: note}
+		case isFence:
+			all = append(all, *open)
+			open = nil
+		case open != nil:
+			open.text += line + "\n"
+		}
+	}
+	if open != nil {
+		t.Fatalf("%s:%d: the block is not closed", document, open.line)
+	}
+	return all
+}
+
+// script joins the commands of a document, each block under a line that says
+// where it stands, so that a later block finds what an earlier one made.
+func script(document string, blocks []fence, note string) string {
+	var b strings.Builder
+	for _, f := range blocks {
+		if f.language == "sh" && f.note == note {
+			fmt.Fprintf(&b, "echo '== %s:%d' >&2\n%s", document, f.line, f.text)
+		}
+	}
+	return b.String()
+}
+
+// shell runs commands in dir, in the network of e where there is one.
+func shell(t *testing.T, e *env, dir, commands string, environment ...string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), documentPatience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "sh", "-eu")
+	cmd.Dir, cmd.WaitDelay = dir, 5*time.Second
+	cmd.Stdin = strings.NewReader(commands)
+	cmd.Env = append(os.Environ(), environment...)
+	var out strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &out
+	var network *cluster.Network
+	if e != nil {
+		cmd.Env = append(cmd.Env, "KUBECONFIG="+e.Kubeconfig)
+		network = e.Network
+	}
+	err := network.Start(cmd)
+	if err == nil {
+		err = cmd.Wait()
+	}
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out.String())
+	}
+	return out.String()
+}
+
+// TestDocumentsTour runs the README's commands, in order, on a cluster.
+func TestDocumentsTour(t *testing.T) {
+	needContainers(t)
+	if _, err := exec.LookPath("curl"); err != nil {
+		skip(t, "the README's commands need curl")
+	}
+	commands := script("README.md", fences(t, "README.md"), "cluster")
+	if commands == "" {
+		t.Fatal("README.md has no commands")
+	}
+	e := private(t, cluster.Options{Name: "documents", Config: "configs/standalone.yaml"})
+	out := shell(t, e, e.Path(), commands)
+	contains(t, out,
+		"deployment.apps/frontend created",
+		`deployment "frontend" successfully rolled out`,
+		"<li>hello</li>",
+		"store-", "frontend-",
+		"Successfully assigned",
+		"PodFitsResources",
+		`namespace "guestbook" deleted`,
+	)
+}
+
+// TestDocumentsOperator runs the operator's guide: what needs no cluster where
+// there is none, the rest on one without a node.
+func TestDocumentsOperator(t *testing.T) {
+	blocks := fences(t, "configs/README.md")
+	binary(t, "pintle")
+	repo, err := cluster.Repository()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := shell(t, nil, repo, script("configs/README.md", blocks, ""))
+	contains(t, out, "configs/standalone.yaml: ok", "# (live; PINTLE_LOGGING_LEVEL; debug | info | warn | error)", "port: 7443")
+
+	for _, f := range blocks {
+		if f.language != "yaml" {
+			continue
+		}
+		// Fragments of a configuration: each lies in a whole one.
+		whole := filepath.Join(t.TempDir(), "whole.yaml")
+		text := "apiVersion: config.pintle.dev/v1alpha1\nkind: KernelConfiguration\n" + f.text
+		if err := os.WriteFile(whole, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if out, err := exec.Command(binary(t, "pintle"), "config", "check", whole).CombinedOutput(); err != nil {
+			t.Errorf("configs/README.md:%d: %v\n%s", f.line, err, out)
+		}
+	}
+}
+
+// TestDocumentsAuthor does what the author's guide says: it writes the files,
+// builds, tests and seals the plugins, loads each build into a kernel and sees
+// the predicate refuse a node.
+func TestDocumentsAuthor(t *testing.T) {
+	blocks := fences(t, "sdk/README.md")
+	repo, err := cluster.Repository()
+	if err != nil {
+		t.Fatal(err)
+	}
+	binary(t, "pintle")
+	dir := t.TempDir()
+	for _, f := range blocks {
+		if f.note == "" || f.language == "sh" {
+			continue
+		}
+		path := filepath.Join(dir, f.note)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(f.text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Log(shell(t, nil, dir, script("sdk/README.md", blocks, ""), "PINTLE="+repo))
+
+	for _, transport := range []string{"wasm", "process"} {
+		t.Run(transport, func(t *testing.T) {
+			text, err := os.ReadFile(filepath.Join(dir, "quiet.yaml"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			config := filepath.Join(t.TempDir(), "config.yaml")
+			text = []byte(strings.Replace(string(text), "name: quiet", "name: quiet\n    transport: "+transport, 1))
+			if err := os.WriteFile(config, text, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			e, err := launch(cluster.Options{
+				Name: "author-" + transport, Config: config,
+				Set: []string{"plugins.directories=[" + dir + ", " + filepath.Join(filepath.Dir(binary(t, "pintle")), "plugins") + "]"},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() {
+				if err := e.Stop(os.Interrupt); err != nil {
+					t.Error(err)
+				}
+			})
+			eventually(t, func(ctx context.Context) error {
+				_, err := e.client.CoreV1().ConfigMaps("default").Get(ctx, "greeting", metav1.GetOptions{})
+				return err
+			})
+			e.apply(t, "default", quietObjects)
+			eventually(t, func(ctx context.Context) error {
+				pod, err := e.client.CoreV1().Pods("default").Get(ctx, "loud", metav1.GetOptions{})
+				if err != nil {
+					return err
+				}
+				for _, c := range pod.Status.Conditions {
+					if strings.Contains(c.Message, "1 node(s) were quiet") {
+						return nil
+					}
+				}
+				return fmt.Errorf("conditions of pod loud: %v", pod.Status.Conditions)
+			})
+			eventually(t, func(ctx context.Context) error {
+				pod, err := e.client.CoreV1().Pods("default").Get(ctx, "hushed", metav1.GetOptions{})
+				if err == nil && pod.Spec.NodeName != "library" {
+					err = fmt.Errorf("pod hushed is on %q", pod.Spec.NodeName)
+				}
+				return err
+			})
+		})
+	}
+}
+
+// quietObjects are a quiet node, whose taint of a new node is taken away, and
+// two pods.
+const quietObjects = `
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: default}
+---
+apiVersion: v1
+kind: Node
+metadata:
+  name: library
+  labels: {example.com/quiet: "yes"}
+status:
+  allocatable: {cpu: "4", memory: 8Gi, pods: "110"}
+  capacity: {cpu: "4", memory: 8Gi, pods: "110"}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: loud}
+spec:
+  tolerations: [{operator: Exists}]
+  containers: [{name: c, image: none}]
+---
+apiVersion: v1
+kind: Pod
+metadata:
+  name: hushed
+  labels: {example.com/quiet: "yes"}
+spec:
+  tolerations: [{operator: Exists}]
+  containers: [{name: c, image: none}]
+`
