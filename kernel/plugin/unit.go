@@ -100,6 +100,7 @@ func (u *unit) supervise(ctx context.Context) {
 		}
 	}()
 	backoff, firstTime, attempts := firstBackoff, true, 0
+	var lastFailure error
 	for ctx.Err() == nil {
 		u.set(v1alpha1.PluginStateStarting, "")
 		began := time.Now()
@@ -112,7 +113,11 @@ func (u *unit) supervise(ctx context.Context) {
 			u.guest, u.fed = g, 0
 			u.started++
 			u.mu.Unlock()
-			u.set(v1alpha1.PluginStateReady, "")
+			message := ""
+			if lastFailure != nil {
+				message = "started again after: " + lastFailure.Error()
+			}
+			u.set(v1alpha1.PluginStateReady, message)
 			u.log.Info("plugin bundle is ready", "transport", u.transport, "version", u.bundle.Manifest.Version, "took", time.Since(began).Round(time.Millisecond).String())
 			if firstTime {
 				firstTime = false
@@ -155,10 +160,11 @@ func (u *unit) supervise(ctx context.Context) {
 		if time.Since(began) > settled {
 			backoff = firstBackoff
 		}
+		lastFailure = err
 		u.set(v1alpha1.PluginStateBackOff, err.Error())
 		level := slog.LevelError
 		if firstTime {
-			level = slog.LevelInfo // the last attempt's error is told by who waits for it
+			level = slog.LevelDebug // the last attempt's error is told by who waits for it
 		}
 		u.log.Log(ctx, level, "plugin bundle failed and is started again", "error", err, "after", backoff.String())
 		select {
