@@ -1,0 +1,19 @@
+// Command bench measures what a user feels of Pintle: how fast it starts, what
+// it weighs, how fast it takes, places and runs pods. It is a black box over
+// the built binary and the Kubernetes API, with an ordinary client-go.
+//
+// # What it promises
+//
+// The outcome is asserted before a figure is printed: every acknowledged
+// create is there (also after a kill -9), every pod is bound exactly once to a
+// node that exists, every container runs. A failed assertion is an error; a
+// missed goal is not, it is marked in the table. Each benchmark is bounded in
+// time and count, uses loopback or a network namespace of its own, and leaves
+// nothing behind.
+//
+// The table goes to the terminal, the same figures as JSON to
+// build/bench/NAME.json. Figures depend on the machine and on what else runs
+// there: processors and load stand beside each.
+//
+// It imports nothing of the kernel and must not be imported.
+package main

@@ -1,0 +1,140 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+)
+
+// figure is one measured value, with the goal it is held against.
+type figure struct {
+	Name string `json:"name"`
+	// Value is the best of Rounds: the round that other work on the machine
+	// disturbed least.
+	Value  float64   `json:"value"`
+	Unit   string    `json:"unit"`
+	Rounds []float64 `json:"rounds,omitempty"`
+	// AtMost and AtLeast are the goal; zero is none.
+	AtMost  float64 `json:"atMost,omitempty"`
+	AtLeast float64 `json:"atLeast,omitempty"`
+	// Reached is absent where there is no goal.
+	Reached *bool  `json:"reached,omitempty"`
+	Note    string `json:"note,omitempty"`
+}
+
+// most makes a figure of which less is better; goal 0 is none.
+func most(name, unit string, goal float64, rounds ...float64) figure {
+	f := figure{Name: name, Unit: unit, Value: slices.Min(rounds), Rounds: rounds, AtMost: goal}
+	if goal > 0 {
+		ok := f.Value <= goal
+		f.Reached = &ok
+	}
+	return f
+}
+
+// least makes a figure of which more is better; goal 0 is none.
+func least(name, unit string, goal float64, rounds ...float64) figure {
+	f := figure{Name: name, Unit: unit, Value: slices.Max(rounds), Rounds: rounds, AtLeast: goal}
+	if goal > 0 {
+		ok := f.Value >= goal
+		f.Reached = &ok
+	}
+	return f
+}
+
+func (f figure) note(format string, args ...any) figure {
+	f.Note = fmt.Sprintf(format, args...)
+	return f
+}
+
+// report is the content of one JSON file.
+type report struct {
+	Benchmark  string    `json:"benchmark"`
+	What       string    `json:"what"`
+	Command    string    `json:"command"`
+	Time       time.Time `json:"time"`
+	Processors int       `json:"processors"`
+	GoVersion  string    `json:"goVersion"`
+	// Load is the machine's average of one minute before and after; the
+	// benchmark itself adds to the latter.
+	Load    [2]string `json:"load"`
+	Figures []figure  `json:"figures"`
+}
+
+func newReport(b benchmark, figures []figure, before string) report {
+	return report{
+		Benchmark: b.name, What: b.what, Command: "make bench-" + b.name, Time: time.Now().UTC(),
+		Processors: runtime.NumCPU(), GoVersion: runtime.Version(), Load: [2]string{before, loadAverage()}, Figures: figures,
+	}
+}
+
+func (r report) print(w io.Writer) {
+	for _, f := range r.Figures {
+		goal := ""
+		switch {
+		case f.AtMost > 0:
+			goal = fmt.Sprintf("goal ≤ %g", f.AtMost)
+		case f.AtLeast > 0:
+			goal = fmt.Sprintf("goal ≥ %g", f.AtLeast)
+		}
+		verdict := ""
+		if f.Reached != nil {
+			verdict = "missed"
+			if *f.Reached {
+				verdict = "reached"
+			}
+		}
+		fmt.Fprintf(w, "  %-44s %10.1f %-7s %-14s %-8s", f.Name, f.Value, f.Unit, goal, verdict)
+		if len(f.Rounds) > 1 {
+			fmt.Fprintf(w, " rounds %s", joined(f.Rounds))
+		}
+		if f.Note != "" {
+			fmt.Fprintf(w, " (%s)", f.Note)
+		}
+		fmt.Fprintln(w)
+	}
+	fmt.Fprintf(w, "  %d processors, load %s before, %s after\n", r.Processors, r.Load[0], r.Load[1])
+}
+
+func (r report) write(dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	raw, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, r.Benchmark+".json"), append(raw, '\n'), 0o644)
+}
+
+func joined(values []float64) string {
+	words := make([]string, len(values))
+	for i, v := range values {
+		words[i] = fmt.Sprintf("%.0f", v)
+	}
+	return strings.Join(words, " ")
+}
+
+func loadAverage() string {
+	raw, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return "?"
+	}
+	word, _, _ := strings.Cut(string(raw), " ")
+	return word
+}
+
+// median of at least one value.
+func median(values []float64) float64 {
+	sorted := slices.Sorted(slices.Values(values))
+	if n := len(sorted); n%2 == 0 {
+		return (sorted[n/2-1] + sorted[n/2]) / 2
+	}
+	return sorted[len(sorted)/2]
+}

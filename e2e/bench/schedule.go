@@ -1,0 +1,321 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+
+	"pintle.dev/pintle/e2e/cluster"
+)
+
+const goalSchedule = 1500 // pods a second
+
+// hollowConfig runs the classic set over simulated nodes: %s the transport, %s
+// the bundles and controllers, %d the nodes.
+const hollowConfig = `apiVersion: config.pintle.dev/v1alpha1
+kind: KernelConfiguration
+dataDir: .data-bench
+logging: {level: warn}
+api: {bindAddress: 127.0.0.1}
+plugins:
+  bundles:
+  - {name: classic, transport: %s}
+  - {name: controllers}
+  - {name: hollow}
+scheduler:
+  profiles:
+  - schedulerName: default-scheduler
+    predicates:
+    - NodeUnschedulable
+    - HostName
+    - TaintToleration
+    - MatchNodeSelector
+    - PodFitsHostPorts
+    - PodFitsResources
+    - NoDiskConflict
+    - MaxEBSVolumeCount
+    - MaxGCEPDVolumeCount
+    - NoVolumeZoneConflict
+    priorities:
+    - {name: LeastRequestedPriority, weight: 1}
+    - {name: BalancedResourceAllocation, weight: 1}
+    - {name: SelectorSpreadPriority, weight: 1}
+    - {name: NodeAffinityPriority, weight: 1}
+    - {name: ServiceSpreadingPriority, weight: 1}
+    - {name: ImageLocalityPriority, weight: 1}
+    - {name: EqualPriority, weight: 1}
+controllers:
+  enabled: [nodelifecycle, serviceaccount, namespace]
+node: {enabled: false}
+hollow: {nodes: %d, runtime: hollow}
+`
+
+// placed is what one round of schedule measured.
+type placed struct {
+	bound, running  float64 // pods a second, from the first create
+	nodesReady      float64 // seconds from start to every node schedulable
+	rss, idle, busy float64 // MB with idle nodes; processors used by those; MB with all pods
+}
+
+// schedule measures how fast pods are created and bound to simulated nodes
+// with real agents. Nothing runs on those nodes, and everything else is real.
+func schedule(ctx context.Context, o options) ([]figure, error) {
+	var bound, running, ready, rss, idle, busy []float64
+	for range o.rounds {
+		p, err := scheduleRound(ctx, o)
+		if err != nil {
+			return nil, err
+		}
+		bound, running, ready = append(bound, p.bound), append(running, p.running), append(ready, p.nodesReady)
+		rss, idle, busy = append(rss, p.rss), append(idle, p.idle), append(busy, p.busy)
+	}
+	set := "classic set, " + o.transport
+	return []figure{
+		least("create to all bound", "pods/s", goalSchedule, bound...).note("%d hollow nodes, %d pods, %d workers, %s", o.nodes, o.pods, o.workers, set),
+		least("create to all Running", "pods/s", 0, running...).note("simulated containers"),
+		most("start to all hollow nodes schedulable", "s", 0, ready...),
+		most("kernel with idle hollow nodes", "MB", 0, rss...),
+		most("processor time of idle hollow nodes", "%", 0, idle...).note("of one processor"),
+		most("kernel with all pods Running", "MB", 0, busy...),
+	}, nil
+}
+
+func scheduleRound(ctx context.Context, o options) (p placed, err error) {
+	dir, config, err := writeConfig(fmt.Sprintf(hollowConfig, o.transport, o.nodes))
+	defer os.RemoveAll(dir)
+	if err != nil {
+		return p, err
+	}
+	begin := time.Now()
+	c, err := cluster.Start(ctx, cluster.Options{Name: "bench-schedule", Config: config})
+	if err != nil {
+		return p, err
+	}
+	defer func() { err = errors.Join(err, c.Stop(syscall.SIGTERM)) }()
+	client, cfg, err := clientOf(c)
+	if err != nil {
+		return p, err
+	}
+	if err := awaitServiceAccount(ctx, client); err != nil {
+		return p, err
+	}
+	nodes, err := awaitNodes(ctx, client, o.nodes)
+	if err != nil {
+		return p, err
+	}
+	p.nodesReady = time.Since(begin).Seconds()
+	if p.idle, p.rss, err = idleCost(ctx, c.Pid()); err != nil {
+		return p, err
+	}
+	w, err := watchPods(ctx, client)
+	if err != nil {
+		return p, err
+	}
+	defer w.stop()
+	done := o.startProfile(cfg, "schedule")
+	begin = time.Now()
+	if err := createPods(ctx, client, o.pods, o.workers, func(i int) string { return fmt.Sprintf("bench-%d", i) }); err != nil {
+		return p, err
+	}
+	at, err := w.await(ctx, o.pods)
+	if err != nil {
+		return p, err
+	}
+	done()
+	p.bound = float64(o.pods) / at.bound.Sub(begin).Seconds()
+	p.running = float64(o.pods) / at.running.Sub(begin).Seconds()
+	if m, err := measure(c.Pid()); err == nil {
+		p.busy = mb(m.rss)
+	}
+	return p, w.check(nodes)
+}
+
+// awaitNodes waits until all nodes are ready and untainted, and returns them.
+func awaitNodes(ctx context.Context, client kubernetes.Interface, want int) (map[string]bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	defer cancel()
+	for {
+		list, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+		nodes, why := map[string]bool{}, ""
+		if err == nil {
+			for _, n := range list.Items {
+				if len(n.Spec.Taints) > 0 {
+					why = fmt.Sprintf("; %s has taint %s", n.Name, n.Spec.Taints[0].ToString())
+					continue
+				}
+				for _, condition := range n.Status.Conditions {
+					if condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue {
+						nodes[n.Name] = true
+					}
+				}
+			}
+			if len(nodes) == want {
+				return nodes, nil
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil, errors.Join(fmt.Errorf("%d of %d nodes are schedulable%s", len(nodes), want, why), err)
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+// idleCost is the share of one processor that a process uses when left alone,
+// in percent, and its resident memory in MB.
+func idleCost(ctx context.Context, pid int) (percent, rss float64, err error) {
+	const settle, window = 3 * time.Second, 10 * time.Second
+	wait := func(d time.Duration) error {
+		select {
+		case <-time.After(d):
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	if err := wait(settle); err != nil {
+		return 0, 0, err
+	}
+	before := processorTime(pid)
+	if err := wait(window); err != nil {
+		return 0, 0, err
+	}
+	used := processorTime(pid) - before
+	m, err := measure(pid)
+	return 100 * used.Seconds() / window.Seconds(), mb(m.rss), err
+}
+
+// processorTime is what a process has used so far.
+func processorTime(pid int) time.Duration {
+	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0
+	}
+	fields := strings.Fields(string(raw[strings.LastIndexByte(string(raw), ')')+1:]))
+	if len(fields) < 13 {
+		return 0
+	}
+	var user, system int64
+	if _, err := fmt.Sscan(fields[11]+" "+fields[12], &user, &system); err != nil {
+		return 0
+	}
+	return time.Duration(user+system) * 10 * time.Millisecond // USER_HZ is 100 on every Linux of Go
+}
+
+// podWatch follows every pod from before the first create.
+type podWatch struct {
+	w    watch.Interface
+	done chan struct{}
+
+	mu             sync.Mutex
+	changed        chan struct{}
+	node           map[types.UID]string
+	running        map[types.UID]bool
+	lastBound      time.Time
+	lastRun        time.Time
+	fault, stopped error
+}
+
+// moments are when the last pod was seen bound and Running.
+type moments struct{ bound, running time.Time }
+
+func watchPods(ctx context.Context, client kubernetes.Interface) (*podWatch, error) {
+	list, err := client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	w, err := client.CoreV1().Pods(namespace).Watch(ctx, metav1.ListOptions{ResourceVersion: list.ResourceVersion})
+	if err != nil {
+		return nil, err
+	}
+	p := &podWatch{w: w, done: make(chan struct{}), changed: make(chan struct{}, 1), node: map[types.UID]string{}, running: map[types.UID]bool{}}
+	go p.follow()
+	return p, nil
+}
+
+func (p *podWatch) follow() {
+	defer close(p.done)
+	for e := range p.w.ResultChan() {
+		pod, ok := e.Object.(*corev1.Pod)
+		p.mu.Lock()
+		switch {
+		case !ok:
+			p.fault = fmt.Errorf("watch: %v", e.Object)
+		case e.Type == watch.Deleted:
+			p.fault = fmt.Errorf("pod %s was deleted", pod.Name)
+		default:
+			p.see(pod)
+		}
+		p.mu.Unlock()
+		select {
+		case p.changed <- struct{}{}:
+		default:
+		}
+	}
+	p.mu.Lock()
+	p.stopped = errors.New("the watch ended")
+	p.mu.Unlock()
+}
+
+func (p *podWatch) see(pod *corev1.Pod) {
+	before, now := p.node[pod.UID], pod.Spec.NodeName
+	switch {
+	case now == "" && before != "", now != "" && before != "" && now != before:
+		p.fault = fmt.Errorf("pod %s was bound to %s, then to %q", pod.Name, before, now)
+	case now != "" && before == "":
+		p.node[pod.UID], p.lastBound = now, time.Now()
+	}
+	if pod.Status.Phase == corev1.PodRunning && !p.running[pod.UID] {
+		p.running[pod.UID], p.lastRun = true, time.Now()
+	}
+}
+
+// await returns when want pods were seen Running.
+func (p *podWatch) await(ctx context.Context, want int) (moments, error) {
+	for {
+		p.mu.Lock()
+		bound, running := len(p.node), len(p.running)
+		m, err := moments{p.lastBound, p.lastRun}, errors.Join(p.fault, p.stopped)
+		p.mu.Unlock()
+		if err != nil {
+			return m, err
+		}
+		if bound == want && running == want {
+			return m, nil
+		}
+		select {
+		case <-p.changed:
+		case <-p.done:
+		case <-ctx.Done():
+			return m, fmt.Errorf("%w: %d pods bound and %d Running of %d", ctx.Err(), bound, running, want)
+		}
+	}
+}
+
+// check asserts that every pod is on a node that exists.
+func (p *podWatch) check(nodes map[string]bool) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for uid, n := range p.node {
+		if !nodes[n] {
+			return fmt.Errorf("pod %s is bound to %q, which is no node", uid, n)
+		}
+	}
+	return p.fault
+}
+
+func (p *podWatch) stop() {
+	p.w.Stop()
+	<-p.done
+}
