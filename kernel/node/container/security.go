@@ -73,7 +73,7 @@ func VerifyNonRoot(pod *corev1.Pod, c *corev1.Container, user ImageUser) error {
 		return nil
 	case user.UID == nil && user.Name != "":
 		return fmt.Errorf("container has runAsNonRoot and image has non-numeric user (%s), cannot verify user is non-root (pod: %q, container: %s)", user.Name, Format(pod), c.Name)
-	case user.UID != nil && *user.UID == 0:
+	case user.UID == nil || *user.UID == 0: // an image that names no user runs as root
 		return fmt.Errorf("container has runAsNonRoot and image will run as root (pod: %q, container: %s)", Format(pod), c.Name)
 	}
 	return nil

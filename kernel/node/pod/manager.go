@@ -94,6 +94,7 @@ type entry struct {
 	messages    map[string]string // container id → termination message
 	volumesBad  bool
 	hasRun      bool
+	complaint   string // what was last logged about the pod
 }
 
 func (e *entry) object() (*corev1.Pod, bool) {

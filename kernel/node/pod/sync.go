@@ -66,7 +66,11 @@ func (m *Manager) sync(ctx context.Context, e *entry) time.Duration {
 	if ctx.Err() != nil {
 		return retryFast // interrupted: the next round knows why
 	}
-	if err != nil {
+	if text := fmt.Sprint(err); err == nil {
+		e.complaint = ""
+	} else if text != e.complaint {
+		// Said once, not with each try.
+		e.complaint = text
 		m.deps.Logger.Info("pod is not as it should be yet", "pod", name(pod), "err", err)
 	}
 	s := m.report(e, pod, rt)

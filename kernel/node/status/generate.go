@@ -99,6 +99,10 @@ func Generate(in Input) corev1.PodStatus {
 		}
 	}
 	in.conditions(&s, all, rt)
+	// Clients find statuses in the order of names; those of init containers in the order in which they run.
+	byName := func(a, b corev1.ContainerStatus) int { return cmp.Compare(a.Name, b.Name) }
+	slices.SortFunc(s.ContainerStatuses, byName)
+	slices.SortFunc(s.EphemeralContainerStatuses, byName)
 	return s
 }
 
