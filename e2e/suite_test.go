@@ -180,15 +180,19 @@ func eventually(t testing.TB, condition func(ctx context.Context) error) {
 	defer cancel()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
+	var last error
 	for {
 		err := condition(ctx)
 		if err == nil {
 			return
 		}
+		if last == nil || !strings.Contains(err.Error(), "context deadline") {
+			last = err
+		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			t.Fatalf("not within %s: %v", patience, err)
+			t.Fatalf("not within %s: %v", patience, last)
 		}
 	}
 }
