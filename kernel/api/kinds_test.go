@@ -85,6 +85,17 @@ func TestNamespaces(t *testing.T) {
 	if ns, err = c.CoreV1().Namespaces().Get(ctx, "doomed", metav1.GetOptions{}); err != nil || ns.Status.Phase != corev1.NamespaceTerminating || ns.DeletionTimestamp == nil {
 		t.Fatalf("terminating namespace: %v, %v", ns, err)
 	}
+	ns.Status.Conditions = []corev1.NamespaceCondition{{Type: corev1.NamespaceContentRemaining, Status: corev1.ConditionTrue}}
+	if ns, err = c.CoreV1().Namespaces().UpdateStatus(ctx, ns, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	ns.Spec.Finalizers = append(ns.Spec.Finalizers, "example.com/hold")
+	if ns, err = c.CoreV1().Namespaces().Finalize(ctx, ns, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if ns, err = c.CoreV1().Namespaces().Get(ctx, "doomed", metav1.GetOptions{}); err != nil || len(ns.Spec.Finalizers) != 2 || len(ns.Status.Conditions) != 1 {
+		t.Fatalf("namespace with finalizers after updates: %v, %v", ns, err)
+	}
 	ns.Spec.Finalizers = nil
 	if _, err := c.CoreV1().Namespaces().Finalize(ctx, ns, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)

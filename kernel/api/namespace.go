@@ -30,11 +30,14 @@ type namespaceREST struct {
 }
 
 func newNamespaceREST(r *kindREST) *namespaceREST {
-	r.Store.ShouldDeleteDuringUpdate = func(ctx context.Context, key string, obj, existing runtime.Object) bool {
-		ns, ok := obj.(*corev1.Namespace)
-		return ok && len(ns.Spec.Finalizers) == 0 && genericregistry.ShouldDeleteDuringUpdate(ctx, key, obj, existing)
-	}
 	return &namespaceREST{store: r, Getter: r, Lister: r, Watcher: r, CreaterUpdater: r}
+}
+
+// namespaceGoes says whether an update ends a namespace. The stores of status
+// and finalize are copies, so this is to be set before they are made.
+func namespaceGoes(ctx context.Context, key string, obj, existing runtime.Object) bool {
+	ns, ok := obj.(*corev1.Namespace)
+	return ok && len(ns.Spec.Finalizers) == 0 && genericregistry.ShouldDeleteDuringUpdate(ctx, key, obj, existing)
 }
 
 var (

@@ -27,6 +27,9 @@ func (s *Server) storage() map[schema.GroupVersion]map[string]rest.Storage {
 	}
 	for gr, k := range s.kinds {
 		gv := k.GVK.GroupVersion()
+		if gr == corev1.Resource("namespaces") {
+			s.stores[gr].ShouldDeleteDuringUpdate = namespaceGoes
+		}
 		main := &kindREST{Store: s.stores[gr], shortNames: k.ShortNames, categories: k.Categories}
 		put(gv, k.Resource, main)
 		if k.Status != nil {
