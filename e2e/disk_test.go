@@ -1,0 +1,165 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// smallDisk mounts a file system of a size at a folder of the test's own.
+func smallDisk(t *testing.T, size string) string {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		skip(t, "a small disk needs root to be mounted")
+	}
+	dir := filepath.Join(t.TempDir(), "disk")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mount("pintle-e2e", dir, "tmpfs", 0, "mode=700,size="+size); err != nil {
+		skip(t, "this machine mounts no tmpfs: "+err.Error())
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
+			t.Errorf("unmount %s: %v", dir, err)
+		}
+	})
+	return dir
+}
+
+// fill takes room on a disk until less than keep bytes are free; the returned
+// function gives it back.
+func fill(t *testing.T, dir string, keep uint64) (free func()) {
+	t.Helper()
+	f, err := os.CreateTemp(dir, "ballast")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	var st syscall.Statfs_t
+	for block := make([]byte, 64<<10); ; {
+		if err := syscall.Statfs(dir, &st); err != nil {
+			t.Fatal(err)
+		}
+		if st.Bavail*uint64(st.Bsize) <= keep {
+			break
+		}
+		if _, err := f.Write(block); err != nil {
+			if errors.Is(err, syscall.ENOSPC) {
+				break
+			}
+			t.Fatal(err)
+		}
+	}
+	return func() {
+		if err := os.Remove(f.Name()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestFullDisk: on a full disk writes fail with a 5xx that names it, reads and
+// watches go on, deletes still make room, and writes come back with the room.
+func TestFullDisk(t *testing.T) {
+	t.Parallel()
+	disk := smallDisk(t, "256m")
+	data := filepath.Join(disk, "data")
+	const reserve = 32 << 20
+	e := minimal(t, "", data, "store.minFree=32Mi")
+	if err := e.keep(bound(t), "before"); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.keep(bound(t), "victim"); err != nil {
+		t.Fatal(err)
+	}
+	watch, err := e.client.CoreV1().ConfigMaps("default").Watch(bound(t), metav1.ListOptions{FieldSelector: "metadata.name=after"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer watch.Stop()
+
+	free := fill(t, disk, reserve*3/4)
+	err = e.keep(bound(t), "refused")
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) || status.Status().Code < 500 {
+		t.Fatalf("a write on a full disk: %v, want a 5xx", err)
+	}
+	contains(t, err.Error(), "no space left for data directory", data, "free some or move it")
+	if out := e.try(t, "create", "configmap", "by-hand"); out.err == nil || !strings.Contains(out.stderr, "no space left for data directory "+data) {
+		t.Errorf("kubectl create on a full disk: %v %s", out.err, out.stderr)
+	}
+	e.kept(t, "before")
+	if err := e.client.CoreV1().ConfigMaps("default").Delete(bound(t), "victim", metav1.DeleteOptions{}); err != nil {
+		t.Errorf("a delete, which makes room: %v", err)
+	}
+
+	// Really nothing left: what the reserve is for is taken too.
+	freeAll := fill(t, disk, 0)
+	if err := e.keep(bound(t), "refused-too"); !errors.As(err, &status) || status.Status().Code < 500 {
+		t.Errorf("a write with no byte left: %v, want a 5xx", err)
+	}
+	e.kept(t, "before")
+	freeAll()
+	free()
+
+	eventually(t, func(ctx context.Context) error { return e.keep(ctx, "after") })
+	select {
+	case ev, ok := <-watch.ResultChan():
+		if !ok {
+			t.Error("the watch ended on the full disk")
+		} else if m, err := meta.Accessor(ev.Object); err != nil || m.GetName() != "after" {
+			t.Errorf("the watch says %v", ev)
+		}
+	case <-bound(t).Done():
+		t.Error("the watch does not see the write after the full disk")
+	}
+	e.stop(t)
+
+	t.Run("start", func(t *testing.T) {
+		free := fill(t, disk, 1<<20)
+		line := fault(t, faulty{data: data, args: []string{"--set", "store.minFree=32Mi"}}, 1)
+		contains(t, line, "no space left for data directory "+data, "free some or move it")
+		free()
+	})
+	again := minimal(t, "", data, "store.minFree=32Mi")
+	again.kept(t, "before", "after")
+	again.stop(t)
+}
+
+// TestReadOnlyDisk: a disk that turns read-only, as a failing one does, refuses
+// writes, and a start, by name.
+func TestReadOnlyDisk(t *testing.T) {
+	t.Parallel()
+	disk := smallDisk(t, "256m")
+	data := filepath.Join(disk, "data")
+	e := minimal(t, "", data, "store.minFree=1Mi")
+	if err := e.keep(bound(t), "before"); err != nil {
+		t.Fatal(err)
+	}
+	e.stop(t)
+	remount := func(flags uintptr) {
+		t.Helper()
+		eventually(t, func(context.Context) error {
+			if err := syscall.Mount("", disk, "", syscall.MS_REMOUNT|flags, ""); err != nil {
+				return fmt.Errorf("remount %s: %w", disk, err)
+			}
+			return nil
+		})
+	}
+	remount(syscall.MS_RDONLY)
+	contains(t, fault(t, faulty{data: data}, 1), data, "read-only file system")
+	contains(t, fault(t, faulty{data: filepath.Join(disk, "other")}, 1), "data directory: ", filepath.Join(disk, "other"), "read-only file system", "choose another one with --data")
+	remount(0)
+	again := minimal(t, "", data, "store.minFree=1Mi")
+	again.kept(t, "before")
+	again.stop(t)
+}

@@ -1,0 +1,287 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"pintle.dev/pintle/e2e/cluster"
+)
+
+// hostility is one plugin of e2e/testdata/plugins/hostile. Each is loaded as a
+// bundle of its own and asked by a scheduler name of its own.
+type hostility struct {
+	bundle, plugin string
+	why            string // in what kubectl get plugins -o wide says
+}
+
+var hostilities = []hostility{
+	{"traps", "Traps", "out of bounds memory access"},
+	{"loops", "Loops", "deadline exceeded"},
+	{"allocates", "Allocates", "wasm error: unreachable"}, // its own runtime gives up at the memory ceiling
+	{"verdicts", "InventsVerdicts", "answer out of range: verdict 1073741824"},
+	{"astray", "PointsAstray", "answer out of range: 100 bytes at 0xfffffff0 are not in its memory"},
+	{"exits", "Exits", "wasm error: unreachable"},
+}
+
+// hostileModule is built and sealed once.
+var hostileModule = sync.OnceValues(func() (string, error) {
+	repo, err := cluster.Repository()
+	if err != nil {
+		return "", err
+	}
+	dir := filepath.Join(repo, "bin", "e2e", "hostile")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", err
+	}
+	build := exec.Command("go", "build", "-buildmode=c-shared", "-ldflags=-s -w", "-o", filepath.Join(dir, "hostile.wasm"), "./e2e/testdata/plugins/hostile")
+	build.Dir, build.Env = repo, append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm", "CGO_ENABLED=0")
+	if text, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build hostile plugins: %w\n%s", err, text)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "manifest.yaml"), []byte(hostileManifest("hostile", "Traps", "predicate")), 0o644); err != nil {
+		return "", err
+	}
+	if text, err := exec.Command(filepath.Join(repo, "bin", "pintle"), "plugin", "seal", dir).CombinedOutput(); err != nil {
+		return "", fmt.Errorf("seal hostile plugins: %w\n%s", err, text)
+	}
+	return dir, nil
+})
+
+func hostileManifest(bundle, plugin, kind string) string {
+	return fmt.Sprintf(`apiVersion: kernel.pintle.dev/v1alpha1
+kind: PluginManifest
+name: %s
+version: 0.1.0
+plugins:
+- name: %s
+  kind: %s
+`, bundle, plugin, kind)
+}
+
+// hostileCatalog has a bundle a hostility, all with the same module.
+func hostileCatalog(t *testing.T) string {
+	t.Helper()
+	sealed, err := hostileModule()
+	if err != nil {
+		t.Fatal(err)
+	}
+	catalog := t.TempDir()
+	add := func(bundle, plugin, kind string) {
+		manifest := filepath.Join(copyBundle(t, sealed, catalog, bundle), "manifest.yaml")
+		replace(t, manifest, "name: hostile", "name: "+bundle)
+		replace(t, manifest, "name: Traps", "name: "+plugin)
+		replace(t, manifest, "kind: predicate", "kind: "+kind)
+	}
+	for _, h := range hostilities {
+		add(h.bundle, h.plugin, "predicate")
+	}
+	add("eleven", "ScoresEleven", "priority")
+	return catalog
+}
+
+// placer is what a test of scheduling needs beside a kernel: two nodes and a
+// service account.
+func (e *env) placer(t *testing.T) {
+	t.Helper()
+	if _, err := e.client.CoreV1().ServiceAccounts("default").Create(bound(t), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 2 {
+		room := corev1.ResourceList{
+			corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("8Gi"), corev1.ResourcePods: resource.MustParse("110"),
+		}
+		node, err := e.client.CoreV1().Nodes().Create(bound(t), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("n%d", i)}}, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		node.Status = corev1.NodeStatus{Capacity: room, Allocatable: room}
+		if _, err := e.client.CoreV1().Nodes().UpdateStatus(bound(t), node, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// ask creates a pod for a scheduler name.
+func (e *env) ask(t *testing.T, name, scheduler string) {
+	t.Helper()
+	_, err := e.client.CoreV1().Pods("default").Create(bound(t), &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: corev1.PodSpec{
+			SchedulerName: scheduler,
+			Containers: []corev1.Container{{
+				Name: "c", Image: "i",
+				ReadinessProbe: &corev1.Probe{ProbeHandler: corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(80)}}},
+			}},
+		},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// placed waits until a pod has a node.
+func (e *env) placed(t *testing.T, name string) {
+	t.Helper()
+	e.awaitPod(t, "default", name, func(p *corev1.Pod) error {
+		if p.Spec.NodeName == "" {
+			return fmt.Errorf("pod %s has no node: %v", name, p.Status.Conditions)
+		}
+		return nil
+	})
+}
+
+// refused waits for a FailedScheduling event of a pod whose words contain why.
+func (e *env) refused(t *testing.T, name, why string) {
+	t.Helper()
+	eventually(t, func(ctx context.Context) error {
+		list, err := e.client.CoreV1().Events("default").List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.name=" + name + ",reason=FailedScheduling"})
+		if err != nil {
+			return err
+		}
+		var said []string
+		for _, ev := range list.Items {
+			if strings.Contains(ev.Message, why) {
+				return nil
+			}
+			said = append(said, ev.Message)
+		}
+		return fmt.Errorf("no FailedScheduling of pod %s says %q: %q", name, why, said)
+	})
+}
+
+// TestHostilePlugins: WASM modules that trap, loop for ever, allocate without
+// end, end themselves or answer out of range while pods are scheduled. Each is
+// contained: its own profile fails closed and says so, the others go on, and a
+// configuration without it heals what waited, while the kernel runs.
+func TestHostilePlugins(t *testing.T) {
+	t.Parallel()
+	own := filepath.Join(filepath.Dir(binary(t, "pintle")), "plugins")
+	catalog := hostileCatalog(t)
+	// configuration writes the file with the hostile plugins in use, left out
+	// when they fail, or gone.
+	file := filepath.Join(t.TempDir(), "pintle.yaml")
+	configuration := func(use bool, extra string) {
+		var b strings.Builder
+		fmt.Fprintf(&b, `apiVersion: config.pintle.dev/v1alpha1
+kind: KernelConfiguration
+api: {bindAddress: 127.0.0.1}
+plugins:
+  directories: [%s, %s]
+  callTimeout: 1s
+  memoryLimit: 64Mi
+  bundles:
+  - name: classic
+`, own, catalog)
+		for _, h := range append(hostilities, hostility{bundle: "eleven"}) {
+			if use {
+				fmt.Fprintf(&b, "  - {name: %s%s}\n", h.bundle, extra)
+			}
+		}
+		b.WriteString("scheduler:\n  podInitialBackoff: 50ms\n  podMaxBackoff: 500ms\n  profiles:\n  - {schedulerName: default-scheduler, predicates: [HostName, PodFitsResources]}\n")
+		for _, h := range hostilities {
+			predicates := "HostName"
+			if use {
+				predicates += ", " + h.plugin
+			}
+			fmt.Fprintf(&b, "  - {schedulerName: %s, predicates: [%s]}\n", h.bundle, predicates)
+		}
+		priorities := "LeastRequestedPriority"
+		if use {
+			priorities = "ScoresEleven"
+		}
+		fmt.Fprintf(&b, "  - {schedulerName: eleven, predicates: [HostName], priorities: [{name: %s}]}\n", priorities)
+		// In one step, as an editor does.
+		if err := os.Rename(write(t, file+".new", b.String()), file); err != nil {
+			t.Fatal(err)
+		}
+	}
+	configuration(true, "")
+	e := minimal(t, file, filepath.Join(t.TempDir(), "data"))
+	e.placer(t)
+
+	for _, h := range hostilities {
+		e.ask(t, "waits-"+h.bundle, h.bundle)
+	}
+	e.ask(t, "eleven", "eleven")
+	for _, h := range hostilities {
+		t.Run(h.bundle, func(t *testing.T) {
+			e.refused(t, "waits-"+h.bundle, "0/2 nodes are available: 2 plugin "+h.plugin+" is not available.")
+			e.ask(t, "beside-"+h.bundle, "default-scheduler")
+			e.placed(t, "beside-"+h.bundle)
+			eventually(t, func(context.Context) error {
+				out := e.kubectl(t, "get", "plugins", h.plugin, "-o", "wide")
+				if !strings.Contains(out, h.why) {
+					return fmt.Errorf("get plugins -o wide does not say %q:\n%s", h.why, out)
+				}
+				return nil
+			})
+		})
+	}
+	t.Run("scores", func(t *testing.T) {
+		// A priority that fails does not keep a pod from a node.
+		e.placed(t, "eleven")
+		if err := e.AwaitLog(bound(t), "ScoresEleven", "answer out of range: score 11"); err != nil {
+			t.Errorf("nothing in the log of the score out of range: %v", err)
+		}
+	})
+	t.Run("others", func(t *testing.T) {
+		out := e.kubectl(t, "get", "plugins", "HostName", "PodFitsResources", "-o", "jsonpath={range .items[*]}{.status.state} {.status.restarts} {end}")
+		if strings.ReplaceAll(out, "0", "") != "Ready  Ready  " && out != "Ready  Ready  " {
+			t.Errorf("classic plugins: %q, want both ready and never restarted", out)
+		}
+	})
+	t.Run("ignored", func(t *testing.T) {
+		configuration(true, ", onFailure: ignore")
+		for _, h := range hostilities {
+			e.placed(t, "waits-"+h.bundle)
+		}
+	})
+	t.Run("gone", func(t *testing.T) {
+		configuration(false, "")
+		eventually(t, func(context.Context) error {
+			if out := e.kubectl(t, "get", "plugins", "-o", "name"); strings.Contains(out, "/Traps") {
+				return errors.New("the hostile plugins are still there:\n" + out)
+			}
+			return nil
+		})
+		for _, h := range hostilities {
+			e.ask(t, "healed-"+h.bundle, h.bundle)
+		}
+		for _, h := range hostilities {
+			e.placed(t, "healed-"+h.bundle)
+		}
+	})
+	t.Run("faulty configuration", func(t *testing.T) {
+		good, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(write(t, file+".new", strings.Replace(string(good), "profiles:", "profyles:", 1)), file); err != nil {
+			t.Fatal(err)
+		}
+		if err := e.AwaitLog(bound(t), "configuration not applied", "scheduler.profyles: unknown key"); err != nil {
+			t.Error(err)
+		}
+		if err := os.Rename(write(t, file+".new", strings.Replace(string(good), "HostName, PodFitsResources", "HostName, Loops", 1)), file); err != nil {
+			t.Fatal(err)
+		}
+		if err := e.AwaitLog(bound(t), "the former one stays in force", `no loaded bundle has predicate`, `Loops`); err != nil {
+			t.Error(err)
+		}
+		e.ask(t, "still", "default-scheduler")
+		e.placed(t, "still")
+	})
+	e.stop(t)
+}

@@ -1,0 +1,111 @@
+//go:build wasip1
+
+// Hostile is a WASM module that speaks the ABI (sdk/ABI.md) by hand, without
+// package sdk, whose guards would keep it from the worst: each of its plugins
+// breaks the contract in a way of its own.
+package main
+
+import "unsafe"
+
+const description = `{"contract":1,"plugins":[
+{"name":"Traps","kind":"predicate","scope":"node"},
+{"name":"Loops","kind":"predicate","scope":"node"},
+{"name":"Allocates","kind":"predicate","scope":"node"},
+{"name":"InventsVerdicts","kind":"predicate","scope":"node"},
+{"name":"PointsAstray","kind":"predicate","scope":"node"},
+{"name":"Exits","kind":"predicate","scope":"node"},
+{"name":"ScoresEleven","kind":"priority","scope":"node","normalize":"none"}]}`
+
+const (
+	traps = iota
+	loops
+	allocates
+	inventsVerdicts
+	pointsAstray
+	exits
+)
+
+var (
+	text    = []byte(description)
+	buffers = map[uint32][]uint64{}
+	hoard   [][]byte
+	count   int
+)
+
+func pointer(p unsafe.Pointer) uint32 { return uint32(uintptr(p)) }
+
+//go:wasmexport pintle_abi_version
+func version() int32 { return 1 }
+
+//go:wasmexport pintle_alloc
+func alloc(size uint32) uint32 {
+	b := make([]uint64, size/8+1)
+	p := pointer(unsafe.Pointer(&b[0]))
+	buffers[p] = b
+	return p
+}
+
+//go:wasmexport pintle_free
+func free(p uint32) { delete(buffers, p) }
+
+//go:wasmexport pintle_describe
+func describe() uint64 {
+	return uint64(pointer(unsafe.Pointer(&text[0])))<<32 | uint64(len(text))
+}
+
+//go:wasmexport pintle_configure
+func configure(_, _, _ uint32) int32 { return 0 }
+
+//go:wasmexport pintle_apply
+func apply(_, _ uint32) int32 { return 0 }
+
+//go:wasmexport pintle_filter
+func filter(plugin, _, _, n, out uint32) int32 {
+	verdicts := unsafe.Slice((*uint32)(unsafe.Pointer(uintptr(out))), n)
+	switch plugin {
+	case traps:
+		return int32(*(*byte)(unsafe.Pointer(uintptr(0xfffffff0)))) // beyond its memory
+	case loops:
+		for n > 0 {
+			count++
+		}
+	case allocates:
+		for {
+			hoard = append(hoard, make([]byte, 8<<20))
+		}
+	case inventsVerdicts:
+		for i := range verdicts {
+			verdicts[i] = 1 << 30
+		}
+	case pointsAstray:
+		for i := range verdicts {
+			verdicts[i] = 1
+		}
+	case exits:
+		var nothing map[string]int
+		nothing["x"] = 1 // the runtime panics and ends the module
+	}
+	return 0
+}
+
+//go:wasmexport pintle_score
+func score(_, _, _, n, out uint32) int32 {
+	scores := unsafe.Slice((*int64)(unsafe.Pointer(uintptr(out))), n)
+	for i := range scores {
+		scores[i] = 11
+	}
+	return 0
+}
+
+//go:wasmexport pintle_normalize
+func normalize(_, _, _, _, _ uint32) int32 { return 0 }
+
+// reason points to text that is not in the memory.
+//
+//go:wasmexport pintle_reason
+func reason(_, _ uint32) uint64 { return 0xfffffff0<<32 | 100 }
+
+//go:wasmexport pintle_error
+func failure() uint64 { return 0 }
+
+func main() {}
