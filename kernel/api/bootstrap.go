@@ -11,13 +11,15 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"pintle.dev/pintle/kernel/api/resources"
 )
 
 // systemNamespaces are there from the start and cannot be missed.
 var systemNamespaces = []string{metav1.NamespaceSystem, metav1.NamespacePublic, corev1.NamespaceNodeLease, metav1.NamespaceDefault}
 
-// bootstrap creates the system namespaces and the kubernetes service, whose
-// endpoints it keeps at this server's address.
+// bootstrap creates the system namespaces, the system's priority classes and
+// the kubernetes service, whose endpoints it keeps at this server's address.
 func (s *Server) bootstrap(ctx context.Context) error {
 	namespaces := s.client.CoreV1().Namespaces()
 	for _, name := range systemNamespaces {
@@ -31,11 +33,29 @@ func (s *Server) bootstrap(ctx context.Context) error {
 			return fmt.Errorf("create namespace %s: %w", name, err)
 		}
 	}
+	if err := s.ensurePriorityClasses(ctx); err != nil {
+		return err
+	}
 	if err := s.ensureService(ctx); err != nil {
 		return fmt.Errorf("service default/kubernetes: %w", err)
 	}
 	if err := s.ensureEndpoints(ctx); err != nil {
 		return fmt.Errorf("endpoints default/kubernetes: %w", err)
+	}
+	return nil
+}
+
+// ensurePriorityClasses creates the classes of the system's own pods.
+func (s *Server) ensurePriorityClasses(ctx context.Context) error {
+	classes := s.client.SchedulingV1().PriorityClasses()
+	for _, class := range resources.SystemPriorityClasses() {
+		_, err := classes.Get(ctx, class.Name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			_, err = classes.Create(ctx, class, metav1.CreateOptions{})
+		}
+		if err != nil && !apierrors.IsAlreadyExists(err) {
+			return fmt.Errorf("priority class %s: %w", class.Name, err)
+		}
 	}
 	return nil
 }

@@ -123,14 +123,44 @@ var (
 func (r *kindREST) ShortNames() []string { return r.shortNames }
 func (r *kindREST) Categories() []string { return r.categories }
 
+// newSubREST serves a subresource of store by a strategy of its own. What the
+// strategy takes back from a request is told as fields or, where it takes all
+// but some back, as a filter: the installer accepts one of the two.
+func newSubREST(store *genericregistry.Store, s resources.Strategy) rest.Storage {
+	sub := &subREST{with(store, s)}
+	if filter, ok := s.(rest.ResetFieldsFilterStrategy); ok {
+		return &filteredREST{sub, filter}
+	}
+	return &resetREST{sub}
+}
+
 // subREST is a subresource that reads and updates the whole object by a
 // strategy of its own: status, finalize, ephemeralcontainers, resize.
 type subREST struct{ store *genericregistry.Store }
 
+// resetREST is a subREST whose strategy lists the fields it takes back.
+type resetREST struct{ *subREST }
+
+// filteredREST is a subREST whose strategy filters the fields it leaves.
+type filteredREST struct {
+	*subREST
+	filter rest.ResetFieldsFilterStrategy
+}
+
 var (
-	_ rest.Patcher             = (*subREST)(nil)
-	_ rest.ResetFieldsStrategy = (*subREST)(nil)
+	_ rest.Patcher                   = (*resetREST)(nil)
+	_ rest.ResetFieldsStrategy       = (*resetREST)(nil)
+	_ rest.Patcher                   = (*filteredREST)(nil)
+	_ rest.ResetFieldsFilterStrategy = (*filteredREST)(nil)
 )
+
+func (r *resetREST) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
+	return r.store.GetResetFields()
+}
+
+func (r *filteredREST) GetResetFieldsFilter() map[fieldpath.APIVersion]fieldpath.Filter {
+	return r.filter.GetResetFieldsFilter()
+}
 
 func (r *subREST) New() runtime.Object { return r.store.New() }
 func (r *subREST) Destroy()            {}
@@ -142,10 +172,6 @@ func (r *subREST) Get(ctx context.Context, name string, options *metav1.GetOptio
 // Update never creates: a subresource has no object of its own.
 func (r *subREST) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, create rest.ValidateObjectFunc, update rest.ValidateObjectUpdateFunc, _ bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
 	return r.store.Update(ctx, name, info, create, update, false, options)
-}
-
-func (r *subREST) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
-	return r.store.GetResetFields()
 }
 
 func (r *subREST) ConvertToTable(ctx context.Context, obj, options runtime.Object) (*metav1.Table, error) {

@@ -33,13 +33,13 @@ func (s *Server) storage() map[schema.GroupVersion]map[string]rest.Storage {
 		main := &kindREST{Store: s.stores[gr], shortNames: k.ShortNames, categories: k.Categories}
 		put(gv, k.Resource, main)
 		if k.Status != nil {
-			put(gv, k.Resource+"/status", &subREST{with(s.stores[gr], k.Status)})
+			put(gv, k.Resource+"/status", newSubREST(s.stores[gr], k.Status))
 		}
 		if k.Scale != nil {
 			put(gv, k.Resource+"/scale", &scaleREST{store: s.stores[gr], access: *k.Scale, gvk: k.GVK, gr: gr})
 		}
 		for name, strategy := range k.Subresources {
-			put(gv, k.Resource+"/"+name, &subREST{with(s.stores[gr], strategy)})
+			put(gv, k.Resource+"/"+name, newSubREST(s.stores[gr], strategy))
 		}
 		s.special(k, main, func(path string, r rest.Storage) { put(gv, path, r) })
 		if gr == corev1.Resource("events") {

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/kubernetes/pkg/registry/apps/controllerrevision"
+	"k8s.io/kubernetes/pkg/registry/apps/deployment"
+	"k8s.io/kubernetes/pkg/registry/apps/replicaset"
+	"k8s.io/kubernetes/pkg/registry/coordination/lease"
+	"k8s.io/kubernetes/pkg/registry/core/configmap"
+	"k8s.io/kubernetes/pkg/registry/core/endpoint"
+	"k8s.io/kubernetes/pkg/registry/core/event"
+	"k8s.io/kubernetes/pkg/registry/core/limitrange"
+	"k8s.io/kubernetes/pkg/registry/core/namespace"
+	"k8s.io/kubernetes/pkg/registry/core/node"
+	"k8s.io/kubernetes/pkg/registry/core/persistentvolume"
+	"k8s.io/kubernetes/pkg/registry/core/persistentvolumeclaim"
+	"k8s.io/kubernetes/pkg/registry/core/pod"
+	"k8s.io/kubernetes/pkg/registry/core/replicationcontroller"
+	"k8s.io/kubernetes/pkg/registry/core/resourcequota"
+	"k8s.io/kubernetes/pkg/registry/core/secret"
+	"k8s.io/kubernetes/pkg/registry/core/service"
+	"k8s.io/kubernetes/pkg/registry/core/serviceaccount"
+	"k8s.io/kubernetes/pkg/registry/discovery/endpointslice"
+	"k8s.io/kubernetes/pkg/registry/node/runtimeclass"
+	"k8s.io/kubernetes/pkg/registry/policy/poddisruptionbudget"
+	"k8s.io/kubernetes/pkg/registry/rbac/clusterrole"
+	"k8s.io/kubernetes/pkg/registry/rbac/clusterrolebinding"
+	"k8s.io/kubernetes/pkg/registry/rbac/role"
+	"k8s.io/kubernetes/pkg/registry/rbac/rolebinding"
+	"k8s.io/kubernetes/pkg/registry/scheduling/priorityclass"
+
+	_ "k8s.io/kubernetes/pkg/apis/apps/install"
+	_ "k8s.io/kubernetes/pkg/apis/coordination/install"
+	_ "k8s.io/kubernetes/pkg/apis/core/install"
+	_ "k8s.io/kubernetes/pkg/apis/discovery/install"
+	_ "k8s.io/kubernetes/pkg/apis/events/install"
+	_ "k8s.io/kubernetes/pkg/apis/node/install"
+	_ "k8s.io/kubernetes/pkg/apis/policy/install"
+	_ "k8s.io/kubernetes/pkg/apis/rbac/install"
+	_ "k8s.io/kubernetes/pkg/apis/scheduling/install"
+)
+
+// strategy is what the registry asks of a kind.
+type strategy interface {
+	rest.RESTCreateStrategy
+	rest.RESTUpdateStrategy
+}
+
+// kinds are upstream's strategies by kind; a subresource is "Kind/name" and
+// has updates only.
+var kinds = map[string]rest.RESTUpdateStrategy{
+	"Pod":                          pod.Strategy,
+	"Pod/status":                   pod.StatusStrategy,
+	"Pod/ephemeralcontainers":      pod.EphemeralContainersStrategy,
+	"Pod/resize":                   pod.ResizeStrategy,
+	"Node":                         node.Strategy,
+	"Node/status":                  node.StatusStrategy,
+	"Service":                      service.Strategy,
+	"Service/status":               service.StatusStrategy,
+	"Endpoints":                    endpoint.Strategy,
+	"EndpointSlice":                endpointslice.Strategy,
+	"Namespace":                    namespace.Strategy,
+	"Namespace/status":             namespace.StatusStrategy,
+	"Namespace/finalize":           namespace.FinalizeStrategy,
+	"Event":                        event.Strategy,
+	"PersistentVolume":             persistentvolume.Strategy,
+	"PersistentVolume/status":      persistentvolume.StatusStrategy,
+	"PersistentVolumeClaim":        persistentvolumeclaim.Strategy,
+	"PersistentVolumeClaim/status": persistentvolumeclaim.StatusStrategy,
+	"ConfigMap":                    configmap.Strategy,
+	"Secret":                       secret.Strategy,
+	"ServiceAccount":               serviceaccount.Strategy,
+	"LimitRange":                   limitrange.Strategy,
+	"ResourceQuota":                resourcequota.Strategy,
+	"ResourceQuota/status":         resourcequota.StatusStrategy,
+	"ReplicationController":        replicationcontroller.Strategy,
+	"ReplicationController/status": replicationcontroller.StatusStrategy,
+	"ReplicaSet":                   replicaset.Strategy,
+	"ReplicaSet/status":            replicaset.StatusStrategy,
+	"Deployment":                   deployment.Strategy,
+	"Deployment/status":            deployment.StatusStrategy,
+	"ControllerRevision":           controllerrevision.Strategy,
+	"Lease":                        lease.Strategy,
+	"PriorityClass":                priorityclass.Strategy,
+	"PodDisruptionBudget":          poddisruptionbudget.Strategy,
+	"PodDisruptionBudget/status":   poddisruptionbudget.StatusStrategy,
+	"RuntimeClass":                 runtimeclass.Strategy,
+	"Role":                         role.Strategy,
+	"ClusterRole":                  clusterrole.Strategy,
+	"RoleBinding":                  rolebinding.Strategy,
+	"ClusterRoleBinding":           clusterrolebinding.Strategy,
+}
