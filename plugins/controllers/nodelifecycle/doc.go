@@ -10,6 +10,9 @@
 // are deleted, at once or when their tolerationSeconds are over; pods of
 // daemon sets tolerate these taints for ever (NDC-14).
 //
+// The old names of the labels for operating system and architecture follow the
+// new ones. All numbers can be set (Config).
+//
 // The grace period is 50 seconds as in Kubernetes 1.36; 004 [7.5] has 40. The
 // node itself is never deleted for bad health (NDC-4 and NDC-5 say otherwise,
 // 1.36 does not), and pods of nodes that are gone (NDC-13) are the podgc

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -48,21 +49,9 @@ func (l *lifecycle) monitor(ctx context.Context) {
 			ready[zone]++
 		}
 	})
-	anyReady := len(ready) > 0
-	l.mu.Lock()
-	for key, z := range l.zones {
-		limit := evictionRate(ready[key], all[key])
-		if !anyReady {
-			limit = 0 // it is this side that is cut off, more likely
-		}
-		if z.limiter.Limit() != limit {
-			z.limiter.SetLimit(limit)
-		}
-		z.waiting = slices.DeleteFunc(z.waiting, func(name string) bool { return l.health[name] == nil })
-	}
-	l.mu.Unlock()
+	l.disrupt(ready, all)
 	for i, node := range nodes {
-		l.judge(ctx, node, status[i], anyReady)
+		l.judge(ctx, node, status[i])
 	}
 }
 
@@ -132,7 +121,7 @@ func (l *lifecycle) late(node *corev1.Node, ready *corev1.NodeCondition, lease *
 		l.recorder.Eventf(nodeReference(node), corev1.EventTypeNormal, "RegisteredNode", "Node %s event: Registered Node %s in Controller", node.Name, node.Name)
 	}
 	if l.zones[topology.GetZoneKey(node)] == nil {
-		l.zones[topology.GetZoneKey(node)] = newZone()
+		l.zones[topology.GetZoneKey(node)] = &zone{limiter: rate.NewLimiter(rate.Limit(l.config.NodeEvictionRate), 1)}
 	}
 	if ready != nil && (!h.ready || !ready.LastHeartbeatTime.Equal(&h.heartbeat)) {
 		h.seen, h.heartbeat, h.ready = now, ready.LastHeartbeatTime, true
@@ -140,9 +129,9 @@ func (l *lifecycle) late(node *corev1.Node, ready *corev1.NodeCondition, lease *
 	if lease != nil && lease.Spec.RenewTime != nil && h.renewed.Before(lease.Spec.RenewTime) {
 		h.seen, h.renewed = now, *lease.Spec.RenewTime
 	}
-	grace := gracePeriod
+	grace := l.config.NodeMonitorGracePeriod.Duration
 	if ready == nil {
-		grace = startupGrace
+		grace = l.config.NodeStartupGracePeriod.Duration
 	}
 	return now.After(h.seen.Add(grace))
 }
@@ -166,7 +155,7 @@ func setUnknown(node *corev1.Node, now metav1.Time) {
 
 // judge queues a node for its NoExecute taint or takes that off, and marks the
 // pods of a node that is not ready.
-func (l *lifecycle) judge(ctx context.Context, node *corev1.Node, status corev1.ConditionStatus, anyReady bool) {
+func (l *lifecycle) judge(ctx context.Context, node *corev1.Node, status corev1.ConditionStatus) {
 	if condition(&node.Status, corev1.NodeReady) == nil && status != corev1.ConditionTrue {
 		return // it never said anything; the cache shows the verdict next time
 	}
@@ -187,7 +176,7 @@ func (l *lifecycle) judge(ctx context.Context, node *corev1.Node, status corev1.
 	l.mu.Unlock()
 	var err error
 	switch {
-	case status == corev1.ConditionTrue, !anyReady:
+	case status == corev1.ConditionTrue, l.down:
 		err = l.setTaints(ctx, node, noExecuteTaints(false))
 	case tainted:
 		err = l.setTaints(ctx, node, noExecuteTaints(true)) // from one taint to the other needs no rate

@@ -2,6 +2,8 @@ package nodelifecycle
 
 import (
 	"context"
+	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -19,42 +21,51 @@ import (
 )
 
 const (
-	monitorPeriod = 5 * time.Second        // NDC-3
-	taintPeriod   = 100 * time.Millisecond // between tries to taint
-	gracePeriod   = 50 * time.Second       // without a heartbeat
-	startupGrace  = time.Minute            // of a node that never had one
-	workers       = 8
-	eventSource   = "node-controller"
+	taintPeriod    = 100 * time.Millisecond // between tries to taint
+	workers        = 8
+	eventSource    = "node-controller"
+	evictionSource = "taint-eviction-controller"
 )
 
 // lifecycle is the controller.
 type lifecycle struct {
 	client    kubernetes.Interface
-	recorder  record.EventRecorder
+	log       *slog.Logger
+	config    Config
+	recorder  record.EventRecorder // of nodes
+	evictor   record.EventRecorder // of evictions
 	now       func() time.Time
 	nodes     corelisters.NodeLister
 	pods      corelisters.PodLister
 	leases    coordinationlisters.LeaseLister
 	informers struct{ nodes, pods, leases cache.SharedIndexInformer }
 
-	taints    *queue.Loop[string]           // of nodes: NoSchedule taints, labels
+	taints    *queue.Loop[string]           // of nodes: NoSchedule taints and labels
 	evictions *queue.Loop[cache.ObjectName] // of pods: NoExecute taints
 
 	mu     sync.Mutex
 	health map[string]*health // by node
 	zones  map[string]*zone   // by topology key
+	down   bool               // no node was ready at the last look; of the monitor alone
 	since  map[cache.ObjectName]time.Time
 }
 
-// New builds the controller.
+// New builds the controller from a Config in JSON.
 func New(c *controller.Context) (controller.Runner, error) {
+	config, err := readConfig(c.Config)
+	if err != nil {
+		return nil, fmt.Errorf("nodelifecycle: %w", err)
+	}
 	core, leases := c.Informers.Core().V1(), c.Informers.Coordination().V1().Leases()
 	l := &lifecycle{
-		client: c.Client, now: time.Now,
+		client: c.Client, log: c.Logger, config: config, now: time.Now,
 		nodes: core.Nodes().Lister(), pods: core.Pods().Lister(), leases: leases.Lister(),
 		health: map[string]*health{}, zones: map[string]*zone{}, since: map[cache.ObjectName]time.Time{},
 	}
 	l.informers.nodes, l.informers.pods, l.informers.leases = core.Nodes().Informer(), core.Pods().Informer(), leases.Informer()
+	if err := indexPods(l.informers.pods); err != nil {
+		return nil, fmt.Errorf("nodelifecycle: index pods: %w", err)
+	}
 	l.taints = queue.New(c.Logger, l.syncTaints, queue.Options[string]{Workers: workers})
 	l.evictions = queue.New(c.Logger, l.syncPod, queue.Options[cache.ObjectName]{Workers: workers})
 	return l, nil
@@ -68,6 +79,7 @@ func (l *lifecycle) Run(ctx context.Context) (err error) {
 	defer broadcaster.Shutdown()
 	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: l.client.CoreV1().Events("")})
 	l.recorder = broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: eventSource})
+	l.evictor = broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: evictionSource})
 
 	var handlers queue.Handlers
 	defer func() {
@@ -80,7 +92,11 @@ func (l *lifecycle) Run(ctx context.Context) (err error) {
 			return
 		}
 		l.taints.Add(current.Name)
-		if hasNoExecute(current) || old != nil && hasNoExecute(old) {
+		var before []corev1.Taint
+		if old != nil {
+			before = noExecute(old.Spec.Taints)
+		}
+		if !sameTaints(before, noExecute(current.Spec.Taints)) {
 			for _, p := range l.podsOn(current.Name) {
 				l.evictions.Add(cache.MetaObjectToName(p))
 			}
@@ -104,7 +120,7 @@ func (l *lifecycle) Run(ctx context.Context) (err error) {
 	var wg sync.WaitGroup
 	wg.Go(func() { l.taints.Run(ctx) })
 	wg.Go(func() { l.evictions.Run(ctx) })
-	wg.Go(func() { every(ctx, monitorPeriod, l.monitor) })
+	wg.Go(func() { every(ctx, l.config.NodeMonitorPeriod.Duration, l.monitor) })
 	every(ctx, taintPeriod, l.taintUnhealthy)
 	wg.Wait()
 	return nil

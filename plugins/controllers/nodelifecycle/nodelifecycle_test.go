@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
@@ -31,6 +32,20 @@ func words(taints []corev1.Taint) string {
 		out = append(out, strings.TrimPrefix(t.Key, "node.kubernetes.io/")+":"+string(t.Effect))
 	}
 	return strings.Join(out, " ")
+}
+
+// unstarted is a controller whose caches the test fills.
+func unstarted(t *testing.T, client kubernetes.Interface) *lifecycle {
+	t.Helper()
+	runner, err := New(&controller.Context{Logger: slog.New(slog.DiscardHandler), Client: client, Informers: informers.NewSharedInformerFactory(client, 0)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := runner.(*lifecycle)
+	t.Cleanup(l.taints.Close)
+	t.Cleanup(l.evictions.Close)
+	l.recorder, l.evictor = record.NewFakeRecorder(100), record.NewFakeRecorder(100)
+	return l
 }
 
 // 004 [7.9]: conditions become NoSchedule taints; other taints stay.
@@ -59,7 +74,7 @@ func TestEvictionRate(t *testing.T) {
 		ready, all int
 		want       rate.Limit
 	}{{10, 10, 0.1}, {1, 3, 0.1}, {4, 10, 0}, {5, 10, 0.1}, {20, 60, 0.01}, {0, 5, 0.1}} {
-		if got := evictionRate(tc.ready, tc.all); got != tc.want {
+		if got := defaults().evictionRate(tc.ready, tc.all); got != tc.want {
 			t.Errorf("%d of %d ready: %v, want %v", tc.ready, tc.all, got, tc.want)
 		}
 	}
@@ -75,14 +90,7 @@ func TestSilentNode(t *testing.T) {
 		Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}},
 	}
 	client := fake.NewClientset(quiet, lively, pod)
-	runner, err := New(&controller.Context{Logger: slog.New(slog.DiscardHandler), Client: client, Informers: informers.NewSharedInformerFactory(client, 0)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	l := runner.(*lifecycle)
-	defer l.taints.Close()
-	defer l.evictions.Close()
-	l.recorder = record.NewFakeRecorder(100)
+	l := unstarted(t, client)
 	clock := time.Now()
 	l.now = func() time.Time { return clock }
 	ctx := t.Context()
@@ -112,7 +120,7 @@ func TestSilentNode(t *testing.T) {
 	if n := refresh(); condition(&n.Status, corev1.NodeReady).Status != corev1.ConditionTrue {
 		t.Fatal("judged at once")
 	}
-	clock = clock.Add(gracePeriod + time.Second)
+	clock = clock.Add(l.config.NodeMonitorGracePeriod.Duration + time.Second)
 	refresh()
 	l.monitor(ctx)
 	n := refresh()

@@ -2,6 +2,7 @@ package nodelifecycle
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -30,7 +31,7 @@ var ownNoSchedule = []string{
 }
 
 // syncTaints makes the NoSchedule taints of a node match its conditions
-// (004 [7.9]).
+// (004 [7.9]), and its labels each other.
 func (l *lifecycle) syncTaints(ctx context.Context, name string) error {
 	node, err := l.nodes.Get(name)
 	if apierrors.IsNotFound(err) {
@@ -39,7 +40,7 @@ func (l *lifecycle) syncTaints(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	return l.setTaints(ctx, node, noScheduleTaints)
+	return errors.Join(l.setTaints(ctx, node, noScheduleTaints), l.syncLabels(ctx, node))
 }
 
 func noScheduleTaints(node *corev1.Node, now metav1.Time) []corev1.Taint {
@@ -122,8 +123,16 @@ func sameTaints(a, b []corev1.Taint) bool {
 	return slices.EqualFunc(a, b, func(a, b corev1.Taint) bool { return a.MatchTaint(&b) })
 }
 
-func hasNoExecute(node *corev1.Node) bool {
-	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Effect == corev1.TaintEffectNoExecute })
+func hasNoExecute(node *corev1.Node) bool { return len(noExecute(node.Spec.Taints)) > 0 }
+
+func noExecute(taints []corev1.Taint) []corev1.Taint {
+	var out []corev1.Taint
+	for _, t := range taints {
+		if t.Effect == corev1.TaintEffectNoExecute {
+			out = append(out, t)
+		}
+	}
+	return out
 }
 
 func condition(status *corev1.NodeStatus, kind corev1.NodeConditionType) *corev1.NodeCondition {

@@ -1,14 +1,9 @@
 package nodelifecycle
 
 import (
-	"golang.org/x/time/rate"
-)
+	"slices"
 
-const (
-	normalRate       = 0.1  // nodes a second
-	secondaryRate    = 0.01 // in a large zone that is partly down
-	largeZone        = 50   // more nodes than this
-	unhealthyPortion = 0.55
+	"golang.org/x/time/rate"
 )
 
 // zone limits the evictions of one failure zone (NC-6, NC-7).
@@ -17,16 +12,36 @@ type zone struct {
 	waiting []string // nodes to taint, in order
 }
 
-func newZone() *zone { return &zone{limiter: rate.NewLimiter(normalRate, 1)} }
-
-// evictionRate is the rate of a zone in which ready nodes of all are ready.
-func evictionRate(ready, all int) rate.Limit {
-	down := all - ready
-	if ready == 0 || down <= 2 || float64(down)/float64(all) < unhealthyPortion {
-		return normalRate // wholly down: its work should move elsewhere
+// disrupt sets the rates of the zones by how many nodes of each are ready.
+// While every node is down it is this side that is cut off, more likely: then
+// nothing is evicted, and judge takes back what was begun. When the first node
+// comes back, all others have their grace period anew (NC-7).
+func (l *lifecycle) disrupt(ready, all map[string]int) {
+	wasDown := l.down
+	l.down = len(all) > 0 && len(ready) == 0
+	l.mu.Lock()
+	for key, z := range l.zones {
+		limit := l.config.evictionRate(ready[key], all[key])
+		if l.down {
+			limit = 0
+		}
+		if z.limiter.Limit() != limit {
+			z.limiter.SetLimit(limit)
+		}
+		z.waiting = slices.DeleteFunc(z.waiting, func(name string) bool { return l.health[name] == nil })
 	}
-	if all > largeZone {
-		return secondaryRate
+	if wasDown && !l.down {
+		now := l.now()
+		for _, h := range l.health {
+			h.seen = now
+		}
 	}
-	return 0
+	known := len(l.health)
+	l.mu.Unlock()
+	switch {
+	case l.down && !wasDown:
+		l.log.Warn("no node is ready: nothing is evicted until one is", "nodes", known)
+	case wasDown && !l.down:
+		l.log.Info("a node is ready again: evictions go on")
+	}
 }
