@@ -6,8 +6,9 @@
 // RQC-6), when an object that it constrains is updated or deleted (RQC-8;
 // creations are charged by admission, RQC-9), and every five minutes (RQC-7).
 // Pods, services, ConfigMaps and replication controllers are counted and
-// watched in the shared informers; secrets and claims are listed when
-// a quota needs their count, and their deletions show at the next full sync
-// (RQC-2): no cache of them is kept. The same holds for the kinds that only a
-// count/ name speaks of; these are listed as metadata.
+// watched in the shared informers. Secrets, claims and the kinds that only a
+// count/ name speaks of are watched as metadata, while a quota limits them, and
+// listed when one needs their count: of these objects nothing is kept in memory
+// but names. A kind that is not served, such as a custom resource before its
+// definition, is looked for every half minute.
 package resourcequota

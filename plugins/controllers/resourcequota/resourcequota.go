@@ -48,6 +48,7 @@ type quotas struct {
 	objects  metadata.Interface
 	mapper   apimeta.ResettableRESTMapper
 	loop     *queue.Loop[cache.ObjectName]
+	poke     chan struct{} // what the quotas limit has changed
 }
 
 // New builds the controller.
@@ -66,7 +67,7 @@ func New(c *controller.Context) (controller.Runner, error) {
 func newController(c *controller.Context, objects metadata.Interface, mapper apimeta.ResettableRESTMapper) *quotas {
 	core := c.Informers.Core().V1()
 	q := &quotas{
-		objects: objects, mapper: mapper,
+		objects: objects, mapper: mapper, poke: make(chan struct{}, 1),
 		client: c.Client, quotas: core.ResourceQuotas().Lister(), informer: core.ResourceQuotas().Informer(),
 		watched: map[string]cache.SharedIndexInformer{
 			"pods": core.Pods().Informer(), "services": core.Services().Informer(),
@@ -98,8 +99,15 @@ func (q *quotas) Run(ctx context.Context) (err error) {
 		}
 	}()
 	if err := handlers.Add(q.informer, queue.On(func(old, current *corev1.ResourceQuota) {
-		if current != nil && (old == nil || !quotav1.Equals(old.Spec.Hard, current.Spec.Hard)) {
+		if old != nil && current != nil && quotav1.Equals(old.Spec.Hard, current.Spec.Hard) {
+			return // RQC-6
+		}
+		if current != nil {
 			q.loop.Add(cache.MetaObjectToName(current))
+		}
+		select {
+		case q.poke <- struct{}{}:
+		default:
 		}
 	})); err != nil {
 		return err
@@ -115,9 +123,14 @@ func (q *quotas) Run(ctx context.Context) (err error) {
 	if !handlers.Wait(ctx) {
 		return nil
 	}
+	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
+	defer func() {
+		cancel()
+		wg.Wait()
+	}()
 	wg.Go(func() { q.loop.Run(ctx) })
-	defer wg.Wait()
+	wg.Go(func() { q.replenishments(ctx) })
 	tick := time.NewTicker(fullResync)
 	defer tick.Stop()
 	for {
@@ -143,12 +156,9 @@ func (q *quotas) replenish(resource string, old, current any) {
 		old = gone.Obj
 	}
 	o, ok := old.(metav1.Object)
-	evaluator := q.registry.Get(schema.GroupResource{Resource: resource})
+	kind := schema.GroupResource{Resource: resource}
+	evaluator := q.registry.Get(kind)
 	if !ok || evaluator == nil {
-		return
-	}
-	all, err := q.quotas.ResourceQuotas(o.GetNamespace()).List(labels.Everything())
-	if err != nil || len(all) == 0 {
 		return
 	}
 	if current != nil {
@@ -158,11 +168,7 @@ func (q *quotas) replenish(resource string, old, current any) {
 			return
 		}
 	}
-	for _, quota := range all {
-		if len(evaluator.MatchingResources(quotav1.ResourceNames(quota.Status.Hard))) > 0 {
-			q.loop.Add(cache.MetaObjectToName(quota))
-		}
-	}
+	q.enqueue(kind, o.GetNamespace())
 }
 
 // sync makes the status of one quota match its spec and reality (RQC-11).
@@ -215,16 +221,16 @@ func (q *quotas) countOther(ctx context.Context, namespace string, name corev1.R
 	if q.registry.Get(group) != nil {
 		return 0, false, nil
 	}
-	found, err := q.mapper.ResourceFor(group.WithVersion(""))
-	if apimeta.IsNoMatchError(err) {
+	found, served, err := q.resourceOf(group)
+	if err == nil && !served {
 		q.mapper.Reset() // a custom resource may have come meanwhile
-		found, err = q.mapper.ResourceFor(group.WithVersion(""))
-	}
-	if apimeta.IsNoMatchError(err) {
-		return 0, false, nil
+		found, served, err = q.resourceOf(group)
 	}
 	if err != nil {
 		return 0, false, fmt.Errorf("count %s: %w", group, err)
+	}
+	if !served {
+		return 0, false, nil
 	}
 	list, err := q.objects.Resource(found).Namespace(namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
