@@ -93,6 +93,27 @@ func shell(t *testing.T, e *env, dir, commands string, environment ...string) st
 	return out.String()
 }
 
+// TestDocumentsNameDependencies holds the README's table of modules against go.mod.
+func TestDocumentsNameDependencies(t *testing.T) {
+	readme, err := os.ReadFile("../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command("go", "list", "-m", "-f", "{{if not (or .Main .Indirect)}}{{.Path}}{{end}}", "all").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	direct := strings.Fields(string(out))
+	if len(direct) == 0 {
+		t.Fatal("no direct dependency found")
+	}
+	for _, module := range direct {
+		if !strings.Contains(string(readme), "`"+module+"`") {
+			t.Errorf("README.md gives no reason for %s", module)
+		}
+	}
+}
+
 // TestDocumentsTour runs the README's commands, in order, on a cluster.
 func TestDocumentsTour(t *testing.T) {
 	needContainers(t)
