@@ -464,7 +464,7 @@ func TestWaitingReasons(t *testing.T) {
 		{
 			"missing-configmap", func(p *corev1.Pod) {
 				p.Spec.Containers[0].EnvFrom = []corev1.EnvFromSource{{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "none"}}}}
-			}, nil, "CreateContainerConfigError", `configmaps "none" not found`, "Failed: Error: configmaps \"none\" not found",
+			}, nil, "CreateContainerConfigError", `configmap "none" not found`, "Failed: Error: configmap \"none\" not found",
 		},
 		{
 			"root-refused", func(p *corev1.Pod) {

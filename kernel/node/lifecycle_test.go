@@ -51,7 +51,7 @@ func TestFailedMount(t *testing.T) {
 		p.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "v", MountPath: "/v"}}
 	}))
 	w.eventually("event", func() bool {
-		return w.hasEvent(`FailedMount: MountVolume.SetUp failed for volume "v" : configmaps "late" not found`)
+		return w.hasEvent(`FailedMount: MountVolume.SetUp failed for volume "v" : configmap "late" not found`)
 	})
 	for _, call := range w.runtime.Called() {
 		if strings.HasPrefix(call, "StartContainer") || call == "RunPodSandbox" {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -139,11 +140,17 @@ func (c *Cache) get(ctx context.Context, uid types.UID, k key) (runtime.Object, 
 	return e.obj, e.err
 }
 
-func (c *Cache) fetch(ctx context.Context, k key) (runtime.Object, error) {
+func (c *Cache) fetch(ctx context.Context, k key) (obj runtime.Object, err error) {
 	if k.kind == Secret {
-		return c.client.CoreV1().Secrets(k.namespace).Get(ctx, k.name, metav1.GetOptions{})
+		obj, err = c.client.CoreV1().Secrets(k.namespace).Get(ctx, k.name, metav1.GetOptions{})
+	} else {
+		obj, err = c.client.CoreV1().ConfigMaps(k.namespace).Get(ctx, k.name, metav1.GetOptions{})
 	}
-	return c.client.CoreV1().ConfigMaps(k.namespace).Get(ctx, k.name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		// Events and statuses name the kind, not the resource: secret "keys" not found.
+		err = apierrors.NewNotFound(corev1.Resource(strings.ToLower(string(k.kind))), k.name)
+	}
+	return obj, err
 }
 
 func (c *Cache) watch(ctx context.Context, k key, revision string) (watch.Interface, error) {
