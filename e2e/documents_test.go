@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -110,6 +111,33 @@ func TestDocumentsNameDependencies(t *testing.T) {
 	for _, module := range direct {
 		if !strings.Contains(string(readme), "`"+module+"`") {
 			t.Errorf("README.md gives no reason for %s", module)
+		}
+	}
+}
+
+var link = regexp.MustCompile(`\]\(([^)#:]+)\)`)
+
+// TestDocumentsLinks follows the links of every document into the tree.
+func TestDocumentsLinks(t *testing.T) {
+	documents := []string{"README.md"}
+	for _, pattern := range []string{"kernel/*.md", "sdk/*.md", "configs/*.md", "plugins/*/*.md", "plugins/*/*/*.md"} {
+		found, err := filepath.Glob(filepath.Join("..", pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range found {
+			documents = append(documents, strings.TrimPrefix(f, "../"))
+		}
+	}
+	for _, d := range documents {
+		text, err := os.ReadFile(filepath.Join("..", d))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range link.FindAllStringSubmatch(string(text), -1) {
+			if _, err := os.Stat(filepath.Join("..", filepath.Dir(d), m[1])); err != nil {
+				t.Errorf("%s: link to %s: %v", d, m[1], err)
+			}
 		}
 	}
 }
