@@ -141,7 +141,7 @@ func (v *specValidator) validateContainer(c *corev1.Container, path *field.Path)
 	add(validateResources(&c.Resources, path.Child("resources")))
 	for i, r := range c.Resources.Claims {
 		if !slices.ContainsFunc(v.spec.ResourceClaims, func(p corev1.PodResourceClaim) bool { return p.Name == r.Name }) {
-			errs = append(errs, field.NotFound(path.Child("resources", "claims").Index(i), r.Name))
+			errs = append(errs, claimNotFound(path.Child("resources", "claims").Index(i), r.Name, v.spec))
 		}
 	}
 	resize := path.Child("resizePolicy")
@@ -339,6 +339,16 @@ func validateProbe(p *corev1.Probe, grace *int64, path *field.Path) field.ErrorL
 	return errs
 }
 
+func claimNotFound(p *field.Path, name string, s *corev1.PodSpec) *field.Error {
+	err := field.NotFound(p, name)
+	if len(s.ResourceClaims) == 0 {
+		err.Detail = "must be one of the names in pod.spec.resourceClaims which is empty"
+	} else {
+		err.Detail = "must be one of the names in pod.spec.resourceClaims"
+	}
+	return err
+}
+
 // validateResources checks names and quantities, and requests against limits.
 func validateResources(r *corev1.ResourceRequirements, path *field.Path) field.ErrorList {
 	if len(r.Limits) == 0 && len(r.Requests) == 0 {
@@ -382,8 +392,6 @@ func validateResourceName(name corev1.ResourceName, path *field.Path) field.Erro
 	}
 	errs := invalidAll(path, name, validation.IsQualifiedName(string(name)))
 	switch {
-	case len(errs) > 0:
-		return errs
 	case !strings.Contains(string(name), "/"):
 		if !isHugePage(name) {
 			errs = append(errs, field.Invalid(path, name, "must be a standard resource for containers"))
@@ -398,6 +406,9 @@ func validateResourceName(name corev1.ResourceName, path *field.Path) field.Erro
 
 func validateQuantity(name corev1.ResourceName, q resource.Quantity, path *field.Path) field.ErrorList {
 	errs := nonNegativeQuantity(path, q)
+	if size, err := resource.ParseQuantity(strings.TrimPrefix(string(name), corev1.ResourceHugePagesPrefix)); isHugePage(name) && err == nil && (size.Value() <= 0 || q.Value()%size.Value() != 0) {
+		errs = append(errs, field.Invalid(path, q.String(), fmt.Sprintf("%s is not positive integer multiple of %s", q.String(), name)))
+	}
 	integer := name == corev1.ResourcePods || !isNativeResource(name)
 	if integer && q.MilliValue()%1000 != 0 {
 		errs = append(errs, field.Invalid(path, q, "must be an integer"))

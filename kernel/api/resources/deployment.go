@@ -43,7 +43,15 @@ func deploymentKind() Kind {
 				errs = append(errs, validateDeploymentSpec(&o.Spec, specPath)...)
 				return append(errs, apivalidation.ValidateImmutableField(o.Spec.Selector, old.Spec.Selector, specPath.Child("selector"))...)
 			},
-			warnCreate: func(o *appsv1.Deployment) []string { return warnPodNamePrefix(o.Name) },
+			warnCreate: func(o *appsv1.Deployment) []string {
+				return append(warnPodNamePrefix(o.Name), templateWarnings(templatePath, &o.Spec.Template)...)
+			},
+			warnUpdate: func(o, old *appsv1.Deployment) []string {
+				if o.Generation == old.Generation {
+					return nil
+				}
+				return templateWarnings(templatePath, &o.Spec.Template)
+			},
 		},
 		Status: &rules[*appsv1.Deployment]{
 			base: common.resetting([]any{"spec"}, []any{"metadata", "labels"}),

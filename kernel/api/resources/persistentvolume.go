@@ -186,5 +186,24 @@ func persistentVolumeWarnings(v *corev1.PersistentVolume) []string {
 	if v.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRecycle {
 		out = append(out, "spec.persistentVolumeReclaimPolicy: The Recycle reclaim policy is deprecated. Instead, the recommended approach is to use dynamic provisioning.")
 	}
+	if a := v.Spec.NodeAffinity; a != nil && a.Required != nil {
+		out = append(out, nodeSelectorWarnings(a.Required, specPath.Child("nodeAffinity", "required"))...)
+	}
+	s := &v.Spec.PersistentVolumeSource
+	for _, old := range []struct {
+		set bool
+		msg string
+	}{
+		{s.CephFS != nil, "spec.cephfs: deprecated in v1.28, non-functional in v1.31+"},
+		{s.PhotonPersistentDisk != nil, "spec.photonPersistentDisk: deprecated in v1.11, non-functional in v1.16+"},
+		{s.ScaleIO != nil, "spec.scaleIO: deprecated in v1.16, non-functional in v1.22+"},
+		{s.StorageOS != nil, "spec.storageOS: deprecated in v1.22, non-functional in v1.25+"},
+		{s.Glusterfs != nil, "spec.glusterfs: deprecated in v1.25, non-functional in v1.26+"},
+		{s.RBD != nil, "spec.rbd: deprecated in v1.28, non-functional in v1.31+"},
+	} {
+		if old.set {
+			out = append(out, old.msg)
+		}
+	}
 	return out
 }

@@ -31,6 +31,8 @@ func persistentVolumeClaimKind() Kind {
 				c.Status = old.Status
 				normalizeDataSource(&c.Spec)
 			},
+			warnCreate:     claimWarnings,
+			warnUpdate:     func(c, _ *corev1.PersistentVolumeClaim) []string { return claimWarnings(c) },
 			validate:       validateClaim,
 			validateUpdate: validateClaimUpdate,
 		},
@@ -195,4 +197,12 @@ func validateClaimStatusUpdate(c, old *corev1.PersistentVolumeClaim) field.Error
 		}
 	}
 	return errs
+}
+
+func claimWarnings(c *corev1.PersistentVolumeClaim) []string {
+	var w warnings
+	if _, ok := c.Annotations[corev1.BetaStorageClassAnnotation]; ok {
+		w.add(metadataPath.Child("annotations").Key(corev1.BetaStorageClassAnnotation), `deprecated since v1.8; use "storageClassName" attribute instead`)
+	}
+	return append(w, claimSpecWarnings(&c.Spec, specPath)...)
 }

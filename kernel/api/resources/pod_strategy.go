@@ -24,7 +24,7 @@ func newPodStrategy() podStrategy {
 	return podStrategy{b.resetting([]any{"status"})}
 }
 
-func (podStrategy) PrepareForCreate(_ context.Context, obj runtime.Object) {
+func (podStrategy) PrepareForCreate(ctx context.Context, obj runtime.Object) {
 	pod := obj.(*corev1.Pod)
 	pod.Generation = 1
 	pod.Status = corev1.PodStatus{Phase: corev1.PodPending, QOSClass: podQOS(&pod.Spec)}
@@ -32,10 +32,11 @@ func (podStrategy) PrepareForCreate(_ context.Context, obj runtime.Object) {
 	if len(pod.Spec.SchedulingGates) > 0 {
 		pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{
 			Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonSchedulingGated,
-			Message: "Scheduling is blocked due to non-empty scheduling gates",
+			Message: "Scheduling is blocked due to non-empty scheduling gates", LastTransitionTime: metav1.Now(),
 		})
 	}
 	mergeMatchLabelKeys(pod)
+	adoptAppArmorAnnotations(ctx, pod)
 }
 
 func (podStrategy) PrepareForUpdate(_ context.Context, obj, oldObj runtime.Object) {
@@ -59,7 +60,7 @@ func (podStrategy) WarningsOnCreate(_ context.Context, obj runtime.Object) []str
 	if msgs := validation.IsDNS1123Label(pod.Name); len(msgs) != 0 {
 		out = append(out, fmt.Sprintf("metadata.name: this is used in the Pod's hostname, which can result in surprising behavior; a DNS label is recommended: %v", msgs))
 	}
-	return append(out, podSpecWarnings(specPath, &pod.Spec)...)
+	return append(out, podSpecWarnings(nil, &pod.Spec, &pod.ObjectMeta)...)
 }
 
 // CheckGracefulDelete settles the grace period: what the client asks, else the

@@ -22,6 +22,7 @@ const updatablePodFields = "`spec.containers[*].image`,`spec.initContainers[*].i
 
 func validatePodCreate(pod *corev1.Pod) field.ErrorList {
 	errs := validatePod(pod)
+	errs = append(errs, validateProfilesAgree(&pod.ObjectMeta, &pod.Spec, specPath)...)
 	if len(pod.Spec.EphemeralContainers) > 0 {
 		errs = append(errs, field.Forbidden(specPath.Child("ephemeralContainers"), "cannot be set on create"))
 	}
@@ -74,7 +75,7 @@ func ValidatePodTemplateSpec(t *corev1.PodTemplateSpec, path *field.Path) field.
 }
 
 func validatePodAnnotations(a map[string]string, s *corev1.PodSpec, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
+	errs := validateProfileAnnotations(a, s, path)
 	if v, ok := a[corev1.MirrorPodAnnotationKey]; ok && s.NodeName == "" {
 		errs = append(errs, field.Invalid(path.Key(corev1.MirrorPodAnnotationKey), v, "must set spec.nodeName if mirror pod annotation is set"))
 	}
@@ -200,11 +201,11 @@ func validateMirrorAnnotation(pod, old *corev1.Pod) field.ErrorList {
 	path := metadataPath.Child("annotations").Key(corev1.MirrorPodAnnotationKey)
 	switch {
 	case had && !is:
-		return field.ErrorList{field.Invalid(path, was, "may not remove mirror pod annotation")}
+		return field.ErrorList{field.Forbidden(path, "may not remove mirror pod annotation")}
 	case is && !had:
-		return field.ErrorList{field.Invalid(path, now, "may not add mirror pod annotation")}
+		return field.ErrorList{field.Forbidden(path, "may not add mirror pod annotation")}
 	case is && now != was:
-		return field.ErrorList{field.Invalid(path, now, "may not update mirror pod annotation")}
+		return field.ErrorList{field.Forbidden(path, "may not update mirror pod annotation")}
 	}
 	return nil
 }

@@ -140,14 +140,21 @@ func defaultPullPolicy(image string) corev1.PullPolicy {
 }
 
 func imageTag(image string) string {
-	for i := 0; i < len(image); i++ {
-		c := image[i]
-		if c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '.' || c == '/' || c == '-' || c == ':' {
-			continue
-		}
-		// Digests, upper case and the rest take the reference grammar, which
-		// costs microseconds.
+	// Digests, upper case, odd separators and long names take the reference
+	// grammar, which costs microseconds.
+	if len(image) >= 64 {
 		return parsedImageTag(image)
+	}
+	plain := func(i int) bool {
+		return i >= 0 && i < len(image) && (image[i] >= 'a' && image[i] <= 'z' || image[i] >= '0' && image[i] <= '9')
+	}
+	for i := range len(image) {
+		switch c := image[i]; {
+		case plain(i):
+		case (c == '.' || c == '/' || c == '-' || c == ':') && plain(i-1) && plain(i+1):
+		default:
+			return parsedImageTag(image)
+		}
 	}
 	if image == "" {
 		return ""

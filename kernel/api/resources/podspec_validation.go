@@ -99,7 +99,7 @@ func validatePodSpec(s *corev1.PodSpec, podName string, path *field.Path) field.
 			errs = append(errs, field.TooLong(path.Child("hostnameOverride"), *h, 64))
 		}
 		if s.HostNetwork {
-			errs = append(errs, field.Forbidden(path.Child("hostNetwork"), "when `hostnameOverride` is set"))
+			errs = append(errs, field.Forbidden(path.Child("hostnameOverride"), "may not be specified when hostNetwork is true"))
 		}
 		if ptr.Deref(s.SetHostnameAsFQDN, false) {
 			errs = append(errs, field.Forbidden(path.Child("setHostnameAsFQDN"), "when `hostnameOverride` is set"))
@@ -142,13 +142,23 @@ func validateTolerations(list []corev1.Toleration, path *field.Path) field.Error
 				errs = append(errs, field.Invalid(p.Child("operator"), t.Value, "value must be empty when `operator` is 'Exists'"))
 			}
 		default:
-			errs = append(errs, field.NotSupported(p.Child("operator"), t.Operator, []corev1.TolerationOperator{corev1.TolerationOpEqual, corev1.TolerationOpExists}))
+			errs = append(errs, field.NotSupported(p.Child("operator"), t.Operator, tolerationOperators(t.Operator)))
 		}
 		if t.Effect != "" {
 			errs = append(errs, validateTaintEffect(t.Effect, p.Child("effect"))...)
 		}
 	}
 	return errs
+}
+
+// tolerationOperators lists those that are allowed. Lt and Gt are behind a gate
+// that is off; upstream names them to whoever asks for one of them.
+func tolerationOperators(asked corev1.TolerationOperator) []corev1.TolerationOperator {
+	list := []corev1.TolerationOperator{corev1.TolerationOpEqual, corev1.TolerationOpExists}
+	if asked == corev1.TolerationOpLt || asked == corev1.TolerationOpGt {
+		list = append(list, corev1.TolerationOpLt, corev1.TolerationOpGt)
+	}
+	return list
 }
 
 func validateAffinity(a *corev1.Affinity, path *field.Path) field.ErrorList {
@@ -267,13 +277,13 @@ func validatePodTerm(t *corev1.PodAffinityTerm, path *field.Path) field.ErrorLis
 			errs = append(errs, metav1validation.ValidateLabelName(k, path.Child(l.name).Index(i))...)
 		}
 	}
-	for _, k := range t.MatchLabelKeys {
+	for i, k := range t.MatchLabelKeys {
 		if slices.Contains(t.MismatchLabelKeys, k) {
-			errs = append(errs, field.Invalid(path.Child("matchLabelKeys"), k, "exists in both matchLabelKeys and mismatchLabelKeys"))
+			errs = append(errs, field.Invalid(path.Child("matchLabelKeys").Index(i), k, "exists in both matchLabelKeys and mismatchLabelKeys"))
 		}
 	}
 	if t.TopologyKey == "" {
-		return append(errs, field.Required(path.Child("topologyKey"), "can not be empty"))
+		errs = append(errs, field.Required(path.Child("topologyKey"), "can not be empty"))
 	}
 	return append(errs, metav1validation.ValidateLabelName(t.TopologyKey, path.Child("topologyKey"))...)
 }
@@ -387,28 +397,4 @@ func validatePodLevelResources(s *corev1.PodSpec, path *field.Path) field.ErrorL
 		}
 	}
 	return errs
-}
-
-func podSpecWarnings(path *field.Path, s *corev1.PodSpec) []string {
-	var out []string
-	for _, l := range []struct {
-		name string
-		list []corev1.Container
-	}{{"initContainers", s.InitContainers}, {"containers", s.Containers}} {
-		for i := range l.list {
-			for j, e := range l.list[i].Env {
-				if k := slices.IndexFunc(l.list[i].Env[:j], func(o corev1.EnvVar) bool { return o.Name == e.Name }); k >= 0 {
-					out = append(out, fmt.Sprintf("%s: hides previous definition of %q, which may be dropped when using apply",
-						path.Child(l.name).Index(i).Child("env").Index(j), e.Name))
-				}
-			}
-		}
-	}
-	if p := s.TerminationGracePeriodSeconds; p != nil && *p < 0 {
-		out = append(out, fmt.Sprintf("%s: must be >= 0; negative values are invalid and will be treated as 1", path.Child("terminationGracePeriodSeconds")))
-	}
-	if s.DeprecatedServiceAccount != "" && s.ServiceAccountName == "" {
-		out = append(out, fmt.Sprintf("%s: deprecated", path.Child("serviceAccount")))
-	}
-	return out
 }

@@ -44,7 +44,15 @@ func replicaSetKind() Kind {
 				errs = append(errs, validateReplicaSetSpec(&o.Spec, specPath)...)
 				return append(errs, apivalidation.ValidateImmutableField(o.Spec.Selector, old.Spec.Selector, specPath.Child("selector"))...)
 			},
-			warnCreate: func(o *appsv1.ReplicaSet) []string { return warnPodNamePrefix(o.Name) },
+			warnCreate: func(o *appsv1.ReplicaSet) []string {
+				return append(warnPodNamePrefix(o.Name), templateWarnings(templatePath, &o.Spec.Template)...)
+			},
+			warnUpdate: func(o, old *appsv1.ReplicaSet) []string {
+				if o.Generation == old.Generation {
+					return nil
+				}
+				return templateWarnings(templatePath, &o.Spec.Template)
+			},
 		},
 		Status: &rules[*appsv1.ReplicaSet]{
 			base:          common.resetting([]any{"spec"}),

@@ -44,7 +44,15 @@ func replicationControllerKind() Kind {
 				return append(errs, validateReplicationControllerSpec(&o.Spec, specPath)...)
 			},
 			validateUpdate: validateReplicationControllerUpdate,
-			warnCreate:     func(o *v1.ReplicationController) []string { return warnPodNamePrefix(o.Name) },
+			warnCreate: func(o *v1.ReplicationController) []string {
+				return append(warnPodNamePrefix(o.Name), templateWarnings(templatePath, o.Spec.Template)...)
+			},
+			warnUpdate: func(o, old *v1.ReplicationController) []string {
+				if o.Generation == old.Generation {
+					return nil
+				}
+				return templateWarnings(templatePath, o.Spec.Template)
+			},
 		},
 		Status: &rules[*v1.ReplicationController]{
 			base:          common.resetting([]any{"spec"}),

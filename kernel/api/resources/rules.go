@@ -98,6 +98,7 @@ var (
 	metadataPath = field.NewPath("metadata")
 	specPath     = field.NewPath("spec")
 	statusPath   = field.NewPath("status")
+	templatePath = specPath.Child("template")
 )
 
 // warnPodNamePrefix says that a workload's name will be part of its pods'.

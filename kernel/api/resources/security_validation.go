@@ -37,9 +37,21 @@ func validatePodSecurity(s *corev1.PodSpec, spec *field.Path) field.ErrorList {
 			case slices.ContainsFunc(sc.Sysctls[:i], func(o corev1.Sysctl) bool { return o.Name == c.Name }):
 				errs = append(errs, field.Duplicate(p.Child("name"), c.Name))
 			}
+			// What belongs to a namespace of the pod's own is not set in the host's.
+			if name := strings.ReplaceAll(c.Name, "/", "."); s.HostNetwork && strings.HasPrefix(name, "net.") {
+				errs = append(errs, field.Invalid(p.Child("name"), c.Name, "may not be specified when 'hostNetwork' is true"))
+			} else if s.HostIPC && (name == "kernel.sem" || strings.HasPrefix(name, "kernel.shm") || strings.HasPrefix(name, "kernel.msg") || strings.HasPrefix(name, "fs.mqueue.")) {
+				errs = append(errs, field.Invalid(p.Child("name"), c.Name, "may not be specified when 'hostIPC' is true"))
+			}
 		}
 		errs = append(errs, validateProfiles(path, sc.SeccompProfile, sc.AppArmorProfile)...)
+		errs = append(errs, validateWindowsOptions(sc.WindowsOptions, path.Child("windowsOptions"))...)
+		if p := sc.SELinuxChangePolicy; p != nil {
+			// MountOption is behind a gate that is off.
+			errs = append(errs, supported(path.Child("seLinuxChangePolicy"), *p, corev1.SELinuxChangePolicyRecursive)...)
+		}
 	}
+	errs = append(errs, validateHostProcess(s, spec)...)
 	if ptr.Deref(s.ShareProcessNamespace, false) && s.HostPID {
 		errs = append(errs, field.Invalid(path.Child("shareProcessNamespace"), s.ShareProcessNamespace, "ShareProcessNamespace and HostPID cannot both be enabled"))
 	}
@@ -75,7 +87,8 @@ func (v *specValidator) validateSecurity(sc *corev1.SecurityContext, path *field
 			errs = append(errs, field.Invalid(path, sc, "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN"))
 		}
 	}
-	return append(errs, validateProfiles(path, sc.SeccompProfile, sc.AppArmorProfile)...)
+	errs = append(errs, validateProfiles(path, sc.SeccompProfile, sc.AppArmorProfile)...)
+	return append(errs, validateWindowsOptions(sc.WindowsOptions, path.Child("windowsOptions"))...)
 }
 
 func validateIDs(path *field.Path, user, group *int64) field.ErrorList {
@@ -105,18 +118,42 @@ func validateProfiles(path *field.Path, s *corev1.SeccompProfile, a *corev1.AppA
 				errs = append(errs, field.Invalid(p.Child("localhostProfile"), s, "can only be set when seccomp type is Localhost"))
 			}
 		}
-		errs = append(errs, listed(p.Child("type"), s.Type, corev1.SeccompProfileTypeLocalhost, corev1.SeccompProfileTypeRuntimeDefault, corev1.SeccompProfileTypeUnconfined)...)
+		if s.Type == "" {
+			errs = append(errs, field.Required(p.Child("type"), "type is required when seccompProfile is set"))
+		} else {
+			errs = append(errs, listed(p.Child("type"), s.Type, corev1.SeccompProfileTypeLocalhost, corev1.SeccompProfileTypeRuntimeDefault, corev1.SeccompProfileTypeUnconfined)...)
+		}
 	}
 	if a != nil {
-		p := path.Child("appArmorProfile")
-		name := ptr.Deref(a.LocalhostProfile, "")
+		errs = append(errs, validateAppArmor(a, path.Child("appArmorProfile"))...)
+	}
+	return errs
+}
+
+func validateAppArmor(a *corev1.AppArmorProfile, p *field.Path) field.ErrorList {
+	const longest = 4095 // of a path
+	var errs field.ErrorList
+	name := p.Child("localhostProfile")
+	switch a.Type {
+	case corev1.AppArmorProfileTypeLocalhost:
+		local := ptr.Deref(a.LocalhostProfile, "")
 		switch {
-		case a.Type != corev1.AppArmorProfileTypeLocalhost && a.LocalhostProfile != nil:
-			errs = append(errs, field.Invalid(p.Child("localhostProfile"), a.LocalhostProfile, "can only be set when AppArmor type is Localhost"))
-		case a.Type == corev1.AppArmorProfileTypeLocalhost && strings.TrimSpace(name) == "":
-			errs = append(errs, field.Required(p.Child("localhostProfile"), "must be set when AppArmor type is Localhost"))
+		case strings.TrimSpace(local) != local:
+			errs = append(errs, field.Invalid(name, local, "must not be padded with whitespace"))
+		case local == "":
+			errs = append(errs, field.Required(name, "must be set when AppArmor type is Localhost"))
 		}
-		errs = append(errs, oneOf(p.Child("type"), a.Type, corev1.AppArmorProfileTypeLocalhost, corev1.AppArmorProfileTypeRuntimeDefault, corev1.AppArmorProfileTypeUnconfined)...)
+		if len(local) > longest {
+			errs = append(errs, field.TooLong(name, "", longest))
+		}
+	case corev1.AppArmorProfileTypeRuntimeDefault, corev1.AppArmorProfileTypeUnconfined:
+		if a.LocalhostProfile != nil {
+			errs = append(errs, field.Invalid(name, a.LocalhostProfile, "can only be set when AppArmor type is Localhost"))
+		}
+	case "":
+		errs = append(errs, field.Required(p.Child("type"), "type is required when appArmorProfile is set"))
+	default:
+		errs = append(errs, supported(p.Child("type"), a.Type, corev1.AppArmorProfileTypeLocalhost, corev1.AppArmorProfileTypeRuntimeDefault, corev1.AppArmorProfileTypeUnconfined)...)
 	}
 	return errs
 }

@@ -3,11 +3,14 @@ package resources
 import (
 	"fmt"
 	"path"
+	"reflect"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
@@ -63,7 +66,12 @@ func exactlyOne(at *field.Path, sources []sourceCheck) field.ErrorList {
 		if n++; n > 1 {
 			errs = append(errs, field.Forbidden(at.Child(s.name), "may not specify more than 1 volume type"))
 		} else if s.check != nil {
-			errs = append(errs, s.check(at.Child(s.name))...)
+			name := s.name
+			if name == "gcePersistentDisk" {
+				// Upstream's errors keep the field's first name.
+				name = "persistentDisk"
+			}
+			errs = append(errs, s.check(at.Child(name))...)
 		}
 	}
 	if n == 0 {
@@ -115,7 +123,7 @@ func volumeChecks(s *corev1.VolumeSource) []sourceCheck {
 		}},
 		{"nfs", s.NFS != nil, func(p *field.Path) field.ErrorList { return validateNFS(s.NFS, p) }},
 		{"iscsi", s.ISCSI != nil, func(p *field.Path) field.ErrorList {
-			return append(need("targetPortal", s.ISCSI.TargetPortal, "iqn", s.ISCSI.IQN)(p), inRange(p.Child("lun"), s.ISCSI.Lun, int64(s.ISCSI.Lun), 0, 255)...)
+			return validatePodISCSI(s.ISCSI, p)
 		}},
 		{"glusterfs", s.Glusterfs != nil, func(p *field.Path) field.ErrorList {
 			return need("endpoints", s.Glusterfs.EndpointsName, "path", s.Glusterfs.Path)(p)
@@ -125,16 +133,18 @@ func volumeChecks(s *corev1.VolumeSource) []sourceCheck {
 			return need("claimName", s.PersistentVolumeClaim.ClaimName)(p)
 		}},
 		{"rbd", s.RBD != nil, func(p *field.Path) field.ErrorList { return validateRBD(s.RBD.CephMonitors, s.RBD.RBDImage, p) }},
-		{"cinder", s.Cinder != nil, func(p *field.Path) field.ErrorList { return need("volumeID", s.Cinder.VolumeID)(p) }},
+		{"cinder", s.Cinder != nil, func(p *field.Path) field.ErrorList {
+			return append(need("volumeID", s.Cinder.VolumeID)(p), secretName(s.Cinder.SecretRef, p.Child("secretRef"))...)
+		}},
 		{"cephfs", s.CephFS != nil, func(p *field.Path) field.ErrorList { return validateMonitors(s.CephFS.Monitors, p) }},
 		{"quobyte", s.Quobyte != nil, func(p *field.Path) field.ErrorList {
-			return need("registry", s.Quobyte.Registry, "volume", s.Quobyte.Volume)(p)
+			return validateQuobyte(s.Quobyte, p)
 		}},
 		{"downwardAPI", s.DownwardAPI != nil, func(p *field.Path) field.ErrorList {
-			return append(validateMode(s.DownwardAPI.DefaultMode, p.Child("defaultMode")), validateDownward(s.DownwardAPI.Items, p.Child("items"))...)
+			return append(validateMode(s.DownwardAPI.DefaultMode, p.Child("defaultMode")), validateDownward(s.DownwardAPI.Items, p)...)
 		}},
 		{"fc", s.FC != nil, func(p *field.Path) field.ErrorList { return validateFC(s.FC, p) }},
-		{"flexVolume", s.FlexVolume != nil, func(p *field.Path) field.ErrorList { return need("driver", s.FlexVolume.Driver)(p) }},
+		{"flexVolume", s.FlexVolume != nil, func(p *field.Path) field.ErrorList { return validateFlex(s.FlexVolume.Driver, s.FlexVolume.Options, p) }},
 		{"configMap", s.ConfigMap != nil, func(p *field.Path) field.ErrorList {
 			return append(need("name", s.ConfigMap.Name)(p), validateFiles(s.ConfigMap.DefaultMode, s.ConfigMap.Items, p)...)
 		}},
@@ -145,20 +155,22 @@ func volumeChecks(s *corev1.VolumeSource) []sourceCheck {
 		{"photonPersistentDisk", s.PhotonPersistentDisk != nil, func(p *field.Path) field.ErrorList { return need("pdID", s.PhotonPersistentDisk.PdID)(p) }},
 		{"portworxVolume", s.PortworxVolume != nil, func(p *field.Path) field.ErrorList { return need("volumeID", s.PortworxVolume.VolumeID)(p) }},
 		{"azureDisk", s.AzureDisk != nil, func(p *field.Path) field.ErrorList {
-			return need("diskName", s.AzureDisk.DiskName, "diskURI", s.AzureDisk.DataDiskURI)(p)
+			return validateAzureDisk(s.AzureDisk, p)
 		}},
-		{"storageos", s.StorageOS != nil, func(p *field.Path) field.ErrorList { return need("volumeName", s.StorageOS.VolumeName)(p) }},
+		{"storageos", s.StorageOS != nil, func(p *field.Path) field.ErrorList {
+			return append(need("volumeName", s.StorageOS.VolumeName)(p), secretName(s.StorageOS.SecretRef, p.Child("secretRef"))...)
+		}},
 		{"projected", s.Projected != nil, func(p *field.Path) field.ErrorList { return validateProjected(s.Projected, p) }},
 		{"scaleIO", s.ScaleIO != nil, func(p *field.Path) field.ErrorList {
 			return need("gateway", s.ScaleIO.Gateway, "system", s.ScaleIO.System, "volumeName", s.ScaleIO.VolumeName)(p)
 		}},
-		{"csi", s.CSI != nil, func(p *field.Path) field.ErrorList { return validateDriver(s.CSI.Driver, p.Child("driver")) }},
+		{"csi", s.CSI != nil, func(p *field.Path) field.ErrorList { return validateCSI(s.CSI, p) }},
 		{"ephemeral", s.Ephemeral != nil, func(p *field.Path) field.ErrorList {
 			t := s.Ephemeral.VolumeClaimTemplate
 			if t == nil {
 				return field.ErrorList{field.Required(p.Child("volumeClaimTemplate"), "")}
 			}
-			return validateClaimSpec(&t.Spec, p.Child("volumeClaimTemplate", "spec"))
+			return append(validateTemplateMeta(&t.ObjectMeta, p.Child("volumeClaimTemplate", "metadata")), validateClaimSpec(&t.Spec, p.Child("volumeClaimTemplate", "spec"))...)
 		}},
 		{"image", s.Image != nil, func(p *field.Path) field.ErrorList {
 			errs := need("reference", s.Image.Reference)(p)
@@ -185,23 +197,23 @@ func validatePersistentSource(v *corev1.PersistentVolume) field.ErrorList {
 		{"nfs", s.NFS != nil, func(p *field.Path) field.ErrorList { return validateNFS(s.NFS, p) }},
 		{"rbd", s.RBD != nil, func(p *field.Path) field.ErrorList { return validateRBD(s.RBD.CephMonitors, s.RBD.RBDImage, p) }},
 		{"quobyte", s.Quobyte != nil, func(p *field.Path) field.ErrorList {
-			return need("registry", s.Quobyte.Registry, "volume", s.Quobyte.Volume)(p)
+			return validateQuobyte(s.Quobyte, p)
 		}},
 		{"cephfs", s.CephFS != nil, func(p *field.Path) field.ErrorList { return validateMonitors(s.CephFS.Monitors, p) }},
 		{"iscsi", s.ISCSI != nil, func(p *field.Path) field.ErrorList {
-			return append(need("targetPortal", s.ISCSI.TargetPortal, "iqn", s.ISCSI.IQN)(p), inRange(p.Child("lun"), s.ISCSI.Lun, int64(s.ISCSI.Lun), 0, 255)...)
+			return validatePersistentISCSI(v.Name, s.ISCSI, p)
 		}},
 		{"cinder", s.Cinder != nil, func(p *field.Path) field.ErrorList { return need("volumeID", s.Cinder.VolumeID)(p) }},
 		{"fc", s.FC != nil, func(p *field.Path) field.ErrorList { return validateFC(s.FC, p) }},
-		{"flexVolume", s.FlexVolume != nil, func(p *field.Path) field.ErrorList { return need("driver", s.FlexVolume.Driver)(p) }},
+		{"flexVolume", s.FlexVolume != nil, func(p *field.Path) field.ErrorList { return validateFlex(s.FlexVolume.Driver, s.FlexVolume.Options, p) }},
 		{"azureFile", s.AzureFile != nil, func(p *field.Path) field.ErrorList {
-			return need("secretName", s.AzureFile.SecretName, "shareName", s.AzureFile.ShareName)(p)
+			return validatePersistentAzureFile(s.AzureFile, p)
 		}},
 		{"vsphereVolume", s.VsphereVolume != nil, func(p *field.Path) field.ErrorList { return need("volumePath", s.VsphereVolume.VolumePath)(p) }},
 		{"photonPersistentDisk", s.PhotonPersistentDisk != nil, func(p *field.Path) field.ErrorList { return need("pdID", s.PhotonPersistentDisk.PdID)(p) }},
 		{"portworxVolume", s.PortworxVolume != nil, func(p *field.Path) field.ErrorList { return need("volumeID", s.PortworxVolume.VolumeID)(p) }},
 		{"azureDisk", s.AzureDisk != nil, func(p *field.Path) field.ErrorList {
-			return need("diskName", s.AzureDisk.DiskName, "diskURI", s.AzureDisk.DataDiskURI)(p)
+			return validateAzureDisk(s.AzureDisk, p)
 		}},
 		{"scaleIO", s.ScaleIO != nil, func(p *field.Path) field.ErrorList {
 			return need("gateway", s.ScaleIO.Gateway, "system", s.ScaleIO.System, "volumeName", s.ScaleIO.VolumeName)(p)
@@ -218,7 +230,7 @@ func validatePersistentSource(v *corev1.PersistentVolume) field.ErrorList {
 		}},
 		{"storageos", s.StorageOS != nil, func(p *field.Path) field.ErrorList { return need("volumeName", s.StorageOS.VolumeName)(p) }},
 		{"csi", s.CSI != nil, func(p *field.Path) field.ErrorList {
-			return append(validateDriver(s.CSI.Driver, p.Child("driver")), required(p.Child("volumeHandle"), s.CSI.VolumeHandle)...)
+			return validatePersistentCSI(s.CSI, p)
 		}},
 	})
 }
@@ -237,7 +249,10 @@ func validateHostPath(h *corev1.HostPathVolumeSource, p *field.Path) field.Error
 
 func validateDisk(name, value string, partition int32, p *field.Path) field.ErrorList {
 	errs := required(p.Child(name), value)
-	return append(errs, inRange(p.Child("partition"), partition, int64(partition), 0, 255)...)
+		if partition < 0 || partition > 255 {
+		errs = append(errs, field.Invalid(p.Child("partition"), partition, validation.InclusiveRangeError(1, 255)))
+	}
+	return errs
 }
 
 func validateNFS(n *corev1.NFSVolumeSource, p *field.Path) field.ErrorList {
@@ -249,15 +264,17 @@ func validateNFS(n *corev1.NFSVolumeSource, p *field.Path) field.ErrorList {
 }
 
 func validateFlocker(f *corev1.FlockerVolumeSource, p *field.Path) field.ErrorList {
+	var errs field.ErrorList
 	switch {
 	case f.DatasetName == "" && f.DatasetUUID == "":
 		return field.ErrorList{field.Required(p, "one of datasetName and datasetUUID is required")}
 	case f.DatasetName != "" && f.DatasetUUID != "":
-		return field.ErrorList{field.Invalid(p, "resource", "datasetName and datasetUUID can not be specified simultaneously")}
-	case strings.Contains(f.DatasetName, "/"):
-		return field.ErrorList{field.Invalid(p.Child("datasetName"), f.DatasetName, "must not contain '/'")}
+		errs = append(errs, field.Invalid(p, "resource", "datasetName and datasetUUID can not be specified simultaneously"))
 	}
-	return nil
+	if strings.Contains(f.DatasetName, "/") {
+		errs = append(errs, field.Invalid(p.Child("datasetName"), f.DatasetName, "must not contain '/'"))
+	}
+	return errs
 }
 
 func validateFC(f *corev1.FCVolumeSource, p *field.Path) field.ErrorList {
@@ -359,9 +376,8 @@ func validateProjected(s *corev1.ProjectedVolumeSource, p *field.Path) field.Err
 			if !set {
 				return nil, false
 			}
-			if n++; n > 1 {
-				errs = append(errs, field.Forbidden(at.Child(name), "may not specify more than 1 volume type"))
-				return nil, false
+			if n++; n == 2 {
+				errs = append(errs, field.Forbidden(at, "may not specify more than 1 volume type per source"))
 			}
 			return at.Child(name), true
 		}
@@ -447,6 +463,9 @@ func (v *specValidator) validateMounts(c *corev1.Container, at *field.Path) fiel
 			if *r != corev1.RecursiveReadOnlyDisabled && !m.ReadOnly {
 				errs = append(errs, field.Forbidden(q, "may only be specified when readOnly is true"))
 			}
+			if g := ptr.Deref(m.MountPropagation, corev1.MountPropagationNone); *r != corev1.RecursiveReadOnlyDisabled && g != corev1.MountPropagationNone {
+				errs = append(errs, field.Forbidden(q, "may only be specified when mountPropagation is None or not specified"))
+			}
 		}
 	}
 	for i, d := range c.VolumeDevices {
@@ -464,6 +483,14 @@ func (v *specValidator) validateMounts(c *corev1.Container, at *field.Path) fiel
 			}
 			if o.DevicePath == d.DevicePath {
 				errs = append(errs, field.Invalid(p.Child("devicePath"), d.DevicePath, "must be unique"))
+			}
+		}
+		for _, m := range c.VolumeMounts {
+			if m.Name == d.Name {
+				errs = append(errs, field.Invalid(p.Child("name"), d.Name, "must not already exist in volumeMounts"))
+			}
+			if m.MountPath == d.DevicePath {
+				errs = append(errs, field.Invalid(p.Child("devicePath"), d.DevicePath, "must not already exist as a path in volumeMounts"))
 			}
 		}
 		if slices.Contains(strings.Split(d.DevicePath, "/"), "..") {
@@ -496,6 +523,23 @@ func validateFileName(value string, p *field.Path) field.ErrorList {
 	errs := validateDescending(value, p)
 	if strings.HasPrefix(value, "..") && !strings.HasPrefix(value, "../") {
 		errs = append(errs, field.Invalid(p, value, "must not start with '..'"))
+	}
+	return errs
+}
+
+// validateTemplateMeta: a claim made from a pod's volume gets its name from the
+// two, and labels and annotations from the template.
+func validateTemplateMeta(m *metav1.ObjectMeta, p *field.Path) field.ErrorList {
+	errs := apivalidation.ValidateAnnotations(m.Annotations, p.Child("annotations"))
+	errs = append(errs, metav1validation.ValidateLabels(m.Labels, p.Child("labels"))...)
+	rest := m.DeepCopy()
+	rest.Annotations, rest.Labels = nil, nil
+	v := reflect.ValueOf(*rest)
+	for i := range v.NumField() {
+		if f := v.Type().Field(i); !v.Field(i).IsZero() {
+			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			errs = append(errs, field.Forbidden(p.Child(name), "cannot be set"))
+		}
 	}
 	return errs
 }
