@@ -130,6 +130,21 @@ func TestFullDisk(t *testing.T) {
 		contains(t, line, "no space left for data directory "+data, "free some or move it")
 		free()
 	})
+	t.Run("start with room to open the store alone", func(t *testing.T) {
+		free := fill(t, disk, 16<<20)
+		a := serve(t, faulty{data: data, args: []string{"--set", "store.minFree=32Mi"}})
+		if code := a.wait(t); code != 1 {
+			t.Errorf("exit code %d, want 1", code)
+		}
+		// Others may complain of the same before the kernel gives up.
+		for _, line := range a.complaints() {
+			contains(t, line, "no space left for data directory "+data, "free some or move it")
+		}
+		if n := len(a.complaints()); n < 1 || n > 2 {
+			t.Errorf("%d lines on standard error:\n%s", n, a.stderr.String())
+		}
+		free()
+	})
 	again := minimal(t, "", data, "store.minFree=32Mi")
 	again.kept(t, "before", "after")
 	again.stop(t)

@@ -38,6 +38,8 @@ type faulty struct {
 	data    string
 	args    []string
 	env     []string
+	// network to run in; nil is the machine's own.
+	network *cluster.Network
 	// credential runs the kernel as another user; nil is the test's own.
 	credential *syscall.Credential
 }
@@ -65,7 +67,7 @@ func serve(t *testing.T, f faulty) *attempt {
 	a.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL, Credential: f.credential}
 	out, in := io.Pipe()
 	a.cmd.Stdout = in
-	if err := a.cmd.Start(); err != nil {
+	if err := f.network.Start(a.cmd); err != nil {
 		t.Fatal(err)
 	}
 	var reading sync.WaitGroup

@@ -1,15 +1,19 @@
 package e2e
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"pintle.dev/pintle/e2e/cluster"
 )
 
 const zeroDigest = "sha256:0000000000000000000000000000000000000000000000000000000000000000"
@@ -120,6 +124,26 @@ func TestStartupFaults(t *testing.T) {
 			dir, args := catalog(t)
 			replace(t, filepath.Join(dir, "manifest.yaml"), "name: MaxEBSVolumeCount", "name: Clairvoyance")
 			return faulty{args: args}, []string{"plugin bundle classic: ", "predicate Clairvoyance", "does not provide"}
+		}},
+		{"configuration of a plugin that is not there", 1, func(t *testing.T) (faulty, []string) {
+			return faulty{config: edited(t, "name: classic", "{name: classic, config: {Clairvoyance: {}}}")},
+				[]string{"plugin bundle classic: ", "it has no plugin Clairvoyance; there are: BalancedResourceAllocation, "}
+		}},
+		{"process that ends at once", 1, func(t *testing.T) (faulty, []string) {
+			program, err := exec.LookPath("false")
+			if err != nil {
+				skip(t, "this machine has no program false")
+			}
+			dir, args := catalog(t)
+			copyFile(t, program, filepath.Join(dir, "classic"))
+			return faulty{args: args, config: edited(t, "name: classic", "{name: classic, transport: process, digest: '"+digestOf(t, program)+"'}")}, []string{"plugin bundle classic: start " + filepath.Join(dir, "classic"), "it ended", "run it by hand to see why"}
+		}},
+		{"module that is none", 1, func(t *testing.T) (faulty, []string) {
+			dir, args := catalog(t)
+			path := filepath.Join(dir, "classic.wasm")
+			write(t, path, "#!/bin/sh\n")
+			return faulty{args: args, config: edited(t, "name: classic", "{name: classic, digest: '"+digestOf(t, path)+"'}")},
+				[]string{"plugin bundle classic: ", path + ": malformed WASM module", "build it again"}
 		}},
 		{"port taken", 1, func(t *testing.T) (faulty, []string) {
 			l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -270,4 +294,73 @@ func TestSecondInterrupt(t *testing.T) {
 	again := minimal(t, "", data)
 	again.kept(t, "acknowledged")
 	again.stop(t)
+}
+
+func digestOf(t *testing.T, path string) string {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("sha256:%x", sha256.Sum256(data))
+}
+
+// TestNodeStartupFaults: faults that only a node meets, after the API is up.
+// They end the kernel with one line, and its containerd with it.
+func TestNodeStartupFaults(t *testing.T) {
+	t.Parallel()
+	needContainers(t)
+	network, err := cluster.NewNetwork()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer network.Close()
+	l, err := network.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	repo, err := cluster.Repository()
+	if err != nil {
+		t.Fatal(err)
+	}
+	standalone := filepath.Join(repo, "configs", "standalone.yaml")
+	tests := []struct {
+		name  string
+		args  []string
+		words []string
+	}{
+		{"port of the node agent taken", []string{"--set", "node.kubeletPort=" + port}, []string{"node ", port, "address already in use"}},
+		{"no such runtime", []string{"--set", "node.kubeletPort=0", "--set", "node.runtime=absent"}, []string{"runtime absent: ", "no loaded bundle has runtime \"absent\"; there are: containerd"}},
+		{"no such proxy", []string{"--set", "node.kubeletPort=0", "--set", "node.proxies=[absent]"}, []string{"absent", "there are: iptables, userspace"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			data, err := os.MkdirTemp("", "pte")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer os.RemoveAll(data)
+			contains(t, fault(t, faulty{config: standalone, data: data, args: tt.args, network: network}, 1), tt.words...)
+			if left := withArgument(data); len(left) > 0 {
+				t.Errorf("left behind: %q", left)
+			}
+		})
+	}
+}
+
+// withArgument lists the living processes whose arguments name a path.
+func withArgument(path string) []string {
+	files, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	var list []string
+	for _, file := range files {
+		if args, err := os.ReadFile(file); err == nil && strings.Contains(string(args), path) {
+			list = append(list, strings.ReplaceAll(string(args), "\x00", " "))
+		}
+	}
+	return list
 }

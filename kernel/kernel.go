@@ -30,7 +30,7 @@ type Options struct {
 	// Progress is called for each step of the start, from several goroutines;
 	// may be nil.
 	Progress func(Step)
-	// Stopping is called once, before the parts stop; may be nil.
+	// Stopping is called when a stop or a failure begins, perhaps twice; may be nil.
 	Stopping func()
 	// Executable is the path of the running binary; plugins are looked for
 	// beside it where the configuration names no directory.
@@ -113,7 +113,7 @@ func New(cfg *config.Config, o Options) (_ *Kernel, err error) {
 		DataDir: cfg.DataDir, BindAddress: cfg.API.BindAddress, Port: cfg.API.Port,
 		AdvertiseAddress: cfg.API.AdvertiseAddress, ServiceCIDR: cfg.API.ServiceCIDR, NodePortRange: cfg.API.NodePortRange,
 		MaxInFlight: cfg.API.MaxInflight, MaxMutatingInFlight: cfg.API.MaxMutatingInflight,
-		Backend: backend, Logger: k.log.With("part", "api"),
+		Backend: backend, Logger: k.log.With("part", "api"), Failing: k.stopping,
 	})
 	if err != nil {
 		return nil, errors.Join(err, k.parts.stop())
@@ -159,7 +159,7 @@ func (k *Kernel) Run(ctx context.Context) error {
 }
 
 func (k *Kernel) run(ctx context.Context) error {
-	k.parts.start("api", k.api.Run, nil)
+	k.parts.start("api server", k.api.Run, nil)
 	// The plugin host loads its modules while the API comes up; what it writes
 	// to the API it writes when the API answers.
 	k.parts.start("plugins", k.host.Run, k.ids.close)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 )
@@ -53,7 +54,7 @@ func (p *parts) start(name string, run func(ctx context.Context) error, after fu
 				err = errors.New("ended by itself")
 			}
 			select {
-			case p.failed <- fmt.Errorf("%s: %w", name, err):
+			case p.failed <- named(name, err):
 				x.told = true
 			default:
 			}
@@ -75,7 +76,7 @@ func (p *parts) stop() error {
 		select {
 		case <-x.done:
 			if x.err != nil && !x.told && !errors.Is(x.err, context.Canceled) {
-				errs = append(errs, fmt.Errorf("%s: %w", x.name, x.err))
+				errs = append(errs, named(x.name, x.err))
 			}
 		case <-time.After(stopTimeout):
 			errs = append(errs, fmt.Errorf("%s: did not stop within %s", x.name, stopTimeout))
@@ -83,12 +84,22 @@ func (p *parts) stop() error {
 		}
 		if x.after != nil {
 			ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
-			if err := x.after(ctx); err != nil {
-				errs = append(errs, fmt.Errorf("%s: %w", x.name, err))
+			// What kept a part from running keeps it from clearing up, too, and
+			// need not be said again.
+			if err := x.after(ctx); err != nil && (x.err == nil || err.Error() != x.err.Error()) {
+				errs = append(errs, named(x.name, err))
 			}
 			cancel()
 		}
 		p.log.Debug("stopped", "part", x.name, "took", time.Since(begin).Round(time.Millisecond))
 	}
 	return errors.Join(errs...)
+}
+
+// named says which part an error is of, unless it does so itself.
+func named(name string, err error) error {
+	if strings.HasPrefix(err.Error(), name+":") {
+		return err
+	}
+	return fmt.Errorf("%s: %w", name, err)
 }

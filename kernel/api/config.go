@@ -35,6 +35,9 @@ type Config struct {
 	Backend *storage.Backend
 	// Logger receives the server's messages; default discards.
 	Logger *slog.Logger
+	// Failing is called when the server fails, before requests under way are
+	// cut off; may be nil.
+	Failing func()
 	// MaxInFlight and MaxMutatingInFlight bound the requests served at the
 	// same time; defaults 400 and 200 as upstream's.
 	MaxInFlight, MaxMutatingInFlight int

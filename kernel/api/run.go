@@ -26,7 +26,13 @@ const startGrace = 10 * time.Second
 // ended, or with the error that kept the server from becoming ready. Call it
 // once.
 func (s *Server) Run(ctx context.Context) error {
-	ctx, s.fail = context.WithCancelCause(ctx)
+	ctx, end := context.WithCancelCause(ctx)
+	s.fail = func(err error) {
+		if err != nil && s.cfg.Failing != nil {
+			s.cfg.Failing()
+		}
+		end(err)
+	}
 	defer s.fail(nil)
 	defer s.stopAll()
 	defer s.kubelets.close()

@@ -112,6 +112,9 @@ func startProcess(ctx context.Context, b *Bundle, a *Artifact, o processOptions)
 	}
 	if err != nil {
 		line, _, _ := strings.Cut(err.Error(), "\n")
+		if strings.HasPrefix(line, "Unrecognized remote plugin message") {
+			line = "it ended, or wrote something else, before it said how it is reached; run it by hand to see why"
+		}
 		return nil, fmt.Errorf("plugin bundle %s: start %s: %s", b.Manifest.Name, path, line)
 	}
 	if cmd.Process != nil {
@@ -317,14 +320,16 @@ func pluginLogger(log *slog.Logger) hclog.Logger {
 type logSink struct{ log *slog.Logger }
 
 func (s logSink) Accept(name string, level hclog.Level, msg string, args ...any) {
-	// go-plugin names its own records by nothing; a process's by its file.
+	// go-plugin names its own records by nothing, a process's by its file. The
+	// former tell of starts and ends, which the supervisor tells better.
 	to := slog.LevelDebug
 	switch {
+	case name == "":
 	case level >= hclog.Error:
 		to = slog.LevelError
 	case level == hclog.Warn:
 		to = slog.LevelWarn
-	case level == hclog.Info && name != "":
+	case level == hclog.Info:
 		to = slog.LevelInfo
 	}
 	attrs := make([]any, 0, len(args))

@@ -6,7 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -243,7 +246,7 @@ func (u *unit) adopt(ctx context.Context, g guest) error {
 		for key, config := range configs {
 			i, ok := index[key]
 			if !ok {
-				return fmt.Errorf("plugin bundle %s: %w: config: it has no plugin %s", name, errPermanent, key)
+				return fmt.Errorf("plugin bundle %s: %w: config: it has no plugin %s; there are: %s", name, errPermanent, key, strings.Join(slices.Sorted(maps.Keys(index)), ", "))
 			}
 			if err := g.configure(ctx, i, config); err != nil {
 				if errors.Is(err, errBroken) {

@@ -55,7 +55,7 @@ func loadModule(ctx context.Context, b *Bundle, a *Artifact, digest, cache strin
 	}
 	metered, err := meteredModule(data, cache, strings.TrimPrefix(digest, "sha256:"))
 	if err != nil {
-		return nil, fmt.Errorf("plugin bundle %s: %w: %w", b.Manifest.Name, errPermanent, err)
+		return nil, fmt.Errorf("plugin bundle %s: %w: %s: %w; build it again", b.Manifest.Name, errPermanent, filepath.Join(b.Directory, a.Path), err)
 	}
 	m = &module{name: b.Manifest.Name}
 	defer func() {
