@@ -55,6 +55,7 @@ func (k *Kernel) startHollow(ctx context.Context, cfg *config.Config) error {
 			NodeName: name, Labels: map[string]string{hollowLabel: "true"}, RuntimeName: cfg.Hollow.Runtime,
 			RootDir: filepath.Join(k.dirs.data, "hollow", name), Port: -1, NodeIP: hollowIP(i).String(),
 			EventedRelistPeriod: 5 * time.Minute, RelistPeriod: 5 * time.Minute, StatusUpdate: 5 * time.Minute, KubeletVersion: api.GitVersion, ResyncPeriod: 10 * time.Minute, ImageGCHigh: 100,
+			SkipVolumes: true, // nothing reads them
 			Capacity: corev1.ResourceList{
 				corev1.ResourceCPU: resource.MustParse("32"), corev1.ResourceMemory: resource.MustParse("256Gi"),
 				corev1.ResourceEphemeralStorage: resource.MustParse("1Ti"), corev1.ResourcePods: resource.MustParse("110"),

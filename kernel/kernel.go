@@ -20,6 +20,7 @@ import (
 	"pintle.dev/pintle/kernel/config"
 	"pintle.dev/pintle/kernel/plugin"
 	"pintle.dev/pintle/kernel/store"
+	"pintle.dev/pintle/sdk/footprint"
 )
 
 // Options are what a kernel is given beside its configuration.
@@ -107,6 +108,10 @@ func New(cfg *config.Config, o Options) (_ *Kernel, err error) {
 	if err != nil {
 		return nil, err
 	}
+	k.parts.start("footprint", func(ctx context.Context) error {
+		footprint.Keep(ctx)
+		return nil
+	}, nil)
 	k.parts.start("store", k.store.Run, func(context.Context) error { return k.store.Close() })
 	k.step("store", "revision %d", k.store.CurrentRevision())
 	k.api, err = api.New(api.Config{

@@ -129,10 +129,10 @@ func scheduleRound(ctx context.Context, o options) (p placed, err error) {
 		return p, err
 	}
 	at, err := w.await(ctx, o.pods)
+	done()
 	if err != nil {
 		return p, err
 	}
-	done()
 	p.bound = float64(o.pods) / at.bound.Sub(begin).Seconds()
 	p.running = float64(o.pods) / at.running.Sub(begin).Seconds()
 	if m, err := measure(c.Pid()); err == nil {

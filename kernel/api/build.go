@@ -298,7 +298,7 @@ func (s *Server) genericConfig(codecs serializer.CodecFactory, options generic.R
 		sets.NewString("watch", "proxy"), sets.NewString("attach", "exec", "proxy", "log", "portforward"))
 	longRunning := c.LongRunningFunc
 	c.BuildHandlerChainFunc = func(handler http.Handler, c *genericapiserver.Config) http.Handler {
-		return genericapiserver.DefaultBuildHandlerChain(s.endingWithServer(handler, longRunning), c)
+		return genericapiserver.DefaultBuildHandlerChain(deepened(s.endingWithServer(handler, longRunning)), c)
 	}
 	c.SharedInformerFactory = s.informers
 	backend := s.cfg.Backend

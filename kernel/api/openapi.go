@@ -234,6 +234,8 @@ func (d *documents) typeConverter(names []string) managedfields.TypeConverter {
 }
 
 func (c typeConverter) ObjectToTyped(obj runtime.Object, opts ...typed.ValidationOptions) (*typed.TypedValue, error) {
+	// The first of the work that a write does on a goroutine of its own.
+	deepen(len(opts))
 	tc, err := c.build()
 	if err != nil {
 		return nil, err

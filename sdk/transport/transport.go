@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
+	"pintle.dev/pintle/sdk/footprint"
 )
 
 // Contract is the version of the contract that this package speaks.
@@ -85,6 +86,9 @@ func Serve(services ...Service) error {
 	// The kernel stops plugins over the wire, in order; a terminal's Ctrl-C
 	// reaches the whole session and must not overtake it.
 	signal.Ignore(os.Interrupt, syscall.SIGHUP)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go footprint.Keep(ctx) // ends with the process
 	goplugin.Serve(&goplugin.ServeConfig{
 		HandshakeConfig: Handshake,
 		Plugins:         goplugin.PluginSet{Name: &Plugin{services: services}},
