@@ -14,6 +14,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"pintle.dev/pintle/sdk"
 	"pintle.dev/pintle/sdk/apis/kernel/v1alpha1"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
@@ -321,7 +323,9 @@ func (h *Host) resolveUnit(cfg *Config, bc BundleConfig) (*unit, error) {
 		digest = bc.Digest
 	}
 	cache := filepath.Join(b.Directory, compiledDirectory)
-	if fi, err := os.Stat(cache); (err != nil || !fi.IsDir()) && cfg.CacheDirectory != "" {
+	// wazero writes what its cache lacks, and fails where it may not: a bundle
+	// that another user sealed is compiled once into a cache of our own.
+	if unix.Access(cache, unix.R_OK|unix.W_OK|unix.X_OK) != nil && cfg.CacheDirectory != "" {
 		cache = cfg.CacheDirectory
 	}
 	u := &unit{

@@ -58,11 +58,11 @@ func loadModule(ctx context.Context, b *Bundle, a *Artifact, digest, cache strin
 		return nil, fmt.Errorf("plugin bundle %s: %w: %s: %w; build it again", b.Manifest.Name, errPermanent, filepath.Join(b.Directory, a.Path), err)
 	}
 	m = &module{name: b.Manifest.Name}
-	defer func() {
+	defer func(m *module) { // a return with an error makes the result nil
 		if err != nil {
 			m.close(ctx)
 		}
-	}()
+	}(m)
 	if m.cache, err = wazero.NewCompilationCacheWithDir(cache); err != nil {
 		return nil, fmt.Errorf("plugin bundle %s: compilation cache: %w", b.Manifest.Name, err)
 	}
