@@ -86,7 +86,7 @@ func (q *quotas) lister(resource schema.GroupVersionResource) (cache.GenericList
 	if informer := q.watched[resource.Resource]; informer != nil && resource.Group == "" {
 		return cache.NewGenericLister(informer.GetIndexer(), resource.GroupResource()), nil
 	}
-	return &apiLister{client: q.client, resource: resource.GroupResource()}, nil
+	return &apiLister{client: q.client, objects: q.objects, resource: resource.GroupResource()}, nil
 }
 
 // Run works until ctx ends.
@@ -239,9 +239,11 @@ func (q *quotas) countOther(ctx context.Context, namespace string, name corev1.R
 	return len(list.Items), true, nil
 }
 
-// apiLister lists a kind of the core group that no informer holds.
+// apiLister lists a kind of the core group that no informer holds. Claims are
+// listed whole, for their storage; secrets as metadata.
 type apiLister struct {
 	client   kubernetes.Interface
+	objects  metadata.Interface
 	resource schema.GroupResource
 }
 
@@ -274,8 +276,8 @@ func (l *namespaceLister) List(selector labels.Selector) ([]runtime.Object, erro
 	opts := metav1.ListOptions{LabelSelector: selector.String()}
 	var out []runtime.Object
 	switch l.resource.String() {
-	case "secrets":
-		list, err := l.client.CoreV1().Secrets(l.namespace).List(ctx, opts)
+	case "secrets": // only counted, so what they hold stays where it is
+		list, err := l.objects.Resource(l.resource.WithVersion("v1")).Namespace(l.namespace).List(ctx, opts)
 		if err != nil {
 			return nil, err
 		}

@@ -13,6 +13,7 @@ import (
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
@@ -27,10 +28,10 @@ import (
 func TestSync(t *testing.T) {
 	hard := corev1.ResourceList{"pods": resource.MustParse("10"), "secrets": resource.MustParse("5")}
 	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "q", Namespace: "ns"}, Spec: corev1.ResourceQuotaSpec{Hard: hard}}
-	client := fake.NewClientset(quota, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "s", Namespace: "ns"}})
+	client := fake.NewClientset(quota)
 	q := newController(&controller.Context{
 		Logger: slog.New(slog.DiscardHandler), Client: client, Informers: informers.NewSharedInformerFactory(client, 0),
-	}, nil, nil)
+	}, metadataOf(t, partial(corev1.SchemeGroupVersion.WithKind("Secret"), "s")), nil)
 	defer q.loop.Close()
 	add := func(err error) {
 		if err != nil {
@@ -59,6 +60,22 @@ func TestSync(t *testing.T) {
 	}
 }
 
+// partial is an object of namespace ns as metadata.
+func partial(gvk schema.GroupVersionKind, name string) *metav1.PartialObjectMetadata {
+	o := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}}
+	o.SetGroupVersionKind(gvk)
+	return o
+}
+
+func metadataOf(t *testing.T, objects ...runtime.Object) *metadatafake.FakeMetadataClient {
+	t.Helper()
+	scheme := metadatafake.NewTestScheme()
+	if err := metav1.AddMetaToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	return metadatafake.NewSimpleMetadataClient(scheme, objects...)
+}
+
 // RQC-8: secrets, claims and kinds of count/ names are given back when they
 // are deleted, also those that went while nobody watched; what no quota limits
 // is not watched, and the controller ends all that it started.
@@ -67,20 +84,11 @@ func TestReplenish(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	widgets := schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}
-	partial := func(gvk schema.GroupVersionKind, name string) *metav1.PartialObjectMetadata {
-		o := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}}
-		o.SetGroupVersionKind(gvk)
-		return o
-	}
 	widget := widgets.GroupVersion().WithKind("Widget")
 	hard := corev1.ResourceList{"secrets": resource.MustParse("5"), "count/widgets.example.com": resource.MustParse("5")}
 	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "q", Namespace: "ns"}, Spec: corev1.ResourceQuotaSpec{Hard: hard}}
-	client := fake.NewClientset(quota, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "s", Namespace: "ns"}})
-	scheme := metadatafake.NewTestScheme()
-	if err := metav1.AddMetaToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
-	objects := metadatafake.NewSimpleMetadataClient(scheme, partial(widget, "w"), partial(corev1.SchemeGroupVersion.WithKind("Secret"), "s"))
+	client := fake.NewClientset(quota)
+	objects := metadataOf(t, partial(widget, "w"), partial(corev1.SchemeGroupVersion.WithKind("Secret"), "s"))
 	mapper := &served{apimeta.NewDefaultRESTMapper(nil)}
 	mapper.Add(widget, apimeta.RESTScopeNamespace)
 	shared := informers.NewSharedInformerFactory(client, 0)
@@ -128,9 +136,6 @@ func TestReplenish(t *testing.T) {
 		t.Fatal(err)
 	}
 	await(1, 0)
-	if err := client.CoreV1().Secrets("ns").Delete(ctx, "s", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
 	if err := objects.Resource(corev1.SchemeGroupVersion.WithResource("secrets")).Namespace("ns").Delete(ctx, "s", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
