@@ -71,7 +71,7 @@ func serve(ctx context.Context, stop func(), src *sourceFlags, out io.Writer) er
 	wg.Go(func() {
 		select {
 		case <-k.Ready():
-			screen.ready(k, src.file, time.Since(begin))
+			screen.ready(k, src.file, cfg.Node.Enabled, time.Since(begin))
 		case <-watching.Done():
 		}
 	})
@@ -108,7 +108,12 @@ func (s *screen) step(step kernel.Step) {
 	s.line("  %-9s %s (%d ms)", step.Name, step.Detail, step.Took.Milliseconds())
 }
 
-func (s *screen) ready(k *kernel.Kernel, file string, took time.Duration) {
+func exists(file string) bool {
+	_, err := os.Stat(file)
+	return err == nil
+}
+
+func (s *screen) ready(k *kernel.Kernel, file string, node bool, took time.Duration) {
 	exe := os.Args[0]
 	if !strings.Contains(exe, "/") {
 		exe = "pintle"
@@ -116,6 +121,10 @@ func (s *screen) ready(k *kernel.Kernel, file string, took time.Duration) {
 	s.line("kubeconfig: %s", k.AdminKubeconfig())
 	s.line("ready in %d ms", took.Milliseconds())
 	s.line("next: export KUBECONFIG=%s", k.AdminKubeconfig())
-	s.line("      %s kubectl apply -f %s", exe, filepath.Join(filepath.Dir(file), "examples", "guestbook.yaml"))
-	s.line("      %s kubectl get pods -A -w", exe)
+	if example := filepath.Join(filepath.Dir(file), "examples", "guestbook.yaml"); node && exists(example) {
+		s.line("      %s kubectl apply -f %s", exe, example)
+		s.line("      %s kubectl get pods -A -w", exe)
+	} else {
+		s.line("      %s kubectl api-resources", exe)
+	}
 }

@@ -1,9 +1,11 @@
 package config
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -35,6 +37,10 @@ func Watch(ctx context.Context, src Source, running *Config, log *slog.Logger, a
 	if err := w.Add(filepath.Dir(src.File)); err != nil {
 		return fmt.Errorf("watch configuration %s: %w", src.File, err)
 	}
+	seen, err := os.ReadFile(src.File)
+	if err != nil {
+		return fmt.Errorf("watch configuration %s: %w", src.File, err)
+	}
 	timer := time.NewTimer(time.Hour)
 	timer.Stop()
 	defer timer.Stop()
@@ -47,6 +53,13 @@ func Watch(ctx context.Context, src Source, running *Config, log *slog.Logger, a
 		case <-w.Events:
 			timer.Reset(settle)
 		case <-timer.C:
+			// Other files of the folder change too, the log perhaps, which
+			// would be told of its own writing for ever.
+			text, err := os.ReadFile(src.File)
+			if err == nil && bytes.Equal(text, seen) {
+				continue
+			}
+			seen = text
 			next, err := Load(src)
 			if err != nil {
 				for line := range strings.SplitSeq(err.Error(), "\n") {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -79,9 +80,20 @@ func TestWatch(t *testing.T) {
 	}
 	replace("logging: {level: loud}\n")
 	eventually(t, "a fault is logged", func() bool { return strings.Contains(log.String(), "is not one of debug") })
+	// What else happens in the folder is not told again.
+	faults := func() int { return strings.Count(log.String(), "is not one of debug") }
+	before := faults()
+	for range 3 {
+		if err := os.WriteFile(filepath.Join(filepath.Dir(src.File), "log"), []byte("x"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
 	replace("logging: {level: debug}\napi: {port: 7}\n")
 	eventually(t, "a key that needs a restart is named", func() bool { return strings.Contains(log.String(), "keys=api.port") })
 	<-applied
+	if got := faults(); got != before {
+		t.Errorf("one fault was logged %d times", got)
+	}
 	cancel()
 	if err := <-done; err != nil {
 		t.Error(err)

@@ -74,6 +74,7 @@ func (m *Manager) Close() {
 
 // Set starts the probes of a pod that are not running yet.
 func (m *Manager) Set(pod *corev1.Pod) {
+	m.inherit(pod)
 	for i := range pod.Spec.InitContainers {
 		if c := &pod.Spec.InitContainers[i]; container.IsSidecar(c) {
 			m.set(pod, c)
@@ -81,6 +82,30 @@ func (m *Manager) Set(pod *corev1.Pod) {
 	}
 	for i := range pod.Spec.Containers {
 		m.set(pod, &pod.Spec.Containers[i])
+	}
+}
+
+// inherit takes over what an earlier agent had concluded about containers that ran before this one started and still
+// do: until their probes have run again they stay as ready as they were, or every service would lose its endpoints
+// for a moment at each restart (as 1.36, whose gate ChangeContainerStatusOnKubeletRestart is off).
+func (m *Manager) inherit(pod *corev1.Pod) {
+	before := m.start.Truncate(time.Second)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, list := range [][]corev1.ContainerStatus{pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses} {
+		for i := range list {
+			s := &list[i]
+			if s.State.Running == nil || s.ContainerID == "" || !s.State.Running.StartedAt.Time.Before(before) {
+				continue
+			}
+			id := trimScheme(s.ContainerID)
+			if _, known := m.results[Startup][id]; !known && s.Started != nil && *s.Started {
+				m.results[Startup][id] = true
+			}
+			if _, known := m.results[Readiness][id]; !known && s.Ready {
+				m.results[Readiness][id] = true
+			}
+		}
 	}
 }
 
