@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"pintle.dev/pintle/kernel/node/cri/critest"
 )
@@ -64,6 +65,23 @@ func TestFailedMount(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.eventually("running", func() bool { return w.phase("p") == corev1.PodRunning })
+}
+
+// TestLabelsOutdated: a pod that was placed because of a label that the agent has not seen yet is admitted.
+func TestLabelsOutdated(t *testing.T) {
+	w := newWorld(t, nil)
+	node, err := w.client.CoreV1().Nodes().Get(t.Context(), nodeName, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	node.Labels["disk"] = "fast"
+	if _, err := w.client.CoreV1().Nodes().Update(t.Context(), node, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.create(newPod("p", func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"disk": "fast"} }))
+	w.eventually("running", func() bool { return w.phase("p") == corev1.PodRunning })
+	w.create(newPod("q", func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"disk": "slow"} }))
+	w.eventually("rejected", func() bool { return w.phase("q") == corev1.PodFailed && w.get("q").Status.Reason == "NodeAffinity" })
 }
 
 // TestSandboxDies: a sandbox that ended is made again, with its containers (SandboxChanged).

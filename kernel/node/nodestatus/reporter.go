@@ -79,6 +79,18 @@ func (r *Reporter) Object() *corev1.Node {
 	return r.node
 }
 
+// Refresh reads the Node from the API; what others wrote to it since is known from then on.
+func (r *Reporter) Refresh(ctx context.Context) (*corev1.Node, error) {
+	node, err := r.deps.Client.CoreV1().Nodes().Get(ctx, r.cfg.Name, metav1.GetOptions{})
+	if err != nil {
+		return nil, err
+	}
+	r.mu.Lock()
+	r.node = node
+	r.mu.Unlock()
+	return node, nil
+}
+
 // MemoryCapacity is the node's memory in bytes.
 func (r *Reporter) MemoryCapacity() int64 {
 	if q, ok := r.cfg.Capacity[corev1.ResourceMemory]; ok {

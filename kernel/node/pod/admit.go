@@ -1,6 +1,7 @@
 package pod
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"sync"
@@ -18,6 +19,21 @@ import (
 type admission struct {
 	mu       sync.Mutex
 	admitted map[types.UID]*corev1.Pod
+}
+
+// admitted checks the pod against the node. Labels and taints may be newer than what is known here: the scheduler may
+// have placed the pod because of them.
+func (m *Manager) admitted(ctx context.Context, pod *corev1.Pod, running bool) *end {
+	refused := m.admit.check(pod, m.deps.Node.Object(), running)
+	if refused == nil || refused.reason != "NodeAffinity" && refused.reason != "TaintToleration" {
+		return refused
+	}
+	node, err := m.deps.Node.Refresh(ctx)
+	if err != nil {
+		m.deps.Logger.Warn("node could not be read anew", "pod", name(pod), "err", err)
+		return refused
+	}
+	return m.admit.check(pod, node, running)
 }
 
 // check admits the pod or answers why not, in the kubelet's words.

@@ -38,10 +38,12 @@ type Config struct {
 	BackOff, MaxBackOff time.Duration
 }
 
-// Node is what pods need to know of their node; methods must not block.
+// Node is what pods need to know of their node; methods without a context must not block.
 type Node interface {
 	// Object is the Node as last known, nil before it was registered.
 	Object() *corev1.Node
+	// Refresh asks the API for the Node.
+	Refresh(ctx context.Context) (*corev1.Node, error)
 	HostIPs() []string
 	MemoryCapacity() int64
 	// RuntimeName prefixes container ids.

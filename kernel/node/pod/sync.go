@@ -47,7 +47,7 @@ func (m *Manager) sync(ctx context.Context, e *entry) time.Duration {
 		return m.terminate(ctx, e, pod, gone, rt)
 	}
 	if !e.admitted {
-		if refused := m.admit.check(pod, m.deps.Node.Object(), len(rt.Running()) > 0); refused != nil {
+		if refused := m.admitted(ctx, pod, len(rt.Running()) > 0); refused != nil {
 			m.event(pod, "", corev1.EventTypeWarning, refused.reason, refused.message)
 			e.end = &end{refused.reason, "Pod was rejected: " + refused.message}
 			e.terminating = true
