@@ -6,6 +6,8 @@ BUNDLE   := plugins/runtimes/containerd/bundle
 GOBUILD  := $(GO) build
 SLIM     := -ldflags='-s -w'
 CONFIG   ?= configs/standalone.yaml
+# What the embedded kubectl says of itself: the version of its module.
+KUBECTL  := $(shell $(GO) list -m -f '{{.Version}}' k8s.io/kubectl | sed 's/^v0/v1/')
 
 # One setting for builds and tests, so that nothing is compiled twice; runc
 # alone needs cgo.
@@ -33,7 +35,7 @@ build: pintle plugins tools images ## build everything into bin/
 .PHONY: pintle
 pintle:
 	@echo "building pintle (the first time takes some minutes)"
-	@$(GOBUILD) $(SLIM) -o $(BIN)/pintle ./cmd/pintle
+	@$(GOBUILD) -ldflags='-s -w -X k8s.io/component-base/version.gitVersion=$(KUBECTL)' -o $(BIN)/pintle ./cmd/pintle
 
 .PHONY: plugins
 plugins: pintle
