@@ -29,7 +29,7 @@ const (
 // boxImage is built once: the program e2e/images/box and a folder for a
 // non-root user.
 var boxImage = sync.OnceValues(func() (v1.Image, error) {
-	path, err := buildTool("box", "./e2e/images/box")
+	path, err := buildTool("box", "./e2e/images/box", "")
 	if err != nil {
 		return nil, err
 	}

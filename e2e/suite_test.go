@@ -198,10 +198,12 @@ func eventually(t testing.TB, condition func(ctx context.Context) error) {
 }
 
 // kubectlPath is a kubectl that knows nothing of Pintle, built once.
-var kubectlPath = sync.OnceValues(func() (string, error) { return buildTool("kubectl", "./e2e/kubectl") })
+var kubectlPath = sync.OnceValues(func() (string, error) {
+	return buildTool("kubectl", "./e2e/kubectl", "-X k8s.io/component-base/version.gitVersion=v1.37.2")
+})
 
 // buildTool builds a static program of the tests into bin/e2e.
-func buildTool(name, pkg string) (string, error) {
+func buildTool(name, pkg, link string) (string, error) {
 	repo, err := cluster.Repository()
 	if err != nil {
 		return "", err
@@ -211,7 +213,7 @@ func buildTool(name, pkg string) (string, error) {
 		return "", err
 	}
 	out := filepath.Join(bin, "e2e", name)
-	cmd := exec.Command("go", "build", "-ldflags=-s -w", "-o", out, pkg)
+	cmd := exec.Command("go", "build", "-ldflags=-s -w "+link, "-o", out, pkg)
 	cmd.Dir, cmd.Env = repo, append(os.Environ(), "CGO_ENABLED=0")
 	if text, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build %s: %w\n%s", pkg, err, text)
