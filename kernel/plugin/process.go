@@ -97,7 +97,7 @@ func startProcess(ctx context.Context, b *Bundle, a *Artifact, o processOptions)
 	g := &processGuest{name: b.Manifest.Name, client: client, timeout: o.call}
 	defer func() {
 		if err != nil {
-			g.kill()
+			g.kill(0)
 		}
 	}()
 	stop := context.AfterFunc(ctx, client.Kill)
@@ -144,13 +144,23 @@ func startProcess(ctx context.Context, b *Bundle, a *Artifact, o processOptions)
 	return g, nil
 }
 
-// kill ends the process and all of its group at once.
-func (g *processGuest) kill() {
-	g.client.Kill()
-	if g.process > 0 {
-		// What the process left behind; an empty group is no error to anyone.
-		_ = syscall.Kill(-g.process, syscall.SIGKILL)
+// kill ends the process and all of its group: at once, or by asking it and
+// waiting that long. go-plugin alone would ask a process that hangs, and wait
+// for ever.
+func (g *processGuest) kill(grace time.Duration) {
+	force := func() {
+		if g.process > 0 {
+			// An empty group is no error to anyone.
+			_ = syscall.Kill(-g.process, syscall.SIGKILL)
+		}
 	}
+	if grace <= 0 {
+		force()
+	}
+	late := time.AfterFunc(grace, force)
+	g.client.Kill()
+	late.Stop()
+	force() // what the process left behind
 }
 
 // failed marks errors that speak of the process rather than of the question.
@@ -189,13 +199,18 @@ func (g *processGuest) ping(ctx context.Context) error {
 }
 
 func (g *processGuest) close(ctx context.Context, grace time.Duration) error {
-	defer g.kill()
 	if g.client.Exited() || grace <= 0 {
+		g.kill(0)
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, grace)
 	defer cancel()
-	if _, err := g.lifecycle.Stop(ctx, &contractv1.StopRequest{GraceMilliseconds: grace.Milliseconds()}); err != nil {
+	_, err := g.lifecycle.Stop(ctx, &contractv1.StopRequest{GraceMilliseconds: grace.Milliseconds()})
+	if err != nil {
+		grace = 0
+	}
+	g.kill(grace)
+	if err != nil {
 		return fmt.Errorf("plugin bundle %s: stop: %w", g.name, err)
 	}
 	return nil

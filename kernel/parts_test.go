@@ -1,0 +1,62 @@
+package kernel
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+)
+
+// A part's fault is said once: by failed, not again by stop, whether the part
+// names itself or not, and not by what clears up after it.
+func TestFaultIsSaidOnce(t *testing.T) {
+	tests := []struct {
+		name       string
+		run, after error
+		want, stop string
+	}{
+		{"fault", errors.New("boom"), nil, "x: boom", ""},
+		{"names itself", errors.New("x: boom"), nil, "x: boom", ""},
+		{"same fault again", errors.New("boom"), errors.New("boom"), "x: boom", ""},
+		{"other fault", errors.New("boom"), errors.New("left over"), "x: boom", "x: left over"},
+		{"no fault", nil, nil, "x: ended by itself", ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			p := newParts(slog.New(slog.DiscardHandler))
+			p.start("x", func(context.Context) error { return tt.run }, func(context.Context) error { return tt.after })
+			if err := <-p.failed; err.Error() != tt.want {
+				t.Errorf("failed says %q, want %q", err, tt.want)
+			}
+			got := ""
+			if err := p.stop(); err != nil {
+				got = err.Error()
+			}
+			if got != tt.stop {
+				t.Errorf("stop says %q, want %q", got, tt.stop)
+			}
+		})
+	}
+}
+
+// Parts stop in reverse; a fault of the stop itself is said.
+func TestPartsStopInReverse(t *testing.T) {
+	p := newParts(slog.New(slog.DiscardHandler))
+	var order []string
+	for _, name := range []string{"a", "b", "c"} {
+		p.start(name, func(ctx context.Context) error {
+			<-ctx.Done()
+			order = append(order, name)
+			if name == "b" {
+				return errors.New("stuck")
+			}
+			return ctx.Err()
+		}, nil)
+	}
+	if err := p.stop(); err == nil || err.Error() != "b: stuck" {
+		t.Errorf("stop says %v", err)
+	}
+	if len(order) != 3 || order[0] != "c" || order[2] != "a" {
+		t.Errorf("stopped %v", order)
+	}
+}
