@@ -104,6 +104,26 @@ check: ## fail where code is not formatted, vetted or generated
 	$(GO) vet ./...
 	$(GO) mod tidy -diff
 
+.PHONY: peer-goldens
+peer-goldens: ## ask Kubernetes itself for the answers that the API is tested against (compiles it: some minutes)
+	cd e2e/peer && $(GO) run ./upstream -corpus corpus -golden $(CURDIR)/kernel/api/testdata/peer
+
+.PHONY: test-peer
+test-peer: ## check that those answers are current (compiles Kubernetes: some minutes)
+	cd e2e/peer && $(GO) test ./...
+
+.PHONY: bench bench-start bench-memory bench-create bench-schedule bench-pod
+bench: build ## measure start, memory, creates, scheduling, pods; JSON in build/bench/
+	@CGO_ENABLED=0 $(GO) run ./e2e/bench
+
+bench-start: ## serve to /readyz ok, first and later starts
+bench-memory: ## what an idle cluster weighs, without containerd
+bench-create: ## durable pod creates a second
+bench-schedule: ## 1,000 hollow nodes, 5,000 pods: create to bound
+bench-pod: ## pod create to Running against CRI by hand
+bench-start bench-memory bench-create bench-schedule bench-pod: build
+	@CGO_ENABLED=0 $(GO) run ./e2e/bench $(@:bench-%=%)
+
 .PHONY: clean
 clean: ## remove what was built
 	rm -rf $(BIN) build

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 
@@ -32,7 +33,9 @@ func (k *Kernel) startHollow(ctx context.Context, cfg *config.Config) error {
 	if err != nil {
 		return err
 	}
-	conn, err := grpc.NewClient("unix://"+endpoint.Socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	calls := make(share, hollowShare)
+	conn, err := grpc.NewClient("unix://"+endpoint.Socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithUnaryInterceptor(calls.intercept))
 	if err != nil {
 		return fmt.Errorf("hollow nodes: %w", err)
 	}
@@ -44,12 +47,15 @@ func (k *Kernel) startHollow(ctx context.Context, cfg *config.Config) error {
 	factory := informers.NewSharedInformerFactory(client, 0)
 	services := factory.Core().V1().Services().Lister()
 	broadcaster := record.NewBroadcaster()
+	requests := make(share, hollowShare)
 	var agents []*node.Agent
 	for i := range cfg.Hollow.Nodes {
 		name := fmt.Sprintf("%s%d", cfg.Hollow.Prefix, i)
-		own, _, err := k.client(nodeIdentity(name))
+		rc := k.api.ClientConfig(nodeIdentity(name))
+		rc.Wrap(requests.wrap)
+		own, err := kubernetes.NewForConfig(rc)
 		if err != nil {
-			return err
+			return fmt.Errorf("hollow node %s: client: %w", name, err)
 		}
 		agent, err := node.New(node.Config{
 			NodeName: name, Labels: map[string]string{hollowLabel: "true"}, RuntimeName: cfg.Hollow.Runtime,

@@ -94,7 +94,7 @@ func podByAPI(ctx context.Context, client kubernetes.Interface, w *podWatch, i i
 	if _, err := client.CoreV1().Pods(namespace).Create(ctx, p, metav1.CreateOptions{}); err != nil {
 		return 0, err
 	}
-	at, err := w.await(ctx, i+1)
+	at, err := w.await(ctx, i+1, i+1)
 	if err != nil {
 		return 0, err
 	}

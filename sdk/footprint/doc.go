@@ -6,8 +6,8 @@
 // The pace of the garbage collector of the process that calls Keep, and the
 // pages of its own program file. A Go process pays for its speed with room: a
 // collector that runs rarely needs several times the live heap. A kernel is
-// idle most of the time, so the room is given when collections come in quick
-// succession and returned to the system when they have stopped.
+// idle most of the time, so the room is given while much is allocated and
+// returned to the system some seconds later.
 //
 // # What it promises
 //

@@ -17,14 +17,15 @@ const (
 	// roomShare is the part of the machine's memory, one in so many, that
 	// garbage may take before the pace falls from busyPercent to fairPercent.
 	roomShare = 16
-	// busyCycles is how many collections within one period mean work.
-	busyCycles = 2
+	// busyBytes allocated within one period mean work. Collections are no
+	// measure: a large heap with room is collected rarely, however busy.
+	busyBytes = 16 << 20
 	// idlePeriods without work, in a row, mean rest.
-	idlePeriods = 5
+	idlePeriods = 10
 	period      = time.Second
 
-	metricCycles = "/gc/cycles/automatic:gc-cycles"
-	metricLive   = "/gc/heap/live:bytes"
+	metricAllocated = "/gc/heap/allocs:bytes"
+	metricLive      = "/gc/heap/live:bytes"
 )
 
 // pace decides from what it is told once a period.
@@ -33,9 +34,9 @@ type pace struct {
 	set   func(percent int)
 	relax func()
 
-	cycles uint64
-	quiet  int
-	idle   bool
+	allocated uint64
+	quiet     int
+	idle      bool
 }
 
 // Keep works until ctx ends.
@@ -46,7 +47,7 @@ func Keep(ctx context.Context) {
 		defer debug.SetGCPercent(before)
 		p.set = func(percent int) { debug.SetGCPercent(percent) }
 	}
-	samples := []metrics.Sample{{Name: metricCycles}, {Name: metricLive}}
+	samples := []metrics.Sample{{Name: metricAllocated}, {Name: metricLive}}
 	tick := time.NewTicker(period)
 	defer tick.Stop()
 	for {
@@ -60,12 +61,12 @@ func Keep(ctx context.Context) {
 	}
 }
 
-// tick takes the collections since the start of the process and the bytes that
-// the last one found alive.
-func (p *pace) tick(cycles, live uint64) {
-	ran := cycles - p.cycles
-	p.cycles = cycles
-	if ran >= busyCycles {
+// tick takes the bytes allocated since the start of the process and those that
+// the last collection found alive.
+func (p *pace) tick(allocated, live uint64) {
+	grown := allocated - p.allocated
+	p.allocated = allocated
+	if grown >= busyBytes {
 		p.quiet, p.idle = 0, false
 		p.set(p.percent(live))
 		return
