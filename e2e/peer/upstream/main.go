@@ -1,5 +1,3 @@
-// Command upstream asks Kubernetes itself what it says of the objects of the
-// corpus, and writes the answers: one line of JSON a request.
 package main
 
 import (
@@ -18,10 +16,12 @@ import (
 	"k8s.io/kubernetes/pkg/capabilities"
 )
 
+const mutationsAnObject = 24
+
 func main() {
 	corpus := flag.String("corpus", "corpus", "folder of the objects")
 	golden := flag.String("golden", "", "folder that the answers are written to")
-	mutants := flag.Int("mutations", 24, "generated variations an object, and half as many updates")
+	mutants := flag.Int("mutations", mutationsAnObject, "generated variations an object, and half as many updates")
 	flag.Parse()
 	klog.SetLogger(logr.Discard())
 	// Pintle lets pods be privileged, as kubeadm's clusters do.

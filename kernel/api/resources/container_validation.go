@@ -3,10 +3,8 @@ package resources
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -359,8 +357,9 @@ func validateResources(r *corev1.ResourceRequirements, path *field.Path) field.E
 	each := func(list corev1.ResourceList, at *field.Path) {
 		for name, q := range list {
 			p := at.Key(string(name))
-			errs = append(errs, validateResourceName(name, p)...)
-			errs = append(errs, validateQuantity(name, q, p)...)
+			errs = append(errs, checkContainerResourceName(name, p)...)
+			errs = append(errs, checkQuantity(name, q, p)...)
+			errs = append(errs, checkHugePages(name, q, p)...)
 			huge = huge || isHugePage(name)
 			compute = compute || name == corev1.ResourceCPU || name == corev1.ResourceMemory
 		}
@@ -381,37 +380,6 @@ func validateResources(r *corev1.ResourceRequirements, path *field.Path) field.E
 	}
 	if huge && !compute {
 		errs = append(errs, field.Forbidden(path, "HugePages require cpu or memory"))
-	}
-	return errs
-}
-
-func validateResourceName(name corev1.ResourceName, path *field.Path) field.ErrorList {
-	switch name {
-	case corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage:
-		return nil
-	}
-	errs := invalidAll(path, name, validation.IsQualifiedName(string(name)))
-	switch {
-	case !strings.Contains(string(name), "/"):
-		if !isHugePage(name) {
-			errs = append(errs, field.Invalid(path, name, "must be a standard resource for containers"))
-		}
-	case !isNativeResource(name):
-		if strings.HasPrefix(string(name), corev1.DefaultResourceRequestsPrefix) || len(validation.IsQualifiedName(corev1.DefaultResourceRequestsPrefix+string(name))) != 0 {
-			errs = append(errs, field.Invalid(path, name, "doesn't follow extended resource name standard"))
-		}
-	}
-	return errs
-}
-
-func validateQuantity(name corev1.ResourceName, q resource.Quantity, path *field.Path) field.ErrorList {
-	errs := nonNegativeQuantity(path, q)
-	if size, err := resource.ParseQuantity(strings.TrimPrefix(string(name), corev1.ResourceHugePagesPrefix)); isHugePage(name) && err == nil && (size.Value() <= 0 || q.Value()%size.Value() != 0) {
-		errs = append(errs, field.Invalid(path, q.String(), fmt.Sprintf("%s is not positive integer multiple of %s", q.String(), name)))
-	}
-	integer := name == corev1.ResourcePods || !isNativeResource(name)
-	if integer && q.MilliValue()%1000 != 0 {
-		errs = append(errs, field.Invalid(path, q, "must be an integer"))
 	}
 	return errs
 }

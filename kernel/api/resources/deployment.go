@@ -26,9 +26,11 @@ func deploymentKind() Kind {
 			prepareCreate: func(o *appsv1.Deployment) {
 				o.Status = appsv1.DeploymentStatus{}
 				o.Generation = 1
+				dropGatedFields(&o.Spec.Template.Spec, nil)
 			},
 			prepareUpdate: func(o, old *appsv1.Deployment) {
 				o.Status = old.Status
+				dropGatedFields(&o.Spec.Template.Spec, &old.Spec.Template.Spec)
 				// Annotations count too: they are copied to the replica sets.
 				if !apiequality.Semantic.DeepEqual(o.Spec, old.Spec) || !apiequality.Semantic.DeepEqual(o.Annotations, old.Annotations) {
 					o.Generation = old.Generation + 1

@@ -189,3 +189,25 @@ func validateEnvFrom(list []corev1.EnvFromSource, path *field.Path) field.ErrorL
 	}
 	return errs
 }
+
+// validateFileKeyVolumes: a file that a variable is read from lies in an
+// emptyDir of the pod.
+func validateFileKeyVolumes(s *corev1.PodSpec, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	eachContainer(s, path, func(c *corev1.Container, p *field.Path) {
+		for i, e := range c.Env {
+			if e.ValueFrom == nil || e.ValueFrom.FileKeyRef == nil {
+				continue
+			}
+			name, at := e.ValueFrom.FileKeyRef.VolumeName, p.Child("env").Index(i).Child("valueFrom", "fileKeyRef", "volumeName")
+			j := slices.IndexFunc(s.Volumes, func(v corev1.Volume) bool { return v.Name == name })
+			switch {
+			case j < 0:
+				errs = append(errs, field.NotFound(at, name))
+			case s.Volumes[j].EmptyDir == nil:
+				errs = append(errs, field.Invalid(at, name, "referenced volume must be of type emptyDir"))
+			}
+		}
+	})
+	return errs
+}

@@ -2,6 +2,7 @@ package resources
 
 import (
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -63,7 +64,7 @@ func setNodeDefaults(n *corev1.Node) {
 	switch {
 	case n.Spec.PodCIDR == "" && len(n.Spec.PodCIDRs) > 0:
 		n.Spec.PodCIDR = n.Spec.PodCIDRs[0]
-	case n.Spec.PodCIDR != "" && len(n.Spec.PodCIDRs) == 0:
+	case n.Spec.PodCIDR != "" && (len(n.Spec.PodCIDRs) == 0 || n.Spec.PodCIDRs[0] != n.Spec.PodCIDR):
 		n.Spec.PodCIDRs = []string{n.Spec.PodCIDR}
 	}
 	roundUp(n.Status.Capacity)
@@ -80,9 +81,15 @@ func validateNode(n *corev1.Node) field.ErrorList {
 	if swap := n.Status.NodeInfo.Swap; swap != nil && swap.Capacity != nil && *swap.Capacity <= 0 {
 		errs = append(errs, field.Invalid(metadataPath.Child("nodeSwapStatus", "capacity"), *swap.Capacity, notPositive))
 	}
+	return append(errs, validatePodCIDRs(n, nil)...)
+}
+
+// validatePodCIDRs checks the ranges; those that the node had stay as they are.
+func validatePodCIDRs(n *corev1.Node, had []string) field.ErrorList {
+	var errs field.ErrorList
 	path := specPath.Child("podCIDRs")
 	for i, cidr := range n.Spec.PodCIDRs {
-		errs = append(errs, validation.IsValidCIDRForLegacyField(path.Index(i), cidr, strictIPs, nil)...)
+		errs = append(errs, validation.IsValidCIDRForLegacyField(path.Index(i), cidr, strictIPs, had)...)
 	}
 	if len(n.Spec.PodCIDRs) > 1 {
 		dual, err := netutils.IsDualStackCIDRStrings(n.Spec.PodCIDRs)
@@ -99,6 +106,8 @@ func validateNode(n *corev1.Node) field.ErrorList {
 func validateNodeUpdate(n, old *corev1.Node) field.ErrorList {
 	errs := validateMetaUpdate(&n.ObjectMeta, &old.ObjectMeta)
 	errs = append(errs, validateNodeResources(n)...)
+	errs = append(errs, validatePodCIDRs(n, old.Spec.PodCIDRs)...)
+	errs = append(errs, validateDeclaredFeatures(n.Status.DeclaredFeatures)...)
 	seen := map[corev1.NodeAddress]bool{}
 	for i, a := range n.Status.Addresses {
 		if seen[a] {
@@ -129,6 +138,24 @@ func validateNodeUpdate(n, old *corev1.Node) field.ErrorList {
 	return errs
 }
 
+var declaredFeature = regexp.MustCompile(`^[A-Z][a-zA-Z0-9]*(/[a-zA-Z][a-zA-Z0-9]*)*$`)
+
+func validateDeclaredFeatures(names []string) field.ErrorList {
+	var errs field.ErrorList
+	for i, name := range names {
+		p := statusPath.Child("declaredFeatures").Index(i)
+		if !declaredFeature.MatchString(name) {
+			errs = append(errs, field.Invalid(p, name, fmt.Sprintf("invalid feature name %q: must start with an UpperCamelCase segment, with subsequent segments separated by '/' (e.g., MyFeature or MyFeature/mySubFeature), and contain only alphanumeric characters and slashes", name)))
+		}
+		if i > 0 && names[i-1] == name {
+			errs = append(errs, field.Duplicate(p, name))
+		} else if i > 0 && names[i-1] > name {
+			errs = append(errs, field.Invalid(p, name, "list must be sorted alphabetically"))
+		}
+	}
+	return errs
+}
+
 func validateNodeResources(n *corev1.Node) field.ErrorList {
 	var errs field.ErrorList
 	for _, l := range []struct {
@@ -136,7 +163,7 @@ func validateNodeResources(n *corev1.Node) field.ErrorList {
 		list corev1.ResourceList
 	}{{"capacity", n.Status.Capacity}, {"allocatable", n.Status.Allocatable}} {
 		for name, q := range l.list {
-			errs = append(errs, validateQuantity(name, q, statusPath.Child(l.name, string(name)))...)
+			errs = append(errs, checkQuantity(name, q, statusPath.Child(l.name, string(name)))...)
 		}
 	}
 	return errs

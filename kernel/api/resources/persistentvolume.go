@@ -169,10 +169,39 @@ func validatePersistentVolumeUpdate(v, old *corev1.PersistentVolume) field.Error
 			fmt.Sprintf("spec.persistentvolumesource is immutable after creation\n%v", diff.Diff(old.Spec.PersistentVolumeSource, source))))
 	}
 	errs = append(errs, apivalidation.ValidateImmutableField(v.Spec.VolumeMode, old.Spec.VolumeMode, field.NewPath("volumeMode"))...)
+	if old.Spec.NodeAffinity != nil && !apiequality.Semantic.DeepEqual(withNewLabels(v.Spec.NodeAffinity), withNewLabels(old.Spec.NodeAffinity)) {
+		errs = append(errs, field.Invalid(field.NewPath("nodeAffinity"), v.Spec.NodeAffinity, apivalidation.FieldImmutableErrorMsg+", except for updating from beta label to GA"))
+	}
 	if old.Spec.VolumeAttributesClassName != nil && v.Spec.VolumeAttributesClassName == nil {
 		errs = append(errs, field.Forbidden(specPath.Child("volumeAttributesClassName"), "update from non-nil value to nil is forbidden"))
 	}
 	return errs
+}
+
+// newNodeLabels are what beta labels of nodes have become.
+var newNodeLabels = map[string]string{
+	corev1.LabelFailureDomainBetaZone:   corev1.LabelTopologyZone,
+	corev1.LabelFailureDomainBetaRegion: corev1.LabelTopologyRegion,
+	"beta.kubernetes.io/os":             corev1.LabelOSStable,
+	"beta.kubernetes.io/arch":           corev1.LabelArchStable,
+	corev1.LabelInstanceType:            corev1.LabelInstanceTypeStable,
+}
+
+// withNewLabels is a with its beta labels replaced.
+func withNewLabels(a *corev1.VolumeNodeAffinity) *corev1.VolumeNodeAffinity {
+	if a == nil || a.Required == nil {
+		return a
+	}
+	a = a.DeepCopy()
+	for i := range a.Required.NodeSelectorTerms {
+		for j := range a.Required.NodeSelectorTerms[i].MatchExpressions {
+			e := &a.Required.NodeSelectorTerms[i].MatchExpressions[j]
+			if key := newNodeLabels[e.Key]; key != "" {
+				e.Key = key
+			}
+		}
+	}
+	return a
 }
 
 func persistentVolumeWarnings(v *corev1.PersistentVolume) []string {

@@ -2,6 +2,7 @@ package resources
 
 import (
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
@@ -25,10 +26,12 @@ func persistentVolumeClaimKind() Kind {
 			base: b.resetting([]any{"status"}),
 			prepareCreate: func(c *corev1.PersistentVolumeClaim) {
 				c.Status = corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimPending}
+				dropForeignSource(&c.Spec, nil)
 				normalizeDataSource(&c.Spec)
 			},
 			prepareUpdate: func(c, old *corev1.PersistentVolumeClaim) {
 				c.Status = old.Status
+				dropForeignSource(&c.Spec, &old.Spec)
 				normalizeDataSource(&c.Spec)
 			},
 			warnCreate:     claimWarnings,
@@ -60,6 +63,14 @@ func setClaimSpecDefaults(s *corev1.PersistentVolumeClaimSpec) {
 	}
 	roundUp(s.Resources.Limits)
 	roundUp(s.Resources.Requests)
+}
+
+// dropForeignSource clears a source in another namespace, which is behind a gate
+// that is off, unless the stored claim has a source.
+func dropForeignSource(s, old *corev1.PersistentVolumeClaimSpec) {
+	if s.DataSourceRef != nil && ptr.Deref(s.DataSourceRef.Namespace, "") != "" && (old == nil || old.DataSourceRef == nil) {
+		s.DataSourceRef = nil
+	}
 }
 
 // normalizeDataSource drops a dataSource that is neither a claim nor a
@@ -186,6 +197,24 @@ func validateClaimStatusUpdate(c, old *corev1.PersistentVolumeClaim) field.Error
 	if c.ResourceVersion == "" {
 		errs = append(errs, field.Required(field.NewPath("resourceVersion"), ""))
 	}
+	resizing := statusPath.Child("allocatedResources")
+	for name := range c.Status.AllocatedResources {
+		errs = append(errs, checkClaimResource(name, resizing)...)
+	}
+	states := statusPath.Child("allocatedResourceStatuses")
+	for name, state := range c.Status.AllocatedResourceStatuses {
+		if bad := checkClaimResource(name, states); len(bad) > 0 {
+			errs = append(errs, bad...)
+			continue
+		}
+		known := []corev1.ClaimResourceStatus{corev1.PersistentVolumeClaimControllerResizeInProgress, corev1.PersistentVolumeClaimControllerResizeInfeasible,
+			corev1.PersistentVolumeClaimNodeResizeInProgress, corev1.PersistentVolumeClaimNodeResizeInfeasible, corev1.PersistentVolumeClaimNodeResizePending}
+		if !slices.Contains(known, state) {
+			// Upstream names the resource, not its state, as the value.
+			slices.Sort(known)
+			errs = append(errs, field.NotSupported(states, name, known))
+		}
+	}
 	for _, l := range []struct {
 		name string
 		list corev1.ResourceList
@@ -205,4 +234,14 @@ func claimWarnings(c *corev1.PersistentVolumeClaim) []string {
 		w.add(metadataPath.Child("annotations").Key(corev1.BetaStorageClassAnnotation), `deprecated since v1.8; use "storageClassName" attribute instead`)
 	}
 	return append(w, claimSpecWarnings(&c.Spec, specPath)...)
+}
+
+// checkClaimResource wants storage, or a name with a prefix that is not
+// Kubernetes' own.
+func checkClaimResource(name corev1.ResourceName, path *field.Path) field.ErrorList {
+	errs := invalidAll(path, name, validation.IsQualifiedName(string(name)))
+	if len(errs) == 0 && name != corev1.ResourceStorage && isNativeResource(name) {
+		errs = append(errs, field.NotSupported(path, name, []corev1.ResourceName{corev1.ResourceStorage}))
+	}
+	return errs
 }

@@ -25,6 +25,10 @@ func setPodDefaults(pod *corev1.Pod) {
 		pod.Spec.EnableServiceLinks = &links
 	}
 	setPodSpecDefaults(&pod.Spec)
+	if t := pod.Spec.TerminationGracePeriodSeconds; *t < 0 {
+		*t = 1
+	}
+	dropInitContainerAnnotations(pod.Annotations)
 	if pod.Spec.HostNetwork {
 		defaultHostPorts(pod.Spec.Containers)
 		defaultHostPorts(pod.Spec.InitContainers)
@@ -40,10 +44,17 @@ func setPodIPs(s *corev1.PodStatus) {
 	} else if len(s.PodIPs) > 0 {
 		s.PodIP = s.PodIPs[0].IP
 	}
-	if s.HostIP != "" && (len(s.HostIPs) == 0 || s.HostIPs[0].IP != s.HostIP) {
+	if s.HostIP != "" && len(s.HostIPs) == 0 {
 		s.HostIPs = []corev1.HostIP{{IP: s.HostIP}}
-	} else if len(s.HostIPs) > 0 {
-		s.HostIP = s.HostIPs[0].IP
+	}
+}
+
+// dropInitContainerAnnotations removes what init containers were before they
+// had a field.
+func dropInitContainerAnnotations(notes map[string]string) {
+	for _, version := range []string{"alpha", "beta"} {
+		delete(notes, "pod."+version+".kubernetes.io/init-containers")
+		delete(notes, "pod."+version+".kubernetes.io/init-container-statuses")
 	}
 }
 

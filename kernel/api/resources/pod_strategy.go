@@ -211,6 +211,7 @@ func bumpPodGeneration(pod, old *corev1.Pod) {
 // dropGatedFields clears fields that are alpha in 1.36, unless the stored pod
 // has them.
 func dropGatedFields(s, old *corev1.PodSpec) {
+	dropGatedSources(s, old)
 	hadSignal := false
 	if old != nil {
 		for i := range old.Containers {
@@ -221,6 +222,35 @@ func dropGatedFields(s, old *corev1.PodSpec) {
 		for i := range list {
 			if l := list[i].Lifecycle; l != nil && l.StopSignal != nil && !hadSignal {
 				l.StopSignal = nil
+				if l.PostStart == nil && l.PreStop == nil {
+					list[i].Lifecycle = nil
+				}
+			}
+		}
+	}
+}
+
+// dropGatedSources clears the sources of projected volumes that are behind
+// gates that are off.
+func dropGatedSources(s, old *corev1.PodSpec) {
+	uses := func(s *corev1.PodSpec, is func(*corev1.VolumeProjection) bool) bool {
+		return s != nil && slices.ContainsFunc(s.Volumes, func(v corev1.Volume) bool {
+			return v.Projected != nil && slices.ContainsFunc(v.Projected.Sources, func(p corev1.VolumeProjection) bool { return is(&p) })
+		})
+	}
+	bundles := uses(old, func(p *corev1.VolumeProjection) bool { return p.ClusterTrustBundle != nil })
+	certificates := uses(old, func(p *corev1.VolumeProjection) bool { return p.PodCertificate != nil })
+	for i := range s.Volumes {
+		if s.Volumes[i].Projected == nil {
+			continue
+		}
+		for j := range s.Volumes[i].Projected.Sources {
+			p := &s.Volumes[i].Projected.Sources[j]
+			if !bundles {
+				p.ClusterTrustBundle = nil
+			}
+			if !certificates {
+				p.PodCertificate = nil
 			}
 		}
 	}

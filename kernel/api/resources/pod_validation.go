@@ -234,6 +234,10 @@ func validatePodStatusUpdate(pod, old *corev1.Pod) field.ErrorList {
 			}
 		}
 	}
+	for i, c := range s.Conditions {
+		errs = append(errs, invalidAll(statusPath.Child("conditions").Index(i).Child("Type"), string(c.Type), validation.IsQualifiedName(string(c.Type)))...)
+	}
+	errs = append(errs, validateResourceClaimStatuses(s.ResourceClaimStatuses, old.Spec.ResourceClaims, statusPath.Child("resourceClaimStatuses"))...)
 	nominated := statusPath.Child("nominatedNodeName")
 	if s.NominatedNodeName != was.NominatedNodeName && s.NominatedNodeName != "" {
 		errs = append(errs, invalidAll(nominated, s.NominatedNodeName, apivalidation.NameIsDNSSubdomain(s.NominatedNodeName, false))...)
@@ -319,6 +323,9 @@ func validateStatusIPs(s, was *corev1.PodStatus) field.ErrorList {
 		check("podIPs", podIPs(s), podIPs(was))
 	}
 	if !slices.Equal(s.HostIPs, was.HostIPs) {
+		if len(s.HostIPs) > 0 && s.HostIPs[0].IP != s.HostIP {
+			errs = append(errs, field.Invalid(statusPath.Child("hostIPs").Index(0).Child("ip"), s.HostIPs[0].IP, "must be equal to `hostIP`"))
+		}
 		check("hostIPs", hostIPs(s), hostIPs(was))
 	}
 	return errs

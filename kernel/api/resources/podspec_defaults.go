@@ -9,7 +9,10 @@ import (
 )
 
 // setPodTemplateDefaults is what each kind with a pod template calls on it.
-func setPodTemplateDefaults(t *corev1.PodTemplateSpec) { setPodSpecDefaults(&t.Spec) }
+func setPodTemplateDefaults(t *corev1.PodTemplateSpec) {
+	setPodSpecDefaults(&t.Spec)
+	dropInitContainerAnnotations(t.Annotations)
+}
 
 // setPodSpecDefaults fills what pods and templates alike get.
 func setPodSpecDefaults(s *corev1.PodSpec) {

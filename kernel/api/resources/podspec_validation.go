@@ -102,10 +102,12 @@ func validatePodSpec(s *corev1.PodSpec, podName string, path *field.Path) field.
 			errs = append(errs, field.Forbidden(path.Child("hostnameOverride"), "may not be specified when hostNetwork is true"))
 		}
 		if ptr.Deref(s.SetHostnameAsFQDN, false) {
-			errs = append(errs, field.Forbidden(path.Child("setHostnameAsFQDN"), "when `hostnameOverride` is set"))
+			errs = append(errs, field.Forbidden(path.Child("hostnameOverride"), "may not be specified when setHostnameAsFQDN is true"))
 		}
 	}
 	add(validateOS(s, path))
+	add(validateResourceClaims(s.ResourceClaims, path.Child("resourceClaims")))
+	add(validateFileKeyVolumes(s, path))
 	return errs
 }
 
@@ -301,7 +303,7 @@ func validateSpread(list []corev1.TopologySpreadConstraint, path *field.Path) fi
 			errs = append(errs, metav1validation.ValidateLabelName(c.TopologyKey, p.Child("topologyKey"))...)
 		}
 		errs = append(errs, supported(p.Child("whenUnsatisfiable"), c.WhenUnsatisfiable, corev1.DoNotSchedule, corev1.ScheduleAnyway)...)
-		for _, o := range list[:i] {
+		for _, o := range list[i+1:] {
 			if o.TopologyKey == c.TopologyKey && o.WhenUnsatisfiable == c.WhenUnsatisfiable {
 				errs = append(errs, field.Duplicate(p.Child("{topologyKey, whenUnsatisfiable}"), fmt.Sprintf("{%v, %v}", c.TopologyKey, c.WhenUnsatisfiable)))
 				break
@@ -325,9 +327,10 @@ func validateSpread(list []corev1.TopologySpreadConstraint, path *field.Path) fi
 		}
 		if len(c.MatchLabelKeys) > 0 && c.LabelSelector == nil {
 			errs = append(errs, field.Forbidden(p.Child("matchLabelKeys"), "must not be specified when labelSelector is not set"))
-		}
-		for j, k := range c.MatchLabelKeys {
-			errs = append(errs, metav1validation.ValidateLabelName(k, p.Child("matchLabelKeys").Index(j))...)
+		} else {
+			for j, k := range c.MatchLabelKeys {
+				errs = append(errs, metav1validation.ValidateLabelName(k, p.Child("matchLabelKeys").Index(j))...)
+			}
 		}
 		errs = append(errs, metav1validation.ValidateLabelSelector(c.LabelSelector, metav1validation.LabelSelectorValidationOptions{}, p.Child("labelSelector"))...)
 	}
@@ -380,6 +383,21 @@ func validatePodLevelResources(s *corev1.PodSpec, path *field.Path) field.ErrorL
 	}
 	var errs field.ErrorList
 	r := s.Resources
+	for i, c := range r.Claims {
+		if !slices.ContainsFunc(s.ResourceClaims, func(p corev1.PodResourceClaim) bool { return p.Name == c.Name }) {
+			errs = append(errs, claimNotFound(path.Child("claims").Index(i), c.Name, s))
+		}
+	}
+	for _, l := range []struct {
+		name string
+		list corev1.ResourceList
+	}{{"limits", r.Limits}, {"requests", r.Requests}} {
+		for name := range l.list {
+			if name != corev1.ResourceCPU && name != corev1.ResourceMemory && !isHugePage(name) {
+				errs = append(errs, field.NotSupported(path.Child(l.name).Key(string(name)), name, []string{"cpu", corev1.ResourceHugePagesPrefix, "memory"}))
+			}
+		}
+	}
 	if r.Claims != nil {
 		errs = append(errs, field.Forbidden(path.Child("claims"), "claims may not be set for Resources at pod-level"))
 	}

@@ -95,3 +95,15 @@ func checkQuantity(name v1.ResourceName, q resource.Quantity, path *field.Path) 
 	}
 	return errs
 }
+
+// checkHugePages asks for whole pages.
+func checkHugePages(name v1.ResourceName, q resource.Quantity, path *field.Path) field.ErrorList {
+	if !isHugePage(name) {
+		return nil
+	}
+	size, err := resource.ParseQuantity(strings.TrimPrefix(string(name), v1.ResourceHugePagesPrefix))
+	if err != nil || size.Sign() > 0 && q.Value()%size.Value() == 0 {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(path, q.String(), q.String()+" is not positive integer multiple of "+string(name))}
+}

@@ -28,9 +28,11 @@ func replicaSetKind() Kind {
 			prepareCreate: func(o *appsv1.ReplicaSet) {
 				o.Status = appsv1.ReplicaSetStatus{}
 				o.Generation = 1
+				dropGatedFields(&o.Spec.Template.Spec, nil)
 			},
 			prepareUpdate: func(o, old *appsv1.ReplicaSet) {
 				o.Status = old.Status
+				dropGatedFields(&o.Spec.Template.Spec, &old.Spec.Template.Spec)
 				if !apiequality.Semantic.DeepEqual(old.Spec, o.Spec) {
 					o.Generation = old.Generation + 1
 				}

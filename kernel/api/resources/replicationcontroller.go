@@ -32,9 +32,15 @@ func replicationControllerKind() Kind {
 			prepareCreate: func(o *v1.ReplicationController) {
 				o.Status = v1.ReplicationControllerStatus{}
 				o.Generation = 1
+				if t := o.Spec.Template; t != nil {
+					dropGatedFields(&t.Spec, nil)
+				}
 			},
 			prepareUpdate: func(o, old *v1.ReplicationController) {
 				o.Status = old.Status
+				if t, was := o.Spec.Template, old.Spec.Template; t != nil && was != nil {
+					dropGatedFields(&t.Spec, &was.Spec)
+				}
 				if !apiequality.Semantic.DeepEqual(old.Spec, o.Spec) {
 					o.Generation = old.Generation + 1
 				}

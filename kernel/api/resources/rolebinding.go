@@ -32,7 +32,7 @@ func bindingOf(obj runtime.Object) binding {
 }
 
 func roleBindingKind() Kind {
-	k := bindingKind[*rbacv1.RoleBinding]("RoleBinding", true, rbacv1.RoleBinding{}.SwaggerDoc()["roleRef"], "roleBinding")
+	k := bindingKind[*rbacv1.RoleBinding]("RoleBinding", true, "RoleRef can reference a Role in the current namespace or a ClusterRole in the global namespace. If the RoleRef cannot be resolved, the Authorizer must return an error.", "roleBinding")
 	k.Resource, k.Singular = "rolebindings", "rolebinding"
 	k.New = func() runtime.Object { return &rbacv1.RoleBinding{} }
 	k.NewList = func() runtime.Object { return &rbacv1.RoleBindingList{} }
@@ -40,7 +40,7 @@ func roleBindingKind() Kind {
 }
 
 func clusterRoleBindingKind() Kind {
-	k := bindingKind[*rbacv1.ClusterRoleBinding]("ClusterRoleBinding", false, rbacv1.ClusterRoleBinding{}.SwaggerDoc()["roleRef"], "clusterRoleBinding")
+	k := bindingKind[*rbacv1.ClusterRoleBinding]("ClusterRoleBinding", false, "RoleRef can only reference a ClusterRole in the global namespace. If the RoleRef cannot be resolved, the Authorizer must return an error.", "clusterRoleBinding")
 	k.Resource, k.Singular = "clusterrolebindings", "clusterrolebinding"
 	k.New = func() runtime.Object { return &rbacv1.ClusterRoleBinding{} }
 	k.NewList = func() runtime.Object { return &rbacv1.ClusterRoleBindingList{} }

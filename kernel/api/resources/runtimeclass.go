@@ -17,7 +17,6 @@ import (
 
 func runtimeClassKind() Kind {
 	gvk := nodev1.SchemeGroupVersion.WithKind("RuntimeClass")
-	doc := nodev1.RuntimeClass{}.SwaggerDoc()
 	return Kind{
 		GVK: gvk, Resource: "runtimeclasses", Singular: "runtimeclass",
 		New:     func() runtime.Object { return &nodev1.RuntimeClass{} },
@@ -34,7 +33,7 @@ func runtimeClassKind() Kind {
 			warnCreate: warnRuntimeClass,
 			warnUpdate: func(o, _ *nodev1.RuntimeClass) []string { return warnRuntimeClass(o) },
 		},
-		Columns: cols(nameColumn(), stringColumn("Handler", doc["handler"]), ageColumn()),
+		Columns: cols(nameColumn(), stringColumn("Handler", ""), ageColumn()),
 		Row: func(obj runtime.Object) ([]any, error) {
 			o := obj.(*nodev1.RuntimeClass)
 			return []any{o.Name, o.Handler, ageCell(o.CreationTimestamp)}, nil

@@ -370,8 +370,10 @@ func validateTraffic(s *corev1.Service) field.ErrorList {
 		errs = append(errs, field.Required(internal, ""))
 	}
 	if d := spec.TrafficDistribution; d != nil {
-		errs = append(errs, supported(specPath.Child("trafficDistribution"), *d, corev1.ServiceTrafficDistributionPreferClose,
-			corev1.ServiceTrafficDistributionPreferSameZone, corev1.ServiceTrafficDistributionPreferSameNode)...)
+		known := []string{corev1.ServiceTrafficDistributionPreferClose, corev1.ServiceTrafficDistributionPreferSameZone, corev1.ServiceTrafficDistributionPreferSameNode}
+		if !slices.Contains(known, *d) {
+			errs = append(errs, field.NotSupported(specPath.Child("trafficDistribution"), *d, known))
+		}
 	}
 	return errs
 }

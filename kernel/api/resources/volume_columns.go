@@ -56,7 +56,7 @@ func persistentVolumeClaimColumns() []metav1.TableColumnDefinition {
 		column("StorageClass", "string", "", "StorageClass of the pvc", 0),
 		column("VolumeAttributesClass", "string", "", "VolumeAttributesClass of the pvc", 0),
 		ageColumn(),
-		column("VolumeMode", "string", "", corev1.PersistentVolumeSpec{}.SwaggerDoc()["volumeMode"], 1),
+		column("VolumeMode", "string", "", corev1.PersistentVolumeClaimSpec{}.SwaggerDoc()["volumeMode"], 1),
 	}
 }
 

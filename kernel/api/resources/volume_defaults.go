@@ -23,9 +23,9 @@ func setVolumeDefaults(v *corev1.Volume) {
 	case src.DownwardAPI != nil:
 		mode(&src.DownwardAPI.DefaultMode)
 		setDownwardDefaults(src.DownwardAPI.Items)
-	case src.EmptyDir != nil, src.PersistentVolumeClaim != nil:
 	case src.HostPath != nil:
 		setHostPathDefaults(src.HostPath)
+	case src.EmptyDir != nil, src.PersistentVolumeClaim != nil:
 	case src.Image != nil:
 		if src.Image.PullPolicy == "" {
 			src.Image.PullPolicy = defaultPullPolicy(src.Image.Reference)

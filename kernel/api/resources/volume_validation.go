@@ -191,7 +191,11 @@ func validatePersistentSource(v *corev1.PersistentVolume) field.ErrorList {
 			return validateDisk("volumeID", s.AWSElasticBlockStore.VolumeID, s.AWSElasticBlockStore.Partition, p)
 		}},
 		{"glusterfs", s.Glusterfs != nil, func(p *field.Path) field.ErrorList {
-			return need("endpoints", s.Glusterfs.EndpointsName, "path", s.Glusterfs.Path)(p)
+			errs := need("endpoints", s.Glusterfs.EndpointsName, "path", s.Glusterfs.Path)(p)
+			if n := s.Glusterfs.EndpointsNamespace; n != nil {
+				errs = append(errs, invalidAll(p.Child("endpointsNamespace"), *n, apivalidation.ValidateNamespaceName(*n, false))...)
+			}
+			return errs
 		}},
 		{"flocker", s.Flocker != nil, func(p *field.Path) field.ErrorList { return validateFlocker(s.Flocker, p) }},
 		{"nfs", s.NFS != nil, func(p *field.Path) field.ErrorList { return validateNFS(s.NFS, p) }},
@@ -249,7 +253,7 @@ func validateHostPath(h *corev1.HostPathVolumeSource, p *field.Path) field.Error
 
 func validateDisk(name, value string, partition int32, p *field.Path) field.ErrorList {
 	errs := required(p.Child(name), value)
-		if partition < 0 || partition > 255 {
+	if partition < 0 || partition > 255 {
 		errs = append(errs, field.Invalid(p.Child("partition"), partition, validation.InclusiveRangeError(1, 255)))
 	}
 	return errs
