@@ -32,6 +32,8 @@ const (
 	// such looks lie between two questions for its health.
 	exitPoll  = 100 * time.Millisecond
 	pingEvery = 50
+	// pingTimeout is how long a process may take to say that it is well.
+	pingTimeout = 5 * time.Second
 )
 
 // unit is a bundle that shall run: its guest, and the supervisor that starts
@@ -128,6 +130,11 @@ func (u *unit) supervise(ctx context.Context) {
 			}
 			u.changed()
 			err = u.watch(ctx, g)
+			if _, process := g.(*processGuest); process && ctx.Err() == nil {
+				// A call that waits for a process that hangs holds mu; it fails
+				// when the process is gone.
+				g.close(context.WithoutCancel(ctx), 0)
+			}
 			u.mu.Lock()
 			u.guest = nil
 			u.mu.Unlock()
@@ -286,7 +293,7 @@ func (u *unit) watch(ctx context.Context, g guest) error {
 			return err
 		}
 		if n%pingEvery == 0 {
-			pingCtx, cancel := context.WithTimeout(ctx, u.start)
+			pingCtx, cancel := context.WithTimeout(ctx, pingTimeout)
 			err := p.ping(pingCtx)
 			cancel()
 			if err != nil && ctx.Err() == nil {
