@@ -65,6 +65,11 @@ func TestNamespaces(t *testing.T) {
 			t.Error(err)
 		}
 	}
+	for _, name := range []string{"system-cluster-critical", "system-node-critical"} {
+		if _, err := c.SchedulingV1().PriorityClasses().Get(ctx, name, metav1.GetOptions{}); err != nil {
+			t.Error(err)
+		}
+	}
 	svc, err := c.CoreV1().Services("default").Get(ctx, "kubernetes", metav1.GetOptions{})
 	if err != nil || svc.Spec.ClusterIP != "10.96.0.1" {
 		t.Errorf("kubernetes service: %v, %v", svc, err)
