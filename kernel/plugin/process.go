@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -325,9 +326,10 @@ func (g *processGuest) scores(resp *contractv1.ScoreResponse, out []int64) error
 }
 
 // pluginLogger hands go-plugin's records and the process's standard error to
-// the kernel's logger.
+// the kernel's logger. Its own output is nowhere, but its level counts: go-plugin
+// drops what a process writes below it.
 func pluginLogger(log *slog.Logger) hclog.Logger {
-	l := hclog.NewInterceptLogger(&hclog.LoggerOptions{Level: hclog.Off})
+	l := hclog.NewInterceptLogger(&hclog.LoggerOptions{Level: hclog.Trace, Output: io.Discard})
 	l.RegisterSink(logSink{log})
 	return l
 }
