@@ -29,23 +29,38 @@ func NewNetwork() (*Network, error) {
 	}
 	made := make(chan result)
 	go func() {
-		// The thread is never unlocked, so that it ends with this goroutine
-		// instead of running others in the new namespace.
 		runtime.LockOSThread()
-		handle, err := netns.New()
-		if err != nil {
-			made <- result{err: fmt.Errorf("make network namespace: %w", err)}
-			return
-		}
-		n := &Network{handle: handle}
-		if err := n.furnish(); err != nil {
-			made <- result{err: errors.Join(err, handle.Close())}
-			return
-		}
-		made <- result{n: n}
+		n, err := makeNetwork()
+		made <- result{n, err}
 	}()
 	r := <-made
 	return r.n, r.err
+}
+
+// makeNetwork runs on a locked thread and unlocks it when it is back in its
+// own namespace. The thread must not end: a cluster that it has started would
+// end with it (Pdeathsig is about the thread, not the process).
+func makeNetwork() (*Network, error) {
+	own, err := netns.Get()
+	if err != nil {
+		return nil, fmt.Errorf("make network namespace: %w", err)
+	}
+	defer own.Close()
+	handle, err := netns.New()
+	if err != nil {
+		runtime.UnlockOSThread()
+		return nil, fmt.Errorf("make network namespace: %w", err)
+	}
+	n := &Network{handle: handle}
+	err = n.furnish()
+	back := netns.Set(own)
+	if back == nil {
+		runtime.UnlockOSThread()
+	}
+	if err = errors.Join(err, back); err != nil {
+		return nil, errors.Join(err, handle.Close())
+	}
+	return n, nil
 }
 
 // furnish runs within the namespace: loopback, and one interface with an
