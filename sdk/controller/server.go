@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
 
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 	"pintle.dev/pintle/sdk/transport"
@@ -34,6 +35,7 @@ const (
 // Serve serves the controllers until the kernel asks the process to stop.
 // Which of them run is the kernel's to say.
 func Serve(controllers ...Controller) {
+	klog.SetSlogLogger(slog.New(machinery{transport.Logger().Handler()}))
 	if err := transport.Serve(Service(controllers...)); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)

@@ -2,7 +2,6 @@ package endpointslice
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -41,10 +40,9 @@ const (
 	maxPerSlice = 100
 	// sliceDelay gathers changes of slices before their service is looked at.
 	sliceDelay = time.Second
+	// staleWait lets the cache of slices catch up.
+	staleWait = 50 * time.Millisecond
 )
-
-// errBehind is retried: the cache of slices does not show the last writes yet.
-var errBehind = errors.New("EndpointSlice informer cache is out of date")
 
 // endpointSlices is the controller.
 type endpointSlices struct {
@@ -246,7 +244,7 @@ func (e *endpointSlices) sync(ctx context.Context, key string) error {
 	// Those on their way out would keep the tracker waiting for ever.
 	have = slices.DeleteFunc(have, func(s *discoveryv1.EndpointSlice) bool { return s.DeletionTimestamp != nil })
 	if e.tracker.StaleSlices(service, have) {
-		return errBehind
+		return &queue.After{Delay: staleWait, Reason: "the cache of slices is behind what was written"}
 	}
 	changedAt := e.trigger.ComputeEndpointLastChangeTriggerTime(namespace, service, pods)
 	if err := e.reconciler.Reconcile(klog.FromContext(ctx), service, pods, have, changedAt); err != nil {

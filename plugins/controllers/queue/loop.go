@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 )
@@ -101,7 +102,11 @@ func (l *Loop[K]) next(ctx context.Context) bool {
 		l.log.Error("given up until the next change", "key", key, "error", err)
 		l.queue.Forget(key)
 	default:
-		l.log.Info("failed and is tried again", "key", key, "error", err)
+		level := slog.LevelWarn
+		if apierrors.IsConflict(err) {
+			level = slog.LevelDebug // someone else was faster, which is nothing unusual
+		}
+		l.log.Log(ctx, level, "failed and is tried again", "key", key, "error", err)
 		l.queue.AddRateLimited(key)
 	}
 	return true
