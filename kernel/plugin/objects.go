@@ -216,6 +216,9 @@ func (u *unit) object(e *Entry, cfg *Config) *v1alpha1.Plugin {
 	if e.Kind == sdk.KindController {
 		o.Spec.Permissions = PolicyRules(e.Rules)
 	}
+	if e.Kind == sdk.KindPriority {
+		o.Spec.Weight = weightOf(e.Name, cfg)
+	}
 	if e.Kind == sdk.KindPredicate || e.Kind == sdk.KindPriority {
 		o.Spec.OnFailure = v1alpha1.PluginFailurePolicy(OnFailureRefuse)
 		if u.ignores(e) {
@@ -224,6 +227,18 @@ func (u *unit) object(e *Entry, cfg *Config) *v1alpha1.Plugin {
 	}
 	o.Status = u.status(e, enabled)
 	return o
+}
+
+// weightOf is a priority's factor in the first profile that uses it, or nil.
+func weightOf(name string, cfg *Config) *int64 {
+	for _, p := range cfg.Profiles {
+		for _, w := range p.Priorities {
+			if w.Name == name {
+				return &w.Weight
+			}
+		}
+	}
+	return nil
 }
 
 // enabled reports whether the configuration asks for a plugin. Runtimes and

@@ -30396,7 +30396,7 @@ func schema_sdk_apis_kernel_v1alpha1_PluginSpec(ref common.ReferenceCallback) co
 					},
 					"weight": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Factor of the plugin's score where a scheduling profile names none. Priorities only; 1 or greater.",
+							Description: "Factor of the plugin's score in the first scheduling profile that uses it. Priorities only; 1 or greater.",
 							Type:        []string{"integer"},
 							Format:      "int64",
 						},

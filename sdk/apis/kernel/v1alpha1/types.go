@@ -153,7 +153,7 @@ type PluginSpec struct {
 	// +optional
 	Limits *PluginLimits `json:"limits,omitempty"`
 
-	// Factor of the plugin's score where a scheduling profile names none.
+	// Factor of the plugin's score in the first scheduling profile that uses it.
 	// Priorities only; 1 or greater.
 	// +optional
 	Weight *int64 `json:"weight,omitempty"`
