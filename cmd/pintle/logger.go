@@ -38,6 +38,8 @@ var ordinary = []string{
 	"Error on socket receive",
 	"Failed to read frame",
 	"error closing",
+	"Error proxying data",
+	"Server rejected event",
 }
 
 func (q quiet) Enabled(ctx context.Context, l slog.Level) bool {

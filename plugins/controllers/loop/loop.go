@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
@@ -113,7 +114,11 @@ func (l *Loop) next(ctx context.Context, work func(context.Context, string) erro
 		return true
 	}
 	if ctx.Err() == nil {
-		l.log.Warn("sync failed and is tried again", "key", key, "error", err)
+		level := slog.LevelWarn
+		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+			level = slog.LevelDebug // the cache was behind; ordinary while things change
+		}
+		l.log.Log(ctx, level, "sync failed and is tried again", "key", key, "error", err)
 	}
 	l.Queue.AddRateLimited(key)
 	return true
