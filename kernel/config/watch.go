@@ -37,13 +37,10 @@ func Watch(ctx context.Context, src Source, running *Config, log *slog.Logger, a
 	if err := w.Add(filepath.Dir(src.File)); err != nil {
 		return fmt.Errorf("watch configuration %s: %w", src.File, err)
 	}
-	seen, err := os.ReadFile(src.File)
-	if err != nil {
-		return fmt.Errorf("watch configuration %s: %w", src.File, err)
-	}
-	timer := time.NewTimer(time.Hour)
-	timer.Stop()
+	// What was written since it was first read is noticed at once.
+	timer := time.NewTimer(settle)
 	defer timer.Stop()
+	var seen []byte
 	for {
 		select {
 		case <-ctx.Done():

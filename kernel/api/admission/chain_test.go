@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -270,7 +271,14 @@ func TestQuotaCharges(t *testing.T) {
 	if q.Status.Used.Pods().String() != "1" {
 		t.Fatalf("used %v", q.Status.Used)
 	}
-	err = c.run(t.Context(), admission.Create, admin, "pods", "", small("b"), nil)
+	// The fake client gives no resource versions, by which the plugin would
+	// know its own write from the informer's older copy: wait for the informer.
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		err = c.run(t.Context(), admission.Create, admin, "pods", "", small("b"), nil)
+		if err != nil || time.Now().After(deadline) {
+			break
+		}
+	}
 	if err == nil || !strings.Contains(err.Error(), "exceeded quota: q, requested: pods=1, used: pods=1, limited: pods=1") {
 		t.Fatal(err)
 	}
