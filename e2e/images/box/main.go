@@ -1,5 +1,3 @@
-// Box is the program in the images of the end-to-end tests: small verbs that
-// show what a container sees and does.
 package main
 
 import (
@@ -190,8 +188,17 @@ func get(args []string) error {
 // ask greets a person at the terminal and answers until it hears bye.
 func ask([]string) error {
 	where := "no terminal"
-	if size, err := unix.IoctlGetWinsize(0, unix.TIOCGWINSZ); err == nil {
+	// The size is sent once the terminal is there, which may be after the
+	// program began.
+	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		size, err := unix.IoctlGetWinsize(0, unix.TIOCGWINSZ)
+		if err != nil {
+			break
+		}
 		where = fmt.Sprintf("a terminal of %dx%d", size.Col, size.Row)
+		if size.Col > 0 || time.Now().After(deadline) {
+			break
+		}
 	}
 	fmt.Printf("this is %s\n", where)
 	in := bufio.NewScanner(os.Stdin)
