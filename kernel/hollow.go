@@ -43,7 +43,11 @@ func (k *Kernel) startHollow(ctx context.Context, cfg *config.Config) error {
 	if err != nil {
 		return err
 	}
-	source := node.NewPodSource(client, "")
+	pods, err := k.api.Source(corev1.SchemeGroupVersion.WithResource("pods"), node.BoundPods())
+	if err != nil {
+		return err
+	}
+	source := node.NewPodSourceFrom(pods)
 	factory := informers.NewSharedInformerFactory(client, 0)
 	services := factory.Core().V1().Services().Lister()
 	broadcaster := record.NewBroadcaster()

@@ -11,7 +11,7 @@ import (
 // to the API and to their runtime each. Nodes of a real cluster work on
 // machines of their own; simulated ones must not take this one from the
 // control plane, nor the API's places for writes from others.
-const hollowShare = 16
+const hollowShare = 2
 
 // share is a number of places; whoever works holds one.
 type share chan struct{}

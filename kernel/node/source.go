@@ -33,8 +33,7 @@ type PodSource interface {
 
 // SharedPodSource watches pods once and hands each to the subscriber of its node: one watch for many agents.
 type SharedPodSource struct {
-	client kubernetes.Interface
-	node   string
+	source cache.ListerWatcher
 	synced chan struct{}
 
 	mu   sync.Mutex
@@ -46,11 +45,33 @@ var _ PodSource = (*SharedPodSource)(nil)
 
 // NewPodSource watches the pods of one node, or of all nodes when nodeName is empty. Run it.
 func NewPodSource(client kubernetes.Interface, nodeName string) *SharedPodSource {
+	selector := BoundPods()
+	if nodeName != "" {
+		selector = fields.OneTermEqualSelector("spec.nodeName", nodeName)
+	}
+	lw := &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			o.FieldSelector = selector.String()
+			return client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, o)
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			o.FieldSelector = selector.String()
+			return client.CoreV1().Pods(metav1.NamespaceAll).Watch(ctx, o)
+		},
+	}
+	return NewPodSourceFrom(cache.ToListWatcherWithWatchListSemantics(lw, client))
+}
+
+// NewPodSourceFrom is NewPodSource over a source of pods, whose objects are shared and never changed here.
+func NewPodSourceFrom(pods cache.ListerWatcher) *SharedPodSource {
 	return &SharedPodSource{
-		client: client, node: nodeName, synced: make(chan struct{}),
+		source: pods, synced: make(chan struct{}),
 		subs: map[string]PodHandler{}, pods: map[string]map[string]*corev1.Pod{},
 	}
 }
+
+// BoundPods selects the pods of all nodes.
+func BoundPods() fields.Selector { return fields.OneTermNotEqualSelector("spec.nodeName", "") }
 
 // Synced implements PodSource.
 func (s *SharedPodSource) Synced() <-chan struct{} { return s.synced }
@@ -74,22 +95,8 @@ func (s *SharedPodSource) Subscribe(nodeName string, h PodHandler) func() {
 
 // Run watches until ctx ends.
 func (s *SharedPodSource) Run(ctx context.Context) error {
-	selector := fields.OneTermNotEqualSelector("spec.nodeName", "")
-	if s.node != "" {
-		selector = fields.OneTermEqualSelector("spec.nodeName", s.node)
-	}
-	lw := &cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			o.FieldSelector = selector.String()
-			return s.client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, o)
-		},
-		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			o.FieldSelector = selector.String()
-			return s.client.CoreV1().Pods(metav1.NamespaceAll).Watch(ctx, o)
-		},
-	}
 	_, informer := cache.NewInformerWithOptions(cache.InformerOptions{
-		ListerWatcher: cache.ToListWatcherWithWatchListSemantics(lw, s.client), ObjectType: &corev1.Pod{},
+		ListerWatcher: s.source, ObjectType: &corev1.Pod{},
 		Handler: cache.ResourceEventHandlerFuncs{
 			AddFunc:    func(o any) { s.set(o) },
 			UpdateFunc: func(_, o any) { s.set(o) },
