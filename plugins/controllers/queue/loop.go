@@ -183,3 +183,30 @@ func On[T comparable](changed func(old, current T)) cache.ResourceEventHandler {
 		},
 	}
 }
+
+// Watch is a handler on an informer.
+type Watch struct {
+	Informer cache.SharedIndexInformer
+	Handler  cache.ResourceEventHandler
+}
+
+// Follow is the whole Run of a controller with one queue: it puts the handlers
+// on, waits for their caches, works until ctx ends, and takes them off again.
+func (l *Loop[K]) Follow(ctx context.Context, watches ...Watch) (err error) {
+	defer l.Close()
+	var handlers Handlers
+	defer func() {
+		if e := handlers.Remove(); err == nil {
+			err = e
+		}
+	}()
+	for _, w := range watches {
+		if err := handlers.Add(w.Informer, w.Handler); err != nil {
+			return err
+		}
+	}
+	if handlers.Wait(ctx) {
+		l.Run(ctx)
+	}
+	return nil
+}

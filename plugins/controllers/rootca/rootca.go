@@ -101,34 +101,20 @@ func readBundle(config []byte) (string, error) {
 }
 
 // Run works until ctx ends.
-func (p *publisher) Run(ctx context.Context) (err error) {
-	defer p.loop.Close()
-	var handlers queue.Handlers
-	defer func() {
-		if e := handlers.Remove(); err == nil {
-			err = e
-		}
-	}()
-	if err := handlers.Add(p.informers[0], queue.On(func(old, current *corev1.ConfigMap) {
-		// A new one needs no look: it is this controller's, or the update that
-		// put it there found it right.
-		if old != nil && old.Name == ConfigMapName {
-			p.loop.Add(old.Namespace)
-		}
-	})); err != nil {
-		return err
-	}
-	if err := handlers.Add(p.informers[1], queue.On(func(_, current *corev1.Namespace) {
-		if current != nil {
-			p.loop.Add(current.Name)
-		}
-	})); err != nil {
-		return err
-	}
-	if handlers.Wait(ctx) {
-		p.loop.Run(ctx)
-	}
-	return nil
+func (p *publisher) Run(ctx context.Context) error {
+	return p.loop.Follow(ctx,
+		queue.Watch{Informer: p.informers[0], Handler: queue.On(func(old, current *corev1.ConfigMap) {
+			// A new one needs no look: it is this controller's, or the update that
+			// put it there found it right.
+			if old != nil && old.Name == ConfigMapName {
+				p.loop.Add(old.Namespace)
+			}
+		})},
+		queue.Watch{Informer: p.informers[1], Handler: queue.On(func(_, current *corev1.Namespace) {
+			if current != nil {
+				p.loop.Add(current.Name)
+			}
+		})})
 }
 
 func (p *publisher) sync(ctx context.Context, name string) error {

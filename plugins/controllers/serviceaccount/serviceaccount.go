@@ -39,32 +39,18 @@ func New(c *controller.Context) (controller.Runner, error) {
 }
 
 // Run works until ctx ends.
-func (a *accounts) Run(ctx context.Context) (err error) {
-	defer a.loop.Close()
-	var handlers queue.Handlers
-	defer func() {
-		if e := handlers.Remove(); err == nil {
-			err = e
-		}
-	}()
-	if err := handlers.Add(a.informers[0], queue.On(func(old, current *corev1.ServiceAccount) {
-		if current == nil && old.Name == accountName {
-			a.loop.Add(old.Namespace)
-		}
-	})); err != nil {
-		return err
-	}
-	if err := handlers.Add(a.informers[1], queue.On(func(_, current *corev1.Namespace) {
-		if current != nil {
-			a.loop.Add(current.Name)
-		}
-	})); err != nil {
-		return err
-	}
-	if handlers.Wait(ctx) {
-		a.loop.Run(ctx)
-	}
-	return nil
+func (a *accounts) Run(ctx context.Context) error {
+	return a.loop.Follow(ctx,
+		queue.Watch{Informer: a.informers[0], Handler: queue.On(func(old, current *corev1.ServiceAccount) {
+			if current == nil && old.Name == accountName {
+				a.loop.Add(old.Namespace)
+			}
+		})},
+		queue.Watch{Informer: a.informers[1], Handler: queue.On(func(_, current *corev1.Namespace) {
+			if current != nil {
+				a.loop.Add(current.Name)
+			}
+		})})
 }
 
 func (a *accounts) sync(ctx context.Context, name string) error {
