@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
-// sysctlFile keeps the values found at the first start, for cleanup.
+// sysctlFile keeps the values found before the first change, for cleanup.
 const sysctlFile = "sysctl.json"
 
 // sysctls are the switches of the kernel that the rules need.
@@ -25,52 +27,83 @@ func sysctls(localhost bool) map[string]string {
 	return m
 }
 
-// tuneKernel sets the switches and remembers what they were.
-func tuneKernel(localhost bool, stateDir string) error {
-	before := map[string]string{}
-	for name, want := range sysctls(localhost) {
-		file := filepath.Join("/proc/sys", name)
-		value, err := os.ReadFile(file)
+// switches is a tree of the kernel's switches and where their first values are
+// remembered.
+type switches struct {
+	proc     string // /proc/sys, but for tests
+	stateDir string
+}
+
+// tune sets the switches and remembers what they were. What an earlier start
+// remembered and no cleanup has put back yet (a process that was killed) stays
+// as it is: by now the kernel shows our own values.
+func (s switches) tune(want map[string]string) error {
+	before, err := s.remembered()
+	if err != nil {
+		// A file that cannot be read must not keep services from working.
+		before = nil
+	}
+	differ := map[string]string{}
+	for name, value := range want {
+		data, err := os.ReadFile(filepath.Join(s.proc, name))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		if err != nil {
 			return err
 		}
-		if got := strings.TrimSpace(string(value)); got != want {
-			if err := os.WriteFile(file, []byte(want), 0); err != nil {
-				return fmt.Errorf("set %s to %s: %w", strings.ReplaceAll(name, "/", "."), want, err)
-			}
-			before[name] = got
+		if got := strings.TrimSpace(string(data)); got != value {
+			differ[name] = got
 		}
 	}
-	if len(before) == 0 {
+	if len(differ) == 0 {
 		return nil
 	}
-	data, err := json.Marshal(before)
-	if err == nil {
-		err = os.MkdirAll(stateDir, 0o700)
-	}
-	if err == nil {
-		err = os.WriteFile(filepath.Join(stateDir, sysctlFile), data, 0o600)
-	}
-	if err != nil {
+	maps.Copy(differ, before)
+	// First remembered, then set: whoever is killed in between has lost nothing.
+	if err := s.remember(differ); err != nil {
 		return fmt.Errorf("remember kernel settings: %w", err)
+	}
+	for _, name := range slices.Sorted(maps.Keys(want)) {
+		err := os.WriteFile(filepath.Join(s.proc, name), []byte(want[name]), 0)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("set %s to %s: %w", strings.ReplaceAll(name, "/", "."), want[name], err)
+		}
 	}
 	return nil
 }
 
-// restoreKernel puts the remembered values back.
-func restoreKernel(stateDir string) error {
-	file := filepath.Join(stateDir, sysctlFile)
-	data, err := os.ReadFile(file)
+func (s switches) remember(values map[string]string) error {
+	data, err := json.Marshal(values)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(s.stateDir, 0o700); err != nil {
+		return err
+	}
+	file := filepath.Join(s.stateDir, sysctlFile)
+	if err := os.WriteFile(file+".tmp", data, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(file+".tmp", file)
+}
+
+// remembered returns the values to put back, nil for none.
+func (s switches) remembered() (map[string]string, error) {
+	data, err := os.ReadFile(filepath.Join(s.stateDir, sysctlFile))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
 	}
 	var before map[string]string
-	if err == nil {
-		err = json.Unmarshal(data, &before)
-	}
+	return before, json.Unmarshal(data, &before)
+}
+
+// restore puts the remembered values back and forgets them.
+func (s switches) restore() error {
+	before, err := s.remembered()
 	if err != nil {
 		return fmt.Errorf("restore kernel settings: %w", err)
 	}
@@ -79,9 +112,12 @@ func restoreKernel(stateDir string) error {
 		if _, ok := known[name]; !ok {
 			continue
 		}
-		if err := os.WriteFile(filepath.Join("/proc/sys", name), []byte(value), 0); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := os.WriteFile(filepath.Join(s.proc, name), []byte(value), 0); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("restore %s: %w", name, err)
 		}
 	}
-	return os.Remove(file)
+	if err := os.Remove(filepath.Join(s.stateDir, sysctlFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
 }

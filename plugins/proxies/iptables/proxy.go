@@ -15,7 +15,7 @@ import (
 // Proxy implements proxy.Proxy with iptables.
 type Proxy struct {
 	commands commands
-	tune     func(localhost bool, stateDir string) error
+	proc     string // the kernel's switches
 	forget   func(log *slog.Logger, gone []flow)
 
 	mu       sync.Mutex
@@ -38,7 +38,7 @@ var _ proxy.Proxy = (*Proxy)(nil)
 
 // New returns a proxy that is not started.
 func New() *Proxy {
-	return &Proxy{commands: tools{}, tune: tuneKernel, forget: forgetFlows}
+	return &Proxy{commands: tools{}, proc: "/proc/sys", forget: forgetFlows}
 }
 
 // Probe implements proxy.Proxy.
@@ -58,7 +58,7 @@ func (p *Proxy) Start(ctx context.Context, o proxy.Options) error {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if err := p.tune(*cfg.LocalhostNodePorts, o.StateDirectory); err != nil {
+	if err := (switches{p.proc, o.StateDirectory}).tune(sysctls(*cfg.LocalhostNodePorts)); err != nil {
 		return fmt.Errorf("start proxy iptables: %w", err)
 	}
 	p.log, p.cfg, p.stateDir = o.Logger, cfg, o.StateDirectory
@@ -211,5 +211,5 @@ func (p *Proxy) Stop(ctx context.Context, clean bool) error {
 	if !clean {
 		return nil
 	}
-	return errors.Join(cleanup(ctx, p.commands), restoreKernel(p.stateDir))
+	return errors.Join(cleanup(ctx, p.commands), switches{p.proc, p.stateDir}.restore())
 }
