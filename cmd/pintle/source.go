@@ -2,7 +2,6 @@ package main
 
 import (
 	"os"
-	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -36,8 +35,5 @@ func (f *sourceFlags) load() (*config.Config, error) {
 	if err != nil {
 		return nil, usageError{err}
 	}
-	if cfg.DataDir, err = filepath.Abs(cfg.DataDir); err != nil {
-		return nil, err
-	}
-	return cfg, nil
+	return cfg, cfg.Resolve()
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"reflect"
 	"strings"
 
@@ -198,4 +199,14 @@ func sizeHook(from, to reflect.Type, data any) (any, error) {
 		return data, nil
 	}
 	return ParseSize(fmt.Sprint(data))
+}
+
+// Resolve makes relative paths absolute, starting at the working directory.
+func (c *Config) Resolve() error {
+	dir, err := filepath.Abs(c.DataDir)
+	if err != nil {
+		return fmt.Errorf("dataDir %s: %w", c.DataDir, err)
+	}
+	c.DataDir = dir
+	return nil
 }

@@ -21,7 +21,7 @@ const settle = 100 * time.Millisecond
 // configuration and what differs from the one last applied. A faulty file is
 // logged, one line a fault, and changes nothing. Watch blocks until ctx ends;
 // apply runs on its goroutine. Keys that need a restart are logged each time
-// they change and keep their running value.
+// they change and keep their running value. running is resolved.
 func Watch(ctx context.Context, src Source, running *Config, log *slog.Logger, apply func(context.Context, *Config, []Change)) error {
 	if src.File == "" {
 		<-ctx.Done()
@@ -62,6 +62,10 @@ func Watch(ctx context.Context, src Source, running *Config, log *slog.Logger, a
 				for line := range strings.SplitSeq(err.Error(), "\n") {
 					log.Error("configuration not applied", "fault", line)
 				}
+				continue
+			}
+			if err := next.Resolve(); err != nil {
+				log.Error("configuration not applied", "fault", err)
 				continue
 			}
 			changes := Diff(running, next)

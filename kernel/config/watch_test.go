@@ -47,6 +47,9 @@ func TestWatch(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if err := running.Resolve(); err != nil {
+		t.Fatal(err)
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	var log logBuffer
 	applied := make(chan *Config, 4)
@@ -93,6 +96,9 @@ func TestWatch(t *testing.T) {
 	<-applied
 	if got := faults(); got != before {
 		t.Errorf("one fault was logged %d times", got)
+	}
+	if strings.Contains(log.String(), "dataDir") {
+		t.Errorf("a relative path that nobody changed counts as changed: %s", log.String())
 	}
 	cancel()
 	if err := <-done; err != nil {
