@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"sort"
 	"strings"
-	"sync"
 
 	"github.com/emicklei/go-restful/v3"
 	apiextensionshelpers "k8s.io/apiextensions-apiserver/pkg/apihelpers"
@@ -15,8 +14,6 @@ import (
 	crdlisters "k8s.io/apiextensions-apiserver/pkg/client/listers/apiextensions/v1"
 	crdbuilder "k8s.io/apiextensions-apiserver/pkg/controller/openapi/builder"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/managedfields"
 	apiopenapi "k8s.io/apiserver/pkg/endpoints/openapi"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	builder2 "k8s.io/kube-openapi/pkg/builder"
@@ -28,7 +25,6 @@ import (
 	"k8s.io/kube-openapi/pkg/handler3"
 	"k8s.io/kube-openapi/pkg/spec3"
 	"k8s.io/kube-openapi/pkg/validation/spec"
-	"sigs.k8s.io/structured-merge-diff/v6/typed"
 )
 
 // documents builds the OpenAPI documents when they are first asked for, and
@@ -215,38 +211,4 @@ func (d *documents) buildSwagger(crds []*apiextensionsv1.CustomResourceDefinitio
 		}
 	}
 	return crdbuilder.MergeSpecs(doc, custom...)
-}
-
-// typeConverter reads managed fields against the definitions of one group
-// version. It is built when the first object is written.
-type typeConverter struct {
-	build func() (managedfields.TypeConverter, error)
-}
-
-func (d *documents) typeConverter(names []string) managedfields.TypeConverter {
-	return typeConverter{build: sync.OnceValues(func() (managedfields.TypeConverter, error) {
-		schemas, err := builder3.BuildOpenAPIDefinitionsForResources(d.v3Config(), names...)
-		if err != nil {
-			return nil, fmt.Errorf("openapi models for managed fields: %w", err)
-		}
-		return managedfields.NewTypeConverter(schemas, false)
-	})}
-}
-
-func (c typeConverter) ObjectToTyped(obj runtime.Object, opts ...typed.ValidationOptions) (*typed.TypedValue, error) {
-	// The first of the work that a write does on a goroutine of its own.
-	deepen(len(opts))
-	tc, err := c.build()
-	if err != nil {
-		return nil, err
-	}
-	return tc.ObjectToTyped(obj, opts...)
-}
-
-func (c typeConverter) TypedToObject(v *typed.TypedValue) (runtime.Object, error) {
-	tc, err := c.build()
-	if err != nil {
-		return nil, err
-	}
-	return tc.TypedToObject(v)
 }
