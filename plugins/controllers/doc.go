@@ -5,6 +5,7 @@
 // identity of its own, allowed what manifest.yaml says and nothing more.
 //
 // A controller's package holds its logic, imports sdk and client-go only and
-// never the kernel or another controller; what two of them need (taking and
-// releasing children by owner reference) stands in ownership.
+// never the kernel or another controller. What several need stands in queue (the
+// frame they run in) and ownership (taking and releasing children by owner
+// reference).
 package main

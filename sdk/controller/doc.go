@@ -10,6 +10,8 @@
 // switches them on and off by name while the process runs. There is one
 // kernel, so there is no leader election.
 //
+// Recorder is for controllers that tell of what they do by events.
+//
 // A controller whose Run fails or panics is built and run again with
 // back-off, the others go on.
 package controller

@@ -17,8 +17,8 @@ import (
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 
-	"pintle.dev/pintle/plugins/controllers/loop"
 	"pintle.dev/pintle/plugins/controllers/ownership"
+	"pintle.dev/pintle/plugins/controllers/queue"
 	"pintle.dev/pintle/sdk/controller"
 )
 
@@ -33,7 +33,8 @@ func New(c *controller.Context) (controller.Runner, error) {
 
 type deployer struct {
 	client      kubernetes.Interface
-	loop        *loop.Loop
+	loop        *queue.Loop[string]
+	watches     []queue.Watch
 	deployments cache.Indexer
 	sets        cache.Indexer
 	pods        cache.Indexer
@@ -50,31 +51,31 @@ func build(client kubernetes.Interface, shared informers.SharedInformerFactory, 
 		return nil, err
 	}
 	d := &deployer{
-		client: client, loop: loop.New("deployment", log), clock: clock.RealClock{}, log: log,
+		client: client, clock: clock.RealClock{}, log: log,
 		deployments: deployments.GetIndexer(), sets: sets.GetIndexer(), pods: pods.GetIndexer(),
 	}
-	d.loop.Watch(deployments, cache.ResourceEventHandlerFuncs{
-		AddFunc:    d.loop.Add,
-		UpdateFunc: func(_, cur any) { d.loop.Add(cur) },
-		DeleteFunc: d.loop.Add,
-	})
-	d.loop.Watch(sets, cache.ResourceEventHandlerFuncs{
-		AddFunc:    d.setAdded,
-		UpdateFunc: d.setUpdated,
-		DeleteFunc: d.setDeleted,
-	})
-	// Only the last pod of a recreated deployment matters, see podDeleted.
-	d.loop.Watch(pods, cache.ResourceEventHandlerFuncs{DeleteFunc: d.podDeleted})
+	d.loop = queue.New(log, d.sync, queue.Options[string]{Workers: workers})
+	d.watches = []queue.Watch{
+		{Informer: deployments, Handler: queue.Every(d.add)},
+		{Informer: sets, Handler: queue.On(d.setChanged)},
+		{Informer: pods, Handler: queue.On(func(old, current *corev1.Pod) {
+			if current == nil {
+				d.podDeleted(old)
+			}
+		})},
+	}
 	return d, nil
 }
 
 // Run works until ctx ends.
 func (d *deployer) Run(ctx context.Context) error {
-	recorder, stop := loop.Recorder(ctx, d.client, "deployment-controller")
+	recorder, stop := controller.Recorder(ctx, d.client, "deployment-controller")
 	defer stop()
 	d.recorder = recorder
-	return d.loop.Run(ctx, workers, d.sync)
+	return d.loop.Follow(ctx, d.watches...)
 }
+
+func (d *deployer) add(dep *appsv1.Deployment) { d.loop.Add(queue.Key(dep)) }
 
 func (d *deployer) lookup(key string) *appsv1.Deployment {
 	obj, there, err := d.deployments.GetByKey(key)
@@ -112,56 +113,36 @@ func (d *deployer) matching(rs *appsv1.ReplicaSet) {
 		}
 		selector, err := metav1.LabelSelectorAsSelector(dep.Spec.Selector)
 		if err == nil && !selector.Empty() && selector.Matches(labels.Set(rs.Labels)) {
-			d.loop.Add(dep)
+			d.add(dep)
 		}
 	}
 }
 
-func (d *deployer) setAdded(obj any) {
-	rs, ok := obj.(*appsv1.ReplicaSet)
-	if !ok {
+func (d *deployer) setChanged(old, rs *appsv1.ReplicaSet) {
+	if rs == nil { // deleted
+		if dep := d.owner(old); dep != nil {
+			d.add(dep)
+		}
 		return
 	}
+	if old != nil {
+		if old.ResourceVersion == rs.ResourceVersion {
+			return
+		}
+		if was := d.owner(old); was != nil && !metav1.IsControlledBy(rs, was) {
+			d.add(was)
+		}
+	}
 	if dep := d.owner(rs); dep != nil {
-		d.loop.Add(dep)
+		d.add(dep)
 	} else if metav1.GetControllerOfNoCopy(rs) == nil && rs.DeletionTimestamp == nil {
 		d.matching(rs)
 	}
 }
 
-func (d *deployer) setUpdated(oldObj, curObj any) {
-	old, _ := oldObj.(*appsv1.ReplicaSet)
-	rs, _ := curObj.(*appsv1.ReplicaSet)
-	if old == nil || rs == nil || old.ResourceVersion == rs.ResourceVersion {
-		return
-	}
-	if was := d.owner(old); was != nil && !metav1.IsControlledBy(rs, was) {
-		d.loop.Add(was)
-	}
-	d.setAdded(rs)
-}
-
-func (d *deployer) setDeleted(obj any) {
-	if tombstone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-		obj = tombstone.Obj
-	}
-	if rs, ok := obj.(*appsv1.ReplicaSet); ok {
-		if dep := d.owner(rs); dep != nil {
-			d.loop.Add(dep)
-		}
-	}
-}
-
 // podDeleted wakes a deployment of strategy Recreate when the last of its
 // pods is gone: only then may the new ones start.
-func (d *deployer) podDeleted(obj any) {
-	if tombstone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-		obj = tombstone.Obj
-	}
-	pod, ok := obj.(*corev1.Pod)
-	if !ok {
-		return
-	}
+func (d *deployer) podDeleted(pod *corev1.Pod) {
 	ref := metav1.GetControllerOfNoCopy(pod)
 	if ref == nil || ref.Kind != "ReplicaSet" {
 		return
@@ -187,7 +168,7 @@ func (d *deployer) podDeleted(obj any) {
 			return
 		}
 	}
-	d.loop.Add(dep)
+	d.add(dep)
 }
 
 // sync works on one deployment.

@@ -8,6 +8,8 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+
+	"pintle.dev/pintle/plugins/controllers/queue"
 )
 
 // complete says that all replicas are of the current template and available.
@@ -112,7 +114,7 @@ func (r *rollout) lookAgain() {
 	}
 	after := c.LastUpdateTime.Add(deadline(r.dep)).Sub(r.clock.Now())
 	// The stored time has whole seconds; one more and it has passed for sure.
-	r.loop.AddAfter(r.dep, max(after, 0)+time.Second)
+	r.loop.AddAfter(queue.Key(r.dep), max(after, 0)+time.Second)
 }
 
 // notePause tells of pause and resumption by the Progressing condition, so

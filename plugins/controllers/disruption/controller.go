@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,11 +16,10 @@ import (
 	corelisters "k8s.io/client-go/listers/core/v1"
 	policylisters "k8s.io/client-go/listers/policy/v1"
 	"k8s.io/client-go/scale"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 
-	"pintle.dev/pintle/plugins/controllers/loop"
+	"pintle.dev/pintle/plugins/controllers/queue"
 	"pintle.dev/pintle/sdk/controller"
 )
 
@@ -46,8 +44,9 @@ func New(c *controller.Context) (controller.Runner, error) {
 
 type keeper struct {
 	client   kubernetes.Interface
-	budgets  *loop.Loop
-	marks    *loop.Loop // pods marked for a disruption
+	budgets  *queue.Loop[string]
+	marks    *queue.Loop[string] // pods marked for a disruption
+	watches  []queue.Watch
 	pdbs     policylisters.PodDisruptionBudgetLister
 	pods     corelisters.PodLister
 	finder   *finder
@@ -60,69 +59,47 @@ func build(client kubernetes.Interface, shared informers.SharedInformerFactory, 
 	pods, pdbs := shared.Core().V1().Pods(), shared.Policy().V1().PodDisruptionBudgets()
 	k := &keeper{
 		client: client, clock: clock.RealClock{}, log: log,
-		budgets: loop.New("disruption", log), marks: loop.New("stale_pod_disruption", log),
 		pdbs: pdbs.Lister(), pods: pods.Lister(), finder: newFinder(shared, others),
 	}
-	k.budgets.Watch(pdbs.Informer(), cache.ResourceEventHandlerFuncs{
-		AddFunc:    k.budgets.Add,
-		UpdateFunc: func(_, cur any) { k.budgets.Add(cur) },
-	})
-	k.budgets.Watch(pods.Informer(), cache.ResourceEventHandlerFuncs{
-		AddFunc: k.podChanged,
-		UpdateFunc: func(old, cur any) {
-			// The budget that it belonged to counts one less.
-			if o, ok := old.(*corev1.Pod); ok && !sameLabels(o, cur) {
-				k.podChanged(old)
+	k.budgets = queue.New(log, k.sync, queue.Options[string]{Name: "disruption"})
+	k.marks = queue.New(log, k.unmark, queue.Options[string]{Name: "stale_pod_disruption"})
+	k.watches = []queue.Watch{
+		{Informer: pdbs.Informer(), Handler: queue.On(func(_, current *policyv1.PodDisruptionBudget) {
+			if current != nil {
+				k.budgets.Add(queue.Key(current))
 			}
-			k.podChanged(cur)
-		},
-		DeleteFunc: k.podChanged,
-	})
-	for _, informer := range k.finder.informers {
-		k.budgets.Watch(informer, cache.ResourceEventHandlerFuncs{})
+		})},
+		{Informer: pods.Informer(), Handler: queue.On(k.podChanged)},
 	}
-	k.marks.Watch(pods.Informer(), cache.ResourceEventHandlerFuncs{
-		AddFunc:    k.markChanged,
-		UpdateFunc: func(_, cur any) { k.markChanged(cur) },
-	})
+	for _, informer := range k.finder.informers {
+		k.watches = append(k.watches, queue.Watch{Informer: informer})
+	}
 	return k
 }
 
 // Run works until ctx ends.
 func (k *keeper) Run(ctx context.Context) error {
-	recorder, stop := loop.Recorder(ctx, k.client, "controllermanager")
+	recorder, stop := controller.Recorder(ctx, k.client, "controllermanager")
 	defer stop()
 	k.recorder = recorder
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	var wg sync.WaitGroup
-	var marksErr error
-	wg.Go(func() {
-		defer cancel()
-		marksErr = k.marks.Run(ctx, 1, k.unmark)
-	})
-	err := k.budgets.Run(ctx, 1, k.sync)
-	cancel()
-	wg.Wait()
-	if err == nil {
-		err = marksErr
-	}
-	return err
+	return queue.Follow(ctx, k.watches, k.budgets, k.marks)
 }
 
-func sameLabels(old *corev1.Pod, cur any) bool {
-	pod, ok := cur.(*corev1.Pod)
-	return ok && labels.Equals(old.Labels, pod.Labels)
+func (k *keeper) podChanged(old, current *corev1.Pod) {
+	// The budget that it belonged to counts one less.
+	if old != nil && (current == nil || !labels.Equals(old.Labels, current.Labels)) {
+		k.addBudgets(old)
+	}
+	if current != nil {
+		k.addBudgets(current)
+		if left, marked := k.stale(current); marked {
+			k.marks.AddAfter(queue.Key(current), left)
+		}
+	}
 }
 
-func (k *keeper) podChanged(obj any) {
-	if tombstone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-		obj = tombstone.Obj
-	}
-	pod, ok := obj.(*corev1.Pod)
-	if !ok {
-		return
-	}
+// addBudgets queues the budgets of a pod.
+func (k *keeper) addBudgets(pod *corev1.Pod) {
 	pdbs, err := k.pdbs.PodDisruptionBudgets(pod.Namespace).List(labels.Everything())
 	if err != nil {
 		return
@@ -131,7 +108,7 @@ func (k *keeper) podChanged(obj any) {
 	for _, pdb := range pdbs {
 		if selector, err := metav1.LabelSelectorAsSelector(pdb.Spec.Selector); err == nil && selector.Matches(labels.Set(pod.Labels)) {
 			matching = append(matching, pdb)
-			k.budgets.Add(pdb)
+			k.budgets.Add(queue.Key(pdb))
 		}
 	}
 	if len(matching) > 1 {

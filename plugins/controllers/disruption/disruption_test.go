@@ -44,7 +44,7 @@ func TestStatus(t *testing.T) {
 			client := fake.NewClientset(pdb)
 			shared := informers.NewSharedInformerFactory(client, 0)
 			k := build(client, shared, nil, slog.New(slog.DiscardHandler))
-			t.Cleanup(func() { k.budgets.Queue.ShutDown(); k.marks.Queue.ShutDown() })
+			t.Cleanup(func() { k.budgets.Close(); k.marks.Close() })
 			k.recorder, k.clock = record.NewFakeRecorder(10), clocktesting.NewFakeClock(now)
 			add := func(err error) {
 				if err != nil {

@@ -9,15 +9,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
-)
 
-func (k *keeper) markChanged(obj any) {
-	if pod, ok := obj.(*corev1.Pod); ok {
-		if left, marked := k.stale(pod); marked {
-			k.marks.AddAfter(pod, left)
-		}
-	}
-}
+	"pintle.dev/pintle/plugins/controllers/queue"
+)
 
 // stale says that a pod which runs on is marked for a disruption, and after
 // what time the mark goes.
@@ -54,8 +48,7 @@ func (k *keeper) unmark(ctx context.Context, key string) error {
 		return nil
 	}
 	if left > 0 {
-		k.marks.AddAfter(pod, left)
-		return nil
+		return &queue.After{Delay: left, Reason: "the pod may still be deleted"}
 	}
 	pod = pod.DeepCopy()
 	pod.Status.Conditions[target(pod)] = corev1.PodCondition{

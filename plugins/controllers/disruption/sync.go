@@ -27,7 +27,7 @@ func (k *keeper) sync(ctx context.Context, key string) error {
 	if err != nil {
 		return err
 	}
-	err = k.trySync(ctx, pdb)
+	err = k.trySync(ctx, key, pdb)
 	if err == nil || apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return err
 	}
@@ -35,7 +35,7 @@ func (k *keeper) sync(ctx context.Context, key string) error {
 	return k.failSafe(ctx, pdb, err)
 }
 
-func (k *keeper) trySync(ctx context.Context, pdb *policyv1.PodDisruptionBudget) error {
+func (k *keeper) trySync(ctx context.Context, key string, pdb *policyv1.PodDisruptionBudget) error {
 	selector, err := metav1.LabelSelectorAsSelector(pdb.Spec.Selector)
 	var pods []*corev1.Pod
 	if err == nil {
@@ -64,7 +64,7 @@ func (k *keeper) trySync(ctx context.Context, pdb *policyv1.PodDisruptionBudget)
 		return err
 	}
 	if recheck > 0 {
-		k.budgets.AddAfter(pdb, recheck)
+		k.budgets.AddAfter(key, recheck)
 	}
 	return nil
 }

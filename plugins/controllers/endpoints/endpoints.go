@@ -14,8 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/scheme"
-	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
@@ -34,6 +32,9 @@ const (
 
 	workers    = 5  // ConcurrentEndpointSyncs, EPC-7
 	maxRetries = 15 // then a key waits for its next event
+
+	// staleWait lets the cache of endpoints catch up.
+	staleWait = 50 * time.Millisecond
 
 	truncated = "truncated"
 )
@@ -67,55 +68,25 @@ func New(c *controller.Context) (controller.Runner, error) {
 		trigger: endpointsliceutil.NewTriggerTimeTracker(), replaced: map[string]string{},
 	}
 	e.informers.services, e.informers.pods, e.informers.endpoints = core.Services().Informer(), core.Pods().Informer(), core.Endpoints().Informer()
-	e.loop = queue.New(c.Logger, e.sync, queue.Options[string]{Workers: workers, Retries: maxRetries})
-	e.changes = queue.New(c.Logger, e.syncPod, queue.Options[*endpointsliceutil.PodProjectionKey]{Workers: workers, Retries: maxRetries})
+	e.loop = queue.New(c.Logger, e.sync, queue.Options[string]{Name: "endpoint", Workers: workers, Retries: maxRetries})
+	e.changes = queue.New(c.Logger, e.syncPod, queue.Options[*endpointsliceutil.PodProjectionKey]{Name: "endpoint_pod", Workers: workers, Retries: maxRetries})
 	return e, nil
 }
 
 // Run works until ctx ends.
-func (e *endpoints) Run(ctx context.Context) (err error) {
-	defer e.loop.Close()
-	defer e.changes.Close()
-	broadcaster := record.NewBroadcaster(record.WithContext(ctx))
-	defer broadcaster.Shutdown()
-	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: e.client.CoreV1().Events("")})
-	e.recorder = broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: Name})
-
-	var handlers queue.Handlers
-	defer func() {
-		if e := handlers.Remove(); err == nil {
-			err = e
-		}
-	}()
-	if err := handlers.Add(e.informers.services, queue.On(func(old, current *corev1.Service) {
-		if current == nil {
-			current = old
-		}
-		e.loop.Add(cache.MetaObjectToName(current).String())
-	})); err != nil {
-		return err
-	}
-	if err := handlers.Add(e.informers.pods, queue.On(e.podChanged)); err != nil {
-		return err
-	}
-	if err := handlers.Add(e.informers.endpoints, queue.On(func(old, current *corev1.Endpoints) {
-		if current == nil {
-			e.loop.Add(cache.MetaObjectToName(old).String())
-		}
-	})); err != nil {
-		return err
-	}
-	if !handlers.Wait(ctx) {
-		return nil
-	}
-	if err := e.addLeftovers(); err != nil {
-		return err
-	}
-	var wg sync.WaitGroup
-	wg.Go(func() { e.changes.Run(ctx) })
-	e.loop.Run(ctx)
-	wg.Wait()
-	return nil
+func (e *endpoints) Run(ctx context.Context) error {
+	recorder, stop := controller.Recorder(ctx, e.client, Name)
+	defer stop()
+	e.recorder = recorder
+	return queue.Follow(ctx, []queue.Watch{
+		{Informer: e.informers.services, Handler: queue.Every(func(s *corev1.Service) { e.loop.Add(queue.Key(s)) })},
+		{Informer: e.informers.pods, Handler: queue.On(e.podChanged)},
+		{Informer: e.informers.endpoints, Handler: queue.On(func(old, current *corev1.Endpoints) {
+			if current == nil {
+				e.loop.Add(queue.Key(old))
+			}
+		})},
+	}, e.loop, e.changes, queue.Func(e.addLeftovers))
 }
 
 func (e *endpoints) podChanged(old, current *corev1.Pod) {
@@ -143,18 +114,17 @@ func (e *endpoints) syncPod(_ context.Context, key *endpointsliceutil.PodProject
 
 // addLeftovers queues all Endpoints once, so that those whose service went
 // away while nobody looked are deleted.
-func (e *endpoints) addLeftovers() error {
+func (e *endpoints) addLeftovers(ctx context.Context) {
 	list, err := e.endpoints.List(labels.Everything())
 	if err != nil {
-		return fmt.Errorf("endpoints: list: %w", err)
+		e.log.ErrorContext(ctx, "endpoints without a service are not looked for", "error", err)
 	}
 	for _, ep := range list {
 		// Old leader elections used Endpoints that never had a service.
 		if _, ok := ep.Annotations[resourcelock.LeaderElectionRecordAnnotationKey]; !ok {
-			e.loop.Add(cache.MetaObjectToName(ep).String())
+			e.loop.Add(queue.Key(ep))
 		}
 	}
-	return nil
 }
 
 // sync makes the Endpoints of one service what they should be (EPC-8 to
@@ -198,7 +168,7 @@ func (e *endpoints) sync(ctx context.Context, key string) error {
 	case err != nil:
 		return err
 	case e.behind(key, current):
-		return fmt.Errorf("endpoints informer cache is out of date, resource version %s already processed for endpoints %s", current.ResourceVersion, key)
+		return &queue.After{Delay: staleWait, Reason: "the cache of endpoints is behind what was written"}
 	}
 	if exists && equalSubsets(current.Subsets, subsets) && labelsFit(current.Labels, service.Labels) && annotationFits(current) {
 		return nil

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -13,8 +12,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/scheme"
-	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	discoverylisters "k8s.io/client-go/listers/discovery/v1"
 	"k8s.io/client-go/tools/cache"
@@ -81,50 +78,23 @@ func New(c *controller.Context) (controller.Runner, error) {
 		workqueue.NewTypedItemExponentialFailureRateLimiter[string](time.Second, 1000*time.Second),
 		&workqueue.TypedBucketRateLimiter[string]{Limiter: rate.NewLimiter(10, 100)},
 	)
-	e.loop = queue.New(c.Logger, e.sync, queue.Options[string]{Workers: workers, Retries: maxRetries, Limiter: slow})
-	e.changes = queue.New(c.Logger, e.syncPod, queue.Options[*endpointsliceutil.PodProjectionKey]{Workers: workers, Retries: maxRetries})
-	e.topology = queue.New(c.Logger, e.syncNodes, queue.Options[struct{}]{})
+	e.loop = queue.New(c.Logger, e.sync, queue.Options[string]{Name: "endpoint_slice", Workers: workers, Retries: maxRetries, Limiter: slow})
+	e.changes = queue.New(c.Logger, e.syncPod, queue.Options[*endpointsliceutil.PodProjectionKey]{Name: "endpoint_slice_pod", Workers: workers, Retries: maxRetries})
+	e.topology = queue.New(c.Logger, e.syncNodes, queue.Options[struct{}]{Name: "endpoint_slice_topology"})
 	return e, nil
 }
 
 // Run works until ctx ends.
-func (e *endpointSlices) Run(ctx context.Context) (err error) {
-	defer e.loop.Close()
-	defer e.changes.Close()
-	defer e.topology.Close()
-	broadcaster := record.NewBroadcaster(record.WithContext(ctx))
-	defer broadcaster.Shutdown()
-	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: e.client.CoreV1().Events("")})
-	e.record(broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: eventSource}))
-
-	var handlers queue.Handlers
-	defer func() {
-		if e := handlers.Remove(); err == nil {
-			err = e
-		}
-	}()
-	for _, h := range []struct {
-		informer cache.SharedIndexInformer
-		handler  cache.ResourceEventHandler
-	}{
-		{e.informers.services, queue.On(e.serviceChanged)},
-		{e.informers.pods, queue.On(e.podChanged)},
-		{e.informers.nodes, queue.On(e.nodeChanged)},
-		{e.informers.slices, queue.On(e.sliceChanged)},
-	} {
-		if err := handlers.Add(h.informer, h.handler); err != nil {
-			return err
-		}
-	}
-	if !handlers.Wait(ctx) {
-		return nil
-	}
-	var wg sync.WaitGroup
-	wg.Go(func() { e.changes.Run(ctx) })
-	wg.Go(func() { e.topology.Run(ctx) })
-	e.loop.Run(ctx)
-	wg.Wait()
-	return nil
+func (e *endpointSlices) Run(ctx context.Context) error {
+	recorder, stop := controller.Recorder(ctx, e.client, eventSource)
+	defer stop()
+	e.record(recorder)
+	return queue.Follow(ctx, []queue.Watch{
+		{Informer: e.informers.services, Handler: queue.Every(func(s *corev1.Service) { e.loop.Add(queue.Key(s)) })},
+		{Informer: e.informers.pods, Handler: queue.On(e.podChanged)},
+		{Informer: e.informers.nodes, Handler: queue.On(e.nodeChanged)},
+		{Informer: e.informers.slices, Handler: queue.On(e.sliceChanged)},
+	}, e.loop, e.changes, e.topology)
 }
 
 // record makes the reconciler, which needs to know where its events go.
@@ -132,13 +102,6 @@ func (e *endpointSlices) record(recorder record.EventRecorder) {
 	e.recorder = recorder
 	e.reconciler = endpointslicelib.NewReconciler(e.client, e.nodes, maxPerSlice, e.tracker, e.zones, recorder, Name,
 		endpointslicelib.WithPreferSameTrafficDistributionEnabled(true))
-}
-
-func (e *endpointSlices) serviceChanged(old, current *corev1.Service) {
-	if current == nil {
-		current = old
-	}
-	e.loop.Add(cache.MetaObjectToName(current).String())
 }
 
 func (e *endpointSlices) podChanged(old, current *corev1.Pod) {

@@ -2,6 +2,7 @@ package garbagecollector
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -15,9 +16,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/record"
-	"k8s.io/client-go/util/workqueue"
 
-	"pintle.dev/pintle/plugins/controllers/loop"
+	"pintle.dev/pintle/plugins/controllers/queue"
 	"pintle.dev/pintle/sdk/controller"
 )
 
@@ -52,6 +52,8 @@ type collector struct {
 	list     func() ([]*metav1.APIGroup, []*metav1.APIResourceList, error)
 	log      *slog.Logger
 	graph    *graph
+	deletes  *queue.Loop[types.UID]
+	orphans  *queue.Loop[types.UID]
 	recorder record.EventRecorder
 	poke     chan struct{}
 
@@ -67,23 +69,27 @@ type running struct {
 }
 
 func build(client kubernetes.Interface, objects metadata.Interface, list func() ([]*metav1.APIGroup, []*metav1.APIResourceList, error), log *slog.Logger) *collector {
-	return &collector{
-		client: client, objects: objects, list: list, log: log, graph: newGraph(),
+	c := &collector{
+		client: client, objects: objects, list: list, log: log,
 		poke: make(chan struct{}, 1), monitors: map[schema.GroupVersionResource]*running{},
 	}
+	c.deletes = queue.New(log, c.seen(c.attemptToDelete), queue.Options[types.UID]{Name: "garbage_collector_attempt_to_delete", Workers: workers})
+	c.orphans = queue.New(log, c.seen(c.attemptToOrphan), queue.Options[types.UID]{Name: "garbage_collector_attempt_to_orphan", Workers: workers})
+	c.graph = newGraph(c.deletes.Add, c.orphans.Add)
+	return c
 }
 
 // Run works until ctx ends.
 func (c *collector) Run(ctx context.Context) error {
-	recorder, stop := loop.Recorder(ctx, c.client, "garbage-collector-controller")
+	recorder, stop := controller.Recorder(ctx, c.client, "garbage-collector-controller")
 	defer stop()
 	c.recorder = recorder
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	defer func() {
 		cancel()
-		c.graph.toDelete.ShutDown()
-		c.graph.toOrphan.ShutDown()
+		c.deletes.Close()
+		c.orphans.Close()
 		wg.Wait()
 		for gvr, r := range c.monitors {
 			<-r.done
@@ -94,10 +100,8 @@ func (c *collector) Run(ctx context.Context) error {
 		return fmt.Errorf("discovery: %w", err)
 	}
 	c.awaitSync(ctx)
-	for range workers {
-		wg.Go(func() { work(ctx, c, c.graph.toDelete, c.attemptToDelete) })
-		wg.Go(func() { work(ctx, c, c.graph.toOrphan, c.attemptToOrphan) })
-	}
+	wg.Go(func() { c.deletes.Run(ctx) })
+	wg.Go(func() { c.orphans.Run(ctx) })
 	ticker := time.NewTicker(rediscovery)
 	defer ticker.Stop()
 	for {
@@ -192,28 +196,19 @@ func (c *collector) awaitSync(ctx context.Context) {
 	}
 }
 
-// work drains a queue; do says whether the object is to be looked at again.
-func work(ctx context.Context, c *collector, queue workqueue.TypedRateLimitingInterface[types.UID], do func(context.Context, *node) (again bool, err error)) {
-	for {
-		uid, quit := queue.Get()
-		if quit {
-			return
+// errUnseen asks for a later look, when the graph may know more.
+var errUnseen = queue.Quiet(errors.New("an owner is not in the graph yet"))
+
+// seen is the sync of a queue over the objects that are in the graph.
+func (c *collector) seen(look func(context.Context, *node) error) func(context.Context, types.UID) error {
+	return func(ctx context.Context, uid types.UID) error {
+		n := c.graph.node(uid)
+		if n == nil {
+			return nil
 		}
-		again := false
-		if n := c.graph.node(uid); n != nil {
-			var err error
-			if again, err = do(ctx, n); err != nil {
-				again = true
-				if ctx.Err() == nil {
-					c.log.Warn("object is tried again", "kind", n.kind, "namespace", n.namespace, "name", n.name, "error", err)
-				}
-			}
+		if err := look(ctx, n); err != nil {
+			return fmt.Errorf("%s %s/%s: %w", n.kind, n.namespace, n.name, err)
 		}
-		if again {
-			queue.AddRateLimited(uid)
-		} else {
-			queue.Forget(uid)
-		}
-		queue.Done(uid)
+		return nil
 	}
 }

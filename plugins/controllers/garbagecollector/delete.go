@@ -9,6 +9,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"pintle.dev/pintle/plugins/controllers/queue"
 )
 
 // errNamespacedOwner is final: no later look can make it right.
@@ -24,41 +26,46 @@ type references struct {
 
 // attemptToDelete looks at one object: it is deleted if no owner is left, it
 // loses references to owners that are gone if others are left, and an object
-// that waits for its dependents goes on. again asks for a later look.
-func (c *collector) attemptToDelete(ctx context.Context, n *node) (again bool, err error) {
+// that waits for its dependents goes on.
+func (c *collector) attemptToDelete(ctx context.Context, n *node) error {
 	if n.beingDeleted && !n.deletingDependents {
-		return false, nil
+		return nil
 	}
 	if !n.deletingDependents && c.graph.settled(n) {
-		return false, nil
+		return nil
 	}
 	latest, err := c.get(ctx, n)
 	if apierrors.IsNotFound(err) || err == nil && latest.UID != n.uid {
 		// Deleted without an event so far; its monitor may be behind.
 		c.graph.drop(n.uid, true)
-		return false, nil
+		return nil
 	}
 	if err != nil {
-		return false, err
+		return err
 	}
 	if n.deletingDependents {
-		return false, c.deletingDependents(ctx, n)
+		return c.deletingDependents(ctx, n)
 	}
 	if len(latest.OwnerReferences) == 0 {
-		return false, nil
+		return nil
 	}
 	refs, err := c.classify(ctx, n, latest.OwnerReferences)
 	if errors.Is(err, errNamespacedOwner) {
-		return false, nil
+		return nil
 	}
 	if err != nil {
-		return false, err
+		return err
 	}
 	if len(refs.solid) > 0 {
 		if lost := append(refs.dangling, refs.waiting...); len(lost) > 0 {
-			return refs.unseen, ignoreGone(c.removeOwners(ctx, n, lost))
+			if err := ignoreGone(c.removeOwners(ctx, n, lost)); err != nil {
+				return err
+			}
 		}
-		return refs.unseen, nil
+		if refs.unseen {
+			return errUnseen
+		}
+		return nil
 	}
 	policy := metav1.DeletePropagationBackground
 	children := c.graph.children(n.uid)
@@ -70,10 +77,10 @@ func (c *collector) attemptToDelete(ctx context.Context, n *node) (again bool, e
 			// There may be a ring of owners that wait for each other; the
 			// references of this one no longer block, and the ring opens.
 			if err := c.unblockOwners(ctx, n, latest); err != nil {
-				return false, ignoreGone(err)
+				return ignoreGone(err)
 			}
 			if latest, err = c.get(ctx, n); err != nil {
-				return false, ignoreGone(err)
+				return ignoreGone(err)
 			}
 		}
 	case slices.Contains(latest.Finalizers, metav1.FinalizerOrphanDependents):
@@ -84,9 +91,9 @@ func (c *collector) attemptToDelete(ctx context.Context, n *node) (again bool, e
 	err = c.delete(ctx, n, latest.ResourceVersion, policy)
 	if apierrors.IsNotFound(err) {
 		c.graph.drop(n.uid, true)
-		return false, nil
+		return nil
 	}
-	return false, err
+	return err
 }
 
 func ignoreGone(err error) error {
@@ -104,7 +111,7 @@ func (c *collector) deletingDependents(ctx context.Context, n *node) error {
 		if ref := find(child.owners, n.uid); ref != nil && blocks(*ref) {
 			blocked = true
 			if !child.deletingDependents {
-				c.graph.toDelete.Add(child.uid)
+				c.graph.toDelete(child.uid)
 			}
 		}
 	}
@@ -116,7 +123,7 @@ func (c *collector) deletingDependents(ctx context.Context, n *node) error {
 
 // attemptToOrphan takes the references off all dependents and then lets the
 // owner go.
-func (c *collector) attemptToOrphan(ctx context.Context, n *node) (bool, error) {
+func (c *collector) attemptToOrphan(ctx context.Context, n *node) error {
 	var faults []error
 	for _, child := range c.graph.children(n.uid) {
 		if err := ignoreGone(c.removeOwners(ctx, child, []types.UID{n.uid})); err != nil {
@@ -124,9 +131,9 @@ func (c *collector) attemptToOrphan(ctx context.Context, n *node) (bool, error) 
 		}
 	}
 	if len(faults) > 0 {
-		return true, errors.Join(faults...)
+		return errors.Join(faults...)
 	}
-	return false, c.removeFinalizer(ctx, n, metav1.FinalizerOrphanDependents)
+	return c.removeFinalizer(ctx, n, metav1.FinalizerOrphanDependents)
 }
 
 // classify asks the API for each owner.
@@ -161,7 +168,7 @@ func (c *collector) owner(ctx context.Context, n *node, ref metav1.OwnerReferenc
 	}
 	k, err := c.found.Load().owner(ref)
 	if err != nil {
-		return nil, err
+		return nil, queue.Quiet(err) // its kind may be served one day
 	}
 	if k.namespaced && n.namespace == "" {
 		c.invalidNamespace(n, ref)

@@ -7,7 +7,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/lru"
 )
 
@@ -35,11 +34,11 @@ type node struct {
 	orphaning          bool
 }
 
-// graph is the objects and who depends on whom. It puts the objects that need
-// a look into the queues.
+// graph is the objects and who depends on whom. It calls toDelete and toOrphan
+// for the objects that need a look, under its lock: they only queue.
 type graph struct {
-	toDelete workqueue.TypedRateLimitingInterface[types.UID]
-	toOrphan workqueue.TypedRateLimitingInterface[types.UID]
+	toDelete func(types.UID)
+	toOrphan func(types.UID)
 	absent   *lru.Cache // of absentKey
 
 	mu         sync.RWMutex
@@ -52,14 +51,9 @@ type absentKey struct {
 	uid                          types.UID
 }
 
-func newGraph() *graph {
-	queue := func(name string) workqueue.TypedRateLimitingInterface[types.UID] {
-		return workqueue.NewTypedRateLimitingQueueWithConfig(
-			workqueue.DefaultTypedControllerRateLimiter[types.UID](),
-			workqueue.TypedRateLimitingQueueConfig[types.UID]{Name: name})
-	}
+func newGraph(toDelete, toOrphan func(types.UID)) *graph {
 	return &graph{
-		toDelete: queue("garbage_collector_attempt_to_delete"), toOrphan: queue("garbage_collector_attempt_to_orphan"),
+		toDelete: toDelete, toOrphan: toOrphan,
 		absent: lru.New(absentOwners),
 		nodes:  map[types.UID]*node{}, dependents: map[types.UID]map[types.UID]struct{}{},
 	}
@@ -118,7 +112,7 @@ func (g *graph) put(n *node) {
 			continue
 		}
 		if owner := g.nodes[ref.UID]; owner == nil || owner.deletingDependents || !names(ref, n.namespace, owner) {
-			g.toDelete.Add(n.uid)
+			g.toDelete(n.uid)
 		}
 	}
 	if old.uid == "" {
@@ -127,19 +121,19 @@ func (g *graph) put(n *node) {
 		for child := range g.dependents[n.uid] {
 			if c := g.nodes[child]; c != nil {
 				if ref := find(c.owners, n.uid); ref != nil && !names(*ref, c.namespace, n) {
-					g.toDelete.Add(child)
+					g.toDelete(child)
 				}
 			}
 		}
 	}
 	switch {
 	case n.orphaning && !old.orphaning:
-		g.toOrphan.Add(n.uid)
+		g.toOrphan(n.uid)
 	case n.deletingDependents && !old.deletingDependents:
 		for child := range g.dependents[n.uid] {
-			g.toDelete.Add(child)
+			g.toDelete(child)
 		}
-		g.toDelete.Add(n.uid)
+		g.toDelete(n.uid)
 	}
 }
 
@@ -156,7 +150,7 @@ func (g *graph) drop(uid types.UID, gone bool) {
 	for _, ref := range n.owners {
 		g.unlink(ref.UID, uid)
 		if owner := g.nodes[ref.UID]; owner != nil && owner.deletingDependents {
-			g.toDelete.Add(ref.UID)
+			g.toDelete(ref.UID)
 		}
 	}
 	if children := g.dependents[uid]; len(children) > 0 {
@@ -164,7 +158,7 @@ func (g *graph) drop(uid types.UID, gone bool) {
 			g.absent.Add(absentKey{n.resource.Group, n.kind, n.namespace, n.name, uid}, nil)
 		}
 		for child := range children {
-			g.toDelete.Add(child)
+			g.toDelete(child)
 		}
 	}
 }
@@ -178,7 +172,7 @@ func (g *graph) unlink(owner, child types.UID) {
 
 func (g *graph) look(uid types.UID) {
 	if g.nodes[uid] != nil {
-		g.toDelete.Add(uid)
+		g.toDelete(uid)
 	}
 }
 

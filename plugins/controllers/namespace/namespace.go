@@ -67,35 +67,22 @@ func newController(c *controller.Context, objects metadata.Interface, discover f
 }
 
 // Run works until ctx ends.
-func (n *namespaces) Run(ctx context.Context) (err error) {
-	defer n.loop.Close()
-	var handlers queue.Handlers
-	defer func() {
-		if e := handlers.Remove(); err == nil {
-			err = e
-		}
-	}()
-	if err := handlers.Add(n.informers.namespaces, queue.On(func(_, current *corev1.Namespace) {
-		if current != nil && current.DeletionTimestamp != nil {
-			n.loop.AddAfter(current.Name, settle)
-		}
-	})); err != nil {
-		return err
-	}
-	if err := handlers.Add(n.informers.pods, queue.On(func(old, current *corev1.Pod) {
-		if current != nil {
-			return
-		}
-		if ns, err := n.lister.Get(old.Namespace); err == nil && ns.DeletionTimestamp != nil {
-			n.loop.Add(old.Namespace)
-		}
-	})); err != nil {
-		return err
-	}
-	if handlers.Wait(ctx) {
-		n.loop.Run(ctx)
-	}
-	return nil
+func (n *namespaces) Run(ctx context.Context) error {
+	return n.loop.Follow(ctx,
+		queue.Watch{Informer: n.informers.namespaces, Handler: queue.On(func(_, current *corev1.Namespace) {
+			if current != nil && current.DeletionTimestamp != nil {
+				n.loop.AddAfter(current.Name, settle)
+			}
+		})},
+		queue.Watch{Informer: n.informers.pods, Handler: queue.On(func(old, current *corev1.Pod) {
+			if current != nil {
+				return
+			}
+			if ns, err := n.lister.Get(old.Namespace); err == nil && ns.DeletionTimestamp != nil {
+				n.loop.Add(old.Namespace)
+			}
+		})},
+	)
 }
 
 // sync takes one namespace as far as it goes.

@@ -9,8 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/scheme"
-	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	coordinationlisters "k8s.io/client-go/listers/coordination/v1"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
@@ -66,64 +64,46 @@ func New(c *controller.Context) (controller.Runner, error) {
 	if err := indexPods(l.informers.pods); err != nil {
 		return nil, fmt.Errorf("nodelifecycle: index pods: %w", err)
 	}
-	l.taints = queue.New(c.Logger, l.syncTaints, queue.Options[string]{Workers: workers})
-	l.evictions = queue.New(c.Logger, l.syncPod, queue.Options[cache.ObjectName]{Workers: workers})
+	l.taints = queue.New(c.Logger, l.syncTaints, queue.Options[string]{Name: "node_lifecycle_controller", Workers: workers})
+	l.evictions = queue.New(c.Logger, l.syncPod, queue.Options[cache.ObjectName]{Name: "noexec_taint_pod", Workers: workers})
 	return l, nil
 }
 
 // Run works until ctx ends.
-func (l *lifecycle) Run(ctx context.Context) (err error) {
-	defer l.taints.Close()
-	defer l.evictions.Close()
-	broadcaster := record.NewBroadcaster(record.WithContext(ctx))
-	defer broadcaster.Shutdown()
-	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: l.client.CoreV1().Events("")})
-	l.recorder = broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: eventSource})
-	l.evictor = broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: evictionSource})
-
-	var handlers queue.Handlers
-	defer func() {
-		if e := handlers.Remove(); err == nil {
-			err = e
-		}
-	}()
-	if err := handlers.Add(l.informers.nodes, queue.On(func(old, current *corev1.Node) {
-		if current == nil {
-			return
-		}
-		l.taints.Add(current.Name)
-		var before []corev1.Taint
-		if old != nil {
-			before = noExecute(old.Spec.Taints)
-		}
-		if !sameTaints(before, noExecute(current.Spec.Taints)) {
-			for _, p := range l.podsOn(current.Name) {
+func (l *lifecycle) Run(ctx context.Context) error {
+	recorder, stop := controller.Recorder(ctx, l.client, eventSource)
+	defer stop()
+	evictor, stop := controller.Recorder(ctx, l.client, evictionSource)
+	defer stop()
+	l.recorder, l.evictor = recorder, evictor
+	return queue.Follow(ctx, []queue.Watch{
+		{Informer: l.informers.nodes, Handler: queue.On(l.nodeChanged)},
+		{Informer: l.informers.pods, Handler: queue.Every(func(p *corev1.Pod) {
+			if p.Spec.NodeName != "" {
 				l.evictions.Add(cache.MetaObjectToName(p))
 			}
-		}
-	})); err != nil {
-		return err
+		})},
+		{Informer: l.informers.leases},
+	}, l.taints, l.evictions,
+		queue.Func(func(ctx context.Context) { every(ctx, l.config.NodeMonitorPeriod.Duration, l.monitor) }),
+		queue.Func(func(ctx context.Context) { every(ctx, taintPeriod, l.taintUnhealthy) }))
+}
+
+// nodeChanged queues a node and, if its NoExecute taints are others, its pods.
+func (l *lifecycle) nodeChanged(old, current *corev1.Node) {
+	if current == nil {
+		return
 	}
-	if err := handlers.Add(l.informers.pods, queue.On(func(old, current *corev1.Pod) {
-		if current == nil {
-			current = old
-		}
-		if current.Spec.NodeName != "" {
-			l.evictions.Add(cache.MetaObjectToName(current))
-		}
-	})); err != nil {
-		return err
+	l.taints.Add(current.Name)
+	var before []corev1.Taint
+	if old != nil {
+		before = noExecute(old.Spec.Taints)
 	}
-	if !handlers.Wait(ctx, l.informers.leases.HasSynced) {
-		return nil
+	if !sameTaints(before, noExecute(current.Spec.Taints)) {
+		for _, p := range l.podsOn(current.Name) {
+			l.evictions.Add(cache.MetaObjectToName(p))
+		}
 	}
-	var wg sync.WaitGroup
-	wg.Go(func() { l.taints.Run(ctx) })
-	wg.Go(func() { l.evictions.Run(ctx) })
-	wg.Go(func() { every(ctx, l.config.NodeMonitorPeriod.Duration, l.monitor) })
-	every(ctx, taintPeriod, l.taintUnhealthy)
-	wg.Wait()
-	return nil
 }
 
 // every calls f at once and then each period, until ctx ends.

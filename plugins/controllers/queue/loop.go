@@ -10,7 +10,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/client-go/tools/cache"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/client-go/util/workqueue"
 )
 
@@ -26,6 +26,8 @@ type Loop[K comparable] struct {
 
 // Options of a loop; zero values are defaults.
 type Options[K comparable] struct {
+	// Name of the queue, where a controller has several; it stands in the log.
+	Name string
 	// Workers is how many keys are worked on at once; default 1.
 	Workers int
 	// Retries is how often a failing key is tried again before it is dropped
@@ -36,7 +38,7 @@ type Options[K comparable] struct {
 	Limiter workqueue.TypedRateLimiter[K]
 }
 
-// After makes Sync's error a plain wish to be called again: no failure is
+// After makes a sync's error a plain wish to be called again: no failure is
 // logged and the back-off of the key does not grow.
 type After struct {
 	Delay  time.Duration
@@ -45,14 +47,50 @@ type After struct {
 
 func (a *After) Error() string { return a.Reason }
 
+// Quiet makes an error one that is retried with back-off as any other and not
+// logged as trouble: it was told in another way, such as by an event, or it is
+// nothing unusual. Nil stays nil.
+func Quiet(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &quietError{err}
+}
+
+type quietError struct{ error }
+
+func (q *quietError) Unwrap() error { return q.error }
+
+// quiet says whether nobody needs to hear of an error. Conflicts and objects
+// that went away mean that someone else was faster, which is nothing unusual.
+func quiet(err error) bool {
+	var q *quietError
+	if errors.As(err, &q) || apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		return true
+	}
+	var several utilerrors.Aggregate
+	if !errors.As(err, &several) {
+		return false
+	}
+	for _, e := range several.Errors() {
+		if !quiet(e) {
+			return false
+		}
+	}
+	return true
+}
+
 // New returns a loop that calls sync for each key.
 func New[K comparable](log *slog.Logger, sync func(ctx context.Context, key K) error, o Options[K]) *Loop[K] {
 	if o.Limiter == nil {
 		o.Limiter = workqueue.DefaultTypedControllerRateLimiter[K]()
 	}
+	if o.Name != "" {
+		log = log.With("queue", o.Name)
+	}
 	return &Loop[K]{
 		workers: max(o.Workers, 1), retries: o.Retries, sync: sync, log: log,
-		queue: workqueue.NewTypedRateLimitingQueue(o.Limiter),
+		queue: workqueue.NewTypedRateLimitingQueueWithConfig(o.Limiter, workqueue.TypedRateLimitingQueueConfig[K]{Name: o.Name}),
 	}
 }
 
@@ -103,8 +141,8 @@ func (l *Loop[K]) next(ctx context.Context) bool {
 		l.queue.Forget(key)
 	default:
 		level := slog.LevelWarn
-		if apierrors.IsConflict(err) {
-			level = slog.LevelDebug // someone else was faster, which is nothing unusual
+		if quiet(err) {
+			level = slog.LevelDebug
 		}
 		l.log.Log(ctx, level, "failed and is tried again", "key", key, "error", err)
 		l.queue.AddRateLimited(key)
@@ -120,93 +158,4 @@ func (l *Loop[K]) once(ctx context.Context, key K) (err error) {
 		}
 	}()
 	return l.sync(ctx, key)
-}
-
-// Handlers are the event handlers of one controller on shared informers.
-type Handlers struct {
-	taken []func() error
-	ready []cache.InformerSynced
-}
-
-// Add puts a handler on an informer.
-func (h *Handlers) Add(informer cache.SharedIndexInformer, handler cache.ResourceEventHandler) error {
-	reg, err := informer.AddEventHandler(handler)
-	if err != nil {
-		return fmt.Errorf("event handler: %w", err)
-	}
-	h.taken = append(h.taken, func() error { return informer.RemoveEventHandler(reg) })
-	h.ready = append(h.ready, reg.HasSynced)
-	return nil
-}
-
-// Wait waits until the handlers have seen all that was there, and until the
-// other caches are filled; it is false when ctx ended first.
-func (h *Handlers) Wait(ctx context.Context, others ...cache.InformerSynced) bool {
-	return cache.WaitForCacheSync(ctx.Done(), append(others, h.ready...)...)
-}
-
-// Remove takes the handlers off again.
-func (h *Handlers) Remove() error {
-	var errs []error
-	for _, off := range h.taken {
-		errs = append(errs, off())
-	}
-	h.taken, h.ready = nil, nil
-	return errors.Join(errs...)
-}
-
-// On is a handler that calls changed for every object that is added, changed
-// or deleted; T is the pointer type of the informer's kind. old is nil for an
-// added object, current is nil for a deleted one.
-func On[T comparable](changed func(old, current T)) cache.ResourceEventHandler {
-	var none T
-	return cache.ResourceEventHandlerFuncs{
-		AddFunc: func(obj any) {
-			if o, ok := obj.(T); ok {
-				changed(none, o)
-			}
-		},
-		UpdateFunc: func(old, current any) {
-			o, ok := old.(T)
-			c, ok2 := current.(T)
-			if ok && ok2 {
-				changed(o, c)
-			}
-		},
-		DeleteFunc: func(obj any) {
-			if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-				obj = gone.Obj
-			}
-			if o, ok := obj.(T); ok {
-				changed(o, none)
-			}
-		},
-	}
-}
-
-// Watch is a handler on an informer.
-type Watch struct {
-	Informer cache.SharedIndexInformer
-	Handler  cache.ResourceEventHandler
-}
-
-// Follow is the whole Run of a controller with one queue: it puts the handlers
-// on, waits for their caches, works until ctx ends, and takes them off again.
-func (l *Loop[K]) Follow(ctx context.Context, watches ...Watch) (err error) {
-	defer l.Close()
-	var handlers Handlers
-	defer func() {
-		if e := handlers.Remove(); err == nil {
-			err = e
-		}
-	}()
-	for _, w := range watches {
-		if err := handlers.Add(w.Informer, w.Handler); err != nil {
-			return err
-		}
-	}
-	if handlers.Wait(ctx) {
-		l.Run(ctx)
-	}
-	return nil
 }

@@ -16,8 +16,8 @@ import (
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 
-	"pintle.dev/pintle/plugins/controllers/loop"
 	"pintle.dev/pintle/plugins/controllers/ownership"
+	"pintle.dev/pintle/plugins/controllers/queue"
 	"pintle.dev/pintle/sdk/controller"
 )
 
@@ -41,7 +41,8 @@ func NewReplication(c *controller.Context) (controller.Runner, error) {
 type replicator struct {
 	kind
 	client   kubernetes.Interface
-	loop     *loop.Loop
+	loop     *queue.Loop[string]
+	watches  []queue.Watch
 	expect   *expectations
 	pods     cache.Indexer
 	recorder record.EventRecorder
@@ -57,44 +58,35 @@ func build(client kubernetes.Interface, shared informers.SharedInformerFactory, 
 		}
 	}
 	r := &replicator{
-		kind: k, client: client, loop: loop.New(k.component, log), pods: pods.GetIndexer(),
+		kind: k, client: client, pods: pods.GetIndexer(),
 		clock: clock.RealClock{}, expect: newExpectations(clock.RealClock{}), log: log,
 	}
-	r.loop.Watch(k.informer, cache.ResourceEventHandlerFuncs{
-		AddFunc:    r.loop.Add,
-		UpdateFunc: r.ownerUpdated,
-		DeleteFunc: r.ownerDeleted,
-	})
-	r.loop.Watch(pods, cache.ResourceEventHandlerFuncs{
-		AddFunc:    r.podAdded,
-		UpdateFunc: r.podUpdated,
-		DeleteFunc: r.podDeleted,
-	})
+	r.loop = queue.New(log, r.sync, queue.Options[string]{Workers: workers})
+	r.watches = []queue.Watch{
+		{Informer: k.informer, Handler: queue.On(r.ownerChanged)},
+		{Informer: pods, Handler: queue.On(r.podChanged)},
+	}
 	return r, nil
 }
 
 // Run works until ctx ends.
 func (r *replicator) Run(ctx context.Context) error {
-	recorder, stop := loop.Recorder(ctx, r.client, r.component)
+	recorder, stop := controller.Recorder(ctx, r.client, r.component)
 	defer stop()
 	r.recorder = recorder
-	return r.loop.Run(ctx, workers, r.sync)
+	return r.loop.Follow(ctx, r.watches...)
 }
 
-func (r *replicator) ownerUpdated(old, cur any) {
-	// Deleted and made again between two looks: the old one's expectations
-	// say nothing of the new one.
-	if o, c := old.(metav1.Object), cur.(metav1.Object); o.GetUID() != c.GetUID() {
-		r.ownerDeleted(old)
+func (r *replicator) ownerChanged(old, current metav1.Object) {
+	// Deleted, or deleted and made again between two looks: the old one's
+	// expectations say nothing of a new one.
+	if old != nil && (current == nil || old.GetUID() != current.GetUID()) {
+		r.expect.forget(queue.Key(old))
 	}
-	r.loop.Add(cur)
-}
-
-func (r *replicator) ownerDeleted(obj any) {
-	if key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(obj); err == nil {
-		r.expect.forget(key)
-		r.loop.Queue.Add(key)
+	if current == nil {
+		current = old
 	}
+	r.loop.Add(queue.Key(current))
 }
 
 // owner returns the cached replica set that the reference names.
@@ -115,16 +107,23 @@ func (r *replicator) matching(pod *corev1.Pod) {
 	for _, rs := range r.inNamespace(pod.Namespace) {
 		selector, err := metav1.LabelSelectorAsSelector(rs.Spec.Selector)
 		if err == nil && !selector.Empty() && selector.Matches(labels.Set(pod.Labels)) {
-			r.loop.Add(rs)
+			r.loop.Add(queue.Key(rs))
 		}
 	}
 }
 
-func (r *replicator) podAdded(obj any) {
-	pod, ok := obj.(*corev1.Pod)
-	if !ok {
-		return
+func (r *replicator) podChanged(old, pod *corev1.Pod) {
+	switch {
+	case pod == nil:
+		r.podDeleted(old)
+	case old == nil:
+		r.podAdded(pod)
+	case old.ResourceVersion != pod.ResourceVersion:
+		r.podUpdated(old, pod)
 	}
+}
+
+func (r *replicator) podAdded(pod *corev1.Pod) {
 	if pod.DeletionTimestamp != nil { // RCC-4
 		r.podDeleted(pod)
 		return
@@ -132,19 +131,14 @@ func (r *replicator) podAdded(obj any) {
 	if ref := metav1.GetControllerOfNoCopy(pod); ref != nil {
 		if rs, key := r.owner(pod.Namespace, ref); rs != nil {
 			r.expect.created(key) // RCC-5
-			r.loop.Queue.Add(key) // RCC-6
+			r.loop.Add(key)       // RCC-6
 		}
 		return
 	}
 	r.matching(pod)
 }
 
-func (r *replicator) podUpdated(oldObj, curObj any) {
-	old, _ := oldObj.(*corev1.Pod)
-	pod, _ := curObj.(*corev1.Pod)
-	if old == nil || pod == nil || old.ResourceVersion == pod.ResourceVersion {
-		return
-	}
+func (r *replicator) podUpdated(old, pod *corev1.Pod) {
 	relabelled := !maps.Equal(old.Labels, pod.Labels)
 	if pod.DeletionTimestamp != nil {
 		// The mark counts as the deletion, otherwise a replacement would wait
@@ -159,7 +153,7 @@ func (r *replicator) podUpdated(oldObj, curObj any) {
 	moved := (oldRef == nil) != (ref == nil) || oldRef != nil && oldRef.UID != ref.UID
 	if moved {
 		if rs, key := r.owner(old.Namespace, oldRef); rs != nil {
-			r.loop.Queue.Add(key)
+			r.loop.Add(key)
 		}
 	}
 	if ref != nil {
@@ -167,11 +161,11 @@ func (r *replicator) podUpdated(oldObj, curObj any) {
 		if rs == nil {
 			return
 		}
-		r.loop.Queue.Add(key)
+		r.loop.Add(key)
 		if rs.Spec.MinReadySeconds > 0 && readyCondition(old) == nil && readyCondition(pod) != nil {
 			// Nothing else tells when it has been ready for long enough; the
 			// second lets the informer's clock be a little behind.
-			r.loop.Queue.AddAfter(key, time.Duration(rs.Spec.MinReadySeconds)*time.Second+time.Second)
+			r.loop.AddAfter(key, time.Duration(rs.Spec.MinReadySeconds)*time.Second+time.Second)
 		}
 		return
 	}
@@ -180,17 +174,10 @@ func (r *replicator) podUpdated(oldObj, curObj any) {
 	}
 }
 
-func (r *replicator) podDeleted(obj any) {
-	if tombstone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-		obj = tombstone.Obj
-	}
-	pod, ok := obj.(*corev1.Pod)
-	if !ok {
-		return
-	}
+func (r *replicator) podDeleted(pod *corev1.Pod) {
 	if rs, key := r.owner(pod.Namespace, metav1.GetControllerOfNoCopy(pod)); rs != nil {
 		r.expect.deleted(key, podKey(pod))
-		r.loop.Queue.Add(key)
+		r.loop.Add(key)
 	}
 }
 

@@ -66,7 +66,7 @@ func fixture(t *testing.T, objects ...runtime.Object) (*replicator, *fake.Client
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(r.loop.Queue.ShutDown)
+	t.Cleanup(r.loop.Close)
 	r.recorder = record.NewFakeRecorder(1000)
 	for _, o := range objects {
 		indexer := r.pods

@@ -17,6 +17,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"pintle.dev/pintle/plugins/controllers/ownership"
+	"pintle.dev/pintle/plugins/controllers/queue"
 )
 
 // sync brings one replica set nearer to its spec and writes its status.
@@ -76,7 +77,7 @@ func (r *replicator) sync(ctx context.Context, key string) error {
 	if updated.Spec.MinReadySeconds > 0 && updated.Status.ReadyReplicas != updated.Status.AvailableReplicas {
 		// The event of a pod's readiness may have been folded into an earlier
 		// sync; nothing else would look again.
-		r.loop.Queue.AddAfter(key, nextLook(pods, updated.Spec.MinReadySeconds, now))
+		r.loop.AddAfter(key, nextLook(pods, updated.Spec.MinReadySeconds, now))
 	}
 	return nil
 }
@@ -170,6 +171,11 @@ func (r *replicator) createPod(ctx context.Context, rs *appsv1.ReplicaSet) error
 	}
 	if err != nil {
 		r.recorder.Eventf(rs, corev1.EventTypeWarning, "FailedCreate", "Error creating: %v", err)
+		if apierrors.IsForbidden(err) || apierrors.IsInvalid(err) {
+			// A quota, or a template that is refused: its author reads of it in
+			// the event and the condition, and the operator need not.
+			return queue.Quiet(err)
+		}
 		return err
 	}
 	r.recorder.Eventf(rs, corev1.EventTypeNormal, "SuccessfulCreate", "Created pod: %v", made.Name)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	quotav1 "k8s.io/apiserver/pkg/quota/v1"
 	"k8s.io/apiserver/pkg/quota/v1/generic"
 	"k8s.io/client-go/discovery"
@@ -34,8 +34,8 @@ import (
 
 const (
 	workers    = 5
-	fullResync = 5 * time.Minute // RQC-7
-	syncLimit  = time.Minute     // of one quota's lists
+	fullResync = 5 * time.Minute
+	syncLimit  = time.Minute // of one quota's lists
 )
 
 // quotas is the controller.
@@ -90,61 +90,46 @@ func (q *quotas) lister(resource schema.GroupVersionResource) (cache.GenericList
 }
 
 // Run works until ctx ends.
-func (q *quotas) Run(ctx context.Context) (err error) {
-	defer q.loop.Close()
-	var handlers queue.Handlers
-	defer func() {
-		if e := handlers.Remove(); err == nil {
-			err = e
-		}
-	}()
-	if err := handlers.Add(q.informer, queue.On(func(old, current *corev1.ResourceQuota) {
-		if old != nil && current != nil && quotav1.Equals(old.Spec.Hard, current.Spec.Hard) {
-			return // RQC-6
-		}
-		if current != nil {
-			q.loop.Add(cache.MetaObjectToName(current))
-		}
-		select {
-		case q.poke <- struct{}{}:
-		default:
-		}
-	})); err != nil {
-		return err
-	}
+func (q *quotas) Run(ctx context.Context) error {
+	watches := []queue.Watch{{Informer: q.informer, Handler: queue.On(q.quotaChanged)}}
 	for resource, informer := range q.watched {
-		if err := handlers.Add(informer, cache.ResourceEventHandlerFuncs{
+		watches = append(watches, queue.Watch{Informer: informer, Handler: cache.ResourceEventHandlerFuncs{
 			UpdateFunc: func(old, current any) { q.replenish(resource, old, current) },
 			DeleteFunc: func(old any) { q.replenish(resource, old, nil) },
-		}); err != nil {
-			return err
-		}
+		}})
 	}
-	if !handlers.Wait(ctx) {
-		return nil
+	return queue.Follow(ctx, watches, q.loop, queue.Func(q.replenishments), queue.Func(q.resync))
+}
+
+func (q *quotas) quotaChanged(old, current *corev1.ResourceQuota) {
+	if old != nil && current != nil && quotav1.Equals(old.Spec.Hard, current.Spec.Hard) {
+		return // RQC-6
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	var wg sync.WaitGroup
-	defer func() {
-		cancel()
-		wg.Wait()
-	}()
-	wg.Go(func() { q.loop.Run(ctx) })
-	wg.Go(func() { q.replenishments(ctx) })
+	if current != nil {
+		q.loop.Add(cache.MetaObjectToName(current))
+	}
+	select {
+	case q.poke <- struct{}{}:
+	default:
+	}
+}
+
+// resync queues all quotas every now and then, until ctx ends (RQC-7).
+func (q *quotas) resync(ctx context.Context) {
 	tick := time.NewTicker(fullResync)
 	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
-			return nil
+			return
 		case <-tick.C:
-			all, err := q.quotas.List(labels.Everything())
-			if err != nil {
-				return err
-			}
-			for _, quota := range all {
-				q.loop.Add(cache.MetaObjectToName(quota))
-			}
+		}
+		all, err := q.quotas.List(labels.Everything())
+		if err != nil {
+			utilruntime.HandleErrorWithContext(ctx, err, "List quotas")
+		}
+		for _, quota := range all {
+			q.loop.Add(cache.MetaObjectToName(quota))
 		}
 	}
 }
