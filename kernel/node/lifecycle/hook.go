@@ -56,7 +56,7 @@ func get(ctx context.Context, h *corev1.HTTPGetAction, c *corev1.Container, podI
 	if err != nil {
 		return err
 	}
-	client := probe.HTTPClient(hookTimeout, true)
+	client := probe.HTTPClient(ctx, hookTimeout, true)
 	resp, err := client.Do(req)
 	if err != nil && h.Scheme == corev1.URISchemeHTTPS && strings.Contains(err.Error(), "server gave HTTP response to HTTPS client") {
 		// Hooks once ignored the scheme; a server that speaks plain HTTP is asked again without credentials.

@@ -154,11 +154,16 @@ func HTTPRequest(ctx context.Context, h *corev1.HTTPGetAction, c *corev1.Contain
 }
 
 // HTTPClient talks to containers: no certificate check (their names are unknown), no proxy, no connection kept.
-// followElsewhere says whether redirects to other hosts are followed.
-func HTTPClient(timeout time.Duration, followElsewhere bool) *http.Client {
+// followElsewhere says whether redirects to other hosts are followed. ctx ends
+// what is being dialled: a transport by itself goes on when its request ended.
+func HTTPClient(ctx context.Context, timeout time.Duration, followElsewhere bool) *http.Client {
+	dialer := &net.Dialer{Timeout: timeout}
 	return &http.Client{
 		Timeout: timeout,
 		Transport: &http.Transport{
+			DialContext: func(_ context.Context, network, addr string) (net.Conn, error) {
+				return dialer.DialContext(ctx, network, addr)
+			},
 			TLSClientConfig:    &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // as the kubelet: the container is addressed by IP
 			DisableKeepAlives:  true,
 			DisableCompression: true,
@@ -176,7 +181,7 @@ func HTTPClient(timeout time.Duration, followElsewhere bool) *http.Client {
 }
 
 func attemptHTTP(req *http.Request, timeout time.Duration) (Outcome, string, error) {
-	res, err := HTTPClient(timeout, false).Do(req)
+	res, err := HTTPClient(req.Context(), timeout, false).Do(req)
 	if err != nil {
 		return Failure, err.Error(), nil
 	}
