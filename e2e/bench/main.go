@@ -33,6 +33,7 @@ type options struct {
 	rounds, nodes, pods, creates, workers int
 	transport                             string
 	profile                               string
+	profileSeconds                        int
 }
 
 func main() {
@@ -46,6 +47,7 @@ func main() {
 	flag.IntVar(&o.workers, "workers", 32, "workers that create pods")
 	flag.StringVar(&o.transport, "transport", "wasm", "transport of the classic set in schedule: wasm or process")
 	flag.StringVar(&o.profile, "profile", "", "folder for processor and heap profiles of the kernel under load")
+	flag.IntVar(&o.profileSeconds, "profile-seconds", 3, "how long the processor profile lasts")
 	flag.Usage = func() {
 		fmt.Fprintln(os.Stderr, "usage: bench [flags] [start|memory|create|schedule|pod]…   (none: all)")
 		flag.PrintDefaults()

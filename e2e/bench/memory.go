@@ -33,7 +33,7 @@ type process struct {
 
 // memory weighs the kernel and every plugin process of the standalone
 // configuration with its node, when nothing is asked of it.
-func memory(ctx context.Context, _ options) (_ []figure, err error) {
+func memory(ctx context.Context, opt options) (_ []figure, err error) {
 	o := cluster.Options{Name: "bench-memory", Config: "configs/standalone.yaml"}
 	note := "with the node agent"
 	if n, err := cluster.NewNetwork(); err == nil {
@@ -57,6 +57,9 @@ func memory(ctx context.Context, _ options) (_ []figure, err error) {
 	list, err := weigh(c.Pid())
 	if err != nil {
 		return nil, err
+	}
+	if _, cfg, err := c.Client(); err == nil && opt.profile != "" {
+		fetchProfile(cfg, "/debug/pprof/heap", filepath.Join(opt.profile, "memory.heap"))
 	}
 	var rss, pss, anonymous float64
 	var figures []figure

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"time"
 
@@ -21,7 +22,9 @@ func (o options) startProfile(cfg *rest.Config, name string) (done func()) {
 		return func() {}
 	}
 	var wg sync.WaitGroup
-	wg.Go(func() { fetchProfile(cfg, "/debug/pprof/profile?seconds=3", filepath.Join(o.profile, name+".cpu")) })
+	wg.Go(func() {
+		fetchProfile(cfg, "/debug/pprof/profile?seconds="+strconv.Itoa(o.profileSeconds), filepath.Join(o.profile, name+".cpu"))
+	})
 	return func() {
 		wg.Wait()
 		fetchProfile(cfg, "/debug/pprof/heap?gc=1", filepath.Join(o.profile, name+".heap"))
