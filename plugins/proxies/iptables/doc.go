@@ -7,8 +7,8 @@
 // Chains of table nat: KUBE-SERVICES, KUBE-NODEPORTS, KUBE-POSTROUTING,
 // KUBE-MARK-MASQ, and per service port KUBE-SVC-*, KUBE-SEP-* (one an endpoint)
 // and KUBE-XLB-* (traffic policy Local). Chains of table filter: KUBE-SERVICES
-// (rejects) and KUBE-FIREWALL. Jumps to them at the head of the built-in
-// chains. The layout is that of the requirements PIT-1 to PIT-43; where today's
+// and KUBE-EXTERNAL-SERVICES (rejects), KUBE-FORWARD and KUBE-FIREWALL. Jumps to
+// them at the head of the built-in chains. The layout is that of the requirements PIT-1 to PIT-43; where today's
 // kube-proxy does more (traffic policies, protection of loopback node ports)
 // it is added, never put in another's place.
 //

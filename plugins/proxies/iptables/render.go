@@ -18,6 +18,8 @@ const (
 	chainPostrouting = "KUBE-POSTROUTING"
 	chainMark        = "KUBE-MARK-MASQ"
 	chainFirewall    = "KUBE-FIREWALL"
+	chainExternal    = "KUBE-EXTERNAL-SERVICES"
+	chainForward     = "KUBE-FORWARD"
 )
 
 // hash is the first 16 characters of base32(sha256(…)) (requirement FIL-16).
@@ -44,6 +46,7 @@ type rules struct {
 	services  []string            // nat KUBE-SERVICES
 	nodePorts []string            // nat KUBE-NODEPORTS
 	rejects   []string            // filter KUBE-SERVICES
+	external  []string            // filter KUBE-EXTERNAL-SERVICES
 	chains    map[string][]string // nat chains of this port, by name
 }
 
@@ -72,11 +75,8 @@ func (r *renderer) port(p *serviceport.Port) rules {
 		// PIT-24: without endpoints the cluster IP refuses at once. With
 		// internalTrafficPolicy Local, packets are dropped instead, as 1.36
 		// does: other nodes may well have endpoints.
-		verdict := "-j REJECT"
-		if len(p.Endpoints) > 0 {
-			verdict = "-j DROP"
-		}
-		out.rejects = append(out.rejects, join(comment("%s has no endpoints", p.ID), to(p.ClusterIP, p.Number), verdict))
+		why, verdict := missing(p)
+		out.rejects = append(out.rejects, join(why, to(p.ClusterIP, p.Number), verdict))
 	} else {
 		// PIT-17, ODD-21: with masqueradeAll the mark comes first, then the jump.
 		if r.masqueradeAll {
@@ -84,6 +84,18 @@ func (r *renderer) port(p *serviceport.Port) rules {
 		}
 		out.services = append(out.services, join(comment("%s cluster IP", p.ID), to(p.ClusterIP, p.Number), "-j", chain))
 		r.balance(out.chains, chain, p, internal)
+	}
+
+	if len(external) == 0 {
+		// The addresses for traffic from outside refuse likewise, as 1.36 does
+		// (PIT-25 names the cluster IP alone).
+		why, verdict := missing(p)
+		for _, ip := range slices.Concat(p.ExternalIPs, p.LoadBalancerIPs) {
+			out.external = append(out.external, join(why, to(ip, p.Number), verdict))
+		}
+		if p.NodePort > 0 {
+			out.external = append(out.external, join(why, fmt.Sprintf("-m addrtype --dst-type LOCAL -p %s -m %s --dport %d", proto, proto, p.NodePort), verdict))
+		}
 	}
 
 	outside := chain
@@ -131,10 +143,19 @@ func (r *renderer) port(p *serviceport.Port) rules {
 	return out
 }
 
+// missing says why a port has no endpoint to offer, and what happens to its
+// packets.
+func missing(p *serviceport.Port) (why, verdict string) {
+	if len(p.Endpoints) > 0 {
+		return comment("%s has no local endpoints", p.ID), "-j DROP"
+	}
+	return comment("%s has no endpoints", p.ID), "-j REJECT"
+}
+
 // local renders the chain of traffic from outside where a traffic policy
 // narrows the endpoints: pods and this node use all that the cluster IP has,
 // everybody else this node's endpoints, with the client's address kept. Where
-// this node has none the chain ends, and the node itself refuses the packet.
+// this node has none the chain ends, and KUBE-EXTERNAL-SERVICES drops the packet.
 func (r *renderer) local(chains map[string][]string, chain, all string, p *serviceport.Port, external []serviceport.Endpoint, hasInternal bool) {
 	var lines []string
 	if p.ExternalLocal && hasInternal {
@@ -189,7 +210,15 @@ func fixed(mark string, localhost bool) (nat, filter map[string][]string) {
 		chainPostrouting: {join(comment("kubernetes service traffic requiring SNAT"), "-m mark --mark", mark, "-j MASQUERADE")},
 		chainMark:        {join("-j MARK --set-xmark", mark)},
 	}
-	filter = map[string][]string{chainFirewall: nil}
+	filter = map[string][]string{
+		chainFirewall: nil,
+		// Where the machine forwards nothing by default, services work all the
+		// same.
+		chainForward: {
+			join(comment("kubernetes forwarding rules"), "-m mark --mark", mark, "-j ACCEPT"),
+			join(comment("kubernetes forwarding conntrack rule"), "-m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT"),
+		},
+	}
 	if localhost {
 		// route_localnet opens 127.0.0.0/8 to the neighbours; this closes it
 		// again for everything but answers (CVE-2020-8558).

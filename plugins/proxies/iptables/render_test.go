@@ -39,6 +39,12 @@ func TestRules(t *testing.T) {
 		{name: "no-endpoints", change: func(p *serviceport.Port) { p.Endpoints = nil }},
 		{name: "affinity", change: func(p *serviceport.Port) { p.Sticky = 180 * time.Minute }},
 		{name: "node-port", change: func(p *serviceport.Port) { p.NodePort = 30080 }},
+		{name: "outside-no-endpoints", change: func(p *serviceport.Port) {
+			p.NodePort, p.ExternalIPs, p.LoadBalancerIPs, p.Endpoints = 30080, []string{"192.0.2.1"}, []string{"192.0.2.2"}, nil
+		}},
+		{name: "external-local-elsewhere", change: func(p *serviceport.Port) {
+			p.NodePort, p.ExternalLocal, p.Endpoints = 30080, true, p.Endpoints[1:]
+		}},
 		{name: "external-ip", change: func(p *serviceport.Port) { p.ExternalIPs = []string{"192.0.2.1"} }},
 		{name: "load-balancer", change: func(p *serviceport.Port) {
 			p.LoadBalancerIPs, p.SourceRanges = []string{"192.0.2.2"}, []string{"198.51.100.0/24"}

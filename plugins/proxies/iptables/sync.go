@@ -22,9 +22,15 @@ func (j jump) rule() []string {
 }
 
 // jumps are ensured before each full sync (requirements PIT-6, PIT-8), each at
-// the head of its chain. KUBE-FIREWALL is 1.36's.
+// the head of its chain; a later one comes before an earlier one of the same
+// chain. Those of filter FORWARD and INPUT are 1.36's: without them a pod would
+// wait for a service without endpoints instead of being refused.
 var jumps = []jump{
 	{"filter", "OUTPUT", "kubernetes service portals", chainServices},
+	{"filter", "FORWARD", "kubernetes forwarding rules", chainForward},
+	{"filter", "FORWARD", "kubernetes service portals", chainServices},
+	{"filter", "FORWARD", "kubernetes externally-visible service portals", chainExternal},
+	{"filter", "INPUT", "kubernetes externally-visible service portals", chainExternal},
 	{"filter", "INPUT", "kubernetes localnet guard", chainFirewall},
 	{"nat", "OUTPUT", "kubernetes service portals", chainServices},
 	{"nat", "PREROUTING", "kubernetes service portals", chainServices},
@@ -47,19 +53,20 @@ func desired(ports map[serviceport.ID]*serviceport.Port, rendered map[servicepor
 	for name, lines := range fixedFilter {
 		filter[name] = text(name, lines)
 	}
-	var services, nodePorts, rejects strings.Builder
+	var services, nodePorts, rejects, external strings.Builder
 	for _, p := range sortedPorts(ports) {
 		r := rendered[p.ID]
 		write(&services, chainServices, r.services)
 		write(&nodePorts, chainNodePorts, r.nodePorts)
 		write(&rejects, chainServices, r.rejects)
+		write(&external, chainExternal, r.external)
 		for name, lines := range r.chains {
 			nat[name] = text(name, lines)
 		}
 	}
 	write(&services, chainServices, []string{lastRule()})
 	nat[chainServices], nat[chainNodePorts] = services.String(), nodePorts.String()
-	filter[chainServices] = rejects.String()
+	filter[chainServices], filter[chainExternal] = rejects.String(), external.String()
 	return nat, filter
 }
 
@@ -224,7 +231,7 @@ func cleanup(ctx context.Context, c commands) error {
 		name  string
 		fixed []string
 	}{
-		{"filter", append(slices.Collect(maps.Keys(fixedFilter)), chainServices)},
+		{"filter", append(slices.Collect(maps.Keys(fixedFilter)), chainServices, chainExternal)},
 		{"nat", append(slices.Collect(maps.Keys(fixedNAT)), chainServices, chainNodePorts)},
 	} {
 		saved, err := c.save(ctx, t.name)
