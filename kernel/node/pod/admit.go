@@ -56,6 +56,9 @@ func (a *admission) release(uid types.UID) {
 }
 
 func (a *admission) refuse(pod *corev1.Pod, node *corev1.Node) *end {
+	if err := forbiddenSysctl(pod); err != nil {
+		return &end{"SysctlForbidden", fmt.Sprintf("forbidden sysctl: %v", err)}
+	}
 	if pod.Spec.OS != nil && pod.Spec.OS.Name != corev1.Linux {
 		return &end{"PodOSNotSupported", "Failed to admit pod as the OS field doesn't match node OS"}
 	}

@@ -259,9 +259,13 @@ func (in *Input) terminated(ct *cri.Container) *corev1.ContainerStateTerminated 
 			message = m
 		}
 	}
+	started := ct.Started
+	if started.IsZero() {
+		started = time.Unix(0, 0) // never started; clients know it by 1970
+	}
 	return &corev1.ContainerStateTerminated{
 		ExitCode: ct.ExitCode, Reason: ct.Reason, Message: message,
-		StartedAt: metav1.NewTime(ct.Started), FinishedAt: metav1.NewTime(ct.Finished),
+		StartedAt: metav1.NewTime(started), FinishedAt: metav1.NewTime(ct.Finished),
 		ContainerID: in.RuntimeName + "://" + ct.ID,
 	}
 }

@@ -1,6 +1,7 @@
 package status
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -278,16 +279,23 @@ func owned(t corev1.PodConditionType) bool {
 // merge lays the agent's status over the API's, keeping what others own.
 func merge(api, mine corev1.PodStatus) corev1.PodStatus {
 	out := *mine.DeepCopy()
+	// The order is the kubelet's: what others own, then its own ones.
 	var conditions []corev1.PodCondition
 	for _, c := range api.Conditions {
-		if !owned(c.Type) {
+		if !owned(c.Type) && c.Type != corev1.PodScheduled {
 			conditions = append(conditions, c)
 		}
 	}
-	for _, c := range mine.Conditions {
-		if owned(c.Type) || (c.Type == corev1.DisruptionTarget || c.Type == corev1.PodScheduled) && findCondition(conditions, c.Type) == nil {
-			conditions = append(conditions, c)
+	if c := findCondition(mine.Conditions, corev1.DisruptionTarget); c != nil && findCondition(conditions, c.Type) == nil {
+		conditions = append(conditions, *c)
+	}
+	for _, t := range []corev1.PodConditionType{corev1.PodReadyToStartContainers, corev1.PodInitialized, corev1.PodReady, corev1.ContainersReady} {
+		if c := findCondition(mine.Conditions, t); c != nil {
+			conditions = append(conditions, *c)
 		}
+	}
+	if c := cmp.Or(findCondition(api.Conditions, corev1.PodScheduled), findCondition(mine.Conditions, corev1.PodScheduled)); c != nil {
+		conditions = append(conditions, *c)
 	}
 	out.Conditions = conditions
 	out.NominatedNodeName = api.NominatedNodeName
