@@ -8,11 +8,15 @@ import (
 	"strings"
 )
 
+// stderr is the process's own: serving puts a pipe in the place of os.Stderr
+// that nobody reads.
+var stderr = os.Stderr
+
 // Logger returns the logger of a plugin process: JSON lines on standard error
 // in the form that the kernel reads back (hclog's keys), so that a record
 // keeps its level and attributes under the plugin's name in the kernel's log.
 func Logger() *slog.Logger {
-	return slog.New(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{
+	return slog.New(slog.NewJSONHandler(stderr, &slog.HandlerOptions{
 		Level: slog.LevelDebug,
 		ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {
 			if len(groups) > 0 {
