@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/metadata"
+
+	"pintle.dev/pintle/plugins/controllers/queue"
 )
 
 const (
@@ -115,13 +117,16 @@ func (n *namespaces) emptyKind(ctx context.Context, k kind, ns *corev1.Namespace
 	if k.resource == podResource {
 		grace = n.grace(ns)
 	}
-	if err := n.deleteAll(ctx, k, ns.Name, items); err != nil {
-		r.content(err)
-		return grace
-	}
-	if items, err = listAll(ctx, client); err != nil || len(items) == 0 {
-		r.content(err)
-		return 0
+	// Pods that were told to go are left alone while they have their time.
+	if grace == 0 || !allDeleted(items) {
+		if err := n.deleteAll(ctx, k, ns.Name, items); err != nil {
+			r.content(err)
+			return grace
+		}
+		if items, err = listAll(ctx, client); err != nil || len(items) == 0 {
+			r.content(err)
+			return 0
+		}
 	}
 	finalized := r.remain(k.resource, items)
 	switch {
@@ -130,8 +135,13 @@ func (n *namespaces) emptyKind(ctx context.Context, k kind, ns *corev1.Namespace
 	case finalized:
 		return finalizerWait
 	}
-	r.content(fmt.Errorf("unexpected items still remain in namespace: %s for gvr: %v", ns.Name, k.resource))
+	// It stands in the conditions, and the last pods are often just going.
+	r.content(queue.Quiet(fmt.Errorf("unexpected items still remain in namespace: %s for gvr: %v", ns.Name, k.resource)))
 	return 0
+}
+
+func allDeleted(items []metav1.PartialObjectMetadata) bool {
+	return !slices.ContainsFunc(items, func(o metav1.PartialObjectMetadata) bool { return o.DeletionTimestamp == nil })
 }
 
 func (n *namespaces) deleteAll(ctx context.Context, k kind, namespace string, items []metav1.PartialObjectMetadata) error {

@@ -3,8 +3,8 @@
 //
 // It deletes what discovery names, custom resources too: pods first and, once
 // they are gone, every other kind, eight at a time. How far it has come stands
-// in the conditions of the namespace. It looks again when a pod of the
-// namespace goes, and otherwise when the grace periods or finalizers of what
+// in the conditions of the namespace. It looks again when the last pod of
+// the namespace goes, and otherwise when the grace periods or finalizers of what
 // is left suggest it, within five seconds at most.
 //
 // Kinds whose discovery fails are reported and hold the namespace back; the

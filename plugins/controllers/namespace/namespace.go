@@ -3,6 +3,7 @@ package namespace
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -37,6 +38,7 @@ type namespaces struct {
 	pods      corelisters.PodLister
 	informers struct{ namespaces, pods cache.SharedIndexInformer }
 	loop      *queue.Loop[string] // of names
+	count     map[string]int      // of pods, by namespace; of the informer's goroutine alone
 }
 
 // New builds the controller.
@@ -56,7 +58,7 @@ func newController(c *controller.Context, objects metadata.Interface, discover f
 	ns, pods := c.Informers.Core().V1().Namespaces(), c.Informers.Core().V1().Pods()
 	n := &namespaces{
 		client: c.Client.CoreV1().Namespaces(), objects: objects, discover: discover,
-		lister: ns.Lister(), pods: pods.Lister(),
+		lister: ns.Lister(), pods: pods.Lister(), count: map[string]int{},
 	}
 	n.informers.namespaces, n.informers.pods = ns.Informer(), pods.Informer()
 	n.loop = queue.New(c.Logger, n.sync, queue.Options[string]{
@@ -69,20 +71,46 @@ func newController(c *controller.Context, objects metadata.Interface, discover f
 // Run works until ctx ends.
 func (n *namespaces) Run(ctx context.Context) error {
 	return n.loop.Follow(ctx,
-		queue.Watch{Informer: n.informers.namespaces, Handler: queue.On(func(_, current *corev1.Namespace) {
-			if current != nil && current.DeletionTimestamp != nil {
-				n.loop.AddAfter(current.Name, settle)
-			}
-		})},
-		queue.Watch{Informer: n.informers.pods, Handler: queue.On(func(old, current *corev1.Pod) {
-			if current != nil {
-				return
-			}
-			if ns, err := n.lister.Get(old.Namespace); err == nil && ns.DeletionTimestamp != nil {
-				n.loop.Add(old.Namespace)
-			}
-		})},
+		queue.Watch{Informer: n.informers.namespaces, Handler: queue.On(n.namespaceChanged)},
+		queue.Watch{Informer: n.informers.pods, Handler: queue.On(n.podChanged)},
 	)
+}
+
+// namespaceChanged looks at a namespace when its deletion begins. Changes of its
+// status are those of this controller.
+func (n *namespaces) namespaceChanged(old, current *corev1.Namespace) {
+	if current == nil || current.DeletionTimestamp == nil {
+		return
+	}
+	if old == nil || old.DeletionTimestamp == nil || old.UID != current.UID || !slices.Equal(old.Spec.Finalizers, current.Spec.Finalizers) {
+		n.loop.AddAfter(current.Name, settle)
+	}
+}
+
+// podChanged looks at a namespace when its last pod is gone and the other kinds
+// can go. To look at each pod that goes would ask for all others as often.
+func (n *namespaces) podChanged(old, current *corev1.Pod) {
+	if !n.lastGone(old, current) {
+		return
+	}
+	if ns, err := n.lister.Get(old.Namespace); err == nil && ns.DeletionTimestamp != nil {
+		n.loop.Add(old.Namespace)
+	}
+}
+
+// lastGone counts the pods of each namespace.
+func (n *namespaces) lastGone(old, current *corev1.Pod) bool {
+	switch {
+	case old == nil:
+		n.count[current.Namespace]++
+	case current == nil:
+		n.count[old.Namespace]--
+		if n.count[old.Namespace] == 0 {
+			delete(n.count, old.Namespace)
+			return true
+		}
+	}
+	return false
 }
 
 // sync takes one namespace as far as it goes.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -136,6 +137,42 @@ func TestVanishes(t *testing.T) {
 	factory.Shutdown()
 }
 
+// going is a pod that was told to end and waits for its agent.
+func going(name string) *metav1.PartialObjectMetadata {
+	p := object("v1", "Pod", name, "agent")
+	p.DeletionTimestamp = &metav1.Time{Time: time.Now()}
+	return p
+}
+
+// A namespace is looked at when its last pod went, and not for each.
+func TestLastPod(t *testing.T) {
+	n, _, _, _ := setup(t, deleting(0))
+	defer n.loop.Close()
+	pod := func(namespace, name string) *corev1.Pod {
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	}
+	for i, step := range []struct {
+		old, current *corev1.Pod
+		last         bool
+	}{
+		{nil, pod("ns", "a"), false},
+		{nil, pod("ns", "b"), false},
+		{nil, pod("other", "a"), false},
+		{pod("ns", "a"), pod("ns", "a"), false},
+		{pod("ns", "a"), nil, false},
+		{pod("ns", "b"), nil, true},
+		{nil, pod("ns", "c"), false},
+		{pod("ns", "c"), nil, true},
+	} {
+		if got := n.lastGone(step.old, step.current); got != step.last {
+			t.Errorf("step %d: %v", i, got)
+		}
+	}
+	if len(n.count) != 1 {
+		t.Errorf("counted %v", n.count)
+	}
+}
+
 // One pass: what it waits for, and what it says about it.
 func TestSync(t *testing.T) {
 	condition := func(ns *corev1.Namespace, kind corev1.NamespaceConditionType) string {
@@ -156,6 +193,7 @@ func TestSync(t *testing.T) {
 		after   time.Duration
 		fails   string
 		gone    bool
+		spared  bool // the pods are not deleted again
 		says    map[corev1.NamespaceConditionType]string
 	}{
 		"empty": {ns: deleting(0), gone: true},
@@ -175,6 +213,12 @@ func TestSync(t *testing.T) {
 			says: map[corev1.NamespaceConditionType]string{
 				corev1.NamespaceContentRemaining: "True SomeResourcesRemain: Some resources are remaining: pods. has 1 resource instances",
 			},
+		},
+		"pods that go are left alone": {
+			ns: deleting(0), objects: []runtime.Object{going("p")}, pods: []*corev1.Pod{running}, after: longestWait, spared: true,
+		},
+		"but not longer than their time": {
+			ns: deleting(time.Minute), objects: []runtime.Object{going("p")}, pods: []*corev1.Pod{running}, after: longestWait,
 		},
 		"discovery fails": {
 			ns: deleting(0), fails: "boom",
@@ -234,7 +278,11 @@ func TestSync(t *testing.T) {
 					t.Errorf("%s: %q, want %q", kind, got, want)
 				}
 			}
-			if tc.pods != nil || tc.ns.DeletionTimestamp == nil {
+			again := slices.ContainsFunc(meta.Actions(), func(a clienttesting.Action) bool { return a.Matches("delete-collection", "pods") })
+			if tc.spared == again && len(tc.objects) > 0 && tc.pods != nil {
+				t.Errorf("pods deleted: %v", again)
+			}
+			if tc.pods != nil && len(tc.objects) > 1 || tc.ns.DeletionTimestamp == nil {
 				list, err := meta.Resource(corev1.SchemeGroupVersion.WithResource("configmaps")).Namespace("ns").List(t.Context(), metav1.ListOptions{})
 				if err != nil || len(list.Items) != 1 {
 					t.Errorf("the config map went before its time: %v", err)

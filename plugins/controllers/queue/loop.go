@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/client-go/util/workqueue"
@@ -61,23 +63,24 @@ type quietError struct{ error }
 
 func (q *quietError) Unwrap() error { return q.error }
 
-// quiet says whether nobody needs to hear of an error. Conflicts and objects
-// that went away mean that someone else was faster, which is nothing unusual.
+// quiet says whether nobody needs to hear of an error; of several, all must be
+// such. Conflicts and objects that went away mean that someone else was faster,
+// which is nothing unusual.
 func quiet(err error) bool {
-	var q *quietError
-	if errors.As(err, &q) || apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+	var several []error
+	switch e := err.(type) {
+	case *quietError:
 		return true
+	case utilerrors.Aggregate:
+		several = e.Errors()
+	case interface{ Unwrap() []error }:
+		several = e.Unwrap()
+	case interface{ Unwrap() error }:
+		return quiet(e.Unwrap())
+	default:
+		return apierrors.IsConflict(err) || apierrors.IsNotFound(err)
 	}
-	var several utilerrors.Aggregate
-	if !errors.As(err, &several) {
-		return false
-	}
-	for _, e := range several.Errors() {
-		if !quiet(e) {
-			return false
-		}
-	}
-	return true
+	return len(several) > 0 && !slices.ContainsFunc(several, func(e error) bool { return !quiet(e) })
 }
 
 // New returns a loop that calls sync for each key.
@@ -133,6 +136,10 @@ func (l *Loop[K]) next(ctx context.Context) bool {
 	case err == nil:
 		l.queue.Forget(key)
 	case ctx.Err() != nil:
+	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		// What is missing can no longer be made; all else goes by events.
+		l.log.DebugContext(ctx, "the namespace is being deleted", "key", key, "error", err)
+		l.queue.Forget(key)
 	case errors.As(err, &after):
 		l.queue.Forget(key)
 		l.queue.AddAfter(key, after.Delay)

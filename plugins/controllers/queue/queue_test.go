@@ -49,6 +49,8 @@ func TestOutcomes(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	configMaps := schema.GroupResource{Resource: "configmaps"}
 	conflict := apierrors.NewConflict(configMaps, "a", errors.New("changed"))
+	terminating := apierrors.NewForbidden(configMaps, "a", errors.New("being terminated"))
+	terminating.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
 	missing := apierrors.NewNotFound(configMaps, "a")
 	tests := []struct {
 		name  string
@@ -64,7 +66,10 @@ func TestOutcomes(t *testing.T) {
 		{name: "so is an object that went", first: missing, calls: 2, log: "DEBUG"},
 		{name: "and several of them", first: fmt.Errorf("all: %w", utilerrors.NewAggregate([]error{conflict, missing})), calls: 2, log: "DEBUG"},
 		{name: "but not if one is worse", first: utilerrors.NewAggregate([]error{conflict, errors.New("no")}), calls: 2, log: "WARN"},
+		{name: "joined ones", first: errors.Join(conflict, Quiet(errors.New("no"))), calls: 2, log: "DEBUG"},
+		{name: "joined with a worse one", first: errors.Join(Quiet(errors.New("no")), errors.New("no")), calls: 2, log: "WARN"},
 		{name: "quiet", first: Quiet(errors.New("no")), calls: 2, log: "DEBUG"},
+		{name: "nothing can be made there", first: fmt.Errorf("create: %w", terminating), calls: 1, log: "DEBUG"},
 		{name: "after", first: fmt.Errorf("wait: %w", &After{Delay: time.Millisecond}), calls: 2},
 	}
 	for _, tt := range tests {

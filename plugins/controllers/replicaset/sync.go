@@ -111,6 +111,11 @@ func (r *replicator) manage(ctx context.Context, key string, rs *appsv1.ReplicaS
 		want := min(-diff, burst) // ODD-32
 		r.expect.expectCreations(key, want)
 		made, err := slowStart(want, func() error { return r.createPod(ctx, rs) })
+		if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+			// Every creation fails there, and the replica set goes too: what is
+			// still expected holds it back until then.
+			return nil
+		}
 		for range want - made {
 			// These will never be seen (ODD-15).
 			r.expect.created(key)
@@ -167,7 +172,7 @@ func (r *replicator) createPod(ctx context.Context, rs *appsv1.ReplicaSet) error
 	}
 	made, err := r.client.CoreV1().Pods(rs.Namespace).Create(ctx, pod, metav1.CreateOptions{})
 	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
-		return nil // every creation fails there; the replica set goes too
+		return err // nobody needs to be told
 	}
 	if err != nil {
 		r.recorder.Eventf(rs, corev1.EventTypeWarning, "FailedCreate", "Error creating: %v", err)
