@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -73,27 +74,37 @@ func (s *schedulingServer) Filter(_ context.Context, req *contractv1.FilterReque
 	if err := s.current(req.GetGeneration()); err != nil {
 		return nil, err
 	}
-	i := s.guest.Index(req.GetPlugin())
-	out := make([]uint32, len(req.GetNodes()))
-	if err := s.guest.Filter(i, req.GetClass(), req.GetNodes(), out); err != nil {
+	verdicts, reasons, err := s.filter(req.GetPlugin(), req.GetClass(), req.GetNodes())
+	if err != nil {
 		return nil, wireError(err)
 	}
-	// The response carries its own table of reasons, numbered from 1.
-	resp := &contractv1.FilterResponse{Verdicts: out}
-	local := map[uint32]uint32{}
-	for k, id := range out {
+	return &contractv1.FilterResponse{Verdicts: verdicts, Reasons: reasons}, nil
+}
+
+// filter asks one predicate; its verdicts count the reasons returned, from 1.
+func (s *schedulingServer) filter(plugin string, class uint32, nodes []uint32) (verdicts []uint32, reasons []*contractv1.ReasonSet, err error) {
+	i := s.guest.Index(plugin)
+	verdicts = make([]uint32, len(nodes))
+	if err := s.guest.Filter(i, class, nodes, verdicts); err != nil {
+		return nil, nil, err
+	}
+	var local map[uint32]uint32
+	for k, id := range verdicts {
 		if id == 0 {
 			continue
 		}
 		n, ok := local[id]
 		if !ok {
-			resp.Reasons = append(resp.Reasons, &contractv1.ReasonSet{Reasons: s.guest.Reasons(i, id)})
-			n = uint32(len(resp.Reasons))
+			if local == nil {
+				local = map[uint32]uint32{}
+			}
+			reasons = append(reasons, &contractv1.ReasonSet{Reasons: s.guest.Reasons(i, id)})
+			n = uint32(len(reasons))
 			local[id] = n
 		}
-		out[k] = n
+		verdicts[k] = n
 	}
-	return resp, nil
+	return verdicts, reasons, nil
 }
 
 func (s *schedulingServer) Score(_ context.Context, req *contractv1.ScoreRequest) (*contractv1.ScoreResponse, error) {
@@ -102,11 +113,61 @@ func (s *schedulingServer) Score(_ context.Context, req *contractv1.ScoreRequest
 	if err := s.current(req.GetGeneration()); err != nil {
 		return nil, err
 	}
-	out := make([]int64, len(req.GetNodes()))
-	if err := s.guest.Score(s.guest.Index(req.GetPlugin()), req.GetClass(), req.GetNodes(), out); err != nil {
+	scores, err := s.score(req.GetPlugin(), req.GetClass(), req.GetNodes())
+	if err != nil {
 		return nil, wireError(err)
 	}
-	return &contractv1.ScoreResponse{Scores: out}, nil
+	return &contractv1.ScoreResponse{Scores: scores}, nil
+}
+
+func (s *schedulingServer) score(plugin string, class uint32, nodes []uint32) ([]int64, error) {
+	scores := make([]int64, len(nodes))
+	if err := s.guest.Score(s.guest.Index(plugin), class, nodes, scores); err != nil {
+		return nil, err
+	}
+	return scores, nil
+}
+
+// Evaluate stops at the first question that fails: asked alone, it says why.
+func (s *schedulingServer) Evaluate(_ context.Context, req *contractv1.EvaluateRequest) (*contractv1.EvaluateResponse, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, delta := range req.GetDeltas() {
+		if err := s.guest.Apply(delta); err != nil {
+			return nil, wireError(err)
+		}
+	}
+	if err := s.current(req.GetGeneration()); err != nil {
+		return nil, err
+	}
+	resp := &contractv1.EvaluateResponse{Generation: s.guest.cluster.Generation}
+	var narrowing contractv1.Narrowing
+	nodesOf := func(q *contractv1.Question) []uint32 {
+		if nodes := q.GetNodes(); len(nodes) > 0 {
+			return narrowing.Left(nodes)
+		}
+		return narrowing.Left(req.GetNodes())
+	}
+	for _, q := range req.GetFilters() {
+		nodes, began := nodesOf(q), time.Now()
+		verdicts, reasons, err := s.filter(q.GetPlugin(), req.GetClass(), nodes)
+		if err != nil {
+			return resp, nil
+		}
+		narrowing.Refuse(nodes, verdicts)
+		resp.Filters = append(resp.Filters, &contractv1.FilterAnswer{
+			Verdicts: verdicts, Reasons: reasons, Nanoseconds: uint64(time.Since(began)),
+		})
+	}
+	for _, q := range req.GetScores() {
+		nodes, began := nodesOf(q), time.Now()
+		scores, err := s.score(q.GetPlugin(), req.GetClass(), nodes)
+		if err != nil {
+			return resp, nil
+		}
+		resp.Scores = append(resp.Scores, &contractv1.ScoreAnswer{Scores: scores, Nanoseconds: uint64(time.Since(began))})
+	}
+	return resp, nil
 }
 
 func (s *schedulingServer) Normalize(_ context.Context, req *contractv1.NormalizeRequest) (*contractv1.ScoreResponse, error) {

@@ -6,11 +6,15 @@
 //
 // What passes through: a Delta of the scheduler is encoded once and handed to
 // every bundle of a profile; a question carries a class and node indexes and
-// crosses into a bundle once. A bundle that failed answers "not available" at
-// once while its supervisor starts it again, and is fed in full from the
-// ReplicaSource before its next question.
+// crosses into a bundle once. To a process, all questions of a decision go in
+// one call together with the deltas that wait (evaluate.go); a module is asked
+// one by one, which costs it less than packing. A bundle that failed answers
+// "not available" at once while its supervisor starts it again and feeds it in
+// full from the ReplicaSource.
 //
-// Promises: a call has a deadline. A module that loops, traps, allocates
+// Promises: a call has a deadline, and no bundle holds a scheduling cycle longer
+// than by missing one. A whole replica, or a large delta, is handed over in
+// parts outside the cycle (feed.go), each with ten times that deadline. A module that loops, traps, allocates
 // without end or answers out of range is replaced by a fresh instance; it has
 // no host function beyond WASI without files, environment and network, and
 // one that the host itself put in to look at the clock (meter.go). A process is

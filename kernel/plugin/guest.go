@@ -13,8 +13,8 @@ import (
 type guest interface {
 	describe() []*contractv1.PluginDescription
 	configure(ctx context.Context, i int, config []byte) error
-	// apply takes the delta and its encoding, which is the same for all guests.
-	apply(ctx context.Context, delta *contractv1.Delta, encoded []byte) error
+	// apply takes a delta, within timeout.
+	apply(ctx context.Context, p part, timeout time.Duration) error
 	filter(ctx context.Context, i int, class uint32, nodes, out []uint32) error
 	score(ctx context.Context, i int, class uint32, nodes []uint32, out []int64) error
 	normalize(ctx context.Context, i int, class uint32, nodes []uint32, scores []int64) error

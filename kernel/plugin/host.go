@@ -333,7 +333,8 @@ func (h *Host) resolveUnit(cfg *Config, bc BundleConfig) (*unit, error) {
 		call: or(m.Timeouts.Call, cfg.CallTimeout), start: or(m.Timeouts.Start, cfg.StartTimeout), stop: or(m.Timeouts.Stop, cfg.StopTimeout),
 		memory: or(m.Limits.MemoryLimit(), cfg.MemoryLimit),
 		log:    h.log.With("plugin", bc.Name), stats: map[string]*stats{}, changed: h.changed,
-		kick: make(chan struct{}, 1), first: make(chan struct{}), ended: make(chan struct{}),
+		source: h.source,
+		kick:   make(chan struct{}, 1), hungry: make(chan struct{}, 1), first: make(chan struct{}), ended: make(chan struct{}),
 		state: v1alpha1.PluginStatePending, since: time.Now(),
 	}
 	for _, e := range m.Plugins {
@@ -456,7 +457,7 @@ func (h *Host) build(profile Profile, units []*unit) (*Policy, error) {
 		}
 		p.filters = append(p.filters, place{u, name})
 		p.predicates = append(p.predicates, contractv1.PredicateInfo{
-			Name: name, Scope: or(d.GetScope(), string(sdk.ScopeNode)), Reads: reads(e, d), IgnoreFailure: u.ignores(e),
+			Name: name, Scope: or(d.GetScope(), string(sdk.ScopeNode)), Reads: reads(e, d), IgnoreFailure: u.ignores(e), Group: p.group(u),
 		})
 	}
 	for _, w := range profile.Priorities {
@@ -467,10 +468,18 @@ func (h *Host) build(profile Profile, units []*unit) (*Policy, error) {
 		p.scorers = append(p.scorers, place{u, w.Name})
 		p.priorities = append(p.priorities, contractv1.PriorityInfo{
 			Name: w.Name, Scope: or(d.GetScope(), string(sdk.ScopeNode)), Normalize: or(d.GetNormalize(), string(sdk.NormalizeNone)),
-			Reads: reads(e, d), Weight: max(w.Weight, 1), IgnoreFailure: u.ignores(e),
+			Reads: reads(e, d), Weight: max(w.Weight, 1), IgnoreFailure: u.ignores(e), Group: p.group(u),
 		})
 	}
 	return p, nil
+}
+
+// group is the number of a bundle whose plugins are better asked together.
+func (p *Policy) group(u *unit) int {
+	if u.transport != TransportProcess {
+		return 0
+	}
+	return slices.Index(p.units, u) + 1
 }
 
 // reads joins what the manifest and the artefact declare.

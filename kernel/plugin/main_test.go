@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -25,10 +26,12 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	catalog = dir
-	if err := buildGuest(filepath.Join(dir, "guest")); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.RemoveAll(dir)
-		os.Exit(1)
+	for name, wasm := range map[string]bool{"guest": true, "plain": false} {
+		if err := buildGuest(dir, name, wasm); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.RemoveAll(dir)
+			os.Exit(1)
+		}
 	}
 	code := m.Run()
 	os.RemoveAll(dir)
@@ -41,25 +44,29 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-func buildGuest(dir string) error {
+// buildGuest builds testdata/name as a process and, if told so, as a module.
+func buildGuest(dir, name string, wasm bool) error {
+	dir = filepath.Join(dir, name)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
 	build := func(out string, env []string, args ...string) error {
-		cmd := exec.Command("go", append(append([]string{"build", "-ldflags=-s -w"}, args...), "-o", filepath.Join(dir, out), "./testdata/guest")...)
+		cmd := exec.Command("go", append(append([]string{"build", "-ldflags=-s -w"}, args...), "-o", filepath.Join(dir, out), "./testdata/"+name)...)
 		cmd.Env = append(os.Environ(), env...)
 		if output, err := cmd.CombinedOutput(); err != nil {
 			return fmt.Errorf("build %s: %w\n%s", out, err, output)
 		}
 		return nil
 	}
-	if err := build("guest.wasm", []string{"GOOS=wasip1", "GOARCH=wasm"}, "-buildmode=c-shared"); err != nil {
+	if wasm {
+		if err := build(name+".wasm", []string{"GOOS=wasip1", "GOARCH=wasm"}, "-buildmode=c-shared"); err != nil {
+			return err
+		}
+	}
+	if err := build(name, nil); err != nil {
 		return err
 	}
-	if err := build("guest", nil); err != nil {
-		return err
-	}
-	manifest, err := os.ReadFile("testdata/guest/manifest.yaml")
+	manifest, err := os.ReadFile(filepath.Join("testdata", name, ManifestFile))
 	if err != nil {
 		return err
 	}
@@ -70,9 +77,22 @@ func buildGuest(dir string) error {
 }
 
 // testSource answers with whatever the test set.
-type testSource struct{ delta *contractv1.Delta }
+type testSource struct {
+	mu    sync.Mutex
+	delta *contractv1.Delta
+}
 
-func (s *testSource) Replica() *contractv1.Delta { return s.delta }
+func (s *testSource) Replica() *contractv1.Delta {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.delta
+}
+
+func (s *testSource) set(delta *contractv1.Delta) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.delta = delta
+}
 
 // replica is n nodes of which every third is too small and every fourth lacks the label.
 func replica(n int, generation uint64) *contractv1.Delta {

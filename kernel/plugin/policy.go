@@ -6,8 +6,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"google.golang.org/protobuf/proto"
-
 	"pintle.dev/pintle/sdk"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
@@ -58,20 +56,30 @@ func (p *Policy) Predicates() []contractv1.PredicateInfo { return p.predicates }
 func (p *Policy) Priorities() []contractv1.PriorityInfo { return p.priorities }
 
 // Apply brings every bundle's replica up to date; the delta is encoded once. A
-// bundle that cannot take it is restarted and fed in full before its next
-// question. Apply fails only when ctx ends.
+// bundle that cannot take it is restarted and fed in full, one that is behind is
+// fed, both outside the cycle. Apply fails only when ctx ends.
 func (p *Policy) Apply(ctx context.Context, delta *contractv1.Delta) error {
-	p.used.Do(func() { close(p.inUse) })
-	encoded, err := proto.Marshal(delta)
+	whole, err := newPart(delta)
 	if err != nil {
-		return fmt.Errorf("encode delta %d: %w", delta.GetGeneration(), err)
+		return err
 	}
 	p.replica = delta.GetGeneration()
-	source := p.host.source()
 	for _, u := range p.units {
-		u.apply(ctx, delta, encoded, source)
+		u.apply(ctx, whole)
 	}
 	return ctx.Err()
+}
+
+// Prepared reports whether each bundle has what Apply gave it or is out of
+// order; from then on the policy is in use, whatever comes.
+func (p *Policy) Prepared() bool {
+	for _, u := range p.units {
+		if !u.settled() {
+			return false
+		}
+	}
+	p.used.Do(func() { close(p.inUse) })
+	return true
 }
 
 // Filter asks predicate i about nodes. A predicate that fails answers "not
@@ -79,7 +87,7 @@ func (p *Policy) Apply(ctx context.Context, delta *contractv1.Delta) error {
 // instead, as the scheduler does not keep such answers.
 func (p *Policy) Filter(ctx context.Context, i int, class uint32, nodes, out []uint32) error {
 	at := p.filters[i]
-	err := at.unit.ask(ctx, at.name, p.replica, p.host.source(), func(g guest, k int) error {
+	err := at.unit.ask(ctx, at.name, p.replica, func(g guest, k int) error {
 		return g.filter(ctx, k, class, nodes, out)
 	})
 	if err == nil {
@@ -119,7 +127,7 @@ func (p *Policy) Reasons(i int, verdict uint32) []string {
 // priority that declares no normalization must score 0 to 10 (SCH-16).
 func (p *Policy) Score(ctx context.Context, i int, class uint32, nodes []uint32, out []int64) error {
 	at := p.scorers[i]
-	err := at.unit.ask(ctx, at.name, p.replica, p.host.source(), func(g guest, k int) error {
+	err := at.unit.ask(ctx, at.name, p.replica, func(g guest, k int) error {
 		if err := g.score(ctx, k, class, nodes, out); err != nil {
 			return err
 		}
@@ -134,7 +142,7 @@ func (p *Policy) Score(ctx context.Context, i int, class uint32, nodes []uint32,
 // Normalize rewrites raw scores in place. When it fails they are all zero.
 func (p *Policy) Normalize(ctx context.Context, i int, class uint32, nodes []uint32, scores []int64) error {
 	at := p.scorers[i]
-	err := at.unit.ask(ctx, at.name, p.replica, p.host.source(), func(g guest, k int) error {
+	err := at.unit.ask(ctx, at.name, p.replica, func(g guest, k int) error {
 		if err := g.normalize(ctx, k, class, nodes, scores); err != nil {
 			return err
 		}

@@ -105,7 +105,7 @@ func TestPolicyAnswersAlike(t *testing.T) {
 func TestHostileGuestsAreContained(t *testing.T) {
 	for _, name := range []string{"LoopsForEver", "AllocatesWithoutEnd", "Panics", "Recurses"} {
 		t.Run(name, func(t *testing.T) {
-			source := &testSource{replica(5, 1)}
+			source := &testSource{delta: replica(5, 1)}
 			h := runHost(t, testConfig(t, TransportWASM, name, "FitsCPU"), source)
 			p := h.Source("s").Policy()
 			if err := p.Apply(t.Context(), source.delta); err != nil {
@@ -180,7 +180,7 @@ func TestIgnoredPredicateReturnsItsError(t *testing.T) {
 
 // A process plugin that is killed comes back, is fed in full and counted.
 func TestKilledProcessComesBack(t *testing.T) {
-	source := &testSource{replica(5, 1)}
+	source := &testSource{delta: replica(5, 1)}
 	h := runHost(t, testConfig(t, TransportProcess, "FitsCPU"), source)
 	p := h.Source("s").Policy()
 	if err := p.Apply(t.Context(), source.delta); err != nil {
@@ -212,7 +212,7 @@ func TestKilledProcessComesBack(t *testing.T) {
 // Hot swap: transport, weights and order change while a policy is in use; a
 // configuration that cannot be is refused and changes nothing.
 func TestReconfigure(t *testing.T) {
-	source := &testSource{replica(5, 1)}
+	source := &testSource{delta: replica(5, 1)}
 	cfg := testConfig(t, TransportWASM, "FitsCPU")
 	h := runHost(t, cfg, source)
 	old := h.Source("s").Policy()
@@ -237,7 +237,7 @@ func TestReconfigure(t *testing.T) {
 		t.Fatalf("policy is not the new one: %+v %+v", p.Predicates(), p.Priorities())
 	}
 	// The new bundle missed everything: it is fed from the source.
-	source.delta = replica(5, 2)
+	source.set(replica(5, 2))
 	if err := p.Apply(t.Context(), &contractv1.Delta{Generation: 2}); err != nil {
 		t.Fatal(err)
 	}

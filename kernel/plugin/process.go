@@ -35,6 +35,7 @@ type processGuest struct {
 	process    int
 	timeout    time.Duration
 	generation uint64
+	alone      bool // it does not know Evaluate
 	plugins    []*contractv1.PluginDescription
 	words      []wordTable
 }
@@ -218,7 +219,7 @@ func (g *processGuest) close(ctx context.Context, grace time.Duration) error {
 }
 
 func (g *processGuest) configure(ctx context.Context, i int, config []byte) error {
-	ctx, cancel := context.WithTimeout(ctx, g.timeout*applyFactor)
+	ctx, cancel := context.WithTimeout(ctx, g.timeout*configureFactor)
 	defer cancel()
 	_, err := g.lifecycle.Configure(ctx, &contractv1.ConfigureRequest{Plugin: g.plugins[i].GetName(), Config: config})
 	if err != nil {
@@ -227,17 +228,18 @@ func (g *processGuest) configure(ctx context.Context, i int, config []byte) erro
 	return nil
 }
 
-func (g *processGuest) apply(ctx context.Context, delta *contractv1.Delta, _ []byte) error {
-	ctx, cancel := context.WithTimeout(ctx, g.timeout*applyFactor)
+func (g *processGuest) apply(ctx context.Context, p part, timeout time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	resp, err := g.scheduling.Apply(ctx, &contractv1.ApplyRequest{Delta: delta})
+	generation := p.delta.GetGeneration()
+	resp, err := g.scheduling.Apply(ctx, &contractv1.ApplyRequest{Delta: p.delta})
 	if err != nil {
 		return g.failed("apply", err)
 	}
-	if resp.GetGeneration() != delta.GetGeneration() {
-		return g.outOfRange("generation %d after delta %d", resp.GetGeneration(), delta.GetGeneration())
+	if resp.GetGeneration() != generation {
+		return g.outOfRange("generation %d after delta %d", resp.GetGeneration(), generation)
 	}
-	g.generation = delta.GetGeneration()
+	g.generation = generation
 	return nil
 }
 
@@ -248,9 +250,13 @@ func (g *processGuest) filter(ctx context.Context, i int, class uint32, nodes, o
 	if err != nil {
 		return g.failed("filter", err)
 	}
-	verdicts, sets := resp.GetVerdicts(), resp.GetReasons()
-	if len(verdicts) != len(nodes) {
-		return g.outOfRange("%d verdicts for %d nodes", len(verdicts), len(nodes))
+	return g.verdicts(i, resp.GetVerdicts(), resp.GetReasons(), out)
+}
+
+// verdicts turns an answer's own numbers of reasons into those of the guest.
+func (g *processGuest) verdicts(i int, verdicts []uint32, sets []*contractv1.ReasonSet, out []uint32) (err error) {
+	if len(verdicts) != len(out) {
+		return g.outOfRange("%d verdicts for %d nodes", len(verdicts), len(out))
 	}
 	if len(sets) > maxVerdict {
 		return g.outOfRange("%d sets of reasons", len(sets))

@@ -13,8 +13,6 @@ import (
 	"sync"
 	"time"
 
-	"google.golang.org/protobuf/proto"
-
 	"pintle.dev/pintle/sdk/apis/kernel/v1alpha1"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 	"pintle.dev/pintle/sdk/controller"
@@ -54,16 +52,31 @@ type unit struct {
 	changed   func() // an answer may be another now
 	stats     map[string]*stats
 
-	kick  chan struct{} // the guest broke
-	first chan struct{} // closed after the first start, good or hopeless
-	ended chan struct{} // closed when the supervisor has returned
-	halt  context.CancelFunc
+	source func() ReplicaSource
+
+	kick   chan struct{} // the guest broke
+	hungry chan struct{} // the guest is to catch up
+	first  chan struct{} // closed after the first start, good or hopeless
+	ended  chan struct{} // closed when the supervisor has returned
+	halt   context.CancelFunc
 
 	// mu is held over each call: a guest takes one at a time.
 	mu    sync.Mutex
 	guest guest
-	fed   uint64
 	index map[string]int
+	// sent is the generation of the guest's replica, fed that of the replica
+	// with what is queued for it, wanted that of the last delta there was.
+	sent, fed, wanted uint64
+	queue             []part
+	queued            int // operations in queue
+	// catching is not nil while the supervisor feeds the guest, which nobody
+	// else may call then; it is closed when that is done. whole: it begins with
+	// the whole replica. patience: so long may the cycle wait. missed: somebody
+	// asked in vain.
+	catching      chan struct{}
+	whole, missed bool
+	patience      time.Time
+	failed        bool // a guest broke
 	// described is what the guest said of its plugins; it outlives the guest.
 	described map[string]*contractv1.PluginDescription
 	started   uint64 // counts guests
@@ -114,10 +127,9 @@ func (u *unit) supervise(ctx context.Context) {
 			u.stateMu.Lock()
 			u.pid = g.pid()
 			u.stateMu.Unlock()
-			u.mu.Lock()
-			u.guest, u.fed = g, 0
-			u.started++
-			u.mu.Unlock()
+			err = u.begin(ctx, g)
+		}
+		if err == nil {
 			message := ""
 			if lastFailure != nil {
 				message = "started again after: " + lastFailure.Error()
@@ -130,13 +142,15 @@ func (u *unit) supervise(ctx context.Context) {
 			}
 			u.changed()
 			err = u.watch(ctx, g)
+		}
+		if g != nil {
 			if _, process := g.(*processGuest); process && ctx.Err() == nil {
 				// A call that waits for a process that hangs holds mu; it fails
 				// when the process is gone.
 				g.close(context.WithoutCancel(ctx), 0)
 			}
 			u.mu.Lock()
-			u.guest = nil
+			u.down()
 			u.mu.Unlock()
 			u.changed()
 			if ctx.Err() != nil {
@@ -222,6 +236,20 @@ func (u *unit) launch(ctx context.Context, m **module) (g guest, err error) {
 	return g, nil
 }
 
+// begin hands a guest over to those who ask; one that takes the place of
+// another is brought up to date first, which nobody waits for.
+func (u *unit) begin(ctx context.Context, g guest) error {
+	u.mu.Lock()
+	u.guest, u.sent, u.fed = g, 0, 0
+	u.started++
+	if u.wanted > 0 && u.source() != nil {
+		u.catchUpLater(true)
+		u.patience = time.Time{}
+	}
+	u.mu.Unlock()
+	return u.catchUp(ctx, g)
+}
+
 // adopt compares a guest with the manifest and hands out the configuration,
 // a JSON object with a key a plugin.
 func (u *unit) adopt(ctx context.Context, g guest) error {
@@ -273,11 +301,18 @@ func (u *unit) adopt(ctx context.Context, g guest) error {
 func (u *unit) watch(ctx context.Context, g guest) error {
 	p, process := g.(*processGuest)
 	if !process {
-		select {
-		case <-ctx.Done():
-		case <-u.kick:
+		for {
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-u.kick:
+				return u.why()
+			case <-u.hungry:
+				if err := u.catchUp(ctx, g); err != nil {
+					return err
+				}
+			}
 		}
-		return u.why()
 	}
 	tick := time.NewTicker(exitPoll)
 	defer tick.Stop()
@@ -287,6 +322,11 @@ func (u *unit) watch(ctx context.Context, g guest) error {
 			return ctx.Err()
 		case <-u.kick:
 			return u.why()
+		case <-u.hungry:
+			if err := u.catchUp(ctx, g); err != nil {
+				return err
+			}
+			continue
 		case <-tick.C:
 		}
 		if err := g.health(ctx); err != nil {
@@ -311,7 +351,8 @@ func (u *unit) why() error {
 
 // broke takes the guest out of service; mu is held.
 func (u *unit) broke(err error) {
-	u.guest = nil
+	u.failed = true
+	u.down()
 	u.set(v1alpha1.PluginStateBackOff, err.Error())
 	select {
 	case u.kick <- struct{}{}:
@@ -320,79 +361,14 @@ func (u *unit) broke(err error) {
 	u.changed()
 }
 
+// down leaves the unit without a guest; mu is held.
+func (u *unit) down() {
+	u.guest, u.queue, u.queued, u.sent, u.fed = nil, nil, 0, 0, 0
+	u.caughtUp()
+}
+
 func (u *unit) unavailable() error {
 	return fmt.Errorf("plugin bundle %s %w", u.bundle.Manifest.Name, ErrUnavailable)
-}
-
-// apply hands a delta to the guest; a guest that is behind is fed in full.
-// Failures break the guest and are dealt with by the supervisor.
-func (u *unit) apply(ctx context.Context, delta *contractv1.Delta, encoded []byte, source ReplicaSource) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.guest == nil || u.fed == delta.GetGeneration() && !delta.GetReset_() {
-		return
-	}
-	if !delta.GetReset_() && u.fed+1 != delta.GetGeneration() {
-		if source != nil {
-			_ = u.feed(ctx, delta.GetGeneration(), source)
-		}
-		return
-	}
-	if err := u.guest.apply(ctx, delta, encoded); err != nil {
-		if ctx.Err() == nil {
-			u.broke(err)
-		}
-		return
-	}
-	u.fed = delta.GetGeneration()
-}
-
-// feed rebuilds the guest's replica from the source; mu is held.
-func (u *unit) feed(ctx context.Context, generation uint64, source ReplicaSource) error {
-	full := source.Replica()
-	if full == nil || full.GetGeneration() != generation {
-		return u.unavailable()
-	}
-	encoded, err := proto.Marshal(full)
-	if err != nil {
-		return fmt.Errorf("encode replica: %w", err)
-	}
-	if err := u.guest.apply(ctx, full, encoded); err != nil {
-		if ctx.Err() == nil {
-			u.broke(err)
-		}
-		return err
-	}
-	u.fed = generation
-	return nil
-}
-
-// ask runs one question against the guest at the given replica generation.
-func (u *unit) ask(ctx context.Context, name string, generation uint64, source ReplicaSource, question func(g guest, i int) error) error {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.guest == nil {
-		return u.unavailable()
-	}
-	i, ok := u.index[name]
-	if !ok {
-		return u.unavailable()
-	}
-	if u.fed != generation {
-		if source == nil {
-			return u.unavailable()
-		}
-		if err := u.feed(ctx, generation, source); err != nil {
-			return err
-		}
-	}
-	began := time.Now()
-	err := question(u.guest, i)
-	u.stats[name].record(time.Since(began), err)
-	if err != nil && errors.Is(err, errBroken) && ctx.Err() == nil {
-		u.broke(err)
-	}
-	return err
 }
 
 // path is the absolute folder of the bundle.

@@ -31,8 +31,8 @@ const (
 	maxDescription     = 1 << 20
 	maxReasonBytes     = 64 << 10
 	maxVerdict         = 1 << 16
-	// applyFactor: taking a whole replica may last this many times a call.
-	applyFactor = 50
+	// configureFactor: taking its configuration may last this many times a call.
+	configureFactor = 50
 )
 
 // errDeadline is what the metering check traps with.
@@ -345,20 +345,20 @@ func (g *wasmGuest) configure(_ context.Context, i int, config []byte) error {
 	}
 	copy(view, config)
 	g.stack[0], g.stack[1], g.stack[2] = uint64(i), uint64(g.data.pointer), uint64(len(config))
-	if err := g.invoke(g.configureFn, g.timeout*applyFactor); err != nil {
+	if err := g.invoke(g.configureFn, g.timeout*configureFactor); err != nil {
 		return err
 	}
 	return g.answered()
 }
 
-func (g *wasmGuest) apply(_ context.Context, _ *contractv1.Delta, encoded []byte) error {
-	view, err := g.buffer(&g.data, uint32(len(encoded)))
+func (g *wasmGuest) apply(_ context.Context, p part, timeout time.Duration) error {
+	view, err := g.buffer(&g.data, uint32(len(p.encoded)))
 	if err != nil {
 		return err
 	}
-	copy(view, encoded)
-	g.stack[0], g.stack[1] = uint64(g.data.pointer), uint64(len(encoded))
-	if err := g.invoke(g.applyFn, g.timeout*applyFactor); err != nil {
+	copy(view, p.encoded)
+	g.stack[0], g.stack[1] = uint64(g.data.pointer), uint64(len(p.encoded))
+	if err := g.invoke(g.applyFn, timeout); err != nil {
 		return err
 	}
 	if g.data.size > 1<<20 {

@@ -21,6 +21,7 @@ type world struct {
 	snapshot *snapshot
 	replica  *replica
 	policy   *testPolicy
+	alone    *testPolicy // the same plugins, each asked alone
 	nodes    []string
 	pods     map[types.UID]*podEntry
 	serial   int
@@ -31,14 +32,19 @@ func newWorld(t testing.TB, seed uint64) *world {
 		t: t, random: rand.New(rand.NewPCG(seed, 1)), snapshot: newSnapshot(), replica: newReplica(),
 		pods: map[types.UID]*podEntry{},
 	}
-	w.policy = newTestPolicy(t, w.replica.full,
-		[]sdk.Predicate{selectNode, perZone, fitCPU, zoneVolume}, []sdk.Priority{leastCPU, fewPods, bigNode, spread, crowd})
+	for _, p := range []**testPolicy{&w.policy, &w.alone} {
+		*p = newTestPolicy(t, w.replica.full,
+			[]sdk.Predicate{selectNode, perZone, fitCPU, zoneVolume}, []sdk.Priority{leastCPU, fewPods, bigNode, spread, crowd})
+	}
 	return w
 }
 
 func (w *world) flush() {
-	if err := w.policy.Apply(w.t.Context(), w.replica.advance(w.snapshot.pending)); err != nil {
-		w.t.Fatal(err)
+	delta := w.replica.advance(w.snapshot.pending)
+	for _, p := range []*testPolicy{w.policy, w.alone} {
+		if err := p.Apply(w.t.Context(), delta); err != nil {
+			w.t.Fatal(err)
+		}
 	}
 	w.snapshot.pending = nil
 }
@@ -124,8 +130,10 @@ type answer struct {
 	node    uint32
 }
 
-func (w *world) ask(c *class) answer {
-	if err := c.update(w.t.Context(), w.policy, w.snapshot); err != nil {
+func (w *world) ask(c *class) answer { return w.askOf(c, w.policy) }
+
+func (w *world) askOf(c *class, policy *testPolicy) answer {
+	if err := c.update(w.t.Context(), policy, w.snapshot); err != nil {
 		w.t.Fatal(err)
 	}
 	a := answer{fit: slices.Clone(c.fit)}
@@ -142,13 +150,21 @@ func (w *world) ask(c *class) answer {
 }
 
 // The cache cannot be seen: after whatever happened, a class that lived through
-// it answers as one that asks everything for the first time (decision 5).
+// it answers as one that asks everything for the first time (decision 5); and
+// neither can it be seen whether plugins are asked together or one by one, or
+// some together of which a few do not answer.
 func FuzzCacheIsInvisible(f *testing.F) {
 	for seed := range uint64(40) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, seed uint64) {
 		w := newWorld(t, seed)
+		if seed%4 > 0 {
+			w.policy.group(w.random.IntN(5), w.random.IntN(6))
+		}
+		if seed%4 == 3 {
+			w.policy.some = func() bool { return w.random.IntN(6) > 0 }
+		}
 		old := make([]*class, 6)
 		for i := range old {
 			old[i] = &class{id: uint32(i + 1), shape: w.shape(w.random.IntN(60))}
@@ -167,10 +183,13 @@ func FuzzCacheIsInvisible(f *testing.F) {
 			w.flush()
 			i := w.random.IntN(len(old))
 			got := w.ask(old[i])
-			want := w.ask(&class{id: old[i].id + 100, shape: old[i].shape})
+			want := w.askOf(&class{id: old[i].id + 100, shape: old[i].shape}, w.alone)
 			if !slices.Equal(got.fit, want.fit) || !slices.Equal(got.totals, want.totals) || got.message != want.message || got.node != want.node {
 				t.Fatalf("seed %d, class %d:\ncached %+v\nasked  %+v", seed, i, got, want)
 			}
+		}
+		if (seed%4 > 0) != (w.policy.together > 0) {
+			t.Errorf("seed %d: asked together %d times", seed, w.policy.together)
 		}
 	})
 }
@@ -199,6 +218,26 @@ func TestClassHitAsksAboutTouchedNodesOnly(t *testing.T) {
 	w.ask(c)
 	if w.policy.asked != 4 {
 		t.Errorf("one node was touched and it asked %d times, want 4", w.policy.asked)
+	}
+}
+
+// Plugins of one group are asked in one call, of which the scores are of the
+// nodes that pass.
+func TestGroupIsAskedTogether(t *testing.T) {
+	w := newWorld(t, 1)
+	w.policy = newTestPolicy(t, w.replica.full, []sdk.Predicate{selectNode, fitCPU}, []sdk.Priority{leastCPU, fewPods})
+	w.policy.group(2, 2)
+	for i := range 10 {
+		w.snapshot.setNode(convertNode(makeNode(fmt.Sprint("n", i), int64(1000*(i%2)), nil)))
+	}
+	c := &class{id: 1, shape: w.shape(1)}
+	w.snapshot.pending = append(w.snapshot.pending, &contractv1.Operation{Op: &contractv1.Operation_ClassSet{ClassSet: &contractv1.ClassSet{Class: 1, Pod: c.shape.pod}}})
+	w.flush()
+	if got := w.ask(c); len(got.fit) != 5 {
+		t.Errorf("fits %v", got.fit)
+	}
+	if w.policy.together != 1 || w.policy.asked != 10+10+5+5 {
+		t.Errorf("%d calls with %d answers, want 1 with 30", w.policy.together, w.policy.asked)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"pintle.dev/pintle/sdk"
+	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
 
 // unknown marks a verdict that must be asked for.
@@ -43,6 +44,7 @@ type class struct {
 	have   [][]bool
 	readsS []uint64
 	staleS []bool
+	voidS  []bool // all raw scores are to be asked for in this decision
 	moved  []bool // raw scores changed since they were normalised
 
 	fit    []uint32  // nodes that fit, ascending
@@ -59,10 +61,13 @@ type class struct {
 	tick uint64
 	list []uint32
 	ask  []uint32
+	asks [][]uint32 // by priority
 	outP []uint32
 	outS []int64
 	sum  []int64
 	top  []uint32
+
+	together contractv1.Evaluation
 }
 
 // forget voids everything.
@@ -102,6 +107,7 @@ func (c *class) update(ctx context.Context, policy Policy, s *snapshot) (err err
 	if len(c.list) > 0 {
 		c.message = ""
 	}
+	c.voidScores(s)
 	if err := c.filter(ctx, s); err != nil {
 		return err
 	}
@@ -118,6 +124,7 @@ func (c *class) start(n int) {
 	c.verdicts, c.readsP, c.stale = make([][]uint32, np), make([]uint64, np), make([]bool, np)
 	c.raw, c.have, c.readsS = make([][]int64, ns), make([][]bool, ns), make([]uint64, ns)
 	c.staleS, c.moved, c.norm = make([]bool, ns), make([]bool, ns), make([][]int64, ns)
+	c.voidS, c.asks = make([]bool, ns), make([][]uint32, ns)
 	c.largest, c.message = make([]int64, ns), ""
 	c.fail, c.mark, c.tick = nil, nil, 0
 	c.fit, c.fitOld = nil, true
@@ -201,13 +208,10 @@ func (c *class) filter(ctx context.Context, s *snapshot) error {
 			break
 		}
 		verdicts := c.verdicts[p]
-		c.ask = c.ask[:0]
-		for _, n := range alive {
-			if verdicts[n] == unknown {
-				c.ask = append(c.ask, n)
-			}
+		if c.listUnknown(verdicts, alive) {
+			c.filterTogether(ctx, p, alive)
 		}
-		if len(c.ask) > 0 {
+		if c.listUnknown(verdicts, alive) {
 			c.outP = grow(c.outP, len(c.ask), 0)[:len(c.ask)]
 			if err := c.policy.Filter(ctx, p, c.id, c.ask, c.outP); err != nil {
 				if !c.predicates[p].IgnoreFailure || ctx.Err() != nil {
@@ -244,6 +248,17 @@ func (c *class) filter(ctx context.Context, s *snapshot) error {
 	return nil
 }
 
+// listUnknown fills c.ask with the nodes whose verdict must be asked for.
+func (c *class) listUnknown(verdicts, nodes []uint32) bool {
+	c.ask = c.ask[:0]
+	for _, n := range nodes {
+		if verdicts[n] == unknown {
+			c.ask = append(c.ask, n)
+		}
+	}
+	return len(c.ask) > 0
+}
+
 func (c *class) settle(n uint32, fail int32) {
 	if (c.fail[n] == fits) != (fail == fits) {
 		c.fitOld = true
@@ -251,33 +266,48 @@ func (c *class) settle(n uint32, fail int32) {
 	c.fail[n] = fail
 }
 
-// score asks for the raw scores that are missing among the nodes that fit.
-func (c *class) score(ctx context.Context, s *snapshot) error {
+// voidScores voids the raw scores of priorities for which every node may have
+// another now.
+func (c *class) voidScores(s *snapshot) {
 	changed := !c.known || c.position != s.log.end()
-	touched := c.touchedFit(s)
 	for i := range c.priorities {
 		info := &c.priorities[i]
-		have, raw := c.have[i], c.raw[i]
 		reads := s.version(info.Reads)
-		void := !c.known || reads != c.readsS[i] || c.staleS[i] || info.Scope == string(sdk.ScopeCluster) && changed
-		if void {
-			clear(have)
+		c.voidS[i] = !c.known || reads != c.readsS[i] || c.staleS[i] || info.Scope == string(sdk.ScopeCluster) && changed
+		if c.voidS[i] {
+			clear(c.have[i])
 			c.moved[i] = true
 		}
+		c.readsS[i], c.staleS[i] = reads, false
+	}
+}
+
+// score asks for the raw scores that are missing among the nodes that fit.
+func (c *class) score(ctx context.Context, s *snapshot) error {
+	touched := c.touchedFit(s)
+	for i := range c.priorities {
 		if c.fitOld || c.nodes != s.nodes {
 			c.moved[i] = true
 		}
 		candidates := touched
-		if void || c.fitOld {
+		if c.voidS[i] || c.fitOld {
 			candidates = c.fit
 		}
-		c.ask = c.ask[:0]
+		c.asks[i] = c.asks[i][:0]
 		for _, n := range candidates {
-			if !have[n] {
+			if !c.have[i][n] {
+				c.asks[i] = append(c.asks[i], n)
+			}
+		}
+	}
+	c.scoreTogether(ctx)
+	for i := range c.priorities {
+		c.ask = c.ask[:0]
+		for _, n := range c.asks[i] {
+			if !c.have[i][n] {
 				c.ask = append(c.ask, n)
 			}
 		}
-		c.readsS[i], c.staleS[i] = reads, false
 		if len(c.ask) == 0 {
 			continue
 		}
@@ -286,16 +316,12 @@ func (c *class) score(ctx context.Context, s *snapshot) error {
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
-			c.trouble = fmt.Errorf("priority %s: %w", info.Name, err)
+			c.trouble = fmt.Errorf("priority %s: %w", c.priorities[i].Name, err)
 			c.staleS[i] = true
 			clear(c.outS)
 		}
 		for k, n := range c.ask {
-			if raw[n] != c.outS[k] {
-				raw[n] = c.outS[k]
-				c.moved[i] = true
-			}
-			have[n] = true
+			c.takeScore(i, n, c.outS[k])
 		}
 	}
 	c.fitOld = false

@@ -21,7 +21,10 @@
 //     state after the delta that was handed out last, so a plugin that was fed
 //     with generation G goes on with G+1, and a gap means: feed me again.
 //   - The cache cannot be seen: a decision is the one that asking every plugin
-//     about every node would give (a test compares them).
+//     about every node would give, each alone (a test compares them). Plugins
+//     that live together in a process are asked together (together.go).
+//   - While the host feeds plugins that are new, the policy before decides on;
+//     at the start, pods wait for the first.
 //   - Ties on the top total are broken at random, repeatably by seed (SCH-18).
 //   - A pod that fits nowhere comes back when something changed that can help
 //     it, and every five minutes anyway. Back-off doubles from 1 s to 10 s.

@@ -1,9 +1,13 @@
 package scheduler
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -93,6 +97,41 @@ func TestFailedSchedulingMessage(t *testing.T) {
 		condition, _ := c.lastCondition("web")
 		return condition.Message == want
 	})
+}
+
+// Conditions of one pod are written one after the other, whichever is quick.
+func TestConditionsAreWrittenInOrder(t *testing.T) {
+	const n = 20
+	var mu sync.Mutex
+	var got []string
+	d := &Deps{Condition: func(_ context.Context, _ *v1.Pod, condition *v1.PodCondition) error {
+		if len(condition.Message)%2 == 0 {
+			runtime.Gosched()
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		got = append(got, condition.Message)
+		return nil
+	}}
+	r := newReporter(&Config{EventBurst: 1}, d)
+	ctx, cancel := context.WithCancel(t.Context())
+	var group sync.WaitGroup
+	defer group.Wait()
+	defer cancel()
+	var want []string
+	for i := range n {
+		want = append(want, strings.Repeat("x", i+1))
+		if !r.failure(makePod("p", 1), v1.PodReasonUnschedulable, want[i], time.Now()) {
+			t.Fatal("no room")
+		}
+	}
+	for _, patches := range r.patches {
+		group.Go(func() { r.runPatches(ctx, patches) })
+	}
+	eventually(t, "all written", func() bool { mu.Lock(); defer mu.Unlock(); return len(got) == n })
+	if !slices.Equal(got, want) {
+		t.Errorf("order %q", got)
+	}
 }
 
 // The active queue is by priority, then by time.
@@ -397,6 +436,35 @@ func TestPolicyIsFedAtOnce(t *testing.T) {
 		c.clock.Step(time.Second)
 		return c.node("p") == "n"
 	})
+}
+
+// A policy that is being fed decides nothing: the one before goes on, and at the
+// start pods wait instead of failing.
+func TestPolicyIsPreparedFirst(t *testing.T) {
+	c := start(t, Config{}, func(c *cluster) { c.policy.unprepared.Store(true) })
+	c.nodes.Add(makeNode("n", 1000, nil))
+	c.addPod(makePod("p", 100))
+	eventually(t, "the first policy is fed", func() bool { return c.sched.Replica().GetGeneration() > 0 })
+	if d, ok := c.sched.Explain("a", "p"); ok {
+		t.Errorf("decided by plugins that know nothing: %+v", d)
+	}
+	c.policy.unprepared.Store(false)
+	c.source.changed <- struct{}{}
+	c.eventuallyBound(t, "p", "n")
+
+	next := newTestPolicy(t, c.sched.Replica, []sdk.Predicate{zoneVolume}, []sdk.Priority{fewPods})
+	next.unprepared.Store(true)
+	c.source.swap(next)
+	c.addPod(makePod("q", 100))
+	if d := c.eventuallyTried(t, "q", 1); d.Node != "n" || len(d.Scores) != len(c.policy.priorities) {
+		t.Errorf("not decided by the policy before: %+v", d)
+	}
+	next.unprepared.Store(false)
+	c.source.changed <- struct{}{}
+	c.addPod(makePod("r", 100))
+	if d := c.eventuallyTried(t, "r", 1); d.Node != "n" || len(d.Scores) != 1 || d.Scores[0].Name != "FewPods" {
+		t.Errorf("not decided by the new policy: %+v", d)
+	}
 }
 
 // A pod that is being deleted when its reservation ends is not tried again.

@@ -147,6 +147,9 @@ type testPolicy struct {
 	offset     int // of priorities in the guest
 
 	generation atomic.Uint64
+	unprepared atomic.Bool
+	together   int         // evaluations asked for
+	some       func() bool // of an evaluation's questions, those that are answered; nil: all
 	broken     atomic.Bool // every question fails
 	asked      int         // node verdicts and scores asked for
 	resets     int
@@ -220,6 +223,59 @@ func (p *testPolicy) Score(_ context.Context, i int, class uint32, nodes []uint3
 
 func (p *testPolicy) Normalize(_ context.Context, i int, class uint32, nodes []uint32, scores []int64) error {
 	return p.guest.Normalize(p.offset+i, class, nodes, scores)
+}
+
+func (p *testPolicy) Prepared() bool { return !p.unprepared.Load() }
+
+// Evaluate answers in order and stops where some says so.
+func (p *testPolicy) Evaluate(ctx context.Context, e *contractv1.Evaluation) {
+	if p.broken.Load() {
+		return
+	}
+	p.together++
+	var narrowing contractv1.Narrowing
+	left := func(nodes []uint32) []uint32 {
+		if nodes == nil {
+			nodes = e.Nodes
+		}
+		return narrowing.Left(nodes)
+	}
+	for k := range e.Filters {
+		q := &e.Filters[k]
+		nodes := left(q.Nodes)
+		verdicts := make([]uint32, len(nodes))
+		if p.some != nil && !p.some() || p.Filter(ctx, q.Predicate, e.Class, nodes, verdicts) != nil {
+			return
+		}
+		narrowing.Refuse(nodes, verdicts)
+		q.Answered, q.Verdicts = nodes, verdicts
+	}
+	for k := range e.Scores {
+		q := &e.Scores[k]
+		nodes := left(q.Nodes)
+		scores := make([]int64, len(nodes))
+		if p.some != nil && !p.some() || p.Score(ctx, q.Priority, e.Class, nodes, scores) != nil {
+			return
+		}
+		q.Answered, q.Scores = nodes, scores
+	}
+}
+
+// group puts the plugins into groups: as many first predicates into group 1,
+// the rest into group 2, and so the priorities.
+func (p *testPolicy) group(predicates, priorities int) {
+	for i := range p.predicates {
+		p.predicates[i].Group = 1
+		if i >= predicates {
+			p.predicates[i].Group = 2
+		}
+	}
+	for i := range p.priorities {
+		p.priorities[i].Group = 1
+		if i >= priorities {
+			p.priorities[i].Group = 2
+		}
+	}
 }
 
 // testSource is a policy source whose policy a test can swap.

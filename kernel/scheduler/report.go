@@ -3,6 +3,7 @@ package scheduler
 import (
 	"context"
 	"fmt"
+	"hash/maphash"
 	"slices"
 	"strings"
 	"time"
@@ -90,22 +91,28 @@ type reporter struct {
 	scheduled *rate.Limiter
 	failures  *rate.Limiter
 	notes     chan note
-	patches   chan note
-	lost      chan types.UID // pods whose condition was not written
+	// patches has a queue a worker: the conditions of one pod are written in
+	// order, or an old one could be the last word.
+	patches [patchWorkers]chan note
+	seed    maphash.Seed
+	lost    chan types.UID // pods whose condition was not written
 }
 
 // patchWorkers is the number of condition writes in flight.
 const patchWorkers = 4
 
 func newReporter(c *Config, d *Deps) *reporter {
-	return &reporter{
-		condition: d.Condition, events: d.Events,
+	r := &reporter{
+		seed: maphash.MakeSeed(), condition: d.Condition, events: d.Events,
 		scheduled: rate.NewLimiter(rate.Limit(c.EventRate), c.EventBurst),
 		failures:  rate.NewLimiter(rate.Limit(c.EventRate), c.EventBurst),
 		notes:     make(chan note, 1024),
-		patches:   make(chan note, 1024),
 		lost:      make(chan types.UID, 1024),
 	}
+	for i := range r.patches {
+		r.patches[i] = make(chan note, 256)
+	}
+	return r
 }
 
 // success tells that a pod was scheduled, while the token bucket lasts.
@@ -131,7 +138,7 @@ func (r *reporter) failure(pod *v1.Pod, reason, message string, now time.Time) b
 		return true
 	}
 	select {
-	case r.patches <- note{pod: pod, reason: reason, message: message, at: now}:
+	case r.patches[maphash.String(r.seed, string(pod.UID))%patchWorkers] <- note{pod: pod, reason: reason, message: message, at: now}:
 		return true
 	default:
 		return false
@@ -163,12 +170,12 @@ func (r *reporter) runEvents(ctx context.Context) {
 	}
 }
 
-func (r *reporter) runPatches(ctx context.Context) {
+func (r *reporter) runPatches(ctx context.Context, patches <-chan note) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case n := <-r.patches:
+		case n := <-patches:
 			condition := &v1.PodCondition{
 				Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: n.reason, Message: n.message,
 				ObservedGeneration: n.pod.Generation, LastTransitionTime: metav1.NewTime(n.at),

@@ -55,9 +55,10 @@ type Scheduler struct {
 
 // profile is a policy source with what was last seen of it.
 type profile struct {
-	source     PolicySource
-	policy     Policy
-	generation uint64
+	source PolicySource
+	policy Policy
+	// next is a policy that is still being fed; policy decides until it is not.
+	next Policy
 }
 
 var _ ReplicaSource = (*Scheduler)(nil)
@@ -128,8 +129,8 @@ func (s *Scheduler) Run(ctx context.Context) error {
 		group.Go(func() { s.report.runEvents(ctx) })
 	}
 	if s.deps.Condition != nil {
-		for range patchWorkers {
-			group.Go(func() { s.report.runPatches(ctx) })
+		for _, patches := range s.report.patches {
+			group.Go(func() { s.report.runPatches(ctx, patches) })
 		}
 	}
 	s.loop(ctx)
@@ -160,6 +161,14 @@ func (s *Scheduler) loop(ctx context.Context) {
 		now := s.clock.Now()
 		s.sweep(now)
 		if s.unsynced == 0 {
+			prepared, err := s.prepare(ctx)
+			if err != nil {
+				return
+			}
+			if !prepared {
+				s.wait(ctx, now)
+				continue
+			}
 			if p := s.queue.pop(now); p != nil {
 				s.schedule(ctx, p)
 				continue
@@ -255,27 +264,72 @@ func (s *Scheduler) policyChanged() {
 	s.queue.release(s.clock.Now(), nil)
 }
 
+// prepare reports whether each profile has a policy that can be asked, or none
+// that could come to be: a first policy is being fed at the start, and its
+// pods wait for that instead of failing. The host signals when it is done.
+func (s *Scheduler) prepare(ctx context.Context) (bool, error) {
+	for _, p := range s.profiles {
+		if p.policy != nil || p.source.Policy() == nil {
+			continue
+		}
+		if err := s.flush(ctx); err != nil {
+			return false, err
+		}
+		if p.policy == nil {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// turn takes up a profile's policy; one that is not prepared yet is only fed,
+// beside the one before.
+func (p *profile) turn() (fresh bool) {
+	policy := p.source.Policy()
+	switch {
+	case policy == p.policy:
+		p.next = nil
+	case policy == nil:
+		p.policy, p.next = nil, nil
+	case policy != p.next:
+		p.next, fresh = policy, true
+	}
+	return fresh
+}
+
+// settle ends the time of the policy before when the next one is prepared.
+func (p *profile) settle() {
+	if p.next == nil {
+		return
+	}
+	if preparing, ok := p.next.(contractv1.Preparing); !ok || preparing.Prepared() {
+		p.policy, p.next = p.next, nil
+	}
+}
+
 // flush hands the pending operations to the policies as one delta.
 func (s *Scheduler) flush(ctx context.Context) error {
 	fresh := false
 	for _, p := range s.profiles {
-		if policy := p.source.Policy(); policy != p.policy {
-			p.policy, fresh = policy, true
-		}
+		fresh = p.turn() || fresh
 	}
 	// A policy that is new learns from an empty delta that it is behind.
-	if len(s.snapshot.pending) == 0 && !fresh {
-		return nil
+	if len(s.snapshot.pending) > 0 || fresh {
+		delta := s.replica.advance(s.snapshot.pending)
+		s.snapshot.pending = nil
+		for name, p := range s.profiles {
+			for _, policy := range []Policy{p.policy, p.next} {
+				if policy == nil {
+					continue
+				}
+				if err := policy.Apply(ctx, delta); err != nil {
+					return fmt.Errorf("apply delta %d to profile %s: %w", delta.Generation, name, err)
+				}
+			}
+		}
 	}
-	delta := s.replica.advance(s.snapshot.pending)
-	s.snapshot.pending = nil
-	for name, p := range s.profiles {
-		if p.policy == nil {
-			continue
-		}
-		if err := p.policy.Apply(ctx, delta); err != nil {
-			return fmt.Errorf("apply delta %d to profile %s: %w", delta.Generation, name, err)
-		}
+	for _, p := range s.profiles {
+		p.settle()
 	}
 	return nil
 }

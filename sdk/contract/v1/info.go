@@ -8,6 +8,9 @@ type PredicateInfo struct {
 	// IgnoreFailure: a call that fails counts as "fits" instead of "unfit"
 	// (manifest onFailure: ignore).
 	IgnoreFailure bool
+	// Group: plugins of the same group, unless it is 0, can be asked together
+	// by Evaluator.
+	Group int
 }
 
 // PriorityInfo describes one priority of a profile to the scheduler.
@@ -18,4 +21,5 @@ type PriorityInfo struct {
 	Reads         []string
 	Weight        int64
 	IgnoreFailure bool
+	Group         int // as of PredicateInfo
 }

@@ -18,7 +18,7 @@ type Policy interface {
 	Priorities() []PriorityInfo
 	// Apply brings every plugin's replica up to date. The host encodes the
 	// delta once. A plugin that cannot take it is restarted and fed in full
-	// from Source; Apply fails only when ctx ends.
+	// from the ReplicaSource, outside the cycle; Apply fails only when ctx ends.
 	Apply(ctx context.Context, delta *Delta) error
 	// Filter asks predicate i about nodes; out[k] receives 0 for "fits" or an
 	// id for Reasons. len(out) == len(nodes).
@@ -32,6 +32,15 @@ type Policy interface {
 	Normalize(ctx context.Context, i int, class uint32, nodes []uint32, scores []int64) error
 }
 
+// Preparing is a Policy that takes a while to be fed. The scheduler turns to it
+// when Prepared says so, and decides with the one before until then; Changed of
+// its source is signalled.
+type Preparing interface {
+	// Prepared reports whether each plugin has what Apply gave it, or is out of
+	// order. Once true, the policy is in use.
+	Prepared() bool
+}
+
 // PolicySource hands out the present policy of a profile. Changed is signalled
 // (capacity one, never closed while the host runs) after a swap.
 type PolicySource interface {
@@ -41,9 +50,8 @@ type PolicySource interface {
 
 // ReplicaSource is implemented by the scheduler: the whole replica as one
 // delta with reset set. The plugin host calls it to feed a new or restarted
-// plugin; it must not be called from within a Policy method's own goroutine
-// while the scheduler waits (the scheduler registers it at start and answers
-// from a copy it keeps current).
+// plugin, from goroutines of its own (the scheduler registers it at start and
+// answers from a copy it keeps current).
 type ReplicaSource interface {
 	Replica() *Delta
 }

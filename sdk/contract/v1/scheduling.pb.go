@@ -33,9 +33,12 @@ const (
 // plugin that shares a generation.
 type Delta struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// generation after the delta was applied; strictly increasing.
+	// generation after the delta was applied; increasing, the same only for the
+	// parts of one replica.
 	Generation uint64 `protobuf:"varint,1,opt,name=generation,proto3" json:"generation,omitempty"`
-	// reset: forget everything first (a new or restarted plugin).
+	// reset: forget everything first (a new or restarted plugin). A large replica
+	// comes in parts: the first has reset set, the others have its generation, and
+	// questions come after the last.
 	Reset_        bool         `protobuf:"varint,2,opt,name=reset,proto3" json:"reset,omitempty"`
 	Operations    []*Operation `protobuf:"bytes,3,rep,name=operations,proto3" json:"operations,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -2187,6 +2190,331 @@ func (x *NormalizeRequest) GetScores() []int64 {
 	return nil
 }
 
+// EvaluateRequest is all that a decision asks of one bundle, in one round trip.
+// A plugin that was built before it was there answers "unimplemented", and is
+// asked with Apply, Filter and Score instead.
+type EvaluateRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// deltas, each an encoded Delta, are applied first, in order.
+	Deltas [][]byte `protobuf:"bytes,1,rep,name=deltas,proto3" json:"deltas,omitempty"`
+	// generation of the replica after the deltas.
+	Generation uint64 `protobuf:"varint,2,opt,name=generation,proto3" json:"generation,omitempty"`
+	Class      uint32 `protobuf:"varint,3,opt,name=class,proto3" json:"class,omitempty"`
+	// nodes that the questions without nodes of their own are about.
+	Nodes []uint32 `protobuf:"varint,4,rep,packed,name=nodes,proto3" json:"nodes,omitempty"`
+	// filters are asked in order. A node that one refuses is left out of the
+	// filters after it and of all scores.
+	Filters       []*Question `protobuf:"bytes,5,rep,name=filters,proto3" json:"filters,omitempty"`
+	Scores        []*Question `protobuf:"bytes,6,rep,name=scores,proto3" json:"scores,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EvaluateRequest) Reset() {
+	*x = EvaluateRequest{}
+	mi := &file_scheduling_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EvaluateRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EvaluateRequest) ProtoMessage() {}
+
+func (x *EvaluateRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_scheduling_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EvaluateRequest.ProtoReflect.Descriptor instead.
+func (*EvaluateRequest) Descriptor() ([]byte, []int) {
+	return file_scheduling_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *EvaluateRequest) GetDeltas() [][]byte {
+	if x != nil {
+		return x.Deltas
+	}
+	return nil
+}
+
+func (x *EvaluateRequest) GetGeneration() uint64 {
+	if x != nil {
+		return x.Generation
+	}
+	return 0
+}
+
+func (x *EvaluateRequest) GetClass() uint32 {
+	if x != nil {
+		return x.Class
+	}
+	return 0
+}
+
+func (x *EvaluateRequest) GetNodes() []uint32 {
+	if x != nil {
+		return x.Nodes
+	}
+	return nil
+}
+
+func (x *EvaluateRequest) GetFilters() []*Question {
+	if x != nil {
+		return x.Filters
+	}
+	return nil
+}
+
+func (x *EvaluateRequest) GetScores() []*Question {
+	if x != nil {
+		return x.Scores
+	}
+	return nil
+}
+
+// Question asks one plugin; without nodes, about the request's.
+type Question struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Plugin        string                 `protobuf:"bytes,1,opt,name=plugin,proto3" json:"plugin,omitempty"`
+	Nodes         []uint32               `protobuf:"varint,2,rep,packed,name=nodes,proto3" json:"nodes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Question) Reset() {
+	*x = Question{}
+	mi := &file_scheduling_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Question) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Question) ProtoMessage() {}
+
+func (x *Question) ProtoReflect() protoreflect.Message {
+	mi := &file_scheduling_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Question.ProtoReflect.Descriptor instead.
+func (*Question) Descriptor() ([]byte, []int) {
+	return file_scheduling_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *Question) GetPlugin() string {
+	if x != nil {
+		return x.Plugin
+	}
+	return ""
+}
+
+func (x *Question) GetNodes() []uint32 {
+	if x != nil {
+		return x.Nodes
+	}
+	return nil
+}
+
+// EvaluateResponse answers the questions in order. The plugin stops at the first
+// that it cannot answer: that one and those after it are missing, and the host
+// asks them one by one, which tells it what is wrong.
+type EvaluateResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Generation    uint64                 `protobuf:"varint,1,opt,name=generation,proto3" json:"generation,omitempty"` // after the deltas
+	Filters       []*FilterAnswer        `protobuf:"bytes,2,rep,name=filters,proto3" json:"filters,omitempty"`
+	Scores        []*ScoreAnswer         `protobuf:"bytes,3,rep,name=scores,proto3" json:"scores,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EvaluateResponse) Reset() {
+	*x = EvaluateResponse{}
+	mi := &file_scheduling_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EvaluateResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EvaluateResponse) ProtoMessage() {}
+
+func (x *EvaluateResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_scheduling_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EvaluateResponse.ProtoReflect.Descriptor instead.
+func (*EvaluateResponse) Descriptor() ([]byte, []int) {
+	return file_scheduling_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *EvaluateResponse) GetGeneration() uint64 {
+	if x != nil {
+		return x.Generation
+	}
+	return 0
+}
+
+func (x *EvaluateResponse) GetFilters() []*FilterAnswer {
+	if x != nil {
+		return x.Filters
+	}
+	return nil
+}
+
+func (x *EvaluateResponse) GetScores() []*ScoreAnswer {
+	if x != nil {
+		return x.Scores
+	}
+	return nil
+}
+
+// FilterAnswer: verdicts are as in FilterResponse and count the reasons of this
+// answer. Nodes that were left out have no place in verdicts: it runs parallel
+// to the question's nodes without those that an earlier filter refused.
+type FilterAnswer struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Verdicts      []uint32               `protobuf:"varint,1,rep,packed,name=verdicts,proto3" json:"verdicts,omitempty"`
+	Reasons       []*ReasonSet           `protobuf:"bytes,2,rep,name=reasons,proto3" json:"reasons,omitempty"`
+	Nanoseconds   uint64                 `protobuf:"varint,3,opt,name=nanoseconds,proto3" json:"nanoseconds,omitempty"` // that the plugin took
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FilterAnswer) Reset() {
+	*x = FilterAnswer{}
+	mi := &file_scheduling_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FilterAnswer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FilterAnswer) ProtoMessage() {}
+
+func (x *FilterAnswer) ProtoReflect() protoreflect.Message {
+	mi := &file_scheduling_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FilterAnswer.ProtoReflect.Descriptor instead.
+func (*FilterAnswer) Descriptor() ([]byte, []int) {
+	return file_scheduling_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *FilterAnswer) GetVerdicts() []uint32 {
+	if x != nil {
+		return x.Verdicts
+	}
+	return nil
+}
+
+func (x *FilterAnswer) GetReasons() []*ReasonSet {
+	if x != nil {
+		return x.Reasons
+	}
+	return nil
+}
+
+func (x *FilterAnswer) GetNanoseconds() uint64 {
+	if x != nil {
+		return x.Nanoseconds
+	}
+	return 0
+}
+
+// ScoreAnswer: scores run parallel to the question's nodes without those that a
+// filter of the same request refused.
+type ScoreAnswer struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Scores        []int64                `protobuf:"varint,1,rep,packed,name=scores,proto3" json:"scores,omitempty"`
+	Nanoseconds   uint64                 `protobuf:"varint,2,opt,name=nanoseconds,proto3" json:"nanoseconds,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ScoreAnswer) Reset() {
+	*x = ScoreAnswer{}
+	mi := &file_scheduling_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ScoreAnswer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ScoreAnswer) ProtoMessage() {}
+
+func (x *ScoreAnswer) ProtoReflect() protoreflect.Message {
+	mi := &file_scheduling_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ScoreAnswer.ProtoReflect.Descriptor instead.
+func (*ScoreAnswer) Descriptor() ([]byte, []int) {
+	return file_scheduling_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *ScoreAnswer) GetScores() []int64 {
+	if x != nil {
+		return x.Scores
+	}
+	return nil
+}
+
+func (x *ScoreAnswer) GetNanoseconds() uint64 {
+	if x != nil {
+		return x.Nanoseconds
+	}
+	return 0
+}
+
 var File_scheduling_proto protoreflect.FileDescriptor
 
 const file_scheduling_proto_rawDesc = "" +
@@ -2388,13 +2716,39 @@ const file_scheduling_proto_rawDesc = "" +
 	"\x06plugin\x18\x01 \x01(\tR\x06plugin\x12\x14\n" +
 	"\x05class\x18\x02 \x01(\rR\x05class\x12\x14\n" +
 	"\x05nodes\x18\x03 \x03(\rR\x05nodes\x12\x16\n" +
-	"\x06scores\x18\x04 \x03(\x03R\x06scores2\xcf\x02\n" +
+	"\x06scores\x18\x04 \x03(\x03R\x06scores\"\xe3\x01\n" +
+	"\x0fEvaluateRequest\x12\x16\n" +
+	"\x06deltas\x18\x01 \x03(\fR\x06deltas\x12\x1e\n" +
+	"\n" +
+	"generation\x18\x02 \x01(\x04R\n" +
+	"generation\x12\x14\n" +
+	"\x05class\x18\x03 \x01(\rR\x05class\x12\x14\n" +
+	"\x05nodes\x18\x04 \x03(\rR\x05nodes\x126\n" +
+	"\afilters\x18\x05 \x03(\v2\x1c.pintle.contract.v1.QuestionR\afilters\x124\n" +
+	"\x06scores\x18\x06 \x03(\v2\x1c.pintle.contract.v1.QuestionR\x06scores\"8\n" +
+	"\bQuestion\x12\x16\n" +
+	"\x06plugin\x18\x01 \x01(\tR\x06plugin\x12\x14\n" +
+	"\x05nodes\x18\x02 \x03(\rR\x05nodes\"\xa7\x01\n" +
+	"\x10EvaluateResponse\x12\x1e\n" +
+	"\n" +
+	"generation\x18\x01 \x01(\x04R\n" +
+	"generation\x12:\n" +
+	"\afilters\x18\x02 \x03(\v2 .pintle.contract.v1.FilterAnswerR\afilters\x127\n" +
+	"\x06scores\x18\x03 \x03(\v2\x1f.pintle.contract.v1.ScoreAnswerR\x06scores\"\x85\x01\n" +
+	"\fFilterAnswer\x12\x1a\n" +
+	"\bverdicts\x18\x01 \x03(\rR\bverdicts\x127\n" +
+	"\areasons\x18\x02 \x03(\v2\x1d.pintle.contract.v1.ReasonSetR\areasons\x12 \n" +
+	"\vnanoseconds\x18\x03 \x01(\x04R\vnanoseconds\"G\n" +
+	"\vScoreAnswer\x12\x16\n" +
+	"\x06scores\x18\x01 \x03(\x03R\x06scores\x12 \n" +
+	"\vnanoseconds\x18\x02 \x01(\x04R\vnanoseconds2\xa6\x03\n" +
 	"\n" +
 	"Scheduling\x12L\n" +
 	"\x05Apply\x12 .pintle.contract.v1.ApplyRequest\x1a!.pintle.contract.v1.ApplyResponse\x12O\n" +
 	"\x06Filter\x12!.pintle.contract.v1.FilterRequest\x1a\".pintle.contract.v1.FilterResponse\x12L\n" +
 	"\x05Score\x12 .pintle.contract.v1.ScoreRequest\x1a!.pintle.contract.v1.ScoreResponse\x12T\n" +
-	"\tNormalize\x12$.pintle.contract.v1.NormalizeRequest\x1a!.pintle.contract.v1.ScoreResponseB.Z,pintle.dev/pintle/sdk/contract/v1;contractv1b\x06proto3"
+	"\tNormalize\x12$.pintle.contract.v1.NormalizeRequest\x1a!.pintle.contract.v1.ScoreResponse\x12U\n" +
+	"\bEvaluate\x12#.pintle.contract.v1.EvaluateRequest\x1a$.pintle.contract.v1.EvaluateResponseB.Z,pintle.dev/pintle/sdk/contract/v1;contractv1b\x06proto3"
 
 var (
 	file_scheduling_proto_rawDescOnce sync.Once
@@ -2408,7 +2762,7 @@ func file_scheduling_proto_rawDescGZIP() []byte {
 	return file_scheduling_proto_rawDescData
 }
 
-var file_scheduling_proto_msgTypes = make([]protoimpl.MessageInfo, 39)
+var file_scheduling_proto_msgTypes = make([]protoimpl.MessageInfo, 44)
 var file_scheduling_proto_goTypes = []any{
 	(*Delta)(nil),            // 0: pintle.contract.v1.Delta
 	(*Operation)(nil),        // 1: pintle.contract.v1.Operation
@@ -2441,14 +2795,19 @@ var file_scheduling_proto_goTypes = []any{
 	(*ScoreRequest)(nil),     // 28: pintle.contract.v1.ScoreRequest
 	(*ScoreResponse)(nil),    // 29: pintle.contract.v1.ScoreResponse
 	(*NormalizeRequest)(nil), // 30: pintle.contract.v1.NormalizeRequest
-	nil,                      // 31: pintle.contract.v1.Resources.ScalarEntry
-	nil,                      // 32: pintle.contract.v1.Node.LabelsEntry
-	nil,                      // 33: pintle.contract.v1.Node.AnnotationsEntry
-	nil,                      // 34: pintle.contract.v1.Pod.LabelsEntry
-	nil,                      // 35: pintle.contract.v1.Pod.AnnotationsEntry
-	nil,                      // 36: pintle.contract.v1.Pod.NodeSelectorEntry
-	nil,                      // 37: pintle.contract.v1.Selector.MatchLabelsEntry
-	nil,                      // 38: pintle.contract.v1.Object.LabelsEntry
+	(*EvaluateRequest)(nil),  // 31: pintle.contract.v1.EvaluateRequest
+	(*Question)(nil),         // 32: pintle.contract.v1.Question
+	(*EvaluateResponse)(nil), // 33: pintle.contract.v1.EvaluateResponse
+	(*FilterAnswer)(nil),     // 34: pintle.contract.v1.FilterAnswer
+	(*ScoreAnswer)(nil),      // 35: pintle.contract.v1.ScoreAnswer
+	nil,                      // 36: pintle.contract.v1.Resources.ScalarEntry
+	nil,                      // 37: pintle.contract.v1.Node.LabelsEntry
+	nil,                      // 38: pintle.contract.v1.Node.AnnotationsEntry
+	nil,                      // 39: pintle.contract.v1.Pod.LabelsEntry
+	nil,                      // 40: pintle.contract.v1.Pod.AnnotationsEntry
+	nil,                      // 41: pintle.contract.v1.Pod.NodeSelectorEntry
+	nil,                      // 42: pintle.contract.v1.Selector.MatchLabelsEntry
+	nil,                      // 43: pintle.contract.v1.Object.LabelsEntry
 }
 var file_scheduling_proto_depIdxs = []int32{
 	1,  // 0: pintle.contract.v1.Delta.operations:type_name -> pintle.contract.v1.Operation
@@ -2461,9 +2820,9 @@ var file_scheduling_proto_depIdxs = []int32{
 	10, // 7: pintle.contract.v1.NodeSet.node:type_name -> pintle.contract.v1.Node
 	19, // 8: pintle.contract.v1.PodAdd.pod:type_name -> pintle.contract.v1.Pod
 	19, // 9: pintle.contract.v1.ClassSet.pod:type_name -> pintle.contract.v1.Pod
-	31, // 10: pintle.contract.v1.Resources.scalar:type_name -> pintle.contract.v1.Resources.ScalarEntry
-	32, // 11: pintle.contract.v1.Node.labels:type_name -> pintle.contract.v1.Node.LabelsEntry
-	33, // 12: pintle.contract.v1.Node.annotations:type_name -> pintle.contract.v1.Node.AnnotationsEntry
+	36, // 10: pintle.contract.v1.Resources.scalar:type_name -> pintle.contract.v1.Resources.ScalarEntry
+	37, // 11: pintle.contract.v1.Node.labels:type_name -> pintle.contract.v1.Node.LabelsEntry
+	38, // 12: pintle.contract.v1.Node.annotations:type_name -> pintle.contract.v1.Node.AnnotationsEntry
 	7,  // 13: pintle.contract.v1.Node.taints:type_name -> pintle.contract.v1.Taint
 	6,  // 14: pintle.contract.v1.Node.capacity:type_name -> pintle.contract.v1.Resources
 	6,  // 15: pintle.contract.v1.Node.allocatable:type_name -> pintle.contract.v1.Resources
@@ -2473,9 +2832,9 @@ var file_scheduling_proto_depIdxs = []int32{
 	12, // 19: pintle.contract.v1.PreferredTerm.term:type_name -> pintle.contract.v1.NodeSelectorTerm
 	12, // 20: pintle.contract.v1.NodeAffinity.required:type_name -> pintle.contract.v1.NodeSelectorTerm
 	13, // 21: pintle.contract.v1.NodeAffinity.preferred:type_name -> pintle.contract.v1.PreferredTerm
-	34, // 22: pintle.contract.v1.Pod.labels:type_name -> pintle.contract.v1.Pod.LabelsEntry
-	35, // 23: pintle.contract.v1.Pod.annotations:type_name -> pintle.contract.v1.Pod.AnnotationsEntry
-	36, // 24: pintle.contract.v1.Pod.node_selector:type_name -> pintle.contract.v1.Pod.NodeSelectorEntry
+	39, // 22: pintle.contract.v1.Pod.labels:type_name -> pintle.contract.v1.Pod.LabelsEntry
+	40, // 23: pintle.contract.v1.Pod.annotations:type_name -> pintle.contract.v1.Pod.AnnotationsEntry
+	41, // 24: pintle.contract.v1.Pod.node_selector:type_name -> pintle.contract.v1.Pod.NodeSelectorEntry
 	14, // 25: pintle.contract.v1.Pod.node_affinity:type_name -> pintle.contract.v1.NodeAffinity
 	8,  // 26: pintle.contract.v1.Pod.tolerations:type_name -> pintle.contract.v1.Toleration
 	16, // 27: pintle.contract.v1.Pod.containers:type_name -> pintle.contract.v1.Container
@@ -2484,28 +2843,35 @@ var file_scheduling_proto_depIdxs = []int32{
 	17, // 30: pintle.contract.v1.Pod.volumes:type_name -> pintle.contract.v1.Volume
 	6,  // 31: pintle.contract.v1.Pod.requests:type_name -> pintle.contract.v1.Resources
 	18, // 32: pintle.contract.v1.Pod.owners:type_name -> pintle.contract.v1.OwnerReference
-	37, // 33: pintle.contract.v1.Selector.match_labels:type_name -> pintle.contract.v1.Selector.MatchLabelsEntry
+	42, // 33: pintle.contract.v1.Selector.match_labels:type_name -> pintle.contract.v1.Selector.MatchLabelsEntry
 	11, // 34: pintle.contract.v1.Selector.match_expressions:type_name -> pintle.contract.v1.Requirement
 	22, // 35: pintle.contract.v1.Object.key:type_name -> pintle.contract.v1.ObjectKey
-	38, // 36: pintle.contract.v1.Object.labels:type_name -> pintle.contract.v1.Object.LabelsEntry
+	43, // 36: pintle.contract.v1.Object.labels:type_name -> pintle.contract.v1.Object.LabelsEntry
 	20, // 37: pintle.contract.v1.Object.selector:type_name -> pintle.contract.v1.Selector
 	17, // 38: pintle.contract.v1.Object.volume:type_name -> pintle.contract.v1.Volume
 	14, // 39: pintle.contract.v1.Object.node_affinity:type_name -> pintle.contract.v1.NodeAffinity
 	0,  // 40: pintle.contract.v1.ApplyRequest.delta:type_name -> pintle.contract.v1.Delta
 	27, // 41: pintle.contract.v1.FilterResponse.reasons:type_name -> pintle.contract.v1.ReasonSet
-	23, // 42: pintle.contract.v1.Scheduling.Apply:input_type -> pintle.contract.v1.ApplyRequest
-	25, // 43: pintle.contract.v1.Scheduling.Filter:input_type -> pintle.contract.v1.FilterRequest
-	28, // 44: pintle.contract.v1.Scheduling.Score:input_type -> pintle.contract.v1.ScoreRequest
-	30, // 45: pintle.contract.v1.Scheduling.Normalize:input_type -> pintle.contract.v1.NormalizeRequest
-	24, // 46: pintle.contract.v1.Scheduling.Apply:output_type -> pintle.contract.v1.ApplyResponse
-	26, // 47: pintle.contract.v1.Scheduling.Filter:output_type -> pintle.contract.v1.FilterResponse
-	29, // 48: pintle.contract.v1.Scheduling.Score:output_type -> pintle.contract.v1.ScoreResponse
-	29, // 49: pintle.contract.v1.Scheduling.Normalize:output_type -> pintle.contract.v1.ScoreResponse
-	46, // [46:50] is the sub-list for method output_type
-	42, // [42:46] is the sub-list for method input_type
-	42, // [42:42] is the sub-list for extension type_name
-	42, // [42:42] is the sub-list for extension extendee
-	0,  // [0:42] is the sub-list for field type_name
+	32, // 42: pintle.contract.v1.EvaluateRequest.filters:type_name -> pintle.contract.v1.Question
+	32, // 43: pintle.contract.v1.EvaluateRequest.scores:type_name -> pintle.contract.v1.Question
+	34, // 44: pintle.contract.v1.EvaluateResponse.filters:type_name -> pintle.contract.v1.FilterAnswer
+	35, // 45: pintle.contract.v1.EvaluateResponse.scores:type_name -> pintle.contract.v1.ScoreAnswer
+	27, // 46: pintle.contract.v1.FilterAnswer.reasons:type_name -> pintle.contract.v1.ReasonSet
+	23, // 47: pintle.contract.v1.Scheduling.Apply:input_type -> pintle.contract.v1.ApplyRequest
+	25, // 48: pintle.contract.v1.Scheduling.Filter:input_type -> pintle.contract.v1.FilterRequest
+	28, // 49: pintle.contract.v1.Scheduling.Score:input_type -> pintle.contract.v1.ScoreRequest
+	30, // 50: pintle.contract.v1.Scheduling.Normalize:input_type -> pintle.contract.v1.NormalizeRequest
+	31, // 51: pintle.contract.v1.Scheduling.Evaluate:input_type -> pintle.contract.v1.EvaluateRequest
+	24, // 52: pintle.contract.v1.Scheduling.Apply:output_type -> pintle.contract.v1.ApplyResponse
+	26, // 53: pintle.contract.v1.Scheduling.Filter:output_type -> pintle.contract.v1.FilterResponse
+	29, // 54: pintle.contract.v1.Scheduling.Score:output_type -> pintle.contract.v1.ScoreResponse
+	29, // 55: pintle.contract.v1.Scheduling.Normalize:output_type -> pintle.contract.v1.ScoreResponse
+	33, // 56: pintle.contract.v1.Scheduling.Evaluate:output_type -> pintle.contract.v1.EvaluateResponse
+	52, // [52:57] is the sub-list for method output_type
+	47, // [47:52] is the sub-list for method input_type
+	47, // [47:47] is the sub-list for extension type_name
+	47, // [47:47] is the sub-list for extension extendee
+	0,  // [0:47] is the sub-list for field type_name
 }
 
 func init() { file_scheduling_proto_init() }
@@ -2529,7 +2895,7 @@ func file_scheduling_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_scheduling_proto_rawDesc), len(file_scheduling_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   39,
+			NumMessages:   44,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -30,6 +30,7 @@ const (
 	Scheduling_Filter_FullMethodName    = "/pintle.contract.v1.Scheduling/Filter"
 	Scheduling_Score_FullMethodName     = "/pintle.contract.v1.Scheduling/Score"
 	Scheduling_Normalize_FullMethodName = "/pintle.contract.v1.Scheduling/Normalize"
+	Scheduling_Evaluate_FullMethodName  = "/pintle.contract.v1.Scheduling/Evaluate"
 )
 
 // SchedulingClient is the client API for Scheduling service.
@@ -42,6 +43,7 @@ type SchedulingClient interface {
 	Filter(ctx context.Context, in *FilterRequest, opts ...grpc.CallOption) (*FilterResponse, error)
 	Score(ctx context.Context, in *ScoreRequest, opts ...grpc.CallOption) (*ScoreResponse, error)
 	Normalize(ctx context.Context, in *NormalizeRequest, opts ...grpc.CallOption) (*ScoreResponse, error)
+	Evaluate(ctx context.Context, in *EvaluateRequest, opts ...grpc.CallOption) (*EvaluateResponse, error)
 }
 
 type schedulingClient struct {
@@ -92,6 +94,16 @@ func (c *schedulingClient) Normalize(ctx context.Context, in *NormalizeRequest, 
 	return out, nil
 }
 
+func (c *schedulingClient) Evaluate(ctx context.Context, in *EvaluateRequest, opts ...grpc.CallOption) (*EvaluateResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(EvaluateResponse)
+	err := c.cc.Invoke(ctx, Scheduling_Evaluate_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // SchedulingServer is the server API for Scheduling service.
 // All implementations must embed UnimplementedSchedulingServer
 // for forward compatibility.
@@ -102,6 +114,7 @@ type SchedulingServer interface {
 	Filter(context.Context, *FilterRequest) (*FilterResponse, error)
 	Score(context.Context, *ScoreRequest) (*ScoreResponse, error)
 	Normalize(context.Context, *NormalizeRequest) (*ScoreResponse, error)
+	Evaluate(context.Context, *EvaluateRequest) (*EvaluateResponse, error)
 	mustEmbedUnimplementedSchedulingServer()
 }
 
@@ -123,6 +136,9 @@ func (UnimplementedSchedulingServer) Score(context.Context, *ScoreRequest) (*Sco
 }
 func (UnimplementedSchedulingServer) Normalize(context.Context, *NormalizeRequest) (*ScoreResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Normalize not implemented")
+}
+func (UnimplementedSchedulingServer) Evaluate(context.Context, *EvaluateRequest) (*EvaluateResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Evaluate not implemented")
 }
 func (UnimplementedSchedulingServer) mustEmbedUnimplementedSchedulingServer() {}
 func (UnimplementedSchedulingServer) testEmbeddedByValue()                    {}
@@ -217,6 +233,24 @@ func _Scheduling_Normalize_Handler(srv interface{}, ctx context.Context, dec fun
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Scheduling_Evaluate_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(EvaluateRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SchedulingServer).Evaluate(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Scheduling_Evaluate_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SchedulingServer).Evaluate(ctx, req.(*EvaluateRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Scheduling_ServiceDesc is the grpc.ServiceDesc for Scheduling service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -239,6 +273,10 @@ var Scheduling_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Normalize",
 			Handler:    _Scheduling_Normalize_Handler,
+		},
+		{
+			MethodName: "Evaluate",
+			Handler:    _Scheduling_Evaluate_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

@@ -1,0 +1,109 @@
+package plugin
+
+import (
+	"slices"
+	"testing"
+
+	contractv1 "pintle.dev/pintle/sdk/contract/v1"
+)
+
+// Asked together, deltas first, plugins answer as they do one by one: nodes that
+// a filter refused are left out, and a question that fails is left unanswered
+// with those after it.
+func TestEvaluateAnswersAlike(t *testing.T) {
+	const n = 40
+	nodes := indexes(n)
+	h := runHost(t, testConfig(t, TransportProcess, "MatchesLabels", "FitsCPU", "Panics"), nil)
+	p := h.Source("s").Policy().(*Policy)
+	if err := p.Apply(t.Context(), replica(n, 1)); err != nil {
+		t.Fatal(err)
+	}
+	// A bind of a large pod fills node 0; it travels with the questions.
+	if err := p.Apply(t.Context(), &contractv1.Delta{Generation: 2, Operations: []*contractv1.Operation{{
+		Op: &contractv1.Operation_PodAdd{PodAdd: &contractv1.PodAdd{Node: 0, Pod: &contractv1.Pod{Uid: "big", Requests: &contractv1.Resources{MilliCpu: 3900}}}},
+	}}}); err != nil {
+		t.Fatal(err)
+	}
+	if len(p.units[0].queue) == 0 {
+		t.Fatal("the delta did not wait for the question")
+	}
+	ask := func() *contractv1.Evaluation {
+		e := &contractv1.Evaluation{Class: 7, Nodes: nodes,
+			Filters: []contractv1.FilterQuestion{{Predicate: 0}, {Predicate: 1, Nodes: nodes[:n/2]}},
+			Scores:  []contractv1.ScoreQuestion{{Priority: 0}}}
+		p.Evaluate(t.Context(), e)
+		return e
+	}
+	e := ask()
+	left := nodes
+	for _, q := range e.Filters {
+		asked := q.Nodes
+		if asked == nil {
+			asked = nodes
+		}
+		asked = slices.DeleteFunc(slices.Clone(asked), func(n uint32) bool { return !slices.Contains(left, n) })
+		out := make([]uint32, len(asked))
+		if err := p.Filter(t.Context(), q.Predicate, 7, asked, out); err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(q.Answered, asked) || !slices.Equal(q.Verdicts, out) {
+			t.Fatalf("predicate %d:\ntogether %v: %v\nalone    %v: %v", q.Predicate, q.Answered, q.Verdicts, asked, out)
+		}
+		left = slices.DeleteFunc(slices.Clone(left), func(n uint32) bool {
+			k := slices.Index(asked, n)
+			return k >= 0 && out[k] != 0
+		})
+	}
+	if slices.Contains(left, 0) || len(left) == 0 || len(left) == n {
+		t.Errorf("nodes %v pass", left)
+	}
+	scores := make([]int64, len(left))
+	if err := p.Score(t.Context(), 0, 7, left, scores); err != nil {
+		t.Fatal(err)
+	}
+	if q := e.Scores[0]; !slices.Equal(q.Answered, left) || !slices.Equal(q.Scores, scores) {
+		t.Errorf("scores together %v of %v, alone %v of %v", q.Scores, q.Answered, scores, left)
+	}
+
+	panics := &contractv1.Evaluation{Class: 7, Nodes: nodes[:2],
+		Filters: []contractv1.FilterQuestion{{Predicate: 0}, {Predicate: 2}, {Predicate: 1}}, Scores: []contractv1.ScoreQuestion{{Priority: 0}}}
+	p.Evaluate(t.Context(), panics)
+	if panics.Filters[0].Answered == nil || panics.Filters[1].Answered != nil || panics.Filters[2].Answered != nil || panics.Scores[0].Answered != nil {
+		t.Errorf("answers around one that panics: %+v", panics)
+	}
+	if ask().Scores[0].Answered == nil {
+		t.Error("the bundle does not answer after one of its plugins panicked")
+	}
+	for _, o := range h.Plugins() {
+		if want := map[string]int64{"MatchesLabels": 4, "FitsCPU": 3, "LeastCPU": 3}[o.Name]; want != o.Status.Calls {
+			t.Errorf("%s: %d calls counted, want %d", o.Name, o.Status.Calls, want)
+		}
+	}
+}
+
+// A process that was built before there was Evaluate is asked one by one, and
+// misses no delta by it.
+func TestEvaluateOfAnOldPlugin(t *testing.T) {
+	h := runHost(t, twoBundles(t), nil)
+	p := h.Source("s").Policy().(*Policy)
+	if err := p.Apply(t.Context(), replica(3, 1)); err != nil {
+		t.Fatal(err)
+	}
+	red := nodeSet(1, "n1")
+	red.GetNodeSet().Node.Labels = map[string]string{"color": "red"}
+	if err := p.Apply(t.Context(), &contractv1.Delta{Generation: 2, Operations: []*contractv1.Operation{red}}); err != nil {
+		t.Fatal(err)
+	}
+	e := &contractv1.Evaluation{Class: 7, Nodes: indexes(3), Filters: []contractv1.FilterQuestion{{Predicate: 1}}}
+	p.Evaluate(t.Context(), e)
+	if e.Filters[0].Answered != nil {
+		t.Errorf("it answered a call that it does not know: %+v", e)
+	}
+	out := make([]uint32, 3)
+	if err := p.Filter(t.Context(), 1, 7, indexes(3), out); err != nil || out[0] != 0 || out[1] == 0 || out[2] != 0 {
+		t.Errorf("verdicts %v, %v", out, err)
+	}
+	if e, ok := p.units[1].guest.(evaluator); !ok || e.evaluates() {
+		t.Error("it will be asked in vain again")
+	}
+}

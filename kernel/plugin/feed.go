@@ -1,0 +1,302 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	contractv1 "pintle.dev/pintle/sdk/contract/v1"
+)
+
+const (
+	// partOperations and partBytes bound what a guest is handed at once. More
+	// than that is handed over part by part and outside the scheduling cycle.
+	partOperations = 256
+	partBytes      = 1 << 20
+	// holdOperations may wait for the next question, if they can travel with it.
+	holdOperations = 64
+	// queueParts may wait for a guest that is being fed; with more it is fed anew.
+	queueParts = 4096
+	// feedFactor: outside the cycle a part may take this many times a call.
+	feedFactor = 10
+)
+
+// part is a delta with its encoding, which is the same for all guests.
+type part struct {
+	delta   *contractv1.Delta
+	encoded []byte
+}
+
+func newPart(delta *contractv1.Delta) (part, error) {
+	encoded, err := proto.Marshal(delta)
+	if err != nil {
+		return part{}, fmt.Errorf("encode delta %d: %w", delta.GetGeneration(), err)
+	}
+	return part{delta, encoded}, nil
+}
+
+func (p part) large() bool {
+	return len(p.delta.GetOperations()) > partOperations || len(p.encoded) > partBytes
+}
+
+// split cuts a delta into parts of bounded size with its generation; the first
+// one has its reset.
+func split(delta *contractv1.Delta) ([]part, error) {
+	var parts []part
+	cut := func(operations []*contractv1.Operation) error {
+		p, err := newPart(&contractv1.Delta{
+			Generation: delta.GetGeneration(), Reset_: delta.GetReset_() && len(parts) == 0, Operations: operations,
+		})
+		parts = append(parts, p)
+		return err
+	}
+	first, size := 0, 0
+	operations := delta.GetOperations()
+	for k, op := range operations {
+		n := proto.Size(op)
+		if k > first && (k-first >= partOperations || size+n > partBytes) {
+			if err := cut(operations[first:k]); err != nil {
+				return nil, err
+			}
+			first, size = k, 0
+		}
+		size += n
+	}
+	if err := cut(operations[first:]); err != nil {
+		return nil, err
+	}
+	return parts, nil
+}
+
+// apply takes in a delta in the scheduling cycle. A small one goes to the guest
+// at once or with the next question; a guest that is behind, or has a large one
+// to take, is left to the supervisor. Failures break the guest.
+func (u *unit) apply(ctx context.Context, p part) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	generation, reset := p.delta.GetGeneration(), p.delta.GetReset_()
+	u.wanted = generation
+	switch {
+	case u.guest == nil:
+		return
+	case u.catching != nil:
+		u.enqueue(p)
+		return
+	case reset:
+		u.queue, u.queued = nil, 0
+	case u.fed == generation:
+		return
+	case u.fed+1 != generation:
+		if u.source() != nil {
+			u.catchUpLater(true)
+		}
+		return
+	}
+	u.enqueue(p)
+	u.fed = generation
+	if p.large() || u.queued > partOperations {
+		u.catchUpLater(false)
+		return
+	}
+	if e, ok := u.guest.(evaluator); !ok || !e.evaluates() || u.queued > holdOperations {
+		_ = u.drain(ctx) // a guest that broke says so when it is asked
+	}
+}
+
+// enqueue keeps a delta until the guest can take it; mu is held.
+func (u *unit) enqueue(p part) {
+	if len(u.queue) >= queueParts && u.source() != nil {
+		u.queue, u.queued, u.whole = nil, 0, true
+		return
+	}
+	u.queue = append(u.queue, p)
+	u.queued += len(p.delta.GetOperations())
+}
+
+// drain hands the guest what it is queued, within one call's deadline; mu is held.
+func (u *unit) drain(ctx context.Context) error {
+	deadline := time.Now().Add(u.call)
+	for _, p := range u.queue {
+		if err := u.guest.apply(ctx, p, max(time.Until(deadline), time.Millisecond)); err != nil {
+			u.applyFailed(ctx, err)
+			return err
+		}
+		u.sent = p.delta.GetGeneration()
+	}
+	u.queue, u.queued = nil, 0
+	return nil
+}
+
+// applyFailed: nobody knows how much of the queue the guest took; mu is held.
+func (u *unit) applyFailed(ctx context.Context, err error) {
+	if ctx.Err() == nil {
+		u.broke(err)
+		return
+	}
+	u.queue, u.queued, u.sent, u.fed = nil, 0, 0, 0
+}
+
+// catchUpLater leaves the guest to the supervisor until it has caught up. The
+// cycle may wait for that as long as for one call. mu is held.
+func (u *unit) catchUpLater(whole bool) {
+	u.catching, u.whole, u.missed = make(chan struct{}), whole, false
+	u.patience = time.Now().Add(u.call)
+	select {
+	case u.hungry <- struct{}{}:
+	default:
+	}
+}
+
+// caughtUp ends what catchUpLater began; mu is held.
+func (u *unit) caughtUp() {
+	if u.catching != nil {
+		close(u.catching)
+		u.catching = nil
+	}
+}
+
+// settled reports whether the guest has what it was given, or is out of order,
+// which may last.
+func (u *unit) settled() bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.guest == nil || u.failed || u.catching == nil {
+		return true
+	}
+	u.missed = true // tell who asked
+	return false
+}
+
+// catchUp feeds the guest part by part until it has everything. The supervisor
+// calls it; mu is held for moments only, so that the scheduling cycle goes on.
+func (u *unit) catchUp(ctx context.Context, g guest) error {
+	for {
+		u.mu.Lock()
+		if u.guest != g || u.catching == nil {
+			u.mu.Unlock()
+			return nil
+		}
+		whole, queue, sent := u.whole, u.queue, u.sent
+		u.whole, u.queue, u.queued = false, nil, 0
+		if !whole && len(queue) == 0 {
+			u.fed = sent
+			u.caughtUp()
+			missed := u.missed
+			u.mu.Unlock()
+			if missed {
+				u.changed()
+			}
+			return nil
+		}
+		u.mu.Unlock()
+		if whole {
+			// What was queued until now is in the replica.
+			full := u.replica()
+			if full == nil {
+				sent = 0 // the next delta shows the gap
+			} else if err := u.send(ctx, g, full); err != nil {
+				return err
+			} else {
+				sent = full.GetGeneration()
+			}
+			queue = nil
+		}
+		gap := false
+		for _, p := range queue {
+			generation := p.delta.GetGeneration()
+			if !p.delta.GetReset_() {
+				if generation <= sent {
+					continue
+				}
+				if gap = generation != sent+1; gap {
+					break
+				}
+			}
+			if err := u.send(ctx, g, p.delta); err != nil {
+				return err
+			}
+			sent = generation
+		}
+		u.mu.Lock()
+		u.sent = sent
+		u.whole = u.whole || gap && u.source() != nil
+		u.mu.Unlock()
+	}
+}
+
+func (u *unit) replica() *contractv1.Delta {
+	if source := u.source(); source != nil {
+		if full := source.Replica(); full.GetGeneration() > 0 {
+			return full
+		}
+	}
+	return nil
+}
+
+func (u *unit) send(ctx context.Context, g guest, delta *contractv1.Delta) error {
+	parts, err := split(delta)
+	if err != nil {
+		return err
+	}
+	for _, p := range parts {
+		if err := g.apply(ctx, p, u.call*feedFactor); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ready returns the guest with its replica at a generation, or on its way there
+// in the queue. mu is held, and let go of while it waits.
+func (u *unit) ready(ctx context.Context, generation uint64) (guest, error) {
+	if u.guest != nil && u.catching == nil && u.fed != generation && u.source() != nil {
+		u.catchUpLater(true)
+	}
+	for u.guest != nil && u.catching != nil {
+		left := time.Until(u.patience)
+		if left <= 0 || ctx.Err() != nil {
+			break
+		}
+		caught, timer := u.catching, time.NewTimer(left)
+		u.mu.Unlock()
+		select {
+		case <-caught:
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+		timer.Stop()
+		u.mu.Lock()
+	}
+	if u.guest == nil || u.catching != nil || u.fed != generation {
+		u.missed = true
+		return nil, u.unavailable()
+	}
+	return u.guest, nil
+}
+
+// ask runs one question against the guest at the given replica generation.
+func (u *unit) ask(ctx context.Context, name string, generation uint64, question func(g guest, i int) error) error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	g, err := u.ready(ctx, generation)
+	if err != nil {
+		return err
+	}
+	i, ok := u.index[name]
+	if !ok {
+		return u.unavailable()
+	}
+	if err := u.drain(ctx); err != nil {
+		return err
+	}
+	began := time.Now()
+	err = question(g, i)
+	u.stats[name].record(time.Since(began), err)
+	if err != nil && errors.Is(err, errBroken) && ctx.Err() == nil {
+		u.broke(err)
+	}
+	return err
+}

@@ -1,0 +1,125 @@
+package scheduler
+
+import (
+	"context"
+
+	"pintle.dev/pintle/sdk"
+	contractv1 "pintle.dev/pintle/sdk/contract/v1"
+)
+
+// togetherMax bounds the answers that one Evaluate is asked for: it has the
+// deadline of one call, and spares nothing where each call has much to do.
+const togetherMax = 4096
+
+// filterTogether asks the predicates from p on, as far as they are of one
+// group, about the nodes that are still alive, and the priorities of that group
+// about those that pass if no other predicate comes after. Answers go where
+// filter and score look first; what is not answered there is asked by them.
+func (c *class) filterTogether(ctx context.Context, p int, alive []uint32) {
+	evaluator, ok := c.policy.(contractv1.Evaluator)
+	group := c.predicates[p].Group
+	if !ok || group == 0 {
+		return
+	}
+	e := &c.together
+	*e = contractv1.Evaluation{Class: c.id, Nodes: alive, Filters: e.Filters[:0], Scores: e.Scores[:0]}
+	count := 0
+	last := p
+	for ; last < len(c.predicates) && c.predicates[last].Group == group; last++ {
+		nodes, some := missing(alive, func(n uint32) bool { return c.verdicts[last][n] == unknown })
+		if some {
+			e.Filters = append(e.Filters, contractv1.FilterQuestion{Predicate: last, Nodes: nodes})
+			count += len(alive)
+		}
+	}
+	if last == len(c.predicates) {
+		for i := range c.priorities {
+			if c.priorities[i].Group != group || c.voidS[i] && c.priorities[i].Scope == string(sdk.ScopeCluster) {
+				continue
+			}
+			if nodes, some := missing(alive, func(n uint32) bool { return !c.have[i][n] }); some {
+				e.Scores = append(e.Scores, contractv1.ScoreQuestion{Priority: i, Nodes: nodes})
+				count += len(alive)
+			}
+		}
+	}
+	if len(e.Filters)+len(e.Scores) < 2 || count > togetherMax {
+		return
+	}
+	evaluator.Evaluate(ctx, e)
+	c.takeTogether(e)
+}
+
+// scoreTogether asks the priorities of each group about the nodes that c.asks lists.
+func (c *class) scoreTogether(ctx context.Context) {
+	evaluator, ok := c.policy.(contractv1.Evaluator)
+	if !ok {
+		return
+	}
+	for i := range c.priorities {
+		group := c.priorities[i].Group
+		if group == 0 || len(c.asks[i]) == 0 {
+			continue
+		}
+		e := &c.together
+		*e = contractv1.Evaluation{Class: c.id, Filters: e.Filters[:0], Scores: e.Scores[:0]}
+		count, first := 0, true
+		for k := range c.priorities {
+			if c.priorities[k].Group != group || len(c.asks[k]) == 0 {
+				continue
+			}
+			if k < i {
+				first = false // was asked, in vain
+				break
+			}
+			e.Scores = append(e.Scores, contractv1.ScoreQuestion{Priority: k, Nodes: c.asks[k]})
+			count += len(c.asks[k])
+		}
+		if first && len(e.Scores) > 1 && count <= togetherMax {
+			evaluator.Evaluate(ctx, e)
+			c.takeTogether(e)
+		}
+	}
+}
+
+func (c *class) takeTogether(e *contractv1.Evaluation) {
+	for _, q := range e.Filters {
+		for k, n := range q.Answered {
+			c.verdicts[q.Predicate][n] = q.Verdicts[k]
+		}
+	}
+	for _, q := range e.Scores {
+		for k, n := range q.Answered {
+			c.takeScore(q.Priority, n, q.Scores[k])
+		}
+	}
+}
+
+func (c *class) takeScore(i int, n uint32, score int64) {
+	if c.raw[i][n] != score {
+		c.raw[i][n] = score
+		c.moved[i] = true
+	}
+	c.have[i][n] = true
+}
+
+// missing returns those of nodes that want something, nil if all do, and
+// whether any does.
+func missing(nodes []uint32, want func(uint32) bool) (some []uint32, any bool) {
+	count := 0
+	for _, n := range nodes {
+		if want(n) {
+			count++
+		}
+	}
+	if count == len(nodes) || count == 0 {
+		return nil, count > 0
+	}
+	some = make([]uint32, 0, count)
+	for _, n := range nodes {
+		if want(n) {
+			some = append(some, n)
+		}
+	}
+	return some, true
+}
