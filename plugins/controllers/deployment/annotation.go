@@ -75,6 +75,23 @@ func annotate(rs *appsv1.ReplicaSet, dep *appsv1.Deployment, newest int64) bool 
 	return true
 }
 
+// restoreAnnotations gives the deployment the annotations that it had with an
+// earlier revision, so that its change cause is that one's again.
+func restoreAnnotations(dep *appsv1.Deployment, rs *appsv1.ReplicaSet) {
+	restored := map[string]string{}
+	for k, v := range dep.Annotations {
+		if ownAnnotations[k] {
+			restored[k] = v
+		}
+	}
+	for k, v := range rs.Annotations {
+		if !ownAnnotations[k] {
+			restored[k] = v
+		}
+	}
+	dep.Annotations = restored
+}
+
 // annotateSize notes the size that the deployment had; it says whether
 // anything changed.
 func annotateSize(rs *appsv1.ReplicaSet, desired, most int32) bool {

@@ -205,6 +205,9 @@ func (d *deployer) sync(ctx context.Context, key string) error {
 	if dep.Spec.Paused {
 		return r.resize(ctx)
 	}
+	if number, asked := rollbackTo(dep); asked {
+		return r.rollback(ctx, number)
+	}
 	scaling, err := r.isScaling(ctx)
 	if err != nil {
 		return err

@@ -3,7 +3,9 @@ package deployment
 import (
 	"fmt"
 	"log/slog"
+	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -49,6 +51,7 @@ type bench struct {
 	clock  *clocktesting.FakeClock
 	events *record.FakeRecorder
 	broken string // image whose pods never get available
+	failed string // image whose pods cannot be made, for a quota
 	names  int
 }
 
@@ -108,6 +111,13 @@ func (b *bench) step() error {
 		if rs.Spec.Template.Spec.Containers[0].Image != b.broken {
 			rs.Status.ReadyReplicas, rs.Status.AvailableReplicas = *rs.Spec.Replicas, *rs.Spec.Replicas
 		}
+		if rs.Spec.Template.Spec.Containers[0].Image == b.failed {
+			rs.Status.Replicas, rs.Status.ReadyReplicas, rs.Status.AvailableReplicas = 0, 0, 0
+			rs.Status.Conditions = []appsv1.ReplicaSetCondition{{
+				Type: appsv1.ReplicaSetReplicaFailure, Status: corev1.ConditionTrue, Reason: "FailedCreate",
+				Message: `pods "web-" is forbidden: exceeded quota: object-counts, requested: pods=1, used: pods=3, limited: pods=2`,
+			}}
+		}
 		if _, err := b.client.AppsV1().ReplicaSets("default").Update(b.t.Context(), rs, metav1.UpdateOptions{}); err != nil {
 			b.t.Fatal(err)
 		}
@@ -155,7 +165,24 @@ func image(name string) func(*appsv1.Deployment) {
 	return func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = name }
 }
 
-// A rolling update stays within surge and availability at every step; the
+// told returns the events since the last call, without the names of replica
+// sets: by image instead.
+func (b *bench) told() (events []string) {
+	names := []string{}
+	for image, rs := range b.replicaSets() {
+		names = append(names, rs.Name, image)
+	}
+	for {
+		select {
+		case e := <-b.events.Events:
+			events = append(events, strings.NewReplacer(names...).Replace(e))
+		default:
+			return events
+		}
+	}
+}
+
+// DEP-1, DEP-6, DEP-7: a rolling update stays within surge and availability at every step; the
 // change cause stays with its revision; a rollback makes the old one newest.
 func TestRollAndUndo(t *testing.T) {
 	b := newBench(t, dep(5, "a"))
@@ -198,7 +225,7 @@ func TestRollAndUndo(t *testing.T) {
 	}
 }
 
-// A template that never gets ready costs maxUnavailable and no more, and
+// DEP-10, DEP-13: a template that never gets ready costs maxUnavailable and no more, and
 // times out; the deployment is scaled in proportion meanwhile.
 func TestStuckRollout(t *testing.T) {
 	b := newBench(t, dep(10, "a"))
@@ -226,7 +253,7 @@ func TestStuckRollout(t *testing.T) {
 	}
 }
 
-// Recreate: no new pod before the last old one is gone.
+// DEP-3: no new pod before the last old one is gone.
 func TestRecreate(t *testing.T) {
 	d := dep(2, "a")
 	d.Spec.Strategy = appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType}
@@ -254,7 +281,7 @@ func TestRecreate(t *testing.T) {
 	}
 }
 
-// A paused deployment scales and does not roll.
+// DEP-9: a paused deployment scales and does not roll.
 func TestPause(t *testing.T) {
 	b := newBench(t, dep(2, "a"))
 	b.settle(nil)
@@ -270,7 +297,7 @@ func TestPause(t *testing.T) {
 	}
 }
 
-// Old replica sets beyond the limit go, the lowest revision first.
+// DEP-6: old replica sets beyond the limit go, the lowest revision first.
 func TestHistoryLimit(t *testing.T) {
 	d := dep(1, "a")
 	d.Spec.RevisionHistoryLimit = ptr.To[int32](1)
@@ -307,6 +334,7 @@ func TestHashCollision(t *testing.T) {
 	}
 }
 
+// DEP-3: maxSurge is rounded up, maxUnavailable down, and both are never 0.
 func TestFenceposts(t *testing.T) {
 	percent := func(s string) *intstr.IntOrString { v := intstr.FromString(s); return &v }
 	for _, tt := range []struct {
@@ -319,5 +347,153 @@ func TestFenceposts(t *testing.T) {
 		if s, u := fenceposts(d); s != tt.wantS || u != tt.wantU {
 			t.Errorf("%+v: %d, %d", tt, s, u)
 		}
+	}
+}
+
+// DEP-4, T-6, [17.16]: with 25% of each, three pods are replaced one by one,
+// and each step is told.
+func TestTrace(t *testing.T) {
+	d, quarter := dep(3, "a"), intstr.FromString("25%")
+	d.Spec.Strategy.RollingUpdate = &appsv1.RollingUpdateDeployment{MaxSurge: &quarter, MaxUnavailable: &quarter}
+	b := newBench(t, d)
+	b.settle(nil)
+	b.update(image("b"))
+	b.settle(nil)
+	want := []string{"up a 0 3", "up b 0 1", "down a 3 2", "up b 1 2", "down a 2 1", "up b 2 3", "down a 1 0"}
+	got := b.told()
+	for i, w := range want {
+		f := strings.Fields(w)
+		want[i] = fmt.Sprintf("Normal ScalingReplicaSet Scaled %s replica set %s from %s to %s", f[0], f[1], f[2], f[3])
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("told %q, want %q", got, want)
+	}
+}
+
+// DEP-8, T-7: in the middle of a rollout a new size is spread in proportion.
+func TestProportionalScaling(t *testing.T) {
+	d, surge, unavailable := dep(10, "a"), intstr.FromInt32(3), intstr.FromInt32(2)
+	d.Spec.Strategy.RollingUpdate = &appsv1.RollingUpdateDeployment{MaxSurge: &surge, MaxUnavailable: &unavailable}
+	b := newBench(t, d)
+	b.settle(nil)
+	b.broken = "b"
+	b.update(image("b"))
+	b.settle(nil)
+	sizes := func() [2]int32 {
+		sets := b.replicaSets()
+		return [2]int32{*sets["a"].Spec.Replicas, *sets["b"].Spec.Replicas}
+	}
+	if got := sizes(); got != [2]int32{8, 5} {
+		t.Fatalf("before: %v", got)
+	}
+	b.update(func(d *appsv1.Deployment) { d.Spec.Replicas = ptr.To[int32](15) })
+	if err := b.step(); err != nil {
+		t.Fatal(err)
+	}
+	if got := sizes(); got != [2]int32{11, 7} {
+		t.Errorf("after: %v", got)
+	}
+}
+
+// DEP-5: a template that is replaced while it is rolled out is old at once:
+// its replicas are taken before any new one is there.
+func TestRollover(t *testing.T) {
+	b := newBench(t, dep(5, "a"))
+	b.broken = "a"
+	b.settle(nil)
+	b.update(image("b"))
+	if err := b.step(); err != nil {
+		t.Fatal(err)
+	}
+	if n := *b.replicaSets()["a"].Spec.Replicas; n >= 5 {
+		t.Errorf("%d of the first are left", n)
+	}
+	b.update(image("c"))
+	b.settle(nil)
+	if sets := b.replicaSets(); *sets["a"].Spec.Replicas != 0 || *sets["b"].Spec.Replicas != 0 || *sets["c"].Spec.Replicas != 5 {
+		t.Errorf("in the end: %d, %d, %d", *sets["a"].Spec.Replicas, *sets["b"].Spec.Replicas, *sets["c"].Spec.Replicas)
+	}
+}
+
+// DEP-10, T-16, [17.18]: a quota that refuses pods is told by conditions, and
+// the deployment is well again once it lets them in.
+func TestQuota(t *testing.T) {
+	b := newBench(t, dep(3, "a"))
+	b.settle(nil)
+	b.failed = "b"
+	b.update(image("b"))
+	b.settle(nil)
+	state := func() (out []string) {
+		d := b.get()
+		for _, kind := range []appsv1.DeploymentConditionType{appsv1.DeploymentAvailable, appsv1.DeploymentProgressing, appsv1.DeploymentReplicaFailure} {
+			if c := condition(&d.Status, kind); c != nil {
+				out = append(out, fmt.Sprint(c.Type, c.Status, " ", c.Reason))
+			}
+		}
+		return out
+	}
+	if got, want := state(), []string{"AvailableTrue MinimumReplicasAvailable", "ProgressingTrue ReplicaSetUpdated", "ReplicaFailureTrue FailedCreate"}; !slices.Equal(got, want) {
+		t.Errorf("refused: %q, want %q", got, want)
+	}
+	b.clock.Step(time.Hour)
+	b.settle(nil)
+	if got := state(); got[1] != "ProgressingFalse ProgressDeadlineExceeded" {
+		t.Errorf("after the deadline: %q", got)
+	}
+	b.failed = ""
+	b.settle(nil)
+	if got, want := state(), []string{"AvailableTrue MinimumReplicasAvailable", "ProgressingTrue NewReplicaSetAvailable"}; !slices.Equal(got, want) {
+		t.Errorf("let in: %q, want %q", got, want)
+	}
+}
+
+// DEP-11: minReadySeconds goes to the replica set without a new revision.
+func TestMinReadySeconds(t *testing.T) {
+	b := newBench(t, dep(1, "a"))
+	b.settle(nil)
+	b.update(func(d *appsv1.Deployment) { d.Spec.MinReadySeconds = 7 })
+	b.settle(nil)
+	if sets := b.replicaSets(); len(sets) != 1 || sets["a"].Spec.MinReadySeconds != 7 || sets["a"].Annotations[revisionAnnotation] != "1" {
+		t.Errorf("replica sets %v", sets)
+	}
+}
+
+// DEP-7: the annotation that is left of spec.rollbackTo goes back to a
+// revision, with its change cause, and is taken away whatever comes of it.
+func TestRollbackAnnotation(t *testing.T) {
+	const cause = "kubernetes.io/change-cause"
+	b := newBench(t, dep(2, "a"))
+	b.update(func(d *appsv1.Deployment) { d.Annotations = map[string]string{cause: "first"} })
+	b.settle(nil)
+	ask := func(revision string) []string {
+		t.Helper()
+		b.told()
+		b.update(func(d *appsv1.Deployment) { d.Annotations[appsv1.DeprecatedRollbackTo] = revision })
+		if err := b.step(); err != nil {
+			t.Fatal(err)
+		}
+		if _, left := b.get().Annotations[appsv1.DeprecatedRollbackTo]; left {
+			t.Error("the wish stays")
+		}
+		return b.told()
+	}
+	if got := ask("0"); !slices.Equal(got, []string{"Warning DeploymentRollbackRevisionNotFound Unable to find last revision."}) {
+		t.Errorf("no other revision: %q", got)
+	}
+	b.update(func(d *appsv1.Deployment) { image("b")(d); d.Annotations[cause] = "second" })
+	b.settle(nil)
+	if got := ask("7"); !slices.Equal(got, []string{"Warning DeploymentRollbackRevisionNotFound Unable to find the revision to rollback to."}) {
+		t.Errorf("no such revision: %q", got)
+	}
+	if got := ask("2"); !slices.Equal(got, []string{`Warning DeploymentRollbackTemplateUnchanged The rollback revision contains the same template as current deployment "web"`}) {
+		t.Errorf("the current revision: %q", got)
+	}
+	if got := ask("0"); !slices.Equal(got, []string{`Normal DeploymentRollback Rolled back deployment "web" to revision 1`}) {
+		t.Errorf("the last revision: %q", got)
+	}
+	b.settle(nil)
+	if d, sets := b.get(), b.replicaSets(); d.Annotations[cause] != "first" || d.Annotations[revisionAnnotation] != "3" || *sets["a"].Spec.Replicas != 2 || *sets["b"].Spec.Replicas != 0 ||
+		d.Spec.Template.Labels["pod-template-hash"] != "" || sets["b"].Annotations[cause] != "second" {
+		t.Errorf("after it: %v, %v", d.Annotations, sets)
 	}
 }

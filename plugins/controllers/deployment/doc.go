@@ -12,5 +12,6 @@
 // which a change of size is told from a rollout. Names of replica sets end in
 // a hash of the template, which a collision count changes if another template
 // has it. A rollback is nothing of its own: kubectl writes the old template,
-// and its replica set becomes the newest revision.
+// and its replica set becomes the newest revision. The annotation
+// deprecated.deployment.rollback.to has the same done here (rollback.go).
 package deployment
