@@ -52,6 +52,7 @@ func (k *Kernel) startHollow(ctx context.Context, cfg *config.Config) error {
 	services := factory.Core().V1().Services().Lister()
 	broadcaster := record.NewBroadcaster()
 	requests := make(share, hollowShare)
+	rounds := newTurns(k.api.InFlight)
 	var agents []*node.Agent
 	for i := range cfg.Hollow.Nodes {
 		name := fmt.Sprintf("%s%d", cfg.Hollow.Prefix, i)
@@ -71,7 +72,7 @@ func (k *Kernel) startHollow(ctx context.Context, cfg *config.Config) error {
 				corev1.ResourceEphemeralStorage: resource.MustParse("1Ti"), corev1.ResourcePods: resource.MustParse("110"),
 			},
 		}, node.Deps{
-			Client: own, Pods: source, Services: services, CRI: conn, Events: broadcaster,
+			Client: own, Pods: source, Services: services, CRI: conn, Events: broadcaster, Turn: rounds.wait,
 			Logger: k.log.With("part", "node", "node", name),
 		})
 		if err != nil {
@@ -88,6 +89,7 @@ func (k *Kernel) startHollow(ctx context.Context, cfg *config.Config) error {
 		var wg sync.WaitGroup
 		defer wg.Wait()
 		wg.Go(func() { _ = source.Run(ctx) })
+		wg.Go(func() { rounds.run(ctx) })
 		for _, a := range agents {
 			wg.Go(func() {
 				if err := a.Run(ctx); err != nil && ctx.Err() == nil {

@@ -308,7 +308,7 @@ func (s *Server) genericConfig(codecs serializer.CodecFactory, options generic.R
 }
 
 // endingWithServer ends watches and streams when the server stops, which would
-// else wait for their clients.
+// else wait for their clients, and counts the other requests.
 func (s *Server) endingWithServer(next http.Handler, longRunning request.LongRunningRequestCheck) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		info, ok := request.RequestInfoFrom(req.Context())
@@ -317,6 +317,9 @@ func (s *Server) endingWithServer(next http.Handler, longRunning request.LongRun
 			defer cancel()
 			defer context.AfterFunc(s.stopping, cancel)()
 			req = req.WithContext(ctx)
+		} else {
+			s.inFlight.Add(1)
+			defer s.inFlight.Add(-1)
 		}
 		next.ServeHTTP(w, req)
 	})

@@ -5,6 +5,7 @@ import (
 	"log"
 	"log/slog"
 	"net/http"
+	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -20,7 +21,12 @@ type Server struct {
 	log   *slog.Logger
 	ready chan struct{}
 	parts
+
+	inFlight atomic.Int64 // requests that are neither watches nor streams
 }
+
+// InFlight is how many requests are being served, watches and streams apart.
+func (s *Server) InFlight() int { return int(s.inFlight.Load()) }
 
 // Ready is closed when /readyz is ok.
 func (s *Server) Ready() <-chan struct{} { return s.ready }

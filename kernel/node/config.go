@@ -1,6 +1,7 @@
 package node
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -92,7 +93,7 @@ type Config struct {
 	// TearDownOnStop: Run ends by stopping every pod on the node and removing its mounts. Otherwise containers go on
 	// running and the next start adopts them.
 	TearDownOnStop bool
-	// SkipVolumes makes no volume files, collects no images and rotates no logs: for runtimes that run no processes.
+	// SkipVolumes makes no files for pods, collects no images and rotates no logs: for runtimes that run no processes.
 	SkipVolumes bool
 	// CrashBackOff and MaxCrashBackOff delay restarts of a container that keeps ending. Defaults 10 s, 300 s.
 	CrashBackOff, MaxCrashBackOff time.Duration
@@ -111,6 +112,8 @@ type Deps struct {
 	Services corelisters.ServiceLister
 	// CRI is a shared connection to the runtime; each call carries the metadata pintle-node. Nil: dial CRIEndpoint.
 	CRI grpc.ClientConnInterface
+	// Turn is called before each round of work for a pod and may wait. Nil: work begins at once.
+	Turn func(context.Context)
 	// Events is a shared broadcaster that its owner starts and stops. Nil: the agent has its own.
 	Events record.EventBroadcaster
 	// ServingCert is the kubelet server's TLS configuration (certificates). Required when Port >= 0.

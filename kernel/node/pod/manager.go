@@ -56,6 +56,8 @@ type Node interface {
 type Cgroups interface {
 	// Ensure makes the pod's cgroup and answers the parent to give the runtime.
 	Ensure(pod *corev1.Pod) (parent string, err error)
+	// Resize sets the limits anew from the pod's resources.
+	Resize(pod *corev1.Pod) error
 	// Remove removes it.
 	Remove(uid types.UID) error
 }
@@ -72,6 +74,7 @@ type Deps struct {
 	Services func() ([]*corev1.Service, error)
 	Node     Node
 	Cgroups  Cgroups
+	Turn     func(context.Context) // nil: a round begins at once
 	Events   record.EventRecorder
 	Logger   *slog.Logger
 }
@@ -97,6 +100,7 @@ type entry struct {
 	volumesBad  bool
 	hasRun      bool
 	complaint   string // what was last logged about the pod
+	sizes       sizes
 }
 
 func (e *entry) object() (*corev1.Pod, bool) {
@@ -285,6 +289,9 @@ func (m *Manager) round(ctx context.Context, uid types.UID) time.Duration {
 	m.mu.Unlock()
 	if e == nil {
 		return 0
+	}
+	if m.deps.Turn != nil {
+		m.deps.Turn(ctx)
 	}
 	return m.sync(ctx, e)
 }

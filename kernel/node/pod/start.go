@@ -117,7 +117,7 @@ func (m *Manager) ensureSandbox(ctx context.Context, s *starting, todo actions) 
 	for _, w := range warnings {
 		m.event(pod, "", corev1.EventTypeWarning, "DNSConfigForming", w)
 	}
-	if err := os.MkdirAll(config.LogDirectory, 0o755); err != nil {
+	if err := m.makeDir(config.LogDirectory); err != nil {
 		m.event(pod, "", corev1.EventTypeWarning, "FailedCreatePodSandBox", fmt.Sprintf("Failed to create pod sandbox: %v", err))
 		return err
 	}
@@ -302,7 +302,7 @@ func (m *Manager) containerConfig(ctx context.Context, s *starting, c *corev1.Co
 		}
 	}
 	restarts := m.restarts(s, c)
-	if err := os.MkdirAll(s.config.LogDirectory+"/"+c.Name, 0o755); err != nil {
+	if err := m.makeDir(s.config.LogDirectory + "/" + c.Name); err != nil {
 		return nil, fmt.Errorf("create log directory for container %s failed: %w", c.Name, err)
 	}
 	config, err := container.Config(container.Input{
@@ -397,4 +397,12 @@ func Exec(ctx context.Context, client *cri.Client, id string, command []string, 
 		return -1, nil, err
 	}
 	return int(resp.ExitCode), append(resp.Stdout, resp.Stderr...), nil
+}
+
+// makeDir makes a folder for logs, where the runtime writes any.
+func (m *Manager) makeDir(dir string) error {
+	if m.cfg.SkipVolumes {
+		return nil
+	}
+	return os.MkdirAll(dir, 0o755)
 }

@@ -1,0 +1,62 @@
+package kernel
+
+import (
+	"context"
+	"time"
+)
+
+const (
+	// turnPace is how often simulated nodes are given turns.
+	turnPace = 5 * time.Millisecond
+	// busyTurns and quietTurns are how many rounds of work for a pod all hollow
+	// nodes together may begin at one pace: 200 a second beside other work,
+	// which keeps them alive, and as many as they can do without.
+	busyTurns, quietTurns = 1, 64
+	// busyRequests is how many requests are in flight when others are at work:
+	// more than the hollow nodes' own and a controller's.
+	busyRequests = hollowShare + 2
+)
+
+// turns hands out the rounds of work of all hollow nodes. Nodes of a real
+// cluster work on machines of their own; simulated ones give way to whoever
+// else uses this one's API.
+type turns struct {
+	inFlight func() int
+	next     chan struct{}
+}
+
+func newTurns(inFlight func() int) *turns {
+	return &turns{inFlight: inFlight, next: make(chan struct{})}
+}
+
+// wait returns when it is the caller's turn, or ctx ends.
+func (t *turns) wait(ctx context.Context) {
+	select {
+	case <-t.next:
+	case <-ctx.Done():
+	}
+}
+
+// run hands out turns until ctx ends; without a taker it sleeps.
+func (t *turns) run(ctx context.Context) {
+	pace := time.NewTicker(turnPace)
+	defer pace.Stop()
+	for {
+		n := quietTurns
+		if t.inFlight() > busyRequests {
+			n = busyTurns
+		}
+		for range n {
+			select {
+			case t.next <- struct{}{}:
+			case <-ctx.Done():
+				return
+			}
+		}
+		select {
+		case <-pace.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
