@@ -238,7 +238,8 @@ func TestRestart(t *testing.T) {
 		{"never-fails", corev1.RestartPolicyNever, 3, corev1.PodFailed},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			w := newWorld(t, nil)
+			// Long enough to be seen on a busy machine.
+			w := newWorld(t, func(cfg *Config) { cfg.CrashBackOff, cfg.MaxCrashBackOff = 500*time.Millisecond, time.Second })
 			w.create(newPod(c.name, func(p *corev1.Pod) { p.Spec.RestartPolicy = c.policy }))
 			w.eventually("running", func() bool { return w.phase(c.name) == corev1.PodRunning })
 			w.runtime.Exit(w.runtime.Find(c.name, "main").ID, c.exit)

@@ -87,11 +87,29 @@ func (m *Manager) Ensure(pod *corev1.Pod) (string, error) {
 	if done {
 		return p, nil
 	}
-	r := container.PodResources(pod)
 	if m.v2 != "" {
 		if err := m.delegate(p); err != nil {
 			return "", err
 		}
+		return p, m.limit(p, pod)
+	}
+	for controller, mount := range m.v1 {
+		if controller == "cpuset" {
+			continue // needs its parents' values first; the runtime does that where it wants cpusets
+		}
+		if err := os.MkdirAll(filepath.Join(mount, p), 0o755); err != nil {
+			return "", fmt.Errorf("make cgroup %s: %w", p, err)
+		}
+	}
+	return p, m.limit(p, pod)
+}
+
+// Resize sets the limits of a pod's cgroup anew, where it has one.
+func (m *Manager) Resize(pod *corev1.Pod) error { return m.limit(m.path(pod), pod) }
+
+func (m *Manager) limit(p string, pod *corev1.Pod) error {
+	r := container.PodResources(pod)
+	if m.v2 != "" {
 		// The kernel's weight for v1 shares, as runc converts them.
 		weight := 1 + ((r.CpuShares-2)*9999)/262142
 		dir := filepath.Join(m.v2, p)
@@ -102,15 +120,7 @@ func (m *Manager) Ensure(pod *corev1.Pod) (string, error) {
 		if r.MemoryLimitInBytes > 0 {
 			errs = append(errs, write(dir, "memory.max", strconv.FormatInt(r.MemoryLimitInBytes, 10)))
 		}
-		return p, errors.Join(errs...)
-	}
-	for controller, mount := range m.v1 {
-		if controller == "cpuset" {
-			continue // needs its parents' values first; the runtime does that where it wants cpusets
-		}
-		if err := os.MkdirAll(filepath.Join(mount, p), 0o755); err != nil {
-			return "", fmt.Errorf("make cgroup %s: %w", p, err)
-		}
+		return errors.Join(errs...)
 	}
 	var errs []error
 	if mount := m.v1["cpu"]; mount != "" {
@@ -123,7 +133,7 @@ func (m *Manager) Ensure(pod *corev1.Pod) (string, error) {
 	if mount := m.v1["memory"]; mount != "" && r.MemoryLimitInBytes > 0 {
 		errs = append(errs, write(filepath.Join(mount, p), "memory.limit_in_bytes", strconv.FormatInt(r.MemoryLimitInBytes, 10)))
 	}
-	return p, errors.Join(errs...)
+	return errors.Join(errs...)
 }
 
 // delegate makes the path on v2, turning controllers on at each step.

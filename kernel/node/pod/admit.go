@@ -55,6 +55,29 @@ func (a *admission) release(uid types.UID) {
 	delete(a.admitted, uid)
 }
 
+// resize admits new resources of a pod that is here already, or answers why not.
+func (a *admission) resize(pod *corev1.Pod, node *corev1.Node) *end {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if node != nil {
+		if e := fits(pod, node, a.others(pod)); e != nil {
+			return e
+		}
+	}
+	a.admitted[pod.UID] = pod
+	return nil
+}
+
+func (a *admission) others(pod *corev1.Pod) []*corev1.Pod {
+	others := make([]*corev1.Pod, 0, len(a.admitted))
+	for uid, p := range a.admitted {
+		if uid != pod.UID {
+			others = append(others, p)
+		}
+	}
+	return others
+}
+
 func (a *admission) refuse(pod *corev1.Pod, node *corev1.Node) *end {
 	if err := forbiddenSysctl(pod); err != nil {
 		return &end{"SysctlForbidden", fmt.Sprintf("forbidden sysctl: %v", err)}
@@ -65,12 +88,7 @@ func (a *admission) refuse(pod *corev1.Pod, node *corev1.Node) *end {
 	if want := pod.Spec.NodeSelector[corev1.LabelOSStable]; want != "" && want != node.Labels[corev1.LabelOSStable] {
 		return &end{"PodOSSelectorNodeLabelDoesNotMatch", "Failed to admit pod as the `kubernetes.io/os` label doesn't match node label"}
 	}
-	others := make([]*corev1.Pod, 0, len(a.admitted))
-	for uid, p := range a.admitted {
-		if uid != pod.UID {
-			others = append(others, p)
-		}
-	}
+	others := a.others(pod)
 	if e := fits(pod, node, others); e != nil {
 		return e
 	}

@@ -55,6 +55,7 @@ func (m *Manager) sync(ctx context.Context, e *entry) time.Duration {
 		}
 		e.admitted = true
 	}
+	pod = m.settle(e, pod)
 	deadline, over := overdue(pod, m.previous(pod).StartTime, time.Now())
 	if over {
 		const message = "Pod was active on the node longer than the specified deadline"
@@ -80,6 +81,9 @@ func (m *Manager) sync(ctx context.Context, e *entry) time.Duration {
 	}
 	if deadline > 0 && (next == 0 || deadline < next) {
 		next = deadline
+	}
+	if e.sizes.pending != nil && (next == 0 || retryResize < next) {
+		next = retryResize
 	}
 	if next == 0 || next > m.cfg.Resync {
 		next = m.cfg.Resync
@@ -143,6 +147,7 @@ func (m *Manager) bringUp(ctx context.Context, e *entry, pod *corev1.Pod, rt *cr
 		e.volumesBad = false
 	}
 	m.deps.Probes.Set(pod)
+	unsized := m.resize(ctx, e, pod, rt, &todo)
 	next, err := m.carryOut(ctx, e, pod, rt, todo)
 	if ctx.Err() != nil {
 		return 0, rt, ctx.Err()
@@ -153,6 +158,10 @@ func (m *Manager) bringUp(ctx context.Context, e *entry, pod *corev1.Pod, rt *cr
 	}
 	if len(after.Running()) > 0 {
 		e.hasRun = true
+	}
+	m.resized(e, pod, after, unsized)
+	if unsized != nil && (next == 0 || retryResize < next) {
+		next = retryResize
 	}
 	return next, after, err
 }
@@ -191,6 +200,15 @@ func (m *Manager) report(e *entry, pod *corev1.Pod, rt *cri.PodStatus) corev1.Po
 		HostIPs:     m.deps.Node.HostIPs(),
 		Terminating: e.terminating,
 		Now:         time.Now(),
+		Unsettled:   map[string]bool{},
+	}
+	if !e.terminating {
+		in.Resize = e.sizes.conditions()
+		if e.sizes.progress != nil {
+			for _, x := range changes(pod, rt, m.deps.Node.MemoryCapacity()) {
+				in.Unsettled[x.spec.Name] = true
+			}
+		}
 	}
 	if e.end != nil {
 		in.Phase, in.Reason, in.StatusMessage = corev1.PodFailed, e.end.reason, e.end.message

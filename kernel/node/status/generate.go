@@ -36,6 +36,10 @@ type Input struct {
 	Phase                 corev1.PodPhase
 	Reason, StatusMessage string
 	Now                   time.Time
+	// Resize are the conditions of a resize in place, and Unsettled the containers that do not have their new
+	// resources yet, by name.
+	Resize    []corev1.PodCondition
+	Unsettled map[string]bool
 }
 
 // Generate computes the status.
@@ -148,6 +152,9 @@ func (in *Input) one(rt *cri.PodStatus, c *corev1.Container, old *corev1.Contain
 	switch {
 	case len(found) > 0:
 		in.convert(&s, c, found[0])
+		if in.Unsettled[c.Name] && old != nil && old.Resources != nil {
+			s.Resources = old.Resources
+		}
 		if len(found) > 1 && found[1].Exited() {
 			s.LastTerminationState.Terminated = in.terminated(found[1])
 		} else if old != nil && old.ContainerID != s.ContainerID && old.State.Terminated != nil {

@@ -2,6 +2,7 @@ package status
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -121,6 +122,10 @@ func (in *Input) conditions(s *corev1.PodStatus, all []corev1.ContainerStatus, r
 		}
 		s.Conditions = append(s.Conditions, corev1.PodCondition{Type: t, Status: status, Reason: reason, Message: message, LastTransitionTime: now, ObservedGeneration: pod.Generation})
 	}
+	s.Conditions = slices.DeleteFunc(s.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodResizePending || c.Type == corev1.PodResizeInProgress
+	})
+	s.Conditions = append(s.Conditions, in.Resize...)
 	set(corev1.PodReadyToStartContainers, rt.ReadySandbox() != nil && (pod.Spec.HostNetwork || len(rt.IPs) > 0), "", "")
 
 	// Initialized.

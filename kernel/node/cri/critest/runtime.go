@@ -55,6 +55,7 @@ type Runtime struct {
 	OnSandbox func(*runtimeapi.PodSandboxConfig) error
 	OnCreate  func(*runtimeapi.ContainerConfig) error
 	OnStart   func(*Container) error
+	OnUpdate  func(*Container, *runtimeapi.LinuxContainerResources) error
 	// OnExec plays a command; nil: exit code 0.
 	OnExec func(ctx context.Context, c *Container, command []string) (exit int32, stdout string)
 	// OnStop plays the process: it may block as a process would; nil: it ends at once with 143.
@@ -307,7 +308,8 @@ func (r *Runtime) CreateContainer(ctx context.Context, req *runtimeapi.CreateCon
 		Id: id, Metadata: req.Config.Metadata, State: runtimeapi.ContainerState_CONTAINER_CREATED, CreatedAt: r.now(),
 		Image: &runtimeapi.ImageSpec{Image: req.Config.Image.UserSpecifiedImage}, ImageRef: req.Config.Image.Image, ImageId: req.Config.Image.Image,
 		Labels: req.Config.Labels, Annotations: req.Config.Annotations, Mounts: req.Config.Mounts,
-		LogPath: filepath.Join(req.SandboxConfig.LogDirectory, req.Config.LogPath),
+		LogPath:   filepath.Join(req.SandboxConfig.LogDirectory, req.Config.LogPath),
+		Resources: &runtimeapi.ContainerResources{Linux: req.Config.GetLinux().GetResources()},
 	}}
 	return &runtimeapi.CreateContainerResponse{ContainerId: id}, nil
 }
@@ -330,6 +332,24 @@ func (r *Runtime) StartContainer(ctx context.Context, req *runtimeapi.StartConta
 	c.Status.State, c.Status.StartedAt = runtimeapi.ContainerState_CONTAINER_RUNNING, r.now()
 	r.emit(c.SandboxID, runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT)
 	return &runtimeapi.StartContainerResponse{}, nil
+}
+
+// UpdateContainerResources implements CRI.
+func (r *Runtime) UpdateContainerResources(ctx context.Context, req *runtimeapi.UpdateContainerResourcesRequest) (*runtimeapi.UpdateContainerResourcesResponse, error) {
+	r.Lock()
+	defer r.Unlock()
+	c := r.Containers[req.ContainerId]
+	if c == nil {
+		return nil, status.Errorf(codes.NotFound, "container %q not found", req.ContainerId)
+	}
+	r.called(ctx, "UpdateContainerResources "+c.Config.Metadata.Name)
+	if r.OnUpdate != nil {
+		if err := r.OnUpdate(c, req.Linux); err != nil {
+			return nil, err
+		}
+	}
+	c.Status.Resources = &runtimeapi.ContainerResources{Linux: req.Linux}
+	return &runtimeapi.UpdateContainerResourcesResponse{}, nil
 }
 
 // StopContainer implements CRI.
