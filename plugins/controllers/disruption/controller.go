@@ -52,13 +52,12 @@ type keeper struct {
 	finder   *finder
 	recorder record.EventRecorder
 	clock    clock.PassiveClock
-	log      *slog.Logger
 }
 
 func build(client kubernetes.Interface, shared informers.SharedInformerFactory, others *scales, log *slog.Logger) *keeper {
 	pods, pdbs := shared.Core().V1().Pods(), shared.Policy().V1().PodDisruptionBudgets()
 	k := &keeper{
-		client: client, clock: clock.RealClock{}, log: log,
+		client: client, clock: clock.RealClock{},
 		pdbs: pdbs.Lister(), pods: pods.Lister(), finder: newFinder(shared, others),
 	}
 	k.budgets = queue.New(log, k.sync, queue.Options[string]{Name: "disruption"})

@@ -2,6 +2,7 @@ package disruption
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -31,8 +32,7 @@ func (k *keeper) sync(ctx context.Context, key string) error {
 	if err == nil || apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return err
 	}
-	k.log.Warn("status of a budget cannot be told; its pods are not evicted", "budget", key, "error", err)
-	return k.failSafe(ctx, pdb, err)
+	return fmt.Errorf("the pods are not evicted, since the status cannot be told: %w", k.failSafe(ctx, pdb, err))
 }
 
 func (k *keeper) trySync(ctx context.Context, key string, pdb *policyv1.PodDisruptionBudget) error {

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/tools/record"
 	endpointsliceutil "k8s.io/endpointslice/util"
 
+	"pintle.dev/pintle/plugins/controllers/podchange"
 	"pintle.dev/pintle/plugins/controllers/queue"
 	"pintle.dev/pintle/sdk/controller"
 )
@@ -49,8 +50,8 @@ type endpoints struct {
 	endpoints corelisters.EndpointsLister
 	informers struct{ services, pods, endpoints cache.SharedIndexInformer }
 
-	loop    *queue.Loop[string]                              // of services
-	changes *queue.Loop[*endpointsliceutil.PodProjectionKey] // of pods
+	loop    *queue.Loop[string] // of services
+	changes *podchange.Changes
 	trigger *endpointsliceutil.TriggerTimeTracker
 
 	mu sync.Mutex
@@ -69,7 +70,7 @@ func New(c *controller.Context) (controller.Runner, error) {
 	}
 	e.informers.services, e.informers.pods, e.informers.endpoints = core.Services().Informer(), core.Pods().Informer(), core.Endpoints().Informer()
 	e.loop = queue.New(c.Logger, e.sync, queue.Options[string]{Name: "endpoint", Workers: workers, Retries: maxRetries})
-	e.changes = queue.New(c.Logger, e.syncPod, queue.Options[*endpointsliceutil.PodProjectionKey]{Name: "endpoint_pod", Workers: workers, Retries: maxRetries})
+	e.changes = podchange.New(c.Logger, "endpoint_pod", workers, maxRetries, e.services, e.loop.Add)
 	return e, nil
 }
 
@@ -80,36 +81,13 @@ func (e *endpoints) Run(ctx context.Context) error {
 	e.recorder = recorder
 	return queue.Follow(ctx, []queue.Watch{
 		{Informer: e.informers.services, Handler: queue.Every(func(s *corev1.Service) { e.loop.Add(queue.Key(s)) })},
-		{Informer: e.informers.pods, Handler: queue.On(e.podChanged)},
+		{Informer: e.informers.pods, Handler: e.changes.Handler()},
 		{Informer: e.informers.endpoints, Handler: queue.On(func(old, current *corev1.Endpoints) {
 			if current == nil {
 				e.loop.Add(queue.Key(old))
 			}
 		})},
 	}, e.loop, e.changes, queue.Func(e.addLeftovers))
-}
-
-func (e *endpoints) podChanged(old, current *corev1.Pod) {
-	// A nil *Pod in an interface is not nil, so absent ones are passed as nil.
-	var was, is any
-	if old != nil {
-		was = old
-	}
-	if current != nil {
-		is = current
-	}
-	if key := endpointsliceutil.GetPodUpdateProjectionKey(was, is); key != nil {
-		e.changes.Add(key)
-	}
-}
-
-// syncPod queues the services whose endpoints a pod may have changed.
-func (e *endpoints) syncPod(_ context.Context, key *endpointsliceutil.PodProjectionKey) error {
-	services, err := endpointsliceutil.GetServicesToUpdate(e.services, key)
-	for service := range services {
-		e.loop.Add(service)
-	}
-	return err
 }
 
 // addLeftovers queues all Endpoints once, so that those whose service went

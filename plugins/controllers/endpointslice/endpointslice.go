@@ -22,6 +22,7 @@ import (
 	endpointsliceutil "k8s.io/endpointslice/util"
 	"k8s.io/klog/v2"
 
+	"pintle.dev/pintle/plugins/controllers/podchange"
 	"pintle.dev/pintle/plugins/controllers/queue"
 	"pintle.dev/pintle/sdk/controller"
 )
@@ -50,9 +51,9 @@ type endpointSlices struct {
 	slices    discoverylisters.EndpointSliceLister
 	informers struct{ services, pods, nodes, slices cache.SharedIndexInformer }
 
-	loop     *queue.Loop[string]                              // of services
-	changes  *queue.Loop[*endpointsliceutil.PodProjectionKey] // of pods
-	topology *queue.Loop[struct{}]                            // of all nodes at once
+	loop     *queue.Loop[string] // of services
+	changes  *podchange.Changes
+	topology *queue.Loop[struct{}] // of all nodes at once
 
 	tracker    *endpointsliceutil.EndpointSliceTracker
 	trigger    *endpointsliceutil.TriggerTimeTracker
@@ -79,7 +80,7 @@ func New(c *controller.Context) (controller.Runner, error) {
 		&workqueue.TypedBucketRateLimiter[string]{Limiter: rate.NewLimiter(10, 100)},
 	)
 	e.loop = queue.New(c.Logger, e.sync, queue.Options[string]{Name: "endpoint_slice", Workers: workers, Retries: maxRetries, Limiter: slow})
-	e.changes = queue.New(c.Logger, e.syncPod, queue.Options[*endpointsliceutil.PodProjectionKey]{Name: "endpoint_slice_pod", Workers: workers, Retries: maxRetries})
+	e.changes = podchange.New(c.Logger, "endpoint_slice_pod", workers, maxRetries, e.services, e.loop.Add)
 	e.topology = queue.New(c.Logger, e.syncNodes, queue.Options[struct{}]{Name: "endpoint_slice_topology"})
 	return e, nil
 }
@@ -91,7 +92,7 @@ func (e *endpointSlices) Run(ctx context.Context) error {
 	e.record(recorder)
 	return queue.Follow(ctx, []queue.Watch{
 		{Informer: e.informers.services, Handler: queue.Every(func(s *corev1.Service) { e.loop.Add(queue.Key(s)) })},
-		{Informer: e.informers.pods, Handler: queue.On(e.podChanged)},
+		{Informer: e.informers.pods, Handler: e.changes.Handler()},
 		{Informer: e.informers.nodes, Handler: queue.On(e.nodeChanged)},
 		{Informer: e.informers.slices, Handler: queue.On(e.sliceChanged)},
 	}, e.loop, e.changes, e.topology)
@@ -102,20 +103,6 @@ func (e *endpointSlices) record(recorder record.EventRecorder) {
 	e.recorder = recorder
 	e.reconciler = endpointslicelib.NewReconciler(e.client, e.nodes, maxPerSlice, e.tracker, e.zones, recorder, Name,
 		endpointslicelib.WithPreferSameTrafficDistributionEnabled(true))
-}
-
-func (e *endpointSlices) podChanged(old, current *corev1.Pod) {
-	// A nil *Pod in an interface is not nil, so absent ones are passed as nil.
-	var was, is any
-	if old != nil {
-		was = old
-	}
-	if current != nil {
-		is = current
-	}
-	if key := endpointsliceutil.GetPodUpdateProjectionKey(was, is); key != nil {
-		e.changes.Add(key)
-	}
 }
 
 func (e *endpointSlices) nodeChanged(old, current *corev1.Node) {
@@ -147,15 +134,6 @@ func (e *endpointSlices) addServiceOf(slice *discoveryv1.EndpointSlice) {
 	if key, err := endpointslicelib.ServiceControllerKey(slice); err == nil {
 		e.loop.AddAfter(key, sliceDelay)
 	}
-}
-
-// syncPod queues the services whose endpoints a pod may have changed.
-func (e *endpointSlices) syncPod(_ context.Context, key *endpointsliceutil.PodProjectionKey) error {
-	services, err := endpointsliceutil.GetServicesToUpdate(e.services, key)
-	for service := range services {
-		e.loop.Add(service)
-	}
-	return err
 }
 
 // syncNodes tells the zones to the hints, and queues the services whose hints
