@@ -40,8 +40,10 @@ func (r *scaleREST) GroupVersionKind(schema.GroupVersion) schema.GroupVersionKin
 	return autoscalingv1.SchemeGroupVersion.WithKind("Scale")
 }
 
+// ConvertToTable prints the Scale, not the object behind it, by columns of its
+// own (kubectl get --subresource=scale).
 func (r *scaleREST) ConvertToTable(ctx context.Context, obj, options runtime.Object) (*metav1.Table, error) {
-	return r.store.ConvertToTable(ctx, obj, options)
+	return scaleTable.ConvertToTable(ctx, obj, options)
 }
 
 func (r *scaleREST) view(obj runtime.Object) (*autoscalingv1.Scale, error) {

@@ -20,6 +20,9 @@ type table struct {
 	row     func(runtime.Object) ([]any, error)
 }
 
+// scaleTable prints the Scale of any kind.
+var scaleTable = table{columns: resources.ScaleColumns(), row: resources.ScaleRow}
+
 func newTable(k resources.Kind) rest.TableConvertor {
 	if k.Row == nil {
 		return rest.NewDefaultTableConvertor(schema.GroupResource{Group: k.GVK.Group, Resource: k.Resource})

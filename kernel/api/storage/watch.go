@@ -55,7 +55,9 @@ func (s *Storage) Watch(ctx context.Context, key string, opts storage.ListOption
 	}
 	revision, err := s.versioner.ParseResourceVersion(opts.ResourceVersion)
 	if err != nil {
-		return nil, err
+		// Nobody above translates a watch's error; as it is, a client's fault
+		// would be an internal error. The words are those of a list.
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("invalid resource version: %v", err))
 	}
 	if !utilfeature.DefaultFeatureGate.Enabled(features.WatchList) {
 		opts.SendInitialEvents = nil

@@ -76,7 +76,8 @@ func (a *Authorizer) RulesFor(_ context.Context, who user.Info, namespace string
 	)
 	rules, err := a.index.rulesFor(who, namespace)
 	if superuser(who) {
-		rules = append(slices.Clone(fullAuthority()), rules...)
+		// The binding of cluster-admin says the same again.
+		rules = append(slices.Clone(fullAuthority()), slices.DeleteFunc(rules, isFullAuthority)...)
 	}
 	for i := range rules {
 		rule := &rules[i]

@@ -1,7 +1,10 @@
 package rbac
 
 import (
+	"slices"
+
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -32,4 +35,10 @@ func fullAuthority() []rbacv1.PolicyRule {
 		{Verbs: []string{"*"}, APIGroups: []string{"*"}, Resources: []string{"*"}},
 		{Verbs: []string{"*"}, NonResourceURLs: []string{"*"}},
 	}
+}
+
+func isFullAuthority(r rbacv1.PolicyRule) bool {
+	return slices.ContainsFunc(fullAuthority(), func(full rbacv1.PolicyRule) bool {
+		return equality.Semantic.DeepEqual(r, full)
+	})
 }

@@ -108,6 +108,33 @@ func TestAuthorize(t *testing.T) {
 	}
 }
 
+// What a member of system:masters may do is told once, though the binding of
+// cluster-admin tells it too.
+func TestRulesFor(t *testing.T) {
+	admins := rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "admins"}, RoleRef: rbacv1.RoleRef{Kind: "ClusterRole", Name: "admin"}, Subjects: []rbacv1.Subject{subjectGroup("system:masters")}}
+	x := indexOf(
+		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "admin"}, Rules: append(fullAuthority(), paths("/healthz"))},
+		&admins,
+	)
+	for _, tt := range []struct {
+		name             string
+		user             user.Info
+		resources, paths int
+	}{
+		{"bound", who("root", "system:masters"), 1, 2},
+		{"nobody", who("joe"), 0, 0},
+	} {
+		resources, paths, incomplete, err := New(x).RulesFor(t.Context(), tt.user, "ns")
+		if len(resources) != tt.resources || len(paths) != tt.paths || incomplete || err != nil {
+			t.Errorf("%s: resources %v, paths %v, %v, %v", tt.name, resources, paths, incomplete, err)
+		}
+	}
+	x.replace(&admins, nil)
+	if resources, paths, _, err := New(x).RulesFor(t.Context(), who("root", "system:masters"), "ns"); len(resources) != 1 || len(paths) != 1 || err != nil {
+		t.Errorf("unbound: resources %v, paths %v, %v", resources, paths, err)
+	}
+}
+
 func TestIndexFollowsChanges(t *testing.T) {
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "reader"}, Rules: []rbacv1.PolicyRule{on(reading, "", "pods")}}
 	binding := bound("reader", subjectUser("ann"), subjectUser("bob"), subjectUser("ann"))
