@@ -44,6 +44,7 @@ type replicator struct {
 	loop     *queue.Loop[string]
 	watches  []queue.Watch
 	expect   *expectations
+	pace     *pace
 	pods     cache.Indexer
 	recorder record.EventRecorder
 	clock    clock.PassiveClock
@@ -59,7 +60,7 @@ func build(client kubernetes.Interface, shared informers.SharedInformerFactory, 
 	}
 	r := &replicator{
 		kind: k, client: client, pods: pods.GetIndexer(),
-		clock: clock.RealClock{}, expect: newExpectations(clock.RealClock{}), log: log,
+		clock: clock.RealClock{}, expect: newExpectations(clock.RealClock{}), pace: newPace(), log: log,
 	}
 	r.loop = queue.New(log, r.sync, queue.Options[string]{Workers: workers})
 	r.watches = []queue.Watch{

@@ -11,5 +11,6 @@
 // written all the same (RCC-7 to RCC-10, RCC-13 to RCC-15, ODD-31). A sync
 // makes or deletes at most 500 pods (RCC-19); creations start with one and
 // double while they succeed, so that a quota that refuses is not flooded.
+// The status of a large set is written at most every 0.2 seconds (pace.go).
 // Which pods go first on scale-down is in ranking.go (RCC-22).
 package replicaset

@@ -22,6 +22,8 @@ import (
 	"k8s.io/client-go/tools/record"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
+
+	"pintle.dev/pintle/plugins/controllers/queue"
 )
 
 var webLabels = map[string]string{"app": "web"}
@@ -357,4 +359,67 @@ func TestRun(t *testing.T) {
 		t.Error(err)
 	}
 	shared.Shutdown()
+}
+
+// The status of a large set is not written at each change of a pod, but in the
+// end; pods are made and deleted without delay.
+func TestPace(t *testing.T) {
+	var objects []runtime.Object
+	const n = 1000
+	objects = append(objects, set(n))
+	for i := range n {
+		objects = append(objects, pod(fmt.Sprint("p", i), nil))
+	}
+	r, client := fixture(t, objects...)
+	clock := clocktesting.NewFakeClock(time.Unix(1_000_000, 0))
+	r.clock = clock
+	client.PrependReactor("update", "replicasets", func(a k8stesting.Action) (bool, runtime.Object, error) {
+		rs := a.(k8stesting.UpdateAction).GetObject().(*appsv1.ReplicaSet).DeepCopy()
+		rs.ResourceVersion += "1"
+		return true, rs, r.informer.GetIndexer().Update(rs)
+	})
+	writes := func() (n int) {
+		for _, a := range client.Actions() {
+			if a.Matches("update", "replicasets") {
+				n++
+			}
+		}
+		return n
+	}
+	ready := func(i int) {
+		t.Helper()
+		if err := r.pods.Update(pod(fmt.Sprint("p", i), func(p *corev1.Pod) {
+			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+		})); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := r.sync(t.Context(), "default/web"); err != nil || writes() != 1 {
+		t.Fatalf("%v, %d writes", err, writes())
+	}
+	for i := range 10 {
+		ready(i)
+		var after *queue.After
+		if err := r.sync(t.Context(), "default/web"); !errors.As(err, &after) || after.Delay != paceLimit {
+			t.Fatalf("change %d: %v", i, err)
+		}
+	}
+	if writes() != 1 {
+		t.Errorf("%d writes at once", writes())
+	}
+	if err := r.pods.Delete(pod("p0", nil)); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.sync(t.Context(), "default/web"); err != nil || count(client, "create", "pods") != 1 {
+		t.Errorf("a lost pod waits: %v, %d made", err, count(client, "create", "pods"))
+	}
+	r.expect.forget("default/web")
+	clock.Step(paceLimit)
+	ready(0)
+	if err := r.sync(t.Context(), "default/web"); err != nil {
+		t.Fatal(err)
+	}
+	if rs, err := r.lookup("default/web"); err != nil || rs.Status.Replicas != n || rs.Status.ReadyReplicas != 10 {
+		t.Errorf("in the end: %+v, %v", rs.Status, err)
+	}
 }

@@ -28,9 +28,13 @@ func (r *replicator) sync(ctx context.Context, key string) error {
 	}
 	if rs == nil { // RCC-12
 		r.expect.forget(key)
+		r.pace.forget(key)
 		return nil
 	}
 	manage := r.expect.satisfied(key) // before the pods are read: RCC-13
+	if left := r.pace.left(key, r.clock.Now()); left > 0 && !manage {
+		return &queue.After{Delay: left, Reason: "the status was written just now"}
+	}
 	selector, err := metav1.LabelSelectorAsSelector(rs.Spec.Selector)
 	if err != nil {
 		r.log.Error("selector is not valid", "key", key, "error", err)
@@ -67,9 +71,15 @@ func (r *replicator) sync(ctx context.Context, key string) error {
 		manageErr = r.manage(ctx, key, rs, pods)
 	}
 	now := r.clock.Now()
+	if left := r.pace.left(key, now); left > 0 && len(pods) == int(ptr.Deref(rs.Spec.Replicas, 1)) {
+		return &queue.After{Delay: left, Reason: "the status was written just now"}
+	}
 	updated, err := r.writeStatus(ctx, rs, r.newStatus(rs, pods, len(terminating), manageErr, now))
 	if err != nil {
 		return err
+	}
+	if updated.ResourceVersion != rs.ResourceVersion {
+		r.pace.wrote(key, len(all), now)
 	}
 	if manageErr != nil {
 		return manageErr
