@@ -312,6 +312,7 @@ func (a *Agent) Run(ctx context.Context) error {
 			return err
 		})
 		every(logs.Period, "rotate logs", p.rotator.Rotate)
+		every(a.cfg.StoragePeriod, "limit local storage", p.pods.LimitStorage)
 	}
 	if err := p.imageGC.Scan(inner, time.Now()); err != nil && inner.Err() == nil {
 		a.deps.Logger.Warn("could not list images", "err", err)

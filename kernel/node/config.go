@@ -76,6 +76,9 @@ type Config struct {
 	// ResyncPeriod is the most time between two syncs of one pod. Default 1 min.
 	ResyncPeriod time.Duration
 
+	// StoragePeriod is how often pods with a limit of local storage are measured. Default 10 s.
+	StoragePeriod time.Duration
+
 	// SerializeImagePulls allows one pull at a time (default false); MaxParallelImagePulls caps them (0: no cap).
 	SerializeImagePulls   bool
 	MaxParallelImagePulls int
@@ -164,6 +167,7 @@ func (cfg Config) withDefaults() (Config, error) {
 	setDefault(&cfg.RelistPeriod, time.Second)
 	setDefault(&cfg.EventedRelistPeriod, time.Second)
 	setDefault(&cfg.ResyncPeriod, time.Minute)
+	setDefault(&cfg.StoragePeriod, 10*time.Second)
 	setDefault(&cfg.ImageGCHigh, 85)
 	setDefault(&cfg.ImageGCLow, 80)
 	setDefault(&cfg.ImageMinAge, 2*time.Minute)

@@ -84,9 +84,10 @@ type end struct{ reason, message string }
 
 // entry is what is kept of one pod.
 type entry struct {
-	mu   sync.Mutex
-	pod  *corev1.Pod
-	gone bool
+	mu      sync.Mutex
+	pod     *corev1.Pod
+	gone    bool
+	evicted string // why the pod has to go
 
 	// The fields below belong to the pod's worker.
 	known       bool // the runtime was asked about the pod at least once
@@ -94,7 +95,8 @@ type entry struct {
 	end         *end
 	terminating bool
 	terminated  bool
-	stopping    time.Time // when stopping began
+	stopping    time.Time      // when stopping began
+	grace       *time.Duration // of containers, in place of the spec's
 	waiting     map[string]status.Waiting
 	messages    map[string]string // container id → termination message
 	volumesBad  bool

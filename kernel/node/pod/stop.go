@@ -216,7 +216,7 @@ func (m *Manager) terminate(ctx context.Context, e *entry, pod *corev1.Pod, gone
 		m.deps.Probes.StopLiveness(pod.UID)
 		m.report(e, pod, rt)
 	}
-	if err := m.stopPod(ctx, pod, rt, nil); err != nil {
+	if err := m.stopPod(ctx, pod, rt, e.grace); err != nil {
 		if ctx.Err() == nil {
 			m.event(pod, "", corev1.EventTypeWarning, "FailedKillPod", fmt.Sprintf("error killing pod: %v", err))
 			m.deps.Logger.Warn("could not stop pod; trying again", "pod", name(pod), "err", err)

@@ -56,6 +56,12 @@ func (m *Manager) sync(ctx context.Context, e *entry) time.Duration {
 		e.admitted = true
 	}
 	pod = m.settle(e, pod)
+	if message := e.eviction(); message != "" {
+		m.event(pod, "", corev1.EventTypeWarning, "Evicted", message)
+		grace := evictionGrace
+		e.end, e.terminating, e.grace = &end{"Evicted", message}, true, &grace
+		return m.terminate(ctx, e, pod, gone, rt)
+	}
 	deadline, over := overdue(pod, m.previous(pod).StartTime, time.Now())
 	if over {
 		const message = "Pod was active on the node longer than the specified deadline"
