@@ -22,9 +22,6 @@ import (
 	"pintle.dev/pintle/kernel/node"
 )
 
-// hollowLabel marks simulated nodes wherever nodes are shown.
-const hollowLabel = "kernel.pintle.dev/hollow"
-
 // startHollow runs simulated nodes: real agents over a runtime that runs
 // nothing, with one pod source, one service cache, one connection and one
 // event broadcaster for all.
@@ -63,7 +60,7 @@ func (k *Kernel) startHollow(ctx context.Context, cfg *config.Config) error {
 			return fmt.Errorf("hollow node %s: client: %w", name, err)
 		}
 		agent, err := node.New(node.Config{
-			NodeName: name, Labels: map[string]string{hollowLabel: "true"}, RuntimeName: cfg.Hollow.Runtime,
+			NodeName: name, Labels: map[string]string{api.HollowLabel: "true"}, RuntimeName: cfg.Hollow.Runtime,
 			RootDir: filepath.Join(k.dirs.data, "hollow", name), Port: -1, NodeIP: hollowIP(i).String(),
 			EventedRelistPeriod: 5 * time.Minute, RelistPeriod: 5 * time.Minute, StatusUpdate: 5 * time.Minute, KubeletVersion: api.GitVersion, ResyncPeriod: 10 * time.Minute, ImageGCHigh: 100,
 			SkipVolumes: true, // nothing reads them

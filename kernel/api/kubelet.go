@@ -19,6 +19,10 @@ import (
 // defaultKubeletPort is where a node that does not say so serves.
 const defaultKubeletPort = 10250
 
+// HollowLabel marks a node whose pods are simulated: it serves nothing, and its
+// address is made up.
+const HollowLabel = "kernel.pintle.dev/hollow"
+
 // addressTypes is the order in which a node's addresses are tried: what is
 // reached by packets first, names after.
 var addressTypes = []corev1.NodeAddressType{
@@ -71,6 +75,10 @@ func (k *kubelets) address(ctx context.Context, name string) (host, port string,
 	node, err := k.node(ctx, name)
 	if err != nil {
 		return "", "", err
+	}
+	if _, ok := node.Labels[HollowLabel]; ok {
+		// Its address may be that of some machine out there.
+		return "", "", apierrors.NewBadRequest(fmt.Sprintf("node %s simulates its pods: no container runs on it that could be read from or connected to", name))
 	}
 	for _, t := range addressTypes {
 		for _, a := range node.Status.Addresses {

@@ -17,6 +17,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -113,6 +114,26 @@ func TestAgent(t *testing.T) {
 		err := executor.StreamWithContext(t.Context(), remotecommand.StreamOptions{Stdin: strings.NewReader("hello"), Stdout: &out})
 		if err != nil || out.String() != "main cat -: hello" {
 			t.Errorf("%s: %q, %v", name, out.String(), err)
+		}
+	}
+}
+
+// Nobody is dialed for a simulated node: its address is made up.
+func TestHollowNode(t *testing.T) {
+	s := start(t, t.TempDir())
+	c := overTLS(t, s)
+	place(t, s, c, "web", agent(t, s).Port)
+	label := []byte(`{"metadata":{"labels":{"` + api.HollowLabel + `":"true"}}}`)
+	if _, err := c.CoreV1().Nodes().Patch(t.Context(), "n1", types.MergePatchType, label, metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{
+		"/api/v1/namespaces/default/pods/web/log", "/api/v1/namespaces/default/pods/web/exec?command=ls&stdout=1",
+		"/api/v1/namespaces/default/pods/web/attach?stdout=1", "/api/v1/namespaces/default/pods/web/portforward", "/api/v1/nodes/n1/proxy/healthz",
+	} {
+		err := c.CoreV1().RESTClient().Get().RequestURI(path).Do(t.Context()).Error()
+		if !apierrors.IsBadRequest(err) || !strings.Contains(err.Error(), "node n1 simulates its pods") {
+			t.Errorf("%s: %v", path, err)
 		}
 	}
 }
