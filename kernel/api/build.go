@@ -187,6 +187,7 @@ func (s *Server) build() error {
 	if s.generic, err = completed.New("kube-apiserver", crds.GenericAPIServer); err != nil {
 		return err
 	}
+	s.generic.Handler.GoRestfulContainer.Router(&router{})
 	lister := crds.Informers.Apiextensions().V1().CustomResourceDefinitions().Lister()
 	encoding := sharedEncoding{NegotiatedSerializer: codecs, scheme: s.scheme}
 	s.groups = &groups{
