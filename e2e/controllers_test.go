@@ -91,8 +91,16 @@ func TestControllers(t *testing.T) {
 			})
 		}
 	})
-	if log := e.Log(1 << 20); strings.Contains(log, "forbidden: User") {
+	log := e.Log(1 << 20)
+	if strings.Contains(log, "forbidden: User") {
 		t.Errorf("a controller is not allowed what it does:\n%s", log)
+	}
+	// Quotas that refuse, namespaces that go and caches that are behind are
+	// nothing to warn of.
+	for line := range strings.Lines(log) {
+		if strings.Contains(line, "level=WARN") && strings.Contains(line, "failed and is tried again") {
+			t.Errorf("warned: %s", line)
+		}
 	}
 }
 

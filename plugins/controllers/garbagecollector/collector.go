@@ -30,7 +30,9 @@ const (
 	// syncTimeout is how long the first lists are waited for. One resource
 	// that cannot be listed must not hold up all others for ever.
 	syncTimeout = 30 * time.Second
-	workers     = 10
+	// workers of each queue, and how many dependents of one owner are orphaned
+	// at once.
+	workers = 20
 )
 
 // New builds the collector.

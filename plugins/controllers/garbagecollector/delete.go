@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
 
 	"pintle.dev/pintle/plugins/controllers/queue"
 )
@@ -124,14 +125,14 @@ func (c *collector) deletingDependents(ctx context.Context, n *node) error {
 // attemptToOrphan takes the references off all dependents and then lets the
 // owner go.
 func (c *collector) attemptToOrphan(ctx context.Context, n *node) error {
-	var faults []error
-	for _, child := range c.graph.children(n.uid) {
-		if err := ignoreGone(c.removeOwners(ctx, child, []types.UID{n.uid})); err != nil {
-			faults = append(faults, err)
-		}
-	}
-	if len(faults) > 0 {
-		return errors.Join(faults...)
+	children := c.graph.children(n.uid)
+	faults := make([]error, len(children))
+	workqueue.ParallelizeUntil(ctx, workers, len(children), func(i int) {
+		faults[i] = ignoreGone(c.removeOwners(ctx, children[i], []types.UID{n.uid}))
+	})
+	// Those that were not begun when ctx ended have no fault, but keep the owner.
+	if err := errors.Join(append(faults, ctx.Err())...); err != nil {
+		return err
 	}
 	return c.removeFinalizer(ctx, n, metav1.FinalizerOrphanDependents)
 }

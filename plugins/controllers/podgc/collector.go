@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 
 	"pintle.dev/pintle/sdk/controller"
@@ -30,6 +31,7 @@ import (
 const (
 	period     = 20 * time.Second // FIL-11
 	quarantine = 40 * time.Second
+	workers    = 10 // deletions at once
 )
 
 // Config of the collector, in JSON.
@@ -101,35 +103,50 @@ func (c *collector) collect(ctx context.Context) error {
 		return err
 	}
 	gone, err := c.goneNodes(ctx, pods)
-	faults := []error{err}
-	doomed := map[types.UID]bool{}
-	remove := func(p *corev1.Pod, condition *corev1.PodCondition) {
-		if doomed[p.UID] {
-			return
+	doomed := c.doomed(pods, gone)
+	faults := make([]error, len(doomed), len(doomed)+1)
+	workqueue.ParallelizeUntil(ctx, workers, len(doomed), func(i int) {
+		if err := c.remove(ctx, doomed[i].Pod, doomed[i].condition); err != nil {
+			faults[i] = fmt.Errorf("pod %s/%s: %w", doomed[i].Namespace, doomed[i].Name, err)
 		}
-		doomed[p.UID] = true
-		if err := c.remove(ctx, p, condition); err != nil {
-			faults = append(faults, fmt.Errorf("pod %s/%s: %w", p.Namespace, p.Name, err))
+	})
+	return errors.Join(append(faults, err)...)
+}
+
+// doomed is a pod to remove, with the condition that tells why, if any.
+type doomed struct {
+	*corev1.Pod
+	condition *corev1.PodCondition
+}
+
+// doomed returns the pods to remove, each once.
+func (c *collector) doomed(pods []*corev1.Pod, gone map[string]bool) []doomed {
+	var list []doomed
+	taken := map[types.UID]bool{}
+	take := func(p *corev1.Pod, condition *corev1.PodCondition) {
+		if !taken[p.UID] {
+			taken[p.UID] = true
+			list = append(list, doomed{p, condition})
 		}
 	}
 	if c.config.TerminatedPodThreshold > 0 {
 		for _, p := range excess(pods, c.config.TerminatedPodThreshold) {
-			remove(p, nil)
+			take(p, nil)
 		}
 	}
 	for _, p := range pods {
 		switch {
 		case gone[p.Spec.NodeName]:
-			remove(p, &corev1.PodCondition{
+			take(p, &corev1.PodCondition{
 				Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, ObservedGeneration: p.Generation,
 				LastTransitionTime: metav1.NewTime(c.clock.Now()),
 				Reason:             "DeletionByPodGC", Message: "PodGC: node no longer exists",
 			})
 		case p.DeletionTimestamp != nil && (p.Spec.NodeName == "" || c.outOfService(p.Spec.NodeName)):
-			remove(p, nil)
+			take(p, nil)
 		}
 	}
-	return errors.Join(faults...)
+	return list
 }
 
 // excess returns the finished pods beyond the threshold: evicted ones first,
