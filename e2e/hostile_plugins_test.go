@@ -27,7 +27,7 @@ type hostility struct {
 
 var hostilities = []hostility{
 	{"traps", "Traps", "out of bounds memory access"},
-	{"loops", "Loops", "deadline exceeded"},
+	{"loops", "Loops", "no answer in time"},
 	{"allocates", "Allocates", "wasm error: unreachable"}, // its own runtime gives up at the memory ceiling
 	{"verdicts", "InventsVerdicts", "answer out of range: verdict 1073741824"},
 	{"astray", "PointsAstray", "answer out of range: 100 bytes at 0xfffffff0 are not in its memory"},

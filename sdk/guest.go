@@ -3,6 +3,8 @@ package sdk
 import (
 	"errors"
 	"fmt"
+	"runtime"
+	"strconv"
 	"strings"
 	"unsafe"
 )
@@ -296,6 +298,23 @@ func (p *servedState) reasonID(reasons []string) uint32 {
 // must not take the others down.
 func contain(name string, err *error) {
 	if r := recover(); r != nil {
-		*err = fmt.Errorf("%w: %s: %v", ErrPanic, name, r)
+		*err = fmt.Errorf("%w: %s: %v%s", ErrPanic, name, r, panicked())
+	}
+}
+
+// panicked says where: the first frame below the runtime's own.
+func panicked() string {
+	var pcs [32]uintptr
+	// Without itself, contain and runtime.Callers.
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(3, pcs[:])])
+	for {
+		frame, more := frames.Next()
+		if frame.Function != "" && !strings.HasPrefix(frame.Function, "runtime.") {
+			file := frame.File[strings.LastIndexByte(frame.File, '/')+1:]
+			return " (" + file + ":" + strconv.Itoa(frame.Line) + ")"
+		}
+		if !more {
+			return ""
+		}
 	}
 }

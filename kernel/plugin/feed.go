@@ -295,8 +295,14 @@ func (u *unit) ask(ctx context.Context, name string, generation uint64, question
 	began := time.Now()
 	err = question(g, i)
 	u.stats[name].record(time.Since(began), err)
-	if err != nil && errors.Is(err, errBroken) && ctx.Err() == nil {
+	if err == nil || ctx.Err() != nil {
+		return err
+	}
+	err = fmt.Errorf("plugin %s: %w", name, err)
+	if errors.Is(err, errBroken) {
 		u.broke(err)
+	} else if u.stats[name].failed(err, time.Now()) {
+		u.log.Warn("plugin did not answer a question", "error", err)
 	}
 	return err
 }

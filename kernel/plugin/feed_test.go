@@ -2,6 +2,8 @@ package plugin
 
 import (
 	"fmt"
+	"os"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -113,9 +115,14 @@ func TestProcessStandsStill(t *testing.T) {
 		t.Fatal(err)
 	}
 	waitSound(t, p, 0)
-	if err := syscall.Kill(int(objectOf(h, "FitsCPU").Status.PID), syscall.SIGSTOP); err != nil {
+	pid := int(objectOf(h, "FitsCPU").Status.PID)
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
+	poll(t, "it is stopped", func() bool {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		return err == nil && strings.Contains(string(stat), ") T ")
+	})
 	full := proto.Clone(source.delta).(*contractv1.Delta)
 	full.Generation = 2
 	source.set(full)
@@ -138,10 +145,10 @@ func TestProcessStandsStill(t *testing.T) {
 func TestLargeReplicaIsFedInParts(t *testing.T) {
 	for _, transport := range []string{TransportWASM, TransportProcess} {
 		t.Run(transport, func(t *testing.T) {
-			const n = 20_000
+			const n = 10_000
 			source := &testSource{delta: replica(n, 1)}
 			cfg := testConfig(t, transport, "FitsCPU")
-			cfg.CallTimeout, cfg.MemoryLimit = 40*time.Millisecond, 256<<20
+			cfg.CallTimeout, cfg.MemoryLimit = 100*time.Millisecond, 256<<20
 			h := runHost(t, cfg, source)
 			p := h.Source("s").Policy().(*Policy)
 			for generation := uint64(1); generation < 4; generation++ {

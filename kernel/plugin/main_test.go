@@ -147,6 +147,11 @@ func runHost(t testing.TB, cfg Config, source ReplicaSource) *Host {
 	if testing.Verbose() {
 		log = slog.New(slog.NewTextHandler(os.Stderr, nil))
 	}
+	return runHostLogging(t, cfg, source, log)
+}
+
+func runHostLogging(t testing.TB, cfg Config, source ReplicaSource, log *slog.Logger) *Host {
+	t.Helper()
 	h, err := New(cfg, Deps{Log: log})
 	if err != nil {
 		t.Fatal(err)

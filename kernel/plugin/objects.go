@@ -268,7 +268,10 @@ func (u *unit) status(e *Entry, enabled bool) v1alpha1.PluginStatus {
 		Calls: s.calls.Load(), Failures: s.failures.Load(),
 	}
 	if p99 := s.p99(); p99 > 0 {
-		st.P99 = p99.String()
+		st.P99 = threeDigits(p99).String()
+	}
+	if failure := s.failure(); failure != "" && st.Message == "" {
+		st.Message = "last failure: " + failure
 	}
 	for _, c := range u.controllers {
 		if c.Name == e.Name && st.State == v1alpha1.PluginStateReady {
@@ -286,6 +289,15 @@ func (u *unit) status(e *Entry, enabled bool) v1alpha1.PluginStatus {
 		st.Provides = append(st.Provides, v1alpha1.ProvidedPlugin{Name: o.Name, Kind: v1alpha1.PluginKind(o.Kind), Scope: v1alpha1.PluginScope(o.Scope)})
 	}
 	return st
+}
+
+// threeDigits rounds to what a p99 can be trusted with.
+func threeDigits(d time.Duration) time.Duration {
+	unit := time.Duration(1)
+	for d/unit >= 1000 {
+		unit *= 10
+	}
+	return d.Round(unit)
 }
 
 // Plugins is what every loaded plugin is and does, without the API.

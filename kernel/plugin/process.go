@@ -92,6 +92,8 @@ func startProcess(ctx context.Context, b *Bundle, a *Artifact, o processOptions)
 		StartTimeout:     o.start,
 		SecureConfig:     &goplugin.SecureConfig{Checksum: checksum, Hash: sha256.New()},
 		Logger:           pluginLogger(o.log),
+		SyncStdout:       &lineWriter{log: o.log},
+		SyncStderr:       &lineWriter{log: o.log},
 		UnixSocketConfig: &goplugin.UnixSocketConfig{TempDir: o.runDirectory},
 		GRPCDialOptions: []grpc.DialOption{grpc.WithDefaultCallOptions(
 			grpc.MaxCallRecvMsgSize(transport.MaxMessageBytes), grpc.MaxCallSendMsgSize(transport.MaxMessageBytes))},
@@ -167,15 +169,22 @@ func (g *processGuest) kill(grace time.Duration) {
 
 // failed marks errors that speak of the process rather than of the question.
 func (g *processGuest) failed(what string, err error) error {
-	switch status.Code(err) {
-	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled:
-		return fmt.Errorf("plugin bundle %s: %s: %w: %w", g.name, what, errBroken, err)
+	switch s := status.Convert(err); s.Code() {
+	case codes.DeadlineExceeded:
+		return broken("plugin bundle %s: %s: no answer in time", g.name, what)
+	case codes.Unavailable:
+		return broken("plugin bundle %s: %s: process %d is gone, or its connection is: %s", g.name, what, g.process, s.Message())
+	case codes.Canceled:
+		return broken("plugin bundle %s: %s: %w", g.name, what, err)
+	case codes.Unknown, codes.Internal, codes.InvalidArgument, codes.NotFound, codes.FailedPrecondition:
+		// The plugin said so.
+		return fmt.Errorf("plugin bundle %s: %s: %s", g.name, what, s.Message())
 	}
 	return fmt.Errorf("plugin bundle %s: %s: %w", g.name, what, err)
 }
 
 func (g *processGuest) outOfRange(what string, args ...any) error {
-	return fmt.Errorf("plugin bundle %s: %w: answer out of range: %s", g.name, errBroken, fmt.Sprintf(what, args...))
+	return broken("plugin bundle %s: answer out of range: %s", g.name, fmt.Sprintf(what, args...))
 }
 
 func (g *processGuest) describe() []*contractv1.PluginDescription { return g.plugins }
@@ -183,7 +192,7 @@ func (g *processGuest) pid() int                                  { return g.pro
 
 func (g *processGuest) health(ctx context.Context) error {
 	if g.client.Exited() {
-		return fmt.Errorf("plugin bundle %s: %w: process %d ended", g.name, errBroken, g.process)
+		return broken("plugin bundle %s: process %d ended", g.name, g.process)
 	}
 	return nil
 }
@@ -195,7 +204,7 @@ func (g *processGuest) ping(ctx context.Context) error {
 		return g.failed("health", err)
 	}
 	if !resp.GetHealthy() {
-		return fmt.Errorf("plugin bundle %s: %w: unhealthy: %s", g.name, errBroken, resp.GetMessage())
+		return broken("plugin bundle %s: unhealthy: %s", g.name, resp.GetMessage())
 	}
 	return nil
 }

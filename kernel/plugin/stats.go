@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"math/bits"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -12,6 +13,33 @@ type stats struct {
 	calls    atomic.Int64
 	failures atomic.Int64
 	buckets  [64 * 4]atomic.Uint32
+
+	mu     sync.Mutex
+	last   string // what the last failure was, if that did not end the guest
+	logged time.Time
+}
+
+// logEvery bounds the log lines about one plugin's failures.
+const logEvery = 10 * time.Second
+
+// failed notes why a call failed, and reports whether to log it.
+func (s *stats) failed(err error, now time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	same := s.last == err.Error()
+	s.last = err.Error()
+	if same && now.Sub(s.logged) < logEvery {
+		return false
+	}
+	s.logged = now
+	return true
+}
+
+// failure is why the last call that failed did.
+func (s *stats) failure() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.last
 }
 
 // record counts one call.

@@ -257,14 +257,14 @@ func (g *wasmGuest) invoke(f api.Function, timeout time.Duration) error {
 // trapped shortens wazero's error, which carries a stack trace, to its first line.
 func trapped(err error) error {
 	if errors.Is(err, errDeadline) {
-		return fmt.Errorf("%w: %w", errBroken, errDeadline)
+		return broken("no answer in time")
 	}
 	line, _, _ := strings.Cut(err.Error(), "\n")
-	return fmt.Errorf("%w: %s", errBroken, line)
+	return broken("%s", line)
 }
 
 func (g *wasmGuest) outOfRange(what string, args ...any) error {
-	return fmt.Errorf("plugin bundle %s: %w: answer out of range: %s", g.name, errBroken, fmt.Sprintf(what, args...))
+	return broken("plugin bundle %s: answer out of range: %s", g.name, fmt.Sprintf(what, args...))
 }
 
 // span copies text that the guest returned as pointer<<32|length.

@@ -3,6 +3,8 @@
 package main
 
 import (
+	"fmt"
+	"os"
 	"strconv"
 	"strings"
 
@@ -84,6 +86,14 @@ func init() {
 	sdk.Register(sdk.Predicate{
 		Name:   "Panics",
 		Filter: func(*sdk.Request) sdk.Verdict { panic("on purpose") },
+	})
+	sdk.Register(sdk.Predicate{
+		Name: "Prints",
+		Filter: func(r *sdk.Request) sdk.Verdict {
+			fmt.Println("asked about", r.Node.Name)
+			fmt.Fprintln(os.Stderr, "and about", r.Pod.Name)
+			return sdk.Fits()
+		},
 	})
 	sdk.Register(sdk.Predicate{
 		Name: "Recurses",
