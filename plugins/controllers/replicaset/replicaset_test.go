@@ -13,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -109,7 +110,9 @@ func TestSyncMakesAndDeletesPods(t *testing.T) {
 		{"enough", 1, []*corev1.Pod{pod("a", nil)}, 0, 0, 0, 1},
 		{"finished and leaving do not count", 1, []*corev1.Pod{pod("a", finished), pod("b", leaving)}, 1, 0, 0, 0},
 		{"an orphan is adopted", 1, []*corev1.Pod{pod("a", orphan)}, 0, 0, 1, 1},
-		{"one that no longer matches is released", 1, []*corev1.Pod{pod("a", strange)}, 1, 0, 1, 0},
+		{"bare pods are adopted and the missing one is made (RS-1, T-5)", 3, []*corev1.Pod{pod("a", orphan), pod("b", orphan)}, 1, 0, 2, 2},
+		{"of bare pods too many are deleted (RS-1, T-5)", 1, []*corev1.Pod{pod("a", nil), pod("b", orphan)}, 0, 1, 1, 2},
+		{"one that no longer matches is released and replaced (RS-3)", 1, []*corev1.Pod{pod("a", strange)}, 1, 0, 1, 0},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -189,6 +192,52 @@ func TestFailedCreation(t *testing.T) {
 	got, _ := client.AppsV1().ReplicaSets("default").Get(t.Context(), "web", metav1.GetOptions{})
 	if len(got.Status.Conditions) != 1 || got.Status.Conditions[0].Reason != "FailedCreate" || got.Status.Conditions[0].Message != "no quota" {
 		t.Errorf("conditions %+v", got.Status.Conditions)
+	}
+}
+
+// [17.18], S-5: what a quota refuses is told by an event, in upstream's words;
+// a namespace that ends is asked once and nothing is told.
+func TestRefusedCreation(t *testing.T) {
+	pods := corev1.Resource("pods")
+	quota := apierrors.NewForbidden(pods, "web-", errors.New("exceeded quota: q, requested: pods=1, used: pods=3, limited: pods=2"))
+	ending := apierrors.NewForbidden(pods, "web-", errors.New("unable to create new content in namespace default because it is being terminated"))
+	ending.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+	for name, tt := range map[string]struct {
+		err       error
+		event     string
+		condition bool
+		expected  bool // the rest is held back
+	}{
+		"quota":               {quota, `Warning FailedCreate Error creating: pods "web-" is forbidden: exceeded quota: q, requested: pods=1, used: pods=3, limited: pods=2`, true, false},
+		"namespace that ends": {ending, "", false, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, client := fixture(t, set(10))
+			events := record.NewFakeRecorder(10)
+			r.recorder = events
+			client.PrependReactor("create", "pods", func(k8stesting.Action) (bool, runtime.Object, error) { return true, nil, tt.err })
+			err := r.sync(t.Context(), "default/web")
+			if tt.condition != apierrors.IsForbidden(err) {
+				t.Errorf("sync: %v", err)
+			}
+			if n := count(client, "create", "pods"); n != 1 {
+				t.Errorf("%d creations", n)
+			}
+			var told string
+			if len(events.Events) > 0 {
+				told = <-events.Events
+			}
+			if told != tt.event {
+				t.Errorf("told %q, want %q", told, tt.event)
+			}
+			got, err := client.AppsV1().ReplicaSets("default").Get(t.Context(), "web", metav1.GetOptions{})
+			if err != nil || tt.condition != (len(got.Status.Conditions) == 1) {
+				t.Errorf("conditions %v, %v", got.Status.Conditions, err)
+			}
+			if r.expect.satisfied("default/web") == tt.expected {
+				t.Errorf("held back: %v", !tt.expected)
+			}
+		})
 	}
 }
 
