@@ -72,16 +72,10 @@ func replicaSetKind() Kind {
 		Fields: func(obj runtime.Object) fields.Set {
 			return fields.Set{"status.replicas": strconv.Itoa(int(obj.(*appsv1.ReplicaSet).Status.Replicas))}
 		},
-		Columns: cols(nameColumn(), integerColumn("Desired", spec["replicas"]), integerColumn("Current", status["replicas"]),
-			integerColumn("Ready", status["readyReplicas"]), ageColumn(),
-			wideColumn("Containers", "Names of each container in the template."),
-			wideColumn("Images", "Images referenced by each container in the template."),
-			wideColumn("Selector", spec["selector"])),
+		Columns: replicatedColumns(spec, status),
 		Row: func(obj runtime.Object) ([]any, error) {
 			o := obj.(*appsv1.ReplicaSet)
-			names, images := containerCells(o.Spec.Template.Spec.Containers)
-			return []any{o.Name, int64(ptr.Deref(o.Spec.Replicas, 0)), int64(o.Status.Replicas), int64(o.Status.ReadyReplicas),
-				ageCell(o.CreationTimestamp), names, images, metav1.FormatLabelSelector(o.Spec.Selector)}, nil
+			return replicatedRow(o, o.Spec.Replicas, o.Status.Replicas, o.Status.ReadyReplicas, &o.Spec.Template, metav1.FormatLabelSelector(o.Spec.Selector)), nil
 		},
 		Scale: &ScaleAccess{
 			Replicas:    func(obj runtime.Object) int32 { return ptr.Deref(obj.(*appsv1.ReplicaSet).Spec.Replicas, 0) },

@@ -51,9 +51,9 @@ type tokenReview struct {
 }
 
 func (r *tokenReview) Create(ctx context.Context, obj runtime.Object, validate rest.ValidateObjectFunc, _ *metav1.CreateOptions) (runtime.Object, error) {
-	review, ok := obj.(*authenticationv1.TokenReview)
-	if !ok {
-		return nil, apierrors.NewBadRequest(fmt.Sprintf("not a TokenReview: %T", obj))
+	review, err := as[*authenticationv1.TokenReview](obj)
+	if err != nil {
+		return nil, err
 	}
 	if namespace := request.NamespaceValue(ctx); namespace != "" {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("namespace is not allowed on this type: %v", namespace))
@@ -96,12 +96,12 @@ func (r *selfSubjectReview) Create(ctx context.Context, obj runtime.Object, vali
 	if err := admit(ctx, obj, validate); err != nil {
 		return nil, err
 	}
-	if _, ok := obj.(*authenticationv1.SelfSubjectReview); !ok {
-		return nil, apierrors.NewBadRequest(fmt.Sprintf("not a SelfSubjectReview: %T", obj))
+	if _, err := as[*authenticationv1.SelfSubjectReview](obj); err != nil {
+		return nil, err
 	}
-	who, ok := request.UserFrom(ctx)
-	if !ok {
-		return nil, apierrors.NewBadRequest("no user present on request")
+	who, err := caller(ctx)
+	if err != nil {
+		return nil, err
 	}
 	return &authenticationv1.SelfSubjectReview{
 		ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(time.Now())},

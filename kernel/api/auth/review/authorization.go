@@ -65,9 +65,9 @@ type subjectAccessReview struct {
 }
 
 func (r *subjectAccessReview) Create(ctx context.Context, obj runtime.Object, validate rest.ValidateObjectFunc, _ *metav1.CreateOptions) (runtime.Object, error) {
-	review, ok := obj.(*authorizationv1.SubjectAccessReview)
-	if !ok {
-		return nil, apierrors.NewBadRequest(fmt.Sprintf("not a SubjectAccessReview: %T", obj))
+	review, err := as[*authorizationv1.SubjectAccessReview](obj)
+	if err != nil {
+		return nil, err
 	}
 	errs := append(validateSpec(review.Spec), validateEmptyMeta(review.ObjectMeta, "must be empty")...)
 	if len(errs) > 0 {
@@ -86,9 +86,9 @@ type localSubjectAccessReview struct {
 }
 
 func (r *localSubjectAccessReview) Create(ctx context.Context, obj runtime.Object, validate rest.ValidateObjectFunc, _ *metav1.CreateOptions) (runtime.Object, error) {
-	review, ok := obj.(*authorizationv1.LocalSubjectAccessReview)
-	if !ok {
-		return nil, apierrors.NewBadRequest(fmt.Sprintf("not a LocalSubjectAccessReview: %T", obj))
+	review, err := as[*authorizationv1.LocalSubjectAccessReview](obj)
+	if err != nil {
+		return nil, err
 	}
 	meta := review.ObjectMeta
 	meta.Namespace = ""
@@ -122,9 +122,9 @@ type selfSubjectAccessReview struct {
 }
 
 func (r *selfSubjectAccessReview) Create(ctx context.Context, obj runtime.Object, validate rest.ValidateObjectFunc, _ *metav1.CreateOptions) (runtime.Object, error) {
-	review, ok := obj.(*authorizationv1.SelfSubjectAccessReview)
-	if !ok {
-		return nil, apierrors.NewBadRequest(fmt.Sprintf("not a SelfSubjectAccessReview: %T", obj))
+	review, err := as[*authorizationv1.SelfSubjectAccessReview](obj)
+	if err != nil {
+		return nil, err
 	}
 	errs := validateAttributes(review.Spec.ResourceAttributes, review.Spec.NonResourceAttributes)
 	errs = append(errs, validateSelectors(review.Spec.ResourceAttributes)...)
@@ -132,9 +132,9 @@ func (r *selfSubjectAccessReview) Create(ctx context.Context, obj runtime.Object
 	if len(errs) > 0 {
 		return nil, invalid("SelfSubjectAccessReview", errs)
 	}
-	who, ok := request.UserFrom(ctx)
-	if !ok {
-		return nil, apierrors.NewBadRequest("no user present on request")
+	who, err := caller(ctx)
+	if err != nil {
+		return nil, err
 	}
 	if err := admit(ctx, review, validate); err != nil {
 		return nil, err
@@ -149,13 +149,13 @@ type selfSubjectRulesReview struct {
 }
 
 func (r *selfSubjectRulesReview) Create(ctx context.Context, obj runtime.Object, validate rest.ValidateObjectFunc, _ *metav1.CreateOptions) (runtime.Object, error) {
-	review, ok := obj.(*authorizationv1.SelfSubjectRulesReview)
-	if !ok {
-		return nil, apierrors.NewBadRequest(fmt.Sprintf("not a SelfSubjectRulesReview: %T", obj))
+	review, err := as[*authorizationv1.SelfSubjectRulesReview](obj)
+	if err != nil {
+		return nil, err
 	}
-	who, ok := request.UserFrom(ctx)
-	if !ok {
-		return nil, apierrors.NewBadRequest("no user present on request")
+	who, err := caller(ctx)
+	if err != nil {
+		return nil, err
 	}
 	if review.Spec.Namespace == "" {
 		return nil, apierrors.NewBadRequest("no namespace on request")
