@@ -136,7 +136,7 @@ func (l *lifecycle) evict(ctx context.Context, pod *corev1.Pod) error {
 	return nil
 }
 
-// markPods makes the pods of a node that is not ready not ready.
+// markPods makes the pods of a node not ready.
 func (l *lifecycle) markPods(ctx context.Context, node string) {
 	for _, p := range l.podsOn(node) {
 		for i, c := range p.Status.Conditions {

@@ -154,7 +154,8 @@ func setUnknown(node *corev1.Node, now metav1.Time) {
 }
 
 // judge queues a node for its NoExecute taint or takes that off, and marks the
-// pods of a node that is not ready.
+// pods of a node that is silent. One that says itself that it is not ready
+// answers for its pods, and would take the mark off again.
 func (l *lifecycle) judge(ctx context.Context, node *corev1.Node, status corev1.ConditionStatus) {
 	if condition(&node.Status, corev1.NodeReady) == nil && status != corev1.ConditionTrue {
 		return // it never said anything; the cache shows the verdict next time
@@ -184,7 +185,7 @@ func (l *lifecycle) judge(ctx context.Context, node *corev1.Node, status corev1.
 	if err != nil {
 		utilruntime.HandleErrorWithContext(ctx, err, "Set taints of a node")
 	}
-	if status != corev1.ConditionTrue {
+	if status == corev1.ConditionUnknown {
 		l.markPods(ctx, node.Name)
 	}
 }

@@ -2,6 +2,7 @@ package nodelifecycle
 
 import (
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -142,6 +143,58 @@ func TestSilentNode(t *testing.T) {
 	}
 	if _, err := client.CoreV1().Pods("ns").Get(ctx, "p", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("the pod is there: %v", err)
+	}
+}
+
+// A node that says itself that it is not ready is tainted as such, and answers
+// for its pods: their readiness is left to it. When it then falls silent the
+// other taint takes the place of this one, and the pods are marked.
+func TestSickNode(t *testing.T) {
+	ctx, clock := t.Context(), time.Now()
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p"}, Spec: corev1.PodSpec{NodeName: "sick"},
+		Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}},
+	}
+	client := fake.NewClientset(node("sick", corev1.ConditionFalse), node("well", corev1.ConditionTrue), pod)
+	l := unstarted(t, client)
+	l.now = func() time.Time { return clock }
+	pass := func(beats ...string) (taints string, podReady corev1.ConditionStatus) {
+		t.Helper()
+		for range 2 { // the second sees what the first wrote
+			for _, name := range []string{"sick", "well"} {
+				n, err := client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if slices.Contains(beats, name) {
+					condition(&n.Status, corev1.NodeReady).LastHeartbeatTime = metav1.NewTime(clock)
+				}
+				if err := l.informers.nodes.GetStore().Update(n); err != nil {
+					t.Fatal(err)
+				}
+			}
+			l.monitor(ctx)
+			l.taintUnhealthy(ctx)
+		}
+		n, err := client.CoreV1().Nodes().Get(ctx, "sick", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := client.CoreV1().Pods("ns").Get(ctx, "p", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return words(n.Spec.Taints), p.Status.Conditions[0].Status
+	}
+	if err := l.informers.pods.GetStore().Add(pod); err != nil {
+		t.Fatal(err)
+	}
+	if taints, ready := pass("sick", "well"); taints != "not-ready:NoExecute" || ready != corev1.ConditionTrue {
+		t.Errorf("not ready: taints %q, pod ready %s", taints, ready)
+	}
+	clock = clock.Add(l.config.NodeMonitorGracePeriod.Duration + time.Second)
+	if taints, ready := pass("well"); taints != "unreachable:NoExecute" || ready != corev1.ConditionFalse {
+		t.Errorf("silent: taints %q, pod ready %s", taints, ready)
 	}
 }
 
