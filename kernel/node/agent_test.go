@@ -528,6 +528,10 @@ func TestAdmission(t *testing.T) {
 		p := w.get("big")
 		return p.Status.Phase == corev1.PodFailed && p.Status.Reason == "OutOfcpu"
 	})
+	// Clients show why it was refused, not that its containers are being created.
+	if p := w.get("big"); len(p.Status.ContainerStatuses) != 0 || conditionOf(p, corev1.PodReady) != nil || p.Status.StartTime == nil {
+		t.Errorf("status of a refused pod: %+v", p.Status)
+	}
 	w.create(newPod("b", nil))
 	w.eventually("b runs", func() bool { return w.phase("b") == corev1.PodRunning })
 	w.create(newPod("c", nil))

@@ -57,6 +57,12 @@ func Generate(in Input) corev1.PodStatus {
 		now := metav1.NewTime(in.Now)
 		s.StartTime = &now
 	}
+	if refused(in.Previous, in.Phase, rt) {
+		s.Phase = cmp.Or(in.Phase, in.Previous.Phase)
+		s.Reason, s.Message = cmp.Or(s.Reason, in.Previous.Reason), cmp.Or(s.Message, in.Previous.Message)
+		s.Conditions = slices.DeleteFunc(s.Conditions, func(c corev1.PodCondition) bool { return owned(c.Type) })
+		return s
+	}
 	hasInit := len(pod.Spec.InitContainers) > 0
 	initial := "ContainerCreating"
 	if hasInit {
@@ -108,6 +114,13 @@ func Generate(in Input) corev1.PodStatus {
 	slices.SortFunc(s.ContainerStatuses, byName)
 	slices.SortFunc(s.EphemeralContainerStatuses, byName)
 	return s
+}
+
+// refused tells a pod that ended before anything was tried: nothing is said of its containers, so that clients show why
+// it was refused.
+func refused(previous corev1.PodStatus, phase corev1.PodPhase, rt *cri.PodStatus) bool {
+	ended := phase == corev1.PodFailed || previous.Phase == corev1.PodFailed || previous.Phase == corev1.PodSucceeded
+	return ended && len(previous.ContainerStatuses) == 0 && len(rt.Containers) == 0
 }
 
 // AnyMainCreated tells that a main container exists: the init containers have all been through.
