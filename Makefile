@@ -89,8 +89,18 @@ images: tools
 	  $(BIN)/mkimage -o $(BIN)/images/guestbook-$$app.tar -t docker.io/pintle/guestbook-$$app:1 -binary $(BIN)/guestbook/$$app; \
 	done
 
+# etcd is built from its Go module, which is pinned in a module of its own: the
+# product holds etcd's client only.
+.PHONY: etcd
+etcd: $(BIN)/etcd ## build the etcd that tests of the etcd backend run, into bin/
+
+$(BIN)/etcd: e2e/etcd/go.mod e2e/etcd/go.sum
+	@echo "building etcd (once)"
+	@mkdir -p $(@D)
+	@cd e2e/etcd && $(GOBUILD) $(SLIM) -o $(CURDIR)/$@ go.etcd.io/etcd/server/v3
+
 .PHONY: test
-test: build ## pass every test; those that need root or a kernel feature say why they skip
+test: build etcd ## pass every test; those that need root or a kernel feature say why they skip
 	$(GO) test -timeout 10m $$($(GO) list ./... | grep -v '/e2e')
 	$(GO) test -timeout 20m ./e2e/...
 

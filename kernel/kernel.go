@@ -15,11 +15,8 @@ import (
 	"k8s.io/client-go/rest"
 
 	"pintle.dev/pintle/kernel/api"
-	"pintle.dev/pintle/kernel/api/storage"
-	"pintle.dev/pintle/kernel/bus"
 	"pintle.dev/pintle/kernel/config"
 	"pintle.dev/pintle/kernel/plugin"
-	"pintle.dev/pintle/kernel/store"
 	"pintle.dev/pintle/sdk/footprint"
 )
 
@@ -52,8 +49,6 @@ type Kernel struct {
 
 	dirs  directories
 	parts *parts
-	store *store.Store
-	bus   *bus.Bus
 	api   *api.Server
 	host  *plugin.Host
 	ids   *identities
@@ -89,31 +84,14 @@ func New(cfg *config.Config, o Options) (_ *Kernel, err error) {
 	}); err != nil {
 		return nil, err
 	}
-	k.store, err = store.Open(store.Config{
-		Dir: k.dirs.store, Retention: cfg.Store.HistoryRetention, MaxHistory: cfg.Store.HistoryRevisions,
-		MinFreeBytes: int64(cfg.Store.MinFree), Logger: k.log.With("part", "store"),
-	})
-	if err != nil {
-		return nil, err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, k.store.Close())
-		}
-	}()
-	if k.bus, err = bus.New(bus.Config{}, k.store); err != nil {
-		return nil, err
-	}
-	backend, err := storage.NewBackend(k.store, k.bus, storage.Options{})
-	if err != nil {
-		return nil, err
-	}
 	k.parts.start("footprint", func(ctx context.Context) error {
 		footprint.Keep(ctx)
 		return nil
 	}, nil)
-	k.parts.start("store", k.store.Run, func(context.Context) error { return k.store.Close() })
-	k.step("store", "revision %d", k.store.CurrentRevision())
+	backend, err := k.openStorage(cfg)
+	if err != nil {
+		return nil, errors.Join(err, k.parts.stop())
+	}
 	k.api, err = api.New(api.Config{
 		DataDir: cfg.DataDir, BindAddress: cfg.API.BindAddress, Port: cfg.API.Port,
 		AdvertiseAddress: cfg.API.AdvertiseAddress, ServiceCIDR: cfg.API.ServiceCIDR, NodePortRange: cfg.API.NodePortRange,

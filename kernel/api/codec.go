@@ -10,8 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer/versioning"
 	"k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
-
-	"pintle.dev/pintle/kernel/api/storage"
 )
 
 // sharedEncoding is a negotiated serializer whose encoders never write into
@@ -64,7 +62,7 @@ func (c shallowConvertor) ConvertToVersion(in runtime.Object, target runtime.Gro
 	return obj, nil
 }
 
-func newStorageOptions(b *storage.Backend, scheme *runtime.Scheme, codecs serializer.CodecFactory, stored func(schema.GroupResource) (schema.GroupVersion, runtime.Object, bool)) storageOptions {
+func newStorageOptions(b Backend, scheme *runtime.Scheme, codecs serializer.CodecFactory, stored func(schema.GroupResource) (schema.GroupVersion, runtime.Object, bool)) storageOptions {
 	return storageOptions{
 		RESTOptionsGetter: b.RESTOptionsGetter(b.NewFactory(scheme, codecs, runtime.ContentTypeProtobuf)),
 		scheme:            scheme, codecs: codecs, stored: stored,

@@ -6,7 +6,10 @@ import (
 	"log/slog"
 	"net"
 
+	"k8s.io/apimachinery/pkg/runtime"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/apiserver/pkg/registry/generic"
+	serverstorage "k8s.io/apiserver/pkg/server/storage"
 
 	"pintle.dev/pintle/kernel/api/storage"
 )
@@ -32,7 +35,7 @@ type Config struct {
 	// certificate; default cluster.local.
 	ClusterDomain string
 	// Backend stores the objects. Required.
-	Backend *storage.Backend
+	Backend Backend
 	// Logger receives the server's messages; default discards.
 	Logger *slog.Logger
 	// Failing is called when the server fails, before requests under way are
@@ -41,6 +44,20 @@ type Config struct {
 	// MaxInFlight and MaxMutatingInFlight bound the requests served at the
 	// same time; defaults 400 and 200 as upstream's.
 	MaxInFlight, MaxMutatingInFlight int
+}
+
+// Backend makes the storages of all resources; *storage.Backend and
+// *etcd.Backend do.
+type Backend interface {
+	// NewFactory gives a storage factory that encodes each resource of scheme as mediaType.
+	NewFactory(scheme *runtime.Scheme, codecs runtime.StorageSerializer, mediaType string) *serverstorage.DefaultStorageFactory
+	// RESTOptionsGetter and CRDRESTOptionsGetter give the options of built-in and of custom resources.
+	RESTOptionsGetter(storage.Factory) generic.RESTOptionsGetter
+	CRDRESTOptionsGetter() generic.RESTOptionsGetter
+	// ReadyCheck says whether reads and writes are taken; for /readyz.
+	ReadyCheck() error
+	// Shared reports whether other kernels may write to it too.
+	Shared() bool
 }
 
 func (c Config) complete() (Config, error) {

@@ -28,12 +28,14 @@ func (s *Server) Source(gvr schema.GroupVersionResource, selector fields.Selecto
 	if selector == nil {
 		selector = fields.Everything()
 	}
-	return &source{store: store, fields: selector}, nil
+	return &source{store: store, fields: selector, cached: s.cfg.Backend.Shared()}, nil
 }
 
 type source struct {
 	store  *genericregistry.Store
 	fields fields.Selector
+	// cached: events may carry what encoders share (runtime.CacheableObject).
+	cached bool
 }
 
 func (s *source) options(in metav1.ListOptions) (*internalversion.ListOptions, error) {
@@ -80,7 +82,18 @@ func (s *source) WatchWithContext(ctx context.Context, in metav1.ListOptions) (w
 	if err != nil {
 		return nil, err
 	}
-	return s.store.Watch(ctx, opts)
+	w, err := s.store.Watch(ctx, opts)
+	if err != nil || !s.cached {
+		return w, err
+	}
+	return watch.Filter(w, unwrapped), nil
+}
+
+func unwrapped(e watch.Event) (watch.Event, bool) {
+	if shared, ok := e.Object.(runtime.CacheableObject); ok {
+		e.Object = shared.GetObject()
+	}
+	return e, true
 }
 
 // List and Watch are what older callers of cache.ListerWatcher use.

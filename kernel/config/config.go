@@ -21,7 +21,7 @@ type Config struct {
 	DataDir   string    `mapstructure:"dataDir" doc:"everything that the kernel keeps: store, keys, kubeconfig, pods; a relative path starts at the working directory"`
 	Logging   Logging   `mapstructure:"logging" doc:"the kernel's own log, on standard error"`
 	API       API       `mapstructure:"api" doc:"the Kubernetes API server"`
-	Store     Store     `mapstructure:"store" doc:"the Badger store and its watch history"`
+	Store     Store     `mapstructure:"store" doc:"where objects are kept, and their watch history"`
 	Plugins   Plugins   `mapstructure:"plugins" doc:"where plugins lie and which bundles are loaded"`
 	Scheduler Scheduler `mapstructure:"scheduler" doc:"which predicates and priorities place pods"`
 	Control   Control   `mapstructure:"controllers" doc:"which controllers run"`
@@ -48,9 +48,22 @@ type API struct {
 
 // Store configures the store.
 type Store struct {
+	Backend          string        `mapstructure:"backend" enum:"badger,etcd" doc:"badger: embedded, in the data directory, for one kernel; etcd: servers of their own, which several kernels may share"`
+	Etcd             Etcd          `mapstructure:"etcd" doc:"the etcd servers, for backend etcd"`
+	EncryptionConfig string        `mapstructure:"encryptionConfig" doc:"file of kind EncryptionConfiguration (apiserver.config.k8s.io/v1): which resources are encrypted, and by what; it is read again when it changes; empty: none"`
 	HistoryRetention time.Duration `mapstructure:"historyRetention" range:"10s,720h" doc:"how long a revision can be watched from and read at"`
 	HistoryRevisions int64         `mapstructure:"historyRevisions" range:"1000,1000000000" doc:"how many revisions are kept at most"`
 	MinFree          Size          `mapstructure:"minFree" range:"0,1Ti" doc:"free disk space below which writes are refused"`
+}
+
+// Etcd configures the etcd backend.
+type Etcd struct {
+	Servers        []string `mapstructure:"servers" doc:"URLs of the etcd members, such as https://10.0.0.5:2379"`
+	CertFile       string   `mapstructure:"certFile" doc:"client certificate for etcd, PEM; empty: none is shown"`
+	KeyFile        string   `mapstructure:"keyFile" doc:"key of certFile, PEM"`
+	CAFile         string   `mapstructure:"caFile" doc:"authorities that etcd's certificates are checked against, PEM; empty: the system's"`
+	Prefix         string   `mapstructure:"prefix" doc:"what all keys begin with; kernels of one prefix are one cluster"`
+	ClusterKeyFile string   `mapstructure:"clusterKeyFile" doc:"file with the secret that the kernels of one cluster share (32 random bytes or more, mode 0600); with it they hand each other the cluster's CA and token key through etcd; empty: pki/ca.crt, ca.key and sa.key of the data directory are copied by hand"`
 }
 
 // Plugins configures the plugin host.

@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"net/netip"
+	"strings"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -60,6 +61,16 @@ func crossCheck(cfg *Config, file string, tree *yaml.Node) Faults {
 	if cfg.Hollow.Nodes > 0 && cfg.Hollow.Runtime == "" {
 		add(line("hollow"), "hollow.runtime", "is empty; name a runtime plugin that simulates containers, such as hollow")
 	}
+	checkStore(cfg, func(key, format string, args ...any) {
+		path := strings.Split(key, ".")
+		at := line(path...)
+		for at == 0 && len(path) > 1 {
+			// A key that is not written is wrong by its group.
+			path = path[:len(path)-1]
+			at = line(path...)
+		}
+		add(at, key, format, args...)
+	})
 	service, err1 := netip.ParsePrefix(cfg.API.ServiceCIDR)
 	pods, err2 := netip.ParsePrefix(cfg.Node.PodCIDR)
 	if err1 == nil && err2 == nil && service.Overlaps(pods) {

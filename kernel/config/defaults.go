@@ -19,6 +19,8 @@ func Default() *Config {
 			MaxMutatingInflight: 200,
 		},
 		Store: Store{
+			Backend:          BackendBadger,
+			Etcd:             Etcd{Prefix: "/registry"},
 			HistoryRetention: 5 * time.Minute,
 			HistoryRevisions: 1_000_000,
 			MinFree:          64 << 20,

@@ -115,16 +115,10 @@ func (b *Backend) RESTOptionsGetter(f Factory) generic.RESTOptionsGetter {
 	return restOptions{backend: b, factory: f}
 }
 
-// CRDRESTOptionsGetter gives the options of custom resources: unstructured JSON (or CBOR, by its feature gate). It is
-// what apiextensions-apiserver's ExtraConfig.CRDRESTOptionsGetter takes.
+// CRDRESTOptionsGetter gives the options of custom resources. It is what apiextensions-apiserver's
+// ExtraConfig.CRDRESTOptionsGetter takes.
 func (b *Backend) CRDRESTOptionsGetter() generic.RESTOptionsGetter {
-	binary := cbor.NewSerializer(unstructuredscheme.NewUnstructuredCreator(), unstructuredscheme.NewUnstructuredObjectTyper())
-	var encoder runtime.Encoder = unstructured.UnstructuredJSONScheme
-	if utilfeature.DefaultFeatureGate.Enabled(features.CBORServingAndStorage) {
-		encoder = binary
-	}
-	codec := runtime.NewCodec(encoder, recognizer.NewDecoder(binary, unstructured.UnstructuredJSONScheme))
-	return restOptions{backend: b, factory: oneCodec{storagebackend.NewDefaultConfig(b.opts.Prefix, codec)}}
+	return restOptions{backend: b, factory: NewCustomFactory(*storagebackend.NewDefaultConfig(b.opts.Prefix, nil))}
 }
 
 // resourcePrefixes are the places of resources whose keys do not begin with their name, as kube-apiserver has them.
@@ -138,16 +132,35 @@ var resourcePrefixes = map[schema.GroupResource]string{
 	{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"}: "apiextensions.k8s.io/customresourcedefinitions",
 }
 
-// NewFactory gives a storage factory that encodes each resource in the preferred version of its group in scheme, as
-// mediaType (runtime.ContentTypeProtobuf, or runtime.ContentTypeJSON for kinds without protobuf).
+// NewFactory is NewFactory over this backend.
 func (b *Backend) NewFactory(scheme *runtime.Scheme, codecs runtime.StorageSerializer, mediaType string) *serverstorage.DefaultStorageFactory {
+	return NewFactory(*storagebackend.NewDefaultConfig(b.opts.Prefix, nil), scheme, codecs, mediaType)
+}
+
+// Shared reports whether other kernels may write to the backend: none may.
+func (b *Backend) Shared() bool { return false }
+
+// NewFactory gives a storage factory over config that encodes each resource in the preferred version of its group in
+// scheme, as mediaType (runtime.ContentTypeProtobuf, or runtime.ContentTypeJSON for kinds without protobuf), and lays
+// keys out as kube-apiserver does.
+func NewFactory(config storagebackend.Config, scheme *runtime.Scheme, codecs runtime.StorageSerializer, mediaType string) *serverstorage.DefaultStorageFactory {
 	special := make(map[schema.GroupResource]string, len(resourcePrefixes))
 	for resource, prefix := range resourcePrefixes {
 		special[resource] = prefix
 	}
-	config := storagebackend.NewDefaultConfig(b.opts.Prefix, nil)
-	return serverstorage.NewDefaultStorageFactory(*config, mediaType, codecs,
+	return serverstorage.NewDefaultStorageFactory(config, mediaType, codecs,
 		serverstorage.NewDefaultResourceEncodingConfig(scheme), serverstorage.NewResourceConfig(), special)
+}
+
+// NewCustomFactory gives the factory of custom resources over config: unstructured JSON, or CBOR by its feature gate.
+func NewCustomFactory(config storagebackend.Config) Factory {
+	binary := cbor.NewSerializer(unstructuredscheme.NewUnstructuredCreator(), unstructuredscheme.NewUnstructuredObjectTyper())
+	var encoder runtime.Encoder = unstructured.UnstructuredJSONScheme
+	if utilfeature.DefaultFeatureGate.Enabled(features.CBORServingAndStorage) {
+		encoder = binary
+	}
+	config.Codec = runtime.NewCodec(encoder, recognizer.NewDecoder(binary, unstructured.UnstructuredJSONScheme))
+	return oneCodec{&config}
 }
 
 // Factory is the part of k8s.io/apiserver's StorageFactory that is needed here.

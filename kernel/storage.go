@@ -1,0 +1,76 @@
+package kernel
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"pintle.dev/pintle/kernel/api"
+	"pintle.dev/pintle/kernel/api/etcd"
+	"pintle.dev/pintle/kernel/api/storage"
+	"pintle.dev/pintle/kernel/bus"
+	"pintle.dev/pintle/kernel/config"
+	"pintle.dev/pintle/kernel/store"
+)
+
+// openStorage opens the configured backend, which runs and ends as the part
+// "store". An error leaves nothing open.
+func (k *Kernel) openStorage(cfg *config.Config) (api.Backend, error) {
+	if cfg.Store.Backend == config.BackendEtcd {
+		return k.openEtcd(cfg)
+	}
+	return k.openBadger(cfg)
+}
+
+func (k *Kernel) openBadger(cfg *config.Config) (_ api.Backend, err error) {
+	st, err := store.Open(store.Config{
+		Dir: k.dirs.store, Retention: cfg.Store.HistoryRetention, MaxHistory: cfg.Store.HistoryRevisions,
+		MinFreeBytes: int64(cfg.Store.MinFree), Logger: k.log.With("part", "store"),
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, st.Close())
+		}
+	}()
+	b, err := bus.New(bus.Config{}, st)
+	if err != nil {
+		return nil, err
+	}
+	backend, err := storage.NewBackend(st, b, storage.Options{})
+	if err != nil {
+		return nil, err
+	}
+	k.parts.start("store", st.Run, func(context.Context) error { return st.Close() })
+	k.step("store", "revision %d", st.CurrentRevision())
+	return backend, nil
+}
+
+func (k *Kernel) openEtcd(cfg *config.Config) (_ api.Backend, err error) {
+	ctx := context.Background()
+	e := cfg.Store.Etcd
+	backend, err := etcd.Open(ctx, etcd.Config{
+		Servers: e.Servers, CertFile: e.CertFile, KeyFile: e.KeyFile, CAFile: e.CAFile, Prefix: e.Prefix,
+		CompactionInterval: cfg.Store.HistoryRetention, Logger: k.log.With("part", "store"),
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, backend.Close())
+		}
+	}()
+	revision, err := backend.Revision(ctx)
+	if err != nil {
+		return nil, err
+	}
+	k.parts.start("store", func(ctx context.Context) error {
+		<-ctx.Done()
+		return nil
+	}, func(context.Context) error { return backend.Close() })
+	k.step("store", "etcd at %s, revision %d", strings.Join(e.Servers, ", "), revision)
+	return backend, nil
+}
