@@ -7,14 +7,16 @@ import (
 
 const (
 	// turnPace is how often simulated nodes are given turns.
-	turnPace = 5 * time.Millisecond
+	turnPace = 10 * time.Millisecond
 	// busyTurns and quietTurns are how many rounds of work for a pod all hollow
-	// nodes together may begin at one pace: 200 a second beside other work,
+	// nodes together may begin at one pace: 100 a second beside other work,
 	// which keeps them alive, and as many as they can do without.
-	busyTurns, quietTurns = 1, 64
+	busyTurns, quietTurns = 1, 128
 	// busyRequests is how many requests are in flight when others are at work:
 	// more than the hollow nodes' own and a controller's.
 	busyRequests = hollowShare + 2
+	// calm is how many paces without others make a quiet API: they pause.
+	calm = 10
 )
 
 // turns hands out the rounds of work of all hollow nodes. Nodes of a real
@@ -41,10 +43,13 @@ func (t *turns) wait(ctx context.Context) {
 func (t *turns) run(ctx context.Context) {
 	pace := time.NewTicker(turnPace)
 	defer pace.Stop()
+	quiet := calm
 	for {
-		n := quietTurns
+		n := busyTurns
 		if t.inFlight() > busyRequests {
-			n = busyTurns
+			quiet = 0
+		} else if quiet++; quiet > calm {
+			n = quietTurns
 		}
 		for range n {
 			select {
