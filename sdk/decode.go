@@ -16,17 +16,7 @@ func decodeNode(data []byte, n *Node) error {
 			n.Unschedulable = f.number != 0
 		case 5:
 			var t Taint
-			err = message(f.bytes, "taint", func(f *field) error {
-				switch f.tag {
-				case 1:
-					t.Key = f.text()
-				case 2:
-					t.Value = f.text()
-				case 3:
-					t.Effect = f.text()
-				}
-				return nil
-			})
+			err = texts(f.bytes, "taint", &t.Key, &t.Value, &t.Effect)
 			n.Taints = append(n.Taints, t)
 		case 6:
 			err = decodeResources(f.bytes, &n.Capacity)
@@ -94,7 +84,7 @@ func decodePod(data []byte, p *Pod) error {
 			p.NodeAffinity, err = decodeNodeAffinity(f.bytes)
 		case 11:
 			var t Toleration
-			err = decodeToleration(f.bytes, &t)
+			err = texts(f.bytes, "toleration", &t.Key, &t.Operator, &t.Value, &t.Effect)
 			p.Tolerations = append(p.Tolerations, t)
 		case 12:
 			p.Containers, err = appendContainer(p.Containers, f.bytes)
@@ -137,45 +127,18 @@ func decodePod(data []byte, p *Pod) error {
 	})
 }
 
-func decodeToleration(data []byte, t *Toleration) error {
-	return message(data, "toleration", func(f *field) error {
-		switch f.tag {
-		case 1:
-			t.Key = f.text()
-		case 2:
-			t.Operator = f.text()
-		case 3:
-			t.Value = f.text()
-		case 4:
-			t.Effect = f.text()
-		}
-		return nil
-	})
-}
-
 func appendContainer(list []Container, data []byte) ([]Container, error) {
 	var c Container
-	err := message(data, "container", func(f *field) error {
-		switch f.tag {
-		case 1:
-			c.Name = f.text()
-		case 2:
-			c.Image = f.text()
-		}
-		return nil
-	})
+	err := texts(data, "container", &c.Name, &c.Image)
 	return append(list, c), err
 }
 
 func decodeVolume(data []byte, v *Volume) error {
 	return message(data, "volume", func(f *field) error {
+		if f.into(&v.Name, &v.Type, &v.ID) {
+			return nil
+		}
 		switch f.tag {
-		case 1:
-			v.Name = f.text()
-		case 2:
-			v.Type = f.text()
-		case 3:
-			v.ID = f.text()
 		case 4:
 			v.ReadOnly = f.number != 0
 		case 5:
@@ -187,16 +150,7 @@ func decodeVolume(data []byte, v *Volume) error {
 
 func decodeOwner(data []byte, o *OwnerReference) error {
 	return message(data, "owner reference", func(f *field) error {
-		switch f.tag {
-		case 1:
-			o.APIVersion = f.text()
-		case 2:
-			o.Kind = f.text()
-		case 3:
-			o.Name = f.text()
-		case 4:
-			o.UID = f.text()
-		case 5:
+		if !f.into(&o.APIVersion, &o.Kind, &o.Name, &o.UID) && f.tag == 5 {
 			o.Controller = f.number != 0
 		}
 		return nil
@@ -250,31 +204,12 @@ func decodeTerm(data []byte, t *NodeSelectorTerm) error {
 func appendRequirement(list []Requirement, data []byte) ([]Requirement, error) {
 	var r Requirement
 	err := message(data, "requirement", func(f *field) error {
-		switch f.tag {
-		case 1:
-			r.Key = f.text()
-		case 2:
-			r.Operator = f.text()
-		case 3:
+		if !f.into(&r.Key, &r.Operator) && f.tag == 3 {
 			r.Values = append(r.Values, f.text())
 		}
 		return nil
 	})
 	return append(list, r), err
-}
-
-func decodeObjectKey(data []byte, o *Object) error {
-	return message(data, "object key", func(f *field) error {
-		switch f.tag {
-		case 1:
-			o.Kind = f.text()
-		case 2:
-			o.Namespace = f.text()
-		case 3:
-			o.Name = f.text()
-		}
-		return nil
-	})
 }
 
 func decodeObject(data []byte) (*Object, error) {
@@ -284,7 +219,7 @@ func decodeObject(data []byte) (*Object, error) {
 	err := message(data, "object", func(f *field) (err error) {
 		switch f.tag {
 		case 1:
-			err = decodeObjectKey(f.bytes, o)
+			err = texts(f.bytes, "object key", &o.Kind, &o.Namespace, &o.Name)
 		case 2:
 			o.Labels, err = stringEntry(o.Labels, f)
 		case 3:

@@ -81,7 +81,7 @@ func (c *Cluster) operation(f *field) error {
 		c.setObject(o)
 	case 8:
 		var o Object
-		if err := decodeObjectKey(f.bytes, &o); err != nil {
+		if err := texts(f.bytes, "object key", &o.Kind, &o.Namespace, &o.Name); err != nil {
 			return err
 		}
 		c.removeObject(o.Kind, o.Namespace, o.Name)

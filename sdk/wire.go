@@ -95,18 +95,28 @@ func message(data []byte, what string, visit func(f *field) error) error {
 // text returns a field as a string of its own, so that the host's buffer can be reused.
 func (f *field) text() string { return string(f.bytes) }
 
+// into takes in a text whose number is that of its place in to, from 1, and
+// reports whether it is one of them.
+func (f *field) into(to ...*string) bool {
+	if int(f.tag) > len(to) {
+		return false
+	}
+	*to[f.tag-1] = f.text()
+	return true
+}
+
+// texts decodes a message whose fields are texts, numbered from 1.
+func texts(data []byte, what string, to ...*string) error {
+	return message(data, what, func(f *field) error {
+		f.into(to...)
+		return nil
+	})
+}
+
 // stringEntry adds one entry of a map<string, string>.
 func stringEntry(m map[string]string, f *field) (map[string]string, error) {
 	var key, value string
-	err := message(f.bytes, "map entry", func(e *field) error {
-		switch e.tag {
-		case 1:
-			key = e.text()
-		case 2:
-			value = e.text()
-		}
-		return nil
-	})
+	err := texts(f.bytes, "map entry", &key, &value)
 	if m == nil {
 		m = map[string]string{}
 	}

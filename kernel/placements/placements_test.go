@@ -148,6 +148,7 @@ func TestTransportsAgree(t *testing.T) {
 		}
 		if wasm.Node != "" {
 			placed++
+			total(t, wasm)
 		} else {
 			refused[wasm.Message]++
 		}
@@ -157,6 +158,26 @@ func TestTransportsAgree(t *testing.T) {
 		t.Errorf("%d placed, %d different refusals: the cases say little", placed, len(refused))
 	}
 	t.Logf("%d placed, %d refused in %d ways", placed, pods-placed, len(refused))
+}
+
+// total checks a decision's scores: each lies in 0 to 10 (SCH-16), their
+// weighted sum is the total (SCH-17), and what the four priorities of the
+// default provider add to it lies in 0 to 40 (SCH-15, SCH-19).
+func total(t *testing.T, d scheduler.Decision) {
+	t.Helper()
+	var sum, provider int64
+	for i, s := range d.Scores {
+		if want := profile.Priorities[i]; s.Score < 0 || s.Score > 10 || s.Name != want.Name || s.Weight != want.Weight {
+			t.Errorf("pod %s: score %+v, want 0 to 10 of %+v", d.Name, s, want)
+		}
+		sum += s.Score * s.Weight
+		if i < 4 {
+			provider += s.Score * s.Weight
+		}
+	}
+	if len(d.Scores) != len(profile.Priorities) || sum != d.Total || provider > 40 {
+		t.Errorf("pod %s: total %d, sum %d, of the default provider %d: %+v", d.Name, d.Total, sum, provider, d.Scores)
+	}
 }
 
 // BenchmarkClassic is the way of a pod from the list to its binding with the
