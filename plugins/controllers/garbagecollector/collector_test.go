@@ -2,6 +2,7 @@ package garbagecollector
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"maps"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -183,6 +185,38 @@ func TestAttemptToDelete(t *testing.T) {
 			}
 			if verb != tt.verb || policy != tt.policy {
 				t.Errorf("%s %s, want %s %s", verb, policy, tt.verb, tt.policy)
+			}
+		})
+	}
+}
+
+// An object that changes between the look and the deletion goes all the same,
+// unless its owners changed.
+func TestDeleteWhileItChanges(t *testing.T) {
+	for name, adopted := range map[string]bool{"otherwise": false, "its owners": true} {
+		t.Run(name, func(t *testing.T) {
+			b := object("b", ownedBy("gone"))
+			c, client := fixture(t, b)
+			c.see(b)
+			deletes := 0
+			client.PrependReactor("delete", "configmaps", func(a k8stesting.Action) (bool, runtime.Object, error) {
+				if deletes++; a.(k8stesting.DeleteActionImpl).DeleteOptions.Preconditions.ResourceVersion == nil {
+					return false, nil, nil
+				}
+				changed := object("b", ownedBy("gone"))
+				if adopted {
+					ownedBy("another")(changed)
+				}
+				return true, nil, errors.Join(client.Tracker().Update(configMaps, changed, "default"),
+					apierrors.NewConflict(configMaps.GroupResource(), "b", errors.New("changed")))
+			})
+			err := c.attemptToDelete(t.Context(), c.graph.node("b"))
+			_, there := client.Resource(configMaps).Namespace("default").Get(t.Context(), "b", metav1.GetOptions{})
+			if adopted && (!apierrors.IsConflict(err) || there != nil || deletes != 1) {
+				t.Errorf("adopted meanwhile: %v, %v, %d deletions", err, there, deletes)
+			}
+			if !adopted && (err != nil || !apierrors.IsNotFound(there)) {
+				t.Errorf("error %v, object: %v", err, there)
 			}
 		})
 	}

@@ -89,7 +89,7 @@ func (c *collector) attemptToDelete(ctx context.Context, n *node) error {
 	case slices.Contains(latest.Finalizers, metav1.FinalizerDeleteDependents):
 		policy = metav1.DeletePropagationForeground
 	}
-	err = c.delete(ctx, n, latest.ResourceVersion, policy)
+	err = c.delete(ctx, n, latest, policy)
 	if apierrors.IsNotFound(err) {
 		c.graph.drop(n.uid, true)
 		return nil

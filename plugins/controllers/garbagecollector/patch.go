@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -22,13 +23,27 @@ func (c *collector) get(ctx context.Context, n *node) (*metav1.PartialObjectMeta
 	return c.at(n).Get(ctx, n.name, metav1.GetOptions{})
 }
 
-// delete deletes exactly the state that was looked at; a change since then is
-// a conflict, and another look.
-func (c *collector) delete(ctx context.Context, n *node, version string, policy metav1.DeletionPropagation) error {
-	return c.at(n).Delete(ctx, n.name, metav1.DeleteOptions{
-		Preconditions:     &metav1.Preconditions{UID: &n.uid, ResourceVersion: &version},
+// delete deletes the state of the object that was looked at, or a later one of
+// the same owners: an object that changes all the time in other ways goes too.
+// With other owners it is a conflict, and another look.
+func (c *collector) delete(ctx context.Context, n *node, looked *metav1.PartialObjectMetadata, policy metav1.DeletionPropagation) error {
+	options := metav1.DeleteOptions{
+		Preconditions:     &metav1.Preconditions{UID: &n.uid, ResourceVersion: &looked.ResourceVersion},
 		PropagationPolicy: &policy,
-	})
+	}
+	err := c.at(n).Delete(ctx, n.name, options)
+	if !apierrors.IsConflict(err) {
+		return err
+	}
+	live, liveErr := c.get(ctx, n)
+	if apierrors.IsNotFound(liveErr) {
+		return liveErr
+	}
+	if liveErr != nil || live.UID != n.uid || !equality.Semantic.DeepEqual(live.OwnerReferences, looked.OwnerReferences) {
+		return err
+	}
+	options.Preconditions = metav1.NewUIDPreconditions(string(n.uid))
+	return c.at(n).Delete(ctx, n.name, options)
 }
 
 // patch sends the strategic merge patch, or for kinds that have none, as
