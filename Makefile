@@ -122,6 +122,10 @@ peer-goldens: ## ask Kubernetes itself for the answers that the API is tested ag
 test-peer: ## check that those answers are current (compiles Kubernetes: some minutes)
 	cd e2e/peer && $(GO) test ./...
 
+.PHONY: test-crash
+test-crash: ## kill the store 200 times, with and without power cuts (CRASH_SEED repeats, CRASH_ROUNDS says how often)
+	CRASH_ROUNDS=$${CRASH_ROUNDS:-200} $(GO) test -count=1 -timeout 40m -run TestCrash -v ./e2e/crash
+
 .PHONY: bench bench-start bench-memory bench-create bench-schedule bench-pod
 bench: build ## measure start, memory, creates, scheduling, pods; JSON in build/bench/
 	@CGO_ENABLED=0 $(GO) run ./e2e/bench
