@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -276,9 +278,35 @@ func prepareDirectories(data string) (directories, error) {
 	return d, nil
 }
 
+// runtimeState prefixes the folders of run that belong to runtimes. What runs
+// keeps its sockets and mounts there, and a runtime that did not start this
+// time may have left containers that go on: only who stopped it removes them.
+const runtimeState = "runtime-"
+
 // remove takes away what a stopped kernel has no use for.
 func (d directories) remove() error {
-	if err := os.RemoveAll(d.run); err != nil {
+	entries, err := os.ReadDir(d.run)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("remove %s: %w", d.run, err)
+	}
+	kept := false
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), runtimeState) {
+			// A folder in which nothing is left belongs to nobody.
+			kept = os.Remove(filepath.Join(d.run, e.Name())) != nil || kept
+			continue
+		}
+		if err := os.RemoveAll(filepath.Join(d.run, e.Name())); err != nil {
+			return fmt.Errorf("remove %s: %w", d.run, err)
+		}
+	}
+	if kept {
+		return nil
+	}
+	if err := os.Remove(d.run); err != nil {
 		return fmt.Errorf("remove %s: %w", d.run, err)
 	}
 	return nil

@@ -109,7 +109,7 @@ func (k *Kernel) startRuntime(ctx context.Context, cfg *config.Config, name, nod
 	options := runtime.Options{
 		Name: name, Config: k.pluginConfig(cfg, name), NodeName: nodeName, PodCIDR: podCIDR,
 		DataDirectory:  filepath.Join(k.dirs.data, "runtime", name),
-		StateDirectory: filepath.Join(k.dirs.run, "runtime-"+name),
+		StateDirectory: filepath.Join(k.dirs.run, runtimeState+name),
 	}
 	for _, dir := range []string{options.DataDirectory, options.StateDirectory} {
 		// Containers of any user pass through on the way to their mounts.
@@ -136,7 +136,12 @@ func (k *Kernel) startRuntime(ctx context.Context, cfg *config.Config, name, nod
 				}
 			}
 		}
-	}, func(ctx context.Context) error { return r.Stop(ctx, false) })
+	}, func(ctx context.Context) error {
+		if err := r.Stop(ctx, false); err != nil {
+			return err
+		}
+		return os.RemoveAll(options.StateDirectory)
+	})
 	return endpoint, nil
 }
 

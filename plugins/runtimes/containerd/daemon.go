@@ -14,6 +14,9 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 )
 
 const (
@@ -42,6 +45,12 @@ func running(l layout) int {
 		return 0
 	}
 	return pid
+}
+
+// tasks tells that containers of the daemon have not been removed.
+func tasks(l layout) bool {
+	entries, err := os.ReadDir(filepath.Join(l.state, "io.containerd.runtime.v2.task", "k8s.io"))
+	return err == nil && len(entries) > 0
 }
 
 // commandLine reads a process's arguments. For a moment within execve(2) the
@@ -86,20 +95,23 @@ func start(l layout) error {
 	return nil
 }
 
-// await waits until the daemon takes connections.
-func await(ctx context.Context, l layout) error {
+// await waits until the daemon answers over CRI: it opens its socket before,
+// and first looks at the containers that it had. It returns the version.
+func await(ctx context.Context, l layout) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	for {
 		if dialable(ctx, l.socket) {
-			return nil
+			if v, err := version(ctx, l.socket); status.Code(errors.Unwrap(err)) != codes.Unavailable {
+				return v, err
+			}
 		}
 		if running(l) == 0 {
-			return fmt.Errorf("containerd ended at once; its log %s ends with: %s", l.logFile, lastLine(l.logFile))
+			return "", fmt.Errorf("containerd ended at once; its log %s ends with: %s", l.logFile, lastLine(l.logFile))
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("containerd did not open %s: %w; its log %s ends with: %s", l.socket, ctx.Err(), l.logFile, lastLine(l.logFile))
+			return "", fmt.Errorf("containerd did not open %s: %w; its log %s ends with: %s", l.socket, ctx.Err(), l.logFile, lastLine(l.logFile))
 		case <-time.After(5 * time.Millisecond):
 		}
 	}

@@ -63,21 +63,24 @@ func (r *Runtime) Start(ctx context.Context, o runtime.Options) (runtime.Endpoin
 	if err := r.prepare(podCIDR, o.DataDirectory); err != nil {
 		return runtime.Endpoint{}, err
 	}
-	message := "found the running containerd"
+	message, launched := "found the running containerd", false
 	if running(r.layout) == 0 {
-		message = "started the bundled containerd"
+		message, launched = "started the bundled containerd", true
 		if err := start(r.layout); err != nil {
 			return runtime.Endpoint{}, err
 		}
 	}
-	if err := await(ctx, r.layout); err != nil {
-		return runtime.Endpoint{}, err
+	version, err := await(ctx, r.layout)
+	if err == nil {
+		err = importImages(ctx, r.layout, cfg.Images)
 	}
-	if err := importImages(ctx, r.layout, cfg.Images); err != nil {
-		return runtime.Endpoint{}, err
-	}
-	version, err := version(ctx, r.layout.socket)
 	if err != nil {
+		if launched {
+			// Containers that were here before do not need it.
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*stopTimeout)
+			defer cancel()
+			err = errors.Join(err, terminate(ctx, r.layout))
+		}
 		return runtime.Endpoint{}, err
 	}
 	r.mu.Lock()
@@ -161,7 +164,7 @@ func (r *Runtime) Status(ctx context.Context) (uint64, error) {
 		if err := start(r.layout); err != nil {
 			return r.generation, err
 		}
-		if err := await(ctx, r.layout); err != nil {
+		if _, err := await(ctx, r.layout); err != nil {
 			return r.generation, err
 		}
 		r.generation++
@@ -176,8 +179,16 @@ func (r *Runtime) Stop(ctx context.Context, keepContainers bool) error {
 		return nil
 	}
 	var errs []error
+	if running(r.layout) == 0 && tasks(r.layout) {
+		// Only a daemon can end the containers that outlived theirs.
+		errs = append(errs, start(r.layout))
+	}
 	if running(r.layout) != 0 {
-		errs = append(errs, removeSandboxes(ctx, r.layout.socket))
+		_, err := await(ctx, r.layout)
+		if err == nil {
+			err = removeSandboxes(ctx, r.layout.socket)
+		}
+		errs = append(errs, err)
 	}
 	errs = append(errs,
 		terminate(ctx, r.layout),
