@@ -123,6 +123,9 @@ spec: {containers: [{name: c, image: `+box+`}]}
 	if _, err := e.page(bound(t), services["nobody"]); err == nil {
 		t.Error("a service without endpoints answered")
 	}
+	if r := e.try(t, "-n", ns, "exec", "client", "--", "/box", "get", "http://"+services["nobody"]+"/"); r.err == nil || !refused(r.stderr) {
+		t.Errorf("a service without endpoints is not refused to a pod: %+v", r)
+	}
 	e.kubectl(t, "-n", ns, "delete", "service", "web")
 	eventually(t, func(ctx context.Context) error {
 		if _, err := e.page(ctx, services["web"]); err == nil {
@@ -130,4 +133,9 @@ spec: {containers: [{name: c, image: `+box+`}]}
 		}
 		return nil
 	})
+}
+
+// refused tells a connection that was turned down from one that nobody answered.
+func refused(text string) bool {
+	return strings.Contains(text, "connection refused") || strings.Contains(text, "EOF") || strings.Contains(text, "reset by peer")
 }
