@@ -40,6 +40,9 @@ const (
 	truncated = "truncated"
 )
 
+// errBehind is the outcome of a sync that met an old state.
+var errBehind = &queue.After{Delay: staleWait, Reason: "the cache of endpoints is behind what was written"}
+
 // endpoints is the controller.
 type endpoints struct {
 	client    kubernetes.Interface
@@ -146,7 +149,7 @@ func (e *endpoints) sync(ctx context.Context, key string) error {
 	case err != nil:
 		return err
 	case e.behind(key, current):
-		return &queue.After{Delay: staleWait, Reason: "the cache of endpoints is behind what was written"}
+		return errBehind
 	}
 	if exists && equalSubsets(current.Subsets, subsets) && labelsFit(current.Labels, service.Labels) && annotationFits(current) {
 		return nil
@@ -166,13 +169,19 @@ func (e *endpoints) write(ctx context.Context, key string, service *corev1.Servi
 	client := e.client.CoreV1().Endpoints(want.Namespace)
 	if !exists {
 		_, err := client.Create(ctx, want, metav1.CreateOptions{})
-		if err == nil || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+		switch {
+		case err == nil || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 			return nil
+		case apierrors.IsAlreadyExists(err):
+			return errBehind
 		}
 		e.recorder.Eventf(want, corev1.EventTypeWarning, "FailedToCreateEndpoint", "Failed to create endpoint for service %v/%v: %v", service.Namespace, service.Name, err)
 		return fmt.Errorf("endpoints %s: create: %w", key, err)
 	}
 	written, err := client.Update(ctx, want, metav1.UpdateOptions{})
+	if apierrors.IsConflict(err) {
+		return errBehind
+	}
 	if err != nil {
 		e.recorder.Eventf(want, corev1.EventTypeWarning, "FailedToUpdateEndpoint", "Failed to update endpoint %v/%v: %v", service.Namespace, service.Name, err)
 		return fmt.Errorf("endpoints %s: update: %w", key, err)

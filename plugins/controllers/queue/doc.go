@@ -10,8 +10,8 @@
 //
 // What a sync returns decides what comes next: nil ends the matter until the
 // next event; After looks again after a time; any other error is retried with
-// back-off and logged, unless it is a conflict, the absence of an object, or
-// marked Quiet, which happen in the ordinary course of things. A creation that
+// back-off and logged, unless it is a conflict, the absence or presence of an
+// object, or marked Quiet, which happen in the ordinary course of things. A creation that
 // is refused because its namespace is being deleted is not retried.
 //
 // It knows no kinds and must not import a controller or the kernel. A handler

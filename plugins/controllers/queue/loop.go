@@ -64,8 +64,8 @@ type quietError struct{ error }
 func (q *quietError) Unwrap() error { return q.error }
 
 // quiet says whether nobody needs to hear of an error; of several, all must be
-// such. Conflicts and objects that went away mean that someone else was faster,
-// which is nothing unusual.
+// such. Conflicts, objects that went away and those that are there already mean
+// that someone else was faster or the cache is behind, which is nothing unusual.
 func quiet(err error) bool {
 	var several []error
 	switch e := err.(type) {
@@ -78,7 +78,7 @@ func quiet(err error) bool {
 	case interface{ Unwrap() error }:
 		return quiet(e.Unwrap())
 	default:
-		return apierrors.IsConflict(err) || apierrors.IsNotFound(err)
+		return apierrors.IsConflict(err) || apierrors.IsNotFound(err) || apierrors.IsAlreadyExists(err)
 	}
 	return len(several) > 0 && !slices.ContainsFunc(several, func(e error) bool { return !quiet(e) })
 }

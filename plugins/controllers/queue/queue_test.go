@@ -64,6 +64,7 @@ func TestOutcomes(t *testing.T) {
 		{name: "a panic too", panic: true, calls: 2, log: "WARN"},
 		{name: "a conflict is ordinary", first: fmt.Errorf("update: %w", conflict), calls: 2, log: "DEBUG"},
 		{name: "so is an object that went", first: missing, calls: 2, log: "DEBUG"},
+		{name: "and one that is there", first: apierrors.NewAlreadyExists(configMaps, "a"), calls: 2, log: "DEBUG"},
 		{name: "and several of them", first: fmt.Errorf("all: %w", utilerrors.NewAggregate([]error{conflict, missing})), calls: 2, log: "DEBUG"},
 		{name: "but not if one is worse", first: utilerrors.NewAggregate([]error{conflict, errors.New("no")}), calls: 2, log: "WARN"},
 		{name: "joined ones", first: errors.Join(conflict, Quiet(errors.New("no"))), calls: 2, log: "DEBUG"},
