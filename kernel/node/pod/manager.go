@@ -100,6 +100,7 @@ type entry struct {
 	waiting     map[string]status.Waiting
 	messages    map[string]string // container id → termination message
 	volumesBad  bool
+	mountWait   time.Duration // until a failed mount is tried again
 	hasRun      bool
 	complaint   string // what was last logged about the pod
 	sizes       sizes

@@ -20,6 +20,8 @@ import (
 const (
 	retryFast = 250 * time.Millisecond
 	retrySlow = 5 * time.Second
+	// A volume that cannot be mounted is tried again after the first of these, and then after twice as long each time.
+	retryMount, retryMountMax = 500 * time.Millisecond, 2*time.Minute + 2*time.Second
 )
 
 // sync makes one round for a pod and answers when the next is due.
@@ -147,10 +149,12 @@ func (m *Manager) bringUp(ctx context.Context, e *entry, pod *corev1.Pod, rt *cr
 			// A pod that runs already goes on with the files it has.
 			if len(rt.Running()) == 0 || !e.hasRun {
 				e.volumesBad = true
-				return 2 * time.Second, rt, err
+				e.mountWait = min(max(retryMount, 2*e.mountWait), retryMountMax)
+				return e.mountWait, rt, err
 			}
 		}
 		e.volumesBad = false
+		e.mountWait = 0
 	}
 	m.deps.Probes.Set(pod)
 	unsized := m.resize(ctx, e, pod, rt, &todo)
