@@ -224,3 +224,44 @@ func parent(t testing.TB, pid int) int {
 	}
 	return ppid
 }
+
+// TestEverythingKilled kills the kernel, then containerd and one shim, as a machine out of memory does. The next start
+// takes the containers that are left over untouched and makes the one anew; its stop leaves nothing (CRI-3, KLT-1).
+func TestEverythingKilled(t *testing.T) {
+	t.Parallel()
+	start := crashable(t, cluster.Options{Name: "everything-killed", Config: "configs/standalone.yaml"})
+	e := start()
+	const ns = "default"
+	e.awaitAccount(t, ns)
+	e.apply(t, ns, deployment("web", box, 2)+deployment("hit", box, 1)+service("web", "web"))
+	e.rolledOut(t, ns, "web")
+	e.rolledOut(t, ns, "hit")
+	before := e.lives(t, ns, "web")
+	var shim int
+	for name := range e.lives(t, ns, "hit") {
+		_, id, _ := strings.Cut(e.awaitPod(t, ns, name, isReady).Status.ContainerStatuses[0].ContainerID, "://")
+		shim = parent(t, inCgroup(t, id))
+	}
+	daemon := e.daemon(t)
+	e.Kill()
+	for _, pid := range []int{daemon, shim} {
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+	}
+	e = start()
+	eventually(t, func(context.Context) error {
+		for name, l := range e.lives(t, ns, "hit") {
+			if l.restarts == 0 {
+				return fmt.Errorf("pod %s was not restarted: %+v", name, l)
+			}
+		}
+		return nil
+	})
+	e.rolledOut(t, ns, "hit")
+	e.rolledOut(t, ns, "web")
+	e.answers(t, ns, "web", "web")
+	if after := e.lives(t, ns, "web"); !maps.Equal(before, after) {
+		t.Errorf("untouched pods:\nbefore %v\nafter  %v", before, after)
+	}
+}
