@@ -82,6 +82,7 @@ type campaign struct {
 	model *model
 	work  string
 	next  string // the directory of the next round
+	first int64  // numbers of operations begin above it
 
 	syncs, cuts, kept, lost int
 }
@@ -110,7 +111,7 @@ func (c *campaign) round(round int) {
 	if c.rng.IntN(4) == 0 {
 		err = d.copyAll(after)
 	} else {
-		lost := cut{lose: []float64{0, 0.5, 0.95, 1}[c.rng.IntN(4)], tear: []float64{0, 0.3}[c.rng.IntN(2)], names: c.rng.IntN(2) == 0}
+		lost := cut{lose: []float64{0, 0.05, 0.3, 1}[c.rng.IntN(4)], tear: []float64{0, 0.3}[c.rng.IntN(2)], names: c.rng.IntN(2) == 0}
 		how = lost.String()
 		c.cuts++
 		err = d.image(after, lost, c.rng)
@@ -165,7 +166,7 @@ func (c *campaign) run(d *disk, killAtSync int, killAfter time.Duration, compact
 	}
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), envDir+"="+d.dir, envForm+"="+c.form, fmt.Sprint(envSeed, "=", c.rng.Uint64()),
-		envWatches+"="+strings.Join(watches, ","), fmt.Sprint(envCompact, "=", compact))
+		envWatches+"="+strings.Join(watches, ","), fmt.Sprint(envCompact, "=", compact), fmt.Sprint(envFirst, "=", c.first))
 	cmd.ExtraFiles = []*os.File{theirs, reportEnd}
 	var complaint strings.Builder
 	cmd.Stderr = &complaint

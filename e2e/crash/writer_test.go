@@ -37,6 +37,7 @@ const (
 	envSeed    = "CRASH_CHILD_SEED"
 	envWatches = "CRASH_CHILD_WATCHES" // a revision a watch, separated by commas
 	envCompact = "CRASH_CHILD_COMPACT"
+	envFirst   = "CRASH_CHILD_FIRST" // numbers of operations begin above it
 
 	formStore = "store"
 	formAPI   = "api"
@@ -102,6 +103,9 @@ func child() error {
 	if err := sendDescriptor(os.NewFile(socketFD, "socket"), listener); err != nil {
 		return err
 	}
+	if os.Getenv(envForm) == formCareless {
+		return writeCarelessly(os.Getenv(envDir))
+	}
 	st, err := store.Open(config(os.Getenv(envDir)))
 	if err != nil {
 		return err
@@ -139,7 +143,13 @@ func child() error {
 			return st.Compact(ctx, at)
 		})
 	}
-	switch os.Getenv(envForm) {
+	first, err := strconv.ParseInt(os.Getenv(envFirst), 10, 64)
+	if err != nil {
+		return err
+	}
+	switch form := os.Getenv(envForm); form {
+	case formStore + historySuffix, formAPI + historySuffix:
+		work(func() error { return writeHistory(ctx, form, st, b, report, seed, first) })
 	case formStore:
 		for i := range watched {
 			work(func() error { return watchStore(ctx, b, report, i, from[i]) })
