@@ -213,8 +213,9 @@ func buildTool(name, pkg, link string) (string, error) {
 		return "", err
 	}
 	out := filepath.Join(bin, "e2e", name)
-	cmd := exec.Command("go", "build", "-ldflags=-s -w "+link, "-o", out, pkg)
-	cmd.Dir, cmd.Env = repo, append(os.Environ(), "CGO_ENABLED=0")
+	// From its own folder, which may be a module of its own.
+	cmd := exec.Command("go", "build", "-ldflags=-s -w "+link, "-o", out, ".")
+	cmd.Dir, cmd.Env = filepath.Join(repo, pkg), append(os.Environ(), "CGO_ENABLED=0")
 	if text, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build %s: %w\n%s", pkg, err, text)
 	}
