@@ -12,8 +12,11 @@
 // # What it promises
 //
 // The daemon outlives this process: containers go on when the kernel or the
-// plugin is killed, and the next start finds the running daemon. Stop without
-// keep removes every sandbox, process, mount, interface and rule of this node.
+// plugin is killed, and the next start finds the running daemon. They go on
+// without the daemon too: Status starts it again, and so does Stop, since only
+// a daemon can end them. Stop without keep removes every sandbox, process,
+// mount, interface and rule of this node. A start that fails ends the daemon
+// that it launched and takes nothing from containers that were there before.
 //
 // It must not import kernel.
 package containerd

@@ -1,0 +1,50 @@
+package kernel
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// TestRemoveDirectories: a kernel that ends takes its own sockets away, and nothing from a runtime that it did not
+// stop: containers of a killed kernel go on there until a start finds them.
+func TestRemoveDirectories(t *testing.T) {
+	exists := func(path string) bool {
+		t.Helper()
+		_, err := os.Stat(path)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			t.Fatal(err)
+		}
+		return err == nil
+	}
+	d, err := prepareDirectories(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	live, done, api := filepath.Join(d.run, runtimeState+"live"), filepath.Join(d.run, runtimeState+"done"), filepath.Join(d.run, "api")
+	for _, dir := range []string{filepath.Join(live, "state"), done, api} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := d.remove(); err != nil {
+		t.Fatal(err)
+	}
+	if !exists(filepath.Join(live, "state")) || exists(done) || exists(api) {
+		t.Errorf("live runtime: %v, stopped runtime: %v, api: %v; want true, false, false", exists(live), exists(done), exists(api))
+	}
+	if err := os.RemoveAll(live); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.remove(); err != nil {
+		t.Fatal(err)
+	}
+	if exists(d.run) {
+		t.Error("an empty folder is left")
+	}
+	if err := d.remove(); err != nil {
+		t.Errorf("without a folder: %v", err)
+	}
+}
