@@ -15,7 +15,7 @@ import (
 )
 
 // Whatever a client sends, it gets a clear status of 4xx, and the server goes
-// on.
+// on (S-7: 400 for a bad field selector).
 func TestHostileRequests(t *testing.T) {
 	s := start(t, t.TempDir())
 	client, err := rest.HTTPClientFor(must(kubeconfig(s)))

@@ -55,6 +55,8 @@ func TestDeploymentDefaults(t *testing.T) {
 	}
 }
 
+// DEP-1, DEP-3, POD-8: the template is selected, something may move in a rolling
+// update, and pods restart always.
 func TestDeploymentValidation(t *testing.T) {
 	k := deploymentKind()
 	tests := []struct {
@@ -92,6 +94,7 @@ func TestDeploymentValidation(t *testing.T) {
 	}
 }
 
+// DEP-1: the selector does not change.
 func TestDeploymentUpdate(t *testing.T) {
 	k := deploymentKind()
 	old := nginxDeployment(t)
@@ -156,6 +159,7 @@ func TestWorkloadNameWarning(t *testing.T) {
 	}
 }
 
+// RS-1, RS-4.
 func TestReplicaSet(t *testing.T) {
 	k := replicaSetKind()
 	o := &appsv1.ReplicaSet{ObjectMeta: objectMeta("rs"), Spec: appsv1.ReplicaSetSpec{

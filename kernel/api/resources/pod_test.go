@@ -33,6 +33,7 @@ func plainPod(change ...func(*corev1.Pod)) *corev1.Pod {
 	return pod
 }
 
+// D-5, POD-8: a pod restarts always and has 30 seconds to end.
 func TestPodDefaults(t *testing.T) {
 	pod := plainPod(func(p *corev1.Pod) {
 		p.Spec.HostNetwork = true

@@ -40,6 +40,7 @@ func TestSecretTypes(t *testing.T) {
 	}
 }
 
+// SEC-1: stringData is written and never read back.
 func TestSecretStringData(t *testing.T) {
 	o := &v1.Secret{ObjectMeta: objectMeta("a"), Data: map[string][]byte{"a": []byte("1"), "b": []byte("1")}, StringData: map[string]string{"a": "2"}}
 	setSecretDefaults(o)

@@ -45,6 +45,7 @@ func (a *serviceAllocation) create(t *testing.T, s *corev1.Service, dryRun ...st
 	return errs.ToAggregate()
 }
 
+// SVC-3, SVC-6, SVC-8, T-19: addresses and node ports, and which are refused.
 func TestServiceCreate(t *testing.T) {
 	a := newAllocation(t, corev1.Service{Spec: corev1.ServiceSpec{Type: "NodePort", ClusterIP: "10.96.0.7", ClusterIPs: []string{"10.96.0.7"}, Ports: []corev1.ServicePort{{NodePort: 30007}}}})
 	for _, tc := range []struct {
@@ -69,6 +70,11 @@ func TestServiceCreate(t *testing.T) {
 		{"port taken", func(s *corev1.ServiceSpec) { s.Type = "NodePort"; s.Ports[0].NodePort = 30007 }, "spec.ports[0].nodePort: Invalid value: 30007: provided port is already allocated", nil},
 		{"port outside", func(s *corev1.ServiceSpec) { s.Type = "NodePort"; s.Ports[0].NodePort = 99 }, "provided port is not in the valid range. The range of valid ports is 30000-30099", nil},
 		{"dual stack", func(s *corev1.ServiceSpec) { p := corev1.IPFamilyPolicyRequireDualStack; s.IPFamilyPolicy = &p }, "this cluster is not configured for dual-stack services", nil},
+		// SVC-2: several ports have names each.
+		{"no name", func(s *corev1.ServiceSpec) { s.Ports = []corev1.ServicePort{{Name: "123-abc", Port: 80}, {Port: 81}} }, "spec.ports[1].name: Required value", nil},
+		{"bad name", func(s *corev1.ServiceSpec) {
+			s.Ports = []corev1.ServicePort{{Name: "123_abc", Port: 80}, {Name: "-web", Port: 81}}
+		}, `spec.ports[1].name: Invalid value: "-web"`, nil},
 		{"no ports", func(s *corev1.ServiceSpec) { s.Ports = nil }, "spec.ports: Required value", nil},
 		{"affinity", func(s *corev1.ServiceSpec) { s.SessionAffinity = "ClientIP" }, "", func(s *corev1.Service) bool {
 			return *s.Spec.SessionAffinityConfig.ClientIP.TimeoutSeconds == 10800
