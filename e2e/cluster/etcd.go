@@ -1,0 +1,134 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+)
+
+// ErrNoEtcd says that etcd was not built.
+var ErrNoEtcd = errors.New("bin/etcd is not built; run make etcd")
+
+// Etcd is one running etcd server of a single member, on loopback of its network.
+type Etcd struct {
+	// URL is where clients reach it.
+	URL string
+
+	network *Network
+	cmd     *exec.Cmd
+	screen  *lines
+	exited  chan struct{}
+}
+
+// StartEtcd starts etcd on a data directory and returns when it answers. sync
+// says whether it syncs what it writes, as a server in use does. The error is
+// ErrNoEtcd where it was not built. It ends with the test process.
+func StartEtcd(ctx context.Context, network *Network, data string, sync bool) (*Etcd, error) {
+	bin, err := Bin()
+	if err != nil {
+		return nil, err
+	}
+	program := filepath.Join(bin, "etcd")
+	if _, err := os.Stat(program); err != nil {
+		return nil, fmt.Errorf("%w (%s)", ErrNoEtcd, program)
+	}
+	e := &Etcd{network: network, screen: newLines(), exited: make(chan struct{})}
+	ports, err := freePorts(network, 2)
+	if err != nil {
+		return nil, err
+	}
+	e.URL = "http://127.0.0.1:" + strconv.Itoa(ports[0])
+	peer := "http://127.0.0.1:" + strconv.Itoa(ports[1])
+	args := []string{"--data-dir", data, "--listen-client-urls", e.URL, "--advertise-client-urls", e.URL,
+		"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", "default=" + peer,
+		"--log-level", "error", "--watch-progress-notify-interval", "1s"}
+	if !sync {
+		args = append(args, "--unsafe-no-fsync")
+	}
+	e.cmd = exec.Command(program, args...)
+	e.cmd.Stdout, e.cmd.Stderr = io.Discard, e.screen
+	e.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
+	if err := network.Start(e.cmd); err != nil {
+		return nil, fmt.Errorf("start etcd: %w", err)
+	}
+	go func() {
+		_ = e.cmd.Wait()
+		close(e.exited)
+	}()
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	for {
+		if err = e.ask(ctx); err == nil {
+			return e, nil
+		}
+		select {
+		case <-e.exited:
+			return nil, fmt.Errorf("start etcd: it ended: %v", e.screen.all())
+		case <-ctx.Done():
+			e.Stop()
+			return nil, fmt.Errorf("start etcd: %w; %v", err, e.screen.all())
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// Client is a client of the server, which the caller closes.
+func (e *Etcd) Client() (*clientv3.Client, error) {
+	cfg := clientv3.Config{Endpoints: []string{e.URL}, DialTimeout: 5 * time.Second, Logger: zap.NewNop()}
+	if e.network != nil {
+		cfg.DialOptions = []grpc.DialOption{grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+			return e.network.Dial(ctx, "tcp", strings.TrimPrefix(e.URL, "http://"))
+		})}
+	}
+	return clientv3.New(cfg)
+}
+
+func (e *Etcd) ask(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	c, err := e.Client()
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	_, err = c.Get(ctx, "health")
+	return err
+}
+
+// Signal sends a signal to the server.
+func (e *Etcd) Signal(sig os.Signal) error { return e.cmd.Process.Signal(sig) }
+
+// Stop ends the server at once.
+func (e *Etcd) Stop() {
+	_ = e.cmd.Process.Kill()
+	<-e.exited
+}
+
+func freePorts(network *Network, n int) ([]int, error) {
+	var ports []int
+	err := network.Do(func() error {
+		for range n {
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				return err
+			}
+			defer l.Close()
+			ports = append(ports, l.Addr().(*net.TCPAddr).Port)
+		}
+		return nil
+	})
+	return ports, err
+}
