@@ -1,6 +1,7 @@
 package pod
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"google.golang.org/grpc/codes"
 	grpcstatus "google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"pintle.dev/pintle/kernel/node/container"
@@ -23,6 +25,9 @@ import (
 // minGrace is what a container gets for its own stop even when the hook or others used the grace period up (the
 // one-off extension of two seconds, 001 §13).
 const minGrace = 2 * time.Second
+
+// comeBack is how long a stop waits for a runtime whose daemon is being started again.
+const comeBack = 15 * time.Second
 
 func isDeadline(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || grpcstatus.Code(err) == codes.DeadlineExceeded
@@ -293,12 +298,13 @@ func (m *Manager) removeSandboxes(ctx context.Context, rt *cri.PodStatus) error 
 // TearDown stops and removes every pod that the runtime has, with at most grace for each container, and its volumes.
 // API objects stay. No worker may be running (Close).
 func (m *Manager) TearDown(ctx context.Context, grace time.Duration) error {
-	pods, err := m.deps.CRI.List(ctx)
-	if err != nil {
-		return fmt.Errorf("tear down: %w", err)
-	}
+	pods, err := m.listPatiently(ctx)
 	var mu sync.Mutex
 	var errs []error
+	if err != nil {
+		// Volumes go all the same: what runs has its own view of them.
+		errs = append(errs, fmt.Errorf("tear down: %w", err))
+	}
 	var wg sync.WaitGroup
 	for _, p := range pods {
 		wg.Go(func() {
@@ -319,6 +325,27 @@ func (m *Manager) TearDown(ctx context.Context, grace time.Duration) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// listPatiently lists what the runtime has; one whose daemon has just ended is given time to come back.
+func (m *Manager) listPatiently(ctx context.Context) (map[types.UID]*cri.Pod, error) {
+	ctx, cancel := context.WithTimeout(ctx, comeBack)
+	defer cancel()
+	var last error
+	for {
+		pods, err := m.deps.CRI.List(ctx)
+		if err == nil || ctx.Err() == nil && grpcstatus.Code(err) != codes.Unavailable {
+			return pods, err
+		}
+		if ctx.Err() == nil {
+			last = err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, cmp.Or(last, err)
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
 }
 
 func (m *Manager) tearDown(ctx context.Context, p *cri.Pod, limit time.Duration) error {

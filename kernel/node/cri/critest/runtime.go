@@ -53,6 +53,7 @@ type Runtime struct {
 	OnPull func(image string, auth *runtimeapi.AuthConfig) error
 	// OnCreate, OnStart, OnSandbox may refuse.
 	OnSandbox func(*runtimeapi.PodSandboxConfig) error
+	OnList    func() error
 	OnCreate  func(*runtimeapi.ContainerConfig) error
 	OnStart   func(*Container) error
 	OnUpdate  func(*Container, *runtimeapi.LinuxContainerResources) error
@@ -284,6 +285,11 @@ func match(selector, labels map[string]string) bool {
 func (r *Runtime) ListPodSandbox(_ context.Context, req *runtimeapi.ListPodSandboxRequest) (*runtimeapi.ListPodSandboxResponse, error) {
 	r.Lock()
 	defer r.Unlock()
+	if r.OnList != nil {
+		if err := r.OnList(); err != nil {
+			return nil, err
+		}
+	}
 	resp := &runtimeapi.ListPodSandboxResponse{}
 	for _, s := range r.Sandboxes {
 		if match(req.GetFilter().GetLabelSelector(), s.Config.Labels) {
