@@ -11,7 +11,7 @@ import (
 )
 
 // Compact drops the history up to revision: afterwards neither a read below it nor a replay from below it works. What
-// is live stays. It does nothing when that was done already. Errors: *FutureRevisionError, *DiskError.
+// is live stays. It does nothing when that was done already, and goes no further than what a backup under way needs. Errors: *FutureRevisionError, *DiskError.
 func (s *Store) Compact(ctx context.Context, revision uint64) error {
 	s.compacting.Lock()
 	defer s.compacting.Unlock()
@@ -19,9 +19,10 @@ func (s *Store) Compact(ctx context.Context, revision uint64) error {
 	if revision > current {
 		return &FutureRevisionError{Requested: revision, Current: current}
 	}
-	if revision <= s.compacted.Load() {
+	if revision = s.pins.limit(revision); revision <= s.compacted.Load() {
 		return nil
 	}
+	s.meters.compactions.Inc()
 	if err := s.enter(); err != nil {
 		return err
 	}
@@ -133,7 +134,9 @@ func (s *Store) runValueLogGC(ctx context.Context) {
 		}
 		for ctx.Err() == nil && s.checkDisk(s.cfg.MinFreeBytes) == nil {
 			err := s.db.RunValueLogGC(0.5)
-			if err != nil {
+			if err == nil {
+				s.meters.collections.Inc()
+			} else {
 				if !errors.Is(err, badger.ErrNoRewrite) {
 					s.log.Warn("collecting the value log failed, it is tried again", "error", err)
 				}

@@ -41,6 +41,12 @@ type Store struct {
 	torn     bool
 	expiries expiries
 
+	// id names the store, for backups that build on each other.
+	id uint64
+	// pins hold compaction up (backup.go).
+	pins   pins
+	meters meters
+
 	closeOnce sync.Once
 	closeErr  error
 	// reads counts the Badger reads under way, so that Close waits for them.
@@ -79,6 +85,7 @@ func Open(cfg Config) (*Store, error) {
 		publish:  func([]*Event) {},
 	}
 	s.expiries.wake = make(chan struct{}, 1)
+	s.meters = newMeters()
 	if err := s.load(); err != nil {
 		return nil, errors.Join(fmt.Errorf("reading the database in %s: %w", cfg.Dir, err), db.Close())
 	}
@@ -106,6 +113,7 @@ func badgerOptions(cfg Config) badger.Options {
 		WithNumVersionsToKeep(1).
 		WithDetectConflicts(false).
 		WithMetricsEnabled(false).
+		WithVerifyValueChecksum(true).
 		WithLogger(badgerLogger{cfg.Logger})
 }
 
@@ -188,6 +196,9 @@ func (s *Store) load() error {
 		if err := s.writeMeta("format", formatVersion, 1); err != nil {
 			return err
 		}
+	}
+	if err := s.identify(); err != nil {
+		return err
 	}
 	current, err := s.recoverTorn()
 	if err != nil {

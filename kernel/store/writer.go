@@ -56,6 +56,12 @@ func (s *Store) Commit(ctx context.Context, w Write) (revision uint64, err error
 		w.Value, w.TTL = nil, 0
 	}
 	r := &request{ctx: ctx, Write: w, done: make(chan struct{})}
+	begin := time.Now()
+	defer func() {
+		if err == nil {
+			s.meters.commit.Observe(time.Since(begin).Seconds())
+		}
+	}()
 	select {
 	case s.requests <- r:
 	case <-ctx.Done():
@@ -112,7 +118,9 @@ func (s *Store) commitGroup(group []*request) {
 	g := s.plan(group)
 	var err error
 	if len(g.changes) > 0 {
+		begin := time.Now()
 		err = s.writeGroup(g)
+		s.meters.wrote(begin, len(g.changes), err)
 	}
 	if err == nil && len(g.changes) > 0 {
 		s.index.apply(g.pending, g.first+uint64(len(g.changes))-1)
@@ -164,6 +172,7 @@ func (s *Store) plan(requests []*request) *group {
 			before, _, _ = s.index.get(r.Key)
 		}
 		if r.Expect != AnyRevision && r.Expect != before.revision || r.Delete && before.revision == 0 {
+			s.meters.conflicts.Inc()
 			r.err = &ConflictError{Key: r.Key, Expected: r.Expect, Current: before.revision}
 			continue
 		}
