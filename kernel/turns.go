@@ -7,16 +7,16 @@ import (
 
 const (
 	// turnPace is how often simulated nodes are given turns.
-	turnPace = 10 * time.Millisecond
+	turnPace = 20 * time.Millisecond
 	// busyTurns and quietTurns are how many rounds of work for a pod all hollow
-	// nodes together may begin at one pace: 100 a second beside other work,
+	// nodes together may begin at one pace: 50 a second beside other work,
 	// which keeps them alive, and as many as they can do without.
-	busyTurns, quietTurns = 1, 128
+	busyTurns, quietTurns = 1, 256
 	// busyRequests is how many requests are in flight when others are at work:
 	// more than the hollow nodes' own and a controller's.
 	busyRequests = hollowShare + 2
 	// calm is how many paces without others make a quiet API: they pause.
-	calm = 10
+	calm = 5
 )
 
 // turns hands out the rounds of work of all hollow nodes. Nodes of a real

@@ -66,12 +66,14 @@ type placed struct {
 	bound, running  float64 // pods a second, from the first create
 	nodesReady      float64 // seconds from start to every node schedulable
 	rss, idle, busy float64 // MB with idle nodes; processors used by those; MB with all pods
+
+	kernel, plugins, clients float64 // processor time until all were bound, in µs a pod
 }
 
 // schedule measures how fast pods are created and bound to simulated nodes
 // with real agents. Nothing runs on those nodes, and everything else is real.
 func schedule(ctx context.Context, o options) ([]figure, error) {
-	var bound, running, ready, rss, idle, busy []float64
+	var bound, running, ready, rss, idle, busy, kernel, plugins, clients []float64
 	for range o.rounds {
 		p, err := scheduleRound(ctx, o)
 		if err != nil {
@@ -79,10 +81,14 @@ func schedule(ctx context.Context, o options) ([]figure, error) {
 		}
 		bound, running, ready = append(bound, p.bound), append(running, p.running), append(ready, p.nodesReady)
 		rss, idle, busy = append(rss, p.rss), append(idle, p.idle), append(busy, p.busy)
+		kernel, plugins, clients = append(kernel, p.kernel), append(plugins, p.plugins), append(clients, p.clients)
 	}
 	set := "classic set, " + o.transport
 	return []figure{
 		least("create to all bound", "pods/s", goalSchedule, bound...).note("%d hollow nodes, %d pods, %d workers, %s", o.nodes, o.pods, o.workers, set),
+		most("processor time of the kernel a pod", "µs", 0, kernel...).note("until all are bound"),
+		most("processor time of process plugins a pod", "µs", 0, plugins...),
+		most("processor time of the clients a pod", "µs", 0, clients...),
 		least("create to all Running", "pods/s", 0, running...).note("simulated containers"),
 		most("start to all hollow nodes schedulable", "s", 0, ready...),
 		most("kernel with idle hollow nodes", "MB", 0, rss...),
@@ -123,6 +129,10 @@ func scheduleRound(ctx context.Context, o options) (p placed, err error) {
 		return p, err
 	}
 	defer w.stop()
+	used, err := timesOf(c.Pid())
+	if err != nil {
+		return p, err
+	}
 	done := o.startProfile(cfg, "schedule")
 	begin = time.Now()
 	if err := createPods(ctx, client, o.pods, o.workers, func(i int) string { return fmt.Sprintf("bench-%d", i) }); err != nil {
@@ -130,6 +140,10 @@ func scheduleRound(ctx context.Context, o options) (p placed, err error) {
 	}
 	created := time.Since(begin)
 	at, err := w.await(ctx, o.pods, 0)
+	if after, err := timesOf(c.Pid()); err == nil {
+		a := func(d time.Duration) float64 { return float64(d.Microseconds()) / float64(o.pods) }
+		p.kernel, p.plugins, p.clients = a(after.kernel-used.kernel), a(after.plugins-used.plugins), a(after.clients-used.clients)
+	}
 	done()
 	if err != nil {
 		return p, err
@@ -199,6 +213,20 @@ func idleCost(ctx context.Context, pid int) (percent, rss float64, err error) {
 	used := processorTime(pid) - before
 	m, err := measure(pid)
 	return 100 * used.Seconds() / window.Seconds(), mb(m.rss), err
+}
+
+// times are the processor times of a kernel, its plugins and this process.
+type times struct{ kernel, plugins, clients time.Duration }
+
+func timesOf(kernel int) (times, error) {
+	list, err := weigh(kernel)
+	t := times{kernel: processorTime(kernel), clients: processorTime(os.Getpid())}
+	for _, p := range list {
+		if p.pid != kernel {
+			t.plugins += processorTime(p.pid)
+		}
+	}
+	return t, err
 }
 
 // processorTime is what a process has used so far.
