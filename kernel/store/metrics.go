@@ -10,7 +10,7 @@ import (
 type meters struct {
 	commit, groupWrite, groupSize prometheus.Histogram
 	compactions, collections      prometheus.Counter
-	refusals, conflicts  prometheus.Counter
+	refusals, conflicts           prometheus.Counter
 }
 
 func newMeters() meters {
@@ -23,13 +23,13 @@ func newMeters() meters {
 		return prometheus.NewCounter(prometheus.CounterOpts{Name: "pintle_store_" + name, Help: help})
 	}
 	return meters{
-		commit:          histogram("commit_duration_seconds", "Time from a write's arrival at the store to its answer, the wait for its group included.", latency),
-		groupWrite:      histogram("group_write_duration_seconds", "Time to write one group of commits and sync it to disk.", latency),
-		groupSize:       histogram("group_size", "Commits that shared one sync.", prometheus.ExponentialBuckets(1, 2, 10)),
-		compactions:     counter("compactions_total", "Times that history was dropped."),
-		collections:     counter("value_log_collections_total", "Files of the value log that were rewritten to free space."),
-		refusals:     counter("disk_refusals_total", "Groups of commits refused or failed because of the disk."),
-		conflicts: counter("conflicts_total", "Commits refused because the key had another revision."),
+		commit:      histogram("commit_duration_seconds", "Time from a write's arrival at the store to its answer, the wait for its group included.", latency),
+		groupWrite:  histogram("group_write_duration_seconds", "Time to write one group of commits and sync it to disk.", latency),
+		groupSize:   histogram("group_size", "Commits that shared one sync.", prometheus.ExponentialBuckets(1, 2, 10)),
+		compactions: counter("compactions_total", "Times that history was dropped."),
+		collections: counter("value_log_collections_total", "Files of the value log that were rewritten to free space."),
+		refusals:    counter("disk_refusals_total", "Groups of commits refused or failed because of the disk."),
+		conflicts:   counter("conflicts_total", "Commits refused because the key had another revision."),
 	}
 }
 
