@@ -15,8 +15,8 @@ const (
 	// busyRequests is how many requests are in flight when others are at work:
 	// more than the hollow nodes' own and a controller's.
 	busyRequests = hollowShare + 2
-	// calm is how many paces without others make a quiet API: they pause.
-	calm = 5
+	// calm is how long an API without others is called quiet after: they pause.
+	calm = 100 * time.Millisecond
 )
 
 // turns hands out the rounds of work of all hollow nodes. Nodes of a real
@@ -25,6 +25,7 @@ const (
 type turns struct {
 	inFlight func() int
 	next     chan struct{}
+	busy     time.Time // when others were last at work
 }
 
 func newTurns(inFlight func() int) *turns {
@@ -43,15 +44,9 @@ func (t *turns) wait(ctx context.Context) {
 func (t *turns) run(ctx context.Context) {
 	pace := time.NewTicker(turnPace)
 	defer pace.Stop()
-	quiet := calm
 	for {
-		n := busyTurns
-		if t.inFlight() > busyRequests {
-			quiet = 0
-		} else if quiet++; quiet > calm {
-			n = quietTurns
-		}
-		for range n {
+		// The load is looked at before each: the last may have waited long.
+		for given := 0; given < t.allowed(); given++ {
 			select {
 			case t.next <- struct{}{}:
 			case <-ctx.Done():
@@ -64,4 +59,16 @@ func (t *turns) run(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// allowed is how many rounds may begin at this pace.
+func (t *turns) allowed() int {
+	now := time.Now()
+	if t.inFlight() > busyRequests {
+		t.busy = now
+	}
+	if now.Sub(t.busy) < calm {
+		return busyTurns
+	}
+	return quietTurns
 }
