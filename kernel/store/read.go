@@ -3,7 +3,9 @@ package store
 import (
 	"errors"
 	"fmt"
+	"iter"
 	"math"
+	"strings"
 
 	badger "github.com/dgraph-io/badger/v4"
 	"github.com/google/btree"
@@ -42,19 +44,33 @@ func (s *Store) Get(key string) (kv KV, current uint64, err error) {
 	if !ok {
 		return KV{}, current, ErrKeyNotFound
 	}
-	kv, err = s.getAt(key, current)
-	if err == nil && kv.Revision == e.revision {
+	if kv, err = s.getRevision(key, current, e.revision); err == nil {
 		return kv, current, nil
 	}
-	// Compaction overtook the read: the index knows a newer state now.
-	e, current, ok = s.index.get(key)
-	if !ok {
+	// Compaction may have overtaken the read: the index knows a newer state then.
+	if e, current, ok = s.index.get(key); !ok {
 		return KV{}, current, ErrKeyNotFound
 	}
-	if kv, err = s.getAt(key, current); err != nil {
-		return KV{}, current, fmt.Errorf("key %q at revision %d: %w", key, e.revision, err)
+	kv, err = s.getRevision(key, current, e.revision)
+	return kv, current, err
+}
+
+// getRevision reads the key's value as of a revision, at which it must be that of the revision want. A table whose
+// checksum does not fit is skipped by Badger without a word, so that an older value or none appears instead.
+func (s *Store) getRevision(key string, at, want uint64) (KV, error) {
+	kv, err := s.getAt(key, at)
+	switch {
+	case errors.Is(err, ErrKeyNotFound):
+		err = errMissing
+	case err == nil && kv.Revision != want:
+		err = errOther
+	case err == nil || errors.Is(err, ErrClosed):
+		return kv, err
 	}
-	return kv, current, nil
+	if compacted := s.compacted.Load(); at < compacted {
+		return KV{}, &CompactedError{Requested: at, Compacted: compacted}
+	}
+	return KV{}, s.damage(key, want, err)
 }
 
 // GetAt reads the key's value as of a revision. Errors: ErrKeyNotFound, *CompactedError, *FutureRevisionError.
@@ -70,11 +86,12 @@ func (s *Store) GetAt(key string, revision uint64) (KV, error) {
 	return kv, err
 }
 
-func (s *Store) getAt(key string, revision uint64) (KV, error) {
+func (s *Store) getAt(key string, revision uint64) (kv KV, err error) {
 	if err := s.enter(); err != nil {
 		return KV{}, err
 	}
 	defer s.leave()
+	defer s.guard(arm(), key, revision, &err)
 	txn := s.db.NewTransactionAt(revision, false)
 	defer txn.Discard()
 	item, err := txn.Get(dataKey(key))
@@ -84,11 +101,14 @@ func (s *Store) getAt(key string, revision uint64) (KV, error) {
 		}
 		return KV{}, fmt.Errorf("reading key %q: %w", key, err)
 	}
-	return itemKV(key, item)
+	if kv, err = itemKV(key, item); isDamage(err) {
+		err = s.damage(key, item.Version(), err)
+	}
+	return kv, err
 }
 
 func itemKV(key string, item *badger.Item) (KV, error) {
-	stored, err := item.ValueCopy(nil)
+	stored, err := storedValue(item)
 	if err != nil {
 		return KV{}, fmt.Errorf("reading the value of key %q: %w", key, err)
 	}
@@ -136,19 +156,17 @@ type Item struct {
 // Load reads the item's value. Error: *CompactedError when compaction has passed the snapshot.
 func (i *Item) Load() (KV, error) {
 	if i.item != nil {
-		return itemKV(i.Key, i.item)
-	}
-	kv, err := i.snapshot.store.getAt(i.Key, i.snapshot.revision)
-	if err != nil || kv.Revision != i.Revision {
-		if compacted := i.snapshot.store.compacted.Load(); compacted > i.snapshot.revision {
-			return KV{}, &CompactedError{Requested: i.snapshot.revision, Compacted: compacted}
+		var kv KV
+		err := safely(func() (err error) {
+			kv, err = itemKV(i.Key, i.item)
+			return err
+		})
+		if err != nil {
+			err = i.snapshot.store.damage(i.Key, i.Revision, err)
 		}
-		if err == nil {
-			err = errCorrupt
-		}
-		return KV{}, fmt.Errorf("key %q at revision %d: %w", i.Key, i.Revision, err)
+		return kv, err
 	}
-	return kv, nil
+	return i.snapshot.store.getRevision(i.Key, i.snapshot.revision, i.Revision)
 }
 
 // Ascend calls visit with each key that begins with prefix and is not before from, in order, until it returns false.
@@ -170,12 +188,16 @@ func (p *Snapshot) Ascend(prefix, from string, visit func(*Item) bool) error {
 	return p.ascendHistory(prefix, from, visit)
 }
 
-func (p *Snapshot) ascendHistory(prefix, from string, visit func(*Item) bool) error {
+func (p *Snapshot) ascendHistory(prefix, from string, visit func(*Item) bool) (err error) {
 	s := p.store
 	if err := s.enter(); err != nil {
 		return err
 	}
 	defer s.leave()
+	// What has not changed since must appear; an iterator ends early, without a word, at a damaged table.
+	live, _ := s.index.snapshot()
+	unchanged := newCursor(live, prefix, from, p.revision)
+	defer unchanged.close()
 	txn := s.db.NewTransactionAt(p.revision, false)
 	defer txn.Discard()
 	it := txn.NewIterator(badger.IteratorOptions{Prefix: dataKey(prefix)})
@@ -184,7 +206,7 @@ func (p *Snapshot) ascendHistory(prefix, from string, visit func(*Item) bool) er
 	if compacted := s.compacted.Load(); compacted > p.revision {
 		return &CompactedError{Requested: p.revision, Compacted: compacted}
 	}
-	for it.Seek(dataKey(from)); it.Valid(); it.Next() {
+	for err = safely(func() error { it.Seek(dataKey(from)); return nil }); err == nil && it.Valid(); {
 		item := it.Item()
 		i := Item{Key: string(item.Key()[1:]), Revision: item.Version(), snapshot: p, item: item}
 		if item.UserMeta()&markCopied != 0 {
@@ -194,11 +216,54 @@ func (p *Snapshot) ascendHistory(prefix, from string, visit func(*Item) bool) er
 			}
 			i.Revision = kv.Revision
 		}
+		if missed, ok := unchanged.skipTo(i.Key); ok {
+			return s.damage(missed.key, missed.revision, errMissing)
+		}
 		if !visit(&i) {
 			return nil
 		}
+		err = safely(func() error { it.Next(); return nil })
+	}
+	if err != nil {
+		return s.damage("", p.revision, err)
+	}
+	if missed, ok := unchanged.skipTo(""); ok {
+		return s.damage(missed.key, missed.revision, errMissing)
 	}
 	return nil
+}
+
+// cursor goes through the live keys of a prefix that have not changed since a revision.
+type cursor struct {
+	next func() (entry, bool)
+	stop func()
+	at   entry
+	ok   bool
+}
+
+func newCursor(live *btree.BTreeG[entry], prefix, from string, revision uint64) *cursor {
+	c := new(cursor)
+	c.next, c.stop = iter.Pull(func(yield func(entry) bool) {
+		live.AscendGreaterOrEqual(entry{key: from}, func(e entry) bool {
+			return strings.HasPrefix(e.key, prefix) && (e.revision > revision || yield(e))
+		})
+	})
+	c.at, c.ok = c.next()
+	return c
+}
+
+func (c *cursor) close() { c.stop() }
+
+// skipTo goes past key, "" the end, and returns a key before it, if there is one.
+func (c *cursor) skipTo(key string) (missed entry, ok bool) {
+	switch {
+	case !c.ok || key != "" && c.at.key > key:
+		return entry{}, false
+	case c.at.key == key:
+		c.at, c.ok = c.next()
+		return entry{}, false
+	}
+	return c.at, true
 }
 
 // Count is the number of keys that begin with prefix and are not before from.
@@ -225,6 +290,7 @@ func (s *Store) Size(prefix string) (keys, bytes int64) {
 // returns false. Values are read from disk; wanted, when not nil, chooses the keys whose events matter. It returns the
 // revision up to which everything was seen. Error: *CompactedError when after is below the compacted revision.
 func (s *Store) Replay(after, through uint64, wanted func(key string) bool, visit func(*Event) bool) (seen uint64, err error) {
+	seen = after
 	current := s.index.current()
 	if through == 0 || through > current {
 		through = current
@@ -240,16 +306,27 @@ func (s *Store) Replay(after, through uint64, wanted func(key string) bool, visi
 	if compacted := s.compacted.Load(); after < compacted {
 		return after, &CompactedError{Requested: after, Compacted: compacted}
 	}
-	seen = after
-	for it.Seek(historyKey(after + 1)); it.Valid() && seen < through; it.Next() {
+	broken := func(err error) error {
+		// Compaction may have dropped what was to come next.
+		if compacted := s.compacted.Load(); seen < compacted {
+			return &CompactedError{Requested: seen, Compacted: compacted}
+		}
+		return s.damage("", seen+1, err)
+	}
+	for err = safely(func() error { it.Seek(historyKey(after + 1)); return nil }); err == nil && it.Valid() && seen < through; {
 		var first uint64
 		var changes []change
-		err := it.Item().Value(func(b []byte) (err error) {
-			first, changes, err = decodeGroup(b)
-			return err
+		err = safely(func() error {
+			return it.Item().Value(func(b []byte) (err error) {
+				first, changes, err = decodeGroup(b)
+				return err
+			})
 		})
+		if err == nil && first > seen+1 {
+			err = errGap
+		}
 		if err != nil {
-			return seen, err
+			return seen, broken(err)
 		}
 		for i, c := range changes {
 			revision := first + uint64(i)
@@ -274,24 +351,35 @@ func (s *Store) Replay(after, through uint64, wanted func(key string) bool, visi
 				return seen, nil
 			}
 		}
+		err = safely(func() error { it.Next(); return nil })
+	}
+	if err == nil && seen < through {
+		err = errGap
+	}
+	if err != nil {
+		return seen, broken(err)
 	}
 	return through, nil
 }
 
 // valueOf reads the value that a commit wrote.
-func (s *Store) valueOf(key string, revision uint64) ([]byte, error) {
+func (s *Store) valueOf(key string, revision uint64) (value []byte, err error) {
+	defer s.guard(arm(), key, revision, &err)
 	txn := s.db.NewTransactionAt(revision, false)
 	defer txn.Discard()
 	item, err := txn.Get(dataKey(key))
 	if err == nil && item.Version() == revision {
 		kv, err := itemKV(key, item)
-		return kv.Value, err
+		if err == nil {
+			return kv.Value, nil
+		}
+		return nil, s.damage(key, revision, err)
 	}
 	if compacted := s.compacted.Load(); revision <= compacted {
 		return nil, &CompactedError{Requested: revision, Compacted: compacted}
 	}
 	if err == nil {
-		err = errCorrupt
+		err = errOther
 	}
-	return nil, fmt.Errorf("value of key %q at revision %d: %w", key, revision, err)
+	return nil, s.damage(key, revision, err)
 }

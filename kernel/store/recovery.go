@@ -1,6 +1,7 @@
 package store
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
@@ -32,16 +33,48 @@ func (s *Store) recoverTorn() (current uint64, err error) {
 	return top, nil
 }
 
-// undoTorn does at run time, after a failed sync, what recoverTorn does at the start.
-func (s *Store) undoTorn() error {
-	current := s.index.current()
-	if top := s.db.MaxVersion(); top > current {
-		if err := s.undo(current, top); err != nil {
-			return fmt.Errorf("undoing a failed write: %w", err)
+// checkHistory checks that the groups follow each other without a gap from the compacted revision to the current one.
+func (s *Store) checkHistory(current uint64) error {
+	txn := s.db.NewTransactionAt(math.MaxUint64, false)
+	defer txn.Discard()
+	it := txn.NewIterator(badger.IteratorOptions{Prefix: []byte{spaceHistory}})
+	defer it.Close()
+	next := max(s.compacted.Load(), 1) + 1
+	for it.Seek(historyKey(next)); it.Valid(); it.Next() {
+		last, err := parseHistoryKey(it.Item().Key())
+		if err != nil {
+			return s.damage("", next, err)
 		}
-		s.index.apply(nil, top)
+		if err := it.Item().Value(func(b []byte) error { return checkGroup(b, next, last) }); err != nil {
+			return s.damage("", next, err)
+		}
+		next = last + 1
 	}
-	s.torn = false
+	if next <= current {
+		return s.damage("", next, errGap)
+	}
+	return nil
+}
+
+var errGap = errors.New("the history has a gap")
+
+// checkGroup checks that a history entry begins at or below next and ends with last. It reads no changes, so that a
+// start stays quick.
+func checkGroup(b []byte, next, last uint64) error {
+	if len(b) == 0 || b[0] != formatVersion {
+		return errCorrupt
+	}
+	first, n := binary.Uvarint(b[1:])
+	if n <= 0 {
+		return errCorrupt
+	}
+	count, m := binary.Uvarint(b[1+n:])
+	switch {
+	case m <= 0 || first+count-1 != last:
+		return fmt.Errorf("history entry %d ends at another revision: %w", last, errCorrupt)
+	case first > next:
+		return errGap
+	}
 	return nil
 }
 
@@ -164,7 +197,7 @@ func (s *Store) copyOf(key []byte, at uint64) (*badger.Entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	stored, err := item.ValueCopy(nil)
+	stored, err := storedValue(item)
 	if err != nil {
 		return nil, err
 	}

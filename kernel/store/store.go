@@ -16,6 +16,7 @@ import (
 
 	badger "github.com/dgraph-io/badger/v4"
 	"github.com/dgraph-io/badger/v4/options"
+	"golang.org/x/sys/unix"
 )
 
 // Store is the open database of one data directory. All methods may be called from many goroutines.
@@ -24,6 +25,7 @@ type Store struct {
 	log   *slog.Logger
 	db    *badger.DB
 	index *index
+	mark  *watermark
 
 	// compacted is the revision below which nothing is kept. It only grows.
 	compacted  atomic.Uint64
@@ -37,8 +39,9 @@ type Store struct {
 
 	publish func([]*Event)
 
-	// torn is set by the writer when a group's write failed half-way and must be undone before the next.
-	torn     bool
+	// faults is what Badger complains of; failed receives what ends the store.
+	faults   *faults
+	failed   chan error
 	expiries expiries
 
 	// id names the store, for backups that build on each other.
@@ -68,28 +71,61 @@ func Open(cfg Config) (*Store, error) {
 	if err := checkOpenDisk(cfg); err != nil {
 		return nil, err
 	}
-	db, err := badger.OpenManaged(badgerOptions(cfg))
+	// Badger locks the directory itself, but only after it was looked at here.
+	if err := checkUnlocked(cfg.Dir); err != nil {
+		return nil, err
+	}
+	faults := &faults{log: cfg.Logger}
+	opt := badgerOptions(cfg).WithLogger(faults)
+	inspected, err := inspect(opt)
 	if err != nil {
-		if strings.Contains(err.Error(), "Cannot acquire directory lock") {
-			return nil, &LockedError{Dir: cfg.Dir, PID: lockHolder(cfg.Dir)}
-		}
-		return nil, fmt.Errorf("opening the database in %s: %w", cfg.Dir, err)
+		return nil, openError(cfg, err)
+	}
+	db, err := badger.OpenManaged(opt)
+	if err != nil {
+		return nil, openError(cfg, err)
 	}
 	s := &Store{
 		cfg:      cfg,
+		faults:   faults,
 		log:      cfg.Logger,
 		db:       db,
 		index:    newIndex(),
 		requests: make(chan *request, cfg.MaxGroup),
 		stopped:  make(chan struct{}),
 		publish:  func([]*Event) {},
+		failed:   make(chan error, 1),
 	}
 	s.expiries.wake = make(chan struct{}, 1)
 	s.meters = newMeters()
-	if err := s.load(); err != nil {
-		return nil, errors.Join(fmt.Errorf("reading the database in %s: %w", cfg.Dir, err), db.Close())
+	if err := s.load(inspected); err != nil {
+		return nil, errors.Join(openError(cfg, err), db.Close(), s.mark.close())
 	}
 	return s, nil
+}
+
+// openError names the directory, where the error does not.
+func openError(cfg Config, err error) error {
+	if errors.As(err, new(*CorruptError)) || errors.As(err, new(*LockedError)) {
+		return err
+	}
+	if strings.Contains(err.Error(), "Cannot acquire directory lock") {
+		return &LockedError{Dir: cfg.Dir, PID: lockHolder(cfg.Dir)}
+	}
+	return fmt.Errorf("opening the database in %s: %w", cfg.Dir, err)
+}
+
+// checkUnlocked says who has the directory, if somebody has.
+func checkUnlocked(dir string) error {
+	f, err := os.Open(dir)
+	if err != nil {
+		return fmt.Errorf("opening data directory %s: %w", dir, err)
+	}
+	defer f.Close() // and with it the lock
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); errors.Is(err, unix.EWOULDBLOCK) {
+		return &LockedError{Dir: dir, PID: lockHolder(dir)}
+	}
+	return nil
 }
 
 // badgerOptions: one small memory table and its two predecessors, no block cache (tables are read through mmap and not
@@ -108,14 +144,18 @@ func badgerOptions(cfg Config) badger.Options {
 		WithCompression(options.None).
 		WithBlockCacheSize(0).
 		WithIndexCacheSize(0).
-		WithValueThreshold(min(maxInlineValue, cfg.MemTableBytes/16)).
+		WithValueThreshold(valueThreshold(cfg)).
 		WithValueLogFileSize(64 << 20).
 		WithNumVersionsToKeep(1).
 		WithDetectConflicts(false).
 		WithMetricsEnabled(false).
+		WithChecksumVerificationMode(options.OnBlockRead).
 		WithVerifyValueChecksum(true).
-		WithLogger(badgerLogger{cfg.Logger})
+		WithLogger(&faults{log: cfg.Logger})
 }
+
+// valueThreshold is the size from which on a value is kept in the value log.
+func valueThreshold(cfg Config) int64 { return min(maxInlineValue, cfg.MemTableBytes/16) }
 
 func lockHolder(dir string) int {
 	b, err := os.ReadFile(filepath.Join(dir, "LOCK"))
@@ -150,17 +190,26 @@ func (s *Store) Err() error {
 }
 
 // Run writes, expires keys, compacts history and collects the value log until ctx ends, then answers every waiting
-// write with ErrClosed and returns. Reads work on until Close. It may be called once.
+// write with ErrClosed and returns. Reads work on until Close. It may be called once. It returns before ctx ends, with
+// a *DiskError, when the disk failed in the midst of a write: what is on disk is only known again after a restart.
 func (s *Store) Run(ctx context.Context) error {
 	if !s.running.CompareAndSwap(false, true) {
 		return errors.New("store: Run called twice")
 	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	var wg sync.WaitGroup
 	for _, work := range []func(context.Context){s.runWriter, s.runExpiry, s.runCompaction, s.runValueLogGC} {
 		wg.Go(func() { work(ctx) })
 	}
+	var failure error
+	select {
+	case <-ctx.Done():
+	case failure = <-s.failed:
+		cancel()
+	}
 	wg.Wait()
-	return nil
+	return failure
 }
 
 // Close closes the database. Run must have returned, or never been called.
@@ -170,7 +219,7 @@ func (s *Store) Close() error {
 		s.reads.Lock()
 		s.closed = true
 		s.reads.Unlock()
-		if err := s.db.Close(); err != nil {
+		if err := errors.Join(s.db.Close(), s.mark.close()); err != nil {
 			s.closeErr = fmt.Errorf("closing the database in %s: %w", s.cfg.Dir, err)
 		}
 	})
@@ -178,7 +227,14 @@ func (s *Store) Close() error {
 }
 
 // load reads the meta data, repairs and builds the index.
-func (s *Store) load() error {
+func (s *Store) load(inspected *inspection) (err error) {
+	defer s.guard(arm(), "", 0, &err)
+	if s.mark, err = openWatermark(s.cfg.Dir); err != nil {
+		return err
+	}
+	if err := inspected.settle(s); err != nil {
+		return err
+	}
 	format, err := s.readMeta("format")
 	if err != nil {
 		return err
@@ -204,7 +260,16 @@ func (s *Store) load() error {
 	if err != nil {
 		return err
 	}
-	return s.buildIndex(current)
+	if err := s.mark.check(s.cfg.Dir, current); err != nil {
+		return err
+	}
+	if err := s.checkHistory(current); err != nil {
+		return err
+	}
+	if err := s.buildIndex(current); err != nil {
+		return err
+	}
+	return s.mark.set(current)
 }
 
 func (s *Store) readMeta(name string) (uint64, error) {
@@ -253,7 +318,12 @@ func (s *Store) buildIndex(current uint64) error {
 				return err
 			})
 			if err != nil {
-				return fmt.Errorf("key %q: %w", e.key, err)
+				return s.damage(e.key, item.Version(), err)
+			}
+		} else if e.size >= valueThreshold(s.cfg) {
+			// A value of its own in the value log, whose end Badger cuts off where it is damaged.
+			if _, err := storedValue(item); err != nil {
+				return s.damage(e.key, item.Version(), err)
 			}
 		}
 		if e.expires != 0 {

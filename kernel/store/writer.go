@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"time"
 
@@ -108,13 +109,16 @@ func (s *Store) runWriter(ctx context.Context) {
 				break fill
 			}
 		}
-		s.commitGroup(group)
+		failed := s.commitGroup(group)
 		clear(group)
+		if failed {
+			return
+		}
 	}
 }
 
-// commitGroup answers every request of the group.
-func (s *Store) commitGroup(group []*request) {
+// commitGroup answers every request of the group. failed says that the store can write no more.
+func (s *Store) commitGroup(group []*request) (failed bool) {
 	g := s.plan(group)
 	var err error
 	if len(g.changes) > 0 {
@@ -138,6 +142,7 @@ func (s *Store) commitGroup(group []*request) {
 		}
 		close(r.done)
 	}
+	return len(s.failed) > 0
 }
 
 // group is what a commit changes.
@@ -225,13 +230,6 @@ func (s *Store) writeGroup(g *group) error {
 			return err
 		}
 	}
-	if s.torn {
-		// The revisions of the failed group are void, so this one's have to be planned again: let the callers retry.
-		if err := s.undoTorn(); err != nil {
-			return &DiskError{Dir: s.cfg.Dir, Err: err}
-		}
-		return &DiskError{Dir: s.cfg.Dir, Err: errRecovered}
-	}
 	batch := s.db.NewManagedWriteBatch()
 	defer batch.Cancel()
 	err := func() error {
@@ -251,14 +249,25 @@ func (s *Store) writeGroup(g *group) error {
 		if err := batch.SetEntryAt(badger.NewEntry(historyKey(last), encodeGroup(g.first, g.changes)), last); err != nil {
 			return err
 		}
-		return batch.Flush()
+		return errors.Join(batch.Flush(), s.faults.failedSync())
 	}()
 	if err != nil {
-		s.torn = true
-		s.log.Error("writing a group failed", "first", g.first, "changes", len(g.changes), "error", err)
-		return &DiskError{Dir: s.cfg.Dir, Err: err}
+		return s.fail(fmt.Errorf("revisions %d to %d: %w", g.first, g.first+uint64(len(g.changes))-1, err))
+	}
+	if err := s.mark.set(g.first + uint64(len(g.changes)) - 1); err != nil {
+		s.log.Warn("noting the last durable revision failed", "error", err)
 	}
 	return nil
 }
 
-var errRecovered = errors.New("the disk failed before and has just come back: retry")
+// fail ends the store, because after a failed write or sync nobody knows what is on disk: the kernel reports a failed
+// sync once and takes the pages for clean, and Badger is left without a log to write to. The next start finds out.
+func (s *Store) fail(err error) error {
+	failure := &DiskError{Dir: s.cfg.Dir, Err: err}
+	select {
+	case s.failed <- failure:
+		s.log.Error("the disk failed; the store stops", "error", failure)
+	default:
+	}
+	return failure
+}
