@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"pintle.dev/pintle/kernel/store"
 )
@@ -44,6 +45,8 @@ type Bus struct {
 	exact  map[string]set
 	prefix map[string]map[string]set
 	recent ring
+
+	drops, replays atomic.Uint64
 }
 
 // New connects a bus to a store that does not run yet.

@@ -55,6 +55,7 @@ func (s *Subscription) offer(e *store.Event) {
 	if len(s.queue) >= s.options.Buffer {
 		// What waits is still taken in order; only what follows comes from the history.
 		s.behind = true
+		s.bus.drops.Add(1)
 		s.signal()
 		return
 	}
@@ -121,6 +122,7 @@ func (s *Subscription) Take() (events []*store.Event, progress uint64, err error
 // replay reads a buffer full of events from the history. While it does, the subscription is behind, so nobody else
 // touches its queue or seen.
 func (s *Subscription) replay(after uint64) (events []*store.Event, progress uint64, err error) {
+	s.bus.replays.Add(1)
 	progress, err = s.bus.source.Replay(after, s.bus.Revision(), s.wants, func(e *store.Event) bool {
 		events = append(events, e)
 		return len(events) < s.options.Buffer

@@ -93,6 +93,7 @@ func (s *Store) runCompaction(ctx context.Context) {
 	}
 	ticker := time.NewTicker(max(tick, minCompactionTick))
 	defer ticker.Stop()
+	s.ages.note(time.Now(), s.index.current())
 	type mark struct {
 		at       time.Time
 		revision uint64
@@ -104,6 +105,7 @@ func (s *Store) runCompaction(ctx context.Context) {
 			return
 		case now := <-ticker.C:
 			current := s.index.current()
+			s.ages.note(now, current)
 			var target uint64
 			if s.cfg.Retention > 0 {
 				marks = append(marks, mark{now, current})

@@ -50,6 +50,7 @@ type Store struct {
 	pins   pins
 	meters meters
 
+	ages   ages
 	closeOnce sync.Once
 	closeErr  error
 	// reads counts the Badger reads under way, so that Close waits for them.
