@@ -55,6 +55,14 @@ type Kernel struct {
 	host  *plugin.Host
 	ids   *identities
 	ready chan struct{}
+
+	// shared: other kernels may work on the same store. holder names this one
+	// in Leases.
+	shared bool
+	holder string
+	dutyMu sync.Mutex
+	duties [duties]bool
+	hostMu sync.Mutex // held while the host is reconfigured
 }
 
 // New checks everything that can be checked without starting anything: data
@@ -73,6 +81,7 @@ func New(cfg *config.Config, o Options) (_ *Kernel, err error) {
 	k := &Kernel{
 		log: o.Logger, level: o.Level, progress: o.Progress, stopping: o.Stopping, begin: time.Now(), exe: o.Executable,
 		cfg: cfg, parts: newParts(o.Logger), ready: make(chan struct{}),
+		shared: cfg.Store.Backend == config.BackendEtcd, holder: newHolder(),
 	}
 	if k.dirs, err = prepareDirectories(cfg.DataDir); err != nil {
 		return nil, err
@@ -153,13 +162,23 @@ func (k *Kernel) run(ctx context.Context) error {
 	}
 	k.step("api", "%s", k.api.URL())
 	cfg := k.config()
-	if cfg.Scheduler.Enabled && len(cfg.Scheduler.Profiles) > 0 {
+	schedules := cfg.Scheduler.Enabled && len(cfg.Scheduler.Profiles) > 0
+	if schedules && !k.shared {
 		if err := k.startScheduler(cfg); err != nil {
 			return err
 		}
 	}
 	if err := k.await(ctx, k.host.Ready()); err != nil {
 		return err
+	}
+	if k.shared {
+		// Who leads feeds plugins and starts controllers; they have to be there.
+		if schedules {
+			if err := k.startScheduler(cfg); err != nil {
+				return err
+			}
+		}
+		k.startControllers(cfg)
 	}
 	k.step("plugins", "%s", k.pluginSummary())
 	close(k.ready)
@@ -223,6 +242,8 @@ func (k *Kernel) Reconfigure(_ context.Context, next *config.Config, changes []c
 	merged.Scheduler.Profiles, merged.Control = next.Scheduler.Profiles, next.Control
 	k.mu.Unlock()
 	if plugins {
+		k.hostMu.Lock()
+		defer k.hostMu.Unlock()
 		if err := k.host.Reconfigure(k.hostConfig(&merged)); err != nil {
 			k.log.Error("configuration of plugins not applied; the former one stays in force", "error", err)
 			return

@@ -19,6 +19,7 @@ import (
 	"pintle.dev/pintle/kernel/api/auth/rbac"
 	"pintle.dev/pintle/kernel/config"
 	"pintle.dev/pintle/kernel/plugin"
+	"pintle.dev/pintle/sdk"
 )
 
 // hostConfig builds the plugin host's configuration.
@@ -30,6 +31,14 @@ func (k *Kernel) hostConfig(cfg *config.Config) plugin.Config {
 		CallTimeout:    cfg.Plugins.CallTimeout,
 		MemoryLimit:    int64(cfg.Plugins.MemoryLimit),
 		Controllers:    cfg.Control.Enabled,
+		Standby:        !k.has(dutyControllers),
+	}
+	if out.Standby {
+		// Who leads writes how the plugins are that it runs.
+		out.Silent = append(out.Silent, sdk.KindController, sdk.KindRuntime, sdk.KindProxy)
+	}
+	if !k.has(dutyScheduler) {
+		out.Silent = append(out.Silent, sdk.KindPredicate, sdk.KindPriority)
 	}
 	if len(out.Directories) == 0 {
 		out.Directories = []string{filepath.Join(filepath.Dir(k.exe), "plugins")}

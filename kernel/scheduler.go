@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -26,25 +27,52 @@ var objectSources = map[string]schema.GroupVersionResource{
 }
 
 // startScheduler runs the scheduler over the registry's own objects: nothing
-// is encoded between the store and the cycle.
+// is encoded between the store and the cycle. Of kernels that share a store,
+// the one that holds the Lease schedules.
 func (k *Kernel) startScheduler(cfg *config.Config) error {
-	client, _, err := k.client(schedulerIdentity)
+	if k.shared {
+		k.parts.start("scheduler", func(ctx context.Context) error {
+			return k.lead(ctx, cfg.Election, schedulerLease, schedulerIdentity, func(ctx context.Context) error {
+				run, err := k.newScheduler(k.config())
+				if err != nil {
+					return err
+				}
+				if err := k.setDuty(dutyScheduler, true); err != nil {
+					return err
+				}
+				err = run(ctx)
+				return errors.Join(err, k.setDuty(dutyScheduler, false))
+			})
+		}, nil)
+		return nil
+	}
+	run, err := k.newScheduler(cfg)
 	if err != nil {
 		return err
+	}
+	k.parts.start("scheduler", run, nil)
+	return nil
+}
+
+// newScheduler makes a scheduler that the plugins are fed from.
+func (k *Kernel) newScheduler(cfg *config.Config) (term, error) {
+	client, _, err := k.client(schedulerIdentity)
+	if err != nil {
+		return nil, err
 	}
 	deps := scheduler.FromClient(client)
 	deps.Log = k.log.With("part", "scheduler")
 	deps.Bind = k.api.Bind
 	deps.Objects = map[string]cache.ListerWatcher{}
 	if deps.Pods, err = k.api.Source(corev1.SchemeGroupVersion.WithResource("pods"), nil); err != nil {
-		return err
+		return nil, err
 	}
 	if deps.Nodes, err = k.api.Source(corev1.SchemeGroupVersion.WithResource("nodes"), nil); err != nil {
-		return err
+		return nil, err
 	}
 	for kind, gvr := range objectSources {
 		if deps.Objects[kind], err = k.api.Source(gvr, nil); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	deps.Profiles = map[string]scheduler.PolicySource{}
@@ -55,17 +83,17 @@ func (k *Kernel) startScheduler(cfg *config.Config) error {
 	deps.Events = broadcaster.NewRecorder(scheme.Scheme, "default-scheduler")
 	s, err := scheduler.New(scheduler.Config{
 		Seed: uint64(cfg.Scheduler.Seed), BackoffInitial: cfg.Scheduler.InitialBackoff, BackoffMax: cfg.Scheduler.MaxBackoff,
+		FirstGeneration: k.nextGenerations(),
 	}, deps)
 	if err != nil {
-		return fmt.Errorf("scheduler: %w", err)
+		return nil, fmt.Errorf("scheduler: %w", err)
 	}
 	k.host.SetReplicaSource(s)
-	k.parts.start("scheduler", func(ctx context.Context) error {
+	return func(ctx context.Context) error {
 		defer broadcaster.Shutdown()
 		if err := broadcaster.StartRecordingToSinkWithContext(ctx); err != nil {
 			return err
 		}
 		return s.Run(ctx)
-	}, nil)
-	return nil
+	}, nil
 }

@@ -3,6 +3,7 @@ package kernel
 import (
 	"context"
 	"errors"
+	"path/filepath"
 	"strings"
 
 	"pintle.dev/pintle/kernel/api"
@@ -63,6 +64,15 @@ func (k *Kernel) openEtcd(cfg *config.Config) (_ api.Backend, err error) {
 			err = errors.Join(err, backend.Close())
 		}
 	}()
+	var key []byte
+	if e.ClusterKeyFile != "" {
+		if key, err = etcd.ReadClusterKey(e.ClusterKeyFile); err != nil {
+			return nil, err
+		}
+	}
+	if err := backend.ShareAuthority(ctx, filepath.Join(cfg.DataDir, "pki"), key); err != nil {
+		return nil, err
+	}
 	revision, err := backend.Revision(ctx)
 	if err != nil {
 		return nil, err

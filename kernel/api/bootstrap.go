@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -18,9 +19,29 @@ import (
 // systemNamespaces are there from the start and cannot be missed.
 var systemNamespaces = []string{metav1.NamespaceSystem, metav1.NamespacePublic, corev1.NamespaceNodeLease, metav1.NamespaceDefault}
 
+// bootstrapTries is how often a server among several begins anew when another
+// one was in its way.
+const bootstrapTries = 20
+
 // bootstrap creates the system namespaces, the system's priority classes and
-// the kubernetes service, whose endpoints it keeps at this server's address.
+// the kubernetes service, whose endpoints it keeps at the addresses of the
+// servers.
 func (s *Server) bootstrap(ctx context.Context) error {
+	for try := 1; ; try++ {
+		err := s.ensureSystem(ctx)
+		if err == nil || !s.cfg.Backend.Shared() || try == bootstrapTries {
+			return err
+		}
+		s.log.Debug("start of the system's objects is tried again", "error", err)
+		select {
+		case <-time.After(time.Duration(try) * 25 * time.Millisecond):
+		case <-ctx.Done():
+			return err
+		}
+	}
+}
+
+func (s *Server) ensureSystem(ctx context.Context) error {
 	namespaces := s.client.CoreV1().Namespaces()
 	for _, name := range systemNamespaces {
 		if _, err := namespaces.Get(ctx, name, metav1.GetOptions{}); err == nil {
@@ -102,47 +123,60 @@ func (s *Server) ensureService(ctx context.Context) error {
 // listens on loopback cannot be reached through it, and the API refuses such
 // endpoints.
 func (s *Server) ensureEndpoints(ctx context.Context) error {
-	if net.ParseIP(s.cfg.AdvertiseAddress).IsLoopback() {
+	if !s.reachable() {
 		s.log.Info("service default/kubernetes has no endpoints: the api server is on loopback; set the advertised address to an address that pods reach",
 			"address", s.cfg.AdvertiseAddress)
 		return nil
 	}
+	if r := s.registry(); r != nil {
+		return s.ensurePeers(ctx, r)
+	}
+	return s.publishEndpoints(ctx, []string{s.cfg.AdvertiseAddress})
+}
+
+// publishEndpoints makes the addresses, of one family and in order, the
+// service's endpoints.
+func (s *Server) publishEndpoints(ctx context.Context, addresses []string) error {
+	ready := true
+	var targets []corev1.EndpointAddress
+	var endpoints []discoveryv1.Endpoint
+	for _, a := range addresses {
+		targets = append(targets, corev1.EndpointAddress{IP: a})
+		endpoints = append(endpoints, discoveryv1.Endpoint{Addresses: []string{a}, Conditions: discoveryv1.EndpointConditions{Ready: &ready}})
+	}
 	port, name, tcp := int32(s.Port()), "https", corev1.ProtocolTCP
 	subsets := []corev1.EndpointSubset{{
-		Addresses: []corev1.EndpointAddress{{IP: s.cfg.AdvertiseAddress}},
+		Addresses: targets,
 		Ports:     []corev1.EndpointPort{{Name: name, Port: port, Protocol: tcp}},
 	}}
 	// A slice of this service belongs to the server, so the mirroring
 	// controller must leave the Endpoints alone.
 	labels := map[string]string{discoveryv1.LabelSkipMirror: "true"}
-	endpoints := s.client.CoreV1().Endpoints(metav1.NamespaceDefault)
-	have, err := endpoints.Get(ctx, serviceName, metav1.GetOptions{})
+	client := s.client.CoreV1().Endpoints(metav1.NamespaceDefault)
+	have, err := client.Get(ctx, serviceName, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		_, err = endpoints.Create(ctx, &corev1.Endpoints{
+		_, err = client.Create(ctx, &corev1.Endpoints{
 			ObjectMeta: metav1.ObjectMeta{Name: serviceName, Namespace: metav1.NamespaceDefault, Labels: labels}, Subsets: subsets,
 		}, metav1.CreateOptions{})
 	case err == nil && !equality.Semantic.DeepEqual(have.Subsets, subsets):
 		have = have.DeepCopy()
 		have.Subsets = subsets
-		_, err = endpoints.Update(ctx, have, metav1.UpdateOptions{})
+		_, err = client.Update(ctx, have, metav1.UpdateOptions{})
 	}
 	if err != nil {
 		return err
 	}
-	ready := true
 	family := discoveryv1.AddressTypeIPv4
-	if net.ParseIP(s.cfg.AdvertiseAddress).To4() == nil {
+	if net.ParseIP(addresses[0]).To4() == nil {
 		family = discoveryv1.AddressTypeIPv6
 	}
 	want := &discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{Name: serviceName, Namespace: metav1.NamespaceDefault,
 			Labels: map[string]string{discoveryv1.LabelServiceName: serviceName}},
 		AddressType: family,
-		Endpoints: []discoveryv1.Endpoint{{
-			Addresses: []string{s.cfg.AdvertiseAddress}, Conditions: discoveryv1.EndpointConditions{Ready: &ready},
-		}},
-		Ports: []discoveryv1.EndpointPort{{Name: &name, Port: &port, Protocol: &tcp}},
+		Endpoints:   endpoints,
+		Ports:       []discoveryv1.EndpointPort{{Name: &name, Port: &port, Protocol: &tcp}},
 	}
 	slices := s.client.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault)
 	slice, err := slices.Get(ctx, serviceName, metav1.GetOptions{})

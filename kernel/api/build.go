@@ -51,6 +51,7 @@ import (
 	"pintle.dev/pintle/kernel/api/auth/token"
 	"pintle.dev/pintle/kernel/api/openapi"
 	"pintle.dev/pintle/kernel/api/resources"
+	"pintle.dev/pintle/kernel/api/resources/ipalloc"
 	pluginv1alpha1 "pintle.dev/pintle/sdk/apis/kernel/v1alpha1"
 )
 
@@ -141,7 +142,8 @@ func firstServiceIP(cidr string) (net.IP, error) {
 }
 
 func (s *Server) build() error {
-	kinds, err := resources.All(resources.Options{ServiceCIDR: s.cfg.ServiceCIDR, NodePortRange: s.cfg.NodePortRange})
+	claims, _ := s.cfg.Backend.(ipalloc.Claims)
+	kinds, err := resources.All(resources.Options{ServiceCIDR: s.cfg.ServiceCIDR, NodePortRange: s.cfg.NodePortRange, Claims: claims})
 	if err != nil {
 		return err
 	}
@@ -232,6 +234,7 @@ func (s *Server) build() error {
 			return nil
 		}),
 		s.hook("start-system-objects-controller", s.bootstrap),
+		s.hookPeers(),
 		s.hook("rbac/aggregate-cluster-roles", func(context.Context) error {
 			s.background.Go(func() { _ = aggregator.Run(s.stopping) })
 			return nil

@@ -25,6 +25,7 @@ type Config struct {
 	Plugins   Plugins   `mapstructure:"plugins" doc:"where plugins lie and which bundles are loaded"`
 	Scheduler Scheduler `mapstructure:"scheduler" doc:"which predicates and priorities place pods"`
 	Control   Control   `mapstructure:"controllers" doc:"which controllers run"`
+	Election  Election  `mapstructure:"leaderElection" doc:"which of the kernels on one store does the work that one alone may do; without effect for backend badger"`
 	Node      Node      `mapstructure:"node" doc:"the node agent of this machine"`
 	Hollow    Hollow    `mapstructure:"hollow" doc:"simulated nodes for scale tests"`
 }
@@ -108,6 +109,14 @@ type Priority struct {
 // Control configures the controllers.
 type Control struct {
 	Enabled []string `mapstructure:"enabled" live:"true" doc:"names of the controllers to run"`
+}
+
+// Election configures the Leases behind which scheduler and controllers run
+// where several kernels share a store.
+type Election struct {
+	LeaseDuration time.Duration `mapstructure:"leaseDuration" range:"1s,10m" doc:"how long others wait for a leader that is silent before one of them takes over"`
+	RenewDeadline time.Duration `mapstructure:"renewDeadline" range:"500ms,10m" doc:"how long a leader that cannot renew its Lease goes on before it stops"`
+	RetryPeriod   time.Duration `mapstructure:"retryPeriod" range:"100ms,1m" doc:"how often a Lease is renewed, and tried for"`
 }
 
 // Node configures the node agent.

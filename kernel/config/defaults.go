@@ -34,6 +34,8 @@ func Default() *Config {
 			InitialBackoff: time.Second,
 			MaxBackoff:     10 * time.Second,
 		},
+		// As kube-scheduler's and kube-controller-manager's.
+		Election: Election{LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second},
 		Node: Node{
 			KubeletPort: 10250,
 			PodCIDR:     "10.244.0.0/24",

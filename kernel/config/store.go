@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"path"
 	"strings"
+	"time"
 )
 
 // The words for store.backend.
@@ -48,5 +49,19 @@ func checkStore(cfg *Config, fault func(key, format string, args ...any)) {
 	}
 	if !strings.HasPrefix(e.Prefix, "/") || path.Clean(e.Prefix) != e.Prefix || e.Prefix == "/" {
 		fault("store.etcd.prefix", "%q is not a prefix such as /registry: a slash and a name", e.Prefix)
+	}
+}
+
+// electionJitter is the most that a wait between two tries is drawn out by.
+const electionJitter = 1.2
+
+// checkElection holds what client-go's leader election demands.
+func checkElection(cfg *Config, fault func(key, format string, args ...any)) {
+	e := cfg.Election
+	if e.LeaseDuration <= e.RenewDeadline {
+		fault("leaderElection.leaseDuration", "%s is not longer than renewDeadline %s; a leader has to stop before another takes over", e.LeaseDuration, e.RenewDeadline)
+	}
+	if e.RenewDeadline <= time.Duration(electionJitter*float64(e.RetryPeriod)) {
+		fault("leaderElection.renewDeadline", "%s is not longer than %g times retryPeriod %s", e.RenewDeadline, electionJitter, e.RetryPeriod)
 	}
 }

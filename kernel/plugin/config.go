@@ -31,6 +31,11 @@ type Config struct {
 	Profiles    []Profile
 	// Controllers are the names of the controllers that run.
 	Controllers []string
+	// Standby: Controllers run in another kernel of the same cluster, not here.
+	Standby bool
+	// Silent are the kinds of plugins whose Plugin objects another kernel of the
+	// same cluster writes.
+	Silent []string
 	// NodeName of this machine, for controllers; may be empty.
 	NodeName string
 }

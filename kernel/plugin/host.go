@@ -43,12 +43,16 @@ type Host struct {
 	sources  map[string]*Source
 
 	// mu guards the present configuration and its units.
-	mu     sync.Mutex
-	cfg    Config
-	units  []*unit
-	ctx    context.Context // of Run; nil before
-	group  sync.WaitGroup
-	retire sync.WaitGroup
+	mu    sync.Mutex
+	cfg   Config
+	units []*unit
+	// configured counts configurations; controlled is the last of them whose
+	// controllers run, and no others. settled is closed when that changes.
+	configured, controlled uint64
+	settled                chan struct{}
+	ctx                    context.Context // of Run; nil before
+	group                  sync.WaitGroup
+	retire                 sync.WaitGroup
 }
 
 // New checks the configuration against the catalog: bundles, their manifests,
@@ -60,7 +64,7 @@ func New(cfg Config, deps Deps) (*Host, error) {
 	}
 	h := &Host{
 		deps: deps, log: deps.Log, sources: map[string]*Source{},
-		ready: make(chan struct{}), poke: make(chan struct{}, 1),
+		ready: make(chan struct{}), poke: make(chan struct{}, 1), settled: make(chan struct{}),
 	}
 	cfg.defaults()
 	units, err := h.resolve(&cfg, nil)
@@ -225,6 +229,7 @@ func (h *Host) Reconfigure(cfg Config) error {
 		return fmt.Errorf("plugins stay as they were: %w", err)
 	}
 	h.cfg, h.units = cfg, units
+	h.configured++
 	h.pokeState()
 	// The scheduler may be in a cycle with the old policy.
 	var waits []<-chan struct{}
@@ -254,6 +259,27 @@ func (h *Host) Reconfigure(cfg Config) error {
 		}
 	})
 	return nil
+}
+
+// AwaitControllers waits until exactly the controllers of the last
+// configuration run.
+func (h *Host) AwaitControllers(ctx context.Context) error {
+	h.mu.Lock()
+	wanted := h.configured
+	h.mu.Unlock()
+	for {
+		h.mu.Lock()
+		done, settled := h.controlled >= wanted, h.settled
+		h.mu.Unlock()
+		if done {
+			return nil
+		}
+		select {
+		case <-settled:
+		case <-ctx.Done():
+			return fmt.Errorf("controllers of the last configuration: %w", context.Cause(ctx))
+		}
+	}
 }
 
 // resolve finds the units of a configuration, taking over the old ones that

@@ -128,6 +128,10 @@ func (p *publisher) plugins(ctx context.Context, cfg *Config, units []*unit) err
 	for _, u := range units {
 		for i := range u.bundle.Manifest.Plugins {
 			e := &u.bundle.Manifest.Plugins[i]
+			if slices.Contains(cfg.Silent, e.Kind) {
+				delete(have, e.Name)
+				continue
+			}
 			if err := p.write(ctx, have[e.Name], u.object(e, cfg)); err != nil {
 				return fmt.Errorf("plugin %s: %w", e.Name, err)
 			}
@@ -135,7 +139,7 @@ func (p *publisher) plugins(ctx context.Context, cfg *Config, units []*unit) err
 		}
 	}
 	for name, old := range have {
-		if old.Labels[managedLabel] != managedByHost {
+		if old.Labels[managedLabel] != managedByHost || slices.Contains(cfg.Silent, string(old.Spec.Kind)) {
 			continue
 		}
 		if err := p.plugin.Delete().Resource("plugins").Name(name).Do(ctx).Error(); err != nil && !apierrors.IsNotFound(err) {

@@ -70,7 +70,7 @@ func (h *Host) publish(ctx context.Context) {
 
 func (h *Host) publishOnce(ctx context.Context, api *publisher) error {
 	h.mu.Lock()
-	cfg, units := h.cfg, slices.Clone(h.units)
+	cfg, units, configured := h.cfg, slices.Clone(h.units), h.configured
 	h.mu.Unlock()
 	if api != nil {
 		if err := api.permissions(ctx, units); err != nil {
@@ -78,6 +78,13 @@ func (h *Host) publishOnce(ctx context.Context, api *publisher) error {
 		}
 	}
 	err := h.control(ctx, &cfg, units)
+	if err == nil {
+		h.mu.Lock()
+		h.controlled = configured
+		close(h.settled)
+		h.settled = make(chan struct{})
+		h.mu.Unlock()
+	}
 	if api != nil {
 		err = errors.Join(err, api.plugins(ctx, &cfg, units))
 	}
@@ -95,7 +102,7 @@ func (h *Host) control(ctx context.Context, cfg *Config, units []*unit) error {
 				continue
 			}
 			has = true
-			if slices.Contains(cfg.Controllers, e.Name) {
+			if !cfg.Standby && slices.Contains(cfg.Controllers, e.Name) {
 				wanted = append(wanted, e.Name)
 			}
 		}

@@ -29,7 +29,7 @@ type world struct {
 
 func newWorld(t testing.TB, seed uint64) *world {
 	w := &world{
-		t: t, random: rand.New(rand.NewPCG(seed, 1)), snapshot: newSnapshot(), replica: newReplica(),
+		t: t, random: rand.New(rand.NewPCG(seed, 1)), snapshot: newSnapshot(), replica: newReplica(0),
 		pods: map[types.UID]*podEntry{},
 	}
 	for _, p := range []**testPolicy{&w.policy, &w.alone} {

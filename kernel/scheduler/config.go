@@ -39,6 +39,10 @@ type Config struct {
 	EventBurst int
 	// Explain is the number of last decisions kept. Default 1024.
 	Explain int
+	// FirstGeneration is where the generations of deltas begin. A scheduler that
+	// follows another over the same policies begins far beyond that one's, so
+	// that nobody takes its first delta for the next.
+	FirstGeneration uint64
 }
 
 // Binder writes one binding: POST to the pod's binding subresource.

@@ -81,7 +81,7 @@ func New(cfg Config, deps Deps) (*Scheduler, error) {
 		binds:   make(chan bindRequest, cfg.BindWorkers),
 		results: make(chan bindResult, 4*cfg.BindWorkers),
 		wake:    make(chan struct{}, 1),
-		replica: newReplica(), record: newRecord(cfg.Explain), report: newReporter(&cfg, &deps),
+		replica: newReplica(cfg.FirstGeneration), record: newRecord(cfg.Explain), report: newReporter(&cfg, &deps),
 		random:   rand.New(rand.NewPCG(seed, seed^0x9e3779b97f4a7c15)),
 		snapshot: newSnapshot(), queue: newQueue(&cfg),
 		pods: map[types.UID]*podEntry{}, assumed: map[types.UID]*podEntry{},

@@ -211,8 +211,10 @@ type replica struct {
 	objects    map[string]map[types.NamespacedName]*contractv1.Object
 }
 
-func newReplica() *replica {
+// newReplica is empty, with a generation after which deltas follow.
+func newReplica(first uint64) *replica {
 	return &replica{
+		generation: first,
 		nodes: map[uint32]*contractv1.Node{}, pods: map[uint32]map[string]*contractv1.Pod{},
 		classes: map[uint32]*contractv1.Pod{}, objects: map[string]map[types.NamespacedName]*contractv1.Object{},
 	}

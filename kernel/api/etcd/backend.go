@@ -12,16 +12,22 @@ import (
 
 	"go.etcd.io/etcd/client/pkg/v3/transport"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/client/v3/kubernetes"
 	"go.uber.org/zap"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/features"
 	"k8s.io/apiserver/pkg/registry/generic"
-	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	serverstorage "k8s.io/apiserver/pkg/server/storage"
 	upstream "k8s.io/apiserver/pkg/storage"
+	"k8s.io/apiserver/pkg/storage/cacher"
+	"k8s.io/apiserver/pkg/storage/etcd3"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
+	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
 
 	"pintle.dev/pintle/kernel/api/storage"
 )
@@ -55,8 +61,13 @@ type Config struct {
 // Backend makes the storages of all resources over etcd. It implements api.Backend.
 type Backend struct {
 	config storagebackend.Config
-	client *clientv3.Client
-	log    *slog.Logger
+	client *kubernetes.Client
+	// compactor drops old revisions; kernels of one etcd agree on who does.
+	compactor interface {
+		etcd3.Compactor
+		Stop()
+	}
+	log *slog.Logger
 
 	// made are the storages to destroy.
 	mu     sync.Mutex
@@ -94,14 +105,15 @@ func Open(ctx context.Context, cfg Config) (*Backend, error) {
 	b := &Backend{config: *config, client: client, log: cfg.Logger}
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
-	if _, err := client.Get(ctx, b.key("health")); err != nil {
+	if _, err := client.Client.Get(ctx, b.key("health")); err != nil {
 		return nil, errors.Join(fmt.Errorf("etcd: no answer from %s within %s: %w; check store.etcd.servers and its certificates, and that etcd runs",
-			strings.Join(cfg.Servers, ", "), openTimeout, err), client.Close())
+			strings.Join(cfg.Servers, ", "), openTimeout, err), client.Client.Close())
 	}
+	b.compactor = etcd3.NewCompactor(client.Client, config.CompactionInterval, clock.RealClock{}, nil)
 	return b, nil
 }
 
-func newClient(c storagebackend.TransportConfig) (*clientv3.Client, error) {
+func newClient(c storagebackend.TransportConfig) (*kubernetes.Client, error) {
 	cfg := clientv3.Config{
 		Endpoints: c.ServerList, DialTimeout: openTimeout, Logger: zap.NewNop(),
 		DialKeepAliveTime: 30 * time.Second, DialKeepAliveTimeout: 10 * time.Second,
@@ -114,7 +126,7 @@ func newClient(c storagebackend.TransportConfig) (*clientv3.Client, error) {
 		}
 		cfg.TLS = tls
 	}
-	client, err := clientv3.New(cfg)
+	client, err := kubernetes.New(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", strings.Join(c.ServerList, ", "), err)
 	}
@@ -130,7 +142,8 @@ func (b *Backend) Close() error {
 	for _, destroy := range made {
 		destroy()
 	}
-	if err := b.client.Close(); err != nil && !errors.Is(err, context.Canceled) {
+	b.compactor.Stop()
+	if err := b.client.Client.Close(); err != nil && !errors.Is(err, context.Canceled) {
 		return fmt.Errorf("etcd: close: %w", err)
 	}
 	return nil
@@ -148,7 +161,7 @@ func (b *Backend) key(parts ...string) string {
 func (b *Backend) Revision(ctx context.Context) (int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	out, err := b.client.Get(ctx, b.key("health"))
+	out, err := b.client.Client.Get(ctx, b.key("health"))
 	if err != nil {
 		return 0, fmt.Errorf("etcd: %w", err)
 	}
@@ -164,7 +177,7 @@ func (b *Backend) ReadyCheck() error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), readyTimeout)
 	defer cancel()
-	_, err := b.client.Get(ctx, b.key("health"))
+	_, err := b.client.Client.Get(ctx, b.key("health"))
 	if err != nil {
 		err = fmt.Errorf("error getting data from etcd: %w", err)
 	}
@@ -207,7 +220,31 @@ func (r restOptions) GetRESTOptions(resource schema.GroupResource, example runti
 	}, nil
 }
 
-var cached = genericregistry.StorageWithCacher()
+// raw makes upstream's storage without its cacher. All storages share one
+// client: upstream makes one each, which costs it a connection a resource.
+func (b *Backend) raw(config *storagebackend.ConfigForResource, newFunc, newListFunc func() runtime.Object, resourcePrefix string) (upstream.Interface, factory.DestroyFunc, error) {
+	client := *b.client
+	client.KV = etcd3.NewETCDLatencyTracker(client.KV)
+	transformer := config.Transformer
+	if transformer == nil {
+		transformer = identity.NewEncryptCheckTransformer()
+	}
+	versioner := upstream.APIObjectVersioner{}
+	decoder := etcd3.NewDefaultDecoder(config.Codec, versioner)
+	unsafe := utilfeature.DefaultFeatureGate.Enabled(features.AllowUnsafeMalformedObjectDeletion)
+	if unsafe {
+		transformer, decoder = etcd3.WithCorruptObjErrorHandlingTransformer(transformer), etcd3.WithCorruptObjErrorHandlingDecoder(decoder)
+	}
+	s, err := etcd3.New(&client, b.compactor, config.Codec, newFunc, newListFunc, config.Prefix, resourcePrefix, config.GroupResource,
+		transformer, config.LeaseManagerConfig, decoder, versioner)
+	if err != nil {
+		return nil, nil, err
+	}
+	if unsafe {
+		return etcd3.NewStoreWithUnsafeCorruptObjectDeletion(s, config.GroupResource), s.Close, nil
+	}
+	return s, s.Close, nil
+}
 
 // Decorator is the generic.StorageDecorator that makes a resource's storage: upstream's, with its cacher.
 func (b *Backend) Decorator(
@@ -220,16 +257,31 @@ func (b *Backend) Decorator(
 	trigger upstream.IndexerFuncs,
 	indexers *cache.Indexers,
 ) (upstream.Interface, factory.DestroyFunc, error) {
-	s, destroy, err := cached(config, resourcePrefix, keyFunc, newFunc, newListFunc, attributes, trigger, indexers)
-	if err != nil {
-		return nil, nil, fmt.Errorf("etcd: storage of %s: %w", config.GroupResource, err)
-	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed {
-		destroy()
 		return nil, nil, fmt.Errorf("etcd: storage of %s: the backend is closed", config.GroupResource)
 	}
+	raw, destroyRaw, err := b.raw(config, newFunc, newListFunc, resourcePrefix)
+	if err != nil {
+		return nil, nil, fmt.Errorf("etcd: storage of %s: %w", config.GroupResource, err)
+	}
+	cached, err := cacher.NewCacherFromConfig(cacher.Config{
+		Storage: raw, Versioner: upstream.APIObjectVersioner{}, GroupResource: config.GroupResource,
+		EventsHistoryWindow: config.EventsHistoryWindow, ResourcePrefix: resourcePrefix, KeyFunc: keyFunc,
+		NewFunc: newFunc, NewListFunc: newListFunc, GetAttrsFunc: attributes, IndexerFuncs: trigger, Indexers: indexers,
+		Codec: config.Codec,
+	})
+	if err != nil {
+		destroyRaw()
+		return nil, nil, fmt.Errorf("etcd: cache of %s: %w", config.GroupResource, err)
+	}
+	s := cacher.NewCacheDelegator(cached, raw)
+	destroy := sync.OnceFunc(func() {
+		s.Stop()
+		cached.Stop()
+		destroyRaw()
+	})
 	b.made = append(b.made, destroy)
 	return s, destroy, nil
 }

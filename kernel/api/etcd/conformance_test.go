@@ -22,7 +22,6 @@ import (
 	"k8s.io/apiserver/pkg/apis/example"
 	examplev1 "k8s.io/apiserver/pkg/apis/example/v1"
 	"k8s.io/apiserver/pkg/features"
-	"k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/storage/etcd3"
 	storagetesting "k8s.io/apiserver/pkg/storage/testing"
@@ -177,7 +176,7 @@ func newFixture(t *testing.T, cached, namespaced, own bool) *fixture {
 	if !cached {
 		// Keys in errors are compared with the keys asked for.
 		config.Prefix, f.prefix = "", "/"
-		s, destroy, err := generic.NewRawStorage(config, newFunc, newListFunc, "/pods/")
+		s, destroy, err := backend.raw(config, newFunc, newListFunc, "/pods/")
 		if err != nil {
 			t.Fatal(err)
 		}

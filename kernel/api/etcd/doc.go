@@ -13,8 +13,8 @@
 //
 // # How data passes through
 //
-// Backend gives generic.RESTOptions whose decorator makes upstream's storages. Each storage has a client of its own, as
-// upstream's have. What this package itself asks of etcd goes through one more client.
+// Backend gives generic.RESTOptions whose decorator makes upstream's storages. All of them, and what this package itself
+// asks of etcd, share one client.
 //
 // # Caveats
 //

@@ -13,11 +13,14 @@ type Options struct {
 	ServiceCIDR string
 	// NodePortRange is "first-last"; default 30000-32767.
 	NodePortRange string
+	// Claims are shared by the kernels that hand out the same addresses; nil
+	// for one alone.
+	Claims ipalloc.Claims
 }
 
 // All lists the served kinds. It fails on options that cannot be read.
 func All(opts Options) ([]Kind, error) {
-	alloc, err := ipalloc.New(ipalloc.Config{CIDR: opts.ServiceCIDR, NodePorts: opts.NodePortRange})
+	alloc, err := ipalloc.New(ipalloc.Config{CIDR: opts.ServiceCIDR, NodePorts: opts.NodePortRange, Claims: opts.Claims})
 	if err != nil {
 		return nil, fmt.Errorf("resources: services: %w", err)
 	}

@@ -147,10 +147,11 @@ func (a *serviceAllocation) decorate(store *genericregistry.Store) error {
 
 func (a *serviceAllocation) begin(ctx context.Context, dryRun []string) (*ipalloc.Txn, error) {
 	// The list is of all namespaces, whatever the request's is.
-	if err := a.alloc.Load(withoutNamespace(ctx), a.list); err != nil {
+	ctx = withoutNamespace(ctx)
+	if err := a.alloc.Load(ctx, a.list); err != nil {
 		return nil, err
 	}
-	return a.alloc.Begin(dryrun.IsDryRun(dryRun)), nil
+	return a.alloc.Begin(ctx, dryrun.IsDryRun(dryRun)), nil
 }
 
 func (a *serviceAllocation) beginCreate(ctx context.Context, obj runtime.Object, options *metav1.CreateOptions) (genericregistry.FinishFunc, error) {

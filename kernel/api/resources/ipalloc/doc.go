@@ -12,6 +12,9 @@
 // falls back to the lower, which is thereby mostly free for addresses that
 // users choose (upstream's KEP-3070 and KEP-3668).
 //
-// The package assumes to be the only allocator of its range. It must not
-// import the API server or storage.
+// Where several kernels allocate from one range, Claims decide (claims.go): a
+// number is taken when its claim is won, and memory only says where to look
+// first. Without them the Allocator is the only one of its range.
+//
+// The package must not import the API server or storage.
 package ipalloc

@@ -29,6 +29,9 @@ type Config struct {
 	CIDR string
 	// NodePorts is "first-last"; default 30000-32767.
 	NodePorts string
+	// Claims are shared with other allocators of the same ranges; nil: there is
+	// no other.
+	Claims Claims
 }
 
 // Allocator hands out addresses and ports. It is safe for concurrent use.
@@ -36,6 +39,8 @@ type Allocator struct {
 	prefix    netip.Prefix
 	family    corev1.IPFamily
 	portRange utilnet.PortRange
+	claims    Claims
+	list      func(context.Context) ([]corev1.Service, error) // set by Load, before claims are used
 
 	loading sync.Mutex // held while services are read
 	mu      sync.Mutex
@@ -53,7 +58,7 @@ func New(cfg Config) (*Allocator, error) {
 	if prefix != prefix.Masked() {
 		return nil, fmt.Errorf("service CIDR %q: has host bits set; use %s", cfg.CIDR, prefix.Masked())
 	}
-	a := &Allocator{prefix: prefix, family: corev1.IPv4Protocol}
+	a := &Allocator{prefix: prefix, family: corev1.IPv4Protocol, claims: cfg.Claims}
 	size := maxSize
 	if host := prefix.Addr().BitLen() - prefix.Bits(); host < 20 {
 		size = 1 << host
@@ -95,6 +100,16 @@ func (a *Allocator) Load(ctx context.Context, list func(context.Context) ([]core
 	a.loading.Lock()
 	defer a.loading.Unlock()
 	if a.isLoaded() {
+		return nil
+	}
+	if a.shared() {
+		a.list = list
+		if err := a.refresh(ctx); err != nil {
+			return err
+		}
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.loaded = true
 		return nil
 	}
 	services, err := list(ctx)
@@ -155,16 +170,20 @@ func Held(svc *corev1.Service) (ips []string, ports []int32) {
 // Release frees all that a deleted service held.
 func (a *Allocator) Release(svc *corev1.Service) {
 	ips, ports := Held(svc)
+	var names []string
+	defer func() { a.give(names) }()
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, ip := range ips {
 		if n, ok := a.ipIndex(ip); ok {
 			a.ips.free(n)
+			names = append(names, ipClaim(ip))
 		}
 	}
 	for _, p := range ports {
 		if n, ok := a.portIndex(p); ok {
 			a.ports.free(n)
+			names = append(names, portClaim(p))
 		}
 	}
 }

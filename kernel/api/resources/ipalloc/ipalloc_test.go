@@ -31,7 +31,7 @@ func TestRangeIsUsedUp(t *testing.T) {
 		for range 8 {
 			wg.Go(func() {
 				for {
-					txn := a.Begin(false)
+					txn := a.Begin(t.Context(), false)
 					ip, err := txn.IP("")
 					if err != nil {
 						if !errors.Is(err, ErrFull) {
@@ -54,7 +54,7 @@ func TestRangeIsUsedUp(t *testing.T) {
 		if len(seen) != a.ips.size-1 {
 			t.Errorf("%s: %d of %d given out", cidr, len(seen), a.ips.size)
 		}
-		if _, err := a.Begin(false).IP(a.ipAt(0)); err != nil {
+		if _, err := a.Begin(t.Context(), false).IP(a.ipAt(0)); err != nil {
 			t.Errorf("%s: first address: %v", cidr, err)
 		}
 	}
@@ -77,7 +77,7 @@ func TestLoad(t *testing.T) {
 	if err := a.Load(t.Context(), func(context.Context) ([]corev1.Service, error) { return stored, nil }); err != nil {
 		t.Fatal(err)
 	}
-	txn := a.Begin(false)
+	txn := a.Begin(t.Context(), false)
 	if _, err := txn.IP("10.0.0.9"); !errors.Is(err, ErrIPAllocated) {
 		t.Errorf("got %v", err)
 	}

@@ -1,0 +1,165 @@
+package ipalloc
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// shelf is Claims in memory.
+type shelf struct {
+	mu    sync.Mutex
+	taken map[string]Claim
+	last  int64
+	fault error
+}
+
+func newShelf() *shelf { return &shelf{taken: map[string]Claim{}} }
+
+func (s *shelf) Claim(_ context.Context, name string) (bool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, ok := s.taken[name]; ok || s.fault != nil {
+		return false, s.fault
+	}
+	s.last++
+	s.taken[name] = Claim{Name: name, Since: time.Now(), Revision: s.last}
+	return true, nil
+}
+
+func (s *shelf) Release(_ context.Context, names ...string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, n := range names {
+		delete(s.taken, n)
+	}
+	return nil
+}
+
+func (s *shelf) Claimed(context.Context) ([]Claim, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []Claim
+	for _, c := range s.taken {
+		out = append(out, c)
+	}
+	return out, nil
+}
+
+func (s *shelf) Expire(_ context.Context, c Claim) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.taken[c.Name].Revision == c.Revision {
+		delete(s.taken, c.Name)
+	}
+	return nil
+}
+
+// cluster is two allocators of one small range, with the services that both see.
+func cluster(t *testing.T, services *[]corev1.Service) (*shelf, [2]*Allocator) {
+	t.Helper()
+	claims := newShelf()
+	var out [2]*Allocator
+	for i := range out {
+		a, err := New(Config{CIDR: "10.0.0.0/28", NodePorts: "30000-30003", Claims: claims})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := a.Load(t.Context(), func(context.Context) ([]corev1.Service, error) { return *services, nil }); err != nil {
+			t.Fatal(err)
+		}
+		out[i] = a
+	}
+	return claims, out
+}
+
+// TestSharedRange: two kernels hand out each address and port once, down to the
+// last, and what one gives up the other can give out.
+func TestSharedRange(t *testing.T) {
+	var services []corev1.Service
+	_, kernels := cluster(t, &services)
+	var mu sync.Mutex
+	var ips []string
+	var ports []int32
+	var wg sync.WaitGroup
+	for _, a := range kernels {
+		wg.Go(func() {
+			for {
+				txn := a.Begin(t.Context(), false)
+				ip, err := txn.IP("")
+				if errors.Is(err, ErrFull) {
+					return
+				} else if err != nil {
+					t.Error(err)
+					return
+				}
+				port, err := txn.Port(0)
+				if err != nil && !errors.Is(err, ErrFull) {
+					t.Error(err)
+				}
+				txn.Commit()
+				mu.Lock()
+				ips = append(ips, ip)
+				if err == nil {
+					ports = append(ports, port)
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	slices.Sort(ips)
+	slices.Sort(ports)
+	// 16 less network, broadcast, and the first, which is given by name only.
+	if n := len(slices.Compact(ips)); n != 13 || len(ips) != 13 {
+		t.Errorf("%d addresses were handed out, %d of them different; want 13", len(ips), n)
+	}
+	if n := len(slices.Compact(ports)); n != 4 || len(ports) != 4 {
+		t.Errorf("%d ports were handed out, %d of them different; want 4", len(ports), n)
+	}
+	given := corev1.Service{Spec: corev1.ServiceSpec{ClusterIP: ips[0], ClusterIPs: ips[:1]}}
+	kernels[0].Release(&given)
+	if ip, err := kernels[1].Begin(t.Context(), false).IP(ips[0]); err != nil || ip != ips[0] {
+		t.Errorf("what the other kernel gave up: %q, %v", ip, err)
+	}
+	if _, err := kernels[0].Begin(t.Context(), false).IP(ips[0]); !errors.Is(err, ErrIPAllocated) {
+		t.Errorf("an address that the other kernel has: %v", err)
+	}
+}
+
+// TestClaimsOfTheDead: a claim whose kernel died before it wrote the service is
+// given up in time, one that is being used is not, and a service whose claim is
+// missing gets it back.
+func TestClaimsOfTheDead(t *testing.T) {
+	services := []corev1.Service{{Spec: corev1.ServiceSpec{ClusterIP: "10.0.0.5", ClusterIPs: []string{"10.0.0.5"}}}}
+	claims, kernels := cluster(t, &services)
+	claims.taken["ip/10.0.0.6"] = Claim{Name: "ip/10.0.0.6", Since: time.Now().Add(-time.Hour), Revision: 100}
+	claims.taken["ip/10.0.0.7"] = Claim{Name: "ip/10.0.0.7", Since: time.Now(), Revision: 101}
+	for ip, want := range map[string]error{"10.0.0.5": ErrIPAllocated, "10.0.0.6": nil, "10.0.0.7": ErrIPAllocated} {
+		if _, err := kernels[0].Begin(t.Context(), false).IP(ip); !errors.Is(err, want) {
+			t.Errorf("%s: %v, want %v", ip, err, want)
+		}
+	}
+	// A write that fails gives back what it took.
+	txn := kernels[0].Begin(t.Context(), false)
+	ip, err := txn.IP("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	txn.Revert()
+	if _, err := kernels[1].Begin(t.Context(), false).IP(ip); err != nil {
+		t.Errorf("what a failed write took: %v", err)
+	}
+	claims.fault = errors.New("etcd is away")
+	if _, err := kernels[0].Begin(t.Context(), false).IP(""); !errors.Is(err, claims.fault) {
+		t.Errorf("while claims cannot be made: %v", err)
+	}
+	if _, err := kernels[0].Begin(t.Context(), true).IP(""); err != nil {
+		t.Errorf("a dry run claims nothing: %v", err)
+	}
+}

@@ -1,0 +1,223 @@
+package kernel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/google/uuid"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+
+	"pintle.dev/pintle/kernel/config"
+)
+
+// The Leases behind which work runs that one kernel of a cluster alone may do,
+// in kube-system. Names and holders are upstream's, whose roles allow them.
+const (
+	schedulerLease  = "kube-scheduler"
+	controllerLease = "kube-controller-manager"
+)
+
+var controllerIdentity = &user.DefaultInfo{Name: user.KubeControllerManager}
+
+// newHolder names this kernel in Leases: its machine, and this start of it.
+func newHolder() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "localhost"
+	}
+	return host + "_" + uuid.NewString()
+}
+
+// term is one time of holding a Lease: work, which must return when its
+// context ends.
+type term func(ctx context.Context) error
+
+// lead runs work while this kernel holds a Lease, again and again, until ctx
+// ends. When the Lease cannot be renewed within RenewDeadline the work's context
+// ends, and nobody else gets the Lease before LeaseDuration. At an orderly end
+// the Lease is given up as soon as the work has ended, so that another kernel
+// need not wait. Work that fails ends lead with its error.
+func (k *Kernel) lead(ctx context.Context, cfg config.Election, lease string, who user.Info, work term) error {
+	rc := k.api.ClientConfig(who)
+	rc.Timeout = cfg.RenewDeadline / 2
+	client, err := kubernetes.NewForConfig(rc)
+	if err != nil {
+		return fmt.Errorf("lease %s: client: %w", lease, err)
+	}
+	l := &leader{
+		cfg: cfg, log: k.log.With("part", "leader election", "lease", lease), work: work,
+		lock: &resourcelock.LeaseLock{
+			LeaseMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: lease}, Client: client.CoordinationV1(),
+			LockConfig: resourcelock.ResourceLockConfig{Identity: k.holder},
+		},
+	}
+	for ctx.Err() == nil {
+		if err := l.once(ctx); err != nil {
+			return fmt.Errorf("lease %s: %w", lease, err)
+		}
+	}
+	return nil
+}
+
+type leader struct {
+	cfg  config.Election
+	lock resourcelock.Interface
+	log  *slog.Logger
+	work term
+}
+
+// once waits for the Lease and works until it is lost or ctx ends.
+func (l *leader) once(ctx context.Context) error {
+	// The Lease is renewed until the work has ended, which may be after ctx.
+	holding, giveUp := context.WithCancel(context.WithoutCancel(ctx))
+	defer giveUp()
+	started, ended := make(chan context.Context, 1), make(chan struct{})
+	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
+		Lock: l.lock, LeaseDuration: l.cfg.LeaseDuration, RenewDeadline: l.cfg.RenewDeadline, RetryPeriod: l.cfg.RetryPeriod,
+		Name: l.lock.Describe(),
+		// ReleaseOnCancel would give the Lease up, or try to, before the work has ended.
+		Callbacks: leaderelection.LeaderCallbacks{
+			OnStartedLeading: func(leading context.Context) { started <- leading },
+			OnStoppedLeading: func() {},
+			OnNewLeader: func(holder string) {
+				if holder != l.lock.Identity() && holder != "" {
+					l.log.Info("another kernel leads", "holder", holder)
+				}
+			},
+		},
+	})
+	if err != nil {
+		return err
+	}
+	go func() {
+		defer close(ended)
+		elector.Run(holding)
+	}()
+	select {
+	case leading := <-started:
+		held, err := l.serve(ctx, leading)
+		giveUp()
+		<-ended
+		if held {
+			l.release(ctx)
+		}
+		return err
+	case <-ended:
+	case <-ctx.Done():
+		giveUp()
+		<-ended
+		l.release(ctx)
+	}
+	return nil
+}
+
+// serve works while both contexts last; held says whether the Lease is still
+// this kernel's.
+func (l *leader) serve(ctx, leading context.Context) (held bool, err error) {
+	l.log.Info("this kernel leads", "holder", l.lock.Identity())
+	working, stop := context.WithCancel(leading)
+	defer stop()
+	defer context.AfterFunc(ctx, stop)()
+	err = l.work(working)
+	switch {
+	case working.Err() != nil && (err == nil || errors.Is(err, context.Canceled)):
+		err = nil
+	case err == nil:
+		err = errors.New("the work ended by itself")
+	}
+	if leading.Err() != nil {
+		l.log.Warn("this kernel leads no more: the Lease could not be renewed in time", "holder", l.lock.Identity())
+		return false, err
+	}
+	return true, err
+}
+
+// release lets another kernel take over at once; it takes no more than a try to renew.
+func (l *leader) release(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.cfg.RetryPeriod)
+	defer cancel()
+	for ctx.Err() == nil {
+		record, _, err := l.lock.Get(ctx)
+		if err != nil || record.HolderIdentity != l.lock.Identity() {
+			return
+		}
+		now := metav1.Now()
+		err = l.lock.Update(ctx, resourcelock.LeaderElectionRecord{
+			LeaderTransitions: record.LeaderTransitions, LeaseDurationSeconds: 1, RenewTime: now, AcquireTime: now,
+		})
+		if err == nil || !apierrors.IsConflict(err) {
+			l.log.Info("this kernel has given up the lead", "holder", l.lock.Identity())
+			return
+		}
+	}
+}
+
+// nextGenerations leaves room between the generations of two schedulers of this
+// process.
+func (k *Kernel) nextGenerations() uint64 {
+	if !k.shared {
+		return 0
+	}
+	return uint64(time.Now().UnixNano())
+}
+
+// duty is work that one kernel of a cluster alone does.
+type duty int
+
+const (
+	dutyScheduler duty = iota
+	dutyControllers
+	duties
+)
+
+// has reports whether a duty is this kernel's: always, where nobody else could
+// have it.
+func (k *Kernel) has(d duty) bool {
+	k.dutyMu.Lock()
+	defer k.dutyMu.Unlock()
+	return !k.shared || k.duties[d]
+}
+
+// setDuty takes up or lays down a duty; the plugin host follows.
+func (k *Kernel) setDuty(d duty, mine bool) error {
+	k.hostMu.Lock()
+	defer k.hostMu.Unlock()
+	k.dutyMu.Lock()
+	k.duties[d] = mine
+	k.dutyMu.Unlock()
+	if err := k.host.Reconfigure(k.hostConfig(k.config())); err != nil {
+		return fmt.Errorf("plugins do not follow a change of the lead: %w", err)
+	}
+	return nil
+}
+
+// startControllers runs the controllers while this kernel holds their Lease.
+func (k *Kernel) startControllers(cfg *config.Config) {
+	k.parts.start("controllers", func(ctx context.Context) error {
+		return k.lead(ctx, cfg.Election, controllerLease, controllerIdentity, func(ctx context.Context) error {
+			if err := k.setDuty(dutyControllers, true); err != nil {
+				return err
+			}
+			<-ctx.Done()
+			if err := k.setDuty(dutyControllers, false); err != nil {
+				return err
+			}
+			// The Lease is not given up before they have ended.
+			ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), controllersEnd)
+			defer cancel()
+			return k.host.AwaitControllers(ending)
+		})
+	}, nil)
+}
+
+// controllersEnd is how long controllers may take to end.
+const controllersEnd = 15 * time.Second
