@@ -86,6 +86,9 @@ func listNames(dir string) (map[string]name, error) {
 	}
 	names := make(map[string]name, len(entries))
 	for _, e := range entries {
+		if e.IsDir() {
+			continue // tables that the store has set aside, whose content is elsewhere as well
+		}
 		n, err := lookup(filepath.Join(dir, e.Name()))
 		if errors.Is(err, os.ErrNotExist) {
 			continue

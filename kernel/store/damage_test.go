@@ -475,3 +475,30 @@ func TestDamageAtRunTime(t *testing.T) {
 		t.Errorf("a replay over damaged tables: %v", err)
 	}
 }
+
+// What verifying costs a read of a value from a table.
+func BenchmarkGet(b *testing.B) {
+	dir := b.TempDir()
+	const keys = 20000
+	s, stop := running(b, Config{Dir: dir})
+	value := bytes.Repeat([]byte("v"), 1024)
+	var wg sync.WaitGroup
+	for w := range 64 {
+		wg.Go(func() {
+			for i := w; i < keys; i += 64 {
+				put(b, s, fmt.Sprintf("/registry/pods/ns/%09d", i), string(value))
+			}
+		})
+	}
+	wg.Wait()
+	stop()
+	s, _ = running(b, Config{Dir: dir})
+	rng := rand.New(rand.NewPCG(1, 1))
+	b.ReportAllocs()
+	b.ResetTimer()
+	for range b.N {
+		if _, _, err := s.Get(fmt.Sprintf("/registry/pods/ns/%09d", rng.IntN(keys))); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

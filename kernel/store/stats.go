@@ -59,7 +59,7 @@ func (s *Store) Stats() (Stats, error) {
 	if st.Disk.Free, st.Disk.ReadOnly, err = s.cfg.diskUsage(s.cfg.Dir); err != nil {
 		return st, &DiskError{Dir: s.cfg.Dir, Err: err}
 	}
-	st.Disk.Needed = uint64(max(s.cfg.MinFreeBytes, 0))
+	st.Disk.Needed = uint64(max(s.needed(), 0))
 	return st, nil
 }
 

@@ -26,6 +26,8 @@ type Store struct {
 	db    *badger.DB
 	index *index
 	mark  *watermark
+	// reserve is the writer's, once Run runs.
+	reserve reserve
 
 	// compacted is the revision below which nothing is kept. It only grows.
 	compacted  atomic.Uint64
@@ -48,9 +50,9 @@ type Store struct {
 	id uint64
 	// pins hold compaction up (backup.go).
 	pins   pins
+	ages   ages
 	meters meters
 
-	ages   ages
 	closeOnce sync.Once
 	closeErr  error
 	// reads counts the Badger reads under way, so that Close waits for them.
@@ -76,6 +78,9 @@ func Open(cfg Config) (*Store, error) {
 	if err := checkUnlocked(cfg.Dir); err != nil {
 		return nil, err
 	}
+	if err := lastFault(cfg.Dir); err != nil {
+		cfg.Logger.Error("the last run ended by a fault", "data_directory", cfg.Dir, "error", err)
+	}
 	faults := &faults{log: cfg.Logger}
 	opt := badgerOptions(cfg).WithLogger(faults)
 	inspected, err := inspect(opt)
@@ -96,6 +101,9 @@ func Open(cfg Config) (*Store, error) {
 		stopped:  make(chan struct{}),
 		publish:  func([]*Event) {},
 		failed:   make(chan error, 1),
+	}
+	if err := s.reserve.open(cfg); err != nil {
+		return nil, errors.Join(openError(cfg, err), db.Close())
 	}
 	s.expiries.wake = make(chan struct{}, 1)
 	s.meters = newMeters()
@@ -187,7 +195,7 @@ func (s *Store) Err() error {
 		return ErrClosed
 	default:
 	}
-	return s.checkDisk(s.cfg.MinFreeBytes)
+	return s.checkDisk(s.needed())
 }
 
 // Run writes, expires keys, compacts history and collects the value log until ctx ends, then answers every waiting
@@ -196,6 +204,11 @@ func (s *Store) Err() error {
 func (s *Store) Run(ctx context.Context) error {
 	if !s.running.CompareAndSwap(false, true) {
 		return errors.New("store: Run called twice")
+	}
+	if release, err := s.catchFaults(); err != nil {
+		s.log.Warn("the cause of a fault will not be kept", "error", err)
+	} else {
+		defer release()
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

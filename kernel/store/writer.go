@@ -221,14 +221,8 @@ func (s *Store) plan(requests []*request) *group {
 
 // writeGroup makes the group durable with one sync.
 func (s *Store) writeGroup(g *group) error {
-	if s.cfg.MinFreeBytes >= 0 {
-		needed := s.cfg.MinFreeBytes
-		if g.deletes {
-			needed /= 2
-		}
-		if err := s.checkDisk(needed); err != nil {
-			return err
-		}
+	if err := s.reserveRoom(g.deletes); err != nil {
+		return err
 	}
 	batch := s.db.NewManagedWriteBatch()
 	defer batch.Cancel()
