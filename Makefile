@@ -99,6 +99,12 @@ $(BIN)/etcd: e2e/etcd/go.mod e2e/etcd/go.sum
 	@mkdir -p $(@D)
 	@cd e2e/etcd && $(GOBUILD) $(SLIM) -o $(CURDIR)/$@ go.etcd.io/etcd/server/v3
 
+# So is the API server that Pintle is measured beside.
+$(BIN)/kube-apiserver: e2e/peer/go.mod e2e/peer/go.sum
+	@echo "building kube-apiserver (once; some minutes)"
+	@mkdir -p $(@D)
+	@cd e2e/peer && $(GOBUILD) $(SLIM) -o $(CURDIR)/$@ k8s.io/kubernetes/cmd/kube-apiserver
+
 .PHONY: test
 test: build etcd ## pass every test; those that need root or a kernel feature say why they skip
 	$(GO) test -timeout 10m $$($(GO) list ./... | grep -v '/e2e')
@@ -137,6 +143,10 @@ bench-schedule: ## 1,000 hollow nodes, 5,000 pods: create to bound
 bench-pod: ## pod create to Running against CRI by hand
 bench-start bench-memory bench-create bench-schedule bench-pod: build
 	@CGO_ENABLED=0 $(GO) run ./e2e/bench $(@:bench-%=%)
+
+.PHONY: bench-store
+bench-store: build etcd $(BIN)/kube-apiserver ## the store and the API beside etcd and kube-apiserver (STORE_FLAGS="-soak 10m": a long soak); chart in build/bench/
+	@CGO_ENABLED=0 $(GO) run ./e2e/bench $(STORE_FLAGS) store
 
 .PHONY: clean
 clean: ## remove what was built

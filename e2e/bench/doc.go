@@ -15,5 +15,12 @@
 // build/bench/NAME.json. Figures depend on the machine and on what else runs
 // there: processors and load stand beside each.
 //
-// It imports nothing of the kernel and must not be imported.
+// The benchmark store is the other kind: it runs when it is named, compares with
+// etcd and kube-apiserver in the same run and on the same disk, in turns, and
+// gives medians. Its goals are ratios where the other side is in them. Bare
+// stores are driven by the test binary of this package in a process of its own
+// (storedrive_test.go), since Pintle's is a library; a chart is in
+// build/bench/store.svg.
+//
+// It imports nothing of the kernel, its tests aside, and must not be imported.
 package main

@@ -26,6 +26,9 @@ type figure struct {
 	// Reached is absent where there is no goal.
 	Reached *bool  `json:"reached,omitempty"`
 	Note    string `json:"note,omitempty"`
+	// Peer is what another program reached in the same run; the goal is then
+	// one for the ratio to it.
+	Peer *peer `json:"peer,omitempty"`
 }
 
 // most makes a figure of which less is better; goal 0 is none.
@@ -83,6 +86,9 @@ func (r report) print(w io.Writer) {
 		case f.AtLeast > 0:
 			goal = fmt.Sprintf("goal ≥ %g", f.AtLeast)
 		}
+		if f.Peer != nil && goal != "" {
+			goal += "x"
+		}
 		verdict := ""
 		if f.Reached != nil {
 			verdict = "missed"
@@ -91,8 +97,14 @@ func (r report) print(w io.Writer) {
 			}
 		}
 		fmt.Fprintf(w, "  %-44s %10.1f %-7s %-14s %-8s", f.Name, f.Value, f.Unit, goal, verdict)
+		if f.Peer != nil {
+			fmt.Fprintf(w, " %s %.4g: %.2fx", f.Peer.Name, f.Peer.Value, f.Peer.Ratio)
+		}
 		if len(f.Rounds) > 1 {
 			fmt.Fprintf(w, " rounds %s", joined(f.Rounds))
+		}
+		if f.Peer != nil && len(f.Peer.Rounds) > 1 {
+			fmt.Fprintf(w, " against %s", joined(f.Peer.Rounds))
 		}
 		if f.Note != "" {
 			fmt.Fprintf(w, " (%s)", f.Note)
@@ -117,6 +129,9 @@ func joined(values []float64) string {
 	words := make([]string, len(values))
 	for i, v := range values {
 		words[i] = fmt.Sprintf("%.0f", v)
+		if v < 20 {
+			words[i] = fmt.Sprintf("%.2f", v)
+		}
 	}
 	return strings.Join(words, " ")
 }
