@@ -28,6 +28,13 @@ var admin = &user.DefaultInfo{Name: "admin", Groups: []string{user.SystemPrivile
 // start runs a server over a real store in dir, beside the other tests.
 func start(t testing.TB, dir string) *api.Server {
 	t.Helper()
+	s, _ := startOver(t, dir)
+	return s
+}
+
+// startOver also gives the store below.
+func startOver(t testing.TB, dir string) (*api.Server, *store.Store) {
+	t.Helper()
 	if t, ok := t.(*testing.T); ok && !strings.Contains(t.Name(), "/") {
 		t.Parallel()
 	}
@@ -82,7 +89,7 @@ func start(t testing.TB, dir string) *api.Server {
 	if _, err := c.CoreV1().ServiceAccounts("default").Create(t.Context(), account, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
 		t.Fatal(err)
 	}
-	return s
+	return s, st
 }
 
 // overTLS is a client through the administrator's kubeconfig.

@@ -16,8 +16,8 @@ import (
 )
 
 // Get implements storage.Interface.
-func (s *Storage) Get(ctx context.Context, key string, opts storage.GetOptions, out runtime.Object) error {
-	key, err := s.key(key, false)
+func (s *Storage) Get(ctx context.Context, path string, opts storage.GetOptions, out runtime.Object) error {
+	key, err := s.key(path, false)
 	if err != nil {
 		return err
 	}
@@ -42,6 +42,9 @@ func (s *Storage) Get(ctx context.Context, key string, opts storage.GetOptions, 
 	}
 	obj, err := s.object(ctx, key, kv.Revision, kv.Value)
 	if err != nil {
+		if corrupt, ok := asCorrupt(err, kv.Revision); ok {
+			return storage.NewCorruptObjError(path, corrupt)
+		}
 		return err
 	}
 	return setDeep(out, obj)
@@ -147,10 +150,10 @@ func (s *Storage) GetList(ctx context.Context, key string, opts storage.ListOpti
 			return false // only the key itself, which comes first
 		})
 	}
-	if err = errors.Join(l.err, err); err != nil {
-		if l.err != nil {
-			err = l.err
-		}
+	if err != nil && l.corrupt.abort == nil {
+		l.corrupt.abort = err
+	}
+	if err = l.corrupt.err(s.groupResource); err != nil {
 		return listError(err, from, prefix)
 	}
 
@@ -179,8 +182,9 @@ type lister struct {
 	// last is the last key looked at; more is set when the limit was reached before the end.
 	last string
 	more bool
-	err  error
-	n    int
+	// corrupt has what went wrong.
+	corrupt corruptItems
+	n       int
 }
 
 func (l *lister) visit(item *store.Item) bool {
@@ -190,19 +194,12 @@ func (l *lister) visit(item *store.Item) bool {
 	}
 	l.last = item.Key
 	if l.n++; l.n%64 == 0 && l.ctx.Err() != nil {
-		l.err = storage.NewTimeoutError(item.Key, "request did not complete within requested timeout")
+		l.corrupt.abort = storage.NewTimeoutError(item.Key, "request did not complete within requested timeout")
 		return false
 	}
-	obj, ok := l.storage.cache.get(item.Key, item.Revision)
-	if !ok {
-		kv, err := item.Load()
-		if err == nil {
-			obj, err = l.storage.object(l.ctx, item.Key, item.Revision, kv.Value)
-		}
-		if err != nil {
-			l.err = err
-			return false
-		}
+	obj, err := l.object(item)
+	if err != nil {
+		return l.corrupt.add(item.Key, item.Revision, err)
 	}
 	if !l.predicate.Empty() {
 		if matched, err := l.predicate.Matches(obj); err != nil || !matched {
@@ -216,4 +213,25 @@ func (l *lister) visit(item *store.Item) bool {
 	l.items.SetLen(n + 1)
 	l.items.Index(n).Set(reflect.ValueOf(shallowItem(obj)).Elem())
 	return true
+}
+
+func (l *lister) object(item *store.Item) (runtime.Object, error) {
+	s := l.storage
+	if obj, ok := s.cache.get(item.Key, item.Revision); ok {
+		return obj, nil
+	}
+	kv, err := item.Load()
+	if err != nil {
+		return nil, err
+	}
+	data, _, err := s.open(l.ctx, item.Key, kv.Value)
+	if err != nil {
+		return nil, storage.NewInternalError(fmt.Errorf("unable to transform key %q: %w", item.Key, err))
+	}
+	obj, err := s.decode(data, item.Revision)
+	if err != nil {
+		return nil, err
+	}
+	s.cache.put(item.Key, item.Revision, obj, len(data))
+	return obj, nil
 }

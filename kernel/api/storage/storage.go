@@ -13,9 +13,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/features"
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/storage/value"
 	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
 
 	"pintle.dev/pintle/kernel/store"
 )
@@ -50,6 +52,9 @@ type Storage struct {
 	trigger                storage.IndexerFuncs
 	triggerFields          []string
 
+	// unsafeDeletes: objects that cannot be read are named, and may be deleted (corrupt.go).
+	unsafeDeletes bool
+
 	sizes atomic.Bool
 
 	mu      sync.Mutex
@@ -71,9 +76,14 @@ func (b *Backend) New(c Config) (*Storage, error) {
 	if c.Transformer == nil {
 		c.Transformer = identity.NewEncryptCheckTransformer()
 	}
+	unsafeDeletes := utilfeature.DefaultFeatureGate.Enabled(features.AllowUnsafeMalformedObjectDeletion)
+	if unsafeDeletes {
+		c.Codec, c.Transformer = corruptCodec{c.Codec}, corruptTransformer{c.Transformer}
+	}
 	return &Storage{
 		backend:        b,
 		store:          b.store,
+		unsafeDeletes:  unsafeDeletes,
 		codec:          c.Codec,
 		transformer:    c.Transformer,
 		versioner:      storage.APIObjectVersioner{},
@@ -162,13 +172,9 @@ type dataContext string
 // AuthenticatedData implements value.Context.
 func (d dataContext) AuthenticatedData() []byte { return []byte(d) }
 
-// open decrypts a stored value. stale asks for a write with the current key.
+// open decrypts a stored value. stale asks for a write with the current key. The error is the transformer's.
 func (s *Storage) open(ctx context.Context, key string, stored []byte) (data []byte, stale bool, err error) {
-	data, stale, err = s.transformer.TransformFromStorage(ctx, stored, dataContext(key))
-	if err != nil {
-		return nil, false, storage.NewInternalError(err)
-	}
-	return data, stale, nil
+	return s.transformer.TransformFromStorage(ctx, stored, dataContext(key))
 }
 
 // seal encrypts an encoded object.
@@ -199,7 +205,7 @@ func (s *Storage) object(ctx context.Context, key string, revision uint64, store
 	}
 	data, _, err := s.open(ctx, key, stored)
 	if err != nil {
-		return nil, err
+		return nil, storage.NewInternalError(err)
 	}
 	obj, err := s.decode(data, revision)
 	if err != nil {

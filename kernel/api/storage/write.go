@@ -87,7 +87,7 @@ func (s *Storage) read(ctx context.Context, key string) (*state, error) {
 	}
 	st := &state{revision: kv.Revision}
 	if st.data, st.stale, err = s.open(ctx, key, kv.Value); err != nil {
-		return nil, err
+		return nil, storage.NewInternalError(err)
 	}
 	obj, ok := s.cache.get(key, kv.Revision)
 	if !ok {
@@ -170,7 +170,7 @@ func (s *Storage) GuaranteedUpdate(
 // Delete implements storage.Interface. As GuaranteedUpdate, it does not need the suggestion.
 func (s *Storage) Delete(
 	ctx context.Context, key string, out runtime.Object, preconditions *storage.Preconditions,
-	validate storage.ValidateObjectFunc, _ runtime.Object, _ storage.DeleteOptions,
+	validate storage.ValidateObjectFunc, _ runtime.Object, opts storage.DeleteOptions,
 ) error {
 	key, err := s.key(key, false)
 	if err != nil {
@@ -178,6 +178,9 @@ func (s *Storage) Delete(
 	}
 	if _, err := conversion.EnforcePtr(out); err != nil {
 		return fmt.Errorf("unable to convert output object to pointer: %w", err)
+	}
+	if s.unsafeDeletes && opts.ExpectTransformOrDecodeError {
+		return s.deleteCorrupt(ctx, key, preconditions, validate)
 	}
 	for {
 		st, err := s.read(ctx, key)
