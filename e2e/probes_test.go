@@ -192,21 +192,27 @@ spec: {selector: {app: web}, ports: [{port: 80, targetPort: 8080}]}
 	}
 	resp.Body.Close()
 	eventually(t, func(ctx context.Context) error {
+		slices, err := e.client.DiscoveryV1().EndpointSlices(ns).List(ctx, metav1.ListOptions{LabelSelector: "kubernetes.io/service-name=web"})
+		if err != nil {
+			return err
+		}
+		if len(slices.Items) != 1 || len(slices.Items[0].Endpoints) != 2 {
+			return fmt.Errorf("slices %+v", slices.Items)
+		}
+		for _, ep := range slices.Items[0].Endpoints {
+			if *ep.Conditions.Ready != (ep.TargetRef.Name != sick.Name) {
+				return fmt.Errorf("endpoint %s: ready %v", ep.TargetRef.Name, *ep.Conditions.Ready)
+			}
+		}
+		return nil
+	})
+	eventually(t, func(ctx context.Context) error {
 		who, err := answers(ctx, 10)
 		if err == nil && (len(who) != 1 || who[sick.Name]) {
 			err = fmt.Errorf("answered by %v", who)
 		}
 		return err
 	})
-	slices, err := e.client.DiscoveryV1().EndpointSlices(ns).List(bound(t), metav1.ListOptions{LabelSelector: "kubernetes.io/service-name=web"})
-	if err != nil || len(slices.Items) != 1 {
-		t.Fatalf("%v %v", slices, err)
-	}
-	for _, ep := range slices.Items[0].Endpoints {
-		if *ep.Conditions.Ready != (ep.TargetRef.Name != sick.Name) {
-			t.Errorf("endpoint %s: %+v", ep.TargetRef.Name, ep.Conditions)
-		}
-	}
 	// A deleted pod leaves the service at once.
 	e.kubectl(t, "-n", ns, "scale", "deployment/web", "--replicas=0")
 	eventually(t, func(ctx context.Context) error {

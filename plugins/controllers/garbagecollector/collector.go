@@ -98,8 +98,8 @@ func (c *collector) Run(ctx context.Context) error {
 			delete(c.monitors, gvr)
 		}
 	}()
-	if err := c.rediscover(ctx); err != nil {
-		return fmt.Errorf("discovery: %w", err)
+	if !c.firstDiscovery(ctx) {
+		return nil
 	}
 	c.awaitSync(ctx)
 	wg.Go(func() { c.deletes.Run(ctx) })
@@ -120,6 +120,27 @@ func (c *collector) Run(ctx context.Context) error {
 		}
 		if err := c.rediscover(ctx); err != nil && ctx.Err() == nil {
 			c.log.Warn("discovery", "error", err)
+		}
+	}
+}
+
+// firstDiscovery waits until the API serves, which starts beside its plugins;
+// false: ctx ended.
+func (c *collector) firstDiscovery(ctx context.Context) bool {
+	for wait := 50 * time.Millisecond; ; wait = min(2*wait, rediscovery) {
+		err := c.rediscover(ctx)
+		if err == nil {
+			return true
+		}
+		level := slog.LevelDebug
+		if wait > time.Second {
+			level = slog.LevelWarn
+		}
+		c.log.Log(ctx, level, "discovery", "error", err)
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(wait):
 		}
 	}
 }

@@ -15,6 +15,10 @@ import (
 	"strings"
 )
 
+// pinned is the label of images that the node agent's garbage collection
+// passes over: no registry holds what is built with the project.
+const pinned = "io.cri-containerd.pinned=pinned"
+
 // importImages brings the archives of a folder into the daemon. An archive
 // that was imported before, by its digest, is passed over; the sandbox image
 // has to be among them.
@@ -41,7 +45,8 @@ func importImages(ctx context.Context, l layout, dir string) error {
 		} else if !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("import image %s: %w", archive, err)
 		}
-		cmd := exec.CommandContext(ctx, filepath.Join(l.tools, "ctr"), "--address", l.socket, "--namespace", "k8s.io", "images", "import", "--local", archive)
+		cmd := exec.CommandContext(ctx, filepath.Join(l.tools, "ctr"), "--address", l.socket, "--namespace", "k8s.io",
+			"images", "import", "--local", "--label", pinned, archive)
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return fmt.Errorf("import image %s: %w: %s", archive, err, strings.TrimSpace(string(out)))
 		}
