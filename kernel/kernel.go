@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -55,6 +57,11 @@ type Kernel struct {
 	host  *plugin.Host
 	ids   *identities
 	ready chan struct{}
+	// maintenance is what the API server is given for operators of the store.
+	maintenance struct {
+		handler    http.Handler
+		collectors []prometheus.Collector
+	}
 
 	// shared: other kernels may work on the same store. holder names this one
 	// in Leases.
@@ -105,6 +112,7 @@ func New(cfg *config.Config, o Options) (_ *Kernel, err error) {
 	}
 	k.api, err = api.New(api.Config{
 		DataDir: cfg.DataDir, BindAddress: cfg.API.BindAddress, Port: cfg.API.Port,
+		StoreHandler: k.maintenance.handler, Collectors: k.maintenance.collectors,
 		AdvertiseAddress: cfg.API.AdvertiseAddress, ServiceCIDR: cfg.API.ServiceCIDR, NodePortRange: cfg.API.NodePortRange,
 		MaxInFlight: cfg.API.MaxInflight, MaxMutatingInFlight: cfg.API.MaxMutatingInflight,
 		Backend: backend, Logger: k.log.With("part", "api"), Failing: k.stopping,

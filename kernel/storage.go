@@ -11,6 +11,7 @@ import (
 	"pintle.dev/pintle/kernel/api/storage"
 	"pintle.dev/pintle/kernel/bus"
 	"pintle.dev/pintle/kernel/config"
+	"pintle.dev/pintle/kernel/maintenance"
 	"pintle.dev/pintle/kernel/store"
 )
 
@@ -44,6 +45,9 @@ func (k *Kernel) openBadger(cfg *config.Config) (_ api.Backend, err error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := k.maintain(st, b); err != nil {
+		return nil, err
+	}
 	k.parts.start("store", st.Run, func(context.Context) error { return st.Close() })
 	k.step("store", "revision %d", st.CurrentRevision())
 	return backend, nil
@@ -52,6 +56,15 @@ func (k *Kernel) openBadger(cfg *config.Config) (_ api.Backend, err error) {
 func (k *Kernel) openEtcd(cfg *config.Config) (_ api.Backend, err error) {
 	ctx := context.Background()
 	e := cfg.Store.Etcd
+// maintain makes what an operator asks of the store.
+func (k *Kernel) maintain(st *store.Store, b *bus.Bus) (err error) {
+	k.maintenance.handler, err = maintenance.NewHandler(maintenance.Config{
+		Store: st, Bus: b, Dir: k.dirs.store, Decoder: maintenance.NewDecoder(),
+	})
+	k.maintenance.collectors = maintenance.Collectors(st, b)
+	return err
+}
+
 	backend, err := etcd.Open(ctx, etcd.Config{
 		Servers: e.Servers, CertFile: e.CertFile, KeyFile: e.KeyFile, CAFile: e.CAFile, Prefix: e.Prefix,
 		CompactionInterval: cfg.Store.HistoryRetention, Logger: k.log.With("part", "store"),
@@ -84,3 +97,4 @@ func (k *Kernel) openEtcd(cfg *config.Config) (_ api.Backend, err error) {
 	k.step("store", "etcd at %s, revision %d", strings.Join(e.Servers, ", "), revision)
 	return backend, nil
 }
+	k.maintenance.handler = maintenance.Elsewhere(strings.Join(e.Servers, ", "))

@@ -26,6 +26,10 @@ func main() {
 	root := newRootCommand()
 	if err := root.Execute(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
+		var code exitError
+		if errors.As(err, &code) {
+			os.Exit(code.code)
+		}
 		var usage usageError
 		if errors.As(err, &usage) {
 			os.Exit(exitUsage)
@@ -44,6 +48,6 @@ func newRootCommand() *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError{fmt.Errorf("%s: %w; see %s --help", cmd.CommandPath(), err, cmd.CommandPath())}
 	})
-	root.AddCommand(newServeCommand(), newConfigCommand(), newPluginCommand(), newKubectlCommand(), newVersionCommand())
+	root.AddCommand(newServeCommand(), newConfigCommand(), newPluginCommand(), newStoreCommand(), newKubectlCommand(), newVersionCommand())
 	return root
 }

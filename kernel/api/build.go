@@ -226,6 +226,9 @@ func (s *Server) build() error {
 	// Made before the informers start, which then call it.
 	aggregator, err := rbac.NewAggregator(s.client.RbacV1(), s.informers.Rbac().V1().ClusterRoles(), s.log)
 	if err != nil {
+	if s.cfg.StoreHandler != nil {
+		s.generic.Handler.NonGoRestfulMux.HandlePrefix(storePath, s.cfg.StoreHandler)
+	}
 		return err
 	}
 	return firstError(
@@ -298,8 +301,8 @@ func (s *Server) genericConfig(codecs serializer.CodecFactory, options generic.R
 	c.MaxMutatingRequestsInFlight = s.cfg.MaxMutatingInFlight
 	c.MaxRequestBodyBytes = maxBody
 	c.StorageObjectCountTracker = nil
-	c.LongRunningFunc = genericfilters.BasicLongRunningRequestCheck(
-		sets.NewString("watch", "proxy"), sets.NewString("attach", "exec", "proxy", "log", "portforward"))
+	c.LongRunningFunc = withStorePath(genericfilters.BasicLongRunningRequestCheck(
+		sets.NewString("watch", "proxy"), sets.NewString("attach", "exec", "proxy", "log", "portforward")))
 	longRunning := c.LongRunningFunc
 	c.BuildHandlerChainFunc = func(handler http.Handler, c *genericapiserver.Config) http.Handler {
 		return genericapiserver.DefaultBuildHandlerChain(deepened(s.endingWithServer(handler, longRunning)), c)
@@ -311,7 +314,12 @@ func (s *Server) genericConfig(codecs serializer.CodecFactory, options generic.R
 	return c, nil
 }
 
+	metrics, err := newMetrics(s.cfg.Collectors)
+	if err != nil {
+		return nil, err
+	}
 // endingWithServer ends watches and streams when the server stops, which would
+		handler = metrics.before(handler)
 // else wait for their clients, and counts the other requests.
 func (s *Server) endingWithServer(next http.Handler, longRunning request.LongRunningRequestCheck) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {

@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apiserver/pkg/registry/generic"
@@ -36,6 +38,15 @@ type Config struct {
 	ClusterDomain string
 	// Backend stores the objects. Required.
 	Backend Backend
+	// EncryptionConfig is a file of kind EncryptionConfiguration: which
+	// resources are encrypted in the backend, and by what. It is read again when
+	// it changes. Empty: none are.
+	EncryptionConfig string
+	// StoreHandler serves what an operator does with the store, below
+	// /kernel/store/; may be nil.
+	StoreHandler http.Handler
+	// Collectors add to what /metrics tells; may be nil.
+	Collectors []prometheus.Collector
 	// Logger receives the server's messages; default discards.
 	Logger *slog.Logger
 	// Failing is called when the server fails, before requests under way are

@@ -104,7 +104,6 @@ func (s *Store) Backup(ctx context.Context, w io.Writer, o BackupOptions) (Backu
 	p := s.hold(o.Since)
 	defer s.pins.release(p)
 	current := s.index.current()
-	keys, bytes := s.Size("")
 	h := BackupHeader{Kind: BackupFull, Store: s.ID(), From: current, Revision: current, Created: time.Now().UTC().Truncate(time.Second)}
 	switch {
 	case o.Incremental:
@@ -122,9 +121,9 @@ func (s *Store) Backup(ctx context.Context, w io.Writer, o BackupOptions) (Backu
 			// Below 1 there is nothing, and 1 is the empty store.
 			h.From = max(p.revision, 1)
 		}
-		h.Keys, h.Bytes = keys, bytes
+		h.Estimate, _ = s.Size("")
 	}
-	h.Keys += int64(h.Revision - h.From)
+	h.Estimate += int64(h.Revision - h.From)
 	var records int64
 	b, err := newBackupWriter(w, h, func(total int64) {
 		s.pins.touch(p)

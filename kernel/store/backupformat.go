@@ -60,9 +60,8 @@ type BackupHeader struct {
 	Revision uint64 `json:"revision"`
 	// Created is when it was begun.
 	Created time.Time `json:"created"`
-	// Keys and Bytes are estimates of what follows, for a progress display.
-	Keys  int64 `json:"keys,omitempty"`
-	Bytes int64 `json:"bytes,omitempty"`
+	// Estimate is about how many records follow, for a progress display.
+	Estimate int64 `json:"estimate,omitempty"`
 }
 
 // BackupEnd is what the last block says of the whole. It is JSON in the file.

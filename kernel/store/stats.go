@@ -156,3 +156,18 @@ func (s *Store) versions(key string, compacted uint64) ([]Version, error) {
 	}
 	return effective(key, raw, compacted), nil
 }
+
+// DirectoryUse is what the files of a database take that this process has not open.
+func DirectoryUse(cfg Config) (d DiskUse, err error) {
+	if cfg, err = cfg.withDefaults(); err != nil {
+		return d, err
+	}
+	if d, err = diskUse(cfg.Dir); err == nil {
+		d.Free, d.ReadOnly, err = cfg.diskUsage(cfg.Dir)
+	}
+	if err != nil {
+		return d, &DiskError{Dir: cfg.Dir, Err: err}
+	}
+	d.Needed = uint64(max(cfg.MinFreeBytes, 0))
+	return d, nil
+}

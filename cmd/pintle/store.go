@@ -1,0 +1,160 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"pintle.dev/pintle/kernel/maintenance"
+	"pintle.dev/pintle/kernel/store"
+)
+
+const storeLong = `Look after the store: everything that the API serves, with its history.
+
+Which store:
+  --kubeconfig FILE  the store of the running kernel that FILE leads to
+  --data DIR         the data directory DIR: its kernel when one runs, else the
+                     directory itself, offline
+  neither            $KUBECONFIG, else --data $PINTLE_DATADIR, else --data .data
+
+Online commands go through the API server, below /kernel/store/. They take an
+administrator: system:masters, as in the admin.kubeconfig of the data
+directory, or a ClusterRole with nonResourceURLs /kernel/store/* and the verbs
+get (everything that reads) and post (compact).
+
+Offline, a directory that is only read is not changed. --offline refuses to go
+to a running kernel; a directory that one has open is then refused, with its pid.
+
+Exit status: 0 done; 1 it failed, the message says what to do; 2 wrong flags or
+arguments; 3 something was checked and is damaged (verify, and restore from a
+damaged backup); 4 the key or revision asked for is not there (any more).`
+
+// Exit codes of the store commands, beside main's.
+const (
+	exitDamaged = 3
+	exitGone    = 4
+)
+
+// exitError ends the program with a code of its own.
+type exitError struct {
+	error
+	code int
+}
+
+func (e exitError) Unwrap() error { return e.error }
+
+func newStoreCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "store", Short: "Look after the store: figures, history, backup, restore, verification", Long: storeLong}
+	cmd.AddCommand(newStoreStatsCommand(), newStoreCompactCommand(), newStoreGetCommand(), newStoreHistoryCommand(),
+		newStoreBackupCommand(), newStoreRestoreCommand(), newStoreVerifyCommand())
+	for _, sub := range cmd.Commands() {
+		run := sub.RunE
+		sub.RunE = func(cmd *cobra.Command, args []string) error { return withCode(run(cmd, args)) }
+		args := sub.Args
+		sub.Args = func(cmd *cobra.Command, given []string) error {
+			if err := args(cmd, given); err != nil {
+				return usageError{fmt.Errorf("%s: %w; see %s --help", cmd.CommandPath(), err, cmd.CommandPath())}
+			}
+			return nil
+		}
+	}
+	return cmd
+}
+
+// withCode gives errors of the store their exit codes, and what helps to their words.
+func withCode(err error) error {
+	var status *maintenance.StatusError
+	switch {
+	case err == nil || errors.As(err, new(exitError)) || errors.As(err, new(usageError)):
+		return err
+	case errors.As(err, new(*store.BackupError)), errors.As(err, new(*store.CorruptError)):
+		return exitError{err, exitDamaged}
+	case errors.Is(err, store.ErrKeyNotFound), errors.As(err, new(*store.CompactedError)), errors.As(err, new(*store.FutureRevisionError)):
+		return exitError{err, exitGone}
+	case errors.As(err, &status) && (status.Status.Code == 404 && status.Status.Reason != "" || status.Status.Code == 410):
+		return exitError{err, exitGone}
+	}
+	return err
+}
+
+// targetFlags say which store is meant.
+type targetFlags struct {
+	kubeconfig, data string
+	offline          bool
+}
+
+func (f *targetFlags) register(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig of the running kernel")
+	cmd.Flags().StringVar(&f.data, "data", "", "data directory of the kernel, running or not")
+	cmd.Flags().BoolVar(&f.offline, "offline", false, "work on the directory; refuse when a kernel has it open")
+	cmd.MarkFlagsMutuallyExclusive("kubeconfig", "data")
+	cmd.MarkFlagsMutuallyExclusive("kubeconfig", "offline")
+}
+
+// dataDirectory is the one that is meant when none is named.
+func dataDirectory(named string) (string, error) {
+	if named == "" {
+		named = os.Getenv("PINTLE_DATADIR")
+	}
+	if named == "" {
+		named = ".data"
+	}
+	return filepath.Abs(named)
+}
+
+func storeDirectory(data string) string { return filepath.Join(data, "store") }
+
+// open finds the store.
+func (f *targetFlags) open() (maintenance.Source, error) {
+	kubeconfig := f.kubeconfig
+	if kubeconfig == "" && f.data == "" && !f.offline {
+		kubeconfig = os.Getenv("KUBECONFIG")
+	}
+	if kubeconfig != "" {
+		return dial(kubeconfig)
+	}
+	data, err := dataDirectory(f.data)
+	if err != nil {
+		return nil, err
+	}
+	dir := storeDirectory(data)
+	if _, used := store.InUse(dir); used && !f.offline {
+		return dial(filepath.Join(data, "admin.kubeconfig"))
+	}
+	if _, err := os.Stat(dir); err != nil {
+		return nil, usageError{fmt.Errorf("no store in %s: name the data directory of a kernel with --data, or the way to a running one with --kubeconfig", data)}
+	}
+	return maintenance.OpenDirectory(directoryConfig(dir), maintenance.NewDecoder()), nil
+}
+
+// directoryConfig is how the commands open a directory.
+func directoryConfig(dir string) store.Config {
+	return store.Config{Dir: dir, Retention: -1, MaxHistory: -1, Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))}
+}
+
+func dial(kubeconfig string) (maintenance.Source, error) {
+	rules := &clientcmd.ClientConfigLoadingRules{Precedence: filepath.SplitList(kubeconfig)}
+	var cfg *rest.Config
+	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{}).ClientConfig()
+	if err != nil {
+		return nil, usageError{fmt.Errorf("kubeconfig %s: %w", kubeconfig, err)}
+	}
+	cfg.UserAgent = "pintle-store"
+	return maintenance.Dial(cfg)
+}
+
+// withStore opens the store, works and closes it.
+func (f *targetFlags) withStore(ctx context.Context, work func(context.Context, maintenance.Source) error) error {
+	s, err := f.open()
+	if err != nil {
+		return err
+	}
+	return errors.Join(work(ctx, s), s.Close())
+}

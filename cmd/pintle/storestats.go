@@ -1,0 +1,131 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"pintle.dev/pintle/kernel/maintenance"
+)
+
+func newStoreStatsCommand() *cobra.Command {
+	var target targetFlags
+	var output outputFlag
+	cmd := &cobra.Command{
+		Use:   "stats",
+		Short: "Objects and bytes by resource, revisions, disk, and how the watch bus keeps up",
+		Example: `  pintle store stats --data .data
+  pintle store stats --kubeconfig admin.kubeconfig -o json | jq .disk`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := output.check(); err != nil {
+				return err
+			}
+			return target.withStore(cmd.Context(), func(ctx context.Context, s maintenance.Source) error {
+				st, err := s.Stats(ctx)
+				if err != nil {
+					return err
+				}
+				return output.print(cmd.OutOrStdout(), st, func(w io.Writer) { statsTable(w, s.Where(), st) })
+			})
+		},
+	}
+	target.register(cmd)
+	output.register(cmd, "table")
+	return cmd
+}
+
+func statsTable(w io.Writer, where string, st maintenance.Stats) {
+	row(w, "STORE", st.Store, where)
+	row(w, "REVISION", st.Revision)
+	row(w, "COMPACTED", st.CompactedRevision, fmt.Sprintf("%d revisions can be read and watched from", st.Revision-st.CompactedRevision))
+	if st.HeldRevision != 0 {
+		row(w, "HELD", st.HeldRevision, "a backup or verification under way keeps history from here on")
+	}
+	d := st.Disk
+	row(w, "TABLES", bytesText(d.Tables), "by level: "+strings.Trim(fmt.Sprint(d.TablesByLevel), "[]"))
+	row(w, "MEMTABLES", bytesText(d.Memtables))
+	row(w, "VALUE LOG", bytesText(d.ValueLog))
+	row(w, "OTHER FILES", bytesText(d.Other))
+	free := "writes are refused below " + bytesText(d.MinFree)
+	if d.ReadOnly {
+		free = "the file system is read-only"
+	}
+	row(w, "DISK FREE", bytesText(d.Free), free)
+	if b := st.Bus; b != nil {
+		row(w, "WRITES WAITING", st.QueueDepth)
+		row(w, "WATCHES", b.Subscribers, fmt.Sprintf("%d behind, slowest by %d revisions", b.Behind, b.Lag))
+		row(w, "EVENTS WAITING", b.Queued, fmt.Sprintf("at most %d a watch; %d drops to history", b.MaxQueued, b.Drops))
+	}
+	row(w)
+	row(w, "RESOURCE", "OBJECTS", "BYTES")
+	for _, r := range st.Resources {
+		name := r.Resource
+		if r.Group != "" {
+			name += "." + r.Group
+		}
+		row(w, name, r.Objects, bytesText(r.Bytes))
+	}
+	row(w, "total", st.Keys, bytesText(st.Bytes))
+}
+
+func newStoreCompactCommand() *cobra.Command {
+	var target targetFlags
+	var output outputFlag
+	var request maintenance.CompactRequest
+	cmd := &cobra.Command{
+		Use:   "compact {--revision N | --keep DURATION}",
+		Short: "Drop history: revisions below the one named can no longer be read or watched from",
+		Long: `Drop history: revisions below the one named can no longer be read or watched
+from. What is live stays. A kernel does this by itself (store.historyRetention,
+store.historyRevisions of its configuration); by hand it is done to free space
+at once. Watches that are further behind end with 410 Gone and list again, and
+an incremental backup can then only begin at the compacted revision or above.
+
+--keep drops what was overwritten longer ago, to the nearest tick of the
+kernel's own compaction (a tenth of store.historyRetention). It takes a running
+kernel that has run for that long.
+
+A backup under way keeps what it reads; the rest is dropped, and the output
+says so. The space itself is given back by and by.`,
+		Example: `  pintle store compact --data .data --keep 1m
+  pintle store compact --kubeconfig admin.kubeconfig --revision 120000`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := output.check(); err != nil {
+				return err
+			}
+			if request.Keep < 0 || request.Keep == 0 && request.Revision == 0 {
+				return usageError{fmt.Errorf("%s: name --revision or --keep", cmd.CommandPath())}
+			}
+			return target.withStore(cmd.Context(), func(ctx context.Context, s maintenance.Source) error {
+				c, err := s.Compact(ctx, request)
+				if err != nil {
+					return err
+				}
+				return output.print(cmd.OutOrStdout(), c, func(w io.Writer) {
+					fmt.Fprintf(w, "compacted to revision %d, %d revisions are kept\n", c.CompactedRevision, c.Revision-c.CompactedRevision)
+					switch {
+					case c.HeldRevision != 0:
+						fmt.Fprintf(w, "revision %d was asked for; a backup or verification under way keeps those from %d on: compact again when it has ended\n", c.Requested, c.HeldRevision)
+					case c.CompactedRevision > c.Requested:
+						fmt.Fprintf(w, "revision %d was asked for, and was compacted before\n", c.Requested)
+					}
+				})
+			})
+		},
+	}
+	target.register(cmd)
+	output.register(cmd, "table")
+	cmd.Flags().Uint64Var(&request.Revision, "revision", 0, "oldest revision to keep")
+	cmd.Flags().DurationVar(&request.Keep, "keep", 0, "age of the revisions to keep, such as 10m")
+	cmd.MarkFlagsMutuallyExclusive("revision", "keep")
+	return cmd
+}
+
+// when is a time for people.
+func when(t time.Time) string { return t.Local().Format(time.DateTime) }

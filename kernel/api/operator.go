@@ -1,0 +1,49 @@
+package api
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/component-base/metrics/legacyregistry"
+)
+
+// storePath is where Config.StoreHandler is served, as nonResourceURL /kernel/store/*. No role of the system grants
+// it: it is the administrator's.
+const storePath = "/kernel/store/"
+
+// withStorePath adds the operator's requests to those that may take long: a backup is not cut off after a minute, and
+// ends when the server stops.
+func withStorePath(check request.LongRunningRequestCheck) request.LongRunningRequestCheck {
+	return func(req *http.Request, info *request.RequestInfo) bool {
+		return !info.IsResourceRequest && strings.HasPrefix(info.Path, storePath) || check(req, info)
+	}
+}
+
+// metrics serves /metrics with more than the machinery's.
+type metrics struct{ handler http.Handler }
+
+func newMetrics(collectors []prometheus.Collector) (metrics, error) {
+	own := prometheus.NewRegistry()
+	for _, c := range collectors {
+		if err := own.Register(c); err != nil {
+			return metrics{}, fmt.Errorf("metrics: %w", err)
+		}
+	}
+	// One that cannot be collected keeps nobody from the others.
+	return metrics{promhttp.HandlerFor(prometheus.Gatherers{legacyregistry.DefaultGatherer, own},
+		promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError})}, nil
+}
+
+func (m metrics) before(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if req.URL.Path == "/metrics" && req.Method == http.MethodGet {
+			m.handler.ServeHTTP(w, req)
+			return
+		}
+		next.ServeHTTP(w, req)
+	})
+}
