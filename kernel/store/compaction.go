@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -11,7 +10,8 @@ import (
 )
 
 // Compact drops the history up to revision: afterwards neither a read below it nor a replay from below it works. What
-// is live stays. It does nothing when that was done already, and goes no further than what a backup under way needs. Errors: *FutureRevisionError, *DiskError.
+// is live stays. It does nothing when that was done already, and goes no further than what a backup under way needs.
+// Errors: *FutureRevisionError, *DiskError.
 func (s *Store) Compact(ctx context.Context, revision uint64) error {
 	s.compacting.Lock()
 	defer s.compacting.Unlock()
@@ -33,7 +33,7 @@ func (s *Store) Compact(ctx context.Context, revision uint64) error {
 		}
 	}
 	if err := s.writeMeta("compacted", revision, revision); err != nil {
-		return fmt.Errorf("recording the compacted revision: %w", err)
+		return s.fail(fmt.Errorf("recording the compacted revision: %w", err))
 	}
 	s.compacted.Store(revision)
 	s.db.SetDiscardTs(revision)
@@ -58,7 +58,7 @@ func (s *Store) dropHistory(ctx context.Context, revision, current uint64) error
 			}
 		}
 		if err := batch.Flush(); err != nil {
-			return fmt.Errorf("dropping history: %w", err)
+			return s.fail(fmt.Errorf("dropping history: %w", err))
 		}
 		keys = keys[n:]
 	}
@@ -119,30 +119,6 @@ func (s *Store) runCompaction(ctx context.Context) {
 			}
 			if err := s.Compact(ctx, target); err != nil && ctx.Err() == nil {
 				s.log.Warn("compaction failed, it is tried again", "revision", target, "error", err)
-			}
-		}
-	}
-}
-
-// runValueLogGC rewrites value log files of which more than half is garbage.
-func (s *Store) runValueLogGC(ctx context.Context) {
-	ticker := time.NewTicker(s.cfg.GCInterval)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
-		for ctx.Err() == nil && s.checkDisk(s.cfg.MinFreeBytes) == nil {
-			err := s.db.RunValueLogGC(0.5)
-			if err == nil {
-				s.meters.collections.Inc()
-			} else {
-				if !errors.Is(err, badger.ErrNoRewrite) {
-					s.log.Warn("collecting the value log failed, it is tried again", "error", err)
-				}
-				break
 			}
 		}
 	}

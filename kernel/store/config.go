@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"log/slog"
 	"time"
+
+	badger "github.com/dgraph-io/badger/v4"
 )
 
 // Config says where and how a store keeps its data. The zero value of a field means its default.
@@ -26,11 +28,15 @@ type Config struct {
 	Retention time.Duration
 	// MaxHistory is the number of revisions kept, whatever their age. Default 500,000. Negative: no limit.
 	MaxHistory int64
-	// GCInterval is the time between two collections of the value log. Default 10 minutes.
+	// GCInterval is the time between two collections of the value log. Default 1 minute.
 	GCInterval time.Duration
 	// Logger receives Badger's and the store's messages. Default: none.
 	Logger *slog.Logger
 
+	// maxGarbage is how much of the value log may be superseded before the memory table is flushed to find it.
+	maxGarbage int64
+	// tune changes Badger's options in tests.
+	tune func(badger.Options) badger.Options
 	// diskUsage replaces the question to the file system in tests.
 	diskUsage func(dir string) (free uint64, readOnly bool, err error)
 }
@@ -69,10 +75,16 @@ func (c Config) withDefaults() (Config, error) {
 		c.MaxHistory = 500_000
 	}
 	if c.GCInterval <= 0 {
-		c.GCInterval = 10 * time.Minute
+		c.GCInterval = time.Minute
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.maxGarbage == 0 {
+		c.maxGarbage = 256 << 20
+	}
+	if c.tune == nil {
+		c.tune = func(o badger.Options) badger.Options { return o }
 	}
 	if c.diskUsage == nil {
 		c.diskUsage = diskUsage

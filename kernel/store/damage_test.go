@@ -43,11 +43,25 @@ func damageConfig(dir string) Config {
 	return Config{Dir: dir, MemTableBytes: 4 << 20, MinFreeBytes: -1, Retention: -1, MaxHistory: -1}
 }
 
+// memoryDir is a directory in memory, where there is one, for tests that open many stores and prove nothing of syncs.
+func memoryDir(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/dev/shm", "pintle-store-*")
+	if err != nil {
+		return t.TempDir()
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
+
 // specimenOf gives the specimen that was closed in order, or the one that was killed. They are made once.
 func specimenOf(t testing.TB, crashed bool) *specimen {
 	t.Helper()
 	specimensOnce.Do(func() {
-		if specimensDir, specimensErr = os.MkdirTemp("", "pintle-specimens-*"); specimensErr != nil {
+		if specimensDir, specimensErr = os.MkdirTemp("/dev/shm", "pintle-specimens-*"); specimensErr != nil {
+			specimensDir, specimensErr = os.MkdirTemp("", "pintle-specimens-*")
+		}
+		if specimensErr != nil {
 			return
 		}
 		specimensErr = makeSpecimens(t)
@@ -329,7 +343,7 @@ func verdict(t testing.TB, dir string, l ledger) (met []error) {
 func TestUndamagedSpecimens(t *testing.T) {
 	for _, crashed := range []bool{false, true} {
 		sp := specimenOf(t, crashed)
-		dir := filepath.Join(t.TempDir(), "copy")
+		dir := filepath.Join(memoryDir(t), "copy")
 		if err := copyDir(sp.dir, dir); err != nil {
 			t.Fatal(err)
 		}
@@ -357,7 +371,7 @@ func FuzzRecovery(f *testing.F) {
 	f.Fuzz(func(t *testing.T, crashed bool, file, what uint8, at uint64) {
 		sp := specimenOf(t, crashed)
 		name := sp.files[int(file)%len(sp.files)]
-		dir := filepath.Join(t.TempDir(), "copy")
+		dir := filepath.Join(memoryDir(t), "copy")
 		if err := copyDir(sp.dir, dir); err != nil {
 			t.Fatal(err)
 		}
@@ -380,7 +394,7 @@ func TestDamageIsReportedWithWhatItTouches(t *testing.T) {
 	}{{"table", "*.sst", false}, {"value log", "*.vlog", false}} {
 		t.Run(tt.name, func(t *testing.T) {
 			sp := specimenOf(t, false)
-			dir := filepath.Join(t.TempDir(), "copy")
+			dir := filepath.Join(memoryDir(t), "copy")
 			if err := copyDir(sp.dir, dir); err != nil {
 				t.Fatal(err)
 			}
@@ -413,7 +427,7 @@ func TestDamageIsReportedWithWhatItTouches(t *testing.T) {
 // A table that is damaged while the store runs: what it holds is refused, not served older or left out.
 func TestDamageAtRunTime(t *testing.T) {
 	sp := specimenOf(t, false)
-	dir := filepath.Join(t.TempDir(), "copy")
+	dir := filepath.Join(memoryDir(t), "copy")
 	if err := copyDir(sp.dir, dir); err != nil {
 		t.Fatal(err)
 	}

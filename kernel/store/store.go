@@ -28,6 +28,10 @@ type Store struct {
 	mark  *watermark
 	// reserve is the writer's, once Run runs.
 	reserve reserve
+	// writing is held while a group is written.
+	writing sync.Mutex
+	// superseded is the bytes of the value log that have become garbage since the last flush for its sake.
+	superseded atomic.Int64
 
 	// compacted is the revision below which nothing is kept. It only grows.
 	compacted  atomic.Uint64
@@ -140,7 +144,7 @@ func checkUnlocked(dir string) error {
 // badgerOptions: one small memory table and its two predecessors, no block cache (tables are read through mmap and not
 // compressed), values inline in the tables except very large ones, no conflict detection since the writer does it.
 func badgerOptions(cfg Config) badger.Options {
-	return badger.DefaultOptions(cfg.Dir).
+	return cfg.tune(badger.DefaultOptions(cfg.Dir).
 		WithSyncWrites(true).
 		WithMemTableSize(cfg.MemTableBytes).
 		WithNumMemtables(3).
@@ -160,7 +164,7 @@ func badgerOptions(cfg Config) badger.Options {
 		WithMetricsEnabled(false).
 		WithChecksumVerificationMode(options.OnBlockRead).
 		WithVerifyValueChecksum(true).
-		WithLogger(&faults{log: cfg.Logger})
+		WithLogger(&faults{log: cfg.Logger}))
 }
 
 // valueThreshold is the size from which on a value is kept in the value log.
@@ -261,7 +265,6 @@ func (s *Store) load(inspected *inspection) (err error) {
 		return err
 	}
 	s.compacted.Store(compacted)
-	s.db.SetDiscardTs(compacted)
 	if format == 0 {
 		if err := s.writeMeta("format", formatVersion, 1); err != nil {
 			return err
@@ -280,9 +283,25 @@ func (s *Store) load(inspected *inspection) (err error) {
 	if err := s.checkHistory(current); err != nil {
 		return err
 	}
+	// A collection of the value log that a crash interrupted is ended, before anything may be dropped.
+	noted, interrupted, err := s.readBuried()
+	if err != nil {
+		return err
+	}
+	if interrupted && len(noted) > 0 {
+		if err := s.repeatDeletes(noted); err != nil {
+			return err
+		}
+	}
 	if err := s.buildIndex(current); err != nil {
 		return err
 	}
+	if interrupted {
+		if err := s.bury(nil); err != nil {
+			return err
+		}
+	}
+	s.db.SetDiscardTs(compacted)
 	return s.mark.set(current)
 }
 

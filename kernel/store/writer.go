@@ -210,6 +210,7 @@ func (s *Store) plan(requests []*request) *group {
 		g.entries = append(g.entries, stored)
 		g.changes = append(g.changes, change{kind: kind, key: r.Key, previous: before.revision})
 		g.pending[r.Key] = after
+		s.supersede(before)
 		r.revision = revision
 		if r.OnRevision != nil {
 			r.OnRevision(revision)
@@ -224,6 +225,8 @@ func (s *Store) writeGroup(g *group) error {
 	if err := s.reserveRoom(g.deletes); err != nil {
 		return err
 	}
+	s.writing.Lock()
+	defer s.writing.Unlock()
 	batch := s.db.NewManagedWriteBatch()
 	defer batch.Cancel()
 	err := func() error {

@@ -1,0 +1,264 @@
+package store
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"time"
+
+	badger "github.com/dgraph-io/badger/v4"
+)
+
+// Large values are in the value log, of which Badger collects a file by writing what the tables still point to back
+// into the memory table, as the same version. When a later delete of such a key is in a table below by then, compaction
+// drops both the delete and the value that it hides, and the one written back is live again; that is so in Badger
+// 4.9.6, whose remedy for #2310 covers deletes that come while the collection runs. Hence a collection here
+//
+//   - notes the keys that are deleted and still have a value in the tables (meta "buried"),
+//   - lets Badger collect, with compaction kept from dropping anything,
+//   - repeats the deletes of those keys, and of those deleted meanwhile, above what was written back,
+//   - clears the note.
+//
+// The next start does the last two steps for a crash in between.
+const metaBuried = "buried"
+
+// spaceFlush has one key, which is there to be dropped (see flush).
+const spaceFlush = 'z'
+
+// runValueLogGC collects files of the value log of which more than half is garbage.
+func (s *Store) runValueLogGC(ctx context.Context) {
+	ticker := time.NewTicker(s.cfg.GCInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		if s.checkDisk(s.cfg.MinFreeBytes) != nil {
+			continue
+		}
+		if err := s.collectValueLog(ctx); err != nil && ctx.Err() == nil {
+			s.log.Warn("collecting the value log failed, it is tried again", "error", err)
+		}
+	}
+}
+
+// collectValueLog collects as long as there is a file worth it.
+func (s *Store) collectValueLog(ctx context.Context) error {
+	s.compacting.Lock()
+	defer s.compacting.Unlock()
+	if err := s.enter(); err != nil {
+		return err
+	}
+	defer s.leave()
+	if full, err := s.valueLogFull(); err != nil || !full {
+		return err
+	}
+	// Badger knows of garbage only once compaction has dropped what points to it, and values so large fill the value
+	// log long before they fill a memory table.
+	if s.superseded.Load() >= s.cfg.maxGarbage {
+		if err := s.flush(); err != nil {
+			return err
+		}
+		s.superseded.Store(0)
+	}
+	for ctx.Err() == nil {
+		if err := s.collectOnce(); errors.Is(err, badger.ErrNoRewrite) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		s.meters.collections.Inc()
+	}
+	return nil
+}
+
+// collectOnce collects one file. s.compacting is held, so that what is compacted stays.
+func (s *Store) collectOnce() error {
+	before, err := s.findBuried()
+	if err != nil {
+		return err
+	}
+	if err := s.noteBuried(before); err != nil {
+		return err
+	}
+	s.db.SetDiscardTs(0)
+	defer s.db.SetDiscardTs(s.compacted.Load())
+	err = s.db.RunValueLogGC(0.5)
+	return errors.Join(err, s.bury(before))
+}
+
+// grave is a deleted key and the revision of its delete, or a later one at which it was still deleted.
+type grave struct {
+	key      string
+	revision uint64
+}
+
+// valueLogFull says whether there is a file beside the current one.
+func (s *Store) valueLogFull() (bool, error) {
+	files, err := filepath.Glob(filepath.Join(s.cfg.Dir, "*.vlog"))
+	if err != nil {
+		return false, err
+	}
+	n := 0
+	for _, file := range files {
+		// One without entries has a header.
+		if info, err := os.Stat(file); err == nil && info.Size() > valueThreshold(s.cfg) {
+			n++
+		}
+	}
+	return n > 1, nil
+}
+
+// findBuried gives the keys that are deleted and have a large value in the tables all the same.
+func (s *Store) findBuried() (graves []grave, err error) {
+	txn := s.db.NewTransactionAt(math.MaxUint64, false)
+	defer txn.Discard()
+	it := txn.NewIterator(badger.IteratorOptions{Prefix: []byte{spaceData}, AllVersions: true})
+	defer it.Close()
+	threshold := valueThreshold(s.cfg)
+	err = safely(func() error {
+		var newest grave // of the key that the iterator is at; revision 0: it is noted
+		for it.Rewind(); it.Valid(); it.Next() {
+			item := it.Item()
+			if key := item.Key()[1:]; newest.key != string(key) {
+				newest = grave{key: string(key), revision: max(s.compacted.Load(), 1)}
+				if item.IsDeletedOrExpired() {
+					newest.revision = item.Version()
+				}
+			}
+			// The size of a value elsewhere is Badger's estimate.
+			if newest.revision == 0 || item.IsDeletedOrExpired() || item.ValueSize() < threshold-64 {
+				continue
+			}
+			if _, _, live := s.index.get(newest.key); !live {
+				graves = append(graves, newest)
+			}
+			newest.revision = 0
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, s.damage("", 0, err)
+	}
+	return graves, nil
+}
+
+// noteBuried keeps over a crash that a collection runs, and the keys.
+func (s *Store) noteBuried(graves []grave) error {
+	note := []byte{formatVersion}
+	for _, g := range graves {
+		note = binary.AppendUvarint(note, g.revision)
+		note = binary.AppendUvarint(note, uint64(len(g.key)))
+		note = append(note, g.key...)
+	}
+	return s.put(badger.NewEntry(metaKey(metaBuried), note))
+}
+
+// readBuried reads the note. running says that there was one.
+func (s *Store) readBuried() (graves []grave, running bool, err error) {
+	txn := s.db.NewTransactionAt(math.MaxUint64, false)
+	defer txn.Discard()
+	item, err := txn.Get(metaKey(metaBuried))
+	if errors.Is(err, badger.ErrKeyNotFound) {
+		return nil, false, nil
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	note, err := storedValue(item)
+	if err != nil || len(note) == 0 {
+		return nil, false, err
+	}
+	graves, err = decodeBuried(note)
+	return graves, true, err
+}
+
+// decodeBuried is the reverse of noteBuried. It takes any input.
+func decodeBuried(note []byte) (graves []grave, err error) {
+	corrupt := fmt.Errorf("meta %s: %w", metaBuried, errCorrupt)
+	if len(note) == 0 || note[0] != formatVersion {
+		return nil, corrupt
+	}
+	for note = note[1:]; len(note) > 0; {
+		var g grave
+		var size int
+		if g.revision, size = binary.Uvarint(note); size <= 0 {
+			return nil, corrupt
+		}
+		note = note[size:]
+		n, size := binary.Uvarint(note)
+		if size <= 0 || n > uint64(len(note)-size) {
+			return nil, corrupt
+		}
+		g.key = string(note[size : size+int(n)])
+		note = note[size+int(n):]
+		graves = append(graves, g)
+	}
+	return graves, nil
+}
+
+// put writes an entry of the store's own at the compacted revision.
+func (s *Store) put(e *badger.Entry) error {
+	batch := s.db.NewManagedWriteBatch()
+	defer batch.Cancel()
+	if err := batch.SetEntryAt(e, max(s.compacted.Load(), 1)); err != nil {
+		return err
+	}
+	return batch.Flush()
+}
+
+// bury repeats the deletes of the noted keys and of those that were deleted since, and clears the note.
+func (s *Store) bury(noted []grave) error {
+	since, err := s.findBuried()
+	if err != nil {
+		return err
+	}
+	if err := s.repeatDeletes(append(noted, since...)); err != nil {
+		return err
+	}
+	return s.put(badger.NewEntry(metaKey(metaBuried), nil))
+}
+
+func (s *Store) repeatDeletes(graves []grave) error {
+	if len(graves) == 0 {
+		return nil
+	}
+	batch := s.db.NewManagedWriteBatch()
+	defer batch.Cancel()
+	for _, g := range graves {
+		if err := batch.DeleteAt(dataKey(g.key), g.revision); err != nil {
+			return err
+		}
+	}
+	if err := batch.Flush(); err != nil {
+		return s.fail(fmt.Errorf("repeating deletes: %w", err))
+	}
+	return nil
+}
+
+// flush writes the memory table to level 0 and compacts that. Badger does so by itself when it is full, and otherwise
+// on the way of dropping a prefix only; writes wait meanwhile.
+func (s *Store) flush() error {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	if err := s.put(badger.NewEntry([]byte{spaceFlush}, nil)); err != nil {
+		return err
+	}
+	if err := s.db.DropPrefix([]byte{spaceFlush}); err != nil {
+		return s.fail(fmt.Errorf("writing the memory table: %w", err))
+	}
+	return nil
+}
+
+// supersede counts the value that a write replaces or deletes, if it was in the value log.
+func (s *Store) supersede(before entry) {
+	if before.size >= valueThreshold(s.cfg) {
+		s.superseded.Add(before.size)
+	}
+}
