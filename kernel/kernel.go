@@ -115,7 +115,7 @@ func New(cfg *config.Config, o Options) (_ *Kernel, err error) {
 		StoreHandler: k.maintenance.handler, Collectors: k.maintenance.collectors,
 		AdvertiseAddress: cfg.API.AdvertiseAddress, ServiceCIDR: cfg.API.ServiceCIDR, NodePortRange: cfg.API.NodePortRange,
 		MaxInFlight: cfg.API.MaxInflight, MaxMutatingInFlight: cfg.API.MaxMutatingInflight,
-		Backend: backend, Logger: k.log.With("part", "api"), Failing: k.stopping,
+		Backend: backend, EncryptionConfig: cfg.Store.EncryptionConfig, Logger: k.log.With("part", "api"), Failing: k.stopping,
 	})
 	if err != nil {
 		return nil, errors.Join(err, k.parts.stop())

@@ -79,6 +79,7 @@ type parts struct {
 	rules      authorizer.RuleResolver
 	admit      admission.Interface
 	audiences  []string
+	encryption *encryption // nil: nothing is encrypted
 	running    atomic.Bool
 	fail       context.CancelCauseFunc
 	stopping   context.Context
@@ -154,20 +155,26 @@ func (s *Server) build() error {
 	for _, k := range kinds {
 		s.kinds[groupResource(k)] = k
 	}
+	if s.encryption, err = s.loadEncryption(s.stopping); err != nil {
+		return err
+	}
 	codecs := serializer.NewCodecFactory(s.scheme,
 		serializer.WithStreamingCollectionEncodingToJSON(), serializer.WithStreamingCollectionEncodingToProtobuf())
-	options := newStorageOptions(s.cfg.Backend, s.scheme, codecs, func(gr schema.GroupResource) (schema.GroupVersion, runtime.Object, bool) {
+	options := s.encrypted(newStorageOptions(s.cfg.Backend, s.scheme, codecs, func(gr schema.GroupResource) (schema.GroupVersion, runtime.Object, bool) {
 		k, ok := s.kinds[gr]
 		if !ok {
 			return schema.GroupVersion{}, nil, false
 		}
 		return k.GVK.GroupVersion(), k.New(), true
-	})
+	}))
 	s.stores = make(map[schema.GroupResource]*genericregistry.Store, len(kinds))
 	for _, k := range kinds {
 		if s.stores[groupResource(k)], err = newStore(k, options); err != nil {
 			return err
 		}
+	}
+	if err := s.checkReadable(s.stopping); err != nil {
+		return err
 	}
 	s.binding = &bindingREST{store: s.stores[schema.GroupResource{Resource: "pods"}]}
 	if s.kubelets, err = newKubelets(s.pki, s.GetNode); err != nil {
@@ -222,13 +229,13 @@ func (s *Server) build() error {
 	}
 	s.generic.Handler.NonGoRestfulMux.HandleFunc("/.well-known/openid-configuration", s.keys.Configuration)
 	s.generic.Handler.NonGoRestfulMux.HandleFunc("/openid/v1/jwks", s.keys.Keys)
+	if s.cfg.StoreHandler != nil {
+		s.generic.Handler.NonGoRestfulMux.HandlePrefix(storePath, s.cfg.StoreHandler)
+	}
 	v3custom := openapiv3controller.NewController(crds.Informers.Apiextensions().V1().CustomResourceDefinitions())
 	// Made before the informers start, which then call it.
 	aggregator, err := rbac.NewAggregator(s.client.RbacV1(), s.informers.Rbac().V1().ClusterRoles(), s.log)
 	if err != nil {
-	if s.cfg.StoreHandler != nil {
-		s.generic.Handler.NonGoRestfulMux.HandlePrefix(storePath, s.cfg.StoreHandler)
-	}
 		return err
 	}
 	return firstError(
@@ -238,6 +245,12 @@ func (s *Server) build() error {
 		}),
 		s.hook("start-system-objects-controller", s.bootstrap),
 		s.hookPeers(),
+		s.hook("start-encryption-provider-config-automatic-reload", func(context.Context) error {
+			if s.encryption != nil {
+				s.background.Go(func() { s.encryption.follow(s.stopping) })
+			}
+			return nil
+		}),
 		s.hook("rbac/aggregate-cluster-roles", func(context.Context) error {
 			s.background.Go(func() { _ = aggregator.Run(s.stopping) })
 			return nil
@@ -304,22 +317,26 @@ func (s *Server) genericConfig(codecs serializer.CodecFactory, options generic.R
 	c.LongRunningFunc = withStorePath(genericfilters.BasicLongRunningRequestCheck(
 		sets.NewString("watch", "proxy"), sets.NewString("attach", "exec", "proxy", "log", "portforward")))
 	longRunning := c.LongRunningFunc
+	metrics, err := newMetrics(s.cfg.Collectors)
+	if err != nil {
+		return nil, err
+	}
 	c.BuildHandlerChainFunc = func(handler http.Handler, c *genericapiserver.Config) http.Handler {
+		handler = metrics.before(handler)
 		return genericapiserver.DefaultBuildHandlerChain(deepened(s.endingWithServer(handler, longRunning)), c)
 	}
 	c.SharedInformerFactory = s.informers
 	backend := s.cfg.Backend
 	c.AddReadyzChecks(healthz.NamedCheck("storage", func(*http.Request) error { return backend.ReadyCheck() }))
+	if s.encryption != nil {
+		c.HealthzChecks = append(c.HealthzChecks, s.encryption.transformers)
+		c.AddReadyzChecks(s.encryption.transformers)
+	}
 	s.authenticate(c)
 	return c, nil
 }
 
-	metrics, err := newMetrics(s.cfg.Collectors)
-	if err != nil {
-		return nil, err
-	}
 // endingWithServer ends watches and streams when the server stops, which would
-		handler = metrics.before(handler)
 // else wait for their clients, and counts the other requests.
 func (s *Server) endingWithServer(next http.Handler, longRunning request.LongRunningRequestCheck) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
@@ -348,14 +365,14 @@ func (s *Server) buildExtensions(c genericapiserver.RecommendedConfig) (*apiexte
 	namer := apiopenapi.NewDefinitionNamer(apiextensions.Scheme)
 	c.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(crdopenapi.GetOpenAPIDefinitions, namer)
 	gv := apiextensionsv1.SchemeGroupVersion
-	c.RESTOptionsGetter = newStorageOptions(s.cfg.Backend, apiextensions.Scheme, apiextensions.Codecs,
+	c.RESTOptionsGetter = s.encrypted(newStorageOptions(s.cfg.Backend, apiextensions.Scheme, apiextensions.Codecs,
 		func(schema.GroupResource) (schema.GroupVersion, runtime.Object, bool) {
 			return gv, &apiextensionsv1.CustomResourceDefinition{}, true
-		})
+		}))
 	cfg := apiextensions.Config{
 		GenericConfig: &c,
 		ExtraConfig: apiextensions.ExtraConfig{
-			CRDRESTOptionsGetter: s.cfg.Backend.CRDRESTOptionsGetter(),
+			CRDRESTOptionsGetter: s.encrypted(s.cfg.Backend.CRDRESTOptionsGetter()),
 			MasterCount:          1,
 			ServiceResolver:      serviceResolver{s},
 			AuthResolverWrapper:  webhook.NewDefaultAuthenticationInfoResolverWrapper(nil, nil, c.LoopbackClientConfig, noop.NewTracerProvider()),
