@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/client-go/tools/cache"
+
+	"pintle.dev/pintle/kernel/api/storage"
 )
 
 // Source lists and watches the resource in all namespaces straight from its
@@ -82,7 +84,7 @@ func (s *source) WatchWithContext(ctx context.Context, in metav1.ListOptions) (w
 	if err != nil {
 		return nil, err
 	}
-	w, err := s.store.Watch(ctx, opts)
+	w, err := s.store.Watch(storage.WithPlainObjects(ctx), opts)
 	if err != nil || !s.cached {
 		return w, err
 	}

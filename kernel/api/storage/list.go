@@ -170,7 +170,11 @@ func (s *Storage) GetList(ctx context.Context, key string, opts storage.ListOpti
 	if items.IsNil() {
 		items.Set(reflect.MakeSlice(items.Type(), 0, 0))
 	}
-	return s.versioner.UpdateList(listObj, uint64(revision), token, remainingItems)
+	if err := s.versioner.UpdateList(listObj, uint64(revision), token, remainingItems); err != nil {
+		return err
+	}
+	opts.Predicate.SetShardInfoOnList(listObj)
+	return nil
 }
 
 // lister collects the items of a list.

@@ -57,8 +57,12 @@ type Storage struct {
 
 	sizes atomic.Bool
 
-	mu      sync.Mutex
-	watches map[*watcher]struct{}
+	// watching is the number of watches.
+	watching atomic.Int64
+
+	mu         sync.Mutex
+	watches    map[*watcher]struct{}
+	selections map[string]*selection
 }
 
 var _ storage.Interface = (*Storage)(nil)
@@ -96,6 +100,7 @@ func (b *Backend) New(c Config) (*Storage, error) {
 		trigger:        c.Trigger,
 		triggerFields:  slices.Sorted(maps.Keys(c.Trigger)),
 		watches:        map[*watcher]struct{}{},
+		selections:     map[string]*selection{},
 	}, nil
 }
 
@@ -223,6 +228,8 @@ type attachment struct {
 	obj runtime.Object
 	// previous is the object before the event.
 	previous runtime.Object
+	// shared and leaving lead to what watches share of obj, and of previous for those whose selector it leaves.
+	shared, leaving sharing
 }
 
 // topics are the topics of the objects' trigger fields, nil when the resource has none.

@@ -36,6 +36,10 @@ type watcher struct {
 	predicate storage.SelectionPredicate
 	// all is set when the predicate selects everything.
 	all bool
+	// selection is what is shared with watches of the same selector, nil when nothing is.
+	selection *selection
+	// plain: events carry no shared objects.
+	plain bool
 
 	ctx     context.Context
 	cancel  context.CancelFunc
@@ -66,6 +70,7 @@ func (s *Storage) Watch(ctx context.Context, key string, opts storage.ListOption
 		storage: s, key: key, opts: opts, predicate: opts.Predicate, all: opts.Predicate.Empty(),
 		results: make(chan watch.Event, resultBuffer), progress: make(chan struct{}, 1), ended: make(chan struct{}),
 	}
+	w.plain = opts.RecordTimestamps || opts.ProgressNotify || plainObjects(ctx)
 	w.ctx, w.cancel = context.WithCancel(ctx)
 
 	initial := opts.SendInitialEvents == nil && revision == 0 || opts.SendInitialEvents != nil && *opts.SendInitialEvents
@@ -89,7 +94,9 @@ func (s *Storage) Watch(ctx context.Context, key string, opts storage.ListOption
 		return failedWatch(err), nil
 	}
 	w.sent = revision
+	w.selection = s.join(opts.Predicate)
 
+	s.watching.Add(1)
 	s.mu.Lock()
 	s.watches[w] = struct{}{}
 	s.mu.Unlock()
@@ -135,6 +142,8 @@ func (w *watcher) run(snapshot *store.Snapshot, sub *bus.Subscription) {
 	defer close(w.ended)
 	defer close(w.results)
 	defer func() {
+		w.storage.leave(w.selection)
+		w.storage.watching.Add(-1)
 		w.storage.mu.Lock()
 		delete(w.storage.watches, w)
 		w.storage.mu.Unlock()
@@ -251,11 +260,18 @@ func (w *watcher) sendInitial(snapshot *store.Snapshot) bool {
 }
 
 func (w *watcher) selects(obj runtime.Object) bool {
-	if w.all {
-		return true
+	return w.all || matches(w.predicate, obj)
+}
+
+// verdict says whether the watch selects the object after an event and the one before it.
+func (w *watcher) verdict(e *store.Event, obj, previous runtime.Object) (now, before bool) {
+	switch {
+	case w.all:
+		return true, true
+	case w.selection != nil:
+		return w.selection.verdict(e, obj, previous)
 	}
-	matched, err := w.predicate.Matches(obj)
-	return err == nil && matched
+	return matches(w.predicate, obj), e.Type == store.Updated && matches(w.predicate, previous)
 }
 
 // sendEvent sends what a commit means to this watch; false ends the watch.
@@ -265,53 +281,74 @@ func (w *watcher) sendEvent(e *store.Event) bool {
 		w.fail(err)
 		return false
 	}
-	var kind watch.EventType
-	switch e.Type {
-	case store.Created:
-		if !w.selects(obj) {
-			return true
-		}
-		kind = watch.Added
-	case store.Deleted:
-		if !w.selects(obj) {
-			return true
-		}
+	now, before := w.verdict(e, obj, previous)
+	if !now && (e.Type != store.Updated || !before) {
+		return true
+	}
+	kind, leaving := watch.Modified, false
+	switch {
+	case e.Type == store.Deleted:
 		kind = watch.Deleted
-	default:
-		now, before := w.selects(obj), w.all || w.selects(previous)
-		switch {
-		case now && before:
-			kind = watch.Modified
-		case now:
-			kind = watch.Added
-		case before:
-			// The client gets the last object it could see, with the revision at which it left its sight.
-			kind = watch.Deleted
-			obj = shallowCopy(previous)
-			if err := w.storage.versioner.UpdateObject(obj, e.Revision); err != nil {
-				w.fail(err)
-				return false
-			}
-		default:
-			return true
-		}
+	case e.Type == store.Created || !before:
+		kind = watch.Added
+	case !now:
+		kind, leaving = watch.Deleted, true
 	}
-	obj = shallowCopy(obj)
-	if w.opts.RecordTimestamps {
-		obj = &timedObject{Object: obj, at: time.Now()}
+	out, err := w.outgoing(e, obj, previous, leaving)
+	if err != nil {
+		w.fail(err)
+		return false
 	}
-	if !w.send(watch.Event{Type: kind, Object: obj}) {
+	if !w.send(watch.Event{Type: kind, Object: out}) {
 		return false
 	}
 	w.sent = e.Revision
 	return true
 }
 
+// outgoing gives the object to send: the one after the event or, where that left the watch's sight, the last one that
+// the client could see, with the revision at which it left.
+func (w *watcher) outgoing(e *store.Event, obj, previous runtime.Object, leaving bool) (runtime.Object, error) {
+	last := func() (runtime.Object, error) {
+		if !leaving {
+			return obj, nil
+		}
+		out := shallowCopy(previous)
+		return out, w.storage.versioner.UpdateObject(out, e.Revision)
+	}
+	if a := w.storage.attached(e); a != nil && !w.plain && w.storage.watching.Load() >= sharedFrom {
+		share := &a.shared
+		if leaving {
+			share = &a.leaving
+		}
+		return share.get(last)
+	}
+	out, err := last()
+	if err != nil {
+		return nil, err
+	}
+	if !leaving {
+		out = shallowCopy(out)
+	}
+	if w.opts.RecordTimestamps {
+		out = &timedObject{Object: out, at: time.Now()}
+	}
+	return out, nil
+}
+
+// attached is what the request that wrote an event left with it, nil when there is nothing or it is another storage's.
+func (s *Storage) attached(e *store.Event) *attachment {
+	if a, ok := e.Attachment.(*attachment); ok && a.owner == s {
+		return a
+	}
+	return nil
+}
+
 // objects gives the immutable objects of an event: after it (at a delete: the last one, with the delete's resource
 // version) and, for an update under a selector, before it.
 func (w *watcher) objects(e *store.Event) (obj, previous runtime.Object, err error) {
 	s := w.storage
-	if a, ok := e.Attachment.(*attachment); ok && a.owner == s && (a.previous != nil || e.Type == store.Created) {
+	if a := s.attached(e); a != nil && (a.previous != nil || e.Type == store.Created) {
 		return a.obj, a.previous, nil
 	}
 	if e.Type != store.Deleted {

@@ -1,0 +1,103 @@
+package storage
+
+import (
+	"fmt"
+	"reflect"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/storage"
+
+	"pintle.dev/pintle/kernel/store"
+)
+
+// selection is what the watches of one selector share: what it selects is found out once an event, not once a watch.
+type selection struct {
+	key       string
+	predicate storage.SelectionPredicate
+	// refs counts the watches; Storage.mu guards it.
+	refs int
+
+	mu sync.Mutex
+	// verdicts are those of the latest events, by revision, from when there are two watches. Who is further behind has
+	// the selector asked again.
+	verdicts []verdict
+}
+
+// verdict says whether the selector takes the object after an event and the one before it.
+type verdict struct {
+	revision    uint64
+	now, before bool
+}
+
+// selectionKey names equal selectors by equal strings; ok is false for one that is not to be shared.
+func selectionKey(p storage.SelectionPredicate) (key string, ok bool) {
+	if p.Empty() || p.ShardSelector != nil || p.Label == nil || p.Field == nil {
+		return "", false
+	}
+	return fmt.Sprintf("%q %q %x", p.Label, p.Field, reflect.ValueOf(p.GetAttrs).Pointer()), true
+}
+
+// join gives the selection of a predicate, nil when there is nothing to share. Each join is to be followed by a leave.
+func (s *Storage) join(p storage.SelectionPredicate) *selection {
+	key, ok := selectionKey(p)
+	if !ok {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	sel := s.selections[key]
+	if sel == nil {
+		sel = &selection{key: key, predicate: p}
+		s.selections[key] = sel
+	}
+	if sel.refs++; sel.refs == 2 {
+		sel.remember()
+	}
+	return sel
+}
+
+func (s *Storage) leave(sel *selection) {
+	if sel == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if sel.refs--; sel.refs == 0 {
+		delete(s.selections, sel.key)
+	}
+}
+
+// remembered is the number of verdicts kept.
+const remembered = 256
+
+func (sel *selection) remember() {
+	sel.mu.Lock()
+	defer sel.mu.Unlock()
+	if sel.verdicts == nil {
+		sel.verdicts = make([]verdict, remembered)
+	}
+}
+
+// verdict asks the selector about an event whose objects are given, or remembers what it said. previous may be nil for
+// an event that is no update.
+func (sel *selection) verdict(e *store.Event, obj, previous runtime.Object) (now, before bool) {
+	sel.mu.Lock()
+	defer sel.mu.Unlock()
+	v := &verdict{}
+	if sel.verdicts != nil {
+		v = &sel.verdicts[e.Revision%remembered]
+	}
+	if v.revision != e.Revision {
+		*v = verdict{revision: e.Revision, now: matches(sel.predicate, obj)}
+		if e.Type == store.Updated {
+			v.before = matches(sel.predicate, previous)
+		}
+	}
+	return v.now, v.before
+}
+
+func matches(p storage.SelectionPredicate, obj runtime.Object) bool {
+	matched, err := p.Matches(obj)
+	return err == nil && matched
+}

@@ -1,0 +1,126 @@
+package storage
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"sync"
+	"weak"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// sharedFrom is the number of a storage's watches from which events carry shared objects. For fewer, keeping an
+// encoding costs more than it saves.
+const sharedFrom = 3
+
+// sharedObject is the object of an event that many watches send: each encoding of it is made by the first encoder that
+// asks for it. It implements runtime.CacheableObject, which k8s.io/apiserver's encoders know.
+type sharedObject struct {
+	obj runtime.Object
+
+	mu        sync.Mutex
+	encodings []*encoding
+}
+
+// encoding is the object as one encoder writes it.
+type encoding struct {
+	id   runtime.Identifier
+	once sync.Once
+	raw  []byte
+	err  error
+}
+
+var (
+	_ runtime.CacheableObject   = (*sharedObject)(nil)
+	_ metav1.ObjectMetaAccessor = (*sharedObject)(nil)
+)
+
+// CacheEncode implements runtime.CacheableObject.
+func (o *sharedObject) CacheEncode(id runtime.Identifier, encode func(runtime.Object, io.Writer) error, w io.Writer) error {
+	e := o.encoding(id)
+	e.once.Do(func() {
+		var b bytes.Buffer
+		e.err = encode(o.GetObject(), &b)
+		e.raw = b.Bytes()
+	})
+	if e.err != nil {
+		return e.err
+	}
+	if splice, ok := w.(runtime.Splice); ok {
+		splice.Splice(e.raw)
+		return nil
+	}
+	_, err := w.Write(e.raw)
+	return err
+}
+
+// encoding finds or adds one. There are few: a format, or a table, each in up to three types of events.
+func (o *sharedObject) encoding(id runtime.Identifier) *encoding {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, e := range o.encodings {
+		if e.id == id {
+			return e
+		}
+	}
+	e := &encoding{id: id}
+	o.encodings = append(o.encodings, e)
+	return e
+}
+
+// GetObject implements runtime.CacheableObject. What it returns shares its insides, as any object of an event does.
+func (o *sharedObject) GetObject() runtime.Object { return shallowCopy(o.obj) }
+
+// GetObjectKind implements runtime.Object.
+func (o *sharedObject) GetObjectKind() schema.ObjectKind { return o.obj.GetObjectKind() }
+
+// DeepCopyObject implements runtime.Object.
+func (o *sharedObject) DeepCopyObject() runtime.Object {
+	return &sharedObject{obj: o.obj.DeepCopyObject()}
+}
+
+// GetObjectMeta implements metav1.ObjectMetaAccessor.
+func (o *sharedObject) GetObjectMeta() metav1.Object {
+	m, _ := meta.Accessor(o.obj)
+	return m
+}
+
+// sharing leads the watches of one event to its shared object. It does not keep it: when the last of them has sent it
+// the encodings are garbage, however long the event itself is kept for watches to come.
+type sharing struct {
+	mu     sync.Mutex
+	shared weak.Pointer[sharedObject]
+}
+
+// get gives the shared object of obj, which is called when there is none yet.
+func (s *sharing) get(obj func() (runtime.Object, error)) (*sharedObject, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if o := s.shared.Value(); o != nil {
+		return o, nil
+	}
+	made, err := obj()
+	if err != nil {
+		return nil, err
+	}
+	o := &sharedObject{obj: made}
+	s.shared = weak.Make(o)
+	return o, nil
+}
+
+type plainKey struct{}
+
+// WithPlainObjects makes the events of watches that are started with the context carry objects of the resource's own
+// type, never what encoders share (runtime.CacheableObject). It is for watches that nobody encodes.
+func WithPlainObjects(ctx context.Context) context.Context {
+	return context.WithValue(ctx, plainKey{}, true)
+}
+
+func plainObjects(ctx context.Context) bool {
+	plain, _ := ctx.Value(plainKey{}).(bool)
+	return plain
+}
