@@ -53,9 +53,6 @@ func (k *Kernel) openBadger(cfg *config.Config) (_ api.Backend, err error) {
 	return backend, nil
 }
 
-func (k *Kernel) openEtcd(cfg *config.Config) (_ api.Backend, err error) {
-	ctx := context.Background()
-	e := cfg.Store.Etcd
 // maintain makes what an operator asks of the store.
 func (k *Kernel) maintain(st *store.Store, b *bus.Bus) (err error) {
 	k.maintenance.handler, err = maintenance.NewHandler(maintenance.Config{
@@ -65,6 +62,9 @@ func (k *Kernel) maintain(st *store.Store, b *bus.Bus) (err error) {
 	return err
 }
 
+func (k *Kernel) openEtcd(cfg *config.Config) (_ api.Backend, err error) {
+	ctx := context.Background()
+	e := cfg.Store.Etcd
 	backend, err := etcd.Open(ctx, etcd.Config{
 		Servers: e.Servers, CertFile: e.CertFile, KeyFile: e.KeyFile, CAFile: e.CAFile, Prefix: e.Prefix,
 		CompactionInterval: cfg.Store.HistoryRetention, Logger: k.log.With("part", "store"),
@@ -94,7 +94,7 @@ func (k *Kernel) maintain(st *store.Store, b *bus.Bus) (err error) {
 		<-ctx.Done()
 		return nil
 	}, func(context.Context) error { return backend.Close() })
+	k.maintenance.handler = maintenance.Elsewhere(strings.Join(e.Servers, ", "))
 	k.step("store", "etcd at %s, revision %d", strings.Join(e.Servers, ", "), revision)
 	return backend, nil
 }
-	k.maintenance.handler = maintenance.Elsewhere(strings.Join(e.Servers, ", "))

@@ -79,6 +79,7 @@ type parts struct {
 	rules      authorizer.RuleResolver
 	admit      admission.Interface
 	audiences  []string
+	encryption *encryption // nil: nothing is encrypted
 	running    atomic.Bool
 	fail       context.CancelCauseFunc
 	stopping   context.Context
@@ -154,20 +155,26 @@ func (s *Server) build() error {
 	for _, k := range kinds {
 		s.kinds[groupResource(k)] = k
 	}
+	if s.encryption, err = s.loadEncryption(s.stopping); err != nil {
+		return err
+	}
 	codecs := serializer.NewCodecFactory(s.scheme,
 		serializer.WithStreamingCollectionEncodingToJSON(), serializer.WithStreamingCollectionEncodingToProtobuf())
-	options := newStorageOptions(s.cfg.Backend, s.scheme, codecs, func(gr schema.GroupResource) (schema.GroupVersion, runtime.Object, bool) {
+	options := s.encrypted(newStorageOptions(s.cfg.Backend, s.scheme, codecs, func(gr schema.GroupResource) (schema.GroupVersion, runtime.Object, bool) {
 		k, ok := s.kinds[gr]
 		if !ok {
 			return schema.GroupVersion{}, nil, false
 		}
 		return k.GVK.GroupVersion(), k.New(), true
-	})
+	}))
 	s.stores = make(map[schema.GroupResource]*genericregistry.Store, len(kinds))
 	for _, k := range kinds {
 		if s.stores[groupResource(k)], err = newStore(k, options); err != nil {
 			return err
 		}
+	}
+	if err := s.checkReadable(s.stopping); err != nil {
+		return err
 	}
 	s.binding = &bindingREST{store: s.stores[schema.GroupResource{Resource: "pods"}]}
 	if s.kubelets, err = newKubelets(s.pki, s.GetNode); err != nil {
@@ -238,6 +245,12 @@ func (s *Server) build() error {
 		}),
 		s.hook("start-system-objects-controller", s.bootstrap),
 		s.hookPeers(),
+		s.hook("start-encryption-provider-config-automatic-reload", func(context.Context) error {
+			if s.encryption != nil {
+				s.background.Go(func() { s.encryption.follow(s.stopping) })
+			}
+			return nil
+		}),
 		s.hook("rbac/aggregate-cluster-roles", func(context.Context) error {
 			s.background.Go(func() { _ = aggregator.Run(s.stopping) })
 			return nil
@@ -315,6 +328,10 @@ func (s *Server) genericConfig(codecs serializer.CodecFactory, options generic.R
 	c.SharedInformerFactory = s.informers
 	backend := s.cfg.Backend
 	c.AddReadyzChecks(healthz.NamedCheck("storage", func(*http.Request) error { return backend.ReadyCheck() }))
+	if s.encryption != nil {
+		c.HealthzChecks = append(c.HealthzChecks, s.encryption.transformers)
+		c.AddReadyzChecks(s.encryption.transformers)
+	}
 	s.authenticate(c)
 	return c, nil
 }
@@ -348,14 +365,14 @@ func (s *Server) buildExtensions(c genericapiserver.RecommendedConfig) (*apiexte
 	namer := apiopenapi.NewDefinitionNamer(apiextensions.Scheme)
 	c.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(crdopenapi.GetOpenAPIDefinitions, namer)
 	gv := apiextensionsv1.SchemeGroupVersion
-	c.RESTOptionsGetter = newStorageOptions(s.cfg.Backend, apiextensions.Scheme, apiextensions.Codecs,
+	c.RESTOptionsGetter = s.encrypted(newStorageOptions(s.cfg.Backend, apiextensions.Scheme, apiextensions.Codecs,
 		func(schema.GroupResource) (schema.GroupVersion, runtime.Object, bool) {
 			return gv, &apiextensionsv1.CustomResourceDefinition{}, true
-		})
+		}))
 	cfg := apiextensions.Config{
 		GenericConfig: &c,
 		ExtraConfig: apiextensions.ExtraConfig{
-			CRDRESTOptionsGetter: s.cfg.Backend.CRDRESTOptionsGetter(),
+			CRDRESTOptionsGetter: s.encrypted(s.cfg.Backend.CRDRESTOptionsGetter()),
 			MasterCount:          1,
 			ServiceResolver:      serviceResolver{s},
 			AuthResolverWrapper:  webhook.NewDefaultAuthenticationInfoResolverWrapper(nil, nil, c.LoopbackClientConfig, noop.NewTracerProvider()),
