@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -53,9 +54,11 @@ var watched = []struct {
 	buffer int
 }{{"/registry/", 0}, {"/registry/", 3}, {prefix + "1/", 0}}
 
-// config is the store's of both parent and child: small memory tables, so that a round has several.
+// config is the store's of both parent and child: small memory tables and frequent collections, so that a round has
+// several.
 func config(dir string) store.Config {
-	return store.Config{Dir: dir, MemTableBytes: 4 << 20, MinFreeBytes: -1, Retention: -1, MaxHistory: -1,
+	return store.Config{Dir: dir, MemTableBytes: 4 << 20, MinFreeBytes: 1 << 20, Retention: -1, MaxHistory: -1,
+		GCInterval: 150 * time.Millisecond, MaxGarbageBytes: 2 << 20,
 		Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))}
 }
 

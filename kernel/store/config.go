@@ -30,11 +30,12 @@ type Config struct {
 	MaxHistory int64
 	// GCInterval is the time between two collections of the value log. Default 1 minute.
 	GCInterval time.Duration
+	// MaxGarbageBytes is how much of the value log (values of 512 KiB and more) may be superseded, by revisions that are
+	// compacted, before the memory table is written out for the sake of finding it. Default 256 MiB.
+	MaxGarbageBytes int64
 	// Logger receives Badger's and the store's messages. Default: none.
 	Logger *slog.Logger
 
-	// maxGarbage is how much of the value log may be superseded before the memory table is flushed to find it.
-	maxGarbage int64
 	// tune changes Badger's options in tests.
 	tune func(badger.Options) badger.Options
 	// diskUsage replaces the question to the file system in tests.
@@ -80,8 +81,8 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	if c.maxGarbage == 0 {
-		c.maxGarbage = 256 << 20
+	if c.MaxGarbageBytes <= 0 {
+		c.MaxGarbageBytes = 256 << 20
 	}
 	if c.tune == nil {
 		c.tune = func(o badger.Options) badger.Options { return o }

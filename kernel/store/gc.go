@@ -48,7 +48,16 @@ func (s *Store) runValueLogGC(ctx context.Context) {
 	}
 }
 
-// collectValueLog collects as long as there is a file worth it.
+// garbage is the bytes of the value log that were superseded up to a revision.
+type garbage struct {
+	revision uint64
+	bytes    int64
+}
+
+// maxMarks bounds the looks that are remembered.
+const maxMarks = 1000
+
+// collectValueLog collects as long as there is a file worth it, and sees to it that garbage is known as such.
 func (s *Store) collectValueLog(ctx context.Context) error {
 	s.compacting.Lock()
 	defer s.compacting.Unlock()
@@ -56,30 +65,36 @@ func (s *Store) collectValueLog(ctx context.Context) error {
 		return err
 	}
 	defer s.leave()
-	if full, err := s.valueLogFull(); err != nil || !full {
+	// Taken before the revision: what is counted is not above it.
+	if bytes := s.superseded.Swap(0); bytes > 0 {
+		if n := len(s.garbage); n == maxMarks {
+			s.garbage[n-2], s.garbage = garbage{s.garbage[n-1].revision, s.garbage[n-2].bytes + s.garbage[n-1].bytes}, s.garbage[:n-1]
+		}
+		s.garbage = append(s.garbage, garbage{s.index.current() + uint64(s.cfg.MaxGroup), bytes})
+	}
+	var bytes int64
+	n := 0
+	for ; n < len(s.garbage) && s.garbage[n].revision <= s.compacted.Load(); n++ {
+		bytes += s.garbage[n].bytes
+	}
+	full, err := s.valueLogFull()
+	if err != nil || !full || n == 0 && s.collected {
 		return err
 	}
 	// Badger knows of garbage only once compaction has dropped what points to it, and values so large fill the value
 	// log long before they fill a memory table.
-	if s.superseded.Load() >= s.cfg.maxGarbage {
+	if bytes >= s.cfg.MaxGarbageBytes {
 		if err := s.flush(); err != nil {
 			return err
 		}
-		s.superseded.Store(0)
+		s.garbage = s.garbage[n:]
 	}
-	for ctx.Err() == nil {
-		if err := s.collectOnce(); errors.Is(err, badger.ErrNoRewrite) {
-			return nil
-		} else if err != nil {
-			return err
-		}
-		s.meters.collections.Inc()
-	}
-	return nil
+	s.collected = true
+	return s.collect(ctx)
 }
 
-// collectOnce collects one file. s.compacting is held, so that what is compacted stays.
-func (s *Store) collectOnce() error {
+// collect collects all files that are worth it. s.compacting is held, so that what is compacted stays.
+func (s *Store) collect(ctx context.Context) error {
 	before, err := s.findBuried()
 	if err != nil {
 		return err
@@ -89,7 +104,14 @@ func (s *Store) collectOnce() error {
 	}
 	s.db.SetDiscardTs(0)
 	defer s.db.SetDiscardTs(s.compacted.Load())
-	err = s.db.RunValueLogGC(0.5)
+	for err == nil && ctx.Err() == nil && s.checkDisk(s.cfg.MinFreeBytes) == nil {
+		if err = s.db.RunValueLogGC(0.5); err == nil {
+			s.meters.collections.Inc()
+		}
+	}
+	if errors.Is(err, badger.ErrNoRewrite) {
+		err = nil
+	}
 	return errors.Join(err, s.bury(before))
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	badger "github.com/dgraph-io/badger/v4"
@@ -31,21 +32,26 @@ func interrupted(t *testing.T, s *Store) (files int) {
 	}
 }
 
-// collect runs the collection of the value log until there is nothing to collect, and returns how many files went.
+// valueLogs counts the files of the value log.
+func valueLogs(t *testing.T, s *Store) int {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(s.cfg.Dir, "*.vlog"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(files)
+}
+
+// collect collects the value log, and returns how many files went.
 func collect(t *testing.T, s *Store) (files int) {
 	t.Helper()
-	for {
-		s.compacting.Lock()
-		err := s.collectOnce()
-		s.compacting.Unlock()
-		if errors.Is(err, badger.ErrNoRewrite) {
-			return files
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		files++
+	before := valueLogs(t, s)
+	s.compacting.Lock()
+	defer s.compacting.Unlock()
+	if err := s.collect(t.Context()); err != nil {
+		t.Fatal(err)
 	}
+	return before - valueLogs(t, s)
 }
 
 // Deleted keys do not come back after a collection of the value log, wherever the delete was when it ran: in the memory
@@ -169,8 +175,50 @@ func TestDeletedKeysDoNotComeBack(t *testing.T) {
 					t.Errorf("/garbage/%d: %v", i, err)
 				}
 			}
-			left, _ := filepath.Glob(filepath.Join(cfg.Dir, "*.vlog"))
-			t.Log(files, "value logs collected,", len(left), "left")
+			t.Log(files, "value logs collected,", valueLogs(t, s), "left")
 		})
 	}
+}
+
+// Large values that are rewritten all the time fill no memory table, and take a bounded part of the disk all the same.
+func TestGarbageIsBounded(t *testing.T) {
+	cfg := damageConfig(memoryDir(t))
+	cfg.MaxGarbageBytes = 4 << 20
+	cfg.tune = func(o badger.Options) badger.Options { return o.WithValueLogFileSize(1 << 20) }
+	s, _ := running(t, cfg)
+	value := func(round, i int) string { return fmt.Sprint(round, i) + strings.Repeat("v", 300<<10) }
+	const rounds, keys = 30, 5
+	var most int64
+	for round := range rounds {
+		for i := range keys {
+			put(t, s, fmt.Sprint("/large/", i), value(round, i))
+		}
+		if err := s.collectValueLog(t.Context()); err != nil { // notes what was superseded
+			t.Fatal(err)
+		}
+		for range s.cfg.MaxGroup {
+			put(t, s, "/small", "x")
+		}
+		if err := s.Compact(t.Context(), s.CurrentRevision()); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.collectValueLog(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		use, err := diskUse(cfg.Dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		most = max(most, use.ValueLog)
+	}
+	// The live values, the garbage that is let be, what a file of two values may keep alive, and the current file.
+	if limit := int64(2*keys*300<<10 + 2*4<<20 + 2<<20); most > limit {
+		t.Errorf("the value log took up to %d MiB of %d MiB written, want at most %d", most>>20, rounds*keys*300>>10, limit>>20)
+	}
+	for i := range keys {
+		if kv, _, err := s.Get(fmt.Sprint("/large/", i)); err != nil || string(kv.Value) != value(rounds-1, i) {
+			t.Errorf("/large/%d: %v", i, err)
+		}
+	}
+	t.Logf("at most %d MiB of %d MiB written", most>>20, rounds*keys*300>>10)
 }

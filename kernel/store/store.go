@@ -30,8 +30,11 @@ type Store struct {
 	reserve reserve
 	// writing is held while a group is written.
 	writing sync.Mutex
-	// superseded is the bytes of the value log that have become garbage since the last flush for its sake.
+	// superseded is the bytes of the value log that have become garbage since the last look at it; garbage is what was
+	// found at former looks and not collected yet, and collected says that there was a collection (s.compacting).
 	superseded atomic.Int64
+	garbage    []garbage
+	collected  bool
 
 	// compacted is the revision below which nothing is kept. It only grows.
 	compacted  atomic.Uint64
