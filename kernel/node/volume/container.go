@@ -136,25 +136,14 @@ func (m *Manager) subPath(in ContainerInput, index int, volume, dir, sub string)
 	if !info.IsDir() {
 		return "", fmt.Errorf("volume %q is a file and has no subPath", volume)
 	}
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return "", err
-	}
-	defer root.Close()
-	f, err := root.Open(sub)
+	f, err := openBelow(dir, sub)
 	if errors.Is(err, fs.ErrNotExist) {
-		if err := root.MkdirAll(sub, 0o750); err != nil {
+		if err := makeBelow(dir, sub, info.Mode().Perm()); err != nil {
 			return "", err
 		}
-		// The volume's own mode: whoever may write the volume may write its new directory.
-		if err := root.Chmod(sub, info.Mode().Perm()); err != nil {
-			return "", err
-		}
-		f, err = root.Open(sub)
-		if err != nil {
-			return "", err
-		}
-	} else if err != nil {
+		f, err = openBelow(dir, sub)
+	}
+	if err != nil {
 		return "", err
 	}
 	defer f.Close()
@@ -183,6 +172,19 @@ func (m *Manager) subPath(in ContainerInput, index int, volume, dir, sub string)
 		return "", err
 	}
 	return target, bind(f, target)
+}
+
+// makeBelow makes the directory sub of dir with the volume's own mode: whoever may write the volume may write it.
+func makeBelow(dir, sub string, perm fs.FileMode) error {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	if err := root.MkdirAll(sub, 0o750); err != nil {
+		return err
+	}
+	return root.Chmod(sub, perm)
 }
 
 // messageFile makes a new file that the container writes its last words to.

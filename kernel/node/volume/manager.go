@@ -144,7 +144,7 @@ func (m *Manager) mount(ctx context.Context, pod *corev1.Pod, v *corev1.Volume) 
 			if group == nil || !m.root0 {
 				return nil
 			}
-			return setGroup(next, *group, true)
+			return setGroup(next, *group)
 		})
 		return err
 	}
@@ -189,7 +189,7 @@ func (m *Manager) emptyDir(pod *corev1.Pod, v *corev1.Volume, dir string) error 
 		return fmt.Errorf("unknown storage medium %q", medium)
 	}
 	if group := fsGroup(pod); group != nil && m.root0 {
-		return setGroup(dir, *group, false)
+		return setRootGroup(dir, *group)
 	}
 	return nil
 }
@@ -209,9 +209,9 @@ func makeDir(dir string, perm fs.FileMode) error {
 	return os.Chmod(dir, perm)
 }
 
-// setGroup gives the tree to a group that may read what the owner may read (and write, unless readOnly), and new
+// setGroup gives a tree that nobody else can change yet to a group that may read what the owner may read, and new
 // files of its directories too.
-func setGroup(root string, gid int64, readOnly bool) error {
+func setGroup(root string, gid int64) error {
 	return filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -226,13 +226,9 @@ func setGroup(root string, gid int64, readOnly bool) error {
 		if info.Mode()&fs.ModeSymlink != 0 {
 			return nil
 		}
-		perm := info.Mode().Perm() | 0o660
-		if readOnly {
-			perm = info.Mode().Perm() | 0o440
-		}
+		perm := info.Mode().Perm() | 0o440
 		if info.IsDir() {
-			perm |= 0o110
-			return os.Chmod(path, perm|fs.ModeSetgid)
+			perm |= 0o110 | fs.ModeSetgid
 		}
 		return os.Chmod(path, perm)
 	})

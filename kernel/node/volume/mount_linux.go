@@ -119,3 +119,49 @@ func bind(f *os.File, target string) error {
 	}
 	return nil
 }
+
+// openBelow names what sub is, following links as long as they stay below dir. It does not open it for anything: a pipe
+// that a container made would hold the agent until somebody writes, and a device may act on being opened.
+func openBelow(dir, sub string) (*os.File, error) {
+	at, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &fs.PathError{Op: "open", Path: dir, Err: err}
+	}
+	defer unix.Close(at)
+	how := &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_MAGICLINKS}
+	for range maxRaces {
+		fd, err := unix.Openat2(at, sub, how)
+		switch {
+		case err == nil:
+			return os.NewFile(uintptr(fd), filepath.Join(dir, sub)), nil
+		case errors.Is(err, unix.EXDEV):
+			return nil, &fs.PathError{Op: "openat", Path: sub, Err: errors.New("path escapes from parent")}
+		case !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EINTR):
+			return nil, &fs.PathError{Op: "openat", Path: sub, Err: err}
+		}
+	}
+	return nil, &fs.PathError{Op: "openat", Path: sub, Err: errors.New("its path is being changed all the time")}
+}
+
+// maxRaces is how often openBelow looks again when something was renamed beside it.
+const maxRaces = 32
+
+// setRootGroup gives dir alone to a group. What lies in it belongs to containers that may be at work: a walk could be
+// led to other files of the host by a link put in the place of a file.
+func setRootGroup(dir string, gid int64) error {
+	info, err := os.Lstat(dir)
+	if err != nil {
+		return err
+	}
+	var st unix.Stat_t
+	if err := unix.Lstat(dir, &st); err != nil {
+		return err
+	}
+	if int64(st.Gid) == gid && info.Mode()&fs.ModeSetgid != 0 {
+		return nil
+	}
+	if err := os.Lchown(dir, -1, int(gid)); err != nil {
+		return err
+	}
+	return os.Chmod(dir, info.Mode().Perm()|0o770|fs.ModeSetgid)
+}

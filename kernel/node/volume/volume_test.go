@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -230,6 +231,64 @@ func TestSubPath(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(dir, "new/deep")); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestSubPathPipe: a pipe that a container made neither holds the agent nor is it opened.
+func TestSubPathPipe(t *testing.T) {
+	m := manager(t, &source{})
+	p := pod(corev1.Volume{Name: "v", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}})
+	if err := m.Mount(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	pipe := filepath.Join(m.Path(p, &p.Spec.Volumes[0]), "pipe")
+	if err := unix.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := &corev1.Container{Name: "c", VolumeMounts: []corev1.VolumeMount{{Name: "v", MountPath: "/m", SubPath: "pipe"}}}
+	done := make(chan error, 1)
+	go func() {
+		_, err := m.Mounts(ContainerInput{Pod: p, Container: c})
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		if err != nil {
+			t.Fatal(err)
+		}
+	case <-time.After(20 * time.Second):
+		// Let it go, or nothing after it comes to an end.
+		f, err := os.OpenFile(pipe, os.O_RDWR, 0)
+		t.Fatal("the agent waits for somebody to write into the pipe", f, err)
+	}
+}
+
+// TestFSGroupLeavesContainersFiles: the agent is root and does not change what containers made, which they could swap
+// for a link to a file of the host between its looking and its changing.
+func TestFSGroupLeavesContainersFiles(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: ownership")
+	}
+	m := manager(t, &source{})
+	p := pod(corev1.Volume{Name: "v", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}})
+	group := int64(4242)
+	p.Spec.SecurityContext = &corev1.PodSecurityContext{FSGroup: &group}
+	if err := m.Mount(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(m.Path(p, &p.Spec.Volumes[0]), "private")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chown(file, 1000, 1000); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Mount(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	var st unix.Stat_t
+	if err := unix.Stat(file, &st); err != nil || st.Mode&0o777 != 0o600 || st.Gid != 1000 {
+		t.Fatalf("mode %o, group %d, %v", st.Mode&0o777, st.Gid, err)
 	}
 }
 
