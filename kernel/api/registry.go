@@ -3,6 +3,8 @@ package api
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -41,11 +43,12 @@ func newStore(k resources.Kind, opts generic.RESTOptionsGetter) (*genericregistr
 		return nil, fmt.Errorf("store of %s: kind has no singular name", gr)
 	}
 	attrs := attributes(k)
+	indexed := slices.Sorted(maps.Keys(k.Index))
 	store := &genericregistry.Store{
 		NewFunc:     k.New,
 		NewListFunc: k.NewList,
 		PredicateFunc: func(label labels.Selector, field fields.Selector) storage.SelectionPredicate {
-			return storage.SelectionPredicate{Label: label, Field: field, GetAttrs: attrs}
+			return storage.SelectionPredicate{Label: label, Field: field, GetAttrs: attrs, IndexFields: indexed}
 		},
 		DefaultQualifiedResource:  gr,
 		SingularQualifiedResource: schema.GroupResource{Group: gr.Group, Resource: singular},
@@ -62,7 +65,7 @@ func newStore(k resources.Kind, opts generic.RESTOptionsGetter) (*genericregistr
 		ttl := k.TTL
 		store.TTLFunc = func(runtime.Object, uint64, bool) (uint64, error) { return ttl, nil }
 	}
-	if err := store.CompleteWithOptions(&generic.StoreOptions{RESTOptions: opts, AttrFunc: attrs}); err != nil {
+	if err := store.CompleteWithOptions(&generic.StoreOptions{RESTOptions: opts, AttrFunc: attrs, TriggerFunc: k.Index}); err != nil {
 		return nil, fmt.Errorf("store of %s: %w", gr, err)
 	}
 	if k.Decorate != nil {

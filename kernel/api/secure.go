@@ -88,10 +88,31 @@ func (s *Server) secure() error {
 	return err
 }
 
+// informed are the resources that authorization and admission follow. Each is
+// held in memory as a whole, which is why pods are not among them.
+var informed = []schema.GroupResource{
+	{Resource: "namespaces"},
+	{Resource: "nodes"},
+	{Resource: "serviceaccounts"},
+	{Resource: "limitranges"},
+	{Resource: "resourcequotas"},
+	{Group: "scheduling.k8s.io", Resource: "priorityclasses"},
+	{Group: "node.k8s.io", Resource: "runtimeclasses"},
+	{Group: rbacv1.GroupName, Resource: "roles"},
+	{Group: rbacv1.GroupName, Resource: "rolebindings"},
+	{Group: rbacv1.GroupName, Resource: "clusterroles"},
+	{Group: rbacv1.GroupName, Resource: "clusterrolebindings"},
+}
+
 // informDirectly lets the shared informers read from the stores instead of
 // through HTTP, so that they hold the objects that the stores hold anyway.
+// Naming a resource here is what starts its informer.
 func (s *Server) informDirectly() error {
-	for gr, kind := range s.kinds {
+	for _, gr := range informed {
+		kind, ok := s.kinds[gr]
+		if !ok {
+			return fmt.Errorf("informer of %s: it is not served", gr)
+		}
 		lw, err := s.Source(gr.WithVersion(kind.GVK.Version), nil)
 		if err != nil {
 			return err

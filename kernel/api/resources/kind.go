@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/apiserver/pkg/storage"
 )
 
 // Strategy is what a served kind decides about its objects: defaults are set
@@ -43,6 +44,10 @@ type Kind struct {
 	// FieldNames lists what Fields can return, so that unknown field
 	// selectors are refused with upstream's words.
 	FieldNames []string
+	// Index names those of Fields that a great many watches ask for by an
+	// exact value, with their values: an event then reaches the watches of its
+	// values and no others. Nil for most.
+	Index storage.IndexerFuncs
 	// Columns and Row print the kind as upstream does: priority-0 columns by
 	// default, priority-1 ones with -o wide. Row fills cells in the order of
 	// Columns.

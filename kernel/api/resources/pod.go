@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/storage"
 )
 
 func podKind() Kind {
@@ -25,6 +26,10 @@ func podKind() Kind {
 		FieldNames: []string{
 			"spec.nodeName", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName", "spec.hostNetwork",
 			"status.phase", "status.podIP", "status.podIPs", "status.nominatedNodeName",
+		},
+		// A watch a node.
+		Index: storage.IndexerFuncs{
+			"spec.nodeName": func(obj runtime.Object) string { return obj.(*corev1.Pod).Spec.NodeName },
 		},
 		Columns: podColumns(), Row: podRow,
 	}

@@ -26,7 +26,6 @@ const userPrefix = "system:node:"
 type Plugin struct {
 	*admission.Handler
 	client kubernetes.Interface
-	pods   corelisters.PodLister
 	nodes  corelisters.NodeLister
 }
 
@@ -37,7 +36,6 @@ func New(client kubernetes.Interface, factory informers.SharedInformerFactory) *
 	return &Plugin{
 		Handler: admission.NewHandler(admission.Create, admission.Update, admission.Delete),
 		client:  client,
-		pods:    factory.Core().V1().Pods().Lister(),
 		nodes:   factory.Core().V1().Nodes().Lister(),
 	}
 }
@@ -110,12 +108,10 @@ func nameOf(a admission.Attributes) string {
 	return accessor.GetName()
 }
 
-// pod looks the pod up, live when the cache does not have it yet.
+// pod looks the pod up, live: a node's deletes and evictions are few, and an
+// informer would hold every pod of the cluster in memory for them.
 func (p *Plugin) pod(ctx context.Context, a admission.Attributes, name string) (*corev1.Pod, error) {
-	pod, err := p.pods.Pods(a.GetNamespace()).Get(name)
-	if apierrors.IsNotFound(err) {
-		pod, err = p.client.CoreV1().Pods(a.GetNamespace()).Get(ctx, name, metav1.GetOptions{})
-	}
+	pod, err := p.client.CoreV1().Pods(a.GetNamespace()).Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil, err
 	}

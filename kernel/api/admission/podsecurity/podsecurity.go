@@ -48,7 +48,9 @@ func New(client kubernetes.Interface, factory informers.SharedInformerFactory) (
 			Metrics:          metrics.NewPrometheusRecorder(api.GetAPIVersion()),
 			PodSpecExtractor: security.DefaultPodSpecExtractor{},
 			NamespaceGetter:  security.NamespaceGetterFromListerAndClient(namespaces.Lister(), client),
-			PodLister:        security.PodListerFromInformer(factory.Core().V1().Pods().Lister()),
+			// Pods are listed when the level of a namespace changes, which is no
+			// reason to hold all of them in memory.
+			PodLister: security.PodListerFromClient(client),
 		},
 	}
 	if err := p.checks.CompleteConfiguration(); err != nil {
