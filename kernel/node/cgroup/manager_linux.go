@@ -1,7 +1,6 @@
 package cgroup
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -20,128 +19,96 @@ import (
 
 // Manager makes and removes pod cgroups.
 type Manager struct {
+	*hierarchies
 	root    string
-	v2      string            // mount point of the unified hierarchy when it has controllers
-	v1      map[string]string // controller → mount point
-	all     []string          // every hierarchy: the runtime makes cgroups in those without controllers too
-	mu      sync.Mutex
+	mu      sync.Mutex // held while a class comes, goes or is weighed
 	parents map[types.UID]string
 }
 
 // New finds the mounted hierarchies. root is a cgroup path such as "/" or "/pintle".
 func New(root string) (*Manager, error) {
-	m := &Manager{root: root, v1: map[string]string{}, parents: map[types.UID]string{}}
-	f, err := os.Open("/proc/self/mounts")
+	mounts, err := os.Open("/proc/self/mounts")
 	if err != nil {
 		return nil, fmt.Errorf("find cgroup hierarchies: %w", err)
 	}
-	defer f.Close()
-	lines := bufio.NewScanner(f)
-	for lines.Scan() {
-		fields := strings.Fields(lines.Text())
-		if len(fields) < 4 {
-			continue
-		}
-		if fields[2] == "cgroup" || fields[2] == "cgroup2" {
-			m.all = append(m.all, fields[1])
-		}
-		switch fields[2] {
-		case "cgroup":
-			for _, option := range strings.Split(fields[3], ",") {
-				switch option {
-				case "cpu", "memory", "pids", "cpuset", "cpuacct", "blkio", "devices", "freezer", "hugetlb", "net_cls", "net_prio", "perf_event", "rdma", "misc":
-					m.v1[option] = fields[1]
-				}
-			}
-		case "cgroup2":
-			if data, err := os.ReadFile(filepath.Join(fields[1], "cgroup.controllers")); err == nil && strings.Contains(string(data), "memory") {
-				m.v2 = fields[1]
-			}
-		}
+	defer mounts.Close()
+	own, err := os.Open("/proc/self/cgroup")
+	if err != nil {
+		return nil, fmt.Errorf("find cgroup hierarchies: %w", err)
 	}
-	if m.v2 == "" && m.v1["cpu"] == "" {
-		return nil, errors.New("find cgroup hierarchies: neither cgroup v2 nor a v1 cpu controller is mounted")
+	defer own.Close()
+	h, err := find(mounts, own, unifiedMount)
+	if err != nil {
+		return nil, err
 	}
-	return m, lines.Err()
+	return &Manager{hierarchies: h, root: root, parents: map[types.UID]string{}}, nil
+}
+
+// Unified is what the runtime writes into each container's cgroup besides its limits, by file, on cgroup v2: a
+// container that runs out of memory ends whole, and none may swap (KEP-2400, NoSwap). Empty on v1, where containerd
+// keeps containers with a memory limit from swapping by itself.
+func (m *Manager) Unified() map[string]string {
+	if m.v2 == "" {
+		return nil
+	}
+	files := map[string]string{"memory.oom.group": "1"}
+	if m.swap {
+		files["memory.swap.max"] = "0"
+	}
+	return files
 }
 
 // path is the pod's cgroup path, the same in each hierarchy.
 func (m *Manager) path(pod *corev1.Pod) string {
-	parts := []string{m.root, "kubepods"}
-	switch container.QOS(pod) {
-	case corev1.PodQOSBurstable:
-		parts = append(parts, "burstable")
-	case corev1.PodQOSBestEffort:
-		parts = append(parts, "besteffort")
-	}
-	return filepath.Join(append(parts, "pod"+string(pod.UID))...)
+	return filepath.Join(m.root, kubepods, class(pod), "pod"+string(pod.UID))
 }
 
 // Ensure makes the pod's cgroup with its limits and answers its path for the runtime.
 func (m *Manager) Ensure(pod *corev1.Pod) (string, error) {
 	p := m.path(pod)
 	m.mu.Lock()
-	done := m.parents[pod.UID] == p
-	m.parents[pod.UID] = p
-	m.mu.Unlock()
-	if done {
+	defer m.mu.Unlock()
+	if m.parents[pod.UID] == p {
 		return p, nil
 	}
+	if err := m.make(p); err != nil {
+		return "", err
+	}
+	if err := errors.Join(m.limit(p, pod), m.weigh(class(pod))); err != nil {
+		return "", err
+	}
+	m.parents[pod.UID] = p
+	return p, nil
+}
+
+// Resize sets the limits of a pod's cgroup anew, where it has one.
+func (m *Manager) Resize(pod *corev1.Pod) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return errors.Join(m.limit(m.path(pod), pod), m.weigh(class(pod)))
+}
+
+func (m *Manager) make(p string) error {
 	if m.v2 != "" {
-		if err := m.delegate(p); err != nil {
-			return "", err
-		}
-		return p, m.limit(p, pod)
+		return m.delegate(p)
 	}
 	for controller, mount := range m.v1 {
 		if controller == "cpuset" {
 			continue // needs its parents' values first; the runtime does that where it wants cpusets
 		}
 		if err := os.MkdirAll(filepath.Join(mount, p), 0o755); err != nil {
-			return "", fmt.Errorf("make cgroup %s: %w", p, err)
+			return fmt.Errorf("make cgroup %s: %w", p, err)
 		}
 	}
-	return p, m.limit(p, pod)
-}
-
-// Resize sets the limits of a pod's cgroup anew, where it has one.
-func (m *Manager) Resize(pod *corev1.Pod) error { return m.limit(m.path(pod), pod) }
-
-func (m *Manager) limit(p string, pod *corev1.Pod) error {
-	r := container.PodResources(pod)
-	if m.v2 != "" {
-		// The kernel's weight for v1 shares, as runc converts them.
-		weight := 1 + ((r.CpuShares-2)*9999)/262142
-		dir := filepath.Join(m.v2, p)
-		errs := []error{write(dir, "cpu.weight", strconv.FormatInt(weight, 10))}
-		if r.CpuQuota > 0 {
-			errs = append(errs, write(dir, "cpu.max", fmt.Sprintf("%d %d", r.CpuQuota, r.CpuPeriod)))
-		}
-		if r.MemoryLimitInBytes > 0 {
-			errs = append(errs, write(dir, "memory.max", strconv.FormatInt(r.MemoryLimitInBytes, 10)))
-		}
-		return errors.Join(errs...)
-	}
-	var errs []error
-	if mount := m.v1["cpu"]; mount != "" {
-		errs = append(errs, write(filepath.Join(mount, p), "cpu.shares", strconv.FormatInt(r.CpuShares, 10)))
-		if r.CpuQuota > 0 {
-			errs = append(errs, write(filepath.Join(mount, p), "cpu.cfs_period_us", strconv.FormatInt(r.CpuPeriod, 10)),
-				write(filepath.Join(mount, p), "cpu.cfs_quota_us", strconv.FormatInt(r.CpuQuota, 10)))
-		}
-	}
-	if mount := m.v1["memory"]; mount != "" && r.MemoryLimitInBytes > 0 {
-		errs = append(errs, write(filepath.Join(mount, p), "memory.limit_in_bytes", strconv.FormatInt(r.MemoryLimitInBytes, 10)))
-	}
-	return errors.Join(errs...)
+	return nil
 }
 
 // delegate makes the path on v2, turning controllers on at each step.
 func (m *Manager) delegate(p string) error {
 	dir := m.v2
-	for _, part := range strings.Split(strings.Trim(p, "/"), "/") {
+	for part := range strings.SplitSeq(strings.Trim(p, "/"), "/") {
 		// Best effort a controller: one that the host does not hand down is done without.
-		for _, c := range []string{"+cpu", "+memory", "+pids", "+cpuset", "+io"} {
+		for _, c := range []string{"+cpu", "+memory", "+pids", "+cpuset", "+io", "+hugetlb"} {
 			_ = os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte(c), 0o644)
 		}
 		dir = filepath.Join(dir, part)
@@ -150,6 +117,29 @@ func (m *Manager) delegate(p string) error {
 		}
 	}
 	return nil
+}
+
+func (m *Manager) limit(p string, pod *corev1.Pod) error {
+	r := container.PodResources(pod)
+	errs := []error{m.setShares(p, r.CpuShares)}
+	if m.v2 != "" {
+		dir := filepath.Join(m.v2, p)
+		if r.CpuQuota > 0 {
+			errs = append(errs, write(dir, "cpu.max", fmt.Sprintf("%d %d", r.CpuQuota, r.CpuPeriod)))
+		}
+		if r.MemoryLimitInBytes > 0 {
+			errs = append(errs, write(dir, "memory.max", strconv.FormatInt(r.MemoryLimitInBytes, 10)))
+		}
+		return errors.Join(errs...)
+	}
+	if mount := m.v1["cpu"]; mount != "" && r.CpuQuota > 0 {
+		errs = append(errs, write(filepath.Join(mount, p), "cpu.cfs_period_us", strconv.FormatInt(r.CpuPeriod, 10)),
+			write(filepath.Join(mount, p), "cpu.cfs_quota_us", strconv.FormatInt(r.CpuQuota, 10)))
+	}
+	if mount := m.v1["memory"]; mount != "" && r.MemoryLimitInBytes > 0 {
+		errs = append(errs, write(filepath.Join(mount, p), "memory.limit_in_bytes", strconv.FormatInt(r.MemoryLimitInBytes, 10)))
+	}
+	return errors.Join(errs...)
 }
 
 func write(dir, file, value string) error {
@@ -171,18 +161,22 @@ func (m *Manager) Remove(uid types.UID) error {
 	m.mu.Unlock()
 	var errs []error
 	for _, mount := range m.all {
-		base := filepath.Join(mount, m.root, "kubepods")
-		for _, class := range []string{"", "burstable", "besteffort"} {
-			errs = append(errs, removeTree(filepath.Join(base, class, "pod"+string(uid))))
+		for _, class := range []string{guaranteed, burstable, bestEffort} {
+			errs = append(errs, removeTree(filepath.Join(mount, m.root, kubepods, class, "pod"+string(uid))))
 		}
-		_ = os.Remove(filepath.Join(base, "burstable"))
-		_ = os.Remove(filepath.Join(base, "besteffort"))
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, mount := range m.all {
+		base := filepath.Join(mount, m.root, kubepods)
+		_ = os.Remove(filepath.Join(base, burstable))
+		_ = os.Remove(filepath.Join(base, bestEffort))
 		_ = os.Remove(base)
 		if m.root != "/" {
 			_ = os.Remove(filepath.Join(mount, m.root))
 		}
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, m.weigh(burstable))...)
 }
 
 // removeTree removes cgroup directories, children first. A cgroup whose last process is just ending is busy for a

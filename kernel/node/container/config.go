@@ -24,6 +24,7 @@ type Input struct {
 	User           ImageUser
 	MemoryCapacity int64
 	SeccompDir     string
+	Unified        map[string]string // values of the container's cgroup on v2, by file
 	// TargetID makes an ephemeral container join the process namespace of that container.
 	TargetID string
 }
@@ -61,6 +62,8 @@ func Config(in Input) (*runtimeapi.ContainerConfig, error) {
 		}
 		signal = runtimeapi.Signal(n)
 	}
+	resources := Resources(in.Pod, c, in.MemoryCapacity)
+	resources.Unified = in.Unified
 	return &runtimeapi.ContainerConfig{
 		Metadata:    &runtimeapi.ContainerMetadata{Name: c.Name, Attempt: uint32(in.Restarts)},
 		Image:       &runtimeapi.ImageSpec{Image: in.ImageID, UserSpecifiedImage: c.Image},
@@ -78,7 +81,7 @@ func Config(in Input) (*runtimeapi.ContainerConfig, error) {
 		Tty:         c.TTY,
 		StopSignal:  signal,
 		Linux: &runtimeapi.LinuxContainerConfig{
-			Resources:       Resources(in.Pod, c, in.MemoryCapacity),
+			Resources:       resources,
 			SecurityContext: security,
 		},
 	}, nil

@@ -166,3 +166,15 @@ func TestResources(t *testing.T) {
 		})
 	}
 }
+
+// TestUnified: NODE-11: what the node wants of containers' cgroups on v2 reaches the runtime beside the limits.
+func TestUnified(t *testing.T) {
+	pod := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c"}}}}
+	config, err := Config(Input{Pod: pod, Container: &pod.Spec.Containers[0], Unified: map[string]string{"memory.oom.group": "1"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := config.Linux.Resources; r.Unified["memory.oom.group"] != "1" || r.CpuShares != 2 {
+		t.Errorf("got %v", r)
+	}
+}

@@ -58,6 +58,8 @@ type Cgroups interface {
 	Ensure(pod *corev1.Pod) (parent string, err error)
 	// Resize sets the limits anew from the pod's resources.
 	Resize(pod *corev1.Pod) error
+	// Unified is what each container's cgroup is told besides its limits, by file of cgroup v2.
+	Unified() map[string]string
 	// Remove removes it.
 	Remove(uid types.UID) error
 }

@@ -305,9 +305,14 @@ func (m *Manager) containerConfig(ctx context.Context, s *starting, c *corev1.Co
 	if err := m.makeDir(s.config.LogDirectory + "/" + c.Name); err != nil {
 		return nil, fmt.Errorf("create log directory for container %s failed: %w", c.Name, err)
 	}
+	var unified map[string]string
+	if m.deps.Cgroups != nil {
+		unified = m.deps.Cgroups.Unified()
+	}
 	config, err := container.Config(container.Input{
 		Pod: s.pod, Container: c, Restarts: restarts, ImageID: img.Ref, Env: env, EnvValues: values, Mounts: mounts,
 		User: img.User, MemoryCapacity: m.deps.Node.MemoryCapacity(), SeccompDir: m.cfg.SeccompDir, TargetID: m.target(s, c),
+		Unified: unified,
 	})
 	if err != nil {
 		return nil, err

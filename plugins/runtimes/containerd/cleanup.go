@@ -13,15 +13,13 @@ import (
 	"time"
 
 	"github.com/vishvananda/netlink"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
 // removeSandboxes stops and removes every pod sandbox with its containers, and
 // with them their shims, mounts, namespaces and addresses.
 func removeSandboxes(ctx context.Context, socket string) error {
-	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := dial(socket)
 	if err != nil {
 		return fmt.Errorf("remove sandboxes: %w", err)
 	}

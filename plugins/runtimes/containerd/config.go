@@ -127,6 +127,7 @@ func daemonConfig(l layout, c Config) []byte {
 	line("[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]")
 	line("  BinaryName = %q", filepath.Join(l.tools, "runc"))
 	line("  Root = %q", filepath.Join(l.state, "runc"))
+	line("  SystemdCgroup = false") // the node agent names cgroups by path
 	line("[plugins.'io.containerd.cri.v1.runtime'.cni]")
 	line("  bin_dirs = [%q]", filepath.Join(l.tools, "cni"))
 	line("  conf_dir = %q", l.cniConf)

@@ -12,7 +12,9 @@ import (
 	"sync"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
 	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"pintle.dev/pintle/sdk/runtime"
@@ -97,8 +99,41 @@ func (r *Runtime) startSystem(ctx context.Context) (runtime.Endpoint, error) {
 	if err != nil {
 		return runtime.Endpoint{}, fmt.Errorf("%w; start the system's containerd with its CRI plugin on, or leave config.socket empty for the bundled one", err)
 	}
+	if err := fitsCgroups(ctx, r.cfg.Socket); err != nil {
+		return runtime.Endpoint{}, err
+	}
 	r.generation++
 	return runtime.Endpoint{Socket: r.cfg.Socket, Version: version, Message: "found the system's containerd"}, nil
+}
+
+// fitsCgroups refuses a runtime that leaves cgroups to systemd: the node agent
+// names them by path, and each sandbox would fail with runc's word for it.
+func fitsCgroups(ctx context.Context, socket string) error {
+	conn, err := dial(socket)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	c, err := runtimev1.NewRuntimeServiceClient(conn).RuntimeConfig(ctx, &runtimev1.RuntimeConfigRequest{})
+	if status.Code(err) == codes.Unimplemented {
+		return nil // containerd before 2.0 does not say
+	}
+	if err != nil {
+		return fmt.Errorf("ask %s for its cgroup driver: %w", socket, err)
+	}
+	if c.GetLinux().GetCgroupDriver() == runtimev1.CgroupDriver_SYSTEMD {
+		return fmt.Errorf("containerd at %s uses the cgroup driver systemd, Pintle cgroupfs; set SystemdCgroup = false for its runtime runc, "+
+			"or leave config.socket empty for the bundled one", socket)
+	}
+	return nil
+}
+
+func dial(socket string) (*grpc.ClientConn, error) {
+	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return nil, fmt.Errorf("ask %s: %w", socket, err)
+	}
+	return conn, nil
 }
 
 // prepare writes the folders and files that the daemon reads.
@@ -136,9 +171,9 @@ func writeFile(file string, data []byte) error {
 }
 
 func version(ctx context.Context, socket string) (string, error) {
-	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := dial(socket)
 	if err != nil {
-		return "", fmt.Errorf("ask %s: %w", socket, err)
+		return "", err
 	}
 	defer conn.Close()
 	v, err := runtimev1.NewRuntimeServiceClient(conn).Version(ctx, &runtimev1.VersionRequest{})

@@ -53,6 +53,62 @@ func TestSplitRule(t *testing.T) {
 	}
 }
 
+// systemRuntime is a containerd of the system, with the cgroup driver of its
+// configuration; without one, a containerd that does not say.
+type systemRuntime struct {
+	runtimev1.UnimplementedRuntimeServiceServer
+	driver *runtimev1.CgroupDriver
+}
+
+func (systemRuntime) Version(context.Context, *runtimev1.VersionRequest) (*runtimev1.VersionResponse, error) {
+	return &runtimev1.VersionResponse{RuntimeName: "containerd", RuntimeVersion: "v1"}, nil
+}
+
+func (s systemRuntime) RuntimeConfig(ctx context.Context, req *runtimev1.RuntimeConfigRequest) (*runtimev1.RuntimeConfigResponse, error) {
+	if s.driver == nil {
+		return s.UnimplementedRuntimeServiceServer.RuntimeConfig(ctx, req)
+	}
+	return &runtimev1.RuntimeConfigResponse{Linux: &runtimev1.LinuxRuntimeConfiguration{CgroupDriver: *s.driver}}, nil
+}
+
+func TestSystemCgroupDriver(t *testing.T) {
+	for name, c := range map[string]struct {
+		driver *runtimev1.CgroupDriver
+		want   string
+	}{
+		"systemd":  {runtimev1.CgroupDriver_SYSTEMD.Enum(), "SystemdCgroup = false"},
+		"cgroupfs": {runtimev1.CgroupDriver_CGROUPFS.Enum(), ""},
+		"unknown":  {nil, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir, err := os.MkdirTemp("", "pt") // sockets allow short paths only
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { os.RemoveAll(dir) })
+			socket := filepath.Join(dir, "c.sock")
+			listener, err := net.Listen("unix", socket)
+			if err != nil {
+				t.Fatal(err)
+			}
+			server := grpc.NewServer()
+			runtimev1.RegisterRuntimeServiceServer(server, systemRuntime{driver: c.driver})
+			served := make(chan error, 1)
+			go func() { served <- server.Serve(listener) }()
+			t.Cleanup(func() {
+				server.Stop()
+				if err := <-served; err != nil {
+					t.Error(err)
+				}
+			})
+			_, err = New().Start(t.Context(), runtime.Options{Config: []byte(`{"socket":"` + socket + `"}`), Logger: slog.New(slog.DiscardHandler)})
+			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+				t.Errorf("got %v, want %q", err, c.want)
+			}
+		})
+	}
+}
+
 // TestLifeCycle starts the bundled containerd, runs a sandbox, finds it again
 // after the plugin was replaced, brings it back after the daemon was killed,
 // and leaves nothing behind.
