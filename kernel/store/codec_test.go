@@ -2,6 +2,8 @@ package store
 
 import (
 	"bytes"
+	"os"
+	"path/filepath"
 	"reflect"
 	"testing"
 )
@@ -45,6 +47,41 @@ func FuzzHistoryKey(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if last, err := parseHistoryKey(b); err == nil && !bytes.Equal(historyKey(last), b) {
 			t.Errorf("%x became %x", b, historyKey(last))
+		}
+	})
+}
+
+func FuzzBuried(f *testing.F) {
+	f.Add([]byte{formatVersion, 7, 2, '/', 'a', 200, 1, 0})
+	f.Add([]byte{formatVersion, 1, 255})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		graves, err := decodeBuried(b)
+		if err != nil {
+			return
+		}
+		again, err := decodeBuried(encodeBuried(graves))
+		if err != nil || !reflect.DeepEqual(graves, again) {
+			t.Errorf("%v became %v, %v", graves, again, err)
+		}
+	})
+}
+
+func FuzzManifestAndFooter(f *testing.F) {
+	f.Add([]byte{0, 0, 0, 0})
+	f.Add([]byte("\x00\x00\x00\x01\x00\x00\x00\x00\xff\xff\xff\xff"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		_ = checkFooter(b) // whatever is on disk, it must not panic
+		path := filepath.Join(t.TempDir(), "MANIFEST")
+		if err := os.WriteFile(path, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		file, err := os.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer file.Close()
+		if good, size, err := manifestEnd(file); err == nil && (good > size || size != int64(len(b))) {
+			t.Errorf("%d of %d bytes fit", good, size)
 		}
 	})
 }

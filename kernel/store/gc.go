@@ -137,31 +137,38 @@ func (s *Store) valueLogFull() (bool, error) {
 	return n > 1, nil
 }
 
-// findBuried gives the keys that are deleted and have a large value in the tables all the same.
+// findBuried gives the deletes that hide a large value in the tables.
 func (s *Store) findBuried() (graves []grave, err error) {
+	// Taken first: the delete of what is not in it is in the tables, unless it was dropped for being compacted.
+	live, _ := s.index.snapshot()
+	compacted := max(s.compacted.Load(), 1)
 	txn := s.db.NewTransactionAt(math.MaxUint64, false)
 	defer txn.Discard()
 	it := txn.NewIterator(badger.IteratorOptions{Prefix: []byte{spaceData}, AllVersions: true})
 	defer it.Close()
 	threshold := valueThreshold(s.cfg)
 	err = safely(func() error {
-		var newest grave // of the key that the iterator is at; revision 0: it is noted
+		var newer grave // the version before, if it is of the same key; revision 0: it is not a delete
 		for it.Rewind(); it.Valid(); it.Next() {
 			item := it.Item()
-			if key := item.Key()[1:]; newest.key != string(key) {
-				newest = grave{key: string(key), revision: max(s.compacted.Load(), 1)}
-				if item.IsDeletedOrExpired() {
-					newest.revision = item.Version()
-				}
+			newest := newer.key != string(item.Key()[1:]) // no key is empty
+			if newest {
+				newer = grave{key: string(item.Key()[1:])}
 			}
 			// The size of a value elsewhere is Badger's estimate.
-			if newest.revision == 0 || item.IsDeletedOrExpired() || item.ValueSize() < threshold-64 {
-				continue
+			if !item.IsDeletedOrExpired() && item.ValueSize() >= threshold-64 {
+				if newest {
+					if _, ok := live.Get(entry{key: newer.key}); !ok {
+						graves = append(graves, grave{newer.key, compacted})
+					}
+				} else if newer.revision != 0 {
+					graves = append(graves, newer)
+				}
 			}
-			if _, _, live := s.index.get(newest.key); !live {
-				graves = append(graves, newest)
+			newer.revision = 0
+			if item.IsDeletedOrExpired() {
+				newer.revision = item.Version()
 			}
-			newest.revision = 0
 		}
 		return nil
 	})
@@ -173,13 +180,18 @@ func (s *Store) findBuried() (graves []grave, err error) {
 
 // noteBuried keeps over a crash that a collection runs, and the keys.
 func (s *Store) noteBuried(graves []grave) error {
+	return s.put(badger.NewEntry(metaKey(metaBuried), encodeBuried(graves)))
+}
+
+// encodeBuried gives the note: byte 1, then for each key uvarint revision, uvarint len(key), key.
+func encodeBuried(graves []grave) []byte {
 	note := []byte{formatVersion}
 	for _, g := range graves {
 		note = binary.AppendUvarint(note, g.revision)
 		note = binary.AppendUvarint(note, uint64(len(g.key)))
 		note = append(note, g.key...)
 	}
-	return s.put(badger.NewEntry(metaKey(metaBuried), note))
+	return note
 }
 
 // readBuried reads the note. running says that there was one.
@@ -201,7 +213,7 @@ func (s *Store) readBuried() (graves []grave, running bool, err error) {
 	return graves, true, err
 }
 
-// decodeBuried is the reverse of noteBuried. It takes any input.
+// decodeBuried is the reverse of encodeBuried. It takes any input.
 func decodeBuried(note []byte) (graves []grave, err error) {
 	corrupt := fmt.Errorf("meta %s: %w", metaBuried, errCorrupt)
 	if len(note) == 0 || note[0] != formatVersion {

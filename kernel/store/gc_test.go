@@ -222,3 +222,36 @@ func TestGarbageIsBounded(t *testing.T) {
 	}
 	t.Logf("at most %d MiB of %d MiB written", most>>20, rounds*keys*300>>10)
 }
+
+// A delete is repeated at its own revision: an earlier one would hide the value where it is still to be seen.
+func TestDeletesAreRepeatedWhereTheyWere(t *testing.T) {
+	s, _ := running(t, damageConfig(memoryDir(t)))
+	large := strings.Repeat("v", 300<<10)
+	put(t, s, "/gone", large)        // 2
+	put(t, s, "/again", large)       // 3
+	put(t, s, "/kept", large)        // 4
+	put(t, s, "/overwritten", large) // 5
+	put(t, s, "/overwritten", "x")   // 6
+	remove(t, s, "/gone")            // 7
+	remove(t, s, "/again")           // 8
+	put(t, s, "/again", "x")         // 9
+	put(t, s, "/small", "x")         // 10
+	remove(t, s, "/small")           // 11
+	graves, err := s.findBuried()
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "graves", fmt.Sprint(graves), "[{/again 8} {/gone 7}]")
+	if err := s.repeatDeletes(graves); err != nil {
+		t.Fatal(err)
+	}
+	for at, want := range map[uint64]int{4: 3, 6: 4, 7: 3, 8: 2, 9: 3} {
+		p, err := s.Snapshot(at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n, err := p.Count("/", ""); err != nil || n != int64(want) {
+			t.Errorf("at %d: %d keys, want %d, %v", at, n, want, err)
+		}
+	}
+}
