@@ -25,8 +25,15 @@ func (k *Kernel) openStorage(cfg *config.Config) (api.Backend, error) {
 }
 
 func (k *Kernel) openBadger(cfg *config.Config) (_ api.Backend, err error) {
+	var keys [][]byte
+	if cfg.Store.EncryptionKey != "" {
+		if keys, err = store.ReadKeys(cfg.Store.EncryptionKey); err != nil {
+			return nil, err
+		}
+	}
 	st, err := store.Open(store.Config{
-		Dir: k.dirs.store, Retention: cfg.Store.HistoryRetention, MaxHistory: cfg.Store.HistoryRevisions,
+		Keys: keys,
+		Dir:  k.dirs.store, Retention: cfg.Store.HistoryRetention, MaxHistory: cfg.Store.HistoryRevisions,
 		MinFreeBytes: int64(cfg.Store.MinFree), Logger: k.log.With("part", "store"),
 	})
 	if err != nil {

@@ -52,6 +52,7 @@ type Store struct {
 	Backend          string        `mapstructure:"backend" enum:"badger,etcd" doc:"badger: embedded, in the data directory, for one kernel; etcd: servers of their own, which several kernels may share"`
 	Etcd             Etcd          `mapstructure:"etcd" doc:"the etcd servers, for backend etcd"`
 	EncryptionConfig string        `mapstructure:"encryptionConfig" doc:"file of kind EncryptionConfiguration (apiserver.config.k8s.io/v1): which resources are encrypted, and by what; it is read again when it changes; empty: none"`
+	EncryptionKey    string        `mapstructure:"encryptionKeyFile" doc:"file with the keys by which everything in the badger store is encrypted, one a line, base64 of 16, 24 or 32 bytes, mode 0600; the first encrypts, the others are former ones; empty: no encryption"`
 	HistoryRetention time.Duration `mapstructure:"historyRetention" range:"10s,720h" doc:"how long a revision can be watched from and read at"`
 	HistoryRevisions int64         `mapstructure:"historyRevisions" range:"1000,1000000000" doc:"how many revisions are kept at most"`
 	MinFree          Size          `mapstructure:"minFree" range:"0,1Ti" doc:"free disk space below which writes are refused"`
@@ -132,9 +133,12 @@ type Node struct {
 	Labels      map[string]string `mapstructure:"-" raw:"labels" doc:"labels that the node registers with"`
 }
 
+// HollowPodRange holds the pod IPs of all hollow nodes, a /25 for each.
+const HollowPodRange = "10.128.0.0/9"
+
 // Hollow configures simulated nodes, which run no containers.
 type Hollow struct {
 	Runtime string `mapstructure:"runtime" doc:"name of the runtime plugin that simulates containers"`
-	Nodes   int    `mapstructure:"nodes" range:"0,100000" doc:"how many hollow nodes to run beside the real one"`
+	Nodes   int    `mapstructure:"nodes" range:"0,65536" doc:"how many hollow nodes to run beside the real one"`
 	Prefix  string `mapstructure:"prefix" doc:"their names are this and a number"`
 }

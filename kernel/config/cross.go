@@ -79,6 +79,14 @@ func crossCheck(cfg *Config, file string, tree *yaml.Node) Faults {
 	if err1 == nil && err2 == nil && service.Overlaps(pods) {
 		add(line("node", "podCIDR"), "node.podCIDR", "%s overlaps api.serviceCIDR %s; choose another range", pods, service)
 	}
+	if hollow, err := netip.ParsePrefix(HollowPodRange); err == nil && cfg.Hollow.Nodes > 0 {
+		if err1 == nil && service.Overlaps(hollow) {
+			add(line("api", "serviceCIDR"), "api.serviceCIDR", "%s overlaps %s, the pod IPs of hollow nodes; choose another range", service, hollow)
+		}
+		if err2 == nil && cfg.Node.Enabled && pods.Overlaps(hollow) {
+			add(line("node", "podCIDR"), "node.podCIDR", "%s overlaps %s, the pod IPs of hollow nodes; choose another range", pods, hollow)
+		}
+	}
 	return faults
 }
 

@@ -46,6 +46,8 @@ func TestLoadFaults(t *testing.T) {
 		{name: "two documents", text: "---\ndataDir: x\n", want: `more than one YAML document`},
 		{name: "back-off", text: "scheduler: {podInitialBackoff: 20s}\n", want: `:3: scheduler.podInitialBackoff: 20s is longer than podMaxBackoff 10s; want it shorter`},
 		{name: "ranges overlap", text: "node: {podCIDR: 10.96.3.0/24}\n", want: `:3: node.podCIDR: 10.96.3.0/24 overlaps api.serviceCIDR 10.96.0.0/16; choose another range`},
+		{name: "pods of hollow nodes", text: "node: {podCIDR: 10.200.3.0/24}\nhollow: {nodes: 1, runtime: hollow}\n", want: `:1: node.podCIDR: 10.200.3.0/24 overlaps 10.128.0.0/9, the pod IPs of hollow nodes; choose another range`},
+		{name: "services in the hollow range", text: "api: {serviceCIDR: 10.200.0.0/16}\nhollow: {nodes: 1, runtime: hollow}\n", want: `:1: api.serviceCIDR: 10.200.0.0/16 overlaps 10.128.0.0/9, the pod IPs of hollow nodes; choose another range`},
 		{name: "no runtime", text: "node: {enabled: true}\n", want: `node.runtime: is empty; name a runtime plugin`},
 		{name: "set unknown", set: []string{"api.prot=1"}, want: `--set api.prot: unknown key; did you mean "api.port"?`},
 		{name: "set wrong", set: []string{"api.port=x"}, want: `--set api.port: "x" is not a whole number`},

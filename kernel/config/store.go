@@ -23,6 +23,9 @@ func checkStore(cfg *Config, fault func(key, format string, args ...any)) {
 		}
 		return
 	}
+	if cfg.Store.EncryptionKey != "" {
+		fault("store.encryptionKeyFile", "encrypts the badger store, but store.backend is etcd; remove it, and name what is to be encrypted in store.encryptionConfig")
+	}
 	if len(e.Servers) == 0 {
 		fault("store.etcd.servers", "is empty; name the etcd members, such as [https://10.0.0.5:2379]")
 	}

@@ -30,6 +30,8 @@ func TestStoreBackend(t *testing.T) {
 		{"certificates without TLS", "store:\n  backend: etcd\n  etcd:\n    servers: [http://a:1]\n    caFile: k\n", []string{"no server is reached over https"}},
 		{"election", "leaderElection:\n  leaseDuration: 5s\n  renewDeadline: 5s\n", []string{":4:", "leaderElection.leaseDuration: 5s is not longer than renewDeadline 5s"}},
 		{"election retry", "leaderElection:\n  renewDeadline: 2s\n  retryPeriod: 2s\n", []string{":4:", "2s is not longer than 1.2 times retryPeriod 2s"}},
+		{"encrypted directory", "store: {encryptionKeyFile: key, encryptionConfig: file}\n", nil},
+		{"encrypted directory on etcd", "store:\n  backend: etcd\n  encryptionKeyFile: key\n  etcd:\n    servers: [http://a:1]\n", []string{":5:", "store.encryptionKeyFile: encrypts the badger store"}},
 		{"prefix", "store:\n  backend: etcd\n  etcd:\n    servers: [http://a:1]\n    prefix: registry/\n", []string{":7:", `"registry/" is not a prefix such as /registry`}},
 	}
 	for _, tt := range tests {

@@ -33,6 +33,9 @@ type Config struct {
 	// MaxGarbageBytes is how much of the value log (values of 512 KiB and more) may be superseded, by revisions that are
 	// compacted, before the memory table is written out for the sake of finding it. Default 256 MiB.
 	MaxGarbageBytes int64
+	// Keys encrypt everything in Dir, the first of them what is written; the others are former ones, of which the
+	// database may be. 16, 24 or 32 bytes each, or none for no encryption. Default: no encryption. See ReadKeys.
+	Keys [][]byte
 	// Logger receives Badger's and the store's messages. Default: none.
 	Logger *slog.Logger
 
@@ -53,6 +56,9 @@ const (
 func (c Config) withDefaults() (Config, error) {
 	if c.Dir == "" {
 		return c, errors.New("store: Dir is empty: name the data directory")
+	}
+	if err := c.checkKeys(); err != nil {
+		return c, err
 	}
 	if c.MemTableBytes == 0 {
 		c.MemTableBytes = 16 << 20

@@ -12,10 +12,12 @@ import (
 	"strings"
 
 	badger "github.com/dgraph-io/badger/v4"
+	"github.com/dgraph-io/badger/v4/fb"
 	"github.com/dgraph-io/badger/v4/options"
 	"github.com/dgraph-io/badger/v4/pb"
 	"github.com/dgraph-io/badger/v4/table"
 	"github.com/dgraph-io/badger/v4/y"
+	"github.com/dgraph-io/ristretto/v2"
 	"github.com/dgraph-io/ristretto/v2/z"
 	"google.golang.org/protobuf/proto"
 )
@@ -285,12 +287,25 @@ func openTable(path string, m badger.TableManifest, keys *badger.KeyRegistry) (t
 			return nil, nil, err
 		}
 	}
+	release := func() {}
+	if opt.DataKey != nil {
+		// Badger insists on a place for decrypted indices.
+		cache, err := ristretto.NewCache(&ristretto.Config[uint64, *fb.TableIndex]{NumCounters: 64, MaxCost: indexCacheBytes, BufferItems: 64})
+		if err != nil {
+			return nil, nil, err
+		}
+		opt.IndexCache, release = cache, cache.Close
+	}
 	// Badger names a table by its file.
 	mapped, err := z.OpenMmapFile(path, os.O_RDONLY, 0)
 	if err != nil {
+		release()
 		return nil, nil, err
 	}
-	unmap := func() { _ = errors.Join(z.Munmap(mapped.Data), mapped.Fd.Close()) }
+	unmap := func() {
+		_ = errors.Join(z.Munmap(mapped.Data), mapped.Fd.Close())
+		release()
+	}
 	err = safely(func() (err error) {
 		if err = checkFooter(mapped.Data); err != nil {
 			return err

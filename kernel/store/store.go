@@ -85,6 +85,9 @@ func Open(cfg Config) (*Store, error) {
 	if err := checkUnlocked(cfg.Dir); err != nil {
 		return nil, err
 	}
+	if err := cfg.unlock(); err != nil {
+		return nil, err
+	}
 	if err := lastFault(cfg.Dir); err != nil {
 		cfg.Logger.Error("the last run ended by a fault", "data_directory", cfg.Dir, "error", err)
 	}
@@ -147,6 +150,10 @@ func checkUnlocked(dir string) error {
 // badgerOptions: one small memory table and its two predecessors, no block cache (tables are read through mmap and not
 // compressed), values inline in the tables except very large ones, no conflict detection since the writer does it.
 func badgerOptions(cfg Config) badger.Options {
+	var blockCache, indexCache int64
+	if cfg.key() != nil {
+		blockCache, indexCache = blockCacheBytes, indexCacheBytes
+	}
 	return cfg.tune(badger.DefaultOptions(cfg.Dir).
 		WithSyncWrites(true).
 		WithMemTableSize(cfg.MemTableBytes).
@@ -158,8 +165,9 @@ func badgerOptions(cfg Config) badger.Options {
 		WithNumCompactors(2).
 		WithNumGoroutines(2).
 		WithCompression(options.None).
-		WithBlockCacheSize(0).
-		WithIndexCacheSize(0).
+		WithBlockCacheSize(blockCache).
+		WithIndexCacheSize(indexCache).
+		WithEncryptionKey(cfg.key()).
 		WithValueThreshold(valueThreshold(cfg)).
 		WithValueLogFileSize(64 << 20).
 		WithNumVersionsToKeep(1).
