@@ -53,7 +53,7 @@ func (e exitError) Unwrap() error { return e.error }
 func newStoreCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "store", Short: "Look after the store: figures, history, backup, restore, verification", Long: storeLong}
 	cmd.AddCommand(newStoreStatsCommand(), newStoreCompactCommand(), newStoreGetCommand(), newStoreHistoryCommand(),
-		newStoreBackupCommand(), newStoreRestoreCommand(), newStoreVerifyCommand())
+		newStoreBackupCommand(), newStoreRestoreCommand(), newStoreVerifyCommand(), newStoreMigrateCommand())
 	for _, sub := range cmd.Commands() {
 		run := sub.RunE
 		sub.RunE = func(cmd *cobra.Command, args []string) error { return withCode(run(cmd, args)) }

@@ -448,3 +448,18 @@ func (b *BackupReader) finish(payload []byte) error {
 	}
 	return nil
 }
+
+// BackupWriter writes a backup of what is not in a store, such as another database's content.
+type BackupWriter struct{ w *backupWriter }
+
+// NewBackupWriter writes the header.
+func NewBackupWriter(w io.Writer, h BackupHeader) (*BackupWriter, error) {
+	b, err := newBackupWriter(w, h, nil)
+	return &BackupWriter{b}, err
+}
+
+// Add writes a record: those of the state first, in the order of their keys, then changes in that of revisions.
+func (b *BackupWriter) Add(r *Record) error { return b.w.add(r) }
+
+// Close writes the end.
+func (b *BackupWriter) Close() (BackupEnd, error) { return b.w.close() }
