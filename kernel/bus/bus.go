@@ -38,16 +38,32 @@ type Bus struct {
 	cfg    Config
 	source Source
 
-	mu sync.Mutex
-	// revision is the last one published: everything up to it has been handed to the subscriptions.
-	revision uint64
-	// exact and prefix hold the subscriptions by key and by prefix, those of a prefix by topic ("": all).
-	exact  map[string]set
-	prefix map[string]map[string]set
-	recent ring
+	// Locks are taken in the order of the fields: index, a subscription's, recentMu.
+
+	// index guards exact and prefix, which hold the subscriptions by key and by prefix, those of a prefix by topic
+	// ("": all).
+	index       sync.RWMutex
+	exact       map[string]set
+	prefix      map[string]map[string]set
+	subscribers atomic.Int64
+
+	// recentMu guards recent, to which an event is added before it is offered to any subscription, and the events that
+	// a dispatcher has still to offer.
+	recentMu    sync.RWMutex
+	recent      ring
+	pending     []*store.Event
+	lost        bool
+	dispatching bool
+
+	// offered is the last revision published: everything up to it has been offered to the subscriptions.
+	offered atomic.Uint64
 
 	drops, replays atomic.Uint64
 }
+
+// inline is the number of subscriptions up to which the store's writer offers its events itself. With more, a goroutine
+// does it that ends when nothing is left to offer, so that a write does not wait for a thousand wake-ups.
+const inline = 16
 
 // New connects a bus to a store that does not run yet.
 func New(cfg Config, source Source) (*Bus, error) {
@@ -64,44 +80,74 @@ func New(cfg Config, source Source) (*Bus, error) {
 		cfg.Buffer = 1024
 	}
 	b := &Bus{
-		cfg:      cfg,
-		source:   source,
-		revision: source.CurrentRevision(),
-		exact:    map[string]set{},
-		prefix:   map[string]map[string]set{},
+		cfg:    cfg,
+		source: source,
+		exact:  map[string]set{},
+		prefix: map[string]map[string]set{},
 	}
-	b.recent.init(cfg.Recent, cfg.RecentBytes, b.revision)
+	revision := source.CurrentRevision()
+	b.offered.Store(revision)
+	b.recent.init(cfg.Recent, cfg.RecentBytes, revision)
 	source.OnCommit(b.publish)
 	return b, nil
 }
 
 // Revision is the last published revision.
-func (b *Bus) Revision() uint64 {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.revision
-}
+func (b *Bus) Revision() uint64 { return b.offered.Load() }
 
 // Subscribers is the number of open subscriptions.
-func (b *Bus) Subscribers() (n int) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, subs := range b.exact {
-		n += len(subs)
-	}
-	for _, topics := range b.prefix {
-		for _, subs := range topics {
-			n += len(subs)
-		}
-	}
-	return n
-}
+func (b *Bus) Subscribers() int { return int(b.subscribers.Load()) }
 
 func (b *Bus) publish(events []*store.Event) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+	if len(events) == 0 {
+		return
+	}
+	b.recentMu.Lock()
 	for _, e := range events {
 		b.recent.add(e)
+	}
+	alone := !b.dispatching
+	if alone && b.subscribers.Load() <= inline {
+		b.recentMu.Unlock()
+		b.offer(events)
+		return
+	}
+	if len(b.pending)+len(events) > b.cfg.Recent {
+		// Offering cannot keep up: all fall behind, and take what they miss from the recent events or the history.
+		b.pending, b.lost = nil, true
+	}
+	b.pending = append(b.pending, events...)
+	b.dispatching = true
+	b.recentMu.Unlock()
+	if alone {
+		go b.dispatch()
+	}
+}
+
+// dispatch offers what is pending. At most one is under way, and none while the store's writer offers.
+func (b *Bus) dispatch() {
+	for {
+		b.recentMu.Lock()
+		events, lost := b.pending, b.lost
+		b.pending, b.lost = nil, false
+		if len(events) == 0 {
+			b.dispatching = false
+			b.recentMu.Unlock()
+			return
+		}
+		b.recentMu.Unlock()
+		if lost {
+			b.each(func(s *Subscription) { s.fallBehind() })
+		}
+		b.offer(events)
+	}
+}
+
+// offer looks up who wants the events. It has one caller at a time.
+func (b *Bus) offer(events []*store.Event) {
+	b.index.RLock()
+	defer b.index.RUnlock()
+	for _, e := range events {
 		b.exact[e.Key].offer(e)
 		if len(b.prefix) == 0 {
 			continue
@@ -125,8 +171,24 @@ func (b *Bus) publish(events []*store.Event) {
 			}
 		}
 	}
-	if n := len(events); n > 0 {
-		b.revision = events[n-1].Revision
+	b.offered.Store(events[len(events)-1].Revision)
+}
+
+// each calls visit with every subscription.
+func (b *Bus) each(visit func(*Subscription)) {
+	b.index.RLock()
+	defer b.index.RUnlock()
+	for _, subs := range b.exact {
+		for s := range subs {
+			visit(s)
+		}
+	}
+	for _, topics := range b.prefix {
+		for _, subs := range topics {
+			for s := range subs {
+				visit(s)
+			}
+		}
 	}
 }
 
@@ -164,16 +226,18 @@ func (b *Bus) Subscribe(o Options) (*Subscription, error) {
 		o.Buffer = b.cfg.Buffer
 	}
 	s := &Subscription{bus: b, options: o, seen: o.After, behind: true, wake: make(chan struct{}, 1)}
-	b.mu.Lock()
-	defer b.mu.Unlock()
 	b.add(s)
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.catchUp()
 	s.signal()
 	return s, nil
 }
 
-// add and remove change the index; b.mu is held.
 func (b *Bus) add(s *Subscription) {
+	b.index.Lock()
+	defer b.index.Unlock()
+	b.subscribers.Add(1)
 	key, topic := s.options.Key, s.options.Topic
 	if !s.options.Recursive {
 		if b.exact[key] == nil {
@@ -192,6 +256,9 @@ func (b *Bus) add(s *Subscription) {
 }
 
 func (b *Bus) remove(s *Subscription) {
+	b.index.Lock()
+	defer b.index.Unlock()
+	b.subscribers.Add(-1)
 	key, topic := s.options.Key, s.options.Topic
 	if !s.options.Recursive {
 		if delete(b.exact[key], s); len(b.exact[key]) == 0 {

@@ -10,9 +10,14 @@
 //
 // # How data passes through
 //
-// The store's writer calls publish after each durable group. An event is looked up under its key and each of the key's
-// prefixes that end in a slash, so that it touches only the subscriptions that want it; they get a pointer to the one
-// shared event and a wake-up. A subscriber takes what is there with Take when it is woken; the bus runs no goroutine.
+// The store's writer calls publish after each durable group, which adds the events to the recent ones. Then an event is
+// looked up under its key and each of the key's prefixes that end in a slash, so that it touches only the subscriptions
+// that want it; they get a pointer to the one shared event and a wake-up. With few subscriptions the writer does that
+// itself; with many, a goroutine that lives as long as there is something to offer, so that a write does not wait for a
+// thousand wake-ups. A subscriber takes what is there with Take when it is woken. Each subscription has a lock of its
+// own: a thousand of them that take at the same time do not wait for each other, nor the writer for them.
+//
+// Stats and Collector tell about queues, lag and drops.
 //
 // # Caveats
 //

@@ -22,38 +22,28 @@ type Stats struct {
 
 // Stats looks at every subscription.
 func (b *Bus) Stats() Stats {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	st := Stats{Revision: b.revision, Drops: b.drops.Load(), Replays: b.replays.Load()}
-	look := func(subs set) {
-		for s := range subs {
-			st.Subscribers++
-			if s.behind {
-				st.Behind++
-			}
-			st.Queued += len(s.queue)
-			st.MaxQueued = max(st.MaxQueued, len(s.queue))
-			// A subscriber of whom nothing waits has seen everything, whatever the last event for it was.
-			waits := b.revision
-			switch {
-			case len(s.queue) > 0:
-				waits = s.queue[0].Revision - 1
-			case s.behind:
-				waits = s.seen
-			}
-			if waits < b.revision {
-				st.Lag = max(st.Lag, b.revision-waits)
-			}
+	st := Stats{Revision: b.Revision(), Drops: b.drops.Load(), Replays: b.replays.Load()}
+	b.each(func(s *Subscription) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		st.Subscribers++
+		if s.behind {
+			st.Behind++
 		}
-	}
-	for _, subs := range b.exact {
-		look(subs)
-	}
-	for _, topics := range b.prefix {
-		for _, subs := range topics {
-			look(subs)
+		st.Queued += len(s.queue)
+		st.MaxQueued = max(st.MaxQueued, len(s.queue))
+		// A subscriber of whom nothing waits has seen everything, whatever the last event for it was.
+		waits := st.Revision
+		switch {
+		case len(s.queue) > 0:
+			waits = s.queue[0].Revision - 1
+		case s.behind:
+			waits = s.seen
 		}
-	}
+		if waits < st.Revision {
+			st.Lag = max(st.Lag, st.Revision-waits)
+		}
+	})
 	return st
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"sync"
 
 	"pintle.dev/pintle/kernel/store"
 )
@@ -15,7 +16,8 @@ type Subscription struct {
 	options Options
 	wake    chan struct{}
 
-	// The fields below are guarded by bus.mu.
+	// mu guards the fields below.
+	mu    sync.Mutex
 	queue []*store.Event
 	// seen is the revision up to which the subscriber has taken everything, or has it in queue when not behind.
 	seen uint64
@@ -43,33 +45,48 @@ func (s *Subscription) signal() {
 	}
 }
 
-// offer queues an event or lets the subscription fall behind. bus.mu is held.
+// offer queues an event or lets the subscription fall behind.
 func (s *Subscription) offer(e *store.Event) {
-	if s.behind {
-		s.signal()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.behind:
+	case e.Revision <= s.seen:
 		return
-	}
-	if e.Revision <= s.seen {
-		return
-	}
-	if len(s.queue) >= s.options.Buffer {
+	case len(s.queue) >= s.options.Buffer:
 		// What waits is still taken in order; only what follows comes from the history.
-		s.behind = true
-		s.bus.drops.Add(1)
-		s.signal()
-		return
+		s.drop()
+	default:
+		s.queue = append(s.queue, e)
+		s.seen = e.Revision
 	}
-	s.queue = append(s.queue, e)
-	s.seen = e.Revision
 	s.signal()
 }
 
-// catchUp brings a subscription that is behind up to date from the recent events, as far as the buffer takes. bus.mu
-// is held. It returns false when the history must be asked.
+// fallBehind lets the subscription look for itself what it misses.
+func (s *Subscription) fallBehind() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.behind {
+		s.drop()
+	}
+	s.signal()
+}
+
+// drop makes the subscription one that is behind. s.mu is held.
+func (s *Subscription) drop() {
+	s.behind = true
+	s.bus.drops.Add(1)
+}
+
+// catchUp brings a subscription that is behind up to date from the recent events, as far as the buffer takes. s.mu is
+// held. It returns false when the history must be asked.
 func (s *Subscription) catchUp() bool {
 	if !s.behind {
 		return true
 	}
+	s.bus.recentMu.RLock()
+	defer s.bus.recentMu.RUnlock()
 	full := false
 	ok := s.bus.recent.after(s.seen, func(e *store.Event) bool {
 		if !s.wantsEvent(e) {
@@ -97,42 +114,43 @@ func (s *Subscription) Wake() <-chan struct{} { return s.wake }
 // more is known to wait, the subscription is woken again. Errors: *store.CompactedError when the history that the
 // subscriber has not seen is gone, ErrClosed, or what reading the history met.
 func (s *Subscription) Take() (events []*store.Event, progress uint64, err error) {
-	b := s.bus
-	b.mu.Lock()
+	s.mu.Lock()
 	if s.closed {
-		b.mu.Unlock()
+		s.mu.Unlock()
 		return nil, s.seen, ErrClosed
 	}
 	if len(s.queue) == 0 && s.behind && !s.catchUp() {
 		after := s.seen
-		b.mu.Unlock()
+		s.mu.Unlock()
 		return s.replay(after)
 	}
 	events, s.queue = s.queue, nil
 	if s.behind {
 		s.signal()
 	} else {
-		s.seen = max(s.seen, b.revision)
+		// Whatever was offered before is in events or was taken.
+		s.seen = max(s.seen, s.bus.offered.Load())
 	}
 	progress = s.seen
-	b.mu.Unlock()
+	s.mu.Unlock()
 	return events, progress, nil
 }
 
-// replay reads a buffer full of events from the history. While it does, the subscription is behind, so nobody else
-// touches its queue or seen.
+// replay reads a buffer full of events from the history, up to what is committed: that may not have been published yet,
+// and is not taken twice when it is. While it reads, the subscription is behind, so nobody else touches its queue or
+// seen.
 func (s *Subscription) replay(after uint64) (events []*store.Event, progress uint64, err error) {
 	s.bus.replays.Add(1)
-	progress, err = s.bus.source.Replay(after, s.bus.Revision(), s.wants, func(e *store.Event) bool {
+	progress, err = s.bus.source.Replay(after, max(after, s.bus.source.CurrentRevision()), s.wants, func(e *store.Event) bool {
 		events = append(events, e)
 		return len(events) < s.options.Buffer
 	})
 	if err != nil && len(events) == 0 {
 		return nil, after, err
 	}
-	s.bus.mu.Lock()
+	s.mu.Lock()
 	s.seen = max(s.seen, progress)
-	s.bus.mu.Unlock()
+	s.mu.Unlock()
 	s.signal()
 	return events, progress, nil
 }
@@ -154,14 +172,13 @@ func (s *Subscription) Next(ctx context.Context) ([]*store.Event, error) {
 
 // Close ends the subscription and frees what waits for it.
 func (s *Subscription) Close() {
-	b := s.bus
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if s.closed {
-		return
-	}
+	s.mu.Lock()
+	closed := s.closed
 	s.closed = true
 	s.queue = nil
-	b.remove(s)
 	s.signal()
+	s.mu.Unlock()
+	if !closed {
+		s.bus.remove(s)
+	}
 }
