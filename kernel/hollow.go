@@ -2,14 +2,17 @@ package kernel
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"net"
+	"net/netip"
 	"path/filepath"
 	"sync"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/client-go/informers"
@@ -22,11 +25,15 @@ import (
 	"pintle.dev/pintle/kernel/node"
 )
 
+// hollowCIDRBits is the size of a hollow node's range of pod IPs: with 126
+// addresses it holds the 110 pods that such a node takes.
+const hollowCIDRBits = 25
+
 // startHollow runs simulated nodes: real agents over a runtime that runs
 // nothing, with one pod source, one service cache, one connection and one
 // event broadcaster for all.
 func (k *Kernel) startHollow(ctx context.Context, cfg *config.Config) error {
-	endpoint, err := k.startRuntime(ctx, cfg, cfg.Hollow.Runtime, "", "10.128.0.0/9")
+	endpoint, err := k.startRuntime(ctx, cfg, cfg.Hollow.Runtime, "", config.HollowPodRange)
 	if err != nil {
 		return err
 	}
@@ -59,8 +66,12 @@ func (k *Kernel) startHollow(ctx context.Context, cfg *config.Config) error {
 		if err != nil {
 			return fmt.Errorf("hollow node %s: client: %w", name, err)
 		}
+		podCIDR, err := hollowCIDR(i)
+		if err != nil {
+			return fmt.Errorf("hollow node %s: %w", name, err)
+		}
 		agent, err := node.New(node.Config{
-			NodeName: name, Labels: map[string]string{api.HollowLabel: "true"}, RuntimeName: cfg.Hollow.Runtime,
+			NodeName: name, PodCIDR: podCIDR, Labels: map[string]string{api.HollowLabel: "true"}, RuntimeName: cfg.Hollow.Runtime,
 			RootDir: filepath.Join(k.dirs.data, "hollow", name), Port: -1, NodeIP: hollowIP(i).String(),
 			EventedRelistPeriod: 5 * time.Minute, RelistPeriod: 5 * time.Minute, StatusUpdate: 5 * time.Minute, KubeletVersion: api.GitVersion, ResyncPeriod: 10 * time.Minute, ImageGCHigh: 100,
 			SkipVolumes: true, // nothing reads them
@@ -69,7 +80,7 @@ func (k *Kernel) startHollow(ctx context.Context, cfg *config.Config) error {
 				corev1.ResourceEphemeralStorage: resource.MustParse("1Ti"), corev1.ResourcePods: resource.MustParse("110"),
 			},
 		}, node.Deps{
-			Client: own, Pods: source, Services: services, CRI: conn, Events: broadcaster, Turn: rounds.wait,
+			Client: own, Pods: source, Services: services, CRI: ranged{conn, podCIDR}, Events: broadcaster, Turn: rounds.wait,
 			Logger: k.log.With("part", "node", "node", name),
 		})
 		if err != nil {
@@ -104,6 +115,35 @@ func (k *Kernel) startHollow(ctx context.Context, cfg *config.Config) error {
 	}
 	k.step("hollow", "%d simulated nodes: no container runs on them", len(agents))
 	return nil
+}
+
+// hollowCIDR is the range of pod IPs of the i-th hollow node.
+func hollowCIDR(i int) (string, error) {
+	all, err := netip.ParsePrefix(config.HollowPodRange)
+	if err != nil {
+		return "", err
+	}
+	base := all.Addr().As4()
+	first := binary.BigEndian.Uint32(base[:]) + uint32(i)<<(32-hollowCIDRBits)
+	binary.BigEndian.PutUint32(base[:], first)
+	own := netip.PrefixFrom(netip.AddrFrom4(base), hollowCIDRBits)
+	if i < 0 || !all.Overlaps(own) {
+		return "", fmt.Errorf("no range of pod IPs is left in %s", all)
+	}
+	return own.String(), nil
+}
+
+// ranged tells the runtime in each call which range of pod IPs the node has.
+// CRI says it once (UpdateRuntimeConfig), which a runtime that keeps nothing
+// has forgotten when its process was started again.
+type ranged struct {
+	grpc.ClientConnInterface
+	podCIDR string
+}
+
+func (r ranged) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {
+	ctx = metadata.AppendToOutgoingContext(ctx, "pintle-pod-cidr", r.podCIDR)
+	return r.ClientConnInterface.Invoke(ctx, method, args, reply, opts...)
 }
 
 // hollowIP is an address of 10.64.0.0/10 for the i-th hollow node.

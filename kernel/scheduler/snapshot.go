@@ -215,7 +215,7 @@ type replica struct {
 func newReplica(first uint64) *replica {
 	return &replica{
 		generation: first,
-		nodes: map[uint32]*contractv1.Node{}, pods: map[uint32]map[string]*contractv1.Pod{},
+		nodes:      map[uint32]*contractv1.Node{}, pods: map[uint32]map[string]*contractv1.Pod{},
 		classes: map[uint32]*contractv1.Pod{}, objects: map[string]map[types.NamespacedName]*contractv1.Object{},
 	}
 }

@@ -6,8 +6,10 @@
 // # How data passes through
 //
 // One process serves CRI for all hollow nodes. A call belongs to the node in
-// its gRPC metadata pintle-node; without it, to one nameless node. A container
-// runs until it is stopped, or as long as its pod's annotation
+// its gRPC metadata pintle-node; without it, to one nameless node. The metadata
+// pintle-pod-cidr is the range that the node's sandboxes have their addresses
+// of: each call says it, since this process keeps nothing. A container runs
+// until it is stopped, or as long as its pod's annotation
 // hollow.pintle.dev/run-for says, then ends with hollow.pintle.dev/exit-code.
 //
 // # Caveats

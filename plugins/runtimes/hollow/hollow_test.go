@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -113,5 +114,57 @@ func TestPodOnTwoNodes(t *testing.T) {
 		if e.ContainerId == sb.PodSandboxId && e.ContainerEventType == runtimev1.ContainerEventType_CONTAINER_DELETED_EVENT {
 			break
 		}
+	}
+}
+
+// TestAddresses: sandboxes of two nodes never share an address, a node's range
+// ends, and what was given back is handed out again.
+func TestAddresses(t *testing.T) {
+	cri, _ := serve(t)
+	run := func(node, cidr string) (id, ip string, err error) {
+		ctx := metadata.AppendToOutgoingContext(on(t.Context(), node), podCIDRKey, cidr)
+		sb, err := cri.RunPodSandbox(ctx, &runtimev1.RunPodSandboxRequest{Config: &runtimev1.PodSandboxConfig{}})
+		if err != nil {
+			return "", "", err
+		}
+		s, err := cri.PodSandboxStatus(ctx, &runtimev1.PodSandboxStatusRequest{PodSandboxId: sb.PodSandboxId})
+		if err != nil {
+			return "", "", err
+		}
+		return sb.PodSandboxId, s.Status.Network.Ip, nil
+	}
+	var ids, a, b []string
+	for range 6 {
+		for _, n := range []struct {
+			name, cidr string
+			ips        *[]string
+		}{{"a", "10.128.0.0/29", &a}, {"b", "10.128.0.8/29", &b}} {
+			id, ip, err := run(n.name, n.cidr)
+			if err != nil {
+				t.Fatal(err)
+			}
+			*n.ips = append(*n.ips, ip)
+			if n.name == "a" {
+				ids = append(ids, id)
+			}
+		}
+	}
+	if want := []string{"10.128.0.1", "10.128.0.2", "10.128.0.3", "10.128.0.4", "10.128.0.5", "10.128.0.6"}; !slices.Equal(a, want) {
+		t.Errorf("node a has %v", a)
+	}
+	if want := []string{"10.128.0.9", "10.128.0.10", "10.128.0.11", "10.128.0.12", "10.128.0.13", "10.128.0.14"}; !slices.Equal(b, want) {
+		t.Errorf("node b has %v", b)
+	}
+	if _, _, err := run("a", "10.128.0.0/29"); status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("a seventh address of six: %v", err)
+	}
+	if _, err := cri.RemovePodSandbox(on(t.Context(), "a"), &runtimev1.RemovePodSandboxRequest{PodSandboxId: ids[2]}); err != nil {
+		t.Fatal(err)
+	}
+	if _, ip, err := run("a", "10.128.0.0/29"); err != nil || ip != a[2] {
+		t.Errorf("the address given back is %s, got %s, %v", a[2], ip, err)
+	}
+	if _, _, err := run("c", "nonsense"); status.Code(err) != codes.InvalidArgument {
+		t.Errorf("no range: %v", err)
 	}
 }

@@ -38,9 +38,13 @@ func (r *runtimeServer) RunPodSandbox(ctx context.Context, req *runtimev1.RunPod
 	r.world.mu.Lock()
 	defer r.world.mu.Unlock()
 	n := r.world.of(ctx)
+	ip, err := n.ip(ctx)
+	if err != nil {
+		return nil, err
+	}
 	s := &sandbox{
 		id: r.world.id(), config: req.Config, state: runtimev1.PodSandboxState_SANDBOX_READY,
-		created: time.Now().UnixNano(), ip: n.ip(), handler: req.RuntimeHandler,
+		created: time.Now().UnixNano(), ip: ip, handler: req.RuntimeHandler,
 	}
 	n.sandboxes[s.id] = s
 	n.tell(runtimev1.ContainerEventType_CONTAINER_CREATED_EVENT, s, s.id)

@@ -1,20 +1,26 @@
 package main
 
 import (
+	"cmp"
 	"context"
-	"encoding/binary"
 	"fmt"
 	"net/netip"
 	"strconv"
 	"sync"
 	"time"
 
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
 	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// nodeKey is the gRPC metadata that names the node a call belongs to.
-const nodeKey = "pintle-node"
+// gRPC metadata of a call: the node it belongs to, and that node's range of
+// pod IPs.
+const (
+	nodeKey    = "pintle-node"
+	podCIDRKey = "pintle-pod-cidr"
+)
 
 // Annotations of a pod that say how its containers end.
 const (
@@ -37,7 +43,7 @@ type node struct {
 	sandboxes  map[string]*sandbox
 	containers map[string]*container
 	images     map[string]*runtimev1.Image
-	nextIP     uint32
+	lastIP     netip.Addr // handed out last
 	watchers   map[chan *runtimev1.ContainerEventResponse]bool
 }
 
@@ -63,12 +69,7 @@ type container struct {
 
 // of returns the node that a call belongs to. The caller holds mu.
 func (w *world) of(ctx context.Context) *node {
-	name := ""
-	if md, ok := metadata.FromIncomingContext(ctx); ok {
-		if v := md.Get(nodeKey); len(v) > 0 {
-			name = v[0]
-		}
-	}
+	name := told(ctx, nodeKey)
 	n := w.nodes[name]
 	if n == nil {
 		n = &node{
@@ -86,12 +87,42 @@ func (w *world) id() string {
 	return fmt.Sprintf("%064x", w.nextID)
 }
 
-// ip returns an address of 10.128.0.0/9, which no packet ever reaches.
-func (n *node) ip() string {
-	n.nextIP++
-	var b [4]byte
-	binary.BigEndian.PutUint32(b[:], 10<<24|1<<23|n.nextIP&(1<<23-1))
-	return netip.AddrFrom4(b).String()
+// told is the value of a call's metadata, "" without one.
+func told(ctx context.Context, key string) string {
+	if v := metadata.ValueFromIncomingContext(ctx, key); len(v) > 0 {
+		return v[0]
+	}
+	return ""
+}
+
+// nameless is the range of a caller that says none.
+const nameless = "10.128.0.0/9"
+
+// ip returns an address of the node's range that no sandbox of it has; no
+// packet ever reaches it. Addresses that were given back come last, so that
+// who has an old one does not meet another pod at once.
+func (n *node) ip(ctx context.Context) (string, error) {
+	cidr := cmp.Or(told(ctx, podCIDRKey), nameless)
+	prefix, err := netip.ParsePrefix(cidr)
+	if err != nil || !prefix.Addr().Is4() {
+		return "", status.Errorf(codes.InvalidArgument, "range of pod IPs %q is not an IPv4 range", cidr)
+	}
+	prefix = prefix.Masked()
+	taken := map[string]bool{}
+	for _, s := range n.sandboxes {
+		taken[s.ip] = true
+	}
+	ip := n.lastIP
+	for range len(taken) + 3 { // besides those taken: the network itself, the broadcast, and a free one
+		if ip = ip.Next(); !prefix.Contains(ip) {
+			ip = prefix.Addr().Next()
+		}
+		if prefix.Contains(ip) && prefix.Contains(ip.Next()) && !taken[ip.String()] {
+			n.lastIP = ip
+			return ip.String(), nil
+		}
+	}
+	return "", status.Errorf(codes.ResourceExhausted, "no address of %s is free", prefix)
 }
 
 // tell sends an event to whoever streams them; one that does not keep up
