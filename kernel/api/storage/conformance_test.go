@@ -50,11 +50,16 @@ func testCodec() runtime.Codec {
 
 func newFixture(t testing.TB, opts Options) *fixture {
 	t.Helper()
+	return newFixtureOn(t, bus.Config{}, opts)
+}
+
+func newFixtureOn(t testing.TB, cfg bus.Config, opts Options) *fixture {
+	t.Helper()
 	st, err := store.Open(store.Config{Dir: t.TempDir(), MinFreeBytes: -1})
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := bus.New(bus.Config{}, st)
+	b, err := bus.New(cfg, st)
 	if err != nil {
 		t.Fatal(err)
 	}

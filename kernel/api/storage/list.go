@@ -60,10 +60,14 @@ func (s *Storage) checkNotOlder(resourceVersion string, current uint64) error {
 		return apierrors.NewBadRequest(fmt.Sprintf("invalid resource version: %v", err))
 	}
 	if minimum > current {
-		return storage.NewTooLargeResourceVersionError(minimum, current, 0)
+		return storage.NewTooLargeResourceVersionError(minimum, current, tooLargeRetry)
 	}
 	return nil
 }
+
+// tooLargeRetry is after how many seconds a client is to ask again for a revision that is not there yet, as upstream's
+// cacher tells.
+const tooLargeRetry = 1
 
 // The words of expired lists, equal to upstream's.
 const (
@@ -86,7 +90,7 @@ func listError(err error, from, prefix string) error {
 	var future *store.FutureRevisionError
 	switch {
 	case errors.As(err, &future):
-		return storage.NewTooLargeResourceVersionError(future.Requested, future.Current, 0)
+		return storage.NewTooLargeResourceVersionError(future.Requested, future.Current, tooLargeRetry)
 	case !errors.As(err, &compacted):
 		return err
 	case from == "":

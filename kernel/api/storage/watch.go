@@ -82,7 +82,7 @@ func (s *Storage) Watch(ctx context.Context, key string, opts storage.ListOption
 		}
 		if revision > snapshot.Revision() {
 			w.cancel()
-			return failedWatch(storage.NewTooLargeResourceVersionError(revision, snapshot.Revision(), 1)), nil
+			return failedWatch(storage.NewTooLargeResourceVersionError(revision, snapshot.Revision(), tooLargeRetry)), nil
 		}
 		revision = snapshot.Revision()
 	} else if revision == 0 {
