@@ -91,7 +91,9 @@ func New(cfg Config, deps Deps) *Server {
 	}
 	s.http = &http.Server{
 		Handler: g.wrap(mux), ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 1 << 18,
-		ErrorLog: slog.NewLogLogger(deps.Logger.Handler(), slog.LevelDebug),
+		// Who was refused may not keep the connection for ever.
+		IdleTimeout: 90 * time.Second,
+		ErrorLog:    slog.NewLogLogger(deps.Logger.Handler(), slog.LevelDebug),
 	}
 	return s
 }

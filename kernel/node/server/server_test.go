@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -80,6 +81,14 @@ func TestGate(t *testing.T) {
 	h.ServeHTTP(httptest.NewRecorder(), r)
 	if reviews != before {
 		t.Error("a decision is not remembered")
+	}
+}
+
+// TestIdleConnectionsEnd: a client that is refused can not hold connections for ever.
+func TestIdleConnectionsEnd(t *testing.T) {
+	s := New(Config{}, Deps{Logger: slog.New(slog.DiscardHandler)})
+	if s.http.IdleTimeout <= 0 || s.http.ReadHeaderTimeout <= 0 {
+		t.Fatalf("idle %s, header %s: no limit", s.http.IdleTimeout, s.http.ReadHeaderTimeout)
 	}
 }
 
