@@ -18,6 +18,11 @@
 //     replays give a *CompactedError.
 //   - A full or read-only disk makes writes fail with a *DiskError that names it; reads go on, and writes come back by
 //     themselves when there is room.
+//   - A write or sync that fails on disk ends Run with a *DiskError, since nobody knows then what is on disk; the next
+//     start finds out, and loses nothing acknowledged.
+//   - What is damaged is found by its checksum and reported with file, key and revision in a *CorruptError, by Open or
+//     by the read that meets it. It is never served, nor is something older or nothing in its place.
+//   - Steady rewriting takes a bounded part of the disk, and deleted keys stay deleted.
 //
 // # How data passes through
 //
@@ -27,17 +32,26 @@
 // answers the callers. Values are kept as passed: neither side may change them afterwards.
 //
 // Keys on disk: 'd'+key holds a value, one Badger version a revision; 'h'+revision holds what a group changed, keyed
-// by the group's last revision; 'm'+name holds meta data (format, compacted revision).
+// by the group's last revision; 'm'+name holds meta data (format, compacted revision, a collection under way).
 //
 // # Caveats
 //
 // Badger writes the entries of a group without order, so a crash can leave part of the last, unacknowledged group.
 // The group's history entry lists everything that belongs to it; Open compares, and undoes a torn group by writing
-// the former content over its entries and an empty group over its revisions (recovery.go). The same happens at run
-// time after a failed sync.
+// the former content over its entries and an empty group over its revisions (recovery.go).
 //
-// Badger writes through mmap, which a full disk turns into SIGBUS; hence free space is checked before every group
-// (disk.go) and writes are refused while there is still room to flush.
+// A damaged log reads like one that a crash has torn, so that the file COMMITTED keeps the last revision known to be
+// durable (watermark.go). Of the very last group alone nobody can tell the two apart.
+//
+// Badger writes through mmap, which a full disk turns into SIGBUS; hence the log has its blocks ahead of the writes, and
+// free space is checked before every group, with what a compaction would take (disk.go, reserve.go). Others can still
+// take the room that a compaction under way counts on; the process then ends by that fault, and the next start names it
+// (fault.go).
+//
+// Badger passes over damage in silence in several places (it leaves out tables, ends iterations, gives empty values),
+// so Open reads all tables first (inspect.go), and reads compare with the index and the history (damage.go, read.go).
+// Not found at run time, but at the next start: damage that happens while the store runs, to former versions of a key
+// that has changed since, in a listing of a former revision.
 //
 // The index holds every live key in memory (about 100 bytes each); values stay on disk.
 //

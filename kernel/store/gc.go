@@ -137,7 +137,8 @@ func (s *Store) valueLogFull() (bool, error) {
 	return n > 1, nil
 }
 
-// findBuried gives the deletes that hide a large value in the tables.
+// findBuried gives the deletes that hide a large value in the tables, the next after the value each. Other values may be
+// in between: compaction drops them with the delete.
 func (s *Store) findBuried() (graves []grave, err error) {
 	// Taken first: the delete of what is not in it is in the tables, unless it was dropped for being compacted.
 	live, _ := s.index.snapshot()
@@ -148,26 +149,21 @@ func (s *Store) findBuried() (graves []grave, err error) {
 	defer it.Close()
 	threshold := valueThreshold(s.cfg)
 	err = safely(func() error {
-		var newer grave // the version before, if it is of the same key; revision 0: it is not a delete
+		// last is the oldest delete so far of the key that the iterator, which goes from new to old, is at.
+		var last grave
 		for it.Rewind(); it.Valid(); it.Next() {
 			item := it.Item()
-			newest := newer.key != string(item.Key()[1:]) // no key is empty
-			if newest {
-				newer = grave{key: string(item.Key()[1:])}
-			}
-			// The size of a value elsewhere is Badger's estimate.
-			if !item.IsDeletedOrExpired() && item.ValueSize() >= threshold-64 {
-				if newest {
-					if _, ok := live.Get(entry{key: newer.key}); !ok {
-						graves = append(graves, grave{newer.key, compacted})
-					}
-				} else if newer.revision != 0 {
-					graves = append(graves, newer)
+			if last.key != string(item.Key()[1:]) { // no key is empty
+				last = grave{key: string(item.Key()[1:])}
+				if _, ok := live.Get(entry{key: last.key}); !ok {
+					last.revision = compacted // if its delete was dropped
 				}
 			}
-			newer.revision = 0
+			// The size of a value elsewhere is Badger's estimate.
 			if item.IsDeletedOrExpired() {
-				newer.revision = item.Version()
+				last.revision = item.Version()
+			} else if item.ValueSize() >= threshold-64 && last.revision != 0 {
+				graves = append(graves, last)
 			}
 		}
 		return nil

@@ -122,6 +122,9 @@ func TestDeletedKeysDoNotComeBack(t *testing.T) {
 			closing = false
 			s = reopen()
 			for i := range deleted {
+				if i%2 == 0 {
+					put(t, s, fmt.Sprint("/deleted/", i), "small") // which goes with the delete
+				}
 				remove(t, s, fmt.Sprint("/deleted/", i))
 			}
 			deleted0 := s.CurrentRevision()
@@ -141,7 +144,7 @@ func TestDeletedKeysDoNotComeBack(t *testing.T) {
 			}
 			if tt.late {
 				// Before the deletes the values are still there.
-				kv, err := s.GetAt("/deleted/0", deleted0-deleted)
+				kv, err := s.GetAt("/deleted/0", deleted0-deleted-(deleted+1)/2)
 				if err != nil || !bytes.Equal(kv.Value, big("deleted", 0)) {
 					t.Errorf("/deleted/0 before its delete: %v", err)
 				}
@@ -237,11 +240,14 @@ func TestDeletesAreRepeatedWhereTheyWere(t *testing.T) {
 	put(t, s, "/again", "x")         // 9
 	put(t, s, "/small", "x")         // 10
 	remove(t, s, "/small")           // 11
+	put(t, s, "/between", large)     // 12
+	put(t, s, "/between", "x")       // 13
+	remove(t, s, "/between")         // 14
 	graves, err := s.findBuried()
 	if err != nil {
 		t.Fatal(err)
 	}
-	equal(t, "graves", fmt.Sprint(graves), "[{/again 8} {/gone 7}]")
+	equal(t, "graves", fmt.Sprint(graves), "[{/again 8} {/between 14} {/gone 7}]")
 	if err := s.repeatDeletes(graves); err != nil {
 		t.Fatal(err)
 	}

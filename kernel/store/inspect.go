@@ -35,7 +35,7 @@ const (
 type inspection struct {
 	dir string
 	// orphans are tables that the manifest does not know: a crash left them before they were entered, with their
-	// content elsewhere as well; or the manifest lost them.
+	// content elsewhere as well; or the manifest lost them. Those that it has dropped are none.
 	orphans []string
 	keys    *badger.KeyRegistry
 	torn    bool
@@ -70,6 +70,10 @@ func inspect(opt badger.Options) (*inspection, error) {
 	if in.keys, err = openKeys(opt); err != nil {
 		return nil, err
 	}
+	dropped, anew, err := droppedTables(opt)
+	if err != nil {
+		return nil, err
+	}
 	for id, t := range manifest.Tables {
 		path := tablePath(opt.Dir, id)
 		if err := checkTable(path, t, in.keys); err != nil {
@@ -93,7 +97,9 @@ func inspect(opt badger.Options) (*inspection, error) {
 			}
 		case ".sst":
 			id, ok := table.ParseFileID(path)
-			if _, known := manifest.Tables[id]; ok && !known {
+			// A compaction has replaced a dropped one, and a crash kept it. A manifest that was written anew says of
+			// none that it was dropped.
+			if _, known := manifest.Tables[id]; ok && !known && !dropped[id] && !anew {
 				if err = os.MkdirAll(filepath.Join(opt.Dir, orphanDir), 0o700); err == nil {
 					err = os.Rename(path, filepath.Join(opt.Dir, orphanDir, e.Name()))
 				}
@@ -203,6 +209,36 @@ func readManifest(opt badger.Options) (manifest badger.Manifest, err error) {
 	}
 	manifest, _, err = badger.ReplayManifestFile(f, opt.ExternalMagicVersion, opt)
 	return manifest, err
+}
+
+// droppedTables gives the tables that the manifest says are dropped. anew says that it was written anew lately.
+func droppedTables(opt badger.Options) (dropped map[uint64]bool, anew bool, err error) {
+	b, err := os.ReadFile(filepath.Join(opt.Dir, badger.ManifestFilename))
+	if errors.Is(err, os.ErrNotExist) || err == nil && len(b) < 8 {
+		return nil, false, nil
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	dropped = map[uint64]bool{}
+	for first, rest := true, b[8:]; len(rest) >= 8; first = false {
+		length := int64(binary.BigEndian.Uint32(rest))
+		if length > int64(len(rest))-8 {
+			break
+		}
+		var set pb.ManifestChangeSet
+		if err := proto.Unmarshal(rest[8:8+length], &set); err != nil {
+			return nil, false, &CorruptError{Dir: opt.Dir, File: badger.ManifestFilename, Err: err}
+		}
+		anew = anew || first && len(set.Changes) > 0
+		for _, c := range set.Changes {
+			if c.Op == pb.ManifestChange_DELETE {
+				dropped[c.Id] = true
+			}
+		}
+		rest = rest[8+length:]
+	}
+	return dropped, anew && len(dropped) == 0, nil
 }
 
 // manifestEnd finds where the records that fit end. It returns good < size when only the last does not.
