@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -46,5 +47,37 @@ func TestRemoveDirectories(t *testing.T) {
 	}
 	if err := d.remove(); err != nil {
 		t.Errorf("without a folder: %v", err)
+	}
+}
+
+// TestDirectoriesOfOthers: what another user of the machine made, or may write, is not taken for the kernel's own.
+func TestDirectoriesOfOthers(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	long := filepath.Join(t.TempDir(), strings.Repeat("d", maxSocketDir))
+	if _, err := prepareDirectories(long); err != nil {
+		t.Fatal(err)
+	}
+	run := filepath.Join(os.TempDir(), "pintle-"+shortHash(long))
+	if err := os.Chmod(run, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := prepareDirectories(long); err == nil {
+		t.Error("a run directory that all may write is used")
+	}
+	if err := os.Remove(run); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(t.TempDir(), run); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := prepareDirectories(long); err == nil {
+		t.Error("a link in the place of the run directory is followed")
+	}
+	open := t.TempDir()
+	if err := os.Chmod(open, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := prepareDirectories(open); err == nil {
+		t.Error("a data directory that all may write is used")
 	}
 }

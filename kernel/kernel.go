@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -304,7 +305,35 @@ func prepareDirectories(data string) (directories, error) {
 			return d, fmt.Errorf("data directory: %w; choose another one with --data", err)
 		}
 	}
+	for _, dir := range []string{d.data, d.run} {
+		// The name of a run directory outside of data can be foreseen: a user of
+		// this machine may have made it, to put sockets of their own into it.
+		if err := keptFromOthers(dir, dir == d.run && filepath.Dir(d.run) != d.data); err != nil {
+			return d, fmt.Errorf("data directory: %w; choose another one with --data", err)
+		}
+	}
 	return d, nil
+}
+
+// keptFromOthers returns an error when other users could change what is in dir;
+// with owned, also when dir is not this user's alone.
+func keptFromOthers(dir string, owned bool) error {
+	stat := os.Stat
+	if owned {
+		stat = os.Lstat
+	}
+	info, err := stat(dir)
+	if err != nil {
+		return err
+	}
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if owned && (!info.IsDir() || !ok || int(st.Uid) != os.Geteuid() || info.Mode().Perm()&0o077 != 0) {
+		return fmt.Errorf("%s was not made by this user for itself alone", dir)
+	}
+	if info.Mode().Perm()&0o002 != 0 && info.Mode()&fs.ModeSticky == 0 {
+		return fmt.Errorf("%s can be written by every user: chmod o-w it", dir)
+	}
+	return nil
 }
 
 // runtimeState prefixes the folders of run that belong to runtimes. What runs
