@@ -34,7 +34,7 @@ type Event struct {
 	// Value is the key's value after the event, nil for Deleted.
 	Value []byte
 	// PreviousRevision is the revision of the key's former value, 0 for Created. The value itself is read with
-	// Store.GetAt(Key, Revision-1), which works as long as Revision is above the compacted one.
+	// Store.Before, which works as long as Revision is above the compacted one.
 	PreviousRevision uint64
 	// Attachment is the Write's; nil in an event that was replayed from disk.
 	Attachment any

@@ -86,6 +86,19 @@ func (s *Store) GetAt(key string, revision uint64) (KV, error) {
 	return kv, err
 }
 
+// Before reads the value that an event replaced or deleted. Errors: ErrKeyNotFound when there was none,
+// *CompactedError, *CorruptError.
+func (s *Store) Before(e *Event) (KV, error) {
+	if e.PreviousRevision == 0 {
+		return KV{}, ErrKeyNotFound
+	}
+	kv, err := s.getRevision(e.Key, e.Revision-1, e.PreviousRevision)
+	if compacted := s.compacted.Load(); e.Revision-1 < compacted {
+		return KV{}, &CompactedError{Requested: e.Revision - 1, Compacted: compacted}
+	}
+	return kv, err
+}
+
 func (s *Store) getAt(key string, revision uint64) (kv KV, err error) {
 	if err := s.enter(); err != nil {
 		return KV{}, err

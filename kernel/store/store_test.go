@@ -470,6 +470,40 @@ func TestTornGroupIsUndone(t *testing.T) {
 	}
 }
 
+// The value before an event is read until compaction passes it.
+func TestBefore(t *testing.T) {
+	s, _ := running(t, Config{})
+	put(t, s, "/a", "1") // 2
+	put(t, s, "/a", "2") // 3
+	remove(t, s, "/a")   // 4
+	var events []*Event
+	if _, err := s.Replay(1, 0, nil, func(e *Event) bool { events = append(events, e); return true }); err != nil || len(events) != 3 {
+		t.Fatal(events, err)
+	}
+	if _, err := s.Before(events[0]); !errors.Is(err, ErrKeyNotFound) {
+		t.Errorf("before the creation: %v", err)
+	}
+	for i, want := range map[int]string{1: "1", 2: "2"} {
+		if kv, err := s.Before(events[i]); err != nil || string(kv.Value) != want {
+			t.Errorf("before revision %d: %q, %v", events[i].Revision, kv.Value, err)
+		}
+	}
+	wrong := *events[2]
+	wrong.PreviousRevision = 2
+	if kv, err := s.Before(&wrong); !errors.As(err, new(*CorruptError)) {
+		t.Errorf("another version than the event says: %q, %v", kv.Value, err)
+	}
+	if err := s.Compact(t.Context(), 3); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Before(events[1]); !errors.As(err, new(*CompactedError)) {
+		t.Errorf("before a compacted revision: %v", err)
+	}
+	if kv, err := s.Before(events[2]); err != nil || string(kv.Value) != "2" {
+		t.Errorf("before the delete: %v", err)
+	}
+}
+
 func TestClosedStore(t *testing.T) {
 	s, stop := running(t, Config{})
 	put(t, s, "/a", "1")

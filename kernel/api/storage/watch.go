@@ -379,7 +379,7 @@ func (s *Storage) objectBefore(ctx context.Context, e *store.Event) (runtime.Obj
 	if obj, ok := s.cache.get(e.Key, e.PreviousRevision); ok {
 		return obj, nil
 	}
-	kv, err := s.store.GetAt(e.Key, e.Revision-1)
+	kv, err := s.store.Before(e)
 	if err != nil {
 		return nil, err
 	}
