@@ -14,6 +14,7 @@ import (
 	"sync"
 	"testing"
 
+	badger "github.com/dgraph-io/badger/v4"
 	"golang.org/x/sys/unix"
 )
 
@@ -514,5 +515,50 @@ func BenchmarkGet(b *testing.B) {
 		if _, _, err := s.Get(fmt.Sprintf("/registry/pods/ns/%09d", rng.IntN(keys))); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// Reading a directory with so many tables that a kernel would compact them leaves the tables as they are.
+func TestReadingCompactsNothing(t *testing.T) {
+	cfg := damageConfig(filepath.Join(memoryDir(t), "data"))
+	// Tables pile up in level 0, as they do before a kernel is killed.
+	piling := cfg
+	piling.tune = func(o badger.Options) badger.Options { return o.WithNumCompactors(0) }
+	for i := range 8 {
+		s, stop := running(t, piling)
+		put(t, s, "/a", strings.Repeat(fmt.Sprint(i), 1000))
+		stop()
+	}
+	sizes := func() (out string) {
+		files, err := filepath.Glob(filepath.Join(cfg.Dir, "*.sst"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			info, err := os.Stat(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			out += fmt.Sprint(filepath.Base(file), ":", info.Size(), " ")
+		}
+		return out
+	}
+	before := sizes()
+	s, closeStore, err := OpenReading(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := s.db.Opts().NumCompactors; n != 0 {
+		t.Errorf("reading with %d compactors", n)
+	}
+	if err := closeStore(); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "tables", sizes(), before)
+	if s, err = Open(cfg); err != nil {
+		t.Fatalf("opening afterwards: %v", err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
 	}
 }

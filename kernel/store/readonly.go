@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	badger "github.com/dgraph-io/badger/v4"
 	"golang.org/x/sys/unix"
 )
 
@@ -57,6 +58,11 @@ func OpenReading(cfg Config) (s *Store, closeStore func() error, err error) {
 		return nil, nil, errors.Join(fmt.Errorf("reading %s: %w", dir, err), clear())
 	}
 	cfg.Dir, cfg.MinFreeBytes = scratch, -1
+	tune := cfg.tune
+	cfg.tune = func(o badger.Options) badger.Options {
+		// What compaction replaces Badger empties before it removes it, and the tables here are links to the originals.
+		return tune(o).WithNumCompactors(0).WithNumLevelZeroTablesStall(1 << 20)
+	}
 	if s, err = Open(cfg); err != nil {
 		err = forOriginal(err, scratch, dir)
 		return nil, nil, errors.Join(err, clear())
@@ -106,7 +112,7 @@ func removeAbandoned(dir string) {
 	}
 }
 
-// shadow links the tables, which Badger never changes, and copies the rest.
+// shadow links the tables, which Badger never changes without compaction, and copies the rest.
 func shadow(from, to string) error {
 	entries, err := os.ReadDir(from)
 	if err != nil {
