@@ -3,15 +3,24 @@ package api_test
 import (
 	"context"
 	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
+
+	"pintle.dev/pintle/kernel/api"
 )
 
 func next(t *testing.T, w watch.Interface) watch.Event {
@@ -81,6 +90,114 @@ func TestWatch(t *testing.T) {
 			}
 		})
 	}
+}
+
+// through sends requests to the server that is there, counts those that list, and refuses connections when none is.
+type through struct {
+	mu    sync.Mutex
+	to    http.RoundTripper
+	lists atomic.Int64
+}
+
+func (t *through) set(to http.RoundTripper) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.to = to
+}
+
+func (t *through) RoundTrip(r *http.Request) (*http.Response, error) {
+	t.mu.Lock()
+	to := t.to
+	t.mu.Unlock()
+	if to == nil {
+		return nil, syscall.ECONNREFUSED
+	}
+	if q := r.URL.Query(); q.Get("watch") == "" || q.Get("sendInitialEvents") == "true" {
+		t.lists.Add(1)
+	}
+	return to.RoundTrip(r)
+}
+
+// A reflector that was there before a restart of the kernel goes on where it had been, without a list: it is told what
+// came and went meanwhile. Only when that was compacted it lists again.
+func TestReflectorAcrossRestart(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	way, seen := &through{}, cache.NewStore(cache.MetaNamespaceKeyFunc)
+	expect := func(t *testing.T, want string) {
+		t.Helper()
+		for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+			keys := seen.ListKeys()
+			slices.Sort(keys)
+			if got := strings.Join(keys, " "); got == want {
+				return
+			} else if time.Now().After(deadline) {
+				t.Fatalf("the reflector has %q, want %q", got, want)
+			}
+		}
+	}
+	const namespace = "kube-public"
+	create := func(t *testing.T, s *api.Server, name string) {
+		t.Helper()
+		m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"seen": "yes"}}}
+		if _, err := kubernetes.NewForConfigOrDie(s.ClientConfig(admin)).CoreV1().ConfigMaps(namespace).Create(t.Context(), m, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	reflecting := make(chan struct{})
+	t.Run("first", func(t *testing.T) {
+		s := start(t, dir)
+		create(t, s, "a")
+		cfg := s.ClientConfig(admin)
+		way.set(cfg.Transport)
+		cfg.Transport = way
+		maps := kubernetes.NewForConfigOrDie(cfg).CoreV1().ConfigMaps(namespace)
+		only := func(o metav1.ListOptions) metav1.ListOptions { o.LabelSelector = "seen=yes"; return o }
+		r := cache.NewReflectorWithOptions(&cache.ListWatch{
+			ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+				return maps.List(ctx, only(o))
+			},
+			WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+				return maps.Watch(ctx, only(o))
+			},
+		}, &corev1.ConfigMap{}, seen, cache.ReflectorOptions{})
+		go func() { defer close(reflecting); r.RunWithContext(ctx) }()
+		expect(t, namespace+"/a")
+		create(t, s, "b")
+		expect(t, namespace+"/a "+namespace+"/b")
+		way.set(nil)
+	})
+	defer func() { cancel(); <-reflecting }()
+	lists := way.lists.Load()
+	t.Run("second", func(t *testing.T) {
+		s := start(t, dir)
+		create(t, s, "c")
+		if err := kubernetes.NewForConfigOrDie(s.ClientConfig(admin)).CoreV1().ConfigMaps(namespace).Delete(t.Context(), "a", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		way.set(s.ClientConfig(admin).Transport)
+		expect(t, namespace+"/b "+namespace+"/c")
+		create(t, s, "d")
+		expect(t, namespace+"/b "+namespace+"/c "+namespace+"/d")
+		if n := way.lists.Load(); n != lists {
+			t.Errorf("%d lists after the restart", n-lists)
+		}
+		way.set(nil)
+	})
+	t.Run("compacted", func(t *testing.T) {
+		s, st := startOver(t, dir)
+		create(t, s, "e")
+		if err := st.Compact(t.Context(), st.CurrentRevision()); err != nil {
+			t.Fatal(err)
+		}
+		way.set(s.ClientConfig(admin).Transport)
+		expect(t, namespace+"/b "+namespace+"/c "+namespace+"/d "+namespace+"/e")
+		if n := way.lists.Load(); n == lists {
+			t.Error("no list after the compaction")
+		}
+		cancel()
+	})
 }
 
 // API-22: a list comes in chunks when asked to, all at one revision.

@@ -379,7 +379,7 @@ func (s *Storage) objectBefore(ctx context.Context, e *store.Event) (runtime.Obj
 	if obj, ok := s.cache.get(e.Key, e.PreviousRevision); ok {
 		return obj, nil
 	}
-	kv, err := s.store.Before(e)
+	kv, err := s.store.GetAt(e.Key, e.Revision-1)
 	if err != nil {
 		return nil, err
 	}
@@ -415,6 +415,11 @@ func (w *watcher) sendBookmark(revision uint64, endsInitial bool) bool {
 }
 
 func (w *watcher) send(e watch.Event) bool {
+	select {
+	case w.results <- e: // mostly there is room, and looking at one channel is cheaper than at two
+		return true
+	default:
+	}
 	select {
 	case w.results <- e:
 		return true
