@@ -156,13 +156,13 @@ func (s *Store) findBuried() (graves []grave, err error) {
 			if last.key != string(item.Key()[1:]) { // no key is empty
 				last = grave{key: string(item.Key()[1:])}
 				if _, ok := live.Get(entry{key: last.key}); !ok {
-					last.revision = compacted // if its delete was dropped
+					last.revision = compacted // if its delete was dropped; one above is there
 				}
 			}
 			// The size of a value elsewhere is Badger's estimate.
 			if item.IsDeletedOrExpired() {
 				last.revision = item.Version()
-			} else if item.ValueSize() >= threshold-64 && last.revision != 0 {
+			} else if item.ValueSize() >= threshold-64 && last.revision > item.Version() {
 				graves = append(graves, last)
 			}
 		}

@@ -226,6 +226,25 @@ func TestGarbageIsBounded(t *testing.T) {
 	t.Logf("at most %d MiB of %d MiB written", most>>20, rounds*keys*300>>10)
 }
 
+// A key that is made anew while the collection looks is not dead at the compacted revision.
+func TestKeyMadeAnewHasNoGrave(t *testing.T) {
+	s, _ := running(t, damageConfig(memoryDir(t)))
+	large := strings.Repeat("v", 300<<10)
+	put(t, s, "/a", large) // 2
+	if err := s.Compact(t.Context(), 2); err != nil {
+		t.Fatal(err)
+	}
+	remove(t, s, "/a")     // 3
+	put(t, s, "/a", large) // 4
+	// The index as it was at revision 3.
+	s.index.apply(map[string]entry{"/a": {key: "/a"}}, 4)
+	graves, err := s.findBuried()
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "graves", fmt.Sprint(graves), "[{/a 3}]")
+}
+
 // A delete is repeated at its own revision: an earlier one would hide the value where it is still to be seen.
 func TestDeletesAreRepeatedWhereTheyWere(t *testing.T) {
 	s, _ := running(t, damageConfig(memoryDir(t)))
