@@ -166,7 +166,7 @@ type link struct {
 // follows checks that a backup continues what was restored so far.
 func (l link) follows(first bool, store string, reached uint64) error {
 	fail := func(format string, args ...any) error {
-		return &BackupError{Name: l.source.Name, Err: fmt.Errorf(format, args...)}
+		return fmt.Errorf("backup %s: %w", l.source.Name, fmt.Errorf(format, args...))
 	}
 	switch h := l.header; {
 	case first && h.Kind != BackupFull:
