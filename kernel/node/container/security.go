@@ -81,6 +81,10 @@ func VerifyNonRoot(pod *corev1.Pod, c *corev1.Container, user ImageUser) error {
 
 // Security is a container's security context as the runtime wants it. seccompDir resolves Localhost profiles.
 func Security(pod *corev1.Pod, c *corev1.Container, user ImageUser, seccompDir string) (*runtimeapi.LinuxContainerSecurityContext, error) {
+	if pod.Spec.HostUsers != nil && !*pod.Spec.HostUsers {
+		// Its root would be the node's, of which the pod asked to be kept apart.
+		return nil, fmt.Errorf("spec.hostUsers is false, and this release of the node agent has no user namespaces")
+	}
 	sc := effective(pod, c)
 	out := &runtimeapi.LinuxContainerSecurityContext{
 		NamespaceOptions: Namespaces(pod),

@@ -30,3 +30,13 @@ func TestVerifyNonRoot(t *testing.T) {
 		}
 	}
 }
+
+// TestNoUserNamespace: a pod that asks for a user namespace does not run as the node's root instead.
+func TestNoUserNamespace(t *testing.T) {
+	for _, hostUsers := range []bool{true, false} {
+		pod := &corev1.Pod{Spec: corev1.PodSpec{HostUsers: &hostUsers, Containers: []corev1.Container{{Name: "c"}}}}
+		if _, err := Security(pod, &pod.Spec.Containers[0], ImageUser{}, ""); (err == nil) != hostUsers {
+			t.Errorf("hostUsers %v: %v", hostUsers, err)
+		}
+	}
+}
