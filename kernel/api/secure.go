@@ -25,6 +25,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"pintle.dev/pintle/kernel/api/admission"
+	"pintle.dev/pintle/kernel/api/auth/node"
 	"pintle.dev/pintle/kernel/api/auth/rbac"
 	"pintle.dev/pintle/kernel/api/auth/token"
 )
@@ -72,8 +73,13 @@ func (s *Server) secure() error {
 	s.authn = token.NewRequestAuthenticator(s.pki.CAPool(), []authenticator.Request{authenticator.RequestFunc(authenticateIdentity), newClientCerts(s.pki.CAPool())}, bearer)
 	byRole := rbac.New(s.rbac)
 	s.rules = byRole
+	nodes, err := node.New(s.informers.Core().V1())
+	if err != nil {
+		return err
+	}
 	if s.authz, err = union.New(
 		union.NamedAuthorizer{AuthorizerName: "SystemMasters", Authorizer: authorizerfactory.NewPrivilegedGroups(user.SystemPrivilegedGroup)},
+		union.NamedAuthorizer{AuthorizerName: "Node", Authorizer: nodes},
 		union.NamedAuthorizer{AuthorizerName: "RBAC", Authorizer: byRole},
 	); err != nil {
 		return fmt.Errorf("authorizers: %w", err)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
@@ -22,6 +23,7 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/kubernetes/scheme"
+	clienttesting "k8s.io/client-go/testing"
 )
 
 func ptr[T any](v T) *T { return &v }
@@ -62,7 +64,11 @@ func cluster() []runtime.Object {
 		&nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{Name: "sandboxed"}, Handler: "h",
 			Overhead:   &nodev1.Overhead{PodFixed: quantities("cpu", "10m")},
 			Scheduling: &nodev1.Scheduling{NodeSelector: map[string]string{"kind": "big"}, Tolerations: []corev1.Toleration{{Key: "t", Operator: corev1.TolerationOpExists}}}},
-		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "here", UID: "u"}, Spec: corev1.PodSpec{NodeName: "n1", ServiceAccountName: "default"}},
+		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "here", UID: "u"}, Spec: corev1.PodSpec{NodeName: "n1", ServiceAccountName: "default", Volumes: []corev1.Volume{
+			{Name: "t", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
+				{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token"}}, {ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "vault", Audience: "vault"}},
+			}}}},
+		}}},
 		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "there", UID: "u"}, Spec: corev1.PodSpec{NodeName: "n2", ServiceAccountName: "default"}},
 	}
 }
@@ -75,6 +81,12 @@ type chain struct {
 func newTestChain(t *testing.T) chain {
 	t.Helper()
 	client := fake.NewClientset(cluster()...)
+	client.PrependReactor("create", "subjectaccessreviews", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		review := action.(clienttesting.CreateAction).GetObject().(*authorizationv1.SubjectAccessReview).DeepCopy()
+		asked := review.Spec.ResourceAttributes
+		review.Status.Allowed = asked.Verb == "request-serviceaccounts-token-audience" && asked.Resource == "granted" && asked.Name == "default" && review.Spec.User == "system:node:n1"
+		return true, review, nil
+	})
 	factory := informers.NewSharedInformerFactory(client, 0)
 	handler, err := NewChain(Deps{Client: client, Informers: factory, Stop: t.Context().Done()})
 	if err != nil {
@@ -322,8 +334,9 @@ func TestNodeRestriction(t *testing.T) {
 	placed := func(on string, label string) *corev1.Pod {
 		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", Labels: map[string]string{"l": label}}, Spec: corev1.PodSpec{NodeName: on}}
 	}
-	tokenFor := func(name string) *authenticationv1.TokenRequest {
+	tokenFor := func(name string, audiences ...string) *authenticationv1.TokenRequest {
 		return &authenticationv1.TokenRequest{ObjectMeta: named("default"), Spec: authenticationv1.TokenRequestSpec{
+			Audiences:      audiences,
 			BoundObjectRef: &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: name, UID: "u"},
 		}}
 	}
@@ -347,6 +360,10 @@ func TestNodeRestriction(t *testing.T) {
 		{name: "makes a pod", op: admission.Create, resource: "pods", obj: placed("n1", "a"), wantErr: "can only create mirror pods"},
 		{name: "token of its pod", op: admission.Create, resource: "serviceaccounts", sub: "token", obj: tokenFor("here")},
 		{name: "token of another's pod", op: admission.Create, resource: "serviceaccounts", sub: "token", obj: tokenFor("there"), wantErr: "node requested token bound to a pod scheduled on a different node"},
+		{name: "token for whom its pod says", op: admission.Create, resource: "serviceaccounts", sub: "token", obj: tokenFor("here", "vault")},
+		{name: "token for another", op: admission.Create, resource: "serviceaccounts", sub: "token", obj: tokenFor("here", "bank"), wantErr: `audience "bank" not found in pod spec volume, system:node:n1 is not authorized to request tokens for this audience`},
+		{name: "token for whom it may ask", op: admission.Create, resource: "serviceaccounts", sub: "token", obj: tokenFor("here", "granted")},
+		{name: "token for two", op: admission.Create, resource: "serviceaccounts", sub: "token", obj: tokenFor("here", "", "vault"), wantErr: "node may only request 0 or 1 audiences"},
 		{name: "own lease", op: admission.Update, resource: "leases", obj: &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-node-lease", Name: "n1"}}},
 		{name: "another's lease", op: admission.Update, resource: "leases", obj: &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-node-lease", Name: "n2"}}, wantErr: "can only access node lease with the same name as the requesting node"},
 		{name: "lease elsewhere", op: admission.Update, resource: "leases", obj: &coordinationv1.Lease{ObjectMeta: named("n1")}, wantErr: `can only access leases in the "kube-node-lease" system namespace`},

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -172,6 +173,44 @@ func (p *Plugin) admitToken(ctx context.Context, node string, a admission.Attrib
 		if pod.UID != ref.UID || pod.Spec.NodeName != node {
 			return refuse(a, "node requested token bound to a pod scheduled on a different node")
 		}
+	}
+	return p.admitAudience(ctx, a, request, pod)
+}
+
+// admitAudience: a token is for whom the pod's own volumes say, or for whom the
+// node was given the right to ask. Else a node could act as its pods towards
+// anybody who trusts the cluster's tokens.
+func (p *Plugin) admitAudience(ctx context.Context, a admission.Attributes, request *authenticationv1.TokenRequest, pod *corev1.Pod) error {
+	audience := ""
+	switch len(request.Spec.Audiences) {
+	case 0:
+	case 1:
+		audience = request.Spec.Audiences[0]
+	default:
+		return refuse(a, "node may only request 0 or 1 audiences")
+	}
+	for i := range pod.Spec.Volumes {
+		if pod.Spec.Volumes[i].Projected == nil {
+			continue
+		}
+		for _, source := range pod.Spec.Volumes[i].Projected.Sources {
+			if source.ServiceAccountToken != nil && source.ServiceAccountToken.Audience == audience {
+				return nil
+			}
+		}
+	}
+	who := a.GetUserInfo()
+	review, err := p.client.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		User: who.GetName(), UID: who.GetUID(), Groups: who.GetGroups(),
+		ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Verb: "request-serviceaccounts-token-audience", Namespace: a.GetNamespace(), Version: "v1", Resource: audience, Name: a.GetName(),
+		},
+	}}, metav1.CreateOptions{})
+	if err != nil {
+		return refuse(a, "audience %q not found in pod spec volume, error authorizing %s to request tokens for this audience: %w", audience, who.GetName(), err)
+	}
+	if !review.Status.Allowed {
+		return refuse(a, "audience %q not found in pod spec volume, %s is not authorized to request tokens for this audience", audience, who.GetName())
 	}
 	return nil
 }

@@ -100,6 +100,11 @@ func superuser(who user.Info) bool {
 	return slices.Contains(who.GetGroups(), user.SystemPrivilegedGroup)
 }
 
+// RulesAllow says whether one of the rules allows the request.
+func RulesAllow(request authorizer.Attributes, rules []rbacv1.PolicyRule) bool {
+	return slices.ContainsFunc(rules, func(rule rbacv1.PolicyRule) bool { return allows(&rule, request) })
+}
+
 // allows says whether the rule covers the request.
 func allows(rule *rbacv1.PolicyRule, request authorizer.Attributes) bool {
 	if !matches(rule.Verbs, rbacv1.VerbAll, request.GetVerb()) {

@@ -26,8 +26,8 @@ func clusterBindings() []rbacv1.ClusterRoleBinding {
 		bound("system:kube-scheduler", subjectUser(user.KubeScheduler)),
 		bound("system:volume-scheduler", subjectUser(user.KubeScheduler)),
 		bound("system:service-account-issuer-discovery", subjectGroup(serviceaccount.AllServiceAccountsGroup)),
-		// There is no Node authorizer that would allow these by itself.
-		bound(roleNode, subjectGroup(user.NodesGroup)),
+		// The Node authorizer gives each node its share; nobody has the whole.
+		bound(roleNode),
 		// The API server's own certificate towards node agents.
 		bound("system:kubelet-api-admin", subjectUser("kube-apiserver-kubelet-client")),
 	}

@@ -55,7 +55,9 @@ func Bootstrap(ctx context.Context, client kubernetes.Interface) error {
 		ensure("clusterrolebinding", binding.Name, func() error {
 			options := reconciliation.ReconcileRoleBindingOptions{
 				RoleBinding: reconciliation.ClusterRoleBindingAdapter{ClusterRoleBinding: binding}, Confirm: true,
-				Client: &clusterBindingClient{ctx, have.clusterBindings, client},
+				// Clusters of an earlier release gave all nodes the whole role.
+				RemoveExtraSubjects: binding.Name == roleNode,
+				Client:              &clusterBindingClient{ctx, have.clusterBindings, client},
 			}
 			_, err := options.Run()
 			return err

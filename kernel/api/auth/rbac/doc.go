@@ -11,9 +11,8 @@
 // writes only what is missing, so that a second start writes nothing. Objects
 // annotated rbac.authorization.kubernetes.io/autoupdate=false are left alone.
 //
-// Unlike upstream, which has a Node authorizer, the ClusterRole system:node is
-// bound to the group system:nodes; admission/noderestriction limits what a node
-// may write.
+// The ClusterRole system:node is bound to nobody: auth/node gives each node its
+// share of it.
 //
 // It must not import kernel/plugin; kernel/plugin may call PluginPolicy.
 package rbac

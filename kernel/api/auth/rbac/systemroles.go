@@ -21,7 +21,7 @@ func systemRoles() []rbacv1.ClusterRole {
 		clusterRole("system:heapster",
 			on(reading, groupCore, "events", "pods", "nodes", "namespaces"),
 			on(reading, groupExtensions, "deployments")),
-		clusterRole(roleNode, nodeRules()...),
+		clusterRole(roleNode, NodeRules()...),
 		clusterRole("system:node-problem-detector",
 			on(verbs("get"), groupCore, "nodes"),
 			on(verbs("patch"), groupCore, "nodes/status"),
@@ -93,9 +93,9 @@ func schedulerRules(reviews []rbacv1.PolicyRule) []rbacv1.PolicyRule {
 
 const roleNode = "system:node"
 
-// nodeRules are what a node agent needs; admission/noderestriction narrows the
-// writes to the node's own objects.
-func nodeRules() []rbacv1.PolicyRule {
+// NodeRules are what a node agent needs, of any node: auth/node narrows them to
+// what concerns the node that asks, admission/noderestriction the writes.
+func NodeRules() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
 		on(verbs("create"), groupAuthentication, "tokenreviews"),
 		on(verbs("create"), groupAuthorization, "subjectaccessreviews", "localsubjectaccessreviews"),
