@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"go.etcd.io/etcd/client/pkg/v3/transport"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
@@ -28,15 +29,32 @@ type Etcd struct {
 	URL string
 
 	network *Network
+	tls     *TLS
 	cmd     *exec.Cmd
 	screen  *lines
 	exited  chan struct{}
+}
+
+// TLS are the files of a server that wants certificates of its clients, and
+// those of one client.
+type TLS struct {
+	CertFile, KeyFile, CAFile     string
+	ClientCertFile, ClientKeyFile string
 }
 
 // StartEtcd starts etcd on a data directory and returns when it answers. sync
 // says whether it syncs what it writes, as a server in use does. The error is
 // ErrNoEtcd where it was not built. It ends with the test process.
 func StartEtcd(ctx context.Context, network *Network, data string, sync bool) (*Etcd, error) {
+	return startEtcd(ctx, network, data, sync, nil)
+}
+
+// StartEtcdTLS is StartEtcd, without syncing, for clients with certificates only.
+func StartEtcdTLS(ctx context.Context, network *Network, data string, files TLS) (*Etcd, error) {
+	return startEtcd(ctx, network, data, false, &files)
+}
+
+func startEtcd(ctx context.Context, network *Network, data string, sync bool, files *TLS) (*Etcd, error) {
 	bin, err := Bin()
 	if err != nil {
 		return nil, err
@@ -45,16 +63,22 @@ func StartEtcd(ctx context.Context, network *Network, data string, sync bool) (*
 	if _, err := os.Stat(program); err != nil {
 		return nil, fmt.Errorf("%w (%s)", ErrNoEtcd, program)
 	}
-	e := &Etcd{network: network, screen: newLines(), exited: make(chan struct{})}
+	e := &Etcd{network: network, tls: files, screen: newLines(), exited: make(chan struct{})}
 	ports, err := freePorts(network, 2)
 	if err != nil {
 		return nil, err
 	}
 	e.URL = "http://127.0.0.1:" + strconv.Itoa(ports[0])
+	if files != nil {
+		e.URL = strings.Replace(e.URL, "http:", "https:", 1)
+	}
 	peer := "http://127.0.0.1:" + strconv.Itoa(ports[1])
 	args := []string{"--data-dir", data, "--listen-client-urls", e.URL, "--advertise-client-urls", e.URL,
 		"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", "default=" + peer,
 		"--log-level", "error", "--watch-progress-notify-interval", "1s"}
+	if files != nil {
+		args = append(args, "--cert-file", files.CertFile, "--key-file", files.KeyFile, "--trusted-ca-file", files.CAFile, "--client-cert-auth")
+	}
 	if !sync {
 		args = append(args, "--unsafe-no-fsync")
 	}
@@ -88,9 +112,17 @@ func StartEtcd(ctx context.Context, network *Network, data string, sync bool) (*
 // Client is a client of the server, which the caller closes.
 func (e *Etcd) Client() (*clientv3.Client, error) {
 	cfg := clientv3.Config{Endpoints: []string{e.URL}, DialTimeout: 5 * time.Second, Logger: zap.NewNop()}
+	if e.tls != nil {
+		info := transport.TLSInfo{CertFile: e.tls.ClientCertFile, KeyFile: e.tls.ClientKeyFile, TrustedCAFile: e.tls.CAFile}
+		secure, err := info.ClientConfig()
+		if err != nil {
+			return nil, err
+		}
+		cfg.TLS = secure
+	}
 	if e.network != nil {
 		cfg.DialOptions = []grpc.DialOption{grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
-			return e.network.Dial(ctx, "tcp", strings.TrimPrefix(e.URL, "http://"))
+			return e.network.Dial(ctx, "tcp", strings.TrimPrefix(strings.TrimPrefix(e.URL, "https://"), "http://"))
 		})}
 	}
 	return clientv3.New(cfg)
