@@ -1,0 +1,157 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/scheme"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/tools/record"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"pintle.dev/pintle/kernel/node/cgroup"
+	"pintle.dev/pintle/kernel/node/container"
+	"pintle.dev/pintle/kernel/node/cri"
+	"pintle.dev/pintle/kernel/node/gc"
+	"pintle.dev/pintle/kernel/node/image"
+	"pintle.dev/pintle/kernel/node/logs"
+	"pintle.dev/pintle/kernel/node/nodestatus"
+	"pintle.dev/pintle/kernel/node/object"
+	"pintle.dev/pintle/kernel/node/pleg"
+	"pintle.dev/pintle/kernel/node/pod"
+	"pintle.dev/pintle/kernel/node/probe"
+	"pintle.dev/pintle/kernel/node/sandbox"
+	"pintle.dev/pintle/kernel/node/status"
+	"pintle.dev/pintle/kernel/node/volume"
+)
+
+// parts are what one Run works with, and what TearDown builds for itself.
+type parts struct {
+	cri      *cri.Client
+	events   record.EventRecorder
+	own      record.EventBroadcaster // nil: shared
+	objects  *object.Cache
+	volumes  *volume.Manager
+	images   *image.Puller
+	probes   *probe.Manager
+	status   *status.Manager
+	pods     *pod.Manager
+	pleg     *pleg.Generator
+	reporter *nodestatus.Reporter
+	imageGC  *image.Collector
+	gc       *gc.Collector
+	rotator  *logs.Rotator
+}
+
+// build makes the parts; nothing of them runs but what Close of each ends.
+func (a *Agent) build(ctx context.Context, services func() ([]*corev1.Service, error)) (*parts, error) {
+	p := &parts{}
+	if a.deps.CRI != nil {
+		p.cri = cri.New(a.deps.CRI, a.cfg.NodeName)
+	} else {
+		client, err := cri.Dial(a.cfg.CRIEndpoint, a.cfg.NodeName)
+		if err != nil {
+			return nil, err
+		}
+		p.cri = client
+	}
+	for _, dir := range []string{a.cfg.RootDir, filepath.Join(a.cfg.RootDir, "pods"), filepath.Join(a.cfg.LogDir, "pods")} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return nil, fmt.Errorf("node %s: make directories: %w", a.cfg.NodeName, err)
+		}
+	}
+	broadcaster := a.deps.Events
+	if broadcaster == nil {
+		broadcaster = record.NewBroadcaster(record.WithContext(ctx))
+		broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: a.deps.Client.CoreV1().Events("")})
+		p.own = broadcaster
+	}
+	p.events = broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "kubelet", Host: a.cfg.NodeName})
+
+	wake := func(uid types.UID) { p.pods.Wake(uid) }
+	p.objects = object.New(a.deps.Client, wake)
+	p.status = status.New(a.deps.Client, nil, a.deps.Logger)
+	p.pleg = pleg.New(pleg.Config{Relist: a.cfg.RelistPeriod, EventedRelist: a.cfg.EventedRelistPeriod}, p.cri, wake, a.deps.Logger)
+	ip := nodestatus.InternalIP(ctx, a.cfg.NodeIP)
+	p.reporter = nodestatus.New(nodestatus.Config{
+		Name: a.cfg.NodeName, Hostname: a.cfg.HostnameOverride, NodeIP: ip, Labels: a.cfg.Labels, Taints: a.cfg.Taints, PodCIDR: a.cfg.PodCIDR,
+		Capacity: a.cfg.Capacity, Reserved: a.cfg.SystemReserved, KubeletVersion: a.cfg.KubeletVersion, RootDir: a.cfg.RootDir,
+		Update: a.cfg.StatusUpdate, Report: a.cfg.StatusReport,
+	}, nodestatus.Deps{
+		Client: a.deps.Client, CRI: p.cri, Events: p.events, Port: a.port, Healthy: p.pleg.Healthy, Logger: a.deps.Logger,
+		Images: func() []*runtimeapi.Image { return p.imageGC.Images() },
+	})
+	p.imageGC = image.NewCollector(image.GCPolicy{High: a.cfg.ImageGCHigh, Low: a.cfg.ImageGCLow, MinAge: a.cfg.ImageMinAge}, p.cri,
+		func(ctx context.Context) (image.FS, error) { return imageFS(ctx, p.cri) }, p.reporter.Event, a.deps.Logger)
+	p.probes = probe.New(probe.Deps{
+		Exec: func(ctx context.Context, id string, command []string, timeout time.Duration) (int, []byte, error) {
+			return pod.Exec(ctx, p.cri, id, command, timeout)
+		},
+		Status: p.status.Get, Changed: wake, Logger: a.deps.Logger,
+		Event: func(o *corev1.Pod, name, eventType, reason, message string) {
+			p.pods.Event(o, name, eventType, reason, message)
+		},
+	})
+	p.volumes = volume.New(a.cfg.RootDir, volume.Deps{
+		Source: func(uid types.UID) container.Source { return p.objects.For(uid) },
+		Tokens: func(ctx context.Context, ns, account string, tr *authenticationv1.TokenRequest) (*authenticationv1.TokenRequest, error) {
+			return a.deps.Client.CoreV1().ServiceAccounts(ns).CreateToken(ctx, account, tr, metav1.CreateOptions{})
+		},
+		Addresses: func(o *corev1.Pod) container.Addresses {
+			addr := container.Addresses{HostIPs: []string{ip}}
+			if rt := p.pods.Runtime(o.UID); rt != nil {
+				addr.PodIPs = rt.IPs
+			}
+			return addr
+		},
+		Allocatable: func() corev1.ResourceList {
+			if n := p.reporter.Object(); n != nil {
+				return n.Status.Allocatable
+			}
+			return nil
+		},
+		Logger: a.deps.Logger,
+	})
+	p.images = image.NewPuller(image.Config{Serialize: a.cfg.SerializeImagePulls, MaxParallel: a.cfg.MaxParallelImagePulls}, p.cri,
+		func(o *corev1.Pod, name, eventType, reason, message string) {
+			p.pods.Event(o, name, eventType, reason, message)
+		}, a.deps.Logger)
+	var groups pod.Cgroups
+	if a.cfg.CgroupRoot != "" {
+		g, err := cgroup.New(a.cfg.CgroupRoot)
+		if err != nil {
+			return nil, fmt.Errorf("node %s: %w", a.cfg.NodeName, err)
+		}
+		groups = g
+	}
+	p.pods = pod.New(pod.Config{
+		LogDir: a.cfg.LogDir, SeccompDir: filepath.Join(a.cfg.RootDir, "seccomp"), DefaultHandler: a.cfg.DefaultRuntimeHandler,
+		Resolver: sandbox.Resolver{ClusterDNS: a.cfg.ClusterDNS, ClusterDomain: a.cfg.ClusterDomain, ResolvConf: a.cfg.ResolvConf},
+		Resync:   a.cfg.ResyncPeriod, SkipVolumes: a.cfg.SkipVolumes,
+		BackOff: a.cfg.CrashBackOff, MaxBackOff: a.cfg.MaxCrashBackOff,
+	}, pod.Deps{
+		Client: a.deps.Client, CRI: p.cri, Volumes: p.volumes, Images: p.images, Probes: p.probes, Status: p.status, Objects: p.objects,
+		Services: services, Node: p.reporter, Cgroups: groups, Turn: a.deps.Turn, Events: p.events, Logger: a.deps.Logger,
+	})
+	p.gc = gc.New(gc.Policy{MinAge: a.cfg.ContainerMinAge, MaxPerContainer: a.cfg.MaxPerPodContainer, MaxContainers: a.cfg.MaxContainers},
+		p.cri, a.cfg.LogDir, p.pods.Known, a.deps.Logger)
+	p.rotator = logs.NewRotator(a.cfg.LogMaxSize, a.cfg.LogMaxFiles, p.cri, a.deps.Logger)
+	return p, nil
+}
+
+func (p *parts) close() {
+	p.pods.Close()
+	p.probes.Close()
+	p.objects.Close()
+	if p.own != nil {
+		p.own.Shutdown()
+	}
+	_ = p.cri.Close()
+}
