@@ -13,7 +13,7 @@ import (
 
 const (
 	// publishEvery bounds how old counters in Plugin objects are.
-	publishEvery = 30 * time.Second
+	publishEvery = 10 * time.Second
 	// publishPause keeps a bundle that flaps from flooding the API.
 	publishPause = time.Second
 	// publishRetry is the wait after the API did not answer.

@@ -7,8 +7,9 @@
 //
 // One process hosts many controllers. They share one informer factory, which
 // reads with the bundle's identity; each writes with its own. The kernel
-// switches them on and off by name while the process runs. There is one
-// kernel, so there is no leader election.
+// switches them on and off by name while the process runs. Of several kernels
+// of one cluster only one has its controllers run, so a controller elects no
+// leader itself.
 //
 // Recorder is for controllers that tell of what they do by events.
 //
