@@ -64,7 +64,7 @@ func main() {
 	flag.StringVar(&o.storeDir, "store-dir", "", "folder on the disk that store uses; empty: the system's for temporary files")
 	flag.StringVar(&o.storePhases, "store-phases", "", "parts of store: "+strings.Join(storePhases, ",")+"; empty: all")
 	flag.DurationVar(&o.soak, "soak", time.Minute, "how long store rewrites; from 8 minutes on with the retention of the defaults")
-	flag.DurationVar(&o.settle, "settle", 20*time.Second, "how long store leaves servers alone before it weighs them")
+	flag.DurationVar(&o.settle, "settle", 130*time.Second, "how long store leaves servers alone before it weighs them with all pods; within two minutes their collectors run by themselves")
 	flag.IntVar(&o.etcdConnections, "etcd-connections", 1, "connections to etcd of store's writers and watchers")
 	flag.Usage = func() {
 		fmt.Fprintln(os.Stderr, "usage: bench [flags] [start|memory|create|schedule|pod|store]…   (none: all but store)")

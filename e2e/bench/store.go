@@ -190,7 +190,7 @@ func (b *storeBench) served(ctx context.Context, watch, fill bool) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, upstream.stop(syscall.SIGTERM)) }()
-	idle, err := b.weighBoth(ctx, kernel, upstream)
+	idle, err := b.weighBoth(ctx, min(b.o.settle, idleFor), kernel, upstream)
 	if err != nil {
 		return err
 	}
@@ -222,10 +222,10 @@ func (b *storeBench) served(ctx context.Context, watch, fill bool) (err error) {
 type weighed struct{ rss, anonymous [2]float64 }
 
 // weighBoth lets both be idle for a while, and weighs them.
-func (b *storeBench) weighBoth(ctx context.Context, servers ...*apiServer) (w weighed, err error) {
-	step("waiting %s, then weighing", b.o.settle)
+func (b *storeBench) weighBoth(ctx context.Context, idle time.Duration, servers ...*apiServer) (w weighed, err error) {
+	step("waiting %s, then weighing", idle)
 	select {
-	case <-time.After(b.o.settle):
+	case <-time.After(idle):
 	case <-ctx.Done():
 		return w, ctx.Err()
 	}
@@ -403,7 +403,7 @@ func (b *storeBench) full(ctx context.Context, kernel, upstream *apiServer, idle
 			return err
 		}
 	}
-	now, err := b.weighBoth(ctx, kernel, upstream)
+	now, err := b.weighBoth(ctx, b.o.settle, kernel, upstream)
 	if err != nil {
 		return err
 	}

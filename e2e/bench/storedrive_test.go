@@ -139,7 +139,11 @@ func (d drive) write(ctx context.Context, e engine, faults *failures) (latencies
 			random := rand.NewChaCha8([32]byte{byte(w)})
 			for i := 0; ; i++ {
 				if d.Rate > 0 {
-					time.Sleep(time.Until(begin.Add(time.Duration(i*d.Writers+w) * time.Second / time.Duration(d.Rate))))
+					due := begin.Add(time.Duration(i*d.Writers+w) * time.Second / time.Duration(d.Rate))
+					if !due.Before(end) {
+						return
+					}
+					time.Sleep(time.Until(due))
 				}
 				at := time.Now()
 				if !at.Before(end) || ctx.Err() != nil {
@@ -157,7 +161,7 @@ func (d drive) write(ctx context.Context, e engine, faults *failures) (latencies
 		})
 	}
 	wg.Wait()
-	took = time.Since(begin)
+	took = max(end.Sub(begin), time.Since(begin))
 	latencies = slices.Concat(each...)
 	return latencies, len(latencies), took
 }

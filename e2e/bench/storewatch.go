@@ -122,7 +122,11 @@ func (s *apiServer) createPaced(ctx context.Context, a audience, name string) (l
 	for w := range workers {
 		wg.Go(func() {
 			for i := w; ctx.Err() == nil && !faults.any(); i += workers {
-				time.Sleep(time.Until(begin.Add(time.Duration(i) * time.Second / time.Duration(a.rate))))
+				due := begin.Add(time.Duration(i) * time.Second / time.Duration(a.rate))
+				if !due.Before(end) {
+					return
+				}
+				time.Sleep(time.Until(due))
 				pod := samplePod(fmt.Sprintf("%s-%d", name, i))
 				pod.Namespace = watched
 				pod.Spec.NodeName = nodeName(i % max(a.watchers, 1))
@@ -140,7 +144,7 @@ func (s *apiServer) createPaced(ctx context.Context, a audience, name string) (l
 		})
 	}
 	wg.Wait()
-	return slices.Concat(each...), time.Since(begin), faults.all()
+	return slices.Concat(each...), max(a.time, time.Since(begin)), faults.all()
 }
 
 func nodeName(i int) string { return fmt.Sprintf("bench-%d", i) }
