@@ -22,7 +22,18 @@
 // A watch with a field selector on a trigger field (StoreOptions.TriggerFunc, such as spec.nodeName of pods) is a topic
 // on the bus: an event touches only the watches of its old and new value, not each of a thousand nodes'.
 //
+// Where several watches are open, all of them get one object for an event, which keeps its encodings: protobuf or JSON
+// of an event are made once, however many watches send them (shared.go). Watches of equal selectors have an event looked
+// at once (selection.go). Neither is kept longer than watches are busy with the event.
+//
+// Objects that cannot be decrypted or decoded are named by reads and lists, and can be deleted by who asks for just that
+// (corrupt.go).
+//
 // # Caveats
+//
+// Who calls Watch and does not encode what it gets says so with WithPlainObjects, or takes runtime.CacheableObject for
+// an object.
+//
 //
 // Items of a list and objects of watch events share their insides with the cache: they may be read, encoded and have
 // their top-level fields set, as with upstream's watch cache, and nothing below may be changed.
