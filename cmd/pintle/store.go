@@ -88,12 +88,14 @@ func withCode(err error) error {
 type targetFlags struct {
 	kubeconfig, data string
 	offline          bool
+	keys             keyFlag
 }
 
 func (f *targetFlags) register(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig of the running kernel")
 	cmd.Flags().StringVar(&f.data, "data", "", "data directory of the kernel, running or not")
 	cmd.Flags().BoolVar(&f.offline, "offline", false, "work on the directory; refuse when a kernel has it open")
+	f.keys.register(cmd)
 	cmd.MarkFlagsMutuallyExclusive("kubeconfig", "data")
 	cmd.MarkFlagsMutuallyExclusive("kubeconfig", "offline")
 }
@@ -131,12 +133,35 @@ func (f *targetFlags) open() (maintenance.Source, error) {
 	if _, err := os.Stat(dir); err != nil {
 		return nil, usageError{fmt.Errorf("no store in %s: name the data directory of a kernel with --data, or the way to a running one with --kubeconfig", data)}
 	}
-	return maintenance.OpenDirectory(directoryConfig(dir), maintenance.NewDecoder()), nil
+	cfg, err := f.keys.directory(dir)
+	if err != nil {
+		return nil, err
+	}
+	return maintenance.OpenDirectory(cfg, maintenance.NewDecoder()), nil
 }
 
-// directoryConfig is how the commands open a directory.
-func directoryConfig(dir string) store.Config {
-	return store.Config{Dir: dir, Retention: -1, MaxHistory: -1, Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))}
+// keyFlag names the keys of a directory that is encrypted.
+type keyFlag struct{ file string }
+
+func (k *keyFlag) register(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&k.file, "encryption-key-file", os.Getenv("PINTLE_STORE_ENCRYPTIONKEYFILE"),
+		"keys of an encrypted directory, as store.encryptionKeyFile of its kernel; for work on the directory")
+}
+
+// directory is how the commands open a directory.
+func (k *keyFlag) directory(dir string) (store.Config, error) {
+	cfg := store.Config{
+		Dir: dir, Retention: -1, MaxHistory: -1,
+		Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError})),
+	}
+	if k.file == "" {
+		return cfg, nil
+	}
+	var err error
+	if cfg.Keys, err = store.ReadKeys(k.file); err != nil {
+		return cfg, usageError{err}
+	}
+	return cfg, nil
 }
 
 func dial(kubeconfig string) (maintenance.Source, error) {

@@ -16,6 +16,7 @@ func newStoreMigrateCommand() *cobra.Command {
 	var data, to string
 	var e maintenance.Etcd
 	var output outputFlag
+	var keys keyFlag
 	cmd := &cobra.Command{
 		Use:   "migrate --to {etcd | badger} --data DIR --servers URL,...",
 		Short: "Move the objects from the embedded store to etcd, or back",
@@ -59,7 +60,10 @@ of the configuration (configs/README.md).`,
 			if err != nil {
 				return err
 			}
-			cfg := directoryConfig(storeDirectory(dir))
+			cfg, err := keys.directory(storeDirectory(dir))
+			if err != nil {
+				return err
+			}
 			if pid, used := store.InUse(cfg.Dir); used {
 				return &store.LockedError{Dir: dir, PID: pid}
 			}
@@ -88,6 +92,7 @@ of the configuration (configs/README.md).`,
 		},
 	}
 	output.register(cmd, "table")
+	keys.register(cmd)
 	cmd.Flags().StringVar(&to, "to", "", "where to move: etcd or badger")
 	cmd.Flags().StringVar(&data, "data", "", "data directory with the embedded store")
 	cmd.Flags().StringSliceVar(&e.Servers, "servers", nil, "etcd's members, such as https://10.0.0.5:2379")

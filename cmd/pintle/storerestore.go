@@ -27,6 +27,7 @@ func newStoreRestoreCommand() *cobra.Command {
 	var data string
 	var output outputFlag
 	var o store.RestoreOptions
+	var keys keyFlag
 	cmd := &cobra.Command{
 		Use:   "restore FILE... --data DIR",
 		Short: "Make a store from a full backup and the incremental ones that follow it",
@@ -82,8 +83,12 @@ Then start the kernel: pintle serve --config FILE --data DIR`,
 			o.Progress = func(step, name string, bytes int64) {
 				bar.tell(step+" "+name, bytes, sizes[name], bytesText[int64])
 			}
+			cfg, err := keys.directory(storeDirectory(dir))
+			if err != nil {
+				return err
+			}
 			begin := time.Now()
-			r, err := store.Restore(ctx, directoryConfig(storeDirectory(dir)), sources, o)
+			r, err := store.Restore(ctx, cfg, sources, o)
 			bar.done()
 			if err != nil {
 				return fmt.Errorf("nothing was restored: %w", err)
@@ -96,6 +101,7 @@ Then start the kernel: pintle serve --config FILE --data DIR`,
 		},
 	}
 	output.register(cmd, "table")
+	keys.register(cmd)
 	cmd.Flags().StringVar(&data, "data", "", "data directory to make; its store must be absent or empty")
 	cmd.Flags().Uint64Var(&o.Revision, "revision", 0, "revision to restore to; 0: the end of the last backup")
 	cmd.Flags().Uint64Var(&o.Bump, "bump-revision", 0, "raise the restored revision by this much and drop the history")

@@ -405,3 +405,24 @@ func FuzzRecord(f *testing.F) {
 		}
 	})
 }
+
+// TestRestoreEncrypted: a backup of an encrypted database is restored into one that is encrypted by another key, which
+// is then needed to read and verify it.
+func TestRestoreEncrypted(t *testing.T) {
+	old, key := bytes.Repeat([]byte{1}, 32), bytes.Repeat([]byte{2}, 32)
+	s, _ := running(t, Config{Dir: filepath.Join(t.TempDir(), "store"), Keys: [][]byte{old}})
+	lively(t, s)
+	b, _ := backedUp(t, s, BackupOptions{})
+	cfg := Config{Dir: filepath.Join(t.TempDir(), "store"), MinFreeBytes: -1, Keys: [][]byte{key}}
+	if _, err := Restore(t.Context(), cfg, []BackupSource{source("full", b)}, RestoreOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	report, err := VerifyDirectory(t.Context(), cfg, VerifyOptions{})
+	if keys, _ := s.Size(""); err != nil || report.Found != 0 || report.Keys != keys {
+		t.Errorf("%+v, %v; want %d keys", report, err, keys)
+	}
+	cfg.Keys = nil
+	if _, _, err := OpenReading(cfg); err == nil || !strings.Contains(err.Error(), "it is encrypted") {
+		t.Errorf("without the key: %v", err)
+	}
+}
