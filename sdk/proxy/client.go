@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"google.golang.org/grpc"
 
@@ -82,8 +83,13 @@ func (c *client) exchange(diff *Diff) (*contractv1.ProxyApplied, error) {
 	return c.stream.Recv()
 }
 
+// statusTimeout bounds how long a plugin may think about its status.
+const statusTimeout = 5 * time.Second
+
 func (c *client) Status() Status {
-	s, err := c.proxies.Status(context.Background(), &contractv1.ProxyStatusRequest{Name: c.name})
+	ctx, cancel := context.WithTimeout(context.Background(), statusTimeout)
+	defer cancel()
+	s, err := c.proxies.Status(ctx, &contractv1.ProxyStatusRequest{Name: c.name})
 	if err != nil {
 		return Status{Message: err.Error()}
 	}

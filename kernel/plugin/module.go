@@ -1,0 +1,103 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/tetratelabs/wazero"
+	"github.com/tetratelabs/wazero/api"
+	"github.com/tetratelabs/wazero/imports/wasi_snapshot_preview1"
+)
+
+// module is a compiled bundle; instances of it share the machine code.
+type module struct {
+	name     string
+	runtime  wazero.Runtime
+	cache    wazero.CompilationCache
+	compiled wazero.CompiledModule
+}
+
+// loadModule verifies, meters and compiles a bundle's module, or maps what was
+// compiled before into cache.
+func loadModule(ctx context.Context, b *Bundle, a *Artifact, digest, cache string, memory int64) (m *module, err error) {
+	data, err := b.verify(a, digest)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errPermanent, err)
+	}
+	metered, err := meteredModule(data, cache, strings.TrimPrefix(digest, "sha256:"))
+	if err != nil {
+		return nil, fmt.Errorf("plugin bundle %s: %w: %s: %w; build it again", b.Manifest.Name, errPermanent, filepath.Join(b.Directory, a.Path), err)
+	}
+	m = &module{name: b.Manifest.Name}
+	defer func(m *module) { // a return with an error makes the result nil
+		if err != nil {
+			m.close(ctx)
+		}
+	}(m)
+	if m.cache, err = wazero.NewCompilationCacheWithDir(cache); err != nil {
+		return nil, fmt.Errorf("plugin bundle %s: compilation cache: %w", b.Manifest.Name, err)
+	}
+	pages := uint32(max(memory/wasmPage, 16))
+	m.runtime = wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfig().
+		WithCompilationCache(m.cache).WithMemoryLimitPages(min(pages, 1<<16)))
+	if _, err = wasi_snapshot_preview1.Instantiate(ctx, m.runtime); err != nil {
+		return nil, fmt.Errorf("plugin bundle %s: wasi: %w", b.Manifest.Name, err)
+	}
+	if _, err = m.runtime.NewHostModuleBuilder(hostModule).NewFunctionBuilder().
+		WithGoFunction(api.GoFunc(checkDeadline), nil, nil).Export(hostCheck).Instantiate(ctx); err != nil {
+		return nil, fmt.Errorf("plugin bundle %s: %w", b.Manifest.Name, err)
+	}
+	if m.compiled, err = m.runtime.CompileModule(ctx, metered); err != nil {
+		return nil, fmt.Errorf("plugin bundle %s: %w: module: %w", b.Manifest.Name, errPermanent, err)
+	}
+	for _, f := range m.compiled.ImportedFunctions() {
+		from, name, _ := f.Import()
+		if from != wasi_snapshot_preview1.ModuleName && (from != hostModule || name != hostCheck) {
+			return nil, fmt.Errorf("plugin bundle %s: %w: module imports %s.%s; only %s is granted",
+				b.Manifest.Name, errPermanent, from, name, wasi_snapshot_preview1.ModuleName)
+		}
+	}
+	return m, nil
+}
+
+// meteredModule returns the rewritten module from the cache or makes it.
+func meteredModule(data []byte, cache, digest string) ([]byte, error) {
+	path := filepath.Join(cache, fmt.Sprintf("%s.metered-v%d.wasm", digest, meterVersion))
+	if metered, err := os.ReadFile(path); err == nil {
+		return metered, nil
+	}
+	metered, err := meter(data)
+	if err != nil {
+		return nil, err
+	}
+	// A cache that cannot be written costs time at the next start, nothing else.
+	if os.MkdirAll(cache, 0o755) == nil {
+		_ = writeWhole(path, metered, 0o644)
+	}
+	return metered, nil
+}
+
+func (m *module) close(ctx context.Context) error {
+	var err error
+	if m.runtime != nil {
+		err = m.runtime.Close(ctx)
+	}
+	if m.cache != nil {
+		err = errors.Join(err, m.cache.Close(ctx))
+	}
+	return err
+}
+
+type deadlineKey struct{}
+
+// checkDeadline is called by metered code when its slice is used up.
+func checkDeadline(ctx context.Context, _ []uint64) {
+	if g, ok := ctx.Value(deadlineKey{}).(*wasmGuest); ok && time.Now().After(g.deadline) {
+		panic(errDeadline)
+	}
+}
