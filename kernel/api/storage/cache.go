@@ -18,15 +18,6 @@ type objectCache struct {
 	budget *cacheBudget
 	mu     sync.RWMutex
 	items  map[string]cached
-	// order is how objects came, from next on; one that was replaced or dropped meanwhile is still in it.
-	order []arrival
-	next  int
-}
-
-// arrival is a key that was put at a revision.
-type arrival struct {
-	key      string
-	revision uint64
 }
 
 type cached struct {
@@ -52,9 +43,8 @@ func (c *objectCache) get(key string, revision uint64) (runtime.Object, bool) {
 	return item.obj, true
 }
 
-// put keeps the object unless a newer one is there. To make room it drops those of the same resource that came first.
-// Objects that came together lie together in memory: dropping them at random would leave a few of them in every span of
-// the heap, which then cannot be given back (716 MB of spans held 175 MB of objects).
+// put keeps the object unless a newer one is there. To make room it drops others of the same resource at random, which
+// is what a map's order is.
 func (c *objectCache) put(key string, revision uint64, obj runtime.Object, encoded int) {
 	size := int64(encoded) + overhead
 	c.mu.Lock()
@@ -64,33 +54,16 @@ func (c *objectCache) put(key string, revision uint64, obj runtime.Object, encod
 		return
 	}
 	c.items[key] = cached{revision: revision, obj: obj, size: size}
-	c.order = append(c.order, arrival{key, revision})
 	used := c.budget.used.Add(size - old.size)
-	for used > c.budget.max && c.next < len(c.order) {
-		first := c.order[c.next]
-		c.order[c.next] = arrival{}
-		c.next++
-		if item, ok := c.items[first.key]; ok && item.revision == first.revision {
-			delete(c.items, first.key)
-			used = c.budget.used.Add(-item.size)
-		}
-	}
-	c.tidy()
-}
-
-// tidy keeps order from growing: what has left it goes, and what was replaced or dropped when that is the most of it.
-func (c *objectCache) tidy() {
-	const few = 1024
-	if len(c.order) < few || c.next < len(c.order)/2 && len(c.order)-c.next < 2*len(c.items)+few {
+	if used <= c.budget.max {
 		return
 	}
-	kept := make([]arrival, 0, len(c.items)+few)
-	for _, a := range c.order[c.next:] {
-		if item, ok := c.items[a.key]; ok && item.revision == a.revision {
-			kept = append(kept, a)
+	for k, item := range c.items {
+		delete(c.items, k)
+		if used = c.budget.used.Add(-item.size); used <= c.budget.max {
+			return
 		}
 	}
-	c.order, c.next = kept, 0
 }
 
 func (c *objectCache) drop(key string) {
@@ -108,5 +81,5 @@ func (c *objectCache) clear() {
 	for _, item := range c.items {
 		c.budget.used.Add(-item.size)
 	}
-	c.items, c.order, c.next = map[string]cached{}, nil, 0
+	c.items = map[string]cached{}
 }
