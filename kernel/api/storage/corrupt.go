@@ -60,6 +60,14 @@ func (c corruptCodec) Decode(data []byte, defaults *schema.GroupVersionKind, int
 	return obj, gvk, err
 }
 
+// marked marks what the store itself found damaged.
+func (s *Storage) marked(err error) error {
+	if damaged := (*store.CorruptError)(nil); s.unsafeDeletes && errors.As(err, &damaged) {
+		return &corruptError{err: err}
+	}
+	return err
+}
+
 // asCorrupt finds the mark in err and gives it the revision of the value.
 func asCorrupt(err error, revision uint64) (*corruptError, bool) {
 	var corrupt *corruptError
@@ -131,16 +139,19 @@ func (c *corruptItems) err(resource schema.GroupResource) error {
 // itself: what the cache holds says nothing about the bytes.
 func (s *Storage) deleteCorrupt(ctx context.Context, key string, preconditions *storage.Preconditions, validate storage.ValidateObjectFunc) error {
 	for {
+		revision, _ := s.store.Stat(key)
 		kv, _, err := s.store.Get(key)
 		if errors.Is(err, store.ErrKeyNotFound) {
 			return storage.NewKeyNotFoundError(key, 0)
 		}
-		if err != nil {
-			return err
-		}
-		data, _, err := s.open(ctx, key, kv.Value)
 		if err == nil {
-			_, err = s.decode(data, kv.Revision)
+			var data []byte
+			revision = kv.Revision
+			if data, _, err = s.open(ctx, key, kv.Value); err == nil {
+				_, err = s.decode(data, kv.Revision)
+			}
+		} else if _, damaged := asCorrupt(s.marked(err), 0); !damaged {
+			return err
 		}
 		if err == nil {
 			return storage.NewInvalidObjError(key, "unsafe deletion is not allowed because the object is decodable from storage")
@@ -151,7 +162,7 @@ func (s *Storage) deleteCorrupt(ctx context.Context, key string, preconditions *
 		if err := validate(ctx, nil); err != nil {
 			return err
 		}
-		_, err = s.store.Commit(ctx, store.Write{Key: key, Delete: true, Expect: kv.Revision})
+		_, err = s.store.Commit(ctx, store.Write{Key: key, Delete: true, Expect: revision})
 		var conflict *store.ConflictError
 		switch {
 		case errors.As(err, &conflict):

@@ -34,7 +34,6 @@
 // Who calls Watch and does not encode what it gets says so with WithPlainObjects, or takes runtime.CacheableObject for
 // an object.
 //
-//
 // Items of a list and objects of watch events share their insides with the cache: they may be read, encoded and have
 // their top-level fields set, as with upstream's watch cache, and nothing below may be changed.
 //

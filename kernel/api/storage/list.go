@@ -38,6 +38,9 @@ func (s *Storage) Get(ctx context.Context, path string, opts storage.GetOptions,
 		}
 		return storage.NewKeyNotFoundError(key, 0)
 	case err != nil:
+		if corrupt, ok := asCorrupt(s.marked(err), 0); ok {
+			return storage.NewCorruptObjError(path, corrupt)
+		}
 		return err
 	}
 	obj, err := s.object(ctx, key, kv.Revision, kv.Value)
@@ -230,7 +233,7 @@ func (l *lister) object(item *store.Item) (runtime.Object, error) {
 	}
 	kv, err := item.Load()
 	if err != nil {
-		return nil, err
+		return nil, s.marked(err)
 	}
 	data, _, err := s.open(l.ctx, item.Key, kv.Value)
 	if err != nil {
