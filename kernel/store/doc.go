@@ -34,6 +34,16 @@
 // Keys on disk: 'd'+key holds a value, one Badger version a revision; 'h'+revision holds what a group changed, keyed
 // by the group's last revision; 'm'+name holds meta data (format, compacted revision, a collection under way).
 //
+// # Backups
+//
+// A backup (backupformat.go) is the state at a revision, the changes after it, or both: what the keys 'd' and 'h' hold,
+// in the order in which a restore writes them. While it is taken, compaction stops at what it still reads (pins). A
+// restore (restore.go) fills a database beside its place and renames it, so that there is a whole one or none. A store
+// has an id of its own, also after a restore: the backups of two lines of history never mix.
+//
+// OpenReading (readonly.go) reads a directory offline without a change to it, Verify (verify.go) holds tables, values,
+// history and index against each other.
+//
 // # Caveats
 //
 // Badger writes the entries of a group without order, so a crash can leave part of the last, unacknowledged group.
