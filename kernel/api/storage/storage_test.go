@@ -293,33 +293,6 @@ func TestCacheBudget(t *testing.T) {
 	}
 }
 
-// What came first goes first, so that memory is freed as it was taken; objects
-// that are replaced all the time do not let the order grow.
-func TestCacheDropsTheOldest(t *testing.T) {
-	budget := &cacheBudget{max: 10 * (1000 + overhead)}
-	c := newObjectCache(budget)
-	for i := range uint64(5000) {
-		c.put("hot", i+1, &corev1.Pod{}, 1000)
-	}
-	if len(c.order) > 3*1024 {
-		t.Errorf("one object has %d places in the order", len(c.order))
-	}
-	for i := range 25 {
-		c.put(fmt.Sprint(i), 6000, &corev1.Pod{}, 1000)
-	}
-	for i := range 25 {
-		if _, ok := c.get(fmt.Sprint(i), 6000); ok != (i >= 15) {
-			t.Errorf("object %d is there: %v", i, ok)
-		}
-	}
-	for i := range 5000 {
-		c.put(fmt.Sprint("more", i), 7000, &corev1.Pod{}, 1000)
-	}
-	if len(c.items) != 10 || len(c.order)-c.next > 2*1024 {
-		t.Errorf("%d objects, %d places", len(c.items), len(c.order)-c.next)
-	}
-}
-
 func TestDiskErrorIsSaid(t *testing.T) {
 	err := commitError(&store.DiskError{Dir: "/data", ReadOnly: true})
 	if !apierrors.IsInternalError(err) || err.Error() != "Internal error occurred: data directory /data is on a read-only file system: remount it writable" {
