@@ -81,7 +81,7 @@ func (k *Kernel) startHollow(ctx context.Context, cfg *config.Config) error {
 			},
 		}, node.Deps{
 			Client: own, Pods: source, Services: services, CRI: ranged{conn, podCIDR}, Events: broadcaster, Turn: rounds.wait,
-			Logger: k.log.With("part", "node", "node", name),
+			Logger: k.log.With("part", "node"),
 		})
 		if err != nil {
 			return fmt.Errorf("hollow node %s: %w", name, err)
