@@ -18,6 +18,7 @@ import (
 
 	"pintle.dev/pintle/kernel"
 	"pintle.dev/pintle/kernel/config"
+	"pintle.dev/pintle/sdk/schedpolicy"
 )
 
 func newServeCommand() *cobra.Command {
@@ -47,6 +48,9 @@ func serve(ctx context.Context, stop func(), src *sourceFlags, out io.Writer) er
 	level := new(slog.LevelVar)
 	level.Set(kernel.Level(cfg.Logging.Level))
 	log, stopping := newLogger(os.Stderr, cfg.Logging.Format, level)
+	if err := schedpolicy.Batch(); err != nil {
+		log.Warn("the kernel is scheduled as any program", "error", err)
+	}
 	exe, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("serve: %w", err)

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"pintle.dev/pintle/sdk/schedpolicy"
 )
 
 // benchmark is one row group of the table.
@@ -48,8 +50,11 @@ type options struct {
 
 func main() {
 	// The load comes from this process: its collector should not take the
-	// processors from what is measured.
+	// processors from what is measured, and its threads should not preempt it.
 	debug.SetGCPercent(400)
+	if err := schedpolicy.Batch(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
 	var o options
 	out := flag.String("out", "build/bench", "folder of the JSON files")
 	limit := flag.Duration("limit", 5*time.Minute, "longest that one benchmark may take")

@@ -14,11 +14,16 @@ import (
 	"google.golang.org/grpc/status"
 
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
+	"pintle.dev/pintle/sdk/schedpolicy"
 	"pintle.dev/pintle/sdk/transport"
 )
 
 // Serve serves runtimes by name until the kernel asks the process to stop.
 func Serve(runtimes map[string]Runtime) {
+	// What a runtime starts is others' and inherits its policy.
+	if err := schedpolicy.Normal(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
 	if err := transport.Serve(Service(runtimes)); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
