@@ -7,16 +7,16 @@ import (
 
 const (
 	// turnPace is how often simulated nodes are given turns.
-	turnPace = 20 * time.Millisecond
+	turnPace = 50 * time.Millisecond
 	// busyTurns and quietTurns are how many rounds of work for a pod all hollow
-	// nodes together may begin at one pace: 50 a second beside other work,
+	// nodes together may begin at one pace: 20 a second beside other work,
 	// which keeps them alive, and as many as they can do without.
-	busyTurns, quietTurns = 1, 256
+	busyTurns, quietTurns = 1, 512
 	// busyRequests is how many requests are in flight when others are at work:
 	// more than the hollow nodes' own and a controller's.
 	busyRequests = hollowShare + 2
 	// calm is how long an API without others is called quiet after: they pause.
-	calm = 100 * time.Millisecond
+	calm = 200 * time.Millisecond
 )
 
 // turns hands out the rounds of work of all hollow nodes. Nodes of a real
