@@ -22,6 +22,9 @@ const (
 	busyBytes = 16 << 20
 	// idlePeriods without work, in a row, mean rest.
 	idlePeriods = 10
+	// againPeriods is how often memory is given back during a rest: what looks
+	// after a cluster brings it back bit by bit.
+	againPeriods = 15
 	period      = time.Second
 
 	metricAllocated = "/gc/heap/allocs:bytes"
@@ -74,6 +77,8 @@ func (p *pace) tick(allocated, live uint64) {
 	if p.quiet++; p.quiet >= idlePeriods && !p.idle {
 		p.idle = true
 		p.set(idlePercent)
+		p.relax()
+	} else if p.idle && (p.quiet-idlePeriods)%againPeriods == 0 {
 		p.relax()
 	}
 }

@@ -17,6 +17,7 @@ func TestPace(t *testing.T) {
 		relaxed int
 	}{
 		"rest after quiet periods, once": {steps: append(rest(1), rest(2)...), want: []int{idlePercent}, relaxed: 1},
+		"again during a long rest":       {steps: append(append(rest(1), rest(1)...), rest(1)...), want: []int{idlePercent}, relaxed: 2},
 		"not yet rest":                   {steps: rest(1)[1:]},
 		"work gives room":                {steps: []step{{20 * mib, 10 * mib}}, want: []int{busyPercent}},
 		"work after rest, rest after work": {
