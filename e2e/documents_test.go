@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -22,7 +23,8 @@ const documentPatience = 5 * time.Minute
 
 // fence is one fenced block of a document. Its info string is a language and,
 // behind it, either a file's name ("go quiet/main.go": the reader writes this
-// file) or "cluster" (the commands need a cluster that runs containers).
+// file), "cluster" (the commands need a cluster that runs containers) or "store"
+// (they need one that stores).
 type fence struct {
 	line           int
 	language, note string
@@ -178,7 +180,7 @@ func TestDocumentsOperator(t *testing.T) {
 	contains(t, out, "configs/standalone.yaml: ok", "# (live; PINTLE_LOGGING_LEVEL; debug | info | warn | error)", "port: 7443")
 
 	for _, f := range blocks {
-		if f.language != "yaml" {
+		if f.language != "yaml" || f.note != "" { // with a note: a file of another kind
 			continue
 		}
 		// Fragments of a configuration: each lies in a whole one.
@@ -190,6 +192,24 @@ func TestDocumentsOperator(t *testing.T) {
 		if out, err := exec.Command(binary(t, "pintle"), "config", "check", whole).CombinedOutput(); err != nil {
 			t.Errorf("configs/README.md:%d: %v\n%s", f.line, err, out)
 		}
+	}
+}
+
+// TestDocumentsStore runs the commands of the operator's guide that work on a
+// store, in a folder of their own beside the data directory of a cluster, and
+// starts a kernel on what they restored.
+func TestDocumentsStore(t *testing.T) {
+	dir := t.TempDir()
+	e := minimal(t, "", filepath.Join(dir, ".data"))
+	path := "PATH=" + filepath.Dir(binary(t, "pintle")) + ":" + os.Getenv("PATH")
+	out := shell(t, nil, dir, script("configs/README.md", fences(t, "configs/README.md"), "store"), path)
+	contains(t, out, "kind: Namespace")
+	if err := e.Stop(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	restored := minimal(t, "", filepath.Join(dir, "restored"))
+	if _, err := restored.client.CoreV1().Namespaces().Get(bound(t), "default", metav1.GetOptions{}); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -25,7 +25,7 @@ const (
 	// againPeriods is how often memory is given back during a rest: what looks
 	// after a cluster brings it back bit by bit.
 	againPeriods = 15
-	period      = time.Second
+	period       = time.Second
 
 	metricAllocated = "/gc/heap/allocs:bytes"
 	metricLive      = "/gc/heap/live:bytes"
