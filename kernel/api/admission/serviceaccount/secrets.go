@@ -6,6 +6,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
+
+	"pintle.dev/pintle/kernel/api/podreferences"
 )
 
 // enforceAnnotation on a service account limits its pods to the secrets that
@@ -75,59 +77,8 @@ func limitSecrets(account *corev1.ServiceAccount, pod *corev1.Pod, ephemeralOnly
 
 // referencesSecrets looks through image pull secrets, environments and volumes.
 func referencesSecrets(pod *corev1.Pod) bool {
-	if len(pod.Spec.ImagePullSecrets) > 0 {
+	for range podreferences.Secrets(pod) {
 		return true
-	}
-	inEnv := func(env []corev1.EnvVar, from []corev1.EnvFromSource) bool {
-		for i := range env {
-			if env[i].ValueFrom != nil && env[i].ValueFrom.SecretKeyRef != nil {
-				return true
-			}
-		}
-		for i := range from {
-			if from[i].SecretRef != nil {
-				return true
-			}
-		}
-		return false
-	}
-	for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
-		for i := range containers {
-			if inEnv(containers[i].Env, containers[i].EnvFrom) {
-				return true
-			}
-		}
-	}
-	for i := range pod.Spec.EphemeralContainers {
-		if inEnv(pod.Spec.EphemeralContainers[i].Env, pod.Spec.EphemeralContainers[i].EnvFrom) {
-			return true
-		}
-	}
-	for i := range pod.Spec.Volumes {
-		if volumeHasSecret(&pod.Spec.Volumes[i]) {
-			return true
-		}
 	}
 	return false
-}
-
-func volumeHasSecret(v *corev1.Volume) bool {
-	switch {
-	case v.Secret != nil, v.AzureFile != nil && v.AzureFile.SecretName != "":
-		return true
-	case v.Projected != nil:
-		for i := range v.Projected.Sources {
-			if v.Projected.Sources[i].Secret != nil {
-				return true
-			}
-		}
-	}
-	return v.CephFS != nil && v.CephFS.SecretRef != nil ||
-		v.Cinder != nil && v.Cinder.SecretRef != nil ||
-		v.FlexVolume != nil && v.FlexVolume.SecretRef != nil ||
-		v.RBD != nil && v.RBD.SecretRef != nil ||
-		v.ScaleIO != nil && v.ScaleIO.SecretRef != nil ||
-		v.ISCSI != nil && v.ISCSI.SecretRef != nil ||
-		v.StorageOS != nil && v.StorageOS.SecretRef != nil ||
-		v.CSI != nil && v.CSI.NodePublishSecretRef != nil
 }

@@ -14,5 +14,5 @@
 // release mount no claims.
 //
 // It says "no opinion", never "no": another authorizer may allow more. It must
-// not import the rest of the API server but auth/rbac.
+// not import the rest of the API server but auth/rbac and podreferences.
 package node
