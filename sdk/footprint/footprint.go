@@ -39,7 +39,6 @@ type pace struct {
 
 	allocated uint64
 	quiet     int
-	idle      bool
 }
 
 // Keep works until ctx ends.
@@ -70,15 +69,15 @@ func (p *pace) tick(allocated, live uint64) {
 	grown := allocated - p.allocated
 	p.allocated = allocated
 	if grown >= busyBytes {
-		p.quiet, p.idle = 0, false
+		p.quiet = 0
 		p.set(p.percent(live))
 		return
 	}
-	if p.quiet++; p.quiet >= idlePeriods && !p.idle {
-		p.idle = true
+	p.quiet++
+	if p.quiet == idlePeriods {
 		p.set(idlePercent)
-		p.relax()
-	} else if p.idle && (p.quiet-idlePeriods)%againPeriods == 0 {
+	}
+	if p.quiet >= idlePeriods && (p.quiet-idlePeriods)%againPeriods == 0 {
 		p.relax()
 	}
 }
