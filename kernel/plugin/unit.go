@@ -299,23 +299,13 @@ func (u *unit) adopt(ctx context.Context, g guest) error {
 
 // watch returns when the guest broke or ctx ended.
 func (u *unit) watch(ctx context.Context, g guest) error {
+	var poll <-chan time.Time // never: a module in this process says itself when it broke
 	p, process := g.(*processGuest)
-	if !process {
-		for {
-			select {
-			case <-ctx.Done():
-				return ctx.Err()
-			case <-u.kick:
-				return u.why()
-			case <-u.hungry:
-				if err := u.catchUp(ctx, g); err != nil {
-					return err
-				}
-			}
-		}
+	if process {
+		tick := time.NewTicker(exitPoll)
+		defer tick.Stop()
+		poll = tick.C
 	}
-	tick := time.NewTicker(exitPoll)
-	defer tick.Stop()
 	for n := 1; ; n++ {
 		select {
 		case <-ctx.Done():
@@ -327,7 +317,7 @@ func (u *unit) watch(ctx context.Context, g guest) error {
 				return err
 			}
 			continue
-		case <-tick.C:
+		case <-poll:
 		}
 		if err := g.health(ctx); err != nil {
 			return err
