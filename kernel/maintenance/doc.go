@@ -23,6 +23,6 @@
 //
 // A store in etcd is not this package's: Elsewhere answers for it, and says what to use instead.
 //
-// It imports kernel/api, for the types that are stored, kernel/store and kernel/bus; nothing of kernel imports it but
-// the wiring in package kernel.
+// It imports kernel/api, for the types that are stored, kernel/api/etcd for its way to connect, kernel/store and
+// kernel/bus; nothing of kernel imports it but the wiring in package kernel.
 package maintenance

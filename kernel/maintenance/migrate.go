@@ -7,14 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"time"
 
-	"go.etcd.io/etcd/client/pkg/v3/transport"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
 
+	"pintle.dev/pintle/kernel/api/etcd"
 	"pintle.dev/pintle/kernel/store"
 )
 
@@ -48,14 +46,9 @@ const (
 )
 
 func (e Etcd) open(ctx context.Context) (*clientv3.Client, error) {
-	cfg := clientv3.Config{Endpoints: e.Servers, DialTimeout: etcdDial, Logger: zap.NewNop()}
-	if slices.ContainsFunc(e.Servers, func(s string) bool { return strings.HasPrefix(s, "https://") }) {
-		info := transport.TLSInfo{CertFile: e.CertFile, KeyFile: e.KeyFile, TrustedCAFile: e.CAFile}
-		tls, err := info.ClientConfig()
-		if err != nil {
-			return nil, fmt.Errorf("certificates for etcd: %w", err)
-		}
-		cfg.TLS = tls
+	cfg, err := etcd.ClientConfig(e.Servers, e.CertFile, e.KeyFile, e.CAFile)
+	if err != nil {
+		return nil, fmt.Errorf("certificates for etcd: %w", err)
 	}
 	c, err := clientv3.New(cfg)
 	if err != nil {

@@ -113,19 +113,27 @@ func Open(ctx context.Context, cfg Config) (*Backend, error) {
 	return b, nil
 }
 
-func newClient(c storagebackend.TransportConfig) (*kubernetes.Client, error) {
-	cfg := clientv3.Config{
-		Endpoints: c.ServerList, DialTimeout: openTimeout, Logger: zap.NewNop(),
-		DialKeepAliveTime: 30 * time.Second, DialKeepAliveTimeout: 10 * time.Second,
-	}
-	if slices.ContainsFunc(c.ServerList, func(s string) bool { return strings.HasPrefix(s, "https://") }) {
-		info := transport.TLSInfo{CertFile: c.CertFile, KeyFile: c.KeyFile, TrustedCAFile: c.TrustedCAFile}
+// ClientConfig is how this project's clients of etcd connect. Certificates are
+// read when a server is asked by https; certFile and keyFile may be empty.
+func ClientConfig(servers []string, certFile, keyFile, caFile string) (clientv3.Config, error) {
+	cfg := clientv3.Config{Endpoints: servers, DialTimeout: openTimeout, Logger: zap.NewNop()}
+	if slices.ContainsFunc(servers, func(s string) bool { return strings.HasPrefix(s, "https://") }) {
+		info := transport.TLSInfo{CertFile: certFile, KeyFile: keyFile, TrustedCAFile: caFile}
 		tls, err := info.ClientConfig()
 		if err != nil {
-			return nil, fmt.Errorf("certificates: %w; check store.etcd.certFile, keyFile and caFile", err)
+			return cfg, err
 		}
 		cfg.TLS = tls
 	}
+	return cfg, nil
+}
+
+func newClient(c storagebackend.TransportConfig) (*kubernetes.Client, error) {
+	cfg, err := ClientConfig(c.ServerList, c.CertFile, c.KeyFile, c.TrustedCAFile)
+	if err != nil {
+		return nil, fmt.Errorf("certificates: %w; check store.etcd.certFile, keyFile and caFile", err)
+	}
+	cfg.DialKeepAliveTime, cfg.DialKeepAliveTimeout = 30*time.Second, 10*time.Second
 	client, err := kubernetes.New(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", strings.Join(c.ServerList, ", "), err)
