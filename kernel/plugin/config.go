@@ -72,6 +72,18 @@ type Deps struct {
 	// path; asked again for the same name it returns the same. Nil:
 	// controllers cannot run.
 	Identity func(ctx context.Context, plugin string) (socket string, err error)
+	// Bundles finds installed bundles beside those of Config.Directories. Nil:
+	// there are none.
+	Bundles Bundles
+}
+
+// Bundles finds installed bundles: several versions of one name may be there.
+type Bundles interface {
+	// Find returns the folder of a bundle, with its manifest.yaml. An empty
+	// version is the one that is installed, or pinned, for use. A digest, if
+	// not empty, is that of one of the bundle's artefacts. An error that wraps
+	// fs.ErrNotExist says that there is none.
+	Find(name, version, digest string) (directory string, err error)
 }
 
 func (c *Config) defaults() {

@@ -604,8 +604,11 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		v1alpha1.Plugin{}.OpenAPIModelName():                                         schema_sdk_apis_kernel_v1alpha1_Plugin(ref),
 		v1alpha1.PluginLimits{}.OpenAPIModelName():                                   schema_sdk_apis_kernel_v1alpha1_PluginLimits(ref),
 		v1alpha1.PluginList{}.OpenAPIModelName():                                     schema_sdk_apis_kernel_v1alpha1_PluginList(ref),
+		v1alpha1.PluginShadowSpec{}.OpenAPIModelName():                               schema_sdk_apis_kernel_v1alpha1_PluginShadowSpec(ref),
+		v1alpha1.PluginShadowStatus{}.OpenAPIModelName():                             schema_sdk_apis_kernel_v1alpha1_PluginShadowStatus(ref),
 		v1alpha1.PluginSpec{}.OpenAPIModelName():                                     schema_sdk_apis_kernel_v1alpha1_PluginSpec(ref),
 		v1alpha1.PluginStatus{}.OpenAPIModelName():                                   schema_sdk_apis_kernel_v1alpha1_PluginStatus(ref),
+		v1alpha1.PluginVersion{}.OpenAPIModelName():                                  schema_sdk_apis_kernel_v1alpha1_PluginVersion(ref),
 		v1alpha1.ProvidedPlugin{}.OpenAPIModelName():                                 schema_sdk_apis_kernel_v1alpha1_ProvidedPlugin(ref),
 	}
 }
@@ -30321,6 +30324,97 @@ func schema_sdk_apis_kernel_v1alpha1_PluginList(ref common.ReferenceCallback) co
 	}
 }
 
+func schema_sdk_apis_kernel_v1alpha1_PluginShadowSpec(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "PluginShadowSpec names a candidate version of a bundle. At least one of its fields is set.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"version": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Version of the candidate, as its manifest says.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"digest": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Digest of the candidate's artefact: sha256: and 64 hexadecimal digits.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+			},
+		},
+	}
+}
+
+func schema_sdk_apis_kernel_v1alpha1_PluginShadowStatus(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "PluginShadowStatus is what a candidate did beside the present version.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"version": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Version of the candidate.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"digest": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Digest of the candidate's artefact.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"state": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Where the candidate is in its life.\n\nPossible enum values:\n - `\"BackOff\"` : it ended or failed, and waits before its restart.\n - `\"Disabled\"` : switched off.\n - `\"Failed\"` : it cannot be started as asked; the message says why.\n - `\"Pending\"` : not looked at yet.\n - `\"Ready\"` : answers calls.\n - `\"Starting\"` : being compiled or started, and fed.\n - `\"Stopping\"` : finishing what it does before it ends.",
+							Type:        []string{"string"},
+							Format:      "",
+							Enum:        []interface{}{"BackOff", "Disabled", "Failed", "Pending", "Ready", "Starting", "Stopping"},
+						},
+					},
+					"message": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Why the candidate is in this state, in words.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"since": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Since when decisions are compared.",
+							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
+						},
+					},
+					"decisions": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Decisions that were compared.",
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+					"disagreements": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Decisions in which the candidate answered otherwise.",
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			metav1.Time{}.OpenAPIModelName()},
+	}
+}
+
 func schema_sdk_apis_kernel_v1alpha1_PluginSpec(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
@@ -30355,7 +30449,7 @@ func schema_sdk_apis_kernel_v1alpha1_PluginSpec(ref common.ReferenceCallback) co
 					},
 					"version": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Version of the bundle, as its manifest says.",
+							Description: "Version of the bundle, as its manifest says. A change turns to another version that is installed, while the kernel runs.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -30372,6 +30466,25 @@ func schema_sdk_apis_kernel_v1alpha1_PluginSpec(ref common.ReferenceCallback) co
 							Description: "Whether the plugin runs. Defaults to true.",
 							Type:        []string{"boolean"},
 							Format:      "",
+						},
+					},
+					"profiles": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "set",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Scheduler profiles, by their schedulerName, in which the plugin is used while it is enabled. Empty means the first profile. Predicates, priorities and other plugins of the scheduler only.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
 						},
 					},
 					"onFailure": {
@@ -30396,7 +30509,7 @@ func schema_sdk_apis_kernel_v1alpha1_PluginSpec(ref common.ReferenceCallback) co
 					},
 					"weight": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Factor of the plugin's score in the first scheduling profile that uses it. Priorities only; 1 or greater.",
+							Description: "Factor of the plugin's score. Priorities only; 1 or greater. Where the kernel's configuration gives it one factor a profile, this is that of the first; changed here, it counts in all of them.",
 							Type:        []string{"integer"},
 							Format:      "int64",
 						},
@@ -30425,12 +30538,18 @@ func schema_sdk_apis_kernel_v1alpha1_PluginSpec(ref common.ReferenceCallback) co
 							},
 						},
 					},
+					"shadow": {
+						SchemaProps: spec.SchemaProps{
+							Description: "A candidate version of the bundle that runs beside the present one: it is asked what that is asked, and its answers are compared and never used. Predicates and priorities only.",
+							Ref:         ref(v1alpha1.PluginShadowSpec{}.OpenAPIModelName()),
+						},
+					},
 				},
 				Required: []string{"bundle", "kind"},
 			},
 		},
 		Dependencies: []string{
-			rbacv1.PolicyRule{}.OpenAPIModelName(), metav1.Duration{}.OpenAPIModelName(), runtime.RawExtension{}.OpenAPIModelName(), v1alpha1.PluginLimits{}.OpenAPIModelName()},
+			rbacv1.PolicyRule{}.OpenAPIModelName(), metav1.Duration{}.OpenAPIModelName(), runtime.RawExtension{}.OpenAPIModelName(), v1alpha1.PluginLimits{}.OpenAPIModelName(), v1alpha1.PluginShadowSpec{}.OpenAPIModelName()},
 	}
 }
 
@@ -30533,6 +30652,30 @@ func schema_sdk_apis_kernel_v1alpha1_PluginStatus(ref common.ReferenceCallback) 
 							Format:      "int64",
 						},
 					},
+					"previous": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Versions that ran before, the last one first: what a rollback goes to.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.PluginVersion{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"shadow": {
+						SchemaProps: spec.SchemaProps{
+							Description: "What the candidate of spec.shadow did.",
+							Ref:         ref(v1alpha1.PluginShadowStatus{}.OpenAPIModelName()),
+						},
+					},
 					"conditions": {
 						VendorExtensible: spec.VendorExtensible{
 							Extensions: spec.Extensions{
@@ -30545,7 +30688,7 @@ func schema_sdk_apis_kernel_v1alpha1_PluginStatus(ref common.ReferenceCallback) 
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "Conditions of the plugin: Ready says whether it answers calls.",
+							Description: "Conditions of the plugin: Ready says whether it answers calls, Accepted whether the spec is in force, and if not, why.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -30582,7 +30725,34 @@ func schema_sdk_apis_kernel_v1alpha1_PluginStatus(ref common.ReferenceCallback) 
 			},
 		},
 		Dependencies: []string{
-			metav1.Condition{}.OpenAPIModelName(), metav1.Time{}.OpenAPIModelName(), v1alpha1.ProvidedPlugin{}.OpenAPIModelName()},
+			metav1.Condition{}.OpenAPIModelName(), metav1.Time{}.OpenAPIModelName(), v1alpha1.PluginShadowStatus{}.OpenAPIModelName(), v1alpha1.PluginVersion{}.OpenAPIModelName(), v1alpha1.ProvidedPlugin{}.OpenAPIModelName()},
+	}
+}
+
+func schema_sdk_apis_kernel_v1alpha1_PluginVersion(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "PluginVersion is one build of a bundle.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"version": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Version, as the bundle's manifest says.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"digest": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Digest of the artefact.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+			},
+		},
 	}
 }
 

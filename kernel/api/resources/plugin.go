@@ -4,11 +4,15 @@ import (
 	"cmp"
 	"encoding/json"
 	"regexp"
+	"strconv"
+	"strings"
 	"time"
 
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -23,6 +27,9 @@ var digestPattern = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
 
 // maxPluginConfig bounds a plugin's configuration, in bytes of JSON.
 const maxPluginConfig = 256 << 10
+
+// maxProfileName bounds the name of a scheduler profile, in bytes.
+const maxProfileName = 253
 
 func pluginKind() Kind {
 	gvk := v1alpha1.SchemeGroupVersion.WithKind("Plugin")
@@ -61,17 +68,34 @@ func pluginKind() Kind {
 			integerColumn("Restarts", "How often the plugin was started again since the kernel started."),
 			integerColumn("Calls", "Calls answered since the kernel started."),
 			stringColumn("P99", "The time within which 99 of 100 recent calls were answered."), ageColumn(),
+			wideColumn("Weight", "Factor of the plugin's score."), wideColumn("Profiles", "Scheduler profiles that use the plugin."),
 			wideColumn("Digest", "Digest of the artefact that runs."), wideColumn("Bundle", "Name of the bundle that provides the plugin."),
-			wideColumn("Message", "Why the plugin is in this state.")),
+			wideColumn("Message", "Why the plugin is in this state, or why its spec is not in force.")),
 		Row: func(obj runtime.Object) ([]any, error) {
 			o := obj.(*v1alpha1.Plugin)
 			spec, status := o.Spec, o.Status
 			return []any{o.Name, string(spec.Kind), orNone(string(cmp.Or(status.Transport, spec.Transport))),
 				orNone(cmp.Or(status.Version, spec.Version)), string(cmp.Or(status.State, v1alpha1.PluginStatePending)),
 				int64(status.Restarts), status.Calls, orNone(status.P99), ageCell(o.CreationTimestamp),
-				orNone(cmp.Or(status.Digest, spec.Digest)), cmp.Or(status.Bundle, spec.Bundle), status.Message}, nil
+				weightCell(spec.Weight), orNone(strings.Join(spec.Profiles, ",")),
+				orNone(cmp.Or(status.Digest, spec.Digest)), cmp.Or(status.Bundle, spec.Bundle), pluginMessage(&status)}, nil
 		},
 	}
+}
+
+func weightCell(weight *int64) string {
+	if weight == nil {
+		return "<none>"
+	}
+	return strconv.FormatInt(*weight, 10)
+}
+
+// pluginMessage says first what keeps the spec from being in force.
+func pluginMessage(s *v1alpha1.PluginStatus) string {
+	if c := meta.FindStatusCondition(s.Conditions, v1alpha1.PluginConditionAccepted); c != nil && c.Status == metav1.ConditionFalse {
+		return "spec not in force: " + c.Message
+	}
+	return s.Message
 }
 
 func setPluginDefaults(o *v1alpha1.Plugin) {
@@ -110,10 +134,56 @@ func validatePlugin(o *v1alpha1.Plugin) field.ErrorList {
 			errs = append(errs, field.Invalid(specPath.Child("weight"), *s.Weight, "must be between 1 and 1000000, inclusive"))
 		}
 	}
+	errs = append(errs, validatePluginProfiles(s)...)
+	errs = append(errs, validatePluginShadow(s)...)
 	if s.Timeout != nil && (s.Timeout.Duration < time.Millisecond || s.Timeout.Duration > time.Minute) {
 		errs = append(errs, field.Invalid(specPath.Child("timeout"), s.Timeout.Duration.String(), "must be between 1ms and 1m0s, inclusive"))
 	}
 	return append(errs, validatePluginExtras(s)...)
+}
+
+// validatePluginProfiles: names are those of the configuration's profiles, any
+// words; whether there is such a profile the plugin host knows.
+func validatePluginProfiles(s *v1alpha1.PluginSpec) field.ErrorList {
+	if len(s.Profiles) == 0 {
+		return nil
+	}
+	path := specPath.Child("profiles")
+	switch s.Kind {
+	case v1alpha1.PluginKindController, v1alpha1.PluginKindRuntime, v1alpha1.PluginKindProxy:
+		return field.ErrorList{field.Forbidden(path, "may only be specified for plugins of the scheduler")}
+	}
+	var errs field.ErrorList
+	seen := map[string]bool{}
+	for i, name := range s.Profiles {
+		switch {
+		case name == "":
+			errs = append(errs, field.Required(path.Index(i), ""))
+		case len(name) > maxProfileName:
+			errs = append(errs, field.TooLong(path.Index(i), "", maxProfileName))
+		case seen[name]:
+			errs = append(errs, field.Duplicate(path.Index(i), name))
+		}
+		seen[name] = true
+	}
+	return errs
+}
+
+func validatePluginShadow(s *v1alpha1.PluginSpec) field.ErrorList {
+	if s.Shadow == nil {
+		return nil
+	}
+	path := specPath.Child("shadow")
+	if s.Kind != v1alpha1.PluginKindPredicate && s.Kind != v1alpha1.PluginKindPriority {
+		return field.ErrorList{field.Forbidden(path, "may only be specified for predicates and priorities")}
+	}
+	if s.Shadow.Version == "" && s.Shadow.Digest == "" {
+		return field.ErrorList{field.Required(path, "must have a version or a digest")}
+	}
+	if s.Shadow.Digest != "" && !digestPattern.MatchString(s.Shadow.Digest) {
+		return field.ErrorList{field.Invalid(path.Child("digest"), s.Shadow.Digest, "must be sha256: and 64 hexadecimal digits")}
+	}
+	return nil
 }
 
 func validatePluginExtras(s *v1alpha1.PluginSpec) field.ErrorList {
@@ -174,7 +244,7 @@ func validatePluginStatusUpdate(o, old *v1alpha1.Plugin) field.ErrorList {
 		n    int64
 	}{
 		{"pid", int64(s.PID)}, {"restarts", int64(s.Restarts)}, {"calls", s.Calls}, {"failures", s.Failures},
-		{"observedGeneration", s.ObservedGeneration},
+		{"observedGeneration", s.ObservedGeneration}, {"shadow.decisions", shadowStatus(s).Decisions}, {"shadow.disagreements", shadowStatus(s).Disagreements},
 	} {
 		errs = append(errs, apivalidation.ValidateNonnegativeField(c.n, statusPath.Child(c.name))...)
 	}
@@ -184,4 +254,8 @@ func validatePluginStatusUpdate(o, old *v1alpha1.Plugin) field.ErrorList {
 		}
 	}
 	return errs
+}
+
+func shadowStatus(s *v1alpha1.PluginStatus) v1alpha1.PluginShadowStatus {
+	return ptr.Deref(s.Shadow, v1alpha1.PluginShadowStatus{})
 }

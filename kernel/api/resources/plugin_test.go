@@ -43,6 +43,23 @@ func TestPluginValidation(t *testing.T) {
 		{"weight", func(s *v1alpha1.PluginSpec) { s.Weight = ptr.To[int64](1) }, []string{"spec.weight: Forbidden: may only be specified for priorities"}},
 		{"zero weight", func(s *v1alpha1.PluginSpec) { s.Kind, s.Weight = v1alpha1.PluginKindPriority, ptr.To[int64](0) }, []string{"spec.weight: Invalid value: 0: must be between 1 and 1000000, inclusive"}},
 		{"timeout", func(s *v1alpha1.PluginSpec) { s.Timeout = &metav1.Duration{Duration: time.Hour} }, []string{`spec.timeout: Invalid value: "1h0m0s": must be between 1ms and 1m0s, inclusive`}},
+		{"profiles and shadow", func(s *v1alpha1.PluginSpec) {
+			s.Profiles = []string{"default-scheduler", "packer"}
+			s.Shadow = &v1alpha1.PluginShadowSpec{Version: "1.1.0"}
+		}, nil},
+		{"bad profiles", func(s *v1alpha1.PluginSpec) { s.Profiles = []string{"a", "", "a", strings.Repeat("x", 254)} }, []string{
+			"spec.profiles[1]: Required value", `spec.profiles[2]: Duplicate value: "a"`, "spec.profiles[3]: Too long: may not be more than 253 bytes",
+		}},
+		{"bad shadow", func(s *v1alpha1.PluginSpec) { s.Shadow = &v1alpha1.PluginShadowSpec{} }, []string{"spec.shadow: Required value: must have a version or a digest"}},
+		{"shadow digest", func(s *v1alpha1.PluginSpec) { s.Shadow = &v1alpha1.PluginShadowSpec{Digest: "abc"} }, []string{
+			`spec.shadow.digest: Invalid value: "abc": must be sha256: and 64 hexadecimal digits`,
+		}},
+		{"controllers are in no profile", func(s *v1alpha1.PluginSpec) {
+			s.Kind, s.Profiles, s.Shadow = v1alpha1.PluginKindController, []string{"a"}, &v1alpha1.PluginShadowSpec{Version: "1"}
+		}, []string{
+			"spec.profiles: Forbidden: may only be specified for plugins of the scheduler",
+			"spec.shadow: Forbidden: may only be specified for predicates and priorities",
+		}},
 		{"limits", func(s *v1alpha1.PluginSpec) {
 			s.Limits = &v1alpha1.PluginLimits{Memory: ptr.To(resource.MustParse("0")), CPU: ptr.To(resource.MustParse("-1"))}
 		}, []string{`spec.limits.memory: Invalid value: "0": must be greater than zero`, `spec.limits.cpu: Invalid value: "-1": must be greater than zero`}},
@@ -93,9 +110,13 @@ func TestPluginUpdate(t *testing.T) {
 func TestPluginTable(t *testing.T) {
 	k := pluginKind()
 	o := fitsResources()
-	sameCells(t, k, o, "PodFitsResources", "predicate", "<none>", "<none>", "Pending", int64(0), int64(0), "<none>", "<unknown>", "<none>", "classic", "")
+	sameCells(t, k, o, "PodFitsResources", "predicate", "<none>", "<none>", "Pending", int64(0), int64(0), "<none>", "<unknown>", "<none>", "<none>", "<none>", "classic", "")
+	o.Spec.Weight, o.Spec.Profiles = ptr.To[int64](3), []string{"a", "b"}
 	o.Status = v1alpha1.PluginStatus{State: v1alpha1.PluginStateReady, Transport: v1alpha1.PluginTransportWASM, Version: "1.0.0", Digest: "sha256:x", Restarts: 2, Calls: 41, P99: "85µs", Message: "up"}
-	sameCells(t, k, o, "PodFitsResources", "predicate", "wasm", "1.0.0", "Ready", int64(2), int64(41), "85µs", "<unknown>", "sha256:x", "classic", "up")
+	sameCells(t, k, o, "PodFitsResources", "predicate", "wasm", "1.0.0", "Ready", int64(2), int64(41), "85µs", "<unknown>", "3", "a,b", "sha256:x", "classic", "up")
+	o.Status.Conditions = []metav1.Condition{{Type: v1alpha1.PluginConditionAccepted, Status: metav1.ConditionFalse, Message: "no such version"}}
+	sameCells(t, k, o, "PodFitsResources", "predicate", "wasm", "1.0.0", "Ready", int64(2), int64(41), "85µs", "<unknown>", "3", "a,b", "sha256:x", "classic",
+		"spec not in force: no such version")
 	if f := k.Fields(o); f["spec.bundle"] != "classic" || f["spec.kind"] != "predicate" || f["status.state"] != "Ready" || len(f) != len(k.FieldNames) {
 		t.Errorf("fields %v", f)
 	}

@@ -28,6 +28,18 @@ type Plugin struct {
 	Status PluginStatus `json:"status,omitempty"`
 }
 
+const (
+	// ConfiguredAnnotation holds, as JSON, the fields of the spec that the
+	// kernel's configuration last said. A field that differs from it is an
+	// operator's; one whose configured value changes takes the new value.
+	ConfiguredAnnotation = "kernel.pintle.dev/configured"
+
+	// PluginConditionReady says whether the plugin answers calls.
+	PluginConditionReady = "Ready"
+	// PluginConditionAccepted says whether the spec is in force.
+	PluginConditionAccepted = "Accepted"
+)
+
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 
 // PluginList is a list of plugins.
@@ -126,7 +138,8 @@ type PluginSpec struct {
 	// +optional
 	Transport PluginTransport `json:"transport,omitempty"`
 
-	// Version of the bundle, as its manifest says.
+	// Version of the bundle, as its manifest says. A change turns to another
+	// version that is installed, while the kernel runs.
 	// +optional
 	Version string `json:"version,omitempty"`
 
@@ -138,6 +151,13 @@ type PluginSpec struct {
 	// Whether the plugin runs. Defaults to true.
 	// +optional
 	Enabled *bool `json:"enabled,omitempty"`
+
+	// Scheduler profiles, by their schedulerName, in which the plugin is used
+	// while it is enabled. Empty means the first profile. Predicates,
+	// priorities and other plugins of the scheduler only.
+	// +optional
+	// +listType=set
+	Profiles []string `json:"profiles,omitempty"`
 
 	// What a failing call counts as: refuse (the node is refused) or ignore
 	// (the plugin is left out of the decision). Predicates and priorities
@@ -153,8 +173,9 @@ type PluginSpec struct {
 	// +optional
 	Limits *PluginLimits `json:"limits,omitempty"`
 
-	// Factor of the plugin's score in the first scheduling profile that uses it.
-	// Priorities only; 1 or greater.
+	// Factor of the plugin's score. Priorities only; 1 or greater. Where the
+	// kernel's configuration gives it one factor a profile, this is that of the
+	// first; changed here, it counts in all of them.
 	// +optional
 	Weight *int64 `json:"weight,omitempty"`
 
@@ -166,6 +187,24 @@ type PluginSpec struct {
 	// +optional
 	// +listType=atomic
 	Permissions []rbacv1.PolicyRule `json:"permissions,omitempty"`
+
+	// A candidate version of the bundle that runs beside the present one: it is
+	// asked what that is asked, and its answers are compared and never used.
+	// Predicates and priorities only.
+	// +optional
+	Shadow *PluginShadowSpec `json:"shadow,omitempty"`
+}
+
+// PluginShadowSpec names a candidate version of a bundle. At least one of its
+// fields is set.
+type PluginShadowSpec struct {
+	// Version of the candidate, as its manifest says.
+	// +optional
+	Version string `json:"version,omitempty"`
+
+	// Digest of the candidate's artefact: sha256: and 64 hexadecimal digits.
+	// +optional
+	Digest string `json:"digest,omitempty"`
 }
 
 // PluginLimits are ceilings of what a plugin may use.
@@ -236,7 +275,17 @@ type PluginStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// Conditions of the plugin: Ready says whether it answers calls.
+	// Versions that ran before, the last one first: what a rollback goes to.
+	// +optional
+	// +listType=atomic
+	Previous []PluginVersion `json:"previous,omitempty"`
+
+	// What the candidate of spec.shadow did.
+	// +optional
+	Shadow *PluginShadowStatus `json:"shadow,omitempty"`
+
+	// Conditions of the plugin: Ready says whether it answers calls, Accepted
+	// whether the spec is in force, and if not, why.
 	// +optional
 	// +patchMergeKey=type
 	// +patchStrategy=merge
@@ -250,6 +299,48 @@ type PluginStatus struct {
 	// +listMapKey=kind
 	// +listMapKey=name
 	Provides []ProvidedPlugin `json:"provides,omitempty"`
+}
+
+// PluginVersion is one build of a bundle.
+type PluginVersion struct {
+	// Version, as the bundle's manifest says.
+	// +optional
+	Version string `json:"version,omitempty"`
+
+	// Digest of the artefact.
+	// +optional
+	Digest string `json:"digest,omitempty"`
+}
+
+// PluginShadowStatus is what a candidate did beside the present version.
+type PluginShadowStatus struct {
+	// Version of the candidate.
+	// +optional
+	Version string `json:"version,omitempty"`
+
+	// Digest of the candidate's artefact.
+	// +optional
+	Digest string `json:"digest,omitempty"`
+
+	// Where the candidate is in its life.
+	// +optional
+	State PluginState `json:"state,omitempty"`
+
+	// Why the candidate is in this state, in words.
+	// +optional
+	Message string `json:"message,omitempty"`
+
+	// Since when decisions are compared.
+	// +optional
+	Since *metav1.Time `json:"since,omitempty"`
+
+	// Decisions that were compared.
+	// +optional
+	Decisions int64 `json:"decisions,omitempty"`
+
+	// Decisions in which the candidate answered otherwise.
+	// +optional
+	Disagreements int64 `json:"disagreements,omitempty"`
 }
 
 // ProvidedPlugin is one plugin that a bundle provides.

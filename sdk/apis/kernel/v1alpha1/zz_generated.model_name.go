@@ -21,6 +21,16 @@ func (in PluginList) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in PluginShadowSpec) OpenAPIModelName() string {
+	return "dev.pintle.kernel.v1alpha1.PluginShadowSpec"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in PluginShadowStatus) OpenAPIModelName() string {
+	return "dev.pintle.kernel.v1alpha1.PluginShadowStatus"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in PluginSpec) OpenAPIModelName() string {
 	return "dev.pintle.kernel.v1alpha1.PluginSpec"
 }
@@ -28,6 +38,11 @@ func (in PluginSpec) OpenAPIModelName() string {
 // OpenAPIModelName returns the OpenAPI model name for this type.
 func (in PluginStatus) OpenAPIModelName() string {
 	return "dev.pintle.kernel.v1alpha1.PluginStatus"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in PluginVersion) OpenAPIModelName() string {
+	return "dev.pintle.kernel.v1alpha1.PluginVersion"
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
