@@ -21,6 +21,7 @@ import (
 
 	"pintle.dev/pintle/kernel/api"
 	"pintle.dev/pintle/kernel/config"
+	"pintle.dev/pintle/kernel/inspect"
 	"pintle.dev/pintle/kernel/plugin"
 	"pintle.dev/pintle/sdk/footprint"
 )
@@ -52,12 +53,13 @@ type Kernel struct {
 	mu  sync.Mutex
 	cfg *config.Config
 
-	dirs  directories
-	parts *parts
-	api   *api.Server
-	host  *plugin.Host
-	ids   *identities
-	ready chan struct{}
+	dirs    directories
+	parts   *parts
+	api     *api.Server
+	host    *plugin.Host
+	inspect *inspect.Mux
+	ids     *identities
+	ready   chan struct{}
 	// maintenance is what the API server is given for operators of the store.
 	maintenance struct {
 		handler    http.Handler
@@ -90,6 +92,7 @@ func New(cfg *config.Config, o Options) (_ *Kernel, err error) {
 		log: o.Logger, level: o.Level, progress: o.Progress, stopping: o.Stopping, begin: time.Now(), exe: o.Executable,
 		cfg: cfg, parts: newParts(o.Logger), ready: make(chan struct{}),
 		shared: cfg.Store.Backend == config.BackendEtcd, holder: newHolder(),
+		inspect: inspect.New(),
 	}
 	if k.dirs, err = prepareDirectories(cfg.DataDir); err != nil {
 		return nil, err
@@ -113,7 +116,7 @@ func New(cfg *config.Config, o Options) (_ *Kernel, err error) {
 	}
 	k.api, err = api.New(api.Config{
 		DataDir: cfg.DataDir, BindAddress: cfg.API.BindAddress, Port: cfg.API.Port,
-		StoreHandler: k.maintenance.handler, Collectors: k.maintenance.collectors,
+		StoreHandler: k.maintenance.handler, InspectHandler: k.inspect, Collectors: k.maintenance.collectors,
 		AdvertiseAddress: cfg.API.AdvertiseAddress, ServiceCIDR: cfg.API.ServiceCIDR, NodePortRange: cfg.API.NodePortRange,
 		MaxInFlight: cfg.API.MaxInflight, MaxMutatingInFlight: cfg.API.MaxMutatingInflight,
 		Backend: backend, EncryptionConfig: cfg.Store.EncryptionConfig, Logger: k.log.With("part", "api"), Failing: k.stopping,

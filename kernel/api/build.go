@@ -232,6 +232,9 @@ func (s *Server) build() error {
 	if s.cfg.StoreHandler != nil {
 		s.generic.Handler.NonGoRestfulMux.HandlePrefix(storePath, s.cfg.StoreHandler)
 	}
+	if s.cfg.InspectHandler != nil {
+		s.generic.Handler.NonGoRestfulMux.HandlePrefix(inspectPath, s.cfg.InspectHandler)
+	}
 	v3custom := openapiv3controller.NewController(crds.Informers.Apiextensions().V1().CustomResourceDefinitions())
 	// Made before the informers start, which then call it.
 	aggregator, err := rbac.NewAggregator(s.client.RbacV1(), s.informers.Rbac().V1().ClusterRoles(), s.log)
@@ -314,7 +317,7 @@ func (s *Server) genericConfig(codecs serializer.CodecFactory, options generic.R
 	c.MaxMutatingRequestsInFlight = s.cfg.MaxMutatingInFlight
 	c.MaxRequestBodyBytes = maxBody
 	c.StorageObjectCountTracker = nil
-	c.LongRunningFunc = withStorePath(genericfilters.BasicLongRunningRequestCheck(
+	c.LongRunningFunc = withOperatorPaths(genericfilters.BasicLongRunningRequestCheck(
 		sets.NewString("watch", "proxy"), sets.NewString("attach", "exec", "proxy", "log", "portforward")))
 	longRunning := c.LongRunningFunc
 	metrics, err := newMetrics(s.cfg.Collectors)

@@ -45,6 +45,9 @@ type Config struct {
 	// StoreHandler serves what an operator does with the store, below
 	// /kernel/store/; may be nil.
 	StoreHandler http.Handler
+	// InspectHandler answers questions about decisions, below
+	// /inspect/v1alpha1/; may be nil.
+	InspectHandler http.Handler
 	// Collectors add to what /metrics tells; may be nil.
 	Collectors []prometheus.Collector
 	// Logger receives the server's messages; default discards.

@@ -15,11 +15,15 @@ import (
 // it: it is the administrator's.
 const storePath = "/kernel/store/"
 
-// withStorePath adds the operator's requests to those that may take long: a backup is not cut off after a minute, and
-// ends when the server stops.
-func withStorePath(check request.LongRunningRequestCheck) request.LongRunningRequestCheck {
+// inspectPath is where Config.InspectHandler is served, granted to nobody else either.
+const inspectPath = "/inspect/v1alpha1/"
+
+// withOperatorPaths adds the operator's requests to those that may take long: a backup is not cut off after a minute,
+// and ends when the server stops.
+func withOperatorPaths(check request.LongRunningRequestCheck) request.LongRunningRequestCheck {
 	return func(req *http.Request, info *request.RequestInfo) bool {
-		return !info.IsResourceRequest && strings.HasPrefix(info.Path, storePath) || check(req, info)
+		own := strings.HasPrefix(info.Path, storePath) || strings.HasPrefix(info.Path, inspectPath)
+		return own && !info.IsResourceRequest || check(req, info)
 	}
 }
 

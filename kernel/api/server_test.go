@@ -35,6 +35,12 @@ func start(t testing.TB, dir string) *api.Server {
 // startOver also gives the store below.
 func startOver(t testing.TB, dir string) (*api.Server, *store.Store) {
 	t.Helper()
+	return startWith(t, dir, nil)
+}
+
+// startWith also changes the server's configuration.
+func startWith(t testing.TB, dir string, change func(*api.Config)) (*api.Server, *store.Store) {
+	t.Helper()
 	if t, ok := t.(*testing.T); ok && !strings.Contains(t.Name(), "/") {
 		t.Parallel()
 	}
@@ -55,7 +61,11 @@ func startOver(t testing.TB, dir string) (*api.Server, *store.Store) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := api.New(api.Config{DataDir: dir, Backend: backend, Logger: log, AdvertiseAddress: "192.0.2.10"})
+	cfg := api.Config{DataDir: dir, Backend: backend, Logger: log, AdvertiseAddress: "192.0.2.10"}
+	if change != nil {
+		change(&cfg)
+	}
+	s, err := api.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
