@@ -7,10 +7,12 @@ import (
 	"strconv"
 	"strings"
 	"unsafe"
+
+	"pintle.dev/pintle/sdk/contract"
 )
 
-// ABIVersion is the version of the WASM ABI (ABI.md) and of the scheduling
-// contract that this package speaks.
+// ABIVersion is the version of the WASM ABI (ABI.md): of what the exports are
+// called with. What they are asked is the contract's.
 const ABIVersion = 1
 
 // maxReasons bounds the distinct verdicts that one plugin may have; what comes
@@ -58,16 +60,11 @@ type preparedState struct {
 // NewGuest returns a guest over everything registered in this binary.
 func NewGuest() *Guest { return newGuest(registered) }
 
-// GuestOf returns a guest over the given Predicates and Priorities, whatever
-// else is registered; it is for tests.
+// GuestOf returns a guest over the given plugins (values of the kinds that
+// Register takes), whatever else is registered; it is for tests.
 func GuestOf(plugins ...any) (*Guest, error) {
 	var list []served
 	for _, p := range plugins {
-		switch p.(type) {
-		case Predicate, Priority:
-		default:
-			return nil, fmt.Errorf("guest of %T: want sdk.Predicate or sdk.Priority", p)
-		}
 		s, err := newServed(p)
 		if err != nil {
 			return nil, err
@@ -114,6 +111,16 @@ func (g *Guest) Index(name string) int {
 		}
 	}
 	return -1
+}
+
+// Contract is the version that the guest speaks with a kernel that speaks oldest
+// to newest: the oldest that has the kinds of its plugins.
+func (g *Guest) Contract(oldest, newest uint32) uint32 {
+	needs := uint32(contract.One)
+	for i := range g.plugins {
+		needs = max(needs, contract.Of(g.plugins[i].kind))
+	}
+	return contract.Choose(needs, oldest, newest)
 }
 
 // Cluster returns the replica.

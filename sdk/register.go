@@ -1,12 +1,15 @@
 package sdk
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // registered holds what Register was given, in order. It is written from init
 // functions only, which the runtime runs one after the other.
 var registered []served
 
-// served is one predicate or priority of this bundle with its prepared states.
+// served is one plugin of this bundle.
 type served struct {
 	name      string
 	kind      string
@@ -19,12 +22,18 @@ type served struct {
 	filter    func(*Request) Verdict
 	score     func(*Request) int64
 	normFunc  func(*Cluster, *Pod, any, []*Node, []int64)
+	at        map[point]step // kinds that are neither predicate nor priority
 }
 
-// Register adds a Predicate or a Priority to this bundle. Call it from init;
+// Plugin is every kind that Register takes.
+type Plugin interface {
+	Predicate | Priority | PreEnqueue | QueueSort | PreFilter | PostFilter | PreScore | Reserve | Permit | PreBind | Bind | PostBind
+}
+
+// Register adds a plugin to this bundle. Call it from init;
 // what cannot be served (no name, no function, a name twice) is a mistake of
 // the author and panics, so that the build's first test shows it.
-func Register[P Predicate | Priority](plugin P) {
+func Register[P Plugin](plugin P) {
 	s, err := newServed(plugin)
 	if err != nil {
 		panic("sdk.Register: " + err.Error())
@@ -62,8 +71,17 @@ func newServed(plugin any) (served, error) {
 		if (s.normalize == NormalizePlugin) != (p.NormalizeFunc != nil) {
 			return s, fmt.Errorf("priority %s: NormalizeFunc goes with NormalizePlugin, and only with it", p.Name)
 		}
+	default:
+		var at map[point]step
+		var ok bool
+		if s, at, ok = steps(plugin); !ok {
+			return s, fmt.Errorf("%T is no kind of plugin", plugin)
+		}
+		if s.at = at; at == nil {
+			return s, fmt.Errorf("%s %s has no function", s.kind, s.name)
+		}
 	}
-	if s.scope == "" {
+	if s.scope == "" && s.scoped() {
 		s.scope = ScopeNode
 	}
 	if !plainName(s.name) {
@@ -77,6 +95,15 @@ func newServed(plugin any) (served, error) {
 		s.reads[kind] = true
 	}
 	return s, nil
+}
+
+// scoped reports whether answers of the kind are kept as long as a scope says.
+func (s *served) scoped() bool {
+	switch s.kind {
+	case KindPredicate, KindPriority, KindPreEnqueue, KindPreFilter:
+		return true
+	}
+	return false
 }
 
 // plainName reports whether a name needs no escaping in a description.
@@ -98,7 +125,33 @@ func plainName(name string) bool {
 const (
 	KindPredicate  = "predicate"
 	KindPriority   = "priority"
+	KindPreEnqueue = "pre-enqueue"
+	KindQueueSort  = "queue-sort"
+	KindPreFilter  = "pre-filter"
+	KindPostFilter = "post-filter"
+	KindPreScore   = "pre-score"
+	KindReserve    = "reserve"
+	KindPermit     = "permit"
+	KindPreBind    = "pre-bind"
+	KindBind       = "bind"
+	KindPostBind   = "post-bind"
 	KindController = "controller"
 	KindRuntime    = "runtime"
 	KindProxy      = "proxy"
 )
+
+// CycleKinds are the kinds that are asked once a pod or once a class, in the
+// order of the scheduling cycle. Predicates stand behind pre-filter, priorities
+// behind pre-score.
+func CycleKinds() []string {
+	return []string{
+		KindPreEnqueue, KindQueueSort, KindPreFilter, KindPostFilter, KindPreScore,
+		KindReserve, KindPermit, KindPreBind, KindBind, KindPostBind,
+	}
+}
+
+// SchedulingKind reports whether plugins of a kind take part in scheduling; those
+// may be WASM modules.
+func SchedulingKind(kind string) bool {
+	return kind == KindPredicate || kind == KindPriority || slices.Contains(CycleKinds(), kind)
+}

@@ -3,6 +3,7 @@
 package sdk
 
 import (
+	"context"
 	"errors"
 	"unsafe"
 )
@@ -16,7 +17,9 @@ var instance struct {
 	buffers  map[uint32][]byte
 	describe []byte
 	text     []byte
+	answer   []byte
 	failure  []byte
+	contract uint32
 }
 
 // Status codes of ABI.md.
@@ -93,7 +96,10 @@ func exportFree(pointer uint32) { delete(instance.buffers, pointer) }
 //go:wasmexport pintle_describe
 func exportDescribe() int64 {
 	if instance.describe == nil {
-		instance.describe = describeJSON(theGuest().Plugins())
+		if instance.contract == 0 {
+			instance.contract = theGuest().Contract(0, 0) // nobody asked
+		}
+		instance.describe = describeJSON(instance.contract, theGuest().Plugins())
 	}
 	return span(instance.describe)
 }
@@ -136,6 +142,22 @@ func exportReason(plugin int32, verdict uint32) int64 {
 	}
 	return span(instance.text)
 }
+
+//go:wasmexport pintle_contract
+func exportContract(oldest, newest uint32) uint32 {
+	instance.contract = theGuest().Contract(oldest, newest)
+	return instance.contract
+}
+
+//go:wasmexport pintle_cycle
+func exportCycle(pointer, size uint32) int32 {
+	answer, err := theGuest().Cycle(context.Background(), memoryAt[byte](pointer, size))
+	instance.answer = answer
+	return status(err)
+}
+
+//go:wasmexport pintle_answer
+func exportAnswer() int64 { return span(instance.answer) }
 
 //go:wasmexport pintle_error
 func exportError() int64 { return span(instance.failure) }

@@ -34,6 +34,7 @@ var _ transport.Service = (*schedulingServer)(nil)
 
 func (s *schedulingServer) RegisterWith(r grpc.ServiceRegistrar) {
 	contractv1.RegisterSchedulingServer(r, s)
+	contractv1.RegisterCycleServer(r, &cycleServer{schedulingServer: s})
 }
 
 func (s *schedulingServer) Describe() []*contractv1.PluginDescription {

@@ -136,12 +136,12 @@ func startProcess(ctx context.Context, b *Bundle, a *Artifact, o processOptions)
 	g.lifecycle, g.scheduling = contractv1.NewLifecycleClient(conn), contractv1.NewSchedulingClient(conn)
 	ctx, cancel := context.WithTimeout(ctx, o.start)
 	defer cancel()
-	d, err := g.lifecycle.Describe(ctx, &contractv1.DescribeRequest{})
+	d, err := g.lifecycle.Describe(ctx, &contractv1.DescribeRequest{MinContract: spoken.oldest, MaxContract: spoken.newest})
 	if err != nil {
 		return nil, fmt.Errorf("plugin bundle %s: describe: %w", b.Manifest.Name, err)
 	}
-	if d.GetContract() != transport.Contract {
-		return nil, fmt.Errorf("plugin bundle %s: %w: it speaks contract version %d, this kernel %d", b.Manifest.Name, errPermanent, d.GetContract(), transport.Contract)
+	if err := spoken.check(b.Manifest.Name, d.GetContract()); err != nil {
+		return nil, err
 	}
 	g.plugins = d.GetPlugins()
 	g.words = make([]wordTable, len(g.plugins))

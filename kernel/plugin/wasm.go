@@ -16,6 +16,7 @@ import (
 	"github.com/tetratelabs/wazero/api"
 
 	"pintle.dev/pintle/sdk"
+	"pintle.dev/pintle/sdk/contract"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
 
@@ -47,6 +48,7 @@ type wasmGuest struct {
 	words    []map[uint32][]string // plugin, verdict → reasons
 
 	alloc, free, applyFn, configureFn, filterFn, scoreFn, normalizeFn, reasonFn, errorFn api.Function
+	cycleFn, answerFn api.Function // nil where the module has no plugin that needs them
 
 	nodes, out, data wasmBuffer
 }
@@ -83,22 +85,30 @@ func (m *module) instantiate(timeout, start time.Duration, log *slog.Logger) (_ 
 		name    string
 		params  string
 		results string
+		may     bool // it may be missing
 	}
-	var version, describe api.Function
+	var version, describe, negotiate api.Function
 	for _, s := range []signature{
-		{&version, "pintle_abi_version", "", "i"},
-		{&g.alloc, "pintle_alloc", "i", "i"},
-		{&g.free, "pintle_free", "i", ""},
-		{&describe, "pintle_describe", "", "l"},
-		{&g.configureFn, "pintle_configure", "iii", "i"},
-		{&g.applyFn, "pintle_apply", "ii", "i"},
-		{&g.filterFn, "pintle_filter", "iiiii", "i"},
-		{&g.scoreFn, "pintle_score", "iiiii", "i"},
-		{&g.normalizeFn, "pintle_normalize", "iiiii", "i"},
-		{&g.reasonFn, "pintle_reason", "ii", "l"},
-		{&g.errorFn, "pintle_error", "", "l"},
+		{&version, "pintle_abi_version", "", "i", false},
+		{&g.alloc, "pintle_alloc", "i", "i", false},
+		{&g.free, "pintle_free", "i", "", false},
+		{&describe, "pintle_describe", "", "l", false},
+		{&g.configureFn, "pintle_configure", "iii", "i", false},
+		{&g.applyFn, "pintle_apply", "ii", "i", false},
+		{&g.filterFn, "pintle_filter", "iiiii", "i", false},
+		{&g.scoreFn, "pintle_score", "iiiii", "i", false},
+		{&g.normalizeFn, "pintle_normalize", "iiiii", "i", false},
+		{&g.reasonFn, "pintle_reason", "ii", "l", false},
+		{&g.errorFn, "pintle_error", "", "l", false},
+		// Since contract 2.
+		{&negotiate, "pintle_contract", "ii", "i", true},
+		{&g.cycleFn, "pintle_cycle", "ii", "i", true},
+		{&g.answerFn, "pintle_answer", "", "l", true},
 	} {
 		f := g.instance.ExportedFunction(s.name)
+		if f == nil && s.may {
+			continue
+		}
 		if f == nil {
 			return nil, fmt.Errorf("plugin bundle %s: %w: module exports no %s (see sdk/ABI.md)", m.name, errPermanent, s.name)
 		}
@@ -113,6 +123,15 @@ func (m *module) instantiate(timeout, start time.Duration, log *slog.Logger) (_ 
 	if v := int32(g.stack[0]); v != sdk.ABIVersion {
 		return nil, fmt.Errorf("plugin bundle %s: %w: module speaks ABI version %d, this kernel %d", m.name, errPermanent, v, sdk.ABIVersion)
 	}
+	if negotiate != nil {
+		g.stack[0], g.stack[1] = uint64(spoken.oldest), uint64(spoken.newest)
+		if err := g.invoke(negotiate, start); err != nil {
+			return nil, err
+		}
+		if err := spoken.check(m.name, uint32(g.stack[0])); err != nil {
+			return nil, err
+		}
+	}
 	if err := g.invoke(describe, start); err != nil {
 		return nil, err
 	}
@@ -121,7 +140,7 @@ func (m *module) instantiate(timeout, start time.Duration, log *slog.Logger) (_ 
 		return nil, err
 	}
 	var description struct {
-		Contract int `json:"contract"`
+		Contract uint32 `json:"contract"`
 		Plugins  []struct {
 			Name, Kind, Scope, Normalize string
 			Reads                        []string
@@ -130,7 +149,13 @@ func (m *module) instantiate(timeout, start time.Duration, log *slog.Logger) (_ 
 	if err := json.Unmarshal(text, &description); err != nil {
 		return nil, fmt.Errorf("plugin bundle %s: %w: description: %w", m.name, errPermanent, err)
 	}
+	if err := spoken.check(m.name, max(description.Contract, contract.One)); err != nil {
+		return nil, err
+	}
 	for _, p := range description.Plugins {
+		if sdk.SchedulingKind(p.Kind) && contract.Of(p.Kind) > contract.One && (g.cycleFn == nil || g.answerFn == nil) {
+			return nil, fmt.Errorf("plugin bundle %s: %w: module has %s %s and exports no pintle_cycle and pintle_answer (see sdk/ABI.md)", m.name, errPermanent, p.Kind, p.Name)
+		}
 		g.plugins = append(g.plugins, &contractv1.PluginDescription{Name: p.Name, Kind: p.Kind, Scope: p.Scope, Normalize: p.Normalize, Reads: p.Reads})
 		g.words = append(g.words, map[uint32][]string{})
 	}

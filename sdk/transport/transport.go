@@ -18,12 +18,10 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"pintle.dev/pintle/sdk/contract"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 	"pintle.dev/pintle/sdk/footprint"
 )
-
-// Contract is the version of the contract that this package speaks.
-const Contract = 1
 
 // Name is the one plugin that a process serves in go-plugin's terms.
 const Name = "pintle"
@@ -32,9 +30,11 @@ const Name = "pintle"
 const MaxMessageBytes = 256 << 20
 
 // Handshake tells a plugin binary that it was started by the kernel. The
-// cookie is no secret: it only keeps a curious user from running a plugin by hand.
+// cookie is no secret: it only keeps a curious user from running a plugin by
+// hand. The version is that of the handshake; the contract's is agreed upon by
+// Describe.
 var Handshake = goplugin.HandshakeConfig{
-	ProtocolVersion:  Contract,
+	ProtocolVersion:  1,
 	MagicCookieKey:   "PINTLE_PLUGIN",
 	MagicCookieValue: "kernel.pintle.dev/v1",
 }
@@ -109,11 +109,16 @@ type lifecycle struct {
 	stopped  error
 }
 
-func (l *lifecycle) Describe(context.Context, *contractv1.DescribeRequest) (*contractv1.Description, error) {
-	d := &contractv1.Description{Contract: Contract}
+func (l *lifecycle) Describe(_ context.Context, req *contractv1.DescribeRequest) (*contractv1.Description, error) {
+	d := &contractv1.Description{}
+	needs := uint32(contract.One)
 	for _, s := range l.services {
-		d.Plugins = append(d.Plugins, s.Describe()...)
+		for _, p := range s.Describe() {
+			d.Plugins = append(d.Plugins, p)
+			needs = max(needs, contract.Of(p.GetKind()))
+		}
 	}
+	d.Contract = contract.Choose(needs, req.GetMinContract(), req.GetMaxContract())
 	return d, nil
 }
 

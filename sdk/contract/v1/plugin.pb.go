@@ -27,8 +27,12 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// DescribeRequest says which versions of the contract the kernel speaks, the
+// oldest and the newest; 0, of kernels that knew one version only, is 1.
 type DescribeRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
+	MinContract   uint32                 `protobuf:"varint,1,opt,name=min_contract,json=minContract,proto3" json:"min_contract,omitempty"`
+	MaxContract   uint32                 `protobuf:"varint,2,opt,name=max_contract,json=maxContract,proto3" json:"max_contract,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -63,11 +67,27 @@ func (*DescribeRequest) Descriptor() ([]byte, []int) {
 	return file_plugin_proto_rawDescGZIP(), []int{0}
 }
 
+func (x *DescribeRequest) GetMinContract() uint32 {
+	if x != nil {
+		return x.MinContract
+	}
+	return 0
+}
+
+func (x *DescribeRequest) GetMaxContract() uint32 {
+	if x != nil {
+		return x.MaxContract
+	}
+	return 0
+}
+
 // Description is what a bundle provides. The host compares it with the
 // bundle's manifest and refuses one that provides less.
 type Description struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// contract is the version of this contract that the plugin was built with.
+	// contract is the version of this contract that the plugin speaks from now
+	// on: the oldest that has all of what it provides. A kernel refuses one that
+	// it does not speak.
 	Contract      uint32               `protobuf:"varint,1,opt,name=contract,proto3" json:"contract,omitempty"`
 	Plugins       []*PluginDescription `protobuf:"bytes,2,rep,name=plugins,proto3" json:"plugins,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -119,12 +139,15 @@ func (x *Description) GetPlugins() []*PluginDescription {
 }
 
 type PluginDescription struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Kind          string                 `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`           // predicate, priority, controller, runtime, proxy
-	Scope         string                 `protobuf:"bytes,3,opt,name=scope,proto3" json:"scope,omitempty"`         // predicates and priorities: node or cluster
-	Normalize     string                 `protobuf:"bytes,4,opt,name=normalize,proto3" json:"normalize,omitempty"` // priorities: none, max, reverse-max, plugin
-	Reads         []string               `protobuf:"bytes,5,rep,name=reads,proto3" json:"reads,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// kind: predicate, priority, controller, runtime, proxy; since contract 2
+	// pre-enqueue, queue-sort, pre-filter, post-filter, pre-score, reserve, permit,
+	// pre-bind, bind, post-bind.
+	Kind          string   `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
+	Scope         string   `protobuf:"bytes,3,opt,name=scope,proto3" json:"scope,omitempty"`         // predicates, priorities, pre-enqueue, pre-filter: node or cluster
+	Normalize     string   `protobuf:"bytes,4,opt,name=normalize,proto3" json:"normalize,omitempty"` // priorities: none, max, reverse-max, plugin
+	Reads         []string `protobuf:"bytes,5,rep,name=reads,proto3" json:"reads,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -458,8 +481,10 @@ var File_plugin_proto protoreflect.FileDescriptor
 
 const file_plugin_proto_rawDesc = "" +
 	"\n" +
-	"\fplugin.proto\x12\x12pintle.contract.v1\"\x11\n" +
-	"\x0fDescribeRequest\"j\n" +
+	"\fplugin.proto\x12\x12pintle.contract.v1\"W\n" +
+	"\x0fDescribeRequest\x12!\n" +
+	"\fmin_contract\x18\x01 \x01(\rR\vminContract\x12!\n" +
+	"\fmax_contract\x18\x02 \x01(\rR\vmaxContract\"j\n" +
 	"\vDescription\x12\x1a\n" +
 	"\bcontract\x18\x01 \x01(\rR\bcontract\x12?\n" +
 	"\aplugins\x18\x02 \x03(\v2%.pintle.contract.v1.PluginDescriptionR\aplugins\"\x85\x01\n" +

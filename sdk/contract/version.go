@@ -1,0 +1,42 @@
+// Package contract is the version of the contract between the kernel and its
+// plugins: which versions there are, what each added, and how both sides agree.
+// The messages are in contract/v1 whatever the version: the protobuf package is
+// additive, and a version says which part of it a side knows.
+//
+// It imports nothing, so that it is part of WASM modules too.
+package contract
+
+// The versions. A plugin speaks the oldest that has all it provides, so that
+// kernels of that age run it.
+const (
+	// One has predicates, priorities, controllers, runtimes and proxies.
+	One = 1
+	// Two adds the other points of the scheduling cycle (cycle.proto).
+	Two = 2
+
+	// Min and Max are what this version of Pintle speaks.
+	Min = One
+	Max = Two
+)
+
+// Of is the oldest version that has a kind of plugin.
+func Of(kind string) uint32 {
+	switch kind {
+	case "predicate", "priority", "controller", "runtime", "proxy":
+		return One
+	}
+	return Two
+}
+
+// Choose is the version that a plugin which needs one speaks with a kernel that
+// speaks oldest to newest; 0 for both is a kernel that knew One alone. A plugin
+// that is too new for the kernel says what it needs, and the kernel refuses it.
+func Choose(needs, oldest, newest uint32) uint32 {
+	if newest == 0 {
+		return needs
+	}
+	if needs < oldest && oldest <= Max {
+		return oldest
+	}
+	return needs
+}

@@ -1,0 +1,204 @@
+package sdk
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"slices"
+	"time"
+)
+
+// maxStepReasons bounds the reasons of one status.
+const maxStepReasons = 64
+
+// cycleCall is a CycleRequest as the guest works with it.
+type cycleCall struct {
+	ctx      context.Context
+	cluster  *Cluster
+	steps    []cycleStep
+	pods     []QueuedPod
+	classID  uint32
+	class    *Pod
+	nodeID   uint32
+	hasNode  bool
+	nodeName string
+	node     *Node
+	nodeIDs  []uint32
+	nodes    []*Node
+	refused  []uint32
+	refusals []refusal
+
+	deltas     [][]byte
+	generation uint64
+}
+
+type cycleStep struct {
+	plugin  string
+	point   point
+	socket  string
+	waiting []waitingPod
+
+	served *servedState
+	run    step
+}
+
+type refusal struct {
+	plugin  string
+	reasons []string
+}
+
+type waitingPod struct {
+	uid   string
+	node  uint32
+	since time.Duration
+}
+
+// stepResult is a StepResult before it is encoded.
+type stepResult struct {
+	status      Status
+	narrowed    bool
+	nodes       []uint32
+	keys        []SortKey
+	admissions  []Status
+	decisions   []decision
+	nomination  Nomination
+	annotations map[string]string
+	took        time.Duration
+}
+
+func (c *cycleCall) pod() *QueuedPod { return &c.pods[0] }
+
+func (c *cycleCall) placement() *Placement {
+	return &Placement{Cluster: c.cluster, Pod: c.pod(), Node: c.node, NodeName: c.nodeName}
+}
+
+func (c *cycleCall) binding(s *cycleStep) *Binding {
+	return &Binding{Context: c.ctx, Pod: c.pod(), Node: c.node, NodeName: c.nodeName, Socket: s.socket}
+}
+
+func (c *cycleCall) waiting(s *cycleStep) []Waiting {
+	list := make([]Waiting, 0, len(s.waiting))
+	for _, w := range s.waiting {
+		n := c.cluster.Node(w.node)
+		if n == nil || n.Pods[w.uid] == nil {
+			continue // it lost its node a moment ago
+		}
+		list = append(list, Waiting{Pod: n.Pods[w.uid], Node: n, Since: w.since})
+	}
+	return list
+}
+
+func (c *cycleCall) refusedNodes() []RefusedNode {
+	list := make([]RefusedNode, len(c.nodes))
+	for k, n := range c.nodes {
+		list[k].Node = n
+		if k < len(c.refused) && int(c.refused[k]) < len(c.refusals) {
+			r := &c.refusals[c.refused[k]]
+			list[k].Plugin, list[k].Reasons = r.plugin, r.reasons
+		}
+	}
+	return list
+}
+
+// Cycle answers an encoded CycleRequest (contract/v1/cycle.proto) with an encoded
+// CycleResponse. The deltas of the request are applied first. A step that panics
+// is answered with Error.
+func (g *Guest) Cycle(ctx context.Context, request []byte) ([]byte, error) {
+	c, err := g.cycle(ctx, request)
+	if err != nil {
+		return nil, err
+	}
+	return c.answer(), nil
+}
+
+// cycle decodes a request and finds what it is about. What it returns needs the
+// guest no more if the call is beside.
+func (g *Guest) cycle(ctx context.Context, request []byte) (*cycleCall, error) {
+	c := &cycleCall{ctx: ctx, cluster: &g.cluster}
+	if err := decodeCycle(request, c); err != nil {
+		return nil, err
+	}
+	for _, delta := range c.deltas {
+		if err := g.Apply(delta); err != nil {
+			return nil, err
+		}
+	}
+	classed := false
+	for k := range c.steps {
+		s := &c.steps[k]
+		i := g.Index(s.plugin)
+		if i >= 0 {
+			s.served, s.run = &g.plugins[i], g.plugins[i].at[s.point]
+		}
+		if s.run == nil {
+			return nil, fmt.Errorf("%w: %s at point %d", ErrPlugin, s.plugin, s.point)
+		}
+		switch s.point {
+		case pointPreFilter, pointPreScore:
+			classed = true
+		case pointPreEnqueue, pointQueueSort, pointPermitReview:
+			continue
+		}
+		if s.point != pointPreFilter && s.point != pointPreScore && len(c.pods) != 1 {
+			return nil, fmt.Errorf("%w: %d pods at point %d", ErrDelta, len(c.pods), s.point)
+		}
+	}
+	if classed {
+		if c.class = g.cluster.classes[c.classID]; c.class == nil {
+			return nil, fmt.Errorf("%w: %d", ErrClass, c.classID)
+		}
+	}
+	for _, index := range c.nodeIDs {
+		n := g.cluster.Node(index)
+		if n == nil {
+			return nil, fmt.Errorf("%w: index %d", ErrNode, index)
+		}
+		c.nodes = append(c.nodes, n)
+	}
+	if c.hasNode {
+		c.node = g.cluster.Node(c.nodeID)
+	}
+	if c.beside() && c.node != nil {
+		// What grows with the pods is written by others meanwhile.
+		n := *c.node
+		n.Pods, n.Requested, n.NonZeroMilliCPU, n.NonZeroMemory = nil, Resources{}, 0, 0
+		c.node = &n
+	}
+	return c, nil
+}
+
+// beside reports whether the call may run while the guest does other things.
+func (c *cycleCall) beside() bool {
+	return !slices.ContainsFunc(c.steps, func(s cycleStep) bool { return !s.point.beside() })
+}
+
+// answer runs the steps.
+func (c *cycleCall) answer() []byte {
+	var out []byte
+	for k := range c.steps {
+		var code Code
+		if out, code = c.one(out, &c.steps[k]); c.steps[k].point.stops(code) {
+			break
+		}
+	}
+	return out
+}
+
+// one runs a step and appends its result.
+func (c *cycleCall) one(out []byte, s *cycleStep) (with []byte, code Code) {
+	defer func() {
+		if p := recover(); p != nil {
+			r := stepResult{status: Fail(fmt.Errorf("%w: %s: %v%s", ErrPanic, s.plugin, p, panicked()))}
+			with, code = appendStepResult(out, &r), Error
+		}
+	}()
+	var r stepResult
+	if runtime.GOARCH == "wasm" { // the host measures, and asks seldom about more than one
+		s.run(c, s, &r)
+	} else {
+		began := time.Now()
+		s.run(c, s, &r)
+		r.took = time.Since(began)
+	}
+	return appendStepResult(out, &r), r.status.Code
+}
