@@ -48,7 +48,7 @@ type wasmGuest struct {
 	words    []map[uint32][]string // plugin, verdict → reasons
 
 	alloc, free, applyFn, configureFn, filterFn, scoreFn, normalizeFn, reasonFn, errorFn api.Function
-	cycleFn, answerFn api.Function // nil where the module has no plugin that needs them
+	cycleFn, answerFn                                                                    api.Function // nil where the module has no plugin that needs them
 
 	nodes, out, data wasmBuffer
 }
