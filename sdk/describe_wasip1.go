@@ -18,18 +18,27 @@ func describeJSON(version uint32, plugins []PluginInfo) []byte {
 		if p.Normalize != "" {
 			out = append(out, `,"normalize":"`+string(p.Normalize)+`"`...)
 		}
-		for k, kind := range p.Reads {
-			if k == 0 {
-				out = append(out, `,"reads":["`...)
-			} else {
-				out = append(out, `","`...)
-			}
-			out = append(out, kind...)
+		out = appendList(out, "reads", p.Reads)
+		if p.For != "" {
+			out = append(out, `,"for":"`+p.For+`"`...)
 		}
-		if len(p.Reads) > 0 {
-			out = append(out, `"]`...)
-		}
+		out = appendList(out, "owns", p.Owns)
 		out = append(out, '}')
 	}
 	return append(out, `]}`...)
+}
+
+func appendList(out []byte, key string, list []string) []byte {
+	for k, item := range list {
+		if k == 0 {
+			out = append(out, `,"`+key+`":["`...)
+		} else {
+			out = append(out, `","`...)
+		}
+		out = append(out, item...)
+	}
+	if len(list) > 0 {
+		out = append(out, `"]`...)
+	}
+	return out
 }

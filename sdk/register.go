@@ -23,6 +23,10 @@ type served struct {
 	score     func(*Request) int64
 	normFunc  func(*Cluster, *Pod, any, []*Node, []int64)
 	at        map[point]step // kinds that are neither predicate nor priority
+	// of controllers, which package reconciler announces
+	watchFor  string
+	owns      []string
+	reconcile func([]byte) (int64, error)
 }
 
 // Plugin is every kind that Register takes.

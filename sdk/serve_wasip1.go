@@ -131,6 +131,15 @@ func exportNormalize(plugin int32, class, nodes, n, scores uint32) int32 {
 	return status(theGuest().Normalize(int(plugin), class, memoryAt[uint32](nodes, n), memoryAt[int64](scores, n)))
 }
 
+//go:wasmexport pintle_reconcile
+func exportReconcile(plugin int32, pointer, size uint32) int64 {
+	after, err := theGuest().Reconcile(int(plugin), append([]byte(nil), memoryAt[byte](pointer, size)...))
+	if err != nil {
+		return int64(status(err))
+	}
+	return max(after, 0)
+}
+
 //go:wasmexport pintle_reason
 func exportReason(plugin int32, verdict uint32) int64 {
 	instance.text = instance.text[:0]

@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	catalog = dir
-	for name, wasm := range map[string]bool{"guest": true, "plain": false} {
+	for name, wasm := range map[string]bool{"guest": true, "plain": false, "greeter": true} {
 		if err := buildGuest(dir, name, wasm); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.RemoveAll(dir)
@@ -152,7 +152,12 @@ func runHost(t testing.TB, cfg Config, source ReplicaSource) *Host {
 
 func runHostLogging(t testing.TB, cfg Config, source ReplicaSource, log *slog.Logger) *Host {
 	t.Helper()
-	h, err := New(cfg, Deps{Log: log})
+	return runHostWith(t, cfg, source, Deps{Log: log})
+}
+
+func runHostWith(t testing.TB, cfg Config, source ReplicaSource, deps Deps) *Host {
+	t.Helper()
+	h, err := New(cfg, deps)
 	if err != nil {
 		t.Fatal(err)
 	}

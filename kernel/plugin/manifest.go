@@ -55,6 +55,9 @@ type Manifest struct {
 	OnFailure string   `yaml:"onFailure,omitempty"` // refuse (default) or ignore
 	Timeouts  Timeouts `yaml:"timeouts,omitempty"`
 	Limits    Limits   `yaml:"limits,omitempty"`
+	// HostFunctions are what a module may call beside WASI: get, list, create,
+	// update, patch, delete, event. What they may reach the rules say.
+	HostFunctions []string `yaml:"hostFunctions,omitempty"`
 }
 
 // Artifacts are the builds of a bundle; Seal fills them in.
@@ -94,6 +97,9 @@ type Timeouts struct {
 	Call  time.Duration `yaml:"call,omitempty"`
 	Start time.Duration `yaml:"start,omitempty"`
 	Stop  time.Duration `yaml:"stop,omitempty"`
+	// Reconcile is of one reconciliation of a controller in a module; 30 s
+	// where nothing is said.
+	Reconcile time.Duration `yaml:"reconcile,omitempty"`
 }
 
 // Limits override the host's.
@@ -248,7 +254,7 @@ func (c *checker) manifest(m *Manifest) {
 	for _, t := range []struct {
 		key   string
 		value time.Duration
-	}{{"timeouts.call", m.Timeouts.Call}, {"timeouts.start", m.Timeouts.Start}, {"timeouts.stop", m.Timeouts.Stop}} {
+	}{{"timeouts.call", m.Timeouts.Call}, {"timeouts.start", m.Timeouts.Start}, {"timeouts.stop", m.Timeouts.Stop}, {"timeouts.reconcile", m.Timeouts.Reconcile}} {
 		if t.value < 0 || t.value > 10*time.Minute {
 			c.at(t.key, "%s; want 0 to 10m", t.value)
 		}
@@ -257,6 +263,11 @@ func (c *checker) manifest(m *Manifest) {
 		q, err := resource.ParseQuantity(m.Limits.Memory)
 		if err != nil || q.Value() < 1<<20 || q.Value() > 4<<30 {
 			c.at("limits.memory", "%q; want 1Mi to 4Gi", m.Limits.Memory)
+		}
+	}
+	for i, name := range m.HostFunctions {
+		if !slices.Contains(operations, name) {
+			c.at(fmt.Sprintf("hostFunctions.%d", i), "%q; want one of %s", name, strings.Join(operations, ", "))
 		}
 	}
 	if len(m.Plugins) == 0 {

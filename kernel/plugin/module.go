@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -48,8 +49,8 @@ func loadModule(ctx context.Context, b *Bundle, a *Artifact, digest, cache strin
 	if _, err = wasi_snapshot_preview1.Instantiate(ctx, m.runtime); err != nil {
 		return nil, fmt.Errorf("plugin bundle %s: wasi: %w", b.Manifest.Name, err)
 	}
-	if _, err = m.runtime.NewHostModuleBuilder(hostModule).NewFunctionBuilder().
-		WithGoFunction(api.GoFunc(checkDeadline), nil, nil).Export(hostCheck).Instantiate(ctx); err != nil {
+	if _, err = exportHostFunctions(m.runtime.NewHostModuleBuilder(hostModule).NewFunctionBuilder().
+		WithGoFunction(api.GoFunc(checkDeadline), nil, nil).Export(hostCheck)).Instantiate(ctx); err != nil {
 		return nil, fmt.Errorf("plugin bundle %s: %w", b.Manifest.Name, err)
 	}
 	if m.compiled, err = m.runtime.CompileModule(ctx, metered); err != nil {
@@ -57,7 +58,12 @@ func loadModule(ctx context.Context, b *Bundle, a *Artifact, digest, cache strin
 	}
 	for _, f := range m.compiled.ImportedFunctions() {
 		from, name, _ := f.Import()
-		if from != wasi_snapshot_preview1.ModuleName && (from != hostModule || name != hostCheck) {
+		switch {
+		case from == wasi_snapshot_preview1.ModuleName, from == hostModule && b.granted(name):
+		case from == hostModule && slices.Contains(operations, name):
+			return nil, fmt.Errorf("plugin bundle %s: %w: module imports the host function %s; name it in hostFunctions of the manifest",
+				b.Manifest.Name, errPermanent, name)
+		default:
 			return nil, fmt.Errorf("plugin bundle %s: %w: module imports %s.%s; only %s is granted",
 				b.Manifest.Name, errPermanent, from, name, wasi_snapshot_preview1.ModuleName)
 		}

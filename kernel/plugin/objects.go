@@ -282,6 +282,8 @@ func (u *unit) status(e *Entry, enabled bool) v1alpha1.PluginStatus {
 			st.Restarts += int32(c.Restarts)
 			if !c.Running {
 				st.State, st.Message = v1alpha1.PluginStateBackOff, c.Message
+			} else if st.Message == "" {
+				st.Message = c.Message
 			}
 		}
 	}

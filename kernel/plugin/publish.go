@@ -117,22 +117,16 @@ func (h *Host) control(ctx context.Context, cfg *Config, units []*unit) error {
 
 func (h *Host) controlUnit(ctx context.Context, cfg *Config, u *unit, wanted []string) error {
 	u.mu.Lock()
-	p, ok := u.guest.(*processGuest)
-	started := u.started
+	g, started := u.guest, u.started
 	u.mu.Unlock()
-	if !ok {
+	if g == nil {
 		return nil // it is down; its return pokes
 	}
-	client := controller.NewClient(p.conn)
 	ctx, cancel := context.WithTimeout(ctx, u.start)
 	defer cancel()
 	if u.controlled != started || !slices.Equal(u.controls, wanted) {
 		if h.deps.Identity == nil {
 			return fmt.Errorf("plugin bundle %s: controllers need the API, which this kernel does not serve", u.bundle.Manifest.Name)
-		}
-		socket, err := h.deps.Identity(ctx, u.bundle.Manifest.Name)
-		if err != nil {
-			return fmt.Errorf("plugin bundle %s: identity: %w", u.bundle.Manifest.Name, err)
 		}
 		specs := make([]controller.Spec, 0, len(wanted))
 		for _, name := range wanted {
@@ -142,17 +136,42 @@ func (h *Host) controlUnit(ctx context.Context, cfg *Config, u *unit, wanted []s
 			}
 			specs = append(specs, controller.Spec{Name: name, Socket: own})
 		}
-		if err := client.Start(ctx, socket, cfg.NodeName, specs); err != nil {
-			return fmt.Errorf("plugin bundle %s: start controllers: %w", u.bundle.Manifest.Name, err)
+		if err := h.startControllers(ctx, cfg, u, g, specs); err != nil {
+			return err
 		}
 		u.controlled, u.controls = started, wanted
 	}
-	states, err := client.Status(ctx)
-	if err != nil {
-		return fmt.Errorf("plugin bundle %s: controllers' status: %w", u.bundle.Manifest.Name, err)
+	var states []controller.State
+	switch g := g.(type) {
+	case *processGuest:
+		var err error
+		if states, err = controller.NewClient(g.conn).Status(ctx); err != nil {
+			return fmt.Errorf("plugin bundle %s: controllers' status: %w", u.bundle.Manifest.Name, err)
+		}
+	case *wasmGuest:
+		states = u.reconcilers(g, h.pokeState).states()
 	}
 	u.stateMu.Lock()
 	u.controllers = states
 	u.stateMu.Unlock()
+	return nil
+}
+
+// startControllers makes a guest run exactly the given controllers: a process
+// by itself, with the bundle's identity for its informers; a module's are run by
+// the host.
+func (h *Host) startControllers(ctx context.Context, cfg *Config, u *unit, g guest, specs []controller.Spec) error {
+	switch g := g.(type) {
+	case *processGuest:
+		socket, err := h.deps.Identity(ctx, u.bundle.Manifest.Name)
+		if err != nil {
+			return fmt.Errorf("plugin bundle %s: identity: %w", u.bundle.Manifest.Name, err)
+		}
+		if err := controller.NewClient(g.conn).Start(ctx, socket, cfg.NodeName, specs); err != nil {
+			return fmt.Errorf("plugin bundle %s: start controllers: %w", u.bundle.Manifest.Name, err)
+		}
+	case *wasmGuest:
+		return u.reconcilers(g, h.pokeState).set(ctx, specs)
+	}
 	return nil
 }

@@ -101,7 +101,7 @@ func (h *Host) resolveUnit(cfg *Config, bc BundleConfig) (*unit, error) {
 	for _, e := range m.Plugins {
 		u.stats[e.Name] = &stats{}
 		scheduling := e.Kind == sdk.KindPredicate || e.Kind == sdk.KindPriority
-		if kind == TransportWASM && !scheduling {
+		if kind == TransportWASM && !scheduling && e.Kind != sdk.KindController {
 			return nil, fmt.Errorf("plugin bundle %s: %s %s needs the process transport", bc.Name, e.Kind, e.Name)
 		}
 	}

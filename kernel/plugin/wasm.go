@@ -45,7 +45,16 @@ type wasmGuest struct {
 	timeout  time.Duration
 	stack    [5]uint64
 	plugins  []*contractv1.PluginDescription
+	watches  []watches             // of controllers, by plugin
 	words    []map[uint32][]string // plugin, verdict → reasons
+
+	// While a reconciliation runs: its context, who carries out host functions,
+	// and the answer that the module did not fetch yet.
+	operating context.Context //nolint:containedctx // crosses the module's stack frames
+	operate   func(ctx context.Context, function string, request []byte) []byte
+	answer    []byte
+	// controllers are those of the module, on the guest that the unit holds.
+	controllers *reconcilers
 
 	alloc, free, applyFn, configureFn, filterFn, scoreFn, normalizeFn, reasonFn, errorFn api.Function
 	cycleFn, answerFn                                                                    api.Function // nil where the module has no plugin that needs them
@@ -144,6 +153,7 @@ func (m *module) instantiate(timeout, start time.Duration, log *slog.Logger) (_ 
 		Plugins  []struct {
 			Name, Kind, Scope, Normalize string
 			Reads                        []string
+			watches
 		} `json:"plugins"`
 	}
 	if err := json.Unmarshal(text, &description); err != nil {
@@ -157,6 +167,7 @@ func (m *module) instantiate(timeout, start time.Duration, log *slog.Logger) (_ 
 			return nil, fmt.Errorf("plugin bundle %s: %w: module has %s %s and exports no pintle_cycle and pintle_answer (see sdk/ABI.md)", m.name, errPermanent, p.Kind, p.Name)
 		}
 		g.plugins = append(g.plugins, &contractv1.PluginDescription{Name: p.Name, Kind: p.Kind, Scope: p.Scope, Normalize: p.Normalize, Reads: p.Reads})
+		g.watches = append(g.watches, p.watches)
 		g.words = append(g.words, map[uint32][]string{})
 	}
 	return g, nil
@@ -263,6 +274,9 @@ func (g *wasmGuest) health(context.Context) error              { return nil }
 func (g *wasmGuest) pid() int                                  { return 0 }
 
 func (g *wasmGuest) close(ctx context.Context, _ time.Duration) error {
+	if g.controllers != nil {
+		g.controllers.close()
+	}
 	err := g.instance.Close(ctx)
 	if g.owned {
 		err = errors.Join(err, g.module.close(ctx))

@@ -1,0 +1,116 @@
+package plugin
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/tetratelabs/wazero"
+	"github.com/tetratelabs/wazero/api"
+
+	"pintle.dev/pintle/sdk/reconciler/protocol"
+)
+
+// Host functions of controllers in modules (sdk/ABI.md, "Controllers"). A module
+// that imports one that its manifest does not ask for is not loaded.
+var (
+	operations = []string{
+		protocol.FunctionGet, protocol.FunctionList, protocol.FunctionCreate, protocol.FunctionUpdate,
+		protocol.FunctionPatch, protocol.FunctionDelete, protocol.FunctionEvent,
+	}
+	// alwaysGranted give a module nothing that it could not have through WASI.
+	alwaysGranted = []string{hostCheck, protocol.FunctionLog, protocol.FunctionNow, protocol.FunctionAnswer}
+)
+
+// exportHostFunctions adds them to the host's module; who may import which is
+// checked by loadModule.
+func exportHostFunctions(b wazero.HostModuleBuilder) wazero.HostModuleBuilder {
+	i32, i64 := api.ValueTypeI32, api.ValueTypeI64
+	span := []api.ValueType{i32, i32}
+	for _, name := range operations {
+		b = b.NewFunctionBuilder().WithGoModuleFunction(api.GoModuleFunc(func(ctx context.Context, m api.Module, stack []uint64) {
+			stack[0] = uint64(guestOf(ctx, name).operated(m, name, uint32(stack[0]), uint32(stack[1])))
+		}), span, []api.ValueType{i32}).Export(name)
+	}
+	b = b.NewFunctionBuilder().WithGoModuleFunction(api.GoModuleFunc(func(ctx context.Context, m api.Module, stack []uint64) {
+		guestOf(ctx, protocol.FunctionLog).operated(m, protocol.FunctionLog, uint32(stack[0]), uint32(stack[1]))
+	}), span, nil).Export(protocol.FunctionLog)
+	b = b.NewFunctionBuilder().WithGoModuleFunction(api.GoModuleFunc(func(ctx context.Context, m api.Module, stack []uint64) {
+		guestOf(ctx, protocol.FunctionAnswer).handOver(m, uint32(stack[0]), uint32(stack[1]))
+	}), span, nil).Export(protocol.FunctionAnswer)
+	return b.NewFunctionBuilder().WithGoFunction(api.GoFunc(func(_ context.Context, stack []uint64) {
+		stack[0] = uint64(time.Now().UnixNano())
+	}), nil, []api.ValueType{i64}).Export(protocol.FunctionNow)
+}
+
+// granted reports whether a bundle's module may import a function of the host.
+func (b *Bundle) granted(function string) bool {
+	return slices.Contains(alwaysGranted, function) || slices.Contains(b.Manifest.HostFunctions, function)
+}
+
+// guestOf returns the guest whose code calls; a panic here is a trap there.
+func guestOf(ctx context.Context, function string) *wasmGuest {
+	g, ok := ctx.Value(deadlineKey{}).(*wasmGuest)
+	if !ok || g.operate == nil {
+		panic(fmt.Errorf("host function %s was called outside of a reconciliation", function))
+	}
+	return g
+}
+
+// operated carries out a host function and keeps its answer until the module
+// fetches it; it returns the answer's size.
+func (g *wasmGuest) operated(m api.Module, function string, pointer, size uint32) uint32 {
+	view, ok := m.Memory().Read(pointer, size)
+	if !ok {
+		panic(fmt.Errorf("host function %s: %d bytes at %#x are not in its memory", function, size, pointer))
+	}
+	ctx, cancel := context.WithDeadline(g.operating, g.deadline)
+	defer cancel()
+	// What operate keeps must not change under it.
+	g.answer = g.operate(ctx, function, bytes.Clone(view))
+	if time.Now().After(g.deadline) {
+		panic(errDeadline)
+	}
+	return uint32(len(g.answer))
+}
+
+// handOver copies the last answer into the module's memory.
+func (g *wasmGuest) handOver(m api.Module, pointer, size uint32) {
+	if int(size) > len(g.answer) {
+		panic(fmt.Errorf("host function answer: %d bytes asked for, the last answer has %d", size, len(g.answer)))
+	}
+	if !m.Memory().Write(pointer, g.answer[:size]) {
+		panic(fmt.Errorf("host function answer: %d bytes at %#x are not in its memory", size, pointer))
+	}
+	g.answer = nil
+}
+
+// reconcile asks controller i about a key; operate carries out what it asks of
+// the host meanwhile. It returns after how long it wants to be asked again.
+func (g *wasmGuest) reconcile(ctx context.Context, i int, key []byte, timeout time.Duration, operate func(context.Context, string, []byte) []byte) (time.Duration, error) {
+	f := g.instance.ExportedFunction("pintle_reconcile")
+	if f == nil || letters(f.Definition().ParamTypes())+":"+letters(f.Definition().ResultTypes()) != "iii:l" {
+		return 0, fmt.Errorf("plugin bundle %s: %w: module exports no pintle_reconcile(i32, i32, i32) i64 (see sdk/ABI.md)", g.name, errPermanent)
+	}
+	view, err := g.buffer(&g.data, uint32(len(key)))
+	if err != nil {
+		return 0, err
+	}
+	copy(view, key)
+	g.operating, g.operate = ctx, operate
+	defer func() { g.operating, g.operate, g.answer = nil, nil, nil }()
+	g.stack[0], g.stack[1], g.stack[2] = uint64(i), uint64(g.data.pointer), uint64(len(key))
+	if err := g.invoke(f, timeout); err != nil {
+		return 0, err
+	}
+	after := int64(g.stack[0])
+	if after < 0 {
+		return 0, g.answered()
+	}
+	return min(time.Duration(after), maxRequeue) * time.Millisecond, nil
+}
+
+// maxRequeue bounds, in milliseconds, how far ahead a module may ask for its next call.
+const maxRequeue = time.Duration(30 * 24 * 3600 * 1000)

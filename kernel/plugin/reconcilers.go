@@ -1,0 +1,277 @@
+package plugin
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	contractv1 "pintle.dev/pintle/sdk/contract/v1"
+	"pintle.dev/pintle/sdk/controller"
+	"pintle.dev/pintle/sdk/reconciler/loop"
+	"pintle.dev/pintle/sdk/reconciler/protocol"
+)
+
+// reconcileTimeout is the deadline of one reconciliation, the API's part
+// included, where the manifest says nothing.
+const reconcileTimeout = 30 * time.Second
+
+// watches are what a controller of a module asks its host to watch.
+type watches struct {
+	For  string
+	Owns []string
+}
+
+// reconcilers run the controllers of a module, each in an instance of its own:
+// one that waits for the API holds up no other plugin of the bundle.
+type reconcilers struct {
+	unit *unit
+	from *wasmGuest // knows what the module describes
+	poke func()
+
+	mu      sync.Mutex
+	running map[string]*reconciling
+	closed  bool
+}
+
+// reconciling is one controller that shall run.
+type reconciling struct {
+	socket string
+	cancel context.CancelFunc
+	done   chan struct{}
+
+	mu    sync.Mutex
+	state controller.State
+}
+
+// reconcilers of a guest of the unit; the first call makes them. poke is called
+// when a state changed.
+func (u *unit) reconcilers(g *wasmGuest, poke func()) *reconcilers {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.guest != g {
+		return &reconcilers{closed: true} // g ended meanwhile
+	}
+	if g.controllers == nil {
+		g.controllers = &reconcilers{unit: u, from: g, poke: poke, running: map[string]*reconciling{}}
+	}
+	return g.controllers
+}
+
+// set makes exactly the given controllers run.
+func (r *reconcilers) set(ctx context.Context, specs []controller.Spec) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return nil
+	}
+	var leave []*reconciling
+	for name, run := range r.running {
+		if !slices.ContainsFunc(specs, func(s controller.Spec) bool { return s.Name == name && s.Socket == run.socket }) {
+			run.cancel()
+			leave = append(leave, run)
+			delete(r.running, name)
+		}
+	}
+	for _, run := range leave {
+		select {
+		case <-run.done:
+		case <-ctx.Done():
+			return fmt.Errorf("plugin bundle %s: a controller did not end: %w", r.unit.bundle.Manifest.Name, ctx.Err())
+		}
+	}
+	for _, s := range specs {
+		if r.running[s.Name] == nil {
+			r.running[s.Name] = r.begin(s)
+		}
+	}
+	return nil
+}
+
+// close ends all and waits: the module is unmapped next.
+func (r *reconcilers) close() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.closed = true
+	for _, run := range r.running {
+		run.cancel()
+	}
+	for _, run := range r.running {
+		<-run.done
+	}
+	clear(r.running)
+}
+
+func (r *reconcilers) states() []controller.State {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var states []controller.State
+	for _, run := range r.running {
+		run.mu.Lock()
+		states = append(states, run.state)
+		run.mu.Unlock()
+	}
+	slices.SortFunc(states, func(a, b controller.State) int { return cmp.Compare(a.Name, b.Name) })
+	return states
+}
+
+// begin runs a controller in a goroutine of its own until it is ended; what
+// breaks is replaced with back-off.
+func (r *reconcilers) begin(spec controller.Spec) *reconciling {
+	ctx, cancel := context.WithCancel(context.Background())
+	run := &reconciling{socket: spec.Socket, cancel: cancel, done: make(chan struct{}), state: controller.State{Name: spec.Name, Message: "starting"}}
+	log := r.unit.log.With("controller", spec.Name)
+	go func() {
+		defer close(run.done)
+		backoff := firstBackoff
+		for {
+			began := time.Now()
+			err := r.once(ctx, spec, run, log)
+			if ctx.Err() != nil {
+				return
+			}
+			if err == nil {
+				err = errors.New("it ended")
+			}
+			if time.Since(began) > settled {
+				backoff = firstBackoff
+			}
+			log.Error("controller broke and is started again", "error", err, "after", backoff.String())
+			run.set(false, err.Error(), 1)
+			r.poke()
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(backoff):
+			}
+			backoff = min(2*backoff, lastBackoff)
+		}
+	}()
+	return run
+}
+
+func (run *reconciling) set(up bool, message string, restarts uint64) {
+	run.mu.Lock()
+	defer run.mu.Unlock()
+	run.state.Running, run.state.Message = up, message
+	run.state.Restarts += restarts
+}
+
+// once makes an instance and reconciles with it until it breaks or ctx ends.
+func (r *reconcilers) once(ctx context.Context, spec controller.Spec, run *reconciling, log *slog.Logger) error {
+	u, name := r.unit, spec.Name
+	i := slices.IndexFunc(r.from.plugins, func(p *contractv1.PluginDescription) bool { return p.GetName() == name })
+	if i < 0 {
+		return fmt.Errorf("the module has no controller %s", name)
+	}
+	what, owns, err := r.from.watches[i].parse()
+	if err != nil {
+		return fmt.Errorf("controller %s: %w", name, err)
+	}
+	g, err := r.instance(ctx, i, log)
+	if err != nil {
+		return err
+	}
+	// Its memory is gone with it, whatever close says.
+	defer func() { _ = g.close(context.WithoutCancel(ctx), 0) }()
+	rest := controller.ConfigFor(spec.Socket, "pintle-controller/"+name)
+	operations, err := loop.NewOperations(name, rest, log)
+	if err != nil {
+		return err
+	}
+	defer operations.Close()
+	timeout := u.bundle.Manifest.Timeouts.Reconcile
+	if timeout == 0 {
+		timeout = reconcileTimeout
+	}
+	stats := u.stats[name]
+	l, err := loop.New(loop.Config{
+		Name: name, For: what, Owns: owns, REST: rest, Log: log,
+		Trouble: func(err error) {
+			if err != nil {
+				run.set(false, err.Error(), 0)
+			} else {
+				run.set(true, "", 0)
+			}
+			r.poke()
+		},
+		Reconcile: func(ctx context.Context, key protocol.Key) (loop.Result, error) {
+			data, err := json.Marshal(key)
+			if err != nil {
+				return loop.Result{}, err
+			}
+			began := time.Now()
+			after, err := g.reconcile(ctx, i, data, timeout, operations.Operate)
+			if ctx.Err() != nil {
+				// The kernel stops; what the module made of that is no fault of it.
+				return loop.Result{}, ctx.Err()
+			}
+			stats.record(time.Since(began), err)
+			switch {
+			case errors.Is(err, errPermanent):
+				err = fmt.Errorf("%w: %s: %w", loop.ErrFatal, key, err)
+			case errors.Is(err, errBroken):
+				// The key is to blame, and waits longer each time; the others go
+				// on with a fresh instance.
+				log.Error("controller broke and has a fresh instance", "key", key.String(), "error", err)
+				run.set(true, fmt.Sprintf("started again after %s: %v", key, err), 1)
+				r.poke()
+				fresh, failure := r.instance(ctx, i, log)
+				if failure != nil {
+					return loop.Result{}, fmt.Errorf("%w: %w", loop.ErrFatal, failure)
+				}
+				_ = g.close(context.WithoutCancel(ctx), 0)
+				g = fresh
+			}
+			return loop.Result{RequeueAfter: after}, err
+		},
+	})
+	if err != nil {
+		return err
+	}
+	run.set(true, "", 0)
+	r.poke()
+	return l.Run(ctx)
+}
+
+// instance makes an instance for controller i of the module and hands it its
+// configuration.
+func (r *reconcilers) instance(ctx context.Context, i int, log *slog.Logger) (*wasmGuest, error) {
+	u := r.unit
+	g, err := r.from.module.instantiate(u.call, u.start, log)
+	if err != nil {
+		return nil, err
+	}
+	name := r.from.plugins[i].GetName()
+	var configs map[string]json.RawMessage
+	if len(u.config.Config) > 0 {
+		err = json.Unmarshal(u.config.Config, &configs)
+	}
+	if config := configs[name]; err == nil && config != nil {
+		err = g.configure(ctx, i, config)
+	}
+	if err != nil {
+		_ = g.close(context.WithoutCancel(ctx), 0)
+		return nil, fmt.Errorf("controller %s: config: %w", name, err)
+	}
+	return g, nil
+}
+
+func (w watches) parse() (what protocol.Resource, owns []protocol.Resource, err error) {
+	if what, err = protocol.ParseResource(w.For); err != nil {
+		return what, nil, fmt.Errorf("for: %w", err)
+	}
+	for _, o := range w.Owns {
+		r, err := protocol.ParseResource(o)
+		if err != nil {
+			return what, nil, fmt.Errorf("owns: %w", err)
+		}
+		owns = append(owns, r)
+	}
+	return what, owns, nil
+}
