@@ -41,7 +41,9 @@ func testHost(t *testing.T) (h *Host, events *fake.Clientset, log *bytes.Buffer)
 	stored := &corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "there"}, Data: map[string]string{"a": "1"}}
 	operations := loop.OperationsOver("tester", dynamicfake.NewSimpleDynamicClient(scheme.Scheme, stored), events.CoreV1(), slog.New(slog.NewTextHandler(log, nil)))
 	t.Cleanup(operations.Close)
-	return HostOver(func(function string, request []byte) []byte { return operations.Operate(t.Context(), function, request) }), events, log
+	return HostOver(func(function string, request []byte) []byte {
+		return operations.Operate(t.Context(), function, request)
+	}), events, log
 }
 
 func TestHostReadsAndWrites(t *testing.T) {
