@@ -20,6 +20,7 @@ import (
 
 	"pintle.dev/pintle/kernel/bus"
 	"pintle.dev/pintle/kernel/store"
+	"pintle.dev/pintle/sdk/footprint"
 )
 
 // engine is what a drive writes to. Both sides get the same load from the same
@@ -188,6 +189,7 @@ func openEmbedded(dir string) (*embedded, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	e := &embedded{dir: dir, store: s, bus: b, stop: cancel, ended: make(chan error, 1)}
 	go func() { e.ended <- s.Run(ctx) }()
+	go footprint.Keep(ctx) // which the kernel does too
 	return e, nil
 }
 

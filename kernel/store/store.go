@@ -149,6 +149,8 @@ func checkUnlocked(dir string) error {
 
 // badgerOptions: one small memory table and its two predecessors, no block cache (tables are read through mmap and not
 // compressed), values inline in the tables except very large ones, no conflict detection since the writer does it.
+// Badger writes eight tables of a compaction at a time, and the sync of a group waits behind them: hence tables are
+// small, and compacted rarely, when there are many of level 0.
 func badgerOptions(cfg Config) badger.Options {
 	var blockCache, indexCache int64
 	if cfg.key() != nil {
@@ -158,10 +160,10 @@ func badgerOptions(cfg Config) badger.Options {
 		WithSyncWrites(true).
 		WithMemTableSize(cfg.MemTableBytes).
 		WithNumMemtables(3).
-		WithBaseTableSize(4 << 20).
+		WithBaseTableSize(1 << 20).
 		WithBaseLevelSize(16 << 20).
-		WithNumLevelZeroTables(4).
-		WithNumLevelZeroTablesStall(24).
+		WithNumLevelZeroTables(levelZeroTables(cfg)).
+		WithNumLevelZeroTablesStall(32).
 		WithNumCompactors(2).
 		WithNumGoroutines(2).
 		WithCompression(options.None).
@@ -176,6 +178,17 @@ func badgerOptions(cfg Config) badger.Options {
 		WithChecksumVerificationMode(options.OnBlockRead).
 		WithVerifyValueChecksum(true).
 		WithLogger(&faults{log: cfg.Logger}))
+}
+
+// levelZeroTables is the number of tables of level 0 from which on they are compacted: many make for few rewrites, and
+// take room on the disk meanwhile, as much again while they are compacted.
+func levelZeroTables(cfg Config) int {
+	const fewest, most, share = 4, 16, 32
+	free, _, err := cfg.diskUsage(cfg.Dir)
+	if err != nil {
+		return fewest
+	}
+	return int(min(most, max(fewest, free/share/uint64(cfg.MemTableBytes))))
 }
 
 // valueThreshold is the size from which on a value is kept in the value log.
