@@ -48,7 +48,7 @@ func (k *Kernel) openBadger(cfg *config.Config) (_ api.Backend, err error) {
 	if err != nil {
 		return nil, err
 	}
-	backend, err := storage.NewBackend(st, b, storage.Options{})
+	backend, err := storage.NewBackend(st, b, storage.Options{EncodingBytes: encodingBytes(cfg.Store.ListEncodings)})
 	if err != nil {
 		return nil, err
 	}
@@ -58,6 +58,14 @@ func (k *Kernel) openBadger(cfg *config.Config) (_ api.Backend, err error) {
 	k.parts.start("store", st.Run, func(context.Context) error { return st.Close() })
 	k.step("store", "revision %d", st.CurrentRevision())
 	return backend, nil
+}
+
+// encodingBytes is the storage's bound, for which none is less than zero.
+func encodingBytes(n config.Size) int64 {
+	if n == 0 {
+		return -1
+	}
+	return int64(n)
 }
 
 // maintain makes what an operator asks of the store.

@@ -219,7 +219,7 @@ func (s *Server) build() error {
 	if err := (installer{
 		server: s.generic, scheme: s.scheme, serializer: encoding, docs: s.docs,
 		admit: generic.AdmissionControl, minTimeout: time.Duration(generic.MinRequestTimeout) * time.Second, maxBody: maxBody,
-	}).install(s.storage()); err != nil {
+	}).install(s.storage(encoding)); err != nil {
 		return err
 	}
 	s.groups.AddGroup(apiGroup(apiextensionsinternal.GroupName, []string{"v1"}))
@@ -326,7 +326,7 @@ func (s *Server) genericConfig(codecs serializer.CodecFactory, options generic.R
 	}
 	c.BuildHandlerChainFunc = func(handler http.Handler, c *genericapiserver.Config) http.Handler {
 		handler = metrics.before(handler)
-		return genericapiserver.DefaultBuildHandlerChain(deepened(s.endingWithServer(handler, longRunning)), c)
+		return genericapiserver.DefaultBuildHandlerChain(deepened(s.endingWithServer(sendingLists(handler, codecs), longRunning)), c)
 	}
 	c.SharedInformerFactory = s.informers
 	backend := s.cfg.Backend

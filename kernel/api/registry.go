@@ -115,6 +115,8 @@ func with(store *genericregistry.Store, s resources.Strategy) *genericregistry.S
 type kindREST struct {
 	*genericregistry.Store
 	shortNames, categories []string
+	gv                     schema.GroupVersion
+	sent                   map[string]*genericregistry.Store
 }
 
 var (

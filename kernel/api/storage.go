@@ -17,7 +17,7 @@ import (
 
 // storage lists what is served under each group version: the kinds with their
 // status and scale, and the subresources with behaviour of their own.
-func (s *Server) storage() map[schema.GroupVersion]map[string]rest.Storage {
+func (s *Server) storage(encoding runtime.NegotiatedSerializer) map[schema.GroupVersion]map[string]rest.Storage {
 	out := map[schema.GroupVersion]map[string]rest.Storage{}
 	put := func(gv schema.GroupVersion, path string, r rest.Storage) {
 		if out[gv] == nil {
@@ -30,7 +30,10 @@ func (s *Server) storage() map[schema.GroupVersion]map[string]rest.Storage {
 		if gr == corev1.Resource("namespaces") {
 			s.stores[gr].ShouldDeleteDuringUpdate = namespaceGoes
 		}
-		main := &kindREST{Store: s.stores[gr], shortNames: k.ShortNames, categories: k.Categories}
+		main := &kindREST{
+			Store: s.stores[gr], shortNames: k.ShortNames, categories: k.Categories,
+			gv: gv, sent: sentLists(k, s.stores[gr], encoding),
+		}
 		put(gv, k.Resource, main)
 		if k.Status != nil {
 			put(gv, k.Resource+"/status", newSubREST(s.stores[gr], k.Status))

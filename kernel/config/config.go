@@ -56,6 +56,7 @@ type Store struct {
 	HistoryRetention time.Duration `mapstructure:"historyRetention" range:"10s,720h" doc:"how long a revision can be watched from and read at"`
 	HistoryRevisions int64         `mapstructure:"historyRevisions" range:"1000,1000000000" doc:"how many revisions are kept at most"`
 	MinFree          Size          `mapstructure:"minFree" range:"0,1Ti" doc:"free disk space below which writes are refused"`
+	ListEncodings    Size          `mapstructure:"listEncodings" range:"0,64Gi" doc:"memory for the encodings of listed objects, which lists soon after are put together from; they are given back half a minute after the last list; 0: none are kept"`
 }
 
 // Etcd configures the etcd backend.

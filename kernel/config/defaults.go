@@ -23,6 +23,7 @@ func Default() *Config {
 			Etcd:             Etcd{Prefix: "/registry"},
 			HistoryRetention: 5 * time.Minute,
 			HistoryRevisions: 1_000_000,
+			ListEncodings:    32 << 20,
 			MinFree:          64 << 20,
 		},
 		Plugins: Plugins{

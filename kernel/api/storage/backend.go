@@ -34,6 +34,11 @@ type Options struct {
 	// CacheBytes bounds the decoded objects kept, counted by their encoded size (decoded they take two to five times
 	// that). Default 32 MiB.
 	CacheBytes int64
+	// EncodingBytes bounds the encodings kept for lists that are sent (EncodedList). Default 32 MiB;
+	// less than zero: none are kept.
+	EncodingBytes int64
+	// EncodingIdle is how long a resource's encodings are kept after its last list. Default 30 seconds.
+	EncodingIdle time.Duration
 	// BookmarkInterval is the time between two bookmarks of a watch that asked for them. Default 1 minute.
 	BookmarkInterval time.Duration
 	// ProgressInterval is the time between two progress notifications of an internal watch. Default 5 seconds.
@@ -52,6 +57,8 @@ type Backend struct {
 	bus    *bus.Bus
 	opts   Options
 	budget *cacheBudget
+	// encodings is shared as budget is.
+	encodings *encodingBudget
 }
 
 // NewBackend connects to a store and the bus that publishes its commits.
@@ -65,6 +72,12 @@ func NewBackend(st *store.Store, b *bus.Bus, opts Options) (*Backend, error) {
 	if opts.CacheBytes == 0 {
 		opts.CacheBytes = 32 << 20
 	}
+	if opts.EncodingBytes == 0 {
+		opts.EncodingBytes = 32 << 20
+	}
+	if opts.EncodingIdle <= 0 {
+		opts.EncodingIdle = 30 * time.Second
+	}
 	if opts.BookmarkInterval <= 0 {
 		opts.BookmarkInterval = time.Minute
 	}
@@ -77,7 +90,11 @@ func NewBackend(st *store.Store, b *bus.Bus, opts Options) (*Backend, error) {
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Backend{store: st, bus: b, opts: opts, budget: &cacheBudget{max: opts.CacheBytes}}, nil
+	return &Backend{
+		store: st, bus: b, opts: opts,
+		budget:    &cacheBudget{max: opts.CacheBytes},
+		encodings: &encodingBudget{max: opts.EncodingBytes, idle: opts.EncodingIdle},
+	}, nil
 }
 
 // ReadyCheck says whether the store takes reads and writes; for /readyz.

@@ -26,6 +26,10 @@
 // of an event are made once, however many watches send them (shared.go). Watches of equal selectors have an event looked
 // at once (selection.go). Neither is kept longer than watches are busy with the event.
 //
+// A list that is only sent (EncodedList) is put together from encodings of its items, which are kept from the first such
+// list until none came for half a minute, within Options.EncodingBytes (encodings.go). They are made of the decoded
+// object, though what is stored is protobuf too: decoding sets the defaults that an object of an older version lacks.
+//
 // Objects that cannot be decrypted or decoded are named by reads and lists, and can be deleted by who asks for just that
 // (corrupt.go).
 //

@@ -115,13 +115,9 @@ func (s *Storage) GetList(ctx context.Context, key string, opts storage.ListOpti
 	if err != nil {
 		return err
 	}
-	itemsPtr, err := meta.GetItemsPtr(listObj)
-	if err != nil {
+	l := lister{storage: s, ctx: ctx, predicate: opts.Predicate}
+	if err := l.into(listObj); err != nil {
 		return err
-	}
-	items, err := conversion.EnforcePtr(itemsPtr)
-	if err != nil || items.Kind() != reflect.Slice {
-		return fmt.Errorf("need ptr to slice: %v", err)
 	}
 	revision, from, err := storage.ValidateListOptions(prefix, s.versioner, opts)
 	if err != nil {
@@ -138,15 +134,14 @@ func (s *Storage) GetList(ctx context.Context, key string, opts storage.ListOpti
 		revision = int64(snapshot.Revision())
 	}
 
-	if opts.Recursive && opts.Predicate.Empty() && opts.Predicate.Limit == 0 && items.Len() == 0 {
+	if opts.Recursive && opts.Predicate.Empty() && opts.Predicate.Limit == 0 && l.n == 0 {
 		// One allocation of the right size; counting is cheap where it is a walk through memory.
 		n, err := snapshot.Count(prefix, from)
 		if err != nil {
 			return listError(err, from, prefix)
 		}
-		items.Set(reflect.MakeSlice(items.Type(), 0, int(n)))
+		l.reserve(int(n))
 	}
-	l := lister{storage: s, ctx: ctx, predicate: opts.Predicate, items: items}
 	if opts.Recursive {
 		err = snapshot.Ascend(prefix, from, l.visit)
 	} else {
@@ -174,9 +169,6 @@ func (s *Storage) GetList(ctx context.Context, key string, opts storage.ListOpti
 	if err != nil {
 		return err
 	}
-	if items.IsNil() {
-		items.Set(reflect.MakeSlice(items.Type(), 0, 0))
-	}
 	if err := s.versioner.UpdateList(listObj, uint64(revision), token, remainingItems); err != nil {
 		return err
 	}
@@ -189,41 +181,110 @@ type lister struct {
 	storage   *Storage
 	ctx       context.Context
 	predicate storage.SelectionPredicate
-	items     reflect.Value
+	// One of the two takes the items: the slice of a list type, or a list of encoded ones.
+	items   reflect.Value
+	encoded *EncodedList
+	// n is the number of items taken, seen of those looked at.
+	n, seen int
 	// last is the last key looked at; more is set when the limit was reached before the end.
 	last string
 	more bool
 	// corrupt has what went wrong.
 	corrupt corruptItems
-	n       int
+}
+
+// into sets the list that takes the items after those that it has.
+func (l *lister) into(list runtime.Object) error {
+	if e, ok := list.(*EncodedList); ok {
+		l.encoded, l.n = e, len(e.items)
+		l.storage.encodings.touch()
+		return nil
+	}
+	ptr, err := meta.GetItemsPtr(list)
+	if err != nil {
+		return err
+	}
+	if l.items, err = conversion.EnforcePtr(ptr); err != nil || l.items.Kind() != reflect.Slice {
+		return fmt.Errorf("need ptr to slice: %v", err)
+	}
+	l.n = l.items.Len()
+	if l.items.IsNil() {
+		l.reserve(0)
+	}
+	return nil
+}
+
+// reserve makes room for n items in an empty list.
+func (l *lister) reserve(n int) {
+	if l.encoded != nil {
+		l.encoded.items = make([][]byte, 0, n)
+		return
+	}
+	l.items.Set(reflect.MakeSlice(l.items.Type(), 0, n))
 }
 
 func (l *lister) visit(item *store.Item) bool {
-	if l.predicate.Limit > 0 && int64(l.items.Len()) >= l.predicate.Limit {
+	if l.predicate.Limit > 0 && int64(l.n) >= l.predicate.Limit {
 		l.more = true
 		return false
 	}
 	l.last = item.Key
-	if l.n++; l.n%64 == 0 && l.ctx.Err() != nil {
+	if l.seen++; l.seen%64 == 0 && l.ctx.Err() != nil {
 		l.corrupt.abort = storage.NewTimeoutError(item.Key, "request did not complete within requested timeout")
 		return false
+	}
+	all := l.predicate.Empty()
+	if all && l.encoded != nil && l.known(item) {
+		return true
 	}
 	obj, err := l.object(item)
 	if err != nil {
 		return l.corrupt.add(item.Key, item.Revision, err)
 	}
-	if !l.predicate.Empty() {
+	if !all {
 		if matched, err := l.predicate.Matches(obj); err != nil || !matched {
 			return true
 		}
 	}
-	n := l.items.Len()
-	if n == l.items.Cap() {
-		l.items.Grow(max(n, 16))
+	if err := l.take(item, obj, all); err != nil {
+		l.corrupt.abort = err
+		return false
 	}
-	l.items.SetLen(n + 1)
-	l.items.Index(n).Set(reflect.ValueOf(shallowItem(obj)).Elem())
 	return true
+}
+
+// known takes the item if its encoding is kept.
+func (l *lister) known(item *store.Item) bool {
+	raw, ok := l.storage.encodings.get(item.Key, item.Revision, l.encoded.form)
+	if ok {
+		l.encoded.items = append(l.encoded.items, raw)
+		l.n++
+	}
+	return ok
+}
+
+// take adds an object. asked tells that its encoding is not kept.
+func (l *lister) take(item *store.Item, obj runtime.Object, asked bool) error {
+	if l.encoded != nil {
+		if !asked && l.known(item) {
+			return nil
+		}
+		raw, err := l.encoded.form.encode(obj)
+		if err != nil {
+			return fmt.Errorf("encoding %s: %w", item.Key, err)
+		}
+		l.storage.encodings.put(item.Key, item.Revision, l.encoded.form, raw)
+		l.encoded.items = append(l.encoded.items, raw)
+		l.n++
+		return nil
+	}
+	if l.n == l.items.Cap() {
+		l.items.Grow(max(l.n, 16))
+	}
+	l.items.SetLen(l.n + 1)
+	l.items.Index(l.n).Set(reflect.ValueOf(shallowItem(obj)).Elem())
+	l.n++
+	return nil
 }
 
 func (l *lister) object(item *store.Item) (runtime.Object, error) {

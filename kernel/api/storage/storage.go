@@ -45,6 +45,7 @@ type Storage struct {
 	transformer value.Transformer
 	versioner   storage.Versioner
 	cache       *objectCache
+	encodings   *encodings
 
 	prefix, resourcePrefix string
 	groupResource          schema.GroupResource
@@ -92,6 +93,7 @@ func (b *Backend) New(c Config) (*Storage, error) {
 		transformer:    c.Transformer,
 		versioner:      storage.APIObjectVersioner{},
 		cache:          newObjectCache(b.budget),
+		encodings:      newEncodings(b.encodings),
 		prefix:         pathPrefix(c.Prefix),
 		resourcePrefix: c.ResourcePrefix,
 		groupResource:  c.GroupResource,
@@ -116,6 +118,7 @@ func (s *Storage) Destroy() {
 		<-w.ended
 	}
 	s.cache.clear()
+	s.encodings.clear()
 }
 
 // Versioner implements storage.Interface.
@@ -193,12 +196,25 @@ func (s *Storage) seal(ctx context.Context, key string, data []byte) ([]byte, er
 
 // decode decodes data into a new object with the revision as its resource version.
 func (s *Storage) decode(data []byte, revision uint64) (runtime.Object, error) {
-	obj, _, err := s.codec.Decode(data, nil, s.newFunc())
+	obj, err := s.decoded(data)
 	if err != nil {
 		return nil, err
 	}
 	if err := s.versioner.UpdateObject(obj, revision); err != nil {
 		return nil, fmt.Errorf("setting resource version %d: %w", revision, err)
+	}
+	return obj, nil
+}
+
+// decoded decodes data into a new object. A typed one does not name its kind: who sends it does, and among the items of
+// a list it is not sent.
+func (s *Storage) decoded(data []byte) (runtime.Object, error) {
+	obj, _, err := s.codec.Decode(data, nil, s.newFunc())
+	if err != nil {
+		return nil, err
+	}
+	if _, ok := obj.(runtime.Unstructured); !ok {
+		obj.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
 	}
 	return obj, nil
 }

@@ -45,7 +45,7 @@ func (s *Storage) Create(ctx context.Context, key string, obj, out runtime.Objec
 
 // commit writes an encoded object over the one of revision expect (0: none) and returns it, decoded and immutable.
 func (s *Storage) commit(ctx context.Context, key string, data []byte, previous runtime.Object, expect, ttl uint64) (runtime.Object, error) {
-	obj, _, err := s.codec.Decode(data, nil, s.newFunc())
+	obj, err := s.decoded(data)
 	if err != nil {
 		return nil, err
 	}
