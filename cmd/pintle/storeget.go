@@ -19,6 +19,7 @@ services/NAMESPACE/NAME; for custom resources GROUP/RESOURCE/NAMESPACE/NAME.`
 func newStoreGetCommand() *cobra.Command {
 	var target targetFlags
 	var output outputFlag
+	var encryption encryptionFlag
 	var revision uint64
 	var raw bool
 	cmd := &cobra.Command{
@@ -27,7 +28,8 @@ func newStoreGetCommand() *cobra.Command {
 		Long:  "Show an object as it is stored, now or at a revision that is still kept.\n\n" + keyHelp,
 		Example: `  pintle store get pods/default/web-0
   pintle store get /registry/configmaps/default/settings --revision 4711 -o json
-  pintle store get pods/default/web-0 --raw > pod.bin`,
+  pintle store get pods/default/web-0 --raw > pod.bin
+  pintle store get secrets/default/token --encryption-config encryption.yaml`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := output.check(); err != nil {
@@ -41,6 +43,9 @@ func newStoreGetCommand() *cobra.Command {
 				}
 				if raw {
 					_, err := cmd.OutOrStdout().Write(v.Value)
+					return err
+				}
+				if v.Value, err = encryption.open(ctx, key, v.Value); err != nil {
 					return err
 				}
 				obj, err := maintenance.NewDecoder().Object(v.Value, v.Revision)
@@ -59,6 +64,7 @@ func newStoreGetCommand() *cobra.Command {
 		},
 	}
 	target.register(cmd)
+	encryption.register(cmd)
 	output.register(cmd, "yaml")
 	cmd.Flags().Uint64Var(&revision, "revision", 0, "revision at which to read; 0: the current one")
 	cmd.Flags().BoolVar(&raw, "raw", false, "write the bytes that are stored, not decoded")
@@ -68,6 +74,7 @@ func newStoreGetCommand() *cobra.Command {
 func newStoreHistoryCommand() *cobra.Command {
 	var target targetFlags
 	var output outputFlag
+	var encryption encryptionFlag
 	var limit, around int
 	cmd := &cobra.Command{
 		Use:   "history KEY",
@@ -95,6 +102,9 @@ of the object without managed fields.
 				if err != nil {
 					return fmt.Errorf("%s: %w", key, err)
 				}
+				if err := encryption.openAll(ctx, versions); err != nil {
+					return err
+				}
 				changes := maintenance.NewDecoder().Changes(versions, around)
 				if len(changes) > limit {
 					changes = changes[len(changes)-limit:]
@@ -107,6 +117,7 @@ of the object without managed fields.
 		},
 	}
 	target.register(cmd)
+	encryption.register(cmd)
 	output.register(cmd, "table")
 	cmd.Flags().IntVar(&limit, "limit", 20, "latest changes to show")
 	cmd.Flags().IntVar(&around, "context", 2, "unchanged lines around a change")

@@ -35,7 +35,7 @@ type EncryptedError struct {
 }
 
 func (e *EncryptedError) Error() string {
-	return fmt.Sprintf("it is encrypted (%s): read it through the API, or --raw as it is stored", e.Provider)
+	return fmt.Sprintf("it is encrypted (%s): name the EncryptionConfiguration with --encryption-config, or read it through the API, or --raw as it is stored", e.Provider)
 }
 
 var (
