@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -24,6 +25,21 @@ type hierarchies struct {
 
 var controllers = []string{
 	"cpu", "memory", "pids", "cpuset", "cpuacct", "blkio", "devices", "freezer", "hugetlb", "net_cls", "net_prio", "perf_event", "rdma", "misc",
+}
+
+// open finds those of this machine.
+func open() (*hierarchies, error) {
+	mounts, err := os.Open("/proc/self/mounts")
+	if err != nil {
+		return nil, fmt.Errorf("find cgroup hierarchies: %w", err)
+	}
+	defer mounts.Close()
+	own, err := os.Open("/proc/self/cgroup")
+	if err != nil {
+		return nil, fmt.Errorf("find cgroup hierarchies: %w", err)
+	}
+	defer own.Close()
+	return find(mounts, own, unifiedMount)
 }
 
 // find reads a list of mounts (/proc/self/mounts) and this process's cgroups (/proc/self/cgroup). unified is where
@@ -75,4 +91,20 @@ func accountsSwap(own io.Reader, v2 string) bool {
 		}
 	}
 	return false
+}
+
+// delegate makes the path on v2, turning controllers on at each step.
+func (h *hierarchies) delegate(p string) error {
+	dir := h.v2
+	for part := range strings.SplitSeq(strings.Trim(p, "/"), "/") {
+		// Best effort a controller: one that the host does not hand down is done without.
+		for _, c := range []string{"+cpu", "+memory", "+pids", "+cpuset", "+io", "+hugetlb"} {
+			_ = os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte(c), 0o644)
+		}
+		dir = filepath.Join(dir, part)
+		if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+			return fmt.Errorf("make cgroup %s: %w", p, err)
+		}
+	}
+	return nil
 }

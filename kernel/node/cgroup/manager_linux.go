@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -27,17 +26,7 @@ type Manager struct {
 
 // New finds the mounted hierarchies. root is a cgroup path such as "/" or "/pintle".
 func New(root string) (*Manager, error) {
-	mounts, err := os.Open("/proc/self/mounts")
-	if err != nil {
-		return nil, fmt.Errorf("find cgroup hierarchies: %w", err)
-	}
-	defer mounts.Close()
-	own, err := os.Open("/proc/self/cgroup")
-	if err != nil {
-		return nil, fmt.Errorf("find cgroup hierarchies: %w", err)
-	}
-	defer own.Close()
-	h, err := find(mounts, own, unifiedMount)
+	h, err := open()
 	if err != nil {
 		return nil, err
 	}
@@ -97,22 +86,6 @@ func (m *Manager) make(p string) error {
 			continue // needs its parents' values first; the runtime does that where it wants cpusets
 		}
 		if err := os.MkdirAll(filepath.Join(mount, p), 0o755); err != nil {
-			return fmt.Errorf("make cgroup %s: %w", p, err)
-		}
-	}
-	return nil
-}
-
-// delegate makes the path on v2, turning controllers on at each step.
-func (m *Manager) delegate(p string) error {
-	dir := m.v2
-	for part := range strings.SplitSeq(strings.Trim(p, "/"), "/") {
-		// Best effort a controller: one that the host does not hand down is done without.
-		for _, c := range []string{"+cpu", "+memory", "+pids", "+cpuset", "+io", "+hugetlb"} {
-			_ = os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte(c), 0o644)
-		}
-		dir = filepath.Join(dir, part)
-		if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 			return fmt.Errorf("make cgroup %s: %w", p, err)
 		}
 	}
