@@ -34,6 +34,7 @@ plugins:
       root-ca: {caFile: "${dataDir}/pki/ca.crt"}
       nodelifecycle: {nodeMonitorPeriod: 500ms, nodeMonitorGracePeriod: 20s, nodeEvictionRate: 10}
   - name: hollow
+    privileged: true
 scheduler:
   profiles:
   - schedulerName: default-scheduler

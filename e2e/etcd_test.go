@@ -74,7 +74,7 @@ func newSeveral(t *testing.T) *several {
 	}
 	// The shipped configuration, with simulated nodes and shorter Leases.
 	text := strings.NewReplacer("http://127.0.0.1:2379", etcd.URL, "clusterKeyFile: cluster.key", "clusterKeyFile: "+key,
-		"  - name: classic\n", "  - name: classic\n  - name: hollow\n").Replace(string(base))
+		"  - name: classic\n", "  - name: classic\n  - name: hollow\n    privileged: true\n").Replace(string(base))
 	text += "hollow: {runtime: hollow}\nleaderElection: {leaseDuration: 6s, renewDeadline: 4s, retryPeriod: 1s}\n"
 	config := filepath.Join(dir, "ha.yaml")
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {

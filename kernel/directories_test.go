@@ -20,7 +20,7 @@ func TestRemoveDirectories(t *testing.T) {
 		}
 		return err == nil
 	}
-	d, err := prepareDirectories(t.TempDir())
+	d, err := prepareDirectories(t.TempDir(), false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,14 +54,14 @@ func TestRemoveDirectories(t *testing.T) {
 func TestDirectoriesOfOthers(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	long := filepath.Join(t.TempDir(), strings.Repeat("d", maxSocketDir))
-	if _, err := prepareDirectories(long); err != nil {
+	if _, err := prepareDirectories(long, false); err != nil {
 		t.Fatal(err)
 	}
 	run := filepath.Join(os.TempDir(), "pintle-"+shortHash(long))
 	if err := os.Chmod(run, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := prepareDirectories(long); err == nil {
+	if _, err := prepareDirectories(long, false); err == nil {
 		t.Error("a run directory that all may write is used")
 	}
 	if err := os.Remove(run); err != nil {
@@ -70,14 +70,14 @@ func TestDirectoriesOfOthers(t *testing.T) {
 	if err := os.Symlink(t.TempDir(), run); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := prepareDirectories(long); err == nil {
+	if _, err := prepareDirectories(long, false); err == nil {
 		t.Error("a link in the place of the run directory is followed")
 	}
 	open := t.TempDir()
 	if err := os.Chmod(open, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := prepareDirectories(open); err == nil {
+	if _, err := prepareDirectories(open, false); err == nil {
 		t.Error("a data directory that all may write is used")
 	}
 }

@@ -94,7 +94,7 @@ func New(cfg *config.Config, o Options) (_ *Kernel, err error) {
 		shared: cfg.Store.Backend == config.BackendEtcd, holder: newHolder(),
 		inspect: inspect.New(),
 	}
-	if k.dirs, err = prepareDirectories(cfg.DataDir); err != nil {
+	if k.dirs, err = prepareDirectories(cfg.DataDir, os.Geteuid() == 0 && cfg.Plugins.UIDRange != ""); err != nil {
 		return nil, err
 	}
 	// Plugins are checked before the store is opened: a missing plugin should
@@ -122,6 +122,9 @@ func New(cfg *config.Config, o Options) (_ *Kernel, err error) {
 		Backend: backend, EncryptionConfig: cfg.Store.EncryptionConfig, Logger: k.log.With("part", "api"), Failing: k.stopping,
 	})
 	if err != nil {
+		return nil, errors.Join(err, k.parts.stop())
+	}
+	if err := k.shareAuthority(); err != nil {
 		return nil, errors.Join(err, k.parts.stop())
 	}
 	client.set(k.api.ClientConfig(hostIdentity))
@@ -289,13 +292,16 @@ func (k *Kernel) client(u user.Info) (kubernetes.Interface, *rest.Config, error)
 // directories is where the kernel keeps things.
 type directories struct {
 	data, store, plugins, pods, logs, run string
+	// shared is where plugins with a user of their own have their sockets: every
+	// user may pass through it. Empty when there are none.
+	shared string
 }
 
 // maxSocketDir leaves room for a socket's name within the 108 bytes that a
 // path of a unix socket may have.
 const maxSocketDir = 60
 
-func prepareDirectories(data string) (directories, error) {
+func prepareDirectories(data string, users bool) (directories, error) {
 	d := directories{
 		data: data, store: filepath.Join(data, "store"), plugins: filepath.Join(data, "plugins"),
 		pods: filepath.Join(data, "node"), logs: filepath.Join(data, "node", "logs"), run: filepath.Join(data, "run"),
@@ -313,6 +319,27 @@ func prepareDirectories(data string) (directories, error) {
 		// this machine may have made it, to put sockets of their own into it.
 		if err := keptFromOthers(dir, dir == d.run && filepath.Dir(d.run) != d.data); err != nil {
 			return d, fmt.Errorf("data directory: %w; choose another one with --data", err)
+		}
+	}
+	if users {
+		// Nobody but root makes folders there.
+		parent := "/run"
+		if info, err := os.Stat(parent); err != nil || !info.IsDir() {
+			parent = os.TempDir()
+		}
+		d.shared = filepath.Join(parent, "pintle-plugins-"+shortHash(data))
+		if err := os.Mkdir(d.shared, 0o711); err != nil && !errors.Is(err, fs.ErrExist) {
+			return d, fmt.Errorf("folder of plugins' sockets: %w; or run plugins as this kernel's own user with plugins.uidRange empty", err)
+		}
+		info, err := os.Lstat(d.shared)
+		if err != nil {
+			return d, fmt.Errorf("folder of plugins' sockets: %w", err)
+		}
+		if st, ok := info.Sys().(*syscall.Stat_t); !ok || !info.IsDir() || int(st.Uid) != os.Geteuid() {
+			return d, fmt.Errorf("folder of plugins' sockets: %s was not made by this user; remove it", d.shared)
+		}
+		if err := os.Chmod(d.shared, 0o711); err != nil {
+			return d, fmt.Errorf("folder of plugins' sockets: %w", err)
 		}
 	}
 	return d, nil
@@ -346,6 +373,11 @@ const runtimeState = "runtime-"
 
 // remove takes away what a stopped kernel has no use for.
 func (d directories) remove() error {
+	if d.shared != "" {
+		if err := os.RemoveAll(d.shared); err != nil {
+			return fmt.Errorf("remove %s: %w", d.shared, err)
+		}
+	}
 	entries, err := os.ReadDir(d.run)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/rest"
 
+	"pintle.dev/pintle/kernel/api"
 	"pintle.dev/pintle/kernel/api/auth/rbac"
 	"pintle.dev/pintle/kernel/config"
 	"pintle.dev/pintle/kernel/plugin"
@@ -32,6 +33,15 @@ func (k *Kernel) hostConfig(cfg *config.Config) plugin.Config {
 		MemoryLimit:    int64(cfg.Plugins.MemoryLimit),
 		Controllers:    cfg.Control.Enabled,
 		Standby:        !k.has(dutyControllers),
+
+		ProcessMemoryLimit: int64(cfg.Plugins.ProcessMem), CallsPerSecond: cfg.Plugins.Calls, PIDs: cfg.Plugins.Processes,
+		SharedDirectory: k.dirs.shared,
+	}
+	if os.Geteuid() == 0 {
+		out.Cgroup = "/pintle/" + shortHash(k.dirs.data)
+	}
+	if first, last, err := config.ParseIDRange(cfg.Plugins.UIDRange); err == nil {
+		out.Users = plugin.Users{First: first, Count: last - first + 1, File: filepath.Join(k.dirs.plugins, "users.json")}
 	}
 	if out.Standby {
 		// Who leads writes how the plugins are that it runs.
@@ -48,7 +58,8 @@ func (k *Kernel) hostConfig(cfg *config.Config) plugin.Config {
 	}
 	for _, b := range cfg.Plugins.Bundles {
 		out.Bundles = append(out.Bundles, plugin.BundleConfig{
-			Name: b.Name, Transport: b.Transport, Digest: b.Digest, OnFailure: b.OnFailure, Config: expand(b.Config, cfg.DataDir),
+			Name: b.Name, Transport: b.Transport, Digest: b.Digest, OnFailure: b.OnFailure, Config: k.expand(b.Config, cfg.DataDir),
+			Limits: limitsOf(b.Limits), Privileged: b.Privileged, Files: b.Files,
 		})
 	}
 	if cfg.Scheduler.Enabled {
@@ -63,21 +74,57 @@ func (k *Kernel) hostConfig(cfg *config.Config) plugin.Config {
 	return out
 }
 
+// authorityFile is the one file of the data directory that plugins with a user of
+// their own read: the cluster's certificate authority.
+const authorityFile = "pki/ca.crt"
+
 // expand replaces ${dataDir} in a plugin's configuration: the one thing that a
 // plugin may have to know of the kernel's own.
-func expand(raw json.RawMessage, dataDir string) json.RawMessage {
-	quoted, err := json.Marshal(dataDir)
-	if err != nil || len(raw) == 0 {
+func (k *Kernel) expand(raw json.RawMessage, dataDir string) json.RawMessage {
+	replace := func(word, path string) {
+		if quoted, err := json.Marshal(path); err == nil {
+			raw = bytes.ReplaceAll(raw, []byte(word), quoted[1:len(quoted)-1])
+		}
+	}
+	if len(raw) == 0 {
 		return raw
 	}
-	return bytes.ReplaceAll(raw, []byte("${dataDir}"), quoted[1:len(quoted)-1])
+	if k.dirs.shared != "" {
+		replace("${dataDir}/"+authorityFile, filepath.Join(k.dirs.shared, filepath.Base(authorityFile)))
+	}
+	replace("${dataDir}", dataDir)
+	return raw
+}
+
+// shareAuthority puts a copy of the authority's certificate where every plugin
+// can read it.
+func (k *Kernel) shareAuthority() error {
+	if k.dirs.shared == "" {
+		return nil
+	}
+	data, err := os.ReadFile(k.api.PKI().CAFile())
+	if err == nil {
+		err = os.WriteFile(filepath.Join(k.dirs.shared, filepath.Base(authorityFile)), data, 0o644)
+	}
+	if err != nil {
+		return fmt.Errorf("certificate authority for plugins: %w", err)
+	}
+	return nil
+}
+
+func limitsOf(l config.Limits) plugin.Limits {
+	out := plugin.Limits{CPU: l.CPU, CallsPerSecond: l.CallsPerSecond, PIDs: l.PIDs}
+	if l.Memory > 0 {
+		out.Memory = l.Memory.String()
+	}
+	return out
 }
 
 // pluginConfig returns the configuration of one plugin of the bundles.
 func (k *Kernel) pluginConfig(cfg *config.Config, name string) []byte {
 	for _, b := range cfg.Plugins.Bundles {
 		var byName map[string]json.RawMessage
-		if len(b.Config) > 0 && json.Unmarshal(expand(b.Config, cfg.DataDir), &byName) == nil && byName[name] != nil {
+		if len(b.Config) > 0 && json.Unmarshal(k.expand(b.Config, cfg.DataDir), &byName) == nil && byName[name] != nil {
 			return byName[name]
 		}
 	}
@@ -129,12 +176,18 @@ type identities struct {
 	cancel  context.CancelFunc
 	wg      sync.WaitGroup
 	mu      sync.Mutex
-	sockets map[string]string
+	sockets map[string]socket
+}
+
+// socket is one that is served.
+type socket struct {
+	path string
+	gate *api.Gate
 }
 
 func newIdentities(k *Kernel) *identities {
 	ctx, cancel := context.WithCancel(context.Background())
-	return &identities{kernel: k, ctx: ctx, cancel: cancel, sockets: map[string]string{}}
+	return &identities{kernel: k, ctx: ctx, cancel: cancel, sockets: map[string]socket{}}
 }
 
 // close ends the sockets; the plugins that use them have stopped before.
@@ -146,31 +199,39 @@ func (i *identities) close(context.Context) error {
 
 // open returns the socket of a plugin's identity and serves it until the
 // kernel stops.
-func (i *identities) open(ctx context.Context, name string) (string, error) {
+func (i *identities) open(ctx context.Context, name string, a plugin.Access) (string, error) {
 	k := i.kernel
 	select {
 	case <-k.api.Ready():
 	case <-ctx.Done():
 		return "", ctx.Err()
 	}
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if path, ok := i.sockets[name]; ok {
-		return path, nil
-	}
-	dir := filepath.Join(k.dirs.run, "api")
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return "", fmt.Errorf("api socket of plugin %s: %w", name, err)
+	dir := a.Directory
+	if dir == "" {
+		dir = filepath.Join(k.dirs.run, "api")
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return "", fmt.Errorf("api socket of plugin %s: %w", name, err)
+		}
 	}
 	// Names may be long, and paths of sockets may not.
 	path := filepath.Join(dir, shortHash(name))
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	s, ok := i.sockets[path]
+	if !ok {
+		s = socket{path, &api.Gate{UID: a.UID, GID: a.GID}}
+		i.sockets[path] = s
+	}
+	s.gate.Set(a.CallsPerSecond, a.Denied)
+	if ok {
+		return path, nil
+	}
 	u := &user.DefaultInfo{Name: rbac.PluginUser(name)}
 	i.wg.Go(func() {
-		if err := k.api.ServeUnix(i.ctx, path, u); err != nil && i.ctx.Err() == nil {
+		if err := k.api.ServeUnix(i.ctx, path, u, s.gate); err != nil && i.ctx.Err() == nil {
 			k.log.Error("api socket of a plugin ended", "plugin", name, "error", err)
 		}
 	})
-	i.sockets[name] = path
 	return path, nil
 }
 

@@ -32,7 +32,7 @@ plugins:
   bundles:
   - {name: classic, transport: %s}
   - {name: controllers}
-  - {name: hollow}
+  - {name: hollow, privileged: true}
 scheduler:
   profiles:
   - schedulerName: default-scheduler

@@ -64,7 +64,7 @@ var (
 		Port() int
 		AdminKubeconfig() string
 		ClientConfig(user.Info) *rest.Config
-		ServeUnix(context.Context, string, user.Info) error
+		ServeUnix(context.Context, string, user.Info, *Gate) error
 		Source(schema.GroupVersionResource, fields.Selector) (cache.ListerWatcher, error)
 		Bind(context.Context, *corev1.Binding) error
 	} = (*Server)(nil)

@@ -10,15 +10,20 @@ import (
 	"path/filepath"
 	"time"
 
+	"golang.org/x/net/netutil"
 	"k8s.io/apiserver/pkg/authentication/user"
 )
 
+// maxConnections of one socket at a time; further ones wait.
+const maxConnections = 64
+
 // ServeUnix serves the API on a unix socket at path until ctx is done. Each
 // request over it is authenticated as u, so the socket is its credential: its
-// directory is made 0700 if it does not exist, the socket itself is 0600. The
-// scheme is http; HTTP/1.1 and unencrypted HTTP/2 with prior knowledge both
-// work. A stale socket at path is removed.
-func (s *Server) ServeUnix(ctx context.Context, path string, u user.Info) error {
+// directory is made 0700 if it does not exist, the socket itself is 0600 and
+// belongs to gate's user. The scheme is http; HTTP/1.1 and unencrypted HTTP/2
+// with prior knowledge both work. A stale socket at path is removed. gate, which
+// may be nil, bounds what comes through.
+func (s *Server) ServeUnix(ctx context.Context, path string, u user.Info, gate *Gate) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return fmt.Errorf("api socket %s: make its directory: %w", path, err)
 	}
@@ -35,6 +40,16 @@ func (s *Server) ServeUnix(ctx context.Context, path string, u user.Info) error 
 		ln.Close()
 		return fmt.Errorf("api socket %s: restrict to its owner: %w", path, err)
 	}
+	if gate == nil {
+		gate = &Gate{}
+	}
+	if gate.UID > 0 {
+		if err := os.Lchown(path, gate.UID, gate.GID); err != nil {
+			ln.Close()
+			return fmt.Errorf("api socket %s: hand it to its user: %w", path, err)
+		}
+	}
+	ln = netutil.LimitListener(ln, maxConnections)
 	u = authenticated(u)
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
@@ -46,7 +61,7 @@ func (s *Server) ServeUnix(ctx context.Context, path string, u user.Info) error 
 				http.Error(w, "api server is not running", http.StatusServiceUnavailable)
 				return
 			}
-			h.ServeHTTP(w, req)
+			gate.serve(h, w, req)
 		}),
 		BaseContext:       func(net.Listener) context.Context { return withIdentity(ctx, u) },
 		Protocols:         protocols,

@@ -23,7 +23,7 @@ func TestIdentities(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	path := filepath.Join(t.TempDir(), "sock", "api")
 	stopped := make(chan error, 1)
-	go func() { stopped <- s.ServeUnix(ctx, path, &user.DefaultInfo{Name: "plugin"}) }()
+	go func() { stopped <- s.ServeUnix(ctx, path, &user.DefaultInfo{Name: "plugin"}, nil) }()
 	overUnix := kubernetes.NewForConfigOrDie(&rest.Config{
 		Host: "http://unix", QPS: -1,
 		Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v3"
+	"k8s.io/apimachinery/pkg/api/resource"
 )
 
 // checker walks a YAML tree along the schema and collects faults.
@@ -156,12 +157,32 @@ func checkScalar(s string, f field) string {
 		if !ok || err1 != nil || err2 != nil || lo < 1 || lo > hi {
 			return fmt.Sprintf("%q is not a range of ports such as 30000-32767", s)
 		}
+	case "idrange":
+		if first, last, err := ParseIDRange(s); err != nil || last-first >= 1_000_000 {
+			return fmt.Sprintf("%q is not a range of user ids such as 60706-61183", s)
+		}
+	case "cpu":
+		if q, err := resource.ParseQuantity(s); err != nil || q.MilliValue() < 10 || q.MilliValue() > 1_000_000 {
+			return fmt.Sprintf("%q is not an amount of CPU such as 500m, 10m to 1000", s)
+		}
 	case "digest":
 		if !digestForm.MatchString(s) {
 			return fmt.Sprintf("%q is not a digest: sha256: and 64 hexadecimal digits", s)
 		}
 	}
 	return ""
+}
+
+// ParseIDRange reads a range of user ids, first-last. Neither root nor nobody is
+// in one.
+func ParseIDRange(s string) (first, last int, err error) {
+	low, high, ok := strings.Cut(s, "-")
+	lo, err1 := strconv.ParseUint(low, 10, 31)
+	hi, err2 := strconv.ParseUint(high, 10, 31)
+	if !ok || err1 != nil || err2 != nil || lo < 1 || lo > hi || lo <= 65534 && hi >= 65534 {
+		return 0, 0, fmt.Errorf("%q is not a range of user ids", s)
+	}
+	return int(lo), int(hi), nil
 }
 
 // parseScalar returns the value's magnitude for range checks (0 for words and

@@ -74,16 +74,32 @@ type Plugins struct {
 	Directories []string      `mapstructure:"directories" doc:"where bundles are looked for, first match wins; empty: the folder plugins beside the binary"`
 	CallTimeout time.Duration `mapstructure:"callTimeout" range:"1ms,1m" live:"true" doc:"deadline of one call of a predicate or priority"`
 	MemoryLimit Size          `mapstructure:"memoryLimit" range:"1Mi,4Gi" doc:"memory ceiling of a WASM module"`
+	ProcessMem  Size          `mapstructure:"processMemoryLimit" range:"0,1Ti" doc:"memory ceiling of a plugin's process with its children, where the kernel is root; 0: none"`
+	Processes   int           `mapstructure:"processLimit" range:"0,1000000" doc:"how many processes and threads a plugin's process may be, where the kernel is root; 0: no limit"`
+	Calls       int           `mapstructure:"callsPerSecond" range:"0,1000000" doc:"how many requests a second one plugin may make to the API; more are held up, and refused after a second; 0: no limit"`
+	UIDRange    string        `mapstructure:"uidRange" format:"idrange?" doc:"user ids for processes of plugins, one for each bundle, where the kernel is root; empty: they run as the kernel's user"`
 	Bundles     []Bundle      `mapstructure:"bundles" live:"true" doc:"the bundles to load"`
 }
 
 // Bundle is one plugin bundle to load.
 type Bundle struct {
-	Name      string          `mapstructure:"name" required:"true" doc:"name of the bundle's folder"`
-	Transport string          `mapstructure:"transport" enum:"wasm,process" doc:"how it runs; default: wasm where the bundle has a module, process otherwise"`
-	Digest    string          `mapstructure:"digest" format:"digest?" doc:"sha256:… that the artefact must have; empty: what its manifest says"`
-	OnFailure string          `mapstructure:"onFailure" enum:"refuse,ignore" doc:"what a failing predicate counts as: refuse the node, or ignore the predicate; default: the manifest's"`
-	Config    json.RawMessage `mapstructure:"-" raw:"config" doc:"the bundle's own configuration"`
+	Name      string `mapstructure:"name" required:"true" doc:"name of the bundle's folder"`
+	Transport string `mapstructure:"transport" enum:"wasm,process" doc:"how it runs; default: wasm where the bundle has a module, process otherwise"`
+	Digest    string `mapstructure:"digest" format:"digest?" doc:"sha256:… that the artefact must have; empty: what its manifest says"`
+	OnFailure string `mapstructure:"onFailure" enum:"refuse,ignore" doc:"what a failing predicate counts as: refuse the node, or ignore the predicate; default: the manifest's"`
+	Limits    Limits `mapstructure:"limits" doc:"what the bundle may use at most; the lower one of this and of what its manifest says counts"`
+	// Privileged and Files grant what the manifest asks for.
+	Privileged bool            `mapstructure:"privileged" doc:"its process has the kernel's user and rights, if its manifest asks for them"`
+	Files      []string        `mapstructure:"files" doc:"folders of this machine that its WASM module may read, if its manifest asks for them"`
+	Config     json.RawMessage `mapstructure:"-" raw:"config" doc:"the bundle's own configuration"`
+}
+
+// Limits are ceilings of what one bundle may use; empty or 0 is that of all bundles.
+type Limits struct {
+	Memory         Size   `mapstructure:"memory" range:"1Mi,1Ti" doc:"memory of the WASM module or of the process with its children"`
+	CPU            string `mapstructure:"cpu" format:"cpu?" doc:"CPU of the process with its children, such as 500m"`
+	CallsPerSecond int    `mapstructure:"callsPerSecond" range:"1,1000000" doc:"requests a second to the API, or calls of host functions"`
+	PIDs           int    `mapstructure:"pids" range:"4,1000000" doc:"processes and threads"`
 }
 
 // Scheduler configures the scheduling cycle.

@@ -29,6 +29,11 @@ func Default() *Config {
 		Plugins: Plugins{
 			CallTimeout: time.Second,
 			MemoryLimit: 256 << 20,
+			ProcessMem:  2 << 30,
+			Processes:   512,
+			Calls:       2000,
+			// Of the ids that neither distributions nor systemd give out.
+			UIDRange: "60706-61183",
 		},
 		Scheduler: Scheduler{
 			Enabled:        true,

@@ -27,8 +27,22 @@ type Config struct {
 	StopTimeout time.Duration
 	// MemoryLimit is the ceiling of a WASM module in bytes; default 256 MiB.
 	MemoryLimit int64
-	Bundles     []BundleConfig
-	Profiles    []Profile
+	// ProcessMemoryLimit is the ceiling of a process in bytes, CallsPerSecond
+	// that of its calls to the API, PIDs that of its processes and threads. They
+	// hold where a bundle's own are not set; 0 is none.
+	ProcessMemoryLimit int64
+	CallsPerSecond     int
+	PIDs               int
+	// Users are the user ids of processes that are not privileged; without any
+	// they run as the kernel's user.
+	Users Users
+	// SharedDirectory is a folder that every user may pass through; processes
+	// with a user of their own have their sockets below it.
+	SharedDirectory string
+	// Cgroup is the cgroup below which processes have theirs; empty: none.
+	Cgroup   string
+	Bundles  []BundleConfig
+	Profiles []Profile
 	// Controllers are the names of the controllers that run.
 	Controllers []string
 	// Standby: Controllers run in another kernel of the same cluster, not here.
@@ -47,6 +61,11 @@ type BundleConfig struct {
 	Digest    string          // overrides the manifest's
 	OnFailure string          // refuse or ignore; overrides the manifest's
 	Config    json.RawMessage // an object: plugin name → its configuration
+	Limits    Limits          // what it gets at most
+	// Privileged grants a process that asks for it the kernel's user and rights.
+	Privileged bool
+	// Files are the folders that a module which asks for them may read.
+	Files []string
 }
 
 // Profile is an ordered set of predicates and priorities for one schedulerName.
@@ -69,12 +88,25 @@ type Deps struct {
 	// objects are written with it. Nil: none are.
 	REST *rest.Config
 	// Identity opens the API socket that stands for a plugin and returns its
-	// path; asked again for the same name it returns the same. Nil:
-	// controllers cannot run.
-	Identity func(ctx context.Context, plugin string) (socket string, err error)
+	// path; asked again for the same name it returns the same, with the access
+	// of the last time. Nil: controllers cannot run.
+	Identity func(ctx context.Context, plugin string, a Access) (socket string, err error)
 	// Bundles finds installed bundles beside those of Config.Directories. Nil:
 	// there are none.
 	Bundles Bundles
+}
+
+// Access says who may use the socket of a plugin's identity, and how.
+type Access struct {
+	// Directory is where the socket shall lie; empty leaves it to the kernel.
+	Directory string
+	// UID and GID own the socket; 0 is the kernel's own.
+	UID, GID int
+	// CallsPerSecond bounds requests; 0 is no bound.
+	CallsPerSecond int
+	// Denied is told of each request that RBAC forbids: what was asked for, as
+	// "list secrets". May be nil.
+	Denied func(what string)
 }
 
 // Bundles finds installed bundles: several versions of one name may be there.

@@ -81,7 +81,10 @@ func (c *cursor) bulk() bool {
 	case sub == 9 || sub == 13 || sub == 16:
 		c.u32()
 		return false
-	case sub == 11 || sub == 15 || sub == 17:
+	case sub == 15:
+		// Nothing else bounds the memory of tables.
+		c.fail("table.grow, which is not granted:")
+	case sub == 11 || sub == 17:
 		c.u32()
 		return true
 	}

@@ -21,9 +21,12 @@ type Host struct {
 	deps Deps
 	log  *slog.Logger
 
-	counter atomic.Uint64 // of policy generations
-	ready   chan struct{}
-	poke    chan struct{} // state of a plugin changed
+	counter  atomic.Uint64 // of policy generations
+	groups   atomic.Uint64 // numbers cgroups of processes
+	users    userTable
+	launcher launcher
+	ready    chan struct{}
+	poke     chan struct{} // state of a plugin changed
 
 	replicaMu sync.Mutex
 	replica   ReplicaSource
@@ -102,6 +105,7 @@ func (h *Host) Ready() <-chan struct{} { return h.ready }
 // when all have stopped. A bundle that cannot be started at all (a wrong
 // digest, a manifest that promises too much) ends it with that error.
 func (h *Host) Run(ctx context.Context) error {
+	defer h.launcher.stop() // behind the last process that was started with it
 	ctx, cancel := context.WithCancel(ctx)
 	defer h.group.Wait()
 	defer h.retire.Wait()

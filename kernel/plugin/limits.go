@@ -101,6 +101,9 @@ type ceilings struct {
 	calls, pids      int
 }
 
+// any reports whether there is one that a cgroup holds.
+func (c ceilings) any() bool { return c.memory > 0 || c.milliCPU > 0 || c.pids > 0 }
+
 // ceilingsOf is what a bundle gets: what the operator grants it, or all plugins,
 // and no more than its manifest asks for.
 func (c *Config) ceilingsOf(bc *BundleConfig, m *Manifest, transport string) ceilings {

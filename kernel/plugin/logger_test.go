@@ -13,7 +13,8 @@ import (
 // what go-plugin tells of itself is for those who debug.
 func TestPluginLogger(t *testing.T) {
 	var out bytes.Buffer
-	l := pluginLogger(slog.New(slog.NewTextHandler(&out, nil)))
+	log := slog.New(slog.NewTextHandler(&out, nil))
+	l := pluginLogger(log, log)
 	if level := l.GetLevel(); level == hclog.Off || level > hclog.Debug {
 		t.Errorf("go-plugin drops records below %s before they are read", level)
 	}

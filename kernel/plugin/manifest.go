@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -15,7 +16,6 @@ import (
 
 	"go.yaml.in/yaml/v3"
 	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 
 	"pintle.dev/pintle/sdk"
 )
@@ -58,6 +58,13 @@ type Manifest struct {
 	// HostFunctions are what a module may call beside WASI: get, list, create,
 	// update, patch, delete, event. What they may reach the rules say.
 	HostFunctions []string `yaml:"hostFunctions,omitempty"`
+	// Privileged: the process needs the kernel's own user and rights, as one that
+	// starts containers or programs the network does. The operator has to grant
+	// it.
+	Privileged bool `yaml:"privileged,omitempty"`
+	// Files are folders of the machine that the module reads, by absolute path.
+	// It reads those of them that the operator grants.
+	Files []string `yaml:"files,omitempty"`
 }
 
 // Artifacts are the builds of a bundle; Seal fills them in.
@@ -102,11 +109,6 @@ type Timeouts struct {
 	Reconcile time.Duration `yaml:"reconcile,omitempty"`
 }
 
-// Limits override the host's.
-type Limits struct {
-	Memory string `yaml:"memory,omitempty"` // of the WASM module, as 256Mi
-}
-
 // PolicyRules are the rules in RBAC's own type.
 func PolicyRules(rules []Rule) []rbacv1.PolicyRule {
 	out := make([]rbacv1.PolicyRule, 0, len(rules))
@@ -117,18 +119,6 @@ func PolicyRules(rules []Rule) []rbacv1.PolicyRule {
 		})
 	}
 	return out
-}
-
-// MemoryLimit returns the limit in bytes, or 0.
-func (l Limits) MemoryLimit() int64 {
-	if l.Memory == "" {
-		return 0
-	}
-	q, err := resource.ParseQuantity(l.Memory)
-	if err != nil {
-		return 0 // check refused it
-	}
-	return q.Value()
 }
 
 // ReadManifest reads and checks the manifest at path. Every fault is one line
@@ -259,10 +249,13 @@ func (c *checker) manifest(m *Manifest) {
 			c.at(t.key, "%s; want 0 to 10m", t.value)
 		}
 	}
-	if m.Limits.Memory != "" {
-		q, err := resource.ParseQuantity(m.Limits.Memory)
-		if err != nil || q.Value() < 1<<20 || q.Value() > 4<<30 {
-			c.at("limits.memory", "%q; want 1Mi to 4Gi", m.Limits.Memory)
+	faults := m.Limits.faults()
+	for _, key := range slices.Sorted(maps.Keys(faults)) {
+		c.at("limits."+key, "%s", faults[key])
+	}
+	for i, path := range m.Files {
+		if !filepath.IsAbs(path) || filepath.Clean(path) != path {
+			c.at(fmt.Sprintf("files.%d", i), "%q; want the absolute path of a folder", path)
 		}
 	}
 	for i, name := range m.HostFunctions {

@@ -18,7 +18,7 @@ import (
 
 const (
 	// meterVersion is part of the name of cached rewritten modules.
-	meterVersion = 1
+	meterVersion = 2
 	// fuelSlice is how much fuel one look at the clock is good for: at a unit a
 	// turn of a small loop about 0.1 ms.
 	fuelSlice = 1 << 16
@@ -32,6 +32,9 @@ const (
 	hostCheck  = "check"
 
 	maxModuleBytes = 64 << 20
+	// Tables lie outside of the module's memory: so many of so many entries all
+	// together.
+	maxTables, maxTableEntries = 16, 1 << 20
 )
 
 // Section ids of the binary format.
@@ -40,6 +43,7 @@ const (
 	sectionType     = 1
 	sectionImport   = 2
 	sectionFunction = 3
+	sectionTable    = 4
 	sectionGlobal   = 6
 	sectionExport   = 7
 	sectionStart    = 8
@@ -94,6 +98,7 @@ func meter(module []byte) (out []byte, err error) {
 	}
 	m := &meterer{}
 	m.count(sections)
+	checkTables(sections[sectionTable])
 	out = append(make([]byte, 0, len(module)+len(module)/8), module[:8]...)
 	written := map[byte]bool{}
 	emit := func(id byte, body []byte) {
@@ -139,6 +144,28 @@ func rank(id byte) int {
 		return 2*sectionCode - 1
 	}
 	return 2 * int(id)
+}
+
+// checkTables bounds what a module has beside its memory.
+func checkTables(body []byte) {
+	if body == nil {
+		return
+	}
+	c := &cursor{data: body}
+	n := c.u32()
+	if n > maxTables {
+		c.fail(fmt.Sprintf("more than %d tables", maxTables))
+	}
+	for entries := uint64(0); n > 0; n-- {
+		c.byte()
+		flags, least := c.byte(), c.u32()
+		if flags&1 != 0 {
+			c.u32()
+		}
+		if entries += uint64(least); entries > maxTableEntries {
+			c.fail(fmt.Sprintf("tables of more than %d entries", maxTableEntries))
+		}
+	}
 }
 
 // count finds the sizes of the index spaces.

@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -173,5 +174,39 @@ func TestHandMadeGuests(t *testing.T) {
 				t.Errorf("got %v, want %s", err, tc.want)
 			}
 		})
+	}
+}
+
+// TestMeterBoundsTables: what lies outside of a module's memory is bounded too.
+func TestMeterBoundsTables(t *testing.T) {
+	module := func(sections ...[]byte) []byte {
+		out := []byte("\x00asm\x01\x00\x00\x00")
+		for _, s := range sections {
+			out = append(out, s...)
+		}
+		return out
+	}
+	table := func(least ...byte) []byte {
+		return append([]byte{sectionTable, byte(3+len(least)), 1, 0x70, 0}, least...)
+	}
+	for name, c := range map[string]struct {
+		module []byte
+		want   string
+	}{
+		"small":     {module(table(0x10)), ""},
+		"huge":      {module(table(0xff, 0xff, 0xff, 0x3f)), "tables of more than 1048576 entries"},
+		"many":      {module(append([]byte{sectionTable, 1 + 17*3, 17}, bytes.Repeat([]byte{0x70, 0, 0}, 17)...)), "more than 16 tables"},
+		"truncated": {module([]byte{sectionTable, 2, 1, 0x70}), "truncated"},
+	} {
+		_, err := meter(c.module)
+		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
+	}
+	// A function whose body is: ref.null func; i32.const 1; table.grow 0; drop; end.
+	body := []byte{0, 0xd0, 0x70, 0x41, 1, 0xfc, 15, 0, 0x1a, 0x0b}
+	code := append([]byte{sectionCode, byte(len(body) + 2), 1, byte(len(body))}, body...)
+	if _, err := meter(module([]byte{sectionType, 4, 1, 0x60, 0, 0}, []byte{sectionFunction, 2, 1, 0}, table(1), code)); err == nil || !strings.Contains(err.Error(), "table.grow") {
+		t.Errorf("table.grow: %v", err)
 	}
 }

@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
@@ -21,6 +22,25 @@ type module struct {
 	runtime  wazero.Runtime
 	cache    wazero.CompilationCache
 	compiled wazero.CompiledModule
+	files    wazero.FSConfig // nil: none
+	roots    []*os.Root
+}
+
+// open lets the module read folders, at the paths that they have on the machine,
+// and nothing that links lead to outside of them.
+func (m *module) open(folders []string) error {
+	for _, path := range folders {
+		root, err := os.OpenRoot(path)
+		if err != nil {
+			return fmt.Errorf("plugin bundle %s: %w: granted folder: %w", m.name, errPermanent, err)
+		}
+		m.roots = append(m.roots, root)
+		if m.files == nil {
+			m.files = wazero.NewFSConfig()
+		}
+		m.files = m.files.WithFSMount(root.FS(), path)
+	}
+	return nil
 }
 
 // loadModule verifies, meters and compiles a bundle's module, or maps what was
@@ -96,6 +116,9 @@ func (m *module) close(ctx context.Context) error {
 	if m.cache != nil {
 		err = errors.Join(err, m.cache.Close(ctx))
 	}
+	for _, root := range m.roots {
+		root.Close()
+	}
 	return err
 }
 
@@ -106,4 +129,23 @@ func checkDeadline(ctx context.Context, _ []uint64) {
 	if g, ok := ctx.Value(deadlineKey{}).(*wasmGuest); ok && time.Now().After(g.deadline) {
 		panic(errDeadline)
 	}
+}
+
+// late stops a guest whose time is up. What a module asks of the host does not
+// use up its fuel, so that each such call looks at the clock.
+func (g *wasmGuest) late() {
+	if time.Now().After(g.deadline) {
+		panic(errDeadline)
+	}
+}
+
+// maxRandom is how much randomness is made between two looks at the clock.
+const maxRandom = 64 << 10
+
+// entropy is a module's source of randomness.
+type entropy struct{ guest *wasmGuest }
+
+func (e entropy) Read(p []byte) (int, error) {
+	e.guest.late()
+	return rand.Read(p[:min(len(p), maxRandom)])
 }

@@ -2,8 +2,6 @@ package plugin
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -12,15 +10,16 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
 	goplugin "github.com/hashicorp/go-plugin"
+	"github.com/hashicorp/go-plugin/runner"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"pintle.dev/pintle/kernel/node/cgroup"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 	"pintle.dev/pintle/sdk/transport"
 )
@@ -29,6 +28,9 @@ import (
 type processGuest struct {
 	name       string
 	client     *goplugin.Client
+	runner     *processRunner
+	executable *executable
+	log        *slog.Logger
 	conn       *grpc.ClientConn
 	lifecycle  contractv1.LifecycleClient
 	scheduling contractv1.SchedulingClient
@@ -53,92 +55,110 @@ type processOptions struct {
 	digest       string
 	runDirectory string
 	call, start  time.Duration
-	log          *slog.Logger
+	log, words   *slog.Logger // words is for what the process writes
+	budget       *logBudget
+	confinement
 }
 
+// maxAnswerBytes bounds one message of a process: verdicts of a large cluster.
+const maxAnswerBytes = 64 << 20
+
 // startProcess starts a bundle's executable: pinned by digest, with mutual TLS,
-// without the kernel's environment, in a process group of its own, and killed
-// by the operating system when the kernel dies.
+// without the kernel's environment, held to its confinement, in a process group
+// of its own, and killed by the operating system when the kernel dies.
 func startProcess(ctx context.Context, b *Bundle, a *Artifact, o processOptions) (_ *processGuest, err error) {
+	name := b.Manifest.Name
 	path, err := filepath.Abs(filepath.Join(b.Directory, a.Path))
 	if err != nil {
 		return nil, err
 	}
 	if fi, err := os.Stat(path); err != nil {
-		return nil, fmt.Errorf("plugin bundle %s: %w: artefact: %w; build it with make", b.Manifest.Name, errPermanent, err)
+		return nil, fmt.Errorf("plugin bundle %s: %w: artefact: %w; build it with make", name, errPermanent, err)
 	} else if fi.Mode()&0o111 == 0 {
-		return nil, fmt.Errorf("plugin bundle %s: %w: %s is not executable", b.Manifest.Name, errPermanent, path)
+		return nil, fmt.Errorf("plugin bundle %s: %w: %s is not executable", name, errPermanent, path)
 	}
-	checksum, err := hex.DecodeString(strings.TrimPrefix(o.digest, "sha256:"))
-	if err != nil {
-		return nil, fmt.Errorf("plugin bundle %s: %w: digest %q: %w", b.Manifest.Name, errPermanent, o.digest, err)
-	}
-	cmd := exec.Command(path)
-	cmd.Dir = filepath.Dir(path)
-	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG=C.UTF-8"}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	if o.runDirectory != "" {
-		if err := os.MkdirAll(o.runDirectory, 0o700); err != nil {
-			return nil, fmt.Errorf("plugin bundle %s: %w", b.Manifest.Name, err)
+	sockets := o.runDirectory
+	if o.user > 0 {
+		if sockets, err = o.folder(name); err != nil {
+			return nil, err
 		}
+	} else if sockets != "" {
+		if err := os.MkdirAll(sockets, 0o700); err != nil {
+			return nil, fmt.Errorf("plugin bundle %s: %w", name, err)
+		}
+	}
+	exe, err := o.prepare(path, sockets)
+	if err != nil {
+		return nil, fmt.Errorf("plugin bundle %s: %w", name, err)
+	}
+	// Everything until the process has described itself has one deadline.
+	ctx, cancel := context.WithTimeout(ctx, o.start)
+	defer cancel()
+	r := &processRunner{name: path, exited: make(chan struct{})}
+	run := func(_ hclog.Logger, cmd *exec.Cmd, dir string) (runner.Runner, error) {
+		if err := r.prepare(name, exe, &o, cmd.Env, dir); err != nil {
+			return nil, err
+		}
+		return r, nil
 	}
 	client := goplugin.NewClient(&goplugin.ClientConfig{
 		HandshakeConfig:  transport.Handshake,
 		Plugins:          goplugin.PluginSet{transport.Name: &transport.Plugin{}},
-		Cmd:              cmd,
+		RunnerFunc:       run,
 		AllowedProtocols: []goplugin.Protocol{goplugin.ProtocolGRPC},
 		AutoMTLS:         true,
 		SkipHostEnv:      true,
 		StartTimeout:     o.start,
-		SecureConfig:     &goplugin.SecureConfig{Checksum: checksum, Hash: sha256.New()},
-		Logger:           pluginLogger(o.log),
-		SyncStdout:       &lineWriter{log: o.log},
-		SyncStderr:       &lineWriter{log: o.log},
-		UnixSocketConfig: &goplugin.UnixSocketConfig{TempDir: o.runDirectory},
-		GRPCDialOptions: []grpc.DialOption{grpc.WithDefaultCallOptions(
-			grpc.MaxCallRecvMsgSize(transport.MaxMessageBytes), grpc.MaxCallSendMsgSize(transport.MaxMessageBytes))},
+		Logger:           pluginLogger(o.log, o.words),
+		SyncStdout:       &lineWriter{log: o.words},
+		SyncStderr:       &lineWriter{log: o.words},
+		UnixSocketConfig: &goplugin.UnixSocketConfig{TempDir: sockets},
+		GRPCDialOptions: []grpc.DialOption{
+			grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswerBytes), grpc.MaxCallSendMsgSize(transport.MaxMessageBytes)),
+			grpc.WithChainStreamInterceptor(guardStreams),
+		},
 	})
-	g := &processGuest{name: b.Manifest.Name, client: client, timeout: o.call}
+	g := &processGuest{name: name, client: client, runner: r, executable: exe, log: o.log, timeout: o.call}
 	defer func() {
 		if err != nil {
 			g.kill(0)
 		}
 	}()
-	stop := context.AfterFunc(ctx, client.Kill)
+	stop := context.AfterFunc(ctx, func() { _ = r.Kill(ctx) })
 	defer stop()
 	protocol, err := client.Client()
-	if errors.Is(err, goplugin.ErrChecksumsDoNotMatch) {
-		got, hashErr := fileDigest(path)
-		if hashErr != nil {
-			got = hashErr.Error()
-		}
-		return nil, fmt.Errorf("%w: %w", errPermanent, digestError(b.Manifest.Name, path, got, o.digest))
+	var wrong wrongDigest
+	if errors.As(err, &wrong) || errors.As(r.failed, &wrong) {
+		return nil, fmt.Errorf("%w: %w", errPermanent, digestError(name, path, wrong.got, o.digest))
 	}
 	if err != nil {
 		line, _, _ := strings.Cut(err.Error(), "\n")
-		if strings.HasPrefix(line, "Unrecognized remote plugin message") {
+		switch {
+		case ctx.Err() != nil:
+			line = fmt.Sprintf("it did not say within %s how it is reached", o.start)
+		case strings.HasPrefix(line, "Unrecognized remote plugin message"):
 			line = "it ended, or wrote something else, before it said how it is reached; run it by hand to see why"
 		}
-		return nil, fmt.Errorf("plugin bundle %s: start %s: %s", b.Manifest.Name, path, line)
+		err = fmt.Errorf("plugin bundle %s: start %s: %s", name, path, line)
+		if errors.Is(r.failed, errPermanent) {
+			err = fmt.Errorf("%w: %w", errPermanent, err)
+		}
+		return nil, err
 	}
-	if cmd.Process != nil {
-		g.process = cmd.Process.Pid
-	}
+	g.process = r.pid()
 	raw, err := protocol.Dispense(transport.Name)
 	if err != nil {
-		return nil, fmt.Errorf("plugin bundle %s: %w", b.Manifest.Name, err)
+		return nil, fmt.Errorf("plugin bundle %s: %w", name, err)
 	}
 	conn, ok := raw.(*grpc.ClientConn)
 	if !ok {
-		return nil, fmt.Errorf("plugin bundle %s: dispensed %T", b.Manifest.Name, raw)
+		return nil, fmt.Errorf("plugin bundle %s: dispensed %T", name, raw)
 	}
 	g.conn = conn
 	g.lifecycle, g.scheduling = contractv1.NewLifecycleClient(conn), contractv1.NewSchedulingClient(conn)
-	ctx, cancel := context.WithTimeout(ctx, o.start)
-	defer cancel()
 	d, err := g.lifecycle.Describe(ctx, &contractv1.DescribeRequest{MinContract: spoken.oldest, MaxContract: spoken.newest})
 	if err != nil {
-		return nil, fmt.Errorf("plugin bundle %s: describe: %w", b.Manifest.Name, err)
+		return nil, fmt.Errorf("plugin bundle %s: describe: %w", name, err)
 	}
 	if err := spoken.check(b.Manifest.Name, d.GetContract()); err != nil {
 		return nil, err
@@ -148,23 +168,74 @@ func startProcess(ctx context.Context, b *Bundle, a *Artifact, o processOptions)
 	return g, nil
 }
 
-// kill ends the process and all of its group: at once, or by asking it and
+// prepare makes what the process needs when it is started: its pipes and its
+// cgroup. env is what go-plugin tells it, dir where it may listen.
+func (r *processRunner) prepare(name string, exe *executable, o *processOptions, env []string, dir string) (err error) {
+	if o.user > 0 {
+		if err := os.Lchown(dir, o.user, o.user); err != nil {
+			return err
+		}
+	}
+	r.sockets = dir
+	var ends [2]*os.File // the process's
+	for i := range ends {
+		if r.output[i], ends[i], err = os.Pipe(); err != nil {
+			return err
+		}
+	}
+	r.stderr = &floodReader{from: r.output[1], budget: o.budget}
+	if o.cgroup != "" && (!o.privileged || o.limits.any()) {
+		path := fmt.Sprintf("%s/%s-%d", o.cgroup, name, o.groups.Add(1))
+		limits := cgroup.Limits{MemoryBytes: o.limits.memory, MilliCPU: o.limits.milliCPU, PIDs: int64(o.limits.pids)}
+		if r.group, err = cgroup.NewGroup(path, limits); err != nil {
+			o.log.Warn("plugin process has no cgroup: its memory, CPU and number of processes are not limited", "error", err)
+			r.group = nil
+		}
+	}
+	r.start = func() (*exec.Cmd, error) {
+		defer ends[0].Close()
+		defer ends[1].Close()
+		full := append([]string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG=C.UTF-8"}, env...)
+		if o.limits.memory > 0 {
+			// Go collects sooner instead of passing the limit; others take no notice.
+			full = append(full, fmt.Sprintf("GOMEMLIMIT=%d", o.limits.memory/10*9))
+		}
+		cmd, err := o.confinement.start(exe, o.digest, full, ends[0], ends[1], r.group)
+		r.failed = err
+		return cmd, err
+	}
+	return nil
+}
+
+// guardStreams lets no stream of go-plugin's own in that a process could flood the
+// kernel by: the broker, which nobody uses here, is refused, and what a process
+// prints comes in small messages.
+func guardStreams(ctx context.Context, d *grpc.StreamDesc, conn *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+	switch {
+	case strings.HasPrefix(method, "/plugin.GRPCBroker/"):
+		return nil, status.Error(codes.Unimplemented, "the kernel has no broker")
+	case strings.HasPrefix(method, "/plugin.GRPCStdio/"):
+		opts = append(opts, grpc.MaxCallRecvMsgSize(maxLogWrite))
+	}
+	return streamer(ctx, d, conn, method, opts...)
+}
+
+// kill ends the process and all that it started: at once, or by asking it and
 // waiting that long. go-plugin alone would ask a process that hangs, and wait
 // for ever.
 func (g *processGuest) kill(grace time.Duration) {
-	force := func() {
-		if g.process > 0 {
-			// An empty group is no error to anyone.
-			_ = syscall.Kill(-g.process, syscall.SIGKILL)
-		}
-	}
+	force := func() { _ = g.runner.Kill(context.Background()) }
 	if grace <= 0 {
 		force()
 	}
 	late := time.AfterFunc(grace, force)
 	g.client.Kill()
 	late.Stop()
-	force() // what the process left behind
+	force() // also one that was never asked
+	if err := g.runner.close(); err != nil {
+		g.log.Warn("plugin process left something behind", "error", err)
+	}
+	g.executable.close()
 }
 
 // failed marks errors that speak of the process rather than of the question.
@@ -174,6 +245,8 @@ func (g *processGuest) failed(what string, err error) error {
 		return broken("plugin bundle %s: %s: no answer in time", g.name, what)
 	case codes.Unavailable:
 		return broken("plugin bundle %s: %s: process %d is gone, or its connection is: %s", g.name, what, g.process, s.Message())
+	case codes.ResourceExhausted:
+		return g.outOfRange("%s: %s", what, s.Message())
 	case codes.Canceled:
 		return broken("plugin bundle %s: %s: %w", g.name, what, err)
 	case codes.Unknown, codes.Internal, codes.InvalidArgument, codes.NotFound, codes.FailedPrecondition:
@@ -343,20 +416,21 @@ func (g *processGuest) scores(resp *contractv1.ScoreResponse, out []int64) error
 // pluginLogger hands go-plugin's records and the process's standard error to
 // the kernel's logger. Its own output is nowhere, but its level counts: go-plugin
 // drops what a process writes below it.
-func pluginLogger(log *slog.Logger) hclog.Logger {
+func pluginLogger(log, words *slog.Logger) hclog.Logger {
 	l := hclog.NewInterceptLogger(&hclog.LoggerOptions{Level: hclog.Trace, Output: io.Discard})
-	l.RegisterSink(logSink{log})
+	l.RegisterSink(logSink{log, words})
 	return l
 }
 
-type logSink struct{ log *slog.Logger }
+type logSink struct{ log, words *slog.Logger }
 
 func (s logSink) Accept(name string, level hclog.Level, msg string, args ...any) {
 	// go-plugin names its own records by nothing, a process's by its file. The
 	// former tell of starts and ends, which the supervisor tells better.
-	to := slog.LevelDebug
+	to, log := slog.LevelDebug, s.words
 	switch {
 	case name == "":
+		log = s.log
 	case level >= hclog.Error:
 		to = slog.LevelError
 	case level == hclog.Warn:
@@ -364,11 +438,14 @@ func (s logSink) Accept(name string, level hclog.Level, msg string, args ...any)
 	case level == hclog.Info:
 		to = slog.LevelInfo
 	}
+	if !log.Enabled(context.Background(), to) {
+		return
+	}
 	attrs := make([]any, 0, len(args))
 	for i := 0; i+1 < len(args); i += 2 {
 		if key, ok := args[i].(string); ok && key != "timestamp" {
 			attrs = append(attrs, slog.Any(key, args[i+1]))
 		}
 	}
-	s.log.Log(context.Background(), to, msg, attrs...)
+	log.Log(context.Background(), to, msg, attrs...)
 }

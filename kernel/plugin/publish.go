@@ -130,7 +130,7 @@ func (h *Host) controlUnit(ctx context.Context, cfg *Config, u *unit, wanted []s
 		}
 		specs := make([]controller.Spec, 0, len(wanted))
 		for _, name := range wanted {
-			own, err := h.deps.Identity(ctx, name)
+			own, err := h.identity(ctx, u, name)
 			if err != nil {
 				return fmt.Errorf("plugin %s: identity: %w", name, err)
 			}
@@ -163,7 +163,7 @@ func (h *Host) controlUnit(ctx context.Context, cfg *Config, u *unit, wanted []s
 func (h *Host) startControllers(ctx context.Context, cfg *Config, u *unit, g guest, specs []controller.Spec) error {
 	switch g := g.(type) {
 	case *processGuest:
-		socket, err := h.deps.Identity(ctx, u.bundle.Manifest.Name)
+		socket, err := h.identity(ctx, u, u.bundle.Manifest.Name)
 		if err != nil {
 			return fmt.Errorf("plugin bundle %s: identity: %w", u.bundle.Manifest.Name, err)
 		}

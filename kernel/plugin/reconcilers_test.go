@@ -165,7 +165,7 @@ func greeterHost(t *testing.T, transport string, api *fakeAPI) *Host {
 	cfg := testConfig(t, TransportWASM)
 	cfg.Bundles = []BundleConfig{{Name: "greeter", Transport: transport, Config: json.RawMessage(`{"greeter":{"text":"welcome"}}`)}}
 	cfg.Profiles, cfg.Controllers = nil, []string{"greeter"}
-	return runHostWith(t, cfg, nil, Deps{Identity: func(context.Context, string) (string, error) { return api.socket, nil }})
+	return runHostWith(t, cfg, nil, Deps{Identity: func(context.Context, string, Access) (string, error) { return api.socket, nil }})
 }
 
 func greeter(h *Host) v1alpha1.PluginStatus {

@@ -91,12 +91,22 @@ func (h *Host) resolveUnit(cfg *Config, bc BundleConfig) (*unit, error) {
 	}
 	u := &unit{
 		bundle: b, config: bc, transport: kind, artifact: a, digest: digest, cache: cache, run: cfg.RunDirectory,
-		call: cmp.Or(m.Timeouts.Call, cfg.CallTimeout), start: cmp.Or(m.Timeouts.Start, cfg.StartTimeout), stop: cmp.Or(m.Timeouts.Stop, cfg.StopTimeout),
-		memory: cmp.Or(m.Limits.MemoryLimit(), cfg.MemoryLimit),
-		log:    h.log.With("plugin", bc.Name), stats: map[string]*stats{}, changed: h.changed,
+		call: lower(cfg.CallTimeout, m.Timeouts.Call), start: lower(cfg.StartTimeout, m.Timeouts.Start), stop: lower(cfg.StopTimeout, m.Timeouts.Stop),
+		limits: cfg.ceilingsOf(&bc, m, kind), files: grantedFiles(bc.Files, m.Files),
+		log: h.log.With("plugin", bc.Name), budget: newLogBudget(), stats: map[string]*stats{}, changed: h.changed,
 		source: h.source,
 		kick:   make(chan struct{}, 1), hungry: make(chan struct{}, 1), first: make(chan struct{}), ended: make(chan struct{}),
 		state: v1alpha1.PluginStatePending, since: time.Now(),
+	}
+	u.words = budgeted(u.log, u.budget)
+	if kind == TransportProcess {
+		if u.confined, err = h.confinement(cfg, &bc, m, u.limits); err != nil {
+			return nil, err
+		}
+	}
+	if m.Privileged {
+		// The operator trusts it, also with the time that it takes.
+		u.start, u.stop = cmp.Or(m.Timeouts.Start, cfg.StartTimeout), cmp.Or(m.Timeouts.Stop, cfg.StopTimeout)
 	}
 	for _, e := range m.Plugins {
 		u.stats[e.Name] = &stats{}
@@ -112,7 +122,8 @@ func (h *Host) resolveUnit(cfg *Config, bc BundleConfig) (*unit, error) {
 func (u *unit) same(other *unit) bool {
 	return u.bundle.Directory == other.bundle.Directory && u.bundle.Manifest.Version == other.bundle.Manifest.Version &&
 		u.transport == other.transport && u.digest == other.digest && bytes.Equal(u.config.Config, other.config.Config) &&
-		u.config.OnFailure == other.config.OnFailure && u.call == other.call && u.start == other.start && u.stop == other.stop && u.memory == other.memory
+		u.config.OnFailure == other.config.OnFailure && u.call == other.call && u.start == other.start && u.stop == other.stop &&
+		u.limits == other.limits && slices.Equal(u.files, other.files) && u.confined == other.confined
 }
 
 func (u *unit) entry(name string) *Entry {

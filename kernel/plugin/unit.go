@@ -47,9 +47,13 @@ type unit struct {
 	call      time.Duration
 	start     time.Duration
 	stop      time.Duration
-	memory    int64
+	limits    ceilings
+	files     []string    // folders that the module may read
+	confined  confinement // of a process
 	log       *slog.Logger
-	changed   func() // an answer may be another now
+	budget    *logBudget
+	words     *slog.Logger // for what the bundle itself writes
+	changed   func()       // an answer may be another now
 	stats     map[string]*stats
 
 	source func() ReplicaSource
@@ -88,7 +92,8 @@ type unit struct {
 	since    time.Time
 	restarts int32
 	pid      int
-	fault    error // why it cannot be started
+	fault    error             // why it cannot be started
+	denials  map[string]denial // by name
 	// controllers is what the process last said of them.
 	controllers []controller.State
 
@@ -211,18 +216,24 @@ func (u *unit) launch(ctx context.Context, m **module) (g guest, err error) {
 	}
 	if u.transport == TransportWASM {
 		if *m == nil {
-			if *m, err = loadModule(ctx, u.bundle, u.artifact, u.digest, u.cache, u.memory); err != nil {
+			if *m, err = loadModule(ctx, u.bundle, u.artifact, u.digest, u.cache, u.limits.memory); err != nil {
+				return nil, err
+			}
+			if err := (*m).open(u.files); err != nil {
+				(*m).close(ctx)
+				*m = nil
 				return nil, err
 			}
 		}
-		w, err := (*m).instantiate(u.call, u.start, u.log)
+		w, err := (*m).instantiate(u.call, u.start, u.words)
 		if err != nil {
 			return nil, err
 		}
 		g = w
 	} else {
 		p, err := startProcess(ctx, u.bundle, u.artifact, processOptions{
-			digest: u.digest, runDirectory: u.run, call: u.call, start: u.start, log: u.log,
+			digest: u.digest, runDirectory: u.run, call: u.call, start: u.start,
+			log: u.log, words: u.words, budget: u.budget, confinement: u.confined,
 		})
 		if err != nil {
 			return nil, err

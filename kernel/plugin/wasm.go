@@ -3,7 +3,6 @@ package plugin
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -74,10 +73,10 @@ func (m *module) instantiate(timeout, start time.Duration, log *slog.Logger) (_ 
 	g := &wasmGuest{name: m.name, module: m, timeout: timeout}
 	g.ctx = context.WithValue(context.Background(), deadlineKey{}, g)
 	g.deadline = time.Now().Add(start)
-	out := &lineWriter{log: log}
+	out := &lineWriter{log: log, late: g.late}
 	g.instance, err = m.runtime.InstantiateModule(g.ctx, m.compiled, wazero.NewModuleConfig().WithName("").
 		WithStartFunctions("_initialize").WithStdout(out).WithStderr(out).
-		WithSysWalltime().WithSysNanotime().WithRandSource(rand.Reader))
+		WithSysWalltime().WithSysNanotime().WithRandSource(entropy{g}).WithFSConfig(m.files))
 	if err != nil {
 		return nil, fmt.Errorf("plugin bundle %s: start module: %w", m.name, trapped(err))
 	}

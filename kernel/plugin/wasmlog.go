@@ -1,10 +1,25 @@
 package plugin
 
 import (
+	"bytes"
+	"context"
 	"encoding/hex"
 	"io"
 	"log/slog"
 	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	maxLogLine = 4096
+	// maxLogWrite of one write is looked at: the rest is dropped.
+	maxLogWrite = 64 << 10
+
+	// logLines a second are what a bundle may write on average, logBurst at once.
+	logLines, logBurst = 100, 1000
+	// logReport is how often what was dropped is told.
+	logReport = 10 * time.Second
 )
 
 // lineWriter logs what a guest writes to its standard streams, line by line
@@ -12,26 +27,30 @@ import (
 type lineWriter struct {
 	log  *slog.Logger
 	line []byte
+	// late, if set, is asked before each write; it panics to stop a guest.
+	late func()
 }
 
 var _ io.Writer = (*lineWriter)(nil)
 
-const maxLogLine = 4096
-
 func (w *lineWriter) Write(p []byte) (int, error) {
-	for _, b := range p {
-		if b != '\n' {
-			if len(w.line) < maxLogLine {
-				w.line = append(w.line, b)
-			}
-			continue
+	if w.late != nil {
+		w.late()
+	}
+	size := len(p)
+	p = p[:min(size, maxLogWrite)]
+	for len(p) > 0 {
+		line, rest, whole := bytes.Cut(p, []byte{'\n'})
+		w.line = append(w.line, line[:min(len(line), maxLogLine-len(w.line))]...)
+		if p = rest; !whole {
+			break
 		}
 		if len(w.line) > 0 {
 			w.log.Info("plugin wrote", "line", printable(w.line))
 		}
 		w.line = w.line[:0]
 	}
-	return len(p), nil
+	return size, nil
 }
 
 // printable keeps a plugin from writing control characters into the log.
@@ -41,4 +60,135 @@ func printable(line []byte) string {
 		return hex.EncodeToString(line)
 	}
 	return text
+}
+
+// logBudget bounds how much one bundle writes into the log. What it writes
+// beyond is dropped and counted.
+type logBudget struct {
+	now func() time.Time
+
+	mu       sync.Mutex
+	tokens   float64
+	filled   time.Time
+	dropped  int64 // since the last report
+	total    int64
+	reported time.Time
+}
+
+func newLogBudget() *logBudget { return &logBudget{now: time.Now, tokens: logBurst} }
+
+// spend takes one line; without one left it counts it. report is how many lines
+// were dropped, when that is to be told now.
+func (b *logBudget) spend() (ok bool, report int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := b.now()
+	if !b.filled.IsZero() {
+		b.tokens = min(b.tokens+now.Sub(b.filled).Seconds()*logLines, logBurst)
+	}
+	b.filled = now
+	if ok = b.tokens >= 1; ok {
+		b.tokens--
+	} else {
+		b.dropped++
+		b.total++
+	}
+	if b.dropped > 0 && now.Sub(b.reported) >= logReport {
+		report, b.dropped, b.reported = b.dropped, 0, now
+	}
+	return ok, report
+}
+
+// drop counts lines that were not even read.
+func (b *logBudget) drop(lines int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.dropped += lines
+	b.total += lines
+}
+
+// lost is how many lines were dropped so far.
+func (b *logBudget) lost() int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.total
+}
+
+// budgetHandler is a handler for what a bundle itself writes.
+type budgetHandler struct {
+	slog.Handler
+	budget *logBudget
+}
+
+func (h budgetHandler) Handle(ctx context.Context, r slog.Record) error {
+	ok, report := h.budget.spend()
+	if report > 0 {
+		told := slog.NewRecord(r.Time, slog.LevelWarn, "plugin writes more than the log takes; lines were dropped", 0)
+		told.AddAttrs(slog.Int64("dropped", report), slog.Int("linesPerSecond", logLines))
+		_ = h.Handler.Handle(ctx, told)
+	}
+	if !ok {
+		return nil
+	}
+	return h.Handler.Handle(ctx, r)
+}
+
+func (h budgetHandler) WithAttrs(a []slog.Attr) slog.Handler {
+	return budgetHandler{h.Handler.WithAttrs(a), h.budget}
+}
+
+func (h budgetHandler) WithGroup(name string) slog.Handler {
+	return budgetHandler{h.Handler.WithGroup(name), h.budget}
+}
+
+// budgeted is a logger for what a bundle itself writes.
+func budgeted(log *slog.Logger, b *logBudget) *slog.Logger {
+	return slog.New(budgetHandler{log.Handler(), b})
+}
+
+const (
+	// floodBytes a second of a process's standard error are looked at, with as
+	// much again at once; beyond that it is read at floodPace and dropped, so that
+	// a process which floods costs little and one that is loud for a moment is
+	// not held up.
+	floodBytes = 1 << 20
+	floodPace  = 20 * time.Millisecond
+)
+
+// floodReader reads a process's standard error for go-plugin, which parses it
+// line by line.
+type floodReader struct {
+	from   io.Reader
+	budget *logBudget
+
+	left   float64
+	filled time.Time
+	broken bool // the last line that was handed on has no end yet
+}
+
+func (f *floodReader) Read(p []byte) (int, error) {
+	for {
+		n, err := f.from.Read(p)
+		now := time.Now()
+		if f.filled.IsZero() {
+			f.left = floodBytes
+		} else {
+			f.left = min(f.left+now.Sub(f.filled).Seconds()*floodBytes, floodBytes)
+		}
+		f.filled = now
+		if n == 0 || err != nil || float64(n) <= f.left {
+			f.left -= float64(n)
+			if f.broken && n > 0 {
+				// What was dropped ended somewhere in a line.
+				f.broken = false
+				if at := bytes.IndexByte(p[:n], '\n'); at >= 0 {
+					return copy(p, p[at:n]), err
+				}
+			}
+			return n, err
+		}
+		f.broken = true
+		f.budget.drop(int64(max(bytes.Count(p[:n], []byte{'\n'}), 1)))
+		time.Sleep(floodPace)
+	}
 }

@@ -30251,7 +30251,7 @@ func schema_sdk_apis_kernel_v1alpha1_PluginLimits(ref common.ReferenceCallback) 
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "PluginLimits are ceilings of what a plugin may use.",
+				Description: "PluginLimits are ceilings of what a plugin may use. The lower one of these and of what the bundle's manifest says counts. They are the bundle's: its plugins share them.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"memory": {
@@ -30264,6 +30264,20 @@ func schema_sdk_apis_kernel_v1alpha1_PluginLimits(ref common.ReferenceCallback) 
 						SchemaProps: spec.SchemaProps{
 							Description: "CPU that the process may use. Processes only.",
 							Ref:         ref(resource.Quantity{}.OpenAPIModelName()),
+						},
+					},
+					"callsPerSecond": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Calls a second to the API or to host functions. More are held up for a moment and then refused.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"pids": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Processes and threads that the plugin's process may be. Processes only.",
+							Type:        []string{"integer"},
+							Format:      "int32",
 						},
 					},
 				},
@@ -30645,6 +30659,20 @@ func schema_sdk_apis_kernel_v1alpha1_PluginStatus(ref common.ReferenceCallback) 
 							Format:      "",
 						},
 					},
+					"circuit": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Whether the plugin is asked: Closed (it is), Open (it failed or was slow again and again, and is left alone for a while) or HalfOpen (the next question tries it). Predicates, priorities and other plugins of the scheduler only.\n\nPossible enum values:\n - `\"Closed\"` : it is asked.\n - `\"HalfOpen\"` : the next question tries it.\n - `\"Open\"` : it is left alone for a while.",
+							Type:        []string{"string"},
+							Format:      "",
+							Enum:        []interface{}{"Closed", "HalfOpen", "Open"},
+						},
+					},
+					"memory": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Memory that the bundle uses: the WASM module's, or that of the process with its children and files in the page cache. Empty where nobody counts it.",
+							Ref:         ref(resource.Quantity{}.OpenAPIModelName()),
+						},
+					},
 					"observedGeneration": {
 						SchemaProps: spec.SchemaProps{
 							Description: "Generation of the spec that this status was made from.",
@@ -30725,7 +30753,7 @@ func schema_sdk_apis_kernel_v1alpha1_PluginStatus(ref common.ReferenceCallback) 
 			},
 		},
 		Dependencies: []string{
-			metav1.Condition{}.OpenAPIModelName(), metav1.Time{}.OpenAPIModelName(), v1alpha1.PluginShadowStatus{}.OpenAPIModelName(), v1alpha1.PluginVersion{}.OpenAPIModelName(), v1alpha1.ProvidedPlugin{}.OpenAPIModelName()},
+			resource.Quantity{}.OpenAPIModelName(), metav1.Condition{}.OpenAPIModelName(), metav1.Time{}.OpenAPIModelName(), v1alpha1.PluginShadowStatus{}.OpenAPIModelName(), v1alpha1.PluginVersion{}.OpenAPIModelName(), v1alpha1.ProvidedPlugin{}.OpenAPIModelName()},
 	}
 }
 

@@ -196,6 +196,12 @@ func validatePluginExtras(s *v1alpha1.PluginSpec) field.ErrorList {
 		if c := s.Limits.CPU; c != nil && c.Sign() <= 0 {
 			errs = append(errs, field.Invalid(path.Child("cpu"), c.String(), "must be greater than zero"))
 		}
+		if n := s.Limits.CallsPerSecond; n != nil && *n <= 0 {
+			errs = append(errs, field.Invalid(path.Child("callsPerSecond"), *n, "must be greater than zero"))
+		}
+		if n := s.Limits.PIDs; n != nil && *n < 4 {
+			errs = append(errs, field.Invalid(path.Child("pids"), *n, "must be greater than or equal to 4"))
+		}
 	}
 	if s.Config != nil {
 		path := specPath.Child("config")

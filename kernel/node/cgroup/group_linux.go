@@ -182,14 +182,15 @@ func (g *Group) OutOfMemory() int64 {
 	return 0
 }
 
-// Remove removes the group, and its parent when nothing else is in that. Its
+// Remove removes the group, and those above it that are empty then. Its
 // processes must have ended.
 func (g *Group) Remove() error {
 	var errs []error
 	for _, dir := range g.dirs {
 		errs = append(errs, removeTree(dir))
-		if filepath.Dir(g.path) != "/" {
-			_ = os.Remove(filepath.Dir(dir))
+		for parent := filepath.Dir(g.path); parent != "/"; parent = filepath.Dir(parent) {
+			dir = filepath.Dir(dir)
+			_ = os.Remove(dir) // one that is not empty stays
 		}
 	}
 	return errors.Join(errs...)

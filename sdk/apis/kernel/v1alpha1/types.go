@@ -124,6 +124,19 @@ const (
 	PluginStateDisabled PluginState = "Disabled"
 )
 
+// PluginCircuit says whether a plugin is asked.
+// +enum
+type PluginCircuit string
+
+const (
+	// PluginCircuitClosed: it is asked.
+	PluginCircuitClosed PluginCircuit = "Closed"
+	// PluginCircuitOpen: it is left alone for a while.
+	PluginCircuitOpen PluginCircuit = "Open"
+	// PluginCircuitHalfOpen: the next question tries it.
+	PluginCircuitHalfOpen PluginCircuit = "HalfOpen"
+)
+
 // PluginSpec says what shall run, and how.
 type PluginSpec struct {
 	// Name of the bundle that provides the plugin.
@@ -207,7 +220,9 @@ type PluginShadowSpec struct {
 	Digest string `json:"digest,omitempty"`
 }
 
-// PluginLimits are ceilings of what a plugin may use.
+// PluginLimits are ceilings of what a plugin may use. The lower one of these and
+// of what the bundle's manifest says counts. They are the bundle's: its plugins
+// share them.
 type PluginLimits struct {
 	// Memory that the WASM module or the process may use.
 	// +optional
@@ -216,6 +231,15 @@ type PluginLimits struct {
 	// CPU that the process may use. Processes only.
 	// +optional
 	CPU *resource.Quantity `json:"cpu,omitempty"`
+
+	// Calls a second to the API or to host functions. More are held up for a
+	// moment and then refused.
+	// +optional
+	CallsPerSecond *int32 `json:"callsPerSecond,omitempty"`
+
+	// Processes and threads that the plugin's process may be. Processes only.
+	// +optional
+	PIDs *int32 `json:"pids,omitempty"`
 }
 
 // PluginStatus is what runs, as the plugin host last saw it.
@@ -270,6 +294,18 @@ type PluginStatus struct {
 	// duration such as 85µs or 1.2ms. Empty before the first call.
 	// +optional
 	P99 string `json:"p99,omitempty"`
+
+	// Whether the plugin is asked: Closed (it is), Open (it failed or was slow
+	// again and again, and is left alone for a while) or HalfOpen (the next
+	// question tries it). Predicates, priorities and other plugins of the
+	// scheduler only.
+	// +optional
+	Circuit PluginCircuit `json:"circuit,omitempty"`
+
+	// Memory that the bundle uses: the WASM module's, or that of the process
+	// with its children and files in the page cache. Empty where nobody counts it.
+	// +optional
+	Memory *resource.Quantity `json:"memory,omitempty"`
 
 	// Generation of the spec that this status was made from.
 	// +optional

@@ -52,6 +52,16 @@ func (in *PluginLimits) DeepCopyInto(out *PluginLimits) {
 		x := (*in).DeepCopy()
 		*out = &x
 	}
+	if in.CallsPerSecond != nil {
+		in, out := &in.CallsPerSecond, &out.CallsPerSecond
+		*out = new(int32)
+		**out = **in
+	}
+	if in.PIDs != nil {
+		in, out := &in.PIDs, &out.PIDs
+		*out = new(int32)
+		**out = **in
+	}
 	return
 }
 
@@ -198,6 +208,11 @@ func (in *PluginStatus) DeepCopyInto(out *PluginStatus) {
 	if in.LastTransition != nil {
 		in, out := &in.LastTransition, &out.LastTransition
 		*out = (*in).DeepCopy()
+	}
+	if in.Memory != nil {
+		in, out := &in.Memory, &out.Memory
+		x := (*in).DeepCopy()
+		*out = &x
 	}
 	if in.Previous != nil {
 		in, out := &in.Previous, &out.Previous

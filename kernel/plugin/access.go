@@ -1,0 +1,65 @@
+package plugin
+
+import (
+	"context"
+	"fmt"
+)
+
+// denial is what RBAC forbade a plugin.
+type denial struct {
+	what  string // the last thing, as "list secrets"
+	times int64
+}
+
+func (d denial) String() string {
+	return fmt.Sprintf("was forbidden to %s, which its manifest does not ask for (%d requests so far)", d.what, d.times)
+}
+
+// identity opens the socket by which a plugin of the unit is known to the API.
+func (h *Host) identity(ctx context.Context, u *unit, name string) (string, error) {
+	a, err := u.access(name)
+	if err != nil {
+		return "", err
+	}
+	return h.deps.Identity(ctx, name, a)
+}
+
+// access is how a plugin of the unit may use the API; name is the bundle's for
+// what its plugins share.
+func (u *unit) access(name string) (Access, error) {
+	a := Access{CallsPerSecond: u.limits.calls, Denied: func(what string) { u.denied(name, what) }}
+	if u.confined.user > 0 {
+		dir, err := u.confined.folder(u.bundle.Manifest.Name)
+		if err != nil {
+			return a, err
+		}
+		a.Directory, a.UID, a.GID = dir, u.confined.user, u.confined.user
+	}
+	return a, nil
+}
+
+// denied notes a request that was forbidden; the first of a kind is logged.
+func (u *unit) denied(name, what string) {
+	u.stateMu.Lock()
+	if u.denials == nil {
+		u.denials = map[string]denial{}
+	}
+	old := u.denials[name]
+	u.denials[name] = denial{what, old.times + 1}
+	u.stateMu.Unlock()
+	if old.what != what {
+		if ok, _ := u.budget.spend(); ok {
+			u.log.Warn("plugin was forbidden what its manifest does not ask for", "name", name, "what", what)
+		}
+	}
+}
+
+// denial is what a plugin was forbidden so far; with a bundle's one plugin, also
+// what the bundle was. stateMu is held.
+func (u *unit) denial(name string) (denial, bool) {
+	d, ok := u.denials[name]
+	if !ok && len(u.bundle.Manifest.Plugins) == 1 {
+		d, ok = u.denials[u.bundle.Manifest.Name]
+	}
+	return d, ok
+}

@@ -1,0 +1,135 @@
+package plugin
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestCeilings: the operator's limits and the manifest's; the lower one counts,
+// and a manifest never raises what is granted.
+func TestCeilings(t *testing.T) {
+	cfg := &Config{MemoryLimit: 256 << 20, ProcessMemoryLimit: 2 << 30, CallsPerSecond: 2000, PIDs: 512}
+	for name, c := range map[string]struct {
+		granted, asked Limits
+		privileged     bool
+		transport      string
+		want           ceilings
+	}{
+		"process":        {transport: TransportProcess, want: ceilings{2 << 30, 0, 2000, 512}},
+		"module":         {transport: TransportWASM, want: ceilings{256 << 20, 0, 2000, 0}},
+		"asks for less":  {asked: Limits{"64Mi", "250m", 10, 16}, transport: TransportProcess, want: ceilings{64 << 20, 250, 10, 16}},
+		"asks for more":  {asked: Limits{"8Gi", "", 9999, 9999}, transport: TransportProcess, want: ceilings{2 << 30, 0, 2000, 512}},
+		"module more":    {asked: Limits{Memory: "1Gi"}, transport: TransportWASM, want: ceilings{256 << 20, 0, 2000, 0}},
+		"granted more":   {granted: Limits{"8Gi", "2", 5000, 600}, transport: TransportProcess, want: ceilings{8 << 30, 2000, 5000, 600}},
+		"tightened":      {granted: Limits{"32Mi", "100m", 5, 8}, asked: Limits{"64Mi", "250m", 10, 16}, transport: TransportProcess, want: ceilings{32 << 20, 100, 5, 8}},
+		"privileged":     {privileged: true, transport: TransportProcess, want: ceilings{0, 0, 2000, 0}},
+		"module of 8 Gi": {granted: Limits{Memory: "8Gi"}, transport: TransportWASM, want: ceilings{4 << 30, 0, 2000, 0}},
+	} {
+		got := cfg.ceilingsOf(&BundleConfig{Limits: c.granted}, &Manifest{Limits: c.asked, Privileged: c.privileged}, c.transport)
+		if got != c.want {
+			t.Errorf("%s: %+v, want %+v", name, got, c.want)
+		}
+	}
+	if got := grantedFiles([]string{"/a", "/b"}, []string{"/b", "/c"}); !slices.Equal(got, []string{"/b"}) {
+		t.Errorf("granted files %v", got)
+	}
+}
+
+// TestUsers: a bundle keeps its user id, no two have one, and there is an end.
+func TestUsers(t *testing.T) {
+	range3 := Users{First: 60706, Count: 3, File: filepath.Join(t.TempDir(), "users.json")}
+	table := &userTable{Users: range3}
+	given := map[int]string{}
+	for _, bundle := range []string{"a", "b", "c", "a"} {
+		uid, err := table.of(bundle)
+		if err != nil || uid < 60706 || uid > 60708 {
+			t.Fatalf("%s: %d, %v", bundle, uid, err)
+		}
+		if other := given[uid]; other != "" && other != bundle {
+			t.Errorf("%s and %s are both %d", bundle, other, uid)
+		}
+		given[uid] = bundle
+	}
+	if _, err := table.of("d"); err == nil || !strings.Contains(err.Error(), "make the range larger") {
+		t.Errorf("a fourth of three: %v", err)
+	}
+	again := &userTable{Users: range3}
+	for uid, bundle := range given {
+		if got, err := again.of(bundle); got != uid || err != nil {
+			t.Errorf("%s is %d after a restart, %v; was %d", bundle, got, err, uid)
+		}
+	}
+	if uid, err := (&userTable{}).of("a"); uid != 0 || err != nil {
+		t.Errorf("without a range: %d, %v", uid, err)
+	}
+}
+
+// TestLogBudget: a flood costs a bounded number of lines, and what was dropped is
+// counted and told.
+func TestLogBudget(t *testing.T) {
+	var out bytes.Buffer
+	now := time.Now()
+	budget := newLogBudget()
+	budget.now = func() time.Time { return now }
+	log := budgeted(slog.New(slog.NewTextHandler(&out, nil)).With("plugin", "noisy"), budget)
+	w := &lineWriter{log: log}
+	for range 3000 {
+		if _, err := w.Write([]byte("noise\n")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if lines := strings.Count(out.String(), "line=noise"); lines != logBurst {
+		t.Errorf("%d lines were written, want %d", lines, logBurst)
+	}
+	now = now.Add(logReport)
+	_, _ = w.Write([]byte("later\n"))
+	if !strings.Contains(out.String(), "line=later") || !strings.Contains(out.String(), "plugin=noisy dropped=1999") || budget.lost() != 2000 {
+		t.Errorf("after a while, %d lost:\n%.400s", budget.lost(), out.String()[out.Len()-400:])
+	}
+	// One write without an end costs little.
+	before := out.Len()
+	if n, err := w.Write(bytes.Repeat([]byte("x"), 64<<20)); n != 64<<20 || err != nil || out.Len() != before || len(w.line) > maxLogLine {
+		t.Errorf("a long line: %d, %v, %d kept", n, err, len(w.line))
+	}
+}
+
+// TestFloodReader: a process that floods its standard error is read, dropped and
+// counted; what stays is whole lines.
+func TestFloodReader(t *testing.T) {
+	line := strings.Repeat("n", 99) + "\n"
+	flood := strings.NewReader(strings.Repeat(line, 2*floodBytes/len(line)))
+	f := &floodReader{from: flood, budget: newLogBudget()}
+	var got bytes.Buffer
+	if _, err := io.CopyBuffer(struct{ io.Writer }{&got}, f, make([]byte, 64<<10)); err != nil {
+		t.Fatal(err)
+	}
+	if got.Len() > floodBytes*3/2 || f.budget.lost() == 0 {
+		t.Errorf("%d bytes came through, %d lines lost", got.Len(), f.budget.lost())
+	}
+}
+
+// TestWritten: a script that others can change is not run.
+func TestWritten(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "p.sh")
+	if err := os.WriteFile(path, []byte("#!/bin/sh\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := written(path); err != nil {
+		t.Error(err)
+	}
+	if err := os.Chmod(path, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if err := written(path); !errors.Is(err, errPermanent) {
+		t.Errorf("writable by all: %v", err)
+	}
+}

@@ -1,0 +1,177 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/hashicorp/go-plugin/runner"
+
+	"pintle.dev/pintle/kernel/node/cgroup"
+)
+
+// lastWords is how long the output of a process that ended is still read: what
+// it left behind may hold the pipes open.
+const lastWords = 200 * time.Millisecond
+
+// processRunner is one process, as go-plugin wants it. It ends for go-plugin when
+// the process itself has ended, whoever holds its pipes.
+type processRunner struct {
+	name  string
+	start func() (*exec.Cmd, error)
+	// sockets is the folder below which the process may listen.
+	sockets string
+	group   *cgroup.Group // nil without cgroups
+	output  [2]*os.File   // its standard output and standard error, our ends
+	stderr  io.Reader
+
+	mu     sync.Mutex
+	cmd    *exec.Cmd
+	killed bool
+	exited chan struct{}
+	err    error // how it ended; valid after exited
+	failed error // why it was not started
+}
+
+var _ runner.Runner = (*processRunner)(nil)
+
+func (r *processRunner) Start(context.Context) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.killed {
+		return errors.New("stopped before it was started")
+	}
+	cmd, err := r.start()
+	if err != nil {
+		return err
+	}
+	r.cmd = cmd
+	go func() { // ends with the process
+		err := cmd.Wait()
+		r.sweep(cmd.Process.Pid)
+		for _, f := range r.output {
+			_ = f.SetReadDeadline(time.Now().Add(lastWords))
+		}
+		r.err = err
+		close(r.exited)
+	}()
+	return nil
+}
+
+// sweep ends what the process left behind.
+func (r *processRunner) sweep(pid int) {
+	_ = syscall.Kill(-pid, syscall.SIGKILL) // an empty group is no error to anyone
+	if r.group != nil {
+		_ = r.group.Kill()
+	}
+}
+
+// Wait implements runner.Runner.
+func (r *processRunner) Wait(context.Context) error {
+	<-r.exited
+	return r.err
+}
+
+// Kill ends the process and what it has started, at once.
+func (r *processRunner) Kill(context.Context) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.killed = true
+	if r.cmd == nil {
+		return nil
+	}
+	select {
+	case <-r.exited:
+	default:
+		r.sweep(r.cmd.Process.Pid)
+		_ = r.cmd.Process.Kill()
+	}
+	return nil
+}
+
+// close gives back what the process had of the machine; it has ended.
+func (r *processRunner) close() error {
+	for _, f := range r.output {
+		if f != nil {
+			f.Close()
+		}
+	}
+	if r.group == nil {
+		return nil
+	}
+	return errors.Join(r.group.Kill(), r.group.Remove())
+}
+
+func (r *processRunner) pid() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.cmd == nil {
+		return 0
+	}
+	return r.cmd.Process.Pid
+}
+
+// pipe reads until the process has ended or its output was closed.
+type pipe struct{ io.Reader }
+
+func (p pipe) Read(b []byte) (int, error) {
+	n, err := p.Reader.Read(b)
+	if errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, os.ErrClosed) {
+		err = io.EOF
+	}
+	return n, err
+}
+
+// Close does nothing: close does.
+func (pipe) Close() error { return nil }
+
+// Stdout implements runner.Runner.
+func (r *processRunner) Stdout() io.ReadCloser { return pipe{r.output[0]} }
+
+// Stderr implements runner.Runner.
+func (r *processRunner) Stderr() io.ReadCloser { return pipe{r.stderr} }
+
+// Name implements runner.Runner.
+func (r *processRunner) Name() string { return r.name }
+
+// ID implements runner.Runner.
+func (r *processRunner) ID() string {
+	if pid := r.pid(); pid > 0 {
+		return strconv.Itoa(pid)
+	}
+	return ""
+}
+
+// Diagnose implements runner.Runner.
+func (r *processRunner) Diagnose(context.Context) string { return "" }
+
+// PluginToHost refuses to connect to what is not the process's own.
+func (r *processRunner) PluginToHost(network, address string) (string, string, error) {
+	switch network {
+	case "unix":
+		if filepath.Dir(filepath.Clean(address)) == r.sockets {
+			return network, address, nil
+		}
+	case "tcp":
+		if host, _, err := net.SplitHostPort(address); err == nil {
+			if ip := net.ParseIP(host); ip != nil && ip.IsLoopback() {
+				return network, address, nil
+			}
+		}
+	}
+	return "", "", fmt.Errorf("it says that it listens at %s %.100q; want a socket in the folder of PLUGIN_UNIX_SOCKET_DIR, or loopback", network, address)
+}
+
+// HostToPlugin implements runner.Runner.
+func (r *processRunner) HostToPlugin(network, address string) (string, string, error) {
+	return network, address, nil
+}
