@@ -187,7 +187,7 @@ func TestMeterBoundsTables(t *testing.T) {
 		return out
 	}
 	table := func(least ...byte) []byte {
-		return append([]byte{sectionTable, byte(3+len(least)), 1, 0x70, 0}, least...)
+		return append([]byte{sectionTable, byte(3 + len(least)), 1, 0x70, 0}, least...)
 	}
 	for name, c := range map[string]struct {
 		module []byte
