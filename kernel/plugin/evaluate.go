@@ -3,6 +3,7 @@ package plugin
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -68,15 +69,29 @@ func (u *unit) evaluate(ctx context.Context, generation uint64, n *names, e *con
 	if !ok || !asker.evaluates() {
 		return
 	}
+	all := slices.Concat(n.filters, n.scores)
+	for _, name := range all {
+		if u.admit(name) != nil {
+			return // the others are asked alone
+		}
+	}
+	began := time.Now()
 	took, err := asker.evaluate(ctx, u.queue, generation, n, e)
 	switch {
 	case errors.Is(err, errAlone):
 		return
 	case err != nil:
+		if ctx.Err() == nil {
+			for _, name := range all {
+				u.note(name, 0, 0, err)
+			}
+		}
 		u.applyFailed(ctx, err)
 		return
 	}
 	u.queue, u.queued, u.sent = nil, 0, generation
+	// Whichever of them it was: what a plugin says of itself is no proof.
+	elapsed := time.Since(began)
 	for k, d := range took {
 		name := ""
 		if k < len(n.filters) {
@@ -84,7 +99,7 @@ func (u *unit) evaluate(ctx context.Context, generation uint64, n *names, e *con
 		} else {
 			name = n.scores[k-len(n.filters)]
 		}
-		u.stats[name].record(d, nil)
+		u.note(name, d, elapsed, nil)
 	}
 }
 

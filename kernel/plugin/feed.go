@@ -289,14 +289,24 @@ func (u *unit) ask(ctx context.Context, name string, generation uint64, question
 	if !ok {
 		return u.unavailable()
 	}
+	if err := u.admit(name); err != nil {
+		return err
+	}
+	handed := time.Now()
 	if err := u.drain(ctx); err != nil {
+		if ctx.Err() == nil {
+			u.note(name, 0, time.Since(handed), err)
+		}
 		return err
 	}
 	began := time.Now()
 	err = question(g, i)
-	u.stats[name].record(time.Since(began), err)
-	if err == nil || ctx.Err() != nil {
+	if ctx.Err() != nil {
 		return err
+	}
+	u.note(name, time.Since(began), time.Since(handed), err)
+	if err == nil {
+		return nil
 	}
 	err = fmt.Errorf("plugin %s: %w", name, err)
 	if errors.Is(err, errBroken) {

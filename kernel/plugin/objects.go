@@ -5,11 +5,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
@@ -263,6 +265,7 @@ func (u *unit) enabled(e *Entry, cfg *Config) bool {
 
 func (u *unit) status(e *Entry, enabled bool) v1alpha1.PluginStatus {
 	s := u.stats[e.Name]
+	u.measure()
 	u.stateMu.Lock()
 	defer u.stateMu.Unlock()
 	st := v1alpha1.PluginStatus{
@@ -286,6 +289,21 @@ func (u *unit) status(e *Entry, enabled bool) v1alpha1.PluginStatus {
 				st.Message = c.Message
 			}
 		}
+	}
+	if asked := e.Kind != sdk.KindController && e.Kind != sdk.KindRuntime && e.Kind != sdk.KindProxy; asked {
+		var why string
+		if st.Circuit, why = s.circuit.report(time.Now()); why != "" && st.State == v1alpha1.PluginStateReady {
+			st.Message = why
+			if st.Circuit == v1alpha1.PluginCircuitOpen {
+				st.State = v1alpha1.PluginStateBackOff
+			}
+		}
+	}
+	if d, ok := u.denial(e.Name); ok {
+		st.Message = strings.TrimPrefix(st.Message+"; "+d.String(), "; ")
+	}
+	if u.memory > 0 {
+		st.Memory = resource.NewQuantity(u.memory, resource.BinarySI)
 	}
 	if !enabled {
 		st.State, st.Message = v1alpha1.PluginStateDisabled, ""

@@ -138,7 +138,7 @@ func (r *reconcilers) begin(spec controller.Spec) *reconciling {
 			if err == nil {
 				err = errors.New("it ended")
 			}
-			if time.Since(began) > settled {
+			if time.Since(began) > settledAfter {
 				backoff = firstBackoff
 			}
 			log.Error("controller broke and is started again", "error", err, "after", backoff.String())

@@ -13,6 +13,7 @@ type stats struct {
 	calls    atomic.Int64
 	failures atomic.Int64
 	buckets  [64 * 4]atomic.Uint32
+	circuit  breaker
 
 	mu     sync.Mutex
 	last   string // what the last failure was, if that did not end the guest
@@ -88,4 +89,34 @@ func (s *stats) p99() time.Duration {
 		}
 	}
 	return found
+}
+
+// measure notes what memory the guest uses, unless it is being called.
+func (u *unit) measure() {
+	if !u.mu.TryLock() {
+		return
+	}
+	var bytes int64
+	switch g := u.guest.(type) {
+	case *wasmGuest:
+		bytes = int64(g.instance.Memory().Size())
+	case *processGuest:
+		if g.runner.group != nil {
+			bytes = g.runner.group.MemoryBytes()
+		}
+	}
+	u.mu.Unlock()
+	u.stateMu.Lock()
+	u.memory = coarse(bytes)
+	u.stateMu.Unlock()
+}
+
+// coarse rounds up to one of four steps an octave: a figure that moves a little
+// all the time is no reason to write an object.
+func coarse(n int64) int64 {
+	if n <= 0 {
+		return 0
+	}
+	step := int64(1) << max(bits.Len64(uint64(n))-3, 0)
+	return (n + step - 1) / step * step
 }

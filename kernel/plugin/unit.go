@@ -24,8 +24,8 @@ const (
 	// firstAttempts is how often a bundle that never ran is tried before the
 	// start of the kernel fails by it.
 	firstAttempts = 3
-	// settled is how long a guest must live for the back-off to start over.
-	settled = time.Minute
+	// settledAfter is how long a guest must live for the back-off to start over.
+	settledAfter = time.Minute
 	// exitPoll is how often a process is looked after; pingEvery how many
 	// such looks lie between two questions for its health.
 	exitPoll  = 100 * time.Millisecond
@@ -92,7 +92,8 @@ type unit struct {
 	since    time.Time
 	restarts int32
 	pid      int
-	fault    error             // why it cannot be started
+	fault    error // why it cannot be started
+	memory   int64
 	denials  map[string]denial // by name
 	// controllers is what the process last said of them.
 	controllers []controller.State
@@ -116,6 +117,11 @@ func (u *unit) set(state v1alpha1.PluginState, message string) {
 // supervise keeps a guest running until ctx ends, then stops it in order.
 func (u *unit) supervise(ctx context.Context) {
 	defer close(u.ended)
+	defer func() {
+		for _, s := range u.stats {
+			s.circuit.close()
+		}
+	}()
 	var m *module
 	defer func() {
 		if m != nil {
@@ -186,7 +192,7 @@ func (u *unit) supervise(ctx context.Context) {
 			<-ctx.Done()
 			break
 		}
-		if time.Since(began) > settled {
+		if time.Since(began) > settledAfter {
 			backoff = firstBackoff
 		}
 		lastFailure = err
