@@ -10,7 +10,7 @@ import (
 
 func newPluginCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "plugin", Short: "Manage plugins"}
-	cmd.AddCommand(newPluginSealCommand())
+	cmd.AddCommand(newPluginInitCommand(), newPluginBuildCommand(), newPluginTestCommand(), newPluginSealCommand())
 	return cmd
 }
 

@@ -1,0 +1,147 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"pintle.dev/pintle/kernel/plugin"
+	"pintle.dev/pintle/sdk"
+	"pintle.dev/pintle/sdk/toolchain"
+)
+
+// exitMissing is the exit code of a tool chain that is not here.
+const exitMissing = 3
+
+// bundleSource is a bundle's folder with what its manifest says.
+type bundleSource struct {
+	dir      string
+	manifest *plugin.Manifest
+	language string
+}
+
+// readSource reads the manifest and finds the language of a folder.
+func readSource(dir string) (*bundleSource, error) {
+	m, err := plugin.ReadManifest(filepath.Join(dir, plugin.ManifestFile))
+	if err != nil {
+		return nil, usageError{err}
+	}
+	if base := filepath.Base(mustAbs(dir)); base != m.Name {
+		return nil, usageError{fmt.Errorf("%s: the manifest's name is %s; a bundle's folder has its name", dir, m.Name)}
+	}
+	s := &bundleSource{dir: dir, manifest: m}
+	if s.language, err = toolchain.Detect(dir); err != nil {
+		return nil, usageError{err}
+	}
+	return s, nil
+}
+
+// targets are what the bundle is built for when nobody says.
+func (s *bundleSource) targets() []string {
+	scheduling := !slices.ContainsFunc(s.manifest.Plugins, func(e plugin.Entry) bool { return !mayBeModule(e.Kind) })
+	return toolchain.Targets(s.language, scheduling)
+}
+
+// mayBeModule reports whether plugins of a kind can be WASM modules.
+func mayBeModule(kind string) bool {
+	return kind == sdk.KindPredicate || kind == sdk.KindPriority
+}
+
+// build builds and seals the bundle.
+func (s *bundleSource) build(ctx context.Context, targets []string, said io.Writer) ([]toolchain.Result, error) {
+	if len(targets) == 0 {
+		targets = s.targets()
+	}
+	results, err := toolchain.Build{Dir: s.dir, Name: s.manifest.Name, Language: s.language, Targets: targets, Output: said}.Run(ctx)
+	if err != nil {
+		return results, err
+	}
+	return results, plugin.Seal(ctx, s.dir)
+}
+
+// buildError gives a missing tool chain its exit code.
+func buildError(what string, err error) error {
+	var missing *toolchain.MissingError
+	if errors.As(err, &missing) {
+		return exitError{fmt.Errorf("%s: %w", what, err), exitMissing}
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}
+
+// oneDirectory is the folder that a command is about; the present one by default.
+func oneDirectory(cmd *cobra.Command, args []string) (string, error) {
+	switch len(args) {
+	case 0:
+		return ".", nil
+	case 1:
+		return args[0], nil
+	}
+	return "", usageError{fmt.Errorf("%s: want one folder, got %s", cmd.CommandPath(), strings.Join(args, " "))}
+}
+
+func newPluginBuildCommand() *cobra.Command {
+	var targets []string
+	var output outputFlag
+	var verbose bool
+	cmd := &cobra.Command{
+		Use:   "build [DIR]",
+		Short: "Build and seal a bundle",
+		Long: `Build a bundle with the compiler of its language, and seal it: the digests of what
+was built are written into the manifest, and the module is compiled.
+
+  go              a WASM module and a process from one source (go)
+  c               a WASM module (clang, wasm-ld)
+  assemblyscript  a WASM module (node, npm)
+  rust            a WASM module (cargo)
+  node            a process (node, npm)
+
+The results lie in DIR (the present folder by default), so that DIR is a bundle.
+
+Exit codes: 0 built and sealed; 1 the compiler failed; 2 wrong arguments or
+manifest; 3 a tool chain is missing, with the Debian packages that bring it.`,
+		Example: `  pintle plugin build
+  pintle plugin build quiet --target wasm --output json`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			dir, err := oneDirectory(cmd, args)
+			if err != nil {
+				return err
+			}
+			if err := output.check(); err != nil {
+				return err
+			}
+			s, err := readSource(dir)
+			if err != nil {
+				return err
+			}
+			said := io.Discard
+			if verbose {
+				said = cmd.ErrOrStderr()
+			}
+			p := newProgress(os.Stderr)
+			p.tell("building", 0, 0, count)
+			results, err := s.build(cmd.Context(), targets, said)
+			p.done()
+			if err != nil {
+				return buildError("plugin build", err)
+			}
+			return output.print(cmd.OutOrStdout(), results, func(w io.Writer) {
+				row(w, "TARGET", "ARTEFACT", "SIZE", "TOOK")
+				for _, r := range results {
+					row(w, r.Target, r.Path, bytesText(r.Bytes), r.Took.Round(10*time.Millisecond))
+				}
+			})
+		},
+	}
+	cmd.Flags().StringSliceVar(&targets, "target", nil, "wasm, process or both (default what the language and the kinds can be)")
+	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "show what the compilers say")
+	output.register(cmd, "table")
+	return cmd
+}

@@ -1,0 +1,67 @@
+package artifact
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	contractv1 "pintle.dev/pintle/sdk/contract/v1"
+)
+
+// ErrRefused marks an answer that says no, such as for a plugin or a class
+// that is not there. Other errors mean that the artefact did not answer as the
+// contract says, and is no longer of use.
+var ErrRefused = errors.New("refused")
+
+// Artifact is an opened build of a bundle. Plugins are named by their position
+// in Plugins. One goroutine at a time may use it.
+type Artifact interface {
+	// Plugins is what the bundle describes of itself.
+	Plugins() []*contractv1.PluginDescription
+	Configure(ctx context.Context, plugin int, config []byte) error
+	// Apply brings the replica up to date.
+	Apply(ctx context.Context, delta *contractv1.Delta) error
+	// ApplyEncoded is Apply of bytes, which need not be a delta.
+	ApplyEncoded(ctx context.Context, delta []byte) error
+	// Filter returns the reasons a node, nil where the class fits.
+	Filter(ctx context.Context, plugin int, class uint32, nodes []uint32) ([][]string, error)
+	// Score returns the raw score a node.
+	Score(ctx context.Context, plugin int, class uint32, nodes []uint32) ([]int64, error)
+	// Normalize returns the normalized scores.
+	Normalize(ctx context.Context, plugin int, class uint32, nodes []uint32, scores []int64) ([]int64, error)
+	// MemoryBytes is what it holds at present; 0 where that is not known.
+	MemoryBytes() int64
+	// Close ends it; an error says that it did not end as it was asked to.
+	Close(ctx context.Context) error
+}
+
+// Options of an artefact.
+type Options struct {
+	// CallTimeout bounds a call; 0 is 30 s, since this is no test of speed. Taking a configuration may last ten times that.
+	CallTimeout time.Duration
+	// MemoryLimit bounds a module's memory in bytes; 0 is 256 MiB.
+	MemoryLimit int64
+	// Output receives what the plugin prints; nil drops it.
+	Output io.Writer
+}
+
+func (o Options) withDefaults() Options {
+	if o.CallTimeout <= 0 {
+		o.CallTimeout = 30 * time.Second
+	}
+	if o.MemoryLimit <= 0 {
+		o.MemoryLimit = 256 << 20
+	}
+	if o.Output == nil {
+		o.Output = io.Discard
+	}
+	return o
+}
+
+// Bounds of what an artefact may answer (ABI.md).
+const (
+	maxDescription = 1 << 20
+	maxText        = 64 << 10
+	maxVerdict     = 1 << 16
+)

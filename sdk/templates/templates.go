@@ -1,0 +1,149 @@
+package templates
+
+import (
+	"bytes"
+	"embed"
+	"fmt"
+	"io/fs"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"text/template"
+)
+
+//go:embed all:files
+var files embed.FS
+
+// Values fill a template in.
+type Values struct {
+	// Name is the bundle's name, which is its folder's: quiet-hours.
+	Name string
+	// SDK is the folder that holds pintle.dev/pintle, for Go: until it is
+	// published, a workspace points there.
+	SDK string
+	// Go is the version of the language in go.mod: 1.26.
+	Go string
+}
+
+// filled is what the files see.
+type filled struct {
+	Values
+	Kind   string
+	Plugin string // the plugin's name
+	Ident  string // QuietHours
+	Snake  string // quiet_hours
+}
+
+// sources are the folders, under files, that make up one language's template of
+// one kind.
+var sources = map[string]map[string][]string{
+	"go": {
+		"predicate":  {"go/common", "go/scheduling", "go/predicate", "cases/predicate"},
+		"priority":   {"go/common", "go/scheduling", "go/priority", "cases/priority"},
+		"controller": {"go/common", "go/controller"},
+		"runtime":    {"go/common", "go/runtime"},
+		"proxy":      {"go/common", "go/proxy"},
+	},
+	"c": both("c"),
+}
+
+// both are the kinds that every language but Go has.
+func both(language string) map[string][]string {
+	return map[string][]string{
+		"predicate": {language + "/common", language + "/predicate", "cases/predicate"},
+		"priority":  {language + "/common", language + "/priority", "cases/priority"},
+	}
+}
+
+// Languages are the languages that have templates, Go first.
+func Languages() []string {
+	list := slices.Sorted(maps.Keys(sources))
+	i := slices.Index(list, "go")
+	return append([]string{"go"}, slices.Delete(list, i, i+1)...)
+}
+
+// Kinds are the kinds that a language has templates for.
+func Kinds(language string) []string { return slices.Sorted(maps.Keys(sources[language])) }
+
+// Render returns the files of a new plugin by their slash-separated paths.
+func Render(language, kind string, v Values) (map[string][]byte, error) {
+	folders := sources[language][kind]
+	if folders == nil {
+		if sources[language] == nil {
+			return nil, fmt.Errorf("no templates for language %q; there are %s", language, strings.Join(Languages(), ", "))
+		}
+		return nil, fmt.Errorf("no template of a %s in %s; there are %s", kind, language, strings.Join(Kinds(language), ", "))
+	}
+	if !plain(v.Name) {
+		return nil, fmt.Errorf("name %q: want a letter, then letters, digits and '-', at most 50", v.Name)
+	}
+	with := filled{Values: v, Kind: kind, Ident: camel(v.Name), Snake: strings.ReplaceAll(strings.ToLower(v.Name), "-", "_")}
+	with.Plugin = with.Ident
+	if kind == "controller" || kind == "runtime" || kind == "proxy" {
+		with.Plugin = v.Name
+	}
+	out := map[string][]byte{}
+	for _, folder := range folders {
+		root := path.Join("files", folder)
+		err := fs.WalkDir(files, root, func(name string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() {
+				return err
+			}
+			data, err := files.ReadFile(name)
+			if err != nil {
+				return err
+			}
+			to := strings.TrimPrefix(name, root+"/")
+			if strings.HasSuffix(to, ".tmpl") {
+				if data, err = fill(name, data, with); err != nil {
+					return err
+				}
+				to = strings.TrimSuffix(to, ".tmpl")
+			}
+			out[strings.Replace(to, "gitignore", ".gitignore", 1)] = data
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+func fill(name string, data []byte, with filled) ([]byte, error) {
+	t, err := template.New(name).Delims("[[", "]]").Option("missingkey=error").Parse(string(data))
+	if err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer
+	if err := t.Execute(&b, with); err != nil {
+		return nil, err
+	}
+	return b.Bytes(), nil
+}
+
+// plain reports whether a name can be a folder, a module and an identifier.
+func plain(name string) bool {
+	if name == "" || len(name) > 50 || strings.HasSuffix(name, "-") {
+		return false
+	}
+	for i, r := range name {
+		letter := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z'
+		if !letter && (i == 0 || !(r >= '0' && r <= '9' || r == '-')) {
+			return false
+		}
+	}
+	return true
+}
+
+// camel turns quiet-hours into QuietHours.
+func camel(name string) string {
+	var b strings.Builder
+	for _, part := range strings.Split(name, "-") {
+		if part != "" {
+			b.WriteString(strings.ToUpper(part[:1]) + part[1:])
+		}
+	}
+	return b.String()
+}
