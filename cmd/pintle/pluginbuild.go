@@ -46,13 +46,10 @@ func readSource(dir string) (*bundleSource, error) {
 
 // targets are what the bundle is built for when nobody says.
 func (s *bundleSource) targets() []string {
-	scheduling := !slices.ContainsFunc(s.manifest.Plugins, func(e plugin.Entry) bool { return !mayBeModule(e.Kind) })
-	return toolchain.Targets(s.language, scheduling)
-}
-
-// mayBeModule reports whether plugins of a kind can be WASM modules.
-func mayBeModule(kind string) bool {
-	return kind == sdk.KindPredicate || kind == sdk.KindPriority
+	module := !slices.ContainsFunc(s.manifest.Plugins, func(e plugin.Entry) bool {
+		return !sdk.SchedulingKind(e.Kind) && e.Kind != sdk.KindController
+	})
+	return toolchain.Targets(s.dir, s.language, module)
 }
 
 // build builds and seals the bundle.

@@ -30,6 +30,9 @@ type Artifact interface {
 	Score(ctx context.Context, plugin int, class uint32, nodes []uint32) ([]int64, error)
 	// Normalize returns the normalized scores.
 	Normalize(ctx context.Context, plugin int, class uint32, nodes []uint32, scores []int64) ([]int64, error)
+	// Cycle asks about the points of the cycle that are not asked a node. The
+	// replica is what Apply left: generation and deltas of the request are not for it.
+	Cycle(ctx context.Context, request *contractv1.CycleRequest) (*contractv1.CycleResponse, error)
 	// MemoryBytes is what it holds at present; 0 where that is not known.
 	MemoryBytes() int64
 	// Close ends it; an error says that it did not end as it was asked to.

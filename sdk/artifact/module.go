@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"pintle.dev/pintle/sdk"
+	"pintle.dev/pintle/sdk/contract"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
 
@@ -47,12 +49,15 @@ func LoadModule(ctx context.Context, path string, o Options) (_ *Module, err err
 	if _, err = wasi_snapshot_preview1.Instantiate(ctx, m.runtime); err != nil {
 		return nil, fmt.Errorf("wasi: %w", err)
 	}
+	if err = m.exportHost(ctx); err != nil {
+		return nil, err
+	}
 	if m.compiled, err = m.runtime.CompileModule(ctx, code); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	for _, f := range m.compiled.ImportedFunctions() {
-		if from, name, _ := f.Import(); from != wasi_snapshot_preview1.ModuleName {
-			return nil, fmt.Errorf("%s: it imports %s.%s; only %s is granted", path, from, name, wasi_snapshot_preview1.ModuleName)
+		if from, name, _ := f.Import(); from != wasi_snapshot_preview1.ModuleName && from != hostModule {
+			return nil, fmt.Errorf("%s: it imports %s.%s; there are %s and %s (see sdk/ABI.md)", path, from, name, wasi_snapshot_preview1.ModuleName, hostModule)
 		}
 	}
 	return m, nil
@@ -116,6 +121,15 @@ var exports = []struct{ name, params, results string }{
 	{"pintle_error", "", "l"},
 }
 
+// later are functions that modules of an older contract, or without a plugin
+// that needs them, lack.
+var later = []struct{ name, params, results string }{
+	{"pintle_contract", "ii", "i"},
+	{"pintle_cycle", "ii", "i"},
+	{"pintle_answer", "", "l"},
+	{"pintle_reconcile", "iii", "l"},
+}
+
 func (m *Module) instance(ctx context.Context) (_ *instance, err error) {
 	i := &instance{module: m, calls: map[string]api.Function{}}
 	start, cancel := context.WithTimeout(ctx, 10*m.options.CallTimeout)
@@ -134,8 +148,11 @@ func (m *Module) instance(ctx context.Context) (_ *instance, err error) {
 	if i.api.Memory() == nil {
 		return nil, errors.New("the module exports no memory (see sdk/ABI.md)")
 	}
-	for _, e := range exports {
+	for k, e := range slices.Concat(exports, later) {
 		f := i.api.ExportedFunction(e.name)
+		if f == nil && k >= len(exports) {
+			continue
+		}
 		if f == nil {
 			return nil, fmt.Errorf("the module exports no %s (see sdk/ABI.md)", e.name)
 		}
@@ -151,6 +168,11 @@ func (m *Module) instance(ctx context.Context) (_ *instance, err error) {
 	if int32(version) != sdk.ABIVersion {
 		return nil, fmt.Errorf("the module speaks ABI version %d, this suite %d", int32(version), sdk.ABIVersion)
 	}
+	if i.calls["pintle_contract"] != nil {
+		if _, err := i.call(start, "pintle_contract", contract.Min, contract.Max); err != nil {
+			return nil, err
+		}
+	}
 	span, err := i.call(start, "pintle_describe")
 	if err != nil {
 		return nil, err
@@ -160,7 +182,7 @@ func (m *Module) instance(ctx context.Context) (_ *instance, err error) {
 		return nil, err
 	}
 	var description struct {
-		Contract int `json:"contract"`
+		Contract uint32 `json:"contract"`
 		Plugins  []struct {
 			Name, Kind, Scope, Normalize string
 			Reads                        []string
@@ -169,8 +191,8 @@ func (m *Module) instance(ctx context.Context) (_ *instance, err error) {
 	if err := json.Unmarshal(text, &description); err != nil {
 		return nil, fmt.Errorf("pintle_describe: %w", err)
 	}
-	if description.Contract != sdk.ABIVersion {
-		return nil, fmt.Errorf("pintle_describe: contract %d, want %d", description.Contract, sdk.ABIVersion)
+	if description.Contract < contract.Min || description.Contract > contract.Max {
+		return nil, fmt.Errorf("pintle_describe: contract %d, want %d to %d", description.Contract, contract.Min, contract.Max)
 	}
 	for _, p := range description.Plugins {
 		i.plugins = append(i.plugins, &contractv1.PluginDescription{Name: p.Name, Kind: p.Kind, Scope: p.Scope, Normalize: p.Normalize, Reads: p.Reads})
@@ -443,4 +465,38 @@ func (i *instance) scores(ctx context.Context, name string, plugin int, class ui
 		out[k] = int64(binary.LittleEndian.Uint64(view[8*k:]))
 	}
 	return out, nil
+}
+
+func (i *instance) Cycle(ctx context.Context, request *contractv1.CycleRequest) (*contractv1.CycleResponse, error) {
+	if i.calls["pintle_cycle"] == nil || i.calls["pintle_answer"] == nil {
+		return nil, errors.New("the module exports no pintle_cycle and pintle_answer (see sdk/ABI.md)")
+	}
+	data, err := proto.Marshal(request)
+	if err != nil {
+		return nil, err
+	}
+	if err := i.reserve(ctx, &i.data, len(data)); err != nil {
+		return nil, err
+	}
+	copy(i.view(i.data, len(data)), data)
+	status, err := i.call(ctx, "pintle_cycle", uint64(i.data.pointer), uint64(len(data)))
+	if err != nil {
+		return nil, err
+	}
+	if err := i.answered(ctx, "pintle_cycle", status); err != nil {
+		return nil, err
+	}
+	span, err := i.call(ctx, "pintle_answer")
+	if err != nil {
+		return nil, err
+	}
+	text, err := i.text(span, maxDescription)
+	if err != nil {
+		return nil, err
+	}
+	response := &contractv1.CycleResponse{}
+	if err := proto.Unmarshal(text, response); err != nil {
+		return nil, fmt.Errorf("pintle_answer: %w", err)
+	}
+	return response, nil
 }

@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"pintle.dev/pintle/sdk/contract"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 	"pintle.dev/pintle/sdk/transport"
 )
@@ -95,12 +96,12 @@ func OpenProcess(ctx context.Context, path string, o Options) (_ *Process, err e
 	p.lifecycle, p.scheduling = contractv1.NewLifecycleClient(p.conn), contractv1.NewSchedulingClient(p.conn)
 	ctx, cancel := context.WithTimeout(ctx, 10*o.CallTimeout)
 	defer cancel()
-	d, err := p.lifecycle.Describe(ctx, &contractv1.DescribeRequest{})
+	d, err := p.lifecycle.Describe(ctx, &contractv1.DescribeRequest{MinContract: contract.Min, MaxContract: contract.Max})
 	if err != nil {
 		return nil, fmt.Errorf("describe: %w", err)
 	}
-	if d.GetContract() != transport.Contract {
-		return nil, fmt.Errorf("describe: contract %d, want %d", d.GetContract(), transport.Contract)
+	if c := d.GetContract(); c < contract.Min || c > contract.Max {
+		return nil, fmt.Errorf("describe: contract %d, want %d to %d", c, contract.Min, contract.Max)
 	}
 	p.plugins = d.GetPlugins()
 	return p, nil
@@ -269,8 +270,13 @@ func (p *Process) Evaluate(ctx context.Context, req *contractv1.EvaluateRequest)
 	return resp, nil
 }
 
-// Generation is that of the replica.
-func (p *Process) Generation() uint64 { return p.generation }
+// Cycle implements Artifact.
+func (p *Process) Cycle(ctx context.Context, request *contractv1.CycleRequest) (*contractv1.CycleResponse, error) {
+	ctx, cancel := p.bounded(ctx)
+	defer cancel()
+	response, err := contractv1.NewCycleClient(p.conn).Run(ctx, request)
+	return response, p.answered("cycle", err)
+}
 
 // MemoryBytes is the resident memory of the process.
 func (p *Process) MemoryBytes() int64 {

@@ -75,5 +75,17 @@ func (s *source) Normalize(_ context.Context, plugin int, class uint32, nodes []
 	return out, refused(s.guest.Normalize(plugin, class, nodes, out))
 }
 
+func (s *source) Cycle(ctx context.Context, request *contractv1.CycleRequest) (*contractv1.CycleResponse, error) {
+	data, err := proto.Marshal(request)
+	if err != nil {
+		return nil, err
+	}
+	if data, err = s.guest.Cycle(ctx, data); err != nil {
+		return nil, refused(err)
+	}
+	response := &contractv1.CycleResponse{}
+	return response, proto.Unmarshal(data, response)
+}
+
 func (s *source) MemoryBytes() int64          { return 0 }
 func (s *source) Close(context.Context) error { return nil }

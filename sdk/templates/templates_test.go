@@ -56,7 +56,7 @@ func TestRenderRefuses(t *testing.T) {
 			t.Errorf("name %q is taken", name)
 		}
 	}
-	if _, err := Render("cobol", "predicate", Values{Name: "a"}); err == nil || !strings.Contains(err.Error(), "go, assemblyscript") {
+	if _, err := Render("cobol", "predicate", Values{Name: "a"}); err == nil || !strings.Contains(err.Error(), "there are go") {
 		t.Errorf("language cobol: %v", err)
 	}
 	if _, err := Render("c", "proxy", Values{Name: "a"}); err == nil || !strings.Contains(err.Error(), "predicate, priority") {

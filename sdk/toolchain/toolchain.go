@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"go/parser"
+	"go/token"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -64,18 +67,44 @@ func Detect(dir string) (string, error) {
 	return "", fmt.Errorf("%s: no source of a plugin; want *.go, *.c, Cargo.toml, assembly/*.ts or package.json (pintle plugin init makes one)", dir)
 }
 
-// Targets are what a language is built for. A bundle of scheduling kinds alone
-// can be a module, others are processes.
-func Targets(language string, schedulingOnly bool) []string {
+// processOnly are packages of the SDK that no module can be built with.
+var processOnly = []string{"pintle.dev/pintle/sdk/controller", "pintle.dev/pintle/sdk/runtime", "pintle.dev/pintle/sdk/proxy"}
+
+// Targets are what the source in a folder is built for. module says whether its
+// kinds can be modules at all.
+func Targets(dir, language string, module bool) []string {
 	switch {
 	case language == Node:
 		return []string{Process}
 	case language != Go:
 		return []string{WASM}
-	case schedulingOnly:
+	case module && !imports(dir, processOnly):
 		return []string{WASM, Process}
 	}
 	return []string{Process}
+}
+
+// imports reports whether a Go file of the folder, no test, imports one of packages.
+func imports(dir string, packages []string) bool {
+	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
+	if err != nil {
+		return false
+	}
+	for _, name := range files {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ImportsOnly)
+		if err != nil {
+			continue // the compiler says it better
+		}
+		for _, i := range f.Imports {
+			if path, err := strconv.Unquote(i.Path.Value); err == nil && slices.Contains(packages, path) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // Build is one build of a bundle.
@@ -134,7 +163,7 @@ func (b Build) one(ctx context.Context, target, path string) error {
 	case "node process":
 		return b.node(ctx, path)
 	}
-	return fmt.Errorf("%s is not built as %s; it has %s", b.Language, target, strings.Join(Targets(b.Language, true), " and "))
+	return fmt.Errorf("%s is not built as %s; it is built as %s", b.Language, target, strings.Join(Targets(b.Dir, b.Language, true), " and "))
 }
 
 // run runs a program in the folder; what it says is part of the error.

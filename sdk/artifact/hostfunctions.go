@@ -1,0 +1,41 @@
+package artifact
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/tetratelabs/wazero/api"
+)
+
+// hostModule is where modules with controllers import from (ABI.md).
+const hostModule = "pintle_host"
+
+// noAPI is what every host function answers here.
+const noAPI = `{"status":{"code":503,"reason":"ServiceUnavailable","message":"there is no cluster behind this module"}}`
+
+// exportHost gives modules the host functions. Without a kernel there is no API
+// behind them: each answers that, and what is logged goes to the output.
+func (m *Module) exportHost(ctx context.Context) error {
+	i32, i64 := api.ValueTypeI32, api.ValueTypeI64
+	b := m.runtime.NewHostModuleBuilder(hostModule)
+	for _, name := range []string{"get", "list", "create", "update", "patch", "delete", "event"} {
+		b = b.NewFunctionBuilder().WithGoFunction(api.GoFunc(func(_ context.Context, stack []uint64) {
+			stack[0] = uint64(len(noAPI))
+		}), []api.ValueType{i32, i32}, []api.ValueType{i32}).Export(name)
+	}
+	b = b.NewFunctionBuilder().WithGoModuleFunction(api.GoModuleFunc(func(_ context.Context, mod api.Module, stack []uint64) {
+		if !mod.Memory().Write(uint32(stack[0]), []byte(noAPI)) {
+			panic(fmt.Errorf("answer: %#x is not in the module's memory", uint32(stack[0])))
+		}
+	}), []api.ValueType{i32, i32}, nil).Export("answer")
+	b = b.NewFunctionBuilder().WithGoModuleFunction(api.GoModuleFunc(func(_ context.Context, mod api.Module, stack []uint64) {
+		if record, ok := mod.Memory().Read(uint32(stack[0]), uint32(stack[1])); ok {
+			fmt.Fprintf(m.options.Output, "%s\n", record)
+		}
+	}), []api.ValueType{i32, i32}, nil).Export("log")
+	b = b.NewFunctionBuilder().WithGoFunction(api.GoFunc(func(_ context.Context, stack []uint64) {
+		stack[0] = 0 // 1970: the same in every test
+	}), nil, []api.ValueType{i64}).Export("now")
+	_, err := b.Instantiate(ctx)
+	return err
+}
