@@ -106,7 +106,7 @@ func TestStartupFaults(t *testing.T) {
 			if err := f.Close(); err != nil {
 				t.Fatal(err)
 			}
-			return faulty{args: args}, []string{filepath.Join(dir, "classic.wasm") + " has digest sha256:", "digest mismatch; build it again or seal it if the change was yours"}
+			return faulty{args: args}, []string{filepath.Join(dir, "classic.wasm") + " has digest sha256:", "digest mismatch; install it again, or build and seal it again if the change was yours"}
 		}},
 		{"bad manifest", 1, func(t *testing.T) (faulty, []string) {
 			dir, args := catalog(t)

@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -44,12 +46,16 @@ func Find(directories []string, name string) (*Bundle, error) {
 // artifact returns the pinned build for a transport; an empty transport is
 // wasm where there is a module, process otherwise.
 func (b *Bundle) artifact(transport string) (string, *Artifact, error) {
-	a := b.Manifest.Artifacts
+	a := &b.Manifest.Artifacts
+	process := a.ProcessFor(Platform())
 	switch {
 	case transport == "" && a.WASM != nil, transport == TransportWASM && a.WASM != nil:
 		return TransportWASM, a.WASM, nil
-	case transport == "" && a.Process != nil, transport == TransportProcess && a.Process != nil:
-		return TransportProcess, a.Process, nil
+	case transport == "" && process != nil, transport == TransportProcess && process != nil:
+		return TransportProcess, process, nil
+	case transport != TransportWASM && len(a.Platforms) > 0:
+		return "", nil, fmt.Errorf("plugin bundle %s: has no process build for %s; it has: %s",
+			b.Manifest.Name, Platform(), strings.Join(slices.Sorted(maps.Keys(a.Platforms)), ", "))
 	case transport == "":
 		return "", nil, fmt.Errorf("plugin bundle %s: its manifest pins no artefact; run pintle plugin seal %s", b.Manifest.Name, b.Directory)
 	}
@@ -71,7 +77,7 @@ func (b *Bundle) verify(a *Artifact, want string) (data []byte, err error) {
 }
 
 func digestError(bundle, path, got, want string) error {
-	return fmt.Errorf("plugin bundle %s: %s has digest %s, want %s: %w; build it again or seal it if the change was yours", bundle, path, got, want, ErrDigest)
+	return fmt.Errorf("plugin bundle %s: %s has digest %s, want %s: %w; install it again, or build and seal it again if the change was yours", bundle, path, got, want, ErrDigest)
 }
 
 // fileDigest hashes a file without holding it in memory.

@@ -9,10 +9,13 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -27,6 +30,8 @@ const (
 	manifestVersion  = "kernel.pintle.dev/v1alpha1"
 	manifestKind     = "PluginManifest"
 	maxManifestBytes = 1 << 20
+	maxFiles         = 1000
+	maxPath          = 255
 )
 
 // Transports of a bundle.
@@ -71,6 +76,11 @@ type Manifest struct {
 type Artifacts struct {
 	WASM    *Artifact `yaml:"wasm,omitempty"`
 	Process *Artifact `yaml:"process,omitempty"`
+	// Platforms are process builds for one platform each, by os/arch such as
+	// linux/arm64. Where there is one for this machine it goes before Process.
+	Platforms map[string]*Artifact `yaml:"platforms,omitempty"`
+	// Files are what the builds need beside them, such as a script's modules.
+	Files []Artifact `yaml:"files,omitempty"`
 }
 
 // Artifact is a file of the bundle's folder, pinned.
@@ -142,11 +152,19 @@ func ParseManifest(path string, data []byte) (*Manifest, error) {
 		return nil, fmt.Errorf("%s:1: larger than %d bytes", path, maxManifestBytes)
 	}
 	var root yaml.Node
-	if err := yaml.Unmarshal(data, &root); err != nil {
+	first := yaml.NewDecoder(bytes.NewReader(data))
+	if err := first.Decode(&root); err != nil && !errors.Is(err, io.EOF) {
 		return nil, manifestError(path, err)
 	}
 	if len(root.Content) == 0 {
 		return nil, fmt.Errorf("%s:1: empty; want apiVersion: %s", path, manifestVersion)
+	}
+	if err := first.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("%s:1: holds more than one YAML document; keep one", path)
+	}
+	// Aliases could make a small file expand without end.
+	if n := alias(&root); n != nil {
+		return nil, fmt.Errorf("%s:%d: YAML aliases are not supported; write the value out", path, n.Line)
 	}
 	d := yaml.NewDecoder(bytes.NewReader(data))
 	d.KnownFields(true)
@@ -163,6 +181,8 @@ var (
 	yamlLine     = regexp.MustCompile(`^(?:yaml: )?line (\d+): (.*)$`)
 	yamlUnknown  = regexp.MustCompile(`^field (\S+) not found in type plugin\.(\S+)$`)
 	digestForm   = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
+	versionForm  = regexp.MustCompile(`^[0-9A-Za-z][-+._0-9A-Za-z]{0,63}$`)
+	platformForm = regexp.MustCompile(`^[a-z0-9]{1,16}/[a-z0-9]{1,16}$`)
 	nameForm     = regexp.MustCompile(`^[A-Za-z0-9]([-_.A-Za-z0-9]{0,61}[A-Za-z0-9])?$`)
 	pluginKinds  = []string{sdk.KindPredicate, sdk.KindPriority, sdk.KindController, sdk.KindRuntime, sdk.KindProxy}
 	normalizings = []string{"", string(sdk.NormalizeNone), string(sdk.NormalizeMax), string(sdk.NormalizeReverseMax), string(sdk.NormalizePlugin)}
@@ -209,6 +229,19 @@ func (c *checker) at(keys string, format string, args ...any) {
 	c.faults = append(c.faults, fmt.Errorf("%s:%d: %s: %s", c.path, line, keys, fmt.Sprintf(format, args...)))
 }
 
+// alias returns the first alias of a tree, or nil.
+func alias(n *yaml.Node) *yaml.Node {
+	if n.Kind == yaml.AliasNode {
+		return n
+	}
+	for _, c := range n.Content {
+		if found := alias(c); found != nil {
+			return found
+		}
+	}
+	return nil
+}
+
 func child(n *yaml.Node, key string) *yaml.Node {
 	switch n.Kind {
 	case yaml.MappingNode:
@@ -235,11 +268,13 @@ func (c *checker) manifest(m *Manifest) {
 	if !nameForm.MatchString(m.Name) {
 		c.at("name", "%q; want 1 to 63 letters, digits, '-', '_' and '.'", m.Name)
 	}
-	if m.Version == "" {
+	switch {
+	case m.Version == "":
 		c.at("version", "missing; want the bundle's version, such as 1.0.0")
+	case !versionForm.MatchString(m.Version):
+		c.at("version", "%q; want 1 to 64 letters, digits, '-', '+', '_' and '.', such as 1.0.0", m.Version)
 	}
-	c.artifact("artifacts.wasm", m.Artifacts.WASM)
-	c.artifact("artifacts.process", m.Artifacts.Process)
+	c.artifacts(&m.Artifacts)
 	c.onFailure("onFailure", m.OnFailure)
 	for _, t := range []struct {
 		key   string
@@ -298,12 +333,91 @@ func (c *checker) onFailure(key, value string) {
 	}
 }
 
+func (c *checker) artifacts(a *Artifacts) {
+	c.artifact("artifacts.wasm", a.WASM)
+	c.artifact("artifacts.process", a.Process)
+	for _, platform := range slices.Sorted(maps.Keys(a.Platforms)) {
+		if !platformForm.MatchString(platform) {
+			c.at("artifacts.platforms", "%q; want os/arch, such as linux/arm64", platform)
+		}
+		if a.Platforms[platform] == nil {
+			c.at("artifacts.platforms", "%s has no path and digest", platform)
+		}
+		c.artifact("artifacts.platforms."+platform, a.Platforms[platform])
+	}
+	if len(a.Files) > maxFiles {
+		c.at("artifacts.files", "%d of them; want %d at most", len(a.Files), maxFiles)
+	}
+	for i := range a.Files {
+		c.artifact(fmt.Sprintf("artifacts.files.%d", i), &a.Files[i])
+	}
+	// Two keys may name one build; two paths that some file systems take for
+	// one may not be there.
+	paths := map[string]Artifact{}
+	for _, x := range a.All() {
+		folded := strings.ToLower(x.Path)
+		if other, ok := paths[folded]; ok && other != x {
+			c.at("artifacts", "%s and %s are one file, with one digest", other.Path, x.Path)
+		}
+		paths[folded] = x
+	}
+}
+
+// All are the builds and files that a bundle pins.
+func (a *Artifacts) All() []Artifact {
+	var all []Artifact
+	for _, x := range []*Artifact{a.WASM, a.Process} {
+		if x != nil {
+			all = append(all, *x)
+		}
+	}
+	for _, platform := range slices.Sorted(maps.Keys(a.Platforms)) {
+		if x := a.Platforms[platform]; x != nil {
+			all = append(all, *x)
+		}
+	}
+	return append(all, a.Files...)
+}
+
+// ProcessFor returns the process build for a platform (os/arch), or nil.
+func (a *Artifacts) ProcessFor(platform string) *Artifact {
+	if x := a.Platforms[platform]; x != nil {
+		return x
+	}
+	return a.Process
+}
+
+// Platform is this machine's, as manifests name it.
+func Platform() string { return runtime.GOOS + "/" + runtime.GOARCH }
+
+// pathFault says what is wrong with the path of a bundle's file, or "".
+func pathFault(path string) string {
+	switch {
+	case !filepath.IsLocal(path):
+		return "want a path inside the bundle's folder"
+	case len(path) > maxPath:
+		return fmt.Sprintf("want %d bytes at most", maxPath)
+	case strings.ContainsFunc(path, func(r rune) bool { return r == '\\' || r == utf8.RuneError || !unicode.IsPrint(r) }):
+		return "want printable letters, and / between folders"
+	case filepath.Clean(path) != path:
+		return "want " + filepath.Clean(path)
+	case path == "." || strings.EqualFold(path, ManifestFile):
+		return "want a file beside the manifest"
+	}
+	for part := range strings.SplitSeq(path, "/") {
+		if strings.EqualFold(part, compiledDirectory) {
+			return "want another folder: compiled modules are kept there"
+		}
+	}
+	return ""
+}
+
 func (c *checker) artifact(key string, a *Artifact) {
 	if a == nil {
 		return
 	}
-	if !filepath.IsLocal(a.Path) {
-		c.at(key+".path", "%q; want a path inside the bundle's folder", a.Path)
+	if fault := pathFault(a.Path); fault != "" {
+		c.at(key+".path", "%q; %s", a.Path, fault)
 	}
 	if !digestForm.MatchString(a.Digest) {
 		c.at(key+".digest", "%q; want sha256: and 64 hexadecimal digits (pintle plugin seal writes it)", a.Digest)

@@ -6,16 +6,23 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"go.yaml.in/yaml/v3"
 )
 
-// Seal pins the artefacts of the bundle in a folder: it hashes NAME.wasm and
-// NAME (or the paths that the manifest names), writes their digests into the
-// manifest and compiles the module ahead of time. It is part of a build or an
-// installation, never of a start.
+// CompiledFolder is the folder of a bundle in which compiled modules are kept;
+// it is no part of what the manifest pins.
+const CompiledFolder = compiledDirectory
+
+// Seal pins the artefacts of the bundle in a folder: it hashes NAME.wasm, NAME
+// and NAME-OS-ARCH (or the paths that the manifest names) and the files of
+// artifacts.files, writes their digests into the manifest and compiles the
+// module ahead of time. It is part of a build or an installation, never of a
+// start.
 func Seal(ctx context.Context, dir string) error {
 	path := filepath.Join(dir, ManifestFile)
 	data, err := os.ReadFile(path)
@@ -47,7 +54,17 @@ func Seal(ctx context.Context, dir string) error {
 	if sealed.Process, err = sealArtifact(dir, old.Process, name); err != nil {
 		return err
 	}
-	if sealed.WASM == nil && sealed.Process == nil {
+	if sealed.Platforms, err = sealPlatforms(dir, name, old.Platforms); err != nil {
+		return err
+	}
+	for _, f := range old.Files {
+		a, err := sealArtifact(dir, &f, "")
+		if err != nil {
+			return err
+		}
+		sealed.Files = append(sealed.Files, *a)
+	}
+	if sealed.WASM == nil && sealed.Process == nil && len(sealed.Platforms) == 0 {
 		return fmt.Errorf("seal %s: neither %s.wasm nor %s is there; build the bundle first", dir, name, name)
 	}
 	var value yaml.Node
@@ -92,6 +109,45 @@ func sealArtifact(dir string, a *Artifact, byDefault string) (*Artifact, error) 
 		return nil, fmt.Errorf("seal %s: %w", dir, err)
 	}
 	return &Artifact{Path: path, Digest: digest}, nil
+}
+
+// systems are those whose builds Seal finds by their names.
+var systems = map[string]bool{"linux": true, "darwin": true, "freebsd": true}
+
+// sealPlatforms pins the builds for platforms: those that the manifest names,
+// and NAME-OS-ARCH of the folder.
+func sealPlatforms(dir, name string, old map[string]*Artifact) (map[string]*Artifact, error) {
+	wanted := maps.Clone(old)
+	if wanted == nil {
+		wanted = map[string]*Artifact{}
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, fmt.Errorf("seal %s: %w", dir, err)
+	}
+	for _, e := range entries {
+		rest, ok := strings.CutPrefix(e.Name(), name+"-")
+		system, arch, both := strings.Cut(rest, "-")
+		platform := system + "/" + arch
+		if ok && both && systems[system] && e.Type().IsRegular() && platformForm.MatchString(platform) && wanted[platform] == nil {
+			wanted[platform] = &Artifact{Path: e.Name()}
+		}
+	}
+	var sealed map[string]*Artifact
+	for platform, a := range wanted {
+		if a == nil {
+			continue
+		}
+		s, err := sealArtifact(dir, a, "")
+		if err != nil {
+			return nil, err
+		}
+		if sealed == nil {
+			sealed = map[string]*Artifact{}
+		}
+		sealed[platform] = s
+	}
+	return sealed, nil
 }
 
 // Compile compiles the WASM module of a sealed bundle into the folder's cache,
