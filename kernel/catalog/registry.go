@@ -236,7 +236,6 @@ func fetchSmall(ctx context.Context, repo *remote.Repository, l ocispec.Descript
 	return data, err
 }
 
-
 // fetchSignatures finds cosign's signatures of a manifest, in both of the
 // forms that it has had.
 func fetchSignatures(ctx context.Context, repo *remote.Repository, desc ocispec.Descriptor) ([]Signature, error) {
@@ -291,11 +290,8 @@ func fetchSimple(ctx context.Context, repo *remote.Repository, desc ocispec.Desc
 func fetchBundles(ctx context.Context, repo *remote.Repository, desc ocispec.Descriptor) ([]Signature, error) {
 	var refs []ocispec.Descriptor
 	err := repo.Referrers(ctx, desc, "", func(page []ocispec.Descriptor) error {
-		for _, r := range page {
-			if strings.HasPrefix(r.ArtifactType, typeBundlePrefix) && len(refs) < maxSignatures {
-				refs = append(refs, r)
-			}
-		}
+		// Not every registry says of what type they are.
+		refs = append(refs, page[:min(len(page), maxSignatures-len(refs))]...)
 		return nil
 	})
 	if err != nil && !errors.Is(err, errdef.ErrNotFound) {
