@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"pintle.dev/pintle/kernel/api"
+	"pintle.dev/pintle/kernel/catalog"
 	"pintle.dev/pintle/kernel/config"
 	"pintle.dev/pintle/kernel/inspect"
 	"pintle.dev/pintle/kernel/plugin"
@@ -60,6 +61,10 @@ type Kernel struct {
 	inspect *inspect.Mux
 	ids     *identities
 	ready   chan struct{}
+	// catalog has the installed bundles.
+	catalog *catalog.Catalog
+	// installed is the lock by which they are loaded; mu guards it.
+	installed *catalog.Lock
 	// maintenance is what the API server is given for operators of the store.
 	maintenance struct {
 		handler    http.Handler
@@ -99,10 +104,13 @@ func New(cfg *config.Config, o Options) (_ *Kernel, err error) {
 	}
 	// Plugins are checked before the store is opened: a missing plugin should
 	// cost nothing.
+	if err := k.openCatalog(cfg); err != nil {
+		return nil, err
+	}
 	k.ids = newIdentities(k)
 	client := new(lateConfig)
 	if k.host, err = plugin.New(k.hostConfig(cfg), plugin.Deps{
-		Log: k.log.With("part", "plugins"), REST: client.config(), Identity: k.ids.open,
+		Log: k.log.With("part", "plugins"), REST: client.config(), Identity: k.ids.open, Bundles: k.catalog,
 	}); err != nil {
 		return nil, err
 	}
@@ -195,6 +203,7 @@ func (k *Kernel) run(ctx context.Context) error {
 		}
 		k.startControllers(cfg)
 	}
+	k.parts.start("plugin lock", k.watchLock, nil)
 	k.step("plugins", "%s", k.pluginSummary())
 	close(k.ready)
 	if cfg.Node.Enabled {

@@ -62,6 +62,7 @@ func (k *Kernel) hostConfig(cfg *config.Config) plugin.Config {
 			Limits: limitsOf(b.Limits), Privileged: b.Privileged, Files: b.Files,
 		})
 	}
+	k.addInstalled(&out)
 	if cfg.Scheduler.Enabled {
 		for _, p := range cfg.Scheduler.Profiles {
 			profile := plugin.Profile{SchedulerName: p.SchedulerName, Predicates: p.Predicates}

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"pintle.dev/pintle/kernel/plugin"
@@ -37,6 +38,7 @@ type Catalog struct {
 	cfg  Config
 	keys []*PublicKey
 	log  *slog.Logger
+	lock atomic.Pointer[Lock] // of Pin
 }
 
 var _ plugin.Bundles = (*Catalog)(nil)
@@ -66,13 +68,20 @@ func New(cfg Config, log *slog.Logger) (*Catalog, error) {
 // Lock reads the lock file.
 func (c *Catalog) Lock() (*Lock, error) { return ReadLock(c.cfg.LockFile) }
 
+// Pin makes Find answer by a lock from now on, whatever becomes of the file. It
+// returns the lock that counted before.
+func (c *Catalog) Pin(l *Lock) (before *Lock) { return c.lock.Swap(l) }
+
 // Find implements plugin.Bundles by the lock: the version in use, or one that
 // is installed beside it or was in use before. The manifest and the signature
 // are checked each time; the artefacts are checked by who loads them.
 func (c *Catalog) Find(name, version, digest string) (string, error) {
-	lock, err := c.Lock()
-	if err != nil {
-		return "", err
+	lock := c.lock.Load()
+	if lock == nil {
+		var err error
+		if lock, err = c.Lock(); err != nil {
+			return "", err
+		}
 	}
 	b := lock.Bundle(name)
 	if b == nil {

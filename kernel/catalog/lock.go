@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -111,6 +112,20 @@ func (l *Lock) Bundle(name string) *Locked {
 		}
 	}
 	return nil
+}
+
+// Names are those of the bundles.
+func (l *Lock) Names() []string {
+	var names []string
+	for i := range l.Bundles {
+		names = append(names, l.Bundles[i].Name)
+	}
+	return names
+}
+
+// Same reports whether two locks pin the same.
+func (l *Lock) Same(other *Lock) bool {
+	return len(l.Bundles) == len(other.Bundles) && (len(l.Bundles) == 0 || reflect.DeepEqual(l.Bundles, other.Bundles))
 }
 
 var (

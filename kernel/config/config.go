@@ -78,6 +78,10 @@ type Plugins struct {
 	Processes   int           `mapstructure:"processLimit" range:"0,1000000" doc:"how many processes and threads a plugin's process may be, where the kernel is root; 0: no limit"`
 	Calls       int           `mapstructure:"callsPerSecond" range:"0,1000000" doc:"how many requests a second one plugin may make to the API; more are held up, and refused after a second; 0: no limit"`
 	UIDRange    string        `mapstructure:"uidRange" format:"idrange?" doc:"user ids for processes of plugins, one for each bundle, where the kernel is root; empty: they run as the kernel's user"`
+	Catalog     string        `mapstructure:"catalog" doc:"folder of the bundles that pintle plugin install takes in; empty: catalog in the data directory"`
+	LockFile    string        `mapstructure:"lockFile" doc:"file that pins the installed bundles, which are loaded; empty: plugins.lock beside this file"`
+	Signatures  string        `mapstructure:"signatures" enum:"off,warn,require" doc:"what becomes of an installed bundle that no key of plugins.keys signed, at install and at each start"`
+	Keys        []string      `mapstructure:"keys" doc:"files of public keys (PEM, as cosign.pub) by which installed bundles may be signed"`
 	Bundles     []Bundle      `mapstructure:"bundles" live:"true" doc:"the bundles to load"`
 }
 

@@ -39,6 +39,9 @@ func crossCheck(cfg *Config, file string, tree *yaml.Node) Faults {
 		}
 		seen[b.Name] = true
 	}
+	if cfg.Plugins.Signatures == "require" && len(cfg.Plugins.Keys) == 0 {
+		add(max(line("plugins", "signatures"), line("plugins")), "plugins.keys", "is empty while plugins.signatures is require; name the public keys of those whose bundles you take, such as [cosign.pub]")
+	}
 	names := map[string]bool{}
 	for i, p := range cfg.Scheduler.Profiles {
 		if names[p.SchedulerName] {

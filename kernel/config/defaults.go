@@ -33,7 +33,8 @@ func Default() *Config {
 			Processes:   512,
 			Calls:       2000,
 			// Of the ids that neither distributions nor systemd give out.
-			UIDRange: "60706-61183",
+			UIDRange:   "60706-61183",
+			Signatures: "off",
 		},
 		Scheduler: Scheduler{
 			Enabled:        true,

@@ -72,10 +72,25 @@ func Load(src Source) (*Config, error) {
 			}
 		}
 	}
+	cfg.installed(src.File)
 	if faults := crossCheck(cfg, src.File, tree); len(faults) > 0 {
 		return nil, faults
 	}
 	return cfg, nil
+}
+
+// installed fills in where installed bundles are kept and pinned.
+func (c *Config) installed(file string) {
+	if c.Plugins.Catalog == "" {
+		c.Plugins.Catalog = filepath.Join(c.DataDir, "catalog")
+	}
+	if c.Plugins.LockFile == "" {
+		dir := c.DataDir
+		if file != "" {
+			dir = filepath.Dir(file)
+		}
+		c.Plugins.LockFile = filepath.Join(dir, "plugins.lock")
+	}
 }
 
 // replaceLists makes a list in the file replace the default list instead of
@@ -208,5 +223,10 @@ func (c *Config) Resolve() error {
 		return fmt.Errorf("dataDir %s: %w", c.DataDir, err)
 	}
 	c.DataDir = dir
+	for _, path := range []*string{&c.Plugins.Catalog, &c.Plugins.LockFile} {
+		if *path, err = filepath.Abs(*path); err != nil {
+			return fmt.Errorf("plugins: %w", err)
+		}
+	}
 	return nil
 }

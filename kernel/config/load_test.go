@@ -133,6 +133,7 @@ func TestShowRoundTrip(t *testing.T) {
 	cfg := Default()
 	cfg.Node.Labels = map[string]string{"a/B": "yes"}
 	cfg.Plugins.Bundles = []Bundle{{Name: "classic", Transport: "wasm", Config: []byte(`{"A":1}`)}}
+	cfg.Plugins.Catalog, cfg.Plugins.LockFile, cfg.Plugins.Keys = "c", "l", []string{"cosign.pub"}
 	cfg.Scheduler.Profiles = []Profile{{SchedulerName: "s", Predicates: []string{"P"}, Priorities: []Priority{{Name: "Q", Weight: 2}}}}
 	var out bytes.Buffer
 	if err := Show(&out, cfg); err != nil {
@@ -148,6 +149,36 @@ func TestShowRoundTrip(t *testing.T) {
 	for _, want := range []string{"PINTLE_API_PORT", "live; PINTLE_LOGGING_LEVEL"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("output lacks %q", want)
+		}
+	}
+}
+
+// TestInstalledBundles: where they are kept and pinned, and by whom signed.
+func TestInstalledBundles(t *testing.T) {
+	file := write(t, head+"dataDir: data\n")
+	cfg, err := Load(Source{File: file})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p := cfg.Plugins; p.Catalog != "data/catalog" || p.LockFile != filepath.Join(filepath.Dir(file), "plugins.lock") || p.Signatures != "off" {
+		t.Errorf("%+v", p)
+	}
+	if cfg, err = Load(Source{Set: []string{"dataDir=elsewhere", "plugins.catalog=c"}}); err != nil {
+		t.Fatal(err)
+	}
+	if p := cfg.Plugins; p.Catalog != "c" || p.LockFile != "elsewhere/plugins.lock" {
+		t.Errorf("%+v", p)
+	}
+	if err := cfg.Resolve(); err != nil || !filepath.IsAbs(cfg.Plugins.Catalog) || !filepath.IsAbs(cfg.Plugins.LockFile) {
+		t.Errorf("%+v, %v", cfg.Plugins, err)
+	}
+	for text, want := range map[string]string{
+		"plugins: {signatures: require}\n":       "plugins.keys: is empty while plugins.signatures is require",
+		"plugins: {signatures: sometimes}\n":     `"sometimes" is not one of off, warn, require`,
+		"plugins: {signatures: warn, keys: k}\n": "want a list",
+	} {
+		if _, err := Load(Source{File: write(t, head+text)}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", text, err)
 		}
 	}
 }

@@ -3,7 +3,9 @@ package config
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -27,56 +29,70 @@ func Watch(ctx context.Context, src Source, running *Config, log *slog.Logger, a
 		<-ctx.Done()
 		return nil
 	}
+	return WatchFile(ctx, src.File, settle, log, func([]byte) {
+		next, err := Load(src)
+		if err != nil {
+			for line := range strings.SplitSeq(err.Error(), "\n") {
+				log.Error("configuration not applied", "fault", line)
+			}
+			return
+		}
+		if err := next.Resolve(); err != nil {
+			log.Error("configuration not applied", "fault", err)
+			return
+		}
+		changes := Diff(running, next)
+		if len(changes) == 0 {
+			return
+		}
+		if keys := Restart(changes); len(keys) > 0 {
+			log.Warn("configuration changed in keys that need a restart", "keys", strings.Join(keys, ", "))
+		}
+		apply(ctx, next, changes)
+		running = next
+	})
+}
+
+// WatchFile calls changed with the content of a file whenever it is another,
+// at first once at the start, when the file has rested for a while. A file that is
+// not there is empty. It blocks until ctx ends; changed runs on its goroutine.
+func WatchFile(ctx context.Context, file string, rest time.Duration, log *slog.Logger, changed func(text []byte)) error {
 	w, err := fsnotify.NewWatcher()
 	if err != nil {
-		return fmt.Errorf("watch configuration %s: %w", src.File, err)
+		return fmt.Errorf("watch %s: %w", file, err)
 	}
 	defer w.Close()
 	// The folder is watched, not the file: an editor or a ConfigMap mount
 	// replaces the file, and a watch on the old one would see nothing more.
-	if err := w.Add(filepath.Dir(src.File)); err != nil {
-		return fmt.Errorf("watch configuration %s: %w", src.File, err)
+	if err := w.Add(filepath.Dir(file)); err != nil {
+		return fmt.Errorf("watch %s: %w", file, err)
 	}
 	// What was written since it was first read is noticed at once.
-	timer := time.NewTimer(settle)
+	timer := time.NewTimer(rest)
 	defer timer.Stop()
 	var seen []byte
+	read := false
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case err := <-w.Errors:
-			log.Warn("watching the configuration failed", "file", src.File, "error", err)
+			log.Warn("watching a file failed", "file", file, "error", err)
 		case <-w.Events:
-			timer.Reset(settle)
+			timer.Reset(rest)
 		case <-timer.C:
 			// Other files of the folder change too, the log perhaps, which
 			// would be told of its own writing for ever.
-			text, err := os.ReadFile(src.File)
-			if err == nil && bytes.Equal(text, seen) {
+			text, err := os.ReadFile(file)
+			if err != nil && !errors.Is(err, fs.ErrNotExist) {
+				log.Warn("watching a file failed", "file", file, "error", err)
 				continue
 			}
-			seen = text
-			next, err := Load(src)
-			if err != nil {
-				for line := range strings.SplitSeq(err.Error(), "\n") {
-					log.Error("configuration not applied", "fault", line)
-				}
+			if read && bytes.Equal(text, seen) {
 				continue
 			}
-			if err := next.Resolve(); err != nil {
-				log.Error("configuration not applied", "fault", err)
-				continue
-			}
-			changes := Diff(running, next)
-			if len(changes) == 0 {
-				continue
-			}
-			if keys := Restart(changes); len(keys) > 0 {
-				log.Warn("configuration changed in keys that need a restart", "keys", strings.Join(keys, ", "))
-			}
-			apply(ctx, next, changes)
-			running = next
+			seen, read = text, true
+			changed(text)
 		}
 	}
 }

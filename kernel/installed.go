@@ -1,0 +1,85 @@
+package kernel
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"pintle.dev/pintle/kernel/catalog"
+	"pintle.dev/pintle/kernel/config"
+	"pintle.dev/pintle/kernel/plugin"
+)
+
+// openCatalog finds the installed bundles, and tells commands where they are.
+func (k *Kernel) openCatalog(cfg *config.Config) (err error) {
+	p := cfg.Plugins
+	c := catalog.Config{Directory: p.Catalog, LockFile: p.LockFile, Policy: catalog.Policy(p.Signatures), Keys: p.Keys}
+	if k.catalog, err = catalog.New(c, k.log.With("part", "plugins")); err != nil {
+		return err
+	}
+	lock, err := k.catalog.Lock()
+	if err != nil {
+		return err
+	}
+	k.catalog.Pin(lock)
+	k.installed = lock
+	if err := catalog.WriteLocation(cfg.DataDir, c); err != nil {
+		return fmt.Errorf("data directory: %w", err)
+	}
+	return nil
+}
+
+// addInstalled loads what is installed and not configured: its plugins are
+// there, and none of them is in use before a profile, controllers.enabled or a
+// Plugin object names it.
+func (k *Kernel) addInstalled(out *plugin.Config) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, name := range k.installed.Names() {
+		if !slices.ContainsFunc(out.Bundles, func(b plugin.BundleConfig) bool { return b.Name == name }) {
+			out.Bundles = append(out.Bundles, plugin.BundleConfig{Name: name})
+		}
+	}
+}
+
+// watchLock follows the lock file: what pintle plugin install writes there is
+// loaded at once.
+func (k *Kernel) watchLock(ctx context.Context) error {
+	file := k.config().Plugins.LockFile
+	err := config.WatchFile(ctx, file, 0, k.log, func([]byte) { k.relock() })
+	if err != nil {
+		k.log.Warn("plugin bundles that are installed from now on are loaded at the next start", "error", err)
+		<-ctx.Done()
+	}
+	return nil
+}
+
+func (k *Kernel) relock() {
+	k.hostMu.Lock()
+	defer k.hostMu.Unlock()
+	next, err := k.catalog.Lock()
+	if err != nil {
+		k.log.Error("installed plugin bundles not loaded; the former ones stay in force", "error", err)
+		return
+	}
+	k.mu.Lock()
+	before := k.installed
+	k.mu.Unlock()
+	if next.Same(before) {
+		return
+	}
+	k.setInstalled(next)
+	if err := k.host.Reconfigure(k.hostConfig(k.config())); err != nil {
+		k.setInstalled(before)
+		k.log.Error("installed plugin bundles not loaded; the former ones stay in force", "error", err)
+		return
+	}
+	k.log.Info("installed plugin bundles loaded", "bundles", next.Names(), "plugins", k.pluginSummary())
+}
+
+func (k *Kernel) setInstalled(l *catalog.Lock) {
+	k.catalog.Pin(l)
+	k.mu.Lock()
+	k.installed = l
+	k.mu.Unlock()
+}
