@@ -50,8 +50,8 @@ require (
 )
 
 require (
-	github.com/secure-systems-lab/go-securesystemslib v0.11.1 // indirect
-	oras.land/oras-go/v2 v2.6.2 // indirect
+	github.com/secure-systems-lab/go-securesystemslib v0.11.1
+	oras.land/oras-go/v2 v2.6.2
 )
 
 require (
@@ -124,8 +124,8 @@ require (
 	github.com/munnerz/goautoneg v0.0.0-20191010083416-a7dc8b61c822 // indirect
 	github.com/mxk/go-flowrate v0.0.0-20140419014527-cca7078d478f // indirect
 	github.com/oklog/run v1.1.0 // indirect
-	github.com/opencontainers/go-digest v1.0.0 // indirect
-	github.com/opencontainers/image-spec v1.1.1 // indirect
+	github.com/opencontainers/go-digest v1.0.0
+	github.com/opencontainers/image-spec v1.1.1
 	github.com/pelletier/go-toml/v2 v2.2.4 // indirect
 	github.com/peterbourgon/diskv v2.0.1+incompatible // indirect
 	github.com/pmezard/go-difflib v1.0.1-0.20181226105442-5d4384ee4fb2
