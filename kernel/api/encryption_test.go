@@ -291,6 +291,7 @@ func TestEncryptionAtRest(t *testing.T) {
 					t.Errorf("stored is %.60q", got)
 				}
 				before := k.raw(key)
+				openAs(t, file, key, before, secret)
 				// rewrite is what `kubectl get secrets -o json | kubectl replace -f -` does.
 				rewrite := func() {
 					got, err := client.CoreV1().Secrets("default").Get(t.Context(), "s", metav1.GetOptions{})
@@ -391,4 +392,34 @@ func TestEncryptionRefused(t *testing.T) {
 			t.Errorf("under its key again: %v", err)
 		}
 	})
+}
+
+// openAs checks that what is stored at key opens by the configuration in file
+// to a Secret with the word, and not by one with other keys.
+func openAs(t *testing.T, file, key string, stored []byte, word string) {
+	t.Helper()
+	opener, err := api.NewStoredOpener(t.Context(), file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := opener.Open(t.Context(), key, stored)
+	if err != nil {
+		t.Fatal(err)
+	}
+	obj, _, err := must(api.NewStoredDecoder()).Decode(got, nil, nil)
+	if secret, ok := obj.(*corev1.Secret); err != nil || !ok || string(secret.Data["v"]) != word {
+		t.Errorf("opened to %T, %v", obj, err)
+	}
+	if plain, err := opener.Open(t.Context(), key, got); err != nil || !bytes.Equal(plain, got) {
+		t.Errorf("what is not encrypted: %v", err)
+	}
+	other := filepath.Join(t.TempDir(), "other.yaml")
+	writeEncryption(t, other, keyed("secretbox", "other"))
+	opener, err = api.NewStoredOpener(t.Context(), other)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := opener.Open(t.Context(), key, stored); err == nil || !strings.Contains(err.Error(), other) {
+		t.Errorf("opened with another's key: %v", err)
+	}
 }
