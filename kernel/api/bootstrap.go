@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -46,6 +47,8 @@ func (s *Server) ensureSystem(ctx context.Context) error {
 	for _, name := range systemNamespaces {
 		if _, err := namespaces.Get(ctx, name, metav1.GetOptions{}); err == nil {
 			continue
+		} else if s.damaged(err) {
+			continue
 		} else if !apierrors.IsNotFound(err) {
 			return fmt.Errorf("namespace %s: %w", name, err)
 		}
@@ -57,13 +60,24 @@ func (s *Server) ensureSystem(ctx context.Context) error {
 	if err := s.ensurePriorityClasses(ctx); err != nil {
 		return err
 	}
-	if err := s.ensureService(ctx); err != nil {
+	if err := s.ensureService(ctx); err != nil && !s.damaged(err) {
 		return fmt.Errorf("service default/kubernetes: %w", err)
 	}
-	if err := s.ensureEndpoints(ctx); err != nil {
+	if err := s.ensureEndpoints(ctx); err != nil && !s.damaged(err) {
 		return fmt.Errorf("endpoints default/kubernetes: %w", err)
 	}
 	return nil
+}
+
+// damaged tells that an error is about an object that is there and cannot be
+// read, and logs it: the server does without, rather than not serve.
+func (s *Server) damaged(err error) bool {
+	if !apierrors.IsStoreReadError(err) && !(apierrors.IsInternalError(err) && strings.Contains(err.Error(), "corrupt object")) {
+		return false
+	}
+	s.log.Error("an object of the system cannot be read; delete it with ignoreStoreReadErrorWithClusterBreakingPotential, "+
+		"and the next start makes it anew, or restore it", "error", err)
+	return true
 }
 
 // ensurePriorityClasses creates the classes of the system's own pods.
@@ -74,7 +88,7 @@ func (s *Server) ensurePriorityClasses(ctx context.Context) error {
 		if apierrors.IsNotFound(err) {
 			_, err = classes.Create(ctx, class, metav1.CreateOptions{})
 		}
-		if err != nil && !apierrors.IsAlreadyExists(err) {
+		if err != nil && !apierrors.IsAlreadyExists(err) && !s.damaged(err) {
 			return fmt.Errorf("priority class %s: %w", class.Name, err)
 		}
 	}

@@ -59,3 +59,56 @@ func TestCorruptObjects(t *testing.T) {
 		t.Errorf("list after the unsafe deletes: %v", err)
 	}
 }
+
+// One damaged object of each kind that the server itself follows does not keep
+// it from serving: reads name the object, the others of its kind are there,
+// and it can be deleted.
+func TestCorruptObjectsAtStart(t *testing.T) {
+	dir := t.TempDir()
+	keys := []string{
+		"customresourcedefinitions/damaged", "namespaces/damaged", "minions/damaged", "serviceaccounts/default/damaged",
+		"limitranges/default/damaged", "resourcequotas/default/damaged", "priorityclasses/damaged", "runtimeclasses/damaged",
+		"roles/default/damaged", "rolebindings/default/damaged", "clusterroles/damaged", "clusterrolebindings/damaged",
+		"services/specs/default/damaged", "pods/default/damaged",
+		// Of the system's own, which the start looks for.
+		"clusterroles/view", "clusterrolebindings/cluster-admin", "roles/kube-system/system::leader-locking-kube-scheduler",
+		"namespaces/kube-public", "priorityclasses/system-node-critical", "services/specs/default/kubernetes", "endpointslices/default/kubernetes",
+	}
+	t.Run("first", func(t *testing.T) {
+		_, st := startOver(t, dir)
+		for _, key := range keys {
+			key = "/registry/" + strings.Replace(key, "customresourcedefinitions", "apiextensions.k8s.io/customresourcedefinitions", 1)
+			if revision, _ := st.Stat(key); revision == 0 && !strings.HasSuffix(key, "/damaged") {
+				t.Fatalf("there is no %s", key)
+			}
+			if _, err := st.Commit(t.Context(), store.Write{Key: key, Value: []byte("k8s\x00\xff\xff"), Expect: store.AnyRevision}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+	s := start(t, dir)
+	ctx, c := t.Context(), overTLS(t, s)
+	if _, err := c.CoreV1().Nodes().Get(ctx, "damaged", metav1.GetOptions{}); !apierrors.IsInternalError(err) || !strings.Contains(err.Error(), "corrupt object") {
+		t.Errorf("get: %v", err)
+	}
+	if _, err := c.RbacV1().ClusterRoles().List(ctx, metav1.ListOptions{}); !apierrors.IsStoreReadError(err) || !strings.Contains(err.Error(), "(and 1 more)") {
+		t.Errorf("list: %v", err)
+	}
+	must(c.CoreV1().ConfigMaps("default").Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "c"}}, metav1.CreateOptions{}))
+	must(c.CoreV1().Pods("default").Create(ctx, pod("p"), metav1.CreateOptions{}))
+	must(c.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}, metav1.CreateOptions{}))
+	yes := true
+	unsafe := metav1.DeleteOptions{IgnoreStoreReadErrorWithClusterBreakingPotential: &yes}
+	for _, name := range []string{"view", "damaged"} {
+		if err := c.RbacV1().ClusterRoles().Delete(ctx, name, unsafe); err != nil {
+			t.Error(err)
+		}
+	}
+	if list, err := c.RbacV1().ClusterRoles().List(ctx, metav1.ListOptions{}); err != nil || len(list.Items) < 10 {
+		t.Errorf("after the deletes: %v", err)
+	}
+	waitFor(t, func() bool {
+		res, err := c.RESTClient().Get().AbsPath("/readyz").DoRaw(ctx)
+		return err == nil && string(res) == "ok"
+	})
+}

@@ -13,9 +13,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/generic"
+	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/server/options/encryptionconfig"
 	encryptionconfigcontroller "k8s.io/apiserver/pkg/server/options/encryptionconfig/controller"
 	storagevalue "k8s.io/apiserver/pkg/storage/value"
+
+	"pintle.dev/pintle/kernel/api/storage"
 )
 
 // encryption is what an EncryptionConfiguration asks for, kept at the file's
@@ -86,6 +89,16 @@ func (o encryptedOptions) GetRESTOptions(gr schema.GroupResource, example runtim
 	return options, nil
 }
 
+// readable tells whether objects of a kind can be decrypted. Where the store
+// cannot tell that from damage, the first one has to be readable.
+func readable(ctx context.Context, s *genericregistry.Store) error {
+	if own, ok := s.Storage.Storage.(*storage.Storage); ok {
+		return own.Readable(ctx)
+	}
+	_, err := s.List(ctx, &internalversion.ListOptions{Limit: 1})
+	return err
+}
+
 // checkReadable reads one object of each kind, so that a store that was written
 // with keys which this server does not have is refused at the start. Watches
 // would else wait without end.
@@ -93,7 +106,7 @@ func (s *Server) checkReadable(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(request.WithNamespace(ctx, metav1.NamespaceAll))
 	for gr, store := range s.stores {
 		group.Go(func() error {
-			_, err := store.List(ctx, &internalversion.ListOptions{Limit: 1})
+			err := readable(ctx, store)
 			if err == nil {
 				return nil
 			}

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	auditinternal "k8s.io/apiserver/pkg/apis/audit"
 	"k8s.io/apiserver/pkg/audit"
+	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/handlers/negotiation"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
@@ -21,9 +22,13 @@ type sentAsKey struct{}
 
 // sendingLists tells the stores which lists are sent as they are, neither as a
 // table nor in part nor indented, and in what media type: those can be put
-// together from encodings that the storage keeps.
+// together from encodings that the storage keeps. It also lets what the server
+// itself follows go on without objects that are damaged.
 func sendingLists(next http.Handler, serializer runtime.NegotiatedSerializer) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if u, ok := request.UserFrom(req.Context()); ok && u.GetName() == user.APIServerUser {
+			req = req.WithContext(storage.WithoutCorruptObjects(req.Context()))
+		}
 		if mediaType, ok := sendsList(req, serializer); ok {
 			req = req.WithContext(context.WithValue(req.Context(), sentAsKey{}, mediaType))
 		}

@@ -21,7 +21,8 @@ import (
 // registry store: no HTTP, no encoding, no authorization. Its objects are
 // shared with the store's other readers: they must not be changed. selector
 // may be nil; the field names it may use are those of the kind. Only served
-// built-in resources have a source, custom ones do not.
+// built-in resources have a source, custom ones do not. Objects that cannot be
+// read are left out, and logged.
 func (s *Server) Source(gvr schema.GroupVersionResource, selector fields.Selector) (cache.ListerWatcher, error) {
 	store, ok := s.stores[gvr.GroupResource()]
 	if !ok {
@@ -75,7 +76,7 @@ func (s *source) ListWithContext(ctx context.Context, in metav1.ListOptions) (ru
 	if err != nil {
 		return nil, err
 	}
-	return s.store.List(ctx, opts)
+	return s.store.List(storage.WithoutCorruptObjects(ctx), opts)
 }
 
 func (s *source) WatchWithContext(ctx context.Context, in metav1.ListOptions) (watch.Interface, error) {
@@ -84,7 +85,7 @@ func (s *source) WatchWithContext(ctx context.Context, in metav1.ListOptions) (w
 	if err != nil {
 		return nil, err
 	}
-	w, err := s.store.Watch(storage.WithPlainObjects(ctx), opts)
+	w, err := s.store.Watch(storage.WithoutCorruptObjects(storage.WithPlainObjects(ctx)), opts)
 	if err != nil || !s.cached {
 		return w, err
 	}

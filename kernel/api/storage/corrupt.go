@@ -80,6 +80,63 @@ func asCorrupt(err error, revision uint64) (*corruptError, bool) {
 	return corrupt, true
 }
 
+type withoutCorruptKey struct{}
+
+// WithoutCorruptObjects makes lists and watches that are started with the context leave out objects that cannot be read,
+// each with a line in the log, instead of failing. It is for what the server itself follows: one damaged object shall
+// not keep all of its kind from it.
+func WithoutCorruptObjects(ctx context.Context) context.Context {
+	return context.WithValue(ctx, withoutCorruptKey{}, true)
+}
+
+// leavesOut says whether an object that err keeps from being read is left out under the context, and logs it.
+func (s *Storage) leavesOut(ctx context.Context, key string, revision uint64, err error) bool {
+	if without, _ := ctx.Value(withoutCorruptKey{}).(bool); !without {
+		return false
+	}
+	if _, ok := asCorrupt(err, revision); !ok && !apierrors.IsStoreReadError(err) {
+		return false
+	}
+	s.backend.opts.Logger.Error("an object cannot be read and counts as absent; read it through the API for what is wrong, "+
+		"and delete it with ignoreStoreReadErrorWithClusterBreakingPotential or restore it", "key", key, "revision", revision, "error", err)
+	return true
+}
+
+// Readable tells whether the resource's objects can be decrypted: not so when there are some and none of the first
+// hundred can be. Those that are damaged otherwise do not count.
+func (s *Storage) Readable(ctx context.Context) error {
+	prefix, err := s.key(s.resourcePrefix, true)
+	if err != nil {
+		return err
+	}
+	snapshot, err := s.store.Snapshot(0)
+	if err != nil {
+		return err
+	}
+	l := lister{storage: s, ctx: ctx}
+	tried := 0
+	var sealed error
+	if err := snapshot.Ascend(prefix, "", func(item *store.Item) bool {
+		_, err := l.object(item)
+		var corrupt *corruptError
+		switch {
+		case err == nil:
+			sealed = nil
+			return false
+		case !errors.As(err, &corrupt):
+			sealed = err
+			return false
+		case !corrupt.decrypted && !errors.As(err, new(*store.CorruptError)) && sealed == nil:
+			sealed = fmt.Errorf("%s: %w", item.Key, err)
+		}
+		tried++
+		return tried < maxCorrupt
+	}); err != nil {
+		return err
+	}
+	return sealed
+}
+
 // maxCorrupt is the number of corrupt objects at which a list gives up.
 const maxCorrupt = 100
 

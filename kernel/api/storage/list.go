@@ -239,7 +239,7 @@ func (l *lister) visit(item *store.Item) bool {
 	}
 	obj, err := l.object(item)
 	if err != nil {
-		return l.corrupt.add(item.Key, item.Revision, err)
+		return l.storage.leavesOut(l.ctx, item.Key, item.Revision, err) || l.corrupt.add(item.Key, item.Revision, err)
 	}
 	if !all {
 		if matched, err := l.predicate.Matches(obj); err != nil || !matched {

@@ -233,10 +233,13 @@ func (w *watcher) sendInitial(snapshot *store.Snapshot) bool {
 		obj, ok := w.storage.cache.get(item.Key, item.Revision)
 		if !ok {
 			kv, err := item.Load()
-			if err == nil {
+			if err = w.storage.marked(err); err == nil {
 				obj, err = w.storage.object(w.ctx, item.Key, item.Revision, kv.Value)
 			}
 			if err != nil {
+				if w.storage.leavesOut(w.ctx, item.Key, item.Revision, err) {
+					return w.opts.Recursive
+				}
 				failed = err
 				return false
 			}
@@ -278,6 +281,9 @@ func (w *watcher) verdict(e *store.Event, obj, previous runtime.Object) (now, be
 func (w *watcher) sendEvent(e *store.Event) bool {
 	obj, previous, err := w.objects(e)
 	if err != nil {
+		if w.storage.leavesOut(w.ctx, e.Key, e.Revision, err) {
+			return true
+		}
 		w.fail(err)
 		return false
 	}

@@ -33,7 +33,8 @@ func Bootstrap(ctx context.Context, client kubernetes.Interface) error {
 	ensure := func(kind, name string, run func() error) {
 		group.Go(func() error {
 			// Another writer may be quicker; then the live object decides.
-			if err := retry.RetryOnConflict(retry.DefaultBackoff, run); err != nil {
+			// One that cannot be read is named by whoever reads it, and keeps no server from starting.
+			if err := retry.RetryOnConflict(retry.DefaultBackoff, run); err != nil && !unreadable(err) {
 				return fmt.Errorf("bootstrap rbac: %s %s: %w", kind, name, err)
 			}
 			return nil

@@ -2,6 +2,7 @@ package rbac
 
 import (
 	"context"
+	"strings"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -48,6 +49,9 @@ func (c *clusterRoleClient) reload(name string, err error) error {
 	}
 	live, getErr := c.client.RbacV1().ClusterRoles().Get(c.ctx, name, metav1.GetOptions{})
 	c.listed = map[string]*rbacv1.ClusterRole{}
+	if unreadable(getErr) {
+		return getErr
+	}
 	if getErr == nil {
 		c.listed[name] = live
 	}
@@ -90,6 +94,9 @@ func (c *clusterBindingClient) reload(name string, err error) error {
 	}
 	live, getErr := c.client.RbacV1().ClusterRoleBindings().Get(c.ctx, name, metav1.GetOptions{})
 	c.listed = map[string]*rbacv1.ClusterRoleBinding{}
+	if unreadable(getErr) {
+		return getErr
+	}
 	if getErr == nil {
 		c.listed[name] = live
 	}
@@ -131,6 +138,9 @@ func (c *roleClient) reload(namespace, name string, err error) error {
 	}
 	live, getErr := c.client.RbacV1().Roles(namespace).Get(c.ctx, name, metav1.GetOptions{})
 	c.listed = map[objectKey]*rbacv1.Role{}
+	if unreadable(getErr) {
+		return getErr
+	}
 	if getErr == nil {
 		c.listed[objectKey{namespace, name}] = live
 	}
@@ -176,6 +186,9 @@ func (c *bindingClient) reload(namespace, name string, err error) error {
 	}
 	live, getErr := c.client.RbacV1().RoleBindings(namespace).Get(c.ctx, name, metav1.GetOptions{})
 	c.listed = map[objectKey]*rbacv1.RoleBinding{}
+	if unreadable(getErr) {
+		return getErr
+	}
 	if getErr == nil {
 		c.listed[objectKey{namespace, name}] = live
 	}
@@ -185,4 +198,10 @@ func (c *bindingClient) reload(namespace, name string, err error) error {
 // raced says that someone else wrote the object since the list.
 func raced(err error) bool {
 	return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err)
+}
+
+// unreadable says that an object is there and damaged: it was left out of the
+// lists, and cannot be reconciled.
+func unreadable(err error) bool {
+	return apierrors.IsStoreReadError(err) || apierrors.IsInternalError(err) && strings.Contains(err.Error(), "corrupt object")
 }
