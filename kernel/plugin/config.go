@@ -58,6 +58,7 @@ type Config struct {
 type BundleConfig struct {
 	Name      string
 	Transport string          // wasm or process; empty: wasm where there is a module
+	Version   string          // as the manifest says; empty: what is there
 	Digest    string          // overrides the manifest's
 	OnFailure string          // refuse or ignore; overrides the manifest's
 	Config    json.RawMessage // an object: plugin name → its configuration
@@ -66,6 +67,8 @@ type BundleConfig struct {
 	Privileged bool
 	// Files are the folders that a module which asks for them may read.
 	Files []string
+	// Timeout is the deadline of one call; 0: the host's, or the manifest's.
+	Timeout time.Duration
 }
 
 // Profile is an ordered set of predicates and priorities for one schedulerName.

@@ -8,12 +8,9 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
-)
 
-// retireAfter bounds how long replaced bundles wait for the scheduler to turn
-// to the new policy.
-const retireAfter = 5 * time.Second
+	"pintle.dev/pintle/sdk/apis/kernel/v1alpha1"
+)
 
 // Host loads bundles, keeps them running and serves them to the scheduler, the
 // node agent and the API.
@@ -35,10 +32,22 @@ type Host struct {
 	sourceMu sync.Mutex
 	sources  map[string]*Source
 
-	// mu guards the present configuration and its units.
-	mu    sync.Mutex
-	cfg   Config
-	units []*unit
+	// beside are units that are fed as those of the profiles are, and asked by
+	// none of them: candidates.
+	besideMu sync.Mutex
+	beside   atomic.Pointer[[]*unit]
+
+	// applyMu is held while the host turns to another plan: one at a time.
+	applyMu sync.Mutex
+	objects objects
+
+	// mu guards the plan in force.
+	mu   sync.Mutex
+	plan *plan
+	// retiring are units that were replaced and have not ended.
+	retiring []*unit
+	// previous are the versions that ran before, by bundle, the last one first.
+	previous map[string][]v1alpha1.PluginVersion
 	// configured counts configurations; controlled is the last of them whose
 	// controllers run, and no others. settled is closed when that changes.
 	configured, controlled uint64
@@ -58,13 +67,15 @@ func New(cfg Config, deps Deps) (*Host, error) {
 	h := &Host{
 		deps: deps, log: deps.Log, sources: map[string]*Source{},
 		ready: make(chan struct{}), poke: make(chan struct{}, 1), settled: make(chan struct{}),
+		previous: map[string][]v1alpha1.PluginVersion{},
 	}
+	h.objects.init()
 	cfg.defaults()
-	units, err := h.resolve(&cfg, nil)
+	p, err := h.newPlan(&cfg, &wishes{}, nil)
 	if err != nil {
 		return nil, err
 	}
-	h.cfg, h.units = cfg, units
+	h.plan = p
 	for _, p := range cfg.Profiles {
 		h.Source(p.SchedulerName)
 	}
@@ -102,46 +113,77 @@ func (h *Host) Source(schedulerName string) *Source {
 func (h *Host) Ready() <-chan struct{} { return h.ready }
 
 // Run starts the bundles and keeps them running until ctx ends; it returns
-// when all have stopped. A bundle that cannot be started at all (a wrong
-// digest, a manifest that promises too much) ends it with that error.
+// when all have stopped. The bundles of the configuration file start at once;
+// before anything is asked of them, what Plugin objects say of them is in force.
+// A bundle that cannot be started at all (a wrong digest, a manifest that
+// promises too much) ends it with that error, unless only an object asks for it.
 func (h *Host) Run(ctx context.Context) error {
 	defer h.launcher.stop() // behind the last process that was started with it
 	ctx, cancel := context.WithCancel(ctx)
 	defer h.group.Wait()
 	defer h.retire.Wait()
 	defer cancel()
+	h.applyMu.Lock()
 	h.mu.Lock()
 	if h.ctx != nil {
 		h.mu.Unlock()
+		h.applyMu.Unlock()
 		return errors.New("plugin host: run was called twice")
 	}
 	h.ctx = ctx
-	for _, u := range h.units {
-		h.launch(ctx, u)
-	}
-	units := slices.Clone(h.units)
 	h.mu.Unlock()
 	defer h.stopAll()
-	if err := settle(ctx, units); err != nil {
+	api, err := h.begin(ctx)
+	h.applyMu.Unlock()
+	if err != nil {
 		if ctx.Err() != nil {
 			return nil
 		}
 		return err
 	}
-	h.mu.Lock()
-	err := h.switchProfiles(&h.cfg, h.units)
-	h.mu.Unlock()
-	if err != nil {
-		return err
-	}
 	close(h.ready)
-	h.publish(ctx)
+	if api != nil {
+		h.group.Go(func() { h.follow(ctx, api) })
+	}
+	h.publish(ctx, api)
 	return nil
+}
+
+// begin starts the units and hands out the first policies. applyMu is held.
+func (h *Host) begin(ctx context.Context) (api *publisher, err error) {
+	h.mu.Lock()
+	p := h.plan
+	h.mu.Unlock()
+	for _, u := range p.units {
+		h.launch(ctx, u)
+	}
+	if h.deps.REST != nil {
+		if api, err = newPublisher(h.deps.REST); err != nil {
+			return nil, fmt.Errorf("plugin host: %w", err)
+		}
+		if err := h.adopt(ctx, api); err != nil {
+			return nil, err
+		}
+	}
+	h.mu.Lock()
+	p = h.plan
+	h.mu.Unlock()
+	if err := settle(ctx, p.units); err != nil {
+		if p, err = h.withoutWishes(ctx, p, err); err != nil {
+			return nil, err
+		}
+	}
+	policies, err := h.policies(p, nil)
+	if err != nil {
+		return nil, err
+	}
+	h.turn(policies)
+	return api, nil
 }
 
 func (h *Host) stopAll() {
 	h.mu.Lock()
-	units := slices.Clone(h.units)
+	units := slices.Clone(h.plan.units)
 	h.mu.Unlock()
 	// What was loaded last stops first; each has its own deadline.
 	for _, u := range slices.Backward(units) {
@@ -181,80 +223,6 @@ func settle(ctx context.Context, units []*unit) error {
 	return errors.Join(faults...)
 }
 
-// Reconfigure brings the host to a new configuration while scheduling runs:
-// bundles that are new or changed are started, configured and fed before the
-// profiles turn to them, which the scheduler does between two cycles; what is
-// no longer named is stopped afterwards. On an error everything stays as it was.
-func (h *Host) Reconfigure(cfg Config) error {
-	cfg.defaults()
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	units, err := h.resolve(&cfg, h.units)
-	if err != nil {
-		return err
-	}
-	if h.ctx == nil {
-		h.cfg, h.units = cfg, units
-		return nil
-	}
-	var fresh, gone []*unit
-	for _, u := range units {
-		if !slices.Contains(h.units, u) {
-			fresh = append(fresh, u)
-		}
-	}
-	for _, u := range h.units {
-		if !slices.Contains(units, u) {
-			gone = append(gone, u)
-		}
-	}
-	for _, u := range fresh {
-		h.launch(h.ctx, u)
-	}
-	wait, cancel := context.WithTimeout(h.ctx, cfg.StartTimeout)
-	defer cancel()
-	if err = settle(wait, fresh); err == nil {
-		err = h.switchProfiles(&cfg, units)
-	}
-	if err != nil {
-		for _, u := range fresh {
-			h.end(u)
-		}
-		return fmt.Errorf("plugins stay as they were: %w", err)
-	}
-	h.cfg, h.units = cfg, units
-	h.configured++
-	h.pokeState()
-	// The scheduler may be in a cycle with the old policy.
-	var waits []<-chan struct{}
-	h.sourceMu.Lock()
-	for _, s := range h.sources {
-		if p := s.policy.Load(); p != nil {
-			waits = append(waits, p.inUse)
-		}
-	}
-	h.sourceMu.Unlock()
-	ctx := h.ctx
-	h.retire.Go(func() {
-		limit := time.NewTimer(retireAfter)
-		defer limit.Stop()
-		if len(gone) > 0 {
-			for _, inUse := range waits {
-				select {
-				case <-inUse:
-				case <-limit.C:
-					limit.Reset(0)
-				case <-ctx.Done():
-				}
-			}
-		}
-		for _, u := range gone {
-			h.end(u)
-		}
-	})
-	return nil
-}
-
 // AwaitControllers waits until exactly the controllers of the last
 // configuration run.
 func (h *Host) AwaitControllers(ctx context.Context) error {
@@ -290,6 +258,16 @@ func (h *Host) changed() {
 	h.sourceMu.Unlock()
 	h.pokeState()
 }
+
+// present is the plan in force.
+func (h *Host) present() *plan {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.plan
+}
+
+// PluginConfig is the configuration in force of a plugin, or nil.
+func (h *Host) PluginConfig(name string) []byte { return h.present().config(name) }
 
 func (h *Host) pokeState() {
 	select {

@@ -98,6 +98,8 @@ type Entry struct {
 	Reads     []string `yaml:"reads,omitempty"`
 	OnFailure string   `yaml:"onFailure,omitempty"`
 	Rules     []Rule   `yaml:"rules,omitempty"`
+	// ConfigSchema is what the plugin's configuration must be like; nil: anything.
+	ConfigSchema *ConfigSchema `yaml:"configSchema,omitempty"`
 }
 
 // Rule is an RBAC policy rule.
@@ -323,6 +325,13 @@ func (c *checker) manifest(m *Manifest) {
 		}
 		c.onFailure(key+".onFailure", p.OnFailure)
 		c.rules(key+".rules", p.Rules)
+		if p.ConfigSchema != nil {
+			if err := p.ConfigSchema.load(filepath.Dir(c.path)); err != nil {
+				for line := range strings.SplitSeq(err.Error(), "\n") {
+					c.at(key+".configSchema", "%s", line)
+				}
+			}
+		}
 	}
 	c.rules("rules", m.Rules)
 }

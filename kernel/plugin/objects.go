@@ -1,8 +1,10 @@
 package plugin
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,15 +13,17 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	selection "k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
 
 	"pintle.dev/pintle/kernel/api/auth/rbac"
-	"pintle.dev/pintle/sdk"
 	"pintle.dev/pintle/sdk/apis/kernel/v1alpha1"
 )
 
@@ -116,74 +120,146 @@ func (p *publisher) permit(ctx context.Context, name string, rules []rbacv1.Poli
 	return nil
 }
 
-// plugins brings the Plugin objects to what runs. Objects that the host made
-// for plugins that are gone are deleted.
-func (p *publisher) plugins(ctx context.Context, cfg *Config, units []*unit) error {
-	list := &v1alpha1.PluginList{}
-	if err := p.plugin.Get().Resource("plugins").Do(ctx).Into(list); err != nil {
-		return fmt.Errorf("list plugins: %w", err)
-	}
-	have := map[string]*v1alpha1.Plugin{}
-	for i := range list.Items {
-		have[list.Items[i].Name] = &list.Items[i]
-	}
-	for _, u := range units {
-		for i := range u.bundle.Manifest.Plugins {
-			e := &u.bundle.Manifest.Plugins[i]
-			if slices.Contains(cfg.Silent, e.Kind) {
-				delete(have, e.Name)
-				continue
-			}
-			if err := p.write(ctx, have[e.Name], u.object(e, cfg)); err != nil {
-				return fmt.Errorf("plugin %s: %w", e.Name, err)
-			}
-			delete(have, e.Name)
-		}
-	}
-	for name, old := range have {
-		if old.Labels[managedLabel] != managedByHost || slices.Contains(cfg.Silent, string(old.Spec.Kind)) {
-			continue
-		}
-		if err := p.plugin.Delete().Resource("plugins").Name(name).Do(ctx).Error(); err != nil && !apierrors.IsNotFound(err) {
-			return fmt.Errorf("plugin %s: delete: %w", name, err)
-		}
-	}
-	return nil
-}
-
 const (
 	managedLabel  = "app.kubernetes.io/managed-by"
 	managedByHost = "pintle-plugin-host"
 )
 
-func (p *publisher) write(ctx context.Context, old, now *v1alpha1.Plugin) error {
-	if old == nil {
-		old = &v1alpha1.Plugin{}
-		if err := p.plugin.Post().Resource("plugins").Body(now).Do(ctx).Into(old); err != nil {
-			return fmt.Errorf("create: %w", err)
-		}
-	} else if !equality.Semantic.DeepEqual(specOf(old), specOf(now)) {
-		next := old.DeepCopy()
-		next.Spec = now.Spec
-		old = &v1alpha1.Plugin{}
-		if err := p.plugin.Put().Resource("plugins").Name(now.Name).Body(next).Do(ctx).Into(old); err != nil {
-			return fmt.Errorf("update: %w", err)
+// writeFor bounds one write to the API.
+const writeFor = 10 * time.Second
+
+// writePlugins brings the Plugin objects to what runs. Objects that the host made
+// for plugins that are gone are deleted.
+func (h *Host) writePlugins(ctx context.Context, api *publisher) error {
+	p := h.present()
+	var faults []error
+	for _, u := range p.units {
+		for i := range u.bundle.Manifest.Plugins {
+			if e := &u.bundle.Manifest.Plugins[i]; !slices.Contains(p.cfg.Silent, e.Kind) {
+				if err := h.writePlugin(ctx, api, e.Name); err != nil {
+					faults = append(faults, fmt.Errorf("plugin %s: %w", e.Name, err))
+				}
+			}
 		}
 	}
-	status := now.Status
-	status.ObservedGeneration = old.Generation
+	return errors.Join(append(faults, h.deletePlugins(ctx, api))...)
+}
+
+func (h *Host) deletePlugins(ctx context.Context, api *publisher) error {
+	h.objects.mu.Lock()
+	defer h.objects.mu.Unlock()
+	p := h.present()
+	for name, t := range h.objects.seen {
+		old := t.known
+		if old == nil || t.settled != old || p.specs[name] != nil || old.Labels[managedLabel] != managedByHost ||
+			slices.Contains(p.cfg.Silent, string(old.Spec.Kind)) {
+			continue
+		}
+		ctx, cancel := context.WithTimeout(ctx, writeFor)
+		err := api.plugin.Delete().Resource("plugins").Name(name).Do(ctx).Error()
+		cancel()
+		if err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("plugin %s: delete: %w", name, err)
+		}
+		delete(h.objects.seen, name)
+	}
+	return nil
+}
+
+// writePlugin writes the object of one plugin, unless it says what the host has
+// not acted upon yet. A spec that is not in force stays as somebody wrote it.
+func (h *Host) writePlugin(ctx context.Context, api *publisher, name string) error {
+	ctx, cancel := context.WithTimeout(ctx, writeFor)
+	defer cancel()
+	h.objects.mu.Lock()
+	defer h.objects.mu.Unlock()
+	p := h.present()
+	u, e := p.holds(name)
+	if u == nil {
+		return nil
+	}
+	h.mu.Lock()
+	previous := h.previous[u.bundle.Manifest.Name]
+	h.mu.Unlock()
+	now := p.object(u, e)
+	now.Status.Previous = previous
+	t := h.objects.seen[name]
+	if t == nil {
+		made := &v1alpha1.Plugin{}
+		err := api.plugin.Post().Resource("plugins").Body(now).Do(ctx).Into(made)
+		if apierrors.IsAlreadyExists(err) {
+			return nil // the watch brings it
+		}
+		if err != nil {
+			return fmt.Errorf("create: %w", err)
+		}
+		t = &tracked{known: made, settled: made}
+		h.objects.seen[name] = t
+	}
+	if t.known == nil {
+		return nil // its deletion is not acted upon yet
+	}
+	if t.known == t.settled && t.refusal == nil {
+		if err := h.writeSpec(ctx, api, t, now); err != nil {
+			return h.lost(t, err)
+		}
+	}
+	return h.lost(t, h.writeStatus(ctx, api, t, now.Status))
+}
+
+// lost finds out that an object is gone, or another, which the watch tells.
+func (h *Host) lost(t *tracked, err error) error {
+	switch {
+	case apierrors.IsConflict(err):
+		return nil
+	case apierrors.IsNotFound(err):
+		t.known = nil
+		signal(h.objects.changed)
+		return nil
+	}
+	return err
+}
+
+func (h *Host) writeSpec(ctx context.Context, api *publisher, t *tracked, now *v1alpha1.Plugin) error {
+	annotation := now.Annotations[v1alpha1.ConfiguredAnnotation]
+	if equality.Semantic.DeepEqual(specOf(t.known), specOf(now)) && t.known.Annotations[v1alpha1.ConfiguredAnnotation] == annotation {
+		return nil
+	}
+	next := t.known.DeepCopy()
+	next.Spec = now.Spec
+	metav1.SetMetaDataAnnotation(&next.ObjectMeta, v1alpha1.ConfiguredAnnotation, annotation)
+	made := &v1alpha1.Plugin{}
+	if err := api.plugin.Put().Resource("plugins").Name(now.Name).Body(next).Do(ctx).Into(made); err != nil {
+		return fmt.Errorf("update: %w", err)
+	}
+	t.known, t.settled = made, made
+	return nil
+}
+
+func (h *Host) writeStatus(ctx context.Context, api *publisher, t *tracked, status v1alpha1.PluginStatus) error {
+	old := t.known
+	status.Shadow = cmp.Or(status.Shadow, old.Status.Shadow)
+	status.Conditions = old.Status.Conditions
+	status.ObservedGeneration = old.Status.ObservedGeneration
 	// Times are stored in whole seconds.
 	status.LastTransition = &metav1.Time{Time: status.LastTransition.Truncate(time.Second)}
-	status.Conditions = old.Status.Conditions
+	if t.settled == old {
+		status.ObservedGeneration = old.Generation
+		setAccepted(&status, t.refusal)
+	}
 	setReady(&status)
 	if equality.Semantic.DeepEqual(old.Status, status) {
 		return nil
 	}
-	next := old.DeepCopy()
+	next, made := old.DeepCopy(), &v1alpha1.Plugin{}
 	next.Status = status
-	if err := p.plugin.Put().Resource("plugins").Name(now.Name).SubResource("status").Body(next).Do(ctx).Error(); err != nil {
+	if err := api.plugin.Put().Resource("plugins").Name(old.Name).SubResource("status").Body(next).Do(ctx).Into(made); err != nil {
 		return fmt.Errorf("update status: %w", err)
 	}
+	if t.settled == old {
+		t.settled = made
+	}
+	t.known = made
 	return nil
 }
 
@@ -208,59 +284,40 @@ func setReady(s *v1alpha1.PluginStatus) {
 	s.Conditions = append(s.Conditions, condition)
 }
 
-// object is the API's view of one plugin of a unit.
-func (u *unit) object(e *Entry, cfg *Config) *v1alpha1.Plugin {
-	enabled := u.enabled(e, cfg)
-	o := &v1alpha1.Plugin{
-		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: "Plugin"},
-		ObjectMeta: metav1.ObjectMeta{Name: e.Name, Labels: map[string]string{managedLabel: managedByHost}},
-		Spec: v1alpha1.PluginSpec{
-			Bundle: u.bundle.Manifest.Name, Kind: v1alpha1.PluginKind(e.Kind), Transport: v1alpha1.PluginTransport(u.transport),
-			Version: u.bundle.Manifest.Version, Digest: u.digest, Enabled: &enabled,
+// setAccepted says whether the spec is in force.
+func setAccepted(s *v1alpha1.PluginStatus, r *refusal) {
+	c := metav1.Condition{Type: v1alpha1.PluginConditionAccepted, Status: metav1.ConditionTrue, Reason: reasonAccepted, ObservedGeneration: s.ObservedGeneration}
+	if r != nil {
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, r.reason, r.message
+	}
+	s.Conditions = slices.Clone(s.Conditions)
+	meta.SetStatusCondition(&s.Conditions, c)
+	// Stored in whole seconds, so that the same is the same.
+	for i := range s.Conditions {
+		s.Conditions[i].LastTransitionTime = metav1.Time{Time: s.Conditions[i].LastTransitionTime.Truncate(time.Second)}
+	}
+}
+
+// holds returns where a plugin is.
+func (p *plan) holds(name string) (*unit, *Entry) {
+	for _, u := range p.units {
+		if e := u.entry(name); e != nil {
+			return u, e
+		}
+	}
+	return nil, nil
+}
+
+// object is the API's view of one plugin.
+func (p *plan) object(u *unit, e *Entry) *v1alpha1.Plugin {
+	return &v1alpha1.Plugin{
+		TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: "Plugin"},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: e.Name, Labels: map[string]string{managedLabel: managedByHost},
+			Annotations: map[string]string{v1alpha1.ConfiguredAnnotation: p.seeds[e.Name].annotation()},
 		},
+		Spec: *p.specs[e.Name], Status: u.status(e, p.enabled(e.Name)),
 	}
-	if e.Kind == sdk.KindController {
-		o.Spec.Permissions = PolicyRules(e.Rules)
-	}
-	if e.Kind == sdk.KindPriority {
-		o.Spec.Weight = weightOf(e.Name, cfg)
-	}
-	if e.Kind == sdk.KindPredicate || e.Kind == sdk.KindPriority {
-		o.Spec.OnFailure = v1alpha1.PluginFailurePolicy(OnFailureRefuse)
-		if u.ignores(e) {
-			o.Spec.OnFailure = v1alpha1.PluginFailurePolicy(OnFailureIgnore)
-		}
-	}
-	o.Status = u.status(e, enabled)
-	return o
-}
-
-// weightOf is a priority's factor in the first profile that uses it, or nil.
-func weightOf(name string, cfg *Config) *int64 {
-	for _, p := range cfg.Profiles {
-		for _, w := range p.Priorities {
-			if w.Name == name {
-				return &w.Weight
-			}
-		}
-	}
-	return nil
-}
-
-// enabled reports whether the configuration asks for a plugin. Runtimes and
-// proxies are chosen by the node agent, so a loaded one is enabled.
-func (u *unit) enabled(e *Entry, cfg *Config) bool {
-	switch e.Kind {
-	case sdk.KindController:
-		return slices.Contains(cfg.Controllers, e.Name)
-	case sdk.KindPredicate:
-		return slices.ContainsFunc(cfg.Profiles, func(p Profile) bool { return slices.Contains(p.Predicates, e.Name) })
-	case sdk.KindPriority:
-		return slices.ContainsFunc(cfg.Profiles, func(p Profile) bool {
-			return slices.ContainsFunc(p.Priorities, func(w WeightedPriority) bool { return w.Name == e.Name })
-		})
-	}
-	return true
 }
 
 func (u *unit) status(e *Entry, enabled bool) v1alpha1.PluginStatus {
@@ -326,14 +383,61 @@ func threeDigits(d time.Duration) time.Duration {
 
 // Plugins is what every loaded plugin is and does, without the API.
 func (h *Host) Plugins() []v1alpha1.Plugin {
-	h.mu.Lock()
-	cfg, units := h.cfg, slices.Clone(h.units)
-	h.mu.Unlock()
+	p := h.present()
 	var list []v1alpha1.Plugin
-	for _, u := range units {
+	for _, u := range p.units {
 		for i := range u.bundle.Manifest.Plugins {
-			list = append(list, *u.object(&u.bundle.Manifest.Plugins[i], &cfg))
+			list = append(list, *p.object(u, &u.bundle.Manifest.Plugins[i]))
 		}
 	}
 	return list
+}
+
+// await lists the objects as soon as the API answers.
+func (p *publisher) await(ctx context.Context) ([]v1alpha1.Plugin, error) {
+	pause := 5 * time.Millisecond
+	for {
+		list := &v1alpha1.PluginList{}
+		asking, cancel := context.WithTimeout(ctx, writeFor)
+		err := p.plugin.Get().Resource("plugins").Do(asking).Into(list)
+		cancel()
+		if err == nil {
+			return list.Items, nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(pause):
+		}
+		pause = min(pause*5/4, 200*time.Millisecond)
+	}
+}
+
+// watch keeps a store of the objects current until ctx ends.
+func (p *publisher) watch(ctx context.Context, o *objects) {
+	lw := cache.NewListWatchFromClient(p.plugin, "plugins", metav1.NamespaceAll, selection.Everything())
+	informer := cache.NewSharedIndexInformer(lw, &v1alpha1.Plugin{}, 0, cache.Indexers{})
+	store := informer.GetStore()
+	synced := informer.HasSynced
+	o.mu.Lock()
+	o.store = func() []*v1alpha1.Plugin {
+		if !synced() {
+			return nil
+		}
+		list := []*v1alpha1.Plugin{}
+		for _, item := range store.List() {
+			if plugin, ok := item.(*v1alpha1.Plugin); ok {
+				list = append(list, plugin)
+			}
+		}
+		return list
+	}
+	o.mu.Unlock()
+	tell := func(any) { signal(o.changed) }
+	if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: tell, DeleteFunc: tell, UpdateFunc: func(_, now any) { tell(now) },
+	}); err != nil {
+		return
+	}
+	informer.RunWithContext(ctx)
 }

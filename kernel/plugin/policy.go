@@ -35,10 +35,19 @@ type Policy struct {
 	generation atomic.Uint64
 	replica    uint64
 
+	// reconfigurations are to be over before it is in use.
+	reconfigurations []*reconfiguration
+
 	used sync.Once
 	// inUse is closed when the scheduler has turned to this policy.
 	inUse chan struct{}
+
+	gone sync.Once
+	// replaced is closed when another policy took its place.
+	replaced chan struct{}
 }
+
+func (p *Policy) replace() { p.gone.Do(func() { close(p.replaced) }) }
 
 // place is where a plugin of the profile lives.
 type place struct {
@@ -67,15 +76,25 @@ func (p *Policy) Apply(ctx context.Context, delta *contractv1.Delta) error {
 	for _, u := range p.units {
 		u.apply(ctx, whole)
 	}
+	if beside := p.host.beside.Load(); beside != nil {
+		for _, u := range *beside {
+			u.apply(ctx, whole)
+		}
+	}
 	return ctx.Err()
 }
 
 // Prepared reports whether each bundle has what Apply gave it or is out of
-// order; from then on the policy is in use, whatever comes.
+// order, and has the policy's configuration; from then on the policy is in use, whatever comes.
 func (p *Policy) Prepared() bool {
 	for _, u := range p.units {
 		if !u.settled() {
 			return false
+		}
+	}
+	for _, r := range p.reconfigurations {
+		if !r.attempt() || r.err != nil {
+			return false // the host takes back a policy that a plugin refused
 		}
 	}
 	p.used.Do(func() { close(p.inUse) })

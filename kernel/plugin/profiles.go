@@ -9,38 +9,41 @@ import (
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
 
-// switchProfiles builds all profiles' policies and then turns to them. mu is held.
-func (h *Host) switchProfiles(cfg *Config, units []*unit) error {
+// policies builds the policy of each profile, by schedulerName. Guests take up
+// reconfigurations before a policy is in use.
+func (h *Host) policies(p *plan, reconfigurations []*reconfiguration) (map[string]*Policy, error) {
 	built := map[string]*Policy{}
-	for _, profile := range cfg.Profiles {
-		p, err := h.build(profile, units)
+	for _, profile := range p.cfg.Profiles {
+		policy, err := h.build(profile, p)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		built[profile.SchedulerName] = p
+		policy.reconfigurations = reconfigurations
+		built[profile.SchedulerName] = policy
 	}
-	h.sourceMu.Lock()
-	defer h.sourceMu.Unlock()
-	for name, s := range h.sources {
-		if built[name] == nil {
-			s.policy.Store(nil)
-			s.signal()
-		}
-	}
-	for name, p := range built {
-		s := h.sources[name]
-		if s == nil {
-			s = &Source{changed: make(chan struct{}, 1)}
-			h.sources[name] = s
-		}
-		s.policy.Store(p)
-		s.signal()
-	}
-	return nil
+	return built, nil
 }
 
-func (h *Host) build(profile Profile, units []*unit) (*Policy, error) {
-	p := &Policy{host: h, inUse: make(chan struct{})}
+// turn hands the policies to the scheduler, which takes each up between two decisions.
+func (h *Host) turn(policies map[string]*Policy) {
+	h.sourceMu.Lock()
+	defer h.sourceMu.Unlock()
+	for name := range policies {
+		if h.sources[name] == nil {
+			h.sources[name] = &Source{changed: make(chan struct{}, 1)}
+		}
+	}
+	for name, s := range h.sources {
+		if before := s.policy.Swap(policies[name]); before != nil {
+			before.replace()
+		}
+		s.signal()
+	}
+}
+
+func (h *Host) build(profile Profile, plan *plan) (*Policy, error) {
+	units := plan.units
+	p := &Policy{host: h, inUse: make(chan struct{}), replaced: make(chan struct{})}
 	h.touch(p)
 	add := func(name, kind string) (*unit, *Entry, *contractv1.PluginDescription, error) {
 		u, e := holder(units, name, kind)
@@ -64,7 +67,7 @@ func (h *Host) build(profile Profile, units []*unit) (*Policy, error) {
 		}
 		p.filters = append(p.filters, place{u, name})
 		p.predicates = append(p.predicates, contractv1.PredicateInfo{
-			Name: name, Scope: cmp.Or(d.GetScope(), string(sdk.ScopeNode)), Reads: reads(e, d), IgnoreFailure: u.ignores(e), Group: p.group(u),
+			Name: name, Scope: cmp.Or(d.GetScope(), string(sdk.ScopeNode)), Reads: reads(e, d), IgnoreFailure: plan.ignores(u, e), Group: p.group(u),
 		})
 	}
 	for _, w := range profile.Priorities {
@@ -75,7 +78,7 @@ func (h *Host) build(profile Profile, units []*unit) (*Policy, error) {
 		p.scorers = append(p.scorers, place{u, w.Name})
 		p.priorities = append(p.priorities, contractv1.PriorityInfo{
 			Name: w.Name, Scope: cmp.Or(d.GetScope(), string(sdk.ScopeNode)), Normalize: cmp.Or(d.GetNormalize(), string(sdk.NormalizeNone)),
-			Reads: reads(e, d), Weight: max(w.Weight, 1), IgnoreFailure: u.ignores(e), Group: p.group(u),
+			Reads: reads(e, d), Weight: max(w.Weight, 1), IgnoreFailure: plan.ignores(u, e), Group: p.group(u),
 		})
 	}
 	return p, nil

@@ -24,14 +24,7 @@ const (
 
 // publish is the host's own goroutine after the start: it writes what plugins
 // may do, starts controllers, and keeps Plugin objects current.
-func (h *Host) publish(ctx context.Context) {
-	var api *publisher
-	if h.deps.REST != nil {
-		var err error
-		if api, err = newPublisher(h.deps.REST); err != nil {
-			h.log.Error("plugin objects are not written", "error", err)
-		}
-	}
+func (h *Host) publish(ctx context.Context, api *publisher) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	complained, retry := "", publishRetry
@@ -61,6 +54,8 @@ func (h *Host) publish(ctx context.Context) {
 			select {
 			case <-ctx.Done():
 				return
+			case <-h.objects.told: // somebody waits for an answer
+				wait = 0
 			case <-time.After(publishPause):
 			}
 		}
@@ -70,14 +65,14 @@ func (h *Host) publish(ctx context.Context) {
 
 func (h *Host) publishOnce(ctx context.Context, api *publisher) error {
 	h.mu.Lock()
-	cfg, units, configured := h.cfg, slices.Clone(h.units), h.configured
+	p, configured, retiring := h.plan, h.configured, slices.Clone(h.retiring)
 	h.mu.Unlock()
 	if api != nil {
-		if err := api.permissions(ctx, units); err != nil {
+		if err := api.permissions(ctx, p.units); err != nil {
 			return err
 		}
 	}
-	err := h.control(ctx, &cfg, units)
+	err := h.control(ctx, &p.cfg, p.units, retiring)
 	if err == nil {
 		h.mu.Lock()
 		h.controlled = configured
@@ -86,15 +81,19 @@ func (h *Host) publishOnce(ctx context.Context, api *publisher) error {
 		h.mu.Unlock()
 	}
 	if api != nil {
-		err = errors.Join(err, api.plugins(ctx, &cfg, units))
+		err = errors.Join(err, h.writePlugins(ctx, api))
 	}
 	return err
 }
 
 // control makes each process run the controllers that it shall.
-func (h *Host) control(ctx context.Context, cfg *Config, units []*unit) error {
+// A controller of a bundle that was replaced ends before its successor begins.
+func (h *Host) control(ctx context.Context, cfg *Config, units, retiring []*unit) error {
 	var faults []error
 	for _, u := range units {
+		if namesake(retiring, u) != nil {
+			continue // its end is told
+		}
 		var wanted []string
 		has := false
 		for _, e := range u.bundle.Manifest.Plugins {
@@ -117,14 +116,14 @@ func (h *Host) control(ctx context.Context, cfg *Config, units []*unit) error {
 
 func (h *Host) controlUnit(ctx context.Context, cfg *Config, u *unit, wanted []string) error {
 	u.mu.Lock()
-	g, started := u.guest, u.started
+	g, started, revision := u.guest, u.started, u.revision
 	u.mu.Unlock()
 	if g == nil {
 		return nil // it is down; its return pokes
 	}
 	ctx, cancel := context.WithTimeout(ctx, u.start)
 	defer cancel()
-	if u.controlled != started || !slices.Equal(u.controls, wanted) {
+	if u.controlled != started || u.controlledConfig != revision || !slices.Equal(u.controls, wanted) {
 		if h.deps.Identity == nil {
 			return fmt.Errorf("plugin bundle %s: controllers need the API, which this kernel does not serve", u.bundle.Manifest.Name)
 		}
@@ -139,7 +138,7 @@ func (h *Host) controlUnit(ctx context.Context, cfg *Config, u *unit, wanted []s
 		if err := h.startControllers(ctx, cfg, u, g, specs); err != nil {
 			return err
 		}
-		u.controlled, u.controls = started, wanted
+		u.controlled, u.controlledConfig, u.controls = started, revision, wanted
 	}
 	var states []controller.State
 	switch g := g.(type) {

@@ -31,9 +31,7 @@ func (h *Host) Proxy(name string) (proxy.Proxy, error) {
 }
 
 func (h *Host) holds(name, kind string) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return known(h.units, name, kind, "node")
+	return known(h.present().units, name, kind, "node")
 }
 
 // remote finds the process that holds a plugin now.
@@ -48,9 +46,7 @@ type remote struct {
 
 // guest returns the process, and whether it is another than the last time.
 func (r *remote) guest() (*processGuest, bool, error) {
-	r.host.mu.Lock()
-	u, _ := holder(r.host.units, r.name, r.kind)
-	r.host.mu.Unlock()
+	u, _ := holder(r.host.present().units, r.name, r.kind)
 	if u == nil {
 		return nil, false, fmt.Errorf("%s %s %w: its bundle is not loaded", r.kind, r.name, ErrUnavailable)
 	}

@@ -1,10 +1,10 @@
 package plugin
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,8 +17,8 @@ import (
 	"pintle.dev/pintle/sdk/apis/kernel/v1alpha1"
 )
 
-// resolve finds the units of a configuration, taking over the old ones that
-// nothing changed about.
+// resolve finds the units of a configuration's bundles, taking over the old
+// ones that nothing changed about.
 func (h *Host) resolve(cfg *Config, old []*unit) ([]*unit, error) {
 	var units []*unit
 	var faults []error
@@ -49,9 +49,12 @@ func (h *Host) resolve(cfg *Config, old []*unit) ([]*unit, error) {
 		}
 		units = append(units, u)
 	}
-	if err := errors.Join(faults...); err != nil {
-		return nil, err
-	}
+	return units, errors.Join(faults...)
+}
+
+// checkNames checks that profiles and controllers name what the units have.
+func checkNames(cfg *Config, units []*unit) error {
+	var faults []error
 	for _, p := range cfg.Profiles {
 		for _, name := range p.Predicates {
 			faults = append(faults, known(units, name, sdk.KindPredicate, "scheduler profile "+p.SchedulerName))
@@ -63,22 +66,72 @@ func (h *Host) resolve(cfg *Config, old []*unit) ([]*unit, error) {
 	for _, name := range cfg.Controllers {
 		faults = append(faults, known(units, name, sdk.KindController, "controllers.enabled"))
 	}
-	return units, errors.Join(faults...)
+	return errors.Join(faults...)
 }
 
-func (h *Host) resolveUnit(cfg *Config, bc BundleConfig) (*unit, error) {
-	b, err := Find(cfg.Directories, bc.Name)
+// locate finds the folder of a bundle. Without a version and a digest it is the
+// one that is installed for use, or else that of the directories; with one of
+// them, whichever is that build.
+func (h *Host) locate(cfg *Config, bc BundleConfig) (*Bundle, error) {
+	asked := bc.Version != "" || bc.Digest != ""
+	lying, lyingErr := Find(cfg.Directories, bc.Name)
+	if lyingErr == nil && asked && lying.is(bc.Version, bc.Digest) {
+		return lying, nil
+	}
+	if h.deps.Bundles != nil {
+		switch dir, err := h.deps.Bundles.Find(bc.Name, bc.Version, bc.Digest); {
+		case err == nil:
+			return readBundle(dir, bc.Name)
+		case !errors.Is(err, fs.ErrNotExist):
+			return nil, fmt.Errorf("plugin bundle %s: %w", bc.Name, err)
+		case lyingErr != nil && asked:
+			return nil, err
+		}
+	}
+	if lyingErr != nil {
+		return nil, lyingErr
+	}
+	if bc.Version != "" && bc.Version != lying.Manifest.Version {
+		return nil, fmt.Errorf("plugin bundle %s: version %s is not installed; %s has %s", bc.Name, bc.Version, lying.Directory, lying.Manifest.Version)
+	}
+	// A digest that is none of its own is told when the artefact is read.
+	return lying, nil
+}
+
+func readBundle(dir, name string) (*Bundle, error) {
+	m, err := ReadManifest(filepath.Join(dir, ManifestFile))
 	if err != nil {
 		return nil, err
 	}
-	kind, a, err := b.artifact(bc.Transport)
+	if m.Name != name {
+		return nil, fmt.Errorf("plugin bundle %s: %s holds bundle %q", name, dir, m.Name)
+	}
+	return &Bundle{Directory: dir, Manifest: m}, nil
+}
+
+// is reports whether a bundle is the build that was asked for.
+func (b *Bundle) is(version, digest string) bool {
+	a := b.Manifest.Artifacts
+	return (version == "" || version == b.Manifest.Version) &&
+		(digest == "" || a.WASM != nil && a.WASM.Digest == digest || a.Process != nil && a.Process.Digest == digest)
+}
+
+func (h *Host) resolveUnit(cfg *Config, bc BundleConfig) (*unit, error) {
+	b, err := h.locate(cfg, bc)
+	if err != nil {
+		return nil, err
+	}
+	transport, m := bc.Transport, b.Manifest
+	if p := m.Artifacts.Process; transport == "" && bc.Digest != "" && p != nil && p.Digest == bc.Digest {
+		transport = TransportProcess // the digest says which of the two builds
+	}
+	kind, a, err := b.artifact(transport)
 	if err != nil {
 		return nil, err
 	}
 	if _, err := os.Stat(filepath.Join(b.Directory, a.Path)); err != nil {
 		return nil, fmt.Errorf("plugin bundle %s: artefact: %w; build it with make", bc.Name, err)
 	}
-	m := b.Manifest
 	digest := a.Digest
 	if bc.Digest != "" {
 		digest = bc.Digest
@@ -91,7 +144,7 @@ func (h *Host) resolveUnit(cfg *Config, bc BundleConfig) (*unit, error) {
 	}
 	u := &unit{
 		bundle: b, config: bc, transport: kind, artifact: a, digest: digest, cache: cache, run: cfg.RunDirectory,
-		call: lower(cfg.CallTimeout, m.Timeouts.Call), start: lower(cfg.StartTimeout, m.Timeouts.Start), stop: lower(cfg.StopTimeout, m.Timeouts.Stop),
+		call: lower(cmp.Or(bc.Timeout, cfg.CallTimeout), m.Timeouts.Call), start: lower(cfg.StartTimeout, m.Timeouts.Start), stop: lower(cfg.StopTimeout, m.Timeouts.Stop),
 		limits: cfg.ceilingsOf(&bc, m, kind), files: grantedFiles(bc.Files, m.Files),
 		log: h.log.With("plugin", bc.Name), budget: newLogBudget(), stats: map[string]*stats{}, changed: h.changed,
 		source: h.source,
@@ -118,11 +171,28 @@ func (h *Host) resolveUnit(cfg *Config, bc BundleConfig) (*unit, error) {
 	return u, nil
 }
 
-// same reports whether a unit may go on in the place of another.
+// candidate makes a unit for another build of a bundle, configured and limited
+// as the present one is, that is in no profile. Neither it nor its supervisor
+// runs until audition.
+func (h *Host) candidate(bundle, version, digest string) (*unit, error) {
+	h.mu.Lock()
+	cfg := h.plan.cfg
+	h.mu.Unlock()
+	for _, bc := range cfg.Bundles {
+		if bc.Name == bundle {
+			bc.Version, bc.Digest = version, digest
+			return h.resolveUnit(&cfg, bc)
+		}
+	}
+	return nil, fmt.Errorf("plugin bundle %s is not loaded", bundle)
+}
+
+// same reports whether a unit may go on in the place of another. What its
+// plugins are configured with may differ: that reaches a running guest.
 func (u *unit) same(other *unit) bool {
 	return u.bundle.Directory == other.bundle.Directory && u.bundle.Manifest.Version == other.bundle.Manifest.Version &&
-		u.transport == other.transport && u.digest == other.digest && bytes.Equal(u.config.Config, other.config.Config) &&
-		u.config.OnFailure == other.config.OnFailure && u.call == other.call && u.start == other.start && u.stop == other.stop &&
+		u.transport == other.transport && u.digest == other.digest &&
+		u.call == other.call && u.start == other.start && u.stop == other.stop &&
 		u.limits == other.limits && slices.Equal(u.files, other.files) && u.confined == other.confined
 }
 
@@ -159,9 +229,4 @@ func known(units []*unit, name, kind, where string) error {
 	}
 	slices.Sort(have)
 	return fmt.Errorf("%s: no loaded bundle has %s %q; there are: %s", where, kind, name, strings.Join(have, ", "))
-}
-
-// ignores reports whether a failing call of a plugin is left out.
-func (u *unit) ignores(e *Entry) bool {
-	return cmp.Or(cmp.Or(u.config.OnFailure, e.OnFailure), u.bundle.Manifest.OnFailure) == OnFailureIgnore
 }

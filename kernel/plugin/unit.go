@@ -2,14 +2,10 @@ package plugin
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"path/filepath"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -67,7 +63,9 @@ type unit struct {
 	// mu is held over each call: a guest takes one at a time.
 	mu    sync.Mutex
 	guest guest
-	index map[string]int
+	// revision counts changes of config, adopted is the one that the guest has.
+	revision, adopted uint64
+	index             map[string]int
 	// sent is the generation of the guest's replica, fed that of the replica
 	// with what is queued for it, wanted that of the last delta there was.
 	sent, fed, wanted uint64
@@ -100,9 +98,10 @@ type unit struct {
 
 	// controlled and controls belong to the publishing goroutine: which guest
 	// was told to run which controllers.
-	controlled uint64
-	permitted  bool // RBAC objects were written
-	controls   []string
+	controlled       uint64
+	controlledConfig uint64 // and with which configuration
+	permitted        bool   // RBAC objects were written
+	controls         []string
 }
 
 func (u *unit) set(state v1alpha1.PluginState, message string) {
@@ -257,6 +256,14 @@ func (u *unit) launch(ctx context.Context, m **module) (g guest, err error) {
 // another is brought up to date first, which nobody waits for.
 func (u *unit) begin(ctx context.Context, g guest) error {
 	u.mu.Lock()
+	for u.adopted != u.revision {
+		// It changed while the guest was started.
+		u.mu.Unlock()
+		if err := u.adopt(ctx, g); err != nil {
+			return err
+		}
+		u.mu.Lock()
+	}
 	u.guest, u.sent, u.fed = g, 0, 0
 	u.started++
 	if u.wanted > 0 && u.source() != nil {
@@ -290,26 +297,12 @@ func (u *unit) adopt(ctx context.Context, g guest) error {
 			}
 		}
 	}
-	if len(u.config.Config) > 0 && string(u.config.Config) != "null" {
-		var configs map[string]json.RawMessage
-		if err := json.Unmarshal(u.config.Config, &configs); err != nil {
-			return fmt.Errorf("plugin bundle %s: %w: config: want an object with a key a plugin: %w", name, errPermanent, err)
-		}
-		for key, config := range configs {
-			i, ok := index[key]
-			if !ok {
-				return fmt.Errorf("plugin bundle %s: %w: config: it has no plugin %s; there are: %s", name, errPermanent, key, strings.Join(slices.Sorted(maps.Keys(index)), ", "))
-			}
-			if err := g.configure(ctx, i, config); err != nil {
-				if errors.Is(err, errBroken) {
-					return err
-				}
-				return fmt.Errorf("%w: %w", errPermanent, err)
-			}
-		}
+	revision, err := u.configureAll(ctx, g, index)
+	if err != nil {
+		return err
 	}
 	u.mu.Lock()
-	u.index, u.described = index, described
+	u.index, u.described, u.adopted = index, described, revision
 	u.mu.Unlock()
 	return nil
 }

@@ -1,0 +1,211 @@
+package plugin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"pintle.dev/pintle/sdk"
+)
+
+// parseConfigs splits a bundle's configuration, an object with a key a plugin.
+func parseConfigs(bc *BundleConfig) (map[string]json.RawMessage, error) {
+	if len(bc.Config) == 0 || string(bc.Config) == "null" {
+		return nil, nil
+	}
+	var configs map[string]json.RawMessage
+	if err := json.Unmarshal(bc.Config, &configs); err != nil {
+		return nil, fmt.Errorf("plugin bundle %s: config: want an object with a key a plugin: %w", bc.Name, err)
+	}
+	return configs, nil
+}
+
+// configureAll hands a new guest the unit's configuration and returns which
+// revision of it that was.
+func (u *unit) configureAll(ctx context.Context, g guest, index map[string]int) (revision uint64, err error) {
+	u.mu.Lock()
+	bc, revision := u.config, u.revision
+	u.mu.Unlock()
+	configs, err := parseConfigs(&bc)
+	if err != nil {
+		return 0, fmt.Errorf("%w: %w", errPermanent, err)
+	}
+	for _, name := range slices.Sorted(maps.Keys(configs)) {
+		i, ok := index[name]
+		if !ok {
+			return 0, fmt.Errorf("plugin bundle %s: %w: config: it has no plugin %s; there are: %s",
+				bc.Name, errPermanent, name, strings.Join(slices.Sorted(maps.Keys(index)), ", "))
+		}
+		if err := g.configure(ctx, i, configs[name]); err != nil {
+			if errors.Is(err, errBroken) {
+				return 0, err
+			}
+			return 0, fmt.Errorf("%w: %w", errPermanent, err)
+		}
+	}
+	return revision, nil
+}
+
+// changedConfigs lists the plugins whose configuration is another in next; ok
+// is false when one has none any more, which only a new guest can be told.
+func changedConfigs(old, next *BundleConfig) (changed map[string]json.RawMessage, ok bool) {
+	before, err := parseConfigs(old)
+	if err != nil {
+		return nil, false
+	}
+	after, err := parseConfigs(next)
+	if err != nil {
+		return nil, false
+	}
+	for name := range before {
+		if _, still := after[name]; !still {
+			return nil, false
+		}
+	}
+	changed = map[string]json.RawMessage{}
+	for name, config := range after {
+		if !sameJSON(before[name], config) {
+			changed[name] = config
+		}
+	}
+	return changed, true
+}
+
+func sameJSON(a, b json.RawMessage) bool {
+	if len(a) == 0 || len(b) == 0 {
+		return len(a) == len(b)
+	}
+	return string(canonical(a)) == string(canonical(b))
+}
+
+// reconfiguration is a changed configuration that a running guest takes between
+// two decisions.
+type reconfiguration struct {
+	unit    *unit
+	next    BundleConfig
+	former  BundleConfig
+	changed map[string]json.RawMessage
+
+	mu   sync.Mutex
+	over bool
+	err  error         // why the plugin did not take it; the former one is in force
+	done chan struct{} // closed when it is over
+}
+
+func newReconfiguration(u *unit, next BundleConfig, changed map[string]json.RawMessage) *reconfiguration {
+	return &reconfiguration{unit: u, next: next, changed: changed, done: make(chan struct{})}
+}
+
+// attempt reports whether it is over. The caller knows that no decision is
+// under way. A guest that is being fed is asked again later.
+func (r *reconfiguration) attempt() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.over {
+		return true
+	}
+	u := r.unit
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.guest != nil && u.catching != nil {
+		u.missed = true // tell who asked
+		return false
+	}
+	r.err = r.give()
+	if r.err == nil {
+		r.former = u.config
+		u.config, u.revision = r.next, u.revision+1
+		if u.guest != nil {
+			u.adopted = u.revision
+		}
+	}
+	r.over = true
+	close(r.done)
+	return true
+}
+
+// give hands the changes to the guest, and takes them back when it does not
+// take one of them. Both locks are held.
+func (r *reconfiguration) give() error {
+	u := r.unit
+	if u.guest == nil {
+		return nil // it starts with the new one
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), u.call*feedFactor)
+	defer cancel()
+	former, _ := parseConfigs(&u.config)
+	var given []string
+	for _, name := range slices.Sorted(maps.Keys(r.changed)) {
+		i, ok := u.index[name]
+		if !ok {
+			return fmt.Errorf("plugin bundle %s: config: it has no plugin %s", u.bundle.Manifest.Name, name)
+		}
+		err := u.guest.configure(ctx, i, r.changed[name])
+		given = append(given, name)
+		if err == nil {
+			continue
+		}
+		if errors.Is(err, errBroken) {
+			u.broke(err)
+			return err
+		}
+		for _, name := range given {
+			if len(former[name]) == 0 {
+				u.broke(fmt.Errorf("started again without a configuration that plugin %s refused", name))
+				break
+			}
+			if again := u.guest.configure(ctx, u.index[name], former[name]); again != nil {
+				u.broke(again)
+				break
+			}
+		}
+		return err
+	}
+	return nil
+}
+
+// wait returns how it ended.
+func (r *reconfiguration) wait(ctx context.Context) error {
+	select {
+	case <-r.done:
+		return r.err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// abandon takes back what is not over, so that nothing changes any more.
+func (r *reconfiguration) abandon(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.over {
+		r.over, r.err = true, err
+		close(r.done)
+	}
+}
+
+// scheduling reports whether the scheduler asks the unit's plugins, so that only
+// it knows when no decision is under way.
+func (r *reconfiguration) scheduling() bool {
+	return slices.ContainsFunc(r.unit.bundle.Manifest.Plugins, func(e Entry) bool {
+		return e.Kind == sdk.KindPredicate || e.Kind == sdk.KindPriority
+	})
+}
+
+// undo gives the guest its former configuration.
+func (r *reconfiguration) undo() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	u := r.unit
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.config, u.revision = r.former, u.revision+1
+	if u.guest != nil {
+		u.broke(errors.New("started again with its former configuration, as another plugin refused a change"))
+	}
+}

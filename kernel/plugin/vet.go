@@ -1,0 +1,155 @@
+package plugin
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
+
+	"pintle.dev/pintle/sdk"
+	"pintle.dev/pintle/sdk/apis/kernel/v1alpha1"
+)
+
+var specPath = field.NewPath("spec")
+
+// invalidError is what is wrong with a spec, by field.
+type invalidError struct{ list field.ErrorList }
+
+func (e invalidError) Error() string { return e.list.ToAggregate().Error() }
+
+// Admit says what keeps the host from putting an object in force: of what it has
+// loaded and what is installed, without starting anything. old is nil for a new
+// object. It may mend o: a digest that was that of the former version is dropped
+// when only the version is another. Safe for concurrent use, and quick.
+func (h *Host) Admit(old, o *v1alpha1.Plugin) field.ErrorList {
+	p := h.present()
+	c := change{name: o.Name, old: old, now: o}
+	if old != nil {
+		h.objects.mu.Lock()
+		refused := h.objects.seen[o.Name] != nil && h.objects.seen[o.Name].refusal != nil
+		h.objects.mu.Unlock()
+		before, after := fieldsOf(&old.Spec), fieldsOf(&o.Spec)
+		loosened(before, after).into(&o.Spec, []string{"digest"})
+		if refused {
+			c.old = h.inForce(o.Name)
+		}
+	}
+	w := p.wishes.with(p, c)
+	if list := h.vetOne(p, w, c); len(list) > 0 {
+		return list
+	}
+	if _, err := h.newPlan(p.base, w, p.units); err != nil {
+		return field.ErrorList{field.Invalid(specPath, o.Name, err.Error())}
+	}
+	return nil
+}
+
+// vet finds out what of changes cannot be, for reasons that are known before
+// anything is started.
+func (h *Host) vet(p *plan, w *wishes, changes []change) error {
+	var all field.ErrorList
+	for _, c := range changes {
+		if c.now != nil {
+			all = append(all, h.vetOne(p, w, c)...)
+		}
+	}
+	if len(all) > 0 {
+		return invalidError{all}
+	}
+	return nil
+}
+
+func (h *Host) vetOne(p *plan, w *wishes, c change) field.ErrorList {
+	s := &c.now.Spec
+	u, e := p.holds(c.name)
+	bundle := (*Bundle)(nil)
+	if u != nil {
+		bundle = u.bundle
+		if s.Bundle != bundle.Manifest.Name {
+			return field.ErrorList{field.Invalid(specPath.Child("bundle"), s.Bundle, "plugin "+c.name+" is of the loaded bundle "+bundle.Manifest.Name)}
+		}
+	}
+	if u == nil || !fieldsEqual(p.wishes.wide[s.Bundle], w.wide[s.Bundle]) {
+		other, list := h.vetBundle(p, w, s)
+		if len(list) > 0 {
+			return list
+		}
+		bundle, e = other, other.entry(c.name)
+	}
+	switch {
+	case e == nil:
+		return field.ErrorList{field.Invalid(specPath.Child("bundle"), s.Bundle, fmt.Sprintf("version %s of the bundle has no plugin %s", bundle.Manifest.Version, c.name))}
+	case e.Kind != string(s.Kind):
+		return field.ErrorList{field.Invalid(specPath.Child("kind"), s.Kind, "plugin "+c.name+" is a "+e.Kind)}
+	}
+	return append(vetUse(p, e, s), vetConfig(e, s)...)
+}
+
+// vetBundle finds the build that a bundle's fields ask for.
+func (h *Host) vetBundle(p *plan, w *wishes, s *v1alpha1.PluginSpec) (*Bundle, field.ErrorList) {
+	bc := *bundleOf(p.base, s.Bundle)
+	if wide := w.wide[s.Bundle]; wide != nil {
+		wide.widely(&bc)
+	}
+	cfg := p.base
+	b, err := h.locate(cfg, bc)
+	switch {
+	case err != nil && bc.Version != "":
+		return nil, field.ErrorList{field.Invalid(specPath.Child("version"), bc.Version, err.Error())}
+	case err != nil && bc.Digest != "":
+		return nil, field.ErrorList{field.Invalid(specPath.Child("digest"), bc.Digest, err.Error())}
+	case err != nil:
+		return nil, field.ErrorList{field.Invalid(specPath.Child("bundle"), s.Bundle, err.Error())}
+	case bc.Digest != "" && !b.is(bc.Version, bc.Digest):
+		return nil, field.ErrorList{field.Invalid(specPath.Child("digest"), bc.Digest, "no installed build of the bundle has it; "+b.Directory+" has another")}
+	}
+	if _, err := h.resolveUnit(cfg, bc); err != nil {
+		return nil, field.ErrorList{field.Invalid(specPath.Child("transport"), cmp.Or(bc.Transport, "any"), err.Error())}
+	}
+	return b, nil
+}
+
+func (b *Bundle) entry(name string) *Entry {
+	for i := range b.Manifest.Plugins {
+		if e := &b.Manifest.Plugins[i]; e.Name == name {
+			return e
+		}
+	}
+	return nil
+}
+
+// vetUse checks where a plugin is to be used.
+func vetUse(p *plan, e *Entry, s *v1alpha1.PluginSpec) field.ErrorList {
+	var list field.ErrorList
+	enabled := ptr.Deref(s.Enabled, true)
+	switch e.Kind {
+	case sdk.KindRuntime, sdk.KindProxy:
+		if !enabled {
+			list = append(list, field.Forbidden(specPath.Child("enabled"), "node.runtime and node.proxies of the configuration say which runtimes and proxies are used"))
+		}
+	case sdk.KindController:
+	default:
+		var have []string
+		for _, profile := range p.base.Profiles {
+			have = append(have, profile.SchedulerName)
+		}
+		for i, name := range s.Profiles {
+			if !slices.Contains(have, name) {
+				list = append(list, field.NotSupported(specPath.Child("profiles").Index(i), name, have))
+			}
+		}
+		if enabled && len(have) == 0 {
+			list = append(list, field.Forbidden(specPath.Child("enabled"), "the configuration has no scheduler profile that could use it"))
+		}
+	}
+	return list
+}
+
+func vetConfig(e *Entry, s *v1alpha1.PluginSpec) field.ErrorList {
+	if s.Config == nil {
+		return nil
+	}
+	return e.checkConfig(s.Config.Raw, specPath.Child("config"))
+}
