@@ -127,6 +127,7 @@ func New(cfg *config.Config, o Options) (_ *Kernel, err error) {
 		StoreHandler: k.maintenance.handler, InspectHandler: k.inspect, Collectors: k.maintenance.collectors,
 		AdvertiseAddress: cfg.API.AdvertiseAddress, ServiceCIDR: cfg.API.ServiceCIDR, NodePortRange: cfg.API.NodePortRange,
 		MaxInFlight: cfg.API.MaxInflight, MaxMutatingInFlight: cfg.API.MaxMutatingInflight,
+		Plugins: k.host, PluginHost: hostIdentity.Name,
 		Backend: backend, EncryptionConfig: cfg.Store.EncryptionConfig, Logger: k.log.With("part", "api"), Failing: k.stopping,
 	})
 	if err != nil {

@@ -107,7 +107,7 @@ func (k *Kernel) startRuntime(ctx context.Context, cfg *config.Config, name, nod
 		return runtime.Endpoint{}, fmt.Errorf("runtime %s: %w", name, err)
 	}
 	options := runtime.Options{
-		Name: name, Config: k.pluginConfig(cfg, name), NodeName: nodeName, PodCIDR: podCIDR,
+		Name: name, Config: k.host.PluginConfig(name), NodeName: nodeName, PodCIDR: podCIDR,
 		DataDirectory:  filepath.Join(k.dirs.data, "runtime", name),
 		StateDirectory: filepath.Join(k.dirs.run, runtimeState+name),
 	}
@@ -165,7 +165,7 @@ func (k *Kernel) startProxy(cfg *config.Config, name string, ip net.IP) error {
 	}
 	for _, p := range cfg.Node.Proxies {
 		feed.Candidates = append(feed.Candidates, serviceproxy.Candidate{
-			Name: p, Config: k.pluginConfig(cfg, p),
+			Name: p, Config: k.host.PluginConfig(p),
 			Connect: func(context.Context) (proxy.Proxy, error) { return k.host.Proxy(p) },
 		})
 	}

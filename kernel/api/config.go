@@ -13,6 +13,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/generic"
 	serverstorage "k8s.io/apiserver/pkg/server/storage"
 
+	"pintle.dev/pintle/kernel/api/admission/pluginspec"
 	"pintle.dev/pintle/kernel/api/storage"
 )
 
@@ -50,6 +51,10 @@ type Config struct {
 	InspectHandler http.Handler
 	// Collectors add to what /metrics tells; may be nil.
 	Collectors []prometheus.Collector
+	// Plugins knows what Plugin objects may say; may be nil: anything. PluginHost
+	// is the user as whom it writes them itself.
+	Plugins    pluginspec.Host
+	PluginHost string
 	// Logger receives the server's messages; default discards.
 	Logger *slog.Logger
 	// Failing is called when the server fails, before requests under way are

@@ -90,7 +90,8 @@ func (s *Server) secure() error {
 			guard.Install(store)
 		}
 	}
-	s.admit, err = admission.NewChain(admission.Deps{Client: client, Informers: s.informers, Stop: s.stopping.Done()})
+	s.admit, err = admission.NewChain(admission.Deps{Client: client, Informers: s.informers, Stop: s.stopping.Done(),
+		Plugins: s.cfg.Plugins, PluginHost: s.cfg.PluginHost})
 	return err
 }
 

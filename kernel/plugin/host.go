@@ -71,7 +71,7 @@ func New(cfg Config, deps Deps) (*Host, error) {
 	}
 	h.objects.init()
 	cfg.defaults()
-	p, err := h.newPlan(&cfg, &wishes{}, nil)
+	p, err := h.newPlan(&cfg, &wishes{}, &plan{})
 	if err != nil {
 		return nil, err
 	}

@@ -45,8 +45,9 @@ type plan struct {
 	seeds   map[string]fields               // what the configuration says, by plugin
 }
 
-// plan lays objects over a configuration and finds the units for it.
-func (h *Host) newPlan(base *Config, w *wishes, old []*unit) (*plan, error) {
+// newPlan lays objects over a configuration and finds the units for it; those of
+// the plan before that nothing changed about are taken over.
+func (h *Host) newPlan(base *Config, w *wishes, before *plan) (*plan, error) {
 	p := &plan{base: base, wishes: w, cfg: *base, configs: map[*unit]BundleConfig{}, specs: map[string]*v1alpha1.PluginSpec{}, seeds: map[string]fields{}}
 	p.cfg.Bundles = slices.Clone(base.Bundles)
 	// A bundle that only an object of somebody's own names is loaded by it.
@@ -63,7 +64,7 @@ func (h *Host) newPlan(base *Config, w *wishes, old []*unit) (*plan, error) {
 			wide.widely(bc)
 		}
 	}
-	units, err := h.resolve(&p.cfg, old)
+	units, err := h.resolve(&p.cfg, before.units)
 	if err != nil {
 		return nil, err
 	}
@@ -83,9 +84,9 @@ func (h *Host) newPlan(base *Config, w *wishes, old []*unit) (*plan, error) {
 	}
 	for i, u := range units {
 		next := p.cfg.Bundles[i]
-		if !slices.Contains(old, u) {
+		if former, running := before.configs[u]; !running {
 			u.config = next
-		} else if _, ok := changedConfigs(&u.config, &next); !ok {
+		} else if _, ok := changedConfigs(&former, &next); !ok {
 			// A configuration that is gone cannot be told to a running guest.
 			if u, err = h.resolveUnit(&p.cfg, next); err != nil {
 				return nil, err

@@ -45,7 +45,7 @@ func (h *Host) Reconfigure(cfg Config) error {
 	for i := range cfg.Bundles {
 		w.configured(bundleOf(before.base, cfg.Bundles[i].Name), &cfg.Bundles[i])
 	}
-	next, err := h.newPlan(&cfg, w, before.units)
+	next, err := h.newPlan(&cfg, w, before)
 	if err == nil {
 		err = h.apply(next)
 	}

@@ -21,8 +21,7 @@ func (e invalidError) Error() string { return e.list.ToAggregate().Error() }
 
 // Admit says what keeps the host from putting an object in force: of what it has
 // loaded and what is installed, without starting anything. old is nil for a new
-// object. It may mend o: a digest that was that of the former version is dropped
-// when only the version is another. Safe for concurrent use, and quick.
+// object. Safe for concurrent use, and quick.
 func (h *Host) Admit(old, o *v1alpha1.Plugin) field.ErrorList {
 	p := h.present()
 	c := change{name: o.Name, old: old, now: o}
@@ -30,8 +29,6 @@ func (h *Host) Admit(old, o *v1alpha1.Plugin) field.ErrorList {
 		h.objects.mu.Lock()
 		refused := h.objects.seen[o.Name] != nil && h.objects.seen[o.Name].refusal != nil
 		h.objects.mu.Unlock()
-		before, after := fieldsOf(&old.Spec), fieldsOf(&o.Spec)
-		loosened(before, after).into(&o.Spec, []string{"digest"})
 		if refused {
 			c.old = h.inForce(o.Name)
 		}
@@ -40,7 +37,7 @@ func (h *Host) Admit(old, o *v1alpha1.Plugin) field.ErrorList {
 	if list := h.vetOne(p, w, c); len(list) > 0 {
 		return list
 	}
-	if _, err := h.newPlan(p.base, w, p.units); err != nil {
+	if _, err := h.newPlan(p.base, w, p); err != nil {
 		return field.ErrorList{field.Invalid(specPath, o.Name, err.Error())}
 	}
 	return nil

@@ -146,8 +146,8 @@ func (h *Host) adopt(ctx context.Context, api *publisher) error {
 		}
 		// One that is starting with another configuration is started anew: it is
 		// known then whether it takes this one.
-		bc := p.configs[u]
-		if changed, _ := changedConfigs(&u.config, &bc); len(changed) > 0 {
+		bc, former := p.configs[u], before.configs[u]
+		if changed, _ := changedConfigs(&former, &bc); len(changed) > 0 {
 			fresh, err := h.resolveUnit(&p.cfg, bc)
 			if err != nil {
 				return err
@@ -191,7 +191,7 @@ func (h *Host) lay(before *plan, changes []change, try func(*plan) error) (*plan
 		if err := h.vet(p, w, changes); err != nil {
 			return nil, err
 		}
-		next, err := h.newPlan(p.base, w, p.units)
+		next, err := h.newPlan(p.base, w, p)
 		if err == nil && try != nil {
 			err = try(next)
 		}
@@ -255,7 +255,7 @@ func (h *Host) withoutWishes(ctx context.Context, p *plan, fault error) (*plan, 
 		return nil, fault
 	}
 	h.log.Error("what Plugin objects ask of a bundle cannot be started; it is as configured", "error", fault)
-	next, err := h.newPlan(p.base, w, healthy(p.units))
+	next, err := h.newPlan(p.base, w, p.healthy())
 	if err != nil {
 		return nil, errors.Join(fault, err)
 	}
@@ -269,13 +269,20 @@ func (h *Host) withoutWishes(ctx context.Context, p *plan, fault error) (*plan, 
 	return next, settle(ctx, next.units)
 }
 
-// healthy are the units that have not failed for good.
-func healthy(units []*unit) []*unit {
-	return slices.DeleteFunc(slices.Clone(units), func(u *unit) bool {
+// healthy is the plan as far as its units have not failed for good.
+func (p *plan) healthy() *plan {
+	out := &plan{configs: maps.Clone(p.configs)}
+	for _, u := range p.units {
 		u.stateMu.Lock()
-		defer u.stateMu.Unlock()
-		return u.fault != nil
-	})
+		failed := u.fault != nil
+		u.stateMu.Unlock()
+		if failed {
+			delete(out.configs, u)
+		} else {
+			out.units = append(out.units, u)
+		}
+	}
+	return out
 }
 
 func fieldsEqual(a, b fields) bool {

@@ -14,6 +14,7 @@ import (
 	"pintle.dev/pintle/kernel/api/admission/limitranger"
 	"pintle.dev/pintle/kernel/api/admission/noderestriction"
 	"pintle.dev/pintle/kernel/api/admission/nodetaint"
+	"pintle.dev/pintle/kernel/api/admission/pluginspec"
 	"pintle.dev/pintle/kernel/api/admission/podsecurity"
 	"pintle.dev/pintle/kernel/api/admission/priority"
 	"pintle.dev/pintle/kernel/api/admission/runtimeclass"
@@ -30,6 +31,10 @@ type Deps struct {
 	Informers informers.SharedInformerFactory
 	// Stop is closed when no request is admitted any more.
 	Stop <-chan struct{}
+	// Plugins knows what Plugin objects may say; may be nil. PluginHost is the
+	// user as whom it writes them.
+	Plugins    pluginspec.Host
+	PluginHost string
 }
 
 // NewChain returns the chain; it starts nothing but the goroutines of the
@@ -60,6 +65,7 @@ func NewChain(deps Deps) (admission.Interface, error) {
 		priority.New(deps.Client, deps.Informers),
 		tolerationseconds.New(),
 		runtimeclass.New(deps.Client, deps.Informers),
+		pluginspec.New(deps.Plugins, deps.PluginHost),
 		quotas,
 	), nil
 }

@@ -1,7 +1,7 @@
 // Package admission builds the chain of admission plugins, in upstream's order
 // for the kinds that are served: NamespaceLifecycle, LimitRanger,
 // ServiceAccount, NodeRestriction, TaintNodesByCondition, PodSecurity,
-// Priority, DefaultTolerationSeconds, RuntimeClass and, last, ResourceQuota
+// Priority, DefaultTolerationSeconds, RuntimeClass, our own PluginSpec and, last, ResourceQuota
 // (000 API-20: authentication, authorization, then quota and others). Each plugin
 // has a package below this one, except those that k8s.io/apiserver holds.
 //
