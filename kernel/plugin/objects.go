@@ -409,7 +409,7 @@ func (p *publisher) await(ctx context.Context) ([]v1alpha1.Plugin, error) {
 			return nil, ctx.Err()
 		case <-time.After(pause):
 		}
-		pause = min(pause*5/4, 200*time.Millisecond)
+		pause = min(pause*5/4, 20*time.Millisecond)
 	}
 }
 
