@@ -121,17 +121,6 @@ func limitsOf(l config.Limits) plugin.Limits {
 	return out
 }
 
-// pluginConfig returns the configuration of one plugin of the bundles.
-func (k *Kernel) pluginConfig(cfg *config.Config, name string) []byte {
-	for _, b := range cfg.Plugins.Bundles {
-		var byName map[string]json.RawMessage
-		if len(b.Config) > 0 && json.Unmarshal(k.expand(b.Config, cfg.DataDir), &byName) == nil && byName[name] != nil {
-			return byName[name]
-		}
-	}
-	return nil
-}
-
 // pluginSummary counts what runs, for people.
 func (k *Kernel) pluginSummary() string {
 	counts := map[string]int{}
