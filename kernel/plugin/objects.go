@@ -24,6 +24,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"pintle.dev/pintle/kernel/api/auth/rbac"
+	"pintle.dev/pintle/sdk"
 	"pintle.dev/pintle/sdk/apis/kernel/v1alpha1"
 )
 
