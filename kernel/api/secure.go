@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
@@ -96,7 +97,8 @@ func (s *Server) secure() error {
 }
 
 // informed are the resources that authorization and admission follow. Each is
-// held in memory as a whole, which is why pods are not among them.
+// held in memory as a whole, which is why pods are not among them: of those on
+// nodes their relations are kept (auth/node).
 var informed = []schema.GroupResource{
 	{Resource: "namespaces"},
 	{Resource: "nodes"},
@@ -116,18 +118,25 @@ var informed = []schema.GroupResource{
 // Naming a resource here is what starts its informer.
 func (s *Server) informDirectly() error {
 	for _, gr := range informed {
-		kind, ok := s.kinds[gr]
-		if !ok {
-			return fmt.Errorf("informer of %s: it is not served", gr)
-		}
-		lw, err := s.Source(gr.WithVersion(kind.GVK.Version), nil)
-		if err != nil {
+		if err := s.informDirectlyOf(gr, nil, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}); err != nil {
 			return err
 		}
-		s.informers.InformerFor(kind.New(), func(_ kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
-			return cache.NewSharedIndexInformer(lw, kind.New(), resync, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
-		})
 	}
+	return s.informDirectlyOf(schema.GroupResource{Resource: "pods"}, fields.OneTermNotEqualSelector("spec.nodeName", ""), cache.Indexers{})
+}
+
+func (s *Server) informDirectlyOf(gr schema.GroupResource, selector fields.Selector, indexers cache.Indexers) error {
+	kind, ok := s.kinds[gr]
+	if !ok {
+		return fmt.Errorf("informer of %s: it is not served", gr)
+	}
+	lw, err := s.Source(gr.WithVersion(kind.GVK.Version), selector)
+	if err != nil {
+		return err
+	}
+	s.informers.InformerFor(kind.New(), func(_ kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
+		return cache.NewSharedIndexInformer(lw, kind.New(), resync, indexers)
+	})
 	return nil
 }
 

@@ -39,18 +39,15 @@ type Authorizer struct {
 
 var _ authorizer.Authorizer = (*Authorizer)(nil)
 
-// New adds an index to the informer of pods, which must not run yet; the caller
-// starts the informers.
+// New readies the informer of pods, which must not run yet, to keep their
+// relations alone, by node; the caller starts the informers. Pods without a
+// node matter to nobody here: the informer may leave them out.
 func New(informers coreinformers.Interface) (*Authorizer, error) {
 	pods := informers.Pods().Informer()
-	err := pods.AddIndexers(cache.Indexers{byNode: func(obj any) ([]string, error) {
-		pod, ok := obj.(*corev1.Pod)
-		if !ok || pod.Spec.NodeName == "" {
-			return nil, nil
-		}
-		return []string{pod.Spec.NodeName}, nil
-	}})
-	if err != nil {
+	if err := pods.SetTransform(relationsOf); err != nil {
+		return nil, fmt.Errorf("node authorizer: %w", err)
+	}
+	if err := pods.AddIndexers(cache.Indexers{byNode: nodeOf}); err != nil {
 		return nil, fmt.Errorf("node authorizer: %w", err)
 	}
 	return &Authorizer{
@@ -94,18 +91,18 @@ func (a *Authorizer) narrow(ctx context.Context, node string, attrs authorizer.A
 	name, namespace := attrs.GetName(), attrs.GetNamespace()
 	switch attrs.GetAPIGroup() + "/" + attrs.GetResource() {
 	case "/secrets":
-		return a.read(ctx, node, attrs, func(p *corev1.Pod) bool { return p.Namespace == namespace && refersToSecret(p, name) })
+		return a.read(ctx, node, attrs, func(p *relations) bool { return p.Namespace == namespace && slices.Contains(p.secrets, name) })
 	case "/configmaps":
-		return a.read(ctx, node, attrs, func(p *corev1.Pod) bool { return p.Namespace == namespace && refersToConfigMap(p, name) })
+		return a.read(ctx, node, attrs, func(p *relations) bool { return p.Namespace == namespace && slices.Contains(p.configMaps, name) })
 	case "/persistentvolumeclaims":
-		return a.related(ctx, node, attrs, func(p *corev1.Pod) bool {
-			return p.Namespace == namespace && slices.Contains(claimNames(p), name)
+		return a.related(ctx, node, attrs, func(p *relations) bool {
+			return p.Namespace == namespace && slices.Contains(p.claims, name)
 		})
 	case "/persistentvolumes":
-		return a.related(ctx, node, attrs, func(p *corev1.Pod) bool { return a.claimsVolume(p, name) })
+		return a.related(ctx, node, attrs, func(p *relations) bool { return a.claimsVolume(p, name) })
 	case "/serviceaccounts":
-		return a.related(ctx, node, attrs, func(p *corev1.Pod) bool {
-			return p.Namespace == namespace && p.Spec.ServiceAccountName == name && !mirrors(p)
+		return a.related(ctx, node, attrs, func(p *relations) bool {
+			return p.Namespace == namespace && p.account == name && !p.mirror
 		})
 	case "/nodes":
 		if reads(attrs) && name != node {
@@ -152,13 +149,13 @@ func (a *Authorizer) pod(ctx context.Context, node string, attrs authorizer.Attr
 		}
 		return "can only list/watch pods with spec.nodeName field selector"
 	}
-	return a.related(ctx, node, attrs, func(p *corev1.Pod) bool {
+	return a.related(ctx, node, attrs, func(p *relations) bool {
 		return p.Namespace == attrs.GetNamespace() && p.Name == attrs.GetName()
 	})
 }
 
 // read is related for what is listed and watched too, one object at a time.
-func (a *Authorizer) read(ctx context.Context, node string, attrs authorizer.Attributes, relates func(*corev1.Pod) bool) string {
+func (a *Authorizer) read(ctx context.Context, node string, attrs authorizer.Attributes, relates func(*relations) bool) string {
 	if attrs.GetNamespace() == "" {
 		return "can only read namespaced object of this type"
 	}
@@ -166,7 +163,7 @@ func (a *Authorizer) read(ctx context.Context, node string, attrs authorizer.Att
 }
 
 // related says why no pod of the node relates to the object; "" when one does.
-func (a *Authorizer) related(ctx context.Context, node string, attrs authorizer.Attributes, relates func(*corev1.Pod) bool) string {
+func (a *Authorizer) related(ctx context.Context, node string, attrs authorizer.Attributes, relates func(*relations) bool) string {
 	if attrs.GetName() == "" {
 		return "No Object name found"
 	}
@@ -192,21 +189,21 @@ func (a *Authorizer) related(ctx context.Context, node string, attrs authorizer.
 	}
 }
 
-func (a *Authorizer) anyPod(node string, relates func(*corev1.Pod) bool) (bool, error) {
+func (a *Authorizer) anyPod(node string, relates func(*relations) bool) (bool, error) {
 	pods, err := a.pods.ByIndex(byNode, node)
 	if err != nil {
 		return false, fmt.Errorf("pods of node %s: %w", node, err)
 	}
 	for _, obj := range pods {
-		if pod, ok := obj.(*corev1.Pod); ok && relates(pod) {
+		if pod, ok := obj.(*relations); ok && relates(pod) {
 			return true, nil
 		}
 	}
 	return false, nil
 }
 
-func (a *Authorizer) claimsVolume(pod *corev1.Pod, volume string) bool {
-	for _, name := range claimNames(pod) {
+func (a *Authorizer) claimsVolume(pod *relations, volume string) bool {
+	for _, name := range pod.claims {
 		if claim, err := a.claims.PersistentVolumeClaims(pod.Namespace).Get(name); err == nil && claim.Spec.VolumeName == volume {
 			return true
 		}

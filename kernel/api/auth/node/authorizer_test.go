@@ -59,9 +59,7 @@ func newAuthorizer(t *testing.T, pods ...*corev1.Pod) *Authorizer {
 	}
 	a.patience = 0
 	for _, p := range pods {
-		if err := a.pods.Add(p); err != nil {
-			t.Fatal(err)
-		}
+		know(t, a, p)
 	}
 	for _, node := range []string{"n1", "n2"} {
 		claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "claim-" + node}, Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "volume-" + node}}
@@ -70,6 +68,18 @@ func newAuthorizer(t *testing.T, pods ...*corev1.Pod) *Authorizer {
 		}
 	}
 	return a
+}
+
+// know is what the informer does with a pod.
+func know(t *testing.T, a *Authorizer, p *corev1.Pod) {
+	t.Helper()
+	obj, err := relationsOf(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := a.pods.Add(obj); err != nil {
+		t.Fatal(err)
+	}
 }
 
 var self = &user.DefaultInfo{Name: "system:node:n1", Groups: []string{user.NodesGroup, user.AllAuthenticated}}
@@ -175,9 +185,7 @@ func TestPodComesLater(t *testing.T) {
 		decision, _, _ := a.Authorize(t.Context(), ask("get", "", "secrets", "", "ns", "volume-n1"))
 		done <- decision
 	}()
-	if err := a.pods.Add(full("n1")); err != nil {
-		t.Fatal(err)
-	}
+	know(t, a, full("n1"))
 	if got := <-done; got != authorizer.DecisionAllow {
 		t.Fatal(got)
 	}

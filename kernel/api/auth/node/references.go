@@ -2,41 +2,59 @@ package node
 
 import (
 	"iter"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"pintle.dev/pintle/kernel/api/podreferences"
 )
 
-// mirrors says whether the pod shows one that the node runs without the API. A
-// node makes such pods itself, so they give it a right to nothing.
-func mirrors(pod *corev1.Pod) bool {
-	_, ok := pod.Annotations[corev1.MirrorPodAnnotationKey]
-	return ok
+// relations are what a pod entitles its node to: all that is kept of pods, of
+// which there are many.
+type relations struct {
+	// Only namespace, name and resource version are set.
+	metav1.ObjectMeta
+	node, account string
+	// mirror: the pod shows one that the node runs without the API. A node makes
+	// such pods itself, so they give it a right to nothing but themselves.
+	mirror                      bool
+	secrets, configMaps, claims []string
 }
 
-func refersToSecret(pod *corev1.Pod, name string) bool {
-	return !mirrors(pod) && contains(podreferences.Secrets(pod), name)
-}
-
-func refersToConfigMap(pod *corev1.Pod, name string) bool {
-	return !mirrors(pod) && contains(podreferences.ConfigMaps(pod), name)
-}
-
-func contains(names iter.Seq[string], name string) bool {
-	for n := range names {
-		if n == name {
-			return true
-		}
+// relationsOf is a cache.TransformFunc. It leaves alone what is no pod.
+func relationsOf(obj any) (any, error) {
+	pod, ok := obj.(*corev1.Pod)
+	if !ok {
+		return obj, nil
 	}
-	return false
+	r := &relations{
+		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, ResourceVersion: pod.ResourceVersion},
+		node:       pod.Spec.NodeName,
+	}
+	if _, r.mirror = pod.Annotations[corev1.MirrorPodAnnotationKey]; r.mirror {
+		return r, nil
+	}
+	r.account = pod.Spec.ServiceAccountName
+	r.secrets, r.configMaps = distinct(podreferences.Secrets(pod)), distinct(podreferences.ConfigMaps(pod))
+	r.claims = claimNames(pod)
+	return r, nil
+}
+
+func distinct(names iter.Seq[string]) []string {
+	return slices.Clip(slices.Compact(slices.Sorted(names)))
+}
+
+// nodeOf is a cache.IndexFunc.
+func nodeOf(obj any) ([]string, error) {
+	if r, ok := obj.(*relations); ok && r.node != "" {
+		return []string{r.node}, nil
+	}
+	return nil, nil
 }
 
 // claimNames are the pod's claims, those made for its ephemeral volumes included.
 func claimNames(pod *corev1.Pod) []string {
-	if mirrors(pod) {
-		return nil
-	}
 	var out []string
 	for i := range pod.Spec.Volumes {
 		v := &pod.Spec.Volumes[i]
