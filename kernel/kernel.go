@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -20,6 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"pintle.dev/pintle/kernel/api"
+	"pintle.dev/pintle/kernel/api/storage"
 	"pintle.dev/pintle/kernel/catalog"
 	"pintle.dev/pintle/kernel/config"
 	"pintle.dev/pintle/kernel/inspect"
@@ -71,6 +73,10 @@ type Kernel struct {
 		collectors []prometheus.Collector
 	}
 
+	// resting is what drops memory when the kernel comes to rest; nil before the
+	// storage is open, and where it has nothing to drop.
+	resting atomic.Pointer[storage.Backend]
+
 	// shared: other kernels may work on the same store. holder names this one
 	// in Leases.
 	shared bool
@@ -115,7 +121,7 @@ func New(cfg *config.Config, o Options) (_ *Kernel, err error) {
 		return nil, err
 	}
 	k.parts.start("footprint", func(ctx context.Context) error {
-		footprint.Keep(ctx)
+		footprint.Keep(ctx, k.rest)
 		return nil
 	}, nil)
 	backend, err := k.openStorage(cfg)

@@ -55,6 +55,7 @@ func (k *Kernel) openBadger(cfg *config.Config) (_ api.Backend, err error) {
 	if err := k.maintain(st, b); err != nil {
 		return nil, err
 	}
+	k.resting.Store(backend)
 	k.parts.start("store", st.Run, func(context.Context) error { return st.Close() })
 	k.step("store", "revision %d", st.CurrentRevision())
 	return backend, nil
@@ -66,6 +67,13 @@ func encodingBytes(n config.Size) int64 {
 		return -1
 	}
 	return int64(n)
+}
+
+// rest drops what the backend keeps for speed alone, once there is one.
+func (k *Kernel) rest() {
+	if b := k.resting.Load(); b != nil {
+		b.Rest()
+	}
 }
 
 // maintain makes what an operator asks of the store.

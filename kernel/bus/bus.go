@@ -95,6 +95,13 @@ func New(cfg Config, source Source) (*Bus, error) {
 // Revision is the last published revision.
 func (b *Bus) Revision() uint64 { return b.offered.Load() }
 
+// Detach lets go of the attachments of the recent events, as if they had been replayed from the history.
+func (b *Bus) Detach() {
+	b.recentMu.Lock()
+	defer b.recentMu.Unlock()
+	b.recent.detach()
+}
+
 // Subscribers is the number of open subscriptions.
 func (b *Bus) Subscribers() int { return int(b.subscribers.Load()) }
 

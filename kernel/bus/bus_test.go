@@ -120,6 +120,29 @@ func drain(t *testing.T, s *Subscription, through uint64) string {
 	return ""
 }
 
+// Recent events that are let go of their attachments are new events: who has them keeps what there was.
+func TestDetach(t *testing.T) {
+	b, h := newBus(t, Config{Recent: 2})
+	h.commit("/a/1", "/a/2", "/a/3")
+	for _, e := range h.events {
+		e.Attachment = e.Key
+	}
+	early := subscribe(t, b, Options{Key: "/a/", Recursive: true, After: 2})
+	b.Detach()
+	late := subscribe(t, b, Options{Key: "/a/", Recursive: true, After: 2})
+	for want, s := range map[bool]*Subscription{true: early, false: late} {
+		events, progress, err := s.Take()
+		if err != nil || len(events) != 2 || progress != 4 {
+			t.Fatal(events, progress, err)
+		}
+		for i, e := range events {
+			if (e.Attachment != nil) != want || e.Key != h.events[i+1].Key || e.Revision != h.events[i+1].Revision {
+				t.Errorf("got %+v", e)
+			}
+		}
+	}
+}
+
 func TestWhoSeesWhat(t *testing.T) {
 	b, h := newBus(t, Config{})
 	h.commit("/r/pods/a/x", "/r/nodes/n") // 2, 3

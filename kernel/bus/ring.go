@@ -36,6 +36,18 @@ func (r *ring) drop() {
 	r.complete = e.Revision
 }
 
+// detach puts events without attachments in the place of those that have one. Who has the former keeps them.
+func (r *ring) detach() {
+	for i := range r.n {
+		at := &r.events[(r.start+i)%len(r.events)]
+		if (*at).Attachment != nil {
+			plain := **at
+			plain.Attachment = nil
+			*at = &plain
+		}
+	}
+}
+
 // after visits the events above a revision, oldest first, until visit returns false. ok is false when the ring no
 // longer holds them all.
 func (r *ring) after(revision uint64, visit func(*store.Event) bool) (ok bool) {

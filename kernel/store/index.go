@@ -1,6 +1,7 @@
 package store
 
 import (
+	"strings"
 	"sync"
 
 	"github.com/google/btree"
@@ -23,6 +24,36 @@ type index struct {
 	revision uint64
 	// clone is the last tree handed out and still equal to tree, so that readers between two commits share one.
 	clone *btree.BTreeG[entry]
+	keys  keySlab
+}
+
+// keySlab puts keys side by side. A key that came with a request lies among what else the request needed, all of which
+// is garbage soon; a key that stays would keep the memory around it from being given back.
+type keySlab struct{ chunk strings.Builder }
+
+const slabBytes = 4 << 10
+
+func (k *keySlab) keep(key string) string {
+	if len(key) > slabBytes/4 {
+		return strings.Clone(key)
+	}
+	if k.chunk.Cap()-k.chunk.Len() < len(key) {
+		k.chunk = strings.Builder{}
+		k.chunk.Grow(slabBytes)
+	}
+	start := k.chunk.Len()
+	k.chunk.WriteString(key)
+	return k.chunk.String()[start:]
+}
+
+// set adds or changes an entry. x.mu is held, or nobody else has x yet.
+func (x *index) set(e entry) {
+	if before, ok := x.tree.Get(e); ok {
+		e.key = before.key
+	} else {
+		e.key = x.keys.keep(e.key)
+	}
+	x.tree.ReplaceOrInsert(e)
 }
 
 func newIndex() *index {
@@ -67,7 +98,7 @@ func (x *index) apply(pending map[string]entry, revision uint64) {
 		if e.revision == 0 {
 			x.tree.Delete(e)
 		} else {
-			x.tree.ReplaceOrInsert(e)
+			x.set(e)
 		}
 	}
 	x.revision = revision

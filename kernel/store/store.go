@@ -386,7 +386,7 @@ func (s *Store) buildIndex(current uint64) error {
 		if e.expires != 0 {
 			s.expiries.push(expiry{at: e.expires, key: e.key, revision: e.revision})
 		}
-		s.index.tree.ReplaceOrInsert(e)
+		s.index.set(e)
 	}
 	s.index.revision = current
 	return nil

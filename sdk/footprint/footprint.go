@@ -36,14 +36,20 @@ type pace struct {
 	room  uint64 // bytes that garbage may take; 0: unknown
 	set   func(percent int)
 	relax func()
+	rest  func()
 
 	allocated uint64
 	quiet     int
 }
 
-// Keep works until ctx ends.
-func Keep(ctx context.Context) {
-	p := &pace{room: machineMemory() / roomShare, set: func(int) {}, relax: relax}
+// Keep works until ctx ends. At the beginning of a rest it calls atRest, which
+// drop what is kept for the sake of speed alone, before memory is given back.
+func Keep(ctx context.Context, atRest ...func()) {
+	p := &pace{room: machineMemory() / roomShare, set: func(int) {}, relax: relax, rest: func() {
+		for _, drop := range atRest {
+			drop()
+		}
+	}}
 	if os.Getenv("GOGC") == "" && os.Getenv("GOMEMLIMIT") == "" {
 		before := debug.SetGCPercent(busyPercent)
 		defer debug.SetGCPercent(before)
@@ -76,6 +82,7 @@ func (p *pace) tick(allocated, live uint64) {
 	p.quiet++
 	if p.quiet == idlePeriods {
 		p.set(idlePercent)
+		p.rest()
 	}
 	if p.quiet >= idlePeriods && (p.quiet-idlePeriods)%againPeriods == 0 {
 		p.relax()

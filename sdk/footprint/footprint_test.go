@@ -29,10 +29,13 @@ func TestPace(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []int
-			relaxed := 0
-			p := &pace{room: tc.room, set: func(percent int) { got = append(got, percent) }, relax: func() { relaxed++ }}
+			relaxed, rests := 0, 0
+			p := &pace{room: tc.room, set: func(percent int) { got = append(got, percent) }, relax: func() { relaxed++ }, rest: func() { rests++ }}
 			for _, s := range tc.steps {
 				p.tick(s.allocated, s.live)
+			}
+			if want := len(slices.DeleteFunc(slices.Clone(tc.want), func(percent int) bool { return percent != idlePercent })); rests != want {
+				t.Errorf("%d rests, want %d", rests, want)
 			}
 			if !slices.Equal(got, tc.want) || relaxed != tc.relaxed {
 				t.Errorf("set %v and relaxed %d times, want %v and %d", got, relaxed, tc.want, tc.relaxed)

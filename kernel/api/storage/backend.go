@@ -97,6 +97,14 @@ func NewBackend(st *store.Store, b *bus.Bus, opts Options) (*Backend, error) {
 	}, nil
 }
 
+// Rest drops what is kept for speed alone: decoded objects, and those that the bus keeps with its recent events. What is
+// read or watched afterwards is decoded again. A kernel that has become idle calls it: few of the objects are left of
+// many that lay beside them, and while they are there the memory around them cannot be given back.
+func (b *Backend) Rest() {
+	b.budget.drop()
+	b.bus.Detach()
+}
+
 // ReadyCheck says whether the store takes reads and writes; for /readyz.
 func (b *Backend) ReadyCheck() error { return b.store.Err() }
 

@@ -11,6 +11,18 @@ import (
 type cacheBudget struct {
 	max  int64
 	used atomic.Int64
+
+	mu     sync.Mutex
+	caches map[*objectCache]struct{}
+}
+
+// drop empties all caches.
+func (b *cacheBudget) drop() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for c := range b.caches {
+		c.clear()
+	}
 }
 
 // objectCache holds one resource's decoded objects, for each key that of the highest revision seen. They are immutable.
@@ -30,7 +42,22 @@ type cached struct {
 const overhead = 256
 
 func newObjectCache(budget *cacheBudget) *objectCache {
-	return &objectCache{budget: budget, items: map[string]cached{}}
+	c := &objectCache{budget: budget, items: map[string]cached{}}
+	budget.mu.Lock()
+	defer budget.mu.Unlock()
+	if budget.caches == nil {
+		budget.caches = map[*objectCache]struct{}{}
+	}
+	budget.caches[c] = struct{}{}
+	return c
+}
+
+// close empties the cache for good.
+func (c *objectCache) close() {
+	c.clear()
+	c.budget.mu.Lock()
+	defer c.budget.mu.Unlock()
+	delete(c.budget.caches, c)
 }
 
 func (c *objectCache) get(key string, revision uint64) (runtime.Object, bool) {

@@ -117,7 +117,7 @@ func (s *Storage) Destroy() {
 	for _, w := range watches {
 		<-w.ended
 	}
-	s.cache.clear()
+	s.cache.close()
 	s.encodings.clear()
 }
 

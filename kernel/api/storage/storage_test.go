@@ -199,6 +199,41 @@ func TestDecodedOnceForAll(t *testing.T) {
 	}
 }
 
+// After a rest what is there is decoded again, by reads and by watches that start before it.
+func TestRest(t *testing.T) {
+	f := newFixture(t, Options{})
+	s, codec := podStorage(t, f)
+	const key = "/pods/ns/p"
+	created := &corev1.Pod{}
+	if err := s.Create(t.Context(), key, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "ns"}}, created, 0); err != nil {
+		t.Fatal(err)
+	}
+	moved := move(t, s, key, "n1")
+	if used := f.backend.budget.used.Load(); used == 0 {
+		t.Error("nothing was kept before the rest")
+	}
+	f.backend.Rest()
+	if used := f.backend.budget.used.Load(); used != 0 {
+		t.Errorf("%d bytes are kept at rest", used)
+	}
+	before := codec.decodes.Load()
+	out := &corev1.Pod{}
+	if err := s.Get(t.Context(), key, storage.GetOptions{}, out); err != nil || out.ResourceVersion != moved || out.Spec.NodeName != "n1" {
+		t.Errorf("got %v %+v", err, out)
+	}
+	w, err := s.Watch(t.Context(), "/pods", storage.ListOptions{ResourceVersion: created.ResourceVersion, Predicate: onNode("n1"), Recursive: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Stop()
+	if e := next(t, w); e.Type != watch.Added || plain(e.Object).(*corev1.Pod).ResourceVersion != moved {
+		t.Errorf("got %s %+v", e.Type, e.Object)
+	}
+	if codec.decodes.Load() == before {
+		t.Error("nothing was decoded again")
+	}
+}
+
 func TestCompactedWatch(t *testing.T) {
 	f := newFixture(t, Options{})
 	for range 5 {
