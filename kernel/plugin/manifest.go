@@ -164,10 +164,6 @@ func ParseManifest(path string, data []byte) (*Manifest, error) {
 	if err := first.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("%s:1: holds more than one YAML document; keep one", path)
 	}
-	// Aliases could make a small file expand without end.
-	if n := alias(&root); n != nil {
-		return nil, fmt.Errorf("%s:%d: YAML aliases are not supported; write the value out", path, n.Line)
-	}
 	d := yaml.NewDecoder(bytes.NewReader(data))
 	d.KnownFields(true)
 	m := &Manifest{}
@@ -229,19 +225,6 @@ func (c *checker) at(keys string, format string, args ...any) {
 		node, line = next, next.Line
 	}
 	c.faults = append(c.faults, fmt.Errorf("%s:%d: %s: %s", c.path, line, keys, fmt.Sprintf(format, args...)))
-}
-
-// alias returns the first alias of a tree, or nil.
-func alias(n *yaml.Node) *yaml.Node {
-	if n.Kind == yaml.AliasNode {
-		return n
-	}
-	for _, c := range n.Content {
-		if found := alias(c); found != nil {
-			return found
-		}
-	}
-	return nil
 }
 
 func child(n *yaml.Node, key string) *yaml.Node {
