@@ -88,11 +88,7 @@ func openBytes(t testing.TB, data []byte, l *limits) (*Package, error) {
 
 // laughs is a small manifest that is large when its aliases are written out.
 func laughs() string {
-	text := "apiVersion: &a0 [x, x, x, x, x, x, x, x, x, x]\n"
-	for i := range 9 {
-		text += fmt.Sprintf("k%d: &a%d [%s]\n", i, i+1, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*a%d, ", i), 10), ", "))
-	}
-	return text
+	return goodManifest("") + "rules:\n- &r {resources: [x], verbs: [" + strings.Repeat("v, ", 5000) + "v]}\n" + strings.Repeat("- *r\n", 20000)
 }
 
 // TestHostileTarballs: each is refused in one line, and nothing is left or

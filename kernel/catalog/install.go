@@ -42,6 +42,8 @@ type Installed struct {
 	// Present: the bundle was in the catalog already.
 	Present bool `json:"present,omitempty"`
 	Beside  bool `json:"beside,omitempty"`
+	// Privileged: its manifest asks for the kernel's own rights.
+	Privileged bool `json:"privileged,omitempty"`
 	// Previous is the version that was in use until now.
 	Previous string `json:"previous,omitempty"`
 }
@@ -119,7 +121,7 @@ func (c *Catalog) install(ctx context.Context, source string, o InstallOptions) 
 	v = versionOf(m, p.Digest, p.Source)
 	out := &Installed{
 		Name: m.Name, Version: m.Version, Digest: p.Digest, Source: p.Source, Directory: c.folder(p.Digest),
-		Artifacts: v.Artifacts, Signature: verified, Beside: o.Beside,
+		Artifacts: v.Artifacts, Signature: verified, Beside: o.Beside, Privileged: m.Privileged,
 	}
 	if verified != nil {
 		v.SignedBy = verified.Key

@@ -160,7 +160,12 @@ func Open(ctx context.Context, source, dir string, o SourceOptions) (_ *Package,
 func (p *Package) read(data []byte) (err error) {
 	p.Digest = digestOf(data)
 	if p.Manifest, err = plugin.ParseManifest(plugin.ManifestFile, data); err != nil {
-		return refused("%w", err)
+		// Of many faults the first is enough: nobody here can mend them.
+		first, rest, more := strings.Cut(err.Error(), "\n")
+		if more {
+			first += fmt.Sprintf(" (and %d more faults)", 1+strings.Count(rest, "\n"))
+		}
+		return refused("%s", first)
 	}
 	if len(p.Manifest.Artifacts.All()) == 0 {
 		return refused("its manifest pins no artefact; build the bundle and run pintle plugin seal on its folder")
