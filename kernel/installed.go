@@ -3,6 +3,7 @@ package kernel
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"slices"
 
 	"pintle.dev/pintle/kernel/catalog"
@@ -36,9 +37,18 @@ func (k *Kernel) addInstalled(out *plugin.Config) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, name := range k.installed.Names() {
-		if !slices.ContainsFunc(out.Bundles, func(b plugin.BundleConfig) bool { return b.Name == name }) {
-			out.Bundles = append(out.Bundles, plugin.BundleConfig{Name: name})
+		if slices.ContainsFunc(out.Bundles, func(b plugin.BundleConfig) bool { return b.Name == name }) {
+			continue
 		}
+		// One that asks for the kernel's rights is loaded when it is given them,
+		// which only the configuration can do. Others' faults the host tells.
+		if dir, err := k.catalog.Find(name, "", ""); err == nil {
+			if m, err := plugin.ReadManifest(filepath.Join(dir, plugin.ManifestFile)); err == nil && m.Privileged {
+				k.log.Warn("installed plugin bundle is not loaded: it asks for the kernel's own user and rights; grant them in plugins.bundles with privileged: true", "bundle", name)
+				continue
+			}
+		}
+		out.Bundles = append(out.Bundles, plugin.BundleConfig{Name: name})
 	}
 }
 

@@ -1,0 +1,320 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"pintle.dev/pintle/kernel/catalog"
+	"pintle.dev/pintle/kernel/config"
+	"pintle.dev/pintle/kernel/store"
+)
+
+// Exit codes of the commands that handle packages, beside main's.
+const (
+	exitRefused   = 3 // the package, or what is installed, is not what it should be
+	exitNotFound  = 4 // no such bundle is installed
+	catalogStatus = `Exit status: 0 done; 1 it failed, the message says what to do; 2 wrong flags or
+arguments; 3 refused: the package is damaged or made to do harm, a digest is
+another, or its signature does not count; 4 no such bundle is installed.`
+)
+
+// catalogFlags say which catalog is meant.
+type catalogFlags struct {
+	source     sourceFlags
+	signatures string
+	keys       []string
+}
+
+func (f *catalogFlags) register(cmd *cobra.Command, policy bool) {
+	cmd.Flags().StringVar(&f.source.file, "config", "", "configuration file of the kernel; default: what the kernel of the data directory last had")
+	cmd.Flags().StringVar(&f.source.data, "data", "", "data directory of the kernel, running or not; default: $PINTLE_DATADIR, or .data")
+	if policy {
+		cmd.Flags().StringVar(&f.signatures, "signatures", "", "off, warn or require; default: plugins.signatures, and require with --key")
+		cmd.Flags().StringArrayVar(&f.keys, "key", nil, "public key (PEM, as cosign.pub) that may have signed it, beside plugins.keys; may be repeated")
+	}
+}
+
+// config finds the catalog, its lock and whom it trusts.
+func (f *catalogFlags) config() (cfg catalog.Config, data string, err error) {
+	if f.source.file != "" {
+		full, err := f.source.load()
+		if err != nil {
+			return cfg, "", err
+		}
+		data, cfg = full.DataDir, catalogOf(full)
+	} else {
+		if data, err = dataDirectory(f.source.data); err != nil {
+			return cfg, "", err
+		}
+		cfg, err = catalog.ReadLocation(data)
+		if errors.Is(err, fs.ErrNotExist) {
+			cfg = catalog.Config{Directory: filepath.Join(data, "catalog"), LockFile: filepath.Join(data, "plugins.lock"), Policy: catalog.PolicyOff}
+		} else if err != nil {
+			return cfg, "", err
+		}
+	}
+	if len(f.keys) > 0 {
+		cfg.Keys = slices.Concat(cfg.Keys, f.keys)
+		cfg.Policy = catalog.PolicyRequire
+	}
+	if f.signatures != "" {
+		switch p := catalog.Policy(f.signatures); p {
+		case catalog.PolicyOff, catalog.PolicyWarn, catalog.PolicyRequire:
+			cfg.Policy = p
+		default:
+			return cfg, "", usageError{fmt.Errorf("--signatures %q: want off, warn or require", f.signatures)}
+		}
+	}
+	return cfg, data, nil
+}
+
+func catalogOf(cfg *config.Config) catalog.Config {
+	p := cfg.Plugins
+	return catalog.Config{Directory: p.Catalog, LockFile: p.LockFile, Policy: catalog.Policy(p.Signatures), Keys: p.Keys}
+}
+
+// open opens the catalog.
+func (f *catalogFlags) open() (*catalog.Catalog, string, error) {
+	cfg, data, err := f.config()
+	if err != nil {
+		return nil, "", err
+	}
+	c, err := catalog.New(cfg, slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{ReplaceAttr: plainAttr})))
+	return c, data, err
+}
+
+// plainAttr leaves the time out of what a person reads at once.
+func plainAttr(groups []string, a slog.Attr) slog.Attr {
+	if a.Key == slog.TimeKey && len(groups) == 0 {
+		return slog.Attr{}
+	}
+	return a
+}
+
+// running is the kernel that has a data directory open, by its pid.
+func running(data string) bool {
+	_, used := store.InUse(storeDirectory(data))
+	return used
+}
+
+// asCatalog gives a command of the catalog its exit codes.
+func asCatalog(cmd *cobra.Command) *cobra.Command {
+	run, args := cmd.RunE, cmd.Args
+	cmd.Long += "\n\n" + catalogStatus
+	cmd.RunE = func(cmd *cobra.Command, given []string) error {
+		err := run(cmd, given)
+		switch {
+		case err == nil, errors.As(err, new(exitError)), errors.As(err, new(usageError)):
+			return err
+		case errors.Is(err, catalog.ErrPackage), errors.Is(err, catalog.ErrDigest), errors.Is(err, catalog.ErrSignature):
+			return exitError{err, exitRefused}
+		case errors.Is(err, errNotInstalled):
+			return exitError{err, exitNotFound}
+		}
+		return err
+	}
+	cmd.Args = func(cmd *cobra.Command, given []string) error {
+		if err := args(cmd, given); err != nil {
+			return usageError{fmt.Errorf("%s: %w; see %s --help", cmd.CommandPath(), err, cmd.CommandPath())}
+		}
+		return nil
+	}
+	return cmd
+}
+
+var errNotInstalled = errors.New("not installed")
+
+// notInstalled tells a bundle that is not there from a file that is not there.
+func notInstalled(err error) error {
+	if err == nil || !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", errNotInstalled, err)
+}
+
+// bytesOr is the unit of progress: bytes where they are many, else a count.
+func bytesOr(n int64) string {
+	if n < 1000 {
+		return fmt.Sprint(n)
+	}
+	return bytesText(n)
+}
+
+func (p *progress) step(step string, done, total int64) { p.tell(step, done, total, bytesOr) }
+
+func newPluginInstallCommand() *cobra.Command {
+	var flags catalogFlags
+	var output outputFlag
+	var plainHTTP, beside bool
+	cmd := &cobra.Command{
+		Use:   "install [SOURCE]",
+		Short: "Install a plugin bundle from a folder, a tarball or a registry",
+		Long: `Install a plugin bundle: it is checked, compiled, put into the catalog, a folder
+named by its digest, and pinned in the lock file. A kernel that runs on the
+data directory loads it at once. Its plugins are not in use before the
+configuration or their Plugin objects say so. Installed over another version of
+the same bundle, it takes that one's place while the kernel runs, and the
+former stays for a rollback; with --beside it is only there, for pintle plugin
+shadow and upgrade.
+
+SOURCE is
+  a folder    with a manifest.yaml that pintle plugin seal has sealed
+  a tarball   .tar or .tar.gz, as pintle plugin package makes it; - reads it
+              from standard input
+  a registry  an OCI reference such as registry.example.com/plugins/quiet:1.0.0;
+              a tag is resolved once, and its digest is pinned. Credentials are
+              those of docker login. A registry on loopback is spoken to
+              without TLS, another one only with --plain-http
+
+Without SOURCE, what the lock file names and the catalog lacks is installed from
+where it came: on another machine, after the catalog was lost.
+
+Nothing of a package is run to install it.`,
+		Example: `  pintle plugin install ./quiet
+  pintle plugin install registry.example.com/plugins/quiet:1.0.0 --key cosign.pub
+  ssh build cat quiet.tar.gz | pintle plugin install -`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := output.check(); err != nil {
+				return err
+			}
+			c, data, err := flags.open()
+			if err != nil {
+				return err
+			}
+			ctx, stop := interruptible(cmd.Context())
+			defer stop()
+			bar := newProgress(os.Stderr)
+			defer bar.done()
+			o := catalog.InstallOptions{
+				SourceOptions: catalog.SourceOptions{Stdin: cmd.InOrStdin(), PlainHTTP: plainHTTP, Progress: bar.step},
+				Beside:        beside,
+			}
+			if len(args) == 0 {
+				list, err := c.Restore(ctx, o)
+				bar.done()
+				if err != nil {
+					return err
+				}
+				return output.print(cmd.OutOrStdout(), orEmpty(list), func(w io.Writer) { installedTable(w, list...) })
+			}
+			got, err := c.Install(ctx, args[0], o)
+			bar.done()
+			if err != nil {
+				return err
+			}
+			for _, line := range hints(got, data) {
+				fmt.Fprintln(cmd.ErrOrStderr(), line)
+			}
+			return output.print(cmd.OutOrStdout(), got, func(w io.Writer) { installedTable(w, *got) })
+		},
+	}
+	flags.register(cmd, true)
+	output.register(cmd, "table")
+	cmd.Flags().BoolVar(&plainHTTP, "plain-http", false, "speak to the registry without TLS")
+	cmd.Flags().BoolVar(&beside, "beside", false, "install it next to the version in use, which stays in use")
+	return asCatalog(cmd)
+}
+
+// hints say what an operator may have to do next.
+func hints(got *catalog.Installed, data string) []string {
+	var out []string
+	if got.Privileged {
+		out = append(out, fmt.Sprintf("%s asks for the kernel's own user and rights: it is loaded when plugins.bundles of the configuration has {name: %s, privileged: true}", got.Name, got.Name))
+	}
+	if !running(data) {
+		out = append(out, "no kernel runs on "+data+": it is loaded at the next start")
+	}
+	return out
+}
+
+func orEmpty[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+	return list
+}
+
+func installedTable(w io.Writer, list ...catalog.Installed) {
+	row(w, "BUNDLE", "VERSION", "DIGEST", "PLUGINS", "SIGNED BY", "RESULT")
+	for _, i := range list {
+		result := "installed"
+		switch {
+		case i.Beside:
+			result = "installed beside"
+		case i.Previous != "":
+			result = "installed over " + i.Previous
+		case i.Present:
+			result = "was there"
+		}
+		row(w, i.Name, i.Version, i.Digest, strings.Join(i.Plugins, ","), signedBy(i.Signature), result)
+	}
+}
+
+func signedBy(v *catalog.Verified) string {
+	switch {
+	case v == nil:
+		return "<not checked>"
+	case v.Expires != nil:
+		return fmt.Sprintf("%.19s until %s", v.Key, when(*v.Expires))
+	}
+	return fmt.Sprintf("%.19s", v.Key)
+}
+
+func newPluginVerifyCommand() *cobra.Command {
+	var flags catalogFlags
+	var output outputFlag
+	var plainHTTP bool
+	cmd := &cobra.Command{
+		Use:   "verify {NAME | SOURCE}",
+		Short: "Check an installed bundle, or a package before it is installed",
+		Long: `Check a bundle: NAME of one that is installed (its lock, every digest, its
+signature), or SOURCE of a package as for install (all that install checks).
+With --key it must be signed by that key; its signature is checked without a
+network. Nothing is changed.`,
+		Example: `  pintle plugin verify quiet
+  pintle plugin verify quiet.tar.gz --key cosign.pub`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := output.check(); err != nil {
+				return err
+			}
+			c, _, err := flags.open()
+			if err != nil {
+				return err
+			}
+			ctx, stop := interruptible(cmd.Context())
+			defer stop()
+			bar := newProgress(os.Stderr)
+			defer bar.done()
+			var got *catalog.Installed
+			if bundleName.MatchString(args[0]) && !exists(args[0]) {
+				got, err = c.Verify(args[0])
+				err = notInstalled(err)
+			} else {
+				got, err = c.VerifySource(ctx, args[0], catalog.SourceOptions{Stdin: cmd.InOrStdin(), PlainHTTP: plainHTTP, Progress: bar.step})
+			}
+			bar.done()
+			if err != nil {
+				return err
+			}
+			return output.print(cmd.OutOrStdout(), got, func(w io.Writer) {
+				row(w, "BUNDLE", "VERSION", "DIGEST", "PLUGINS", "SIGNED BY", "RESULT")
+				row(w, got.Name, got.Version, got.Digest, strings.Join(got.Plugins, ","), signedBy(got.Signature), "ok")
+			})
+		},
+	}
+	flags.register(cmd, true)
+	output.register(cmd, "table")
+	cmd.Flags().BoolVar(&plainHTTP, "plain-http", false, "speak to the registry without TLS")
+	return asCatalog(cmd)
+}
