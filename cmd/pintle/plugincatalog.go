@@ -20,7 +20,7 @@ import (
 
 // Exit codes of the commands that handle packages, beside main's.
 const (
-	exitRefused   = 3 // the package, or what is installed, is not what it should be
+	exitUntrusted = 3 // the package, or what is installed, is not what it should be
 	exitNotFound  = 4 // no such bundle is installed
 	catalogStatus = `Exit status: 0 done; 1 it failed, the message says what to do; 2 wrong flags or
 arguments; 3 refused: the package is damaged or made to do harm, a digest is
@@ -116,7 +116,7 @@ func asCatalog(cmd *cobra.Command) *cobra.Command {
 		case err == nil, errors.As(err, new(exitError)), errors.As(err, new(usageError)):
 			return err
 		case errors.Is(err, catalog.ErrPackage), errors.Is(err, catalog.ErrDigest), errors.Is(err, catalog.ErrSignature):
-			return exitError{err, exitRefused}
+			return exitError{err, exitUntrusted}
 		case errors.Is(err, errNotInstalled):
 			return exitError{err, exitNotFound}
 		}
