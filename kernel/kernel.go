@@ -26,6 +26,8 @@ import (
 	"pintle.dev/pintle/kernel/config"
 	"pintle.dev/pintle/kernel/inspect"
 	"pintle.dev/pintle/kernel/plugin"
+	"pintle.dev/pintle/kernel/scheduler"
+	"pintle.dev/pintle/kernel/shadow"
 	"pintle.dev/pintle/sdk/footprint"
 )
 
@@ -61,6 +63,11 @@ type Kernel struct {
 	api     *api.Server
 	host    *plugin.Host
 	inspect *inspect.Mux
+	// scheduling is the scheduler that runs in this kernel, or nil.
+	scheduling atomic.Pointer[scheduler.Scheduler]
+	simulating share // a place for whoever simulates
+	// shadows runs candidates of plugins beside it; nil before the start.
+	shadows atomic.Pointer[shadow.Manager]
 	ids     *identities
 	ready   chan struct{}
 	// catalog has the installed bundles.
@@ -103,7 +110,7 @@ func New(cfg *config.Config, o Options) (_ *Kernel, err error) {
 		log: o.Logger, level: o.Level, progress: o.Progress, stopping: o.Stopping, begin: time.Now(), exe: o.Executable,
 		cfg: cfg, parts: newParts(o.Logger), ready: make(chan struct{}),
 		shared: cfg.Store.Backend == config.BackendEtcd, holder: newHolder(),
-		inspect: inspect.New(),
+		inspect: inspect.New(), simulating: make(share, 1),
 	}
 	if k.dirs, err = prepareDirectories(cfg.DataDir, os.Geteuid() == 0 && cfg.Plugins.UIDRange != ""); err != nil {
 		return nil, err
@@ -143,6 +150,7 @@ func New(cfg *config.Config, o Options) (_ *Kernel, err error) {
 		return nil, errors.Join(err, k.parts.stop())
 	}
 	client.set(k.api.ClientConfig(hostIdentity))
+	k.registerInspections()
 	return k, nil
 }
 
@@ -211,6 +219,11 @@ func (k *Kernel) run(ctx context.Context) error {
 		k.startControllers(cfg)
 	}
 	k.parts.start("plugin lock", k.watchLock, nil)
+	if schedules {
+		if err := k.startShadows(); err != nil {
+			return err
+		}
+	}
 	k.step("plugins", "%s", k.pluginSummary())
 	close(k.ready)
 	if cfg.Node.Enabled {

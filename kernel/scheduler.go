@@ -94,6 +94,8 @@ func (k *Kernel) newScheduler(cfg *config.Config) (term, error) {
 		if err := broadcaster.StartRecordingToSinkWithContext(ctx); err != nil {
 			return err
 		}
+		k.schedules(s)
+		defer k.schedules(nil)
 		return s.Run(ctx)
 	}, nil
 }

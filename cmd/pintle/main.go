@@ -48,6 +48,7 @@ func newRootCommand() *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError{fmt.Errorf("%s: %w; see %s --help", cmd.CommandPath(), err, cmd.CommandPath())}
 	})
-	root.AddCommand(newServeCommand(), newConfigCommand(), newPluginCommand(), newStoreCommand(), newKubectlCommand(), newVersionCommand())
+	root.AddCommand(newServeCommand(), newConfigCommand(), newPluginCommand(), newStoreCommand(),
+		newExplainCommand(), newSimulateCommand(), newKubectlCommand(), newVersionCommand())
 	return root
 }

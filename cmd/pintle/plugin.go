@@ -10,7 +10,8 @@ import (
 
 func newPluginCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "plugin", Short: "Manage plugins"}
-	cmd.AddCommand(newPluginInitCommand(), newPluginBuildCommand(), newPluginTestCommand(), newPluginSealCommand())
+	cmd.AddCommand(newPluginInitCommand(), newPluginBuildCommand(), newPluginTestCommand(), newPluginSealCommand(),
+		newPluginShadowCommand(), newPluginDiffCommand())
 	return cmd
 }
 

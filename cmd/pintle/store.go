@@ -9,8 +9,6 @@ import (
 	"path/filepath"
 
 	"github.com/spf13/cobra"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"pintle.dev/pintle/kernel/maintenance"
 	"pintle.dev/pintle/kernel/store"
@@ -165,13 +163,10 @@ func (k *keyFlag) directory(dir string) (store.Config, error) {
 }
 
 func dial(kubeconfig string) (maintenance.Source, error) {
-	rules := &clientcmd.ClientConfigLoadingRules{Precedence: filepath.SplitList(kubeconfig)}
-	var cfg *rest.Config
-	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{}).ClientConfig()
+	cfg, err := kubeconfigOf(kubeconfig, "pintle-store")
 	if err != nil {
-		return nil, usageError{fmt.Errorf("kubeconfig %s: %w", kubeconfig, err)}
+		return nil, err
 	}
-	cfg.UserAgent = "pintle-store"
 	return maintenance.Dial(cfg)
 }
 

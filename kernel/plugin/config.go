@@ -60,6 +60,7 @@ type BundleConfig struct {
 	Transport string          // wasm or process; empty: wasm where there is a module
 	Version   string          // as the manifest says; empty: what is there
 	Digest    string          // overrides the manifest's
+	Directory string          // the bundle's own folder; empty: it is looked for by its name
 	OnFailure string          // refuse or ignore; overrides the manifest's
 	Config    json.RawMessage // an object: plugin name → its configuration
 	Limits    Limits          // what it gets at most
@@ -87,6 +88,11 @@ type WeightedPriority struct {
 // Deps are what the host works with.
 type Deps struct {
 	Log *slog.Logger
+	// Beside is the host of this process that this one runs beside, with Apart
+	// behind the names of its bundles: their processes have user ids, folders and cgroups of
+	// their own. Nil: it is the only one.
+	Beside *Host
+	Apart  string
 	// REST speaks with the host's own identity; Plugin objects and RBAC
 	// objects are written with it. Nil: none are.
 	REST *rest.Config

@@ -40,11 +40,17 @@ type confinement struct {
 	cgroup     string // below which it has its own; empty: none
 	launcher   *launcher
 	groups     *atomic.Uint64 // numbers cgroups
+	apart      string         // behind the bundle's name where names are to differ from another host's
 }
 
 // confinement is what the processes of a bundle are held to.
 func (h *Host) confinement(cfg *Config, bc *BundleConfig, m *Manifest, limits ceilings) (confinement, error) {
-	c := confinement{limits: limits, shared: cfg.SharedDirectory, cgroup: cfg.Cgroup, launcher: &h.launcher, groups: &h.groups}
+	// Hosts of one process share what numbers and names come from.
+	root := h
+	if h.deps.Beside != nil {
+		root = h.deps.Beside
+	}
+	c := confinement{limits: limits, shared: cfg.SharedDirectory, cgroup: cfg.Cgroup, launcher: &h.launcher, groups: &root.groups, apart: h.deps.Apart}
 	if m.Privileged {
 		if !bc.Privileged {
 			return c, fmt.Errorf("plugin bundle %s: its manifest asks for the kernel's own user and rights (privileged); grant them with privileged: true beside its name in plugins.bundles, or leave it out", bc.Name)
@@ -53,9 +59,9 @@ func (h *Host) confinement(cfg *Config, bc *BundleConfig, m *Manifest, limits ce
 		return c, nil
 	}
 	if os.Geteuid() == 0 && cfg.SharedDirectory != "" {
-		h.users.configure(cfg.Users)
+		root.users.configure(cfg.Users)
 		var err error
-		c.user, err = h.users.of(bc.Name)
+		c.user, err = root.users.of(bc.Name + c.apart)
 		return c, err
 	}
 	return c, nil
@@ -64,7 +70,7 @@ func (h *Host) confinement(cfg *Config, bc *BundleConfig, m *Manifest, limits ce
 // folder is where the sockets of a bundle with a user of its own lie: its user
 // may enter, nobody else, and it may not put anything there.
 func (c *confinement) folder(bundle string) (string, error) {
-	sum := sha256.Sum256([]byte(bundle))
+	sum := sha256.Sum256([]byte(bundle + c.apart))
 	dir := filepath.Join(c.shared, hex.EncodeToString(sum[:4]))
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return "", fmt.Errorf("plugin bundle %s: %w", bundle, err)

@@ -32,6 +32,9 @@ type Host struct {
 	sourceMu sync.Mutex
 	sources  map[string]*Source
 
+	// shadows gives the status of candidates, for Plugin objects.
+	shadows atomic.Pointer[func(bundle string) *v1alpha1.PluginShadowStatus]
+
 	// beside are units that are fed as those of the profiles are, and asked by
 	// none of them: candidates.
 	besideMu sync.Mutex

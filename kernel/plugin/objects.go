@@ -335,6 +335,9 @@ func (u *unit) status(e *Entry, enabled bool) v1alpha1.PluginStatus {
 	if p99 := s.p99(); p99 > 0 {
 		st.P99 = threeDigits(p99).String()
 	}
+	if e.Kind == sdk.KindPredicate || e.Kind == sdk.KindPriority {
+		st.Shadow = u.shadow(u.bundle.Manifest.Name)
+	}
 	if failure := s.failure(); failure != "" && st.Message == "" {
 		st.Message = "last failure: " + failure
 	}

@@ -73,6 +73,9 @@ func checkNames(cfg *Config, units []*unit) error {
 // one that is installed for use, or else that of the directories; with one of
 // them, whichever is that build.
 func (h *Host) locate(cfg *Config, bc BundleConfig) (*Bundle, error) {
+	if bc.Directory != "" {
+		return readBundle(bc.Directory, bc.Name)
+	}
 	asked := bc.Version != "" || bc.Digest != ""
 	lying, lyingErr := Find(cfg.Directories, bc.Name)
 	if lyingErr == nil && asked && lying.is(bc.Version, bc.Digest) {
@@ -147,8 +150,8 @@ func (h *Host) resolveUnit(cfg *Config, bc BundleConfig) (*unit, error) {
 		call: lower(cmp.Or(bc.Timeout, cfg.CallTimeout), m.Timeouts.Call), start: lower(cfg.StartTimeout, m.Timeouts.Start), stop: lower(cfg.StopTimeout, m.Timeouts.Stop),
 		limits: cfg.ceilingsOf(&bc, m, kind), files: grantedFiles(bc.Files, m.Files),
 		log: h.log.With("plugin", bc.Name), budget: newLogBudget(), stats: map[string]*stats{}, changed: h.changed,
-		source: h.source,
-		kick:   make(chan struct{}, 1), hungry: make(chan struct{}, 1), first: make(chan struct{}), ended: make(chan struct{}),
+		source: h.source, shadow: h.shadowStatus,
+		kick: make(chan struct{}, 1), hungry: make(chan struct{}, 1), first: make(chan struct{}), ended: make(chan struct{}),
 		state: v1alpha1.PluginStatePending, since: time.Now(),
 	}
 	u.words = budgeted(u.log, u.budget)

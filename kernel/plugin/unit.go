@@ -53,6 +53,7 @@ type unit struct {
 	stats     map[string]*stats
 
 	source func() ReplicaSource
+	shadow func(bundle string) *v1alpha1.PluginShadowStatus
 
 	kick   chan struct{} // the guest broke
 	hungry chan struct{} // the guest is to catch up

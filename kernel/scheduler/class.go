@@ -55,6 +55,7 @@ type class struct {
 	message string  // why no node fits, or empty: not worked out yet
 	failed  failure // what message was worked out with
 	trouble error   // what a priority failed with in this decision; it counted 0
+	trace   trace   // for the record of decisions
 
 	// scratch, kept for its memory
 	mark []uint64
@@ -129,6 +130,7 @@ func (c *class) start(n int) {
 	c.fail, c.mark, c.tick = nil, nil, 0
 	c.fit, c.fitOld = nil, true
 	c.known = false
+	c.trace.reset()
 	c.resize(n)
 }
 
@@ -264,6 +266,7 @@ func (c *class) settle(n uint32, fail int32) {
 		c.fitOld = true
 	}
 	c.fail[n] = fail
+	c.trace.settle(c, n, fail)
 }
 
 // voidScores voids the raw scores of priorities for which every node may have

@@ -38,6 +38,9 @@ func (s *Scheduler) schedule(ctx context.Context, p *podEntry) {
 		s.tell(p, v1.PodReasonUnschedulable, decision)
 	default:
 		decision.Node = node.name
+	}
+	s.tellDecision(p, decision, err)
+	if decision.Node != "" {
 		s.assume(ctx, p, node)
 	}
 	s.record.keep(decision)
@@ -64,6 +67,9 @@ func (s *Scheduler) decide(ctx context.Context, p *podEntry, d *Decision) (*node
 	d.Feasible = len(c.fit)
 	if len(c.fit) == 0 {
 		d.Message, p.failed = c.why(s.snapshot.count)
+		if s.cfg.Explain > 0 {
+			d.evidence = c.evidence(s.snapshot, 0, 0)
+		}
 		return nil, nil
 	}
 	index, total, err := c.choose(ctx, s.random)
@@ -75,13 +81,9 @@ func (s *Scheduler) decide(ctx context.Context, p *podEntry, d *Decision) (*node
 		s.troubled = d.Time
 		s.log.Warn("a priority failed and counted 0 for every node", "err", c.trouble)
 	}
+	d.Total = total
 	if s.cfg.Explain > 0 {
-		d.Total = total
-		scores := c.scores(index)
-		d.Scores = make([]PriorityScore, len(scores))
-		for i, score := range scores {
-			d.Scores[i] = PriorityScore{Name: c.priorities[i].Name, Score: score, Weight: c.priorities[i].Weight}
-		}
+		d.evidence = c.evidence(s.snapshot, index, total)
 	}
 	return s.snapshot.byIndex[index], nil
 }

@@ -30,7 +30,13 @@ type Scheduler struct {
 	binds   chan bindRequest
 	results chan bindResult
 	wake    chan struct{} // a policy changed
-	started atomic.Bool
+	// inspections are questions about the cycle's state, which it answers
+	// between two decisions.
+	inspections chan func(context.Context)
+	started     atomic.Bool
+
+	followMu  sync.Mutex
+	followers atomic.Pointer[[]*Comparison]
 
 	replica *replica
 	record  *record
@@ -80,7 +86,7 @@ func New(cfg Config, deps Deps) (*Scheduler, error) {
 		events:  make(chan event, 1024),
 		binds:   make(chan bindRequest, cfg.BindWorkers),
 		results: make(chan bindResult, 4*cfg.BindWorkers),
-		wake:    make(chan struct{}, 1),
+		wake:    make(chan struct{}, 1), inspections: make(chan func(context.Context)),
 		replica: newReplica(cfg.FirstGeneration), record: newRecord(cfg.Explain), report: newReporter(&cfg, &deps),
 		random:   rand.New(rand.NewPCG(seed, seed^0x9e3779b97f4a7c15)),
 		snapshot: newSnapshot(), queue: newQueue(&cfg),
@@ -158,6 +164,11 @@ const flushAt = 256
 func (s *Scheduler) loop(ctx context.Context) {
 	for ctx.Err() == nil {
 		s.drain()
+		select {
+		case f := <-s.inspections:
+			f(ctx)
+		default:
+		}
 		now := s.clock.Now()
 		s.sweep(now)
 		if s.unsynced == 0 {
@@ -226,6 +237,8 @@ func (s *Scheduler) wait(ctx context.Context, now time.Time) {
 		s.untold(uid)
 	case <-s.wake:
 		s.policyChanged()
+	case f := <-s.inspections:
+		f(ctx)
 	case <-due:
 	}
 }
@@ -317,6 +330,7 @@ func (s *Scheduler) flush(ctx context.Context) error {
 	if len(s.snapshot.pending) > 0 || fresh {
 		delta := s.replica.advance(s.snapshot.pending)
 		s.snapshot.pending = nil
+		s.tellDelta(delta)
 		for name, p := range s.profiles {
 			for _, policy := range []Policy{p.policy, p.next} {
 				if policy == nil {

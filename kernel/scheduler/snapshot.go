@@ -27,7 +27,8 @@ type snapshot struct {
 	byName  map[string]*nodeEntry
 	byIndex []*nodeEntry // nil where no node is
 	free    []uint32
-	count   int // nodes that exist
+	count   int      // nodes that exist
+	listed  []string // their names by index, or nil: made when asked for
 	objects map[string]map[types.NamespacedName]*contractv1.Object
 
 	pending []*contractv1.Operation
@@ -76,6 +77,7 @@ func (s *snapshot) setNode(node *contractv1.Node) (added, changed bool) {
 		s.byIndex = append(s.byIndex, e)
 	}
 	e.node = node
+	s.listed = nil
 	s.count++
 	s.nodes++
 	s.touch(e.index)
@@ -92,6 +94,7 @@ func (s *snapshot) removeNode(name string) bool {
 		return false
 	}
 	e.node = nil
+	s.listed = nil
 	s.count--
 	s.nodes++
 	s.byIndex[e.index] = nil

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 
 	"pintle.dev/pintle/sdk"
 )
@@ -14,14 +13,26 @@ import (
 // There must be a node that fits. A score outside 0–10 counts as the nearer
 // end: a plugin may be wrong, it may not outweigh the others.
 func (c *class) choose(ctx context.Context, random *rand.Rand) (node uint32, total int64, err error) {
+	best, err := c.totals(ctx)
+	if err != nil {
+		return 0, 0, err
+	}
+	if len(c.top) == 1 {
+		return c.top[0], best, nil
+	}
+	return c.top[random.IntN(len(c.top))], best, nil
+}
+
+// totals fills c.sum, parallel to c.fit, and c.top with the nodes on the best.
+func (c *class) totals(ctx context.Context) (best int64, err error) {
 	c.sum = grow(c.sum, len(c.fit), 0)[:len(c.fit)]
 	clear(c.sum)
 	for i := range c.priorities {
 		if err := c.weigh(ctx, i); err != nil {
-			return 0, 0, err
+			return 0, err
 		}
 	}
-	best := c.sum[0]
+	best = c.sum[0]
 	for _, sum := range c.sum {
 		best = max(best, sum)
 	}
@@ -31,10 +42,7 @@ func (c *class) choose(ctx context.Context, random *rand.Rand) (node uint32, tot
 			c.top = append(c.top, c.fit[k])
 		}
 	}
-	if len(c.top) == 1 {
-		return c.top[0], best, nil
-	}
-	return c.top[random.IntN(len(c.top))], best, nil
+	return best, nil
 }
 
 // weigh adds one priority's part to the totals.
@@ -80,26 +88,6 @@ func (c *class) weigh(ctx context.Context, i int) error {
 		}
 	}
 	return nil
-}
-
-// scores returns the normalised score of each priority for the node that was
-// chosen last.
-func (c *class) scores(node uint32) []int64 {
-	out := make([]int64, len(c.priorities))
-	for i := range c.priorities {
-		raw := c.raw[i]
-		switch kind := sdk.Normalize(c.priorities[i].Normalize); kind {
-		case sdk.NormalizeMax, sdk.NormalizeReverseMax:
-			out[i] = scale(kind, raw[node], c.largest[i])
-		case sdk.NormalizePlugin:
-			if k, ok := slices.BinarySearch(c.fit, node); ok && k < len(c.norm[i]) {
-				out[i] = clamp(c.norm[i][k])
-			}
-		default:
-			out[i] = clamp(raw[node])
-		}
-	}
-	return out
 }
 
 func scale(kind sdk.Normalize, raw, largest int64) int64 {

@@ -2,6 +2,7 @@ package store
 
 import (
 	"bufio"
+	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
@@ -272,6 +273,9 @@ type BackupReader struct {
 	// last is the revision of the last change.
 	last uint64
 }
+
+// IsBackup reports whether a file that begins with head is meant to be a backup.
+func IsBackup(head []byte) bool { return bytes.HasPrefix(head, []byte(backupMagic)) }
 
 // NewBackupReader reads the header. name stands in errors. Error: *BackupError.
 func NewBackupReader(r io.Reader, name string) (*BackupReader, error) {

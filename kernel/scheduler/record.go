@@ -20,6 +20,8 @@ type Decision struct {
 	Total   int64
 	Scores  []PriorityScore
 	Message string
+
+	evidence *evidence // what it was made on; nil: on nothing
 }
 
 // PriorityScore is one priority's part in a decision.
@@ -63,13 +65,21 @@ func (r *record) keep(d *Decision) {
 	r.next = (r.next + 1) % r.limit
 }
 
-// Explain returns the last decision about a pod, if it is still kept.
-func (s *Scheduler) Explain(namespace, name string) (Decision, bool) {
-	s.record.mu.Lock()
-	defer s.record.mu.Unlock()
-	d, ok := s.record.byPod[types.NamespacedName{Namespace: namespace, Name: name}]
+func (r *record) last(namespace, name string) (Decision, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	d, ok := r.byPod[types.NamespacedName{Namespace: namespace, Name: name}]
 	if !ok {
 		return Decision{}, false
 	}
 	return *d, true
+}
+
+// Explain returns the last decision about a pod, if it is still kept.
+func (s *Scheduler) Explain(namespace, name string) (Decision, bool) {
+	d, ok := s.record.last(namespace, name)
+	if ok && d.Node != "" {
+		d.Scores = d.evidence.winnerScores()
+	}
+	return d, ok
 }

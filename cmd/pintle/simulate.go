@@ -1,0 +1,377 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+
+	"pintle.dev/pintle/kernel"
+	"pintle.dev/pintle/kernel/inspect"
+	"pintle.dev/pintle/kernel/maintenance"
+	"pintle.dev/pintle/kernel/plugin"
+	"pintle.dev/pintle/kernel/scheduler"
+	"pintle.dev/pintle/kernel/simulation"
+)
+
+const simulateLong = `Say where pods would go, by the scheduler's own code on a picture of a cluster.
+Nothing is written. The pods of -f (Pods, or workloads with a pod template, as
+often as they have replicas) are placed one after the other, those of higher
+priority first, each on what the ones before left. Pods that wait in the picture
+do not take part.
+
+The picture (--snapshot):
+  live      the running kernel's cluster (the default)
+  FILE      a YAML or JSON file of nodes and pods, such as
+            kubectl get nodes,pods -A -o yaml > cluster.yaml
+  BACKUP    a file that pintle store backup wrote
+
+--with, --set and --disable ask for another policy than the present one; where
+pods would then go otherwise is shown. --with runs the named build beside the
+kernel, in this program. For files and backups the policy is that of --config
+(default: the built-in configuration), with the bundles beside this program.
+
+It takes an administrator for live pictures: system:masters, or a ClusterRole with
+the verbs get and post on nonResourceURLs ` + inspect.Path + `*.
+
+` + connectHelp + `
+
+Exit status: 0 done, also when pods fit nowhere; 1 it failed; 2 wrong flags,
+arguments or files.`
+
+// limits of what is read from files.
+const (
+	maxPodsFile = 32 << 20
+	maxSnapshot = 512 << 20
+)
+
+type simulateFlags struct {
+	connect  connectFlags
+	output   outputFlag
+	nodes    nodesFlags
+	keys     keyFlag
+	files    []string
+	with     []string
+	set      []string
+	disable  []string
+	snapshot string
+	config   string
+	seed     uint64
+	explain  bool
+}
+
+func newSimulateCommand() *cobra.Command {
+	var f simulateFlags
+	cmd := &cobra.Command{
+		Use:   "simulate -f PODS",
+		Short: "Say where pods would go, and where by another policy; nothing is written",
+		Long:  simulateLong,
+		Example: `  pintle simulate -f pods.yaml
+  pintle simulate -f pods.yaml --set LeastRequestedPriority=5 --disable EqualPriority
+  pintle simulate -f pods.yaml --with classic=build/classic-next -o json
+  pintle simulate -f pods.yaml --snapshot cluster.yaml --explain`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usageError{fmt.Errorf("%s: unknown argument %q; see %s --help", cmd.CommandPath(), args[0], cmd.CommandPath())}
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			r, err := f.request(cmd.InOrStdin())
+			if err != nil {
+				return err
+			}
+			report, err := f.run(cmd.Context(), r)
+			if errors.Is(err, simulation.ErrRequest) {
+				return usageError{err}
+			}
+			if err != nil {
+				return fmt.Errorf("simulate: %w", err)
+			}
+			return f.output.print(cmd.OutOrStdout(), report, func(w io.Writer) { f.text(w, report) })
+		},
+	}
+	f.connect.register(cmd)
+	f.output.register(cmd, "table")
+	f.nodes.register(cmd)
+	cmd.Flags().StringArrayVarP(&f.files, "filename", "f", nil, "file with pods or workloads, YAML or JSON; - is standard input; may be repeated")
+	cmd.Flags().StringArrayVar(&f.with, "with", nil, "another build, as NAME=FOLDER of a bundle or one of its plugins; may be repeated")
+	cmd.Flags().StringArrayVar(&f.set, "set", nil, "another weight, as [PROFILE/]PRIORITY=WEIGHT; may be repeated")
+	cmd.Flags().StringArrayVar(&f.disable, "disable", nil, "a predicate or priority to leave out, as [PROFILE/]NAME; may be repeated")
+	cmd.Flags().StringVar(&f.snapshot, "snapshot", "live", "live, a file of nodes and pods, or a backup of a store")
+	cmd.Flags().StringVar(&f.config, "config", "", "configuration that the policy is taken from, for files and backups")
+	cmd.Flags().Uint64Var(&f.seed, "seed", 1, "seed of the choice between tied nodes")
+	cmd.Flags().BoolVar(&f.explain, "explain", false, "explain each pod as pintle explain does")
+	return cmd
+}
+
+// request reads what to simulate.
+func (f *simulateFlags) request(in io.Reader) (*simulation.Request, error) {
+	if err := f.output.check(); err != nil {
+		return nil, err
+	}
+	limit, err := f.nodes.limit()
+	if err != nil {
+		return nil, err
+	}
+	if len(f.files) == 0 {
+		return nil, usageError{errors.New("simulate: -f FILE names the pods")}
+	}
+	r := &simulation.Request{With: map[string]string{}, Set: map[string]int64{}, Disable: f.disable, Nodes: limit, Seed: f.seed}
+	for _, name := range f.files {
+		if err := readObjects(name, in, maxPodsFile, func(o runtime.Object) error {
+			pods, err := simulation.Pods(o)
+			r.Pods = append(r.Pods, pods...)
+			return err
+		}); err != nil {
+			return nil, usageError{err}
+		}
+	}
+	if len(r.Pods) == 0 {
+		return nil, usageError{fmt.Errorf("simulate: %s: no pods in it", strings.Join(f.files, ", "))}
+	}
+	for _, text := range f.with {
+		name, dir, ok := strings.Cut(text, "=")
+		if !ok || name == "" || dir == "" {
+			return nil, usageError{fmt.Errorf("--with %q: want NAME=FOLDER", text)}
+		}
+		if r.With[name], err = filepath.Abs(dir); err != nil {
+			return nil, err
+		}
+	}
+	for _, text := range f.set {
+		name, value, _ := strings.Cut(text, "=")
+		weight, err := strconv.ParseInt(value, 10, 64)
+		if err != nil || name == "" {
+			return nil, usageError{fmt.Errorf("--set %q: want [PROFILE/]PRIORITY=WEIGHT", text)}
+		}
+		r.Set[name] = weight
+	}
+	return r, nil
+}
+
+// run answers in the kernel where it can, and here otherwise.
+func (f *simulateFlags) run(ctx context.Context, r *simulation.Request) (*simulation.Report, error) {
+	if f.snapshot != "live" {
+		cluster, err := f.read()
+		if err != nil {
+			return nil, err
+		}
+		cfg, err := f.policy()
+		if err != nil {
+			return nil, usageError{err}
+		}
+		report, err := simulation.Run(ctx, cfg, cluster, r, plugin.Deps{Log: warnings()})
+		if report != nil {
+			report.Snapshot = f.snapshot
+		}
+		return report, err
+	}
+	rest, err := f.connect.config()
+	if err != nil {
+		return nil, err
+	}
+	c, err := inspect.Dial(rest)
+	if err != nil {
+		return nil, err
+	}
+	report := &simulation.Report{}
+	if len(r.With) == 0 {
+		return report, c.Post(ctx, r, report, "simulate")
+	}
+	client, err := kubernetes.NewForConfig(rest)
+	if err != nil {
+		return nil, err
+	}
+	var cfg plugin.Config
+	if err := c.Get(ctx, nil, &cfg, "policy"); err != nil {
+		return nil, err
+	}
+	cfg.Alone()
+	cluster, err := live(ctx, client)
+	if err != nil {
+		return nil, err
+	}
+	if report, err = simulation.Run(ctx, cfg, cluster, r, plugin.Deps{Log: warnings()}); report != nil {
+		report.Snapshot = "live"
+	}
+	return report, err
+}
+
+// warnings logs what goes wrong with plugins.
+func warnings() *slog.Logger {
+	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+}
+
+// policy is that of a configuration.
+func (f *simulateFlags) policy() (plugin.Config, error) {
+	src := sourceFlags{file: f.config}
+	cfg, err := src.load()
+	if err != nil {
+		return plugin.Config{}, err
+	}
+	exe, err := os.Executable()
+	if err != nil {
+		return plugin.Config{}, err
+	}
+	if exe, err = filepath.EvalSymlinks(exe); err != nil {
+		return plugin.Config{}, err
+	}
+	return kernel.SchedulingConfig(cfg, exe)
+}
+
+// live lists what the scheduler of a running kernel sees.
+func live(ctx context.Context, client kubernetes.Interface) (*scheduler.Cluster, error) {
+	cluster := &scheduler.Cluster{}
+	core, apps, all := client.CoreV1(), client.AppsV1(), metav1.ListOptions{}
+	for _, list := range []func() (runtime.Object, error){
+		func() (runtime.Object, error) { return core.Nodes().List(ctx, all) },
+		func() (runtime.Object, error) { return core.Pods("").List(ctx, all) },
+		func() (runtime.Object, error) { return core.Services("").List(ctx, all) },
+		func() (runtime.Object, error) { return core.ReplicationControllers("").List(ctx, all) },
+		func() (runtime.Object, error) { return apps.ReplicaSets("").List(ctx, all) },
+		func() (runtime.Object, error) { return core.PersistentVolumes().List(ctx, all) },
+		func() (runtime.Object, error) { return core.PersistentVolumeClaims("").List(ctx, all) },
+		func() (runtime.Object, error) { return core.Namespaces().List(ctx, all) },
+	} {
+		o, err := list()
+		if err != nil {
+			return nil, err
+		}
+		if err := cluster.Add(o); err != nil {
+			return nil, err
+		}
+	}
+	return cluster, nil
+}
+
+// read takes the picture from a file or a backup.
+func (f *simulateFlags) read() (*scheduler.Cluster, error) {
+	cluster := &scheduler.Cluster{}
+	err := maintenance.BackupObjects(f.snapshot, maintenance.NewDecoder(), cluster.Add)
+	if errors.Is(err, maintenance.ErrNoBackup) {
+		err = readObjects(f.snapshot, nil, maxSnapshot, cluster.Add)
+	}
+	if err != nil {
+		return nil, usageError{fmt.Errorf("--snapshot: %w", err)}
+	}
+	if len(cluster.Nodes) == 0 {
+		return nil, usageError{fmt.Errorf("--snapshot %s: no nodes in it", f.snapshot)}
+	}
+	return cluster, nil
+}
+
+// readObjects hands on each object of a file of YAML or JSON, also those of lists.
+func readObjects(name string, in io.Reader, limit int64, visit func(runtime.Object) error) error {
+	if name != "-" {
+		file, err := os.Open(name)
+		if err != nil {
+			return err
+		}
+		defer file.Close()
+		in = file
+	}
+	data, err := io.ReadAll(io.LimitReader(in, limit+1))
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	if int64(len(data)) > limit {
+		return fmt.Errorf("%s: larger than %s", name, bytesText(limit))
+	}
+	documents := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(data), 4096)
+	for {
+		var raw runtime.RawExtension
+		if err := documents.Decode(&raw); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		if len(raw.Raw) == 0 || string(raw.Raw) == "null" {
+			continue
+		}
+		if err := visitRaw(raw.Raw, visit); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+}
+
+func visitRaw(data []byte, visit func(runtime.Object) error) error {
+	o, _, err := scheme.Codecs.UniversalDeserializer().Decode(data, nil, nil)
+	if runtime.IsNotRegisteredError(err) {
+		return nil // no kind that a placement goes by
+	}
+	if err != nil {
+		return err
+	}
+	list, ok := o.(*v1.List)
+	if !ok {
+		if meta.IsListType(o) {
+			return meta.EachListItem(o, visit)
+		}
+		return visit(o)
+	}
+	for i := range list.Items {
+		if err := visitRaw(list.Items[i].Raw, visit); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f *simulateFlags) text(w io.Writer, r *simulation.Report) {
+	row(w, "SNAPSHOT", r.Snapshot, nodesText(r.Nodes))
+	placed := fmt.Sprintf("%d of %d pods would be placed", r.Placed, len(r.Pods))
+	if r.Compared {
+		placed += fmt.Sprintf(", %d otherwise than by the present policy", r.Moved)
+	}
+	row(w, "RESULT", placed)
+	row(w)
+	header := []any{"NAMESPACE", "POD", "NODE"}
+	if r.Compared {
+		header = append(header, "PRESENT")
+	}
+	row(w, append(header, "WHY")...)
+	node := func(x *scheduler.Explanation) string {
+		if x.Node == "" {
+			return "<none>"
+		}
+		return x.Node
+	}
+	for i := range r.Pods {
+		p := &r.Pods[i]
+		cells := []any{p.Namespace, p.Explanation.Pod, node(p.Explanation)}
+		if r.Compared {
+			present := "same"
+			if p.Moves {
+				present = node(p.Present)
+			}
+			cells = append(cells, present)
+		}
+		why := p.Why
+		if why == "" {
+			why = p.Message
+		}
+		row(w, append(cells, why)...)
+	}
+	if f.explain {
+		for i := range r.Pods {
+			row(w)
+			explanationText(w, r.Pods[i].Explanation)
+		}
+	}
+}

@@ -1,0 +1,43 @@
+package scheduler
+
+import (
+	"fmt"
+	"testing"
+
+	contractv1 "pintle.dev/pintle/sdk/contract/v1"
+)
+
+// BenchmarkTell is what a shadow costs the cycle: a delta and a decision handed
+// to a comparison that has no room.
+func BenchmarkTell(b *testing.B) {
+	for _, followers := range []int{0, 1} {
+		b.Run(fmt.Sprint(followers), func(b *testing.B) {
+			a := newAPI(b)
+			policy := newFreePolicy(1)
+			s, err := New(Config{}, Deps{Pods: a.pods, Nodes: a.nodes, Profiles: map[string]PolicySource{profileName: policy}, Bind: a.bind})
+			if err != nil {
+				b.Fatal(err)
+			}
+			for range followers {
+				c, err := NewComparison(ComparisonConfig{Profiles: map[string]PolicyPair{profileName: {policy, policy}}})
+				if err != nil {
+					b.Fatal(err)
+				}
+				s.Follow(c)
+			}
+			pod := makePod("p", 1)
+			sh, err := newShape(pod)
+			if err != nil {
+				b.Fatal(err)
+			}
+			p := &podEntry{pod: pod, shape: sh}
+			sh.class = &class{}
+			delta, d := &contractv1.Delta{}, &Decision{Nodes: 1}
+			b.ReportAllocs()
+			for b.Loop() {
+				s.tellDelta(delta)
+				s.tellDecision(p, d, nil)
+			}
+		})
+	}
+}

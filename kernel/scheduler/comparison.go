@@ -1,0 +1,374 @@
+package scheduler
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	contractv1 "pintle.dev/pintle/sdk/contract/v1"
+)
+
+// ComparisonConfig holds what a Comparison is about. Zero bounds mean defaults.
+type ComparisonConfig struct {
+	// Profiles are the pairs of policies by schedulerName. Their predicates must
+	// be ignorable: a plugin that is down may not look as if it refused.
+	Profiles map[string]PolicyPair
+	// Queue bounds the deltas and decisions that wait. Default 4096.
+	Queue int
+	// Keep is how many disagreements are kept. Default 256.
+	Keep int
+	Log  *slog.Logger
+}
+
+// PolicyPair is a policy as it is in force, and with a candidate in it, both
+// over guests of their own.
+type PolicyPair struct{ Present, Candidate PolicySource }
+
+// Comparison decides every pod that a scheduler decides once more, off its
+// goroutine, twice: by the policy in force and with a candidate in it.
+//
+// Neither is asked with another picture than the decision had: the scheduler
+// hands over its deltas and decisions in order, the comparison applies the
+// deltas to a replica of its own, from which alone the guests of both sides are
+// fed, and a decision is compared only at the very generation at which it was
+// made. What the guests of the mirrored present policy answer is what those of
+// the scheduler did, or else the decision is counted as not reproduced. Each side has
+// its class cache, so that a decision asks about the nodes that changed, as in
+// the cycle.
+//
+// The scheduler never waits: what finds no room in the queue is dropped and
+// counted. After a delta was dropped, the comparison begins anew with the
+// scheduler's whole replica.
+type Comparison struct {
+	cfg     ComparisonConfig
+	log     *slog.Logger
+	jobs    chan comparisonJob
+	source  atomic.Pointer[Scheduler]
+	dropped atomic.Int64
+
+	// replica is locked in itself.
+	replica *replica
+
+	// All below belongs to Run's goroutine.
+	snapshot *snapshot
+	loaded   bool
+	sides    map[string]*[2]side
+
+	book book
+}
+
+// side is one policy of a pair with its results.
+type side struct {
+	source  PolicySource
+	policy  Policy
+	classes map[uint32]*class
+}
+
+const (
+	present = iota
+	candidate
+)
+
+// comparisonJob is a delta or a decision.
+type comparisonJob struct {
+	delta    *contractv1.Delta
+	decision *comparedDecision
+}
+
+type comparedDecision struct {
+	generation      uint64
+	class           uint32
+	profile         string
+	namespace, name string
+	uid             types.UID
+	node            string // empty: nowhere
+	at              time.Time
+}
+
+var _ ReplicaSource = (*Comparison)(nil)
+
+// NewComparison checks its argument and starts nothing.
+func NewComparison(cfg ComparisonConfig) (*Comparison, error) {
+	if len(cfg.Profiles) == 0 {
+		return nil, fmt.Errorf("comparison: no profile")
+	}
+	if cfg.Queue == 0 {
+		cfg.Queue = 4096
+	}
+	if cfg.Keep == 0 {
+		cfg.Keep = 256
+	}
+	if cfg.Queue < 0 || cfg.Keep < 0 {
+		return nil, fmt.Errorf("comparison: a bound is negative")
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	c := &Comparison{
+		cfg: cfg, log: cfg.Log, jobs: make(chan comparisonJob, cfg.Queue), replica: newReplica(0),
+		snapshot: newSnapshot(), sides: map[string]*[2]side{}, book: newBook(cfg.Keep),
+	}
+	for name, pair := range cfg.Profiles {
+		c.sides[name] = &[2]side{
+			{source: pair.Present, classes: map[uint32]*class{}}, {source: pair.Candidate, classes: map[uint32]*class{}},
+		}
+	}
+	return c, nil
+}
+
+// Replica implements ReplicaSource for the guests of both sides.
+func (c *Comparison) Replica() *contractv1.Delta { return c.replica.full() }
+
+// Follow has a scheduler hand its deltas and decisions to c until release is called.
+func (s *Scheduler) Follow(c *Comparison) (release func()) {
+	c.source.Store(s)
+	s.followMu.Lock()
+	defer s.followMu.Unlock()
+	change := func(edit func([]*Comparison) []*Comparison) {
+		var now []*Comparison
+		if old := s.followers.Load(); old != nil {
+			now = *old
+		}
+		next := edit(now)
+		s.followers.Store(&next)
+	}
+	change(func(now []*Comparison) []*Comparison { return append(append([]*Comparison{}, now...), c) })
+	return func() {
+		s.followMu.Lock()
+		defer s.followMu.Unlock()
+		change(func(now []*Comparison) []*Comparison {
+			var next []*Comparison
+			for _, other := range now {
+				if other != c {
+					next = append(next, other)
+				}
+			}
+			return next
+		})
+		c.source.CompareAndSwap(s, nil)
+	}
+}
+
+// tellDelta and tellDecision are the cycle's part: they never wait.
+func (s *Scheduler) tellDelta(delta *contractv1.Delta) {
+	if followers := s.followers.Load(); followers != nil {
+		for _, c := range *followers {
+			c.offer(comparisonJob{delta: delta})
+		}
+	}
+}
+
+func (s *Scheduler) tellDecision(p *podEntry, d *Decision, err error) {
+	followers := s.followers.Load()
+	if followers == nil || len(*followers) == 0 || err != nil || d.Nodes == 0 || p.shape.class == nil {
+		return
+	}
+	told := &comparedDecision{
+		generation: s.replica.generation, class: p.shape.class.id, profile: p.pod.Spec.SchedulerName,
+		namespace: p.namespace, name: p.name, uid: p.uid, node: d.Node, at: d.Time,
+	}
+	for _, c := range *followers {
+		if c.sides[told.profile] != nil {
+			c.offer(comparisonJob{decision: told})
+		}
+	}
+}
+
+func (c *Comparison) offer(j comparisonJob) {
+	select {
+	case c.jobs <- j:
+	default:
+		if j.decision != nil {
+			c.dropped.Add(1)
+		} // a delta that is missing shows as a gap
+	}
+}
+
+// Run compares until ctx ends.
+func (c *Comparison) Run(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case j := <-c.jobs:
+			var err error
+			if j.delta != nil {
+				err = c.follow(ctx, j.delta)
+			} else {
+				err = c.compare(ctx, j.decision)
+			}
+			if err != nil && ctx.Err() == nil {
+				c.book.fail(err)
+			}
+		}
+	}
+}
+
+// follow brings replica, snapshot and guests to a delta.
+func (c *Comparison) follow(ctx context.Context, delta *contractv1.Delta) error {
+	at := c.replica.generation
+	switch {
+	case c.loaded && delta.Generation <= at:
+		return nil
+	case c.loaded && delta.Generation == at+1:
+		c.replica.advance(delta.Operations)
+	default:
+		s := c.source.Load()
+		if s == nil {
+			return nil
+		}
+		delta = s.Replica()
+		c.replica.reset(delta)
+		c.snapshot = newSnapshot()
+		for _, pair := range c.sides {
+			for i := range pair {
+				pair[i].classes = map[uint32]*class{}
+			}
+		}
+		c.loaded = true
+	}
+	c.snapshot.follow(delta.Operations)
+	for _, op := range delta.Operations {
+		if gone, ok := op.Op.(*contractv1.Operation_ClassRemove); ok {
+			for _, pair := range c.sides {
+				delete(pair[present].classes, gone.ClassRemove)
+				delete(pair[candidate].classes, gone.ClassRemove)
+			}
+		}
+	}
+	for _, pair := range c.sides {
+		for i := range pair {
+			if policy := pair[i].source.Policy(); policy != nil {
+				if policy != pair[i].policy {
+					pair[i].policy, pair[i].classes = policy, map[uint32]*class{}
+				}
+				if err := policy.Apply(ctx, delta); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// ready reports whether a side's guests have the replica.
+func (s *side) ready() bool {
+	if s.policy == nil {
+		return false
+	}
+	preparing, ok := s.policy.(contractv1.Preparing)
+	return !ok || preparing.Prepared()
+}
+
+// decide brings a side's results for a class up to date; an error means that
+// some plugin did not answer.
+func (s *side) decide(ctx context.Context, id uint32, sh *shape, snap *snapshot) (*class, error) {
+	c := s.classes[id]
+	if c == nil {
+		c = &class{id: id, shape: sh}
+		s.classes[id] = c
+	}
+	if err := c.update(ctx, s.policy, snap); err != nil {
+		return nil, err
+	}
+	if len(c.fit) > 0 {
+		if _, err := c.totals(ctx); err != nil {
+			c.forget()
+			return nil, err
+		}
+	}
+	for p, stale := range c.stale {
+		if stale {
+			return nil, fmt.Errorf("predicate %s did not answer", c.predicates[p].Name)
+		}
+	}
+	return c, c.trouble
+}
+
+func (c *Comparison) compare(ctx context.Context, d *comparedDecision) error {
+	pair := c.sides[d.profile]
+	pod := c.replica.classes[d.class]
+	if !c.loaded || d.generation != c.replica.generation || pod == nil || !pair[present].ready() || !pair[candidate].ready() {
+		c.book.skip()
+		return nil
+	}
+	var decided [2]*class
+	sh := &shape{pod: pod}
+	for i := range pair {
+		var err error
+		if decided[i], err = pair[i].decide(ctx, d.class, sh, c.snapshot); err != nil {
+			if i == candidate {
+				return fmt.Errorf("candidate: %w", err)
+			}
+			return fmt.Errorf("mirror of the present version: %w", err)
+		}
+	}
+	names := c.snapshot.names()
+	if !decided[present].would(d.node, names) {
+		c.book.unreproduced()
+		return nil
+	}
+	c.book.add(difference(d, decided[present], decided[candidate], names))
+	return nil
+}
+
+// would reports whether a class's results lead to a node, or nowhere.
+func (c *class) would(node string, names []string) bool {
+	if len(c.fit) == 0 {
+		return node == ""
+	}
+	for _, n := range c.top {
+		if names[n] == node {
+			return true
+		}
+	}
+	return false
+}
+
+// reset makes the copy what a whole replica says.
+func (r *replica) reset(full *contractv1.Delta) {
+	fresh := newReplica(full.Generation - 1)
+	fresh.advance(full.Operations)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.generation, r.nodes, r.pods, r.classes, r.objects = fresh.generation, fresh.nodes, fresh.pods, fresh.classes, fresh.objects
+}
+
+// follow keeps a snapshot that only knows names and what changed: what class
+// results are brought up to date by.
+func (s *snapshot) follow(operations []*contractv1.Operation) {
+	for _, operation := range operations {
+		switch op := operation.Op.(type) {
+		case *contractv1.Operation_NodeSet:
+			index := op.NodeSet.Index
+			s.byIndex = grow(s.byIndex, int(index)+1, nil)
+			if s.byIndex[index] == nil {
+				s.count++
+				s.listed = nil
+			}
+			s.byIndex[index] = &nodeEntry{name: op.NodeSet.Node.Name, index: index, node: op.NodeSet.Node}
+			s.nodes++
+			s.touch(index)
+		case *contractv1.Operation_NodeRemove:
+			if int(op.NodeRemove) < len(s.byIndex) && s.byIndex[op.NodeRemove] != nil {
+				s.byIndex[op.NodeRemove] = nil
+				s.listed = nil
+				s.count--
+				s.nodes++
+				s.touch(op.NodeRemove)
+			}
+		case *contractv1.Operation_PodAdd:
+			s.touch(op.PodAdd.Node)
+		case *contractv1.Operation_PodRemove:
+			s.touch(op.PodRemove.Node)
+		case *contractv1.Operation_ObjectSet:
+			s.kinds[op.ObjectSet.Key.Kind]++
+		case *contractv1.Operation_ObjectRemove:
+			s.kinds[op.ObjectRemove.Kind]++
+		}
+	}
+}

@@ -1,0 +1,246 @@
+package scheduler
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// Diff says how a candidate differs from the version in force.
+type Diff struct {
+	// Compared decisions; of those, Disagreed in which some answer about some
+	// node differed, and Elsewhere in which the pod would be on another node,
+	// or on none, or on one at all.
+	Compared  int64 `json:"compared"`
+	Disagreed int64 `json:"disagreed"`
+	Elsewhere int64 `json:"elsewhere"`
+	// Decisions that were not compared: Dropped because the queue was full,
+	// Skipped while the candidate was being fed, Failed because a plugin did not answer,
+	// Unreproduced because the mirrored present version decided otherwise.
+	Dropped      int64      `json:"dropped"`
+	Skipped      int64      `json:"skipped"`
+	Failed       int64      `json:"failed"`
+	Unreproduced int64      `json:"unreproduced"`
+	LastFailure  string     `json:"lastFailure,omitempty"`
+	Last         *time.Time `json:"last,omitempty"`
+	// Plugins that differ, by decisions.
+	Plugins []PluginDifference `json:"plugins"`
+	// Disagreements that are kept, the oldest first.
+	Disagreements []Disagreement `json:"disagreements"`
+}
+
+// PluginDifference counts how often a plugin answered otherwise.
+type PluginDifference struct {
+	Plugin    string `json:"plugin"`
+	Decisions int64  `json:"decisions"`
+	Nodes     int64  `json:"nodes"`
+}
+
+// Disagreement is one decision in which the two sides differ.
+type Disagreement struct {
+	Sequence  uint64    `json:"sequence"`
+	Time      time.Time `json:"time"`
+	Namespace string    `json:"namespace"`
+	Pod       string    `json:"pod"`
+	Profile   string    `json:"profile"`
+	// Node is where the pod was placed; empty: nowhere.
+	Node string `json:"node"`
+	// Candidate is where it would have been placed; OneOf counts the nodes that
+	// the choice would have been among. Elsewhere: that is not Node.
+	Candidate string `json:"candidate"`
+	OneOf     int    `json:"oneOf,omitempty"`
+	Elsewhere bool   `json:"elsewhere"`
+	// Nodes counts those about which an answer differs; the first are in Answers.
+	Nodes   int                `json:"nodes"`
+	Answers []AnswerDifference `json:"answers"`
+
+	byPlugin map[string]int64
+}
+
+// AnswerDifference is what the two sides said about one node.
+type AnswerDifference struct {
+	Node   string `json:"node"`
+	Plugin string `json:"plugin"`
+	// Present and Candidate are "fits", reasons, or a score from 0 to 10.
+	Present   string `json:"present"`
+	Candidate string `json:"candidate"`
+	// Totals of a node that fits on both sides.
+	PresentTotal   int64 `json:"presentTotal,omitempty"`
+	CandidateTotal int64 `json:"candidateTotal,omitempty"`
+}
+
+// answersKept is how many nodes a disagreement tells of.
+const answersKept = 8
+
+// difference compares what both sides made of one decision; nil: they agree.
+func difference(d *comparedDecision, was, would *class, names []string) *Disagreement {
+	out := &Disagreement{Time: d.at, Namespace: d.namespace, Pod: d.name, Profile: d.profile, Node: d.node, byPlugin: map[string]int64{}}
+	if out.Elsewhere = !would.would(d.node, names); out.Elsewhere && len(would.fit) > 0 {
+		out.Candidate, out.OneOf = names[would.top[0]], len(would.top)
+	} else if !out.Elsewhere {
+		out.Candidate = d.node
+	}
+	for n := range was.fail {
+		if n >= len(would.fail) || was.fail[n] == absent || would.fail[n] == absent {
+			continue
+		}
+		a, b := was.fail[n], would.fail[n]
+		if a == fits && b == fits || a >= 0 && b >= 0 && was.predicates[a].Name == would.predicates[b].Name {
+			continue
+		}
+		answer := AnswerDifference{Node: names[n], Present: was.verdictText(uint32(n)), Candidate: would.verdictText(uint32(n))}
+		if b >= 0 {
+			answer.Plugin = would.predicates[b].Name
+		} else {
+			answer.Plugin = was.predicates[a].Name
+		}
+		out.take(answer)
+	}
+	out.scores(was, would, names)
+	if out.Nodes == 0 && !out.Elsewhere {
+		return nil
+	}
+	return out
+}
+
+func (d *Disagreement) take(a AnswerDifference) {
+	d.Nodes++
+	d.byPlugin[a.Plugin]++
+	if len(d.Answers) < answersKept {
+		d.Answers = append(d.Answers, a)
+	}
+}
+
+// scores compares the priorities that both sides have, on nodes that fit on both.
+func (d *Disagreement) scores(was, would *class, names []string) {
+	if len(was.fit) == 0 || len(would.fit) == 0 {
+		return
+	}
+	at := make(map[string]int, len(would.priorities))
+	for i := range would.priorities {
+		at[would.priorities[i].Name] = i
+	}
+	var a, b []leaderScore
+	for k, n := range was.fit {
+		j, ok := slices.BinarySearch(would.fit, n)
+		if !ok || slices.Equal(was.raws(n, &a), would.raws(n, &b)) && was.sum[k] == would.sum[j] && len(was.priorities) == len(would.priorities) {
+			continue
+		}
+		a, b = was.appendScores(a[:0], n), would.appendScores(b[:0], n)
+		for i := range was.priorities {
+			other, ok := at[was.priorities[i].Name]
+			if !ok || a[i].score == b[other].score {
+				continue
+			}
+			d.take(AnswerDifference{
+				Node: names[n], Plugin: was.priorities[i].Name, Present: scoreText(a[i].score), Candidate: scoreText(b[other].score),
+				PresentTotal: was.sum[k], CandidateTotal: would.sum[j],
+			})
+		}
+	}
+}
+
+// raws are the raw scores of a node, in a buffer that is used again.
+func (c *class) raws(n uint32, buffer *[]leaderScore) []leaderScore {
+	*buffer = (*buffer)[:0]
+	for i := range c.priorities {
+		*buffer = append(*buffer, leaderScore{raw: c.raw[i][n]})
+	}
+	return *buffer
+}
+
+func scoreText(score int64) string { return strconv.FormatInt(score, 10) }
+
+func (c *class) verdictText(n uint32) string {
+	f := c.fail[n]
+	if f < 0 {
+		return AnswerFits
+	}
+	text := c.predicates[f].Name
+	for i, reason := range c.policy.Reasons(int(f), c.verdicts[f][n]) {
+		if i == 0 {
+			text += ": "
+		} else {
+			text += ", "
+		}
+		text += reason
+	}
+	return text
+}
+
+// book keeps what was compared. Safe for concurrent use.
+type book struct {
+	mu       sync.Mutex
+	diff     Diff
+	plugins  map[string]*PluginDifference
+	sequence uint64
+	ring     []Disagreement
+	keep     int
+}
+
+func newBook(keep int) book { return book{plugins: map[string]*PluginDifference{}, keep: keep} }
+
+func (b *book) skip()         { b.mu.Lock(); b.diff.Skipped++; b.mu.Unlock() }
+func (b *book) unreproduced() { b.mu.Lock(); b.diff.Unreproduced++; b.mu.Unlock() }
+
+func (b *book) fail(err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.diff.Failed++
+	b.diff.LastFailure = err.Error()
+}
+
+// add counts a decision; d is nil where both sides agree.
+func (b *book) add(d *Disagreement) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.diff.Compared++
+	if d == nil {
+		return
+	}
+	b.diff.Disagreed++
+	if d.Elsewhere {
+		b.diff.Elsewhere++
+	}
+	at := d.Time
+	b.diff.Last = &at
+	for name, nodes := range d.byPlugin {
+		p := b.plugins[name]
+		if p == nil {
+			p = &PluginDifference{Plugin: name}
+			b.plugins[name] = p
+		}
+		p.Decisions++
+		p.Nodes += nodes
+	}
+	b.sequence++
+	d.Sequence = b.sequence
+	if len(b.ring) >= b.keep {
+		b.ring = slices.Delete(b.ring, 0, 1)
+	}
+	b.ring = append(b.ring, *d)
+}
+
+// Report returns the counts, and the kept disagreements after a sequence number.
+func (c *Comparison) Report(after uint64) Diff {
+	b := &c.book
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	out := b.diff
+	out.Dropped = c.dropped.Load()
+	out.Plugins, out.Disagreements = []PluginDifference{}, []Disagreement{}
+	for _, p := range b.plugins {
+		out.Plugins = append(out.Plugins, *p)
+	}
+	slices.SortFunc(out.Plugins, func(x, y PluginDifference) int {
+		return cmp.Or(cmp.Compare(y.Decisions, x.Decisions), cmp.Compare(x.Plugin, y.Plugin))
+	})
+	for _, d := range b.ring {
+		if d.Sequence > after {
+			out.Disagreements = append(out.Disagreements, d)
+		}
+	}
+	return out
+}

@@ -1,0 +1,300 @@
+package scheduler
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// ErrUnknownPod is returned for a pod that the scheduler does not know: there
+// is none of the name, or it has ended, or another scheduler places it.
+var ErrUnknownPod = errors.New("the scheduler knows no such pod")
+
+// ErrNotReady is returned while the scheduler has not seen the cluster, or its
+// plugins are not ready.
+var ErrNotReady = errors.New("the scheduler is not ready")
+
+// ExplainOptions bound an explanation.
+type ExplainOptions struct {
+	// Nodes is how many nodes are told of; 0: all.
+	Nodes int
+	// Now asks for a fresh evaluation also where the decision is kept.
+	Now bool
+}
+
+func (o ExplainOptions) limit() int {
+	if o.Nodes <= 0 {
+		return 1 << 30
+	}
+	return o.Nodes
+}
+
+// inspect runs f in the cycle, between two decisions.
+func (s *Scheduler) inspect(ctx context.Context, f func(cycle context.Context)) error {
+	done := make(chan struct{})
+	wrapped := func(cycle context.Context) {
+		defer close(done)
+		if ctx.Err() == nil {
+			f(cycle)
+		}
+	}
+	select {
+	case s.inspections <- wrapped:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	select {
+	case <-done:
+		return ctx.Err()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Why explains a pod: a bound one by the decision that was made, as long as
+// that is kept, everything else by asking every plugin about every node once,
+// between two decisions. Errors: ErrUnknownPod, ErrNotReady, what ctx ends with.
+func (s *Scheduler) Why(ctx context.Context, namespace, name string, o ExplainOptions) (*Explanation, error) {
+	var x *Explanation
+	var err error
+	if ended := s.inspect(ctx, func(cycle context.Context) { x, err = s.why(cycle, namespace, name, o) }); ended != nil {
+		return nil, fmt.Errorf("explain pod %s/%s: %w", namespace, name, ended)
+	}
+	return x, err
+}
+
+func (s *Scheduler) why(ctx context.Context, namespace, name string, o ExplainOptions) (*Explanation, error) {
+	if s.unsynced > 0 {
+		return nil, fmt.Errorf("%w: it has not seen the whole cluster yet", ErrNotReady)
+	}
+	var p *podEntry
+	for _, e := range s.pods {
+		if e.name == name && e.namespace == namespace {
+			p = e
+		}
+	}
+	d, kept := s.record.last(namespace, name)
+	if p == nil {
+		if kept && d.Node != "" {
+			return d.explanation(o, "it has ended since"), nil
+		}
+		return nil, ErrUnknownPod
+	}
+	kept = kept && d.UID == p.uid
+	if p.node != "" && kept && d.Node == p.node && !o.Now {
+		x := d.explanation(o, "")
+		x.Profile, x.State = p.pod.Spec.SchedulerName, p.state()
+		return x, nil
+	}
+	x, err := s.evaluate(ctx, p, o)
+	if err != nil {
+		return nil, err
+	}
+	if kept {
+		x.Attempt = d.Attempt
+		if p.node == "" {
+			x.Message = d.Message
+		}
+	}
+	if p.node != "" {
+		x.Note = "the decision is no longer kept; this is what the plugins say now, as if the pod were not there"
+		if kept && d.Node == p.node {
+			x.Note = "what the plugins say now, as if the pod were not there"
+		}
+	}
+	return x, nil
+}
+
+func (p *podEntry) state() string {
+	switch {
+	case p.assumed:
+		return "binding"
+	case p.node != "":
+		return "bound"
+	case p.place == gated:
+		return "gated"
+	case p.place == unschedulable:
+		return "unschedulable"
+	case p.place == backingOff:
+		return "back-off"
+	}
+	return "waiting"
+}
+
+// explanation tells a decision that was kept.
+func (d *Decision) explanation(o ExplainOptions, note string) *Explanation {
+	x := &Explanation{
+		Namespace: d.Namespace, Pod: d.Name, State: "bound", Source: SourceDecision, Note: note, Time: d.Time, Attempt: d.Attempt,
+		Nodes: d.Nodes, Feasible: d.Feasible, Node: d.Node, Message: d.Message,
+	}
+	if d.evidence != nil {
+		d.evidence.tell(x, o.limit())
+	}
+	return x
+}
+
+// evaluate asks every plugin about every node for a pod; one that is on a node
+// is taken off it for that long. The cycle waits, as for a decision whose class
+// is new.
+func (s *Scheduler) evaluate(ctx context.Context, p *podEntry, o ExplainOptions) (_ *Explanation, err error) {
+	profile := s.profiles[p.pod.Spec.SchedulerName]
+	if profile == nil {
+		return nil, fmt.Errorf("%w: its schedulerName is %s, which is no profile of this kernel", ErrUnknownPod, p.pod.Spec.SchedulerName)
+	}
+	x := &Explanation{
+		Namespace: p.namespace, Pod: p.name, Profile: p.pod.Spec.SchedulerName, State: p.state(), Source: SourceEvaluation,
+		Time: s.clock.Now(), Attempt: p.attempts, Node: p.node, Nodes: s.snapshot.count,
+	}
+	if x.Node != "" {
+		s.snapshot.removePod(p)
+		defer func() {
+			s.snapshot.addPod(p, x.Node)
+			err = errors.Join(err, s.flush(ctx))
+		}()
+	}
+	c := s.classOf(p.shape)
+	if err := s.flush(ctx); err != nil {
+		return nil, err
+	}
+	if profile.policy == nil {
+		return nil, fmt.Errorf("%w: %w", ErrNotReady, errNoPolicy)
+	}
+	if s.snapshot.count == 0 {
+		x.Message = noNodes
+		x.Plugins = pluginAccounts(profile.policy, profile.policy.Predicates(), profile.policy.Priorities())
+		return x, nil
+	}
+	if err := c.update(ctx, profile.policy, s.snapshot); err != nil {
+		return nil, err
+	}
+	if err := s.account(ctx, c, x, o); err != nil {
+		return nil, err
+	}
+	if x.Node == "" {
+		if len(c.fit) == 0 {
+			x.Message, _ = c.why(s.snapshot.count)
+		}
+		if len(p.pod.Spec.SchedulingGates) > 0 {
+			x.Note = "it waits for its scheduling gates: " + gateNames(p.pod)
+		}
+	}
+	return x, nil
+}
+
+func gateNames(pod *v1.Pod) string {
+	out := ""
+	for i, g := range pod.Spec.SchedulingGates {
+		if i > 0 {
+			out += ", "
+		}
+		out += g.Name
+	}
+	return out
+}
+
+// account asks for what the class has not: the verdicts of predicates after
+// one that refused.
+func (s *Scheduler) account(ctx context.Context, c *class, x *Explanation, o ExplainOptions) error {
+	var nodes []uint32
+	for n, e := range s.snapshot.byIndex {
+		if e != nil {
+			nodes = append(nodes, uint32(n))
+		}
+	}
+	x.Feasible = len(c.fit)
+	x.Plugins = pluginAccounts(c.policy, c.predicates, c.priorities)
+	accounts := make([]NodeAccount, len(nodes))
+	for k, n := range nodes {
+		accounts[k] = NodeAccount{Node: s.snapshot.byIndex[n].name, Fits: c.fail[n] == fits, Verdicts: make([]VerdictAccount, len(c.predicates))}
+		accounts[k].Chosen = x.Node != "" && accounts[k].Node == x.Node
+	}
+	out := make([]uint32, len(nodes))
+	for p := range c.predicates {
+		failure := c.policy.Filter(ctx, p, c.id, nodes, out)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		for k, n := range nodes {
+			v := &accounts[k].Verdicts[p]
+			v.Predicate, v.Answer = c.predicates[p].Name, AnswerFits
+			switch {
+			case failure != nil:
+				v.Answer, v.Reasons = AnswerFailed, []string{failure.Error()}
+			case out[k] != 0:
+				v.Answer, v.Reasons = AnswerRefuses, c.policy.Reasons(p, out[k])
+				x.Plugins[p].Refused++
+				for _, reason := range v.Reasons {
+					if l := s.snapshot.lack(s.snapshot.byIndex[n], c.shape.pod, reason); l != nil {
+						v.Lacks = append(v.Lacks, *l)
+					}
+				}
+			}
+		}
+	}
+	if len(c.fit) > 0 {
+		if _, err := c.totals(ctx); err != nil {
+			c.forget()
+			return err
+		}
+		scores := make([]leaderScore, 0, len(c.priorities))
+		at := map[uint32]int{}
+		for k, n := range nodes {
+			at[n] = k
+		}
+		for k, n := range c.fit {
+			a := &accounts[at[n]]
+			a.ScoresKept, a.Total = true, c.sum[k]
+			a.Scores = scoreAccounts(c.priorities, c.appendScores(scores[:0], n))
+		}
+	}
+	slices.SortFunc(accounts, func(a, b NodeAccount) int {
+		if a.Fits != b.Fits {
+			if a.Fits {
+				return -1
+			}
+			return 1
+		}
+		ap, ar := a.refusals()
+		bp, br := b.refusals()
+		return cmp.Or(cmp.Compare(b.Total, a.Total), cmp.Compare(ap, bp), cmp.Compare(ar, br), cmp.Compare(a.Node, b.Node))
+	})
+	if len(c.fit) == 0 {
+		x.Change = change(accounts)
+	} else if tied := len(c.top); x.Node == "" {
+		x.Why = fmt.Sprintf("%d of %d nodes fit now", x.Feasible, x.Nodes)
+	} else if accounts[0].Chosen || tied > 1 {
+		x.Why = s.whyNow(accounts, x, tied)
+	} else {
+		x.Why = fmt.Sprintf("%s would be the best now, with %d", accounts[0].Node, accounts[0].Total)
+	}
+	if x.Omitted = max(0, len(accounts)-o.limit()); x.Omitted > 0 {
+		cut := len(accounts) - x.Omitted
+		for _, a := range accounts[cut:] {
+			if a.Chosen { // the pod's own node is always told of
+				accounts[cut-1] = a
+			}
+		}
+		accounts = accounts[:cut]
+	}
+	x.Details = accounts
+	return nil
+}
+
+// whyNow says where the pod's own node stands today.
+func (s *Scheduler) whyNow(accounts []NodeAccount, x *Explanation, tied int) string {
+	own := slices.IndexFunc(accounts, func(a NodeAccount) bool { return a.Chosen })
+	if own < 0 || !accounts[own].Fits {
+		return fmt.Sprintf("%s would be the best now, with %d", accounts[0].Node, accounts[0].Total)
+	}
+	if accounts[own].Total == accounts[0].Total && tied > 1 {
+		return fmt.Sprintf("%s is one of %d nodes with the best total now, %d", x.Node, tied, accounts[own].Total)
+	}
+	if own > 0 {
+		return fmt.Sprintf("%s would be the best now, with %d; %s has %d", accounts[0].Node, accounts[0].Total, x.Node, accounts[own].Total)
+	}
+	return why(accounts[:min(len(accounts), max(2, x.Feasible))], x.Feasible, tied)
+}

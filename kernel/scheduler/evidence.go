@@ -1,0 +1,200 @@
+package scheduler
+
+import (
+	"slices"
+
+	"pintle.dev/pintle/sdk"
+)
+
+// leaders is how many of the best nodes a kept decision has scores of.
+const leaders = 8
+
+// Codes of a node in a trace; from codeRefusals on they count its refusals.
+const (
+	codeFits uint16 = iota
+	codeAbsent
+	codeRefusals
+	codeMax = 1<<12 + codeRefusals // a plugin may not fill the memory with words
+)
+
+// refusal is one verdict of one predicate with its words.
+type refusal struct {
+	predicate int32
+	verdict   uint32
+	reasons   []string
+}
+
+// trace is what each node failed on, in two bytes a node, kept up to date with
+// class.fail. A decision that is kept holds on to codes, which is then copied
+// before the next change: a decision costs nothing by it while no node's state
+// changes, and a copy of two bytes a node otherwise.
+type trace struct {
+	codes    []uint16
+	lent     bool
+	index    map[refusalKey]uint16
+	refusals []refusal
+	last     refusalKey
+	lastCode uint16
+}
+
+type refusalKey struct {
+	predicate int32
+	verdict   uint32
+}
+
+func (t *trace) reset() { *t = trace{} }
+
+// settle takes in what class.settle does.
+func (t *trace) settle(c *class, n uint32, fail int32) {
+	code := codeFits
+	switch {
+	case fail == absent:
+		code = codeAbsent
+	case fail >= 0:
+		code = t.code(c, refusalKey{fail, c.verdicts[fail][n]})
+	}
+	if int(n) < len(t.codes) && t.codes[n] == code {
+		return
+	}
+	if t.lent {
+		t.codes, t.lent = slices.Clone(t.codes), false
+	}
+	t.codes = grow(t.codes, int(n)+1, codeAbsent)
+	t.codes[n] = code
+}
+
+func (t *trace) code(c *class, key refusalKey) uint16 {
+	if key == t.last && t.lastCode != 0 {
+		return t.lastCode
+	}
+	code, ok := t.index[key]
+	if !ok {
+		if code = codeRefusals + uint16(len(t.refusals)); code >= codeMax {
+			return codeMax
+		}
+		if t.index == nil {
+			t.index = map[refusalKey]uint16{}
+		}
+		t.index[key] = code
+		t.refusals = append(t.refusals, refusal{key.predicate, key.verdict, c.policy.Reasons(int(key.predicate), key.verdict)})
+	}
+	t.last, t.lastCode = key, code
+	return code
+}
+
+// evidence is what a decision was made on. Everything in it is never changed
+// again, so that any goroutine may read it.
+type evidence struct {
+	policy     Policy
+	predicates []PredicateInfo
+	priorities []PriorityInfo
+	names      []string // by node index; empty: no node
+	codes      []uint16
+	refusals   []refusal
+	top        []leader // best first, the chosen node among them
+	tied       int      // nodes on the best total
+	partial    bool     // a priority failed and counted 0
+	scores     []leaderScore
+	winner     uint32
+}
+
+type leader struct {
+	node  uint32
+	total int64
+}
+
+// leaderScore is one priority's score of one leader; they lie leader by leader.
+type leaderScore struct{ raw, score int64 }
+
+// evidence collects what the decision that was just made was made on; winner
+// is meaningless when no node fits.
+func (c *class) evidence(s *snapshot, winner uint32, best int64) *evidence {
+	t := &c.trace
+	t.lent = true
+	e := &evidence{
+		policy: c.policy, predicates: c.predicates, priorities: c.priorities, names: s.names(),
+		codes: t.codes, refusals: t.refusals, winner: winner, partial: c.trouble != nil,
+	}
+	if len(c.fit) == 0 {
+		return e
+	}
+	e.tied = len(c.top)
+	e.top = c.leaders(winner, best)
+	e.scores = make([]leaderScore, 0, len(e.top)*len(c.priorities))
+	for _, l := range e.top {
+		e.scores = c.appendScores(e.scores, l.node)
+	}
+	return e
+}
+
+// leaders are the best nodes by total, the winner first, then by index.
+func (c *class) leaders(winner uint32, best int64) []leader {
+	top := make([]leader, 1, leaders)
+	top[0] = leader{winner, best}
+	if len(c.top) >= leaders {
+		for _, n := range c.top {
+			if n != winner && len(top) < leaders {
+				top = append(top, leader{n, best})
+			}
+		}
+		return top
+	}
+	for k, sum := range c.sum {
+		if len(top) == leaders && sum <= top[leaders-1].total || c.fit[k] == winner {
+			continue
+		}
+		at := len(top)
+		for at > 1 && top[at-1].total < sum {
+			at--
+		}
+		if len(top) == leaders {
+			top = top[:leaders-1]
+		}
+		top = slices.Insert(top, at, leader{c.fit[k], sum})
+	}
+	return top
+}
+
+// appendScores appends the raw and the normalised score of each priority for a
+// node that fits. The totals were made just before.
+func (c *class) appendScores(out []leaderScore, node uint32) []leaderScore {
+	for i := range c.priorities {
+		raw := c.raw[i][node]
+		score := clamp(raw)
+		switch kind := sdk.Normalize(c.priorities[i].Normalize); kind {
+		case sdk.NormalizeMax, sdk.NormalizeReverseMax:
+			score = scale(kind, raw, c.largest[i])
+		case sdk.NormalizePlugin:
+			score = 0
+			if k, ok := slices.BinarySearch(c.fit, node); ok && k < len(c.norm[i]) {
+				score = clamp(c.norm[i][k])
+			}
+		}
+		out = append(out, leaderScore{raw, score})
+	}
+	return out
+}
+
+func (e *evidence) winnerScores() []PriorityScore {
+	if e == nil || len(e.top) == 0 {
+		return nil
+	}
+	scores := make([]PriorityScore, len(e.priorities))
+	for i := range scores {
+		scores[i] = PriorityScore{Name: e.priorities[i].Name, Score: e.scores[i].score, Weight: e.priorities[i].Weight}
+	}
+	return scores
+}
+
+// names are the nodes' names by index. The slice is never changed again.
+func (s *snapshot) names() []string {
+	if s.listed == nil {
+		s.listed = make([]string, len(s.byIndex))
+		for i, e := range s.byIndex {
+			if e != nil {
+				s.listed[i] = e.name
+			}
+		}
+	}
+	return s.listed
+}

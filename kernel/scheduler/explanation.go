@@ -1,0 +1,202 @@
+package scheduler
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	contractv1 "pintle.dev/pintle/sdk/contract/v1"
+)
+
+// Explanation says why a pod is where it is, or nowhere.
+type Explanation struct {
+	Namespace string `json:"namespace"`
+	Pod       string `json:"pod"`
+	Profile   string `json:"profile"`
+	// State of the pod: bound, binding, waiting (for its turn), back-off,
+	// unschedulable or gated; placed or not-placed in a simulation.
+	State string `json:"state"`
+	// Source: decision (as it was made, at Time) or evaluation (made for this answer).
+	Source string    `json:"source"`
+	Note   string    `json:"note,omitempty"`
+	Time   time.Time `json:"time"`
+	// Attempt counts the pod's decisions; 0: not known.
+	Attempt int `json:"attempt,omitempty"`
+	// Nodes and Feasible count the nodes there were and those that fit.
+	Nodes    int    `json:"nodes"`
+	Feasible int    `json:"feasible"`
+	Node     string `json:"node,omitempty"`
+	// Message of the last attempt that failed.
+	Message string `json:"message,omitempty"`
+	// Why says in words how the chosen node won.
+	Why string `json:"why,omitempty"`
+	// Plugins of the profile in its order: predicates, then priorities.
+	Plugins []PluginAccount `json:"plugins,omitempty"`
+	// Details of nodes, those that fit first, best first; then those with the
+	// fewest refusals. Omitted counts the others.
+	Details []NodeAccount `json:"details,omitempty"`
+	Omitted int           `json:"omitted,omitempty"`
+	// Change is what would have to change for a pod that fits nowhere.
+	Change *Change `json:"change,omitempty"`
+}
+
+// Sources and answers of an Explanation.
+const (
+	SourceDecision   = "decision"
+	SourceEvaluation = "evaluation"
+
+	AnswerFits     = "fits"
+	AnswerRefuses  = "refuses"
+	AnswerNotAsked = "not asked"
+	AnswerFailed   = "failed"
+)
+
+// PluginAccount is one plugin of the profile: who answered, in which version.
+type PluginAccount struct {
+	Name      string `json:"name"`
+	Kind      string `json:"kind"`
+	Bundle    string `json:"bundle,omitempty"`
+	Version   string `json:"version,omitempty"`
+	Transport string `json:"transport,omitempty"`
+	Digest    string `json:"digest,omitempty"`
+	Weight    int64  `json:"weight,omitempty"`
+	// Refused counts the nodes that a predicate refused; in a decision, only
+	// those that no predicate before it had.
+	Refused int `json:"refused,omitempty"`
+}
+
+// NodeAccount is what the plugins said about one node.
+type NodeAccount struct {
+	Node     string           `json:"node"`
+	Fits     bool             `json:"fits"`
+	Chosen   bool             `json:"chosen,omitempty"`
+	Verdicts []VerdictAccount `json:"verdicts"`
+	// Scores and Total of a node that fits. ScoresKept is false where a
+	// decision did not keep them.
+	ScoresKept bool           `json:"scoresKept"`
+	Scores     []ScoreAccount `json:"scores,omitempty"`
+	Total      int64          `json:"total"`
+}
+
+// VerdictAccount is one predicate's verdict on a node.
+type VerdictAccount struct {
+	Predicate string   `json:"predicate"`
+	Answer    string   `json:"answer"`
+	Reasons   []string `json:"reasons,omitempty"`
+	// Lacks are the amounts behind reasons about resources.
+	Lacks []Lack `json:"lacks,omitempty"`
+}
+
+// ScoreAccount is one priority's score of a node: as it answered, on the common
+// scale from 0 to 10, and times its weight.
+type ScoreAccount struct {
+	Priority string `json:"priority"`
+	Raw      int64  `json:"raw"`
+	Score    int64  `json:"score"`
+	Weight   int64  `json:"weight"`
+	Weighted int64  `json:"weighted"`
+}
+
+// plugins lists who answers for a policy.
+func pluginAccounts(policy Policy, predicates []PredicateInfo, priorities []PriorityInfo) []PluginAccount {
+	origin := func(string) contractv1.Origin { return contractv1.Origin{} }
+	if o, ok := policy.(contractv1.Origins); ok {
+		origin = o.Origin
+	}
+	out := make([]PluginAccount, 0, len(predicates)+len(priorities))
+	add := func(name, kind string, weight int64) {
+		o := origin(name)
+		out = append(out, PluginAccount{Name: name, Kind: kind, Bundle: o.Bundle, Version: o.Version, Transport: o.Transport, Digest: o.Digest, Weight: weight})
+	}
+	for i := range predicates {
+		add(predicates[i].Name, "predicate", 0)
+	}
+	for i := range priorities {
+		add(priorities[i].Name, "priority", priorities[i].Weight)
+	}
+	return out
+}
+
+// tell fills in an explanation from what a decision was made on.
+func (e *evidence) tell(x *Explanation, limit int) {
+	x.Plugins = pluginAccounts(e.policy, e.predicates, e.priorities)
+	kept := map[uint32]int{}
+	for k, l := range e.top {
+		kept[l.node] = k
+	}
+	type ranked struct {
+		node uint32
+		rank int // leaders, others that fit, refused late, refused early
+	}
+	var order []ranked
+	for n, code := range e.codes {
+		if code == codeAbsent || n >= len(e.names) || e.names[n] == "" {
+			continue
+		}
+		r := ranked{uint32(n), 1 << 16}
+		if k, ok := kept[r.node]; ok {
+			r.rank = k
+		} else if code >= codeRefusals {
+			predicate := len(e.predicates)
+			if i := int(code - codeRefusals); i < len(e.refusals) {
+				predicate = int(e.refusals[i].predicate)
+				x.Plugins[predicate].Refused++
+			}
+			r.rank = 1<<17 - predicate
+		}
+		order = append(order, r)
+	}
+	slices.SortFunc(order, func(a, b ranked) int {
+		return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(e.names[a.node], e.names[b.node]))
+	})
+	x.Omitted = max(0, len(order)-limit)
+	for _, r := range order[:len(order)-x.Omitted] {
+		x.Details = append(x.Details, e.account(r.node, kept))
+	}
+	if len(e.top) > 0 {
+		best := make([]NodeAccount, len(e.top))
+		for k, l := range e.top {
+			best[k] = e.account(l.node, kept)
+		}
+		x.Why = why(best, x.Feasible, e.tied)
+		if e.partial {
+			x.Why += "; a priority failed and counted 0"
+		}
+	}
+}
+
+func (e *evidence) account(n uint32, kept map[uint32]int) NodeAccount {
+	a := NodeAccount{Node: e.names[n], Verdicts: make([]VerdictAccount, len(e.predicates))}
+	stop, code := len(e.predicates), e.codes[n]
+	var reasons []string
+	if a.Fits = code == codeFits; !a.Fits {
+		stop = -1
+		if i := int(code - codeRefusals); i < len(e.refusals) {
+			stop, reasons = int(e.refusals[i].predicate), e.refusals[i].reasons
+		}
+	}
+	for p := range e.predicates {
+		v := &a.Verdicts[p]
+		v.Predicate, v.Answer = e.predicates[p].Name, AnswerNotAsked
+		switch {
+		case p < stop:
+			v.Answer = AnswerFits
+		case p == stop:
+			v.Answer, v.Reasons = AnswerRefuses, reasons
+		}
+	}
+	if k, ok := kept[n]; ok {
+		a.ScoresKept, a.Total, a.Chosen = true, e.top[k].total, n == e.winner
+		a.Scores = scoreAccounts(e.priorities, e.scores[k*len(e.priorities):])
+	}
+	return a
+}
+
+func scoreAccounts(priorities []PriorityInfo, scores []leaderScore) []ScoreAccount {
+	out := make([]ScoreAccount, len(priorities))
+	for i := range priorities {
+		w := priorities[i].Weight
+		out[i] = ScoreAccount{Priority: priorities[i].Name, Raw: scores[i].raw, Score: scores[i].score, Weight: w, Weighted: w * scores[i].score}
+	}
+	return out
+}

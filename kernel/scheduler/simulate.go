@@ -1,0 +1,224 @@
+package scheduler
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+)
+
+// Cluster is a picture of a cluster as the scheduler needs it. Objects are
+// those of the kinds that plugins read.
+type Cluster struct {
+	Nodes   []*v1.Node
+	Pods    []*v1.Pod
+	Objects []runtime.Object
+}
+
+// Add puts an object, or each of a list, where it belongs. Kinds that the
+// scheduler does not look at are left out.
+func (c *Cluster) Add(object runtime.Object) error {
+	if meta.IsListType(object) {
+		return meta.EachListItem(object, c.Add)
+	}
+	switch o := object.(type) {
+	case *v1.Node:
+		c.Nodes = append(c.Nodes, o)
+	case *v1.Pod:
+		c.Pods = append(c.Pods, o)
+	default:
+		if _, err := convertObject(o); err == nil {
+			c.Objects = append(c.Objects, o)
+		}
+	}
+	return nil
+}
+
+// SimulationMax bounds the pods of one simulation.
+const SimulationMax = 10_000
+
+// Simulate places pods on a cluster that is only a picture: the scheduler's own
+// queue and cycle decide, by the policies of profiles, and nothing is written.
+// Pods of the cluster that are bound occupy their nodes, those that wait are
+// left out. feed, if not nil, is told where plugins are fed from in full. The explanations are in the order of pods. seed makes the choice
+// between tied nodes repeatable; 0: a random one.
+func Simulate(ctx context.Context, cluster *Cluster, pods []*v1.Pod, profiles map[string]PolicySource, feed func(ReplicaSource), seed uint64, o ExplainOptions) ([]*Explanation, error) {
+	if len(pods) > SimulationMax {
+		return nil, fmt.Errorf("simulate: %d pods; at most %d", len(pods), SimulationMax)
+	}
+	none := &cache.ListWatch{}
+	s, err := New(Config{Seed: seed, BindWorkers: 1, Explain: max(len(pods), 1)}, Deps{
+		Pods: none, Nodes: none, Profiles: profiles,
+		Bind: func(context.Context, *v1.Binding) error { return nil },
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.unsynced = 0
+	if feed != nil {
+		feed(s)
+	}
+	if err := s.load(cluster); err != nil {
+		return nil, err
+	}
+	if err := s.awaitPolicies(ctx); err != nil {
+		return nil, err
+	}
+	return s.simulate(ctx, pods, o)
+}
+
+// load takes in the picture.
+func (s *Scheduler) load(cluster *Cluster) error {
+	for _, n := range cluster.Nodes {
+		s.take(event{node: convertNode(n)})
+	}
+	for _, o := range cluster.Objects {
+		converted, err := convertObject(o)
+		if err != nil {
+			return fmt.Errorf("simulate: %w", err)
+		}
+		s.take(event{object: converted})
+	}
+	for i, p := range cluster.Pods {
+		if p.Spec.NodeName == "" || p.Status.Phase == v1.PodSucceeded || p.Status.Phase == v1.PodFailed {
+			continue
+		}
+		if p.UID == "" {
+			p = p.DeepCopy()
+			p.UID = types.UID(fmt.Sprintf("snapshot-%d", i))
+		}
+		sh, err := newShape(p)
+		if err != nil {
+			return err
+		}
+		s.take(event{pod: p, shape: sh})
+	}
+	return nil
+}
+
+// awaitPolicies feeds the plugins and waits until they have everything.
+func (s *Scheduler) awaitPolicies(ctx context.Context) error {
+	for name, p := range s.profiles {
+		for {
+			if err := s.flush(ctx); err != nil {
+				return err
+			}
+			if p.policy != nil && p.next == nil {
+				break
+			}
+			if p.source.Policy() == nil {
+				return fmt.Errorf("simulate: profile %s: %w", name, errNoPolicy)
+			}
+			select {
+			case <-ctx.Done():
+				return fmt.Errorf("simulate: feed the plugins of profile %s: %w", name, context.Cause(ctx))
+			case <-p.source.Changed():
+			case <-time.After(5 * time.Millisecond):
+			}
+		}
+	}
+	return nil
+}
+
+func (s *Scheduler) simulate(ctx context.Context, pods []*v1.Pod, o ExplainOptions) ([]*Explanation, error) {
+	out := make([]*Explanation, len(pods))
+	at := map[types.UID]int{}
+	now := s.clock.Now()
+	for i, p := range pods {
+		p = p.DeepCopy()
+		p.UID = types.UID(fmt.Sprintf("simulated-%d", i))
+		p.Spec.NodeName, p.DeletionTimestamp, p.Status = "", nil, v1.PodStatus{}
+		complete(p)
+		at[p.UID] = i
+		out[i] = &Explanation{Namespace: p.Namespace, Pod: p.Name, Profile: p.Spec.SchedulerName, State: "not-placed", Source: SourceEvaluation, Time: now}
+		if s.profiles[p.Spec.SchedulerName] == nil {
+			out[i].Message = fmt.Sprintf("no profile %s; there are: %v", p.Spec.SchedulerName, slices.Sorted(maps.Keys(s.profiles)))
+			continue
+		}
+		if len(p.Spec.SchedulingGates) > 0 {
+			out[i].State, out[i].Message = "gated", "it waits for its scheduling gates: "+gateNames(p)
+			continue
+		}
+		sh, err := newShape(p)
+		if err != nil {
+			return nil, err
+		}
+		// Equal priorities are tried in the order of the file.
+		s.setPod(p, sh, now.Add(time.Duration(i)))
+	}
+	for {
+		p := s.queue.pop(now.Add(time.Duration(len(pods))))
+		if p == nil || ctx.Err() != nil {
+			return out, ctx.Err()
+		}
+		x := out[at[p.uid]]
+		node, d, err := s.try(ctx, p)
+		if err != nil {
+			return nil, fmt.Errorf("simulate pod %s/%s: %w", p.namespace, p.name, err)
+		}
+		x.Attempt, x.Nodes, x.Feasible, x.Message = 1, d.Nodes, d.Feasible, d.Message
+		if node == nil {
+			if d.Nodes > 0 {
+				full, err := s.evaluate(ctx, p, o)
+				if err != nil {
+					return nil, err
+				}
+				x.Plugins, x.Details, x.Omitted, x.Change = full.Plugins, full.Details, full.Omitted, full.Change
+			}
+			continue
+		}
+		x.State, x.Node = "placed", node.name
+		d.evidence.tell(x, o.limit())
+	}
+}
+
+// try decides about a pod and puts it on its node.
+func (s *Scheduler) try(ctx context.Context, p *podEntry) (*nodeEntry, *Decision, error) {
+	d := &Decision{Namespace: p.namespace, Name: p.name, UID: p.uid, Time: s.clock.Now(), Attempt: 1, Nodes: s.snapshot.count}
+	node, err := s.decide(ctx, p, d)
+	if err != nil || node == nil {
+		return nil, d, err
+	}
+	s.snapshot.addPod(p, node.name)
+	return node, d, nil
+}
+
+// complete fills in what the API would, as far as placement goes by it.
+func complete(p *v1.Pod) {
+	if p.Namespace == "" {
+		p.Namespace = metav1.NamespaceDefault
+	}
+	if p.Spec.SchedulerName == "" {
+		p.Spec.SchedulerName = v1.DefaultSchedulerName
+	}
+	for _, list := range [][]v1.Container{p.Spec.InitContainers, p.Spec.Containers} {
+		for i := range list {
+			c := &list[i]
+			for name, quantity := range c.Resources.Limits {
+				if _, ok := c.Resources.Requests[name]; !ok {
+					if c.Resources.Requests == nil {
+						c.Resources.Requests = v1.ResourceList{}
+					}
+					c.Resources.Requests[name] = quantity
+				}
+			}
+			for k := range c.Ports {
+				port := &c.Ports[k]
+				if port.Protocol == "" {
+					port.Protocol = v1.ProtocolTCP
+				}
+				if p.Spec.HostNetwork && port.HostPort == 0 {
+					port.HostPort = port.ContainerPort
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,49 @@
+package scheduler
+
+import (
+	"fmt"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+
+	"pintle.dev/pintle/sdk"
+	contractv1 "pintle.dev/pintle/sdk/contract/v1"
+)
+
+// A simulation places pods as the scheduler does, each on what the ones before
+// left, and says why one fits nowhere.
+func TestSimulate(t *testing.T) {
+	var replica ReplicaSource
+	policy := newTestPolicy(t, func() *contractv1.Delta { return replica.Replica() }, []sdk.Predicate{fitCPU, selectNode}, []sdk.Priority{leastCPU})
+	bound := makePod("old", 600, func(p *v1.Pod) { p.Spec.NodeName = "n0" })
+	cluster := &Cluster{
+		Nodes: []*v1.Node{makeNode("n0", 1000, nil), makeNode("n1", 1000, nil)},
+		Pods:  []*v1.Pod{bound, makePod("waits", 100), makePod("ended", 900, func(p *v1.Pod) { p.Spec.NodeName, p.Status.Phase = "n1", v1.PodSucceeded })},
+	}
+	pods := []*v1.Pod{
+		makePod("low", 600), makePod("high", 700, priority(10)), makePod("small", 300),
+		makePod("foreign", 1, func(p *v1.Pod) { p.Spec.SchedulerName = "other" }),
+		makePod("gated", 1, func(p *v1.Pod) { p.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "g"}} }),
+		{Spec: v1.PodSpec{Containers: []v1.Container{{Name: "c"}}}}, // what the API would default
+	}
+	pods[5].Name = "bare"
+	out, err := Simulate(bounded(t), cluster, pods, map[string]PolicySource{profileName: newTestSource(policy)},
+		func(r ReplicaSource) { replica = r }, 1, ExplainOptions{Nodes: 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := ""
+	for _, x := range out {
+		got += fmt.Sprintf("%s/%s %s %s; ", x.Namespace, x.Pod, x.State, x.Node)
+	}
+	// high goes first, to n1, which has no room for low then.
+	if want := "a/low not-placed ; a/high placed n1; a/small placed n0; a/foreign not-placed ; a/gated gated ; default/bare placed n1; "; got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	if low := out[0]; low.Change == nil || low.Message != "0/2 nodes are available: 2 Insufficient cpu." || len(low.Details) != 2 || low.Change.Nearest.Node != "n0" {
+		t.Errorf("low: %+v", low)
+	}
+	if high := out[1]; high.Why != "n1 is the only node that fits" || high.Details[0].Node != "n1" {
+		t.Errorf("high: %+v", high)
+	}
+}
