@@ -44,7 +44,7 @@ func (k *Kernel) openBadger(cfg *config.Config) (_ api.Backend, err error) {
 			err = errors.Join(err, st.Close())
 		}
 	}()
-	b, err := bus.New(bus.Config{}, st)
+	b, err := bus.New(bus.Config{Logger: k.log.With("part", "store")}, st)
 	if err != nil {
 		return nil, err
 	}

@@ -3,6 +3,7 @@ package bus
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -21,6 +22,8 @@ type Config struct {
 	RecentBytes int
 	// Buffer is the number of events that a subscription may have waiting. Default 1024.
 	Buffer int
+	// Logger receives who was dropped. Default: none.
+	Logger *slog.Logger
 }
 
 // Source is what the bus needs of the store.
@@ -59,6 +62,7 @@ type Bus struct {
 	offered atomic.Uint64
 
 	drops, replays atomic.Uint64
+	dropped        dropped
 }
 
 // inline is the number of subscriptions up to which the store's writer offers its events itself. With more, a goroutine
@@ -78,6 +82,9 @@ func New(cfg Config, source Source) (*Bus, error) {
 	}
 	if cfg.Buffer <= 0 {
 		cfg.Buffer = 1024
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	b := &Bus{
 		cfg:    cfg,
@@ -216,6 +223,10 @@ type Options struct {
 	After uint64
 	// Buffer overrides Config.Buffer.
 	Buffer int
+	// Kind is what the subscription is counted under when it is dropped, such as a resource. There must be few.
+	Kind string
+	// Who names the subscriber in the log when it is dropped; nil for one that has no name. It is called with locks held.
+	Who func() string
 }
 
 // Subscribe opens a subscription. Error: *store.CompactedError when the history after Options.After is gone.

@@ -56,19 +56,21 @@ func desc(name, help string) *prometheus.Desc {
 	return prometheus.NewDesc("pintle_bus_"+name, help, nil, nil)
 }
 
-var descs = struct{ subscribers, behind, queued, maxQueued, lag, drops, replays *prometheus.Desc }{
+var descs = struct{ subscribers, behind, queued, maxQueued, lag, drops, dropsOf, replays *prometheus.Desc }{
 	subscribers: desc("subscribers", "Open subscriptions, which watches are."),
 	behind:      desc("subscribers_behind", "Subscriptions that wait for events from the history."),
 	queued:      desc("queue_depth", "Events that wait to be taken, of all subscriptions together."),
 	maxQueued:   desc("queue_depth_max", "Events that wait to be taken of the subscription with the most."),
 	lag:         desc("lag_revisions", "Revisions between the last published one and the last that the slowest subscription took."),
 	drops:       desc("drops_total", "Times that a subscription's buffer was full and it fell back to the history."),
-	replays:     desc("replays_total", "Reads of the history for subscriptions."),
+	dropsOf: prometheus.NewDesc("pintle_bus_drops_by_resource_total",
+		"Times that a subscription of the resource was dropped, or was told to start anew. The log names it.", []string{"resource"}, nil),
+	replays: desc("replays_total", "Reads of the history for subscriptions."),
 }
 
 func (c collector) Describe(out chan<- *prometheus.Desc) {
 	d := &descs
-	for _, x := range []*prometheus.Desc{d.subscribers, d.behind, d.queued, d.maxQueued, d.lag, d.drops, d.replays} {
+	for _, x := range []*prometheus.Desc{d.subscribers, d.behind, d.queued, d.maxQueued, d.lag, d.drops, d.dropsOf, d.replays} {
 		out <- x
 	}
 }
@@ -82,5 +84,8 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	gauge(descs.maxQueued, float64(st.MaxQueued))
 	gauge(descs.lag, float64(st.Lag))
 	out <- prometheus.MustNewConstMetric(descs.drops, prometheus.CounterValue, float64(st.Drops))
+	for kind, n := range c.b.dropped.byKind() {
+		out <- prometheus.MustNewConstMetric(descs.dropsOf, prometheus.CounterValue, float64(n), kind)
+	}
 	out <- prometheus.MustNewConstMetric(descs.replays, prometheus.CounterValue, float64(st.Replays))
 }

@@ -44,7 +44,7 @@ func TestStats(t *testing.T) {
 	}
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(b.Collector())
-	if families, err := registry.Gather(); err != nil || len(families) != 7 {
+	if families, err := registry.Gather(); err != nil || len(families) != 8 {
 		t.Errorf("%d families of metrics: %v", len(families), err)
 	}
 }

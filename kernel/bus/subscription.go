@@ -2,6 +2,7 @@ package bus
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"sync"
@@ -77,6 +78,8 @@ func (s *Subscription) fallBehind() {
 func (s *Subscription) drop() {
 	s.behind = true
 	s.bus.drops.Add(1)
+	s.bus.dropped.note(s.bus.cfg.Logger, s, "a subscriber is slow: its events are dropped, and it reads them from the history when it comes back",
+		"waiting", len(s.queue))
 }
 
 // catchUp brings a subscription that is behind up to date from the recent events, as far as the buffer takes. s.mu is
@@ -146,6 +149,9 @@ func (s *Subscription) replay(after uint64) (events []*store.Event, progress uin
 		return len(events) < s.options.Buffer
 	})
 	if err != nil && len(events) == 0 {
+		if errors.As(err, new(*store.CompactedError)) {
+			s.bus.dropped.note(s.bus.cfg.Logger, s, "a subscriber was too slow: what it has not seen is compacted, and it must start anew", "after", after)
+		}
 		return nil, after, err
 	}
 	s.mu.Lock()

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"runtime/debug"
 	"strings"
 
@@ -349,13 +350,31 @@ func openTable(path string, m badger.TableManifest, keys *badger.KeyRegistry) (t
 		if t, err = table.OpenTable(mapped, opt); err != nil {
 			return err
 		}
-		return t.VerifyChecksum()
+		return verifyBlocks(t)
 	})
 	if err != nil {
 		unmap()
 		return nil, nil, err
 	}
 	return t, unmap, nil
+}
+
+// verifyBlocks compares the checksums of all blocks. Where a block's own lengths are damaged Badger has no block, and
+// stumbles over that while it words its error.
+func verifyBlocks(t *table.Table) (err error) {
+	defer func() {
+		switch r := recover().(type) {
+		case nil:
+		case runtime.Error:
+			if !strings.Contains(r.Error(), "nil pointer") {
+				panic(r)
+			}
+			err = fmt.Errorf("the lengths of a block: %w", errChecksum)
+		default:
+			panic(r)
+		}
+	}()
+	return t.VerifyChecksum()
 }
 
 // checkFooter checks what Badger takes on trust, and ends the process over, when it opens a table: from the end, the

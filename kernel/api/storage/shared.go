@@ -11,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"pintle.dev/pintle/kernel/store"
 )
 
 // sharedFrom is the number of a storage's watches from which events carry shared objects. For fewer, keeping an
@@ -110,6 +112,39 @@ func (s *sharing) get(obj func() (runtime.Object, error)) (*sharedObject, error)
 	o := &sharedObject{obj: made}
 	s.shared = weak.Make(o)
 	return o, nil
+}
+
+// sharings lead to what watches share of the object after an event, and of the one before it for those whose selector it
+// leaves.
+type sharings struct{ shared, leaving sharing }
+
+// replayed has the sharings of the latest events that were read from the history, by revision.
+type replayed struct {
+	mu     sync.Mutex
+	events []replayedEvent
+}
+
+type replayedEvent struct {
+	revision uint64
+	*sharings
+}
+
+// sharings are those of the request that wrote the event, or of the event as it is replayed: many watches do that at the
+// same time when they connect again.
+func (s *Storage) sharings(e *store.Event) *sharings {
+	if a := s.attached(e); a != nil {
+		return &a.sharings
+	}
+	s.replayed.mu.Lock()
+	defer s.replayed.mu.Unlock()
+	if s.replayed.events == nil {
+		s.replayed.events = make([]replayedEvent, remembered)
+	}
+	at := &s.replayed.events[e.Revision%remembered]
+	if at.revision != e.Revision {
+		*at = replayedEvent{e.Revision, &sharings{}}
+	}
+	return at.sharings
 }
 
 type plainKey struct{}

@@ -108,6 +108,52 @@ func TestEncodedOnceAFormat(t *testing.T) {
 	}
 }
 
+// Watches that read an event from the history share its encoding as well.
+func TestReplayedOnceAFormat(t *testing.T) {
+	f := newFixture(t, Options{})
+	writer, _ := podStorage(t, f)
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "ns"}, Spec: corev1.PodSpec{NodeName: "n1"}}
+	if err := writer.Create(t.Context(), "/pods/ns/p", pod, nil, 0); err != nil {
+		t.Fatal(err)
+	}
+	moved := move(t, writer, "/pods/ns/p", "n2")
+	// Another storage of the same keys has nothing that the writer left.
+	s, _ := podStorage(t, f)
+	const each = 20
+	var objects [2][each]runtime.Object
+	var watches [each]watch.Interface
+	for i := range watches {
+		w, err := s.Watch(t.Context(), "/pods", storage.ListOptions{ResourceVersion: "1", Predicate: onNode("n1"), Recursive: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(w.Stop)
+		watches[i] = w
+		if i+1 < sharedFrom {
+			continue // the first ones do not share
+		}
+		for n, kind := range []watch.EventType{watch.Added, watch.Deleted} {
+			e := next(t, w)
+			if e.Type != kind {
+				t.Fatalf("got %s, want %s", e.Type, kind)
+			}
+			objects[n][i] = e.Object
+		}
+	}
+	for n, version := range []string{"2", moved} {
+		encoder := &countingEncoder{id: "json"}
+		for _, obj := range objects[n][sharedFrom-1:] {
+			var b bytes.Buffer
+			if err := encoder.Encode(obj, &b); err != nil || b.String() != "json p of "+version {
+				t.Errorf("encoded %q, %v", b.String(), err)
+			}
+		}
+		if got := encoder.count.Load(); got != 1 {
+			t.Errorf("event %d was encoded %d times", n, got)
+		}
+	}
+}
+
 // Watches of equal selectors have each event looked at once; others, and those that come later, are not mixed up.
 func TestSelectedOnceASelector(t *testing.T) {
 	f := newFixture(t, Options{})

@@ -61,7 +61,9 @@ type Storage struct {
 	// watching is the number of watches.
 	watching atomic.Int64
 
-	mu         sync.Mutex
+	mu sync.Mutex
+	// replayed leads to what watches share of events that are read from the history.
+	replayed   replayed
 	watches    map[*watcher]struct{}
 	selections map[string]*selection
 }
@@ -244,8 +246,7 @@ type attachment struct {
 	obj runtime.Object
 	// previous is the object before the event.
 	previous runtime.Object
-	// shared and leaving lead to what watches share of obj, and of previous for those whose selector it leaves.
-	shared, leaving sharing
+	sharings
 }
 
 // topics are the topics of the objects' trigger fields, nil when the resource has none.

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/features"
 	"k8s.io/apiserver/pkg/storage"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
@@ -88,7 +89,7 @@ func (s *Storage) Watch(ctx context.Context, key string, opts storage.ListOption
 	} else if revision == 0 {
 		revision = s.store.CurrentRevision()
 	}
-	sub, err := s.backend.bus.Subscribe(bus.Options{Key: key, Recursive: opts.Recursive, Topic: w.topic(), After: revision})
+	sub, err := s.backend.bus.Subscribe(bus.Options{Key: key, Recursive: opts.Recursive, Topic: w.topic(), After: revision, Kind: s.groupResource.String(), Who: w.who})
 	if err != nil {
 		w.cancel()
 		return failedWatch(err), nil
@@ -102,6 +103,23 @@ func (s *Storage) Watch(ctx context.Context, key string, opts storage.ListOption
 	s.mu.Unlock()
 	go w.run(snapshot, sub)
 	return w, nil
+}
+
+// who names the watch for whoever looks for a slow one: its user and its selector.
+func (w *watcher) who() string {
+	const longest = 300
+	name := "the kernel itself"
+	if user, ok := request.UserFrom(w.ctx); ok {
+		name = user.GetName()
+	}
+	text := fmt.Sprintf("%s, watching %s", name, w.storage.groupResource)
+	if !w.all {
+		text += fmt.Sprintf(" with labels %q and fields %q", w.predicate.Label, w.predicate.Field)
+	}
+	if len(text) > longest {
+		text = text[:longest] + "..."
+	}
+	return text
 }
 
 // topic is the bus topic of a selector that asks for one value of a trigger field.
@@ -322,10 +340,11 @@ func (w *watcher) outgoing(e *store.Event, obj, previous runtime.Object, leaving
 		out := shallowCopy(previous)
 		return out, w.storage.versioner.UpdateObject(out, e.Revision)
 	}
-	if a := w.storage.attached(e); a != nil && !w.plain && w.storage.watching.Load() >= sharedFrom {
-		share := &a.shared
+	if !w.plain && w.storage.watching.Load() >= sharedFrom {
+		both := w.storage.sharings(e)
+		share := &both.shared
 		if leaving {
-			share = &a.leaving
+			share = &both.leaving
 		}
 		return share.get(last)
 	}
