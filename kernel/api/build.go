@@ -64,26 +64,29 @@ type parts struct {
 	generic    *genericapiserver.GenericAPIServer
 	extensions *apiextensions.CustomResourceDefinitions
 	informers  informers.SharedInformerFactory
-	background sync.WaitGroup // ends when stopping does
-	client     kubernetes.Interface
-	rbac       *rbac.Index
-	binding    *bindingREST
-	listener   net.Listener
-	docs       *documents
-	kubelets   *kubelets
-	groups     *groups
-	tokens     *token.REST
-	keys       *token.Discovery
-	authn      authenticator.Request
-	authz      authorizer.Authorizer
-	rules      authorizer.RuleResolver
-	admit      admission.Interface
-	audiences  []string
-	encryption *encryption // nil: nothing is encrypted
-	running    atomic.Bool
-	fail       context.CancelCauseFunc
-	stopping   context.Context
-	stopAll    context.CancelFunc
+	// podInformers has that of pods, which takes a while where there are many:
+	// only nodes wait for it (auth/node), and not the kernel's being ready.
+	podInformers informers.SharedInformerFactory
+	background   sync.WaitGroup // ends when stopping does
+	client       kubernetes.Interface
+	rbac         *rbac.Index
+	binding      *bindingREST
+	listener     net.Listener
+	docs         *documents
+	kubelets     *kubelets
+	groups       *groups
+	tokens       *token.REST
+	keys         *token.Discovery
+	authn        authenticator.Request
+	authz        authorizer.Authorizer
+	rules        authorizer.RuleResolver
+	admit        admission.Interface
+	audiences    []string
+	encryption   *encryption // nil: nothing is encrypted
+	running      atomic.Bool
+	fail         context.CancelCauseFunc
+	stopping     context.Context
+	stopAll      context.CancelFunc
 }
 
 // maxBody bounds a request's body, as upstream does.
@@ -252,6 +255,10 @@ func (s *Server) build() error {
 			if s.encryption != nil {
 				s.background.Go(func() { s.encryption.follow(s.stopping) })
 			}
+			return nil
+		}),
+		s.hook("node/follow-pods", func(context.Context) error {
+			s.podInformers.Start(s.stopping.Done())
 			return nil
 		}),
 		s.hook("rbac/aggregate-cluster-roles", func(context.Context) error {

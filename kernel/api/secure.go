@@ -43,6 +43,7 @@ func (s *Server) secure() error {
 	}
 	s.client = client
 	s.informers = informers.NewSharedInformerFactory(client, 0)
+	s.podInformers = informers.NewSharedInformerFactory(client, 0)
 	if err := s.informDirectly(); err != nil {
 		return err
 	}
@@ -74,7 +75,7 @@ func (s *Server) secure() error {
 	s.authn = token.NewRequestAuthenticator(s.pki.CAPool(), []authenticator.Request{authenticator.RequestFunc(authenticateIdentity), newClientCerts(s.pki.CAPool())}, bearer)
 	byRole := rbac.New(s.rbac)
 	s.rules = byRole
-	nodes, err := node.New(s.informers.Core().V1())
+	nodes, err := node.New(s.podInformers.Core().V1().Pods(), s.informers.Core().V1().PersistentVolumeClaims())
 	if err != nil {
 		return err
 	}
@@ -118,14 +119,14 @@ var informed = []schema.GroupResource{
 // Naming a resource here is what starts its informer.
 func (s *Server) informDirectly() error {
 	for _, gr := range informed {
-		if err := s.informDirectlyOf(gr, nil, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}); err != nil {
+		if err := s.informDirectlyOf(s.informers, gr, nil, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}); err != nil {
 			return err
 		}
 	}
-	return s.informDirectlyOf(schema.GroupResource{Resource: "pods"}, fields.OneTermNotEqualSelector("spec.nodeName", ""), cache.Indexers{})
+	return s.informDirectlyOf(s.podInformers, schema.GroupResource{Resource: "pods"}, fields.OneTermNotEqualSelector("spec.nodeName", ""), cache.Indexers{})
 }
 
-func (s *Server) informDirectlyOf(gr schema.GroupResource, selector fields.Selector, indexers cache.Indexers) error {
+func (s *Server) informDirectlyOf(factory informers.SharedInformerFactory, gr schema.GroupResource, selector fields.Selector, indexers cache.Indexers) error {
 	kind, ok := s.kinds[gr]
 	if !ok {
 		return fmt.Errorf("informer of %s: it is not served", gr)
@@ -134,7 +135,7 @@ func (s *Server) informDirectlyOf(gr schema.GroupResource, selector fields.Selec
 	if err != nil {
 		return err
 	}
-	s.informers.InformerFor(kind.New(), func(_ kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
+	factory.InformerFor(kind.New(), func(_ kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
 		return cache.NewSharedIndexInformer(lw, kind.New(), resync, indexers)
 	})
 	return nil

@@ -32,6 +32,7 @@ const (
 // Authorizer implements authorizer.Authorizer.
 type Authorizer struct {
 	pods     cache.Indexer
+	synced   func() bool
 	claims   corelisters.PersistentVolumeClaimLister
 	rules    []rbacv1.PolicyRule
 	patience time.Duration
@@ -42,8 +43,8 @@ var _ authorizer.Authorizer = (*Authorizer)(nil)
 // New readies the informer of pods, which must not run yet, to keep their
 // relations alone, by node; the caller starts the informers. Pods without a
 // node matter to nobody here: the informer may leave them out.
-func New(informers coreinformers.Interface) (*Authorizer, error) {
-	pods := informers.Pods().Informer()
+func New(podInformer coreinformers.PodInformer, claims coreinformers.PersistentVolumeClaimInformer) (*Authorizer, error) {
+	pods := podInformer.Informer()
 	if err := pods.SetTransform(relationsOf); err != nil {
 		return nil, fmt.Errorf("node authorizer: %w", err)
 	}
@@ -51,7 +52,7 @@ func New(informers coreinformers.Interface) (*Authorizer, error) {
 		return nil, fmt.Errorf("node authorizer: %w", err)
 	}
 	return &Authorizer{
-		pods: pods.GetIndexer(), claims: informers.PersistentVolumeClaims().Lister(),
+		pods: pods.GetIndexer(), synced: pods.HasSynced, claims: claims.Lister(),
 		rules: rbac.NodeRules(), patience: patience,
 	}, nil
 }
@@ -176,7 +177,13 @@ func (a *Authorizer) related(ctx context.Context, node string, attrs authorizer.
 		if found {
 			return ""
 		}
-		if left := time.Until(until); left <= 0 {
+		// As long as not all pods are known, nothing speaks against a relation.
+		left := time.Until(until)
+		if !a.synced() && left < a.patience {
+			left = a.patience
+			until = time.Now().Add(left)
+		}
+		if left <= 0 {
 			return fmt.Sprintf("no relationship found between node '%s' and this object", node)
 		} else if wait > left {
 			wait = left

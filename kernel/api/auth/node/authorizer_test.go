@@ -1,6 +1,7 @@
 package node
 
 import (
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -53,11 +54,12 @@ func full(node string) *corev1.Pod {
 func newAuthorizer(t *testing.T, pods ...*corev1.Pod) *Authorizer {
 	t.Helper()
 	factory := informers.NewSharedInformerFactory(fake.NewClientset(), 0)
-	a, err := New(factory.Core().V1())
+	a, err := New(factory.Core().V1().Pods(), factory.Core().V1().PersistentVolumeClaims())
 	if err != nil {
 		t.Fatal(err)
 	}
 	a.patience = 0
+	a.synced = func() bool { return true }
 	for _, p := range pods {
 		know(t, a, p)
 	}
@@ -173,6 +175,33 @@ func TestNarrowed(t *testing.T) {
 		if err != nil || decision == authorizer.DecisionDeny || (decision == authorizer.DecisionAllow) != tt.allow {
 			t.Errorf("%s: %v %q %v", tt.name, decision, reason, err)
 		}
+	}
+}
+
+// While the pods are read that there are, a node waits for what it may do.
+func TestPodsNotRead(t *testing.T) {
+	a := newAuthorizer(t)
+	var synced atomic.Bool
+	a.synced, a.patience = synced.Load, time.Millisecond
+	done := make(chan authorizer.Decision)
+	request := ask("get", "", "secrets", "", "ns", "volume-n1")
+	go func() {
+		decision, _, _ := a.Authorize(t.Context(), request)
+		done <- decision
+	}()
+	select {
+	case got := <-done:
+		t.Fatalf("%v before the pods were read", got)
+	case <-time.After(20 * time.Millisecond):
+	}
+	know(t, a, full("n1"))
+	if got := <-done; got != authorizer.DecisionAllow {
+		t.Error(got)
+	}
+	synced.Store(true)
+	request = ask("get", "", "secrets", "", "ns", "volume-n2")
+	if got, _, _ := a.Authorize(t.Context(), request); got != authorizer.DecisionNoOpinion {
+		t.Error(got)
 	}
 }
 
