@@ -113,7 +113,7 @@ func (b *storeBench) bare(ctx context.Context, raw, fanout bool) error {
 	}
 	step("bare stores: %d watchers of everything", watchers)
 	delivery := comparison{name: "1,000 watchers of all, 500 writes/s: delivery p99, bus", unit: "ms", peer: "etcd"}
-	var alone, among []float64
+	var alone, among, slower []float64
 	var lost int
 	for i := range 2 {
 		d := drive{Writers: 16, Rate: watchRate, Seconds: rawSeconds, Bytes: rawBytes}
@@ -132,13 +132,15 @@ func (b *storeBench) bare(ctx context.Context, raw, fanout bool) error {
 		lost += theirs.Expected - theirs.Delivered
 		delivery.add(ours.Delivery.P99, theirs.Delivery.P99)
 		alone, among = append(alone, quiet.WritesASecond), append(among, ours.WritesASecond)
+		slower = append(slower, ours.Write.Mean/quiet.Write.Mean)
 		b.figures = append(b.figures, middle("  a write without, with watchers, round "+fmt.Sprint(i+1), "ms", 0, quiet.Write.Mean, ours.Write.Mean))
 	}
 	f := delivery.figure().note("from before the commit to the watcher; 500,000 deliveries/s; etcd had not delivered %d of them 10 s after the last write", lost)
 	f.AtMost, f.Unit = 0, "ms"
 	reached := f.Value <= 20
 	f.Reached = &reached
-	b.figures = append(b.figures, f, slowed("  writers with those watchers, of without", alone, among))
+	b.figures = append(b.figures, f, slowed("  writers with those watchers, of without", alone, among),
+		middle("  what a write takes with those watchers, of without", "x", 1.1, slower...))
 	return nil
 }
 
@@ -327,7 +329,7 @@ func (b *storeBench) reads(ctx context.Context, kernel, upstream *apiServer) err
 func (b *storeBench) watches(ctx context.Context, kernel, upstream *apiServer) error {
 	const rounds = 2
 	delivery := comparison{name: "1,000 watchers of a node each, 500 writes/s: delivery p99, API", unit: "ms", peer: "kube-apiserver"}
-	var alone, among, felt, unfelt []float64
+	var alone, among, felt, unfelt, slower []float64
 	var theirs []string
 	for i := range rounds {
 		var p99 [2]float64
@@ -353,6 +355,7 @@ func (b *storeBench) watches(ctx context.Context, kernel, upstream *apiServer) e
 			if n == 0 {
 				alone, among = append(alone, quiet.achieved), append(among, got.achieved)
 				unfelt, felt = append(unfelt, quiet.write.Mean), append(felt, got.write.Mean)
+				slower = append(slower, got.write.Mean/quiet.write.Mean)
 			} else {
 				theirs = append(theirs, fmt.Sprintf("%.0f%%", 100*got.achieved/quiet.achieved))
 			}
@@ -363,7 +366,8 @@ func (b *storeBench) watches(ctx context.Context, kernel, upstream *apiServer) e
 	reached := f.Value <= 20
 	f.Reached = &reached
 	b.figures = append(b.figures, f,
-		slowed("  writers with those watchers, of without", alone, among).note("a create takes %s, without %s ms; kube-apiserver's writers: %s", joined(felt), joined(unfelt), strings.Join(theirs, " ")))
+		slowed("  writers with those watchers, of without", alone, among).note("a create takes %s, without %s ms; kube-apiserver's writers: %s", joined(felt), joined(unfelt), strings.Join(theirs, " ")),
+		middle("  what a create takes with those watchers, of without", "x", 1.1, slower...))
 	return b.crowd(ctx, kernel, upstream)
 }
 
