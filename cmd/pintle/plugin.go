@@ -12,6 +12,7 @@ func newPluginCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "plugin", Short: "Manage plugins"}
 	cmd.AddCommand(newPluginInitCommand(), newPluginBuildCommand(), newPluginTestCommand(), newPluginSealCommand(),
 		newPluginShadowCommand(), newPluginDiffCommand())
+	cmd.AddCommand(newPluginInstallCommand(), newPluginVerifyCommand(), newPluginPackageCommand(), newPluginKeygenCommand(), newPluginRemoveCommand(), newPluginGCCommand())
 	return cmd
 }
 
