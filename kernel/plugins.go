@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -48,7 +49,7 @@ func (k *Kernel) hostConfig(cfg *config.Config) plugin.Config {
 		out.Silent = append(out.Silent, sdk.KindController, sdk.KindRuntime, sdk.KindProxy)
 	}
 	if !k.has(dutyScheduler) {
-		out.Silent = append(out.Silent, sdk.KindPredicate, sdk.KindPriority)
+		out.Silent = append(append(out.Silent, sdk.KindPredicate, sdk.KindPriority), sdk.CycleKinds()...)
 	}
 	if len(out.Directories) == 0 {
 		out.Directories = []string{filepath.Join(filepath.Dir(k.exe), "plugins")}
@@ -68,6 +69,13 @@ func (k *Kernel) hostConfig(cfg *config.Config) plugin.Config {
 			profile := plugin.Profile{SchedulerName: p.SchedulerName, Predicates: p.Predicates}
 			for _, w := range p.Priorities {
 				profile.Priorities = append(profile.Priorities, plugin.WeightedPriority{Name: w.Name, Weight: w.Weight})
+			}
+			profile.Points = map[string][]string{
+				sdk.KindPreEnqueue: p.PreEnqueue, sdk.KindPreFilter: p.PreFilter, sdk.KindPostFilter: p.PostFilter, sdk.KindPreScore: p.PreScore,
+				sdk.KindReserve: p.Reserve, sdk.KindPermit: p.Permit, sdk.KindPreBind: p.PreBind, sdk.KindBind: p.Bind, sdk.KindPostBind: p.PostBind,
+			}
+			if p.QueueSort != "" {
+				profile.Points[sdk.KindQueueSort] = []string{p.QueueSort}
 			}
 			out.Profiles = append(out.Profiles, profile)
 		}
@@ -128,7 +136,7 @@ func (k *Kernel) pluginSummary() string {
 		counts[string(p.Spec.Kind)]++
 	}
 	out := ""
-	for _, kind := range []string{"predicate", "priority", "controller", "runtime", "proxy"} {
+	for _, kind := range append(append([]string{sdk.KindPredicate, sdk.KindPriority}, sdk.CycleKinds()...), sdk.KindController, sdk.KindRuntime, sdk.KindProxy) {
 		if n := counts[kind]; n > 0 {
 			if out != "" {
 				out += ", "
@@ -150,6 +158,8 @@ func plural(kind string, n int) string {
 		return "priorities"
 	case kind == "proxy":
 		return "proxies"
+	case kind == sdk.KindReserve || kind == sdk.KindPermit || kind == sdk.KindBind || strings.Contains(kind, "-"):
+		return kind + " plugins"
 	}
 	return kind + "s"
 }

@@ -120,6 +120,16 @@ type Profile struct {
 	SchedulerName string     `mapstructure:"schedulerName" required:"true" doc:"pods with this spec.schedulerName are placed by this profile"`
 	Predicates    []string   `mapstructure:"predicates" doc:"names of predicates, asked in this order"`
 	Priorities    []Priority `mapstructure:"priorities" doc:"names and weights of priorities"`
+	PreEnqueue    []string   `mapstructure:"preEnqueue" doc:"names of plugins that say whether a pod may enter the queue"`
+	QueueSort     string     `mapstructure:"queueSort" doc:"name of the plugin that orders the queue; all profiles name the same"`
+	PreFilter     []string   `mapstructure:"preFilter" doc:"names of plugins that narrow the nodes down"`
+	PostFilter    []string   `mapstructure:"postFilter" doc:"names of plugins that are asked when no node is left"`
+	PreScore      []string   `mapstructure:"preScore" doc:"names of plugins that are told which nodes fit"`
+	Reserve       []string   `mapstructure:"reserve" doc:"names of plugins that reserve on the node"`
+	Permit        []string   `mapstructure:"permit" doc:"names of plugins that approve, refuse or hold up a binding"`
+	PreBind       []string   `mapstructure:"preBind" doc:"names of plugins that act before the binding"`
+	Bind          []string   `mapstructure:"bind" doc:"names of plugins that bind; where none does, the kernel binds"`
+	PostBind      []string   `mapstructure:"postBind" doc:"names of plugins that are told of bindings"`
 }
 
 // Priority is a priority with its weight.

@@ -48,7 +48,12 @@ func crossCheck(cfg *Config, file string, tree *yaml.Node) Faults {
 			add(line("scheduler", "profiles"), fmt.Sprintf("scheduler.profiles[%d].schedulerName", i), "%q is listed twice; keep one", p.SchedulerName)
 		}
 		names[p.SchedulerName] = true
-		for _, list := range [][]string{p.Predicates, priorityNames(p.Priorities)} {
+		if first := cfg.Scheduler.Profiles[0].QueueSort; p.QueueSort != first {
+			add(line("scheduler", "profiles"), fmt.Sprintf("scheduler.profiles[%d].queueSort", i), "%q differs from %q of the first profile; all profiles share one queue and name the same", p.QueueSort, first)
+		}
+		for _, list := range [][]string{
+			p.Predicates, priorityNames(p.Priorities), p.PreEnqueue, p.PreFilter, p.PostFilter, p.PreScore, p.Reserve, p.Permit, p.PreBind, p.Bind, p.PostBind,
+		} {
 			once := map[string]bool{}
 			for _, n := range list {
 				if once[n] {

@@ -77,6 +77,9 @@ type Profile struct {
 	SchedulerName string
 	Predicates    []string
 	Priorities    []WeightedPriority
+	// Points are the plugins at the other points of the cycle, by kind
+	// (sdk.CycleKinds), in order.
+	Points map[string][]string
 }
 
 // WeightedPriority is a priority with the factor of its score.

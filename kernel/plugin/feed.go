@@ -255,6 +255,17 @@ func (u *unit) ready(ctx context.Context, generation uint64) (guest, error) {
 	if u.guest != nil && u.catching == nil && u.fed != generation && u.source() != nil {
 		u.catchUpLater(true)
 	}
+	u.await(ctx)
+	if u.guest == nil || u.catching != nil || u.fed != generation {
+		u.missed = true
+		return nil, u.unavailable()
+	}
+	return u.guest, nil
+}
+
+// await waits until the guest has caught up, as long as patience lasts. mu is
+// held, and let go of while it waits.
+func (u *unit) await(ctx context.Context) {
 	for u.guest != nil && u.catching != nil {
 		left := time.Until(u.patience)
 		if left <= 0 || ctx.Err() != nil {
@@ -270,11 +281,6 @@ func (u *unit) ready(ctx context.Context, generation uint64) (guest, error) {
 		timer.Stop()
 		u.mu.Lock()
 	}
-	if u.guest == nil || u.catching != nil || u.fed != generation {
-		u.missed = true
-		return nil, u.unavailable()
-	}
-	return u.guest, nil
 }
 
 // ask runs one question against the guest at the given replica generation.

@@ -19,6 +19,8 @@ type guest interface {
 	score(ctx context.Context, i int, class uint32, nodes []uint32, out []int64) error
 	normalize(ctx context.Context, i int, class uint32, nodes []uint32, scores []int64) error
 	reasons(i int, verdict uint32) []string
+	// cycle asks the steps of a request; the answer is not checked.
+	cycle(ctx context.Context, req *contractv1.CycleRequest, timeout time.Duration) (*contractv1.CycleResponse, error)
 	// health finds out whether the guest still works; it costs a round trip.
 	health(ctx context.Context) error
 	pid() int

@@ -182,7 +182,7 @@ var (
 	versionForm  = regexp.MustCompile(`^[0-9A-Za-z][-+._0-9A-Za-z]{0,63}$`)
 	platformForm = regexp.MustCompile(`^[a-z0-9]{1,16}/[a-z0-9]{1,16}$`)
 	nameForm     = regexp.MustCompile(`^[A-Za-z0-9]([-_.A-Za-z0-9]{0,61}[A-Za-z0-9])?$`)
-	pluginKinds  = []string{sdk.KindPredicate, sdk.KindPriority, sdk.KindController, sdk.KindRuntime, sdk.KindProxy}
+	pluginKinds  = append([]string{sdk.KindPredicate, sdk.KindPriority, sdk.KindController, sdk.KindRuntime, sdk.KindProxy}, sdk.CycleKinds()...)
 	normalizings = []string{"", string(sdk.NormalizeNone), string(sdk.NormalizeMax), string(sdk.NormalizeReverseMax), string(sdk.NormalizePlugin)}
 )
 
@@ -299,9 +299,9 @@ func (c *checker) manifest(m *Manifest) {
 		if !slices.Contains(pluginKinds, p.Kind) {
 			c.at(key+".kind", "%q; want one of %s", p.Kind, strings.Join(pluginKinds, ", "))
 		}
-		asked := p.Kind == sdk.KindPredicate || p.Kind == sdk.KindPriority
+		asked := slices.Contains([]string{sdk.KindPredicate, sdk.KindPriority, sdk.KindPreEnqueue, sdk.KindPreFilter}, p.Kind)
 		if p.Scope != "" && (!asked || p.Scope != string(sdk.ScopeNode) && p.Scope != string(sdk.ScopeCluster)) {
-			c.at(key+".scope", "%q; predicates and priorities have node or cluster", p.Scope)
+			c.at(key+".scope", "%q; predicates, priorities, pre-enqueue and pre-filter plugins have node or cluster", p.Scope)
 		}
 		if p.Normalize != "" && (p.Kind != sdk.KindPriority || !slices.Contains(normalizings, p.Normalize)) {
 			c.at(key+".normalize", "%q; priorities have none, max, reverse-max or plugin", p.Normalize)

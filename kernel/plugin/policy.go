@@ -31,6 +31,8 @@ type Policy struct {
 	priorities []contractv1.PriorityInfo
 	filters    []place
 	scorers    []place
+	points     contractv1.Points
+	places     map[contractv1.Point][]place // parallel to points
 	units      []*unit
 	generation atomic.Uint64
 	replica    uint64

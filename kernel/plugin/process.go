@@ -34,6 +34,7 @@ type processGuest struct {
 	conn       *grpc.ClientConn
 	lifecycle  contractv1.LifecycleClient
 	scheduling contractv1.SchedulingClient
+	cycles     contractv1.CycleClient
 	process    int
 	timeout    time.Duration
 	generation uint64
@@ -155,7 +156,7 @@ func startProcess(ctx context.Context, b *Bundle, a *Artifact, o processOptions)
 		return nil, fmt.Errorf("plugin bundle %s: dispensed %T", name, raw)
 	}
 	g.conn = conn
-	g.lifecycle, g.scheduling = contractv1.NewLifecycleClient(conn), contractv1.NewSchedulingClient(conn)
+	g.lifecycle, g.scheduling, g.cycles = contractv1.NewLifecycleClient(conn), contractv1.NewSchedulingClient(conn), contractv1.NewCycleClient(conn)
 	d, err := g.lifecycle.Describe(ctx, &contractv1.DescribeRequest{MinContract: spoken.oldest, MaxContract: spoken.newest})
 	if err != nil {
 		return nil, fmt.Errorf("plugin bundle %s: describe: %w", name, err)
@@ -376,6 +377,16 @@ func (g *processGuest) intern(i int, reasons []string) (uint32, error) {
 	t.words = append(t.words, reasons)
 	t.ids[key] = uint32(len(t.words))
 	return uint32(len(t.words)), nil
+}
+
+func (g *processGuest) cycle(ctx context.Context, req *contractv1.CycleRequest, timeout time.Duration) (*contractv1.CycleResponse, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	resp, err := g.cycles.Run(ctx, req, grpc.MaxCallRecvMsgSize(maxAnswerBytes))
+	if err != nil {
+		return nil, g.failed("cycle", err)
+	}
+	return resp, nil
 }
 
 func (g *processGuest) reasons(i int, verdict uint32) []string {

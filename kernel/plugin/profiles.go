@@ -81,6 +81,21 @@ func (h *Host) build(profile Profile, plan *plan) (*Policy, error) {
 			Reads: reads(e, d), Weight: max(w.Weight, 1), IgnoreFailure: plan.ignores(u, e), Group: p.group(u),
 		})
 	}
+	for at, kind := range pointKinds {
+		for _, name := range profile.Points[kind] {
+			u, e, d, err := add(name, kind)
+			if err != nil {
+				return nil, err
+			}
+			if p.points == nil {
+				p.points, p.places = contractv1.Points{}, map[contractv1.Point][]place{}
+			}
+			p.places[at] = append(p.places[at], place{u, name})
+			p.points[at] = append(p.points[at], contractv1.PointInfo{
+				Name: name, Scope: cmp.Or(d.GetScope(), string(sdk.ScopeNode)), Reads: reads(e, d), IgnoreFailure: u.ignores(e),
+			})
+		}
+	}
 	return p, nil
 }
 

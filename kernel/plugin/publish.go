@@ -72,7 +72,7 @@ func (h *Host) publishOnce(ctx context.Context, api *publisher) error {
 			return err
 		}
 	}
-	err := h.control(ctx, &p.cfg, p.units, retiring)
+	err := errors.Join(h.openSockets(ctx, p.units), h.control(ctx, &p.cfg, p.units, retiring))
 	if err == nil {
 		h.mu.Lock()
 		h.controlled = configured

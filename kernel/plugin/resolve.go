@@ -62,6 +62,11 @@ func checkNames(cfg *Config, units []*unit) error {
 		for _, w := range p.Priorities {
 			faults = append(faults, known(units, w.Name, sdk.KindPriority, "scheduler profile "+p.SchedulerName))
 		}
+		for _, kind := range sdk.CycleKinds() {
+			for _, name := range p.Points[kind] {
+				faults = append(faults, known(units, name, kind, "scheduler profile "+p.SchedulerName))
+			}
+		}
 	}
 	for _, name := range cfg.Controllers {
 		faults = append(faults, known(units, name, sdk.KindController, "controllers.enabled"))
@@ -166,8 +171,7 @@ func (h *Host) resolveUnit(cfg *Config, bc BundleConfig) (*unit, error) {
 	}
 	for _, e := range m.Plugins {
 		u.stats[e.Name] = &stats{}
-		scheduling := e.Kind == sdk.KindPredicate || e.Kind == sdk.KindPriority
-		if kind == TransportWASM && !scheduling && e.Kind != sdk.KindController {
+		if kind == TransportWASM && !sdk.SchedulingKind(e.Kind) && e.Kind != sdk.KindController {
 			return nil, fmt.Errorf("plugin bundle %s: %s %s needs the process transport", bc.Name, e.Kind, e.Name)
 		}
 	}

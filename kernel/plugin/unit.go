@@ -94,6 +94,7 @@ type unit struct {
 	fault    error // why it cannot be started
 	memory   int64
 	denials  map[string]denial // by name
+	sockets  map[string]string // of plugins that use the API while they bind
 	// controllers is what the process last said of them.
 	controllers []controller.State
 

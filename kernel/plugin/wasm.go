@@ -13,6 +13,7 @@ import (
 
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/api"
+	"google.golang.org/protobuf/proto"
 
 	"pintle.dev/pintle/sdk"
 	"pintle.dev/pintle/sdk/contract"
@@ -396,6 +397,40 @@ func (g *wasmGuest) learn(i int, verdict uint32) error {
 	}
 	g.words[i][verdict] = strings.Split(strings.ToValidUTF8(string(text), "\uFFFD"), "\n")
 	return nil
+}
+
+func (g *wasmGuest) cycle(_ context.Context, req *contractv1.CycleRequest, timeout time.Duration) (*contractv1.CycleResponse, error) {
+	if g.cycleFn == nil || g.answerFn == nil {
+		return nil, fmt.Errorf("plugin bundle %s: its module exports no pintle_cycle", g.name)
+	}
+	size := proto.Size(req)
+	view, err := g.buffer(&g.data, uint32(size))
+	if err != nil {
+		return nil, err
+	}
+	encoded, err := proto.MarshalOptions{UseCachedSize: true}.MarshalAppend(view[:0:size], req)
+	if err != nil || len(encoded) != size {
+		return nil, fmt.Errorf("plugin bundle %s: encode %d bytes of a request in %d: %w", g.name, size, len(encoded), err)
+	}
+	g.stack[0], g.stack[1] = uint64(g.data.pointer), uint64(size)
+	if err := g.invoke(g.cycleFn, timeout); err != nil {
+		return nil, err
+	}
+	if err := g.answered(); err != nil {
+		return nil, err
+	}
+	if err := g.invoke(g.answerFn, g.timeout); err != nil {
+		return nil, err
+	}
+	answer, err := g.span(g.stack[0], maxAnswerBytes)
+	if err != nil {
+		return nil, err
+	}
+	resp := &contractv1.CycleResponse{}
+	if err := proto.Unmarshal(answer, resp); err != nil {
+		return nil, g.outOfRange("no CycleResponse: %v", err)
+	}
+	return resp, nil
 }
 
 func (g *wasmGuest) reasons(i int, verdict uint32) []string { return g.words[i][verdict] }

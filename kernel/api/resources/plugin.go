@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -116,16 +117,16 @@ func validatePlugin(o *v1alpha1.Plugin) field.ErrorList {
 			errs = append(errs, field.Invalid(specPath.Child("bundle"), s.Bundle, msg))
 		}
 	}
-	errs = append(errs, validateOneOf(s.Kind, specPath.Child("kind"), true, v1alpha1.PluginKindPredicate, v1alpha1.PluginKindPriority,
-		v1alpha1.PluginKindController, v1alpha1.PluginKindRuntime, v1alpha1.PluginKindProxy)...)
+	errs = append(errs, validateOneOf(s.Kind, specPath.Child("kind"), true, append(schedulingKinds(),
+		v1alpha1.PluginKindController, v1alpha1.PluginKindRuntime, v1alpha1.PluginKindProxy)...)...)
 	errs = append(errs, validateOneOf(s.Transport, specPath.Child("transport"), false, v1alpha1.PluginTransportWASM, v1alpha1.PluginTransportProcess)...)
 	errs = append(errs, validateOneOf(s.OnFailure, specPath.Child("onFailure"), false, v1alpha1.PluginFailureRefuse, v1alpha1.PluginFailureIgnore)...)
 	if s.Digest != "" && !digestPattern.MatchString(s.Digest) {
 		errs = append(errs, field.Invalid(specPath.Child("digest"), s.Digest, "must be sha256: and 64 hexadecimal digits"))
 	}
 	scores := s.Kind == v1alpha1.PluginKindPriority
-	if s.OnFailure != "" && !scores && s.Kind != v1alpha1.PluginKindPredicate {
-		errs = append(errs, field.Forbidden(specPath.Child("onFailure"), "may only be specified for predicates and priorities"))
+	if s.OnFailure != "" && !slices.Contains(schedulingKinds(), s.Kind) {
+		errs = append(errs, field.Forbidden(specPath.Child("onFailure"), "may only be specified for plugins of the scheduler"))
 	}
 	if s.Weight != nil {
 		if !scores {
@@ -184,6 +185,15 @@ func validatePluginShadow(s *v1alpha1.PluginSpec) field.ErrorList {
 		return field.ErrorList{field.Invalid(path.Child("digest"), s.Shadow.Digest, "must be sha256: and 64 hexadecimal digits")}
 	}
 	return nil
+}
+
+// schedulingKinds take part in the scheduling of pods.
+func schedulingKinds() []v1alpha1.PluginKind {
+	return []v1alpha1.PluginKind{
+		v1alpha1.PluginKindPredicate, v1alpha1.PluginKindPriority, v1alpha1.PluginKindPreEnqueue, v1alpha1.PluginKindQueueSort,
+		v1alpha1.PluginKindPreFilter, v1alpha1.PluginKindPostFilter, v1alpha1.PluginKindPreScore, v1alpha1.PluginKindReserve,
+		v1alpha1.PluginKindPermit, v1alpha1.PluginKindPreBind, v1alpha1.PluginKindBind, v1alpha1.PluginKindPostBind,
+	}
 }
 
 func validatePluginExtras(s *v1alpha1.PluginSpec) field.ErrorList {

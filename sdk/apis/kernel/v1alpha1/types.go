@@ -62,6 +62,26 @@ const (
 	PluginKindPredicate PluginKind = "predicate"
 	// PluginKindPriority answers how well a pod would run on a node.
 	PluginKindPriority PluginKind = "priority"
+	// PluginKindPreEnqueue answers whether a pod may enter the queue.
+	PluginKindPreEnqueue PluginKind = "pre-enqueue"
+	// PluginKindQueueSort orders the queue.
+	PluginKindQueueSort PluginKind = "queue-sort"
+	// PluginKindPreFilter narrows the nodes down, once a class of pods.
+	PluginKindPreFilter PluginKind = "pre-filter"
+	// PluginKindPostFilter says what could be done for a pod that fits nowhere.
+	PluginKindPostFilter PluginKind = "post-filter"
+	// PluginKindPreScore is told which nodes fit before they are scored.
+	PluginKindPreScore PluginKind = "pre-score"
+	// PluginKindReserve keeps count of what pods are given on their nodes.
+	PluginKindReserve PluginKind = "reserve"
+	// PluginKindPermit approves, refuses or holds up a binding.
+	PluginKindPermit PluginKind = "permit"
+	// PluginKindPreBind does what must be done before a binding.
+	PluginKindPreBind PluginKind = "pre-bind"
+	// PluginKindBind binds a pod to its node.
+	PluginKindBind PluginKind = "bind"
+	// PluginKindPostBind is told of bindings.
+	PluginKindPostBind PluginKind = "post-bind"
 	// PluginKindController drives objects towards what they ask for.
 	PluginKindController PluginKind = "controller"
 	// PluginKindRuntime provides a container runtime behind CRI.

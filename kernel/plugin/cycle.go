@@ -1,0 +1,235 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"pintle.dev/pintle/sdk"
+	contractv1 "pintle.dev/pintle/sdk/contract/v1"
+)
+
+// bindingFactor: a process may take this many times a call for what runs beside
+// the scheduling, which may have to ask others. A module can ask nobody.
+const bindingFactor = 100
+
+// pointKinds is the kind of the plugins at each point that has an entry of its
+// own in a profile.
+var pointKinds = map[contractv1.Point]string{
+	contractv1.Point_PRE_ENQUEUE: sdk.KindPreEnqueue,
+	contractv1.Point_QUEUE_SORT:  sdk.KindQueueSort,
+	contractv1.Point_PRE_FILTER:  sdk.KindPreFilter,
+	contractv1.Point_POST_FILTER: sdk.KindPostFilter,
+	contractv1.Point_PRE_SCORE:   sdk.KindPreScore,
+	contractv1.Point_RESERVE:     sdk.KindReserve,
+	contractv1.Point_PERMIT:      sdk.KindPermit,
+	contractv1.Point_PRE_BIND:    sdk.KindPreBind,
+	contractv1.Point_BIND:        sdk.KindBind,
+	contractv1.Point_POST_BIND:   sdk.KindPostBind,
+}
+
+var _ contractv1.Cycler = (*Policy)(nil)
+
+// Points are the plugins of the profile at the points of the cycle.
+func (p *Policy) Points() contractv1.Points { return p.points }
+
+// Cycle asks the steps of c; see contractv1.Cycler.
+func (p *Policy) Cycle(ctx context.Context, c *contractv1.CycleCall) {
+	c.Results = c.Results[:0]
+	for len(c.Results) < len(c.Steps) {
+		first := len(c.Results)
+		unit := p.at(c.Steps[first]).unit
+		last := first + 1
+		for last < len(c.Steps) && p.at(c.Steps[last]).unit == unit && c.Steps[last].Point.Beside() == c.Steps[first].Point.Beside() {
+			last++
+		}
+		results, err := unit.cycle(ctx, p, c, c.Steps[first:last])
+		if err != nil {
+			if ctx.Err() != nil {
+				err = ctx.Err()
+			}
+			results = append(results, &contractv1.StepResult{Code: contractv1.Code_ERROR, Reasons: []string{err.Error()}})
+		}
+		for k, r := range results {
+			step := c.Steps[first+k]
+			if r.GetCode() == contractv1.Code_ERROR && p.points[step.Point.Of()][step.Plugin].IgnoreFailure && ctx.Err() == nil {
+				r.Code = contractv1.Code_SKIP
+			}
+			c.Results = append(c.Results, r)
+			if step.Point.Stops(r.GetCode()) {
+				return
+			}
+		}
+	}
+}
+
+// at is where the plugin of a step lives.
+func (p *Policy) at(step contractv1.CycleStep) place {
+	return p.places[step.Point.Of()][step.Plugin]
+}
+
+// cycle asks steps of the unit's own plugins in one crossing. With an error,
+// which is about the step behind the results, nothing behind it was asked.
+func (u *unit) cycle(ctx context.Context, p *Policy, c *contractv1.CycleCall, steps []contractv1.CycleStep) ([]*contractv1.StepResult, error) {
+	req := &contractv1.CycleRequest{
+		Pods: c.Pods, Class: c.Class, Node: c.Node, NodeName: c.NodeName, HasNode: c.HasNode,
+		Nodes: c.Nodes, Refused: c.Refused, Refusals: c.Refusals,
+	}
+	for _, s := range steps {
+		name := p.at(s).name
+		step := &contractv1.Step{Plugin: name, Point: s.Point, Waiting: s.Waiting}
+		if s.Point.Beside() {
+			step.Socket = u.socket(name)
+		}
+		req.Steps = append(req.Steps, step)
+	}
+	if steps[0].Point.Beside() {
+		return u.cycleBeside(ctx, req)
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	g, err := u.ready(ctx, p.replica)
+	if err != nil {
+		return nil, err
+	}
+	req.Generation = p.replica
+	if process, ok := g.(*processGuest); ok {
+		for _, part := range u.queue {
+			req.Deltas = append(req.Deltas, part.encoded)
+		}
+		results, err := u.asked(ctx, process, req, u.call)
+		if err == nil {
+			u.queue, u.queued, u.sent, process.generation = nil, 0, p.replica, p.replica
+		} else if len(req.Deltas) > 0 && u.guest == g {
+			u.applyFailed(ctx, err)
+		}
+		return results, err
+	}
+	if err := u.drain(ctx); err != nil {
+		return nil, err
+	}
+	return u.asked(ctx, g, req, u.call)
+}
+
+// cycleBeside asks about a binding. A process is asked without a lock, as many
+// calls at once as there are; a module when it does nothing else.
+func (u *unit) cycleBeside(ctx context.Context, req *contractv1.CycleRequest) ([]*contractv1.StepResult, error) {
+	u.mu.Lock()
+	if g, ok := u.guest.(*processGuest); ok {
+		u.mu.Unlock()
+		answer, err := g.ask(ctx, req, u.call*bindingFactor)
+		u.mu.Lock()
+		defer u.mu.Unlock()
+		return u.noted(ctx, g, req, answer, err)
+	}
+	defer u.mu.Unlock()
+	u.await(ctx)
+	if u.guest == nil || u.catching != nil {
+		return nil, u.unavailable()
+	}
+	return u.asked(ctx, u.guest, req, u.call)
+}
+
+// asked is a call of a guest with mu held.
+func (u *unit) asked(ctx context.Context, g guest, req *contractv1.CycleRequest, timeout time.Duration) ([]*contractv1.StepResult, error) {
+	began := time.Now()
+	resp, err := g.cycle(ctx, req, timeout)
+	return u.noted(ctx, g, req, cycleAnswer{resp, time.Since(began)}, err)
+}
+
+// cycleAnswer is a response with the time that it took.
+type cycleAnswer struct {
+	response *contractv1.CycleResponse
+	took     time.Duration
+}
+
+func (g *processGuest) ask(ctx context.Context, req *contractv1.CycleRequest, timeout time.Duration) (cycleAnswer, error) {
+	began := time.Now()
+	resp, err := g.cycle(ctx, req, timeout)
+	return cycleAnswer{resp, time.Since(began)}, err
+}
+
+// noted checks an answer, counts it, and takes a guest out of service that broke;
+// mu is held.
+func (u *unit) noted(ctx context.Context, g guest, req *contractv1.CycleRequest, answer cycleAnswer, err error) ([]*contractv1.StepResult, error) {
+	if err == nil {
+		err = checkCycle(req, answer.response)
+	}
+	if err != nil {
+		name := req.GetSteps()[0].GetPlugin()
+		u.stats[name].record(answer.took, err)
+		if ctx.Err() != nil {
+			return nil, err
+		}
+		err = fmt.Errorf("plugin %s: %w", name, err)
+		switch {
+		case errors.Is(err, errBroken):
+			if u.guest == g {
+				u.broke(err)
+			}
+		case u.stats[name].failed(err, time.Now()):
+			u.log.Warn("plugin did not answer a question", "error", err)
+		}
+		return nil, err
+	}
+	results := answer.response.GetResults()
+	for k, r := range results {
+		name := req.GetSteps()[k].GetPlugin()
+		took := answer.took / time.Duration(len(results))
+		if own := r.GetNanoseconds(); own > 0 {
+			took = time.Duration(min(own, uint64(answer.took))) // believed within what was measured
+		}
+		var failure error
+		if r.GetCode() == contractv1.Code_ERROR {
+			failure = fmt.Errorf("plugin %s: %s", name, firstReason(r))
+			if u.stats[name].failed(failure, time.Now()) {
+				u.log.Warn("plugin answered with an error", "error", failure)
+			}
+		}
+		u.stats[name].record(took, failure)
+	}
+	return results, nil
+}
+
+func firstReason(r *contractv1.StepResult) string {
+	if len(r.GetReasons()) == 0 {
+		return "no reason given"
+	}
+	return r.GetReasons()[0]
+}
+
+// socket is the API socket that stands for a plugin, or empty.
+func (u *unit) socket(name string) string {
+	u.stateMu.Lock()
+	defer u.stateMu.Unlock()
+	return u.sockets[name]
+}
+
+// openSockets opens the API sockets of the plugins that bind and may use the API.
+func (h *Host) openSockets(ctx context.Context, units []*unit) error {
+	if h.deps.Identity == nil {
+		return nil
+	}
+	var faults []error
+	for _, u := range units {
+		for _, e := range u.bundle.Manifest.Plugins {
+			binds := e.Kind == sdk.KindPreBind || e.Kind == sdk.KindBind || e.Kind == sdk.KindPostBind
+			if !binds || len(e.Rules) == 0 || u.transport != TransportProcess || u.socket(e.Name) != "" {
+				continue
+			}
+			path, err := h.deps.Identity(ctx, e.Name)
+			if err != nil {
+				faults = append(faults, fmt.Errorf("plugin %s: identity: %w", e.Name, err))
+				continue
+			}
+			u.stateMu.Lock()
+			if u.sockets == nil {
+				u.sockets = map[string]string{}
+			}
+			u.sockets[e.Name] = path
+			u.stateMu.Unlock()
+		}
+	}
+	return errors.Join(faults...)
+}

@@ -1,0 +1,108 @@
+package plugin
+
+import (
+	"time"
+
+	contractv1 "pintle.dev/pintle/sdk/contract/v1"
+)
+
+const (
+	// maxAnswerBytes bounds an encoded CycleResponse.
+	maxAnswerBytes = 4 << 20
+	// maxWait is the longest time that a pod may wait for a permit, as in
+	// kube-scheduler.
+	maxWait = 15 * time.Minute
+	// maxNodes bounds node indexes, as in the sdk.
+	maxNodes        = 1 << 20
+	maxKeyText      = 253
+	maxVictims      = 4096
+	maxAnnotation   = 256 << 10
+	maxDecisionText = 1024
+)
+
+// checkCycle refuses a response that cannot be one, and brings into range what
+// can: a plugin that answers out of range is not to be trusted with another call.
+func checkCycle(req *contractv1.CycleRequest, resp *contractv1.CycleResponse) error {
+	steps, results := req.GetSteps(), resp.GetResults()
+	if len(results) == 0 || len(results) > len(steps) {
+		return broken("answer out of range: %d results for %d steps", len(results), len(steps))
+	}
+	for k, r := range results {
+		at := steps[k].GetPoint()
+		if r == nil {
+			return broken("answer out of range: no result for step %d", k)
+		}
+		if err := checkResult(req, steps[k], r); err != nil {
+			return err
+		}
+		if stops := at.Stops(r.GetCode()); stops != (k == len(results)-1) && (stops || len(results) < len(steps)) {
+			return broken("answer out of range: %d results for %d steps, of which step %d is answered %s", len(results), len(steps), k, r.GetCode())
+		}
+	}
+	return nil
+}
+
+func checkResult(req *contractv1.CycleRequest, step *contractv1.Step, r *contractv1.StepResult) error {
+	at := step.GetPoint()
+	if !checkReasons(r.GetCode(), r.GetReasons()) || r.GetCode() == contractv1.Code_WAIT && at != contractv1.Point_PERMIT {
+		return broken("answer out of range: code %d with %d reasons", r.GetCode(), len(r.GetReasons()))
+	}
+	for _, n := range r.GetNodes() {
+		if n >= maxNodes {
+			return broken("answer out of range: node %d", n)
+		}
+	}
+	if r.GetCode() == contractv1.Code_SUCCESS {
+		switch {
+		case at == contractv1.Point_QUEUE_SORT && len(r.GetKeys()) != len(req.GetPods()):
+			return broken("answer out of range: %d keys for %d pods", len(r.GetKeys()), len(req.GetPods()))
+		case at == contractv1.Point_PRE_ENQUEUE && len(r.GetPods()) != len(req.GetPods()):
+			return broken("answer out of range: %d admissions for %d pods", len(r.GetPods()), len(req.GetPods()))
+		case at == contractv1.Point_POST_FILTER && r.GetNomination() == nil:
+			return broken("answer out of range: success without a nomination")
+		}
+	}
+	for _, key := range r.GetKeys() {
+		if len(key.GetText()) > maxKeyText {
+			return broken("answer out of range: a key of %d bytes", len(key.GetText()))
+		}
+	}
+	for _, a := range r.GetPods() {
+		if !checkReasons(a.GetCode(), a.GetReasons()) || a.GetCode() == contractv1.Code_WAIT {
+			return broken("answer out of range: code %d with %d reasons", a.GetCode(), len(a.GetReasons()))
+		}
+	}
+	if n := r.GetNomination(); n.GetNode() >= maxNodes || len(n.GetVictims()) > maxVictims {
+		return broken("answer out of range: node %d with %d victims", n.GetNode(), len(n.GetVictims()))
+	}
+	if len(r.GetDecisions()) > 2*len(step.GetWaiting())+maxVictims {
+		return broken("answer out of range: %d decisions about %d pods", len(r.GetDecisions()), len(step.GetWaiting()))
+	}
+	for _, d := range r.GetDecisions() {
+		if len(d.GetReason()) > maxDecisionText {
+			d.Reason = d.Reason[:maxDecisionText]
+		}
+	}
+	size := 0
+	for k, v := range r.GetAnnotations() {
+		size += len(k) + len(v)
+	}
+	if size > maxAnnotation {
+		return broken("answer out of range: %d bytes of annotations", size)
+	}
+	r.WaitNanoseconds = min(max(r.GetWaitNanoseconds(), 0), int64(maxWait))
+	return nil
+}
+
+// checkReasons reports whether a code is one and its reasons are of a size that
+// can be told.
+func checkReasons(code contractv1.Code, reasons []string) bool {
+	if _, known := contractv1.Code_name[int32(code)]; !known {
+		return false
+	}
+	size := 0
+	for _, r := range reasons {
+		size += len(r) + 1
+	}
+	return size <= maxReasonBytes
+}
