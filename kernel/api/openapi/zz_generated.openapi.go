@@ -30446,11 +30446,11 @@ func schema_sdk_apis_kernel_v1alpha1_PluginSpec(ref common.ReferenceCallback) co
 					},
 					"kind": {
 						SchemaProps: spec.SchemaProps{
-							Description: "What the plugin is: predicate, priority, controller, runtime or proxy.\n\nPossible enum values:\n - `\"controller\"` drives objects towards what they ask for.\n - `\"predicate\"` answers whether a pod can run on a node.\n - `\"priority\"` answers how well a pod would run on a node.\n - `\"proxy\"` programs the data path of services.\n - `\"runtime\"` provides a container runtime behind CRI.",
+							Description: "What the plugin is: predicate, priority, controller, runtime or proxy.\n\nPossible enum values:\n - `\"bind\"` binds a pod to its node.\n - `\"controller\"` drives objects towards what they ask for.\n - `\"permit\"` approves, refuses or holds up a binding.\n - `\"post-bind\"` is told of bindings.\n - `\"post-filter\"` says what could be done for a pod that fits nowhere.\n - `\"pre-bind\"` does what must be done before a binding.\n - `\"pre-enqueue\"` answers whether a pod may enter the queue.\n - `\"pre-filter\"` narrows the nodes down, once a class of pods.\n - `\"pre-score\"` is told which nodes fit before they are scored.\n - `\"predicate\"` answers whether a pod can run on a node.\n - `\"priority\"` answers how well a pod would run on a node.\n - `\"proxy\"` programs the data path of services.\n - `\"queue-sort\"` orders the queue.\n - `\"reserve\"` keeps count of what pods are given on their nodes.\n - `\"runtime\"` provides a container runtime behind CRI.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
-							Enum:        []interface{}{"controller", "predicate", "priority", "proxy", "runtime"},
+							Enum:        []interface{}{"bind", "controller", "permit", "post-bind", "post-filter", "pre-bind", "pre-enqueue", "pre-filter", "pre-score", "predicate", "priority", "proxy", "queue-sort", "reserve", "runtime"},
 						},
 					},
 					"transport": {
@@ -30801,11 +30801,11 @@ func schema_sdk_apis_kernel_v1alpha1_ProvidedPlugin(ref common.ReferenceCallback
 					},
 					"kind": {
 						SchemaProps: spec.SchemaProps{
-							Description: "What it is: predicate, priority, controller, runtime or proxy.\n\nPossible enum values:\n - `\"controller\"` drives objects towards what they ask for.\n - `\"predicate\"` answers whether a pod can run on a node.\n - `\"priority\"` answers how well a pod would run on a node.\n - `\"proxy\"` programs the data path of services.\n - `\"runtime\"` provides a container runtime behind CRI.",
+							Description: "What it is: predicate, priority, controller, runtime or proxy.\n\nPossible enum values:\n - `\"bind\"` binds a pod to its node.\n - `\"controller\"` drives objects towards what they ask for.\n - `\"permit\"` approves, refuses or holds up a binding.\n - `\"post-bind\"` is told of bindings.\n - `\"post-filter\"` says what could be done for a pod that fits nowhere.\n - `\"pre-bind\"` does what must be done before a binding.\n - `\"pre-enqueue\"` answers whether a pod may enter the queue.\n - `\"pre-filter\"` narrows the nodes down, once a class of pods.\n - `\"pre-score\"` is told which nodes fit before they are scored.\n - `\"predicate\"` answers whether a pod can run on a node.\n - `\"priority\"` answers how well a pod would run on a node.\n - `\"proxy\"` programs the data path of services.\n - `\"queue-sort\"` orders the queue.\n - `\"reserve\"` keeps count of what pods are given on their nodes.\n - `\"runtime\"` provides a container runtime behind CRI.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
-							Enum:        []interface{}{"controller", "predicate", "priority", "proxy", "runtime"},
+							Enum:        []interface{}{"bind", "controller", "permit", "post-bind", "post-filter", "pre-bind", "pre-enqueue", "pre-filter", "pre-score", "predicate", "priority", "proxy", "queue-sort", "reserve", "runtime"},
 						},
 					},
 					"scope": {
