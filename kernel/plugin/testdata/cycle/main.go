@@ -51,7 +51,9 @@ func misbehave(at string, pod *sdk.Pod) (s sdk.Status, done bool) {
 	return s, false
 }
 
-func wild(at string, pod *sdk.Pod) bool { return pod.Labels["at"] == at && pod.Labels["do"] == "wild answer" }
+func wild(at string, pod *sdk.Pod) bool {
+	return pod.Labels["at"] == at && pod.Labels["do"] == "wild answer"
+}
 
 func init() {
 	sdk.Register(sdk.PreEnqueue{Name: "Enter", Admit: func(_ *sdk.Cluster, p *sdk.QueuedPod) sdk.Status {
