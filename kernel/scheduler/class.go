@@ -27,6 +27,8 @@ type class struct {
 	used  uint64 // decision that used it last
 
 	policy     Policy
+	at         pointPolicy
+	narrowing  narrowing
 	generation uint64
 	predicates []PredicateInfo
 	priorities []PriorityInfo
@@ -98,19 +100,29 @@ func (c *class) update(ctx context.Context, policy Policy, s *snapshot) (err err
 		}
 	}()
 	if generation := policy.Generation(); !c.known || c.policy != policy || c.generation != generation {
-		c.policy, c.generation = policy, generation
+		c.policy, c.generation, c.at = policy, generation, pointsOf(policy)
 		c.predicates, c.priorities = policy.Predicates(), policy.Priorities()
 		c.start(len(s.byIndex))
 	}
 	c.trouble = nil
 	c.resize(len(s.byIndex))
 	c.collect(s)
+	if c.at.cycler != nil {
+		if err := c.narrow(ctx, s); err != nil {
+			return err
+		}
+	}
 	if len(c.list) > 0 {
 		c.message = ""
 	}
 	c.voidScores(s)
 	if err := c.filter(ctx, s); err != nil {
 		return err
+	}
+	if c.at.cycler != nil {
+		if err := c.preScore(ctx, s); err != nil {
+			return err
+		}
 	}
 	if err := c.score(ctx, s); err != nil {
 		return err
@@ -128,6 +140,7 @@ func (c *class) start(n int) {
 	c.voidS, c.asks = make([]bool, ns), make([][]uint32, ns)
 	c.largest, c.message = make([]int64, ns), ""
 	c.fail, c.mark, c.tick = nil, nil, 0
+	c.narrowing = narrowing{}
 	c.fit, c.fitOld = nil, true
 	c.known = false
 	c.trace.reset()
@@ -199,7 +212,7 @@ func (c *class) voidNode(n uint32) {
 func (c *class) filter(ctx context.Context, s *snapshot) error {
 	alive := c.list[:0:len(c.list)]
 	for _, n := range c.list {
-		if s.byIndex[n] != nil {
+		if s.byIndex[n] != nil && c.narrowing.allows(n) {
 			alive = append(alive, n)
 		} else {
 			c.settle(n, absent)

@@ -47,5 +47,30 @@ func FromClient(client kubernetes.Interface) Deps {
 			_, err = client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
 			return err
 		},
+		Evict: func(ctx context.Context, victim *v1.Pod, condition *v1.PodCondition) error {
+			condition.LastTransitionTime = metav1.Now()
+			patch, err := json.Marshal(map[string]any{
+				"metadata": map[string]any{"uid": victim.UID},
+				"status":   map[string]any{"conditions": []*v1.PodCondition{condition}},
+			})
+			if err != nil {
+				return fmt.Errorf("patch of pod %s/%s: %w", victim.Namespace, victim.Name, err)
+			}
+			pods := client.CoreV1().Pods(victim.Namespace)
+			if _, err := pods.Patch(ctx, victim.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
+				return err
+			}
+			return pods.Delete(ctx, victim.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &victim.UID}})
+		},
+		Nominate: func(ctx context.Context, pod *v1.Pod, node string) error {
+			patch, err := json.Marshal(map[string]any{
+				"metadata": map[string]any{"uid": pod.UID}, "status": map[string]any{"nominatedNodeName": node},
+			})
+			if err != nil {
+				return fmt.Errorf("patch of pod %s/%s: %w", pod.Namespace, pod.Name, err)
+			}
+			_, err = client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+			return err
+		},
 	}
 }

@@ -74,6 +74,8 @@ type api struct {
 	twice      []string           // pods bound twice
 	conditions map[string][]v1.PodCondition
 	events     []string
+	evict      Evicter
+	nominate   Nominator
 }
 
 func newAPI(t testing.TB) *api {
@@ -134,6 +136,12 @@ func (a *api) bind(_ context.Context, b *v1.Binding) error {
 	}
 	p := old.DeepCopy()
 	p.Spec.NodeName = b.Target.Name
+	for k, v := range b.Annotations {
+		if p.Annotations == nil {
+			p.Annotations = map[string]string{}
+		}
+		p.Annotations[k] = v
+	}
 	a.order = append(a.order, b.Name)
 	if a.silent {
 		return nil
@@ -150,6 +158,12 @@ func (a *api) node(name string) string {
 		return p.Spec.NodeName
 	}
 	return ""
+}
+
+func (a *api) annotation(name, key string) string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.byUID[types.UID("pod-"+name)].Annotations[key]
 }
 
 func (a *api) bound() []string {
@@ -207,7 +221,7 @@ func (c *cluster) deps() Deps {
 		Pods: c.pods, Nodes: c.nodes,
 		Objects:  map[string]cache.ListerWatcher{"PersistentVolumeClaim": c.claims, "Service": c.service},
 		Profiles: map[string]PolicySource{profileName: c.source},
-		Bind:     c.bind, Condition: c.condition, Events: c.api,
+		Bind:     c.bind, Condition: c.condition, Events: c.api, Evict: c.evict, Nominate: c.nominate,
 		Log: slog.New(slog.DiscardHandler), Clock: c.clock,
 	}
 }

@@ -72,7 +72,11 @@ type Deps struct {
 	// Condition and Events may be nil: nothing is written then.
 	Condition ConditionWriter
 	Events    Recorder
-	Log       *slog.Logger
+	// Evict and Nominate do what post-filter plugins ask for. Nil: nothing is
+	// done for pods that fit nowhere.
+	Evict    Evicter
+	Nominate Nominator
+	Log      *slog.Logger
 	// Clock is the real one when nil.
 	Clock clock.WithTicker
 }

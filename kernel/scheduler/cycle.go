@@ -34,6 +34,10 @@ func (s *Scheduler) schedule(ctx context.Context, p *podEntry) {
 		s.queue.retry(p, decision.Time)
 		s.tell(p, v1.PodReasonSchedulerError, decision)
 	case node == nil:
+		s.postFilter(ctx, p, s.profiles[p.pod.Spec.SchedulerName], decision)
+		if ctx.Err() != nil {
+			return
+		}
 		s.queue.park(p, p.failed, decision.Time)
 		s.tell(p, v1.PodReasonUnschedulable, decision)
 	default:
@@ -41,7 +45,11 @@ func (s *Scheduler) schedule(ctx context.Context, p *podEntry) {
 	}
 	s.tellDecision(p, decision, err)
 	if decision.Node != "" {
-		s.assume(ctx, p, node)
+		if profile := s.profiles[p.pod.Spec.SchedulerName]; profile.at.cycler != nil {
+			s.place(ctx, p, profile, node, decision)
+		} else {
+			s.assume(ctx, p, node)
+		}
 	}
 	s.record.keep(decision)
 }
@@ -135,22 +143,21 @@ type bindRequest struct {
 	uid             types.UID
 	namespace, name string
 	node            string
+	annotations     map[string]string // that the binding sets on the pod
 }
 
 type bindResult struct {
 	uid  types.UID
 	node string
 	err  error
+	stop *stopped // a plugin kept the pod from being bound
 }
 
 // assume counts the pod on the node from now on and sends the binding on its
 // way. While every worker is busy the cycle waits, which bounds what is in
 // flight; results have room for all of it, so that no worker waits for the cycle.
 func (s *Scheduler) assume(ctx context.Context, p *podEntry, node *nodeEntry) {
-	p.assumed = true
-	p.boundAt = time.Time{}
-	s.assumed[p.uid] = p
-	s.snapshot.addPod(p, node.name)
+	s.assumes(p, node)
 	select {
 	case s.binds <- bindRequest{uid: p.uid, namespace: p.namespace, name: p.name, node: node.name}:
 	case <-ctx.Done():
@@ -161,6 +168,7 @@ func (s *Scheduler) assume(ctx context.Context, p *podEntry, node *nodeEntry) {
 func (s *Scheduler) unassume(p *podEntry) {
 	delete(s.assumed, p.uid)
 	p.assumed = false
+	s.takeBack(p, p.node)
 	s.snapshot.removePod(p)
 	s.queue.release(s.clock.Now(), nil)
 }
@@ -190,7 +198,7 @@ func (s *Scheduler) write(ctx context.Context, r bindRequest) error {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	return s.deps.Bind(ctx, &v1.Binding{
-		ObjectMeta: metav1.ObjectMeta{Namespace: r.namespace, Name: r.name, UID: r.uid},
+		ObjectMeta: metav1.ObjectMeta{Namespace: r.namespace, Name: r.name, UID: r.uid, Annotations: r.annotations},
 		Target:     v1.ObjectReference{Kind: "Node", Name: r.node},
 	})
 }
@@ -200,7 +208,7 @@ func (s *Scheduler) write(ctx context.Context, r bindRequest) error {
 func (s *Scheduler) bound(r bindResult) {
 	p := s.pods[r.uid]
 	now := s.clock.Now()
-	if r.err == nil {
+	if r.err == nil && r.stop == nil {
 		if p != nil {
 			if p.assumed {
 				p.boundAt = now
@@ -214,6 +222,12 @@ func (s *Scheduler) bound(r bindResult) {
 	}
 	s.unassume(p)
 	if p.pod.DeletionTimestamp != nil {
+		return
+	}
+	if r.stop != nil {
+		d := &Decision{Namespace: p.namespace, Name: p.name, UID: p.uid, Time: now, Attempt: p.attempts, Nodes: s.snapshot.count}
+		s.refusedAt(p, r.stop, d)
+		s.record.keep(d)
 		return
 	}
 	s.queue.retry(p, now)

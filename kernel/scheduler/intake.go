@@ -63,13 +63,16 @@ func (s *Scheduler) setPod(pod *v1.Pod, sh *shape, now time.Time) {
 		s.queue.remove(p)
 		p.assumed = false
 		delete(s.assumed, p.uid)
+		delete(s.waiting, p.uid)
 		if p.node != node {
 			if p.node != "" {
+				s.takeBack(p, p.node) // somebody else bound it elsewhere
 				s.snapshot.removePod(p)
 				s.queue.release(now, nil)
 			}
 			s.snapshot.addPod(p, node)
 		}
+		p.reserved = false // for good
 		if fresh || reshaped {
 			s.queue.release(now, func(f failure) bool { return f.cluster })
 		}
@@ -77,7 +80,10 @@ func (s *Scheduler) setPod(pod *v1.Pod, sh *shape, now time.Time) {
 	}
 
 	if p.assumed {
-		return // its binding is under way
+		if s.waiting[p.uid] == nil || pod.DeletionTimestamp == nil {
+			return // its binding is under way
+		}
+		s.unassume(p)
 	}
 	if p.node != "" { // a node name does not go away; believe the object
 		s.snapshot.removePod(p)
@@ -86,6 +92,12 @@ func (s *Scheduler) setPod(pod *v1.Pod, sh *shape, now time.Time) {
 	if s.profiles[pod.Spec.SchedulerName] == nil || pod.DeletionTimestamp != nil {
 		s.queue.remove(p)
 		return
+	}
+	if fresh && s.pointed {
+		s.arrived = true
+	}
+	if reshaped {
+		p.keyed = false
 	}
 	if p.place == nowhere || reshaped || gatesBefore != (len(pod.Spec.SchedulingGates) > 0) {
 		s.queue.add(p, now)
@@ -101,6 +113,7 @@ func (s *Scheduler) removePod(uid types.UID, now time.Time) {
 	delete(s.assumed, uid)
 	s.queue.remove(p)
 	if p.node != "" {
+		s.takeBack(p, p.node)
 		s.snapshot.removePod(p)
 		s.queue.release(now, nil)
 	}

@@ -280,6 +280,7 @@ func (p *testPolicy) group(predicates, priorities int) {
 
 // testSource is a policy source whose policy a test can swap.
 type testSource struct {
+	cycle   atomic.Pointer[cyclePolicy] // instead of policy
 	policy  atomic.Pointer[testPolicy]
 	changed chan struct{}
 }
@@ -291,6 +292,9 @@ func newTestSource(p *testPolicy) *testSource {
 }
 
 func (s *testSource) Policy() Policy {
+	if p := s.cycle.Load(); p != nil {
+		return p
+	}
 	if p := s.policy.Load(); p != nil {
 		return p
 	}

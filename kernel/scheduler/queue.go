@@ -17,6 +17,7 @@ const (
 	backingOff                 // waits for its time
 	unschedulable              // waits for an event
 	gated                      // waits for its scheduling gates to go
+	entering                   // plugins are to be asked before it enters
 )
 
 // podEntry is what the cycle keeps of a pod that has not ended.
@@ -30,6 +31,9 @@ type podEntry struct {
 	// On a node: its name, and whether the pod is only assumed there.
 	node    string
 	assumed bool
+	// reserved: reserve plugins know of it and are to be told when it comes to
+	// nothing.
+	reserved bool
 	// boundAt is when the API took the binding of an assumed pod.
 	boundAt time.Time
 
@@ -42,6 +46,9 @@ type podEntry struct {
 	ready    time.Time // back-off ends
 	parked   time.Time // entered the unschedulable pool
 	failed   failure   // what the last attempt failed on
+	key      sortKey   // where plugins order the queue
+	keyed    bool      // key is the plugin's
+	admitted bool      // plugins let it in
 
 	// told is the last condition message written for the pod.
 	told string
@@ -52,6 +59,8 @@ type podEntry struct {
 type failure struct {
 	cluster bool            // a predicate of cluster scope took part
 	kinds   map[string]bool // kinds that those predicates read
+	// arrivals: a new pod may help; a plugin may have been waiting for it.
+	arrivals bool
 }
 
 // queue holds the pods that wait: by priority and then by time in the active
@@ -63,21 +72,22 @@ type queue struct {
 	backoff podHeap
 	pool    map[types.UID]*podEntry
 	gated   map[types.UID]*podEntry
+
+	// doorstep holds the pods about which plugins are to be asked before they
+	// enter, where there are such plugins (entering); sorted: plugins say where.
+	doorstep         []*podEntry
+	entering, sorted bool
 }
 
 func newQueue(c *Config) *queue {
-	return &queue{
+	q := &queue{
 		initial: c.BackoffInitial, max: c.BackoffMax, flush: c.UnschedulableFlush,
-		active: podHeap{less: func(a, b *podEntry) bool {
-			if a.priority != b.priority {
-				return a.priority > b.priority
-			}
-			return a.since.Before(b.since)
-		}},
 		backoff: podHeap{less: func(a, b *podEntry) bool { return a.ready.Before(b.ready) }},
 		pool:    map[types.UID]*podEntry{},
 		gated:   map[types.UID]*podEntry{},
 	}
+	q.active.less = q.before
+	return q
 }
 
 // add takes a pod that is new or changed so that it may fit now.
@@ -94,12 +104,12 @@ func (q *queue) add(p *podEntry, now time.Time) {
 	case len(p.pod.Spec.SchedulingGates) > 0:
 		p.place = gated
 		q.gated[p.uid] = p
-	case p.ready.After(now):
-		p.place = backingOff
-		heap.Push(&q.backoff, p)
+	case q.entering:
+		p.admitted = false
+		p.place, p.index = entering, len(q.doorstep)
+		q.doorstep = append(q.doorstep, p)
 	default:
-		p.place = active
-		heap.Push(&q.active, p)
+		q.admit(p, now)
 	}
 }
 
@@ -114,6 +124,11 @@ func (q *queue) remove(p *podEntry) {
 		delete(q.pool, p.uid)
 	case gated:
 		delete(q.gated, p.uid)
+	case entering:
+		last := len(q.doorstep) - 1
+		q.doorstep[p.index] = q.doorstep[last]
+		q.doorstep[p.index].index = p.index
+		q.doorstep = q.doorstep[:last]
 	}
 	p.place = nowhere
 }
@@ -134,6 +149,11 @@ func (q *queue) pop(now time.Time) *podEntry {
 func (q *queue) wake(now time.Time) {
 	for q.backoff.Len() > 0 && !q.backoff.items[0].ready.After(now) {
 		p := heap.Pop(&q.backoff).(*podEntry)
+		p.place = nowhere
+		if q.entering && !p.admitted {
+			q.add(p, now)
+			continue
+		}
 		p.place = active
 		heap.Push(&q.active, p)
 	}

@@ -20,6 +20,9 @@ type Decision struct {
 	Total   int64
 	Scores  []PriorityScore
 	Message string
+	// Outcomes are what plugins at points of the cycle beside predicates and
+	// priorities said about it, other than to let it pass.
+	Outcomes []Outcome
 
 	evidence *evidence // what it was made on; nil: on nothing
 }

@@ -13,6 +13,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
 
 // noNodes is kube-scheduler's message for an empty cluster.
@@ -32,9 +34,11 @@ func (c *class) why(nodes int) (string, failure) {
 		id        uint32
 	}
 	counts := map[verdict]int{}
+	narrowed := nodes
 	for n, f := range c.fail {
 		if f >= 0 {
 			counts[verdict{f, c.verdicts[f][n]}]++
+			narrowed--
 		}
 	}
 	reasons := map[string]int{}
@@ -48,6 +52,10 @@ func (c *class) why(nodes int) (string, failure) {
 		for _, kind := range info.Reads {
 			failed.kinds[kind] = true
 		}
+	}
+	if refused := c.narrowing.tell(narrowed, c.at.points[contractv1.Point_PRE_FILTER], reasons, &failed); refused != "" {
+		c.message, c.failed = fmt.Sprintf("0/%d nodes are available: %s.", nodes, refused), failed
+		return c.message, failed
 	}
 	lines := make([]string, 0, len(reasons))
 	for reason, count := range reasons {

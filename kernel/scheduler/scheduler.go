@@ -57,14 +57,26 @@ type Scheduler struct {
 	swept     time.Time
 	troubled  time.Time
 	eager     bool // flush without waiting for a decision
+
+	// Of plugins at points of the cycle beside predicates and priorities.
+	pointed    bool // a profile has any
+	waiting    map[types.UID]*held
+	reviewed   time.Time
+	unreserves []unreserve
+	arrived    bool          // a pod came to be
+	slots      chan struct{} // bindings through plugins at once
+	bindings   sync.WaitGroup
 }
 
 // profile is a policy source with what was last seen of it.
 type profile struct {
 	source PolicySource
 	policy Policy
+	at     pointPolicy // what policy has beside predicates and priorities
 	// next is a policy that is still being fed; policy decides until it is not.
 	next Policy
+	// turned: policy is another than at was made of.
+	turned bool
 }
 
 var _ ReplicaSource = (*Scheduler)(nil)
@@ -91,6 +103,7 @@ func New(cfg Config, deps Deps) (*Scheduler, error) {
 		random:   rand.New(rand.NewPCG(seed, seed^0x9e3779b97f4a7c15)),
 		snapshot: newSnapshot(), queue: newQueue(&cfg),
 		pods: map[types.UID]*podEntry{}, assumed: map[types.UID]*podEntry{},
+		waiting: map[types.UID]*held{}, slots: make(chan struct{}, cfg.BindWorkers),
 		shapes: map[[32]byte]*shape{}, profiles: map[string]*profile{},
 		unsynced: 2 + len(deps.Objects),
 	}
@@ -115,6 +128,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	defer func() {
 		cancel()
 		group.Wait()
+		s.bindings.Wait()
 	}()
 	reflect := func(kind string, lw cache.ListerWatcher, object runtime.Object, store cache.ReflectorStore) {
 		r := cache.NewReflectorWithOptions(lw, object, store, cache.ReflectorOptions{Name: "scheduler/" + kind})
@@ -180,11 +194,14 @@ func (s *Scheduler) loop(ctx context.Context) {
 				s.wait(ctx, now)
 				continue
 			}
+			if s.pointed {
+				s.atPoints(ctx, now)
+			}
 			if p := s.queue.pop(now); p != nil {
 				s.schedule(ctx, p)
 				continue
 			}
-			if s.eager || len(s.snapshot.pending) >= flushAt {
+			if s.eager || len(s.snapshot.pending) >= flushAt || len(s.unreserves) > 0 {
 				s.eager = false
 				if s.flush(ctx) != nil {
 					return
@@ -221,6 +238,9 @@ func (s *Scheduler) wait(ctx context.Context, now time.Time) {
 		if next := s.swept.Add(sweepEvery); !timed || next.Before(at) {
 			at, timed = next, true
 		}
+	}
+	if due, waits := s.reviewDue(); waits && (!timed || due.Before(at)) {
+		at, timed = due, true
 	}
 	if timed {
 		timer := s.clock.NewTimer(max(at.Sub(now), time.Millisecond))
@@ -303,6 +323,7 @@ func (p *profile) turn() (fresh bool) {
 	case policy == p.policy:
 		p.next = nil
 	case policy == nil:
+		p.turned = p.policy != nil
 		p.policy, p.next = nil, nil
 	case policy != p.next:
 		p.next, fresh = policy, true
@@ -317,6 +338,7 @@ func (p *profile) settle() {
 	}
 	if preparing, ok := p.next.(contractv1.Preparing); !ok || preparing.Prepared() {
 		p.policy, p.next = p.next, nil
+		p.turned = true
 	}
 }
 
@@ -342,8 +364,28 @@ func (s *Scheduler) flush(ctx context.Context) error {
 			}
 		}
 	}
+	turned := false
 	for _, p := range s.profiles {
 		p.settle()
+		turned = turned || p.turned
+		p.turned = false
+	}
+	if turned {
+		s.repoint(ctx)
+	}
+	if len(s.unreserves) > 0 {
+		s.unreserve(ctx)
 	}
 	return nil
+}
+
+// atPoints does what plugins at points of the cycle need between decisions.
+func (s *Scheduler) atPoints(ctx context.Context, now time.Time) {
+	if s.arrived {
+		s.arrived = false
+		s.queue.release(now, func(f failure) bool { return f.arrivals })
+	}
+	s.review(ctx, now)
+	s.queue.wake(now)
+	s.enter(ctx)
 }

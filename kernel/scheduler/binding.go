@@ -1,0 +1,106 @@
+package scheduler
+
+import (
+	"context"
+
+	v1 "k8s.io/api/core/v1"
+
+	contractv1 "pintle.dev/pintle/sdk/contract/v1"
+)
+
+// The condition reasons, as kube-scheduler has them.
+const (
+	reasonUnschedulable  = v1.PodReasonUnschedulable
+	reasonSchedulerError = v1.PodReasonSchedulerError
+)
+
+// bind sends the binding of an assumed pod on its way. Where plugins take part
+// the way is a goroutine of its own, so that one that takes its time holds up no
+// other pod; BindWorkers of them work at once.
+func (s *Scheduler) bind(ctx context.Context, p *podEntry, profile *profile) {
+	request := bindRequest{uid: p.uid, namespace: p.namespace, name: p.name, node: p.node}
+	if profile == nil || !profile.at.has(contractv1.Point_PRE_BIND, contractv1.Point_BIND, contractv1.Point_POST_BIND) {
+		if s.hand(ctx, request) {
+			return
+		}
+		// Every worker is busy: the cycle does not wait here, as it may be in the
+		// middle of a plugin's answers.
+		s.bindings.Go(func() {
+			select {
+			case s.binds <- request:
+			case <-ctx.Done():
+			}
+		})
+		return
+	}
+	at := profile.at
+	about := s.onNode(p, p.node, nil)
+	s.bindings.Go(func() {
+		select {
+		case s.slots <- struct{}{}:
+			defer func() { <-s.slots }()
+		case <-ctx.Done():
+			return
+		}
+		result := bindResult{uid: request.uid, node: request.node}
+		result.stop, result.err = s.bindThrough(ctx, at, about, request)
+		select {
+		case s.results <- result:
+		case <-ctx.Done():
+			return
+		}
+		if result.err == nil && result.stop == nil && at.has(contractv1.Point_POST_BIND) {
+			at.cycler.Cycle(ctx, with(about, at.steps(contractv1.Point_POST_BIND)))
+		}
+	})
+}
+
+// hand passes a binding to the workers unless all are busy.
+func (s *Scheduler) hand(ctx context.Context, request bindRequest) bool {
+	select {
+	case s.binds <- request:
+		return true
+	default:
+		return ctx.Err() != nil
+	}
+}
+
+// bindThrough asks the pre-bind plugins and then one bind plugin after the other
+// until one does not skip; where all do, or the one leaves it to the host, it
+// writes the binding.
+func (s *Scheduler) bindThrough(ctx context.Context, at pointPolicy, about *contractv1.CycleCall, request bindRequest) (*stopped, error) {
+	steps := at.steps(contractv1.Point_PRE_BIND)
+	binders := at.steps(contractv1.Point_BIND)
+	if len(binders) > 0 {
+		steps, binders = append(steps, binders[0]), binders[1:]
+	}
+	for len(steps) > 0 {
+		c := with(about, steps)
+		at.cycler.Cycle(ctx, c)
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		if stop := at.stop(c); stop != nil {
+			return stop, nil
+		}
+		last := c.Results[len(c.Results)-1]
+		if c.Steps[len(c.Results)-1].Point == contractv1.Point_BIND && last.GetCode() == contractv1.Code_SUCCESS {
+			if last.GetBound() {
+				return nil, nil
+			}
+			request.annotations = last.GetAnnotations()
+			break
+		}
+		if steps = nil; len(binders) > 0 {
+			steps, binders = binders[:1], binders[1:]
+		}
+	}
+	return nil, s.write(ctx, request)
+}
+
+// with is a call about the same with other steps.
+func with(c *contractv1.CycleCall, steps []contractv1.CycleStep) *contractv1.CycleCall {
+	next := *c
+	next.Steps, next.Results = steps, nil
+	return &next
+}

@@ -1,0 +1,250 @@
+package scheduler
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	contractv1 "pintle.dev/pintle/sdk/contract/v1"
+)
+
+const (
+	// reviewEvery is how often permit plugins are asked about pods that wait.
+	reviewEvery = 250 * time.Millisecond
+)
+
+// held is a pod that waits on its node for permit plugins.
+type held struct {
+	pod   *podEntry
+	since time.Time
+	// until is when each plugin's patience ends, by name; a plugin that allowed
+	// the pod is taken out.
+	until map[string]hold
+}
+
+// hold is one plugin's patience.
+type hold struct {
+	until time.Time
+	wait  time.Duration
+}
+
+// assumes counts the pod on the node from now on.
+func (s *Scheduler) assumes(p *podEntry, node *nodeEntry) {
+	p.assumed = true
+	p.boundAt = time.Time{}
+	s.assumed[p.uid] = p
+	s.snapshot.addPod(p, node.name)
+}
+
+// place is assume for a profile that has plugins behind the decision: it asks
+// reserve and permit plugins in one crossing a bundle and sends the pod on, or
+// takes back what it did.
+func (s *Scheduler) place(ctx context.Context, p *podEntry, profile *profile, node *nodeEntry, d *Decision) {
+	s.assumes(p, node)
+	if !profile.at.has(contractv1.Point_RESERVE, contractv1.Point_PERMIT) {
+		s.bind(ctx, p, profile)
+		return
+	}
+	// Plugins see the pod on its node, and the pods that they let go before.
+	if err := s.flush(ctx); err != nil {
+		return // the end of Run
+	}
+	at := profile.at
+	if !at.has(contractv1.Point_RESERVE, contractv1.Point_PERMIT) {
+		s.bind(ctx, p, profile) // it turned to another policy
+		return
+	}
+	c := s.onNode(p, node.name, at.steps(contractv1.Point_RESERVE, contractv1.Point_PERMIT))
+	for k := range c.Steps {
+		if c.Steps[k].Point == contractv1.Point_PERMIT {
+			c.Steps[k].Waiting = s.waitingFor(at.name(c.Steps[k]), profile, d.Time)
+		}
+	}
+	p.reserved = true // whatever becomes of it now, it is taken back
+	at.cycler.Cycle(ctx, c)
+	if ctx.Err() != nil {
+		return
+	}
+	wait := &held{pod: p, since: d.Time, until: map[string]hold{}}
+	for k, r := range c.Results {
+		if r.GetCode() == contractv1.Code_WAIT {
+			name, patience := at.name(c.Steps[k]), time.Duration(r.GetWaitNanoseconds())
+			wait.until[name] = hold{d.Time.Add(patience), patience}
+			d.Outcomes = append(d.Outcomes, Outcome{Point: pointNames[contractv1.Point_PERMIT], Plugin: name, Code: codeNames[r.GetCode()], Reasons: r.GetReasons()})
+		}
+	}
+	stop := at.stop(c)
+	switch {
+	case stop != nil:
+		s.unassume(p)
+		s.refusedAt(p, stop, d)
+	case len(wait.until) > 0:
+		s.waiting[p.uid] = wait
+	default:
+		s.bind(ctx, p, profile)
+	}
+	for k, r := range c.Results {
+		if c.Steps[k].Point == contractv1.Point_PERMIT {
+			s.settleHeld(ctx, at.name(c.Steps[k]), r.GetDecisions())
+		}
+	}
+}
+
+// waitingFor lists the pods of a profile that wait for a plugin.
+func (s *Scheduler) waitingFor(plugin string, profile *profile, now time.Time) []*contractv1.WaitingPod {
+	var list []*contractv1.WaitingPod
+	for uid, w := range s.waiting {
+		if _, waits := w.until[plugin]; !waits || s.profiles[w.pod.pod.Spec.SchedulerName] != profile {
+			continue
+		}
+		if e := s.snapshot.byName[w.pod.node]; e != nil && e.node != nil {
+			list = append(list, &contractv1.WaitingPod{Uid: string(uid), Node: e.index, WaitingNanoseconds: int64(now.Sub(w.since))})
+		}
+	}
+	slices.SortFunc(list, func(a, b *contractv1.WaitingPod) int { return int(b.WaitingNanoseconds - a.WaitingNanoseconds) })
+	return list
+}
+
+// settleHeld takes in what a permit plugin decided about pods that wait for it.
+func (s *Scheduler) settleHeld(ctx context.Context, plugin string, decisions []*contractv1.Decision) {
+	for _, decision := range decisions {
+		w := s.waiting[types.UID(decision.GetUid())]
+		if w == nil {
+			continue
+		}
+		if _, waits := w.until[plugin]; !waits {
+			continue
+		}
+		if decision.GetAllow() {
+			s.allow(ctx, w, plugin)
+			continue
+		}
+		reason := decision.GetReason()
+		if reason == "" {
+			reason = "rejected by plugin " + plugin
+		}
+		s.reject(w, plugin, reason)
+	}
+}
+
+func (s *Scheduler) allow(ctx context.Context, w *held, plugin string) {
+	if delete(w.until, plugin); len(w.until) > 0 {
+		return
+	}
+	delete(s.waiting, w.pod.uid)
+	s.bind(ctx, w.pod, s.profiles[w.pod.pod.Spec.SchedulerName])
+}
+
+// reject ends a pod's wait: it gives up its node.
+func (s *Scheduler) reject(w *held, plugin, reason string) {
+	p := w.pod
+	now := s.clock.Now()
+	d := &Decision{Namespace: p.namespace, Name: p.name, UID: p.uid, Time: now, Attempt: p.attempts, Nodes: s.snapshot.count}
+	info := &contractv1.PointInfo{Name: plugin}
+	if profile := s.profiles[p.pod.Spec.SchedulerName]; profile != nil {
+		for i := range profile.at.points[contractv1.Point_PERMIT] {
+			if known := &profile.at.points[contractv1.Point_PERMIT][i]; known.Name == plugin {
+				info = known
+			}
+		}
+	}
+	s.unassume(p)
+	if p.pod.DeletionTimestamp != nil {
+		return
+	}
+	s.refusedAt(p, &stopped{contractv1.Point_PERMIT, info, contractv1.Code_UNSCHEDULABLE, []string{reason}}, d)
+	s.record.keep(d)
+}
+
+// review ends waits whose time is over and asks permit plugins about the others.
+func (s *Scheduler) review(ctx context.Context, now time.Time) {
+	if len(s.waiting) == 0 || now.Sub(s.reviewed) < reviewEvery {
+		return
+	}
+	s.reviewed = now
+	for _, w := range s.waiting {
+		for plugin, h := range w.until {
+			if !h.until.After(now) {
+				s.reject(w, plugin, fmt.Sprintf("rejected due to timeout after waiting %v at plugin %v", h.wait, plugin))
+				break
+			}
+		}
+	}
+	if len(s.waiting) == 0 || s.flush(ctx) != nil {
+		return
+	}
+	for _, profile := range s.profiles {
+		for _, step := range profile.at.steps(contractv1.Point_PERMIT_REVIEW) {
+			name := profile.at.name(step)
+			step.Waiting = s.waitingFor(name, profile, now)
+			if len(step.Waiting) == 0 {
+				continue
+			}
+			c := &contractv1.CycleCall{Steps: []contractv1.CycleStep{step}}
+			profile.at.cycler.Cycle(ctx, c)
+			if stop := profile.at.stop(c); stop != nil {
+				s.trouble(stop.err(), now)
+			} else if len(c.Results) > 0 {
+				s.settleHeld(ctx, name, c.Results[0].GetDecisions())
+			}
+		}
+	}
+}
+
+// reviewDue is when review has something to do.
+func (s *Scheduler) reviewDue() (time.Time, bool) {
+	return s.reviewed.Add(reviewEvery), len(s.waiting) > 0
+}
+
+// orphans lets pods go that wait for a plugin which is in their profile no more.
+func (s *Scheduler) orphans(ctx context.Context) {
+	for _, w := range s.waiting {
+		profile := s.profiles[w.pod.pod.Spec.SchedulerName]
+		for plugin := range w.until {
+			there := profile != nil && slices.ContainsFunc(profile.at.points[contractv1.Point_PERMIT], func(i contractv1.PointInfo) bool { return i.Name == plugin })
+			if !there {
+				s.allow(ctx, w, plugin)
+			}
+		}
+	}
+}
+
+// takeBack notes that the reserve plugins are to take back what they gave to a
+// pod, in reverse order, before anything else is asked.
+func (s *Scheduler) takeBack(p *podEntry, node string) {
+	delete(s.waiting, p.uid)
+	if !p.reserved {
+		return
+	}
+	p.reserved = false
+	profile := s.profiles[p.pod.Spec.SchedulerName]
+	if profile == nil || !profile.at.has(contractv1.Point_RESERVE) {
+		return
+	}
+	steps := profile.at.steps(contractv1.Point_UNRESERVE)
+	slices.Reverse(steps)
+	c := s.onNode(p, node, steps)
+	s.unreserves = append(s.unreserves, unreserve{profile.at, c})
+}
+
+type unreserve struct {
+	at   pointPolicy
+	call *contractv1.CycleCall
+}
+
+// unreserve makes the calls that takeBack noted.
+func (s *Scheduler) unreserve(ctx context.Context) {
+	calls := s.unreserves
+	s.unreserves = nil
+	for _, u := range calls {
+		u.at.cycler.Cycle(ctx, u.call)
+		for _, r := range u.call.Results {
+			if r.GetCode() == contractv1.Code_ERROR && ctx.Err() == nil {
+				s.trouble(fmt.Errorf("running Unreserve: %v", r.GetReasons()), s.clock.Now())
+			}
+		}
+	}
+}

@@ -1,0 +1,577 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	v1 "k8s.io/api/core/v1"
+
+	"pintle.dev/pintle/sdk"
+	contractv1 "pintle.dev/pintle/sdk/contract/v1"
+)
+
+// cyclePolicy is a testPolicy with plugins at the other points, which answer in
+// the test's own process.
+type cyclePolicy struct {
+	*testPolicy
+	points contractv1.Points
+	mu     sync.Mutex
+	beside *sdk.Guest // answers what is asked from other goroutines
+}
+
+// pointOf is where a kind is asked.
+var pointOf = map[string]contractv1.Point{
+	sdk.KindPreEnqueue: contractv1.Point_PRE_ENQUEUE, sdk.KindQueueSort: contractv1.Point_QUEUE_SORT, sdk.KindPreFilter: contractv1.Point_PRE_FILTER,
+	sdk.KindPostFilter: contractv1.Point_POST_FILTER, sdk.KindPreScore: contractv1.Point_PRE_SCORE, sdk.KindReserve: contractv1.Point_RESERVE,
+	sdk.KindPermit: contractv1.Point_PERMIT, sdk.KindPreBind: contractv1.Point_PRE_BIND, sdk.KindBind: contractv1.Point_BIND, sdk.KindPostBind: contractv1.Point_POST_BIND,
+}
+
+func newCyclePolicy(t testing.TB, source func() *contractv1.Delta, plugins ...any) *cyclePolicy {
+	t.Helper()
+	p := &cyclePolicy{testPolicy: newTestPolicy(t, source, []sdk.Predicate{fitCPU, selectNode}, []sdk.Priority{leastCPU}), points: contractv1.Points{}}
+	all := append([]any{fitCPU, selectNode, leastCPU}, plugins...)
+	for _, guest := range []**sdk.Guest{&p.guest, &p.beside} {
+		g, err := sdk.GuestOf(all...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		*guest = g
+	}
+	for _, info := range p.guest.Plugins()[3:] {
+		at := pointOf[info.Kind]
+		p.points[at] = append(p.points[at], contractv1.PointInfo{Name: info.Name, Scope: string(info.Scope), Reads: info.Reads})
+	}
+	return p
+}
+
+func (p *cyclePolicy) Points() contractv1.Points { return p.points }
+
+func (p *cyclePolicy) Cycle(ctx context.Context, c *contractv1.CycleCall) {
+	req := &contractv1.CycleRequest{
+		Pods: c.Pods, Class: c.Class, Node: c.Node, NodeName: c.NodeName, HasNode: c.HasNode, Nodes: c.Nodes, Refused: c.Refused, Refusals: c.Refusals,
+	}
+	guest := p.guest
+	for _, s := range c.Steps {
+		req.Steps = append(req.Steps, &contractv1.Step{Plugin: p.points[s.Point.Of()][s.Plugin].Name, Point: s.Point, Waiting: s.Waiting})
+		if s.Point.Beside() {
+			guest = p.beside
+		}
+	}
+	data, err := proto.Marshal(req)
+	resp := &contractv1.CycleResponse{}
+	if err == nil {
+		if guest == p.beside {
+			// As in a process, several at once: the guest itself is not touched.
+			p.mu.Lock()
+			defer p.mu.Unlock()
+		}
+		var answer []byte
+		if answer, err = guest.Cycle(ctx, data); err == nil {
+			err = proto.Unmarshal(answer, resp)
+		}
+	}
+	c.Results = resp.Results
+	if err != nil {
+		c.Results = []*contractv1.StepResult{{Code: contractv1.Code_ERROR, Reasons: []string{err.Error()}}}
+	}
+}
+
+// journal is what plugins noted, from any goroutine.
+type journal struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+func (j *journal) note(format string, args ...any) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.lines = append(j.lines, fmt.Sprintf(format, args...))
+}
+
+func (j *journal) all() string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return strings.Join(j.lines, " ")
+}
+
+// startCycle runs a scheduler whose profile has the plugins, over nodes n0, n1 … .
+func startCycle(t *testing.T, nodes int, plugins []any, prepare ...func(*cluster)) (*cluster, *cyclePolicy) {
+	t.Helper()
+	var policy *cyclePolicy
+	c := start(t, Config{Seed: 1}, append([]func(*cluster){func(c *cluster) {
+		policy = newCyclePolicy(t, func() *contractv1.Delta { return c.sched.Replica() }, plugins...)
+		c.source.cycle.Store(policy)
+		for i := range nodes {
+			c.nodes.Add(makeNode(fmt.Sprint("n", i), 4000, map[string]string{"name": fmt.Sprint("n", i)}))
+		}
+	}}, prepare...)...)
+	return c, policy
+}
+
+func label(key, value string) func(*v1.Pod) {
+	return func(p *v1.Pod) {
+		if p.Labels == nil {
+			p.Labels = map[string]string{}
+		}
+		p.Labels[key] = value
+	}
+}
+
+// outcomes of the last decision about a pod, in one line each.
+func (c *cluster) outcomes(pod string) string {
+	d, _ := c.sched.Explain("a", pod)
+	var lines []string
+	for _, o := range d.Outcomes {
+		lines = append(lines, strings.TrimSpace(fmt.Sprint(o.Point, " ", o.Plugin, " ", o.Code, " ", strings.Join(o.Reasons, ";"))))
+	}
+	return strings.Join(lines, ", ")
+}
+
+func TestQueueIsOrderedByAPlugin(t *testing.T) {
+	key := sdk.QueueSort{Name: "ByLabel", Key: func(p *sdk.QueuedPod) sdk.SortKey {
+		return sdk.SortKey{Number: int64(len(p.Labels["rank"])), Text: p.Name}
+	}}
+	c, _ := startCycle(t, 1, []any{key}, func(c *cluster) {
+		// They are there before the policy is, and enter together.
+		c.addPod(makePod("d", 1, label("rank", "xxx"), priority(100)), makePod("c", 1, label("rank", "x")), makePod("a", 1, label("rank", "x")), makePod("b", 1))
+	})
+	eventually(t, "all bound", func() bool { return len(c.bound()) == 4 })
+	// Bindings are written by workers; the decisions tell the order.
+	var order []string
+	for _, name := range []string{"a", "b", "c", "d"} {
+		d, _ := c.sched.Explain("a", name)
+		order = append(order, fmt.Sprint(d.Total, name))
+	}
+	if got := decisionOrder(c); !slices.Equal(got, []string{"b", "a", "c", "d"}) {
+		t.Errorf("decided in the order %v (%v)", got, order)
+	}
+}
+
+// decisionOrder is the order in which decisions were recorded.
+func decisionOrder(c *cluster) []string {
+	c.sched.record.mu.Lock()
+	defer c.sched.record.mu.Unlock()
+	var order []string
+	for _, key := range c.sched.record.ring {
+		order = append(order, key.Name)
+	}
+	return order
+}
+
+func TestPreEnqueueKeepsPodsOut(t *testing.T) {
+	ready := sdk.PreEnqueue{Name: "Ready", Reads: []string{"Service"}, Admit: func(c *sdk.Cluster, p *sdk.QueuedPod) sdk.Status {
+		if p.Labels["ready"] == "" && c.Object("Service", "a", "go") == nil {
+			return sdk.Refuse("not ready")
+		}
+		return sdk.Status{}
+	}}
+	c, _ := startCycle(t, 1, []any{ready})
+	c.addPod(makePod("early", 1), makePod("late", 1), makePod("prompt", 1, label("ready", "yes")))
+	c.eventuallyBound(t, "prompt", "n0")
+	eventually(t, "early is turned away", func() bool { return c.outcomes("early") == "preEnqueue Ready Unschedulable not ready" })
+	if d, _ := c.sched.Explain("a", "early"); d.Attempt != 0 {
+		t.Errorf("it was tried: %+v", d)
+	}
+	if _, n := c.lastCondition("early"); n != 0 {
+		t.Error("its users were told")
+	}
+	c.changePod("early", label("ready", "yes"))
+	c.eventuallyBound(t, "early", "n0")
+	if c.node("late") != "" {
+		t.Error("late was bound")
+	}
+	c.service.Add(&v1.Service{ObjectMeta: makePod("go", 1).ObjectMeta})
+	c.eventuallyBound(t, "late", "n0")
+}
+
+func TestPreFilterNarrowsTheNodes(t *testing.T) {
+	var asked int
+	named := sdk.PreFilter{Name: "Named", Narrow: func(c *sdk.Cluster, p *sdk.Pod) ([]*sdk.Node, sdk.Status) {
+		asked++
+		switch p.Labels["at"] {
+		case "":
+			return nil, sdk.Skipped()
+		case "nowhere":
+			return nil, sdk.RefuseForGood("pod asks for nowhere")
+		}
+		left := []*sdk.Node{}
+		for n := range c.Nodes {
+			if n.Name == p.Labels["at"] {
+				left = append(left, n)
+			}
+		}
+		return left, sdk.Status{}
+	}}
+	c, _ := startCycle(t, 3, []any{named})
+	c.addPod(makePod("p1", 1, label("at", "n2")), makePod("p2", 1, label("at", "n1")), makePod("p3", 1, label("at", "n1")), makePod("p4", 1))
+	c.eventuallyBound(t, "p1", "n2")
+	c.eventuallyBound(t, "p2", "n1")
+	c.eventuallyBound(t, "p3", "n1")
+	c.eventuallyBound(t, "p4", "")
+	c.addPod(makePod("none", 1, label("at", "n9")), makePod("nowhere", 1, label("at", "nowhere")), makePod("big", 9000, label("at", "n2")))
+	for pod, want := range map[string]string{
+		"none":    "0/3 nodes are available: 3 node(s) didn't satisfy plugin(s) [Named].",
+		"nowhere": "0/3 nodes are available: pod asks for nowhere.",
+		"big":     "0/3 nodes are available: 1 Insufficient cpu, 2 node(s) didn't satisfy plugin(s) [Named].",
+	} {
+		if d := c.eventuallyTried(t, pod, 1); d.Message != want {
+			t.Errorf("%s: %q, want %q", pod, d.Message, want)
+		}
+	}
+	c.nodes.Add(makeNode("n9", 4000, nil))
+	eventually(t, "the new node is taken", func() bool {
+		c.clock.Step(time.Second)
+		return c.node("none") == "n9"
+	})
+	c.stop()
+	// Six classes; pods that are bound do not make it ask again.
+	if asked > 14 {
+		t.Errorf("asked %d times", asked)
+	}
+}
+
+func TestPreScoreAndErrors(t *testing.T) {
+	var seen []int
+	look := sdk.PreScore{Name: "Look", Look: func(_ *sdk.Cluster, p *sdk.Pod, nodes []*sdk.Node) sdk.Status {
+		seen = append(seen, len(nodes))
+		if p.Labels["at"] == "fail" {
+			return sdk.Fail(errors.New("no idea"))
+		}
+		return sdk.Status{}
+	}}
+	c, _ := startCycle(t, 3, []any{look})
+	c.addPod(makePod("p", 1))
+	c.eventuallyBound(t, "p", "")
+	c.addPod(makePod("q", 1, label("at", "fail")))
+	if d := c.eventuallyTried(t, "q", 1); d.Message != `running PreScore plugin "Look": no idea` {
+		t.Errorf("message %q", d.Message)
+	}
+	c.stop()
+	if seen[0] != 3 {
+		t.Errorf("told of %v nodes", seen)
+	}
+}
+
+func TestPostFilterEvictsAndNominates(t *testing.T) {
+	preempt := sdk.PostFilter{Name: "Preempt", Nominate: func(f *sdk.Failure) (sdk.Nomination, sdk.Status) {
+		for _, r := range f.Refused {
+			if r.Plugin != "FitCPU" {
+				continue
+			}
+			n := sdk.Nomination{Node: r.Node}
+			for _, p := range r.Node.Pods {
+				n.Victims = append(n.Victims, p)
+			}
+			return n, sdk.Status{}
+		}
+		return sdk.Nomination{}, sdk.Refuse("no victims found for incoming pod")
+	}}
+	var j journal
+	c, _ := startCycle(t, 1, []any{preempt}, func(c *cluster) {
+		c.evict = func(_ context.Context, victim *v1.Pod, condition *v1.PodCondition) error {
+			j.note("evict %s %s %s", victim.Name, condition.Type, condition.Reason)
+			c.deletePod(victim.Name)
+			return nil
+		}
+		c.nominate = func(_ context.Context, p *v1.Pod, node string) error {
+			j.note("nominate %s %s", p.Name, node)
+			return nil
+		}
+	})
+	c.addPod(makePod("small", 3999, priority(1)))
+	c.eventuallyBound(t, "small", "n0")
+	c.addPod(makePod("selective", 1, priority(9), func(p *v1.Pod) { p.Spec.NodeSelector = map[string]string{"name": "x"} }))
+	if d := c.eventuallyTried(t, "selective", 1); d.Message != "0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector. no victims found for incoming pod." {
+		t.Errorf("message %q", d.Message)
+	}
+	c.addPod(makePod("equal", 4000, priority(1)))
+	c.eventuallyTried(t, "equal", 1)
+	eventually(t, "an equal is no victim", func() bool { return strings.Contains(c.outcomes("equal"), "priority 1 is not below 1") })
+	never := v1.PreemptNever
+	c.addPod(makePod("polite", 4000, priority(9), func(p *v1.Pod) { p.Spec.PreemptionPolicy = &never }))
+	c.eventuallyTried(t, "polite", 1)
+	if j.all() != "" {
+		t.Errorf("done: %s", j.all())
+	}
+	c.addPod(makePod("big", 4000, priority(10)))
+	eventually(t, "victims evicted", func() bool { return strings.Contains(j.all(), "nominate big n0") })
+	if want := "evict small DisruptionTarget PreemptionByScheduler nominate big n0"; j.all() != want {
+		t.Errorf("did %q, want %q", j.all(), want)
+	}
+	eventually(t, "it takes the place", func() bool {
+		c.clock.Step(time.Second)
+		return c.node("big") == "n0"
+	})
+	if !c.hasEvent("small Normal Preempted Preempting: Preempted by pod pod-big on node n0") {
+		t.Errorf("events %v", c.events)
+	}
+}
+
+// reserve is a plugin that notes what it is asked, and refuses who asks for it.
+func reserve(j *journal, name string) sdk.Reserve {
+	return sdk.Reserve{
+		Name: name,
+		Reserve: func(p *sdk.Placement) sdk.Status {
+			if p.Node.Pods[p.Pod.UID] == nil {
+				return sdk.Fail(errors.New("the pod is not on its node"))
+			}
+			j.note("+%s", name)
+			switch p.Pod.Labels[name] {
+			case "refuse":
+				return sdk.Refuse("no room at " + name)
+			case "fail":
+				return sdk.Fail(errors.New("broken"))
+			}
+			return sdk.Status{}
+		},
+		Unreserve: func(p *sdk.Placement) {
+			if p.NodeName == "" || p.Node != nil && p.Node.Pods[p.Pod.UID] != nil {
+				j.note("!")
+			}
+			j.note("-%s", name)
+		},
+	}
+}
+
+// Whatever fails from Reserve on, each reserve plugin is told, in reverse order.
+func TestUnreserveInReverse(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		change func(*v1.Pod)
+		want   string
+		told   string
+		reason string
+	}{
+		{"reserve refuses", label("B", "refuse"), "+A +B -C -B -A", "0/1 nodes are available: 1 no room at B.", v1.PodReasonUnschedulable},
+		{"reserve fails", label("C", "fail"), "+A +B +C -C -B -A", `running Reserve plugin "C": broken`, v1.PodReasonSchedulerError},
+		{"permit refuses", label("permit", "no"), "+A +B +C -C -B -A", "0/1 nodes are available: 1 not now.", v1.PodReasonUnschedulable},
+		{"pre-bind refuses", label("pre", "no"), "+A +B +C -C -B -A", "0/1 nodes are available: 1 no volume.", v1.PodReasonUnschedulable},
+		{"bind fails", label("bind", "fail"), "+A +B +C -C -B -A", `running Bind plugin "Write": conflict`, v1.PodReasonSchedulerError},
+		{"the API refuses", label("bind", "refused"), "+A +B +C -C -B -A", "binding rejected: no", v1.PodReasonSchedulerError},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var j journal
+			c, _ := startCycle(t, 1, []any{
+				reserve(&j, "A"), reserve(&j, "B"), reserve(&j, "C"),
+				sdk.Permit{Name: "Permit", Permit: func(r *sdk.PermitRequest) sdk.Status {
+					if r.Pod.Labels["permit"] == "no" {
+						return sdk.Refuse("not now")
+					}
+					return sdk.Status{}
+				}},
+				sdk.PreBind{Name: "Volume", PreBind: func(b *sdk.Binding) sdk.Status {
+					if b.Pod.Labels["pre"] == "no" {
+						return sdk.Refuse("no volume")
+					}
+					return sdk.Status{}
+				}},
+				sdk.Bind{Name: "Write", Bind: func(b *sdk.Binding) sdk.Status {
+					if b.Pod.Labels["bind"] == "fail" {
+						return sdk.Fail(errors.New("conflict"))
+					}
+					return sdk.Status{}
+				}},
+			}, func(c *cluster) {
+				c.refuse = func(name string) error {
+					if tc.name == "the API refuses" {
+						return errors.New("no")
+					}
+					return nil
+				}
+			})
+			c.addPod(makePod("p", 1, tc.change))
+			eventually(t, "it is told", func() bool {
+				condition, n := c.lastCondition("p")
+				return n > 0 && condition.Message == tc.told && condition.Reason == tc.reason
+			})
+			eventually(t, "it is taken back", func() bool { return strings.Count(j.all(), "-") == 3 })
+			if got := j.all(); got != tc.want {
+				t.Errorf("asked %s, want %s", got, tc.want)
+			}
+			// What refused it once lets it pass when it changes.
+			c.mu.Lock()
+			c.refuse = nil
+			c.mu.Unlock()
+			c.changePod("p", func(p *v1.Pod) { p.Labels = map[string]string{"other": "yes"} })
+			eventually(t, "it is bound in the end", func() bool {
+				c.clock.Step(time.Second)
+				return c.node("p") == "n0"
+			})
+		})
+	}
+}
+
+// gang holds pods until all members of their group are there.
+func gang(j *journal) sdk.Permit {
+	return sdk.Permit{
+		Name: "Gang",
+		Permit: func(r *sdk.PermitRequest) sdk.Status {
+			group := r.Pod.Labels["group"]
+			if group == "" {
+				return sdk.Status{}
+			}
+			var members []string
+			for _, w := range r.Waiting {
+				if w.Pod.Labels["group"] == group {
+					members = append(members, w.Pod.UID)
+				}
+			}
+			if len(members)+1 < 3 {
+				return sdk.WaitFor(20 * time.Second)
+			}
+			for _, uid := range members {
+				r.Allow(uid)
+			}
+			return sdk.Status{}
+		},
+		Review: func(r *sdk.ReviewRequest) {
+			for _, w := range r.Waiting {
+				if w.Pod.Labels["hopeless"] != "" {
+					r.Reject(w.Pod.UID, "hopeless")
+				}
+			}
+		},
+	}
+}
+
+func TestPermit(t *testing.T) {
+	var j journal
+	c, _ := startCycle(t, 2, []any{reserve(&j, "A"), gang(&j)})
+	group := label("group", "g")
+	c.addPod(makePod("g1", 1, group), makePod("g2", 1, group), makePod("alone", 1))
+	c.eventuallyBound(t, "alone", "")
+	eventually(t, "both wait", func() bool { return c.outcomes("g1") == "permit Gang Wait" && c.outcomes("g2") == "permit Gang Wait" })
+	if c.node("g1") != "" || c.node("g2") != "" {
+		t.Fatal("a member was bound before the others")
+	}
+	c.addPod(makePod("g3", 1, group))
+	for _, p := range []string{"g1", "g2", "g3"} {
+		c.eventuallyBound(t, p, "")
+	}
+	if strings.Contains(j.all(), "-") {
+		t.Errorf("taken back: %s", j.all())
+	}
+
+	c.addPod(makePod("h1", 1, label("group", "h")))
+	eventually(t, "it waits", func() bool { return c.outcomes("h1") == "permit Gang Wait" })
+	c.clock.Step(21 * time.Second)
+	const late = "0/1 nodes are available: 1 rejected due to timeout after waiting 20s at plugin Gang."
+	eventually(t, "its time is over", func() bool { condition, n := c.lastCondition("h1"); return n > 0 && condition.Message == late })
+	eventually(t, "it is taken back", func() bool { return strings.Contains(j.all(), "-A") })
+
+	c.addPod(makePod("i1", 1, label("group", "i"), label("hopeless", "yes")))
+	eventually(t, "it waits", func() bool { d, _ := c.sched.Explain("a", "i1"); return len(d.Outcomes) > 0 })
+	eventually(t, "review rejects it", func() bool {
+		c.clock.Step(300 * time.Millisecond)
+		return c.outcomes("i1") == "permit Gang Unschedulable hopeless"
+	})
+}
+
+// A pod that is deleted while it waits gives up its node.
+func TestDeletedWhileWaiting(t *testing.T) {
+	var j journal
+	c, _ := startCycle(t, 1, []any{reserve(&j, "A"), gang(&j)})
+	c.addPod(makePod("g1", 4000, label("group", "g")), makePod("g2", 1, label("group", "g"), func(p *v1.Pod) { p.Spec.NodeSelector = map[string]string{"name": "x"} }))
+	eventually(t, "it waits", func() bool { return c.outcomes("g1") == "permit Gang Wait" })
+	c.addPod(makePod("next", 4000))
+	c.eventuallyTried(t, "next", 1)
+	c.deletePod("g1")
+	eventually(t, "the next one has its place", func() bool {
+		c.clock.Step(time.Second)
+		return c.node("next") == "n0"
+	})
+	if got := j.all(); got != "+A -A +A" {
+		t.Errorf("asked %s", got)
+	}
+}
+
+// A permit plugin that leaves the profile holds nobody.
+func TestOrphansAreLetGo(t *testing.T) {
+	var j journal
+	c, _ := startCycle(t, 1, []any{gang(&j)})
+	c.addPod(makePod("g1", 1, label("group", "g")))
+	eventually(t, "it waits", func() bool { return c.outcomes("g1") == "permit Gang Wait" })
+	c.source.cycle.Store(newCyclePolicy(t, func() *contractv1.Delta { return c.sched.Replica() }))
+	c.source.changed <- struct{}{}
+	c.eventuallyBound(t, "g1", "n0")
+}
+
+func TestBindPlugins(t *testing.T) {
+	var j journal
+	c, _ := startCycle(t, 1, []any{
+		reserve(&j, "A"),
+		sdk.Bind{Name: "First", Bind: func(b *sdk.Binding) sdk.Status {
+			switch b.Pod.Labels["bind"] {
+			case "annotate":
+				b.Annotations = map[string]string{"example.com/device": "7"}
+				return sdk.Status{}
+			case "own", "lie":
+				j.note("own:%s", b.NodeName)
+				return sdk.Bound()
+			}
+			return sdk.Skipped()
+		}},
+		sdk.Bind{Name: "Second", Bind: func(b *sdk.Binding) sdk.Status { j.note("second"); return sdk.Skipped() }},
+		sdk.PostBind{Name: "After", PostBind: func(b *sdk.Binding) { j.note("after:%s", b.Pod.Name) }},
+	}, func(c *cluster) { c.nodes.Add(makeNode("other", 1, map[string]string{"name": "other"})) })
+	c.addPod(makePod("a", 100, label("bind", "annotate")), makePod("s", 100))
+	c.eventuallyBound(t, "a", "n0")
+	c.eventuallyBound(t, "s", "n0")
+	eventually(t, "told", func() bool { return strings.Contains(j.all(), "after:a") && strings.Contains(j.all(), "after:s") })
+	if c.annotation("a", "example.com/device") != "7" || c.annotation("s", "example.com/device") != "" {
+		t.Error("the annotation is not on the pod, or on another")
+	}
+	if strings.Count(j.all(), "second") != 1 {
+		t.Errorf("asked %s", j.all())
+	}
+	// A plugin that binds by itself: the host writes nothing.
+	c.addPod(makePod("o", 100, label("bind", "own")))
+	eventually(t, "told", func() bool { return strings.Contains(j.all(), "after:o") })
+	if c.node("o") != "" {
+		t.Fatal("the host bound it")
+	}
+	c.changePod("o", func(p *v1.Pod) { p.Spec.NodeName = "n0" })
+	// One that bound it elsewhere: what was reserved is taken back.
+	c.addPod(makePod("l", 100, label("bind", "lie")))
+	eventually(t, "told", func() bool { return strings.Contains(j.all(), "after:l") })
+	c.changePod("l", func(p *v1.Pod) { p.Spec.NodeName = "other" })
+	eventually(t, "taken back", func() bool { return strings.Count(j.all(), "-A") == 1 })
+	// One that said so and did not: it is tried again when the assumption ends.
+	c.addPod(makePod("n", 100, label("bind", "lie")))
+	eventually(t, "told", func() bool { return strings.Contains(j.all(), "after:n") })
+	eventually(t, "tried again", func() bool {
+		c.clock.Step(30 * time.Second)
+		return strings.Count(j.all(), "after:n") > 1
+	})
+}
+
+// A binding plugin that never returns holds up its own pods and no others.
+func TestHangingPreBindHoldsNobodyUp(t *testing.T) {
+	c, policy := startCycle(t, 1, []any{sdk.PreBind{Name: "Slow", PreBind: func(b *sdk.Binding) sdk.Status { return sdk.Status{} }}})
+	hang := make(chan struct{})
+	t.Cleanup(func() { close(hang) })
+	policy.mu.Lock() // as every call does that runs beside
+	for i := range 100 {
+		c.addPod(makePod(fmt.Sprint("p", i), 1))
+	}
+	eventually(t, "all are decided", func() bool {
+		for i := range 100 {
+			if d, ok := c.sched.Explain("a", fmt.Sprint("p", i)); !ok || d.Node == "" {
+				return false
+			}
+		}
+		return true
+	})
+	if len(c.bound()) > 0 {
+		t.Error("bound without the plugin")
+	}
+	policy.mu.Unlock()
+	eventually(t, "all are bound", func() bool { return len(c.bound()) == 100 })
+}

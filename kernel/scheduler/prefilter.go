@@ -1,0 +1,145 @@
+package scheduler
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	contractv1 "pintle.dev/pintle/sdk/contract/v1"
+)
+
+// narrowing is what pre-filter plugins said about a class: which nodes are worth
+// asking about. The zero value leaves all.
+type narrowing struct {
+	answers []narrowAnswer // by plugin
+	allowed []bool         // by node index, as far as it goes; nil: all
+	by      []string       // plugins that left nodes out
+	stop    *stopped       // one refused the pod
+}
+
+// narrowAnswer is one plugin's answer, with what it depends on.
+type narrowAnswer struct {
+	known    bool
+	reads    uint64 // sum of the versions of the kinds that it reads
+	nodes    uint64 // version of node objects
+	position uint64 // in the change log; for scope cluster
+	result   *contractv1.StepResult
+}
+
+// allows reports whether the predicates are asked about a node.
+func (n *narrowing) allows(node uint32) bool {
+	return n.stop == nil && (n.allowed == nil || int(node) < len(n.allowed) && n.allowed[node])
+}
+
+// narrow asks the pre-filter plugins whose answers may be others now, and lists
+// all nodes if the outcome is another.
+func (c *class) narrow(ctx context.Context, s *snapshot) error {
+	infos := c.at.points[contractv1.Point_PRE_FILTER]
+	if len(infos) == 0 {
+		return nil
+	}
+	n := &c.narrowing
+	if !c.known || len(n.answers) != len(infos) {
+		n.answers = make([]narrowAnswer, len(infos))
+	}
+	call := &contractv1.CycleCall{Class: c.id}
+	for i := range infos {
+		a, reads := &n.answers[i], s.version(infos[i].Reads)
+		if a.known && a.reads == reads && a.nodes == s.nodes && (infos[i].Scope != "cluster" || a.position == s.log.end()) {
+			continue
+		}
+		*a = narrowAnswer{reads: reads, nodes: s.nodes, position: s.log.end()}
+		call.Steps = append(call.Steps, contractv1.CycleStep{Point: contractv1.Point_PRE_FILTER, Plugin: i})
+	}
+	if len(call.Steps) == 0 {
+		return nil
+	}
+	c.at.cycler.Cycle(ctx, call)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if stop := c.at.stop(call); stop != nil && !stop.refused() {
+		return stop.err()
+	}
+	for k, r := range call.Results {
+		// A plugin that was left out for a failure is asked again.
+		a := &n.answers[call.Steps[k].Plugin]
+		a.known, a.result = r.GetCode() != contractv1.Code_SKIP || len(r.GetReasons()) == 0, r
+	}
+	before := *n
+	n.combine(infos, len(s.byIndex))
+	if (before.stop == nil) == (n.stop == nil) && (before.allowed == nil) == (n.allowed == nil) && slices.Equal(before.allowed, n.allowed) && c.known {
+		c.message = "" // the words may be others
+		return nil
+	}
+	c.message = ""
+	for node := range s.byIndex {
+		if c.mark[node] != c.tick {
+			c.mark[node] = c.tick
+			c.list = append(c.list, uint32(node))
+		}
+	}
+	return nil
+}
+
+// combine intersects the answers.
+func (n *narrowing) combine(infos []contractv1.PointInfo, nodes int) {
+	n.allowed, n.by, n.stop = nil, nil, nil
+	for i := range n.answers {
+		r := n.answers[i].result
+		switch {
+		case r == nil:
+		case r.GetCode() == contractv1.Code_UNSCHEDULABLE || r.GetCode() == contractv1.Code_UNSCHEDULABLE_AND_UNRESOLVABLE:
+			n.stop = &stopped{contractv1.Point_PRE_FILTER, &infos[i], r.GetCode(), r.GetReasons()}
+			return
+		case r.GetNarrowed():
+			mine := make([]bool, nodes)
+			for _, node := range r.GetNodes() {
+				if int(node) < nodes && (n.allowed == nil || n.allowed[node]) {
+					mine[node] = true
+				}
+			}
+			n.allowed = mine
+			n.by = append(n.by, infos[i].Name)
+		}
+	}
+}
+
+// tell adds what pre-filter plugins, which left out nodes out, did to the words
+// about a pod that fits nowhere: the message if they alone decided, or a count of nodes, and what can
+// bring the pod back.
+func (n *narrowing) tell(out int, infos []contractv1.PointInfo, reasons map[string]int, f *failure) (refused string) {
+	if n.stop == nil && n.allowed == nil {
+		return ""
+	}
+	for i := range infos {
+		f.cluster = f.cluster || infos[i].Scope == "cluster"
+		for _, kind := range infos[i].Reads {
+			f.kinds[kind] = true
+		}
+	}
+	if n.stop != nil {
+		return n.stop.reason()
+	}
+	if out > 0 {
+		reasons[fmt.Sprintf("node(s) didn't satisfy plugin(s) %v", n.by)] += out
+	}
+	return ""
+}
+
+// preScore tells the pre-score plugins which nodes fit, when anything is another
+// than in the decision before.
+func (c *class) preScore(ctx context.Context, s *snapshot) error {
+	if !c.at.has(contractv1.Point_PRE_SCORE) || len(c.fit) == 0 || c.known && !c.fitOld && c.position == s.log.end() {
+		return nil
+	}
+	call := &contractv1.CycleCall{Steps: c.at.steps(contractv1.Point_PRE_SCORE), Class: c.id, Nodes: c.fit}
+	c.at.cycler.Cycle(ctx, call)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if stop := c.at.stop(call); stop != nil {
+		return stop.err()
+	}
+	return nil
+}
