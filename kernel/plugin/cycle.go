@@ -84,6 +84,15 @@ func (u *unit) cycle(ctx context.Context, p *Policy, c *contractv1.CycleCall, st
 		}
 		req.Steps = append(req.Steps, step)
 	}
+	for k := range req.Steps {
+		if err := u.admit(req.Steps[k].Plugin); err != nil {
+			if k == 0 {
+				return nil, err
+			}
+			req.Steps = req.Steps[:k] // it is told about when it is the first
+			break
+		}
+	}
 	if steps[0].Point.Beside() {
 		return u.cycleBeside(ctx, req)
 	}
@@ -158,10 +167,10 @@ func (u *unit) noted(ctx context.Context, g guest, req *contractv1.CycleRequest,
 	}
 	if err != nil {
 		name := req.GetSteps()[0].GetPlugin()
-		u.stats[name].record(answer.took, err)
 		if ctx.Err() != nil {
 			return nil, err
 		}
+		u.note(name, answer.took, answer.took, err)
 		err = fmt.Errorf("plugin %s: %w", name, err)
 		switch {
 		case errors.Is(err, errBroken):
@@ -187,7 +196,11 @@ func (u *unit) noted(ctx context.Context, g guest, req *contractv1.CycleRequest,
 				u.log.Warn("plugin answered with an error", "error", failure)
 			}
 		}
-		u.stats[name].record(took, failure)
+		whole := answer.took
+		if req.GetSteps()[k].GetPoint().Beside() {
+			whole = 0 // nobody waits for it
+		}
+		u.note(name, took, whole, failure)
 	}
 	return results, nil
 }
@@ -218,7 +231,7 @@ func (h *Host) openSockets(ctx context.Context, units []*unit) error {
 			if !binds || len(e.Rules) == 0 || u.transport != TransportProcess || u.socket(e.Name) != "" {
 				continue
 			}
-			path, err := h.deps.Identity(ctx, e.Name)
+			path, err := h.identity(ctx, u, e.Name)
 			if err != nil {
 				faults = append(faults, fmt.Errorf("plugin %s: identity: %w", e.Name, err))
 				continue

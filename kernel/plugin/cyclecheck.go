@@ -7,8 +7,8 @@ import (
 )
 
 const (
-	// maxAnswerBytes bounds an encoded CycleResponse.
-	maxAnswerBytes = 4 << 20
+	// maxCycleAnswer bounds an encoded CycleResponse.
+	maxCycleAnswer = 4 << 20
 	// maxWait is the longest time that a pod may wait for a permit, as in
 	// kube-scheduler.
 	maxWait = 15 * time.Minute

@@ -145,7 +145,10 @@ func seedOf(cfg *Config, bc *BundleConfig, e *Entry) *v1alpha1.PluginSpec {
 	case sdk.KindController:
 		enabled = slices.Contains(cfg.Controllers, e.Name)
 		s.Permissions = PolicyRules(e.Rules)
-	case sdk.KindPredicate, sdk.KindPriority:
+	default:
+		if !sdk.SchedulingKind(e.Kind) {
+			break
+		}
 		s.OnFailure = v1alpha1.PluginFailurePolicy(bc.OnFailure)
 		for i := range cfg.Profiles {
 			profile := &cfg.Profiles[i]
@@ -167,8 +170,12 @@ func seedOf(cfg *Config, bc *BundleConfig, e *Entry) *v1alpha1.PluginSpec {
 
 // weight reports whether a profile uses a plugin, and with which factor.
 func (p *Profile) weight(name, kind string) (int64, bool) {
-	if kind == sdk.KindPredicate {
+	switch kind {
+	case sdk.KindPriority:
+	case sdk.KindPredicate:
 		return 1, slices.Contains(p.Predicates, name)
+	default:
+		return 1, slices.Contains(p.Points[kind], name)
 	}
 	for _, w := range p.Priorities {
 		if w.Name == name {
@@ -223,6 +230,12 @@ func (p *plan) profiles() {
 				}
 			}
 			next.Priorities = append(next.Priorities, WeightedPriority{Name: name, Weight: weight})
+		}
+		next.Points = map[string][]string{}
+		for _, kind := range sdk.CycleKinds() {
+			if names := listed(kind, before.Points[kind]); len(names) > 0 {
+				next.Points[kind] = names
+			}
 		}
 		p.cfg.Profiles[i] = next
 	}

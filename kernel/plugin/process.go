@@ -382,7 +382,7 @@ func (g *processGuest) intern(i int, reasons []string) (uint32, error) {
 func (g *processGuest) cycle(ctx context.Context, req *contractv1.CycleRequest, timeout time.Duration) (*contractv1.CycleResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	resp, err := g.cycles.Run(ctx, req, grpc.MaxCallRecvMsgSize(maxAnswerBytes))
+	resp, err := g.cycles.Run(ctx, req, grpc.MaxCallRecvMsgSize(maxCycleAnswer))
 	if err != nil {
 		return nil, g.failed("cycle", err)
 	}

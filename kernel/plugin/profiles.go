@@ -92,7 +92,7 @@ func (h *Host) build(profile Profile, plan *plan) (*Policy, error) {
 			}
 			p.places[at] = append(p.places[at], place{u, name})
 			p.points[at] = append(p.points[at], contractv1.PointInfo{
-				Name: name, Scope: cmp.Or(d.GetScope(), string(sdk.ScopeNode)), Reads: reads(e, d), IgnoreFailure: u.ignores(e),
+				Name: name, Scope: cmp.Or(d.GetScope(), string(sdk.ScopeNode)), Reads: reads(e, d), IgnoreFailure: plan.ignores(u, e),
 			})
 		}
 	}

@@ -422,7 +422,7 @@ func (g *wasmGuest) cycle(_ context.Context, req *contractv1.CycleRequest, timeo
 	if err := g.invoke(g.answerFn, g.timeout); err != nil {
 		return nil, err
 	}
-	answer, err := g.span(g.stack[0], maxAnswerBytes)
+	answer, err := g.span(g.stack[0], maxCycleAnswer)
 	if err != nil {
 		return nil, err
 	}
