@@ -230,23 +230,20 @@ func TestHostileAtEachPoint(t *testing.T) {
 	)
 	for _, transport := range []string{TransportWASM, TransportProcess} {
 		t.Run(transport, func(t *testing.T) {
-			// A process may take a hundred times a call to bind.
-			fresh := func() *Policy {
-				return cyclePolicy(t, transport, func(c *Config) {
-					if transport == TransportProcess {
-						c.CallTimeout = 30 * time.Millisecond
-					}
-				})
-			}
-			p, broke := fresh(), 0
+			p, broke := cyclePolicy(t, transport), 0
 			for _, h := range all {
 				if transport == TransportProcess && h.do == "hang" && h.at != "permit" && h.at != "pre-bind" {
 					continue // they are one way through the host
 				}
 				if h.do != "panic" {
-					if broke++; broke%4 == 0 {
-						p = fresh() // the wait before a start doubles
-					}
+					broke++
+				}
+				switch {
+				case transport == TransportProcess && h.at == "pre-bind" && h.do == "hang":
+					// A process may take a hundred times a call to bind.
+					p = cyclePolicy(t, transport, func(c *Config) { c.CallTimeout = 20 * time.Millisecond })
+				case broke%3 == 0:
+					p = cyclePolicy(t, transport) // the wait before a start doubles, and circuits open
 				}
 				c := cycleCall(cyclePod("p", "at", h.at, "do", h.do), h.point)
 				if h.point == contractv1.Point_POST_FILTER {
