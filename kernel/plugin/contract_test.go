@@ -1,0 +1,100 @@
+package plugin
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// A plugin that was built against the first contract still runs, over both
+// transports: its source, with the sdk of that time, is in testdata/contract1.
+func TestContractOneRuns(t *testing.T) {
+	source, err := filepath.Abs("testdata/contract1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	bundle := filepath.Join(t.TempDir(), "contract1")
+	if err := os.MkdirAll(bundle, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	build := func(out string, env []string, args ...string) {
+		t.Helper()
+		cmd := exec.Command("go", append(append([]string{"build", "-ldflags=-s -w"}, args...), "-o", filepath.Join(bundle, out), "./guest")...)
+		cmd.Dir = source
+		cmd.Env = append(append(os.Environ(), "GOWORK=off", "CGO_ENABLED=0"), env...)
+		if output, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("build %s: %v\n%s", out, err, output)
+		}
+	}
+	build("contract1.wasm", []string{"GOOS=wasip1", "GOARCH=wasm"}, "-buildmode=c-shared")
+	build("contract1", nil)
+	manifest, err := os.ReadFile(filepath.Join(source, ManifestFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(bundle, ManifestFile), manifest, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := Seal(t.Context(), bundle); err != nil {
+		t.Fatal(err)
+	}
+	for _, transport := range []string{TransportWASM, TransportProcess} {
+		t.Run(transport, func(t *testing.T) {
+			cfg := testConfig(t, transport, "Quiet")
+			cfg.Directories = []string{filepath.Dir(bundle)}
+			cfg.Bundles = []BundleConfig{{Name: "contract1", Transport: transport}}
+			cfg.Profiles[0].Priorities = []WeightedPriority{{Name: "Index", Weight: 1}}
+			h := runHost(t, cfg, nil)
+			p := h.Source("s").Policy()
+			if err := p.Apply(t.Context(), replica(8, 1)); err != nil {
+				t.Fatal(err)
+			}
+			verdicts, scores := make([]uint32, 8), make([]int64, 8)
+			if err := p.Filter(t.Context(), 0, 7, indexes(8), verdicts); err != nil {
+				t.Fatal(err)
+			}
+			if err := p.Score(t.Context(), 0, 7, indexes(8), scores); err != nil {
+				t.Fatal(err)
+			}
+			if verdicts[0] != 0 || verdicts[3] == 0 || !slices.Equal(p.Reasons(0, verdicts[3]), []string{"node(s) were quiet"}) || scores[7] != 7 {
+				t.Errorf("verdicts %v, scores %v", verdicts, scores)
+			}
+		})
+	}
+}
+
+// What speaks a contract that this kernel does not is refused, in one line with
+// both versions, before anything else is asked of it.
+func TestForeignContractIsRefused(t *testing.T) {
+	former := spoken
+	t.Cleanup(func() { spoken = former })
+	for _, tc := range []struct {
+		bundle string
+		spoken versions
+		want   string
+	}{
+		{"cycle", versions{1, 1}, "too new: it speaks contract version 2, this kernel 1;"},
+		{"guest", versions{3, 4}, "too old: it speaks contract version 1, this kernel 3 to 4;"},
+	} {
+		spoken = tc.spoken
+		for _, transport := range []string{TransportWASM, TransportProcess} {
+			cfg := testConfig(t, transport)
+			cfg.Bundles = []BundleConfig{{Name: tc.bundle, Transport: transport}}
+			cfg.Profiles = []Profile{{SchedulerName: "s"}}
+			h, err := New(cfg, Deps{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err = h.Run(t.Context()); err == nil || !containsLine(err, tc.want) {
+				t.Errorf("%s %s: %v, want one line with %q", tc.bundle, transport, err, tc.want)
+			}
+		}
+	}
+}
+
+func containsLine(err error, want string) bool {
+	return strings.Contains(err.Error(), want) && !strings.Contains(err.Error(), "\n")
+}

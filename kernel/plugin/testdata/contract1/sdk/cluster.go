@@ -1,0 +1,174 @@
+package sdk
+
+import "fmt"
+
+// maxNodeIndex bounds the node table: an index is a position in it.
+const maxNodeIndex = 1 << 20
+
+// Cluster is a plugin's replica: every node with its pods, and the objects
+// that some plugin of the bundle reads. It is kept current by the guest loop
+// and must not be changed or kept by plugins.
+type Cluster struct {
+	Generation uint64
+	nodes      []*Node // by index; nil where there is none
+	classes    map[uint32]*Pod
+	objects    map[string]map[string]map[string]*Object // kind, namespace, name
+
+	objectGeneration map[string]uint64 // kind → generation of its last change
+	epoch            uint64            // counts deltas; stamps prepared states
+	gone             []uint32          // classes set or removed since the guest looked
+}
+
+// Node returns the node at an index, or nil.
+func (c *Cluster) Node(index uint32) *Node {
+	if int(index) >= len(c.nodes) {
+		return nil
+	}
+	return c.nodes[index]
+}
+
+// Nodes calls yield for each node in order of index.
+func (c *Cluster) Nodes(yield func(*Node) bool) {
+	for _, n := range c.nodes {
+		if n != nil && !yield(n) {
+			return
+		}
+	}
+}
+
+// Object returns one object, or nil.
+func (c *Cluster) Object(kind, namespace, name string) *Object {
+	return c.objects[kind][namespace][name]
+}
+
+// Objects calls yield for each object of a kind in a namespace, in no order.
+func (c *Cluster) Objects(kind, namespace string, yield func(*Object) bool) {
+	for _, o := range c.objects[kind][namespace] {
+		if !yield(o) {
+			return
+		}
+	}
+}
+
+func (c *Cluster) reset() {
+	for class := range c.classes {
+		c.gone = append(c.gone, class)
+	}
+	c.nodes = nil
+	c.classes = map[uint32]*Pod{}
+	c.objects = map[string]map[string]map[string]*Object{}
+	if c.objectGeneration == nil {
+		c.objectGeneration = map[string]uint64{}
+	}
+	c.epoch++
+	for kind := range c.objectGeneration {
+		c.objectGeneration[kind] = c.epoch
+	}
+}
+
+// stamp is what a prepared state of a plugin depends on beside its class: the
+// objects it reads, and the whole replica where its scope is the cluster.
+func (c *Cluster) stamp(p *servedState) uint64 {
+	if p.scope == ScopeCluster {
+		return c.epoch
+	}
+	var stamp uint64
+	for _, kind := range p.readList {
+		stamp = max(stamp, c.objectGeneration[kind])
+	}
+	return stamp
+}
+
+func (c *Cluster) setNode(n *Node) error {
+	if n.Index >= maxNodeIndex {
+		return fmt.Errorf("%w: node index %d is larger than %d", ErrDelta, n.Index, maxNodeIndex-1)
+	}
+	for int(n.Index) >= len(c.nodes) {
+		c.nodes = append(c.nodes, nil)
+	}
+	if old := c.nodes[n.Index]; old != nil {
+		n.Pods, n.Requested = old.Pods, old.Requested
+		n.NonZeroMilliCPU, n.NonZeroMemory = old.NonZeroMilliCPU, old.NonZeroMemory
+	} else {
+		n.Pods = map[string]*Pod{}
+	}
+	c.nodes[n.Index] = n
+	return nil
+}
+
+func (c *Cluster) removeNode(index uint32) {
+	if int(index) < len(c.nodes) {
+		c.nodes[index] = nil
+	}
+}
+
+func (c *Cluster) addPod(index uint32, pod *Pod) error {
+	n := c.Node(index)
+	if n == nil {
+		return fmt.Errorf("%w: pod %s/%s is added to node %d, which is not there", ErrDelta, pod.Namespace, pod.Name, index)
+	}
+	if old := n.Pods[pod.UID]; old != nil {
+		n.account(old, -1)
+	}
+	n.Pods[pod.UID] = pod
+	n.account(pod, 1)
+	return nil
+}
+
+func (c *Cluster) removePod(index uint32, uid string) {
+	n := c.Node(index)
+	if n == nil {
+		return
+	}
+	if old := n.Pods[uid]; old != nil {
+		delete(n.Pods, uid)
+		n.account(old, -1)
+	}
+}
+
+func (c *Cluster) setClass(class uint32, pod *Pod) {
+	c.classes[class] = pod
+	c.gone = append(c.gone, class)
+}
+
+func (c *Cluster) removeClass(class uint32) {
+	delete(c.classes, class)
+	c.gone = append(c.gone, class)
+}
+
+func (c *Cluster) setObject(o *Object) {
+	spaces := c.objects[o.Kind]
+	if spaces == nil {
+		spaces = map[string]map[string]*Object{}
+		c.objects[o.Kind] = spaces
+	}
+	names := spaces[o.Namespace]
+	if names == nil {
+		names = map[string]*Object{}
+		spaces[o.Namespace] = names
+	}
+	names[o.Name] = o
+	c.objectGeneration[o.Kind] = c.epoch
+}
+
+func (c *Cluster) removeObject(kind, namespace, name string) {
+	delete(c.objects[kind][namespace], name)
+	c.objectGeneration[kind] = c.epoch
+}
+
+// account adds (sign 1) or takes away (sign -1) what a pod asks for.
+func (n *Node) account(pod *Pod, sign int64) {
+	r := &pod.Requests
+	n.Requested.MilliCPU += sign * r.MilliCPU
+	n.Requested.Memory += sign * r.Memory
+	n.Requested.EphemeralStorage += sign * r.EphemeralStorage
+	n.Requested.Pods += sign
+	for name, quantity := range r.Scalar {
+		if n.Requested.Scalar == nil {
+			n.Requested.Scalar = map[string]int64{}
+		}
+		n.Requested.Scalar[name] += sign * quantity
+	}
+	n.NonZeroMilliCPU += sign * pod.NonZeroMilliCPU
+	n.NonZeroMemory += sign * pod.NonZeroMemory
+}

@@ -1,0 +1,320 @@
+package sdk
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"strconv"
+	"strings"
+	"unsafe"
+)
+
+// ABIVersion is the version of the WASM ABI (ABI.md) and of the scheduling
+// contract that this package speaks.
+const ABIVersion = 1
+
+// maxReasons bounds the distinct verdicts that one plugin may have; what comes
+// after is folded into the last. Words that name nodes or pods would grow the
+// table without end, and events could not count them.
+const maxReasons = 4096
+
+// Errors of a Guest. They cross the ABI as the status codes of ABI.md.
+var (
+	ErrPlugin = errors.New("no such plugin")
+	ErrClass  = errors.New("no such class")
+	ErrNode   = errors.New("no such node")
+	ErrDelta  = errors.New("malformed delta")
+	ErrPanic  = errors.New("plugin panicked")
+)
+
+// Guest is the loop between a transport and the plugins of a bundle: it keeps
+// the replica and answers questions over sets of nodes. One goroutine at a
+// time may use it.
+type Guest struct {
+	cluster Cluster
+	plugins []servedState
+	request Request
+	nodes   []*Node // scratch of Normalize
+}
+
+type servedState struct {
+	served
+	states  map[uint32]preparedState
+	reasons [][]string
+	ids     map[string]uint32
+	// last is the reason that was interned before: most nodes that do not fit
+	// lack the same thing, said by the same constant, and comparing a pointer
+	// spares the hash of a string, which is dear in WASM.
+	last   string
+	lastID uint32
+}
+
+// preparedState is what Prepare returned, good for the generation it is stamped with.
+type preparedState struct {
+	stamp uint64
+	value any
+}
+
+// NewGuest returns a guest over everything registered in this binary.
+func NewGuest() *Guest { return newGuest(registered) }
+
+// GuestOf returns a guest over the given Predicates and Priorities, whatever
+// else is registered; it is for tests.
+func GuestOf(plugins ...any) (*Guest, error) {
+	var list []served
+	for _, p := range plugins {
+		switch p.(type) {
+		case Predicate, Priority:
+		default:
+			return nil, fmt.Errorf("guest of %T: want sdk.Predicate or sdk.Priority", p)
+		}
+		s, err := newServed(p)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, s)
+	}
+	return newGuest(list), nil
+}
+
+func newGuest(list []served) *Guest {
+	g := &Guest{plugins: make([]servedState, len(list))}
+	for i, s := range list {
+		g.plugins[i] = servedState{served: s, states: map[uint32]preparedState{}, ids: map[string]uint32{}}
+	}
+	g.cluster.reset()
+	g.request.Cluster = &g.cluster
+	return g
+}
+
+// PluginInfo is one entry of a bundle's description.
+type PluginInfo struct {
+	Name      string
+	Kind      string
+	Scope     Scope
+	Normalize Normalize // priorities only
+	Reads     []string
+}
+
+// Plugins describes what the guest serves; the index is how the ABI names a plugin.
+func (g *Guest) Plugins() []PluginInfo {
+	infos := make([]PluginInfo, len(g.plugins))
+	for i := range g.plugins {
+		p := &g.plugins[i]
+		infos[i] = PluginInfo{Name: p.name, Kind: p.kind, Scope: p.scope, Normalize: p.normalize, Reads: p.readList}
+	}
+	return infos
+}
+
+// Index returns the index of a plugin by name, or -1.
+func (g *Guest) Index(name string) int {
+	for i := range g.plugins {
+		if g.plugins[i].name == name {
+			return i
+		}
+	}
+	return -1
+}
+
+// Cluster returns the replica.
+func (g *Guest) Cluster() *Cluster { return &g.cluster }
+
+// Configure hands plugin i its configuration as JSON. Prepared states are void afterwards.
+func (g *Guest) Configure(i int, config []byte) (err error) {
+	p, err := g.plugin(i, "")
+	if err != nil {
+		return err
+	}
+	defer contain(p.name, &err)
+	clear(p.states)
+	if p.configure == nil {
+		if len(config) == 0 {
+			return nil
+		}
+		return fmt.Errorf("%s takes no configuration", p.name)
+	}
+	if err := p.configure(config); err != nil {
+		return fmt.Errorf("configure %s: %w", p.name, err)
+	}
+	return nil
+}
+
+// Apply decodes a Delta and applies it to the replica. After an error the
+// replica is in no defined state: the host feeds it again with reset set.
+func (g *Guest) Apply(delta []byte) error {
+	if err := g.cluster.apply(delta); err != nil {
+		return err
+	}
+	if len(g.cluster.gone) > 0 {
+		for i := range g.plugins {
+			for _, class := range g.cluster.gone {
+				delete(g.plugins[i].states, class)
+			}
+		}
+		g.cluster.gone = g.cluster.gone[:0]
+	}
+	return nil
+}
+
+// Filter asks predicate i about each node; out[k] becomes 0 where the pod fits
+// and an id for Reasons where not.
+func (g *Guest) Filter(i int, class uint32, nodes, out []uint32) (err error) {
+	p, err := g.plugin(i, KindPredicate)
+	if err != nil {
+		return err
+	}
+	defer contain(p.name, &err)
+	if err := g.ask(p, class); err != nil {
+		return err
+	}
+	r := &g.request
+	for k, index := range nodes {
+		if r.Node = g.cluster.Node(index); r.Node == nil {
+			return fmt.Errorf("%w: index %d", ErrNode, index)
+		}
+		verdict := p.filter(r)
+		if len(verdict.Reasons) == 0 {
+			out[k] = 0
+			continue
+		}
+		out[k] = p.reasonID(verdict.Reasons)
+	}
+	return nil
+}
+
+// Score asks priority i for the raw score of each node.
+func (g *Guest) Score(i int, class uint32, nodes []uint32, out []int64) (err error) {
+	p, err := g.plugin(i, KindPriority)
+	if err != nil {
+		return err
+	}
+	defer contain(p.name, &err)
+	if err := g.ask(p, class); err != nil {
+		return err
+	}
+	r := &g.request
+	for k, index := range nodes {
+		if r.Node = g.cluster.Node(index); r.Node == nil {
+			return fmt.Errorf("%w: index %d", ErrNode, index)
+		}
+		out[k] = p.score(r)
+	}
+	return nil
+}
+
+// Normalize rewrites raw scores of priority i in place; only for priorities
+// that declare NormalizePlugin.
+func (g *Guest) Normalize(i int, class uint32, nodes []uint32, scores []int64) (err error) {
+	p, err := g.plugin(i, KindPriority)
+	if err != nil {
+		return err
+	}
+	if p.normFunc == nil {
+		return fmt.Errorf("%w: %s does not normalize", ErrPlugin, p.name)
+	}
+	defer contain(p.name, &err)
+	if err := g.ask(p, class); err != nil {
+		return err
+	}
+	g.nodes = g.nodes[:0]
+	for _, index := range nodes {
+		n := g.cluster.Node(index)
+		if n == nil {
+			return fmt.Errorf("%w: index %d", ErrNode, index)
+		}
+		g.nodes = append(g.nodes, n)
+	}
+	p.normFunc(&g.cluster, g.request.Pod, g.request.State, g.nodes, scores)
+	return nil
+}
+
+// Reasons returns the words behind a verdict of predicate i, or nil.
+func (g *Guest) Reasons(i int, verdict uint32) []string {
+	if i < 0 || i >= len(g.plugins) || verdict == 0 || int(verdict) > len(g.plugins[i].reasons) {
+		return nil
+	}
+	return g.plugins[i].reasons[verdict-1]
+}
+
+func (g *Guest) plugin(i int, kind string) (*servedState, error) {
+	if i < 0 || i >= len(g.plugins) || (kind != "" && g.plugins[i].kind != kind) {
+		return nil, fmt.Errorf("%w: %s %d", ErrPlugin, kind, i)
+	}
+	return &g.plugins[i], nil
+}
+
+// ask sets the request up for a class: its pod and the plugin's prepared state.
+func (g *Guest) ask(p *servedState, class uint32) error {
+	pod := g.cluster.classes[class]
+	if pod == nil {
+		return fmt.Errorf("%w: %d", ErrClass, class)
+	}
+	g.request.Pod, g.request.State = pod, nil
+	if p.prepare == nil {
+		return nil
+	}
+	stamp := g.cluster.stamp(p)
+	state, ok := p.states[class]
+	if !ok || state.stamp != stamp {
+		state = preparedState{stamp: stamp, value: p.prepare(&g.cluster, pod)}
+		p.states[class] = state
+	}
+	g.request.State = state.value
+	return nil
+}
+
+// reasonID interns a list of reasons; ids start at 1.
+func (p *servedState) reasonID(reasons []string) uint32 {
+	key := reasons[0]
+	if len(reasons) > 1 {
+		key = strings.Join(reasons, "\n")
+	} else if p.lastID != 0 && len(key) == len(p.last) && unsafe.StringData(key) == unsafe.StringData(p.last) {
+		return p.lastID
+	}
+	if id, ok := p.ids[key]; ok {
+		if len(reasons) == 1 {
+			p.last, p.lastID = key, id
+		}
+		return id
+	}
+	switch {
+	case len(p.reasons) >= maxReasons:
+		return maxReasons
+	case len(p.reasons) == maxReasons-1:
+		p.reasons = append(p.reasons, []string{"node(s) did not satisfy " + p.name})
+	default:
+		words := make([]string, len(reasons))
+		for i, r := range reasons {
+			// A line feed separates reasons on the ABI.
+			words[i] = strings.ReplaceAll(strings.Clone(r), "\n", " ")
+		}
+		p.reasons = append(p.reasons, words)
+		p.ids[strings.Clone(key)] = uint32(len(p.reasons))
+	}
+	return uint32(len(p.reasons))
+}
+
+// contain turns a plugin's panic into an error: one bad plugin of a bundle
+// must not take the others down.
+func contain(name string, err *error) {
+	if r := recover(); r != nil {
+		*err = fmt.Errorf("%w: %s: %v%s", ErrPanic, name, r, panicked())
+	}
+}
+
+// panicked says where: the first frame below the runtime's own.
+func panicked() string {
+	var pcs [32]uintptr
+	// Without itself, contain and runtime.Callers.
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(3, pcs[:])])
+	for {
+		frame, more := frames.Next()
+		if frame.Function != "" && !strings.HasPrefix(frame.Function, "runtime.") {
+			file := frame.File[strings.LastIndexByte(frame.File, '/')+1:]
+			return " (" + file + ":" + strconv.Itoa(frame.Line) + ")"
+		}
+		if !more {
+			return ""
+		}
+	}
+}

@@ -1,0 +1,105 @@
+package sdk
+
+import (
+	"runtime"
+	"unsafe"
+)
+
+// Scope says what a plugin's answer for a node depends on, and so when the
+// host may reuse a cached one.
+type Scope string
+
+const (
+	// ScopeNode: the pod class, that node with its pods, and the objects the
+	// plugin declared to read. The host asks again only about changed nodes.
+	ScopeNode Scope = "node"
+	// ScopeCluster: also other nodes. The host asks about every node again
+	// when any of them changed.
+	ScopeCluster Scope = "cluster"
+)
+
+// Normalize says how raw scores become 0–10.
+type Normalize string
+
+const (
+	NormalizeNone       Normalize = "none"        // already 0–10
+	NormalizeMax        Normalize = "max"         // 10 × score / largest
+	NormalizeReverseMax Normalize = "reverse-max" // 10 × (largest − score) / largest
+	NormalizePlugin     Normalize = "plugin"      // the plugin's own NormalizeFunc
+)
+
+// MaxScore is the largest score of a classic priority (requirement SCH-16).
+const MaxScore = 10
+
+// Request is one question: this pod on this node. State is what the plugin's
+// Prepare returned for the pod's class, or nil.
+type Request struct {
+	Pod     *Pod
+	Node    *Node
+	Cluster *Cluster
+	State   any
+}
+
+// Verdict is the answer of a predicate. The zero value means that the pod fits.
+type Verdict struct {
+	// Reasons says why not, in the words that FailedScheduling events count.
+	Reasons []string
+}
+
+// Fits is the verdict of a node that can run the pod.
+func Fits() Verdict { return Verdict{} }
+
+// Unfit is the verdict of a node that cannot, with at least one reason. Give
+// the same constant words for the same cause: events count them, and an answer
+// that equals the one before costs nothing.
+func Unfit(reasons ...string) Verdict {
+	switch {
+	case len(reasons) == 0:
+		return Verdict{Reasons: []string{"node(s) did not satisfy a predicate"}}
+	case len(reasons) > 1 || runtime.GOARCH != "wasm":
+		return Verdict{Reasons: append([]string(nil), reasons...)}
+	}
+	// A WASM module has one thread, and its garbage collector is the dearest
+	// part of a pass over many nodes; the caller's slice stays on its stack.
+	if len(lastUnfit) == 0 || unsafe.StringData(lastUnfit[0]) != unsafe.StringData(reasons[0]) || len(lastUnfit[0]) != len(reasons[0]) {
+		lastUnfit = []string{reasons[0]}
+	}
+	return Verdict{Reasons: lastUnfit}
+}
+
+// lastUnfit is what Unfit returned last, in WASM modules only; it is never
+// written to.
+var lastUnfit []string
+
+// Fit reports whether the pod fits.
+func (v Verdict) Fit() bool { return len(v.Reasons) == 0 }
+
+// Predicate answers whether a pod can run on a node (requirement SCH-11).
+type Predicate struct {
+	Name  string
+	Scope Scope // defaults to ScopeNode
+	// Reads lists the kinds of cluster objects the plugin looks at; a change
+	// of one of them makes the host ask again.
+	Reads []string
+	// Configure receives the plugin's configuration as JSON; may be nil.
+	Configure func(config []byte) error
+	// Prepare is called once a class and object generation; may be nil.
+	Prepare func(c *Cluster, pod *Pod) any
+	// Filter must be pure: the same replica gives the same verdict.
+	Filter func(r *Request) Verdict
+}
+
+// Priority answers how well a pod that fits would run on a node.
+type Priority struct {
+	Name      string
+	Scope     Scope     // defaults to ScopeNode
+	Normalize Normalize // defaults to NormalizeNone
+	Reads     []string
+	Configure func(config []byte) error
+	Prepare   func(c *Cluster, pod *Pod) any
+	// Score returns the raw score of one node.
+	Score func(r *Request) int64
+	// NormalizeFunc rewrites the raw scores of all feasible nodes in place;
+	// only for NormalizePlugin. nodes and scores run in parallel.
+	NormalizeFunc func(c *Cluster, pod *Pod, state any, nodes []*Node, scores []int64)
+}

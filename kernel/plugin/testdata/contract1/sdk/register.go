@@ -1,0 +1,104 @@
+package sdk
+
+import "fmt"
+
+// registered holds what Register was given, in order. It is written from init
+// functions only, which the runtime runs one after the other.
+var registered []served
+
+// served is one predicate or priority of this bundle with its prepared states.
+type served struct {
+	name      string
+	kind      string
+	scope     Scope
+	normalize Normalize
+	reads     map[string]bool
+	readList  []string
+	configure func([]byte) error
+	prepare   func(*Cluster, *Pod) any
+	filter    func(*Request) Verdict
+	score     func(*Request) int64
+	normFunc  func(*Cluster, *Pod, any, []*Node, []int64)
+}
+
+// Register adds a Predicate or a Priority to this bundle. Call it from init;
+// what cannot be served (no name, no function, a name twice) is a mistake of
+// the author and panics, so that the build's first test shows it.
+func Register[P Predicate | Priority](plugin P) {
+	s, err := newServed(plugin)
+	if err != nil {
+		panic("sdk.Register: " + err.Error())
+	}
+	for _, other := range registered {
+		if other.name == s.name {
+			panic("sdk.Register: " + s.name + " is registered twice")
+		}
+	}
+	registered = append(registered, s)
+}
+
+func newServed(plugin any) (served, error) {
+	var s served
+	switch p := plugin.(type) {
+	case Predicate:
+		s = served{
+			name: p.Name, kind: KindPredicate, scope: p.Scope, readList: p.Reads,
+			configure: p.Configure, prepare: p.Prepare, filter: p.Filter,
+		}
+		if p.Filter == nil {
+			return s, fmt.Errorf("predicate %s has no Filter", p.Name)
+		}
+	case Priority:
+		s = served{
+			name: p.Name, kind: KindPriority, scope: p.Scope, readList: p.Reads, normalize: p.Normalize,
+			configure: p.Configure, prepare: p.Prepare, score: p.Score, normFunc: p.NormalizeFunc,
+		}
+		if p.Score == nil {
+			return s, fmt.Errorf("priority %s has no Score", p.Name)
+		}
+		if s.normalize == "" {
+			s.normalize = NormalizeNone
+		}
+		if (s.normalize == NormalizePlugin) != (p.NormalizeFunc != nil) {
+			return s, fmt.Errorf("priority %s: NormalizeFunc goes with NormalizePlugin, and only with it", p.Name)
+		}
+	}
+	if s.scope == "" {
+		s.scope = ScopeNode
+	}
+	if !plainName(s.name) {
+		return s, fmt.Errorf("name %q: use 1 to 63 letters, digits, '-', '_' and '.'", s.name)
+	}
+	s.reads = make(map[string]bool, len(s.readList))
+	for _, kind := range s.readList {
+		if !plainName(kind) {
+			return s, fmt.Errorf("%s reads %q: name a kind, such as Service", s.name, kind)
+		}
+		s.reads[kind] = true
+	}
+	return s, nil
+}
+
+// plainName reports whether a name needs no escaping in a description.
+func plainName(name string) bool {
+	if name == "" || len(name) > 63 {
+		return false
+	}
+	for _, r := range name {
+		switch {
+		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '-', r == '_', r == '.':
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// The kinds of plugins, as manifests and descriptions name them.
+const (
+	KindPredicate  = "predicate"
+	KindPriority   = "priority"
+	KindController = "controller"
+	KindRuntime    = "runtime"
+	KindProxy      = "proxy"
+)

@@ -1,0 +1,141 @@
+//go:build wasip1
+
+package sdk
+
+import (
+	"errors"
+	"unsafe"
+)
+
+// Serve does nothing in a WASM module: the host calls the exports below.
+func Serve() {}
+
+// instance is the module's only guest; the host calls from one goroutine.
+var instance struct {
+	guest    *Guest
+	buffers  map[uint32][]byte
+	describe []byte
+	text     []byte
+	failure  []byte
+}
+
+// Status codes of ABI.md.
+const (
+	statusOK        = 0
+	statusPlugin    = -1
+	statusClass     = -2
+	statusNode      = -3
+	statusMalformed = -4
+	statusPanic     = -5
+	statusFailed    = -6
+)
+
+func theGuest() *Guest {
+	if instance.guest == nil {
+		instance.guest = NewGuest()
+		instance.buffers = map[uint32][]byte{}
+	}
+	return instance.guest
+}
+
+func status(err error) int32 {
+	if err == nil {
+		return statusOK
+	}
+	instance.failure = []byte(err.Error())
+	switch {
+	case errors.Is(err, ErrPlugin):
+		return statusPlugin
+	case errors.Is(err, ErrClass):
+		return statusClass
+	case errors.Is(err, ErrNode):
+		return statusNode
+	case errors.Is(err, ErrDelta):
+		return statusMalformed
+	case errors.Is(err, ErrPanic):
+		return statusPanic
+	}
+	return statusFailed
+}
+
+// memoryAt views linear memory that the host wrote or reads.
+func memoryAt[T byte | uint32 | int64](pointer uint32, n uint32) []T {
+	if n == 0 {
+		return nil
+	}
+	return unsafe.Slice((*T)(unsafe.Add(unsafe.Pointer(nil), pointer)), n)
+}
+
+// span packs a pointer and a length as the ABI returns them.
+func span(data []byte) int64 {
+	if len(data) == 0 {
+		return 0
+	}
+	return int64(uint64(uintptr(unsafe.Pointer(unsafe.SliceData(data))))<<32 | uint64(len(data)))
+}
+
+//go:wasmexport pintle_abi_version
+func exportVersion() int32 { return ABIVersion }
+
+//go:wasmexport pintle_alloc
+func exportAlloc(size uint32) uint32 {
+	theGuest()
+	// Eight-byte elements align the buffer for scores.
+	words := make([]uint64, size/8+1)
+	pointer := uint32(uintptr(unsafe.Pointer(unsafe.SliceData(words))))
+	instance.buffers[pointer] = unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(words))), len(words)*8)
+	return pointer
+}
+
+//go:wasmexport pintle_free
+func exportFree(pointer uint32) { delete(instance.buffers, pointer) }
+
+//go:wasmexport pintle_describe
+func exportDescribe() int64 {
+	if instance.describe == nil {
+		instance.describe = describeJSON(theGuest().Plugins())
+	}
+	return span(instance.describe)
+}
+
+//go:wasmexport pintle_configure
+func exportConfigure(plugin int32, pointer, size uint32) int32 {
+	// The plugin may keep its configuration; the buffer is the host's.
+	config := append([]byte(nil), memoryAt[byte](pointer, size)...)
+	return status(theGuest().Configure(int(plugin), config))
+}
+
+//go:wasmexport pintle_apply
+func exportApply(pointer, size uint32) int32 {
+	return status(theGuest().Apply(memoryAt[byte](pointer, size)))
+}
+
+//go:wasmexport pintle_filter
+func exportFilter(plugin int32, class, nodes, n, out uint32) int32 {
+	return status(theGuest().Filter(int(plugin), class, memoryAt[uint32](nodes, n), memoryAt[uint32](out, n)))
+}
+
+//go:wasmexport pintle_score
+func exportScore(plugin int32, class, nodes, n, out uint32) int32 {
+	return status(theGuest().Score(int(plugin), class, memoryAt[uint32](nodes, n), memoryAt[int64](out, n)))
+}
+
+//go:wasmexport pintle_normalize
+func exportNormalize(plugin int32, class, nodes, n, scores uint32) int32 {
+	return status(theGuest().Normalize(int(plugin), class, memoryAt[uint32](nodes, n), memoryAt[int64](scores, n)))
+}
+
+//go:wasmexport pintle_reason
+func exportReason(plugin int32, verdict uint32) int64 {
+	instance.text = instance.text[:0]
+	for i, reason := range theGuest().Reasons(int(plugin), verdict) {
+		if i > 0 {
+			instance.text = append(instance.text, '\n')
+		}
+		instance.text = append(instance.text, reason...)
+	}
+	return span(instance.text)
+}
+
+//go:wasmexport pintle_error
+func exportError() int64 { return span(instance.failure) }
