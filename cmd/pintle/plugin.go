@@ -13,6 +13,8 @@ func newPluginCommand() *cobra.Command {
 	cmd.AddCommand(newPluginInitCommand(), newPluginBuildCommand(), newPluginTestCommand(), newPluginSealCommand(),
 		newPluginShadowCommand(), newPluginDiffCommand())
 	cmd.AddCommand(newPluginInstallCommand(), newPluginVerifyCommand(), newPluginPackageCommand(), newPluginKeygenCommand(), newPluginRemoveCommand(), newPluginGCCommand())
+	cmd.AddCommand(newPluginListCommand(), newPluginDescribeCommand(), newPluginEnableCommand(), newPluginDisableCommand(),
+		newPluginUpgradeCommand(), newPluginRollbackCommand())
 	return cmd
 }
 

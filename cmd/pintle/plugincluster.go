@@ -1,0 +1,159 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"pintle.dev/pintle/kernel/plugin/operate"
+	"pintle.dev/pintle/sdk/apis/kernel/v1alpha1"
+)
+
+// Exit codes of the commands that change plugins of a running kernel, beside main's.
+const (
+	exitRefused  = 3
+	exitTimedOut = 4
+)
+
+const pluginExits = `Which cluster: --kubeconfig FILE, or the kernel of --data DIR, or else
+$KUBECONFIG, $PINTLE_DATADIR, .data.
+
+Exit status: 0 done; 1 it failed, the message says what to do; 2 wrong flags or
+arguments; 3 the plugin host refused it, the message says why, and everything is
+as it was; 4 the plugin was not there in time (--timeout).`
+
+// clusterFlags say which running kernel is meant.
+type clusterFlags struct{ kubeconfig, data string }
+
+func (f *clusterFlags) register(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig of the running kernel")
+	cmd.Flags().StringVar(&f.data, "data", "", "data directory of the running kernel")
+	cmd.MarkFlagsMutuallyExclusive("kubeconfig", "data")
+}
+
+// file is the kubeconfig that is meant.
+func (f *clusterFlags) file() (string, error) {
+	if f.kubeconfig != "" {
+		return f.kubeconfig, nil
+	}
+	if env := os.Getenv("KUBECONFIG"); f.data == "" && env != "" {
+		return env, nil
+	}
+	data, err := dataDirectory(f.data)
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(data, "admin.kubeconfig"), nil
+}
+
+func (f *clusterFlags) plugins() (*operate.Client, error) {
+	file, err := f.file()
+	if err != nil {
+		return nil, err
+	}
+	rules := &clientcmd.ClientConfigLoadingRules{Precedence: filepath.SplitList(file)}
+	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{}).ClientConfig()
+	if err != nil {
+		return nil, usageError{fmt.Errorf("kubeconfig %s: %w; name the data directory of a running kernel with --data, or a kubeconfig", file, err)}
+	}
+	cfg.UserAgent = "pintle-plugin"
+	return operate.New(cfg)
+}
+
+// complete offers names of plugins.
+func (f *clusterFlags) complete(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	client, err := f.plugins()
+	if err != nil || len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	ctx, cancel := context.WithTimeout(cmd.Context(), 2*time.Second)
+	defer cancel()
+	list, err := client.List(ctx)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	names := make([]string, 0, len(list.Items))
+	for _, p := range list.Items {
+		names = append(names, fmt.Sprintf("%s\t%s, %s", p.Name, p.Spec.Kind, p.Status.State))
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
+}
+
+// clusterCode gives errors of a running kernel's plugins their exit codes.
+func clusterCode(what string, err error) error {
+	var refused *operate.RefusedError
+	switch {
+	case err == nil || errors.As(err, new(exitError)) || errors.As(err, new(usageError)):
+		return err
+	case errors.As(err, &refused):
+		return exitError{fmt.Errorf("%s: %w", what, err), exitRefused}
+	case errors.Is(err, operate.ErrTimedOut):
+		return exitError{fmt.Errorf("%s: %w", what, err), exitTimedOut}
+	case apierrors.IsNotFound(err):
+		return fmt.Errorf("%s: %w; pintle plugin list shows what there is", what, err)
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}
+
+// oneName wants one argument.
+func oneName(cmd *cobra.Command, args []string) error {
+	if err := cobra.ExactArgs(1)(cmd, args); err != nil {
+		return usageError{fmt.Errorf("%s: %w; see %s --help", cmd.CommandPath(), err, cmd.CommandPath())}
+	}
+	return nil
+}
+
+// changeFlags are those of commands that change a plugin and wait for it.
+type changeFlags struct {
+	cluster clusterFlags
+	wait    bool
+	timeout time.Duration
+}
+
+func (f *changeFlags) register(cmd *cobra.Command) {
+	f.cluster.register(cmd)
+	cmd.Flags().BoolVar(&f.wait, "wait", true, "wait until it is in force")
+	cmd.Flags().DurationVar(&f.timeout, "timeout", time.Minute, "how long to wait at most")
+	cmd.Args, cmd.ValidArgsFunction = oneName, f.cluster.complete
+}
+
+// run changes a plugin, or any of a bundle, and says what came of it.
+func (f *changeFlags) run(cmd *cobra.Command, name string, change func(*v1alpha1.Plugin) error, done func(*v1alpha1.Plugin) string) error {
+	client, err := f.cluster.plugins()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(cmd.Context(), f.timeout)
+	defer cancel()
+	work := func() (*v1alpha1.Plugin, error) {
+		o, err := client.Find(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		if o, err = client.Change(ctx, o.Name, change); err != nil || !f.wait {
+			return o, err
+		}
+		bar, begin := newProgress(os.Stderr), time.Now()
+		defer bar.done()
+		return client.Await(ctx, o, func(waiting string) {
+			bar.tell("waiting for "+waiting, int64(time.Since(begin).Seconds()), int64(f.timeout.Seconds()), func(n int64) string { return fmt.Sprintf("%d s", n) })
+		})
+	}
+	o, err := work()
+	if err != nil {
+		return clusterCode("plugin "+cmd.Name(), err)
+	}
+	if !f.wait {
+		fmt.Fprintf(cmd.OutOrStdout(), "%s written\n", o.Name)
+		return nil
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "%s %s\n", o.Name, done(o))
+	return nil
+}

@@ -1,0 +1,182 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/printers"
+
+	"pintle.dev/pintle/sdk/apis/kernel/v1alpha1"
+)
+
+func newPluginListCommand() *cobra.Command {
+	var cluster clusterFlags
+	var output outputFlag
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List the plugins of the running kernel",
+		Long:  "List the plugins of the running kernel: the same as kubectl get plugins.\n\n" + pluginExits,
+		Example: `  pintle plugin list
+  pintle plugin list -o wide
+  pintle plugin list -o json | jq -r '.items[].metadata.name'`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if output.format != "wide" {
+				if err := output.check(); err != nil {
+					return err
+				}
+			}
+			client, err := cluster.plugins()
+			if err != nil {
+				return err
+			}
+			if output.format == "table" || output.format == "wide" {
+				table, err := client.Table(cmd.Context())
+				if err != nil {
+					return clusterCode("plugin list", err)
+				}
+				return printers.NewTablePrinter(printers.PrintOptions{Wide: output.format == "wide"}).PrintObj(table, cmd.OutOrStdout())
+			}
+			list, err := client.List(cmd.Context())
+			if err != nil {
+				return clusterCode("plugin list", err)
+			}
+			return output.print(cmd.OutOrStdout(), list, nil)
+		},
+	}
+	cluster.register(cmd)
+	cmd.Flags().StringVarP(&output.format, "output", "o", "table", "table, wide, json or yaml")
+	return cmd
+}
+
+func newPluginDescribeCommand() *cobra.Command {
+	var cluster clusterFlags
+	var output outputFlag
+	cmd := &cobra.Command{
+		Use:   "describe NAME",
+		Short: "Say everything about one plugin of the running kernel",
+		Long: `Say everything about one plugin of the running kernel: what it is asked for, what
+of that an operator changed, what runs, and which versions ran before.
+
+` + pluginExits,
+		Example: "  pintle plugin describe PodFitsResources",
+		Args:    oneName,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if output.format != "wide" {
+				if err := output.check(); err != nil {
+					return err
+				}
+			}
+			client, err := cluster.plugins()
+			if err != nil {
+				return err
+			}
+			o, err := client.Get(cmd.Context(), args[0])
+			if err != nil {
+				return clusterCode("plugin describe", err)
+			}
+			return output.print(cmd.OutOrStdout(), o, func(w io.Writer) { describePlugin(w, o) })
+		},
+	}
+	cluster.register(cmd)
+	cmd.ValidArgsFunction = cluster.complete
+	cmd.Flags().StringVarP(&output.format, "output", "o", "table", "table, wide, json or yaml")
+	return cmd
+}
+
+func describePlugin(w io.Writer, o *v1alpha1.Plugin) {
+	s, t := &o.Spec, &o.Status
+	row(w, "NAME", o.Name)
+	row(w, "KIND", s.Kind)
+	row(w, "BUNDLE", s.Bundle)
+	row(w, "VERSION", t.Version, t.Digest)
+	row(w, "TRANSPORT", t.Transport)
+	state := string(t.State)
+	if t.LastTransition != nil {
+		state += " since " + when(t.LastTransition.Time)
+	}
+	row(w, "STATE", state, t.Message)
+	for _, c := range t.Conditions {
+		text := string(c.Status)
+		if c.Status != metav1.ConditionTrue {
+			text += " " + c.Reason
+		}
+		row(w, strings.ToUpper(c.Type), text, c.Message)
+	}
+	for _, f := range specFields(o) {
+		row(w, strings.ToUpper(f.name), f.value, f.said)
+	}
+	row(w, "CALLS", t.Calls, fmt.Sprintf("%d failed, 99 of 100 within %s", t.Failures, orDash(t.P99)))
+	row(w, "RESTARTS", t.Restarts)
+	for i, p := range t.Previous {
+		name := ""
+		if i == 0 {
+			name = "RAN BEFORE"
+		}
+		row(w, name, p.Version, p.Digest)
+	}
+	if t.Shadow != nil {
+		row(w, "SHADOW", t.Shadow.Version, fmt.Sprintf("%s; %d decisions, %d otherwise", t.Shadow.State, t.Shadow.Decisions, t.Shadow.Disagreements))
+	}
+}
+
+func orDash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+type specField struct{ name, value, said string }
+
+// specFields lists what the spec asks for, and whether the configuration says so
+// or an operator did.
+func specFields(o *v1alpha1.Plugin) []specField {
+	all := func(data []byte) map[string]json.RawMessage {
+		out := map[string]json.RawMessage{}
+		_ = json.Unmarshal(data, &out)
+		return out
+	}
+	data, err := json.Marshal(o.Spec)
+	if err != nil {
+		return nil
+	}
+	spec, configured := all(data), all([]byte(o.Annotations[v1alpha1.ConfiguredAnnotation]))
+	var out []specField
+	for _, name := range []string{"enabled", "profiles", "weight", "onFailure", "transport", "version", "digest", "timeout", "limits", "config", "shadow", "permissions"} {
+		was, is := compact(configured[name]), compact(spec[name])
+		if is == "" && was == "" {
+			continue
+		}
+		f := specField{name: "spec." + name, value: orDash(is), said: "as configured"}
+		if long := name != "digest" && strings.HasPrefix(was, "sha256:"); was != is && !long {
+			f.said = "changed by an operator; configured: " + orDash(was)
+		}
+		if name == "permissions" {
+			f.value = fmt.Sprintf("%d rules", strings.Count(is, `"verbs"`))
+		}
+		out = append(out, f)
+	}
+	return slices.Clip(out)
+}
+
+// compact is a JSON value for people who compare it.
+func compact(v json.RawMessage) string {
+	var value any
+	if json.Unmarshal(v, &value) != nil || value == nil {
+		return ""
+	}
+	if text, ok := value.(string); ok {
+		return text
+	}
+	out, err := json.Marshal(value)
+	if err != nil {
+		return ""
+	}
+	return string(out)
+}

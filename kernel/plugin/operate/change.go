@@ -1,0 +1,71 @@
+package operate
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/utils/ptr"
+
+	"pintle.dev/pintle/sdk/apis/kernel/v1alpha1"
+)
+
+// Enable switches a plugin on: in the given profiles, or where it was; with a
+// weight, if that is not 0.
+func Enable(profiles []string, weight int64) func(*v1alpha1.Plugin) error {
+	return func(o *v1alpha1.Plugin) error {
+		o.Spec.Enabled = ptr.To(true)
+		if len(profiles) > 0 {
+			o.Spec.Profiles = profiles
+		}
+		if weight != 0 {
+			o.Spec.Weight = &weight
+		}
+		return nil
+	}
+}
+
+// Disable switches a plugin off: in all profiles, or in the given ones.
+func Disable(profiles []string) func(*v1alpha1.Plugin) error {
+	return func(o *v1alpha1.Plugin) error {
+		left := slices.DeleteFunc(slices.Clone(o.Spec.Profiles), func(p string) bool { return slices.Contains(profiles, p) })
+		if len(profiles) == 0 || len(left) == 0 {
+			// The profiles stay, so that it can be enabled where it was.
+			o.Spec.Enabled = ptr.To(false)
+			return nil
+		}
+		o.Spec.Profiles = left
+		return nil
+	}
+}
+
+// Upgrade turns to another build of the bundle; without both, to the one that is
+// installed for use.
+func Upgrade(version, digest string) func(*v1alpha1.Plugin) error {
+	return func(o *v1alpha1.Plugin) error {
+		o.Spec.Version, o.Spec.Digest = version, digest
+		return nil
+	}
+}
+
+// ErrNoPrevious is returned where there is nothing to roll back to.
+var ErrNoPrevious = errors.New("no former version is remembered")
+
+// Rollback turns to the version that ran before, or to that former one.
+func Rollback(version string) func(*v1alpha1.Plugin) error {
+	return func(o *v1alpha1.Plugin) error {
+		var have []string
+		for _, p := range o.Status.Previous {
+			if version == "" || p.Version == version {
+				o.Spec.Version, o.Spec.Digest = p.Version, p.Digest
+				return nil
+			}
+			have = append(have, p.Version)
+		}
+		if len(have) > 0 {
+			return fmt.Errorf("version %s did not run before; these did: %s", version, strings.Join(have, ", "))
+		}
+		return ErrNoPrevious
+	}
+}
