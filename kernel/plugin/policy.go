@@ -16,6 +16,7 @@ type ReplicaSource = contractv1.ReplicaSource
 
 var (
 	_ contractv1.Policy       = (*Policy)(nil)
+	_ contractv1.Versioned    = (*Policy)(nil)
 	_ contractv1.PolicySource = (*Source)(nil)
 )
 
@@ -37,6 +38,7 @@ type Policy struct {
 	generation atomic.Uint64
 	replica    uint64
 
+	versions []contractv1.BundleVersion
 	// reconfigurations are to be over before it is in use.
 	reconfigurations []*reconfiguration
 
@@ -65,6 +67,9 @@ func (p *Policy) Predicates() []contractv1.PredicateInfo { return p.predicates }
 
 // Priorities describes the priorities in the order of the profile.
 func (p *Policy) Priorities() []contractv1.PriorityInfo { return p.priorities }
+
+// Versions are the builds of the policy's bundles.
+func (p *Policy) Versions() []contractv1.BundleVersion { return p.versions }
 
 // Apply brings every bundle's replica up to date; the delta is encoded once. A
 // bundle that cannot take it is restarted and fed in full, one that is behind is

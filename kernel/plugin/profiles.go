@@ -96,6 +96,9 @@ func (h *Host) build(profile Profile, plan *plan) (*Policy, error) {
 			})
 		}
 	}
+	for _, u := range p.units {
+		p.versions = append(p.versions, contractv1.BundleVersion{Bundle: u.bundle.Manifest.Name, Version: u.bundle.Manifest.Version, Digest: u.digest})
+	}
 	return p, nil
 }
 

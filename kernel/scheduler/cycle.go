@@ -65,6 +65,9 @@ func (s *Scheduler) decide(ctx context.Context, p *podEntry, d *Decision) (*node
 	if profile.policy == nil {
 		return nil, errNoPolicy
 	}
+	if versioned, ok := profile.policy.(contractv1.Versioned); ok {
+		d.Versions = versioned.Versions()
+	}
 	if s.snapshot.count == 0 {
 		d.Message, p.failed = noNodes, failure{}
 		return nil, nil

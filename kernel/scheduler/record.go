@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
 
 // Decision is what the scheduler last did about a pod.
@@ -23,6 +25,9 @@ type Decision struct {
 	// Outcomes are what plugins at points of the cycle beside predicates and
 	// priorities said about it, other than to let it pass.
 	Outcomes []Outcome
+	// Versions are the builds of the bundles that were asked; shared, not to be
+	// changed.
+	Versions []contractv1.BundleVersion
 
 	evidence *evidence // what it was made on; nil: on nothing
 }

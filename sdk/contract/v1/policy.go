@@ -41,6 +41,18 @@ type Preparing interface {
 	Prepared() bool
 }
 
+// Versioned is a Policy that knows which builds its plugins are of. They are the
+// same as long as the policy is: every decision is by exactly one of each bundle.
+type Versioned interface {
+	// Versions are the bundles of the policy, in a slice that never changes.
+	Versions() []BundleVersion
+}
+
+// BundleVersion is one build of a bundle.
+type BundleVersion struct {
+	Bundle, Version, Digest string
+}
+
 // PolicySource hands out the present policy of a profile. Changed is signalled
 // (capacity one, never closed while the host runs) after a swap.
 type PolicySource interface {
