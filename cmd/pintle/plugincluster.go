@@ -100,8 +100,8 @@ func clusterCode(what string, err error) error {
 	return fmt.Errorf("%s: %w", what, err)
 }
 
-// oneName wants one argument.
-func oneName(cmd *cobra.Command, args []string) error {
+// onePlugin wants one argument.
+func onePlugin(cmd *cobra.Command, args []string) error {
 	if err := cobra.ExactArgs(1)(cmd, args); err != nil {
 		return usageError{fmt.Errorf("%s: %w; see %s --help", cmd.CommandPath(), err, cmd.CommandPath())}
 	}
@@ -119,7 +119,7 @@ func (f *changeFlags) register(cmd *cobra.Command) {
 	f.cluster.register(cmd)
 	cmd.Flags().BoolVar(&f.wait, "wait", true, "wait until it is in force")
 	cmd.Flags().DurationVar(&f.timeout, "timeout", time.Minute, "how long to wait at most")
-	cmd.Args, cmd.ValidArgsFunction = oneName, f.cluster.complete
+	cmd.Args, cmd.ValidArgsFunction = onePlugin, f.cluster.complete
 }
 
 // run changes a plugin, or any of a bundle, and says what came of it.

@@ -65,7 +65,7 @@ of that an operator changed, what runs, and which versions ran before.
 
 ` + pluginExits,
 		Example: "  pintle plugin describe PodFitsResources",
-		Args:    oneName,
+		Args:    onePlugin,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if output.format != "wide" {
 				if err := output.check(); err != nil {
