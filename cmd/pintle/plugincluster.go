@@ -16,9 +16,11 @@ import (
 	"pintle.dev/pintle/sdk/apis/kernel/v1alpha1"
 )
 
-// exitTimedOut ends commands that change plugins of a running kernel, beside
-// main's codes and exitRefused.
-const exitTimedOut = 4
+// Exit codes of the commands that change plugins of a running kernel, beside main's.
+const (
+	exitRefused  = 3 // the plugin host did not take it
+	exitTimedOut = 4
+)
 
 const pluginExits = `Which cluster: --kubeconfig FILE, or the kernel of --data DIR, or else
 $KUBECONFIG, $PINTLE_DATADIR, .data.
