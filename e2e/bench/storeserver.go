@@ -201,6 +201,15 @@ func (s *apiServer) httpClient() (*http.Client, error) {
 	return &http.Client{Transport: wrapped}, err
 }
 
+// processorTime is what all its processes have used.
+func (s *apiServer) processorTime() time.Duration {
+	var sum time.Duration
+	for _, pid := range s.pids {
+		sum += processorTime(pid)
+	}
+	return sum
+}
+
 // memory of all its processes, in bytes.
 func (s *apiServer) memory() (rss, anonymous float64, err error) {
 	for _, pid := range s.pids {
