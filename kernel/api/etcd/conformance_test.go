@@ -30,6 +30,7 @@ import (
 	featuregatetesting "k8s.io/component-base/featuregate/testing"
 
 	"pintle.dev/pintle/e2e/cluster"
+	"pintle.dev/pintle/kernel/api/storage/conformance"
 )
 
 // server is the etcd process that the package's tests share, one after the
@@ -258,27 +259,20 @@ func prefixed(run func(context.Context, *testing.T, storagetesting.InterfaceWith
 	return func(ctx context.Context, t *testing.T, f *fixture) { run(ctx, t, f) }
 }
 
+// with adds tests that need nothing but a storage to others.
+func with(plainly map[string]func(context.Context, *testing.T, storage.Interface), others suite) suite {
+	for name, run := range plainly {
+		others[name] = plain(run)
+	}
+	return others
+}
+
 // both are the tests of k8s.io/apiserver/pkg/storage/testing that hold with the
 // cacher and without.
-var both = suite{
+var both = with(conformance.Plain(), suite{
 	"Create": func(ctx context.Context, t *testing.T, f *fixture) {
 		storagetesting.RunTestCreate(ctx, t, f.Interface, f.validate)
 	},
-	"CreateWithTTL":                              plain(storagetesting.RunTestCreateWithTTL),
-	"CreateWithKeyExist":                         plain(storagetesting.RunTestCreateWithKeyExist),
-	"Get":                                        plain(storagetesting.RunTestGet),
-	"UnconditionalDelete":                        plain(storagetesting.RunTestUnconditionalDelete),
-	"ConditionalDelete":                          plain(storagetesting.RunTestConditionalDelete),
-	"DeleteWithSuggestion":                       plain(storagetesting.RunTestDeleteWithSuggestion),
-	"DeleteWithSuggestionAndConflict":            plain(storagetesting.RunTestDeleteWithSuggestionAndConflict),
-	"DeleteWithConflict":                         plain(storagetesting.RunTestDeleteWithConflict),
-	"DeleteWithSuggestionOfDeletedObject":        plain(storagetesting.RunTestDeleteWithSuggestionOfDeletedObject),
-	"ValidateDeletionWithSuggestion":             plain(storagetesting.RunTestValidateDeletionWithSuggestion),
-	"ValidateDeletionWithOnlySuggestionValid":    plain(storagetesting.RunTestValidateDeletionWithOnlySuggestionValid),
-	"PreconditionalDeleteWithSuggestion":         plain(storagetesting.RunTestPreconditionalDeleteWithSuggestion),
-	"PreconditionalDeleteWithOnlySuggestionPass": plain(storagetesting.RunTestPreconditionalDeleteWithOnlySuggestionPass),
-	"ListPaging":                                 plain(storagetesting.RunTestListPaging),
-	"GetListRecursivePrefix":                     plain(storagetesting.RunTestGetListRecursivePrefix),
 	"GetListNonRecursive": func(ctx context.Context, t *testing.T, f *fixture) {
 		storagetesting.RunTestGetListNonRecursive(ctx, t, f.increaseRV, f.Interface)
 	},
@@ -291,10 +285,6 @@ var both = suite{
 	"ListContinuationWithFilter": func(ctx context.Context, t *testing.T, f *fixture) {
 		storagetesting.RunTestListContinuationWithFilter(ctx, t, f.Interface, uncounted)
 	},
-	"NamespaceScopedList":                       plain(storagetesting.RunTestNamespaceScopedList),
-	"GuaranteedUpdateWithTTL":                   plain(storagetesting.RunTestGuaranteedUpdateWithTTL),
-	"GuaranteedUpdateWithConflict":              plain(storagetesting.RunTestGuaranteedUpdateWithConflict),
-	"GuaranteedUpdateWithSuggestionAndConflict": plain(storagetesting.RunTestGuaranteedUpdateWithSuggestionAndConflict),
 	"StatsWithSizes": func(ctx context.Context, t *testing.T, f *fixture) {
 		// The cacher's storage has this switched on by upstream's gate already.
 		_ = f.EnableResourceSizeEstimation(func(ctx context.Context) ([]string, error) {
@@ -310,18 +300,8 @@ var both = suite{
 		})
 		storagetesting.RunTestStats(ctx, t, f.Interface, f.codec, f.transformer, true)
 	},
-	"KeySchema":                              plain(storagetesting.RunTestKeySchema),
-	"Watch":                                  plain(storagetesting.RunTestWatch),
-	"DeleteTriggerWatch":                     plain(storagetesting.RunTestDeleteTriggerWatch),
-	"WatchFromNonZero":                       plain(storagetesting.RunTestWatchFromNonZero),
-	"DelayedWatchDelivery":                   plain(storagetesting.RunTestDelayedWatchDelivery),
-	"WatcherTimeout":                         plain(storagetesting.RunTestWatcherTimeout),
-	"WatchDeleteEventObjectHaveLatestRV":     plain(storagetesting.RunTestWatchDeleteEventObjectHaveLatestRV),
-	"WatchInitializationSignal":              plain(storagetesting.RunTestWatchInitializationSignal),
-	"ClusterScopedWatch":                     plain(storagetesting.RunTestClusterScopedWatch),
-	"NamespaceScopedWatch":                   plain(storagetesting.RunTestNamespaceScopedWatch),
 	"SendInitialEventsBackwardCompatibility": plain(storagetesting.RunSendInitialEventsBackwardCompatibility),
-}
+})
 
 // uncounted: how often etcd is asked is upstream's business.
 func uncounted(*testing.T, uint64, uint64) {}

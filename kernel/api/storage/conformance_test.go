@@ -28,6 +28,7 @@ import (
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	featuregatetesting "k8s.io/component-base/featuregate/testing"
 
+	"pintle.dev/pintle/kernel/api/storage/conformance"
 	"pintle.dev/pintle/kernel/bus"
 	"pintle.dev/pintle/kernel/store"
 )
@@ -227,19 +228,6 @@ func TestUpstream(t *testing.T) {
 		"Create": func(ctx context.Context, t *testing.T, f *fixture) {
 			storagetesting.RunTestCreate(ctx, t, f, f.validate)
 		},
-		"CreateWithTTL":                              plain(storagetesting.RunTestCreateWithTTL),
-		"CreateWithKeyExist":                         plain(storagetesting.RunTestCreateWithKeyExist),
-		"Get":                                        plain(storagetesting.RunTestGet),
-		"UnconditionalDelete":                        plain(storagetesting.RunTestUnconditionalDelete),
-		"ConditionalDelete":                          plain(storagetesting.RunTestConditionalDelete),
-		"DeleteWithSuggestion":                       plain(storagetesting.RunTestDeleteWithSuggestion),
-		"DeleteWithSuggestionAndConflict":            plain(storagetesting.RunTestDeleteWithSuggestionAndConflict),
-		"DeleteWithConflict":                         plain(storagetesting.RunTestDeleteWithConflict),
-		"DeleteWithSuggestionOfDeletedObject":        plain(storagetesting.RunTestDeleteWithSuggestionOfDeletedObject),
-		"ValidateDeletionWithSuggestion":             plain(storagetesting.RunTestValidateDeletionWithSuggestion),
-		"ValidateDeletionWithOnlySuggestionValid":    plain(storagetesting.RunTestValidateDeletionWithOnlySuggestionValid),
-		"PreconditionalDeleteWithSuggestion":         plain(storagetesting.RunTestPreconditionalDeleteWithSuggestion),
-		"PreconditionalDeleteWithOnlySuggestionPass": plain(storagetesting.RunTestPreconditionalDeleteWithOnlySuggestionPass),
 		"List": func(ctx context.Context, t *testing.T, f *fixture) {
 			storagetesting.RunTestList(ctx, t, f, f.compact, false, nil)
 		},
@@ -249,7 +237,6 @@ func TestUpstream(t *testing.T) {
 		"GetListNonRecursive": func(ctx context.Context, t *testing.T, f *fixture) {
 			storagetesting.RunTestGetListNonRecursive(ctx, t, f.increaseRV, f)
 		},
-		"GetListRecursivePrefix": plain(storagetesting.RunTestGetListRecursivePrefix),
 		"ListContinuation": func(ctx context.Context, t *testing.T, f *fixture) {
 			storagetesting.RunTestListContinuation(ctx, t, f, f.readsOnce)
 		},
@@ -266,11 +253,8 @@ func TestUpstream(t *testing.T) {
 		"GuaranteedUpdate": func(ctx context.Context, t *testing.T, f *fixture) {
 			storagetesting.RunTestGuaranteedUpdate(ctx, t, &prefixFixture{f, t}, f.validate)
 		},
-		"GuaranteedUpdateWithTTL":                   plain(storagetesting.RunTestGuaranteedUpdateWithTTL),
-		"GuaranteedUpdateChecksStoredData":          prefixed(storagetesting.RunTestGuaranteedUpdateChecksStoredData),
-		"GuaranteedUpdateWithConflict":              plain(storagetesting.RunTestGuaranteedUpdateWithConflict),
-		"GuaranteedUpdateWithSuggestionAndConflict": plain(storagetesting.RunTestGuaranteedUpdateWithSuggestionAndConflict),
-		"TransformationFailure":                     prefixed(storagetesting.RunTestTransformationFailure),
+		"GuaranteedUpdateChecksStoredData": prefixed(storagetesting.RunTestGuaranteedUpdateChecksStoredData),
+		"TransformationFailure":            prefixed(storagetesting.RunTestTransformationFailure),
 		"Stats": func(ctx context.Context, t *testing.T, f *fixture) {
 			storagetesting.RunTestStats(ctx, t, f, f.codec, f.transformer, false)
 		},
@@ -280,12 +264,9 @@ func TestUpstream(t *testing.T) {
 			}
 			storagetesting.RunTestStats(ctx, t, f, f.codec, f.transformer, true)
 		},
-		"ListPaging":          plain(storagetesting.RunTestListPaging),
-		"NamespaceScopedList": plain(storagetesting.RunTestNamespaceScopedList),
 		"CompactRevision": func(ctx context.Context, t *testing.T, f *fixture) {
 			storagetesting.RunTestCompactRevision(ctx, t, f, f.increaseRV, f.compact)
 		},
-		"KeySchema": plain(storagetesting.RunTestKeySchema),
 
 		"UnsafeDeleteWithConflict": func(ctx context.Context, t *testing.T, f *fixture) {
 			storagetesting.RunTestDeleteWithConflictAndMissingExpectedTransformOrDecodeError(ctx, t, f, f.undecodable())
@@ -309,23 +290,14 @@ func TestUpstream(t *testing.T) {
 			storagetesting.RunTestWatchWithUnsafeDelete(ctx, t, &prefixFixture{f, t}, corrupt)
 		},
 
-		"Watch": plain(storagetesting.RunTestWatch),
 		"WatchFromZero": func(ctx context.Context, t *testing.T, f *fixture) {
 			storagetesting.RunTestWatchFromZero(ctx, t, f, f.compact)
 		},
-		"DeleteTriggerWatch":                 plain(storagetesting.RunTestDeleteTriggerWatch),
-		"WatchFromNonZero":                   plain(storagetesting.RunTestWatchFromNonZero),
-		"DelayedWatchDelivery":               plain(storagetesting.RunTestDelayedWatchDelivery),
-		"WatchError":                         prefixed(storagetesting.RunTestWatchError),
-		"WatchContextCancel":                 plain(storagetesting.RunTestWatchContextCancel),
-		"WatcherTimeout":                     plain(storagetesting.RunTestWatcherTimeout),
-		"WatchDeleteEventObjectHaveLatestRV": plain(storagetesting.RunTestWatchDeleteEventObjectHaveLatestRV),
-		"WatchInitializationSignal":          plain(storagetesting.RunTestWatchInitializationSignal),
+		"WatchError":         prefixed(storagetesting.RunTestWatchError),
+		"WatchContextCancel": plain(storagetesting.RunTestWatchContextCancel),
 		"ProgressNotify": func(ctx context.Context, t *testing.T, f *fixture) {
 			storagetesting.RunOptionalTestProgressNotify(ctx, t, f, f.increaseRV)
 		},
-		"ClusterScopedWatch":   plain(storagetesting.RunTestClusterScopedWatch),
-		"NamespaceScopedWatch": plain(storagetesting.RunTestNamespaceScopedWatch),
 		"WatchDispatchBookmarkEvents": func(ctx context.Context, t *testing.T, f *fixture) {
 			storagetesting.RunTestWatchDispatchBookmarkEvents(ctx, t, f, true)
 		},
@@ -335,6 +307,9 @@ func TestUpstream(t *testing.T) {
 		"WatchSemanticInitialEventsExtended":       plain(storagetesting.RunWatchSemanticInitialEventsExtended),
 		"WatchListMatchSingle":                     plain(storagetesting.RunWatchListMatchSingle),
 		"WatchErrorIsBlockingFurtherEvents":        prefixed(storagetesting.RunWatchErrorIsBlockingFurtherEvents),
+	}
+	for name, run := range conformance.Plain() {
+		tests[name] = plain(run)
 	}
 	for name, run := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -352,7 +327,7 @@ func TestUpstream(t *testing.T) {
 }
 
 // A new version of the suite cannot add a test that does not run here: every exported function of the package's source
-// that runs something is named in the tests of this package.
+// that runs something is named in the tests of this package, or in conformance.
 func TestNothingOfUpstreamIsMissing(t *testing.T) {
 	t.Parallel()
 	exported := map[string]bool{}
@@ -366,7 +341,7 @@ func TestNothingOfUpstreamIsMissing(t *testing.T) {
 	if len(exported) < 60 {
 		t.Fatalf("only %d functions found", len(exported))
 	}
-	for _, file := range parse(t, ".") {
+	for _, file := range append(parse(t, "."), parse(t, "conformance")...) {
 		ast.Inspect(file, func(n ast.Node) bool {
 			if s, ok := n.(*ast.SelectorExpr); ok {
 				if x, ok := s.X.(*ast.Ident); ok && x.Name == "storagetesting" {

@@ -219,15 +219,8 @@ func (s *Storage) deleteCorrupt(ctx context.Context, key string, preconditions *
 		if err := validate(ctx, nil); err != nil {
 			return err
 		}
-		_, err = s.store.Commit(ctx, store.Write{Key: key, Delete: true, Expect: revision})
-		var conflict *store.ConflictError
-		switch {
-		case errors.As(err, &conflict):
-			continue
-		case err != nil:
-			return commitError(err)
+		if done, err := s.remove(ctx, store.Write{Key: key, Expect: revision}); done || err != nil {
+			return err
 		}
-		s.cache.drop(key)
-		return nil
 	}
 }

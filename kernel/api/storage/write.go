@@ -197,20 +197,32 @@ func (s *Storage) Delete(
 			return err
 		}
 		last := shallowCopy(st.obj)
-		_, err = s.store.Commit(ctx, store.Write{
-			Key: key, Delete: true, Expect: st.revision,
+		done, err := s.remove(ctx, store.Write{
+			Key: key, Expect: st.revision,
 			Topics:     s.topics(last),
 			Attachment: &attachment{owner: s, obj: last, previous: st.obj},
 			OnRevision: func(revision uint64) { _ = s.versioner.UpdateObject(last, revision) },
 		})
-		var conflict *store.ConflictError
-		switch {
-		case errors.As(err, &conflict):
-			continue
-		case err != nil:
-			return commitError(err)
+		if err != nil {
+			return err
 		}
-		s.cache.drop(key)
-		return setDeep(out, last)
+		if done {
+			return setDeep(out, last)
+		}
 	}
+}
+
+// remove deletes what w expects at its key; it is not done when another write came before.
+func (s *Storage) remove(ctx context.Context, w store.Write) (done bool, err error) {
+	w.Delete = true
+	_, err = s.store.Commit(ctx, w)
+	var conflict *store.ConflictError
+	switch {
+	case errors.As(err, &conflict):
+		return false, nil
+	case err != nil:
+		return false, commitError(err)
+	}
+	s.cache.drop(w.Key)
+	return true, nil
 }
