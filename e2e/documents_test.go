@@ -213,6 +213,24 @@ func TestDocumentsStore(t *testing.T) {
 	}
 }
 
+// TestDocumentsInstall runs the operator's commands for installing plugins, on
+// packages that an author made, beside a kernel that runs.
+func TestDocumentsInstall(t *testing.T) {
+	dir := t.TempDir()
+	t.Cleanup(func() { _ = exec.Command("chmod", "-R", "u+w", dir).Run() })
+	pintle(t, 0, "plugin", "keygen", "--prefix", filepath.Join(dir, "cosign"))
+	for file, version := range map[string]string{"quiet.tar.gz": "1.0.0", "quiet-2.tar.gz": "2.0.0"} {
+		bundle := versioned(t, version, "wasm")
+		replace(t, filepath.Join(bundle, "manifest.yaml"), "name: versioned", "name: quiet")
+		pintle(t, 0, "plugin", "package", bundle, "-f", filepath.Join(dir, file), "--sign-key", filepath.Join(dir, "cosign.key"))
+	}
+	e := minimal(t, catalogConfig(t, ""), filepath.Join(dir, ".data"))
+	path := "PATH=" + filepath.Dir(binary(t, "pintle")) + ":" + os.Getenv("PATH")
+	out := shell(t, nil, dir, script("configs/README.md", fences(t, "configs/README.md"), "install"), path)
+	contains(t, out, "installed over 1.0.0", "removed")
+	e.stop(t)
+}
+
 // TestDocumentsAuthor does what the author's guide says: it writes the files,
 // builds, tests and seals the plugins, loads each build into a kernel and sees
 // the predicate refuse a node.
