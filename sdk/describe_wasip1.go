@@ -19,10 +19,9 @@ func describeJSON(version uint32, plugins []PluginInfo) []byte {
 			out = append(out, `,"normalize":"`+string(p.Normalize)+`"`...)
 		}
 		out = appendList(out, "reads", p.Reads)
-		if p.For != "" {
-			out = append(out, `,"for":"`+p.For+`"`...)
+		if a := p.Announced; a != nil {
+			out = appendAnnounced(out, a)
 		}
-		out = appendList(out, "owns", p.Owns)
 		out = append(out, '}')
 	}
 	return append(out, `]}`...)
@@ -41,4 +40,23 @@ func appendList(out []byte, key string, list []string) []byte {
 		out = append(out, `"]`...)
 	}
 	return out
+}
+
+func appendAnnounced(out []byte, a *Announcement) []byte {
+	if a.For != "" {
+		out = append(out, `,"for":"`+a.For+`"`...)
+	}
+	out = appendList(out, "owns", a.Owns)
+	if a.Phase == "" {
+		return out
+	}
+	out = append(out, `,"phase":"`+a.Phase+`","rules":[`...)
+	for i, r := range a.Rules {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		rule := appendList(appendList(nil, "operations", r.Operations), "resources", r.Resources)
+		out = append(append(append(out, '{'), rule[1:]...), '}')
+	}
+	return append(out, ']')
 }

@@ -91,9 +91,9 @@ type PluginInfo struct {
 	Scope     Scope
 	Normalize Normalize // priorities only
 	Reads     []string
-	// For and Owns are resources that a controller's host watches.
-	For  string
-	Owns []string
+	// Announced is what else there is to say of a kind that another package of
+	// the SDK serves; nil of others.
+	Announced *Announcement
 }
 
 // Plugins describes what the guest serves; the index is how the ABI names a plugin.
@@ -101,7 +101,7 @@ func (g *Guest) Plugins() []PluginInfo {
 	infos := make([]PluginInfo, len(g.plugins))
 	for i := range g.plugins {
 		p := &g.plugins[i]
-		infos[i] = PluginInfo{Name: p.name, Kind: p.kind, Scope: p.scope, Normalize: p.normalize, Reads: p.readList, For: p.watchFor, Owns: p.owns}
+		infos[i] = PluginInfo{Name: p.name, Kind: p.kind, Scope: p.scope, Normalize: p.normalize, Reads: p.readList, Announced: p.announced}
 	}
 	return infos
 }

@@ -23,10 +23,7 @@ type served struct {
 	score     func(*Request) int64
 	normFunc  func(*Cluster, *Pod, any, []*Node, []int64)
 	at        map[point]step // kinds that are neither predicate nor priority
-	// of controllers, which package reconciler announces
-	watchFor  string
-	owns      []string
-	reconcile func([]byte) (int64, error)
+	announced *Announcement // kinds that another package of the SDK serves
 }
 
 // Plugin is every kind that Register takes.
@@ -140,6 +137,7 @@ const (
 	KindBind       = "bind"
 	KindPostBind   = "post-bind"
 	KindController = "controller"
+	KindAdmission  = "admission"
 	KindRuntime    = "runtime"
 	KindProxy      = "proxy"
 )

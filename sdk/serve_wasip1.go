@@ -131,6 +131,17 @@ func exportNormalize(plugin int32, class, nodes, n, scores uint32) int32 {
 	return status(theGuest().Normalize(int(plugin), class, memoryAt[uint32](nodes, n), memoryAt[int64](scores, n)))
 }
 
+//go:wasmexport pintle_admit
+func exportAdmit(plugin int32, pointer, size uint32) int64 {
+	response, err := theGuest().Admit(int(plugin), memoryAt[byte](pointer, size))
+	if err != nil {
+		status(err)
+		return 0
+	}
+	instance.text = append(instance.text[:0], response...)
+	return span(instance.text)
+}
+
 //go:wasmexport pintle_reconcile
 func exportReconcile(plugin int32, pointer, size uint32) int64 {
 	after, err := theGuest().Reconcile(int(plugin), append([]byte(nil), memoryAt[byte](pointer, size)...))

@@ -35,14 +35,22 @@ var _ transport.Service = (*schedulingServer)(nil)
 func (s *schedulingServer) RegisterWith(r grpc.ServiceRegistrar) {
 	contractv1.RegisterSchedulingServer(r, s)
 	contractv1.RegisterCycleServer(r, &cycleServer{schedulingServer: s})
+	contractv1.RegisterAdmissionsServer(r, &admissionServer{guest: s.guest})
 }
 
 func (s *schedulingServer) Describe() []*contractv1.PluginDescription {
 	var list []*contractv1.PluginDescription
 	for _, p := range s.guest.Plugins() {
-		list = append(list, &contractv1.PluginDescription{
+		d := &contractv1.PluginDescription{
 			Name: p.Name, Kind: p.Kind, Scope: string(p.Scope), Normalize: string(p.Normalize), Reads: p.Reads,
-		})
+		}
+		if a := p.Announced; a != nil {
+			d.Phase = a.Phase
+			for _, r := range a.Rules {
+				d.Rules = append(d.Rules, &contractv1.AdmissionRule{Operations: r.Operations, Resources: r.Resources})
+			}
+		}
+		list = append(list, d)
 	}
 	return list
 }

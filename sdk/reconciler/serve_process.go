@@ -5,7 +5,6 @@ package reconciler
 import (
 	"context"
 	"fmt"
-	"os"
 
 	"pintle.dev/pintle/sdk"
 	"pintle.dev/pintle/sdk/controller"
@@ -35,22 +34,15 @@ func callDelete(h *Host, r []byte) []byte { return h.operate(protocol.FunctionDe
 func callEvent(h *Host, r []byte) []byte  { return h.operate(protocol.FunctionEvent, r) }
 func callLog(h *Host, r []byte) []byte    { return h.operate(protocol.FunctionLog, r) }
 
-// announce: a process describes its controllers through sdk/controller.
-func announce(Controller) {}
-
-// Serve serves everything registered in this binary as a process plugin,
-// predicates and priorities too, and returns when the kernel has asked it to
-// stop.
-func Serve() {
-	services := []plugintransport.Service{Service()}
-	if guest := sdk.NewGuest(); len(guest.Plugins()) > 0 {
-		services = append(services, sdk.Service(guest))
-	}
-	if err := plugintransport.Serve(services...); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
+// announce: a process serves its controllers through sdk/controller.
+func announce(Controller) {
+	if len(registered) == 1 {
+		sdk.AddService(Service)
 	}
 }
+
+// Serve serves everything registered in this binary; it is sdk.Serve.
+func Serve() { sdk.Serve() }
 
 // Service serves the registered controllers beside other kinds.
 func Service() plugintransport.Service {

@@ -143,11 +143,13 @@ type PluginDescription struct {
 	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// kind: predicate, priority, controller, runtime, proxy; since contract 2
 	// pre-enqueue, queue-sort, pre-filter, post-filter, pre-score, reserve, permit,
-	// pre-bind, bind, post-bind.
-	Kind          string   `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
-	Scope         string   `protobuf:"bytes,3,opt,name=scope,proto3" json:"scope,omitempty"`         // predicates, priorities, pre-enqueue, pre-filter: node or cluster
-	Normalize     string   `protobuf:"bytes,4,opt,name=normalize,proto3" json:"normalize,omitempty"` // priorities: none, max, reverse-max, plugin
-	Reads         []string `protobuf:"bytes,5,rep,name=reads,proto3" json:"reads,omitempty"`
+	// pre-bind, bind, post-bind, admission.
+	Kind          string           `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
+	Scope         string           `protobuf:"bytes,3,opt,name=scope,proto3" json:"scope,omitempty"`         // predicates, priorities, pre-enqueue, pre-filter: node or cluster
+	Normalize     string           `protobuf:"bytes,4,opt,name=normalize,proto3" json:"normalize,omitempty"` // priorities: none, max, reverse-max, plugin
+	Reads         []string         `protobuf:"bytes,5,rep,name=reads,proto3" json:"reads,omitempty"`
+	Phase         string           `protobuf:"bytes,6,opt,name=phase,proto3" json:"phase,omitempty"` // admission: mutating or validating
+	Rules         []*AdmissionRule `protobuf:"bytes,7,rep,name=rules,proto3" json:"rules,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -217,6 +219,73 @@ func (x *PluginDescription) GetReads() []string {
 	return nil
 }
 
+func (x *PluginDescription) GetPhase() string {
+	if x != nil {
+		return x.Phase
+	}
+	return ""
+}
+
+func (x *PluginDescription) GetRules() []*AdmissionRule {
+	if x != nil {
+		return x.Rules
+	}
+	return nil
+}
+
+// AdmissionRule says which requests an admission plugin is asked about.
+type AdmissionRule struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Operations    []string               `protobuf:"bytes,1,rep,name=operations,proto3" json:"operations,omitempty"` // CREATE, UPDATE, DELETE, CONNECT
+	Resources     []string               `protobuf:"bytes,2,rep,name=resources,proto3" json:"resources,omitempty"`   // [group/]version/resource[/subresource]; each part may be *
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AdmissionRule) Reset() {
+	*x = AdmissionRule{}
+	mi := &file_plugin_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AdmissionRule) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AdmissionRule) ProtoMessage() {}
+
+func (x *AdmissionRule) ProtoReflect() protoreflect.Message {
+	mi := &file_plugin_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AdmissionRule.ProtoReflect.Descriptor instead.
+func (*AdmissionRule) Descriptor() ([]byte, []int) {
+	return file_plugin_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *AdmissionRule) GetOperations() []string {
+	if x != nil {
+		return x.Operations
+	}
+	return nil
+}
+
+func (x *AdmissionRule) GetResources() []string {
+	if x != nil {
+		return x.Resources
+	}
+	return nil
+}
+
 // ConfigureRequest carries one plugin's configuration as JSON; empty means
 // its defaults.
 type ConfigureRequest struct {
@@ -229,7 +298,7 @@ type ConfigureRequest struct {
 
 func (x *ConfigureRequest) Reset() {
 	*x = ConfigureRequest{}
-	mi := &file_plugin_proto_msgTypes[3]
+	mi := &file_plugin_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -241,7 +310,7 @@ func (x *ConfigureRequest) String() string {
 func (*ConfigureRequest) ProtoMessage() {}
 
 func (x *ConfigureRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_msgTypes[3]
+	mi := &file_plugin_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -254,7 +323,7 @@ func (x *ConfigureRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfigureRequest.ProtoReflect.Descriptor instead.
 func (*ConfigureRequest) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_rawDescGZIP(), []int{3}
+	return file_plugin_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ConfigureRequest) GetPlugin() string {
@@ -279,7 +348,7 @@ type ConfigureResponse struct {
 
 func (x *ConfigureResponse) Reset() {
 	*x = ConfigureResponse{}
-	mi := &file_plugin_proto_msgTypes[4]
+	mi := &file_plugin_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -291,7 +360,7 @@ func (x *ConfigureResponse) String() string {
 func (*ConfigureResponse) ProtoMessage() {}
 
 func (x *ConfigureResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_msgTypes[4]
+	mi := &file_plugin_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -304,7 +373,7 @@ func (x *ConfigureResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfigureResponse.ProtoReflect.Descriptor instead.
 func (*ConfigureResponse) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_rawDescGZIP(), []int{4}
+	return file_plugin_proto_rawDescGZIP(), []int{5}
 }
 
 type HealthRequest struct {
@@ -315,7 +384,7 @@ type HealthRequest struct {
 
 func (x *HealthRequest) Reset() {
 	*x = HealthRequest{}
-	mi := &file_plugin_proto_msgTypes[5]
+	mi := &file_plugin_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -327,7 +396,7 @@ func (x *HealthRequest) String() string {
 func (*HealthRequest) ProtoMessage() {}
 
 func (x *HealthRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_msgTypes[5]
+	mi := &file_plugin_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -340,7 +409,7 @@ func (x *HealthRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HealthRequest.ProtoReflect.Descriptor instead.
 func (*HealthRequest) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_rawDescGZIP(), []int{5}
+	return file_plugin_proto_rawDescGZIP(), []int{6}
 }
 
 type HealthResponse struct {
@@ -353,7 +422,7 @@ type HealthResponse struct {
 
 func (x *HealthResponse) Reset() {
 	*x = HealthResponse{}
-	mi := &file_plugin_proto_msgTypes[6]
+	mi := &file_plugin_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -365,7 +434,7 @@ func (x *HealthResponse) String() string {
 func (*HealthResponse) ProtoMessage() {}
 
 func (x *HealthResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_msgTypes[6]
+	mi := &file_plugin_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -378,7 +447,7 @@ func (x *HealthResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HealthResponse.ProtoReflect.Descriptor instead.
 func (*HealthResponse) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_rawDescGZIP(), []int{6}
+	return file_plugin_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *HealthResponse) GetHealthy() bool {
@@ -406,7 +475,7 @@ type StopRequest struct {
 
 func (x *StopRequest) Reset() {
 	*x = StopRequest{}
-	mi := &file_plugin_proto_msgTypes[7]
+	mi := &file_plugin_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -418,7 +487,7 @@ func (x *StopRequest) String() string {
 func (*StopRequest) ProtoMessage() {}
 
 func (x *StopRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_msgTypes[7]
+	mi := &file_plugin_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -431,7 +500,7 @@ func (x *StopRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopRequest.ProtoReflect.Descriptor instead.
 func (*StopRequest) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_rawDescGZIP(), []int{7}
+	return file_plugin_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *StopRequest) GetGraceMilliseconds() int64 {
@@ -449,7 +518,7 @@ type StopResponse struct {
 
 func (x *StopResponse) Reset() {
 	*x = StopResponse{}
-	mi := &file_plugin_proto_msgTypes[8]
+	mi := &file_plugin_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -461,7 +530,7 @@ func (x *StopResponse) String() string {
 func (*StopResponse) ProtoMessage() {}
 
 func (x *StopResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_msgTypes[8]
+	mi := &file_plugin_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -474,7 +543,7 @@ func (x *StopResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopResponse.ProtoReflect.Descriptor instead.
 func (*StopResponse) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_rawDescGZIP(), []int{8}
+	return file_plugin_proto_rawDescGZIP(), []int{9}
 }
 
 var File_plugin_proto protoreflect.FileDescriptor
@@ -487,13 +556,20 @@ const file_plugin_proto_rawDesc = "" +
 	"\fmax_contract\x18\x02 \x01(\rR\vmaxContract\"j\n" +
 	"\vDescription\x12\x1a\n" +
 	"\bcontract\x18\x01 \x01(\rR\bcontract\x12?\n" +
-	"\aplugins\x18\x02 \x03(\v2%.pintle.contract.v1.PluginDescriptionR\aplugins\"\x85\x01\n" +
+	"\aplugins\x18\x02 \x03(\v2%.pintle.contract.v1.PluginDescriptionR\aplugins\"\xd4\x01\n" +
 	"\x11PluginDescription\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x14\n" +
 	"\x05scope\x18\x03 \x01(\tR\x05scope\x12\x1c\n" +
 	"\tnormalize\x18\x04 \x01(\tR\tnormalize\x12\x14\n" +
-	"\x05reads\x18\x05 \x03(\tR\x05reads\"B\n" +
+	"\x05reads\x18\x05 \x03(\tR\x05reads\x12\x14\n" +
+	"\x05phase\x18\x06 \x01(\tR\x05phase\x127\n" +
+	"\x05rules\x18\a \x03(\v2!.pintle.contract.v1.AdmissionRuleR\x05rules\"M\n" +
+	"\rAdmissionRule\x12\x1e\n" +
+	"\n" +
+	"operations\x18\x01 \x03(\tR\n" +
+	"operations\x12\x1c\n" +
+	"\tresources\x18\x02 \x03(\tR\tresources\"B\n" +
 	"\x10ConfigureRequest\x12\x16\n" +
 	"\x06plugin\x18\x01 \x01(\tR\x06plugin\x12\x16\n" +
 	"\x06config\x18\x02 \x01(\fR\x06config\"\x13\n" +
@@ -523,33 +599,35 @@ func file_plugin_proto_rawDescGZIP() []byte {
 	return file_plugin_proto_rawDescData
 }
 
-var file_plugin_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
+var file_plugin_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
 var file_plugin_proto_goTypes = []any{
 	(*DescribeRequest)(nil),   // 0: pintle.contract.v1.DescribeRequest
 	(*Description)(nil),       // 1: pintle.contract.v1.Description
 	(*PluginDescription)(nil), // 2: pintle.contract.v1.PluginDescription
-	(*ConfigureRequest)(nil),  // 3: pintle.contract.v1.ConfigureRequest
-	(*ConfigureResponse)(nil), // 4: pintle.contract.v1.ConfigureResponse
-	(*HealthRequest)(nil),     // 5: pintle.contract.v1.HealthRequest
-	(*HealthResponse)(nil),    // 6: pintle.contract.v1.HealthResponse
-	(*StopRequest)(nil),       // 7: pintle.contract.v1.StopRequest
-	(*StopResponse)(nil),      // 8: pintle.contract.v1.StopResponse
+	(*AdmissionRule)(nil),     // 3: pintle.contract.v1.AdmissionRule
+	(*ConfigureRequest)(nil),  // 4: pintle.contract.v1.ConfigureRequest
+	(*ConfigureResponse)(nil), // 5: pintle.contract.v1.ConfigureResponse
+	(*HealthRequest)(nil),     // 6: pintle.contract.v1.HealthRequest
+	(*HealthResponse)(nil),    // 7: pintle.contract.v1.HealthResponse
+	(*StopRequest)(nil),       // 8: pintle.contract.v1.StopRequest
+	(*StopResponse)(nil),      // 9: pintle.contract.v1.StopResponse
 }
 var file_plugin_proto_depIdxs = []int32{
 	2, // 0: pintle.contract.v1.Description.plugins:type_name -> pintle.contract.v1.PluginDescription
-	0, // 1: pintle.contract.v1.Lifecycle.Describe:input_type -> pintle.contract.v1.DescribeRequest
-	3, // 2: pintle.contract.v1.Lifecycle.Configure:input_type -> pintle.contract.v1.ConfigureRequest
-	5, // 3: pintle.contract.v1.Lifecycle.Health:input_type -> pintle.contract.v1.HealthRequest
-	7, // 4: pintle.contract.v1.Lifecycle.Stop:input_type -> pintle.contract.v1.StopRequest
-	1, // 5: pintle.contract.v1.Lifecycle.Describe:output_type -> pintle.contract.v1.Description
-	4, // 6: pintle.contract.v1.Lifecycle.Configure:output_type -> pintle.contract.v1.ConfigureResponse
-	6, // 7: pintle.contract.v1.Lifecycle.Health:output_type -> pintle.contract.v1.HealthResponse
-	8, // 8: pintle.contract.v1.Lifecycle.Stop:output_type -> pintle.contract.v1.StopResponse
-	5, // [5:9] is the sub-list for method output_type
-	1, // [1:5] is the sub-list for method input_type
-	1, // [1:1] is the sub-list for extension type_name
-	1, // [1:1] is the sub-list for extension extendee
-	0, // [0:1] is the sub-list for field type_name
+	3, // 1: pintle.contract.v1.PluginDescription.rules:type_name -> pintle.contract.v1.AdmissionRule
+	0, // 2: pintle.contract.v1.Lifecycle.Describe:input_type -> pintle.contract.v1.DescribeRequest
+	4, // 3: pintle.contract.v1.Lifecycle.Configure:input_type -> pintle.contract.v1.ConfigureRequest
+	6, // 4: pintle.contract.v1.Lifecycle.Health:input_type -> pintle.contract.v1.HealthRequest
+	8, // 5: pintle.contract.v1.Lifecycle.Stop:input_type -> pintle.contract.v1.StopRequest
+	1, // 6: pintle.contract.v1.Lifecycle.Describe:output_type -> pintle.contract.v1.Description
+	5, // 7: pintle.contract.v1.Lifecycle.Configure:output_type -> pintle.contract.v1.ConfigureResponse
+	7, // 8: pintle.contract.v1.Lifecycle.Health:output_type -> pintle.contract.v1.HealthResponse
+	9, // 9: pintle.contract.v1.Lifecycle.Stop:output_type -> pintle.contract.v1.StopResponse
+	6, // [6:10] is the sub-list for method output_type
+	2, // [2:6] is the sub-list for method input_type
+	2, // [2:2] is the sub-list for extension type_name
+	2, // [2:2] is the sub-list for extension extendee
+	0, // [0:2] is the sub-list for field type_name
 }
 
 func init() { file_plugin_proto_init() }
@@ -563,7 +641,7 @@ func file_plugin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_plugin_proto_rawDesc), len(file_plugin_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   9,
+			NumMessages:   10,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
