@@ -137,7 +137,7 @@ func New(cfg *config.Config, o Options) (_ *Kernel, err error) {
 	}
 	k.api, err = api.New(api.Config{
 		DataDir: cfg.DataDir, BindAddress: cfg.API.BindAddress, Port: cfg.API.Port,
-		StoreHandler: k.maintenance.handler, InspectHandler: k.inspect, Collectors: k.maintenance.collectors,
+		StoreHandler: k.maintenance.handler, InspectHandler: k.inspect, Collectors: k.maintenance.collectors, Admission: k.reviews,
 		AdvertiseAddress: cfg.API.AdvertiseAddress, ServiceCIDR: cfg.API.ServiceCIDR, NodePortRange: cfg.API.NodePortRange,
 		MaxInFlight: cfg.API.MaxInflight, MaxMutatingInFlight: cfg.API.MaxMutatingInflight,
 		Plugins: k.host, PluginHost: hostIdentity.Name,
@@ -284,6 +284,7 @@ func (k *Kernel) Reconfigure(_ context.Context, next *config.Config, changes []c
 	merged.Logging.Level = next.Logging.Level
 	merged.Plugins.Bundles, merged.Plugins.CallTimeout = next.Plugins.Bundles, next.Plugins.CallTimeout
 	merged.Scheduler.Profiles, merged.Control = next.Scheduler.Profiles, next.Control
+	merged.Admission = next.Admission
 	k.mu.Unlock()
 	if plugins {
 		k.hostMu.Lock()

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"pintle.dev/pintle/kernel/api"
+	"pintle.dev/pintle/kernel/api/admission/review"
 	"pintle.dev/pintle/kernel/api/auth/rbac"
 	"pintle.dev/pintle/kernel/config"
 	"pintle.dev/pintle/kernel/plugin"
@@ -33,6 +34,7 @@ func (k *Kernel) hostConfig(cfg *config.Config) plugin.Config {
 		CallTimeout:    cfg.Plugins.CallTimeout,
 		MemoryLimit:    int64(cfg.Plugins.MemoryLimit),
 		Controllers:    cfg.Control.Enabled,
+		Admission:      cfg.Admission.Enabled,
 		Standby:        !k.has(dutyControllers),
 
 		ProcessMemoryLimit: int64(cfg.Plugins.ProcessMem), CallsPerSecond: cfg.Plugins.Calls, PIDs: cfg.Plugins.Processes,
@@ -264,4 +266,14 @@ func (l *lateConfig) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, errors.New("the API server has not started")
 	}
 	return t.RoundTrip(req)
+}
+
+// reviews hands the API server the admission plugins that run.
+func (k *Kernel) reviews() ([]review.Plugin, bool) {
+	admissions, ok := k.host.Admissions()
+	plugins := make([]review.Plugin, 0, len(admissions))
+	for _, a := range admissions {
+		plugins = append(plugins, a)
+	}
+	return plugins, ok
 }

@@ -23,7 +23,7 @@ type served struct {
 	score     func(*Request) int64
 	normFunc  func(*Cluster, *Pod, any, []*Node, []int64)
 	at        map[point]step // kinds that are neither predicate nor priority
-	announced *Announcement // kinds that another package of the SDK serves
+	announced *Announcement  // kinds that another package of the SDK serves
 }
 
 // Plugin is every kind that Register takes.

@@ -14,6 +14,7 @@ import (
 	serverstorage "k8s.io/apiserver/pkg/server/storage"
 
 	"pintle.dev/pintle/kernel/api/admission/pluginspec"
+	"pintle.dev/pintle/kernel/api/admission/review"
 	"pintle.dev/pintle/kernel/api/storage"
 )
 
@@ -49,6 +50,8 @@ type Config struct {
 	// InspectHandler answers questions about decisions, below
 	// /inspect/v1alpha1/; may be nil.
 	InspectHandler http.Handler
+	// Admission lists the plugins that review requests; may be nil.
+	Admission review.Source
 	// Collectors add to what /metrics tells; may be nil.
 	Collectors []prometheus.Collector
 	// Plugins knows what Plugin objects may say; may be nil: anything. PluginHost

@@ -93,7 +93,7 @@ func (s *Server) secure() error {
 		}
 	}
 	s.admit, err = admission.NewChain(admission.Deps{Client: client, Informers: s.informers, Stop: s.stopping.Done(),
-		Plugins: s.cfg.Plugins, PluginHost: s.cfg.PluginHost})
+		Plugins: s.cfg.Plugins, PluginHost: s.cfg.PluginHost, Review: s.cfg.Admission})
 	return err
 }
 

@@ -25,6 +25,7 @@ type Config struct {
 	Plugins   Plugins   `mapstructure:"plugins" doc:"where plugins lie and which bundles are loaded"`
 	Scheduler Scheduler `mapstructure:"scheduler" doc:"which predicates and priorities place pods"`
 	Control   Control   `mapstructure:"controllers" doc:"which controllers run"`
+	Admission Admission `mapstructure:"admission" doc:"which plugins review requests to the API"`
 	Election  Election  `mapstructure:"leaderElection" doc:"which of the kernels on one store does the work that one alone may do; without effect for backend badger"`
 	Node      Node      `mapstructure:"node" doc:"the node agent of this machine"`
 	Hollow    Hollow    `mapstructure:"hollow" doc:"simulated nodes for scale tests"`
@@ -141,6 +142,11 @@ type Priority struct {
 // Control configures the controllers.
 type Control struct {
 	Enabled []string `mapstructure:"enabled" live:"true" doc:"names of the controllers to run"`
+}
+
+// Admission configures the plugins that may change or refuse requests.
+type Admission struct {
+	Enabled []string `mapstructure:"enabled" live:"true" doc:"names of the admission plugins, in the order in which they are asked"`
 }
 
 // Election configures the Leases behind which scheduler and controllers run

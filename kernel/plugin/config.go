@@ -43,6 +43,8 @@ type Config struct {
 	Cgroup   string
 	Bundles  []BundleConfig
 	Profiles []Profile
+	// Admission are the names of the admission plugins that are asked, in order.
+	Admission []string
 	// Controllers are the names of the controllers that run.
 	Controllers []string
 	// Standby: Controllers run in another kernel of the same cluster, not here.

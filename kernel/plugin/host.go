@@ -44,6 +44,9 @@ type Host struct {
 	applyMu sync.Mutex
 	objects objects
 
+	// admissions are the enabled admission plugins; nil before the first start.
+	admissions atomic.Pointer[[]*Admission]
+
 	// mu guards the plan in force.
 	mu   sync.Mutex
 	plan *plan
@@ -180,7 +183,12 @@ func (h *Host) begin(ctx context.Context) (api *publisher, err error) {
 	if err != nil {
 		return nil, err
 	}
+	reviews, err := newAdmissions(p)
+	if err != nil {
+		return nil, err
+	}
 	h.turn(policies)
+	h.admissions.Store(&reviews)
 	return api, nil
 }
 

@@ -75,7 +75,8 @@ func (h *Host) newPlan(base *Config, w *wishes, before *plan) (*plan, error) {
 		}
 	}
 	p.profiles()
-	p.controllers()
+	p.cfg.Controllers = p.named(base.Controllers, v1alpha1.PluginKindController)
+	p.cfg.Admission = p.named(base.Admission, v1alpha1.PluginKindAdmission)
 	if err := checkNames(&p.cfg, units); err != nil {
 		return nil, err
 	}
@@ -145,6 +146,9 @@ func seedOf(cfg *Config, bc *BundleConfig, e *Entry) *v1alpha1.PluginSpec {
 	case sdk.KindController:
 		enabled = slices.Contains(cfg.Controllers, e.Name)
 		s.Permissions = PolicyRules(e.Rules)
+	case sdk.KindAdmission:
+		enabled = slices.Contains(cfg.Admission, e.Name)
+		s.OnFailure = v1alpha1.PluginFailurePolicy(bc.OnFailure)
 	default:
 		if !sdk.SchedulingKind(e.Kind) {
 			break
@@ -241,19 +245,22 @@ func (p *plan) profiles() {
 	}
 }
 
-func (p *plan) controllers() {
+// named are the plugins of a kind that the configuration lists, in its order,
+// without what objects take out; what they put in follows in the order of names.
+func (p *plan) named(base []string, kind v1alpha1.PluginKind) []string {
 	on := func(name string) bool { return p.specs[name] == nil || ptr.Deref(p.specs[name].Enabled, true) }
-	p.cfg.Controllers = nil
-	for _, name := range p.base.Controllers {
+	var list []string
+	for _, name := range base {
 		if on(name) {
-			p.cfg.Controllers = append(p.cfg.Controllers, name)
+			list = append(list, name)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(p.specs)) {
-		if p.specs[name].Kind == v1alpha1.PluginKindController && on(name) && !slices.Contains(p.base.Controllers, name) {
-			p.cfg.Controllers = append(p.cfg.Controllers, name)
+		if p.specs[name].Kind == kind && on(name) && !slices.Contains(base, name) {
+			list = append(list, name)
 		}
 	}
+	return list
 }
 
 // configure puts the plugins' configurations into the bundle's. What the

@@ -173,7 +173,7 @@ func (r *reconcilers) once(ctx context.Context, spec controller.Spec, run *recon
 	if err != nil {
 		return fmt.Errorf("controller %s: %w", name, err)
 	}
-	g, err := r.instance(ctx, i, log)
+	g, err := u.instance(r.from, log)
 	if err != nil {
 		return err
 	}
@@ -205,6 +205,9 @@ func (r *reconcilers) once(ctx context.Context, spec controller.Spec, run *recon
 			if err != nil {
 				return loop.Result{}, err
 			}
+			if g, err = u.current(g, log); err != nil {
+				return loop.Result{}, fmt.Errorf("%w: %w", loop.ErrFatal, err)
+			}
 			began := time.Now()
 			after, err := g.reconcile(ctx, i, data, timeout, operations.Operate)
 			if ctx.Err() != nil {
@@ -221,7 +224,7 @@ func (r *reconcilers) once(ctx context.Context, spec controller.Spec, run *recon
 				log.Error("controller broke and has a fresh instance", "key", key.String(), "error", err)
 				run.set(true, fmt.Sprintf("started again after %s: %v", key, err), 1)
 				r.poke()
-				fresh, failure := r.instance(ctx, i, log)
+				fresh, failure := u.instance(r.from, log)
 				if failure != nil {
 					return loop.Result{}, fmt.Errorf("%w: %w", loop.ErrFatal, failure)
 				}
@@ -237,29 +240,6 @@ func (r *reconcilers) once(ctx context.Context, spec controller.Spec, run *recon
 	run.set(true, "", 0)
 	r.poke()
 	return l.Run(ctx)
-}
-
-// instance makes an instance for controller i of the module and hands it its
-// configuration.
-func (r *reconcilers) instance(ctx context.Context, i int, log *slog.Logger) (*wasmGuest, error) {
-	u := r.unit
-	g, err := r.from.module.instantiate(u.call, u.start, log)
-	if err != nil {
-		return nil, err
-	}
-	name := r.from.plugins[i].GetName()
-	var configs map[string]json.RawMessage
-	if len(u.config.Config) > 0 {
-		err = json.Unmarshal(u.config.Config, &configs)
-	}
-	if config := configs[name]; err == nil && config != nil {
-		err = g.configure(ctx, i, config)
-	}
-	if err != nil {
-		_ = g.close(context.WithoutCancel(ctx), 0)
-		return nil, fmt.Errorf("controller %s: config: %w", name, err)
-	}
-	return g, nil
 }
 
 func (w watches) parse() (what protocol.Resource, owns []protocol.Resource, err error) {

@@ -68,6 +68,9 @@ func checkNames(cfg *Config, units []*unit) error {
 			}
 		}
 	}
+	for _, name := range cfg.Admission {
+		faults = append(faults, known(units, name, sdk.KindAdmission, "admission.enabled"))
+	}
 	for _, name := range cfg.Controllers {
 		faults = append(faults, known(units, name, sdk.KindController, "controllers.enabled"))
 	}
@@ -171,7 +174,7 @@ func (h *Host) resolveUnit(cfg *Config, bc BundleConfig) (*unit, error) {
 	}
 	for _, e := range m.Plugins {
 		u.stats[e.Name] = &stats{}
-		if kind == TransportWASM && !sdk.SchedulingKind(e.Kind) && e.Kind != sdk.KindController {
+		if kind == TransportWASM && !sdk.SchedulingKind(e.Kind) && e.Kind != sdk.KindController && e.Kind != sdk.KindAdmission {
 			return nil, fmt.Errorf("plugin bundle %s: %s %s needs the process transport", bc.Name, e.Kind, e.Name)
 		}
 	}

@@ -109,6 +109,10 @@ func (h *Host) apply(next *plan) error {
 		}
 	}
 	policies, err := h.policies(next, reconfigurations)
+	var reviews []*Admission
+	if err == nil {
+		reviews, err = newAdmissions(next)
+	}
 	if err == nil {
 		h.turn(policies)
 		if err = h.reconfigure(next, reconfigurations); err != nil {
@@ -122,6 +126,7 @@ func (h *Host) apply(next *plan) error {
 		}
 		return startError{err}
 	}
+	h.admissions.Store(&reviews)
 	h.commit(next, gone)
 	return nil
 }

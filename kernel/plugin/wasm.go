@@ -55,6 +55,9 @@ type wasmGuest struct {
 	answer    []byte
 	// controllers are those of the module, on the guest that the unit holds.
 	controllers *reconcilers
+	reviewers   *reviewers
+	// revision is the unit's configuration that a further instance has.
+	revision uint64
 
 	alloc, free, applyFn, configureFn, filterFn, scoreFn, normalizeFn, reasonFn, errorFn api.Function
 	cycleFn, answerFn                                                                    api.Function // nil where the module has no plugin that needs them
@@ -71,7 +74,7 @@ var _ guest = (*wasmGuest)(nil)
 
 // instantiate makes a fresh instance: its memory is new, its code is shared.
 func (m *module) instantiate(timeout, start time.Duration, log *slog.Logger) (_ *wasmGuest, err error) {
-	g := &wasmGuest{name: m.name, module: m, timeout: timeout}
+	g := &wasmGuest{name: m.name, module: m, timeout: timeout, reviewers: newReviewers()}
 	g.ctx = context.WithValue(context.Background(), deadlineKey{}, g)
 	g.deadline = time.Now().Add(start)
 	out := &lineWriter{log: log, late: g.late}
@@ -154,6 +157,8 @@ func (m *module) instantiate(timeout, start time.Duration, log *slog.Logger) (_ 
 			Name, Kind, Scope, Normalize string
 			Reads                        []string
 			watches
+			Phase string
+			Rules []struct{ Operations, Resources []string }
 		} `json:"plugins"`
 	}
 	if err := json.Unmarshal(text, &description); err != nil {
@@ -166,7 +171,11 @@ func (m *module) instantiate(timeout, start time.Duration, log *slog.Logger) (_ 
 		if sdk.SchedulingKind(p.Kind) && contract.Of(p.Kind) > contract.One && (g.cycleFn == nil || g.answerFn == nil) {
 			return nil, fmt.Errorf("plugin bundle %s: %w: module has %s %s and exports no pintle_cycle and pintle_answer (see sdk/ABI.md)", m.name, errPermanent, p.Kind, p.Name)
 		}
-		g.plugins = append(g.plugins, &contractv1.PluginDescription{Name: p.Name, Kind: p.Kind, Scope: p.Scope, Normalize: p.Normalize, Reads: p.Reads})
+		d := &contractv1.PluginDescription{Name: p.Name, Kind: p.Kind, Scope: p.Scope, Normalize: p.Normalize, Reads: p.Reads, Phase: p.Phase}
+		for _, r := range p.Rules {
+			d.Rules = append(d.Rules, &contractv1.AdmissionRule{Operations: r.Operations, Resources: r.Resources})
+		}
+		g.plugins = append(g.plugins, d)
 		g.watches = append(g.watches, p.watches)
 		g.words = append(g.words, map[uint32][]string{})
 	}
@@ -277,6 +286,7 @@ func (g *wasmGuest) close(ctx context.Context, _ time.Duration) error {
 	if g.controllers != nil {
 		g.controllers.close()
 	}
+	g.reviewers.close()
 	err := g.instance.Close(ctx)
 	if g.owned {
 		err = errors.Join(err, g.module.close(ctx))

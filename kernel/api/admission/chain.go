@@ -17,6 +17,7 @@ import (
 	"pintle.dev/pintle/kernel/api/admission/pluginspec"
 	"pintle.dev/pintle/kernel/api/admission/podsecurity"
 	"pintle.dev/pintle/kernel/api/admission/priority"
+	"pintle.dev/pintle/kernel/api/admission/review"
 	"pintle.dev/pintle/kernel/api/admission/runtimeclass"
 	"pintle.dev/pintle/kernel/api/admission/serviceaccount"
 	"pintle.dev/pintle/kernel/api/admission/tolerationseconds"
@@ -35,6 +36,8 @@ type Deps struct {
 	// user as whom it writes them.
 	Plugins    pluginspec.Host
 	PluginHost string
+	// Review lists the kernel's plugins that review requests; may be nil.
+	Review review.Source
 }
 
 // NewChain returns the chain; it starts nothing but the goroutines of the
@@ -51,6 +54,9 @@ func NewChain(deps Deps) (admission.Interface, error) {
 	if err != nil {
 		return nil, fmt.Errorf("admission: pod security: %w", err)
 	}
+	if deps.Review == nil {
+		deps.Review = func() ([]review.Plugin, bool) { return nil, true }
+	}
 	quotas, err := newQuota(deps)
 	if err != nil {
 		return nil, fmt.Errorf("admission: resource quota: %w", err)
@@ -66,6 +72,7 @@ func NewChain(deps Deps) (admission.Interface, error) {
 		tolerationseconds.New(),
 		runtimeclass.New(deps.Client, deps.Informers),
 		pluginspec.New(deps.Plugins, deps.PluginHost),
+		review.New(deps.Review),
 		quotas,
 	), nil
 }

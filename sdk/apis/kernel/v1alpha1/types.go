@@ -84,6 +84,8 @@ const (
 	PluginKindPostBind PluginKind = "post-bind"
 	// PluginKindController drives objects towards what they ask for.
 	PluginKindController PluginKind = "controller"
+	// PluginKindAdmission changes or refuses requests to the API.
+	PluginKindAdmission PluginKind = "admission"
 	// PluginKindRuntime provides a container runtime behind CRI.
 	PluginKindRuntime PluginKind = "runtime"
 	// PluginKindProxy programs the data path of services.

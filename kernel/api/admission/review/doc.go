@@ -1,0 +1,16 @@
+// Package review is the admission plugin that asks plugins of the kernel about
+// requests: those that change objects after the built-in ones that do, those
+// that only refuse with the built-in ones that only refuse.
+//
+// How data passes through: a request that a plugin's rules match is encoded as
+// an AdmissionRequest of admission.k8s.io/v1, once for all plugins of a phase
+// that follow without a change; a JSON patch in the answer is applied, the
+// object decoded and defaulted again. A request that no plugin matches costs a
+// look at their rules.
+//
+// A plugin that cannot answer refuses the request, unless it is to be ignored
+// then. Plugin objects themselves are not reviewed: what refuses everything can
+// still be switched off.
+//
+// It knows plugins as an interface and must not import kernel/plugin.
+package review

@@ -1,0 +1,266 @@
+package review
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"reflect"
+	"strings"
+
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	admissionv1 "k8s.io/api/admission/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/warning"
+
+	"pintle.dev/pintle/sdk/apis/kernel/v1alpha1"
+)
+
+const (
+	// maxPatch bounds the operations of one patch.
+	maxPatch = 10_000
+	// maxWarnings bounds what a user is told for one plugin, as upstream for a webhook.
+	maxWarnings = 10
+)
+
+// Plugin is one admission plugin.
+type Plugin interface {
+	Name() string
+	Mutates() bool
+	// IgnoresFailure: a request goes on where the plugin cannot answer.
+	IgnoresFailure() bool
+	Matches(operation, group, version, resource, subresource string) bool
+	// Review takes an AdmissionRequest and returns an AdmissionResponse of
+	// admission.k8s.io/v1, as JSON.
+	Review(ctx context.Context, request []byte) ([]byte, error)
+}
+
+// Source lists the plugins in the order in which they are asked; not ok: they
+// are not known yet, and there are some.
+type Source func() (plugins []Plugin, ok bool)
+
+// Reviewer implements admission.MutationInterface and ValidationInterface.
+type Reviewer struct {
+	plugins Source
+}
+
+var (
+	_ admission.MutationInterface   = (*Reviewer)(nil)
+	_ admission.ValidationInterface = (*Reviewer)(nil)
+)
+
+// New returns a reviewer over the plugins of a source, which is asked a request.
+func New(plugins Source) *Reviewer { return &Reviewer{plugins: plugins} }
+
+// Handles implements admission.Interface.
+func (r *Reviewer) Handles(admission.Operation) bool { return true }
+
+// Admit asks the plugins that may change the object.
+func (r *Reviewer) Admit(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
+	return r.review(ctx, a, o, true)
+}
+
+// Validate asks the plugins that may not.
+func (r *Reviewer) Validate(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
+	return r.review(ctx, a, o, false)
+}
+
+func (r *Reviewer) review(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces, mutating bool) error {
+	resource := a.GetResource()
+	if resource.Group == v1alpha1.GroupName {
+		return nil
+	}
+	plugins, ok := r.plugins()
+	if !ok && !own(a) {
+		return apierrors.NewServiceUnavailable("admission plugins are starting; try again")
+	}
+	var request []byte
+	for _, p := range plugins {
+		if p.Mutates() != mutating || !p.Matches(string(a.GetOperation()), resource.Group, resource.Version, resource.Resource, a.GetSubresource()) {
+			continue
+		}
+		if request == nil {
+			var err error
+			if request, err = encode(a); err != nil {
+				return apierrors.NewInternalError(fmt.Errorf("admission plugin %q: encode the request: %w", p.Name(), err))
+			}
+		}
+		changed, err := ask(ctx, p, request, a, o)
+		if err != nil {
+			return err
+		}
+		if changed {
+			request = nil
+		}
+	}
+	return nil
+}
+
+// own reports whether a part of the kernel asks: it must be able to start
+// before there are plugins.
+func own(a admission.Attributes) bool {
+	return a.GetUserInfo() != nil && strings.HasPrefix(a.GetUserInfo().GetName(), "system:")
+}
+
+// ask asks one plugin and does what it answers.
+func ask(ctx context.Context, p Plugin, request []byte, a admission.Attributes, o admission.ObjectInterfaces) (changed bool, err error) {
+	data, err := p.Review(ctx, request)
+	response := &admissionv1.AdmissionResponse{}
+	if err == nil {
+		if err = json.Unmarshal(data, response); err != nil {
+			err = fmt.Errorf("its answer: %w", err)
+		}
+	}
+	if err == nil && response.Allowed && len(response.Patch) > 0 && !p.Mutates() {
+		err = errors.New("it may refuse and not change, and sent a patch")
+	}
+	if err == nil && response.Allowed && len(response.Patch) > 0 {
+		changed, err = apply(response.Patch, a, o)
+	}
+	if err != nil {
+		if p.IgnoresFailure() {
+			return false, nil
+		}
+		return false, apierrors.NewInternalError(fmt.Errorf("failed calling admission plugin %q: %w", p.Name(), err))
+	}
+	for i, text := range response.Warnings {
+		if i == maxWarnings {
+			break
+		}
+		warning.AddWarning(ctx, "", text)
+	}
+	if !response.Allowed {
+		return false, refusal(p.Name(), response.Result)
+	}
+	return changed, nil
+}
+
+// refusal has the words of a webhook's.
+func refusal(name string, result *metav1.Status) error {
+	status := metav1.Status{Status: metav1.StatusFailure, Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden}
+	message := fmt.Sprintf("admission plugin %q denied the request", name)
+	if result == nil {
+		message += " without explanation"
+	} else {
+		if result.Code >= 400 && result.Code < 600 {
+			status.Code, status.Reason = result.Code, result.Reason
+		}
+		status.Details = result.Details
+		switch {
+		case result.Message != "":
+			message += ": " + result.Message
+		case result.Reason != "":
+			message += ": " + string(result.Reason)
+		default:
+			message += " without explanation"
+		}
+	}
+	status.Message = message
+	return &apierrors.StatusError{ErrStatus: status}
+}
+
+// encode writes the request as webhooks get it.
+func encode(a admission.Attributes) ([]byte, error) {
+	kind, resource := a.GetKind(), a.GetResource()
+	dryRun := a.IsDryRun()
+	request := admissionv1.AdmissionRequest{
+		UID:         uuid.NewUUID(),
+		Kind:        metav1.GroupVersionKind{Group: kind.Group, Version: kind.Version, Kind: kind.Kind},
+		Resource:    metav1.GroupVersionResource{Group: resource.Group, Version: resource.Version, Resource: resource.Resource},
+		SubResource: a.GetSubresource(), Name: a.GetName(), Namespace: a.GetNamespace(),
+		Operation: admissionv1.Operation(a.GetOperation()), DryRun: &dryRun,
+	}
+	request.RequestKind, request.RequestResource, request.RequestSubResource = &request.Kind, &request.Resource, request.SubResource
+	if u := a.GetUserInfo(); u != nil {
+		request.UserInfo = authenticationv1.UserInfo{Username: u.GetName(), UID: u.GetUID(), Groups: u.GetGroups()}
+		for key, values := range u.GetExtra() {
+			if request.UserInfo.Extra == nil {
+				request.UserInfo.Extra = map[string]authenticationv1.ExtraValue{}
+			}
+			request.UserInfo.Extra[key] = values
+		}
+	}
+	var err error
+	if request.Object.Raw, err = encodeObject(a.GetObject(), a); err != nil {
+		return nil, err
+	}
+	if request.OldObject.Raw, err = encodeObject(a.GetOldObject(), a); err != nil {
+		return nil, err
+	}
+	if options := a.GetOperationOptions(); options != nil {
+		if request.Options.Raw, err = json.Marshal(options); err != nil {
+			return nil, err
+		}
+	}
+	return json.Marshal(request)
+}
+
+// encodeObject writes an object with its kind, which objects in memory lack.
+func encodeObject(object runtime.Object, a admission.Attributes) ([]byte, error) {
+	if object == nil {
+		return nil, nil
+	}
+	// The old object belongs to a cache.
+	object = object.DeepCopyObject()
+	if object.GetObjectKind().GroupVersionKind().Empty() {
+		object.GetObjectKind().SetGroupVersionKind(a.GetKind())
+	}
+	return json.Marshal(object)
+}
+
+// apply changes the object of the request as a JSON patch says.
+func apply(data []byte, a admission.Attributes, o admission.ObjectInterfaces) (changed bool, err error) {
+	object := a.GetObject()
+	if object == nil {
+		return false, errors.New("it sent a patch, and the request has no object")
+	}
+	patch, err := jsonpatch.DecodePatch(data)
+	if err != nil {
+		return false, fmt.Errorf("its patch: %w", err)
+	}
+	if len(patch) > maxPatch {
+		return false, fmt.Errorf("its patch has %d operations; at most %d are taken", len(patch), maxPatch)
+	}
+	before, err := encodeObject(object, a)
+	if err != nil {
+		return false, err
+	}
+	after, err := patch.Apply(before)
+	if err != nil {
+		return false, fmt.Errorf("its patch: %w", err)
+	}
+	if bytes.Equal(before, after) {
+		return false, nil
+	}
+	if u, ok := object.(*unstructured.Unstructured); ok {
+		fresh := &unstructured.Unstructured{}
+		if err := fresh.UnmarshalJSON(after); err != nil {
+			return false, fmt.Errorf("the patched object: %w", err)
+		}
+		u.Object = fresh.Object
+		return true, nil
+	}
+	fresh, err := o.GetObjectCreater().New(a.GetKind())
+	if err != nil {
+		return false, err
+	}
+	if reflect.TypeOf(fresh) != reflect.TypeOf(object) {
+		return false, fmt.Errorf("the patched object is a %T, want %T", fresh, object)
+	}
+	d := json.NewDecoder(bytes.NewReader(after))
+	d.DisallowUnknownFields()
+	if err := d.Decode(fresh); err != nil {
+		return false, fmt.Errorf("the patched object: %w", err)
+	}
+	o.GetObjectDefaulter().Default(fresh)
+	reflect.ValueOf(object).Elem().Set(reflect.ValueOf(fresh).Elem())
+	return true, nil
+}

@@ -1,0 +1,172 @@
+package review
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/warning"
+	"k8s.io/client-go/kubernetes/scheme"
+)
+
+// fake answers what it is told and keeps what it was asked.
+type fake struct {
+	mutates, ignores bool
+	answer           string
+	err              error
+	asked            []admissionv1.AdmissionRequest
+}
+
+func (f *fake) Name() string         { return "fake" }
+func (f *fake) Mutates() bool        { return f.mutates }
+func (f *fake) IgnoresFailure() bool { return f.ignores }
+func (f *fake) Matches(operation, group, version, resource, subresource string) bool {
+	return operation == "CREATE" && subresource == ""
+}
+
+func (f *fake) Review(_ context.Context, request []byte) ([]byte, error) {
+	var r admissionv1.AdmissionRequest
+	if err := json.Unmarshal(request, &r); err != nil {
+		return nil, err
+	}
+	f.asked = append(f.asked, r)
+	return []byte(f.answer), f.err
+}
+
+// warnings records what users are told.
+type warnings []string
+
+func (w *warnings) AddWarning(_, text string) { *w = append(*w, text) }
+
+func patched(operations string) string {
+	return `{"allowed":true,"patchType":"JSONPatch","patch":"` + base64.StdEncoding.EncodeToString([]byte(operations)) + `"}`
+}
+
+func TestReview(t *testing.T) {
+	tests := map[string]struct {
+		plugin    *fake
+		validate  bool   // otherwise the mutating phase
+		want      string // of the error
+		code      int32
+		wantImage string
+		warned    string
+		notAsked  bool
+	}{
+		"allows":                     {plugin: &fake{answer: `{"allowed":true}`}, validate: true},
+		"is of the other phase":      {plugin: &fake{answer: `{"allowed":false}`}, notAsked: true},
+		"refuses":                    {plugin: &fake{answer: `{"allowed":false,"status":{"message":"no"}}`}, validate: true, want: `admission plugin "fake" denied the request: no`, code: 403},
+		"refuses with a code":        {plugin: &fake{answer: `{"allowed":false,"status":{"code":422,"reason":"Invalid","message":"no"}}`}, validate: true, want: `admission plugin "fake" denied the request: no`, code: 422},
+		"refuses without a word":     {plugin: &fake{answer: `{"allowed":false}`}, validate: true, want: `admission plugin "fake" denied the request without explanation`, code: 403},
+		"refuses with a wild code":   {plugin: &fake{answer: `{"allowed":false,"status":{"code":200,"message":"no"}}`}, validate: true, want: `denied the request: no`, code: 403},
+		"warns":                      {plugin: &fake{answer: `{"allowed":true,"warnings":["mind"]}`}, validate: true, warned: "mind"},
+		"changes":                    {plugin: &fake{mutates: true, answer: patched(`[{"op":"replace","path":"/spec/containers/0/image","value":"b"}]`)}, wantImage: "b"},
+		"changes nothing":            {plugin: &fake{mutates: true, answer: patched(`[{"op":"replace","path":"/spec/containers/0/image","value":"a"}]`)}, wantImage: "a"},
+		"may not change":             {plugin: &fake{answer: patched(`[]`)}, validate: true, want: `Internal error occurred: failed calling admission plugin "fake": it may refuse and not change, and sent a patch`, code: 500},
+		"patches what is not there":  {plugin: &fake{mutates: true, answer: patched(`[{"op":"remove","path":"/spec/nothing"}]`)}, want: `failed calling admission plugin "fake": its patch: `, code: 500, wantImage: "a"},
+		"patches into something new": {plugin: &fake{mutates: true, answer: patched(`[{"op":"add","path":"/spec/flavour","value":1}]`)}, want: `the patched object: `, code: 500, wantImage: "a"},
+		"sends what is no patch":     {plugin: &fake{mutates: true, answer: patched(`{}`)}, want: `its patch: `, code: 500},
+		"does not answer":            {plugin: &fake{err: errors.New("no answer in time")}, validate: true, want: `Internal error occurred: failed calling admission plugin "fake": no answer in time`, code: 500},
+		"does not answer, ignored":   {plugin: &fake{ignores: true, err: errors.New("no answer in time")}, validate: true},
+		"answers nonsense":           {plugin: &fake{answer: `{`}, validate: true, want: `failed calling admission plugin "fake": its answer: `, code: 500},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "d"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "a"}}}}
+			a := admission.NewAttributesRecord(pod, nil, corev1.SchemeGroupVersion.WithKind("Pod"), "d", "p", corev1.SchemeGroupVersion.WithResource("pods"), "", admission.Create, &metav1.CreateOptions{}, false, &user.DefaultInfo{Name: "ann", Groups: []string{"g"}})
+			r := New(func() ([]Plugin, bool) { return []Plugin{test.plugin}, true })
+			var told warnings
+			ctx := warning.WithWarningRecorder(t.Context(), &told)
+			o := admission.NewObjectInterfacesFromScheme(scheme.Scheme)
+			err := r.Admit(ctx, a, o)
+			if test.validate {
+				err = errors.Join(err, r.Validate(ctx, a, o))
+			}
+			var status interface{ Status() metav1.Status }
+			switch {
+			case test.want == "" && err != nil:
+				t.Errorf("error %v", err)
+			case test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)):
+				t.Errorf("error %v, want %q", err, test.want)
+			case test.want != "" && (!errors.As(err, &status) || status.Status().Code != test.code):
+				t.Errorf("error %#v, want code %d", err, test.code)
+			}
+			if test.wantImage != "" && pod.Spec.Containers[0].Image != test.wantImage {
+				t.Errorf("image %q, want %q", pod.Spec.Containers[0].Image, test.wantImage)
+			}
+			if strings.Join(told, ",") != test.warned {
+				t.Errorf("warnings %q, want %q", told, test.warned)
+			}
+			if test.notAsked {
+				if len(test.plugin.asked) != 0 {
+					t.Errorf("asked %d times, want none", len(test.plugin.asked))
+				}
+				return
+			}
+			if len(test.plugin.asked) != 1 {
+				t.Fatalf("asked %d times, want once", len(test.plugin.asked))
+			}
+			asked := test.plugin.asked[0]
+			var sent corev1.Pod
+			if err := json.Unmarshal(asked.Object.Raw, &sent); err != nil || sent.Kind != "Pod" || sent.APIVersion != "v1" || asked.UserInfo.Username != "ann" || asked.Namespace != "d" || asked.Operation != "CREATE" {
+				t.Errorf("asked %+v, %v", asked, err)
+			}
+		})
+	}
+}
+
+func TestReviewOfCustomResources(t *testing.T) {
+	kind := schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Toy"}
+	toy := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "example.com/v1", "kind": "Toy", "metadata": map[string]any{"name": "t"}}}
+	a := admission.NewAttributesRecord(toy, nil, kind, "d", "t", kind.GroupVersion().WithResource("toys"), "", admission.Create, nil, false, &user.DefaultInfo{Name: "ann"})
+	r := New(func() ([]Plugin, bool) {
+		return []Plugin{&fake{mutates: true, answer: patched(`[{"op":"add","path":"/spec","value":{"colour":"red"}}]`)}}, true
+	})
+	if err := r.Admit(t.Context(), a, admission.NewObjectInterfacesFromScheme(scheme.Scheme)); err != nil {
+		t.Fatal(err)
+	}
+	if colour, _, _ := unstructured.NestedString(toy.Object, "spec", "colour"); colour != "red" {
+		t.Errorf("toy %v, want it red", toy.Object)
+	}
+}
+
+// Before plugins have started, users wait and the kernel's own parts do not;
+// Plugin objects are never reviewed.
+func TestReviewBeforeTheStart(t *testing.T) {
+	refusing := &fake{answer: `{"allowed":false}`}
+	tests := map[string]struct {
+		ready       bool
+		group, user string
+		refused     bool
+	}{
+		"a user waits":                {false, "", "ann", true},
+		"the kernel does not":         {false, "", "system:kube-scheduler", false},
+		"all are reviewed afterwards": {true, "", "system:kube-scheduler", true},
+		"plugins are never reviewed":  {true, "kernel.pintle.dev", "ann", false},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			var object runtime.Object = &corev1.Pod{}
+			a := admission.NewAttributesRecord(object, nil, corev1.SchemeGroupVersion.WithKind("Pod"), "d", "p", schema.GroupVersionResource{Group: test.group, Version: "v1", Resource: "things"}, "", admission.Create, nil, false, &user.DefaultInfo{Name: test.user})
+			r := New(func() ([]Plugin, bool) {
+				if !test.ready {
+					return nil, false
+				}
+				return []Plugin{refusing}, true
+			})
+			if err := r.Validate(t.Context(), a, nil); (err != nil) != test.refused {
+				t.Errorf("error %v, want one: %v", err, test.refused)
+			}
+		})
+	}
+}

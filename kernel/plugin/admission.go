@@ -1,0 +1,264 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"pintle.dev/pintle/sdk"
+	contractv1 "pintle.dev/pintle/sdk/contract/v1"
+)
+
+const (
+	// reviewFactor: a review, which decodes and encodes whole objects, may last
+	// this many times a call.
+	reviewFactor = 10
+	// maxReview bounds what an admission plugin may answer.
+	maxReview = 8 << 20
+	// maxReviewers is how many instances of a module review at the same time.
+	maxReviewers = 4
+)
+
+// Admission is an admission plugin that the configuration enables.
+type Admission struct {
+	name   string
+	unit   *unit
+	index  int
+	phase  string
+	rules  []*contractv1.AdmissionRule
+	ignore bool
+}
+
+// Admissions are the enabled admission plugins in the order of the
+// configuration; not ok: the host has not started yet, and there are some.
+func (h *Host) Admissions() (list []*Admission, ok bool) {
+	if p := h.admissions.Load(); p != nil {
+		return *p, true
+	}
+	return nil, len(h.present().cfg.Admission) == 0
+}
+
+// newAdmissions are the admission plugins of a plan whose units have started.
+func newAdmissions(p *plan) ([]*Admission, error) {
+	list := []*Admission{}
+	for _, name := range p.cfg.Admission {
+		u, e := holder(p.units, name, sdk.KindAdmission)
+		if u == nil {
+			return nil, known(p.units, name, sdk.KindAdmission, "admission.enabled")
+		}
+		u.mu.Lock()
+		d, i := u.described[name], u.index[name]
+		u.mu.Unlock()
+		if d == nil {
+			return nil, fmt.Errorf("plugin %s: %w", name, u.unavailable())
+		}
+		if d.GetPhase() != sdk.PhaseMutating && d.GetPhase() != sdk.PhaseValidating {
+			return nil, fmt.Errorf("plugin %s: phase %q; want %s or %s", name, d.GetPhase(), sdk.PhaseMutating, sdk.PhaseValidating)
+		}
+		list = append(list, &Admission{name: name, unit: u, index: i, phase: d.GetPhase(), rules: d.GetRules(), ignore: p.ignores(u, e)})
+	}
+	return list, nil
+}
+
+// Name is the plugin's.
+func (a *Admission) Name() string { return a.name }
+
+// Mutates reports whether the plugin may change objects.
+func (a *Admission) Mutates() bool { return a.phase == sdk.PhaseMutating }
+
+// IgnoresFailure reports whether a plugin that cannot answer is left out.
+func (a *Admission) IgnoresFailure() bool { return a.ignore }
+
+// Matches reports whether the plugin is asked about a request.
+func (a *Admission) Matches(operation, group, version, resource, subresource string) bool {
+	return slices.ContainsFunc(a.rules, func(r *contractv1.AdmissionRule) bool {
+		return slices.Contains(r.GetOperations(), operation) && slices.ContainsFunc(r.GetResources(), func(pattern string) bool {
+			return matchesResource(pattern, group, version, resource, subresource)
+		})
+	})
+}
+
+// matchesResource reads [group/]version/resource[/subresource]. Three parts are
+// of the core group with a subresource where the first is a version.
+func matchesResource(pattern, group, version, resource, subresource string) bool {
+	parts := strings.Split(pattern, "/")
+	switch {
+	case len(parts) == 2:
+		parts = []string{"", parts[0], parts[1], ""}
+	case len(parts) == 3 && coreVersion(parts[0]):
+		parts = []string{"", parts[0], parts[1], parts[2]}
+	case len(parts) == 3:
+		parts = append(parts, "")
+	case len(parts) != 4:
+		return false
+	}
+	for i, want := range []string{group, version, resource, subresource} {
+		if parts[i] != want && (parts[i] != "*" || i == 3 && want == "") {
+			return false
+		}
+	}
+	return true
+}
+
+// coreVersion tells a version from a group: groups of the API that have no dot
+// are words such as apps.
+func coreVersion(s string) bool {
+	return len(s) > 1 && s[0] == 'v' && s[1] >= '0' && s[1] <= '9'
+}
+
+// Review asks the plugin about an AdmissionRequest of admission.k8s.io/v1 and
+// returns its AdmissionResponse, both as JSON. It may be called from several
+// goroutines.
+func (a *Admission) Review(ctx context.Context, request []byte) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, a.unit.call*reviewFactor)
+	defer cancel()
+	began := time.Now()
+	response, err := a.review(ctx, request)
+	if err == nil && len(response) > maxReview {
+		err = fmt.Errorf("an answer of %d bytes; at most %d are taken", len(response), maxReview)
+	}
+	s := a.unit.stats[a.name]
+	s.record(time.Since(began), err)
+	if err != nil && s.failed(err, time.Now()) {
+		a.unit.log.Warn("admission plugin did not answer", "name", a.name, "error", err)
+	}
+	return response, err
+}
+
+func (a *Admission) review(ctx context.Context, request []byte) ([]byte, error) {
+	a.unit.mu.Lock()
+	g := a.unit.guest
+	a.unit.mu.Unlock()
+	switch g := g.(type) {
+	case *processGuest:
+		response, err := contractv1.NewAdmissionsClient(g.conn).Review(ctx, &contractv1.ReviewRequest{Plugin: a.name, Request: request})
+		if err != nil {
+			if ctx.Err() != nil {
+				err = errors.New("no answer in time")
+			}
+			return nil, err
+		}
+		return response.GetResponse(), nil
+	case *wasmGuest:
+		r, err := g.reviewers.take(ctx, g, a.unit)
+		if err != nil {
+			return nil, err
+		}
+		response, err := r.review(a.index, request, a.unit.call*reviewFactor)
+		g.reviewers.give(r, !errors.Is(err, errBroken))
+		return response, err
+	}
+	return nil, a.unit.unavailable()
+}
+
+// review asks admission plugin i.
+func (g *wasmGuest) review(i int, request []byte, timeout time.Duration) ([]byte, error) {
+	f := g.instance.ExportedFunction("pintle_admit")
+	if f == nil || letters(f.Definition().ParamTypes())+":"+letters(f.Definition().ResultTypes()) != "iii:l" {
+		return nil, fmt.Errorf("plugin bundle %s: module exports no pintle_admit(i32, i32, i32) i64 (see sdk/ABI.md)", g.name)
+	}
+	view, err := g.buffer(&g.data, uint32(len(request)))
+	if err != nil {
+		return nil, err
+	}
+	copy(view, request)
+	g.stack[0], g.stack[1], g.stack[2] = uint64(i), uint64(g.data.pointer), uint64(len(request))
+	if err := g.invoke(f, timeout); err != nil {
+		return nil, err
+	}
+	if g.stack[0] != 0 {
+		return g.span(g.stack[0], maxReview)
+	}
+	if err := g.invoke(g.errorFn, timeout); err != nil {
+		return nil, err
+	}
+	text, err := g.span(g.stack[0], maxReasonBytes)
+	if err != nil {
+		return nil, err
+	}
+	return nil, fmt.Errorf("plugin bundle %s: %s", g.name, strings.ToValidUTF8(string(text), "\uFFFD"))
+}
+
+// reviewers are the instances of a module that answer reviews; the scheduler's
+// own is not held up by them.
+type reviewers struct {
+	mu     sync.Mutex
+	made   int
+	closed bool
+	idle   chan *wasmGuest
+	busy   sync.WaitGroup // instances that were taken
+}
+
+func newReviewers() *reviewers { return &reviewers{idle: make(chan *wasmGuest, maxReviewers)} }
+
+// take returns an idle instance, a new one where there are few, or the next
+// that becomes idle. It is given back.
+func (r *reviewers) take(ctx context.Context, of *wasmGuest, u *unit) (g *wasmGuest, err error) {
+	r.mu.Lock()
+	if r.closed {
+		r.mu.Unlock()
+		return nil, u.unavailable()
+	}
+	r.busy.Add(1)
+	more := len(r.idle) == 0 && r.made < maxReviewers
+	if more {
+		r.made++
+	}
+	r.mu.Unlock()
+	defer func() {
+		if err != nil {
+			r.busy.Done()
+		}
+	}()
+	if more {
+		if g, err = u.instance(of, u.log); err != nil {
+			r.mu.Lock()
+			r.made--
+			r.mu.Unlock()
+		}
+		return g, err
+	}
+	select {
+	case g = <-r.idle:
+		if g, err = u.current(g, u.log); err != nil {
+			r.idle <- g
+		}
+		return g, err
+	case <-ctx.Done():
+		return nil, fmt.Errorf("plugin bundle %s: all %d instances are busy: %w", of.name, maxReviewers, ctx.Err())
+	}
+}
+
+// give hands an instance back; one that broke is thrown away.
+func (r *reviewers) give(g *wasmGuest, whole bool) {
+	defer r.busy.Done()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !whole || r.closed {
+		r.made--
+		_ = g.close(context.Background(), 0)
+		return
+	}
+	r.idle <- g // has room for all that were made
+}
+
+// close ends the instances and waits for those that are in a call, which has a
+// deadline: the module that they run is unmapped next.
+func (r *reviewers) close() {
+	r.mu.Lock()
+	r.closed = true
+	r.mu.Unlock()
+	r.busy.Wait()
+	for {
+		select {
+		case g := <-r.idle:
+			_ = g.close(context.Background(), 0)
+		default:
+			return
+		}
+	}
+}
