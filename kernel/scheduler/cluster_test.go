@@ -272,7 +272,12 @@ func eventually(t *testing.T, what string, ok func() bool) {
 
 func (c *cluster) eventuallyBound(t *testing.T, pod, node string) {
 	t.Helper()
+	polls := 0
 	eventually(t, pod+" on "+node, func() bool {
+		// It may have been tried before its node was seen, and waits.
+		if polls++; polls%500 == 0 {
+			c.clock.Step(time.Second)
+		}
 		got := c.node(pod)
 		return got != "" && (node == "" || got == node)
 	})

@@ -386,7 +386,9 @@ func TestReplicaFeedsLatecomers(t *testing.T) {
 		c.nodes.Add(makeNode(fmt.Sprint("n", i), 1000, nil))
 		c.addPod(makePod(fmt.Sprint("p", i), 100))
 	}
-	eventually(t, "all bound", func() bool { return len(c.bound()) == 5 })
+	for i := range 5 {
+		c.eventuallyBound(t, fmt.Sprint("p", i), "")
+	}
 	late := newTestPolicy(t, func() *contractv1.Delta { return c.sched.Replica() }, []sdk.Predicate{fitCPU}, []sdk.Priority{leastCPU})
 	c.source.swap(late)
 	c.addPod(makePod("last", 950, priority(1)))
