@@ -12,22 +12,31 @@ import (
 )
 
 // openCatalog finds the installed bundles, and tells commands where they are.
-func (k *Kernel) openCatalog(cfg *config.Config) (err error) {
-	p := cfg.Plugins
-	c := catalog.Config{Directory: p.Catalog, LockFile: p.LockFile, Policy: catalog.Policy(p.Signatures), Keys: p.Keys}
-	if k.catalog, err = catalog.New(c, k.log.With("part", "plugins")); err != nil {
-		return err
-	}
-	lock, err := k.catalog.Lock()
+func (k *Kernel) openCatalog(cfg *config.Config) error {
+	c, err := k.readCatalog(cfg)
 	if err != nil {
 		return err
 	}
-	k.catalog.Pin(lock)
-	k.installed = lock
 	if err := catalog.WriteLocation(cfg.DataDir, c); err != nil {
 		return fmt.Errorf("data directory: %w", err)
 	}
 	return nil
+}
+
+// readCatalog finds the installed bundles and writes nothing.
+func (k *Kernel) readCatalog(cfg *config.Config) (c catalog.Config, err error) {
+	p := cfg.Plugins
+	c = catalog.Config{Directory: p.Catalog, LockFile: p.LockFile, Policy: catalog.Policy(p.Signatures), Keys: p.Keys}
+	if k.catalog, err = catalog.New(c, k.log.With("part", "plugins")); err != nil {
+		return c, err
+	}
+	lock, err := k.catalog.Lock()
+	if err != nil {
+		return c, err
+	}
+	k.catalog.Pin(lock)
+	k.installed = lock
+	return c, nil
 }
 
 // addInstalled loads what is installed and not configured: its plugins are

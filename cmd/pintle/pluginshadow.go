@@ -1,11 +1,14 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/url"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 
@@ -14,8 +17,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
 
+	"pintle.dev/pintle/kernel/catalog"
 	"pintle.dev/pintle/kernel/inspect"
+	"pintle.dev/pintle/kernel/plugin"
 	"pintle.dev/pintle/kernel/shadow"
 	"pintle.dev/pintle/sdk/apis/kernel/v1alpha1"
 )
@@ -25,8 +31,9 @@ its bundle, fed with the same changes and asked about the same pods, and never u
 in a decision. pintle plugin diff says where it differs; pintle plugin upgrade turns
 to it; --off ends it.
 
-The candidate is a version or digest that is installed (pintle plugin install).
-The same is done by setting spec.shadow of the Plugin.
+The candidate is a version or digest that is installed (pintle plugin install
+--beside), or --path: a folder, which is installed beside the version in use, on the
+kernel's machine. The same is done by setting spec.shadow of the Plugin.
 While it runs, two more instances of each bundle of the policy take memory.
 
 ` + connectHelp + `
@@ -37,22 +44,31 @@ func newPluginShadowCommand() *cobra.Command {
 	var connect connectFlags
 	var spec v1alpha1.PluginShadowSpec
 	var off bool
+	var path string
 	cmd := &cobra.Command{
-		Use:   "shadow NAME {--version V | --digest D | --off}",
+		Use:   "shadow NAME {--version V | --digest D | --path FOLDER | --off}",
 		Short: "Run a candidate beside a plugin on live decisions, without using it",
 		Long:  shadowLong,
 		Example: `  pintle plugin shadow PodFitsResources --version 0.2.0
+  pintle plugin shadow PodFitsResources --path build/classic-next
   pintle plugin diff PodFitsResources --watch
   pintle plugin shadow PodFitsResources --off`,
 		Args: oneName,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			candidate := spec.Version != "" || spec.Digest != ""
+			candidate := spec.Version != "" || spec.Digest != "" || path != ""
 			if off == candidate {
-				return usageError{errors.New("plugin shadow: name a candidate with --version or --digest, or end one with --off")}
+				return usageError{errors.New("plugin shadow: name a candidate with --version, --digest or --path, or end one with --off")}
 			}
 			cfg, err := connect.config()
 			if err != nil {
 				return err
+			}
+			if path != "" {
+				installed, err := installBeside(cmd.Context(), cfg, path, connect.data)
+				if err != nil {
+					return fmt.Errorf("plugin shadow: %w", err)
+				}
+				spec = *installed
 			}
 			client, err := dynamic.NewForConfig(cfg)
 			if err != nil {
@@ -82,8 +98,58 @@ func newPluginShadowCommand() *cobra.Command {
 	connect.register(cmd)
 	cmd.Flags().StringVar(&spec.Version, "version", "", "version of the candidate")
 	cmd.Flags().StringVar(&spec.Digest, "digest", "", "digest of the candidate's artefact, sha256:…")
+	cmd.Flags().StringVar(&path, "path", "", "folder of the candidate's bundle")
 	cmd.Flags().BoolVar(&off, "off", false, "end the candidate")
+	cmd.MarkFlagsMutuallyExclusive("path", "version")
+	cmd.MarkFlagsMutuallyExclusive("path", "digest")
 	return cmd
+}
+
+// installBeside installs the bundle of a folder next to the one in use, which
+// is installed first where it only lies in a folder: the first build of a bundle in the
+// catalog is the one that is used.
+func installBeside(ctx context.Context, cfg *rest.Config, path, data string) (*v1alpha1.PluginShadowSpec, error) {
+	m, err := plugin.ReadManifest(filepath.Join(path, plugin.ManifestFile))
+	if err != nil {
+		return nil, err
+	}
+	flags := catalogFlags{source: sourceFlags{data: data}}
+	c, _, err := flags.open()
+	if err != nil {
+		return nil, err
+	}
+	lock, err := c.Lock()
+	if err != nil {
+		return nil, err
+	}
+	if lock.Bundle(m.Name) == nil {
+		kernel, err := inspect.Dial(cfg)
+		if err != nil {
+			return nil, err
+		}
+		var policy plugin.Config
+		if err := kernel.Get(ctx, nil, &policy, "policy"); err != nil {
+			return nil, err
+		}
+		at := slices.IndexFunc(policy.Bundles, func(b plugin.BundleConfig) bool { return b.Name == m.Name })
+		if at < 0 {
+			return nil, fmt.Errorf("%s holds bundle %s, of which no profile uses a plugin", path, m.Name)
+		}
+		if _, err := c.Install(ctx, policy.Bundles[at].Directory, catalog.InstallOptions{}); err != nil {
+			return nil, err
+		}
+	}
+	got, err := c.Install(ctx, path, catalog.InstallOptions{Beside: true})
+	if err != nil {
+		return nil, err
+	}
+	spec := &v1alpha1.PluginShadowSpec{Version: got.Version}
+	for _, a := range []*plugin.Artifact{m.Artifacts.Process, m.Artifacts.WASM} {
+		if a != nil {
+			spec.Digest = a.Digest
+		}
+	}
+	return spec, nil
 }
 
 // oneName demands one argument.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -49,8 +50,10 @@ const SimulationMax = 10_000
 // queue and cycle decide, by the policies of profiles, and nothing is written.
 // Pods of the cluster that are bound occupy their nodes, those that wait are
 // left out. feed, if not nil, is told where plugins are fed from in full. The explanations are in the order of pods. seed makes the choice
-// between tied nodes repeatable; 0: a random one.
-func Simulate(ctx context.Context, cluster *Cluster, pods []*v1.Pod, profiles map[string]PolicySource, feed func(ReplicaSource), seed uint64, o ExplainOptions) ([]*Explanation, error) {
+// between tied nodes repeatable; 0: a random one. With before, what another
+// policy made of the same pods, a pod stays on the node that it had there if that is
+// one of the best here too: chance makes no difference between policies.
+func Simulate(ctx context.Context, cluster *Cluster, pods []*v1.Pod, profiles map[string]PolicySource, feed func(ReplicaSource), seed uint64, before []*Explanation, o ExplainOptions) ([]*Explanation, error) {
 	if len(pods) > SimulationMax {
 		return nil, fmt.Errorf("simulate: %d pods; at most %d", len(pods), SimulationMax)
 	}
@@ -62,6 +65,9 @@ func Simulate(ctx context.Context, cluster *Cluster, pods []*v1.Pod, profiles ma
 	if err != nil {
 		return nil, err
 	}
+	if seed == 0 {
+		seed = rand.Uint64()
+	}
 	s.unsynced = 0
 	if feed != nil {
 		feed(s)
@@ -72,7 +78,7 @@ func Simulate(ctx context.Context, cluster *Cluster, pods []*v1.Pod, profiles ma
 	if err := s.awaitPolicies(ctx); err != nil {
 		return nil, err
 	}
-	return s.simulate(ctx, pods, o)
+	return s.simulate(ctx, pods, seed, before, o)
 }
 
 // load takes in the picture.
@@ -128,7 +134,7 @@ func (s *Scheduler) awaitPolicies(ctx context.Context) error {
 	return nil
 }
 
-func (s *Scheduler) simulate(ctx context.Context, pods []*v1.Pod, o ExplainOptions) ([]*Explanation, error) {
+func (s *Scheduler) simulate(ctx context.Context, pods []*v1.Pod, seed uint64, before []*Explanation, o ExplainOptions) ([]*Explanation, error) {
 	out := make([]*Explanation, len(pods))
 	at := map[types.UID]int{}
 	now := s.clock.Now()
@@ -160,7 +166,14 @@ func (s *Scheduler) simulate(ctx context.Context, pods []*v1.Pod, o ExplainOptio
 			return out, ctx.Err()
 		}
 		x := out[at[p.uid]]
-		node, d, err := s.try(ctx, p)
+		// Each pod has choices of its own, so that what became of others does not
+		// change which of the tied nodes it takes.
+		s.random = rand.New(rand.NewPCG(seed, uint64(at[p.uid])))
+		preferred := ""
+		if i := at[p.uid]; i < len(before) {
+			preferred = before[i].Node
+		}
+		node, d, err := s.try(ctx, p, preferred)
 		if err != nil {
 			return nil, fmt.Errorf("simulate pod %s/%s: %w", p.namespace, p.name, err)
 		}
@@ -180,12 +193,20 @@ func (s *Scheduler) simulate(ctx context.Context, pods []*v1.Pod, o ExplainOptio
 	}
 }
 
-// try decides about a pod and puts it on its node.
-func (s *Scheduler) try(ctx context.Context, p *podEntry) (*nodeEntry, *Decision, error) {
+// try decides about a pod and puts it on its node; of the best nodes the
+// preferred one, if it is among them.
+func (s *Scheduler) try(ctx context.Context, p *podEntry, preferred string) (*nodeEntry, *Decision, error) {
 	d := &Decision{Namespace: p.namespace, Name: p.name, UID: p.uid, Time: s.clock.Now(), Attempt: 1, Nodes: s.snapshot.count}
 	node, err := s.decide(ctx, p, d)
 	if err != nil || node == nil {
 		return nil, d, err
+	}
+	c := p.shape.class
+	for _, n := range c.top {
+		if other := s.snapshot.byIndex[n]; other.name == preferred && other != node {
+			node, d.evidence = other, c.evidence(s.snapshot, n, d.Total)
+			break
+		}
 	}
 	s.snapshot.addPod(p, node.name)
 	return node, d, nil

@@ -28,7 +28,7 @@ func TestSimulate(t *testing.T) {
 	}
 	pods[5].Name = "bare"
 	out, err := Simulate(bounded(t), cluster, pods, map[string]PolicySource{profileName: newTestSource(policy)},
-		func(r ReplicaSource) { replica = r }, 1, ExplainOptions{Nodes: 10})
+		func(r ReplicaSource) { replica = r }, 1, nil, ExplainOptions{Nodes: 10})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -67,28 +67,28 @@ func Run(ctx context.Context, cfg plugin.Config, cluster *scheduler.Cluster, r *
 			return nil, fmt.Errorf("%w: %w", ErrRequest, err)
 		}
 	}
-	placed, err := place(ctx, next, cluster, r, deps)
+	present, err := place(ctx, cfg, cluster, r, nil, deps)
 	if err != nil {
 		return nil, err
 	}
-	out := &Report{Nodes: len(cluster.Nodes), Compared: r.different(), Pods: make([]Pod, len(placed))}
+	out := &Report{Nodes: len(cluster.Nodes), Compared: r.different(), Pods: make([]Pod, len(present))}
+	placed := present
+	if out.Compared {
+		if placed, err = place(ctx, next, cluster, r, present, deps); err != nil {
+			return nil, fmt.Errorf("by the other policy: %w", err)
+		}
+	}
 	for i, x := range placed {
-		out.Pods[i].Explanation = x
+		p := &out.Pods[i]
+		p.Explanation = x
 		if x.Node != "" {
 			out.Placed++
 		}
-	}
-	if !out.Compared {
-		return out, nil
-	}
-	present, err := place(ctx, cfg, cluster, r, deps)
-	if err != nil {
-		return nil, fmt.Errorf("by the present policy: %w", err)
-	}
-	for i, x := range present {
-		p := &out.Pods[i]
-		p.Present = x
-		if p.Moves = p.Node != x.Node; p.Moves {
+		if !out.Compared {
+			continue
+		}
+		p.Present = present[i]
+		if p.Moves = p.Node != p.Present.Node; p.Moves {
 			out.Moved++
 		}
 	}
@@ -96,7 +96,7 @@ func Run(ctx context.Context, cfg plugin.Config, cluster *scheduler.Cluster, r *
 }
 
 // place runs a host for as long as it takes to place the pods.
-func place(ctx context.Context, cfg plugin.Config, cluster *scheduler.Cluster, r *Request, deps plugin.Deps) (_ []*scheduler.Explanation, err error) {
+func place(ctx context.Context, cfg plugin.Config, cluster *scheduler.Cluster, r *Request, before []*scheduler.Explanation, deps plugin.Deps) (_ []*scheduler.Explanation, err error) {
 	host, err := plugin.New(cfg, deps)
 	if err != nil {
 		return nil, err
@@ -122,7 +122,7 @@ func place(ctx context.Context, cfg plugin.Config, cluster *scheduler.Cluster, r
 	if seed == 0 {
 		seed = 1
 	}
-	return scheduler.Simulate(ctx, cluster, r.Pods, profiles, host.SetReplicaSource, seed, scheduler.ExplainOptions{Nodes: r.Nodes})
+	return scheduler.Simulate(ctx, cluster, r.Pods, profiles, host.SetReplicaSource, seed, before, scheduler.ExplainOptions{Nodes: r.Nodes})
 }
 
 // change makes the policy that a request asks for.
