@@ -231,7 +231,9 @@ func (t *tester) run(ctx context.Context) ([]testResult, error) {
 func (t *tester) own(ctx context.Context, command []string) error {
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	cmd.Dir, cmd.WaitDelay = t.dir, 5*time.Second
-	cmd.Env = append(os.Environ(), artifactsVariable+"="+strings.Join(t.paths, string(os.PathListSeparator)))
+	// As the process was built: otherwise the SDK is compiled twice.
+	cmd.Env = append([]string{"CGO_ENABLED=0"}, os.Environ()...)
+	cmd.Env = append(cmd.Env, artifactsVariable+"="+strings.Join(t.paths, string(os.PathListSeparator)))
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("%w\n%s", err, strings.TrimSpace(string(out)))

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 	"pintle.dev/pintle/sdk/templates"
 )
 
@@ -45,7 +46,7 @@ checkout found, or the folder holds files already.`,
 			if dir == "" {
 				dir = name
 			}
-			values := templates.Values{Name: name}
+			values := templates.Values{Name: name, Contract: contractv1.Files}
 			if language == "go" {
 				var err error
 				if values.SDK, values.Go, err = findSDK(sdkDir); err != nil {

@@ -93,7 +93,7 @@ func Runners(t testing.TB) []conformance.Runner {
 		dir := t.TempDir()
 		paths = []string{filepath.Join(dir, "plugin.wasm"), filepath.Join(dir, "plugin")}
 		build(t, paths[0], "-buildmode=c-shared", "GOOS=wasip1", "GOARCH=wasm")
-		build(t, paths[1], "-trimpath", "CGO_ENABLED=0")
+		build(t, paths[1], "-buildmode=exe", "CGO_ENABLED=0")
 	}
 	for _, path := range paths {
 		r, err := Built(t, path)

@@ -24,6 +24,9 @@ type Values struct {
 	SDK string
 	// Go is the version of the language in go.mod: 1.26.
 	Go string
+	// Contract holds the .proto files of the contract (contractv1.Files), which
+	// processes in other languages are made from.
+	Contract fs.FS
 }
 
 // filled is what the files see.
@@ -45,7 +48,10 @@ var sources = map[string]map[string][]string{
 		"runtime":    {"go/common", "go/runtime"},
 		"proxy":      {"go/common", "go/proxy"},
 	},
-	"c": both("c"),
+	"c":              both("c"),
+	"assemblyscript": both("assemblyscript"),
+	"rust":           both("rust"),
+	"node":           both("node"),
 }
 
 // both are the kinds that every language but Go has.
@@ -106,6 +112,15 @@ func Render(language, kind string, v Values) (map[string][]byte, error) {
 		})
 		if err != nil {
 			return nil, err
+		}
+	}
+	if language == "node" {
+		for _, name := range []string{"plugin.proto", "scheduling.proto"} {
+			data, err := fs.ReadFile(v.Contract, name)
+			if err != nil {
+				return nil, err
+			}
+			out["proto/"+name] = data
 		}
 	}
 	return out, nil

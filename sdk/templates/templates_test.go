@@ -3,6 +3,7 @@ package templates
 import (
 	"bytes"
 	"go/format"
+	"os"
 	"path"
 	"strings"
 	"testing"
@@ -16,7 +17,7 @@ func TestRender(t *testing.T) {
 	for _, language := range Languages() {
 		for _, kind := range Kinds(language) {
 			t.Run(language+"/"+kind, func(t *testing.T) {
-				files, err := Render(language, kind, Values{Name: "quiet-hours", SDK: "/src/pintle", Go: "1.26.0"})
+				files, err := Render(language, kind, Values{Name: "quiet-hours", SDK: "/src/pintle", Go: "1.26.0", Contract: os.DirFS("../contract/v1")})
 				if err != nil {
 					t.Fatal(err)
 				}

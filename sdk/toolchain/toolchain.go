@@ -200,7 +200,7 @@ func (b Build) golang(ctx context.Context, path, mode string, environment ...str
 	if err != nil {
 		return err
 	}
-	return b.run(ctx, environment, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", mode, "-o", out, ".")
+	return b.run(ctx, environment, "go", "build", "-buildvcs=false", "-ldflags=-s -w", mode, "-o", out, ".")
 }
 
 func (b Build) c(ctx context.Context, path string) error {
@@ -254,7 +254,7 @@ func (b Build) assemblyScript(ctx context.Context, path string) error {
 	}
 	return b.run(ctx, nil, filepath.Join("node_modules", ".bin", "asc"), "assembly/index.ts", "--outFile", out,
 		"--optimizeLevel", "3", "--shrinkLevel", "0", "--runtime", "incremental", "--exportStart", "_initialize",
-		"--use", "abort=assembly/pintle/pintleAbort")
+		"--use", "abort=assembly/pintle/pintleAbort", "--disableWarning", "235")
 }
 
 func (b Build) node(ctx context.Context, path string) error {
