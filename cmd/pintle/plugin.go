@@ -10,7 +10,9 @@ import (
 
 func newPluginCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "plugin", Short: "Manage plugins"}
-	cmd.AddCommand(newPluginInitCommand(), newPluginBuildCommand(), newPluginTestCommand(), newPluginSealCommand(),
+	cmd.AddCommand(
+		newPluginInitCommand(), newPluginBuildCommand(), newPluginTestCommand(), newPluginBenchCommand(), newPluginDevCommand(), newPluginSealCommand(),
+		newPluginPackageCommand(), newPluginKeygenCommand(), newPluginInstallCommand(), newPluginVerifyCommand(), newPluginRemoveCommand(), newPluginGCCommand(),
 		newPluginShadowCommand(), newPluginDiffCommand())
 	cmd.AddCommand(newPluginInstallCommand(), newPluginVerifyCommand(), newPluginPackageCommand(), newPluginKeygenCommand(), newPluginRemoveCommand(), newPluginGCCommand())
 	cmd.AddCommand(newPluginListCommand(), newPluginDescribeCommand(), newPluginEnableCommand(), newPluginDisableCommand(),

@@ -335,3 +335,10 @@ func objectSet(o *contractv1.Object) *contractv1.Operation {
 func classSet(p *contractv1.Pod) *contractv1.Operation {
 	return &contractv1.Operation{Op: &contractv1.Operation_ClassSet{ClassSet: &contractv1.ClassSet{Class: Class, Pod: p}}}
 }
+
+// Touch changes one node and returns the delta.
+func (w *World) Touch(index uint32) *contractv1.Delta {
+	w.generation++
+	w.setNode(index)
+	return proto.Clone(&contractv1.Delta{Generation: w.generation, Operations: []*contractv1.Operation{nodeSet(index, w.nodes[index])}}).(*contractv1.Delta)
+}
