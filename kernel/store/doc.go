@@ -63,7 +63,7 @@
 // Not found at run time, but at the next start: damage that happens while the store runs, to former versions of a key
 // that has changed since, in a listing of a former revision.
 //
-// The index holds every live key in memory (about 100 bytes each); values stay on disk.
+// The index holds every live key in memory (about 130 bytes each); values stay on disk.
 //
 // The package may import neither kernel/api nor anything of Kubernetes' kinds.
 package store

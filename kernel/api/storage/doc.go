@@ -30,6 +30,8 @@
 // list until none came for half a minute, within Options.EncodingBytes (encodings.go). They are made of the decoded
 // object, though what is stored is protobuf too: decoding sets the defaults that an object of an older version lacks.
 //
+// A kernel that comes to rest calls Backend.Rest, which drops decoded objects: they are decoded again when asked for.
+//
 // Objects that cannot be decrypted or decoded are named by reads and lists, are left out of what the server itself follows
 // (WithoutCorruptObjects), and can be deleted by who asks for just that
 // (corrupt.go).
