@@ -125,7 +125,7 @@ func New(cfg *config.Config, o Options) (_ *Kernel, err error) {
 	if k.host, err = plugin.New(k.hostConfig(cfg), plugin.Deps{
 		Log: k.log.With("part", "plugins"), REST: client.config(), Identity: k.ids.open, Bundles: k.catalog,
 	}); err != nil {
-		return nil, err
+		return nil, located(cfg, err)
 	}
 	k.parts.start("footprint", func(ctx context.Context) error {
 		footprint.Keep(ctx, k.rest)
@@ -290,7 +290,7 @@ func (k *Kernel) Reconfigure(_ context.Context, next *config.Config, changes []c
 		k.hostMu.Lock()
 		defer k.hostMu.Unlock()
 		if err := k.host.Reconfigure(k.hostConfig(&merged)); err != nil {
-			k.log.Error("configuration of plugins not applied; the former one stays in force", "error", err)
+			k.log.Error("configuration of plugins not applied; the former one stays in force", "error", located(next, err))
 			return
 		}
 		k.log.Info("configuration applied", "plugins", k.pluginSummary())

@@ -62,6 +62,9 @@ func serve(ctx context.Context, stop func(), src *sourceFlags, out io.Writer) er
 	screen.line("pintle: data in %s", cfg.DataDir)
 	begin := time.Now()
 	k, err := kernel.New(cfg, kernel.Options{Logger: log, Level: level, Progress: screen.step, Stopping: stopping, Executable: exe})
+	if errors.As(err, new(config.Faults)) {
+		return usageError{err}
+	}
 	if err != nil {
 		return err
 	}

@@ -29,6 +29,8 @@ type Config struct {
 	Election  Election  `mapstructure:"leaderElection" doc:"which of the kernels on one store does the work that one alone may do; without effect for backend badger"`
 	Node      Node      `mapstructure:"node" doc:"the node agent of this machine"`
 	Hollow    Hollow    `mapstructure:"hollow" doc:"simulated nodes for scale tests"`
+
+	read position
 }
 
 // Logging configures the kernel's log.

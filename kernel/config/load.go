@@ -58,6 +58,7 @@ func Load(src Source) (*Config, error) {
 		return nil, faults
 	}
 	cfg := Default()
+	cfg.read = position{src.File, tree}
 	hook := mapstructure.ComposeDecodeHookFunc(mapstructure.StringToTimeDurationHookFunc(), sizeHook)
 	if err := v.Unmarshal(cfg, viper.DecodeHook(hook), replaceLists); err != nil {
 		return nil, fmt.Errorf("read configuration %s: %w", src.File, err)

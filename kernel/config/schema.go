@@ -32,6 +32,9 @@ func fieldsOf(t reflect.Type) []field {
 	out := make([]field, 0, t.NumField())
 	for i := range t.NumField() {
 		sf := t.Field(i)
+		if !sf.IsExported() {
+			continue
+		}
 		f := field{
 			key:      sf.Tag.Get("mapstructure"),
 			typ:      sf.Type,

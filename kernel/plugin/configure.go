@@ -193,7 +193,7 @@ func (r *reconfiguration) abandon(err error) {
 // it knows when no decision is under way.
 func (r *reconfiguration) scheduling() bool {
 	return slices.ContainsFunc(r.unit.bundle.Manifest.Plugins, func(e Entry) bool {
-		return e.Kind == sdk.KindPredicate || e.Kind == sdk.KindPriority
+		return sdk.SchedulingKind(e.Kind)
 	})
 }
 

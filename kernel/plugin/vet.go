@@ -126,8 +126,10 @@ func vetUse(p *plan, e *Entry, s *v1alpha1.PluginSpec) field.ErrorList {
 		if !enabled {
 			list = append(list, field.Forbidden(specPath.Child("enabled"), "node.runtime and node.proxies of the configuration say which runtimes and proxies are used"))
 		}
-	case sdk.KindController:
 	default:
+		if !sdk.SchedulingKind(e.Kind) {
+			break
+		}
 		var have []string
 		for _, profile := range p.base.Profiles {
 			have = append(have, profile.SchedulerName)
