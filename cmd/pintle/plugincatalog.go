@@ -24,7 +24,8 @@ const (
 	exitNotFound  = 4 // no such bundle is installed
 	catalogStatus = `Exit status: 0 done; 1 it failed, the message says what to do; 2 wrong flags or
 arguments; 3 refused: the package is damaged or made to do harm, a digest is
-another, or its signature does not count; 4 no such bundle is installed.`
+another, its signature does not count, or the plugin host refuses to enable it;
+4 no such bundle is installed, or with --enable it was not in force in time.`
 )
 
 // catalogFlags say which catalog is meant.
@@ -153,6 +154,7 @@ func (p *progress) step(step string, done, total int64) { p.tell(step, done, tot
 
 func newPluginInstallCommand() *cobra.Command {
 	var flags catalogFlags
+	var enable enableFlags
 	var output outputFlag
 	var plainHTTP, beside bool
 	cmd := &cobra.Command{
@@ -181,6 +183,7 @@ where it came: on another machine, after the catalog was lost.
 Nothing of a package is run to install it.`,
 		Example: `  pintle plugin install ./quiet
   pintle plugin install registry.example.com/plugins/quiet:1.0.0 --key cosign.pub
+  pintle plugin install quiet.tar.gz --enable --profile default-scheduler
   ssh build cat quiet.tar.gz | pintle plugin install -`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -189,6 +192,9 @@ Nothing of a package is run to install it.`,
 			}
 			c, data, err := flags.open()
 			if err != nil {
+				return err
+			}
+			if err := enable.check(cmd, data, len(args) == 1); err != nil {
 				return err
 			}
 			ctx, stop := interruptible(cmd.Context())
@@ -215,6 +221,11 @@ Nothing of a package is run to install it.`,
 			for _, line := range hints(got, data) {
 				fmt.Fprintln(cmd.ErrOrStderr(), line)
 			}
+			if enable.on {
+				if err := enable.enable(ctx, got, data); err != nil {
+					return err
+				}
+			}
 			return output.print(cmd.OutOrStdout(), got, func(w io.Writer) { installedTable(w, *got) })
 		},
 	}
@@ -222,6 +233,7 @@ Nothing of a package is run to install it.`,
 	output.register(cmd, "table")
 	cmd.Flags().BoolVar(&plainHTTP, "plain-http", false, "speak to the registry without TLS")
 	cmd.Flags().BoolVar(&beside, "beside", false, "install it next to the version in use, which stays in use")
+	enable.register(cmd)
 	return asCatalog(cmd)
 }
 
@@ -256,8 +268,17 @@ func installedTable(w io.Writer, list ...catalog.Installed) {
 		case i.Present:
 			result = "was there"
 		}
-		row(w, i.Name, i.Version, i.Digest, strings.Join(i.Plugins, ","), signedBy(i.Signature), result)
+		row(w, i.Name, i.Version, i.Digest, few(i.Plugins), signedBy(i.Signature), result)
 	}
+}
+
+// few are names that fit into a cell.
+func few(names []string) string {
+	const most = 3
+	if len(names) > most {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ","), len(names)-most)
+	}
+	return strings.Join(names, ",")
 }
 
 func signedBy(v *catalog.Verified) string {
@@ -309,7 +330,7 @@ network. Nothing is changed.`,
 			}
 			return output.print(cmd.OutOrStdout(), got, func(w io.Writer) {
 				row(w, "BUNDLE", "VERSION", "DIGEST", "PLUGINS", "SIGNED BY", "RESULT")
-				row(w, got.Name, got.Version, got.Digest, strings.Join(got.Plugins, ","), signedBy(got.Signature), "ok")
+				row(w, got.Name, got.Version, got.Digest, few(got.Plugins), signedBy(got.Signature), "ok")
 			})
 		},
 	}

@@ -1,20 +1,13 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
-	"path/filepath"
 	"regexp"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"pintle.dev/pintle/kernel/catalog"
 	"pintle.dev/pintle/kernel/config"
@@ -22,30 +15,6 @@ import (
 )
 
 var bundleName = regexp.MustCompile(`^[A-Za-z0-9][-_.A-Za-z0-9]*$`)
-
-// pluginObjects are what a running kernel has.
-func pluginObjects(ctx context.Context, data string) ([]v1alpha1.Plugin, error) {
-	cfg, err := clientcmd.BuildConfigFromFlags("", filepath.Join(data, "admin.kubeconfig"))
-	if err != nil {
-		return nil, err
-	}
-	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		return nil, err
-	}
-	cfg.APIPath, cfg.GroupVersion = "/apis", &v1alpha1.SchemeGroupVersion
-	cfg.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
-	cfg.Timeout = 10 * time.Second
-	client, err := rest.RESTClientFor(cfg)
-	if err != nil {
-		return nil, err
-	}
-	list := &v1alpha1.PluginList{}
-	if err := client.Get().Resource("plugins").Do(ctx).Into(list); err != nil {
-		return nil, fmt.Errorf("plugins of the running kernel: %w", err)
-	}
-	return list.Items, nil
-}
 
 // named reports which bundles of the catalog objects and configuration name.
 func named(objects []v1alpha1.Plugin, bundles []config.Bundle) func(catalog.Entry) bool {
@@ -166,9 +135,15 @@ gc then refuses, unless --offline says that the lock is enough.`,
 		case running(data):
 			ctx, stop := interruptible(cmd.Context())
 			defer stop()
-			if objects, err = pluginObjects(ctx, data); err != nil {
+			client, err := (&clusterFlags{data: data}).plugins()
+			if err != nil {
 				return err
 			}
+			list, err := client.List(ctx)
+			if err != nil {
+				return fmt.Errorf("plugins of the running kernel: %w", err)
+			}
+			objects = list.Items
 		case exists(storeDirectory(data)) && !offline && !dry:
 			return errors.New("no kernel runs on " + data + ", so that its Plugin objects cannot be asked which bundles they name: start it, or say --offline")
 		}

@@ -9,8 +9,10 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 
+	"github.com/tetratelabs/wazero/experimental"
 	"go.yaml.in/yaml/v3"
 )
 
@@ -165,6 +167,8 @@ func Compile(ctx context.Context, dir string) error {
 	if err := os.MkdirAll(cache, 0o755); err != nil {
 		return fmt.Errorf("compile %s: %w", m.Name, err)
 	}
+	// Who compiles waits for nothing else.
+	ctx = experimental.WithCompilationWorkers(ctx, runtime.GOMAXPROCS(0))
 	module, err := loadModule(ctx, b, m.Artifacts.WASM, m.Artifacts.WASM.Digest, cache, defaultMemoryLimit)
 	if err != nil {
 		return err

@@ -1,0 +1,112 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"pintle.dev/pintle/kernel/catalog"
+	"pintle.dev/pintle/kernel/plugin/operate"
+	"pintle.dev/pintle/sdk/apis/kernel/v1alpha1"
+)
+
+// enableFlags make install switch on what it installed.
+type enableFlags struct {
+	on       bool
+	profiles []string
+	weight   int64
+	timeout  time.Duration
+}
+
+func (f *enableFlags) register(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&f.on, "enable", false, "switch its plugins on in the running kernel, and wait until they are in force")
+	cmd.Flags().StringArrayVar(&f.profiles, "profile", nil, "with --enable: scheduler profile (its schedulerName) to use them in; may be repeated; default: the first")
+	cmd.Flags().Int64Var(&f.weight, "weight", 0, "with --enable: factor of the scores of its priorities")
+	cmd.Flags().DurationVar(&f.timeout, "timeout", time.Minute, "with --enable: how long to wait at most")
+	cmd.MarkFlagsMutuallyExclusive("enable", "beside")
+}
+
+// check refuses what cannot be done before anything is.
+func (f *enableFlags) check(cmd *cobra.Command, data string, source bool) error {
+	switch {
+	case !f.on && (len(f.profiles) > 0 || cmd.Flags().Changed("weight")):
+		return usageError{errors.New("plugin install: --profile and --weight say how --enable is meant: add it")}
+	case cmd.Flags().Changed("weight") && f.weight < 1:
+		return usageError{errors.New("plugin install: --weight: want 1 or more")}
+	case f.on && !source:
+		return usageError{errors.New("plugin install: --enable needs a SOURCE; without one, plugins are as they were")}
+	case f.on && !running(data):
+		return usageError{fmt.Errorf("plugin install: --enable needs a running kernel, and none runs on %s: start it, or install without and enable by pintle plugin enable", data)}
+	}
+	return nil
+}
+
+// enable waits until the kernel has loaded a bundle, and switches its plugins on.
+func (f *enableFlags) enable(ctx context.Context, got *catalog.Installed, data string) error {
+	client, err := (&clusterFlags{data: data}).plugins()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, f.timeout)
+	defer cancel()
+	bar := newProgress(os.Stderr)
+	defer bar.done()
+	for _, name := range got.Plugins {
+		if err := f.enableOne(ctx, client, got, name, bar); err != nil {
+			return clusterCode("plugin install: "+got.Name+" is installed, and not enabled", err)
+		}
+	}
+	return nil
+}
+
+func (f *enableFlags) enableOne(ctx context.Context, client *operate.Client, got *catalog.Installed, name string, bar *progress) error {
+	bar.step("enable "+name, 0, 0)
+	if err := awaitLoaded(ctx, client, got, name); err != nil {
+		return err
+	}
+	o, err := client.Change(ctx, name, func(o *v1alpha1.Plugin) error {
+		var profiles []string
+		var weight int64
+		if scheduling := !slices.Contains([]v1alpha1.PluginKind{v1alpha1.PluginKindController, v1alpha1.PluginKindRuntime, v1alpha1.PluginKindProxy}, o.Spec.Kind); scheduling {
+			profiles = f.profiles
+		}
+		if o.Spec.Kind == v1alpha1.PluginKindPriority {
+			weight = f.weight
+		}
+		return operate.Enable(profiles, weight)(o)
+	})
+	if err != nil {
+		return err
+	}
+	_, err = client.Await(ctx, o, nil)
+	return err
+}
+
+// awaitLoaded waits until the host has made a plugin's object for a version.
+func awaitLoaded(ctx context.Context, client *operate.Client, got *catalog.Installed, name string) error {
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		o, err := client.Get(ctx, name)
+		switch {
+		case err == nil && o.Spec.Bundle == got.Name && o.Status.Version == got.Version:
+			return nil
+		case err != nil && !apierrors.IsNotFound(err) && ctx.Err() == nil:
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+				return fmt.Errorf("%w: the kernel did not load it; its log says why", operate.ErrTimedOut)
+			}
+			return ctx.Err()
+		case <-tick.C:
+		}
+	}
+}
