@@ -115,10 +115,15 @@ generate: ## write the generated code anew
 	$(GO) generate ./sdk/... ./kernel/...
 
 .PHONY: check
-check: ## fail where code is not formatted, vetted or generated
+check: ## fail where code is not formatted, vetted or generated (needs protoc)
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); exit 1; }
 	$(GO) vet ./...
 	$(GO) mod tidy -diff
+	@before=$$($(GENERATED)); $(MAKE) -s generate; test "$$before" = "$$($(GENERATED))" || \
+	  { echo "generated code was not what make generate writes; it is now: commit it"; git status --short -- '*.pb.go' '*zz_generated*'; exit 1; }
+
+# A digest of everything that is generated and checked in.
+GENERATED = git ls-files -co --exclude-standard '*.pb.go' '*zz_generated*' | sort | xargs sha256sum | sha256sum
 
 .PHONY: peer-goldens
 peer-goldens: ## ask Kubernetes itself for the answers that the API is tested against (compiles it: some minutes)

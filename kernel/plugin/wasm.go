@@ -440,6 +440,11 @@ func (g *wasmGuest) cycle(_ context.Context, req *contractv1.CycleRequest, timeo
 	if err := proto.Unmarshal(answer, resp); err != nil {
 		return nil, g.outOfRange("no CycleResponse: %v", err)
 	}
+	for _, r := range resp.GetResults() {
+		if r.GetBound() {
+			return nil, g.outOfRange("a module cannot have written a binding")
+		}
+	}
 	return resp, nil
 }
 

@@ -13,8 +13,24 @@
 // back to the cycle, which forgets the assumed pod when the binding failed.
 // Nothing but the inbox, the replica and the record of decisions is locked.
 //
+// # The points beside predicates and priorities
+//
+// A Policy that is a contractv1.Cycler has plugins at other points of the cycle;
+// one that is none, or has none there, costs nothing (pointPolicy). New pods
+// stand at the doorstep until pre-enqueue plugins let them in and the queue-sort
+// plugin gave them a key, in batches (enter.go). Pre-filter plugins narrow the
+// nodes of a class down (prefilter.go), post-filter plugins name victims for a
+// pod that fits nowhere (postfilter.go). Reserve and permit plugins are asked
+// behind the decision, in one crossing a bundle; a pod that is to wait stays
+// assumed and is asked about four times a second (placement.go). Pre-bind, bind
+// and post-bind plugins run on a goroutine a pod, at most BindWorkers at once
+// (binding.go). Whenever an assumed pod gives up its node, its Unreserve calls
+// are made in reverse order before the next question.
+//
 // # Promises
 //
+//   - Reserve is followed by Unreserve, of all reserve plugins, unless the pod is
+//     seen bound to the node.
 //   - A pod is assumed at most once at a time and carries its UID as a
 //     precondition of the binding, so it is not bound twice.
 //   - Deltas carry generations that grow by exactly one. Replica answers the
@@ -43,7 +59,9 @@
 // A pod with a deletion timestamp is not scheduled, one with scheduling gates
 // waits until they are gone. Volumes named kube-api-access-* are left out of
 // what plugins see: their names are random, and would make a class of each pod.
-// StartTimeUnix is not filled in. Preemption is not part of the cycle yet.
+// StartTimeUnix is not filled in. A node that a post-filter plugin nominated is
+// not kept free of other pods. Pre-enqueue does not tell users anything, as
+// upstream. A queue-sort plugin that fails leaves the order to the priority.
 //
 // The package must not import plugins, kernel/plugin, kernel/api or
 // kernel/store: it knows the API through ListerWatchers and functions.
