@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -111,6 +112,13 @@ func TestPluginControl(t *testing.T) {
 	if r := e.run(t, "", binary(t, "pintle"), "__complete", "plugin", "enable", "Pod"); !strings.Contains(r.stdout, "PodFitsResources") {
 		t.Errorf("completion offers %q, want PodFitsResources", r.stdout)
 	}
+
+	// The commands of the document do what it says.
+	bin := filepath.Dir(binary(t, "pintle"))
+	out := shell(t, e, bin, script("configs/README.md", fences(t, "configs/README.md"), "plugins"),
+		"PATH="+bin+":"+os.Getenv("PATH"), "KUBECONFIG="+e.Kubeconfig, "PINTLE_DATADIR="+data)
+	contains(t, out, "BalancedResourceAllocation enabled in default-scheduler, weight 2", "PodFitsHostPorts disabled", "changed by an operator")
+	says("Ready", "PodFitsHostPorts", "{.status.state}")
 
 	// All of it outlives a restart.
 	e.stop(t)

@@ -22,6 +22,16 @@
 // own process group, and dies with the kernel. A changed configuration is
 // started, configured and checked before the scheduler turns to it.
 //
+// What shall run is a plan (plan.go): the configuration file, with Plugin objects
+// laid over it field by field (fields.go, wishes.go). Objects are read before the
+// first question, and followed then. A change is vetted when it is written
+// (vet.go, schema.go), and put in force by swap.go: new guests are started, fed
+// and tried beside the present ones, policies for the new plan are handed to the
+// scheduler, which takes them up between two decisions, and what they replace
+// ends when no decision can be with it. A configuration alone reaches the running
+// guest (configure.go), between two decisions too. A change that fails changes
+// nothing, and the object says so.
+//
 // Modules are compiled when a bundle is sealed or installed (Seal, Compile);
 // a start maps what is there.
 //
