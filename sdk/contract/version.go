@@ -11,7 +11,8 @@ package contract
 const (
 	// One has predicates, priorities, controllers, runtimes and proxies.
 	One = 1
-	// Two adds the other points of the scheduling cycle (cycle.proto).
+	// Two adds the other points of the scheduling cycle (cycle.proto) and
+	// admission (admission.proto).
 	Two = 2
 
 	// Min and Max are what this version of Pintle speaks.

@@ -173,7 +173,7 @@ func TestTableColumns(t *testing.T) {
 		"clusterroles":           "Name Created At",
 		"rolebindings":           "Name Role Age (Users) (Groups) (ServiceAccounts)",
 		"clusterrolebindings":    "Name Role Age (Users) (Groups) (ServiceAccounts)",
-		"plugins":                "Name Kind Transport Version State Restarts Calls P99 Age (Digest) (Bundle) (Message)",
+		"plugins":                "Name Kind Transport Version State Restarts Calls P99 Age (Weight) (Profiles) (Digest) (Bundle) (Message)",
 	}
 	for _, k := range otherKinds() {
 		var names []string
