@@ -231,6 +231,46 @@ func TestDocumentsInstall(t *testing.T) {
 	e.stop(t)
 }
 
+// TestDocumentsExplain runs the operator's commands about decisions on a cluster
+// of hollow nodes. The candidate is the bundle in use under another version.
+func TestDocumentsExplain(t *testing.T) {
+	dir := t.TempDir()
+	bundles := filepath.Join(filepath.Dir(binary(t, "pintle")), "plugins")
+	next := filepath.Join(dir, "next", "classic")
+	if err := os.CopyFS(next, os.DirFS(filepath.Join(bundles, "classic"))); err != nil {
+		t.Fatal(err)
+	}
+	manifest := filepath.Join(next, "manifest.yaml")
+	text, err := os.ReadFile(manifest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := strings.Replace(string(text), "version: 0.1.0", "version: 0.1.1", 1)
+	if err := os.WriteFile(manifest, []byte(other), 0o644); err != nil || other == string(text) {
+		t.Fatalf("manifest %v: %s", err, text)
+	}
+	config := filepath.Join(dir, "config.yaml")
+	plain := strings.NewReplacer("name: picky", "name: hollow\n    privileged: true", "  - name: hollow\n    privileged: true\n", "", "[Picky, ", "[NodeUnschedulable, ", "DIR, BIN", bundles, "nodes: 3", "nodes: 2").Replace(explainConfig)
+	if err := os.WriteFile(config, []byte(plain), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	data := filepath.Join(dir, ".data")
+	e := minimal(t, config, data)
+	e.apply(t, "default", "apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: default}\n")
+	eventually(t, func(ctx context.Context) error {
+		nodes, err := e.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+		if err == nil && len(nodes.Items) != 2 {
+			err = fmt.Errorf("%d nodes", len(nodes.Items))
+		}
+		return err
+	})
+	out := shell(t, nil, dir, script("configs/README.md", fences(t, "configs/README.md"), "explain"),
+		"PATH="+filepath.Dir(binary(t, "pintle"))+":"+os.Getenv("PATH"), "KUBECONFIG="+e.Kubeconfig, "PINTLE_DATADIR="+data, "NEXT="+next)
+	contains(t, out, "WHAT WOULD HAVE TO CHANGE", "least lacking:", "BASIS     decision", "1 of 2 pods would be placed", "otherwise than by the present policy",
+		"CANDIDATE   0.1.1", "has no candidate any more")
+	e.stop(t)
+}
+
 // TestDocumentsAuthor does what the author's guide says: it writes the files,
 // builds, tests and seals the plugins, loads each build into a kernel and sees
 // the predicate refuse a node.

@@ -13,6 +13,12 @@
 // back to the cycle, which forgets the assumed pod when the binding failed.
 // Nothing but the inbox, the replica and the record of decisions is locked.
 //
+// Questions about decisions (Why) run in the cycle too, between two decisions:
+// they see one state, and hold up the next decision as long as one of a class that is new.
+// The record keeps what a decision was made on (evidence.go): two bytes a node, shared by
+// decisions between which no node's state changed, and the scores of the best
+// nodes. Simulate runs the same queue and cycle on a picture of a cluster.
+//
 // # The points beside predicates and priorities
 //
 // A Policy that is a contractv1.Cycler has plugins at other points of the cycle;
@@ -26,6 +32,18 @@
 // and post-bind plugins run on a goroutine a pod, at most BindWorkers at once
 // (binding.go). Whenever an assumed pod gives up its node, its Unreserve calls
 // are made in reverse order before the next question.
+//
+// # Shadows
+//
+// A Comparison (comparison.go) decides each pod again by two policies: a mirror of the
+// one in force, and that with a candidate in it. The cycle hands it, without
+// waiting, each delta and, of each decision, its class, its generation and its
+// outcome. The comparison applies the deltas in their order to a replica of its own,
+// which both sides are fed from, so that both are asked about a class and its nodes
+// at the very generation of the decision: a difference is one of versions, not of
+// time. Its class caches ask about the same nodes as the cycle's. A dropped
+// decision is counted; a dropped delta shows as a gap, after which the comparison takes the
+// scheduler's replica as it is and goes on from there.
 //
 // # Promises
 //
