@@ -1,6 +1,7 @@
 package shadow
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -114,22 +115,12 @@ func wanted(objects []any) map[string]v1alpha1.PluginShadowSpec {
 			plugins = append(plugins, p)
 		}
 	}
-	slices.SortFunc(plugins, func(a, b *v1alpha1.Plugin) int { return -compare(a.Name, b.Name) })
+	slices.SortFunc(plugins, func(a, b *v1alpha1.Plugin) int { return cmp.Compare(b.Name, a.Name) })
 	out := map[string]v1alpha1.PluginShadowSpec{}
 	for _, p := range plugins {
 		out[p.Spec.Bundle] = *p.Spec.Shadow
 	}
 	return out
-}
-
-func compare(a, b string) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
-	}
-	return 0
 }
 
 func (m *Manager) reconcile(ctx context.Context, want map[string]v1alpha1.PluginShadowSpec) {
