@@ -43,8 +43,9 @@ The picture (--snapshot):
 
 --with, --set and --disable ask for another policy than the present one; where
 pods would then go otherwise is shown. --with runs the named build beside the
-kernel, in this program. For files and backups the policy is that of --config
-(default: the built-in configuration), with the bundles beside this program.
+kernel, in this program. For files and backups the policy is that of the running
+kernel, or of --config FILE, with what is installed in its data directory and the
+bundles beside this program; it runs in this program too.
 
 It takes an administrator for live pictures: system:masters, or a ClusterRole with
 the verbs get and post on nonResourceURLs ` + inspect.Path + `*.
@@ -114,7 +115,7 @@ func newSimulateCommand() *cobra.Command {
 	cmd.Flags().StringArrayVar(&f.set, "set", nil, "another weight, as [PROFILE/]PRIORITY=WEIGHT; may be repeated")
 	cmd.Flags().StringArrayVar(&f.disable, "disable", nil, "a predicate or priority to leave out, as [PROFILE/]NAME; may be repeated")
 	cmd.Flags().StringVar(&f.snapshot, "snapshot", "live", "live, a file of nodes and pods, or a backup of a store")
-	cmd.Flags().StringVar(&f.config, "config", "", "configuration that the policy is taken from, for files and backups")
+	cmd.Flags().StringVar(&f.config, "config", "", "configuration that the policy is taken from, for files and backups; default: the running kernel's")
 	cmd.Flags().Uint64Var(&f.seed, "seed", 1, "seed of the choice between tied nodes")
 	cmd.Flags().BoolVar(&f.explain, "explain", false, "explain each pod as pintle explain does")
 	return cmd
@@ -172,9 +173,9 @@ func (f *simulateFlags) run(ctx context.Context, r *simulation.Request) (*simula
 		if err != nil {
 			return nil, err
 		}
-		cfg, err := f.policy()
+		cfg, err := f.policy(ctx)
 		if err != nil {
-			return nil, usageError{err}
+			return nil, err
 		}
 		report, err := simulation.Run(ctx, cfg, cluster, r, plugin.Deps{Log: warnings()})
 		if report != nil {
@@ -198,11 +199,10 @@ func (f *simulateFlags) run(ctx context.Context, r *simulation.Request) (*simula
 	if err != nil {
 		return nil, err
 	}
-	var cfg plugin.Config
-	if err := c.Get(ctx, nil, &cfg, "policy"); err != nil {
+	cfg, err := policyOf(ctx, c)
+	if err != nil {
 		return nil, err
 	}
-	cfg.Alone()
 	cluster, err := live(ctx, client)
 	if err != nil {
 		return nil, err
@@ -218,21 +218,45 @@ func warnings() *slog.Logger {
 	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 }
 
-// policy is that of a configuration.
-func (f *simulateFlags) policy() (plugin.Config, error) {
-	src := sourceFlags{file: f.config}
-	cfg, err := src.load()
+// policy is that of a configuration, or of the running kernel.
+func (f *simulateFlags) policy(ctx context.Context) (cfg plugin.Config, err error) {
+	if f.config == "" {
+		rest, err := f.connect.config()
+		if err != nil {
+			return cfg, fmt.Errorf("the policy: %w, or a configuration with --config", err)
+		}
+		c, err := inspect.Dial(rest)
+		if err != nil {
+			return cfg, err
+		}
+		return policyOf(ctx, c)
+	}
+	src := sourceFlags{file: f.config, data: f.connect.data}
+	full, err := src.load()
 	if err != nil {
-		return plugin.Config{}, err
+		return cfg, err
 	}
 	exe, err := os.Executable()
 	if err != nil {
-		return plugin.Config{}, err
+		return cfg, err
 	}
 	if exe, err = filepath.EvalSymlinks(exe); err != nil {
-		return plugin.Config{}, err
+		return cfg, err
 	}
-	return kernel.SchedulingConfig(cfg, exe)
+	if cfg, err = kernel.SchedulingConfig(full, exe); err != nil {
+		return cfg, usageError{err}
+	}
+	if len(cfg.Profiles) == 0 {
+		return cfg, usageError{fmt.Errorf("%s: no scheduler profile", f.config)}
+	}
+	return cfg, nil
+}
+
+// policyOf is the policy of a running kernel, for a host in this program.
+func policyOf(ctx context.Context, c *inspect.Client) (cfg plugin.Config, err error) {
+	err = c.Get(ctx, nil, &cfg, "policy")
+	cfg.Alone()
+	return cfg, err
 }
 
 // live lists what the scheduler of a running kernel sees.
