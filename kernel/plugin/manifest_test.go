@@ -67,10 +67,20 @@ func FuzzParseManifest(f *testing.F) {
 	f.Add([]byte(goodManifest))
 	f.Add([]byte("plugins: [{name: x}]\n"))
 	f.Add([]byte("- 1\n- 2\n"))
+	f.Add([]byte("a: &a [*a]\n"))
+	f.Add([]byte(goodManifest + "artifacts: {platforms: {linux/arm64: {path: b, digest: 'sha256:" + strings.Repeat("a", 64) + "'}, x: null}}\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		m, err := ParseManifest("m.yaml", data)
 		if err == nil && (m.Name == "" || len(m.Plugins) == 0) {
 			t.Errorf("accepted %q", data)
+		}
+		if err != nil {
+			return
+		}
+		for _, a := range m.Artifacts.All() {
+			if !filepath.IsLocal(a.Path) || !digestForm.MatchString(a.Digest) {
+				t.Errorf("pins %+v", a)
+			}
 		}
 	})
 }

@@ -1,0 +1,68 @@
+package plugin
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestSealPlatforms: builds for several platforms are pinned side by side, with
+// the files beside them; this machine's goes before the one without a platform.
+func TestSealPlatforms(t *testing.T) {
+	dir := t.TempDir()
+	mine := "quiet-" + strings.Replace(Platform(), "/", "-", 1)
+	for name, text := range map[string]string{
+		ManifestFile: "apiVersion: kernel.pintle.dev/v1alpha1\nkind: PluginManifest\nname: quiet\nversion: 1.0.0\nplugins:\n- {name: Quiet, kind: predicate}\nartifacts:\n  files:\n  - path: words.txt\n",
+		"quiet":      "any", mine: "mine", "quiet-linux-riscv64": "other", "quiet-my-notes": "no build", "words.txt": "words",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 2 { // sealing again changes nothing
+		if err := Seal(t.Context(), dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m, err := ReadManifest(filepath.Join(dir, ManifestFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := &m.Artifacts
+	if len(a.Platforms) != 2 || len(a.Files) != 1 || a.Process == nil || len(a.All()) != 4 {
+		t.Errorf("sealed %+v", a)
+	}
+	if got := a.ProcessFor(Platform()); got == nil || got.Path != mine {
+		t.Errorf("the build for %s is %+v", Platform(), got)
+	}
+	if got := a.ProcessFor("plan9/mips"); got != a.Process {
+		t.Errorf("the build for another platform is %+v", got)
+	}
+	kind, chosen, err := (&Bundle{Directory: dir, Manifest: m}).artifact("")
+	if err != nil || kind != TransportProcess || chosen.Path != mine {
+		t.Errorf("%s %+v, %v", kind, chosen, err)
+	}
+	a.Process, a.Platforms = nil, map[string]*Artifact{"plan9/mips": chosen}
+	if _, _, err := (&Bundle{Directory: dir, Manifest: m}).artifact(""); err == nil || !strings.Contains(err.Error(), "has no process build for "+Platform()+"; it has: plan9/mips") {
+		t.Error(err)
+	}
+}
+
+// TestManifestPaths: a bundle's files lie in its folder, each under one name.
+func TestManifestPaths(t *testing.T) {
+	digest := "sha256:" + strings.Repeat("a", 64)
+	for path, want := range map[string]string{
+		"a/b": "", "../a": "inside", "/a": "inside", "a/../b": "want b", "./a": "want a", ".": "beside the manifest", "Manifest.yaml": "beside the manifest",
+		".compiled/x": "compiled modules", "x/.COMPILED/y": "compiled modules", `a\b`: "printable", "a\x01": "printable", strings.Repeat("x", 300): "255 bytes",
+	} {
+		if got := pathFault(path); want == "" && got != "" || !strings.Contains(got, want) {
+			t.Errorf("%q: %q", path, got)
+		}
+	}
+	text := "apiVersion: kernel.pintle.dev/v1alpha1\nkind: PluginManifest\nname: quiet\nversion: 1.0.0\nplugins:\n- {name: Quiet, kind: predicate}\nartifacts:\n" +
+		"  wasm: {path: a, digest: " + digest + "}\n  files: [{path: A, digest: " + digest + "}]\n"
+	if _, err := ParseManifest("m", []byte(text)); err == nil || !strings.Contains(err.Error(), "are one file") {
+		t.Error(err)
+	}
+}
