@@ -47,7 +47,8 @@ func (c *Cluster) Add(object runtime.Object) error {
 const SimulationMax = 10_000
 
 // Simulate places pods on a cluster that is only a picture: the scheduler's own
-// queue and cycle decide, by the policies of profiles, and nothing is written.
+// queue and cycle decide, by the policies of profiles, and nothing is written;
+// plugins behind the decision (reserve, permit, bind and after) are not asked.
 // Pods of the cluster that are bound occupy their nodes, those that wait are
 // left out. feed, if not nil, is told where plugins are fed from in full. The explanations are in the order of pods. seed makes the choice
 // between tied nodes repeatable; 0: a random one. With before, what another
@@ -159,6 +160,13 @@ func (s *Scheduler) simulate(ctx context.Context, pods []*v1.Pod, seed uint64, b
 		}
 		// Equal priorities are tried in the order of the file.
 		s.setPod(p, sh, now.Add(time.Duration(i)))
+	}
+	s.enter(ctx)
+	for i, x := range out {
+		// What was turned away at the entrance of the queue is in the record.
+		if d, ok := s.record.last(x.Namespace, x.Pod); ok && at[d.UID] == i && x.State == "not-placed" {
+			x.Message = d.Message
+		}
 	}
 	for {
 		p := s.queue.pop(now.Add(time.Duration(len(pods))))
