@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -32,6 +33,21 @@ var hostilities = []hostility{
 	{"verdicts", "InventsVerdicts", "answer out of range: verdict 1073741824"},
 	{"astray", "PointsAstray", "answer out of range: 100 bytes at 0xfffffff0 are not in its memory"},
 	{"exits", "Exits", "wasm error: unreachable"},
+	{"scribbles", "Scribbles", "out of bounds memory access"},
+	{"status", "LiesOfStatus", "answer out of range: status 77"},
+	{"draws", "Draws", "no answer in time"},
+}
+
+// Those that answer.
+var answering = []hostility{
+	{"dozes", "Dozes", ""}, {"floods", "Floods", ""}, {"peeks", "PeeksAtFiles", ""},
+}
+
+// Priorities that score out of range.
+var outOfRange = []hostility{
+	{"eleven", "ScoresEleven", "answer out of range: score 11"},
+	{"nan", "ScoresNaN", "answer out of range: score 9221120237041090561"},
+	{"huge", "ScoresHuge", "answer out of range: score -9223372036854775808"},
 }
 
 // hostileModule is built and sealed once.
@@ -86,7 +102,12 @@ func hostileCatalog(t *testing.T) string {
 	for _, h := range hostilities {
 		add(h.bundle, h.plugin, "predicate")
 	}
-	add("eleven", "ScoresEleven", "priority")
+	for _, h := range answering {
+		add(h.bundle, h.plugin, "predicate")
+	}
+	for _, h := range outOfRange {
+		add(h.bundle, h.plugin, "priority")
+	}
 	return catalog
 }
 
@@ -181,24 +202,26 @@ plugins:
   bundles:
   - name: classic
 `, own, catalog)
-		for _, h := range append(hostilities, hostility{bundle: "eleven"}) {
+		for _, h := range slices.Concat(hostilities, answering, outOfRange) {
 			if use {
 				fmt.Fprintf(&b, "  - {name: %s%s}\n", h.bundle, extra)
 			}
 		}
 		b.WriteString("scheduler:\n  podInitialBackoff: 50ms\n  podMaxBackoff: 500ms\n  profiles:\n  - {schedulerName: default-scheduler, predicates: [HostName, PodFitsResources]}\n")
-		for _, h := range hostilities {
+		for _, h := range slices.Concat(hostilities, answering) {
 			predicates := "HostName"
 			if use {
 				predicates += ", " + h.plugin
 			}
 			fmt.Fprintf(&b, "  - {schedulerName: %s, predicates: [%s]}\n", h.bundle, predicates)
 		}
-		priorities := "LeastRequestedPriority"
-		if use {
-			priorities = "ScoresEleven"
+		for _, h := range outOfRange {
+			priorities := "LeastRequestedPriority"
+			if use {
+				priorities = h.plugin
+			}
+			fmt.Fprintf(&b, "  - {schedulerName: %s, predicates: [HostName], priorities: [{name: %s}]}\n", h.bundle, priorities)
 		}
-		fmt.Fprintf(&b, "  - {schedulerName: eleven, predicates: [HostName], priorities: [{name: %s}]}\n", priorities)
 		// In one step, as an editor does.
 		if err := os.Rename(write(t, file+".new", b.String()), file); err != nil {
 			t.Fatal(err)
@@ -211,7 +234,9 @@ plugins:
 	for _, h := range hostilities {
 		e.ask(t, "waits-"+h.bundle, h.bundle)
 	}
-	e.ask(t, "eleven", "eleven")
+	for _, h := range slices.Concat(answering, outOfRange) {
+		e.ask(t, "first-"+h.bundle, h.bundle)
+	}
 	for _, h := range hostilities {
 		t.Run(h.bundle, func(t *testing.T) {
 			e.refused(t, "waits-"+h.bundle, "0/2 nodes are available: 2 plugin "+h.plugin+" is not available.")
@@ -226,11 +251,39 @@ plugins:
 			})
 		})
 	}
-	t.Run("scores", func(t *testing.T) {
-		// A priority that fails does not keep a pod from a node.
-		e.placed(t, "eleven")
-		if err := e.AwaitLog(bound(t), "ScoresEleven", "answer out of range: score 11"); err != nil {
-			t.Errorf("nothing in the log of the score out of range: %v", err)
+	for _, h := range outOfRange {
+		t.Run(h.bundle, func(t *testing.T) {
+			// A priority that fails does not keep a pod from a node.
+			e.placed(t, "first-"+h.bundle)
+			if err := e.AwaitLog(bound(t), h.plugin, h.why); err != nil {
+				t.Errorf("nothing in the log of the score out of range: %v", err)
+			}
+		})
+	}
+	t.Run("floods", func(t *testing.T) {
+		e.placed(t, "first-floods")
+		if err := e.AwaitLog(bound(t), "plugin=floods", "lines were dropped"); err != nil {
+			t.Errorf("nothing was dropped: %v", err)
+		}
+		if n := strings.Count(e.Log(1<<30), "noise noise noise"); n > 1000+100*300 {
+			t.Errorf("%d lines of the flood are in the log", n)
+		}
+	})
+	t.Run("peeks", func(t *testing.T) {
+		e.placed(t, "first-peeks")
+		if err := e.AwaitLog(bound(t), "plugin=peeks", "looked around"); err != nil {
+			t.Fatal(err)
+		}
+		if log := e.Log(1 << 30); strings.Contains(log, "reached ") {
+			t.Error("a module read what is not its own: ", log[strings.Index(log, "reached "):][:80])
+		}
+	})
+	t.Run("dozes", func(t *testing.T) {
+		for i := range 12 {
+			e.askFor(t, fmt.Sprintf("doze-%d", i), "dozes", fmt.Sprintf("%dm", 10+i))
+		}
+		if err := e.AwaitLog(bound(t), "plugin is not asked until", "it took 800ms or more of the 1s that it has, 10 times in a row"); err != nil {
+			t.Errorf("its circuit did not open: %v", err)
 		}
 	})
 	t.Run("others", func(t *testing.T) {

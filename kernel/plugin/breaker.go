@@ -69,7 +69,6 @@ func (b *breaker) note(now time.Time, took, deadline time.Duration, err error, w
 	}
 	why := ""
 	if err != nil {
-		b.slow = 0
 		b.failures[b.next] = now
 		b.next = (b.next + 1) % breakFailures
 		if first := b.failures[b.next]; !first.IsZero() && now.Sub(first) <= breakWindow {

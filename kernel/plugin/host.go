@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"pintle.dev/pintle/kernel/node/cgroup"
 	"pintle.dev/pintle/sdk/apis/kernel/v1alpha1"
 )
 
@@ -137,6 +138,11 @@ func (h *Host) Run(ctx context.Context) error {
 		return errors.New("plugin host: run was called twice")
 	}
 	h.ctx = ctx
+	if h.plan.base.Cgroup != "" {
+		if err := cgroup.Sweep(h.plan.base.Cgroup); err != nil {
+			h.log.Warn("cgroups of a kernel that was killed are not removed", "error", err)
+		}
+	}
 	h.mu.Unlock()
 	defer h.stopAll()
 	api, err := h.begin(ctx)

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"pintle.dev/pintle/kernel/node/cgroup"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
@@ -30,6 +31,7 @@ type processGuest struct {
 	client     *goplugin.Client
 	runner     *processRunner
 	executable *executable
+	memory     *resource.Quantity // its limit
 	log        *slog.Logger
 	conn       *grpc.ClientConn
 	lifecycle  contractv1.LifecycleClient
@@ -119,7 +121,8 @@ func startProcess(ctx context.Context, b *Bundle, a *Artifact, o processOptions)
 			grpc.WithChainStreamInterceptor(guardStreams),
 		},
 	})
-	g := &processGuest{name: name, client: client, runner: r, executable: exe, log: o.log, timeout: o.call}
+	g := &processGuest{name: name, client: client, runner: r, executable: exe, log: o.log, timeout: o.call,
+		memory: resource.NewQuantity(o.limits.memory, resource.BinarySI)}
 	defer func() {
 		if err != nil {
 			g.kill(0)
@@ -245,6 +248,9 @@ func (g *processGuest) failed(what string, err error) error {
 	case codes.DeadlineExceeded:
 		return broken("plugin bundle %s: %s: no answer in time", g.name, what)
 	case codes.Unavailable:
+		if g.runner.outOfMemory() {
+			return broken("plugin bundle %s: %s: process %d was ended: it used more than its %s of memory", g.name, what, g.process, g.memory)
+		}
 		return broken("plugin bundle %s: %s: process %d is gone, or its connection is: %s", g.name, what, g.process, s.Message())
 	case codes.ResourceExhausted:
 		return g.outOfRange("%s: %s", what, s.Message())
@@ -266,6 +272,9 @@ func (g *processGuest) pid() int                                  { return g.pro
 
 func (g *processGuest) health(ctx context.Context) error {
 	if g.client.Exited() {
+		if g.runner.outOfMemory() {
+			return broken("plugin bundle %s: process %d was ended: it used more than its %s of memory", g.name, g.process, g.memory)
+		}
 		return broken("plugin bundle %s: process %d ended", g.name, g.process)
 	}
 	return nil

@@ -111,6 +111,10 @@ func (r *processRunner) close() error {
 	return errors.Join(r.group.Kill(), r.group.Remove())
 }
 
+// outOfMemory reports whether a process of it was killed because it passed the
+// memory limit.
+func (r *processRunner) outOfMemory() bool { return r.group != nil && r.group.OutOfMemory() > 0 }
+
 func (r *processRunner) pid() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -195,3 +195,34 @@ func (g *Group) Remove() error {
 	}
 	return errors.Join(errs...)
 }
+
+// Sweep removes the groups that are directly below path, with their processes: a
+// kernel that was killed could not.
+func Sweep(path string) error {
+	h, err := open()
+	if err != nil {
+		return err
+	}
+	mounts := []string{h.v2}
+	if h.v2 == "" {
+		mounts = []string{h.v1["cpu"], h.v1["memory"], h.v1["pids"]}
+	}
+	found := map[string]bool{}
+	for _, mount := range mounts {
+		entries, err := os.ReadDir(filepath.Join(mount, path))
+		for _, e := range entries {
+			if err == nil && e.IsDir() && mount != "" {
+				found[e.Name()] = true
+			}
+		}
+	}
+	var errs []error
+	for name := range found {
+		g, err := h.group(filepath.Join(path, name), Limits{})
+		if err == nil {
+			err = g.Remove()
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}

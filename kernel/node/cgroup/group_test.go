@@ -86,4 +86,10 @@ func TestGroupEndsWhatForks(t *testing.T) {
 	if left := g.Processes(); len(left) > 0 {
 		t.Errorf("%v still run", left)
 	}
+	if err := Sweep(path); err != nil {
+		t.Error(err)
+	}
+	if left, _ := filepath.Glob("/sys/fs/cgroup/*" + path + "/one"); len(left) > 0 {
+		t.Errorf("not swept: %v", left)
+	}
 }

@@ -5,7 +5,13 @@
 // breaks the contract in a way of its own.
 package main
 
-import "unsafe"
+import (
+	"crypto/rand"
+	"math"
+	"os"
+	"time"
+	"unsafe"
+)
 
 const description = `{"contract":1,"plugins":[
 {"name":"Traps","kind":"predicate","scope":"node"},
@@ -14,7 +20,15 @@ const description = `{"contract":1,"plugins":[
 {"name":"InventsVerdicts","kind":"predicate","scope":"node"},
 {"name":"PointsAstray","kind":"predicate","scope":"node"},
 {"name":"Exits","kind":"predicate","scope":"node"},
-{"name":"ScoresEleven","kind":"priority","scope":"node","normalize":"none"}]}`
+{"name":"Scribbles","kind":"predicate","scope":"node"},
+{"name":"LiesOfStatus","kind":"predicate","scope":"node"},
+{"name":"Dozes","kind":"predicate","scope":"node"},
+{"name":"Floods","kind":"predicate","scope":"node"},
+{"name":"Draws","kind":"predicate","scope":"node"},
+{"name":"PeeksAtFiles","kind":"predicate","scope":"node"},
+{"name":"ScoresEleven","kind":"priority","scope":"node","normalize":"none"},
+{"name":"ScoresNaN","kind":"priority","scope":"node","normalize":"none"},
+{"name":"ScoresHuge","kind":"priority","scope":"node","normalize":"plugin"}]}`
 
 const (
 	traps = iota
@@ -23,6 +37,15 @@ const (
 	inventsVerdicts
 	pointsAstray
 	exits
+	scribbles
+	liesOfStatus
+	dozes
+	floods
+	draws
+	peeksAtFiles
+	scoresEleven
+	scoresNaN
+	scoresHuge
 )
 
 var (
@@ -84,21 +107,61 @@ func filter(plugin, _, _, n, out uint32) int32 {
 	case exits:
 		var nothing map[string]int
 		nothing["x"] = 1 // the runtime panics and ends the module
+	case scribbles:
+		// All of its memory, the host's buffers in it and what lies beyond.
+		for p := uintptr(1 << 16); ; p += 8 {
+			*(*uint64)(unsafe.Pointer(p)) = 0xffffffffffffffff
+		}
+	case liesOfStatus:
+		return 77
+	case dozes:
+		// It has a second.
+		for began := time.Now(); time.Since(began) < 850*time.Millisecond; {
+			count++
+		}
+	case floods:
+		for range 100_000 {
+			os.Stdout.Write([]byte("noise noise noise\n"))
+		}
+	case draws:
+		// Randomness without end: the host makes it, not the module.
+		b := make([]byte, 32<<20)
+		for {
+			rand.Read(b)
+		}
+	case peeksAtFiles:
+		for _, path := range []string{"/etc/passwd", "/proc/self/environ", ".", "/", "../../../../etc/passwd"} {
+			if f, err := os.Open(path); err == nil {
+				os.Stdout.WriteString("reached " + f.Name() + "\n")
+			}
+		}
+		if len(os.Environ()) > 0 || len(os.Args) > 0 && os.Args[0] != "" {
+			os.Stdout.WriteString("reached the environment\n")
+		}
+		os.Stdout.WriteString("looked around\n")
 	}
 	return 0
 }
 
 //go:wasmexport pintle_score
-func score(_, _, _, n, out uint32) int32 {
+func score(plugin, _, _, n, out uint32) int32 {
 	scores := unsafe.Slice((*int64)(unsafe.Pointer(uintptr(out))), n)
 	for i := range scores {
 		scores[i] = 11
+		if plugin == scoresNaN {
+			scores[i] = int64(math.Float64bits(math.NaN()))
+		}
 	}
 	return 0
 }
 
 //go:wasmexport pintle_normalize
-func normalize(_, _, _, _, _ uint32) int32 { return 0 }
+func normalize(_, _, _, n, out uint32) int32 {
+	for i := range unsafe.Slice((*int64)(unsafe.Pointer(uintptr(out))), n) {
+		unsafe.Slice((*int64)(unsafe.Pointer(uintptr(out))), n)[i] = math.MinInt64
+	}
+	return 0
+}
 
 // reason points to text that is not in the memory.
 //
