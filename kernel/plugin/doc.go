@@ -32,9 +32,18 @@
 // guest (configure.go), between two decisions too. A change that fails changes
 // nothing, and the object says so.
 //
+// How a process is held: launcher.go starts it from a thread that has given up
+// its rights and holds it before its first instruction; confine.go compares the
+// file that is executed then with the digest and puts the process into its cgroup;
+// runner.go ends it with all that it started. limits.go says what a bundle gets,
+// users.go whose its processes are, breaker.go when a plugin is not asked,
+// wasmlog.go what of its words the log takes. No process outlives the kernel:
+// go-plugin cannot take over (Reattach) one that it made keys for (AutoMTLS) or
+// whose checksum it compared, so all are started again in order.
+//
 // Modules are compiled when a bundle is sealed or installed (Seal, Compile);
 // a start maps what is there.
 //
-// It imports sdk and kernel/api/auth/rbac (pure functions); it must not import
+// It imports sdk, kernel/node/cgroup and kernel/api/auth/rbac (pure functions); it must not import
 // the scheduler, the store or plugins.
 package plugin

@@ -1,0 +1,114 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestManyPlugins: 200 plugins at once, in 180 modules and 20 processes of 200
+// bundles. The start is bounded by the deadline of the test's cluster; what it
+// took and what they weigh is reported.
+func TestManyPlugins(t *testing.T) {
+	const modules, processes = 180, 20
+	sealed, err := hostileModule()
+	if err != nil {
+		t.Fatal(err)
+	}
+	program, err := hostileProcessBinary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	catalog := t.TempDir()
+	var bundles, names strings.Builder
+	link := func(from, to string) {
+		t.Helper()
+		if err := os.Link(from, to); err != nil {
+			t.Fatal(err)
+		}
+	}
+	manifest, err := os.ReadFile(filepath.Join(sealed, "manifest.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range modules + processes {
+		name := fmt.Sprintf("many%03d", i)
+		dir := filepath.Join(catalog, name)
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(&bundles, "  - {name: %s}\n", name)
+		fmt.Fprintf(&names, ", %s", name)
+		if i >= modules {
+			link(program, filepath.Join(dir, name))
+			write(t, filepath.Join(dir, "manifest.yaml"), hostileManifest(name, name, "predicate"))
+			if text, err := exec.Command(binary(t, "pintle"), "plugin", "seal", dir).CombinedOutput(); err != nil {
+				t.Fatalf("seal %s: %v\n%s", name, err, text)
+			}
+			continue
+		}
+		// The same module under another name; it has a plugin for each of them.
+		text := strings.Replace(string(manifest), "name: hostile", "name: "+name, 1)
+		write(t, filepath.Join(dir, "manifest.yaml"), strings.Replace(text, "name: Traps", "name: "+name, 1))
+		link(filepath.Join(sealed, "hostile.wasm"), filepath.Join(dir, "hostile.wasm"))
+		if err := os.CopyFS(filepath.Join(dir, ".compiled"), os.DirFS(filepath.Join(sealed, ".compiled"))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	own := filepath.Join(filepath.Dir(binary(t, "pintle")), "plugins")
+	file := write(t, filepath.Join(t.TempDir(), "pintle.yaml"), fmt.Sprintf(`apiVersion: config.pintle.dev/v1alpha1
+kind: KernelConfiguration
+api: {bindAddress: 127.0.0.1}
+plugins:
+  directories: [%s, %s]
+  bundles:
+  - {name: classic}
+%sscheduler:
+  profiles:
+  - {schedulerName: default-scheduler, predicates: [HostName%s]}
+`, own, catalog, bundles.String(), names.String()))
+	began := time.Now()
+	e := minimal(t, file, "")
+	took := time.Since(began)
+	e.placer(t)
+	e.ask(t, "one", "default-scheduler")
+	e.placed(t, "one")
+	kernel := residentMemory(t, e.Pid())
+	var others int64
+	left := processesOf(catalog)
+	for _, line := range left {
+		pid, err := strconv.Atoi(strings.Fields(line)[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		others += residentMemory(t, pid)
+	}
+	if len(left) != processes {
+		t.Errorf("%d processes run, want %d", len(left), processes)
+	}
+	t.Logf("%d modules and %d processes: ready in %s; the kernel has %d MiB, %.1f MiB a module; the processes %d MiB",
+		modules, processes, took.Round(time.Millisecond), kernel>>20, float64(kernel>>20)/modules, others>>20)
+	e.stop(t)
+	if left := processesOf(catalog); len(left) > 0 {
+		t.Errorf("processes are left: %v", left)
+	}
+}
+
+// residentMemory is what a process holds, in bytes.
+func residentMemory(t *testing.T, pid int) int64 {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pages, err := strconv.ParseInt(strings.Fields(string(text))[1], 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pages * int64(os.Getpagesize())
+}
