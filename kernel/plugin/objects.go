@@ -351,7 +351,7 @@ func (u *unit) status(e *Entry, enabled bool) v1alpha1.PluginStatus {
 			}
 		}
 	}
-	if asked := e.Kind != sdk.KindController && e.Kind != sdk.KindRuntime && e.Kind != sdk.KindProxy; asked {
+	if sdk.SchedulingKind(e.Kind) {
 		var why string
 		if st.Circuit, why = s.circuit.report(time.Now()); why != "" && st.State == v1alpha1.PluginStateReady {
 			st.Message = why

@@ -94,7 +94,8 @@ func (h *Host) apply(next *plan) error {
 	for _, u := range fresh {
 		h.launch(h.ctx, u)
 	}
-	h.attend(fresh...)
+	// What holds nothing of the scheduler's has no replica to take.
+	h.attend(slices.DeleteFunc(slices.Clone(fresh), func(u *unit) bool { return !u.scheduling() })...)
 	reconfigurations, err := h.start(before, next, fresh)
 	if err != nil {
 		h.dismiss(fresh...)

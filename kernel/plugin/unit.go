@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
+	"pintle.dev/pintle/sdk"
 	"pintle.dev/pintle/sdk/apis/kernel/v1alpha1"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 	"pintle.dev/pintle/sdk/controller"
@@ -379,4 +381,9 @@ func (u *unit) path() string {
 		return abs
 	}
 	return u.bundle.Directory
+}
+
+// scheduling reports whether the bundle has a plugin that the scheduler asks.
+func (u *unit) scheduling() bool {
+	return slices.ContainsFunc(u.bundle.Manifest.Plugins, func(e Entry) bool { return sdk.SchedulingKind(e.Kind) })
 }
