@@ -79,14 +79,18 @@ func placesByTiers(t *testing.T, name, dir string) {
 		}
 	})
 	e.apply(t, "default", tiersObjects)
-	for pod, node := range map[string]string{"golden": "gold", "chosen": "gold"} {
-		e.awaitPod(t, "default", pod, func(p *corev1.Pod) error {
-			if p.Spec.NodeName != node {
-				return fmt.Errorf("pod %s is on %q, want %s: %v", pod, p.Spec.NodeName, node, p.Status.Conditions)
-			}
-			return nil
-		})
+	e.awaitTiers(t)
+	e.awaitPod(t, "default", "chosen", onNode("gold"))
+	plugins := e.kubectl(t, "get", "plugins", "Tiers", "Taste")
+	if strings.Count(plugins, "Ready") != 2 {
+		t.Errorf("plugins:\n%s", plugins)
 	}
+}
+
+// awaitTiers waits until pods of tiersObjects are where the predicate wants them.
+func (e *env) awaitTiers(t *testing.T) {
+	t.Helper()
+	e.awaitPod(t, "default", "golden", onNode("gold"))
 	e.awaitPod(t, "default", "wooden", func(p *corev1.Pod) error {
 		for _, c := range p.Status.Conditions {
 			if strings.Contains(c.Message, "2 node(s) were of another tier") {
@@ -95,9 +99,15 @@ func placesByTiers(t *testing.T, name, dir string) {
 		}
 		return fmt.Errorf("conditions of pod wooden: %v", p.Status.Conditions)
 	})
-	plugins := e.kubectl(t, "get", "plugins", "Tiers", "Taste")
-	if strings.Count(plugins, "Ready") != 2 {
-		t.Errorf("plugins:\n%s", plugins)
+}
+
+// onNode is a condition for awaitPod.
+func onNode(name string) func(p *corev1.Pod) error {
+	return func(p *corev1.Pod) error {
+		if p.Spec.NodeName != name {
+			return fmt.Errorf("pod %s is on %q, want %s: %v", p.Name, p.Spec.NodeName, name, p.Status.Conditions)
+		}
+		return nil
 	}
 }
 
@@ -194,6 +204,50 @@ func TestAuthorGreeter(t *testing.T) {
 				}
 				return err
 			})
+		})
+	}
+}
+
+// TestAuthorTemplates: the tests that every template in Go comes with pass on
+// its source.
+func TestAuthorTemplates(t *testing.T) {
+	dir := t.TempDir()
+	repo, err := cluster.Repository()
+	if err != nil {
+		t.Fatal(err)
+	}
+	work := "go 1.26.0\n\nuse (\n\t" + repo + "\n"
+	for _, kind := range templates.Kinds("go") {
+		files, err := templates.Render("go", kind, templates.Values{Name: "my-" + kind, SDK: repo, Go: "1.26.0"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		work += "\t./" + kind + "\n"
+		for name, data := range files {
+			path := filepath.Join(dir, kind, name)
+			if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(path, data, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := os.Remove(filepath.Join(dir, kind, "go.work")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, "go.work"), []byte(work+")\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, kind := range templates.Kinds("go") {
+		t.Run(kind, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), documentPatience)
+			defer cancel()
+			cmd := exec.CommandContext(ctx, "go", "test", "-short", ".")
+			cmd.Dir, cmd.Env = filepath.Join(dir, kind), append(os.Environ(), "CGO_ENABLED=0")
+			if out, err := cmd.CombinedOutput(); err != nil {
+				t.Errorf("%v\n%s", err, out)
+			}
 		})
 	}
 }

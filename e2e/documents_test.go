@@ -271,111 +271,58 @@ func TestDocumentsExplain(t *testing.T) {
 	e.stop(t)
 }
 
-// TestDocumentsAuthor does what the author's guide says: it writes the files,
-// builds, tests and seals the plugins, loads each build into a kernel and sees
-// the predicate refuse a node.
+// TestDocumentsAuthor does what the author's guide says, from nothing to signed
+// plugins in a running cluster, and sees the predicate refuse a node and the
+// controller greet. Blocks "go made FILE" are compared with what the commands made.
 func TestDocumentsAuthor(t *testing.T) {
 	blocks := fences(t, "sdk/README.md")
+	path := "PATH=" + filepath.Dir(binary(t, "pintle")) + ":" + os.Getenv("PATH")
 	repo, err := cluster.Repository()
 	if err != nil {
 		t.Fatal(err)
 	}
-	binary(t, "pintle")
 	dir := t.TempDir()
 	for _, f := range blocks {
-		if f.note == "" || f.language == "sh" {
+		if f.note == "" || f.language == "sh" || strings.HasPrefix(f.note, "made ") {
 			continue
 		}
-		path := filepath.Join(dir, f.note)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		file := filepath.Join(dir, f.note)
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(path, []byte(f.text), 0o644); err != nil {
+		if err := os.WriteFile(file, []byte(f.text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	t.Log(shell(t, nil, dir, script("sdk/README.md", blocks, ""), "PINTLE="+repo))
-
-	for _, transport := range []string{"wasm", "process"} {
-		t.Run(transport, func(t *testing.T) {
-			text, err := os.ReadFile(filepath.Join(dir, "quiet.yaml"))
-			if err != nil {
-				t.Fatal(err)
+	t.Log(shell(t, nil, dir, script("sdk/README.md", blocks, ""), path, "PINTLE="+repo))
+	for _, f := range blocks {
+		if file, made := strings.CutPrefix(f.note, "made "); made {
+			data, err := os.ReadFile(filepath.Join(dir, file))
+			if err != nil || string(data) != f.text {
+				t.Errorf("sdk/README.md:%d is not %s (%v):\n%s", f.line, file, err, data)
 			}
-			config := filepath.Join(t.TempDir(), "config.yaml")
-			text = []byte(strings.Replace(string(text), "name: quiet", "name: quiet\n    transport: "+transport, 1))
-			if err := os.WriteFile(config, text, 0o600); err != nil {
-				t.Fatal(err)
-			}
-			e, err := launch(cluster.Options{
-				Name: "author-" + transport, Config: config,
-				Set: []string{"plugins.directories=[" + dir + ", " + filepath.Join(filepath.Dir(binary(t, "pintle")), "plugins") + "]"},
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() {
-				if err := e.Stop(os.Interrupt); err != nil {
-					t.Error(err)
-				}
-			})
-			eventually(t, func(ctx context.Context) error {
-				_, err := e.client.CoreV1().ConfigMaps("default").Get(ctx, "greeting", metav1.GetOptions{})
-				return err
-			})
-			e.apply(t, "default", quietObjects)
-			eventually(t, func(ctx context.Context) error {
-				pod, err := e.client.CoreV1().Pods("default").Get(ctx, "loud", metav1.GetOptions{})
-				if err != nil {
-					return err
-				}
-				for _, c := range pod.Status.Conditions {
-					if strings.Contains(c.Message, "1 node(s) were quiet") {
-						return nil
-					}
-				}
-				return fmt.Errorf("conditions of pod loud: %v", pod.Status.Conditions)
-			})
-			eventually(t, func(ctx context.Context) error {
-				pod, err := e.client.CoreV1().Pods("default").Get(ctx, "hushed", metav1.GetOptions{})
-				if err == nil && pod.Spec.NodeName != "library" {
-					err = fmt.Errorf("pod hushed is on %q", pod.Spec.NodeName)
-				}
-				return err
-			})
-		})
+		}
 	}
+	e, err := launch(cluster.Options{
+		Name: "author", Config: filepath.Join(dir, "cluster.yaml"), Data: filepath.Join(dir, ".data"),
+		Set: []string{"plugins.directories=[" + filepath.Join(filepath.Dir(binary(t, "pintle")), "plugins") + "]"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("log of the kernel ends with:\n%s", e.Log(40))
+		}
+		if err := e.Stop(os.Interrupt); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Log(shell(t, e, dir, script("sdk/README.md", blocks, "kernel"), path))
+	eventually(t, func(ctx context.Context) error {
+		_, err := e.client.CoreV1().ConfigMaps("default").Get(ctx, "greeting", metav1.GetOptions{})
+		return err
+	})
+	e.apply(t, "default", tiersObjects)
+	e.awaitTiers(t)
 }
-
-// quietObjects are a quiet node, whose taint of a new node is taken away, and
-// two pods.
-const quietObjects = `
-apiVersion: v1
-kind: ServiceAccount
-metadata: {name: default}
----
-apiVersion: v1
-kind: Node
-metadata:
-  name: library
-  labels: {example.com/quiet: "yes"}
-status:
-  allocatable: {cpu: "4", memory: 8Gi, pods: "110"}
-  capacity: {cpu: "4", memory: 8Gi, pods: "110"}
----
-apiVersion: v1
-kind: Pod
-metadata: {name: loud}
-spec:
-  tolerations: [{operator: Exists}]
-  containers: [{name: c, image: none}]
----
-apiVersion: v1
-kind: Pod
-metadata:
-  name: hushed
-  labels: {example.com/quiet: "yes"}
-spec:
-  tolerations: [{operator: Exists}]
-  containers: [{name: c, image: none}]
-`

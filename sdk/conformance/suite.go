@@ -88,6 +88,9 @@ func Check(ctx context.Context, open Open, o Options) ([]Result, error) {
 	if s.asked() {
 		checks = append(checks, scheduling...)
 	}
+	if s.hasPoints() {
+		checks = append(checks, check{"points of the cycle", points})
+	}
 	if _, ok := a.(*artifact.Process); ok {
 		checks = append(checks, processes...)
 	}

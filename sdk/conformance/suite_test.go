@@ -83,6 +83,14 @@ func TestCheck(t *testing.T) {
 		{"scores below nothing", opener(sdk.Priority{Name: "P", Normalize: sdk.NormalizeMax, Score: func(*sdk.Request) int64 { return -1 }}), "scores in range"},
 		{"takes anything for a configuration", opener(sdk.Predicate{Name: "P", Filter: sound.Filter, Configure: func([]byte) error { return nil }}), "configure"},
 		{"needs a configuration", opener(sdk.Predicate{Name: "P", Filter: sound.Filter, Configure: func([]byte) error { return errors.New("give me one") }}), "configure"},
+		{"sorts by the hour", opener(sdk.QueueSort{Name: "P", Key: func(*sdk.QueuedPod) sdk.SortKey {
+			calls++
+			return sdk.SortKey{Number: calls}
+		}}), "points of the cycle"},
+		{"refuses without a reason", opener(sdk.Reserve{Name: "P", Reserve: func(*sdk.Placement) sdk.Status { return sdk.Refuse() }}), "points of the cycle"},
+		{"sound points", opener(sdk.Reserve{Name: "R", Reserve: func(*sdk.Placement) sdk.Status { return sdk.Status{} }},
+			sdk.PreFilter{Name: "F", Narrow: func(*sdk.Cluster, *sdk.Pod) ([]*sdk.Node, sdk.Status) { return nil, sdk.Status{} }},
+			sdk.Permit{Name: "P", Permit: func(r *sdk.PermitRequest) sdk.Status { return sdk.WaitFor(1) }}), ""},
 		{"panics at images", opener(sdk.Predicate{Name: "P", Filter: func(r *sdk.Request) sdk.Verdict {
 			_ = r.Node.Images[1]
 			return sdk.Fits()

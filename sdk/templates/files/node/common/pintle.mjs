@@ -1,7 +1,7 @@
 // A process plugin for Pintle from the .proto files alone: go-plugin's handshake
 // over mutual TLS, the Lifecycle and the Scheduling service, and the replica.
 // main.mjs registers plugins and calls serve.
-import { mkdtempSync } from "node:fs";
+import { randomBytes } from "node:crypto";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import grpc from "@grpc/grpc-js";
@@ -122,7 +122,7 @@ export function serve(...plugins) {
     [{ private_key: Buffer.from(mine.key), cert_chain: Buffer.from(mine.certificate) }],
     true, // only the kernel that started this process has the other key
   );
-  const socket = join(mkdtempSync(join(process.env.PLUGIN_UNIX_SOCKET_DIR || tmpdir(), "p-")), "s");
+  const socket = join(process.env.PLUGIN_UNIX_SOCKET_DIR || tmpdir(), `plugin-${randomBytes(8).toString("hex")}`);
   server.bindAsync(`unix:${socket}`, credentials, (failed) => {
     if (failed) {
       console.error(failed.message);
