@@ -37,7 +37,9 @@ func Agree(ctx context.Context, runners []Runner, o Options) error {
 	if len(opened) < 2 {
 		return nil
 	}
-	s.plugins = opened[0].Plugins()
+	if s.plugins = opened[0].Plugins(); !s.asked() {
+		return nil // there is nothing that a replica decides
+	}
 	for k := range s.Seeds {
 		w := s.world(k)
 		for step := range 6 {
