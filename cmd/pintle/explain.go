@@ -137,6 +137,9 @@ func explanationText(w io.Writer, x *scheduler.Explanation) {
 			row(w, line.name, line.text)
 		}
 	}
+	for _, o := range x.Outcomes {
+		row(w, "POINT", o.Point, strings.TrimSpace(o.Plugin+": "+o.Code+" "+strings.Join(o.Reasons, ", ")))
+	}
 	if x.Change != nil {
 		changeText(w, x.Change)
 	}

@@ -95,7 +95,7 @@ func (s *Scheduler) why(ctx context.Context, namespace, name string, o ExplainOp
 		return nil, err
 	}
 	if kept {
-		x.Attempt = d.Attempt
+		x.Attempt, x.Outcomes = d.Attempt, d.Outcomes
 		if p.node == "" {
 			x.Message = d.Message
 		}
@@ -129,7 +129,7 @@ func (p *podEntry) state() string {
 func (d *Decision) explanation(o ExplainOptions, note string) *Explanation {
 	x := &Explanation{
 		Namespace: d.Namespace, Pod: d.Name, State: "bound", Source: SourceDecision, Note: note, Time: d.Time, Attempt: d.Attempt,
-		Nodes: d.Nodes, Feasible: d.Feasible, Node: d.Node, Message: d.Message,
+		Nodes: d.Nodes, Feasible: d.Feasible, Node: d.Node, Message: d.Message, Outcomes: d.Outcomes,
 	}
 	if d.evidence != nil {
 		d.evidence.tell(x, o.limit())

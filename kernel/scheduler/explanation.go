@@ -38,6 +38,9 @@ type Explanation struct {
 	Omitted int           `json:"omitted,omitempty"`
 	// Change is what would have to change for a pod that fits nowhere.
 	Change *Change `json:"change,omitempty"`
+	// Outcomes are what plugins at points of the cycle beside predicates and
+	// priorities said in the last decision, other than to let the pod pass.
+	Outcomes []Outcome `json:"outcomes,omitempty"`
 }
 
 // Sources and answers of an Explanation.

@@ -56,10 +56,10 @@ func (p pointPolicy) name(step contractv1.CycleStep) string {
 // Outcome is what a plugin at a point of the cycle said that kept a pod from
 // its node, held it up, or gave it one.
 type Outcome struct {
-	Point   string // as a profile names it: preFilter, permit …
-	Plugin  string
-	Code    string // as the scheduling framework names it: Unschedulable, Wait …
-	Reasons []string
+	Point   string   `json:"point"` // as a profile names it: preFilter, permit …
+	Plugin  string   `json:"plugin"`
+	Code    string   `json:"code"` // as the scheduling framework names it: Unschedulable, Wait …
+	Reasons []string `json:"reasons,omitempty"`
 }
 
 // pointNames are the points as profiles name them.
