@@ -3,6 +3,8 @@ package cluster
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -82,6 +84,9 @@ func (c *Cluster) leftovers(podUIDs []string) []string {
 	}
 	for _, g := range c.cgroups(podUIDs) {
 		left = append(left, "cgroup "+g)
+	}
+	for _, dir := range c.shared() {
+		left = append(left, "folder "+dir)
 	}
 	return append(left, c.sockets()...)
 }
@@ -189,6 +194,18 @@ func (c *Cluster) cgroups(podUIDs []string) []string {
 	return found
 }
 
+// shared are the folders outside of the data directory in which plugins with a
+// user of their own have their sockets.
+func (c *Cluster) shared() []string {
+	data, err := filepath.Abs(c.Data)
+	if err != nil {
+		return nil
+	}
+	sum := sha256.Sum256([]byte(data))
+	found, _ := filepath.Glob("/run/pintle-plugins-" + hex.EncodeToString(sum[:4]))
+	return found
+}
+
 // sockets are what an ended process listens at no more.
 func (c *Cluster) sockets() []string {
 	var found []string
@@ -224,6 +241,9 @@ func (c *Cluster) clean() error {
 	}
 	if !c.made {
 		return errors.Join(errs...)
+	}
+	for _, dir := range c.shared() {
+		errs = append(errs, os.RemoveAll(dir))
 	}
 	return errors.Join(append(errs, os.RemoveAll(c.Data))...)
 }
