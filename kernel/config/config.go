@@ -103,10 +103,10 @@ type Bundle struct {
 
 // Limits are ceilings of what one bundle may use; empty or 0 is that of all bundles.
 type Limits struct {
-	Memory         Size   `mapstructure:"memory" range:"1Mi,1Ti" doc:"memory of the WASM module or of the process with its children"`
+	Memory         Size   `mapstructure:"memory" range:"0,1Ti" doc:"memory of the WASM module or of the process with its children"`
 	CPU            string `mapstructure:"cpu" format:"cpu?" doc:"CPU of the process with its children, such as 500m"`
-	CallsPerSecond int    `mapstructure:"callsPerSecond" range:"1,1000000" doc:"requests a second to the API, or calls of host functions"`
-	PIDs           int    `mapstructure:"pids" range:"4,1000000" doc:"processes and threads"`
+	CallsPerSecond int    `mapstructure:"callsPerSecond" range:"0,1000000" doc:"requests a second to the API, or calls of host functions"`
+	PIDs           int    `mapstructure:"pids" range:"0,1000000" doc:"processes and threads"`
 }
 
 // Scheduler configures the scheduling cycle.

@@ -3,6 +3,8 @@ package config
 import (
 	"reflect"
 	"slices"
+
+	"k8s.io/apimachinery/pkg/api/equality"
 )
 
 // Change is a key whose value differs between two configurations.
@@ -49,5 +51,6 @@ func same(x, y reflect.Value) bool {
 			return true
 		}
 	}
-	return reflect.DeepEqual(x.Interface(), y.Interface())
+	// In lists of structs, too.
+	return equality.Semantic.DeepEqual(x.Interface(), y.Interface())
 }
