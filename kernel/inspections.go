@@ -26,6 +26,7 @@ func (k *Kernel) registerInspections() {
 	k.inspect.Get("explain/namespaces/{namespace}/pods/{name}", k.explain)
 	inspect.Post(k.inspect, "simulate", k.simulate)
 	k.inspect.Get("plugins/{name}/diff", k.diff)
+	k.inspect.Stream("plugins/{name}/logs", "application/x-ndjson", k.logs)
 	k.inspect.Get("policy", func(*http.Request) (any, error) { return k.host.Scheduling(), nil })
 }
 

@@ -16,7 +16,7 @@ func newPluginCommand() *cobra.Command {
 		newPluginShadowCommand(), newPluginDiffCommand())
 	cmd.AddCommand(newPluginInstallCommand(), newPluginVerifyCommand(), newPluginPackageCommand(), newPluginKeygenCommand(), newPluginRemoveCommand(), newPluginGCCommand())
 	cmd.AddCommand(newPluginListCommand(), newPluginDescribeCommand(), newPluginEnableCommand(), newPluginDisableCommand(),
-		newPluginUpgradeCommand(), newPluginRollbackCommand())
+		newPluginUpgradeCommand(), newPluginRollbackCommand(), newPluginLogsCommand())
 	return cmd
 }
 

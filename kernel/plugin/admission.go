@@ -215,7 +215,7 @@ func (r *reviewers) take(ctx context.Context, of *wasmGuest, u *unit) (g *wasmGu
 		}
 	}()
 	if more {
-		if g, err = u.instance(of, u.log); err != nil {
+		if g, err = u.instance(of, u.words); err != nil {
 			r.mu.Lock()
 			r.made--
 			r.mu.Unlock()
@@ -224,7 +224,7 @@ func (r *reviewers) take(ctx context.Context, of *wasmGuest, u *unit) (g *wasmGu
 	}
 	select {
 	case g = <-r.idle:
-		if g, err = u.current(g, u.log); err != nil {
+		if g, err = u.current(g, u.words); err != nil {
 			r.idle <- g
 		}
 		return g, err

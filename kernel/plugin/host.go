@@ -23,6 +23,7 @@ type Host struct {
 	groups   atomic.Uint64 // numbers cgroups of processes
 	users    userTable
 	launcher launcher
+	journals journals
 	ready    chan struct{}
 	poke     chan struct{} // state of a plugin changed
 

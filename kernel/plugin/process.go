@@ -112,7 +112,7 @@ func startProcess(ctx context.Context, b *Bundle, a *Artifact, o processOptions)
 		AutoMTLS:         true,
 		SkipHostEnv:      true,
 		StartTimeout:     o.start,
-		Logger:           pluginLogger(o.log, o.words),
+		Logger:           pluginLogger(o.log),
 		SyncStdout:       &lineWriter{log: o.words},
 		SyncStderr:       &lineWriter{log: o.words},
 		UnixSocketConfig: &goplugin.UnixSocketConfig{TempDir: sockets},
@@ -187,7 +187,7 @@ func (r *processRunner) prepare(name string, exe *executable, o *processOptions,
 			return err
 		}
 	}
-	r.stderr = &floodReader{from: r.output[1], budget: o.budget}
+	r.stderr = &takenReader{&floodReader{from: r.output[1], budget: o.budget}, &lineWriter{log: o.words, max: maxRecordLine}}
 	if o.cgroup != "" && (!o.privileged || o.limits.any()) {
 		path := fmt.Sprintf("%s/%s-%d", o.cgroup, name, o.groups.Add(1))
 		limits := cgroup.Limits{MemoryBytes: o.limits.memory, MilliCPU: o.limits.milliCPU, PIDs: int64(o.limits.pids)}
@@ -433,39 +433,19 @@ func (g *processGuest) scores(resp *contractv1.ScoreResponse, out []int64) error
 	return nil
 }
 
-// pluginLogger hands go-plugin's records and the process's standard error to
-// the kernel's logger. Its own output is nowhere, but its level counts: go-plugin
-// drops what a process writes below it.
-func pluginLogger(log, words *slog.Logger) hclog.Logger {
-	l := hclog.NewInterceptLogger(&hclog.LoggerOptions{Level: hclog.Trace, Output: io.Discard})
-	l.RegisterSink(logSink{log, words})
+// pluginLogger hands go-plugin's own records to the kernel's logger, for those who
+// debug: of starts and ends the supervisor tells better.
+func pluginLogger(log *slog.Logger) hclog.Logger {
+	l := hclog.NewInterceptLogger(&hclog.LoggerOptions{Level: hclog.Debug, Output: io.Discard})
+	l.RegisterSink(logSink{log})
 	return l
 }
 
-type logSink struct{ log, words *slog.Logger }
+type logSink struct{ log *slog.Logger }
 
-func (s logSink) Accept(name string, level hclog.Level, msg string, args ...any) {
-	// go-plugin names its own records by nothing, a process's by its file. The
-	// former tell of starts and ends, which the supervisor tells better.
-	to, log := slog.LevelDebug, s.words
-	switch {
-	case name == "":
-		log = s.log
-	case level >= hclog.Error:
-		to = slog.LevelError
-	case level == hclog.Warn:
-		to = slog.LevelWarn
-	case level == hclog.Info:
-		to = slog.LevelInfo
-	}
-	if !log.Enabled(context.Background(), to) {
+func (s logSink) Accept(_ string, _ hclog.Level, msg string, args ...any) {
+	if !s.log.Enabled(context.Background(), slog.LevelDebug) {
 		return
 	}
-	attrs := make([]any, 0, len(args))
-	for i := 0; i+1 < len(args); i += 2 {
-		if key, ok := args[i].(string); ok && key != "timestamp" {
-			attrs = append(attrs, slog.Any(key, args[i+1]))
-		}
-	}
-	log.Log(context.Background(), to, msg, attrs...)
+	s.log.Debug(msg, args...)
 }

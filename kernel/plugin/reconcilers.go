@@ -173,14 +173,15 @@ func (r *reconcilers) once(ctx context.Context, spec controller.Spec, run *recon
 	if err != nil {
 		return fmt.Errorf("controller %s: %w", name, err)
 	}
-	g, err := u.instance(r.from, log)
+	words := u.words.With("controller", name)
+	g, err := u.instance(r.from, words)
 	if err != nil {
 		return err
 	}
 	// Its memory is gone with it, whatever close says.
 	defer func() { _ = g.close(context.WithoutCancel(ctx), 0) }()
 	rest := controller.ConfigFor(spec.Socket, "pintle-controller/"+name)
-	operations, err := loop.NewOperations(name, rest, log)
+	operations, err := loop.NewOperations(name, rest, words)
 	if err != nil {
 		return err
 	}
@@ -205,7 +206,7 @@ func (r *reconcilers) once(ctx context.Context, spec controller.Spec, run *recon
 			if err != nil {
 				return loop.Result{}, err
 			}
-			if g, err = u.current(g, log); err != nil {
+			if g, err = u.current(g, words); err != nil {
 				return loop.Result{}, fmt.Errorf("%w: %w", loop.ErrFatal, err)
 			}
 			began := time.Now()
@@ -224,7 +225,7 @@ func (r *reconcilers) once(ctx context.Context, spec controller.Spec, run *recon
 				log.Error("controller broke and has a fresh instance", "key", key.String(), "error", err)
 				run.set(true, fmt.Sprintf("started again after %s: %v", key, err), 1)
 				r.poke()
-				fresh, failure := u.instance(r.from, log)
+				fresh, failure := u.instance(r.from, words)
 				if failure != nil {
 					return loop.Result{}, fmt.Errorf("%w: %w", loop.ErrFatal, failure)
 				}

@@ -157,12 +157,12 @@ func (h *Host) resolveUnit(cfg *Config, bc BundleConfig) (*unit, error) {
 		bundle: b, config: bc, transport: kind, artifact: a, digest: digest, cache: cache, run: cfg.RunDirectory,
 		call: lower(cmp.Or(bc.Timeout, cfg.CallTimeout), m.Timeouts.Call), start: lower(cfg.StartTimeout, m.Timeouts.Start), stop: lower(cfg.StopTimeout, m.Timeouts.Stop),
 		limits: cfg.ceilingsOf(&bc, m, kind), files: grantedFiles(bc.Files, m.Files),
-		log: h.log.With("plugin", bc.Name), budget: newLogBudget(), stats: map[string]*stats{}, changed: h.changed,
+		budget: newLogBudget(), stats: map[string]*stats{}, changed: h.changed,
 		source: h.source, shadow: h.shadowStatus,
 		kick: make(chan struct{}, 1), hungry: make(chan struct{}, 1), first: make(chan struct{}), ended: make(chan struct{}),
 		state: v1alpha1.PluginStatePending, since: time.Now(),
 	}
-	u.words = budgeted(u.log, u.budget)
+	u.log, u.words = h.loggers(b, u.budget)
 	if kind == TransportProcess {
 		if u.confined, err = h.confinement(cfg, &bc, m, u.limits); err != nil {
 			return nil, err

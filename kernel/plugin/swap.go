@@ -185,6 +185,7 @@ func (u *unit) succeed(old *unit) {
 			s.failures.Add(o.failures.Load())
 		}
 	}
+	u.budget.succeed(old.budget)
 	old.stateMu.Lock()
 	restarts := old.restarts
 	old.stateMu.Unlock()

@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/hex"
 	"io"
@@ -13,6 +14,8 @@ import (
 
 const (
 	maxLogLine = 4096
+	// maxRecordLine is that of a process's standard error: a record with a stack.
+	maxRecordLine = 16 << 10
 	// maxLogWrite of one write is looked at: the rest is dropped.
 	maxLogWrite = 64 << 10
 
@@ -23,10 +26,13 @@ const (
 )
 
 // lineWriter logs what a guest writes to its standard streams, line by line
-// and bounded.
+// and bounded: records with their level and attributes, other lines as they are.
 type lineWriter struct {
 	log  *slog.Logger
+	max  int // bytes of a line; 0 is maxLogLine
 	line []byte
+	// dying: the guest tells of its end from here on, in many lines.
+	dying bool
 	// late, if set, is asked before each write; it panics to stop a guest.
 	late func()
 }
@@ -37,20 +43,54 @@ func (w *lineWriter) Write(p []byte) (int, error) {
 	if w.late != nil {
 		w.late()
 	}
-	size := len(p)
+	size, room := len(p), cmp.Or(w.max, maxLogLine)
 	p = p[:min(size, maxLogWrite)]
 	for len(p) > 0 {
 		line, rest, whole := bytes.Cut(p, []byte{'\n'})
-		w.line = append(w.line, line[:min(len(line), maxLogLine-len(w.line))]...)
+		w.line = append(w.line, line[:min(len(line), room-len(w.line))]...)
 		if p = rest; !whole {
 			break
 		}
-		if len(w.line) > 0 {
-			w.log.Info("plugin wrote", "line", printable(w.line))
-		}
-		w.line = w.line[:0]
+		w.end()
 	}
 	return size, nil
+}
+
+// end logs the line that is whole now.
+func (w *lineWriter) end() {
+	line := w.line
+	w.line = line[:0]
+	if len(line) == 0 {
+		return
+	}
+	if r, ok := parseRecord(line); ok {
+		w.log.LogAttrs(context.Background(), r.level, r.text, r.attrs...)
+		return
+	}
+	level := slog.LevelInfo
+	w.dying = w.dying || bytes.HasPrefix(line, []byte("panic: ")) || bytes.HasPrefix(line, []byte("fatal error: "))
+	if w.dying {
+		level = slog.LevelError
+	}
+	w.log.Log(context.Background(), level, "plugin wrote", "line", printable(line))
+}
+
+// takenReader logs all that it reads and hands on nothing: go-plugin would parse
+// the lines, and one that has a number where it wants a word ends the kernel.
+type takenReader struct {
+	from io.Reader
+	to   *lineWriter
+}
+
+func (t *takenReader) Read(p []byte) (int, error) {
+	for {
+		n, err := t.from.Read(p)
+		_, _ = t.to.Write(p[:n])
+		if err != nil {
+			t.to.end() // what a process that died wrote last
+			return 0, err
+		}
+	}
 }
 
 // printable keeps a plugin from writing control characters into the log.
@@ -114,6 +154,14 @@ func (b *logBudget) lost() int64 {
 	return b.total
 }
 
+// succeed takes over the count of the budget that this one replaces.
+func (b *logBudget) succeed(old *logBudget) {
+	lost := old.lost()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.total += lost
+}
+
 // budgetHandler is a handler for what a bundle itself writes.
 type budgetHandler struct {
 	slog.Handler
@@ -155,8 +203,7 @@ const (
 	floodPace  = 20 * time.Millisecond
 )
 
-// floodReader reads a process's standard error for go-plugin, which parses it
-// line by line.
+// floodReader reads a process's standard error.
 type floodReader struct {
 	from   io.Reader
 	budget *logBudget
