@@ -137,7 +137,7 @@ func New(cfg *config.Config, o Options) (_ *Kernel, err error) {
 	}
 	k.api, err = api.New(api.Config{
 		DataDir: cfg.DataDir, BindAddress: cfg.API.BindAddress, Port: cfg.API.Port,
-		StoreHandler: k.maintenance.handler, InspectHandler: k.inspect, Collectors: append(k.maintenance.collectors, k.host.Collector()), Admission: k.reviews,
+		StoreHandler: k.maintenance.handler, InspectHandler: k.inspect, Collectors: append(k.maintenance.collectors, k.host.Collector()), Metrics: k.host.Metrics, Admission: k.reviews,
 		AdvertiseAddress: cfg.API.AdvertiseAddress, ServiceCIDR: cfg.API.ServiceCIDR, NodePortRange: cfg.API.NodePortRange,
 		MaxInFlight: cfg.API.MaxInflight, MaxMutatingInFlight: cfg.API.MaxMutatingInflight,
 		Plugins: k.host, PluginHost: hostIdentity.Name,

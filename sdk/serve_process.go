@@ -22,8 +22,8 @@ func AddService(service func() transport.Service) { added = append(added, servic
 // it is and ends with status 1.
 func Serve() {
 	services := make([]transport.Service, 0, len(added)+1)
-	for _, service := range added {
-		services = append(services, service())
+	for i := 0; i < len(added); i++ { // one may add another
+		services = append(services, added[i]())
 	}
 	if guest := NewGuest(); len(guest.Plugins()) > 0 || len(services) == 0 {
 		services = append(services, Service(guest))

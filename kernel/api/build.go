@@ -327,7 +327,7 @@ func (s *Server) genericConfig(codecs serializer.CodecFactory, options generic.R
 	c.LongRunningFunc = withOperatorPaths(genericfilters.BasicLongRunningRequestCheck(
 		sets.NewString("watch", "proxy"), sets.NewString("attach", "exec", "proxy", "log", "portforward")))
 	longRunning := c.LongRunningFunc
-	metrics, err := newMetrics(s.cfg.Collectors)
+	metrics, err := newMetrics(s.cfg.Collectors, s.cfg.Metrics)
 	if err != nil {
 		return nil, err
 	}

@@ -54,6 +54,8 @@ type Config struct {
 	Admission review.Source
 	// Collectors add to what /metrics tells; may be nil.
 	Collectors []prometheus.Collector
+	// Metrics makes of all that /metrics tells what it tells; may be nil.
+	Metrics func(prometheus.Gatherer) prometheus.Gatherer
 	// Plugins knows what Plugin objects may say; may be nil: anything. PluginHost
 	// is the user as whom it writes them itself.
 	Plugins    pluginspec.Host

@@ -30,16 +30,19 @@ func withOperatorPaths(check request.LongRunningRequestCheck) request.LongRunnin
 // metrics serves /metrics with more than the machinery's.
 type metrics struct{ handler http.Handler }
 
-func newMetrics(collectors []prometheus.Collector) (metrics, error) {
+func newMetrics(collectors []prometheus.Collector, wrap func(prometheus.Gatherer) prometheus.Gatherer) (metrics, error) {
 	own := prometheus.NewRegistry()
 	for _, c := range collectors {
 		if err := own.Register(c); err != nil {
 			return metrics{}, fmt.Errorf("metrics: %w", err)
 		}
 	}
+	var all prometheus.Gatherer = prometheus.Gatherers{legacyregistry.DefaultGatherer, own}
+	if wrap != nil {
+		all = wrap(all)
+	}
 	// One that cannot be collected keeps nobody from the others.
-	return metrics{promhttp.HandlerFor(prometheus.Gatherers{legacyregistry.DefaultGatherer, own},
-		promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError})}, nil
+	return metrics{promhttp.HandlerFor(all, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError})}, nil
 }
 
 func (m metrics) before(next http.Handler) http.Handler {

@@ -24,6 +24,7 @@ type Host struct {
 	users    userTable
 	launcher launcher
 	journals journals
+	exposer  exposer
 	ready    chan struct{}
 	poke     chan struct{} // state of a plugin changed
 

@@ -1,78 +1,112 @@
 package plugin
 
 import (
+	"maps"
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 
-	"pintle.dev/pintle/sdk/apis/kernel/v1alpha1"
+	"pintle.dev/pintle/sdk"
 )
 
-// collector gives the figures of all plugins.
-type collector struct {
-	host                                             *Host
-	calls, failures, restarts, open, memory, dropped *prometheus.Desc
+// Collector gives pintle_plugin_*: what the host counts of each plugin. It is
+// read when it is asked for, and costs calls nothing.
+func (h *Host) Collector() prometheus.Collector { return collector{h} }
+
+type collector struct{ host *Host }
+
+var pluginLabels = []string{"plugin", "bundle", "kind"}
+
+func metricDesc(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc("pintle_plugin_"+name, help, labels, nil)
 }
 
-var _ prometheus.Collector = (*collector)(nil)
-
-// Collector returns the figures of all loaded plugins for /metrics.
-func (h *Host) Collector() prometheus.Collector {
-	of := func(name, help string, labels ...string) *prometheus.Desc {
-		return prometheus.NewDesc("pintle_plugin_"+name, help, labels, nil)
-	}
-	return &collector{
-		host:     h,
-		calls:    of("calls_total", "Calls of a plugin.", "bundle", "plugin"),
-		failures: of("failures_total", "Calls of a plugin that failed.", "bundle", "plugin"),
-		restarts: of("restarts_total", "How often a plugin was started again.", "bundle", "plugin"),
-		open:     of("circuit_open", "1 while a plugin is not asked because it failed or was slow.", "bundle", "plugin"),
-		memory:   of("memory_bytes", "Memory of a bundle's module or process, rounded up to a quarter of an octave.", "bundle"),
-		dropped:  of("log_lines_dropped_total", "Lines of a bundle that the log did not take.", "bundle"),
-	}
+var descs = struct{ calls, duration, restarts, state, circuit, memory, dropped, failures *prometheus.Desc }{
+	calls:    metricDesc("calls_total", "Calls of a plugin by result: success or error.", append(pluginLabels, "result")...),
+	duration: metricDesc("call_duration_seconds", "How long calls of a plugin took.", pluginLabels...),
+	restarts: metricDesc("restarts_total", "How often a plugin, or the bundle that it is in, was started again.", pluginLabels...),
+	state:    metricDesc("state", "1 for the state that a plugin is in.", append(pluginLabels, "transport", "state")...),
+	circuit:  metricDesc("circuit_state", "1 for the state of a plugin's circuit: Closed, Open (it is not asked) or HalfOpen.", append(pluginLabels, "state")...),
+	memory:   metricDesc("memory_bytes", "Memory of a bundle: of its module, or of its process with its children.", "bundle", "transport"),
+	dropped:  metricDesc("log_lines_dropped_total", "Lines that a bundle wrote beyond what the log takes.", "bundle"),
+	failures: metricDesc("metrics_failures_total", "How often a bundle's own metrics could not be had or were refused.", "bundle"),
 }
 
 // Describe implements prometheus.Collector.
-func (c *collector) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.calls, c.failures, c.restarts, c.open, c.memory, c.dropped} {
-		to <- d
+func (collector) Describe(out chan<- *prometheus.Desc) {
+	d := descs
+	for _, x := range []*prometheus.Desc{d.calls, d.duration, d.restarts, d.state, d.circuit, d.memory, d.dropped, d.failures} {
+		out <- x
 	}
 }
 
 // Collect implements prometheus.Collector.
-func (c *collector) Collect(to chan<- prometheus.Metric) {
-	count := func(d *prometheus.Desc, n float64, labels ...string) {
-		to <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, n, labels...)
+func (c collector) Collect(out chan<- prometheus.Metric) {
+	emit := func(d *prometheus.Desc, kind prometheus.ValueType, v float64, labels ...string) {
+		out <- prometheus.MustNewConstMetric(d, kind, v, labels...)
 	}
-	gauge := func(d *prometheus.Desc, n float64, labels ...string) {
-		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, n, labels...)
-	}
-	bundles := map[string]bool{}
-	for _, p := range c.host.Plugins() {
-		bundle, s := p.Spec.Bundle, p.Status
-		count(c.calls, float64(s.Calls), bundle, p.Name)
-		count(c.failures, float64(s.Failures), bundle, p.Name)
-		count(c.restarts, float64(s.Restarts), bundle, p.Name)
-		open := 0.0
-		if s.Circuit == v1alpha1.PluginCircuitOpen {
-			open = 1
+	p := c.host.present()
+	for _, u := range p.units {
+		bundle := u.bundle.Manifest.Name
+		for i := range u.bundle.Manifest.Plugins {
+			e := &u.bundle.Manifest.Plugins[i]
+			s, st := u.stats[e.Name], u.status(e, p.enabled(e.Name))
+			labels := []string{e.Name, bundle, e.Kind}
+			with := func(more ...string) []string { return append(labels[:3:3], more...) }
+			emit(descs.state, prometheus.GaugeValue, 1, with(u.transport, string(st.State))...)
+			emit(descs.restarts, prometheus.CounterValue, float64(st.Restarts), labels...)
+			if st.Circuit != "" {
+				emit(descs.circuit, prometheus.GaugeValue, 1, with(string(st.Circuit))...)
+			}
+			failures := s.failures.Load() // before the calls, of which they are
+			calls := s.calls.Load()
+			if calls == 0 && !asked(e.Kind) {
+				continue
+			}
+			emit(descs.calls, prometheus.CounterValue, float64(calls-failures), with("success")...)
+			emit(descs.calls, prometheus.CounterValue, float64(failures), with("error")...)
+			count, sum, buckets := s.histogram()
+			out <- prometheus.MustNewConstHistogram(descs.duration, count, sum.Seconds(), buckets, labels...)
 		}
-		gauge(c.open, open, bundle, p.Name)
-		if !bundles[bundle] && s.Memory != nil {
-			gauge(c.memory, float64(s.Memory.Value()), bundle)
+		u.stateMu.Lock()
+		memory := u.memory
+		u.stateMu.Unlock()
+		if memory > 0 {
+			emit(descs.memory, prometheus.GaugeValue, float64(memory), bundle, u.transport)
 		}
-		bundles[bundle] = true
+		emit(descs.dropped, prometheus.CounterValue, float64(u.budget.lost()), bundle)
 	}
-	for bundle, lines := range c.host.dropped() {
-		count(c.dropped, float64(lines), bundle)
+	for bundle, n := range c.host.exposer.failed() {
+		emit(descs.failures, prometheus.CounterValue, float64(n), bundle)
 	}
 }
 
-// dropped is how many lines of each bundle the log did not take.
-func (h *Host) dropped() map[string]int64 {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	lost := map[string]int64{}
-	for _, u := range h.plan.units {
-		lost[u.bundle.Manifest.Name] = u.budget.lost()
+// asked reports whether the host calls plugins of a kind itself.
+func asked(kind string) bool { return sdk.SchedulingKind(kind) || kind == sdk.KindAdmission }
+
+// Edges of the histogram, as powers of two in nanoseconds: 1 µs to 34 s.
+var histogramEdges = []int{10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30, 32, 35}
+
+// histogram is the times of all calls there were, cumulated by upper edge in seconds.
+func (s *stats) histogram() (count uint64, sum time.Duration, buckets map[float64]uint64) {
+	buckets = make(map[float64]uint64, len(histogramEdges))
+	sum = time.Duration(s.nanoseconds.Load())
+	next := 0
+	for i := range s.buckets {
+		for next < len(histogramEdges) && i == histogramEdges[next]*4 {
+			buckets[edge(next)] = count
+			next++
+		}
+		count += s.buckets[i].Load()
 	}
-	return lost
+	return count, sum, buckets
+}
+
+func edge(i int) float64 { return (time.Duration(1) << histogramEdges[i]).Seconds() }
+
+// failed is how often metrics of bundles could not be had.
+func (x *exposer) failed() map[string]uint64 {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return maps.Clone(x.failures)
 }

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -40,7 +41,8 @@ type processGuest struct {
 	process    int
 	timeout    time.Duration
 	generation uint64
-	alone      bool // it does not know Evaluate
+	alone      bool        // it does not know Evaluate
+	unmeasured atomic.Bool // it has no metrics of its own
 	plugins    []*contractv1.PluginDescription
 	words      []wordTable
 }

@@ -8,15 +8,17 @@ import (
 )
 
 // stats counts the calls of one plugin. The scheduling cycle writes, the
-// status writer reads; a record costs three atomic additions.
+// status writer reads; a record costs four atomic additions.
 type stats struct {
-	calls    atomic.Int64
-	failures atomic.Int64
-	buckets  [64 * 4]atomic.Uint32
-	circuit  breaker
+	calls       atomic.Int64
+	failures    atomic.Int64
+	nanoseconds atomic.Int64 // that all calls took
+	buckets     [64 * 4]atomic.Uint64
+	circuit     breaker
 
 	mu     sync.Mutex
-	last   string // what the last failure was, if that did not end the guest
+	faded  *[64 * 4]uint64 // of the buckets, what p99 no longer looks at
+	last   string          // what the last failure was, if that did not end the guest
 	logged time.Time
 }
 
@@ -49,7 +51,26 @@ func (s *stats) record(d time.Duration, err error) {
 	if err != nil {
 		s.failures.Add(1)
 	}
+	s.nanoseconds.Add(int64(d))
 	s.buckets[bucketOf(uint64(max(d, 1)))].Add(1)
+}
+
+// succeed takes over the counts of the plugin that this one replaces; how long
+// that took says nothing about this one.
+func (s *stats) succeed(old *stats) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.calls.Add(old.calls.Load())
+	s.failures.Add(old.failures.Load())
+	s.nanoseconds.Add(old.nanoseconds.Load())
+	if s.faded == nil {
+		s.faded = new([len(s.buckets)]uint64)
+	}
+	for i := range s.buckets {
+		n := old.buckets[i].Load()
+		s.faded[i] += n
+		s.buckets[i].Add(n)
+	}
 }
 
 // bucketOf is four buckets an octave: within 19 % of the truth.
@@ -62,14 +83,19 @@ func bucketOf(ns uint64) int {
 }
 
 // p99 is the upper edge of the bucket below which 99 of 100 recent calls lie;
-// 0 before the first. It halves the counts when there are many, so that old
-// calls fade.
+// 0 before the first. When there are many it leaves half of them behind, so that
+// old calls fade.
 func (s *stats) p99() time.Duration {
-	var counts [len(s.buckets)]uint32
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var counts [len(s.buckets)]uint64
 	var total uint64
 	for i := range s.buckets {
 		counts[i] = s.buckets[i].Load()
-		total += uint64(counts[i])
+		if s.faded != nil {
+			counts[i] -= min(s.faded[i], counts[i])
+		}
+		total += counts[i]
 	}
 	if total == 0 {
 		return 0
@@ -77,15 +103,18 @@ func (s *stats) p99() time.Duration {
 	var seen uint64
 	found := time.Duration(0)
 	for i, n := range counts {
-		if seen += uint64(n); seen*100 >= total*99 {
+		if seen += n; seen*100 >= total*99 {
 			top, part := i/4, i%4
 			found = time.Duration((uint64(1)<<top)/4*uint64(5+part) + 1)
 			break
 		}
 	}
 	if total > 100_000 {
+		if s.faded == nil {
+			s.faded = new([len(s.buckets)]uint64)
+		}
 		for i, n := range counts {
-			s.buckets[i].Add(-(n / 2))
+			s.faded[i] += n / 2
 		}
 	}
 	return found

@@ -181,8 +181,7 @@ func namesake(units []*unit, u *unit) *unit {
 func (u *unit) succeed(old *unit) {
 	for name, s := range u.stats {
 		if o := old.stats[name]; o != nil {
-			s.calls.Add(o.calls.Load())
-			s.failures.Add(o.failures.Load())
+			s.succeed(o)
 		}
 	}
 	u.budget.succeed(old.budget)

@@ -22,6 +22,7 @@ import (
 	"k8s.io/klog/v2"
 
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
+	"pintle.dev/pintle/sdk/metrics"
 	"pintle.dev/pintle/sdk/transport"
 )
 
@@ -36,14 +37,16 @@ const (
 // Which of them run is the kernel's to say.
 func Serve(controllers ...Controller) {
 	klog.SetSlogLogger(slog.New(machinery{transport.Logger().Handler()}))
-	if err := transport.Serve(Service(controllers...)); err != nil {
+	if err := transport.Serve(Service(controllers...), metrics.Service()); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
-// Service is Serve for a bundle that holds other kinds as well.
+// Service is Serve for a bundle that holds other kinds as well. What its queues
+// count is told where metrics.Service is served beside it, as sdk.Serve does.
 func Service(controllers ...Controller) transport.Service {
+	processMeasures.begin()
 	s := &service{byName: map[string]Controller{}, running: map[string]*run{}, configs: map[string][]byte{}, log: transport.Logger()}
 	for _, c := range controllers {
 		s.byName[c.Name] = c

@@ -5,6 +5,7 @@ package reconciler
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"pintle.dev/pintle/sdk"
 	"pintle.dev/pintle/sdk/controller"
@@ -75,7 +76,9 @@ func (c Controller) controller() controller.Controller {
 				Name: c.Name, For: c.For, Owns: c.Owns, REST: with.RESTConfig, Log: with.Logger,
 				Reconcile: func(ctx context.Context, key Key) (loop.Result, error) {
 					h := HostOver(func(function string, request []byte) []byte { return operations.Operate(ctx, function, request) })
+					began := time.Now()
 					result, err := c.call(h, key)
+					controller.Reconciled(c.Name, outcome(result, err), time.Since(began))
 					return loop.Result{RequeueAfter: result.RequeueAfter}, err
 				},
 			})
@@ -85,6 +88,16 @@ func (c Controller) controller() controller.Controller {
 			return l.Run(ctx)
 		}), nil
 	}}
+}
+
+func outcome(r Result, err error) string {
+	switch {
+	case err != nil:
+		return controller.ResultError
+	case r.RequeueAfter > 0:
+		return controller.ResultRequeueAfter
+	}
+	return controller.ResultSuccess
 }
 
 // Reconcile asks a registered controller about one key; it is for tests.

@@ -54,7 +54,7 @@ func build(client kubernetes.Interface, shared informers.SharedInformerFactory, 
 		client: client, clock: clock.RealClock{}, log: log,
 		deployments: deployments.GetIndexer(), sets: sets.GetIndexer(), pods: pods.GetIndexer(),
 	}
-	d.loop = queue.New(log, d.sync, queue.Options[string]{Workers: workers})
+	d.loop = queue.New(log, d.sync, queue.Options[string]{Name: "deployment", Workers: workers})
 	d.watches = []queue.Watch{
 		{Informer: deployments, Handler: queue.Every(d.add)},
 		{Informer: sets, Handler: queue.On(d.setChanged)},

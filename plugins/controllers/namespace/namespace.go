@@ -62,7 +62,7 @@ func newController(c *controller.Context, objects metadata.Interface, discover f
 	}
 	n.informers.namespaces, n.informers.pods = ns.Informer(), pods.Informer()
 	n.loop = queue.New(c.Logger, n.sync, queue.Options[string]{
-		Workers: workers,
+		Name: "namespace", Workers: workers,
 		Limiter: workqueue.NewTypedItemExponentialFailureRateLimiter[string](5*time.Millisecond, maxBackoff),
 	})
 	return n

@@ -14,11 +14,14 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/client-go/util/workqueue"
+
+	"pintle.dev/pintle/sdk/controller"
 )
 
 // Loop is a queue of keys with its workers. The zero value is of no use; make
 // one by New.
 type Loop[K comparable] struct {
+	name    string
 	workers int
 	retries int
 	sync    func(ctx context.Context, key K) error
@@ -28,7 +31,8 @@ type Loop[K comparable] struct {
 
 // Options of a loop; zero values are defaults.
 type Options[K comparable] struct {
-	// Name of the queue, where a controller has several; it stands in the log.
+	// Name of the queue, upstream's where there is one; it stands in the log and in
+	// the metrics. Without one it has none.
 	Name string
 	// Workers is how many keys are worked on at once; default 1.
 	Workers int
@@ -92,7 +96,7 @@ func New[K comparable](log *slog.Logger, sync func(ctx context.Context, key K) e
 		log = log.With("queue", o.Name)
 	}
 	return &Loop[K]{
-		workers: max(o.Workers, 1), retries: o.Retries, sync: sync, log: log,
+		name: o.Name, workers: max(o.Workers, 1), retries: o.Retries, sync: sync, log: log,
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(o.Limiter, workqueue.TypedRateLimitingQueueConfig[K]{Name: o.Name}),
 	}
 }
@@ -130,7 +134,11 @@ func (l *Loop[K]) next(ctx context.Context) bool {
 	if ctx.Err() != nil {
 		return true // the queue is drained without work
 	}
+	began := time.Now()
 	err := l.once(ctx, key)
+	if l.name != "" && ctx.Err() == nil {
+		controller.Reconciled(l.name, outcome(err), time.Since(began))
+	}
 	var after *After
 	switch {
 	case err == nil:
@@ -155,6 +163,16 @@ func (l *Loop[K]) next(ctx context.Context) bool {
 		l.queue.AddRateLimited(key)
 	}
 	return true
+}
+
+func outcome(err error) string {
+	switch {
+	case err == nil:
+		return controller.ResultSuccess
+	case errors.As(err, new(*After)):
+		return controller.ResultRequeueAfter
+	}
+	return controller.ResultError
 }
 
 // once turns a panic over one key into its error: the other keys go on.

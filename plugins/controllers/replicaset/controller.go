@@ -62,7 +62,7 @@ func build(client kubernetes.Interface, shared informers.SharedInformerFactory, 
 		kind: k, client: client, pods: pods.GetIndexer(),
 		clock: clock.RealClock{}, expect: newExpectations(clock.RealClock{}), pace: newPace(), log: log,
 	}
-	r.loop = queue.New(log, r.sync, queue.Options[string]{Workers: workers})
+	r.loop = queue.New(log, r.sync, queue.Options[string]{Name: k.queue, Workers: workers})
 	r.watches = []queue.Watch{
 		{Informer: k.informer, Handler: queue.On(r.ownerChanged)},
 		{Informer: pods, Handler: queue.On(r.podChanged)},

@@ -16,6 +16,7 @@ import (
 type kind struct {
 	gvk       schema.GroupVersionKind
 	component string // as it signs events
+	queue     string // its name in the metrics
 	informer  cache.SharedIndexInformer
 	// terminating says that the status counts terminating pods.
 	terminating bool
@@ -29,6 +30,7 @@ func replicaSets(client kubernetes.Interface, shared informers.SharedInformerFac
 	return kind{
 		gvk:         appsv1.SchemeGroupVersion.WithKind("ReplicaSet"),
 		component:   "replicaset-controller",
+		queue:       "replicaset",
 		informer:    shared.Apps().V1().ReplicaSets().Informer(),
 		terminating: true,
 		from: func(obj any) *appsv1.ReplicaSet {

@@ -15,6 +15,7 @@ func replicationControllers(client kubernetes.Interface, shared informers.Shared
 	return kind{
 		gvk:       corev1.SchemeGroupVersion.WithKind("ReplicationController"),
 		component: "replication-controller",
+		queue:     "replicationmanager",
 		informer:  shared.Core().V1().ReplicationControllers().Informer(),
 		from: func(obj any) *appsv1.ReplicaSet {
 			rc, ok := obj.(*corev1.ReplicationController)

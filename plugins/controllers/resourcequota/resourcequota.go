@@ -76,7 +76,7 @@ func newController(c *controller.Context, objects metadata.Interface, mapper api
 		},
 	}
 	q.registry = generic.NewRegistry(quota.Evaluators(q.lister, nil))
-	q.loop = queue.New(c.Logger, q.sync, queue.Options[cache.ObjectName]{Workers: workers})
+	q.loop = queue.New(c.Logger, q.sync, queue.Options[cache.ObjectName]{Name: "resourcequota_primary", Workers: workers})
 	return q
 }
 

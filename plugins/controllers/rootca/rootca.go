@@ -62,7 +62,7 @@ func New(c *controller.Context) (controller.Runner, error) {
 		configMaps: cm.Lister(), namespaces: ns.Lister(),
 		informers: [2]cache.SharedIndexInformer{cm.Informer(), ns.Informer()},
 	}
-	p.loop = queue.New(c.Logger, p.sync, queue.Options[string]{})
+	p.loop = queue.New(c.Logger, p.sync, queue.Options[string]{Name: "root_ca_cert_publisher"})
 	return p, nil
 }
 

@@ -34,7 +34,7 @@ func New(c *controller.Context) (controller.Runner, error) {
 		client: c.Client, accounts: sa.Lister(), namespaces: ns.Lister(),
 		informers: [2]cache.SharedIndexInformer{sa.Informer(), ns.Informer()},
 	}
-	a.loop = queue.New(c.Logger, a.sync, queue.Options[string]{})
+	a.loop = queue.New(c.Logger, a.sync, queue.Options[string]{Name: "serviceaccount"})
 	return a, nil
 }
 

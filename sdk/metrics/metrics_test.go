@@ -1,0 +1,29 @@
+package metrics
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	contractv1 "pintle.dev/pintle/sdk/contract/v1"
+)
+
+func TestGather(t *testing.T) {
+	r := prometheus.NewRegistry()
+	seen := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "pods_seen_total", Help: "Pods."}, []string{"zone"})
+	r.MustRegister(seen)
+	seen.WithLabelValues("a").Add(3)
+	s := &service{from: r}
+	resp, err := s.Gather(t.Context(), &contractv1.MetricsRequest{})
+	want := "# HELP pods_seen_total Pods.\n# TYPE pods_seen_total counter\npods_seen_total{zone=\"a\"} 3\n"
+	if got := string(resp.GetExposition()); err != nil || got != want {
+		t.Errorf("got %q, %v; want %q", got, err, want)
+	}
+	seen.WithLabelValues(strings.Repeat("x", MaxBytes)).Inc()
+	if _, err := s.Gather(t.Context(), &contractv1.MetricsRequest{}); status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("more than fits: %v", err)
+	}
+}
