@@ -12,6 +12,17 @@ import (
 // that nobody reads.
 var stderr = os.Stderr
 
+// before is the logger that log/slog begins with.
+var before = slog.Default()
+
+// logDefault makes Logger the default of log/slog and log, unless the author chose
+// another.
+func logDefault() {
+	if slog.Default() == before {
+		slog.SetDefault(Logger())
+	}
+}
+
 // Logger returns the logger of a plugin process: JSON lines on standard error
 // in the form that the kernel reads back (hclog's keys), so that a record
 // keeps its level and attributes under the plugin's name in the kernel's log.

@@ -86,6 +86,7 @@ func Serve(services ...Service) error {
 	// The kernel stops plugins over the wire, in order; a terminal's Ctrl-C
 	// reaches the whole session and must not overtake it.
 	signal.Ignore(os.Interrupt, syscall.SIGHUP)
+	logDefault()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	go footprint.Keep(ctx) // ends with the process

@@ -1,0 +1,172 @@
+package plugin
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+)
+
+func scrape(t *testing.T, g prometheus.Gatherer) string {
+	t.Helper()
+	families, err := g.Gather()
+	if err != nil {
+		t.Errorf("gather: %v", err)
+	}
+	var out bytes.Buffer
+	for _, f := range families {
+		if _, err := expfmt.MetricFamilyToText(&out, f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return out.String()
+}
+
+// TestMetrics: what the host counts of plugins, and what they count themselves,
+// is among the kernel's metrics under their names.
+func TestMetrics(t *testing.T) {
+	cfg := testConfig(t, TransportProcess, "FitsCPU", "NotRed")
+	cfg.Bundles = append(cfg.Bundles, BundleConfig{Name: "plain", Transport: TransportProcess})
+	h := runHost(t, cfg, nil)
+	p := h.Source("s").Policy()
+	if err := p.Apply(t.Context(), replica(6, 1)); err != nil {
+		t.Fatal(err)
+	}
+	waitSound(t, p, 0)
+	before := objectOf(h, "FitsCPU").Status.Calls
+	if err := p.Filter(t.Context(), 0, 7, indexes(6), make([]uint32, 6)); err != nil {
+		t.Fatal(err)
+	}
+	kernel := prometheus.NewRegistry()
+	for _, name := range []string{"process_threads_of_mine", "apiserver_of_the_kernel"} {
+		kernel.MustRegister(prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: "The kernel's."}))
+	}
+	kernel.MustRegister(h.Collector())
+	all := h.Metrics(kernel)
+	text := scrape(t, all)
+	for _, want := range []string{
+		fmt.Sprintf(`pintle_plugin_calls_total{bundle="guest",kind="predicate",plugin="FitsCPU",result="success"} %d`, before+1),
+		`pintle_plugin_calls_total{bundle="guest",kind="predicate",plugin="FitsCPU",result="error"} 0`,
+		fmt.Sprintf(`pintle_plugin_call_duration_seconds_count{bundle="guest",kind="predicate",plugin="FitsCPU"} %d`, before+1),
+		fmt.Sprintf(`pintle_plugin_call_duration_seconds_bucket{bundle="guest",kind="predicate",plugin="FitsCPU",le="+Inf"} %d`, before+1),
+		`pintle_plugin_restarts_total{bundle="plain",kind="predicate",plugin="NotRed"} 0`,
+		`pintle_plugin_state{bundle="plain",kind="predicate",plugin="NotRed",state="Ready",transport="process"} 1`,
+		`pintle_plugin_circuit_state{bundle="plain",kind="predicate",plugin="NotRed",state="Closed"} 1`,
+		`pintle_plugin_log_lines_dropped_total{bundle="guest"} 0`,
+		`guest_asked_total{exported_plugin="FitsCPU",plugin="guest"} 7`,
+		"process_threads_of_mine 0\n",
+		`process_threads_of_mine{plugin="guest"} 0`,
+		"apiserver_of_the_kernel 0\n",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("metrics lack %s", want)
+		}
+	}
+	if strings.Contains(text, `apiserver_of_the_kernel{plugin`) {
+		t.Error("a plugin has a metric of the kernel's")
+	}
+	if strings.Contains(text, "metrics_failures_total{") {
+		t.Error("a bundle without metrics counts as one that fails")
+	}
+	if t.Failed() {
+		t.Log(text)
+	}
+	if again := scrape(t, all); !strings.Contains(again, `guest_asked_total{exported_plugin="FitsCPU",plugin="guest"} 7`) {
+		t.Errorf("asked again at once:\n%s", again)
+	}
+}
+
+// TestReadExposition: what a bundle says is bounded and cannot pass for another's.
+func TestReadExposition(t *testing.T) {
+	for _, test := range []struct{ name, in, want string }{
+		{"counter", "# TYPE a counter\na{x=\"1\"} 2 1234\n", `a{plugin="p",x="1"} 2`},
+		{"untyped", "a 2\n", `a{plugin="p"} 2`},
+		{"label of another", "a{plugin=\"q\"} 2\n", `a{exported_plugin="q",plugin="p"} 2`},
+		{"histogram", "# TYPE a histogram\na_bucket{le=\"1\"} 1\na_bucket{le=\"+Inf\"} 2\na_sum 3\na_count 2\n", `a_bucket{plugin="p",le="1"} 1`},
+		{"nothing", "", ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			families, err := readExposition([]byte(test.in), "p")
+			if err != nil {
+				t.Fatal(err)
+			}
+			text := scrape(t, prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) { return families, nil }))
+			if !strings.Contains(text, test.want) {
+				t.Errorf("%s\nlacks %s", text, test.want)
+			}
+		})
+	}
+	for name, in := range map[string]string{
+		"no text":    "\x00\x01",
+		"cut":        "a{x=\"1\n",
+		"the host's": "pintle_plugin_calls_total 5\n",
+		"bytes":      strings.Repeat("#", maxExposition+1),
+		"lines":      strings.Repeat("a 1\n", maxExpositionLines+1),
+		"labels":     strings.Repeat("a{b=\"c\"} 1\n", 10) + strings.Repeat("=", maxExpositionLabels),
+		"one series": "a{" + strings.Repeat("b=\"c\",", maxSeriesLabels+1) + "} 1\n",
+	} {
+		if _, err := readExposition([]byte(in), "p"); err == nil {
+			t.Errorf("%s: taken", name)
+		}
+	}
+}
+
+func FuzzReadExposition(f *testing.F) {
+	f.Add([]byte("# HELP a h\n# TYPE a summary\na{quantile=\"0.5\"} 1\na_sum 2\na_count 3\n"))
+	f.Add([]byte("# TYPE a histogram\na_bucket{le=\"+Inf\"} NaN\na{plugin=\"q\",exported_plugin=\"r\"} -Inf 5\n"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		families, err := readExposition(data, "p")
+		if err != nil {
+			return
+		}
+		for _, family := range families {
+			for _, m := range family.Metric {
+				named := 0
+				for _, l := range m.Label {
+					if l.GetName() == pluginLabel && l.GetValue() == "p" {
+						named++
+					}
+				}
+				if named != 1 {
+					t.Errorf("%q: %v", data, m)
+				}
+			}
+		}
+	})
+}
+
+// TestStatsHistogram: times fade from p99, also those of the version before, and
+// never from the histogram.
+func TestStatsHistogram(t *testing.T) {
+	old, s := &stats{}, &stats{}
+	for range 200_000 {
+		old.record(time.Second, nil)
+	}
+	old.record(3*time.Microsecond, errors.New("no"))
+	old.p99()
+	old.p99()
+	s.succeed(old)
+	if p99 := s.p99(); p99 != 0 {
+		t.Errorf("p99 of a version that was never asked is %s", p99)
+	}
+	s.record(10*time.Microsecond, nil)
+	if p99 := s.p99(); p99 < 8*time.Microsecond || p99 > 16*time.Microsecond {
+		t.Errorf("p99 of one call of 10 µs is %s", p99)
+	}
+	count, sum, buckets := s.histogram()
+	if count != 200_002 || sum != 200_000*time.Second+13*time.Microsecond {
+		t.Errorf("%d calls took %s", count, sum)
+	}
+	if buckets[edge(0)] != 0 || buckets[edge(1)] != 1 || buckets[edge(2)] != 2 || buckets[edge(9)] != 2 || buckets[edge(10)] != 200_002 || len(buckets) != len(histogramEdges) {
+		t.Errorf("buckets %v", buckets)
+	}
+	if s.calls.Load() != 200_002 || s.failures.Load() != 1 {
+		t.Errorf("%d calls, %d failures", s.calls.Load(), s.failures.Load())
+	}
+}
