@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -80,6 +81,9 @@ type Kernel struct {
 		collectors []prometheus.Collector
 	}
 
+	// tracing makes spans; nil: there are none.
+	tracing trace.TracerProvider
+
 	// resting is what drops memory when the kernel comes to rest; nil before the
 	// storage is open, and where it has nothing to drop.
 	resting atomic.Pointer[storage.Backend]
@@ -131,13 +135,16 @@ func New(cfg *config.Config, o Options) (_ *Kernel, err error) {
 		footprint.Keep(ctx, k.rest)
 		return nil
 	}, nil)
+	if err := k.startTracing(cfg); err != nil {
+		return nil, errors.Join(err, k.parts.stop())
+	}
 	backend, err := k.openStorage(cfg)
 	if err != nil {
 		return nil, errors.Join(err, k.parts.stop())
 	}
 	k.api, err = api.New(api.Config{
 		DataDir: cfg.DataDir, BindAddress: cfg.API.BindAddress, Port: cfg.API.Port,
-		StoreHandler: k.maintenance.handler, InspectHandler: k.inspect, Collectors: append(k.maintenance.collectors, k.host.Collector()), Metrics: k.host.Metrics, Admission: k.reviews,
+		StoreHandler: k.maintenance.handler, InspectHandler: k.inspect, Collectors: append(k.maintenance.collectors, k.host.Collector()), Metrics: k.host.Metrics, Tracing: k.tracing, Admission: k.reviews,
 		AdvertiseAddress: cfg.API.AdvertiseAddress, ServiceCIDR: cfg.API.ServiceCIDR, NodePortRange: cfg.API.NodePortRange,
 		MaxInFlight: cfg.API.MaxInflight, MaxMutatingInFlight: cfg.API.MaxMutatingInflight,
 		Plugins: k.host, PluginHost: hostIdentity.Name,

@@ -63,6 +63,9 @@ func (k *Kernel) newScheduler(cfg *config.Config) (term, error) {
 	deps := scheduler.FromClient(client)
 	deps.Log = k.log.With("part", "scheduler")
 	deps.Bind = k.api.Bind
+	if k.tracing != nil {
+		deps.Tracer = k.tracing.Tracer(schedulerTracer)
+	}
 	deps.Objects = map[string]cache.ListerWatcher{}
 	if deps.Pods, err = k.api.Source(corev1.SchemeGroupVersion.WithResource("pods"), nil); err != nil {
 		return nil, err

@@ -327,6 +327,9 @@ func (s *Server) genericConfig(codecs serializer.CodecFactory, options generic.R
 	c.LongRunningFunc = withOperatorPaths(genericfilters.BasicLongRunningRequestCheck(
 		sets.NewString("watch", "proxy"), sets.NewString("attach", "exec", "proxy", "log", "portforward")))
 	longRunning := c.LongRunningFunc
+	if s.cfg.Tracing != nil {
+		c.TracerProvider = tracerOfOthers{s.cfg.Tracing}
+	}
 	metrics, err := newMetrics(s.cfg.Collectors, s.cfg.Metrics)
 	if err != nil {
 		return nil, err

@@ -8,6 +8,7 @@ import (
 	"net/http"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apiserver/pkg/registry/generic"
@@ -54,6 +55,9 @@ type Config struct {
 	Admission review.Source
 	// Collectors add to what /metrics tells; may be nil.
 	Collectors []prometheus.Collector
+	// Tracing makes the spans of requests; nil: there are none. The server does not
+	// shut it down.
+	Tracing trace.TracerProvider
 	// Metrics makes of all that /metrics tells what it tells; may be nil.
 	Metrics func(prometheus.Gatherer) prometheus.Gatherer
 	// Plugins knows what Plugin objects may say; may be nil: anything. PluginHost

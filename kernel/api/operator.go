@@ -1,12 +1,14 @@
 package api
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"go.opentelemetry.io/otel/trace"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/component-base/metrics/legacyregistry"
 )
@@ -26,6 +28,11 @@ func withOperatorPaths(check request.LongRunningRequestCheck) request.LongRunnin
 		return own && !info.IsResourceRequest || check(req, info)
 	}
 }
+
+// tracerOfOthers is shut down by who made it, when nobody makes spans any more.
+type tracerOfOthers struct{ trace.TracerProvider }
+
+func (tracerOfOthers) Shutdown(context.Context) error { return nil }
 
 // metrics serves /metrics with more than the machinery's.
 type metrics struct{ handler http.Handler }

@@ -3,6 +3,7 @@ package config
 import (
 	"encoding/json"
 	"fmt"
+	"net"
 	"net/netip"
 	"reflect"
 	"regexp"
@@ -142,6 +143,10 @@ func checkScalar(s string, f field) string {
 		return ""
 	}
 	switch format {
+	case "endpoint":
+		if host, port, err := net.SplitHostPort(s); err != nil || host == "" || port == "" {
+			return fmt.Sprintf("%q is not a host and a port such as 127.0.0.1:4317", s)
+		}
 	case "ip":
 		if _, err := netip.ParseAddr(s); err != nil {
 			return fmt.Sprintf("%q is not an IP address such as 127.0.0.1", s)

@@ -20,6 +20,7 @@ type Config struct {
 
 	DataDir   string    `mapstructure:"dataDir" doc:"everything that the kernel keeps: store, keys, kubeconfig, pods; a relative path starts at the working directory"`
 	Logging   Logging   `mapstructure:"logging" doc:"the kernel's own log, on standard error"`
+	Tracing   Tracing   `mapstructure:"tracing" doc:"spans of requests, scheduling decisions and calls of plugins, sent to a collector of OpenTelemetry"`
 	API       API       `mapstructure:"api" doc:"the Kubernetes API server"`
 	Store     Store     `mapstructure:"store" doc:"where objects are kept, and their watch history"`
 	Plugins   Plugins   `mapstructure:"plugins" doc:"where plugins lie and which bundles are loaded"`
@@ -37,6 +38,12 @@ type Config struct {
 type Logging struct {
 	Level  string `mapstructure:"level" enum:"debug,info,warn,error" live:"true" doc:"least severe level that is written"`
 	Format string `mapstructure:"format" enum:"text,json" doc:"one record a line, as text or JSON"`
+}
+
+// Tracing configures where spans go to.
+type Tracing struct {
+	Endpoint               string `mapstructure:"endpoint" format:"endpoint?" doc:"host:port of a collector that takes OTLP over gRPC, without TLS; empty: nothing is traced"`
+	SamplingRatePerMillion int    `mapstructure:"samplingRatePerMillion" range:"0,1000000" doc:"how many of a million requests and decisions are traced; those whose client traces them always are"`
 }
 
 // API configures the API server.

@@ -117,10 +117,12 @@ func (a *Admission) Review(ctx context.Context, request []byte) ([]byte, error) 
 	ctx, cancel := context.WithTimeout(ctx, a.unit.call*reviewFactor)
 	defer cancel()
 	began := time.Now()
-	response, err := a.review(ctx, request)
+	asking, span := a.unit.span(ctx, a.name, "review")
+	response, err := a.review(asking, request)
 	if err == nil && len(response) > maxReview {
 		err = fmt.Errorf("an answer of %d bytes; at most %d are taken", len(response), maxReview)
 	}
+	endSpan(span, err)
 	s := a.unit.stats[a.name]
 	s.record(time.Since(began), err)
 	if err != nil && s.failed(err, time.Now()) {

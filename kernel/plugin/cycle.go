@@ -127,7 +127,7 @@ func (u *unit) cycleBeside(ctx context.Context, req *contractv1.CycleRequest) ([
 	u.mu.Lock()
 	if g, ok := u.guest.(*processGuest); ok {
 		u.mu.Unlock()
-		answer, err := g.ask(ctx, req, u.call*bindingFactor)
+		answer, err := u.traced(ctx, g, req, u.call*bindingFactor)
 		u.mu.Lock()
 		defer u.mu.Unlock()
 		return u.noted(ctx, g, req, answer, err)
@@ -142,9 +142,8 @@ func (u *unit) cycleBeside(ctx context.Context, req *contractv1.CycleRequest) ([
 
 // asked is a call of a guest with mu held.
 func (u *unit) asked(ctx context.Context, g guest, req *contractv1.CycleRequest, timeout time.Duration) ([]*contractv1.StepResult, error) {
-	began := time.Now()
-	resp, err := g.cycle(ctx, req, timeout)
-	return u.noted(ctx, g, req, cycleAnswer{resp, time.Since(began)}, err)
+	answer, err := u.traced(ctx, g, req, timeout)
+	return u.noted(ctx, g, req, answer, err)
 }
 
 // cycleAnswer is a response with the time that it took.
@@ -153,10 +152,28 @@ type cycleAnswer struct {
 	took     time.Duration
 }
 
-func (g *processGuest) ask(ctx context.Context, req *contractv1.CycleRequest, timeout time.Duration) (cycleAnswer, error) {
+// traced asks a guest, with a span for each step.
+func (u *unit) traced(ctx context.Context, g guest, req *contractv1.CycleRequest, timeout time.Duration) (cycleAnswer, error) {
+	steps := req.GetSteps()
+	name, call := steps[0].GetPlugin(), pointKinds[steps[0].GetPoint().Of()]
+	if len(steps) > 1 {
+		name, call = u.bundle.Manifest.Name, "cycle"
+	}
+	asking, span := u.span(ctx, name, call)
 	began := time.Now()
-	resp, err := g.cycle(ctx, req, timeout)
-	return cycleAnswer{resp, time.Since(began)}, err
+	resp, err := g.cycle(asking, req, timeout)
+	answer := cycleAnswer{resp, time.Since(began)}
+	if span != nil && len(steps) > 1 && err == nil {
+		at := began
+		for k, r := range resp.GetResults() {
+			if k < len(steps) {
+				took := time.Duration(min(r.GetNanoseconds(), uint64(answer.took)))
+				at = u.part(asking, span, steps[k].GetPlugin(), pointKinds[steps[k].GetPoint().Of()], at, took)
+			}
+		}
+	}
+	endSpan(span, err)
+	return answer, err
 }
 
 // noted checks an answer, counts it, and takes a guest out of service that broke;

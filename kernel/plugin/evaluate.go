@@ -75,8 +75,20 @@ func (u *unit) evaluate(ctx context.Context, generation uint64, n *names, e *con
 			return // the others are asked alone
 		}
 	}
+	asking, span := u.span(ctx, u.bundle.Manifest.Name, "evaluate")
 	began := time.Now()
-	took, err := asker.evaluate(ctx, u.queue, generation, n, e)
+	took, err := asker.evaluate(asking, u.queue, generation, n, e)
+	if span != nil {
+		at := began
+		for k, d := range took {
+			call := "filter"
+			if k >= len(n.filters) {
+				call = "score"
+			}
+			at = u.part(asking, span, all[k], call, at, d)
+		}
+		endSpan(span, err)
+	}
 	switch {
 	case errors.Is(err, errAlone):
 		return

@@ -284,7 +284,7 @@ func (u *unit) await(ctx context.Context) {
 }
 
 // ask runs one question against the guest at the given replica generation.
-func (u *unit) ask(ctx context.Context, name string, generation uint64, question func(g guest, i int) error) error {
+func (u *unit) ask(ctx context.Context, name, call string, generation uint64, question func(ctx context.Context, g guest, i int) error) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	g, err := u.ready(ctx, generation)
@@ -305,8 +305,10 @@ func (u *unit) ask(ctx context.Context, name string, generation uint64, question
 		}
 		return err
 	}
+	asking, span := u.span(ctx, name, call)
 	began := time.Now()
-	err = question(g, i)
+	err = question(asking, g, i)
+	endSpan(span, err)
 	if ctx.Err() != nil {
 		return err
 	}

@@ -113,7 +113,7 @@ func (p *Policy) Prepared() bool {
 // instead, as the scheduler does not keep such answers.
 func (p *Policy) Filter(ctx context.Context, i int, class uint32, nodes, out []uint32) error {
 	at := p.filters[i]
-	err := at.unit.ask(ctx, at.name, p.replica, func(g guest, k int) error {
+	err := at.unit.ask(ctx, at.name, "filter", p.replica, func(ctx context.Context, g guest, k int) error {
 		return g.filter(ctx, k, class, nodes, out)
 	})
 	if err == nil {
@@ -153,7 +153,7 @@ func (p *Policy) Reasons(i int, verdict uint32) []string {
 // priority that declares no normalization must score 0 to 10 (SCH-16).
 func (p *Policy) Score(ctx context.Context, i int, class uint32, nodes []uint32, out []int64) error {
 	at := p.scorers[i]
-	err := at.unit.ask(ctx, at.name, p.replica, func(g guest, k int) error {
+	err := at.unit.ask(ctx, at.name, "score", p.replica, func(ctx context.Context, g guest, k int) error {
 		if err := g.score(ctx, k, class, nodes, out); err != nil {
 			return err
 		}
@@ -168,7 +168,7 @@ func (p *Policy) Score(ctx context.Context, i int, class uint32, nodes []uint32,
 // Normalize rewrites raw scores in place. When it fails they are all zero.
 func (p *Policy) Normalize(ctx context.Context, i int, class uint32, nodes []uint32, scores []int64) error {
 	at := p.scorers[i]
-	err := at.unit.ask(ctx, at.name, p.replica, func(g guest, k int) error {
+	err := at.unit.ask(ctx, at.name, "normalize", p.replica, func(ctx context.Context, g guest, k int) error {
 		if err := g.normalize(ctx, k, class, nodes, scores); err != nil {
 			return err
 		}

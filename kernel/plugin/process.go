@@ -121,6 +121,7 @@ func startProcess(ctx context.Context, b *Bundle, a *Artifact, o processOptions)
 		GRPCDialOptions: []grpc.DialOption{
 			grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswerBytes), grpc.MaxCallSendMsgSize(transport.MaxMessageBytes)),
 			grpc.WithChainStreamInterceptor(guardStreams),
+			grpc.WithChainUnaryInterceptor(traceCalls),
 		},
 	})
 	g := &processGuest{name: name, client: client, runner: r, executable: exe, log: o.log, timeout: o.call,

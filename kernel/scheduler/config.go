@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"time"
 
+	oteltrace "go.opentelemetry.io/otel/trace"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
@@ -77,6 +78,9 @@ type Deps struct {
 	Evict    Evicter
 	Nominate Nominator
 	Log      *slog.Logger
+	// Tracer makes a span of each attempt to place a pod, below which plugins have
+	// theirs. Nil: there are none, and it costs nothing.
+	Tracer oteltrace.Tracer
 	// Clock is the real one when nil.
 	Clock clock.WithTicker
 }

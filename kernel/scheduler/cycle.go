@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	oteltrace "go.opentelemetry.io/otel/trace"
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,6 +24,11 @@ func (s *Scheduler) schedule(ctx context.Context, p *podEntry) {
 	decision := &Decision{
 		Namespace: p.namespace, Name: p.name, UID: p.uid, Time: s.clock.Now(),
 		Attempt: p.attempts, Nodes: s.snapshot.count,
+	}
+	if s.deps.Tracer != nil {
+		var span oteltrace.Span
+		ctx, span = s.beginSpan(ctx, p)
+		defer func() { endSpan(span, decision) }()
 	}
 	node, err := s.decide(ctx, p, decision)
 	if ctx.Err() != nil {
