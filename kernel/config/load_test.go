@@ -32,6 +32,8 @@ func TestLoadFaults(t *testing.T) {
 		{name: "out of range", text: "api:\n  port: 70000\n", want: `:4: api.port: 70000 is out of range; want 0 to 65535`},
 		{name: "enum", text: "logging: {level: loud}\n", want: `:3: logging.level: "loud" is not one of debug, info, warn, error`},
 		{name: "duration", text: "store: {historyRetention: 5}\n", want: `:3: store.historyRetention: "5" is not a duration such as 30s or 5m`},
+		{name: "endpoint", text: "tracing: {endpoint: collector}\n", want: `:3: tracing.endpoint: "collector" is not a host and a port such as 127.0.0.1:4317`},
+		{name: "sampling", text: "tracing: {samplingRatePerMillion: 2000000}\n", want: `:3: tracing.samplingRatePerMillion: 2000000 is out of range; want 0 to 1000000`},
 		{name: "duration range", text: "store: {historyRetention: 1s}\n", want: `:3: store.historyRetention: 1s is out of range; want 10s to 720h`},
 		{name: "list wanted", text: "node: {proxies: iptables}\n", want: `:3: node.proxies: want a list, not "iptables"`},
 		{name: "group wanted", text: "api: 1\n", want: `:3: api: want a group of keys (bindAddress`},

@@ -41,6 +41,13 @@
 // go-plugin cannot take over (Reattach) one that it made keys for (AutoMTLS) or
 // whose checksum it compared, so all are started again in order.
 //
+// What is seen from outside: journal.go keeps the last records of each bundle, its
+// own (record.go reads them, so that they keep level and attributes) and the
+// host's; logs.go hands them out. metrics.go tells what the host counts,
+// exposition.go what processes count themselves, asked for when somebody asks.
+// trace.go makes spans of calls below the caller's, where that is sampled. None of
+// it is work for a call that nobody looks at, but for four additions.
+//
 // Modules are compiled when a bundle is sealed or installed (Seal, Compile);
 // a start maps what is there.
 //
