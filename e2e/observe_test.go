@@ -93,7 +93,7 @@ func TestObserve(t *testing.T) {
 	})
 
 	// One that dies is told of to who follows, and afterwards.
-	follow := exec.Command(binary(t, "pintle"), append([]string{"plugin", "logs", "controllers", "--follow", "--tail", "0"}, way...)...)
+	follow := exec.Command(binary(t, "pintle"), append([]string{"plugin", "logs", "controllers", "--follow"}, way...)...)
 	out, err := follow.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -111,10 +111,14 @@ func TestObserve(t *testing.T) {
 			}
 		}
 	}()
-	pid, err := strconv.Atoi(e.kubectl(t, "get", "plugin", "namespace", "-o", "jsonpath={.status.pid}"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	pid := 0
+	eventually(t, func(context.Context) (err error) { // the object is written after the start
+		r := e.run(t, "", binary(t, "pintle"), "kubectl", "--kubeconfig", e.Kubeconfig, "get", "plugin", "namespace", "-o", "jsonpath={.status.pid}")
+		if pid, err = strconv.Atoi(r.stdout); err == nil && pid <= 1 {
+			err = fmt.Errorf("process %d", pid)
+		}
+		return err
+	})
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
