@@ -77,6 +77,9 @@ nothing to measure.`,
 					return failed
 				}
 				if dir, failed = c.Find(args[0], "", ""); failed != nil {
+					dir, failed = builtIn(args[0], failed)
+				}
+				if failed != nil {
 					return usageError{fmt.Errorf("plugin bench: %s is neither a folder with a manifest nor installed: %w", args[0], errors.Join(err, failed))}
 				}
 			}
@@ -327,4 +330,18 @@ func applyInParts(ctx context.Context, a artifact.Artifact, whole *contractv1.De
 		}
 	}
 	return nil
+}
+
+// builtIn finds a bundle beside this binary, where a kernel looks too; otherwise
+// it returns err.
+func builtIn(name string, err error) (string, error) {
+	executable, failed := os.Executable()
+	if failed != nil {
+		return "", err
+	}
+	b, failed := plugin.Find([]string{filepath.Join(filepath.Dir(executable), "plugins")}, name)
+	if failed != nil {
+		return "", err
+	}
+	return b.Directory, nil
 }

@@ -5,12 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"pintle.dev/pintle/kernel/plugin/operate"
 	"pintle.dev/pintle/sdk/apis/kernel/v1alpha1"
@@ -29,46 +27,18 @@ Exit status: 0 done; 1 it failed, the message says what to do; 2 wrong flags or
 arguments; 3 the plugin host refused it, the message says why, and everything is
 as it was; 4 the plugin was not there in time (--timeout).`
 
-// clusterFlags say which running kernel is meant.
-type clusterFlags struct{ kubeconfig, data string }
-
-func (f *clusterFlags) register(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig of the running kernel")
-	cmd.Flags().StringVar(&f.data, "data", "", "data directory of the running kernel")
-	cmd.MarkFlagsMutuallyExclusive("kubeconfig", "data")
-}
-
-// file is the kubeconfig that is meant.
-func (f *clusterFlags) file() (string, error) {
-	if f.kubeconfig != "" {
-		return f.kubeconfig, nil
-	}
-	if env := os.Getenv("KUBECONFIG"); f.data == "" && env != "" {
-		return env, nil
-	}
-	data, err := dataDirectory(f.data)
-	if err != nil {
-		return "", err
-	}
-	return filepath.Join(data, "admin.kubeconfig"), nil
-}
-
-func (f *clusterFlags) plugins() (*operate.Client, error) {
-	file, err := f.file()
+// plugins is a client for the kernel's Plugin objects.
+func (f *connectFlags) plugins() (*operate.Client, error) {
+	cfg, err := f.config()
 	if err != nil {
 		return nil, err
-	}
-	rules := &clientcmd.ClientConfigLoadingRules{Precedence: filepath.SplitList(file)}
-	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{}).ClientConfig()
-	if err != nil {
-		return nil, usageError{fmt.Errorf("kubeconfig %s: %w; name the data directory of a running kernel with --data, or a kubeconfig", file, err)}
 	}
 	cfg.UserAgent = "pintle-plugin"
 	return operate.New(cfg)
 }
 
 // complete offers names of plugins.
-func (f *clusterFlags) complete(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+func (f *connectFlags) complete(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	client, err := f.plugins()
 	if err != nil || len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
@@ -112,7 +82,7 @@ func onePlugin(cmd *cobra.Command, args []string) error {
 
 // changeFlags are those of commands that change a plugin and wait for it.
 type changeFlags struct {
-	cluster clusterFlags
+	cluster connectFlags
 	wait    bool
 	timeout time.Duration
 }

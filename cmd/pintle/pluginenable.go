@@ -49,7 +49,7 @@ func (f *enableFlags) check(cmd *cobra.Command, data string, source bool) error 
 
 // enable waits until the kernel has loaded a bundle, and switches its plugins on.
 func (f *enableFlags) enable(ctx context.Context, got *catalog.Installed, data string) error {
-	client, err := (&clusterFlags{data: data}).plugins()
+	client, err := (&connectFlags{data: data}).plugins()
 	if err != nil {
 		return err
 	}

@@ -135,7 +135,7 @@ gc then refuses, unless --offline says that the lock is enough.`,
 		case running(data):
 			ctx, stop := interruptible(cmd.Context())
 			defer stop()
-			client, err := (&clusterFlags{data: data}).plugins()
+			client, err := (&connectFlags{data: data}).plugins()
 			if err != nil {
 				return err
 			}

@@ -15,7 +15,7 @@ import (
 )
 
 func newPluginListCommand() *cobra.Command {
-	var cluster clusterFlags
+	var cluster connectFlags
 	var output outputFlag
 	cmd := &cobra.Command{
 		Use:   "list",
@@ -55,7 +55,7 @@ func newPluginListCommand() *cobra.Command {
 }
 
 func newPluginDescribeCommand() *cobra.Command {
-	var cluster clusterFlags
+	var cluster connectFlags
 	var output outputFlag
 	cmd := &cobra.Command{
 		Use:   "describe NAME",

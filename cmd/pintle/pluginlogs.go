@@ -81,10 +81,7 @@ func newPluginLogsCommand() *cobra.Command {
 		},
 	}
 	connect.register(cmd)
-	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
-		cluster := clusterFlags(connect)
-		return cluster.complete(cmd, args, word)
-	}
+	cmd.ValidArgsFunction = connect.complete
 	cmd.Flags().StringVarP(&format, "output", "o", "table", "table, wide, json (an object a line) or yaml")
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on and print records as they come")
 	cmd.Flags().IntVar(&tail, "tail", -1, "how many of the past records to print, the last; -1 is all")
