@@ -47,7 +47,7 @@ func readSource(dir string) (*bundleSource, error) {
 // targets are what the bundle is built for when nobody says.
 func (s *bundleSource) targets() []string {
 	module := !slices.ContainsFunc(s.manifest.Plugins, func(e plugin.Entry) bool {
-		return !sdk.SchedulingKind(e.Kind) && e.Kind != sdk.KindController
+		return !sdk.SchedulingKind(e.Kind) && e.Kind != sdk.KindController && e.Kind != sdk.KindAdmission
 	})
 	return toolchain.Targets(s.dir, s.language, module)
 }

@@ -12,6 +12,9 @@
 // "not available" at once while its supervisor starts it again and feeds it in
 // full from the ReplicaSource.
 //
+// Controllers and admission plugins of a module have instances of their own, so
+// that who waits for the API, or reviews a request, holds up no decision.
+//
 // Promises: a call has a deadline, and no bundle holds a scheduling cycle longer
 // than by missing one. A whole replica, or a large delta, is handed over in
 // parts outside the cycle (feed.go), each with ten times that deadline. A module that loops, traps, allocates

@@ -54,7 +54,7 @@ func (r *Request) Into(v any) error { return into(r.Object, v, "object") }
 func (r *Request) Old(v any) error { return into(r.OldObject, v, "old object") }
 
 func into(data json.RawMessage, v any, what string) error {
-	if len(data) == 0 {
+	if len(data) == 0 || string(data) == "null" {
 		return fmt.Errorf("the request has no %s", what)
 	}
 	if err := json.Unmarshal(data, v); err != nil {

@@ -21,7 +21,7 @@ var processes = []check{
 	{"health", health},
 	{"questions of another generation", generations},
 	{"all of a decision in one call", evaluate},
-	{"controllers, runtimes and proxies", otherKinds},
+	{"controllers, admission, runtimes and proxies", otherKinds},
 }
 
 func health(ctx context.Context, s *suite, a artifact.Artifact) error {
@@ -170,6 +170,15 @@ func otherKinds(ctx context.Context, s *suite, a artifact.Artifact) error {
 			}
 			if _, err := client.Start(ctx, &contractv1.ControllerStart{Socket: "/nonexistent", Controllers: []*contractv1.ControllerSpec{{Name: none, Socket: "/nonexistent"}}}); err == nil {
 				return fmt.Errorf("a controller %s, which is not there, is started", none)
+			}
+		case sdk.KindAdmission:
+			found = true
+			client := contractv1.NewAdmissionsClient(conn)
+			if _, err := client.Review(ctx, &contractv1.ReviewRequest{Plugin: p.GetName(), Request: []byte("no JSON")}); err == nil || broken(err) {
+				return fmt.Errorf("%s: about a request that is no JSON: %v; want an error, and the process goes on", p.GetName(), err)
+			}
+			if _, err := client.Review(ctx, &contractv1.ReviewRequest{Plugin: none, Request: []byte("{}")}); err == nil {
+				return fmt.Errorf("an admission plugin %s, which is not there, answers", none)
 			}
 		case sdk.KindRuntime:
 			found = true

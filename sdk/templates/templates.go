@@ -45,6 +45,7 @@ var sources = map[string]map[string][]string{
 		"predicate":  {"go/common", "go/scheduling", "go/predicate", "cases/predicate"},
 		"priority":   {"go/common", "go/scheduling", "go/priority", "cases/priority"},
 		"controller": {"go/common", "go/controller"},
+		"admission":  {"go/common", "go/admission"},
 
 		"pre-enqueue": {"go/common", "go/cycle", "go/pre-enqueue"},
 		"queue-sort":  {"go/common", "go/cycle", "go/queue-sort"},
@@ -98,7 +99,7 @@ func Render(language, kind string, v Values) (map[string][]byte, error) {
 	}
 	with := filled{Values: v, Kind: kind, Ident: camel(v.Name), Snake: strings.ReplaceAll(strings.ToLower(v.Name), "-", "_")}
 	with.Plugin = with.Ident
-	if kind == "controller" || kind == "runtime" || kind == "proxy" {
+	if kind == "controller" || kind == "admission" || kind == "runtime" || kind == "proxy" {
 		with.Plugin = v.Name
 	}
 	out := map[string][]byte{}
