@@ -157,6 +157,10 @@ bench-start bench-memory bench-create bench-schedule bench-pod: build
 bench-store: build etcd $(BIN)/kube-apiserver ## the store and the API beside etcd and kube-apiserver (STORE_FLAGS="-soak 10m": a long soak); chart in build/bench/
 	@CGO_ENABLED=0 $(GO) run ./e2e/bench $(STORE_FLAGS) store
 
+.PHONY: bench-plugin
+bench-plugin: build ## what plugins cost, as WASM and as process, beside one decode a call (PLUGIN_FLAGS="-plugin-phases ask"); chart in build/bench/
+	@CGO_ENABLED=0 $(GO) run ./e2e/bench $(PLUGIN_FLAGS) plugin
+
 .PHONY: clean
 clean: ## remove what was built
 	rm -rf $(BIN) build

@@ -22,5 +22,10 @@
 // (storedrive_test.go), since Pintle's is a library; a chart is in
 // build/bench/store.svg.
 //
+// So runs the benchmark plugin, of what plugins cost: questions through the
+// kernel's plugin host (plugindrive_test.go), upgrades under its scheduler
+// (kernel/placements), the way from the command to a decision with the built
+// program. It gives medians; a chart is in build/bench/plugin.svg.
+//
 // It imports nothing of the kernel, its tests aside, and must not be imported.
 package main

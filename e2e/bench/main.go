@@ -32,6 +32,7 @@ var all = []benchmark{
 	{name: "create", what: "durable pod creates, 32 client-go workers", run: create},
 	{name: "schedule", what: "create to all bound, hollow nodes", run: schedule},
 	{name: "pod", what: "pod create to Running against the three CRI calls by hand", run: pod},
+	{name: "plugin", what: "what plugins cost, as module and as process, medians", run: measurePlugins, limit: 15 * time.Minute},
 	{name: "store", what: "side by side with etcd and kube-apiserver, in turns, medians", run: measureStore, limit: 12 * time.Minute},
 }
 
@@ -46,6 +47,9 @@ type options struct {
 	out, storeDir, storePhases string
 	soak, settle               time.Duration
 	etcdConnections            int
+
+	// Of plugin alone.
+	pluginPhases string
 }
 
 func main() {
@@ -71,8 +75,9 @@ func main() {
 	flag.DurationVar(&o.soak, "soak", time.Minute, "how long store rewrites; from 8 minutes on with the retention of the defaults")
 	flag.DurationVar(&o.settle, "settle", 130*time.Second, "how long store leaves servers alone before it weighs them with all pods; within two minutes their collectors run by themselves")
 	flag.IntVar(&o.etcdConnections, "etcd-connections", 1, "connections to etcd of store's writers and watchers")
+	flag.StringVar(&o.pluginPhases, "plugin-phases", "", "parts of plugin: "+strings.Join(pluginPhases, ",")+"; empty: all")
 	flag.Usage = func() {
-		fmt.Fprintln(os.Stderr, "usage: bench [flags] [start|memory|create|schedule|pod|store]…   (none: all but store)")
+		fmt.Fprintln(os.Stderr, "usage: bench [flags] [start|memory|create|schedule|pod|plugin|store]…   (none: all but plugin and store)")
 		flag.PrintDefaults()
 	}
 	flag.Parse()

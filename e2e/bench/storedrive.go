@@ -2,14 +2,11 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
-	"syscall"
 	"time"
 
 	"pintle.dev/pintle/e2e/cluster"
@@ -83,19 +80,8 @@ func buildDriver(ctx context.Context, dir string) (string, error) {
 func (d drive) by(ctx context.Context, program string) (out driven, err error) {
 	d.Out = program + ".json"
 	defer os.Remove(d.Out)
-	text, err := json.Marshal(d)
-	if err != nil {
-		return out, err
+	if err := drivenBy(ctx, program, "", "TestDrive", "PINTLE_DRIVE", d, d.Out, &out); err != nil {
+		return out, fmt.Errorf("drive %s: %w", d.Engine, err)
 	}
-	cmd := exec.CommandContext(ctx, program, "-test.run=^TestDrive$", "-test.timeout=2m")
-	cmd.Env = append(os.Environ(), "PINTLE_DRIVE="+string(text))
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if screen, err := cmd.CombinedOutput(); err != nil {
-		return out, fmt.Errorf("drive %s: %w\n%s", d.Engine, err, strings.TrimSpace(string(screen)))
-	}
-	raw, err := os.ReadFile(d.Out)
-	if err != nil {
-		return out, err
-	}
-	return out, json.Unmarshal(raw, &out)
+	return out, nil
 }

@@ -90,9 +90,11 @@ type swapping struct {
 
 	mu    sync.Mutex
 	bound map[string][]string // pod → the nodes it was bound to
-	last  time.Time
-	pause time.Duration // the longest between two bindings since it was reset
 	grew  chan struct{}
+	// came is when pods came, where that is measured; slowest is the longest way
+	// to a binding since it was reset.
+	came    map[string]time.Time
+	slowest time.Duration
 }
 
 func startSwapping(t testing.TB, transport string, nodes, pods int) *swapping {
@@ -149,11 +151,9 @@ func startSwapping(t testing.TB, transport string, nodes, pods int) *swapping {
 func (s *swapping) bind(_ context.Context, b *v1.Binding) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := time.Now()
-	if !s.last.IsZero() {
-		s.pause = max(s.pause, now.Sub(s.last))
+	if came, ok := s.came[b.Name]; ok {
+		s.slowest = max(s.slowest, time.Since(came))
 	}
-	s.last = now
 	s.bound[b.Name] = append(s.bound[b.Name], b.Target.Name)
 	select {
 	case s.grew <- struct{}{}:

@@ -1,0 +1,255 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"pintle.dev/pintle/e2e/cluster"
+)
+
+const (
+	pluginNodes     = 5000
+	pluginUpgrades  = 100
+	pluginPods      = 10000
+	manyBundles     = 200
+	fitsPackage     = "./e2e/bench/testdata/fits"
+	perCallPackage  = "./e2e/bench/testdata/percall"
+	manyPackage     = "./e2e/bench/testdata/many"
+	versionsPackage = "./e2e/testdata/plugins/versioned"
+)
+
+// pluginPhases are the parts of the benchmark plugin, in order.
+var pluginPhases = []string{"ask", "percall", "memory", "install", "upgrades", "many"}
+
+var transports = []string{"wasm", "process"}
+
+// pluginBench is one run of the benchmark plugin.
+type pluginBench struct {
+	o       options
+	dir     string
+	driver  string // the compiled drives
+	swapper string // those of kernel/placements
+	cache   string
+	figures []figure
+}
+
+// measurePlugins measures what plugins cost, as issue 5 wants it, through the
+// kernel's plugin host, and from the built program where a user would see it.
+func measurePlugins(ctx context.Context, o options) ([]figure, error) {
+	var phases []string
+	if o.pluginPhases != "" {
+		phases = strings.Split(o.pluginPhases, ",")
+	}
+	for _, p := range phases {
+		if !slices.Contains(pluginPhases, p) {
+			return nil, fmt.Errorf("no phase %q; there are: %s", p, strings.Join(pluginPhases, ", "))
+		}
+	}
+	dir, err := os.MkdirTemp("", "ptb")
+	if err != nil {
+		return nil, err
+	}
+	defer removeAll(dir)
+	b := &pluginBench{o: o, dir: dir, cache: filepath.Join(dir, "cache")}
+	if err := b.prepare(ctx); err != nil {
+		return nil, err
+	}
+	var errs []error
+	for _, phase := range pluginPhases {
+		if len(phases) > 0 && !slices.Contains(phases, phase) {
+			continue
+		}
+		began := time.Now()
+		err := map[string]func(context.Context) error{
+			"ask": b.ask, "percall": b.perCall, "memory": b.memory, "install": b.install, "upgrades": b.upgrades, "many": b.many,
+		}[phase](ctx)
+		fmt.Printf("  %s took %s\n", phase, time.Since(began).Round(time.Second))
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", phase, err))
+		}
+	}
+	errs = append(errs, goalChart(filepath.Join(o.out, "plugin.svg"), "Plugins: what was measured, of its goal (the line)", b.figures))
+	return b.figures, errors.Join(errs...)
+}
+
+// removeAll removes a tree of which parts are read-only, as a catalog's are.
+func removeAll(dir string) {
+	_ = exec.Command("chmod", "-R", "u+w", dir).Run()
+	os.RemoveAll(dir)
+}
+
+func (b *pluginBench) prepare(ctx context.Context) (err error) {
+	if b.driver, err = buildDriver(ctx, b.dir); err != nil {
+		return err
+	}
+	repo, err := cluster.Repository()
+	if err != nil {
+		return err
+	}
+	manifest, err := os.ReadFile(filepath.Join(repo, fitsPackage, "manifest.yaml"))
+	if err != nil {
+		return err
+	}
+	return buildBundle(ctx, filepath.Join(b.dir, "fits"), fitsPackage, string(manifest), transports, "-ldflags=-s -w")
+}
+
+// repeat drives the same work as often as rounds are wanted.
+func (b *pluginBench) repeat(ctx context.Context, d pluginDrive) ([]pluginDriven, error) {
+	d.Cache, d.Nodes = b.cache, pluginNodes
+	var list []pluginDriven
+	for range b.o.rounds {
+		one, err := d.by(ctx, b.driver)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, one)
+	}
+	return list, nil
+}
+
+func each(list []pluginDriven, unit float64, of func(pluginDriven) float64) []float64 {
+	var out []float64
+	for _, one := range list {
+		out = append(out, of(one)/unit)
+	}
+	return out
+}
+
+// goals of issue 5, by transport.
+type goals struct{ wasm, process float64 }
+
+func (g goals) of(transport string) float64 {
+	if transport == "wasm" {
+		return g.wasm
+	}
+	return g.process
+}
+
+// ask measures questions: the predicate of testdata/fits.
+func (b *pluginBench) ask(ctx context.Context) error {
+	for _, transport := range transports {
+		list, err := b.repeat(ctx, pluginDrive{Phase: "ask", Transport: transport, Bundle: filepath.Join(b.dir, "fits")})
+		if err != nil {
+			return err
+		}
+		us := func(name string, g goals, of func(pluginDriven) float64) figure {
+			return middle(transport+": "+name, "us", g.of(transport), each(list, 1e3, of)...)
+		}
+		b.figures = append(b.figures,
+			us("one crossing", goals{0.1, 60}, func(d pluginDriven) float64 { return d.Crossing }),
+			us("a predicate over 5,000 nodes, uncached", goals{150, 400}, func(d pluginDriven) float64 { return d.Pass }),
+			us("cached class, one changed node", goals{1, 60}, func(d pluginDriven) float64 { return d.Changed }).
+				note("the delta of a bound pod and the question; the question alone: %.2f us", median(each(list, 1e3, func(d pluginDriven) float64 { return d.Asked }))),
+		)
+	}
+	return nil
+}
+
+// perCall compares with a pod and a node decoded a call.
+func (b *pluginBench) perCall(ctx context.Context) error {
+	module := filepath.Join(b.dir, "percall.wasm")
+	if err := goBuild(ctx, module, perCallPackage, true, "-ldflags=-s -w"); err != nil {
+		return err
+	}
+	c := comparison{name: "wasm: 5,000 nodes, pod and node decoded a call", unit: "us", peer: "ours", atLeast: 50}
+	single := comparison{name: "wasm: the same, ours one call a node too", unit: "us", peer: "ours"}
+	for range b.o.rounds {
+		theirs, err := pluginDrive{Phase: "percall", Transport: "wasm", Module: module, Cache: b.cache, Nodes: pluginNodes}.by(ctx, b.driver)
+		if err != nil {
+			return err
+		}
+		ours, err := pluginDrive{Phase: "ask", Transport: "wasm", Bundle: filepath.Join(b.dir, "fits"), Cache: b.cache, Nodes: pluginNodes}.by(ctx, b.driver)
+		if err != nil {
+			return err
+		}
+		if ours.Refused != theirs.Refused {
+			return fmt.Errorf("%d nodes are refused, and %d when objects are decoded a call", ours.Refused, theirs.Refused)
+		}
+		c.add(theirs.Calls/1e3, ours.Pass/1e3)
+		single.add(theirs.Calls/1e3, ours.Calls/1e3)
+	}
+	b.figures = append(b.figures, c.figure().note("the manner of kube-scheduler-wasm-extension, with the same Go and wazero instead of TinyGo"), single.figure())
+	return nil
+}
+
+// memory weighs the classic set.
+func (b *pluginBench) memory(ctx context.Context) error {
+	bin, err := cluster.Bin()
+	if err != nil {
+		return err
+	}
+	const mb = 1e6
+	for _, transport := range transports {
+		list, err := b.repeat(ctx, pluginDrive{Phase: "weigh", Transport: transport, Bundle: filepath.Join(bin, "plugins", "classic")})
+		if err != nil {
+			return err
+		}
+		f := middle(transport+": memory of the classic set, 5,000 nodes", "MB", goals{60, 0}.of(transport), each(list, mb, func(d pluginDriven) float64 { return d.Resident + d.Processes })...)
+		b.figures = append(b.figures, f.note("%d plugins; resident; in the kernel's process %.0f MB, of which anonymous %.0f MB", list[0].Plugins,
+			median(each(list, mb, func(d pluginDriven) float64 { return d.Resident })), median(each(list, mb, func(d pluginDriven) float64 { return d.Anonymous }))))
+	}
+	return nil
+}
+
+// upgrades measures pods while a predicate is upgraded under them.
+func (b *pluginBench) upgrades(ctx context.Context) error {
+	repo, err := cluster.Repository()
+	if err != nil {
+		return err
+	}
+	program := filepath.Join(b.dir, "swap")
+	cmd := exec.CommandContext(ctx, "go", "test", "-c", "-o", program, "./kernel/placements")
+	cmd.Dir = repo
+	if text, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("compile the driver: %w\n%s", err, text)
+	}
+	for _, transport := range transports {
+		var grew, quiet, upgrading, took []float64
+		for range b.o.rounds {
+			var out struct{ Quiet, Upgrading, Took float64 }
+			file := program + ".json"
+			err := drivenBy(ctx, program, filepath.Join(repo, "kernel/placements"), "TestSwapDrive", "PINTLE_SWAP_DRIVE",
+				map[string]any{"Transport": transport, "Upgrades": pluginUpgrades, "Pods": pluginPods, "Out": file}, file, &out)
+			if err != nil {
+				return err
+			}
+			const ms = 1e6
+			quiet, upgrading, took = append(quiet, out.Quiet/ms), append(upgrading, out.Upgrading/ms), append(took, out.Took/ms/pluginUpgrades)
+			grew = append(grew, max(0, out.Upgrading-out.Quiet)/ms)
+		}
+		b.figures = append(b.figures, middle(transport+": slowest pod grows by, 100 upgrades under 10,000 pods", "ms", 50, grew...).
+			note("from %.1f to %.1f ms from its coming to its binding; an upgrade takes %.0f ms", median(quiet), median(upgrading), median(took)))
+	}
+	return nil
+}
+
+// many loads 200 bundles.
+func (b *pluginBench) many(ctx context.Context) error {
+	dir := filepath.Join(b.dir, "many")
+	manifest := "apiVersion: kernel.pintle.dev/v1alpha1\nkind: PluginManifest\nname: many\nversion: 0.1.0\nplugins:\n- {name: Many000, kind: predicate, scope: node}\n"
+	if err := buildBundle(ctx, dir, manyPackage, manifest, []string{"wasm"}, "-ldflags=-s -w"); err != nil {
+		return err
+	}
+	var ready, memory []float64
+	for range b.o.rounds {
+		out, err := pluginDrive{Phase: "many", Transport: "wasm", Bundle: dir, Cache: b.cache, Nodes: 100, Bundles: manyBundles}.by(ctx, b.driver)
+		if err != nil {
+			return err
+		}
+		if out.Plugins != manyBundles {
+			return fmt.Errorf("%d plugins are loaded", out.Plugins)
+		}
+		ready, memory = append(ready, out.Ready/1e9), append(memory, out.Resident/1e6)
+	}
+	b.figures = append(b.figures,
+		middle("wasm: 200 bundles of one artefact, time to ready", "s", 0, ready...),
+		middle("wasm: 200 bundles of one artefact, memory", "MB", 0, memory...).note("%.1f MB each", median(memory)/manyBundles))
+	return nil
+}
