@@ -222,15 +222,19 @@ func (i *identities) open(ctx context.Context, name string, a plugin.Access) (st
 	s, ok := i.sockets[path]
 	if !ok {
 		s = socket{path, &api.Gate{UID: a.UID, GID: a.GID}}
-		i.sockets[path] = s
 	}
 	s.gate.Set(a.CallsPerSecond, a.Denied)
 	if ok {
 		return path, nil
 	}
+	ln, err := api.ListenUnix(ctx, path, s.gate)
+	if err != nil {
+		return "", fmt.Errorf("plugin %s: %w", name, err)
+	}
+	i.sockets[path] = s
 	u := &user.DefaultInfo{Name: rbac.PluginUser(name)}
 	i.wg.Go(func() {
-		if err := k.api.ServeUnix(i.ctx, path, u, s.gate); err != nil && i.ctx.Err() == nil {
+		if err := k.api.ServeUnix(i.ctx, ln, u, s.gate); err != nil && i.ctx.Err() == nil {
 			k.log.Error("api socket of a plugin ended", "plugin", name, "error", err)
 		}
 	})

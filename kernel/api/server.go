@@ -4,6 +4,7 @@ import (
 	"context"
 	"log"
 	"log/slog"
+	"net"
 	"net/http"
 	"sync/atomic"
 
@@ -64,7 +65,7 @@ var (
 		Port() int
 		AdminKubeconfig() string
 		ClientConfig(user.Info) *rest.Config
-		ServeUnix(context.Context, string, user.Info, *Gate) error
+		ServeUnix(context.Context, net.Listener, user.Info, *Gate) error
 		Source(schema.GroupVersionResource, fields.Selector) (cache.ListerWatcher, error)
 		Bind(context.Context, *corev1.Binding) error
 	} = (*Server)(nil)

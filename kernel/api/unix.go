@@ -17,37 +17,44 @@ import (
 // maxConnections of one socket at a time; further ones wait.
 const maxConnections = 64
 
-// ServeUnix serves the API on a unix socket at path until ctx is done. Each
-// request over it is authenticated as u, so the socket is its credential: its
-// directory is made 0700 if it does not exist, the socket itself is 0600 and
-// belongs to gate's user. The scheme is http; HTTP/1.1 and unencrypted HTTP/2
-// with prior knowledge both work. A stale socket at path is removed. gate, which
-// may be nil, bounds what comes through.
-func (s *Server) ServeUnix(ctx context.Context, path string, u user.Info, gate *Gate) error {
+// ListenUnix opens a unix socket at path for ServeUnix: who is told the path
+// after it returned can connect. Its directory is made 0700 if it does not
+// exist, the socket itself is 0600 and belongs to gate's user, if it has one.
+// A stale socket at path is removed.
+func ListenUnix(ctx context.Context, path string, gate *Gate) (net.Listener, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return fmt.Errorf("api socket %s: make its directory: %w", path, err)
+		return nil, fmt.Errorf("api socket %s: make its directory: %w", path, err)
 	}
 	if fi, err := os.Lstat(path); err == nil && fi.Mode()&os.ModeSocket != 0 {
 		if err := os.Remove(path); err != nil {
-			return fmt.Errorf("api socket %s: remove the stale one: %w", path, err)
+			return nil, fmt.Errorf("api socket %s: remove the stale one: %w", path, err)
 		}
 	}
 	ln, err := (&net.ListenConfig{}).Listen(ctx, "unix", path)
 	if err != nil {
-		return fmt.Errorf("api socket %s: listen: %w", path, err)
+		return nil, fmt.Errorf("api socket %s: listen: %w", path, err)
 	}
 	if err := os.Chmod(path, 0o600); err != nil {
 		ln.Close()
-		return fmt.Errorf("api socket %s: restrict to its owner: %w", path, err)
+		return nil, fmt.Errorf("api socket %s: restrict to its owner: %w", path, err)
 	}
-	if gate == nil {
-		gate = &Gate{}
-	}
-	if gate.UID > 0 {
+	if gate != nil && gate.UID > 0 {
 		if err := os.Lchown(path, gate.UID, gate.GID); err != nil {
 			ln.Close()
-			return fmt.Errorf("api socket %s: hand it to its user: %w", path, err)
+			return nil, fmt.Errorf("api socket %s: hand it to its user: %w", path, err)
 		}
+	}
+	return ln, nil
+}
+
+// ServeUnix serves the API on a socket of ListenUnix until ctx is done. Each
+// request over it is authenticated as u, so the socket is its credential. The
+// scheme is http; HTTP/1.1 and unencrypted HTTP/2 with prior knowledge both
+// work. gate, which may be nil, bounds what comes through.
+func (s *Server) ServeUnix(ctx context.Context, ln net.Listener, u user.Info, gate *Gate) error {
+	path := ln.Addr().String()
+	if gate == nil {
+		gate = &Gate{}
 	}
 	ln = netutil.LimitListener(ln, maxConnections)
 	u = authenticated(u)
@@ -82,7 +89,7 @@ func (s *Server) ServeUnix(ctx context.Context, path string, u user.Info, gate *
 		}
 		stopped <- err
 	})
-	err = srv.Serve(ln)
+	err := srv.Serve(ln)
 	if stop() {
 		return fmt.Errorf("api socket %s: serve: %w", path, err)
 	}

@@ -15,6 +15,8 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"pintle.dev/pintle/kernel/api"
 )
 
 // Each way in has its own identity, and RBAC holds for all of them (API-20).
@@ -23,14 +25,17 @@ func TestIdentities(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	path := filepath.Join(t.TempDir(), "sock", "api")
 	stopped := make(chan error, 1)
-	go func() { stopped <- s.ServeUnix(ctx, path, &user.DefaultInfo{Name: "plugin"}, nil) }()
+	ln, err := api.ListenUnix(ctx, path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { stopped <- s.ServeUnix(ctx, ln, &user.DefaultInfo{Name: "plugin"}, nil) }()
 	overUnix := kubernetes.NewForConfigOrDie(&rest.Config{
 		Host: "http://unix", QPS: -1,
 		Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, "unix", path)
 		},
 	})
-	waitFor(t, func() bool { _, err := os.Stat(path); return err == nil })
 	if fi, err := os.Stat(path); err != nil || fi.Mode().Perm() != 0o600 {
 		t.Errorf("socket: %v, %v", fi, err)
 	}
@@ -59,7 +64,7 @@ func TestIdentities(t *testing.T) {
 			t.Errorf("%s: list secrets: %v", name, err)
 		}
 	}
-	_, err := kubernetes.NewForConfigOrDie(anonymous).CoreV1().Secrets("default").List(ctx, metav1.ListOptions{})
+	_, err = kubernetes.NewForConfigOrDie(anonymous).CoreV1().Secrets("default").List(ctx, metav1.ListOptions{})
 	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), `User "system:anonymous" cannot list resource "secrets"`) {
 		t.Errorf("anonymous: %v", err)
 	}
