@@ -108,7 +108,7 @@ $(BIN)/kube-apiserver: e2e/peer/go.mod e2e/peer/go.sum
 .PHONY: test
 test: build etcd ## pass every test; those that need root or a kernel feature say why they skip
 	$(GO) test -timeout 10m $$($(GO) list ./... | grep -v '/e2e')
-	$(GO) test -timeout 20m ./e2e/...
+	$(GO) test -timeout 40m ./e2e/...
 
 .PHONY: generate
 generate: ## write the generated code anew
