@@ -137,6 +137,10 @@ test-peer: ## check that those answers are current (compiles Kubernetes: some mi
 test-crash: ## kill the store 200 times, with and without power cuts (CRASH_SEED repeats, CRASH_ROUNDS says how often)
 	CRASH_ROUNDS=$${CRASH_ROUNDS:-200} $(GO) test -count=1 -timeout 40m -run TestCrash -v ./e2e/crash
 
+.PHONY: test-many-plugins
+test-many-plugins: build ## load 200 plugins at once (5 GiB of memory); make test loads 40
+	MANY_PLUGINS=200 $(GO) test -count=1 -timeout 20m -run TestManyPlugins -v ./e2e
+
 .PHONY: test-soak
 test-soak: ## rewrite the same keys for 10 minutes; disk and memory in build/bench/soak.{json,svg}
 	SOAK=$${SOAK:-10m} SOAK_OUT=$(CURDIR)/build/bench $(GO) test -count=1 -timeout 40m -run TestSoak -v ./kernel/store

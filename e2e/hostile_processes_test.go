@@ -115,6 +115,22 @@ func (e *env) counts(t *testing.T) counts {
 	return c
 }
 
+// returnsTo waits until a kernel holds what it held before, and no process of a
+// folder is left.
+func (e *env) returnsTo(t *testing.T, before counts, folder string) {
+	t.Helper()
+	eventually(t, func(context.Context) error {
+		if left := processesOf(folder); len(left) > 0 {
+			return fmt.Errorf("processes are left:\n%s", strings.Join(left, "\n"))
+		}
+		// Connections of the test itself and pauses of timers come and go.
+		if after := e.counts(t); after.goroutines > before.goroutines+25 || after.files > before.files+10 {
+			return fmt.Errorf("before: %+v, after: %+v", before, after)
+		}
+		return nil
+	})
+}
+
 // processesOf are those that were started from a folder.
 func processesOf(folder string) []string {
 	var found []string
@@ -330,22 +346,10 @@ plugins:
 	})
 	t.Run("gone", func(t *testing.T) {
 		configuration()
-		eventually(t, func(context.Context) error {
-			if left := processesOf(catalog); len(left) > 0 {
-				return fmt.Errorf("processes are left:\n%s", strings.Join(left, "\n"))
-			}
-			return nil
-		})
 		if err := e.AwaitLog(bound(t), "plugin=stays", "did not stop in order and was killed"); err != nil {
 			t.Errorf("nothing in the log of the process that ignores its end: %v", err)
 		}
-		eventually(t, func(context.Context) error {
-			// Connections of the test itself and pauses of timers come and go.
-			if after := e.counts(t); after.goroutines > before.goroutines+25 || after.files > before.files+10 {
-				return fmt.Errorf("before: %+v, after: %+v", before, after)
-			}
-			return nil
-		})
+		e.returnsTo(t, before, catalog)
 		if os.Geteuid() == 0 {
 			// Below the kernel's own, which is named after its data directory.
 			sum := sha256.Sum256([]byte(e.Data))

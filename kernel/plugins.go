@@ -62,7 +62,7 @@ func (k *Kernel) hostConfig(cfg *config.Config) plugin.Config {
 	for _, b := range cfg.Plugins.Bundles {
 		out.Bundles = append(out.Bundles, plugin.BundleConfig{
 			Name: b.Name, Transport: b.Transport, Digest: b.Digest, OnFailure: b.OnFailure, Config: k.expand(b.Config, cfg.DataDir),
-			Limits: limitsOf(b.Limits), Privileged: b.Privileged, Files: b.Files,
+			Limits: limitsOf(b.Limits), Privileged: b.Privileged, Files: b.Files, HostFunctions: b.HostFunctions,
 		})
 	}
 	k.addInstalled(&out)

@@ -103,9 +103,11 @@ type Bundle struct {
 	OnFailure string `mapstructure:"onFailure" enum:"refuse,ignore" doc:"what a failing predicate counts as: refuse the node, or ignore the predicate; default: the manifest's"`
 	Limits    Limits `mapstructure:"limits" doc:"what the bundle may use at most; the lower one of this and of what its manifest says counts"`
 	// Privileged and Files grant what the manifest asks for.
-	Privileged bool            `mapstructure:"privileged" doc:"its process has the kernel's user and rights, if its manifest asks for them"`
-	Files      []string        `mapstructure:"files" doc:"folders of this machine that its WASM module may read, if its manifest asks for them"`
-	Config     json.RawMessage `mapstructure:"-" raw:"config" doc:"the bundle's own configuration"`
+	Privileged bool     `mapstructure:"privileged" doc:"its process has the kernel's user and rights, if its manifest asks for them"`
+	Files      []string `mapstructure:"files" doc:"folders of this machine that its WASM module may read, if its manifest asks for them"`
+	// HostFunctions narrow down what the manifest asks for.
+	HostFunctions []string        `mapstructure:"hostFunctions" doc:"host functions that controllers of its WASM module may call; default: all that its manifest asks for"`
+	Config        json.RawMessage `mapstructure:"-" raw:"config" doc:"the bundle's own configuration"`
 }
 
 // Limits are ceilings of what one bundle may use; empty or 0 is that of all bundles.

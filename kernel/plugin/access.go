@@ -3,16 +3,24 @@ package plugin
 import (
 	"context"
 	"fmt"
+	"strings"
 )
 
 // denial is what RBAC forbade a plugin.
 type denial struct {
 	what  string // the last thing, as "list secrets"
+	why   string
 	times int64
 }
 
+// Whose word keeps a plugin from what it asks for.
+const (
+	notAskedFor = "which its manifest does not ask for"
+	notGranted  = "which the configuration does not grant"
+)
+
 func (d denial) String() string {
-	return fmt.Sprintf("was forbidden to %s, which its manifest does not ask for (%d requests so far)", d.what, d.times)
+	return fmt.Sprintf("was forbidden to %s, %s (%d requests so far)", d.what, d.why, d.times)
 }
 
 // identity opens the socket by which a plugin of the unit is known to the API.
@@ -27,7 +35,7 @@ func (h *Host) identity(ctx context.Context, u *unit, name string) (string, erro
 // access is how a plugin of the unit may use the API; name is the bundle's for
 // what its plugins share.
 func (u *unit) access(name string) (Access, error) {
-	a := Access{CallsPerSecond: u.limits.calls, Denied: func(what string) { u.denied(name, what) }}
+	a := Access{CallsPerSecond: u.limits.calls, Denied: func(what string) { u.denied(name, what, notAskedFor) }}
 	if u.confined.user > 0 {
 		dir, err := u.confined.folder(u.bundle.Manifest.Name)
 		if err != nil {
@@ -39,17 +47,17 @@ func (u *unit) access(name string) (Access, error) {
 }
 
 // denied notes a request that was forbidden; the first of a kind is logged.
-func (u *unit) denied(name, what string) {
+func (u *unit) denied(name, what, why string) {
 	u.stateMu.Lock()
 	if u.denials == nil {
 		u.denials = map[string]denial{}
 	}
 	old := u.denials[name]
-	u.denials[name] = denial{what, old.times + 1}
+	u.denials[name] = denial{what, why, old.times + 1}
 	u.stateMu.Unlock()
-	if old.what != what {
+	if old.what != what || old.why != why {
 		if ok, _ := u.budget.spend(); ok {
-			u.log.Warn("plugin was forbidden what its manifest does not ask for", "name", name, "what", what)
+			u.log.Warn("plugin was forbidden "+strings.Replace(why, "which", "what", 1), "name", name, "what", what)
 		}
 	}
 }

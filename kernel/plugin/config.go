@@ -70,6 +70,9 @@ type BundleConfig struct {
 	Privileged bool
 	// Files are the folders that a module which asks for them may read.
 	Files []string
+	// HostFunctions are those that a module which asks for them may call; none:
+	// all that it asks for.
+	HostFunctions []string
 	// Timeout is the deadline of one call; 0: the host's, or the manifest's.
 	Timeout time.Duration
 }

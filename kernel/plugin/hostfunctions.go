@@ -3,12 +3,16 @@ package plugin
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
+	"net/http"
 	"slices"
 	"time"
 
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/api"
+	"golang.org/x/time/rate"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"pintle.dev/pintle/sdk/reconciler/protocol"
 )
@@ -57,6 +61,51 @@ func guestOf(ctx context.Context, function string) *wasmGuest {
 		panic(fmt.Errorf("host function %s was called outside of a reconciliation", function))
 	}
 	return g
+}
+
+// operator carries out host functions of one controller.
+type operator func(ctx context.Context, function string, request []byte) []byte
+
+// operateWait is how long a call above the rate is held up before it is refused:
+// longer than one a second takes, as a controller calls one after the other.
+const operateWait = 2 * time.Second
+
+// bounded keeps a controller to what the operator grants: the functions, and
+// how many calls a second. It outlives the controller's instances, so that one
+// which breaks gains nothing. Lines of the log have a budget of their own.
+func (u *unit) bounded(name string) func(operator) operator {
+	var rates *rate.Limiter
+	if u.limits.calls > 0 {
+		rates = rate.NewLimiter(rate.Limit(u.limits.calls), u.limits.calls)
+	}
+	return func(next operator) operator {
+		return func(ctx context.Context, function string, request []byte) []byte {
+			if function == protocol.FunctionLog {
+				return next(ctx, function, request)
+			}
+			if rates != nil {
+				waiting, cancel := context.WithTimeout(ctx, operateWait)
+				err := rates.Wait(waiting)
+				cancel()
+				if err != nil {
+					return answerOf(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, "Too many requests, please try again later.")
+				}
+			}
+			if granted := u.config.HostFunctions; len(granted) > 0 && !slices.Contains(granted, function) {
+				u.denied(name, "call the host function "+function, notGranted)
+				return answerOf(http.StatusForbidden, metav1.StatusReasonForbidden, fmt.Sprintf("the configuration does not grant the host function %s", function))
+			}
+			return next(ctx, function, request)
+		}
+	}
+}
+
+func answerOf(code int, reason metav1.StatusReason, message string) []byte {
+	data, err := json.Marshal(protocol.Answer{Status: &protocol.Status{Code: code, Reason: string(reason), Message: message}})
+	if err != nil {
+		panic(err) // a struct of words and a number
+	}
+	return data
 }
 
 // operated carries out a host function and keeps its answer until the module

@@ -128,10 +128,10 @@ func (r *reconcilers) begin(spec controller.Spec) *reconciling {
 	log := r.unit.log.With("controller", spec.Name)
 	go func() {
 		defer close(run.done)
-		backoff := firstBackoff
+		backoff, bounds := firstBackoff, r.unit.bounded(spec.Name)
 		for {
 			began := time.Now()
-			err := r.once(ctx, spec, run, log)
+			err := r.once(ctx, spec, run, bounds, log)
 			if ctx.Err() != nil {
 				return
 			}
@@ -163,7 +163,7 @@ func (run *reconciling) set(up bool, message string, restarts uint64) {
 }
 
 // once makes an instance and reconciles with it until it breaks or ctx ends.
-func (r *reconcilers) once(ctx context.Context, spec controller.Spec, run *reconciling, log *slog.Logger) error {
+func (r *reconcilers) once(ctx context.Context, spec controller.Spec, run *reconciling, bounds func(operator) operator, log *slog.Logger) error {
 	u, name := r.unit, spec.Name
 	i := slices.IndexFunc(r.from.plugins, func(p *contractv1.PluginDescription) bool { return p.GetName() == name })
 	if i < 0 {
@@ -186,6 +186,7 @@ func (r *reconcilers) once(ctx context.Context, spec controller.Spec, run *recon
 		return err
 	}
 	defer operations.Close()
+	operate := bounds(operations.Operate)
 	timeout := u.bundle.Manifest.Timeouts.Reconcile
 	if timeout == 0 {
 		timeout = reconcileTimeout
@@ -210,7 +211,7 @@ func (r *reconcilers) once(ctx context.Context, spec controller.Spec, run *recon
 				return loop.Result{}, fmt.Errorf("%w: %w", loop.ErrFatal, err)
 			}
 			began := time.Now()
-			after, err := g.reconcile(ctx, i, data, timeout, operations.Operate)
+			after, err := g.reconcile(ctx, i, data, timeout, operate)
 			if ctx.Err() != nil {
 				// The kernel stops; what the module made of that is no fault of it.
 				return loop.Result{}, ctx.Err()

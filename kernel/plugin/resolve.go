@@ -203,7 +203,7 @@ func (u *unit) same(other *unit) bool {
 	return u.bundle.Directory == other.bundle.Directory && u.bundle.Manifest.Version == other.bundle.Manifest.Version &&
 		u.transport == other.transport && u.digest == other.digest &&
 		u.call == other.call && u.start == other.start && u.stop == other.stop &&
-		u.limits == other.limits && slices.Equal(u.files, other.files) && u.confined == other.confined
+		u.limits == other.limits && slices.Equal(u.files, other.files) && slices.Equal(u.config.HostFunctions, other.config.HostFunctions) && u.confined == other.confined
 }
 
 func (u *unit) entry(name string) *Entry {

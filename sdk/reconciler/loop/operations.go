@@ -25,8 +25,12 @@ import (
 	"pintle.dev/pintle/sdk/reconciler/protocol"
 )
 
-// maxMessage bounds a line of the log and the words of an event.
-const maxMessage = 8 << 10
+const (
+	// maxMessage bounds the words of a line of the log.
+	maxMessage = 8 << 10
+	// maxRecord bounds a line with all its attributes: nobody bounds those.
+	maxRecord = 16 << 10
+)
 
 // Operations carry out a controller's host functions with its identity.
 type Operations struct {
@@ -202,6 +206,10 @@ func (o *Operations) event(r *protocol.Request) error {
 }
 
 func (o *Operations) write(line []byte) error {
+	if len(line) > maxRecord {
+		o.log.Warn("a record for the log was left out", "bytes", len(line), "most", maxRecord)
+		return bad("log: a record of %d bytes; at most %d are taken", len(line), maxRecord)
+	}
 	var record protocol.Record
 	if err := json.Unmarshal(line, &record); err != nil {
 		return bad("log: %v", err)
