@@ -15,7 +15,7 @@ import (
 type handmade struct {
 	description string   // at 16
 	text        []byte   // at 32768
-	imports     []string // of pintle_host, functions of (i32, i32) → i32 in this order from 0
+	imports     []string // of pintle_host, functions of (i32, i32) → i32, of log without, in this order from 0
 	pages       uint32   // of memory; 0: 16
 	initialize, alloc, describe, filter, admit, reconcile,
 	failure []byte
@@ -37,7 +37,12 @@ func span(pointer, size uint32) []byte { return i64(uint64(pointer)<<32 | uint64
 
 // call are those that call an import about size bytes at a pointer.
 func call(imported byte, pointer, size uint32) []byte {
-	return bytes.Join([][]byte{i32(pointer), i32(size), {0x10, imported, 0x1a}}, nil)
+	return append(tell(imported, pointer, size), 0x1a)
+}
+
+// tell is call of an import without a result.
+func tell(imported byte, pointer, size uint32) []byte {
+	return bytes.Join([][]byte{i32(pointer), i32(size), {0x10, imported}}, nil)
 }
 
 // again repeats instructions without end.
@@ -91,7 +96,11 @@ func (h handmade) module() []byte {
 		return unsigned(len(types) - 1)
 	}
 	for _, name := range h.imports {
-		imports = append(imports, bytes.Join([][]byte{named("pintle_host"), named(name), {0}, kind([]byte{i, i}, []byte{i})}, nil))
+		result := []byte{i}
+		if name == "log" {
+			result = nil
+		}
+		imports = append(imports, bytes.Join([][]byte{named("pintle_host"), named(name), {0}, kind([]byte{i, i}, result)}, nil))
 	}
 	add := func(name string, params, results, body []byte) {
 		exports = append(exports, bytes.Join([][]byte{named(name), {0}, unsigned(len(imports) + len(functions))}, nil))

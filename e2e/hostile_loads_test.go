@@ -25,7 +25,7 @@ func TestHostileLoads(t *testing.T) {
 		if h.description == "" {
 			h.description = described(name, "predicate", "")
 		}
-		return h.bundle(t, catalog, name, "predicate", "")
+		return h.bundle(t, catalog, name, "predicate", "timeouts: {start: 1s}\n")
 	}
 	const astray = "100 bytes at 0xfffffff0 are not in its memory"
 	module("loadpanics", "unreachable", handmade{initialize: unreachable})
@@ -34,7 +34,6 @@ func TestHostileLoads(t *testing.T) {
 	module("describeastray", astray, handmade{describe: span(0xfffffff0, 100)})
 	module("describehuge", "4294967295 bytes, at most 1048576", handmade{describe: span(0, 1<<32-1)})
 	module("describegarbage", "describe", handmade{description: "{\"contract\":"})
-	module("ungranted", "module imports the host function create; name it in hostFunctions of the manifest", handmade{imports: []string{"create"}})
 
 	damage := func(path string, how func([]byte) []byte) {
 		t.Helper()
@@ -78,6 +77,10 @@ func TestHostileLoads(t *testing.T) {
 		}
 		forge(dir, name+".wasm")
 	}
+	// Sealed as asking for it, and the manifest changed after that.
+	dir := handmade{description: described("ungranted", "predicate", ""), imports: []string{"create"}}.bundle(t, catalog, "ungranted", "predicate", "hostFunctions: [create]\n")
+	forge(dir, "ungranted.wasm")
+	loads = append(loads, load{"ungranted", "module imports the host function create; name it in hostFunctions of the manifest"})
 	program, err := hostileProcessBinary()
 	if err != nil {
 		t.Fatal(err)
@@ -107,7 +110,6 @@ kind: KernelConfiguration
 api: {bindAddress: 127.0.0.1}
 plugins:
   directories: [%s, %s]
-  startTimeout: 3s
   bundles: [{name: classic}%s]
 scheduler: {profiles: [{schedulerName: default-scheduler, predicates: [HostName, PodFitsResources]}]}
 `, filepath.Join(filepath.Dir(binary(t, "pintle")), "plugins"), catalog, strings.Join(bundles, ""))

@@ -10,7 +10,9 @@
 //
 // A plugin that cannot answer refuses the request, unless it is to be ignored
 // then. Plugin objects themselves are not reviewed: what refuses everything can
-// still be switched off.
+// still be switched off. Nor is what the API server itself writes, such as the
+// system's namespaces, roles and the kubernetes service: a server that could not
+// would not start, and nobody could switch anything off.
 //
 // It knows plugins as an interface and must not import kernel/plugin.
 package review

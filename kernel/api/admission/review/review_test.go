@@ -125,6 +125,19 @@ func TestReview(t *testing.T) {
 	}
 }
 
+// What the server itself writes passes by: it must be able to start.
+func TestReviewOfTheServer(t *testing.T) {
+	for name, asked := range map[string]int{user.APIServerUser: 0, "system:serviceaccount:a:b": 1} {
+		refuses := &fake{answer: `{"allowed":false}`}
+		r := New(func() ([]Plugin, bool) { return []Plugin{refuses}, true })
+		a := admission.NewAttributesRecord(&corev1.Service{}, nil, corev1.SchemeGroupVersion.WithKind("Service"), "d", "s", corev1.SchemeGroupVersion.WithResource("services"), "", admission.Create, &metav1.CreateOptions{}, false, &user.DefaultInfo{Name: name})
+		err := r.Validate(t.Context(), a, admission.NewObjectInterfacesFromScheme(scheme.Scheme))
+		if (err != nil) != (asked > 0) || len(refuses.asked) != asked {
+			t.Errorf("%s: error %v, asked %d times, want %d", name, err, len(refuses.asked), asked)
+		}
+	}
+}
+
 func TestReviewOfCustomResources(t *testing.T) {
 	kind := schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Toy"}
 	toy := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "example.com/v1", "kind": "Toy", "metadata": map[string]any{"name": "t"}}}
