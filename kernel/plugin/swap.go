@@ -443,6 +443,7 @@ func (h *Host) commit(next *plan, gone []*unit) {
 	h.retiring = append(h.retiring, gone...)
 	h.mu.Unlock()
 	h.pokeState()
+	signal(h.objects.told) // whoever changed the configuration waits for its objects
 	if len(gone) == 0 {
 		return
 	}
