@@ -324,7 +324,7 @@ func (w *pluginWorld) perCall(ctx context.Context, out *pluginDriven) error {
 	if err != nil {
 		return err
 	}
-	m, err := r.InstantiateWithConfig(ctx, binary, wazero.NewModuleConfig().WithStartFunctions("_initialize").WithSysWalltime().WithSysNanotime().WithStderr(os.Stderr))
+	m, err := r.InstantiateWithConfig(ctx, binary, wazero.NewModuleConfig().WithArgs("percall").WithStartFunctions("_initialize").WithSysWalltime().WithSysNanotime().WithStderr(os.Stderr))
 	if err != nil {
 		return err
 	}

@@ -48,6 +48,7 @@ func New(cfg *rest.Config) (*Client, error) {
 	c.APIPath, c.GroupVersion = "/apis", &v1alpha1.SchemeGroupVersion
 	c.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
 	c.ContentType, c.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
+	c.QPS = -1 // pollEvery is slow enough; the limit of five a second is what a wait would last
 	client, err := rest.RESTClientFor(c)
 	if err != nil {
 		return nil, fmt.Errorf("client for plugins: %w", err)
@@ -131,7 +132,7 @@ func (c *Client) Change(ctx context.Context, name string, change func(*v1alpha1.
 }
 
 // pollEvery is how often a plugin is looked at while it is waited for.
-const pollEvery = 50 * time.Millisecond
+const pollEvery = 20 * time.Millisecond
 
 // Await waits until the host has acted upon a written object, and the plugin is
 // where that asks for. tell is called with what it waits for; may be nil.
