@@ -21,6 +21,8 @@ type pluginDrive struct {
 	Transport string
 	// Bundle is a sealed bundle, Module that of percall.
 	Bundle, Module string
+	// Predicate is which of testdata/fits is asked: 0 Fits, 1 Room.
+	Predicate int
 	// Cache is where compiled modules are kept between drives.
 	Cache   string
 	Nodes   int

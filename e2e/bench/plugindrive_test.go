@@ -189,7 +189,7 @@ func (w *pluginWorld) ask(ctx context.Context, out *pluginDriven) error {
 	return w.host(ctx, []string{w.drive.Bundle}, func(policy contractv1.Policy, _ time.Duration) (err error) {
 		nodes := w.Nodes()
 		verdicts := make([]uint32, len(nodes))
-		if err := policy.Filter(ctx, 0, conformance.Class, nodes, verdicts); err != nil {
+		if err := policy.Filter(ctx, w.drive.Predicate, conformance.Class, nodes, verdicts); err != nil {
 			return err
 		}
 		for i, v := range verdicts {
@@ -197,20 +197,20 @@ func (w *pluginWorld) ask(ctx context.Context, out *pluginDriven) error {
 				continue
 			}
 			out.Refused++
-			if reasons := policy.Reasons(0, v); len(reasons) != 1 || !slices.Contains(fitsReasons, reasons[0]) {
+			if reasons := policy.Reasons(w.drive.Predicate, v); len(reasons) != 1 || !slices.Contains(fitsReasons, reasons[0]) {
 				return fmt.Errorf("node %d: %q", i, reasons)
 			}
 		}
 		one := nodes[:1]
-		if out.Crossing, err = w.median(100, func() error { return policy.Filter(ctx, 0, conformance.Class, one, verdicts[:1]) }); err != nil {
+		if out.Crossing, err = w.median(100, func() error { return policy.Filter(ctx, w.drive.Predicate, conformance.Class, one, verdicts[:1]) }); err != nil {
 			return err
 		}
-		if out.Pass, err = w.median(1, func() error { return policy.Filter(ctx, 0, conformance.Class, nodes, verdicts) }); err != nil {
+		if out.Pass, err = w.median(1, func() error { return policy.Filter(ctx, w.drive.Predicate, conformance.Class, nodes, verdicts) }); err != nil {
 			return err
 		}
 		if out.Calls, err = w.median(1, func() error {
 			for i := range nodes {
-				if err := policy.Filter(ctx, 0, conformance.Class, nodes[i:i+1], verdicts[i:i+1]); err != nil {
+				if err := policy.Filter(ctx, w.drive.Predicate, conformance.Class, nodes[i:i+1], verdicts[i:i+1]); err != nil {
 					return err
 				}
 			}
@@ -243,9 +243,9 @@ func (w *pluginWorld) changed(ctx context.Context, policy contractv1.Policy, out
 	ask := func() error {
 		at := n % len(nodes)
 		if !together {
-			return policy.Filter(ctx, 0, conformance.Class, nodes[at:at+1], verdicts)
+			return policy.Filter(ctx, w.drive.Predicate, conformance.Class, nodes[at:at+1], verdicts)
 		}
-		e := &contractv1.Evaluation{Class: conformance.Class, Nodes: nodes[at : at+1], Filters: []contractv1.FilterQuestion{{Predicate: 0}}}
+		e := &contractv1.Evaluation{Class: conformance.Class, Nodes: nodes[at : at+1], Filters: []contractv1.FilterQuestion{{Predicate: w.drive.Predicate}}}
 		evaluator.Evaluate(ctx, e)
 		if len(e.Filters[0].Verdicts) != 1 {
 			return errors.New("it is not answered")
