@@ -1,9 +1,10 @@
 // Operator keeps a ConfigMap for each Shop, as an ordinary operator of
 // controller-runtime does: with a cache and its index, leader election, a
-// finalizer, owner references, events, and a status by server-side apply. It
-// knows nothing of Pintle.
+// finalizer, owner references, events, and a status by server-side apply. All
+// but serve knows nothing of Pintle.
 //
-// One argument: the name that its status says.
+// With one argument it is a client, and that is the name that its status says;
+// without one it is the process of a plugin.
 package main
 
 import (
@@ -13,17 +14,22 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"pintle.dev/pintle/sdk/controller"
 )
 
 const (
@@ -103,16 +109,13 @@ func owner(obj client.Object) []string {
 	return nil
 }
 
-func run(ctx context.Context, name string) error {
-	cfg, err := ctrl.GetConfig()
-	if err != nil {
-		return err
-	}
+func run(ctx context.Context, cfg *rest.Config, name string) error {
 	lease, renew, retry := 6*time.Second, 4*time.Second, 500*time.Millisecond
 	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
 		LeaderElection: true, LeaderElectionID: "shop.harbour.example", LeaderElectionNamespace: "default",
 		LeaderElectionReleaseOnCancel: true, LeaseDuration: &lease, RenewDeadline: &renew, RetryPeriod: &retry,
-		Metrics: server.Options{BindAddress: "0"},
+		Metrics:    server.Options{BindAddress: "0"},
+		Controller: config.Controller{SkipNameValidation: new(true)}, // one that ended may be built again in the same process
 	})
 	if err != nil {
 		return err
@@ -127,9 +130,21 @@ func run(ctx context.Context, name string) error {
 	return mgr.Start(ctx)
 }
 
+// serve is all that makes a plugin of the operator.
+func serve() {
+	controller.Serve(controller.Controller{Name: "shops", New: func(c *controller.Context) (controller.Runner, error) {
+		ctrl.SetLogger(logr.FromSlogHandler(c.Logger.Handler()))
+		return controller.RunnerFunc(func(ctx context.Context) error { return run(ctx, c.RESTConfig, c.Name) }), nil
+	}})
+}
+
 func main() {
+	if len(os.Args) < 2 {
+		serve()
+		return
+	}
 	ctrl.SetLogger(zap.New())
-	if err := run(ctrl.SetupSignalHandler(), os.Args[1]); err != nil {
+	if err := run(ctrl.SetupSignalHandler(), ctrl.GetConfigOrDie(), os.Args[1]); err != nil {
 		fmt.Fprintln(os.Stderr, "operator:", err)
 		os.Exit(1)
 	}
