@@ -11,12 +11,14 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// outputFlag is --output.
+// outputFlag is --output. Wide is a table with more columns, where there are more.
 type outputFlag struct{ format string }
 
 func (o *outputFlag) register(cmd *cobra.Command, standard string) {
-	cmd.Flags().StringVarP(&o.format, "output", "o", standard, "table, json or yaml")
+	cmd.Flags().StringVarP(&o.format, "output", "o", standard, "table, wide, json or yaml")
 }
+
+func (o *outputFlag) wide() bool { return o.format == "wide" }
 
 // print writes v as JSON or YAML, or calls table for the form that people read.
 func (o *outputFlag) print(w io.Writer, v any, table func(w io.Writer)) error {
@@ -40,10 +42,10 @@ func (o *outputFlag) print(w io.Writer, v any, table func(w io.Writer)) error {
 
 func (o *outputFlag) check() error {
 	switch o.format {
-	case "table", "json", "yaml":
+	case "table", "wide", "json", "yaml":
 		return nil
 	}
-	return usageError{fmt.Errorf("--output %q: want table, json or yaml", o.format)}
+	return usageError{fmt.Errorf("--output %q: want table, wide, json or yaml", o.format)}
 }
 
 // row writes cells of a table.

@@ -13,10 +13,8 @@ func newPluginCommand() *cobra.Command {
 	cmd.AddCommand(
 		newPluginInitCommand(), newPluginBuildCommand(), newPluginTestCommand(), newPluginBenchCommand(), newPluginDevCommand(), newPluginSealCommand(),
 		newPluginPackageCommand(), newPluginKeygenCommand(), newPluginInstallCommand(), newPluginVerifyCommand(), newPluginRemoveCommand(), newPluginGCCommand(),
-		newPluginShadowCommand(), newPluginDiffCommand())
-	cmd.AddCommand(newPluginInstallCommand(), newPluginVerifyCommand(), newPluginPackageCommand(), newPluginKeygenCommand(), newPluginRemoveCommand(), newPluginGCCommand())
-	cmd.AddCommand(newPluginListCommand(), newPluginDescribeCommand(), newPluginEnableCommand(), newPluginDisableCommand(),
-		newPluginUpgradeCommand(), newPluginRollbackCommand(), newPluginLogsCommand())
+		newPluginListCommand(), newPluginDescribeCommand(), newPluginEnableCommand(), newPluginDisableCommand(), newPluginUpgradeCommand(), newPluginRollbackCommand(),
+		newPluginLogsCommand(), newPluginShadowCommand(), newPluginDiffCommand())
 	return cmd
 }
 

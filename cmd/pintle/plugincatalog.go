@@ -211,7 +211,7 @@ Nothing of a package is run to install it.`,
 				if err != nil {
 					return err
 				}
-				return output.print(cmd.OutOrStdout(), orEmpty(list), func(w io.Writer) { installedTable(w, list...) })
+				return output.print(cmd.OutOrStdout(), orEmpty(list), func(w io.Writer) { installedTable(w, output.wide(), list...) })
 			}
 			got, err := c.Install(ctx, args[0], o)
 			bar.done()
@@ -226,7 +226,7 @@ Nothing of a package is run to install it.`,
 					return err
 				}
 			}
-			return output.print(cmd.OutOrStdout(), got, func(w io.Writer) { installedTable(w, *got) })
+			return output.print(cmd.OutOrStdout(), got, func(w io.Writer) { installedTable(w, output.wide(), *got) })
 		},
 	}
 	flags.register(cmd, true)
@@ -256,8 +256,15 @@ func orEmpty[T any](list []T) []T {
 	return list
 }
 
-func installedTable(w io.Writer, list ...catalog.Installed) {
-	row(w, "BUNDLE", "VERSION", "DIGEST", "PLUGINS", "SIGNED BY", "RESULT")
+// installedTable lists bundles, and with wide where they came from and lie.
+func installedTable(w io.Writer, wide bool, list ...catalog.Installed) {
+	cells := func(more []any, cells ...any) {
+		if wide {
+			cells = append(cells, more...)
+		}
+		row(w, cells...)
+	}
+	cells([]any{"SOURCE", "FOLDER"}, "BUNDLE", "VERSION", "DIGEST", "PLUGINS", "SIGNED BY", "RESULT")
 	for _, i := range list {
 		result := "installed"
 		switch {
@@ -268,7 +275,11 @@ func installedTable(w io.Writer, list ...catalog.Installed) {
 		case i.Present:
 			result = "was there"
 		}
-		row(w, i.Name, i.Version, i.Digest, few(i.Plugins), signedBy(i.Signature), result)
+		plugins := few(i.Plugins)
+		if wide {
+			plugins = strings.Join(i.Plugins, ",")
+		}
+		cells([]any{i.Source, i.Directory}, i.Name, i.Version, i.Digest, plugins, signedBy(i.Signature), result)
 	}
 }
 

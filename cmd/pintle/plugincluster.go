@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"time"
 
@@ -83,12 +84,14 @@ func onePlugin(cmd *cobra.Command, args []string) error {
 // changeFlags are those of commands that change a plugin and wait for it.
 type changeFlags struct {
 	cluster connectFlags
+	output  outputFlag
 	wait    bool
 	timeout time.Duration
 }
 
 func (f *changeFlags) register(cmd *cobra.Command) {
 	f.cluster.register(cmd)
+	f.output.register(cmd, "table")
 	cmd.Flags().BoolVar(&f.wait, "wait", true, "wait until it is in force")
 	cmd.Flags().DurationVar(&f.timeout, "timeout", time.Minute, "how long to wait at most")
 	cmd.Args, cmd.ValidArgsFunction = onePlugin, f.cluster.complete
@@ -96,6 +99,9 @@ func (f *changeFlags) register(cmd *cobra.Command) {
 
 // run changes a plugin, or any of a bundle, and says what came of it.
 func (f *changeFlags) run(cmd *cobra.Command, name string, change func(*v1alpha1.Plugin) error, done func(*v1alpha1.Plugin) string) error {
+	if err := f.output.check(); err != nil {
+		return err
+	}
 	client, err := f.cluster.plugins()
 	if err != nil {
 		return err
@@ -120,10 +126,14 @@ func (f *changeFlags) run(cmd *cobra.Command, name string, change func(*v1alpha1
 	if err != nil {
 		return clusterCode("plugin "+cmd.Name(), err)
 	}
-	if !f.wait {
-		fmt.Fprintf(cmd.OutOrStdout(), "%s written\n", o.Name)
-		return nil
-	}
-	fmt.Fprintf(cmd.OutOrStdout(), "%s %s\n", o.Name, done(o))
-	return nil
+	return f.output.print(cmd.OutOrStdout(), o, func(w io.Writer) {
+		text := "written"
+		if f.wait {
+			text = done(o)
+		}
+		if f.output.wide() {
+			text = fmt.Sprintf("%s\t%s\t%s %s\t%s", text, o.Status.State, o.Spec.Bundle, o.Status.Version, orDash(o.Status.Digest))
+		}
+		fmt.Fprintf(w, "%s %s\n", o.Name, text)
+	})
 }

@@ -26,21 +26,19 @@ func newPluginListCommand() *cobra.Command {
   pintle plugin list -o json | jq -r '.items[].metadata.name'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if output.format != "wide" {
-				if err := output.check(); err != nil {
-					return err
-				}
+			if err := output.check(); err != nil {
+				return err
 			}
 			client, err := cluster.plugins()
 			if err != nil {
 				return err
 			}
-			if output.format == "table" || output.format == "wide" {
+			if output.format == "table" || output.wide() {
 				table, err := client.Table(cmd.Context())
 				if err != nil {
 					return clusterCode("plugin list", err)
 				}
-				return printers.NewTablePrinter(printers.PrintOptions{Wide: output.format == "wide"}).PrintObj(table, cmd.OutOrStdout())
+				return printers.NewTablePrinter(printers.PrintOptions{Wide: output.wide()}).PrintObj(table, cmd.OutOrStdout())
 			}
 			list, err := client.List(cmd.Context())
 			if err != nil {
@@ -50,7 +48,7 @@ func newPluginListCommand() *cobra.Command {
 		},
 	}
 	cluster.register(cmd)
-	cmd.Flags().StringVarP(&output.format, "output", "o", "table", "table, wide, json or yaml")
+	output.register(cmd, "table")
 	return cmd
 }
 
@@ -67,10 +65,8 @@ of that an operator changed, what runs, and which versions ran before.
 		Example: "  pintle plugin describe PodFitsResources",
 		Args:    onePlugin,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if output.format != "wide" {
-				if err := output.check(); err != nil {
-					return err
-				}
+			if err := output.check(); err != nil {
+				return err
 			}
 			client, err := cluster.plugins()
 			if err != nil {
@@ -85,7 +81,7 @@ of that an operator changed, what runs, and which versions ran before.
 	}
 	cluster.register(cmd)
 	cmd.ValidArgsFunction = cluster.complete
-	cmd.Flags().StringVarP(&output.format, "output", "o", "table", "table, wide, json or yaml")
+	output.register(cmd, "table")
 	return cmd
 }
 

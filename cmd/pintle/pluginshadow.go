@@ -43,6 +43,7 @@ Exit status: 0 done; 1 it failed; 2 wrong flags or arguments; 4 there is no such
 func newPluginShadowCommand() *cobra.Command {
 	var connect connectFlags
 	var spec v1alpha1.PluginShadowSpec
+	var output outputFlag
 	var off bool
 	var path string
 	cmd := &cobra.Command{
@@ -55,6 +56,9 @@ func newPluginShadowCommand() *cobra.Command {
   pintle plugin shadow PodFitsResources --off`,
 		Args: oneName,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := output.check(); err != nil {
+				return err
+			}
 			candidate := spec.Version != "" || spec.Digest != "" || path != ""
 			if off == candidate {
 				return usageError{errors.New("plugin shadow: name a candidate with --version, --digest or --path, or end one with --off")}
@@ -82,20 +86,26 @@ func newPluginShadowCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			_, err = client.Resource(v1alpha1.SchemeGroupVersion.WithResource("plugins")).
+			o, err := client.Resource(v1alpha1.SchemeGroupVersion.WithResource("plugins")).
 				Patch(cmd.Context(), args[0], types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "pintle"})
 			if err != nil {
 				return gone(fmt.Errorf("plugin shadow: %w", err))
 			}
-			if off {
-				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s has no candidate any more\n", args[0])
-			} else {
-				_, err = fmt.Fprintf(cmd.OutOrStdout(), "a candidate of %s runs beside it: pintle plugin diff %s says where they differ\n", args[0], args[0])
-			}
-			return err
+			return output.print(cmd.OutOrStdout(), o.Object, func(w io.Writer) {
+				if off {
+					fmt.Fprintf(w, "%s has no candidate any more\n", args[0])
+					return
+				}
+				fmt.Fprintf(w, "a candidate of %s runs beside it: pintle plugin diff %s says where they differ\n", args[0], args[0])
+				if output.wide() {
+					row(w, "VERSION", orDash(spec.Version))
+					row(w, "DIGEST", orDash(spec.Digest))
+				}
+			})
 		},
 	}
 	connect.register(cmd)
+	output.register(cmd, "table")
 	cmd.Flags().StringVar(&spec.Version, "version", "", "version of the candidate")
 	cmd.Flags().StringVar(&spec.Digest, "digest", "", "digest of the candidate's artefact, sha256:…")
 	cmd.Flags().StringVar(&path, "path", "", "folder of the candidate's bundle")
