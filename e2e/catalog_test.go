@@ -175,15 +175,28 @@ func TestCatalog(t *testing.T) {
 	again := minimal(t, file, data)
 	again.picky(t, "third")
 	again.refused(t, "third", "refused by version 2.0.0")
-	again.stop(t)
 
 	// Nothing that a rollback needs is collected.
-	if out := pintle(t, 0, "plugin", "gc", "--data", data, "--offline", "-o", "json"); strings.TrimSpace(out) != "[]" {
-		t.Errorf("collected %s", out)
+	collects := func(args ...string) {
+		t.Helper()
+		if out := pintle(t, 0, append([]string{"plugin", "gc", "--data", data, "-o", "json"}, args...)...); strings.TrimSpace(out) != "[]" {
+			t.Errorf("collected %s", out)
+		}
 	}
+	collects()
+	again.stop(t)
+	collects("--offline")
+
+	// What is removed from a running kernel can be collected as soon as that is
+	// said.
+	last := minimal(t, file, data)
 	pintle(t, 0, "plugin", "remove", "versioned", "--data", data)
+	if r := last.try(t, "get", "plugin", "Picky"); !strings.Contains(r.stderr, "NotFound") {
+		t.Errorf("Picky is there after remove: %s%s", r.stdout, r.stderr)
+	}
 	pintle(t, 4, "plugin", "remove", "versioned", "--data", data)
-	contains(t, pintle(t, 0, "plugin", "gc", "--data", data, "--offline"), "1.0.0", "2.0.0", "removed")
+	contains(t, pintle(t, 0, "plugin", "gc", "--data", data, "--output", "wide"), "1.0.0", "2.0.0", "removed", "FOLDER")
+	last.stop(t)
 }
 
 // TestInstallToDecision measures how long an installed build takes to its first

@@ -1,11 +1,16 @@
 package main
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"regexp"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -16,18 +21,21 @@ import (
 
 var bundleName = regexp.MustCompile(`^[A-Za-z0-9][-_.A-Za-z0-9]*$`)
 
-// named reports which bundles of the catalog objects and configuration name.
-func named(objects []v1alpha1.Plugin, bundles []config.Bundle) func(catalog.Entry) bool {
-	digests, versions := map[string]bool{}, map[string]bool{}
+// named says by what a bundle of the catalog is named among objects and
+// configuration; empty is by none.
+func named(objects []v1alpha1.Plugin, bundles []config.Bundle) func(catalog.Entry) string {
+	digests, versions := map[string]string{}, map[string]string{}
+	by := ""
 	note := func(bundle, version, digest string) {
 		if digest != "" {
-			digests[digest] = true
+			digests[digest] = by
 		} else if version != "" {
-			versions[bundle+" "+version] = true
+			versions[bundle+" "+version] = by
 		}
 	}
 	for i := range objects {
 		o := &objects[i]
+		by = "Plugin " + o.Name + " of the running kernel"
 		note(o.Spec.Bundle, o.Spec.Version, o.Spec.Digest)
 		note(o.Status.Bundle, o.Status.Version, o.Status.Digest)
 		for _, p := range o.Status.Previous {
@@ -38,30 +46,30 @@ func named(objects []v1alpha1.Plugin, bundles []config.Bundle) func(catalog.Entr
 		}
 	}
 	for _, b := range bundles {
+		by = "plugins.bundles of the configuration"
 		note(b.Name, "", b.Digest)
 	}
-	return func(e catalog.Entry) bool {
-		if digests[e.Digest] || versions[e.Name+" "+e.Version] {
-			return true
-		}
+	return func(e catalog.Entry) string {
 		for _, d := range e.Artifacts {
-			if digests[d] {
-				return true
+			if by := digests[d]; by != "" {
+				return by
 			}
 		}
-		return false
+		return cmp.Or(digests[e.Digest], versions[e.Name+" "+e.Version])
 	}
 }
 
 func newPluginRemoveCommand() *cobra.Command {
 	var flags catalogFlags
 	var output outputFlag
+	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use:   "remove NAME",
 		Short: "Take an installed bundle out of the lock file",
 		Long: `Take an installed bundle out of the lock file. A kernel that runs on the data
-directory stops its plugins at once. One that the configuration names is
-refused: take it out there first. Its files stay until pintle plugin gc.`,
+directory stops its plugins, and it is waited until their Plugin objects are gone
+(--timeout). One that the configuration names is refused: take it out there
+first. Its files stay until pintle plugin gc.`,
 		Example: "  pintle plugin remove quiet",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -79,13 +87,20 @@ refused: take it out there first. Its files stay until pintle plugin gc.`,
 					}
 				}
 			}
-			c, _, err := flags.open()
+			c, data, err := flags.open()
 			if err != nil {
 				return err
 			}
 			gone, err := c.Remove(args[0])
 			if err != nil {
 				return notInstalled(err)
+			}
+			if running(data) && timeout > 0 {
+				ctx, stop := interruptible(cmd.Context())
+				defer stop()
+				if left := awaitUnloaded(ctx, data, &gone, timeout); left != "" {
+					fmt.Fprintf(cmd.ErrOrStderr(), "%s is out of the lock, and the running kernel uses it still: %s; its log says why\n", args[0], left)
+				}
 			}
 			return output.print(cmd.OutOrStdout(), gone, func(w io.Writer) {
 				row(w, "BUNDLE", "VERSION", "DIGEST", "RESULT")
@@ -95,7 +110,46 @@ refused: take it out there first. Its files stay until pintle plugin gc.`,
 	}
 	flags.register(cmd, false)
 	output.register(cmd, "table")
+	cmd.Flags().DurationVar(&timeout, "timeout", 30*time.Second, "how long to wait at most until a running kernel has let go of it; 0 is not to wait")
 	return asCatalog(cmd)
+}
+
+// awaitUnloaded waits until no Plugin object of a running kernel names a build
+// of a bundle that was removed, and says what is left where one does.
+func awaitUnloaded(ctx context.Context, data string, gone *catalog.Locked, timeout time.Duration) (left string) {
+	client, err := (&connectFlags{data: data}).plugins()
+	if err != nil {
+		return err.Error()
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	bar := newProgress(os.Stderr)
+	defer bar.done()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		list, err := client.List(ctx)
+		switch {
+		case err == nil:
+			by := named(list.Items, nil)
+			left = ""
+			for _, v := range slices.Concat([]catalog.Version{gone.Version}, gone.Beside, gone.Previous) {
+				left = cmp.Or(left, by(catalog.Entry{Name: gone.Name, Version: v.Version, Digest: v.Digest, Artifacts: v.Artifacts}))
+			}
+			if left == "" {
+				return ""
+			}
+			left += " is there"
+		case ctx.Err() == nil:
+			return err.Error()
+		}
+		bar.tell("waiting for the kernel to let go of "+gone.Name, 0, 0, count)
+		select {
+		case <-ctx.Done():
+			return cmp.Or(left, context.Cause(ctx).Error())
+		case <-tick.C:
+		}
+	}
 }
 
 func newPluginGCCommand() *cobra.Command {
@@ -108,7 +162,8 @@ func newPluginGCCommand() *cobra.Command {
 		Long: `Remove bundles from the catalog that neither the lock file names (in use, beside,
 or to go back to), nor the configuration, nor a Plugin object of the running
 kernel. Of each bundle, the five versions that were in use before stay, so that
-a rollback finds them. When no kernel runs, its Plugin objects cannot be asked:
+a rollback finds them. What stays although the lock does not name it is said, and
+why. When no kernel runs, its Plugin objects cannot be asked:
 gc then refuses, unless --offline says that the lock is enough.`,
 		Example: "  pintle plugin gc --dry-run",
 		Args:    cobra.NoArgs,
@@ -147,12 +202,25 @@ gc then refuses, unless --offline says that the lock is enough.`,
 		case exists(storeDirectory(data)) && !offline && !dry:
 			return errors.New("no kernel runs on " + data + ", so that its Plugin objects cannot be asked which bundles they name: start it, or say --offline")
 		}
-		gone, err := c.GC(named(objects, bundles), dry)
+		by := named(objects, bundles)
+		gone, err := c.GC(func(e catalog.Entry) bool {
+			why := by(e)
+			if why != "" {
+				fmt.Fprintf(cmd.ErrOrStderr(), "%s %s (%s) stays: %s names it\n", e.Name, e.Version, e.Digest, why)
+			}
+			return why != ""
+		}, dry)
 		if err != nil {
 			return err
 		}
 		return output.print(cmd.OutOrStdout(), orEmpty(gone), func(w io.Writer) {
-			row(w, "BUNDLE", "VERSION", "DIGEST", "SIZE", "RESULT")
+			cells := func(folder string, cells ...any) {
+				if output.wide() {
+					cells = append(cells, folder)
+				}
+				row(w, cells...)
+			}
+			cells("FOLDER", "BUNDLE", "VERSION", "DIGEST", "SIZE", "RESULT")
 			for _, e := range gone {
 				result := "removed"
 				if dry {
@@ -161,7 +229,7 @@ gc then refuses, unless --offline says that the lock is enough.`,
 				if e.Fault != "" {
 					result += ": " + strings.SplitN(e.Fault, "\n", 2)[0]
 				}
-				row(w, e.Name, e.Version, e.Digest, bytesText(e.Bytes), result)
+				cells(e.Directory, e.Name, e.Version, e.Digest, bytesText(e.Bytes), result)
 			}
 		})
 	}
