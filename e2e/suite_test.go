@@ -176,6 +176,12 @@ func bound(t testing.TB) context.Context {
 // eventually asks again until the condition has no error.
 func eventually(t testing.TB, condition func(ctx context.Context) error) {
 	t.Helper()
+	within(t, patience, condition)
+}
+
+// within is eventually with a patience of its own.
+func within(t testing.TB, patience time.Duration, condition func(ctx context.Context) error) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	tick := time.NewTicker(50 * time.Millisecond)

@@ -231,6 +231,7 @@ func (t *tester) run(ctx context.Context) ([]testResult, error) {
 func (t *tester) own(ctx context.Context, command []string) error {
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	cmd.Dir, cmd.WaitDelay = t.dir, 5*time.Second
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // it ends its own children
 	// As the process was built: otherwise the SDK is compiled twice.
 	cmd.Env = append([]string{"CGO_ENABLED=0"}, os.Environ()...)
 	cmd.Env = append(cmd.Env, artifactsVariable+"="+strings.Join(t.paths, string(os.PathListSeparator)))

@@ -11,12 +11,14 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
 	"github.com/spf13/cobra"
 
 	"pintle.dev/pintle/kernel/catalog"
+	"pintle.dev/pintle/kernel/plugin"
 )
 
 // quietPeriod is how long a folder must be left alone before it is built: an
@@ -26,27 +28,34 @@ const quietPeriod = 200 * time.Millisecond
 func newPluginDevCommand() *cobra.Command {
 	var flags catalogFlags
 	var test, once bool
+	var enable enableFlags
 	cmd := &cobra.Command{
 		Use:   "dev [DIR]",
 		Short: "Build and install a bundle again whenever its source changes",
 		Long: `Watch the folder of a bundle. Whenever its source changes, build and seal it, and
 install it into the catalog of a data directory: a kernel that runs there turns
 to the new build at once, without a restart and without a cycle that sees half
-of it. What was wrong is said, and the build before stays in use.
+of it. Each round says what was built, tested and installed, and which version is
+in force; or what was wrong: the build before then stays in use, and dev goes on.
+What the plugins write, and what the plugin host says of them, is printed as it
+comes, after a bar.
 
-The first time, the plugins are there and not in use: enable them in the
-configuration, or in their Plugin objects.
+The first time, the plugins are there and not in use, but with --enable: enable
+them in the configuration, or with pintle plugin enable.
 
 Ctrl-C ends it; the last build stays installed.
 
 Exit codes: 0 ended by Ctrl-C, or with --once installed; 1 with --once the build
 or the installation failed; 2 wrong arguments or manifest; 3 a tool chain is missing.`,
 		Example: `  pintle plugin dev quiet
-  pintle plugin dev quiet --data .data --test`,
+  pintle plugin dev quiet --data .data --test --enable`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			dir, err := oneDirectory(cmd, args)
 			if err != nil {
 				return err
+			}
+			if len(enable.profiles) > 0 && !enable.on {
+				return usageError{errors.New("plugin dev: --profile says how --enable is meant: add it")}
 			}
 			if _, err := readSource(dir); err != nil {
 				return err
@@ -57,7 +66,7 @@ or the installation failed; 2 wrong arguments or manifest; 3 a tool chain is mis
 			}
 			ctx, stop := interruptible(cmd.Context())
 			defer stop()
-			d := &developer{dir: dir, catalog: c, data: data, test: test, out: cmd.OutOrStdout()}
+			d := &developer{dir: dir, catalog: c, data: data, test: test, enable: enable, out: cmd.OutOrStdout()}
 			if once {
 				return d.round(ctx)
 			}
@@ -71,6 +80,9 @@ or the installation failed; 2 wrong arguments or manifest; 3 a tool chain is mis
 	flags.register(cmd, true)
 	cmd.Flags().BoolVar(&test, "test", false, "install only what passes pintle plugin test")
 	cmd.Flags().BoolVar(&once, "once", false, "build and install once, and end")
+	cmd.Flags().BoolVar(&enable.on, "enable", false, "switch its plugins on in the running kernel after the first installation")
+	cmd.Flags().StringArrayVar(&enable.profiles, "profile", nil, "with --enable: scheduler profile (its schedulerName) to use them in; may be repeated; default: the first")
+	cmd.Flags().DurationVar(&enable.timeout, "timeout", time.Minute, "how long to wait at most until a build is in force")
 	return cmd
 }
 
@@ -80,10 +92,14 @@ type developer struct {
 	catalog *catalog.Catalog
 	data    string
 	test    bool
+	enable  enableFlags // on until it was done
+	mu      sync.Mutex  // a line at a time
 	out     io.Writer
 }
 
 func (d *developer) say(format string, args ...any) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	fmt.Fprintf(d.out, "%s  %s\n", time.Now().Format(time.TimeOnly), fmt.Sprintf(format, args...))
 }
 
@@ -119,15 +135,16 @@ func (d *developer) round(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("plugin dev: %w", err)
 	}
-	switch {
-	case got.Present:
-		d.say("%s is the build that is installed", got.Name)
-	case running(d.data):
-		d.say("installed %s %s; the kernel on %s turns to it", got.Name, got.Version, d.data)
-	default:
-		d.say("installed %s %s; no kernel runs on %s", got.Name, got.Version, d.data)
+	what := "installed"
+	if got.Present {
+		what = "installed already:"
 	}
-	return nil
+	d.say("%s %s %s, %s", what, got.Name, got.Version, got.Digest)
+	if !running(d.data) {
+		d.say("no kernel runs on %s; it is loaded at the next start", d.data)
+		return nil
+	}
+	return d.enforce(ctx, got)
 }
 
 // watch goes on until ctx ends.
@@ -140,19 +157,25 @@ func (d *developer) watch(ctx context.Context) error {
 	if err := d.observe(w); err != nil {
 		return fmt.Errorf("plugin dev: %w", err)
 	}
-	seen := map[string]string{}
+	var logs sync.WaitGroup
+	defer logs.Wait()
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	logs.Go(func() { d.follow(ctx) })
+	var seen map[string]string
 	for {
 		now, err := d.state()
 		if err != nil {
 			return fmt.Errorf("plugin dev: %w", err)
 		}
 		if !maps.Equal(seen, now) {
-			seen = now
 			if err := d.round(ctx); err != nil && ctx.Err() == nil {
 				d.say("%v", err)
 			}
-			// A build writes digests into the manifest.
-			if seen, err = d.state(); err != nil {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			if seen, err = d.after(now); err != nil {
 				return fmt.Errorf("plugin dev: %w", err)
 			}
 			d.say("watching %s; Ctrl-C ends it", d.dir)
@@ -211,6 +234,23 @@ func (d *developer) walk(folder func(path string) error, file func(path string, 
 
 func (d *developer) observe(w *fsnotify.Watcher) error {
 	return d.walk(w.Add, func(string, fs.DirEntry) error { return nil })
+}
+
+// after is the state that was built, when before is what it began with: what a
+// build writes itself counts as seen, and a source that was changed meanwhile as
+// not.
+func (d *developer) after(before map[string]string) (map[string]string, error) {
+	now, err := d.state()
+	if err != nil {
+		return nil, err
+	}
+	for path := range now {
+		old, was := before[path]
+		if was && filepath.Base(path) != plugin.ManifestFile { // digests are written into that
+			now[path] = old
+		}
+	}
+	return now, nil
 }
 
 // state tells one state of the source from another.

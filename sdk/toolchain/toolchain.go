@@ -170,6 +170,7 @@ func (b Build) one(ctx context.Context, target, path string) error {
 func (b Build) run(ctx context.Context, environment []string, program string, args ...string) error {
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Dir, cmd.WaitDelay = b.Dir, 5*time.Second
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // it ends its own children
 	cmd.Env = append(os.Environ(), environment...)
 	var said strings.Builder
 	cmd.Stdout, cmd.Stderr = io.MultiWriter(&said, b.Output), io.MultiWriter(&said, b.Output)
