@@ -138,9 +138,13 @@ func TestHostileAdmission(t *testing.T) {
 	}
 	enabled := "admission: {enabled: [" + strings.Join(names, ", ") + "]}\n"
 	file := filepath.Join(t.TempDir(), "pintle.yaml")
-	hostileConfiguration(t, file, catalog, bundles(""), enabled)
+	hostileConfiguration(t, file, catalog, "", "")
 	e := minimal(t, file, "")
 	e.placer(t)
+	hostileConfiguration(t, file, catalog, bundles(""), enabled)
+	if err := e.AwaitLog(bound(t), "configuration applied"); err != nil {
+		t.Fatal(err)
+	}
 	create := func(t *testing.T, name, resource string) result {
 		t.Helper()
 		path, err := kubectlPath()
@@ -160,6 +164,12 @@ func TestHostileAdmission(t *testing.T) {
 	t.Run("ignored", func(t *testing.T) {
 		hostileConfiguration(t, file, catalog, bundles(", onFailure: ignore"), enabled)
 		for _, h := range hostiles {
+			eventually(t, func(context.Context) error {
+				if out := e.kubectl(t, "get", "plugins", h.name, "-o", "jsonpath={.spec.onFailure}"); out != "ignore" {
+					return fmt.Errorf("the Plugin object of %s says onFailure: %q", h.name, out)
+				}
+				return nil
+			})
 			tries := 0
 			eventually(t, func(context.Context) error {
 				tries++

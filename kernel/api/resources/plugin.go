@@ -125,8 +125,8 @@ func validatePlugin(o *v1alpha1.Plugin) field.ErrorList {
 		errs = append(errs, field.Invalid(specPath.Child("digest"), s.Digest, "must be sha256: and 64 hexadecimal digits"))
 	}
 	scores := s.Kind == v1alpha1.PluginKindPriority
-	if s.OnFailure != "" && !slices.Contains(schedulingKinds(), s.Kind) {
-		errs = append(errs, field.Forbidden(specPath.Child("onFailure"), "may only be specified for plugins of the scheduler"))
+	if s.OnFailure != "" && s.Kind != v1alpha1.PluginKindAdmission && !slices.Contains(schedulingKinds(), s.Kind) {
+		errs = append(errs, field.Forbidden(specPath.Child("onFailure"), "may only be specified for plugins of the scheduler and of admission"))
 	}
 	if s.Weight != nil {
 		if !scores {

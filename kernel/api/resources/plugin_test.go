@@ -36,7 +36,7 @@ func TestPluginValidation(t *testing.T) {
 			`spec.kind: Unsupported value: "magic": supported values: "predicate", "priority", "pre-enqueue", "queue-sort", "pre-filter", "post-filter", "pre-score", "reserve", "permit", "pre-bind", "bind", "post-bind", "controller", "admission", "runtime", "proxy"`,
 			`spec.transport: Unsupported value: "pigeon": supported values: "wasm", "process"`,
 			`spec.onFailure: Unsupported value: "cry": supported values: "refuse", "ignore"`,
-			"spec.onFailure: Forbidden: may only be specified for plugins of the scheduler",
+			"spec.onFailure: Forbidden: may only be specified for plugins of the scheduler and of admission",
 		}},
 		{"bundle path", func(s *v1alpha1.PluginSpec) { s.Bundle = "../classic" }, []string{`spec.bundle: Invalid value: "../classic": may not contain '/'`}},
 		{"digest", func(s *v1alpha1.PluginSpec) { s.Digest = "abc" }, []string{`spec.digest: Invalid value: "abc": must be sha256: and 64 hexadecimal digits`}},
