@@ -96,12 +96,25 @@ func TestHostileControllers(t *testing.T) {
 // resource of its own. Who writes that is refused and told why, until failures
 // are ignored; all others write on.
 func TestHostileAdmission(t *testing.T) {
-	t.Parallel()
+	for _, process := range []bool{false, true} {
+		t.Run(map[bool]string{false: "modules", true: "processes"}[process], func(t *testing.T) {
+			t.Parallel()
+			hostileAdmission(t, process)
+		})
+	}
+}
+
+func hostileAdmission(t *testing.T, process bool) {
+	program, err := hostileProcessBinary()
+	if err != nil {
+		t.Fatal(err)
+	}
 	catalog := t.TempDir()
 	type hostile struct {
 		name, resource, why string
 		mutates             bool
 		h                   handmade
+		process             bool // of e2e/testdata/plugins/hostileprocess
 	}
 	answer := func(text string) handmade {
 		return handmade{text: []byte(text), admit: span(textAt, uint32(len(text)))}
@@ -110,16 +123,21 @@ func TestHostileAdmission(t *testing.T) {
 		return answer(fmt.Sprintf(`{"uid":"u","allowed":true,"patchType":"JSONPatch","patch":%q}`, base64.StdEncoding.EncodeToString([]byte(operations))))
 	}
 	hostiles := []hostile{
-		{"atraps", "configmaps", "unreachable", false, handmade{admit: unreachable}},
-		{"aloops", "secrets", "no answer in time", false, handmade{admit: forever}},
-		{"aastray", "services", "100 bytes at 0xfffffff0 are not in its memory", false, handmade{admit: span(0xfffffff0, 100)}},
-		{"ahuge", "endpoints", "104857600 bytes, at most 8388608", false, handmade{pages: 1700, admit: span(0, 100<<20)}},
-		{"agarbage", "limitranges", "its answer: invalid character", true, answer("garbage")},
-		{"abreaks", "resourcequotas", "the patched object: ", true, patch(`[{"op":"replace","path":"/metadata","value":"gone"}]`)},
-		{"anowhere", "serviceaccounts", "its patch: ", true, patch(`[{"op":"replace","path":"/not/there","value":1}]`)},
-		{"asilent", "persistentvolumeclaims", "failed calling", true, handmade{}},
-		{"aalloc", "replicationcontrollers", "pintle_alloc returned 0x7", false, handmade{alloc: i32(7)}},
+		{"atraps", "configmaps", "unreachable", false, handmade{admit: unreachable}, false},
+		{"aloops", "secrets", "no answer in time", false, handmade{admit: forever}, false},
+		{"aastray", "services", "100 bytes at 0xfffffff0 are not in its memory", false, handmade{admit: span(0xfffffff0, 100)}, false},
+		{"ahuge", "endpoints", "104857600 bytes, at most 8388608", false, handmade{pages: 1700, admit: span(0, 100<<20)}, false},
+		{"agarbage", "limitranges", "its answer: invalid character", true, answer("garbage"), false},
+		{"abreaks", "resourcequotas", "the patched object: ", true, patch(`[{"op":"replace","path":"/metadata","value":"gone"}]`), false},
+		{"anowhere", "serviceaccounts", "its patch: ", true, patch(`[{"op":"replace","path":"/not/there","value":1}]`), false},
+		{"asilent", "persistentvolumeclaims", "failed calling", true, handmade{}, false},
+		{"aalloc", "replicationcontrollers", "pintle_alloc returned 0x7", false, handmade{alloc: i32(7)}, false},
+		{"admitdies", "configmaps", "", false, handmade{}, true},
+		{"admithangs", "secrets", "no answer in time", false, handmade{}, true},
+		{"admithuge", "services", "received message larger than max", false, handmade{}, true},
+		{"admitgarbage", "endpoints", "its answer: invalid character", false, handmade{}, true},
 	}
+	hostiles = slices.DeleteFunc(hostiles, func(h hostile) bool { return h.process != process })
 	bundles, names := func(extra string) string {
 		var b strings.Builder
 		for _, h := range hostiles {
@@ -133,8 +151,20 @@ func TestHostileAdmission(t *testing.T) {
 			phase = "mutating"
 		}
 		h.h.description = described(h.name, "admission", fmt.Sprintf(`,"phase":%q,"rules":[{"operations":["CREATE"],"resources":["v1/%s"]}]`, phase, h.resource))
-		h.h.bundle(t, catalog, h.name, "admission", "timeouts: {call: 100ms}\n")
 		names = append(names, h.name)
+		if h.process {
+			dir := filepath.Join(catalog, h.name)
+			if err := os.Mkdir(dir, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Link(program, filepath.Join(dir, h.name)); err != nil {
+				t.Fatal(err)
+			}
+			write(t, filepath.Join(dir, "manifest.yaml"), hostileManifest(h.name, h.name, "admission")+"timeouts: {call: 100ms}\n")
+			seal(t, dir)
+			continue
+		}
+		h.h.bundle(t, catalog, h.name, "admission", "timeouts: {call: 100ms}\n")
 	}
 	enabled := "admission: {enabled: [" + strings.Join(names, ", ") + "]}\n"
 	file := filepath.Join(t.TempDir(), "pintle.yaml")

@@ -111,6 +111,7 @@ type served struct {
 
 func (served) GRPCServer(_ *goplugin.GRPCBroker, s *grpc.Server) error {
 	contractv1.RegisterLifecycleServer(s, lifecycle{})
+	contractv1.RegisterAdmissionsServer(s, admissions{})
 	desc := contractv1.Scheduling_ServiceDesc
 	desc.Methods = append([]grpc.MethodDesc(nil), desc.Methods...)
 	for i := range desc.Methods {
@@ -137,6 +138,11 @@ func (lifecycle) Describe(context.Context, *contractv1.DescribeRequest) (*contra
 	if mode == "diesatdescribe" {
 		panic("at describe")
 	}
+	if resource := reviewed[mode]; resource != "" {
+		return &contractv1.Description{Contract: 1, Plugins: []*contractv1.PluginDescription{{Name: mode, Kind: "admission", Phase: "validating", Rules: []*contractv1.AdmissionRule{
+			{Operations: []string{"CREATE"}, Resources: []string{"v1/" + resource}},
+		}}}}, nil
+	}
 	kind, normalize := "predicate", ""
 	if strings.HasPrefix(mode, "scores") {
 		kind, normalize = "priority", "none"
@@ -153,6 +159,25 @@ func (lifecycle) Stop(ctx context.Context, _ *contractv1.StopRequest) (*contract
 		select {}
 	}
 	return &contractv1.StopResponse{}, nil
+}
+
+// reviewed is the resource that an admission plugin is asked about.
+var reviewed = map[string]string{"admitdies": "configmaps", "admithangs": "secrets", "admithuge": "services", "admitgarbage": "endpoints"}
+
+type admissions struct {
+	contractv1.UnimplementedAdmissionsServer
+}
+
+func (admissions) Review(context.Context, *contractv1.ReviewRequest) (*contractv1.ReviewResponse, error) {
+	switch mode {
+	case "admitdies":
+		panic("at review")
+	case "admithangs":
+		select {}
+	case "admithuge":
+		return &contractv1.ReviewResponse{Response: make([]byte, 100<<20)}, nil
+	}
+	return &contractv1.ReviewResponse{Response: []byte("garbage")}, nil
 }
 
 type scheduling struct {
