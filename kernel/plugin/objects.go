@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -22,6 +23,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/component-helpers/auth/rbac/validation"
 
 	"pintle.dev/pintle/kernel/api/auth/rbac"
 	"pintle.dev/pintle/sdk"
@@ -57,42 +59,64 @@ func newPublisher(config *rest.Config) (*publisher, error) {
 	return &publisher{plugin: plugin, client: client}, nil
 }
 
-// permissions turns manifests' rules into RBAC objects: one role and binding
-// for each bundle and each plugin that declares rules.
-func (p *publisher) permissions(ctx context.Context, units []*unit) error {
-	for _, u := range units {
-		if u.permitted {
+// permissions turns rules into RBAC objects: one role and binding for each bundle
+// and each plugin that has some. Rules are the manifest's, or what an operator
+// left of them.
+func (p *publisher) permissions(ctx context.Context, now *plan) error {
+	for _, u := range now.units {
+		rules := map[string][]rbacv1.PolicyRule{}
+		if own := u.bundle.Manifest.Rules; len(own) > 0 {
+			rules[u.bundle.Manifest.Name] = PolicyRules(own)
+		}
+		for i := range u.bundle.Manifest.Plugins {
+			e := &u.bundle.Manifest.Plugins[i]
+			// A role that another version or an operator left wider is narrowed,
+			// to nothing as well.
+			if granted := now.granted(e); len(granted) > 0 || e.Kind == sdk.KindController {
+				rules[e.Name] = append(rules[e.Name], granted...)
+			}
+		}
+		// Maps are encoded in the order of their keys.
+		written, err := json.Marshal(rules)
+		if err != nil {
+			return fmt.Errorf("permissions of plugin bundle %s: %w", u.bundle.Manifest.Name, err)
+		}
+		if u.permitted == string(written) {
 			continue
 		}
-		rules := map[string][]rbacv1.PolicyRule{}
-		var names []string
-		add := func(name string, more []Rule) {
-			if len(more) == 0 {
-				return
-			}
-			if rules[name] == nil {
-				names = append(names, name)
-			}
-			rules[name] = append(rules[name], PolicyRules(more)...)
-		}
-		add(u.bundle.Manifest.Name, u.bundle.Manifest.Rules)
-		for _, e := range u.bundle.Manifest.Plugins {
-			add(e.Name, e.Rules)
-		}
-		for _, name := range names {
+		for _, name := range slices.Sorted(maps.Keys(rules)) {
 			if err := p.permit(ctx, name, rules[name]); err != nil {
 				return fmt.Errorf("permissions of plugin %s: %w", name, err)
 			}
 		}
-		u.permitted = true
+		u.permitted = string(written)
 	}
 	return nil
+}
+
+// granted are the rules of a plugin: those of its object, as far as the manifest
+// asks for them.
+func (p *plan) granted(e *Entry) []rbacv1.PolicyRule {
+	asked := PolicyRules(e.Rules)
+	spec := p.specs[e.Name]
+	if spec == nil || len(spec.Permissions) == 0 {
+		return asked
+	}
+	var granted []rbacv1.PolicyRule
+	for _, rule := range spec.Permissions {
+		if covered, _ := validation.Covers(asked, []rbacv1.PolicyRule{rule}); covered {
+			granted = append(granted, rule)
+		}
+	}
+	return granted
 }
 
 func (p *publisher) permit(ctx context.Context, name string, rules []rbacv1.PolicyRule) error {
 	role, binding := rbac.PluginPolicy(name, rules)
 	roles, bindings := p.client.RbacV1().ClusterRoles(), p.client.RbacV1().ClusterRoleBindings()
 	switch old, err := roles.Get(ctx, role.Name, metav1.GetOptions{}); {
+	case apierrors.IsNotFound(err) && len(role.Rules) == 0:
+		return nil
 	case apierrors.IsNotFound(err):
 		if _, err := roles.Create(ctx, role, metav1.CreateOptions{}); err != nil {
 			return err

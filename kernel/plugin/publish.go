@@ -68,7 +68,7 @@ func (h *Host) publishOnce(ctx context.Context, api *publisher) error {
 	p, configured, retiring := h.plan, h.configured, slices.Clone(h.retiring)
 	h.mu.Unlock()
 	if api != nil {
-		if err := api.permissions(ctx, p.units); err != nil {
+		if err := api.permissions(ctx, p); err != nil {
 			return err
 		}
 	}

@@ -104,7 +104,7 @@ type unit struct {
 	// was told to run which controllers.
 	controlled       uint64
 	controlledConfig uint64 // and with which configuration
-	permitted        bool   // RBAC objects were written
+	permitted        string // the rules of which RBAC objects were written
 	controls         []string
 }
 

@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"slices"
 
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/component-helpers/auth/rbac/validation"
 	"k8s.io/utils/ptr"
 
 	"pintle.dev/pintle/sdk"
@@ -81,7 +83,7 @@ func (h *Host) vetOne(p *plan, w *wishes, c change) field.ErrorList {
 	case e.Kind != string(s.Kind):
 		return field.ErrorList{field.Invalid(specPath.Child("kind"), s.Kind, "plugin "+c.name+" is a "+e.Kind)}
 	}
-	return append(vetUse(p, e, s), vetConfig(e, s)...)
+	return slices.Concat(vetUse(p, e, s), vetConfig(e, s), vetPermissions(e, s))
 }
 
 // vetBundle finds the build that a bundle's fields ask for.
@@ -115,6 +117,17 @@ func (b *Bundle) entry(name string) *Entry {
 		}
 	}
 	return nil
+}
+
+// vetPermissions: an operator takes rules away and gives none.
+func vetPermissions(e *Entry, s *v1alpha1.PluginSpec) field.ErrorList {
+	var list field.ErrorList
+	for i, rule := range s.Permissions {
+		if covered, _ := validation.Covers(PolicyRules(e.Rules), []rbacv1.PolicyRule{rule}); !covered {
+			list = append(list, field.Forbidden(specPath.Child("permissions").Index(i), "the plugin's manifest does not ask for all of it"))
+		}
+	}
+	return list
 }
 
 // vetUse checks where a plugin is to be used.
