@@ -128,8 +128,8 @@ func (b *breaker) report(now time.Time) (v1alpha1.PluginCircuit, string) {
 }
 
 // admit reports whether a plugin of the unit may be asked.
-func (u *unit) admit(name string) error {
-	if err := u.stats[name].circuit.admit(time.Now()); err != nil {
+func (u *unit) admit(name string, now time.Time) error {
+	if err := u.stats[name].circuit.admit(now); err != nil {
 		return fmt.Errorf("plugin %s %w", name, err)
 	}
 	return nil
@@ -137,13 +137,13 @@ func (u *unit) admit(name string) error {
 
 // note counts one question to a plugin of the unit, and opens or closes its
 // circuit. The cycle waited for whole: for what the guest was handed, too.
-func (u *unit) note(name string, took, whole time.Duration, err error) {
+func (u *unit) note(name string, now time.Time, took, whole time.Duration, err error) {
 	s := u.stats[name]
 	s.record(took, err)
-	if !s.circuit.note(time.Now(), whole, u.call, err, u.changed) {
+	if !s.circuit.note(now, whole, u.call, err, u.changed) {
 		return
 	}
-	state, why := s.circuit.report(time.Now())
+	state, why := s.circuit.report(now)
 	if state == v1alpha1.PluginCircuitOpen {
 		u.log.Warn("plugin "+why, "name", name)
 	} else {

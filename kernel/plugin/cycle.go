@@ -85,7 +85,7 @@ func (u *unit) cycle(ctx context.Context, p *Policy, c *contractv1.CycleCall, st
 		req.Steps = append(req.Steps, step)
 	}
 	for k := range req.Steps {
-		if err := u.admit(req.Steps[k].Plugin); err != nil {
+		if err := u.admit(req.Steps[k].Plugin, time.Now()); err != nil {
 			if k == 0 {
 				return nil, err
 			}
@@ -187,7 +187,7 @@ func (u *unit) noted(ctx context.Context, g guest, req *contractv1.CycleRequest,
 		if ctx.Err() != nil {
 			return nil, err
 		}
-		u.note(name, answer.took, answer.took, err)
+		u.note(name, time.Now(), answer.took, answer.took, err)
 		err = fmt.Errorf("plugin %s: %w", name, err)
 		switch {
 		case errors.Is(err, errBroken):
@@ -217,7 +217,7 @@ func (u *unit) noted(ctx context.Context, g guest, req *contractv1.CycleRequest,
 		if req.GetSteps()[k].GetPoint().Beside() {
 			whole = 0 // nobody waits for it
 		}
-		u.note(name, took, whole, failure)
+		u.note(name, time.Now(), took, whole, failure)
 	}
 	return results, nil
 }

@@ -71,7 +71,7 @@ func (u *unit) evaluate(ctx context.Context, generation uint64, n *names, e *con
 	}
 	all := slices.Concat(n.filters, n.scores)
 	for _, name := range all {
-		if u.admit(name) != nil {
+		if u.admit(name, time.Now()) != nil {
 			return // the others are asked alone
 		}
 	}
@@ -95,7 +95,7 @@ func (u *unit) evaluate(ctx context.Context, generation uint64, n *names, e *con
 	case err != nil:
 		if ctx.Err() == nil {
 			for _, name := range all {
-				u.note(name, 0, 0, err)
+				u.note(name, time.Now(), 0, 0, err)
 			}
 		}
 		u.applyFailed(ctx, err)
@@ -111,7 +111,7 @@ func (u *unit) evaluate(ctx context.Context, generation uint64, n *names, e *con
 		} else {
 			name = n.scores[k-len(n.filters)]
 		}
-		u.note(name, d, elapsed, nil)
+		u.note(name, time.Now(), d, elapsed, nil)
 	}
 }
 

@@ -115,11 +115,11 @@ func (g *wasmGuest) operated(m api.Module, function string, pointer, size uint32
 	if !ok {
 		panic(fmt.Errorf("host function %s: %d bytes at %#x are not in its memory", function, size, pointer))
 	}
-	ctx, cancel := context.WithDeadline(g.operating, g.deadline)
+	ctx, cancel := context.WithDeadline(g.operating, g.due())
 	defer cancel()
 	// What operate keeps must not change under it.
 	g.answer = g.operate(ctx, function, bytes.Clone(view))
-	if time.Now().After(g.deadline) {
+	if time.Now().After(g.due()) {
 		panic(errDeadline)
 	}
 	return uint32(len(g.answer))

@@ -41,7 +41,11 @@ type wasmGuest struct {
 	owned    bool // close the module with the instance
 	instance api.Module
 	ctx      context.Context // carries the guest to checkDeadline
+	// deadline of the call under way. It is zero before somebody asks for it: most
+	// calls end before they used up their first slice of fuel, and a look at the
+	// clock is a good part of what they cost. patience is what the call has.
 	deadline time.Time
+	patience time.Duration
 	timeout  time.Duration
 	stack    [5]uint64
 	plugins  []*contractv1.PluginDescription
@@ -199,7 +203,7 @@ func letters(types []api.ValueType) string {
 
 // invoke calls with what lies on g.stack; the result replaces it.
 func (g *wasmGuest) invoke(f api.Function, timeout time.Duration) error {
-	g.deadline = time.Now().Add(timeout)
+	g.deadline, g.patience = time.Time{}, timeout
 	if err := f.CallWithStack(g.ctx, g.stack[:]); err != nil {
 		return fmt.Errorf("plugin bundle %s: %s: %w", g.name, f.Definition().ExportNames()[0], trapped(err))
 	}
