@@ -17,6 +17,7 @@ type Cluster struct {
 	objectGeneration map[string]uint64 // kind → generation of its last change
 	epoch            uint64            // counts deltas; stamps prepared states
 	gone             []uint32          // classes set or removed since the guest looked
+	changes          changeLog
 }
 
 // Node returns the node at an index, or nil.
@@ -55,6 +56,7 @@ func (c *Cluster) reset() {
 		c.gone = append(c.gone, class)
 	}
 	c.nodes = nil
+	c.changes.forget()
 	c.classes = map[uint32]*Pod{}
 	c.objects = map[string]map[string]map[string]*Object{}
 	if c.objectGeneration == nil {
@@ -67,9 +69,10 @@ func (c *Cluster) reset() {
 }
 
 // stamp is what a prepared state of a plugin depends on beside its class: the
-// objects it reads, and the whole replica where its scope is the cluster.
+// objects it reads, and the whole replica where its scope is the cluster and it
+// does not follow.
 func (c *Cluster) stamp(p *servedState) uint64 {
-	if p.scope == ScopeCluster {
+	if p.scope == ScopeCluster && p.follow == nil {
 		return c.epoch
 	}
 	var stamp uint64
@@ -86,19 +89,41 @@ func (c *Cluster) setNode(n *Node) error {
 	for int(n.Index) >= len(c.nodes) {
 		c.nodes = append(c.nodes, nil)
 	}
-	if old := c.nodes[n.Index]; old != nil {
+	old := c.nodes[n.Index]
+	if old != nil {
 		n.Pods, n.Requested = old.Pods, old.Requested
 		n.NonZeroMilliCPU, n.NonZeroMemory = old.NonZeroMilliCPU, old.NonZeroMemory
 	} else {
 		n.Pods = map[string]*Pod{}
 	}
 	c.nodes[n.Index] = n
+	if c.changes.kept {
+		c.changePods(PodRemoved, old)
+		c.changes.add(Change{Kind: NodeSet, Node: n, Old: old})
+		if old != nil {
+			c.changePods(PodAdded, n)
+		}
+	}
 	return nil
 }
 
 func (c *Cluster) removeNode(index uint32) {
-	if int(index) < len(c.nodes) {
+	if n := c.Node(index); n != nil {
 		c.nodes[index] = nil
+		if c.changes.kept {
+			c.changePods(PodRemoved, n)
+			c.changes.add(Change{Kind: NodeRemoved, Node: n})
+		}
+	}
+}
+
+// changePods notes that each pod of a node was added or removed.
+func (c *Cluster) changePods(kind ChangeKind, n *Node) {
+	if n == nil {
+		return
+	}
+	for _, pod := range n.Pods {
+		c.changes.add(Change{Kind: kind, Node: n, Pod: pod})
 	}
 }
 
@@ -109,9 +134,11 @@ func (c *Cluster) addPod(index uint32, pod *Pod) error {
 	}
 	if old := n.Pods[pod.UID]; old != nil {
 		n.account(old, -1)
+		c.changes.add(Change{Kind: PodRemoved, Node: n, Pod: old})
 	}
 	n.Pods[pod.UID] = pod
 	n.account(pod, 1)
+	c.changes.add(Change{Kind: PodAdded, Node: n, Pod: pod})
 	return nil
 }
 
@@ -123,6 +150,7 @@ func (c *Cluster) removePod(index uint32, uid string) {
 	if old := n.Pods[uid]; old != nil {
 		delete(n.Pods, uid)
 		n.account(old, -1)
+		c.changes.add(Change{Kind: PodRemoved, Node: n, Pod: old})
 	}
 }
 

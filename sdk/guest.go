@@ -51,10 +51,12 @@ type servedState struct {
 	lastID uint32
 }
 
-// preparedState is what Prepare returned, good for the generation it is stamped with.
+// preparedState is what Prepare returned, good for the generation it is stamped
+// with; one that is followed has seen the changes before position.
 type preparedState struct {
-	stamp uint64
-	value any
+	stamp    uint64
+	position uint64
+	value    any
 }
 
 // NewGuest returns a guest over everything registered in this binary.
@@ -78,6 +80,9 @@ func newGuest(list []served) *Guest {
 	g := &Guest{plugins: make([]servedState, len(list))}
 	for i, s := range list {
 		g.plugins[i] = servedState{served: s, states: map[uint32]preparedState{}, ids: map[string]uint32{}}
+	}
+	for _, s := range list {
+		g.cluster.changes.kept = g.cluster.changes.kept || s.follow != nil
 	}
 	g.cluster.reset()
 	g.request.Cluster = &g.cluster
@@ -265,8 +270,20 @@ func (g *Guest) ask(p *servedState, class uint32) error {
 	}
 	stamp := g.cluster.stamp(p)
 	state, ok := p.states[class]
+	if ok && state.stamp == stamp && p.follow != nil && state.position != g.cluster.changes.end() {
+		// Not kept should it panic: it may be half done.
+		delete(p.states, class)
+		ok = false
+		if changes, known := g.cluster.changes.since(state.position); known {
+			if state.value = p.follow(&g.cluster, pod, state.value, changes); state.value != nil {
+				state.position = g.cluster.changes.end()
+				p.states[class] = state
+				ok = true
+			}
+		}
+	}
 	if !ok || state.stamp != stamp {
-		state = preparedState{stamp: stamp, value: p.prepare(&g.cluster, pod)}
+		state = preparedState{stamp: stamp, position: g.cluster.changes.end(), value: p.prepare(&g.cluster, pod)}
 		p.states[class] = state
 	}
 	g.request.State = state.value

@@ -85,6 +85,12 @@ type Predicate struct {
 	Configure func(config []byte) error
 	// Prepare is called once a class and object generation; may be nil.
 	Prepare func(c *Cluster, pod *Pod) any
+	// Follow brings a state of Prepare up to date, so that ScopeCluster need not
+	// prepare it anew at each change. It may change state in place and returns the
+	// new one; nil asks for Prepare. changes are all since the state was made or
+	// followed last, in order; where they are no longer known, and when an object
+	// of Reads changed, Prepare is called instead. May be nil; ScopeCluster only.
+	Follow func(c *Cluster, pod *Pod, state any, changes []Change) any
 	// Filter must be pure: the same replica gives the same verdict.
 	Filter func(r *Request) Verdict
 }
@@ -97,6 +103,8 @@ type Priority struct {
 	Reads     []string
 	Configure func(config []byte) error
 	Prepare   func(c *Cluster, pod *Pod) any
+	// Follow is as a predicate's.
+	Follow func(c *Cluster, pod *Pod, state any, changes []Change) any
 	// Score returns the raw score of one node.
 	Score func(r *Request) int64
 	// NormalizeFunc rewrites the raw scores of all feasible nodes in place;

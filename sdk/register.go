@@ -19,6 +19,7 @@ type served struct {
 	readList  []string
 	configure func([]byte) error
 	prepare   func(*Cluster, *Pod) any
+	follow    func(*Cluster, *Pod, any, []Change) any
 	filter    func(*Request) Verdict
 	score     func(*Request) int64
 	normFunc  func(*Cluster, *Pod, any, []*Node, []int64)
@@ -53,7 +54,7 @@ func newServed(plugin any) (served, error) {
 	case Predicate:
 		s = served{
 			name: p.Name, kind: KindPredicate, scope: p.Scope, readList: p.Reads,
-			configure: p.Configure, prepare: p.Prepare, filter: p.Filter,
+			configure: p.Configure, prepare: p.Prepare, follow: p.Follow, filter: p.Filter,
 		}
 		if p.Filter == nil {
 			return s, fmt.Errorf("predicate %s has no Filter", p.Name)
@@ -61,7 +62,7 @@ func newServed(plugin any) (served, error) {
 	case Priority:
 		s = served{
 			name: p.Name, kind: KindPriority, scope: p.Scope, readList: p.Reads, normalize: p.Normalize,
-			configure: p.Configure, prepare: p.Prepare, score: p.Score, normFunc: p.NormalizeFunc,
+			configure: p.Configure, prepare: p.Prepare, follow: p.Follow, score: p.Score, normFunc: p.NormalizeFunc,
 		}
 		if p.Score == nil {
 			return s, fmt.Errorf("priority %s has no Score", p.Name)
@@ -84,6 +85,9 @@ func newServed(plugin any) (served, error) {
 	}
 	if s.scope == "" && s.scoped() {
 		s.scope = ScopeNode
+	}
+	if s.follow != nil && (s.prepare == nil || s.scope != ScopeCluster) {
+		return s, fmt.Errorf("%s: Follow goes with Prepare and ScopeCluster", s.name)
 	}
 	if !plainName(s.name) {
 		return s, fmt.Errorf("name %q: use 1 to 63 letters, digits, '-', '_' and '.'", s.name)
