@@ -166,7 +166,7 @@ func (c *Catalog) check(name string, v *Version) (dir string, m *plugin.Manifest
 
 func checkFile(name, dir string, a *plugin.Artifact) error {
 	path := filepath.Join(dir, filepath.FromSlash(a.Path))
-	got, err := fileDigest(path)
+	got, err := plugin.FileDigest(path)
 	if err != nil {
 		return fmt.Errorf("plugin bundle %s: %w; install it again", name, err)
 	}

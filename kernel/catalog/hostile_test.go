@@ -328,7 +328,7 @@ func FuzzTarball(f *testing.F) {
 		p, err := Open(t.Context(), Standard, dir, SourceOptions{Stdin: bytes.NewReader(data), limits: &small})
 		if err == nil {
 			for _, a := range needed(p.Manifest, "", true) {
-				if got, err := fileDigest(filepath.Join(p.Directory, a.Path)); err != nil || got != a.Digest {
+				if got, err := plugin.FileDigest(filepath.Join(p.Directory, a.Path)); err != nil || got != a.Digest {
 					t.Errorf("%s: %s, %v", a.Path, got, err)
 				}
 			}

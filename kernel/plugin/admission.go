@@ -159,30 +159,19 @@ func (a *Admission) review(ctx context.Context, request []byte) ([]byte, error) 
 
 // review asks admission plugin i.
 func (g *wasmGuest) review(i int, request []byte, timeout time.Duration) ([]byte, error) {
-	f := g.instance.ExportedFunction("pintle_admit")
-	if f == nil || letters(f.Definition().ParamTypes())+":"+letters(f.Definition().ResultTypes()) != "iii:l" {
+	if g.admitFn == nil {
 		return nil, fmt.Errorf("plugin bundle %s: module exports no pintle_admit(i32, i32, i32) i64 (see sdk/ABI.md)", g.name)
 	}
-	view, err := g.buffer(&g.data, uint32(len(request)))
-	if err != nil {
+	if err := g.place(i, request); err != nil {
 		return nil, err
 	}
-	copy(view, request)
-	g.stack[0], g.stack[1], g.stack[2] = uint64(i), uint64(g.data.pointer), uint64(len(request))
-	if err := g.invoke(f, timeout); err != nil {
+	if err := g.invoke(g.admitFn, timeout); err != nil {
 		return nil, err
 	}
-	if g.stack[0] != 0 {
-		return g.span(g.stack[0], maxReview)
+	if g.stack[0] == 0 {
+		return nil, g.failure(timeout)
 	}
-	if err := g.invoke(g.errorFn, timeout); err != nil {
-		return nil, err
-	}
-	text, err := g.span(g.stack[0], maxReasonBytes)
-	if err != nil {
-		return nil, err
-	}
-	return nil, fmt.Errorf("plugin bundle %s: %s", g.name, strings.ToValidUTF8(string(text), "\uFFFD"))
+	return g.span(g.stack[0], maxReview)
 }
 
 // reviewers are the instances of a module that answer reviews; the scheduler's

@@ -80,8 +80,9 @@ func digestError(bundle, path, got, want string) error {
 	return fmt.Errorf("plugin bundle %s: %s has digest %s, want %s: %w; install it again, or build and seal it again if the change was yours", bundle, path, got, want, ErrDigest)
 }
 
-// fileDigest hashes a file without holding it in memory.
-func fileDigest(path string) (string, error) {
+// FileDigest hashes a file without holding it in memory: sha256: and 64
+// hexadecimal digits.
+func FileDigest(path string) (string, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return "", err

@@ -294,7 +294,7 @@ func matches(path, want string) error {
 	if !info.Mode().IsRegular() || info.Size() > maxArtifactBytes {
 		return fmt.Errorf("%w: %s is no file of at most %d MiB", errPermanent, path, maxArtifactBytes>>20)
 	}
-	got, err := fileDigest(path)
+	got, err := FileDigest(path)
 	if err != nil {
 		return err
 	}

@@ -20,10 +20,7 @@ import (
 // Host functions of controllers in modules (sdk/ABI.md, "Controllers"). A module
 // that imports one that its manifest does not ask for is not loaded.
 var (
-	operations = []string{
-		protocol.FunctionGet, protocol.FunctionList, protocol.FunctionCreate, protocol.FunctionUpdate,
-		protocol.FunctionPatch, protocol.FunctionDelete, protocol.FunctionEvent,
-	}
+	operations = protocol.Operations()
 	// alwaysGranted give a module nothing that it could not have through WASI.
 	alwaysGranted = []string{hostCheck, protocol.FunctionLog, protocol.FunctionNow, protocol.FunctionAnswer}
 )
@@ -119,9 +116,7 @@ func (g *wasmGuest) operated(m api.Module, function string, pointer, size uint32
 	defer cancel()
 	// What operate keeps must not change under it.
 	g.answer = g.operate(ctx, function, bytes.Clone(view))
-	if time.Now().After(g.due()) {
-		panic(errDeadline)
-	}
+	g.late()
 	return uint32(len(g.answer))
 }
 
@@ -139,19 +134,16 @@ func (g *wasmGuest) handOver(m api.Module, pointer, size uint32) {
 // reconcile asks controller i about a key; operate carries out what it asks of
 // the host meanwhile. It returns after how long it wants to be asked again.
 func (g *wasmGuest) reconcile(ctx context.Context, i int, key []byte, timeout time.Duration, operate func(context.Context, string, []byte) []byte) (time.Duration, error) {
-	f := g.instance.ExportedFunction("pintle_reconcile")
-	if f == nil || letters(f.Definition().ParamTypes())+":"+letters(f.Definition().ResultTypes()) != "iii:l" {
+	if g.reconcileFn == nil {
 		return 0, fmt.Errorf("plugin bundle %s: %w: module exports no pintle_reconcile(i32, i32, i32) i64 (see sdk/ABI.md)", g.name, errPermanent)
 	}
-	view, err := g.buffer(&g.data, uint32(len(key)))
-	if err != nil {
+	if err := g.place(i, key); err != nil {
 		return 0, err
 	}
-	copy(view, key)
+	// From here: host functions are for the reconciliation alone.
 	g.operating, g.operate = ctx, operate
 	defer func() { g.operating, g.operate, g.answer = nil, nil, nil }()
-	g.stack[0], g.stack[1], g.stack[2] = uint64(i), uint64(g.data.pointer), uint64(len(key))
-	if err := g.invoke(f, timeout); err != nil {
+	if err := g.invoke(g.reconcileFn, timeout); err != nil {
 		return 0, err
 	}
 	after := int64(g.stack[0])

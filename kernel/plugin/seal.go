@@ -103,7 +103,7 @@ func sealArtifact(dir string, a *Artifact, byDefault string) (*Artifact, error) 
 	if !filepath.IsLocal(path) {
 		return nil, fmt.Errorf("seal %s: artefact %q lies outside the folder", dir, path)
 	}
-	digest, err := fileDigest(filepath.Join(dir, path))
+	digest, err := FileDigest(filepath.Join(dir, path))
 	if errors.Is(err, fs.ErrNotExist) && a == nil {
 		return nil, nil
 	}

@@ -66,6 +66,9 @@ type wasmGuest struct {
 	alloc, free, applyFn, configureFn, filterFn, scoreFn, normalizeFn, reasonFn, errorFn api.Function
 	cycleFn, answerFn                                                                    api.Function // nil where the module has no plugin that needs them
 
+	// reconcileFn and admitFn are nil where the module has no such export.
+	reconcileFn, admitFn api.Function
+
 	nodes, out, data wasmBuffer
 }
 
@@ -128,11 +131,12 @@ func (m *module) instantiate(timeout, start time.Duration, log *slog.Logger) (_ 
 		if f == nil {
 			return nil, fmt.Errorf("plugin bundle %s: %w: module exports no %s (see sdk/ABI.md)", m.name, errPermanent, s.name)
 		}
-		if got := letters(f.Definition().ParamTypes()) + ":" + letters(f.Definition().ResultTypes()); got != s.params+":"+s.results {
+		if got := signatureOf(f); got != s.params+":"+s.results {
 			return nil, fmt.Errorf("plugin bundle %s: %w: %s has signature %s, want %s:%s (see sdk/ABI.md)", m.name, errPermanent, s.name, got, s.params, s.results)
 		}
 		*s.to = f
 	}
+	g.reconcileFn, g.admitFn = g.asking("pintle_reconcile"), g.asking("pintle_admit")
 	if err := g.invoke(version, start); err != nil {
 		return nil, err
 	}
@@ -184,6 +188,32 @@ func (m *module) instantiate(timeout, start time.Duration, log *slog.Logger) (_ 
 		g.words = append(g.words, map[uint32][]string{})
 	}
 	return g, nil
+}
+
+// asking returns an export that takes a plugin and a span of JSON, or nil. It is
+// looked up once an instance: wazero makes a stack for what it hands out.
+func (g *wasmGuest) asking(name string) api.Function {
+	if f := g.instance.ExportedFunction(name); f != nil && signatureOf(f) == "iii:l" {
+		return f
+	}
+	return nil
+}
+
+// place puts data for plugin i into the guest's memory and, for the next invoke,
+// plugin, pointer and size on the stack.
+func (g *wasmGuest) place(i int, data []byte) error {
+	view, err := g.buffer(&g.data, uint32(len(data)))
+	if err != nil {
+		return err
+	}
+	copy(view, data)
+	g.stack[0], g.stack[1], g.stack[2] = uint64(i), uint64(g.data.pointer), uint64(len(data))
+	return nil
+}
+
+// signatureOf is parameters:results, a letter each.
+func signatureOf(f api.Function) string {
+	return letters(f.Definition().ParamTypes()) + ":" + letters(f.Definition().ResultTypes())
 }
 
 func letters(types []api.ValueType) string {
@@ -272,7 +302,12 @@ func (g *wasmGuest) answered() error {
 	if status > 0 || status < -6 {
 		return g.outOfRange("status %d", status)
 	}
-	if err := g.invoke(g.errorFn, g.timeout); err != nil {
+	return g.failure(g.timeout)
+}
+
+// failure asks why the last call failed.
+func (g *wasmGuest) failure(timeout time.Duration) error {
+	if err := g.invoke(g.errorFn, timeout); err != nil {
 		return err
 	}
 	text, err := g.span(g.stack[0], maxReasonBytes)
@@ -299,12 +334,9 @@ func (g *wasmGuest) close(ctx context.Context, _ time.Duration) error {
 }
 
 func (g *wasmGuest) configure(_ context.Context, i int, config []byte) error {
-	view, err := g.buffer(&g.data, uint32(len(config)))
-	if err != nil {
+	if err := g.place(i, config); err != nil {
 		return err
 	}
-	copy(view, config)
-	g.stack[0], g.stack[1], g.stack[2] = uint64(i), uint64(g.data.pointer), uint64(len(config))
 	if err := g.invoke(g.configureFn, g.timeout*configureFactor); err != nil {
 		return err
 	}

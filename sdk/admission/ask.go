@@ -18,19 +18,11 @@ type Outcome struct {
 // Ask asks a plugin as the kernel would, through the encoded forms; it is for
 // tests. The error says that the plugin could not answer.
 func Ask[P Validator | Mutator](plugin P, r Request) (Outcome, error) {
-	var review func(*Request) error
-	mutates := false
-	switch p := any(plugin).(type) {
-	case Validator:
-		review = p.Validate
-	case Mutator:
-		review, mutates = p.Mutate, true
-	}
 	request, err := json.Marshal(&r)
 	if err != nil {
 		return Outcome{}, fmt.Errorf("admission request: %w", err)
 	}
-	data, err := answer(request, review, mutates)
+	data, err := answer(request, mutator(plugin).Mutate, mutates(plugin))
 	if err != nil {
 		return Outcome{}, err
 	}

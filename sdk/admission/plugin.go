@@ -50,31 +50,39 @@ func (r *Refusal) Error() string { return r.Message }
 // Register adds a plugin to this bundle. Call it from init; what cannot be
 // served is a mistake of the author and panics.
 func Register[P Validator | Mutator](plugin P) {
-	a := sdk.Announcement{Kind: sdk.KindAdmission}
-	var rules []Rule
-	var review func(*Request) error
-	switch p := any(plugin).(type) {
-	case Validator:
-		a.Name, a.Configure, a.Phase, rules, review = p.Name, p.Configure, sdk.PhaseValidating, p.Rules, p.Validate
-	case Mutator:
-		a.Name, a.Configure, a.Phase, rules, review = p.Name, p.Configure, sdk.PhaseMutating, p.Rules, p.Mutate
+	m := mutator(plugin)
+	a := sdk.Announcement{Kind: sdk.KindAdmission, Name: m.Name, Configure: m.Configure, Phase: sdk.PhaseValidating}
+	if mutates(plugin) {
+		a.Phase = sdk.PhaseMutating
 	}
-	if review == nil {
+	if m.Mutate == nil {
 		panic("admission.Register: " + a.Name + " has no function to ask")
 	}
-	if len(rules) == 0 {
+	if len(m.Rules) == 0 {
 		panic("admission.Register: " + a.Name + " has no rules")
 	}
-	for _, r := range rules {
+	for _, r := range m.Rules {
 		rule, err := r.announced()
 		if err != nil {
 			panic("admission.Register: " + a.Name + ": " + err.Error())
 		}
 		a.Rules = append(a.Rules, rule)
 	}
-	mutates := a.Phase == sdk.PhaseMutating
-	a.Admit = func(request []byte) ([]byte, error) { return answer(request, review, mutates) }
+	a.Admit = func(request []byte) ([]byte, error) { return answer(request, m.Mutate, mutates(plugin)) }
 	sdk.Announce(a)
+}
+
+// mutator is the form that both kinds are asked in.
+func mutator[P Validator | Mutator](plugin P) Mutator {
+	if v, ok := any(plugin).(Validator); ok {
+		return Mutator{Name: v.Name, Rules: v.Rules, Configure: v.Configure, Mutate: v.Validate}
+	}
+	return any(plugin).(Mutator)
+}
+
+func mutates[P Validator | Mutator](plugin P) bool {
+	_, ok := any(plugin).(Mutator)
+	return ok
 }
 
 func (r Rule) announced() (sdk.AdmissionRule, error) {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"github.com/tetratelabs/wazero/api"
+
+	"pintle.dev/pintle/sdk/reconciler/protocol"
 )
 
 // hostModule is where modules with controllers import from (ABI.md).
@@ -18,7 +20,7 @@ const noAPI = `{"status":{"code":503,"reason":"ServiceUnavailable","message":"th
 func (m *Module) exportHost(ctx context.Context) error {
 	i32, i64 := api.ValueTypeI32, api.ValueTypeI64
 	b := m.runtime.NewHostModuleBuilder(hostModule)
-	for _, name := range []string{"get", "list", "create", "update", "patch", "delete", "event"} {
+	for _, name := range protocol.Operations() {
 		b = b.NewFunctionBuilder().WithGoFunction(api.GoFunc(func(_ context.Context, stack []uint64) {
 			stack[0] = uint64(len(noAPI))
 		}), []api.ValueType{i32, i32}, []api.ValueType{i32}).Export(name)
@@ -27,15 +29,15 @@ func (m *Module) exportHost(ctx context.Context) error {
 		if !mod.Memory().Write(uint32(stack[0]), []byte(noAPI)) {
 			panic(fmt.Errorf("answer: %#x is not in the module's memory", uint32(stack[0])))
 		}
-	}), []api.ValueType{i32, i32}, nil).Export("answer")
+	}), []api.ValueType{i32, i32}, nil).Export(protocol.FunctionAnswer)
 	b = b.NewFunctionBuilder().WithGoModuleFunction(api.GoModuleFunc(func(_ context.Context, mod api.Module, stack []uint64) {
 		if record, ok := mod.Memory().Read(uint32(stack[0]), uint32(stack[1])); ok {
 			fmt.Fprintf(m.options.Output, "%s\n", record)
 		}
-	}), []api.ValueType{i32, i32}, nil).Export("log")
+	}), []api.ValueType{i32, i32}, nil).Export(protocol.FunctionLog)
 	b = b.NewFunctionBuilder().WithGoFunction(api.GoFunc(func(_ context.Context, stack []uint64) {
 		stack[0] = 0 // 1970: the same in every test
-	}), nil, []api.ValueType{i64}).Export("now")
+	}), nil, []api.ValueType{i64}).Export(protocol.FunctionNow)
 	_, err := b.Instantiate(ctx)
 	return err
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"pintle.dev/pintle/sdk"
 	"pintle.dev/pintle/sdk/reconciler/protocol"
 )
 
@@ -69,3 +70,6 @@ func (c *Controller) call(h *Host, key Key) (result Result, err error) {
 	}()
 	return c.Reconcile(h, key)
 }
+
+// Serve serves everything registered in this binary; it is sdk.Serve.
+func Serve() { sdk.Serve() }

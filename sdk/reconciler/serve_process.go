@@ -42,9 +42,6 @@ func announce(Controller) {
 	}
 }
 
-// Serve serves everything registered in this binary; it is sdk.Serve.
-func Serve() { sdk.Serve() }
-
 // Service serves the registered controllers beside other kinds.
 func Service() plugintransport.Service {
 	controllers := make([]controller.Controller, 0, len(registered))

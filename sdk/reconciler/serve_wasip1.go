@@ -9,15 +9,11 @@ import (
 	"pintle.dev/pintle/sdk"
 )
 
-// Serve does nothing in a WASM module: the host calls the exports.
-func Serve() {}
-
 func announce(c Controller) {
 	owns := make([]string, len(c.Owns))
 	for i, o := range c.Owns {
 		owns[i] = o.String()
 	}
-	index := len(registered) - 1
 	sdk.Announce(sdk.Announcement{
 		Name: c.Name, Kind: sdk.KindController, For: c.For.String(), Owns: owns, Configure: c.Configure,
 		Reconcile: func(request []byte) (int64, error) {
@@ -25,7 +21,7 @@ func announce(c Controller) {
 			if err := json.Unmarshal(request, &key); err != nil {
 				return 0, err
 			}
-			result, err := registered[index].call(&Host{}, key)
+			result, err := c.call(&Host{}, key)
 			return result.RequeueAfter.Milliseconds(), err
 		},
 	})

@@ -17,6 +17,12 @@ const (
 	FunctionAnswer = "answer"
 )
 
+// Operations are the host functions that reach the API: those that a manifest
+// has to ask for.
+func Operations() []string {
+	return []string{FunctionGet, FunctionList, FunctionCreate, FunctionUpdate, FunctionPatch, FunctionDelete, FunctionEvent}
+}
+
 // Bounds of one call.
 const (
 	MaxRequestBytes = 4 << 20  // what a request may weigh
