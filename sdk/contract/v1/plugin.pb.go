@@ -144,12 +144,20 @@ type PluginDescription struct {
 	// kind: predicate, priority, controller, runtime, proxy; since contract 2
 	// pre-enqueue, queue-sort, pre-filter, post-filter, pre-score, reserve, permit,
 	// pre-bind, bind, post-bind, admission.
-	Kind          string           `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
-	Scope         string           `protobuf:"bytes,3,opt,name=scope,proto3" json:"scope,omitempty"`         // predicates, priorities, pre-enqueue, pre-filter: node or cluster
-	Normalize     string           `protobuf:"bytes,4,opt,name=normalize,proto3" json:"normalize,omitempty"` // priorities: none, max, reverse-max, plugin
-	Reads         []string         `protobuf:"bytes,5,rep,name=reads,proto3" json:"reads,omitempty"`
-	Phase         string           `protobuf:"bytes,6,opt,name=phase,proto3" json:"phase,omitempty"` // admission: mutating or validating
-	Rules         []*AdmissionRule `protobuf:"bytes,7,rep,name=rules,proto3" json:"rules,omitempty"`
+	Kind      string           `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
+	Scope     string           `protobuf:"bytes,3,opt,name=scope,proto3" json:"scope,omitempty"`         // predicates, priorities, pre-enqueue, pre-filter: node or cluster
+	Normalize string           `protobuf:"bytes,4,opt,name=normalize,proto3" json:"normalize,omitempty"` // priorities: none, max, reverse-max, plugin
+	Reads     []string         `protobuf:"bytes,5,rep,name=reads,proto3" json:"reads,omitempty"`
+	Phase     string           `protobuf:"bytes,6,opt,name=phase,proto3" json:"phase,omitempty"` // admission: mutating or validating
+	Rules     []*AdmissionRule `protobuf:"bytes,7,rep,name=rules,proto3" json:"rules,omitempty"`
+	// events that may help a pod which the plugin refused: at no others is the pod
+	// tried again. hears tells an empty list from a plugin that says nothing, after
+	// which any event counts that its scope and reads leave possible.
+	Events []*Interest `protobuf:"bytes,20,rep,name=events,proto3" json:"events,omitempty"`
+	Hears  bool        `protobuf:"varint,21,opt,name=hears,proto3" json:"hears,omitempty"`
+	// by_class: pre-enqueue and queue-sort: the answer depends on the pod's class
+	// alone, so that one question answers all pods of it.
+	ByClass       bool `protobuf:"varint,22,opt,name=by_class,json=byClass,proto3" json:"by_class,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -233,6 +241,88 @@ func (x *PluginDescription) GetRules() []*AdmissionRule {
 	return nil
 }
 
+func (x *PluginDescription) GetEvents() []*Interest {
+	if x != nil {
+		return x.Events
+	}
+	return nil
+}
+
+func (x *PluginDescription) GetHears() bool {
+	if x != nil {
+		return x.Hears
+	}
+	return false
+}
+
+func (x *PluginDescription) GetByClass() bool {
+	if x != nil {
+		return x.ByClass
+	}
+	return false
+}
+
+// Interest is in changes of one kind of object.
+type Interest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`        // Node, Pod, UnscheduledPod, a kind of object, or *
+	Actions       uint32                 `protobuf:"varint,2,opt,name=actions,proto3" json:"actions,omitempty"` // a sum of Action
+	Hint          bool                   `protobuf:"varint,3,opt,name=hint,proto3" json:"hint,omitempty"`       // the plugin is asked about each event (Point QUEUEING_HINT)
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Interest) Reset() {
+	*x = Interest{}
+	mi := &file_plugin_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Interest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Interest) ProtoMessage() {}
+
+func (x *Interest) ProtoReflect() protoreflect.Message {
+	mi := &file_plugin_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Interest.ProtoReflect.Descriptor instead.
+func (*Interest) Descriptor() ([]byte, []int) {
+	return file_plugin_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *Interest) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *Interest) GetActions() uint32 {
+	if x != nil {
+		return x.Actions
+	}
+	return 0
+}
+
+func (x *Interest) GetHint() bool {
+	if x != nil {
+		return x.Hint
+	}
+	return false
+}
+
 // AdmissionRule says which requests an admission plugin is asked about.
 type AdmissionRule struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -244,7 +334,7 @@ type AdmissionRule struct {
 
 func (x *AdmissionRule) Reset() {
 	*x = AdmissionRule{}
-	mi := &file_plugin_proto_msgTypes[3]
+	mi := &file_plugin_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -256,7 +346,7 @@ func (x *AdmissionRule) String() string {
 func (*AdmissionRule) ProtoMessage() {}
 
 func (x *AdmissionRule) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_msgTypes[3]
+	mi := &file_plugin_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -269,7 +359,7 @@ func (x *AdmissionRule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdmissionRule.ProtoReflect.Descriptor instead.
 func (*AdmissionRule) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_rawDescGZIP(), []int{3}
+	return file_plugin_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *AdmissionRule) GetOperations() []string {
@@ -298,7 +388,7 @@ type ConfigureRequest struct {
 
 func (x *ConfigureRequest) Reset() {
 	*x = ConfigureRequest{}
-	mi := &file_plugin_proto_msgTypes[4]
+	mi := &file_plugin_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -310,7 +400,7 @@ func (x *ConfigureRequest) String() string {
 func (*ConfigureRequest) ProtoMessage() {}
 
 func (x *ConfigureRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_msgTypes[4]
+	mi := &file_plugin_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -323,7 +413,7 @@ func (x *ConfigureRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfigureRequest.ProtoReflect.Descriptor instead.
 func (*ConfigureRequest) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_rawDescGZIP(), []int{4}
+	return file_plugin_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ConfigureRequest) GetPlugin() string {
@@ -348,7 +438,7 @@ type ConfigureResponse struct {
 
 func (x *ConfigureResponse) Reset() {
 	*x = ConfigureResponse{}
-	mi := &file_plugin_proto_msgTypes[5]
+	mi := &file_plugin_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -360,7 +450,7 @@ func (x *ConfigureResponse) String() string {
 func (*ConfigureResponse) ProtoMessage() {}
 
 func (x *ConfigureResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_msgTypes[5]
+	mi := &file_plugin_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -373,7 +463,7 @@ func (x *ConfigureResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfigureResponse.ProtoReflect.Descriptor instead.
 func (*ConfigureResponse) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_rawDescGZIP(), []int{5}
+	return file_plugin_proto_rawDescGZIP(), []int{6}
 }
 
 type HealthRequest struct {
@@ -384,7 +474,7 @@ type HealthRequest struct {
 
 func (x *HealthRequest) Reset() {
 	*x = HealthRequest{}
-	mi := &file_plugin_proto_msgTypes[6]
+	mi := &file_plugin_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -396,7 +486,7 @@ func (x *HealthRequest) String() string {
 func (*HealthRequest) ProtoMessage() {}
 
 func (x *HealthRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_msgTypes[6]
+	mi := &file_plugin_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -409,7 +499,7 @@ func (x *HealthRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HealthRequest.ProtoReflect.Descriptor instead.
 func (*HealthRequest) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_rawDescGZIP(), []int{6}
+	return file_plugin_proto_rawDescGZIP(), []int{7}
 }
 
 type HealthResponse struct {
@@ -422,7 +512,7 @@ type HealthResponse struct {
 
 func (x *HealthResponse) Reset() {
 	*x = HealthResponse{}
-	mi := &file_plugin_proto_msgTypes[7]
+	mi := &file_plugin_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -434,7 +524,7 @@ func (x *HealthResponse) String() string {
 func (*HealthResponse) ProtoMessage() {}
 
 func (x *HealthResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_msgTypes[7]
+	mi := &file_plugin_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -447,7 +537,7 @@ func (x *HealthResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HealthResponse.ProtoReflect.Descriptor instead.
 func (*HealthResponse) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_rawDescGZIP(), []int{7}
+	return file_plugin_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *HealthResponse) GetHealthy() bool {
@@ -475,7 +565,7 @@ type StopRequest struct {
 
 func (x *StopRequest) Reset() {
 	*x = StopRequest{}
-	mi := &file_plugin_proto_msgTypes[8]
+	mi := &file_plugin_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -487,7 +577,7 @@ func (x *StopRequest) String() string {
 func (*StopRequest) ProtoMessage() {}
 
 func (x *StopRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_msgTypes[8]
+	mi := &file_plugin_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -500,7 +590,7 @@ func (x *StopRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopRequest.ProtoReflect.Descriptor instead.
 func (*StopRequest) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_rawDescGZIP(), []int{8}
+	return file_plugin_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *StopRequest) GetGraceMilliseconds() int64 {
@@ -518,7 +608,7 @@ type StopResponse struct {
 
 func (x *StopResponse) Reset() {
 	*x = StopResponse{}
-	mi := &file_plugin_proto_msgTypes[9]
+	mi := &file_plugin_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -530,7 +620,7 @@ func (x *StopResponse) String() string {
 func (*StopResponse) ProtoMessage() {}
 
 func (x *StopResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_msgTypes[9]
+	mi := &file_plugin_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -543,7 +633,7 @@ func (x *StopResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopResponse.ProtoReflect.Descriptor instead.
 func (*StopResponse) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_rawDescGZIP(), []int{9}
+	return file_plugin_proto_rawDescGZIP(), []int{10}
 }
 
 var File_plugin_proto protoreflect.FileDescriptor
@@ -556,7 +646,7 @@ const file_plugin_proto_rawDesc = "" +
 	"\fmax_contract\x18\x02 \x01(\rR\vmaxContract\"j\n" +
 	"\vDescription\x12\x1a\n" +
 	"\bcontract\x18\x01 \x01(\rR\bcontract\x12?\n" +
-	"\aplugins\x18\x02 \x03(\v2%.pintle.contract.v1.PluginDescriptionR\aplugins\"\xd4\x01\n" +
+	"\aplugins\x18\x02 \x03(\v2%.pintle.contract.v1.PluginDescriptionR\aplugins\"\xbb\x02\n" +
 	"\x11PluginDescription\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x14\n" +
@@ -564,7 +654,14 @@ const file_plugin_proto_rawDesc = "" +
 	"\tnormalize\x18\x04 \x01(\tR\tnormalize\x12\x14\n" +
 	"\x05reads\x18\x05 \x03(\tR\x05reads\x12\x14\n" +
 	"\x05phase\x18\x06 \x01(\tR\x05phase\x127\n" +
-	"\x05rules\x18\a \x03(\v2!.pintle.contract.v1.AdmissionRuleR\x05rules\"M\n" +
+	"\x05rules\x18\a \x03(\v2!.pintle.contract.v1.AdmissionRuleR\x05rules\x124\n" +
+	"\x06events\x18\x14 \x03(\v2\x1c.pintle.contract.v1.InterestR\x06events\x12\x14\n" +
+	"\x05hears\x18\x15 \x01(\bR\x05hears\x12\x19\n" +
+	"\bby_class\x18\x16 \x01(\bR\abyClass\"L\n" +
+	"\bInterest\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x18\n" +
+	"\aactions\x18\x02 \x01(\rR\aactions\x12\x12\n" +
+	"\x04hint\x18\x03 \x01(\bR\x04hint\"M\n" +
 	"\rAdmissionRule\x12\x1e\n" +
 	"\n" +
 	"operations\x18\x01 \x03(\tR\n" +
@@ -599,35 +696,37 @@ func file_plugin_proto_rawDescGZIP() []byte {
 	return file_plugin_proto_rawDescData
 }
 
-var file_plugin_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
+var file_plugin_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
 var file_plugin_proto_goTypes = []any{
 	(*DescribeRequest)(nil),   // 0: pintle.contract.v1.DescribeRequest
 	(*Description)(nil),       // 1: pintle.contract.v1.Description
 	(*PluginDescription)(nil), // 2: pintle.contract.v1.PluginDescription
-	(*AdmissionRule)(nil),     // 3: pintle.contract.v1.AdmissionRule
-	(*ConfigureRequest)(nil),  // 4: pintle.contract.v1.ConfigureRequest
-	(*ConfigureResponse)(nil), // 5: pintle.contract.v1.ConfigureResponse
-	(*HealthRequest)(nil),     // 6: pintle.contract.v1.HealthRequest
-	(*HealthResponse)(nil),    // 7: pintle.contract.v1.HealthResponse
-	(*StopRequest)(nil),       // 8: pintle.contract.v1.StopRequest
-	(*StopResponse)(nil),      // 9: pintle.contract.v1.StopResponse
+	(*Interest)(nil),          // 3: pintle.contract.v1.Interest
+	(*AdmissionRule)(nil),     // 4: pintle.contract.v1.AdmissionRule
+	(*ConfigureRequest)(nil),  // 5: pintle.contract.v1.ConfigureRequest
+	(*ConfigureResponse)(nil), // 6: pintle.contract.v1.ConfigureResponse
+	(*HealthRequest)(nil),     // 7: pintle.contract.v1.HealthRequest
+	(*HealthResponse)(nil),    // 8: pintle.contract.v1.HealthResponse
+	(*StopRequest)(nil),       // 9: pintle.contract.v1.StopRequest
+	(*StopResponse)(nil),      // 10: pintle.contract.v1.StopResponse
 }
 var file_plugin_proto_depIdxs = []int32{
-	2, // 0: pintle.contract.v1.Description.plugins:type_name -> pintle.contract.v1.PluginDescription
-	3, // 1: pintle.contract.v1.PluginDescription.rules:type_name -> pintle.contract.v1.AdmissionRule
-	0, // 2: pintle.contract.v1.Lifecycle.Describe:input_type -> pintle.contract.v1.DescribeRequest
-	4, // 3: pintle.contract.v1.Lifecycle.Configure:input_type -> pintle.contract.v1.ConfigureRequest
-	6, // 4: pintle.contract.v1.Lifecycle.Health:input_type -> pintle.contract.v1.HealthRequest
-	8, // 5: pintle.contract.v1.Lifecycle.Stop:input_type -> pintle.contract.v1.StopRequest
-	1, // 6: pintle.contract.v1.Lifecycle.Describe:output_type -> pintle.contract.v1.Description
-	5, // 7: pintle.contract.v1.Lifecycle.Configure:output_type -> pintle.contract.v1.ConfigureResponse
-	7, // 8: pintle.contract.v1.Lifecycle.Health:output_type -> pintle.contract.v1.HealthResponse
-	9, // 9: pintle.contract.v1.Lifecycle.Stop:output_type -> pintle.contract.v1.StopResponse
-	6, // [6:10] is the sub-list for method output_type
-	2, // [2:6] is the sub-list for method input_type
-	2, // [2:2] is the sub-list for extension type_name
-	2, // [2:2] is the sub-list for extension extendee
-	0, // [0:2] is the sub-list for field type_name
+	2,  // 0: pintle.contract.v1.Description.plugins:type_name -> pintle.contract.v1.PluginDescription
+	4,  // 1: pintle.contract.v1.PluginDescription.rules:type_name -> pintle.contract.v1.AdmissionRule
+	3,  // 2: pintle.contract.v1.PluginDescription.events:type_name -> pintle.contract.v1.Interest
+	0,  // 3: pintle.contract.v1.Lifecycle.Describe:input_type -> pintle.contract.v1.DescribeRequest
+	5,  // 4: pintle.contract.v1.Lifecycle.Configure:input_type -> pintle.contract.v1.ConfigureRequest
+	7,  // 5: pintle.contract.v1.Lifecycle.Health:input_type -> pintle.contract.v1.HealthRequest
+	9,  // 6: pintle.contract.v1.Lifecycle.Stop:input_type -> pintle.contract.v1.StopRequest
+	1,  // 7: pintle.contract.v1.Lifecycle.Describe:output_type -> pintle.contract.v1.Description
+	6,  // 8: pintle.contract.v1.Lifecycle.Configure:output_type -> pintle.contract.v1.ConfigureResponse
+	8,  // 9: pintle.contract.v1.Lifecycle.Health:output_type -> pintle.contract.v1.HealthResponse
+	10, // 10: pintle.contract.v1.Lifecycle.Stop:output_type -> pintle.contract.v1.StopResponse
+	7,  // [7:11] is the sub-list for method output_type
+	3,  // [3:7] is the sub-list for method input_type
+	3,  // [3:3] is the sub-list for extension type_name
+	3,  // [3:3] is the sub-list for extension extendee
+	0,  // [0:3] is the sub-list for field type_name
 }
 
 func init() { file_plugin_proto_init() }
@@ -641,7 +740,7 @@ func file_plugin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_plugin_proto_rawDesc), len(file_plugin_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   10,
+			NumMessages:   11,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
