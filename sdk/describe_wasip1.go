@@ -19,6 +19,9 @@ func describeJSON(version uint32, plugins []PluginInfo) []byte {
 			out = append(out, `,"normalize":"`+string(p.Normalize)+`"`...)
 		}
 		out = appendList(out, "reads", p.Reads)
+		if p.Instances {
+			out = append(out, `,"instances":true`...)
+		}
 		if a := p.Announced; a != nil {
 			out = appendAnnounced(out, a)
 		}

@@ -150,6 +150,9 @@ type PluginDescription struct {
 	Reads     []string         `protobuf:"bytes,5,rep,name=reads,proto3" json:"reads,omitempty"`
 	Phase     string           `protobuf:"bytes,6,opt,name=phase,proto3" json:"phase,omitempty"` // admission: mutating or validating
 	Rules     []*AdmissionRule `protobuf:"bytes,7,rep,name=rules,proto3" json:"rules,omitempty"`
+	// instances: Configure makes further ones of it. Each has a configuration and a
+	// state of its own; all share the replica. The scheduling kinds only.
+	Instances bool `protobuf:"varint,8,opt,name=instances,proto3" json:"instances,omitempty"`
 	// events that may help a pod which the plugin refused: at no others is the pod
 	// tried again. hears tells an empty list from a plugin that says nothing, after
 	// which any event counts that its scope and reads leave possible.
@@ -239,6 +242,13 @@ func (x *PluginDescription) GetRules() []*AdmissionRule {
 		return x.Rules
 	}
 	return nil
+}
+
+func (x *PluginDescription) GetInstances() bool {
+	if x != nil {
+		return x.Instances
+	}
+	return false
 }
 
 func (x *PluginDescription) GetEvents() []*Interest {
@@ -379,9 +389,13 @@ func (x *AdmissionRule) GetResources() []string {
 // ConfigureRequest carries one plugin's configuration as JSON; empty means
 // its defaults.
 type ConfigureRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Plugin        string                 `protobuf:"bytes,1,opt,name=plugin,proto3" json:"plugin,omitempty"`
-	Config        []byte                 `protobuf:"bytes,2,opt,name=config,proto3" json:"config,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Plugin string                 `protobuf:"bytes,1,opt,name=plugin,proto3" json:"plugin,omitempty"`
+	Config []byte                 `protobuf:"bytes,2,opt,name=config,proto3" json:"config,omitempty"`
+	// instance, if not empty, is another one of the plugin: it is made if it is not
+	// there, and is asked by this name from then on. Only plugins that were
+	// described with instances are given one.
+	Instance      string `protobuf:"bytes,3,opt,name=instance,proto3" json:"instance,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -428,6 +442,13 @@ func (x *ConfigureRequest) GetConfig() []byte {
 		return x.Config
 	}
 	return nil
+}
+
+func (x *ConfigureRequest) GetInstance() string {
+	if x != nil {
+		return x.Instance
+	}
+	return ""
 }
 
 type ConfigureResponse struct {
@@ -646,7 +667,7 @@ const file_plugin_proto_rawDesc = "" +
 	"\fmax_contract\x18\x02 \x01(\rR\vmaxContract\"j\n" +
 	"\vDescription\x12\x1a\n" +
 	"\bcontract\x18\x01 \x01(\rR\bcontract\x12?\n" +
-	"\aplugins\x18\x02 \x03(\v2%.pintle.contract.v1.PluginDescriptionR\aplugins\"\xbb\x02\n" +
+	"\aplugins\x18\x02 \x03(\v2%.pintle.contract.v1.PluginDescriptionR\aplugins\"\xd9\x02\n" +
 	"\x11PluginDescription\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x14\n" +
@@ -654,7 +675,8 @@ const file_plugin_proto_rawDesc = "" +
 	"\tnormalize\x18\x04 \x01(\tR\tnormalize\x12\x14\n" +
 	"\x05reads\x18\x05 \x03(\tR\x05reads\x12\x14\n" +
 	"\x05phase\x18\x06 \x01(\tR\x05phase\x127\n" +
-	"\x05rules\x18\a \x03(\v2!.pintle.contract.v1.AdmissionRuleR\x05rules\x124\n" +
+	"\x05rules\x18\a \x03(\v2!.pintle.contract.v1.AdmissionRuleR\x05rules\x12\x1c\n" +
+	"\tinstances\x18\b \x01(\bR\tinstances\x124\n" +
 	"\x06events\x18\x14 \x03(\v2\x1c.pintle.contract.v1.InterestR\x06events\x12\x14\n" +
 	"\x05hears\x18\x15 \x01(\bR\x05hears\x12\x19\n" +
 	"\bby_class\x18\x16 \x01(\bR\abyClass\"L\n" +
@@ -666,10 +688,11 @@ const file_plugin_proto_rawDesc = "" +
 	"\n" +
 	"operations\x18\x01 \x03(\tR\n" +
 	"operations\x12\x1c\n" +
-	"\tresources\x18\x02 \x03(\tR\tresources\"B\n" +
+	"\tresources\x18\x02 \x03(\tR\tresources\"^\n" +
 	"\x10ConfigureRequest\x12\x16\n" +
 	"\x06plugin\x18\x01 \x01(\tR\x06plugin\x12\x16\n" +
-	"\x06config\x18\x02 \x01(\fR\x06config\"\x13\n" +
+	"\x06config\x18\x02 \x01(\fR\x06config\x12\x1a\n" +
+	"\binstance\x18\x03 \x01(\tR\binstance\"\x13\n" +
 	"\x11ConfigureResponse\"\x0f\n" +
 	"\rHealthRequest\"D\n" +
 	"\x0eHealthResponse\x12\x18\n" +
