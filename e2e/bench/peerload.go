@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	watchtools "k8s.io/client-go/tools/watch"
 )
 
 var plainCreate = metav1.CreateOptions{}
@@ -82,7 +84,7 @@ func awaitPods(ctx context.Context, client kubernetes.Interface, namespace strin
 			seen[list.Items[i].UID] = true
 		}
 	}
-	w, err := pods.Watch(ctx, metav1.ListOptions{ResourceVersion: list.ResourceVersion})
+	w, err := watchPodsFrom(ctx, client, namespace, "", list.ResourceVersion)
 	if err != nil {
 		return err
 	}
@@ -101,6 +103,17 @@ func awaitPods(ctx context.Context, client kubernetes.Interface, namespace strin
 		}
 	}
 	return nil
+}
+
+// watchPodsFrom goes on where a server ends a watch, as kube-apiserver does in its
+// first seconds.
+func watchPodsFrom(ctx context.Context, client kubernetes.Interface, namespace, selector, version string) (watch.Interface, error) {
+	return watchtools.NewRetryWatcherWithContext(ctx, version, &cache.ListWatch{
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			o.FieldSelector = selector
+			return client.CoreV1().Pods(namespace).Watch(ctx, o)
+		},
+	})
 }
 
 // bindings follows the pods of a namespace that are bound: the server sends
@@ -127,7 +140,7 @@ func followBindings(ctx context.Context, client kubernetes.Interface) (*bindings
 	if err != nil {
 		return nil, err
 	}
-	w, err := client.CoreV1().Pods(measured).Watch(ctx, metav1.ListOptions{FieldSelector: bound, ResourceVersion: list.ResourceVersion})
+	w, err := watchPodsFrom(ctx, client, measured, bound, list.ResourceVersion)
 	if err != nil {
 		return nil, err
 	}
