@@ -38,7 +38,7 @@ plugins:
 scheduler:
   profiles:
   - schedulerName: default-scheduler
-    predicates: [NodeUnschedulable, HostName, TaintToleration, MatchNodeSelector, PodFitsHostPorts, PodFitsResources]
+    predicates: [CheckNodeUnschedulable, HostName, PodToleratesNodeTaints, MatchNodeSelector, PodFitsHostPorts, PodFitsResources]
     priorities: [{name: LeastRequestedPriority, weight: 1}, {name: SelectorSpreadPriority, weight: 1}]
 controllers:
   enabled: [deployment, replicaset, endpoints, endpointslice, nodelifecycle, namespace, serviceaccount, root-ca, podgc, garbagecollector, resourcequota]

@@ -250,7 +250,7 @@ func TestDocumentsExplain(t *testing.T) {
 		t.Fatalf("manifest %v: %s", err, text)
 	}
 	config := filepath.Join(dir, "config.yaml")
-	plain := strings.NewReplacer("name: picky", "name: hollow\n    privileged: true", "  - name: hollow\n    privileged: true\n", "", "[Picky, ", "[NodeUnschedulable, ", "DIR, BIN", bundles, "nodes: 3", "nodes: 2").Replace(explainConfig)
+	plain := strings.NewReplacer("name: picky", "name: hollow\n    privileged: true", "  - name: hollow\n    privileged: true\n", "", "[Picky, ", "[CheckNodeUnschedulable, ", "DIR, BIN", bundles, "nodes: 3", "nodes: 2").Replace(explainConfig)
 	if err := os.WriteFile(config, []byte(plain), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -33,7 +33,7 @@ plugins:
 scheduler:
   profiles:
   - schedulerName: default-scheduler
-    predicates: [NodeUnschedulable, PodFitsResources]
+    predicates: [CheckNodeUnschedulable, PodFitsResources]
     priorities: [{name: LeastRequestedPriority}]
 controllers: {enabled: [namespace, serviceaccount]}
 hollow: {runtime: hollow, nodes: 2}
@@ -123,7 +123,7 @@ func TestTracing(t *testing.T) {
 	if decision == nil {
 		t.Fatalf("no span of the decision among %v", c.find("Scheduling"))
 	}
-	for _, name := range []string{"NodeUnschedulable", "PodFitsResources", "LeastRequestedPriority"} {
+	for _, name := range []string{"CheckNodeUnschedulable", "PodFitsResources", "LeastRequestedPriority"} {
 		spans := c.find("plugin " + name)
 		within := 0
 		for _, s := range spans {

@@ -37,9 +37,9 @@ scheduler:
   profiles:
   - schedulerName: default-scheduler
     predicates:
-    - NodeUnschedulable
+    - CheckNodeUnschedulable
     - HostName
-    - TaintToleration
+    - PodToleratesNodeTaints
     - MatchNodeSelector
     - PodFitsHostPorts
     - PodFitsResources

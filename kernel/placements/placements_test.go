@@ -23,7 +23,7 @@ import (
 var profile = plugin.Profile{
 	SchedulerName: "default-scheduler",
 	Predicates: []string{
-		"NodeUnschedulable", "TaintToleration", "HostName", "MatchNodeSelector", "PodFitsHostPorts", "PodFitsResources",
+		"CheckNodeUnschedulable", "PodToleratesNodeTaints", "HostName", "MatchNodeSelector", "PodFitsHostPorts", "PodFitsResources",
 		"NoDiskConflict", "NoVolumeZoneConflict", "MaxEBSVolumeCount", "MaxGCEPDVolumeCount",
 	},
 	Priorities: []plugin.WeightedPriority{

@@ -17,8 +17,8 @@ import (
 func TestNames(t *testing.T) {
 	want := map[string][]string{
 		"predicate": {
-			"HostName", "MatchNodeSelector", "MaxEBSVolumeCount", "MaxGCEPDVolumeCount", "NoDiskConflict", "NoVolumeZoneConflict",
-			"NodeUnschedulable", "PodFitsHostPorts", "PodFitsResources", "TaintToleration",
+			"CheckNodeUnschedulable", "HostName", "MatchNodeSelector", "MaxEBSVolumeCount", "MaxGCEPDVolumeCount", "NoDiskConflict",
+			"NoVolumeZoneConflict", "PodFitsHostPorts", "PodFitsResources", "PodToleratesNodeTaints",
 		},
 		"priority": {
 			"BalancedResourceAllocation", "EqualPriority", "ImageLocalityPriority", "LeastRequestedPriority", "NodeAffinityPriority",

@@ -1,4 +1,4 @@
-package tainttoleration
+package podtoleratesnodetaints
 
 import (
 	"testing"

@@ -1,12 +1,12 @@
-// Package tainttoleration is the predicate TaintToleration: a node is unfit
+// Package podtoleratesnodetaints is the predicate PodToleratesNodeTaints: a node is unfit
 // when it has a NoSchedule or NoExecute taint that the pod does not tolerate
 // (24.5 of the extended concepts).
-package tainttoleration
+package podtoleratesnodetaints
 
 import "pintle.dev/pintle/sdk"
 
 // Name is the name by which configurations switch the predicate.
-const Name = "TaintToleration"
+const Name = "PodToleratesNodeTaints"
 
 // Reason is what a FailedScheduling event counts.
 const Reason = "node(s) had untolerated taint(s)"

@@ -1,4 +1,4 @@
-package nodeunschedulable
+package checknodeunschedulable
 
 import (
 	"testing"

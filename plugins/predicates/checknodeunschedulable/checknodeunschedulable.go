@@ -1,11 +1,11 @@
-// Package nodeunschedulable is the predicate NodeUnschedulable: a cordoned node
+// Package checknodeunschedulable is the predicate CheckNodeUnschedulable: a cordoned node
 // takes only pods that tolerate it.
-package nodeunschedulable
+package checknodeunschedulable
 
 import "pintle.dev/pintle/sdk"
 
 // Name is the name by which configurations switch the predicate.
-const Name = "NodeUnschedulable"
+const Name = "CheckNodeUnschedulable"
 
 // Reason is what a FailedScheduling event counts.
 const Reason = "node(s) were unschedulable"
