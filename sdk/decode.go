@@ -122,6 +122,22 @@ func decodePod(data []byte, p *Pod) error {
 			p.Terminating = f.number != 0
 		case 21:
 			p.StartTimeUnix = int64(f.number)
+		case 22:
+			p.PodAffinity, err = decodePodAffinity(f.bytes)
+		case 23:
+			p.PodAntiAffinity, err = decodePodAffinity(f.bytes)
+		case 24:
+			var t TopologySpreadConstraint
+			err = decodeSpread(f.bytes, &t)
+			p.TopologySpread = append(p.TopologySpread, t)
+		case 25:
+			p.SchedulingGates = append(p.SchedulingGates, f.text())
+		case 26:
+			p.PreemptionPolicy = f.text()
+		case 27:
+			p.ResourceClaims = append(p.ResourceClaims, f.text())
+		case 28:
+			p.NominatedNodeName = f.text()
 		}
 		return err
 	})
@@ -210,42 +226,4 @@ func appendRequirement(list []Requirement, data []byte) ([]Requirement, error) {
 		return nil
 	})
 	return append(list, r), err
-}
-
-func decodeObject(data []byte) (*Object, error) {
-	o := &Object{}
-	hasSelector := false
-	var selector Selector
-	err := message(data, "object", func(f *field) (err error) {
-		switch f.tag {
-		case 1:
-			err = texts(f.bytes, "object key", &o.Kind, &o.Namespace, &o.Name)
-		case 2:
-			o.Labels, err = stringEntry(o.Labels, f)
-		case 3:
-			hasSelector = f.number != 0
-		case 4:
-			err = message(f.bytes, "selector", func(f *field) (err error) {
-				switch f.tag {
-				case 1:
-					selector.MatchLabels, err = stringEntry(selector.MatchLabels, f)
-				case 2:
-					selector.MatchExpressions, err = appendRequirement(selector.MatchExpressions, f.bytes)
-				}
-				return err
-			})
-		case 5:
-			o.VolumeName = f.text()
-		case 6:
-			o.Volume = &Volume{}
-			err = decodeVolume(f.bytes, o.Volume)
-		case 7:
-			o.NodeAffinity, err = decodeNodeAffinity(f.bytes)
-		}
-		return err
-	})
-	if hasSelector {
-		o.Selector = &selector
-	}
-	return o, err
 }

@@ -18,10 +18,10 @@ func describeJSON(version uint32, plugins []PluginInfo) []byte {
 		if p.Normalize != "" {
 			out = append(out, `,"normalize":"`+string(p.Normalize)+`"`...)
 		}
-		out = appendList(out, "reads", p.Reads)
-		if p.Instances {
-			out = append(out, `,"instances":true`...)
+		if p.MaxScore != 0 {
+			out = append(out, `,"maxScore":`+strconv.FormatInt(p.MaxScore, 10)...)
 		}
+		out = appendList(out, "reads", p.Reads)
 		if a := p.Announced; a != nil {
 			out = appendAnnounced(out, a)
 		}

@@ -42,13 +42,20 @@ type Guest struct {
 type servedState struct {
 	served
 	states  map[uint32]preparedState
-	reasons [][]string
-	ids     map[string]uint32
+	reasons []Verdict
+	ids     map[reasonKey]uint32
 	// last is the reason that was interned before: most nodes that do not fit
 	// lack the same thing, said by the same constant, and comparing a pointer
 	// spares the hash of a string, which is dear in WASM.
-	last   string
-	lastID uint32
+	last             string
+	lastUnresolvable bool
+	lastID           uint32
+}
+
+// reasonKey is what makes a verdict distinct.
+type reasonKey struct {
+	words        string // a line each
+	unresolvable bool
 }
 
 // preparedState is what Prepare returned, good for the generation it is stamped
@@ -79,7 +86,7 @@ func GuestOf(plugins ...any) (*Guest, error) {
 func newGuest(list []served) *Guest {
 	g := &Guest{plugins: make([]servedState, len(list))}
 	for i, s := range list {
-		g.plugins[i] = newServedState(s)
+		g.plugins[i] = servedState{served: s, states: map[uint32]preparedState{}, ids: map[reasonKey]uint32{}}
 	}
 	for _, s := range list {
 		g.cluster.changes.kept = g.cluster.changes.kept || s.follow != nil
@@ -89,62 +96,25 @@ func newGuest(list []served) *Guest {
 	return g
 }
 
-func newServedState(s served) servedState {
-	return servedState{served: s, states: map[uint32]preparedState{}, ids: map[string]uint32{}}
-}
-
-// maxInstances bounds the instances of a guest; a profile has one a plugin.
-const maxInstances = 1024
-
-// Instance makes another instance of plugin i and returns its index: from then on
-// it is configured and asked as a plugin of its own, by this name. There is none of plugins that were not registered with RegisterNew.
-func (g *Guest) Instance(i int, name string) (index int, err error) {
-	p, err := g.plugin(i, "")
-	if err != nil {
-		return 0, err
-	}
-	defer contain(p.name, &err)
-	if p.again == nil {
-		return 0, fmt.Errorf("%w: no further instance of %s can be made", ErrPlugin, p.name)
-	}
-	if len(g.plugins) >= maxInstances {
-		return 0, fmt.Errorf("%w: %d plugins and instances are enough", ErrPlugin, maxInstances)
-	}
-	s, err := p.again()
-	if err != nil {
-		return 0, err
-	}
-	s.instance, s.name = true, name
-	g.plugins = append(g.plugins, newServedState(s))
-	return len(g.plugins) - 1, nil
-}
-
 // PluginInfo is one entry of a bundle's description.
 type PluginInfo struct {
 	Name      string
 	Kind      string
 	Scope     Scope
 	Normalize Normalize // priorities only
+	MaxScore  int64     // priorities only; 0: MaxScore
 	Reads     []string
 	// Announced is what else there is to say of a kind that another package of
 	// the SDK serves; nil of others.
 	Announced *Announcement
-	// Instances: further ones can be made of it.
-	Instances bool
 }
 
-// Plugins describes what the guest serves; the index is how the ABI names a
-// plugin. Instances stand behind, and are not described.
+// Plugins describes what the guest serves; the index is how the ABI names a plugin.
 func (g *Guest) Plugins() []PluginInfo {
-	infos := make([]PluginInfo, 0, len(g.plugins))
+	infos := make([]PluginInfo, len(g.plugins))
 	for i := range g.plugins {
 		p := &g.plugins[i]
-		if p.instance {
-			break
-		}
-		infos = append(infos, PluginInfo{
-			Name: p.name, Kind: p.kind, Scope: p.scope, Normalize: p.normalize, Reads: p.readList, Announced: p.announced, Instances: p.again != nil,
-		})
+		infos[i] = PluginInfo{Name: p.name, Kind: p.kind, Scope: p.scope, Normalize: p.normalize, MaxScore: p.maxScore, Reads: p.readList, Announced: p.announced}
 	}
 	return infos
 }
@@ -164,7 +134,7 @@ func (g *Guest) Index(name string) int {
 func (g *Guest) Contract(oldest, newest uint32) uint32 {
 	needs := uint32(contract.One)
 	for i := range g.plugins {
-		needs = max(needs, contract.Of(g.plugins[i].kind))
+		needs = max(needs, g.plugins[i].contract)
 	}
 	return contract.Choose(needs, oldest, newest)
 }
@@ -230,7 +200,7 @@ func (g *Guest) Filter(i int, class uint32, nodes, out []uint32) (err error) {
 			out[k] = 0
 			continue
 		}
-		out[k] = p.reasonID(verdict.Reasons)
+		out[k] = p.reasonID(verdict)
 	}
 	return nil
 }
@@ -282,9 +252,15 @@ func (g *Guest) Normalize(i int, class uint32, nodes []uint32, scores []int64) (
 }
 
 // Reasons returns the words behind a verdict of predicate i, or nil.
-func (g *Guest) Reasons(i int, verdict uint32) []string {
+func (g *Guest) Reasons(i int, verdict uint32) []string { return g.verdict(i, verdict).Reasons }
+
+// Unresolvable reports whether a verdict of predicate i says that no eviction
+// would help.
+func (g *Guest) Unresolvable(i int, verdict uint32) bool { return g.verdict(i, verdict).Unresolvable }
+
+func (g *Guest) verdict(i int, verdict uint32) Verdict {
 	if i < 0 || i >= len(g.plugins) || verdict == 0 || int(verdict) > len(g.plugins[i].reasons) {
-		return nil
+		return Verdict{}
 	}
 	return g.plugins[i].reasons[verdict-1]
 }
@@ -328,17 +304,18 @@ func (g *Guest) ask(p *servedState, class uint32) error {
 	return nil
 }
 
-// reasonID interns a list of reasons; ids start at 1.
-func (p *servedState) reasonID(reasons []string) uint32 {
+// reasonID interns a verdict; ids start at 1.
+func (p *servedState) reasonID(v Verdict) uint32 {
+	reasons := v.Reasons
 	key := reasons[0]
 	if len(reasons) > 1 {
 		key = strings.Join(reasons, "\n")
-	} else if p.lastID != 0 && len(key) == len(p.last) && unsafe.StringData(key) == unsafe.StringData(p.last) {
+	} else if p.lastID != 0 && v.Unresolvable == p.lastUnresolvable && len(key) == len(p.last) && unsafe.StringData(key) == unsafe.StringData(p.last) {
 		return p.lastID
 	}
-	if id, ok := p.ids[key]; ok {
+	if id, ok := p.ids[reasonKey{key, v.Unresolvable}]; ok {
 		if len(reasons) == 1 {
-			p.last, p.lastID = key, id
+			p.last, p.lastUnresolvable, p.lastID = key, v.Unresolvable, id
 		}
 		return id
 	}
@@ -346,15 +323,15 @@ func (p *servedState) reasonID(reasons []string) uint32 {
 	case len(p.reasons) >= maxReasons:
 		return maxReasons
 	case len(p.reasons) == maxReasons-1:
-		p.reasons = append(p.reasons, []string{"node(s) did not satisfy " + p.name})
+		p.reasons = append(p.reasons, Verdict{Reasons: []string{"node(s) did not satisfy " + p.name}})
 	default:
 		words := make([]string, len(reasons))
 		for i, r := range reasons {
 			// A line feed separates reasons on the ABI.
 			words[i] = strings.ReplaceAll(strings.Clone(r), "\n", " ")
 		}
-		p.reasons = append(p.reasons, words)
-		p.ids[strings.Clone(key)] = uint32(len(p.reasons))
+		p.reasons = append(p.reasons, Verdict{words, v.Unresolvable})
+		p.ids[reasonKey{strings.Clone(key), v.Unresolvable}] = uint32(len(p.reasons))
 	}
 	return uint32(len(p.reasons))
 }

@@ -253,9 +253,9 @@ func TestGuestErrors(t *testing.T) {
 
 // Distinct reasons without end do not grow the table without end.
 func TestReasonsAreBounded(t *testing.T) {
-	p := &servedState{served: served{name: "P"}, ids: map[string]uint32{}}
+	p := &servedState{served: served{name: "P"}, ids: map[reasonKey]uint32{}}
 	for i := range maxReasons * 2 {
-		if id := p.reasonID([]string{string(rune(0x4e00 + i))}); id == 0 || id > maxReasons {
+		if id := p.reasonID(Unfit(string(rune(0x4e00 + i)))); id == 0 || id > maxReasons {
 			t.Fatalf("id %d after %d reasons", id, i)
 		}
 	}

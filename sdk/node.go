@@ -41,6 +41,74 @@ type Object struct {
 	VolumeName            string    // claim: the bound volume
 	Volume                *Volume   // persistent volume: its source
 	NodeAffinity          *NodeAffinity
+
+	UID         string
+	Annotations map[string]string
+	Terminating bool
+	// Storage is set of claims, persistent volumes and storage capacities; the
+	// others of the kind of their name, DisruptionBudget of PodDisruptionBudgets.
+	Storage          *Storage
+	StorageClass     *StorageClass
+	Drivers          []Driver // CSINode
+	CSIDriver        *CSIDriver
+	Attachment       *Attachment // VolumeAttachment
+	DisruptionBudget *DisruptionBudget
+}
+
+// Storage is what a claim asks for, a persistent volume has, or a CSI driver has
+// left for a class and the nodes that Selector selects.
+type Storage struct {
+	ClassName    string
+	HasClassName bool // claims: false asks for the default class
+	AccessModes  []string
+	Bytes        int64 // asked for, or the capacity
+	VolumeMode   string
+	Phase        string
+	Selector     *Selector // claims: of volumes; storage capacities: of nodes
+	// Claim is a persistent volume's spec.claimRef; nil: it is free.
+	Claim *ClaimReference
+	// Owner is a claim's controlling owner, or nil.
+	Owner                 *OwnerReference
+	MaximumVolumeBytes    int64 // storage capacities; 0: not said
+	VolumeAttributesClass string
+}
+
+// ClaimReference names a claim; UID is empty where the reference has none.
+type ClaimReference struct {
+	Namespace, Name, UID string
+}
+
+// StorageClass says how volumes of a class come to be.
+type StorageClass struct {
+	Provisioner       string
+	VolumeBindingMode string             // Immediate, WaitForFirstConsumer
+	AllowedTopologies []NodeSelectorTerm // ORed; empty: everywhere
+}
+
+// Driver is a CSI driver on a node.
+type Driver struct {
+	Name, NodeID string
+	HasLimit     bool
+	Limit        int32 // volumes that the node takes
+	TopologyKeys []string
+}
+
+// CSIDriver is what the scheduler may know of a driver.
+type CSIDriver struct {
+	StorageCapacity, AttachRequired, PreventPodSchedulingIfMissing bool
+}
+
+// Attachment is a volume that is, or is being, attached to a node.
+type Attachment struct {
+	Attacher, NodeName, PersistentVolumeName string
+	Attached                                 bool
+}
+
+// DisruptionBudget is a PodDisruptionBudget's status; the pods that it covers are
+// its object's Selector, of which an empty one covers all of the namespace.
+type DisruptionBudget struct {
+	DisruptionsAllowed int32
+	DisruptedPods      []string
 }
 
 // Selector is a label selector. An empty one matches everything.

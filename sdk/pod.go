@@ -102,5 +102,46 @@ type Pod struct {
 	NonZeroMemory   int64
 	Owners          []OwnerReference
 	Terminating     bool
-	StartTimeUnix   int64
+	StartTimeUnix   int64 // status.startTime; 0: not yet, and in classes
+
+	// PodAffinity and PodAntiAffinity are nil where the pod has none.
+	PodAffinity     *PodAffinity
+	PodAntiAffinity *PodAffinity
+	TopologySpread  []TopologySpreadConstraint
+	SchedulingGates []string
+	// PreemptionPolicy is PreemptLowerPriority or Never; empty: the former.
+	PreemptionPolicy string
+	ResourceClaims   []string
+	// NominatedNodeName is status.nominatedNodeName; pods on nodes only.
+	NominatedNodeName string
+}
+
+// PodAffinity is what a pod wants, or with anti-affinity does not want, to share
+// a domain of nodes with.
+type PodAffinity struct {
+	Required  []PodAffinityTerm
+	Preferred []PodAffinityTerm // with weights
+}
+
+// PodAffinityTerm selects pods by labels and namespaces: those that are listed and
+// those that NamespaceSelector selects. matchLabelKeys are part of Selector.
+type PodAffinityTerm struct {
+	Selector          *Selector // nil: no pod
+	Namespaces        []string
+	NamespaceSelector *Selector // nil: none but Namespaces
+	TopologyKey       string
+	Weight            int32 // preferred terms: 1 to 100
+}
+
+// TopologySpreadConstraint is core/v1's; MatchLabelKeys are those that are not
+// part of Selector yet.
+type TopologySpreadConstraint struct {
+	MaxSkew            int32
+	TopologyKey        string
+	WhenUnsatisfiable  string    // DoNotSchedule, ScheduleAnyway
+	Selector           *Selector // nil: no pod
+	MinDomains         int32     // 0: one
+	NodeAffinityPolicy string    // Honor, Ignore; empty: Honor
+	NodeTaintsPolicy   string    // Honor, Ignore; empty: Ignore
+	MatchLabelKeys     []string
 }

@@ -26,10 +26,17 @@ const (
 	NormalizeMax        Normalize = "max"         // 10 × score / largest
 	NormalizeReverseMax Normalize = "reverse-max" // 10 × (largest − score) / largest
 	NormalizePlugin     Normalize = "plugin"      // the plugin's own NormalizeFunc
+	// NormalizeReverse is 10 − (10 × score / largest), and 10 where the largest
+	// is 0: kube-scheduler's way, which rounds to the other side. Contract 3.
+	NormalizeReverse Normalize = "reverse"
 )
 
-// MaxScore is the largest score of a classic priority (requirement SCH-16).
-const MaxScore = 10
+// The largest scores: of classic priorities (requirement SCH-16), and of those of
+// the scheduling framework (KEP-624), which say so in Priority.MaxScore.
+const (
+	MaxScore          = 10
+	MaxFrameworkScore = 100
+)
 
 // Request is one question: this pod on this node. State is what the plugin's
 // Prepare returned for the pod's class, or nil.
@@ -44,6 +51,9 @@ type Request struct {
 type Verdict struct {
 	// Reasons says why not, in the words that FailedScheduling events count.
 	Reasons []string
+	// Unresolvable says that the pod would not fit either if pods were evicted.
+	// It tells a post-filter plugin to leave the node out. Contract 3.
+	Unresolvable bool
 }
 
 // Fits is the verdict of a node that can run the pod.
@@ -67,6 +77,13 @@ func Unfit(reasons ...string) Verdict {
 	return Verdict{Reasons: lastUnfit}
 }
 
+// Never is Unfit of a node that no eviction could make fit.
+func Never(reasons ...string) Verdict {
+	v := Unfit(reasons...)
+	v.Unresolvable = true
+	return v
+}
+
 // lastUnfit is what Unfit returned last, in WASM modules only; it is never
 // written to.
 var lastUnfit []string
@@ -78,6 +95,9 @@ func (v Verdict) Fit() bool { return len(v.Reasons) == 0 }
 type Predicate struct {
 	Name  string
 	Scope Scope // defaults to ScopeNode
+	// Contract is the oldest version of the contract that has what the predicate
+	// needs; it defaults to the kind's. See sdk/contract.
+	Contract uint32
 	// Reads lists the kinds of cluster objects the plugin looks at; a change
 	// of one of them makes the host ask again.
 	Reads []string
@@ -100,6 +120,10 @@ type Priority struct {
 	Name      string
 	Scope     Scope     // defaults to ScopeNode
 	Normalize Normalize // defaults to NormalizeNone
+	// MaxScore is what normalised scores go up to, 1 to 100; it defaults to 10.
+	// Where it stands above "10" stands for it. Contract 3.
+	MaxScore  int64
+	Contract  uint32 // as of Predicate
 	Reads     []string
 	Configure func(config []byte) error
 	Prepare   func(c *Cluster, pod *Pod) any

@@ -3,6 +3,8 @@ package sdk
 import (
 	"fmt"
 	"slices"
+
+	"pintle.dev/pintle/sdk/contract"
 )
 
 // registered holds what Register was given, in order. It is written from init
@@ -15,6 +17,8 @@ type served struct {
 	kind      string
 	scope     Scope
 	normalize Normalize
+	maxScore  int64  // 0: MaxScore
+	contract  uint32 // the oldest that has what the plugin needs
 	reads     map[string]bool
 	readList  []string
 	configure func([]byte) error
@@ -25,10 +29,6 @@ type served struct {
 	normFunc  func(*Cluster, *Pod, any, []*Node, []int64)
 	at        map[point]step // kinds that are neither predicate nor priority
 	announced *Announcement  // kinds that another package of the SDK serves
-	// again makes the plugin anew, with a state of its own; nil: nobody can.
-	again func() (served, error)
-	// instance: it was made by again, for a profile with a configuration of its own.
-	instance bool
 }
 
 // Plugin is every kind that Register takes.
@@ -44,24 +44,6 @@ func Register[P Plugin](plugin P) {
 	if err != nil {
 		panic("sdk.Register: " + err.Error())
 	}
-	register(s)
-}
-
-// RegisterNew adds a plugin of which there may be several instances: one for each
-// profile that configures it apart, each with what make returned for it. They
-// share the replica, so that an instance costs no more than its own state. make
-// must return a value that shares nothing changeable with those before.
-func RegisterNew[P Plugin](make func() P) {
-	again := func() (served, error) { return newServed(make()) }
-	s, err := again()
-	if err != nil {
-		panic("sdk.RegisterNew: " + err.Error())
-	}
-	s.again = again
-	register(s)
-}
-
-func register(s served) {
 	for _, other := range registered {
 		if other.name == s.name {
 			panic("sdk.Register: " + s.name + " is registered twice")
@@ -75,7 +57,7 @@ func newServed(plugin any) (served, error) {
 	switch p := plugin.(type) {
 	case Predicate:
 		s = served{
-			name: p.Name, kind: KindPredicate, scope: p.Scope, readList: p.Reads,
+			name: p.Name, kind: KindPredicate, scope: p.Scope, readList: p.Reads, contract: p.Contract,
 			configure: p.Configure, prepare: p.Prepare, follow: p.Follow, filter: p.Filter,
 		}
 		if p.Filter == nil {
@@ -83,7 +65,7 @@ func newServed(plugin any) (served, error) {
 		}
 	case Priority:
 		s = served{
-			name: p.Name, kind: KindPriority, scope: p.Scope, readList: p.Reads, normalize: p.Normalize,
+			name: p.Name, kind: KindPriority, scope: p.Scope, readList: p.Reads, normalize: p.Normalize, maxScore: p.MaxScore, contract: p.Contract,
 			configure: p.Configure, prepare: p.Prepare, follow: p.Follow, score: p.Score, normFunc: p.NormalizeFunc,
 		}
 		if p.Score == nil {
@@ -91,6 +73,12 @@ func newServed(plugin any) (served, error) {
 		}
 		if s.normalize == "" {
 			s.normalize = NormalizeNone
+		}
+		if s.maxScore < 0 || s.maxScore > MaxFrameworkScore {
+			return s, fmt.Errorf("priority %s: MaxScore is %d; use 1 to %d", p.Name, p.MaxScore, MaxFrameworkScore)
+		}
+		if s.maxScore != 0 || s.normalize == NormalizeReverse {
+			s.contract = max(s.contract, contract.Three)
 		}
 		if (s.normalize == NormalizePlugin) != (p.NormalizeFunc != nil) {
 			return s, fmt.Errorf("priority %s: NormalizeFunc goes with NormalizePlugin, and only with it", p.Name)
@@ -105,6 +93,7 @@ func newServed(plugin any) (served, error) {
 			return s, fmt.Errorf("%s %s has no function", s.kind, s.name)
 		}
 	}
+	s.contract = max(s.contract, contract.Of(s.kind))
 	if s.scope == "" && s.scoped() {
 		s.scope = ScopeNode
 	}

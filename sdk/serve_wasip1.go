@@ -111,15 +111,6 @@ func exportConfigure(plugin int32, pointer, size uint32) int32 {
 	return status(theGuest().Configure(int(plugin), config))
 }
 
-//go:wasmexport pintle_instance
-func exportInstance(plugin int32, pointer, size uint32) int32 {
-	index, err := theGuest().Instance(int(plugin), string(memoryAt[byte](pointer, size)))
-	if err != nil {
-		return status(err)
-	}
-	return int32(index)
-}
-
 //go:wasmexport pintle_apply
 func exportApply(pointer, size uint32) int32 {
 	return status(theGuest().Apply(memoryAt[byte](pointer, size)))
@@ -170,6 +161,16 @@ func exportReason(plugin int32, verdict uint32) int64 {
 		instance.text = append(instance.text, reason...)
 	}
 	return span(instance.text)
+}
+
+// exportUnresolvable is part of the contract since version 3.
+//
+//go:wasmexport pintle_unresolvable
+func exportUnresolvable(plugin int32, verdict uint32) int32 {
+	if theGuest().Unresolvable(int(plugin), verdict) {
+		return 1
+	}
+	return 0
 }
 
 //go:wasmexport pintle_contract

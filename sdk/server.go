@@ -30,10 +30,7 @@ type schedulingServer struct {
 	guest *Guest
 }
 
-var (
-	_ transport.Service   = (*schedulingServer)(nil)
-	_ transport.Instancer = (*schedulingServer)(nil)
-)
+var _ transport.Service = (*schedulingServer)(nil)
 
 func (s *schedulingServer) RegisterWith(r grpc.ServiceRegistrar) {
 	contractv1.RegisterSchedulingServer(r, s)
@@ -45,7 +42,7 @@ func (s *schedulingServer) Describe() []*contractv1.PluginDescription {
 	var list []*contractv1.PluginDescription
 	for _, p := range s.guest.Plugins() {
 		d := &contractv1.PluginDescription{
-			Name: p.Name, Kind: p.Kind, Scope: string(p.Scope), Normalize: string(p.Normalize), Reads: p.Reads, Instances: p.Instances,
+			Name: p.Name, Kind: p.Kind, Scope: string(p.Scope), Normalize: string(p.Normalize), MaxScore: p.MaxScore, Reads: p.Reads,
 		}
 		if a := p.Announced; a != nil {
 			d.Phase = a.Phase
@@ -62,20 +59,6 @@ func (s *schedulingServer) Configure(name string, config []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.guest.Configure(s.guest.Index(name), config)
-}
-
-// ConfigureInstance implements transport.Instancer.
-func (s *schedulingServer) ConfigureInstance(name, instance string, config []byte) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	i := s.guest.Index(instance)
-	if i < 0 {
-		var err error
-		if i, err = s.guest.Instance(s.guest.Index(name), instance); err != nil {
-			return err
-		}
-	}
-	return s.guest.Configure(i, config)
 }
 
 func (s *schedulingServer) Health() error              { return nil }
@@ -124,7 +107,7 @@ func (s *schedulingServer) filter(plugin string, class uint32, nodes []uint32) (
 			if local == nil {
 				local = map[uint32]uint32{}
 			}
-			reasons = append(reasons, &contractv1.ReasonSet{Reasons: s.guest.Reasons(i, id)})
+			reasons = append(reasons, &contractv1.ReasonSet{Reasons: s.guest.Reasons(i, id), Unresolvable: s.guest.Unresolvable(i, id)})
 			n = uint32(len(reasons))
 			local[id] = n
 		}

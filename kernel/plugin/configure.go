@@ -36,16 +36,10 @@ func (u *unit) configureAll(ctx context.Context, g guest, index map[string]int) 
 		return 0, fmt.Errorf("%w: %w", errPermanent, err)
 	}
 	for _, name := range slices.Sorted(maps.Keys(configs)) {
-		if _, ok := index[pluginOf(name)]; !ok {
+		i, ok := index[name]
+		if !ok {
 			return 0, fmt.Errorf("plugin bundle %s: %w: config: it has no plugin %s; there are: %s",
 				bc.Name, errPermanent, name, strings.Join(slices.Sorted(maps.Keys(index)), ", "))
-		}
-		i, err := u.position(ctx, g, index, name)
-		if err != nil {
-			if errors.Is(err, errBroken) {
-				return 0, err
-			}
-			return 0, fmt.Errorf("%w: %w", errPermanent, err)
 		}
 		if err := g.configure(ctx, i, configs[name]); err != nil {
 			if errors.Is(err, errBroken) {
@@ -69,8 +63,7 @@ func changedConfigs(old, next *BundleConfig) (changed map[string]json.RawMessage
 		return nil, false
 	}
 	for name := range before {
-		// An instance whose profile needs it no more is left alone.
-		if _, still := after[name]; !still && pluginOf(name) == name {
+		if _, still := after[name]; !still {
 			return nil, false
 		}
 	}
@@ -148,10 +141,11 @@ func (r *reconfiguration) give() error {
 	former, _ := parseConfigs(&u.config)
 	var given []string
 	for _, name := range slices.Sorted(maps.Keys(r.changed)) {
-		i, err := u.position(ctx, u.guest, u.index, name)
-		if err == nil {
-			err = u.guest.configure(ctx, i, r.changed[name])
+		i, ok := u.index[name]
+		if !ok {
+			return fmt.Errorf("plugin bundle %s: config: it has no plugin %s", u.bundle.Manifest.Name, name)
 		}
+		err := u.guest.configure(ctx, i, r.changed[name])
 		given = append(given, name)
 		if err == nil {
 			continue
@@ -161,9 +155,6 @@ func (r *reconfiguration) give() error {
 			return err
 		}
 		for _, name := range given {
-			if len(former[name]) == 0 && pluginOf(name) != name {
-				continue // an instance that no policy asks
-			}
 			if len(former[name]) == 0 {
 				u.broke(fmt.Errorf("started again without a configuration that plugin %s refused", name))
 				break

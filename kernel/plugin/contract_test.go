@@ -77,7 +77,7 @@ func TestForeignContractIsRefused(t *testing.T) {
 		want   string
 	}{
 		{"cycle", versions{1, 1}, "too new: it speaks contract version 2, this kernel 1;"},
-		{"guest", versions{3, 4}, "too old: it speaks contract version 1, this kernel 3 to 4;"},
+		{"guest", versions{4, 5}, "too old: it speaks contract version 1, this kernel 4 to 5;"},
 	} {
 		spoken = tc.spoken
 		for _, transport := range []string{TransportWASM, TransportProcess} {

@@ -52,7 +52,7 @@ func (p *Policy) Evaluate(ctx context.Context, e *contractv1.Evaluation) {
 	for k := range e.Scores {
 		q := &e.Scores[k]
 		// Asked alone it is told what is wrong (SCH-16).
-		if p.priorities[q.Priority].Normalize == string(sdk.NormalizeNone) && inRange(n.scores[k], q.Answered, q.Scores) != nil {
+		if p.priorities[q.Priority].Normalize == string(sdk.NormalizeNone) && inRange(n.scores[k], p.priorities[q.Priority].Most(), q.Answered, q.Scores) != nil {
 			q.Answered, q.Scores = nil, nil
 		}
 	}

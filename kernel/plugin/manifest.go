@@ -183,7 +183,7 @@ var (
 	platformForm = regexp.MustCompile(`^[a-z0-9]{1,16}/[a-z0-9]{1,16}$`)
 	nameForm     = regexp.MustCompile(`^[A-Za-z0-9]([-_.A-Za-z0-9]{0,61}[A-Za-z0-9])?$`)
 	pluginKinds  = append([]string{sdk.KindPredicate, sdk.KindPriority, sdk.KindController, sdk.KindAdmission, sdk.KindRuntime, sdk.KindProxy}, sdk.CycleKinds()...)
-	normalizings = []string{"", string(sdk.NormalizeNone), string(sdk.NormalizeMax), string(sdk.NormalizeReverseMax), string(sdk.NormalizePlugin)}
+	normalizings = []string{"", string(sdk.NormalizeNone), string(sdk.NormalizeMax), string(sdk.NormalizeReverseMax), string(sdk.NormalizeReverse), string(sdk.NormalizePlugin)}
 )
 
 // manifestError rewrites the decoder's errors as file:line lines.
@@ -304,7 +304,7 @@ func (c *checker) manifest(m *Manifest) {
 			c.at(key+".scope", "%q; predicates, priorities, pre-enqueue and pre-filter plugins have node or cluster", p.Scope)
 		}
 		if p.Normalize != "" && (p.Kind != sdk.KindPriority || !slices.Contains(normalizings, p.Normalize)) {
-			c.at(key+".normalize", "%q; priorities have none, max, reverse-max or plugin", p.Normalize)
+			c.at(key+".normalize", "%q; priorities have none, max, reverse-max, reverse or plugin", p.Normalize)
 		}
 		c.onFailure(key+".onFailure", p.OnFailure)
 		c.rules(key+".rules", p.Rules)

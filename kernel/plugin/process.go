@@ -49,8 +49,14 @@ type processGuest struct {
 
 // wordTable interns the reasons of one plugin: a response numbers them anew.
 type wordTable struct {
-	ids   map[string]uint32
-	words [][]string
+	ids   map[wordKey]uint32
+	words []*contractv1.ReasonSet
+}
+
+// wordKey is what makes a verdict distinct.
+type wordKey struct {
+	words        string // a line each
+	unresolvable bool
 }
 
 var _ guest = (*processGuest)(nil)
@@ -316,22 +322,11 @@ func (g *processGuest) close(ctx context.Context, grace time.Duration) error {
 func (g *processGuest) configure(ctx context.Context, i int, config []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, g.timeout*configureFactor)
 	defer cancel()
-	req := &contractv1.ConfigureRequest{Plugin: g.plugins[i].GetName(), Config: config}
-	if plugin := pluginOf(req.Plugin); plugin != req.Plugin {
-		req.Plugin, req.Instance = plugin, req.Plugin
-	}
-	_, err := g.lifecycle.Configure(ctx, req)
+	_, err := g.lifecycle.Configure(ctx, &contractv1.ConfigureRequest{Plugin: g.plugins[i].GetName(), Config: config})
 	if err != nil {
 		return g.failed("configure "+g.plugins[i].GetName(), err)
 	}
 	return nil
-}
-
-// another: the process makes it when it is configured.
-func (g *processGuest) another(_ context.Context, i int, name string) (int, error) {
-	g.plugins = append(g.plugins, instanceOf(g.plugins[i], name))
-	g.words = append(g.words, wordTable{})
-	return len(g.plugins) - 1, nil
 }
 
 func (g *processGuest) apply(ctx context.Context, p part, timeout time.Duration) error {
@@ -369,7 +364,7 @@ func (g *processGuest) verdicts(i int, verdicts []uint32, sets []*contractv1.Rea
 	}
 	ids := make([]uint32, len(sets)+1)
 	for k, set := range sets {
-		if ids[k+1], err = g.intern(i, set.GetReasons()); err != nil {
+		if ids[k+1], err = g.intern(i, set); err != nil {
 			return err
 		}
 	}
@@ -382,23 +377,23 @@ func (g *processGuest) verdicts(i int, verdicts []uint32, sets []*contractv1.Rea
 	return nil
 }
 
-func (g *processGuest) intern(i int, reasons []string) (uint32, error) {
-	key := strings.Join(reasons, "\n")
+func (g *processGuest) intern(i int, set *contractv1.ReasonSet) (uint32, error) {
+	key := strings.Join(set.GetReasons(), "\n")
 	if key == "" || len(key) > maxReasonBytes {
 		return 0, g.outOfRange("a verdict with %d bytes of reasons", len(key))
 	}
-	t := &g.words[i]
-	if id, ok := t.ids[key]; ok {
+	t, of := &g.words[i], wordKey{key, set.GetUnresolvable()}
+	if id, ok := t.ids[of]; ok {
 		return id, nil
 	}
 	if len(t.words) >= maxVerdict {
 		return 0, g.outOfRange("more than %d distinct verdicts", maxVerdict)
 	}
 	if t.ids == nil {
-		t.ids = map[string]uint32{}
+		t.ids = map[wordKey]uint32{}
 	}
-	t.words = append(t.words, reasons)
-	t.ids[key] = uint32(len(t.words))
+	t.words = append(t.words, set)
+	t.ids[of] = uint32(len(t.words))
 	return uint32(len(t.words)), nil
 }
 
@@ -413,6 +408,14 @@ func (g *processGuest) cycle(ctx context.Context, req *contractv1.CycleRequest, 
 }
 
 func (g *processGuest) reasons(i int, verdict uint32) []string {
+	return g.said(i, verdict).GetReasons()
+}
+
+func (g *processGuest) unresolvable(i int, verdict uint32) bool {
+	return g.said(i, verdict).GetUnresolvable()
+}
+
+func (g *processGuest) said(i int, verdict uint32) *contractv1.ReasonSet {
 	if verdict == 0 || int(verdict) > len(g.words[i].words) {
 		return nil
 	}

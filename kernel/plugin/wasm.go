@@ -49,8 +49,8 @@ type wasmGuest struct {
 	timeout  time.Duration
 	stack    [5]uint64
 	plugins  []*contractv1.PluginDescription
-	watches  []watches             // of controllers, by plugin
-	words    []map[uint32][]string // plugin, verdict → reasons
+	watches  []watches                          // of controllers, by plugin
+	words    []map[uint32]*contractv1.ReasonSet // by plugin and verdict
 
 	// While a reconciliation runs: its context, who carries out host functions,
 	// and the answer that the module did not fetch yet.
@@ -65,10 +65,10 @@ type wasmGuest struct {
 
 	alloc, free, applyFn, configureFn, filterFn, scoreFn, normalizeFn, reasonFn, errorFn api.Function
 	cycleFn, answerFn                                                                    api.Function // nil where the module has no plugin that needs them
-	instanceFn                                                                           api.Function // nil where there is one instance a plugin
 
 	// reconcileFn and admitFn are nil where the module has no such export.
 	reconcileFn, admitFn api.Function
+	unresolvableFn       api.Function // nil where no verdict is
 
 	nodes, out, data wasmBuffer
 }
@@ -124,7 +124,8 @@ func (m *module) instantiate(timeout, start time.Duration, log *slog.Logger) (_ 
 		{&negotiate, "pintle_contract", "ii", "i", true},
 		{&g.cycleFn, "pintle_cycle", "ii", "i", true},
 		{&g.answerFn, "pintle_answer", "", "l", true},
-		{&g.instanceFn, "pintle_instance", "iii", "i", true},
+		// Since contract 3.
+		{&g.unresolvableFn, "pintle_unresolvable", "ii", "i", true},
 	} {
 		f := g.instance.ExportedFunction(s.name)
 		if f == nil && s.may {
@@ -165,11 +166,11 @@ func (m *module) instantiate(timeout, start time.Duration, log *slog.Logger) (_ 
 		Contract uint32 `json:"contract"`
 		Plugins  []struct {
 			Name, Kind, Scope, Normalize string
+			MaxScore                     int64
 			Reads                        []string
 			watches
-			Instances bool
-			Phase     string
-			Rules     []struct{ Operations, Resources []string }
+			Phase string
+			Rules []struct{ Operations, Resources []string }
 		} `json:"plugins"`
 	}
 	if err := json.Unmarshal(text, &description); err != nil {
@@ -182,13 +183,13 @@ func (m *module) instantiate(timeout, start time.Duration, log *slog.Logger) (_ 
 		if sdk.SchedulingKind(p.Kind) && contract.Of(p.Kind) > contract.One && (g.cycleFn == nil || g.answerFn == nil) {
 			return nil, fmt.Errorf("plugin bundle %s: %w: module has %s %s and exports no pintle_cycle and pintle_answer (see sdk/ABI.md)", m.name, errPermanent, p.Kind, p.Name)
 		}
-		d := &contractv1.PluginDescription{Name: p.Name, Kind: p.Kind, Scope: p.Scope, Normalize: p.Normalize, Reads: p.Reads, Phase: p.Phase, Instances: p.Instances && g.instanceFn != nil}
+		d := &contractv1.PluginDescription{Name: p.Name, Kind: p.Kind, Scope: p.Scope, Normalize: p.Normalize, MaxScore: p.MaxScore, Reads: p.Reads, Phase: p.Phase}
 		for _, r := range p.Rules {
 			d.Rules = append(d.Rules, &contractv1.AdmissionRule{Operations: r.Operations, Resources: r.Resources})
 		}
 		g.plugins = append(g.plugins, d)
 		g.watches = append(g.watches, p.watches)
-		g.words = append(g.words, map[uint32][]string{})
+		g.words = append(g.words, map[uint32]*contractv1.ReasonSet{})
 	}
 	return g, nil
 }
@@ -346,31 +347,6 @@ func (g *wasmGuest) configure(_ context.Context, i int, config []byte) error {
 	return g.answered()
 }
 
-func (g *wasmGuest) another(_ context.Context, i int, name string) (int, error) {
-	view, err := g.buffer(&g.data, uint32(len(name)))
-	if err != nil {
-		return 0, err
-	}
-	copy(view, name)
-	g.stack[0], g.stack[1], g.stack[2] = uint64(i), uint64(g.data.pointer), uint64(len(name))
-	if err := g.invoke(g.instanceFn, g.timeout*configureFactor); err != nil {
-		return 0, err
-	}
-	if index := int32(g.stack[0]); index > 0 {
-		if int(index) != len(g.plugins) {
-			return 0, g.outOfRange("instance %d of %s, want %d", index, name, len(g.plugins))
-		}
-		g.plugins = append(g.plugins, instanceOf(g.plugins[i], name))
-		g.watches = append(g.watches, g.watches[i])
-		g.words = append(g.words, map[uint32][]string{})
-		return int(index), nil
-	}
-	if err := g.answered(); err != nil {
-		return 0, err
-	}
-	return 0, g.outOfRange("instance 0 of %s", name)
-}
-
 func (g *wasmGuest) apply(_ context.Context, p part, timeout time.Duration) error {
 	view, err := g.buffer(&g.data, uint32(len(p.encoded)))
 	if err != nil {
@@ -469,7 +445,15 @@ func (g *wasmGuest) learn(i int, verdict uint32) error {
 	if len(text) == 0 {
 		return g.outOfRange("verdict %d has no reason", verdict)
 	}
-	g.words[i][verdict] = strings.Split(strings.ToValidUTF8(string(text), "\uFFFD"), "\n")
+	set := &contractv1.ReasonSet{Reasons: strings.Split(strings.ToValidUTF8(string(text), "\uFFFD"), "\n")}
+	if g.unresolvableFn != nil {
+		g.stack[0], g.stack[1] = uint64(i), uint64(verdict)
+		if err := g.invoke(g.unresolvableFn, g.timeout); err != nil {
+			return err
+		}
+		set.Unresolvable = uint32(g.stack[0]) != 0
+	}
+	g.words[i][verdict] = set
 	return nil
 }
 
@@ -512,7 +496,13 @@ func (g *wasmGuest) cycle(_ context.Context, req *contractv1.CycleRequest, timeo
 	return resp, nil
 }
 
-func (g *wasmGuest) reasons(i int, verdict uint32) []string { return g.words[i][verdict] }
+func (g *wasmGuest) reasons(i int, verdict uint32) []string {
+	return g.words[i][verdict].GetReasons()
+}
+
+func (g *wasmGuest) unresolvable(i int, verdict uint32) bool {
+	return g.words[i][verdict].GetUnresolvable()
+}
 
 func (g *wasmGuest) score(_ context.Context, i int, class uint32, nodes []uint32, out []int64) error {
 	view, err := g.ask(g.scoreFn, i, class, nodes, 8, nil)

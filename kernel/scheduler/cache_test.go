@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -265,16 +266,18 @@ func TestScoresAreClamped(t *testing.T) {
 		kind         sdk.Normalize
 		raw, largest int64
 		want         int64
+		most         int64
 	}{
-		{sdk.NormalizeMax, 2, 2, 10}, {sdk.NormalizeMax, 1, 2, 5}, {sdk.NormalizeMax, 0, 0, 0}, {sdk.NormalizeMax, -5, 2, 0},
-		{sdk.NormalizeReverseMax, 2, 2, 0}, {sdk.NormalizeReverseMax, 1, 3, 6}, {sdk.NormalizeReverseMax, 0, 0, 10},
-		{sdk.NormalizeMax, 1 << 62, 1 << 62, 10}, {sdk.NormalizeMax, 1 << 61, 1 << 62, 5},
+		{sdk.NormalizeMax, 2, 2, 10, 0}, {sdk.NormalizeMax, 1, 2, 5, 0}, {sdk.NormalizeMax, 0, 0, 0, 0}, {sdk.NormalizeMax, -5, 2, 0, 0},
+		{sdk.NormalizeReverseMax, 2, 2, 0, 0}, {sdk.NormalizeReverseMax, 1, 3, 6, 0}, {sdk.NormalizeReverseMax, 0, 0, 10, 0},
+		{sdk.NormalizeReverse, 2, 2, 0, 100}, {sdk.NormalizeReverse, 1, 3, 67, 100}, {sdk.NormalizeReverse, 0, 0, 100, 100},
+		{sdk.NormalizeMax, 1 << 62, 1 << 62, 10, 0}, {sdk.NormalizeMax, 1 << 61, 1 << 62, 5, 0}, {sdk.NormalizeMax, 1 << 62, 1 << 62, 100, 100},
 	} {
-		if got := scale(c.kind, c.raw, c.largest); got != c.want {
+		if got := scale(c.kind, cmp.Or(c.most, 10), c.raw, c.largest); got != c.want {
 			t.Errorf("%s %d of %d: %d, want %d", c.kind, c.raw, c.largest, got, c.want)
 		}
 	}
-	if clamp(-1) != 0 || clamp(11) != 10 || clamp(7) != 7 {
+	if clamp(-1, 10) != 0 || clamp(11, 10) != 10 || clamp(7, 10) != 7 {
 		t.Error("clamp")
 	}
 }

@@ -49,6 +49,8 @@ func (s *shape) occupant(name, uid, node string) *contractv1.Pod {
 		Containers: p.Containers, InitContainers: p.InitContainers, HostPorts: p.HostPorts, Volumes: p.Volumes,
 		Requests: p.Requests, NonZeroMilliCpu: p.NonZeroMilliCpu, NonZeroMemory: p.NonZeroMemory,
 		Owners: p.Owners, Terminating: p.Terminating,
+		PodAffinity: p.PodAffinity, PodAntiAffinity: p.PodAntiAffinity, TopologySpread: p.TopologySpread,
+		SchedulingGates: p.SchedulingGates, PreemptionPolicy: p.PreemptionPolicy, ResourceClaims: p.ResourceClaims,
 	}
 }
 
@@ -75,6 +77,16 @@ func convertPod(pod *v1.Pod) *contractv1.Pod {
 	}
 	if affinity := pod.Spec.Affinity; affinity != nil && affinity.NodeAffinity != nil {
 		out.NodeAffinity = convertAffinity(affinity.NodeAffinity)
+	}
+	convertPlacement(out, pod)
+	for i := range pod.Spec.SchedulingGates {
+		out.SchedulingGates = append(out.SchedulingGates, pod.Spec.SchedulingGates[i].Name)
+	}
+	if policy := pod.Spec.PreemptionPolicy; policy != nil {
+		out.PreemptionPolicy = string(*policy)
+	}
+	for i := range pod.Spec.ResourceClaims {
+		out.ResourceClaims = append(out.ResourceClaims, pod.Spec.ResourceClaims[i].Name)
 	}
 	for i := range pod.Spec.Tolerations {
 		t := &pod.Spec.Tolerations[i]

@@ -2,9 +2,13 @@ package scheduler
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -20,6 +24,12 @@ var objectTypes = map[string]runtime.Object{
 	"PersistentVolume":      &v1.PersistentVolume{},
 	"PersistentVolumeClaim": &v1.PersistentVolumeClaim{},
 	"Namespace":             &v1.Namespace{},
+	"PodDisruptionBudget":   &policyv1.PodDisruptionBudget{},
+	"StorageClass":          &storagev1.StorageClass{},
+	"CSINode":               &storagev1.CSINode{},
+	"CSIDriver":             &storagev1.CSIDriver{},
+	"CSIStorageCapacity":    &storagev1.CSIStorageCapacity{},
+	"VolumeAttachment":      &storagev1.VolumeAttachment{},
 }
 
 func convertObject(object any) (*contractv1.Object, error) {
@@ -42,17 +52,44 @@ func convertObject(object any) (*contractv1.Object, error) {
 		return out.Object, nil
 	case *v1.PersistentVolumeClaim:
 		out := newObject("PersistentVolumeClaim", &o.ObjectMeta)
-		out.VolumeName = o.Spec.VolumeName
+		out.VolumeName, out.Storage = o.Spec.VolumeName, convertClaim(o)
 		return out.Object, nil
 	case *v1.PersistentVolume:
 		out := newObject("PersistentVolume", &o.ObjectMeta)
-		out.Volume = convertPersistentVolume(o)
+		out.Volume, out.Storage = convertPersistentVolume(o), convertVolumeStorage(o)
 		if affinity := o.Spec.NodeAffinity; affinity != nil && affinity.Required != nil {
 			out.NodeAffinity = &contractv1.NodeAffinity{HasRequired: true, Required: convertTerms(affinity.Required.NodeSelectorTerms)}
 		}
 		return out.Object, nil
 	case *v1.Namespace:
 		return newObject("Namespace", &o.ObjectMeta).Object, nil
+	case *policyv1.PodDisruptionBudget:
+		out := newObject("PodDisruptionBudget", &o.ObjectMeta)
+		out.setSelector(o.Spec.Selector)
+		out.DisruptionBudget = &contractv1.DisruptionBudget{
+			DisruptionsAllowed: o.Status.DisruptionsAllowed, DisruptedPods: slices.Sorted(maps.Keys(o.Status.DisruptedPods)),
+		}
+		return out.Object, nil
+	case *storagev1.StorageClass:
+		out := newObject("StorageClass", &o.ObjectMeta)
+		out.StorageClass = convertStorageClass(o)
+		return out.Object, nil
+	case *storagev1.CSINode:
+		out := newObject("CSINode", &o.ObjectMeta)
+		out.Drivers = convertDrivers(o)
+		return out.Object, nil
+	case *storagev1.CSIDriver:
+		out := newObject("CSIDriver", &o.ObjectMeta)
+		out.CsiDriver = convertCSIDriver(o)
+		return out.Object, nil
+	case *storagev1.CSIStorageCapacity:
+		out := newObject("CSIStorageCapacity", &o.ObjectMeta)
+		out.Storage = convertCapacity(o)
+		return out.Object, nil
+	case *storagev1.VolumeAttachment:
+		out := newObject("VolumeAttachment", &o.ObjectMeta)
+		out.Attachment = convertAttachment(o)
+		return out.Object, nil
 	}
 	return nil, fmt.Errorf("convert %T: not a kind that plugins can read", object)
 }
@@ -62,7 +99,7 @@ type objectBuilder struct{ *contractv1.Object }
 func newObject(kind string, meta *metav1.ObjectMeta) objectBuilder {
 	return objectBuilder{&contractv1.Object{
 		Key:    &contractv1.ObjectKey{Kind: kind, Namespace: meta.Namespace, Name: meta.Name},
-		Labels: meta.Labels,
+		Labels: meta.Labels, Uid: string(meta.UID), Annotations: meta.Annotations, Terminating: meta.DeletionTimestamp != nil,
 	}}
 }
 
@@ -76,12 +113,5 @@ func (b objectBuilder) setLabels(selector map[string]string) {
 }
 
 func (b objectBuilder) setSelector(selector *metav1.LabelSelector) {
-	if selector == nil {
-		return
-	}
-	b.HasSelector = true
-	b.Selector = &contractv1.Selector{MatchLabels: selector.MatchLabels}
-	for _, r := range selector.MatchExpressions {
-		b.Selector.MatchExpressions = append(b.Selector.MatchExpressions, &contractv1.Requirement{Key: r.Key, Operator: string(r.Operator), Values: r.Values})
-	}
+	b.HasSelector, b.Selector = convertSelector(selector)
 }

@@ -160,14 +160,15 @@ func (c *class) leaders(winner uint32, best int64) []leader {
 func (c *class) appendScores(out []leaderScore, node uint32) []leaderScore {
 	for i := range c.priorities {
 		raw := c.raw[i][node]
-		score := clamp(raw)
+		most := c.priorities[i].Most()
+		score := clamp(raw, most)
 		switch kind := sdk.Normalize(c.priorities[i].Normalize); kind {
-		case sdk.NormalizeMax, sdk.NormalizeReverseMax:
-			score = scale(kind, raw, c.largest[i])
+		case sdk.NormalizeMax, sdk.NormalizeReverseMax, sdk.NormalizeReverse:
+			score = scale(kind, most, raw, c.largest[i])
 		case sdk.NormalizePlugin:
 			score = 0
 			if k, ok := slices.BinarySearch(c.fit, node); ok && k < len(c.norm[i]) {
-				score = clamp(c.norm[i][k])
+				score = clamp(c.norm[i][k], most)
 			}
 		}
 		out = append(out, leaderScore{raw, score})

@@ -10,7 +10,7 @@ import (
 
 // choose returns the node with the highest total of weighted, normalised
 // scores (SCH-17), and that total. Of several, one is picked at random (SCH-18).
-// There must be a node that fits. A score outside 0–10 counts as the nearer
+// There must be a node that fits. A score out of range counts as the nearer
 // end: a plugin may be wrong, it may not outweigh the others.
 func (c *class) choose(ctx context.Context, random *rand.Rand) (node uint32, total int64, err error) {
 	best, err := c.totals(ctx)
@@ -53,14 +53,14 @@ func (c *class) weigh(ctx context.Context, i int) error {
 		return nil
 	}
 	switch kind := sdk.Normalize(info.Normalize); kind {
-	case sdk.NormalizeMax, sdk.NormalizeReverseMax:
+	case sdk.NormalizeMax, sdk.NormalizeReverseMax, sdk.NormalizeReverse:
 		var largest int64
 		for _, n := range c.fit {
 			largest = max(largest, raw[n])
 		}
 		c.largest[i] = largest
 		for k, n := range c.fit {
-			c.sum[k] += weight * scale(kind, raw[n], largest)
+			c.sum[k] += weight * scale(kind, info.Most(), raw[n], largest)
 		}
 	case sdk.NormalizePlugin:
 		if c.moved[i] || info.Scope == string(sdk.ScopeCluster) {
@@ -80,33 +80,37 @@ func (c *class) weigh(ctx context.Context, i int) error {
 			}
 		}
 		for k, score := range c.norm[i] {
-			c.sum[k] += weight * clamp(score)
+			c.sum[k] += weight * clamp(score, info.Most())
 		}
 	default:
 		for k, n := range c.fit {
-			c.sum[k] += weight * clamp(raw[n])
+			c.sum[k] += weight * clamp(raw[n], info.Most())
 		}
 	}
 	return nil
 }
 
-func scale(kind sdk.Normalize, raw, largest int64) int64 {
+// scale brings a raw score to 0–most.
+func scale(kind sdk.Normalize, most, raw, largest int64) int64 {
 	raw = max(raw, 0)
 	if largest == 0 {
-		if kind == sdk.NormalizeReverseMax {
-			return sdk.MaxScore
+		if kind == sdk.NormalizeMax {
+			return 0
 		}
-		return 0
+		return most
 	}
 	// Scores near the limits of an int64 would overflow the product.
-	for largest > 1<<59 {
+	for largest > 1<<56 {
 		largest >>= 4
 		raw >>= 4
 	}
-	if kind == sdk.NormalizeReverseMax {
-		return sdk.MaxScore * (largest - raw) / largest
+	switch kind {
+	case sdk.NormalizeReverseMax:
+		return most * (largest - raw) / largest
+	case sdk.NormalizeReverse:
+		return most - most*raw/largest
 	}
-	return sdk.MaxScore * raw / largest
+	return most * raw / largest
 }
 
-func clamp(score int64) int64 { return min(max(score, 0), sdk.MaxScore) }
+func clamp(score, most int64) int64 { return min(max(score, 0), most) }

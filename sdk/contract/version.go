@@ -14,10 +14,14 @@ const (
 	// Two adds the other points of the scheduling cycle (cycle.proto) and
 	// admission (admission.proto).
 	Two = 2
+	// Three adds to what plugins see pods' affinity and spread, volumes' objects
+	// and disruption budgets, and to what they say which refusals no eviction can
+	// help and scores up to 100.
+	Three = 3
 
 	// Min and Max are what this version of Pintle speaks.
 	Min = One
-	Max = Two
+	Max = Three
 )
 
 // Of is the oldest version that has a kind of plugin.

@@ -18,8 +18,17 @@ type PriorityInfo struct {
 	Name          string
 	Scope         string
 	Normalize     string // sdk.Normalize*
+	MaxScore      int64  // what normalised scores go up to; 0: 10
 	Reads         []string
 	Weight        int64
 	IgnoreFailure bool
 	Group         int // as of PredicateInfo
+}
+
+// Most is what normalised scores go up to.
+func (p *PriorityInfo) Most() int64 {
+	if p.MaxScore == 0 {
+		return 10
+	}
+	return p.MaxScore
 }

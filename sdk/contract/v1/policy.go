@@ -32,6 +32,12 @@ type Policy interface {
 	Normalize(ctx context.Context, i int, class uint32, nodes []uint32, scores []int64) error
 }
 
+// Resolver is a Policy that knows which refusals no eviction would undo. Of one
+// that is none, every refusal counts as one that might be undone.
+type Resolver interface {
+	Unresolvable(i int, verdict uint32) bool
+}
+
 // Preparing is a Policy that takes a while to be fed. The scheduler turns to it
 // when Prepared says so, and decides with the one before until then; Changed of
 // its source is signalled.

@@ -1365,8 +1365,16 @@ type Pod struct {
 	Owners          []*OwnerReference `protobuf:"bytes,19,rep,name=owners,proto3" json:"owners,omitempty"`
 	Terminating     bool              `protobuf:"varint,20,opt,name=terminating,proto3" json:"terminating,omitempty"`
 	StartTimeUnix   int64             `protobuf:"varint,21,opt,name=start_time_unix,json=startTimeUnix,proto3" json:"start_time_unix,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// Since contract 3.
+	PodAffinity       *PodAffinity                `protobuf:"bytes,22,opt,name=pod_affinity,json=podAffinity,proto3" json:"pod_affinity,omitempty"`
+	PodAntiAffinity   *PodAffinity                `protobuf:"bytes,23,opt,name=pod_anti_affinity,json=podAntiAffinity,proto3" json:"pod_anti_affinity,omitempty"`
+	TopologySpread    []*TopologySpreadConstraint `protobuf:"bytes,24,rep,name=topology_spread,json=topologySpread,proto3" json:"topology_spread,omitempty"`
+	SchedulingGates   []string                    `protobuf:"bytes,25,rep,name=scheduling_gates,json=schedulingGates,proto3" json:"scheduling_gates,omitempty"`
+	PreemptionPolicy  string                      `protobuf:"bytes,26,opt,name=preemption_policy,json=preemptionPolicy,proto3" json:"preemption_policy,omitempty"`      // PreemptLowerPriority, Never; empty: the former
+	ResourceClaims    []string                    `protobuf:"bytes,27,rep,name=resource_claims,json=resourceClaims,proto3" json:"resource_claims,omitempty"`            // names of the pod's entries
+	NominatedNodeName string                      `protobuf:"bytes,28,opt,name=nominated_node_name,json=nominatedNodeName,proto3" json:"nominated_node_name,omitempty"` // status.nominatedNodeName; pods on nodes only
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *Pod) Reset() {
@@ -1546,6 +1554,312 @@ func (x *Pod) GetStartTimeUnix() int64 {
 	return 0
 }
 
+func (x *Pod) GetPodAffinity() *PodAffinity {
+	if x != nil {
+		return x.PodAffinity
+	}
+	return nil
+}
+
+func (x *Pod) GetPodAntiAffinity() *PodAffinity {
+	if x != nil {
+		return x.PodAntiAffinity
+	}
+	return nil
+}
+
+func (x *Pod) GetTopologySpread() []*TopologySpreadConstraint {
+	if x != nil {
+		return x.TopologySpread
+	}
+	return nil
+}
+
+func (x *Pod) GetSchedulingGates() []string {
+	if x != nil {
+		return x.SchedulingGates
+	}
+	return nil
+}
+
+func (x *Pod) GetPreemptionPolicy() string {
+	if x != nil {
+		return x.PreemptionPolicy
+	}
+	return ""
+}
+
+func (x *Pod) GetResourceClaims() []string {
+	if x != nil {
+		return x.ResourceClaims
+	}
+	return nil
+}
+
+func (x *Pod) GetNominatedNodeName() string {
+	if x != nil {
+		return x.NominatedNodeName
+	}
+	return ""
+}
+
+// PodAffinity is what a pod wants, or with anti-affinity does not want, to share
+// a domain of nodes with.
+type PodAffinity struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Required      []*PodAffinityTerm     `protobuf:"bytes,1,rep,name=required,proto3" json:"required,omitempty"`
+	Preferred     []*PodAffinityTerm     `protobuf:"bytes,2,rep,name=preferred,proto3" json:"preferred,omitempty"` // with weights
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PodAffinity) Reset() {
+	*x = PodAffinity{}
+	mi := &file_scheduling_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PodAffinity) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PodAffinity) ProtoMessage() {}
+
+func (x *PodAffinity) ProtoReflect() protoreflect.Message {
+	mi := &file_scheduling_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PodAffinity.ProtoReflect.Descriptor instead.
+func (*PodAffinity) Descriptor() ([]byte, []int) {
+	return file_scheduling_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *PodAffinity) GetRequired() []*PodAffinityTerm {
+	if x != nil {
+		return x.Required
+	}
+	return nil
+}
+
+func (x *PodAffinity) GetPreferred() []*PodAffinityTerm {
+	if x != nil {
+		return x.Preferred
+	}
+	return nil
+}
+
+// PodAffinityTerm selects pods by labels and namespaces; a pod is met in the
+// namespaces that are listed or that the selector selects. matchLabelKeys are
+// part of the selector already.
+type PodAffinityTerm struct {
+	state                protoimpl.MessageState `protogen:"open.v1"`
+	HasSelector          bool                   `protobuf:"varint,1,opt,name=has_selector,json=hasSelector,proto3" json:"has_selector,omitempty"` // without one, no pod is selected
+	Selector             *Selector              `protobuf:"bytes,2,opt,name=selector,proto3" json:"selector,omitempty"`
+	Namespaces           []string               `protobuf:"bytes,3,rep,name=namespaces,proto3" json:"namespaces,omitempty"` // never empty without a namespace selector: the pod's own
+	HasNamespaceSelector bool                   `protobuf:"varint,4,opt,name=has_namespace_selector,json=hasNamespaceSelector,proto3" json:"has_namespace_selector,omitempty"`
+	NamespaceSelector    *Selector              `protobuf:"bytes,5,opt,name=namespace_selector,json=namespaceSelector,proto3" json:"namespace_selector,omitempty"`
+	TopologyKey          string                 `protobuf:"bytes,6,opt,name=topology_key,json=topologyKey,proto3" json:"topology_key,omitempty"`
+	Weight               int32                  `protobuf:"varint,7,opt,name=weight,proto3" json:"weight,omitempty"` // preferred terms: 1 to 100
+	unknownFields        protoimpl.UnknownFields
+	sizeCache            protoimpl.SizeCache
+}
+
+func (x *PodAffinityTerm) Reset() {
+	*x = PodAffinityTerm{}
+	mi := &file_scheduling_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PodAffinityTerm) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PodAffinityTerm) ProtoMessage() {}
+
+func (x *PodAffinityTerm) ProtoReflect() protoreflect.Message {
+	mi := &file_scheduling_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PodAffinityTerm.ProtoReflect.Descriptor instead.
+func (*PodAffinityTerm) Descriptor() ([]byte, []int) {
+	return file_scheduling_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *PodAffinityTerm) GetHasSelector() bool {
+	if x != nil {
+		return x.HasSelector
+	}
+	return false
+}
+
+func (x *PodAffinityTerm) GetSelector() *Selector {
+	if x != nil {
+		return x.Selector
+	}
+	return nil
+}
+
+func (x *PodAffinityTerm) GetNamespaces() []string {
+	if x != nil {
+		return x.Namespaces
+	}
+	return nil
+}
+
+func (x *PodAffinityTerm) GetHasNamespaceSelector() bool {
+	if x != nil {
+		return x.HasNamespaceSelector
+	}
+	return false
+}
+
+func (x *PodAffinityTerm) GetNamespaceSelector() *Selector {
+	if x != nil {
+		return x.NamespaceSelector
+	}
+	return nil
+}
+
+func (x *PodAffinityTerm) GetTopologyKey() string {
+	if x != nil {
+		return x.TopologyKey
+	}
+	return ""
+}
+
+func (x *PodAffinityTerm) GetWeight() int32 {
+	if x != nil {
+		return x.Weight
+	}
+	return 0
+}
+
+type TopologySpreadConstraint struct {
+	state              protoimpl.MessageState `protogen:"open.v1"`
+	MaxSkew            int32                  `protobuf:"varint,1,opt,name=max_skew,json=maxSkew,proto3" json:"max_skew,omitempty"`
+	TopologyKey        string                 `protobuf:"bytes,2,opt,name=topology_key,json=topologyKey,proto3" json:"topology_key,omitempty"`
+	WhenUnsatisfiable  string                 `protobuf:"bytes,3,opt,name=when_unsatisfiable,json=whenUnsatisfiable,proto3" json:"when_unsatisfiable,omitempty"` // DoNotSchedule, ScheduleAnyway
+	HasSelector        bool                   `protobuf:"varint,4,opt,name=has_selector,json=hasSelector,proto3" json:"has_selector,omitempty"`
+	Selector           *Selector              `protobuf:"bytes,5,opt,name=selector,proto3" json:"selector,omitempty"`
+	MinDomains         int32                  `protobuf:"varint,6,opt,name=min_domains,json=minDomains,proto3" json:"min_domains,omitempty"`                          // 0: one
+	NodeAffinityPolicy string                 `protobuf:"bytes,7,opt,name=node_affinity_policy,json=nodeAffinityPolicy,proto3" json:"node_affinity_policy,omitempty"` // Honor, Ignore; empty: Honor
+	NodeTaintsPolicy   string                 `protobuf:"bytes,8,opt,name=node_taints_policy,json=nodeTaintsPolicy,proto3" json:"node_taints_policy,omitempty"`       // Honor, Ignore; empty: Ignore
+	MatchLabelKeys     []string               `protobuf:"bytes,9,rep,name=match_label_keys,json=matchLabelKeys,proto3" json:"match_label_keys,omitempty"`             // those that are not part of the selector yet
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
+}
+
+func (x *TopologySpreadConstraint) Reset() {
+	*x = TopologySpreadConstraint{}
+	mi := &file_scheduling_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TopologySpreadConstraint) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TopologySpreadConstraint) ProtoMessage() {}
+
+func (x *TopologySpreadConstraint) ProtoReflect() protoreflect.Message {
+	mi := &file_scheduling_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TopologySpreadConstraint.ProtoReflect.Descriptor instead.
+func (*TopologySpreadConstraint) Descriptor() ([]byte, []int) {
+	return file_scheduling_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *TopologySpreadConstraint) GetMaxSkew() int32 {
+	if x != nil {
+		return x.MaxSkew
+	}
+	return 0
+}
+
+func (x *TopologySpreadConstraint) GetTopologyKey() string {
+	if x != nil {
+		return x.TopologyKey
+	}
+	return ""
+}
+
+func (x *TopologySpreadConstraint) GetWhenUnsatisfiable() string {
+	if x != nil {
+		return x.WhenUnsatisfiable
+	}
+	return ""
+}
+
+func (x *TopologySpreadConstraint) GetHasSelector() bool {
+	if x != nil {
+		return x.HasSelector
+	}
+	return false
+}
+
+func (x *TopologySpreadConstraint) GetSelector() *Selector {
+	if x != nil {
+		return x.Selector
+	}
+	return nil
+}
+
+func (x *TopologySpreadConstraint) GetMinDomains() int32 {
+	if x != nil {
+		return x.MinDomains
+	}
+	return 0
+}
+
+func (x *TopologySpreadConstraint) GetNodeAffinityPolicy() string {
+	if x != nil {
+		return x.NodeAffinityPolicy
+	}
+	return ""
+}
+
+func (x *TopologySpreadConstraint) GetNodeTaintsPolicy() string {
+	if x != nil {
+		return x.NodeTaintsPolicy
+	}
+	return ""
+}
+
+func (x *TopologySpreadConstraint) GetMatchLabelKeys() []string {
+	if x != nil {
+		return x.MatchLabelKeys
+	}
+	return nil
+}
+
 type Selector struct {
 	state            protoimpl.MessageState `protogen:"open.v1"`
 	MatchLabels      map[string]string      `protobuf:"bytes,1,rep,name=match_labels,json=matchLabels,proto3" json:"match_labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
@@ -1556,7 +1870,7 @@ type Selector struct {
 
 func (x *Selector) Reset() {
 	*x = Selector{}
-	mi := &file_scheduling_proto_msgTypes[20]
+	mi := &file_scheduling_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1568,7 +1882,7 @@ func (x *Selector) String() string {
 func (*Selector) ProtoMessage() {}
 
 func (x *Selector) ProtoReflect() protoreflect.Message {
-	mi := &file_scheduling_proto_msgTypes[20]
+	mi := &file_scheduling_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1581,7 +1895,7 @@ func (x *Selector) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Selector.ProtoReflect.Descriptor instead.
 func (*Selector) Descriptor() ([]byte, []int) {
-	return file_scheduling_proto_rawDescGZIP(), []int{20}
+	return file_scheduling_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Selector) GetMatchLabels() map[string]string {
@@ -1598,9 +1912,10 @@ func (x *Selector) GetMatchExpressions() []*Requirement {
 	return nil
 }
 
-// Object is a cluster object that predicates and priorities may declare to
-// read: Service, ReplicationController, ReplicaSet, StatefulSet,
-// PersistentVolume, PersistentVolumeClaim, Namespace.
+// Object is a cluster object that plugins may declare to read: Service,
+// ReplicationController, ReplicaSet, StatefulSet, PersistentVolume,
+// PersistentVolumeClaim, Namespace; since contract 3 StorageClass, CSINode,
+// CSIDriver, CSIStorageCapacity, VolumeAttachment, PodDisruptionBudget.
 type Object struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Key    *ObjectKey             `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
@@ -1611,15 +1926,26 @@ type Object struct {
 	// volume_name: the volume that a claim is bound to.
 	VolumeName string `protobuf:"bytes,5,opt,name=volume_name,json=volumeName,proto3" json:"volume_name,omitempty"`
 	// volume: what a PersistentVolume is made of.
-	Volume        *Volume       `protobuf:"bytes,6,opt,name=volume,proto3" json:"volume,omitempty"`
-	NodeAffinity  *NodeAffinity `protobuf:"bytes,7,opt,name=node_affinity,json=nodeAffinity,proto3" json:"node_affinity,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Volume       *Volume       `protobuf:"bytes,6,opt,name=volume,proto3" json:"volume,omitempty"`
+	NodeAffinity *NodeAffinity `protobuf:"bytes,7,opt,name=node_affinity,json=nodeAffinity,proto3" json:"node_affinity,omitempty"`
+	// Since contract 3.
+	Uid         string            `protobuf:"bytes,8,opt,name=uid,proto3" json:"uid,omitempty"`
+	Annotations map[string]string `protobuf:"bytes,9,rep,name=annotations,proto3" json:"annotations,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Terminating bool              `protobuf:"varint,10,opt,name=terminating,proto3" json:"terminating,omitempty"`
+	// storage: of claims, persistent volumes and storage capacities.
+	Storage          *Storage          `protobuf:"bytes,11,opt,name=storage,proto3" json:"storage,omitempty"`
+	StorageClass     *StorageClass     `protobuf:"bytes,12,opt,name=storage_class,json=storageClass,proto3" json:"storage_class,omitempty"`
+	Drivers          []*Driver         `protobuf:"bytes,13,rep,name=drivers,proto3" json:"drivers,omitempty"` // CSINode
+	CsiDriver        *CSIDriver        `protobuf:"bytes,14,opt,name=csi_driver,json=csiDriver,proto3" json:"csi_driver,omitempty"`
+	Attachment       *Attachment       `protobuf:"bytes,15,opt,name=attachment,proto3" json:"attachment,omitempty"` // VolumeAttachment
+	DisruptionBudget *DisruptionBudget `protobuf:"bytes,16,opt,name=disruption_budget,json=disruptionBudget,proto3" json:"disruption_budget,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *Object) Reset() {
 	*x = Object{}
-	mi := &file_scheduling_proto_msgTypes[21]
+	mi := &file_scheduling_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1631,7 +1957,7 @@ func (x *Object) String() string {
 func (*Object) ProtoMessage() {}
 
 func (x *Object) ProtoReflect() protoreflect.Message {
-	mi := &file_scheduling_proto_msgTypes[21]
+	mi := &file_scheduling_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1644,7 +1970,7 @@ func (x *Object) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Object.ProtoReflect.Descriptor instead.
 func (*Object) Descriptor() ([]byte, []int) {
-	return file_scheduling_proto_rawDescGZIP(), []int{21}
+	return file_scheduling_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Object) GetKey() *ObjectKey {
@@ -1696,6 +2022,580 @@ func (x *Object) GetNodeAffinity() *NodeAffinity {
 	return nil
 }
 
+func (x *Object) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
+func (x *Object) GetAnnotations() map[string]string {
+	if x != nil {
+		return x.Annotations
+	}
+	return nil
+}
+
+func (x *Object) GetTerminating() bool {
+	if x != nil {
+		return x.Terminating
+	}
+	return false
+}
+
+func (x *Object) GetStorage() *Storage {
+	if x != nil {
+		return x.Storage
+	}
+	return nil
+}
+
+func (x *Object) GetStorageClass() *StorageClass {
+	if x != nil {
+		return x.StorageClass
+	}
+	return nil
+}
+
+func (x *Object) GetDrivers() []*Driver {
+	if x != nil {
+		return x.Drivers
+	}
+	return nil
+}
+
+func (x *Object) GetCsiDriver() *CSIDriver {
+	if x != nil {
+		return x.CsiDriver
+	}
+	return nil
+}
+
+func (x *Object) GetAttachment() *Attachment {
+	if x != nil {
+		return x.Attachment
+	}
+	return nil
+}
+
+func (x *Object) GetDisruptionBudget() *DisruptionBudget {
+	if x != nil {
+		return x.DisruptionBudget
+	}
+	return nil
+}
+
+// Storage is what a claim asks for, a persistent volume has or a CSI driver has
+// left for a class and a segment of the topology.
+type Storage struct {
+	state                 protoimpl.MessageState `protogen:"open.v1"`
+	ClassName             string                 `protobuf:"bytes,1,opt,name=class_name,json=className,proto3" json:"class_name,omitempty"`
+	HasClassName          bool                   `protobuf:"varint,2,opt,name=has_class_name,json=hasClassName,proto3" json:"has_class_name,omitempty"` // claims: false asks for the default class
+	AccessModes           []string               `protobuf:"bytes,3,rep,name=access_modes,json=accessModes,proto3" json:"access_modes,omitempty"`       // ReadWriteOnce, ReadOnlyMany, ReadWriteMany, ReadWriteOncePod
+	Bytes                 int64                  `protobuf:"varint,4,opt,name=bytes,proto3" json:"bytes,omitempty"`                                     // asked for, or the capacity
+	VolumeMode            string                 `protobuf:"bytes,5,opt,name=volume_mode,json=volumeMode,proto3" json:"volume_mode,omitempty"`          // Filesystem, Block
+	Phase                 string                 `protobuf:"bytes,6,opt,name=phase,proto3" json:"phase,omitempty"`                                      // Pending, Bound, Lost; Available, Bound, Released, Failed
+	Selector              *Selector              `protobuf:"bytes,7,opt,name=selector,proto3" json:"selector,omitempty"`                                // claims: of volumes; storage capacities: of nodes
+	HasSelector           bool                   `protobuf:"varint,8,opt,name=has_selector,json=hasSelector,proto3" json:"has_selector,omitempty"`
+	Claim                 *ClaimReference        `protobuf:"bytes,9,opt,name=claim,proto3" json:"claim,omitempty"`                                                         // persistent volumes: spec.claimRef
+	Owner                 *OwnerReference        `protobuf:"bytes,10,opt,name=owner,proto3" json:"owner,omitempty"`                                                        // claims: the controlling owner
+	MaximumVolumeBytes    int64                  `protobuf:"varint,11,opt,name=maximum_volume_bytes,json=maximumVolumeBytes,proto3" json:"maximum_volume_bytes,omitempty"` // storage capacities; 0: not said
+	VolumeAttributesClass string                 `protobuf:"bytes,12,opt,name=volume_attributes_class,json=volumeAttributesClass,proto3" json:"volume_attributes_class,omitempty"`
+	unknownFields         protoimpl.UnknownFields
+	sizeCache             protoimpl.SizeCache
+}
+
+func (x *Storage) Reset() {
+	*x = Storage{}
+	mi := &file_scheduling_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Storage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Storage) ProtoMessage() {}
+
+func (x *Storage) ProtoReflect() protoreflect.Message {
+	mi := &file_scheduling_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Storage.ProtoReflect.Descriptor instead.
+func (*Storage) Descriptor() ([]byte, []int) {
+	return file_scheduling_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *Storage) GetClassName() string {
+	if x != nil {
+		return x.ClassName
+	}
+	return ""
+}
+
+func (x *Storage) GetHasClassName() bool {
+	if x != nil {
+		return x.HasClassName
+	}
+	return false
+}
+
+func (x *Storage) GetAccessModes() []string {
+	if x != nil {
+		return x.AccessModes
+	}
+	return nil
+}
+
+func (x *Storage) GetBytes() int64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *Storage) GetVolumeMode() string {
+	if x != nil {
+		return x.VolumeMode
+	}
+	return ""
+}
+
+func (x *Storage) GetPhase() string {
+	if x != nil {
+		return x.Phase
+	}
+	return ""
+}
+
+func (x *Storage) GetSelector() *Selector {
+	if x != nil {
+		return x.Selector
+	}
+	return nil
+}
+
+func (x *Storage) GetHasSelector() bool {
+	if x != nil {
+		return x.HasSelector
+	}
+	return false
+}
+
+func (x *Storage) GetClaim() *ClaimReference {
+	if x != nil {
+		return x.Claim
+	}
+	return nil
+}
+
+func (x *Storage) GetOwner() *OwnerReference {
+	if x != nil {
+		return x.Owner
+	}
+	return nil
+}
+
+func (x *Storage) GetMaximumVolumeBytes() int64 {
+	if x != nil {
+		return x.MaximumVolumeBytes
+	}
+	return 0
+}
+
+func (x *Storage) GetVolumeAttributesClass() string {
+	if x != nil {
+		return x.VolumeAttributesClass
+	}
+	return ""
+}
+
+type ClaimReference struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Uid           string                 `protobuf:"bytes,3,opt,name=uid,proto3" json:"uid,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ClaimReference) Reset() {
+	*x = ClaimReference{}
+	mi := &file_scheduling_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ClaimReference) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ClaimReference) ProtoMessage() {}
+
+func (x *ClaimReference) ProtoReflect() protoreflect.Message {
+	mi := &file_scheduling_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ClaimReference.ProtoReflect.Descriptor instead.
+func (*ClaimReference) Descriptor() ([]byte, []int) {
+	return file_scheduling_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *ClaimReference) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *ClaimReference) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ClaimReference) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
+type StorageClass struct {
+	state             protoimpl.MessageState `protogen:"open.v1"`
+	Provisioner       string                 `protobuf:"bytes,1,opt,name=provisioner,proto3" json:"provisioner,omitempty"`
+	VolumeBindingMode string                 `protobuf:"bytes,2,opt,name=volume_binding_mode,json=volumeBindingMode,proto3" json:"volume_binding_mode,omitempty"` // Immediate, WaitForFirstConsumer
+	AllowedTopologies []*NodeSelectorTerm    `protobuf:"bytes,3,rep,name=allowed_topologies,json=allowedTopologies,proto3" json:"allowed_topologies,omitempty"`   // ORed; of In expressions
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
+}
+
+func (x *StorageClass) Reset() {
+	*x = StorageClass{}
+	mi := &file_scheduling_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StorageClass) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StorageClass) ProtoMessage() {}
+
+func (x *StorageClass) ProtoReflect() protoreflect.Message {
+	mi := &file_scheduling_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StorageClass.ProtoReflect.Descriptor instead.
+func (*StorageClass) Descriptor() ([]byte, []int) {
+	return file_scheduling_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *StorageClass) GetProvisioner() string {
+	if x != nil {
+		return x.Provisioner
+	}
+	return ""
+}
+
+func (x *StorageClass) GetVolumeBindingMode() string {
+	if x != nil {
+		return x.VolumeBindingMode
+	}
+	return ""
+}
+
+func (x *StorageClass) GetAllowedTopologies() []*NodeSelectorTerm {
+	if x != nil {
+		return x.AllowedTopologies
+	}
+	return nil
+}
+
+// Driver is a CSI driver on a node.
+type Driver struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	NodeId        string                 `protobuf:"bytes,2,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
+	HasLimit      bool                   `protobuf:"varint,3,opt,name=has_limit,json=hasLimit,proto3" json:"has_limit,omitempty"`
+	Limit         int32                  `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"` // volumes that the node takes
+	TopologyKeys  []string               `protobuf:"bytes,5,rep,name=topology_keys,json=topologyKeys,proto3" json:"topology_keys,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Driver) Reset() {
+	*x = Driver{}
+	mi := &file_scheduling_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Driver) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Driver) ProtoMessage() {}
+
+func (x *Driver) ProtoReflect() protoreflect.Message {
+	mi := &file_scheduling_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Driver.ProtoReflect.Descriptor instead.
+func (*Driver) Descriptor() ([]byte, []int) {
+	return file_scheduling_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *Driver) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Driver) GetNodeId() string {
+	if x != nil {
+		return x.NodeId
+	}
+	return ""
+}
+
+func (x *Driver) GetHasLimit() bool {
+	if x != nil {
+		return x.HasLimit
+	}
+	return false
+}
+
+func (x *Driver) GetLimit() int32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *Driver) GetTopologyKeys() []string {
+	if x != nil {
+		return x.TopologyKeys
+	}
+	return nil
+}
+
+type CSIDriver struct {
+	state                         protoimpl.MessageState `protogen:"open.v1"`
+	StorageCapacity               bool                   `protobuf:"varint,1,opt,name=storage_capacity,json=storageCapacity,proto3" json:"storage_capacity,omitempty"`
+	AttachRequired                bool                   `protobuf:"varint,2,opt,name=attach_required,json=attachRequired,proto3" json:"attach_required,omitempty"`
+	PreventPodSchedulingIfMissing bool                   `protobuf:"varint,3,opt,name=prevent_pod_scheduling_if_missing,json=preventPodSchedulingIfMissing,proto3" json:"prevent_pod_scheduling_if_missing,omitempty"`
+	unknownFields                 protoimpl.UnknownFields
+	sizeCache                     protoimpl.SizeCache
+}
+
+func (x *CSIDriver) Reset() {
+	*x = CSIDriver{}
+	mi := &file_scheduling_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CSIDriver) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CSIDriver) ProtoMessage() {}
+
+func (x *CSIDriver) ProtoReflect() protoreflect.Message {
+	mi := &file_scheduling_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CSIDriver.ProtoReflect.Descriptor instead.
+func (*CSIDriver) Descriptor() ([]byte, []int) {
+	return file_scheduling_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *CSIDriver) GetStorageCapacity() bool {
+	if x != nil {
+		return x.StorageCapacity
+	}
+	return false
+}
+
+func (x *CSIDriver) GetAttachRequired() bool {
+	if x != nil {
+		return x.AttachRequired
+	}
+	return false
+}
+
+func (x *CSIDriver) GetPreventPodSchedulingIfMissing() bool {
+	if x != nil {
+		return x.PreventPodSchedulingIfMissing
+	}
+	return false
+}
+
+type Attachment struct {
+	state                protoimpl.MessageState `protogen:"open.v1"`
+	Attacher             string                 `protobuf:"bytes,1,opt,name=attacher,proto3" json:"attacher,omitempty"`
+	NodeName             string                 `protobuf:"bytes,2,opt,name=node_name,json=nodeName,proto3" json:"node_name,omitempty"`
+	PersistentVolumeName string                 `protobuf:"bytes,3,opt,name=persistent_volume_name,json=persistentVolumeName,proto3" json:"persistent_volume_name,omitempty"`
+	Attached             bool                   `protobuf:"varint,4,opt,name=attached,proto3" json:"attached,omitempty"`
+	unknownFields        protoimpl.UnknownFields
+	sizeCache            protoimpl.SizeCache
+}
+
+func (x *Attachment) Reset() {
+	*x = Attachment{}
+	mi := &file_scheduling_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Attachment) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Attachment) ProtoMessage() {}
+
+func (x *Attachment) ProtoReflect() protoreflect.Message {
+	mi := &file_scheduling_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Attachment.ProtoReflect.Descriptor instead.
+func (*Attachment) Descriptor() ([]byte, []int) {
+	return file_scheduling_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *Attachment) GetAttacher() string {
+	if x != nil {
+		return x.Attacher
+	}
+	return ""
+}
+
+func (x *Attachment) GetNodeName() string {
+	if x != nil {
+		return x.NodeName
+	}
+	return ""
+}
+
+func (x *Attachment) GetPersistentVolumeName() string {
+	if x != nil {
+		return x.PersistentVolumeName
+	}
+	return ""
+}
+
+func (x *Attachment) GetAttached() bool {
+	if x != nil {
+		return x.Attached
+	}
+	return false
+}
+
+type DisruptionBudget struct {
+	state              protoimpl.MessageState `protogen:"open.v1"`
+	DisruptionsAllowed int32                  `protobuf:"varint,1,opt,name=disruptions_allowed,json=disruptionsAllowed,proto3" json:"disruptions_allowed,omitempty"`
+	DisruptedPods      []string               `protobuf:"bytes,2,rep,name=disrupted_pods,json=disruptedPods,proto3" json:"disrupted_pods,omitempty"` // names of status.disruptedPods
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
+}
+
+func (x *DisruptionBudget) Reset() {
+	*x = DisruptionBudget{}
+	mi := &file_scheduling_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DisruptionBudget) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DisruptionBudget) ProtoMessage() {}
+
+func (x *DisruptionBudget) ProtoReflect() protoreflect.Message {
+	mi := &file_scheduling_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DisruptionBudget.ProtoReflect.Descriptor instead.
+func (*DisruptionBudget) Descriptor() ([]byte, []int) {
+	return file_scheduling_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *DisruptionBudget) GetDisruptionsAllowed() int32 {
+	if x != nil {
+		return x.DisruptionsAllowed
+	}
+	return 0
+}
+
+func (x *DisruptionBudget) GetDisruptedPods() []string {
+	if x != nil {
+		return x.DisruptedPods
+	}
+	return nil
+}
+
 type ObjectKey struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
@@ -1707,7 +2607,7 @@ type ObjectKey struct {
 
 func (x *ObjectKey) Reset() {
 	*x = ObjectKey{}
-	mi := &file_scheduling_proto_msgTypes[22]
+	mi := &file_scheduling_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1719,7 +2619,7 @@ func (x *ObjectKey) String() string {
 func (*ObjectKey) ProtoMessage() {}
 
 func (x *ObjectKey) ProtoReflect() protoreflect.Message {
-	mi := &file_scheduling_proto_msgTypes[22]
+	mi := &file_scheduling_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1732,7 +2632,7 @@ func (x *ObjectKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ObjectKey.ProtoReflect.Descriptor instead.
 func (*ObjectKey) Descriptor() ([]byte, []int) {
-	return file_scheduling_proto_rawDescGZIP(), []int{22}
+	return file_scheduling_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ObjectKey) GetKind() string {
@@ -1765,7 +2665,7 @@ type ApplyRequest struct {
 
 func (x *ApplyRequest) Reset() {
 	*x = ApplyRequest{}
-	mi := &file_scheduling_proto_msgTypes[23]
+	mi := &file_scheduling_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1777,7 +2677,7 @@ func (x *ApplyRequest) String() string {
 func (*ApplyRequest) ProtoMessage() {}
 
 func (x *ApplyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_scheduling_proto_msgTypes[23]
+	mi := &file_scheduling_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1790,7 +2690,7 @@ func (x *ApplyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyRequest.ProtoReflect.Descriptor instead.
 func (*ApplyRequest) Descriptor() ([]byte, []int) {
-	return file_scheduling_proto_rawDescGZIP(), []int{23}
+	return file_scheduling_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ApplyRequest) GetDelta() *Delta {
@@ -1809,7 +2709,7 @@ type ApplyResponse struct {
 
 func (x *ApplyResponse) Reset() {
 	*x = ApplyResponse{}
-	mi := &file_scheduling_proto_msgTypes[24]
+	mi := &file_scheduling_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1821,7 +2721,7 @@ func (x *ApplyResponse) String() string {
 func (*ApplyResponse) ProtoMessage() {}
 
 func (x *ApplyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_scheduling_proto_msgTypes[24]
+	mi := &file_scheduling_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1834,7 +2734,7 @@ func (x *ApplyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyResponse.ProtoReflect.Descriptor instead.
 func (*ApplyResponse) Descriptor() ([]byte, []int) {
-	return file_scheduling_proto_rawDescGZIP(), []int{24}
+	return file_scheduling_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ApplyResponse) GetGeneration() uint64 {
@@ -1856,7 +2756,7 @@ type FilterRequest struct {
 
 func (x *FilterRequest) Reset() {
 	*x = FilterRequest{}
-	mi := &file_scheduling_proto_msgTypes[25]
+	mi := &file_scheduling_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1868,7 +2768,7 @@ func (x *FilterRequest) String() string {
 func (*FilterRequest) ProtoMessage() {}
 
 func (x *FilterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_scheduling_proto_msgTypes[25]
+	mi := &file_scheduling_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1881,7 +2781,7 @@ func (x *FilterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FilterRequest.ProtoReflect.Descriptor instead.
 func (*FilterRequest) Descriptor() ([]byte, []int) {
-	return file_scheduling_proto_rawDescGZIP(), []int{25}
+	return file_scheduling_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *FilterRequest) GetPlugin() string {
@@ -1923,7 +2823,7 @@ type FilterResponse struct {
 
 func (x *FilterResponse) Reset() {
 	*x = FilterResponse{}
-	mi := &file_scheduling_proto_msgTypes[26]
+	mi := &file_scheduling_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1935,7 +2835,7 @@ func (x *FilterResponse) String() string {
 func (*FilterResponse) ProtoMessage() {}
 
 func (x *FilterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_scheduling_proto_msgTypes[26]
+	mi := &file_scheduling_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1948,7 +2848,7 @@ func (x *FilterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FilterResponse.ProtoReflect.Descriptor instead.
 func (*FilterResponse) Descriptor() ([]byte, []int) {
-	return file_scheduling_proto_rawDescGZIP(), []int{26}
+	return file_scheduling_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *FilterResponse) GetVerdicts() []uint32 {
@@ -1965,16 +2865,19 @@ func (x *FilterResponse) GetReasons() []*ReasonSet {
 	return nil
 }
 
+// ReasonSet: unresolvable says that no eviction of pods would make the pod fit
+// (contract 3).
 type ReasonSet struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Reasons       []string               `protobuf:"bytes,1,rep,name=reasons,proto3" json:"reasons,omitempty"`
+	Unresolvable  bool                   `protobuf:"varint,2,opt,name=unresolvable,proto3" json:"unresolvable,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ReasonSet) Reset() {
 	*x = ReasonSet{}
-	mi := &file_scheduling_proto_msgTypes[27]
+	mi := &file_scheduling_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1986,7 +2889,7 @@ func (x *ReasonSet) String() string {
 func (*ReasonSet) ProtoMessage() {}
 
 func (x *ReasonSet) ProtoReflect() protoreflect.Message {
-	mi := &file_scheduling_proto_msgTypes[27]
+	mi := &file_scheduling_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1999,7 +2902,7 @@ func (x *ReasonSet) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReasonSet.ProtoReflect.Descriptor instead.
 func (*ReasonSet) Descriptor() ([]byte, []int) {
-	return file_scheduling_proto_rawDescGZIP(), []int{27}
+	return file_scheduling_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ReasonSet) GetReasons() []string {
@@ -2007,6 +2910,13 @@ func (x *ReasonSet) GetReasons() []string {
 		return x.Reasons
 	}
 	return nil
+}
+
+func (x *ReasonSet) GetUnresolvable() bool {
+	if x != nil {
+		return x.Unresolvable
+	}
+	return false
 }
 
 type ScoreRequest struct {
@@ -2021,7 +2931,7 @@ type ScoreRequest struct {
 
 func (x *ScoreRequest) Reset() {
 	*x = ScoreRequest{}
-	mi := &file_scheduling_proto_msgTypes[28]
+	mi := &file_scheduling_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2033,7 +2943,7 @@ func (x *ScoreRequest) String() string {
 func (*ScoreRequest) ProtoMessage() {}
 
 func (x *ScoreRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_scheduling_proto_msgTypes[28]
+	mi := &file_scheduling_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2046,7 +2956,7 @@ func (x *ScoreRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScoreRequest.ProtoReflect.Descriptor instead.
 func (*ScoreRequest) Descriptor() ([]byte, []int) {
-	return file_scheduling_proto_rawDescGZIP(), []int{28}
+	return file_scheduling_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ScoreRequest) GetPlugin() string {
@@ -2086,7 +2996,7 @@ type ScoreResponse struct {
 
 func (x *ScoreResponse) Reset() {
 	*x = ScoreResponse{}
-	mi := &file_scheduling_proto_msgTypes[29]
+	mi := &file_scheduling_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2098,7 +3008,7 @@ func (x *ScoreResponse) String() string {
 func (*ScoreResponse) ProtoMessage() {}
 
 func (x *ScoreResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_scheduling_proto_msgTypes[29]
+	mi := &file_scheduling_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2111,7 +3021,7 @@ func (x *ScoreResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScoreResponse.ProtoReflect.Descriptor instead.
 func (*ScoreResponse) Descriptor() ([]byte, []int) {
-	return file_scheduling_proto_rawDescGZIP(), []int{29}
+	return file_scheduling_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ScoreResponse) GetScores() []int64 {
@@ -2134,7 +3044,7 @@ type NormalizeRequest struct {
 
 func (x *NormalizeRequest) Reset() {
 	*x = NormalizeRequest{}
-	mi := &file_scheduling_proto_msgTypes[30]
+	mi := &file_scheduling_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2146,7 +3056,7 @@ func (x *NormalizeRequest) String() string {
 func (*NormalizeRequest) ProtoMessage() {}
 
 func (x *NormalizeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_scheduling_proto_msgTypes[30]
+	mi := &file_scheduling_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2159,7 +3069,7 @@ func (x *NormalizeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NormalizeRequest.ProtoReflect.Descriptor instead.
 func (*NormalizeRequest) Descriptor() ([]byte, []int) {
-	return file_scheduling_proto_rawDescGZIP(), []int{30}
+	return file_scheduling_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *NormalizeRequest) GetPlugin() string {
@@ -2212,7 +3122,7 @@ type EvaluateRequest struct {
 
 func (x *EvaluateRequest) Reset() {
 	*x = EvaluateRequest{}
-	mi := &file_scheduling_proto_msgTypes[31]
+	mi := &file_scheduling_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2224,7 +3134,7 @@ func (x *EvaluateRequest) String() string {
 func (*EvaluateRequest) ProtoMessage() {}
 
 func (x *EvaluateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_scheduling_proto_msgTypes[31]
+	mi := &file_scheduling_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2237,7 +3147,7 @@ func (x *EvaluateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EvaluateRequest.ProtoReflect.Descriptor instead.
 func (*EvaluateRequest) Descriptor() ([]byte, []int) {
-	return file_scheduling_proto_rawDescGZIP(), []int{31}
+	return file_scheduling_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *EvaluateRequest) GetDeltas() [][]byte {
@@ -2293,7 +3203,7 @@ type Question struct {
 
 func (x *Question) Reset() {
 	*x = Question{}
-	mi := &file_scheduling_proto_msgTypes[32]
+	mi := &file_scheduling_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2305,7 +3215,7 @@ func (x *Question) String() string {
 func (*Question) ProtoMessage() {}
 
 func (x *Question) ProtoReflect() protoreflect.Message {
-	mi := &file_scheduling_proto_msgTypes[32]
+	mi := &file_scheduling_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2318,7 +3228,7 @@ func (x *Question) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Question.ProtoReflect.Descriptor instead.
 func (*Question) Descriptor() ([]byte, []int) {
-	return file_scheduling_proto_rawDescGZIP(), []int{32}
+	return file_scheduling_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Question) GetPlugin() string {
@@ -2349,7 +3259,7 @@ type EvaluateResponse struct {
 
 func (x *EvaluateResponse) Reset() {
 	*x = EvaluateResponse{}
-	mi := &file_scheduling_proto_msgTypes[33]
+	mi := &file_scheduling_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2361,7 +3271,7 @@ func (x *EvaluateResponse) String() string {
 func (*EvaluateResponse) ProtoMessage() {}
 
 func (x *EvaluateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_scheduling_proto_msgTypes[33]
+	mi := &file_scheduling_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2374,7 +3284,7 @@ func (x *EvaluateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EvaluateResponse.ProtoReflect.Descriptor instead.
 func (*EvaluateResponse) Descriptor() ([]byte, []int) {
-	return file_scheduling_proto_rawDescGZIP(), []int{33}
+	return file_scheduling_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *EvaluateResponse) GetGeneration() uint64 {
@@ -2412,7 +3322,7 @@ type FilterAnswer struct {
 
 func (x *FilterAnswer) Reset() {
 	*x = FilterAnswer{}
-	mi := &file_scheduling_proto_msgTypes[34]
+	mi := &file_scheduling_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2424,7 +3334,7 @@ func (x *FilterAnswer) String() string {
 func (*FilterAnswer) ProtoMessage() {}
 
 func (x *FilterAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_scheduling_proto_msgTypes[34]
+	mi := &file_scheduling_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2437,7 +3347,7 @@ func (x *FilterAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FilterAnswer.ProtoReflect.Descriptor instead.
 func (*FilterAnswer) Descriptor() ([]byte, []int) {
-	return file_scheduling_proto_rawDescGZIP(), []int{34}
+	return file_scheduling_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *FilterAnswer) GetVerdicts() []uint32 {
@@ -2473,7 +3383,7 @@ type ScoreAnswer struct {
 
 func (x *ScoreAnswer) Reset() {
 	*x = ScoreAnswer{}
-	mi := &file_scheduling_proto_msgTypes[35]
+	mi := &file_scheduling_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2485,7 +3395,7 @@ func (x *ScoreAnswer) String() string {
 func (*ScoreAnswer) ProtoMessage() {}
 
 func (x *ScoreAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_scheduling_proto_msgTypes[35]
+	mi := &file_scheduling_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2498,7 +3408,7 @@ func (x *ScoreAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScoreAnswer.ProtoReflect.Descriptor instead.
 func (*ScoreAnswer) Descriptor() ([]byte, []int) {
-	return file_scheduling_proto_rawDescGZIP(), []int{35}
+	return file_scheduling_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ScoreAnswer) GetScores() []int64 {
@@ -2627,7 +3537,7 @@ const file_scheduling_proto_rawDesc = "" +
 	"\x03uid\x18\x04 \x01(\tR\x03uid\x12\x1e\n" +
 	"\n" +
 	"controller\x18\x05 \x01(\bR\n" +
-	"controller\"\xd7\t\n" +
+	"controller\"\xf0\f\n" +
 	"\x03Pod\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x10\n" +
@@ -2653,7 +3563,14 @@ const file_scheduling_proto_rawDesc = "" +
 	"\x0fnon_zero_memory\x18\x12 \x01(\x03R\rnonZeroMemory\x12:\n" +
 	"\x06owners\x18\x13 \x03(\v2\".pintle.contract.v1.OwnerReferenceR\x06owners\x12 \n" +
 	"\vterminating\x18\x14 \x01(\bR\vterminating\x12&\n" +
-	"\x0fstart_time_unix\x18\x15 \x01(\x03R\rstartTimeUnix\x1a9\n" +
+	"\x0fstart_time_unix\x18\x15 \x01(\x03R\rstartTimeUnix\x12B\n" +
+	"\fpod_affinity\x18\x16 \x01(\v2\x1f.pintle.contract.v1.PodAffinityR\vpodAffinity\x12K\n" +
+	"\x11pod_anti_affinity\x18\x17 \x01(\v2\x1f.pintle.contract.v1.PodAffinityR\x0fpodAntiAffinity\x12U\n" +
+	"\x0ftopology_spread\x18\x18 \x03(\v2,.pintle.contract.v1.TopologySpreadConstraintR\x0etopologySpread\x12)\n" +
+	"\x10scheduling_gates\x18\x19 \x03(\tR\x0fschedulingGates\x12+\n" +
+	"\x11preemption_policy\x18\x1a \x01(\tR\x10preemptionPolicy\x12'\n" +
+	"\x0fresource_claims\x18\x1b \x03(\tR\x0eresourceClaims\x12.\n" +
+	"\x13nominated_node_name\x18\x1c \x01(\tR\x11nominatedNodeName\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a>\n" +
@@ -2662,13 +3579,37 @@ const file_scheduling_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a?\n" +
 	"\x11NodeSelectorEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xea\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x91\x01\n" +
+	"\vPodAffinity\x12?\n" +
+	"\brequired\x18\x01 \x03(\v2#.pintle.contract.v1.PodAffinityTermR\brequired\x12A\n" +
+	"\tpreferred\x18\x02 \x03(\v2#.pintle.contract.v1.PodAffinityTermR\tpreferred\"\xcc\x02\n" +
+	"\x0fPodAffinityTerm\x12!\n" +
+	"\fhas_selector\x18\x01 \x01(\bR\vhasSelector\x128\n" +
+	"\bselector\x18\x02 \x01(\v2\x1c.pintle.contract.v1.SelectorR\bselector\x12\x1e\n" +
+	"\n" +
+	"namespaces\x18\x03 \x03(\tR\n" +
+	"namespaces\x124\n" +
+	"\x16has_namespace_selector\x18\x04 \x01(\bR\x14hasNamespaceSelector\x12K\n" +
+	"\x12namespace_selector\x18\x05 \x01(\v2\x1c.pintle.contract.v1.SelectorR\x11namespaceSelector\x12!\n" +
+	"\ftopology_key\x18\x06 \x01(\tR\vtopologyKey\x12\x16\n" +
+	"\x06weight\x18\a \x01(\x05R\x06weight\"\x8f\x03\n" +
+	"\x18TopologySpreadConstraint\x12\x19\n" +
+	"\bmax_skew\x18\x01 \x01(\x05R\amaxSkew\x12!\n" +
+	"\ftopology_key\x18\x02 \x01(\tR\vtopologyKey\x12-\n" +
+	"\x12when_unsatisfiable\x18\x03 \x01(\tR\x11whenUnsatisfiable\x12!\n" +
+	"\fhas_selector\x18\x04 \x01(\bR\vhasSelector\x128\n" +
+	"\bselector\x18\x05 \x01(\v2\x1c.pintle.contract.v1.SelectorR\bselector\x12\x1f\n" +
+	"\vmin_domains\x18\x06 \x01(\x05R\n" +
+	"minDomains\x120\n" +
+	"\x14node_affinity_policy\x18\a \x01(\tR\x12nodeAffinityPolicy\x12,\n" +
+	"\x12node_taints_policy\x18\b \x01(\tR\x10nodeTaintsPolicy\x12(\n" +
+	"\x10match_label_keys\x18\t \x03(\tR\x0ematchLabelKeys\"\xea\x01\n" +
 	"\bSelector\x12P\n" +
 	"\fmatch_labels\x18\x01 \x03(\v2-.pintle.contract.v1.Selector.MatchLabelsEntryR\vmatchLabels\x12L\n" +
 	"\x11match_expressions\x18\x02 \x03(\v2\x1f.pintle.contract.v1.RequirementR\x10matchExpressions\x1a>\n" +
 	"\x10MatchLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xad\x03\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xf5\a\n" +
 	"\x06Object\x12/\n" +
 	"\x03key\x18\x01 \x01(\v2\x1d.pintle.contract.v1.ObjectKeyR\x03key\x12>\n" +
 	"\x06labels\x18\x02 \x03(\v2&.pintle.contract.v1.Object.LabelsEntryR\x06labels\x12!\n" +
@@ -2677,10 +3618,69 @@ const file_scheduling_proto_rawDesc = "" +
 	"\vvolume_name\x18\x05 \x01(\tR\n" +
 	"volumeName\x122\n" +
 	"\x06volume\x18\x06 \x01(\v2\x1a.pintle.contract.v1.VolumeR\x06volume\x12E\n" +
-	"\rnode_affinity\x18\a \x01(\v2 .pintle.contract.v1.NodeAffinityR\fnodeAffinity\x1a9\n" +
+	"\rnode_affinity\x18\a \x01(\v2 .pintle.contract.v1.NodeAffinityR\fnodeAffinity\x12\x10\n" +
+	"\x03uid\x18\b \x01(\tR\x03uid\x12M\n" +
+	"\vannotations\x18\t \x03(\v2+.pintle.contract.v1.Object.AnnotationsEntryR\vannotations\x12 \n" +
+	"\vterminating\x18\n" +
+	" \x01(\bR\vterminating\x125\n" +
+	"\astorage\x18\v \x01(\v2\x1b.pintle.contract.v1.StorageR\astorage\x12E\n" +
+	"\rstorage_class\x18\f \x01(\v2 .pintle.contract.v1.StorageClassR\fstorageClass\x124\n" +
+	"\adrivers\x18\r \x03(\v2\x1a.pintle.contract.v1.DriverR\adrivers\x12<\n" +
+	"\n" +
+	"csi_driver\x18\x0e \x01(\v2\x1d.pintle.contract.v1.CSIDriverR\tcsiDriver\x12>\n" +
+	"\n" +
+	"attachment\x18\x0f \x01(\v2\x1e.pintle.contract.v1.AttachmentR\n" +
+	"attachment\x12Q\n" +
+	"\x11disruption_budget\x18\x10 \x01(\v2$.pintle.contract.v1.DisruptionBudgetR\x10disruptionBudget\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"Q\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a>\n" +
+	"\x10AnnotationsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xf9\x03\n" +
+	"\aStorage\x12\x1d\n" +
+	"\n" +
+	"class_name\x18\x01 \x01(\tR\tclassName\x12$\n" +
+	"\x0ehas_class_name\x18\x02 \x01(\bR\fhasClassName\x12!\n" +
+	"\faccess_modes\x18\x03 \x03(\tR\vaccessModes\x12\x14\n" +
+	"\x05bytes\x18\x04 \x01(\x03R\x05bytes\x12\x1f\n" +
+	"\vvolume_mode\x18\x05 \x01(\tR\n" +
+	"volumeMode\x12\x14\n" +
+	"\x05phase\x18\x06 \x01(\tR\x05phase\x128\n" +
+	"\bselector\x18\a \x01(\v2\x1c.pintle.contract.v1.SelectorR\bselector\x12!\n" +
+	"\fhas_selector\x18\b \x01(\bR\vhasSelector\x128\n" +
+	"\x05claim\x18\t \x01(\v2\".pintle.contract.v1.ClaimReferenceR\x05claim\x128\n" +
+	"\x05owner\x18\n" +
+	" \x01(\v2\".pintle.contract.v1.OwnerReferenceR\x05owner\x120\n" +
+	"\x14maximum_volume_bytes\x18\v \x01(\x03R\x12maximumVolumeBytes\x126\n" +
+	"\x17volume_attributes_class\x18\f \x01(\tR\x15volumeAttributesClass\"T\n" +
+	"\x0eClaimReference\x12\x1c\n" +
+	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x10\n" +
+	"\x03uid\x18\x03 \x01(\tR\x03uid\"\xb5\x01\n" +
+	"\fStorageClass\x12 \n" +
+	"\vprovisioner\x18\x01 \x01(\tR\vprovisioner\x12.\n" +
+	"\x13volume_binding_mode\x18\x02 \x01(\tR\x11volumeBindingMode\x12S\n" +
+	"\x12allowed_topologies\x18\x03 \x03(\v2$.pintle.contract.v1.NodeSelectorTermR\x11allowedTopologies\"\x8d\x01\n" +
+	"\x06Driver\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x17\n" +
+	"\anode_id\x18\x02 \x01(\tR\x06nodeId\x12\x1b\n" +
+	"\thas_limit\x18\x03 \x01(\bR\bhasLimit\x12\x14\n" +
+	"\x05limit\x18\x04 \x01(\x05R\x05limit\x12#\n" +
+	"\rtopology_keys\x18\x05 \x03(\tR\ftopologyKeys\"\xa9\x01\n" +
+	"\tCSIDriver\x12)\n" +
+	"\x10storage_capacity\x18\x01 \x01(\bR\x0fstorageCapacity\x12'\n" +
+	"\x0fattach_required\x18\x02 \x01(\bR\x0eattachRequired\x12H\n" +
+	"!prevent_pod_scheduling_if_missing\x18\x03 \x01(\bR\x1dpreventPodSchedulingIfMissing\"\x97\x01\n" +
+	"\n" +
+	"Attachment\x12\x1a\n" +
+	"\battacher\x18\x01 \x01(\tR\battacher\x12\x1b\n" +
+	"\tnode_name\x18\x02 \x01(\tR\bnodeName\x124\n" +
+	"\x16persistent_volume_name\x18\x03 \x01(\tR\x14persistentVolumeName\x12\x1a\n" +
+	"\battached\x18\x04 \x01(\bR\battached\"j\n" +
+	"\x10DisruptionBudget\x12/\n" +
+	"\x13disruptions_allowed\x18\x01 \x01(\x05R\x12disruptionsAllowed\x12%\n" +
+	"\x0edisrupted_pods\x18\x02 \x03(\tR\rdisruptedPods\"Q\n" +
 	"\tObjectKey\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x12\n" +
@@ -2700,9 +3700,10 @@ const file_scheduling_proto_rawDesc = "" +
 	"generation\"e\n" +
 	"\x0eFilterResponse\x12\x1a\n" +
 	"\bverdicts\x18\x01 \x03(\rR\bverdicts\x127\n" +
-	"\areasons\x18\x02 \x03(\v2\x1d.pintle.contract.v1.ReasonSetR\areasons\"%\n" +
+	"\areasons\x18\x02 \x03(\v2\x1d.pintle.contract.v1.ReasonSetR\areasons\"I\n" +
 	"\tReasonSet\x12\x18\n" +
-	"\areasons\x18\x01 \x03(\tR\areasons\"r\n" +
+	"\areasons\x18\x01 \x03(\tR\areasons\x12\"\n" +
+	"\funresolvable\x18\x02 \x01(\bR\funresolvable\"r\n" +
 	"\fScoreRequest\x12\x16\n" +
 	"\x06plugin\x18\x01 \x01(\tR\x06plugin\x12\x14\n" +
 	"\x05class\x18\x02 \x01(\rR\x05class\x12\x14\n" +
@@ -2762,52 +3763,63 @@ func file_scheduling_proto_rawDescGZIP() []byte {
 	return file_scheduling_proto_rawDescData
 }
 
-var file_scheduling_proto_msgTypes = make([]protoimpl.MessageInfo, 44)
+var file_scheduling_proto_msgTypes = make([]protoimpl.MessageInfo, 55)
 var file_scheduling_proto_goTypes = []any{
-	(*Delta)(nil),            // 0: pintle.contract.v1.Delta
-	(*Operation)(nil),        // 1: pintle.contract.v1.Operation
-	(*NodeSet)(nil),          // 2: pintle.contract.v1.NodeSet
-	(*PodAdd)(nil),           // 3: pintle.contract.v1.PodAdd
-	(*PodRemove)(nil),        // 4: pintle.contract.v1.PodRemove
-	(*ClassSet)(nil),         // 5: pintle.contract.v1.ClassSet
-	(*Resources)(nil),        // 6: pintle.contract.v1.Resources
-	(*Taint)(nil),            // 7: pintle.contract.v1.Taint
-	(*Toleration)(nil),       // 8: pintle.contract.v1.Toleration
-	(*Image)(nil),            // 9: pintle.contract.v1.Image
-	(*Node)(nil),             // 10: pintle.contract.v1.Node
-	(*Requirement)(nil),      // 11: pintle.contract.v1.Requirement
-	(*NodeSelectorTerm)(nil), // 12: pintle.contract.v1.NodeSelectorTerm
-	(*PreferredTerm)(nil),    // 13: pintle.contract.v1.PreferredTerm
-	(*NodeAffinity)(nil),     // 14: pintle.contract.v1.NodeAffinity
-	(*HostPort)(nil),         // 15: pintle.contract.v1.HostPort
-	(*Container)(nil),        // 16: pintle.contract.v1.Container
-	(*Volume)(nil),           // 17: pintle.contract.v1.Volume
-	(*OwnerReference)(nil),   // 18: pintle.contract.v1.OwnerReference
-	(*Pod)(nil),              // 19: pintle.contract.v1.Pod
-	(*Selector)(nil),         // 20: pintle.contract.v1.Selector
-	(*Object)(nil),           // 21: pintle.contract.v1.Object
-	(*ObjectKey)(nil),        // 22: pintle.contract.v1.ObjectKey
-	(*ApplyRequest)(nil),     // 23: pintle.contract.v1.ApplyRequest
-	(*ApplyResponse)(nil),    // 24: pintle.contract.v1.ApplyResponse
-	(*FilterRequest)(nil),    // 25: pintle.contract.v1.FilterRequest
-	(*FilterResponse)(nil),   // 26: pintle.contract.v1.FilterResponse
-	(*ReasonSet)(nil),        // 27: pintle.contract.v1.ReasonSet
-	(*ScoreRequest)(nil),     // 28: pintle.contract.v1.ScoreRequest
-	(*ScoreResponse)(nil),    // 29: pintle.contract.v1.ScoreResponse
-	(*NormalizeRequest)(nil), // 30: pintle.contract.v1.NormalizeRequest
-	(*EvaluateRequest)(nil),  // 31: pintle.contract.v1.EvaluateRequest
-	(*Question)(nil),         // 32: pintle.contract.v1.Question
-	(*EvaluateResponse)(nil), // 33: pintle.contract.v1.EvaluateResponse
-	(*FilterAnswer)(nil),     // 34: pintle.contract.v1.FilterAnswer
-	(*ScoreAnswer)(nil),      // 35: pintle.contract.v1.ScoreAnswer
-	nil,                      // 36: pintle.contract.v1.Resources.ScalarEntry
-	nil,                      // 37: pintle.contract.v1.Node.LabelsEntry
-	nil,                      // 38: pintle.contract.v1.Node.AnnotationsEntry
-	nil,                      // 39: pintle.contract.v1.Pod.LabelsEntry
-	nil,                      // 40: pintle.contract.v1.Pod.AnnotationsEntry
-	nil,                      // 41: pintle.contract.v1.Pod.NodeSelectorEntry
-	nil,                      // 42: pintle.contract.v1.Selector.MatchLabelsEntry
-	nil,                      // 43: pintle.contract.v1.Object.LabelsEntry
+	(*Delta)(nil),                    // 0: pintle.contract.v1.Delta
+	(*Operation)(nil),                // 1: pintle.contract.v1.Operation
+	(*NodeSet)(nil),                  // 2: pintle.contract.v1.NodeSet
+	(*PodAdd)(nil),                   // 3: pintle.contract.v1.PodAdd
+	(*PodRemove)(nil),                // 4: pintle.contract.v1.PodRemove
+	(*ClassSet)(nil),                 // 5: pintle.contract.v1.ClassSet
+	(*Resources)(nil),                // 6: pintle.contract.v1.Resources
+	(*Taint)(nil),                    // 7: pintle.contract.v1.Taint
+	(*Toleration)(nil),               // 8: pintle.contract.v1.Toleration
+	(*Image)(nil),                    // 9: pintle.contract.v1.Image
+	(*Node)(nil),                     // 10: pintle.contract.v1.Node
+	(*Requirement)(nil),              // 11: pintle.contract.v1.Requirement
+	(*NodeSelectorTerm)(nil),         // 12: pintle.contract.v1.NodeSelectorTerm
+	(*PreferredTerm)(nil),            // 13: pintle.contract.v1.PreferredTerm
+	(*NodeAffinity)(nil),             // 14: pintle.contract.v1.NodeAffinity
+	(*HostPort)(nil),                 // 15: pintle.contract.v1.HostPort
+	(*Container)(nil),                // 16: pintle.contract.v1.Container
+	(*Volume)(nil),                   // 17: pintle.contract.v1.Volume
+	(*OwnerReference)(nil),           // 18: pintle.contract.v1.OwnerReference
+	(*Pod)(nil),                      // 19: pintle.contract.v1.Pod
+	(*PodAffinity)(nil),              // 20: pintle.contract.v1.PodAffinity
+	(*PodAffinityTerm)(nil),          // 21: pintle.contract.v1.PodAffinityTerm
+	(*TopologySpreadConstraint)(nil), // 22: pintle.contract.v1.TopologySpreadConstraint
+	(*Selector)(nil),                 // 23: pintle.contract.v1.Selector
+	(*Object)(nil),                   // 24: pintle.contract.v1.Object
+	(*Storage)(nil),                  // 25: pintle.contract.v1.Storage
+	(*ClaimReference)(nil),           // 26: pintle.contract.v1.ClaimReference
+	(*StorageClass)(nil),             // 27: pintle.contract.v1.StorageClass
+	(*Driver)(nil),                   // 28: pintle.contract.v1.Driver
+	(*CSIDriver)(nil),                // 29: pintle.contract.v1.CSIDriver
+	(*Attachment)(nil),               // 30: pintle.contract.v1.Attachment
+	(*DisruptionBudget)(nil),         // 31: pintle.contract.v1.DisruptionBudget
+	(*ObjectKey)(nil),                // 32: pintle.contract.v1.ObjectKey
+	(*ApplyRequest)(nil),             // 33: pintle.contract.v1.ApplyRequest
+	(*ApplyResponse)(nil),            // 34: pintle.contract.v1.ApplyResponse
+	(*FilterRequest)(nil),            // 35: pintle.contract.v1.FilterRequest
+	(*FilterResponse)(nil),           // 36: pintle.contract.v1.FilterResponse
+	(*ReasonSet)(nil),                // 37: pintle.contract.v1.ReasonSet
+	(*ScoreRequest)(nil),             // 38: pintle.contract.v1.ScoreRequest
+	(*ScoreResponse)(nil),            // 39: pintle.contract.v1.ScoreResponse
+	(*NormalizeRequest)(nil),         // 40: pintle.contract.v1.NormalizeRequest
+	(*EvaluateRequest)(nil),          // 41: pintle.contract.v1.EvaluateRequest
+	(*Question)(nil),                 // 42: pintle.contract.v1.Question
+	(*EvaluateResponse)(nil),         // 43: pintle.contract.v1.EvaluateResponse
+	(*FilterAnswer)(nil),             // 44: pintle.contract.v1.FilterAnswer
+	(*ScoreAnswer)(nil),              // 45: pintle.contract.v1.ScoreAnswer
+	nil,                              // 46: pintle.contract.v1.Resources.ScalarEntry
+	nil,                              // 47: pintle.contract.v1.Node.LabelsEntry
+	nil,                              // 48: pintle.contract.v1.Node.AnnotationsEntry
+	nil,                              // 49: pintle.contract.v1.Pod.LabelsEntry
+	nil,                              // 50: pintle.contract.v1.Pod.AnnotationsEntry
+	nil,                              // 51: pintle.contract.v1.Pod.NodeSelectorEntry
+	nil,                              // 52: pintle.contract.v1.Selector.MatchLabelsEntry
+	nil,                              // 53: pintle.contract.v1.Object.LabelsEntry
+	nil,                              // 54: pintle.contract.v1.Object.AnnotationsEntry
 }
 var file_scheduling_proto_depIdxs = []int32{
 	1,  // 0: pintle.contract.v1.Delta.operations:type_name -> pintle.contract.v1.Operation
@@ -2815,14 +3827,14 @@ var file_scheduling_proto_depIdxs = []int32{
 	3,  // 2: pintle.contract.v1.Operation.pod_add:type_name -> pintle.contract.v1.PodAdd
 	4,  // 3: pintle.contract.v1.Operation.pod_remove:type_name -> pintle.contract.v1.PodRemove
 	5,  // 4: pintle.contract.v1.Operation.class_set:type_name -> pintle.contract.v1.ClassSet
-	21, // 5: pintle.contract.v1.Operation.object_set:type_name -> pintle.contract.v1.Object
-	22, // 6: pintle.contract.v1.Operation.object_remove:type_name -> pintle.contract.v1.ObjectKey
+	24, // 5: pintle.contract.v1.Operation.object_set:type_name -> pintle.contract.v1.Object
+	32, // 6: pintle.contract.v1.Operation.object_remove:type_name -> pintle.contract.v1.ObjectKey
 	10, // 7: pintle.contract.v1.NodeSet.node:type_name -> pintle.contract.v1.Node
 	19, // 8: pintle.contract.v1.PodAdd.pod:type_name -> pintle.contract.v1.Pod
 	19, // 9: pintle.contract.v1.ClassSet.pod:type_name -> pintle.contract.v1.Pod
-	36, // 10: pintle.contract.v1.Resources.scalar:type_name -> pintle.contract.v1.Resources.ScalarEntry
-	37, // 11: pintle.contract.v1.Node.labels:type_name -> pintle.contract.v1.Node.LabelsEntry
-	38, // 12: pintle.contract.v1.Node.annotations:type_name -> pintle.contract.v1.Node.AnnotationsEntry
+	46, // 10: pintle.contract.v1.Resources.scalar:type_name -> pintle.contract.v1.Resources.ScalarEntry
+	47, // 11: pintle.contract.v1.Node.labels:type_name -> pintle.contract.v1.Node.LabelsEntry
+	48, // 12: pintle.contract.v1.Node.annotations:type_name -> pintle.contract.v1.Node.AnnotationsEntry
 	7,  // 13: pintle.contract.v1.Node.taints:type_name -> pintle.contract.v1.Taint
 	6,  // 14: pintle.contract.v1.Node.capacity:type_name -> pintle.contract.v1.Resources
 	6,  // 15: pintle.contract.v1.Node.allocatable:type_name -> pintle.contract.v1.Resources
@@ -2832,9 +3844,9 @@ var file_scheduling_proto_depIdxs = []int32{
 	12, // 19: pintle.contract.v1.PreferredTerm.term:type_name -> pintle.contract.v1.NodeSelectorTerm
 	12, // 20: pintle.contract.v1.NodeAffinity.required:type_name -> pintle.contract.v1.NodeSelectorTerm
 	13, // 21: pintle.contract.v1.NodeAffinity.preferred:type_name -> pintle.contract.v1.PreferredTerm
-	39, // 22: pintle.contract.v1.Pod.labels:type_name -> pintle.contract.v1.Pod.LabelsEntry
-	40, // 23: pintle.contract.v1.Pod.annotations:type_name -> pintle.contract.v1.Pod.AnnotationsEntry
-	41, // 24: pintle.contract.v1.Pod.node_selector:type_name -> pintle.contract.v1.Pod.NodeSelectorEntry
+	49, // 22: pintle.contract.v1.Pod.labels:type_name -> pintle.contract.v1.Pod.LabelsEntry
+	50, // 23: pintle.contract.v1.Pod.annotations:type_name -> pintle.contract.v1.Pod.AnnotationsEntry
+	51, // 24: pintle.contract.v1.Pod.node_selector:type_name -> pintle.contract.v1.Pod.NodeSelectorEntry
 	14, // 25: pintle.contract.v1.Pod.node_affinity:type_name -> pintle.contract.v1.NodeAffinity
 	8,  // 26: pintle.contract.v1.Pod.tolerations:type_name -> pintle.contract.v1.Toleration
 	16, // 27: pintle.contract.v1.Pod.containers:type_name -> pintle.contract.v1.Container
@@ -2843,35 +3855,54 @@ var file_scheduling_proto_depIdxs = []int32{
 	17, // 30: pintle.contract.v1.Pod.volumes:type_name -> pintle.contract.v1.Volume
 	6,  // 31: pintle.contract.v1.Pod.requests:type_name -> pintle.contract.v1.Resources
 	18, // 32: pintle.contract.v1.Pod.owners:type_name -> pintle.contract.v1.OwnerReference
-	42, // 33: pintle.contract.v1.Selector.match_labels:type_name -> pintle.contract.v1.Selector.MatchLabelsEntry
-	11, // 34: pintle.contract.v1.Selector.match_expressions:type_name -> pintle.contract.v1.Requirement
-	22, // 35: pintle.contract.v1.Object.key:type_name -> pintle.contract.v1.ObjectKey
-	43, // 36: pintle.contract.v1.Object.labels:type_name -> pintle.contract.v1.Object.LabelsEntry
-	20, // 37: pintle.contract.v1.Object.selector:type_name -> pintle.contract.v1.Selector
-	17, // 38: pintle.contract.v1.Object.volume:type_name -> pintle.contract.v1.Volume
-	14, // 39: pintle.contract.v1.Object.node_affinity:type_name -> pintle.contract.v1.NodeAffinity
-	0,  // 40: pintle.contract.v1.ApplyRequest.delta:type_name -> pintle.contract.v1.Delta
-	27, // 41: pintle.contract.v1.FilterResponse.reasons:type_name -> pintle.contract.v1.ReasonSet
-	32, // 42: pintle.contract.v1.EvaluateRequest.filters:type_name -> pintle.contract.v1.Question
-	32, // 43: pintle.contract.v1.EvaluateRequest.scores:type_name -> pintle.contract.v1.Question
-	34, // 44: pintle.contract.v1.EvaluateResponse.filters:type_name -> pintle.contract.v1.FilterAnswer
-	35, // 45: pintle.contract.v1.EvaluateResponse.scores:type_name -> pintle.contract.v1.ScoreAnswer
-	27, // 46: pintle.contract.v1.FilterAnswer.reasons:type_name -> pintle.contract.v1.ReasonSet
-	23, // 47: pintle.contract.v1.Scheduling.Apply:input_type -> pintle.contract.v1.ApplyRequest
-	25, // 48: pintle.contract.v1.Scheduling.Filter:input_type -> pintle.contract.v1.FilterRequest
-	28, // 49: pintle.contract.v1.Scheduling.Score:input_type -> pintle.contract.v1.ScoreRequest
-	30, // 50: pintle.contract.v1.Scheduling.Normalize:input_type -> pintle.contract.v1.NormalizeRequest
-	31, // 51: pintle.contract.v1.Scheduling.Evaluate:input_type -> pintle.contract.v1.EvaluateRequest
-	24, // 52: pintle.contract.v1.Scheduling.Apply:output_type -> pintle.contract.v1.ApplyResponse
-	26, // 53: pintle.contract.v1.Scheduling.Filter:output_type -> pintle.contract.v1.FilterResponse
-	29, // 54: pintle.contract.v1.Scheduling.Score:output_type -> pintle.contract.v1.ScoreResponse
-	29, // 55: pintle.contract.v1.Scheduling.Normalize:output_type -> pintle.contract.v1.ScoreResponse
-	33, // 56: pintle.contract.v1.Scheduling.Evaluate:output_type -> pintle.contract.v1.EvaluateResponse
-	52, // [52:57] is the sub-list for method output_type
-	47, // [47:52] is the sub-list for method input_type
-	47, // [47:47] is the sub-list for extension type_name
-	47, // [47:47] is the sub-list for extension extendee
-	0,  // [0:47] is the sub-list for field type_name
+	20, // 33: pintle.contract.v1.Pod.pod_affinity:type_name -> pintle.contract.v1.PodAffinity
+	20, // 34: pintle.contract.v1.Pod.pod_anti_affinity:type_name -> pintle.contract.v1.PodAffinity
+	22, // 35: pintle.contract.v1.Pod.topology_spread:type_name -> pintle.contract.v1.TopologySpreadConstraint
+	21, // 36: pintle.contract.v1.PodAffinity.required:type_name -> pintle.contract.v1.PodAffinityTerm
+	21, // 37: pintle.contract.v1.PodAffinity.preferred:type_name -> pintle.contract.v1.PodAffinityTerm
+	23, // 38: pintle.contract.v1.PodAffinityTerm.selector:type_name -> pintle.contract.v1.Selector
+	23, // 39: pintle.contract.v1.PodAffinityTerm.namespace_selector:type_name -> pintle.contract.v1.Selector
+	23, // 40: pintle.contract.v1.TopologySpreadConstraint.selector:type_name -> pintle.contract.v1.Selector
+	52, // 41: pintle.contract.v1.Selector.match_labels:type_name -> pintle.contract.v1.Selector.MatchLabelsEntry
+	11, // 42: pintle.contract.v1.Selector.match_expressions:type_name -> pintle.contract.v1.Requirement
+	32, // 43: pintle.contract.v1.Object.key:type_name -> pintle.contract.v1.ObjectKey
+	53, // 44: pintle.contract.v1.Object.labels:type_name -> pintle.contract.v1.Object.LabelsEntry
+	23, // 45: pintle.contract.v1.Object.selector:type_name -> pintle.contract.v1.Selector
+	17, // 46: pintle.contract.v1.Object.volume:type_name -> pintle.contract.v1.Volume
+	14, // 47: pintle.contract.v1.Object.node_affinity:type_name -> pintle.contract.v1.NodeAffinity
+	54, // 48: pintle.contract.v1.Object.annotations:type_name -> pintle.contract.v1.Object.AnnotationsEntry
+	25, // 49: pintle.contract.v1.Object.storage:type_name -> pintle.contract.v1.Storage
+	27, // 50: pintle.contract.v1.Object.storage_class:type_name -> pintle.contract.v1.StorageClass
+	28, // 51: pintle.contract.v1.Object.drivers:type_name -> pintle.contract.v1.Driver
+	29, // 52: pintle.contract.v1.Object.csi_driver:type_name -> pintle.contract.v1.CSIDriver
+	30, // 53: pintle.contract.v1.Object.attachment:type_name -> pintle.contract.v1.Attachment
+	31, // 54: pintle.contract.v1.Object.disruption_budget:type_name -> pintle.contract.v1.DisruptionBudget
+	23, // 55: pintle.contract.v1.Storage.selector:type_name -> pintle.contract.v1.Selector
+	26, // 56: pintle.contract.v1.Storage.claim:type_name -> pintle.contract.v1.ClaimReference
+	18, // 57: pintle.contract.v1.Storage.owner:type_name -> pintle.contract.v1.OwnerReference
+	12, // 58: pintle.contract.v1.StorageClass.allowed_topologies:type_name -> pintle.contract.v1.NodeSelectorTerm
+	0,  // 59: pintle.contract.v1.ApplyRequest.delta:type_name -> pintle.contract.v1.Delta
+	37, // 60: pintle.contract.v1.FilterResponse.reasons:type_name -> pintle.contract.v1.ReasonSet
+	42, // 61: pintle.contract.v1.EvaluateRequest.filters:type_name -> pintle.contract.v1.Question
+	42, // 62: pintle.contract.v1.EvaluateRequest.scores:type_name -> pintle.contract.v1.Question
+	44, // 63: pintle.contract.v1.EvaluateResponse.filters:type_name -> pintle.contract.v1.FilterAnswer
+	45, // 64: pintle.contract.v1.EvaluateResponse.scores:type_name -> pintle.contract.v1.ScoreAnswer
+	37, // 65: pintle.contract.v1.FilterAnswer.reasons:type_name -> pintle.contract.v1.ReasonSet
+	33, // 66: pintle.contract.v1.Scheduling.Apply:input_type -> pintle.contract.v1.ApplyRequest
+	35, // 67: pintle.contract.v1.Scheduling.Filter:input_type -> pintle.contract.v1.FilterRequest
+	38, // 68: pintle.contract.v1.Scheduling.Score:input_type -> pintle.contract.v1.ScoreRequest
+	40, // 69: pintle.contract.v1.Scheduling.Normalize:input_type -> pintle.contract.v1.NormalizeRequest
+	41, // 70: pintle.contract.v1.Scheduling.Evaluate:input_type -> pintle.contract.v1.EvaluateRequest
+	34, // 71: pintle.contract.v1.Scheduling.Apply:output_type -> pintle.contract.v1.ApplyResponse
+	36, // 72: pintle.contract.v1.Scheduling.Filter:output_type -> pintle.contract.v1.FilterResponse
+	39, // 73: pintle.contract.v1.Scheduling.Score:output_type -> pintle.contract.v1.ScoreResponse
+	39, // 74: pintle.contract.v1.Scheduling.Normalize:output_type -> pintle.contract.v1.ScoreResponse
+	43, // 75: pintle.contract.v1.Scheduling.Evaluate:output_type -> pintle.contract.v1.EvaluateResponse
+	71, // [71:76] is the sub-list for method output_type
+	66, // [66:71] is the sub-list for method input_type
+	66, // [66:66] is the sub-list for extension type_name
+	66, // [66:66] is the sub-list for extension extendee
+	0,  // [0:66] is the sub-list for field type_name
 }
 
 func init() { file_scheduling_proto_init() }
@@ -2895,7 +3926,7 @@ func file_scheduling_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_scheduling_proto_rawDesc), len(file_scheduling_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   44,
+			NumMessages:   55,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
