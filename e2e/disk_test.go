@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -177,4 +179,74 @@ func TestReadOnlyDisk(t *testing.T) {
 	again := minimal(t, "", data, "store.minFree=1Mi")
 	again.kept(t, "before")
 	again.stop(t)
+}
+
+// TestFault: a page of a mapped file for which there is no room is a fault on a
+// goroutine of the database, which nobody can catch. With the watch over free
+// space as good as switched off, the kernel ends by it: in one line that names
+// the cause, with the exit code of a failure, and the next start serves.
+func TestFault(t *testing.T) {
+	t.Parallel()
+	disk := smallDisk(t, "256m")
+	data := filepath.Join(disk, "data")
+	e := minimal(t, "", data, "store.minFree=1")
+	if err := e.keep(bound(t), "before"); err != nil {
+		t.Fatal(err)
+	}
+	free := fill(t, disk, 256<<10)
+	large := strings.Repeat("x", 900<<10)
+	_, err := e.client.CoreV1().ConfigMaps("default").Create(bound(t), &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: "large"}, Data: map[string]string{"large": large},
+	}, metav1.CreateOptions{})
+	if err == nil {
+		t.Fatal("a write for which there is no room was acknowledged")
+	}
+	select {
+	case <-e.Exited():
+	case <-bound(t).Done():
+		t.Fatal("the kernel goes on")
+	}
+	var exit *exec.ExitError
+	if !errors.As(e.Err(), &exit) || exit.ExitCode() != 1 {
+		t.Errorf("the kernel ended with %v, want exit code 1", e.Err())
+	}
+	log := e.Log(1000)
+	if strings.Contains(log, "goroutine ") {
+		t.Errorf("the log holds a trace:\n%.2000s", log)
+	}
+	lines := strings.Split(strings.TrimSpace(log), "\n")
+	file := filepath.Join(data, "store", "FAULT")
+	contains(t, lines[len(lines)-1], "the kernel stopped by a fault: data directory "+filepath.Join(data, "store"), "SIGBUS", "KiB left",
+		"free some or move it, and start again", "everything acknowledged is kept", "the trace is in "+file)
+	trace, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	contains(t, string(trace), "[signal SIGBUS", "goroutine ", "dgraph-io/badger")
+
+	free()
+	again := minimal(t, "", data, "store.minFree=1")
+	again.kept(t, "before")
+	contains(t, again.Log(1000), "the last run ended by a fault", "SIGBUS")
+	if err := again.keep(bound(t), "after"); err != nil {
+		t.Error(err)
+	}
+	again.stop(t)
+	if _, err := os.Stat(file + ".former"); err != nil {
+		t.Errorf("the trace is gone: %v", err)
+	}
+}
+
+// TestGoroutinesOnRequest: whoever asks for the goroutines of a kernel gets them.
+func TestGoroutinesOnRequest(t *testing.T) {
+	t.Parallel()
+	a := serve(t, faulty{data: filepath.Join(t.TempDir(), "data")})
+	a.until(t, "ready in ")
+	if err := a.cmd.Process.Signal(syscall.SIGQUIT); err != nil {
+		t.Fatal(err)
+	}
+	if code := a.wait(t); code != 2 {
+		t.Errorf("exit code %d, want 2", code)
+	}
+	contains(t, a.stderr.String(), "SIGQUIT: quit", "goroutine 1 ", "kernel.(*Kernel).Run")
 }

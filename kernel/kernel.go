@@ -338,9 +338,11 @@ type directories struct {
 // path of a unix socket may have.
 const maxSocketDir = 60
 
+func storeDir(data string) string { return filepath.Join(data, "store") }
+
 func prepareDirectories(data string, users bool) (directories, error) {
 	d := directories{
-		data: data, store: filepath.Join(data, "store"), plugins: filepath.Join(data, "plugins"),
+		data: data, store: storeDir(data), plugins: filepath.Join(data, "plugins"),
 		pods: filepath.Join(data, "node"), logs: filepath.Join(data, "node", "logs"), run: filepath.Join(data, "run"),
 	}
 	if len(d.run) > maxSocketDir {

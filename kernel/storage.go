@@ -24,6 +24,14 @@ func (k *Kernel) openStorage(cfg *config.Config) (api.Backend, error) {
 	return k.openBadger(cfg)
 }
 
+// FaultFile is where the trace of a fault that ends the process is kept.
+func FaultFile(cfg *config.Config) string {
+	if cfg.Store.Backend == config.BackendEtcd {
+		return filepath.Join(cfg.DataDir, store.FaultFile)
+	}
+	return filepath.Join(storeDir(cfg.DataDir), store.FaultFile)
+}
+
 func (k *Kernel) openBadger(cfg *config.Config) (_ api.Backend, err error) {
 	var keys [][]byte
 	if cfg.Store.EncryptionKey != "" {

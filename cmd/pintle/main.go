@@ -23,6 +23,9 @@ func main() {
 	if len(os.Args) > 1 && os.Args[1] == "kubectl" {
 		os.Exit(runKubectl(os.Args[1:]))
 	}
+	if len(os.Args) == 3 && os.Args[1] == faultCommand {
+		os.Exit(tellFault(os.Stderr, os.Args[2]))
+	}
 	root := newRootCommand()
 	if err := root.Execute(); err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -45,6 +45,9 @@ func serve(ctx context.Context, stop func(), src *sourceFlags, out io.Writer) er
 	if err != nil {
 		return err
 	}
+	if disarm := catchFaults(cfg); disarm != nil {
+		defer disarm()
+	}
 	level := new(slog.LevelVar)
 	level.Set(kernel.Level(cfg.Logging.Level))
 	log, stopping := newLogger(os.Stderr, cfg.Logging.Format, level)

@@ -55,8 +55,8 @@
 //
 // Badger writes through mmap, which a full disk turns into SIGBUS; hence the log has its blocks ahead of the writes, and
 // free space is checked before every group, with what a compaction would take (disk.go, reserve.go). Others can still
-// take the room that a compaction under way counts on; the process then ends by that fault, and the next start names it
-// (fault.go).
+// take the room that a compaction under way counts on; the process then ends by that fault on a goroutine of Badger's,
+// Fault makes a line of it (fault.go; kernel/lastwords is how it is told), and the next start names it, too.
 //
 // Badger passes over damage in silence in several places (it leaves out tables, ends iterations, gives empty values),
 // so Open reads all tables first (inspect.go), and reads compare with the index and the history (damage.go, read.go).

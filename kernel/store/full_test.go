@@ -185,6 +185,46 @@ func TestFaultOnFullDisk(t *testing.T) {
 		}
 	}
 	put(t, s, "/after", "1")
+	if trace, err := os.ReadFile(filepath.Join(dir, formerFault)); err != nil || !strings.Contains(string(trace), "SIGBUS") {
+		t.Errorf("the trace of the former run: %.100q, %v", trace, err)
+	}
+}
+
+// What the runtime says at the end of a process is a line that names the cause, and the store only where it is in it.
+func TestFaultLine(t *testing.T) {
+	const (
+		bus  = "unexpected fault address 0x7f2ad0\nfatal error: fault\n[signal SIGBUS: bus error code=0x2 addr=0x7f2ad0 pc=0x47a0e5]\n\n"
+		ours = "goroutine 77 gp=0xc0 m=5 mp=0xc0 [running]:\nruntime.throw({0x1, 0x5})\n\t/go/panic.go:1 +0x4a\nruntime.memmove()\n\t/go/memmove.s:1 +0x1\n" +
+			"github.com/dgraph-io/badger/v4/table.(*buildData).Copy(0xc0001, {0x7f2ad0, 0x1, 0x1})\n\t/b/table.go:2 +0x3\n\n"
+		other = "goroutine 7 [running]:\nmain.write(0x1)\n\t/main.go:1 +0x1\n\n"
+	)
+	full := t.TempDir()
+	for name, tc := range map[string]struct {
+		dir, trace  string
+		want, never []string
+	}{
+		"the store's page": {full, bus + ours + other, []string{"data directory " + full, "SIGBUS", "in (*buildData).Copy", "KiB left", "start again", everythingKept}, nil},
+		"another page":     {full, bus + other + ours, []string{"SIGBUS"}, []string{full, everythingKept}},
+		"Badger's panic":   {full, "panic: while writing\n\n" + ours, []string{"the database gave up (panic: while writing", everythingKept}, nil},
+		"another panic":    {full, "panic: out of ideas\n\n" + other + ours, []string{"panic: out of ideas"}, []string{full, "database"}},
+		"no directory":     {"/nowhere", bus + ours, []string{"/nowhere", "no such file", everythingKept}, nil},
+		"nothing":          {full, "", nil, []string{full}},
+	} {
+		line := Fault(tc.dir, tc.trace).Error()
+		for _, words := range tc.want {
+			if !strings.Contains(line, words) {
+				t.Errorf("%s: no %q in %s", name, words, line)
+			}
+		}
+		for _, words := range tc.never {
+			if strings.Contains(line, words) {
+				t.Errorf("%s: %q in %s", name, words, line)
+			}
+		}
+		if strings.Contains(line, "\n") {
+			t.Errorf("%s: more than a line: %q", name, line)
+		}
+	}
 }
 
 // A write that fails on disk ends the store: it says why, refuses what waits, and a restart serves.
