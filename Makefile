@@ -99,11 +99,11 @@ $(BIN)/etcd: e2e/etcd/go.mod e2e/etcd/go.sum
 	@mkdir -p $(@D)
 	@cd e2e/etcd && $(GOBUILD) $(SLIM) -o $(CURDIR)/$@ go.etcd.io/etcd/server/v3
 
-# So is the API server that Pintle is measured beside.
-$(BIN)/kube-apiserver: e2e/peer/go.mod e2e/peer/go.sum
-	@echo "building kube-apiserver (once; some minutes)"
+# So are the API server and the scheduler that Pintle is measured beside.
+$(BIN)/kube-apiserver $(BIN)/kube-scheduler: $(BIN)/kube-%: e2e/peer/go.mod e2e/peer/go.sum
+	@echo "building $(@F) (once; some minutes)"
 	@mkdir -p $(@D)
-	@cd e2e/peer && $(GOBUILD) $(SLIM) -o $(CURDIR)/$@ k8s.io/kubernetes/cmd/kube-apiserver
+	@cd e2e/peer && $(GOBUILD) $(SLIM) -o $(CURDIR)/$@ k8s.io/kubernetes/cmd/$(@F)
 
 .PHONY: test
 test: build etcd ## pass every test; those that need root or a kernel feature say why they skip
@@ -128,10 +128,14 @@ GENERATED = git ls-files -co --exclude-standard '*.pb.go' '*zz_generated*' | sor
 .PHONY: peer-goldens
 peer-goldens: ## ask Kubernetes itself for the answers that the API is tested against (compiles it: some minutes)
 	cd e2e/peer && $(GO) run ./upstream -corpus corpus -golden $(CURDIR)/kernel/api/testdata/peer
+	cd e2e/peer && $(GO) run ./scheduling -out $(CURDIR)/kernel/peer/testdata/scheduling.jsonl.gz
 
 .PHONY: test-peer
-test-peer: ## check that those answers are current (compiles Kubernetes: some minutes)
+test-peer: ## check that those answers are current, and compare 12,000 more pods' scheduling (compiles Kubernetes: some minutes)
 	cd e2e/peer && $(GO) test ./...
+	@mkdir -p build
+	cd e2e/peer && $(GO) run ./scheduling -pods 12000 -seed $${PEER_SEED:-1} -out $(CURDIR)/build/scheduling.jsonl.gz
+	PEER_CASES=$(CURDIR)/build/scheduling.jsonl.gz $(GO) test -count=1 -timeout 30m ./kernel/peer
 
 .PHONY: test-crash
 test-crash: ## kill the store 200 times, with and without power cuts (CRASH_SEED repeats, CRASH_ROUNDS says how often)
@@ -164,6 +168,14 @@ bench-store: build etcd $(BIN)/kube-apiserver ## the store and the API beside et
 .PHONY: bench-plugin
 bench-plugin: build ## what plugins cost, as WASM and as process, beside one decode a call (PLUGIN_FLAGS="-plugin-phases ask"); chart in build/bench/
 	@CGO_ENABLED=0 $(GO) run ./e2e/bench $(PLUGIN_FLAGS) plugin
+
+.PHONY: bench-peer
+bench-peer: build etcd $(BIN)/kube-apiserver $(BIN)/kube-scheduler ## the scheduler beside etcd, kube-apiserver and kube-scheduler (PEER_FLAGS="-peer-nodes 500 -peer-pods 1000": a short one); chart in build/bench/
+	@CGO_ENABLED=0 $(GO) run ./e2e/bench $(PEER_FLAGS) peer
+
+.PHONY: bench-scale
+bench-scale: build ## grow to 50,000 nodes and 100,000 pods (SCALE_FLAGS="-scale-nodes 5000 -scale-pods 20000"); chart in build/bench/
+	@CGO_ENABLED=0 $(GO) run ./e2e/bench $(SCALE_FLAGS) scale
 
 .PHONY: clean
 clean: ## remove what was built

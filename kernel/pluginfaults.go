@@ -15,12 +15,17 @@ import (
 func located(cfg *config.Config, err error) error {
 	var faults config.Faults
 	for _, e := range configErrors(err) {
+		list := []string{"plugins", "bundles"}
 		at := slices.IndexFunc(cfg.Plugins.Bundles, func(b config.Bundle) bool { return b.Name == e.Bundle })
+		if e.Profile != "" {
+			list = []string{"scheduler", "profiles"}
+			at = slices.IndexFunc(cfg.Scheduler.Profiles, func(p config.Profile) bool { return p.SchedulerName == e.Profile })
+		}
 		if at < 0 {
 			return err
 		}
 		for _, fault := range e.List {
-			path := []string{"plugins", "bundles", strconv.Itoa(at)}
+			path := append(slices.Clone(list), strconv.Itoa(at))
 			field := strings.NewReplacer("[", ".", "]", "").Replace(fault.Field)
 			path = append(path, strings.Split(field, ".")...)
 			faults = append(faults, cfg.FaultAt(path, fault.ErrorBody()))

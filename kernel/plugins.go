@@ -79,10 +79,21 @@ func (k *Kernel) hostConfig(cfg *config.Config) plugin.Config {
 			if p.QueueSort != "" {
 				profile.Points[sdk.KindQueueSort] = []string{p.QueueSort}
 			}
+			profile.Config = profileConfigs(p.Config)
 			out.Profiles = append(out.Profiles, profile)
 		}
 	}
 	return out
+}
+
+// profileConfigs splits a profile's configuration of plugins, which kernel/config
+// found to be an object.
+func profileConfigs(raw json.RawMessage) map[string]json.RawMessage {
+	var configs map[string]json.RawMessage
+	if len(raw) == 0 || json.Unmarshal(raw, &configs) != nil {
+		return nil
+	}
+	return configs
 }
 
 // authorityFile is the one file of the data directory that plugins with a user of

@@ -22,6 +22,9 @@ func describeJSON(version uint32, plugins []PluginInfo) []byte {
 			out = append(out, `,"maxScore":`+strconv.FormatInt(p.MaxScore, 10)...)
 		}
 		out = appendList(out, "reads", p.Reads)
+		if p.Instances {
+			out = append(out, `,"instances":true`...)
+		}
 		if a := p.Announced; a != nil {
 			out = appendAnnounced(out, a)
 		}

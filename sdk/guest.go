@@ -86,7 +86,7 @@ func GuestOf(plugins ...any) (*Guest, error) {
 func newGuest(list []served) *Guest {
 	g := &Guest{plugins: make([]servedState, len(list))}
 	for i, s := range list {
-		g.plugins[i] = servedState{served: s, states: map[uint32]preparedState{}, ids: map[reasonKey]uint32{}}
+		g.plugins[i] = newServedState(s)
 	}
 	for _, s := range list {
 		g.cluster.changes.kept = g.cluster.changes.kept || s.follow != nil
@@ -94,6 +94,36 @@ func newGuest(list []served) *Guest {
 	g.cluster.reset()
 	g.request.Cluster = &g.cluster
 	return g
+}
+
+func newServedState(s served) servedState {
+	return servedState{served: s, states: map[uint32]preparedState{}, ids: map[reasonKey]uint32{}}
+}
+
+// maxInstances bounds the instances of a guest; a profile has one a plugin.
+const maxInstances = 1024
+
+// Instance makes another instance of plugin i and returns its index: from then on
+// it is configured and asked as a plugin of its own, by this name. There is none of plugins that were not registered with RegisterNew.
+func (g *Guest) Instance(i int, name string) (index int, err error) {
+	p, err := g.plugin(i, "")
+	if err != nil {
+		return 0, err
+	}
+	defer contain(p.name, &err)
+	if p.again == nil {
+		return 0, fmt.Errorf("%w: no further instance of %s can be made", ErrPlugin, p.name)
+	}
+	if len(g.plugins) >= maxInstances {
+		return 0, fmt.Errorf("%w: %d plugins and instances are enough", ErrPlugin, maxInstances)
+	}
+	s, err := p.again()
+	if err != nil {
+		return 0, err
+	}
+	s.instance, s.name = true, name
+	g.plugins = append(g.plugins, newServedState(s))
+	return len(g.plugins) - 1, nil
 }
 
 // PluginInfo is one entry of a bundle's description.
@@ -107,14 +137,22 @@ type PluginInfo struct {
 	// Announced is what else there is to say of a kind that another package of
 	// the SDK serves; nil of others.
 	Announced *Announcement
+	// Instances: further ones can be made of it.
+	Instances bool
 }
 
-// Plugins describes what the guest serves; the index is how the ABI names a plugin.
+// Plugins describes what the guest serves; the index is how the ABI names a
+// plugin. Instances stand behind, and are not described.
 func (g *Guest) Plugins() []PluginInfo {
-	infos := make([]PluginInfo, len(g.plugins))
+	infos := make([]PluginInfo, 0, len(g.plugins))
 	for i := range g.plugins {
 		p := &g.plugins[i]
-		infos[i] = PluginInfo{Name: p.name, Kind: p.kind, Scope: p.scope, Normalize: p.normalize, MaxScore: p.maxScore, Reads: p.readList, Announced: p.announced}
+		if p.instance {
+			break
+		}
+		infos = append(infos, PluginInfo{
+			Name: p.name, Kind: p.kind, Scope: p.scope, Normalize: p.normalize, MaxScore: p.maxScore, Reads: p.readList, Announced: p.announced, Instances: p.again != nil,
+		})
 	}
 	return infos
 }

@@ -29,6 +29,10 @@ type served struct {
 	normFunc  func(*Cluster, *Pod, any, []*Node, []int64)
 	at        map[point]step // kinds that are neither predicate nor priority
 	announced *Announcement  // kinds that another package of the SDK serves
+	// again makes the plugin anew, with a state of its own; nil: nobody can.
+	again func() (served, error)
+	// instance: it was made by again, for a profile with a configuration of its own.
+	instance bool
 }
 
 // Plugin is every kind that Register takes.
@@ -44,6 +48,24 @@ func Register[P Plugin](plugin P) {
 	if err != nil {
 		panic("sdk.Register: " + err.Error())
 	}
+	register(s)
+}
+
+// RegisterNew adds a plugin of which there may be several instances: one for each
+// profile that configures it apart, each with what make returned for it. They
+// share the replica, so that an instance costs no more than its own state. make
+// must return a value that shares nothing changeable with those before.
+func RegisterNew[P Plugin](make func() P) {
+	again := func() (served, error) { return newServed(make()) }
+	s, err := again()
+	if err != nil {
+		panic("sdk.RegisterNew: " + err.Error())
+	}
+	s.again = again
+	register(s)
+}
+
+func register(s served) {
 	for _, other := range registered {
 		if other.name == s.name {
 			panic("sdk.Register: " + s.name + " is registered twice")

@@ -111,6 +111,15 @@ func exportConfigure(plugin int32, pointer, size uint32) int32 {
 	return status(theGuest().Configure(int(plugin), config))
 }
 
+//go:wasmexport pintle_instance
+func exportInstance(plugin int32, pointer, size uint32) int32 {
+	index, err := theGuest().Instance(int(plugin), string(memoryAt[byte](pointer, size)))
+	if err != nil {
+		return status(err)
+	}
+	return int32(index)
+}
+
 //go:wasmexport pintle_apply
 func exportApply(pointer, size uint32) int32 {
 	return status(theGuest().Apply(memoryAt[byte](pointer, size)))

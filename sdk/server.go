@@ -30,7 +30,10 @@ type schedulingServer struct {
 	guest *Guest
 }
 
-var _ transport.Service = (*schedulingServer)(nil)
+var (
+	_ transport.Service   = (*schedulingServer)(nil)
+	_ transport.Instancer = (*schedulingServer)(nil)
+)
 
 func (s *schedulingServer) RegisterWith(r grpc.ServiceRegistrar) {
 	contractv1.RegisterSchedulingServer(r, s)
@@ -42,7 +45,7 @@ func (s *schedulingServer) Describe() []*contractv1.PluginDescription {
 	var list []*contractv1.PluginDescription
 	for _, p := range s.guest.Plugins() {
 		d := &contractv1.PluginDescription{
-			Name: p.Name, Kind: p.Kind, Scope: string(p.Scope), Normalize: string(p.Normalize), MaxScore: p.MaxScore, Reads: p.Reads,
+			Name: p.Name, Kind: p.Kind, Scope: string(p.Scope), Normalize: string(p.Normalize), MaxScore: p.MaxScore, Reads: p.Reads, Instances: p.Instances,
 		}
 		if a := p.Announced; a != nil {
 			d.Phase = a.Phase
@@ -59,6 +62,20 @@ func (s *schedulingServer) Configure(name string, config []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.guest.Configure(s.guest.Index(name), config)
+}
+
+// ConfigureInstance implements transport.Instancer.
+func (s *schedulingServer) ConfigureInstance(name, instance string, config []byte) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := s.guest.Index(instance)
+	if i < 0 {
+		var err error
+		if i, err = s.guest.Instance(s.guest.Index(name), instance); err != nil {
+			return err
+		}
+	}
+	return s.guest.Configure(i, config)
 }
 
 func (s *schedulingServer) Health() error              { return nil }

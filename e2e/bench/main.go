@@ -34,6 +34,8 @@ var all = []benchmark{
 	{name: "pod", what: "pod create to Running against the three CRI calls by hand", run: pod},
 	{name: "plugin", what: "what plugins cost, as module and as process, medians", run: measurePlugins, limit: 15 * time.Minute},
 	{name: "store", what: "side by side with etcd and kube-apiserver, in turns, medians", run: measureStore, limit: 12 * time.Minute},
+	{name: "peer", what: "side by side with etcd, kube-apiserver and kube-scheduler", run: measurePeer, limit: 90 * time.Minute},
+	{name: "scale", what: "growth of the time a pod, 50,000 nodes and 100,000 pods", run: measureScale, limit: 30 * time.Minute},
 }
 
 // options are the command line's.
@@ -50,6 +52,14 @@ type options struct {
 
 	// Of plugin alone.
 	pluginPhases string
+
+	// Of peer alone.
+	peerNodes, peerPods, peerFull, peerStuck, peerRounds int
+	peerRows                                             string
+	peerAlone                                            bool
+
+	// Of scale alone.
+	scaleNodes, scalePods, scaleStep int
 }
 
 func main() {
@@ -76,8 +86,18 @@ func main() {
 	flag.DurationVar(&o.settle, "settle", 130*time.Second, "how long store leaves servers alone before it weighs them with all pods; within two minutes their collectors run by themselves")
 	flag.IntVar(&o.etcdConnections, "etcd-connections", 1, "connections to etcd of store's writers and watchers")
 	flag.StringVar(&o.pluginPhases, "plugin-phases", "", "parts of plugin: "+strings.Join(pluginPhases, ",")+"; empty: all")
+	flag.IntVar(&o.peerNodes, "peer-nodes", 5000, "nodes of peer; 500 with 1,000 pods take a minute or two")
+	flag.IntVar(&o.peerPods, "peer-pods", 10000, "pods of peer")
+	flag.IntVar(&o.peerFull, "peer-full", 500, "full nodes of peer's preemption, and pods that preempt")
+	flag.IntVar(&o.peerStuck, "peer-stuck", 3000, "pods of peer that fit nowhere")
+	flag.IntVar(&o.peerRounds, "peer-rounds", 1, "how often peer repeats each row; medians")
+	flag.StringVar(&o.peerRows, "peer-rows", "", "rows of peer: "+strings.Join(rowNames(), ",")+"; empty: all")
+	flag.BoolVar(&o.peerAlone, "peer-alone", false, "leave kube-scheduler out of peer")
+	flag.IntVar(&o.scaleNodes, "scale-nodes", 50_000, "nodes of scale at last")
+	flag.IntVar(&o.scalePods, "scale-pods", 100_000, "pods of scale at last")
+	flag.IntVar(&o.scaleStep, "scale-step", 2000, "pods of scale at each size of the cluster")
 	flag.Usage = func() {
-		fmt.Fprintln(os.Stderr, "usage: bench [flags] [start|memory|create|schedule|pod|plugin|store]…   (none: all but plugin and store)")
+		fmt.Fprintln(os.Stderr, "usage: bench [flags] [start|memory|create|schedule|pod|plugin|store|peer|scale]…   (none: all but the last four)")
 		flag.PrintDefaults()
 	}
 	flag.Parse()
@@ -97,8 +117,8 @@ func run(ctx context.Context, o options, out string, limit time.Duration, names 
 			return fmt.Errorf("no benchmark %q; there are: %s", n, strings.Join(benchmarkNames(), ", "))
 		}
 	}
-	if o.rounds < 1 || o.nodes < 1 || o.pods < 1 || o.creates < 1 || o.workers < 1 {
-		return errors.New("rounds, nodes, pods, creates and workers must be at least 1")
+	if min(o.rounds, o.nodes, o.pods, o.creates, o.workers, o.peerNodes, o.peerPods, o.peerFull, o.peerStuck, o.peerRounds, o.scaleNodes, o.scalePods, o.scaleStep) < 1 {
+		return errors.New("rounds, nodes, pods, creates, workers and sizes of peer and scale must be at least 1")
 	}
 	var errs []error
 	for _, b := range all {

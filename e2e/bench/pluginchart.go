@@ -3,8 +3,6 @@ package main
 import (
 	"fmt"
 	"html"
-	"os"
-	"path/filepath"
 	"strings"
 )
 
@@ -35,14 +33,6 @@ func goalChart(file, title string, figures []figure) error {
 		fmt.Fprintf(&body, "<text x=\"%d\" y=\"%d\" fill=\"%s\">%.3g of %s%g %s, %s</text>\n", chartLeft+chartBar+8, y+14, colour, value, least, want, html.EscapeString(unit), word)
 		y += 28
 	}
-	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-		return err
-	}
-	text := fmt.Sprintf(`<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" font-family="sans-serif" font-size="12">
-<rect width="100%%" height="100%%" fill="white"/>
-<text x="16" y="24" font-size="15">%s</text>
-%s<line x1="%d" x2="%d" y1="40" y2="%d" stroke="#333"/>
-</svg>
-`, chartWidth, y+16, html.EscapeString(title), body.String(), chartLeft+goal, chartLeft+goal, y)
-	return os.WriteFile(file, []byte(text), 0o644)
+	fmt.Fprintf(&body, "<line x1=\"%d\" x2=\"%d\" y1=\"40\" y2=\"%d\" stroke=\"#333\"/>\n", chartLeft+goal, chartLeft+goal, y)
+	return writeChart(file, title, y+16, body.String())
 }

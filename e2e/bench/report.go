@@ -29,6 +29,12 @@ type figure struct {
 	// Peer is what another program reached in the same run; the goal is then
 	// one for the ratio to it.
 	Peer *peer `json:"peer,omitempty"`
+	// Floor is what the other program's own tests ask of it at least, elsewhere.
+	Floor float64 `json:"floor,omitempty"`
+	// Sides say more of what each reached.
+	Sides []side `json:"sides,omitempty"`
+	// Skipped is why there is no value.
+	Skipped string `json:"skipped,omitempty"`
 }
 
 // most makes a figure of which less is better; goal 0 is none.
@@ -79,6 +85,10 @@ func newReport(b benchmark, figures []figure, before string) report {
 
 func (r report) print(w io.Writer) {
 	for _, f := range r.Figures {
+		if f.Skipped != "" {
+			fmt.Fprintf(w, "  %-44s skipped: %s (%s)\n", f.Name, f.Skipped, f.Note)
+			continue
+		}
 		goal := ""
 		switch {
 		case f.AtMost > 0:
@@ -105,6 +115,9 @@ func (r report) print(w io.Writer) {
 		}
 		if f.Peer != nil && len(f.Peer.Rounds) > 1 {
 			fmt.Fprintf(w, " against %s", joined(f.Peer.Rounds))
+		}
+		if f.Floor > 0 {
+			fmt.Fprintf(w, " floor %g", f.Floor)
 		}
 		if f.Note != "" {
 			fmt.Fprintf(w, " (%s)", f.Note)

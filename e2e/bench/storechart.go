@@ -25,24 +25,34 @@ func (b *storeBench) chart() error {
 			rows = append(rows, f)
 		}
 	}
+	return pairChart(filepath.Join(b.o.out, "store.svg"), "Pintle (blue) and etcd or kube-apiserver (grey), one run, medians", rows, b.soak...)
+}
+
+// pairChart draws figures that have a peer as pairs of bars.
+func pairChart(file, title string, rows []figure, soak ...sample) error {
 	height := 50 + chartRow*len(rows)
 	var body strings.Builder
 	for i, f := range rows {
 		bars(&body, 40+chartRow*i, f)
 	}
-	if len(b.soak) > 1 {
-		lines(&body, height+20, b.soak)
+	if len(soak) > 1 {
+		lines(&body, height+20, soak)
 		height += plotHeight + 80
 	}
-	if err := os.MkdirAll(b.o.out, 0o755); err != nil {
+	return writeChart(file, title, height, body.String())
+}
+
+// writeChart puts a frame and a title around what was drawn.
+func writeChart(file, title string, height int, body string) error {
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		return err
 	}
 	text := fmt.Sprintf(`<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" font-family="sans-serif" font-size="12">
 <rect width="100%%" height="100%%" fill="white"/>
-<text x="16" y="24" font-size="15">Pintle (blue) and etcd or kube-apiserver (grey), one run, medians</text>
+<text x="16" y="24" font-size="15">%s</text>
 %s</svg>
-`, chartWidth, height, body.String())
-	return os.WriteFile(filepath.Join(b.o.out, "store.svg"), []byte(text), 0o644)
+`, chartWidth, height, html.EscapeString(title), body)
+	return os.WriteFile(file, []byte(text), 0o644)
 }
 
 func bars(w *strings.Builder, y int, f figure) {

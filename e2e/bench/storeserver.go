@@ -225,11 +225,15 @@ func (s *apiServer) memory() (rss, anonymous float64, err error) {
 // startKernel starts Pintle on the data below dir, which is made or was left by
 // a former start.
 func startKernel(ctx context.Context, dir, retention string) (*apiServer, error) {
+	return runKernel(ctx, "bench-store", dir, fmt.Sprintf(storeConfig, retention))
+}
+
+func runKernel(ctx context.Context, name, dir, text string) (*apiServer, error) {
 	config := filepath.Join(dir, "config.yaml")
-	if err := os.WriteFile(config, fmt.Appendf(nil, storeConfig, retention), 0o600); err != nil {
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		return nil, err
 	}
-	c, err := cluster.Start(ctx, cluster.Options{Name: "bench-store", Config: config, Data: filepath.Join(dir, "d")})
+	c, err := cluster.Start(ctx, cluster.Options{Name: name, Config: config, Data: filepath.Join(dir, "d")})
 	if err != nil {
 		return nil, err
 	}

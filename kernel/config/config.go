@@ -142,6 +142,8 @@ type Profile struct {
 	PreBind       []string   `mapstructure:"preBind" doc:"names of plugins that act before the binding"`
 	Bind          []string   `mapstructure:"bind" doc:"names of plugins that bind; where none does, the kernel binds"`
 	PostBind      []string   `mapstructure:"postBind" doc:"names of plugins that are told of bindings"`
+	// Config is by plugin, as that of a bundle.
+	Config json.RawMessage `mapstructure:"-" raw:"config" doc:"configuration of plugins in this profile alone, by plugin, in the place of their bundle's"`
 }
 
 // Priority is a priority with its weight.

@@ -129,8 +129,8 @@ func (b *breaker) report(now time.Time) (v1alpha1.PluginCircuit, string) {
 
 // admit reports whether a plugin of the unit may be asked.
 func (u *unit) admit(name string, now time.Time) error {
-	if err := u.stats[name].circuit.admit(now); err != nil {
-		return fmt.Errorf("plugin %s %w", name, err)
+	if err := u.counted(name).circuit.admit(now); err != nil {
+		return fmt.Errorf("plugin %s %w", pluginOf(name), err)
 	}
 	return nil
 }
@@ -138,7 +138,7 @@ func (u *unit) admit(name string, now time.Time) error {
 // note counts one question to a plugin of the unit, and opens or closes its
 // circuit. The cycle waited for whole: for what the guest was handed, too.
 func (u *unit) note(name string, now time.Time, took, whole time.Duration, err error) {
-	s := u.stats[name]
+	s := u.counted(name)
 	s.record(took, err)
 	if !s.circuit.note(now, whole, u.call, err, u.changed) {
 		return

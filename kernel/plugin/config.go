@@ -85,6 +85,11 @@ type Profile struct {
 	// Points are the plugins at the other points of the cycle, by kind
 	// (sdk.CycleKinds), in order.
 	Points map[string][]string
+	// Config are the configurations of plugins in this profile, by name, in the
+	// place of what their bundles are configured with. Each such plugin has an
+	// instance for this profile, and what a Plugin object says of its
+	// configuration does not concern that.
+	Config map[string]json.RawMessage
 }
 
 // WeightedPriority is a priority with the factor of its score.

@@ -36,10 +36,16 @@ func (u *unit) configureAll(ctx context.Context, g guest, index map[string]int) 
 		return 0, fmt.Errorf("%w: %w", errPermanent, err)
 	}
 	for _, name := range slices.Sorted(maps.Keys(configs)) {
-		i, ok := index[name]
-		if !ok {
+		if _, ok := index[pluginOf(name)]; !ok {
 			return 0, fmt.Errorf("plugin bundle %s: %w: config: it has no plugin %s; there are: %s",
 				bc.Name, errPermanent, name, strings.Join(slices.Sorted(maps.Keys(index)), ", "))
+		}
+		i, err := u.position(ctx, g, index, name)
+		if err != nil {
+			if errors.Is(err, errBroken) {
+				return 0, err
+			}
+			return 0, fmt.Errorf("%w: %w", errPermanent, err)
 		}
 		if err := g.configure(ctx, i, configs[name]); err != nil {
 			if errors.Is(err, errBroken) {
@@ -63,7 +69,8 @@ func changedConfigs(old, next *BundleConfig) (changed map[string]json.RawMessage
 		return nil, false
 	}
 	for name := range before {
-		if _, still := after[name]; !still {
+		// An instance whose profile needs it no more is left alone.
+		if _, still := after[name]; !still && pluginOf(name) == name {
 			return nil, false
 		}
 	}
@@ -141,11 +148,10 @@ func (r *reconfiguration) give() error {
 	former, _ := parseConfigs(&u.config)
 	var given []string
 	for _, name := range slices.Sorted(maps.Keys(r.changed)) {
-		i, ok := u.index[name]
-		if !ok {
-			return fmt.Errorf("plugin bundle %s: config: it has no plugin %s", u.bundle.Manifest.Name, name)
+		i, err := u.position(ctx, u.guest, u.index, name)
+		if err == nil {
+			err = u.guest.configure(ctx, i, r.changed[name])
 		}
-		err := u.guest.configure(ctx, i, r.changed[name])
 		given = append(given, name)
 		if err == nil {
 			continue
@@ -155,6 +161,9 @@ func (r *reconfiguration) give() error {
 			return err
 		}
 		for _, name := range given {
+			if len(former[name]) == 0 && pluginOf(name) != name {
+				continue // an instance that no policy asks
+			}
 			if len(former[name]) == 0 {
 				u.broke(fmt.Errorf("started again without a configuration that plugin %s refused", name))
 				break

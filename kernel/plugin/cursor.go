@@ -10,6 +10,9 @@ type cursor struct {
 	data  []byte
 	at    int
 	calls bool // a call was seen
+	// straight: nothing so far branches, returns or calls; headed: a loop was met
+	// like that, so that the function cannot run without running its head.
+	straight, headed bool
 }
 
 func (c *cursor) fail(what string) {
@@ -68,28 +71,41 @@ func (c *cursor) limits() {
 	}
 }
 
-// bulk skips the rest of a 0xfc instruction and reports whether it may touch
-// much memory.
-func (c *cursor) bulk() bool {
+// What an instruction may touch much of.
+const (
+	onNothing = iota
+	onMemory
+	onTable
+)
+
+// bulk skips the rest of a 0xfc instruction and says what it may touch much of.
+func (c *cursor) bulk() int {
 	switch sub := c.u32(); {
 	case sub <= 7:
-		return false
-	case sub == 8 || sub == 10 || sub == 12 || sub == 14:
+		return onNothing
+	case sub == 8 || sub == 10:
 		c.u32()
 		c.u32()
-		return true
+		return onMemory
+	case sub == 11:
+		c.u32()
+		return onMemory
+	case sub == 12 || sub == 14:
+		c.u32()
+		c.u32()
+		return onTable
 	case sub == 9 || sub == 13 || sub == 16:
 		c.u32()
-		return false
+		return onNothing
 	case sub == 15:
 		// Nothing else bounds the memory of tables.
 		c.fail("table.grow, which is not granted:")
-	case sub == 11 || sub == 17:
+	case sub == 17:
 		c.u32()
-		return true
+		return onTable
 	}
 	c.fail("instruction 0xfc")
-	return false
+	return onNothing
 }
 
 // vector skips the rest of a 0xfd instruction.

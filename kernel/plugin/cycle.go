@@ -80,7 +80,7 @@ func (u *unit) cycle(ctx context.Context, p *Policy, c *contractv1.CycleCall, st
 		name := p.at(s).name
 		step := &contractv1.Step{Plugin: name, Point: s.Point, Waiting: s.Waiting}
 		if s.Point.Beside() {
-			step.Socket = u.socket(name)
+			step.Socket = u.socket(pluginOf(name))
 		}
 		req.Steps = append(req.Steps, step)
 	}
@@ -188,13 +188,13 @@ func (u *unit) noted(ctx context.Context, g guest, req *contractv1.CycleRequest,
 			return nil, err
 		}
 		u.note(name, time.Now(), answer.took, answer.took, err)
-		err = fmt.Errorf("plugin %s: %w", name, err)
+		err = fmt.Errorf("plugin %s: %w", pluginOf(name), err)
 		switch {
 		case errors.Is(err, errBroken):
 			if u.guest == g {
 				u.broke(err)
 			}
-		case u.stats[name].failed(err, time.Now()):
+		case u.counted(name).failed(err, time.Now()):
 			u.log.Warn("plugin did not answer a question", "error", err)
 		}
 		return nil, err
@@ -208,8 +208,8 @@ func (u *unit) noted(ctx context.Context, g guest, req *contractv1.CycleRequest,
 		}
 		var failure error
 		if r.GetCode() == contractv1.Code_ERROR {
-			failure = fmt.Errorf("plugin %s: %s", name, firstReason(r))
-			if u.stats[name].failed(failure, time.Now()) {
+			failure = fmt.Errorf("plugin %s: %s", pluginOf(name), firstReason(r))
+			if u.counted(name).failed(failure, time.Now()) {
 				u.log.Warn("plugin answered with an error", "error", failure)
 			}
 		}

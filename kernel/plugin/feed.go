@@ -323,10 +323,10 @@ func (u *unit) ask(ctx context.Context, name, call string, generation uint64, qu
 	if err == nil {
 		return nil
 	}
-	err = fmt.Errorf("plugin %s: %w", name, err)
+	err = fmt.Errorf("plugin %s: %w", pluginOf(name), err)
 	if errors.Is(err, errBroken) {
 		u.broke(err)
-	} else if u.stats[name].failed(err, time.Now()) {
+	} else if u.counted(name).failed(err, time.Now()) {
 		u.log.Warn("plugin did not answer a question", "error", err)
 	}
 	return err

@@ -13,6 +13,9 @@ import (
 type guest interface {
 	describe() []*contractv1.PluginDescription
 	configure(ctx context.Context, i int, config []byte) error
+	// another makes another instance of plugin i, which goes by name, and returns
+	// its index; it has its configuration from configure, which must follow.
+	another(ctx context.Context, i int, name string) (int, error)
 	// apply takes a delta, within timeout.
 	apply(ctx context.Context, p part, timeout time.Duration) error
 	filter(ctx context.Context, i int, class uint32, nodes, out []uint32) error

@@ -12,18 +12,22 @@ import (
 // times slower (27 µs to 178 µs) and a one-node call 320 ns to 2.1 µs. So the
 // module is rewritten before it is compiled: a fuel counter of its own, which
 // the module itself cannot name, is taken down at loop heads, at the entry of
-// functions that call others, and before bulk memory operations. When it is
-// used up the module calls one imported host function, which looks at the
+// functions that call others and do not begin with a loop (Go's do), and before
+// memory is copied or filled, by how much of it. When it is used up the module calls one imported host function, which looks at the
 // clock and either traps or hands out the next slice.
 
 const (
 	// meterVersion is part of the name of cached rewritten modules.
-	meterVersion = 2
+	meterVersion = 3
 	// fuelSlice is how much fuel one look at the clock is good for: at a unit a
 	// turn of a small loop about 0.1 ms.
 	fuelSlice = 1 << 16
-	// bulkFuel is charged for operations that may touch all of memory at once.
+	// bulkFuel is charged for operations that may touch a whole table at once, or
+	// make memory.
 	bulkFuel = fuelSlice / 16
+	// bulkShift: two to the power of it bytes of memory that are copied or filled
+	// cost one unit.
+	bulkShift = 6
 	// fuelBytes of function body cost one unit more a turn, so that a loop of a
 	// huge body cannot outrun the clock.
 	fuelBytes = 512
@@ -35,6 +39,7 @@ const (
 	// Tables lie outside of the module's memory: so many of so many entries all
 	// together.
 	maxTables, maxTableEntries = 16, 1 << 20
+	maxLocals                  = 1 << 20 // of a function; wazero takes fewer
 )
 
 // Section ids of the binary format.
@@ -55,10 +60,13 @@ var errModule = errors.New("malformed WASM module")
 
 // meterer rewrites one module.
 type meterer struct {
-	types     uint32 // number of types; the check's own is appended
-	imports   uint32 // imported functions: the check becomes the next one
-	functions uint32 // all functions of the original
-	globals   uint32 // all globals of the original; the fuel is appended
+	types     uint32   // number of types; the check's own is appended
+	imports   uint32   // imported functions: the check becomes the next one
+	functions uint32   // all functions of the original
+	globals   uint32   // all globals of the original; the fuel is appended
+	params    []uint32 // by type: how many parameters
+	typed     []uint32 // by function that is no import: its type
+	local     uint32   // of the function at hand: the one that was added
 }
 
 // meter rewrites a module as described above. Custom sections (names, debug
@@ -171,7 +179,17 @@ func checkTables(body []byte) {
 // count finds the sizes of the index spaces.
 func (m *meterer) count(sections map[byte][]byte) {
 	if s := sections[sectionType]; s != nil {
-		m.types = (&cursor{data: s}).u32()
+		c := &cursor{data: s}
+		m.types = c.u32()
+		for range m.types {
+			if c.byte() != 0x60 {
+				c.fail("type")
+			}
+			params := c.u32()
+			c.take(params)
+			c.take(c.u32())
+			m.params = append(m.params, params)
+		}
 	}
 	if s := sections[sectionImport]; s != nil {
 		c := &cursor{data: s}
@@ -197,7 +215,16 @@ func (m *meterer) count(sections map[byte][]byte) {
 	}
 	m.functions = m.imports
 	if s := sections[sectionFunction]; s != nil {
-		m.functions += (&cursor{data: s}).u32()
+		c := &cursor{data: s}
+		n := c.u32()
+		m.functions += n
+		for range n {
+			t := c.u32()
+			if t >= m.types {
+				c.fail("type of a function")
+			}
+			m.typed = append(m.typed, t)
+		}
 	}
 	if s := sections[sectionGlobal]; s != nil {
 		m.globals += (&cursor{data: s}).u32()
@@ -304,47 +331,73 @@ func (m *meterer) rewriteCode(body []byte) []byte {
 	c := &cursor{data: body}
 	n := c.u32()
 	out := binary.AppendUvarint(make([]byte, 0, len(body)+len(body)/8), uint64(n))
+	if n != uint32(len(m.typed)) {
+		c.fail("functions without a body or a type")
+	}
 	var scratch []byte
-	for ; n > 0; n-- {
+	for i := range n {
 		f := &cursor{data: c.take(c.u32())}
-		for groups := f.u32(); groups > 0; groups-- {
-			f.u32()
+		groups, declared := f.u32(), uint64(0)
+		first := f.at
+		for range groups {
+			declared += uint64(f.u32())
 			f.byte()
 		}
-		locals := f.data[:f.at]
+		locals := f.data[first:f.at]
+		if declared > maxLocals {
+			f.fail("locals")
+		}
 		cost := int32(min(1+len(f.data)/fuelBytes, bulkFuel))
-		scratch = append(scratch[:0], locals...)
-		start := len(scratch)
-		scratch = m.expression(f, scratch, cost, true)
+		m.local = m.params[m.typed[i]] + uint32(declared)
+		f.straight = true
+		scratch = m.expression(f, scratch[:0], cost, true)
 		if f.more() {
 			f.fail("bytes behind a function")
 		}
-		var entry []byte
-		if f.calls {
-			entry = m.charge(nil, cost)
+		// One more local, which charges need.
+		head := binary.AppendUvarint(nil, uint64(groups)+1)
+		head = append(append(head, locals...), 1, 0x7f)
+		if f.calls && !f.headed {
+			head = m.charge(head, cost)
 		}
-		out = binary.AppendUvarint(out, uint64(len(scratch)+len(entry)))
-		out = append(out, scratch[:start]...)
-		out = append(out, entry...)
-		out = append(out, scratch[start:]...)
+		out = binary.AppendUvarint(out, uint64(len(head)+len(scratch)))
+		out = append(append(out, head...), scratch...)
 	}
 	return out
 }
 
 // charge appends: fuel -= cost; if fuel < 0 { check(); fuel = slice }.
 func (m *meterer) charge(out []byte, cost int32) []byte {
-	global := func(op byte) {
-		out = binary.AppendUvarint(append(out, op), uint64(m.globals))
-	}
-	global(0x23)
-	out = append(appendSigned(append(out, 0x41), cost), 0x6b)
-	global(0x24)
-	global(0x23)
-	out = append(out, 0x41, 0, 0x48, 0x04, 0x40)
+	out = m.global(out, 0x23)
+	out = appendSigned(append(out, 0x41), cost)
+	return m.spend(out)
+}
+
+// chargeSize appends, before an operation on memory whose size lies on the
+// stack: fuel -= size >> bulkShift; if fuel < 0 { check(); fuel = slice }.
+func (m *meterer) chargeSize(out []byte) []byte {
+	out = binary.AppendUvarint(append(out, 0x22), uint64(m.local)) // local.tee
+	out = m.global(out, 0x23)
+	out = binary.AppendUvarint(append(out, 0x20), uint64(m.local)) // local.get
+	out = append(appendSigned(append(out, 0x41), bulkShift), 0x76) // i32.shr_u
+	return m.spend(out)
+}
+
+// spend appends what is left to do with the fuel and the cost on the stack. The
+// new fuel is compared from a local: globals live in memory.
+func (m *meterer) spend(out []byte) []byte {
+	out = binary.AppendUvarint(append(out, 0x6b, 0x22), uint64(m.local)) // i32.sub, local.tee
+	out = m.global(out, 0x24)
+	out = binary.AppendUvarint(append(out, 0x20), uint64(m.local))
+	out = append(out, 0x41, 0, 0x48, 0x04, 0x40) // i32.const 0, i32.lt_s, if
 	out = binary.AppendUvarint(append(out, 0x10), uint64(m.imports))
 	out = appendSigned(append(out, 0x41), fuelSlice)
-	global(0x24)
-	return append(out, 0x0b)
+	return append(m.global(out, 0x24), 0x0b)
+}
+
+// global appends an instruction about the fuel.
+func (m *meterer) global(out []byte, op byte) []byte {
+	return binary.AppendUvarint(append(out, op), uint64(m.globals))
 }
 
 // expression copies instructions up to the end that closes the expression,
@@ -360,23 +413,29 @@ func (m *meterer) expression(c *cursor, out []byte, cost int32, code bool) []byt
 			out = append(out, c.data[start:c.at]...)
 			if op == 0x03 && code {
 				out = m.charge(out, cost)
+				c.headed = c.headed || c.straight
 			}
+			c.straight = c.straight && op != 0x04
 			continue
 		case op == 0x0b:
 			depth--
+			c.straight = false
 		case op == 0x0c || op == 0x0d:
+			c.straight = false
 			c.u32()
 		case op == 0x0e:
+			c.straight = false
 			for n := c.u32(); n > 0; n-- {
 				c.u32()
 			}
 			c.u32()
 		case op == 0x10 || op == 0xd2:
 			c.calls = c.calls || op == 0x10
+			c.straight = c.straight && op != 0x10
 			out = binary.AppendUvarint(append(out, op), uint64(m.function(c.u32())))
 			continue
 		case op == 0x11:
-			c.calls = true
+			c.calls, c.straight = true, false
 			c.u32()
 			c.u32()
 		case op == 0x1c:
@@ -406,12 +465,21 @@ func (m *meterer) expression(c *cursor, out []byte, cost int32, code bool) []byt
 		case op == 0xd0:
 			c.byte()
 		case op == 0xfc:
-			if c.bulk() && code {
-				out = m.charge(out, bulkFuel)
+			switch c.bulk() {
+			case onMemory:
+				if code {
+					out = m.chargeSize(out)
+				}
+			case onTable:
+				if code {
+					out = m.charge(out, bulkFuel)
+				}
 			}
 		case op == 0xfd:
 			c.vector()
-		case op <= 0x01, op == 0x05, op == 0x0f, op == 0x1a, op == 0x1b, op >= 0x45 && op <= 0xc4, op == 0xd1:
+		case op == 0x0f:
+			c.straight = false
+		case op <= 0x01, op == 0x05, op == 0x1a, op == 0x1b, op >= 0x45 && op <= 0xc4, op == 0xd1:
 		default:
 			c.fail(fmt.Sprintf("instruction %#x", op))
 		}

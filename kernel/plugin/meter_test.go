@@ -133,6 +133,9 @@ func TestHandMadeGuests(t *testing.T) {
 		{"reads outside memory", []byte{0x41, 0x7f, 0x28, 2, 0}, 16, "out of bounds"},
 		{"loops", []byte{0x03, 0x40, 0x0c, 0, 0x0b, 0x41, 0}, 16, "no answer in time"},
 		{"calls itself", []byte{0x20, 0, 0x20, 0, 0x20, 0, 0x20, 0, 0x20, 0, 0x10, 6}, 16, ""},
+		{"calls itself from a loop", []byte{0x03, 0x40, 0x20, 0, 0x20, 0, 0x20, 0, 0x20, 0, 0x20, 0, 0x10, 6, 0x1a, 0x0c, 0, 0x0b, 0x41, 0}, 16, ""},
+		{"fills without end", []byte{0x03, 0x40, 0x41, 0, 0x41, 0, 0x41, 0x80, 0x80, 0x04, 0xfc, 11, 0, 0x0c, 0, 0x0b, 0x41, 0}, 16, "no answer in time"},
+		{"fills beyond its memory", []byte{0x41, 0, 0x41, 0, 0x41, 0x7f, 0xfc, 11, 0, 0x41, 0}, 16, "out of bounds"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -164,7 +167,7 @@ func TestHandMadeGuests(t *testing.T) {
 			out := make([]uint32, 1)
 			err = g.filter(t.Context(), 0, 1, []uint32{0}, out)
 			switch {
-			case tc.name == "calls itself":
+			case strings.HasPrefix(tc.name, "calls itself"):
 				if !errors.Is(err, errBroken) {
 					t.Errorf("got %v, want a broken guest", err)
 				}

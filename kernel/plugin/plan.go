@@ -80,6 +80,9 @@ func (h *Host) newPlan(base *Config, w *wishes, before *plan) (*plan, error) {
 	if err := checkNames(&p.cfg, units); err != nil {
 		return nil, err
 	}
+	if err := p.checkProfileConfigs(); err != nil {
+		return nil, err
+	}
 	for i := range p.cfg.Bundles {
 		p.configure(&p.cfg.Bundles[i])
 	}
@@ -205,7 +208,7 @@ func (p *plan) uses(spec *v1alpha1.PluginSpec, i int) bool {
 func (p *plan) profiles() {
 	p.cfg.Profiles = make([]Profile, len(p.base.Profiles))
 	for i, before := range p.base.Profiles {
-		next := Profile{SchedulerName: before.SchedulerName}
+		next := Profile{SchedulerName: before.SchedulerName, Config: before.Config}
 		listed := func(kind string, names []string) []string {
 			var out []string
 			for _, name := range names {
@@ -282,6 +285,7 @@ func (p *plan) configure(bc *BundleConfig) {
 			next[name] = spec.Config.Raw
 		}
 	}
+	p.instances(bc.Name, next)
 	bc.Config = nil
 	if len(next) > 0 {
 		if text, err := json.Marshal(next); err == nil {

@@ -53,7 +53,7 @@ type Policy struct {
 
 func (p *Policy) replace() { p.gone.Do(func() { close(p.replaced) }) }
 
-// place is where a plugin of the profile lives.
+// place is where a plugin of the profile lives; name may be that of an instance.
 type place struct {
 	unit *unit
 	name string
@@ -124,7 +124,7 @@ func (p *Policy) Filter(ctx context.Context, i int, class uint32, nodes, out []u
 	}
 	if p.predicates[i].IgnoreFailure {
 		clear(out)
-		return fmt.Errorf("predicate %s: %w", at.name, err)
+		return fmt.Errorf("predicate %s: %w", pluginOf(at.name), err)
 	}
 	// The generation moves when the bundle is back; an answer that failed
 	// without a restart must not be kept either.
@@ -139,12 +139,12 @@ func (p *Policy) Filter(ctx context.Context, i int, class uint32, nodes, out []u
 func (p *Policy) Reasons(i int, verdict uint32) []string {
 	at := p.filters[i]
 	if verdict == unavailableVerdict {
-		return []string{"plugin " + at.name + " is not available"}
+		return []string{"plugin " + pluginOf(at.name) + " is not available"}
 	}
 	at.unit.mu.Lock()
 	defer at.unit.mu.Unlock()
 	if at.unit.guest == nil {
-		return []string{"plugin " + at.name + " is not available"}
+		return []string{"plugin " + pluginOf(at.name) + " is not available"}
 	}
 	return at.unit.guest.reasons(at.unit.index[at.name], verdict)
 }
@@ -170,11 +170,11 @@ func (p *Policy) Score(ctx context.Context, i int, class uint32, nodes []uint32,
 			return err
 		}
 		if p.priorities[i].Normalize == string(sdk.NormalizeNone) {
-			return inRange(at.name, p.priorities[i].Most(), nodes, out)
+			return inRange(pluginOf(at.name), p.priorities[i].Most(), nodes, out)
 		}
 		return nil
 	})
-	return p.scored(ctx, at.name, out, err)
+	return p.scored(ctx, pluginOf(at.name), out, err)
 }
 
 // Normalize rewrites raw scores in place. When it fails they are all zero.
@@ -184,9 +184,9 @@ func (p *Policy) Normalize(ctx context.Context, i int, class uint32, nodes []uin
 		if err := g.normalize(ctx, k, class, nodes, scores); err != nil {
 			return err
 		}
-		return inRange(at.name, p.priorities[i].Most(), nodes, scores)
+		return inRange(pluginOf(at.name), p.priorities[i].Most(), nodes, scores)
 	})
-	return p.scored(ctx, at.name, scores, err)
+	return p.scored(ctx, pluginOf(at.name), scores, err)
 }
 
 func (p *Policy) scored(ctx context.Context, name string, out []int64, err error) error {

@@ -146,7 +146,7 @@ func TestHostileGuestsAreContained(t *testing.T) {
 }
 
 // waitSound polls until predicate i lets node 0 pass again.
-func waitSound(t *testing.T, p contractv1.Policy, i int) {
+func waitSound(t testing.TB, p contractv1.Policy, i int) {
 	t.Helper()
 	out := make([]uint32, 1)
 	deadline := time.Now().Add(20 * time.Second)

@@ -322,11 +322,22 @@ func (g *processGuest) close(ctx context.Context, grace time.Duration) error {
 func (g *processGuest) configure(ctx context.Context, i int, config []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, g.timeout*configureFactor)
 	defer cancel()
-	_, err := g.lifecycle.Configure(ctx, &contractv1.ConfigureRequest{Plugin: g.plugins[i].GetName(), Config: config})
+	req := &contractv1.ConfigureRequest{Plugin: g.plugins[i].GetName(), Config: config}
+	if plugin := pluginOf(req.Plugin); plugin != req.Plugin {
+		req.Plugin, req.Instance = plugin, req.Plugin
+	}
+	_, err := g.lifecycle.Configure(ctx, req)
 	if err != nil {
 		return g.failed("configure "+g.plugins[i].GetName(), err)
 	}
 	return nil
+}
+
+// another: the process makes it when it is configured.
+func (g *processGuest) another(_ context.Context, i int, name string) (int, error) {
+	g.plugins = append(g.plugins, instanceOf(g.plugins[i], name))
+	g.words = append(g.words, wordTable{})
+	return len(g.plugins) - 1, nil
 }
 
 func (g *processGuest) apply(ctx context.Context, p part, timeout time.Duration) error {

@@ -65,7 +65,7 @@ func (h *Host) build(profile Profile, plan *plan) (*Policy, error) {
 		if err != nil {
 			return nil, err
 		}
-		p.filters = append(p.filters, place{u, name})
+		p.filters = append(p.filters, place{u, profile.named(name)})
 		p.predicates = append(p.predicates, contractv1.PredicateInfo{
 			Name: name, Scope: cmp.Or(d.GetScope(), string(sdk.ScopeNode)), Reads: reads(e, d), IgnoreFailure: plan.ignores(u, e), Group: p.group(u),
 		})
@@ -75,7 +75,7 @@ func (h *Host) build(profile Profile, plan *plan) (*Policy, error) {
 		if err != nil {
 			return nil, err
 		}
-		p.scorers = append(p.scorers, place{u, w.Name})
+		p.scorers = append(p.scorers, place{u, profile.named(w.Name)})
 		p.priorities = append(p.priorities, contractv1.PriorityInfo{
 			Name: w.Name, Scope: cmp.Or(d.GetScope(), string(sdk.ScopeNode)), Normalize: cmp.Or(d.GetNormalize(), string(sdk.NormalizeNone)), MaxScore: d.GetMaxScore(),
 			Reads: reads(e, d), Weight: max(w.Weight, 1), IgnoreFailure: plan.ignores(u, e), Group: p.group(u),
@@ -90,7 +90,7 @@ func (h *Host) build(profile Profile, plan *plan) (*Policy, error) {
 			if p.points == nil {
 				p.points, p.places = contractv1.Points{}, map[contractv1.Point][]place{}
 			}
-			p.places[at] = append(p.places[at], place{u, name})
+			p.places[at] = append(p.places[at], place{u, profile.named(name)})
 			p.points[at] = append(p.points[at], contractv1.PointInfo{
 				Name: name, Scope: cmp.Or(d.GetScope(), string(sdk.ScopeNode)), Reads: reads(e, d), IgnoreFailure: plan.ignores(u, e),
 			})

@@ -185,13 +185,20 @@ func (e *Entry) checkConfig(raw []byte, path *field.Path) field.ErrorList {
 // ConfigError is what is wrong with a plugin's configuration, as the file has it.
 type ConfigError struct {
 	Bundle, Plugin string
+	// Profile, if not empty, is the schedulerName of the profile that says it.
+	Profile string
 	// List has the faults, with paths below the plugin's configuration.
 	List field.ErrorList
 }
 
 func (e *ConfigError) Error() string {
+	if e.Profile != "" {
+		return fmt.Sprintf("scheduler profile %s: %s", e.Profile, e.List.ToAggregate().Error())
+	}
 	return fmt.Sprintf("plugin bundle %s: %s", e.Bundle, e.List.ToAggregate().Error())
 }
+
+func profileConfigPath(plugin string) *field.Path { return field.NewPath("config", plugin) }
 
 // checkConfigs validates what a bundle is configured with.
 func checkConfigs(b *Bundle, bc *BundleConfig) error {

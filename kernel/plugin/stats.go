@@ -22,6 +22,14 @@ type stats struct {
 	logged time.Time
 }
 
+// counted are the counters of a plugin, which its instances share.
+func (u *unit) counted(name string) *stats {
+	if s := u.stats[name]; s != nil {
+		return s
+	}
+	return u.stats[pluginOf(name)]
+}
+
 // logEvery bounds the log lines about one plugin's failures.
 const logEvery = 10 * time.Second
 

@@ -65,6 +65,7 @@ type wasmGuest struct {
 
 	alloc, free, applyFn, configureFn, filterFn, scoreFn, normalizeFn, reasonFn, errorFn api.Function
 	cycleFn, answerFn                                                                    api.Function // nil where the module has no plugin that needs them
+	instanceFn                                                                           api.Function // nil where there is one instance a plugin
 
 	// reconcileFn and admitFn are nil where the module has no such export.
 	reconcileFn, admitFn api.Function
@@ -124,6 +125,7 @@ func (m *module) instantiate(timeout, start time.Duration, log *slog.Logger) (_ 
 		{&negotiate, "pintle_contract", "ii", "i", true},
 		{&g.cycleFn, "pintle_cycle", "ii", "i", true},
 		{&g.answerFn, "pintle_answer", "", "l", true},
+		{&g.instanceFn, "pintle_instance", "iii", "i", true},
 		// Since contract 3.
 		{&g.unresolvableFn, "pintle_unresolvable", "ii", "i", true},
 	} {
@@ -169,8 +171,9 @@ func (m *module) instantiate(timeout, start time.Duration, log *slog.Logger) (_ 
 			MaxScore                     int64
 			Reads                        []string
 			watches
-			Phase string
-			Rules []struct{ Operations, Resources []string }
+			Instances bool
+			Phase     string
+			Rules     []struct{ Operations, Resources []string }
 		} `json:"plugins"`
 	}
 	if err := json.Unmarshal(text, &description); err != nil {
@@ -183,7 +186,7 @@ func (m *module) instantiate(timeout, start time.Duration, log *slog.Logger) (_ 
 		if sdk.SchedulingKind(p.Kind) && contract.Of(p.Kind) > contract.One && (g.cycleFn == nil || g.answerFn == nil) {
 			return nil, fmt.Errorf("plugin bundle %s: %w: module has %s %s and exports no pintle_cycle and pintle_answer (see sdk/ABI.md)", m.name, errPermanent, p.Kind, p.Name)
 		}
-		d := &contractv1.PluginDescription{Name: p.Name, Kind: p.Kind, Scope: p.Scope, Normalize: p.Normalize, MaxScore: p.MaxScore, Reads: p.Reads, Phase: p.Phase}
+		d := &contractv1.PluginDescription{Name: p.Name, Kind: p.Kind, Scope: p.Scope, Normalize: p.Normalize, MaxScore: p.MaxScore, Reads: p.Reads, Phase: p.Phase, Instances: p.Instances && g.instanceFn != nil}
 		for _, r := range p.Rules {
 			d.Rules = append(d.Rules, &contractv1.AdmissionRule{Operations: r.Operations, Resources: r.Resources})
 		}
@@ -345,6 +348,31 @@ func (g *wasmGuest) configure(_ context.Context, i int, config []byte) error {
 		return err
 	}
 	return g.answered()
+}
+
+func (g *wasmGuest) another(_ context.Context, i int, name string) (int, error) {
+	view, err := g.buffer(&g.data, uint32(len(name)))
+	if err != nil {
+		return 0, err
+	}
+	copy(view, name)
+	g.stack[0], g.stack[1], g.stack[2] = uint64(i), uint64(g.data.pointer), uint64(len(name))
+	if err := g.invoke(g.instanceFn, g.timeout*configureFactor); err != nil {
+		return 0, err
+	}
+	if index := int32(g.stack[0]); index > 0 {
+		if int(index) != len(g.plugins) {
+			return 0, g.outOfRange("instance %d of %s, want %d", index, name, len(g.plugins))
+		}
+		g.plugins = append(g.plugins, instanceOf(g.plugins[i], name))
+		g.watches = append(g.watches, g.watches[i])
+		g.words = append(g.words, map[uint32]*contractv1.ReasonSet{})
+		return int(index), nil
+	}
+	if err := g.answered(); err != nil {
+		return 0, err
+	}
+	return 0, g.outOfRange("instance 0 of %s", name)
 }
 
 func (g *wasmGuest) apply(_ context.Context, p part, timeout time.Duration) error {

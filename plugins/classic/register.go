@@ -24,40 +24,40 @@ import (
 // A WASM module has no main that runs, so registration is init's one work.
 func init() {
 	for _, p := range predicates() {
-		sdk.Register(p)
+		sdk.RegisterNew(p)
 	}
 	for _, p := range priorities() {
-		sdk.Register(p)
+		sdk.RegisterNew(p)
 	}
 }
 
 // predicates are the eight of the default provider (SCH-13) and the two that a
 // cluster needs on its first day.
-func predicates() []sdk.Predicate {
-	return []sdk.Predicate{
-		checknodeunschedulable.New(),
-		podtoleratesnodetaints.New(),
-		hostname.New(),
-		matchnodeselector.New(),
-		podfitshostports.New(),
-		podfitsresources.New(),
-		nodiskconflict.New(),
-		novolumezoneconflict.New(),
-		maxebsvolumecount.New(),
-		maxgcepdvolumecount.New(),
+func predicates() []func() sdk.Predicate {
+	return []func() sdk.Predicate{
+		checknodeunschedulable.New,
+		podtoleratesnodetaints.New,
+		hostname.New,
+		matchnodeselector.New,
+		podfitshostports.New,
+		podfitsresources.New,
+		nodiskconflict.New,
+		novolumezoneconflict.New,
+		maxebsvolumecount.New,
+		maxgcepdvolumecount.New,
 	}
 }
 
 // priorities are the seven that exist (SCH-14); which of them count, and how
 // much, is the profile's (SCH-15).
-func priorities() []sdk.Priority {
-	return []sdk.Priority{
-		leastrequestedpriority.New(),
-		balancedresourceallocation.New(),
-		selectorspreadpriority.New(),
-		nodeaffinitypriority.New(),
-		equalpriority.New(),
-		servicespreadingpriority.New(),
-		imagelocalitypriority.New(),
+func priorities() []func() sdk.Priority {
+	return []func() sdk.Priority{
+		leastrequestedpriority.New,
+		balancedresourceallocation.New,
+		selectorspreadpriority.New,
+		nodeaffinitypriority.New,
+		equalpriority.New,
+		servicespreadingpriority.New,
+		imagelocalitypriority.New,
 	}
 }

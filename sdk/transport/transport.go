@@ -54,6 +54,14 @@ type Service interface {
 	Stop(ctx context.Context) error
 }
 
+// Instancer is a Service some of whose plugins may have several instances, each
+// with a configuration of its own. It describes those with instances set.
+type Instancer interface {
+	// ConfigureInstance configures an instance of a plugin, and makes it first if
+	// there is none of that name.
+	ConfigureInstance(plugin, instance string, config []byte) error
+}
+
 // Plugin is both sides' go-plugin entry. The kernel passes a zero one and
 // dispenses a *grpc.ClientConn.
 type Plugin struct {
@@ -129,7 +137,15 @@ func (l *lifecycle) Configure(_ context.Context, req *contractv1.ConfigureReques
 			if d.GetName() != req.GetPlugin() {
 				continue
 			}
-			if err := s.Configure(req.GetPlugin(), req.GetConfig()); err != nil {
+			configure := s.Configure
+			if instance := req.GetInstance(); instance != "" {
+				maker, ok := s.(Instancer)
+				if !ok || !d.GetInstances() {
+					return nil, status.Errorf(codes.InvalidArgument, "plugin %q has one instance", req.GetPlugin())
+				}
+				configure = func(name string, config []byte) error { return maker.ConfigureInstance(name, instance, config) }
+			}
+			if err := configure(req.GetPlugin(), req.GetConfig()); err != nil {
 				return nil, status.Error(codes.InvalidArgument, err.Error())
 			}
 			return &contractv1.ConfigureResponse{}, nil

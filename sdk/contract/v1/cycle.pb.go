@@ -46,6 +46,9 @@ const (
 	Point_PRE_BIND          Point = 10 // whatever must be done before the binding
 	Point_BIND              Point = 11 // the binding
 	Point_POST_BIND         Point = 12 // it was bound
+	Point_QUEUEING_HINT     Point = 13 // these events: which can help pods that the plugin refused
+	Point_VICTIMS           Point = 14 // of nodes to try: which pods may go; post-filter plugins
+	Point_CHOOSE            Point = 15 // of nodes where it would fit then: which; post-filter plugins
 )
 
 // Enum value maps for Point.
@@ -64,6 +67,9 @@ var (
 		10: "PRE_BIND",
 		11: "BIND",
 		12: "POST_BIND",
+		13: "QUEUEING_HINT",
+		14: "VICTIMS",
+		15: "CHOOSE",
 	}
 	Point_value = map[string]int32{
 		"POINT_UNSPECIFIED": 0,
@@ -79,6 +85,9 @@ var (
 		"PRE_BIND":          10,
 		"BIND":              11,
 		"POST_BIND":         12,
+		"QUEUEING_HINT":     13,
+		"VICTIMS":           14,
+		"CHOOSE":            15,
 	}
 )
 
@@ -170,6 +179,96 @@ func (Code) EnumDescriptor() ([]byte, []int) {
 	return file_cycle_proto_rawDescGZIP(), []int{1}
 }
 
+// Action is what happened to an object; the numbers are those of the Kubernetes
+// scheduling framework.
+type Action int32
+
+const (
+	Action_NONE                                   Action = 0
+	Action_ADD                                    Action = 1
+	Action_DELETE                                 Action = 2
+	Action_UPDATE_NODE_ALLOCATABLE                Action = 4
+	Action_UPDATE_NODE_LABEL                      Action = 8
+	Action_UPDATE_NODE_TAINT                      Action = 16 // also: it became schedulable
+	Action_UPDATE_NODE_CONDITION                  Action = 32
+	Action_UPDATE_NODE_ANNOTATION                 Action = 64
+	Action_UPDATE_NODE_DECLARED_FEATURE           Action = 128
+	Action_UPDATE_POD_LABEL                       Action = 256
+	Action_UPDATE_POD_SCALE_DOWN                  Action = 512
+	Action_UPDATE_POD_TOLERATION                  Action = 1024
+	Action_UPDATE_POD_SCHEDULING_GATES_ELIMINATED Action = 2048
+	Action_UPDATE_POD_GENERATED_RESOURCE_CLAIM    Action = 4096
+	Action_UPDATE                                 Action = 8188 // any, or none of the above
+	Action_ALL                                    Action = 8191
+)
+
+// Enum value maps for Action.
+var (
+	Action_name = map[int32]string{
+		0:    "NONE",
+		1:    "ADD",
+		2:    "DELETE",
+		4:    "UPDATE_NODE_ALLOCATABLE",
+		8:    "UPDATE_NODE_LABEL",
+		16:   "UPDATE_NODE_TAINT",
+		32:   "UPDATE_NODE_CONDITION",
+		64:   "UPDATE_NODE_ANNOTATION",
+		128:  "UPDATE_NODE_DECLARED_FEATURE",
+		256:  "UPDATE_POD_LABEL",
+		512:  "UPDATE_POD_SCALE_DOWN",
+		1024: "UPDATE_POD_TOLERATION",
+		2048: "UPDATE_POD_SCHEDULING_GATES_ELIMINATED",
+		4096: "UPDATE_POD_GENERATED_RESOURCE_CLAIM",
+		8188: "UPDATE",
+		8191: "ALL",
+	}
+	Action_value = map[string]int32{
+		"NONE":                                   0,
+		"ADD":                                    1,
+		"DELETE":                                 2,
+		"UPDATE_NODE_ALLOCATABLE":                4,
+		"UPDATE_NODE_LABEL":                      8,
+		"UPDATE_NODE_TAINT":                      16,
+		"UPDATE_NODE_CONDITION":                  32,
+		"UPDATE_NODE_ANNOTATION":                 64,
+		"UPDATE_NODE_DECLARED_FEATURE":           128,
+		"UPDATE_POD_LABEL":                       256,
+		"UPDATE_POD_SCALE_DOWN":                  512,
+		"UPDATE_POD_TOLERATION":                  1024,
+		"UPDATE_POD_SCHEDULING_GATES_ELIMINATED": 2048,
+		"UPDATE_POD_GENERATED_RESOURCE_CLAIM":    4096,
+		"UPDATE":                                 8188,
+		"ALL":                                    8191,
+	}
+)
+
+func (x Action) Enum() *Action {
+	p := new(Action)
+	*p = x
+	return p
+}
+
+func (x Action) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Action) Descriptor() protoreflect.EnumDescriptor {
+	return file_cycle_proto_enumTypes[2].Descriptor()
+}
+
+func (Action) Type() protoreflect.EnumType {
+	return &file_cycle_proto_enumTypes[2]
+}
+
+func (x Action) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Action.Descriptor instead.
+func (Action) EnumDescriptor() ([]byte, []int) {
+	return file_cycle_proto_rawDescGZIP(), []int{2}
+}
+
 // CycleRequest asks plugins of one bundle one after the other. The plugin stops
 // behind the first step that is not answered SUCCESS, SKIP or WAIT; at UNRESERVE
 // and POST_BIND it never stops.
@@ -194,8 +293,19 @@ type CycleRequest struct {
 	// nodes: those that fit (PRE_SCORE), or those that refused (POST_FILTER).
 	Nodes []uint32 `protobuf:"varint,9,rep,packed,name=nodes,proto3" json:"nodes,omitempty"`
 	// refused runs parallel to nodes at POST_FILTER: which of refusals it is.
-	Refused       []uint32   `protobuf:"varint,10,rep,packed,name=refused,proto3" json:"refused,omitempty"`
-	Refusals      []*Refusal `protobuf:"bytes,11,rep,name=refusals,proto3" json:"refusals,omitempty"`
+	Refused  []uint32   `protobuf:"varint,10,rep,packed,name=refused,proto3" json:"refused,omitempty"`
+	Refusals []*Refusal `protobuf:"bytes,11,rep,name=refusals,proto3" json:"refusals,omitempty"`
+	// events at QUEUEING_HINT, oldest first.
+	Events []*Event `protobuf:"bytes,12,rep,name=events,proto3" json:"events,omitempty"`
+	// classes runs parallel to pods at QUEUEING_HINT. Where it is not 0 the pod is
+	// left out: it is that of the class. These pods have neither name nor UID: each
+	// stands for all that are alike and were refused by the same plugins.
+	Classes []uint32 `protobuf:"varint,13,rep,packed,name=classes,proto3" json:"classes,omitempty"`
+	// standing of the pod's own nomination: POST_FILTER.
+	Standing *Standing `protobuf:"bytes,14,opt,name=standing,proto3" json:"standing,omitempty"`
+	// candidates: CHOOSE, the nodes where the pod fits without the victims. nodes and
+	// refused are those that were tried and do not do.
+	Candidates    []*Candidate `protobuf:"bytes,15,rep,name=candidates,proto3" json:"candidates,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -303,6 +413,34 @@ func (x *CycleRequest) GetRefused() []uint32 {
 func (x *CycleRequest) GetRefusals() []*Refusal {
 	if x != nil {
 		return x.Refusals
+	}
+	return nil
+}
+
+func (x *CycleRequest) GetEvents() []*Event {
+	if x != nil {
+		return x.Events
+	}
+	return nil
+}
+
+func (x *CycleRequest) GetClasses() []uint32 {
+	if x != nil {
+		return x.Classes
+	}
+	return nil
+}
+
+func (x *CycleRequest) GetStanding() *Standing {
+	if x != nil {
+		return x.Standing
+	}
+	return nil
+}
+
+func (x *CycleRequest) GetCandidates() []*Candidate {
+	if x != nil {
+		return x.Candidates
 	}
 	return nil
 }
@@ -450,9 +588,11 @@ func (x *QueuedPod) GetAttempts() uint32 {
 // Refusal is why a node refused a pod: the first predicate that did, or the
 // pre-filter that left the node out.
 type Refusal struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Plugin        string                 `protobuf:"bytes,1,opt,name=plugin,proto3" json:"plugin,omitempty"`
-	Reasons       []string               `protobuf:"bytes,2,rep,name=reasons,proto3" json:"reasons,omitempty"`
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Plugin  string                 `protobuf:"bytes,1,opt,name=plugin,proto3" json:"plugin,omitempty"`
+	Reasons []string               `protobuf:"bytes,2,rep,name=reasons,proto3" json:"reasons,omitempty"`
+	// UNSCHEDULABLE or UNSCHEDULABLE_AND_UNRESOLVABLE
+	Code          Code `protobuf:"varint,3,opt,name=code,proto3,enum=pintle.contract.v1.Code" json:"code,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -501,6 +641,314 @@ func (x *Refusal) GetReasons() []string {
 	return nil
 }
 
+func (x *Refusal) GetCode() Code {
+	if x != nil {
+		return x.Code
+	}
+	return Code_SUCCESS
+}
+
+// Event is a change of one object: old of DELETE and of updates, new of ADD and
+// of updates. Pods have neither name, UID nor node: one event stands for all pods
+// that are alike.
+type Event struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	Action        uint32                 `protobuf:"varint,2,opt,name=action,proto3" json:"action,omitempty"` // one Action
+	OldNode       *Node                  `protobuf:"bytes,3,opt,name=old_node,json=oldNode,proto3" json:"old_node,omitempty"`
+	NewNode       *Node                  `protobuf:"bytes,4,opt,name=new_node,json=newNode,proto3" json:"new_node,omitempty"`
+	OldPod        *Pod                   `protobuf:"bytes,5,opt,name=old_pod,json=oldPod,proto3" json:"old_pod,omitempty"`
+	NewPod        *Pod                   `protobuf:"bytes,6,opt,name=new_pod,json=newPod,proto3" json:"new_pod,omitempty"`
+	OldObject     *Object                `protobuf:"bytes,7,opt,name=old_object,json=oldObject,proto3" json:"old_object,omitempty"`
+	NewObject     *Object                `protobuf:"bytes,8,opt,name=new_object,json=newObject,proto3" json:"new_object,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Event) Reset() {
+	*x = Event{}
+	mi := &file_cycle_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Event) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Event) ProtoMessage() {}
+
+func (x *Event) ProtoReflect() protoreflect.Message {
+	mi := &file_cycle_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Event.ProtoReflect.Descriptor instead.
+func (*Event) Descriptor() ([]byte, []int) {
+	return file_cycle_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *Event) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *Event) GetAction() uint32 {
+	if x != nil {
+		return x.Action
+	}
+	return 0
+}
+
+func (x *Event) GetOldNode() *Node {
+	if x != nil {
+		return x.OldNode
+	}
+	return nil
+}
+
+func (x *Event) GetNewNode() *Node {
+	if x != nil {
+		return x.NewNode
+	}
+	return nil
+}
+
+func (x *Event) GetOldPod() *Pod {
+	if x != nil {
+		return x.OldPod
+	}
+	return nil
+}
+
+func (x *Event) GetNewPod() *Pod {
+	if x != nil {
+		return x.NewPod
+	}
+	return nil
+}
+
+func (x *Event) GetOldObject() *Object {
+	if x != nil {
+		return x.OldObject
+	}
+	return nil
+}
+
+func (x *Event) GetNewObject() *Object {
+	if x != nil {
+		return x.NewObject
+	}
+	return nil
+}
+
+// Standing is what became of the node that the pod was nominated to before.
+type Standing struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	NodeName string                 `protobuf:"bytes,1,opt,name=node_name,json=nodeName,proto3" json:"node_name,omitempty"` // status.nominatedNodeName
+	Known    bool                   `protobuf:"varint,2,opt,name=known,proto3" json:"known,omitempty"`                      // there is such a node: node
+	Node     uint32                 `protobuf:"varint,3,opt,name=node,proto3" json:"node,omitempty"`
+	// leaving are pods of that node which are terminating by preemption.
+	Leaving       []string `protobuf:"bytes,4,rep,name=leaving,proto3" json:"leaving,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Standing) Reset() {
+	*x = Standing{}
+	mi := &file_cycle_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Standing) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Standing) ProtoMessage() {}
+
+func (x *Standing) ProtoReflect() protoreflect.Message {
+	mi := &file_cycle_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Standing.ProtoReflect.Descriptor instead.
+func (*Standing) Descriptor() ([]byte, []int) {
+	return file_cycle_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *Standing) GetNodeName() string {
+	if x != nil {
+		return x.NodeName
+	}
+	return ""
+}
+
+func (x *Standing) GetKnown() bool {
+	if x != nil {
+		return x.Known
+	}
+	return false
+}
+
+func (x *Standing) GetNode() uint32 {
+	if x != nil {
+		return x.Node
+	}
+	return 0
+}
+
+func (x *Standing) GetLeaving() []string {
+	if x != nil {
+		return x.Leaving
+	}
+	return nil
+}
+
+// Candidate is a node with pods of it. As the answer at VICTIMS, victims may go
+// and are in the order in which the host tries to spare them, those whose
+// disruption budgets would be violated first: violations counts them; without
+// victims, reasons says why. At CHOOSE, victims are those that have to go, in the
+// same order, and violations counts those of them whose budgets are violated.
+type Candidate struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Node          uint32                 `protobuf:"varint,1,opt,name=node,proto3" json:"node,omitempty"`
+	Victims       []string               `protobuf:"bytes,2,rep,name=victims,proto3" json:"victims,omitempty"`
+	Violations    uint32                 `protobuf:"varint,3,opt,name=violations,proto3" json:"violations,omitempty"`
+	Reasons       []string               `protobuf:"bytes,4,rep,name=reasons,proto3" json:"reasons,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Candidate) Reset() {
+	*x = Candidate{}
+	mi := &file_cycle_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Candidate) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Candidate) ProtoMessage() {}
+
+func (x *Candidate) ProtoReflect() protoreflect.Message {
+	mi := &file_cycle_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Candidate.ProtoReflect.Descriptor instead.
+func (*Candidate) Descriptor() ([]byte, []int) {
+	return file_cycle_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *Candidate) GetNode() uint32 {
+	if x != nil {
+		return x.Node
+	}
+	return 0
+}
+
+func (x *Candidate) GetVictims() []string {
+	if x != nil {
+		return x.Victims
+	}
+	return nil
+}
+
+func (x *Candidate) GetViolations() uint32 {
+	if x != nil {
+		return x.Violations
+	}
+	return 0
+}
+
+func (x *Candidate) GetReasons() []string {
+	if x != nil {
+		return x.Reasons
+	}
+	return nil
+}
+
+// Trial asks the host to find out on which nodes the pod would fit without which
+// pods. It tries nodes in the order of the list until wanted candidates are
+// found, of which at least one violates no disruption budget.
+type Trial struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Nodes         []uint32               `protobuf:"varint,1,rep,packed,name=nodes,proto3" json:"nodes,omitempty"`
+	Wanted        uint32                 `protobuf:"varint,2,opt,name=wanted,proto3" json:"wanted,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Trial) Reset() {
+	*x = Trial{}
+	mi := &file_cycle_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Trial) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Trial) ProtoMessage() {}
+
+func (x *Trial) ProtoReflect() protoreflect.Message {
+	mi := &file_cycle_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Trial.ProtoReflect.Descriptor instead.
+func (*Trial) Descriptor() ([]byte, []int) {
+	return file_cycle_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *Trial) GetNodes() []uint32 {
+	if x != nil {
+		return x.Nodes
+	}
+	return nil
+}
+
+func (x *Trial) GetWanted() uint32 {
+	if x != nil {
+		return x.Wanted
+	}
+	return 0
+}
+
 type WaitingPod struct {
 	state              protoimpl.MessageState `protogen:"open.v1"`
 	Uid                string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
@@ -512,7 +960,7 @@ type WaitingPod struct {
 
 func (x *WaitingPod) Reset() {
 	*x = WaitingPod{}
-	mi := &file_cycle_proto_msgTypes[4]
+	mi := &file_cycle_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -524,7 +972,7 @@ func (x *WaitingPod) String() string {
 func (*WaitingPod) ProtoMessage() {}
 
 func (x *WaitingPod) ProtoReflect() protoreflect.Message {
-	mi := &file_cycle_proto_msgTypes[4]
+	mi := &file_cycle_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -537,7 +985,7 @@ func (x *WaitingPod) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitingPod.ProtoReflect.Descriptor instead.
 func (*WaitingPod) Descriptor() ([]byte, []int) {
-	return file_cycle_proto_rawDescGZIP(), []int{4}
+	return file_cycle_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *WaitingPod) GetUid() string {
@@ -570,7 +1018,7 @@ type CycleResponse struct {
 
 func (x *CycleResponse) Reset() {
 	*x = CycleResponse{}
-	mi := &file_cycle_proto_msgTypes[5]
+	mi := &file_cycle_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -582,7 +1030,7 @@ func (x *CycleResponse) String() string {
 func (*CycleResponse) ProtoMessage() {}
 
 func (x *CycleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cycle_proto_msgTypes[5]
+	mi := &file_cycle_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -595,7 +1043,7 @@ func (x *CycleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CycleResponse.ProtoReflect.Descriptor instead.
 func (*CycleResponse) Descriptor() ([]byte, []int) {
-	return file_cycle_proto_rawDescGZIP(), []int{5}
+	return file_cycle_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *CycleResponse) GetResults() []*StepResult {
@@ -619,16 +1067,24 @@ type StepResult struct {
 	Nomination      *Nomination  `protobuf:"bytes,9,opt,name=nomination,proto3" json:"nomination,omitempty"`                                   // POST_FILTER with SUCCESS
 	// bound: BIND with SUCCESS, the plugin has written the binding. Without it
 	// the host writes it, with annotations.
-	Bound         bool              `protobuf:"varint,10,opt,name=bound,proto3" json:"bound,omitempty"`
-	Annotations   map[string]string `protobuf:"bytes,11,rep,name=annotations,proto3" json:"annotations,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	Nanoseconds   uint64            `protobuf:"varint,12,opt,name=nanoseconds,proto3" json:"nanoseconds,omitempty"` // that the plugin took
+	Bound       bool              `protobuf:"varint,10,opt,name=bound,proto3" json:"bound,omitempty"`
+	Annotations map[string]string `protobuf:"bytes,11,rep,name=annotations,proto3" json:"annotations,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Nanoseconds uint64            `protobuf:"varint,12,opt,name=nanoseconds,proto3" json:"nanoseconds,omitempty"` // that the plugin took
+	// helps: QUEUEING_HINT, parallel to pods: the last event that can help such a
+	// pod, counted from 1; 0: none can.
+	Helps []uint32 `protobuf:"varint,13,rep,packed,name=helps,proto3" json:"helps,omitempty"`
+	// trial: POST_FILTER with SUCCESS, instead of a nomination.
+	Trial      *Trial       `protobuf:"bytes,14,opt,name=trial,proto3" json:"trial,omitempty"`
+	Candidates []*Candidate `protobuf:"bytes,15,rep,name=candidates,proto3" json:"candidates,omitempty"` // VICTIMS: parallel to nodes
+	// withdrawn: POST_FILTER and CHOOSE: the pod's nomination is void.
+	Withdrawn     bool `protobuf:"varint,16,opt,name=withdrawn,proto3" json:"withdrawn,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *StepResult) Reset() {
 	*x = StepResult{}
-	mi := &file_cycle_proto_msgTypes[6]
+	mi := &file_cycle_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -640,7 +1096,7 @@ func (x *StepResult) String() string {
 func (*StepResult) ProtoMessage() {}
 
 func (x *StepResult) ProtoReflect() protoreflect.Message {
-	mi := &file_cycle_proto_msgTypes[6]
+	mi := &file_cycle_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -653,7 +1109,7 @@ func (x *StepResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepResult.ProtoReflect.Descriptor instead.
 func (*StepResult) Descriptor() ([]byte, []int) {
-	return file_cycle_proto_rawDescGZIP(), []int{6}
+	return file_cycle_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *StepResult) GetCode() Code {
@@ -740,6 +1196,34 @@ func (x *StepResult) GetNanoseconds() uint64 {
 	return 0
 }
 
+func (x *StepResult) GetHelps() []uint32 {
+	if x != nil {
+		return x.Helps
+	}
+	return nil
+}
+
+func (x *StepResult) GetTrial() *Trial {
+	if x != nil {
+		return x.Trial
+	}
+	return nil
+}
+
+func (x *StepResult) GetCandidates() []*Candidate {
+	if x != nil {
+		return x.Candidates
+	}
+	return nil
+}
+
+func (x *StepResult) GetWithdrawn() bool {
+	if x != nil {
+		return x.Withdrawn
+	}
+	return false
+}
+
 // SortKey orders the queue: by number, then by text, smallest first. Pods of
 // one key go in the order of their arrival.
 type SortKey struct {
@@ -752,7 +1236,7 @@ type SortKey struct {
 
 func (x *SortKey) Reset() {
 	*x = SortKey{}
-	mi := &file_cycle_proto_msgTypes[7]
+	mi := &file_cycle_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -764,7 +1248,7 @@ func (x *SortKey) String() string {
 func (*SortKey) ProtoMessage() {}
 
 func (x *SortKey) ProtoReflect() protoreflect.Message {
-	mi := &file_cycle_proto_msgTypes[7]
+	mi := &file_cycle_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -777,7 +1261,7 @@ func (x *SortKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SortKey.ProtoReflect.Descriptor instead.
 func (*SortKey) Descriptor() ([]byte, []int) {
-	return file_cycle_proto_rawDescGZIP(), []int{7}
+	return file_cycle_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *SortKey) GetNumber() int64 {
@@ -804,7 +1288,7 @@ type Admission struct {
 
 func (x *Admission) Reset() {
 	*x = Admission{}
-	mi := &file_cycle_proto_msgTypes[8]
+	mi := &file_cycle_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -816,7 +1300,7 @@ func (x *Admission) String() string {
 func (*Admission) ProtoMessage() {}
 
 func (x *Admission) ProtoReflect() protoreflect.Message {
-	mi := &file_cycle_proto_msgTypes[8]
+	mi := &file_cycle_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -829,7 +1313,7 @@ func (x *Admission) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Admission.ProtoReflect.Descriptor instead.
 func (*Admission) Descriptor() ([]byte, []int) {
-	return file_cycle_proto_rawDescGZIP(), []int{8}
+	return file_cycle_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Admission) GetCode() Code {
@@ -858,7 +1342,7 @@ type Decision struct {
 
 func (x *Decision) Reset() {
 	*x = Decision{}
-	mi := &file_cycle_proto_msgTypes[9]
+	mi := &file_cycle_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -870,7 +1354,7 @@ func (x *Decision) String() string {
 func (*Decision) ProtoMessage() {}
 
 func (x *Decision) ProtoReflect() protoreflect.Message {
-	mi := &file_cycle_proto_msgTypes[9]
+	mi := &file_cycle_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -883,7 +1367,7 @@ func (x *Decision) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Decision.ProtoReflect.Descriptor instead.
 func (*Decision) Descriptor() ([]byte, []int) {
-	return file_cycle_proto_rawDescGZIP(), []int{9}
+	return file_cycle_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Decision) GetUid() string {
@@ -919,7 +1403,7 @@ type Nomination struct {
 
 func (x *Nomination) Reset() {
 	*x = Nomination{}
-	mi := &file_cycle_proto_msgTypes[10]
+	mi := &file_cycle_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -931,7 +1415,7 @@ func (x *Nomination) String() string {
 func (*Nomination) ProtoMessage() {}
 
 func (x *Nomination) ProtoReflect() protoreflect.Message {
-	mi := &file_cycle_proto_msgTypes[10]
+	mi := &file_cycle_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -944,7 +1428,7 @@ func (x *Nomination) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Nomination.ProtoReflect.Descriptor instead.
 func (*Nomination) Descriptor() ([]byte, []int) {
-	return file_cycle_proto_rawDescGZIP(), []int{10}
+	return file_cycle_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Nomination) GetNode() uint32 {
@@ -965,7 +1449,7 @@ var File_cycle_proto protoreflect.FileDescriptor
 
 const file_cycle_proto_rawDesc = "" +
 	"\n" +
-	"\vcycle.proto\x12\x12pintle.contract.v1\x1a\x10scheduling.proto\"\xf4\x02\n" +
+	"\vcycle.proto\x12\x12pintle.contract.v1\x1a\x10scheduling.proto\"\xba\x04\n" +
 	"\fCycleRequest\x12\x16\n" +
 	"\x06deltas\x18\x01 \x03(\fR\x06deltas\x12\x1e\n" +
 	"\n" +
@@ -980,7 +1464,13 @@ const file_cycle_proto_rawDesc = "" +
 	"\x05nodes\x18\t \x03(\rR\x05nodes\x12\x18\n" +
 	"\arefused\x18\n" +
 	" \x03(\rR\arefused\x127\n" +
-	"\brefusals\x18\v \x03(\v2\x1b.pintle.contract.v1.RefusalR\brefusals\"\xa1\x01\n" +
+	"\brefusals\x18\v \x03(\v2\x1b.pintle.contract.v1.RefusalR\brefusals\x121\n" +
+	"\x06events\x18\f \x03(\v2\x19.pintle.contract.v1.EventR\x06events\x12\x18\n" +
+	"\aclasses\x18\r \x03(\rR\aclasses\x128\n" +
+	"\bstanding\x18\x0e \x01(\v2\x1c.pintle.contract.v1.StandingR\bstanding\x12=\n" +
+	"\n" +
+	"candidates\x18\x0f \x03(\v2\x1d.pintle.contract.v1.CandidateR\n" +
+	"candidates\"\xa1\x01\n" +
 	"\x04Step\x12\x16\n" +
 	"\x06plugin\x18\x01 \x01(\tR\x06plugin\x12/\n" +
 	"\x05point\x18\x02 \x01(\x0e2\x19.pintle.contract.v1.PointR\x05point\x128\n" +
@@ -990,17 +1480,44 @@ const file_cycle_proto_rawDesc = "" +
 	"\x03pod\x18\x01 \x01(\v2\x17.pintle.contract.v1.PodR\x03pod\x12(\n" +
 	"\x10queued_unix_nano\x18\x02 \x01(\x03R\x0equeuedUnixNano\x12!\n" +
 	"\fcreated_unix\x18\x03 \x01(\x03R\vcreatedUnix\x12\x1a\n" +
-	"\battempts\x18\x04 \x01(\rR\battempts\";\n" +
+	"\battempts\x18\x04 \x01(\rR\battempts\"i\n" +
 	"\aRefusal\x12\x16\n" +
 	"\x06plugin\x18\x01 \x01(\tR\x06plugin\x12\x18\n" +
-	"\areasons\x18\x02 \x03(\tR\areasons\"c\n" +
+	"\areasons\x18\x02 \x03(\tR\areasons\x12,\n" +
+	"\x04code\x18\x03 \x01(\x0e2\x18.pintle.contract.v1.CodeR\x04code\"\xf7\x02\n" +
+	"\x05Event\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x16\n" +
+	"\x06action\x18\x02 \x01(\rR\x06action\x123\n" +
+	"\bold_node\x18\x03 \x01(\v2\x18.pintle.contract.v1.NodeR\aoldNode\x123\n" +
+	"\bnew_node\x18\x04 \x01(\v2\x18.pintle.contract.v1.NodeR\anewNode\x120\n" +
+	"\aold_pod\x18\x05 \x01(\v2\x17.pintle.contract.v1.PodR\x06oldPod\x120\n" +
+	"\anew_pod\x18\x06 \x01(\v2\x17.pintle.contract.v1.PodR\x06newPod\x129\n" +
+	"\n" +
+	"old_object\x18\a \x01(\v2\x1a.pintle.contract.v1.ObjectR\toldObject\x129\n" +
+	"\n" +
+	"new_object\x18\b \x01(\v2\x1a.pintle.contract.v1.ObjectR\tnewObject\"k\n" +
+	"\bStanding\x12\x1b\n" +
+	"\tnode_name\x18\x01 \x01(\tR\bnodeName\x12\x14\n" +
+	"\x05known\x18\x02 \x01(\bR\x05known\x12\x12\n" +
+	"\x04node\x18\x03 \x01(\rR\x04node\x12\x18\n" +
+	"\aleaving\x18\x04 \x03(\tR\aleaving\"s\n" +
+	"\tCandidate\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\rR\x04node\x12\x18\n" +
+	"\avictims\x18\x02 \x03(\tR\avictims\x12\x1e\n" +
+	"\n" +
+	"violations\x18\x03 \x01(\rR\n" +
+	"violations\x12\x18\n" +
+	"\areasons\x18\x04 \x03(\tR\areasons\"5\n" +
+	"\x05Trial\x12\x14\n" +
+	"\x05nodes\x18\x01 \x03(\rR\x05nodes\x12\x16\n" +
+	"\x06wanted\x18\x02 \x01(\rR\x06wanted\"c\n" +
 	"\n" +
 	"WaitingPod\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\rR\x04node\x12/\n" +
 	"\x13waiting_nanoseconds\x18\x03 \x01(\x03R\x12waitingNanoseconds\"I\n" +
 	"\rCycleResponse\x128\n" +
-	"\aresults\x18\x01 \x03(\v2\x1e.pintle.contract.v1.StepResultR\aresults\"\xdc\x04\n" +
+	"\aresults\x18\x01 \x03(\v2\x1e.pintle.contract.v1.StepResultR\aresults\"\x80\x06\n" +
 	"\n" +
 	"StepResult\x12,\n" +
 	"\x04code\x18\x01 \x01(\x0e2\x18.pintle.contract.v1.CodeR\x04code\x12\x18\n" +
@@ -1017,7 +1534,13 @@ const file_cycle_proto_rawDesc = "" +
 	"\x05bound\x18\n" +
 	" \x01(\bR\x05bound\x12Q\n" +
 	"\vannotations\x18\v \x03(\v2/.pintle.contract.v1.StepResult.AnnotationsEntryR\vannotations\x12 \n" +
-	"\vnanoseconds\x18\f \x01(\x04R\vnanoseconds\x1a>\n" +
+	"\vnanoseconds\x18\f \x01(\x04R\vnanoseconds\x12\x14\n" +
+	"\x05helps\x18\r \x03(\rR\x05helps\x12/\n" +
+	"\x05trial\x18\x0e \x01(\v2\x19.pintle.contract.v1.TrialR\x05trial\x12=\n" +
+	"\n" +
+	"candidates\x18\x0f \x03(\v2\x1d.pintle.contract.v1.CandidateR\n" +
+	"candidates\x12\x1c\n" +
+	"\twithdrawn\x18\x10 \x01(\bR\twithdrawn\x1a>\n" +
 	"\x10AnnotationsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"5\n" +
@@ -1034,7 +1557,7 @@ const file_cycle_proto_rawDesc = "" +
 	"\n" +
 	"Nomination\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\rR\x04node\x12\x18\n" +
-	"\avictims\x18\x02 \x03(\tR\avictims*\xd1\x01\n" +
+	"\avictims\x18\x02 \x03(\tR\avictims*\xfd\x01\n" +
 	"\x05Point\x12\x15\n" +
 	"\x11POINT_UNSPECIFIED\x10\x00\x12\x0f\n" +
 	"\vPRE_ENQUEUE\x10\x01\x12\x0e\n" +
@@ -1052,14 +1575,36 @@ const file_cycle_proto_rawDesc = "" +
 	"\bPRE_BIND\x10\n" +
 	"\x12\b\n" +
 	"\x04BIND\x10\v\x12\r\n" +
-	"\tPOST_BIND\x10\f*i\n" +
+	"\tPOST_BIND\x10\f\x12\x11\n" +
+	"\rQUEUEING_HINT\x10\r\x12\v\n" +
+	"\aVICTIMS\x10\x0e\x12\n" +
+	"\n" +
+	"\x06CHOOSE\x10\x0f*i\n" +
 	"\x04Code\x12\v\n" +
 	"\aSUCCESS\x10\x00\x12\t\n" +
 	"\x05ERROR\x10\x01\x12\x11\n" +
 	"\rUNSCHEDULABLE\x10\x02\x12\"\n" +
 	"\x1eUNSCHEDULABLE_AND_UNRESOLVABLE\x10\x03\x12\b\n" +
 	"\x04WAIT\x10\x04\x12\b\n" +
-	"\x04SKIP\x10\x052S\n" +
+	"\x04SKIP\x10\x05*\x89\x03\n" +
+	"\x06Action\x12\b\n" +
+	"\x04NONE\x10\x00\x12\a\n" +
+	"\x03ADD\x10\x01\x12\n" +
+	"\n" +
+	"\x06DELETE\x10\x02\x12\x1b\n" +
+	"\x17UPDATE_NODE_ALLOCATABLE\x10\x04\x12\x15\n" +
+	"\x11UPDATE_NODE_LABEL\x10\b\x12\x15\n" +
+	"\x11UPDATE_NODE_TAINT\x10\x10\x12\x19\n" +
+	"\x15UPDATE_NODE_CONDITION\x10 \x12\x1a\n" +
+	"\x16UPDATE_NODE_ANNOTATION\x10@\x12!\n" +
+	"\x1cUPDATE_NODE_DECLARED_FEATURE\x10\x80\x01\x12\x15\n" +
+	"\x10UPDATE_POD_LABEL\x10\x80\x02\x12\x1a\n" +
+	"\x15UPDATE_POD_SCALE_DOWN\x10\x80\x04\x12\x1a\n" +
+	"\x15UPDATE_POD_TOLERATION\x10\x80\b\x12+\n" +
+	"&UPDATE_POD_SCHEDULING_GATES_ELIMINATED\x10\x80\x10\x12(\n" +
+	"#UPDATE_POD_GENERATED_RESOURCE_CLAIM\x10\x80 \x12\v\n" +
+	"\x06UPDATE\x10\xfc?\x12\b\n" +
+	"\x03ALL\x10\xff?2S\n" +
 	"\x05Cycle\x12J\n" +
 	"\x03Run\x12 .pintle.contract.v1.CycleRequest\x1a!.pintle.contract.v1.CycleResponseB.Z,pintle.dev/pintle/sdk/contract/v1;contractv1b\x06proto3"
 
@@ -1075,47 +1620,66 @@ func file_cycle_proto_rawDescGZIP() []byte {
 	return file_cycle_proto_rawDescData
 }
 
-var file_cycle_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_cycle_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
+var file_cycle_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
+var file_cycle_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
 var file_cycle_proto_goTypes = []any{
 	(Point)(0),            // 0: pintle.contract.v1.Point
 	(Code)(0),             // 1: pintle.contract.v1.Code
-	(*CycleRequest)(nil),  // 2: pintle.contract.v1.CycleRequest
-	(*Step)(nil),          // 3: pintle.contract.v1.Step
-	(*QueuedPod)(nil),     // 4: pintle.contract.v1.QueuedPod
-	(*Refusal)(nil),       // 5: pintle.contract.v1.Refusal
-	(*WaitingPod)(nil),    // 6: pintle.contract.v1.WaitingPod
-	(*CycleResponse)(nil), // 7: pintle.contract.v1.CycleResponse
-	(*StepResult)(nil),    // 8: pintle.contract.v1.StepResult
-	(*SortKey)(nil),       // 9: pintle.contract.v1.SortKey
-	(*Admission)(nil),     // 10: pintle.contract.v1.Admission
-	(*Decision)(nil),      // 11: pintle.contract.v1.Decision
-	(*Nomination)(nil),    // 12: pintle.contract.v1.Nomination
-	nil,                   // 13: pintle.contract.v1.StepResult.AnnotationsEntry
-	(*Pod)(nil),           // 14: pintle.contract.v1.Pod
+	(Action)(0),           // 2: pintle.contract.v1.Action
+	(*CycleRequest)(nil),  // 3: pintle.contract.v1.CycleRequest
+	(*Step)(nil),          // 4: pintle.contract.v1.Step
+	(*QueuedPod)(nil),     // 5: pintle.contract.v1.QueuedPod
+	(*Refusal)(nil),       // 6: pintle.contract.v1.Refusal
+	(*Event)(nil),         // 7: pintle.contract.v1.Event
+	(*Standing)(nil),      // 8: pintle.contract.v1.Standing
+	(*Candidate)(nil),     // 9: pintle.contract.v1.Candidate
+	(*Trial)(nil),         // 10: pintle.contract.v1.Trial
+	(*WaitingPod)(nil),    // 11: pintle.contract.v1.WaitingPod
+	(*CycleResponse)(nil), // 12: pintle.contract.v1.CycleResponse
+	(*StepResult)(nil),    // 13: pintle.contract.v1.StepResult
+	(*SortKey)(nil),       // 14: pintle.contract.v1.SortKey
+	(*Admission)(nil),     // 15: pintle.contract.v1.Admission
+	(*Decision)(nil),      // 16: pintle.contract.v1.Decision
+	(*Nomination)(nil),    // 17: pintle.contract.v1.Nomination
+	nil,                   // 18: pintle.contract.v1.StepResult.AnnotationsEntry
+	(*Pod)(nil),           // 19: pintle.contract.v1.Pod
+	(*Node)(nil),          // 20: pintle.contract.v1.Node
+	(*Object)(nil),        // 21: pintle.contract.v1.Object
 }
 var file_cycle_proto_depIdxs = []int32{
-	3,  // 0: pintle.contract.v1.CycleRequest.steps:type_name -> pintle.contract.v1.Step
-	4,  // 1: pintle.contract.v1.CycleRequest.pods:type_name -> pintle.contract.v1.QueuedPod
-	5,  // 2: pintle.contract.v1.CycleRequest.refusals:type_name -> pintle.contract.v1.Refusal
-	0,  // 3: pintle.contract.v1.Step.point:type_name -> pintle.contract.v1.Point
-	6,  // 4: pintle.contract.v1.Step.waiting:type_name -> pintle.contract.v1.WaitingPod
-	14, // 5: pintle.contract.v1.QueuedPod.pod:type_name -> pintle.contract.v1.Pod
-	8,  // 6: pintle.contract.v1.CycleResponse.results:type_name -> pintle.contract.v1.StepResult
-	1,  // 7: pintle.contract.v1.StepResult.code:type_name -> pintle.contract.v1.Code
-	9,  // 8: pintle.contract.v1.StepResult.keys:type_name -> pintle.contract.v1.SortKey
-	10, // 9: pintle.contract.v1.StepResult.pods:type_name -> pintle.contract.v1.Admission
-	11, // 10: pintle.contract.v1.StepResult.decisions:type_name -> pintle.contract.v1.Decision
-	12, // 11: pintle.contract.v1.StepResult.nomination:type_name -> pintle.contract.v1.Nomination
-	13, // 12: pintle.contract.v1.StepResult.annotations:type_name -> pintle.contract.v1.StepResult.AnnotationsEntry
-	1,  // 13: pintle.contract.v1.Admission.code:type_name -> pintle.contract.v1.Code
-	2,  // 14: pintle.contract.v1.Cycle.Run:input_type -> pintle.contract.v1.CycleRequest
-	7,  // 15: pintle.contract.v1.Cycle.Run:output_type -> pintle.contract.v1.CycleResponse
-	15, // [15:16] is the sub-list for method output_type
-	14, // [14:15] is the sub-list for method input_type
-	14, // [14:14] is the sub-list for extension type_name
-	14, // [14:14] is the sub-list for extension extendee
-	0,  // [0:14] is the sub-list for field type_name
+	4,  // 0: pintle.contract.v1.CycleRequest.steps:type_name -> pintle.contract.v1.Step
+	5,  // 1: pintle.contract.v1.CycleRequest.pods:type_name -> pintle.contract.v1.QueuedPod
+	6,  // 2: pintle.contract.v1.CycleRequest.refusals:type_name -> pintle.contract.v1.Refusal
+	7,  // 3: pintle.contract.v1.CycleRequest.events:type_name -> pintle.contract.v1.Event
+	8,  // 4: pintle.contract.v1.CycleRequest.standing:type_name -> pintle.contract.v1.Standing
+	9,  // 5: pintle.contract.v1.CycleRequest.candidates:type_name -> pintle.contract.v1.Candidate
+	0,  // 6: pintle.contract.v1.Step.point:type_name -> pintle.contract.v1.Point
+	11, // 7: pintle.contract.v1.Step.waiting:type_name -> pintle.contract.v1.WaitingPod
+	19, // 8: pintle.contract.v1.QueuedPod.pod:type_name -> pintle.contract.v1.Pod
+	1,  // 9: pintle.contract.v1.Refusal.code:type_name -> pintle.contract.v1.Code
+	20, // 10: pintle.contract.v1.Event.old_node:type_name -> pintle.contract.v1.Node
+	20, // 11: pintle.contract.v1.Event.new_node:type_name -> pintle.contract.v1.Node
+	19, // 12: pintle.contract.v1.Event.old_pod:type_name -> pintle.contract.v1.Pod
+	19, // 13: pintle.contract.v1.Event.new_pod:type_name -> pintle.contract.v1.Pod
+	21, // 14: pintle.contract.v1.Event.old_object:type_name -> pintle.contract.v1.Object
+	21, // 15: pintle.contract.v1.Event.new_object:type_name -> pintle.contract.v1.Object
+	13, // 16: pintle.contract.v1.CycleResponse.results:type_name -> pintle.contract.v1.StepResult
+	1,  // 17: pintle.contract.v1.StepResult.code:type_name -> pintle.contract.v1.Code
+	14, // 18: pintle.contract.v1.StepResult.keys:type_name -> pintle.contract.v1.SortKey
+	15, // 19: pintle.contract.v1.StepResult.pods:type_name -> pintle.contract.v1.Admission
+	16, // 20: pintle.contract.v1.StepResult.decisions:type_name -> pintle.contract.v1.Decision
+	17, // 21: pintle.contract.v1.StepResult.nomination:type_name -> pintle.contract.v1.Nomination
+	18, // 22: pintle.contract.v1.StepResult.annotations:type_name -> pintle.contract.v1.StepResult.AnnotationsEntry
+	10, // 23: pintle.contract.v1.StepResult.trial:type_name -> pintle.contract.v1.Trial
+	9,  // 24: pintle.contract.v1.StepResult.candidates:type_name -> pintle.contract.v1.Candidate
+	1,  // 25: pintle.contract.v1.Admission.code:type_name -> pintle.contract.v1.Code
+	3,  // 26: pintle.contract.v1.Cycle.Run:input_type -> pintle.contract.v1.CycleRequest
+	12, // 27: pintle.contract.v1.Cycle.Run:output_type -> pintle.contract.v1.CycleResponse
+	27, // [27:28] is the sub-list for method output_type
+	26, // [26:27] is the sub-list for method input_type
+	26, // [26:26] is the sub-list for extension type_name
+	26, // [26:26] is the sub-list for extension extendee
+	0,  // [0:26] is the sub-list for field type_name
 }
 
 func init() { file_cycle_proto_init() }
@@ -1129,8 +1693,8 @@ func file_cycle_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cycle_proto_rawDesc), len(file_cycle_proto_rawDesc)),
-			NumEnums:      2,
-			NumMessages:   12,
+			NumEnums:      3,
+			NumMessages:   16,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -151,8 +151,19 @@ type PluginDescription struct {
 	Reads     []string         `protobuf:"bytes,5,rep,name=reads,proto3" json:"reads,omitempty"`
 	Phase     string           `protobuf:"bytes,6,opt,name=phase,proto3" json:"phase,omitempty"` // admission: mutating or validating
 	Rules     []*AdmissionRule `protobuf:"bytes,7,rep,name=rules,proto3" json:"rules,omitempty"`
+	// instances: Configure makes further ones of it. Each has a configuration and a
+	// state of its own; all share the replica. The scheduling kinds only.
+	Instances bool `protobuf:"varint,8,opt,name=instances,proto3" json:"instances,omitempty"`
+	// events that may help a pod which the plugin refused: at no others is the pod
+	// tried again. hears tells an empty list from a plugin that says nothing, after
+	// which any event counts that its scope and reads leave possible.
+	Events []*Interest `protobuf:"bytes,20,rep,name=events,proto3" json:"events,omitempty"`
+	Hears  bool        `protobuf:"varint,21,opt,name=hears,proto3" json:"hears,omitempty"`
+	// by_class: pre-enqueue and queue-sort: the answer depends on the pod's class
+	// alone, so that one question answers all pods of it.
+	ByClass bool `protobuf:"varint,22,opt,name=by_class,json=byClass,proto3" json:"by_class,omitempty"`
 	// max_score: what a priority's scores go up to, 10 where it is 0 (contract 3).
-	MaxScore      int64 `protobuf:"varint,8,opt,name=max_score,json=maxScore,proto3" json:"max_score,omitempty"`
+	MaxScore      int64 `protobuf:"varint,9,opt,name=max_score,json=maxScore,proto3" json:"max_score,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -236,11 +247,100 @@ func (x *PluginDescription) GetRules() []*AdmissionRule {
 	return nil
 }
 
+func (x *PluginDescription) GetInstances() bool {
+	if x != nil {
+		return x.Instances
+	}
+	return false
+}
+
+func (x *PluginDescription) GetEvents() []*Interest {
+	if x != nil {
+		return x.Events
+	}
+	return nil
+}
+
+func (x *PluginDescription) GetHears() bool {
+	if x != nil {
+		return x.Hears
+	}
+	return false
+}
+
+func (x *PluginDescription) GetByClass() bool {
+	if x != nil {
+		return x.ByClass
+	}
+	return false
+}
+
 func (x *PluginDescription) GetMaxScore() int64 {
 	if x != nil {
 		return x.MaxScore
 	}
 	return 0
+}
+
+// Interest is in changes of one kind of object.
+type Interest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`        // Node, Pod, UnscheduledPod, a kind of object, or *
+	Actions       uint32                 `protobuf:"varint,2,opt,name=actions,proto3" json:"actions,omitempty"` // a sum of Action
+	Hint          bool                   `protobuf:"varint,3,opt,name=hint,proto3" json:"hint,omitempty"`       // the plugin is asked about each event (Point QUEUEING_HINT)
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Interest) Reset() {
+	*x = Interest{}
+	mi := &file_plugin_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Interest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Interest) ProtoMessage() {}
+
+func (x *Interest) ProtoReflect() protoreflect.Message {
+	mi := &file_plugin_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Interest.ProtoReflect.Descriptor instead.
+func (*Interest) Descriptor() ([]byte, []int) {
+	return file_plugin_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *Interest) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *Interest) GetActions() uint32 {
+	if x != nil {
+		return x.Actions
+	}
+	return 0
+}
+
+func (x *Interest) GetHint() bool {
+	if x != nil {
+		return x.Hint
+	}
+	return false
 }
 
 // AdmissionRule says which requests an admission plugin is asked about.
@@ -254,7 +354,7 @@ type AdmissionRule struct {
 
 func (x *AdmissionRule) Reset() {
 	*x = AdmissionRule{}
-	mi := &file_plugin_proto_msgTypes[3]
+	mi := &file_plugin_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -266,7 +366,7 @@ func (x *AdmissionRule) String() string {
 func (*AdmissionRule) ProtoMessage() {}
 
 func (x *AdmissionRule) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_msgTypes[3]
+	mi := &file_plugin_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -279,7 +379,7 @@ func (x *AdmissionRule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdmissionRule.ProtoReflect.Descriptor instead.
 func (*AdmissionRule) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_rawDescGZIP(), []int{3}
+	return file_plugin_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *AdmissionRule) GetOperations() []string {
@@ -299,16 +399,20 @@ func (x *AdmissionRule) GetResources() []string {
 // ConfigureRequest carries one plugin's configuration as JSON; empty means
 // its defaults.
 type ConfigureRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Plugin        string                 `protobuf:"bytes,1,opt,name=plugin,proto3" json:"plugin,omitempty"`
-	Config        []byte                 `protobuf:"bytes,2,opt,name=config,proto3" json:"config,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Plugin string                 `protobuf:"bytes,1,opt,name=plugin,proto3" json:"plugin,omitempty"`
+	Config []byte                 `protobuf:"bytes,2,opt,name=config,proto3" json:"config,omitempty"`
+	// instance, if not empty, is another one of the plugin: it is made if it is not
+	// there, and is asked by this name from then on. Only plugins that were
+	// described with instances are given one.
+	Instance      string `protobuf:"bytes,3,opt,name=instance,proto3" json:"instance,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ConfigureRequest) Reset() {
 	*x = ConfigureRequest{}
-	mi := &file_plugin_proto_msgTypes[4]
+	mi := &file_plugin_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -320,7 +424,7 @@ func (x *ConfigureRequest) String() string {
 func (*ConfigureRequest) ProtoMessage() {}
 
 func (x *ConfigureRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_msgTypes[4]
+	mi := &file_plugin_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -333,7 +437,7 @@ func (x *ConfigureRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfigureRequest.ProtoReflect.Descriptor instead.
 func (*ConfigureRequest) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_rawDescGZIP(), []int{4}
+	return file_plugin_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ConfigureRequest) GetPlugin() string {
@@ -350,6 +454,13 @@ func (x *ConfigureRequest) GetConfig() []byte {
 	return nil
 }
 
+func (x *ConfigureRequest) GetInstance() string {
+	if x != nil {
+		return x.Instance
+	}
+	return ""
+}
+
 type ConfigureResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -358,7 +469,7 @@ type ConfigureResponse struct {
 
 func (x *ConfigureResponse) Reset() {
 	*x = ConfigureResponse{}
-	mi := &file_plugin_proto_msgTypes[5]
+	mi := &file_plugin_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -370,7 +481,7 @@ func (x *ConfigureResponse) String() string {
 func (*ConfigureResponse) ProtoMessage() {}
 
 func (x *ConfigureResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_msgTypes[5]
+	mi := &file_plugin_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -383,7 +494,7 @@ func (x *ConfigureResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfigureResponse.ProtoReflect.Descriptor instead.
 func (*ConfigureResponse) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_rawDescGZIP(), []int{5}
+	return file_plugin_proto_rawDescGZIP(), []int{6}
 }
 
 type HealthRequest struct {
@@ -394,7 +505,7 @@ type HealthRequest struct {
 
 func (x *HealthRequest) Reset() {
 	*x = HealthRequest{}
-	mi := &file_plugin_proto_msgTypes[6]
+	mi := &file_plugin_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -406,7 +517,7 @@ func (x *HealthRequest) String() string {
 func (*HealthRequest) ProtoMessage() {}
 
 func (x *HealthRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_msgTypes[6]
+	mi := &file_plugin_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -419,7 +530,7 @@ func (x *HealthRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HealthRequest.ProtoReflect.Descriptor instead.
 func (*HealthRequest) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_rawDescGZIP(), []int{6}
+	return file_plugin_proto_rawDescGZIP(), []int{7}
 }
 
 type HealthResponse struct {
@@ -432,7 +543,7 @@ type HealthResponse struct {
 
 func (x *HealthResponse) Reset() {
 	*x = HealthResponse{}
-	mi := &file_plugin_proto_msgTypes[7]
+	mi := &file_plugin_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -444,7 +555,7 @@ func (x *HealthResponse) String() string {
 func (*HealthResponse) ProtoMessage() {}
 
 func (x *HealthResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_msgTypes[7]
+	mi := &file_plugin_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -457,7 +568,7 @@ func (x *HealthResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HealthResponse.ProtoReflect.Descriptor instead.
 func (*HealthResponse) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_rawDescGZIP(), []int{7}
+	return file_plugin_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *HealthResponse) GetHealthy() bool {
@@ -485,7 +596,7 @@ type StopRequest struct {
 
 func (x *StopRequest) Reset() {
 	*x = StopRequest{}
-	mi := &file_plugin_proto_msgTypes[8]
+	mi := &file_plugin_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -497,7 +608,7 @@ func (x *StopRequest) String() string {
 func (*StopRequest) ProtoMessage() {}
 
 func (x *StopRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_msgTypes[8]
+	mi := &file_plugin_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -510,7 +621,7 @@ func (x *StopRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopRequest.ProtoReflect.Descriptor instead.
 func (*StopRequest) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_rawDescGZIP(), []int{8}
+	return file_plugin_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *StopRequest) GetGraceMilliseconds() int64 {
@@ -528,7 +639,7 @@ type StopResponse struct {
 
 func (x *StopResponse) Reset() {
 	*x = StopResponse{}
-	mi := &file_plugin_proto_msgTypes[9]
+	mi := &file_plugin_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -540,7 +651,7 @@ func (x *StopResponse) String() string {
 func (*StopResponse) ProtoMessage() {}
 
 func (x *StopResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_msgTypes[9]
+	mi := &file_plugin_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -553,7 +664,7 @@ func (x *StopResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopResponse.ProtoReflect.Descriptor instead.
 func (*StopResponse) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_rawDescGZIP(), []int{9}
+	return file_plugin_proto_rawDescGZIP(), []int{10}
 }
 
 var File_plugin_proto protoreflect.FileDescriptor
@@ -566,7 +677,7 @@ const file_plugin_proto_rawDesc = "" +
 	"\fmax_contract\x18\x02 \x01(\rR\vmaxContract\"j\n" +
 	"\vDescription\x12\x1a\n" +
 	"\bcontract\x18\x01 \x01(\rR\bcontract\x12?\n" +
-	"\aplugins\x18\x02 \x03(\v2%.pintle.contract.v1.PluginDescriptionR\aplugins\"\xf1\x01\n" +
+	"\aplugins\x18\x02 \x03(\v2%.pintle.contract.v1.PluginDescriptionR\aplugins\"\xf6\x02\n" +
 	"\x11PluginDescription\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x14\n" +
@@ -574,16 +685,25 @@ const file_plugin_proto_rawDesc = "" +
 	"\tnormalize\x18\x04 \x01(\tR\tnormalize\x12\x14\n" +
 	"\x05reads\x18\x05 \x03(\tR\x05reads\x12\x14\n" +
 	"\x05phase\x18\x06 \x01(\tR\x05phase\x127\n" +
-	"\x05rules\x18\a \x03(\v2!.pintle.contract.v1.AdmissionRuleR\x05rules\x12\x1b\n" +
-	"\tmax_score\x18\b \x01(\x03R\bmaxScore\"M\n" +
+	"\x05rules\x18\a \x03(\v2!.pintle.contract.v1.AdmissionRuleR\x05rules\x12\x1c\n" +
+	"\tinstances\x18\b \x01(\bR\tinstances\x124\n" +
+	"\x06events\x18\x14 \x03(\v2\x1c.pintle.contract.v1.InterestR\x06events\x12\x14\n" +
+	"\x05hears\x18\x15 \x01(\bR\x05hears\x12\x19\n" +
+	"\bby_class\x18\x16 \x01(\bR\abyClass\x12\x1b\n" +
+	"\tmax_score\x18\t \x01(\x03R\bmaxScore\"L\n" +
+	"\bInterest\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x18\n" +
+	"\aactions\x18\x02 \x01(\rR\aactions\x12\x12\n" +
+	"\x04hint\x18\x03 \x01(\bR\x04hint\"M\n" +
 	"\rAdmissionRule\x12\x1e\n" +
 	"\n" +
 	"operations\x18\x01 \x03(\tR\n" +
 	"operations\x12\x1c\n" +
-	"\tresources\x18\x02 \x03(\tR\tresources\"B\n" +
+	"\tresources\x18\x02 \x03(\tR\tresources\"^\n" +
 	"\x10ConfigureRequest\x12\x16\n" +
 	"\x06plugin\x18\x01 \x01(\tR\x06plugin\x12\x16\n" +
-	"\x06config\x18\x02 \x01(\fR\x06config\"\x13\n" +
+	"\x06config\x18\x02 \x01(\fR\x06config\x12\x1a\n" +
+	"\binstance\x18\x03 \x01(\tR\binstance\"\x13\n" +
 	"\x11ConfigureResponse\"\x0f\n" +
 	"\rHealthRequest\"D\n" +
 	"\x0eHealthResponse\x12\x18\n" +
@@ -610,35 +730,37 @@ func file_plugin_proto_rawDescGZIP() []byte {
 	return file_plugin_proto_rawDescData
 }
 
-var file_plugin_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
+var file_plugin_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
 var file_plugin_proto_goTypes = []any{
 	(*DescribeRequest)(nil),   // 0: pintle.contract.v1.DescribeRequest
 	(*Description)(nil),       // 1: pintle.contract.v1.Description
 	(*PluginDescription)(nil), // 2: pintle.contract.v1.PluginDescription
-	(*AdmissionRule)(nil),     // 3: pintle.contract.v1.AdmissionRule
-	(*ConfigureRequest)(nil),  // 4: pintle.contract.v1.ConfigureRequest
-	(*ConfigureResponse)(nil), // 5: pintle.contract.v1.ConfigureResponse
-	(*HealthRequest)(nil),     // 6: pintle.contract.v1.HealthRequest
-	(*HealthResponse)(nil),    // 7: pintle.contract.v1.HealthResponse
-	(*StopRequest)(nil),       // 8: pintle.contract.v1.StopRequest
-	(*StopResponse)(nil),      // 9: pintle.contract.v1.StopResponse
+	(*Interest)(nil),          // 3: pintle.contract.v1.Interest
+	(*AdmissionRule)(nil),     // 4: pintle.contract.v1.AdmissionRule
+	(*ConfigureRequest)(nil),  // 5: pintle.contract.v1.ConfigureRequest
+	(*ConfigureResponse)(nil), // 6: pintle.contract.v1.ConfigureResponse
+	(*HealthRequest)(nil),     // 7: pintle.contract.v1.HealthRequest
+	(*HealthResponse)(nil),    // 8: pintle.contract.v1.HealthResponse
+	(*StopRequest)(nil),       // 9: pintle.contract.v1.StopRequest
+	(*StopResponse)(nil),      // 10: pintle.contract.v1.StopResponse
 }
 var file_plugin_proto_depIdxs = []int32{
-	2, // 0: pintle.contract.v1.Description.plugins:type_name -> pintle.contract.v1.PluginDescription
-	3, // 1: pintle.contract.v1.PluginDescription.rules:type_name -> pintle.contract.v1.AdmissionRule
-	0, // 2: pintle.contract.v1.Lifecycle.Describe:input_type -> pintle.contract.v1.DescribeRequest
-	4, // 3: pintle.contract.v1.Lifecycle.Configure:input_type -> pintle.contract.v1.ConfigureRequest
-	6, // 4: pintle.contract.v1.Lifecycle.Health:input_type -> pintle.contract.v1.HealthRequest
-	8, // 5: pintle.contract.v1.Lifecycle.Stop:input_type -> pintle.contract.v1.StopRequest
-	1, // 6: pintle.contract.v1.Lifecycle.Describe:output_type -> pintle.contract.v1.Description
-	5, // 7: pintle.contract.v1.Lifecycle.Configure:output_type -> pintle.contract.v1.ConfigureResponse
-	7, // 8: pintle.contract.v1.Lifecycle.Health:output_type -> pintle.contract.v1.HealthResponse
-	9, // 9: pintle.contract.v1.Lifecycle.Stop:output_type -> pintle.contract.v1.StopResponse
-	6, // [6:10] is the sub-list for method output_type
-	2, // [2:6] is the sub-list for method input_type
-	2, // [2:2] is the sub-list for extension type_name
-	2, // [2:2] is the sub-list for extension extendee
-	0, // [0:2] is the sub-list for field type_name
+	2,  // 0: pintle.contract.v1.Description.plugins:type_name -> pintle.contract.v1.PluginDescription
+	4,  // 1: pintle.contract.v1.PluginDescription.rules:type_name -> pintle.contract.v1.AdmissionRule
+	3,  // 2: pintle.contract.v1.PluginDescription.events:type_name -> pintle.contract.v1.Interest
+	0,  // 3: pintle.contract.v1.Lifecycle.Describe:input_type -> pintle.contract.v1.DescribeRequest
+	5,  // 4: pintle.contract.v1.Lifecycle.Configure:input_type -> pintle.contract.v1.ConfigureRequest
+	7,  // 5: pintle.contract.v1.Lifecycle.Health:input_type -> pintle.contract.v1.HealthRequest
+	9,  // 6: pintle.contract.v1.Lifecycle.Stop:input_type -> pintle.contract.v1.StopRequest
+	1,  // 7: pintle.contract.v1.Lifecycle.Describe:output_type -> pintle.contract.v1.Description
+	6,  // 8: pintle.contract.v1.Lifecycle.Configure:output_type -> pintle.contract.v1.ConfigureResponse
+	8,  // 9: pintle.contract.v1.Lifecycle.Health:output_type -> pintle.contract.v1.HealthResponse
+	10, // 10: pintle.contract.v1.Lifecycle.Stop:output_type -> pintle.contract.v1.StopResponse
+	7,  // [7:11] is the sub-list for method output_type
+	3,  // [3:7] is the sub-list for method input_type
+	3,  // [3:3] is the sub-list for extension type_name
+	3,  // [3:3] is the sub-list for extension extendee
+	0,  // [0:3] is the sub-list for field type_name
 }
 
 func init() { file_plugin_proto_init() }
@@ -652,7 +774,7 @@ func file_plugin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_plugin_proto_rawDesc), len(file_plugin_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   10,
+			NumMessages:   11,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

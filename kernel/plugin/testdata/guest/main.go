@@ -11,10 +11,7 @@ import (
 	"pintle.dev/pintle/sdk"
 )
 
-var (
-	hoard  [][]byte
-	factor int64 = 1
-)
+var hoard [][]byte
 
 func init() {
 	sdk.Register(sdk.Predicate{
@@ -37,30 +34,7 @@ func init() {
 			return sdk.Fits()
 		},
 	})
-	sdk.Register(sdk.Priority{
-		Name: "LeastCPU", Normalize: sdk.NormalizePlugin, Reads: []string{"Service"},
-		Configure: func(config []byte) (err error) {
-			factor, err = strconv.ParseInt(strings.TrimSpace(string(config)), 10, 64)
-			return err
-		},
-		Prepare: func(c *sdk.Cluster, pod *sdk.Pod) any {
-			n := int64(0)
-			c.Objects("Service", pod.Namespace, func(*sdk.Object) bool { n++; return true })
-			return n
-		},
-		Score: func(r *sdk.Request) int64 {
-			return (r.Node.Allocatable.MilliCPU-r.Node.Requested.MilliCPU)*factor + r.State.(int64)
-		},
-		NormalizeFunc: func(_ *sdk.Cluster, _ *sdk.Pod, _ any, _ []*sdk.Node, scores []int64) {
-			var top int64 = 1
-			for _, s := range scores {
-				top = max(top, s)
-			}
-			for i := range scores {
-				scores[i] = scores[i] * sdk.MaxScore / top
-			}
-		},
-	})
+	sdk.RegisterNew(leastCPU)
 	sdk.Register(sdk.Predicate{
 		Name: "LoopsForEver",
 		Filter: func(r *sdk.Request) sdk.Verdict {
@@ -101,6 +75,35 @@ func init() {
 			return sdk.Unfit(strconv.Itoa(recurse(1)))
 		},
 	})
+}
+
+// leastCPU multiplies what is free by its configuration.
+func leastCPU() sdk.Priority {
+	factor := int64(1)
+	return sdk.Priority{
+		Name: "LeastCPU", Normalize: sdk.NormalizePlugin, Reads: []string{"Service"},
+		Configure: func(config []byte) (err error) {
+			factor, err = strconv.ParseInt(strings.TrimSpace(string(config)), 10, 64)
+			return err
+		},
+		Prepare: func(c *sdk.Cluster, pod *sdk.Pod) any {
+			n := int64(0)
+			c.Objects("Service", pod.Namespace, func(*sdk.Object) bool { n++; return true })
+			return n
+		},
+		Score: func(r *sdk.Request) int64 {
+			return (r.Node.Allocatable.MilliCPU-r.Node.Requested.MilliCPU)*factor + r.State.(int64)
+		},
+		NormalizeFunc: func(_ *sdk.Cluster, _ *sdk.Pod, _ any, _ []*sdk.Node, scores []int64) {
+			var top int64 = 1
+			for _, s := range scores {
+				top = max(top, s)
+			}
+			for i := range scores {
+				scores[i] = scores[i] * sdk.MaxScore / top
+			}
+		},
+	}
 }
 
 //go:noinline

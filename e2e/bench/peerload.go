@@ -1,0 +1,283 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	watchtools "k8s.io/client-go/tools/watch"
+)
+
+var plainCreate = metav1.CreateOptions{}
+
+// spare runs do(0) to do(n-1) on several workers until one fails.
+func spare(ctx context.Context, n, workers int, do func(ctx context.Context, i int) error) error {
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	for range workers {
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				i := int(next.Add(1)) - 1
+				if i >= n {
+					return
+				}
+				if err := do(ctx, i); err != nil {
+					cancel(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return context.Cause(ctx)
+}
+
+func createAll(ctx context.Context, client kubernetes.Interface, namespace string, n, workers int, of shape) error {
+	return spare(ctx, n, workers, func(ctx context.Context, i int) error {
+		pod := of(i)
+		_, err := client.CoreV1().Pods(namespace).Create(ctx, pod, plainCreate)
+		if err != nil {
+			return fmt.Errorf("create pod %s/%s: %w", namespace, pod.Name, err)
+		}
+		return nil
+	})
+}
+
+// createNodes makes the nodes from first on, which nobody agents. What admission
+// taints as not ready is freed by hand, as the node life cycle controller would.
+func createNodes(ctx context.Context, client kubernetes.Interface, first, n int, zones ...string) error {
+	return spare(ctx, n, 32, func(ctx context.Context, i int) error {
+		node, err := client.CoreV1().Nodes().Create(ctx, plainNode(first+i, zones...), plainCreate)
+		if err == nil && len(node.Spec.Taints) > 0 {
+			node.Spec.Taints = nil
+			_, err = client.CoreV1().Nodes().Update(ctx, node, metav1.UpdateOptions{})
+		}
+		if err != nil {
+			return fmt.Errorf("create node %d: %w", first+i, err)
+		}
+		return nil
+	})
+}
+
+// awaitPods returns when n pods of a namespace are as wanted.
+func awaitPods(ctx context.Context, client kubernetes.Interface, namespace string, n int, wanted func(*corev1.Pod) bool) error {
+	pods := client.CoreV1().Pods(namespace)
+	list, err := pods.List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	seen := map[types.UID]bool{}
+	for i := range list.Items {
+		if wanted(&list.Items[i]) {
+			seen[list.Items[i].UID] = true
+		}
+	}
+	w, err := watchPodsFrom(ctx, client, namespace, "", list.ResourceVersion)
+	if err != nil {
+		return err
+	}
+	defer w.Stop()
+	for len(seen) < n {
+		select {
+		case e, ok := <-w.ResultChan():
+			if !ok {
+				return errors.New("the watch ended")
+			}
+			if pod, ok := e.Object.(*corev1.Pod); ok && wanted(pod) {
+				seen[pod.UID] = true
+			}
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %d of %d pods of %s are as wanted", ctx.Err(), len(seen), n, namespace)
+		}
+	}
+	return nil
+}
+
+// watchPodsFrom goes on where a server ends a watch, as kube-apiserver does in its
+// first seconds.
+func watchPodsFrom(ctx context.Context, client kubernetes.Interface, namespace, selector, version string) (watch.Interface, error) {
+	return watchtools.NewRetryWatcherWithContext(ctx, version, &cache.ListWatch{
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			o.FieldSelector = selector
+			return client.CoreV1().Pods(namespace).Watch(ctx, o)
+		},
+	})
+}
+
+// bindings follows the pods of a namespace that are bound: the server sends
+// those alone, of either side.
+type bindings struct {
+	w       watch.Interface
+	done    chan struct{}
+	changed chan struct{}
+	// early are pods that were bound when the watch began, at began.
+	early int
+	began time.Time
+
+	mu    sync.Mutex
+	node  map[types.UID]string
+	at    map[string]time.Time // by name, when it was seen bound
+	first time.Time
+	last  time.Time
+	fault error
+}
+
+func followBindings(ctx context.Context, client kubernetes.Interface) (*bindings, error) {
+	const bound = "spec.nodeName!="
+	list, err := client.CoreV1().Pods(measured).List(ctx, metav1.ListOptions{FieldSelector: bound})
+	if err != nil {
+		return nil, err
+	}
+	w, err := watchPodsFrom(ctx, client, measured, bound, list.ResourceVersion)
+	if err != nil {
+		return nil, err
+	}
+	b := &bindings{
+		w: w, done: make(chan struct{}), changed: make(chan struct{}, 1),
+		early: len(list.Items), began: time.Now(), node: map[types.UID]string{}, at: map[string]time.Time{},
+	}
+	for i := range list.Items {
+		b.node[list.Items[i].UID] = list.Items[i].Spec.NodeName
+	}
+	go b.follow()
+	return b, nil
+}
+
+func (b *bindings) follow() {
+	defer close(b.done)
+	for e := range b.w.ResultChan() {
+		b.mu.Lock()
+		switch pod, ok := e.Object.(*corev1.Pod); {
+		case !ok:
+			b.fault = fmt.Errorf("watch: %v", e.Object)
+		case e.Type == watch.Deleted:
+			b.fault = fmt.Errorf("pod %s was deleted", pod.Name)
+		default:
+			b.see(pod, time.Now())
+		}
+		b.mu.Unlock()
+		select {
+		case b.changed <- struct{}{}:
+		default:
+		}
+	}
+	b.mu.Lock()
+	b.fault = errors.Join(b.fault, errors.New("the watch ended"))
+	b.mu.Unlock()
+}
+
+func (b *bindings) see(pod *corev1.Pod, now time.Time) {
+	before, known := b.node[pod.UID]
+	if known {
+		if before != pod.Spec.NodeName {
+			b.fault = fmt.Errorf("pod %s was bound to %s, then to %q", pod.Name, before, pod.Spec.NodeName)
+		}
+		return
+	}
+	if b.first.IsZero() {
+		b.first = now
+	}
+	b.node[pod.UID], b.at[pod.Name], b.last = pod.Spec.NodeName, now, now
+}
+
+// await returns when n pods are bound.
+func (b *bindings) await(ctx context.Context, n int) error {
+	for {
+		b.mu.Lock()
+		have, fault := len(b.node), b.fault
+		b.mu.Unlock()
+		if fault != nil || have >= n {
+			return fault
+		}
+		select {
+		case <-b.changed:
+		case <-b.done:
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %d of %d pods are bound", context.Cause(ctx), have, n)
+		}
+	}
+}
+
+func (b *bindings) stop() {
+	b.w.Stop()
+	<-b.done
+}
+
+// latencies are from before the create was sent until the pod was seen bound.
+func (b *bindings) latencies(sent map[string]time.Time) spread {
+	var all []time.Duration
+	for name, at := range b.at {
+		if t, ok := sent[name]; ok {
+			all = append(all, at.Sub(t))
+		}
+	}
+	return spreadOf(all)
+}
+
+// checkPlaced asserts the end of a row: every pod is there, bound to a node that
+// exists, and no node holds more than it has.
+func checkPlaced(ctx context.Context, client kubernetes.Interface, count int, legal func(map[string]*corev1.Node, []corev1.Pod) error) error {
+	nodeList, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	nodes := map[string]*corev1.Node{}
+	for i := range nodeList.Items {
+		nodes[nodeList.Items[i].Name] = &nodeList.Items[i]
+	}
+	list, err := client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	type load struct{ cpu, memory, pods int64 }
+	loads := map[string]load{}
+	var ours []corev1.Pod
+	for i := range list.Items {
+		p := &list.Items[i]
+		if p.Namespace == measured {
+			ours = append(ours, *p)
+		}
+		if p.Spec.NodeName == "" {
+			if p.Namespace == measured {
+				return fmt.Errorf("pod %s is not bound", p.Name)
+			}
+			continue
+		}
+		if nodes[p.Spec.NodeName] == nil {
+			return fmt.Errorf("pod %s is bound to %q, which is no node", p.Name, p.Spec.NodeName)
+		}
+		l := loads[p.Spec.NodeName]
+		for c := range p.Spec.Containers {
+			l.cpu += p.Spec.Containers[c].Resources.Requests.Cpu().MilliValue()
+			l.memory += p.Spec.Containers[c].Resources.Requests.Memory().Value()
+		}
+		l.pods++
+		loads[p.Spec.NodeName] = l
+	}
+	if len(ours) != count {
+		return fmt.Errorf("%d pods were acknowledged, %d are there", count, len(ours))
+	}
+	for name, l := range loads {
+		a := nodes[name].Status.Allocatable
+		if l.cpu > a.Cpu().MilliValue() || l.memory > a.Memory().Value() || l.pods > a.Pods().Value() {
+			return fmt.Errorf("node %s holds %d pods with %dm and %d bytes", name, l.pods, l.cpu, l.memory)
+		}
+	}
+	if legal == nil {
+		return nil
+	}
+	slices.SortFunc(ours, func(a, b corev1.Pod) int { return strings.Compare(a.Name, b.Name) })
+	return legal(nodes, ours)
+}
