@@ -54,6 +54,8 @@ require (
 	oras.land/oras-go/v2 v2.6.2
 )
 
+require k8s.io/kube-scheduler v0.36.3 // indirect
+
 require (
 	cel.dev/expr v0.25.3 // indirect
 	github.com/Azure/go-ansiterm v0.0.0-20250102033503-faa5f7b0171c // indirect

@@ -10,7 +10,7 @@ import (
 
 func newConfigCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "config", Short: "Check and show configurations"}
-	cmd.AddCommand(newConfigCheckCommand(), newConfigShowCommand())
+	cmd.AddCommand(newConfigCheckCommand(), newConfigShowCommand(), newConfigImportCommand())
 	return cmd
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"net/url"
 	"reflect"
 	"regexp"
 	"slices"
@@ -146,6 +147,10 @@ func checkScalar(s string, f field) string {
 	case "endpoint":
 		if host, port, err := net.SplitHostPort(s); err != nil || host == "" || port == "" {
 			return fmt.Sprintf("%q is not a host and a port such as 127.0.0.1:4317", s)
+		}
+	case "url":
+		if u, err := url.Parse(s); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+			return fmt.Sprintf("%q is not a URL such as http://127.0.0.1:8888/scheduler", s)
 		}
 	case "ip":
 		if _, err := netip.ParseAddr(s); err != nil {

@@ -125,6 +125,33 @@ type Scheduler struct {
 	InitialBackoff time.Duration `mapstructure:"podInitialBackoff" range:"1ms,1h" doc:"first wait of a pod that could not be placed"`
 	MaxBackoff     time.Duration `mapstructure:"podMaxBackoff" range:"1ms,1h" doc:"longest wait of a pod that could not be placed"`
 	Profiles       []Profile     `mapstructure:"profiles" live:"true" doc:"one set of predicates and priorities a scheduler name"`
+	Extenders      []Extender    `mapstructure:"extenders" doc:"HTTP servers that take part in scheduling, of all profiles, in this order"`
+}
+
+// Extender is an HTTP server that kube-scheduler's extender protocol is spoken with.
+// An empty verb is what it is not asked for.
+type Extender struct {
+	URLPrefix        string        `mapstructure:"urlPrefix" required:"true" format:"url" doc:"where it is; verbs are added to it"`
+	FilterVerb       string        `mapstructure:"filterVerb" doc:"verb that asks which nodes fit"`
+	PrioritizeVerb   string        `mapstructure:"prioritizeVerb" doc:"verb that asks how well they do"`
+	Weight           int64         `mapstructure:"weight" range:"0,1000000" doc:"factor of its scores, which are 0 to 10"`
+	BindVerb         string        `mapstructure:"bindVerb" doc:"verb that has it bind; one extender may"`
+	PreemptVerb      string        `mapstructure:"preemptVerb" doc:"verb that asks which victims may be"`
+	HTTPTimeout      time.Duration `mapstructure:"httpTimeout" range:"0s,10m" doc:"deadline of one call; 0: 5s"`
+	EnableHTTPS      bool          `mapstructure:"enableHTTPS" doc:"without an authority in tls, the server's certificate is not checked"`
+	TLS              ExtenderTLS   `mapstructure:"tls" doc:"how to speak TLS with it"`
+	NodeCacheCapable bool          `mapstructure:"nodeCacheCapable" doc:"it knows the nodes and is told their names alone"`
+	ManagedResources []string      `mapstructure:"managedResources" doc:"extended resources; it is asked about pods that ask for one of them; none: about all pods"`
+	Ignorable        bool          `mapstructure:"ignorable" doc:"pods are placed without it while it fails"`
+}
+
+// ExtenderTLS is how to speak TLS with an extender.
+type ExtenderTLS struct {
+	Insecure   bool   `mapstructure:"insecure" doc:"do not check the server's certificate"`
+	ServerName string `mapstructure:"serverName" doc:"name that the certificate is checked for; empty: the host of the URL"`
+	CertFile   string `mapstructure:"certFile" doc:"client certificate, PEM"`
+	KeyFile    string `mapstructure:"keyFile" doc:"key of certFile, PEM"`
+	CAFile     string `mapstructure:"caFile" doc:"authorities that the server's certificate is checked against, PEM"`
 }
 
 // Profile is an ordered set of predicates and priorities for one schedulerName.

@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"net/netip"
+	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -62,6 +63,23 @@ func crossCheck(cfg *Config, file string, tree *yaml.Node) Faults {
 				once[n] = true
 			}
 		}
+	}
+	binders := 0
+	for i, e := range cfg.Scheduler.Extenders {
+		key := fmt.Sprintf("scheduler.extenders[%d]", i)
+		at := cfg.FaultAt([]string{"scheduler", "extenders", strconv.Itoa(i)}, "").Line
+		if e.PrioritizeVerb != "" && e.Weight <= 0 {
+			add(at, key+".weight", "is %d; want a positive one for its prioritizeVerb", e.Weight)
+		}
+		if e.BindVerb != "" {
+			binders++
+		}
+		if (e.TLS.CertFile == "") != (e.TLS.KeyFile == "") {
+			add(at, key+".tls", "names one of certFile and keyFile; want both or neither")
+		}
+	}
+	if binders > 1 {
+		add(line("scheduler", "extenders"), "scheduler.extenders", "%d of them have a bindVerb; only one extender can implement bind", binders)
 	}
 	if cfg.Node.Enabled && cfg.Node.Runtime == "" {
 		add(line("node"), "node.runtime", "is empty; name a runtime plugin such as containerd, or set node.enabled to false")

@@ -21,9 +21,15 @@ type Config struct {
 	// which leaves out what the node keeps for itself. Extended resources are
 	// always bound by allocatable.
 	Bound string `json:"bound"`
+	// IgnoredResources are extended resources that something else checks, such as
+	// an extender that manages them.
+	IgnoredResources []string `json:"ignoredResources,omitempty"`
 }
 
-type predicate struct{ allocatable bool }
+type predicate struct {
+	allocatable bool
+	ignored     []string
+}
 
 // New returns the predicate, bound by capacity until it is configured.
 func New() sdk.Predicate {
@@ -38,6 +44,7 @@ func (p *predicate) configure(data []byte) error {
 			return fmt.Errorf("configuration of %s: %w", Name, err)
 		}
 	}
+	p.ignored = config.IgnoredResources
 	switch config.Bound {
 	case "capacity", "":
 		p.allocatable = false
@@ -74,7 +81,7 @@ func (p *predicate) filter(r *sdk.Request) sdk.Verdict {
 	if len(want.Scalar) > 0 {
 		first := len(reasons)
 		for name, amount := range want.Scalar {
-			if amount > 0 && amount > node.Allocatable.Scalar[name]-used.Scalar[name] {
+			if amount > 0 && !slices.Contains(p.ignored, name) && amount > node.Allocatable.Scalar[name]-used.Scalar[name] {
 				reasons = append(reasons, "Insufficient "+name)
 			}
 		}

@@ -34,6 +34,7 @@ func TestFilter(t *testing.T) {
 		{name: "PRD-11: capacity by default", want: sdk.Resources{MilliCPU: 1000}},
 		{name: "ODD-6: allocatable when asked", config: `{"bound":"allocatable"}`, want: sdk.Resources{MilliCPU: 501}, unfit: []string{"Insufficient cpu"}},
 		{name: "nothing asked of an overfull node", change: func(n *sdk.Node) { n.Requested.MilliCPU = 9000 }, want: sdk.Resources{Memory: gi}},
+		{name: "002 §extended: a resource that an extender manages", config: `{"ignoredResources":["example.com/gpu"]}`, want: sdk.Resources{Scalar: map[string]int64{"example.com/gpu": 2, "b/b": 1}}, unfit: []string{"Insufficient b/b"}},
 		{name: "extended resource fits", want: sdk.Resources{Scalar: map[string]int64{"example.com/gpu": 1}}},
 		{name: "extended resource too much", want: sdk.Resources{Scalar: map[string]int64{"example.com/gpu": 2}}, unfit: []string{"Insufficient example.com/gpu"}},
 		{name: "unknown extended resources, sorted", want: sdk.Resources{Scalar: map[string]int64{"b/b": 1, "a/a": 1}}, unfit: []string{"Insufficient a/a", "Insufficient b/b"}},

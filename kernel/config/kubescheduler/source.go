@@ -1,0 +1,243 @@
+package kubescheduler
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	kjson "sigs.k8s.io/json"
+
+	"pintle.dev/pintle/kernel/config"
+)
+
+// source is a file as a tree, in which everything has a line.
+type source struct {
+	file   string
+	root   *yaml.Node
+	notes  config.Faults
+	faults config.Faults
+}
+
+// limits of a file: its size, and how deep it may be nested.
+const (
+	maxDepth = 64
+)
+
+func read(file string, data []byte) (*source, error) {
+	s := &source{file: file}
+	if len(data) > config.MaxFileSize {
+		return nil, config.Faults{{File: file, Text: fmt.Sprintf("larger than %d bytes", config.MaxFileSize)}}
+	}
+	var doc yaml.Node
+	dec := yaml.NewDecoder(bytes.NewReader(data))
+	if err := dec.Decode(&doc); err != nil {
+		if errors.Is(err, io.EOF) {
+			return nil, config.Faults{{File: file, Line: 1, Text: "is empty; want kind: KubeSchedulerConfiguration or kind: Policy"}}
+		}
+		line, text := 1, strings.TrimPrefix(err.Error(), "yaml: ")
+		if _, scanErr := fmt.Sscanf(text, "line %d:", &line); scanErr == nil {
+			_, text, _ = strings.Cut(text, ": ")
+		}
+		return nil, config.Faults{{File: file, Line: line, Text: "not YAML: " + text}}
+	}
+	if err := dec.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
+		return nil, config.Faults{{File: file, Line: 1, Text: "holds more than one YAML document; keep one"}}
+	}
+	s.root = doc.Content[0]
+	if s.root.Kind != yaml.MappingNode {
+		return nil, config.Faults{{File: file, Line: s.root.Line, Text: "want a group of keys"}}
+	}
+	if fault := unfit(s.root, 0); fault != "" {
+		return nil, config.Faults{{File: file, Line: s.root.Line, Text: fault}}
+	}
+	return s, nil
+}
+
+// unfit finds what could make a small file expand without end, or a reader's
+// stack grow.
+func unfit(n *yaml.Node, depth int) string {
+	switch {
+	case n.Kind == yaml.AliasNode:
+		return "YAML aliases are not supported; write the value out"
+	case depth > maxDepth:
+		return fmt.Sprintf("is nested more than %d deep", maxDepth)
+	}
+	for _, c := range n.Content {
+		if fault := unfit(c, depth+1); fault != "" {
+			return fault
+		}
+	}
+	return ""
+}
+
+// at returns the deepest node that a path leads to; what: parts such as
+// profiles, [0], plugins.
+func (s *source) at(path string) *yaml.Node {
+	n := s.root
+	for _, part := range pathParts(path) {
+		next := child(n, part)
+		if next == nil {
+			return n
+		}
+		n = next
+	}
+	return n
+}
+
+// has reports whether a path is there.
+func (s *source) has(path string) bool {
+	n := s.root
+	for _, part := range pathParts(path) {
+		if n = child(n, part); n == nil {
+			return false
+		}
+	}
+	return true
+}
+
+var separators = regexp.MustCompile(`[.\[\]]+`)
+
+func pathParts(path string) []string {
+	var parts []string
+	for part := range strings.SplitSeq(separators.ReplaceAllString(path, "."), ".") {
+		if part != "" {
+			parts = append(parts, part)
+		}
+	}
+	return parts
+}
+
+func child(n *yaml.Node, key string) *yaml.Node {
+	switch n.Kind {
+	case yaml.MappingNode:
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			if n.Content[i].Value == key {
+				return n.Content[i+1]
+			}
+		}
+	case yaml.SequenceNode:
+		if i, err := strconv.Atoi(key); err == nil && i >= 0 && i < len(n.Content) {
+			return n.Content[i]
+		}
+	}
+	return nil
+}
+
+// line is that of a path's key where it is one, else of the node.
+func (s *source) line(path string) int {
+	parts := pathParts(path)
+	n, line := s.root, s.root.Line
+	for _, part := range parts {
+		next := child(n, part)
+		if next == nil {
+			break
+		}
+		line = next.Line
+		if n.Kind == yaml.MappingNode {
+			for i := 0; i+1 < len(n.Content); i += 2 {
+				if n.Content[i].Value == part {
+					line = n.Content[i].Line
+				}
+			}
+		}
+		n = next
+	}
+	return line
+}
+
+func (s *source) fault(path, format string, args ...any) {
+	s.faults = append(s.faults, config.Fault{File: s.file, Line: s.line(path), Key: path, Text: fmt.Sprintf(format, args...)})
+}
+
+func (s *source) note(path, format string, args ...any) {
+	s.notes = append(s.notes, config.Fault{File: s.file, Line: s.line(path), Key: path, Text: fmt.Sprintf(format, args...)})
+}
+
+// invalid takes in what upstream's checks found.
+func (s *source) invalid(list field.ErrorList) {
+	for _, e := range list {
+		s.fault(e.Field, "%s", e.ErrorBody())
+	}
+}
+
+var quotedField = regexp.MustCompile(`^(unknown|duplicate) field "(.*)"$`)
+
+// decode reads the node at a path into a type of Kubernetes, strictly: names are
+// compared with their case, unknown and repeated ones are faults.
+func (s *source) decode(path string, n *yaml.Node, into any) bool {
+	text, err := toJSON(n)
+	if err != nil {
+		s.fault(path, "%v", err)
+		return false
+	}
+	strict, err := kjson.UnmarshalStrict(text, into)
+	if err != nil {
+		s.fault(path, "%s", strings.TrimPrefix(err.Error(), "json: "))
+		return false
+	}
+	for _, e := range strict {
+		at, text := path, e.Error()
+		if m := quotedField.FindStringSubmatch(text); m != nil {
+			at = strings.TrimPrefix(path+"."+m[2], ".")
+			text = m[1] + " field"
+		}
+		s.fault(at, "%s", text)
+	}
+	return len(strict) == 0
+}
+
+// toJSON writes a tree as JSON, with repeated keys, which the reader of it is to
+// complain about.
+func toJSON(n *yaml.Node) ([]byte, error) {
+	switch n.Kind {
+	case yaml.MappingNode:
+		out := []byte{'{'}
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			if i > 0 {
+				out = append(out, ',')
+			}
+			if n.Content[i].Kind != yaml.ScalarNode {
+				return nil, fmt.Errorf("line %d: a key that is no word", n.Content[i].Line)
+			}
+			key, err := json.Marshal(n.Content[i].Value)
+			if err != nil {
+				return nil, err
+			}
+			value, err := toJSON(n.Content[i+1])
+			if err != nil {
+				return nil, err
+			}
+			out = append(append(append(out, key...), ':'), value...)
+		}
+		return append(out, '}'), nil
+	case yaml.SequenceNode:
+		out := []byte{'['}
+		for i, c := range n.Content {
+			if i > 0 {
+				out = append(out, ',')
+			}
+			value, err := toJSON(c)
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, value...)
+		}
+		return append(out, ']'), nil
+	}
+	var v any
+	if err := n.Decode(&v); err != nil {
+		return nil, fmt.Errorf("line %d: %w", n.Line, err)
+	}
+	text, err := json.Marshal(v)
+	if err != nil {
+		return nil, fmt.Errorf("line %d: %q is no value", n.Line, n.Value)
+	}
+	return text, nil
+}

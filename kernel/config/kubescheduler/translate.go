@@ -1,0 +1,279 @@
+package kubescheduler
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	schedulerv1 "k8s.io/kube-scheduler/config/v1"
+	"k8s.io/utils/ptr"
+
+	"pintle.dev/pintle/kernel/config"
+)
+
+// The kinds that are taken in.
+const (
+	kindConfiguration = "KubeSchedulerConfiguration"
+	kindPolicy        = "Policy"
+)
+
+// Translation is a file of kube-scheduler's as a configuration of this kernel.
+type Translation struct {
+	out output
+	// Notes say what has no counterpart and needs none.
+	Notes config.Faults
+}
+
+// Translate translates a file; name is for messages. Its error is config.Faults:
+// each line says what could not be translated, where, and what to do; what could
+// be is returned with it, unless the file cannot be read at all.
+func Translate(name string, data []byte) (*Translation, error) {
+	s, err := read(name, data)
+	if err != nil {
+		return nil, err
+	}
+	t := &Translation{out: output{APIVersion: config.APIVersion, Kind: config.Kind}}
+	version, kind := "", ""
+	if n := child(s.root, "apiVersion"); n != nil {
+		version = n.Value
+	}
+	if n := child(s.root, "kind"); n != nil {
+		kind = n.Value
+	}
+	switch {
+	case kind == kindPolicy && (version == "v1" || version == ""):
+		s.policy(&t.out)
+	case kind == kindPolicy:
+		s.fault("apiVersion", "%q; a Policy is of v1", version)
+	case kind == kindConfiguration && version == schedulerv1.SchemeGroupVersion.String():
+		s.configuration(&t.out)
+	case kind == kindConfiguration:
+		s.fault("apiVersion", "%q is not served by Kubernetes 1.36; convert the file to %s", version, schedulerv1.SchemeGroupVersion)
+	default:
+		s.fault("kind", "%q; want %s of %s, or %s of v1", kind, kindConfiguration, schedulerv1.SchemeGroupVersion, kindPolicy)
+	}
+	t.Notes = s.notes
+	if len(s.faults) > 0 {
+		return t, s.faults
+	}
+	return t, nil
+}
+
+func (s *source) configuration(out *output) {
+	var in schedulerv1.KubeSchedulerConfiguration
+	// Arguments are read with their types later.
+	if !s.decode("", s.root, &in) && len(in.Profiles) == 0 && s.has("profiles") {
+		return
+	}
+	out.Plugins.Bundles = []bundle{{Name: modern}}
+	out.Scheduler.PodInitialBackoff = seconds(in.PodInitialBackoffSeconds)
+	out.Scheduler.PodMaxBackoff = seconds(in.PodMaxBackoffSeconds)
+	first, last := ptr.Deref(in.PodInitialBackoffSeconds, 1), ptr.Deref(in.PodMaxBackoffSeconds, 10)
+	if first <= 0 {
+		s.fault("podInitialBackoffSeconds", "Invalid value: %d: must be greater than 0", first)
+	}
+	if last < first {
+		s.fault("podMaxBackoffSeconds", "Invalid value: %d: must be greater than or equal to PodInitialBackoffSeconds", last)
+	}
+	if in.Parallelism != nil {
+		if *in.Parallelism <= 0 {
+			s.fault("parallelism", "Invalid value: %d: should be an integer value greater than zero", *in.Parallelism)
+		}
+		s.note("parallelism", "has no counterpart: plugins are asked about all nodes in one call")
+	}
+	s.percentage("percentageOfNodesToScore", in.PercentageOfNodesToScore)
+	s.election(&in, out)
+	s.unneeded(&in)
+	if len(in.Profiles) == 0 {
+		in.Profiles = []schedulerv1.KubeSchedulerProfile{{}}
+	}
+	if len(in.Profiles) == 1 && in.Profiles[0].SchedulerName == nil {
+		in.Profiles[0].SchedulerName = ptr.To("default-scheduler")
+	}
+	arguments := make([]map[string]map[string]any, len(in.Profiles))
+	seen := map[string]bool{}
+	for i := range in.Profiles {
+		p, path := &in.Profiles[i], fmt.Sprintf("profiles[%d]", i)
+		switch name := ptr.Deref(p.SchedulerName, ""); {
+		case name == "":
+			s.fault(path+".schedulerName", "Required value")
+		case seen[name]:
+			s.fault(path+".schedulerName", "Duplicate value: %q", name)
+		default:
+			seen[name] = true
+		}
+		s.percentage(path+".percentageOfNodesToScore", p.PercentageOfNodesToScore)
+		out.Scheduler.Profiles = append(out.Scheduler.Profiles, s.profile(path, p))
+		arguments[i] = s.pluginConfig(path, p)
+	}
+	if s.usesDefault(dynamicResources, &in) {
+		s.note("profiles", "%s is not there: %s", dynamicResources, plugin(dynamicResources).absent)
+	}
+	ignored := s.extenders("extenders", in.Extenders, out)
+	for i := range arguments {
+		ignore(arguments[i], ignored)
+	}
+	configureParts(out, arguments)
+}
+
+// usesDefault reports whether a profile has a plugin that it was not asked for.
+func (s *source) usesDefault(name string, in *schedulerv1.KubeSchedulerConfiguration) bool {
+	for i := range in.Profiles {
+		p := in.Profiles[i].Plugins
+		if p == nil {
+			return true
+		}
+		for _, e := range merged(defaultPlugins(), p.MultiPoint).Enabled {
+			if e.Name == name && !slices.ContainsFunc(p.MultiPoint.Enabled, func(o schedulerv1.Plugin) bool { return o.Name == name }) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// pluginConfig reads the arguments of a profile's plugins.
+func (s *source) pluginConfig(path string, p *schedulerv1.KubeSchedulerProfile) map[string]map[string]any {
+	out := map[string]map[string]any{}
+	seen := map[string]bool{}
+	for i := range p.PluginConfig {
+		entry, at := &p.PluginConfig[i], fmt.Sprintf("%s.pluginConfig[%d]", path, i)
+		switch {
+		case seen[entry.Name]:
+			s.fault(at, "repeated config for plugin %s", entry.Name)
+		case plugin(entry.Name) == nil:
+			s.fault(at, "%q is no plugin of Kubernetes 1.36: put its configuration into the one of your own bundle", entry.Name)
+		default:
+			if args := s.arguments(at, entry); len(args) > 0 {
+				out[entry.Name] = args
+			}
+		}
+		seen[entry.Name] = true
+	}
+	return out
+}
+
+// configureParts hands the arguments to the plugins that take them: to the bundle
+// where all profiles that use a plugin agree, to the profile where not.
+func configureParts(out *output, arguments []map[string]map[string]any) {
+	for name, parts := range configured {
+		for _, part := range parts {
+			var users []int
+			for i := range out.Scheduler.Profiles {
+				if out.Scheduler.Profiles[i].uses(part) {
+					users = append(users, i)
+				}
+			}
+			if len(users) == 0 {
+				continue
+			}
+			same := !slices.ContainsFunc(users, func(i int) bool {
+				return !reflect.DeepEqual(arguments[i][name], arguments[users[0]][name])
+			})
+			for _, i := range users {
+				args := arguments[i][name]
+				if len(args) == 0 {
+					continue
+				}
+				if same {
+					into := &out.Plugins.Bundles[0]
+					if into.Config == nil {
+						into.Config = map[string]any{}
+					}
+					into.Config[part] = args
+					break
+				}
+				into := &out.Scheduler.Profiles[i]
+				if into.Config == nil {
+					into.Config = map[string]any{}
+				}
+				into.Config[part] = args
+			}
+		}
+	}
+}
+
+// ignore adds resources that extenders have the scheduler ignore.
+func ignore(arguments map[string]map[string]any, resources []string) {
+	if len(resources) == 0 {
+		return
+	}
+	args := arguments[nodeResourcesFit]
+	if args == nil {
+		args = map[string]any{}
+		arguments[nodeResourcesFit] = args
+	}
+	list, _ := args["ignoredResources"].([]any)
+	for _, name := range resources {
+		if !slices.Contains(list, any(name)) {
+			list = append(list, name)
+		}
+	}
+	args["ignoredResources"] = list
+}
+
+func (s *source) percentage(path string, n *int32) {
+	if n == nil {
+		return
+	}
+	if *n < 0 || *n > 100 {
+		s.fault(path, "Invalid value: %d: not in valid range [0-100]", *n)
+		return
+	}
+	if *n != 100 {
+		s.note(path, "has no counterpart: all nodes that fit are scored, as with 100")
+	}
+}
+
+func (s *source) election(in *schedulerv1.KubeSchedulerConfiguration, out *output) {
+	e := &in.LeaderElection
+	take := func(path string, d metav1.Duration) string {
+		if d.Duration == 0 {
+			return ""
+		}
+		if d.Duration < 0 {
+			s.fault(path, "Invalid value: %s: must be greater than zero", d.Duration)
+		}
+		return d.Duration.String()
+	}
+	got := leaderElection{
+		LeaseDuration: take("leaderElection.leaseDuration", e.LeaseDuration), RenewDeadline: take("leaderElection.renewDeadline", e.RenewDeadline),
+		RetryPeriod: take("leaderElection.retryPeriod", e.RetryPeriod),
+	}
+	if got != (leaderElection{}) {
+		out.Election = &got
+	}
+	if e.LeaderElect != nil && !*e.LeaderElect {
+		s.note("leaderElection.leaderElect", "has no counterpart: kernels on one etcd elect, a kernel on its own store is alone")
+	}
+	if e.ResourceLock != "" && e.ResourceLock != "leases" {
+		s.fault("leaderElection.resourceLock", `Invalid value: %q: resourceLock value must be "leases"`, e.ResourceLock)
+	}
+	if e.ResourceName != "" && e.ResourceName != schedulerv1.SchedulerDefaultLockObjectName || e.ResourceNamespace != "" && e.ResourceNamespace != schedulerv1.SchedulerDefaultLockObjectNamespace {
+		s.note("leaderElection", "the Lease is always kube-system/kube-scheduler")
+	}
+}
+
+// unneeded notes what the kernel has no need of.
+func (s *source) unneeded(in *schedulerv1.KubeSchedulerConfiguration) {
+	for path, why := range map[string]string{
+		"clientConnection":          "has no counterpart: the scheduler speaks with the API in the same process, without limits of its own",
+		"enableProfiling":           "has no counterpart: /debug/pprof is there for who may get it",
+		"enableContentionProfiling": "has no counterpart: contention is not profiled",
+		"delayCacheUntilActive":     "has no counterpart: a kernel that does not lead feeds no scheduler",
+	} {
+		if s.has(path) {
+			s.note(path, "%s", why)
+		}
+	}
+	_ = in
+}
+
+func seconds(n *int64) string {
+	if n == nil {
+		return ""
+	}
+	return (time.Duration(*n) * time.Second).String()
+}

@@ -1,0 +1,242 @@
+package kubescheduler
+
+import (
+	"errors"
+	"flag"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"pintle.dev/pintle/kernel/config"
+)
+
+var update = flag.Bool("update", false, "write the goldens anew")
+
+// check proves that a result is a sound configuration of this kernel.
+func check(t *testing.T, text []byte) *config.Config {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "pintle.yaml")
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := config.Load(config.Source{File: file})
+	if err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	return cfg
+}
+
+func golden(t *testing.T, name string, got []byte) {
+	t.Helper()
+	file := filepath.Join("testdata", name+".golden")
+	if *update {
+		if err := os.WriteFile(file, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(got) != string(want) {
+		t.Errorf("%s: got\n%s\nwant\n%s", name, got, want)
+	}
+}
+
+// Files of kube-scheduler become sound configurations, with a note for each thing
+// that has no counterpart.
+func TestTranslate(t *testing.T) {
+	for _, name := range []string{"default.yaml", "profiles.yaml", "policy.json", "policy-modern.yaml", "policy-defaults.yaml", "policy-ratio.yaml"} {
+		t.Run(name, func(t *testing.T) {
+			data, err := os.ReadFile(filepath.Join("testdata", name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			tr, err := Translate(name, data)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text, err := tr.YAML()
+			if err != nil {
+				t.Fatal(err)
+			}
+			cfg := check(t, text)
+			if len(cfg.Scheduler.Profiles) == 0 {
+				t.Error("no profile")
+			}
+			slices.SortFunc(tr.Notes, func(a, b config.Fault) int { return strings.Compare(a.Error(), b.Error()) })
+			for _, n := range tr.Notes {
+				text = append(text, "# "+n.Error()+"\n"...)
+			}
+			golden(t, name, text)
+		})
+	}
+}
+
+// The rest of an existing configuration stays, with its comments.
+func TestInto(t *testing.T) {
+	data, err := os.ReadFile("testdata/profiles.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	existing, err := os.ReadFile("testdata/existing.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tr, err := Translate("profiles.yaml", data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := tr.Into("existing.yaml", existing)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := check(t, text)
+	if cfg.API.Port != 7443 || cfg.Scheduler.Seed != 7 || len(cfg.Plugins.Bundles) != 2 || cfg.Plugins.Bundles[0].Name != "modern" || len(cfg.Scheduler.Profiles) != 2 {
+		t.Errorf("%+v", cfg)
+	}
+	golden(t, "into.yaml", text)
+	again, err := tr.Into("into.yaml", text)
+	if err != nil || string(again) != string(text) {
+		t.Errorf("a second time it is another (%v):\n%s", err, again)
+	}
+}
+
+const head = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+
+// What cannot be translated is named with its line, and what to do.
+func TestTranslateFaults(t *testing.T) {
+	for _, c := range []struct{ name, text, want string }{
+		{"empty", "", "f:1: is empty"},
+		{"not YAML", "a: [", "f:1: not YAML"},
+		{"a list", "[]", "f:1: want a group of keys"},
+		{"another kind", "kind: Pod\napiVersion: v1", `f:1: kind: "Pod"; want KubeSchedulerConfiguration`},
+		{"old version", "apiVersion: kubescheduler.config.k8s.io/v1beta2\nkind: KubeSchedulerConfiguration", `f:1: apiVersion: "kubescheduler.config.k8s.io/v1beta2" is not served`},
+		{"policy version", "apiVersion: v2\nkind: Policy", `f:1: apiVersion: "v2"; a Policy is of v1`},
+		{"alias", head + "profiles: [&a {}, *a]", "aliases are not supported"},
+		{"unknown field", head + "profiles:\n- schedulerNam: x", "f:4: profiles[0].schedulerNam: unknown field"},
+		{"case", head + "Profiles: []", "f:3: Profiles: unknown field"},
+		{"repeated field", head + "parallelism: 1\nparallelism: 2", "parallelism: duplicate field"},
+		{"wrong type", head + "parallelism: many", "cannot unmarshal string into Go struct field"},
+		{"parallelism", head + "parallelism: 0", "f:3: parallelism: Invalid value: 0: should be an integer value greater than zero"},
+		{"percentage", head + "percentageOfNodesToScore: 101", "not in valid range [0-100]"},
+		{"back-off", head + "podInitialBackoffSeconds: 20", "f:1: podMaxBackoffSeconds: Invalid value: 10: must be greater than or equal"},
+		{"no name", head + "profiles: [{schedulerName: a}, {}]", "profiles[1].schedulerName: Required value"},
+		{"same name", head + "profiles: [{schedulerName: a}, {schedulerName: a}]", "Duplicate value"},
+		{"out of tree", head + "profiles:\n- plugins:\n    filter:\n      enabled:\n      - name: Coscheduling", `f:7: profiles[0].plugins.filter.enabled[0]: "Coscheduling" is no plugin of Kubernetes 1.36: build it`},
+		{"absent", head + "profiles: [{plugins: {multiPoint: {enabled: [{name: DynamicResources}]}}}]", "DynamicResources is not there"},
+		{"wrong point", head + "profiles: [{plugins: {score: {enabled: [{name: NodeName}]}}}]", `plugin "NodeName" does not extend score plugin`},
+		{"twice", head + "profiles: [{plugins: {filter: {enabled: [{name: NodeName}, {name: NodeName}]}}}]", `plugin "NodeName" already registered`},
+		{"half", head + "profiles: [{plugins: {preScore: {disabled: [{name: NodeAffinity}]}}}]", "preScore of NodeAffinity is part of its score here: enable or disable both"},
+		{"no binder", head + "profiles: [{plugins: {bind: {disabled: [{name: '*'}]}}}]", "DefaultBinder cannot be left out"},
+		{"no gates", head + "profiles: [{plugins: {multiPoint: {disabled: [{name: SchedulingGates}]}}}]", "SchedulingGates cannot be left out"},
+		{"config twice", head + "profiles: [{pluginConfig: [{name: NodeName}, {name: NodeName}]}]", "repeated config for plugin NodeName"},
+		{"config out of tree", head + "profiles: [{pluginConfig: [{name: X}]}]", `"X" is no plugin of Kubernetes 1.36`},
+		{"args unknown", head + "profiles:\n- pluginConfig:\n  - name: NodeAffinity\n    args:\n      addedAfinity: {}", "f:7: profiles[0].pluginConfig[0].args.addedAfinity: unknown field"},
+		{"args type", head + "profiles: [{pluginConfig: [{name: NodeAffinity, args: {kind: NodeResourcesFitArgs}}]}]", "args for plugin NodeAffinity were not of type NodeAffinityArgs"},
+		{"added affinity", head + "profiles: [{pluginConfig: [{name: NodeAffinity, args: {addedAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: a, operator: Near}]}]}}}}]}]", "operator: Unsupported value: \"Near\""},
+		{"strategy", head + "profiles: [{pluginConfig: [{name: NodeResourcesFit, args: {scoringStrategy: {type: Best}}}]}]", "Unsupported value"},
+		{"no shape", head + "profiles: [{pluginConfig: [{name: NodeResourcesFit, args: {scoringStrategy: {type: RequestedToCapacityRatio}}}]}]", "must be specified when type is RequestedToCapacityRatio"},
+		{"shape", head + "profiles: [{pluginConfig: [{name: NodeResourcesFit, args: {scoringStrategy: {type: RequestedToCapacityRatio, requestedToCapacityRatio: {shape: [{utilization: 0, score: 11}]}}}}]}]", "not in valid range [0, 10]"},
+		{"balanced weight", head + "profiles: [{pluginConfig: [{name: NodeResourcesBalancedAllocation, args: {resources: [{name: cpu, weight: 2}]}}]}]", "must be 1"},
+		{"hard weight", head + "profiles: [{pluginConfig: [{name: InterPodAffinity, args: {hardPodAffinityWeight: 101}}]}]", "not in valid range [0, 100]"},
+		{"constraints", head + "profiles: [{pluginConfig: [{name: PodTopologySpread, args: {defaultConstraints: [{maxSkew: 1, topologyKey: zone, whenUnsatisfiable: ScheduleAnyway}]}}]}]", "when .defaultConstraints are not empty"},
+		{"selector", head + "profiles: [{pluginConfig: [{name: PodTopologySpread, args: {defaultingType: List, defaultConstraints: [{maxSkew: 0, topologyKey: zone, whenUnsatisfiable: Maybe, labelSelector: {}}]}}]}]", "constraint must not define a selector"},
+		{"bind time-out", head + "profiles: [{pluginConfig: [{name: VolumeBinding, args: {bindTimeoutSeconds: -1}}]}]", "should not be a negative value"},
+		{"preemption", head + "profiles: [{pluginConfig: [{name: DefaultPreemption, args: {minCandidateNodesPercentage: 0, minCandidateNodesAbsolute: 0}}]}]", "cannot be zero at the same time"},
+		{"lock", head + "leaderElection: {resourceLock: endpoints}", `resourceLock value must be "leases"`},
+		{"extender URL", head + "extenders: [{urlPrefix: 'localhost:80'}]", "is no URL of http or https"},
+		{"extender weight", head + "extenders: [{urlPrefix: 'http://a', prioritizeVerb: p}]", "must have a positive weight applied to it"},
+		{"two binders", head + "extenders: [{urlPrefix: 'http://a', bindVerb: b}, {urlPrefix: 'http://b', bindVerb: b}]", "only one extender can implement bind"},
+		{"extender resource", head + "extenders: [{urlPrefix: 'http://a', managedResources: [{name: cpu}]}]", "is an invalid extended resource name"},
+		{"extender key", head + "extenders: [{urlPrefix: 'http://a', tlsConfig: {keyData: AAAA}}]", "write them to a file"},
+		{"unknown predicate", "kind: Policy\npredicates:\n- name: PodFitsMood", `f:3: predicates[0]: "PodFitsMood" is no predicate of Kubernetes`},
+		{"unknown priority", "kind: Policy\npriorities: [{name: Mood, weight: 1}]", `"Mood" is no priority of Kubernetes`},
+		{"no weight", "kind: Policy\npriorities: [{name: EqualPriority}]", "should have a positive weight applied to it"},
+		{"policy field", "kind: Policy\npredicate: []", "f:2: predicate: unknown field"},
+		{"service affinity", "kind: Policy\npredicates: [{name: A, argument: {serviceAffinity: {labels: [zone]}}}]", "give the pods a required pod affinity"},
+		{"label preference", "kind: Policy\npriorities: [{name: A, weight: 1, argument: {labelPreference: {label: ssd, presence: true}}}]", "preferred node affinity to the label ssd"},
+		{"both sets", "kind: Policy\npredicates: [{name: EvenPodsSpread}]\npriorities: [{name: ServiceSpreadingPriority, weight: 1}]", "ServiceSpreadingPriority is in the bundle classic alone"},
+		{"two strategies", "kind: Policy\npriorities: [{name: LeastRequestedPriority, weight: 1}, {name: MostRequestedPriority, weight: 1}]", "a profile has one strategy"},
+		{"hard weight of a policy", "kind: Policy\nhardPodAffinitySymmetricWeight: 0", "not in valid range [1, 100]"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, err := Translate("f", []byte(c.text))
+			var faults config.Faults
+			if !errors.As(err, &faults) || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%v, want %q", err, c.want)
+			}
+		})
+	}
+}
+
+// The default profile is upstream's: its order and its weights.
+func TestDefaultProfile(t *testing.T) {
+	tr, err := Translate("f", []byte(head))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := tr.out.Scheduler.Profiles[0]
+	predicates := []string{
+		"NodeUnschedulable", "NodeName", "TaintToleration", "NodeAffinity", "NodePorts", "NodeResourcesFit", "VolumeRestrictions", "NodeVolumeLimits",
+		"VolumeBinding", "VolumeZone", "PodTopologySpread", "InterPodAffinity",
+	}
+	priorities := []priority{
+		{"TaintTolerationScore", 3}, {"NodeAffinityScore", 2}, {"NodeResourcesFitScore", 1}, {"PodTopologySpreadScore", 2}, {"InterPodAffinityScore", 2},
+		{"NodeResourcesBalancedAllocation", 1}, {"ImageLocality", 1},
+	}
+	if !slices.Equal(p.Predicates, predicates) || !slices.Equal(p.Priorities, priorities) {
+		t.Errorf("%v\n%v", p.Predicates, p.Priorities)
+	}
+}
+
+// FuzzTranslate: whatever the file says, there is an answer, and what is
+// translated without a fault is a sound configuration but for its figures.
+func FuzzTranslate(f *testing.F) {
+	files, err := filepath.Glob("testdata/*")
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, name := range files {
+		data, err := os.ReadFile(name)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		tr, err := Translate("f", data)
+		if err != nil {
+			return
+		}
+		text, err := tr.YAML()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := tr.Into("f", text); err != nil {
+			t.Errorf("%v\n%s", err, text)
+		}
+	})
+}
+
+// configs/modern.yaml is the default profile.
+func TestModernConfiguration(t *testing.T) {
+	cfg, err := config.Load(config.Source{File: "../../../configs/modern.yaml"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tr, err := Translate("f", []byte(head))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := tr.YAML()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := check(t, text).Scheduler; !reflect.DeepEqual(cfg.Scheduler, want) {
+		t.Errorf("%+v, want %+v", cfg.Scheduler, want)
+	}
+}
