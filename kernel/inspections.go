@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/http"
-	"path/filepath"
 	"strconv"
 
 	v1 "k8s.io/api/core/v1"
@@ -134,14 +132,10 @@ func (k *Kernel) picture(ctx context.Context) (*scheduler.Cluster, error) {
 // SchedulingConfig is what places pods in a kernel of a configuration, for
 // simulations beside it. executable is the path of the kernel's binary.
 func SchedulingConfig(cfg *config.Config, executable string) (plugin.Config, error) {
-	k := &Kernel{exe: executable, dirs: directories{plugins: filepath.Join(cfg.DataDir, "plugins")}, log: slog.New(slog.DiscardHandler)}
-	if _, err := k.readCatalog(cfg); err != nil {
-		return plugin.Config{}, err
-	}
-	host := k.hostConfig(cfg)
-	host.Controllers = nil
-	host.Alone()
-	h, err := plugin.New(host, plugin.Deps{Bundles: k.catalog})
+	h, err := pluginsOf(cfg, executable, func(host *plugin.Config) {
+		host.Controllers = nil
+		host.Alone()
+	})
 	if err != nil {
 		return plugin.Config{}, err
 	}

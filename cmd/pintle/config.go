@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"pintle.dev/pintle/kernel"
 	"pintle.dev/pintle/kernel/config"
 )
 
@@ -19,15 +20,25 @@ func newConfigCheckCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check [FILE]",
 		Short: "Check a configuration; every fault is one line with file, line, key and what would be right",
-		Args:  cobra.MaximumNArgs(1),
+		Long: "Check a configuration, and what it says of plugins against the bundles of this machine: that they are there\n" +
+			"and unchanged, that profiles name what they hold, that plugins' configurations keep to their schemas.",
+		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 {
 				src.file = args[0]
 			}
-			if _, err := src.load(); err != nil {
+			cfg, err := src.load()
+			if err != nil {
 				return err
 			}
-			_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s: ok\n", src.file)
+			exe, err := binary()
+			if err != nil {
+				return err
+			}
+			if err := kernel.Check(cfg, exe); err != nil {
+				return usageError{err}
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: ok\n", src.file)
 			return err
 		},
 	}

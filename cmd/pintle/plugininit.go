@@ -123,10 +123,8 @@ func findSDK(given string) (dir, version string, err error) {
 		return dir, version, nil
 	}
 	var from []string
-	if binary, err := os.Executable(); err == nil {
-		if binary, err = filepath.EvalSymlinks(binary); err == nil {
-			from = append(from, filepath.Dir(binary))
-		}
+	if exe, err := binary(); err == nil {
+		from = append(from, filepath.Dir(exe))
 	}
 	if wd, err := os.Getwd(); err == nil {
 		from = append(from, wd)

@@ -54,11 +54,8 @@ func serve(ctx context.Context, stop func(), src *sourceFlags, out io.Writer) er
 	if err := schedpolicy.Batch(); err != nil {
 		log.Warn("the kernel is scheduled as any program", "error", err)
 	}
-	exe, err := os.Executable()
+	exe, err := binary()
 	if err != nil {
-		return fmt.Errorf("serve: %w", err)
-	}
-	if exe, err = filepath.EvalSymlinks(exe); err != nil {
 		return fmt.Errorf("serve: %w", err)
 	}
 	screen := &screen{out: out}

@@ -236,11 +236,8 @@ func (f *simulateFlags) policy(ctx context.Context) (cfg plugin.Config, err erro
 	if err != nil {
 		return cfg, err
 	}
-	exe, err := os.Executable()
+	exe, err := binary()
 	if err != nil {
-		return cfg, err
-	}
-	if exe, err = filepath.EvalSymlinks(exe); err != nil {
 		return cfg, err
 	}
 	if cfg, err = kernel.SchedulingConfig(full, exe); err != nil {
