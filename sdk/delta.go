@@ -1,5 +1,7 @@
 package sdk
 
+import "fmt"
+
 // apply decodes a Delta (contract/v1/scheduling.proto) and applies its
 // operations in order.
 func (c *Cluster) apply(data []byte) error {
@@ -45,11 +47,7 @@ func (c *Cluster) operation(f *field) error {
 	case 2:
 		c.removeNode(uint32(f.number))
 	case 3:
-		index, pod, err := decodeNumberedPod(f.bytes, "pod add")
-		if err != nil {
-			return err
-		}
-		return c.addPod(index, pod)
+		return c.operationPodAdd(f.bytes)
 	case 4:
 		var index uint32
 		var uid string
@@ -103,7 +101,7 @@ func decodeNodeSet(data []byte) (*Node, error) {
 	return n, err
 }
 
-// decodeNumberedPod decodes PodAdd and ClassSet, which look alike.
+// decodeNumberedPod decodes a ClassSet.
 func decodeNumberedPod(data []byte, what string) (uint32, *Pod, error) {
 	var number uint32
 	pod := &Pod{}
@@ -117,4 +115,55 @@ func decodeNumberedPod(data []byte, what string) (uint32, *Pod, error) {
 		return nil
 	})
 	return number, pod, err
+}
+
+// operationPodAdd decodes a PodAdd. The pod of a class shares all that it has with
+// the class's, so that what a decision costs does not grow with the pod.
+func (c *Cluster) operationPodAdd(data []byte) error {
+	var index, class uint32
+	var encoded []byte
+	w, f := wire{data: data}, field{}
+	for w.next(&f) {
+		switch f.tag {
+		case 1:
+			index = uint32(f.number)
+		case 2:
+			encoded = f.bytes
+		case 3:
+			class = uint32(f.number)
+		}
+	}
+	if w.bad {
+		return fmt.Errorf("%w: pod add", ErrDelta)
+	}
+	pod := &Pod{}
+	if class == 0 {
+		if err := decodePod(encoded, pod); err != nil {
+			return err
+		}
+		return c.addPod(index, pod)
+	}
+	of := c.classes[class]
+	if of == nil {
+		return fmt.Errorf("%w: a pod of class %d, which is not there", ErrDelta, class)
+	}
+	*pod = *of
+	w = wire{data: encoded}
+	for w.next(&f) {
+		switch f.tag {
+		case 2:
+			pod.Name = f.text()
+		case 3:
+			pod.UID = f.text()
+		case 21:
+			pod.StartTimeUnix = int64(f.number)
+		}
+	}
+	if w.bad {
+		return fmt.Errorf("%w: pod", ErrDelta)
+	}
+	if n := c.Node(index); n != nil {
+		pod.NodeName = n.Name
+	}
+	return c.addPod(index, pod)
 }

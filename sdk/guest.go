@@ -37,6 +37,8 @@ type Guest struct {
 	plugins []servedState
 	request Request
 	nodes   []*Node // scratch of Normalize
+
+	evaluation evaluation
 }
 
 type servedState struct {

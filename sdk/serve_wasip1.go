@@ -62,7 +62,7 @@ func status(err error) int32 {
 }
 
 // memoryAt views linear memory that the host wrote or reads.
-func memoryAt[T byte | uint32 | int64](pointer uint32, n uint32) []T {
+func memoryAt[T byte | uint32 | uint64 | int64](pointer uint32, n uint32) []T {
 	if n == 0 {
 		return nil
 	}
@@ -133,6 +133,11 @@ func exportFilter(plugin int32, class, nodes, n, out uint32) int32 {
 //go:wasmexport pintle_score
 func exportScore(plugin int32, class, nodes, n, out uint32) int32 {
 	return status(theGuest().Score(int(plugin), class, memoryAt[uint32](nodes, n), memoryAt[int64](out, n)))
+}
+
+//go:wasmexport pintle_evaluate
+func exportEvaluate(delta, size, request, words, out, room uint32) int32 {
+	return status(theGuest().Evaluate(memoryAt[byte](delta, size), memoryAt[uint32](request, words), memoryAt[uint64](out, room)))
 }
 
 //go:wasmexport pintle_normalize

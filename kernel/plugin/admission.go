@@ -9,6 +9,9 @@ import (
 	"sync"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	"pintle.dev/pintle/sdk"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
@@ -139,7 +142,7 @@ func (a *Admission) review(ctx context.Context, request []byte) ([]byte, error) 
 	case *processGuest:
 		response, err := contractv1.NewAdmissionsClient(g.conn).Review(ctx, &contractv1.ReviewRequest{Plugin: a.name, Request: request})
 		if err != nil {
-			if ctx.Err() != nil {
+			if ctx.Err() != nil || status.Code(err) == codes.DeadlineExceeded {
 				err = errors.New("no answer in time")
 			}
 			return nil, err

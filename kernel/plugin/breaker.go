@@ -53,12 +53,15 @@ func (b *breaker) admit(now time.Time) error {
 	return nil
 }
 
+// slow reports whether a call took most of what it has.
+func slow(took, deadline time.Duration) bool { return took*100 >= deadline*slowPercent }
+
 // note takes in how a question went and reports whether the circuit opened or
 // closed by it. wake is called when the pause of one that opened is over.
 func (b *breaker) note(now time.Time, took, deadline time.Duration, err error, wake func()) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	slow := took*100 >= deadline*slowPercent
+	slow := slow(took, deadline)
 	if err == nil && !slow {
 		b.slow = 0
 		if b.state != v1alpha1.PluginCircuitHalfOpen {

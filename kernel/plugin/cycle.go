@@ -104,8 +104,8 @@ func (u *unit) cycle(ctx context.Context, p *Policy, c *contractv1.CycleCall, st
 	}
 	req.Generation = p.replica
 	if process, ok := g.(*processGuest); ok {
-		for _, part := range u.queue {
-			req.Deltas = append(req.Deltas, part.encoded)
+		if req.Deltas, err = deltas(u.queue, process.classes); err != nil {
+			return nil, err
 		}
 		results, err := u.asked(ctx, process, req, u.call)
 		if err == nil {

@@ -16,18 +16,40 @@ import (
 var _ contractv1.Evaluator = (*Policy)(nil)
 
 // evaluator is a guest that several questions can be asked in one round trip.
-// A WASM module is none: to call it costs less than to pack the questions.
 type evaluator interface {
 	// evaluates reports whether the plugin knows the call.
 	evaluates() bool
-	// evaluate hands over deltas and asks. It fills in what was answered. An
+	// evaluate hands over what is queued and asks. It fills in what was answered. An
 	// error means that the replica is in no defined state, unless it is
 	// errAlone, which means that nothing happened.
-	evaluate(ctx context.Context, deltas []part, generation uint64, names *names, e *contractv1.Evaluation) (took []time.Duration, err error)
+	evaluate(ctx context.Context, queue []part, generation uint64, names *names, e *contractv1.Evaluation) (took []time.Duration, err error)
 }
 
 // errAlone is returned by a plugin that was built before Evaluate was there.
 var errAlone = errors.New("it is asked one question at a time")
+
+// whileAsking is the error of an evaluation that ended at a question: 0 is the
+// first, of filters and then of scores.
+type whileAsking struct {
+	question int
+	err      error
+}
+
+func (e *whileAsking) Error() string { return e.err.Error() }
+func (e *whileAsking) Unwrap() error { return e.err }
+
+// deltas are the encodings of what is queued for a guest.
+func deltas(queue []part, classes bool) ([][]byte, error) {
+	var out [][]byte
+	for _, p := range queue {
+		encoded, err := p.bytes(classes)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, encoded)
+	}
+	return out, nil
+}
 
 // names of the plugins that an evaluation asks, parallel to its questions.
 type names struct{ filters, scores []string }
@@ -69,14 +91,18 @@ func (u *unit) evaluate(ctx context.Context, generation uint64, n *names, e *con
 	if !ok || !asker.evaluates() {
 		return
 	}
+	_, module := g.(*wasmGuest)
+	began := time.Now()
+	if module && (sampled(ctx) || began.Before(u.apart)) {
+		return // it does not say how long each question took
+	}
 	all := slices.Concat(n.filters, n.scores)
 	for _, name := range all {
-		if u.admit(name, time.Now()) != nil {
+		if u.admit(name, began) != nil {
 			return // the others are asked alone
 		}
 	}
 	asking, span := u.span(ctx, u.bundle.Manifest.Name, "evaluate")
-	began := time.Now()
 	took, err := asker.evaluate(asking, u.queue, generation, n, e)
 	if span != nil {
 		at := began
@@ -94,7 +120,11 @@ func (u *unit) evaluate(ctx context.Context, generation uint64, n *names, e *con
 		return
 	case err != nil:
 		if ctx.Err() == nil {
-			for _, name := range all {
+			guilty, at := all, (*whileAsking)(nil)
+			if errors.As(err, &at) && at.question < len(all) {
+				guilty = all[at.question : at.question+1]
+			}
+			for _, name := range guilty {
 				u.note(name, time.Now(), 0, 0, err)
 			}
 		}
@@ -103,7 +133,12 @@ func (u *unit) evaluate(ctx context.Context, generation uint64, n *names, e *con
 	}
 	u.queue, u.queued, u.sent = nil, 0, generation
 	// Whichever of them it was: what a plugin says of itself is no proof.
-	elapsed := time.Since(began)
+	now := time.Now()
+	elapsed := now.Sub(began)
+	if module && slow(elapsed, u.call) {
+		// Asked one by one it shows who that was.
+		u.apart, elapsed = now.Add(breakWindow), 0
+	}
 	for k, d := range took {
 		name := ""
 		if k < len(n.filters) {
@@ -111,17 +146,19 @@ func (u *unit) evaluate(ctx context.Context, generation uint64, n *names, e *con
 		} else {
 			name = n.scores[k-len(n.filters)]
 		}
-		u.note(name, time.Now(), d, elapsed, nil)
+		u.note(name, now, d, elapsed, nil)
 	}
 }
 
 func (g *processGuest) evaluates() bool { return !g.alone }
 
-func (g *processGuest) evaluate(ctx context.Context, deltas []part, generation uint64, n *names, e *contractv1.Evaluation) ([]time.Duration, error) {
+func (g *processGuest) evaluate(ctx context.Context, queue []part, generation uint64, n *names, e *contractv1.Evaluation) ([]time.Duration, error) {
 	req := &contractv1.EvaluateRequest{Generation: generation, Class: e.Class, Nodes: e.Nodes}
-	for _, p := range deltas {
-		req.Deltas = append(req.Deltas, p.encoded)
+	encoded, err := deltas(queue, g.classes)
+	if err != nil {
+		return nil, err
 	}
+	req.Deltas = encoded
 	for k, q := range e.Filters {
 		req.Filters = append(req.Filters, &contractv1.Question{Plugin: n.filters[k], Nodes: q.Nodes})
 	}

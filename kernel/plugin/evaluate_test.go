@@ -11,9 +11,15 @@ import (
 // a filter refused are left out, and a question that fails is left unanswered
 // with those after it.
 func TestEvaluateAnswersAlike(t *testing.T) {
+	for _, transport := range []string{TransportProcess, TransportWASM} {
+		t.Run(transport, func(t *testing.T) { evaluateAnswersAlike(t, transport) })
+	}
+}
+
+func evaluateAnswersAlike(t *testing.T, transport string) {
 	const n = 40
 	nodes := indexes(n)
-	h := runHost(t, testConfig(t, TransportProcess, "MatchesLabels", "FitsCPU", "Panics"), nil)
+	h := runHost(t, testConfig(t, transport, "MatchesLabels", "FitsCPU", "Panics"), nil)
 	p := h.Source("s").Policy().(*Policy)
 	if err := p.Apply(t.Context(), replica(n, 1)); err != nil {
 		t.Fatal(err)
@@ -77,6 +83,65 @@ func TestEvaluateAnswersAlike(t *testing.T) {
 	for _, o := range h.Plugins() {
 		if want := map[string]int64{"MatchesLabels": 4, "FitsCPU": 3, "LeastCPU": 3}[o.Name]; want != o.Status.Calls {
 			t.Errorf("%s: %d calls counted, want %d", o.Name, o.Status.Calls, want)
+		}
+	}
+}
+
+// A module that ends with a question to one of its plugins is held against that
+// plugin, not against those that were asked in the same call.
+func TestEvaluateBlamesOne(t *testing.T) {
+	h := runHost(t, testConfig(t, TransportWASM, "FitsCPU", "LoopsForEver", "MatchesLabels"), nil)
+	p := h.Source("s").Policy().(*Policy)
+	if err := p.Apply(t.Context(), replica(4, 1)); err != nil {
+		t.Fatal(err)
+	}
+	p.Evaluate(t.Context(), &contractv1.Evaluation{Class: 7, Nodes: indexes(1),
+		Filters: []contractv1.FilterQuestion{{Predicate: 0}, {Predicate: 1}, {Predicate: 2}}, Scores: []contractv1.ScoreQuestion{{Priority: 0}}})
+	for name, s := range p.units[0].stats {
+		if want := map[string]int64{"LoopsForEver": 1}[name]; s.failures.Load() != want {
+			t.Errorf("%s: %d failures, want %d", name, s.failures.Load(), want)
+		}
+	}
+}
+
+// A pod that is told of by its class is what it is when it is told of in full,
+// to guests that know classes and to those that do not.
+func TestPodsOfAClass(t *testing.T) {
+	for _, transport := range []string{TransportWASM, TransportProcess} {
+		for _, classes := range []bool{true, false} {
+			h := runHost(t, testConfig(t, transport, "FitsCPU"), nil)
+			p := h.Source("s").Policy().(*Policy)
+			if err := p.Apply(t.Context(), replica(3, 1)); err != nil {
+				t.Fatal(err)
+			}
+			switch g := p.units[0].guest.(type) {
+			case *wasmGuest:
+				if !classes {
+					g.evaluateFn = nil
+				}
+			case *processGuest:
+				g.classes = g.classes && classes
+			}
+			add := func(generation uint64, node, class uint32, uid string) {
+				if err := p.Apply(t.Context(), &contractv1.Delta{Generation: generation, Operations: []*contractv1.Operation{{
+					Op: &contractv1.Operation_PodAdd{PodAdd: &contractv1.PodAdd{Node: node, Class: class, Pod: &contractv1.Pod{
+						Namespace: "d", Name: uid, Uid: uid, Requests: &contractv1.Resources{MilliCpu: 500}, NodeSelector: map[string]string{"disk": "ssd"},
+					}}},
+				}}}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			// Class 7 asks for 500 of 4000 milli.
+			out := make([]uint32, 1)
+			for i := range 8 {
+				if err := p.Filter(t.Context(), 0, 7, []uint32{0}, out); err != nil || out[0] != 0 {
+					t.Fatalf("%s, classes %v, with %d pods: %v %q %v", transport, classes, i, out, p.Reasons(0, out[0]), err)
+				}
+				add(uint64(2+i), 0, 7, string(rune('a'+i)))
+			}
+			if err := p.Filter(t.Context(), 0, 7, []uint32{0}, out); err != nil || out[0] == 0 {
+				t.Errorf("%s, classes %v: a full node fits, %v", transport, classes, err)
+			}
 		}
 	}
 }

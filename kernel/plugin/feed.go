@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
@@ -24,18 +25,97 @@ const (
 	feedFactor = 10
 )
 
-// part is a delta with its encoding, which is the same for all guests.
+// part is a delta with its encoding, which is the same for all guests that know
+// classes: pods of a class are named by it.
 type part struct {
 	delta   *contractv1.Delta
 	encoded []byte
+	brief   bool // the delta names classes
 }
 
 func newPart(delta *contractv1.Delta) (part, error) {
-	encoded, err := proto.Marshal(delta)
+	encoded, brief, err := encodeDelta(delta)
 	if err != nil {
 		return part{}, fmt.Errorf("encode delta %d: %w", delta.GetGeneration(), err)
 	}
-	return part{delta, encoded}, nil
+	return part{delta, encoded, brief}, nil
+}
+
+// whole is the delta with every pod in full, for guests that do not know classes.
+func (p part) whole() *contractv1.Delta {
+	if !p.brief {
+		return p.delta
+	}
+	d := &contractv1.Delta{Generation: p.delta.GetGeneration(), Reset_: p.delta.GetReset_()}
+	for _, op := range p.delta.GetOperations() {
+		if add := op.GetPodAdd(); add.GetClass() != 0 {
+			op = &contractv1.Operation{Op: &contractv1.Operation_PodAdd{PodAdd: &contractv1.PodAdd{Node: add.GetNode(), Pod: add.GetPod()}}}
+		}
+		d.Operations = append(d.Operations, op)
+	}
+	return d
+}
+
+// bytes is the encoding for a guest.
+func (p part) bytes(classes bool) ([]byte, error) {
+	if classes || !p.brief {
+		return p.encoded, nil
+	}
+	encoded, err := proto.Marshal(p.whole())
+	if err != nil {
+		return nil, fmt.Errorf("encode delta %d: %w", p.delta.GetGeneration(), err)
+	}
+	return encoded, nil
+}
+
+// encodeDelta encodes a delta; of the pod of a class only what its class does not
+// say. It reports whether there was one.
+func encodeDelta(delta *contractv1.Delta) (out []byte, brief bool, err error) {
+	for _, op := range delta.GetOperations() {
+		if brief = op.GetPodAdd().GetClass() != 0; brief {
+			break
+		}
+	}
+	if !brief {
+		out, err = proto.Marshal(delta)
+		return out, false, err
+	}
+	out = make([]byte, 0, 64*(1+len(delta.GetOperations())))
+	if g := delta.GetGeneration(); g != 0 {
+		out = protowire.AppendVarint(protowire.AppendTag(out, 1, protowire.VarintType), g)
+	}
+	if delta.GetReset_() {
+		out = protowire.AppendVarint(protowire.AppendTag(out, 2, protowire.VarintType), 1)
+	}
+	for _, op := range delta.GetOperations() {
+		out = protowire.AppendTag(out, 3, protowire.BytesType)
+		add := op.GetPodAdd()
+		if add.GetClass() == 0 {
+			out = protowire.AppendVarint(out, uint64(proto.Size(op)))
+			if out, err = (proto.MarshalOptions{UseCachedSize: true}).MarshalAppend(out, op); err != nil {
+				return nil, false, err
+			}
+			continue
+		}
+		name, uid, start := add.GetPod().GetName(), add.GetPod().GetUid(), uint64(add.GetPod().GetStartTimeUnix())
+		pod := protowire.SizeTag(2) + protowire.SizeBytes(len(name)) + protowire.SizeTag(3) + protowire.SizeBytes(len(uid))
+		if start != 0 {
+			pod += protowire.SizeTag(21) + protowire.SizeVarint(start)
+		}
+		node, class := uint64(add.GetNode()), uint64(add.GetClass())
+		size := protowire.SizeTag(1) + protowire.SizeVarint(node) + protowire.SizeTag(2) + protowire.SizeBytes(pod) + protowire.SizeTag(3) + protowire.SizeVarint(class)
+		out = protowire.AppendVarint(out, uint64(protowire.SizeTag(3)+protowire.SizeBytes(size)))
+		out = protowire.AppendVarint(protowire.AppendTag(out, 3, protowire.BytesType), uint64(size))
+		out = protowire.AppendVarint(protowire.AppendTag(out, 1, protowire.VarintType), node)
+		out = protowire.AppendVarint(protowire.AppendTag(out, 2, protowire.BytesType), uint64(pod))
+		out = protowire.AppendString(protowire.AppendTag(out, 2, protowire.BytesType), name)
+		out = protowire.AppendString(protowire.AppendTag(out, 3, protowire.BytesType), uid)
+		if start != 0 {
+			out = protowire.AppendVarint(protowire.AppendTag(out, 21, protowire.VarintType), start)
+		}
+		out = protowire.AppendVarint(protowire.AppendTag(out, 3, protowire.VarintType), class)
+	}
+	return out, true, nil
 }
 
 func (p part) large() bool {

@@ -42,6 +42,7 @@ type processGuest struct {
 	timeout    time.Duration
 	generation uint64
 	alone      bool        // it does not know Evaluate
+	classes    bool        // it knows PodAdd.class
 	unmeasured atomic.Bool // it has no metrics of its own
 	plugins    []*contractv1.PluginDescription
 	words      []wordTable
@@ -176,7 +177,7 @@ func startProcess(ctx context.Context, b *Bundle, a *Artifact, o processOptions)
 	if err := spoken.check(b.Manifest.Name, d.GetContract()); err != nil {
 		return nil, err
 	}
-	g.plugins = d.GetPlugins()
+	g.plugins, g.classes = d.GetPlugins(), d.GetClasses()
 	g.words = make([]wordTable, len(g.plugins))
 	return g, nil
 }
@@ -344,7 +345,7 @@ func (g *processGuest) apply(ctx context.Context, p part, timeout time.Duration)
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	generation := p.delta.GetGeneration()
-	resp, err := g.scheduling.Apply(ctx, &contractv1.ApplyRequest{Delta: p.delta})
+	resp, err := g.scheduling.Apply(ctx, &contractv1.ApplyRequest{Delta: p.whole()})
 	if err != nil {
 		return g.failed("apply", err)
 	}

@@ -102,13 +102,8 @@ func (h *Host) build(profile Profile, plan *plan) (*Policy, error) {
 	return p, nil
 }
 
-// group is the number of a bundle whose plugins are better asked together.
-func (p *Policy) group(u *unit) int {
-	if u.transport != TransportProcess {
-		return 0
-	}
-	return slices.Index(p.units, u) + 1
-}
+// group is the number of a bundle, whose plugins are better asked together.
+func (p *Policy) group(u *unit) int { return slices.Index(p.units, u) + 1 }
 
 // reads joins what the manifest and the artefact declare.
 func reads(e *Entry, d *contractv1.PluginDescription) []string {

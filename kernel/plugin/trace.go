@@ -27,6 +27,9 @@ func (u *unit) span(ctx context.Context, name, call string) (context.Context, tr
 	return parent.TracerProvider().Tracer(tracerName).Start(ctx, "plugin "+name, trace.WithAttributes(u.attributes(call)...))
 }
 
+// sampled reports whether a call has a span.
+func sampled(ctx context.Context) bool { return trace.SpanContextFromContext(ctx).IsSampled() }
+
 func (u *unit) attributes(call string) []attribute.KeyValue {
 	return []attribute.KeyValue{
 		attribute.String("pintle.bundle", u.bundle.Manifest.Name), attribute.String("pintle.version", u.bundle.Manifest.Version),

@@ -81,7 +81,8 @@ type unit struct {
 	catching      chan struct{}
 	whole, missed bool
 	patience      time.Time
-	failed        bool // a guest broke
+	apart         time.Time // until then a module is asked one question at a time
+	failed        bool      // a guest broke
 	// described is what the guest said of its plugins; it outlives the guest.
 	described map[string]*contractv1.PluginDescription
 	started   uint64 // counts guests

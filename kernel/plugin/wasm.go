@@ -47,7 +47,7 @@ type wasmGuest struct {
 	deadline time.Time
 	patience time.Duration
 	timeout  time.Duration
-	stack    [5]uint64
+	stack    [6]uint64
 	plugins  []*contractv1.PluginDescription
 	watches  []watches                          // of controllers, by plugin
 	words    []map[uint32]*contractv1.ReasonSet // by plugin and verdict
@@ -66,6 +66,11 @@ type wasmGuest struct {
 	alloc, free, applyFn, configureFn, filterFn, scoreFn, normalizeFn, reasonFn, errorFn api.Function
 	cycleFn, answerFn                                                                    api.Function // nil where the module has no plugin that needs them
 	instanceFn                                                                           api.Function // nil where there is one instance a plugin
+
+	// evaluateFn is nil where the module does not answer several questions at
+	// once; one that does knows classes.
+	evaluateFn  api.Function
+	evaluations evaluations
 
 	// reconcileFn and admitFn are nil where the module has no such export.
 	reconcileFn, admitFn api.Function
@@ -125,6 +130,7 @@ func (m *module) instantiate(timeout, start time.Duration, log *slog.Logger) (_ 
 		{&negotiate, "pintle_contract", "ii", "i", true},
 		{&g.cycleFn, "pintle_cycle", "ii", "i", true},
 		{&g.answerFn, "pintle_answer", "", "l", true},
+		{&g.evaluateFn, "pintle_evaluate", "iiiiii", "i", true},
 		{&g.instanceFn, "pintle_instance", "iii", "i", true},
 		// Since contract 3.
 		{&g.unresolvableFn, "pintle_unresolvable", "ii", "i", true},
@@ -376,12 +382,16 @@ func (g *wasmGuest) another(_ context.Context, i int, name string) (int, error) 
 }
 
 func (g *wasmGuest) apply(_ context.Context, p part, timeout time.Duration) error {
-	view, err := g.buffer(&g.data, uint32(len(p.encoded)))
+	encoded, err := p.bytes(g.evaluateFn != nil)
 	if err != nil {
 		return err
 	}
-	copy(view, p.encoded)
-	g.stack[0], g.stack[1] = uint64(g.data.pointer), uint64(len(p.encoded))
+	view, err := g.buffer(&g.data, uint32(len(encoded)))
+	if err != nil {
+		return err
+	}
+	copy(view, encoded)
+	g.stack[0], g.stack[1] = uint64(g.data.pointer), uint64(len(encoded))
 	if err := g.invoke(g.applyFn, timeout); err != nil {
 		return err
 	}
@@ -422,7 +432,7 @@ func (g *wasmGuest) ask(f api.Function, i int, class uint32, nodes []uint32, wid
 			binary.LittleEndian.PutUint64(out[8*k:], uint64(s))
 		}
 	}
-	g.stack = [5]uint64{uint64(i), uint64(class), uint64(g.nodes.pointer), uint64(len(nodes)), uint64(g.out.pointer)}
+	g.stack = [6]uint64{uint64(i), uint64(class), uint64(g.nodes.pointer), uint64(len(nodes)), uint64(g.out.pointer)}
 	if err := g.invoke(f, g.timeout); err != nil {
 		return nil, err
 	}
@@ -442,8 +452,13 @@ func (g *wasmGuest) filter(_ context.Context, i int, class uint32, nodes, out []
 	for k := range out {
 		out[k] = binary.LittleEndian.Uint32(view[4*k:])
 	}
+	return g.learnAll(i, out)
+}
+
+// learnAll asks for the words behind verdicts that were not seen before.
+func (g *wasmGuest) learnAll(i int, verdicts []uint32) error {
 	known, last := g.words[i], uint32(0)
-	for _, verdict := range out {
+	for _, verdict := range verdicts {
 		if verdict == 0 || verdict == last {
 			continue
 		}

@@ -169,9 +169,13 @@ func opNodeSet(e *nodeEntry) *contractv1.Operation {
 	return &contractv1.Operation{Op: &contractv1.Operation_NodeSet{NodeSet: &contractv1.NodeSet{Index: e.index, Node: e.node}}}
 }
 
+// opPodAdd tells of a pod whole, and of its class where the plugins know it.
 func opPodAdd(e *nodeEntry, pod *podEntry) *contractv1.Operation {
-	return &contractv1.Operation{Op: &contractv1.Operation_PodAdd{PodAdd: &contractv1.PodAdd{
-		Node: e.index, Pod: pod.shape.occupant(pod.name, string(pod.uid), e.name)}}}
+	add := &contractv1.PodAdd{Node: e.index, Pod: pod.shape.occupant(pod.name, string(pod.uid), e.name)}
+	if class := pod.shape.class; class != nil {
+		add.Class = class.id
+	}
+	return &contractv1.Operation{Op: &contractv1.Operation_PodAdd{PodAdd: add}}
 }
 
 // changeLog remembers which nodes were touched, in order. Positions only grow;

@@ -119,7 +119,7 @@ type lifecycle struct {
 }
 
 func (l *lifecycle) Describe(_ context.Context, req *contractv1.DescribeRequest) (*contractv1.Description, error) {
-	d := &contractv1.Description{}
+	d := &contractv1.Description{Classes: true}
 	needs := uint32(contract.One)
 	for _, s := range l.services {
 		for _, p := range s.Describe() {

@@ -88,8 +88,10 @@ type Description struct {
 	// contract is the version of this contract that the plugin speaks from now
 	// on: the oldest that has all of what it provides. A kernel refuses one that
 	// it does not speak.
-	Contract      uint32               `protobuf:"varint,1,opt,name=contract,proto3" json:"contract,omitempty"`
-	Plugins       []*PluginDescription `protobuf:"bytes,2,rep,name=plugins,proto3" json:"plugins,omitempty"`
+	Contract uint32               `protobuf:"varint,1,opt,name=contract,proto3" json:"contract,omitempty"`
+	Plugins  []*PluginDescription `protobuf:"bytes,2,rep,name=plugins,proto3" json:"plugins,omitempty"`
+	// classes: it knows PodAdd.class.
+	Classes       bool `protobuf:"varint,3,opt,name=classes,proto3" json:"classes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -136,6 +138,13 @@ func (x *Description) GetPlugins() []*PluginDescription {
 		return x.Plugins
 	}
 	return nil
+}
+
+func (x *Description) GetClasses() bool {
+	if x != nil {
+		return x.Classes
+	}
+	return false
 }
 
 type PluginDescription struct {
@@ -674,10 +683,11 @@ const file_plugin_proto_rawDesc = "" +
 	"\fplugin.proto\x12\x12pintle.contract.v1\"W\n" +
 	"\x0fDescribeRequest\x12!\n" +
 	"\fmin_contract\x18\x01 \x01(\rR\vminContract\x12!\n" +
-	"\fmax_contract\x18\x02 \x01(\rR\vmaxContract\"j\n" +
+	"\fmax_contract\x18\x02 \x01(\rR\vmaxContract\"\x84\x01\n" +
 	"\vDescription\x12\x1a\n" +
 	"\bcontract\x18\x01 \x01(\rR\bcontract\x12?\n" +
-	"\aplugins\x18\x02 \x03(\v2%.pintle.contract.v1.PluginDescriptionR\aplugins\"\xf6\x02\n" +
+	"\aplugins\x18\x02 \x03(\v2%.pintle.contract.v1.PluginDescriptionR\aplugins\x12\x18\n" +
+	"\aclasses\x18\x03 \x01(\bR\aclasses\"\xf6\x02\n" +
 	"\x11PluginDescription\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x14\n" +

@@ -326,10 +326,15 @@ func (x *NodeSet) GetNode() *Node {
 	return nil
 }
 
+// PodAdd says of a pod whose class was set by class, if that is not 0: the pod is
+// the class's, on the node whose name it has, and of pod the name, the uid and the
+// start time count. Plugins that do not say that they know classes (Description, or
+// pintle_evaluate of a module) get pods whole.
 type PodAdd struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Node          uint32                 `protobuf:"varint,1,opt,name=node,proto3" json:"node,omitempty"`
 	Pod           *Pod                   `protobuf:"bytes,2,opt,name=pod,proto3" json:"pod,omitempty"`
+	Class         uint32                 `protobuf:"varint,3,opt,name=class,proto3" json:"class,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -376,6 +381,13 @@ func (x *PodAdd) GetPod() *Pod {
 		return x.Pod
 	}
 	return nil
+}
+
+func (x *PodAdd) GetClass() uint32 {
+	if x != nil {
+		return x.Class
+	}
+	return 0
 }
 
 type PodRemove struct {
@@ -3453,10 +3465,11 @@ const file_scheduling_proto_rawDesc = "" +
 	"\x02op\"M\n" +
 	"\aNodeSet\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\rR\x05index\x12,\n" +
-	"\x04node\x18\x02 \x01(\v2\x18.pintle.contract.v1.NodeR\x04node\"G\n" +
+	"\x04node\x18\x02 \x01(\v2\x18.pintle.contract.v1.NodeR\x04node\"]\n" +
 	"\x06PodAdd\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\rR\x04node\x12)\n" +
-	"\x03pod\x18\x02 \x01(\v2\x17.pintle.contract.v1.PodR\x03pod\"1\n" +
+	"\x03pod\x18\x02 \x01(\v2\x17.pintle.contract.v1.PodR\x03pod\x12\x14\n" +
+	"\x05class\x18\x03 \x01(\rR\x05class\"1\n" +
 	"\tPodRemove\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\rR\x04node\x12\x10\n" +
 	"\x03uid\x18\x02 \x01(\tR\x03uid\"K\n" +

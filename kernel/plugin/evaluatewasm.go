@@ -1,0 +1,207 @@
+package plugin
+
+import (
+	"context"
+	"encoding/binary"
+	"time"
+
+	contractv1 "pintle.dev/pintle/sdk/contract/v1"
+)
+
+// Numbers of pintle_evaluate (sdk/ABI.md): all of the request's nodes, and a
+// verdict about a node that a filter before refused.
+const allNodes, leftOut = ^uint32(0), ^uint32(0)
+
+// evaluations is the memory of calls to pintle_evaluate, used again.
+type evaluations struct {
+	request  []byte
+	answer   []byte
+	verdicts []uint32
+	scores   []int64
+	took     []time.Duration
+}
+
+func (g *wasmGuest) evaluates() bool { return g.evaluateFn != nil }
+
+// evaluate asks in one call. The answers are good until the next one.
+func (g *wasmGuest) evaluate(_ context.Context, queue []part, generation uint64, n *names, e *contractv1.Evaluation) ([]time.Duration, error) {
+	memory := &g.evaluations
+	memory.request = g.evaluationRequest(memory.request[:0], n, e)
+	request := memory.request
+	verdicts, scores, largest := 0, 0, 0
+	count := func(nodes []uint32) int {
+		if nodes == nil {
+			return len(e.Nodes)
+		}
+		return len(nodes)
+	}
+	for _, q := range e.Filters {
+		verdicts += count(q.Nodes)
+	}
+	for _, q := range e.Scores {
+		scores += count(q.Nodes)
+	}
+	words := 1 + (verdicts+1)/2 + scores
+	// Encodings of deltas one behind the other are the encoding of all.
+	for _, p := range queue {
+		largest += len(p.encoded)
+	}
+	// All buffers first: making one may move another's view.
+	if _, err := g.buffer(&g.out, uint32(8*words)); err != nil {
+		return nil, err
+	}
+	if _, err := g.buffer(&g.nodes, uint32(len(request))); err != nil {
+		return nil, err
+	}
+	data, err := g.buffer(&g.data, uint32(largest))
+	if err != nil {
+		return nil, err
+	}
+	out, err := g.buffer(&g.out, 8)
+	if err != nil {
+		return nil, err
+	}
+	binary.LittleEndian.PutUint64(out, ^uint64(0)) // nothing was begun
+	at := 0
+	for _, p := range queue {
+		at += copy(data[at:], p.encoded)
+	}
+	view, err := g.buffer(&g.nodes, uint32(len(request)))
+	if err != nil {
+		return nil, err
+	}
+	copy(view, request)
+	g.stack = [6]uint64{uint64(g.data.pointer), uint64(at), uint64(g.nodes.pointer), uint64(len(request) / 4), uint64(g.out.pointer), uint64(words)}
+	began := time.Now()
+	if err := g.invoke(g.evaluateFn, g.timeout); err != nil {
+		if out, ok := g.instance.Memory().Read(g.out.pointer, 8); ok {
+			if k := binary.LittleEndian.Uint64(out); k < uint64(len(e.Filters)+len(e.Scores)) {
+				err = &whileAsking{int(k), err}
+			}
+		}
+		return nil, err
+	}
+	elapsed := time.Since(began)
+	if err := g.answered(); err != nil {
+		return nil, err
+	}
+	out, err = g.buffer(&g.out, uint32(8*words))
+	if err != nil {
+		return nil, err
+	}
+	answered := binary.LittleEndian.Uint64(out)
+	if answered > uint64(len(e.Filters)+len(e.Scores)) {
+		return nil, g.outOfRange("%d answers to %d questions", answered, len(e.Filters)+len(e.Scores))
+	}
+	memory.answer = append(memory.answer[:0], out[8:]...) // asking for words may move the view
+	return g.takeEvaluation(memory.answer, int(answered), elapsed, n, e)
+}
+
+// evaluationRequest appends the request as pintle_evaluate takes it.
+func (g *wasmGuest) evaluationRequest(out []byte, n *names, e *contractv1.Evaluation) []byte {
+	word := func(v uint32) { out = binary.LittleEndian.AppendUint32(out, v) }
+	list := func(nodes []uint32) {
+		word(uint32(len(nodes)))
+		for _, n := range nodes {
+			word(n)
+		}
+	}
+	question := func(name string, nodes []uint32) {
+		word(uint32(g.position(name)))
+		if nodes == nil {
+			word(allNodes)
+		} else {
+			list(nodes)
+		}
+	}
+	word(e.Class)
+	word(uint32(len(e.Filters)))
+	word(uint32(len(e.Scores)))
+	list(e.Nodes)
+	for k := range e.Filters {
+		question(n.filters[k], e.Filters[k].Nodes)
+	}
+	for k := range e.Scores {
+		question(n.scores[k], e.Scores[k].Nodes)
+	}
+	return out
+}
+
+// position is the index of a plugin by name, or -1, which no module has.
+func (g *wasmGuest) position(name string) int {
+	for i, p := range g.plugins {
+		if p.GetName() == name {
+			return i
+		}
+	}
+	return -1
+}
+
+// takeEvaluation fills in the answers of the first questions.
+func (g *wasmGuest) takeEvaluation(out []byte, answered int, elapsed time.Duration, n *names, e *contractv1.Evaluation) ([]time.Duration, error) {
+	memory := &g.evaluations
+	memory.verdicts, memory.scores, memory.took = memory.verdicts[:0], memory.scores[:0], memory.took[:0]
+	var narrowing contractv1.Narrowing
+	of := func(nodes []uint32) []uint32 {
+		if nodes == nil {
+			return e.Nodes
+		}
+		return nodes
+	}
+	at, total := 0, 0
+	for k := range e.Filters {
+		q := &e.Filters[k]
+		nodes := of(q.Nodes)
+		if k >= answered {
+			at += 4 * len(nodes)
+			continue
+		}
+		first := len(memory.verdicts)
+		for range nodes {
+			if v := binary.LittleEndian.Uint32(out[at:]); v != leftOut {
+				memory.verdicts = append(memory.verdicts, v)
+			}
+			at += 4
+		}
+		verdicts := memory.verdicts[first:len(memory.verdicts):len(memory.verdicts)]
+		left := narrowing.Left(nodes)
+		if len(left) != len(verdicts) {
+			return nil, g.outOfRange("%d verdicts for %d nodes", len(verdicts), len(left))
+		}
+		if err := g.learnAll(g.position(n.filters[k]), verdicts); err != nil {
+			return nil, err
+		}
+		narrowing.Refuse(left, verdicts)
+		q.Answered, q.Verdicts = left, verdicts
+		memory.took = append(memory.took, time.Duration(len(left)))
+		total += len(left)
+	}
+	at = (at + 7) &^ 7
+	for k := range e.Scores {
+		if len(e.Filters)+k >= answered {
+			break
+		}
+		q := &e.Scores[k]
+		nodes := of(q.Nodes)
+		left, first := narrowing.Left(nodes), len(memory.scores)
+		taken := 0
+		for _, n := range nodes {
+			if taken < len(left) && left[taken] == n {
+				memory.scores = append(memory.scores, int64(binary.LittleEndian.Uint64(out[at:])))
+				taken++
+			}
+			at += 8
+		}
+		q.Answered, q.Scores = left, memory.scores[first:len(memory.scores):len(memory.scores)]
+		if q.Scores == nil {
+			q.Scores = []int64{}
+		}
+		memory.took = append(memory.took, time.Duration(len(left)))
+		total += len(left)
+	}
+	// A module has no clock of its own: a share by answers.
+	for k := range memory.took {
+		memory.took[k] = elapsed * memory.took[k] / time.Duration(max(total, 1))
+	}
+	return memory.took, nil
+}
