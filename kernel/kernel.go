@@ -66,7 +66,9 @@ type Kernel struct {
 	inspect *inspect.Mux
 	// scheduling is the scheduler that runs in this kernel, or nil.
 	scheduling atomic.Pointer[scheduler.Scheduler]
-	simulating share // a place for whoever simulates
+	// schedulerMetrics outlive it.
+	schedulerMetrics *scheduler.Metrics
+	simulating       share // a place for whoever simulates
 	// shadows runs candidates of plugins beside it; nil before the start.
 	shadows atomic.Pointer[shadow.Manager]
 	ids     *identities
@@ -114,7 +116,7 @@ func New(cfg *config.Config, o Options) (_ *Kernel, err error) {
 		log: o.Logger, level: o.Level, progress: o.Progress, stopping: o.Stopping, begin: time.Now(), exe: o.Executable,
 		cfg: cfg, parts: newParts(o.Logger), ready: make(chan struct{}),
 		shared: cfg.Store.Backend == config.BackendEtcd, holder: newHolder(),
-		inspect: inspect.New(), simulating: make(share, 1),
+		inspect: inspect.New(), simulating: make(share, 1), schedulerMetrics: scheduler.NewMetrics(),
 	}
 	if k.dirs, err = prepareDirectories(cfg.DataDir, os.Geteuid() == 0 && cfg.Plugins.UIDRange != ""); err != nil {
 		return nil, err
@@ -144,7 +146,7 @@ func New(cfg *config.Config, o Options) (_ *Kernel, err error) {
 	}
 	k.api, err = api.New(api.Config{
 		DataDir: cfg.DataDir, BindAddress: cfg.API.BindAddress, Port: cfg.API.Port,
-		StoreHandler: k.maintenance.handler, InspectHandler: k.inspect, Collectors: append(k.maintenance.collectors, k.host.Collector()), Metrics: k.host.Metrics, Tracing: k.tracing, Admission: k.reviews,
+		StoreHandler: k.maintenance.handler, InspectHandler: k.inspect, Collectors: append(k.maintenance.collectors, k.host.Collector(), k.schedulerMetrics), Metrics: k.host.Metrics, Tracing: k.tracing, Admission: k.reviews,
 		AdvertiseAddress: cfg.API.AdvertiseAddress, ServiceCIDR: cfg.API.ServiceCIDR, NodePortRange: cfg.API.NodePortRange,
 		MaxInFlight: cfg.API.MaxInflight, MaxMutatingInFlight: cfg.API.MaxMutatingInflight,
 		Plugins: k.host, PluginHost: hostIdentity.Name,

@@ -63,6 +63,7 @@ func (k *Kernel) newScheduler(cfg *config.Config) (term, error) {
 	deps := scheduler.FromClient(client)
 	deps.Log = k.log.With("part", "scheduler")
 	deps.Bind = k.api.Bind
+	deps.Metrics = k.schedulerMetrics
 	if k.tracing != nil {
 		deps.Tracer = k.tracing.Tracer(schedulerTracer)
 	}

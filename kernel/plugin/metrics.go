@@ -21,6 +21,18 @@ func metricDesc(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc("pintle_plugin_"+name, help, labels, nil)
 }
 
+// execution is what kube-scheduler tells of its plugins. Answers that are kept are
+// no calls; one call is about many nodes.
+var execution = prometheus.NewDesc("scheduler_plugin_execution_duration_seconds",
+	"How long calls of a plugin took at a point of the cycle.", []string{"plugin", "extension_point", "status"}, nil)
+
+// pointTitles are the points of the cycle as kube-scheduler's metrics name them, by kind.
+var pointTitles = map[string]string{
+	sdk.KindPreEnqueue: "PreEnqueue", sdk.KindQueueSort: "QueueSort", sdk.KindPreFilter: "PreFilter", sdk.KindPredicate: "Filter",
+	sdk.KindPostFilter: "PostFilter", sdk.KindPreScore: "PreScore", sdk.KindPriority: "Score", sdk.KindReserve: "Reserve",
+	sdk.KindPermit: "Permit", sdk.KindPreBind: "PreBind", sdk.KindBind: "Bind", sdk.KindPostBind: "PostBind",
+}
+
 var descs = struct{ calls, duration, restarts, state, circuit, memory, dropped, failures *prometheus.Desc }{
 	calls:    metricDesc("calls_total", "Calls of a plugin by result: success or error.", append(pluginLabels, "result")...),
 	duration: metricDesc("call_duration_seconds", "How long calls of a plugin took.", pluginLabels...),
@@ -35,7 +47,7 @@ var descs = struct{ calls, duration, restarts, state, circuit, memory, dropped, 
 // Describe implements prometheus.Collector.
 func (collector) Describe(out chan<- *prometheus.Desc) {
 	d := descs
-	for _, x := range []*prometheus.Desc{d.calls, d.duration, d.restarts, d.state, d.circuit, d.memory, d.dropped, d.failures} {
+	for _, x := range []*prometheus.Desc{d.calls, d.duration, d.restarts, d.state, d.circuit, d.memory, d.dropped, d.failures, execution} {
 		out <- x
 	}
 }
@@ -67,6 +79,9 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 			emit(descs.calls, prometheus.CounterValue, float64(failures), with("error")...)
 			count, sum, buckets := s.histogram()
 			out <- prometheus.MustNewConstHistogram(descs.duration, count, sum.Seconds(), buckets, labels...)
+			if title := pointTitles[e.Kind]; title != "" && count > 0 {
+				out <- prometheus.MustNewConstHistogram(execution, count, sum.Seconds(), buckets, e.Name, title, "Success")
+			}
 		}
 		u.stateMu.Lock()
 		memory := u.memory

@@ -18,7 +18,7 @@ const (
 // the way is a goroutine of its own, so that one that takes its time holds up no
 // other pod; BindWorkers of them work at once.
 func (s *Scheduler) bind(ctx context.Context, p *podEntry, profile *profile) {
-	request := bindRequest{uid: p.uid, namespace: p.namespace, name: p.name, node: p.node}
+	request := bindRequest{uid: p.uid, namespace: p.namespace, name: p.name, profile: p.pod.Spec.SchedulerName, node: p.node}
 	if profile == nil || !profile.at.has(contractv1.Point_PRE_BIND, contractv1.Point_BIND, contractv1.Point_POST_BIND) {
 		if s.hand(ctx, request) {
 			return

@@ -71,6 +71,8 @@ type class struct {
 	top  []uint32
 
 	together contractv1.Evaluation
+
+	metrics *profileMetrics // of the attempt under way; nil: nobody counts
 }
 
 // forget voids everything.
@@ -107,9 +109,13 @@ func (c *class) update(ctx context.Context, policy Policy, s *snapshot) (err err
 	c.trouble = nil
 	c.resize(len(s.byIndex))
 	c.collect(s)
+	began := c.metrics.start()
 	if c.at.cycler != nil {
 		if err := c.narrow(ctx, s); err != nil {
 			return err
+		}
+		if c.at.has(contractv1.Point_PRE_FILTER) {
+			began = c.metrics.since(began, pointTitle(contractv1.Point_PRE_FILTER), codeNames[contractv1.Code_SUCCESS])
 		}
 	}
 	if len(c.list) > 0 {
@@ -119,13 +125,24 @@ func (c *class) update(ctx context.Context, policy Policy, s *snapshot) (err err
 	if err := c.filter(ctx, s); err != nil {
 		return err
 	}
+	outcome := contractv1.Code_SUCCESS
+	if len(c.fit) == 0 {
+		outcome = contractv1.Code_UNSCHEDULABLE
+	}
+	began = c.metrics.since(began, titleFilter, codeNames[outcome])
 	if c.at.cycler != nil {
 		if err := c.preScore(ctx, s); err != nil {
 			return err
 		}
+		if c.at.has(contractv1.Point_PRE_SCORE) {
+			began = c.metrics.since(began, pointTitle(contractv1.Point_PRE_SCORE), codeNames[contractv1.Code_SUCCESS])
+		}
 	}
 	if err := c.score(ctx, s); err != nil {
 		return err
+	}
+	if len(c.fit) > 0 {
+		c.metrics.since(began, titleScore, codeNames[contractv1.Code_SUCCESS])
 	}
 	c.position, c.nodes, c.known = s.log.end(), s.nodes, true
 	return nil

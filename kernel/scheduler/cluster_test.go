@@ -213,6 +213,7 @@ type cluster struct {
 	clock  *clocktesting.FakeClock
 	policy *testPolicy
 	source *testSource
+	counts *Metrics
 	stop   func()
 }
 
@@ -222,7 +223,7 @@ func (c *cluster) deps() Deps {
 		Objects:  map[string]cache.ListerWatcher{"PersistentVolumeClaim": c.claims, "Service": c.service},
 		Profiles: map[string]PolicySource{profileName: c.source},
 		Bind:     c.bind, Condition: c.condition, Events: c.api, Evict: c.evict, Nominate: c.nominate,
-		Log: slog.New(slog.DiscardHandler), Clock: c.clock,
+		Log: slog.New(slog.DiscardHandler), Clock: c.clock, Metrics: c.counts,
 	}
 }
 

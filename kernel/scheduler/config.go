@@ -78,6 +78,8 @@ type Deps struct {
 	Evict    Evicter
 	Nominate Nominator
 	Log      *slog.Logger
+	// Metrics count what the scheduler does; nil: nobody does.
+	Metrics *Metrics
 	// Tracer makes a span of each attempt to place a pod, below which plugins have
 	// theirs. Nil: there are none, and it costs nothing.
 	Tracer oteltrace.Tracer

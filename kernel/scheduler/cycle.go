@@ -30,17 +30,24 @@ func (s *Scheduler) schedule(ctx context.Context, p *podEntry) {
 		ctx, span = s.beginSpan(ctx, p)
 		defer func() { endSpan(span, decision) }()
 	}
+	p.began = decision.Time
+	profile := s.profiles[p.pod.Spec.SchedulerName]
 	node, err := s.decide(ctx, p, decision)
 	if ctx.Err() != nil {
 		return
 	}
+	profile.metrics.decided(profile.policy, s.clock.Since(decision.Time), decision.Feasible)
 	switch {
 	case err != nil:
 		decision.Message = err.Error()
 		s.queue.retry(p, decision.Time)
 		s.tell(p, v1.PodReasonSchedulerError, decision)
 	case node == nil:
-		s.postFilter(ctx, p, s.profiles[p.pod.Spec.SchedulerName], decision)
+		began := profile.metrics.start()
+		s.postFilter(ctx, p, profile, decision)
+		if profile.at.has(contractv1.Point_POST_FILTER) {
+			profile.metrics.since(began, pointTitle(contractv1.Point_POST_FILTER), codeNames[contractv1.Code_SUCCESS])
+		}
 		if ctx.Err() != nil {
 			return
 		}
@@ -51,7 +58,7 @@ func (s *Scheduler) schedule(ctx context.Context, p *podEntry) {
 	}
 	s.tellDecision(p, decision, err)
 	if decision.Node != "" {
-		if profile := s.profiles[p.pod.Spec.SchedulerName]; profile.at.cycler != nil {
+		if profile.at.cycler != nil {
 			s.place(ctx, p, profile, node, decision)
 		} else {
 			s.assume(ctx, p, node)
@@ -78,7 +85,10 @@ func (s *Scheduler) decide(ctx context.Context, p *podEntry, d *Decision) (*node
 		d.Message, p.failed = noNodes, failure{}
 		return nil, nil
 	}
-	if err := c.update(ctx, profile.policy, s.snapshot); err != nil {
+	c.metrics = profile.metrics
+	err := c.update(ctx, profile.policy, s.snapshot)
+	c.metrics = nil
+	if err != nil {
 		return nil, err
 	}
 	d.Feasible = len(c.fit)
@@ -140,6 +150,7 @@ func (s *Scheduler) classOf(sh *shape) *class {
 
 // tell reports a failed attempt, unless the same was told before.
 func (s *Scheduler) tell(p *podEntry, reason string, d *Decision) {
+	s.attempted(p, resultOf(reason))
 	if p.told == reason+d.Message {
 		return
 	}
@@ -148,9 +159,21 @@ func (s *Scheduler) tell(p *podEntry, reason string, d *Decision) {
 	}
 }
 
+// attempted counts the end of an attempt.
+func (s *Scheduler) attempted(p *podEntry, r result) {
+	if p.began.IsZero() {
+		return // it was counted
+	}
+	if profile := s.profiles[p.pod.Spec.SchedulerName]; profile != nil {
+		profile.metrics.ended(r, s.clock.Since(p.began))
+	}
+	p.began = time.Time{}
+}
+
 type bindRequest struct {
 	uid             types.UID
 	namespace, name string
+	profile         string // its schedulerName
 	node            string
 	annotations     map[string]string // that the binding sets on the pod
 }
@@ -168,7 +191,7 @@ type bindResult struct {
 func (s *Scheduler) assume(ctx context.Context, p *podEntry, node *nodeEntry) {
 	s.assumes(p, node)
 	select {
-	case s.binds <- bindRequest{uid: p.uid, namespace: p.namespace, name: p.name, node: node.name}:
+	case s.binds <- bindRequest{uid: p.uid, namespace: p.namespace, name: p.name, profile: p.pod.Spec.SchedulerName, node: node.name}:
 	case <-ctx.Done():
 	}
 }
@@ -206,10 +229,13 @@ const writeTimeout = 30 * time.Second
 func (s *Scheduler) write(ctx context.Context, r bindRequest) error {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
-	return s.deps.Bind(ctx, &v1.Binding{
+	began := s.deps.Metrics.binds()
+	err := s.deps.Bind(ctx, &v1.Binding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: r.namespace, Name: r.name, UID: r.uid, Annotations: r.annotations},
 		Target:     v1.ObjectReference{Kind: "Node", Name: r.node},
 	})
+	s.deps.Metrics.wrote(r.profile, began, err)
+	return err
 }
 
 // bound takes in how a binding ended. The pod may be gone, or seen bound
@@ -222,6 +248,7 @@ func (s *Scheduler) bound(r bindResult) {
 			if p.assumed {
 				p.boundAt = now
 			}
+			s.attempted(p, resultScheduled)
 			s.report.success(p.pod, r.node, now)
 		}
 		return
@@ -239,6 +266,7 @@ func (s *Scheduler) bound(r bindResult) {
 		s.record.keep(d)
 		return
 	}
+	s.attempted(p, resultError)
 	s.queue.retry(p, now)
 	if apierrors.IsNotFound(r.err) || apierrors.IsConflict(r.err) {
 		// The watch will tell what became of the pod.

@@ -10,6 +10,7 @@ import (
 // take brings one event into the snapshot and the queue.
 func (s *Scheduler) take(e event) {
 	now := s.clock.Now()
+	s.counted = s.deps.Metrics == nil
 	switch {
 	case e.pod != nil:
 		s.setPod(e.pod, e.shape, now)

@@ -135,6 +135,7 @@ func (s *Scheduler) allow(ctx context.Context, w *held, plugin string) {
 		return
 	}
 	delete(s.waiting, w.pod.uid)
+	s.deps.Metrics.waited(codeNames[contractv1.Code_SUCCESS], s.clock.Since(w.since))
 	s.bind(ctx, w.pod, s.profiles[w.pod.pod.Spec.SchedulerName])
 }
 
@@ -151,6 +152,7 @@ func (s *Scheduler) reject(w *held, plugin, reason string) {
 			}
 		}
 	}
+	s.deps.Metrics.waited(codeNames[contractv1.Code_UNSCHEDULABLE], now.Sub(w.since))
 	s.unassume(p)
 	if p.pod.DeletionTimestamp != nil {
 		return

@@ -37,6 +37,9 @@ type podEntry struct {
 	// boundAt is when the API took the binding of an assumed pod.
 	boundAt time.Time
 
+	// began is when the attempt under way began; zero: none is, or it was counted.
+	began time.Time
+
 	// In the queue.
 	place    place
 	index    int // in the heap of its place

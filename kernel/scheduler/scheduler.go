@@ -57,6 +57,7 @@ type Scheduler struct {
 	swept     time.Time
 	troubled  time.Time
 	eager     bool // flush without waiting for a decision
+	counted   bool // Metrics know how much there is
 
 	// Of plugins at points of the cycle beside predicates and priorities.
 	pointed    bool // a profile has any
@@ -76,7 +77,8 @@ type profile struct {
 	// next is a policy that is still being fed; policy decides until it is not.
 	next Policy
 	// turned: policy is another than at was made of.
-	turned bool
+	turned  bool
+	metrics *profileMetrics
 }
 
 var _ ReplicaSource = (*Scheduler)(nil)
@@ -108,7 +110,7 @@ func New(cfg Config, deps Deps) (*Scheduler, error) {
 		unsynced: 2 + len(deps.Objects),
 	}
 	for name, source := range deps.Profiles {
-		s.profiles[name] = &profile{source: source}
+		s.profiles[name] = &profile{source: source, metrics: deps.Metrics.profile(name)}
 	}
 	return s, nil
 }
@@ -230,11 +232,23 @@ func (s *Scheduler) drain() {
 	}
 }
 
+// sized counts what the scheduler knows.
+func (s *Scheduler) sized() {
+	if s.counted = true; s.deps.Metrics == nil {
+		return
+	}
+	pods := 0
+	for _, e := range s.snapshot.byName {
+		pods += len(e.pods)
+	}
+	s.deps.Metrics.sizes(s.snapshot.count, pods, len(s.assumed))
+}
+
 // wait blocks until something arrives or is due.
 func (s *Scheduler) wait(ctx context.Context, now time.Time) {
 	var due <-chan time.Time
 	at, timed := s.queue.next()
-	if len(s.assumed) > 0 || len(s.queue.pool) > 0 {
+	if len(s.assumed) > 0 || len(s.queue.pool) > 0 || !s.counted {
 		if next := s.swept.Add(sweepEvery); !timed || next.Before(at) {
 			at, timed = next, true
 		}
@@ -272,6 +286,7 @@ func (s *Scheduler) sweep(now time.Time) {
 		return
 	}
 	s.swept = now
+	s.sized()
 	for _, p := range s.assumed {
 		if !p.boundAt.IsZero() && !p.boundAt.Add(s.cfg.AssumeTTL).After(now) {
 			s.log.Warn("pod was bound but not seen bound in time", "pod", p.namespace+"/"+p.name, "node", p.node)

@@ -1,0 +1,231 @@
+package scheduler
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	v1 "k8s.io/api/core/v1"
+
+	contractv1 "pintle.dev/pintle/sdk/contract/v1"
+)
+
+// Metrics are what schedulers count, under the names of kube-scheduler's. They
+// outlive a scheduler: one that follows another counts on. A nil one counts
+// nothing. What a single call of a plugin takes the plugin host tells
+// (scheduler_plugin_execution_duration_seconds); nothing here is done for each node.
+type Metrics struct {
+	attempts    *prometheus.CounterVec
+	attempt     *prometheus.HistogramVec
+	algorithm   prometheus.Histogram
+	points      *prometheus.HistogramVec
+	evaluations *prometheus.CounterVec
+	permitWait  *prometheus.HistogramVec
+	cache       *prometheus.GaugeVec
+	goroutines  *prometheus.GaugeVec
+
+	nodes, pods, assumed, binding prometheus.Gauge
+}
+
+var _ prometheus.Collector = (*Metrics)(nil)
+
+// NewMetrics returns metrics that count nothing yet.
+func NewMetrics() *Metrics {
+	const subsystem = "scheduler"
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Subsystem: subsystem, Name: name, Help: help}, labels)
+	}
+	gauge := func(name, help string, labels ...string) *prometheus.GaugeVec {
+		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Subsystem: subsystem, Name: name, Help: help}, labels)
+	}
+	histogram := func(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
+		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Subsystem: subsystem, Name: name, Help: help, Buckets: buckets}, labels)
+	}
+	fromMillisecond := prometheus.ExponentialBuckets(0.001, 2, 15)
+	m := &Metrics{
+		attempts: counter("schedule_attempts_total",
+			"Attempts to schedule pods by result: scheduled, unschedulable, or error for a problem of the scheduler's own.", "result", "profile"),
+		attempt: histogram("scheduling_attempt_duration_seconds",
+			"How long attempts took: the decision and the binding.", fromMillisecond, "result", "profile"),
+		algorithm: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Subsystem: subsystem, Name: "scheduling_algorithm_duration_seconds", Help: "How long decisions took.", Buckets: fromMillisecond,
+		}),
+		points: histogram("framework_extension_point_duration_seconds",
+			"How long all plugins of a point of the cycle took for an attempt, with what of their answers was kept.",
+			prometheus.ExponentialBuckets(0.0001, 2, 12), "extension_point", "status", "profile"),
+		evaluations: counter("plugin_evaluation_total",
+			"Attempts that took in what a plugin answered, now or before.", "plugin", "extension_point", "profile"),
+		permitWait: histogram("permit_wait_duration_seconds", "How long pods waited at permit.", fromMillisecond, "result"),
+		cache:      gauge("cache_size", "Nodes, pods and assumed pods that the scheduler knows.", "type"),
+		goroutines: gauge("goroutines", "Goroutines at work, by what they do.", "operation"),
+	}
+	m.nodes, m.pods, m.assumed = m.cache.WithLabelValues("nodes"), m.cache.WithLabelValues("pods"), m.cache.WithLabelValues("assumed_pods")
+	m.binding = m.goroutines.WithLabelValues("binding")
+	return m
+}
+
+func (m *Metrics) all() []prometheus.Collector {
+	return []prometheus.Collector{m.attempts, m.attempt, m.algorithm, m.points, m.evaluations, m.permitWait, m.cache, m.goroutines}
+}
+
+// Describe implements prometheus.Collector.
+func (m *Metrics) Describe(out chan<- *prometheus.Desc) {
+	for _, c := range m.all() {
+		c.Describe(out)
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (m *Metrics) Collect(out chan<- prometheus.Metric) {
+	for _, c := range m.all() {
+		c.Collect(out)
+	}
+}
+
+// result is how an attempt ended, as kube-scheduler's metrics name it.
+type result int
+
+const (
+	resultScheduled result = iota
+	resultUnschedulable
+	resultError
+)
+
+var resultNames = [...]string{resultScheduled: "scheduled", resultUnschedulable: "unschedulable", resultError: "error"}
+
+// resultOf is the result for a reason of the condition PodScheduled.
+func resultOf(reason string) result {
+	if reason == v1.PodReasonUnschedulable {
+		return resultUnschedulable
+	}
+	return resultError
+}
+
+// profileMetrics are the metrics of one profile, found once. The cycle alone
+// counts attempts; nil counts nothing.
+type profileMetrics struct {
+	*Metrics
+	name     string
+	counters [len(resultNames)]prometheus.Counter
+	times    [len(resultNames)]prometheus.Observer
+	at       map[pointStatus]prometheus.Observer
+
+	policy           Policy
+	filters, scorers []prometheus.Counter
+}
+
+func (m *Metrics) profile(name string) *profileMetrics {
+	if m == nil {
+		return nil
+	}
+	p := &profileMetrics{Metrics: m, name: name, at: map[pointStatus]prometheus.Observer{}}
+	for r, label := range resultNames {
+		p.counters[r], p.times[r] = m.attempts.WithLabelValues(label, name), m.attempt.WithLabelValues(label, name)
+	}
+	return p
+}
+
+// ended counts an attempt.
+func (p *profileMetrics) ended(r result, took time.Duration) {
+	if p != nil {
+		p.counters[r].Inc()
+		p.times[r].Observe(max(took, 0).Seconds())
+	}
+}
+
+// decided counts a decision and whose answers it was made on.
+func (p *profileMetrics) decided(policy Policy, took time.Duration, feasible int) {
+	if p == nil {
+		return
+	}
+	p.algorithm.Observe(took.Seconds())
+	if policy == nil {
+		return
+	}
+	if p.policy != policy {
+		p.policy, p.filters, p.scorers = policy, nil, nil
+		for _, info := range policy.Predicates() {
+			p.filters = append(p.filters, p.evaluations.WithLabelValues(info.Name, titleFilter, p.name))
+		}
+		for _, info := range policy.Priorities() {
+			p.scorers = append(p.scorers, p.evaluations.WithLabelValues(info.Name, titleScore, p.name))
+		}
+	}
+	for _, c := range p.filters {
+		c.Inc()
+	}
+	if feasible == 0 {
+		return
+	}
+	for _, c := range p.scorers {
+		c.Inc()
+	}
+}
+
+// The points that are asked a node, as kube-scheduler's metrics name them.
+const (
+	titleFilter = "Filter"
+	titleScore  = "Score"
+)
+
+// start is when something begins whose time is counted.
+func (p *profileMetrics) start() time.Time {
+	if p == nil {
+		return time.Time{}
+	}
+	return time.Now()
+}
+
+// since counts the time that a point took, and returns when it ended.
+func (p *profileMetrics) since(began time.Time, title, status string) time.Time {
+	if p == nil {
+		return began
+	}
+	key := pointStatus{title, status}
+	o := p.at[key]
+	if o == nil {
+		o = p.points.WithLabelValues(title, status, p.name)
+		p.at[key] = o
+	}
+	now := time.Now()
+	o.Observe(now.Sub(began).Seconds())
+	return now
+}
+
+type pointStatus struct{ title, status string }
+
+// binds notes that a binding is being written. Any goroutine may call it.
+func (m *Metrics) binds() time.Time {
+	if m == nil {
+		return time.Time{}
+	}
+	m.binding.Inc()
+	return time.Now()
+}
+
+// wrote counts the time that writing a binding took. Any goroutine may call it.
+func (m *Metrics) wrote(profile string, began time.Time, err error) {
+	if m == nil {
+		return
+	}
+	m.binding.Dec()
+	code := contractv1.Code_SUCCESS
+	if err != nil {
+		code = contractv1.Code_ERROR
+	}
+	m.points.WithLabelValues(pointTitle(contractv1.Point_BIND), codeNames[code], profile).Observe(time.Since(began).Seconds())
+}
+
+func (m *Metrics) waited(outcome string, took time.Duration) {
+	if m != nil {
+		m.permitWait.WithLabelValues(outcome).Observe(max(took, 0).Seconds())
+	}
+}
+
+// sizes notes what the scheduler knows.
+func (m *Metrics) sizes(nodes, pods, assumed int) {
+	if m != nil {
+		m.nodes.Set(float64(nodes))
+		m.pods.Set(float64(pods))
+		m.assumed.Set(float64(assumed))
+	}
+}
