@@ -18,6 +18,8 @@ type Cluster struct {
 	epoch            uint64            // counts deltas; stamps prepared states
 	gone             []uint32          // classes set or removed since the guest looked
 	changes          changeLog
+	columns          map[string]*Column
+	void             bool // states may know columns that are no more
 }
 
 // Node returns the node at an index, or nil.
@@ -55,7 +57,7 @@ func (c *Cluster) reset() {
 	for class := range c.classes {
 		c.gone = append(c.gone, class)
 	}
-	c.nodes = nil
+	c.nodes, c.columns, c.void = nil, nil, true
 	c.changes.forget()
 	c.classes = map[uint32]*Pod{}
 	c.objects = map[string]map[string]map[string]*Object{}
@@ -97,6 +99,7 @@ func (c *Cluster) setNode(n *Node) error {
 		n.Pods = map[string]*Pod{}
 	}
 	c.nodes[n.Index] = n
+	c.setColumns(n)
 	if c.changes.kept {
 		c.changePods(PodRemoved, old)
 		c.changes.add(Change{Kind: NodeSet, Node: n, Old: old})

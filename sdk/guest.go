@@ -36,7 +36,8 @@ type Guest struct {
 	cluster Cluster
 	plugins []servedState
 	request Request
-	nodes   []*Node // scratch of Normalize
+	nodes   []*Node // scratch
+	batched Batch
 
 	evaluation evaluation
 }
@@ -208,6 +209,12 @@ func (g *Guest) Apply(delta []byte) error {
 	if err := g.cluster.apply(delta); err != nil {
 		return err
 	}
+	if g.cluster.void {
+		for i := range g.plugins {
+			clear(g.plugins[i].states)
+		}
+		g.cluster.void, g.cluster.gone = false, g.cluster.gone[:0]
+	}
 	if len(g.cluster.gone) > 0 {
 		for i := range g.plugins {
 			for _, class := range g.cluster.gone {
@@ -229,6 +236,16 @@ func (g *Guest) Filter(i int, class uint32, nodes, out []uint32) (err error) {
 	defer contain(p.name, &err)
 	if err := g.ask(p, class); err != nil {
 		return err
+	}
+	if p.filterNodes != nil && len(nodes) > fewNodes {
+		b, err := g.batch(p, nodes)
+		if err != nil {
+			return err
+		}
+		clear(out)
+		b.verdicts = out
+		p.filterNodes(b)
+		return nil
 	}
 	r := &g.request
 	for k, index := range nodes {
@@ -255,6 +272,16 @@ func (g *Guest) Score(i int, class uint32, nodes []uint32, out []int64) (err err
 	if err := g.ask(p, class); err != nil {
 		return err
 	}
+	if p.scoreNodes != nil && len(nodes) > fewNodes {
+		b, err := g.batch(p, nodes)
+		if err != nil {
+			return err
+		}
+		clear(out)
+		b.scores = out
+		p.scoreNodes(b)
+		return nil
+	}
 	r := &g.request
 	for k, index := range nodes {
 		if r.Node = g.cluster.Node(index); r.Node == nil {
@@ -279,13 +306,8 @@ func (g *Guest) Normalize(i int, class uint32, nodes []uint32, scores []int64) (
 	if err := g.ask(p, class); err != nil {
 		return err
 	}
-	g.nodes = g.nodes[:0]
-	for _, index := range nodes {
-		n := g.cluster.Node(index)
-		if n == nil {
-			return fmt.Errorf("%w: index %d", ErrNode, index)
-		}
-		g.nodes = append(g.nodes, n)
+	if err := g.find(nodes); err != nil {
+		return err
 	}
 	p.normFunc(&g.cluster, g.request.Pod, g.request.State, g.nodes, scores)
 	return nil

@@ -113,6 +113,8 @@ type Predicate struct {
 	Follow func(c *Cluster, pod *Pod, state any, changes []Change) any
 	// Filter must be pure: the same replica gives the same verdict.
 	Filter func(r *Request) Verdict
+	// FilterNodes is Filter for many nodes, faster; one of both is enough.
+	FilterNodes func(b *Batch)
 }
 
 // Priority answers how well a pod that fits would run on a node.
@@ -131,6 +133,8 @@ type Priority struct {
 	Follow func(c *Cluster, pod *Pod, state any, changes []Change) any
 	// Score returns the raw score of one node.
 	Score func(r *Request) int64
+	// ScoreNodes is Score for many nodes, faster; one of both is enough.
+	ScoreNodes func(b *Batch)
 	// NormalizeFunc rewrites the raw scores of all feasible nodes in place;
 	// only for NormalizePlugin. nodes and scores run in parallel.
 	NormalizeFunc func(c *Cluster, pod *Pod, state any, nodes []*Node, scores []int64)

@@ -13,22 +13,24 @@ var registered []served
 
 // served is one plugin of this bundle.
 type served struct {
-	name      string
-	kind      string
-	scope     Scope
-	normalize Normalize
-	maxScore  int64  // 0: MaxScore
-	contract  uint32 // the oldest that has what the plugin needs
-	reads     map[string]bool
-	readList  []string
-	configure func([]byte) error
-	prepare   func(*Cluster, *Pod) any
-	follow    func(*Cluster, *Pod, any, []Change) any
-	filter    func(*Request) Verdict
-	score     func(*Request) int64
-	normFunc  func(*Cluster, *Pod, any, []*Node, []int64)
-	at        map[point]step // kinds that are neither predicate nor priority
-	announced *Announcement  // kinds that another package of the SDK serves
+	name        string
+	kind        string
+	scope       Scope
+	normalize   Normalize
+	maxScore    int64  // 0: MaxScore
+	contract    uint32 // the oldest that has what the plugin needs
+	reads       map[string]bool
+	readList    []string
+	configure   func([]byte) error
+	prepare     func(*Cluster, *Pod) any
+	follow      func(*Cluster, *Pod, any, []Change) any
+	filter      func(*Request) Verdict
+	score       func(*Request) int64
+	filterNodes func(*Batch)
+	scoreNodes  func(*Batch)
+	normFunc    func(*Cluster, *Pod, any, []*Node, []int64)
+	at          map[point]step // kinds that are neither predicate nor priority
+	announced   *Announcement  // kinds that another package of the SDK serves
 	// again makes the plugin anew, with a state of its own; nil: nobody can.
 	again func() (served, error)
 	// instance: it was made by again, for a profile with a configuration of its own.
@@ -80,18 +82,24 @@ func newServed(plugin any) (served, error) {
 	case Predicate:
 		s = served{
 			name: p.Name, kind: KindPredicate, scope: p.Scope, readList: p.Reads, contract: p.Contract,
-			configure: p.Configure, prepare: p.Prepare, follow: p.Follow, filter: p.Filter,
+			configure: p.Configure, prepare: p.Prepare, follow: p.Follow, filter: p.Filter, filterNodes: p.FilterNodes,
+		}
+		if p.Filter == nil && p.FilterNodes == nil {
+			return s, fmt.Errorf("predicate %s has no Filter", p.Name)
 		}
 		if p.Filter == nil {
-			return s, fmt.Errorf("predicate %s has no Filter", p.Name)
+			s.filter = filterOf(p.FilterNodes)
 		}
 	case Priority:
 		s = served{
 			name: p.Name, kind: KindPriority, scope: p.Scope, readList: p.Reads, normalize: p.Normalize, maxScore: p.MaxScore, contract: p.Contract,
-			configure: p.Configure, prepare: p.Prepare, follow: p.Follow, score: p.Score, normFunc: p.NormalizeFunc,
+			configure: p.Configure, prepare: p.Prepare, follow: p.Follow, score: p.Score, scoreNodes: p.ScoreNodes, normFunc: p.NormalizeFunc,
+		}
+		if p.Score == nil && p.ScoreNodes == nil {
+			return s, fmt.Errorf("priority %s has no Score", p.Name)
 		}
 		if p.Score == nil {
-			return s, fmt.Errorf("priority %s has no Score", p.Name)
+			s.score = scoreOf(p.ScoreNodes)
 		}
 		if s.normalize == "" {
 			s.normalize = NormalizeNone

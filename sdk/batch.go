@@ -1,0 +1,87 @@
+package sdk
+
+import "fmt"
+
+// Batch is one question about several nodes. A plugin that answers it in a loop of
+// its own (FilterNodes, ScoreNodes) spares a call a node, which in a WASM module is
+// most of what a simple rule costs, and may answer for all nodes at a glance: a
+// pod without a selector matches them all. It must answer as Filter or Score does.
+type Batch struct {
+	Pod     *Pod
+	Cluster *Cluster
+	// State is what the plugin's Prepare returned for the pod's class, or nil.
+	State any
+	Nodes []*Node
+
+	plugin   *servedState
+	verdicts []uint32
+	one      *Verdict // where Filter is asked
+	scores   []int64
+}
+
+// Refuse says that the pod does not fit Nodes[k]. It fits those that are not
+// refused.
+func (b *Batch) Refuse(k int, v Verdict) {
+	if b.one != nil {
+		*b.one = v
+		return
+	}
+	if len(v.Reasons) == 0 {
+		b.verdicts[k] = 0
+		return
+	}
+	b.verdicts[k] = b.plugin.reasonID(v)
+}
+
+// RefuseAll says that the pod fits none of the nodes, all for the same reason.
+func (b *Batch) RefuseAll(v Verdict) {
+	for k := range b.Nodes {
+		b.Refuse(k, v)
+	}
+}
+
+// Scores are the raw scores, parallel to Nodes, to be written: 0 so far.
+func (b *Batch) Scores() []int64 { return b.scores }
+
+// fewNodes are asked about one by one, if the plugin can be.
+const fewNodes = 4
+
+// filterOf makes Filter of FilterNodes.
+func filterOf(filterNodes func(*Batch)) func(*Request) Verdict {
+	return func(r *Request) Verdict {
+		var v Verdict
+		filterNodes(&Batch{Pod: r.Pod, Cluster: r.Cluster, State: r.State, Nodes: []*Node{r.Node}, one: &v})
+		return v
+	}
+}
+
+// scoreOf makes Score of ScoreNodes.
+func scoreOf(scoreNodes func(*Batch)) func(*Request) int64 {
+	return func(r *Request) int64 {
+		b := &Batch{Pod: r.Pod, Cluster: r.Cluster, State: r.State, Nodes: []*Node{r.Node}, scores: make([]int64, 1)}
+		scoreNodes(b)
+		return b.scores[0]
+	}
+}
+
+// batch sets the guest's batch up for nodes; ask was called.
+func (g *Guest) batch(p *servedState, nodes []uint32) (*Batch, error) {
+	if err := g.find(nodes); err != nil {
+		return nil, err
+	}
+	g.batched = Batch{Pod: g.request.Pod, Cluster: &g.cluster, State: g.request.State, Nodes: g.nodes, plugin: p}
+	return &g.batched, nil
+}
+
+// find looks nodes up, into g.nodes.
+func (g *Guest) find(nodes []uint32) error {
+	g.nodes = sized(g.nodes, len(nodes))
+	all := g.cluster.nodes
+	for k, index := range nodes {
+		if int(index) >= len(all) || all[index] == nil {
+			return fmt.Errorf("%w: index %d", ErrNode, index)
+		}
+		g.nodes[k] = all[index]
+	}
+	return nil
+}

@@ -1,0 +1,87 @@
+package sdk
+
+// Column is one label of all nodes, as numbers: comparing them costs a tenth of a
+// look into Node.Labels, which in a WASM module is dear. Number 0 stands for nodes
+// without the label; the others stand for a value each, and stay the same as long
+// as a state of Prepare is kept.
+type Column struct {
+	key     string
+	cluster *Cluster
+	ids     []uint32 // by node index
+	numbers map[string]uint32
+	values  []string // by number; the first is none
+}
+
+// Column returns the column of a label. The first call for a label looks at every
+// node; from then on it is kept current.
+func (c *Cluster) Column(label string) *Column {
+	if l := c.columns[label]; l != nil {
+		return l
+	}
+	l := &Column{key: label, cluster: c, numbers: map[string]uint32{}, values: []string{""}}
+	for _, n := range c.nodes {
+		if n != nil {
+			l.set(n)
+		}
+	}
+	if c.columns == nil {
+		c.columns = map[string]*Column{}
+	}
+	c.columns[label] = l
+	return l
+}
+
+// Of is the number of a node's value, also of a node that has been replaced since
+// (Change.Old); 0: the node has no such label.
+func (l *Column) Of(n *Node) uint32 {
+	if int(n.Index) < len(l.ids) && l.cluster.nodes[n.Index] == n {
+		return l.ids[n.Index]
+	}
+	return l.number(n.Labels)
+}
+
+// Number is that of a value, whether or not a node has it now; 0: none had.
+func (l *Column) Number(value string) uint32 { return l.numbers[value] }
+
+// Value is what a number stands for.
+func (l *Column) Value(number uint32) string { return l.values[number] }
+
+// Len is one more than the largest number.
+func (l *Column) Len() int { return len(l.values) }
+
+// number returns that of a value, a new one for a value that is new.
+func (l *Column) number(labels map[string]string) uint32 {
+	value, has := labels[l.key]
+	if !has {
+		return 0
+	}
+	number, known := l.numbers[value]
+	if !known {
+		number = uint32(len(l.values))
+		l.values = append(l.values, value)
+		l.numbers[value] = number
+	}
+	return number
+}
+
+func (l *Column) set(n *Node) {
+	for int(n.Index) >= len(l.ids) {
+		l.ids = append(l.ids, 0)
+	}
+	l.ids[n.Index] = l.number(n.Labels)
+}
+
+// columnValues bounds the values of a column beside four for each node: nodes
+// that come and go under new names would make it grow without end.
+const columnValues = 4096
+
+// setColumns takes a node into all columns. One with many values that no node has
+// is given up, and with it every state, which may know its numbers.
+func (c *Cluster) setColumns(n *Node) {
+	for _, l := range c.columns {
+		if l.set(n); len(l.values) > columnValues+4*len(c.nodes) {
+			c.columns, c.void = nil, true
+			return
+		}
+	}
+}
