@@ -3,6 +3,7 @@ package scheduler
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	oteltrace "go.opentelemetry.io/otel/trace"
@@ -178,6 +179,10 @@ type bindRequest struct {
 	annotations     map[string]string // that the binding sets on the pod
 }
 
+// defaultBinder is who writes the binding where no plugin does, in
+// kube-scheduler's words.
+const defaultBinder = "DefaultBinder"
+
 type bindResult struct {
 	uid  types.UID
 	node string
@@ -274,5 +279,5 @@ func (s *Scheduler) bound(r bindResult) {
 		return
 	}
 	s.log.Warn("binding failed", "pod", p.namespace+"/"+p.name, "node", r.node, "err", r.err)
-	s.tell(p, v1.PodReasonSchedulerError, &Decision{Message: "binding rejected: " + r.err.Error(), Time: now})
+	s.tell(p, v1.PodReasonSchedulerError, &Decision{Message: fmt.Sprintf("running %s plugin %q: %v", pointTitle(contractv1.Point_BIND), defaultBinder, r.err), Time: now})
 }

@@ -267,7 +267,7 @@ func TestBindFailure(t *testing.T) {
 		c.clock.Step(time.Second)
 		return c.node("first") == "n"
 	})
-	if !c.hasEvent("first Warning FailedScheduling Scheduling: binding rejected: etcdserver: request timed out") {
+	if !c.hasEvent("first Warning FailedScheduling Scheduling: running Bind plugin \"DefaultBinder\": etcdserver: request timed out") {
 		t.Errorf("events %q", c.api.events)
 	}
 }

@@ -113,6 +113,18 @@ func (s *stopped) reason() string {
 	return strings.Join(s.reasons, ", ")
 }
 
+// counts are its reasons as those of one node.
+func (s *stopped) counts() map[string]int {
+	counts := map[string]int{}
+	for _, reason := range s.reasons {
+		counts[reason]++
+	}
+	if len(counts) == 0 {
+		counts[s.reason()] = 1
+	}
+	return counts
+}
+
 // refused reports whether the plugin refused the pod; otherwise it failed.
 func (s *stopped) refused() bool {
 	return s.code == contractv1.Code_UNSCHEDULABLE || s.code == contractv1.Code_UNSCHEDULABLE_AND_UNRESOLVABLE
@@ -160,7 +172,7 @@ func (s *Scheduler) refusedAt(p *podEntry, stop *stopped, d *Decision) {
 	d.Node = ""
 	d.Outcomes = append(d.Outcomes, stop.outcome())
 	if stop.refused() {
-		d.Message = fmt.Sprintf("0/1 nodes are available: 1 %s.", stop.reason())
+		d.Message = unfit(1, stop.counts())
 		s.queue.park(p, stop.failure(), d.Time)
 		s.tell(p, reasonUnschedulable, d)
 		return

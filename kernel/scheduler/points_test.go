@@ -288,7 +288,7 @@ func TestPostFilterEvictsAndNominates(t *testing.T) {
 	c.addPod(makePod("small", 3999, priority(1)))
 	c.eventuallyBound(t, "small", "n0")
 	c.addPod(makePod("selective", 1, priority(9), func(p *v1.Pod) { p.Spec.NodeSelector = map[string]string{"name": "x"} }))
-	if d := c.eventuallyTried(t, "selective", 1); d.Message != "0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector. no victims found for incoming pod." {
+	if d := c.eventuallyTried(t, "selective", 1); d.Message != "0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector. no victims found for incoming pod" {
 		t.Errorf("message %q", d.Message)
 	}
 	c.addPod(makePod("equal", 4000, priority(1)))
@@ -354,7 +354,7 @@ func TestUnreserveInReverse(t *testing.T) {
 		{"permit refuses", label("permit", "no"), "+A +B +C -C -B -A", "0/1 nodes are available: 1 not now.", v1.PodReasonUnschedulable},
 		{"pre-bind refuses", label("pre", "no"), "+A +B +C -C -B -A", "0/1 nodes are available: 1 no volume.", v1.PodReasonUnschedulable},
 		{"bind fails", label("bind", "fail"), "+A +B +C -C -B -A", `running Bind plugin "Write": conflict`, v1.PodReasonSchedulerError},
-		{"the API refuses", label("bind", "refused"), "+A +B +C -C -B -A", "binding rejected: no", v1.PodReasonSchedulerError},
+		{"the API refuses", label("bind", "refused"), "+A +B +C -C -B -A", `running Bind plugin "DefaultBinder": no`, v1.PodReasonSchedulerError},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var j journal

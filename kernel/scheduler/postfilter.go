@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -26,7 +27,14 @@ func (s *Scheduler) postFilter(ctx context.Context, p *podEntry, profile *profil
 	}
 	c := p.shape.class.refusals(s.snapshot)
 	c.Pods = []*contractv1.QueuedPod{p.queued()}
-	// One plugin after the other, until one succeeds.
+	// One plugin after the other, until one succeeds. What they say against it is
+	// added to the message as it is, joined by commas, as kube-scheduler does.
+	var reasons []string
+	defer func() {
+		if len(reasons) > 0 {
+			d.Message += " " + strings.Join(reasons, ", ")
+		}
+	}()
 	for _, step := range profile.at.steps(contractv1.Point_POST_FILTER) {
 		c.Steps = []contractv1.CycleStep{step}
 		profile.at.cycler.Cycle(ctx, c)
@@ -44,7 +52,7 @@ func (s *Scheduler) postFilter(ctx context.Context, p *podEntry, profile *profil
 				d.Outcomes = append(d.Outcomes, outcome.outcome())
 				continue
 			}
-			d.Outcomes = append(d.Outcomes, outcome.outcome())
+			d.Outcomes, reasons = append(d.Outcomes, outcome.outcome()), nil
 			return
 		case contractv1.Code_ERROR:
 			s.trouble(outcome.err(), d.Time)
@@ -52,12 +60,11 @@ func (s *Scheduler) postFilter(ctx context.Context, p *podEntry, profile *profil
 		case contractv1.Code_SKIP:
 		default:
 			d.Outcomes = append(d.Outcomes, outcome.outcome())
-			if len(r.GetReasons()) > 0 {
-				d.Message += " " + outcome.reason() + "."
-			}
 			if r.GetCode() == contractv1.Code_UNSCHEDULABLE_AND_UNRESOLVABLE {
+				reasons = r.GetReasons()
 				return
 			}
+			reasons = append(reasons, r.GetReasons()...)
 		}
 	}
 }

@@ -103,6 +103,7 @@ func (n *narrowing) combine(infos []contractv1.PointInfo, nodes int) {
 			n.by = append(n.by, infos[i].Name)
 		}
 	}
+	slices.Sort(n.by) // the words name them so
 }
 
 // tell adds what pre-filter plugins, which left out nodes out, did to the words

@@ -57,17 +57,22 @@ func (c *class) why(nodes int) (string, failure) {
 		c.message, c.failed = fmt.Sprintf("0/%d nodes are available: %s.", nodes, refused), failed
 		return c.message, failed
 	}
+	c.message, c.failed = unfit(nodes, reasons), failed
+	return c.message, failed
+}
+
+// unfit words how many nodes gave which reason, as kube-scheduler's FitError does.
+func unfit(nodes int, reasons map[string]int) string {
 	lines := make([]string, 0, len(reasons))
 	for reason, count := range reasons {
 		lines = append(lines, fmt.Sprintf("%d %s", count, reason))
 	}
 	slices.Sort(lines)
-	c.message = fmt.Sprintf("0/%d nodes are available:", nodes)
+	message := fmt.Sprintf("0/%d nodes are available:", nodes)
 	if len(lines) > 0 {
-		c.message += " " + strings.Join(lines, ", ") + "."
+		message += " " + strings.Join(lines, ", ") + "."
 	}
-	c.failed = failed
-	return c.message, failed
+	return message
 }
 
 func truncate(message string) string {
