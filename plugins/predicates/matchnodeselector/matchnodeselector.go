@@ -5,7 +5,7 @@
 package matchnodeselector
 
 import (
-	"pintle.dev/pintle/plugins/predicates/nodeaffinity"
+	"pintle.dev/pintle/plugins/predicates/affinityannotation"
 	"pintle.dev/pintle/sdk"
 )
 
@@ -28,7 +28,7 @@ type demand struct {
 }
 
 func prepare(_ *sdk.Cluster, pod *sdk.Pod) any {
-	affinities, err := nodeaffinity.Affinities(pod)
+	affinities, err := affinityannotation.Affinities(pod)
 	return &demand{affinities: affinities, unreadable: err != nil}
 }
 

@@ -3,7 +3,7 @@ package matchnodeselector
 import (
 	"testing"
 
-	"pintle.dev/pintle/plugins/predicates/nodeaffinity"
+	"pintle.dev/pintle/plugins/predicates/affinityannotation"
 	"pintle.dev/pintle/sdk"
 )
 
@@ -13,7 +13,9 @@ func required(key, value string) *sdk.NodeAffinity {
 	}}}
 }
 
-func old(text string) map[string]string { return map[string]string{nodeaffinity.Annotation: text} }
+func old(text string) map[string]string {
+	return map[string]string{affinityannotation.Annotation: text}
+}
 
 func TestFilter(t *testing.T) {
 	node := &sdk.Node{Name: "n1", Labels: map[string]string{"zone": "a", "disk": "ssd"}}

@@ -1,89 +1,45 @@
-// Package nodeaffinity reads a pod's node affinity from both places that it is
-// written in: the field spec.affinity.nodeAffinity, and the annotation
-// scheduler.alpha.kubernetes.io/affinity of the first releases (PRD-29, PRI-23,
-// ODD-8). MatchNodeSelector and NodeAffinityPriority share it.
+// Package nodeaffinity is the predicate NodeAffinity: a node fits when the pod's
+// nodeSelector and required node affinity select it, and so does the affinity that
+// the configuration adds to every pod's.
 package nodeaffinity
 
 import (
-	"encoding/json"
-	"fmt"
-
+	"pintle.dev/pintle/plugins/predicates/nodeselector"
 	"pintle.dev/pintle/sdk"
+	"pintle.dev/pintle/sdk/contract"
 )
 
-// Annotation is the key of the old way to state an affinity.
-const Annotation = "scheduler.alpha.kubernetes.io/affinity"
+// Name is the name by which configurations switch the predicate.
+const Name = "NodeAffinity"
 
-// Affinities returns what the pod states: none, one or both of the field and
-// the annotation. An error means that the annotation is not readable.
-func Affinities(pod *sdk.Pod) ([]*sdk.NodeAffinity, error) {
-	var found []*sdk.NodeAffinity
-	if pod.NodeAffinity != nil {
-		found = append(found, pod.NodeAffinity)
-	}
-	if text, ok := pod.Annotations[Annotation]; ok && text != "" {
-		affinity, err := parse(text)
-		if err != nil {
-			return found, err
-		}
-		if affinity != nil {
-			found = append(found, affinity)
-		}
-	}
-	return found, nil
+// The reasons that a FailedScheduling event counts.
+const (
+	Reason         = "node(s) didn't match Pod's node affinity/selector"
+	ReasonEnforced = "node(s) didn't match scheduler-enforced node affinity"
+)
+
+type predicate struct{ added *nodeselector.Required }
+
+// New returns the predicate, with nothing added until it is configured.
+func New() sdk.Predicate {
+	p := &predicate{}
+	return sdk.Predicate{Name: Name, Scope: sdk.ScopeNode, Contract: contract.Three, Configure: p.configure, Prepare: prepare, Filter: p.filter}
 }
 
-type requirement struct {
-	Key      string   `json:"key"`
-	Operator string   `json:"operator"`
-	Values   []string `json:"values"`
+func (p *predicate) configure(data []byte) error {
+	args, err := ParseArgs(data)
+	p.added = nodeselector.New(args.AddedAffinity.Affinity())
+	return err
 }
 
-type term struct {
-	MatchExpressions []requirement `json:"matchExpressions"`
-	MatchFields      []requirement `json:"matchFields"`
-}
+func prepare(_ *sdk.Cluster, pod *sdk.Pod) any { return nodeselector.Of(pod) }
 
-type document struct {
-	NodeAffinity *struct {
-		Required *struct {
-			Terms []term `json:"nodeSelectorTerms"`
-		} `json:"requiredDuringSchedulingIgnoredDuringExecution"`
-		Preferred []struct {
-			Weight     int32 `json:"weight"`
-			Preference term  `json:"preference"`
-		} `json:"preferredDuringSchedulingIgnoredDuringExecution"`
-	} `json:"nodeAffinity"`
-}
-
-func parse(text string) (*sdk.NodeAffinity, error) {
-	var d document
-	if err := json.Unmarshal([]byte(text), &d); err != nil {
-		return nil, fmt.Errorf("annotation %s: %w", Annotation, err)
+func (p *predicate) filter(r *sdk.Request) sdk.Verdict {
+	if !p.added.Matches(r.Node) {
+		return sdk.Never(ReasonEnforced)
 	}
-	if d.NodeAffinity == nil {
-		return nil, nil
+	if !r.State.(*nodeselector.Required).Matches(r.Node) {
+		return sdk.Never(Reason)
 	}
-	affinity := &sdk.NodeAffinity{}
-	if required := d.NodeAffinity.Required; required != nil {
-		affinity.HasRequired = true
-		for _, t := range required.Terms {
-			affinity.Required = append(affinity.Required, t.convert())
-		}
-	}
-	for _, p := range d.NodeAffinity.Preferred {
-		affinity.Preferred = append(affinity.Preferred, sdk.PreferredTerm{Weight: p.Weight, Term: p.Preference.convert()})
-	}
-	return affinity, nil
-}
-
-func (t term) convert() sdk.NodeSelectorTerm {
-	var out sdk.NodeSelectorTerm
-	for _, r := range t.MatchExpressions {
-		out.MatchExpressions = append(out.MatchExpressions, sdk.Requirement(r))
-	}
-	for _, r := range t.MatchFields {
-		out.MatchFields = append(out.MatchFields, sdk.Requirement(r))
-	}
-	return out
+	return sdk.Fits()
 }

@@ -6,7 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"pintle.dev/pintle/plugins/predicates/nodeaffinity"
+	"pintle.dev/pintle/plugins/predicates/affinityannotation"
 	"pintle.dev/pintle/sdk"
 )
 
@@ -47,7 +47,7 @@ func (p *priority) configure(data []byte) error {
 // annotation that cannot be read prefers nothing.
 func prepare(_ *sdk.Cluster, pod *sdk.Pod) any {
 	var terms []sdk.PreferredTerm
-	affinities, _ := nodeaffinity.Affinities(pod)
+	affinities, _ := affinityannotation.Affinities(pod)
 	for _, affinity := range affinities {
 		terms = append(terms, affinity.Preferred...)
 	}

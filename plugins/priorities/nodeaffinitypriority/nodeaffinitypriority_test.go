@@ -3,7 +3,7 @@ package nodeaffinitypriority
 import (
 	"testing"
 
-	"pintle.dev/pintle/plugins/predicates/nodeaffinity"
+	"pintle.dev/pintle/plugins/predicates/affinityannotation"
 	"pintle.dev/pintle/sdk"
 )
 
@@ -36,8 +36,8 @@ func TestScore(t *testing.T) {
 		{"PRI-28: required terms do not score", "", sdk.Pod{NodeAffinity: &sdk.NodeAffinity{HasRequired: true, Required: []sdk.NodeSelectorTerm{three.Preferred[0].Term}}}, labels("a"), 0},
 		{"an empty term matches nothing", "", sdk.Pod{NodeAffinity: &sdk.NodeAffinity{Preferred: []sdk.PreferredTerm{prefer(1)}}}, labels("a"), 0},
 		{"ODD-12: weights when asked", `{"weighted":true}`, sdk.Pod{NodeAffinity: three}, labels("a", "c"), 40},
-		{"PRI-23: annotation", "", sdk.Pod{Annotations: map[string]string{nodeaffinity.Annotation: `{"nodeAffinity":{"preferredDuringSchedulingIgnoredDuringExecution":[{"weight":9,"preference":{"matchExpressions":[{"key":"a","operator":"Exists"}]}}]}}`}}, labels("a"), 1},
-		{"annotation not readable", "", sdk.Pod{Annotations: map[string]string{nodeaffinity.Annotation: `{`}}, labels("a"), 0},
+		{"PRI-23: annotation", "", sdk.Pod{Annotations: map[string]string{affinityannotation.Annotation: `{"nodeAffinity":{"preferredDuringSchedulingIgnoredDuringExecution":[{"weight":9,"preference":{"matchExpressions":[{"key":"a","operator":"Exists"}]}}]}}`}}, labels("a"), 1},
+		{"annotation not readable", "", sdk.Pod{Annotations: map[string]string{affinityannotation.Annotation: `{`}}, labels("a"), 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := New()

@@ -1,4 +1,4 @@
-package nodeaffinity
+package affinityannotation
 
 import (
 	"testing"

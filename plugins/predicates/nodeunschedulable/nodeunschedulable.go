@@ -1,0 +1,30 @@
+// Package nodeunschedulable is the predicate NodeUnschedulable: a node that is
+// cordoned takes only pods that tolerate the taint of it.
+package nodeunschedulable
+
+import (
+	"pintle.dev/pintle/sdk"
+	"pintle.dev/pintle/sdk/contract"
+)
+
+// Name is the name by which configurations switch the predicate.
+const Name = "NodeUnschedulable"
+
+// Reason is what a FailedScheduling event counts.
+const Reason = "node(s) were unschedulable"
+
+// New returns the predicate. It takes no configuration.
+func New() sdk.Predicate {
+	return sdk.Predicate{Name: Name, Scope: sdk.ScopeNode, Contract: contract.Three, Filter: filter}
+}
+
+// cordoned is what spec.unschedulable stands for, whether or not the node has the
+// taint too.
+var cordoned = sdk.Taint{Key: "node.kubernetes.io/unschedulable", Effect: "NoSchedule"}
+
+func filter(r *sdk.Request) sdk.Verdict {
+	if r.Node.Unschedulable && !r.Pod.Tolerates(&cordoned) {
+		return sdk.Never(Reason)
+	}
+	return sdk.Fits()
+}

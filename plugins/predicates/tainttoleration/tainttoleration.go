@@ -1,0 +1,39 @@
+// Package tainttoleration is the predicate TaintToleration: a node is unfit when
+// it has a NoSchedule or NoExecute taint that the pod does not tolerate.
+package tainttoleration
+
+import (
+	"pintle.dev/pintle/sdk"
+	"pintle.dev/pintle/sdk/contract"
+)
+
+// Name is the name by which configurations switch the predicate.
+const Name = "TaintToleration"
+
+// Reason is what a FailedScheduling event counts.
+const Reason = "node(s) had untolerated taint(s)"
+
+// New returns the predicate. It takes no configuration.
+func New() sdk.Predicate {
+	return sdk.Predicate{Name: Name, Scope: sdk.ScopeNode, Contract: contract.Three, Filter: filter}
+}
+
+func filter(r *sdk.Request) sdk.Verdict {
+	if !Tolerated(r.Pod, r.Node) {
+		return sdk.Never(Reason)
+	}
+	return sdk.Fits()
+}
+
+// Tolerated reports whether a pod tolerates each taint of a node that keeps pods
+// away.
+func Tolerated(pod *sdk.Pod, node *sdk.Node) bool {
+	for i := range node.Taints {
+		taint := &node.Taints[i]
+		// PreferNoSchedule is a wish: TaintTolerationScore is about it.
+		if (taint.Effect == "NoSchedule" || taint.Effect == "NoExecute") && !pod.Tolerates(taint) {
+			return false
+		}
+	}
+	return true
+}
