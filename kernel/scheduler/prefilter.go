@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
@@ -100,7 +101,8 @@ func (n *narrowing) combine(infos []contractv1.PointInfo, nodes int) {
 				}
 			}
 			n.allowed = mine
-			n.by = append(n.by, infos[i].Name)
+			// In kube-scheduler's words, whose plugins have one name at all points.
+			n.by = append(n.by, strings.TrimSuffix(infos[i].Name, "PreFilter"))
 		}
 	}
 	slices.Sort(n.by) // the words name them so

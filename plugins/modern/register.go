@@ -1,0 +1,40 @@
+package main
+
+import (
+	"pintle.dev/pintle/plugins/predicates/nodeaffinity"
+	"pintle.dev/pintle/plugins/predicates/nodename"
+	"pintle.dev/pintle/plugins/predicates/nodeports"
+	"pintle.dev/pintle/plugins/predicates/noderesourcesfit"
+	"pintle.dev/pintle/plugins/predicates/nodeunschedulable"
+	"pintle.dev/pintle/plugins/predicates/tainttoleration"
+	"pintle.dev/pintle/plugins/preenqueues/schedulinggates"
+	"pintle.dev/pintle/plugins/prefilters/nodeaffinityprefilter"
+	"pintle.dev/pintle/plugins/priorities/imagelocality"
+	"pintle.dev/pintle/plugins/priorities/nodeaffinityscore"
+	"pintle.dev/pintle/plugins/priorities/noderesourcesbalancedallocation"
+	"pintle.dev/pintle/plugins/priorities/noderesourcesfitscore"
+	"pintle.dev/pintle/plugins/priorities/tainttolerationscore"
+	"pintle.dev/pintle/plugins/queuesorts/prioritysort"
+	"pintle.dev/pintle/sdk"
+)
+
+// A WASM module has no main that runs, so registration is init's one work. Each
+// kind is in the order of kube-scheduler's default profile.
+func init() {
+	sdk.RegisterNew(schedulinggates.New)
+	sdk.RegisterNew(prioritysort.New)
+	sdk.RegisterNew(nodeaffinityprefilter.New)
+
+	sdk.RegisterNew(nodeunschedulable.New)
+	sdk.RegisterNew(nodename.New)
+	sdk.RegisterNew(tainttoleration.New)
+	sdk.RegisterNew(nodeaffinity.New)
+	sdk.RegisterNew(nodeports.New)
+	sdk.RegisterNew(noderesourcesfit.New)
+
+	sdk.RegisterNew(tainttolerationscore.New)
+	sdk.RegisterNew(nodeaffinityscore.New)
+	sdk.RegisterNew(noderesourcesfitscore.New)
+	sdk.RegisterNew(noderesourcesbalancedallocation.New)
+	sdk.RegisterNew(imagelocality.New)
+}
