@@ -352,3 +352,65 @@ func TestTwoKernelsOneEtcd(t *testing.T) {
 	})
 	t.Logf("the other kernel leads %.1f s after an orderly end", time.Since(ended).Seconds())
 }
+
+// TestHollowNodesOfTwoKernels: simulated nodes of kernels that start at the
+// same time on one etcd have ranges of pod IPs and addresses apart, and so
+// have their pods.
+func TestHollowNodesOfTwoKernels(t *testing.T) {
+	s := newSeveral(t)
+	data := t.TempDir()
+	both := make([]*env, 2)
+	var wg sync.WaitGroup
+	for i, address := range []string{cluster.NodeIP, secondIP} {
+		wg.Go(func() {
+			both[i] = s.launch(t, fmt.Sprintf("hollow%d", i), filepath.Join(data, fmt.Sprint(i)), address, 4)
+		})
+	}
+	wg.Wait()
+	if t.Failed() {
+		return
+	}
+	for _, e := range both {
+		defer end(t, e)
+	}
+	client := both[0].client
+	labels, replicas := map[string]string{"app": "web"}, int32(60)
+	if _, err := client.AppsV1().Deployments("default").Create(bound(t), &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Name: "web"},
+		Spec: appsv1.DeploymentSpec{Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}},
+	}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	owners := map[string]string{}
+	own := func(what, address, owner string) {
+		if other := owners[address]; other != "" || address == "" {
+			t.Errorf("%s %s has %q, which is %s's", what, owner, address, other)
+		}
+		owners[address] = owner
+	}
+	eventually(t, func(ctx context.Context) error {
+		list, err := client.CoreV1().Pods("default").List(ctx, metav1.ListOptions{FieldSelector: "status.phase=Running"})
+		if err != nil || len(list.Items) != int(replicas) {
+			return fmt.Errorf("%d pods run: %w", len(list.Items), err)
+		}
+		used := map[string]bool{}
+		for _, pod := range list.Items {
+			own("pod", pod.Status.PodIP, pod.Name)
+			used[pod.Spec.NodeName] = true
+		}
+		if len(used) != 8 {
+			t.Errorf("the pods are on %d nodes", len(used))
+		}
+		return nil
+	})
+	nodes, err := client.CoreV1().Nodes().List(bound(t), metav1.ListOptions{})
+	if err != nil || len(nodes.Items) != 8 {
+		t.Fatalf("%d nodes, %v", len(nodes.Items), err)
+	}
+	for _, node := range nodes.Items {
+		own("node", node.Spec.PodCIDR, node.Name)
+		own("node", node.Status.Addresses[0].Address, node.Name)
+	}
+}

@@ -2,10 +2,7 @@ package kernel
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
-	"net"
-	"net/netip"
 	"path/filepath"
 	"sync"
 	"time"
@@ -57,22 +54,22 @@ func (k *Kernel) startHollow(ctx context.Context, cfg *config.Config) error {
 	broadcaster := record.NewBroadcaster()
 	requests := make(share, hollowShare)
 	rounds := newTurns(k.api.InFlight)
+	ranges, err := claimHollowRanges(ctx, client, cfg.Hollow.Prefix, cfg.Hollow.Nodes)
+	if err != nil {
+		return err
+	}
 	var agents []*node.Agent
-	for i := range cfg.Hollow.Nodes {
+	for i, own := range ranges {
 		name := fmt.Sprintf("%s%d", cfg.Hollow.Prefix, i)
 		rc := k.api.ClientConfig(nodeIdentity(name))
 		rc.Wrap(requests.wrap)
-		own, err := kubernetes.NewForConfig(rc)
+		agentClient, err := kubernetes.NewForConfig(rc)
 		if err != nil {
 			return fmt.Errorf("hollow node %s: client: %w", name, err)
 		}
-		podCIDR, err := hollowCIDR(i)
-		if err != nil {
-			return fmt.Errorf("hollow node %s: %w", name, err)
-		}
 		agent, err := node.New(node.Config{
-			NodeName: name, PodCIDR: podCIDR, Labels: map[string]string{api.HollowLabel: "true"}, RuntimeName: cfg.Hollow.Runtime,
-			RootDir: filepath.Join(k.dirs.data, "hollow", name), Port: -1, NodeIP: hollowIP(i).String(),
+			NodeName: name, PodCIDR: own.podCIDR, Labels: map[string]string{api.HollowLabel: "true"}, RuntimeName: cfg.Hollow.Runtime,
+			RootDir: filepath.Join(k.dirs.data, "hollow", name), Port: -1, NodeIP: hollowIP(own.number).String(),
 			EventedRelistPeriod: 5 * time.Minute, RelistPeriod: 5 * time.Minute, StatusUpdate: 5 * time.Minute, KubeletVersion: api.GitVersion, ResyncPeriod: 10 * time.Minute, ImageGCHigh: 100,
 			SkipVolumes: true, // nothing reads them
 			Capacity: corev1.ResourceList{
@@ -80,7 +77,7 @@ func (k *Kernel) startHollow(ctx context.Context, cfg *config.Config) error {
 				corev1.ResourceEphemeralStorage: resource.MustParse("1Ti"), corev1.ResourcePods: resource.MustParse("110"),
 			},
 		}, node.Deps{
-			Client: own, Pods: source, Services: services, CRI: ranged{conn, podCIDR}, Events: broadcaster, Turn: rounds.wait,
+			Client: agentClient, Pods: source, Services: services, CRI: ranged{conn, own.podCIDR}, Events: broadcaster, Turn: rounds.wait,
 			Logger: k.log.With("part", "node"),
 		})
 		if err != nil {
@@ -117,22 +114,6 @@ func (k *Kernel) startHollow(ctx context.Context, cfg *config.Config) error {
 	return nil
 }
 
-// hollowCIDR is the range of pod IPs of the i-th hollow node.
-func hollowCIDR(i int) (string, error) {
-	all, err := netip.ParsePrefix(config.HollowPodRange)
-	if err != nil {
-		return "", err
-	}
-	base := all.Addr().As4()
-	first := binary.BigEndian.Uint32(base[:]) + uint32(i)<<(32-hollowCIDRBits)
-	binary.BigEndian.PutUint32(base[:], first)
-	own := netip.PrefixFrom(netip.AddrFrom4(base), hollowCIDRBits)
-	if i < 0 || !all.Overlaps(own) {
-		return "", fmt.Errorf("no range of pod IPs is left in %s", all)
-	}
-	return own.String(), nil
-}
-
 // ranged tells the runtime in each call which range of pod IPs the node has.
 // CRI says it once (UpdateRuntimeConfig), which a runtime that keeps nothing
 // has forgotten when its process was started again.
@@ -144,9 +125,4 @@ type ranged struct {
 func (r ranged) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {
 	ctx = metadata.AppendToOutgoingContext(ctx, "pintle-pod-cidr", r.podCIDR)
 	return r.ClientConnInterface.Invoke(ctx, method, args, reply, opts...)
-}
-
-// hollowIP is an address of 10.64.0.0/10 for the i-th hollow node.
-func hollowIP(i int) net.IP {
-	return net.IPv4(10, 64+byte(i>>16)&63, byte(i>>8), byte(i))
 }

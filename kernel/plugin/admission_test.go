@@ -1,12 +1,16 @@
 package plugin
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	admissionv1 "k8s.io/api/admission/v1"
 )
 
@@ -36,6 +40,29 @@ func TestMatchesResource(t *testing.T) {
 				t.Errorf("%s matches %s/%s/%s/%s: %v, want %v", test.pattern, test.group, test.version, test.resource, test.subresource, got, test.want)
 			}
 		})
+	}
+}
+
+// A question that is too late is so whichever side notices first.
+func TestLate(t *testing.T) {
+	open, cancel := context.WithTimeout(t.Context(), time.Hour)
+	defer cancel()
+	over, cancel := context.WithDeadline(t.Context(), time.Now())
+	defer cancel()
+	for name, tc := range map[string]struct {
+		ctx  context.Context
+		err  error
+		want bool
+	}{
+		"the host":       {over, context.DeadlineExceeded, true},
+		"the connection": {open, status.Error(codes.DeadlineExceeded, "stream terminated by RST_STREAM with error code: CANCEL"), true},
+		"the process":    {over, status.Error(codes.Unknown, "it gave up"), true},
+		"nobody":         {open, status.Error(codes.Unknown, "plugin panicked"), false},
+		"without bounds": {context.Background(), status.Error(codes.Unavailable, "gone"), false},
+	} {
+		if got := late(tc.ctx, tc.err); got != tc.want {
+			t.Errorf("%s: %v", name, got)
+		}
 	}
 }
 
