@@ -28,9 +28,13 @@ type QueuedPod struct {
 // until it, a kind that the plugin reads or, with ScopeCluster, anything in the
 // cluster has changed. Nobody is told of it: the pod is not ready to be tried.
 type PreEnqueue struct {
-	Name      string
-	Scope     Scope // defaults to ScopeNode
-	Reads     []string
+	Name   string
+	Scope  Scope // defaults to ScopeNode
+	Reads  []string
+	Events []Interest // that can change the answer; nil: it says nothing about that
+	// ByClass: the answer depends on what all pods of a class have in common, so
+	// that one answer does for all of them. Names, UIDs and times are not told then.
+	ByClass   bool
 	Configure func(config []byte) error
 	Admit     func(c *Cluster, pod *QueuedPod) Status
 }
@@ -48,6 +52,7 @@ type SortKey struct {
 // served. A key may depend on the pod alone.
 type QueueSort struct {
 	Name      string
+	ByClass   bool // as of PreEnqueue
 	Configure func(config []byte) error
 	Key       func(pod *QueuedPod) SortKey
 }
@@ -62,39 +67,9 @@ type PreFilter struct {
 	Name      string
 	Scope     Scope // defaults to ScopeNode
 	Reads     []string
+	Events    []Interest // that can help a pod which it refused, or whose nodes it left out; nil: it says nothing
 	Configure func(config []byte) error
 	Narrow    func(c *Cluster, pod *Pod) ([]*Node, Status)
-}
-
-// Failure is a pod that fits nowhere.
-type Failure struct {
-	Cluster *Cluster
-	Pod     *QueuedPod
-	// Refused are all nodes, each with what refused it first.
-	Refused []RefusedNode
-}
-
-// RefusedNode is a node that does not fit and why not.
-type RefusedNode struct {
-	Node    *Node
-	Plugin  string   // the predicate, or the PreFilter that left the node out
-	Reasons []string // shared by all nodes of one reason
-}
-
-// Nomination is a node on which the pod is expected to fit when Victims, pods of
-// that node with a lower priority than the pod, have been evicted.
-type Nomination struct {
-	Node    *Node
-	Victims []*Pod
-}
-
-// PostFilter is asked when no node is left. With Success, the host evicts the
-// victims and notes the node in the pod's status; with Unschedulable the next
-// plugin is asked.
-type PostFilter struct {
-	Name      string
-	Configure func(config []byte) error
-	Nominate  func(f *Failure) (Nomination, Status)
 }
 
 // PreScore is told which nodes fit before priorities are asked about them, in
@@ -120,6 +95,7 @@ type Placement struct {
 // the plugin was started anew. A pod that is bound is not unreserved.
 type Reserve struct {
 	Name      string
+	Events    []Interest // that can help a pod which it refused; nil: it says nothing
 	Configure func(config []byte) error
 	Reserve   func(p *Placement) Status
 	Unreserve func(p *Placement) // may be nil
@@ -168,6 +144,7 @@ func (d *decisions) Reject(uid, reason string) {
 // waiting pods four times a second as long as there are any.
 type Permit struct {
 	Name      string
+	Events    []Interest // that can help a pod which it refused; nil: it says nothing
 	Configure func(config []byte) error
 	Permit    func(r *PermitRequest) Status
 	Review    func(r *ReviewRequest) // may be nil

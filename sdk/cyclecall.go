@@ -28,6 +28,11 @@ type cycleCall struct {
 	refused  []uint32
 	refusals []refusal
 
+	events     []Event
+	classes    []uint32 // QUEUEING_HINT: parallel to pods, or shorter
+	standing   standing
+	candidates []wireCandidate
+
 	deltas     [][]byte
 	generation uint64
 }
@@ -43,6 +48,7 @@ type cycleStep struct {
 }
 
 type refusal struct {
+	code    Code
 	plugin  string
 	reasons []string
 }
@@ -62,6 +68,9 @@ type stepResult struct {
 	admissions  []Status
 	decisions   []decision
 	nomination  Nomination
+	helps       []uint32
+	trial       *Trial
+	candidates  []victims
 	annotations map[string]string
 	took        time.Duration
 }
@@ -94,7 +103,7 @@ func (c *cycleCall) refusedNodes() []RefusedNode {
 		list[k].Node = n
 		if k < len(c.refused) && int(c.refused[k]) < len(c.refusals) {
 			r := &c.refusals[c.refused[k]]
-			list[k].Plugin, list[k].Reasons = r.plugin, r.reasons
+			list[k].Plugin, list[k].Reasons, list[k].Unresolvable = r.plugin, r.reasons, r.code == UnschedulableAndUnresolvable
 		}
 	}
 	return list
@@ -136,7 +145,7 @@ func (g *Guest) cycle(ctx context.Context, request []byte) (*cycleCall, error) {
 		switch s.point {
 		case pointPreFilter, pointPreScore:
 			classed = true
-		case pointPreEnqueue, pointQueueSort, pointPermitReview:
+		case pointPreEnqueue, pointQueueSort, pointPermitReview, pointQueueingHint:
 			continue
 		}
 		if s.point != pointPreFilter && s.point != pointPreScore && len(c.pods) != 1 {
@@ -146,6 +155,14 @@ func (g *Guest) cycle(ctx context.Context, request []byte) (*cycleCall, error) {
 	if classed {
 		if c.class = g.cluster.classes[c.classID]; c.class == nil {
 			return nil, fmt.Errorf("%w: %d", ErrClass, c.classID)
+		}
+	}
+	for k, class := range c.classes {
+		if class == 0 || k >= len(c.pods) {
+			continue
+		}
+		if c.pods[k].Pod = g.cluster.classes[class]; c.pods[k].Pod == nil {
+			return nil, fmt.Errorf("%w: %d", ErrClass, class)
 		}
 	}
 	for _, index := range c.nodeIDs {

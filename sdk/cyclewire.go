@@ -42,10 +42,24 @@ func decodeCycle(data []byte, c *cycleCall) error {
 					r.plugin = f.text()
 				case 2:
 					r.reasons = append(r.reasons, f.text())
+				case 3:
+					r.code = Code(f.number)
 				}
 				return nil
 			})
 			c.refusals = append(c.refusals, r)
+		case 12:
+			var e Event
+			e, err = decodeEvent(f.bytes)
+			c.events = append(c.events, e)
+		case 13:
+			c.classes, err = numbers(c.classes, f)
+		case 14:
+			c.standing, err = decodeStanding(f.bytes)
+		case 15:
+			var w wireCandidate
+			w, err = decodeCandidate(f.bytes)
+			c.candidates = append(c.candidates, w)
 		}
 		return err
 	})
@@ -146,6 +160,14 @@ func appendStepResult(out []byte, r *stepResult) []byte {
 		m = appendBytes(m, 11, appendText(appendText(nil, 1, k), 2, v))
 	}
 	m = appendNumber(m, 12, uint64(max(r.took, 0)))
+	if len(r.helps) > 0 {
+		var packed []byte
+		for _, n := range r.helps {
+			packed = appendVarint(packed, uint64(n))
+		}
+		m = appendBytes(m, 13, packed)
+	}
+	m = appendTrial(m, r)
 	return appendBytes(out, 1, m)
 }
 

@@ -25,6 +25,10 @@ func describeJSON(version uint32, plugins []PluginInfo) []byte {
 		if p.Instances {
 			out = append(out, `,"instances":true`...)
 		}
+		out = appendInterests(out, p.Events)
+		if p.ByClass {
+			out = append(out, `,"byClass":true`...)
+		}
 		if a := p.Announced; a != nil {
 			out = appendAnnounced(out, a)
 		}
@@ -46,6 +50,24 @@ func appendList(out []byte, key string, list []string) []byte {
 		out = append(out, `"]`...)
 	}
 	return out
+}
+
+func appendInterests(out []byte, list []Interest) []byte {
+	if list == nil {
+		return out
+	}
+	out = append(out, `,"hears":true,"events":[`...)
+	for k := range list {
+		if k > 0 {
+			out = append(out, ',')
+		}
+		out = append(out, `{"kind":"`+list[k].Kind+`","actions":`+strconv.FormatUint(uint64(list[k].Actions), 10)...)
+		if list[k].Helps != nil {
+			out = append(out, `,"hint":true`...)
+		}
+		out = append(out, '}')
+	}
+	return append(out, ']')
 }
 
 func appendAnnounced(out []byte, a *Announcement) []byte {

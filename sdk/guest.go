@@ -137,6 +137,10 @@ type PluginInfo struct {
 	Normalize Normalize // priorities only
 	MaxScore  int64     // priorities only; 0: MaxScore
 	Reads     []string
+	// Events are those that can help a pod which the plugin refused; nil: it says
+	// nothing about that.
+	Events  []Interest
+	ByClass bool // pre-enqueue and queue-sort: one answer does for a class
 	// Announced is what else there is to say of a kind that another package of
 	// the SDK serves; nil of others.
 	Announced *Announcement
@@ -154,7 +158,7 @@ func (g *Guest) Plugins() []PluginInfo {
 			break
 		}
 		infos = append(infos, PluginInfo{
-			Name: p.name, Kind: p.kind, Scope: p.scope, Normalize: p.normalize, MaxScore: p.maxScore, Reads: p.readList, Announced: p.announced, Instances: p.again != nil,
+			Name: p.name, Kind: p.kind, Scope: p.scope, Normalize: p.normalize, MaxScore: p.maxScore, Reads: p.readList, Announced: p.announced, Events: p.interests, ByClass: p.byClass, Instances: p.again != nil,
 		})
 	}
 	return infos

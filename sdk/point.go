@@ -16,6 +16,9 @@ const (
 	pointPreBind
 	pointBind
 	pointPostBind
+	pointQueueingHint
+	pointVictims
+	pointChoose
 )
 
 // beside reports whether calls run beside others.
@@ -34,7 +37,7 @@ type step func(c *cycleCall, s *cycleStep, r *stepResult)
 func steps(plugin any) (s served, at map[point]step, ok bool) {
 	switch p := plugin.(type) {
 	case PreEnqueue:
-		s = served{name: p.Name, kind: KindPreEnqueue, scope: p.Scope, readList: p.Reads, configure: p.Configure}
+		s = served{name: p.Name, kind: KindPreEnqueue, scope: p.Scope, readList: p.Reads, configure: p.Configure, interests: p.Events, byClass: p.ByClass}
 		return s, points(p.Admit != nil, pointPreEnqueue, func(c *cycleCall, _ *cycleStep, r *stepResult) {
 			r.admissions = make([]Status, len(c.pods))
 			for k := range c.pods {
@@ -42,7 +45,7 @@ func steps(plugin any) (s served, at map[point]step, ok bool) {
 			}
 		}), true
 	case QueueSort:
-		s = served{name: p.Name, kind: KindQueueSort, configure: p.Configure}
+		s = served{name: p.Name, kind: KindQueueSort, configure: p.Configure, byClass: p.ByClass}
 		return s, points(p.Key != nil, pointQueueSort, func(c *cycleCall, _ *cycleStep, r *stepResult) {
 			r.keys = make([]SortKey, len(c.pods))
 			for k := range c.pods {
@@ -50,7 +53,7 @@ func steps(plugin any) (s served, at map[point]step, ok bool) {
 			}
 		}), true
 	case PreFilter:
-		s = served{name: p.Name, kind: KindPreFilter, scope: p.Scope, readList: p.Reads, configure: p.Configure}
+		s = served{name: p.Name, kind: KindPreFilter, scope: p.Scope, readList: p.Reads, configure: p.Configure, interests: p.Events}
 		return s, points(p.Narrow != nil, pointPreFilter, func(c *cycleCall, _ *cycleStep, r *stepResult) {
 			var nodes []*Node
 			nodes, r.status = p.Narrow(c.cluster, c.class)
@@ -60,9 +63,15 @@ func steps(plugin any) (s served, at map[point]step, ok bool) {
 			}
 		}), true
 	case PostFilter:
-		s = served{name: p.Name, kind: KindPostFilter, configure: p.Configure}
+		s = served{name: p.Name, kind: KindPostFilter, readList: p.Reads, configure: p.Configure}
+		if (p.Try != nil) != (p.Victims != nil) || (p.Try != nil) != (p.Choose != nil) || (p.Try != nil) == (p.Nominate != nil) {
+			return s, nil, true // one way or the other, whole
+		}
+		if p.Try != nil {
+			return s, p.trying(), true
+		}
 		return s, points(p.Nominate != nil, pointPostFilter, func(c *cycleCall, _ *cycleStep, r *stepResult) {
-			r.nomination, r.status = p.Nominate(&Failure{Cluster: c.cluster, Pod: c.pod(), Refused: c.refusedNodes()})
+			r.nomination, r.status = p.Nominate(c.failure())
 		}), true
 	case PreScore:
 		s = served{name: p.Name, kind: KindPreScore, configure: p.Configure}
@@ -70,7 +79,7 @@ func steps(plugin any) (s served, at map[point]step, ok bool) {
 			r.status = p.Look(c.cluster, c.class, c.nodes)
 		}), true
 	case Reserve:
-		s = served{name: p.Name, kind: KindReserve, configure: p.Configure}
+		s = served{name: p.Name, kind: KindReserve, configure: p.Configure, interests: p.Events}
 		at = points(p.Reserve != nil, pointReserve, func(c *cycleCall, _ *cycleStep, r *stepResult) { r.status = p.Reserve(c.placement()) })
 		if at != nil {
 			at[pointUnreserve] = func(c *cycleCall, _ *cycleStep, _ *stepResult) {
@@ -81,7 +90,7 @@ func steps(plugin any) (s served, at map[point]step, ok bool) {
 		}
 		return s, at, true
 	case Permit:
-		s = served{name: p.Name, kind: KindPermit, configure: p.Configure}
+		s = served{name: p.Name, kind: KindPermit, configure: p.Configure, interests: p.Events}
 		at = points(p.Permit != nil, pointPermit, func(c *cycleCall, s *cycleStep, r *stepResult) {
 			request := &PermitRequest{Placement: *c.placement(), Waiting: c.waiting(s)}
 			r.status = p.Permit(request)

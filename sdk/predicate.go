@@ -101,6 +101,9 @@ type Predicate struct {
 	// Reads lists the kinds of cluster objects the plugin looks at; a change
 	// of one of them makes the host ask again.
 	Reads []string
+	// Events are those that can help a pod that the predicate refused; nil: it
+	// says nothing about that.
+	Events []Interest
 	// Configure receives the plugin's configuration as JSON; may be nil.
 	Configure func(config []byte) error
 	// Prepare is called once a class and object generation; may be nil.

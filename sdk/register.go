@@ -31,6 +31,8 @@ type served struct {
 	normFunc    func(*Cluster, *Pod, any, []*Node, []int64)
 	at          map[point]step // kinds that are neither predicate nor priority
 	announced   *Announcement  // kinds that another package of the SDK serves
+	interests   []Interest     // nil: the plugin says nothing of events
+	byClass     bool           // answers depend on the pod's class alone
 	// again makes the plugin anew, with a state of its own; nil: nobody can.
 	again func() (served, error)
 	// instance: it was made by again, for a profile with a configuration of its own.
@@ -82,7 +84,7 @@ func newServed(plugin any) (served, error) {
 	case Predicate:
 		s = served{
 			name: p.Name, kind: KindPredicate, scope: p.Scope, readList: p.Reads, contract: p.Contract,
-			configure: p.Configure, prepare: p.Prepare, follow: p.Follow, filter: p.Filter, filterNodes: p.FilterNodes,
+			configure: p.Configure, prepare: p.Prepare, follow: p.Follow, filter: p.Filter, filterNodes: p.FilterNodes, interests: p.Events,
 		}
 		if p.Filter == nil && p.FilterNodes == nil {
 			return s, fmt.Errorf("predicate %s has no Filter", p.Name)
@@ -129,6 +131,9 @@ func newServed(plugin any) (served, error) {
 	}
 	if s.follow != nil && (s.prepare == nil || s.scope != ScopeCluster) {
 		return s, fmt.Errorf("%s: Follow goes with Prepare and ScopeCluster", s.name)
+	}
+	if err := s.hinted(); err != nil {
+		return s, err
 	}
 	if !plainName(s.name) {
 		return s, fmt.Errorf("name %q: use 1 to 63 letters, digits, '-', '_' and '.'", s.name)

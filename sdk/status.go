@@ -32,7 +32,15 @@ type Status struct {
 	// 15 minutes.
 	Timeout time.Duration
 
-	bound bool
+	bound     bool
+	withdrawn bool
+}
+
+// Withdraw is the status, and takes back the nomination that the pod may have:
+// what a post-filter plugin says that cannot help it.
+func (s Status) Withdraw() Status {
+	s.withdrawn = true
+	return s
 }
 
 // Refuse is Unschedulable with the reasons.

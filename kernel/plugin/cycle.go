@@ -29,6 +29,14 @@ var pointKinds = map[contractv1.Point]string{
 	contractv1.Point_POST_BIND:   sdk.KindPostBind,
 }
 
+// callName is what a span calls a question at a point.
+func callName(at contractv1.Point) string {
+	if at == contractv1.Point_QUEUEING_HINT {
+		return "queueing-hint"
+	}
+	return pointKinds[at.Of()]
+}
+
 var _ contractv1.Cycler = (*Policy)(nil)
 
 // Points are the plugins of the profile at the points of the cycle.
@@ -75,6 +83,7 @@ func (u *unit) cycle(ctx context.Context, p *Policy, c *contractv1.CycleCall, st
 	req := &contractv1.CycleRequest{
 		Pods: c.Pods, Class: c.Class, Node: c.Node, NodeName: c.NodeName, HasNode: c.HasNode,
 		Nodes: c.Nodes, Refused: c.Refused, Refusals: c.Refusals,
+		Events: c.Events, Classes: c.Classes, Standing: c.Standing, Candidates: c.Candidates,
 	}
 	for _, s := range steps {
 		name := p.at(s).name
@@ -102,7 +111,9 @@ func (u *unit) cycle(ctx context.Context, p *Policy, c *contractv1.CycleCall, st
 	if err != nil {
 		return nil, err
 	}
-	req.Generation = p.replica
+	if req.Generation = p.replica; u.blind {
+		req.Generation = 0
+	}
 	if process, ok := g.(*processGuest); ok {
 		if req.Deltas, err = deltas(u.queue, process.classes); err != nil {
 			return nil, err
@@ -155,7 +166,7 @@ type cycleAnswer struct {
 // traced asks a guest, with a span for each step.
 func (u *unit) traced(ctx context.Context, g guest, req *contractv1.CycleRequest, timeout time.Duration) (cycleAnswer, error) {
 	steps := req.GetSteps()
-	name, call := steps[0].GetPlugin(), pointKinds[steps[0].GetPoint().Of()]
+	name, call := steps[0].GetPlugin(), callName(steps[0].GetPoint())
 	if len(steps) > 1 {
 		name, call = u.bundle.Manifest.Name, "cycle"
 	}
@@ -168,7 +179,7 @@ func (u *unit) traced(ctx context.Context, g guest, req *contractv1.CycleRequest
 		for k, r := range resp.GetResults() {
 			if k < len(steps) {
 				took := time.Duration(min(r.GetNanoseconds(), uint64(answer.took)))
-				at = u.part(asking, span, steps[k].GetPlugin(), pointKinds[steps[k].GetPoint().Of()], at, took)
+				at = u.part(asking, span, steps[k].GetPlugin(), callName(steps[k].GetPoint()), at, took)
 			}
 		}
 	}

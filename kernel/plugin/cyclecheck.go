@@ -58,8 +58,31 @@ func checkResult(req *contractv1.CycleRequest, step *contractv1.Step, r *contrac
 			return broken("answer out of range: %d keys for %d pods", len(r.GetKeys()), len(req.GetPods()))
 		case at == contractv1.Point_PRE_ENQUEUE && len(r.GetPods()) != len(req.GetPods()):
 			return broken("answer out of range: %d admissions for %d pods", len(r.GetPods()), len(req.GetPods()))
-		case at == contractv1.Point_POST_FILTER && r.GetNomination() == nil:
+		case at == contractv1.Point_POST_FILTER && r.GetNomination() == nil && r.GetTrial() == nil,
+			at == contractv1.Point_CHOOSE && r.GetNomination() == nil:
 			return broken("answer out of range: success without a nomination")
+		case at == contractv1.Point_QUEUEING_HINT && len(r.GetHelps()) != len(req.GetPods()):
+			return broken("answer out of range: hints of %d pods for %d", len(r.GetHelps()), len(req.GetPods()))
+		case at == contractv1.Point_VICTIMS && len(r.GetCandidates()) != len(req.GetNodes()):
+			return broken("answer out of range: %d candidates for %d nodes", len(r.GetCandidates()), len(req.GetNodes()))
+		}
+	}
+	for _, n := range r.GetHelps() {
+		if int(n) > len(req.GetEvents()) {
+			return broken("answer out of range: event %d of %d", n, len(req.GetEvents()))
+		}
+	}
+	for _, n := range r.GetTrial().GetNodes() {
+		if n >= maxNodes {
+			return broken("answer out of range: node %d", n)
+		}
+	}
+	for k, c := range r.GetCandidates() {
+		if k < len(req.GetNodes()) && c.GetNode() != req.GetNodes()[k] || len(c.GetVictims()) > maxVictims || int(c.GetViolations()) > len(c.GetVictims()) {
+			return broken("answer out of range: candidate %d is node %d with %d victims", k, c.GetNode(), len(c.GetVictims()))
+		}
+		if !checkReasons(contractv1.Code_UNSCHEDULABLE, c.GetReasons()) {
+			return broken("answer out of range: candidate %d has too many reasons", k)
 		}
 	}
 	for _, key := range r.GetKeys() {

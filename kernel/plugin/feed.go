@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
+	"pintle.dev/pintle/sdk"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
 
@@ -165,6 +166,9 @@ func (u *unit) apply(ctx context.Context, p part) {
 	case u.catching != nil:
 		u.enqueue(p)
 		return
+	case u.blind:
+		u.queue, u.queued, u.fed, u.sent = nil, 0, generation, generation
+		return
 	case reset:
 		u.queue, u.queued = nil, 0
 	case u.fed == generation:
@@ -316,7 +320,20 @@ func (u *unit) replica() *contractv1.Delta {
 	return nil
 }
 
+// blind reports whether plugins answer from what a class is alone.
+func blind(described map[string]*contractv1.PluginDescription) bool {
+	for _, d := range described {
+		if kind := d.GetKind(); kind != sdk.KindPreEnqueue && kind != sdk.KindQueueSort || !d.GetByClass() || len(d.GetReads()) > 0 {
+			return false
+		}
+	}
+	return len(described) > 0
+}
+
 func (u *unit) send(ctx context.Context, g guest, delta *contractv1.Delta) error {
+	if u.blind {
+		return nil
+	}
 	parts, err := split(delta)
 	if err != nil {
 		return err

@@ -68,6 +68,7 @@ func (h *Host) build(profile Profile, plan *plan) (*Policy, error) {
 		p.filters = append(p.filters, place{u, profile.named(name)})
 		p.predicates = append(p.predicates, contractv1.PredicateInfo{
 			Name: name, Scope: cmp.Or(d.GetScope(), string(sdk.ScopeNode)), Reads: reads(e, d), IgnoreFailure: plan.ignores(u, e), Group: p.group(u),
+			Hearing: p.hears(place{u, profile.named(name)}, name, d),
 		})
 	}
 	for _, w := range profile.Priorities {
@@ -87,12 +88,9 @@ func (h *Host) build(profile Profile, plan *plan) (*Policy, error) {
 			if err != nil {
 				return nil, err
 			}
-			if p.points == nil {
-				p.points, p.places = contractv1.Points{}, map[contractv1.Point][]place{}
-			}
-			p.places[at] = append(p.places[at], place{u, profile.named(name)})
-			p.points[at] = append(p.points[at], contractv1.PointInfo{
+			p.enlist(at, place{u, profile.named(name)}, contractv1.PointInfo{
 				Name: name, Scope: cmp.Or(d.GetScope(), string(sdk.ScopeNode)), Reads: reads(e, d), IgnoreFailure: plan.ignores(u, e),
+				Hearing: p.hears(place{u, profile.named(name)}, name, d), ByClass: d.GetByClass(),
 			})
 		}
 	}
@@ -100,6 +98,25 @@ func (h *Host) build(profile Profile, plan *plan) (*Policy, error) {
 		p.versions = append(p.versions, contractv1.BundleVersion{Bundle: u.bundle.Manifest.Name, Version: u.bundle.Manifest.Version, Digest: u.digest})
 	}
 	return p, nil
+}
+
+func (p *Policy) enlist(at contractv1.Point, where place, info contractv1.PointInfo) {
+	if p.points == nil {
+		p.points, p.places = contractv1.Points{}, map[contractv1.Point][]place{}
+	}
+	p.places[at] = append(p.places[at], where)
+	p.points[at] = append(p.points[at], info)
+}
+
+// hears is what a plugin says of events. One that can be asked about them is
+// listed at its point.
+func (p *Policy) hears(where place, name string, d *contractv1.PluginDescription) contractv1.Hearing {
+	asked := slices.ContainsFunc(d.GetEvents(), (*contractv1.Interest).GetHint)
+	listed := slices.ContainsFunc(p.points[contractv1.Point_QUEUEING_HINT], func(i contractv1.PointInfo) bool { return i.Name == name })
+	if asked && !listed {
+		p.enlist(contractv1.Point_QUEUEING_HINT, where, contractv1.PointInfo{Name: name})
+	}
+	return contractv1.Hearing{Hears: d.GetHears() || len(d.GetEvents()) > 0, Events: d.GetEvents()}
 }
 
 // group is the number of a bundle, whose plugins are better asked together.

@@ -85,7 +85,9 @@ type unit struct {
 	failed        bool      // a guest broke
 	// described is what the guest said of its plugins; it outlives the guest.
 	described map[string]*contractv1.PluginDescription
-	started   uint64 // counts guests
+	// blind: none of its plugins looks at the replica, so that it gets none.
+	blind   bool
+	started uint64 // counts guests
 
 	// state is read by others while a call runs.
 	stateMu  sync.Mutex
@@ -311,6 +313,7 @@ func (u *unit) adopt(ctx context.Context, g guest) error {
 	}
 	u.mu.Lock()
 	u.index, u.described, u.adopted = index, described, revision
+	u.blind = blind(described)
 	u.mu.Unlock()
 	return nil
 }

@@ -101,7 +101,7 @@ func BenchmarkCycle(b *testing.B) {
 				s.setPod(&seen, sh, now)
 				if len(s.pods) > 10*nodes {
 					for uid := range s.pods {
-						s.removePod(uid, now)
+						s.removePod(uid)
 						break
 					}
 				}

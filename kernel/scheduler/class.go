@@ -53,11 +53,11 @@ type class struct {
 	fitOld bool      // fit must be built again
 	norm   [][]int64 // by priority, parallel to fit; only for sdk.NormalizePlugin
 
-	largest []int64 // by priority: the largest raw score, where the host normalises
-	message string  // why no node fits, or empty: not worked out yet
-	failed  failure // what message was worked out with
-	trouble error   // what a priority failed with in this decision; it counted 0
-	trace   trace   // for the record of decisions
+	largest []int64  // by priority: the largest raw score, where the host normalises
+	message string   // why no node fits, or empty: not worked out yet
+	failed  *failure // what message was worked out with
+	trouble error    // what a priority failed with in this decision; it counted 0
+	trace   trace    // for the record of decisions
 
 	// scratch, kept for its memory
 	mark []uint64

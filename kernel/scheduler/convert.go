@@ -21,6 +21,8 @@ type shape struct {
 	key [sha256.Size]byte
 	pod *contractv1.Pod
 
+	entrance entrance // what plugins said at the queue's entrance; owned by the cycle
+
 	refs  int    // pods in the scheduler that have it; owned by the cycle
 	class *class // cached results, or nil; owned by the cycle
 }

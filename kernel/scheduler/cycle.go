@@ -33,6 +33,7 @@ func (s *Scheduler) schedule(ctx context.Context, p *podEntry) {
 	}
 	p.began = decision.Time
 	profile := s.profiles[p.pod.Spec.SchedulerName]
+	p.seen, p.except, p.changed = s.eventSeq, 0, 0
 	node, err := s.decide(ctx, p, decision)
 	if ctx.Err() != nil {
 		return
@@ -83,7 +84,7 @@ func (s *Scheduler) decide(ctx context.Context, p *podEntry, d *Decision) (*node
 		d.Versions = versioned.Versions()
 	}
 	if s.snapshot.count == 0 {
-		d.Message, p.failed = noNodes, failure{}
+		d.Message, p.failed = noNodes, nodeless
 		return nil, nil
 	}
 	c.metrics = profile.metrics
@@ -207,7 +208,7 @@ func (s *Scheduler) unassume(p *podEntry) {
 	p.assumed = false
 	s.takeBack(p, p.node)
 	s.snapshot.removePod(p)
-	s.queue.release(s.clock.Now(), nil)
+	p.except = s.vacated(p.shape)
 }
 
 func (s *Scheduler) bindWorker(ctx context.Context) {

@@ -1,11 +1,13 @@
 package scheduler
 
 import (
-	"container/heap"
 	"context"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
+	"pintle.dev/pintle/sdk"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
 
@@ -26,20 +28,8 @@ func (q *queue) again(now time.Time) {
 	all = append(append(append(all, q.active.items...), q.backoff.items...), q.doorstep...)
 	for _, p := range all {
 		p.keyed = false
-		q.add(p, now)
+		q.add(p, p.entry, now)
 	}
-}
-
-// admit puts a pod that may be tried into its heap.
-func (q *queue) admit(p *podEntry, now time.Time) {
-	p.admitted = true
-	if p.ready.After(now) {
-		p.place = backingOff
-		heap.Push(&q.backoff, p)
-		return
-	}
-	p.place = active
-	heap.Push(&q.active, p)
 }
 
 // enter asks about the pods that stand at the queue's entrance, in batches: may
@@ -72,28 +62,9 @@ func (s *Scheduler) enterBatch(ctx context.Context, profile *profile, pods []*po
 		}
 		return
 	}
-	refused := map[*podEntry]*stopped{}
-	if profile.at.has(contractv1.Point_PRE_ENQUEUE) {
-		c := &contractv1.CycleCall{Steps: profile.at.steps(contractv1.Point_PRE_ENQUEUE), Pods: queuedAll(pods)}
-		profile.at.cycler.Cycle(ctx, c)
-		if ctx.Err() != nil {
-			return
-		}
-		for k, r := range c.Results {
-			info := &profile.at.points[contractv1.Point_PRE_ENQUEUE][c.Steps[k].Plugin]
-			for i, a := range r.GetPods() {
-				if p := pods[i]; refused[p] == nil && a.GetCode() != contractv1.Code_SUCCESS && a.GetCode() != contractv1.Code_SKIP {
-					refused[p] = &stopped{contractv1.Point_PRE_ENQUEUE, info, a.GetCode(), a.GetReasons()}
-				}
-			}
-		}
-		if stop := profile.at.stop(c); stop != nil {
-			for _, p := range pods {
-				if refused[p] == nil {
-					refused[p] = stop
-				}
-			}
-		}
+	refused := s.turnedAway(ctx, profile, pods)
+	if ctx.Err() != nil {
+		return
 	}
 	var admitted []*podEntry
 	for _, p := range pods {
@@ -109,6 +80,90 @@ func (s *Scheduler) enterBatch(ctx context.Context, profile *profile, pods []*po
 	}
 }
 
+// turnedAway asks the pre-enqueue plugins, those whose answer is that of a class
+// once for all pods of it.
+func (s *Scheduler) turnedAway(ctx context.Context, profile *profile, pods []*podEntry) map[*podEntry]*stopped {
+	refused := map[*podEntry]*stopped{}
+	steps := profile.at.steps(contractv1.Point_PRE_ENQUEUE)
+	byClass := slices.DeleteFunc(slices.Clone(steps), func(c contractv1.CycleStep) bool { return !profile.at.info(c).ByClass })
+	byPod := slices.DeleteFunc(steps, func(c contractv1.CycleStep) bool { return profile.at.info(c).ByClass })
+	if len(byClass) > 0 {
+		var first []*podEntry
+		for _, p := range pods {
+			if e := &p.shape.entrance; e.policy != profile.policy || e.generation != profile.policy.Generation() || !e.asked {
+				*e = entrance{policy: profile.policy, generation: profile.policy.Generation(), asked: true}
+				first = append(first, p)
+			}
+		}
+		answers := s.admissions(ctx, profile, byClass, first, shapeOnly)
+		for _, p := range first {
+			p.shape.entrance.stop = answers[p]
+		}
+		for _, p := range pods {
+			if stop := p.shape.entrance.stop; stop != nil {
+				refused[p] = stop
+			}
+		}
+		for _, p := range first {
+			// What depends on more than the class, or failed, is asked again.
+			if stop := p.shape.entrance.stop; stop != nil && !stop.refused() || slices.ContainsFunc(byClass, func(c contractv1.CycleStep) bool {
+				info := profile.at.info(c)
+				return len(info.Reads) > 0 || info.Scope == string(sdk.ScopeCluster)
+			}) {
+				p.shape.entrance.asked = false
+			}
+		}
+	}
+	if len(byPod) > 0 {
+		rest := slices.DeleteFunc(slices.Clone(pods), func(p *podEntry) bool { return refused[p] != nil })
+		maps.Copy(refused, s.admissions(ctx, profile, byPod, rest, (*podEntry).queued))
+	}
+	return refused
+}
+
+// entrance is what plugins said about all pods of a shape on their way into the
+// queue, as long as that holds.
+type entrance struct {
+	policy     Policy
+	generation uint64
+	asked      bool // false: it is to be asked again
+	stop       *stopped
+
+	keyOf  Policy
+	keyGen uint64
+	key    sortKey
+}
+
+// shapeOnly is a pod without what tells it from others of its class.
+func shapeOnly(p *podEntry) *contractv1.QueuedPod { return &contractv1.QueuedPod{Pod: p.shape.pod} }
+
+// admissions asks pre-enqueue plugins about pods; it returns those that may not
+// enter.
+func (s *Scheduler) admissions(ctx context.Context, profile *profile, steps []contractv1.CycleStep, pods []*podEntry, as func(*podEntry) *contractv1.QueuedPod) map[*podEntry]*stopped {
+	refused := map[*podEntry]*stopped{}
+	if len(pods) == 0 {
+		return refused
+	}
+	c := &contractv1.CycleCall{Steps: steps, Pods: queuedAll(pods, as)}
+	profile.at.cycler.Cycle(ctx, c)
+	for k, r := range c.Results {
+		info := profile.at.info(c.Steps[k])
+		for i, a := range r.GetPods() {
+			if p := pods[i]; refused[p] == nil && a.GetCode() != contractv1.Code_SUCCESS && a.GetCode() != contractv1.Code_SKIP {
+				refused[p] = &stopped{contractv1.Point_PRE_ENQUEUE, info, a.GetCode(), a.GetReasons()}
+			}
+		}
+	}
+	if stop := profile.at.stop(c); stop != nil {
+		for _, p := range pods {
+			if refused[p] == nil {
+				refused[p] = stop
+			}
+		}
+	}
+	return refused
+}
+
 // turnAway keeps a pod out of the queue. Its users are told nothing, as by
 // kube-scheduler: it is not ready to be tried.
 func (s *Scheduler) turnAway(p *podEntry, stop *stopped, now time.Time) {
@@ -117,12 +172,8 @@ func (s *Scheduler) turnAway(p *podEntry, stop *stopped, now time.Time) {
 		Message: stop.reason(), Outcomes: []Outcome{stop.outcome()},
 	}
 	if stop.refused() {
-		ready := p.ready
-		s.queue.park(p, stop.failure(), now)
-		p.ready = ready // it was not tried
-		if stop.info.Scope != "cluster" {
-			p.failed.cluster, p.failed.arrivals = false, false
-		}
+		p.seen = s.eventSeq
+		s.queue.gate(p, newFailure([]rejector{rejectionAt(stop.info, stop.info.Scope, stop.info.Scope == string(sdk.ScopeCluster))}))
 	} else {
 		d.Message = stop.err().Error()
 		s.trouble(stop.err(), now)
@@ -137,16 +188,29 @@ func (s *Scheduler) keys(ctx context.Context, profile *profile, pods []*podEntry
 	if !profile.at.has(contractv1.Point_QUEUE_SORT) {
 		return
 	}
+	step := profile.at.steps(contractv1.Point_QUEUE_SORT)[:1]
+	byClass, as := profile.at.info(step[0]).ByClass, (*podEntry).queued
+	if byClass {
+		as = shapeOnly
+	}
+	generation := profile.policy.Generation()
 	var fresh []*podEntry
+	asked := map[*shape]bool{}
 	for _, p := range pods {
-		if !p.keyed {
+		known := byClass && p.shape.entrance.keyOf == profile.policy && p.shape.entrance.keyGen == generation
+		switch {
+		case p.keyed:
+		case known:
+			p.key, p.keyed = p.shape.entrance.key, true
+		case !byClass || !asked[p.shape]:
+			asked[p.shape] = true
 			fresh = append(fresh, p)
 		}
 	}
 	if len(fresh) == 0 {
 		return
 	}
-	c := &contractv1.CycleCall{Steps: profile.at.steps(contractv1.Point_QUEUE_SORT)[:1], Pods: queuedAll(fresh)}
+	c := &contractv1.CycleCall{Steps: step, Pods: queuedAll(fresh, as)}
 	profile.at.cycler.Cycle(ctx, c)
 	var keys []*contractv1.SortKey
 	if stop := profile.at.stop(c); stop != nil {
@@ -158,14 +222,26 @@ func (s *Scheduler) keys(ctx context.Context, profile *profile, pods []*podEntry
 		p.key = sortKey{number: -int64(p.priority)}
 		if i < len(keys) {
 			p.key, p.keyed = sortKey{keys[i].GetNumber(), keys[i].GetText()}, true
+			if byClass {
+				e := &p.shape.entrance
+				e.keyOf, e.keyGen, e.key = profile.policy, generation, p.key
+			}
+		}
+	}
+	for _, p := range pods {
+		if e := &p.shape.entrance; byClass && !p.keyed {
+			p.key = sortKey{number: -int64(p.priority)}
+			if e.keyOf == profile.policy && e.keyGen == generation {
+				p.key, p.keyed = e.key, true
+			}
 		}
 	}
 }
 
-func queuedAll(pods []*podEntry) []*contractv1.QueuedPod {
+func queuedAll(pods []*podEntry, as func(*podEntry) *contractv1.QueuedPod) []*contractv1.QueuedPod {
 	out := make([]*contractv1.QueuedPod, len(pods))
 	for i, p := range pods {
-		out[i] = p.queued()
+		out[i] = as(p)
 	}
 	return out
 }
@@ -179,10 +255,10 @@ func (q *queue) before(a, b *podEntry) bool {
 		if c := strings.Compare(a.key.text, b.key.text); c != 0 {
 			return c < 0
 		}
-		return a.since.Before(b.since)
+		return a.stamp.Before(b.stamp)
 	}
 	if a.priority != b.priority {
 		return a.priority > b.priority
 	}
-	return a.since.Before(b.since)
+	return a.stamp.Before(b.stamp)
 }

@@ -232,7 +232,7 @@ func TestFlush(t *testing.T) {
 // 11.4: gates hold a pod back until they are gone; a deleted pod is skipped.
 func TestGatesAndDeletion(t *testing.T) {
 	now := metav1.Now()
-	c := start(t, Config{}, func(c *cluster) {
+	c, _ := startCycle(t, 0, []any{gates}, func(c *cluster) {
 		c.addPod(
 			makePod("gated", 1, priority(9), func(p *v1.Pod) { p.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "g"}} }),
 			makePod("leaving", 1, priority(9), func(p *v1.Pod) { p.DeletionTimestamp = &now }),

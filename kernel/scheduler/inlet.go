@@ -16,14 +16,16 @@ import (
 // event is one change as the cycle takes it in: exactly one of its parts is
 // set. Objects are converted by the reflectors' goroutines, not by the cycle.
 type event struct {
-	pod       *v1.Pod // set: added or changed
-	shape     *shape
-	podGone   types.UID
-	node      *contractv1.Node
-	nodeGone  string
-	object    *contractv1.Object
-	objectKey *contractv1.ObjectKey // gone
-	synced    bool                  // a source delivered its first list
+	pod     *v1.Pod // set: added or changed
+	shape   *shape
+	podGone types.UID
+	node    *contractv1.Node
+	// conditions: of the node changed.
+	conditions bool
+	nodeGone   string
+	object     *contractv1.Object
+	objectKey  *contractv1.ObjectKey // gone
+	synced     bool                  // a source delivered its first list
 }
 
 // inlet is the store that a reflector fills: it keeps just enough to tell what
@@ -178,9 +180,16 @@ func resizing(pod *v1.Pod) bool {
 	return false
 }
 
-func newNodeInlet(ctx context.Context, out chan<- event) *inlet[string, *contractv1.Node] {
-	return &inlet[string, *contractv1.Node]{
-		ctx: ctx, out: out, seen: map[string]*contractv1.Node{},
+// nodeSeen is what is kept of a node: what plugins see, and the states of its
+// conditions, without their times.
+type nodeSeen struct {
+	node       *contractv1.Node
+	conditions map[v1.NodeConditionType]v1.ConditionStatus
+}
+
+func newNodeInlet(ctx context.Context, out chan<- event) *inlet[string, nodeSeen] {
+	return &inlet[string, nodeSeen]{
+		ctx: ctx, out: out, seen: map[string]nodeSeen{},
 		key: func(object any) (string, error) {
 			node, ok := object.(*v1.Node)
 			if !ok {
@@ -188,14 +197,20 @@ func newNodeInlet(ctx context.Context, out chan<- event) *inlet[string, *contrac
 			}
 			return node.Name, nil
 		},
-		set: func(object any, old *contractv1.Node, known bool) (*contractv1.Node, bool, event, bool, error) {
-			node := convertNode(object.(*v1.Node))
-			if known && proto.Equal(old, node) {
-				return old, true, event{}, false, nil
+		set: func(object any, old nodeSeen, known bool) (nodeSeen, bool, event, bool, error) {
+			node := object.(*v1.Node)
+			now := nodeSeen{convertNode(node), make(map[v1.NodeConditionType]v1.ConditionStatus, len(node.Status.Conditions))}
+			for i := range node.Status.Conditions {
+				now.conditions[node.Status.Conditions[i].Type] = node.Status.Conditions[i].Status
 			}
-			return node, true, event{node: node}, true, nil
+			e := event{node: now.node, conditions: known && !maps.Equal(old.conditions, now.conditions)}
+			if known && proto.Equal(old.node, now.node) {
+				now.node, e.node = old.node, old.node
+				return now, true, e, e.conditions, nil
+			}
+			return now, true, e, true, nil
 		},
-		gone: func(name string, _ *contractv1.Node) event { return event{nodeGone: name} },
+		gone: func(name string, _ nodeSeen) event { return event{nodeGone: name} },
 	}
 }
 

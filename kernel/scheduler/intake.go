@@ -5,6 +5,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
 
 // take brings one event into the snapshot and the queue.
@@ -15,23 +17,30 @@ func (s *Scheduler) take(e event) {
 	case e.pod != nil:
 		s.setPod(e.pod, e.shape, now)
 	case e.podGone != "":
-		s.removePod(e.podGone, now)
+		s.removePod(e.podGone)
 	case e.node != nil:
-		if _, changed := s.snapshot.setNode(e.node); changed {
-			s.queue.release(now, nil)
-		}
+		s.setNode(e)
 	case e.nodeGone != "":
-		// Fewer nodes help nobody but who spreads over them.
+		var before *contractv1.Node
+		if known := s.snapshot.byName[e.nodeGone]; known != nil {
+			before = known.node
+		}
 		if s.snapshot.removeNode(e.nodeGone) {
-			s.queue.release(now, func(f failure) bool { return f.cluster })
+			s.happened(contractv1.KindNode, contractv1.Action_DELETE, before, nil)
 		}
 	case e.object != nil:
+		before := s.snapshot.object(e.object.Key)
 		if s.snapshot.setObject(e.object) {
-			s.releaseReaders(e.object.Key.Kind, now)
+			if before == nil {
+				s.happened(e.object.Key.Kind, contractv1.Action_ADD, nil, e.object)
+			} else {
+				s.happened(e.object.Key.Kind, contractv1.Action_UPDATE, before, e.object)
+			}
 		}
 	case e.objectKey != nil:
+		before := s.snapshot.object(e.objectKey)
 		if s.snapshot.removeObject(e.objectKey) {
-			s.releaseReaders(e.objectKey.Kind, now)
+			s.happened(e.objectKey.Kind, contractv1.Action_DELETE, before, nil)
 		}
 	case e.synced:
 		s.unsynced--
@@ -39,8 +48,25 @@ func (s *Scheduler) take(e event) {
 	}
 }
 
-func (s *Scheduler) releaseReaders(kind string, now time.Time) {
-	s.queue.release(now, func(f failure) bool { return f.kinds[kind] })
+func (s *Scheduler) setNode(e event) {
+	var before *contractv1.Node
+	if known := s.snapshot.byName[e.node.Name]; known != nil {
+		before = known.node
+	}
+	switch added, changed := s.snapshot.setNode(e.node); {
+	case added:
+		s.happened(contractv1.KindNode, contractv1.Action_ADD, nil, e.node)
+	case changed:
+		s.nodeChanged(before, e.node)
+	}
+	if e.conditions && before != nil {
+		s.happened(contractv1.KindNode, contractv1.Action_UPDATE_NODE_CONDITION, before, e.node)
+	}
+}
+
+// object is an object as it was seen last, or nil.
+func (s *snapshot) object(key *contractv1.ObjectKey) *contractv1.Object {
+	return s.objects[key.Kind][objectName(key)]
 }
 
 func (s *Scheduler) setPod(pod *v1.Pod, sh *shape, now time.Time) {
@@ -50,37 +76,27 @@ func (s *Scheduler) setPod(pod *v1.Pod, sh *shape, now time.Time) {
 		p = &podEntry{uid: pod.UID, namespace: pod.Namespace, name: pod.Name}
 		s.pods[pod.UID] = p
 	}
-	gatesBefore := !fresh && len(p.pod.Spec.SchedulingGates) > 0
+	var changed contractv1.Action
+	before, was := p.shape, p.pod
 	p.pod = pod
+	grouped := p.group != nil
+	s.queue.ungroup(p) // it goes by the shape
 	reshaped := s.setShape(p, sh)
-	if reshaped && p.node != "" {
-		node := p.node
-		s.snapshot.removePod(p)
-		s.snapshot.addPod(p, node)
-		s.queue.release(now, nil) // it may have shrunk
+	if grouped {
+		s.queue.enroll(p)
 	}
-
+	if !fresh {
+		changed = podActions(was, pod, before, p.shape)
+	}
 	if node := pod.Spec.NodeName; node != "" {
-		s.queue.remove(p)
-		p.assumed = false
-		delete(s.assumed, p.uid)
-		delete(s.waiting, p.uid)
-		if p.node != node {
-			if p.node != "" {
-				s.takeBack(p, p.node) // somebody else bound it elsewhere
-				s.snapshot.removePod(p)
-				s.queue.release(now, nil)
-			}
-			s.snapshot.addPod(p, node)
-		}
-		p.reserved = false // for good
-		if fresh || reshaped {
-			s.queue.release(now, func(f failure) bool { return f.cluster })
-		}
+		s.occupies(p, node, fresh, reshaped, before, changed)
 		return
 	}
 
 	if p.assumed {
+		if reshaped || changed != 0 {
+			p.changed |= uint32(changed) | ownChange
+		}
 		if s.waiting[p.uid] == nil || pod.DeletionTimestamp == nil {
 			return // its binding is under way
 		}
@@ -88,24 +104,87 @@ func (s *Scheduler) setPod(pod *v1.Pod, sh *shape, now time.Time) {
 	}
 	if p.node != "" { // a node name does not go away; believe the object
 		s.snapshot.removePod(p)
-		s.queue.release(now, nil)
+		s.happened(contractv1.KindPod, contractv1.Action_DELETE, before, nil)
 	}
 	if s.profiles[pod.Spec.SchedulerName] == nil || pod.DeletionTimestamp != nil {
 		s.queue.remove(p)
 		return
 	}
-	if fresh && s.pointed {
-		s.arrived = true
+	if fresh {
+		s.happened(contractv1.KindUnscheduledPod, contractv1.Action_ADD, nil, p.shape)
 	}
+	s.setPending(p, reshaped, changed, now)
+}
+
+// ownChange marks that a pod changed, whatever of it.
+const ownChange = 1 << 31
+
+// setPending brings a pod that waits up to date in its queue.
+func (s *Scheduler) setPending(p *podEntry, reshaped bool, changed contractv1.Action, now time.Time) {
 	if reshaped {
 		p.keyed = false
 	}
-	if p.place == nowhere || reshaped || gatesBefore != (len(pod.Spec.SchedulingGates) > 0) {
-		s.queue.add(p, now)
+	switch p.place {
+	case nowhere:
+		event := eventPodAdd
+		if !p.since.IsZero() {
+			event = eventPodUpdate
+		}
+		s.queue.add(p, entry{event: event}, now)
+	case active, backingOff:
+		if reshaped {
+			s.queue.reorder(p, now)
+		}
+	case unschedulable, gated:
+		if (reshaped || changed != 0) && p.wantsOwn(changed) {
+			s.queue.add(p, entry{event: eventPodUpdate}, now)
+		}
 	}
 }
 
-func (s *Scheduler) removePod(uid types.UID, now time.Time) {
+// wantsOwn reports whether a change of the pod itself may help it. The plugins
+// are not asked: it is one pod, and an attempt is as soon made.
+func (p *podEntry) wantsOwn(changed contractv1.Action) bool {
+	for _, action := range actions(changed) {
+		if p.failed.wants(contractv1.KindPod, action) {
+			return true
+		}
+	}
+	return false
+}
+
+// occupies takes in a pod that is on a node.
+func (s *Scheduler) occupies(p *podEntry, node string, fresh, reshaped bool, before *shape, changed contractv1.Action) {
+	s.queue.remove(p)
+	came := p.assumed || p.node == ""
+	p.assumed = false
+	delete(s.assumed, p.uid)
+	delete(s.waiting, p.uid)
+	switch {
+	case p.node != node:
+		if p.node != "" {
+			s.takeBack(p, p.node) // somebody else bound it elsewhere
+			s.snapshot.removePod(p)
+			s.happened(contractv1.KindPod, contractv1.Action_DELETE, before, nil)
+			came = true
+		}
+		s.snapshot.addPod(p, node)
+	case reshaped:
+		s.snapshot.removePod(p)
+		s.snapshot.addPod(p, node)
+	}
+	p.reserved = false // for good
+	switch {
+	case came || fresh:
+		s.happened(contractv1.KindPod, contractv1.Action_ADD, nil, p.shape)
+	case reshaped || changed != 0:
+		for _, action := range actions(changed) {
+			s.happened(contractv1.KindPod, action, before, p.shape)
+		}
+	}
+}
+
+func (s *Scheduler) removePod(uid types.UID) {
 	p := s.pods[uid]
 	if p == nil {
 		return
@@ -116,7 +195,7 @@ func (s *Scheduler) removePod(uid types.UID, now time.Time) {
 	if p.node != "" {
 		s.takeBack(p, p.node)
 		s.snapshot.removePod(p)
-		s.queue.release(now, nil)
+		s.happened(contractv1.KindPod, contractv1.Action_DELETE, p.shape, nil)
 	}
 	s.dropShape(p.shape)
 	p.shape = nil

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"pintle.dev/pintle/sdk"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
 
@@ -49,8 +50,11 @@ func (p pointPolicy) steps(points ...contractv1.Point) []contractv1.CycleStep {
 	return steps
 }
 
-func (p pointPolicy) name(step contractv1.CycleStep) string {
-	return p.points[step.Point.Of()][step.Plugin].Name
+func (p pointPolicy) name(step contractv1.CycleStep) string { return p.info(step).Name }
+
+// info describes the plugin of a step.
+func (p pointPolicy) info(step contractv1.CycleStep) *contractv1.PointInfo {
+	return &p.points[step.Point.Of()][step.Plugin]
 }
 
 // Outcome is what a plugin at a point of the cycle said that kept a pod from
@@ -66,6 +70,7 @@ type Outcome struct {
 var pointNames = map[contractv1.Point]string{
 	contractv1.Point_PRE_ENQUEUE: "preEnqueue", contractv1.Point_QUEUE_SORT: "queueSort", contractv1.Point_PRE_FILTER: "preFilter",
 	contractv1.Point_POST_FILTER: "postFilter", contractv1.Point_PRE_SCORE: "preScore", contractv1.Point_RESERVE: "reserve",
+	contractv1.Point_VICTIMS: "postFilter", contractv1.Point_CHOOSE: "postFilter", contractv1.Point_QUEUEING_HINT: "queueingHint",
 	contractv1.Point_UNRESERVE: "reserve", contractv1.Point_PERMIT: "permit", contractv1.Point_PERMIT_REVIEW: "permit",
 	contractv1.Point_PRE_BIND: "preBind", contractv1.Point_BIND: "bind", contractv1.Point_POST_BIND: "postBind",
 }
@@ -135,15 +140,10 @@ func (s *stopped) err() error {
 	return fmt.Errorf("running %s plugin %q: %s", pointTitle(s.point), s.info.Name, s.reason())
 }
 
-// failure is what can bring a pod back that the plugin refused: a kind that it
-// reads, and whatever changes the cluster; also pods that come to be, which it
-// may have been waiting for.
-func (s *stopped) failure() failure {
-	f := failure{cluster: true, arrivals: true, kinds: map[string]bool{}}
-	for _, kind := range s.info.Reads {
-		f.kinds[kind] = true
-	}
-	return f
+// failure is that of a pod which the plugin refused. Of one that says nothing of
+// events, whatever changes the cluster may help, also pods that come to be.
+func (s *stopped) failure() *failure {
+	return newFailure([]rejector{rejectionAt(s.info, string(sdk.ScopeCluster), true)})
 }
 
 // queued is the pod with its name, as plugins at points see it.
@@ -174,6 +174,9 @@ func (s *Scheduler) refusedAt(p *podEntry, stop *stopped, d *Decision) {
 	if stop.refused() {
 		d.Message = unfit(1, stop.counts())
 		s.queue.park(p, stop.failure(), d.Time)
+		if p.changed != 0 && p.wantsOwn(contractv1.Action(p.changed&^ownChange)) {
+			s.queue.add(p, entry{event: eventPodUpdate}, d.Time)
+		}
 		s.tell(p, reasonUnschedulable, d)
 		return
 	}

@@ -45,17 +45,51 @@ func newCyclePolicy(t testing.TB, source func() *contractv1.Delta, plugins ...an
 		*guest = g
 	}
 	for _, info := range p.guest.Plugins()[3:] {
+		hearing := p.hearing(info)
+		if info.Kind == sdk.KindPredicate {
+			p.predicates = append(p.predicates, PredicateInfo{Name: info.Name, Scope: string(info.Scope), Reads: info.Reads, Hearing: hearing})
+			continue
+		}
 		at := pointOf[info.Kind]
-		p.points[at] = append(p.points[at], contractv1.PointInfo{Name: info.Name, Scope: string(info.Scope), Reads: info.Reads})
+		p.points[at] = append(p.points[at], contractv1.PointInfo{Name: info.Name, Scope: string(info.Scope), Reads: info.Reads, Hearing: hearing, ByClass: info.ByClass})
 	}
 	return p
 }
+
+// hearing is what a plugin declares, and lists those that can be asked.
+func (p *cyclePolicy) hearing(info sdk.PluginInfo) contractv1.Hearing {
+	h := contractv1.Hearing{Hears: info.Events != nil}
+	for _, i := range info.Events {
+		h.Events = append(h.Events, &contractv1.Interest{Kind: i.Kind, Actions: uint32(i.Actions), Hint: i.Helps != nil})
+	}
+	if slices.ContainsFunc(h.Events, (*contractv1.Interest).GetHint) {
+		at := contractv1.Point_QUEUEING_HINT
+		p.points[at] = append(p.points[at], contractv1.PointInfo{Name: info.Name})
+	}
+	return h
+}
+
+// Filter asks by name: predicates are not the first plugins of the guest here.
+func (p *cyclePolicy) Filter(_ context.Context, i int, class uint32, nodes, out []uint32) error {
+	if p.broken.Load() {
+		return errBroken
+	}
+	return p.guest.Filter(p.guest.Index(p.predicates[i].Name), class, nodes, out)
+}
+
+func (p *cyclePolicy) Reasons(i int, verdict uint32) []string {
+	return p.guest.Reasons(p.guest.Index(p.predicates[i].Name), verdict)
+}
+
+// Evaluate leaves everything to Filter and Score.
+func (p *cyclePolicy) Evaluate(context.Context, *contractv1.Evaluation) {}
 
 func (p *cyclePolicy) Points() contractv1.Points { return p.points }
 
 func (p *cyclePolicy) Cycle(ctx context.Context, c *contractv1.CycleCall) {
 	req := &contractv1.CycleRequest{
 		Pods: c.Pods, Class: c.Class, Node: c.Node, NodeName: c.NodeName, HasNode: c.HasNode, Nodes: c.Nodes, Refused: c.Refused, Refusals: c.Refusals,
+		Events: c.Events, Classes: c.Classes, Standing: c.Standing, Candidates: c.Candidates,
 	}
 	guest := p.guest
 	for _, s := range c.Steps {
@@ -574,4 +608,16 @@ func TestHangingPreBindHoldsNobodyUp(t *testing.T) {
 	}
 	policy.mu.Unlock()
 	eventually(t, "all are bound", func() bool { return len(c.bound()) == 100 })
+}
+
+// gates is what plugins/points/schedulinggates is.
+var gates = sdk.PreEnqueue{
+	Name: "Gates", ByClass: true,
+	Events: []sdk.Interest{{Kind: sdk.KindPod, Actions: sdk.ActionUpdatePodSchedulingGatesEliminated}},
+	Admit: func(_ *sdk.Cluster, p *sdk.QueuedPod) sdk.Status {
+		if len(p.SchedulingGates) > 0 {
+			return sdk.RefuseForGood(fmt.Sprintf("waiting for scheduling gates: %v", p.SchedulingGates))
+		}
+		return sdk.Status{}
+	},
 }

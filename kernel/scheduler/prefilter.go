@@ -111,14 +111,13 @@ func (n *narrowing) combine(infos []contractv1.PointInfo, nodes int) {
 // tell adds what pre-filter plugins, which left out nodes out, did to the words
 // about a pod that fits nowhere: the message if they alone decided, or a count of nodes, and what can
 // bring the pod back.
-func (n *narrowing) tell(out int, infos []contractv1.PointInfo, reasons map[string]int, f *failure) (refused string) {
+func (n *narrowing) tell(out int, infos []contractv1.PointInfo, reasons map[string]int, by *[]rejector) (refused string) {
 	if n.stop == nil && n.allowed == nil {
 		return ""
 	}
 	for i := range infos {
-		f.cluster = f.cluster || infos[i].Scope == "cluster"
-		for _, kind := range infos[i].Reads {
-			f.kinds[kind] = true
+		if n.stop != nil && n.stop.info.Name == infos[i].Name || slices.Contains(n.by, infos[i].Name) {
+			*by = append(*by, rejectionAt(&infos[i], infos[i].Scope, false))
 		}
 	}
 	if n.stop != nil {

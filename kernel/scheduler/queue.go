@@ -16,7 +16,7 @@ const (
 	active                     // next to be scheduled
 	backingOff                 // waits for its time
 	unschedulable              // waits for an event
-	gated                      // waits for its scheduling gates to go
+	gated                      // as unschedulable; it was turned away before it was tried
 	entering                   // plugins are to be asked before it enters
 )
 
@@ -45,75 +45,121 @@ type podEntry struct {
 	index    int // in the heap of its place
 	priority int32
 	since    time.Time // entered the queue first
+	stamp    time.Time // entered it last, which orders pods of one priority
 	attempts int
-	ready    time.Time // back-off ends
-	parked   time.Time // entered the unschedulable pool
-	failed   failure   // what the last attempt failed on
+	refusals int       // attempts that plugins refused
+	faults   int       // errors since
+	ready    time.Time // the window in which back-off ends; zero: to be worked out
+	failed   *failure  // who refused it in the last attempt
 	key      sortKey   // where plugins order the queue
 	keyed    bool      // key is the plugin's
 	admitted bool      // plugins let it in
+	entry    entry     // how it comes into the queue
+
+	// Of the events that may help it (events.go).
+	seen    uint64 // those up to here were seen by the last attempt
+	except  uint64 // this one was its own doing
+	changed uint32 // what changed of itself while it was being decided about
+	group   *podGroup
+	flushed bool // nothing brought it back but the time
 
 	// told is the last condition message written for the pod.
 	told string
 }
 
-// failure is what can bring a pod back: the kinds of objects and the scopes of
-// the predicates that some node failed on.
-type failure struct {
-	cluster bool            // a predicate of cluster scope took part
-	kinds   map[string]bool // kinds that those predicates read
-	// arrivals: a new pod may help; a plugin may have been waiting for it.
-	arrivals bool
+// entry is how a pod comes into the queue.
+type entry struct {
+	event string // as metrics name it
+	at    bool   // at once, whatever its back-off
 }
 
 // queue holds the pods that wait: by priority and then by time in the active
-// queue, by time in the back-off queue, in no order in the pool.
+// queue, by time in the back-off queues, by what can help them in the pool.
 type queue struct {
 	initial, max, flush time.Duration
+	epoch               time.Time // where windows of back-off begin
 
 	active  podHeap
-	backoff podHeap
+	backoff podHeap // refused; taken when nothing is active
+	faulty  podHeap // met an error; they wait for their time whatever comes
 	pool    map[types.UID]*podEntry
-	gated   map[types.UID]*podEntry
+	gates   int // of the pool are gated
+	groups  map[groupKey]*podGroup
 
 	// doorstep holds the pods about which plugins are to be asked before they
 	// enter, where there are such plugins (entering); sorted: plugins say where.
 	doorstep         []*podEntry
 	entering, sorted bool
+
+	// came counts pods that came into a part of the queue.
+	came func(queue, event string)
 }
 
 func newQueue(c *Config) *queue {
 	q := &queue{
 		initial: c.BackoffInitial, max: c.BackoffMax, flush: c.UnschedulableFlush,
-		backoff: podHeap{less: func(a, b *podEntry) bool { return a.ready.Before(b.ready) }},
-		pool:    map[types.UID]*podEntry{},
-		gated:   map[types.UID]*podEntry{},
+		pool: map[types.UID]*podEntry{}, groups: map[groupKey]*podGroup{},
+		came: func(string, string) {},
 	}
 	q.active.less = q.before
+	q.backoff.less = func(a, b *podEntry) bool {
+		if !a.ready.Equal(b.ready) {
+			return a.ready.Before(b.ready)
+		}
+		return q.before(a, b)
+	}
+	q.faulty.less = func(a, b *podEntry) bool { return a.ready.Before(b.ready) }
 	return q
 }
 
-// add takes a pod that is new or changed so that it may fit now.
-func (q *queue) add(p *podEntry, now time.Time) {
+// add takes a pod that is new or may fit now.
+func (q *queue) add(p *podEntry, e entry, now time.Time) {
 	q.remove(p)
 	if p.since.IsZero() {
 		p.since = now
 	}
+	if p.stamp.IsZero() {
+		p.stamp = now
+	}
+	p.entry = e
+	p.prioritize()
+	if !q.entering {
+		q.admit(p, now)
+		return
+	}
+	p.admitted = false
+	p.place, p.index = entering, len(q.doorstep)
+	q.doorstep = append(q.doorstep, p)
+}
+
+func (p *podEntry) prioritize() {
 	p.priority = 0
 	if p.pod.Spec.Priority != nil {
 		p.priority = *p.pod.Spec.Priority
 	}
+}
+
+// admit puts a pod that may be tried into its heap.
+func (q *queue) admit(p *podEntry, now time.Time) {
+	p.admitted = true
 	switch {
-	case len(p.pod.Spec.SchedulingGates) > 0:
-		p.place = gated
-		q.gated[p.uid] = p
-	case q.entering:
-		p.admitted = false
-		p.place, p.index = entering, len(q.doorstep)
-		q.doorstep = append(q.doorstep, p)
+	case p.entry.at || !q.backsOff(p, now):
+		p.place = active
+		heap.Push(&q.active, p)
+		q.came(queueActive, p.entry.event)
 	default:
-		q.admit(p, now)
+		p.place = backingOff
+		heap.Push(q.heapOf(p), p)
+		q.came(queueBackoff, p.entry.event)
 	}
+}
+
+// heapOf is the back-off queue of a pod.
+func (q *queue) heapOf(p *podEntry) *podHeap {
+	if p.faults > 0 {
+		return &q.faulty
+	}
+	return &q.backoff
 }
 
 // remove takes a pod out, wherever it waits.
@@ -122,27 +168,38 @@ func (q *queue) remove(p *podEntry) {
 	case active:
 		heap.Remove(&q.active, p.index)
 	case backingOff:
-		heap.Remove(&q.backoff, p.index)
-	case unschedulable:
+		heap.Remove(q.heapOf(p), p.index)
+	case unschedulable, gated:
+		if p.place == gated {
+			q.gates--
+		}
 		delete(q.pool, p.uid)
-	case gated:
-		delete(q.gated, p.uid)
+		q.ungroup(p)
 	case entering:
 		last := len(q.doorstep) - 1
 		q.doorstep[p.index] = q.doorstep[last]
 		q.doorstep[p.index].index = p.index
+		q.doorstep[last] = nil
 		q.doorstep = q.doorstep[:last]
 	}
 	p.place = nowhere
 }
 
-// pop takes the next pod for an attempt; nil: none is ready.
+// pop takes the next pod for an attempt; nil: none is ready. While nothing is
+// active, pods that were refused need not wait for the end of their back-off
+// (KEP-5142).
 func (q *queue) pop(now time.Time) *podEntry {
 	q.wake(now)
-	if q.active.Len() == 0 {
+	var p *podEntry
+	switch {
+	case q.active.Len() > 0:
+		p = heap.Pop(&q.active).(*podEntry)
+	case q.backoff.Len() > 0:
+		p = heap.Pop(&q.backoff).(*podEntry)
+		q.came(queueActive, eventPopped)
+	default:
 		return nil
 	}
-	p := heap.Pop(&q.active).(*podEntry)
 	p.place = nowhere
 	p.attempts++
 	return p
@@ -150,68 +207,76 @@ func (q *queue) pop(now time.Time) *podEntry {
 
 // wake moves pods whose back-off ended to the active queue.
 func (q *queue) wake(now time.Time) {
-	for q.backoff.Len() > 0 && !q.backoff.items[0].ready.After(now) {
-		p := heap.Pop(&q.backoff).(*podEntry)
-		p.place = nowhere
-		if q.entering && !p.admitted {
-			q.add(p, now)
-			continue
+	for _, h := range []*podHeap{&q.backoff, &q.faulty} {
+		if h.Len() > 0 && h.items[0].ready.Sub(now) > q.max+window {
+			q.rewind(h, now)
 		}
-		p.place = active
-		heap.Push(&q.active, p)
+		for h.Len() > 0 && !q.backsOff(h.items[0], now) {
+			p := heap.Pop(h).(*podEntry)
+			p.place = active
+			heap.Push(&q.active, p)
+			q.came(queueActive, eventBackoffComplete)
+		}
 	}
 }
 
-// park puts a pod that fits nowhere into the pool.
-func (q *queue) park(p *podEntry, f failure, now time.Time) {
+// rewind starts back-offs anew: the clock was set back.
+func (q *queue) rewind(h *podHeap, now time.Time) {
+	for _, p := range h.items {
+		p.stamp, p.ready = now, time.Time{}
+		q.backsOff(p, now)
+	}
+	heap.Init(h)
+}
+
+// park puts a pod that plugins refused into the pool.
+func (q *queue) park(p *podEntry, f *failure, now time.Time) {
 	p.failed = f
-	p.parked = now
-	p.ready = now.Add(q.delay(p.attempts))
+	p.refusals++
+	p.faults = 0
+	p.stamp, p.ready, p.flushed = now, time.Time{}, false
 	p.place = unschedulable
 	q.pool[p.uid] = p
+	q.enroll(p)
+	q.came(queueUnschedulable, eventAttemptFailed)
+}
+
+// gate puts a pod that was turned away before it was tried into the pool.
+func (q *queue) gate(p *podEntry, f *failure) {
+	p.failed = f
+	p.place = gated
+	q.gates++
+	q.pool[p.uid] = p
+	q.enroll(p)
+	q.came(queueUnschedulable, p.entry.event)
 }
 
 // retry puts a pod whose attempt met an error into the back-off queue.
 func (q *queue) retry(p *podEntry, now time.Time) {
-	p.ready = now.Add(q.delay(p.attempts))
-	p.place = backingOff
-	heap.Push(&q.backoff, p)
-}
-
-// delay doubles with each attempt from initial up to max.
-func (q *queue) delay(attempts int) time.Duration {
-	d := q.initial
-	for i := 1; i < attempts && d < q.max; i++ {
-		d *= 2
-	}
-	return min(d, q.max)
-}
-
-// release brings back the pods of the pool that an event can help. A pod whose
-// back-off runs still waits for its end.
-func (q *queue) release(now time.Time, helps func(failure) bool) {
-	for _, p := range q.pool {
-		if helps == nil || helps(p.failed) {
-			q.add(p, now)
-		}
-	}
+	p.failed = nil
+	p.faults++
+	p.stamp, p.ready, p.flushed = now, time.Time{}, false
+	q.add(p, entry{event: eventAttemptFailed}, now)
 }
 
 // flushStale brings back what has been in the pool for too long.
 func (q *queue) flushStale(now time.Time) {
 	for _, p := range q.pool {
-		if !p.parked.Add(q.flush).After(now) {
-			q.add(p, now)
+		switch waits := now.Sub(p.stamp); {
+		case waits < 0:
+			p.stamp = now // the clock was set back
+		case waits > q.flush:
+			q.add(p, entry{event: eventTimeout}, now)
+			p.flushed = true
 		}
 	}
 }
 
-// next is when the first back-off ends; false: none runs.
-func (q *queue) next() (time.Time, bool) {
-	if q.backoff.Len() == 0 {
-		return time.Time{}, false
+// everything brings the whole pool back.
+func (q *queue) everything(event string, now time.Time) {
+	for _, p := range q.pool {
+		q.add(p, entry{event: event}, now)
 	}
-	return q.backoff.items[0].ready, true
 }
 
 // podHeap is a heap of entries that know their place in it.

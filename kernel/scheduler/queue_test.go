@@ -16,18 +16,29 @@ func testQueue() *queue {
 	return newQueue(&c)
 }
 
-func entry(name string, change ...func(*v1.Pod)) *podEntry {
-	return &podEntry{uid: types.UID(name), name: name, pod: makePod(name, 1, change...)}
+func newEntry(name string, change ...func(*v1.Pod)) *podEntry {
+	p := makePod(name, 1, change...)
+	sh, err := newShape(p)
+	if err != nil {
+		panic(err)
+	}
+	return &podEntry{uid: types.UID(name), name: name, pod: p, shape: sh}
 }
+
+var (
+	fresh   = entry{event: eventPodAdd}
+	nobody  = newFailure(nil)
+	byOther = newFailure([]rejector{{name: "Other"}})
+)
 
 var t0 = time.Unix(1_700_000_000, 0)
 
 func TestQueueOrder(t *testing.T) {
 	q := testQueue()
-	q.add(entry("old"), t0)
-	q.add(entry("high", priority(10)), t0.Add(2*time.Second))
-	q.add(entry("new"), t0.Add(time.Second))
-	q.add(entry("negative", priority(-1)), t0)
+	q.add(newEntry("old"), fresh, t0)
+	q.add(newEntry("high", priority(10)), fresh, t0.Add(2*time.Second))
+	q.add(newEntry("new"), fresh, t0.Add(time.Second))
+	q.add(newEntry("negative", priority(-1)), fresh, t0)
 	for _, want := range []string{"high", "old", "new", "negative"} {
 		if p := q.pop(t0.Add(time.Minute)); p == nil || p.name != want {
 			t.Fatalf("got %v, want %s", p, want)
@@ -38,11 +49,12 @@ func TestQueueOrder(t *testing.T) {
 	}
 }
 
-// Back-off is 1 s and doubles to 10 s.
+// Back-off after errors is 1 s and doubles to 10 s; it ends with the window that
+// it reaches into (KEP-5142).
 func TestBackoffDoubles(t *testing.T) {
 	q := testQueue()
-	p := entry("p")
-	q.add(p, t0)
+	p := newEntry("p")
+	q.add(p, fresh, t0)
 	now := t0
 	for i, want := range []time.Duration{1, 2, 4, 8, 10, 10} {
 		got := q.pop(now)
@@ -50,13 +62,14 @@ func TestBackoffDoubles(t *testing.T) {
 			t.Fatalf("attempt %d: nothing to pop", i+1)
 		}
 		q.retry(p, now)
-		if at, ok := q.next(); !ok || at.Sub(now) != want*time.Second {
-			t.Fatalf("attempt %d: waits %v, want %v", i+1, at.Sub(now), want*time.Second)
+		wait := want*time.Second + window
+		if at, ok := q.next(); !ok || at.Sub(now) != wait {
+			t.Fatalf("attempt %d: waits %v, want %v", i+1, at.Sub(now), wait)
 		}
-		if q.pop(now.Add(want*time.Second-time.Millisecond)) != nil {
+		if q.pop(now.Add(wait-time.Millisecond)) != nil {
 			t.Fatalf("attempt %d: popped too early", i+1)
 		}
-		now = now.Add(want * time.Second)
+		now = now.Add(wait)
 	}
 }
 
@@ -66,49 +79,98 @@ func TestReleaseHonoursBackoff(t *testing.T) {
 	for _, c := range []struct {
 		after time.Duration
 		want  place
-	}{{500 * time.Millisecond, backingOff}, {2 * time.Second, active}} {
+	}{{500 * time.Millisecond, backingOff}, {3 * time.Second, active}} {
 		q := testQueue()
-		p := entry("p")
-		q.add(p, t0)
+		p := newEntry("p")
+		q.add(p, fresh, t0)
 		q.pop(t0)
-		q.park(p, failure{}, t0)
-		q.release(t0.Add(c.after), nil)
-		if p.place != c.want || len(q.pool) != 0 {
+		q.park(p, byOther, t0)
+		q.everything(eventForced, t0.Add(c.after))
+		if p.place != c.want || len(q.pool) != 0 || len(q.groups) != 0 {
 			t.Errorf("after %v: place %d, want %d", c.after, p.place, c.want)
 		}
 	}
 }
 
-func TestReleaseChooses(t *testing.T) {
+// While nothing is active, a pod that was refused does not wait for the end of
+// its back-off; one that met an error does (KEP-5142).
+func TestPopFromBackoff(t *testing.T) {
 	q := testQueue()
-	reads, spreads, neither := entry("reads"), entry("spreads"), entry("neither")
-	for p, f := range map[*podEntry]failure{reads: {kinds: map[string]bool{"Service": true}}, spreads: {cluster: true}, neither: {}} {
-		q.add(p, t0)
+	refused, erred, low := newEntry("refused", priority(1)), newEntry("erred", priority(9)), newEntry("low")
+	for _, p := range []*podEntry{refused, erred, low} {
+		q.add(p, fresh, t0)
 		q.remove(p)
-		q.park(p, f, t0)
 	}
-	q.release(t0, func(f failure) bool { return f.kinds["Service"] })
-	if reads.place == unschedulable || spreads.place != unschedulable || neither.place != unschedulable {
-		t.Errorf("places %d %d %d", reads.place, spreads.place, neither.place)
+	q.park(refused, byOther, t0)
+	q.park(low, byOther, t0)
+	q.retry(erred, t0)
+	q.everything(eventForced, t0)
+	q.add(newEntry("fresh"), fresh, t0)
+	for _, want := range []string{"fresh", "refused", "low"} {
+		if p := q.pop(t0); p == nil || p.name != want {
+			t.Fatalf("got %v, want %s", p, want)
+		}
 	}
-	q.release(t0, func(f failure) bool { return f.cluster })
-	if spreads.place == unschedulable || neither.place != unschedulable {
-		t.Errorf("places %d %d", spreads.place, neither.place)
+	if p := q.pop(t0); p != nil {
+		t.Fatalf("%s did not wait", p.name)
+	}
+	if p := q.pop(t0.Add(2 * time.Second)); p != erred {
+		t.Fatalf("got %v, want erred", p)
+	}
+}
+
+// A pod that was tried goes behind those of its priority that were not (fairness
+// as in kube-scheduler: by the time of the last entry).
+func TestTriedPodsGoBehind(t *testing.T) {
+	q := testQueue()
+	first, second := newEntry("first"), newEntry("second")
+	q.add(first, fresh, t0)
+	q.add(second, fresh, t0.Add(time.Second))
+	q.pop(t0)
+	q.park(first, byOther, t0.Add(2*time.Second))
+	q.everything(eventForced, t0.Add(time.Minute))
+	if p := q.pop(t0.Add(time.Minute)); p != second {
+		t.Errorf("got %v, want second", p)
+	}
+}
+
+// The clock may be set back by a day: nobody waits longer than the longest
+// back-off, or for the flush.
+func TestClockIsSetBack(t *testing.T) {
+	q := testQueue()
+	erred, parked := newEntry("erred"), newEntry("parked")
+	q.add(erred, fresh, t0)
+	q.add(parked, fresh, t0)
+	q.pop(t0)
+	q.pop(t0)
+	q.retry(erred, t0)
+	q.park(parked, byOther, t0)
+	back := t0.Add(-24 * time.Hour)
+	if q.pop(back) != nil {
+		t.Error("popped at once")
+	}
+	q.flushStale(back)
+	if p := q.pop(back.Add(2 * time.Second)); p != erred {
+		t.Errorf("got %v after 2 s, want erred", p)
+	}
+	q.flushStale(back.Add(5*time.Minute + time.Second))
+	if p := q.pop(back.Add(6 * time.Minute)); p != parked {
+		t.Errorf("got %v after 6 min, want parked", p)
 	}
 }
 
 func TestFlushStale(t *testing.T) {
 	q := testQueue()
-	p := entry("p")
-	q.add(p, t0)
+	p := newEntry("p")
+	q.add(p, fresh, t0)
 	q.pop(t0)
-	q.park(p, failure{}, t0)
-	q.flushStale(t0.Add(5*time.Minute - time.Second))
+	q.park(p, byOther, t0)
+	q.flushStale(t0.Add(5 * time.Minute))
 	if p.place != unschedulable {
 		t.Error("flushed too early")
 	}
-	q.flushStale(t0.Add(5 * time.Minute))
-	if p.place != active {
+	q.flushStale(t0.Add(5*time.Minute + time.Second))
+	if p.place != active || !p.flushed {
 		t.Errorf("place %d", p.place)
 	}
 }
@@ -116,15 +178,14 @@ func TestFlushStale(t *testing.T) {
 // remove finds a pod in each place, and add keeps each pod once.
 func TestRemoveEverywhere(t *testing.T) {
 	q := testQueue()
-	gate := func(p *v1.Pod) { p.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "g"}} }
-	a, b, c, d := entry("a"), entry("b"), entry("c"), entry("d", gate)
-	q.add(a, t0)
-	q.add(a, t0)
+	a, b, c, d := newEntry("a"), newEntry("b"), newEntry("c"), newEntry("d")
+	q.add(a, fresh, t0)
+	q.add(a, fresh, t0)
 	q.retry(b, t0)
-	q.park(c, failure{}, t0)
-	q.add(d, t0)
-	if d.place != gated || q.active.Len() != 1 {
-		t.Fatalf("gated pod in place %d, %d active", d.place, q.active.Len())
+	q.park(c, byOther, t0)
+	q.gate(d, nobody)
+	if d.place != gated || q.gates != 1 || q.active.Len() != 1 || len(q.groups) != 2 {
+		t.Fatalf("gated pod in place %d, %d active, %d groups", d.place, q.active.Len(), len(q.groups))
 	}
 	for _, p := range []*podEntry{a, b, c, d} {
 		q.remove(p)
@@ -132,7 +193,7 @@ func TestRemoveEverywhere(t *testing.T) {
 			t.Errorf("%s is in place %d", p.name, p.place)
 		}
 	}
-	if q.active.Len()+q.backoff.Len()+len(q.pool)+len(q.gated) != 0 {
+	if q.active.Len()+q.backoff.Len()+q.faulty.Len()+len(q.pool)+len(q.groups)+q.gates != 0 {
 		t.Error("something is left")
 	}
 }

@@ -25,7 +25,7 @@ const noteLimit = 1024
 
 // why words, as kube-scheduler does, on what the nodes failed: how many nodes
 // give each reason, sorted as text. The predicate that failed first counts.
-func (c *class) why(nodes int) (string, failure) {
+func (c *class) why(nodes int) (string, *failure) {
 	if c.message != "" {
 		return c.message, c.failed
 	}
@@ -42,23 +42,19 @@ func (c *class) why(nodes int) (string, failure) {
 		}
 	}
 	reasons := map[string]int{}
-	failed := failure{kinds: map[string]bool{}}
+	var by []rejector
 	for v, count := range counts {
 		for _, reason := range c.policy.Reasons(int(v.predicate), v.id) {
 			reasons[reason] += count
 		}
-		info := &c.predicates[v.predicate]
-		failed.cluster = failed.cluster || info.Scope == "cluster"
-		for _, kind := range info.Reads {
-			failed.kinds[kind] = true
-		}
+		by = append(by, rejection(&c.predicates[v.predicate]))
 	}
-	if refused := c.narrowing.tell(narrowed, c.at.points[contractv1.Point_PRE_FILTER], reasons, &failed); refused != "" {
-		c.message, c.failed = fmt.Sprintf("0/%d nodes are available: %s.", nodes, refused), failed
-		return c.message, failed
+	if refused := c.narrowing.tell(narrowed, c.at.points[contractv1.Point_PRE_FILTER], reasons, &by); refused != "" {
+		c.message, c.failed = fmt.Sprintf("0/%d nodes are available: %s.", nodes, refused), newFailure(by)
+		return c.message, c.failed
 	}
-	c.message, c.failed = unfit(nodes, reasons), failed
-	return c.message, failed
+	c.message, c.failed = unfit(nodes, reasons), newFailure(by)
+	return c.message, c.failed
 }
 
 // unfit words how many nodes gave which reason, as kube-scheduler's FitError does.

@@ -26,7 +26,7 @@ type Scheduler struct {
 	log   *slog.Logger
 	clock clock.WithTicker
 
-	events  chan event
+	inbox   chan event
 	binds   chan bindRequest
 	results chan bindResult
 	wake    chan struct{} // a policy changed
@@ -59,12 +59,18 @@ type Scheduler struct {
 	eager     bool // flush without waiting for a decision
 	counted   bool // Metrics know how much there is
 
+	// Events that may help pods which fit nowhere (events.go).
+	events    []clusterEvent
+	eventAt   map[eventKey]int
+	eventSeq  uint64
+	lost      uint64    // number of the last event that was not kept; 0: none
+	hintsRest time.Time // they are not looked at before
+
 	// Of plugins at points of the cycle beside predicates and priorities.
 	pointed    bool // a profile has any
 	waiting    map[types.UID]*held
 	reviewed   time.Time
 	unreserves []unreserve
-	arrived    bool          // a pod came to be
 	slots      chan struct{} // bindings through plugins at once
 	bindings   sync.WaitGroup
 }
@@ -97,7 +103,7 @@ func New(cfg Config, deps Deps) (*Scheduler, error) {
 	}
 	s := &Scheduler{
 		cfg: cfg, deps: deps, log: deps.Log, clock: deps.Clock,
-		events:  make(chan event, 1024),
+		inbox:   make(chan event, 1024),
 		binds:   make(chan bindRequest, cfg.BindWorkers),
 		results: make(chan bindResult, 4*cfg.BindWorkers),
 		wake:    make(chan struct{}, 1), inspections: make(chan func(context.Context)),
@@ -136,10 +142,10 @@ func (s *Scheduler) Run(ctx context.Context) error {
 		r := cache.NewReflectorWithOptions(lw, object, store, cache.ReflectorOptions{Name: "scheduler/" + kind})
 		group.Go(func() { r.RunWithContext(ctx) })
 	}
-	reflect("Pod", s.deps.Pods, &v1.Pod{}, newPodInlet(ctx, s.events))
-	reflect("Node", s.deps.Nodes, &v1.Node{}, newNodeInlet(ctx, s.events))
+	reflect("Pod", s.deps.Pods, &v1.Pod{}, newPodInlet(ctx, s.inbox))
+	reflect("Node", s.deps.Nodes, &v1.Node{}, newNodeInlet(ctx, s.inbox))
 	for kind, lw := range s.deps.Objects {
-		reflect(kind, lw, objectTypes[kind], newObjectInlet(ctx, s.events))
+		reflect(kind, lw, objectTypes[kind], newObjectInlet(ctx, s.inbox))
 	}
 	for _, p := range s.profiles {
 		group.Go(func() { s.watchPolicy(ctx, p.source.Changed()) })
@@ -196,6 +202,7 @@ func (s *Scheduler) loop(ctx context.Context) {
 				s.wait(ctx, now)
 				continue
 			}
+			s.settleEvents(ctx, now)
 			if s.pointed {
 				s.atPoints(ctx, now)
 			}
@@ -216,8 +223,8 @@ func (s *Scheduler) loop(ctx context.Context) {
 
 // drain takes in what has arrived, without waiting.
 func (s *Scheduler) drain() {
-	for range len(s.events) {
-		s.take(<-s.events)
+	for range len(s.inbox) {
+		s.take(<-s.inbox)
 	}
 	for range len(s.results) {
 		s.bound(<-s.results)
@@ -253,6 +260,9 @@ func (s *Scheduler) wait(ctx context.Context, now time.Time) {
 			at, timed = next, true
 		}
 	}
+	if len(s.events) > 0 && (!timed || s.hintsRest.Before(at)) {
+		at, timed = s.hintsRest, true
+	}
 	if due, waits := s.reviewDue(); waits && (!timed || due.Before(at)) {
 		at, timed = due, true
 	}
@@ -263,7 +273,7 @@ func (s *Scheduler) wait(ctx context.Context, now time.Time) {
 	}
 	select {
 	case <-ctx.Done():
-	case e := <-s.events:
+	case e := <-s.inbox:
 		s.take(e)
 	case r := <-s.results:
 		s.bound(r)
@@ -309,7 +319,7 @@ func (s *Scheduler) untold(uid types.UID) {
 // new policy is fed at once, which also tells the host that it is in use.
 func (s *Scheduler) policyChanged() {
 	s.eager = true
-	s.queue.release(s.clock.Now(), nil)
+	s.queue.everything(eventForced, s.clock.Now())
 }
 
 // prepare reports whether each profile has a policy that can be asked, or none
@@ -396,10 +406,6 @@ func (s *Scheduler) flush(ctx context.Context) error {
 
 // atPoints does what plugins at points of the cycle need between decisions.
 func (s *Scheduler) atPoints(ctx context.Context, now time.Time) {
-	if s.arrived {
-		s.arrived = false
-		s.queue.release(now, func(f failure) bool { return f.arrivals })
-	}
 	s.review(ctx, now)
 	s.queue.wake(now)
 	s.enter(ctx)

@@ -150,10 +150,6 @@ func (s *Scheduler) simulate(ctx context.Context, pods []*v1.Pod, seed uint64, b
 			out[i].Message = fmt.Sprintf("no profile %s; there are: %v", p.Spec.SchedulerName, slices.Sorted(maps.Keys(s.profiles)))
 			continue
 		}
-		if len(p.Spec.SchedulingGates) > 0 {
-			out[i].State, out[i].Message = "gated", "it waits for its scheduling gates: "+gateNames(p)
-			continue
-		}
 		sh, err := newShape(p)
 		if err != nil {
 			return nil, err
@@ -166,6 +162,9 @@ func (s *Scheduler) simulate(ctx context.Context, pods []*v1.Pod, seed uint64, b
 		// What was turned away at the entrance of the queue is in the record.
 		if d, ok := s.record.last(x.Namespace, x.Pod); ok && at[d.UID] == i && x.State == "not-placed" {
 			x.Message = d.Message
+			if p := s.pods[d.UID]; p != nil && p.place == gated {
+				x.State = "gated"
+			}
 		}
 	}
 	for {

@@ -6,7 +6,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"pintle.dev/pintle/sdk"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
 
@@ -14,7 +13,9 @@ import (
 // left, and says why one fits nowhere.
 func TestSimulate(t *testing.T) {
 	var replica ReplicaSource
-	policy := newTestPolicy(t, func() *contractv1.Delta { return replica.Replica() }, []sdk.Predicate{fitCPU, selectNode}, []sdk.Priority{leastCPU})
+	policy := newCyclePolicy(t, func() *contractv1.Delta { return replica.Replica() }, gates)
+	source := newTestSource(policy.testPolicy)
+	source.cycle.Store(policy)
 	bound := makePod("old", 600, func(p *v1.Pod) { p.Spec.NodeName = "n0" })
 	cluster := &Cluster{
 		Nodes: []*v1.Node{makeNode("n0", 1000, nil), makeNode("n1", 1000, nil)},
@@ -27,7 +28,7 @@ func TestSimulate(t *testing.T) {
 		{Spec: v1.PodSpec{Containers: []v1.Container{{Name: "c"}}}}, // what the API would default
 	}
 	pods[5].Name = "bare"
-	out, err := Simulate(bounded(t), cluster, pods, map[string]PolicySource{profileName: newTestSource(policy)},
+	out, err := Simulate(bounded(t), cluster, pods, map[string]PolicySource{profileName: source},
 		func(r ReplicaSource) { replica = r }, 1, nil, ExplainOptions{Nodes: 10})
 	if err != nil {
 		t.Fatal(err)

@@ -38,7 +38,7 @@ func (s *Storage) Create(ctx context.Context, key string, obj, out runtime.Objec
 	case err != nil:
 		return err
 	case out != nil:
-		return setResult(ctx, out, created)
+		return setDeep(out, created)
 	}
 	return nil
 }
@@ -163,7 +163,7 @@ func (s *Storage) GuaranteedUpdate(
 		case err != nil:
 			return err
 		}
-		return setResult(ctx, destination, obj)
+		return setDeep(destination, obj)
 	}
 }
 

@@ -13,7 +13,10 @@ const Name = "SchedulingGates"
 
 // New returns the plugin. It takes no configuration.
 func New() sdk.PreEnqueue {
-	return sdk.PreEnqueue{Name: Name, Scope: sdk.ScopeNode, Admit: admit}
+	return sdk.PreEnqueue{
+		Name: Name, Scope: sdk.ScopeNode, ByClass: true, Admit: admit,
+		Events: []sdk.Interest{{Kind: sdk.KindPod, Actions: sdk.ActionUpdatePodSchedulingGatesEliminated}},
+	}
 }
 
 func admit(_ *sdk.Cluster, pod *sdk.QueuedPod) sdk.Status {

@@ -9,7 +9,7 @@ const Name = "PrioritySort"
 
 // New returns the plugin. It takes no configuration.
 func New() sdk.QueueSort {
-	return sdk.QueueSort{Name: Name, Key: func(pod *sdk.QueuedPod) sdk.SortKey {
+	return sdk.QueueSort{Name: Name, ByClass: true, Key: func(pod *sdk.QueuedPod) sdk.SortKey {
 		return sdk.SortKey{Number: -int64(pod.Priority)}
 	}}
 }

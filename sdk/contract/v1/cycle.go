@@ -7,8 +7,10 @@ import "context"
 // the scheduler nothing there.
 type Cycler interface {
 	// Points are the plugins of the profile by point, in order. UNRESERVE and
-	// PERMIT_REVIEW are asked of the plugins at RESERVE and PERMIT and have no
-	// entry of their own.
+	// PERMIT_REVIEW are asked of the plugins at RESERVE and PERMIT, VICTIMS and
+	// CHOOSE of those at POST_FILTER, and have no entry of their own. Those at
+	// QUEUEING_HINT are all plugins of the profile, of any kind, that can tell which
+	// events help.
 	Points() Points
 	// Cycle asks the steps of c in order, those of one bundle that stand side by
 	// side in one crossing, and fills in the results. The scheduling goroutine
@@ -32,6 +34,9 @@ type PointInfo struct {
 	// reads changed; scope cluster, also when pods came or went.
 	Scope string
 	Reads []string
+	Hearing
+	// ByClass: at PRE_ENQUEUE and QUEUE_SORT, one answer does for a class.
+	ByClass bool
 	// IgnoreFailure: a call that fails is left out (manifest onFailure: ignore).
 	IgnoreFailure bool
 }
@@ -48,6 +53,11 @@ type CycleCall struct {
 	Nodes    []uint32
 	Refused  []uint32
 	Refusals []*Refusal
+
+	Events     []*Event
+	Classes    []uint32
+	Standing   *Standing
+	Candidates []*Candidate
 
 	// Results are parallel to Steps, up to the one where it stopped.
 	Results []*StepResult
@@ -67,6 +77,8 @@ func (p Point) Of() Point {
 		return Point_RESERVE
 	case Point_PERMIT_REVIEW:
 		return Point_PERMIT
+	case Point_VICTIMS, Point_CHOOSE:
+		return Point_POST_FILTER
 	}
 	return p
 }

@@ -8,6 +8,7 @@ type PredicateInfo struct {
 	// IgnoreFailure: a call that fails counts as "fits" instead of "unfit"
 	// (manifest onFailure: ignore).
 	IgnoreFailure bool
+	Hearing
 	// Group: plugins of the same group, unless it is 0, can be asked together
 	// by Evaluator.
 	Group int
