@@ -24,6 +24,11 @@ var objectSources = map[string]schema.GroupVersionResource{
 	"PersistentVolume":      {Version: "v1", Resource: "persistentvolumes"},
 	"PersistentVolumeClaim": {Version: "v1", Resource: "persistentvolumeclaims"},
 	"Namespace":             {Version: "v1", Resource: "namespaces"},
+	"StorageClass":          {Group: "storage.k8s.io", Version: "v1", Resource: "storageclasses"},
+	"CSINode":               {Group: "storage.k8s.io", Version: "v1", Resource: "csinodes"},
+	"CSIDriver":             {Group: "storage.k8s.io", Version: "v1", Resource: "csidrivers"},
+	"CSIStorageCapacity":    {Group: "storage.k8s.io", Version: "v1", Resource: "csistoragecapacities"},
+	"VolumeAttachment":      {Group: "storage.k8s.io", Version: "v1", Resource: "volumeattachments"},
 }
 
 // startScheduler runs the scheduler over the registry's own objects: nothing

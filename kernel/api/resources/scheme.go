@@ -7,6 +7,7 @@ import (
 	nodev1 "k8s.io/api/node/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"pintle.dev/pintle/sdk/apis/kernel/v1alpha1"
@@ -32,6 +33,9 @@ func AddToScheme(s *runtime.Scheme) error {
 	defaulted(s, setDeploymentDefaults, func(l *appsv1.DeploymentList) []appsv1.Deployment { return l.Items })
 	defaulted(s, setPriorityClassDefaults, func(l *schedulingv1.PriorityClassList) []schedulingv1.PriorityClass { return l.Items })
 	defaulted(s, setRuntimeClassDefaults, func(l *nodev1.RuntimeClassList) []nodev1.RuntimeClass { return l.Items })
+	defaulted(s, setStorageClassDefaults, func(l *storagev1.StorageClassList) []storagev1.StorageClass { return l.Items })
+	defaulted(s, setCSIDriverDefaults, func(l *storagev1.CSIDriverList) []storagev1.CSIDriver { return l.Items })
+	defaulted(s, setVolumeAttachmentDefaults, func(l *storagev1.VolumeAttachmentList) []storagev1.VolumeAttachment { return l.Items })
 	defaulted(s, setRoleBindingDefaults, func(l *rbacv1.RoleBindingList) []rbacv1.RoleBinding { return l.Items })
 	defaulted(s, setClusterRoleBindingDefaults, func(l *rbacv1.ClusterRoleBindingList) []rbacv1.ClusterRoleBinding { return l.Items })
 	defaulted(s, setPluginDefaults, func(l *v1alpha1.PluginList) []v1alpha1.Plugin { return l.Items })
