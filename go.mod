@@ -54,7 +54,10 @@ require (
 	oras.land/oras-go/v2 v2.6.2
 )
 
-require k8s.io/kube-scheduler v0.36.3 // indirect
+require (
+	k8s.io/csi-translation-lib v0.37.2 // indirect
+	k8s.io/kube-scheduler v0.36.3 // indirect
+)
 
 require (
 	cel.dev/expr v0.25.3 // indirect

@@ -53,6 +53,17 @@ func (c *Cluster) Objects(kind, namespace string, yield func(*Object) bool) {
 	}
 }
 
+// AllObjects calls yield for each object of a kind in all namespaces, in no order.
+func (c *Cluster) AllObjects(kind string, yield func(*Object) bool) {
+	for _, names := range c.objects[kind] {
+		for _, o := range names {
+			if !yield(o) {
+				return
+			}
+		}
+	}
+}
+
 func (c *Cluster) reset() {
 	for class := range c.classes {
 		c.gone = append(c.gone, class)

@@ -159,6 +159,12 @@ func decodeVolume(data []byte, v *Volume) error {
 			v.ReadOnly = f.number != 0
 		case 5:
 			v.Monitors = append(v.Monitors, f.text())
+		case 6:
+			v.InTreePlugin = f.text()
+		case 7:
+			v.Driver = f.text()
+		case 8:
+			v.Handle = f.text()
 		}
 		return nil
 	})

@@ -58,6 +58,8 @@ func decodeObject(data []byte) (*Object, error) {
 				}
 				return nil
 			})
+		case 17:
+			o.MigratedNodeAffinity, err = decodeNodeAffinity(f.bytes)
 		}
 		return err
 	})
@@ -128,6 +130,9 @@ func decodeStorage(data []byte) (*Storage, error) {
 func decodeStorageClass(data []byte) (*StorageClass, error) {
 	c := &StorageClass{}
 	err := message(data, "storage class", func(f *field) error {
+		if f.tag == 4 {
+			c.Driver = f.text()
+		}
 		if f.into(&c.Provisioner, &c.VolumeBindingMode) || f.tag != 3 {
 			return nil
 		}

@@ -53,6 +53,9 @@ type Object struct {
 	CSIDriver        *CSIDriver
 	Attachment       *Attachment // VolumeAttachment
 	DisruptionBudget *DisruptionBudget
+	// MigratedNodeAffinity is that of a persistent volume with an InTreePlugin, on
+	// the nodes whose CSINode says that they turned to its driver.
+	MigratedNodeAffinity *NodeAffinity
 }
 
 // Storage is what a claim asks for, a persistent volume has, or a CSI driver has
@@ -69,7 +72,7 @@ type Storage struct {
 	Claim *ClaimReference
 	// Owner is a claim's controlling owner, or nil.
 	Owner                 *OwnerReference
-	MaximumVolumeBytes    int64 // storage capacities; 0: not said
+	MaximumVolumeBytes    int64 // storage capacities; 0: not said, -1: none
 	VolumeAttributesClass string
 }
 
@@ -83,6 +86,7 @@ type StorageClass struct {
 	Provisioner       string
 	VolumeBindingMode string             // Immediate, WaitForFirstConsumer
 	AllowedTopologies []NodeSelectorTerm // ORed; empty: everywhere
+	Driver            string             // that took over from the provisioner, if it is in-tree
 }
 
 // Driver is a CSI driver on a node.

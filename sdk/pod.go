@@ -69,6 +69,12 @@ type Volume struct {
 	ID       string
 	ReadOnly bool
 	Monitors []string // rbd only
+	// InTreePlugin is set where CSI drivers have taken over the volumes of the
+	// plugin that the source belongs to: kubernetes.io/aws-ebs …
+	InTreePlugin string
+	// Driver and Handle are what a persistent volume of CSI says, and what an
+	// in-tree source is translated to; empty where it cannot be translated.
+	Driver, Handle string
 }
 
 // OwnerReference names an owner of a pod.

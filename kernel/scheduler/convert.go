@@ -14,8 +14,8 @@ import (
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
 
-// shape is what plugins may know of a pod but for its name, UID and node: pods
-// of one shape are one class. Its message is shared by all of them and never
+// shape is what plugins may know of a pod but for its name, UID and node (which a
+// pod with ephemeral volumes has in it): pods of one shape are one class. Its message is shared by all of them and never
 // changed. The key is a digest of the message's deterministic encoding.
 type shape struct {
 	key [sha256.Size]byte
@@ -112,7 +112,12 @@ func convertPod(pod *v1.Pod) *contractv1.Pod {
 		if strings.HasPrefix(volume.Name, tokenVolume) {
 			continue
 		}
-		out.Volumes = append(out.Volumes, convertVolume(volume))
+		v := convertVolume(volume, pod.Namespace, pod.Name)
+		if v.Type == ephemeralVolume {
+			// The claim has to be the pod's own, so no other is of its shape.
+			out.Name, out.Uid = pod.Name, string(pod.UID)
+		}
+		out.Volumes = append(out.Volumes, v)
 	}
 	for i := range pod.OwnerReferences {
 		o := &pod.OwnerReferences[i]

@@ -57,9 +57,8 @@ func convertObject(object any) (*contractv1.Object, error) {
 	case *v1.PersistentVolume:
 		out := newObject("PersistentVolume", &o.ObjectMeta)
 		out.Volume, out.Storage = convertPersistentVolume(o), convertVolumeStorage(o)
-		if affinity := o.Spec.NodeAffinity; affinity != nil && affinity.Required != nil {
-			out.NodeAffinity = &contractv1.NodeAffinity{HasRequired: true, Required: convertTerms(affinity.Required.NodeSelectorTerms)}
-		}
+		out.NodeAffinity = volumeAffinity(o)
+		translatePersistent(out.Object, o)
 		return out.Object, nil
 	case *v1.Namespace:
 		return newObject("Namespace", &o.ObjectMeta).Object, nil

@@ -64,7 +64,7 @@ func volumeMode(mode *v1.PersistentVolumeMode) string {
 }
 
 func convertStorageClass(class *storagev1.StorageClass) *contractv1.StorageClass {
-	out := &contractv1.StorageClass{Provisioner: class.Provisioner, VolumeBindingMode: string(storagev1.VolumeBindingImmediate)}
+	out := &contractv1.StorageClass{Provisioner: class.Provisioner, Driver: migrated[class.Provisioner], VolumeBindingMode: string(storagev1.VolumeBindingImmediate)}
 	if class.VolumeBindingMode != nil {
 		out.VolumeBindingMode = string(*class.VolumeBindingMode)
 	}
@@ -101,6 +101,8 @@ func convertCSIDriver(driver *storagev1.CSIDriver) *contractv1.CSIDriver {
 	return &contractv1.CSIDriver{
 		StorageCapacity: is(driver.Spec.StorageCapacity, false),
 		AttachRequired:  is(driver.Spec.AttachRequired, true),
+
+		PreventPodSchedulingIfMissing: is(driver.Spec.PreventPodSchedulingIfMissing, false),
 	}
 }
 
@@ -111,6 +113,9 @@ func convertCapacity(capacity *storagev1.CSIStorageCapacity) *contractv1.Storage
 	}
 	if capacity.MaximumVolumeSize != nil {
 		out.MaximumVolumeBytes = capacity.MaximumVolumeSize.Value()
+		if out.MaximumVolumeBytes == 0 {
+			out.MaximumVolumeBytes = -1 // said, and nothing fits
+		}
 	}
 	out.HasSelector, out.Selector = convertSelector(capacity.NodeTopology)
 	return out

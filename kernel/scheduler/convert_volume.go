@@ -6,8 +6,12 @@ import (
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
 
-// convertVolume names a volume's type and, where it has one, its disk.
-func convertVolume(volume *v1.Volume) *contractv1.Volume {
+// ephemeralVolume is the type of volumes whose claim is made for the pod.
+const ephemeralVolume = "ephemeral"
+
+// convertVolume names a volume's type and, where it has one, its disk; of an
+// ephemeral one the claim that is made for it.
+func convertVolume(volume *v1.Volume, namespace, podName string) *contractv1.Volume {
 	out := &contractv1.Volume{Name: volume.Name}
 	switch s := &volume.VolumeSource; {
 	case s.GCEPersistentDisk != nil:
@@ -41,7 +45,7 @@ func convertVolume(volume *v1.Volume) *contractv1.Volume {
 		out.Type, out.Id = "azureDisk", s.AzureDisk.DiskName
 		out.ReadOnly = s.AzureDisk.ReadOnly != nil && *s.AzureDisk.ReadOnly
 	case s.Ephemeral != nil:
-		out.Type = "ephemeral"
+		out.Type, out.Id = ephemeralVolume, podName+"-"+volume.Name
 	case s.Image != nil:
 		out.Type, out.Id = "image", s.Image.Reference
 	case s.FC != nil:
@@ -49,6 +53,7 @@ func convertVolume(volume *v1.Volume) *contractv1.Volume {
 	case s.CephFS != nil:
 		out.Type, out.ReadOnly = "cephfs", s.CephFS.ReadOnly
 	}
+	translate(out, volume, namespace)
 	return out
 }
 

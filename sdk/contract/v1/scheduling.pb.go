@@ -1203,9 +1203,16 @@ type Volume struct {
 	Type string `protobuf:"bytes,2,opt,name=type,proto3" json:"type,omitempty"`
 	// id names the disk within its type: pdName, volumeID, claimName; for rbd
 	// "pool/image"; empty where the type has none.
-	Id            string   `protobuf:"bytes,3,opt,name=id,proto3" json:"id,omitempty"`
-	ReadOnly      bool     `protobuf:"varint,4,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
-	Monitors      []string `protobuf:"bytes,5,rep,name=monitors,proto3" json:"monitors,omitempty"` // rbd
+	Id       string   `protobuf:"bytes,3,opt,name=id,proto3" json:"id,omitempty"`
+	ReadOnly bool     `protobuf:"varint,4,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
+	Monitors []string `protobuf:"bytes,5,rep,name=monitors,proto3" json:"monitors,omitempty"` // rbd
+	// in_tree_plugin is set where CSI drivers have taken over the volumes of the
+	// plugin that the source belongs to: kubernetes.io/aws-ebs … (contract 3).
+	InTreePlugin string `protobuf:"bytes,6,opt,name=in_tree_plugin,json=inTreePlugin,proto3" json:"in_tree_plugin,omitempty"`
+	// driver and handle: what a persistent volume of CSI says, and what an in-tree
+	// source is translated to; empty where it cannot be translated.
+	Driver        string `protobuf:"bytes,7,opt,name=driver,proto3" json:"driver,omitempty"`
+	Handle        string `protobuf:"bytes,8,opt,name=handle,proto3" json:"handle,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1273,6 +1280,27 @@ func (x *Volume) GetMonitors() []string {
 		return x.Monitors
 	}
 	return nil
+}
+
+func (x *Volume) GetInTreePlugin() string {
+	if x != nil {
+		return x.InTreePlugin
+	}
+	return ""
+}
+
+func (x *Volume) GetDriver() string {
+	if x != nil {
+		return x.Driver
+	}
+	return ""
+}
+
+func (x *Volume) GetHandle() string {
+	if x != nil {
+		return x.Handle
+	}
+	return ""
 }
 
 type OwnerReference struct {
@@ -1951,8 +1979,11 @@ type Object struct {
 	CsiDriver        *CSIDriver        `protobuf:"bytes,14,opt,name=csi_driver,json=csiDriver,proto3" json:"csi_driver,omitempty"`
 	Attachment       *Attachment       `protobuf:"bytes,15,opt,name=attachment,proto3" json:"attachment,omitempty"` // VolumeAttachment
 	DisruptionBudget *DisruptionBudget `protobuf:"bytes,16,opt,name=disruption_budget,json=disruptionBudget,proto3" json:"disruption_budget,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// migrated_node_affinity: of a persistent volume with an in_tree_plugin, on the
+	// nodes whose CSINode says that they turned to its driver.
+	MigratedNodeAffinity *NodeAffinity `protobuf:"bytes,17,opt,name=migrated_node_affinity,json=migratedNodeAffinity,proto3" json:"migrated_node_affinity,omitempty"`
+	unknownFields        protoimpl.UnknownFields
+	sizeCache            protoimpl.SizeCache
 }
 
 func (x *Object) Reset() {
@@ -2097,6 +2128,13 @@ func (x *Object) GetDisruptionBudget() *DisruptionBudget {
 	return nil
 }
 
+func (x *Object) GetMigratedNodeAffinity() *NodeAffinity {
+	if x != nil {
+		return x.MigratedNodeAffinity
+	}
+	return nil
+}
+
 // Storage is what a claim asks for, a persistent volume has or a CSI driver has
 // left for a class and a segment of the topology.
 type Storage struct {
@@ -2111,7 +2149,7 @@ type Storage struct {
 	HasSelector           bool                   `protobuf:"varint,8,opt,name=has_selector,json=hasSelector,proto3" json:"has_selector,omitempty"`
 	Claim                 *ClaimReference        `protobuf:"bytes,9,opt,name=claim,proto3" json:"claim,omitempty"`                                                         // persistent volumes: spec.claimRef
 	Owner                 *OwnerReference        `protobuf:"bytes,10,opt,name=owner,proto3" json:"owner,omitempty"`                                                        // claims: the controlling owner
-	MaximumVolumeBytes    int64                  `protobuf:"varint,11,opt,name=maximum_volume_bytes,json=maximumVolumeBytes,proto3" json:"maximum_volume_bytes,omitempty"` // storage capacities; 0: not said
+	MaximumVolumeBytes    int64                  `protobuf:"varint,11,opt,name=maximum_volume_bytes,json=maximumVolumeBytes,proto3" json:"maximum_volume_bytes,omitempty"` // storage capacities; 0: not said, -1: none
 	VolumeAttributesClass string                 `protobuf:"bytes,12,opt,name=volume_attributes_class,json=volumeAttributesClass,proto3" json:"volume_attributes_class,omitempty"`
 	unknownFields         protoimpl.UnknownFields
 	sizeCache             protoimpl.SizeCache
@@ -2296,8 +2334,10 @@ type StorageClass struct {
 	Provisioner       string                 `protobuf:"bytes,1,opt,name=provisioner,proto3" json:"provisioner,omitempty"`
 	VolumeBindingMode string                 `protobuf:"bytes,2,opt,name=volume_binding_mode,json=volumeBindingMode,proto3" json:"volume_binding_mode,omitempty"` // Immediate, WaitForFirstConsumer
 	AllowedTopologies []*NodeSelectorTerm    `protobuf:"bytes,3,rep,name=allowed_topologies,json=allowedTopologies,proto3" json:"allowed_topologies,omitempty"`   // ORed; of In expressions
-	unknownFields     protoimpl.UnknownFields
-	sizeCache         protoimpl.SizeCache
+	// driver took over from the provisioner, if that is an in_tree_plugin.
+	Driver        string `protobuf:"bytes,4,opt,name=driver,proto3" json:"driver,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *StorageClass) Reset() {
@@ -2349,6 +2389,13 @@ func (x *StorageClass) GetAllowedTopologies() []*NodeSelectorTerm {
 		return x.AllowedTopologies
 	}
 	return nil
+}
+
+func (x *StorageClass) GetDriver() string {
+	if x != nil {
+		return x.Driver
+	}
+	return ""
 }
 
 // Driver is a CSI driver on a node.
@@ -3535,13 +3582,16 @@ const file_scheduling_proto_rawDesc = "" +
 	"\ahost_ip\x18\x03 \x01(\tR\x06hostIp\"5\n" +
 	"\tContainer\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
-	"\x05image\x18\x02 \x01(\tR\x05image\"y\n" +
+	"\x05image\x18\x02 \x01(\tR\x05image\"\xcf\x01\n" +
 	"\x06Volume\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04type\x18\x02 \x01(\tR\x04type\x12\x0e\n" +
 	"\x02id\x18\x03 \x01(\tR\x02id\x12\x1b\n" +
 	"\tread_only\x18\x04 \x01(\bR\breadOnly\x12\x1a\n" +
-	"\bmonitors\x18\x05 \x03(\tR\bmonitors\"\x8b\x01\n" +
+	"\bmonitors\x18\x05 \x03(\tR\bmonitors\x12$\n" +
+	"\x0ein_tree_plugin\x18\x06 \x01(\tR\finTreePlugin\x12\x16\n" +
+	"\x06driver\x18\a \x01(\tR\x06driver\x12\x16\n" +
+	"\x06handle\x18\b \x01(\tR\x06handle\"\x8b\x01\n" +
 	"\x0eOwnerReference\x12\x1f\n" +
 	"\vapi_version\x18\x01 \x01(\tR\n" +
 	"apiVersion\x12\x12\n" +
@@ -3622,7 +3672,7 @@ const file_scheduling_proto_rawDesc = "" +
 	"\x11match_expressions\x18\x02 \x03(\v2\x1f.pintle.contract.v1.RequirementR\x10matchExpressions\x1a>\n" +
 	"\x10MatchLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xf5\a\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xcd\b\n" +
 	"\x06Object\x12/\n" +
 	"\x03key\x18\x01 \x01(\v2\x1d.pintle.contract.v1.ObjectKeyR\x03key\x12>\n" +
 	"\x06labels\x18\x02 \x03(\v2&.pintle.contract.v1.Object.LabelsEntryR\x06labels\x12!\n" +
@@ -3644,7 +3694,8 @@ const file_scheduling_proto_rawDesc = "" +
 	"\n" +
 	"attachment\x18\x0f \x01(\v2\x1e.pintle.contract.v1.AttachmentR\n" +
 	"attachment\x12Q\n" +
-	"\x11disruption_budget\x18\x10 \x01(\v2$.pintle.contract.v1.DisruptionBudgetR\x10disruptionBudget\x1a9\n" +
+	"\x11disruption_budget\x18\x10 \x01(\v2$.pintle.contract.v1.DisruptionBudgetR\x10disruptionBudget\x12V\n" +
+	"\x16migrated_node_affinity\x18\x11 \x01(\v2 .pintle.contract.v1.NodeAffinityR\x14migratedNodeAffinity\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a>\n" +
@@ -3670,11 +3721,12 @@ const file_scheduling_proto_rawDesc = "" +
 	"\x0eClaimReference\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x10\n" +
-	"\x03uid\x18\x03 \x01(\tR\x03uid\"\xb5\x01\n" +
+	"\x03uid\x18\x03 \x01(\tR\x03uid\"\xcd\x01\n" +
 	"\fStorageClass\x12 \n" +
 	"\vprovisioner\x18\x01 \x01(\tR\vprovisioner\x12.\n" +
 	"\x13volume_binding_mode\x18\x02 \x01(\tR\x11volumeBindingMode\x12S\n" +
-	"\x12allowed_topologies\x18\x03 \x03(\v2$.pintle.contract.v1.NodeSelectorTermR\x11allowedTopologies\"\x8d\x01\n" +
+	"\x12allowed_topologies\x18\x03 \x03(\v2$.pintle.contract.v1.NodeSelectorTermR\x11allowedTopologies\x12\x16\n" +
+	"\x06driver\x18\x04 \x01(\tR\x06driver\"\x8d\x01\n" +
 	"\x06Driver\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x17\n" +
 	"\anode_id\x18\x02 \x01(\tR\x06nodeId\x12\x1b\n" +
@@ -3890,32 +3942,33 @@ var file_scheduling_proto_depIdxs = []int32{
 	29, // 52: pintle.contract.v1.Object.csi_driver:type_name -> pintle.contract.v1.CSIDriver
 	30, // 53: pintle.contract.v1.Object.attachment:type_name -> pintle.contract.v1.Attachment
 	31, // 54: pintle.contract.v1.Object.disruption_budget:type_name -> pintle.contract.v1.DisruptionBudget
-	23, // 55: pintle.contract.v1.Storage.selector:type_name -> pintle.contract.v1.Selector
-	26, // 56: pintle.contract.v1.Storage.claim:type_name -> pintle.contract.v1.ClaimReference
-	18, // 57: pintle.contract.v1.Storage.owner:type_name -> pintle.contract.v1.OwnerReference
-	12, // 58: pintle.contract.v1.StorageClass.allowed_topologies:type_name -> pintle.contract.v1.NodeSelectorTerm
-	0,  // 59: pintle.contract.v1.ApplyRequest.delta:type_name -> pintle.contract.v1.Delta
-	37, // 60: pintle.contract.v1.FilterResponse.reasons:type_name -> pintle.contract.v1.ReasonSet
-	42, // 61: pintle.contract.v1.EvaluateRequest.filters:type_name -> pintle.contract.v1.Question
-	42, // 62: pintle.contract.v1.EvaluateRequest.scores:type_name -> pintle.contract.v1.Question
-	44, // 63: pintle.contract.v1.EvaluateResponse.filters:type_name -> pintle.contract.v1.FilterAnswer
-	45, // 64: pintle.contract.v1.EvaluateResponse.scores:type_name -> pintle.contract.v1.ScoreAnswer
-	37, // 65: pintle.contract.v1.FilterAnswer.reasons:type_name -> pintle.contract.v1.ReasonSet
-	33, // 66: pintle.contract.v1.Scheduling.Apply:input_type -> pintle.contract.v1.ApplyRequest
-	35, // 67: pintle.contract.v1.Scheduling.Filter:input_type -> pintle.contract.v1.FilterRequest
-	38, // 68: pintle.contract.v1.Scheduling.Score:input_type -> pintle.contract.v1.ScoreRequest
-	40, // 69: pintle.contract.v1.Scheduling.Normalize:input_type -> pintle.contract.v1.NormalizeRequest
-	41, // 70: pintle.contract.v1.Scheduling.Evaluate:input_type -> pintle.contract.v1.EvaluateRequest
-	34, // 71: pintle.contract.v1.Scheduling.Apply:output_type -> pintle.contract.v1.ApplyResponse
-	36, // 72: pintle.contract.v1.Scheduling.Filter:output_type -> pintle.contract.v1.FilterResponse
-	39, // 73: pintle.contract.v1.Scheduling.Score:output_type -> pintle.contract.v1.ScoreResponse
-	39, // 74: pintle.contract.v1.Scheduling.Normalize:output_type -> pintle.contract.v1.ScoreResponse
-	43, // 75: pintle.contract.v1.Scheduling.Evaluate:output_type -> pintle.contract.v1.EvaluateResponse
-	71, // [71:76] is the sub-list for method output_type
-	66, // [66:71] is the sub-list for method input_type
-	66, // [66:66] is the sub-list for extension type_name
-	66, // [66:66] is the sub-list for extension extendee
-	0,  // [0:66] is the sub-list for field type_name
+	14, // 55: pintle.contract.v1.Object.migrated_node_affinity:type_name -> pintle.contract.v1.NodeAffinity
+	23, // 56: pintle.contract.v1.Storage.selector:type_name -> pintle.contract.v1.Selector
+	26, // 57: pintle.contract.v1.Storage.claim:type_name -> pintle.contract.v1.ClaimReference
+	18, // 58: pintle.contract.v1.Storage.owner:type_name -> pintle.contract.v1.OwnerReference
+	12, // 59: pintle.contract.v1.StorageClass.allowed_topologies:type_name -> pintle.contract.v1.NodeSelectorTerm
+	0,  // 60: pintle.contract.v1.ApplyRequest.delta:type_name -> pintle.contract.v1.Delta
+	37, // 61: pintle.contract.v1.FilterResponse.reasons:type_name -> pintle.contract.v1.ReasonSet
+	42, // 62: pintle.contract.v1.EvaluateRequest.filters:type_name -> pintle.contract.v1.Question
+	42, // 63: pintle.contract.v1.EvaluateRequest.scores:type_name -> pintle.contract.v1.Question
+	44, // 64: pintle.contract.v1.EvaluateResponse.filters:type_name -> pintle.contract.v1.FilterAnswer
+	45, // 65: pintle.contract.v1.EvaluateResponse.scores:type_name -> pintle.contract.v1.ScoreAnswer
+	37, // 66: pintle.contract.v1.FilterAnswer.reasons:type_name -> pintle.contract.v1.ReasonSet
+	33, // 67: pintle.contract.v1.Scheduling.Apply:input_type -> pintle.contract.v1.ApplyRequest
+	35, // 68: pintle.contract.v1.Scheduling.Filter:input_type -> pintle.contract.v1.FilterRequest
+	38, // 69: pintle.contract.v1.Scheduling.Score:input_type -> pintle.contract.v1.ScoreRequest
+	40, // 70: pintle.contract.v1.Scheduling.Normalize:input_type -> pintle.contract.v1.NormalizeRequest
+	41, // 71: pintle.contract.v1.Scheduling.Evaluate:input_type -> pintle.contract.v1.EvaluateRequest
+	34, // 72: pintle.contract.v1.Scheduling.Apply:output_type -> pintle.contract.v1.ApplyResponse
+	36, // 73: pintle.contract.v1.Scheduling.Filter:output_type -> pintle.contract.v1.FilterResponse
+	39, // 74: pintle.contract.v1.Scheduling.Score:output_type -> pintle.contract.v1.ScoreResponse
+	39, // 75: pintle.contract.v1.Scheduling.Normalize:output_type -> pintle.contract.v1.ScoreResponse
+	43, // 76: pintle.contract.v1.Scheduling.Evaluate:output_type -> pintle.contract.v1.EvaluateResponse
+	72, // [72:77] is the sub-list for method output_type
+	67, // [67:72] is the sub-list for method input_type
+	67, // [67:67] is the sub-list for extension type_name
+	67, // [67:67] is the sub-list for extension extendee
+	0,  // [0:67] is the sub-list for field type_name
 }
 
 func init() { file_scheduling_proto_init() }
