@@ -6,6 +6,8 @@ import schedulerv1 "k8s.io/kube-scheduler/config/v1"
 const (
 	modern  = "modern"
 	classic = "classic"
+	// entrance has plugins of the queue, for those who do not load modern.
+	entrance = "points"
 )
 
 // point is a point of the scheduling framework, as KubeSchedulerConfiguration
@@ -103,12 +105,12 @@ func both(name string) map[point]string {
 // kubernetes are the plugins of Kubernetes 1.36, in the order of its default
 // profile; those at the end are not in it.
 var kubernetes = []inTree{
-	{name: "SchedulingGates", at: map[point]string{preEnqueue: ""}, own: "pods with scheduling gates wait outside of the queue"},
+	{name: "SchedulingGates", at: map[point]string{preEnqueue: "SchedulingGates"}},
 	{name: prioritySort, at: map[point]string{queueSort: ""}, own: "the queue is in the order of priority, then of arrival"},
 	{name: nodeUnschedulable, at: map[point]string{filter: nodeUnschedulable}},
 	{name: "NodeName", at: map[point]string{filter: "NodeName"}},
 	{name: taintToleration, at: map[point]string{filter: taintToleration, preScore: "", score: taintToleration + scoring}, weight: 3},
-	{name: nodeAffinity, at: both(nodeAffinity), weight: 2},
+	{name: nodeAffinity, at: map[point]string{preFilter: nodeAffinity + "PreFilter", filter: nodeAffinity, preScore: "", score: nodeAffinity + scoring}, weight: 2},
 	{name: "NodePorts", at: map[point]string{preFilter: "", filter: "NodePorts"}},
 	{name: nodeResourcesFit, at: both(nodeResourcesFit)},
 	{name: "VolumeRestrictions", at: map[point]string{preFilter: "", filter: "VolumeRestrictions"}},

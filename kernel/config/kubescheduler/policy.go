@@ -86,6 +86,9 @@ func (s *source) policy(out *output) {
 	p := &policy{source: s, in: &in, arguments: map[string]map[string]any{}}
 	p.out.SchedulerName = "default-scheduler"
 	p.choose()
+	// Gates came later than policies, and pods with gates are not to be scheduled
+	// by an old one either.
+	p.out.PreEnqueue = []string{"SchedulingGates"}
 	p.predicates()
 	p.priorities()
 	if in.AlwaysCheckAllPredicates {
@@ -102,6 +105,9 @@ func (s *source) policy(out *output) {
 		}
 	}
 	out.Plugins.Bundles = []bundle{{Name: p.set}}
+	if p.set == classic {
+		out.Plugins.Bundles = append(out.Plugins.Bundles, bundle{Name: entrance})
+	}
 	out.Scheduler.Profiles = []profile{p.out}
 	extenders := make([]schedulerv1.Extender, len(in.Extenders))
 	for i := range in.Extenders {
@@ -194,7 +200,10 @@ func (p *policy) predicates() {
 			}
 		}
 	}
-	add(mandatory...)
+	for _, name := range mandatory {
+		o := oldPredicates[name]
+		add(o.in(p.set)...)
+	}
 	for i, e := range p.predicateList() {
 		path := fmt.Sprintf("predicates[%d]", i)
 		if e.Argument != nil {

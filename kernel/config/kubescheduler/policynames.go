@@ -9,10 +9,8 @@ type old struct {
 	strategy string
 }
 
-func same(names ...string) old { return old{classic: names, modern: names} }
-
 // conditions became taints: a node that is short of something has one.
-const conditionsAreTaints = "nodes in this condition have a taint, which TaintToleration looks at"
+const conditionsAreTaints = "nodes in this condition have a taint, which the predicate of taints looks at"
 
 var oldPredicates = map[string]old{
 	"PodFitsHostPorts":        {classic: []string{"PodFitsHostPorts"}, modern: []string{"NodePorts"}},
@@ -28,12 +26,12 @@ var oldPredicates = map[string]old{
 	"MaxCinderVolumeCount":    {modern: []string{"NodeVolumeLimits"}},
 	"MaxCSIVolumeCountPred":   {modern: []string{"NodeVolumeLimits"}},
 	"GeneralPredicates":       {classic: []string{"PodFitsResources", "HostName", "PodFitsHostPorts", "MatchNodeSelector"}, modern: []string{nodeResourcesFit, "NodeName", "NodePorts", nodeAffinity}},
-	"PodToleratesNodeTaints":  same(taintToleration),
-	"CheckNodeUnschedulable":  same(nodeUnschedulable),
-	"CheckNodeCondition":      {classic: []string{taintToleration}, modern: []string{taintToleration}, nothing: conditionsAreTaints},
-	"CheckNodeMemoryPressure": {classic: []string{taintToleration}, modern: []string{taintToleration}, nothing: conditionsAreTaints},
-	"CheckNodeDiskPressure":   {classic: []string{taintToleration}, modern: []string{taintToleration}, nothing: conditionsAreTaints},
-	"CheckNodePIDPressure":    {classic: []string{taintToleration}, modern: []string{taintToleration}, nothing: conditionsAreTaints},
+	"PodToleratesNodeTaints":  {classic: []string{"PodToleratesNodeTaints"}, modern: []string{taintToleration}},
+	"CheckNodeUnschedulable":  {classic: []string{"CheckNodeUnschedulable"}, modern: []string{nodeUnschedulable}},
+	"CheckNodeCondition":      {classic: []string{"PodToleratesNodeTaints"}, modern: []string{taintToleration}, nothing: conditionsAreTaints},
+	"CheckNodeMemoryPressure": {classic: []string{"PodToleratesNodeTaints"}, modern: []string{taintToleration}, nothing: conditionsAreTaints},
+	"CheckNodeDiskPressure":   {classic: []string{"PodToleratesNodeTaints"}, modern: []string{taintToleration}, nothing: conditionsAreTaints},
+	"CheckNodePIDPressure":    {classic: []string{"PodToleratesNodeTaints"}, modern: []string{taintToleration}, nothing: conditionsAreTaints},
 	"CheckVolumeBinding":      {modern: []string{volumeBinding}},
 	"MatchInterPodAffinity":   {modern: []string{interPodAffinity}},
 	"EvenPodsSpread":          {modern: []string{podTopologySpread}},
@@ -62,5 +60,5 @@ var (
 	}
 	oldDefaultPriorities = []string{"LeastRequestedPriority", "BalancedResourceAllocation", "SelectorSpreadPriority", "NodeAffinityPriority"}
 	// mandatory predicates are there whatever a Policy says.
-	mandatory = []string{nodeUnschedulable, taintToleration}
+	mandatory = []string{"CheckNodeUnschedulable", "PodToleratesNodeTaints"}
 )

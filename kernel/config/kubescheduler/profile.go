@@ -169,6 +169,10 @@ func (s *source) profile(path string, in *schedulerv1.KubeSchedulerProfile) prof
 				continue
 			}
 			switch at {
+			case preEnqueue:
+				out.PreEnqueue = append(out.PreEnqueue, here)
+			case preFilter:
+				out.PreFilter = append(out.PreFilter, here)
 			case filter:
 				out.Predicates = append(out.Predicates, here)
 			case score:
@@ -195,7 +199,7 @@ func (s *source) folded(path string, e *expansion) {
 		}
 		for before, behind := range map[point]point{preFilter: filter, preScore: score} {
 			_, has := p.at[before]
-			if _, both := p.at[behind]; !has || !both {
+			if _, both := p.at[behind]; !has || !both || p.at[before] != "" {
 				continue
 			}
 			if a, b := slices.Contains(e.at[before], p.name), slices.Contains(e.at[behind], p.name); a != b {
@@ -206,7 +210,7 @@ func (s *source) folded(path string, e *expansion) {
 			if p.own == "" || slices.Contains(e.at[at], p.name) {
 				continue
 			}
-			if len(e.at[at]) == 0 || at == preEnqueue {
+			if len(e.at[at]) == 0 {
 				s.fault(s.nearest(path, at, "multiPoint"), "%s cannot be left out: %s", p.name, p.own)
 			}
 		}

@@ -35,6 +35,8 @@ type scheduler struct {
 
 type profile struct {
 	SchedulerName string         `yaml:"schedulerName"`
+	PreEnqueue    []string       `yaml:"preEnqueue,omitempty,flow"`
+	PreFilter     []string       `yaml:"preFilter,omitempty,flow"`
 	Predicates    []string       `yaml:"predicates"`
 	PostFilter    []string       `yaml:"postFilter,omitempty,flow"`
 	Priorities    []priority     `yaml:"priorities"`
@@ -127,17 +129,26 @@ func (t *Translation) Into(name string, existing []byte) ([]byte, error) {
 		put(bundles, "bundles", child(child(&tree, "plugins"), "bundles"))
 		return encode(s.root)
 	}
+	// What is in modern may not be in another bundle that is loaded too.
+	sets := []string{classic, modern}
 	for _, b := range child(child(&tree, "plugins"), "bundles").Content {
+		name := child(b, "name").Value
+		if name == modern {
+			list.Content = slices.DeleteFunc(list.Content, func(n *yaml.Node) bool {
+				have := child(n, "name")
+				return have != nil && have.Value == entrance
+			})
+		}
 		at := slices.IndexFunc(list.Content, func(n *yaml.Node) bool {
 			have := child(n, "name")
-			return have != nil && (have.Value == modern || have.Value == classic)
+			return have != nil && (have.Value == name || slices.Contains(sets, name) && slices.Contains(sets, have.Value))
 		})
 		if at < 0 {
 			list.Content = append(list.Content, b)
 			continue
 		}
 		have := list.Content[at]
-		if child(have, "name").Value != child(b, "name").Value {
+		if child(have, "name").Value != name {
 			list.Content[at] = b // limits and configuration were for other plugins
 			continue
 		}
