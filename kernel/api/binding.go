@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -97,26 +99,12 @@ func (r *bindingREST) assign(ctx context.Context, b *corev1.Binding, dryRun bool
 			*pre.ResourceVersion = b.ResourceVersion
 		}
 	}
-	err = r.store.Storage.GuaranteedUpdate(ctx, key, &corev1.Pod{}, false, pre, storage.SimpleUpdate(func(obj runtime.Object) (runtime.Object, error) {
-		pod, ok := obj.(*corev1.Pod)
-		if !ok {
-			return nil, fmt.Errorf("unexpected object: %#v", obj)
-		}
-		switch {
-		case pod.DeletionTimestamp != nil:
-			return nil, fmt.Errorf("pod %s is being deleted, cannot be assigned to a host", pod.Name)
-		case pod.Spec.NodeName != "":
-			return nil, fmt.Errorf("pod %v is already assigned to node %q", pod.Name, pod.Spec.NodeName)
-		case len(pod.Spec.SchedulingGates) != 0:
-			return nil, fmt.Errorf("pod %v has non-empty .spec.schedulingGates", pod.Name)
-		}
-		pod.Spec.NodeName = b.Target.Name
-		pod.Status.NominatedNodeName = ""
-		pod.Annotations = merged(pod.Annotations, b.Annotations)
-		pod.Labels = merged(pod.Labels, b.Labels)
-		setPodCondition(&pod.Status, corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue})
-		return pod, nil
-	}), dryRun, nil)
+	bound := func(obj runtime.Object) (runtime.Object, error) { return bound(obj, b) }
+	if direct, ok := r.store.Storage.Storage.(replacer); ok && !dryRun {
+		err = direct.Replace(ctx, key, pre, bound)
+	} else {
+		err = r.store.Storage.GuaranteedUpdate(ctx, key, &corev1.Pod{}, false, pre, storage.SimpleUpdate(bound), dryRun, nil)
+	}
 	if err == nil {
 		return nil
 	}
@@ -130,35 +118,62 @@ func (r *bindingREST) assign(ctx context.Context, b *corev1.Binding, dryRun bool
 	return err
 }
 
+// replacer is a storage that writes over shared objects without copying them.
+type replacer interface {
+	Replace(context.Context, string, *storage.Preconditions, func(runtime.Object) (runtime.Object, error)) error
+}
+
+// bound is a pod with a binding. It shares with the pod before, which stays as it
+// is, and has times as they are stored.
+func bound(obj runtime.Object, b *corev1.Binding) (runtime.Object, error) {
+	before, ok := obj.(*corev1.Pod)
+	if !ok {
+		return nil, fmt.Errorf("unexpected object: %#v", obj)
+	}
+	switch {
+	case before.DeletionTimestamp != nil:
+		return nil, fmt.Errorf("pod %s is being deleted, cannot be assigned to a host", before.Name)
+	case before.Spec.NodeName != "":
+		return nil, fmt.Errorf("pod %v is already assigned to node %q", before.Name, before.Spec.NodeName)
+	case len(before.Spec.SchedulingGates) != 0:
+		return nil, fmt.Errorf("pod %v has non-empty .spec.schedulingGates", before.Name)
+	}
+	pod := *before
+	pod.Spec.NodeName = b.Target.Name
+	pod.Status.NominatedNodeName = ""
+	pod.Annotations = merged(pod.Annotations, b.Annotations)
+	pod.Labels = merged(pod.Labels, b.Labels)
+	pod.Status.Conditions = withCondition(pod.Status.Conditions, corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue})
+	return &pod, nil
+}
+
+// merged is a new map unless from adds nothing.
 func merged(into, from map[string]string) map[string]string {
 	if len(from) == 0 {
 		return into
 	}
-	if into == nil {
-		into = make(map[string]string, len(from))
-	}
-	for k, v := range from {
-		into[k] = v
-	}
-	return into
+	out := make(map[string]string, len(into)+len(from))
+	maps.Copy(out, into)
+	maps.Copy(out, from)
+	return out
 }
 
-// setPodCondition sets c, with the present as its transition time unless the
-// condition had that status already.
-func setPodCondition(status *corev1.PodStatus, c corev1.PodCondition) {
-	c.LastTransitionTime = metav1.Now()
-	for i := range status.Conditions {
-		old := &status.Conditions[i]
-		if old.Type != c.Type {
+// withCondition is a new list with c in it, with the present as its transition
+// time unless the condition had that status already.
+func withCondition(conditions []corev1.PodCondition, c corev1.PodCondition) []corev1.PodCondition {
+	c.LastTransitionTime = metav1.Unix(time.Now().Unix(), 0)
+	out := append(make([]corev1.PodCondition, 0, len(conditions)+1), conditions...)
+	for i := range out {
+		if out[i].Type != c.Type {
 			continue
 		}
-		if old.Status == c.Status {
-			c.LastTransitionTime = old.LastTransitionTime
+		if out[i].Status == c.Status {
+			c.LastTransitionTime = out[i].LastTransitionTime
 		}
-		*old = c
-		return
+		out[i] = c
+		return out
 	}
-	status.Conditions = append(status.Conditions, c)
+	return append(out, c)
 }
 
 // legacyBindingREST is the top-level bindings resource, whose object names the

@@ -308,7 +308,7 @@ func (r *evictionREST) markAndDelete(ctx context.Context, name string, o *metav1
 					return nil, apierrors.NewConflict(gr, pod.Name, fmt.Errorf("the ResourceVersion in the precondition (%s) does not match the ResourceVersion in record (%s). The object might have been modified", *p.ResourceVersion, pod.ResourceVersion))
 				}
 			}
-			setPodCondition(&pod.Status, corev1.PodCondition{
+			pod.Status.Conditions = withCondition(pod.Status.Conditions, corev1.PodCondition{
 				Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue,
 				Reason: "EvictionByEvictionAPI", Message: "Eviction API: evicting",
 			})
