@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"slices"
 	"sync"
 	"time"
@@ -20,6 +21,10 @@ import (
 // reconcileTimeout is the deadline of one reconciliation, the API's part
 // included, where the manifest says nothing.
 const reconcileTimeout = 30 * time.Second
+
+// brokenBackoff is the least time before a key that broke an instance is tried
+// with the next one.
+const brokenBackoff = time.Second
 
 // watches are what a controller of a module asks its host to watch.
 type watches struct {
@@ -181,6 +186,10 @@ func (r *reconcilers) once(ctx context.Context, spec controller.Spec, run *recon
 	// Its memory is gone with it, whatever close says.
 	defer func() { _ = g.close(context.WithoutCancel(ctx), 0) }()
 	rest := controller.ConfigFor(spec.Socket, "pintle-controller/"+name)
+	// One transport for all its clients, whose idle connections end with it.
+	connections := &http.Transport{DialContext: rest.Dial, DisableCompression: rest.DisableCompression}
+	defer connections.CloseIdleConnections()
+	rest.Transport, rest.Dial = connections, nil
 	operations, err := loop.NewOperations(name, rest, words)
 	if err != nil {
 		return err
@@ -232,6 +241,9 @@ func (r *reconcilers) once(ctx context.Context, spec controller.Spec, run *recon
 				}
 				_ = g.close(context.WithoutCancel(ctx), 0)
 				g = fresh
+				// An instance is dear, and what broke this one may have taken all
+				// the time that it had: the key does not come back at once.
+				after = brokenBackoff
 			}
 			return loop.Result{RequeueAfter: after}, err
 		},

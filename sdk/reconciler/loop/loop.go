@@ -32,7 +32,8 @@ const (
 // function cannot be asked any more.
 var ErrFatal = errors.New("the reconciler cannot go on")
 
-// Result says when to ask about a key again without a change; 0: not.
+// Result says when to ask about a key again without a change; 0: not. With an
+// error, it is asked again with back-off, and not before that.
 type Result struct{ RequeueAfter time.Duration }
 
 // Config is what a loop works with.
@@ -55,6 +56,7 @@ type Loop struct {
 	discovery discovery.DiscoveryInterface
 	metadata  metadata.Interface
 	queue     workqueue.TypedRateLimitingInterface[protocol.Key]
+	limiter   workqueue.TypedRateLimiter[protocol.Key]
 
 	mu      sync.Mutex
 	trouble map[string]error // of a resource's watch
@@ -90,8 +92,8 @@ func (l *Loop) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	l.queue = workqueue.NewTypedRateLimitingQueueWithConfig(
-		workqueue.NewTypedItemExponentialFailureRateLimiter[protocol.Key](firstBackoff, lastBackoff),
+	l.limiter = workqueue.NewTypedItemExponentialFailureRateLimiter[protocol.Key](firstBackoff, lastBackoff)
+	l.queue = workqueue.NewTypedRateLimitingQueueWithConfig(l.limiter,
 		workqueue.TypedRateLimitingQueueConfig[protocol.Key]{Name: l.cfg.Name})
 	factory := metadatainformer.NewSharedInformerFactory(l.metadata, resync)
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -126,6 +128,11 @@ func (l *Loop) Run(ctx context.Context) error {
 	factory.Start(ctx.Done())
 	if !cache.WaitForCacheSync(ctx.Done(), synced...) {
 		return nil
+	}
+	// A resource without objects has no event that would tell.
+	l.troubled(l.cfg.For, nil)
+	for _, r := range l.cfg.Owns {
+		l.troubled(r, nil)
 	}
 	var worker sync.WaitGroup
 	worker.Go(func() {
@@ -209,7 +216,7 @@ func (l *Loop) next(ctx context.Context, end context.CancelCauseFunc) bool {
 		return false
 	case err != nil:
 		l.cfg.Log.Warn("reconciliation failed and is tried again", "key", key.String(), "failures", l.queue.NumRequeues(key)+1, "error", err)
-		l.queue.AddRateLimited(key)
+		l.queue.AddAfter(key, max(l.limiter.When(key), result.RequeueAfter))
 	default:
 		l.queue.Forget(key)
 		if result.RequeueAfter > 0 {

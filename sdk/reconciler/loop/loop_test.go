@@ -10,6 +10,7 @@ import (
 
 	"go.uber.org/goleak"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	discoveryfake "k8s.io/client-go/discovery/fake"
 	metadatafake "k8s.io/client-go/metadata/fake"
 	"k8s.io/client-go/rest"
@@ -165,5 +166,57 @@ func TestLoopEndsWithFatalError(t *testing.T) {
 	}, nil)
 	if err := wait(); !errors.Is(err, ErrFatal) {
 		t.Errorf("run: %v, want %v", err, ErrFatal)
+	}
+}
+
+// TestLoopTellsThatTroubleIsOver: of a resource without objects, too, of which
+// no event comes.
+func TestLoopTellsThatTroubleIsOver(t *testing.T) {
+	c := client(t)
+	var mu sync.Mutex
+	lists, told := 0, []error{}
+	c.PrependReactor("list", "deployments", func(clienttesting.Action) (bool, runtime.Object, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if lists++; lists == 1 {
+			return true, nil, errors.New("not yet")
+		}
+		return false, nil, nil
+	})
+	run(t, c, func(context.Context, protocol.Key) (Result, error) { return Result{}, nil }, func(err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		told = append(told, err)
+	})
+	eventually(t, "trouble, and its end", func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return len(told) >= 2 && told[0] != nil && told[len(told)-1] == nil
+	})
+}
+
+// TestLoopWaitsWithAnError: what failed is not asked again before it wants to be.
+func TestLoopWaitsWithAnError(t *testing.T) {
+	var seen calls
+	run(t, client(t, object("Deployment", "later"), object("Deployment", "soon")), func(_ context.Context, key protocol.Key) (Result, error) {
+		seen.add(key)
+		if key.Name == "later" {
+			return Result{RequeueAfter: time.Hour}, errors.New("it broke")
+		}
+		return Result{}, errors.New("it failed")
+	}, nil)
+	count := func(key string) (n int) {
+		seen.mu.Lock()
+		defer seen.mu.Unlock()
+		for _, k := range seen.keys {
+			if k == key {
+				n++
+			}
+		}
+		return n
+	}
+	eventually(t, "the one with back-off alone", func() bool { return count("d/soon") >= 5 })
+	if n := count("d/later"); n != 1 {
+		t.Errorf("the other one was asked %d times", n)
 	}
 }
