@@ -58,19 +58,36 @@ func run(out string, pods int, seed uint64, only string) (err error) {
 func write(ctx context.Context, w io.Writer, pods int, seed uint64, only string) error {
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
+	one := func(c *cluster) error {
+		if err := judgeAll(ctx, c); err != nil {
+			return err
+		}
+		return enc.Encode(c)
+	}
 	for _, f := range families {
 		// Clusters a family, so that in all there are as many pods as asked for.
 		for n := range (pods*f.part + 100*asked - 1) / (100 * asked) {
 			if id := fmt.Sprintf("%s/%d", f.name, n); only != "" && only != f.name && only != id {
 				continue
 			}
-			c := drawCluster(f, seed, n)
-			if err := judgeAll(ctx, c); err != nil {
+			if err := one(drawCluster(f, seed, n)); err != nil {
 				return err
 			}
-			if err := enc.Encode(c); err != nil {
-				return err
-			}
+		}
+	}
+	if only != "" && !strings.HasPrefix(only, "Table") {
+		return nil
+	}
+	recorded, err := tables(ctx)
+	if err != nil {
+		return err
+	}
+	for _, c := range recorded {
+		if only != "" && only != "Table" && only != c.Family && only != c.ID {
+			continue
+		}
+		if err := one(c); err != nil {
+			return err
 		}
 	}
 	return nil
