@@ -42,7 +42,9 @@ func Each(ctx context.Context, cluster *Cluster, pods []*v1.Pod, profiles map[st
 	out := make([]*Explanation, len(pods))
 	for i, p := range pods {
 		p = p.DeepCopy()
-		p.UID = types.UID(fmt.Sprintf("explained-%d", i))
+		if p.UID == "" || s.pods[p.UID] != nil {
+			p.UID = types.UID(fmt.Sprintf("explained-%d", i))
+		}
 		p.Spec.NodeName, p.DeletionTimestamp = "", nil
 		complete(p)
 		sh, err := newShape(p)

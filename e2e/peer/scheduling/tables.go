@@ -283,7 +283,10 @@ func readRecords(path string) ([]*cluster, error) {
 // unlike are the pods that were asked about, each once and with a name of its own.
 func unlike(c *cluster) []*v1.Pod {
 	var out []*v1.Pod
-	known := map[string]bool{}
+	known, taken := map[string]bool{}, map[string]bool{}
+	for _, p := range c.Pods {
+		taken[p.Namespace+"/"+p.Name], taken[string(p.UID)] = true, true
+	}
 	key := func(p *v1.Pod) string {
 		data, _ := json.Marshal(p)
 		return string(data)
@@ -295,7 +298,13 @@ func unlike(c *cluster) []*v1.Pod {
 		}
 		known[key(p)] = true
 		q := p.DeepCopy()
-		q.Name, q.UID = fmt.Sprintf("asked-%d", len(out)), types.UID(fmt.Sprintf("uid-asked-%d", len(out)))
+		if q.Name == "" || taken[q.Namespace+"/"+q.Name] {
+			q.Name = fmt.Sprintf("asked-%d", len(out))
+		}
+		if q.UID == "" || taken[string(q.UID)] {
+			q.UID = types.UID(fmt.Sprintf("uid-asked-%d", len(out)))
+		}
+		taken[q.Namespace+"/"+q.Name], taken[string(q.UID)] = true, true
 		out = append(out, q)
 	}
 	return out
@@ -353,7 +362,7 @@ func (r *record) cluster() (*cluster, error) {
 		p.Status.Phase = v1.PodRunning
 	}
 	complete(r.Pod)
-	r.Pod.Name, r.Pod.UID, r.Pod.Spec.NodeName, r.Pod.Status = "", "", "", v1.PodStatus{Phase: v1.PodPending}
+	r.Pod.Spec.NodeName, r.Pod.Status = "", v1.PodStatus{Phase: v1.PodPending}
 	slices.SortFunc(r.Objects, func(a, b json.RawMessage) int { return bytes.Compare(a, b) })
 	for i, raw := range r.Objects {
 		o, err := runtime.Decode(scheme.Codecs.UniversalDeserializer(), raw)

@@ -1,0 +1,217 @@
+package scheduler
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"pintle.dev/pintle/sdk"
+	contractv1 "pintle.dev/pintle/sdk/contract/v1"
+)
+
+// crowds is a state over the cluster: by zone, the pods of the class's app.
+type crowds map[string]int64
+
+func (c crowds) count(pod *sdk.Pod, n *sdk.Node, p *sdk.Pod, by int64) {
+	if p.Labels["app"] == pod.Labels["app"] {
+		c[n.Labels["zone"]] += by
+	}
+}
+
+func prepareCrowds(c *sdk.Cluster, pod *sdk.Pod) any {
+	out := crowds{}
+	for n := range c.Nodes {
+		for _, p := range n.Pods {
+			out.count(pod, n, p, 1)
+		}
+	}
+	return out
+}
+
+// followCrowds keeps the state current from pods that come and go. Of a node that
+// changes its zone, the pods do both. Some new nodes make it give up.
+func followCrowds(_ *sdk.Cluster, pod *sdk.Pod, state any, changes []sdk.Change) any {
+	out := state.(crowds)
+	for i := range changes {
+		switch c := &changes[i]; c.Kind {
+		case sdk.PodAdded:
+			out.count(pod, c.Node, c.Pod, 1)
+		case sdk.PodRemoved:
+			out.count(pod, c.Node, c.Pod, -1)
+		case sdk.NodeSet:
+			if c.Old == nil && strings.HasSuffix(c.Node.Name, "3") {
+				return nil
+			}
+		}
+	}
+	return out
+}
+
+// least is the smallest crowd, of all zones that have any node.
+func (c crowds) least(cluster *sdk.Cluster) int64 {
+	least := int64(-1)
+	for n := range cluster.Nodes {
+		if have := c[n.Labels["zone"]]; least < 0 || have < least {
+			least = have
+		}
+	}
+	return least
+}
+
+// even is a predicate over a followed state: no zone may be more than two pods
+// ahead of the emptiest.
+var even = sdk.Predicate{
+	Name: "Even", Scope: sdk.ScopeCluster, Prepare: prepareCrowds, Follow: followCrowds,
+	Filter: func(r *sdk.Request) sdk.Verdict {
+		if c := r.State.(crowds); c[r.Node.Labels["zone"]] > c.least(r.Cluster)+2 {
+			return sdk.Unfit("node(s) didn't match pod topology spread constraints")
+		}
+		return sdk.Fits()
+	},
+}
+
+// lonely is a priority over one, normalised by kube-scheduler's rule.
+var lonely = sdk.Priority{
+	Name: "Lonely", Scope: sdk.ScopeCluster, Normalize: sdk.NormalizeReverse, Prepare: prepareCrowds, Follow: followCrowds,
+	Score: func(r *sdk.Request) int64 { return r.State.(crowds)[r.Node.Labels["zone"]] },
+}
+
+// policies are what the world's policy is swapped among.
+var policies = []struct {
+	predicates []sdk.Predicate
+	priorities []sdk.Priority
+}{
+	{[]sdk.Predicate{selectNode, perZone, fitCPU, zoneVolume, even}, []sdk.Priority{leastCPU, fewPods, bigNode, spread, crowd, lonely}},
+	{[]sdk.Predicate{even, zoneVolume, selectNode}, []sdk.Priority{lonely, spread}},
+	{[]sdk.Predicate{fitCPU}, []sdk.Priority{crowd, lonely, leastCPU}},
+	{[]sdk.Predicate{perZone, even}, nil},
+}
+
+func (w *world) policyOf(which int) *testPolicy {
+	return newTestPolicy(w.t, w.replica.full, policies[which].predicates, policies[which].priorities)
+}
+
+// As FuzzCacheIsInvisible, against plugins that never saw the cluster before: each
+// reference answer is of a new guest, fed once with everything, which has no state
+// that it prepared or followed earlier. Pods change their shape while they run,
+// nodes come back under their names, and the whole policy is swapped for another
+// and back (decision 5, HOT-3).
+func FuzzNothingIsLeftOver(f *testing.F) {
+	for seed := range uint64(30) {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, seed uint64) {
+		w := newWorld(t, seed)
+		which := 0
+		w.policy = w.policyOf(which)
+		kept := map[int]*testPolicy{which: w.policy} // swapped away and fed no longer
+		old := make([]*class, 8)
+		for i := range old {
+			old[i] = &class{id: uint32(i + 1), shape: w.shape(w.random.IntN(60))}
+			w.snapshot.pending = append(w.snapshot.pending, &contractv1.Operation{Op: &contractv1.Operation_ClassSet{
+				ClassSet: &contractv1.ClassSet{Class: old[i].id, Pod: old[i].shape.pod}}})
+		}
+		for range 80 {
+			for range w.random.IntN(6) {
+				w.change()
+				w.changeMore()
+			}
+			if w.random.IntN(12) == 0 {
+				which = w.random.IntN(len(policies))
+				if kept[which] == nil || w.random.IntN(2) == 0 {
+					kept[which] = w.policyOf(which)
+				}
+				w.policy = kept[which]
+			}
+			if w.random.IntN(25) == 0 {
+				w.policy.generation.Add(1)
+			}
+			w.flush()
+			fresh := w.policyOf(which)
+			if err := fresh.Apply(t.Context(), w.replica.full()); err != nil {
+				t.Fatal(err)
+			}
+			for range 1 + w.random.IntN(2) {
+				i := w.random.IntN(len(old))
+				got := w.ask(old[i])
+				want := w.askOf(&class{id: old[i].id, shape: old[i].shape}, fresh)
+				if !slices.Equal(got.fit, want.fit) || !slices.Equal(got.totals, want.totals) || got.message != want.message || got.node != want.node {
+					t.Fatalf("seed %d, policy %d, class %d:\ncached %+v\nasked  %+v", seed, which, i, got, want)
+				}
+				w.sameVerdicts(old[i], fresh)
+			}
+		}
+	})
+}
+
+// sameVerdicts compares each verdict and raw score that a class holds with what a
+// plugin says that is asked about that node alone.
+func (w *world) sameVerdicts(c *class, fresh *testPolicy) {
+	for n, e := range w.snapshot.byIndex {
+		if e == nil {
+			continue
+		}
+		for p := range c.predicates {
+			if c.verdicts[p][n] == unknown {
+				continue
+			}
+			out := []uint32{0}
+			if err := fresh.Filter(w.t.Context(), p, c.id, []uint32{uint32(n)}, out); err != nil {
+				w.t.Fatal(err)
+			}
+			have, want := w.policy.Reasons(p, c.verdicts[p][n]), fresh.Reasons(p, out[0])
+			if (c.verdicts[p][n] == 0) != (out[0] == 0) || !slices.Equal(have, want) {
+				w.t.Fatalf("class %d, node %s, %s: kept %v, asked %v", c.id, e.name, c.predicates[p].Name, have, want)
+			}
+		}
+		for i := range c.priorities {
+			if c.fail[n] != fits || !c.have[i][n] {
+				continue
+			}
+			out := []int64{0}
+			if err := fresh.Score(w.t.Context(), i, c.id, []uint32{uint32(n)}, out); err != nil {
+				w.t.Fatal(err)
+			}
+			if c.raw[i][n] != out[0] {
+				w.t.Fatalf("class %d, node %s, %s: kept %d, asked %d", c.id, e.name, c.priorities[i].Name, c.raw[i][n], out[0])
+			}
+		}
+	}
+}
+
+// changeMore does what change does not: a pod gets another shape where it is, a node
+// goes and one of its name comes, a node becomes empty at once.
+func (w *world) changeMore() {
+	if len(w.nodes) == 0 {
+		return
+	}
+	name := w.nodes[w.random.IntN(len(w.nodes))]
+	switch w.random.IntN(10) {
+	case 0:
+		for _, uid := range slices.Sorted(maps.Keys(w.pods))[:min(1, len(w.pods))] {
+			p := w.pods[uid]
+			node := p.node
+			w.snapshot.removePod(p)
+			p.shape = w.shape(w.random.IntN(60))
+			if node != "" {
+				w.snapshot.addPod(p, node)
+			}
+		}
+	case 1:
+		w.snapshot.removeNode(name)
+		w.snapshot.setNode(w.node(name))
+	case 2:
+		for _, uid := range slices.Sorted(maps.Keys(w.pods)) {
+			if p := w.pods[uid]; p.node == name {
+				w.snapshot.removePod(p)
+				delete(w.pods, uid)
+			}
+		}
+	case 3:
+		w.serial++
+		w.nodes = append(w.nodes, fmt.Sprint("n", w.serial))
+		w.snapshot.setNode(w.node(w.nodes[len(w.nodes)-1]))
+	}
+}
