@@ -2,11 +2,11 @@ package scheduler
 
 import (
 	"crypto/sha256"
+	"encoding/binary"
 	"fmt"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	podresource "k8s.io/component-helpers/resource"
 
 	"google.golang.org/protobuf/proto"
@@ -20,6 +20,9 @@ import (
 type shape struct {
 	key [sha256.Size]byte
 	pod *contractv1.Pod
+	// lessCPU and lessMemory are how much less is assumed of the pod when it is
+	// placed than its message says; mostly 0.
+	lessCPU, lessMemory int64
 
 	entrance entrance // what plugins said at the queue's entrance; owned by the cycle
 
@@ -38,33 +41,39 @@ func newShape(pod *v1.Pod) (*shape, error) {
 	if err != nil {
 		return nil, fmt.Errorf("convert pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
-	return &shape{key: sha256.Sum256(encoded), pod: message}, nil
+	s := &shape{pod: message}
+	if podresource.IsPodLevelRequestsSet(pod) {
+		placed := podRequests(pod, assumedBeside(pod, podRequests(pod, nil)))
+		s.lessCPU, s.lessMemory = message.NonZeroMilliCpu-placed.Cpu().MilliValue(), message.NonZeroMemory-placed.Memory().Value()
+		encoded = binary.LittleEndian.AppendUint64(encoded, uint64(s.lessCPU))
+		encoded = binary.LittleEndian.AppendUint64(encoded, uint64(s.lessMemory))
+	}
+	s.key = sha256.Sum256(encoded)
+	return s, nil
 }
 
-// occupant is the message for a pod of the shape that occupies a node.
+// occupant is the message for a pod of the shape that occupies a node; without
+// one, for a pod that waits.
 func (s *shape) occupant(name, uid, node string) *contractv1.Pod {
 	p := s.pod
+	nonZeroCPU, nonZeroMemory := p.NonZeroMilliCpu, p.NonZeroMemory
+	if node != "" {
+		nonZeroCPU, nonZeroMemory = nonZeroCPU-s.lessCPU, nonZeroMemory-s.lessMemory
+	}
 	return &contractv1.Pod{
 		Namespace: p.Namespace, Name: name, Uid: uid, NodeName: node,
 		Labels: p.Labels, Annotations: p.Annotations, SchedulerName: p.SchedulerName, Priority: p.Priority,
 		NodeSelector: p.NodeSelector, NodeAffinity: p.NodeAffinity, Tolerations: p.Tolerations,
 		Containers: p.Containers, InitContainers: p.InitContainers, HostPorts: p.HostPorts, Volumes: p.Volumes,
-		Requests: p.Requests, NonZeroMilliCpu: p.NonZeroMilliCpu, NonZeroMemory: p.NonZeroMemory,
+		Requests: p.Requests, NonZeroMilliCpu: nonZeroCPU, NonZeroMemory: nonZeroMemory,
 		Owners: p.Owners, Terminating: p.Terminating,
 		PodAffinity: p.PodAffinity, PodAntiAffinity: p.PodAntiAffinity, TopologySpread: p.TopologySpread,
 		SchedulingGates: p.SchedulingGates, PreemptionPolicy: p.PreemptionPolicy, ResourceClaims: p.ResourceClaims,
 	}
 }
 
-// nonMissing is what scoring counts for a container that requests nothing (FIL-3).
-var nonMissing = v1.ResourceList{
-	v1.ResourceCPU:    resource.MustParse("100m"),
-	v1.ResourceMemory: resource.MustParse("200Mi"),
-}
-
 func convertPod(pod *v1.Pod) *contractv1.Pod {
-	requests := podresource.PodRequests(pod, podresource.PodResourcesOptions{UseStatusResources: true})
-	nonZero := podresource.PodRequests(pod, podresource.PodResourcesOptions{UseStatusResources: true, NonMissingContainerRequests: nonMissing})
+	requests, nonZero := podRequests(pod, nil), podRequests(pod, nonMissing)
 	out := &contractv1.Pod{
 		Namespace: pod.Namespace, Labels: pod.Labels, Annotations: pod.Annotations,
 		SchedulerName:   pod.Spec.SchedulerName,

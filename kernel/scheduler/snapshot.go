@@ -169,10 +169,11 @@ func opNodeSet(e *nodeEntry) *contractv1.Operation {
 	return &contractv1.Operation{Op: &contractv1.Operation_NodeSet{NodeSet: &contractv1.NodeSet{Index: e.index, Node: e.node}}}
 }
 
-// opPodAdd tells of a pod whole, and of its class where the plugins know it.
+// opPodAdd tells of a pod whole, and of its class where the plugins know it and it
+// is placed as it asked.
 func opPodAdd(e *nodeEntry, pod *podEntry) *contractv1.Operation {
 	add := &contractv1.PodAdd{Node: e.index, Pod: pod.shape.occupant(pod.name, string(pod.uid), e.name)}
-	if class := pod.shape.class; class != nil {
+	if class := pod.shape.class; class != nil && pod.shape.lessCPU == 0 && pod.shape.lessMemory == 0 {
 		add.Class = class.id
 	}
 	return &contractv1.Operation{Op: &contractv1.Operation_PodAdd{PodAdd: add}}
