@@ -146,7 +146,7 @@ func (w *world) askOf(c *class, policy *testPolicy) answer {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	a.node, a.totals = node, slices.Clone(c.sum)
+	a.node, a.totals = node, c.sums()
 	return a
 }
 
@@ -307,7 +307,7 @@ func TestTotal(t *testing.T) {
 
 // SCH-18: each of the tied nodes is chosen about equally often.
 func TestTiesAreRandom(t *testing.T) {
-	c := &class{fit: []uint32{3, 5, 9, 11}}
+	c := &class{fit: []uint32{3, 5, 9, 11}, fail: make([]int32, 12)}
 	random := rand.New(rand.NewPCG(5, 5))
 	counts := map[uint32]int{}
 	for range 4000 {

@@ -53,11 +53,18 @@ type class struct {
 	fitOld bool      // fit must be built again
 	norm   [][]int64 // by priority, parallel to fit; only for sdk.NormalizePlugin
 
-	largest []int64  // by priority: the largest raw score, where the host normalises
-	message string   // why no node fits, or empty: not worked out yet
-	failed  *failure // what message was worked out with
-	trouble error    // what a priority failed with in this decision; it counted 0
-	trace   trace    // for the record of decisions
+	largest []int64 // by priority: the largest raw score, where the host normalises
+	// tally is of the nodes that fit. changed lists those of which a raw score, or
+	// whether they fit, is another since; flipped: of some the latter; unmeasured,
+	// by priority: largest may be another; tallied: there is a tally.
+	tally            tally
+	changed          []uint32
+	unmeasured       []bool
+	flipped, tallied bool
+	message          string   // why no node fits, or empty: not worked out yet
+	failed           *failure // what message was worked out with
+	trouble          error    // what a priority failed with in this decision; it counted 0
+	trace            trace    // for the record of decisions
 
 	// scratch, kept for its memory
 	mark []uint64
@@ -67,8 +74,6 @@ type class struct {
 	asks [][]uint32 // by priority
 	outP []uint32
 	outS []int64
-	sum  []int64
-	top  []uint32
 
 	together contractv1.Evaluation
 
@@ -156,6 +161,7 @@ func (c *class) start(n int) {
 	c.staleS, c.moved, c.norm = make([]bool, ns), make([]bool, ns), make([][]int64, ns)
 	c.voidS, c.asks = make([]bool, ns), make([][]uint32, ns)
 	c.largest, c.message = make([]int64, ns), ""
+	c.unmeasured, c.tallied, c.changed = make([]bool, ns), false, c.changed[:0]
 	c.fail, c.mark, c.tick = nil, nil, 0
 	c.narrowing = narrowing{}
 	c.fit, c.fitOld = nil, true
@@ -293,7 +299,8 @@ func (c *class) listUnknown(verdicts, nodes []uint32) bool {
 
 func (c *class) settle(n uint32, fail int32) {
 	if (c.fail[n] == fits) != (fail == fits) {
-		c.fitOld = true
+		c.fitOld, c.flipped = true, true
+		c.changed = append(c.changed, n)
 	}
 	c.fail[n] = fail
 	c.trace.settle(c, n, fail)

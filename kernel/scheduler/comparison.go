@@ -321,7 +321,7 @@ func (c *class) would(node string, names []string) bool {
 	if len(c.fit) == 0 {
 		return node == ""
 	}
-	for _, n := range c.top {
+	for _, n := range c.tally.tops() {
 		if names[n] == node {
 			return true
 		}

@@ -78,7 +78,7 @@ const answersKept = 8
 func difference(d *comparedDecision, was, would *class, names []string) *Disagreement {
 	out := &Disagreement{Time: d.at, Namespace: d.namespace, Pod: d.name, Profile: d.profile, Node: d.node, byPlugin: map[string]int64{}}
 	if out.Elsewhere = !would.would(d.node, names); out.Elsewhere && len(would.fit) > 0 {
-		out.Candidate, out.OneOf = names[would.top[0]], len(would.top)
+		out.Candidate, out.OneOf = names[would.tally.nth(0)], would.tally.tied
 	} else if !out.Elsewhere {
 		out.Candidate = d.node
 	}
@@ -123,9 +123,9 @@ func (d *Disagreement) scores(was, would *class, names []string) {
 		at[would.priorities[i].Name] = i
 	}
 	var a, b []leaderScore
-	for k, n := range was.fit {
-		j, ok := slices.BinarySearch(would.fit, n)
-		if !ok || slices.Equal(was.raws(n, &a), would.raws(n, &b)) && was.sum[k] == would.sum[j] && len(was.priorities) == len(would.priorities) {
+	for _, n := range was.fit {
+		_, ok := slices.BinarySearch(would.fit, n)
+		if !ok || slices.Equal(was.raws(n, &a), would.raws(n, &b)) && was.tally.totals[n] == would.tally.totals[n] && len(was.priorities) == len(would.priorities) {
 			continue
 		}
 		a, b = was.appendScores(a[:0], n), would.appendScores(b[:0], n)
@@ -136,7 +136,7 @@ func (d *Disagreement) scores(was, would *class, names []string) {
 			}
 			d.take(AnswerDifference{
 				Node: names[n], Plugin: was.priorities[i].Name, Present: scoreText(a[i].score), Candidate: scoreText(b[other].score),
-				PresentTotal: was.sum[k], CandidateTotal: would.sum[j],
+				PresentTotal: was.tally.totals[n], CandidateTotal: would.tally.totals[n],
 			})
 		}
 	}

@@ -245,9 +245,9 @@ func (s *Scheduler) account(ctx context.Context, c *class, x *Explanation, o Exp
 		for k, n := range nodes {
 			at[n] = k
 		}
-		for k, n := range c.fit {
+		for _, n := range c.fit {
 			a := &accounts[at[n]]
-			a.ScoresKept, a.Total = true, c.sum[k]
+			a.ScoresKept, a.Total = true, c.tally.totals[n]
 			a.Scores = scoreAccounts(c.priorities, c.appendScores(scores[:0], n))
 		}
 	}
@@ -264,7 +264,7 @@ func (s *Scheduler) account(ctx context.Context, c *class, x *Explanation, o Exp
 	})
 	if len(c.fit) == 0 {
 		x.Change = change(accounts)
-	} else if tied := len(c.top); x.Node == "" {
+	} else if tied := c.tally.tied; x.Node == "" {
 		x.Why = fmt.Sprintf("%d of %d nodes fit now", x.Feasible, x.Nodes)
 	} else if accounts[0].Chosen || tied > 1 {
 		x.Why = s.whyNow(accounts, x, tied)

@@ -2,8 +2,6 @@ package scheduler
 
 import (
 	"slices"
-
-	"pintle.dev/pintle/sdk"
 )
 
 // leaders is how many of the best nodes a kept decision has scores of.
@@ -118,8 +116,8 @@ func (c *class) evidence(s *snapshot, winner uint32, best int64) *evidence {
 	if len(c.fit) == 0 {
 		return e
 	}
-	e.tied = len(c.top)
-	e.top = c.leaders(winner, best)
+	e.tied = c.tally.tied
+	e.top = c.tally.leaders(winner, leaders)
 	e.scores = make([]leaderScore, 0, len(e.top)*len(c.priorities))
 	for _, l := range e.top {
 		e.scores = c.appendScores(e.scores, l.node)
@@ -127,51 +125,11 @@ func (c *class) evidence(s *snapshot, winner uint32, best int64) *evidence {
 	return e
 }
 
-// leaders are the best nodes by total, the winner first, then by index.
-func (c *class) leaders(winner uint32, best int64) []leader {
-	top := make([]leader, 1, leaders)
-	top[0] = leader{winner, best}
-	if len(c.top) >= leaders {
-		for _, n := range c.top {
-			if n != winner && len(top) < leaders {
-				top = append(top, leader{n, best})
-			}
-		}
-		return top
-	}
-	for k, sum := range c.sum {
-		if len(top) == leaders && sum <= top[leaders-1].total || c.fit[k] == winner {
-			continue
-		}
-		at := len(top)
-		for at > 1 && top[at-1].total < sum {
-			at--
-		}
-		if len(top) == leaders {
-			top = top[:leaders-1]
-		}
-		top = slices.Insert(top, at, leader{c.fit[k], sum})
-	}
-	return top
-}
-
 // appendScores appends the raw and the normalised score of each priority for a
 // node that fits. The totals were made just before.
 func (c *class) appendScores(out []leaderScore, node uint32) []leaderScore {
 	for i := range c.priorities {
-		raw := c.raw[i][node]
-		most := c.priorities[i].Most()
-		score := clamp(raw, most)
-		switch kind := sdk.Normalize(c.priorities[i].Normalize); kind {
-		case sdk.NormalizeMax, sdk.NormalizeReverseMax, sdk.NormalizeReverse:
-			score = scale(kind, most, raw, c.largest[i])
-		case sdk.NormalizePlugin:
-			score = 0
-			if k, ok := slices.BinarySearch(c.fit, node); ok && k < len(c.norm[i]) {
-				score = clamp(c.norm[i][k], most)
-			}
-		}
-		out = append(out, leaderScore{raw, score})
+		out = append(out, leaderScore{c.raw[i][node], c.normalised(i, node)})
 	}
 	return out
 }

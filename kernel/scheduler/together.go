@@ -96,9 +96,11 @@ func (c *class) takeTogether(e *contractv1.Evaluation) {
 }
 
 func (c *class) takeScore(i int, n uint32, score int64) {
-	if c.raw[i][n] != score {
+	if before := c.raw[i][n]; before != score {
 		c.raw[i][n] = score
 		c.moved[i] = true
+		c.unmeasured[i] = c.unmeasured[i] || score > c.largest[i] || before >= c.largest[i]
+		c.changed = append(c.changed, n)
 	}
 	c.have[i][n] = true
 }

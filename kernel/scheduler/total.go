@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 
 	"pintle.dev/pintle/sdk"
 )
@@ -17,77 +18,148 @@ func (c *class) choose(ctx context.Context, random *rand.Rand) (node uint32, tot
 	if err != nil {
 		return 0, 0, err
 	}
-	if len(c.top) == 1 {
-		return c.top[0], best, nil
+	if c.tally.tied == 1 {
+		return c.tally.nth(0), best, nil
 	}
-	return c.top[random.IntN(len(c.top))], best, nil
+	return c.tally.nth(random.IntN(c.tally.tied)), best, nil
 }
 
-// totals fills c.sum, parallel to c.fit, and c.top with the nodes on the best.
+// totals brings the tally up to date and returns the best total. Nodes whose
+// scores are what they were, by the same measure, are not looked at.
 func (c *class) totals(ctx context.Context) (best int64, err error) {
-	c.sum = grow(c.sum, len(c.fit), 0)[:len(c.fit)]
-	clear(c.sum)
+	c.tally.resize(len(c.fail))
+	every := !c.tallied || len(c.changed) > len(c.fit)/8
 	for i := range c.priorities {
-		if err := c.weigh(ctx, i); err != nil {
+		other, err := c.project(ctx, i)
+		if err != nil {
 			return 0, err
 		}
+		every = every || other
 	}
-	best = c.sum[0]
-	for _, sum := range c.sum {
-		best = max(best, sum)
-	}
-	c.top = c.top[:0]
-	for k, sum := range c.sum {
-		if sum == best {
-			c.top = append(c.top, c.fit[k])
+	if every {
+		c.tallyAll()
+	} else {
+		for _, n := range c.changed {
+			c.tally.set(n, c.total(n))
 		}
 	}
-	return best, nil
+	c.changed, c.flipped, c.tallied = c.changed[:0], false, true
+	c.tally.lead()
+	return c.tally.most, nil
 }
 
-// weigh adds one priority's part to the totals.
-func (c *class) weigh(ctx context.Context, i int) error {
+// project brings up to date what one priority's scores are measured by; it reports
+// whether that changed, so that any node may have another score by it.
+func (c *class) project(ctx context.Context, i int) (other bool, err error) {
 	info, raw := &c.priorities[i], c.raw[i]
-	weight := info.Weight
-	if weight == 0 {
-		return nil
+	if info.Weight == 0 {
+		return false, nil
 	}
-	switch kind := sdk.Normalize(info.Normalize); kind {
+	switch sdk.Normalize(info.Normalize) {
 	case sdk.NormalizeMax, sdk.NormalizeReverseMax, sdk.NormalizeReverse:
+		if !c.flipped && !c.unmeasured[i] && c.tallied {
+			return false, nil
+		}
+		c.unmeasured[i] = false
 		var largest int64
 		for _, n := range c.fit {
 			largest = max(largest, raw[n])
 		}
-		c.largest[i] = largest
-		for k, n := range c.fit {
-			c.sum[k] += weight * scale(kind, info.Most(), raw[n], largest)
-		}
+		other, c.largest[i] = largest != c.largest[i], largest
+		return other, nil
 	case sdk.NormalizePlugin:
-		if c.moved[i] || info.Scope == string(sdk.ScopeCluster) {
-			c.norm[i] = grow(c.norm[i], len(c.fit), 0)[:len(c.fit)]
-			for k, n := range c.fit {
-				c.norm[i][k] = raw[n]
-			}
-			if err := c.policy.Normalize(ctx, i, c.id, c.fit, c.norm[i]); err != nil {
-				if ctx.Err() != nil {
-					return ctx.Err()
-				}
-				c.trouble = fmt.Errorf("priority %s: %w", info.Name, err)
-				clear(c.norm[i])
-				c.moved[i] = true
-			} else {
-				c.moved[i] = false
-			}
+		if !c.moved[i] && info.Scope != string(sdk.ScopeCluster) {
+			return false, nil
 		}
-		for k, score := range c.norm[i] {
-			c.sum[k] += weight * clamp(score, info.Most())
-		}
-	default:
+		c.norm[i] = grow(c.norm[i], len(c.fit), 0)[:len(c.fit)]
 		for k, n := range c.fit {
-			c.sum[k] += weight * clamp(raw[n], info.Most())
+			c.norm[i][k] = raw[n]
+		}
+		if err := c.policy.Normalize(ctx, i, c.id, c.fit, c.norm[i]); err != nil {
+			if ctx.Err() != nil {
+				return false, ctx.Err()
+			}
+			c.trouble = fmt.Errorf("priority %s: %w", info.Name, err)
+			clear(c.norm[i])
+			c.moved[i] = true
+		} else {
+			c.moved[i] = false
+		}
+		return true, nil
+	}
+	return false, nil
+}
+
+// tallyAll adds up the totals of all nodes.
+func (c *class) tallyAll() {
+	t := &c.tally
+	t.clear()
+	for _, n := range c.fit {
+		t.totals[n] = 0
+	}
+	for i := range c.priorities {
+		info, raw := &c.priorities[i], c.raw[i]
+		weight, most := info.Weight, info.Most()
+		if weight == 0 {
+			continue
+		}
+		switch kind := sdk.Normalize(info.Normalize); kind {
+		case sdk.NormalizeMax, sdk.NormalizeReverseMax, sdk.NormalizeReverse:
+			largest := c.largest[i]
+			for _, n := range c.fit {
+				t.totals[n] += weight * scale(kind, most, raw[n], largest)
+			}
+		case sdk.NormalizePlugin:
+			for k, n := range c.fit {
+				t.totals[n] += weight * clamp(c.norm[i][k], most)
+			}
+		default:
+			for _, n := range c.fit {
+				t.totals[n] += weight * clamp(raw[n], most)
+			}
 		}
 	}
-	return nil
+	t.summariseAll()
+}
+
+// total adds up the total of one node.
+func (c *class) total(n uint32) int64 {
+	if c.fail[n] != fits {
+		return none
+	}
+	var sum int64
+	for i := range c.priorities {
+		if weight := c.priorities[i].Weight; weight != 0 {
+			sum += weight * c.normalised(i, n)
+		}
+	}
+	return sum
+}
+
+// normalised is one priority's score of a node that fits, by the measures of the
+// totals that were made last.
+func (c *class) normalised(i int, n uint32) int64 {
+	info, raw := &c.priorities[i], c.raw[i][n]
+	most := info.Most()
+	switch kind := sdk.Normalize(info.Normalize); kind {
+	case sdk.NormalizeMax, sdk.NormalizeReverseMax, sdk.NormalizeReverse:
+		return scale(kind, most, raw, c.largest[i])
+	case sdk.NormalizePlugin:
+		if k, ok := slices.BinarySearch(c.fit, n); ok && k < len(c.norm[i]) {
+			return clamp(c.norm[i][k], most)
+		}
+		return 0
+	}
+	return clamp(raw, most)
+}
+
+// sums are the totals, parallel to c.fit.
+func (c *class) sums() []int64 {
+	list := make([]int64, len(c.fit))
+	for k, n := range c.fit {
+		list[k] = c.tally.totals[n]
+	}
+	return list
 }
 
 // scale brings a raw score to 0–most.

@@ -1,0 +1,150 @@
+package scheduler
+
+import "math"
+
+// tallyBlock is how many nodes share one entry of a tally's summary. A changed
+// node costs a look at its block and one at each other's summary.
+const tallyBlock = 64
+
+// none is the total of a node that does not fit.
+const none = math.MinInt64
+
+// tally is the total score of each node that fits, by node index, so summarised
+// that the best is found without a look at each.
+type tally struct {
+	totals []int64
+	best   []int64 // by block: the largest total in it
+	ties   []int   // by block: how many nodes have that
+
+	most int64 // of all
+	tied int
+}
+
+// resize makes room for n nodes.
+func (t *tally) resize(n int) {
+	n = (n + tallyBlock - 1) / tallyBlock * tallyBlock
+	t.totals = grow(t.totals, n, none)
+	t.best = grow(t.best, n/tallyBlock, none)
+	t.ties = grow(t.ties, n/tallyBlock, 0)
+}
+
+// clear leaves no node with a total.
+func (t *tally) clear() {
+	for n := range t.totals {
+		t.totals[n] = none
+	}
+}
+
+// set gives a node another total.
+func (t *tally) set(n uint32, total int64) {
+	before := t.totals[n]
+	if t.totals[n] = total; before == total {
+		return
+	}
+	block := int(n) / tallyBlock
+	switch best := t.best[block]; {
+	case total > best:
+		t.best[block], t.ties[block] = total, 1
+	case before == best && (t.ties[block] == 1 || total == none):
+		t.summarise(block)
+	case before == best:
+		t.ties[block]--
+	case total == best && total != none:
+		t.ties[block]++
+	}
+}
+
+// summarise works out a block's entry.
+func (t *tally) summarise(block int) {
+	best, ties := int64(none), 0
+	for _, total := range t.totals[block*tallyBlock : (block+1)*tallyBlock] {
+		if total > best {
+			best, ties = total, 0
+		}
+		if total == best && total != none {
+			ties++
+		}
+	}
+	t.best[block], t.ties[block] = best, ties
+}
+
+// summariseAll works out every entry.
+func (t *tally) summariseAll() {
+	for block := range t.best {
+		t.summarise(block)
+	}
+}
+
+// lead finds the best total and counts the nodes that have it.
+func (t *tally) lead() {
+	t.most, t.tied = none, 0
+	for block, best := range t.best {
+		if best > t.most {
+			t.most, t.tied = best, 0
+		}
+		if best == t.most {
+			t.tied += t.ties[block]
+		}
+	}
+}
+
+// nth returns the nth of the nodes on the best total, in order of index.
+func (t *tally) nth(n int) uint32 {
+	for block, best := range t.best {
+		if best != t.most {
+			continue
+		}
+		if n >= t.ties[block] {
+			n -= t.ties[block]
+			continue
+		}
+		for at := block * tallyBlock; ; at++ {
+			if t.totals[at] != best {
+				continue
+			}
+			if n == 0 {
+				return uint32(at)
+			}
+			n--
+		}
+	}
+	return 0 // no node fits
+}
+
+// tops are the nodes on the best total, in order of index.
+func (t *tally) tops() []uint32 {
+	list := make([]uint32, 0, t.tied)
+	for n, total := range t.totals {
+		if total == t.most && total != none {
+			list = append(list, uint32(n))
+		}
+	}
+	return list
+}
+
+// leaders are the best nodes by total, the winner first, then by total and index.
+func (t *tally) leaders(winner uint32, most int) []leader {
+	top := make([]leader, 1, most)
+	top[0] = leader{winner, t.totals[winner]}
+	for block, best := range t.best {
+		// Of those that are equal to the last one, the first stay.
+		if best == none || len(top) == most && best <= top[most-1].total {
+			continue
+		}
+		for at := block * tallyBlock; at < (block+1)*tallyBlock; at++ {
+			total := t.totals[at]
+			if total == none || uint32(at) == winner || len(top) == most && total <= top[most-1].total {
+				continue
+			}
+			if len(top) < most {
+				top = append(top, leader{})
+			}
+			k := len(top) - 1
+			for ; k > 1 && top[k-1].total < total; k-- {
+				top[k] = top[k-1]
+			}
+			top[k] = leader{uint32(at), total}
+		}
+	}
+	return top
+}
