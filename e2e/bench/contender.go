@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -32,91 +33,77 @@ type contender struct {
 // A starter starts a contender on an empty folder, with its scheduler or without.
 type starter func(ctx context.Context, dir string, scheduling bool) (*contender, error)
 
-// policy is what Pintle decides by: plugins by their points, from bundles.
+// policy is what Pintle decides by: the profiles of a configuration file, with
+// those of its bundles that are WASM modules.
 type policy struct {
-	name                               string
-	bundles                            []string
-	predicates, priorities, postFilter []string
-	// weights of priorities, where it is not 1.
-	weights map[string]int
+	name      string
+	bundles   []map[string]any
+	scheduler map[string]any
 }
 
-// modern is kube-scheduler's default set, in its order and with its weights.
-// Where upstream has one name at several points, the priority is called NameScore.
-var modern = struct {
-	predicates, priorities, postFilter []string
-	weights                            map[string]int
-}{
-	predicates: []string{
-		"NodeUnschedulable", "NodeName", "TaintToleration", "NodeAffinity", "NodePorts", "NodeResourcesFit", "VolumeRestrictions",
-		"NodeVolumeLimits", "VolumeBinding", "VolumeZone", "PodTopologySpread", "InterPodAffinity",
-	},
-	priorities: []string{
-		"TaintTolerationScore", "NodeAffinityScore", "NodeResourcesFitScore", "PodTopologySpreadScore", "InterPodAffinityScore", "NodeResourcesBalancedAllocation", "ImageLocality",
-	},
-	postFilter: []string{"DefaultPreemption"},
-	weights:    map[string]int{"TaintTolerationScore": 3, "NodeAffinityScore": 2, "PodTopologySpreadScore": 2, "InterPodAffinityScore": 2},
-}
-
-// classicPolicy is the classic set, as configs/classic.yaml has it.
-func classicPolicy() policy {
-	return policy{
-		name: "classic set", bundles: []string{"classic"},
-		predicates: []string{
-			"CheckNodeUnschedulable", "HostName", "PodToleratesNodeTaints", "MatchNodeSelector", "PodFitsHostPorts", "PodFitsResources", "NoDiskConflict",
-			"MaxEBSVolumeCount", "MaxGCEPDVolumeCount", "NoVolumeZoneConflict",
-		},
-		priorities: []string{
-			"LeastRequestedPriority", "BalancedResourceAllocation", "SelectorSpreadPriority", "NodeAffinityPriority", "ServiceSpreadingPriority",
-			"ImageLocalityPriority", "EqualPriority",
-		},
-	}
-}
-
-// builtPolicy is the modern set as far as it is built, or the classic one where
-// there is no bundle of that name.
-func builtPolicy() (policy, error) {
-	bin, err := cluster.Bin()
+// policyOf reads the policy of a file in configs.
+func policyOf(name, file string) (policy, error) {
+	p := policy{name: name}
+	repo, err := cluster.Repository()
 	if err != nil {
-		return policy{}, err
+		return p, err
 	}
-	raw, err := os.ReadFile(filepath.Join(bin, "plugins", "modern", "manifest.yaml"))
-	if errors.Is(err, os.ErrNotExist) {
-		return classicPolicy(), nil
-	}
+	raw, err := os.ReadFile(filepath.Join(repo, "configs", file))
 	if err != nil {
-		return policy{}, err
+		return p, err
 	}
-	var manifest struct {
-		Plugins []struct{ Name, Kind string }
+	var config struct {
+		Plugins   struct{ Bundles []map[string]any }
+		Scheduler map[string]any
 	}
-	if err := yaml.Unmarshal(raw, &manifest); err != nil {
-		return policy{}, fmt.Errorf("manifest of the modern set: %w", err)
+	if err := yaml.Unmarshal(raw, &config); err != nil {
+		return p, fmt.Errorf("%s: %w", file, err)
 	}
-	have := func(kind string, names []string) (out []string) {
-		for _, name := range names {
-			for _, p := range manifest.Plugins {
-				if p.Name == name && p.Kind == kind {
-					out = append(out, name)
-				}
-			}
+	p.scheduler = config.Scheduler
+	for _, b := range config.Plugins.Bundles {
+		if b["transport"] == "wasm" {
+			p.bundles = append(p.bundles, b)
 		}
-		return out
 	}
-	p := policy{
-		name: "modern set", bundles: []string{"modern"}, weights: modern.weights,
-		predicates: have("predicate", modern.predicates), priorities: have("priority", modern.priorities), postFilter: have("post-filter", modern.postFilter),
+	if len(p.bundles) == 0 || p.scheduler["profiles"] == nil {
+		return p, fmt.Errorf("%s: no profiles, or no bundles in WASM", file)
 	}
 	return p, nil
 }
 
+// policy is the one of the command line.
+func (o options) policy() (policy, error) {
+	switch o.peerPolicy {
+	case "modern":
+		return policyOf("modern set", "modern.yaml")
+	case "classic":
+		return policyOf("classic set", "classic.yaml")
+	}
+	return policy{}, fmt.Errorf("no policy %q; there are: modern, classic", o.peerPolicy)
+}
+
 // lacks names what of a row's needs the policy does not have; empty: nothing.
 func (p policy) lacks(needs [][]string) string {
+	have := map[string]bool{}
+	var collect func(any)
+	collect = func(v any) {
+		switch v := v.(type) {
+		case string:
+			have[v] = true
+		case []any:
+			for _, one := range v {
+				collect(one)
+			}
+		case map[string]any:
+			for _, one := range v {
+				collect(one)
+			}
+		}
+	}
+	collect(p.scheduler["profiles"])
 	var missing []string
 	for _, names := range needs {
-		if !slices.ContainsFunc(names, func(n string) bool {
-			return slices.Contains(p.predicates, n) || slices.Contains(p.postFilter, n)
-		}) {
+		if !slices.ContainsFunc(names, func(n string) bool { return have[n] }) {
 			missing = append(missing, strings.Join(names, " or "))
 		}
 	}
@@ -124,38 +111,30 @@ func (p policy) lacks(needs [][]string) string {
 }
 
 // config is the kernel's, with all policy in WASM and no controllers.
-func (p policy) config(scheduling bool) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, `apiVersion: config.pintle.dev/v1alpha1
-kind: KernelConfiguration
-dataDir: .data-bench
-logging: {level: warn}
-api: {bindAddress: 127.0.0.1, maxRequestsInflight: 5000, maxMutatingRequestsInflight: 5000}
-node: {enabled: false}
-controllers: {enabled: []}
-plugins:
-  bundles:
-`)
-	for _, name := range p.bundles {
-		fmt.Fprintf(&b, "  - {name: %s, transport: wasm}\n", name)
-	}
-	fmt.Fprintf(&b, "scheduler:\n  enabled: %t\n  profiles:\n  - schedulerName: default-scheduler\n", scheduling)
-	fmt.Fprintf(&b, "    predicates: [%s]\n    priorities:\n", strings.Join(p.predicates, ", "))
-	for _, name := range p.priorities {
-		fmt.Fprintf(&b, "    - {name: %s, weight: %d}\n", name, max(1, p.weights[name]))
-	}
-	if len(p.postFilter) > 0 {
-		fmt.Fprintf(&b, "    postFilter: [%s]\n", strings.Join(p.postFilter, ", "))
-	}
-	return b.String()
+func (p policy) config(scheduling bool) (string, error) {
+	scheduler := maps.Clone(p.scheduler)
+	scheduler["enabled"] = scheduling
+	raw, err := yaml.Marshal(map[string]any{
+		"apiVersion": "config.pintle.dev/v1alpha1", "kind": "KernelConfiguration", "dataDir": ".data-bench",
+		"logging":     map[string]any{"level": "warn"},
+		"api":         map[string]any{"bindAddress": "127.0.0.1", "maxRequestsInflight": 5000, "maxMutatingRequestsInflight": 5000},
+		"node":        map[string]any{"enabled": false},
+		"controllers": map[string]any{"enabled": []string{}},
+		"plugins":     map[string]any{"bundles": p.bundles},
+		"scheduler":   scheduler,
+	})
+	return string(raw), err
 }
 
 // pintle starts the kernel. Its scheduler is part of it: one that was started
 // without is stopped and started again with.
 func (p policy) pintle(ctx context.Context, dir string, scheduling bool) (*contender, error) {
 	c := &contender{dir: dir}
-	start := func(ctx context.Context, scheduling bool) (err error) {
-		c.apiServer, err = runKernel(ctx, "bench-peer", dir, p.config(scheduling))
+	start := func(ctx context.Context, scheduling bool) error {
+		text, err := p.config(scheduling)
+		if err == nil {
+			c.apiServer, err = runKernel(ctx, "bench-peer", dir, text)
+		}
 		return err
 	}
 	c.schedule = func(ctx context.Context) error {

@@ -55,7 +55,7 @@ type options struct {
 
 	// Of peer alone.
 	peerNodes, peerPods, peerFull, peerStuck, peerRounds int
-	peerRows                                             string
+	peerRows, peerPolicy                                 string
 	peerAlone                                            bool
 
 	// Of scale alone.
@@ -92,6 +92,7 @@ func main() {
 	flag.IntVar(&o.peerStuck, "peer-stuck", 3000, "pods of peer that fit nowhere")
 	flag.IntVar(&o.peerRounds, "peer-rounds", 1, "how often peer repeats each row; medians")
 	flag.StringVar(&o.peerRows, "peer-rows", "", "rows of peer: "+strings.Join(rowNames(), ",")+"; empty: all")
+	flag.StringVar(&o.peerPolicy, "peer-policy", "modern", "what Pintle decides by in peer and scale: modern or classic")
 	flag.BoolVar(&o.peerAlone, "peer-alone", false, "leave kube-scheduler out of peer")
 	flag.IntVar(&o.scaleNodes, "scale-nodes", 50_000, "nodes of scale at last")
 	flag.IntVar(&o.scalePods, "scale-pods", 100_000, "pods of scale at last")

@@ -43,7 +43,7 @@ func measurePeer(ctx context.Context, o options) (_ []figure, err error) {
 			return nil, fmt.Errorf("no row %q; there are: %s", id, strings.Join(rowNames(), ", "))
 		}
 	}
-	p, err := builtPolicy()
+	p, err := o.policy()
 	if err != nil {
 		return nil, err
 	}

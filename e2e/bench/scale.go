@@ -39,7 +39,7 @@ func measureScale(ctx context.Context, o options) (_ []figure, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	p, err := builtPolicy()
+	p, err := o.policy()
 	if err != nil {
 		return nil, err
 	}
