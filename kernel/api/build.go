@@ -71,6 +71,7 @@ type parts struct {
 	client       kubernetes.Interface
 	rbac         *rbac.Index
 	binding      *bindingREST
+	creates      created
 	listener     net.Listener
 	docs         *documents
 	kubelets     *kubelets
@@ -219,7 +220,12 @@ func (s *Server) build() error {
 		crds:    lister,
 		version: GitVersion,
 	}
+	var creates *created
+	if !s.cfg.Backend.Shared() && s.cfg.Tracing == nil { // the machinery makes spans
+		creates = &s.creates
+	}
 	if err := (installer{
+		creates: creates, pods: s.binding.store,
 		server: s.generic, scheme: s.scheme, serializer: encoding, docs: s.docs,
 		admit: generic.AdmissionControl, minTimeout: time.Duration(generic.MinRequestTimeout) * time.Second, maxBody: maxBody,
 	}).install(s.storage(encoding)); err != nil {
@@ -336,7 +342,7 @@ func (s *Server) genericConfig(codecs serializer.CodecFactory, options generic.R
 	}
 	c.BuildHandlerChainFunc = func(handler http.Handler, c *genericapiserver.Config) http.Handler {
 		handler = metrics.before(handler)
-		return genericapiserver.DefaultBuildHandlerChain(deepened(s.endingWithServer(sendingLists(handler, codecs), longRunning)), c)
+		return genericapiserver.DefaultBuildHandlerChain(deepened(s.endingWithServer(sendingLists(s.creates.before(handler), codecs), longRunning)), c)
 	}
 	c.SharedInformerFactory = s.informers
 	backend := s.cfg.Backend

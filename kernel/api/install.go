@@ -14,6 +14,7 @@ import (
 	genericapi "k8s.io/apiserver/pkg/endpoints"
 	"k8s.io/apiserver/pkg/endpoints/discovery"
 	discoveryendpoint "k8s.io/apiserver/pkg/endpoints/discovery/aggregated"
+	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/registry/rest"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/kube-openapi/pkg/util"
@@ -30,6 +31,9 @@ type installer struct {
 	admit      admission.Interface
 	minTimeout time.Duration
 	maxBody    int64
+	// creates takes ordinary creates of pods, of this store; nil: the machinery does.
+	creates *created
+	pods    *genericregistry.Store
 }
 
 // install adds all resources of all group versions.
@@ -122,6 +126,13 @@ func (i installer) groupVersion(gv schema.GroupVersion, storage map[string]rest.
 		Admit:                       i.admit,
 		MinRequestTimeout:           i.minTimeout,
 		MaxRequestBodyBytes:         i.maxBody,
+	}
+	if gv == podKind.GroupVersion() && i.creates != nil {
+		creates, err := newPodCreates(i.pods, i, v.TypeConverter)
+		if err != nil {
+			return fmt.Errorf("install %s: %w", gv, err)
+		}
+		i.creates.Store(creates)
 	}
 	resources, _, err := v.InstallREST(i.server.Handler.GoRestfulContainer)
 	if err != nil {

@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"reflect"
@@ -26,6 +27,26 @@ func shallowCopy(obj runtime.Object) runtime.Object {
 	out := reflect.New(v.Elem().Type())
 	out.Elem().Set(v.Elem())
 	return out.Interface().(runtime.Object)
+}
+
+type sharedResultKey struct{}
+
+// WithSharedResult lets the result of a write share what it holds with the
+// storage: the caller promises to change nothing below the result's own fields.
+func WithSharedResult(ctx context.Context) context.Context {
+	return context.WithValue(ctx, sharedResultKey{}, true)
+}
+
+// setResult gives the caller of a write what was stored.
+func setResult(ctx context.Context, out, obj runtime.Object) error {
+	if shared, _ := ctx.Value(sharedResultKey{}).(bool); shared {
+		to, from := reflect.ValueOf(out), reflect.ValueOf(obj)
+		if _, isMap := obj.(*unstructured.Unstructured); !isMap && to.Type() == from.Type() && to.Kind() == reflect.Pointer && !to.IsNil() {
+			to.Elem().Set(from.Elem())
+			return nil
+		}
+	}
+	return setDeep(out, obj)
 }
 
 // setDeep sets what out points to to a deep copy of obj, which must be of the same type.

@@ -38,7 +38,7 @@ func (s *Storage) Create(ctx context.Context, key string, obj, out runtime.Objec
 	case err != nil:
 		return err
 	case out != nil:
-		return setDeep(out, created)
+		return setResult(ctx, out, created)
 	}
 	return nil
 }
@@ -180,7 +180,7 @@ func (s *Storage) GuaranteedUpdate(
 		case err != nil:
 			return err
 		}
-		return setDeep(destination, obj)
+		return setResult(ctx, destination, obj)
 	}
 }
 

@@ -1,0 +1,277 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/managedfields"
+	"k8s.io/apiserver/pkg/admission"
+	auditinternal "k8s.io/apiserver/pkg/apis/audit"
+	"k8s.io/apiserver/pkg/audit"
+	"k8s.io/apiserver/pkg/endpoints/handlers/fieldmanager"
+	handlermetrics "k8s.io/apiserver/pkg/endpoints/handlers/metrics"
+	"k8s.io/apiserver/pkg/endpoints/handlers/negotiation"
+	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
+	requestmetrics "k8s.io/apiserver/pkg/endpoints/metrics"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/apiserver/pkg/warning"
+
+	"pintle.dev/pintle/kernel/api/storage"
+)
+
+// podCreates serves ordinary creates of pods: what the machinery's handler does
+// for them, without what it does for others. It stays on one goroutine, knows
+// the managed fields of pods that differ in their names alone
+// (knownFields), and does not decode managed fields that admission left alone.
+// What is not ordinary it leaves to that handler, before anything has happened.
+type podCreates struct {
+	store      *genericregistry.Store
+	serializer runtime.NegotiatedSerializer
+	admit      admission.Interface
+	interfaces admission.ObjectInterfaces
+	fields     *knownFields
+}
+
+var (
+	podKind     = corev1.SchemeGroupVersion.WithKind("Pod")
+	podResource = corev1.SchemeGroupVersion.WithResource("pods")
+)
+
+func newPodCreates(store *genericregistry.Store, i installer, types managedfields.TypeConverter) (*podCreates, error) {
+	manager, err := managedfields.NewDefaultFieldManager(types, shallowConvertor{i.scheme}, i.scheme, i.scheme, podKind,
+		internalCore, "", resetFilter(store))
+	if err != nil {
+		return nil, fmt.Errorf("creates of pods: %w", err)
+	}
+	return &podCreates{
+		store: store, serializer: i.serializer, admit: admission.WithAudit(i.admit),
+		interfaces: objectInterfaces{i.scheme, i.server.EquivalentResourceRegistry}, fields: &knownFields{manager: manager},
+	}, nil
+}
+
+// internalCore is the version that pods are converted to, which is theirs.
+var internalCore = schema.GroupVersion{Group: corev1.GroupName, Version: runtime.APIVersionInternal}
+
+// objectInterfaces are what admission may ask about objects.
+type objectInterfaces struct {
+	*runtime.Scheme
+	equivalents runtime.EquivalentResourceMapper
+}
+
+func (o objectInterfaces) GetObjectCreater() runtime.ObjectCreater     { return o.Scheme }
+func (o objectInterfaces) GetObjectTyper() runtime.ObjectTyper         { return o.Scheme }
+func (o objectInterfaces) GetObjectDefaulter() runtime.ObjectDefaulter { return o.Scheme }
+func (o objectInterfaces) GetObjectConvertor() runtime.ObjectConvertor {
+	return shallowConvertor{o.Scheme}
+}
+func (o objectInterfaces) GetEquivalentResourceMapper() runtime.EquivalentResourceMapper {
+	return o.equivalents
+}
+
+// podOrder is a request that was found ordinary.
+type podOrder struct {
+	pod     *corev1.Pod
+	options metav1.CreateOptions
+	accept  runtime.SerializerInfo
+	size    int
+}
+
+// before serves what it can, and hands the rest on.
+func (c *podCreates) before(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		order := c.ordinary(req)
+		if order == nil {
+			next.ServeHTTP(w, req)
+			return
+		}
+		requestmetrics.InstrumentHandlerFunc(request.MethodPost, "", "v1", "pods", "", "resource", requestmetrics.APIServerComponent, false, "",
+			func(w http.ResponseWriter, req *http.Request) { c.create(w, req, order) })(w, req)
+	})
+}
+
+// ordinary reads a request; nil: it is none of the kind that is served here, or
+// has a fault, and its body is as it was.
+func (c *podCreates) ordinary(req *http.Request) *podOrder {
+	info, ok := request.RequestInfoFrom(req.Context())
+	if !ok || info.Verb != "create" || info.Resource != "pods" || info.Subresource != "" || info.APIGroup != "" || info.Namespace == "" || info.Name != "" {
+		return nil
+	}
+	if ac := audit.AuditContextFrom(req.Context()); ac != nil && !ac.GetEventLevel().Less(auditinternal.LevelRequest) {
+		return nil
+	}
+	order := &podOrder{}
+	order.options.TypeMeta.SetGroupVersionKind(metav1.SchemeGroupVersion.WithKind("CreateOptions"))
+	if req.URL.RawQuery != "" {
+		for name, values := range req.URL.Query() {
+			switch {
+			case len(values) != 1:
+				return nil
+			case name == "fieldManager":
+				order.options.FieldManager = values[0]
+			case name == "fieldValidation":
+				order.options.FieldValidation = values[0]
+			default:
+				return nil
+			}
+		}
+		if len(validation.ValidateCreateOptions(&order.options)) > 0 {
+			return nil
+		}
+	}
+	transform, accepted, err := negotiation.NegotiateOutputMediaType(req, c.serializer, anyTransform{})
+	if err != nil || transform.Convert != nil || accepted.Serializer == accepted.PrettySerializer {
+		return nil
+	}
+	order.accept = accepted
+	input, err := negotiation.NegotiateInputSerializer(req, false, c.serializer)
+	if err != nil {
+		return nil
+	}
+	body, err := io.ReadAll(io.LimitReader(req.Body, maxBody+1))
+	left := req.Body
+	req.Body = readCloser{io.MultiReader(bytes.NewReader(body), left), left}
+	if err != nil || len(body) > maxBody {
+		return nil
+	}
+	serializer := input.StrictSerializer
+	if order.options.FieldValidation == metav1.FieldValidationIgnore {
+		serializer = input.Serializer
+	}
+	kind := podKind
+	obj, gvk, err := c.serializer.DecoderToVersion(serializer, internalCore).Decode(body, &kind, &corev1.Pod{})
+	if err != nil || gvk == nil || *gvk != podKind {
+		return nil
+	}
+	if order.pod, ok = obj.(*corev1.Pod); !ok || len(order.pod.OwnerReferences) > 1 {
+		return nil
+	}
+	m := &order.pod.ObjectMeta
+	if m.Namespace != "" && m.Namespace != info.Namespace || len(m.ManagedFields) > 0 {
+		return nil
+	}
+	order.size = len(body)
+	return order
+}
+
+type readCloser struct {
+	io.Reader
+	io.Closer
+}
+
+// requestLimit is how long a create may take, as upstream's.
+const requestLimit = 34 * time.Second
+
+func (c *podCreates) create(w http.ResponseWriter, req *http.Request, order *podOrder) {
+	ctx, cancel := context.WithTimeout(req.Context(), requestLimit)
+	defer cancel()
+	req.Body.Close()
+	handlermetrics.RecordRequestBodySize(ctx, podResource.GroupResource(), handlermetrics.Create, order.size)
+	out, err := c.admitted(ctx, req, order)
+	if err != nil {
+		responsewriters.ErrorNegotiated(err, c.serializer, podKind.GroupVersion(), w, req)
+		return
+	}
+	c.answer(w, req, order, out)
+}
+
+// admitted does what lies between a request and the registry.
+func (c *podCreates) admitted(ctx context.Context, req *http.Request, order *podOrder) (runtime.Object, error) {
+	info, _ := request.RequestInfoFrom(ctx)
+	pod, options := order.pod, &order.options
+	ctx = storage.WithSharedResult(request.WithNamespace(ctx, info.Namespace))
+	who, _ := request.UserFrom(ctx)
+	rest.WipeObjectMetaSystemFields(pod)
+	if err := rest.EnsureObjectNamespaceMatchesRequestNamespace(info.Namespace, pod); err != nil {
+		return nil, err
+	}
+	attributes := admission.NewAttributesRecord(pod, nil, podKind, info.Namespace, pod.Name, podResource, "", admission.Create, options, false, who)
+	manager := options.FieldManager
+	if manager == "" {
+		manager = managerOf(req.UserAgent())
+	}
+	c.fields.set(pod, manager)
+	if mutating, ok := c.admit.(admission.MutationInterface); ok && mutating.Handles(admission.Create) {
+		before := pod.ManagedFields
+		if err := mutating.Admit(ctx, attributes, c.interfaces); err != nil {
+			return nil, err
+		}
+		if err := unbroken(before, pod.ManagedFields); err != nil {
+			pod.ManagedFields = before
+			warning.AddWarning(ctx, "", fmt.Sprintf(fieldmanager.InvalidManagedFieldsAfterMutatingAdmissionWarningFormat, err.Error()))
+		}
+	}
+	result, err := c.store.Create(ctx, pod, rest.AdmissionToValidateObjectFunc(c.admit, attributes, c.interfaces), options)
+	if err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		return nil, apierrors.NewTimeoutError(fmt.Sprintf("request did not complete within requested timeout - %s", ctx.Err()), 0)
+	}
+	return result, err
+}
+
+// unbroken says whether managed fields can be read, of those that are not the ones
+// that the server itself wrote.
+func unbroken(before, after []metav1.ManagedFieldsEntry) error {
+	if len(before) == len(after) && (len(after) == 0 || &before[0] == &after[0]) {
+		return nil
+	}
+	return managedfields.ValidateManagedFields(after)
+}
+
+// buffers are for answers.
+var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
+
+// largestPlain is the largest answer that is not compressed for those who ask.
+const largestPlain = 128 << 10
+
+func (c *podCreates) answer(w http.ResponseWriter, req *http.Request, order *podOrder, out runtime.Object) {
+	b := buffers.Get().(*bytes.Buffer)
+	defer buffers.Put(b)
+	b.Reset()
+	err := c.serializer.EncoderForVersion(order.accept.Serializer, podKind.GroupVersion()).Encode(out, b)
+	if err != nil || b.Len() > largestPlain {
+		responsewriters.WriteObjectNegotiated(c.serializer, negotiation.DefaultEndpointRestrictions, podKind.GroupVersion(), w, req, http.StatusCreated, out, false)
+		return
+	}
+	w.Header().Set("Content-Type", order.accept.MediaType)
+	w.WriteHeader(http.StatusCreated)
+	_, _ = w.Write(b.Bytes()) // who does not read the answer asks again
+}
+
+// created makes podCreates known to the handler chain, which is built first.
+type created struct{ atomic.Pointer[podCreates] }
+
+func (p *created) before(next http.Handler) http.Handler {
+	var once sync.Once
+	var with http.Handler
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		c := p.Load()
+		if c == nil {
+			next.ServeHTTP(w, req)
+			return
+		}
+		once.Do(func() { with = c.before(next) })
+		with.ServeHTTP(w, req)
+	})
+}
+
+// managerOf is the name that a client without a field manager writes under: what
+// stands before the slash of its user agent, as far as it can be printed.
+func managerOf(agent string) string {
+	agent, _, _ = strings.Cut(agent, "/")
+	return printable(agent, validation.FieldManagerMaxLength)
+}
