@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
-	podresource "k8s.io/component-helpers/resource"
 
 	"google.golang.org/protobuf/proto"
 
@@ -20,9 +19,9 @@ import (
 type shape struct {
 	key [sha256.Size]byte
 	pod *contractv1.Pod
-	// lessCPU and lessMemory are how much less is assumed of the pod when it is
-	// placed than its message says; mostly 0.
-	lessCPU, lessMemory int64
+	// placedCPU and placedMemory are NonZeroMilliCpu and NonZeroMemory of the pod
+	// when it is placed; mostly those of its message.
+	placedCPU, placedMemory int64
 
 	entrance entrance // what plugins said at the queue's entrance; owned by the cycle
 
@@ -37,19 +36,24 @@ const tokenVolume = "kube-api-access-"
 // newShape converts a pod.
 func newShape(pod *v1.Pod) (*shape, error) {
 	message := convertPod(pod)
+	asking, placed := scoredRequests(pod)
+	message.NonZeroMilliCpu, message.NonZeroMemory = asking.Cpu().MilliValue(), asking.Memory().Value()
 	encoded, err := proto.MarshalOptions{Deterministic: true}.Marshal(message)
 	if err != nil {
 		return nil, fmt.Errorf("convert pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
-	s := &shape{pod: message}
-	if podresource.IsPodLevelRequestsSet(pod) {
-		placed := podRequests(pod, assumedBeside(pod, podRequests(pod, nil)))
-		s.lessCPU, s.lessMemory = message.NonZeroMilliCpu-placed.Cpu().MilliValue(), message.NonZeroMemory-placed.Memory().Value()
-		encoded = binary.LittleEndian.AppendUint64(encoded, uint64(s.lessCPU))
-		encoded = binary.LittleEndian.AppendUint64(encoded, uint64(s.lessMemory))
+	s := &shape{pod: message, placedCPU: placed.Cpu().MilliValue(), placedMemory: placed.Memory().Value()}
+	if s.placedApart() {
+		encoded = binary.LittleEndian.AppendUint64(encoded, uint64(s.placedCPU))
+		encoded = binary.LittleEndian.AppendUint64(encoded, uint64(s.placedMemory))
 	}
 	s.key = sha256.Sum256(encoded)
 	return s, nil
+}
+
+// placedApart reports whether the pod is another for scores when it is placed.
+func (s *shape) placedApart() bool {
+	return s.placedCPU != s.pod.NonZeroMilliCpu || s.placedMemory != s.pod.NonZeroMemory
 }
 
 // occupant is the message for a pod of the shape that occupies a node; without
@@ -58,7 +62,7 @@ func (s *shape) occupant(name, uid, node string) *contractv1.Pod {
 	p := s.pod
 	nonZeroCPU, nonZeroMemory := p.NonZeroMilliCpu, p.NonZeroMemory
 	if node != "" {
-		nonZeroCPU, nonZeroMemory = nonZeroCPU-s.lessCPU, nonZeroMemory-s.lessMemory
+		nonZeroCPU, nonZeroMemory = s.placedCPU, s.placedMemory
 	}
 	return &contractv1.Pod{
 		Namespace: p.Namespace, Name: name, Uid: uid, NodeName: node,
@@ -72,16 +76,15 @@ func (s *shape) occupant(name, uid, node string) *contractv1.Pod {
 	}
 }
 
+// convertPod leaves out NonZero*, which newShape fills in.
 func convertPod(pod *v1.Pod) *contractv1.Pod {
-	requests, nonZero := podRequests(pod, nil), podRequests(pod, nonMissing)
+	requests := podRequests(pod, nil, true)
 	out := &contractv1.Pod{
 		Namespace: pod.Namespace, Labels: pod.Labels, Annotations: pod.Annotations,
-		SchedulerName:   pod.Spec.SchedulerName,
-		NodeSelector:    pod.Spec.NodeSelector,
-		Requests:        convertResources(requests),
-		NonZeroMilliCpu: nonZero.Cpu().MilliValue(),
-		NonZeroMemory:   nonZero.Memory().Value(),
-		Terminating:     pod.DeletionTimestamp != nil,
+		SchedulerName: pod.Spec.SchedulerName,
+		NodeSelector:  pod.Spec.NodeSelector,
+		Requests:      convertResources(requests),
+		Terminating:   pod.DeletionTimestamp != nil,
 	}
 	if pod.Spec.Priority != nil {
 		out.Priority = *pod.Spec.Priority

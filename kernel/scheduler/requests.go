@@ -12,13 +12,21 @@ var nonMissing = v1.ResourceList{
 	v1.ResourceMemory: resource.MustParse("200Mi"),
 }
 
-// assumedBeside is what is assumed of containers of a pod that is placed. Of a pod with
-// requests of its own, it is only what neither the pod nor any container requests.
-// (Of a pod that asks for a node, kube-scheduler's scores assume all the same.)
-func assumedBeside(pod *v1.Pod, requests v1.ResourceList) v1.ResourceList {
+// scoredRequests is what scores count of a pod with what is assumed: of one that asks
+// for a node, and of one that is placed. They differ for pods with requests as a
+// whole, which kube-scheduler's NodeResourcesFit leaves out of what the asking pod
+// wants; of a placed one it counts them, and assumes only what neither the pod nor
+// any container requests.
+func scoredRequests(pod *v1.Pod) (asking, placed v1.ResourceList) {
+	asking = podRequests(pod, nonMissing, false)
 	if !podresource.IsPodLevelRequestsSet(pod) {
-		return nonMissing
+		return asking, asking
 	}
+	return asking, podRequests(pod, unrequested(podRequests(pod, nil, true)), true)
+}
+
+// unrequested is what is assumed of resources that a list has not.
+func unrequested(requests v1.ResourceList) v1.ResourceList {
 	out := v1.ResourceList{}
 	for name, quantity := range nonMissing {
 		if _, ok := requests[name]; !ok {
@@ -29,12 +37,12 @@ func assumedBeside(pod *v1.Pod, requests v1.ResourceList) v1.ResourceList {
 }
 
 // podRequests is what a pod takes: the sum of its containers and sidecars, or what its
-// init containers take at most before, or, by resource, what it requests as a whole;
-// with its overhead. assume stands for what a container does not request. Of a
+// init containers take at most before, or, if asked for and by resource, what it
+// requests as a whole; with its overhead. assume stands for what a container does not request. Of a
 // container that is being resized the largest of spec, allocation and actual
 // resources counts, each container by itself: kube-scheduler 1.36's rule, where the
 // library of 1.37 compares the sums.
-func podRequests(pod *v1.Pod, assume v1.ResourceList) v1.ResourceList {
+func podRequests(pod *v1.Pod, assume v1.ResourceList, asWhole bool) v1.ResourceList {
 	out, before, sidecars := v1.ResourceList{}, v1.ResourceList{}, v1.ResourceList{}
 	infeasible := podresource.IsPodResizeInfeasible(pod)
 	for i := range pod.Spec.Containers {
@@ -56,7 +64,7 @@ func podRequests(pod *v1.Pod, assume v1.ResourceList) v1.ResourceList {
 		raiseRequests(before, while)
 	}
 	raiseRequests(out, before)
-	if podresource.IsPodLevelRequestsSet(pod) {
+	if asWhole && podresource.IsPodLevelRequestsSet(pod) {
 		whole := pod.Spec.Resources.Requests
 		if pod.Status.Resources != nil {
 			whole = largestRequests(whole, pod.Status.Resources.Requests, pod.Status.AllocatedResources, infeasible)

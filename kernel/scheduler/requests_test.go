@@ -41,7 +41,7 @@ func TestPodRequests(t *testing.T) {
 		{"a sidecar before an init container", v1.Pod{Spec: v1.PodSpec{InitContainers: []v1.Container{sidecar("s", "1"), container("i", "3")}, Containers: []v1.Container{container("a", "1")}}}, 4000, 4000, 4000},
 		{"a sidecar runs on", v1.Pod{Spec: v1.PodSpec{InitContainers: []v1.Container{container("i", "1"), sidecar("s", "1")}, Containers: []v1.Container{container("a", "1")}}}, 2000, 2000, 2000},
 		{"overhead", v1.Pod{Spec: v1.PodSpec{Overhead: cpu("250m"), Containers: []v1.Container{container("a", "")}}}, 250, 350, 350},
-		{"of the whole pod", v1.Pod{Spec: v1.PodSpec{Resources: &v1.ResourceRequirements{Requests: cpu("2")}, Overhead: cpu("1"), Containers: []v1.Container{container("a", "1"), container("b", "")}}}, 3000, 3000, 3000},
+		{"of the whole pod", v1.Pod{Spec: v1.PodSpec{Resources: &v1.ResourceRequirements{Requests: cpu("2")}, Overhead: cpu("1"), Containers: []v1.Container{container("a", "1"), container("b", "")}}}, 3000, 2100, 3000},
 		{"memory of the whole pod", v1.Pod{Spec: v1.PodSpec{
 			Resources:  &v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceMemory: resource.MustParse("1Gi")}},
 			Containers: []v1.Container{container("a", "1"), container("b", "")}}}, 1000, 1100, 1000},
@@ -53,7 +53,7 @@ func TestPodRequests(t *testing.T) {
 		{"a resize that cannot be", v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{container("a", "9")}, InitContainers: []v1.Container{sidecar("s", "1")}},
 			Status: v1.PodStatus{Conditions: infeasible, ContainerStatuses: []v1.ContainerStatus{status("a", "2", "1")}}}, 3000, 3000, 3000},
 		{"a resize of the whole pod", v1.Pod{Spec: v1.PodSpec{Resources: &v1.ResourceRequirements{Requests: cpu("1")}, Containers: []v1.Container{container("a", "1")}},
-			Status: v1.PodStatus{Resources: &v1.ResourceRequirements{Requests: cpu("3")}}}, 3000, 3000, 3000},
+			Status: v1.PodStatus{Resources: &v1.ResourceRequirements{Requests: cpu("3")}}}, 3000, 1000, 3000},
 	} {
 		sh, err := newShape(&c.pod)
 		if err != nil {

@@ -173,7 +173,7 @@ func opNodeSet(e *nodeEntry) *contractv1.Operation {
 // is placed as it asked.
 func opPodAdd(e *nodeEntry, pod *podEntry) *contractv1.Operation {
 	add := &contractv1.PodAdd{Node: e.index, Pod: pod.shape.occupant(pod.name, string(pod.uid), e.name)}
-	if class := pod.shape.class; class != nil && pod.shape.lessCPU == 0 && pod.shape.lessMemory == 0 {
+	if class := pod.shape.class; class != nil && !pod.shape.placedApart() {
 		add.Class = class.id
 	}
 	return &contractv1.Operation{Op: &contractv1.Operation_PodAdd{PodAdd: add}}
