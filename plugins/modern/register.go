@@ -1,18 +1,22 @@
 package main
 
 import (
+	"pintle.dev/pintle/plugins/predicates/interpodaffinity"
 	"pintle.dev/pintle/plugins/predicates/nodeaffinity"
 	"pintle.dev/pintle/plugins/predicates/nodename"
 	"pintle.dev/pintle/plugins/predicates/nodeports"
 	"pintle.dev/pintle/plugins/predicates/noderesourcesfit"
 	"pintle.dev/pintle/plugins/predicates/nodeunschedulable"
+	"pintle.dev/pintle/plugins/predicates/podtopologyspread"
 	"pintle.dev/pintle/plugins/predicates/tainttoleration"
 	"pintle.dev/pintle/plugins/preenqueues/schedulinggates"
 	"pintle.dev/pintle/plugins/prefilters/nodeaffinityprefilter"
 	"pintle.dev/pintle/plugins/priorities/imagelocality"
+	"pintle.dev/pintle/plugins/priorities/interpodaffinityscore"
 	"pintle.dev/pintle/plugins/priorities/nodeaffinityscore"
 	"pintle.dev/pintle/plugins/priorities/noderesourcesbalancedallocation"
 	"pintle.dev/pintle/plugins/priorities/noderesourcesfitscore"
+	"pintle.dev/pintle/plugins/priorities/podtopologyspreadscore"
 	"pintle.dev/pintle/plugins/priorities/tainttolerationscore"
 	"pintle.dev/pintle/plugins/queuesorts/prioritysort"
 	"pintle.dev/pintle/sdk"
@@ -31,10 +35,14 @@ func init() {
 	sdk.RegisterNew(nodeaffinity.New)
 	sdk.RegisterNew(nodeports.New)
 	sdk.RegisterNew(noderesourcesfit.New)
+	sdk.RegisterNew(podtopologyspread.New)
+	sdk.RegisterNew(interpodaffinity.New)
 
 	sdk.RegisterNew(tainttolerationscore.New)
 	sdk.RegisterNew(nodeaffinityscore.New)
 	sdk.RegisterNew(noderesourcesfitscore.New)
+	sdk.RegisterNew(podtopologyspreadscore.New)
+	sdk.RegisterNew(interpodaffinityscore.New)
 	sdk.RegisterNew(noderesourcesbalancedallocation.New)
 	sdk.RegisterNew(imagelocality.New)
 }

@@ -1,0 +1,82 @@
+// Package podtopologyspread is the predicate PodTopologySpread: a node is unfit
+// where the pod would make its domain, by a constraint of the pod that says
+// DoNotSchedule, have more than maxSkew pods above the domain with the fewest.
+package podtopologyspread
+
+import (
+	"fmt"
+
+	"pintle.dev/pintle/plugins/predicates/topology"
+	"pintle.dev/pintle/plugins/predicates/topologyspread"
+	"pintle.dev/pintle/sdk"
+	"pintle.dev/pintle/sdk/contract"
+)
+
+// Name is the name by which configurations switch the predicate.
+const Name = "PodTopologySpread"
+
+// The reasons that a FailedScheduling event counts.
+const (
+	Reason      = "node(s) didn't match pod topology spread constraints"
+	ReasonLabel = Reason + " (missing required label)"
+)
+
+type predicate struct {
+	defaults *topologyspread.Defaults
+	tables   topology.Tables
+}
+
+// New returns the predicate, with the system's default constraints until it is
+// configured.
+func New() sdk.Predicate {
+	p := &predicate{}
+	if err := p.configure(nil); err != nil {
+		panic(err)
+	}
+	return sdk.Predicate{
+		Name: Name, Scope: sdk.ScopeCluster, Contract: contract.Three, Reads: topologyspread.Reads(),
+		Configure: p.configure, Prepare: p.prepare, Follow: follow, Filter: filter,
+	}
+}
+
+func (p *predicate) configure(data []byte) error {
+	defaults, err := topologyspread.ParseArgs(data)
+	if err != nil {
+		return fmt.Errorf("configuration of %s: %w", Name, err)
+	}
+	p.defaults = defaults
+	return nil
+}
+
+func (p *predicate) prepare(c *sdk.Cluster, pod *sdk.Pod) any {
+	return topologyspread.New(c, pod, &p.tables, p.defaults, topologyspread.DoNotSchedule)
+}
+
+func follow(_ *sdk.Cluster, _ *sdk.Pod, state any, changes []sdk.Change) any {
+	if s := state.(*topologyspread.Spread); s != nil && !s.Follow(changes) {
+		return nil
+	}
+	return state
+}
+
+func filter(r *sdk.Request) sdk.Verdict {
+	s := r.State.(*topologyspread.Spread)
+	if s == nil {
+		return sdk.Fits()
+	}
+	for i := range s.Constraints {
+		c := &s.Constraints[i]
+		domain := c.Table.At(r.Node)
+		if domain == topology.None {
+			return sdk.Never(ReasonLabel)
+		}
+		var pods int64
+		if int(domain) < len(c.Pods) {
+			pods = c.Pods[domain]
+		}
+		if pods+c.Self-c.Least() > c.MaxSkew {
+			return sdk.Unfit(Reason)
+		}
+	}
+	return sdk.Fits()
+}
