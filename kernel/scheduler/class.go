@@ -66,6 +66,11 @@ type class struct {
 	trouble          error    // what a priority failed with in this decision; it counted 0
 	trace            trace    // for the record of decisions
 
+	// reserved are nodes that fit but for the pods nominated there; trials is what
+	// was found out by taking pods off nodes.
+	reserved map[uint32]bool
+	trials   *trials
+
 	// scratch, kept for its memory
 	mark []uint64
 	tick uint64
@@ -164,6 +169,7 @@ func (c *class) start(n int) {
 	c.unmeasured, c.tallied, c.changed = make([]bool, ns), false, c.changed[:0]
 	c.fail, c.mark, c.tick = nil, nil, 0
 	c.narrowing = narrowing{}
+	c.reserved = nil
 	c.fit, c.fitOld = nil, true
 	c.known = false
 	c.trace.reset()
@@ -271,6 +277,10 @@ func (c *class) filter(ctx context.Context, s *snapshot) error {
 			}
 		}
 		alive = passed
+	}
+	alive, err := c.keepRoom(ctx, s, alive)
+	if err != nil {
+		return err
 	}
 	for _, n := range alive {
 		c.settle(n, fits)

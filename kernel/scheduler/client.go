@@ -47,6 +47,24 @@ func FromClient(client kubernetes.Interface) Deps {
 			_, err = client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
 			return err
 		},
+		Status: func(ctx context.Context, pod *v1.Pod, condition *v1.PodCondition, nominated *string) error {
+			status := map[string]any{}
+			if condition != nil {
+				status["conditions"] = []*v1.PodCondition{condition}
+			}
+			if nominated != nil {
+				status["nominatedNodeName"] = *nominated
+				if *nominated == "" {
+					status["nominatedNodeName"] = nil
+				}
+			}
+			patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": pod.UID}, "status": status})
+			if err != nil {
+				return fmt.Errorf("patch of pod %s/%s: %w", pod.Namespace, pod.Name, err)
+			}
+			_, err = client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+			return err
+		},
 		Evict: func(ctx context.Context, victim *v1.Pod, condition *v1.PodCondition) error {
 			condition.LastTransitionTime = metav1.Now()
 			patch, err := json.Marshal(map[string]any{

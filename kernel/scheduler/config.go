@@ -52,6 +52,28 @@ type Binder func(ctx context.Context, binding *v1.Binding) error
 // ConditionWriter sets one condition of the pod's status.
 type ConditionWriter func(ctx context.Context, pod *v1.Pod, condition *v1.PodCondition) error
 
+// StatusWriter sets a condition of the pod's status, unless it is nil, and
+// status.nominatedNodeName, unless that is nil, in one write.
+type StatusWriter func(ctx context.Context, pod *v1.Pod, condition *v1.PodCondition, nominated *string) error
+
+// statusWriter is Status, or made of Condition and Nominate.
+func (d *Deps) statusWriter() StatusWriter {
+	if d.Status != nil || d.Condition == nil && d.Nominate == nil {
+		return d.Status
+	}
+	write, nominate := d.Condition, d.Nominate
+	return func(ctx context.Context, pod *v1.Pod, condition *v1.PodCondition, nominated *string) error {
+		var failures []error
+		if condition != nil && write != nil {
+			failures = append(failures, write(ctx, pod, condition))
+		}
+		if nominated != nil && nominate != nil {
+			failures = append(failures, nominate(ctx, pod, *nominated))
+		}
+		return errors.Join(failures...)
+	}
+}
+
 // Recorder takes events. events.EventRecorder of client-go is one. It must not
 // block.
 type Recorder interface {
@@ -70,8 +92,10 @@ type Deps struct {
 	// Profiles are the policies by spec.schedulerName, at least one.
 	Profiles map[string]PolicySource
 	Bind     Binder
-	// Condition and Events may be nil: nothing is written then.
+	// Condition and Events may be nil: nothing is written then. Status, if there is
+	// one, is called instead of Condition and Nominate.
 	Condition ConditionWriter
+	Status    StatusWriter
 	Events    Recorder
 	// Evict and Nominate do what post-filter plugins ask for. Nil: nothing is
 	// done for pods that fit nowhere.

@@ -42,6 +42,7 @@ func (s *Scheduler) schedule(ctx context.Context, p *podEntry) {
 	switch {
 	case err != nil:
 		decision.Message = err.Error()
+		s.withdraw(p)
 		s.queue.retry(p, decision.Time)
 		s.tell(p, v1.PodReasonSchedulerError, decision)
 	case node == nil:
@@ -92,6 +93,13 @@ func (s *Scheduler) decide(ctx context.Context, p *podEntry, d *Decision) (*node
 	c.metrics = nil
 	if err != nil {
 		return nil, err
+	}
+	own, err := s.ownNode(ctx, p, c)
+	if err != nil {
+		return nil, err
+	}
+	if own != nil {
+		return own, s.ownDecision(ctx, p, c, own, d)
 	}
 	d.Feasible = len(c.fit)
 	if len(c.fit) == 0 {
@@ -153,11 +161,11 @@ func (s *Scheduler) classOf(sh *shape) *class {
 // tell reports a failed attempt, unless the same was told before.
 func (s *Scheduler) tell(p *podEntry, reason string, d *Decision) {
 	s.attempted(p, resultOf(reason))
-	if p.told == reason+d.Message {
+	if p.told == reason+d.Message && p.unwritten == nil {
 		return
 	}
-	if s.report.failure(p.pod, reason, d.Message, d.Time) {
-		p.told = reason + d.Message
+	if s.report.failure(p.pod, reason, d.Message, d.Time, p.unwritten) {
+		p.told, p.unwritten = reason+d.Message, nil
 	}
 }
 
@@ -255,6 +263,7 @@ func (s *Scheduler) bound(r bindResult) {
 				p.boundAt = now
 			}
 			s.attempted(p, resultScheduled)
+			s.counts.scheduled(p, now)
 			s.report.success(p.pod, r.node, now)
 		}
 		return

@@ -178,7 +178,8 @@ func (s *Scheduler) evaluate(ctx context.Context, p *podEntry, o ExplainOptions)
 		if len(c.fit) == 0 {
 			x.Message, _ = c.why(s.snapshot.count)
 		}
-		if len(p.pod.Spec.SchedulingGates) > 0 {
+		x.Note = s.rooms(p, c)
+		if p.place == gated && len(p.pod.Spec.SchedulingGates) > 0 {
 			x.Note = "it waits for its scheduling gates: " + gateNames(p.pod)
 		}
 	}

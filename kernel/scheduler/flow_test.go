@@ -121,7 +121,7 @@ func TestConditionsAreWrittenInOrder(t *testing.T) {
 	var want []string
 	for i := range n {
 		want = append(want, strings.Repeat("x", i+1))
-		if !r.failure(makePod("p", 1), v1.PodReasonUnschedulable, want[i], time.Now()) {
+		if !r.failure(makePod("p", 1), v1.PodReasonUnschedulable, want[i], time.Now(), nil) {
 			t.Fatal("no room")
 		}
 	}

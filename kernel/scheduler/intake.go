@@ -76,6 +76,9 @@ func (s *Scheduler) setPod(pod *v1.Pod, sh *shape, now time.Time) {
 		p = &podEntry{uid: pod.UID, namespace: pod.Namespace, name: pod.Name}
 		s.pods[pod.UID] = p
 	}
+	if pod.DeletionTimestamp != nil {
+		defer s.leaves(p)
+	}
 	var changed contractv1.Action
 	before, was := p.shape, p.pod
 	p.pod = pod
@@ -110,6 +113,7 @@ func (s *Scheduler) setPod(pod *v1.Pod, sh *shape, now time.Time) {
 		s.queue.remove(p)
 		return
 	}
+	s.nominee(p, was)
 	if fresh {
 		s.happened(contractv1.KindUnscheduledPod, contractv1.Action_ADD, nil, p.shape)
 	}
@@ -156,6 +160,7 @@ func (p *podEntry) wantsOwn(changed contractv1.Action) bool {
 // occupies takes in a pod that is on a node.
 func (s *Scheduler) occupies(p *podEntry, node string, fresh, reshaped bool, before *shape, changed contractv1.Action) {
 	s.queue.remove(p)
+	s.nominated(p, "")
 	came := p.assumed || p.node == ""
 	p.assumed = false
 	delete(s.assumed, p.uid)
@@ -192,11 +197,13 @@ func (s *Scheduler) removePod(uid types.UID) {
 	delete(s.pods, uid)
 	delete(s.assumed, uid)
 	s.queue.remove(p)
+	s.nominated(p, "")
 	if p.node != "" {
 		s.takeBack(p, p.node)
 		s.snapshot.removePod(p)
 		s.happened(contractv1.KindPod, contractv1.Action_DELETE, p.shape, nil)
 	}
+	s.leaves(p)
 	s.dropShape(p.shape)
 	p.shape = nil
 }

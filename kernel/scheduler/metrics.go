@@ -24,6 +24,8 @@ type Metrics struct {
 	goroutines  *prometheus.GaugeVec
 
 	nodes, pods, assumed, binding prometheus.Gauge
+
+	queue *queueMetrics
 }
 
 var _ prometheus.Collector = (*Metrics)(nil)
@@ -42,6 +44,7 @@ func NewMetrics() *Metrics {
 	}
 	fromMillisecond := prometheus.ExponentialBuckets(0.001, 2, 15)
 	m := &Metrics{
+		queue: newQueueMetrics(),
 		attempts: counter("schedule_attempts_total",
 			"Attempts to schedule pods by result: scheduled, unschedulable, or error for a problem of the scheduler's own.", "result", "profile"),
 		attempt: histogram("scheduling_attempt_duration_seconds",
@@ -64,7 +67,7 @@ func NewMetrics() *Metrics {
 }
 
 func (m *Metrics) all() []prometheus.Collector {
-	return []prometheus.Collector{m.attempts, m.attempt, m.algorithm, m.points, m.evaluations, m.permitWait, m.cache, m.goroutines}
+	return []prometheus.Collector{m.attempts, m.attempt, m.algorithm, m.points, m.evaluations, m.permitWait, m.cache, m.goroutines, m.queue}
 }
 
 // Describe implements prometheus.Collector.

@@ -36,6 +36,7 @@ func (s *Scheduler) assumes(p *podEntry, node *nodeEntry) {
 	p.assumed = true
 	p.boundAt = time.Time{}
 	s.assumed[p.uid] = p
+	s.nominated(p, "") // its room is its own now
 	s.snapshot.addPod(p, node.name)
 }
 

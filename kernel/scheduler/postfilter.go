@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
@@ -23,137 +22,219 @@ type Nominator func(ctx context.Context, pod *v1.Pod, node string) error
 // parked; it comes back when the victims have gone.
 func (s *Scheduler) postFilter(ctx context.Context, p *podEntry, profile *profile, d *Decision) {
 	if profile == nil || !profile.at.has(contractv1.Point_POST_FILTER) || p.shape.class == nil {
+		s.withdraw(p)
 		return
 	}
-	c := p.shape.class.refusals(s.snapshot)
-	c.Pods = []*contractv1.QueuedPod{p.queued()}
-	// One plugin after the other, until one succeeds. What they say against it is
-	// added to the message as it is, joined by commas, as kube-scheduler does.
-	var reasons []string
-	defer func() {
-		if len(reasons) > 0 {
-			d.Message += " " + strings.Join(reasons, ", ")
-		}
-	}()
-	for _, step := range profile.at.steps(contractv1.Point_POST_FILTER) {
-		c.Steps = []contractv1.CycleStep{step}
-		profile.at.cycler.Cycle(ctx, c)
-		if ctx.Err() != nil || len(c.Results) == 0 {
+	at, c := profile.at, p.shape.class
+	if c.policy != profile.policy {
+		return // there was no node to ask about
+	}
+	call := c.refusals(s.snapshot)
+	call.Pods, call.Standing = []*contractv1.QueuedPod{p.queued()}, s.standing(p)
+	var words []string
+	// One plugin after the other, until one succeeds.
+	for _, step := range at.steps(contractv1.Point_POST_FILTER) {
+		call.Steps = []contractv1.CycleStep{step}
+		s.counts.preemptions.Inc()
+		outcome, r := s.askPostFilter(ctx, p, profile, step, call)
+		if ctx.Err() != nil || r == nil {
 			return
 		}
-		info := &profile.at.points[contractv1.Point_POST_FILTER][step.Plugin]
-		r := c.Results[0]
-		outcome := &stopped{contractv1.Point_POST_FILTER, info, r.GetCode(), r.GetReasons()}
-		switch r.GetCode() {
+		if outcome.code != contractv1.Code_SKIP {
+			d.Outcomes = append(d.Outcomes, outcome.outcome())
+		}
+		switch outcome.code {
 		case contractv1.Code_SUCCESS:
-			if err := s.nominate(ctx, p, r.GetNomination()); err != nil {
-				outcome.code, outcome.reasons = contractv1.Code_ERROR, []string{err.Error()}
-				s.trouble(fmt.Errorf("running PostFilter plugin %q: %w", info.Name, err), d.Time)
-				d.Outcomes = append(d.Outcomes, outcome.outcome())
-				continue
-			}
-			d.Outcomes, reasons = append(d.Outcomes, outcome.outcome()), nil
 			return
 		case contractv1.Code_ERROR:
 			s.trouble(outcome.err(), d.Time)
-			d.Outcomes = append(d.Outcomes, outcome.outcome())
+			continue
 		case contractv1.Code_SKIP:
-		default:
-			d.Outcomes = append(d.Outcomes, outcome.outcome())
-			if r.GetCode() == contractv1.Code_UNSCHEDULABLE_AND_UNRESOLVABLE {
-				reasons = r.GetReasons()
-				return
-			}
-			reasons = append(reasons, r.GetReasons()...)
+			continue
+		}
+		if r.GetWithdrawn() {
+			s.withdraw(p)
+		}
+		if outcome.code == contractv1.Code_UNSCHEDULABLE_AND_UNRESOLVABLE {
+			words = outcome.reasons
+			break
+		}
+		words = append(words, outcome.reasons...)
+	}
+	if len(words) > 0 {
+		d.Message += " " + strings.Join(words, ", ")
+	}
+}
+
+// askPostFilter asks one plugin, tries what it wants tried, and does what it
+// decided.
+func (s *Scheduler) askPostFilter(ctx context.Context, p *podEntry, profile *profile, step contractv1.CycleStep, call *contractv1.CycleCall) (*stopped, *contractv1.StepResult) {
+	at, info := profile.at, profile.at.info(step)
+	at.cycler.Cycle(ctx, call)
+	if ctx.Err() != nil || len(call.Results) == 0 {
+		return nil, nil
+	}
+	r := call.Results[0]
+	outcome := &stopped{contractv1.Point_POST_FILTER, info, r.GetCode(), r.GetReasons()}
+	if r.GetCode() != contractv1.Code_SUCCESS {
+		return outcome, r
+	}
+	failed := func(err error) (*stopped, *contractv1.StepResult) {
+		outcome.code, outcome.reasons = contractv1.Code_ERROR, []string{err.Error()}
+		return outcome, r
+	}
+	if trial := r.GetTrial(); trial != nil {
+		chosen, err := s.tryOut(ctx, p, at, step, trial)
+		if err != nil {
+			return failed(err)
+		}
+		r = chosen
+		outcome.code, outcome.reasons = r.GetCode(), r.GetReasons()
+		if r.GetCode() != contractv1.Code_SUCCESS {
+			return outcome, r
 		}
 	}
+	if err := s.preempt(ctx, p, info.Name, r.GetNomination()); err != nil {
+		return failed(err)
+	}
+	return outcome, r
+}
+
+// tryOut tries nodes and has the plugin choose among the candidates. Where
+// predicates look beyond a node, those are asked about the one it chose; only if
+// they refuse, about all.
+func (s *Scheduler) tryOut(ctx context.Context, p *podEntry, at pointPolicy, step contractv1.CycleStep, trial *contractv1.Trial) (*contractv1.StepResult, error) {
+	c := p.shape.class
+	for _, exact := range []bool{false, true} {
+		call, err := s.dryRun(ctx, p, c, at, step, trial, exact)
+		if err != nil {
+			return nil, err
+		}
+		at.cycler.Cycle(ctx, call)
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		if len(call.Results) == 0 {
+			return nil, fmt.Errorf("it did not choose")
+		}
+		r := call.Results[0]
+		if r.GetCode() != contractv1.Code_SUCCESS || exact || !c.clustered() {
+			return r, nil
+		}
+		n := r.GetNomination().GetNode()
+		a := c.trials.nodes[n]
+		if a == nil || !a.does() {
+			return r, nil // its own idea
+		}
+		alone, err := s.tryAlone(ctx, p, c, n, a)
+		if err != nil {
+			return nil, err
+		}
+		if alone.does() && slices.Equal(alone.victims, a.victims) {
+			return r, nil
+		}
+	}
+	return nil, nil // not reached
+}
+
+// standing is what became of the node that a pod is nominated to.
+func (s *Scheduler) standing(p *podEntry) *contractv1.Standing {
+	if p.nominated == "" {
+		return nil
+	}
+	standing := &contractv1.Standing{NodeName: p.nominated}
+	e := s.snapshot.byName[p.nominated]
+	if e == nil || e.node == nil {
+		return standing
+	}
+	standing.Known, standing.Node = true, e.index
+	for uid, pod := range e.pods {
+		if pod.pod.DeletionTimestamp != nil && preempted(pod.pod) {
+			standing.Leaving = append(standing.Leaving, string(uid))
+		}
+	}
+	return standing
+}
+
+// preempted reports whether a preemption ended a pod.
+func preempted(pod *v1.Pod) bool {
+	for i := range pod.Status.Conditions {
+		if c := &pod.Status.Conditions[i]; c.Type == v1.DisruptionTarget {
+			return c.Status == v1.ConditionTrue && c.Reason == v1.PodReasonPreemptionByScheduler
+		}
+	}
+	return false
+}
+
+// refusals collects what refused nodes, each cause once.
+type refusals struct {
+	class *class
+	call  *contractv1.CycleCall
+	at    map[causeKey]uint32
+}
+
+type causeKey struct {
+	ruling
+	plugin, reasons string
+}
+
+func newRefusals(c *class, call *contractv1.CycleCall) *refusals {
+	return &refusals{c, call, map[causeKey]uint32{}}
+}
+
+// add notes that a predicate refused a node, or another plugin for reasons that
+// nobody's leaving changes.
+func (r *refusals) add(n uint32, v ruling, plugin string, reasons []string) {
+	key := causeKey{ruling: v}
+	if plugin != "" {
+		key = causeKey{plugin: plugin, reasons: strings.Join(reasons, "\n")}
+	}
+	k, known := r.at[key]
+	if !known {
+		cause := &contractv1.Refusal{Plugin: plugin, Reasons: reasons, Code: contractv1.Code_UNSCHEDULABLE_AND_UNRESOLVABLE}
+		if plugin == "" && v.predicate >= 0 {
+			cause.Plugin, cause.Reasons = r.class.predicates[v.predicate].Name, r.class.policy.Reasons(int(v.predicate), v.verdict)
+			if resolver, ok := r.class.policy.(contractv1.Resolver); !ok || !resolver.Unresolvable(int(v.predicate), v.verdict) {
+				cause.Code = contractv1.Code_UNSCHEDULABLE
+			}
+		}
+		k = uint32(len(r.call.Refusals))
+		r.call.Refusals, r.at[key] = append(r.call.Refusals, cause), k
+	}
+	r.call.Nodes, r.call.Refused = append(r.call.Nodes, n), append(r.call.Refused, k)
 }
 
 // refusals are all nodes with what refused the class, as a call without steps.
 func (c *class) refusals(s *snapshot) *contractv1.CycleCall {
 	call := &contractv1.CycleCall{Class: c.id}
-	type verdict struct {
-		predicate int32
-		id        uint32
-	}
-	at := map[verdict]uint32{}
+	list := newRefusals(c, call)
 	for n, e := range s.byIndex {
 		if e == nil {
 			continue
 		}
-		v := verdict{predicate: c.fail[n]}
-		if v.predicate >= 0 {
-			v.id = c.verdicts[v.predicate][n]
+		v := ruling{predicate: c.fail[n]}
+		switch {
+		case v.predicate >= 0:
+			v.verdict = c.verdicts[v.predicate][n]
+			list.add(uint32(n), v, "", nil)
+		case c.narrowing.stop != nil && c.narrowing.stop.code == contractv1.Code_UNSCHEDULABLE:
+			list.resolvable(uint32(n), c.narrowing.stop)
+		case c.narrowing.stop != nil:
+			list.add(uint32(n), v, c.narrowing.stop.info.Name, c.narrowing.stop.reasons)
+		case len(c.narrowing.by) > 0:
+			list.add(uint32(n), v, c.narrowing.by[0], []string{fmt.Sprintf("node(s) didn't satisfy plugin(s) %v", c.narrowing.by)})
 		}
-		k, known := at[v]
-		if !known {
-			r := &contractv1.Refusal{}
-			switch {
-			case v.predicate >= 0:
-				r.Plugin, r.Reasons = c.predicates[v.predicate].Name, c.policy.Reasons(int(v.predicate), v.id)
-			case c.narrowing.stop != nil:
-				r.Plugin, r.Reasons = c.narrowing.stop.info.Name, c.narrowing.stop.reasons
-			case len(c.narrowing.by) > 0:
-				r.Plugin, r.Reasons = c.narrowing.by[0], []string{fmt.Sprintf("node(s) didn't satisfy plugin(s) %v", c.narrowing.by)}
-			}
-			k = uint32(len(call.Refusals))
-			call.Refusals, at[v] = append(call.Refusals, r), k
-		}
-		call.Nodes, call.Refused = append(call.Nodes, uint32(n)), append(call.Refused, k)
 	}
 	return call
 }
 
-// nominate evicts the victims and notes the node, beside the cycle. A plugin may
-// name pods of that node with a lower priority than the pod, and no others.
-func (s *Scheduler) nominate(ctx context.Context, p *podEntry, n *contractv1.Nomination) error {
-	if s.deps.Evict == nil || s.deps.Nominate == nil {
-		return fmt.Errorf("this scheduler evicts nobody")
+// resolvable is add of a pre-filter's ruling that others' leaving may change.
+func (r *refusals) resolvable(n uint32, stop *stopped) {
+	before := len(r.call.Refusals)
+	r.add(n, ruling{predicate: absent}, stop.info.Name, stop.reasons)
+	if len(r.call.Refusals) > before {
+		r.call.Refusals[before].Code = contractv1.Code_UNSCHEDULABLE
 	}
-	if int(n.GetNode()) >= len(s.snapshot.byIndex) || s.snapshot.byIndex[n.GetNode()] == nil {
-		return fmt.Errorf("it nominated node %d, which is not there", n.GetNode())
-	}
-	node := s.snapshot.byIndex[n.GetNode()]
-	if never := p.pod.Spec.PreemptionPolicy; never != nil && *never == v1.PreemptNever && len(n.GetVictims()) > 0 {
-		return fmt.Errorf("it named victims for a pod whose preemptionPolicy is Never")
-	}
-	var victims []*v1.Pod
-	for _, uid := range n.GetVictims() {
-		victim := node.pods[types.UID(uid)]
-		switch {
-		case victim == nil:
-			return fmt.Errorf("it named victim %s, which is not on node %s", uid, node.name)
-		case victim.priorityNow() >= p.priorityNow():
-			return fmt.Errorf("it named victim %s/%s, whose priority %d is not below %d", victim.namespace, victim.name, victim.priorityNow(), p.priorityNow())
-		case slices.Contains(victims, victim.pod):
-		case victim.pod.DeletionTimestamp == nil:
-			victims = append(victims, victim.pod)
-		}
-	}
-	preemptor, name := p.pod, node.name
-	s.bindings.Go(func() {
-		for _, victim := range victims {
-			write, cancel := context.WithTimeout(ctx, writeTimeout)
-			err := s.deps.Evict(write, victim, &v1.PodCondition{
-				Type: v1.DisruptionTarget, Status: v1.ConditionTrue, Reason: v1.PodReasonPreemptionByScheduler,
-				Message: preemptor.Spec.SchedulerName + ": preempting to accommodate a higher priority pod", ObservedGeneration: victim.Generation,
-			})
-			cancel()
-			if err != nil {
-				s.log.Warn("victim not evicted", "pod", victim.Namespace+"/"+victim.Name, "err", err)
-				return
-			}
-			if s.deps.Events != nil {
-				s.deps.Events.Eventf(victim, preemptor, v1.EventTypeNormal, "Preempted", "Preempting", "Preempted by pod %v on node %v", preemptor.UID, name)
-			}
-		}
-		write, cancel := context.WithTimeout(ctx, writeTimeout)
-		defer cancel()
-		if err := s.deps.Nominate(write, preemptor, name); err != nil && ctx.Err() == nil {
-			s.log.Warn("nominated node not written", "pod", preemptor.Namespace+"/"+preemptor.Name, "err", err)
-		}
-	})
-	return nil
 }
 
 func (p *podEntry) priorityNow() int32 {

@@ -63,6 +63,20 @@ type podEntry struct {
 	group   *podGroup
 	flushed bool // nothing brought it back but the time
 
+	// nominated is the node that the pod is nominated to, and unwritten what of that
+	// the API is to be told. While its victims are being evicted (preempting) the pod
+	// is not tried; recalled is what would have brought it back.
+	nominated  string
+	unwritten  *string
+	preempting bool
+	recalled   entry
+	evicted    bool               // it was asked for, of all
+	victims    map[*podEntry]bool // that were not seen leaving yet
+	evictor    *podEntry          // the pod whose victim it is
+
+	// startTold is the start that plugins were told.
+	startTold int64
+
 	// told is the last condition message written for the pod.
 	told string
 }
@@ -114,6 +128,10 @@ func newQueue(c *Config) *queue {
 
 // add takes a pod that is new or may fit now.
 func (q *queue) add(p *podEntry, e entry, now time.Time) {
+	if p.preempting && p.place == unschedulable {
+		p.recalled = e
+		return
+	}
 	q.remove(p)
 	if p.since.IsZero() {
 		p.since = now

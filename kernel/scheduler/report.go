@@ -89,13 +89,15 @@ type note struct {
 	reason  string // condition reason; empty: the pod was scheduled
 	message string
 	at      time.Time
+	// nominated is the node to note in the pod's status, if not nil.
+	nominated *string
 }
 
 // reporter writes events and conditions beside the cycle. Its queues are
 // bounded; what does not fit is dropped and, for conditions, written with the
 // pod's next attempt.
 type reporter struct {
-	condition ConditionWriter
+	status    StatusWriter // nil: nobody is told by conditions
 	events    Recorder
 	scheduled *rate.Limiter
 	failures  *rate.Limiter
@@ -112,7 +114,7 @@ const patchWorkers = 4
 
 func newReporter(c *Config, d *Deps) *reporter {
 	r := &reporter{
-		seed: maphash.MakeSeed(), condition: d.Condition, events: d.Events,
+		seed: maphash.MakeSeed(), status: d.statusWriter(), events: d.Events,
 		scheduled: rate.NewLimiter(rate.Limit(c.EventRate), c.EventBurst),
 		failures:  rate.NewLimiter(rate.Limit(c.EventRate), c.EventBurst),
 		notes:     make(chan note, 1024),
@@ -136,21 +138,34 @@ func (r *reporter) success(pod *v1.Pod, node string, now time.Time) {
 }
 
 // failure tells why a pod was not scheduled; false: the condition had no room.
-func (r *reporter) failure(pod *v1.Pod, reason, message string, now time.Time) bool {
+func (r *reporter) failure(pod *v1.Pod, reason, message string, now time.Time, nominated *string) bool {
 	if r.events != nil && r.failures.AllowN(now, 1) {
 		select {
 		case r.notes <- note{pod: pod, reason: reason, message: truncate(message)}:
 		default:
 		}
 	}
-	if r.condition == nil || hasCondition(pod, reason, message) {
+	if r.status == nil || nominated == nil && hasCondition(pod, reason, message) {
 		return true
 	}
+	return r.patch(note{pod: pod, reason: reason, message: message, at: now, nominated: nominated})
+}
+
+// patch has a pod's status written; false: there was no room.
+func (r *reporter) patch(n note) bool {
 	select {
-	case r.patches[maphash.String(r.seed, string(pod.UID))%patchWorkers] <- note{pod: pod, reason: reason, message: message, at: now}:
+	case r.patches[maphash.String(r.seed, string(n.pod.UID))%patchWorkers] <- n:
 		return true
 	default:
 		return false
+	}
+}
+
+// nominate has a pod's nomination written. What has no room is written with the
+// pod's next condition.
+func (r *reporter) nominate(p *podEntry) {
+	if r.status == nil || r.patch(note{pod: p.pod, nominated: p.unwritten}) {
+		p.unwritten = nil
 	}
 }
 
@@ -185,17 +200,8 @@ func (r *reporter) runPatches(ctx context.Context, patches <-chan note) {
 		case <-ctx.Done():
 			return
 		case n := <-patches:
-			condition := &v1.PodCondition{
-				Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: n.reason, Message: n.message,
-				ObservedGeneration: n.pod.Generation, LastTransitionTime: metav1.NewTime(n.at),
-			}
-			for i := range n.pod.Status.Conditions {
-				if old := &n.pod.Status.Conditions[i]; old.Type == v1.PodScheduled && old.Status == v1.ConditionFalse {
-					condition.LastTransitionTime = old.LastTransitionTime
-				}
-			}
 			patch, cancel := context.WithTimeout(ctx, writeTimeout)
-			err := r.condition(patch, n.pod, condition)
+			err := r.status(patch, n.pod, n.condition(), n.nominated)
 			cancel()
 			if err != nil {
 				select {
@@ -205,4 +211,21 @@ func (r *reporter) runPatches(ctx context.Context, patches <-chan note) {
 			}
 		}
 	}
+}
+
+// condition is what a note says by a condition; nil: nothing.
+func (n *note) condition() *v1.PodCondition {
+	if n.reason == "" {
+		return nil
+	}
+	condition := &v1.PodCondition{
+		Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: n.reason, Message: n.message,
+		ObservedGeneration: n.pod.Generation, LastTransitionTime: metav1.NewTime(n.at),
+	}
+	for i := range n.pod.Status.Conditions {
+		if old := &n.pod.Status.Conditions[i]; old.Type == v1.PodScheduled && old.Status == v1.ConditionFalse {
+			condition.LastTransitionTime = old.LastTransitionTime
+		}
+	}
+	return condition
 }

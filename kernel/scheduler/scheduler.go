@@ -29,7 +29,11 @@ type Scheduler struct {
 	inbox   chan event
 	binds   chan bindRequest
 	results chan bindResult
-	wake    chan struct{} // a policy changed
+	// preempted is told when a pod's victims were evicted; evicting bounds how many
+	// are at once.
+	preempted chan preemption
+	evicting  chan struct{}
+	wake      chan struct{} // a policy changed
 	// inspections are questions about the cycle's state, which it answers
 	// between two decisions.
 	inspections chan func(context.Context)
@@ -40,6 +44,7 @@ type Scheduler struct {
 
 	replica *replica
 	record  *record
+	counts  *queueMetrics
 	report  *reporter
 
 	// All below belongs to the cycle's goroutine.
@@ -103,10 +108,11 @@ func New(cfg Config, deps Deps) (*Scheduler, error) {
 	}
 	s := &Scheduler{
 		cfg: cfg, deps: deps, log: deps.Log, clock: deps.Clock,
-		inbox:   make(chan event, 1024),
-		binds:   make(chan bindRequest, cfg.BindWorkers),
-		results: make(chan bindResult, 4*cfg.BindWorkers),
-		wake:    make(chan struct{}, 1), inspections: make(chan func(context.Context)),
+		inbox:     make(chan event, 1024),
+		binds:     make(chan bindRequest, cfg.BindWorkers),
+		results:   make(chan bindResult, 4*cfg.BindWorkers),
+		preempted: make(chan preemption, evictions), evicting: make(chan struct{}, evictions), counts: deps.Metrics.ofQueue(),
+		wake: make(chan struct{}, 1), inspections: make(chan func(context.Context)),
 		replica: newReplica(cfg.FirstGeneration), record: newRecord(cfg.Explain), report: newReporter(&cfg, &deps),
 		random:   rand.New(rand.NewPCG(seed, seed^0x9e3779b97f4a7c15)),
 		snapshot: newSnapshot(), queue: newQueue(&cfg),
@@ -115,6 +121,7 @@ func New(cfg Config, deps Deps) (*Scheduler, error) {
 		shapes: map[[32]byte]*shape{}, profiles: map[string]*profile{},
 		unsynced: 2 + len(deps.Objects),
 	}
+	s.snapshot.suppose, s.queue.came = s.suppose, s.counts.came
 	for name, source := range deps.Profiles {
 		s.profiles[name] = &profile{source: source, metrics: deps.Metrics.profile(name)}
 	}
@@ -156,7 +163,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	if s.deps.Events != nil {
 		group.Go(func() { s.report.runEvents(ctx) })
 	}
-	if s.deps.Condition != nil {
+	if s.report.status != nil {
 		for _, patches := range s.report.patches {
 			group.Go(func() { s.report.runPatches(ctx, patches) })
 		}
@@ -193,6 +200,7 @@ func (s *Scheduler) loop(ctx context.Context) {
 		}
 		now := s.clock.Now()
 		s.sweep(now)
+		s.counts.hold(s.queue)
 		if s.unsynced == 0 {
 			prepared, err := s.prepare(ctx)
 			if err != nil {
@@ -228,6 +236,9 @@ func (s *Scheduler) drain() {
 	}
 	for range len(s.results) {
 		s.bound(<-s.results)
+	}
+	for range len(s.preempted) {
+		s.settlePreemption(<-s.preempted)
 	}
 	for range len(s.report.lost) {
 		s.untold(<-s.report.lost)
@@ -277,6 +288,8 @@ func (s *Scheduler) wait(ctx context.Context, now time.Time) {
 		s.take(e)
 	case r := <-s.results:
 		s.bound(r)
+	case r := <-s.preempted:
+		s.settlePreemption(r)
 	case uid := <-s.report.lost:
 		s.untold(uid)
 	case <-s.wake:
@@ -312,6 +325,10 @@ func (s *Scheduler) sweep(now time.Time) {
 func (s *Scheduler) untold(uid types.UID) {
 	if p := s.pods[uid]; p != nil {
 		p.told = ""
+		if p.nominated != p.pod.Status.NominatedNodeName {
+			node := p.nominated
+			p.unwritten = &node
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"context"
 	"maps"
 	"sync"
 
@@ -32,6 +33,11 @@ type snapshot struct {
 	objects map[string]map[types.NamespacedName]*contractv1.Object
 
 	pending []*contractv1.Operation
+
+	// nominees are the pods nominated to nodes, by node; suppose hands plugins what
+	// is not so, or is nil.
+	nominees map[string][]*podEntry
+	suppose  func(ctx context.Context, operations []*contractv1.Operation) error
 
 	log   changeLog
 	nodes uint64            // grows with each change of a node object
@@ -173,10 +179,24 @@ func opNodeSet(e *nodeEntry) *contractv1.Operation {
 // is placed as it asked.
 func opPodAdd(e *nodeEntry, pod *podEntry) *contractv1.Operation {
 	add := &contractv1.PodAdd{Node: e.index, Pod: pod.shape.occupant(pod.name, string(pod.uid), e.name)}
-	if class := pod.shape.class; class != nil && !pod.shape.placedApart() {
+	if start := pod.startTold; start != 0 {
+		add.Pod.StartTimeUnix = start
+	} else if class := pod.shape.class; class != nil && !pod.shape.placedApart() {
 		add.Class = class.id
 	}
 	return &contractv1.Operation{Op: &contractv1.Operation_PodAdd{PodAdd: add}}
+}
+
+// tellStarts tells plugins when the pods of a node started, which matters to who
+// chooses among them alone: it is told when somebody is about to choose, and no
+// reason to ask anything again.
+func (s *snapshot) tellStarts(e *nodeEntry) {
+	for _, pod := range e.pods {
+		if start := pod.pod.Status.StartTime; start != nil && start.Unix() != pod.startTold {
+			pod.startTold = start.Unix()
+			s.pending = append(s.pending, opPodAdd(e, pod))
+		}
+	}
 }
 
 // changeLog remembers which nodes were touched, in order. Positions only grow;

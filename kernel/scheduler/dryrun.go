@@ -1,0 +1,321 @@
+package scheduler
+
+import (
+	"context"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	contractv1 "pintle.dev/pintle/sdk/contract/v1"
+)
+
+// tryBatch is how many nodes are tried at once.
+const tryBatch = 64
+
+// attempt is what a trial found out about a node for a class: the victims that
+// would have to go, or why nothing helps.
+type attempt struct {
+	victims    []string // in the order of the plugin
+	violations int      // of them violate a disruption budget
+	proposed   []string // all that might go, of which the first violate one
+	violating  int
+	refused    ruling   // it does not fit without all of them either
+	reasons    []string // there is nobody who might go
+}
+
+// does reports whether the pod would fit.
+func (a *attempt) does() bool { return a.reasons == nil && a.refused.predicate == fits }
+
+// trials are the attempts of a class, good as long as the nodes are not touched
+// and nothing else changed that predicates or the plugin read.
+type trials struct {
+	plugin   string
+	nodes    map[uint32]*attempt
+	position uint64
+	reads    uint64
+	classGen uint64
+	policy   Policy
+}
+
+// trialsOf are the attempts of a class that still hold.
+func (s *Scheduler) trialsOf(c *class, info *contractv1.PointInfo) *trials {
+	reads := s.snapshot.version(info.Reads)
+	for i := range c.predicates {
+		reads += s.snapshot.version(c.predicates[i].Reads)
+	}
+	t := c.trials
+	touched, ok := []uint32(nil), false
+	if t != nil {
+		touched, ok = s.snapshot.log.since(t.position)
+	}
+	if t == nil || !ok || t.plugin != info.Name || t.reads != reads || t.policy != c.policy || t.classGen != c.generation {
+		t = &trials{plugin: info.Name, nodes: map[uint32]*attempt{}, reads: reads, policy: c.policy, classGen: c.generation}
+		c.trials = t
+	}
+	for _, n := range touched {
+		delete(t.nodes, n)
+	}
+	t.position = s.snapshot.log.end()
+	return t
+}
+
+// dryRun finds out on which nodes a pod would fit without which pods, in the order of
+// the trial, until there are as many as wanted. Where predicates look beyond a
+// node, each candidate is asked about alone if exact; otherwise they are asked
+// about the one that is chosen.
+func (s *Scheduler) dryRun(ctx context.Context, p *podEntry, c *class, at pointPolicy, step contractv1.CycleStep, trial *contractv1.Trial, exact bool) (call *contractv1.CycleCall, err error) {
+	info := at.info(step)
+	t := s.trialsOf(c, info)
+	call = &contractv1.CycleCall{Class: c.id, Pods: []*contractv1.QueuedPod{p.queued()}, Steps: []contractv1.CycleStep{{Point: contractv1.Point_CHOOSE, Plugin: step.Plugin}}}
+	refusals := newRefusals(c, call)
+	clean := false
+	for nodes := range slices.Chunk(trial.GetNodes(), tryBatch) {
+		if err := s.tryNodes(ctx, p, c, at, step, t, nodes); err != nil {
+			return nil, err
+		}
+		for _, n := range nodes {
+			a := t.nodes[n]
+			if a == nil {
+				continue // it is gone
+			}
+			if a.does() && exact && c.clustered() {
+				var err error
+				if a, err = s.tryAlone(ctx, p, c, n, a); err != nil {
+					return nil, err
+				}
+			}
+			switch {
+			case a.reasons != nil:
+				refusals.add(n, a.refused, info.Name, a.reasons)
+			case !a.does():
+				refusals.add(n, a.refused, "", nil)
+			default:
+				call.Candidates = append(call.Candidates, &contractv1.Candidate{Node: n, Victims: a.victims, Violations: uint32(a.violations)})
+				clean = clean || a.violations == 0
+			}
+			if clean && len(call.Candidates) >= int(trial.GetWanted()) {
+				return call, nil
+			}
+		}
+	}
+	return call, nil
+}
+
+// tryNodes tries those of the nodes that have no attempt yet, by the predicates
+// that look at one node only.
+func (s *Scheduler) tryNodes(ctx context.Context, p *podEntry, c *class, at pointPolicy, step contractv1.CycleStep, t *trials, nodes []uint32) error {
+	var ask []uint32
+	for _, n := range nodes {
+		if int(n) < len(s.snapshot.byIndex) && s.snapshot.byIndex[n] != nil && t.nodes[n] == nil {
+			ask = append(ask, n)
+		}
+	}
+	if len(ask) == 0 {
+		return nil
+	}
+	proposals, err := s.proposals(ctx, p, c, at, step, ask)
+	if err != nil {
+		return err
+	}
+	var runs []*run
+	for k, n := range ask {
+		a := proposals[k]
+		if t.nodes[n] = a; a.reasons == nil {
+			runs = append(runs, &run{node: n, entry: s.snapshot.byIndex[n], attempt: a})
+		}
+	}
+	err = s.spare(ctx, p, c, runs, nodeScope)
+	if err != nil || p.nominated != "" {
+		// Its own nomination is left out for this pod alone.
+		for _, r := range runs {
+			if err != nil || r.entry.name == p.nominated {
+				defer delete(t.nodes, r.node)
+			}
+		}
+	}
+	return err
+}
+
+// proposals asks the plugin which pods of nodes may go.
+func (s *Scheduler) proposals(ctx context.Context, p *podEntry, c *class, at pointPolicy, step contractv1.CycleStep, nodes []uint32) ([]*attempt, error) {
+	for _, n := range nodes {
+		s.snapshot.tellStarts(s.snapshot.byIndex[n])
+	}
+	if err := s.flush(ctx); err != nil {
+		return nil, err
+	}
+	call := &contractv1.CycleCall{
+		Class: c.id, Pods: []*contractv1.QueuedPod{p.queued()}, Nodes: nodes,
+		Steps: []contractv1.CycleStep{{Point: contractv1.Point_VICTIMS, Plugin: step.Plugin}},
+	}
+	at.cycler.Cycle(ctx, call)
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	if stop := at.stop(call); stop != nil {
+		return nil, stop.err()
+	}
+	list := make([]*attempt, len(nodes))
+	for k, n := range nodes {
+		a := &attempt{refused: fitting}
+		list[k] = a
+		if len(call.Results) == 0 || k >= len(call.Results[0].GetCandidates()) {
+			a.reasons = []string{"No preemption victims found for incoming pod"}
+			continue
+		}
+		proposed := call.Results[0].GetCandidates()[k]
+		node := s.snapshot.byIndex[n]
+		violations := int(proposed.GetViolations())
+		for i, uid := range proposed.GetVictims() {
+			// Only pods of this node with a lower priority are ever taken off it.
+			if victim := node.pods[types.UID(uid)]; victim != nil && victim.priorityNow() < p.priorityNow() && !slices.Contains(a.proposed, uid) {
+				a.proposed = append(a.proposed, uid)
+				if i < violations {
+					a.violating++
+				}
+			}
+		}
+		if len(a.proposed) == 0 {
+			a.reasons = append([]string{}, proposed.GetReasons()...)
+		}
+	}
+	return list, nil
+}
+
+// run is an attempt while it is made.
+type run struct {
+	node  uint32
+	entry *nodeEntry
+	*attempt
+	away []string // victims that the replicas do not have on the node now
+}
+
+// spare takes all proposed victims off their nodes, and puts one after the other
+// back as long as the pod fits. Afterwards the replicas are as they were.
+func (s *Scheduler) spare(ctx context.Context, p *podEntry, c *class, runs []*run, scope func(*PredicateInfo) bool) (err error) {
+	defer func() {
+		var back []*contractv1.Operation
+		for _, r := range runs {
+			for _, uid := range r.away {
+				back = append(back, opPodAdd(r.entry, r.entry.pods[types.UID(uid)]))
+			}
+			r.away = nil
+		}
+		if undone := s.suppose(ctx, back); err == nil {
+			err = undone
+		}
+	}()
+	var pending []*contractv1.Operation
+	for _, r := range runs {
+		for _, uid := range r.proposed {
+			pending = append(pending, opPodRemove(r.entry, uid))
+		}
+		r.away = slices.Clone(r.proposed)
+	}
+	if err := s.suppose(ctx, pending); err != nil {
+		return err
+	}
+	answers, err := s.fitsBesides(ctx, p, c, runs, scope)
+	if err != nil {
+		return err
+	}
+	alive := runs[:0:0]
+	for k, r := range runs {
+		if r.refused = answers[k]; r.refused.predicate == fits {
+			alive = append(alive, r)
+		}
+	}
+	pending = nil
+	for round := 0; ; round++ {
+		var asked []*run
+		for _, r := range alive {
+			if round < len(r.proposed) {
+				uid := r.proposed[round]
+				pending = append(pending, opPodAdd(r.entry, r.entry.pods[types.UID(uid)]))
+				r.away = slices.DeleteFunc(r.away, func(other string) bool { return other == uid })
+				asked = append(asked, r)
+			}
+		}
+		if err := s.suppose(ctx, pending); err != nil {
+			return err
+		}
+		pending = nil
+		if len(asked) == 0 {
+			return nil
+		}
+		answers, err := s.fitsBesides(ctx, p, c, asked, scope)
+		if err != nil {
+			return err
+		}
+		for k, r := range asked {
+			if answers[k].predicate == fits {
+				continue
+			}
+			uid := r.proposed[round]
+			r.victims, r.away = append(r.victims, uid), append(r.away, uid)
+			if round < r.violating {
+				r.violations++
+			}
+			pending = append(pending, opPodRemove(r.entry, uid)) // goes with the next round
+		}
+	}
+}
+
+// fitsBesides judges the nodes of runs, with the pods that are nominated there
+// and then without.
+func (s *Scheduler) fitsBesides(ctx context.Context, p *podEntry, c *class, runs []*run, scope func(*PredicateInfo) bool) ([]ruling, error) {
+	nodes := make([]uint32, len(runs))
+	var add, remove []*contractv1.Operation
+	for k, r := range runs {
+		nodes[k] = r.node
+		for _, other := range s.snapshot.nomineesAbove(r.entry.name, c.shape.pod.GetPriority(), p) {
+			add, remove = append(add, opPodAdd(r.entry, other)), append(remove, opPodRemove(r.entry, string(other.uid)))
+		}
+	}
+	if err := s.suppose(ctx, add); err != nil {
+		return nil, err
+	}
+	answers, err := c.judge(ctx, nodes, scope)
+	if undone := s.suppose(ctx, remove); undone != nil {
+		return nil, undone
+	}
+	if err != nil || len(add) == 0 {
+		return answers, err
+	}
+	again, err := c.judge(ctx, nodes, scope)
+	for k := range answers {
+		if err == nil && answers[k].predicate == fits {
+			answers[k] = again[k]
+		}
+	}
+	return answers, err
+}
+
+// tryAlone asks all predicates about a node on which the pod would fit by those
+// that look at one node, with nobody else taken off anywhere. If it fits both
+// without all that may go and without those that have to, then adding them one by
+// one changes nothing; otherwise they are spared one by one again.
+func (s *Scheduler) tryAlone(ctx context.Context, p *podEntry, c *class, n uint32, a *attempt) (*attempt, error) {
+	entry := s.snapshot.byIndex[n]
+	for _, gone := range [][]string{a.proposed, a.victims} {
+		var remove, back []*contractv1.Operation
+		for _, uid := range gone {
+			remove, back = append(remove, opPodRemove(entry, uid)), append(back, opPodAdd(entry, entry.pods[types.UID(uid)]))
+		}
+		if err := s.suppose(ctx, remove); err != nil {
+			return nil, err
+		}
+		answers, err := s.fitsBesides(ctx, p, c, []*run{{node: n, entry: entry}}, clusterScope)
+		if undone := s.suppose(ctx, back); undone != nil {
+			return nil, undone
+		}
+		if err != nil {
+			return nil, err
+		}
+		if answers[0].predicate != fits {
+			whole := &attempt{proposed: a.proposed, violating: a.violating, refused: fitting}
+			return whole, s.spare(ctx, p, c, []*run{{node: n, entry: entry, attempt: whole}}, anyScope)
+		}
+	}
+	return a, nil
+}

@@ -1,0 +1,127 @@
+package scheduler
+
+import (
+	"context"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+
+	contractv1 "pintle.dev/pintle/sdk/contract/v1"
+)
+
+// A pod that is nominated to a node has its room kept there: a pod of the same
+// priority or a lower one is put on the node only if it fits beside it too, and
+// without it. What counts is what the scheduler nominated, until
+// status.nominatedNodeName says something else.
+
+// nominate notes the node that a pod is nominated to; empty: none. Whoever was
+// kept from a node by it may fit there now.
+func (s *Scheduler) nominated(p *podEntry, node string) {
+	before := p.nominated
+	if before == node {
+		return
+	}
+	p.nominated = node
+	if before != "" {
+		s.snapshot.unnominate(p, before)
+		s.note(eventKey{
+			kind: contractv1.KindPod, action: contractv1.Action_DELETE, before: p.shape, own: s.eventSeq + 1,
+			capped: true, ceiling: p.shape.pod.GetPriority(),
+		})
+		p.except = s.eventSeq
+	}
+	if node != "" {
+		s.snapshot.nominate(p, node)
+	}
+}
+
+// nominee takes in status.nominatedNodeName of a pod that waits. While it says
+// nothing, as it did before, what the scheduler nominated a moment ago stands.
+func (s *Scheduler) nominee(p *podEntry, before *v1.Pod) {
+	now := p.pod.Status.NominatedNodeName
+	if now == "" && (before == nil || before.Status.NominatedNodeName == "") {
+		return
+	}
+	s.nominated(p, now)
+}
+
+func (s *snapshot) nominate(p *podEntry, node string) {
+	if s.nominees == nil {
+		s.nominees = map[string][]*podEntry{}
+	}
+	s.nominees[node] = append(s.nominees[node], p)
+	s.renominated(node)
+}
+
+func (s *snapshot) unnominate(p *podEntry, node string) {
+	s.nominees[node] = slices.DeleteFunc(s.nominees[node], func(other *podEntry) bool { return other == p })
+	if len(s.nominees[node]) == 0 {
+		delete(s.nominees, node)
+	}
+	s.renominated(node)
+}
+
+// renominated has the classes look at the node again.
+func (s *snapshot) renominated(node string) {
+	if e := s.byName[node]; e != nil && e.node != nil {
+		s.touch(e.index)
+	}
+}
+
+// nomineesAbove are the pods nominated to a node with a priority or a higher one,
+// but for one.
+func (s *snapshot) nomineesAbove(node string, priority int32, but *podEntry) []*podEntry {
+	var list []*podEntry
+	for _, p := range s.nominees[node] {
+		if p != but && p.shape.pod.GetPriority() >= priority {
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
+// ownDecision fills in the decision for a pod that goes to the node that it was
+// nominated to: no other node was looked at.
+func (s *Scheduler) ownDecision(ctx context.Context, p *podEntry, c *class, node *nodeEntry, d *Decision) error {
+	d.Feasible = 1
+	d.Outcomes = append(d.Outcomes, Outcome{
+		Point: pointNames[contractv1.Point_POST_FILTER], Code: codeNames[contractv1.Code_SUCCESS],
+		Reasons: []string{"it was nominated to " + node.name + ", whose room was kept for it"},
+	})
+	k, found := slices.BinarySearch(c.fit, node.index)
+	if s.cfg.Explain == 0 || !found {
+		return nil
+	}
+	if _, err := c.totals(ctx); err != nil {
+		c.forget()
+		return err
+	}
+	d.Total = c.sum[k]
+	d.evidence = c.evidence(s.snapshot, node.index, d.Total)
+	return nil
+}
+
+// rooms says which nomination a pod has, and on which nodes room is kept from it.
+func (s *Scheduler) rooms(p *podEntry, c *class) string {
+	note := ""
+	if p.nominated != "" {
+		note = "it is nominated to " + p.nominated + ", where room is kept for it"
+		if p.preempting {
+			note += "; pods are being evicted from there"
+		}
+	}
+	for n := range c.reserved {
+		e := s.snapshot.byIndex[n]
+		if e == nil || e.name == p.nominated {
+			continue
+		}
+		if note != "" {
+			note += "; "
+		}
+		note += "room on " + e.name + " is kept for"
+		for _, other := range s.snapshot.nomineesAbove(e.name, c.shape.pod.GetPriority(), p) {
+			note += " " + other.namespace + "/" + other.name
+		}
+	}
+	return note
+}

@@ -1,0 +1,193 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+
+	contractv1 "pintle.dev/pintle/sdk/contract/v1"
+)
+
+// evictions bounds the victims that are evicted at once.
+const evictions = 64
+
+// preemption is how the eviction of a pod's victims ended.
+type preemption struct {
+	uid types.UID
+	err error
+}
+
+// preempt evicts the victims beside the cycle and keeps the room for the pod,
+// which is not tried again before that is done (KEP-4832). A plugin may name pods
+// of that node with a lower priority than the pod, and no others.
+func (s *Scheduler) preempt(ctx context.Context, p *podEntry, plugin string, n *contractv1.Nomination) error {
+	if s.deps.Evict == nil || s.deps.Nominate == nil {
+		return errors.New("this scheduler evicts nobody")
+	}
+	if int(n.GetNode()) >= len(s.snapshot.byIndex) || s.snapshot.byIndex[n.GetNode()] == nil {
+		return fmt.Errorf("it nominated node %d, which is not there", n.GetNode())
+	}
+	node := s.snapshot.byIndex[n.GetNode()]
+	victims, err := victimsOf(p, node, n.GetVictims())
+	if err != nil {
+		return err
+	}
+	if len(victims) > 0 {
+		s.counts.victims.Observe(float64(len(victims)))
+	}
+	// Pods with a lower priority that count on the node are to look elsewhere.
+	for _, other := range slices.Clone(s.snapshot.nominees[node.name]) {
+		if other != p && other.priorityNow() < p.priorityNow() {
+			s.withdraw(other)
+		}
+	}
+	s.nominated(p, node.name)
+	name := node.name
+	p.unwritten = &name
+	var evict []*v1.Pod
+	for _, victim := range victims {
+		switch w := s.waiting[victim.uid]; {
+		case victim.pod.DeletionTimestamp != nil:
+		case w != nil:
+			s.reject(w, plugin, "preempted")
+			s.evicted(victim.pod, p.pod, name, " (in kube-scheduler memory).")
+		default:
+			evict = append(evict, victim.pod)
+		}
+	}
+	if len(evict) == 0 {
+		return nil
+	}
+	p.preempting, p.victims = true, map[*podEntry]bool{}
+	for _, victim := range victims {
+		if slices.Contains(evict, victim.pod) {
+			p.victims[victim], victim.evictor = true, p
+		}
+	}
+	preemptor := p.pod
+	s.bindings.Go(func() {
+		result := preemption{uid: preemptor.UID, err: s.evict(ctx, evict, preemptor, name)}
+		select {
+		case s.preempted <- result:
+		case <-ctx.Done():
+		}
+	})
+	return nil
+}
+
+// victimsOf are the pods that a plugin named.
+func victimsOf(p *podEntry, node *nodeEntry, uids []string) ([]*podEntry, error) {
+	if never := p.pod.Spec.PreemptionPolicy; never != nil && *never == v1.PreemptNever && len(uids) > 0 {
+		return nil, errors.New("it named victims for a pod whose preemptionPolicy is Never")
+	}
+	var victims []*podEntry
+	for _, uid := range uids {
+		victim := node.pods[types.UID(uid)]
+		switch {
+		case victim == nil:
+			return nil, fmt.Errorf("it named victim %s, which is not on node %s", uid, node.name)
+		case victim.priorityNow() >= p.priorityNow():
+			return nil, fmt.Errorf("it named victim %s/%s, whose priority %d is not below %d", victim.namespace, victim.name, victim.priorityNow(), p.priorityNow())
+		case !slices.Contains(victims, victim):
+			victims = append(victims, victim)
+		}
+	}
+	return victims, nil
+}
+
+// evict ends pods, all at once as far as the bound allows.
+func (s *Scheduler) evict(ctx context.Context, victims []*v1.Pod, preemptor *v1.Pod, node string) error {
+	failures := make([]error, len(victims))
+	var group sync.WaitGroup
+	for k, victim := range victims {
+		group.Go(func() {
+			select {
+			case s.evicting <- struct{}{}:
+				defer func() { <-s.evicting }()
+			case <-ctx.Done():
+				return
+			}
+			write, cancel := context.WithTimeout(ctx, writeTimeout)
+			defer cancel()
+			err := s.deps.Evict(write, victim, &v1.PodCondition{
+				Type: v1.DisruptionTarget, Status: v1.ConditionTrue, Reason: v1.PodReasonPreemptionByScheduler,
+				Message: preemptor.Spec.SchedulerName + ": preempting to accommodate a higher priority pod", ObservedGeneration: victim.Generation,
+			})
+			switch {
+			case err == nil:
+				s.evicted(victim, preemptor, node, "")
+			case !apierrors.IsNotFound(err):
+				failures[k] = fmt.Errorf("evict pod %s/%s: %w", victim.Namespace, victim.Name, err)
+			}
+		})
+	}
+	group.Wait()
+	return errors.Join(failures...)
+}
+
+func (s *Scheduler) evicted(victim, preemptor *v1.Pod, node, how string) {
+	if s.deps.Events != nil {
+		s.deps.Events.Eventf(victim, preemptor, v1.EventTypeNormal, "Preempted", "Preempting", "Preempted by pod %v on node %v%s", preemptor.UID, node, how)
+	}
+}
+
+// settlePreemption lets the pod be tried again whose victims were evicted. If that
+// failed it is tried at once: it may never happen that they go.
+func (s *Scheduler) settlePreemption(r preemption) {
+	p := s.pods[r.uid]
+	if r.err != nil {
+		s.log.Warn("victims not evicted", "preemptor", r.uid, "err", r.err)
+	}
+	if p == nil || !p.preempting {
+		return
+	}
+	p.evicted = true
+	if r.err != nil {
+		p.recalled = entry{event: eventForced, at: true}
+		clear(p.victims)
+	}
+	s.settlePreemptor(p)
+}
+
+// leaves notes that a pod is on its way out, if it is somebody's victim.
+func (s *Scheduler) leaves(victim *podEntry) {
+	if p := victim.evictor; p != nil {
+		victim.evictor = nil
+		delete(p.victims, victim)
+		s.settlePreemptor(p)
+	}
+}
+
+// settlePreemptor ends a pod's wait once its victims were evicted and seen to
+// leave: before that it would find them where they were.
+func (s *Scheduler) settlePreemptor(p *podEntry) {
+	if !p.preempting || !p.evicted || len(p.victims) > 0 {
+		return
+	}
+	p.preempting, p.evicted, p.victims = false, false, nil
+	recalled := p.recalled
+	p.recalled = entry{}
+	if recalled.event != "" && p.place == unschedulable {
+		s.queue.add(p, recalled, s.clock.Now())
+	}
+}
+
+// withdraw takes a pod's nomination back, here and in the API.
+func (s *Scheduler) withdraw(p *podEntry) {
+	if p.nominated == "" && p.pod.Status.NominatedNodeName == "" {
+		return
+	}
+	written := p.pod.Status.NominatedNodeName != "" || p.unwritten == nil
+	s.nominated(p, "")
+	p.unwritten = nil
+	if none := ""; written {
+		p.unwritten = &none
+		s.report.nominate(p)
+	}
+}

@@ -1,0 +1,209 @@
+package scheduler
+
+import (
+	"context"
+	"fmt"
+
+	"pintle.dev/pintle/sdk"
+	contractv1 "pintle.dev/pintle/sdk/contract/v1"
+)
+
+// Questions about what is not so: pods are put on nodes or taken off them in the
+// plugins' replicas alone, by deltas like any other, and put back before anything
+// else is asked. The snapshot and the classes' results are not touched.
+
+// suppose hands operations to the plugins that are no change of the cluster.
+func (s *Scheduler) suppose(ctx context.Context, operations []*contractv1.Operation) error {
+	if len(operations) == 0 {
+		return nil
+	}
+	delta := s.replica.advance(operations)
+	s.tellDelta(delta)
+	for name, p := range s.profiles {
+		for _, policy := range []Policy{p.policy, p.next} {
+			if policy == nil {
+				continue
+			}
+			if err := policy.Apply(ctx, delta); err != nil {
+				return fmt.Errorf("apply delta %d to profile %s: %w", delta.Generation, name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// opNominee puts a nominated pod on its node.
+func opNominee(e *nodeEntry, pod *podEntry) *contractv1.Operation { return opPodAdd(e, pod) }
+
+func opPodRemove(e *nodeEntry, uid string) *contractv1.Operation {
+	return &contractv1.Operation{Op: &contractv1.Operation_PodRemove{PodRemove: &contractv1.PodRemove{Node: e.index, Uid: uid}}}
+}
+
+// ruling is a predicate's verdict about a node; of no predicate: it fits.
+type ruling struct {
+	predicate int32
+	verdict   uint32
+}
+
+var fitting = ruling{predicate: fits}
+
+// judge asks the predicates of the wanted scopes about nodes as the replicas have
+// them now, one predicate after the other over those that pass. Answers run
+// parallel to nodes.
+func (c *class) judge(ctx context.Context, nodes []uint32, wanted func(*PredicateInfo) bool) ([]ruling, error) {
+	answers := make([]ruling, len(nodes))
+	alive := make([]int, len(nodes))
+	for k := range nodes {
+		answers[k], alive[k] = fitting, k
+	}
+	for p := range c.predicates {
+		if len(alive) == 0 {
+			break
+		}
+		if !wanted(&c.predicates[p]) {
+			continue
+		}
+		ask, out := make([]uint32, len(alive)), make([]uint32, len(alive))
+		for i, k := range alive {
+			ask[i] = nodes[k]
+		}
+		if err := c.policy.Filter(ctx, p, c.id, ask, out); err != nil {
+			if !c.predicates[p].IgnoreFailure || ctx.Err() != nil {
+				return nil, fmt.Errorf("predicate %s: %w", c.predicates[p].Name, err)
+			}
+			clear(out)
+		}
+		passed := alive[:0]
+		for i, k := range alive {
+			if out[i] == 0 {
+				passed = append(passed, k)
+			} else {
+				answers[k] = ruling{int32(p), out[i]}
+			}
+		}
+		alive = passed
+	}
+	return answers, nil
+}
+
+func anyScope(*PredicateInfo) bool       { return true }
+func nodeScope(p *PredicateInfo) bool    { return p.Scope != string(sdk.ScopeCluster) }
+func clusterScope(p *PredicateInfo) bool { return p.Scope == string(sdk.ScopeCluster) }
+
+// clustered reports whether a predicate looks beyond a node.
+func (c *class) clustered() bool {
+	for p := range c.predicates {
+		if clusterScope(&c.predicates[p]) {
+			return true
+		}
+	}
+	return false
+}
+
+// besides judges nodes with the pods added that are nominated there, one node
+// after the other where a predicate looks beyond its node. The answer of a node
+// without such pods is that it fits.
+func (c *class) besides(ctx context.Context, s *snapshot, nodes []uint32, but *podEntry) ([]ruling, error) {
+	answers := make([]ruling, len(nodes))
+	var ask []uint32
+	var at []int
+	var put, take [][]*contractv1.Operation
+	for k, n := range nodes {
+		answers[k] = fitting
+		e := s.byIndex[n]
+		if e == nil {
+			continue
+		}
+		pods := s.nomineesAbove(e.name, c.shape.pod.GetPriority(), but)
+		if len(pods) == 0 {
+			continue
+		}
+		var add, remove []*contractv1.Operation
+		for _, p := range pods {
+			add, remove = append(add, opNominee(e, p)), append(remove, opPodRemove(e, string(p.uid)))
+		}
+		ask, at, put, take = append(ask, n), append(at, k), append(put, add), append(take, remove)
+	}
+	if len(ask) == 0 || s.suppose == nil {
+		return answers, nil
+	}
+	one := func(nodes []uint32, at []int, put, take []*contractv1.Operation) error {
+		if err := s.suppose(ctx, put); err != nil {
+			return err
+		}
+		got, err := c.judge(ctx, nodes, anyScope)
+		if undone := s.suppose(ctx, take); undone != nil {
+			return undone
+		}
+		for k, r := range got {
+			answers[at[k]] = r
+		}
+		return err
+	}
+	if !c.clustered() {
+		return answers, one(ask, at, join(put), join(take))
+	}
+	for k := range ask {
+		if err := one(ask[k:k+1], at[k:k+1], put[k], take[k]); err != nil {
+			return nil, err
+		}
+	}
+	return answers, nil
+}
+
+func join(lists [][]*contractv1.Operation) (all []*contractv1.Operation) {
+	for _, list := range lists {
+		all = append(all, list...)
+	}
+	return all
+}
+
+// keepRoom settles those of the nodes that fit by themselves, but not beside the
+// pods that are nominated there; it returns the others.
+func (c *class) keepRoom(ctx context.Context, s *snapshot, alive []uint32) ([]uint32, error) {
+	if len(s.nominees) == 0 && len(c.reserved) == 0 {
+		return alive, nil
+	}
+	for _, n := range c.list {
+		delete(c.reserved, n)
+	}
+	answers, err := c.besides(ctx, s, alive, nil)
+	if err != nil {
+		return nil, err
+	}
+	passed := make([]uint32, 0, len(alive))
+	for k, n := range alive {
+		r := answers[k]
+		if r.predicate == fits {
+			passed = append(passed, n)
+			continue
+		}
+		if c.reserved == nil {
+			c.reserved = map[uint32]bool{}
+		}
+		c.reserved[n] = true
+		c.verdicts[r.predicate][n] = r.verdict
+		c.settle(n, r.predicate)
+	}
+	return passed, nil
+}
+
+// fitsAlone reports whether a node fits as it is, nominated pods aside.
+func (c *class) fitsAlone(n uint32) bool { return c.fail[n] == fits || c.reserved[n] }
+
+// ownNode is the node that a pod is nominated to, if it fits there: it is tried
+// before all others and not compared with them.
+func (s *Scheduler) ownNode(ctx context.Context, p *podEntry, c *class) (*nodeEntry, error) {
+	if p.nominated == "" {
+		return nil, nil
+	}
+	e := s.snapshot.byName[p.nominated]
+	if e == nil || e.node == nil || !c.fitsAlone(e.index) {
+		return nil, nil
+	}
+	answers, err := c.besides(ctx, s.snapshot, []uint32{e.index}, p)
+	if err != nil || answers[0].predicate != fits {
+		return nil, err
+	}
+	return e, nil
+}
