@@ -29,6 +29,7 @@ var objectSources = map[string]schema.GroupVersionResource{
 	"CSIDriver":             {Group: "storage.k8s.io", Version: "v1", Resource: "csidrivers"},
 	"CSIStorageCapacity":    {Group: "storage.k8s.io", Version: "v1", Resource: "csistoragecapacities"},
 	"VolumeAttachment":      {Group: "storage.k8s.io", Version: "v1", Resource: "volumeattachments"},
+	"PodDisruptionBudget":   {Group: "policy", Version: "v1", Resource: "poddisruptionbudgets"},
 }
 
 // startScheduler runs the scheduler over the registry's own objects: nothing

@@ -1,7 +1,11 @@
 package main
 
 import (
+<<<<<<< HEAD
 	"pintle.dev/pintle/plugins/predicates/interpodaffinity"
+=======
+	"pintle.dev/pintle/plugins/postfilters/defaultpreemption"
+>>>>>>> e3d49c2 (plugins/postfilters: DefaultPreemption, in the modern bundle)
 	"pintle.dev/pintle/plugins/predicates/nodeaffinity"
 	"pintle.dev/pintle/plugins/predicates/nodename"
 	"pintle.dev/pintle/plugins/predicates/nodeports"
@@ -37,6 +41,8 @@ func init() {
 	sdk.RegisterNew(noderesourcesfit.New)
 	sdk.RegisterNew(podtopologyspread.New)
 	sdk.RegisterNew(interpodaffinity.New)
+
+	sdk.RegisterNew(defaultpreemption.New)
 
 	sdk.RegisterNew(tainttolerationscore.New)
 	sdk.RegisterNew(nodeaffinityscore.New)
