@@ -17,7 +17,7 @@ import (
 // the scheduler works beside a kernel elsewhere, and in one process through its
 // in-process transport. Profiles, events and log are the caller's to add.
 func FromClient(client kubernetes.Interface) Deps {
-	core, apps := client.CoreV1().RESTClient(), client.AppsV1().RESTClient()
+	core, apps, policy := client.CoreV1().RESTClient(), client.AppsV1().RESTClient(), client.PolicyV1().RESTClient()
 	all := func(getter cache.Getter, resource string) cache.ListerWatcher {
 		return cache.NewListWatchFromClient(getter, resource, metav1.NamespaceAll, fields.Everything())
 	}
@@ -32,6 +32,7 @@ func FromClient(client kubernetes.Interface) Deps {
 			"PersistentVolume":      all(core, "persistentvolumes"),
 			"PersistentVolumeClaim": all(core, "persistentvolumeclaims"),
 			"Namespace":             all(core, "namespaces"),
+			"PodDisruptionBudget":   all(policy, "poddisruptionbudgets"),
 		},
 		Bind: func(ctx context.Context, binding *v1.Binding) error {
 			return client.CoreV1().Pods(binding.Namespace).Bind(ctx, binding, metav1.CreateOptions{})
