@@ -88,15 +88,14 @@ func (s *Scheduler) ownDecision(ctx context.Context, p *podEntry, c *class, node
 		Point: pointNames[contractv1.Point_POST_FILTER], Code: codeNames[contractv1.Code_SUCCESS],
 		Reasons: []string{"it was nominated to " + node.name + ", whose room was kept for it"},
 	})
-	k, found := slices.BinarySearch(c.fit, node.index)
-	if s.cfg.Explain == 0 || !found {
+	if _, found := slices.BinarySearch(c.fit, node.index); s.cfg.Explain == 0 || !found {
 		return nil
 	}
 	if _, err := c.totals(ctx); err != nil {
 		c.forget()
 		return err
 	}
-	d.Total = c.sum[k]
+	d.Total = c.tally.totals[node.index]
 	d.evidence = c.evidence(s.snapshot, node.index, d.Total)
 	return nil
 }

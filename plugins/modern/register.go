@@ -1,11 +1,8 @@
 package main
 
 import (
-<<<<<<< HEAD
-	"pintle.dev/pintle/plugins/predicates/interpodaffinity"
-=======
 	"pintle.dev/pintle/plugins/postfilters/defaultpreemption"
->>>>>>> e3d49c2 (plugins/postfilters: DefaultPreemption, in the modern bundle)
+	"pintle.dev/pintle/plugins/predicates/interpodaffinity"
 	"pintle.dev/pintle/plugins/predicates/nodeaffinity"
 	"pintle.dev/pintle/plugins/predicates/nodename"
 	"pintle.dev/pintle/plugins/predicates/nodeports"
