@@ -53,6 +53,11 @@ type Interest struct {
 	Helps func(c *Cluster, pod *Pod, e *Event) bool
 }
 
+// OwnChange is an interest in changes of the refused pod alone.
+func OwnChange(actions Action) Interest {
+	return Interest{Kind: KindPod, Actions: actions, Helps: func(*Cluster, *Pod, *Event) bool { return false }}
+}
+
 // Event is a change of one object: Old of deletions and updates, New of additions
 // and updates. Pods have neither name, UID nor node, as one event stands for all
 // pods that are alike.

@@ -133,9 +133,10 @@ func (k *eventKey) message() *contractv1.Event {
 	return e
 }
 
-// nodeChanged notes what changed of a node, one event a property. A change that
-// none of them names does not help anybody.
+// nodeChanged notes what changed of a node, one event a property; a change that
+// none of them names, such as of its capacity, is an update without a name.
 func (s *Scheduler) nodeChanged(before, after *contractv1.Node) {
+	named := false
 	for action, changed := range map[contractv1.Action]bool{
 		contractv1.Action_UPDATE_NODE_ALLOCATABLE: !proto.Equal(before.GetAllocatable(), after.GetAllocatable()),
 		contractv1.Action_UPDATE_NODE_LABEL:       !maps.Equal(before.GetLabels(), after.GetLabels()),
@@ -144,8 +145,12 @@ func (s *Scheduler) nodeChanged(before, after *contractv1.Node) {
 			!slices.EqualFunc(before.GetTaints(), after.GetTaints(), func(a, b *contractv1.Taint) bool { return proto.Equal(a, b) }),
 	} {
 		if changed {
+			named = true
 			s.happened(contractv1.KindNode, action, before, after)
 		}
+	}
+	if !named {
+		s.happened(contractv1.KindNode, contractv1.Action_UPDATE, before, after)
 	}
 }
 

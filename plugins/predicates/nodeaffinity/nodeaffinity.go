@@ -23,7 +23,9 @@ type predicate struct{ added *nodeselector.Required }
 // New returns the predicate, with nothing added until it is configured.
 func New() sdk.Predicate {
 	p := &predicate{}
-	return sdk.Predicate{Name: Name, Scope: sdk.ScopeNode, Contract: contract.Three, Configure: p.configure, Prepare: prepare, Filter: p.filter}
+	return sdk.Predicate{Name: Name, Scope: sdk.ScopeNode, Contract: contract.Three, Configure: p.configure, Prepare: prepare, Filter: p.filter, Events: []sdk.Interest{
+		{Kind: sdk.KindNode, Actions: sdk.ActionAdd | sdk.ActionUpdateNodeLabel, Helps: p.helps},
+	}}
 }
 
 func (p *predicate) configure(data []byte) error {
@@ -42,4 +44,13 @@ func (p *predicate) filter(r *sdk.Request) sdk.Verdict {
 		return sdk.Never(Reason)
 	}
 	return sdk.Fits()
+}
+
+// helps reports whether a node is selected that was not there or not selected before.
+func (p *predicate) helps(_ *sdk.Cluster, pod *sdk.Pod, e *sdk.Event) bool {
+	required := nodeselector.Of(pod)
+	if !p.added.Matches(e.NewNode) || !required.Matches(e.NewNode) {
+		return false
+	}
+	return e.OldNode == nil || !required.Matches(e.OldNode)
 }

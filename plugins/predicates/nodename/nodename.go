@@ -15,7 +15,9 @@ const Reason = "node(s) didn't match the requested node name"
 
 // New returns the predicate. It takes no configuration.
 func New() sdk.Predicate {
-	return sdk.Predicate{Name: Name, Scope: sdk.ScopeNode, Contract: contract.Three, Filter: filter}
+	return sdk.Predicate{Name: Name, Scope: sdk.ScopeNode, Contract: contract.Three, Filter: filter, Events: []sdk.Interest{
+		{Kind: sdk.KindNode, Actions: sdk.ActionAdd},
+	}}
 }
 
 func filter(r *sdk.Request) sdk.Verdict {

@@ -19,7 +19,10 @@ const anyAddress = "0.0.0.0"
 
 // New returns the predicate. It takes no configuration.
 func New() sdk.Predicate {
-	return sdk.Predicate{Name: Name, Scope: sdk.ScopeNode, Contract: contract.Three, Filter: filter}
+	return sdk.Predicate{Name: Name, Scope: sdk.ScopeNode, Contract: contract.Three, Filter: filter, Events: []sdk.Interest{
+		{Kind: sdk.KindPod, Actions: sdk.ActionDelete, Helps: frees},
+		{Kind: sdk.KindNode, Actions: sdk.ActionAdd},
+	}}
 }
 
 func filter(r *sdk.Request) sdk.Verdict {
@@ -36,6 +39,18 @@ func filter(r *sdk.Request) sdk.Verdict {
 		}
 	}
 	return sdk.Fits()
+}
+
+// frees reports whether a pod that went had a port that the pod wants.
+func frees(_ *sdk.Cluster, pod *sdk.Pod, e *sdk.Event) bool {
+	for i := range e.OldPod.HostPorts {
+		for k := range pod.HostPorts {
+			if conflict(&e.OldPod.HostPorts[i], &pod.HostPorts[k]) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 func conflict(a, b *sdk.HostPort) bool {

@@ -20,7 +20,10 @@ type predicate struct{ resources, groups []string } // ignored
 // New returns the predicate, which ignores nothing until it is configured.
 func New() sdk.Predicate {
 	p := &predicate{}
-	return sdk.Predicate{Name: Name, Scope: sdk.ScopeNode, Contract: contract.Three, Configure: p.configure, Prepare: p.prepare, Filter: filter}
+	return sdk.Predicate{Name: Name, Scope: sdk.ScopeNode, Contract: contract.Three, Configure: p.configure, Prepare: p.prepare, Filter: filter, Events: []sdk.Interest{
+		{Kind: sdk.KindPod, Actions: sdk.ActionDelete | sdk.ActionUpdatePodScaleDown, Helps: frees},
+		{Kind: sdk.KindNode, Actions: sdk.ActionAdd | sdk.ActionUpdateNodeAllocatable, Helps: p.grows},
+	}}
 }
 
 func (p *predicate) configure(data []byte) error {
@@ -103,4 +106,46 @@ func filter(r *sdk.Request) sdk.Verdict {
 		return sdk.Never(reasons...)
 	}
 	return sdk.Unfit(reasons...)
+}
+
+// frees reports whether a pod that went, or asks for less, asked for something that
+// the pod asks for. Any that went counts: nodes have room for so many pods.
+func frees(_ *sdk.Cluster, pod *sdk.Pod, e *sdk.Event) bool {
+	if e.NewPod == nil {
+		return true
+	}
+	before, now, want := &e.OldPod.Requests, &e.NewPod.Requests, &pod.Requests
+	if want.MilliCPU > 0 && before.MilliCPU > now.MilliCPU || want.Memory > 0 && before.Memory > now.Memory ||
+		want.EphemeralStorage > 0 && before.EphemeralStorage > now.EphemeralStorage {
+		return true
+	}
+	for name, amount := range want.Scalar {
+		if amount > 0 && before.Scalar[name] > now.Scalar[name] {
+			return true
+		}
+	}
+	return false
+}
+
+// grows reports whether the pod would fit a node, empty, that was not there or has
+// more of what the pod asks for than it had.
+func (p *predicate) grows(c *sdk.Cluster, pod *sdk.Pod, e *sdk.Event) bool {
+	empty := sdk.Node{Allocatable: e.NewNode.Allocatable}
+	if !filter(&sdk.Request{Pod: pod, Node: &empty, Cluster: c, State: p.prepare(c, pod)}).Fit() {
+		return false
+	}
+	if e.OldNode == nil {
+		return true
+	}
+	before, now, want := &e.OldNode.Allocatable, &e.NewNode.Allocatable, &pod.Requests
+	if now.Pods > before.Pods || want.MilliCPU > 0 && now.MilliCPU > before.MilliCPU || want.Memory > 0 && now.Memory > before.Memory ||
+		want.EphemeralStorage > 0 && now.EphemeralStorage > before.EphemeralStorage {
+		return true
+	}
+	for name, amount := range want.Scalar {
+		if amount > 0 && now.Scalar[name] > before.Scalar[name] {
+			return true
+		}
+	}
+	return false
 }

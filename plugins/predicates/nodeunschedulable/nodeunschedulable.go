@@ -15,7 +15,10 @@ const Reason = "node(s) were unschedulable"
 
 // New returns the predicate. It takes no configuration.
 func New() sdk.Predicate {
-	return sdk.Predicate{Name: Name, Scope: sdk.ScopeNode, Contract: contract.Three, Filter: filter}
+	return sdk.Predicate{Name: Name, Scope: sdk.ScopeNode, Contract: contract.Three, Filter: filter, Events: []sdk.Interest{
+		{Kind: sdk.KindNode, Actions: sdk.ActionAdd | sdk.ActionUpdateNodeTaint, Helps: helps},
+		sdk.OwnChange(sdk.ActionUpdatePodToleration),
+	}}
 }
 
 // cordoned is what spec.unschedulable stands for, whether or not the node has the
@@ -27,4 +30,9 @@ func filter(r *sdk.Request) sdk.Verdict {
 		return sdk.Never(Reason)
 	}
 	return sdk.Fits()
+}
+
+// helps reports whether a node came that is not cordoned, or ceased to be.
+func helps(_ *sdk.Cluster, _ *sdk.Pod, e *sdk.Event) bool {
+	return !e.NewNode.Unschedulable && (e.OldNode == nil || e.OldNode.Unschedulable)
 }

@@ -15,7 +15,10 @@ const Reason = "node(s) had untolerated taint(s)"
 
 // New returns the predicate. It takes no configuration.
 func New() sdk.Predicate {
-	return sdk.Predicate{Name: Name, Scope: sdk.ScopeNode, Contract: contract.Three, Filter: filter}
+	return sdk.Predicate{Name: Name, Scope: sdk.ScopeNode, Contract: contract.Three, Filter: filter, Events: []sdk.Interest{
+		{Kind: sdk.KindNode, Actions: sdk.ActionAdd | sdk.ActionUpdateNodeTaint, Helps: helps},
+		sdk.OwnChange(sdk.ActionUpdatePodToleration),
+	}}
 }
 
 func filter(r *sdk.Request) sdk.Verdict {
@@ -36,4 +39,10 @@ func Tolerated(pod *sdk.Pod, node *sdk.Node) bool {
 		}
 	}
 	return true
+}
+
+// helps reports whether the pod tolerates a node's taints that was not there, or
+// whose taints it did not tolerate before.
+func helps(_ *sdk.Cluster, pod *sdk.Pod, e *sdk.Event) bool {
+	return Tolerated(pod, e.NewNode) && (e.OldNode == nil || !Tolerated(pod, e.OldNode))
 }

@@ -14,7 +14,9 @@ const ReasonConflict = "pod affinity terms conflict"
 
 // New returns the plugin. It takes no configuration.
 func New() sdk.PreFilter {
-	return sdk.PreFilter{Name: Name, Scope: sdk.ScopeNode, Narrow: narrow}
+	return sdk.PreFilter{Name: Name, Scope: sdk.ScopeNode, Narrow: narrow, Events: []sdk.Interest{
+		{Kind: sdk.KindNode, Actions: sdk.ActionAdd | sdk.ActionUpdateNodeLabel},
+	}}
 }
 
 func narrow(c *sdk.Cluster, pod *sdk.Pod) ([]*sdk.Node, sdk.Status) {
