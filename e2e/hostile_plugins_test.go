@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -284,6 +285,13 @@ plugins:
 		}
 		if err := e.AwaitLog(bound(t), "plugin is not asked until", "it took 800ms or more of the 1s that it has, 10 times in a row"); err != nil {
 			t.Errorf("its circuit did not open: %v", err)
+		}
+	})
+	t.Run("flapping is slowed down", func(t *testing.T) {
+		// A pod that asks again twice a second breaks the module each time.
+		out := e.kubectl(t, "get", "plugins", "Traps", "-o", "jsonpath={.status.restarts}")
+		if n, err := strconv.Atoi(out); err != nil || n < 1 || n > 30 {
+			t.Errorf("traps was started again %s times", out)
 		}
 	})
 	t.Run("others", func(t *testing.T) {
