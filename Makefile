@@ -141,6 +141,13 @@ test-peer: ## check that those answers are current, and compare 12,000 more pods
 test-crash: ## kill the store 200 times, with and without power cuts (CRASH_SEED repeats, CRASH_ROUNDS says how often)
 	CRASH_ROUNDS=$${CRASH_ROUNDS:-200} $(GO) test -count=1 -timeout 40m -run TestCrash -v ./e2e/crash
 
+# What runs on several goroutines. The race detector needs cgo and costs ten times the time.
+RACE ?= ./kernel/store/... ./kernel/bus/... ./kernel/api/storage/... ./kernel/maintenance/... ./kernel/scheduler/... ./kernel/plugin/... ./kernel/shadow/... ./sdk/...
+
+.PHONY: test-race
+test-race: ## the same tests under the race detector (RACE=./kernel/bus/... for some of them)
+	CGO_ENABLED=1 $(GO) test -race -timeout 60m $(RACE)
+
 .PHONY: test-many-plugins
 test-many-plugins: build ## load 200 plugins at once (5 GiB of memory); make test loads 40
 	MANY_PLUGINS=200 $(GO) test -count=1 -timeout 20m -run TestManyPlugins -v ./e2e
