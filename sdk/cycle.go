@@ -66,6 +66,7 @@ type QueueSort struct {
 type PreFilter struct {
 	Name      string
 	Scope     Scope // defaults to ScopeNode
+	Pods      Pods
 	Reads     []string
 	Events    []Interest // that can help a pod which it refused, or whose nodes it left out; nil: it says nothing
 	Configure func(config []byte) error
@@ -87,6 +88,20 @@ type Placement struct {
 	Pod      *QueuedPod
 	Node     *Node // nil where it is gone, which Unreserve may see
 	NodeName string
+
+	assumed []Assumption
+}
+
+// Assume has the host show all plugins an object as it will be when what Reserve
+// decided is done: the next decision sees it. It holds until the object changes or
+// the pod is unreserved. Only Reserve can assume.
+func (p *Placement) Assume(a Assumption) { p.assumed = append(p.assumed, a) }
+
+// Assumption is an object with what is taken for true of it.
+type Assumption struct {
+	Kind, Namespace, Name string
+	Claim                 *ClaimReference   // of a persistent volume
+	Annotations           map[string]string // beside those that there are
 }
 
 // Reserve keeps count of what a pod is given on its node beside what nodes have
@@ -95,6 +110,8 @@ type Placement struct {
 // the plugin was started anew. A pod that is bound is not unreserved.
 type Reserve struct {
 	Name      string
+	Pods      Pods
+	Reads     []string   // kinds of objects that it looks at
 	Events    []Interest // that can help a pod which it refused; nil: it says nothing
 	Configure func(config []byte) error
 	Reserve   func(p *Placement) Status
@@ -170,6 +187,7 @@ type Binding struct {
 // PreBind does what must be done before the binding, such as to make a volume.
 type PreBind struct {
 	Name      string
+	Pods      Pods
 	Configure func(config []byte) error
 	PreBind   func(b *Binding) Status
 }

@@ -72,6 +72,7 @@ type stepResult struct {
 	trial       *Trial
 	candidates  []victims
 	annotations map[string]string
+	assumed     []Assumption
 	took        time.Duration
 }
 

@@ -168,7 +168,21 @@ func appendStepResult(out []byte, r *stepResult) []byte {
 		m = appendBytes(m, 13, packed)
 	}
 	m = appendTrial(m, r)
+	for k := range r.assumed {
+		m = appendBytes(m, 17, appendAssumption(nil, &r.assumed[k]))
+	}
 	return appendBytes(out, 1, m)
+}
+
+func appendAssumption(out []byte, a *Assumption) []byte {
+	out = appendBytes(out, 1, appendText(appendText(appendText(nil, 1, a.Kind), 2, a.Namespace), 3, a.Name))
+	if c := a.Claim; c != nil {
+		out = appendBytes(out, 2, appendText(appendText(appendText(nil, 1, c.Namespace), 2, c.Name), 3, c.UID))
+	}
+	for k, v := range a.Annotations {
+		out = appendBytes(out, 3, appendText(appendText(nil, 1, k), 2, v))
+	}
+	return out
 }
 
 // appendStatus appends code and reasons, which have the same numbers in

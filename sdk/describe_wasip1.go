@@ -26,6 +26,9 @@ func describeJSON(version uint32, plugins []PluginInfo) []byte {
 			out = append(out, `,"instances":true`...)
 		}
 		out = appendInterests(out, p.Events)
+		if p.Pods != "" {
+			out = append(out, `,"pods":"`+string(p.Pods)+`"`...)
+		}
 		if p.ByClass {
 			out = append(out, `,"byClass":true`...)
 		}

@@ -140,6 +140,7 @@ type PluginInfo struct {
 	// Events are those that can help a pod which the plugin refused; nil: it says
 	// nothing about that.
 	Events  []Interest
+	Pods    Pods // that it has to do with
 	ByClass bool // pre-enqueue and queue-sort: one answer does for a class
 	// Announced is what else there is to say of a kind that another package of
 	// the SDK serves; nil of others.
@@ -158,7 +159,7 @@ func (g *Guest) Plugins() []PluginInfo {
 			break
 		}
 		infos = append(infos, PluginInfo{
-			Name: p.name, Kind: p.kind, Scope: p.scope, Normalize: p.normalize, MaxScore: p.maxScore, Reads: p.readList, Announced: p.announced, Events: p.interests, ByClass: p.byClass, Instances: p.again != nil,
+			Name: p.name, Kind: p.kind, Scope: p.scope, Normalize: p.normalize, MaxScore: p.maxScore, Reads: p.readList, Announced: p.announced, Events: p.interests, Pods: p.pods, ByClass: p.byClass, Instances: p.again != nil,
 		})
 	}
 	return infos

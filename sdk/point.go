@@ -53,7 +53,7 @@ func steps(plugin any) (s served, at map[point]step, ok bool) {
 			}
 		}), true
 	case PreFilter:
-		s = served{name: p.Name, kind: KindPreFilter, scope: p.Scope, readList: p.Reads, configure: p.Configure, interests: p.Events}
+		s = served{name: p.Name, kind: KindPreFilter, scope: p.Scope, pods: p.Pods, readList: p.Reads, configure: p.Configure, interests: p.Events}
 		return s, points(p.Narrow != nil, pointPreFilter, func(c *cycleCall, _ *cycleStep, r *stepResult) {
 			var nodes []*Node
 			nodes, r.status = p.Narrow(c.cluster, c.class)
@@ -79,8 +79,12 @@ func steps(plugin any) (s served, at map[point]step, ok bool) {
 			r.status = p.Look(c.cluster, c.class, c.nodes)
 		}), true
 	case Reserve:
-		s = served{name: p.Name, kind: KindReserve, configure: p.Configure, interests: p.Events}
-		at = points(p.Reserve != nil, pointReserve, func(c *cycleCall, _ *cycleStep, r *stepResult) { r.status = p.Reserve(c.placement()) })
+		s = served{name: p.Name, kind: KindReserve, pods: p.Pods, readList: p.Reads, configure: p.Configure, interests: p.Events}
+		at = points(p.Reserve != nil, pointReserve, func(c *cycleCall, _ *cycleStep, r *stepResult) {
+			placement := c.placement()
+			r.status = p.Reserve(placement)
+			r.assumed = placement.assumed
+		})
 		if at != nil {
 			at[pointUnreserve] = func(c *cycleCall, _ *cycleStep, _ *stepResult) {
 				if p.Unreserve != nil {
@@ -108,7 +112,7 @@ func steps(plugin any) (s served, at map[point]step, ok bool) {
 		}
 		return s, at, true
 	case PreBind:
-		s = served{name: p.Name, kind: KindPreBind, configure: p.Configure}
+		s = served{name: p.Name, kind: KindPreBind, pods: p.Pods, configure: p.Configure}
 		return s, points(p.PreBind != nil, pointPreBind, func(c *cycleCall, s *cycleStep, r *stepResult) {
 			r.status = p.PreBind(c.binding(s))
 		}), true

@@ -18,6 +18,14 @@ const (
 	ScopeCluster Scope = "cluster"
 )
 
+// Pods says which pods a plugin has to do with; the zero value is all. About others
+// a pre-filter, reserve or pre-bind plugin is not asked, and a predicate or
+// priority of ScopeCluster is of ScopeNode: it does not look at other nodes then.
+type Pods string
+
+// PodsWithClaims are those with a volume that stands for a claim.
+const PodsWithClaims Pods = "claims"
+
 // Normalize says how raw scores become 0–10.
 type Normalize string
 
@@ -95,6 +103,7 @@ func (v Verdict) Fit() bool { return len(v.Reasons) == 0 }
 type Predicate struct {
 	Name  string
 	Scope Scope // defaults to ScopeNode
+	Pods  Pods
 	// Contract is the oldest version of the contract that has what the predicate
 	// needs; it defaults to the kind's. See sdk/contract.
 	Contract uint32
@@ -123,7 +132,8 @@ type Predicate struct {
 // Priority answers how well a pod that fits would run on a node.
 type Priority struct {
 	Name      string
-	Scope     Scope     // defaults to ScopeNode
+	Scope     Scope // defaults to ScopeNode
+	Pods      Pods
 	Normalize Normalize // defaults to NormalizeNone
 	// MaxScore is what normalised scores go up to, 1 to 100; it defaults to 10.
 	// Where it stands above "10" stands for it. Contract 3.

@@ -16,6 +16,7 @@ type served struct {
 	name        string
 	kind        string
 	scope       Scope
+	pods        Pods
 	normalize   Normalize
 	maxScore    int64  // 0: MaxScore
 	contract    uint32 // the oldest that has what the plugin needs
@@ -83,7 +84,7 @@ func newServed(plugin any) (served, error) {
 	switch p := plugin.(type) {
 	case Predicate:
 		s = served{
-			name: p.Name, kind: KindPredicate, scope: p.Scope, readList: p.Reads, contract: p.Contract,
+			name: p.Name, kind: KindPredicate, scope: p.Scope, pods: p.Pods, readList: p.Reads, contract: p.Contract,
 			configure: p.Configure, prepare: p.Prepare, follow: p.Follow, filter: p.Filter, filterNodes: p.FilterNodes, interests: p.Events,
 		}
 		if p.Filter == nil && p.FilterNodes == nil {
@@ -94,7 +95,7 @@ func newServed(plugin any) (served, error) {
 		}
 	case Priority:
 		s = served{
-			name: p.Name, kind: KindPriority, scope: p.Scope, readList: p.Reads, normalize: p.Normalize, maxScore: p.MaxScore, contract: p.Contract,
+			name: p.Name, kind: KindPriority, scope: p.Scope, pods: p.Pods, readList: p.Reads, normalize: p.Normalize, maxScore: p.MaxScore, contract: p.Contract,
 			configure: p.Configure, prepare: p.Prepare, follow: p.Follow, score: p.Score, scoreNodes: p.ScoreNodes, normFunc: p.NormalizeFunc,
 		}
 		if p.Score == nil && p.ScoreNodes == nil {

@@ -47,7 +47,7 @@ func (s *schedulingServer) Describe() []*contractv1.PluginDescription {
 		d := &contractv1.PluginDescription{
 			Name: p.Name, Kind: p.Kind, Scope: string(p.Scope), Normalize: string(p.Normalize), MaxScore: p.MaxScore, Reads: p.Reads, Instances: p.Instances,
 		}
-		d.Hears, d.ByClass = p.Events != nil, p.ByClass
+		d.Hears, d.ByClass, d.Pods = p.Events != nil, p.ByClass, string(p.Pods)
 		for k := range p.Events {
 			i := &p.Events[k]
 			d.Events = append(d.Events, &contractv1.Interest{Kind: i.Kind, Actions: uint32(i.Actions), Hint: i.Helps != nil})

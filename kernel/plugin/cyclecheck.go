@@ -16,6 +16,7 @@ const (
 	maxNodes        = 1 << 20
 	maxKeyText      = 253
 	maxVictims      = 4096
+	maxAssumed      = 1024
 	maxAnnotation   = 256 << 10
 	maxDecisionText = 1024
 )
@@ -106,6 +107,9 @@ func checkResult(req *contractv1.CycleRequest, step *contractv1.Step, r *contrac
 			d.Reason = d.Reason[:maxDecisionText]
 		}
 	}
+	if err := checkAssumed(at, r.GetAssumed()); err != nil {
+		return err
+	}
 	size := 0
 	for k, v := range r.GetAnnotations() {
 		size += len(k) + len(v)
@@ -114,6 +118,23 @@ func checkResult(req *contractv1.CycleRequest, step *contractv1.Step, r *contrac
 		return broken("answer out of range: %d bytes of annotations", size)
 	}
 	r.WaitNanoseconds = min(max(r.GetWaitNanoseconds(), 0), int64(maxWait))
+	return nil
+}
+
+// checkAssumed refuses what a plugin cannot have the host assume.
+func checkAssumed(at contractv1.Point, assumed []*contractv1.Assumption) error {
+	if len(assumed) > maxAssumed || len(assumed) > 0 && at != contractv1.Point_RESERVE {
+		return broken("answer out of range: %d assumptions", len(assumed))
+	}
+	for _, a := range assumed {
+		size := 0
+		for k, v := range a.GetAnnotations() {
+			size += len(k) + len(v)
+		}
+		if a.GetKey().GetKind() == "" || a.GetKey().GetName() == "" || size > maxAnnotation {
+			return broken("answer out of range: an assumption about %s %q with %d bytes", a.GetKey().GetKind(), a.GetKey().GetName(), size)
+		}
+	}
 	return nil
 }
 

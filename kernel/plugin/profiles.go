@@ -68,7 +68,7 @@ func (h *Host) build(profile Profile, plan *plan) (*Policy, error) {
 		p.filters = append(p.filters, place{u, profile.named(name)})
 		p.predicates = append(p.predicates, contractv1.PredicateInfo{
 			Name: name, Scope: cmp.Or(d.GetScope(), string(sdk.ScopeNode)), Reads: reads(e, d), IgnoreFailure: plan.ignores(u, e), Group: p.group(u),
-			Hearing: p.hears(place{u, profile.named(name)}, name, d),
+			Hearing: p.hears(place{u, profile.named(name)}, name, d), Pods: d.GetPods(),
 		})
 	}
 	for _, w := range profile.Priorities {
@@ -79,7 +79,7 @@ func (h *Host) build(profile Profile, plan *plan) (*Policy, error) {
 		p.scorers = append(p.scorers, place{u, profile.named(w.Name)})
 		p.priorities = append(p.priorities, contractv1.PriorityInfo{
 			Name: w.Name, Scope: cmp.Or(d.GetScope(), string(sdk.ScopeNode)), Normalize: cmp.Or(d.GetNormalize(), string(sdk.NormalizeNone)), MaxScore: d.GetMaxScore(),
-			Reads: reads(e, d), Weight: max(w.Weight, 1), IgnoreFailure: plan.ignores(u, e), Group: p.group(u),
+			Reads: reads(e, d), Weight: max(w.Weight, 1), Pods: d.GetPods(), IgnoreFailure: plan.ignores(u, e), Group: p.group(u),
 		})
 	}
 	for at, kind := range pointKinds {
@@ -90,7 +90,7 @@ func (h *Host) build(profile Profile, plan *plan) (*Policy, error) {
 			}
 			p.enlist(at, place{u, profile.named(name)}, contractv1.PointInfo{
 				Name: name, Scope: cmp.Or(d.GetScope(), string(sdk.ScopeNode)), Reads: reads(e, d), IgnoreFailure: plan.ignores(u, e),
-				Hearing: p.hears(place{u, profile.named(name)}, name, d), ByClass: d.GetByClass(),
+				Hearing: p.hears(place{u, profile.named(name)}, name, d), ByClass: d.GetByClass(), Pods: d.GetPods(),
 			})
 		}
 	}

@@ -19,7 +19,7 @@ const (
 // other pod; BindWorkers of them work at once.
 func (s *Scheduler) bind(ctx context.Context, p *podEntry, profile *profile) {
 	request := bindRequest{uid: p.uid, namespace: p.namespace, name: p.name, profile: p.pod.Spec.SchedulerName, node: p.node}
-	if profile == nil || !profile.at.has(contractv1.Point_PRE_BIND, contractv1.Point_BIND, contractv1.Point_POST_BIND) {
+	if profile == nil || len(profile.at.stepsFor(p.shape, contractv1.Point_PRE_BIND, contractv1.Point_BIND, contractv1.Point_POST_BIND)) == 0 {
 		if s.hand(ctx, request) {
 			return
 		}
@@ -34,7 +34,7 @@ func (s *Scheduler) bind(ctx context.Context, p *podEntry, profile *profile) {
 		return
 	}
 	at := profile.at
-	about := s.onNode(p, p.node, nil)
+	about, of := s.onNode(p, p.node, nil), p.shape
 	s.bindings.Go(func() {
 		select {
 		case s.slots <- struct{}{}:
@@ -43,7 +43,7 @@ func (s *Scheduler) bind(ctx context.Context, p *podEntry, profile *profile) {
 			return
 		}
 		result := bindResult{uid: request.uid, node: request.node}
-		result.stop, result.err = s.bindThrough(ctx, at, about, request)
+		result.stop, result.err = s.bindThrough(ctx, at, about, of, request)
 		select {
 		case s.results <- result:
 		case <-ctx.Done():
@@ -68,8 +68,8 @@ func (s *Scheduler) hand(ctx context.Context, request bindRequest) bool {
 // bindThrough asks the pre-bind plugins and then one bind plugin after the other
 // until one does not skip; where all do, or the one leaves it to the host, it
 // writes the binding.
-func (s *Scheduler) bindThrough(ctx context.Context, at pointPolicy, about *contractv1.CycleCall, request bindRequest) (*stopped, error) {
-	steps := at.steps(contractv1.Point_PRE_BIND)
+func (s *Scheduler) bindThrough(ctx context.Context, at pointPolicy, about *contractv1.CycleCall, of *shape, request bindRequest) (*stopped, error) {
+	steps := at.stepsFor(of, contractv1.Point_PRE_BIND)
 	binders := at.steps(contractv1.Point_BIND)
 	if len(binders) > 0 {
 		steps, binders = append(steps, binders[0]), binders[1:]

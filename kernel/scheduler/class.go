@@ -113,7 +113,7 @@ func (c *class) update(ctx context.Context, policy Policy, s *snapshot) (err err
 	}()
 	if generation := policy.Generation(); !c.known || c.policy != policy || c.generation != generation {
 		c.policy, c.generation, c.at = policy, generation, pointsOf(policy)
-		c.predicates, c.priorities = policy.Predicates(), policy.Priorities()
+		c.predicates, c.priorities = c.shape.predicates(policy.Predicates()), c.shape.priorities(policy.Priorities())
 		c.start(len(s.byIndex))
 	}
 	c.trouble = nil

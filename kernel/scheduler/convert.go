@@ -22,6 +22,8 @@ type shape struct {
 	// placedCPU and placedMemory are NonZeroMilliCpu and NonZeroMemory of the pod
 	// when it is placed; mostly those of its message.
 	placedCPU, placedMemory int64
+	// claims: a volume stands for a claim.
+	claims bool
 
 	entrance entrance // what plugins said at the queue's entrance; owned by the cycle
 
@@ -42,7 +44,7 @@ func newShape(pod *v1.Pod) (*shape, error) {
 	if err != nil {
 		return nil, fmt.Errorf("convert pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
-	s := &shape{pod: message, placedCPU: placed.Cpu().MilliValue(), placedMemory: placed.Memory().Value()}
+	s := &shape{pod: message, claims: usesClaims(message), placedCPU: placed.Cpu().MilliValue(), placedMemory: placed.Memory().Value()}
 	if s.placedApart() {
 		encoded = binary.LittleEndian.AppendUint64(encoded, uint64(s.placedCPU))
 		encoded = binary.LittleEndian.AppendUint64(encoded, uint64(s.placedMemory))

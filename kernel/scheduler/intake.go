@@ -30,7 +30,7 @@ func (s *Scheduler) take(e event) {
 		}
 	case e.object != nil:
 		before := s.snapshot.object(e.object.Key)
-		if s.snapshot.setObject(e.object) {
+		if !s.presumes(e.object) && s.snapshot.setObject(e.object) {
 			if before == nil {
 				s.happened(e.object.Key.Kind, contractv1.Action_ADD, nil, e.object)
 			} else {
@@ -39,6 +39,7 @@ func (s *Scheduler) take(e event) {
 		}
 	case e.objectKey != nil:
 		before := s.snapshot.object(e.objectKey)
+		delete(s.presumed, refOf(e.objectKey))
 		if s.snapshot.removeObject(e.objectKey) {
 			s.happened(e.objectKey.Kind, contractv1.Action_DELETE, before, nil)
 		}

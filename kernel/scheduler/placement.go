@@ -45,7 +45,7 @@ func (s *Scheduler) assumes(p *podEntry, node *nodeEntry) {
 // takes back what it did.
 func (s *Scheduler) place(ctx context.Context, p *podEntry, profile *profile, node *nodeEntry, d *Decision) {
 	s.assumes(p, node)
-	if !profile.at.has(contractv1.Point_RESERVE, contractv1.Point_PERMIT) {
+	if len(profile.at.stepsFor(p.shape, contractv1.Point_RESERVE, contractv1.Point_PERMIT)) == 0 {
 		s.bind(ctx, p, profile)
 		return
 	}
@@ -54,11 +54,12 @@ func (s *Scheduler) place(ctx context.Context, p *podEntry, profile *profile, no
 		return // the end of Run
 	}
 	at := profile.at
-	if !at.has(contractv1.Point_RESERVE, contractv1.Point_PERMIT) {
+	steps := at.stepsFor(p.shape, contractv1.Point_RESERVE, contractv1.Point_PERMIT)
+	if len(steps) == 0 {
 		s.bind(ctx, p, profile) // it turned to another policy
 		return
 	}
-	c := s.onNode(p, node.name, at.steps(contractv1.Point_RESERVE, contractv1.Point_PERMIT))
+	c := s.onNode(p, node.name, steps)
 	for k := range c.Steps {
 		if c.Steps[k].Point == contractv1.Point_PERMIT {
 			c.Steps[k].Waiting = s.waitingFor(at.name(c.Steps[k]), profile, d.Time)
@@ -71,6 +72,9 @@ func (s *Scheduler) place(ctx context.Context, p *podEntry, profile *profile, no
 	}
 	wait := &held{pod: p, since: d.Time, until: map[string]hold{}}
 	for k, r := range c.Results {
+		if r.GetCode() == contractv1.Code_SUCCESS {
+			s.assumeObjects(p, r.GetAssumed())
+		}
 		if r.GetCode() == contractv1.Code_WAIT {
 			name, patience := at.name(c.Steps[k]), time.Duration(r.GetWaitNanoseconds())
 			wait.until[name] = hold{d.Time.Add(patience), patience}
@@ -223,11 +227,12 @@ func (s *Scheduler) takeBack(p *podEntry, node string) {
 		return
 	}
 	p.reserved = false
+	s.forgetAssumed(p.uid)
 	profile := s.profiles[p.pod.Spec.SchedulerName]
 	if profile == nil || !profile.at.has(contractv1.Point_RESERVE) {
 		return
 	}
-	steps := profile.at.steps(contractv1.Point_UNRESERVE)
+	steps := profile.at.stepsFor(p.shape, contractv1.Point_UNRESERVE)
 	slices.Reverse(steps)
 	c := s.onNode(p, node, steps)
 	s.unreserves = append(s.unreserves, unreserve{profile.at, c})

@@ -49,6 +49,10 @@ func (c *class) narrow(ctx context.Context, s *snapshot) error {
 		if a.known && a.reads == reads && a.nodes == s.nodes && (infos[i].Scope != "cluster" || a.position == s.log.end()) {
 			continue
 		}
+		if !c.shape.concerns(infos[i].Pods) {
+			*a = narrowAnswer{known: true, reads: reads, nodes: s.nodes, position: s.log.end()}
+			continue
+		}
 		*a = narrowAnswer{reads: reads, nodes: s.nodes, position: s.log.end()}
 		call.Steps = append(call.Steps, contractv1.CycleStep{Point: contractv1.Point_PRE_FILTER, Plugin: i})
 	}

@@ -76,7 +76,8 @@ type Scheduler struct {
 	waiting    map[types.UID]*held
 	reviewed   time.Time
 	unreserves []unreserve
-	slots      chan struct{} // bindings through plugins at once
+	presumed   map[objectRef]assumption // objects that reserve plugins assume
+	slots      chan struct{}            // bindings through plugins at once
 	bindings   sync.WaitGroup
 }
 
@@ -117,7 +118,7 @@ func New(cfg Config, deps Deps) (*Scheduler, error) {
 		random:   rand.New(rand.NewPCG(seed, seed^0x9e3779b97f4a7c15)),
 		snapshot: newSnapshot(), queue: newQueue(&cfg),
 		pods: map[types.UID]*podEntry{}, assumed: map[types.UID]*podEntry{},
-		waiting: map[types.UID]*held{}, slots: make(chan struct{}, cfg.BindWorkers),
+		waiting: map[types.UID]*held{}, presumed: map[objectRef]assumption{}, slots: make(chan struct{}, cfg.BindWorkers),
 		shapes: map[[32]byte]*shape{}, profiles: map[string]*profile{},
 		unsynced: 2 + len(deps.Objects),
 	}

@@ -34,6 +34,7 @@ type PointInfo struct {
 	// reads changed; scope cluster, also when pods came or went.
 	Scope string
 	Reads []string
+	Pods  string // as of PredicateInfo; about others it is not asked
 	Hearing
 	// ByClass: at PRE_ENQUEUE and QUEUE_SORT, one answer does for a class.
 	ByClass bool

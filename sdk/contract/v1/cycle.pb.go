@@ -1053,6 +1053,69 @@ func (x *CycleResponse) GetResults() []*StepResult {
 	return nil
 }
 
+// Assumption is what the host is to take for true of an object until it changes or
+// the pod is unreserved: the claim of a persistent volume, and annotations beside
+// those that there are.
+type Assumption struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Key           *ObjectKey             `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	Claim         *ClaimReference        `protobuf:"bytes,2,opt,name=claim,proto3" json:"claim,omitempty"`
+	Annotations   map[string]string      `protobuf:"bytes,3,rep,name=annotations,proto3" json:"annotations,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Assumption) Reset() {
+	*x = Assumption{}
+	mi := &file_cycle_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Assumption) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Assumption) ProtoMessage() {}
+
+func (x *Assumption) ProtoReflect() protoreflect.Message {
+	mi := &file_cycle_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Assumption.ProtoReflect.Descriptor instead.
+func (*Assumption) Descriptor() ([]byte, []int) {
+	return file_cycle_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *Assumption) GetKey() *ObjectKey {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
+func (x *Assumption) GetClaim() *ClaimReference {
+	if x != nil {
+		return x.Claim
+	}
+	return nil
+}
+
+func (x *Assumption) GetAnnotations() map[string]string {
+	if x != nil {
+		return x.Annotations
+	}
+	return nil
+}
+
 type StepResult struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Code    Code                   `protobuf:"varint,1,opt,name=code,proto3,enum=pintle.contract.v1.Code" json:"code,omitempty"`
@@ -1077,14 +1140,15 @@ type StepResult struct {
 	Trial      *Trial       `protobuf:"bytes,14,opt,name=trial,proto3" json:"trial,omitempty"`
 	Candidates []*Candidate `protobuf:"bytes,15,rep,name=candidates,proto3" json:"candidates,omitempty"` // VICTIMS: parallel to nodes
 	// withdrawn: POST_FILTER and CHOOSE: the pod's nomination is void.
-	Withdrawn     bool `protobuf:"varint,16,opt,name=withdrawn,proto3" json:"withdrawn,omitempty"`
+	Withdrawn     bool          `protobuf:"varint,16,opt,name=withdrawn,proto3" json:"withdrawn,omitempty"`
+	Assumed       []*Assumption `protobuf:"bytes,17,rep,name=assumed,proto3" json:"assumed,omitempty"` // RESERVE with SUCCESS
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *StepResult) Reset() {
 	*x = StepResult{}
-	mi := &file_cycle_proto_msgTypes[10]
+	mi := &file_cycle_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1096,7 +1160,7 @@ func (x *StepResult) String() string {
 func (*StepResult) ProtoMessage() {}
 
 func (x *StepResult) ProtoReflect() protoreflect.Message {
-	mi := &file_cycle_proto_msgTypes[10]
+	mi := &file_cycle_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1109,7 +1173,7 @@ func (x *StepResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepResult.ProtoReflect.Descriptor instead.
 func (*StepResult) Descriptor() ([]byte, []int) {
-	return file_cycle_proto_rawDescGZIP(), []int{10}
+	return file_cycle_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *StepResult) GetCode() Code {
@@ -1224,6 +1288,13 @@ func (x *StepResult) GetWithdrawn() bool {
 	return false
 }
 
+func (x *StepResult) GetAssumed() []*Assumption {
+	if x != nil {
+		return x.Assumed
+	}
+	return nil
+}
+
 // SortKey orders the queue: by number, then by text, smallest first. Pods of
 // one key go in the order of their arrival.
 type SortKey struct {
@@ -1236,7 +1307,7 @@ type SortKey struct {
 
 func (x *SortKey) Reset() {
 	*x = SortKey{}
-	mi := &file_cycle_proto_msgTypes[11]
+	mi := &file_cycle_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1248,7 +1319,7 @@ func (x *SortKey) String() string {
 func (*SortKey) ProtoMessage() {}
 
 func (x *SortKey) ProtoReflect() protoreflect.Message {
-	mi := &file_cycle_proto_msgTypes[11]
+	mi := &file_cycle_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1261,7 +1332,7 @@ func (x *SortKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SortKey.ProtoReflect.Descriptor instead.
 func (*SortKey) Descriptor() ([]byte, []int) {
-	return file_cycle_proto_rawDescGZIP(), []int{11}
+	return file_cycle_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *SortKey) GetNumber() int64 {
@@ -1288,7 +1359,7 @@ type Admission struct {
 
 func (x *Admission) Reset() {
 	*x = Admission{}
-	mi := &file_cycle_proto_msgTypes[12]
+	mi := &file_cycle_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1300,7 +1371,7 @@ func (x *Admission) String() string {
 func (*Admission) ProtoMessage() {}
 
 func (x *Admission) ProtoReflect() protoreflect.Message {
-	mi := &file_cycle_proto_msgTypes[12]
+	mi := &file_cycle_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1313,7 +1384,7 @@ func (x *Admission) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Admission.ProtoReflect.Descriptor instead.
 func (*Admission) Descriptor() ([]byte, []int) {
-	return file_cycle_proto_rawDescGZIP(), []int{12}
+	return file_cycle_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Admission) GetCode() Code {
@@ -1342,7 +1413,7 @@ type Decision struct {
 
 func (x *Decision) Reset() {
 	*x = Decision{}
-	mi := &file_cycle_proto_msgTypes[13]
+	mi := &file_cycle_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1354,7 +1425,7 @@ func (x *Decision) String() string {
 func (*Decision) ProtoMessage() {}
 
 func (x *Decision) ProtoReflect() protoreflect.Message {
-	mi := &file_cycle_proto_msgTypes[13]
+	mi := &file_cycle_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1367,7 +1438,7 @@ func (x *Decision) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Decision.ProtoReflect.Descriptor instead.
 func (*Decision) Descriptor() ([]byte, []int) {
-	return file_cycle_proto_rawDescGZIP(), []int{13}
+	return file_cycle_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Decision) GetUid() string {
@@ -1403,7 +1474,7 @@ type Nomination struct {
 
 func (x *Nomination) Reset() {
 	*x = Nomination{}
-	mi := &file_cycle_proto_msgTypes[14]
+	mi := &file_cycle_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1415,7 +1486,7 @@ func (x *Nomination) String() string {
 func (*Nomination) ProtoMessage() {}
 
 func (x *Nomination) ProtoReflect() protoreflect.Message {
-	mi := &file_cycle_proto_msgTypes[14]
+	mi := &file_cycle_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1428,7 +1499,7 @@ func (x *Nomination) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Nomination.ProtoReflect.Descriptor instead.
 func (*Nomination) Descriptor() ([]byte, []int) {
-	return file_cycle_proto_rawDescGZIP(), []int{14}
+	return file_cycle_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Nomination) GetNode() uint32 {
@@ -1517,7 +1588,15 @@ const file_cycle_proto_rawDesc = "" +
 	"\x04node\x18\x02 \x01(\rR\x04node\x12/\n" +
 	"\x13waiting_nanoseconds\x18\x03 \x01(\x03R\x12waitingNanoseconds\"I\n" +
 	"\rCycleResponse\x128\n" +
-	"\aresults\x18\x01 \x03(\v2\x1e.pintle.contract.v1.StepResultR\aresults\"\x80\x06\n" +
+	"\aresults\x18\x01 \x03(\v2\x1e.pintle.contract.v1.StepResultR\aresults\"\x8a\x02\n" +
+	"\n" +
+	"Assumption\x12/\n" +
+	"\x03key\x18\x01 \x01(\v2\x1d.pintle.contract.v1.ObjectKeyR\x03key\x128\n" +
+	"\x05claim\x18\x02 \x01(\v2\".pintle.contract.v1.ClaimReferenceR\x05claim\x12Q\n" +
+	"\vannotations\x18\x03 \x03(\v2/.pintle.contract.v1.Assumption.AnnotationsEntryR\vannotations\x1a>\n" +
+	"\x10AnnotationsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xba\x06\n" +
 	"\n" +
 	"StepResult\x12,\n" +
 	"\x04code\x18\x01 \x01(\x0e2\x18.pintle.contract.v1.CodeR\x04code\x12\x18\n" +
@@ -1540,7 +1619,8 @@ const file_cycle_proto_rawDesc = "" +
 	"\n" +
 	"candidates\x18\x0f \x03(\v2\x1d.pintle.contract.v1.CandidateR\n" +
 	"candidates\x12\x1c\n" +
-	"\twithdrawn\x18\x10 \x01(\bR\twithdrawn\x1a>\n" +
+	"\twithdrawn\x18\x10 \x01(\bR\twithdrawn\x128\n" +
+	"\aassumed\x18\x11 \x03(\v2\x1e.pintle.contract.v1.AssumptionR\aassumed\x1a>\n" +
 	"\x10AnnotationsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"5\n" +
@@ -1621,30 +1701,34 @@ func file_cycle_proto_rawDescGZIP() []byte {
 }
 
 var file_cycle_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_cycle_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
+var file_cycle_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
 var file_cycle_proto_goTypes = []any{
-	(Point)(0),            // 0: pintle.contract.v1.Point
-	(Code)(0),             // 1: pintle.contract.v1.Code
-	(Action)(0),           // 2: pintle.contract.v1.Action
-	(*CycleRequest)(nil),  // 3: pintle.contract.v1.CycleRequest
-	(*Step)(nil),          // 4: pintle.contract.v1.Step
-	(*QueuedPod)(nil),     // 5: pintle.contract.v1.QueuedPod
-	(*Refusal)(nil),       // 6: pintle.contract.v1.Refusal
-	(*Event)(nil),         // 7: pintle.contract.v1.Event
-	(*Standing)(nil),      // 8: pintle.contract.v1.Standing
-	(*Candidate)(nil),     // 9: pintle.contract.v1.Candidate
-	(*Trial)(nil),         // 10: pintle.contract.v1.Trial
-	(*WaitingPod)(nil),    // 11: pintle.contract.v1.WaitingPod
-	(*CycleResponse)(nil), // 12: pintle.contract.v1.CycleResponse
-	(*StepResult)(nil),    // 13: pintle.contract.v1.StepResult
-	(*SortKey)(nil),       // 14: pintle.contract.v1.SortKey
-	(*Admission)(nil),     // 15: pintle.contract.v1.Admission
-	(*Decision)(nil),      // 16: pintle.contract.v1.Decision
-	(*Nomination)(nil),    // 17: pintle.contract.v1.Nomination
-	nil,                   // 18: pintle.contract.v1.StepResult.AnnotationsEntry
-	(*Pod)(nil),           // 19: pintle.contract.v1.Pod
-	(*Node)(nil),          // 20: pintle.contract.v1.Node
-	(*Object)(nil),        // 21: pintle.contract.v1.Object
+	(Point)(0),             // 0: pintle.contract.v1.Point
+	(Code)(0),              // 1: pintle.contract.v1.Code
+	(Action)(0),            // 2: pintle.contract.v1.Action
+	(*CycleRequest)(nil),   // 3: pintle.contract.v1.CycleRequest
+	(*Step)(nil),           // 4: pintle.contract.v1.Step
+	(*QueuedPod)(nil),      // 5: pintle.contract.v1.QueuedPod
+	(*Refusal)(nil),        // 6: pintle.contract.v1.Refusal
+	(*Event)(nil),          // 7: pintle.contract.v1.Event
+	(*Standing)(nil),       // 8: pintle.contract.v1.Standing
+	(*Candidate)(nil),      // 9: pintle.contract.v1.Candidate
+	(*Trial)(nil),          // 10: pintle.contract.v1.Trial
+	(*WaitingPod)(nil),     // 11: pintle.contract.v1.WaitingPod
+	(*CycleResponse)(nil),  // 12: pintle.contract.v1.CycleResponse
+	(*Assumption)(nil),     // 13: pintle.contract.v1.Assumption
+	(*StepResult)(nil),     // 14: pintle.contract.v1.StepResult
+	(*SortKey)(nil),        // 15: pintle.contract.v1.SortKey
+	(*Admission)(nil),      // 16: pintle.contract.v1.Admission
+	(*Decision)(nil),       // 17: pintle.contract.v1.Decision
+	(*Nomination)(nil),     // 18: pintle.contract.v1.Nomination
+	nil,                    // 19: pintle.contract.v1.Assumption.AnnotationsEntry
+	nil,                    // 20: pintle.contract.v1.StepResult.AnnotationsEntry
+	(*Pod)(nil),            // 21: pintle.contract.v1.Pod
+	(*Node)(nil),           // 22: pintle.contract.v1.Node
+	(*Object)(nil),         // 23: pintle.contract.v1.Object
+	(*ObjectKey)(nil),      // 24: pintle.contract.v1.ObjectKey
+	(*ClaimReference)(nil), // 25: pintle.contract.v1.ClaimReference
 }
 var file_cycle_proto_depIdxs = []int32{
 	4,  // 0: pintle.contract.v1.CycleRequest.steps:type_name -> pintle.contract.v1.Step
@@ -1655,31 +1739,35 @@ var file_cycle_proto_depIdxs = []int32{
 	9,  // 5: pintle.contract.v1.CycleRequest.candidates:type_name -> pintle.contract.v1.Candidate
 	0,  // 6: pintle.contract.v1.Step.point:type_name -> pintle.contract.v1.Point
 	11, // 7: pintle.contract.v1.Step.waiting:type_name -> pintle.contract.v1.WaitingPod
-	19, // 8: pintle.contract.v1.QueuedPod.pod:type_name -> pintle.contract.v1.Pod
+	21, // 8: pintle.contract.v1.QueuedPod.pod:type_name -> pintle.contract.v1.Pod
 	1,  // 9: pintle.contract.v1.Refusal.code:type_name -> pintle.contract.v1.Code
-	20, // 10: pintle.contract.v1.Event.old_node:type_name -> pintle.contract.v1.Node
-	20, // 11: pintle.contract.v1.Event.new_node:type_name -> pintle.contract.v1.Node
-	19, // 12: pintle.contract.v1.Event.old_pod:type_name -> pintle.contract.v1.Pod
-	19, // 13: pintle.contract.v1.Event.new_pod:type_name -> pintle.contract.v1.Pod
-	21, // 14: pintle.contract.v1.Event.old_object:type_name -> pintle.contract.v1.Object
-	21, // 15: pintle.contract.v1.Event.new_object:type_name -> pintle.contract.v1.Object
-	13, // 16: pintle.contract.v1.CycleResponse.results:type_name -> pintle.contract.v1.StepResult
-	1,  // 17: pintle.contract.v1.StepResult.code:type_name -> pintle.contract.v1.Code
-	14, // 18: pintle.contract.v1.StepResult.keys:type_name -> pintle.contract.v1.SortKey
-	15, // 19: pintle.contract.v1.StepResult.pods:type_name -> pintle.contract.v1.Admission
-	16, // 20: pintle.contract.v1.StepResult.decisions:type_name -> pintle.contract.v1.Decision
-	17, // 21: pintle.contract.v1.StepResult.nomination:type_name -> pintle.contract.v1.Nomination
-	18, // 22: pintle.contract.v1.StepResult.annotations:type_name -> pintle.contract.v1.StepResult.AnnotationsEntry
-	10, // 23: pintle.contract.v1.StepResult.trial:type_name -> pintle.contract.v1.Trial
-	9,  // 24: pintle.contract.v1.StepResult.candidates:type_name -> pintle.contract.v1.Candidate
-	1,  // 25: pintle.contract.v1.Admission.code:type_name -> pintle.contract.v1.Code
-	3,  // 26: pintle.contract.v1.Cycle.Run:input_type -> pintle.contract.v1.CycleRequest
-	12, // 27: pintle.contract.v1.Cycle.Run:output_type -> pintle.contract.v1.CycleResponse
-	27, // [27:28] is the sub-list for method output_type
-	26, // [26:27] is the sub-list for method input_type
-	26, // [26:26] is the sub-list for extension type_name
-	26, // [26:26] is the sub-list for extension extendee
-	0,  // [0:26] is the sub-list for field type_name
+	22, // 10: pintle.contract.v1.Event.old_node:type_name -> pintle.contract.v1.Node
+	22, // 11: pintle.contract.v1.Event.new_node:type_name -> pintle.contract.v1.Node
+	21, // 12: pintle.contract.v1.Event.old_pod:type_name -> pintle.contract.v1.Pod
+	21, // 13: pintle.contract.v1.Event.new_pod:type_name -> pintle.contract.v1.Pod
+	23, // 14: pintle.contract.v1.Event.old_object:type_name -> pintle.contract.v1.Object
+	23, // 15: pintle.contract.v1.Event.new_object:type_name -> pintle.contract.v1.Object
+	14, // 16: pintle.contract.v1.CycleResponse.results:type_name -> pintle.contract.v1.StepResult
+	24, // 17: pintle.contract.v1.Assumption.key:type_name -> pintle.contract.v1.ObjectKey
+	25, // 18: pintle.contract.v1.Assumption.claim:type_name -> pintle.contract.v1.ClaimReference
+	19, // 19: pintle.contract.v1.Assumption.annotations:type_name -> pintle.contract.v1.Assumption.AnnotationsEntry
+	1,  // 20: pintle.contract.v1.StepResult.code:type_name -> pintle.contract.v1.Code
+	15, // 21: pintle.contract.v1.StepResult.keys:type_name -> pintle.contract.v1.SortKey
+	16, // 22: pintle.contract.v1.StepResult.pods:type_name -> pintle.contract.v1.Admission
+	17, // 23: pintle.contract.v1.StepResult.decisions:type_name -> pintle.contract.v1.Decision
+	18, // 24: pintle.contract.v1.StepResult.nomination:type_name -> pintle.contract.v1.Nomination
+	20, // 25: pintle.contract.v1.StepResult.annotations:type_name -> pintle.contract.v1.StepResult.AnnotationsEntry
+	10, // 26: pintle.contract.v1.StepResult.trial:type_name -> pintle.contract.v1.Trial
+	9,  // 27: pintle.contract.v1.StepResult.candidates:type_name -> pintle.contract.v1.Candidate
+	13, // 28: pintle.contract.v1.StepResult.assumed:type_name -> pintle.contract.v1.Assumption
+	1,  // 29: pintle.contract.v1.Admission.code:type_name -> pintle.contract.v1.Code
+	3,  // 30: pintle.contract.v1.Cycle.Run:input_type -> pintle.contract.v1.CycleRequest
+	12, // 31: pintle.contract.v1.Cycle.Run:output_type -> pintle.contract.v1.CycleResponse
+	31, // [31:32] is the sub-list for method output_type
+	30, // [30:31] is the sub-list for method input_type
+	30, // [30:30] is the sub-list for extension type_name
+	30, // [30:30] is the sub-list for extension extendee
+	0,  // [0:30] is the sub-list for field type_name
 }
 
 func init() { file_cycle_proto_init() }
@@ -1694,7 +1782,7 @@ func file_cycle_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cycle_proto_rawDesc), len(file_cycle_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   16,
+			NumMessages:   18,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

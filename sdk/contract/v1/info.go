@@ -4,6 +4,7 @@ package contractv1
 type PredicateInfo struct {
 	Name  string
 	Scope string   // sdk.ScopeNode or sdk.ScopeCluster
+	Pods  string   // that it has to do with: sdk.Pods
 	Reads []string // kinds of cluster objects whose change voids cached verdicts
 	// IgnoreFailure: a call that fails counts as "fits" instead of "unfit"
 	// (manifest onFailure: ignore).
@@ -18,6 +19,7 @@ type PredicateInfo struct {
 type PriorityInfo struct {
 	Name          string
 	Scope         string
+	Pods          string // as of PredicateInfo
 	Normalize     string // sdk.Normalize*
 	MaxScore      int64  // what normalised scores go up to; 0: 10
 	Reads         []string

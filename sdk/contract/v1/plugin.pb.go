@@ -171,6 +171,10 @@ type PluginDescription struct {
 	// by_class: pre-enqueue and queue-sort: the answer depends on the pod's class
 	// alone, so that one question answers all pods of it.
 	ByClass bool `protobuf:"varint,22,opt,name=by_class,json=byClass,proto3" json:"by_class,omitempty"`
+	// pods that the plugin has to do with: empty for all, or claims for those with a
+	// volume that stands for a claim. About others it is not asked (pre-filter,
+	// reserve, pre-bind), or as if its scope were node (predicates, priorities).
+	Pods string `protobuf:"bytes,23,opt,name=pods,proto3" json:"pods,omitempty"`
 	// max_score: what a priority's scores go up to, 10 where it is 0 (contract 3).
 	MaxScore      int64 `protobuf:"varint,9,opt,name=max_score,json=maxScore,proto3" json:"max_score,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -282,6 +286,13 @@ func (x *PluginDescription) GetByClass() bool {
 		return x.ByClass
 	}
 	return false
+}
+
+func (x *PluginDescription) GetPods() string {
+	if x != nil {
+		return x.Pods
+	}
+	return ""
 }
 
 func (x *PluginDescription) GetMaxScore() int64 {
@@ -687,7 +698,7 @@ const file_plugin_proto_rawDesc = "" +
 	"\vDescription\x12\x1a\n" +
 	"\bcontract\x18\x01 \x01(\rR\bcontract\x12?\n" +
 	"\aplugins\x18\x02 \x03(\v2%.pintle.contract.v1.PluginDescriptionR\aplugins\x12\x18\n" +
-	"\aclasses\x18\x03 \x01(\bR\aclasses\"\xf6\x02\n" +
+	"\aclasses\x18\x03 \x01(\bR\aclasses\"\x8a\x03\n" +
 	"\x11PluginDescription\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x14\n" +
@@ -699,7 +710,8 @@ const file_plugin_proto_rawDesc = "" +
 	"\tinstances\x18\b \x01(\bR\tinstances\x124\n" +
 	"\x06events\x18\x14 \x03(\v2\x1c.pintle.contract.v1.InterestR\x06events\x12\x14\n" +
 	"\x05hears\x18\x15 \x01(\bR\x05hears\x12\x19\n" +
-	"\bby_class\x18\x16 \x01(\bR\abyClass\x12\x1b\n" +
+	"\bby_class\x18\x16 \x01(\bR\abyClass\x12\x12\n" +
+	"\x04pods\x18\x17 \x01(\tR\x04pods\x12\x1b\n" +
 	"\tmax_score\x18\t \x01(\x03R\bmaxScore\"L\n" +
 	"\bInterest\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x18\n" +
