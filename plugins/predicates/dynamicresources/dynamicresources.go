@@ -1,0 +1,29 @@
+// Package dynamicresources is the predicate DynamicResources, which refuses every
+// pod that has resource claims: the API resource.k8s.io is not served here, so that
+// no claim exists and no device can be allocated. A pod without claims is no
+// concern of it.
+package dynamicresources
+
+import (
+	"pintle.dev/pintle/sdk"
+	"pintle.dev/pintle/sdk/contract"
+)
+
+// Name is the name by which configurations switch the predicate.
+const Name = "DynamicResources"
+
+// Reason is what a FailedScheduling event says.
+const Reason = "node(s) cannot allocate resource claims: resource.k8s.io is not served by this cluster"
+
+// New returns the predicate. It takes no configuration.
+func New() sdk.Predicate {
+	return sdk.Predicate{
+		Name: Name, Scope: sdk.ScopeNode, Contract: contract.Three, Events: []sdk.Interest{},
+		Filter: func(r *sdk.Request) sdk.Verdict {
+			if len(r.Pod.ResourceClaims) > 0 {
+				return sdk.Never(Reason)
+			}
+			return sdk.Fits()
+		},
+	}
+}

@@ -1,0 +1,98 @@
+package volumebinding
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"pintle.dev/pintle/sdk"
+	"pintle.dev/pintle/sdk/contract"
+)
+
+// Name is the name by which configurations switch the predicate.
+const Name = "VolumeBinding"
+
+// What FailedScheduling events count.
+const (
+	ReasonBind   = "node(s) didn't find available persistent volumes to bind"
+	ReasonNode   = "node(s) didn't match PersistentVolume's node affinity"
+	ReasonSpace  = "node(s) did not have enough free storage"
+	ReasonVolume = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
+)
+
+// Reads are the kinds that Find looks at.
+func Reads() []string {
+	return []string{"PersistentVolumeClaim", "PersistentVolume", "StorageClass", "CSINode", "CSIDriver", "CSIStorageCapacity"}
+}
+
+// New returns the predicate.
+func New() sdk.Predicate {
+	return sdk.Predicate{
+		Name: Name, Scope: sdk.ScopeNode, Contract: contract.Three, Reads: Reads(), Events: Events(), Configure: Configure,
+		Prepare: func(c *sdk.Cluster, pod *sdk.Pod) any { return ClaimsOf(c, pod) },
+		Filter: func(r *sdk.Request) sdk.Verdict {
+			p := r.State.(*PodClaims)
+			if p.Refusal != "" {
+				return sdk.Never(p.Refusal)
+			}
+			if len(p.Bound)+len(p.Waiting) == 0 {
+				return sdk.Fits()
+			}
+			if _, reasons := p.Find(r.Cluster, r.Node); len(reasons) > 0 {
+				return sdk.Never(reasons...)
+			}
+			return sdk.Fits()
+		},
+	}
+}
+
+// Config is VolumeBindingArgs, of which each point reads its own part.
+type Config struct {
+	// BindTimeoutSeconds is how long VolumeBindingPreBind waits until claims are
+	// bound; 600 by default.
+	BindTimeoutSeconds *int64 `json:"bindTimeoutSeconds"`
+	// Shape is what VolumeBindingScore scores by.
+	Shape []Point `json:"shape"`
+}
+
+// Point is a score (0 to 10) at a share of used capacity (0 to 100).
+type Point struct {
+	Utilization int64 `json:"utilization"`
+	Score       int64 `json:"score"`
+}
+
+// Configure checks a configuration; the predicate has use for none of it.
+func Configure(data []byte) error {
+	_, err := ReadConfig(data)
+	return err
+}
+
+// ReadConfig reads a configuration and completes it.
+func ReadConfig(data []byte) (Config, error) {
+	var c Config
+	if len(data) > 0 {
+		if err := json.Unmarshal(data, &c); err != nil {
+			return c, fmt.Errorf("configuration of %s: %w", Name, err)
+		}
+	}
+	if c.BindTimeoutSeconds == nil {
+		seconds := int64(600)
+		c.BindTimeoutSeconds = &seconds
+	}
+	if *c.BindTimeoutSeconds < 0 {
+		return c, fmt.Errorf("bindTimeoutSeconds: Invalid value: %d: invalid BindTimeoutSeconds, should not be a negative value", *c.BindTimeoutSeconds)
+	}
+	if len(c.Shape) == 0 {
+		c.Shape = []Point{{0, 10}, {100, 0}}
+	}
+	last := int64(-1)
+	for i, p := range c.Shape {
+		if p.Utilization < 0 || p.Utilization > 100 || p.Utilization <= last {
+			return c, fmt.Errorf("shape[%d].utilization: %d: use 0 to 100, each larger than the one before", i, p.Utilization)
+		}
+		if p.Score < 0 || p.Score > 10 {
+			return c, fmt.Errorf("shape[%d].score: %d: use 0 to 10", i, p.Score)
+		}
+		last = p.Utilization
+	}
+	return c, nil
+}
