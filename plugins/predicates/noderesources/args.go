@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+
+	"pintle.dev/pintle/sdk"
 )
 
 // The types of a scoring strategy.
@@ -74,7 +76,7 @@ func ParseFitArgs(data []byte) (*FitArgs, error) {
 		if s.Ratio == nil {
 			return nil, fmt.Errorf("scoringStrategy.requestedToCapacityRatio: type %s needs it", s.Type)
 		}
-		if err := checkShape(s.Ratio.Shape); err != nil {
+		if err := CheckShape(s.Ratio.Shape); err != nil {
 			return nil, fmt.Errorf("scoringStrategy.requestedToCapacityRatio.shape%w", err)
 		}
 	default:
@@ -83,7 +85,9 @@ func ParseFitArgs(data []byte) (*FitArgs, error) {
 	return args, nil
 }
 
-func checkShape(shape []Point) error {
+// CheckShape checks a function of segments; its errors go on where the caller has
+// named the field.
+func CheckShape(shape []Point) error {
 	if len(shape) == 0 {
 		return fmt.Errorf(": at least one point is needed")
 	}
@@ -98,4 +102,21 @@ func checkShape(shape []Point) error {
 		}
 	}
 	return nil
+}
+
+// Along is the value of a function of segments, whose scores go from 0 to 10, as 0
+// to 100.
+func Along(shape []Point, use int64) int64 {
+	const scale = sdk.MaxFrameworkScore / sdk.MaxScore
+	for i, p := range shape {
+		if use > p.Utilization {
+			continue
+		}
+		if i == 0 {
+			return p.Score * scale
+		}
+		before := shape[i-1]
+		return before.Score*scale + (p.Score-before.Score)*scale*(use-before.Utilization)/(p.Utilization-before.Utilization)
+	}
+	return shape[len(shape)-1].Score * scale
 }

@@ -15,7 +15,7 @@
 // plugins/volumebinding, a process, because a module cannot write to the API; this
 // package is in the module of plugins/modern and in that process.
 //
-// The package must import sdk and plugins/predicates/claims only, and holds no
+// The package must import sdk, plugins/predicates/claims and noderesources only, and holds no
 // state, so that both find the same.
 //
 // Caveat: kube-scheduler takes any of the smallest volumes of one size; this takes

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"pintle.dev/pintle/plugins/predicates/noderesources"
 	"pintle.dev/pintle/sdk"
 	"pintle.dev/pintle/sdk/contract"
 )
@@ -51,13 +52,7 @@ type Config struct {
 	// bound; 600 by default.
 	BindTimeoutSeconds *int64 `json:"bindTimeoutSeconds"`
 	// Shape is what VolumeBindingScore scores by.
-	Shape []Point `json:"shape"`
-}
-
-// Point is a score (0 to 10) at a share of used capacity (0 to 100).
-type Point struct {
-	Utilization int64 `json:"utilization"`
-	Score       int64 `json:"score"`
+	Shape []noderesources.Point `json:"shape"`
 }
 
 // Configure checks a configuration; the predicate has use for none of it.
@@ -82,17 +77,10 @@ func ReadConfig(data []byte) (Config, error) {
 		return c, fmt.Errorf("bindTimeoutSeconds: Invalid value: %d: invalid BindTimeoutSeconds, should not be a negative value", *c.BindTimeoutSeconds)
 	}
 	if len(c.Shape) == 0 {
-		c.Shape = []Point{{0, 10}, {100, 0}}
+		c.Shape = []noderesources.Point{{Utilization: 0, Score: 10}, {Utilization: 100, Score: 0}}
 	}
-	last := int64(-1)
-	for i, p := range c.Shape {
-		if p.Utilization < 0 || p.Utilization > 100 || p.Utilization <= last {
-			return c, fmt.Errorf("shape[%d].utilization: %d: use 0 to 100, each larger than the one before", i, p.Utilization)
-		}
-		if p.Score < 0 || p.Score > 10 {
-			return c, fmt.Errorf("shape[%d].score: %d: use 0 to 10", i, p.Score)
-		}
-		last = p.Utilization
+	if err := noderesources.CheckShape(c.Shape); err != nil {
+		return c, fmt.Errorf("configuration of %s: shape%w", Name, err)
 	}
 	return c, nil
 }

@@ -80,29 +80,12 @@ func (p *priority) one(a *noderesources.Amount) int64 {
 		return min(a.Requested, a.Allocatable) * sdk.MaxFrameworkScore / a.Allocatable
 	case noderesources.RequestedToCapacityRatio:
 		if a.Requested > a.Allocatable {
-			return along(p.strategy.Ratio.Shape, 100)
+			return noderesources.Along(p.strategy.Ratio.Shape, 100)
 		}
-		return along(p.strategy.Ratio.Shape, a.Requested*100/a.Allocatable)
+		return noderesources.Along(p.strategy.Ratio.Shape, a.Requested*100/a.Allocatable)
 	}
 	if a.Requested > a.Allocatable {
 		return 0
 	}
 	return (a.Allocatable - a.Requested) * sdk.MaxFrameworkScore / a.Allocatable
-}
-
-// along is the value of a function of segments, whose scores go from 0 to 10, as 0
-// to 100.
-func along(shape []noderesources.Point, use int64) int64 {
-	const scale = sdk.MaxFrameworkScore / sdk.MaxScore
-	for i, p := range shape {
-		if use > p.Utilization {
-			continue
-		}
-		if i == 0 {
-			return p.Score * scale
-		}
-		before := shape[i-1]
-		return before.Score*scale + (p.Score-before.Score)*scale*(use-before.Utilization)/(p.Utilization-before.Utilization)
-	}
-	return shape[len(shape)-1].Score * scale
 }
