@@ -23,7 +23,8 @@ import (
 const bundle = "modern"
 
 // filters are kube-scheduler's filter plugins in the order of its default profile;
-// scores its score plugins. The plugins of pods' devices and of declared features
+// scores its score plugins, without VolumeBinding's, whose gate StorageCapacityScoring
+// is off. The plugins of pods' devices and of declared features
 // are not in the modern set.
 var (
 	filters = []string{
@@ -31,7 +32,7 @@ var (
 		"NodeVolumeLimits", "VolumeBinding", "VolumeZone", "PodTopologySpread", "InterPodAffinity",
 	}
 	scores = []string{
-		"TaintToleration", "NodeAffinity", "NodeResourcesFit", "VolumeBinding", "PodTopologySpread", "InterPodAffinity",
+		"TaintToleration", "NodeAffinity", "NodeResourcesFit", "PodTopologySpread", "InterPodAffinity",
 		"NodeResourcesBalancedAllocation", "ImageLocality",
 	}
 )
