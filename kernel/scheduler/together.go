@@ -26,8 +26,7 @@ func (c *class) filterTogether(ctx context.Context, p int, alive []uint32) {
 	count := 0
 	last := p
 	for ; last < len(c.predicates) && c.predicates[last].Group == group; last++ {
-		nodes, some := missing(alive, func(n uint32) bool { return c.verdicts[last][n] == unknown })
-		if some {
+		if nodes, some := missing(alive, c.verdicts[last], unknown); some {
 			e.Filters = append(e.Filters, contractv1.FilterQuestion{Predicate: last, Nodes: nodes})
 			count += len(alive)
 		}
@@ -37,7 +36,7 @@ func (c *class) filterTogether(ctx context.Context, p int, alive []uint32) {
 			if c.priorities[i].Group != group || c.voidS[i] && c.priorities[i].Scope == string(sdk.ScopeCluster) {
 				continue
 			}
-			if nodes, some := missing(alive, func(n uint32) bool { return !c.have[i][n] }); some {
+			if nodes, some := missing(alive, c.have[i], false); some {
 				e.Scores = append(e.Scores, contractv1.ScoreQuestion{Priority: i, Nodes: nodes})
 				count += len(alive)
 			}
@@ -105,21 +104,27 @@ func (c *class) takeScore(i int, n uint32, score int64) {
 	c.have[i][n] = true
 }
 
-// missing returns those of nodes that want something, nil if all do, and
-// whether any does.
-func missing(nodes []uint32, want func(uint32) bool) (some []uint32, any bool) {
-	count := 0
-	for _, n := range nodes {
-		if want(n) {
-			count++
-		}
+// missing returns those of nodes of which nothing is known, nil if that is all
+// of them, and whether it is any. It runs over all nodes for each plugin, so it
+// stops looking for the first of them as soon as it can, and calls nothing.
+func missing[T comparable](nodes []uint32, answers []T, nothing T) (some []uint32, any bool) {
+	first := 0
+	for first < len(nodes) && answers[nodes[first]] != nothing {
+		first++
 	}
-	if count == len(nodes) || count == 0 {
-		return nil, count > 0
+	if first == len(nodes) {
+		return nil, false
 	}
-	some = make([]uint32, 0, count)
-	for _, n := range nodes {
-		if want(n) {
+	behind := first + 1
+	for behind < len(nodes) && answers[nodes[behind]] == nothing {
+		behind++
+	}
+	if first == 0 && behind == len(nodes) {
+		return nil, true
+	}
+	some = append(some, nodes[first:behind]...)
+	for _, n := range nodes[behind:] {
+		if answers[n] == nothing {
 			some = append(some, n)
 		}
 	}
