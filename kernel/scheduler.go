@@ -8,10 +8,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
 
 	"pintle.dev/pintle/kernel/config"
+	"pintle.dev/pintle/kernel/extender"
 	"pintle.dev/pintle/kernel/scheduler"
 )
 
@@ -89,6 +91,13 @@ func (k *Kernel) newScheduler(cfg *config.Config) (term, error) {
 	for _, p := range cfg.Scheduler.Profiles {
 		deps.Profiles[p.SchedulerName] = k.host.Source(p.SchedulerName)
 	}
+	extenders, err := newExtenders(cfg.Scheduler.Extenders)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range extenders {
+		deps.Extenders = append(deps.Extenders, e)
+	}
 	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: client.EventsV1()})
 	deps.Events = broadcaster.NewRecorder(scheme.Scheme, "default-scheduler")
 	s, err := scheduler.New(scheduler.Config{
@@ -101,6 +110,11 @@ func (k *Kernel) newScheduler(cfg *config.Config) (term, error) {
 	k.host.SetReplicaSource(s)
 	return func(ctx context.Context) error {
 		defer broadcaster.Shutdown()
+		defer func() {
+			for _, e := range extenders {
+				e.Close()
+			}
+		}()
 		if err := broadcaster.StartRecordingToSinkWithContext(ctx); err != nil {
 			return err
 		}
@@ -108,4 +122,22 @@ func (k *Kernel) newScheduler(cfg *config.Config) (term, error) {
 		defer k.schedules(nil)
 		return s.Run(ctx)
 	}, nil
+}
+
+// newExtenders makes the extenders of a configuration; nobody is connected to.
+func newExtenders(list []config.Extender) ([]*extender.Extender, error) {
+	var out []*extender.Extender
+	for _, c := range list {
+		e, err := extender.New(extender.Config{
+			URLPrefix: c.URLPrefix, FilterVerb: c.FilterVerb, PrioritizeVerb: c.PrioritizeVerb, BindVerb: c.BindVerb, PreemptVerb: c.PreemptVerb,
+			Weight: c.Weight, Timeout: c.HTTPTimeout, EnableHTTPS: c.EnableHTTPS, NodeCacheCapable: c.NodeCacheCapable,
+			ManagedResources: c.ManagedResources, Ignorable: c.Ignorable,
+			TLS: rest.TLSClientConfig{Insecure: c.TLS.Insecure, ServerName: c.TLS.ServerName, CertFile: c.TLS.CertFile, KeyFile: c.TLS.KeyFile, CAFile: c.TLS.CAFile},
+		})
+		if err != nil {
+			return nil, fmt.Errorf("scheduler: %w", err)
+		}
+		out = append(out, e)
+	}
+	return out, nil
 }

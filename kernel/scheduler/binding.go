@@ -18,7 +18,7 @@ const (
 // the way is a goroutine of its own, so that one that takes its time holds up no
 // other pod; BindWorkers of them work at once.
 func (s *Scheduler) bind(ctx context.Context, p *podEntry, profile *profile) {
-	request := bindRequest{uid: p.uid, namespace: p.namespace, name: p.name, profile: p.pod.Spec.SchedulerName, node: p.node}
+	request := s.request(p, p.node)
 	if profile == nil || len(profile.at.stepsFor(p.shape, contractv1.Point_PRE_BIND, contractv1.Point_BIND, contractv1.Point_POST_BIND)) == 0 {
 		if s.hand(ctx, request) {
 			return
@@ -71,6 +71,9 @@ func (s *Scheduler) hand(ctx context.Context, request bindRequest) bool {
 func (s *Scheduler) bindThrough(ctx context.Context, at pointPolicy, about *contractv1.CycleCall, of *shape, request bindRequest) (*stopped, error) {
 	steps := at.stepsFor(of, contractv1.Point_PRE_BIND)
 	binders := at.steps(contractv1.Point_BIND)
+	if request.pod != nil && len(s.interested(request.pod, Extender.Binds)) > 0 {
+		binders = nil // an extender binds instead
+	}
 	if len(binders) > 0 {
 		steps, binders = append(steps, binders[0]), binders[1:]
 	}

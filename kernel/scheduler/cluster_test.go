@@ -214,6 +214,7 @@ type cluster struct {
 	policy *testPolicy
 	source *testSource
 	counts *Metrics
+	beside []Extender
 	stop   func()
 }
 
@@ -223,7 +224,7 @@ func (c *cluster) deps() Deps {
 		Objects:  map[string]cache.ListerWatcher{"PersistentVolumeClaim": c.claims, "Service": c.service},
 		Profiles: map[string]PolicySource{profileName: c.source},
 		Bind:     c.bind, Condition: c.condition, Events: c.api, Evict: c.evict, Nominate: c.nominate,
-		Log: slog.New(slog.DiscardHandler), Clock: c.clock, Metrics: c.counts,
+		Log: slog.New(slog.DiscardHandler), Clock: c.clock, Metrics: c.counts, Extenders: c.beside,
 	}
 }
 

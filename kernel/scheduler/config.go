@@ -92,6 +92,8 @@ type Deps struct {
 	// Profiles are the policies by spec.schedulerName, at least one.
 	Profiles map[string]PolicySource
 	Bind     Binder
+	// Extenders are asked in this order.
+	Extenders []Extender
 	// Condition and Events may be nil: nothing is written then. Status, if there is
 	// one, is called instead of Condition and Nominate.
 	Condition ConditionWriter

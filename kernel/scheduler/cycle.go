@@ -109,20 +109,30 @@ func (s *Scheduler) decide(ctx context.Context, p *podEntry, d *Decision) (*node
 		}
 		return nil, nil
 	}
+	if len(s.deps.Extenders) > 0 {
+		filters, scorers := s.interested(p.pod, Extender.Filters), s.interested(p.pod, Extender.Prioritizes)
+		if len(filters)+len(scorers) > 0 {
+			return s.extended(ctx, p, c, filters, scorers, d)
+		}
+	}
 	index, total, err := c.choose(ctx, s.random)
 	if err != nil {
 		c.forget()
 		return nil, err
 	}
-	if c.trouble != nil && d.Time.Sub(s.troubled) >= troubleEvery {
-		s.troubled = d.Time
-		s.log.Warn("a priority failed and counted 0 for every node", "err", c.trouble)
-	}
+	s.priorityTrouble(c, d.Time)
 	d.Total = total
 	if s.cfg.Explain > 0 {
 		d.evidence = c.evidence(s.snapshot, index, total)
 	}
 	return s.snapshot.byIndex[index], nil
+}
+
+func (s *Scheduler) priorityTrouble(c *class, now time.Time) {
+	if c.trouble != nil && now.Sub(s.troubled) >= troubleEvery {
+		s.troubled = now
+		s.log.Warn("a priority failed and counted 0 for every node", "err", c.trouble)
+	}
 }
 
 // classOf returns the class of a shape, making room for a new one by dropping
@@ -183,7 +193,8 @@ func (s *Scheduler) attempted(p *podEntry, r result) {
 type bindRequest struct {
 	uid             types.UID
 	namespace, name string
-	profile         string // its schedulerName
+	profile         string  // its schedulerName
+	pod             *v1.Pod // where extenders may bind
 	node            string
 	annotations     map[string]string // that the binding sets on the pod
 }
@@ -191,6 +202,14 @@ type bindRequest struct {
 // defaultBinder is who writes the binding where no plugin does, in
 // kube-scheduler's words.
 const defaultBinder = "DefaultBinder"
+
+func (s *Scheduler) request(p *podEntry, node string) bindRequest {
+	r := bindRequest{uid: p.uid, namespace: p.namespace, name: p.name, profile: p.pod.Spec.SchedulerName, node: node}
+	if len(s.deps.Extenders) > 0 {
+		r.pod = p.pod
+	}
+	return r
+}
 
 type bindResult struct {
 	uid  types.UID
@@ -205,7 +224,7 @@ type bindResult struct {
 func (s *Scheduler) assume(ctx context.Context, p *podEntry, node *nodeEntry) {
 	s.assumes(p, node)
 	select {
-	case s.binds <- bindRequest{uid: p.uid, namespace: p.namespace, name: p.name, profile: p.pod.Spec.SchedulerName, node: node.name}:
+	case s.binds <- s.request(p, node.name):
 	case <-ctx.Done():
 	}
 }
@@ -244,10 +263,14 @@ func (s *Scheduler) write(ctx context.Context, r bindRequest) error {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	began := s.deps.Metrics.binds()
-	err := s.deps.Bind(ctx, &v1.Binding{
+	binding := &v1.Binding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: r.namespace, Name: r.name, UID: r.uid, Annotations: r.annotations},
 		Target:     v1.ObjectReference{Kind: "Node", Name: r.node},
-	})
+	}
+	bound, err := s.extendersBind(ctx, r.pod, binding)
+	if !bound {
+		err = s.deps.Bind(ctx, binding)
+	}
 	s.deps.Metrics.wrote(r.profile, began, err)
 	return err
 }

@@ -33,6 +33,13 @@
 // (binding.go). Whenever an assumed pod gives up its node, its Unreserve calls
 // are made in reverse order before the next question.
 //
+// # Extenders
+//
+// Servers outside (Extender, extend.go) are asked behind the predicates and the
+// priorities about each pod that they are interested in, in the cycle, which waits
+// for them. What they answer is not kept; scores are normalised over the nodes that
+// they left. They bind in the place of bind plugins, and have a say in evictions.
+//
 // # Shadows
 //
 // A Comparison (comparison.go) decides each pod again by two policies: a mirror of the

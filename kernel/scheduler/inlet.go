@@ -187,7 +187,7 @@ type nodeSeen struct {
 	conditions map[v1.NodeConditionType]v1.ConditionStatus
 }
 
-func newNodeInlet(ctx context.Context, out chan<- event) *inlet[string, nodeSeen] {
+func newNodeInlet(ctx context.Context, out chan<- event, whole *wholeNodes) *inlet[string, nodeSeen] {
 	return &inlet[string, nodeSeen]{
 		ctx: ctx, out: out, seen: map[string]nodeSeen{},
 		key: func(object any) (string, error) {
@@ -199,6 +199,7 @@ func newNodeInlet(ctx context.Context, out chan<- event) *inlet[string, nodeSeen
 		},
 		set: func(object any, old nodeSeen, known bool) (nodeSeen, bool, event, bool, error) {
 			node := object.(*v1.Node)
+			whole.set(node)
 			now := nodeSeen{convertNode(node), make(map[v1.NodeConditionType]v1.ConditionStatus, len(node.Status.Conditions))}
 			for i := range node.Status.Conditions {
 				now.conditions[node.Status.Conditions[i].Type] = node.Status.Conditions[i].Status
@@ -210,7 +211,10 @@ func newNodeInlet(ctx context.Context, out chan<- event) *inlet[string, nodeSeen
 			}
 			return now, true, e, true, nil
 		},
-		gone: func(name string, _ nodeSeen) event { return event{nodeGone: name} },
+		gone: func(name string, _ nodeSeen) event {
+			whole.remove(name)
+			return event{nodeGone: name}
+		},
 	}
 }
 

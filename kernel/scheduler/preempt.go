@@ -38,6 +38,9 @@ func (s *Scheduler) preempt(ctx context.Context, p *podEntry, plugin string, n *
 	if err != nil {
 		return err
 	}
+	if victims, err = s.extendersPreempt(ctx, p.pod, node.name, victims); err != nil {
+		return err
+	}
 	if len(victims) > 0 {
 		s.counts.victims.Observe(float64(len(victims)))
 	}

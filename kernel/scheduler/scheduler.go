@@ -45,6 +45,7 @@ type Scheduler struct {
 	replica *replica
 	record  *record
 	counts  *queueMetrics
+	whole   *wholeNodes // nil: nobody needs them
 	report  *reporter
 
 	// All below belongs to the cycle's goroutine.
@@ -114,7 +115,7 @@ func New(cfg Config, deps Deps) (*Scheduler, error) {
 		results:   make(chan bindResult, 4*cfg.BindWorkers),
 		preempted: make(chan preemption, evictions), evicting: make(chan struct{}, evictions), counts: deps.Metrics.ofQueue(),
 		wake: make(chan struct{}, 1), inspections: make(chan func(context.Context)),
-		replica: newReplica(cfg.FirstGeneration), record: newRecord(cfg.Explain), report: newReporter(&cfg, &deps),
+		replica: newReplica(cfg.FirstGeneration), record: newRecord(cfg.Explain), whole: newWholeNodes(deps.Extenders), report: newReporter(&cfg, &deps),
 		random:   rand.New(rand.NewPCG(seed, seed^0x9e3779b97f4a7c15)),
 		snapshot: newSnapshot(), queue: newQueue(&cfg),
 		pods: map[types.UID]*podEntry{}, assumed: map[types.UID]*podEntry{},
@@ -151,7 +152,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 		group.Go(func() { r.RunWithContext(ctx) })
 	}
 	reflect("Pod", s.deps.Pods, &v1.Pod{}, newPodInlet(ctx, s.inbox))
-	reflect("Node", s.deps.Nodes, &v1.Node{}, newNodeInlet(ctx, s.inbox))
+	reflect("Node", s.deps.Nodes, &v1.Node{}, newNodeInlet(ctx, s.inbox, s.whole))
 	for kind, lw := range s.deps.Objects {
 		reflect(kind, lw, objectTypes[kind], newObjectInlet(ctx, s.inbox))
 	}
