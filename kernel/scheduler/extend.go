@@ -3,7 +3,6 @@ package scheduler
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"sync"
 
@@ -116,22 +115,26 @@ func (s *Scheduler) extended(ctx context.Context, p *podEntry, c *class, filters
 		}
 		return nil, nil
 	}
-	// Scores are normalised over the nodes that are left.
+	// Scores are normalised over the nodes that are left, and extenders' are in the
+	// tally for this decision alone.
 	fit := c.fit
-	if len(left) < len(fit) {
-		c.fit = left
+	c.fit = left
+	c.renormalize()
+	defer func() {
+		c.fit = fit
 		c.renormalize()
-		defer c.renormalize()
-	}
-	defer func() { c.fit = fit }()
+	}()
 	if _, err := c.totals(ctx); err != nil {
 		c.forget()
 		return nil, err
 	}
-	if len(left) > 1 {
+	if len(left) > 1 && len(scorers) > 0 {
 		s.extendersScore(ctx, p.pod, c, scorers)
 	}
-	index, total := c.best(s.random)
+	index, total := c.tally.nth(0), c.tally.most
+	if c.tally.tied > 1 {
+		index = c.tally.nth(s.random.IntN(c.tally.tied))
+	}
 	s.priorityTrouble(c, d.Time)
 	d.Total = total
 	if s.cfg.Explain > 0 {
@@ -190,9 +193,6 @@ func (s *Scheduler) extendersLeave(ctx context.Context, pod *v1.Pod, c *class, f
 // extendersScore adds the scores of extenders, all asked at once, to the totals. One
 // that fails gives none.
 func (s *Scheduler) extendersScore(ctx context.Context, pod *v1.Pod, c *class, scorers []Extender) {
-	if len(scorers) == 0 {
-		return
-	}
 	nodes := s.whole.list(s.snapshot, c.fit)
 	answers, faults := make([]map[string]int64, len(scorers)), make([]error, len(scorers))
 	var group sync.WaitGroup
@@ -210,29 +210,20 @@ func (s *Scheduler) extendersScore(ctx context.Context, pod *v1.Pod, c *class, s
 			s.trouble(fmt.Errorf("extender %s gives no scores: %w", scorers[i].Name(), faults[i]), s.clock.Now())
 			continue
 		}
-		for k, n := range c.fit {
-			c.sum[k] += scores[s.snapshot.byIndex[n].name] * (most / extenderScale)
+		for _, n := range c.fit {
+			c.tally.totals[n] += scores[s.snapshot.byIndex[n].name] * (most / extenderScale)
 		}
 	}
+	c.tally.summariseAll()
+	c.tally.lead()
 }
 
-// renormalize forgets scores that were normalised over other nodes.
+// renormalize forgets totals, and scores that were normalised over other nodes.
 func (c *class) renormalize() {
 	for i := range c.moved {
-		c.moved[i] = true
+		c.moved[i], c.unmeasured[i] = true, true
 	}
-}
-
-// best picks a node by the totals as they are.
-func (c *class) best(random *rand.Rand) (node uint32, total int64) {
-	total = slices.Max(c.sum)
-	c.top = c.top[:0]
-	for k, sum := range c.sum {
-		if sum == total {
-			c.top = append(c.top, c.fit[k])
-		}
-	}
-	return c.top[random.IntN(len(c.top))], total
+	c.flipped, c.tallied = true, false
 }
 
 // reasons counts what the predicates said against nodes, with what extenders did.
