@@ -111,7 +111,10 @@ func (s *Scheduler) extended(ctx context.Context, p *podEntry, c *class, filters
 	if len(left) == 0 {
 		d.Message, p.failed = unfit(s.snapshot.count, c.reasons(refused)), extenderFailure
 		if s.cfg.Explain > 0 {
+			fit := c.fit
+			c.fit = nil // the decision was made on no node's scores
 			d.evidence = c.evidence(s.snapshot, 0, 0)
+			c.fit = fit
 		}
 		return nil, nil
 	}
@@ -260,14 +263,18 @@ func (s *Scheduler) extendersBind(ctx context.Context, pod *v1.Pod, b *v1.Bindin
 	return false, nil
 }
 
-// extendersPreempt asks whether victims on a node may be, and returns those that
-// are; an error says why none are.
-func (s *Scheduler) extendersPreempt(ctx context.Context, pod *v1.Pod, node string, victims []*v1.Pod) ([]*v1.Pod, error) {
+// extendersPreempt asks whether the victims on the node that was chosen may be, and
+// returns those that are; an error says why none are.
+func (s *Scheduler) extendersPreempt(ctx context.Context, pod *v1.Pod, node string, victims []*podEntry) ([]*podEntry, error) {
 	if len(victims) == 0 {
 		return victims, nil
 	}
 	for _, e := range s.interested(pod, Extender.Preempts) {
-		left, err := e.Preempt(ctx, pod, map[string][]*v1.Pod{node: victims})
+		var told []*v1.Pod
+		for _, v := range victims {
+			told = append(told, v.pod)
+		}
+		left, err := e.Preempt(ctx, pod, map[string][]*v1.Pod{node: told})
 		switch {
 		case err != nil && e.Ignorable() && ctx.Err() == nil:
 			s.trouble(fmt.Errorf("extender %s is left out: %w", e.Name(), err), s.clock.Now())
@@ -277,7 +284,7 @@ func (s *Scheduler) extendersPreempt(ctx context.Context, pod *v1.Pod, node stri
 		case len(left[node]) == 0:
 			return nil, fmt.Errorf("extender %s allows no victims on node %s", e.Name(), node)
 		}
-		victims = slices.DeleteFunc(slices.Clone(victims), func(v *v1.Pod) bool { return !slices.Contains(left[node], v.UID) })
+		victims = slices.DeleteFunc(slices.Clone(victims), func(v *podEntry) bool { return !slices.Contains(left[node], v.uid) })
 	}
 	return victims, nil
 }

@@ -229,7 +229,11 @@ func TestExtenderPreempts(t *testing.T) {
 			}
 			t.Cleanup(e.Close)
 			s := &Scheduler{deps: Deps{Extenders: []Extender{e}}}
-			victims := []*v1.Pod{makePod("a", 1), makePod("b", 1)}
+			var victims []*podEntry
+			for _, name := range []string{"a", "b"} {
+				pod := makePod(name, 1)
+				victims = append(victims, &podEntry{uid: pod.UID, pod: pod})
+			}
 			got, err := s.extendersPreempt(t.Context(), makePod("p", 1), "n0", victims)
 			if agree && (err != nil || len(got) != 2) || !agree && (err == nil || !strings.Contains(err.Error(), "allows no victims on node n0")) {
 				t.Errorf("%v %v", got, err)
