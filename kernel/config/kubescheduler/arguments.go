@@ -69,7 +69,7 @@ func (s *source) arguments(path string, entry *schedulerv1.PluginConfig) map[str
 	case dynamicResources:
 		args := &schedulerv1.DynamicResourcesArgs{}
 		s.typed(at, entry.Name, args)
-		s.note(at, "%s is not there: %s", dynamicResources, plugin(dynamicResources).absent)
+		s.note(at, "is without effect: devices are not allocated here")
 		return nil
 	default:
 		s.note(at, "plugin %s takes no arguments; these are without effect", entry.Name)

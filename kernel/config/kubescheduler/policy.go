@@ -195,8 +195,12 @@ func (p *policy) unfitting(path, name string) {
 func (p *policy) predicates() {
 	add := func(names ...string) {
 		for _, name := range names {
-			if !slices.Contains(p.out.Predicates, name) {
-				p.out.Predicates = append(p.out.Predicates, name)
+			if slices.Contains(p.out.Predicates, name) {
+				continue
+			}
+			p.out.Predicates = append(p.out.Predicates, name)
+			if known := plugin(name); known != nil && known.at[preFilter] != "" {
+				p.out.PreFilter = append(p.out.PreFilter, known.at[preFilter])
 			}
 		}
 	}

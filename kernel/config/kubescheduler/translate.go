@@ -85,7 +85,7 @@ func (s *source) configuration(out *output) {
 	}
 	s.percentage("percentageOfNodesToScore", in.PercentageOfNodesToScore)
 	s.election(&in, out)
-	s.unneeded(&in)
+	s.unneeded()
 	if len(in.Profiles) == 0 {
 		in.Profiles = []schedulerv1.KubeSchedulerProfile{{}}
 	}
@@ -108,30 +108,17 @@ func (s *source) configuration(out *output) {
 		out.Scheduler.Profiles = append(out.Scheduler.Profiles, s.profile(path, p))
 		arguments[i] = s.pluginConfig(path, p)
 	}
-	if s.usesDefault(dynamicResources, &in) {
-		s.note("profiles", "%s is not there: %s", dynamicResources, plugin(dynamicResources).absent)
+	for i := range out.Scheduler.Profiles {
+		if out.Scheduler.Profiles[i].uses(dynamicResources) {
+			s.note("profiles", "%s refuses pods with resource claims: devices are not allocated here", dynamicResources)
+			break
+		}
 	}
 	ignored := s.extenders("extenders", in.Extenders, out)
 	for i := range arguments {
 		ignore(arguments[i], ignored)
 	}
 	configureParts(out, arguments)
-}
-
-// usesDefault reports whether a profile has a plugin that it was not asked for.
-func (s *source) usesDefault(name string, in *schedulerv1.KubeSchedulerConfiguration) bool {
-	for i := range in.Profiles {
-		p := in.Profiles[i].Plugins
-		if p == nil {
-			return true
-		}
-		for _, e := range merged(defaultPlugins(), p.MultiPoint).Enabled {
-			if e.Name == name && !slices.ContainsFunc(p.MultiPoint.Enabled, func(o schedulerv1.Plugin) bool { return o.Name == name }) {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // pluginConfig reads the arguments of a profile's plugins.
@@ -257,7 +244,7 @@ func (s *source) election(in *schedulerv1.KubeSchedulerConfiguration, out *outpu
 }
 
 // unneeded notes what the kernel has no need of.
-func (s *source) unneeded(in *schedulerv1.KubeSchedulerConfiguration) {
+func (s *source) unneeded() {
 	for path, why := range map[string]string{
 		"clientConnection":          "has no counterpart: the scheduler speaks with the API in the same process, without limits of its own",
 		"enableProfiling":           "has no counterpart: /debug/pprof is there for who may get it",
@@ -268,7 +255,6 @@ func (s *source) unneeded(in *schedulerv1.KubeSchedulerConfiguration) {
 			s.note(path, "%s", why)
 		}
 	}
-	_ = in
 }
 
 func seconds(n *int64) string {

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"go.yaml.in/yaml/v3"
+
 	"pintle.dev/pintle/kernel/config"
 )
 
@@ -126,7 +128,7 @@ func TestTranslateFaults(t *testing.T) {
 		{"no name", head + "profiles: [{schedulerName: a}, {}]", "profiles[1].schedulerName: Required value"},
 		{"same name", head + "profiles: [{schedulerName: a}, {schedulerName: a}]", "Duplicate value"},
 		{"out of tree", head + "profiles:\n- plugins:\n    filter:\n      enabled:\n      - name: Coscheduling", `f:7: profiles[0].plugins.filter.enabled[0]: "Coscheduling" is no plugin of Kubernetes 1.36: build it`},
-		{"absent", head + "profiles: [{plugins: {multiPoint: {enabled: [{name: DynamicResources}]}}}]", "DynamicResources is not there"},
+		{"absent", head + "profiles: [{plugins: {multiPoint: {enabled: [{name: GangScheduling}]}}}]", "GangScheduling is not there"},
 		{"wrong point", head + "profiles: [{plugins: {score: {enabled: [{name: NodeName}]}}}]", `plugin "NodeName" does not extend score plugin`},
 		{"twice", head + "profiles: [{plugins: {filter: {enabled: [{name: NodeName}, {name: NodeName}]}}}]", `plugin "NodeName" already registered`},
 		{"half", head + "profiles: [{plugins: {preScore: {disabled: [{name: NodeAffinity}]}}}]", "preScore of NodeAffinity is part of its score here: enable or disable both"},
@@ -180,7 +182,7 @@ func TestDefaultProfile(t *testing.T) {
 	p := tr.out.Scheduler.Profiles[0]
 	predicates := []string{
 		"NodeUnschedulable", "NodeName", "TaintToleration", "NodeAffinity", "NodePorts", "NodeResourcesFit", "VolumeRestrictions", "NodeVolumeLimits",
-		"VolumeBinding", "VolumeZone", "PodTopologySpread", "InterPodAffinity",
+		"VolumeBinding", "VolumeZone", "PodTopologySpread", "InterPodAffinity", "DynamicResources",
 	}
 	priorities := []priority{
 		{"TaintTolerationScore", 3}, {"NodeAffinityScore", 2}, {"NodeResourcesFitScore", 1}, {"PodTopologySpreadScore", 2}, {"InterPodAffinityScore", 2},
@@ -250,4 +252,47 @@ func within[T comparable](list, whole []T) bool {
 		}
 	}
 	return len(list) == 0
+}
+
+// The names are those of the bundles' manifests.
+func TestNames(t *testing.T) {
+	kinds := map[string]map[string]string{}
+	for _, set := range []string{modern, classic, entrance} {
+		data, err := os.ReadFile("../../../plugins/" + set + "/manifest.yaml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var manifest struct {
+			Plugins []struct{ Name, Kind string }
+		}
+		if err := yaml.Unmarshal(data, &manifest); err != nil {
+			t.Fatal(err)
+		}
+		kinds[set] = map[string]string{}
+		for _, p := range manifest.Plugins {
+			kinds[set][p.Name] = p.Kind
+		}
+	}
+	kindAt := map[point]string{preEnqueue: "pre-enqueue", preFilter: "pre-filter", filter: "predicate", postFilter: "post-filter", score: "priority"}
+	for i := range kubernetes {
+		for at, name := range kubernetes[i].at {
+			if name != "" && kinds[modern][name] != kindAt[at] {
+				t.Errorf("%s at %s is %q in the manifest, want %q", name, at, kinds[modern][name], kindAt[at])
+			}
+		}
+	}
+	for kind, table := range map[string]map[string]old{"predicate": oldPredicates, "priority": oldPriorities} {
+		for of, o := range table {
+			for set, names := range map[string][]string{classic: o.classic, modern: o.modern} {
+				for _, name := range names {
+					if kinds[set][name] != kind {
+						t.Errorf("%s: bundle %s has %s as %q, want %q", of, set, name, kinds[set][name], kind)
+					}
+				}
+			}
+		}
+	}
+	if kinds[entrance]["SchedulingGates"] == "" {
+		t.Errorf("bundle %s has no SchedulingGates", entrance)
+	}
 }

@@ -80,7 +80,7 @@ type extenderTLS struct {
 }
 
 func (p *profile) uses(name string) bool {
-	return slices.Contains(p.Predicates, name) || slices.Contains(p.PostFilter, name) || slices.Contains(p.Reserve, name) || slices.Contains(p.PreBind, name) ||
+	return slices.Contains(p.Predicates, name) || slices.Contains(p.PreFilter, name) || slices.Contains(p.PostFilter, name) || slices.Contains(p.Reserve, name) || slices.Contains(p.PreBind, name) ||
 		slices.ContainsFunc(p.Priorities, func(w priority) bool { return w.Name == name })
 }
 
