@@ -40,6 +40,37 @@
 // for them. What they answer is not kept; scores are normalised over the nodes that
 // they left. They bind in the place of bind plugins, and have a say in evictions.
 //
+// # The queue
+//
+// Pods wait in four places, as kube-scheduler 1.36 has them: the active queue, by
+// priority and the time of their last entry; the back-off queue, for pods that were
+// refused (backoff.go), from which they are also taken when nothing is active, and
+// beside it one for pods that met an error, which wait for their time whatever
+// comes; and the pool of those that wait for an event, or that pre-enqueue plugins
+// turned away. Who refused a pod (failure.go) says what can help it: plugins
+// declare the events, and can be asked about each (hints.go). What happens is noted
+// (events.go), equal events once, and looked at in batches; a plugin is asked once
+// for all pods of the pool that are alike. Looking takes a small part of the cycle
+// at most, however many pods there are. A pod that is decided about misses nothing:
+// events that come while it waits on its node for a permit count when it is refused.
+//
+// A pod's own change brings it back if one of those plugins declared it, without
+// being asked. While there is no node pods wait for one; kube-scheduler tries them
+// again and again.
+//
+// # Nominated nodes and preemption
+//
+// A pod that is nominated to a node has its room there: whoever has its priority or
+// a lower one must fit beside it too (nomination.go, suppose.go). A post-filter
+// plugin either names victims, or has the scheduler find out who has to go: it
+// proposes nodes and pods, the scheduler takes them off the plugins' replicas by
+// deltas like any other, asks all predicates, spares one after the other, and puts
+// everything back (dryrun.go). What it finds out for a class and a node is kept as
+// long as the node is not touched. Where predicates look beyond a node, the node
+// that was chosen is tried alone, and all of them only if that fails. Victims are
+// evicted beside the cycle (preempt.go); the pod waits until they were seen to
+// leave.
+//
 // # Shadows
 //
 // A Comparison (comparison.go) decides each pod again by two policies: a mirror of the
@@ -67,8 +98,11 @@
 //   - While the host feeds plugins that are new, the policy before decides on;
 //     at the start, pods wait for the first.
 //   - Ties on the top total are broken at random, repeatably by seed (SCH-18).
-//   - A pod that fits nowhere comes back when something changed that can help
-//     it, and every five minutes anyway. Back-off doubles from 1 s to 10 s.
+//   - A pod that fits nowhere comes back when something happened that those who
+//     refused it say can help it, and after five minutes anyway. Back-off doubles
+//     from 1 s to 10 s.
+//   - A pod evicts others only with a lower priority, on the node that it is
+//     nominated to.
 //   - A predicate that fails closes: no node is chosen without its verdict,
 //     unless its manifest says ignore. A priority that fails counts 0 and is
 //     logged: it may not hold pods up.
@@ -81,12 +115,13 @@
 // burst and then a trickle, so that a wave of thousands of pods does not double
 // the write load; the binding itself is the record. Upstream writes them all.
 //
-// A pod with a deletion timestamp is not scheduled, one with scheduling gates
-// waits until they are gone. Volumes named kube-api-access-* are left out of
-// what plugins see: their names are random, and would make a class of each pod.
-// StartTimeUnix is not filled in. A node that a post-filter plugin nominated is
-// not kept free of other pods. Pre-enqueue does not tell users anything, as
-// upstream. A queue-sort plugin that fails leaves the order to the priority.
+// A pod with a deletion timestamp is not scheduled. Volumes named kube-api-access-*
+// are left out of what plugins see: their names are random, and would make a class
+// of each pod. StartTimeUnix of pods is told to plugins when one is about to choose
+// victims, not before. Pre-enqueue does not tell users anything, as upstream. A
+// queue-sort plugin that fails leaves the order to the priority. Trials take it for
+// granted that a predicate over the cluster which lets the pod pass without all that
+// may go, and without those that have to, does so in between.
 //
 // The package must not import plugins, kernel/plugin, kernel/api or
 // kernel/store: it knows the API through ListerWatchers and functions.
