@@ -102,7 +102,8 @@ func (k *Kernel) newScheduler(cfg *config.Config) (term, error) {
 	deps.Events = broadcaster.NewRecorder(scheme.Scheme, "default-scheduler")
 	s, err := scheduler.New(scheduler.Config{
 		Seed: uint64(cfg.Scheduler.Seed), BackoffInitial: cfg.Scheduler.InitialBackoff, BackoffMax: cfg.Scheduler.MaxBackoff,
-		FirstGeneration: k.nextGenerations(),
+		UnschedulableFlush: cfg.Scheduler.Unschedulable,
+		FirstGeneration:    k.nextGenerations(),
 	}, deps)
 	if err != nil {
 		return nil, fmt.Errorf("scheduler: %w", err)

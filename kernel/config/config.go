@@ -124,6 +124,7 @@ type Scheduler struct {
 	Seed           int64         `mapstructure:"seed" range:"0,9223372036854775807" doc:"seed of the choice between tied nodes; 0 takes the clock"`
 	InitialBackoff time.Duration `mapstructure:"podInitialBackoff" range:"1ms,1h" doc:"first wait of a pod that could not be placed"`
 	MaxBackoff     time.Duration `mapstructure:"podMaxBackoff" range:"1ms,1h" doc:"longest wait of a pod that could not be placed"`
+	Unschedulable  time.Duration `mapstructure:"podMaxInUnschedulablePods" range:"1s,24h" doc:"a pod that could not be placed is tried again after this long, if nothing helped it before"`
 	Profiles       []Profile     `mapstructure:"profiles" live:"true" doc:"one set of predicates and priorities a scheduler name"`
 	Extenders      []Extender    `mapstructure:"extenders" doc:"HTTP servers that take part in scheduling, of all profiles, in this order"`
 }

@@ -40,6 +40,7 @@ func Default() *Config {
 			Enabled:        true,
 			InitialBackoff: time.Second,
 			MaxBackoff:     10 * time.Second,
+			Unschedulable:  5 * time.Minute,
 		},
 		// As kube-scheduler's and kube-controller-manager's.
 		Election: Election{LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second},
