@@ -105,15 +105,17 @@ type queue struct {
 	doorstep         []*podEntry
 	entering, sorted bool
 
-	// came counts pods that came into a part of the queue.
-	came func(queue, event string)
+	// came counts pods that came into a part of the queue, waits those that are in
+	// the pool.
+	came  func(queue, event string)
+	waits func(p *podEntry, by float64)
 }
 
 func newQueue(c *Config) *queue {
 	q := &queue{
 		initial: c.BackoffInitial, max: c.BackoffMax, flush: c.UnschedulableFlush,
 		pool: map[types.UID]*podEntry{}, groups: map[groupKey]*podGroup{},
-		came: func(string, string) {},
+		came: func(string, string) {}, waits: func(*podEntry, float64) {},
 	}
 	q.active.less = q.before
 	q.backoff.less = func(a, b *podEntry) bool {
@@ -191,6 +193,7 @@ func (q *queue) remove(p *podEntry) {
 		if p.place == gated {
 			q.gates--
 		}
+		q.waits(p, -1)
 		delete(q.pool, p.uid)
 		q.ungroup(p)
 	case entering:
@@ -256,6 +259,7 @@ func (q *queue) park(p *podEntry, f *failure, now time.Time) {
 	p.place = unschedulable
 	q.pool[p.uid] = p
 	q.enroll(p)
+	q.waits(p, 1)
 	q.came(queueUnschedulable, eventAttemptFailed)
 }
 

@@ -11,6 +11,7 @@ import (
 // queueMetrics are the queue's and the preemption's, in kube-scheduler's names.
 type queueMetrics struct {
 	incoming    *prometheus.CounterVec
+	refused     *prometheus.GaugeVec
 	victims     prometheus.Histogram
 	preemptions prometheus.Counter
 	attempts    prometheus.Histogram
@@ -21,34 +22,31 @@ type queueMetrics struct {
 	active, backoff, unschedulable, gated atomic.Int64
 }
 
-const metricPrefix = "scheduler"
-
 func newQueueMetrics() *queueMetrics {
+	const subsystem = "scheduler"
 	return &queueMetrics{
 		incoming: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Subsystem: metricPrefix, Name: "queue_incoming_pods_total",
-			Help: "Number of pods added to scheduling queues by event and queue type.",
+			Subsystem: subsystem, Name: "queue_incoming_pods_total", Help: "Pods that came into a part of the queue, by what brought them.",
 		}, []string{"queue", "event"}),
+		refused: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Subsystem: subsystem, Name: "unschedulable_pods", Help: "Pods that wait because a plugin refused them, by plugin; each counts for all that did.",
+		}, []string{"plugin", "profile"}),
 		victims: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Subsystem: metricPrefix, Name: "preemption_victims",
-			Help: "Number of selected preemption victims", Buckets: prometheus.ExponentialBuckets(1, 2, 7),
+			Subsystem: subsystem, Name: "preemption_victims", Help: "Victims of a preemption.", Buckets: prometheus.ExponentialBuckets(1, 2, 7),
 		}),
 		preemptions: prometheus.NewCounter(prometheus.CounterOpts{
-			Subsystem: metricPrefix, Name: "preemption_attempts_total",
-			Help: "Total preemption attempts in the cluster till now",
+			Subsystem: subsystem, Name: "preemption_attempts_total", Help: "Times that a post-filter plugin was asked to help a pod that fits nowhere.",
 		}),
 		attempts: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Subsystem: metricPrefix, Name: "pod_scheduling_attempts",
-			Help: "Number of attempts to successfully schedule a pod.", Buckets: prometheus.ExponentialBuckets(1, 2, 5),
+			Subsystem: subsystem, Name: "pod_scheduling_attempts", Help: "Attempts that pods took until they were bound.", Buckets: prometheus.ExponentialBuckets(1, 2, 5),
 		}),
 		sli: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Subsystem: metricPrefix, Name: "pod_scheduling_sli_duration_seconds",
-			Help:    "E2e latency for a pod being scheduled, from the time the pod enters the scheduling queue and might involve multiple scheduling attempts.",
-			Buckets: prometheus.ExponentialBuckets(0.01, 2, 20),
+			Subsystem: subsystem, Name: "pod_scheduling_sli_duration_seconds",
+			Help: "How long pods took from when they first entered the queue until they were bound, by attempts.", Buckets: prometheus.ExponentialBuckets(0.01, 2, 20),
 		}, []string{"attempts"}),
 		flushed: prometheus.NewCounter(prometheus.CounterOpts{
-			Subsystem: metricPrefix, Name: "pod_scheduled_after_flush_total",
-			Help: "Number of pods that were successfully scheduled after being flushed from unschedulablePods due to timeout. This metric helps detect potential queueing hint misconfigurations or event handling issues.",
+			Subsystem: subsystem, Name: "pod_scheduled_after_flush_total",
+			Help: "Pods that were bound after nothing but time had brought them back: a plugin may not have declared all events that help.",
 		}),
 	}
 }
@@ -77,8 +75,28 @@ func (m *queueMetrics) scheduled(p *podEntry, now time.Time) {
 }
 
 var pendingPods = prometheus.NewDesc("scheduler_pending_pods",
-	"Number of pending pods, by the queue type. 'active' means number of pods in activeQ; 'backoff' means number of pods in backoffQ; 'unschedulable' means number of pods in unschedulablePods that the scheduler attempted to schedule and failed; 'gated' is the number of unschedulable pods that the scheduler never attempted to schedule because they are gated.",
+	"Pods that wait: in the queue (active), for the end of their back-off (backoff), for something to help them (unschedulable), or to be let in (gated).",
 	[]string{"queue"}, nil)
+
+// waits counts a pod that plugins refused; by -1, one that does not wait any more.
+func (m *queueMetrics) waits(p *podEntry, by float64) {
+	if p.place == gated {
+		return
+	}
+	for k := range p.failed.rejectors {
+		if plugin := p.failed.rejectors[k].name; plugin != "" {
+			m.refused.WithLabelValues(plugin, p.pod.Spec.SchedulerName).Add(by)
+		}
+	}
+}
+
+// rest forgets what waits: the scheduler has ended.
+func (m *queueMetrics) rest() {
+	for _, gauge := range []*atomic.Int64{&m.active, &m.backoff, &m.unschedulable, &m.gated} {
+		gauge.Store(0)
+	}
+	m.refused.Reset()
+}
 
 // ofQueue are the metrics of the queue; of nobody's, if there are none to count.
 func (m *Metrics) ofQueue() *queueMetrics {
@@ -89,7 +107,7 @@ func (m *Metrics) ofQueue() *queueMetrics {
 }
 
 func (m *queueMetrics) all() []prometheus.Collector {
-	return []prometheus.Collector{m.incoming, m.victims, m.preemptions, m.attempts, m.sli, m.flushed}
+	return []prometheus.Collector{m.incoming, m.refused, m.victims, m.preemptions, m.attempts, m.sli, m.flushed}
 }
 
 // Describe implements prometheus.Collector.

@@ -123,7 +123,7 @@ func New(cfg Config, deps Deps) (*Scheduler, error) {
 		shapes: map[[32]byte]*shape{}, profiles: map[string]*profile{},
 		unsynced: 2 + len(deps.Objects),
 	}
-	s.snapshot.suppose, s.queue.came = s.suppose, s.counts.came
+	s.snapshot.suppose, s.queue.came, s.queue.waits = s.suppose, s.counts.came, s.counts.waits
 	for name, source := range deps.Profiles {
 		s.profiles[name] = &profile{source: source, metrics: deps.Metrics.profile(name)}
 	}
@@ -146,6 +146,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 		cancel()
 		group.Wait()
 		s.bindings.Wait()
+		s.counts.rest()
 	}()
 	reflect := func(kind string, lw cache.ListerWatcher, object runtime.Object, store cache.ReflectorStore) {
 		r := cache.NewReflectorWithOptions(lw, object, store, cache.ReflectorOptions{Name: "scheduler/" + kind})

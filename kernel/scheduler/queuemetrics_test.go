@@ -1,0 +1,46 @@
+package scheduler
+
+import (
+	"sync/atomic"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// Where pods wait, what brought them there and what preemption did is counted
+// under kube-scheduler's names.
+func TestQueueMetrics(t *testing.T) {
+	var asked atomic.Int64
+	var j journal
+	var m *Metrics
+	c, _ := startCycle(t, 1, []any{gates, trier(&asked)}, evicting(&j), func(c *cluster) {
+		m = NewMetrics()
+		c.counts = m
+		c.addPod(makePod("low", 3000, priority(1), on("n0")))
+	})
+	c.addPod(makePod("big", 9000), makePod("gated", 1, func(p *v1.Pod) { p.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "g"}} }))
+	c.eventuallyTried(t, "big", 1)
+	c.addPod(makePod("high", 4000, priority(10)))
+	c.eventuallyBound(t, "high", "n0")
+	is := func(name string, want float64, labels map[string]string) {
+		t.Helper()
+		var got float64
+		eventually(t, name, func() bool { got = sample(t, m, name, labels); return got == want })
+	}
+	is("scheduler_pending_pods", 1, map[string]string{"queue": "unschedulable"})
+	is("scheduler_pending_pods", 1, map[string]string{"queue": "gated"})
+	is("scheduler_pending_pods", 0, map[string]string{"queue": "active"})
+	is("scheduler_unschedulable_pods", 1, map[string]string{"plugin": "FitCPU", "profile": profileName})
+	is("scheduler_preemption_victims", 1, nil)
+	is("scheduler_pod_scheduling_attempts", 1, nil)
+	is("scheduler_pod_scheduling_sli_duration_seconds", 1, map[string]string{"attempts": "2"})
+	// Pods come in again when the plugins turn out to be there.
+	if n := sample(t, m, "scheduler_queue_incoming_pods_total", map[string]string{"queue": "active", "event": "UnschedulablePodAdd"}); n < 2 {
+		t.Errorf("%v pods came", n)
+	}
+	if n := sample(t, m, "scheduler_preemption_attempts_total", nil); n < 2 {
+		t.Errorf("%v attempts to preempt", n)
+	}
+	c.stop()
+	is("scheduler_pending_pods", 0, map[string]string{"queue": "unschedulable"})
+}
