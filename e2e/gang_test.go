@@ -21,8 +21,9 @@ func (e *env) worker(t *testing.T, name, cpu, class string, labels map[string]st
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels},
 		Spec: corev1.PodSpec{
-			PriorityClassName: class,
-			Tolerations:       []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
+			PriorityClassName:             class,
+			TerminationGracePeriodSeconds: new(int64), // nobody would end them
+			Tolerations:                   []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
 			Containers: []corev1.Container{{Name: "c", Image: "i", Resources: corev1.ResourceRequirements{
 				Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)},
 			}}},
