@@ -220,7 +220,8 @@ func (s *Scheduler) setShape(p *podEntry, sh *shape) bool {
 		sh = shared
 	} else {
 		// The inlet keeps its own; the shared one carries the cycle's fields.
-		sh = &shape{key: sh.key, pod: sh.pod, placedCPU: sh.placedCPU, placedMemory: sh.placedMemory}
+		own := *sh
+		sh = &own
 		s.shapes[sh.key] = sh
 	}
 	sh.refs++
