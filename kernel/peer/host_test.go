@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"go.yaml.in/yaml/v3"
 	v1 "k8s.io/api/core/v1"
 
 	"pintle.dev/pintle/kernel/plugin"
@@ -23,57 +24,50 @@ import (
 const bundle = "modern"
 
 // filters are kube-scheduler's filter plugins in the order of its default profile;
-// scores its score plugins, without VolumeBinding's, whose gate StorageCapacityScoring
-// is off. The plugins of pods' devices and of declared features
-// are not in the modern set.
+// scores its score plugins with their weights. The plugin of declared features of
+// nodes is not in the modern set, and devices are refused by DynamicResources.
+// VolumeBinding scores only where the feature gate StorageCapacityScoring is on,
+// which 1.36 has off.
 var (
 	filters = []string{
 		"NodeUnschedulable", "NodeName", "TaintToleration", "NodeAffinity", "NodePorts", "NodeResourcesFit", "VolumeRestrictions",
 		"NodeVolumeLimits", "VolumeBinding", "VolumeZone", "PodTopologySpread", "InterPodAffinity",
 	}
-	scores = []string{
-		"TaintToleration", "NodeAffinity", "NodeResourcesFit", "PodTopologySpread", "InterPodAffinity",
-		"NodeResourcesBalancedAllocation", "ImageLocality",
+	scores = []plugin.WeightedPriority{
+		{Name: "TaintToleration", Weight: 3}, {Name: "NodeAffinity", Weight: 2}, {Name: "NodeResourcesFit", Weight: 1},
+		{Name: "PodTopologySpread", Weight: 2}, {Name: "InterPodAffinity", Weight: 2},
+		{Name: "NodeResourcesBalancedAllocation", Weight: 1}, {Name: "ImageLocality", Weight: 1},
 	}
 )
 
-// set is the bundle with the names that its plugins have for kube-scheduler's, which
-// are both a filter and a score under one name.
+// set is the bundle, and the profile of configs/modern.yaml.
 type set struct {
-	directory  string
-	cache      string
-	predicates map[string]string // by kube-scheduler's name
+	directory string
+	cache     string
+	shipped   plugin.Profile
+	// predicates and priorities are the names that plugins have in the bundle, by
+	// those of kube-scheduler, where a plugin is both under one name.
+	predicates map[string]string
 	priorities map[string]string
-	points     map[string][]string
 }
 
 // build makes a folder with the bundle's module.
 func build(t *testing.T) *set {
 	t.Helper()
-	out := &set{directory: t.TempDir(), cache: t.TempDir(), predicates: map[string]string{}, priorities: map[string]string{}, points: map[string][]string{}}
+	out := &set{directory: t.TempDir(), cache: t.TempDir(), shipped: shipped(t), predicates: map[string]string{}, priorities: map[string]string{}}
+	for _, name := range out.shipped.Predicates {
+		out.predicates[name] = name
+	}
+	for _, p := range out.shipped.Priorities {
+		out.priorities[strings.TrimSuffix(p.Name, "Score")] = p.Name
+	}
 	dir := filepath.Join(out.directory, bundle)
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join("../../plugins", bundle, plugin.ManifestFile)
-	manifest, err := os.ReadFile(path)
+	manifest, err := os.ReadFile(filepath.Join("../../plugins", bundle, plugin.ManifestFile))
 	if err != nil {
 		t.Fatal(err)
-	}
-	m, err := plugin.ReadManifest(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, e := range m.Plugins {
-		plain := strings.TrimSuffix(strings.TrimSuffix(e.Name, "Score"), "Priority")
-		switch {
-		case string(e.Kind) == sdk.KindPredicate && slices.Contains(filters, e.Name):
-			out.predicates[e.Name] = e.Name
-		case string(e.Kind) == sdk.KindPriority && slices.Contains(scores, plain):
-			out.priorities[plain] = e.Name
-		case slices.Contains([]string{sdk.KindPreFilter, sdk.KindPreScore}, string(e.Kind)):
-			out.points[string(e.Kind)] = append(out.points[string(e.Kind)], e.Name)
-		}
 	}
 	if err := os.WriteFile(filepath.Join(dir, plugin.ManifestFile), manifest, 0o644); err != nil {
 		t.Fatal(err)
@@ -89,19 +83,57 @@ func build(t *testing.T) *set {
 	return out
 }
 
+// shipped reads the profile of configs/modern.yaml.
+func shipped(t *testing.T) plugin.Profile {
+	t.Helper()
+	data, err := os.ReadFile("../../configs/modern.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var file struct {
+		Scheduler struct {
+			Profiles []struct {
+				SchedulerName string                    `yaml:"schedulerName"`
+				Predicates    []string                  `yaml:"predicates"`
+				Priorities    []plugin.WeightedPriority `yaml:"priorities"`
+				PreFilter     []string                  `yaml:"preFilter"`
+				PreScore      []string                  `yaml:"preScore"`
+				PostFilter    []string                  `yaml:"postFilter"`
+			} `yaml:"profiles"`
+		} `yaml:"scheduler"`
+	}
+	if err := yaml.Unmarshal(data, &file); err != nil {
+		t.Fatal(err)
+	}
+	if len(file.Scheduler.Profiles) != 1 {
+		t.Fatalf("configs/modern.yaml has %d profiles", len(file.Scheduler.Profiles))
+	}
+	p := &file.Scheduler.Profiles[0]
+	return plugin.Profile{SchedulerName: p.SchedulerName, Predicates: p.Predicates, Priorities: p.Priorities, Points: map[string][]string{
+		sdk.KindPreFilter: p.PreFilter, sdk.KindPreScore: p.PreScore, sdk.KindPostFilter: p.PostFilter,
+	}}
+}
+
+// configs/modern.yaml has kube-scheduler's plugins in its order and with its
+// weights.
+func TestShippedProfileIsKubeSchedulers(t *testing.T) {
+	p := shipped(t)
+	own := slices.DeleteFunc(slices.Clone(p.Predicates), func(n string) bool { return n == "DynamicResources" })
+	if !slices.Equal(own, filters) {
+		t.Errorf("predicates %v, want %v", own, filters)
+	}
+	for i := range p.Priorities {
+		p.Priorities[i].Name = strings.TrimSuffix(p.Priorities[i].Name, "Score")
+	}
+	if !slices.Equal(p.Priorities, scores) {
+		t.Errorf("priorities %v, want %v", p.Priorities, scores)
+	}
+}
+
 // profile is the default profile with the cluster's configuration.
 func (s *set) profile(config []pluginConfig) plugin.Profile {
-	p := plugin.Profile{SchedulerName: v1.DefaultSchedulerName, Points: s.points, Config: map[string]json.RawMessage{}}
-	for _, name := range filters {
-		if own := s.predicates[name]; own != "" {
-			p.Predicates = append(p.Predicates, own)
-		}
-	}
-	for _, name := range scores {
-		if own := s.priorities[name]; own != "" {
-			p.Priorities = append(p.Priorities, plugin.WeightedPriority{Name: own, Weight: 1})
-		}
-	}
+	p := s.shipped
+	p.Config = map[string]json.RawMessage{}
 	for _, c := range config {
 		var args map[string]json.RawMessage
 		if err := json.Unmarshal(c.Args, &args); err != nil {
