@@ -113,6 +113,9 @@ func (s *set) compare(c *cluster, k int, x *scheduler.Explanation) (out []differ
 	if want.Message != x.Message && complete {
 		differ("message", "%q, want %q", x.Message, want.Message)
 	}
+	if x.Feasible == 0 && want.Preemption != nil {
+		comparePreemption(want.Preemption, x.Preemption, differ)
+	}
 	if want.Whole != nil {
 		if x.Feasible > 0 && s.predicates[want.Whole.Plugin] != "" {
 			differ("whole "+want.Whole.Plugin, "%d nodes fit, want none: %v", x.Feasible, want.Whole.Reasons)
@@ -196,4 +199,22 @@ func different(a, b map[string]int64) map[string]int64 {
 		}
 	}
 	return out
+}
+
+// comparePreemption compares the node that post-filter plugins would make room on
+// and the pods that would have to go. Of nodes that are equally good
+// kube-scheduler takes any.
+func comparePreemption(want *preemption, have *scheduler.Preemption, differ func(what, format string, args ...any)) {
+	switch {
+	case have == nil:
+		differ("preemption", "no plugin was asked, want %+v", want)
+	case len(want.Candidates) == 0 && have.Node != "":
+		differ("preemption", "%s without %v, want none: %s", have.Node, have.Victims, want.Message)
+	case len(want.Candidates) == 0 && strings.TrimPrefix(have.Message, "preemption: ") != want.Message:
+		differ("preemption", "%q, want %q", have.Message, want.Message)
+	case len(want.Candidates) > 0 && !slices.Contains(want.Chosen, have.Node):
+		differ("preemption", "on %q (%s) of victims %v, want one of %v of %v", have.Node, have.Message, have.Victims, want.Chosen, want.Candidates)
+	case len(want.Candidates) > 0 && !slices.Equal(slices.Sorted(slices.Values(have.Victims)), slices.Sorted(slices.Values(want.Candidates[have.Node].Victims))):
+		differ("preemption", "on %s of victims %v, want %v", have.Node, have.Victims, want.Candidates[have.Node].Victims)
+	}
 }

@@ -78,7 +78,9 @@ func (s *Scheduler) dryRun(ctx context.Context, p *podEntry, c *class, at pointP
 			if a == nil {
 				continue // it is gone
 			}
-			if a.does() && exact && c.clustered() {
+			// Of a node on which nobody has to go for the predicates of a node alone,
+			// it is the others that refuse: without asking them it would be no candidate.
+			if a.does() && c.clustered() && (exact || len(a.victims) == 0) {
 				var err error
 				if a, err = s.tryAlone(ctx, p, c, n, a); err != nil {
 					return nil, err

@@ -3,16 +3,20 @@ package scheduler
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
+
+	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
 
 // Each explains pods on a picture of a cluster, each as if it alone had come: what
-// every predicate says of every node, and every priority of the nodes that fit.
-// No pod is placed, so none is in another's way. Arguments and errors are those of
+// every predicate says of every node, and every priority of the nodes that fit; of
+// a pod that fits nowhere, what the post-filter plugins would do. Nothing is done,
+// so no pod is in another's way. Arguments and errors are those of
 // Simulate. generation is where the generations of deltas begin, so that one
 // source of policies can be asked about one picture after the other: far beyond
 // those of the picture before.
@@ -59,6 +63,61 @@ func Each(ctx context.Context, cluster *Cluster, pods []*v1.Pod, profiles map[st
 		if out[i], err = s.evaluate(ctx, entry, o); err != nil {
 			return nil, fmt.Errorf("explain pod %s/%s: %w", p.Namespace, p.Name, err)
 		}
+		if out[i].Feasible == 0 && out[i].Nodes > 0 {
+			if out[i].Preemption, err = s.rehearse(ctx, entry); err != nil {
+				return nil, fmt.Errorf("explain pod %s/%s: %w", p.Namespace, p.Name, err)
+			}
+		}
+	}
+	return out, nil
+}
+
+// Preemption is what a post-filter plugin would do for a pod that fits nowhere:
+// end the victims on the node, or nothing, for the reasons of the message.
+type Preemption struct {
+	Plugin  string   `json:"plugin"`
+	Node    string   `json:"node,omitempty"`
+	Victims []string `json:"victims,omitempty"` // namespace/name
+	Message string   `json:"message,omitempty"`
+}
+
+// rehearse asks the post-filter plugins as postFilter does, and does nothing of
+// what they decide. The pod's class is up to date. Nil: there are none.
+func (s *Scheduler) rehearse(ctx context.Context, p *podEntry) (*Preemption, error) {
+	profile := s.profiles[p.pod.Spec.SchedulerName]
+	if !profile.at.has(contractv1.Point_POST_FILTER) {
+		return nil, nil
+	}
+	call := p.shape.class.refusals(s.snapshot)
+	call.Pods, call.Standing = []*contractv1.QueuedPod{p.queued()}, s.standing(p)
+	var out *Preemption
+	for _, step := range profile.at.steps(contractv1.Point_POST_FILTER) {
+		call.Steps = []contractv1.CycleStep{step}
+		profile.at.cycler.Cycle(ctx, call)
+		if ctx.Err() != nil || len(call.Results) == 0 {
+			return out, ctx.Err()
+		}
+		r := call.Results[0]
+		if trial := r.GetTrial(); r.GetCode() == contractv1.Code_SUCCESS && trial != nil {
+			var err error
+			if r, err = s.tryOut(ctx, p, profile.at, step, trial); err != nil {
+				return nil, err
+			}
+		}
+		out = &Preemption{Plugin: profile.at.info(step).Name, Message: strings.Join(r.GetReasons(), ", ")}
+		if r.GetCode() != contractv1.Code_SUCCESS {
+			continue
+		}
+		nomination := r.GetNomination()
+		if n := nomination.GetNode(); int(n) < len(s.snapshot.byIndex) && s.snapshot.byIndex[n] != nil {
+			out.Node = s.snapshot.byIndex[n].name
+		}
+		for _, uid := range nomination.GetVictims() {
+			if victim := s.pods[types.UID(uid)]; victim != nil {
+				out.Victims = append(out.Victims, victim.namespace+"/"+victim.name)
+			}
+		}
+		return out, nil
 	}
 	return out, nil
 }

@@ -41,6 +41,8 @@ type Explanation struct {
 	// Outcomes are what plugins at points of the cycle beside predicates and
 	// priorities said in the last decision, other than to let the pod pass.
 	Outcomes []Outcome `json:"outcomes,omitempty"`
+	// Preemption is what post-filter plugins would do; only from Each.
+	Preemption *Preemption `json:"preemption,omitempty"`
 }
 
 // Sources and answers of an Explanation.
