@@ -72,6 +72,7 @@ type api struct {
 	refuse     func(string) error // for each binding of a pod, by name
 	silent     bool               // bindings succeed and are not seen
 	twice      []string           // pods bound twice
+	taken      map[types.UID]bool // pods that another scheduler bound
 	conditions map[string][]v1.PodCondition
 	events     []string
 	evict      Evicter
@@ -82,7 +83,7 @@ func newAPI(t testing.TB) *api {
 	a := &api{
 		t: t, pods: fcache.NewFakeControllerSource(), nodes: fcache.NewFakeControllerSource(),
 		claims: fcache.NewFakeControllerSource(), service: fcache.NewFakeControllerSource(),
-		byUID: map[types.UID]*v1.Pod{}, conditions: map[string][]v1.PodCondition{},
+		byUID: map[types.UID]*v1.Pod{}, taken: map[types.UID]bool{}, conditions: map[string][]v1.PodCondition{},
 	}
 	t.Cleanup(func() {
 		for _, s := range []*fcache.FakeControllerSource{a.pods, a.nodes, a.claims, a.service} {
@@ -105,7 +106,10 @@ func (a *api) changePod(name string, change func(*v1.Pod)) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	p := a.byUID[types.UID("pod-"+name)].DeepCopy()
-	change(p)
+	before := p.Spec.NodeName
+	if change(p); before == "" && p.Spec.NodeName != "" {
+		a.taken[p.UID] = true
+	}
 	a.byUID[p.UID] = p
 	a.pods.Modify(p)
 }
@@ -131,7 +135,9 @@ func (a *api) bind(_ context.Context, b *v1.Binding) error {
 		return errors.New("not found")
 	}
 	if old.Spec.NodeName != "" {
-		a.twice = append(a.twice, b.Name)
+		if !a.taken[b.UID] {
+			a.twice = append(a.twice, b.Name)
+		}
 		return errors.New("already assigned")
 	}
 	p := old.DeepCopy()
