@@ -146,7 +146,7 @@ func New(cfg *config.Config, o Options) (_ *Kernel, err error) {
 	}
 	k.api, err = api.New(api.Config{
 		DataDir: cfg.DataDir, BindAddress: cfg.API.BindAddress, Port: cfg.API.Port,
-		StoreHandler: k.maintenance.handler, InspectHandler: k.inspect, Collectors: append(k.maintenance.collectors, k.host.Collector(), k.schedulerMetrics), Metrics: k.host.Metrics, Tracing: k.tracing, Admission: k.reviews,
+		StoreHandler: k.maintenance.handler, InspectHandler: k.inspect, ConfigzHandler: http.HandlerFunc(k.configz), Collectors: append(k.maintenance.collectors, k.host.Collector(), k.schedulerMetrics), Metrics: k.host.Metrics, Tracing: k.tracing, Admission: k.reviews,
 		AdvertiseAddress: cfg.API.AdvertiseAddress, ServiceCIDR: cfg.API.ServiceCIDR, NodePortRange: cfg.API.NodePortRange,
 		MaxInFlight: cfg.API.MaxInflight, MaxMutatingInFlight: cfg.API.MaxMutatingInflight,
 		Plugins: k.host, PluginHost: hostIdentity.Name,

@@ -44,6 +44,7 @@ import (
 	"k8s.io/apiserver/pkg/util/webhook"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/component-base/configz"
 	openapicommon "k8s.io/kube-openapi/pkg/common"
 
 	"pintle.dev/pintle/kernel/api/auth/pki"
@@ -243,6 +244,9 @@ func (s *Server) build() error {
 	}
 	if s.cfg.InspectHandler != nil {
 		s.generic.Handler.NonGoRestfulMux.HandlePrefix(inspectPath, s.cfg.InspectHandler)
+	}
+	if s.cfg.ConfigzHandler != nil {
+		s.generic.Handler.NonGoRestfulMux.Handle(configz.DefaultConfigzPath, s.cfg.ConfigzHandler)
 	}
 	v3custom := openapiv3controller.NewController(crds.Informers.Apiextensions().V1().CustomResourceDefinitions())
 	// Made before the informers start, which then call it.

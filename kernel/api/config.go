@@ -51,6 +51,8 @@ type Config struct {
 	// InspectHandler answers questions about decisions, below
 	// /inspect/v1alpha1/; may be nil.
 	InspectHandler http.Handler
+	// ConfigzHandler tells what runs, at /configz; may be nil.
+	ConfigzHandler http.Handler
 	// Admission lists the plugins that review requests; may be nil.
 	Admission review.Source
 	// Collectors add to what /metrics tells; may be nil.

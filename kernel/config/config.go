@@ -7,7 +7,8 @@ import (
 
 // The identity of the file format.
 const (
-	APIVersion = "config.pintle.dev/v1alpha1"
+	Group      = "config.pintle.dev"
+	APIVersion = Group + "/v1alpha1"
 	Kind       = "KernelConfiguration"
 )
 

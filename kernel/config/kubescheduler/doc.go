@@ -20,6 +20,8 @@
 // YAML, or into an existing configuration whose other keys and comments stay
 // (write.go).
 //
+// Describe (describe.go) is the way back, for /configz.
+//
 // # Promises
 //
 // Nothing is left out in silence. What has a counterpart is translated; what needs

@@ -93,6 +93,7 @@ const (
 	nodeUnschedulable = "NodeUnschedulable"
 	imageLocality     = "ImageLocality"
 	prioritySort      = "PrioritySort"
+	defaultBinder     = "DefaultBinder"
 
 	// scoring ends the names of priorities whose plugin is a predicate too.
 	scoring = "Score"
@@ -124,7 +125,7 @@ var kubernetes = []inTree{
 	{name: defaultPreemption, at: map[point]string{preEnqueue: "", postFilter: defaultPreemption}},
 	{name: balanced, at: map[point]string{preScore: "", score: balanced}},
 	{name: imageLocality, at: map[point]string{score: imageLocality}},
-	{name: "DefaultBinder", at: map[point]string{bind: ""}, own: "the kernel writes the binding where no bind plugin does"},
+	{name: defaultBinder, at: map[point]string{bind: ""}, own: "the kernel writes the binding where no bind plugin does"},
 	{name: "NodeDeclaredFeatures", at: map[point]string{preFilter: "", filter: ""}, optional: true, absent: "features that nodes declare are not compared"},
 	{name: "GangScheduling", at: map[point]string{preEnqueue: "", reserve: "", permit: ""}, optional: true, absent: "groups of pods are for a permit plugin of your own"},
 	{name: "TopologyPlacementGenerator", at: map[point]string{}, optional: true, absent: "placements of groups are not there"},

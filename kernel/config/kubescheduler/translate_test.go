@@ -1,6 +1,7 @@
 package kubescheduler
 
 import (
+	"encoding/json"
 	"errors"
 	"flag"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"testing"
 
 	"go.yaml.in/yaml/v3"
+	"k8s.io/apimachinery/pkg/api/equality"
 
 	"pintle.dev/pintle/kernel/config"
 )
@@ -294,5 +296,45 @@ func TestNames(t *testing.T) {
 	}
 	if kinds[entrance]["SchedulingGates"] == "" {
 		t.Errorf("bundle %s has no SchedulingGates", entrance)
+	}
+}
+
+// What runs is described so that the description translates to the same again.
+func TestDescribe(t *testing.T) {
+	for _, name := range []string{"default.yaml", "profiles.yaml"} {
+		data, err := os.ReadFile(filepath.Join("testdata", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		tr, err := Translate(name, data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := tr.YAML()
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg := check(t, text)
+		shared := map[string]json.RawMessage{}
+		if raw := cfg.Plugins.Bundles[0].Config; len(raw) > 0 {
+			if err := json.Unmarshal(raw, &shared); err != nil {
+				t.Fatal(err)
+			}
+		}
+		described, err := json.Marshal(Describe(&cfg.Scheduler, &cfg.Election, shared))
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := Translate(name, described)
+		if err != nil {
+			t.Fatalf("%v\n%s", err, described)
+		}
+		if text, err = again.YAML(); err != nil {
+			t.Fatal(err)
+		}
+		now := check(t, text)
+		if !equality.Semantic.DeepEqual(now.Scheduler.Profiles, cfg.Scheduler.Profiles) || now.Scheduler.InitialBackoff != cfg.Scheduler.InitialBackoff || now.Election != cfg.Election {
+			t.Errorf("%s: %+v\nwas %+v\n%s", name, now.Scheduler, cfg.Scheduler, described)
+		}
 	}
 }
