@@ -15,11 +15,14 @@ type Cluster struct {
 	objects    map[string]map[string]map[string]*Object // kind, namespace, name
 
 	objectGeneration map[string]uint64 // kind → generation of its last change
+	objectEpoch      uint64            // the last of objectGeneration
 	epoch            uint64            // counts deltas; stamps prepared states
 	gone             []uint32          // classes set or removed since the guest looked
 	changes          changeLog
 	columns          map[string]*Column
 	void             bool // states may know columns that are no more
+	shapes           podShapes
+	words            words
 }
 
 // Node returns the node at an index, or nil.
@@ -76,6 +79,7 @@ func (c *Cluster) reset() {
 		c.objectGeneration = map[string]uint64{}
 	}
 	c.epoch++
+	c.objectEpoch = c.epoch
 	for kind := range c.objectGeneration {
 		c.objectGeneration[kind] = c.epoch
 	}
@@ -88,11 +92,13 @@ func (c *Cluster) stamp(p *servedState) uint64 {
 	if p.scope == ScopeCluster && p.follow == nil {
 		return c.epoch
 	}
-	var stamp uint64
-	for _, kind := range p.readList {
-		stamp = max(stamp, c.objectGeneration[kind])
+	if p.stampedAt != c.objectEpoch {
+		p.stampedAt, p.stamped = c.objectEpoch, 0
+		for _, kind := range p.readList {
+			p.stamped = max(p.stamped, c.objectGeneration[kind])
+		}
 	}
-	return stamp
+	return p.stamped
 }
 
 func (c *Cluster) setNode(n *Node) error {
@@ -102,6 +108,7 @@ func (c *Cluster) setNode(n *Node) error {
 	for int(n.Index) >= len(c.nodes) {
 		c.nodes = append(c.nodes, nil)
 	}
+	n.Labels, n.Annotations = c.words.mapOf(n.Labels), c.words.mapOf(n.Annotations)
 	old := c.nodes[n.Index]
 	if old != nil {
 		n.Pods, n.Requested = old.Pods, old.Requested
@@ -190,12 +197,12 @@ func (c *Cluster) setObject(o *Object) {
 		spaces[o.Namespace] = names
 	}
 	names[o.Name] = o
-	c.objectGeneration[o.Kind] = c.epoch
+	c.objectGeneration[o.Kind], c.objectEpoch = c.epoch, c.epoch
 }
 
 func (c *Cluster) removeObject(kind, namespace, name string) {
 	delete(c.objects[kind][namespace], name)
-	c.objectGeneration[kind] = c.epoch
+	c.objectGeneration[kind], c.objectEpoch = c.epoch, c.epoch
 }
 
 // account adds (sign 1) or takes away (sign -1) what a pod asks for.

@@ -136,9 +136,9 @@ func (c *Cluster) operationPodAdd(data []byte) error {
 	if w.bad {
 		return fmt.Errorf("%w: pod add", ErrDelta)
 	}
-	pod := &Pod{}
 	if class == 0 {
-		if err := decodePod(encoded, pod); err != nil {
+		pod, err := c.shapes.pod(encoded)
+		if err != nil {
 			return err
 		}
 		return c.addPod(index, pod)
@@ -147,20 +147,10 @@ func (c *Cluster) operationPodAdd(data []byte) error {
 	if of == nil {
 		return fmt.Errorf("%w: a pod of class %d, which is not there", ErrDelta, class)
 	}
+	pod := &Pod{}
 	*pod = *of
-	w = wire{data: encoded}
-	for w.next(&f) {
-		switch f.tag {
-		case 2:
-			pod.Name = f.text()
-		case 3:
-			pod.UID = f.text()
-		case 21:
-			pod.StartTimeUnix = int64(f.number)
-		}
-	}
-	if w.bad {
-		return fmt.Errorf("%w: pod", ErrDelta)
+	if err := decodeOwn(encoded, pod); err != nil {
+		return err
 	}
 	if n := c.Node(index); n != nil {
 		pod.NodeName = n.Name

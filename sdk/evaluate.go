@@ -40,14 +40,24 @@ func (g *Guest) Evaluate(delta []byte, request []uint32, out []uint64) error {
 		return fmt.Errorf("%w: %d", ErrClass, e.class)
 	}
 	e.refused.reset(len(g.cluster.nodes))
+	g.answer(out)
+	return nil
+}
+
+// answer answers the questions of the evaluation, up to the first that fails.
+func (g *Guest) answer(out []uint64) {
+	// A plugin that panics leaves out[0] at its question.
+	defer func() { _ = recover() }()
+	e := &g.evaluation
 	verdicts := viewOf[uint32](out[1:])
 	var at int // in verdicts
 	for k := range e.questions {
 		q := &e.questions[k]
 		out[0] = uint64(k)
 		if k < e.filters {
-			if !g.evaluateFilter(q, verdicts[at:at+len(q.nodes)]) {
-				return nil
+			p, err := g.plugin(q.plugin, KindPredicate)
+			if err != nil || !g.evaluateFilter(p, q, verdicts[at:at+len(q.nodes)]) {
+				return
 			}
 			at += len(q.nodes)
 			continue
@@ -55,13 +65,13 @@ func (g *Guest) Evaluate(delta []byte, request []uint32, out []uint64) error {
 		if k == e.filters {
 			at = 1 + (at+1)/2 // from here on in out
 		}
-		if !g.evaluateScore(q, viewOf[int64](out[at:at+len(q.nodes)])) {
-			return nil
+		p, err := g.plugin(q.plugin, KindPriority)
+		if err != nil || !g.evaluateScore(p, q, viewOf[int64](out[at:at+len(q.nodes)])) {
+			return
 		}
 		at += len(q.nodes)
 	}
 	out[0] = uint64(len(e.questions))
-	return nil
 }
 
 // evaluation is the request at hand; its memory is used again.
@@ -135,11 +145,11 @@ func (e *evaluation) leave(nodes []uint32) []uint32 {
 	return e.left
 }
 
-func (g *Guest) evaluateFilter(q *question, out []uint32) bool {
+func (g *Guest) evaluateFilter(p *servedState, q *question, out []uint32) bool {
 	e := &g.evaluation
 	left := e.leave(q.nodes)
 	if len(left) == len(q.nodes) {
-		if g.Filter(q.plugin, e.class, left, out) != nil {
+		if g.filter(p, e.class, left, out) != nil {
 			return false
 		}
 		for k, v := range out {
@@ -150,7 +160,7 @@ func (g *Guest) evaluateFilter(q *question, out []uint32) bool {
 		return true
 	}
 	e.verdicts = sized(e.verdicts, len(left))
-	if g.Filter(q.plugin, e.class, left, e.verdicts) != nil {
+	if g.filter(p, e.class, left, e.verdicts) != nil {
 		return false
 	}
 	at := 0
@@ -167,14 +177,14 @@ func (g *Guest) evaluateFilter(q *question, out []uint32) bool {
 	return true
 }
 
-func (g *Guest) evaluateScore(q *question, out []int64) bool {
+func (g *Guest) evaluateScore(p *servedState, q *question, out []int64) bool {
 	e := &g.evaluation
 	left := e.leave(q.nodes)
 	if len(left) == len(q.nodes) {
-		return g.Score(q.plugin, e.class, left, out) == nil
+		return g.score(p, e.class, left, out) == nil
 	}
 	e.scores = sized(e.scores, len(left))
-	if g.Score(q.plugin, e.class, left, e.scores) != nil {
+	if g.score(p, e.class, left, e.scores) != nil {
 		return false
 	}
 	at := 0

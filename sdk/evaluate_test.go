@@ -4,8 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"testing"
+
+	"google.golang.org/protobuf/proto"
 
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
@@ -195,4 +198,39 @@ func FuzzEvaluate(f *testing.F) {
 		}
 		_ = g.Evaluate(nil, request, make([]uint64, room))
 	})
+}
+
+// Pods that differ in what is their own share the rest, and are what they are when
+// each is decoded by itself.
+func TestPodsShareTheirShape(t *testing.T) {
+	g := asking(t, 1)
+	random := rand.New(rand.NewPCG(5, 6))
+	pods := map[string]*contractv1.Pod{}
+	for i := range 300 {
+		p := &contractv1.Pod{
+			Namespace: "a", Name: fmt.Sprint("p", i), Uid: fmt.Sprint("u", i), NodeName: "n0", StartTimeUnix: int64(random.IntN(3)),
+			Labels: map[string]string{"app": fmt.Sprint("app", random.IntN(3)), "x": "y"}, Priority: int32(random.IntN(2)),
+			Requests: &contractv1.Resources{MilliCpu: int64(random.IntN(4)), Scalar: map[string]int64{"gpu": int64(random.IntN(2))}},
+		}
+		pods[p.GetUid()] = p
+		if err := g.Apply(encode(t, &contractv1.Delta{Generation: uint64(i + 2), Operations: []*contractv1.Operation{podAdd(0, p)}})); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for uid, got := range g.cluster.Node(0).Pods {
+		want := &Pod{}
+		data, err := proto.Marshal(pods[uid])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := decodePod(data, want); err != nil {
+			t.Fatal(err)
+		}
+		if !reflect.DeepEqual(got, want) {
+			t.Fatalf("pod %s is %+v, want %+v", uid, got, want)
+		}
+	}
+	if len(g.cluster.Node(0).Pods) != 300 || g.cluster.shapes.count >= 300 {
+		t.Errorf("%d pods of %d shapes", len(g.cluster.Node(0).Pods), g.cluster.shapes.count)
+	}
 }

@@ -36,17 +36,25 @@ type Guest struct {
 	cluster Cluster
 	plugins []servedState
 	request Request
-	nodes   []*Node // scratch
-	batched Batch
+	// asked is the class that was asked about last; nil: look it up.
+	asked      *Pod
+	askedClass uint32
+	nodes      []*Node // scratch
+	batched    Batch
 
 	evaluation evaluation
 }
 
 type servedState struct {
 	served
-	states  map[uint32]preparedState
-	reasons []Verdict
-	ids     map[reasonKey]uint32
+	states map[uint32]preparedState
+	// latest is one more than the class whose state was asked for last.
+	latest      uint64
+	latestState preparedState
+	// stamped is the state's stamp as of the object epoch stampedAt.
+	stamped, stampedAt uint64
+	reasons            []Verdict
+	ids                map[reasonKey]uint32
 	// last is the reason that was interned before: most nodes that do not fit
 	// lack the same thing, said by the same constant, and comparing a pointer
 	// spares the hash of a string, which is dear in WASM.
@@ -59,6 +67,12 @@ type servedState struct {
 type reasonKey struct {
 	words        string // a line each
 	unresolvable bool
+}
+
+// forget voids every prepared state.
+func (p *servedState) forget() {
+	clear(p.states)
+	p.latest, p.latestState = 0, preparedState{}
 }
 
 // preparedState is what Prepare returned, good for the generation it is stamped
@@ -195,7 +209,7 @@ func (g *Guest) Configure(i int, config []byte) (err error) {
 		return err
 	}
 	defer contain(p.name, &err)
-	clear(p.states)
+	p.forget()
 	if p.configure == nil {
 		if len(config) == 0 {
 			return nil
@@ -211,12 +225,13 @@ func (g *Guest) Configure(i int, config []byte) (err error) {
 // Apply decodes a Delta and applies it to the replica. After an error the
 // replica is in no defined state: the host feeds it again with reset set.
 func (g *Guest) Apply(delta []byte) error {
+	g.asked = nil
 	if err := g.cluster.apply(delta); err != nil {
 		return err
 	}
 	if g.cluster.void {
 		for i := range g.plugins {
-			clear(g.plugins[i].states)
+			g.plugins[i].forget()
 		}
 		g.cluster.void, g.cluster.gone = false, g.cluster.gone[:0]
 	}
@@ -225,6 +240,7 @@ func (g *Guest) Apply(delta []byte) error {
 			for _, class := range g.cluster.gone {
 				delete(g.plugins[i].states, class)
 			}
+			g.plugins[i].latest = 0
 		}
 		g.cluster.gone = g.cluster.gone[:0]
 	}
@@ -239,6 +255,10 @@ func (g *Guest) Filter(i int, class uint32, nodes, out []uint32) (err error) {
 		return err
 	}
 	defer contain(p.name, &err)
+	return g.filter(p, class, nodes, out)
+}
+
+func (g *Guest) filter(p *servedState, class uint32, nodes, out []uint32) error {
 	if err := g.ask(p, class); err != nil {
 		return err
 	}
@@ -274,6 +294,10 @@ func (g *Guest) Score(i int, class uint32, nodes []uint32, out []int64) (err err
 		return err
 	}
 	defer contain(p.name, &err)
+	return g.score(p, class, nodes, out)
+}
+
+func (g *Guest) score(p *servedState, class uint32, nodes []uint32, out []int64) error {
 	if err := g.ask(p, class); err != nil {
 		return err
 	}
@@ -341,15 +365,21 @@ func (g *Guest) plugin(i int, kind string) (*servedState, error) {
 
 // ask sets the request up for a class: its pod and the plugin's prepared state.
 func (g *Guest) ask(p *servedState, class uint32) error {
-	pod := g.cluster.classes[class]
-	if pod == nil {
-		return fmt.Errorf("%w: %d", ErrClass, class)
+	if g.asked == nil || g.askedClass != class {
+		if g.asked, g.askedClass = g.cluster.classes[class], class; g.asked == nil {
+			return fmt.Errorf("%w: %d", ErrClass, class)
+		}
 	}
+	pod := g.asked
 	g.request.Pod, g.request.State = pod, nil
 	if p.prepare == nil {
 		return nil
 	}
 	stamp := g.cluster.stamp(p)
+	if p.latest == uint64(class)+1 && p.latestState.stamp == stamp && p.follow == nil {
+		g.request.State = p.latestState.value
+		return nil
+	}
 	state, ok := p.states[class]
 	if ok && state.stamp == stamp && p.follow != nil && state.position != g.cluster.changes.end() {
 		// Not kept should it panic: it may be half done.
@@ -367,6 +397,7 @@ func (g *Guest) ask(p *servedState, class uint32) error {
 		state = preparedState{stamp: stamp, position: g.cluster.changes.end(), value: p.prepare(&g.cluster, pod)}
 		p.states[class] = state
 	}
+	p.latest, p.latestState = uint64(class)+1, state
 	g.request.State = state.value
 	return nil
 }

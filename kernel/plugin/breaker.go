@@ -141,7 +141,11 @@ func (u *unit) admit(name string, now time.Time) error {
 // note counts one question to a plugin of the unit, and opens or closes its
 // circuit. The cycle waited for whole: for what the guest was handed, too.
 func (u *unit) note(name string, now time.Time, took, whole time.Duration, err error) {
-	s := u.counted(name)
+	u.noteOf(u.counted(name), name, now, took, whole, err)
+}
+
+// noteOf is note with the plugin's record at hand.
+func (u *unit) noteOf(s *stats, name string, now time.Time, took, whole time.Duration, err error) {
 	s.record(took, err)
 	if !s.circuit.note(now, whole, u.call, err, u.changed) {
 		return

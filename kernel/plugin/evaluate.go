@@ -3,7 +3,6 @@ package plugin
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -52,13 +51,50 @@ func deltas(queue []part, classes bool) ([][]byte, error) {
 }
 
 // names of the plugins that an evaluation asks, parallel to its questions.
-type names struct{ filters, scores []string }
+type names struct {
+	filters, scores []string
+	// at and stats are those of each, filters first: its index in the guest, and
+	// its record.
+	at    []int
+	stats []*stats
+}
+
+func (n *names) reset() {
+	n.filters, n.scores, n.at, n.stats = n.filters[:0], n.scores[:0], n.at[:0], n.stats[:0]
+}
+
+// name is that of question k, filters first.
+func (n *names) name(k int) string {
+	if k < len(n.filters) {
+		return n.filters[k]
+	}
+	return n.scores[k-len(n.filters)]
+}
+
+// look finds the plugins in the unit; it reports whether all are there and may be
+// asked. mu is held.
+func (n *names) look(u *unit, now time.Time) bool {
+	for k := range len(n.filters) + len(n.scores) {
+		name := n.name(k)
+		at, ok := u.index[name]
+		if !ok {
+			return false
+		}
+		s := u.counted(name)
+		if s.circuit.admit(now) != nil {
+			return false // the others are asked alone
+		}
+		n.at, n.stats = append(n.at, at), append(n.stats, s)
+	}
+	return true
+}
 
 // Evaluate answers the questions of e, all of which are asked of one bundle, in
 // one round trip together with the deltas that wait.
 func (p *Policy) Evaluate(ctx context.Context, e *contractv1.Evaluation) {
 	var unit *unit
-	n := names{}
+	n := &p.asking
+	n.reset()
 	for _, q := range e.Filters {
 		at := p.filters[q.Predicate]
 		unit, n.filters = at.unit, append(n.filters, at.name)
@@ -70,7 +106,7 @@ func (p *Policy) Evaluate(ctx context.Context, e *contractv1.Evaluation) {
 	if unit == nil {
 		return
 	}
-	unit.evaluate(ctx, p.replica, &n, e)
+	unit.evaluate(ctx, p.replica, n, e)
 	for k := range e.Scores {
 		q := &e.Scores[k]
 		// Asked alone it is told what is wrong (SCH-16).
@@ -96,11 +132,8 @@ func (u *unit) evaluate(ctx context.Context, generation uint64, n *names, e *con
 	if module && (sampled(ctx) || began.Before(u.apart)) {
 		return // it does not say how long each question took
 	}
-	all := slices.Concat(n.filters, n.scores)
-	for _, name := range all {
-		if u.admit(name, began) != nil {
-			return // the others are asked alone
-		}
+	if !n.look(u, began) {
+		return
 	}
 	asking, span := u.span(ctx, u.bundle.Manifest.Name, "evaluate")
 	took, err := asker.evaluate(asking, u.queue, generation, n, e)
@@ -111,7 +144,7 @@ func (u *unit) evaluate(ctx context.Context, generation uint64, n *names, e *con
 			if k >= len(n.filters) {
 				call = "score"
 			}
-			at = u.part(asking, span, all[k], call, at, d)
+			at = u.part(asking, span, n.name(k), call, at, d)
 		}
 		endSpan(span, err)
 	}
@@ -120,12 +153,12 @@ func (u *unit) evaluate(ctx context.Context, generation uint64, n *names, e *con
 		return
 	case err != nil:
 		if ctx.Err() == nil {
-			guilty, at := all, (*whileAsking)(nil)
-			if errors.As(err, &at) && at.question < len(all) {
-				guilty = all[at.question : at.question+1]
+			first, behind, at := 0, len(n.at), (*whileAsking)(nil)
+			if errors.As(err, &at) && at.question < behind {
+				first, behind = at.question, at.question+1
 			}
-			for _, name := range guilty {
-				u.note(name, time.Now(), 0, 0, err)
+			for k := first; k < behind; k++ {
+				u.note(n.name(k), time.Now(), 0, 0, err)
 			}
 		}
 		u.applyFailed(ctx, err)
@@ -140,13 +173,7 @@ func (u *unit) evaluate(ctx context.Context, generation uint64, n *names, e *con
 		u.apart, elapsed = now.Add(breakWindow), 0
 	}
 	for k, d := range took {
-		name := ""
-		if k < len(n.filters) {
-			name = n.filters[k]
-		} else {
-			name = n.scores[k-len(n.filters)]
-		}
-		u.note(name, now, d, elapsed, nil)
+		u.noteOf(n.stats[k], n.name(k), now, d, elapsed, nil)
 	}
 }
 
@@ -203,7 +230,7 @@ func (g *processGuest) evaluate(ctx context.Context, queue []part, generation ui
 		q := &e.Filters[k]
 		nodes := left(q.Nodes)
 		verdicts := make([]uint32, len(nodes))
-		if err := g.verdicts(g.position(n.filters[k]), a.GetVerdicts(), a.GetReasons(), verdicts); err != nil {
+		if err := g.verdicts(n.at[k], a.GetVerdicts(), a.GetReasons(), verdicts); err != nil {
 			return nil, err
 		}
 		narrowing.Refuse(nodes, verdicts)
@@ -223,13 +250,4 @@ func (g *processGuest) evaluate(ctx context.Context, queue []part, generation ui
 		note(a.GetNanoseconds())
 	}
 	return took, nil
-}
-
-func (g *processGuest) position(name string) int {
-	for i, p := range g.plugins {
-		if p.GetName() == name {
-			return i
-		}
-	}
-	return -1
 }

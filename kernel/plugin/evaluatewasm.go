@@ -106,8 +106,8 @@ func (g *wasmGuest) evaluationRequest(out []byte, n *names, e *contractv1.Evalua
 			word(n)
 		}
 	}
-	question := func(name string, nodes []uint32) {
-		word(uint32(g.position(name)))
+	question := func(at int, nodes []uint32) {
+		word(uint32(at))
 		if nodes == nil {
 			word(allNodes)
 		} else {
@@ -119,22 +119,12 @@ func (g *wasmGuest) evaluationRequest(out []byte, n *names, e *contractv1.Evalua
 	word(uint32(len(e.Scores)))
 	list(e.Nodes)
 	for k := range e.Filters {
-		question(n.filters[k], e.Filters[k].Nodes)
+		question(n.at[k], e.Filters[k].Nodes)
 	}
 	for k := range e.Scores {
-		question(n.scores[k], e.Scores[k].Nodes)
+		question(n.at[len(e.Filters)+k], e.Scores[k].Nodes)
 	}
 	return out
-}
-
-// position is the index of a plugin by name, or -1, which no module has.
-func (g *wasmGuest) position(name string) int {
-	for i, p := range g.plugins {
-		if p.GetName() == name {
-			return i
-		}
-	}
-	return -1
 }
 
 // takeEvaluation fills in the answers of the first questions.
@@ -168,7 +158,7 @@ func (g *wasmGuest) takeEvaluation(out []byte, answered int, elapsed time.Durati
 		if len(left) != len(verdicts) {
 			return nil, g.outOfRange("%d verdicts for %d nodes", len(verdicts), len(left))
 		}
-		if err := g.learnAll(g.position(n.filters[k]), verdicts); err != nil {
+		if err := g.learnAll(n.at[k], verdicts); err != nil {
 			return nil, err
 		}
 		narrowing.Refuse(left, verdicts)

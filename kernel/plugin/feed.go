@@ -78,7 +78,8 @@ func encodeDelta(delta *contractv1.Delta) (out []byte, brief bool, err error) {
 		}
 	}
 	if !brief {
-		out, err = proto.Marshal(delta)
+		// In one order, so that equal pods have equal bytes.
+		out, err = proto.MarshalOptions{Deterministic: true}.Marshal(delta)
 		return out, false, err
 	}
 	out = make([]byte, 0, 64*(1+len(delta.GetOperations())))
@@ -93,7 +94,7 @@ func encodeDelta(delta *contractv1.Delta) (out []byte, brief bool, err error) {
 		add := op.GetPodAdd()
 		if add.GetClass() == 0 {
 			out = protowire.AppendVarint(out, uint64(proto.Size(op)))
-			if out, err = (proto.MarshalOptions{UseCachedSize: true}).MarshalAppend(out, op); err != nil {
+			if out, err = (proto.MarshalOptions{UseCachedSize: true, Deterministic: true}).MarshalAppend(out, op); err != nil {
 				return nil, false, err
 			}
 			continue

@@ -37,6 +37,7 @@ type Policy struct {
 	units      []*unit
 	generation atomic.Uint64
 	replica    uint64
+	asking     names // of the evaluation under way
 
 	versions []contractv1.BundleVersion
 	// reconfigurations are to be over before it is in use.

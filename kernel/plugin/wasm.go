@@ -40,6 +40,7 @@ type wasmGuest struct {
 	module   *module
 	owned    bool // close the module with the instance
 	instance api.Module
+	memory   linearMemory
 	ctx      context.Context // carries the guest to checkDeadline
 	// deadline of the call under way. It is zero before somebody asks for it: most
 	// calls end before they used up their first slice of fuel, and a look at the
@@ -89,18 +90,20 @@ var _ guest = (*wasmGuest)(nil)
 // instantiate makes a fresh instance: its memory is new, its code is shared.
 func (m *module) instantiate(timeout, start time.Duration, log *slog.Logger) (_ *wasmGuest, err error) {
 	g := &wasmGuest{name: m.name, module: m, timeout: timeout, reviewers: newReviewers()}
-	g.ctx = context.WithValue(context.Background(), deadlineKey{}, g)
+	g.ctx = g.memory.within(context.WithValue(context.Background(), deadlineKey{}, g))
 	g.deadline = time.Now().Add(start)
 	out := &lineWriter{log: log, late: g.late}
 	g.instance, err = m.runtime.InstantiateModule(g.ctx, m.compiled, wazero.NewModuleConfig().WithName("").
 		WithStartFunctions("_initialize").WithStdout(out).WithStderr(out).
 		WithSysWalltime().WithSysNanotime().WithRandSource(entropy{g}).WithFSConfig(m.files))
 	if err != nil {
+		g.memory.unmap()
 		return nil, fmt.Errorf("plugin bundle %s: start module: %w", m.name, trapped(err))
 	}
 	defer func() {
 		if err != nil {
 			g.instance.Close(context.Background())
+			g.memory.unmap()
 		}
 	}()
 	if g.instance.Memory() == nil {
@@ -351,6 +354,7 @@ func (g *wasmGuest) close(ctx context.Context, _ time.Duration) error {
 	}
 	g.reviewers.close()
 	err := g.instance.Close(ctx)
+	g.memory.unmap()
 	if g.owned {
 		err = errors.Join(err, g.module.close(ctx))
 	}

@@ -1,0 +1,70 @@
+package plugin
+
+import (
+	"context"
+
+	"github.com/tetratelabs/wazero/experimental"
+	"golang.org/x/sys/unix"
+)
+
+// linearMemory is the memory of one instance, outside of Go's heap: to grow it
+// copies nothing and leaves nothing behind, only pages that were written to are
+// resident, and all of them go with the instance instead of with a collection.
+type linearMemory struct {
+	mapped []byte // as much as there may ever be
+	heap   []byte // in its place where the system does not map as much
+}
+
+var (
+	_ experimental.MemoryAllocator = (*linearMemory)(nil)
+	_ experimental.LinearMemory    = (*linearMemory)(nil)
+)
+
+// within makes the instance that is made with the context use the memory.
+func (m *linearMemory) within(ctx context.Context) context.Context {
+	return experimental.WithMemoryAllocator(ctx, m)
+}
+
+// Allocate implements experimental.MemoryAllocator. A module has one memory.
+func (m *linearMemory) Allocate(_, most uint64) experimental.LinearMemory {
+	if m.mapped != nil || m.heap != nil {
+		return &linearMemory{}
+	}
+	mapped, err := unix.Mmap(-1, 0, int(most), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE)
+	if err == nil {
+		m.mapped = mapped
+	}
+	return m
+}
+
+// Reallocate implements experimental.LinearMemory; size only grows.
+func (m *linearMemory) Reallocate(size uint64) []byte {
+	if m.mapped != nil {
+		if size > uint64(len(m.mapped)) {
+			return nil
+		}
+		return m.mapped[:size:size]
+	}
+	if size > uint64(cap(m.heap)) {
+		m.heap = append(make([]byte, 0, size+size/4), m.heap...)
+	}
+	m.heap = m.heap[:size]
+	return m.heap
+}
+
+// Free implements experimental.LinearMemory. A module that exits in the midst of a
+// call is closed under the hands of its caller, who may still look: the pages go,
+// their addresses stay until unmap.
+func (m *linearMemory) Free() {
+	if m.mapped != nil {
+		_ = unix.Madvise(m.mapped, unix.MADV_DONTNEED)
+	}
+}
+
+// unmap gives the addresses back; nobody looks any more.
+func (m *linearMemory) unmap() {
+	if m.mapped != nil {
+		_ = unix.Munmap(m.mapped)
+		m.mapped = nil
+	}
+}

@@ -1,0 +1,141 @@
+package sdk
+
+import (
+	"bytes"
+	"hash/maphash"
+)
+
+// maxShapes and maxWords bound what a replica remembers to share it; with more it
+// begins anew.
+const (
+	maxShapes = 4096
+	maxWords  = 16384
+	// maxWord: longer texts are seldom the same.
+	maxWord = 256
+)
+
+// podShapes lets pods share what they have in common: those of one workload differ
+// in little but their names, and a module's memory is mostly pods.
+type podShapes struct {
+	seed   maphash.Seed
+	shapes map[uint64][]podShape
+	count  int
+}
+
+type podShape struct {
+	encoded []byte // without what is a pod's own
+	pod     *Pod
+}
+
+// own reports whether a field of an encoded Pod is each pod's own.
+func own(tag uint32) bool { return tag == 2 || tag == 3 || tag == 6 || tag == 21 }
+
+// pod decodes a Pod. What it shares with others must not be changed.
+func (s *podShapes) pod(data []byte) (*Pod, error) {
+	if s.shapes == nil || s.count >= maxShapes {
+		*s = podShapes{seed: maphash.MakeSeed(), shapes: map[uint64][]podShape{}}
+	}
+	key, same := s.split(data)
+	var of *Pod
+	for _, shape := range s.shapes[key] {
+		if same(shape.encoded) {
+			of = shape.pod
+		}
+	}
+	if of == nil {
+		of = &Pod{}
+		if err := decodePod(data, of); err != nil {
+			return nil, err
+		}
+		var rest []byte
+		walkShape(data, func(part []byte) bool { rest = append(rest, part...); return true })
+		s.shapes[key] = append(s.shapes[key], podShape{rest, of})
+		s.count++
+		return of, nil
+	}
+	pod := &Pod{}
+	*pod = *of
+	pod.Name, pod.UID, pod.NodeName, pod.StartTimeUnix = "", "", "", 0
+	return pod, decodeOwn(data, pod)
+}
+
+// decodeOwn decodes what is a pod's own.
+func decodeOwn(data []byte, pod *Pod) error {
+	return message(data, "pod", func(f *field) error {
+		switch f.tag {
+		case 2:
+			pod.Name = f.text()
+		case 3:
+			pod.UID = f.text()
+		case 6:
+			pod.NodeName = f.text()
+		case 21:
+			pod.StartTimeUnix = int64(f.number)
+		}
+		return nil
+	})
+}
+
+// split returns the hash of a pod without what is its own, and a comparison with
+// another's bytes.
+func (s *podShapes) split(data []byte) (key uint64, same func(encoded []byte) bool) {
+	var h maphash.Hash
+	h.SetSeed(s.seed)
+	walkShape(data, func(part []byte) bool { h.Write(part); return true })
+	return h.Sum64(), func(encoded []byte) bool {
+		equal := true
+		walkShape(data, func(part []byte) bool {
+			if equal = bytes.HasPrefix(encoded, part); equal {
+				encoded = encoded[len(part):]
+			}
+			return equal
+		})
+		return equal && len(encoded) == 0
+	}
+}
+
+// walkShape visits the parts of an encoded pod between what is its own.
+func walkShape(data []byte, visit func(part []byte) bool) {
+	w, f := wire{data: data}, field{}
+	start := 0
+	for {
+		at := len(data) - len(w.data)
+		more := w.next(&f)
+		if more && !own(f.tag) {
+			continue
+		}
+		if at > start && !visit(data[start:at]) || !more {
+			return
+		}
+		start = len(data) - len(w.data)
+	}
+}
+
+// words lets equal texts share their bytes.
+type words struct{ known map[string]string }
+
+func (w *words) word(s string) string {
+	if len(s) > maxWord {
+		return s
+	}
+	if known, ok := w.known[s]; ok {
+		return known
+	}
+	if w.known == nil || len(w.known) >= maxWords {
+		w.known = map[string]string{}
+	}
+	w.known[s] = s
+	return s
+}
+
+// mapOf returns a map of shared texts, of the size that it needs.
+func (w *words) mapOf(m map[string]string) map[string]string {
+	if m == nil {
+		return nil
+	}
+	out := make(map[string]string, len(m))
+	for k, v := range m {
+		out[w.word(k)] = w.word(v)
+	}
+	return out
+}
