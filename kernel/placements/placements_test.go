@@ -34,14 +34,17 @@ var profile = plugin.Profile{
 }
 
 // build makes a folder with the classic bundle in both transports.
-func build(t testing.TB) string {
+func build(t testing.TB) string { return buildBundle(t, "classic") }
+
+// buildBundle makes a folder with a bundle of plugins in both transports.
+func buildBundle(t testing.TB, name string) string {
 	t.Helper()
 	root := t.TempDir()
-	dir := filepath.Join(root, "classic")
+	dir := filepath.Join(root, name)
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	manifest, err := os.ReadFile("../../plugins/classic/manifest.yaml")
+	manifest, err := os.ReadFile("../../plugins/" + name + "/manifest.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,10 +54,10 @@ func build(t testing.TB) string {
 	for _, b := range []struct {
 		env, args []string
 	}{
-		{[]string{"GOOS=wasip1", "GOARCH=wasm"}, []string{"-buildmode=c-shared", "-o", filepath.Join(dir, "classic.wasm")}},
-		{[]string{"CGO_ENABLED=0"}, []string{"-o", filepath.Join(dir, "classic")}},
+		{[]string{"GOOS=wasip1", "GOARCH=wasm"}, []string{"-buildmode=c-shared", "-o", filepath.Join(dir, name+".wasm")}},
+		{[]string{"CGO_ENABLED=0"}, []string{"-o", filepath.Join(dir, name)}},
 	} {
-		cmd := exec.CommandContext(t.Context(), "go", append(append([]string{"build"}, b.args...), "pintle.dev/pintle/plugins/classic")...)
+		cmd := exec.CommandContext(t.Context(), "go", append(append([]string{"build"}, b.args...), "pintle.dev/pintle/plugins/"+name)...)
 		cmd.Env = append(os.Environ(), b.env...)
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("build %v: %v\n%s", b.env, err, out)
@@ -75,9 +78,13 @@ type system struct {
 
 func start(t testing.TB, directory, transport string, profile plugin.Profile, pods, nodes cache.ListerWatcher, objects map[string]cache.ListerWatcher) *system {
 	t.Helper()
+	bundles, err := os.ReadDir(directory)
+	if err != nil || len(bundles) != 1 {
+		t.Fatalf("%s holds %v: %v", directory, bundles, err)
+	}
 	host, err := plugin.New(plugin.Config{
 		Directories: []string{directory}, CacheDirectory: t.TempDir(), StartTimeout: time.Minute, CallTimeout: 10 * time.Second,
-		Bundles: []plugin.BundleConfig{{Name: "classic", Transport: transport}}, Profiles: []plugin.Profile{profile},
+		Bundles: []plugin.BundleConfig{{Name: bundles[0].Name(), Transport: transport}}, Profiles: []plugin.Profile{profile},
 	}, plugin.Deps{Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
