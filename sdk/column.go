@@ -49,6 +49,17 @@ func (l *Column) Value(number uint32) string { return l.values[number] }
 // Len is one more than the largest number.
 func (l *Column) Len() int { return len(l.values) }
 
+// Nodes appends the indexes of the nodes whose number is in a set, which holds
+// true for those in it. A node that is gone may be among them.
+func (l *Column) Nodes(set []bool, out []uint32) []uint32 {
+	for index, number := range l.ids {
+		if int(number) < len(set) && set[number] {
+			out = append(out, uint32(index))
+		}
+	}
+	return out
+}
+
 // number returns that of a value, a new one for a value that is new.
 func (l *Column) number(labels map[string]string) uint32 {
 	value, has := labels[l.key]

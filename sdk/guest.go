@@ -33,6 +33,7 @@ var (
 // the replica and answers questions over sets of nodes. One goroutine at a
 // time may use it.
 type Guest struct {
+	epochs  uint32 // of move logs
 	cluster Cluster
 	plugins []servedState
 	request Request
@@ -81,6 +82,7 @@ type preparedState struct {
 	stamp    uint64
 	position uint64
 	value    any
+	moves    *moveLog // of plugins that say what moved
 }
 
 // NewGuest returns a guest over everything registered in this binary.
@@ -388,6 +390,10 @@ func (g *Guest) ask(p *servedState, class uint32) error {
 		if changes, known := g.cluster.changes.since(state.position); known {
 			if state.value = p.follow(&g.cluster, pod, state.value, changes); state.value != nil {
 				state.position = g.cluster.changes.end()
+				if p.moved != nil {
+					nodes, all := p.moved(state.value)
+					state.moves.take(g, nodes, all)
+				}
 				p.states[class] = state
 				ok = true
 			}
@@ -395,6 +401,10 @@ func (g *Guest) ask(p *servedState, class uint32) error {
 	}
 	if !ok || state.stamp != stamp {
 		state = preparedState{stamp: stamp, position: g.cluster.changes.end(), value: p.prepare(&g.cluster, pod)}
+		if p.moved != nil {
+			state.moves = &moveLog{}
+			state.moves.begin(g)
+		}
 		p.states[class] = state
 	}
 	p.latest, p.latestState = uint64(class)+1, state

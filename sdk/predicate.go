@@ -123,6 +123,11 @@ type Predicate struct {
 	// followed last, in order; where they are no longer known, and when an object
 	// of Reads changed, Prepare is called instead. May be nil; ScopeCluster only.
 	Follow func(c *Cluster, pod *Pod, state any, changes []Change) any
+	// Moved is called after each Follow and lists the nodes, by index, about which
+	// verdicts may be others for what that Follow took in; all: any of them. Nodes
+	// that changed themselves, or whose pods did, need not be named. With it a
+	// change costs as many questions as it moved nodes; without, all of them.
+	Moved func(state any) (nodes []uint32, all bool)
 	// Filter must be pure: the same replica gives the same verdict.
 	Filter func(r *Request) Verdict
 	// FilterNodes is Filter for many nodes, faster; one of both is enough.
@@ -144,6 +149,9 @@ type Priority struct {
 	Prepare   func(c *Cluster, pod *Pod) any
 	// Follow is as a predicate's.
 	Follow func(c *Cluster, pod *Pod, state any, changes []Change) any
+	// Moved is as a predicate's, of raw scores. Where nodes are named, all scores
+	// are normalised anew; where none is, not even that.
+	Moved func(state any) (nodes []uint32, all bool)
 	// Score returns the raw score of one node.
 	Score func(r *Request) int64
 	// ScoreNodes is Score for many nodes, faster; one of both is enough.

@@ -25,6 +25,7 @@ type served struct {
 	configure   func([]byte) error
 	prepare     func(*Cluster, *Pod) any
 	follow      func(*Cluster, *Pod, any, []Change) any
+	moved       func(any) ([]uint32, bool)
 	filter      func(*Request) Verdict
 	score       func(*Request) int64
 	filterNodes func(*Batch)
@@ -85,7 +86,7 @@ func newServed(plugin any) (served, error) {
 	case Predicate:
 		s = served{
 			name: p.Name, kind: KindPredicate, scope: p.Scope, pods: p.Pods, readList: p.Reads, contract: p.Contract,
-			configure: p.Configure, prepare: p.Prepare, follow: p.Follow, filter: p.Filter, filterNodes: p.FilterNodes, interests: p.Events,
+			configure: p.Configure, prepare: p.Prepare, follow: p.Follow, moved: p.Moved, filter: p.Filter, filterNodes: p.FilterNodes, interests: p.Events,
 		}
 		if p.Filter == nil && p.FilterNodes == nil {
 			return s, fmt.Errorf("predicate %s has no Filter", p.Name)
@@ -96,7 +97,7 @@ func newServed(plugin any) (served, error) {
 	case Priority:
 		s = served{
 			name: p.Name, kind: KindPriority, scope: p.Scope, pods: p.Pods, readList: p.Reads, normalize: p.Normalize, maxScore: p.MaxScore, contract: p.Contract,
-			configure: p.Configure, prepare: p.Prepare, follow: p.Follow, score: p.Score, scoreNodes: p.ScoreNodes, normFunc: p.NormalizeFunc,
+			configure: p.Configure, prepare: p.Prepare, follow: p.Follow, moved: p.Moved, score: p.Score, scoreNodes: p.ScoreNodes, normFunc: p.NormalizeFunc,
 		}
 		if p.Score == nil && p.ScoreNodes == nil {
 			return s, fmt.Errorf("priority %s has no Score", p.Name)
@@ -135,6 +136,9 @@ func newServed(plugin any) (served, error) {
 	}
 	if err := s.hinted(); err != nil {
 		return s, err
+	}
+	if s.moved != nil && s.follow == nil {
+		return s, fmt.Errorf("%s: Moved goes with Follow", s.name)
 	}
 	if !plainName(s.name) {
 		return s, fmt.Errorf("name %q: use 1 to 63 letters, digits, '-', '_' and '.'", s.name)

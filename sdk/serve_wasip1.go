@@ -140,6 +140,24 @@ func exportEvaluate(delta, size, request, words, out, room uint32) int32 {
 	return status(theGuest().Evaluate(memoryAt[byte](delta, size), memoryAt[uint32](request, words), memoryAt[uint64](out, room)))
 }
 
+// exportMoved is part of the contract since version 3.
+//
+//go:wasmexport pintle_moved
+func exportMoved(plugin int32, class uint32, since uint64, out, room uint32) int32 {
+	now, nodes, all, err := theGuest().Moved(int(plugin), class, since)
+	if err != nil {
+		return status(err)
+	}
+	to := memoryAt[uint32](out, room)
+	to[0], to[1], to[2] = uint32(now), uint32(now>>32), uint32(len(nodes))
+	if all || len(nodes) > len(to)-3 {
+		to[2] = ^uint32(0)
+		return 0
+	}
+	copy(to[3:], nodes)
+	return 0
+}
+
 //go:wasmexport pintle_normalize
 func exportNormalize(plugin int32, class, nodes, n, scores uint32) int32 {
 	return status(theGuest().Normalize(int(plugin), class, memoryAt[uint32](nodes, n), memoryAt[int64](scores, n)))

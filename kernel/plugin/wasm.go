@@ -76,6 +76,8 @@ type wasmGuest struct {
 	// reconcileFn and admitFn are nil where the module has no such export.
 	reconcileFn, admitFn api.Function
 	unresolvableFn       api.Function // nil where no verdict is
+	movedFn              api.Function // nil where no plugin keeps count
+	movedNodes           []uint32     // the last answer of it
 
 	nodes, out, data wasmBuffer
 }
@@ -137,6 +139,7 @@ func (m *module) instantiate(timeout, start time.Duration, log *slog.Logger) (_ 
 		{&g.instanceFn, "pintle_instance", "iii", "i", true},
 		// Since contract 3.
 		{&g.unresolvableFn, "pintle_unresolvable", "ii", "i", true},
+		{&g.movedFn, "pintle_moved", "iilii", "i", true},
 	} {
 		f := g.instance.ExportedFunction(s.name)
 		if f == nil && s.may {

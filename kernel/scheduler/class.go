@@ -66,6 +66,8 @@ type class struct {
 	trouble          error    // what a priority failed with in this decision; it counted 0
 	trace            trace    // for the record of decisions
 
+	movesP, movesS []moves // by predicate, by priority
+
 	// reserved are nodes that fit but for the pods nominated there; trials is what
 	// was found out by taking pods off nodes.
 	reserved map[uint32]bool
@@ -118,6 +120,7 @@ func (c *class) update(ctx context.Context, policy Policy, s *snapshot) (err err
 	}
 	c.trouble = nil
 	c.resize(len(s.byIndex))
+	c.learn(ctx, s)
 	c.collect(s)
 	began := c.metrics.start()
 	if c.at.cycler != nil {
@@ -165,6 +168,7 @@ func (c *class) start(n int) {
 	c.raw, c.have, c.readsS = make([][]int64, ns), make([][]bool, ns), make([]uint64, ns)
 	c.staleS, c.moved, c.norm = make([]bool, ns), make([]bool, ns), make([][]int64, ns)
 	c.voidS, c.asks = make([]bool, ns), make([][]uint32, ns)
+	c.movesP, c.movesS = make([]moves, np), make([]moves, ns)
 	c.largest, c.message = make([]int64, ns), ""
 	c.unmeasured, c.tallied, c.changed = make([]bool, ns), false, c.changed[:0]
 	c.fail, c.mark, c.tick = nil, nil, 0
@@ -213,7 +217,12 @@ func (c *class) collect(s *snapshot) {
 		if reads == c.readsP[p] && !c.stale[p] && (info.Scope != string(sdk.ScopeCluster) || len(touched) == 0) {
 			continue
 		}
+		same := reads == c.readsP[p] && !c.stale[p]
 		c.readsP[p], c.stale[p] = reads, false
+		if same && c.movesP[p].known {
+			c.voidMoved(p)
+			continue
+		}
 		for n := range c.verdicts[p] {
 			c.verdicts[p][n] = unknown
 			// A node that failed earlier in the order stays failed.
@@ -323,10 +332,12 @@ func (c *class) voidScores(s *snapshot) {
 	for i := range c.priorities {
 		info := &c.priorities[i]
 		reads := s.version(info.Reads)
-		c.voidS[i] = !c.known || reads != c.readsS[i] || c.staleS[i] || info.Scope == string(sdk.ScopeCluster) && changed
+		c.voidS[i] = !c.known || reads != c.readsS[i] || c.staleS[i] || info.Scope == string(sdk.ScopeCluster) && changed && !c.movesS[i].known
 		if c.voidS[i] {
 			clear(c.have[i])
 			c.moved[i] = true
+		} else {
+			c.voidMovedScores(i)
 		}
 		c.readsS[i], c.staleS[i] = reads, false
 	}
@@ -349,6 +360,7 @@ func (c *class) score(ctx context.Context, s *snapshot) error {
 				c.asks[i] = append(c.asks[i], n)
 			}
 		}
+		c.askMoved(i)
 	}
 	c.scoreTogether(ctx)
 	for i := range c.priorities {

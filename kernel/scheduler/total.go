@@ -68,7 +68,7 @@ func (c *class) project(ctx context.Context, i int) (other bool, err error) {
 		other, c.largest[i] = largest != c.largest[i], largest
 		return other, nil
 	case sdk.NormalizePlugin:
-		if !c.moved[i] && info.Scope != string(sdk.ScopeCluster) {
+		if !c.moved[i] {
 			return false, nil
 		}
 		c.norm[i] = grow(c.norm[i], len(c.fit), 0)[:len(c.fit)]

@@ -5,7 +5,6 @@ package interpodaffinity
 
 import (
 	"pintle.dev/pintle/plugins/predicates/podaffinity"
-	"pintle.dev/pintle/plugins/predicates/topology"
 	"pintle.dev/pintle/sdk"
 	"pintle.dev/pintle/sdk/contract"
 )
@@ -20,14 +19,11 @@ const (
 	ReasonExisting = "node(s) didn't satisfy existing pods anti-affinity rules"
 )
 
-type predicate struct{ tables topology.Tables }
-
 // New returns the predicate. What its configuration says is of scores alone.
 func New() sdk.Predicate {
-	p := &predicate{}
 	return sdk.Predicate{
-		Name: Name, Scope: sdk.ScopeCluster, Contract: contract.Three, Reads: []string{podaffinity.KindNamespace},
-		Configure: configure, Prepare: p.prepare, Follow: follow, Filter: filter,
+		Name: Name, Scope: sdk.ScopeCluster, Contract: contract.Three, Reads: []string{podaffinity.KindNamespace}, Events: events(),
+		Configure: configure, Prepare: prepare, Follow: follow, Moved: moved, FilterNodes: filter,
 	}
 }
 
@@ -49,13 +45,19 @@ type state struct {
 	need, hate    []podaffinity.Term
 	needed, hated podaffinity.Sums
 	needsItself   bool                       // all terms of need select the pod itself
+	first         bool                       // no pod is what the class needs, but the pod itself
 	refused       podaffinity.Sums           // pods with a term of anti-affinity that selects the class
 	known         map[*sdk.PodAffinity][]int // indexes in refused of such terms
+
+	moved []uint32
+	all   bool // any node moved
 }
 
-func (p *predicate) prepare(c *sdk.Cluster, pod *sdk.Pod) any {
-	s := &state{subject: podaffinity.NewSubject(c, pod), known: map[*sdk.PodAffinity][]int{}}
-	s.needed.Tables, s.hated.Tables, s.refused.Tables = &p.tables, &p.tables, &p.tables
+func prepare(c *sdk.Cluster, pod *sdk.Pod) any {
+	s := &state{
+		subject: podaffinity.NewSubject(c, pod), known: map[*sdk.PodAffinity][]int{},
+		needed: podaffinity.NewSums(c, true), hated: podaffinity.NewSums(c, true), refused: podaffinity.NewSums(c, true),
+	}
 	if a := pod.PodAffinity; a != nil {
 		for i := range a.Required {
 			s.need = append(s.need, podaffinity.NewTerm(c, &a.Required[i], &s.needed))
@@ -75,14 +77,13 @@ func (p *predicate) prepare(c *sdk.Cluster, pod *sdk.Pod) any {
 			}
 		}
 	}
+	s.first = s.needsItself && s.needed.Zero()
+	moved(s)
 	return s
 }
 
 func follow(_ *sdk.Cluster, _ *sdk.Pod, prepared any, changes []sdk.Change) any {
 	s := prepared.(*state)
-	if s.needed.Crowded() || s.hated.Crowded() || s.refused.Crowded() {
-		return nil
-	}
 	for i := range changes {
 		// Pods of a node that changes are told of as removed and added.
 		switch change := &changes[i]; change.Kind {
@@ -92,7 +93,18 @@ func follow(_ *sdk.Cluster, _ *sdk.Pod, prepared any, changes []sdk.Change) any 
 			s.count(change.Node, change.Pod, -1)
 		}
 	}
+	if first := s.needsItself && s.needed.Zero(); first != s.first {
+		s.first, s.all = first, true
+	}
 	return s
+}
+
+// moved lists the nodes of the domains whose part in the verdict changed.
+func moved(prepared any) ([]uint32, bool) {
+	s := prepared.(*state)
+	all := s.all
+	s.moved, s.all = s.refused.Moved(s.hated.Moved(s.needed.Moved(s.moved[:0]))), false
+	return s.moved, all
 }
 
 // needs reports whether all terms of need select a pod.
@@ -143,34 +155,35 @@ func (s *state) refuses(a *sdk.PodAffinity) []int {
 	return list
 }
 
-func filter(r *sdk.Request) sdk.Verdict {
-	s := r.State.(*state)
-	if len(s.need) > 0 && !s.met(r.Node) {
-		return sdk.Never(ReasonAffinity)
+func filter(b *sdk.Batch) {
+	s := b.State.(*state)
+	if len(s.need)+len(s.hate) == 0 && s.refused.Zero() {
+		return
 	}
-	if some(s.hated.List, r.Node) {
-		return sdk.Unfit(ReasonAnti)
+	for k, node := range b.Nodes {
+		switch {
+		case !s.met(node):
+			b.Refuse(k, sdk.Never(ReasonAffinity))
+		case some(s.hated.List, node):
+			b.Refuse(k, sdk.Unfit(ReasonAnti))
+		case some(s.refused.List, node):
+			b.Refuse(k, sdk.Unfit(ReasonExisting))
+		}
 	}
-	if some(s.refused.List, r.Node) {
-		return sdk.Unfit(ReasonExisting)
-	}
-	return sdk.Fits()
 }
 
 // met reports whether the node's domains have what the class needs. A node has to
 // have all labels; where no pod is what the class needs, it may itself be the first.
 func (s *state) met(node *sdk.Node) bool {
-	all, first := true, s.needsItself
+	all := true
 	for i := range s.needed.List {
-		sum := &s.needed.List[i]
-		n, has := sum.At(node)
+		n, has := s.needed.List[i].At(node)
 		if !has {
 			return false
 		}
 		all = all && n > 0
-		first = first && sum.Zero()
 	}
-	return all || first
+	return all || s.first
 }
 
 func some(sums []podaffinity.Sum, node *sdk.Node) bool {

@@ -6,7 +6,6 @@ package podtopologyspread
 import (
 	"fmt"
 
-	"pintle.dev/pintle/plugins/predicates/topology"
 	"pintle.dev/pintle/plugins/predicates/topologyspread"
 	"pintle.dev/pintle/sdk"
 	"pintle.dev/pintle/sdk/contract"
@@ -21,10 +20,7 @@ const (
 	ReasonLabel = Reason + " (missing required label)"
 )
 
-type predicate struct {
-	defaults *topologyspread.Defaults
-	tables   topology.Tables
-}
+type predicate struct{ defaults *topologyspread.Defaults }
 
 // New returns the predicate, with the system's default constraints until it is
 // configured.
@@ -34,8 +30,8 @@ func New() sdk.Predicate {
 		panic(err)
 	}
 	return sdk.Predicate{
-		Name: Name, Scope: sdk.ScopeCluster, Contract: contract.Three, Reads: topologyspread.Reads(),
-		Configure: p.configure, Prepare: p.prepare, Follow: follow, Filter: filter,
+		Name: Name, Scope: sdk.ScopeCluster, Contract: contract.Three, Reads: topologyspread.Reads(), Events: events(),
+		Configure: p.configure, Prepare: p.prepare, Follow: follow, Moved: moved, FilterNodes: filter,
 	}
 }
 
@@ -49,34 +45,39 @@ func (p *predicate) configure(data []byte) error {
 }
 
 func (p *predicate) prepare(c *sdk.Cluster, pod *sdk.Pod) any {
-	return topologyspread.New(c, pod, &p.tables, p.defaults, topologyspread.DoNotSchedule)
+	return topologyspread.New(c, pod, p.defaults, topologyspread.DoNotSchedule)
 }
 
 func follow(_ *sdk.Cluster, _ *sdk.Pod, state any, changes []sdk.Change) any {
-	if s := state.(*topologyspread.Spread); s != nil && !s.Follow(changes) {
-		return nil
+	if s := state.(*topologyspread.Spread); s != nil {
+		s.Follow(changes)
 	}
 	return state
 }
 
-func filter(r *sdk.Request) sdk.Verdict {
-	s := r.State.(*topologyspread.Spread)
+func moved(state any) ([]uint32, bool) {
+	if s := state.(*topologyspread.Spread); s != nil {
+		return s.Moved(), false
+	}
+	return nil, false
+}
+
+func filter(b *sdk.Batch) {
+	s := b.State.(*topologyspread.Spread)
 	if s == nil {
-		return sdk.Fits()
+		return
 	}
-	for i := range s.Constraints {
-		c := &s.Constraints[i]
-		domain := c.Table.At(r.Node)
-		if domain == topology.None {
-			return sdk.Never(ReasonLabel)
-		}
-		var pods int64
-		if int(domain) < len(c.Pods) {
-			pods = c.Pods[domain]
-		}
-		if pods+c.Self-c.Least() > c.MaxSkew {
-			return sdk.Unfit(Reason)
+	for k, node := range b.Nodes {
+		for i := range s.Constraints {
+			c := &s.Constraints[i]
+			if domain := c.Column.Of(node); domain == 0 {
+				b.Refuse(k, sdk.Never(ReasonLabel))
+			} else if c.IsFull(domain) {
+				b.Refuse(k, sdk.Unfit(Reason))
+			} else {
+				continue
+			}
+			break
 		}
 	}
-	return sdk.Fits()
 }

@@ -7,28 +7,34 @@ import (
 	"pintle.dev/pintle/sdk"
 )
 
-// Constraint is one constraint of a class with what it counts.
+// Constraint is one constraint of a class with what it counts. Domains are numbers
+// of Column; 0 is of nodes without the label.
 type Constraint struct {
-	MaxSkew    int64
-	MinDomains int
-	// Self is 1 if the pod itself is one of those that count.
-	Self  int64
-	Table *topology.Table
-	// Pods and Nodes are, by domain, the pods that count and the nodes whose pods
-	// do. A domain without such nodes is none.
-	Pods  []int64
-	Nodes []int32
+	MaxSkew int64
+	Column  *sdk.Column
+	// Pods are, by domain, the pods that count.
+	Pods []int64
+	// Full says, by domain, that one more pod like the class's would be too many.
+	// It is kept of hard constraints only.
+	Full []bool
 	// OnNode is, by node index, the pods that match, whether or not the node
 	// counts. It is kept of soft constraints over hostnames only.
 	OnNode []int32
 
-	hostname       bool
-	affinity       bool // nodes that the pod's node affinity leaves out do not count
-	taints         bool // nor those whose taints it does not tolerate
-	pods           selectors
-	none           bool // no pod counts, though the selector takes all
-	least          least
-	wantsNodeCount bool
+	key        string
+	minDomains int
+	self       int64 // 1 if the pod itself is one of those that count
+	hard       bool
+	single     bool // OnNode is kept
+	affinity   bool // nodes that the pod's node affinity leaves out do not count
+	taints     bool // nor those whose taints it does not tolerate
+	pods       selectors
+	none       bool    // no pod counts, though the selector takes all
+	nodes      []int32 // by domain: those whose pods count; without one it is no domain
+	least      least
+	floor      int64 // what Full was measured by
+	changed    topology.Marks
+	touched    []uint32 // domains whose pods or nodes changed since Full was brought up to date
 }
 
 // Spread is what a class knows of the constraints of one action.
@@ -39,16 +45,17 @@ type Spread struct {
 
 	pod      *sdk.Pod
 	required *nodeselector.Required
+	moved    []uint32
 }
 
 // New counts the cluster for the constraints of an action; nil where the pod has
 // none.
-func New(c *sdk.Cluster, pod *sdk.Pod, tables *topology.Tables, defaults *Defaults, action string) *Spread {
+func New(c *sdk.Cluster, pod *sdk.Pod, defaults *Defaults, action string) *Spread {
 	s := &Spread{pod: pod, All: true}
 	if len(pod.TopologySpread) > 0 {
 		for i := range pod.TopologySpread {
 			if t := &pod.TopologySpread[i]; t.WhenUnsatisfiable == action {
-				s.add(t, own(t, pod), tables)
+				s.add(c, t, own(t, pod))
 			}
 		}
 	} else {
@@ -64,7 +71,7 @@ func New(c *sdk.Cluster, pod *sdk.Pod, tables *topology.Tables, defaults *Defaul
 					return nil
 				}
 			}
-			s.add(t, of, tables)
+			s.add(c, t, of)
 		}
 	}
 	if len(s.Constraints) == 0 {
@@ -75,29 +82,26 @@ func New(c *sdk.Cluster, pod *sdk.Pod, tables *topology.Tables, defaults *Defaul
 		s.node(node, 1)
 		s.occupants(node)
 	}
+	s.settle()
+	s.Moved()
 	return s
 }
 
-func (s *Spread) add(t *sdk.TopologySpreadConstraint, pods selectors, tables *topology.Tables) {
+func (s *Spread) add(cluster *sdk.Cluster, t *sdk.TopologySpreadConstraint, pods selectors) {
 	c := Constraint{
-		MaxSkew: int64(t.MaxSkew), MinDomains: max(int(t.MinDomains), 1), Table: tables.Of(t.TopologyKey),
+		MaxSkew: int64(t.MaxSkew), minDomains: max(int(t.MinDomains), 1), Column: cluster.Column(t.TopologyKey), key: t.TopologyKey,
 		affinity: t.NodeAffinityPolicy != "Ignore", taints: t.NodeTaintsPolicy == "Honor",
-		pods: pods, none: pods.empty(), hostname: t.TopologyKey == Hostname,
+		pods: pods, none: pods.empty(), hard: t.WhenUnsatisfiable == DoNotSchedule,
 	}
-	c.wantsNodeCount = c.hostname && t.WhenUnsatisfiable == ScheduleAnyway
+	c.single = !c.hard && t.TopologyKey == Hostname
 	if pods.matches(s.pod.Labels) {
-		c.Self = 1
+		c.self = 1
 	}
 	s.Constraints = append(s.Constraints, c)
 }
 
-// Follow takes changes in; false asks for New.
-func (s *Spread) Follow(changes []sdk.Change) bool {
-	for i := range s.Constraints {
-		if s.Constraints[i].Table.Crowded() {
-			return false
-		}
-	}
+// Follow takes changes in.
+func (s *Spread) Follow(changes []sdk.Change) {
 	for i := range changes {
 		switch change := &changes[i]; change.Kind {
 		case sdk.PodAdded:
@@ -113,46 +117,63 @@ func (s *Spread) Follow(changes []sdk.Change) bool {
 			s.node(change.Node, -1)
 		}
 	}
-	return true
+	s.settle()
+}
+
+// Moved lists the nodes about which the class has to be asked again since it was
+// called last: of hard constraints those whose domain became full or has room
+// again, of soft ones those whose pods changed. It is good until Follow.
+func (s *Spread) Moved() []uint32 {
+	out := s.moved
+	for i := range s.Constraints {
+		out = s.Constraints[i].changed.Nodes(s.Constraints[i].Column, out)
+	}
+	s.moved = out[:0]
+	return out
 }
 
 // node counts a node, or takes it away.
 func (s *Spread) node(node *sdk.Node, sign int32) {
 	for i := range s.Constraints {
 		c := &s.Constraints[i]
-		if c.wantsNodeCount {
+		if c.single {
 			c.OnNode = topology.Grown(c.OnNode, int(node.Index)+1)
 		}
+		if !c.hard {
+			s.moved = append(s.moved, node.Index)
+		}
 		domain := s.domain(c, node)
-		if domain == topology.None {
+		if domain == 0 {
 			continue
 		}
-		before := c.Nodes[domain]
-		c.Nodes[domain] += sign
+		before := c.nodes[domain]
+		c.nodes[domain] += sign
 		switch {
 		case before == 0:
 			c.least.add(c.Pods[domain])
-		case c.Nodes[domain] == 0:
+		case c.nodes[domain] == 0:
 			c.least.remove(c.Pods[domain])
 		}
+		c.touched = append(c.touched, domain)
 	}
 }
 
-// domain is where a node counts for a constraint; None where it does not.
-func (s *Spread) domain(c *Constraint, node *sdk.Node) int32 {
+// domain is where a node counts for a constraint; 0 where it does not.
+func (s *Spread) domain(c *Constraint, node *sdk.Node) uint32 {
 	if s.All {
 		for i := range s.Constraints {
-			if _, ok := node.Labels[s.Constraints[i].Table.Key]; !ok {
-				return topology.None
+			if s.Constraints[i].Column.Of(node) == 0 {
+				return 0
 			}
 		}
 	}
 	if c.affinity && !s.required.Matches(node) || c.taints && !tainttoleration.Tolerated(s.pod, node) {
-		return topology.None
+		return 0
 	}
-	domain := c.Table.Of(node)
-	if n := c.Table.Len(); n > len(c.Pods) {
-		c.Pods, c.Nodes = topology.Grown(c.Pods, n), topology.Grown(c.Nodes, n)
+	domain := c.Column.Of(node)
+	if n := int(domain) + 1; n > len(c.Pods) {
+		n = max(n, c.Column.Len())
+		c.Pods, c.nodes = topology.Grown(c.Pods, n), topology.Grown(c.nodes, n)
 	}
 	return domain
 }
@@ -187,21 +208,57 @@ func (s *Spread) counts(c *Constraint, pod *sdk.Pod) bool {
 
 // move adds to the pods of a node.
 func (s *Spread) move(c *Constraint, node *sdk.Node, n int64) {
-	if c.wantsNodeCount {
+	if c.single {
 		c.OnNode[node.Index] += int32(n)
 	}
-	if domain := s.domain(c, node); domain != topology.None {
+	if !c.hard {
+		s.moved = append(s.moved, node.Index)
+	}
+	if domain := s.domain(c, node); domain != 0 {
 		before := c.Pods[domain]
 		c.Pods[domain] += n
 		c.least.move(before, c.Pods[domain])
+		c.touched = append(c.touched, domain)
 	}
 }
 
-// Least is the number of pods in the domain with the fewest; 0 where there are
-// fewer domains than the constraint wants.
-func (c *Constraint) Least() int64 {
-	if c.least.domains < c.MinDomains {
-		return 0
+// settle brings up to date which domains are full.
+func (s *Spread) settle() {
+	for i := range s.Constraints {
+		c := &s.Constraints[i]
+		if c.hard {
+			// Where there are too few domains, as if one had no pods.
+			floor := int64(0)
+			if c.least.domains >= c.minDomains {
+				floor = int64(c.least.value)
+			}
+			c.Full = topology.Grown(c.Full, len(c.Pods))
+			if floor != c.floor {
+				c.floor = floor
+				for domain := range c.Pods {
+					c.fill(uint32(domain))
+				}
+			} else {
+				for _, domain := range c.touched {
+					c.fill(domain)
+				}
+			}
+		}
+		c.touched = c.touched[:0]
 	}
-	return int64(c.least.value)
+}
+
+func (c *Constraint) fill(domain uint32) {
+	if full := c.Pods[domain]+c.self-c.floor > c.MaxSkew; full != c.Full[domain] {
+		c.Full[domain] = full
+		c.changed.Add(domain)
+	}
+}
+
+// IsFull reports whether a domain, which need not be one whose nodes count, is full.
+func (c *Constraint) IsFull(domain uint32) bool {
+	if int(domain) < len(c.Full) {
+		return c.Full[domain]
+	}
+	return c.self-c.floor > c.MaxSkew
 }

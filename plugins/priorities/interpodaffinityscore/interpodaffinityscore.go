@@ -6,17 +6,13 @@ package interpodaffinityscore
 
 import (
 	"pintle.dev/pintle/plugins/predicates/podaffinity"
-	"pintle.dev/pintle/plugins/predicates/topology"
 	"pintle.dev/pintle/sdk"
 )
 
 // Name is the name by which configurations switch and weigh the priority.
 const Name = "InterPodAffinityScore"
 
-type priority struct {
-	args   podaffinity.Args
-	tables topology.Tables
-}
+type priority struct{ args podaffinity.Args }
 
 // New returns the priority, with a weight of 1 for required terms of pods on nodes
 // until it is configured.
@@ -24,7 +20,7 @@ func New() sdk.Priority {
 	p := &priority{args: podaffinity.Args{HardPodAffinityWeight: 1}}
 	return sdk.Priority{
 		Name: Name, Scope: sdk.ScopeCluster, Normalize: sdk.NormalizePlugin, MaxScore: sdk.MaxFrameworkScore, Reads: []string{podaffinity.KindNamespace},
-		Configure: p.configure, Prepare: p.prepare, Follow: follow, Score: score, NormalizeFunc: normalize,
+		Configure: p.configure, Prepare: p.prepare, Follow: follow, Moved: moved, ScoreNodes: score, NormalizeFunc: normalize,
 	}
 }
 
@@ -46,6 +42,7 @@ type state struct {
 	// known is what an affinity of a pod on a node adds, as its affinity and as
 	// its anti-affinity.
 	known [2]map[*sdk.PodAffinity][]part
+	moved []uint32
 }
 
 type part struct {
@@ -54,7 +51,7 @@ type part struct {
 }
 
 func (p *priority) prepare(c *sdk.Cluster, pod *sdk.Pod) any {
-	s := &state{subject: podaffinity.NewSubject(c, pod), hard: p.args.HardPodAffinityWeight, sums: podaffinity.Sums{Tables: &p.tables}}
+	s := &state{subject: podaffinity.NewSubject(c, pod), hard: p.args.HardPodAffinityWeight, sums: podaffinity.NewSums(c, false)}
 	s.known[0], s.known[1] = map[*sdk.PodAffinity][]part{}, map[*sdk.PodAffinity][]part{}
 	for anti, a := range [2]*sdk.PodAffinity{pod.PodAffinity, pod.PodAntiAffinity} {
 		if a == nil {
@@ -78,6 +75,7 @@ func (p *priority) prepare(c *sdk.Cluster, pod *sdk.Pod) any {
 			}
 		}
 	}
+	moved(s)
 	return s
 }
 
@@ -85,9 +83,6 @@ func follow(_ *sdk.Cluster, _ *sdk.Pod, prepared any, changes []sdk.Change) any 
 	s := prepared.(*state)
 	if s == nil {
 		return s
-	}
-	if s.sums.Crowded() {
-		return nil
 	}
 	for i := range changes {
 		switch change := &changes[i]; change.Kind {
@@ -98,6 +93,16 @@ func follow(_ *sdk.Cluster, _ *sdk.Pod, prepared any, changes []sdk.Change) any 
 		}
 	}
 	return s
+}
+
+// moved lists the nodes of the domains whose sum changed.
+func moved(prepared any) ([]uint32, bool) {
+	s := prepared.(*state)
+	if s == nil {
+		return nil, false
+	}
+	s.moved = s.sums.Moved(s.moved[:0])
+	return s.moved, false
 }
 
 // count adds a pod on a node, or takes it away.
@@ -148,17 +153,18 @@ func (s *state) part(parts []part, t *sdk.PodAffinityTerm, weight int64) []part 
 	return append(parts, part{s.sums.Of(t.TopologyKey), weight})
 }
 
-func score(r *sdk.Request) int64 {
-	s := r.State.(*state)
-	if s == nil {
-		return 0
+func score(b *sdk.Batch) {
+	s := b.State.(*state)
+	if s == nil || s.sums.Zero() {
+		return
 	}
-	var sum int64
-	for i := range s.sums.List {
-		n, _ := s.sums.List[i].At(r.Node)
-		sum += n
+	scores := b.Scores()
+	for k, node := range b.Nodes {
+		for i := range s.sums.List {
+			n, _ := s.sums.List[i].At(node)
+			scores[k] += n
+		}
 	}
-	return sum
 }
 
 // normalize brings the sums, which may be below 0, from the least to the most of

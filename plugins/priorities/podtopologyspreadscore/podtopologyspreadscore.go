@@ -17,7 +17,6 @@ const Name = "PodTopologySpreadScore"
 
 type priority struct {
 	defaults *topologyspread.Defaults
-	tables   topology.Tables
 
 	// scratch of normalize: which domains nodes that fit are in, by constraint
 	seen    [][]uint32
@@ -37,7 +36,7 @@ func New() sdk.Priority {
 	}
 	return sdk.Priority{
 		Name: Name, Scope: sdk.ScopeCluster, Normalize: sdk.NormalizePlugin, MaxScore: sdk.MaxFrameworkScore, Reads: topologyspread.Reads(),
-		Configure: p.configure, Prepare: p.prepare, Follow: follow, Score: func(*sdk.Request) int64 { return 0 }, NormalizeFunc: p.normalize,
+		Configure: p.configure, Prepare: p.prepare, Follow: follow, Moved: moved, ScoreNodes: func(*sdk.Batch) {}, NormalizeFunc: p.normalize,
 	}
 }
 
@@ -51,14 +50,21 @@ func (p *priority) configure(data []byte) error {
 }
 
 func (p *priority) prepare(c *sdk.Cluster, pod *sdk.Pod) any {
-	return topologyspread.New(c, pod, &p.tables, p.defaults, topologyspread.ScheduleAnyway)
+	return topologyspread.New(c, pod, p.defaults, topologyspread.ScheduleAnyway)
 }
 
 func follow(_ *sdk.Cluster, _ *sdk.Pod, state any, changes []sdk.Change) any {
-	if s := state.(*topologyspread.Spread); s != nil && !s.Follow(changes) {
-		return nil
+	if s := state.(*topologyspread.Spread); s != nil {
+		s.Follow(changes)
 	}
 	return state
+}
+
+func moved(state any) ([]uint32, bool) {
+	if s := state.(*topologyspread.Spread); s != nil {
+		return s.Moved(), false
+	}
+	return nil, false
 }
 
 // ignored is the raw score of a node without the label of a constraint, while
@@ -79,8 +85,8 @@ func (p *priority) normalize(_ *sdk.Cluster, _ *sdk.Pod, state any, nodes []*sdk
 		var sum float64
 		for i := range s.Constraints {
 			c := &s.Constraints[i]
-			domain := c.Table.At(node)
-			if domain == topology.None {
+			domain := c.Column.Of(node)
+			if domain == 0 {
 				continue
 			}
 			var pods int64
@@ -130,7 +136,7 @@ func (p *priority) weigh(s *topologyspread.Spread, nodes []*sdk.Node, scores []i
 			continue
 		}
 		for i := range s.Constraints {
-			if s.Constraints[i].Table.At(node) == topology.None {
+			if s.Constraints[i].Column.Of(node) == 0 {
 				scores[k] = ignored
 				left--
 				break
@@ -141,15 +147,16 @@ func (p *priority) weigh(s *topologyspread.Spread, nodes []*sdk.Node, scores []i
 		c, size := &s.Constraints[i], left
 		if c.OnNode == nil {
 			size = 0
-			seen := topology.Grown(p.seen[i], c.Table.Len()+1)
-			none := len(seen) - 1
+			// Nodes without the label are as one domain more, which kube-scheduler
+			// calls by an empty name.
+			seen, empty := topology.Grown(p.seen[i], c.Column.Len()), c.Column.Number("")
 			for k, node := range nodes {
 				if scores[k] == ignored {
 					continue
 				}
-				domain := int(c.Table.At(node))
-				if domain < 0 { // as one domain more, which kube-scheduler calls by an empty name
-					domain = none
+				domain := c.Column.Of(node)
+				if domain == 0 {
+					domain = empty
 				}
 				if seen[domain] != p.tick {
 					seen[domain] = p.tick
