@@ -17,7 +17,7 @@ export CGO_ENABLED := 0
 SECCOMP := $(shell echo '\#include <seccomp.h>' | $(CC) -E -x c - >/dev/null 2>&1 && echo seccomp)
 
 # Bundles of plugins: the folder below bin/plugins, and the package it is built from.
-PROCESS_BUNDLES := classic=plugins/classic modern=plugins/modern points=plugins/points gang=plugins/examples/gang controllers=plugins/controllers containerd=plugins/runtimes/containerd/cmd \
+PROCESS_BUNDLES := classic=plugins/classic modern=plugins/modern volumebinding=plugins/volumebinding points=plugins/points gang=plugins/examples/gang controllers=plugins/controllers containerd=plugins/runtimes/containerd/cmd \
                    hollow=plugins/runtimes/hollow proxies=plugins/proxies
 WASM_BUNDLES    := classic=plugins/classic modern=plugins/modern points=plugins/points gang=plugins/examples/gang
 

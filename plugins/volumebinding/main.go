@@ -1,0 +1,5 @@
+package main
+
+import "pintle.dev/pintle/sdk"
+
+func main() { sdk.Serve() }
