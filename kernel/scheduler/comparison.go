@@ -297,7 +297,7 @@ func (c *Comparison) compare(ctx context.Context, d *comparedDecision) error {
 		return nil
 	}
 	var decided [2]*class
-	sh := &shape{pod: pod}
+	sh := &shape{pod: pod, claims: usesClaims(pod)}
 	for i := range pair {
 		var err error
 		if decided[i], err = pair[i].decide(ctx, d.class, sh, c.snapshot); err != nil {
