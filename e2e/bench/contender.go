@@ -61,7 +61,8 @@ func policyOf(name, file string) (policy, error) {
 	}
 	p.scheduler = config.Scheduler
 	for _, b := range config.Plugins.Bundles {
-		if b["transport"] == "wasm" {
+		// volumebinding is a process, which is not asked about pods without claims.
+		if b["transport"] == "wasm" || b["name"] == "volumebinding" {
 			p.bundles = append(p.bundles, b)
 		}
 	}

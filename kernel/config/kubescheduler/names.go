@@ -6,6 +6,8 @@ import schedulerv1 "k8s.io/kube-scheduler/config/v1"
 const (
 	modern  = "modern"
 	classic = "classic"
+	// writing has what of VolumeBinding writes to the API, beside modern.
+	writing = "volumebinding"
 	// entrance has plugins of the queue, for those who do not load modern.
 	entrance = "points"
 )
@@ -117,7 +119,7 @@ var kubernetes = []inTree{
 	{name: "VolumeRestrictions", at: map[point]string{preFilter: "VolumeRestrictionsPreFilter", filter: "VolumeRestrictions"}},
 	{name: "NodeVolumeLimits", at: map[point]string{preFilter: "", filter: "NodeVolumeLimits"}},
 	// It scores only with the feature gate StorageCapacityScoring, which is off.
-	{name: volumeBinding, at: map[point]string{preFilter: volumeBinding + "PreFilter", filter: volumeBinding, preScore: "", score: "", reserve: "", preBind: ""}},
+	{name: volumeBinding, at: map[point]string{preFilter: volumeBinding + "PreFilter", filter: volumeBinding, preScore: "", score: "", reserve: volumeBinding + "Reserve", preBind: volumeBinding + "PreBind"}},
 	{name: "VolumeZone", at: map[point]string{preFilter: "VolumeZonePreFilter", filter: "VolumeZone"}},
 	{name: podTopologySpread, at: both(podTopologySpread), weight: 2},
 	{name: interPodAffinity, at: both(interPodAffinity), weight: 2},
@@ -139,7 +141,7 @@ var configured = map[string][]string{
 	nodeResourcesFit:  {nodeResourcesFit, nodeResourcesFit + scoring},
 	podTopologySpread: {podTopologySpread, podTopologySpread + scoring},
 	interPodAffinity:  {interPodAffinity + scoring},
-	volumeBinding:     {volumeBinding, volumeBinding + "PreFilter"},
+	volumeBinding:     {volumeBinding, volumeBinding + "PreFilter", volumeBinding + "PreBind"},
 	balanced:          {balanced},
 	defaultPreemption: {defaultPreemption},
 }

@@ -104,11 +104,15 @@ func (s *source) policy(out *output) {
 			s.note("hardPodAffinitySymmetricWeight", "is without effect: the policy has no InterPodAffinityPriority")
 		}
 	}
+	if p.out.uses(volumeBinding) {
+		p.out.Reserve, p.out.PreBind = []string{volumeBinding + "Reserve"}, []string{volumeBinding + "PreBind"}
+	}
 	out.Plugins.Bundles = []bundle{{Name: p.set}}
 	if p.set == classic {
 		out.Plugins.Bundles = append(out.Plugins.Bundles, bundle{Name: entrance})
 	}
 	out.Scheduler.Profiles = []profile{p.out}
+	out.writes()
 	extenders := make([]schedulerv1.Extender, len(in.Extenders))
 	for i := range in.Extenders {
 		e := &in.Extenders[i]

@@ -108,6 +108,7 @@ func (s *source) configuration(out *output) {
 		out.Scheduler.Profiles = append(out.Scheduler.Profiles, s.profile(path, p))
 		arguments[i] = s.pluginConfig(path, p)
 	}
+	out.writes()
 	for i := range out.Scheduler.Profiles {
 		if out.Scheduler.Profiles[i].uses(dynamicResources) {
 			s.note("profiles", "%s refuses pods with resource claims: devices are not allocated here", dynamicResources)
@@ -166,6 +167,9 @@ func configureParts(out *output, arguments []map[string]map[string]any) {
 				}
 				if same {
 					into := &out.Plugins.Bundles[0]
+					if part == volumeBinding+"PreBind" {
+						into = out.bundle(writing)
+					}
 					if into.Config == nil {
 						into.Config = map[string]any{}
 					}
@@ -179,6 +183,19 @@ func configureParts(out *output, arguments []map[string]map[string]any) {
 				into.Config[part] = args
 			}
 		}
+	}
+}
+
+// bundle is one that the translation loads.
+func (o *output) bundle(name string) *bundle {
+	i := slices.IndexFunc(o.Plugins.Bundles, func(b bundle) bool { return b.Name == name })
+	return &o.Plugins.Bundles[i]
+}
+
+// writes loads the bundle that writes, if a profile names a plugin of it.
+func (o *output) writes() {
+	if slices.ContainsFunc(o.Scheduler.Profiles, func(p profile) bool { return len(p.Reserve)+len(p.PreBind) > 0 }) {
+		o.Plugins.Bundles = append(o.Plugins.Bundles, bundle{Name: writing})
 	}
 }
 

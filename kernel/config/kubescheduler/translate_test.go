@@ -1,6 +1,7 @@
 package kubescheduler
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -241,7 +242,7 @@ func TestModernConfiguration(t *testing.T) {
 	}
 	have, want := cfg.Scheduler.Profiles[0], check(t, text).Scheduler.Profiles[0]
 	if !within(have.Predicates, want.Predicates) || !within(have.Priorities, want.Priorities) || !within(have.PreFilter, want.PreFilter) ||
-		!within(have.PreEnqueue, want.PreEnqueue) || !within(have.PostFilter, want.PostFilter) {
+		!within(have.PreEnqueue, want.PreEnqueue) || !within(have.PostFilter, want.PostFilter) || !within(have.Reserve, want.Reserve) || !within(have.PreBind, want.PreBind) {
 		t.Errorf("%+v, want %+v", have, want)
 	}
 }
@@ -259,7 +260,7 @@ func within[T comparable](list, whole []T) bool {
 // The names are those of the bundles' manifests.
 func TestNames(t *testing.T) {
 	kinds := map[string]map[string]string{}
-	for _, set := range []string{modern, classic, entrance} {
+	for _, set := range []string{modern, classic, entrance, writing} {
 		data, err := os.ReadFile("../../../plugins/" + set + "/manifest.yaml")
 		if err != nil {
 			t.Fatal(err)
@@ -275,11 +276,11 @@ func TestNames(t *testing.T) {
 			kinds[set][p.Name] = p.Kind
 		}
 	}
-	kindAt := map[point]string{preEnqueue: "pre-enqueue", preFilter: "pre-filter", filter: "predicate", postFilter: "post-filter", score: "priority"}
+	kindAt := map[point]string{preEnqueue: "pre-enqueue", preFilter: "pre-filter", filter: "predicate", postFilter: "post-filter", score: "priority", reserve: "reserve", preBind: "pre-bind"}
 	for i := range kubernetes {
 		for at, name := range kubernetes[i].at {
-			if name != "" && kinds[modern][name] != kindAt[at] {
-				t.Errorf("%s at %s is %q in the manifest, want %q", name, at, kinds[modern][name], kindAt[at])
+			if have := cmp.Or(kinds[modern][name], kinds[writing][name]); name != "" && have != kindAt[at] {
+				t.Errorf("%s at %s is %q in the manifest, want %q", name, at, have, kindAt[at])
 			}
 		}
 	}
