@@ -13,6 +13,10 @@
 // testdata/differences.txt lists, one by one and with the reason, where the two
 // differ and shall; what stands there and no longer differs fails the test.
 //
+// Beside that, a scheduler lives through changes of a cluster and of its policy
+// and is compared with one that sees the cluster for the first time
+// (TestCacheIsInvisible).
+//
 // The package holds tests only, and they import kernel/plugin and
 // kernel/scheduler: verdicts and scores of single nodes cannot be seen from
 // outside.

@@ -96,6 +96,7 @@ func shipped(t *testing.T) plugin.Profile {
 				SchedulerName string                    `yaml:"schedulerName"`
 				Predicates    []string                  `yaml:"predicates"`
 				Priorities    []plugin.WeightedPriority `yaml:"priorities"`
+				PreEnqueue    []string                  `yaml:"preEnqueue"`
 				PreFilter     []string                  `yaml:"preFilter"`
 				PreScore      []string                  `yaml:"preScore"`
 				PostFilter    []string                  `yaml:"postFilter"`
@@ -110,7 +111,7 @@ func shipped(t *testing.T) plugin.Profile {
 	}
 	p := &file.Scheduler.Profiles[0]
 	return plugin.Profile{SchedulerName: p.SchedulerName, Predicates: p.Predicates, Priorities: p.Priorities, Points: map[string][]string{
-		sdk.KindPreFilter: p.PreFilter, sdk.KindPreScore: p.PreScore, sdk.KindPostFilter: p.PostFilter,
+		sdk.KindPreEnqueue: p.PreEnqueue, sdk.KindPreFilter: p.PreFilter, sdk.KindPreScore: p.PreScore, sdk.KindPostFilter: p.PostFilter,
 	}}
 }
 
