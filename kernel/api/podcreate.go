@@ -90,6 +90,8 @@ type podOrder struct {
 	options metav1.CreateOptions
 	accept  runtime.SerializerInfo
 	size    int
+	// protobuf: the pod has no map or list that is empty and not nil.
+	protobuf bool
 }
 
 // before serves what it can, and hands the rest on.
@@ -165,7 +167,7 @@ func (c *podCreates) ordinary(req *http.Request) *podOrder {
 	if m.Namespace != "" && m.Namespace != info.Namespace || len(m.ManagedFields) > 0 {
 		return nil
 	}
-	order.size = len(body)
+	order.size, order.protobuf = len(body), input.MediaType == runtime.ContentTypeProtobuf
 	return order
 }
 
@@ -195,6 +197,9 @@ func (c *podCreates) admitted(ctx context.Context, req *http.Request, order *pod
 	info, _ := request.RequestInfoFrom(ctx)
 	pod, options := order.pod, &order.options
 	ctx = storage.WithSharedResult(request.WithNamespace(ctx, info.Namespace))
+	if order.protobuf {
+		ctx = storage.WithGivenObject(ctx, asStored)
+	}
 	who, _ := request.UserFrom(ctx)
 	rest.WipeObjectMetaSystemFields(pod)
 	if err := rest.EnsureObjectNamespaceMatchesRequestNamespace(info.Namespace, pod); err != nil {
@@ -221,6 +226,27 @@ func (c *podCreates) admitted(ctx context.Context, req *http.Request, order *pod
 		return nil, apierrors.NewTimeoutError(fmt.Sprintf("request did not complete within requested timeout - %s", ctx.Err()), 0)
 	}
 	return result, err
+}
+
+// asStored takes from a new pod what is not stored: its kind, and parts of seconds.
+func asStored(obj runtime.Object) {
+	pod := obj.(*corev1.Pod)
+	pod.TypeMeta = metav1.TypeMeta{}
+	stored := func(t *metav1.Time) {
+		if !t.IsZero() {
+			*t = metav1.Unix(t.Unix(), 0)
+		}
+	}
+	stored(&pod.CreationTimestamp)
+	for i := range pod.ManagedFields {
+		if t := pod.ManagedFields[i].Time; t != nil {
+			stored(t)
+		}
+	}
+	for i := range pod.Status.Conditions {
+		stored(&pod.Status.Conditions[i].LastProbeTime)
+		stored(&pod.Status.Conditions[i].LastTransitionTime)
+	}
 }
 
 // unbroken says whether managed fields can be read, of those that are not the ones

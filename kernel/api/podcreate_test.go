@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"reflect"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -209,6 +211,7 @@ func TestPodCreateBytes(t *testing.T) {
 					if resp, err = c.Do(req); err != nil {
 						t.Fatal(err)
 					}
+					_, _ = io.Copy(io.Discard, resp.Body)
 					resp.Body.Close()
 				}
 				if got[0] != got[1] {
@@ -217,4 +220,64 @@ func TestPodCreateBytes(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A created pod is kept in memory as it came: it is what a server that has only the
+// stored bytes makes of them.
+func TestPodCreateKeepsWhatIsStored(t *testing.T) {
+	dir := t.TempDir()
+	kept := map[string]*corev1.Pod{}
+	t.Run("create", func(t *testing.T) {
+		s := start(t, dir)
+		for _, contentType := range []string{runtime.ContentTypeJSON, runtime.ContentTypeProtobuf} {
+			c := s.ClientConfig(admin)
+			c.ContentType = contentType
+			pods := kubernetes.NewForConfigOrDie(c).CoreV1().Pods("default")
+			kind := strings.TrimPrefix(contentType, "application/")
+			for name, p := range map[string]*corev1.Pod{"plain": pod(""), "rich": richPod(""), "gated": gatedPod(), "empty": emptyPod(), "large": largePod()} {
+				p.Name = name + "-" + strings.ReplaceAll(kind, ".", "-")
+				if _, err := pods.Create(t.Context(), p, metav1.CreateOptions{}); err != nil {
+					t.Fatal(err)
+				}
+				kept[p.Name] = stored(t, s, p.Name)
+			}
+		}
+	})
+	t.Run("again", func(t *testing.T) {
+		s := start(t, dir)
+		for name, pod := range kept {
+			got := stored(t, s, name)
+			if !apiequality.Semantic.DeepEqual(got, pod) {
+				t.Errorf("%s decoded:\n%#v\nkept:\n%#v", name, got, pod)
+			}
+			if a, b := got.CreationTimestamp, pod.CreationTimestamp; !reflect.DeepEqual(a, b) {
+				t.Errorf("%s: created at %#v, kept as %#v", name, a, b)
+			}
+			for i := range pod.ManagedFields {
+				if a, b := got.ManagedFields[i].Time, pod.ManagedFields[i].Time; !reflect.DeepEqual(a, b) {
+					t.Errorf("%s: managed at %#v, kept as %#v", name, a, b)
+				}
+			}
+		}
+	})
+}
+
+func gatedPod() *corev1.Pod {
+	p := richPod("")
+	p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "example.com/wait"}}
+	return p
+}
+
+func emptyPod() *corev1.Pod {
+	p := pod("")
+	p.Labels, p.Annotations, p.Spec.NodeSelector = map[string]string{}, map[string]string{}, map[string]string{}
+	p.Spec.Tolerations, p.Spec.Containers[0].Args = []corev1.Toleration{}, []string{}
+	p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{}
+	return p
+}
+
+func largePod() *corev1.Pod {
+	p := richPod("")
+	p.Annotations["large"] = strings.Repeat("x", 20<<10)
+	return p
 }

@@ -111,7 +111,11 @@ func TestSentListCompressed(t *testing.T) {
 	c := overTLS(t, s)
 	cfg := must(kubeconfig(s))
 	client := must(rest.HTTPClientFor(cfg))
-	for n, want := range map[int]string{1: "", 40: "gzip"} {
+	for _, step := range []struct {
+		n    int
+		want string
+	}{{1, ""}, {40, "gzip"}} {
+		n, want := step.n, step.want
 		for i := range n {
 			cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "c-"}, Data: map[string]string{"k": strings.Repeat("x", 4000+i)}}
 			must(c.CoreV1().ConfigMaps("default").Create(t.Context(), cm, metav1.CreateOptions{}))

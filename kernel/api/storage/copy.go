@@ -37,6 +37,16 @@ func WithSharedResult(ctx context.Context) context.Context {
 	return context.WithValue(ctx, sharedResultKey{}, true)
 }
 
+type givenKey struct{}
+
+// WithGivenObject lets a create keep the object that it is given, as the one that
+// all readers share, instead of decoding what it wrote. The caller promises that
+// nobody writes to the object any more, and that asStored makes of it what
+// decoding its encoding gives, but for empty maps and lists.
+func WithGivenObject(ctx context.Context, asStored func(runtime.Object)) context.Context {
+	return context.WithValue(ctx, givenKey{}, asStored)
+}
+
 // setResult gives the caller of a write what was stored.
 func setResult(ctx context.Context, out, obj runtime.Object) error {
 	if shared, _ := ctx.Value(sharedResultKey{}).(bool); shared {

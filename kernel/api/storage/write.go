@@ -30,7 +30,13 @@ func (s *Storage) Create(ctx context.Context, key string, obj, out runtime.Objec
 	if err != nil {
 		return err
 	}
-	created, err := s.commit(ctx, key, data, nil, 0, ttl)
+	created := obj
+	if asStored, ok := ctx.Value(givenKey{}).(func(runtime.Object)); ok {
+		asStored(obj)
+		err = s.commitObject(ctx, key, obj, data, nil, 0, ttl)
+	} else {
+		created, err = s.commit(ctx, key, data, nil, 0, ttl)
+	}
 	var conflict *store.ConflictError
 	switch {
 	case errors.As(err, &conflict):
