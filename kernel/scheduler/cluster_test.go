@@ -66,17 +66,18 @@ type api struct {
 	claims  *fcache.FakeControllerSource
 	service *fcache.FakeControllerSource
 
-	mu         sync.Mutex
-	byUID      map[types.UID]*v1.Pod
-	order      []string           // pods in the order they were bound
-	refuse     func(string) error // for each binding of a pod, by name
-	silent     bool               // bindings succeed and are not seen
-	twice      []string           // pods bound twice
-	taken      map[types.UID]bool // pods that another scheduler bound
-	conditions map[string][]v1.PodCondition
-	events     []string
-	evict      Evicter
-	nominate   Nominator
+	mu              sync.Mutex
+	byUID           map[types.UID]*v1.Pod
+	order           []string           // pods in the order they were bound
+	refuse          func(string) error // for each binding of a pod, by name
+	refuseCondition func() error
+	silent          bool               // bindings succeed and are not seen
+	twice           []string           // pods bound twice
+	taken           map[types.UID]bool // pods that another scheduler bound
+	conditions      map[string][]v1.PodCondition
+	events          []string
+	evict           Evicter
+	nominate        Nominator
 }
 
 func newAPI(t testing.TB) *api {
@@ -181,6 +182,11 @@ func (a *api) bound() []string {
 func (a *api) condition(_ context.Context, pod *v1.Pod, c *v1.PodCondition) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if a.refuseCondition != nil {
+		if err := a.refuseCondition(); err != nil {
+			return err
+		}
+	}
 	a.conditions[pod.Name] = append(a.conditions[pod.Name], *c)
 	return nil
 }

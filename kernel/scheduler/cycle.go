@@ -171,12 +171,11 @@ func (s *Scheduler) classOf(sh *shape) *class {
 // tell reports a failed attempt, unless the same was told before.
 func (s *Scheduler) tell(p *podEntry, reason string, d *Decision) {
 	s.attempted(p, resultOf(reason))
-	if p.told == reason+d.Message && p.unwritten == nil {
+	if p.reason == reason && p.message == d.Message && p.unwritten == nil {
 		return
 	}
-	if s.report.failure(p.pod, reason, d.Message, d.Time, p.unwritten) {
-		p.told, p.unwritten = reason+d.Message, nil
-	}
+	s.report.failure(p.pod, reason, d.Message, d.Time, p.unwritten)
+	p.reason, p.message, p.unwritten = reason, d.Message, nil
 }
 
 // attempted counts the end of an attempt.

@@ -99,7 +99,8 @@ func TestFailedSchedulingMessage(t *testing.T) {
 	})
 }
 
-// Conditions of one pod are written one after the other, whichever is quick.
+// Conditions of one pod are written one after the other, whichever is quick; of
+// those that wait, the last. Each pod is told, however many there are.
 func TestConditionsAreWrittenInOrder(t *testing.T) {
 	const n = 20
 	var mu sync.Mutex
@@ -121,17 +122,33 @@ func TestConditionsAreWrittenInOrder(t *testing.T) {
 	var want []string
 	for i := range n {
 		want = append(want, strings.Repeat("x", i+1))
-		if !r.failure(makePod("p", 1), v1.PodReasonUnschedulable, want[i], time.Now(), nil) {
-			t.Fatal("no room")
+		r.failure(makePod("p", 1), v1.PodReasonUnschedulable, want[i], time.Now(), nil)
+	}
+	for i := range r.patches {
+		group.Go(func() { r.runPatches(ctx, &r.patches[i]) })
+	}
+	last := func(want int) func() bool {
+		return func() bool {
+			mu.Lock()
+			defer mu.Unlock()
+			return len(got) > 0 && len(got[len(got)-1]) == want
 		}
 	}
-	for _, patches := range r.patches {
-		group.Go(func() { r.runPatches(ctx, patches) })
+	eventually(t, "the last is written", last(n))
+	for i := range n {
+		r.failure(makePod("p", 1), v1.PodReasonUnschedulable, strings.Repeat("x", n+1+i), time.Now(), nil)
 	}
-	eventually(t, "all written", func() bool { mu.Lock(); defer mu.Unlock(); return len(got) == n })
-	if !slices.Equal(got, want) {
+	eventually(t, "the last is written", last(2*n))
+	mu.Lock()
+	if !slices.IsSortedFunc(got, func(a, b string) int { return len(a) - len(b) }) || got[0] != want[n-1] {
 		t.Errorf("order %q", got)
 	}
+	got = nil
+	mu.Unlock()
+	for i := range 5000 {
+		r.failure(makePod(fmt.Sprint("p", i), 1), v1.PodReasonUnschedulable, "no", time.Now(), nil)
+	}
+	eventually(t, "all are told", func() bool { mu.Lock(); defer mu.Unlock(); return len(got) == 5000 })
 }
 
 // The active queue is by priority, then by time.

@@ -77,8 +77,8 @@ type podEntry struct {
 	// startTold is the start that plugins were told.
 	startTold int64
 
-	// told is the last condition message written for the pod.
-	told string
+	// reason and message are what was told of the pod last.
+	reason, message string
 }
 
 // entry is how a pod comes into the queue.

@@ -1,8 +1,10 @@
 package scheduler
 
 import (
+	"errors"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 )
@@ -43,4 +45,28 @@ func TestQueueMetrics(t *testing.T) {
 	}
 	c.stop()
 	is("scheduler_pending_pods", 0, map[string]string{"queue": "unschedulable"})
+}
+
+// A condition that the API did not take is written again, though the pod itself is
+// not tried again for long.
+func TestLostConditionIsWrittenAgain(t *testing.T) {
+	var tries atomic.Int64
+	c := start(t, Config{}, func(c *cluster) {
+		c.nodes.Add(makeNode("n", 1000, nil))
+		c.addPod(makePod("big", 9000))
+		c.refuseCondition = func() error {
+			if tries.Add(1) == 1 {
+				return errors.New("etcdserver: request timed out")
+			}
+			return nil
+		}
+	})
+	eventually(t, "it is written again", func() bool {
+		c.clock.Step(time.Second)
+		_, n := c.lastCondition("big")
+		return n == 1
+	})
+	if d, _ := c.sched.Explain("a", "big"); d.Attempt != 1 {
+		t.Errorf("attempt %d", d.Attempt)
+	}
 }

@@ -6,11 +6,13 @@ import (
 	"hash/maphash"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 	"unicode/utf8"
 
 	"golang.org/x/time/rate"
 	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -102,9 +104,9 @@ type reporter struct {
 	scheduled *rate.Limiter
 	failures  *rate.Limiter
 	notes     chan note
-	// patches has a queue a worker: the conditions of one pod are written in
-	// order, or an old one could be the last word.
-	patches [patchWorkers]chan note
+	// patches has a queue a worker: what is told of one pod is written in order, or
+	// an old word could be the last.
+	patches [patchWorkers]patchQueue
 	seed    maphash.Seed
 	lost    chan types.UID // pods whose condition was not written
 }
@@ -121,7 +123,7 @@ func newReporter(c *Config, d *Deps) *reporter {
 		lost:      make(chan types.UID, 1024),
 	}
 	for i := range r.patches {
-		r.patches[i] = make(chan note, 256)
+		r.patches[i].wake = make(chan struct{}, 1)
 	}
 	return r
 }
@@ -137,8 +139,9 @@ func (r *reporter) success(pod *v1.Pod, node string, now time.Time) {
 	}
 }
 
-// failure tells why a pod was not scheduled; false: the condition had no room.
-func (r *reporter) failure(pod *v1.Pod, reason, message string, now time.Time, nominated *string) bool {
+// failure tells why a pod was not scheduled. What it says by a condition waits for
+// its turn as long as it takes: the pod may not be tried again for minutes.
+func (r *reporter) failure(pod *v1.Pod, reason, message string, now time.Time, nominated *string) {
 	if r.events != nil && r.failures.AllowN(now, 1) {
 		select {
 		case r.notes <- note{pod: pod, reason: reason, message: truncate(message)}:
@@ -146,27 +149,68 @@ func (r *reporter) failure(pod *v1.Pod, reason, message string, now time.Time, n
 		}
 	}
 	if r.status == nil || nominated == nil && hasCondition(pod, reason, message) {
-		return true
+		return
 	}
-	return r.patch(note{pod: pod, reason: reason, message: message, at: now, nominated: nominated})
+	r.patch(note{pod: pod, reason: reason, message: message, at: now, nominated: nominated})
 }
 
-// patch has a pod's status written; false: there was no room.
-func (r *reporter) patch(n note) bool {
+// patch has a pod's status written.
+func (r *reporter) patch(n note) {
+	r.patches[maphash.String(r.seed, string(n.pod.UID))%patchWorkers].push(n)
+}
+
+// patchQueue is what is to be written of pods, in the order in which they came: one
+// note a pod, the last.
+type patchQueue struct {
+	mu    sync.Mutex
+	notes map[types.UID]note
+	order []types.UID
+	wake  chan struct{}
+}
+
+func (q *patchQueue) push(n note) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	before, waits := q.notes[n.pod.UID]
+	if !waits {
+		q.order = append(q.order, n.pod.UID)
+	}
+	if n.nominated == nil {
+		n.nominated = before.nominated
+	}
+	if n.reason == "" {
+		n.reason, n.message, n.at = before.reason, before.message, before.at
+	}
+	if q.notes == nil {
+		q.notes = map[types.UID]note{}
+	}
+	q.notes[n.pod.UID] = n
 	select {
-	case r.patches[maphash.String(r.seed, string(n.pod.UID))%patchWorkers] <- n:
-		return true
+	case q.wake <- struct{}{}:
 	default:
-		return false
 	}
 }
 
-// nominate has a pod's nomination written. What has no room is written with the
-// pod's next condition.
-func (r *reporter) nominate(p *podEntry) {
-	if r.status == nil || r.patch(note{pod: p.pod, nominated: p.unwritten}) {
-		p.unwritten = nil
+func (q *patchQueue) pop() (note, bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.order) == 0 {
+		q.order = nil
+		return note{}, false
 	}
+	uid := q.order[0]
+	q.order = q.order[1:]
+	n := q.notes[uid]
+	delete(q.notes, uid)
+	return n, true
+}
+
+// nominate has a pod's nomination written.
+func (r *reporter) nominate(p *podEntry) {
+	if r.status != nil {
+		r.patch(note{pod: p.pod, nominated: p.unwritten})
+	}
+	p.unwritten = nil
 }
 
 func hasCondition(pod *v1.Pod, reason, message string) bool {
@@ -194,20 +238,27 @@ func (r *reporter) runEvents(ctx context.Context) {
 	}
 }
 
-func (r *reporter) runPatches(ctx context.Context, patches <-chan note) {
+func (r *reporter) runPatches(ctx context.Context, q *patchQueue) {
 	for {
-		select {
-		case <-ctx.Done():
+		n, ok := q.pop()
+		if !ok {
+			select {
+			case <-ctx.Done():
+				return
+			case <-q.wake:
+			}
+			continue
+		}
+		patch, cancel := context.WithTimeout(ctx, writeTimeout)
+		err := r.status(patch, n.pod, n.condition(), n.nominated)
+		cancel()
+		if ctx.Err() != nil {
 			return
-		case n := <-patches:
-			patch, cancel := context.WithTimeout(ctx, writeTimeout)
-			err := r.status(patch, n.pod, n.condition(), n.nominated)
-			cancel()
-			if err != nil {
-				select {
-				case r.lost <- n.pod.UID:
-				default:
-				}
+		}
+		if err != nil && !apierrors.IsNotFound(err) {
+			select {
+			case r.lost <- n.pod.UID:
+			default:
 			}
 		}
 	}

@@ -62,8 +62,9 @@ type Scheduler struct {
 	unsynced  int
 	swept     time.Time
 	troubled  time.Time
-	eager     bool // flush without waiting for a decision
-	counted   bool // Metrics know how much there is
+	unheard   []types.UID // what was told of these pods did not arrive
+	eager     bool        // flush without waiting for a decision
+	counted   bool        // Metrics know how much there is
 
 	// Events that may help pods which fit nowhere (events.go).
 	events    []clusterEvent
@@ -167,8 +168,8 @@ func (s *Scheduler) Run(ctx context.Context) error {
 		group.Go(func() { s.report.runEvents(ctx) })
 	}
 	if s.report.status != nil {
-		for _, patches := range s.report.patches {
-			group.Go(func() { s.report.runPatches(ctx, patches) })
+		for i := range s.report.patches {
+			group.Go(func() { s.report.runPatches(ctx, &s.report.patches[i]) })
 		}
 	}
 	s.loop(ctx)
@@ -323,16 +324,28 @@ func (s *Scheduler) sweep(now time.Time) {
 		}
 	}
 	s.queue.flushStale(now)
+	s.retell(now)
 }
 
+// untold notes that what was told of a pod did not arrive; it is told again in a
+// while, as the pod may not be tried for long.
 func (s *Scheduler) untold(uid types.UID) {
-	if p := s.pods[uid]; p != nil {
-		p.told = ""
-		if p.nominated != p.pod.Status.NominatedNodeName {
-			node := p.nominated
-			p.unwritten = &node
-		}
+	if s.pods[uid] != nil {
+		s.unheard = append(s.unheard, uid)
 	}
+}
+
+// retell tells again what did not arrive.
+func (s *Scheduler) retell(now time.Time) {
+	for _, uid := range s.unheard {
+		p := s.pods[uid]
+		if p == nil || p.node != "" {
+			continue
+		}
+		nominated := p.nominated
+		s.report.patch(note{pod: p.pod, reason: p.reason, message: p.message, at: now, nominated: &nominated})
+	}
+	s.unheard = nil
 }
 
 // policyChanged brings every parked pod back: other plugins, other answers. The
