@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"net/http"
 
-	"sigs.k8s.io/yaml"
+	"go.yaml.in/yaml/v3"
 
 	"pintle.dev/pintle/kernel/config"
 	"pintle.dev/pintle/kernel/config/kubescheduler"
@@ -38,11 +38,11 @@ func (k *Kernel) configuration() ([]byte, error) {
 	if err := config.Show(&text, cfg); err != nil {
 		return nil, err
 	}
-	own, err := yaml.YAMLToJSON(text.Bytes())
-	if err != nil {
+	var own any
+	if err := yaml.Unmarshal(text.Bytes(), &own); err != nil {
 		return nil, fmt.Errorf("configz: %w", err)
 	}
-	answer := map[string]any{config.Group: json.RawMessage(own)}
+	answer := map[string]any{config.Group: own}
 	if cfg.Scheduler.Enabled {
 		running := k.host.Scheduling()
 		scheduler := cfg.Scheduler
