@@ -47,11 +47,11 @@ func newCyclePolicy(t testing.TB, source func() *contractv1.Delta, plugins ...an
 	for _, info := range p.guest.Plugins()[3:] {
 		hearing := p.hearing(info)
 		if info.Kind == sdk.KindPredicate {
-			p.predicates = append(p.predicates, PredicateInfo{Name: info.Name, Scope: string(info.Scope), Reads: info.Reads, Hearing: hearing})
+			p.predicates = append(p.predicates, PredicateInfo{Name: info.Name, Scope: string(info.Scope), Pods: string(info.Pods), Reads: info.Reads, Hearing: hearing})
 			continue
 		}
 		at := pointOf[info.Kind]
-		p.points[at] = append(p.points[at], contractv1.PointInfo{Name: info.Name, Scope: string(info.Scope), Reads: info.Reads, Hearing: hearing, ByClass: info.ByClass})
+		p.points[at] = append(p.points[at], contractv1.PointInfo{Name: info.Name, Scope: string(info.Scope), Pods: string(info.Pods), Reads: info.Reads, Hearing: hearing, ByClass: info.ByClass})
 	}
 	return p
 }

@@ -99,7 +99,7 @@ func TestInto(t *testing.T) {
 		t.Fatal(err)
 	}
 	cfg := check(t, text)
-	if cfg.API.Port != 7443 || cfg.Scheduler.Seed != 7 || len(cfg.Plugins.Bundles) != 2 || cfg.Plugins.Bundles[0].Name != "modern" || len(cfg.Scheduler.Profiles) != 2 {
+	if cfg.API.Port != 7443 || cfg.Scheduler.Seed != 7 || len(cfg.Plugins.Bundles) != 3 || cfg.Plugins.Bundles[0].Name != "modern" || len(cfg.Scheduler.Profiles) != 2 {
 		t.Errorf("%+v", cfg)
 	}
 	golden(t, "into.yaml", text)

@@ -55,7 +55,8 @@ func (l *Ledger) Forget(pod string) {
 	delete(l.plans, pod)
 }
 
-func (l *Ledger) keep(pod string, plan *Plan) {
+// Keep notes the plan of a pod.
+func (l *Ledger) Keep(pod string, plan *Plan) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.plans[pod] = plan
@@ -102,6 +103,6 @@ func reserve(ledger *Ledger, p *sdk.Placement) sdk.Status {
 			Annotations: map[string]string{claims.SelectedNode: p.NodeName},
 		})
 	}
-	ledger.keep(p.Pod.UID, plan)
+	ledger.Keep(p.Pod.UID, plan)
 	return sdk.Status{}
 }
