@@ -34,7 +34,7 @@ type contender struct {
 type starter func(ctx context.Context, dir string, scheduling bool) (*contender, error)
 
 // policy is what Pintle decides by: the profiles of a configuration file, with
-// those of its bundles that are WASM modules.
+// those of its bundles that they name plugins of.
 type policy struct {
 	name      string
 	bundles   []map[string]any
@@ -60,16 +60,47 @@ func policyOf(name, file string) (policy, error) {
 		return p, fmt.Errorf("%s: %w", file, err)
 	}
 	p.scheduler = config.Scheduler
+	bin, err := cluster.Bin()
+	if err != nil {
+		return p, err
+	}
+	named := p.plugins()
 	for _, b := range config.Plugins.Bundles {
-		// volumebinding is a process, which is not asked about pods without claims.
-		if b["transport"] == "wasm" || b["name"] == "volumebinding" {
+		raw, err := os.ReadFile(filepath.Join(bin, "plugins", fmt.Sprint(b["name"]), "manifest.yaml"))
+		if err != nil {
+			return p, fmt.Errorf("%w; run make build", err)
+		}
+		var manifest struct{ Plugins []struct{ Name string } }
+		if err := yaml.Unmarshal(raw, &manifest); err != nil {
+			return p, fmt.Errorf("manifest of bundle %s: %w", b["name"], err)
+		}
+		if slices.ContainsFunc(manifest.Plugins, func(one struct{ Name string }) bool { return named[one.Name] }) {
 			p.bundles = append(p.bundles, b)
 		}
 	}
-	if len(p.bundles) == 0 || p.scheduler["profiles"] == nil {
-		return p, fmt.Errorf("%s: no profiles, or no bundles in WASM", file)
-	}
 	return p, nil
+}
+
+// plugins are the names in the profiles.
+func (p policy) plugins() map[string]bool {
+	names := map[string]bool{}
+	var collect func(any)
+	collect = func(v any) {
+		switch v := v.(type) {
+		case string:
+			names[v] = true
+		case []any:
+			for _, one := range v {
+				collect(one)
+			}
+		case map[string]any:
+			for _, one := range v {
+				collect(one)
+			}
+		}
+	}
+	collect(p.scheduler["profiles"])
+	return names
 }
 
 // policy is the one of the command line.
@@ -85,23 +116,7 @@ func (o options) policy() (policy, error) {
 
 // lacks names what of a row's needs the policy does not have; empty: nothing.
 func (p policy) lacks(needs [][]string) string {
-	have := map[string]bool{}
-	var collect func(any)
-	collect = func(v any) {
-		switch v := v.(type) {
-		case string:
-			have[v] = true
-		case []any:
-			for _, one := range v {
-				collect(one)
-			}
-		case map[string]any:
-			for _, one := range v {
-				collect(one)
-			}
-		}
-	}
-	collect(p.scheduler["profiles"])
+	have := p.plugins()
 	var missing []string
 	for _, names := range needs {
 		if !slices.ContainsFunc(names, func(n string) bool { return have[n] }) {
@@ -111,7 +126,8 @@ func (p policy) lacks(needs [][]string) string {
 	return strings.Join(missing, ", ")
 }
 
-// config is the kernel's, with all policy in WASM and no controllers.
+// config is the kernel's, with nothing but the policy, whose decisions are all
+// made in WASM.
 func (p policy) config(scheduling bool) (string, error) {
 	scheduler := maps.Clone(p.scheduler)
 	scheduler["enabled"] = scheduling
@@ -133,10 +149,22 @@ func (p policy) pintle(ctx context.Context, dir string, scheduling bool) (*conte
 	c := &contender{dir: dir}
 	start := func(ctx context.Context, scheduling bool) error {
 		text, err := p.config(scheduling)
-		if err == nil {
-			c.apiServer, err = runKernel(ctx, "bench-peer", dir, text)
+		if err != nil {
+			return err
 		}
-		return err
+		if c.apiServer, err = runKernel(ctx, "bench-peer", dir, text); err != nil {
+			return err
+		}
+		all, err := weigh(c.pids[0])
+		if err != nil {
+			return errors.Join(err, c.stop(syscall.SIGTERM))
+		}
+		for _, p := range all { // plugins in processes count too
+			if p.pid != c.pids[0] {
+				c.pids = append(c.pids, p.pid)
+			}
+		}
+		return nil
 	}
 	c.schedule = func(ctx context.Context) error {
 		if err := c.stop(syscall.SIGTERM); err != nil {

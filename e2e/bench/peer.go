@@ -49,12 +49,12 @@ func measurePeer(ctx context.Context, o options) (_ []figure, err error) {
 	}
 	var figures []figure
 	var errs []error
-	beside := map[string]comparison{}
+	beside := map[string]compared{}
 	for _, row := range rows {
 		if len(wanted) > 0 && !slices.Contains(wanted, row.id) {
 			continue
 		}
-		c, more, err := o.comparedRow(ctx, dir, p, row)
+		c, err := o.comparedRow(ctx, dir, p, row)
 		if err != nil {
 			// The others still tell something.
 			errs = append(errs, fmt.Errorf("%s: %w", row.id, err))
@@ -62,7 +62,7 @@ func measurePeer(ctx context.Context, o options) (_ []figure, err error) {
 			continue
 		}
 		beside[row.id] = c
-		figures = append(figures, more...)
+		figures = append(figures, c.figure)
 		if row.id == "queue-full" && len(beside["queue-empty"].ours) > 0 {
 			figures = append(figures, kept(beside["queue-full"], beside["queue-empty"]))
 		}
@@ -78,18 +78,29 @@ func rowNames() (names []string) {
 }
 
 // kept is how many pods a second there are with others stuck, of those without.
-func kept(full, empty comparison) figure {
-	f := figure{Name: "  of those without", Unit: "%", Value: 100 * median(full.ours) / median(empty.ours), AtLeast: 90}
+// What both take of the processors stands beside it, since the rows follow one
+// another and something else may run.
+func kept(full, empty compared) figure {
+	f := figure{Name: "  of those without", Unit: "%", Value: 100 * median(full.rates.ours) / median(empty.rates.ours), AtLeast: 90}
 	ok := f.Value >= f.AtLeast
 	f.Reached = &ok
+	used := func(list []outcome) float64 { return sideOf("", list).ProcessorUs }
+	f.Note = fmt.Sprintf("processor time a pod %.0f and %.0f us", used(full.ours), used(empty.ours))
 	if len(full.theirs) > 0 && len(empty.theirs) > 0 {
-		f.Note = fmt.Sprintf("kube-scheduler %.0f %%", 100*median(full.theirs)/median(empty.theirs))
+		f.Note += fmt.Sprintf("; kube-scheduler %.0f %%, %.0f and %.0f us", 100*median(full.rates.theirs)/median(empty.rates.theirs), used(full.theirs), used(empty.theirs))
 	}
 	return f
 }
 
+// compared is a row as both sides did it, and as it is told.
+type compared struct {
+	rates        comparison
+	ours, theirs []outcome
+	figure       figure
+}
+
 // comparedRow has both sides do a row, as often as rounds are wanted.
-func (o options) comparedRow(ctx context.Context, dir string, p policy, row peerRow) (comparison, []figure, error) {
+func (o options) comparedRow(ctx context.Context, dir string, p policy, row peerRow) (compared, error) {
 	c := comparison{name: row.name, unit: "pods/s", peer: "kube-scheduler", atLeast: row.goal}
 	lacking := p.lacks(row.needs)
 	var ours, theirs []outcome
@@ -106,7 +117,7 @@ func (o options) comparedRow(ctx context.Context, dir string, p policy, row peer
 			step("%s: %s, %d nodes, %d pods", row.id, side.name, row.nodes, row.count)
 			out, err := o.doRow(ctx, dir, side.start, row)
 			if err != nil {
-				return c, nil, fmt.Errorf("%s: %w", side.name, err)
+				return compared{}, fmt.Errorf("%s: %w", side.name, err)
 			}
 			fmt.Printf("    %s\n", out)
 			*side.into = append(*side.into, out)
@@ -146,7 +157,7 @@ func (o options) comparedRow(ctx context.Context, dir string, p policy, row peer
 			f.Sides = append(f.Sides, sideOf(side.name, side.list))
 		}
 	}
-	return c, []figure{f}, nil
+	return compared{c, ours, theirs, f}, nil
 }
 
 // costs says what a pod took of the processors of both sides: of all that is

@@ -28,7 +28,7 @@ type grown struct {
 	nodes   int
 	rate    float64 // pods a second, create to bound
 	kernel  float64 // processor time of the kernel, us a pod
-	decided float64 // of it in decisions, us a pod; 0: the kernel does not say
+	decided float64 // time of a decision, us, by the kernel's metrics; 0: they do not say
 }
 
 // measureScale lets one kernel grow to 50,000 plain nodes, binds pods of fifty
@@ -62,7 +62,7 @@ func measureScale(ctx context.Context, o options) (_ []figure, err error) {
 		step("%d nodes: %d pods", size, count)
 		g, err := o.grow(ctx, c, client, b, pods, count)
 		pods, g.nodes = pods+count, size
-		fmt.Printf("    %.0f pods/s; %.0f us of the kernel's processor time a pod, %.0f of them to decide\n", g.rate, g.kernel, g.decided)
+		fmt.Printf("    %.0f pods/s; %.0f us of the kernel's processor time a pod, a decision took %.0f us\n", g.rate, g.kernel, g.decided)
 		return g, err
 	}
 	for _, size := range scaleSizes {
@@ -97,7 +97,7 @@ func measureScale(ctx context.Context, o options) (_ []figure, err error) {
 	first, last := sizes[0], sizes[len(sizes)-1]
 	if len(sizes) > 1 {
 		figures = append(figures, middle(fmt.Sprintf("  from %d to %d nodes, %gx", first.nodes, last.nodes, float64(last.nodes)/float64(first.nodes)), "x", 0, last.kernel/first.kernel).
-			note("time to decide %.1fx", last.decided/first.decided))
+			note("time of a decision %.1fx", last.decided/first.decided))
 	}
 	if rest := o.scalePods - pods; rest > 0 {
 		done := o.startProfile(c.cfg, "scale")
@@ -113,7 +113,17 @@ func measureScale(ctx context.Context, o options) (_ []figure, err error) {
 	if err != nil {
 		return nil, err
 	}
-	figures = append(figures, middle("  resident memory with all of them", "MB", 0, mb(rss)).note("anonymous %.0f", mb(anonymous)))
+	figures = append(figures, middle("  resident memory with all of them, at once", "MB", 0, mb(rss)).note("anonymous %.0f", mb(anonymous)))
+	step("waiting %s, then weighing", idleFor)
+	select {
+	case <-time.After(idleFor):
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if rss, anonymous, err = c.memory(); err != nil {
+		return nil, err
+	}
+	figures = append(figures, middle("  resident memory at rest", "MB", 0, mb(rss)).note("anonymous %.0f; after %s", mb(anonymous), idleFor))
 	if err := checkPlaced(ctx, client, pods, nil); err != nil {
 		return nil, err
 	}
@@ -224,7 +234,7 @@ func growthChart(file string, sizes []grown) error {
 		of                 func(grown) float64
 	}{
 		{"processor time of the kernel a pod", "#2a6fbb", "", func(g grown) float64 { return g.kernel }},
-		{"of it to decide", "#c60", "", func(g grown) float64 { return g.decided }},
+		{"time of a decision", "#c60", "", func(g grown) float64 { return g.decided }},
 		{"linear growth of the first", "#999", "6 4", func(g grown) float64 { return first.kernel * float64(g.nodes) / float64(first.nodes) }},
 	}
 	for i, one := range series {
