@@ -16,6 +16,7 @@ type Cluster struct {
 
 	objectGeneration map[string]uint64 // kind → generation of its last change
 	objectEpoch      uint64            // the last of objectGeneration
+	nodeSets         uint64            // how often nodes were set or removed
 	epoch            uint64            // counts deltas; stamps prepared states
 	gone             []uint32          // classes set or removed since the guest looked
 	changes          changeLog
@@ -67,7 +68,12 @@ func (c *Cluster) AllObjects(kind string, yield func(*Object) bool) {
 	}
 }
 
+// NodeChanges counts how often nodes came, went or changed themselves; pods that
+// come and go are no such change.
+func (c *Cluster) NodeChanges() uint64 { return c.nodeSets }
+
 func (c *Cluster) reset() {
+	c.nodeSets++
 	for class := range c.classes {
 		c.gone = append(c.gone, class)
 	}
@@ -117,6 +123,7 @@ func (c *Cluster) setNode(n *Node) error {
 		n.Pods = map[string]*Pod{}
 	}
 	c.nodes[n.Index] = n
+	c.nodeSets++
 	c.setColumns(n)
 	if c.changes.kept {
 		c.changePods(PodRemoved, old)
@@ -131,6 +138,7 @@ func (c *Cluster) setNode(n *Node) error {
 func (c *Cluster) removeNode(index uint32) {
 	if n := c.Node(index); n != nil {
 		c.nodes[index] = nil
+		c.nodeSets++
 		if c.changes.kept {
 			c.changePods(PodRemoved, n)
 			c.changes.add(Change{Kind: NodeRemoved, Node: n})

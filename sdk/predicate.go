@@ -34,6 +34,9 @@ const (
 	NormalizeMax        Normalize = "max"         // 10 × score / largest
 	NormalizeReverseMax Normalize = "reverse-max" // 10 × (largest − score) / largest
 	NormalizePlugin     Normalize = "plugin"      // the plugin's own NormalizeFunc
+	// NormalizePluginNonzero is NormalizePlugin of a plugin that leaves raw scores
+	// which are all 0 as they are, and is not asked about them. Contract 3.
+	NormalizePluginNonzero Normalize = "plugin-nonzero"
 	// NormalizeReverse is 10 − (10 × score / largest), and 10 where the largest
 	// is 0: kube-scheduler's way, which rounds to the other side. Contract 3.
 	NormalizeReverse Normalize = "reverse"
@@ -157,6 +160,7 @@ type Priority struct {
 	// ScoreNodes is Score for many nodes, faster; one of both is enough.
 	ScoreNodes func(b *Batch)
 	// NormalizeFunc rewrites the raw scores of all feasible nodes in place;
-	// only for NormalizePlugin. nodes and scores run in parallel.
+	// only for NormalizePlugin and NormalizePluginNonzero. nodes and scores run in
+	// parallel.
 	NormalizeFunc func(c *Cluster, pod *Pod, state any, nodes []*Node, scores []int64)
 }

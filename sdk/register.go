@@ -111,10 +111,10 @@ func newServed(plugin any) (served, error) {
 		if s.maxScore < 0 || s.maxScore > MaxFrameworkScore {
 			return s, fmt.Errorf("priority %s: MaxScore is %d; use 1 to %d", p.Name, p.MaxScore, MaxFrameworkScore)
 		}
-		if s.maxScore != 0 || s.normalize == NormalizeReverse {
+		if s.maxScore != 0 || s.normalize == NormalizeReverse || s.normalize == NormalizePluginNonzero {
 			s.contract = max(s.contract, contract.Three)
 		}
-		if (s.normalize == NormalizePlugin) != (p.NormalizeFunc != nil) {
+		if (s.normalize == NormalizePlugin || s.normalize == NormalizePluginNonzero) != (p.NormalizeFunc != nil) {
 			return s, fmt.Errorf("priority %s: NormalizeFunc goes with NormalizePlugin, and only with it", p.Name)
 		}
 	default:

@@ -77,8 +77,13 @@ func (h *Host) build(profile Profile, plan *plan) (*Policy, error) {
 			return nil, err
 		}
 		p.scorers = append(p.scorers, place{u, profile.named(w.Name)})
+		normalize := cmp.Or(d.GetNormalize(), string(sdk.NormalizeNone))
+		keepsZero := normalize == string(sdk.NormalizePluginNonzero)
+		if keepsZero {
+			normalize = string(sdk.NormalizePlugin)
+		}
 		p.priorities = append(p.priorities, contractv1.PriorityInfo{
-			Name: w.Name, Scope: cmp.Or(d.GetScope(), string(sdk.ScopeNode)), Normalize: cmp.Or(d.GetNormalize(), string(sdk.NormalizeNone)), MaxScore: d.GetMaxScore(),
+			Name: w.Name, Scope: cmp.Or(d.GetScope(), string(sdk.ScopeNode)), Normalize: normalize, KeepsZero: keepsZero, MaxScore: d.GetMaxScore(),
 			Reads: reads(e, d), Weight: max(w.Weight, 1), Pods: d.GetPods(), IgnoreFailure: plan.ignores(u, e), Group: p.group(u),
 		})
 	}

@@ -67,6 +67,7 @@ type class struct {
 	trace            trace    // for the record of decisions
 
 	movesP, movesS []moves // by predicate, by priority
+	zero           []bool  // by priority: normalised scores are all 0, which nobody was asked for
 
 	// reserved are nodes that fit but for the pods nominated there; trials is what
 	// was found out by taking pods off nodes.
@@ -168,7 +169,7 @@ func (c *class) start(n int) {
 	c.raw, c.have, c.readsS = make([][]int64, ns), make([][]bool, ns), make([]uint64, ns)
 	c.staleS, c.moved, c.norm = make([]bool, ns), make([]bool, ns), make([][]int64, ns)
 	c.voidS, c.asks = make([]bool, ns), make([][]uint32, ns)
-	c.movesP, c.movesS = make([]moves, np), make([]moves, ns)
+	c.movesP, c.movesS, c.zero = make([]moves, np), make([]moves, ns), make([]bool, ns)
 	c.largest, c.message = make([]int64, ns), ""
 	c.unmeasured, c.tallied, c.changed = make([]bool, ns), false, c.changed[:0]
 	c.fail, c.mark, c.tick = nil, nil, 0

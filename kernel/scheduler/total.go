@@ -72,9 +72,17 @@ func (c *class) project(ctx context.Context, i int) (other bool, err error) {
 			return false, nil
 		}
 		c.norm[i] = grow(c.norm[i], len(c.fit), 0)[:len(c.fit)]
+		zero := info.KeepsZero
 		for k, n := range c.fit {
 			c.norm[i][k] = raw[n]
+			zero = zero && raw[n] == 0
 		}
+		if zero {
+			// As before means for new nodes, too: they are in c.changed.
+			other, c.zero[i], c.moved[i] = !c.zero[i], true, false
+			return other, nil
+		}
+		c.zero[i] = false
 		if err := c.policy.Normalize(ctx, i, c.id, c.fit, c.norm[i]); err != nil {
 			if ctx.Err() != nil {
 				return false, ctx.Err()

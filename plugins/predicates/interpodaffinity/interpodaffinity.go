@@ -19,6 +19,13 @@ const (
 	ReasonExisting = "node(s) didn't satisfy existing pods anti-affinity rules"
 )
 
+// The verdicts, made once.
+var (
+	lonely  = sdk.Never(ReasonAffinity)
+	hating  = sdk.Unfit(ReasonAnti)
+	refused = sdk.Unfit(ReasonExisting)
+)
+
 // New returns the predicate. What its configuration says is of scores alone.
 func New() sdk.Predicate {
 	return sdk.Predicate{
@@ -163,11 +170,11 @@ func filter(b *sdk.Batch) {
 	for k, node := range b.Nodes {
 		switch {
 		case !s.met(node):
-			b.Refuse(k, sdk.Never(ReasonAffinity))
+			b.Refuse(k, lonely)
 		case some(s.hated.List, node):
-			b.Refuse(k, sdk.Unfit(ReasonAnti))
+			b.Refuse(k, hating)
 		case some(s.refused.List, node):
-			b.Refuse(k, sdk.Unfit(ReasonExisting))
+			b.Refuse(k, refused)
 		}
 	}
 }

@@ -20,6 +20,12 @@ const (
 	ReasonLabel = Reason + " (missing required label)"
 )
 
+// The verdicts, made once.
+var (
+	unfit = sdk.Unfit(Reason)
+	never = sdk.Never(ReasonLabel)
+)
+
 type predicate struct{ defaults *topologyspread.Defaults }
 
 // New returns the predicate, with the system's default constraints until it is
@@ -71,9 +77,9 @@ func filter(b *sdk.Batch) {
 		for i := range s.Constraints {
 			c := &s.Constraints[i]
 			if domain := c.Column.Of(node); domain == 0 {
-				b.Refuse(k, sdk.Never(ReasonLabel))
+				b.Refuse(k, never)
 			} else if c.IsFull(domain) {
-				b.Refuse(k, sdk.Unfit(Reason))
+				b.Refuse(k, unfit)
 			} else {
 				continue
 			}

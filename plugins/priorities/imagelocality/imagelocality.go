@@ -27,7 +27,7 @@ const (
 // in when scores are normalised, which is done anew when a node changed.
 func New() sdk.Priority {
 	return sdk.Priority{
-		Name: Name, Scope: sdk.ScopeNode, Normalize: sdk.NormalizePlugin, MaxScore: sdk.MaxFrameworkScore,
+		Name: Name, Scope: sdk.ScopeNode, Normalize: sdk.NormalizePluginNonzero, MaxScore: sdk.MaxFrameworkScore,
 		Prepare: prepare, Score: score, NormalizeFunc: normalize,
 	}
 }
@@ -49,6 +49,9 @@ type state struct {
 	nodes []*sdk.Node
 	has   []uint64
 	words int
+	// at is the sdk.Cluster.NodeChanges that worth, by image, was worked out at.
+	at    uint64
+	worth []int64
 }
 
 func prepare(_ *sdk.Cluster, pod *sdk.Pod) any {
@@ -138,11 +141,13 @@ func (s *state) look(c *sdk.Cluster) (total int) {
 
 func normalize(c *sdk.Cluster, _ *sdk.Pod, prepared any, nodes []*sdk.Node, scores []int64) {
 	s := prepared.(*state)
-	total := s.look(c)
-	worth := make([]int64, len(s.images))
-	for i := range s.images {
-		im := &s.images[i]
-		worth[i] = im.uses * int64(float64(im.size)*(float64(im.nodes)/float64(total)))
+	if now := c.NodeChanges(); s.worth == nil || s.at != now {
+		total := s.look(c)
+		s.at, s.worth = now, make([]int64, len(s.images))
+		for i := range s.images {
+			im := &s.images[i]
+			s.worth[i] = im.uses * int64(float64(im.size)*(float64(im.nodes)/float64(total)))
+		}
 	}
 	most := ceiling * s.containers
 	for k, node := range nodes {
@@ -150,7 +155,7 @@ func normalize(c *sdk.Cluster, _ *sdk.Pod, prepared any, nodes []*sdk.Node, scor
 		has := s.has[int(node.Index)*s.words : (int(node.Index)+1)*s.words]
 		for i := range s.images {
 			if has[i/64]&(1<<(i%64)) != 0 {
-				sum += worth[i]
+				sum += s.worth[i]
 			}
 		}
 		// The ceiling of a pod without containers lies below the floor.

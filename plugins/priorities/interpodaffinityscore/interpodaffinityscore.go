@@ -19,7 +19,7 @@ type priority struct{ args podaffinity.Args }
 func New() sdk.Priority {
 	p := &priority{args: podaffinity.Args{HardPodAffinityWeight: 1}}
 	return sdk.Priority{
-		Name: Name, Scope: sdk.ScopeCluster, Normalize: sdk.NormalizePlugin, MaxScore: sdk.MaxFrameworkScore, Reads: []string{podaffinity.KindNamespace},
+		Name: Name, Scope: sdk.ScopeCluster, Normalize: sdk.NormalizePluginNonzero, MaxScore: sdk.MaxFrameworkScore, Reads: []string{podaffinity.KindNamespace},
 		Configure: p.configure, Prepare: p.prepare, Follow: follow, Moved: moved, ScoreNodes: score, NormalizeFunc: normalize,
 	}
 }

@@ -28,15 +28,16 @@ type priority struct {
 // configured.
 //
 // How much a domain counts depends on the domains of the nodes that fit, so that
-// there are no raw scores: all of them come when they are normalised.
+// scores come when they are normalised. Raw ones are 1, or 0 for pods without
+// constraints.
 func New() sdk.Priority {
 	p := &priority{}
 	if err := p.configure(nil); err != nil {
 		panic(err)
 	}
 	return sdk.Priority{
-		Name: Name, Scope: sdk.ScopeCluster, Normalize: sdk.NormalizePlugin, MaxScore: sdk.MaxFrameworkScore, Reads: topologyspread.Reads(),
-		Configure: p.configure, Prepare: p.prepare, Follow: follow, Moved: moved, ScoreNodes: func(*sdk.Batch) {}, NormalizeFunc: p.normalize,
+		Name: Name, Scope: sdk.ScopeCluster, Normalize: sdk.NormalizePluginNonzero, MaxScore: sdk.MaxFrameworkScore, Reads: topologyspread.Reads(),
+		Configure: p.configure, Prepare: p.prepare, Follow: follow, Moved: moved, ScoreNodes: score, NormalizeFunc: p.normalize,
 	}
 }
 
@@ -65,6 +66,16 @@ func moved(state any) ([]uint32, bool) {
 		return s.Moved(), false
 	}
 	return nil, false
+}
+
+func score(b *sdk.Batch) {
+	if b.State.(*topologyspread.Spread) == nil {
+		return
+	}
+	scores := b.Scores()
+	for k := range scores {
+		scores[k] = 1
+	}
 }
 
 // ignored is the raw score of a node without the label of a constraint, while

@@ -22,6 +22,7 @@ type PriorityInfo struct {
 	Pods          string // as of PredicateInfo
 	Normalize     string // sdk.Normalize*
 	MaxScore      int64  // what normalised scores go up to; 0: 10
+	KeepsZero     bool   // with sdk.NormalizePlugin: raw scores that are all 0 stay so, unasked
 	Reads         []string
 	Weight        int64
 	IgnoreFailure bool
