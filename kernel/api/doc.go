@@ -17,7 +17,9 @@
 // plugin.
 //
 // Data passes: request → handler chain → registry store (strategy, admission)
-// → storage.Interface of kernel/api/storage → kernel/store.
+// → storage.Interface of kernel/api/storage → kernel/store. Ordinary creates of
+// pods leave the machinery's handler aside (podcreate.go) and bindings are written
+// over the shared pod (binding.go): of what a scheduler waits for they are most.
 //
 // Caveats: each v1 type is registered as the internal version too, so that no
 // conversion copies an object on its way to the wire; encoders therefore work

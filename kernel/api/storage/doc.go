@@ -17,7 +17,8 @@
 // Create and GuaranteedUpdate encode once, decode the result once and hand both to the store: the bytes as the value,
 // the object as the event's attachment. Watches and lists serve that object. Decoded objects are immutable; what goes
 // out is a shallow copy (lists, watch events), so that an encoder may set its type, or a deep one (everything a caller
-// may change).
+// may change). A caller that promises to change nothing gets the object itself (WithSharedResult); one that gives an
+// object away, as decoding would make it, has it kept without decoding (WithGivenObject, Replace).
 //
 // A watch with a field selector on a trigger field (StoreOptions.TriggerFunc, such as spec.nodeName of pods) is a topic
 // on the bus: an event touches only the watches of its old and new value, not each of a thousand nodes'.
