@@ -248,7 +248,7 @@ func (c *contender) warm(ctx context.Context, client kubernetes.Interface) error
 	if err := awaitPods(ctx, client, there, n, func(p *corev1.Pod) bool { return p.Spec.NodeName != "" }); err != nil {
 		return fmt.Errorf("the first pods: %w", err)
 	}
-	return spare(ctx, n, 8, func(ctx context.Context, i int) error {
+	return parallel(ctx, n, 8, func(ctx context.Context, i int) error {
 		return client.CoreV1().Pods(there).Delete(ctx, of(i).Name, deleteNow)
 	})
 }

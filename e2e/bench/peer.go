@@ -196,13 +196,14 @@ func (o outcome) String() string {
 
 // side is an outcome as it stands in the JSON.
 type side struct {
-	Name         string    `json:"name"`
-	PodsASecond  []float64 `json:"podsASecond"`
-	Created      float64   `json:"createdASecond,omitempty"`
-	ProcessorUs  float64   `json:"processorMicrosecondsAPod"`
-	ClientUs     float64   `json:"clientMicrosecondsAPod"`
-	P50, P99     float64   `json:",omitempty"`
-	ResidentMean float64   `json:"residentMB"`
+	Name        string    `json:"name"`
+	PodsASecond []float64 `json:"podsASecond"`
+	Created     float64   `json:"createdASecond,omitempty"`
+	ProcessorUs float64   `json:"processorMicrosecondsAPod"`
+	ClientUs    float64   `json:"clientMicrosecondsAPod"`
+	P50         float64   `json:"p50Milliseconds,omitempty"`
+	P99         float64   `json:"p99Milliseconds,omitempty"`
+	Resident    float64   `json:"residentMB"`
 }
 
 func sideOf(name string, list []outcome) side {
@@ -216,7 +217,7 @@ func sideOf(name string, list []outcome) side {
 	s := side{
 		Name: name, Created: of(func(o outcome) float64 { return o.created }), ProcessorUs: of(func(o outcome) float64 { return o.processor }),
 		ClientUs: of(func(o outcome) float64 { return o.client }), P50: of(func(o outcome) float64 { return o.latency.P50 }),
-		P99: of(func(o outcome) float64 { return o.latency.P99 }), ResidentMean: of(func(o outcome) float64 { return o.resident }),
+		P99: of(func(o outcome) float64 { return o.latency.P99 }), Resident: of(func(o outcome) float64 { return o.resident }),
 	}
 	for _, o := range list {
 		s.PodsASecond = append(s.PodsASecond, o.rate)

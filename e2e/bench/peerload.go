@@ -21,8 +21,8 @@ import (
 
 var plainCreate = metav1.CreateOptions{}
 
-// spare runs do(0) to do(n-1) on several workers until one fails.
-func spare(ctx context.Context, n, workers int, do func(ctx context.Context, i int) error) error {
+// parallel runs do(0) to do(n-1) on several workers until one fails.
+func parallel(ctx context.Context, n, workers int, do func(ctx context.Context, i int) error) error {
 	var next atomic.Int64
 	var wg sync.WaitGroup
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -45,7 +45,7 @@ func spare(ctx context.Context, n, workers int, do func(ctx context.Context, i i
 }
 
 func createAll(ctx context.Context, client kubernetes.Interface, namespace string, n, workers int, of shape) error {
-	return spare(ctx, n, workers, func(ctx context.Context, i int) error {
+	return parallel(ctx, n, workers, func(ctx context.Context, i int) error {
 		pod := of(i)
 		_, err := client.CoreV1().Pods(namespace).Create(ctx, pod, plainCreate)
 		if err != nil {
@@ -58,7 +58,7 @@ func createAll(ctx context.Context, client kubernetes.Interface, namespace strin
 // createNodes makes the nodes from first on, which nobody agents. What admission
 // taints as not ready is freed by hand, as the node life cycle controller would.
 func createNodes(ctx context.Context, client kubernetes.Interface, first, n int, zones ...string) error {
-	return spare(ctx, n, 32, func(ctx context.Context, i int) error {
+	return parallel(ctx, n, 32, func(ctx context.Context, i int) error {
 		node, err := client.CoreV1().Nodes().Create(ctx, plainNode(first+i, zones...), plainCreate)
 		if err == nil && len(node.Spec.Taints) > 0 {
 			node.Spec.Taints = nil
