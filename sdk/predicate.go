@@ -37,6 +37,9 @@ const (
 	// NormalizePluginNonzero is NormalizePlugin of a plugin that leaves raw scores
 	// which are all 0 as they are, and is not asked about them. Contract 3.
 	NormalizePluginNonzero Normalize = "plugin-nonzero"
+	// NormalizeMinMax is 10 × (score − smallest) / (largest − smallest), rounded
+	// down, and 0 where the two are the same. Contract 3.
+	NormalizeMinMax Normalize = "min-max"
 	// NormalizeReverse is 10 − (10 × score / largest), and 10 where the largest
 	// is 0: kube-scheduler's way, which rounds to the other side. Contract 3.
 	NormalizeReverse Normalize = "reverse"

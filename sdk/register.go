@@ -111,7 +111,7 @@ func newServed(plugin any) (served, error) {
 		if s.maxScore < 0 || s.maxScore > MaxFrameworkScore {
 			return s, fmt.Errorf("priority %s: MaxScore is %d; use 1 to %d", p.Name, p.MaxScore, MaxFrameworkScore)
 		}
-		if s.maxScore != 0 || s.normalize == NormalizeReverse || s.normalize == NormalizePluginNonzero {
+		if s.maxScore != 0 || s.normalize == NormalizeReverse || s.normalize == NormalizeMinMax || s.normalize == NormalizePluginNonzero {
 			s.contract = max(s.contract, contract.Three)
 		}
 		if (s.normalize == NormalizePlugin || s.normalize == NormalizePluginNonzero) != (p.NormalizeFunc != nil) {

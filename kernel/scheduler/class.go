@@ -53,6 +53,7 @@ type class struct {
 	fitOld bool      // fit must be built again
 	norm   [][]int64 // by priority, parallel to fit; only for sdk.NormalizePlugin
 
+	least   []int64 // by priority: the smallest raw score, where the host normalises by both
 	largest []int64 // by priority: the largest raw score, where the host normalises
 	// tally is of the nodes that fit. changed lists those of which a raw score, or
 	// whether they fit, is another since; flipped: of some the latter; unmeasured,
@@ -170,7 +171,7 @@ func (c *class) start(n int) {
 	c.staleS, c.moved, c.norm = make([]bool, ns), make([]bool, ns), make([][]int64, ns)
 	c.voidS, c.asks = make([]bool, ns), make([][]uint32, ns)
 	c.movesP, c.movesS, c.zero = make([]moves, np), make([]moves, ns), make([]bool, ns)
-	c.largest, c.message = make([]int64, ns), ""
+	c.least, c.largest, c.message = make([]int64, ns), make([]int64, ns), ""
 	c.unmeasured, c.tallied, c.changed = make([]bool, ns), false, c.changed[:0]
 	c.fail, c.mark, c.tick = nil, nil, 0
 	c.narrowing = narrowing{}

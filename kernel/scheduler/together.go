@@ -98,7 +98,8 @@ func (c *class) takeScore(i int, n uint32, score int64) {
 	if before := c.raw[i][n]; before != score {
 		c.raw[i][n] = score
 		c.moved[i] = true
-		c.unmeasured[i] = c.unmeasured[i] || score > c.largest[i] || before >= c.largest[i]
+		c.unmeasured[i] = c.unmeasured[i] || score > c.largest[i] || before >= c.largest[i] ||
+			c.priorities[i].Normalize == string(sdk.NormalizeMinMax) && (score < c.least[i] || before <= c.least[i])
 		c.changed = append(c.changed, n)
 	}
 	c.have[i][n] = true

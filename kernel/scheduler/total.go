@@ -67,6 +67,17 @@ func (c *class) project(ctx context.Context, i int) (other bool, err error) {
 		}
 		other, c.largest[i] = largest != c.largest[i], largest
 		return other, nil
+	case sdk.NormalizeMinMax:
+		if !c.flipped && !c.unmeasured[i] && c.tallied || len(c.fit) == 0 {
+			return false, nil
+		}
+		c.unmeasured[i] = false
+		least, largest := raw[c.fit[0]], raw[c.fit[0]]
+		for _, n := range c.fit {
+			least, largest = min(least, raw[n]), max(largest, raw[n])
+		}
+		other, c.least[i], c.largest[i] = least != c.least[i] || largest != c.largest[i], least, largest
+		return other, nil
 	case sdk.NormalizePlugin:
 		if !c.moved[i] {
 			return false, nil
@@ -117,6 +128,15 @@ func (c *class) tallyAll() {
 			for _, n := range c.fit {
 				t.totals[n] += weight * scale(kind, most, raw[n], largest)
 			}
+		case sdk.NormalizeMinMax:
+			// Most nodes score as the one before, and a division is dear.
+			last, score := c.least[i], int64(0)
+			for _, n := range c.fit {
+				if raw[n] != last {
+					last, score = raw[n], between(most, raw[n], c.least[i], c.largest[i])
+				}
+				t.totals[n] += weight * score
+			}
 		case sdk.NormalizePlugin:
 			for k, n := range c.fit {
 				t.totals[n] += weight * clamp(c.norm[i][k], most)
@@ -152,6 +172,8 @@ func (c *class) normalised(i int, n uint32) int64 {
 	switch kind := sdk.Normalize(info.Normalize); kind {
 	case sdk.NormalizeMax, sdk.NormalizeReverseMax, sdk.NormalizeReverse:
 		return scale(kind, most, raw, c.largest[i])
+	case sdk.NormalizeMinMax:
+		return between(most, raw, c.least[i], c.largest[i])
 	case sdk.NormalizePlugin:
 		if k, ok := slices.BinarySearch(c.fit, n); ok && k < len(c.norm[i]) {
 			return clamp(c.norm[i][k], most)
@@ -191,6 +213,15 @@ func scale(kind sdk.Normalize, most, raw, largest int64) int64 {
 		return most - most*raw/largest
 	}
 	return most * raw / largest
+}
+
+// between brings a raw score to 0–most by where it lies between two, as
+// kube-scheduler does it.
+func between(most, raw, least, largest int64) int64 {
+	if largest <= least {
+		return 0
+	}
+	return clamp(int64(float64(most)*(float64(raw-least)/float64(largest-least))), most)
 }
 
 func clamp(score, most int64) int64 { return min(max(score, 0), most) }

@@ -19,8 +19,8 @@ type priority struct{ args podaffinity.Args }
 func New() sdk.Priority {
 	p := &priority{args: podaffinity.Args{HardPodAffinityWeight: 1}}
 	return sdk.Priority{
-		Name: Name, Scope: sdk.ScopeCluster, Normalize: sdk.NormalizePluginNonzero, MaxScore: sdk.MaxFrameworkScore, Reads: []string{podaffinity.KindNamespace},
-		Configure: p.configure, Prepare: p.prepare, Follow: follow, Moved: moved, ScoreNodes: score, NormalizeFunc: normalize,
+		Name: Name, Scope: sdk.ScopeCluster, Normalize: sdk.NormalizeMinMax, MaxScore: sdk.MaxFrameworkScore, Reads: []string{podaffinity.KindNamespace},
+		Configure: p.configure, Prepare: p.prepare, Follow: follow, Moved: moved, ScoreNodes: score,
 	}
 }
 
@@ -164,24 +164,5 @@ func score(b *sdk.Batch) {
 			n, _ := s.sums.List[i].At(node)
 			scores[k] += n
 		}
-	}
-}
-
-// normalize brings the sums, which may be below 0, from the least to the most of
-// them to 0–100.
-func normalize(_ *sdk.Cluster, _ *sdk.Pod, _ any, _ []*sdk.Node, scores []int64) {
-	if len(scores) == 0 {
-		return
-	}
-	least, most := scores[0], scores[0]
-	for _, n := range scores {
-		least, most = min(least, n), max(most, n)
-	}
-	last, result := least, int64(0)
-	for k, n := range scores {
-		if n != last {
-			last, result = n, int64(sdk.MaxFrameworkScore*(float64(n-least)/float64(most-least)))
-		}
-		scores[k] = result
 	}
 }

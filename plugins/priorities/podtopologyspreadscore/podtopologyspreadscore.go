@@ -18,10 +18,7 @@ const Name = "PodTopologySpreadScore"
 type priority struct {
 	defaults *topologyspread.Defaults
 
-	// scratch of normalize: which domains nodes that fit are in, by constraint
-	seen    [][]uint32
-	tick    uint32
-	weights []float64
+	scratch []scratch // by constraint
 }
 
 // New returns the priority, with the system's default constraints until it is
@@ -87,7 +84,10 @@ func (p *priority) normalize(_ *sdk.Cluster, _ *sdk.Pod, state any, nodes []*sdk
 	if s == nil {
 		return
 	}
-	p.weigh(s, nodes, scores)
+	p.look(s, nodes, scores)
+	for i := range s.Constraints {
+		p.scratch[i].weigh(&s.Constraints[i])
+	}
 	least, most := int64(math.MaxInt64), int64(0)
 	for k, node := range nodes {
 		if scores[k] == ignored {
@@ -95,21 +95,21 @@ func (p *priority) normalize(_ *sdk.Cluster, _ *sdk.Pod, state any, nodes []*sdk
 		}
 		var sum float64
 		for i := range s.Constraints {
-			c := &s.Constraints[i]
-			domain := c.Column.Of(node)
-			if domain == 0 {
-				continue
+			x := &p.scratch[i]
+			switch c := &s.Constraints[i]; {
+			case x.domains[k] == 0: // of a default constraint
+			case c.OnNode != nil:
+				sum += float64(c.OnNode[node.Index])*x.weight + float64(c.MaxSkew-1)
+			default:
+				sum += x.parts[x.domains[k]]
 			}
-			var pods int64
-			if c.OnNode != nil {
-				pods = int64(c.OnNode[node.Index])
-			} else if int(domain) < len(c.Pods) {
-				pods = c.Pods[domain]
-			}
-			// maxSkew waters the differences down.
-			sum += float64(pods)*p.weights[i] + float64(c.MaxSkew-1)
 		}
-		scores[k] = int64(math.Round(sum))
+		// To the nearest; math.Round takes longer.
+		whole := math.Trunc(sum)
+		if sum-whole >= 0.5 {
+			whole++
+		}
+		scores[k] = int64(whole)
 		least, most = min(least, scores[k]), max(most, scores[k])
 	}
 	// A division is dear in WASM, and most nodes score as the one before.
@@ -129,53 +129,71 @@ func (p *priority) normalize(_ *sdk.Cluster, _ *sdk.Pod, state any, nodes []*sdk
 	}
 }
 
-// weigh fills in the weights, by the logarithm of how many domains there are, so
-// that many small domains do not drown a few large ones; and marks in scores the
-// nodes that are ignored.
-func (p *priority) weigh(s *topologyspread.Spread, nodes []*sdk.Node, scores []int64) {
-	n := len(s.Constraints)
-	p.weights = topology.Grown(p.weights, n)
-	p.seen = topology.Grown(p.seen, n)
-	if p.tick++; p.tick == 0 {
-		clear(p.seen)
-		p.tick = 1
-	}
+// scratch is what normalize works out for one constraint.
+type scratch struct {
+	domains []uint32  // by position among the nodes that fit
+	seen    []bool    // by domain: one of them is in it
+	size    int       // how many domains they are in
+	weight  float64   // of a pod
+	parts   []float64 // by domain: its part of the score
+}
+
+// look finds the domains of the nodes that fit, and marks those that are ignored.
+func (p *priority) look(s *topologyspread.Spread, nodes []*sdk.Node, scores []int64) {
+	p.scratch = topology.Grown(p.scratch, len(s.Constraints))
+	clear(scores)
 	left := len(nodes)
-	for k, node := range nodes {
-		scores[k] = 0
-		if !s.All {
-			continue
-		}
-		for i := range s.Constraints {
-			if s.Constraints[i].Column.Of(node) == 0 {
+	for i := range s.Constraints {
+		c, x := &s.Constraints[i], &p.scratch[i]
+		x.domains = topology.Grown(x.domains, len(nodes))[:len(nodes)]
+		for k, node := range nodes {
+			domain := c.Column.Of(node)
+			if x.domains[k] = domain; domain == 0 && s.All && scores[k] != ignored {
 				scores[k] = ignored
 				left--
-				break
 			}
 		}
 	}
 	for i := range s.Constraints {
-		c, size := &s.Constraints[i], left
-		if c.OnNode == nil {
-			size = 0
-			// Nodes without the label are as one domain more, which kube-scheduler
-			// calls by an empty name.
-			seen, empty := topology.Grown(p.seen[i], c.Column.Len()), c.Column.Number("")
-			for k, node := range nodes {
-				if scores[k] == ignored {
-					continue
-				}
-				domain := c.Column.Of(node)
-				if domain == 0 {
-					domain = empty
-				}
-				if seen[domain] != p.tick {
-					seen[domain] = p.tick
-					size++
-				}
-			}
-			p.seen[i] = seen
+		c, x := &s.Constraints[i], &p.scratch[i]
+		if x.size = left; c.OnNode != nil {
+			continue
 		}
-		p.weights[i] = math.Log(float64(size + 2))
+		x.size = 0
+		x.seen = topology.Grown(x.seen, c.Column.Len())
+		clear(x.seen)
+		// Nodes without the label are as one domain more, which kube-scheduler
+		// calls by an empty name.
+		empty := c.Column.Number("")
+		for k, domain := range x.domains {
+			if scores[k] == ignored {
+				continue
+			}
+			if domain == 0 {
+				domain = empty
+			}
+			if !x.seen[domain] {
+				x.seen[domain] = true
+				x.size++
+			}
+		}
+	}
+}
+
+// weigh works out the parts of the constraint's domains. A pod weighs the
+// logarithm of how many domains there are, so that many small ones do not drown a
+// few large ones; maxSkew waters the differences down.
+func (x *scratch) weigh(c *topologyspread.Constraint) {
+	x.weight = math.Log(float64(x.size + 2))
+	if c.OnNode != nil {
+		return
+	}
+	x.parts = topology.Grown(x.parts, c.Column.Len())
+	for domain := range x.parts {
+		var pods int64
+		if domain < len(c.Pods) {
+			pods = c.Pods[domain]
+		}
+		x.parts[domain] = float64(pods)*x.weight + float64(c.MaxSkew-1)
 	}
 }
