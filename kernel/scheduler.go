@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -71,6 +72,15 @@ func (k *Kernel) newScheduler(cfg *config.Config) (term, error) {
 	deps := scheduler.FromClient(client)
 	deps.Log = k.log.With("part", "scheduler")
 	deps.Bind = k.api.Bind
+	deps.Status = func(ctx context.Context, pod *corev1.Pod, condition *corev1.PodCondition, nominated *string) error {
+		return k.api.SetPodStatus(ctx, pod.Namespace, pod.Name, pod.UID, condition, nominated)
+	}
+	deps.Evict = func(ctx context.Context, victim *corev1.Pod, condition *corev1.PodCondition) error {
+		if err := k.api.SetPodStatus(ctx, victim.Namespace, victim.Name, victim.UID, condition, nil); err != nil {
+			return err
+		}
+		return client.CoreV1().Pods(victim.Namespace).Delete(ctx, victim.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &victim.UID}})
+	}
 	deps.Metrics = k.schedulerMetrics
 	if k.tracing != nil {
 		deps.Tracer = k.tracing.Tracer(schedulerTracer)

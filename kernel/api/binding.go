@@ -83,10 +83,6 @@ func validateBinding(b *corev1.Binding) field.ErrorList {
 }
 
 func (r *bindingREST) assign(ctx context.Context, b *corev1.Binding, dryRun bool) error {
-	key, err := r.store.KeyFunc(ctx, b.Name)
-	if err != nil {
-		return err
-	}
 	var pre *storage.Preconditions
 	if b.UID != "" || b.ResourceVersion != "" {
 		pre = &storage.Preconditions{}
@@ -99,21 +95,29 @@ func (r *bindingREST) assign(ctx context.Context, b *corev1.Binding, dryRun bool
 			*pre.ResourceVersion = b.ResourceVersion
 		}
 	}
-	bound := func(obj runtime.Object) (runtime.Object, error) { return bound(obj, b) }
+	return r.replace(ctx, b.Name, pre, dryRun, func(obj runtime.Object) (runtime.Object, error) { return bound(obj, b) })
+}
+
+// replace writes a pod anew, over the shared object where the storage can.
+func (r *bindingREST) replace(ctx context.Context, name string, pre *storage.Preconditions, dryRun bool, change func(runtime.Object) (runtime.Object, error)) error {
+	key, err := r.store.KeyFunc(ctx, name)
+	if err != nil {
+		return err
+	}
 	if direct, ok := r.store.Storage.Storage.(replacer); ok && !dryRun {
-		err = direct.Replace(ctx, key, pre, bound)
+		err = direct.Replace(ctx, key, pre, change)
 	} else {
-		err = r.store.Storage.GuaranteedUpdate(ctx, key, &corev1.Pod{}, false, pre, storage.SimpleUpdate(bound), dryRun, nil)
+		err = r.store.Storage.GuaranteedUpdate(ctx, key, &corev1.Pod{}, false, pre, storage.SimpleUpdate(change), dryRun, nil)
 	}
 	if err == nil {
 		return nil
 	}
 	pods := corev1.Resource("pods")
-	err = storeerr.InterpretGetError(err, pods, b.Name)
-	err = storeerr.InterpretUpdateError(err, pods, b.Name)
+	err = storeerr.InterpretGetError(err, pods, name)
+	err = storeerr.InterpretUpdateError(err, pods, name)
 	var status *apierrors.StatusError
 	if !errors.As(err, &status) {
-		return apierrors.NewConflict(corev1.Resource("pods/binding"), b.Name, err)
+		return apierrors.NewConflict(corev1.Resource("pods/binding"), name, err)
 	}
 	return err
 }
