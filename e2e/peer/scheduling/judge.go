@@ -302,7 +302,7 @@ func judgeAll(ctx context.Context, c *cluster) error {
 	}
 	defer j.stop()
 	for _, p := range c.Ask {
-		c.Answers = append(c.Answers, j.answer(ctx, p, c.Family == "Preemption"))
+		c.Answers = append(c.Answers, j.answer(ctx, p, c.Family == "Preemption" || c.Family == "Table-defaultpreemption"))
 	}
 	return nil
 }

@@ -38,7 +38,7 @@ var recorderSource string
 
 // tabled are the plugins' packages whose tests are run.
 var tabled = []string{
-	"imagelocality", "interpodaffinity", "nodeaffinity", "nodeports", "noderesources", "nodeunschedulable", "nodevolumelimits",
+	"defaultpreemption", "imagelocality", "interpodaffinity", "nodeaffinity", "nodeports", "noderesources", "nodeunschedulable", "nodevolumelimits",
 	"podtopologyspread", "tainttoleration", "volumebinding", "volumerestrictions", "volumezone",
 }
 
@@ -192,15 +192,17 @@ func instrument(name string, source []byte) ([]byte, error) {
 			}
 			continue
 		}
-		if len(f.Recv.List[0].Names) == 0 || len(params) != 4 {
+		if len(f.Recv.List[0].Names) == 0 || len(params) < 4 {
 			continue
 		}
 		receiver := f.Recv.List[0].Names[0].Name
 		switch f.Name.Name {
 		case "PreFilter", "PreScore":
-			all = append(all, insertion{at, fmt.Sprintf(" recordCall(%s, %s, %s, nil);", receiver, params[2], params[3])})
+			all = append(all, insertion{at, fmt.Sprintf(" recordCall(%s, %s, %s, nil, nil);", receiver, params[2], params[3])})
+		case "SelectVictimsOnNode": // of the dry run: (ctx, state, pod, node, budgets)
+			all = append(all, insertion{at, fmt.Sprintf(" recordCall(%s, %s, nil, %s, %s);", receiver, params[2], params[3], params[4])})
 		case "Filter", "Score":
-			all = append(all, insertion{at, fmt.Sprintf(" recordCall(%s, %s, nil, %s);", receiver, params[2], params[3])})
+			all = append(all, insertion{at, fmt.Sprintf(" recordCall(%s, %s, nil, %s, nil);", receiver, params[2], params[3])})
 		}
 	}
 	if len(all) == 0 {
@@ -368,6 +370,9 @@ func (r *record) cluster() (*cluster, error) {
 		o, err := runtime.Decode(scheme.Codecs.UniversalDeserializer(), raw)
 		if err != nil {
 			return nil, err
+		}
+		if version := o.GetObjectKind().GroupVersionKind().Version; version != "v1" {
+			continue // of feature gates that are off
 		}
 		switch o := o.(type) {
 		case *v1.PersistentVolumeClaim:
