@@ -58,7 +58,9 @@ hollow: {runtime: hollow, nodes: 3}
 // profiles place by their own arguments, its extender has its say, and /configz
 // and /metrics tell of it in kube-scheduler's words.
 func TestImportScheduler(t *testing.T) {
-	extender := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	// The cluster has a network of its own, in which the port is free.
+	const address = "127.0.0.1:18899"
+	extender := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var args extenderv1.ExtenderArgs
 		if err := json.NewDecoder(r.Body).Decode(&args); err != nil || args.NodeNames == nil {
 			http.Error(w, "no names of nodes", http.StatusBadRequest)
@@ -74,7 +76,6 @@ func TestImportScheduler(t *testing.T) {
 		}
 		_ = json.NewEncoder(w).Encode(extenderv1.ExtenderFilterResult{NodeNames: &left, FailedNodes: failed})
 	}))
-	t.Cleanup(extender.Close)
 	bin, err := cluster.Bin()
 	if err != nil {
 		t.Fatal(err)
@@ -87,17 +88,25 @@ func TestImportScheduler(t *testing.T) {
 		}
 		return path
 	}
-	from := write("scheduler.yaml", strings.Replace(importedScheduler, "EXTENDER", extender.URL, 1))
+	from := write("scheduler.yaml", strings.Replace(importedScheduler, "EXTENDER", "http://"+address, 1))
 	into := write("into.yaml", strings.Replace(importInto, "BIN", filepath.Join(bin, "plugins"), 1))
 	result := filepath.Join(dir, "pintle.yaml")
 	if out, err := exec.CommandContext(t.Context(), binary(t, "pintle"), "config", "import-scheduler", from, "--into", into, "-o", result).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	if out, err := exec.CommandContext(t.Context(), binary(t, "pintle"), "config", "import-scheduler", write("bad.yaml", strings.Replace(importedScheduler, "nodeCacheCapable", "nodeCacheAble", 1))).CombinedOutput(); err == nil || !strings.Contains(string(out), "bad.yaml:18: extenders[0].nodeCacheAble: unknown field") {
+	if out, err := exec.CommandContext(t.Context(), binary(t, "pintle"), "config", "import-scheduler", write("bad.yaml", strings.Replace(importedScheduler, "nodeCacheCapable", "nodeCacheAble", 1))).CombinedOutput(); err == nil || !strings.Contains(string(out), "bad.yaml:17: extenders[0].nodeCacheAble: unknown field") {
 		t.Errorf("an unknown field: %v\n%s", err, out)
 	}
 
 	e := private(t, cluster.Options{Name: "importscheduler", Config: result})
+	listener, err := e.Network.Listen("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	extender.Listener.Close()
+	extender.Listener = listener
+	extender.Start()
+	t.Cleanup(extender.Close)
 	condition := func(t *testing.T, what string, met func(ctx context.Context) (bool, string)) {
 		t.Helper()
 		eventually(t, func(ctx context.Context) error {
@@ -122,7 +131,7 @@ func TestImportScheduler(t *testing.T) {
 	})
 	pod := func(name, scheduler, resource string) *corev1.Pod {
 		var p corev1.Pod
-		text := fmt.Sprintf(`{"metadata": {"name": %q}, "spec": {"schedulerName": %q, "containers": [{"name": "c", "image": "none", "resources": {"requests": {"cpu": "100m", "memory": "10Mi"}, "limits": {%s}}}]}}`, name, scheduler, resource)
+		text := fmt.Sprintf(`{"metadata": {"name": %q}, "spec": {"schedulerName": %q, "containers": [{"name": "c", "image": "none", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {%s}}}]}}`, name, scheduler, resource)
 		if err := json.Unmarshal([]byte(text), &p); err != nil {
 			t.Fatal(err)
 		}
@@ -141,7 +150,7 @@ func TestImportScheduler(t *testing.T) {
 				return false, err.Error()
 			}
 			on = p.Spec.NodeName
-			return on != "", "on no node"
+			return on != "", fmt.Sprintf("on no node: %v", p.Status.Conditions)
 		})
 		return on
 	}
@@ -195,7 +204,7 @@ func TestImportScheduler(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(running.Profiles) != 2 || *running.Profiles[1].SchedulerName != "packer" || len(running.Profiles[1].Plugins.Score.Enabled) != 1 ||
-		running.Profiles[1].Plugins.Score.Enabled[0].Name != "NodeResourcesFit" || len(running.Extenders) != 1 || running.Extenders[0].URLPrefix != extender.URL {
+		running.Profiles[1].Plugins.Score.Enabled[0].Name != "NodeResourcesFit" || len(running.Extenders) != 1 || running.Extenders[0].URLPrefix != "http://"+address {
 		t.Errorf("configz: %s", told["kubescheduler.config.k8s.io"])
 	}
 	metrics := string(raw("/metrics"))
