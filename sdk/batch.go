@@ -40,6 +40,18 @@ func (b *Batch) RefuseAll(v Verdict) {
 	}
 }
 
+// Each asks filter about each node: for a FilterNodes that knows when there is
+// nothing to ask.
+func (b *Batch) Each(filter func(*Request) Verdict) {
+	r := Request{Pod: b.Pod, Cluster: b.Cluster, State: b.State}
+	for k, n := range b.Nodes {
+		r.Node = n
+		if v := filter(&r); len(v.Reasons) > 0 {
+			b.Refuse(k, v)
+		}
+	}
+}
+
 // Scores are the raw scores, parallel to Nodes, to be written: 0 so far.
 func (b *Batch) Scores() []int64 { return b.scores }
 

@@ -239,7 +239,6 @@ func (w *pluginWorld) changed(ctx context.Context, policy contractv1.Policy, out
 	}
 	verdicts := make([]uint32, 1)
 	evaluator, together := policy.(contractv1.Evaluator)
-	together = together && w.drive.Transport == plugin.TransportProcess
 	ask := func() error {
 		at := n % len(nodes)
 		if !together {

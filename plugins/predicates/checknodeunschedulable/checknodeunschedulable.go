@@ -15,7 +15,15 @@ var cordon = sdk.Taint{Key: "node.kubernetes.io/unschedulable", Effect: "NoSched
 
 // New returns the predicate. It keeps no state and takes no configuration.
 func New() sdk.Predicate {
-	return sdk.Predicate{Name: Name, Scope: sdk.ScopeNode, Filter: filter}
+	return sdk.Predicate{Name: Name, Scope: sdk.ScopeNode, Filter: filter, FilterNodes: filterNodes}
+}
+
+func filterNodes(b *sdk.Batch) {
+	for k, n := range b.Nodes {
+		if n.Unschedulable && !b.Pod.Tolerates(&cordon) {
+			b.Refuse(k, sdk.Unfit(Reason))
+		}
+	}
 }
 
 func filter(r *sdk.Request) sdk.Verdict {

@@ -12,7 +12,13 @@ const Reason = "node(s) didn't match the requested node name"
 
 // New returns the predicate. The name a pod asks for is spec.nodeName (ODD-27).
 func New() sdk.Predicate {
-	return sdk.Predicate{Name: Name, Scope: sdk.ScopeNode, Filter: filter}
+	return sdk.Predicate{Name: Name, Scope: sdk.ScopeNode, Filter: filter, FilterNodes: filterNodes}
+}
+
+func filterNodes(b *sdk.Batch) {
+	if b.Pod.NodeName != "" {
+		b.Each(filter)
+	}
 }
 
 func filter(r *sdk.Request) sdk.Verdict {

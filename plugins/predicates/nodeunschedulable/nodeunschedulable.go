@@ -15,7 +15,7 @@ const Reason = "node(s) were unschedulable"
 
 // New returns the predicate. It takes no configuration.
 func New() sdk.Predicate {
-	return sdk.Predicate{Name: Name, Scope: sdk.ScopeNode, Contract: contract.Three, Filter: filter, Events: []sdk.Interest{
+	return sdk.Predicate{Name: Name, Scope: sdk.ScopeNode, Contract: contract.Three, Filter: filter, FilterNodes: filterNodes, Events: []sdk.Interest{
 		{Kind: sdk.KindNode, Actions: sdk.ActionAdd | sdk.ActionUpdateNodeTaint, Helps: helps},
 		sdk.OwnChange(sdk.ActionUpdatePodToleration),
 	}}
@@ -24,6 +24,14 @@ func New() sdk.Predicate {
 // cordoned is what spec.unschedulable stands for, whether or not the node has the
 // taint too.
 var cordoned = sdk.Taint{Key: "node.kubernetes.io/unschedulable", Effect: "NoSchedule"}
+
+func filterNodes(b *sdk.Batch) {
+	for k, n := range b.Nodes {
+		if n.Unschedulable && !b.Pod.Tolerates(&cordoned) {
+			b.Refuse(k, sdk.Never(Reason))
+		}
+	}
+}
 
 func filter(r *sdk.Request) sdk.Verdict {
 	if r.Node.Unschedulable && !r.Pod.Tolerates(&cordoned) {

@@ -16,7 +16,16 @@ const Reason = "node(s) had no available disk"
 
 // New returns the predicate. It keeps no state and takes no configuration.
 func New() sdk.Predicate {
-	return sdk.Predicate{Name: Name, Scope: sdk.ScopeNode, Filter: filter}
+	return sdk.Predicate{Name: Name, Scope: sdk.ScopeNode, Filter: filter, FilterNodes: filterNodes}
+}
+
+func filterNodes(b *sdk.Batch) {
+	for i := range b.Pod.Volumes {
+		if compared(&b.Pod.Volumes[i]) {
+			b.Each(filter)
+			return
+		}
+	}
 }
 
 func filter(r *sdk.Request) sdk.Verdict {

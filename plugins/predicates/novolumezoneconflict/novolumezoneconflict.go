@@ -28,7 +28,7 @@ func New() sdk.Predicate {
 	return sdk.Predicate{
 		Name: Name, Scope: sdk.ScopeNode,
 		Reads:   []string{"PersistentVolumeClaim", "PersistentVolume"},
-		Prepare: prepare, Filter: filter,
+		Prepare: prepare, Filter: filter, FilterNodes: filterNodes,
 	}
 }
 
@@ -88,6 +88,12 @@ func set(value string) map[string]bool {
 		zones[strings.TrimSpace(zone)] = true
 	}
 	return zones
+}
+
+func filterNodes(b *sdk.Batch) {
+	if d := b.State.(*demand); d.missing != "" || len(d.volumes) > 0 {
+		b.Each(filter)
+	}
 }
 
 func filter(r *sdk.Request) sdk.Verdict {

@@ -12,7 +12,7 @@ const Reason = "node(s) didn't have free ports for the requested pod ports"
 
 // New returns the predicate. It keeps no state and takes no configuration.
 func New() sdk.Predicate {
-	return sdk.Predicate{Name: Name, Scope: sdk.ScopeNode, Prepare: prepare, Filter: filter}
+	return sdk.Predicate{Name: Name, Scope: sdk.ScopeNode, Prepare: prepare, Filter: filter, FilterNodes: filterNodes}
 }
 
 // prepare collects the wanted ports once a class (PRD-2).
@@ -33,6 +33,12 @@ func ports(pod *sdk.Pod) map[int32]bool {
 		}
 	}
 	return set
+}
+
+func filterNodes(b *sdk.Batch) {
+	if len(b.State.(map[int32]bool)) > 0 {
+		b.Each(filter)
+	}
 }
 
 func filter(r *sdk.Request) sdk.Verdict {

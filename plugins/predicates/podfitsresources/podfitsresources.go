@@ -34,7 +34,7 @@ type predicate struct {
 // New returns the predicate, bound by capacity until it is configured.
 func New() sdk.Predicate {
 	p := &predicate{}
-	return sdk.Predicate{Name: Name, Scope: sdk.ScopeNode, Configure: p.configure, Filter: p.filter}
+	return sdk.Predicate{Name: Name, Scope: sdk.ScopeNode, Configure: p.configure, Filter: p.filter, FilterNodes: p.filterNodes}
 }
 
 func (p *predicate) configure(data []byte) error {
@@ -54,6 +54,29 @@ func (p *predicate) configure(data []byte) error {
 		return fmt.Errorf("configuration of %s: bound %q: use capacity or allocatable", Name, config.Bound)
 	}
 	return nil
+}
+
+// filterNodes looks closer at nodes that may lack something alone.
+func (p *predicate) filterNodes(b *sdk.Batch) {
+	want := &b.Pod.Requests
+	if len(want.Scalar) > 0 || want.EphemeralStorage > 0 {
+		b.Each(p.filter)
+		return
+	}
+	r := sdk.Request{Pod: b.Pod, Cluster: b.Cluster}
+	cpu, memory, allocatable := want.MilliCPU, want.Memory, p.allocatable
+	for k, n := range b.Nodes {
+		bound := &n.Capacity
+		if allocatable {
+			bound = &n.Allocatable
+		}
+		used := &n.Requested
+		if used.Pods < bound.Pods && (cpu <= 0 || cpu <= bound.MilliCPU-used.MilliCPU) && (memory <= 0 || memory <= bound.Memory-used.Memory) {
+			continue
+		}
+		r.Node = n
+		b.Refuse(k, p.filter(&r))
+	}
 }
 
 func (p *predicate) filter(r *sdk.Request) sdk.Verdict {

@@ -13,7 +13,20 @@ const Reason = "node(s) had untolerated taint(s)"
 
 // New returns the predicate. It keeps no state and takes no configuration.
 func New() sdk.Predicate {
-	return sdk.Predicate{Name: Name, Scope: sdk.ScopeNode, Filter: filter}
+	return sdk.Predicate{Name: Name, Scope: sdk.ScopeNode, Filter: filter, FilterNodes: filterNodes}
+}
+
+func filterNodes(b *sdk.Batch) {
+	r := sdk.Request{Pod: b.Pod}
+	for k, n := range b.Nodes {
+		if len(n.Taints) == 0 {
+			continue
+		}
+		r.Node = n
+		if v := filter(&r); !v.Fit() {
+			b.Refuse(k, v)
+		}
+	}
 }
 
 func filter(r *sdk.Request) sdk.Verdict {

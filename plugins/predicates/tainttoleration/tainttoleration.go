@@ -15,10 +15,18 @@ const Reason = "node(s) had untolerated taint(s)"
 
 // New returns the predicate. It takes no configuration.
 func New() sdk.Predicate {
-	return sdk.Predicate{Name: Name, Scope: sdk.ScopeNode, Contract: contract.Three, Filter: filter, Events: []sdk.Interest{
+	return sdk.Predicate{Name: Name, Scope: sdk.ScopeNode, Contract: contract.Three, Filter: filter, FilterNodes: filterNodes, Events: []sdk.Interest{
 		{Kind: sdk.KindNode, Actions: sdk.ActionAdd | sdk.ActionUpdateNodeTaint, Helps: helps},
 		sdk.OwnChange(sdk.ActionUpdatePodToleration),
 	}}
+}
+
+func filterNodes(b *sdk.Batch) {
+	for k, n := range b.Nodes {
+		if len(n.Taints) > 0 && !Tolerated(b.Pod, n) {
+			b.Refuse(k, sdk.Never(Reason))
+		}
+	}
 }
 
 func filter(r *sdk.Request) sdk.Verdict {

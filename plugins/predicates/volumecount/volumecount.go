@@ -36,6 +36,11 @@ func New(name, volumeType string, limit int) sdk.Predicate {
 		Configure: func(data []byte) error { return p.configure(data, fallback) },
 		Prepare:   func(c *sdk.Cluster, pod *sdk.Pod) any { return p.disks(c, pod, nil) },
 		Filter:    p.filter,
+		FilterNodes: func(b *sdk.Batch) {
+			if len(b.State.(map[string]bool)) > 0 {
+				b.Each(p.filter)
+			}
+		},
 	}
 }
 

@@ -1,6 +1,6 @@
 // Fits holds the predicates of the benchmark plugin: Room compares requests with
-// what is allocatable; Fits, which has a twin in testdata/percall, looks at the
-// node selector first.
+// what is allocatable, in a loop of its own; Fits, which has a twin in
+// testdata/percall, looks at the node selector first, node by node.
 package main
 
 import "pintle.dev/pintle/sdk"
@@ -14,7 +14,16 @@ func init() {
 		}
 		return room(r)
 	}})
-	sdk.Register(sdk.Predicate{Name: "Room", Filter: room})
+	sdk.Register(sdk.Predicate{Name: "Room", Filter: room, FilterNodes: func(b *sdk.Batch) {
+		cpu, memory := b.Pod.Requests.MilliCPU, b.Pod.Requests.Memory
+		for k, n := range b.Nodes {
+			if cpu > n.Allocatable.MilliCPU {
+				b.Refuse(k, sdk.Unfit("Insufficient cpu"))
+			} else if memory > n.Allocatable.Memory {
+				b.Refuse(k, sdk.Unfit("Insufficient memory"))
+			}
+		}
+	}})
 }
 
 func room(r *sdk.Request) sdk.Verdict {
