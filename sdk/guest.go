@@ -40,7 +40,8 @@ type Guest struct {
 	// asked is the class that was asked about last; nil: look it up.
 	asked      *Pod
 	askedClass uint32
-	nodes      []*Node // scratch
+	nodes      []*Node // of the question at hand
+	found      []*Node // scratch
 	batched    Batch
 
 	evaluation evaluation
@@ -276,9 +277,11 @@ func (g *Guest) filter(p *servedState, class uint32, nodes, out []uint32) error 
 	}
 	r := &g.request
 	for k, index := range nodes {
-		if r.Node = g.cluster.Node(index); r.Node == nil {
+		n := g.cluster.Node(index)
+		if n == nil {
 			return fmt.Errorf("%w: index %d", ErrNode, index)
 		}
+		r.about(n)
 		verdict := p.filter(r)
 		if len(verdict.Reasons) == 0 {
 			out[k] = 0
@@ -315,9 +318,11 @@ func (g *Guest) score(p *servedState, class uint32, nodes []uint32, out []int64)
 	}
 	r := &g.request
 	for k, index := range nodes {
-		if r.Node = g.cluster.Node(index); r.Node == nil {
+		n := g.cluster.Node(index)
+		if n == nil {
 			return fmt.Errorf("%w: index %d", ErrNode, index)
 		}
+		r.about(n)
 		out[k] = p.score(r)
 	}
 	return nil

@@ -9,16 +9,25 @@ const Name = "LeastRequestedPriority"
 
 // New returns the priority. It keeps no state and takes no configuration.
 func New() sdk.Priority {
-	return sdk.Priority{Name: Name, Scope: sdk.ScopeNode, Normalize: sdk.NormalizeNone, Score: score}
+	return sdk.Priority{Name: Name, Scope: sdk.ScopeNode, Normalize: sdk.NormalizeNone, Score: score, ScoreNodes: scoreNodes}
 }
 
-// score is the mean of the free tenths of CPU and memory, the pod included.
+func score(r *sdk.Request) int64 { return of(r.Pod, r.Node) }
+
+func scoreNodes(b *sdk.Batch) {
+	scores, pod := b.Scores(), b.Pod
+	for k, n := range b.Nodes {
+		scores[k] = of(pod, n)
+	}
+}
+
+// of is the mean of the free tenths of CPU and memory, the pod included.
 // What a node offers to pods counts as its capacity (PRI-4), and a container
 // that requests nothing as 100m and 200Mi (FIL-3).
-func score(r *sdk.Request) int64 {
-	offer := &r.Node.Allocatable
-	cpu := free(offer.MilliCPU, r.Node.NonZeroMilliCPU+r.Pod.NonZeroMilliCPU)
-	memory := free(offer.Memory, r.Node.NonZeroMemory+r.Pod.NonZeroMemory)
+func of(pod *sdk.Pod, node *sdk.Node) int64 {
+	offer := &node.Allocatable
+	cpu := free(offer.MilliCPU, node.NonZeroMilliCPU+pod.NonZeroMilliCPU)
+	memory := free(offer.Memory, node.NonZeroMemory+pod.NonZeroMemory)
 	return (cpu + memory) / 2
 }
 
