@@ -28,6 +28,11 @@ import (
 	"k8s.io/kubernetes/pkg/registry/rbac/role"
 	"k8s.io/kubernetes/pkg/registry/rbac/rolebinding"
 	"k8s.io/kubernetes/pkg/registry/scheduling/priorityclass"
+	"k8s.io/kubernetes/pkg/registry/storage/csidriver"
+	"k8s.io/kubernetes/pkg/registry/storage/csinode"
+	"k8s.io/kubernetes/pkg/registry/storage/csistoragecapacity"
+	"k8s.io/kubernetes/pkg/registry/storage/storageclass"
+	"k8s.io/kubernetes/pkg/registry/storage/volumeattachment"
 
 	_ "k8s.io/kubernetes/pkg/apis/apps/install"
 	_ "k8s.io/kubernetes/pkg/apis/coordination/install"
@@ -38,6 +43,7 @@ import (
 	_ "k8s.io/kubernetes/pkg/apis/policy/install"
 	_ "k8s.io/kubernetes/pkg/apis/rbac/install"
 	_ "k8s.io/kubernetes/pkg/apis/scheduling/install"
+	_ "k8s.io/kubernetes/pkg/apis/storage/install"
 )
 
 // strategy is what the registry asks of a kind.
@@ -89,4 +95,10 @@ var kinds = map[string]rest.RESTUpdateStrategy{
 	"ClusterRole":                  clusterrole.Strategy,
 	"RoleBinding":                  rolebinding.Strategy,
 	"ClusterRoleBinding":           clusterrolebinding.Strategy,
+	"StorageClass":                 storageclass.Strategy,
+	"CSINode":                      csinode.Strategy,
+	"CSIDriver":                    csidriver.Strategy,
+	"CSIStorageCapacity":           csistoragecapacity.Strategy,
+	"VolumeAttachment":             volumeattachment.Strategy,
+	"VolumeAttachment/status":      volumeattachment.StatusStrategy,
 }

@@ -22,6 +22,9 @@ func csiNodeKind() Kind {
 		NewList: func() runtime.Object { return &storagev1.CSINodeList{} },
 		Strategy: &rules[*storagev1.CSINode]{
 			base: base{gvk: gvk}, conditional: true,
+			// A status came with the types of 1.37.
+			prepareCreate:  func(n *storagev1.CSINode) { n.Status = storagev1.CSINodeStatus{} },
+			prepareUpdate:  func(n, old *storagev1.CSINode) { n.Status = old.Status },
 			validate:       validateCSINode,
 			validateUpdate: validateCSINodeUpdate,
 		},

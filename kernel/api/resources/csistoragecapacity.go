@@ -1,6 +1,9 @@
 package resources
 
 import (
+	"maps"
+	"slices"
+
 	storagev1 "k8s.io/api/storage/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
@@ -18,7 +21,9 @@ func csiStorageCapacityKind() Kind {
 		NewList: func() runtime.Object { return &storagev1.CSIStorageCapacityList{} },
 		Strategy: &rules[*storagev1.CSIStorageCapacity]{
 			base: base{gvk: gvk, namespaced: true}, conditional: true,
-			validate: func(c *storagev1.CSIStorageCapacity) field.ErrorList { return validateCapacity(c, false) },
+			validate:   func(c *storagev1.CSIStorageCapacity) field.ErrorList { return validateCapacity(c, false) },
+			warnCreate: capacityWarnings,
+			warnUpdate: func(c, _ *storagev1.CSIStorageCapacity) []string { return capacityWarnings(c) },
 			validateUpdate: func(c, old *storagev1.CSIStorageCapacity) field.ErrorList {
 				lenient := len(metav1validation.ValidateLabelSelector(old.NodeTopology, metav1validation.LabelSelectorValidationOptions{}, nil)) > 0
 				errs := append(validateCapacity(c, lenient), validateMetaUpdate(&c.ObjectMeta, &old.ObjectMeta)...)
@@ -52,4 +57,23 @@ func validateCapacity(c *storagev1.CSIStorageCapacity, lenient bool) field.Error
 		errs = append(errs, nonNegativeQuantity(field.NewPath("capacity"), *c.Capacity)...)
 	}
 	return errs
+}
+
+func capacityWarnings(c *storagev1.CSIStorageCapacity) []string {
+	if c.NodeTopology == nil {
+		return nil
+	}
+	var w warnings
+	at := field.NewPath("nodeTopology")
+	for i, e := range c.NodeTopology.MatchExpressions {
+		if msg, ok := deprecatedNodeLabels[e.Key]; ok {
+			w.add(at.Child("matchExpressions").Index(i).Child("key"), "%s is %s", e.Key, msg)
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(c.NodeTopology.MatchLabels)) {
+		if msg, ok := deprecatedNodeLabels[key]; ok {
+			w.add(at.Child("matchLabels").Child(key), "%s", msg)
+		}
+	}
+	return w
 }

@@ -68,6 +68,10 @@ func setPersistentVolumeDefaults(v *corev1.PersistentVolume) {
 		s.VolumeMode = ptr.To(corev1.PersistentVolumeFilesystem)
 	}
 	roundUp(s.Capacity)
+	setPersistentSourceDefaults(&s.PersistentVolumeSource)
+}
+
+func setPersistentSourceDefaults(s *corev1.PersistentVolumeSource) {
 	switch {
 	case s.HostPath != nil:
 		setHostPathDefaults(s.HostPath)

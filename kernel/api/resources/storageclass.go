@@ -98,7 +98,9 @@ func validateParameters(parameters map[string]string, path *field.Path) field.Er
 // validateTopologies: label keys once a term, values once a key, terms once.
 func validateTopologies(terms []corev1.TopologySelectorTerm, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	var seen []map[string]sets.Set[string]
+	// With nothing in the places to come, as upstream has it: an empty term is
+	// refused as a double of that.
+	seen := make([]map[string]sets.Set[string], len(terms))
 	for i := range terms {
 		term := map[string]sets.Set[string]{}
 		expressions := path.Index(i).Child("matchLabelExpressions")

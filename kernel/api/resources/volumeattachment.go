@@ -53,6 +53,7 @@ func volumeAttachmentKind() Kind {
 func setVolumeAttachmentDefaults(a *storagev1.VolumeAttachment) {
 	if v := a.Spec.Source.InlineVolumeSpec; v != nil {
 		roundUp(v.Capacity)
+		setPersistentSourceDefaults(&v.PersistentVolumeSource)
 	}
 }
 
