@@ -5,6 +5,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/scheme"
 )
 
 // cluster is a picture with the pods that are asked about.
@@ -21,6 +22,26 @@ type cluster struct {
 	Ask     []*v1.Pod        `json:"ask"`
 	// Answers are those about Ask, in its order.
 	Answers []*answer `json:"answers"`
+}
+
+// UnmarshalJSON decodes the objects by their kinds.
+func (c *cluster) UnmarshalJSON(data []byte) error {
+	type plain cluster
+	read := struct {
+		*plain
+		Objects []json.RawMessage `json:"objects"`
+	}{plain: (*plain)(c)}
+	if err := json.Unmarshal(data, &read); err != nil {
+		return err
+	}
+	for _, raw := range read.Objects {
+		o, err := runtime.Decode(scheme.Codecs.UniversalDeserializer(), raw)
+		if err != nil {
+			return err
+		}
+		c.Objects = append(c.Objects, o)
+	}
+	return nil
 }
 
 type pluginConfig struct {
