@@ -56,6 +56,78 @@ const hostLabel = "kubernetes.io/hostname"
 
 var ours = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "app-0"}}
 
+// Pods that exclude each other, spread, or belong together are placed so, one after
+// the other, with the answers that are kept in between: of 60 nodes in 3 zones each
+// gets one of 50 pods that exclude each other, pods that spread differ by maxSkew
+// at most, those that belong together share a zone.
+func TestModernKeepsRules(t *testing.T) {
+	directory := buildBundle(t, "modern")
+	for name, pods := range map[string]int{"anti-affinity": 50, "spread": 200, "affinity": 100, "preferred-spread": 60} {
+		t.Run(name, func(t *testing.T) {
+			c := modernCases(60, pods, name)
+			s := start(t, directory, plugin.TransportWASM, modern, fixed{&c.pods}, fixed{&c.nodes}, c.objects())
+			defer s.stop()
+			for deadline := time.Now().Add(time.Minute); int(s.bound.Load()) < pods; time.Sleep(time.Millisecond) {
+				if time.Now().After(deadline) {
+					t.Fatalf("%d of %d bound", s.bound.Load(), pods)
+				}
+			}
+			zoneOf, perNode, perZone := map[string]string{}, map[string]int{}, map[string]int{}
+			for i := range c.nodes.Items {
+				zoneOf[c.nodes.Items[i].Name] = c.nodes.Items[i].Labels[zoneLabel]
+			}
+			s.placed.Range(func(_, node any) bool {
+				perNode[node.(string)]++
+				perZone[zoneOf[node.(string)]]++
+				return true
+			})
+			least, most := pods, 0
+			for _, zone := range []string{"zone-0", "zone-1", "zone-2"} {
+				least, most = min(least, perZone[zone]), max(most, perZone[zone])
+			}
+			switch {
+			case name == "anti-affinity" && len(perNode) != pods:
+				t.Errorf("%d pods on %d nodes", pods, len(perNode))
+			case name == "spread" && most-least > 5:
+				t.Errorf("zones have %v", perZone)
+			case name == "preferred-spread" && most-least > 8:
+				t.Errorf("zones have %v", perZone)
+			case name == "affinity" && len(perZone) != 1:
+				t.Errorf("zones have %v", perZone)
+			}
+		})
+	}
+}
+
+// modernCases are nodes in three zones, and pods that wish something.
+func modernCases(nodes, pods int, wish string) *cases {
+	c := &cases{}
+	for i := range nodes {
+		name := fmt.Sprint("node-", i)
+		n := v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-of-" + name), Labels: map[string]string{
+			hostLabel: name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64",
+			zoneLabel: fmt.Sprint("zone-", i%3), "topology.kubernetes.io/region": "here", "pool": fmt.Sprint("pool-", i%10),
+		}}}
+		n.Status.Capacity = quantities("cpu", 16, "memory", "64Gi", "pods", 110)
+		n.Status.Allocatable = n.Status.Capacity
+		c.nodes.Items = append(c.nodes.Items, n)
+	}
+	for i := range pods {
+		pod := v1.Pod{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: "a", Name: fmt.Sprint("pod-", i), UID: types.UID(fmt.Sprintf("5f0c9b1e-0000-4000-8000-%012d", i)),
+				Labels: map[string]string{"app": "app-0"},
+			},
+			Spec: v1.PodSpec{SchedulerName: modern.SchedulerName, Containers: []v1.Container{{
+				Name: "c", Image: "registry/image:v1", Resources: v1.ResourceRequirements{Requests: quantities("cpu", "100m", "memory", "200Mi")},
+			}}},
+		}
+		wishes[wish](&pod.Spec)
+		c.pods.Items = append(c.pods.Items, pod)
+	}
+	return c
+}
+
 // BenchmarkModern is BenchmarkAlone with kube-scheduler's policy and pods that ask
 // for something: -benchtime 4000x, as only one pod with anti-affinity fits on each
 // of the 5,000 nodes.
@@ -63,30 +135,7 @@ func BenchmarkModern(b *testing.B) {
 	directory := buildBundle(b, "modern")
 	for _, name := range []string{"plain", "node-affinity", "spread", "preferred-spread", "anti-affinity", "affinity", "preferred-affinity"} {
 		b.Run(name, func(b *testing.B) {
-			c := &cases{}
-			for i := range 5000 {
-				name := fmt.Sprint("node-", i)
-				n := v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-of-" + name), Labels: map[string]string{
-					hostLabel: name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64",
-					zoneLabel: fmt.Sprint("zone-", i%3), "topology.kubernetes.io/region": "here", "pool": fmt.Sprint("pool-", i%10),
-				}}}
-				n.Status.Capacity = quantities("cpu", 16, "memory", "64Gi", "pods", 110)
-				n.Status.Allocatable = n.Status.Capacity
-				c.nodes.Items = append(c.nodes.Items, n)
-			}
-			for i := range b.N {
-				pod := v1.Pod{
-					ObjectMeta: metav1.ObjectMeta{
-						Namespace: "a", Name: fmt.Sprint("pod-", i), UID: types.UID(fmt.Sprintf("5f0c9b1e-0000-4000-8000-%012d", i)),
-						Labels: map[string]string{"app": "app-0"},
-					},
-					Spec: v1.PodSpec{SchedulerName: modern.SchedulerName, Containers: []v1.Container{{
-						Name: "c", Image: "registry/image:v1", Resources: v1.ResourceRequirements{Requests: quantities("cpu", "100m", "memory", "200Mi")},
-					}}},
-				}
-				wishes[name](&pod.Spec)
-				c.pods.Items = append(c.pods.Items, pod)
-			}
+			c := modernCases(5000, b.N, name)
 			var began, ended time.Time
 			var used time.Duration
 			s := start(b, directory, plugin.TransportWASM, modern, fixed{&c.pods}, fixed{&c.nodes}, c.objects())

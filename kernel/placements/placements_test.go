@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"reflect"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -72,8 +73,9 @@ func buildBundle(t testing.TB, name string) string {
 // system is a host with a scheduler over it.
 type system struct {
 	*scheduler.Scheduler
-	bound atomic.Int64
-	stop  func()
+	bound  atomic.Int64
+	placed sync.Map // pod → node
+	stop   func()
 }
 
 func start(t testing.TB, directory, transport string, profile plugin.Profile, pods, nodes cache.ListerWatcher, objects map[string]cache.ListerWatcher) *system {
@@ -95,7 +97,11 @@ func start(t testing.TB, directory, transport string, profile plugin.Profile, po
 		scheduler.Deps{
 			Pods: pods, Nodes: nodes, Objects: objects,
 			Profiles: map[string]scheduler.PolicySource{profile.SchedulerName: host.Source(profile.SchedulerName)},
-			Bind:     func(context.Context, *v1.Binding) error { s.bound.Add(1); return nil },
+			Bind: func(_ context.Context, b *v1.Binding) error {
+				s.placed.Store(b.Name, b.Target.Name)
+				s.bound.Add(1)
+				return nil
+			},
 		})
 	if err != nil {
 		t.Fatal(err)
