@@ -78,14 +78,79 @@ var lonely = sdk.Priority{
 	Score: func(r *sdk.Request) int64 { return r.State.(crowds)[r.Node.Labels["zone"]] },
 }
 
+// told is a followed state that says which nodes the last Follow moved.
+type told struct {
+	crowds
+	touched map[string]bool // zones
+	moved   []uint32
+}
+
+func prepareTold(c *sdk.Cluster, pod *sdk.Pod) any {
+	return &told{crowds: prepareCrowds(c, pod).(crowds), touched: map[string]bool{}}
+}
+
+func followTold(c *sdk.Cluster, pod *sdk.Pod, state any, changes []sdk.Change) any {
+	t := state.(*told)
+	clear(t.touched)
+	for i := range changes {
+		if n := changes[i].Node; changes[i].Pod != nil && changes[i].Pod.Labels["app"] == pod.Labels["app"] {
+			t.touched[n.Labels["zone"]] = true
+		}
+	}
+	if followCrowds(c, pod, t.crowds, changes) == nil {
+		return nil
+	}
+	t.moved = t.moved[:0]
+	for n := range c.Nodes {
+		if t.touched[n.Labels["zone"]] {
+			t.moved = append(t.moved, n.Index)
+		}
+	}
+	return t
+}
+
+func movedTold(state any) ([]uint32, bool) {
+	return state.(*told).moved, len(state.(*told).touched) > 1
+}
+
+// shy is a predicate that says what moved: no zone may have more than three pods.
+var shy = sdk.Predicate{
+	Name: "Shy", Scope: sdk.ScopeCluster, Prepare: prepareTold, Follow: followTold, Moved: movedTold,
+	Filter: func(r *sdk.Request) sdk.Verdict {
+		if r.State.(*told).crowds[r.Node.Labels["zone"]] > 3 {
+			return sdk.Unfit("node(s) had a zone that is full")
+		}
+		return sdk.Fits()
+	},
+}
+
+// quiet and between are priorities that do, normalised by the plugin unless all is
+// 0, and by the host from the smallest to the largest.
+var (
+	quiet = sdk.Priority{
+		Name: "Quiet", Scope: sdk.ScopeCluster, Normalize: sdk.NormalizePlugin, Prepare: prepareTold, Follow: followTold, Moved: movedTold,
+		Score: func(r *sdk.Request) int64 { return r.State.(*told).crowds[r.Node.Labels["zone"]] },
+		NormalizeFunc: func(_ *sdk.Cluster, _ *sdk.Pod, _ any, nodes []*sdk.Node, scores []int64) {
+			for k := range scores {
+				scores[k] = min(scores[k]*2, 10) // all 0 stay so
+			}
+		},
+	}
+	middle = sdk.Priority{
+		Name: "Middle", Scope: sdk.ScopeCluster, Normalize: sdk.NormalizeMinMax, Prepare: prepareTold, Follow: followTold, Moved: movedTold,
+		Score: func(r *sdk.Request) int64 { return -r.State.(*told).crowds[r.Node.Labels["zone"]] },
+	}
+)
+
 // policies are what the world's policy is swapped among.
 var policies = []struct {
 	predicates []sdk.Predicate
 	priorities []sdk.Priority
 }{
-	{[]sdk.Predicate{selectNode, perZone, fitCPU, zoneVolume, even}, []sdk.Priority{leastCPU, fewPods, bigNode, spread, crowd, lonely}},
+	{[]sdk.Predicate{selectNode, perZone, fitCPU, zoneVolume, even, shy}, []sdk.Priority{leastCPU, fewPods, bigNode, spread, crowd, lonely, quiet, middle}},
 	{[]sdk.Predicate{even, zoneVolume, selectNode}, []sdk.Priority{lonely, spread}},
 	{[]sdk.Predicate{fitCPU}, []sdk.Priority{crowd, lonely, leastCPU}},
+	{[]sdk.Predicate{shy, fitCPU}, []sdk.Priority{middle, quiet}},
 	{[]sdk.Predicate{perZone, even}, nil},
 }
 

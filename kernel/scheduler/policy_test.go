@@ -173,7 +173,7 @@ func newTestPolicy(t testing.TB, source func() *contractv1.Delta, predicates []s
 		if scope == "" {
 			scope = sdk.ScopeNode
 		}
-		p.priorities = append(p.priorities, PriorityInfo{Name: x.Name, Scope: string(scope), Normalize: string(x.Normalize), Reads: x.Reads, Weight: int64(i%3 + 1)})
+		p.priorities = append(p.priorities, PriorityInfo{Name: x.Name, Scope: string(scope), Normalize: string(x.Normalize), KeepsZero: x.Name == "Quiet", Reads: x.Reads, Weight: int64(i%3 + 1)})
 	}
 	guest, err := sdk.GuestOf(plugins...)
 	if err != nil {
@@ -201,6 +201,15 @@ func (p *testPolicy) Apply(_ context.Context, delta *contractv1.Delta) error {
 	}
 	p.have = delta.Generation
 	return nil
+}
+
+func (p *testPolicy) MovedVerdicts(_ context.Context, i int, class uint32, since uint64) (uint64, []uint32, bool) {
+	now, nodes, all, err := p.guest.Moved(i, class, since)
+	return now, nodes, !all && err == nil
+}
+
+func (p *testPolicy) MovedScores(ctx context.Context, i int, class uint32, since uint64) (uint64, []uint32, bool) {
+	return p.MovedVerdicts(ctx, p.offset+i, class, since)
 }
 
 func (p *testPolicy) Filter(_ context.Context, i int, class uint32, nodes, out []uint32) error {
