@@ -162,7 +162,7 @@ func TestDocumentsTour(t *testing.T) {
 		"<li>hello</li>",
 		"store-", "frontend-",
 		"Successfully assigned",
-		"PodFitsResources",
+		"NodeResourcesFit",
 		`namespace "guestbook" deleted`,
 	)
 }
