@@ -51,12 +51,9 @@ require (
 
 require (
 	github.com/secure-systems-lab/go-securesystemslib v0.11.1
+	k8s.io/csi-translation-lib v0.37.2
+	k8s.io/kube-scheduler v0.36.3
 	oras.land/oras-go/v2 v2.6.2
-)
-
-require (
-	k8s.io/csi-translation-lib v0.37.2 // indirect
-	k8s.io/kube-scheduler v0.36.3 // indirect
 )
 
 require (
@@ -180,7 +177,7 @@ require (
 	k8s.io/metrics v0.37.2 // indirect
 	k8s.io/streaming v0.37.2
 	sigs.k8s.io/apiserver-network-proxy/konnectivity-client v0.36.0 // indirect
-	sigs.k8s.io/json v0.0.0-20250730193827-2d320260d730 // indirect
+	sigs.k8s.io/json v0.0.0-20250730193827-2d320260d730
 	sigs.k8s.io/kustomize/api v0.21.1 // indirect
 	sigs.k8s.io/kustomize/kustomize/v5 v5.8.1 // indirect
 	sigs.k8s.io/kustomize/kyaml v0.21.1 // indirect

@@ -107,7 +107,7 @@ func (p policy) plugins() map[string]bool {
 func (o options) policy() (policy, error) {
 	switch o.peerPolicy {
 	case "modern":
-		return policyOf("modern set", "modern.yaml")
+		return policyOf("modern set", "standalone.yaml")
 	case "classic":
 		return policyOf("classic set", "classic.yaml")
 	}

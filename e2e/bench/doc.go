@@ -33,7 +33,7 @@
 // nothing of the other running (contender.go). Upstream has its default plugins,
 // a client of 5,000 requests a second, protobuf, no audit, no priority and
 // fairness, and limits out of reach; Pintle has its default store (with sync) and
-// all policy in WASM, that of configs/modern.yaml (a process beside it writes
+// all policy in WASM, that of configs/standalone.yaml (a process beside it writes
 // volumes for pods that claim some, which none of these do).
 // Nodes are objects that nobody agents, on both sides. The shapes are those of
 // kube-scheduler's scheduler_perf (peershape.go). The load is one process of

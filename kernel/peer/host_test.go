@@ -40,7 +40,7 @@ var (
 	}
 )
 
-// set is the bundle, and the profile of configs/modern.yaml.
+// set is the bundle, and the profile of configs/standalone.yaml.
 type set struct {
 	directory string
 	cache     string
@@ -83,10 +83,10 @@ func build(t *testing.T) *set {
 	return out
 }
 
-// shipped reads the profile of configs/modern.yaml.
+// shipped reads the profile of configs/standalone.yaml.
 func shipped(t *testing.T) plugin.Profile {
 	t.Helper()
-	data, err := os.ReadFile("../../configs/modern.yaml")
+	data, err := os.ReadFile("../../configs/standalone.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +107,7 @@ func shipped(t *testing.T) plugin.Profile {
 		t.Fatal(err)
 	}
 	if len(file.Scheduler.Profiles) != 1 {
-		t.Fatalf("configs/modern.yaml has %d profiles", len(file.Scheduler.Profiles))
+		t.Fatalf("configs/standalone.yaml has %d profiles", len(file.Scheduler.Profiles))
 	}
 	p := &file.Scheduler.Profiles[0]
 	return plugin.Profile{SchedulerName: p.SchedulerName, Predicates: p.Predicates, Priorities: p.Priorities, Points: map[string][]string{
@@ -115,7 +115,7 @@ func shipped(t *testing.T) plugin.Profile {
 	}}
 }
 
-// configs/modern.yaml has kube-scheduler's plugins in its order and with its
+// configs/standalone.yaml has kube-scheduler's plugins in its order and with its
 // weights.
 func TestShippedProfileIsKubeSchedulers(t *testing.T) {
 	p := shipped(t)

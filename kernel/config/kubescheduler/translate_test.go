@@ -225,10 +225,10 @@ func FuzzTranslate(f *testing.F) {
 	})
 }
 
-// configs/modern.yaml is the default profile, as far as its bundle goes: the same
+// configs/standalone.yaml is the default profile, as far as its bundle goes: the same
 // plugins in the same order and with the same weights.
 func TestModernConfiguration(t *testing.T) {
-	cfg, err := config.Load(config.Source{File: "../../../configs/modern.yaml"})
+	cfg, err := config.Load(config.Source{File: "../../../configs/standalone.yaml"})
 	if err != nil {
 		t.Fatal(err)
 	}
