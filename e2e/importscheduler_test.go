@@ -207,16 +207,21 @@ func TestImportScheduler(t *testing.T) {
 		running.Profiles[1].Plugins.Score.Enabled[0].Name != "NodeResourcesFit" || len(running.Extenders) != 1 || running.Extenders[0].URLPrefix != "http://"+address {
 		t.Errorf("configz: %s", told["kubescheduler.config.k8s.io"])
 	}
-	metrics := string(raw("/metrics"))
-	for _, want := range []string{
+	wants := []string{
 		`scheduler_schedule_attempts_total{profile="packer",result="scheduled"} 4`,
 		`scheduler_framework_extension_point_duration_seconds_count{extension_point="Filter",profile="packer",status="Success"} 4`,
 		`scheduler_plugin_evaluation_total{extension_point="Score",plugin="NodeResourcesFitScore",profile="packer"} 4`,
 		`scheduler_plugin_execution_duration_seconds_count{extension_point="Filter",plugin="NodeResourcesFit",status="Success"}`,
 		`scheduler_cache_size{type="nodes"} 3`,
-	} {
-		if !strings.Contains(metrics, want) {
-			t.Errorf("metrics have no %s", want)
-		}
 	}
+	// What the scheduler knows is counted every few seconds.
+	eventually(t, func(context.Context) error {
+		metrics := string(raw("/metrics"))
+		for _, want := range wants {
+			if !strings.Contains(metrics, want) {
+				return fmt.Errorf("metrics have no %s", want)
+			}
+		}
+		return nil
+	})
 }

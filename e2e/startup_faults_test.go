@@ -77,7 +77,7 @@ func TestStartupFaults(t *testing.T) {
 			return faulty{config: edited(t, "name: classic", "name: absent")}, []string{"plugin bundle absent: no folder absent with a manifest.yaml in ", "build it with make or set plugins.directories"}
 		}},
 		{"unknown predicate", 1, func(t *testing.T) (faulty, []string) {
-			return faulty{config: edited(t, "PodFitsResources", "PodFitsEverything")}, []string{`scheduler profile default-scheduler: no loaded bundle has predicate "PodFitsEverything"; there are: HostName, `}
+			return faulty{config: edited(t, "PodFitsResources", "PodFitsEverything")}, []string{`scheduler profile default-scheduler: no loaded bundle has predicate "PodFitsEverything"; there are: CheckNodeUnschedulable, HostName, `}
 		}},
 		{"missing artefact", 1, func(t *testing.T) (faulty, []string) {
 			dir, args := catalog(t)
