@@ -204,7 +204,17 @@ func (u *unit) enqueue(p part) {
 // drain hands the guest what it is queued, within one call's deadline; mu is held.
 func (u *unit) drain(ctx context.Context) error {
 	deadline := time.Now().Add(u.call)
-	for _, p := range u.queue {
+	queue := u.queue
+	if g, ok := u.guest.(*processGuest); ok && g.evaluates() && len(queue) > 1 && bytesOf(queue) <= partBytes {
+		switch err := g.applyAll(ctx, queue); {
+		case err == nil:
+			u.sent, queue = queue[len(queue)-1].delta.GetGeneration(), nil
+		case !errors.Is(err, errAlone):
+			u.applyFailed(ctx, err)
+			return err
+		}
+	}
+	for _, p := range queue {
 		if err := u.guest.apply(ctx, p, max(time.Until(deadline), time.Millisecond)); err != nil {
 			u.applyFailed(ctx, err)
 			return err
@@ -213,6 +223,14 @@ func (u *unit) drain(ctx context.Context) error {
 	}
 	u.queue, u.queued = nil, 0
 	return nil
+}
+
+func bytesOf(queue []part) int {
+	size := 0
+	for _, p := range queue {
+		size += len(p.encoded)
+	}
+	return size
 }
 
 // applyFailed: nobody knows how much of the queue the guest took; mu is held.
