@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -49,25 +47,12 @@ func samplePod(name string) *corev1.Pod {
 // createPods creates n pods from several workers and returns when every one
 // was acknowledged, or the first error.
 func createPods(ctx context.Context, client kubernetes.Interface, n, workers int, name func(int) string) error {
-	var next atomic.Int64
-	var wg sync.WaitGroup
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	for range workers {
-		wg.Go(func() {
-			for ctx.Err() == nil {
-				i := int(next.Add(1)) - 1
-				if i >= n {
-					return
-				}
-				if _, err := client.CoreV1().Pods(namespace).Create(ctx, samplePod(name(i)), metav1.CreateOptions{}); err != nil {
-					cancel(fmt.Errorf("create pod %s: %w", name(i), err))
-				}
-			}
-		})
-	}
-	wg.Wait()
-	return context.Cause(ctx)
+	return parallel(ctx, n, workers, func(ctx context.Context, i int) error {
+		if _, err := client.CoreV1().Pods(namespace).Create(ctx, samplePod(name(i)), metav1.CreateOptions{}); err != nil {
+			return fmt.Errorf("create pod %s: %w", name(i), err)
+		}
+		return nil
+	})
 }
 
 // awaitServiceAccount waits for what pods need in their namespace: the

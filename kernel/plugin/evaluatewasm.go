@@ -28,7 +28,7 @@ func (g *wasmGuest) evaluate(_ context.Context, queue []part, generation uint64,
 	memory := &g.evaluations
 	memory.request = g.evaluationRequest(memory.request[:0], n, e)
 	request := memory.request
-	verdicts, scores, largest := 0, 0, 0
+	verdicts, scores := 0, 0
 	count := func(nodes []uint32) int {
 		if nodes == nil {
 			return len(e.Nodes)
@@ -42,10 +42,6 @@ func (g *wasmGuest) evaluate(_ context.Context, queue []part, generation uint64,
 		scores += count(q.Nodes)
 	}
 	words := 1 + (verdicts+1)/2 + scores
-	// Encodings of deltas one behind the other are the encoding of all.
-	for _, p := range queue {
-		largest += len(p.encoded)
-	}
 	// All buffers first: making one may move another's view.
 	if _, err := g.buffer(&g.out, uint32(8*words)); err != nil {
 		return nil, err
@@ -53,7 +49,7 @@ func (g *wasmGuest) evaluate(_ context.Context, queue []part, generation uint64,
 	if _, err := g.buffer(&g.nodes, uint32(len(request))); err != nil {
 		return nil, err
 	}
-	data, err := g.buffer(&g.data, uint32(largest))
+	data, err := g.buffer(&g.data, uint32(bytesOf(queue)))
 	if err != nil {
 		return nil, err
 	}
@@ -62,6 +58,7 @@ func (g *wasmGuest) evaluate(_ context.Context, queue []part, generation uint64,
 		return nil, err
 	}
 	binary.LittleEndian.PutUint64(out, ^uint64(0)) // nothing was begun
+	// Encodings of deltas one behind the other are the encoding of all.
 	at := 0
 	for _, p := range queue {
 		at += copy(data[at:], p.encoded)

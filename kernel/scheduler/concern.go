@@ -23,27 +23,27 @@ func (s *shape) concerns(pods string) bool {
 // predicates are those of a policy as they are for pods of the shape: one that has
 // nothing to do with them looks at no other node.
 func (s *shape) predicates(all []contractv1.PredicateInfo) []contractv1.PredicateInfo {
-	mine := all
-	for i := range all {
-		if all[i].Scope == string(sdk.ScopeCluster) && !s.concerns(all[i].Pods) {
-			if &mine[0] == &all[0] {
-				mine = slices.Clone(all)
-			}
-			mine[i].Scope = string(sdk.ScopeNode)
-		}
-	}
-	return mine
+	return narrowed(s, all, func(p *contractv1.PredicateInfo) (*string, string) { return &p.Scope, p.Pods })
 }
 
 func (s *shape) priorities(all []contractv1.PriorityInfo) []contractv1.PriorityInfo {
+	return narrowed(s, all, func(p *contractv1.PriorityInfo) (*string, string) { return &p.Scope, p.Pods })
+}
+
+// narrowed is all, or a copy in which plugins that have nothing to do with pods of
+// the shape look at one node.
+func narrowed[T any](s *shape, all []T, of func(*T) (scope *string, pods string)) []T {
 	mine := all
 	for i := range all {
-		if all[i].Scope == string(sdk.ScopeCluster) && !s.concerns(all[i].Pods) {
-			if &mine[0] == &all[0] {
-				mine = slices.Clone(all)
-			}
-			mine[i].Scope = string(sdk.ScopeNode)
+		scope, pods := of(&all[i])
+		if *scope != string(sdk.ScopeCluster) || s.concerns(pods) {
+			continue
 		}
+		if &mine[0] == &all[0] {
+			mine = slices.Clone(all)
+		}
+		scope, _ = of(&mine[i])
+		*scope = string(sdk.ScopeNode)
 	}
 	return mine
 }

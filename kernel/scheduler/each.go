@@ -8,7 +8,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/cache"
 
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
@@ -24,22 +23,8 @@ func Each(ctx context.Context, cluster *Cluster, pods []*v1.Pod, profiles map[st
 	if len(pods) > SimulationMax {
 		return nil, fmt.Errorf("explain: %d pods; at most %d", len(pods), SimulationMax)
 	}
-	none := &cache.ListWatch{}
-	s, err := New(Config{BindWorkers: 1, Explain: 1, FirstGeneration: generation}, Deps{
-		Pods: none, Nodes: none, Profiles: profiles,
-		Bind: func(context.Context, *v1.Binding) error { return nil },
-	})
+	s, err := onPicture(ctx, Config{BindWorkers: 1, Explain: 1, FirstGeneration: generation}, cluster, profiles, feed)
 	if err != nil {
-		return nil, err
-	}
-	s.unsynced = 0
-	if feed != nil {
-		feed(s)
-	}
-	if err := s.load(cluster); err != nil {
-		return nil, err
-	}
-	if err := s.awaitPolicies(ctx); err != nil {
 		return nil, err
 	}
 	now := s.clock.Now()

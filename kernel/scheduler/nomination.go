@@ -14,7 +14,7 @@ import (
 // without it. What counts is what the scheduler nominated, until
 // status.nominatedNodeName says something else.
 
-// nominate notes the node that a pod is nominated to; empty: none. Whoever was
+// nominated notes the node that a pod is nominated to; empty: none. Whoever was
 // kept from a node by it may fit there now.
 func (s *Scheduler) nominated(p *podEntry, node string) {
 	before := p.nominated

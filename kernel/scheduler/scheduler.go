@@ -408,18 +408,10 @@ func (s *Scheduler) flush(ctx context.Context) error {
 	}
 	// A policy that is new learns from an empty delta that it is behind.
 	if len(s.snapshot.pending) > 0 || fresh {
-		delta := s.replica.advance(s.snapshot.pending)
+		operations := s.snapshot.pending
 		s.snapshot.pending = nil
-		s.tellDelta(delta)
-		for name, p := range s.profiles {
-			for _, policy := range []Policy{p.policy, p.next} {
-				if policy == nil {
-					continue
-				}
-				if err := policy.Apply(ctx, delta); err != nil {
-					return fmt.Errorf("apply delta %d to profile %s: %w", delta.Generation, name, err)
-				}
-			}
+		if err := s.applyAll(ctx, operations); err != nil {
+			return err
 		}
 	}
 	turned := false
@@ -433,6 +425,23 @@ func (s *Scheduler) flush(ctx context.Context) error {
 	}
 	if len(s.unreserves) > 0 {
 		s.unreserve(ctx)
+	}
+	return nil
+}
+
+// applyAll gives operations to the policies as the next delta.
+func (s *Scheduler) applyAll(ctx context.Context, operations []*contractv1.Operation) error {
+	delta := s.replica.advance(operations)
+	s.tellDelta(delta)
+	for name, p := range s.profiles {
+		for _, policy := range []Policy{p.policy, p.next} {
+			if policy == nil {
+				continue
+			}
+			if err := policy.Apply(ctx, delta); err != nil {
+				return fmt.Errorf("apply delta %d to profile %s: %w", delta.Generation, name, err)
+			}
+		}
 	}
 	return nil
 }

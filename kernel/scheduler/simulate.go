@@ -58,16 +58,26 @@ func Simulate(ctx context.Context, cluster *Cluster, pods []*v1.Pod, profiles ma
 	if len(pods) > SimulationMax {
 		return nil, fmt.Errorf("simulate: %d pods; at most %d", len(pods), SimulationMax)
 	}
-	none := &cache.ListWatch{}
-	s, err := New(Config{Seed: seed, BindWorkers: 1, Explain: max(len(pods), 1)}, Deps{
-		Pods: none, Nodes: none, Profiles: profiles,
-		Bind: func(context.Context, *v1.Binding) error { return nil },
-	})
+	s, err := onPicture(ctx, Config{Seed: seed, BindWorkers: 1, Explain: max(len(pods), 1)}, cluster, profiles, feed)
 	if err != nil {
 		return nil, err
 	}
 	if seed == 0 {
 		seed = rand.Uint64()
+	}
+	return s.simulate(ctx, pods, seed, before, o)
+}
+
+// onPicture is a scheduler that is not run and sees a cluster that is only a
+// picture; its policies are ready.
+func onPicture(ctx context.Context, c Config, cluster *Cluster, profiles map[string]PolicySource, feed func(ReplicaSource)) (*Scheduler, error) {
+	none := &cache.ListWatch{}
+	s, err := New(c, Deps{
+		Pods: none, Nodes: none, Profiles: profiles,
+		Bind: func(context.Context, *v1.Binding) error { return nil },
+	})
+	if err != nil {
+		return nil, err
 	}
 	s.unsynced = 0
 	if feed != nil {
@@ -79,7 +89,7 @@ func Simulate(ctx context.Context, cluster *Cluster, pods []*v1.Pod, profiles ma
 	if err := s.awaitPolicies(ctx); err != nil {
 		return nil, err
 	}
-	return s.simulate(ctx, pods, seed, before, o)
+	return s, nil
 }
 
 // load takes in the picture.

@@ -17,23 +17,8 @@ func (s *Scheduler) suppose(ctx context.Context, operations []*contractv1.Operat
 	if len(operations) == 0 {
 		return nil
 	}
-	delta := s.replica.advance(operations)
-	s.tellDelta(delta)
-	for name, p := range s.profiles {
-		for _, policy := range []Policy{p.policy, p.next} {
-			if policy == nil {
-				continue
-			}
-			if err := policy.Apply(ctx, delta); err != nil {
-				return fmt.Errorf("apply delta %d to profile %s: %w", delta.Generation, name, err)
-			}
-		}
-	}
-	return nil
+	return s.applyAll(ctx, operations)
 }
-
-// opNominee puts a nominated pod on its node.
-func opNominee(e *nodeEntry, pod *podEntry) *contractv1.Operation { return opPodAdd(e, pod) }
 
 func opPodRemove(e *nodeEntry, uid string) *contractv1.Operation {
 	return &contractv1.Operation{Op: &contractv1.Operation_PodRemove{PodRemove: &contractv1.PodRemove{Node: e.index, Uid: uid}}}
@@ -120,7 +105,7 @@ func (c *class) besides(ctx context.Context, s *snapshot, nodes []uint32, but *p
 		}
 		var add, remove []*contractv1.Operation
 		for _, p := range pods {
-			add, remove = append(add, opNominee(e, p)), append(remove, opPodRemove(e, string(p.uid)))
+			add, remove = append(add, opPodAdd(e, p)), append(remove, opPodRemove(e, string(p.uid)))
 		}
 		ask, at, put, take = append(ask, n), append(at, k), append(put, add), append(take, remove)
 	}

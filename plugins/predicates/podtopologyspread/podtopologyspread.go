@@ -34,7 +34,7 @@ func New() sdk.Predicate {
 	}
 	return sdk.Predicate{
 		Name: Name, Scope: sdk.ScopeCluster, Contract: contract.Three, Reads: topologyspread.Reads(), Events: events(),
-		Configure: p.configure, Prepare: p.prepare, Follow: follow, Moved: moved, FilterNodes: filter,
+		Configure: p.configure, Prepare: p.prepare, Follow: topologyspread.Follow, Moved: topologyspread.Moved, FilterNodes: filter,
 	}
 }
 
@@ -49,20 +49,6 @@ func (p *predicate) configure(data []byte) error {
 
 func (p *predicate) prepare(c *sdk.Cluster, pod *sdk.Pod) any {
 	return topologyspread.New(c, pod, p.defaults, topologyspread.DoNotSchedule)
-}
-
-func follow(_ *sdk.Cluster, _ *sdk.Pod, state any, changes []sdk.Change) any {
-	if s := state.(*topologyspread.Spread); s != nil {
-		s.Follow(changes)
-	}
-	return state
-}
-
-func moved(state any) ([]uint32, bool) {
-	if s := state.(*topologyspread.Spread); s != nil {
-		return s.Moved(), false
-	}
-	return nil, false
 }
 
 func filter(b *sdk.Batch) {

@@ -100,6 +100,23 @@ func (s *Spread) add(cluster *sdk.Cluster, t *sdk.TopologySpreadConstraint, pods
 	s.Constraints = append(s.Constraints, c)
 }
 
+// Follow and Moved are those of a plugin whose state is a *Spread, or nil where the
+// pod has no constraint.
+func Follow(_ *sdk.Cluster, _ *sdk.Pod, state any, changes []sdk.Change) any {
+	if s := state.(*Spread); s != nil {
+		s.Follow(changes)
+	}
+	return state
+}
+
+// Moved lists the nodes that the plugin answers otherwise about.
+func Moved(state any) (nodes []uint32, all bool) {
+	if s := state.(*Spread); s != nil {
+		return s.Moved(), false
+	}
+	return nil, false
+}
+
 // Follow takes changes in.
 func (s *Spread) Follow(changes []sdk.Change) {
 	for i := range changes {

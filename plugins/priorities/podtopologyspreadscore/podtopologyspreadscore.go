@@ -34,7 +34,7 @@ func New() sdk.Priority {
 	}
 	return sdk.Priority{
 		Name: Name, Scope: sdk.ScopeCluster, Normalize: sdk.NormalizePluginNonzero, MaxScore: sdk.MaxFrameworkScore, Reads: topologyspread.Reads(),
-		Configure: p.configure, Prepare: p.prepare, Follow: follow, Moved: moved, ScoreNodes: score, NormalizeFunc: p.normalize,
+		Configure: p.configure, Prepare: p.prepare, Follow: topologyspread.Follow, Moved: topologyspread.Moved, ScoreNodes: score, NormalizeFunc: p.normalize,
 	}
 }
 
@@ -49,20 +49,6 @@ func (p *priority) configure(data []byte) error {
 
 func (p *priority) prepare(c *sdk.Cluster, pod *sdk.Pod) any {
 	return topologyspread.New(c, pod, p.defaults, topologyspread.ScheduleAnyway)
-}
-
-func follow(_ *sdk.Cluster, _ *sdk.Pod, state any, changes []sdk.Change) any {
-	if s := state.(*topologyspread.Spread); s != nil {
-		s.Follow(changes)
-	}
-	return state
-}
-
-func moved(state any) ([]uint32, bool) {
-	if s := state.(*topologyspread.Spread); s != nil {
-		return s.Moved(), false
-	}
-	return nil, false
 }
 
 func score(b *sdk.Batch) {
