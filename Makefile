@@ -107,8 +107,8 @@ $(BIN)/kube-apiserver $(BIN)/kube-scheduler: $(BIN)/kube-%: e2e/peer/go.mod e2e/
 
 .PHONY: test
 test: build etcd ## pass every test; those that need root or a kernel feature say why they skip
-	$(GO) test -timeout 10m $$($(GO) list ./... | grep -v '/e2e')
-	$(GO) test -timeout 40m ./e2e/...
+	$(GO) test -timeout 30m $$($(GO) list ./... | grep -v '/e2e')
+	$(GO) test -timeout 60m ./e2e/...
 
 .PHONY: generate
 generate: ## write the generated code anew

@@ -67,8 +67,8 @@ func (g *guestbook) apply(t *testing.T) {
 }
 
 func (g *guestbook) rollout(t *testing.T) {
-	contains(t, g.kubectl(t, "-n", "guestbook", "rollout", "status", "deployment/frontend", "--timeout=60s"), `deployment "frontend" successfully rolled out`)
-	contains(t, g.pintle(t, "-n", "guestbook", "rollout", "status", "deployment/store", "--timeout=60s"), `deployment "store" successfully rolled out`)
+	contains(t, g.kubectl(t, "-n", "guestbook", "rollout", "status", "deployment/frontend", "--timeout=110s"), `deployment "frontend" successfully rolled out`)
+	contains(t, g.pintle(t, "-n", "guestbook", "rollout", "status", "deployment/store", "--timeout=110s"), `deployment "store" successfully rolled out`)
 }
 
 func (g *guestbook) get(t *testing.T) {
@@ -313,7 +313,7 @@ func (g *guestbook) undo(t *testing.T) {
 	}
 	g.kubectl(t, "-n", "guestbook", "set", "env", "deployment/frontend", "GREETING=hello")
 	g.kubectl(t, "-n", "guestbook", "annotate", "deployment/frontend", "kubernetes.io/change-cause=a greeting")
-	contains(t, g.kubectl(t, "-n", "guestbook", "rollout", "status", "deployment/frontend", "--timeout=60s"), "successfully rolled out")
+	contains(t, g.kubectl(t, "-n", "guestbook", "rollout", "status", "deployment/frontend", "--timeout=110s"), "successfully rolled out")
 	if v := variable(); v != "hello" {
 		t.Errorf("GREETING is %q", v)
 	}
@@ -331,17 +331,17 @@ func (g *guestbook) undo(t *testing.T) {
 	}
 	contains(t, g.kubectl(t, "-n", "guestbook", "rollout", "history", "deployment/frontend"), "REVISION  CHANGE-CAUSE", "1 ", "2 ", "3 ", "a greeting")
 	contains(t, g.kubectl(t, "-n", "guestbook", "rollout", "undo", "deployment/frontend"), "deployment.apps/frontend rolled back")
-	contains(t, g.kubectl(t, "-n", "guestbook", "rollout", "status", "deployment/frontend", "--timeout=60s"), "successfully rolled out")
+	contains(t, g.kubectl(t, "-n", "guestbook", "rollout", "status", "deployment/frontend", "--timeout=110s"), "successfully rolled out")
 	if v := variable(); v != "hello" {
 		t.Errorf("after undo GREETING is %q", v)
 	}
 	g.pintle(t, "-n", "guestbook", "rollout", "undo", "deployment/frontend", "--to-revision=1")
-	contains(t, g.kubectl(t, "-n", "guestbook", "rollout", "status", "deployment/frontend", "--timeout=60s"), "successfully rolled out")
+	contains(t, g.kubectl(t, "-n", "guestbook", "rollout", "status", "deployment/frontend", "--timeout=110s"), "successfully rolled out")
 	if v := variable(); v != "" {
 		t.Errorf("after undo to the first revision GREETING is %q", v)
 	}
 	g.kubectl(t, "-n", "guestbook", "rollout", "restart", "deployment/frontend")
-	contains(t, g.kubectl(t, "-n", "guestbook", "rollout", "status", "deployment/frontend", "--timeout=60s"), "successfully rolled out")
+	contains(t, g.kubectl(t, "-n", "guestbook", "rollout", "status", "deployment/frontend", "--timeout=110s"), "successfully rolled out")
 }
 
 func (g *guestbook) events(t *testing.T) {
@@ -361,7 +361,7 @@ func (g *guestbook) applyAgain(t *testing.T) {
 }
 
 func (g *guestbook) delete(t *testing.T) {
-	out := g.kubectl(t, "delete", "-f", "configs/examples/guestbook.yaml", "--timeout=60s")
+	out := g.kubectl(t, "delete", "-f", "configs/examples/guestbook.yaml", "--timeout=110s")
 	contains(t, out, `namespace "guestbook" deleted`, `deployment.apps "frontend" deleted`)
 	if r := g.try(t, "get", "namespace", "guestbook"); r.err == nil || !strings.Contains(r.stderr, `namespaces "guestbook" not found`) {
 		t.Errorf("the namespace is there still: %+v", r)

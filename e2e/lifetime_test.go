@@ -64,7 +64,7 @@ kind: Pod
 metadata: {name: done}
 spec: {restartPolicy: Never, containers: [{name: c, image: `+box+`, args: [echo, done]}]}
 `)
-	e.kubectl(t, "rollout", "status", "deployment/web", "--timeout=60s")
+	e.kubectl(t, "rollout", "status", "deployment/web", "--timeout=110s")
 	e.awaitPod(t, "default", "done", hasPhase(corev1.PodSucceeded))
 	answers := func(ctx context.Context) error {
 		_, err := e.page(ctx, "127.0.0.1:31080")
@@ -265,7 +265,7 @@ func TestConfigurations(t *testing.T) {
 			t.Parallel()
 			needContainers(t)
 			e := private(t, cluster.Options{Name: name, Config: "configs/" + name + ".yaml"})
-			e.kubectl(t, "wait", "--for=condition=Ready", "node", "--all", "--timeout=60s")
+			e.kubectl(t, "wait", "--for=condition=Ready", "node", "--all", "--timeout=110s")
 			wide := e.kubectl(t, "get", "plugins", "-o", "wide")
 			for _, p := range []string{
 				"HostName", "MatchNodeSelector", "MaxEBSVolumeCount", "MaxGCEPDVolumeCount", "NoDiskConflict", "NoVolumeZoneConflict", "PodFitsHostPorts", "PodFitsResources",
@@ -276,7 +276,7 @@ func TestConfigurations(t *testing.T) {
 				}
 			}
 			e.kubectl(t, "create", "deployment", "web", "--image="+box, "--replicas=2")
-			e.kubectl(t, "rollout", "status", "deployment/web", "--timeout=60s")
+			e.kubectl(t, "rollout", "status", "deployment/web", "--timeout=110s")
 			contains(t, e.kubectl(t, "get", "pods", "-o", "wide"), "Running")
 			e.schedules(t)
 		})

@@ -92,7 +92,7 @@ spec:
           status: {type: object, properties: {masts: {type: integer}}}
 `)
 	t.Cleanup(func() { e.try(t, "delete", "crd", "boats.harbour.example", "--wait=false") })
-	e.kubectl(t, "wait", "--for=condition=Established", "crd/boats.harbour.example", "--timeout=60s")
+	e.kubectl(t, "wait", "--for=condition=Established", "crd/boats.harbour.example", "--timeout=110s")
 	boat := func(name, spec string) string {
 		return "apiVersion: harbour.example/v1\nkind: Boat\nmetadata: {name: " + name + "}\nspec: " + spec + "\n"
 	}
@@ -136,7 +136,7 @@ spec:
 		}
 		return nil
 	})
-	e.kubectl(t, "delete", "crd", "boats.harbour.example", "--timeout=60s")
+	e.kubectl(t, "delete", "crd", "boats.harbour.example", "--timeout=110s")
 	eventually(t, func(context.Context) error {
 		// kubectl may remember the kind; the server does not.
 		if r := e.try(t, "get", "--raw", "/apis/harbour.example/v1"); r.err == nil || !strings.Contains(r.stderr, "the server could not find the requested resource") {
@@ -202,7 +202,7 @@ spec: {limits: [{type: Container, default: {memory: 64Mi}, defaultRequest: {memo
 		return nil
 	})
 	e.kubectl(t, "-n", ns, "delete", "pod", "one")
-	e.kubectl(t, "-n", ns, "rollout", "status", "deployment/many", "--timeout=60s")
+	e.kubectl(t, "-n", ns, "rollout", "status", "deployment/many", "--timeout=110s")
 	contains(t, e.kubectl(t, "-n", ns, "describe", "quota", "small"), "pods", "2")
 	for name, c := range map[string]struct{ manifest, want string }{
 		"field":     {"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\ndatas: {}\n", `unknown field "datas"`},
@@ -227,10 +227,10 @@ func TestGarbage(t *testing.T) {
 	ns := e.namespace(t)
 	for _, name := range []string{"background", "foreground", "orphan"} {
 		e.kubectl(t, "-n", ns, "create", "deployment", name, "--image="+box)
-		e.kubectl(t, "-n", ns, "rollout", "status", "deployment/"+name, "--timeout=60s")
+		e.kubectl(t, "-n", ns, "rollout", "status", "deployment/"+name, "--timeout=110s")
 	}
 	for _, name := range []string{"background", "foreground", "orphan"} {
-		e.kubectl(t, "-n", ns, "delete", "deployment", name, "--cascade="+name, "--timeout=60s")
+		e.kubectl(t, "-n", ns, "delete", "deployment", name, "--cascade="+name, "--timeout=110s")
 		left := e.kubectl(t, "-n", ns, "get", "replicasets,pods", "-l", "app="+name, "-o", "name")
 		switch name {
 		case "foreground":
@@ -276,7 +276,7 @@ func TestNamespaceDeletion(t *testing.T) {
 	})
 	e.kubectl(t, "-n", ns, "create", "deployment", "web", "--image="+box)
 	e.kubectl(t, "-n", ns, "create", "service", "clusterip", "web", "--tcp=80")
-	e.kubectl(t, "-n", ns, "rollout", "status", "deployment/web", "--timeout=60s")
+	e.kubectl(t, "-n", ns, "rollout", "status", "deployment/web", "--timeout=110s")
 	e.apply(t, ns, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: held, finalizers: [harbour.example/anchor]}\n")
 	e.kubectl(t, "delete", "namespace", ns, "--wait=false")
 	eventually(t, func(ctx context.Context) error {
@@ -295,7 +295,7 @@ func TestNamespaceDeletion(t *testing.T) {
 		t.Errorf("an object in an ending namespace: %+v", r)
 	}
 	e.kubectl(t, "-n", ns, "patch", "configmap", "held", "--type=json", "-p", `[{"op":"remove","path":"/metadata/finalizers"}]`)
-	e.kubectl(t, "wait", "--for=delete", "namespace/"+ns, "--timeout=60s")
+	e.kubectl(t, "wait", "--for=delete", "namespace/"+ns, "--timeout=110s")
 	if pods := e.kubectl(t, "get", "pods", "-A", "--field-selector=metadata.namespace="+ns, "-o", "name"); pods != "" {
 		t.Errorf("pods are left: %s", pods)
 	}
@@ -359,7 +359,7 @@ func TestEviction(t *testing.T) {
 	ns := e.namespace(t)
 	e.kubectl(t, "-n", ns, "create", "deployment", "web", "--image="+box, "--replicas=2")
 	e.kubectl(t, "-n", ns, "create", "poddisruptionbudget", "web", "--selector=app=web", "--min-available=2")
-	e.kubectl(t, "-n", ns, "rollout", "status", "deployment/web", "--timeout=60s")
+	e.kubectl(t, "-n", ns, "rollout", "status", "deployment/web", "--timeout=110s")
 	eventually(t, func(ctx context.Context) error {
 		b, err := e.client.PolicyV1().PodDisruptionBudgets(ns).Get(ctx, "web", metav1.GetOptions{})
 		if err == nil && b.Status.CurrentHealthy != 2 {

@@ -157,7 +157,7 @@ kind: Service
 metadata: {name: web}
 spec: {selector: {app: web}, ports: [{port: 80, targetPort: 8080}]}
 `)
-	e.kubectl(t, "-n", ns, "rollout", "status", "deployment/web", "--timeout=60s")
+	e.kubectl(t, "-n", ns, "rollout", "status", "deployment/web", "--timeout=110s")
 	svc, err := e.client.CoreV1().Services(ns).Get(bound(t), "web", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)

@@ -192,7 +192,7 @@ func TestHostilePods(t *testing.T) {
 	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("mode %v, %v", info.Mode(), err)
 	}
-	e.kubectl(t, "-n", ns, "delete", "pod", "pipe", "out", "users", "group", "--timeout=45s")
+	e.kubectl(t, "-n", ns, "delete", "pod", "pipe", "out", "users", "group", "--timeout=110s")
 }
 
 // TestSecretFiles: keys, sockets and kubeconfigs are for the kernel's user.

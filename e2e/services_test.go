@@ -63,7 +63,7 @@ kind: Pod
 metadata: {name: client}
 spec: {containers: [{name: c, image: `+box+`}]}
 `)
-	e.kubectl(t, "-n", ns, "rollout", "status", "deployment/web", "--timeout=60s")
+	e.kubectl(t, "-n", ns, "rollout", "status", "deployment/web", "--timeout=110s")
 	e.awaitPod(t, ns, "client", isReady)
 	services := map[string]string{}
 	list, err := e.client.CoreV1().Services(ns).List(bound(t), metav1.ListOptions{})

@@ -25,7 +25,7 @@ import (
 )
 
 // patience is how long a condition of a busy machine may take to come true.
-const patience = 60 * time.Second
+const patience = 2 * time.Minute
 
 // env is a running cluster and what tests talk to it with.
 type env struct {

@@ -21,9 +21,9 @@ import (
 const (
 	// startTimeout is how long a start may take: a busy machine unpacks images
 	// and compiles plugins the first time.
-	startTimeout = 90 * time.Second
+	startTimeout = 3 * time.Minute
 	// stopTimeout is how long an orderly stop may take.
-	stopTimeout = 60 * time.Second
+	stopTimeout = 2 * time.Minute
 )
 
 // Options say what to start.

@@ -221,7 +221,7 @@ func (c *Cluster) sockets() []string {
 // clean removes by force what Stop found left, and the data directory when it
 // was made by Start.
 func (c *Cluster) clean() error {
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for pids := c.processes(); len(pids) > 0; pids = c.processes() {
 		for _, pid := range pids {
 			_ = syscall.Kill(pid, syscall.SIGKILL)

@@ -31,7 +31,7 @@ func next(t *testing.T, w watch.Interface) watch.Event {
 			t.Fatal("watch ended")
 		}
 		return e
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("no event")
 	}
 	return watch.Event{}
@@ -126,7 +126,7 @@ func TestReflectorAcrossRestart(t *testing.T) {
 	way, seen := &through{}, cache.NewStore(cache.MetaNamespaceKeyFunc)
 	expect := func(t *testing.T, want string) {
 		t.Helper()
-		for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(5 * time.Millisecond) {
 			keys := seen.ListKeys()
 			slices.Sort(keys)
 			if got := strings.Join(keys, " "); got == want {
@@ -257,7 +257,7 @@ func TestSource(t *testing.T) {
 		if m.Name != "seen" {
 			t.Errorf("got %s", m.Name)
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Error("nothing delivered")
 	}
 	cancel()

@@ -81,7 +81,7 @@ func (w *world) start() {
 	w.stop = sync.OnceFunc(func() { cancel(); wg.Wait() })
 	select {
 	case <-a.Ready():
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		w.t.Fatal("the agent did not become ready")
 	}
 }
@@ -89,7 +89,7 @@ func (w *world) start() {
 // eventually polls a condition with a bound.
 func (w *world) eventually(what string, ok func() bool) {
 	w.t.Helper()
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		if ok() {
 			return
 		}

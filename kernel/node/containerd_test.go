@@ -143,7 +143,7 @@ disabled_plugins = ['io.containerd.nri.v1.nri']
 		t.Fatal(err)
 	}
 	defer client.Close()
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
 		if _, err = client.List(t.Context()); err == nil {
 			break
 		}
@@ -198,7 +198,7 @@ func TestContainerd(t *testing.T) {
 	defer stop()
 	select {
 	case <-a.Ready():
-	case <-time.After(30 * time.Second):
+	case <-time.After(2 * time.Minute):
 		t.Fatal("not ready")
 	}
 	mode := int32(0o400)
@@ -225,7 +225,7 @@ func TestContainerd(t *testing.T) {
 	w.runtime = nil
 	eventually := func(what string, ok func() bool) {
 		t.Helper()
-		for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 			if ok() {
 				return
 			}
@@ -418,7 +418,7 @@ func forward(t *testing.T, config *rest.Config, path string, use func(addr strin
 	case err := <-done:
 		t.Errorf("port-forward: %v", err)
 		return
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Error("port-forward did not become ready")
 	}
 	close(stop)

@@ -269,7 +269,7 @@ func TestHostileAtEachPoint(t *testing.T) {
 				if len(c.Results) != 1 || c.Results[0].Code != contractv1.Code_ERROR || !strings.Contains(outcome(c.Results[0]), h.words) {
 					t.Errorf("%s at %s: %v, want an error that says %q", h.do, h.at, c.Results, h.words)
 				}
-				if took := time.Since(began); took > 20*time.Second {
+				if took := time.Since(began); took > time.Minute {
 					t.Errorf("%s at %s took %s", h.do, h.at, took)
 				}
 				waitAnswers(t, p)
@@ -281,7 +281,7 @@ func TestHostileAtEachPoint(t *testing.T) {
 // waitAnswers waits until the bundle is back and asks it something sound.
 func waitAnswers(t *testing.T, p *Policy) {
 	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(5 * time.Millisecond) {
 		c := cycleCall(cyclePod("sound"), contractv1.Point_RESERVE)
 		p.Cycle(t.Context(), c)
 		if len(c.Results) == 1 && c.Results[0].Code == contractv1.Code_SUCCESS {

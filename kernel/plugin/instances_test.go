@@ -70,7 +70,7 @@ func TestProfileConfiguration(t *testing.T) {
 				done := make(chan error, 1)
 				before := h.Source("packer").Policy()
 				go func() { done <- h.Reconfigure(cfg) }()
-				for limit := time.Now().Add(30 * time.Second); h.Source("packer").Policy() == before && len(done) == 0 && time.Now().Before(limit); {
+				for limit := time.Now().Add(2 * time.Minute); h.Source("packer").Policy() == before && len(done) == 0 && time.Now().Before(limit); {
 					time.Sleep(time.Millisecond)
 				}
 				for _, name := range []string{"s", "packer"} {

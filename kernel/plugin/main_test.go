@@ -176,7 +176,7 @@ func runHostWith(t testing.TB, cfg Config, source ReplicaSource, deps Deps) *Hos
 	case err := <-done:
 		done <- nil
 		t.Fatalf("run ended: %v", err)
-	case <-time.After(30 * time.Second):
+	case <-time.After(2 * time.Minute):
 		t.Fatal("host is not ready after 30 s")
 	}
 	return h

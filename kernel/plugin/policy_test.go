@@ -117,7 +117,7 @@ func TestHostileGuestsAreContained(t *testing.T) {
 			if err := p.Filter(t.Context(), 0, 7, []uint32{0, 1}, out); err != nil {
 				t.Fatal(err)
 			}
-			if time.Since(began) > 20*time.Second {
+			if time.Since(began) > time.Minute {
 				t.Errorf("contained only after %s", time.Since(began))
 			}
 			for _, v := range out {
@@ -149,7 +149,7 @@ func TestHostileGuestsAreContained(t *testing.T) {
 func waitSound(t testing.TB, p contractv1.Policy, i int) {
 	t.Helper()
 	out := make([]uint32, 1)
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for {
 		if err := p.Filter(t.Context(), i, 7, []uint32{0}, out); err == nil && out[0] == 0 {
 			return
@@ -195,7 +195,7 @@ func TestKilledProcessComesBack(t *testing.T) {
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for h.Plugins()[0].Status.PID == int32(pid) || h.Plugins()[0].Status.State != "Ready" {
 		if time.Now().After(deadline) {
 			t.Fatalf("it did not come back: %+v", h.Plugins()[0].Status)

@@ -77,7 +77,7 @@ func TestConfigureRunningGuest(t *testing.T) {
 
 func awaitOther(t *testing.T, h *Host, before contractv1.Policy) contractv1.Policy {
 	t.Helper()
-	for limit := time.Now().Add(30 * time.Second); time.Now().Before(limit); time.Sleep(time.Millisecond) {
+	for limit := time.Now().Add(2 * time.Minute); time.Now().Before(limit); time.Sleep(time.Millisecond) {
 		if p := h.Source("s").Policy(); p != nil && p != before {
 			return p
 		}
@@ -88,7 +88,7 @@ func awaitOther(t *testing.T, h *Host, before contractv1.Policy) contractv1.Poli
 
 func waitPrepared(t *testing.T, p contractv1.Policy) {
 	t.Helper()
-	for limit := time.Now().Add(30 * time.Second); time.Now().Before(limit); time.Sleep(time.Millisecond) {
+	for limit := time.Now().Add(2 * time.Minute); time.Now().Before(limit); time.Sleep(time.Millisecond) {
 		if p.(contractv1.Preparing).Prepared() {
 			return
 		}

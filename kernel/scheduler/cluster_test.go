@@ -276,7 +276,7 @@ func start(t *testing.T, cfg Config, prepare ...func(*cluster)) *cluster {
 // eventually polls until a condition holds, for at most 20 s.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !ok(); {
+	for deadline := time.Now().Add(time.Minute); !ok(); {
 		if time.Now().After(deadline) {
 			t.Fatalf("not in time: %s", what)
 		}

@@ -47,7 +47,7 @@ func TestControllersComeAndGo(t *testing.T) {
 		t.Fatal(err)
 	}
 	steady := s.running["steady"]
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for {
 		st, err := grpcSide.Status(t.Context(), nil)
 		if err != nil {

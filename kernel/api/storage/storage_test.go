@@ -94,7 +94,7 @@ func next(t *testing.T, w watch.Interface) watch.Event {
 			t.Fatal("the watch has ended")
 		}
 		return e
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("no event")
 	}
 	panic("unreachable")

@@ -161,7 +161,7 @@ func TestThresholds(t *testing.T) {
 		m.Poke("u") // the next round now instead of in an hour
 		answers <- step.exit
 		// The round is over when the next one takes an answer; look before it does.
-		deadline := time.After(10 * time.Second)
+		deadline := time.After(time.Minute)
 		for m.Ready(&c, "fake://1") != step.ready {
 			select {
 			case <-deadline:

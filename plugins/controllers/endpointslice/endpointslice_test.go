@@ -100,7 +100,7 @@ func TestController(t *testing.T) {
 		t.Helper()
 		var list *discoveryv1.EndpointSliceList
 		got := map[string]bool{}
-		if err := wait.PollUntilContextTimeout(ctx, 10*time.Millisecond, 10*time.Second, true, func(ctx context.Context) (bool, error) {
+		if err := wait.PollUntilContextTimeout(ctx, 10*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
 			var err error
 			if list, err = client.DiscoveryV1().EndpointSlices("ns").List(ctx, metav1.ListOptions{}); err != nil {
 				return false, err

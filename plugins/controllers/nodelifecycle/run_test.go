@@ -42,7 +42,7 @@ func TestRun(t *testing.T) {
 	defer shared.Shutdown()
 	done := make(chan error, 1)
 	go func() { done <- runner.Run(ctx) }()
-	deadline := time.After(30 * time.Second)
+	deadline := time.After(2 * time.Minute)
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for there := true; there; {

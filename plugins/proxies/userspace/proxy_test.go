@@ -163,7 +163,7 @@ func TestNodePortUDP(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	conn.SetDeadline(time.Now().Add(10 * time.Second))
+	conn.SetDeadline(time.Now().Add(time.Minute))
 	if _, err := conn.Write([]byte("hello")); err != nil {
 		t.Fatal(err)
 	}

@@ -59,7 +59,7 @@ func (c *calls) has(key string) bool {
 
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); !ok(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); !ok(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("not within 10 s: %s", what)
 		}
@@ -93,7 +93,7 @@ func run(t *testing.T, client *metadatafake.FakeMetadataClient, reconcile func(c
 		case err := <-done:
 			done <- err
 			return err
-		case <-time.After(10 * time.Second):
+		case <-time.After(time.Minute):
 			return errors.New("the loop did not end within 10 s")
 		}
 	}

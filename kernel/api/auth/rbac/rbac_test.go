@@ -377,7 +377,7 @@ func TestAggregate(t *testing.T) {
 	}
 	eventually := func(what string, condition wait.ConditionWithContextFunc) {
 		t.Helper()
-		if err := wait.PollUntilContextTimeout(ctx, 10*time.Millisecond, 10*time.Second, true, condition); err != nil {
+		if err := wait.PollUntilContextTimeout(ctx, 10*time.Millisecond, time.Minute, true, condition); err != nil {
 			t.Fatalf("%s: %v", what, err)
 		}
 	}
