@@ -96,7 +96,7 @@ func main() {
 	flag.BoolVar(&o.peerAlone, "peer-alone", false, "leave kube-scheduler out of peer")
 	flag.IntVar(&o.scaleNodes, "scale-nodes", 50_000, "nodes of scale at last")
 	flag.IntVar(&o.scalePods, "scale-pods", 100_000, "pods of scale at last")
-	flag.IntVar(&o.scaleStep, "scale-step", 2000, "pods of scale at each size of the cluster")
+	flag.IntVar(&o.scaleStep, "scale-step", 5000, "pods of scale at each size of the cluster")
 	flag.Usage = func() {
 		fmt.Fprintln(os.Stderr, "usage: bench [flags] [start|memory|create|schedule|pod|plugin|store|peer|scale]…   (none: all but the last four)")
 		flag.PrintDefaults()
@@ -139,10 +139,15 @@ func run(ctx context.Context, o options, out string, limit time.Duration, names 
 		if err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", b.name, err))
 			fmt.Printf("  failed: %v\n", err)
+		}
+		if len(figures) == 0 {
 			continue
 		}
 		r := newReport(b, figures, before)
 		r.print(os.Stdout)
+		if err != nil {
+			r.Failed = err.Error()
+		}
 		if err := r.write(out); err != nil {
 			errs = append(errs, err)
 		}

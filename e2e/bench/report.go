@@ -74,6 +74,8 @@ type report struct {
 	// benchmark itself adds to the latter.
 	Load    [2]string `json:"load"`
 	Figures []figure  `json:"figures"`
+	// Failed is why the rest is missing.
+	Failed string `json:"failed,omitempty"`
 }
 
 func newReport(b benchmark, figures []figure, before string) report {

@@ -1,17 +1,11 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"html"
-	"math"
-	"net/http"
 	"os"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
@@ -23,17 +17,41 @@ import (
 // -scale-nodes lets them grow.
 var scaleSizes = []int{500, 1000, 2000, 5000, 10_000, 20_000, 50_000}
 
+// scaleShapes is how many shapes of pods come at each size, as of so many
+// Deployments that are rolled out at once. They are new to the scheduler, so that
+// each is first asked about every node.
+const scaleShapes = 20
+
 // grown is what was measured at one size.
 type grown struct {
 	nodes   int
+	created float64 // nodes a second
 	rate    float64 // pods a second, create to bound
 	kernel  float64 // processor time of the kernel, us a pod
-	decided float64 // time of a decision, us, by the kernel's metrics; 0: they do not say
+	client  float64 // the same of this process, which shares the processors
+	decided decisions
+	rss     float64 // bytes, when all were bound
 }
 
-// measureScale lets one kernel grow to 50,000 plain nodes, binds pods of fifty
-// shapes at each size, and fills up to 100,000 pods at the last.
-func measureScale(ctx context.Context, o options) (_ []figure, err error) {
+func (g grown) String() string {
+	return fmt.Sprintf("%.0f pods/s; %.0f us of the kernel's processor time a pod (clients %.0f); decisions: %s; %.0f MB",
+		g.rate, g.kernel, g.client, g.decided, mb(g.rss))
+}
+
+// growing is one kernel while it grows.
+type growing struct {
+	options
+	*contender
+	client kubernetes.Interface
+	bound  *bindings
+	nodes  int
+	pods   int
+}
+
+// measureScale lets one kernel grow to 50,000 plain nodes, binds pods of some new
+// shapes at each size, and fills up to 100,000 pods at the last. What was measured
+// before it failed or was interrupted is returned with the error.
+func measureScale(ctx context.Context, o options) (figures []figure, err error) {
 	dir, err := os.MkdirTemp(o.storeDir, "ptb")
 	if err != nil {
 		return nil, err
@@ -55,200 +73,139 @@ func measureScale(ctx context.Context, o options) (_ []figure, err error) {
 	if err != nil {
 		return nil, err
 	}
-	var sizes []grown
-	var b *bindings
-	nodes, pods := 0, 0
-	add := func(size, count int) (grown, error) {
-		step("%d nodes: %d pods", size, count)
-		g, err := o.grow(ctx, c, client, b, pods, count)
-		pods, g.nodes = pods+count, size
-		fmt.Printf("    %.0f pods/s; %.0f us of the kernel's processor time a pod, a decision took %.0f us\n", g.rate, g.kernel, g.decided)
-		return g, err
+	g := &growing{options: o, contender: c, client: client}
+	defer func() {
+		if g.bound != nil {
+			g.bound.stop()
+		}
+	}()
+	sizes, err := g.grow(ctx)
+	for _, one := range sizes {
+		figures = append(figures, one.figures(fmt.Sprintf("%d nodes: processor time of the kernel a pod", one.nodes))...)
 	}
+	if first, last := 0, len(sizes)-1; last > first {
+		figures = append(figures, growthOf(sizes[first], sizes[last])...)
+	}
+	if len(sizes) > 0 {
+		err = errors.Join(err, growthChart(filepath.Join(o.out, "scale.svg"), sizes))
+	}
+	if err != nil {
+		return figures, err
+	}
+	more, err := g.fill(ctx, p)
+	return append(figures, more...), err
+}
+
+// grow measures at each size.
+func (g *growing) grow(ctx context.Context) (sizes []grown, err error) {
 	for _, size := range scaleSizes {
-		size = min(size, o.scaleNodes)
-		if size == nodes {
+		size = min(size, g.scaleNodes)
+		if size == g.nodes {
 			break
 		}
-		if err := createNodes(ctx, client, nodes, size-nodes, "zone-a", "zone-b", "zone-c"); err != nil {
-			return nil, err
+		step("%d nodes", size)
+		begin, more := time.Now(), size-g.nodes
+		if err := createNodes(ctx, g.client, g.nodes, more, "zone-a", "zone-b", "zone-c"); err != nil {
+			return sizes, err
 		}
-		if nodes == 0 {
-			if err := c.warm(ctx, client); err != nil {
-				return nil, err
+		created := float64(more) / time.Since(begin).Seconds()
+		if g.nodes == 0 {
+			if err := g.warm(ctx, g.client); err != nil {
+				return sizes, err
 			}
-			if b, err = followBindings(ctx, client); err != nil {
-				return nil, err
+			if g.bound, err = followBindings(ctx, g.client); err != nil {
+				return sizes, err
 			}
-			defer b.stop()
 		}
-		nodes = size
-		g, err := add(size, o.scaleStep)
+		g.nodes = size
+		done := g.startProfile(g.cfg, fmt.Sprintf("scale-%d", size))
+		one, err := g.add(ctx, g.scaleStep)
 		if err != nil {
-			return nil, err
+			return sizes, err
 		}
-		sizes = append(sizes, g)
+		done()
+		one.created = created
+		sizes = append(sizes, one)
 	}
-	var figures []figure
-	for _, g := range sizes {
-		figures = append(figures, middle(fmt.Sprintf("%d nodes: processor time of the kernel a pod", g.nodes), "us", 0, g.kernel).
-			note("%d pods in 50 shapes, %.0f pods/s; to decide %.0f us", o.scaleStep, g.rate, g.decided))
-	}
-	first, last := sizes[0], sizes[len(sizes)-1]
-	if len(sizes) > 1 {
-		figures = append(figures, middle(fmt.Sprintf("  from %d to %d nodes, %gx", first.nodes, last.nodes, float64(last.nodes)/float64(first.nodes)), "x", 0, last.kernel/first.kernel).
-			note("time of a decision %.1fx", last.decided/first.decided))
-	}
-	if rest := o.scalePods - pods; rest > 0 {
-		done := o.startProfile(c.cfg, "scale")
-		g, err := add(nodes, rest)
+	return sizes, nil
+}
+
+// fill brings the pods to their number, and weighs the kernel with all of them.
+func (g *growing) fill(ctx context.Context, p policy) (figures []figure, err error) {
+	if rest := g.scalePods - g.pods; rest > 0 {
+		done := g.startProfile(g.cfg, "scale")
+		last, err := g.add(ctx, rest)
 		if err != nil {
 			return nil, err
 		}
 		done()
-		figures = append(figures, least(fmt.Sprintf("%d nodes, %d pods: create to bound", nodes, o.scalePods), "pods/s", 0, g.rate).note("the last %d; %s", rest, p.name),
-			middle("  processor time of the kernel a pod", "us", 0, g.kernel))
+		figures = append(figures, least(fmt.Sprintf("%d nodes, %d pods: create to bound", g.nodes, g.pods), "pods/s", 0, last.rate).note("the last %d; %s", rest, p.name))
+		figures = append(figures, last.figures("  processor time of the kernel a pod")...)
 	}
-	rss, anonymous, err := c.memory()
+	rss, anonymous, err := g.memory()
 	if err != nil {
-		return nil, err
+		return figures, err
 	}
 	figures = append(figures, middle("  resident memory with all of them, at once", "MB", 0, mb(rss)).note("anonymous %.0f", mb(anonymous)))
 	step("waiting %s, then weighing", idleFor)
 	select {
 	case <-time.After(idleFor):
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		return figures, ctx.Err()
 	}
-	if rss, anonymous, err = c.memory(); err != nil {
-		return nil, err
+	if rss, anonymous, err = g.memory(); err != nil {
+		return figures, err
 	}
 	figures = append(figures, middle("  resident memory at rest", "MB", 0, mb(rss)).note("anonymous %.0f; after %s", mb(anonymous), idleFor))
-	if err := checkPlaced(ctx, client, pods, nil); err != nil {
-		return nil, err
-	}
-	return figures, growthChart(filepath.Join(o.out, "scale.svg"), sizes)
+	return figures, checkPlaced(ctx, g.client, g.pods, nil)
 }
 
-// grow binds more pods, in fifty shapes that are new to the scheduler.
-func (o options) grow(ctx context.Context, c *contender, client kubernetes.Interface, b *bindings, before, count int) (g grown, err error) {
-	decided, _, err := decisions(ctx, c)
+// add binds more pods.
+func (g *growing) add(ctx context.Context, count int) (one grown, err error) {
+	step("%d nodes: %d pods", g.nodes, count)
+	before, err := decisionsOf(ctx, g.contender)
 	if err != nil {
-		return g, err
+		return one, err
 	}
-	used, begin := c.processorTime(), time.Now()
-	err = createAll(ctx, client, measured, count, o.workers, func(i int) *corev1.Pod {
-		p := manyShapes(i)
-		p.Name = fmt.Sprintf("pod-%d", before+i)
-		p.Labels["app"] += fmt.Sprintf("-%d", before)
-		for name, room := range p.Spec.Containers[0].Resources.Requests {
-			// Twenty of the largest fit on a node of the smallest cluster.
-			if name == corev1.ResourceCPU {
-				room.SetMilli(int64(10 + i%50))
-				p.Spec.Containers[0].Resources.Requests[name] = room
-			}
-		}
-		return p
-	})
+	first := g.pods
+	used, own, begin := g.processorTime(), processorTime(os.Getpid()), time.Now()
+	err = createAll(ctx, g.client, measured, count, g.workers, func(i int) *corev1.Pod { return scalePod(first, i) })
 	if err != nil {
-		return g, err
+		return one, err
 	}
-	if err := b.await(ctx, before+count); err != nil {
-		return g, err
+	g.pods += count
+	if err := g.bound.await(ctx, g.pods); err != nil {
+		return one, err
 	}
-	g.rate = float64(count) / time.Since(begin).Seconds()
-	g.kernel = float64((c.processorTime() - used).Microseconds()) / float64(count)
-	if after, n, err := decisions(ctx, c); err == nil && n > 0 {
-		g.decided = float64((after - decided).Microseconds()) / float64(count)
+	a := func(d time.Duration) float64 { return float64(d.Microseconds()) / float64(count) }
+	one = grown{
+		nodes: g.nodes, rate: float64(count) / time.Since(begin).Seconds(),
+		kernel: a(g.processorTime() - used), client: a(processorTime(os.Getpid()) - own),
 	}
-	return g, nil
+	after, err := decisionsOf(ctx, g.contender)
+	if err != nil {
+		return one, err
+	}
+	one.decided = after.since(before)
+	one.rss, _, err = g.memory()
+	fmt.Println("   ", one)
+	return one, err
 }
 
-// decisions is the time that was spent in scheduling algorithms so far, and how
-// often, as the server's metrics tell.
-func decisions(ctx context.Context, s *contender) (sum time.Duration, count int, err error) {
-	client, err := s.httpClient()
-	if err != nil {
-		return 0, 0, err
-	}
-	defer client.CloseIdleConnections()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.cfg.Host+"/metrics", nil)
-	if err != nil {
-		return 0, 0, err
-	}
-	resp, err := client.Do(req)
-	if err != nil {
-		return 0, 0, err
-	}
-	defer resp.Body.Close()
-	lines := bufio.NewScanner(resp.Body)
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		fields := strings.Fields(lines.Text())
-		if len(fields) != 2 {
-			continue
-		}
-		v, _ := strconv.ParseFloat(fields[1], 64)
-		switch name, _, _ := strings.Cut(fields[0], "{"); name {
-		case "scheduler_scheduling_algorithm_duration_seconds_sum":
-			sum += time.Duration(v * float64(time.Second))
-		case "scheduler_scheduling_algorithm_duration_seconds_count":
-			count += int(v)
-		}
-	}
-	return sum, count, lines.Err()
+// scalePod is pod i of those that are added to first others: of one of scaleShapes
+// sizes and labels, so small that twenty of the largest fit on a node.
+func scalePod(first, i int) *corev1.Pod {
+	kind := i % scaleShapes
+	p := plainPod(fmt.Sprintf("pod-%d", first+i), fmt.Sprintf("%dm", 10+kind))
+	p.Labels = map[string]string{"app": fmt.Sprintf("app-%d-%d", first, kind)}
+	return p
 }
 
-// growthChart draws the time a pod over the nodes, beside what linear growth
-// from the smallest would be; both axes are logarithmic.
-func growthChart(file string, sizes []grown) error {
-	const left, width, height, top = 80, chartWidth - 300, 360, 60
-	if len(sizes) < 2 {
-		return nil
-	}
-	first, last := sizes[0], sizes[len(sizes)-1]
-	lowest, highest := first.kernel, first.kernel*float64(last.nodes)/float64(first.nodes)
-	for _, g := range sizes {
-		highest = max(highest, g.kernel)
-		for _, v := range []float64{g.kernel, g.decided} {
-			if v > 0 {
-				lowest = min(lowest, v)
-			}
-		}
-	}
-	x := func(nodes int) float64 {
-		return left + width*math.Log(float64(nodes)/float64(first.nodes))/math.Log(float64(last.nodes)/float64(first.nodes))
-	}
-	y := func(us float64) float64 {
-		return top + height*(1-math.Log(max(us, lowest)/lowest)/math.Log(highest/lowest))
-	}
-	var body strings.Builder
-	for _, g := range sizes {
-		fmt.Fprintf(&body, "<line x1=\"%.1f\" x2=\"%.1f\" y1=\"%d\" y2=\"%d\" stroke=\"#ddd\"/><text x=\"%.1f\" y=\"%d\">%d</text>\n", x(g.nodes), x(g.nodes), top, top+height, x(g.nodes)-14, top+height+18, g.nodes)
-	}
-	for v := math.Pow(10, math.Ceil(math.Log10(lowest))); v <= highest; v *= 10 {
-		fmt.Fprintf(&body, "<line x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\" stroke=\"#ddd\"/><text x=\"16\" y=\"%.1f\">%g us</text>\n", left, left+width, y(v), y(v), y(v)+4, v)
-	}
-	series := []struct {
-		name, colour, dash string
-		of                 func(grown) float64
-	}{
-		{"processor time of the kernel a pod", "#2a6fbb", "", func(g grown) float64 { return g.kernel }},
-		{"time of a decision", "#c60", "", func(g grown) float64 { return g.decided }},
-		{"linear growth of the first", "#999", "6 4", func(g grown) float64 { return first.kernel * float64(g.nodes) / float64(first.nodes) }},
-	}
-	for i, one := range series {
-		var points []string
-		for _, g := range sizes {
-			if v := one.of(g); v > 0 {
-				points = append(points, fmt.Sprintf("%.1f,%.1f", x(g.nodes), y(v)))
-			}
-		}
-		if len(points) == 0 {
-			continue
-		}
-		fmt.Fprintf(&body, "<polyline fill=\"none\" stroke=\"%s\" stroke-width=\"1.5\" stroke-dasharray=\"%s\" points=\"%s\"/>\n", one.colour, one.dash, strings.Join(points, " "))
-		fmt.Fprintf(&body, "<text x=\"%d\" y=\"%d\" fill=\"%s\">%s</text>\n", left+width+16, top+20+20*i, one.colour, html.EscapeString(one.name))
-	}
-	return writeChart(file, "Time a pod, from create to bound, by nodes of the cluster", top+height+40, body.String())
+func (g grown) figures(name string) []figure {
+	return []figure{middle(name, "us", 0, g.kernel).note("%s", g)}
+}
+
+func growthOf(first, last grown) []figure {
+	f := middle(fmt.Sprintf("  from %d to %d nodes, %gx", first.nodes, last.nodes, float64(last.nodes)/float64(first.nodes)), "x", 0, last.kernel/first.kernel)
+	return []figure{f.note("time of a decision %.1fx", last.decided.mean()/first.decided.mean())}
 }
