@@ -19,7 +19,7 @@
 // than by missing one. A whole replica, or a large delta, is handed over in
 // parts outside the cycle (feed.go), each with ten times that deadline. A module that loops, traps, allocates
 // without end or answers out of range is replaced by a fresh instance; it has
-// no host function beyond WASI without files, environment and network, and
+// no host function beyond WASI without files and network, of the environment GOMEMLIMIT, and
 // one that the host itself put in to look at the clock (meter.go). A process is
 // pinned by digest, spoken to over mutual TLS, has a clean environment and its
 // own process group, and dies with the kernel. A changed configuration is

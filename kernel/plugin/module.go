@@ -23,6 +23,7 @@ type module struct {
 	cache    wazero.CompilationCache
 	compiled wazero.CompiledModule
 	files    wazero.FSConfig // nil: none
+	memory   int64           // ceiling of an instance in bytes
 	roots    []*os.Root
 }
 
@@ -64,6 +65,7 @@ func loadModule(ctx context.Context, b *Bundle, a *Artifact, digest, cache strin
 		return nil, fmt.Errorf("plugin bundle %s: compilation cache: %w", b.Manifest.Name, err)
 	}
 	pages := uint32(max(memory/wasmPage, 16))
+	m.memory = int64(min(pages, 1<<16)) * wasmPage
 	m.runtime = wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfig().
 		WithCompilationCache(m.cache).WithMemoryLimitPages(min(pages, 1<<16)))
 	if _, err = wasi_snapshot_preview1.Instantiate(ctx, m.runtime); err != nil {

@@ -100,6 +100,28 @@ func TestPolicyAnswersAlike(t *testing.T) {
 	}
 }
 
+// A module whose garbage would pass its ceiling, while what it holds does not,
+// collects instead of failing.
+func TestModuleCollectsBelowItsCeiling(t *testing.T) {
+	source := &testSource{delta: replica(5, 1)}
+	cfg := testConfig(t, TransportWASM, "Wastes")
+	cfg.CallTimeout = 20 * time.Second // it allocates much, and the machine may be slow
+	h := runHost(t, cfg, source)
+	p := h.Source("s").Policy()
+	if err := p.Apply(t.Context(), source.delta); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		out := make([]uint32, 2)
+		if err := p.Filter(t.Context(), 0, 7, []uint32{0, 1}, out); err != nil {
+			t.Fatal(err)
+		}
+		if out[0] != 0 || out[1] != 0 {
+			t.Fatalf("verdicts %d: %q", out, p.Reasons(0, max(out[0], out[1])))
+		}
+	}
+}
+
 // A hostile or faulty predicate fails closed, says so, and leaves the sound
 // plugins of its own bundle working after the restart.
 func TestHostileGuestsAreContained(t *testing.T) {

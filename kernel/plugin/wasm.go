@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strconv"
 	"strings"
 	"time"
 
@@ -97,7 +98,9 @@ func (m *module) instantiate(timeout, start time.Duration, log *slog.Logger) (_ 
 	out := &lineWriter{log: log, late: g.late}
 	g.instance, err = m.runtime.InstantiateModule(g.ctx, m.compiled, wazero.NewModuleConfig().WithName("").
 		WithStartFunctions("_initialize").WithStdout(out).WithStderr(out).
-		WithSysWalltime().WithSysNanotime().WithRandSource(entropy{g}).WithFSConfig(m.files))
+		WithSysWalltime().WithSysNanotime().WithRandSource(entropy{g}).WithFSConfig(m.files).
+		// Go collects sooner instead of passing the ceiling; others take no notice.
+		WithEnv("GOMEMLIMIT", strconv.FormatInt(m.memory/10*9, 10)))
 	if err != nil {
 		g.memory.unmap()
 		return nil, fmt.Errorf("plugin bundle %s: start module: %w", m.name, trapped(err))

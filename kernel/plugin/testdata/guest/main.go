@@ -58,6 +58,19 @@ func init() {
 		},
 	})
 	sdk.Register(sdk.Predicate{
+		// Holds most of its ceiling and leaves as much behind as is held.
+		Name: "Wastes",
+		Filter: func(*sdk.Request) sdk.Verdict {
+			for len(hoard) < 34 {
+				hoard = append(hoard, make([]byte, 1<<20))
+			}
+			for i := range hoard {
+				hoard[i] = make([]byte, 1<<20)
+			}
+			return sdk.Fits()
+		},
+	})
+	sdk.Register(sdk.Predicate{
 		Name:   "Panics",
 		Filter: func(*sdk.Request) sdk.Verdict { panic("on purpose") },
 	})
