@@ -3,6 +3,7 @@ package scheduler
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"pintle.dev/pintle/sdk"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
@@ -75,8 +76,15 @@ type class struct {
 	reserved map[uint32]bool
 	trials   *trials
 
-	// scratch, kept for its memory
-	mark []uint64
+	*scratch // of the snapshot, while the class is brought up to date
+
+	metrics *profileMetrics // of the attempt under way; nil: nobody counts
+}
+
+// scratch is what bringing one class up to date takes beside what the class keeps:
+// a number or more a node each, so that all classes of a snapshot share one.
+type scratch struct {
+	mark []uint64 // by node: it is in list if that is tick
 	tick uint64
 	list []uint32
 	ask  []uint32
@@ -85,16 +93,19 @@ type class struct {
 	outS []int64
 
 	together contractv1.Evaluation
-
-	metrics *profileMetrics // of the attempt under way; nil: nobody counts
 }
 
 // forget voids everything.
 func (c *class) forget() { c.known = false }
 
 func grow[T any](s []T, n int, fill T) []T {
-	for len(s) < n {
-		s = append(s, fill)
+	have := len(s)
+	if have >= n {
+		return s
+	}
+	s = slices.Grow(s, n-have)[:n]
+	for i := have; i < n; i++ {
+		s[i] = fill
 	}
 	return s
 }
@@ -115,6 +126,7 @@ func (c *class) update(ctx context.Context, policy Policy, s *snapshot) (err err
 			c.forget()
 		}
 	}()
+	c.scratch = &s.scratch
 	if generation := policy.Generation(); !c.known || c.policy != policy || c.generation != generation {
 		c.policy, c.generation, c.at = policy, generation, pointsOf(policy)
 		c.predicates, c.priorities = c.shape.predicates(policy.Predicates()), c.shape.priorities(policy.Priorities())
@@ -169,11 +181,11 @@ func (c *class) start(n int) {
 	c.verdicts, c.readsP, c.stale = make([][]uint32, np), make([]uint64, np), make([]bool, np)
 	c.raw, c.have, c.readsS = make([][]int64, ns), make([][]bool, ns), make([]uint64, ns)
 	c.staleS, c.moved, c.norm = make([]bool, ns), make([]bool, ns), make([][]int64, ns)
-	c.voidS, c.asks = make([]bool, ns), make([][]uint32, ns)
+	c.voidS = make([]bool, ns)
 	c.movesP, c.movesS, c.zero = make([]moves, np), make([]moves, ns), make([]bool, ns)
 	c.least, c.largest, c.message = make([]int64, ns), make([]int64, ns), ""
 	c.unmeasured, c.tallied, c.changed = make([]bool, ns), false, c.changed[:0]
-	c.fail, c.mark, c.tick = nil, nil, 0
+	c.fail = nil
 	c.narrowing = narrowing{}
 	c.reserved = nil
 	c.fit, c.fitOld = nil, true
@@ -191,7 +203,7 @@ func (c *class) resize(n int) {
 		c.have[i] = grow(c.have[i], n, false)
 	}
 	c.fail = grow(c.fail, n, absent)
-	c.mark = grow(c.mark, n, 0)
+	c.mark, c.asks = grow(c.mark, n, 0), grow(c.asks, len(c.priorities), nil)
 }
 
 // collect voids what may have changed and lists the nodes to look at.
@@ -321,7 +333,7 @@ func (c *class) listUnknown(verdicts, nodes []uint32) bool {
 func (c *class) settle(n uint32, fail int32) {
 	if (c.fail[n] == fits) != (fail == fits) {
 		c.fitOld, c.flipped = true, true
-		c.changed = append(c.changed, n)
+		c.change(n)
 	}
 	c.fail[n] = fail
 	c.trace.settle(c, n, fail)
@@ -390,6 +402,14 @@ func (c *class) score(ctx context.Context, s *snapshot) error {
 	}
 	c.fitOld = false
 	return nil
+}
+
+// change notes that a node may have another total. While there is none, all are to
+// be made.
+func (c *class) change(n uint32) {
+	if c.tallied {
+		c.changed = append(c.changed, n)
+	}
 }
 
 // touchedFit lists, once each, the nodes touched since the last update that fit.

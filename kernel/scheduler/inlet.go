@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"maps"
 
@@ -129,7 +130,26 @@ type podSeen struct {
 	shape *shape
 }
 
+// shapesKept bounds the shapes of which an inlet remembers one.
+const shapesKept = 1024
+
+// sameShapes gives equal shapes as one, as long as it remembers: a message a pod
+// would be the most that is kept of it.
+type sameShapes map[[sha256.Size]byte]*shape
+
+func (s sameShapes) of(sh *shape) *shape {
+	if known := s[sh.key]; known != nil {
+		return known
+	}
+	if len(s) >= shapesKept {
+		clear(s)
+	}
+	s[sh.key] = sh
+	return sh
+}
+
 func newPodInlet(ctx context.Context, out chan<- event) *inlet[types.UID, podSeen] {
+	shapes := sameShapes{}
 	return &inlet[types.UID, podSeen]{
 		ctx: ctx, out: out, seen: map[types.UID]podSeen{},
 		key: func(object any) (types.UID, error) {
@@ -148,10 +168,11 @@ func newPodInlet(ctx context.Context, out chan<- event) *inlet[types.UID, podSee
 			if known && sameShape(old.pod, pod) {
 				now.shape = old.shape
 			} else {
-				var err error
-				if now.shape, err = newShape(pod); err != nil {
+				sh, err := newShape(pod)
+				if err != nil {
 					return podSeen{}, false, event{}, false, err
 				}
+				now.shape = shapes.of(sh)
 			}
 			return now, true, event{pod: pod, shape: now.shape}, true, nil
 		},

@@ -39,6 +39,8 @@ type snapshot struct {
 	nominees map[string][]*podEntry
 	suppose  func(ctx context.Context, operations []*contractv1.Operation) error
 
+	scratch scratch // of the class that is being brought up to date
+
 	log   changeLog
 	nodes uint64            // grows with each change of a node object
 	kinds map[string]uint64 // grows with each change of an object of the kind

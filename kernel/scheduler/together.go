@@ -100,7 +100,7 @@ func (c *class) takeScore(i int, n uint32, score int64) {
 		c.moved[i] = true
 		c.unmeasured[i] = c.unmeasured[i] || score > c.largest[i] || before >= c.largest[i] ||
 			c.priorities[i].Normalize == string(sdk.NormalizeMinMax) && (score < c.least[i] || before <= c.least[i])
-		c.changed = append(c.changed, n)
+		c.change(n)
 	}
 	c.have[i][n] = true
 }
