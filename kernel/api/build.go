@@ -346,7 +346,7 @@ func (s *Server) genericConfig(codecs serializer.CodecFactory, options generic.R
 	}
 	c.BuildHandlerChainFunc = func(handler http.Handler, c *genericapiserver.Config) http.Handler {
 		handler = metrics.before(handler)
-		return genericapiserver.DefaultBuildHandlerChain(deepened(s.endingWithServer(sendingLists(s.creates.before(handler), codecs), longRunning)), c)
+		return chained(s.endingWithServer(sendingLists(s.creates.before(handler), codecs), longRunning), c, s.cfg.Tracing != nil)
 	}
 	c.SharedInformerFactory = s.informers
 	backend := s.cfg.Backend

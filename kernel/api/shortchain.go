@@ -1,0 +1,132 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"k8s.io/apimachinery/pkg/types"
+	auditinternal "k8s.io/apiserver/pkg/apis/audit"
+	"k8s.io/apiserver/pkg/audit"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/endpoints/filters"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	genericfilters "k8s.io/apiserver/pkg/server/filters"
+	"k8s.io/klog/v2"
+)
+
+// chained puts the filters before a handler: the machinery's own chain, or for
+// creates of pods one that does the same to a request with a quarter of the
+// work. The machinery copies the request twenty times, to add a value to its
+// context each time, and serves on a second goroutine, whose stack has to grow
+// again, so that it can answer a client while that one hangs. A create of a pod
+// hangs nowhere: it has a limit of its own (requestLimit), and its body is small.
+// traced: requests make spans, which only the machinery's does.
+func chained(handler http.Handler, c *genericapiserver.Config, traced bool) http.Handler {
+	// One limit for both ways: after authorization, as the last filter of both.
+	reads, writes := c.MaxRequestsInFlight, c.MaxMutatingRequestsInFlight
+	handler = genericfilters.WithMaxInFlightLimit(handler, reads, writes, c.LongRunningFunc)
+	auth := c.Authentication.Authenticator
+	c.MaxRequestsInFlight, c.MaxMutatingRequestsInFlight = 0, 0
+	c.Authentication.Authenticator = deepenedAuthenticator{auth}
+	long := genericapiserver.DefaultBuildHandlerChain(handler, c)
+	c.MaxRequestsInFlight, c.MaxMutatingRequestsInFlight = reads, writes
+	c.Authentication.Authenticator = auth
+	if traced || c.AuditBackend != nil || c.AuditPolicyRuleEvaluator != nil || len(c.CorsAllowedOriginList) > 0 || len(c.HSTSDirectives) > 0 ||
+		c.GoawayChance > 0 || c.ShutdownSendRetryAfter || c.FlowControl != nil {
+		return deepened(long) // filters that are not in the short one
+	}
+	handler = filters.WithAuthorization(handler, c.Authorization.Authorizer, c.Serializer)
+	handler = filters.WithAuthentication(handler, auth, filters.Unauthorized(c.Serializer), c.Authentication.APIAudiences, c.Authentication.RequestHeaderConfig)
+	handler = filters.WithWarningRecorder(handler)
+	short := &shortChain{next: handler, long: long, config: c}
+	short.served = genericfilters.WithPanicRecovery(http.HandlerFunc(short.serve), c.RequestInfoResolver)
+	return deepened(short)
+}
+
+// deepenedAuthenticator is the first of the machinery's chain that runs on its
+// second goroutine.
+type deepenedAuthenticator struct{ authenticator.Request }
+
+func (d deepenedAuthenticator) AuthenticateRequest(req *http.Request) (*authenticator.Response, bool, error) {
+	deepen(len(req.URL.Path))
+	return d.Request.AuthenticateRequest(req)
+}
+
+// shortChain is the filters of creates of pods. What is anything but that takes
+// the long way.
+type shortChain struct {
+	next, long, served http.Handler
+	config             *genericapiserver.Config
+}
+
+func (s *shortChain) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	if !createsPod(req) || klog.V(3).Enabled() || s.config.NonLongRunningRequestWaitGroup.Add(1) != nil {
+		s.long.ServeHTTP(w, req)
+		return
+	}
+	defer s.config.NonLongRunningRequestWaitGroup.Done()
+	s.served.ServeHTTP(w, req)
+}
+
+// largestShort is the largest body, in bytes, that is waited for on the short way.
+const largestShort = 256 << 10
+
+// createsPod says whether a request, which nobody has looked at, asks for a pod
+// and nothing beside it. The body of another protocol than HTTP/2 could not be
+// given up while it is read.
+func createsPod(req *http.Request) bool {
+	const before, after = "/api/v1/namespaces/", "/pods"
+	if req.Method != http.MethodPost || req.ProtoMajor != 2 || req.ContentLength <= 0 || req.ContentLength > largestShort {
+		return false
+	}
+	namespace, ok := strings.CutPrefix(req.URL.Path, before)
+	if !ok {
+		return false
+	}
+	if namespace, ok = strings.CutSuffix(namespace, after); !ok || namespace == "" || strings.Contains(namespace, "/") {
+		return false
+	}
+	if strings.Contains(req.URL.RawQuery, "timeout") {
+		return false
+	}
+	for name := range req.Header {
+		if strings.HasPrefix(name, "Impersonate-") || name == "Upgrade" || name == "Origin" {
+			return false
+		}
+	}
+	return true
+}
+
+func (s *shortChain) serve(w http.ResponseWriter, req *http.Request) {
+	info, err := s.config.RequestInfoResolver.NewRequestInfo(req)
+	if err != nil || info.Resource != "pods" || info.Verb != "create" {
+		s.long.ServeHTTP(w, req)
+		return
+	}
+	ctx, cancel := context.WithTimeout(req.Context(), s.config.RequestTimeout)
+	defer cancel()
+	ctx = audit.WithAuditContext(ctx)
+	id := req.Header.Get(auditinternal.HeaderAuditID)
+	if id == "" {
+		id = uuid.NewString()
+	}
+	audit.WithAuditID(ctx, types.UID(id))
+	h := w.Header()
+	if h.Get(auditinternal.HeaderAuditID) == "" {
+		h.Set(auditinternal.HeaderAuditID, id)
+	}
+	if _, ok := h["Cache-Control"]; !ok {
+		h.Set("Cache-Control", "no-cache, private")
+	}
+	ctx = request.WithReceivedTimestamp(ctx, time.Now())
+	ctx = request.WithRequestInfo(ctx, info)
+	ctx = request.WithLatencyTrackers(ctx)
+	// Who sends no body is not waited for longer than for an answer.
+	body := req.Body
+	defer time.AfterFunc(s.config.RequestTimeout, func() { _ = body.Close() }).Stop()
+	s.next.ServeHTTP(w, req.WithContext(ctx))
+}
