@@ -313,6 +313,9 @@ func (o options) measureRow(ctx context.Context, c *contender, row peerRow) (out
 		return out, err
 	}
 	out.took(c, b, row.count, begin, used, own)
+	if err := b.settle(); err != nil {
+		return out, err
+	}
 	out.latency = b.latencies(sent)
 	return out, nil
 }
@@ -372,7 +375,7 @@ func (o options) measureHeld(ctx context.Context, c *contender, row peerRow) (ou
 		return out, errors.New("all pods were bound before they could be counted")
 	}
 	out.took(c, b, n, begin, used, own)
-	return out, nil
+	return out, b.settle()
 }
 
 func (o options) peerChart(p policy, figures []figure) error {

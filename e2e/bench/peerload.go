@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -44,11 +43,11 @@ func parallel(ctx context.Context, n, workers int, do func(ctx context.Context, 
 	return context.Cause(ctx)
 }
 
+// createAll asks for pods. What the server answers is read, but nobody needs it decoded.
 func createAll(ctx context.Context, client kubernetes.Interface, namespace string, n, workers int, of shape) error {
 	return parallel(ctx, n, workers, func(ctx context.Context, i int) error {
 		pod := of(i)
-		_, err := client.CoreV1().Pods(namespace).Create(ctx, pod, plainCreate)
-		if err != nil {
+		if err := client.CoreV1().RESTClient().Post().Namespace(namespace).Resource("pods").Body(pod).Do(ctx).Error(); err != nil {
 			return fmt.Errorf("create pod %s/%s: %w", namespace, pod.Name, err)
 		}
 		return nil
@@ -114,116 +113,6 @@ func watchPodsFrom(ctx context.Context, client kubernetes.Interface, namespace, 
 			return client.CoreV1().Pods(namespace).Watch(ctx, o)
 		},
 	})
-}
-
-// bindings follows the pods of a namespace that are bound: the server sends
-// those alone, of either side.
-type bindings struct {
-	w       watch.Interface
-	done    chan struct{}
-	changed chan struct{}
-	// early are pods that were bound when the watch began, at began.
-	early int
-	began time.Time
-
-	mu    sync.Mutex
-	node  map[types.UID]string
-	at    map[string]time.Time // by name, when it was seen bound
-	first time.Time
-	last  time.Time
-	fault error
-}
-
-func followBindings(ctx context.Context, client kubernetes.Interface) (*bindings, error) {
-	const bound = "spec.nodeName!="
-	list, err := client.CoreV1().Pods(measured).List(ctx, metav1.ListOptions{FieldSelector: bound})
-	if err != nil {
-		return nil, err
-	}
-	w, err := watchPodsFrom(ctx, client, measured, bound, list.ResourceVersion)
-	if err != nil {
-		return nil, err
-	}
-	b := &bindings{
-		w: w, done: make(chan struct{}), changed: make(chan struct{}, 1),
-		early: len(list.Items), began: time.Now(), node: map[types.UID]string{}, at: map[string]time.Time{},
-	}
-	for i := range list.Items {
-		b.node[list.Items[i].UID] = list.Items[i].Spec.NodeName
-	}
-	go b.follow()
-	return b, nil
-}
-
-func (b *bindings) follow() {
-	defer close(b.done)
-	for e := range b.w.ResultChan() {
-		b.mu.Lock()
-		switch pod, ok := e.Object.(*corev1.Pod); {
-		case !ok:
-			b.fault = fmt.Errorf("watch: %v", e.Object)
-		case e.Type == watch.Deleted:
-			b.fault = fmt.Errorf("pod %s was deleted", pod.Name)
-		default:
-			b.see(pod, time.Now())
-		}
-		b.mu.Unlock()
-		select {
-		case b.changed <- struct{}{}:
-		default:
-		}
-	}
-	b.mu.Lock()
-	b.fault = errors.Join(b.fault, errors.New("the watch ended"))
-	b.mu.Unlock()
-}
-
-func (b *bindings) see(pod *corev1.Pod, now time.Time) {
-	before, known := b.node[pod.UID]
-	if known {
-		if before != pod.Spec.NodeName {
-			b.fault = fmt.Errorf("pod %s was bound to %s, then to %q", pod.Name, before, pod.Spec.NodeName)
-		}
-		return
-	}
-	if b.first.IsZero() {
-		b.first = now
-	}
-	b.node[pod.UID], b.at[pod.Name], b.last = pod.Spec.NodeName, now, now
-}
-
-// await returns when n pods are bound.
-func (b *bindings) await(ctx context.Context, n int) error {
-	for {
-		b.mu.Lock()
-		have, fault := len(b.node), b.fault
-		b.mu.Unlock()
-		if fault != nil || have >= n {
-			return fault
-		}
-		select {
-		case <-b.changed:
-		case <-b.done:
-		case <-ctx.Done():
-			return fmt.Errorf("%w: %d of %d pods are bound", context.Cause(ctx), have, n)
-		}
-	}
-}
-
-func (b *bindings) stop() {
-	b.w.Stop()
-	<-b.done
-}
-
-// latencies are from before the create was sent until the pod was seen bound.
-func (b *bindings) latencies(sent map[string]time.Time) spread {
-	var all []time.Duration
-	for name, at := range b.at {
-		if t, ok := sent[name]; ok {
-			all = append(all, at.Sub(t))
-		}
-	}
-	return spreadOf(all)
 }
 
 // checkPlaced asserts the end of a row: every pod is there, bound to a node that
