@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -97,7 +98,7 @@ type swapping struct {
 	slowest time.Duration
 }
 
-func startSwapping(t testing.TB, transport string, nodes, pods int) *swapping {
+func startSwapping(t testing.TB, transport string, nodes, pods int, tracer trace.Tracer) *swapping {
 	t.Helper()
 	s := &swapping{
 		pods: watch.NewFakeWithChanSize(pods, false), bound: map[string][]string{}, grew: make(chan struct{}, 1),
@@ -122,7 +123,7 @@ func startSwapping(t testing.TB, transport string, nodes, pods int) *swapping {
 		scheduler.Config{Seed: 42, AssumeTTL: time.Hour, Explain: 1 << 16},
 		scheduler.Deps{
 			Pods: growing{s.pods}, Nodes: fixed{list}, Objects: map[string]cache.ListerWatcher{},
-			Profiles: map[string]scheduler.PolicySource{"s": s.host.Source("s")}, Bind: s.bind,
+			Profiles: map[string]scheduler.PolicySource{"s": s.host.Source("s")}, Bind: s.bind, Tracer: tracer,
 		})
 	if err != nil {
 		t.Fatal(err)
@@ -210,7 +211,7 @@ func TestUpgradesWhilePlacing(t *testing.T) {
 		}
 		t.Run(transport, func(t *testing.T) {
 			pods := 100 * upgrades
-			s := startSwapping(t, transport, 100, pods)
+			s := startSwapping(t, transport, 100, pods, nil)
 			for i := range upgrades {
 				added := make(chan struct{})
 				go func() {
@@ -250,7 +251,7 @@ func TestUpgradesWhilePlacing(t *testing.T) {
 
 // A version that cannot be found, or does not start, changes nothing.
 func TestFailedUpgradeChangesNothing(t *testing.T) {
-	s := startSwapping(t, plugin.TransportWASM, 10, 100)
+	s := startSwapping(t, plugin.TransportWASM, 10, 100, nil)
 	s.cfg.Bundles = []plugin.BundleConfig{{Name: "parity", Version: "3.0.0"}}
 	if err := s.host.Reconfigure(s.cfg); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a version that is not there: %v", err)

@@ -19,13 +19,20 @@ type swapDrive struct {
 	Out            string
 }
 
-// swapDriven is the slowest way of a pod from its coming to its binding, in
-// nanoseconds: no scheduling cycle was longer.
+// swapDriven is the outcome, in nanoseconds.
 type swapDriven struct {
-	Quiet, Upgrading float64
-	Pods             int
+	Quiet, Upgrading swapFlow
 	// Took is how long the upgrades lasted together.
-	Took float64
+	Took time.Duration
+}
+
+// swapFlow is what pods met with.
+type swapFlow struct {
+	// Slowest is the slowest attempt to place a pod, Most the largest of each of
+	// its times over all attempts.
+	Slowest, Most cycleTime
+	// Way is the slowest way of a pod from its coming to its binding.
+	Way time.Duration
 }
 
 // TestSwapDrive measures as $PINTLE_SWAP_DRIVE says; without that, a small round.
@@ -37,12 +44,13 @@ func TestSwapDrive(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s := startSwapping(t, d.Transport, 100, 1000)
+	meter := &cycleMeter{}
+	s := startSwapping(t, d.Transport, 100, 1000, meter)
 	s.came = map[string]time.Time{}
 	// Pods come evenly, as many an upgrade.
 	var pace atomic.Int64
 	pace.Store(int64(time.Millisecond))
-	s.flow(t, 0, d.Pods/10, &pace) // warm
+	s.flow(t, 0, d.Pods/10, &pace, meter) // warm
 
 	upgraded := make(chan error, 1)
 	var out swapDriven
@@ -55,17 +63,16 @@ func TestSwapDrive(t *testing.T) {
 				return
 			}
 			took := time.Since(began)
-			out.Took += float64(took.Nanoseconds())
+			out.Took += took
 			pace.Store(int64(took) / int64(each))
 		}
 		upgraded <- nil
 	}()
-	out.Pods = d.Pods
-	out.Upgrading = s.flow(t, 1, d.Pods, &pace)
+	out.Upgrading = s.flow(t, 1, d.Pods, &pace, meter)
 	if err := <-upgraded; err != nil {
 		t.Fatal(err)
 	}
-	out.Quiet = s.flow(t, 2, d.Pods, &pace)
+	out.Quiet = s.flow(t, 2, d.Pods, &pace, meter)
 	for name, nodes := range s.bound {
 		if len(nodes) != 1 {
 			t.Errorf("pod %s is bound to %v", name, nodes)
@@ -84,14 +91,15 @@ func TestSwapDrive(t *testing.T) {
 	}
 }
 
-// flow lets pods come at a pace and returns the slowest of them, when all are
+// flow lets pods come at a pace and returns what they met with, when all are
 // bound.
-func (s *swapping) flow(t *testing.T, round, pods int, pace *atomic.Int64) (slowest float64) {
+func (s *swapping) flow(t *testing.T, round, pods int, pace *atomic.Int64, meter *cycleMeter) swapFlow {
 	t.Helper()
 	s.mu.Lock()
 	before := len(s.bound)
 	s.slowest = 0
 	s.mu.Unlock()
+	meter.reset()
 	from := round * 10_000_000
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
@@ -111,7 +119,10 @@ func (s *swapping) flow(t *testing.T, round, pods int, pace *atomic.Int64) (slow
 		next += more
 	}
 	s.await(t, before+pods)
+	out := swapFlow{}
+	out.Slowest, out.Most = meter.reset()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return float64(s.slowest.Nanoseconds())
+	out.Way = s.slowest
+	return out
 }
