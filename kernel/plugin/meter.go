@@ -14,11 +14,12 @@ import (
 // the module itself cannot name, is taken down at loop heads, at the entry of
 // functions that call others and do not begin with a loop (Go's do), and before
 // memory is copied or filled, by how much of it. When it is used up the module calls one imported host function, which looks at the
-// clock and either traps or hands out the next slice.
+// clock and either traps or hands out the next slice. Data segments are joined on
+// the way (segments.go).
 
 const (
 	// meterVersion is part of the name of cached rewritten modules.
-	meterVersion = 3
+	meterVersion = 4
 	// fuelSlice is how much fuel one look at the clock is good for: at a unit a
 	// turn of a small loop about 0.1 ms.
 	fuelSlice = 1 << 16
@@ -54,6 +55,8 @@ const (
 	sectionStart    = 8
 	sectionElement  = 9
 	sectionCode     = 10
+	sectionData     = 11
+	sectionCount    = 12 // of data, for instructions that name segments
 )
 
 var errModule = errors.New("malformed WASM module")
@@ -98,7 +101,7 @@ func meter(module []byte) (out []byte, err error) {
 		if id == sectionCustom {
 			continue
 		}
-		if _, twice := sections[id]; twice || id > 12 {
+		if _, twice := sections[id]; twice || id > sectionCount {
 			return nil, fmt.Errorf("%w: section %d", errModule, id)
 		}
 		sections[id] = body
@@ -139,6 +142,10 @@ func meter(module []byte) (out []byte, err error) {
 			body = m.rewriteElements(body)
 		case sectionCode:
 			body = m.rewriteCode(body)
+		case sectionData:
+			if _, named := sections[sectionCount]; !named {
+				body = joinData(body)
+			}
 		}
 		emit(id, body)
 	}
@@ -148,7 +155,7 @@ func meter(module []byte) (out []byte, err error) {
 
 // rank orders sections as they must appear: the data count stands before the code.
 func rank(id byte) int {
-	if id == 12 {
+	if id == sectionCount {
 		return 2*sectionCode - 1
 	}
 	return 2 * int(id)
