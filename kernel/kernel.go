@@ -27,6 +27,7 @@ import (
 	"pintle.dev/pintle/kernel/config"
 	"pintle.dev/pintle/kernel/inspect"
 	"pintle.dev/pintle/kernel/plugin"
+	"pintle.dev/pintle/kernel/recorder"
 	"pintle.dev/pintle/kernel/scheduler"
 	"pintle.dev/pintle/kernel/shadow"
 	"pintle.dev/pintle/sdk/footprint"
@@ -68,6 +69,7 @@ type Kernel struct {
 	scheduling atomic.Pointer[scheduler.Scheduler]
 	// schedulerMetrics outlive it.
 	schedulerMetrics *scheduler.Metrics
+	eventMetrics     *recorder.Metrics
 	simulating       share // a place for whoever simulates
 	// shadows runs candidates of plugins beside it; nil before the start.
 	shadows atomic.Pointer[shadow.Manager]
@@ -116,7 +118,7 @@ func New(cfg *config.Config, o Options) (_ *Kernel, err error) {
 		log: o.Logger, level: o.Level, progress: o.Progress, stopping: o.Stopping, begin: time.Now(), exe: o.Executable,
 		cfg: cfg, parts: newParts(o.Logger), ready: make(chan struct{}),
 		shared: cfg.Store.Backend == config.BackendEtcd, holder: newHolder(),
-		inspect: inspect.New(), simulating: make(share, 1), schedulerMetrics: scheduler.NewMetrics(),
+		inspect: inspect.New(), simulating: make(share, 1), schedulerMetrics: scheduler.NewMetrics(), eventMetrics: recorder.NewMetrics(),
 	}
 	if k.dirs, err = prepareDirectories(cfg.DataDir, os.Geteuid() == 0 && cfg.Plugins.UIDRange != ""); err != nil {
 		return nil, err
@@ -146,7 +148,7 @@ func New(cfg *config.Config, o Options) (_ *Kernel, err error) {
 	}
 	k.api, err = api.New(api.Config{
 		DataDir: cfg.DataDir, BindAddress: cfg.API.BindAddress, Port: cfg.API.Port,
-		StoreHandler: k.maintenance.handler, InspectHandler: k.inspect, ConfigzHandler: http.HandlerFunc(k.configz), Collectors: append(k.maintenance.collectors, k.host.Collector(), k.schedulerMetrics), Metrics: k.host.Metrics, Tracing: k.tracing, Admission: k.reviews,
+		StoreHandler: k.maintenance.handler, InspectHandler: k.inspect, ConfigzHandler: http.HandlerFunc(k.configz), Collectors: append(k.maintenance.collectors, k.host.Collector(), k.schedulerMetrics, k.eventMetrics), Metrics: k.host.Metrics, Tracing: k.tracing, Admission: k.reviews,
 		AdvertiseAddress: cfg.API.AdvertiseAddress, ServiceCIDR: cfg.API.ServiceCIDR, NodePortRange: cfg.API.NodePortRange,
 		MaxInFlight: cfg.API.MaxInflight, MaxMutatingInFlight: cfg.API.MaxMutatingInflight,
 		Plugins: k.host, PluginHost: hostIdentity.Name,

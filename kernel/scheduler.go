@@ -5,13 +5,12 @@ import (
 	"errors"
 	"fmt"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/tools/events"
 
 	"pintle.dev/pintle/kernel/config"
 	"pintle.dev/pintle/kernel/extender"
@@ -108,8 +107,11 @@ func (k *Kernel) newScheduler(cfg *config.Config) (term, error) {
 	for _, e := range extenders {
 		deps.Extenders = append(deps.Extenders, e)
 	}
-	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: client.EventsV1()})
-	deps.Events = broadcaster.NewRecorder(scheme.Scheme, "default-scheduler")
+	events, err := newSchedulerEvents(k.api, client, k.eventMetrics, deps.Log)
+	if err != nil {
+		return nil, err
+	}
+	deps.Events = events
 	s, err := scheduler.New(scheduler.Config{
 		Seed: uint64(cfg.Scheduler.Seed), BackoffInitial: cfg.Scheduler.InitialBackoff, BackoffMax: cfg.Scheduler.MaxBackoff,
 		UnschedulableFlush: cfg.Scheduler.Unschedulable,
@@ -120,18 +122,19 @@ func (k *Kernel) newScheduler(cfg *config.Config) (term, error) {
 	}
 	k.host.SetReplicaSource(s)
 	return func(ctx context.Context) error {
-		defer broadcaster.Shutdown()
 		defer func() {
 			for _, e := range extenders {
 				e.Close()
 			}
 		}()
-		if err := broadcaster.StartRecordingToSinkWithContext(ctx); err != nil {
-			return err
-		}
-		k.schedules(s)
-		defer k.schedules(nil)
-		return s.Run(ctx)
+		group, ctx := errgroup.WithContext(ctx)
+		group.Go(func() error { return events.recorder.Run(ctx) })
+		group.Go(func() error {
+			k.schedules(s)
+			defer k.schedules(nil)
+			return s.Run(ctx)
+		})
+		return group.Wait()
 	}, nil
 }
 

@@ -53,7 +53,7 @@ func (s *Server) ClientConfig(u user.Info) *rest.Config {
 			ContentType:        "application/vnd.kubernetes.protobuf",
 		},
 		QPS:       -1,
-		UserAgent: "pintle/" + u.GetName(),
+		UserAgent: userAgent(u),
 	}
 }
 
@@ -71,3 +71,5 @@ var (
 	} = (*Server)(nil)
 	_ http.RoundTripper = (*inprocess)(nil)
 )
+
+func userAgent(u user.Info) string { return "pintle/" + u.GetName() }

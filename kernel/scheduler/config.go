@@ -34,10 +34,6 @@ type Config struct {
 	// Then the reservation ends and the pod is tried again, which the API
 	// refuses if it is bound after all. Default 60 s.
 	AssumeTTL time.Duration
-	// EventRate and EventBurst limit "Scheduled" events, in events a second.
-	// Defaults 25 and 500.
-	EventRate  float64
-	EventBurst int
 	// Explain is the number of last decisions kept. Default 1024.
 	Explain int
 	// FirstGeneration is where the generations of deltas begin. A scheduler that
@@ -79,6 +75,16 @@ func (d *Deps) statusWriter() StatusWriter {
 type Recorder interface {
 	Eventf(regarding, related runtime.Object, eventtype, reason, action, note string, args ...any)
 }
+
+// ProfileRecorder is a Recorder that has one for each profile, by schedulerName,
+// in whose name its events are.
+type ProfileRecorder interface {
+	Recorder
+	Of(schedulerName string) Recorder
+}
+
+// ReasonScheduled is the reason of the event that a pod was bound, which it has one of.
+const ReasonScheduled = "Scheduled"
 
 // Deps are the parts of the house the scheduler works with. Objects that come
 // out of the ListerWatchers are shared and never changed here.
@@ -130,11 +136,7 @@ func (c *Config) complete() error {
 	}
 	count(&c.BindWorkers, 64)
 	count(&c.MaxClasses, 128)
-	count(&c.EventBurst, 500)
 	count(&c.Explain, 1024)
-	if c.EventRate == 0 {
-		c.EventRate = 25
-	}
 	switch {
 	case c.BindWorkers < 1 || c.BindWorkers > 1024:
 		return fmt.Errorf("scheduler: bind workers %d: use 1 to 1024", c.BindWorkers)
@@ -144,7 +146,7 @@ func (c *Config) complete() error {
 		return fmt.Errorf("scheduler: back-off from %v to %v: the largest may not be below the first", c.BackoffInitial, c.BackoffMax)
 	case c.UnschedulableFlush < 0 || c.AssumeTTL < 0:
 		return errors.New("scheduler: a duration is negative")
-	case c.EventRate < 0 || c.EventBurst < 0 || c.Explain < 0:
+	case c.Explain < 0:
 		return errors.New("scheduler: a limit is negative")
 	}
 	return nil

@@ -168,9 +168,10 @@ func (s *Scheduler) classOf(sh *shape) *class {
 	return c
 }
 
-// tell reports a failed attempt, unless the same was told before.
+// tell reports a failed attempt: each by an event, by the condition what is new.
 func (s *Scheduler) tell(p *podEntry, reason string, d *Decision) {
 	s.attempted(p, resultOf(reason))
+	s.report.failed(p.pod, d.Message)
 	if p.reason == reason && p.message == d.Message && p.unwritten == nil {
 		return
 	}
@@ -286,7 +287,7 @@ func (s *Scheduler) bound(r bindResult) {
 			}
 			s.attempted(p, resultScheduled)
 			s.counts.scheduled(p, now)
-			s.report.success(p.pod, r.node, now)
+			s.report.success(p.pod, r.node)
 		}
 		return
 	}

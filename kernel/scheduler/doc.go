@@ -106,14 +106,11 @@
 //   - A predicate that fails closes: no node is chosen without its verdict,
 //     unless its manifest says ignore. A priority that fails counts 0 and is
 //     logged: it may not hold pods up.
-//   - FailedScheduling events and PodScheduled conditions are written when they
-//     say something new, in kube-scheduler's words.
+//   - Scheduled, FailedScheduling and Preempted events are told of each binding, each
+//     attempt and each victim, as kube-scheduler does; PodScheduled conditions are written
+//     when they say something new.
 //
 // # Caveats
-//
-// "Scheduled" events are a courtesy, not a record: a token bucket lets through a
-// burst and then a trickle, so that a wave of thousands of pods does not double
-// the write load; the binding itself is the record. Upstream writes them all.
 //
 // A pod with a deletion timestamp is not scheduled. Volumes named kube-api-access-*
 // are left out of what plugins see: their names are random, and would make a class

@@ -114,7 +114,7 @@ func TestConditionsAreWrittenInOrder(t *testing.T) {
 		got = append(got, condition.Message)
 		return nil
 	}}
-	r := newReporter(&Config{EventBurst: 1}, d)
+	r := newReporter(d)
 	ctx, cancel := context.WithCancel(t.Context())
 	var group sync.WaitGroup
 	defer group.Wait()
@@ -149,6 +149,37 @@ func TestConditionsAreWrittenInOrder(t *testing.T) {
 		r.failure(makePod(fmt.Sprint("p", i), 1), v1.PodReasonUnschedulable, "no", time.Now(), nil)
 	}
 	eventually(t, "all are told", func() bool { mu.Lock(); defer mu.Unlock(); return len(got) == 5000 })
+}
+
+// Each binding has an event, however many there are, and each attempt that fails, also
+// one that says what the last said; the pod's condition is written when it is new.
+func TestEachAttemptHasAnEvent(t *testing.T) {
+	const pods = 1200
+	c := start(t, Config{}, func(c *cluster) {
+		for i := range 20 {
+			c.nodes.Add(makeNode(fmt.Sprint("n", i), 100000, nil))
+		}
+		for i := range pods {
+			c.addPod(makePod(fmt.Sprint("p", i), 1))
+		}
+	})
+	told := func(part string) (n int) {
+		c.api.mu.Lock()
+		defer c.api.mu.Unlock()
+		for _, e := range c.events {
+			if strings.Contains(e, part) {
+				n++
+			}
+		}
+		return n
+	}
+	eventually(t, "all are told", func() bool { return told(" Normal Scheduled Binding: Successfully assigned a/p") == pods })
+	c.addPod(makePod("big", 1000000))
+	for attempt := 1; attempt <= 3; attempt++ {
+		eventually(t, "an attempt is told", func() bool { return told("big Warning FailedScheduling Scheduling: 0/") >= attempt })
+		c.nodes.Add(makeNode(fmt.Sprint("more", attempt), 1, nil))
+		c.clock.Step(time.Minute)
+	}
 }
 
 // The active queue is by priority, then by time.

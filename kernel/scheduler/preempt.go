@@ -136,7 +136,7 @@ func (s *Scheduler) evict(ctx context.Context, victims []*v1.Pod, preemptor *v1.
 
 func (s *Scheduler) evicted(victim, preemptor *v1.Pod, node, how string) {
 	if s.deps.Events != nil {
-		s.deps.Events.Eventf(victim, preemptor, v1.EventTypeNormal, "Preempted", "Preempting", "Preempted by pod %v on node %v%s", preemptor.UID, node, how)
+		s.report.of(preemptor).Eventf(victim, preemptor, v1.EventTypeNormal, "Preempted", "Preempting", "Preempted by pod %v on node %v%s", preemptor.UID, node, how)
 	}
 }
 

@@ -201,7 +201,7 @@ func TestRemoveEverywhere(t *testing.T) {
 func TestConfigRejects(t *testing.T) {
 	for name, c := range map[string]Config{
 		"workers": {BindWorkers: -1}, "too many workers": {BindWorkers: 4096}, "classes": {MaxClasses: -1},
-		"back-off": {BackoffInitial: time.Minute}, "flush": {UnschedulableFlush: -1}, "rate": {EventRate: -1},
+		"back-off": {BackoffInitial: time.Minute}, "flush": {UnschedulableFlush: -1}, "explain": {Explain: -1},
 	} {
 		if err := c.complete(); err == nil {
 			t.Errorf("%s: no error", name)

@@ -10,7 +10,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"golang.org/x/time/rate"
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -85,25 +84,21 @@ func truncate(message string) string {
 	return message[:cut] + more
 }
 
-// note is one thing to tell the users of a pod.
+// note is one thing to tell the users of a pod by its status.
 type note struct {
 	pod     *v1.Pod
-	reason  string // condition reason; empty: the pod was scheduled
+	reason  string // condition reason; empty: there is no condition to set
 	message string
 	at      time.Time
 	// nominated is the node to note in the pod's status, if not nil.
 	nominated *string
 }
 
-// reporter writes events and conditions beside the cycle. Its queues are
-// bounded; what does not fit is dropped and, for conditions, written with the
-// pod's next attempt.
+// reporter hands events to their recorder, and writes conditions beside the cycle:
+// at most one a pod waits.
 type reporter struct {
-	status    StatusWriter // nil: nobody is told by conditions
-	events    Recorder
-	scheduled *rate.Limiter
-	failures  *rate.Limiter
-	notes     chan note
+	status StatusWriter // nil: nobody is told by conditions
+	events Recorder
 	// patches has a queue a worker: what is told of one pod is written in order, or
 	// an old word could be the last.
 	patches [patchWorkers]patchQueue
@@ -114,40 +109,39 @@ type reporter struct {
 // patchWorkers is the number of condition writes in flight.
 const patchWorkers = 4
 
-func newReporter(c *Config, d *Deps) *reporter {
-	r := &reporter{
-		seed: maphash.MakeSeed(), status: d.statusWriter(), events: d.Events,
-		scheduled: rate.NewLimiter(rate.Limit(c.EventRate), c.EventBurst),
-		failures:  rate.NewLimiter(rate.Limit(c.EventRate), c.EventBurst),
-		notes:     make(chan note, 1024),
-		lost:      make(chan types.UID, 1024),
-	}
+func newReporter(d *Deps) *reporter {
+	r := &reporter{seed: maphash.MakeSeed(), status: d.statusWriter(), events: d.Events, lost: make(chan types.UID, 1024)}
 	for i := range r.patches {
 		r.patches[i].wake = make(chan struct{}, 1)
 	}
 	return r
 }
 
-// success tells that a pod was scheduled, while the token bucket lasts.
-func (r *reporter) success(pod *v1.Pod, node string, now time.Time) {
-	if r.events == nil || !r.scheduled.AllowN(now, 1) {
-		return
-	}
-	select {
-	case r.notes <- note{pod: pod, message: fmt.Sprintf("Successfully assigned %s/%s to %s", pod.Namespace, pod.Name, node)}:
-	default:
+// success tells that a pod was scheduled.
+func (r *reporter) success(pod *v1.Pod, node string) {
+	if r.events != nil {
+		r.of(pod).Eventf(pod, nil, v1.EventTypeNormal, ReasonScheduled, "Binding", "Successfully assigned %s/%s to %s", pod.Namespace, pod.Name, node)
 	}
 }
 
-// failure tells why a pod was not scheduled. What it says by a condition waits for
+// of is who records events about what becomes of a pod.
+func (r *reporter) of(pod *v1.Pod) Recorder {
+	if each, ok := r.events.(ProfileRecorder); ok {
+		return each.Of(pod.Spec.SchedulerName)
+	}
+	return r.events
+}
+
+// failed tells of an attempt that did not schedule a pod, by an event.
+func (r *reporter) failed(pod *v1.Pod, message string) {
+	if r.events != nil {
+		r.of(pod).Eventf(pod, nil, v1.EventTypeWarning, "FailedScheduling", "Scheduling", "%s", truncate(message))
+	}
+}
+
+// failure notes in a pod why it was not scheduled. It waits for
 // its turn as long as it takes: the pod may not be tried again for minutes.
 func (r *reporter) failure(pod *v1.Pod, reason, message string, now time.Time, nominated *string) {
-	if r.events != nil && r.failures.AllowN(now, 1) {
-		select {
-		case r.notes <- note{pod: pod, reason: reason, message: truncate(message)}:
-		default:
-		}
-	}
 	if r.status == nil || nominated == nil && hasCondition(pod, reason, message) {
 		return
 	}
@@ -221,21 +215,6 @@ func hasCondition(pod *v1.Pod, reason, message string) bool {
 		}
 	}
 	return false
-}
-
-func (r *reporter) runEvents(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case n := <-r.notes:
-			if n.reason == "" {
-				r.events.Eventf(n.pod, nil, v1.EventTypeNormal, "Scheduled", "Binding", "%s", n.message)
-			} else {
-				r.events.Eventf(n.pod, nil, v1.EventTypeWarning, "FailedScheduling", "Scheduling", "%s", n.message)
-			}
-		}
-	}
 }
 
 func (r *reporter) runPatches(ctx context.Context, q *patchQueue) {

@@ -116,7 +116,7 @@ func New(cfg Config, deps Deps) (*Scheduler, error) {
 		results:   make(chan bindResult, 4*cfg.BindWorkers),
 		preempted: make(chan preemption, evictions), evicting: make(chan struct{}, evictions), counts: deps.Metrics.ofQueue(),
 		wake: make(chan struct{}, 1), inspections: make(chan func(context.Context)),
-		replica: newReplica(cfg.FirstGeneration), record: newRecord(cfg.Explain), whole: newWholeNodes(deps.Extenders), report: newReporter(&cfg, &deps),
+		replica: newReplica(cfg.FirstGeneration), record: newRecord(cfg.Explain), whole: newWholeNodes(deps.Extenders), report: newReporter(&deps),
 		random:   rand.New(rand.NewPCG(seed, seed^0x9e3779b97f4a7c15)),
 		snapshot: newSnapshot(), queue: newQueue(&cfg),
 		pods: map[types.UID]*podEntry{}, assumed: map[types.UID]*podEntry{},
@@ -163,9 +163,6 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	}
 	for range s.cfg.BindWorkers {
 		group.Go(func() { s.bindWorker(ctx) })
-	}
-	if s.deps.Events != nil {
-		group.Go(func() { s.report.runEvents(ctx) })
 	}
 	if s.report.status != nil {
 		for i := range s.report.patches {

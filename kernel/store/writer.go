@@ -47,41 +47,73 @@ type request struct {
 // Commit does one write and returns its revision when it is durable and visible. Errors: *ConflictError,
 // *TooLargeError, *DiskError, ErrClosed, or ctx's, in which case the write may still happen.
 func (s *Store) Commit(ctx context.Context, w Write) (revision uint64, err error) {
+	begin := time.Now()
+	r, err := s.ask(ctx, w)
+	if err != nil {
+		return 0, err
+	}
+	if err := s.answered(ctx, r); err != nil {
+		return 0, err
+	}
+	s.meters.commit.Observe(time.Since(begin).Seconds())
+	return r.revision, nil
+}
+
+// CommitAll does writes that have nothing to do with each other, as Commit does one, and waits for all of them. The
+// errors are in the order of the writes.
+func (s *Store) CommitAll(ctx context.Context, writes []Write) []error {
+	begin := time.Now()
+	asked, failures := make([]*request, len(writes)), make([]error, len(writes))
+	for i, w := range writes {
+		asked[i], failures[i] = s.ask(ctx, w)
+	}
+	for i, r := range asked {
+		if r == nil {
+			continue
+		}
+		if failures[i] = s.answered(ctx, r); failures[i] == nil {
+			s.meters.commit.Observe(time.Since(begin).Seconds())
+		}
+	}
+	return failures
+}
+
+// ask hands a write to the writer.
+func (s *Store) ask(ctx context.Context, w Write) (*request, error) {
 	if len(w.Key) == 0 || len(w.Key) > maxKeyBytes {
-		return 0, &TooLargeError{Key: w.Key, Size: int64(len(w.Key)), Limit: maxKeyBytes}
+		return nil, &TooLargeError{Key: w.Key, Size: int64(len(w.Key)), Limit: maxKeyBytes}
 	}
 	if int64(len(w.Value)) > s.cfg.MaxValueBytes {
-		return 0, &TooLargeError{Key: w.Key, Size: int64(len(w.Value)), Limit: s.cfg.MaxValueBytes}
+		return nil, &TooLargeError{Key: w.Key, Size: int64(len(w.Value)), Limit: s.cfg.MaxValueBytes}
 	}
 	if w.Delete {
 		w.Value, w.TTL = nil, 0
 	}
 	r := &request{ctx: ctx, Write: w, done: make(chan struct{})}
-	begin := time.Now()
-	defer func() {
-		if err == nil {
-			s.meters.commit.Observe(time.Since(begin).Seconds())
-		}
-	}()
 	select {
 	case s.requests <- r:
+		return r, nil
 	case <-ctx.Done():
-		return 0, ctx.Err()
+		return nil, ctx.Err()
 	case <-s.stopped:
-		return 0, ErrClosed
+		return nil, ErrClosed
 	}
+}
+
+// answered waits for what became of a write.
+func (s *Store) answered(ctx context.Context, r *request) error {
 	select {
 	case <-r.done:
-		return r.revision, r.err
+		return r.err
 	case <-ctx.Done():
-		return 0, ctx.Err()
+		return ctx.Err()
 	case <-s.stopped:
 		// The writer answers what it took before it stops.
 		select {
 		case <-r.done:
-			return r.revision, r.err
+			return r.err
 		default:
-			return 0, ErrClosed
+			return ErrClosed
 		}
 	}
 }

@@ -49,6 +49,44 @@ func (s *Storage) Create(ctx context.Context, key string, obj, out runtime.Objec
 	return nil
 }
 
+// CreateAll creates objects that were given away, as Create does with WithGivenObject: each
+// is what decoding its encoding gives. The errors are in the order of the objects.
+func (s *Storage) CreateAll(ctx context.Context, keys []string, objs []runtime.Object, ttl uint64) []error {
+	failures := make([]error, len(objs))
+	writes, sizes, of := make([]store.Write, 0, len(objs)), make([]int, 0, len(objs)), make([]int, 0, len(objs))
+	for i, obj := range objs {
+		key, err := s.key(keys[i], false)
+		if err == nil {
+			err = s.versioner.PrepareObjectForStorage(obj)
+		}
+		var data, stored []byte
+		if err == nil {
+			data, err = runtime.Encode(s.codec, obj)
+		}
+		if err == nil {
+			stored, err = s.seal(ctx, key, data)
+		}
+		if failures[i] = err; err == nil {
+			writes, sizes, of = append(writes, s.writeOf(key, obj, stored, nil, 0, ttl)), append(sizes, len(data)), append(of, i)
+		}
+	}
+	for k, err := range s.store.CommitAll(ctx, writes) {
+		i := of[k]
+		var conflict *store.ConflictError
+		switch {
+		case errors.As(err, &conflict):
+			failures[i] = storage.NewKeyExistsError(writes[k].Key, 0)
+		case err != nil:
+			failures[i] = commitError(err)
+		default:
+			if revision, err := s.versioner.ObjectResourceVersion(objs[i]); err == nil {
+				s.cache.put(writes[k].Key, revision, objs[i], sizes[k])
+			}
+		}
+	}
+	return failures
+}
+
 // commit writes an encoded object over the one of revision expect (0: none) and returns it, decoded and immutable.
 func (s *Storage) commit(ctx context.Context, key string, data []byte, previous runtime.Object, expect, ttl uint64) (runtime.Object, error) {
 	obj, err := s.decoded(data)
@@ -67,17 +105,21 @@ func (s *Storage) commitObject(ctx context.Context, key string, obj runtime.Obje
 	if err != nil {
 		return err
 	}
-	revision, err := s.store.Commit(ctx, store.Write{
-		Key: key, Value: stored, Expect: expect, TTL: int64(min(ttl, math.MaxInt32)),
-		Topics:     s.topics(obj, previous),
-		Attachment: &attachment{owner: s, obj: obj, previous: previous},
-		OnRevision: func(revision uint64) { _ = s.versioner.UpdateObject(obj, revision) },
-	})
+	revision, err := s.store.Commit(ctx, s.writeOf(key, obj, stored, previous, expect, ttl))
 	if err != nil {
 		return commitError(err)
 	}
 	s.cache.put(key, revision, obj, len(data))
 	return nil
+}
+
+func (s *Storage) writeOf(key string, obj runtime.Object, stored []byte, previous runtime.Object, expect, ttl uint64) store.Write {
+	return store.Write{
+		Key: key, Value: stored, Expect: expect, TTL: int64(min(ttl, math.MaxInt32)),
+		Topics:     s.topics(obj, previous),
+		Attachment: &attachment{owner: s, obj: obj, previous: previous},
+		OnRevision: func(revision uint64) { _ = s.versioner.UpdateObject(obj, revision) },
+	}
 }
 
 // state is what is stored at a key.
