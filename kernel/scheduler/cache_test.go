@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -23,8 +24,10 @@ type world struct {
 	replica  *replica
 	policy   *testPolicy
 	alone    *testPolicy // the same plugins, each asked alone
+	fresh    *testPolicy // or nil: the same, fed once with everything
 	nodes    []string
 	pods     map[types.UID]*podEntry
+	nominees []*podEntry
 	serial   int
 }
 
@@ -37,17 +40,28 @@ func newWorld(t testing.TB, seed uint64) *world {
 		*p = newTestPolicy(t, w.replica.full,
 			[]sdk.Predicate{selectNode, perZone, fitCPU, zoneVolume}, []sdk.Priority{leastCPU, fewPods, bigNode, spread, crowd})
 	}
+	w.snapshot.suppose = func(_ context.Context, operations []*contractv1.Operation) error {
+		w.apply(operations)
+		return nil
+	}
 	return w
 }
 
 func (w *world) flush() {
-	delta := w.replica.advance(w.snapshot.pending)
-	for _, p := range []*testPolicy{w.policy, w.alone} {
+	w.apply(w.snapshot.pending)
+	w.snapshot.pending = nil
+}
+
+func (w *world) apply(operations []*contractv1.Operation) {
+	delta := w.replica.advance(operations)
+	for _, p := range []*testPolicy{w.policy, w.alone, w.fresh} {
+		if p == nil {
+			continue
+		}
 		if err := p.Apply(w.t.Context(), delta); err != nil {
 			w.t.Fatal(err)
 		}
 	}
-	w.snapshot.pending = nil
 }
 
 func (w *world) shape(kind int) *shape {
@@ -76,7 +90,15 @@ func (w *world) node(name string) *contractv1.Node {
 // change does something random to the cluster.
 func (w *world) change() {
 	pick := func() string { return w.nodes[w.random.IntN(len(w.nodes))] }
-	switch k := w.random.IntN(12); {
+	switch k := w.random.IntN(14); {
+	case k > 12 && len(w.nominees) > 0:
+		w.snapshot.unnominate(w.nominees[0], w.nominees[0].nominated)
+		w.nominees = w.nominees[1:]
+	case k > 11 && len(w.nodes) > 0:
+		w.serial++
+		p := &podEntry{uid: types.UID(fmt.Sprint("u", w.serial)), namespace: "a", name: fmt.Sprint("p", w.serial), shape: w.shape(w.random.IntN(60)), nominated: pick()}
+		w.nominees = append(w.nominees, p)
+		w.snapshot.nominate(p, p.nominated)
 	case k == 0 || len(w.nodes) == 0:
 		w.serial++
 		name := fmt.Sprint("n", w.serial)
@@ -126,6 +148,7 @@ func (w *world) change() {
 // answer is all that a decision is made of.
 type answer struct {
 	fit     []uint32
+	alone   []uint32 // where it fits, nominated pods aside
 	totals  []int64
 	message string
 	node    uint32
@@ -138,6 +161,11 @@ func (w *world) askOf(c *class, policy *testPolicy) answer {
 		w.t.Fatal(err)
 	}
 	a := answer{fit: slices.Clone(c.fit)}
+	for n := range w.snapshot.byIndex {
+		if c.fitsAlone(uint32(n)) {
+			a.alone = append(a.alone, uint32(n))
+		}
+	}
 	if len(c.fit) == 0 {
 		a.message, _ = c.why(w.snapshot.count)
 		return a
@@ -185,7 +213,7 @@ func FuzzCacheIsInvisible(f *testing.F) {
 			i := w.random.IntN(len(old))
 			got := w.ask(old[i])
 			want := w.askOf(&class{id: old[i].id + 100, shape: old[i].shape}, w.alone)
-			if !slices.Equal(got.fit, want.fit) || !slices.Equal(got.totals, want.totals) || got.message != want.message || got.node != want.node {
+			if !slices.Equal(got.fit, want.fit) || !slices.Equal(got.alone, want.alone) || !slices.Equal(got.totals, want.totals) || got.message != want.message || got.node != want.node {
 				t.Fatalf("seed %d, class %d:\ncached %+v\nasked  %+v", seed, i, got, want)
 			}
 		}

@@ -239,8 +239,9 @@ func (c *class) collect(s *snapshot) {
 		}
 		for n := range c.verdicts[p] {
 			c.verdicts[p][n] = unknown
-			// A node that failed earlier in the order stays failed.
-			if f := c.fail[n]; (f == fits || f >= int32(p)) && c.mark[n] != c.tick {
+			// A node that failed earlier in the order stays failed, but for one
+			// that fits by itself.
+			if f := c.fail[n]; (f == fits || f >= int32(p) || c.reserved[uint32(n)]) && c.mark[n] != c.tick {
 				c.mark[n] = c.tick
 				c.list = append(c.list, uint32(n))
 			}
@@ -262,6 +263,7 @@ func (c *class) voidNode(n uint32) {
 // filter settles the listed nodes, one predicate after the other over those
 // that the ones before let pass (SCH-12).
 func (c *class) filter(ctx context.Context, s *snapshot) error {
+	c.unreserve()
 	alive := c.list[:0:len(c.list)]
 	for _, n := range c.list {
 		if s.byIndex[n] != nil && c.narrowing.allows(n) {

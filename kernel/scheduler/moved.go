@@ -55,7 +55,7 @@ func (c *class) voidMoved(p int) {
 			continue
 		}
 		c.verdicts[p][n] = unknown
-		if f := c.fail[n]; (f == fits || f >= int32(p)) && c.mark[n] != c.tick {
+		if f := c.fail[n]; (f == fits || f >= int32(p) || c.reserved[n]) && c.mark[n] != c.tick {
 			c.mark[n] = c.tick
 			c.list = append(c.list, n)
 		}

@@ -149,9 +149,6 @@ func (c *class) keepRoom(ctx context.Context, s *snapshot, alive []uint32) ([]ui
 	if len(s.nominees) == 0 && len(c.reserved) == 0 {
 		return alive, nil
 	}
-	for _, n := range c.list {
-		delete(c.reserved, n)
-	}
 	answers, err := c.besides(ctx, s, alive, nil)
 	if err != nil {
 		return nil, err
@@ -171,6 +168,23 @@ func (c *class) keepRoom(ctx context.Context, s *snapshot, alive []uint32) ([]ui
 		c.settle(n, r.predicate)
 	}
 	return passed, nil
+}
+
+// unreserve has the listed nodes looked at as they are. A verdict that tells of a
+// nominated pod too is no answer about the node alone.
+func (c *class) unreserve() {
+	if len(c.reserved) == 0 {
+		return
+	}
+	for _, n := range c.list {
+		if !c.reserved[n] {
+			continue
+		}
+		delete(c.reserved, n)
+		for p := range c.verdicts {
+			c.verdicts[p][n] = unknown
+		}
+	}
 }
 
 // fitsAlone reports whether a node fits as it is, nominated pods aside.
