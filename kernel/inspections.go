@@ -25,7 +25,7 @@ func (k *Kernel) registerInspections() {
 	inspect.Post(k.inspect, "simulate", k.simulate)
 	k.inspect.Get("plugins/{name}/diff", k.diff)
 	k.inspect.Stream("plugins/{name}/logs", "application/x-ndjson", k.logs)
-	k.inspect.Get("policy", func(*http.Request) (any, error) { return k.host.Scheduling(), nil })
+	k.inspect.Get("policy", func(*http.Request) (any, error) { return k.host.Choosing(), nil })
 }
 
 var errNoScheduler = inspect.Unavailable("this kernel does not schedule: scheduler.enabled is false, or another kernel of the same store leads")
@@ -88,7 +88,7 @@ func (k *Kernel) simulate(ctx context.Context, r *simulation.Request) (any, erro
 	if err != nil {
 		return nil, err
 	}
-	out, err := simulation.Run(ctx, k.host.Scheduling(), cluster, r, plugin.Deps{
+	out, err := simulation.Run(ctx, k.host.Choosing(), cluster, r, plugin.Deps{
 		Log: k.log.With("part", "simulation"), Beside: k.host, Apart: "@simulation",
 	})
 	if errors.Is(err, simulation.ErrRequest) {
@@ -139,5 +139,5 @@ func SchedulingConfig(cfg *config.Config, executable string) (plugin.Config, err
 	if err != nil {
 		return plugin.Config{}, err
 	}
-	return h.Scheduling(), nil
+	return h.Choosing(), nil
 }

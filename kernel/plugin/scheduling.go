@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -13,12 +14,30 @@ import (
 // Scheduling is the part of the configuration in force that places pods: the
 // profiles and, by their folders and digests, the bundles that hold their
 // plugins. A host that is made of it answers as this one does, beside it.
-func (h *Host) Scheduling() Config {
+func (h *Host) Scheduling() Config { return h.scheduling(nil) }
+
+// Choosing is what of Scheduling says where a pod fits and how well: all that a
+// simulation or a comparison asks. What comes before a pod is looked at, and what
+// follows the choice, is left out, with the bundles of which nothing else is used.
+func (h *Host) Choosing() Config {
+	return h.scheduling([]string{sdk.KindPreFilter, sdk.KindPreScore})
+}
+
+// scheduling is Scheduling with the plugins of some kinds of points; nil: of all.
+func (h *Host) scheduling(kinds []string) Config {
 	p := h.present()
 	out := p.cfg
 	out.Bundles, out.Controllers, out.Silent, out.NodeName = nil, nil, nil, ""
+	if kinds != nil {
+		out.Profiles = slices.Clone(out.Profiles)
+		for i := range out.Profiles {
+			points := maps.Clone(out.Profiles[i].Points)
+			maps.DeleteFunc(points, func(kind string, _ []string) bool { return !slices.Contains(kinds, kind) })
+			out.Profiles[i].Points = points
+		}
+	}
 	for _, u := range p.units {
-		if !u.places(p.cfg.Profiles) {
+		if !u.places(out.Profiles) {
 			continue
 		}
 		bc := p.configs[u]
@@ -40,7 +59,8 @@ func (u *unit) places(profiles []Profile) bool {
 		e := &u.bundle.Manifest.Plugins[i]
 		for _, p := range profiles {
 			if e.Kind == sdk.KindPredicate && slices.Contains(p.Predicates, e.Name) ||
-				e.Kind == sdk.KindPriority && slices.ContainsFunc(p.Priorities, func(w WeightedPriority) bool { return w.Name == e.Name }) {
+				e.Kind == sdk.KindPriority && slices.ContainsFunc(p.Priorities, func(w WeightedPriority) bool { return w.Name == e.Name }) ||
+				slices.Contains(p.Points[e.Kind], e.Name) {
 				return true
 			}
 		}

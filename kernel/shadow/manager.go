@@ -124,7 +124,7 @@ func wanted(objects []any) map[string]v1alpha1.PluginShadowSpec {
 }
 
 func (m *Manager) reconcile(ctx context.Context, want map[string]v1alpha1.PluginShadowSpec) {
-	policy := m.cfg.Host.Scheduling()
+	policy := m.cfg.Host.Choosing()
 	state, err := json.Marshal(policy)
 	if err != nil {
 		m.log.Error("shadows cannot follow the policy", "error", err)

@@ -56,7 +56,7 @@ type Pod struct {
 }
 
 // Run simulates a request on a picture, by the policy of cfg (plugin.Host's
-// Scheduling). deps are those of the hosts that it runs for that long.
+// Choosing). deps are those of the hosts that it runs for that long.
 func Run(ctx context.Context, cfg plugin.Config, cluster *scheduler.Cluster, r *Request, deps plugin.Deps) (*Report, error) {
 	if len(r.Pods) == 0 {
 		return nil, fmt.Errorf("%w: no pod to place", ErrRequest)
