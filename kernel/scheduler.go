@@ -78,7 +78,7 @@ func (k *Kernel) newScheduler(cfg *config.Config) (term, error) {
 		if err := k.api.SetPodStatus(ctx, victim.Namespace, victim.Name, victim.UID, condition, nil); err != nil {
 			return err
 		}
-		return client.CoreV1().Pods(victim.Namespace).Delete(ctx, victim.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &victim.UID}})
+		return k.api.DeletePod(ctx, schedulerIdentity, victim.Namespace, victim.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &victim.UID}})
 	}
 	deps.Metrics = k.schedulerMetrics
 	if k.tracing != nil {
