@@ -70,7 +70,7 @@ func (k *Kernel) newScheduler(cfg *config.Config) (term, error) {
 	}
 	deps := scheduler.FromClient(client)
 	deps.Log = k.log.With("part", "scheduler")
-	deps.Bind = k.api.Bind
+	deps.Bind, deps.BindAll = k.api.Bind, k.api.BindAll
 	deps.Status = func(ctx context.Context, pod *corev1.Pod, condition *corev1.PodCondition, nominated *string) error {
 		return k.api.SetPodStatus(ctx, pod.Namespace, pod.Name, pod.UID, condition, nominated)
 	}

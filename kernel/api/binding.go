@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
@@ -20,6 +20,8 @@ import (
 	"k8s.io/apiserver/pkg/storage"
 	storeerr "k8s.io/apiserver/pkg/storage/errors"
 	"k8s.io/apiserver/pkg/util/dryrun"
+
+	kernelstorage "pintle.dev/pintle/kernel/api/storage"
 )
 
 // Bind assigns a pod to a node as a POST of the binding would, without HTTP.
@@ -30,6 +32,12 @@ func (s *Server) Bind(ctx context.Context, b *corev1.Binding) error {
 	ctx = request.WithNamespace(ctx, b.Namespace)
 	_, err := s.binding.Create(ctx, b.Name, b, nil, &metav1.CreateOptions{})
 	return err
+}
+
+// BindAll is Bind of several pods, which are written together. The errors are in
+// the order of the bindings.
+func (s *Server) BindAll(ctx context.Context, bindings []*corev1.Binding) []error {
+	return s.binding.assignAll(ctx, bindings)
 }
 
 // bindingREST is pods/binding: spec.nodeName and the PodScheduled condition
@@ -83,19 +91,58 @@ func validateBinding(b *corev1.Binding) field.ErrorList {
 }
 
 func (r *bindingREST) assign(ctx context.Context, b *corev1.Binding, dryRun bool) error {
-	var pre *storage.Preconditions
-	if b.UID != "" || b.ResourceVersion != "" {
-		pre = &storage.Preconditions{}
-		if b.UID != "" {
-			pre.UID = new(types.UID)
-			*pre.UID = b.UID
-		}
-		if b.ResourceVersion != "" {
-			pre.ResourceVersion = new(string)
-			*pre.ResourceVersion = b.ResourceVersion
-		}
+	return r.replace(ctx, b.Name, preconditions(b), dryRun, func(obj runtime.Object) (runtime.Object, error) { return bound(obj, b) })
+}
+
+// preconditions of a binding; nil: none.
+func preconditions(b *corev1.Binding) *storage.Preconditions {
+	if b.UID == "" && b.ResourceVersion == "" {
+		return nil
 	}
-	return r.replace(ctx, b.Name, pre, dryRun, func(obj runtime.Object) (runtime.Object, error) { return bound(obj, b) })
+	pre := &storage.Preconditions{}
+	if b.UID != "" {
+		pre.UID = &b.UID
+	}
+	if b.ResourceVersion != "" {
+		pre.ResourceVersion = &b.ResourceVersion
+	}
+	return pre
+}
+
+// assignAll is assign of several, in one write where the storage can.
+func (r *bindingREST) assignAll(ctx context.Context, bindings []*corev1.Binding) []error {
+	failures := make([]error, len(bindings))
+	together, ok := r.store.Storage.Storage.(replacerOfAll)
+	if !ok {
+		var group sync.WaitGroup
+		for i, b := range bindings {
+			group.Go(func() {
+				_, failures[i] = r.Create(request.WithNamespace(ctx, b.Namespace), b.Name, b, nil, &metav1.CreateOptions{})
+			})
+		}
+		group.Wait()
+		return failures
+	}
+	list, of := make([]kernelstorage.Replacement, 0, len(bindings)), make([]int, 0, len(bindings))
+	for i, b := range bindings {
+		if errs := validateBinding(b); len(errs) != 0 {
+			failures[i] = errs.ToAggregate()
+			continue
+		}
+		key, err := r.store.KeyFunc(request.WithNamespace(ctx, b.Namespace), b.Name)
+		if err != nil {
+			failures[i] = err
+			continue
+		}
+		of = append(of, i)
+		list = append(list, kernelstorage.Replacement{
+			Key: key, Preconditions: preconditions(b), Change: func(obj runtime.Object) (runtime.Object, error) { return bound(obj, b) },
+		})
+	}
+	for k, err := range together.ReplaceAll(ctx, list) {
+		failures[of[k]] = replaceError(bindings[of[k]].Name, err)
+	}
+	return failures
 }
 
 // replace writes a pod anew, over the shared object where the storage can.
@@ -109,6 +156,11 @@ func (r *bindingREST) replace(ctx context.Context, name string, pre *storage.Pre
 	} else {
 		err = r.store.Storage.GuaranteedUpdate(ctx, key, &corev1.Pod{}, false, pre, storage.SimpleUpdate(change), dryRun, nil)
 	}
+	return replaceError(name, err)
+}
+
+// replaceError is an error of the storage as the API says it.
+func replaceError(name string, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -125,6 +177,11 @@ func (r *bindingREST) replace(ctx context.Context, name string, pre *storage.Pre
 // replacer is a storage that writes over shared objects without copying them.
 type replacer interface {
 	Replace(context.Context, string, *storage.Preconditions, func(runtime.Object) (runtime.Object, error)) error
+}
+
+// replacerOfAll is a replacer that writes several objects together.
+type replacerOfAll interface {
+	ReplaceAll(context.Context, []kernelstorage.Replacement) []error
 }
 
 // bound is a pod with a binding. It shares with the pod before, which stays as it

@@ -199,6 +199,13 @@ type bindRequest struct {
 	annotations     map[string]string // that the binding sets on the pod
 }
 
+func (r *bindRequest) binding() *v1.Binding {
+	return &v1.Binding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: r.namespace, Name: r.name, UID: r.uid, Annotations: r.annotations},
+		Target:     v1.ObjectReference{Kind: "Node", Name: r.node},
+	}
+}
+
 // defaultBinder is who writes the binding where no plugin does, in
 // kube-scheduler's words.
 const defaultBinder = "DefaultBinder"
@@ -244,15 +251,60 @@ func (s *Scheduler) bindWorker(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case r := <-s.binds:
-			err := s.write(ctx, r)
-			select {
-			case s.results <- bindResult{uid: r.uid, node: r.node, err: err}:
-			case <-ctx.Done():
-				return
+			for _, result := range s.writeAll(ctx, r) {
+				select {
+				case s.results <- result:
+				case <-ctx.Done():
+					return
+				}
 			}
 		}
 	}
 }
+
+// writeAll writes a binding, together with those that wait behind it where the
+// API takes many at once.
+func (s *Scheduler) writeAll(ctx context.Context, first bindRequest) []bindResult {
+	requests := []bindRequest{first}
+	if s.together() {
+	behind:
+		for len(requests) < s.cfg.BindWorkers {
+			select {
+			case r := <-s.binds:
+				requests = append(requests, r)
+			default:
+				break behind
+			}
+		}
+	}
+	results := make([]bindResult, len(requests))
+	for i, r := range requests {
+		results[i] = bindResult{uid: r.uid, node: r.node}
+	}
+	if len(requests) == 1 {
+		results[0].err = s.write(ctx, first)
+		return results
+	}
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	var began time.Time
+	bindings := make([]*v1.Binding, len(requests))
+	for i := range requests {
+		began, bindings[i] = s.deps.Metrics.binds(), requests[i].binding()
+	}
+	for i, err := range s.deps.BindAll(ctx, bindings) {
+		results[i].err = err
+		s.deps.Metrics.wrote(requests[i].profile, began, err)
+	}
+	return results
+}
+
+// together reports whether bindings are written together: few workers then
+// gather what came while the writes before were under way.
+func (s *Scheduler) together() bool { return s.deps.BindAll != nil && len(s.deps.Extenders) == 0 }
+
+// gatherers is the number of workers that write bindings together.
+const gatherers = 3
 
 // writeTimeout ends a write that the API does not answer, so that its worker and
 // the assumed pod are not held for ever. A binding that was taken after all is
@@ -263,10 +315,7 @@ func (s *Scheduler) write(ctx context.Context, r bindRequest) error {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	began := s.deps.Metrics.binds()
-	binding := &v1.Binding{
-		ObjectMeta: metav1.ObjectMeta{Namespace: r.namespace, Name: r.name, UID: r.uid, Annotations: r.annotations},
-		Target:     v1.ObjectReference{Kind: "Node", Name: r.node},
-	}
+	binding := r.binding()
 	bound, err := s.extendersBind(ctx, r.pod, binding)
 	if !bound {
 		err = s.deps.Bind(ctx, binding)

@@ -161,7 +161,11 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	for _, p := range s.profiles {
 		group.Go(func() { s.watchPolicy(ctx, p.source.Changed()) })
 	}
-	for range s.cfg.BindWorkers {
+	workers := s.cfg.BindWorkers
+	if s.together() {
+		workers = min(workers, gatherers)
+	}
+	for range workers {
 		group.Go(func() { s.bindWorker(ctx) })
 	}
 	if s.report.status != nil {

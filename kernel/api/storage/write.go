@@ -232,42 +232,106 @@ func (s *Storage) GuaranteedUpdate(
 	}
 }
 
+// Replacement is what Replace does to one key.
+type Replacement struct {
+	Key           string
+	Preconditions *storage.Preconditions
+	Change        func(runtime.Object) (runtime.Object, error)
+}
+
 // Replace writes what change makes of the object at key, without the copies and the decoding of GuaranteedUpdate.
 // What change gets is immutable and shared; what it returns is a new object that may share with it, and that is as
 // decoding its own encoding would give it: no time has a fraction of a second, no map or list is empty but not nil.
 // It is called again when another write came before. Errors are those of GuaranteedUpdate.
 func (s *Storage) Replace(ctx context.Context, key string, preconditions *storage.Preconditions, change func(runtime.Object) (runtime.Object, error)) error {
-	key, err := s.key(key, false)
-	if err != nil {
-		return err
-	}
+	r := Replacement{key, preconditions, change}
 	for {
-		st, err := s.known(ctx, key)
+		w, err := s.replacing(ctx, r)
 		if err != nil {
 			return err
 		}
-		if st.obj == nil {
-			return storage.NewKeyNotFoundError(key, 0)
-		}
-		if err := preconditions.Check(key, st.obj); err != nil {
-			return err
-		}
-		obj, err := change(st.obj)
-		if err != nil {
-			return err
-		}
-		if err := s.versioner.PrepareObjectForStorage(obj); err != nil {
-			return fmt.Errorf("PrepareObjectForStorage failed: %w", err)
-		}
-		data, err := runtime.Encode(s.codec, obj)
-		if err != nil {
-			return err
-		}
-		err = s.commitObject(ctx, key, obj, data, st.obj, st.revision, 0)
+		_, err = s.store.Commit(ctx, w.Write)
 		var conflict *store.ConflictError
-		if !errors.As(err, &conflict) {
-			return err
+		switch {
+		case errors.As(err, &conflict):
+			continue
+		case err != nil:
+			return commitError(err)
 		}
+		s.replaced(w)
+		return nil
+	}
+}
+
+// ReplaceAll is Replace of several keys, which are written together. The errors are in the order of the replacements.
+func (s *Storage) ReplaceAll(ctx context.Context, list []Replacement) []error {
+	failures := make([]error, len(list))
+	all, writes, of := make([]replacing, 0, len(list)), make([]store.Write, 0, len(list)), make([]int, 0, len(list))
+	for i, r := range list {
+		var w replacing
+		if w, failures[i] = s.replacing(ctx, r); failures[i] == nil {
+			all, writes, of = append(all, w), append(writes, w.Write), append(of, i)
+		}
+	}
+	for k, err := range s.store.CommitAll(ctx, writes) {
+		i := of[k]
+		var conflict *store.ConflictError
+		switch {
+		case errors.As(err, &conflict):
+			failures[i] = s.Replace(ctx, list[i].Key, list[i].Preconditions, list[i].Change)
+		case err != nil:
+			failures[i] = commitError(err)
+		default:
+			s.replaced(all[k])
+		}
+	}
+	return failures
+}
+
+// replacing is a replacement that is to be written.
+type replacing struct {
+	store.Write
+	obj  runtime.Object
+	size int
+}
+
+func (s *Storage) replacing(ctx context.Context, r Replacement) (w replacing, err error) {
+	key, err := s.key(r.Key, false)
+	if err != nil {
+		return w, err
+	}
+	st, err := s.known(ctx, key)
+	if err != nil {
+		return w, err
+	}
+	if st.obj == nil {
+		return w, storage.NewKeyNotFoundError(key, 0)
+	}
+	if err := r.Preconditions.Check(key, st.obj); err != nil {
+		return w, err
+	}
+	if w.obj, err = r.Change(st.obj); err != nil {
+		return w, err
+	}
+	if err := s.versioner.PrepareObjectForStorage(w.obj); err != nil {
+		return w, fmt.Errorf("PrepareObjectForStorage failed: %w", err)
+	}
+	data, err := runtime.Encode(s.codec, w.obj)
+	if err != nil {
+		return w, err
+	}
+	stored, err := s.seal(ctx, key, data)
+	if err != nil {
+		return w, err
+	}
+	w.Write, w.size = s.writeOf(key, w.obj, stored, st.obj, st.revision, 0), len(data)
+	return w, nil
+}
+
+// replaced keeps what was written.
+func (s *Storage) replaced(w replacing) {
+	if revision, err := s.versioner.ObjectResourceVersion(w.obj); err == nil {
+		s.cache.put(w.Key, revision, w.obj, w.size)
 	}
 }
 
