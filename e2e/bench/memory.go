@@ -59,7 +59,7 @@ func memory(ctx context.Context, opt options) (_ []figure, err error) {
 		return nil, err
 	}
 	if _, cfg, err := c.Client(); err == nil && opt.profile != "" {
-		fetchProfile(cfg, "/debug/pprof/heap", filepath.Join(opt.profile, "memory.heap"))
+		fetchProfile(cfg, "/debug/pprof/heap", filepath.Join(opt.profile, "memory.heap"), 0)
 	}
 	var rss, pss, anonymous float64
 	var figures []figure

@@ -23,22 +23,22 @@ func (o options) startProfile(cfg *rest.Config, name string) (done func()) {
 	}
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		fetchProfile(cfg, "/debug/pprof/profile?seconds="+strconv.Itoa(o.profileSeconds), filepath.Join(o.profile, name+".cpu"))
+		fetchProfile(cfg, "/debug/pprof/profile?seconds="+strconv.Itoa(o.profileSeconds), filepath.Join(o.profile, name+".cpu"), time.Duration(o.profileSeconds)*time.Second)
 	})
 	return func() {
 		wg.Wait()
-		fetchProfile(cfg, "/debug/pprof/heap?gc=1", filepath.Join(o.profile, name+".heap"))
-		fetchProfile(cfg, "/debug/pprof/allocs", filepath.Join(o.profile, name+".allocs"))
+		fetchProfile(cfg, "/debug/pprof/heap?gc=1", filepath.Join(o.profile, name+".heap"), 0)
+		fetchProfile(cfg, "/debug/pprof/allocs", filepath.Join(o.profile, name+".allocs"), 0)
 	}
 }
 
-func fetchProfile(cfg *rest.Config, path, file string) {
+func fetchProfile(cfg *rest.Config, path, file string, patience time.Duration) {
 	err := func() error {
 		client, err := rest.HTTPClientFor(cfg)
 		if err != nil {
 			return err
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second+patience)
 		defer cancel()
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, cfg.Host+path, nil)
 		if err != nil {
