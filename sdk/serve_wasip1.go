@@ -122,7 +122,9 @@ func exportInstance(plugin int32, pointer, size uint32) int32 {
 
 //go:wasmexport pintle_apply
 func exportApply(pointer, size uint32) int32 {
-	return status(theGuest().Apply(memoryAt[byte](pointer, size)))
+	result := status(theGuest().Apply(memoryAt[byte](pointer, size)))
+	collectFed(size)
+	return result
 }
 
 //go:wasmexport pintle_filter

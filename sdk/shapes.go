@@ -2,7 +2,9 @@ package sdk
 
 import (
 	"bytes"
+	"encoding/binary"
 	"hash/maphash"
+	"slices"
 )
 
 // maxShapes and maxWords bound what a replica remembers to share it; with more it
@@ -10,8 +12,8 @@ import (
 const (
 	maxShapes = 4096
 	maxWords  = 16384
-	// maxWord: longer texts are seldom the same.
-	maxWord = 256
+	// maxWord: longer texts are seldom the same; nor are maps of more than maxShared bytes.
+	maxWord, maxShared = 256, 1024
 )
 
 // podShapes lets pods share what they have in common: those of one workload differ
@@ -20,6 +22,7 @@ type podShapes struct {
 	seed   maphash.Seed
 	shapes map[uint64][]podShape
 	count  int
+	maps   labelMaps
 }
 
 type podShape struct {
@@ -47,6 +50,7 @@ func (s *podShapes) pod(data []byte) (*Pod, error) {
 		if err := decodePod(data, of); err != nil {
 			return nil, err
 		}
+		s.maps.share(of)
 		var rest []byte
 		walkShape(data, func(part []byte) bool { rest = append(rest, part...); return true })
 		s.shapes[key] = append(s.shapes[key], podShape{rest, of})
@@ -109,6 +113,55 @@ func walkShape(data []byte, visit func(part []byte) bool) {
 		}
 		start = len(data) - len(w.data)
 	}
+}
+
+// labelMaps lets pods of different shapes share maps and texts that are equal.
+type labelMaps struct {
+	words words
+	known map[string]map[string]string // by their entries, in order
+	keys  []string                     // scratch
+	entry []byte                       // scratch
+}
+
+// share replaces what a pod has in common with others by theirs.
+func (l *labelMaps) share(p *Pod) {
+	p.Labels, p.Annotations, p.NodeSelector = l.mapOf(p.Labels), l.mapOf(p.Annotations), l.mapOf(p.NodeSelector)
+	p.Namespace, p.SchedulerName = l.words.word(p.Namespace), l.words.word(p.SchedulerName)
+	for _, containers := range [][]Container{p.Containers, p.InitContainers} {
+		for i := range containers {
+			containers[i].Name, containers[i].Image = l.words.word(containers[i].Name), l.words.word(containers[i].Image)
+		}
+	}
+}
+
+func (l *labelMaps) mapOf(m map[string]string) map[string]string {
+	if len(m) == 0 {
+		return m
+	}
+	l.keys = l.keys[:0]
+	for k := range m {
+		l.keys = append(l.keys, k)
+	}
+	slices.Sort(l.keys)
+	l.entry = l.entry[:0]
+	for _, k := range l.keys {
+		for _, text := range [...]string{k, m[k]} {
+			l.entry = append(binary.AppendUvarint(l.entry, uint64(len(text))), text...)
+		}
+	}
+	clear(l.keys)
+	if len(l.entry) > maxShared {
+		return l.words.mapOf(m)
+	}
+	if known, ok := l.known[string(l.entry)]; ok {
+		return known
+	}
+	if l.known == nil || len(l.known) >= maxShapes {
+		l.known = map[string]map[string]string{}
+	}
+	m = l.words.mapOf(m)
+	l.known[string(l.entry)] = m
+	return m
 }
 
 // words lets equal texts share their bytes.
