@@ -228,13 +228,13 @@ func (b *bindings) await(ctx context.Context, n int) error {
 
 // latencies are from before the create was sent until the pod was seen bound, of
 // those that are settled.
-func (b *bindings) latencies(sent map[string]time.Time) spread {
+func (b *bindings) latencies(l *load) spread {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var all []time.Duration
-	for name, at := range b.at {
-		if t, ok := sent[name]; ok {
-			all = append(all, at.Sub(t))
+	for i, name := range l.names {
+		if at, ok := b.at[name]; ok {
+			all = append(all, at.Sub(l.sent[i]))
 		}
 	}
 	return spreadOf(all)

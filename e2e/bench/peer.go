@@ -8,11 +8,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -284,6 +282,10 @@ func (o options) measureRow(ctx context.Context, c *contender, row peerRow) (out
 	if err != nil {
 		return out, err
 	}
+	pods, err := newLoad(measured, row.count, row.shape)
+	if err != nil {
+		return out, err
+	}
 	b, err := followBindings(ctx, client)
 	if err != nil {
 		return out, err
@@ -295,17 +297,8 @@ func (o options) measureRow(ctx context.Context, c *contender, row peerRow) (out
 	}
 	defer done()
 	used, own := c.processorTime(), processorTime(os.Getpid())
-	var mu sync.Mutex
-	sent := make(map[string]time.Time, row.count)
 	begin := time.Now()
-	of := func(i int) *corev1.Pod {
-		pod := row.shape(i)
-		mu.Lock()
-		sent[pod.Name] = time.Now()
-		mu.Unlock()
-		return pod
-	}
-	if err := createAll(ctx, client, measured, row.count, o.workers, of); err != nil {
+	if err := pods.create(ctx, client, o.workers); err != nil {
 		return out, err
 	}
 	out.created = float64(row.count) / time.Since(begin).Seconds()
@@ -316,7 +309,7 @@ func (o options) measureRow(ctx context.Context, c *contender, row peerRow) (out
 	if err := b.settle(); err != nil {
 		return out, err
 	}
-	out.latency = b.latencies(sent)
+	out.latency = b.latencies(pods)
 	return out, nil
 }
 

@@ -8,12 +8,15 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/cache"
 	watchtools "k8s.io/client-go/tools/watch"
 )
@@ -43,15 +46,52 @@ func parallel(ctx context.Context, n, workers int, do func(ctx context.Context, 
 	return context.Cause(ctx)
 }
 
-// createAll asks for pods. What the server answers is read, but nobody needs it decoded.
-func createAll(ctx context.Context, client kubernetes.Interface, namespace string, n, workers int, of shape) error {
-	return parallel(ctx, n, workers, func(ctx context.Context, i int) error {
+// load is pods that are to be created, encoded before the clock starts.
+type load struct {
+	namespace string
+	names     []string
+	bodies    [][]byte
+	// sent is when each create was sent.
+	sent []time.Time
+}
+
+func newLoad(namespace string, n int, of shape) (*load, error) {
+	l := &load{namespace: namespace, names: make([]string, n), bodies: make([][]byte, n), sent: make([]time.Time, n)}
+	info, ok := runtime.SerializerInfoForMediaType(scheme.Codecs.SupportedMediaTypes(), runtime.ContentTypeProtobuf)
+	if !ok {
+		return nil, errors.New("client-go has no protobuf")
+	}
+	encoder := scheme.Codecs.EncoderForVersion(info.Serializer, corev1.SchemeGroupVersion)
+	for i := range n {
 		pod := of(i)
-		if err := client.CoreV1().RESTClient().Post().Namespace(namespace).Resource("pods").Body(pod).Do(ctx).Error(); err != nil {
-			return fmt.Errorf("create pod %s/%s: %w", namespace, pod.Name, err)
+		var err error
+		if l.bodies[i], err = runtime.Encode(encoder, pod); err != nil {
+			return nil, err
+		}
+		l.names[i] = pod.Name
+	}
+	return l, nil
+}
+
+// create sends the creates. What the server answers is read, but nobody needs it
+// decoded.
+func (l *load) create(ctx context.Context, client kubernetes.Interface, workers int) error {
+	return parallel(ctx, len(l.bodies), workers, func(ctx context.Context, i int) error {
+		l.sent[i] = time.Now()
+		if err := client.CoreV1().RESTClient().Post().Namespace(l.namespace).Resource("pods").
+			SetHeader("Content-Type", runtime.ContentTypeProtobuf).Body(l.bodies[i]).Do(ctx).Error(); err != nil {
+			return fmt.Errorf("create pod %s/%s: %w", l.namespace, l.names[i], err)
 		}
 		return nil
 	})
+}
+
+func createAll(ctx context.Context, client kubernetes.Interface, namespace string, n, workers int, of shape) error {
+	l, err := newLoad(namespace, n, of)
+	if err != nil {
+		return err
+	}
+	return l.create(ctx, client, workers)
 }
 
 // createNodes makes the nodes from first on, which nobody agents. What admission

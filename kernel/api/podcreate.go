@@ -30,6 +30,8 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/registry/rest"
+	kindstorage "k8s.io/apiserver/pkg/storage"
+	storeerr "k8s.io/apiserver/pkg/storage/errors"
 	"k8s.io/apiserver/pkg/warning"
 
 	"pintle.dev/pintle/kernel/api/storage"
@@ -145,7 +147,7 @@ func (c *podCreates) ordinary(req *http.Request) *podOrder {
 	if err != nil {
 		return nil
 	}
-	body, err := io.ReadAll(io.LimitReader(req.Body, maxBody+1))
+	body, err := bodyOf(req)
 	left := req.Body
 	req.Body = readCloser{io.MultiReader(bytes.NewReader(body), left), left}
 	if err != nil || len(body) > maxBody {
@@ -169,6 +171,17 @@ func (c *podCreates) ordinary(req *http.Request) *podOrder {
 	}
 	order.size, order.protobuf = len(body), input.MediaType == runtime.ContentTypeProtobuf
 	return order
+}
+
+// bodyOf reads a request's body up to what it may have, and at once where the
+// client says how much there is.
+func bodyOf(req *http.Request) ([]byte, error) {
+	if n := req.ContentLength; n > 0 && n <= largestShort {
+		body := make([]byte, n)
+		read, err := io.ReadFull(req.Body, body)
+		return body[:read], err
+	}
+	return io.ReadAll(io.LimitReader(req.Body, maxBody+1))
 }
 
 type readCloser struct {
@@ -221,11 +234,46 @@ func (c *podCreates) admitted(ctx context.Context, req *http.Request, order *pod
 			warning.AddWarning(ctx, "", fmt.Sprintf(fieldmanager.InvalidManagedFieldsAfterMutatingAdmissionWarningFormat, err.Error()))
 		}
 	}
-	result, err := c.store.Create(ctx, pod, rest.AdmissionToValidateObjectFunc(c.admit, attributes, c.interfaces), options)
+	result, err := c.write(ctx, pod, rest.AdmissionToValidateObjectFunc(c.admit, attributes, c.interfaces), options)
 	if err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		return nil, apierrors.NewTimeoutError(fmt.Sprintf("request did not complete within requested timeout - %s", ctx.Err()), 0)
 	}
 	return result, err
+}
+
+// write is the registry's Create of a pod. What a pod with a name needs is done
+// here, without the copy of it that the registry makes for who validates it: they
+// only read.
+func (c *podCreates) write(ctx context.Context, pod *corev1.Pod, validate rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
+	store := c.store
+	if pod.Name == "" || pod.GenerateName != "" || store.BeginCreate != nil || store.AfterCreate != nil || store.Decorator != nil || store.TTLFunc != nil {
+		return store.Create(ctx, pod, validate, options)
+	}
+	rest.FillObjectMetaSystemFields(pod)
+	if err := rest.BeforeCreate(store.CreateStrategy, ctx, pod); err != nil {
+		return nil, err
+	}
+	if err := validate(ctx, pod); err != nil {
+		return nil, err
+	}
+	key, err := store.KeyFunc(ctx, pod.Name)
+	if err != nil {
+		return nil, err
+	}
+	out := &corev1.Pod{}
+	err = store.Storage.Create(ctx, key, pod, out, 0, false)
+	if err == nil {
+		return out, nil
+	}
+	err = storeerr.InterpretCreateError(err, podResource.GroupResource(), pod.Name)
+	var status *apierrors.StatusError
+	if !apierrors.IsAlreadyExists(err) || !errors.As(err, &status) || store.Storage.Get(ctx, key, kindstorage.GetOptions{}, out) != nil {
+		return nil, err
+	}
+	if out.DeletionTimestamp != nil {
+		status.ErrStatus.Message = "object is being deleted: " + status.ErrStatus.Message
+	}
+	return nil, err
 }
 
 // asStored takes from a new pod what is not stored: its kind, and parts of seconds.

@@ -1,7 +1,6 @@
 package api
 
 import (
-	"context"
 	"net/http"
 	"strings"
 	"time"
@@ -23,7 +22,8 @@ import (
 // work. The machinery copies the request twenty times, to add a value to its
 // context each time, and serves on a second goroutine, whose stack has to grow
 // again, so that it can answer a client while that one hangs. A create of a pod
-// hangs nowhere: it has a limit of its own (requestLimit), and its body is small.
+// hangs nowhere: it has a limit of its own, as the machinery's handler has for those
+// that are left to it, and its body is small.
 // traced: requests make spans, which only the machinery's does.
 func chained(handler http.Handler, c *genericapiserver.Config, traced bool) http.Handler {
 	// One limit for both ways: after authorization, as the last filter of both.
@@ -107,9 +107,7 @@ func (s *shortChain) serve(w http.ResponseWriter, req *http.Request) {
 		s.long.ServeHTTP(w, req)
 		return
 	}
-	ctx, cancel := context.WithTimeout(req.Context(), s.config.RequestTimeout)
-	defer cancel()
-	ctx = audit.WithAuditContext(ctx)
+	ctx := audit.WithAuditContext(req.Context())
 	id := req.Header.Get(auditinternal.HeaderAuditID)
 	if id == "" {
 		id = uuid.NewString()

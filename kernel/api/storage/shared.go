@@ -150,7 +150,8 @@ func (s *Storage) sharings(e *store.Event) *sharings {
 type plainKey struct{}
 
 // WithPlainObjects makes the events of watches that are started with the context carry objects of the resource's own
-// type, never what encoders share (runtime.CacheableObject). It is for watches that nobody encodes.
+// type, never what encoders share (runtime.CacheableObject). They are the objects that the storage holds, and nobody may
+// change them. It is for watches that nobody encodes.
 func WithPlainObjects(ctx context.Context) context.Context {
 	return context.WithValue(ctx, plainKey{}, true)
 }

@@ -40,6 +40,8 @@ type watcher struct {
 	selection *selection
 	// plain: events carry no shared objects.
 	plain bool
+	// unsent: nobody encodes the events' objects, or writes into them.
+	unsent bool
 
 	ctx     context.Context
 	cancel  context.CancelFunc
@@ -70,7 +72,8 @@ func (s *Storage) Watch(ctx context.Context, key string, opts storage.ListOption
 		storage: s, key: key, opts: opts, predicate: opts.Predicate, all: opts.Predicate.Empty(),
 		results: make(chan watch.Event, resultBuffer), progress: make(chan struct{}, 1), ended: make(chan struct{}),
 	}
-	w.plain = opts.RecordTimestamps || opts.ProgressNotify || plainObjects(ctx)
+	w.unsent = plainObjects(ctx)
+	w.plain = opts.RecordTimestamps || opts.ProgressNotify || w.unsent
 	w.ctx, w.cancel = context.WithCancel(ctx)
 
 	initial := opts.SendInitialEvents == nil && revision == 0 || opts.SendInitialEvents != nil && *opts.SendInitialEvents

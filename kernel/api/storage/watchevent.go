@@ -87,7 +87,7 @@ func (w *watcher) outgoing(e *store.Event, obj, previous runtime.Object, leaving
 	if err != nil {
 		return nil, err
 	}
-	if !leaving {
+	if !leaving && !w.unsent {
 		out = shallowCopy(out)
 	}
 	if w.opts.RecordTimestamps {

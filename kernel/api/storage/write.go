@@ -26,7 +26,7 @@ func (s *Storage) Create(ctx context.Context, key string, obj, out runtime.Objec
 	if err := s.versioner.PrepareObjectForStorage(obj); err != nil {
 		return fmt.Errorf("PrepareObjectForStorage failed: %w", err)
 	}
-	data, err := runtime.Encode(s.codec, obj)
+	data, err := s.encode(obj)
 	if err != nil {
 		return err
 	}
@@ -61,7 +61,7 @@ func (s *Storage) CreateAll(ctx context.Context, keys []string, objs []runtime.O
 		}
 		var data, stored []byte
 		if err == nil {
-			data, err = runtime.Encode(s.codec, obj)
+			data, err = s.encode(obj)
 		}
 		if err == nil {
 			stored, err = s.seal(ctx, key, data)
@@ -205,7 +205,7 @@ func (s *Storage) GuaranteedUpdate(
 		if err := s.versioner.PrepareObjectForStorage(updated); err != nil {
 			return fmt.Errorf("PrepareObjectForStorage failed: %w", err)
 		}
-		data, err := runtime.Encode(s.codec, updated)
+		data, err := s.encode(updated)
 		if err != nil {
 			return err
 		}
@@ -316,7 +316,7 @@ func (s *Storage) replacing(ctx context.Context, r Replacement) (w replacing, er
 	if err := s.versioner.PrepareObjectForStorage(w.obj); err != nil {
 		return w, fmt.Errorf("PrepareObjectForStorage failed: %w", err)
 	}
-	data, err := runtime.Encode(s.codec, w.obj)
+	data, err := s.encode(w.obj)
 	if err != nil {
 		return w, err
 	}
