@@ -24,6 +24,7 @@ import (
 	"k8s.io/apiserver/pkg/features"
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/storage/etcd3"
+	"k8s.io/apiserver/pkg/storage/feature"
 	storagetesting "k8s.io/apiserver/pkg/storage/testing"
 	"k8s.io/apiserver/pkg/storage/value"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
@@ -192,8 +193,10 @@ func newFixture(t *testing.T, cached, namespaced, own bool) *fixture {
 	if f.Interface, _, err = backend.Decorator(config, "/pods/", key, newFunc, newListFunc, podAttributes, nil, nil); err != nil {
 		t.Fatal(err)
 	}
-	for f.ReadinessCheck() != nil {
-		if t.Context().Err() != nil {
+	// Upstream finds out beside its other work whether etcd tells of its progress, without which consistent reads
+	// pass the cacher by.
+	for deadline := time.Now().Add(time.Minute); f.ReadinessCheck() != nil || !feature.DefaultFeatureSupportChecker.Supports(storage.RequestWatchProgress); {
+		if time.Now().After(deadline) {
 			t.Fatal("the storage did not become ready")
 		}
 		time.Sleep(5 * time.Millisecond)
@@ -394,7 +397,7 @@ func TestUpstream(t *testing.T) {
 						// Its words are those of storages that cannot delete what is corrupt.
 						featuregatetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, features.AllowUnsafeMalformedObjectDeletion, false)
 					}
-					ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+					ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 					t.Cleanup(cancel)
 					run(ctx, t, newFixture(t, kind.cached, name != "ClusterScopedWatch", compacting[name]))
 				})

