@@ -88,6 +88,14 @@ func (k *Kernel) simulate(ctx context.Context, r *simulation.Request) (any, erro
 	if err != nil {
 		return nil, err
 	}
+	extenders, err := newExtenders(k.config().Scheduler.Extenders)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range extenders {
+		defer e.Close()
+		cluster.Extenders = append(cluster.Extenders, e)
+	}
 	out, err := simulation.Run(ctx, k.host.Choosing(), cluster, r, plugin.Deps{
 		Log: k.log.With("part", "simulation"), Beside: k.host, Apart: "@simulation",
 	})

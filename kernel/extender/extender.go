@@ -8,11 +8,11 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
@@ -199,59 +199,36 @@ func (e *Extender) Bind(ctx context.Context, b *v1.Binding) error {
 	return nil
 }
 
-// Preempt returns which of the victims, by node, the server agrees with: a subset of
-// the nodes, each with at least one pod of those it was told, by UID.
-func (e *Extender) Preempt(ctx context.Context, pod *v1.Pod, victims map[string][]*v1.Pod) (map[string][]types.UID, error) {
+// Preempt returns which of the victims, by node, the server agrees with. A node without any
+// is left out of the answer of an ignorable one, and an error of others. The caller knows which pods are on which node.
+func (e *Extender) Preempt(ctx context.Context, pod *v1.Pod, victims map[string]*extenderv1.Victims) (map[string]*extenderv1.MetaVictims, error) {
 	args := &extenderv1.ExtenderPreemptionArgs{Pod: pod}
 	if e.cfg.NodeCacheCapable {
-		args.NodeNameToMetaVictims = map[string]*extenderv1.MetaVictims{}
-	} else {
-		args.NodeNameToVictims = map[string]*extenderv1.Victims{}
-	}
-	for node, pods := range victims {
-		if e.cfg.NodeCacheCapable {
-			meta := &extenderv1.MetaVictims{Pods: []*extenderv1.MetaPod{}}
-			for _, p := range pods {
+		args.NodeNameToMetaVictims = make(map[string]*extenderv1.MetaVictims, len(victims))
+		for node, v := range victims {
+			meta := &extenderv1.MetaVictims{Pods: make([]*extenderv1.MetaPod, 0, len(v.Pods)), NumPDBViolations: v.NumPDBViolations}
+			for _, p := range v.Pods {
 				meta.Pods = append(meta.Pods, &extenderv1.MetaPod{UID: string(p.UID)})
 			}
 			args.NodeNameToMetaVictims[node] = meta
-		} else {
-			args.NodeNameToVictims[node] = &extenderv1.Victims{Pods: pods}
 		}
+	} else {
+		args.NodeNameToVictims = victims
 	}
 	var result extenderv1.ExtenderPreemptionResult
 	if err := e.send(ctx, e.cfg.PreemptVerb, args, &result); err != nil {
 		return nil, err
 	}
-	out := map[string][]types.UID{}
 	for node, meta := range result.NodeNameToMetaVictims {
-		asked, known := victims[node]
-		if !known {
-			return nil, fmt.Errorf("extender %q claims to preempt on node %q, which it was not asked about", e.cfg.URLPrefix, node)
+		if meta != nil && len(meta.Pods) > 0 && !slices.Contains(meta.Pods, nil) {
+			continue
 		}
-		if meta == nil || len(meta.Pods) == 0 {
-			if e.cfg.Ignorable {
-				continue
-			}
+		if !e.cfg.Ignorable {
 			return nil, fmt.Errorf("expected at least one victim pod on node %q", node)
 		}
-		for _, p := range meta.Pods {
-			if p == nil || !has(asked, types.UID(p.UID)) {
-				return nil, fmt.Errorf("extender: %v claims to preempt pod (UID: %v) on node: %v, but the pod is not found on that node", e.cfg.URLPrefix, p, node)
-			}
-			out[node] = append(out[node], types.UID(p.UID))
-		}
+		delete(result.NodeNameToMetaVictims, node)
 	}
-	return out, nil
-}
-
-func has(pods []*v1.Pod, uid types.UID) bool {
-	for _, p := range pods {
-		if p.UID == uid {
-			return true
-		}
-	}
-	return false
+	return result.NodeNameToMetaVictims, nil
 }
 
 // send makes one call.

@@ -171,7 +171,7 @@ func (s *Scheduler) evaluate(ctx context.Context, p *podEntry, o ExplainOptions)
 	if err := c.update(ctx, profile.policy, s.snapshot); err != nil {
 		return nil, err
 	}
-	if err := s.account(ctx, c, x, o); err != nil {
+	if err := s.account(ctx, p, c, x, o); err != nil {
 		return nil, err
 	}
 	if x.Node == "" {
@@ -199,7 +199,7 @@ func gateNames(pod *v1.Pod) string {
 
 // account asks for what the class has not: the verdicts of predicates after
 // one that refused.
-func (s *Scheduler) account(ctx context.Context, c *class, x *Explanation, o ExplainOptions) error {
+func (s *Scheduler) account(ctx context.Context, p *podEntry, c *class, x *Explanation, o ExplainOptions) error {
 	var nodes []uint32
 	for n, e := range s.snapshot.byIndex {
 		if e != nil {
@@ -236,11 +236,14 @@ func (s *Scheduler) account(ctx context.Context, c *class, x *Explanation, o Exp
 			}
 		}
 	}
+	said, restore, err := s.extendersSay(ctx, p, c)
+	defer restore()
+	if err != nil {
+		return err
+	}
+	x.Feasible = len(c.fit)
+	x.Plugins = extenderAccounts(x.Plugins, said)
 	if len(c.fit) > 0 {
-		if _, err := c.totals(ctx); err != nil {
-			c.forget()
-			return err
-		}
 		scores := make([]leaderScore, 0, len(c.priorities))
 		at := map[uint32]int{}
 		for k, n := range nodes {
@@ -251,6 +254,9 @@ func (s *Scheduler) account(ctx context.Context, c *class, x *Explanation, o Exp
 			a.ScoresKept, a.Total = true, c.tally.totals[n]
 			a.Scores = scoreAccounts(c.priorities, c.appendScores(scores[:0], n))
 		}
+	}
+	for k, n := range nodes {
+		accounts[k].extend(said, n)
 	}
 	slices.SortFunc(accounts, func(a, b NodeAccount) int {
 		if a.Fits != b.Fits {

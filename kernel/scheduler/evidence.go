@@ -94,6 +94,7 @@ type evidence struct {
 	partial    bool     // a priority failed and counted 0
 	scores     []leaderScore
 	winner     uint32
+	extenders  []*extenderEvidence
 }
 
 type leader struct {

@@ -124,7 +124,7 @@ func pluginAccounts(policy Policy, predicates []PredicateInfo, priorities []Prio
 
 // tell fills in an explanation from what a decision was made on.
 func (e *evidence) tell(x *Explanation, limit int) {
-	x.Plugins = pluginAccounts(e.policy, e.predicates, e.priorities)
+	x.Plugins = extenderAccounts(pluginAccounts(e.policy, e.predicates, e.priorities), e.extenders)
 	kept := map[uint32]int{}
 	for k, l := range e.top {
 		kept[l.node] = k
@@ -141,6 +141,8 @@ func (e *evidence) tell(x *Explanation, limit int) {
 		r := ranked{uint32(n), 1 << 16}
 		if k, ok := kept[r.node]; ok {
 			r.rank = k
+		} else if e.refusedOutside(r.node) {
+			r.rank = 1<<16 + 1
 		} else if code >= codeRefusals {
 			predicate := len(e.predicates)
 			if i := int(code - codeRefusals); i < len(e.refusals) {
@@ -194,7 +196,19 @@ func (e *evidence) account(n uint32, kept map[uint32]int) NodeAccount {
 		a.ScoresKept, a.Total, a.Chosen = true, e.top[k].total, n == e.winner
 		a.Scores = scoreAccounts(e.priorities, e.scores[k*len(e.priorities):])
 	}
+	a.extend(e.extenders, n)
 	return a
+}
+
+// refusedOutside reports whether an extender refused a node that fits for the
+// plugins.
+func (e *evidence) refusedOutside(n uint32) bool {
+	for _, said := range e.extenders {
+		if _, refused := said.refused[n]; refused {
+			return true
+		}
+	}
+	return false
 }
 
 func scoreAccounts(priorities []PriorityInfo, scores []leaderScore) []ScoreAccount {

@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
@@ -32,8 +34,8 @@ type Extender interface {
 	// Prioritize returns scores of nodes on a scale of 0 to 10 times a weight.
 	Prioritize(ctx context.Context, pod *v1.Pod, nodes []*v1.Node) (map[string]int64, error)
 	Bind(ctx context.Context, binding *v1.Binding) error
-	// Preempt returns which of the victims, by node, may be.
-	Preempt(ctx context.Context, pod *v1.Pod, victims map[string][]*v1.Pod) (map[string][]types.UID, error)
+	// Preempt returns which nodes are left, and which pods there may be victims.
+	Preempt(ctx context.Context, pod *v1.Pod, victims map[string]*extenderv1.Victims) (map[string]*extenderv1.MetaVictims, error)
 }
 
 // extenderScale is what an extender's scores go up to.
@@ -100,20 +102,23 @@ func (s *Scheduler) interested(pod *v1.Pod, does func(Extender) bool) []Extender
 // filters what the one before left, and the scores of all are added up. The class
 // keeps what its plugins answered and nothing of what extenders did.
 func (s *Scheduler) extended(ctx context.Context, p *podEntry, c *class, filters, scorers []Extender, d *Decision) (*nodeEntry, error) {
-	left, refused, by, err := s.extendersLeave(ctx, p.pod, c, filters)
+	left, said, err := s.extendersLeave(ctx, p.pod, c.fit, filters)
 	if err != nil {
 		return nil, err
 	}
 	d.Feasible = len(left)
-	for _, name := range by {
-		d.Outcomes = append(d.Outcomes, Outcome{Point: "filter", Plugin: "Extender " + name, Code: codeNames[contractv1.Code_UNSCHEDULABLE]})
+	for _, e := range said {
+		if len(e.refused) > 0 {
+			d.Outcomes = append(d.Outcomes, Outcome{Point: "filter", Plugin: extenderTitle(e.name), Code: codeNames[contractv1.Code_UNSCHEDULABLE]})
+		}
 	}
 	if len(left) == 0 {
-		d.Message, p.failed = unfit(s.snapshot.count, c.reasons(refused)), extenderFailure
+		d.Message, p.failed = unfit(s.snapshot.count, c.reasons(said)), extenderFailure
 		if s.cfg.Explain > 0 {
 			fit := c.fit
 			c.fit = nil // the decision was made on no node's scores
 			d.evidence = c.evidence(s.snapshot, 0, 0)
+			d.evidence.extenders = said
 			c.fit = fit
 		}
 		return nil, nil
@@ -132,7 +137,7 @@ func (s *Scheduler) extended(ctx context.Context, p *podEntry, c *class, filters
 		return nil, err
 	}
 	if len(left) > 1 && len(scorers) > 0 {
-		s.extendersScore(ctx, p.pod, c, scorers)
+		said = append(said, s.extendersScore(ctx, p.pod, c, scorers)...)
 	}
 	index, total := c.tally.nth(0), c.tally.most
 	if c.tally.tied > 1 {
@@ -142,6 +147,7 @@ func (s *Scheduler) extended(ctx context.Context, p *podEntry, c *class, filters
 	d.Total = total
 	if s.cfg.Explain > 0 {
 		d.evidence = c.evidence(s.snapshot, index, total)
+		d.evidence.extenders = said
 	}
 	return s.snapshot.byIndex[index], nil
 }
@@ -150,23 +156,28 @@ func (s *Scheduler) extended(ctx context.Context, p *podEntry, c *class, filters
 // help it, so that anything may.
 var extenderFailure = newFailure([]rejector{{"Extender", []*contractv1.Interest{{Kind: contractv1.KindAny, Actions: uint32(contractv1.Action_ALL)}}}})
 
-// extendersLeave asks which of the nodes that fit are left, in their order, why
-// others are not, and which extenders left some out.
-func (s *Scheduler) extendersLeave(ctx context.Context, pod *v1.Pod, c *class, filters []Extender) (left []uint32, refused []string, by []string, err error) {
-	left = c.fit
+// extendersLeave asks which of the nodes that fit are left, in their order, and notes
+// what each extender said about the others.
+func (s *Scheduler) extendersLeave(ctx context.Context, pod *v1.Pod, fit []uint32, filters []Extender) (left []uint32, said []*extenderEvidence, err error) {
+	left = fit
 	for _, e := range filters {
 		if len(left) == 0 {
 			break
 		}
+		note := &extenderEvidence{name: e.Name(), filters: true, ignorable: e.Ignorable(), refused: map[uint32][]string{}}
+		said = append(said, note)
 		names, failed, hopeless, err := e.Filter(ctx, pod, s.whole.list(s.snapshot, left))
+		if err != nil {
+			note.fault = err.Error()
+		}
 		switch {
 		case ctx.Err() != nil:
-			return nil, nil, nil, ctx.Err()
+			return nil, nil, ctx.Err()
 		case err != nil && e.Ignorable():
 			s.trouble(fmt.Errorf("extender %s is left out: %w", e.Name(), err), s.clock.Now())
 			continue
 		case err != nil:
-			return nil, nil, nil, err
+			return nil, said, err
 		}
 		there := make(map[string]bool, len(names))
 		for _, name := range names {
@@ -179,23 +190,21 @@ func (s *Scheduler) extendersLeave(ctx context.Context, pod *v1.Pod, c *class, f
 				next = append(next, n)
 				continue
 			}
+			note.refused[n] = nil
 			if reason, known := hopeless[name]; known {
-				refused = append(refused, reason)
+				note.refused[n] = []string{reason}
 			} else if reason, known := failed[name]; known {
-				refused = append(refused, reason)
+				note.refused[n] = []string{reason}
 			}
-		}
-		if len(next) < len(left) {
-			by = append(by, e.Name())
 		}
 		left = next
 	}
-	return left, refused, by, nil
+	return left, said, nil
 }
 
 // extendersScore adds the scores of extenders, all asked at once, to the totals. One
 // that fails gives none.
-func (s *Scheduler) extendersScore(ctx context.Context, pod *v1.Pod, c *class, scorers []Extender) {
+func (s *Scheduler) extendersScore(ctx context.Context, pod *v1.Pod, c *class, scorers []Extender) (said []*extenderEvidence) {
 	nodes := s.whole.list(s.snapshot, c.fit)
 	answers, faults := make([]map[string]int64, len(scorers)), make([]error, len(scorers))
 	var group sync.WaitGroup
@@ -213,12 +222,54 @@ func (s *Scheduler) extendersScore(ctx context.Context, pod *v1.Pod, c *class, s
 			s.trouble(fmt.Errorf("extender %s gives no scores: %w", scorers[i].Name(), faults[i]), s.clock.Now())
 			continue
 		}
+		note := &extenderEvidence{name: scorers[i].Name(), scores: make(map[uint32]int64, len(c.fit))}
+		said = append(said, note)
 		for _, n := range c.fit {
-			c.tally.totals[n] += scores[s.snapshot.byIndex[n].name] * (most / extenderScale)
+			added := scores[s.snapshot.byIndex[n].name] * (most / extenderScale)
+			c.tally.totals[n] += added
+			note.scores[n] = added
 		}
 	}
 	c.tally.summariseAll()
 	c.tally.lead()
+	return said
+}
+
+// extendersSay has extenders take part in an evaluation, as far as there are any for the
+// pod, and makes the totals. Until restore is called the class is as they see it.
+func (s *Scheduler) extendersSay(ctx context.Context, p *podEntry, c *class) (said []*extenderEvidence, restore func(), err error) {
+	restore = func() {}
+	if len(c.fit) == 0 {
+		return nil, restore, nil
+	}
+	filters, scorers := s.interested(p.pod, Extender.Filters), s.interested(p.pod, Extender.Prioritizes)
+	if len(filters)+len(scorers) > 0 {
+		fit := c.fit
+		restore = func() {
+			c.fit = fit
+			c.renormalize()
+		}
+		left, heard, err := s.extendersLeave(ctx, p.pod, fit, filters)
+		if ctx.Err() != nil {
+			return nil, restore, ctx.Err()
+		}
+		if err != nil {
+			left = nil // no pod goes anywhere while it fails
+		}
+		said, c.fit = heard, left
+		c.renormalize()
+	}
+	if len(c.fit) == 0 {
+		return said, restore, nil
+	}
+	if _, err := c.totals(ctx); err != nil {
+		c.forget()
+		return nil, restore, err
+	}
+	if len(scorers) > 0 {
+		said = append(said, s.extendersScore(ctx, p.pod, c, scorers)...)
+	}
+	return said, restore, nil
 }
 
 // renormalize forgets totals, and scores that were normalised over other nodes.
@@ -230,7 +281,7 @@ func (c *class) renormalize() {
 }
 
 // reasons counts what the predicates said against nodes, with what extenders did.
-func (c *class) reasons(refused []string) map[string]int {
+func (c *class) reasons(said []*extenderEvidence) map[string]int {
 	reasons := map[string]int{}
 	for n, f := range c.fail {
 		if f < 0 {
@@ -240,8 +291,12 @@ func (c *class) reasons(refused []string) map[string]int {
 			reasons[reason]++
 		}
 	}
-	for _, reason := range refused {
-		reasons[reason]++
+	for _, e := range said {
+		for _, refused := range e.refused {
+			for _, reason := range refused {
+				reasons[reason]++
+			}
+		}
 	}
 	return reasons
 }
@@ -263,28 +318,80 @@ func (s *Scheduler) extendersBind(ctx context.Context, pod *v1.Pod, b *v1.Bindin
 	return false, nil
 }
 
-// extendersPreempt asks whether the victims on the node that was chosen may be, and
-// returns those that are; an error says why none are.
-func (s *Scheduler) extendersPreempt(ctx context.Context, pod *v1.Pod, node string, victims []*podEntry) ([]*podEntry, error) {
-	if len(victims) == 0 {
-		return victims, nil
+// preempting are the extenders that have a say in a pod's victims.
+func (s *Scheduler) preempting(pod *v1.Pod) []Extender {
+	if len(s.deps.Extenders) == 0 {
+		return nil
 	}
-	for _, e := range s.interested(pod, Extender.Preempts) {
-		var told []*v1.Pod
-		for _, v := range victims {
-			told = append(told, v.pod)
+	return s.interested(pod, Extender.Preempts)
+}
+
+// noCandidate are kube-scheduler's words for extenders that leave no node.
+const noCandidate = "no candidate node for preemption"
+
+// extendersTrim asks extenders, one after the other, about all candidates of a pod,
+// and returns those that all of them leave, by the order of nodes.
+func (s *Scheduler) extendersTrim(ctx context.Context, pod *v1.Pod, extenders []Extender, candidates []*contractv1.Candidate) ([]*contractv1.Candidate, error) {
+	victims := make(map[string]*extenderv1.Victims, len(candidates))
+	for _, c := range candidates {
+		node := s.snapshot.byIndex[c.GetNode()]
+		v := &extenderv1.Victims{Pods: make([]*v1.Pod, 0, len(c.GetVictims())), NumPDBViolations: int64(c.GetViolations())}
+		for _, uid := range c.GetVictims() {
+			if p := node.pods[types.UID(uid)]; p != nil {
+				v.Pods = append(v.Pods, p.pod)
+			}
 		}
-		left, err := e.Preempt(ctx, pod, map[string][]*v1.Pod{node: told})
+		victims[node.name] = v
+	}
+	for _, e := range extenders {
+		if len(victims) == 0 {
+			return nil, nil
+		}
+		answer, err := e.Preempt(ctx, pod, victims)
+		var left map[string]*extenderv1.Victims
+		if err == nil {
+			left, err = s.agreed(e, answer)
+		}
 		switch {
-		case err != nil && e.Ignorable() && ctx.Err() == nil:
+		case ctx.Err() != nil:
+			return nil, ctx.Err()
+		case err != nil && e.Ignorable():
 			s.trouble(fmt.Errorf("extender %s is left out: %w", e.Name(), err), s.clock.Now())
-			continue
 		case err != nil:
 			return nil, err
-		case len(left[node]) == 0:
-			return nil, fmt.Errorf("extender %s allows no victims on node %s", e.Name(), node)
+		default:
+			victims = left
 		}
-		victims = slices.DeleteFunc(slices.Clone(victims), func(v *podEntry) bool { return !slices.Contains(left[node], v.uid) })
 	}
-	return victims, nil
+	trimmed := make([]*contractv1.Candidate, 0, len(victims))
+	for name, v := range victims {
+		c := &contractv1.Candidate{Node: s.snapshot.byName[name].index, Violations: uint32(max(v.NumPDBViolations, 0))}
+		for _, p := range v.Pods {
+			c.Victims = append(c.Victims, string(p.UID))
+		}
+		trimmed = append(trimmed, c)
+	}
+	slices.SortFunc(trimmed, func(a, b *contractv1.Candidate) int { return cmp.Compare(a.GetNode(), b.GetNode()) })
+	return trimmed, nil
+}
+
+// agreed are the pods that an extender's answer names.
+func (s *Scheduler) agreed(e Extender, answer map[string]*extenderv1.MetaVictims) (map[string]*extenderv1.Victims, error) {
+	left := make(map[string]*extenderv1.Victims, len(answer))
+	for name, meta := range answer {
+		node := s.snapshot.byName[name]
+		if node == nil || node.node == nil {
+			return nil, fmt.Errorf("nodeinfo not found for node name %q", name)
+		}
+		v := &extenderv1.Victims{NumPDBViolations: meta.NumPDBViolations}
+		for _, told := range meta.Pods {
+			p := node.pods[types.UID(told.UID)]
+			if p == nil {
+				return nil, fmt.Errorf("extender: %v claims to preempt pod (UID: %v) on node: %v, but the pod is not found on that node", e.Name(), told, name)
+			}
+			v.Pods = append(v.Pods, p.pod)
+		}
+		left[name] = v
+	}
+	return left, nil
 }

@@ -3,6 +3,7 @@ package scheduler
 import (
 	"encoding/json"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -16,6 +17,7 @@ import (
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 
 	"pintle.dev/pintle/kernel/extender"
+	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
 
 // serve runs an HTTP extender whose verbs are functions of what it is asked.
@@ -212,32 +214,174 @@ func TestExtenderBinds(t *testing.T) {
 	})
 }
 
-// Victims are evicted only as far as the extender agrees.
-func TestExtenderPreempts(t *testing.T) {
-	for name, agree := range map[string]bool{"it agrees": true, "it does not": false} {
+// An extender is asked about all candidates at once with their victims, each is asked
+// what the one before left, and the plugin chooses among the rest.
+func TestExtendersPreempt(t *testing.T) {
+	told := make(chan extenderv1.ExtenderPreemptionArgs, 64)
+	preempts := func(change func(map[string]*extenderv1.MetaVictims)) map[string]func([]byte) any {
+		return map[string]func([]byte) any{"preempt": func(body []byte) any {
+			var args extenderv1.ExtenderPreemptionArgs
+			if err := json.Unmarshal(body, &args); err != nil {
+				return nil
+			}
+			asked := args
+			asked.NodeNameToMetaVictims = maps.Clone(args.NodeNameToMetaVictims)
+			told <- asked
+			change(args.NodeNameToMetaVictims)
+			return extenderv1.ExtenderPreemptionResult{NodeNameToMetaVictims: args.NodeNameToMetaVictims}
+		}}
+	}
+	all := func(map[string]*extenderv1.MetaVictims) {}
+	for name, c := range map[string]struct {
+		first, second func(map[string]*extenderv1.MetaVictims)
+		ignorable     bool
+		victim        string // that is evicted
+		words         string // of the condition
+	}{
+		"both leave all":        {first: all, second: all, victim: "low0"},
+		"the second leaves one": {first: all, second: func(m map[string]*extenderv1.MetaVictims) { delete(m, "n0"); delete(m, "n1") }, victim: "low2"},
+		"each leaves another": {first: func(m map[string]*extenderv1.MetaVictims) { delete(m, "n0") },
+			second: func(m map[string]*extenderv1.MetaVictims) { delete(m, "n1") }, victim: "low2"},
+		"none is left":           {first: clearVictims, second: all, words: " no candidate node for preemption"},
+		"more violations":        {first: func(m map[string]*extenderv1.MetaVictims) { m["n0"].NumPDBViolations = 1 }, second: all, victim: "low1"},
+		"a node without victims": {first: func(m map[string]*extenderv1.MetaVictims) { m["n0"].Pods = nil }, second: all},
+		"a node without victims, ignorable": {first: func(m map[string]*extenderv1.MetaVictims) { m["n0"].Pods = nil }, second: all, ignorable: true,
+			victim: "low1"},
+		"a pod that is not there":            {first: func(m map[string]*extenderv1.MetaVictims) { m["n0"].Pods[0].UID = "x" }, second: all},
+		"a pod that is not there, ignorable": {first: func(m map[string]*extenderv1.MetaVictims) { m["n0"].Pods[0].UID = "x" }, second: all, ignorable: true, victim: "low0"},
+		"a node that is not there":           {first: func(m map[string]*extenderv1.MetaVictims) { m["gone"] = m["n0"] }, second: all},
+	} {
 		t.Run(name, func(t *testing.T) {
-			url := serve(t, map[string]func([]byte) any{"preempt": func(body []byte) any {
-				var args extenderv1.ExtenderPreemptionArgs
-				if json.Unmarshal(body, &args) != nil || !agree {
-					return extenderv1.ExtenderPreemptionResult{}
+			for len(told) > 0 {
+				<-told
+			}
+			var extenders []extender.Config
+			for _, change := range []func(map[string]*extenderv1.MetaVictims){c.first, c.second} {
+				extenders = append(extenders, extender.Config{URLPrefix: serve(t, preempts(change)), PreemptVerb: "preempt", NodeCacheCapable: true, Ignorable: c.ignorable})
+			}
+			var j journal
+			var asked atomic.Int64
+			cluster, _ := startCycle(t, 3, []any{trier(&asked)}, evicting(&j), func(c *cluster) {
+				for _, cfg := range extenders {
+					e, err := extender.New(cfg)
+					if err != nil {
+						t.Fatal(err)
+					}
+					t.Cleanup(e.Close)
+					c.beside = append(c.beside, e)
 				}
-				return extenderv1.ExtenderPreemptionResult{NodeNameToMetaVictims: args.NodeNameToMetaVictims}
-			}})
-			e, err := extender.New(extender.Config{URLPrefix: url, PreemptVerb: "preempt", NodeCacheCapable: true})
-			if err != nil {
-				t.Fatal(err)
+				for _, n := range []string{"0", "1", "2"} {
+					c.addPod(makePod("low"+n, 4000, priority(1), on("n"+n)))
+				}
+			})
+			cluster.addPod(makePod("high", 1000, priority(10)))
+			if c.victim == "" {
+				d := cluster.eventuallyTried(t, "high", 1)
+				if !strings.HasSuffix(d.Message, "3 Insufficient cpu."+c.words) || strings.Contains(j.all(), "evict") {
+					t.Errorf("%q, %q", d.Message, j.all())
+				}
+				return
 			}
-			t.Cleanup(e.Close)
-			s := &Scheduler{deps: Deps{Extenders: []Extender{e}}}
-			var victims []*podEntry
-			for _, name := range []string{"a", "b"} {
-				pod := makePod(name, 1)
-				victims = append(victims, &podEntry{uid: pod.UID, pod: pod})
+			cluster.eventuallyBound(t, "high", "")
+			if got := j.all(); strings.Count(got, "evict") != 1 || !strings.Contains(got, "evict "+c.victim) {
+				t.Errorf("did %q, want that %s goes", got, c.victim)
 			}
-			got, err := s.extendersPreempt(t.Context(), makePod("p", 1), "n0", victims)
-			if agree && (err != nil || len(got) != 2) || !agree && (err == nil || !strings.Contains(err.Error(), "allows no victims on node n0")) {
-				t.Errorf("%v %v", got, err)
+			if args := <-told; len(args.NodeNameToMetaVictims) != 3 || args.Pod.Name != "high" || len(args.NodeNameToMetaVictims["n2"].Pods) != 1 {
+				t.Errorf("the first was asked about %v", args.NodeNameToMetaVictims)
 			}
 		})
+	}
+}
+
+func clearVictims(m map[string]*extenderv1.MetaVictims) { clear(m) }
+
+// Explanations of decisions and evaluations tell what extenders said of each node.
+func TestExtendersAreExplained(t *testing.T) {
+	url := serve(t, map[string]func([]byte) any{
+		"filter": func(body []byte) any {
+			return extenderv1.ExtenderFilterResult{NodeNames: &[]string{"n1", "n2"}, FailedNodes: extenderv1.FailedNodesMap{"n0": "n0 is mine"}}
+		},
+		"prioritize": func([]byte) any {
+			return extenderv1.HostPriorityList{{Host: "n1", Score: 10}, {Host: "n2", Score: 1}}
+		},
+	})
+	c := startExtended(t, extender.Config{URLPrefix: url, FilterVerb: "filter", PrioritizeVerb: "prioritize", Weight: 50, NodeCacheCapable: true})
+	c.addPod(makePod("web", 100))
+	c.eventuallyBound(t, "web", "n1")
+	for name, o := range map[string]ExplainOptions{"decision": {Nodes: 3}, "evaluation": {Nodes: 3, Now: true}} {
+		x, err := c.sched.Why(t.Context(), "a", "web", o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if x.Source != name {
+			t.Errorf("%s: source %s", name, x.Source)
+		}
+		title := "Extender " + url
+		kinds := map[string]PluginAccount{}
+		for _, p := range x.Plugins {
+			if p.Name == title {
+				kinds[p.Kind] = p
+			}
+		}
+		if kinds["predicate"].Refused != 1 || kinds["priority"].Weight != 1 {
+			t.Errorf("%s: %+v", name, x.Plugins)
+		}
+		if x.Feasible != 2 || len(x.Details) != 3 {
+			t.Fatalf("%s: %d fit of %+v", name, x.Feasible, x.Details)
+		}
+		for _, n := range x.Details {
+			last := n.Verdicts[len(n.Verdicts)-1]
+			if refused := n.Node == "n0"; last.Predicate != title || n.Fits == refused || refused && (last.Answer != AnswerRefuses || last.Reasons[0] != "n0 is mine") {
+				t.Errorf("%s: node %s: %+v", name, n.Node, n)
+			}
+			if n.Node == "n1" {
+				score := n.Scores[len(n.Scores)-1]
+				if score.Priority != title || score.Weighted != 500 || n.Total < 500 || !n.Chosen {
+					t.Errorf("%s: node n1: %+v", name, n)
+				}
+			}
+		}
+	}
+}
+
+// A simulation asks extenders as a scheduler that runs.
+func TestSimulateWithExtenders(t *testing.T) {
+	url := serve(t, map[string]func([]byte) any{"filter": func(body []byte) any {
+		names := []string{}
+		for _, n := range asked(body).Nodes.Items {
+			if n.Labels["free"] == "yes" {
+				names = append(names, n.Name)
+			}
+		}
+		var left v1.NodeList
+		for _, n := range names {
+			left.Items = append(left.Items, *makeNode(n, 1, nil))
+		}
+		return extenderv1.ExtenderFilterResult{Nodes: &left}
+	}})
+	e, err := extender.New(extender.Config{URLPrefix: url, FilterVerb: "filter"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(e.Close)
+	cluster := &Cluster{Extenders: []Extender{e}}
+	for _, name := range []string{"a", "b", "c"} {
+		n := makeNode(name, 4000, nil)
+		if name == "b" {
+			n.Labels = map[string]string{"free": "yes"}
+		}
+		cluster.Nodes = append(cluster.Nodes, n)
+	}
+	var replica ReplicaSource
+	policy := newCyclePolicy(t, func() *contractv1.Delta { return replica.Replica() })
+	source := newTestSource(policy.testPolicy)
+	source.cycle.Store(policy)
+	out, err := Simulate(bounded(t), cluster, []*v1.Pod{makePod("p", 100)}, map[string]PolicySource{profileName: source},
+		func(r ReplicaSource) { replica = r }, 1, nil, ExplainOptions{Nodes: 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out[0].Node != "b" || out[0].Feasible != 1 || !slices.ContainsFunc(out[0].Plugins, func(p PluginAccount) bool { return p.Name == "Extender "+url && p.Refused == 2 }) {
+		t.Errorf("%+v", out[0])
 	}
 }

@@ -83,7 +83,8 @@ func (s *Scheduler) askPostFilter(ctx context.Context, p *podEntry, profile *pro
 		outcome.code, outcome.reasons = contractv1.Code_ERROR, []string{err.Error()}
 		return outcome, r
 	}
-	if trial := r.GetTrial(); trial != nil {
+	tried := r.GetTrial() != nil
+	if trial := r.GetTrial(); tried {
 		chosen, err := s.tryOut(ctx, p, at, step, trial)
 		if err != nil {
 			return failed(err)
@@ -94,21 +95,29 @@ func (s *Scheduler) askPostFilter(ctx context.Context, p *podEntry, profile *pro
 			return outcome, r
 		}
 	}
-	if err := s.preempt(ctx, p, info.Name, r.GetNomination()); err != nil {
+	if err := s.preempt(ctx, p, info.Name, r.GetNomination(), tried); err != nil {
 		return failed(err)
 	}
 	return outcome, r
 }
 
-// tryOut tries nodes and has the plugin choose among the candidates. Where
-// predicates look beyond a node, those are asked about the one it chose; only if
-// they refuse, about all.
+// tryOut tries nodes and has the plugin choose among the candidates that extenders
+// leave. Where predicates look beyond a node, those are asked about the one it chose; only if
+// they refuse, or extenders are to be told, about all.
 func (s *Scheduler) tryOut(ctx context.Context, p *podEntry, at pointPolicy, step contractv1.CycleStep, trial *contractv1.Trial) (*contractv1.StepResult, error) {
-	c := p.shape.class
-	for _, exact := range []bool{false, true} {
+	c, extenders := p.shape.class, s.preempting(p.pod)
+	for _, exact := range []bool{len(extenders) > 0, true} {
 		call, err := s.dryRun(ctx, p, c, at, step, trial, exact)
 		if err != nil {
 			return nil, err
+		}
+		if len(extenders) > 0 && len(call.Candidates) > 0 {
+			if call.Candidates, err = s.extendersTrim(ctx, p.pod, extenders, call.Candidates); err != nil {
+				return nil, err
+			}
+			if len(call.Candidates) == 0 {
+				return &contractv1.StepResult{Code: contractv1.Code_UNSCHEDULABLE, Reasons: []string{noCandidate}}, nil
+			}
 		}
 		at.cycler.Cycle(ctx, call)
 		if ctx.Err() != nil {

@@ -25,8 +25,9 @@ type preemption struct {
 
 // preempt evicts the victims beside the cycle and keeps the room for the pod,
 // which is not tried again before that is done (KEP-4832). A plugin may name pods
-// of that node with a lower priority than the pod, and no others.
-func (s *Scheduler) preempt(ctx context.Context, p *podEntry, plugin string, n *contractv1.Nomination) error {
+// of that node with a lower priority than the pod, and no others. asked: extenders have said
+// what they think of it.
+func (s *Scheduler) preempt(ctx context.Context, p *podEntry, plugin string, n *contractv1.Nomination, asked bool) error {
 	if s.deps.Evict == nil || s.deps.Nominate == nil {
 		return errors.New("this scheduler evicts nobody")
 	}
@@ -38,8 +39,19 @@ func (s *Scheduler) preempt(ctx context.Context, p *podEntry, plugin string, n *
 	if err != nil {
 		return err
 	}
-	if victims, err = s.extendersPreempt(ctx, p.pod, node.name, victims); err != nil {
-		return err
+	if extenders := s.preempting(p.pod); !asked && len(extenders) > 0 && len(victims) > 0 {
+		named := []*contractv1.Candidate{{Node: n.GetNode(), Victims: n.GetVictims()}}
+		left, err := s.extendersTrim(ctx, p.pod, extenders, named)
+		if err != nil {
+			return err
+		}
+		k := slices.IndexFunc(left, func(c *contractv1.Candidate) bool { return c.GetNode() == n.GetNode() })
+		if k < 0 {
+			return errors.New(noCandidate)
+		}
+		if victims, err = victimsOf(p, node, left[k].GetVictims()); err != nil {
+			return err
+		}
 	}
 	if len(victims) > 0 {
 		s.counts.victims.Observe(float64(len(victims)))

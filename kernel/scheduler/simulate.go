@@ -22,6 +22,8 @@ type Cluster struct {
 	Nodes   []*v1.Node
 	Pods    []*v1.Pod
 	Objects []runtime.Object
+	// Extenders are asked as a scheduler asks them; they do not bind.
+	Extenders []Extender
 }
 
 // Add puts an object, or each of a list, where it belongs. Kinds that the
@@ -73,7 +75,7 @@ func Simulate(ctx context.Context, cluster *Cluster, pods []*v1.Pod, profiles ma
 func onPicture(ctx context.Context, c Config, cluster *Cluster, profiles map[string]PolicySource, feed func(ReplicaSource)) (*Scheduler, error) {
 	none := &cache.ListWatch{}
 	s, err := New(c, Deps{
-		Pods: none, Nodes: none, Profiles: profiles,
+		Pods: none, Nodes: none, Profiles: profiles, Extenders: cluster.Extenders,
 		Bind: func(context.Context, *v1.Binding) error { return nil },
 	})
 	if err != nil {
@@ -95,6 +97,7 @@ func onPicture(ctx context.Context, c Config, cluster *Cluster, profiles map[str
 // load takes in the picture.
 func (s *Scheduler) load(cluster *Cluster) error {
 	for _, n := range cluster.Nodes {
+		s.whole.set(n)
 		s.take(event{node: convertNode(n)})
 	}
 	for _, o := range cluster.Objects {
