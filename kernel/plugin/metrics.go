@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"pintle.dev/pintle/sdk"
+	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
 
 // Collector gives pintle_plugin_*: what the host counts of each plugin. It is
@@ -80,7 +81,7 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 			count, sum, buckets := s.histogram()
 			out <- prometheus.MustNewConstHistogram(descs.duration, count, sum.Seconds(), buckets, labels...)
 			if title := pointTitles[e.Kind]; title != "" && count > 0 {
-				out <- prometheus.MustNewConstHistogram(execution, count, sum.Seconds(), buckets, e.Name, title, "Success")
+				out <- prometheus.MustNewConstHistogram(execution, count, sum.Seconds(), buckets, contractv1.UpstreamName(e.Name), title, "Success")
 			}
 		}
 		u.stateMu.Lock()

@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"context"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -50,7 +51,9 @@ func (s *Scheduler) bind(ctx context.Context, p *podEntry, profile *profile) {
 			return
 		}
 		if result.err == nil && result.stop == nil && at.has(contractv1.Point_POST_BIND) {
-			at.cycler.Cycle(ctx, with(about, at.steps(contractv1.Point_POST_BIND)))
+			c, began := with(about, at.steps(contractv1.Point_POST_BIND)), time.Now()
+			at.cycler.Cycle(ctx, c)
+			s.deps.Metrics.stepped(request.profile, c, time.Since(began))
 		}
 	})
 }
@@ -78,8 +81,9 @@ func (s *Scheduler) bindThrough(ctx context.Context, at pointPolicy, about *cont
 		steps, binders = append(steps, binders[0]), binders[1:]
 	}
 	for len(steps) > 0 {
-		c := with(about, steps)
+		c, began := with(about, steps), time.Now()
 		at.cycler.Cycle(ctx, c)
+		s.deps.Metrics.stepped(request.profile, c, time.Since(began))
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}

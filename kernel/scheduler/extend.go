@@ -207,6 +207,8 @@ func (s *Scheduler) extendersLeave(ctx context.Context, pod *v1.Pod, fit []uint3
 func (s *Scheduler) extendersScore(ctx context.Context, pod *v1.Pod, c *class, scorers []Extender) (said []*extenderEvidence) {
 	nodes := s.whole.list(s.snapshot, c.fit)
 	answers, faults := make([]map[string]int64, len(scorers)), make([]error, len(scorers))
+	s.deps.Metrics.scores(len(scorers))
+	defer s.deps.Metrics.scores(-len(scorers))
 	var group sync.WaitGroup
 	for i, e := range scorers {
 		group.Go(func() { answers[i], faults[i] = e.Prioritize(ctx, pod, nodes) })

@@ -184,10 +184,12 @@ func (s *Scheduler) ask(ctx context.Context, q *question, helped map[*podGroup]i
 		if at.cycler == nil || q.plugin >= len(at.points[contractv1.Point_QUEUEING_HINT]) {
 			return // the profile turned to another policy, which brings everybody back
 		}
+		began := time.Now()
 		at.cycler.Cycle(ctx, c)
 		if ctx.Err() != nil {
 			return
 		}
+		took, useful := time.Since(began), make([]bool, len(events))
 		stop := at.stop(c)
 		if stop != nil {
 			s.trouble(stop.err(), s.clock.Now())
@@ -200,12 +202,23 @@ func (s *Scheduler) ask(ctx context.Context, q *question, helped map[*podGroup]i
 			if last == 0 {
 				continue
 			}
+			useful[last-1] = true
 			event := q.events[last-1]
 			if best, known := helped[g]; s.events[event].seq > g.from && s.events[event].seq != g.except && (!known || event > best) {
 				helped[g] = event
 			}
 		}
+		s.deps.Metrics.hinted(at.name(c.Steps[0]), s.labels(q.events), useful, stop != nil, took)
 	}
+}
+
+// labels are what events are called, by their places in the list.
+func (s *Scheduler) labels(events []int) []string {
+	labels := make([]string, len(events))
+	for k, at := range events {
+		labels[k] = s.events[at].label()
+	}
+	return labels
 }
 
 // release brings back the pods of a group whose last attempt did not see an event.

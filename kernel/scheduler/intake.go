@@ -12,7 +12,9 @@ import (
 // take brings one event into the snapshot and the queue.
 func (s *Scheduler) take(e event) {
 	now := s.clock.Now()
-	s.counted = s.deps.Metrics == nil
+	if s.counted = s.deps.Metrics == nil; !s.counted && !e.synced {
+		defer s.deps.Metrics.handled(s.titleOf(&e), time.Now())
+	}
 	switch {
 	case e.pod != nil:
 		s.setPod(e.pod, e.shape, now)
@@ -47,6 +49,39 @@ func (s *Scheduler) take(e event) {
 		s.unsynced--
 		s.eager = true
 	}
+}
+
+// titleOf is what happened as metrics name it, before it is taken in.
+func (s *Scheduler) titleOf(e *event) string {
+	pod := func(bound bool, what string) string {
+		if bound {
+			return "AssignedPod" + what
+		}
+		return "UnschedulablePod" + what
+	}
+	verb := func(known bool) string {
+		if known {
+			return "Update"
+		}
+		return "Add"
+	}
+	switch {
+	case e.pod != nil:
+		return pod(e.pod.Spec.NodeName != "", verb(s.pods[e.pod.UID] != nil))
+	case e.podGone != "":
+		known := s.pods[e.podGone]
+		return pod(known != nil && known.node != "" && !known.assumed, "Delete")
+	case e.node != nil:
+		known := s.snapshot.byName[e.node.Name]
+		return contractv1.KindNode + verb(known != nil && known.node != nil)
+	case e.nodeGone != "":
+		return contractv1.KindNode + "Delete"
+	case e.object != nil:
+		return e.object.Key.Kind + verb(s.snapshot.object(e.object.Key) != nil)
+	case e.objectKey != nil:
+		return e.objectKey.Kind + "Delete"
+	}
+	return "Any"
 }
 
 func (s *Scheduler) setNode(e event) {

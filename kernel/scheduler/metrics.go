@@ -22,8 +22,13 @@ type Metrics struct {
 	permitWait  *prometheus.HistogramVec
 	cache       *prometheus.GaugeVec
 	goroutines  *prometheus.GaugeVec
+	handling    *prometheus.HistogramVec
+	hints       *prometheus.HistogramVec
+	tracked     *prometheus.GaugeVec
+	evicting    *prometheus.HistogramVec
+	evictions   *prometheus.CounterVec
 
-	nodes, pods, assumed, binding prometheus.Gauge
+	nodes, pods, assumed, binding, prioritizing prometheus.Gauge
 
 	queue *queueMetrics
 }
@@ -60,14 +65,25 @@ func NewMetrics() *Metrics {
 		permitWait: histogram("permit_wait_duration_seconds", "How long pods waited at permit.", fromMillisecond, "result"),
 		cache:      gauge("cache_size", "Nodes, pods and assumed pods that the scheduler knows.", "type"),
 		goroutines: gauge("goroutines", "Goroutines at work, by what they do.", "operation"),
+		handling: histogram("event_handling_duration_seconds", "How long the scheduler took to take in what happened.",
+			prometheus.ExponentialBuckets(0.0001, 2, 12), "event"),
+		hints: histogram("queueing_hint_execution_duration_seconds",
+			"How long plugins took to say whether an event helps, of a call about several events its part of each.",
+			prometheus.ExponentialBuckets(0.00001, 1.5, 20), "plugin", "event", "hint"),
+		tracked: gauge("inflight_events", "Events that pods which wait were not looked at for yet.", "event"),
+		evicting: histogram("preemption_goroutines_duration_seconds", "How long the eviction of a pod's victims took.",
+			prometheus.ExponentialBuckets(0.01, 2, 20), "result"),
+		evictions: counter("preemption_goroutines_execution_total", "Times that a pod's victims were evicted.", "result"),
 	}
+	m.prioritizing = m.goroutines.WithLabelValues("prioritizing_extender")
 	m.nodes, m.pods, m.assumed = m.cache.WithLabelValues("nodes"), m.cache.WithLabelValues("pods"), m.cache.WithLabelValues("assumed_pods")
 	m.binding = m.goroutines.WithLabelValues("binding")
 	return m
 }
 
 func (m *Metrics) all() []prometheus.Collector {
-	return []prometheus.Collector{m.attempts, m.attempt, m.algorithm, m.points, m.evaluations, m.permitWait, m.cache, m.goroutines, m.queue}
+	return []prometheus.Collector{m.attempts, m.attempt, m.algorithm, m.points, m.evaluations, m.permitWait, m.cache, m.goroutines, m.queue,
+		m.handling, m.hints, m.tracked, m.evicting, m.evictions}
 }
 
 // Describe implements prometheus.Collector.
@@ -150,7 +166,7 @@ func (p *profileMetrics) decided(policy Policy, took time.Duration, feasible int
 			p.filters = append(p.filters, p.evaluations.WithLabelValues(info.Name, titleFilter, p.name))
 		}
 		for _, info := range policy.Priorities() {
-			p.scorers = append(p.scorers, p.evaluations.WithLabelValues(info.Name, titleScore, p.name))
+			p.scorers = append(p.scorers, p.evaluations.WithLabelValues(contractv1.UpstreamName(info.Name), titleScore, p.name))
 		}
 	}
 	for _, c := range p.filters {
@@ -192,6 +208,85 @@ func (p *profileMetrics) since(began time.Time, title, status string) time.Time 
 	now := time.Now()
 	o.Observe(now.Sub(began).Seconds())
 	return now
+}
+
+// stepped counts what plugins at points took of a call that was made, by point. Any
+// goroutine may call it.
+func (m *Metrics) stepped(profile string, c *contractv1.CycleCall, took time.Duration) {
+	if m == nil || len(c.Results) == 0 {
+		return
+	}
+	var told time.Duration
+	for _, r := range c.Results {
+		told += time.Duration(r.GetNanoseconds())
+	}
+	for k := 0; k < len(c.Results); {
+		at, code, sum := c.Steps[k].Point, contractv1.Code_SUCCESS, time.Duration(0)
+		first := k
+		for ; k < len(c.Results) && c.Steps[k].Point == at; k++ {
+			sum += time.Duration(c.Results[k].GetNanoseconds())
+			if answer := c.Results[k].GetCode(); answer != contractv1.Code_SUCCESS && answer != contractv1.Code_SKIP {
+				code = answer
+			}
+		}
+		if told == 0 { // nobody said what is whose
+			sum = took * time.Duration(k-first) / time.Duration(len(c.Results))
+		}
+		m.points.WithLabelValues(pointTitle(at), codeNames[code], profile).Observe(sum.Seconds())
+	}
+}
+
+// handled counts the time that taking in something took.
+func (m *Metrics) handled(event string, began time.Time) {
+	m.handling.WithLabelValues(event).Observe(time.Since(began).Seconds())
+}
+
+// hinted counts an answer about events, by the labels of events that helped.
+func (m *Metrics) hinted(plugin string, events []string, helped []bool, failed bool, took time.Duration) {
+	if m == nil {
+		return
+	}
+	for k, event := range events {
+		hint := "QueueSkip"
+		switch {
+		case failed:
+			hint = "Error"
+		case helped[k]:
+			hint = "Queue"
+		}
+		m.hints.WithLabelValues(plugin, event, hint).Observe(took.Seconds() / float64(len(events)))
+	}
+}
+
+// tracks notes which events wait to be looked at.
+func (m *Metrics) tracks(events []clusterEvent) {
+	if m == nil {
+		return
+	}
+	m.tracked.Reset()
+	for i := range events {
+		m.tracked.WithLabelValues(events[i].label()).Inc()
+	}
+}
+
+// evicted counts how the eviction of a pod's victims ended. Any goroutine may call it.
+func (m *Metrics) evicted(began time.Time, err error) {
+	if m == nil {
+		return
+	}
+	result := "success"
+	if err != nil {
+		result = "error"
+	}
+	m.evicting.WithLabelValues(result).Observe(time.Since(began).Seconds())
+	m.evictions.WithLabelValues(result).Inc()
+}
+
+// scores notes that extenders are asked for scores, until it is called with -1.
+func (m *Metrics) scores(extenders int) {
+	if m != nil {
+		m.prioritizing.Add(float64(extenders))
+	}
 }
 
 type pointStatus struct{ title, status string }

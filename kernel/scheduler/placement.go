@@ -66,7 +66,9 @@ func (s *Scheduler) place(ctx context.Context, p *podEntry, profile *profile, no
 		}
 	}
 	p.reserved = true // whatever becomes of it now, it is taken back
+	began := time.Now()
 	at.cycler.Cycle(ctx, c)
+	s.deps.Metrics.stepped(p.pod.Spec.SchedulerName, c, time.Since(began))
 	if ctx.Err() != nil {
 		return
 	}
@@ -235,12 +237,13 @@ func (s *Scheduler) takeBack(p *podEntry, node string) {
 	steps := profile.at.stepsFor(p.shape, contractv1.Point_UNRESERVE)
 	slices.Reverse(steps)
 	c := s.onNode(p, node, steps)
-	s.unreserves = append(s.unreserves, unreserve{profile.at, c})
+	s.unreserves = append(s.unreserves, unreserve{p.pod.Spec.SchedulerName, profile.at, c})
 }
 
 type unreserve struct {
-	at   pointPolicy
-	call *contractv1.CycleCall
+	profile string
+	at      pointPolicy
+	call    *contractv1.CycleCall
 }
 
 // unreserve makes the calls that takeBack noted.
@@ -248,7 +251,9 @@ func (s *Scheduler) unreserve(ctx context.Context) {
 	calls := s.unreserves
 	s.unreserves = nil
 	for _, u := range calls {
+		began := time.Now()
 		u.at.cycler.Cycle(ctx, u.call)
+		s.deps.Metrics.stepped(u.profile, u.call, time.Since(began))
 		for _, r := range u.call.Results {
 			if r.GetCode() == contractv1.Code_ERROR && ctx.Err() == nil {
 				s.trouble(fmt.Errorf("running Unreserve: %v", r.GetReasons()), s.clock.Now())

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -87,7 +88,9 @@ func (s *Scheduler) preempt(ctx context.Context, p *podEntry, plugin string, n *
 	}
 	preemptor := p.pod
 	s.bindings.Go(func() {
+		began := time.Now()
 		result := preemption{uid: preemptor.UID, err: s.evict(ctx, evict, preemptor, name)}
+		s.deps.Metrics.evicted(began, result.err)
 		select {
 		case s.preempted <- result:
 		case <-ctx.Done():

@@ -265,6 +265,7 @@ func (s *Scheduler) sized() {
 		pods += len(e.pods)
 	}
 	s.deps.Metrics.sizes(s.snapshot.count, pods, len(s.assumed))
+	s.deps.Metrics.tracks(s.events)
 }
 
 // wait blocks until something arrives or is due.
