@@ -22,6 +22,7 @@ import (
 	"pintle.dev/pintle/kernel/api/auth/rbac"
 	"pintle.dev/pintle/kernel/config"
 	"pintle.dev/pintle/kernel/plugin"
+	"pintle.dev/pintle/kernel/scheduler"
 	"pintle.dev/pintle/sdk"
 )
 
@@ -74,7 +75,7 @@ func (k *Kernel) hostConfig(cfg *config.Config) plugin.Config {
 			}
 			profile.Points = map[string][]string{
 				sdk.KindPreEnqueue: p.PreEnqueue, sdk.KindPreFilter: p.PreFilter, sdk.KindPostFilter: p.PostFilter, sdk.KindPreScore: p.PreScore,
-				sdk.KindReserve: p.Reserve, sdk.KindPermit: p.Permit, sdk.KindPreBind: p.PreBind, sdk.KindBind: p.Bind, sdk.KindPostBind: p.PostBind,
+				sdk.KindReserve: p.Reserve, sdk.KindPermit: p.Permit, sdk.KindPreBind: p.PreBind, sdk.KindBind: bindersBefore(p.Bind), sdk.KindPostBind: p.PostBind,
 			}
 			if p.QueueSort != "" {
 				profile.Points[sdk.KindQueueSort] = []string{p.QueueSort}
@@ -84,6 +85,19 @@ func (k *Kernel) hostConfig(cfg *config.Config) plugin.Config {
 		}
 	}
 	return out
+}
+
+// bindersBefore are the bind plugins that are asked before the kernel binds: those
+// before DefaultBinder, which is the kernel itself and skips no pod, or all.
+func bindersBefore(names []string) []string {
+	before := []string{}
+	for _, name := range names {
+		if name == scheduler.DefaultBinder {
+			break
+		}
+		before = append(before, name)
+	}
+	return before
 }
 
 // profileConfigs splits a profile's configuration of plugins, which kernel/config

@@ -206,9 +206,9 @@ func (r *bindRequest) binding() *v1.Binding {
 	}
 }
 
-// defaultBinder is who writes the binding where no plugin does, in
+// DefaultBinder is who writes the binding where no plugin does, in
 // kube-scheduler's words.
-const defaultBinder = "DefaultBinder"
+const DefaultBinder = "DefaultBinder"
 
 func (s *Scheduler) request(p *podEntry, node string) bindRequest {
 	r := bindRequest{uid: p.uid, namespace: p.namespace, name: p.name, profile: p.pod.Spec.SchedulerName, node: node}
@@ -361,5 +361,5 @@ func (s *Scheduler) bound(r bindResult) {
 		return
 	}
 	s.log.Warn("binding failed", "pod", p.namespace+"/"+p.name, "node", r.node, "err", r.err)
-	s.tell(p, v1.PodReasonSchedulerError, &Decision{Message: fmt.Sprintf("running %s plugin %q: %v", pointTitle(contractv1.Point_BIND), defaultBinder, r.err), Time: now})
+	s.tell(p, v1.PodReasonSchedulerError, &Decision{Message: fmt.Sprintf("running %s plugin %q: %v", pointTitle(contractv1.Point_BIND), DefaultBinder, r.err), Time: now})
 }

@@ -3,6 +3,7 @@ package kubescheduler
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	schedulerv1 "k8s.io/kube-scheduler/config/v1"
 	"k8s.io/utils/ptr"
@@ -127,13 +128,16 @@ func order(at point, own *schedulerv1.PluginSet, multi []schedulerv1.Plugin) []s
 	return slices.Concat(first, second, third)
 }
 
-// outOfTree complains about plugins that Kubernetes does not have.
+// outOfTree complains about plugins that Kubernetes does not have. Those that bind are
+// taken over by their names: what binds is seldom a part of something else.
 func (s *source) outOfTree(path string, set *schedulerv1.PluginSet) {
 	for i, p := range set.Enabled {
 		at := fmt.Sprintf("%s.enabled[%d]", path, i)
 		switch known := plugin(p.Name); {
 		case p.Name == "":
 			s.fault(at, "has no name")
+		case known == nil && strings.HasSuffix(path, "."+string(bind)):
+			s.note(at, "%s is no plugin of Kubernetes 1.36: a bundle of yours that has a bind plugin of this name is to be added to plugins.bundles; the kernel binds pods that every bind plugin skips", p.Name)
 		case known == nil:
 			s.fault(at, "%q is no plugin of Kubernetes 1.36: build it as a plugin of this kernel (pintle plugin init), and name it in the profile", p.Name)
 		case known.absent != "":
@@ -161,6 +165,9 @@ func (s *source) profile(path string, in *schedulerv1.KubeSchedulerProfile) prof
 	for _, at := range points {
 		for _, name := range e.at[at] {
 			p := plugin(name)
+			if p == nil && at == bind {
+				out.Bind = append(out.Bind, name)
+			}
 			if p == nil || p.absent != "" {
 				continue // told, or in no profile by itself
 			}
@@ -183,8 +190,13 @@ func (s *source) profile(path string, in *schedulerv1.KubeSchedulerProfile) prof
 				out.Reserve = append(out.Reserve, here)
 			case preBind:
 				out.PreBind = append(out.PreBind, here)
+			case bind:
+				out.Bind = append(out.Bind, here)
 			}
 		}
+	}
+	if slices.Equal(out.Bind, []string{defaultBinder}) {
+		out.Bind = nil // as without a word
 	}
 	return out
 }

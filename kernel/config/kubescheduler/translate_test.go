@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -171,6 +172,35 @@ func TestTranslateFaults(t *testing.T) {
 			var faults config.Faults
 			if !errors.As(err, &faults) || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("%v, want %q", err, c.want)
+			}
+		})
+	}
+}
+
+// Bind plugins are taken over by name: instead of DefaultBinder, and before it; alone it
+// needs no word.
+func TestBindPlugins(t *testing.T) {
+	for name, c := range map[string]struct{ bind, want string }{
+		"another instead": {"{disabled: [{name: DefaultBinder}], enabled: [{name: Ours}]}", "bind: [Ours]"},
+		"all others":      {"{disabled: [{name: '*'}], enabled: [{name: Ours}, {name: Second}]}", "bind: [Ours, Second]"},
+		"another before":  {"{disabled: [{name: '*'}], enabled: [{name: Ours}, {name: DefaultBinder}]}", "bind: [Ours, DefaultBinder]"},
+		"by itself":       {"{enabled: [{name: DefaultBinder}]}", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tr, err := Translate("f", []byte("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles: [{plugins: {bind: "+c.bind+"}}]"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			out, err := tr.YAML()
+			if err != nil {
+				t.Fatal(err)
+			}
+			text := string(out)
+			if c.want == "" && strings.Contains(text, "bind:") || !strings.Contains(text, c.want) {
+				t.Errorf("want %q in\n%s", c.want, text)
+			}
+			if told := strings.Contains(fmt.Sprint(tr.Notes), "Ours is no plugin of Kubernetes 1.36: a bundle of yours"); told != strings.Contains(c.bind, "Ours") {
+				t.Errorf("notes %v", tr.Notes)
 			}
 		})
 	}

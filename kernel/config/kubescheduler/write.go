@@ -42,6 +42,7 @@ type profile struct {
 	Priorities    []priority     `yaml:"priorities"`
 	Reserve       []string       `yaml:"reserve,omitempty,flow"`
 	PreBind       []string       `yaml:"preBind,omitempty,flow"`
+	Bind          []string       `yaml:"bind,omitempty,flow"`
 	Config        map[string]any `yaml:"config,omitempty"`
 }
 
