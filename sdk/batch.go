@@ -55,6 +55,16 @@ func (b *Batch) Each(filter func(*Request) Verdict) {
 	}
 }
 
+// ScoreEach asks score about each node: for a ScoreNodes that knows a faster way
+// for some configurations.
+func (b *Batch) ScoreEach(score func(*Request) int64) {
+	r := Request{Pod: b.Pod, Cluster: b.Cluster, State: b.State}
+	for k, n := range b.Nodes {
+		r.about(n)
+		b.scores[k] = score(&r)
+	}
+}
+
 // about makes the request one about n, which the replica holds: so the collector
 // need not hear of it, which is dear (everyNode).
 func (r *Request) about(n *Node) {
@@ -109,6 +119,17 @@ func (g *Guest) find(nodes []uint32) error {
 		g.found[k] = all[index]
 	}
 	g.nodes = g.found
+	return nil
+}
+
+// there reports an index at which there is no node.
+func (g *Guest) there(nodes []uint32) error {
+	all := g.cluster.nodes
+	for _, index := range nodes {
+		if int(index) >= len(all) || all[index] == nil {
+			return fmt.Errorf("%w: index %d", ErrNode, index)
+		}
+	}
 	return nil
 }
 

@@ -22,6 +22,7 @@ type Cluster struct {
 	changes          changeLog
 	columns          map[string]*Column
 	void             bool // states may know columns that are no more
+	affine           affine
 	shapes           podShapes
 	words            words
 }
@@ -78,6 +79,7 @@ func (c *Cluster) reset() {
 		c.gone = append(c.gone, class)
 	}
 	c.nodes, c.columns, c.void = nil, nil, true
+	c.affine = affine{}
 	c.changes.forget()
 	c.classes = map[uint32]*Pod{}
 	c.objects = map[string]map[string]map[string]*Object{}
@@ -138,6 +140,7 @@ func (c *Cluster) setNode(n *Node) error {
 func (c *Cluster) removeNode(index uint32) {
 	if n := c.Node(index); n != nil {
 		c.nodes[index] = nil
+		c.affine.drop(index)
 		c.nodeSets++
 		if c.changes.kept {
 			c.changePods(PodRemoved, n)
@@ -163,10 +166,12 @@ func (c *Cluster) addPod(index uint32, pod *Pod) error {
 	}
 	if old := n.Pods[pod.UID]; old != nil {
 		n.account(old, -1)
+		c.affine.count(index, old, -1)
 		c.changes.add(Change{Kind: PodRemoved, Node: n, Pod: old})
 	}
 	n.Pods[pod.UID] = pod
 	n.account(pod, 1)
+	c.affine.count(index, pod, 1)
 	c.changes.add(Change{Kind: PodAdded, Node: n, Pod: pod})
 	return nil
 }
@@ -179,6 +184,7 @@ func (c *Cluster) removePod(index uint32, uid string) {
 	if old := n.Pods[uid]; old != nil {
 		delete(n.Pods, uid)
 		n.account(old, -1)
+		c.affine.count(index, old, -1)
 		c.changes.add(Change{Kind: PodRemoved, Node: n, Pod: old})
 	}
 }

@@ -265,6 +265,10 @@ func (g *Guest) filter(p *servedState, class uint32, nodes, out []uint32) error 
 	if err := g.ask(p, class); err != nil {
 		return err
 	}
+	if p.idles(&g.request) {
+		clear(out)
+		return g.there(nodes)
+	}
 	if p.filterNodes != nil && len(nodes) > fewNodes {
 		b, err := g.batch(p, nodes)
 		if err != nil {
@@ -305,6 +309,10 @@ func (g *Guest) Score(i int, class uint32, nodes []uint32, out []int64) (err err
 func (g *Guest) score(p *servedState, class uint32, nodes []uint32, out []int64) error {
 	if err := g.ask(p, class); err != nil {
 		return err
+	}
+	if p.idles(&g.request) {
+		clear(out)
+		return g.there(nodes)
 	}
 	if p.scoreNodes != nil && len(nodes) > fewNodes {
 		b, err := g.batch(p, nodes)

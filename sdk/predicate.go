@@ -134,6 +134,11 @@ type Predicate struct {
 	// that changed themselves, or whose pods did, need not be named. With it a
 	// change costs as many questions as it moved nodes; without, all of them.
 	Moved func(state any) (nodes []uint32, all bool)
+	// Idle reports that the pod fits all nodes, whatever they are and have, as long as
+	// its class and the objects of Reads stay as they are: the rule is about something
+	// that the pod does not ask for. The host asks about no node then. State is that
+	// of Prepare, or nil. May be nil.
+	Idle func(pod *Pod, state any) bool
 	// Filter must be pure: the same replica gives the same verdict.
 	Filter func(r *Request) Verdict
 	// FilterNodes is Filter for many nodes, faster; one of both is enough.
@@ -158,6 +163,8 @@ type Priority struct {
 	// Moved is as a predicate's, of raw scores. Where nodes are named, all scores
 	// are normalised anew; where none is, not even that.
 	Moved func(state any) (nodes []uint32, all bool)
+	// Idle is as a predicate's: the raw score of every node is 0.
+	Idle func(pod *Pod, state any) bool
 	// Score returns the raw score of one node.
 	Score func(r *Request) int64
 	// ScoreNodes is Score for many nodes, faster; one of both is enough.

@@ -26,6 +26,7 @@ type served struct {
 	prepare     func(*Cluster, *Pod) any
 	follow      func(*Cluster, *Pod, any, []Change) any
 	moved       func(any) ([]uint32, bool)
+	idle        func(*Pod, any) bool
 	filter      func(*Request) Verdict
 	score       func(*Request) int64
 	filterNodes func(*Batch)
@@ -86,7 +87,7 @@ func newServed(plugin any) (served, error) {
 	case Predicate:
 		s = served{
 			name: p.Name, kind: KindPredicate, scope: p.Scope, pods: p.Pods, readList: p.Reads, contract: p.Contract,
-			configure: p.Configure, prepare: p.Prepare, follow: p.Follow, moved: p.Moved, filter: p.Filter, filterNodes: p.FilterNodes, interests: p.Events,
+			configure: p.Configure, prepare: p.Prepare, follow: p.Follow, moved: p.Moved, idle: p.Idle, filter: p.Filter, filterNodes: p.FilterNodes, interests: p.Events,
 		}
 		if p.Filter == nil && p.FilterNodes == nil {
 			return s, fmt.Errorf("predicate %s has no Filter", p.Name)
@@ -97,7 +98,7 @@ func newServed(plugin any) (served, error) {
 	case Priority:
 		s = served{
 			name: p.Name, kind: KindPriority, scope: p.Scope, pods: p.Pods, readList: p.Reads, normalize: p.Normalize, maxScore: p.MaxScore, contract: p.Contract,
-			configure: p.Configure, prepare: p.Prepare, follow: p.Follow, moved: p.Moved, score: p.Score, scoreNodes: p.ScoreNodes, normFunc: p.NormalizeFunc,
+			configure: p.Configure, prepare: p.Prepare, follow: p.Follow, moved: p.Moved, idle: p.Idle, score: p.Score, scoreNodes: p.ScoreNodes, normFunc: p.NormalizeFunc,
 		}
 		if p.Score == nil && p.ScoreNodes == nil {
 			return s, fmt.Errorf("priority %s has no Score", p.Name)

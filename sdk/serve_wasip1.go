@@ -160,6 +160,20 @@ func exportMoved(plugin int32, class uint32, since uint64, out, room uint32) int
 	return 0
 }
 
+// exportIdle is part of the contract since version 3.
+//
+//go:wasmexport pintle_idle
+func exportIdle(plugin int32, class uint32) int32 {
+	idle, err := theGuest().Idle(int(plugin), class)
+	switch {
+	case err != nil:
+		return status(err)
+	case idle:
+		return 1
+	}
+	return 0
+}
+
 //go:wasmexport pintle_normalize
 func exportNormalize(plugin int32, class, nodes, n, scores uint32) int32 {
 	return status(theGuest().Normalize(int(plugin), class, memoryAt[uint32](nodes, n), memoryAt[int64](scores, n)))

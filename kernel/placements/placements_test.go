@@ -80,6 +80,13 @@ type system struct {
 
 func start(t testing.TB, directory, transport string, profile plugin.Profile, pods, nodes cache.ListerWatcher, objects map[string]cache.ListerWatcher) *system {
 	t.Helper()
+	return startWith(t, directory, transport, profile, scheduler.Deps{Pods: pods, Nodes: nodes, Objects: objects})
+}
+
+// startWith is start with more of what a scheduler may have; what deps binds by is
+// called before the binding counts.
+func startWith(t testing.TB, directory, transport string, profile plugin.Profile, deps scheduler.Deps) *system {
+	t.Helper()
 	bundles, err := os.ReadDir(directory)
 	if err != nil || len(bundles) != 1 {
 		t.Fatalf("%s holds %v: %v", directory, bundles, err)
@@ -92,17 +99,19 @@ func start(t testing.TB, directory, transport string, profile plugin.Profile, po
 		t.Fatal(err)
 	}
 	s := &system{}
-	s.Scheduler, err = scheduler.New(
-		scheduler.Config{Seed: 42, AssumeTTL: time.Hour, Explain: 1 << 16},
-		scheduler.Deps{
-			Pods: pods, Nodes: nodes, Objects: objects,
-			Profiles: map[string]scheduler.PolicySource{profile.SchedulerName: host.Source(profile.SchedulerName)},
-			Bind: func(_ context.Context, b *v1.Binding) error {
-				s.placed.Store(b.Name, b.Target.Name)
-				s.bound.Add(1)
-				return nil
-			},
-		})
+	deps.Profiles = map[string]scheduler.PolicySource{profile.SchedulerName: host.Source(profile.SchedulerName)}
+	write := deps.Bind
+	deps.Bind = func(ctx context.Context, b *v1.Binding) error {
+		if write != nil {
+			if err := write(ctx, b); err != nil {
+				return err
+			}
+		}
+		s.placed.Store(b.Name, b.Target.Name)
+		s.bound.Add(1)
+		return nil
+	}
+	s.Scheduler, err = scheduler.New(scheduler.Config{Seed: 42, AssumeTTL: time.Hour, Explain: 1 << 16}, deps)
 	if err != nil {
 		t.Fatal(err)
 	}

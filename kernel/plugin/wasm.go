@@ -78,6 +78,7 @@ type wasmGuest struct {
 	reconcileFn, admitFn api.Function
 	unresolvableFn       api.Function // nil where no verdict is
 	movedFn              api.Function // nil where no plugin keeps count
+	idleFn               api.Function // nil where each plugin has to do with all pods
 	movedNodes           []uint32     // the last answer of it
 
 	nodes, out, data wasmBuffer
@@ -143,6 +144,7 @@ func (m *module) instantiate(timeout, start time.Duration, log *slog.Logger) (_ 
 		// Since contract 3.
 		{&g.unresolvableFn, "pintle_unresolvable", "ii", "i", true},
 		{&g.movedFn, "pintle_moved", "iilii", "i", true},
+		{&g.idleFn, "pintle_idle", "ii", "i", true},
 	} {
 		f := g.instance.ExportedFunction(s.name)
 		if f == nil && s.may {

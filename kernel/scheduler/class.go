@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 
-	"pintle.dev/pintle/sdk"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
 
@@ -69,6 +68,7 @@ type class struct {
 	trace            trace    // for the record of decisions
 
 	movesP, movesS []moves // by predicate, by priority
+	idleP, idleS   []idle  // by predicate, by priority
 	zero           []bool  // by priority: normalised scores are all 0, which nobody was asked for
 
 	// reserved are nodes that fit but for the pods nominated there; trials is what
@@ -110,12 +110,10 @@ func grow[T any](s []T, n int, fill T) []T {
 	return s
 }
 
-func (s *snapshot) version(kinds []string) uint64 {
-	var sum uint64
-	for _, kind := range kinds {
-		sum += s.kinds[kind]
+func fill[T any](s []T, with T) {
+	for i := range s {
+		s[i] = with
 	}
-	return sum
 }
 
 // update brings verdicts and raw scores up to date. After an error the class is
@@ -133,6 +131,7 @@ func (c *class) update(ctx context.Context, policy Policy, s *snapshot) (err err
 		c.start(len(s.byIndex))
 	}
 	c.trouble = nil
+	c.rest(ctx, s)
 	c.resize(len(s.byIndex))
 	c.learn(ctx, s)
 	c.collect(s)
@@ -183,6 +182,7 @@ func (c *class) start(n int) {
 	c.staleS, c.moved, c.norm = make([]bool, ns), make([]bool, ns), make([][]int64, ns)
 	c.voidS = make([]bool, ns)
 	c.movesP, c.movesS, c.zero = make([]moves, np), make([]moves, ns), make([]bool, ns)
+	c.idleP, c.idleS = make([]idle, np), make([]idle, ns)
 	c.least, c.largest, c.message = make([]int64, ns), make([]int64, ns), ""
 	c.unmeasured, c.tallied, c.changed = make([]bool, ns), false, c.changed[:0]
 	c.fail = nil
@@ -196,7 +196,11 @@ func (c *class) start(n int) {
 
 func (c *class) resize(n int) {
 	for p := range c.verdicts {
-		c.verdicts[p] = grow(c.verdicts[p], n, unknown)
+		if c.idleP[p].now {
+			c.verdicts[p] = nil // nobody asks
+		} else {
+			c.verdicts[p] = grow(c.verdicts[p], n, unknown)
+		}
 	}
 	for i := range c.raw {
 		c.raw[i] = grow(c.raw[i], n, 0)
@@ -204,60 +208,6 @@ func (c *class) resize(n int) {
 	}
 	c.fail = grow(c.fail, n, absent)
 	c.mark, c.asks = grow(c.mark, n, 0), grow(c.asks, len(c.priorities), nil)
-}
-
-// collect voids what may have changed and lists the nodes to look at.
-func (c *class) collect(s *snapshot) {
-	c.tick++
-	c.list = c.list[:0]
-	touched, ok := s.log.since(c.position)
-	if !c.known || !ok {
-		for n := range s.byIndex {
-			c.voidNode(uint32(n))
-		}
-		for p := range c.predicates {
-			c.readsP[p], c.stale[p] = s.version(c.predicates[p].Reads), false
-		}
-		return
-	}
-	for _, n := range touched {
-		if c.mark[n] != c.tick {
-			c.voidNode(n)
-		}
-	}
-	for p := range c.predicates {
-		info := &c.predicates[p]
-		reads := s.version(info.Reads)
-		if reads == c.readsP[p] && !c.stale[p] && (info.Scope != string(sdk.ScopeCluster) || len(touched) == 0) {
-			continue
-		}
-		same := reads == c.readsP[p] && !c.stale[p]
-		c.readsP[p], c.stale[p] = reads, false
-		if same && c.movesP[p].known {
-			c.voidMoved(p)
-			continue
-		}
-		for n := range c.verdicts[p] {
-			c.verdicts[p][n] = unknown
-			// A node that failed earlier in the order stays failed, but for one
-			// that fits by itself.
-			if f := c.fail[n]; (f == fits || f >= int32(p) || c.reserved[uint32(n)]) && c.mark[n] != c.tick {
-				c.mark[n] = c.tick
-				c.list = append(c.list, uint32(n))
-			}
-		}
-	}
-}
-
-func (c *class) voidNode(n uint32) {
-	c.mark[n] = c.tick
-	c.list = append(c.list, n)
-	for p := range c.verdicts {
-		c.verdicts[p][n] = unknown
-	}
-	for i := range c.have {
-		c.have[i][n] = false
-	}
 }
 
 // filter settles the listed nodes, one predicate after the other over those
@@ -275,6 +225,9 @@ func (c *class) filter(ctx context.Context, s *snapshot) error {
 	for p := range c.predicates {
 		if len(alive) == 0 {
 			break
+		}
+		if c.idleP[p].now {
+			continue
 		}
 		verdicts := c.verdicts[p]
 		if c.listUnknown(verdicts, alive) {
@@ -341,24 +294,6 @@ func (c *class) settle(n uint32, fail int32) {
 	c.trace.settle(c, n, fail)
 }
 
-// voidScores voids the raw scores of priorities for which every node may have
-// another now.
-func (c *class) voidScores(s *snapshot) {
-	changed := !c.known || c.position != s.log.end()
-	for i := range c.priorities {
-		info := &c.priorities[i]
-		reads := s.version(info.Reads)
-		c.voidS[i] = !c.known || reads != c.readsS[i] || c.staleS[i] || info.Scope == string(sdk.ScopeCluster) && changed && !c.movesS[i].known
-		if c.voidS[i] {
-			clear(c.have[i])
-			c.moved[i] = true
-		} else {
-			c.voidMovedScores(i)
-		}
-		c.readsS[i], c.staleS[i] = reads, false
-	}
-}
-
 // score asks for the raw scores that are missing among the nodes that fit.
 func (c *class) score(ctx context.Context, s *snapshot) error {
 	touched := c.touchedFit(s)
@@ -371,6 +306,9 @@ func (c *class) score(ctx context.Context, s *snapshot) error {
 			candidates = c.fit
 		}
 		c.asks[i] = c.asks[i][:0]
+		if c.idleS[i].now {
+			continue
+		}
 		for _, n := range candidates {
 			if !c.have[i][n] {
 				c.asks[i] = append(c.asks[i], n)

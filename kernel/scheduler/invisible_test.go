@@ -221,20 +221,24 @@ func (w *world) sameVerdicts(c *class, fresh *testPolicy) {
 			continue
 		}
 		for p := range c.predicates {
-			if c.verdicts[p][n] == unknown || c.reserved[uint32(n)] && c.fail[n] == int32(p) {
+			kept := uint32(0) // of one that has nothing to say
+			if !c.idleP[p].now {
+				kept = c.verdicts[p][n]
+			}
+			if kept == unknown || c.reserved[uint32(n)] && c.fail[n] == int32(p) {
 				continue // not asked, or with the pods that are nominated there
 			}
 			out := []uint32{0}
 			if err := fresh.Filter(w.t.Context(), p, c.id, []uint32{uint32(n)}, out); err != nil {
 				w.t.Fatal(err)
 			}
-			have, want := w.policy.Reasons(p, c.verdicts[p][n]), fresh.Reasons(p, out[0])
-			if (c.verdicts[p][n] == 0) != (out[0] == 0) || !slices.Equal(have, want) {
+			have, want := w.policy.Reasons(p, kept), fresh.Reasons(p, out[0])
+			if (kept == 0) != (out[0] == 0) || !slices.Equal(have, want) {
 				w.t.Fatalf("class %d, node %s, %s: kept %v, asked %v", c.id, e.name, c.predicates[p].Name, have, want)
 			}
 		}
 		for i := range c.priorities {
-			if c.fail[n] != fits || !c.have[i][n] {
+			if c.fail[n] != fits || !c.have[i][n] && !c.idleS[i].now {
 				continue
 			}
 			out := []int64{0}

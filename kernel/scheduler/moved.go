@@ -32,12 +32,12 @@ func (c *class) learn(ctx context.Context, s *snapshot) {
 		return
 	}
 	for p := range c.predicates {
-		if info := &c.predicates[p]; info.Scope == string(sdk.ScopeCluster) && !c.stale[p] {
+		if info := &c.predicates[p]; info.Scope == string(sdk.ScopeCluster) && !c.stale[p] && !c.idleP[p].now {
 			c.movesP[p].take(mover.MovedVerdicts(ctx, p, c.id, c.movesP[p].since))
 		}
 	}
 	for i := range c.priorities {
-		if info := &c.priorities[i]; info.Scope == string(sdk.ScopeCluster) && !c.staleS[i] {
+		if info := &c.priorities[i]; info.Scope == string(sdk.ScopeCluster) && !c.staleS[i] && !c.idleS[i].now {
 			c.movesS[i].take(mover.MovedScores(ctx, i, c.id, c.movesS[i].since))
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"testing"
 
@@ -40,7 +41,9 @@ var selectNode = sdk.Predicate{Name: "SelectNode", Filter: func(r *sdk.Request) 
 }}
 
 // zoneVolume reads claims: a claim's label "zone" must be the node's.
-var zoneVolume = sdk.Predicate{Name: "ZoneVolume", Reads: []string{"PersistentVolumeClaim"}, Filter: func(r *sdk.Request) sdk.Verdict {
+var zoneVolume = sdk.Predicate{Name: "ZoneVolume", Reads: []string{"PersistentVolumeClaim"}, Idle: func(pod *sdk.Pod, _ any) bool {
+	return !slices.ContainsFunc(pod.Volumes, func(v sdk.Volume) bool { return v.Type == "persistentVolumeClaim" })
+}, Filter: func(r *sdk.Request) sdk.Verdict {
 	for _, v := range r.Pod.Volumes {
 		if v.Type != "persistentVolumeClaim" {
 			continue
@@ -93,6 +96,15 @@ var bigNode = sdk.Priority{Name: "BigNode", Normalize: sdk.NormalizeMax, Score: 
 // spread counts a node's pods with the same app, and projects by zone.
 var spread = sdk.Priority{
 	Name: "Spread", Normalize: sdk.NormalizePlugin, Reads: []string{"Service"},
+	Prepare: func(c *sdk.Cluster, pod *sdk.Pod) any {
+		selected := false
+		c.Objects("Service", pod.Namespace, func(o *sdk.Object) bool {
+			selected = selected || o.Selector.Matches(pod.Labels)
+			return true
+		})
+		return selected
+	},
+	Idle: func(_ *sdk.Pod, selected any) bool { return !selected.(bool) },
 	Score: func(r *sdk.Request) int64 {
 		var n, services int64
 		r.Cluster.Objects("Service", r.Pod.Namespace, func(o *sdk.Object) bool {
@@ -201,6 +213,16 @@ func (p *testPolicy) Apply(_ context.Context, delta *contractv1.Delta) error {
 	}
 	p.have = delta.Generation
 	return nil
+}
+
+// IdleVerdict and IdleScore are what the guest says, too.
+func (p *testPolicy) IdleVerdict(_ context.Context, i int, class uint32) bool {
+	idle, err := p.guest.Idle(i, class)
+	return err == nil && idle
+}
+
+func (p *testPolicy) IdleScore(ctx context.Context, i int, class uint32) bool {
+	return p.IdleVerdict(ctx, p.offset+i, class)
 }
 
 func (p *testPolicy) MovedVerdicts(_ context.Context, i int, class uint32, since uint64) (uint64, []uint32, bool) {

@@ -45,7 +45,7 @@ func (c *class) judge(ctx context.Context, nodes []uint32, wanted func(*Predicat
 		if len(alive) == 0 {
 			break
 		}
-		if !wanted(&c.predicates[p]) {
+		if c.idleP[p].now || !wanted(&c.predicates[p]) {
 			continue
 		}
 		ask, out := make([]uint32, len(alive)), make([]uint32, len(alive))

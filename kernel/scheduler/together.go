@@ -26,6 +26,9 @@ func (c *class) filterTogether(ctx context.Context, p int, alive []uint32) {
 	count := 0
 	last := p
 	for ; last < len(c.predicates) && c.predicates[last].Group == group; last++ {
+		if c.idleP[last].now {
+			continue
+		}
 		if nodes, some := missing(alive, c.verdicts[last], unknown); some {
 			e.Filters = append(e.Filters, contractv1.FilterQuestion{Predicate: last, Nodes: nodes})
 			count += len(alive)
@@ -33,7 +36,7 @@ func (c *class) filterTogether(ctx context.Context, p int, alive []uint32) {
 	}
 	if last == len(c.predicates) {
 		for i := range c.priorities {
-			if c.priorities[i].Group != group || c.voidS[i] && c.priorities[i].Scope == string(sdk.ScopeCluster) {
+			if c.priorities[i].Group != group || c.idleS[i].now || c.voidS[i] && c.priorities[i].Scope == string(sdk.ScopeCluster) {
 				continue
 			}
 			if nodes, some := missing(alive, c.have[i], false); some {

@@ -19,6 +19,7 @@ const Reason = "node(s) cannot allocate resource claims: resource.k8s.io is not 
 func New() sdk.Predicate {
 	return sdk.Predicate{
 		Name: Name, Scope: sdk.ScopeNode, Contract: contract.Three, Events: []sdk.Interest{},
+		Idle: func(pod *sdk.Pod, _ any) bool { return len(pod.ResourceClaims) == 0 },
 		Filter: func(r *sdk.Request) sdk.Verdict {
 			if len(r.Pod.ResourceClaims) > 0 {
 				return sdk.Never(Reason)

@@ -73,10 +73,13 @@ func prepare(c *sdk.Cluster, pod *sdk.Pod) any {
 		}
 	}
 	s.needsItself = s.needs(pod)
-	asks := len(s.need)+len(s.hate) > 0
-	for node := range c.Nodes {
-		for _, other := range node.Pods {
-			if asks || other.PodAntiAffinity != nil {
+	if len(s.need)+len(s.hate) == 0 {
+		for node, other := range c.AffinePods {
+			s.count(node, other, 1)
+		}
+	} else {
+		for node := range c.Nodes {
+			for _, other := range node.Pods {
 				s.count(node, other, 1)
 			}
 		}

@@ -20,7 +20,7 @@ type predicate struct{ added *nodeselector.Required }
 // New returns the predicate, with nothing added until it is configured.
 func New() sdk.Predicate {
 	p := &predicate{}
-	return sdk.Predicate{Name: Name, Scope: sdk.ScopeNode, Contract: contract.Three, Configure: p.configure, Prepare: prepare, Filter: p.filter, Events: []sdk.Interest{
+	return sdk.Predicate{Name: Name, Scope: sdk.ScopeNode, Contract: contract.Three, Configure: p.configure, Prepare: prepare, Idle: p.idle, Filter: p.filter, Events: []sdk.Interest{
 		{Kind: sdk.KindNode, Actions: sdk.ActionAdd | sdk.ActionUpdateNodeLabel, Helps: p.helps},
 	}}
 }
@@ -32,6 +32,10 @@ func (p *predicate) configure(data []byte) error {
 }
 
 func prepare(_ *sdk.Cluster, pod *sdk.Pod) any { return nodeselector.Of(pod) }
+
+func (p *predicate) idle(_ *sdk.Pod, state any) bool {
+	return p.added == nil && state.(*nodeselector.Required) == nil
+}
 
 func (p *predicate) filter(r *sdk.Request) sdk.Verdict {
 	if !p.added.Matches(r.Node) {

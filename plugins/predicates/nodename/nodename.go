@@ -15,10 +15,13 @@ const Reason = "node(s) didn't match the requested node name"
 
 // New returns the predicate. It takes no configuration.
 func New() sdk.Predicate {
-	return sdk.Predicate{Name: Name, Scope: sdk.ScopeNode, Contract: contract.Three, Filter: filter, Events: []sdk.Interest{
+	return sdk.Predicate{Name: Name, Scope: sdk.ScopeNode, Contract: contract.Three, Idle: idle, Filter: filter, Events: []sdk.Interest{
 		{Kind: sdk.KindNode, Actions: sdk.ActionAdd},
 	}}
 }
+
+// idle: pods that wait name no node as a rule.
+func idle(pod *sdk.Pod, _ any) bool { return pod.NodeName == "" }
 
 func filter(r *sdk.Request) sdk.Verdict {
 	if r.Pod.NodeName != "" && r.Pod.NodeName != r.Node.Name {

@@ -19,11 +19,13 @@ const anyAddress = "0.0.0.0"
 
 // New returns the predicate. It takes no configuration.
 func New() sdk.Predicate {
-	return sdk.Predicate{Name: Name, Scope: sdk.ScopeNode, Contract: contract.Three, Filter: filter, Events: []sdk.Interest{
+	return sdk.Predicate{Name: Name, Scope: sdk.ScopeNode, Contract: contract.Three, Idle: idle, Filter: filter, Events: []sdk.Interest{
 		{Kind: sdk.KindPod, Actions: sdk.ActionDelete, Helps: frees},
 		{Kind: sdk.KindNode, Actions: sdk.ActionAdd},
 	}}
 }
+
+func idle(pod *sdk.Pod, _ any) bool { return len(pod.HostPorts) == 0 }
 
 func filter(r *sdk.Request) sdk.Verdict {
 	if len(r.Pod.HostPorts) == 0 {

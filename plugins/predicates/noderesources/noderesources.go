@@ -70,6 +70,12 @@ func (c *Count) Wanted(pod *sdk.Pod) []int64 {
 	return out
 }
 
+// Plain reports that CPU and memory are counted, in this order and with a weight of 1
+// each: the default, for which priorities have a loop without names.
+func (c *Count) Plain() bool {
+	return len(c.Resources) == 2 && c.Resources[0] == Resource{"cpu", 1} && c.Resources[1] == Resource{"memory", 1}
+}
+
 // Of fills in the amounts of a node for a pod that wants so much.
 func (c *Count) Of(node *sdk.Node, wanted []int64, out []Amount) {
 	for i := range c.Resources {

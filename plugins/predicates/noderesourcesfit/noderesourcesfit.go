@@ -20,7 +20,7 @@ type predicate struct{ resources, groups []string } // ignored
 // New returns the predicate, which ignores nothing until it is configured.
 func New() sdk.Predicate {
 	p := &predicate{}
-	return sdk.Predicate{Name: Name, Scope: sdk.ScopeNode, Contract: contract.Three, Configure: p.configure, Prepare: p.prepare, Filter: filter, Events: []sdk.Interest{
+	return sdk.Predicate{Name: Name, Scope: sdk.ScopeNode, Contract: contract.Three, Configure: p.configure, Prepare: p.prepare, Filter: filter, FilterNodes: filterNodes, Events: []sdk.Interest{
 		{Kind: sdk.KindPod, Actions: sdk.ActionDelete | sdk.ActionUpdatePodScaleDown, Helps: frees},
 		{Kind: sdk.KindNode, Actions: sdk.ActionAdd | sdk.ActionUpdateNodeAllocatable, Helps: p.grows},
 	}}
@@ -60,6 +60,25 @@ func (p *predicate) ignores(name string) bool {
 	}
 	group, _, _ := strings.Cut(name, "/")
 	return slices.Contains(p.resources, name) || slices.Contains(p.groups, group)
+}
+
+// filterNodes is filter, of which it asks about the nodes that may be unfit.
+func filterNodes(b *sdk.Batch) {
+	want := &b.Pod.Requests
+	if len(b.State.([]scalar)) > 0 {
+		b.Each(filter)
+		return
+	}
+	r := sdk.Request{Pod: b.Pod, Cluster: b.Cluster, State: b.State}
+	for k, n := range b.Nodes {
+		have, used := &n.Allocatable, &n.Requested
+		if used.Pods+1 > have.Pods || want.MilliCPU > 0 && want.MilliCPU > have.MilliCPU-used.MilliCPU ||
+			want.Memory > 0 && want.Memory > have.Memory-used.Memory ||
+			want.EphemeralStorage > 0 && want.EphemeralStorage > have.EphemeralStorage-used.EphemeralStorage {
+			r.Node = n
+			b.Refuse(k, filter(&r))
+		}
+	}
 }
 
 func filter(r *sdk.Request) sdk.Verdict {

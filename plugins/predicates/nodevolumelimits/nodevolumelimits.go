@@ -20,7 +20,7 @@ func New() sdk.Predicate {
 		Name: Name, Scope: sdk.ScopeNode, Contract: contract.Three,
 		Reads:   []string{"PersistentVolumeClaim", "PersistentVolume", "StorageClass", "CSINode", "VolumeAttachment"},
 		Events:  Events(),
-		Prepare: prepare, Filter: filter,
+		Prepare: prepare, Idle: idle, Filter: filter,
 	}
 }
 
@@ -131,6 +131,11 @@ func attached(c *sdk.Cluster) map[string]volumes {
 		return true
 	})
 	return out
+}
+
+func idle(_ *sdk.Pod, value any) bool {
+	s := value.(*state)
+	return s.refusal == "" && len(s.volumes) == 0
 }
 
 func filter(r *sdk.Request) sdk.Verdict {

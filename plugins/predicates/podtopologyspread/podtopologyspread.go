@@ -34,7 +34,7 @@ func New() sdk.Predicate {
 	}
 	return sdk.Predicate{
 		Name: Name, Scope: sdk.ScopeCluster, Contract: contract.Three, Reads: topologyspread.Reads(), Events: events(),
-		Configure: p.configure, Prepare: p.prepare, Follow: topologyspread.Follow, Moved: topologyspread.Moved, FilterNodes: filter,
+		Configure: p.configure, Prepare: p.prepare, Follow: topologyspread.Follow, Moved: topologyspread.Moved, Idle: topologyspread.Idle, FilterNodes: filter,
 	}
 }
 

@@ -109,6 +109,9 @@ func Follow(_ *sdk.Cluster, _ *sdk.Pod, state any, changes []sdk.Change) any {
 	return state
 }
 
+// Idle: the pod has no constraint.
+func Idle(_ *sdk.Pod, state any) bool { return state.(*Spread) == nil }
+
 // Moved lists the nodes that the plugin answers otherwise about.
 func Moved(state any) (nodes []uint32, all bool) {
 	if s := state.(*Spread); s != nil {

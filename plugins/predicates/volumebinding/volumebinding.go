@@ -30,6 +30,10 @@ func New() sdk.Predicate {
 	return sdk.Predicate{
 		Name: Name, Scope: sdk.ScopeNode, Contract: contract.Three, Reads: Reads(), Events: Events(), Configure: Configure,
 		Prepare: func(c *sdk.Cluster, pod *sdk.Pod) any { return ClaimsOf(c, pod) },
+		Idle: func(_ *sdk.Pod, state any) bool {
+			p := state.(*PodClaims)
+			return p.Refusal == "" && len(p.Bound)+len(p.Waiting) == 0
+		},
 		Filter: func(r *sdk.Request) sdk.Verdict {
 			p := r.State.(*PodClaims)
 			if p.Refusal != "" {

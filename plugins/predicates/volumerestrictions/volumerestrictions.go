@@ -25,7 +25,7 @@ func New() sdk.Predicate {
 	return sdk.Predicate{
 		Name: Name, Scope: sdk.ScopeCluster, Pods: sdk.PodsWithClaims, Contract: contract.Three,
 		Reads: []string{"PersistentVolumeClaim"}, Events: Events(),
-		Prepare: prepare, Follow: follow, Filter: filter,
+		Prepare: prepare, Follow: follow, Idle: idle, Filter: filter,
 	}
 }
 
@@ -138,6 +138,11 @@ func (s *state) count(pod, other *sdk.Pod, sign int) {
 			}
 		}
 	}
+}
+
+func idle(_ *sdk.Pod, value any) bool {
+	s := value.(*state)
+	return s.missing == "" && len(s.disks)+len(s.used) == 0
 }
 
 func filter(r *sdk.Request) sdk.Verdict {

@@ -32,6 +32,7 @@ func New() sdk.Predicate {
 	return sdk.Predicate{
 		Name: Name, Scope: sdk.ScopeNode, Contract: contract.Three, Reads: Reads(), Events: Events(),
 		Prepare: func(c *sdk.Cluster, pod *sdk.Pod) any { return demands(c, pod) },
+		Idle:    idle,
 		Filter:  filter,
 	}
 }
@@ -140,6 +141,11 @@ func zones(value string) []string {
 		}
 	}
 	return list
+}
+
+func idle(_ *sdk.Pod, value any) bool {
+	s := value.(*state)
+	return s.refusal == "" && len(s.limits) == 0
 }
 
 func filter(r *sdk.Request) sdk.Verdict {

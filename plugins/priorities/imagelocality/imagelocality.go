@@ -28,7 +28,7 @@ const (
 func New() sdk.Priority {
 	return sdk.Priority{
 		Name: Name, Scope: sdk.ScopeNode, Normalize: sdk.NormalizePluginNonzero, MaxScore: sdk.MaxFrameworkScore,
-		Prepare: prepare, Score: score, NormalizeFunc: normalize,
+		Prepare: prepare, Score: score, ScoreNodes: scoreNodes, NormalizeFunc: normalize,
 	}
 }
 
@@ -82,6 +82,16 @@ func prepare(_ *sdk.Cluster, pod *sdk.Pod) any {
 	}
 	s.words = (len(s.images) + 63) / 64
 	return s
+}
+
+func scoreNodes(b *sdk.Batch) {
+	r, scores := sdk.Request{State: b.State}, b.Scores()
+	for k, n := range b.Nodes {
+		if len(n.Images) > 0 {
+			r.Node = n
+			scores[k] = score(&r)
+		}
+	}
 }
 
 func score(r *sdk.Request) int64 {

@@ -68,9 +68,13 @@ func (p *priority) prepare(c *sdk.Cluster, pod *sdk.Pod) any {
 	if p.args.IgnorePreferredTermsOfExistingPods && len(s.mine) == 0 {
 		return (*state)(nil)
 	}
-	for node := range c.Nodes {
-		for _, other := range node.Pods {
-			if len(s.mine) > 0 || other.PodAffinity != nil || other.PodAntiAffinity != nil {
+	if len(s.mine) == 0 {
+		for node, other := range c.AffinePods {
+			s.count(node, other, 1)
+		}
+	} else {
+		for node := range c.Nodes {
+			for _, other := range node.Pods {
 				s.count(node, other, 1)
 			}
 		}

@@ -19,7 +19,7 @@ func New() sdk.Priority {
 	p := &priority{}
 	return sdk.Priority{
 		Name: Name, Scope: sdk.ScopeNode, Normalize: sdk.NormalizeMax, MaxScore: sdk.MaxFrameworkScore,
-		Configure: p.configure, Prepare: p.prepare, Score: score,
+		Configure: p.configure, Prepare: p.prepare, Idle: idle, Score: score,
 	}
 }
 
@@ -32,5 +32,7 @@ func (p *priority) configure(data []byte) error {
 func (p *priority) prepare(_ *sdk.Cluster, pod *sdk.Pod) any {
 	return append(nodeselector.Preferred(pod.NodeAffinity), p.added...)
 }
+
+func idle(_ *sdk.Pod, state any) bool { return len(state.([]sdk.PreferredTerm)) == 0 }
 
 func score(r *sdk.Request) int64 { return nodeselector.Weight(r.State.([]sdk.PreferredTerm), r.Node) }

@@ -31,7 +31,7 @@ func New() sdk.Priority {
 	p.take(noderesources.Default())
 	return sdk.Priority{
 		Name: Name, Scope: sdk.ScopeNode, Normalize: sdk.NormalizeNone, MaxScore: sdk.MaxFrameworkScore,
-		Configure: p.configure, Prepare: p.prepare, Score: p.score,
+		Configure: p.configure, Prepare: p.prepare, Idle: idle, Score: p.score, ScoreNodes: p.scoreNodes,
 	}
 }
 
@@ -76,6 +76,41 @@ func (p *priority) prepare(_ *sdk.Cluster, pod *sdk.Pod) any {
 	return []int64(nil)
 }
 
+func idle(_ *sdk.Pod, state any) bool { return state.([]int64) == nil }
+
+// scoreNodes is score. Of the default resources the loop has no names and no calls.
+func (p *priority) scoreNodes(b *sdk.Batch) {
+	if !p.count.Plain() {
+		b.ScoreEach(p.score)
+		return
+	}
+	wanted, scores := b.State.([]int64), b.Scores()
+	for k, n := range b.Nodes {
+		var with, without float64
+		if cpu, memory := n.Allocatable.MilliCPU, n.Allocatable.Memory; cpu != 0 && memory != 0 {
+			with = deviation(share(n.Requested.MilliCPU+wanted[0], cpu), share(n.Requested.Memory+wanted[1], memory))
+			without = deviation(share(n.Requested.MilliCPU, cpu), share(n.Requested.Memory, memory))
+		}
+		scores[k] = gain(scoreOf(with), scoreOf(without))
+	}
+}
+
+// deviation is the standard deviation of two numbers; it rounds otherwise than the
+// square root of a square.
+func deviation(first, second float64) float64 { return math.Abs((first - second) / 2) }
+
+func share(requested, allocatable int64) float64 {
+	return min(float64(requested)/float64(allocatable), 1)
+}
+
+func scoreOf(deviation float64) int64 { return int64((1 - deviation) * sdk.MaxFrameworkScore) }
+
+// gain: half of the score is for free, so that a change for the worse shows too.
+func gain(with, without int64) int64 {
+	const half = sdk.MaxFrameworkScore / 2
+	return half + (half+with-without)/2
+}
+
 func (p *priority) score(r *sdk.Request) int64 {
 	wanted := r.State.([]int64)
 	if wanted == nil {
@@ -84,9 +119,7 @@ func (p *priority) score(r *sdk.Request) int64 {
 	p.count.Of(r.Node, wanted, p.amounts)
 	with := balance(p.amounts, func(a *noderesources.Amount) int64 { return a.Requested })
 	without := balance(p.amounts, func(a *noderesources.Amount) int64 { return a.Allocated })
-	// Half of the score is for free, so that a change for the worse shows too.
-	const half = sdk.MaxFrameworkScore / 2
-	return half + (half+with-without)/2
+	return gain(with, without)
 }
 
 // balance is 100 less a hundred times the standard deviation of the requested parts.
@@ -105,10 +138,10 @@ func balance(amounts []noderesources.Amount, requested func(*noderesources.Amoun
 			second = f
 		}
 	}
-	deviation := 0.0
+	apart := 0.0
 	switch {
-	case n == 2: // rounds otherwise than the square root of a square
-		deviation = math.Abs((first - second) / 2)
+	case n == 2:
+		apart = deviation(first, second)
 	case n > 2:
 		mean, squares := sum/float64(n), 0.0
 		for i := range amounts {
@@ -117,11 +150,11 @@ func balance(amounts []noderesources.Amount, requested func(*noderesources.Amoun
 				squares += (f - mean) * (f - mean)
 			}
 		}
-		deviation = math.Sqrt(squares / float64(n))
+		apart = math.Sqrt(squares / float64(n))
 	}
-	return int64((1 - deviation) * sdk.MaxFrameworkScore)
+	return scoreOf(apart)
 }
 
 func part(a *noderesources.Amount, requested func(*noderesources.Amount) int64) float64 {
-	return min(float64(requested(a))/float64(a.Allocatable), 1)
+	return share(requested(a), a.Allocatable)
 }

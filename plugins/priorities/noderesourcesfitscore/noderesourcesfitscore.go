@@ -30,7 +30,7 @@ func New() sdk.Priority {
 	}
 	return sdk.Priority{
 		Name: Name, Scope: sdk.ScopeNode, Normalize: sdk.NormalizeNone, MaxScore: sdk.MaxFrameworkScore,
-		Configure: p.configure, Prepare: p.prepare, Score: p.score,
+		Configure: p.configure, Prepare: p.prepare, Score: p.score, ScoreNodes: p.scoreNodes,
 	}
 }
 
@@ -46,6 +46,36 @@ func (p *priority) configure(data []byte) error {
 }
 
 func (p *priority) prepare(_ *sdk.Cluster, pod *sdk.Pod) any { return p.count.Wanted(pod) }
+
+// scoreNodes is score. Of the default strategy the loop has no names and no calls.
+func (p *priority) scoreNodes(b *sdk.Batch) {
+	if p.strategy.Type != noderesources.LeastAllocated || !p.count.Plain() {
+		b.ScoreEach(p.score)
+		return
+	}
+	wanted, scores := b.State.([]int64), b.Scores()
+	for k, n := range b.Nodes {
+		var sum, weights int64
+		if all := n.Allocatable.MilliCPU; all != 0 {
+			sum, weights = least(n.NonZeroMilliCPU+wanted[0], all), 1
+		}
+		if all := n.Allocatable.Memory; all != 0 {
+			sum, weights = sum+least(n.NonZeroMemory+wanted[1], all), weights+1
+		}
+		if weights == 2 {
+			sum /= 2
+		}
+		scores[k] = sum
+	}
+}
+
+// least is the score of one resource by LeastAllocated.
+func least(requested, allocatable int64) int64 {
+	if requested > allocatable {
+		return 0
+	}
+	return (allocatable - requested) * sdk.MaxFrameworkScore / allocatable
+}
 
 // score is the mean of the resources' scores by their weights.
 func (p *priority) score(r *sdk.Request) int64 {
@@ -84,8 +114,5 @@ func (p *priority) one(a *noderesources.Amount) int64 {
 		}
 		return noderesources.Along(p.strategy.Ratio.Shape, a.Requested*100/a.Allocatable)
 	}
-	if a.Requested > a.Allocatable {
-		return 0
-	}
-	return (a.Allocatable - a.Requested) * sdk.MaxFrameworkScore / a.Allocatable
+	return least(a.Requested, a.Allocatable)
 }

@@ -34,7 +34,7 @@ func New() sdk.Priority {
 	}
 	return sdk.Priority{
 		Name: Name, Scope: sdk.ScopeCluster, Normalize: sdk.NormalizePluginNonzero, MaxScore: sdk.MaxFrameworkScore, Reads: topologyspread.Reads(),
-		Configure: p.configure, Prepare: p.prepare, Follow: topologyspread.Follow, Moved: topologyspread.Moved, ScoreNodes: score, NormalizeFunc: p.normalize,
+		Configure: p.configure, Prepare: p.prepare, Follow: topologyspread.Follow, Moved: topologyspread.Moved, Idle: topologyspread.Idle, ScoreNodes: score, NormalizeFunc: p.normalize,
 	}
 }
 

@@ -12,7 +12,7 @@ const Name = "TaintTolerationScore"
 func New() sdk.Priority {
 	return sdk.Priority{
 		Name: Name, Scope: sdk.ScopeNode, Normalize: sdk.NormalizeReverse, MaxScore: sdk.MaxFrameworkScore,
-		Prepare: prepare, Score: score,
+		Prepare: prepare, Score: score, ScoreNodes: scoreNodes,
 	}
 }
 
@@ -25,6 +25,16 @@ func prepare(_ *sdk.Cluster, pod *sdk.Pod) any {
 		}
 	}
 	return out
+}
+
+func scoreNodes(b *sdk.Batch) {
+	r, scores := sdk.Request{State: b.State}, b.Scores()
+	for k, n := range b.Nodes {
+		if len(n.Taints) > 0 {
+			r.Node = n
+			scores[k] = score(&r)
+		}
+	}
 }
 
 func score(r *sdk.Request) int64 {

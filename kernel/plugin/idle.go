@@ -1,0 +1,53 @@
+package plugin
+
+import (
+	"context"
+
+	contractv1 "pintle.dev/pintle/sdk/contract/v1"
+)
+
+var _ contractv1.Idler = (*Policy)(nil)
+
+// idler is a guest that knows which of its plugins have nothing to say.
+type idler interface {
+	// idle reports whether plugin i has nothing to say about a class.
+	idle(i int, class uint32) (bool, error)
+}
+
+// IdleVerdict reports whether predicate i lets the class pass everywhere.
+func (p *Policy) IdleVerdict(ctx context.Context, i int, class uint32) bool {
+	return p.filters[i].idle(ctx, p.replica, class)
+}
+
+// IdleScore reports whether priority i gives the class 0 everywhere.
+func (p *Policy) IdleScore(ctx context.Context, i int, class uint32) bool {
+	return p.scorers[i].idle(ctx, p.replica, class)
+}
+
+// idle asks the plugin; one that fails is asked about nodes, and fails there.
+func (at place) idle(ctx context.Context, replica uint64, class uint32) (idle bool) {
+	err := at.unit.ask(ctx, at.name, "idle", replica, func(_ context.Context, g guest, k int) (err error) {
+		if asked, ok := g.(idler); ok {
+			idle, err = asked.idle(k, class)
+		}
+		return err
+	})
+	return err == nil && idle
+}
+
+func (g *wasmGuest) idle(i int, class uint32) (bool, error) {
+	if g.idleFn == nil {
+		return false, nil
+	}
+	g.stack[0], g.stack[1] = uint64(i), uint64(class)
+	if err := g.invoke(g.idleFn, g.timeout); err != nil {
+		return false, err
+	}
+	switch int32(g.stack[0]) {
+	case 0:
+		return false, nil
+	case 1:
+		return true, nil
+	}
+	return false, g.answered()
+}

@@ -1,0 +1,93 @@
+package scheduler
+
+import "pintle.dev/pintle/sdk"
+
+func (s *snapshot) version(kinds []string) uint64 {
+	var sum uint64
+	for _, kind := range kinds {
+		sum += s.kinds[kind]
+	}
+	return sum
+}
+
+// collect voids what may have changed and lists the nodes to look at.
+func (c *class) collect(s *snapshot) {
+	c.tick++
+	c.list = c.list[:0]
+	touched, ok := s.log.since(c.position)
+	if !c.known || !ok {
+		for n := range s.byIndex {
+			c.voidNode(uint32(n))
+		}
+		for p := range c.predicates {
+			c.readsP[p], c.stale[p] = s.version(c.predicates[p].Reads), false
+		}
+		return
+	}
+	for _, n := range touched {
+		if c.mark[n] != c.tick {
+			c.voidNode(n)
+		}
+	}
+	for p := range c.predicates {
+		info := &c.predicates[p]
+		reads := s.version(info.Reads)
+		if c.idleP[p].stays {
+			c.readsP[p] = reads
+			continue
+		}
+		if reads == c.readsP[p] && !c.stale[p] && (info.Scope != string(sdk.ScopeCluster) || len(touched) == 0) {
+			continue
+		}
+		same := reads == c.readsP[p] && !c.stale[p]
+		c.readsP[p], c.stale[p] = reads, false
+		if same && c.movesP[p].known {
+			c.voidMoved(p)
+			continue
+		}
+		fill(c.verdicts[p], unknown)
+		for n, f := range c.fail {
+			// A node that failed earlier in the order stays failed, but for one
+			// that fits by itself.
+			if (f == fits || f >= int32(p) || c.reserved[uint32(n)]) && c.mark[n] != c.tick {
+				c.mark[n] = c.tick
+				c.list = append(c.list, uint32(n))
+			}
+		}
+	}
+}
+
+func (c *class) voidNode(n uint32) {
+	c.mark[n] = c.tick
+	c.list = append(c.list, n)
+	for p := range c.verdicts {
+		if !c.idleP[p].now {
+			c.verdicts[p][n] = unknown
+		}
+	}
+	for i := range c.have {
+		c.have[i][n] = false
+	}
+}
+
+// voidScores voids the raw scores of priorities for which every node may have
+// another now.
+func (c *class) voidScores(s *snapshot) {
+	changed := !c.known || c.position != s.log.end()
+	for i := range c.priorities {
+		info := &c.priorities[i]
+		reads := s.version(info.Reads)
+		if c.idleS[i].now {
+			c.voidS[i], c.readsS[i], c.staleS[i] = false, reads, false
+			continue
+		}
+		c.voidS[i] = !c.known || reads != c.readsS[i] || c.staleS[i] || info.Scope == string(sdk.ScopeCluster) && changed && !c.movesS[i].known
+		if c.voidS[i] {
+			clear(c.have[i])
+			c.moved[i] = true
+		} else {
+			c.voidMovedScores(i)
+		}
+		c.readsS[i], c.staleS[i] = reads, false
+	}
+}
