@@ -32,6 +32,8 @@ type cycleCall struct {
 	classes    []uint32 // QUEUEING_HINT: parallel to pods, or shorter
 	standing   standing
 	candidates []wireCandidate
+	victims    [][]byte // UIDs
+	lists      *cycleLists
 
 	deltas     [][]byte
 	generation uint64
@@ -98,10 +100,34 @@ func (c *cycleCall) waiting(s *cycleStep) []Waiting {
 	return list
 }
 
+// cycleLists is the memory of lists over nodes, used again by the next call: in a
+// module those of a pod that fits nowhere are most of what there is to collect.
+type cycleLists struct {
+	nodeIDs, refused []uint32
+	nodes            []*Node
+	refusedNodes     []RefusedNode
+	candidates       []wireCandidate
+	victims          [][]byte
+}
+
+// keep remembers the lists of a call for the next one.
+func (l *cycleLists) keep(c *cycleCall) {
+	l.nodeIDs, l.refused, l.candidates, l.victims = c.nodeIDs[:0], c.refused[:0], c.candidates[:0], c.victims[:0]
+	if c.lists != nil {
+		l.nodes = c.nodes[:0]
+	}
+}
+
 func (c *cycleCall) refusedNodes() []RefusedNode {
-	list := make([]RefusedNode, len(c.nodes))
+	var list []RefusedNode
+	if c.lists != nil {
+		list = sized(c.lists.refusedNodes, len(c.nodes))
+		c.lists.refusedNodes = list[:0]
+	} else {
+		list = make([]RefusedNode, len(c.nodes))
+	}
 	for k, n := range c.nodes {
-		list[k].Node = n
+		list[k] = RefusedNode{Node: n}
 		if k < len(c.refused) && int(c.refused[k]) < len(c.refusals) {
 			r := &c.refusals[c.refused[k]]
 			list[k].Plugin, list[k].Reasons, list[k].Unresolvable = r.plugin, r.reasons, r.code == UnschedulableAndUnresolvable
@@ -124,14 +150,19 @@ func (g *Guest) Cycle(ctx context.Context, request []byte) ([]byte, error) {
 // cycle decodes a request and finds what it is about. What it returns needs the
 // guest no more if the call is beside.
 func (g *Guest) cycle(ctx context.Context, request []byte) (*cycleCall, error) {
-	c := &cycleCall{ctx: ctx, cluster: &g.cluster}
+	l := &g.lists
+	c := &cycleCall{ctx: ctx, cluster: &g.cluster, nodeIDs: l.nodeIDs, refused: l.refused, candidates: l.candidates, victims: l.victims}
 	if err := decodeCycle(request, c); err != nil {
 		return nil, err
 	}
+	defer l.keep(c)
 	for _, delta := range c.deltas {
 		if err := g.Apply(delta); err != nil {
 			return nil, err
 		}
+	}
+	if len(c.steps) == 1 && (c.steps[0].point == pointPostFilter || c.steps[0].point == pointChoose) {
+		c.lists, c.nodes = l, l.nodes // the call is over before the next one
 	}
 	classed := false
 	for k := range c.steps {

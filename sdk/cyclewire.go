@@ -57,9 +57,7 @@ func decodeCycle(data []byte, c *cycleCall) error {
 		case 14:
 			c.standing, err = decodeStanding(f.bytes)
 		case 15:
-			var w wireCandidate
-			w, err = decodeCandidate(f.bytes)
-			c.candidates = append(c.candidates, w)
+			err = c.candidate(f.bytes)
 		}
 		return err
 	})

@@ -45,6 +45,7 @@ type Guest struct {
 	batched    Batch
 
 	evaluation evaluation
+	lists      cycleLists
 }
 
 type servedState struct {

@@ -1,10 +1,13 @@
 package sdk
 
+import "fmt"
+
 // Failure is a pod that fits nowhere.
 type Failure struct {
 	Cluster *Cluster
 	Pod     *QueuedPod
-	// Refused are all nodes, each with what refused it first.
+	// Refused are all nodes, each with what refused it first. The list is good until
+	// the plugin answers.
 	Refused []RefusedNode
 	// Nominated is the node of the pod's own status.nominatedNodeName: nil if it
 	// has none, or one that is gone. Leaving are pods of it that a preemption ended
@@ -69,7 +72,8 @@ type Tried struct {
 	Cluster    *Cluster
 	Pod        *QueuedPod
 	Candidates []Candidate
-	// Refused are nodes that were tried and do not fit without all that may go.
+	// Refused are nodes that were tried and do not fit without all that may go; the
+	// list is good until the plugin answers.
 	Refused []RefusedNode
 }
 
@@ -110,13 +114,20 @@ func (p *PostFilter) trying() map[point]step {
 			}
 		},
 		pointChoose: func(c *cycleCall, _ *cycleStep, r *stepResult) {
-			t := &Tried{Cluster: c.cluster, Pod: c.pod(), Refused: c.refusedNodes()}
+			t := &Tried{Cluster: c.cluster, Pod: c.pod(), Refused: c.refusedNodes(), Candidates: make([]Candidate, 0, len(c.candidates))}
+			pods := make([]*Pod, 0, len(c.victims))
 			for _, w := range c.candidates {
 				n := c.cluster.Node(w.node)
 				if n == nil {
 					continue
 				}
-				t.Candidates = append(t.Candidates, Candidate{n, n.podsOf(w.victims), w.violations})
+				first := len(pods)
+				for _, uid := range c.victims[w.first:w.behind] {
+					if pod := n.Pods[string(uid)]; pod != nil {
+						pods = append(pods, pod)
+					}
+				}
+				t.Candidates = append(t.Candidates, Candidate{n, pods[first:len(pods):len(pods)], w.violations})
 			}
 			r.nomination, r.status = p.Choose(t)
 		},
@@ -129,11 +140,12 @@ type victims struct {
 	Victims
 }
 
-// wireCandidate is a Candidate of the contract as it was decoded.
+// wireCandidate is a Candidate of the contract as it was decoded; its victims are
+// those of the call from first on.
 type wireCandidate struct {
-	node       uint32
-	victims    []string
-	violations int
+	node          uint32
+	first, behind int
+	violations    int
 }
 
 // standing is a Standing of the contract.
@@ -164,20 +176,26 @@ func (c *cycleCall) failure() *Failure {
 	return f
 }
 
-func decodeCandidate(data []byte) (wireCandidate, error) {
-	var w wireCandidate
-	err := message(data, "candidate", func(f *field) error {
+// candidate takes in a Candidate; the UIDs of its victims stay where they are.
+func (c *cycleCall) candidate(data []byte) error {
+	of := wireCandidate{first: len(c.victims)}
+	w, f := wire{data: data}, field{}
+	for w.next(&f) {
 		switch f.tag {
 		case 1:
-			w.node = uint32(f.number)
+			of.node = uint32(f.number)
 		case 2:
-			w.victims = append(w.victims, f.text())
+			c.victims = append(c.victims, f.bytes)
 		case 3:
-			w.violations = int(uint32(f.number))
+			of.violations = int(uint32(f.number))
 		}
-		return nil
-	})
-	return w, err
+	}
+	if w.bad {
+		return fmt.Errorf("%w: candidate", ErrDelta)
+	}
+	of.behind = len(c.victims)
+	c.candidates = append(c.candidates, of)
+	return nil
 }
 
 func decodeStanding(data []byte) (standing, error) {
@@ -199,7 +217,7 @@ func decodeStanding(data []byte) (standing, error) {
 // appendTrial appends what post-filter plugins answer that have the host try.
 func appendTrial(m []byte, r *stepResult) []byte {
 	if t := r.trial; t != nil {
-		var packed []byte
+		packed := make([]byte, 0, 3*len(t.Nodes))
 		for _, n := range t.Nodes {
 			packed = appendVarint(packed, uint64(n.Index))
 		}

@@ -139,6 +139,7 @@ func exportScore(plugin int32, class, nodes, n, out uint32) int32 {
 
 //go:wasmexport pintle_evaluate
 func exportEvaluate(delta, size, request, words, out, room uint32) int32 {
+	tuneCollection()
 	return status(theGuest().Evaluate(memoryAt[byte](delta, size), memoryAt[uint32](request, words), memoryAt[uint64](out, room)))
 }
 
@@ -229,6 +230,7 @@ func exportContract(oldest, newest uint32) uint32 {
 
 //go:wasmexport pintle_cycle
 func exportCycle(pointer, size uint32) int32 {
+	tuneCollection()
 	answer, err := theGuest().Cycle(context.Background(), memoryAt[byte](pointer, size))
 	instance.answer = answer
 	return status(err)

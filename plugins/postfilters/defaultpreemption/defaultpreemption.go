@@ -84,15 +84,20 @@ func (p *plugin) try(f *sdk.Failure) (sdk.Trial, sdk.Status) {
 			return sdk.Trial{}, sdk.Refuse("preemption: not eligible due to a terminating pod on the nominated node.")
 		}
 	}
-	t := sdk.Trial{}
+	t, n := sdk.Trial{}, 0
+	for k := range f.Refused {
+		if !f.Refused[k].Unresolvable {
+			n++
+		}
+	}
+	if n == 0 {
+		return t, nothing(f.Cluster, nil)
+	}
+	t.Nodes = make([]*sdk.Node, 0, n)
 	for k := range f.Refused {
 		if !f.Refused[k].Unresolvable {
 			t.Nodes = append(t.Nodes, f.Refused[k].Node)
 		}
-	}
-	n := len(t.Nodes)
-	if n == 0 {
-		return t, nothing(f.Cluster, nil)
 	}
 	t.Wanted = min(max(int(int64(n)*int64(p.percentage)/100), int(p.absolute)), n)
 	if at := p.offset(n); at > 0 {
