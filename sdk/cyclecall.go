@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"slices"
 	"time"
+	"unsafe"
 )
 
 // maxStepReasons bounds the reasons of one status.
@@ -106,6 +107,7 @@ type cycleLists struct {
 	nodeIDs, refused []uint32
 	nodes            []*Node
 	refusedNodes     []RefusedNode
+	refusals         []refusal
 	candidates       []wireCandidate
 	victims          [][]byte
 }
@@ -113,9 +115,35 @@ type cycleLists struct {
 // keep remembers the lists of a call for the next one.
 func (l *cycleLists) keep(c *cycleCall) {
 	l.nodeIDs, l.refused, l.candidates, l.victims = c.nodeIDs[:0], c.refused[:0], c.candidates[:0], c.victims[:0]
-	if c.lists != nil {
-		l.nodes = c.nodes[:0]
+}
+
+// share gives refusals of the call the words of those of the call before.
+func (l *cycleLists) share(refusals []refusal) {
+	for k := range refusals {
+		r := &refusals[k]
+		for i := range l.refusals {
+			if known := &l.refusals[i]; known.code == r.code && known.plugin == r.plugin && slices.Equal(known.reasons, r.reasons) {
+				*r = *known
+				break
+			}
+		}
 	}
+	l.refusals = refusals
+}
+
+// take makes the entry say so. It writes what is another than before: while a module's
+// garbage is collected, a pointer that is written costs fifty times one that is read.
+func (n *RefusedNode) take(node *Node, r *refusal) {
+	if n.Node != node {
+		n.Node = node
+	}
+	if n.Plugin != r.plugin {
+		n.Plugin = r.plugin
+	}
+	if len(n.Reasons) != len(r.reasons) || unsafe.SliceData(n.Reasons) != unsafe.SliceData(r.reasons) {
+		n.Reasons = r.reasons
+	}
+	n.Unresolvable = r.code == UnschedulableAndUnresolvable
 }
 
 func (c *cycleCall) refusedNodes() []RefusedNode {
@@ -127,11 +155,11 @@ func (c *cycleCall) refusedNodes() []RefusedNode {
 		list = make([]RefusedNode, len(c.nodes))
 	}
 	for k, n := range c.nodes {
-		list[k] = RefusedNode{Node: n}
+		r := &refusal{}
 		if k < len(c.refused) && int(c.refused[k]) < len(c.refusals) {
-			r := &c.refusals[c.refused[k]]
-			list[k].Plugin, list[k].Reasons, list[k].Unresolvable = r.plugin, r.reasons, r.code == UnschedulableAndUnresolvable
+			r = &c.refusals[c.refused[k]]
 		}
+		list[k].take(n, r)
 	}
 	return list
 }
@@ -162,7 +190,8 @@ func (g *Guest) cycle(ctx context.Context, request []byte) (*cycleCall, error) {
 		}
 	}
 	if len(c.steps) == 1 && (c.steps[0].point == pointPostFilter || c.steps[0].point == pointChoose) {
-		c.lists, c.nodes = l, l.nodes // the call is over before the next one
+		c.lists = l // the call is over before the next one
+		l.share(c.refusals)
 	}
 	classed := false
 	for k := range c.steps {
@@ -197,12 +226,21 @@ func (g *Guest) cycle(ctx context.Context, request []byte) (*cycleCall, error) {
 			return nil, fmt.Errorf("%w: %d", ErrClass, class)
 		}
 	}
-	for _, index := range c.nodeIDs {
-		n := g.cluster.Node(index)
-		if n == nil {
-			return nil, fmt.Errorf("%w: index %d", ErrNode, index)
+	switch {
+	case c.lists != nil:
+		var err error
+		if c.nodes, err = g.listed(l.nodes, c.nodeIDs); err != nil {
+			return nil, err
 		}
-		c.nodes = append(c.nodes, n)
+		l.nodes = c.nodes
+	default:
+		for _, index := range c.nodeIDs {
+			n := g.cluster.Node(index)
+			if n == nil {
+				return nil, fmt.Errorf("%w: index %d", ErrNode, index)
+			}
+			c.nodes = append(c.nodes, n)
+		}
 	}
 	if c.hasNode {
 		c.node = g.cluster.Node(c.nodeID)
@@ -214,6 +252,21 @@ func (g *Guest) cycle(ctx context.Context, request []byte) (*cycleCall, error) {
 		c.node = &n
 	}
 	return c, nil
+}
+
+// listed makes the list one of the nodes at the indexes, writing what is another.
+func (g *Guest) listed(list []*Node, indexes []uint32) ([]*Node, error) {
+	list = sized(list, len(indexes))
+	for k, index := range indexes {
+		n := g.cluster.Node(index)
+		if n == nil {
+			return nil, fmt.Errorf("%w: index %d", ErrNode, index)
+		}
+		if list[k] != n {
+			list[k] = n
+		}
+	}
+	return list, nil
 }
 
 // beside reports whether the call may run while the guest does other things.

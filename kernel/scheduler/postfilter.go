@@ -180,6 +180,10 @@ type refusals struct {
 	class *class
 	call  *contractv1.CycleCall
 	at    map[causeKey]uint32
+	// last is the ruling that was added before: most nodes have that of their neighbour.
+	last   ruling
+	lastAt uint32
+	some   bool
 }
 
 type causeKey struct {
@@ -188,12 +192,16 @@ type causeKey struct {
 }
 
 func newRefusals(c *class, call *contractv1.CycleCall) *refusals {
-	return &refusals{c, call, map[causeKey]uint32{}}
+	return &refusals{class: c, call: call, at: map[causeKey]uint32{}}
 }
 
 // add notes that a predicate refused a node, or another plugin for reasons that
 // nobody's leaving changes.
 func (r *refusals) add(n uint32, v ruling, plugin string, reasons []string) {
+	if plugin == "" && r.some && v == r.last {
+		r.call.Nodes, r.call.Refused = append(r.call.Nodes, n), append(r.call.Refused, r.lastAt)
+		return
+	}
 	key := causeKey{ruling: v}
 	if plugin != "" {
 		key = causeKey{plugin: plugin, reasons: strings.Join(reasons, "\n")}
@@ -210,12 +218,15 @@ func (r *refusals) add(n uint32, v ruling, plugin string, reasons []string) {
 		k = uint32(len(r.call.Refusals))
 		r.call.Refusals, r.at[key] = append(r.call.Refusals, cause), k
 	}
+	if plugin == "" {
+		r.last, r.lastAt, r.some = v, k, true
+	}
 	r.call.Nodes, r.call.Refused = append(r.call.Nodes, n), append(r.call.Refused, k)
 }
 
 // refusals are all nodes with what refused the class, as a call without steps.
 func (c *class) refusals(s *snapshot) *contractv1.CycleCall {
-	call := &contractv1.CycleCall{Class: c.id}
+	call := &contractv1.CycleCall{Class: c.id, Nodes: make([]uint32, 0, s.count), Refused: make([]uint32, 0, s.count)}
 	list := newRefusals(c, call)
 	for n, e := range s.byIndex {
 		if e == nil {
