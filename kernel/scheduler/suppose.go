@@ -181,9 +181,7 @@ func (c *class) unreserve() {
 			continue
 		}
 		delete(c.reserved, n)
-		for p := range c.verdicts {
-			c.verdicts[p][n] = unknown
-		}
+		c.voidVerdicts(n)
 	}
 }
 

@@ -60,13 +60,17 @@ func (c *class) collect(s *snapshot) {
 func (c *class) voidNode(n uint32) {
 	c.mark[n] = c.tick
 	c.list = append(c.list, n)
+	c.voidVerdicts(n)
+	for i := range c.have {
+		c.have[i][n] = false
+	}
+}
+
+func (c *class) voidVerdicts(n uint32) {
 	for p := range c.verdicts {
 		if !c.idleP[p].now {
 			c.verdicts[p][n] = unknown
 		}
-	}
-	for i := range c.have {
-		c.have[i][n] = false
 	}
 }
 
