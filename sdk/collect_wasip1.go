@@ -13,7 +13,7 @@ import (
 // heap may grow by some MiB first; a large one is as Go has it.
 
 // lookEvery is after how many calls the size of the heap is looked at again.
-const lookEvery = 512
+const lookEvery = 64
 
 var collection struct {
 	calls   int
@@ -21,7 +21,7 @@ var collection struct {
 	live    []metrics.Sample
 }
 
-// tuneCollection is called with each question.
+// tuneCollection is called with each delta and each question.
 func tuneCollection() {
 	c := &collection
 	if c.calls++; c.calls%lookEvery != 1 {

@@ -122,6 +122,7 @@ func exportInstance(plugin int32, pointer, size uint32) int32 {
 
 //go:wasmexport pintle_apply
 func exportApply(pointer, size uint32) int32 {
+	tuneCollection()
 	result := status(theGuest().Apply(memoryAt[byte](pointer, size)))
 	collectFed(size)
 	return result

@@ -110,9 +110,9 @@ func grow[T any](s []T, n int, fill T) []T {
 	return s
 }
 
-func fill[T any](s []T, with T) {
+func setAll[T any](s []T, to T) {
 	for i := range s {
-		s[i] = with
+		s[i] = to
 	}
 }
 

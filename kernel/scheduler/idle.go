@@ -36,8 +36,8 @@ func (c *class) rest(ctx context.Context, s *snapshot) {
 		now := idler.IdleScore(ctx, k, c.id)
 		if now && !i.now {
 			// From here on all raw scores are 0.
-			fill(c.raw[k], 0)
-			fill(c.have[k], false)
+			setAll(c.raw[k], 0)
+			setAll(c.have[k], false)
 			c.moved[k], c.unmeasured[k], c.tallied = true, true, false
 		}
 		i.now = now

@@ -45,7 +45,7 @@ func (c *class) collect(s *snapshot) {
 			c.voidMoved(p)
 			continue
 		}
-		fill(c.verdicts[p], unknown)
+		setAll(c.verdicts[p], unknown)
 		for n, f := range c.fail {
 			// A node that failed earlier in the order stays failed, but for one
 			// that fits by itself.
