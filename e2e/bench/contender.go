@@ -39,6 +39,7 @@ type policy struct {
 	name      string
 	bundles   []map[string]any
 	scheduler map[string]any
+	limits    map[string]any // of plugins, other than the defaults
 }
 
 // policyOf reads the policy of a file in configs.
@@ -131,13 +132,15 @@ func (p policy) lacks(needs [][]string) string {
 func (p policy) config(scheduling bool) (string, error) {
 	scheduler := maps.Clone(p.scheduler)
 	scheduler["enabled"] = scheduling
+	plugins := map[string]any{"bundles": p.bundles}
+	maps.Copy(plugins, p.limits)
 	raw, err := yaml.Marshal(map[string]any{
 		"apiVersion": "config.pintle.dev/v1alpha1", "kind": "KernelConfiguration", "dataDir": ".data-bench",
 		"logging":     map[string]any{"level": "warn"},
 		"api":         map[string]any{"bindAddress": "127.0.0.1", "maxRequestsInflight": 5000, "maxMutatingRequestsInflight": 5000},
 		"node":        map[string]any{"enabled": false},
 		"controllers": map[string]any{"enabled": []string{}},
-		"plugins":     map[string]any{"bundles": p.bundles},
+		"plugins":     plugins,
 		"scheduler":   scheduler,
 	})
 	return string(raw), err

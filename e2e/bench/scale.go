@@ -23,6 +23,11 @@ var scaleSizes = []int{500, 1000, 2000, 5000, 10_000, 20_000, 50_000}
 // each is first asked about every node.
 const scaleShapes = 20
 
+// scaleLimits are those of plugins for clusters of this size: the replica in a module
+// takes more than 256 MiB, and the first look at all nodes of a cluster more than a
+// second where the processors are wanted by others.
+var scaleLimits = map[string]any{"memoryLimit": "1Gi", "callTimeout": "10s"}
+
 // grown is what was measured at one size.
 type grown struct {
 	nodes   int
@@ -62,6 +67,7 @@ func measureScale(ctx context.Context, o options) (figures []figure, err error) 
 	if err != nil {
 		return nil, err
 	}
+	p.limits = scaleLimits
 	c, err := p.pintle(ctx, dir, true)
 	if err != nil {
 		return nil, err
