@@ -177,7 +177,7 @@ func (s *Scheduler) turnAway(p *podEntry, stop *stopped, now time.Time) {
 	} else {
 		d.Message = stop.err().Error()
 		s.trouble(stop.err(), now)
-		s.queue.retry(p, now)
+		s.queue.hold(p, now)
 	}
 	s.record.keep(d)
 }

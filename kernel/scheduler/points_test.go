@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -223,6 +224,36 @@ func TestPreEnqueueKeepsPodsOut(t *testing.T) {
 	}
 	c.service.Add(&v1.Service{ObjectMeta: makePod("go", 1).ObjectMeta})
 	c.eventuallyBound(t, "late", "n0")
+}
+
+// A pre-enqueue plugin that cannot answer is asked again after a back-off, about the
+// pods it was asked about, and the cycle goes on meanwhile.
+func TestPreEnqueueThatFailsHoldsNobodyUp(t *testing.T) {
+	var broken atomic.Bool
+	var asked atomic.Int64
+	broken.Store(true)
+	moody := sdk.PreEnqueue{Name: "Moody", Admit: func(_ *sdk.Cluster, p *sdk.QueuedPod) sdk.Status {
+		if p.Labels["moody"] != "" {
+			asked.Add(1)
+			if broken.Load() {
+				panic("on purpose")
+			}
+		}
+		return sdk.Status{}
+	}}
+	c, _ := startCycle(t, 1, []any{moody})
+	c.addPod(makePod("first", 1, label("moody", "yes")))
+	eventually(t, "first met the failure", func() bool { return asked.Load() > 0 })
+	c.addPod(makePod("other", 1))
+	c.eventuallyBound(t, "other", "n0")
+	if n := asked.Load(); n != 1 {
+		t.Errorf("asked %d times before the end of the back-off", n)
+	}
+	broken.Store(false)
+	eventually(t, "first is bound", func() bool {
+		c.clock.Step(time.Second)
+		return c.node("first") == "n0"
+	})
 }
 
 func TestPreFilterNarrowsTheNodes(t *testing.T) {

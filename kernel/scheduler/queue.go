@@ -234,6 +234,11 @@ func (q *queue) wake(now time.Time) {
 		}
 		for h.Len() > 0 && !q.backsOff(h.items[0], now) {
 			p := heap.Pop(h).(*podEntry)
+			if !p.admitted {
+				p.place = nowhere
+				q.add(p, entry{event: eventBackoffComplete}, now)
+				continue
+			}
 			p.place = active
 			heap.Push(&q.active, p)
 			q.came(queueActive, eventBackoffComplete)
@@ -279,6 +284,18 @@ func (q *queue) retry(p *podEntry, now time.Time) {
 	p.faults++
 	p.stamp, p.ready, p.flushed = now, time.Time{}, false
 	q.add(p, entry{event: eventAttemptFailed}, now)
+}
+
+// hold puts a pod that nobody could say of whether it may be tried into the back-off
+// queue, from which it comes to the entrance again.
+func (q *queue) hold(p *podEntry, now time.Time) {
+	p.failed = nil
+	p.faults++
+	p.stamp, p.ready, p.flushed = now, time.Time{}, false
+	q.backsOff(p, now)
+	p.admitted, p.place = false, backingOff
+	heap.Push(&q.faulty, p)
+	q.came(queueBackoff, eventAttemptFailed)
 }
 
 // flushStale brings back what has been in the pool for too long.
