@@ -18,6 +18,7 @@ import (
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/api"
 	"github.com/tetratelabs/wazero/imports/wasi_snapshot_preview1"
+	"google.golang.org/protobuf/proto"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -222,19 +223,24 @@ func (w *pluginWorld) ask(ctx context.Context, out *pluginDriven) error {
 	})
 }
 
-// changed measures what a bound pod costs: its delta, and a question about its
-// node, in one round trip where the plugin has one.
+// changed measures what a bound pod of the class costs: its delta, and a question
+// about its node, in one round trip where the plugin has one.
 func (w *pluginWorld) changed(ctx context.Context, policy contractv1.Policy, out *pluginDriven) (err error) {
 	generation, n := w.Whole().GetGeneration(), 0
 	nodes := w.Nodes()
+	var class *contractv1.Pod
+	for _, op := range w.Whole().GetOperations() {
+		if c := op.GetClassSet(); c != nil {
+			class = c.GetPod()
+		}
+	}
 	delta := func() *contractv1.Delta {
 		generation++
 		n++
+		pod := proto.Clone(class).(*contractv1.Pod)
+		pod.Name, pod.Uid = fmt.Sprint("bound-", n), fmt.Sprint("u", n)
 		return &contractv1.Delta{Generation: generation, Operations: []*contractv1.Operation{{Op: &contractv1.Operation_PodAdd{PodAdd: &contractv1.PodAdd{
-			Node: nodes[n%len(nodes)], Pod: &contractv1.Pod{
-				Namespace: "default", Name: fmt.Sprint("bound-", n), Uid: fmt.Sprint("u", n), Labels: map[string]string{"app": "web"},
-				Containers: []*contractv1.Container{{Name: "c", Image: "i"}}, Requests: &contractv1.Resources{MilliCpu: 100, Memory: 1 << 26},
-			},
+			Node: nodes[n%len(nodes)], Class: conformance.Class, Pod: pod,
 		}}}}}
 	}
 	verdicts := make([]uint32, 1)

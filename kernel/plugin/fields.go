@@ -20,7 +20,7 @@ type fields map[string]json.RawMessage
 
 var (
 	// wideFields are those of a bundle: its plugins share one guest.
-	wideFields = []string{"transport", "version", "digest", "timeout", "limits"}
+	wideFields = []string{"transport", "version", "digest", "timeout", "limits", "hostFunctions"}
 	// ownFields are those of one plugin.
 	ownFields = []string{"enabled", "profiles", "weight", "onFailure", "config", "permissions", "shadow"}
 )
@@ -176,6 +176,7 @@ func (f fields) widely(bc *BundleConfig) {
 	var spec v1alpha1.PluginSpec
 	f.into(&spec, wideFields)
 	bc.Transport, bc.Version, bc.Digest, bc.Limits = string(spec.Transport), spec.Version, spec.Digest, LimitsOf(spec.Limits)
+	bc.HostFunctions = spec.HostFunctions
 	bc.Timeout = 0
 	if spec.Timeout != nil {
 		bc.Timeout = spec.Timeout.Duration

@@ -3,11 +3,15 @@ package plugin
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"pintle.dev/pintle/sdk/apis/kernel/v1alpha1"
 	"pintle.dev/pintle/sdk/reconciler/protocol"
@@ -72,5 +76,40 @@ func TestHostFunctionsAreWithheld(t *testing.T) {
 	})
 	if api.greeting("one") != "" {
 		t.Error("it could create what it may not")
+	}
+}
+
+// A Plugin object takes host functions away, and gives none that the manifest does
+// not ask for; the bundle's plugins get an instance that has what is left.
+func TestPluginObjectWithholdsHostFunctions(t *testing.T) {
+	cfg := testConfig(t, TransportWASM)
+	cfg.Bundles, cfg.Profiles = []BundleConfig{{Name: "greeter", Transport: TransportWASM}}, nil
+	h, err := New(cfg, Deps{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	object := func(functions ...string) *v1alpha1.Plugin {
+		return &v1alpha1.Plugin{ObjectMeta: metav1.ObjectMeta{Name: "greeter"}, Spec: v1alpha1.PluginSpec{Bundle: "greeter", Kind: "controller", Transport: TransportWASM, HostFunctions: functions}}
+	}
+	for want, o := range map[string]*v1alpha1.Plugin{
+		"": object("get"),
+		"spec.hostFunctions[1]: Forbidden: the bundle's manifest does not ask for it": object("get", "delete"),
+		`spec.hostFunctions[0]: Unsupported value: "fly"`:                             object("fly"),
+	} {
+		list := h.Admit(object(), o)
+		if text := fmt.Sprint(list.ToAggregate()); len(list) > 0 != (want != "") || !strings.Contains(text, want) {
+			t.Errorf("%v: %s, want %q", o.Spec.HostFunctions, text, want)
+		}
+	}
+	before := h.present()
+	next, err := h.newPlan(before.base, before.wishes.with(before, change{name: "greeter", old: object(), now: object("get")}), before)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if u := next.units[0]; u == before.units[0] || !slices.Equal(u.config.HostFunctions, []string{"get"}) {
+		t.Errorf("the unit is granted %q", u.config.HostFunctions)
+	}
+	if got := next.specs["greeter"].HostFunctions; !slices.Equal(got, []string{"get"}) {
+		t.Errorf("the spec in force has %q", got)
 	}
 }

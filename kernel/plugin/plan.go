@@ -140,6 +140,7 @@ func seedOf(cfg *Config, bc *BundleConfig, e *Entry) *v1alpha1.PluginSpec {
 	s := &v1alpha1.PluginSpec{
 		Bundle: bc.Name, Kind: v1alpha1.PluginKind(e.Kind), Transport: v1alpha1.PluginTransport(bc.Transport),
 		Version: bc.Version, Digest: bc.Digest, Limits: objectLimits(bc.Limits),
+		HostFunctions: bc.HostFunctions,
 	}
 	if bc.Timeout > 0 {
 		s.Timeout = &metav1.Duration{Duration: bc.Timeout}

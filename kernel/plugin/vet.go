@@ -83,7 +83,7 @@ func (h *Host) vetOne(p *plan, w *wishes, c change) field.ErrorList {
 	case e.Kind != string(s.Kind):
 		return field.ErrorList{field.Invalid(specPath.Child("kind"), s.Kind, "plugin "+c.name+" is a "+e.Kind)}
 	}
-	return slices.Concat(vetUse(p, e, s), vetConfig(e, s), vetPermissions(e, s))
+	return slices.Concat(vetUse(p, e, s), vetConfig(e, s), vetPermissions(e, s), vetHostFunctions(bundle, s))
 }
 
 // vetBundle finds the build that a bundle's fields ask for.
@@ -125,6 +125,19 @@ func vetPermissions(e *Entry, s *v1alpha1.PluginSpec) field.ErrorList {
 	for i, rule := range s.Permissions {
 		if covered, _ := validation.Covers(PolicyRules(e.Rules), []rbacv1.PolicyRule{rule}); !covered {
 			list = append(list, field.Forbidden(specPath.Child("permissions").Index(i), "the plugin's manifest does not ask for all of it"))
+		}
+	}
+	return list
+}
+
+// vetHostFunctions: these too are taken away only.
+func vetHostFunctions(b *Bundle, s *v1alpha1.PluginSpec) field.ErrorList {
+	var list field.ErrorList
+	for i, name := range s.HostFunctions {
+		if !slices.Contains(operations, name) {
+			list = append(list, field.NotSupported(specPath.Child("hostFunctions").Index(i), name, operations))
+		} else if !b.granted(name) {
+			list = append(list, field.Forbidden(specPath.Child("hostFunctions").Index(i), "the bundle's manifest does not ask for it"))
 		}
 	}
 	return list

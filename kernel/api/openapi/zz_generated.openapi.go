@@ -30521,6 +30521,25 @@ func schema_sdk_apis_kernel_v1alpha1_PluginSpec(ref common.ReferenceCallback) co
 							Ref:         ref(v1alpha1.PluginLimits{}.OpenAPIModelName()),
 						},
 					},
+					"hostFunctions": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "set",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Of the host functions that the manifest of a bundle's WASM module asks for, those that it has: get, list, create, update, patch, delete, event. Empty means what the kernel's configuration grants. They are the bundle's: its plugins share them.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
 					"weight": {
 						SchemaProps: spec.SchemaProps{
 							Description: "Factor of the plugin's score. Priorities only; 1 or greater. Where the kernel's configuration gives it one factor a profile, this is that of the first; changed here, it counts in all of them.",

@@ -221,6 +221,13 @@ func validatePluginExtras(s *v1alpha1.PluginSpec) field.ErrorList {
 			errs = append(errs, field.Invalid(path, "<value omitted>", "must be valid JSON"))
 		}
 	}
+	for i, name := range s.HostFunctions {
+		if path := specPath.Child("hostFunctions").Index(i); name == "" {
+			errs = append(errs, field.Required(path, ""))
+		} else if slices.Contains(s.HostFunctions[:i], name) {
+			errs = append(errs, field.Duplicate(path, name))
+		}
+	}
 	for i, rule := range s.Permissions {
 		errs = append(errs, validatePolicyRule(rule, false, specPath.Child("permissions").Index(i))...)
 	}

@@ -63,6 +63,9 @@ func TestPluginValidation(t *testing.T) {
 		{"limits", func(s *v1alpha1.PluginSpec) {
 			s.Limits = &v1alpha1.PluginLimits{Memory: ptr.To(resource.MustParse("0")), CPU: ptr.To(resource.MustParse("-1"))}
 		}, []string{`spec.limits.memory: Invalid value: "0": must be greater than zero`, `spec.limits.cpu: Invalid value: "-1": must be greater than zero`}},
+		{"host functions", func(s *v1alpha1.PluginSpec) { s.HostFunctions = []string{"get", "", "get"} }, []string{
+			"spec.hostFunctions[1]: Required value", `spec.hostFunctions[2]: Duplicate value: "get"`,
+		}},
 		{"config", func(s *v1alpha1.PluginSpec) { s.Config = &runtime.RawExtension{Raw: []byte("{")} }, []string{`spec.config: Invalid value: "<value omitted>": must be valid JSON`}},
 		{"large config", func(s *v1alpha1.PluginSpec) { s.Config = &runtime.RawExtension{Raw: make([]byte, maxPluginConfig+1)} }, []string{"spec.config: Too long: may not be more than 262144 bytes"}},
 		{"permissions", func(s *v1alpha1.PluginSpec) {

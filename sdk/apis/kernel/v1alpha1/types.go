@@ -208,6 +208,14 @@ type PluginSpec struct {
 	// +optional
 	Limits *PluginLimits `json:"limits,omitempty"`
 
+	// Of the host functions that the manifest of a bundle's WASM module asks for,
+	// those that it has: get, list, create, update, patch, delete, event. Empty
+	// means what the kernel's configuration grants. They are the bundle's: its
+	// plugins share them.
+	// +optional
+	// +listType=set
+	HostFunctions []string `json:"hostFunctions,omitempty"`
+
 	// Factor of the plugin's score. Priorities only; 1 or greater. Where the
 	// kernel's configuration gives it one factor a profile, this is that of the
 	// first; changed here, it counts in all of them.

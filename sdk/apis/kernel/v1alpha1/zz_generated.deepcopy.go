@@ -167,6 +167,11 @@ func (in *PluginSpec) DeepCopyInto(out *PluginSpec) {
 		*out = new(PluginLimits)
 		(*in).DeepCopyInto(*out)
 	}
+	if in.HostFunctions != nil {
+		in, out := &in.HostFunctions, &out.HostFunctions
+		*out = make([]string, len(*in))
+		copy(*out, *in)
+	}
 	if in.Weight != nil {
 		in, out := &in.Weight, &out.Weight
 		*out = new(int64)
