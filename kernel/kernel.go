@@ -74,7 +74,9 @@ type Kernel struct {
 	// shadows runs candidates of plugins beside it; nil before the start.
 	shadows atomic.Pointer[shadow.Manager]
 	ids     *identities
-	ready   chan struct{}
+	// reviewed are the admission plugins that the API server was last handed.
+	reviewed atomic.Pointer[reviewed]
+	ready    chan struct{}
 	// catalog has the installed bundles.
 	catalog *catalog.Catalog
 	// installed is the lock by which they are loaded; mu guards it.
@@ -131,7 +133,7 @@ func New(cfg *config.Config, o Options) (_ *Kernel, err error) {
 	k.ids = newIdentities(k)
 	client := new(lateConfig)
 	if k.host, err = plugin.New(k.hostConfig(cfg), plugin.Deps{
-		Log: k.log.With("part", "plugins"), REST: client.config(), Identity: k.ids.open, Bundles: k.catalog,
+		Log: k.log.With("part", "plugins"), REST: client.config(), Identity: k.ids.open, Release: k.ids.release, Bundles: k.catalog,
 	}); err != nil {
 		return nil, located(cfg, err)
 	}

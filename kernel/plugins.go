@@ -2,7 +2,6 @@ package kernel
 
 import (
 	"bytes"
-	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -14,12 +13,9 @@ import (
 	"strings"
 	"sync"
 
-	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/rest"
 
-	"pintle.dev/pintle/kernel/api"
 	"pintle.dev/pintle/kernel/api/admission/review"
-	"pintle.dev/pintle/kernel/api/auth/rbac"
 	"pintle.dev/pintle/kernel/config"
 	"pintle.dev/pintle/kernel/plugin"
 	"pintle.dev/pintle/kernel/scheduler"
@@ -196,76 +192,6 @@ func shortHash(s string) string {
 	return hex.EncodeToString(sum[:4])
 }
 
-// identities opens the API sockets that stand for plugins, one each.
-type identities struct {
-	kernel  *Kernel
-	ctx     context.Context //nolint:containedctx // ends the sockets, which outlive the call that opens them
-	cancel  context.CancelFunc
-	wg      sync.WaitGroup
-	mu      sync.Mutex
-	sockets map[string]socket
-}
-
-// socket is one that is served.
-type socket struct {
-	path string
-	gate *api.Gate
-}
-
-func newIdentities(k *Kernel) *identities {
-	ctx, cancel := context.WithCancel(context.Background())
-	return &identities{kernel: k, ctx: ctx, cancel: cancel, sockets: map[string]socket{}}
-}
-
-// close ends the sockets; the plugins that use them have stopped before.
-func (i *identities) close(context.Context) error {
-	i.cancel()
-	i.wg.Wait()
-	return nil
-}
-
-// open returns the socket of a plugin's identity and serves it until the
-// kernel stops.
-func (i *identities) open(ctx context.Context, name string, a plugin.Access) (string, error) {
-	k := i.kernel
-	select {
-	case <-k.api.Ready():
-	case <-ctx.Done():
-		return "", ctx.Err()
-	}
-	dir := a.Directory
-	if dir == "" {
-		dir = filepath.Join(k.dirs.run, "api")
-		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return "", fmt.Errorf("api socket of plugin %s: %w", name, err)
-		}
-	}
-	// Names may be long, and paths of sockets may not.
-	path := filepath.Join(dir, shortHash(name))
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	s, ok := i.sockets[path]
-	if !ok {
-		s = socket{path, &api.Gate{UID: a.UID, GID: a.GID}}
-	}
-	s.gate.Set(a.CallsPerSecond, a.Denied)
-	if ok {
-		return path, nil
-	}
-	ln, err := api.ListenUnix(ctx, path, s.gate)
-	if err != nil {
-		return "", fmt.Errorf("plugin %s: %w", name, err)
-	}
-	i.sockets[path] = s
-	u := &user.DefaultInfo{Name: rbac.PluginUser(name)}
-	i.wg.Go(func() {
-		if err := k.api.ServeUnix(i.ctx, ln, u, s.gate); err != nil && i.ctx.Err() == nil {
-			k.log.Error("api socket of a plugin ended", "plugin", name, "error", err)
-		}
-	})
-	return path, nil
-}
-
 // lateConfig is a client configuration that is handed out before the API
 // server exists; requests made before then fail.
 type lateConfig struct {
@@ -297,12 +223,25 @@ func (l *lateConfig) RoundTrip(req *http.Request) (*http.Response, error) {
 	return t.RoundTrip(req)
 }
 
-// reviews hands the API server the admission plugins that run.
+// reviewed are the admission plugins as the API server takes them.
+type reviewed struct {
+	of      []*plugin.Admission
+	plugins []review.Plugin
+}
+
+// reviews hands the API server the admission plugins that run; it is asked a request.
 func (k *Kernel) reviews() ([]review.Plugin, bool) {
-	admissions, ok := k.host.Admissions()
-	plugins := make([]review.Plugin, 0, len(admissions))
-	for _, a := range admissions {
-		plugins = append(plugins, a)
+	of, ok := k.host.Admissions()
+	if len(of) == 0 {
+		return nil, ok
 	}
-	return plugins, ok
+	if r := k.reviewed.Load(); r != nil && len(r.of) == len(of) && &r.of[0] == &of[0] {
+		return r.plugins, ok
+	}
+	r := &reviewed{of: of}
+	for _, a := range of {
+		r.plugins = append(r.plugins, a)
+	}
+	k.reviewed.Store(r)
+	return r.plugins, ok
 }

@@ -113,6 +113,9 @@ type Deps struct {
 	// path; asked again for the same name it returns the same, with the access
 	// of the last time. Nil: controllers cannot run.
 	Identity func(ctx context.Context, plugin string, a Access) (socket string, err error)
+	// Release is told of a plugin, or bundle, that is loaded no more, to close what
+	// Identity opened. It must not wait. Nil: nothing is closed before the end.
+	Release func(plugin string)
 	// Bundles finds installed bundles beside those of Config.Directories. Nil:
 	// there are none.
 	Bundles Bundles

@@ -454,9 +454,40 @@ func (h *Host) commit(next *plan, gone []*unit) {
 		}
 		h.mu.Lock()
 		h.retiring = slices.DeleteFunc(h.retiring, func(u *unit) bool { return slices.Contains(gone, u) })
+		h.release(gone)
 		h.mu.Unlock()
 		h.pokeState() // controllers of the new unit may start
 	})
+}
+
+// release gives up the identities of plugins that are loaded no more; one that is
+// loaded again gets a new one. mu is held.
+func (h *Host) release(gone []*unit) {
+	if h.deps.Release == nil {
+		return
+	}
+	loaded := map[string]bool{}
+	for _, u := range h.plan.units {
+		for _, name := range u.identities() {
+			loaded[name] = true
+		}
+	}
+	for _, u := range gone {
+		for _, name := range u.identities() {
+			if !loaded[name] {
+				h.deps.Release(name)
+			}
+		}
+	}
+}
+
+// identities are the names by which the API may know the unit.
+func (u *unit) identities() []string {
+	names := []string{u.bundle.Manifest.Name}
+	for i := range u.bundle.Manifest.Plugins {
+		names = append(names, u.bundle.Manifest.Plugins[i].Name)
+	}
+	return names
 }
 
 // remember notes the version that a bundle had. mu is held.
