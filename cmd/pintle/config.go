@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -38,7 +39,7 @@ func newConfigCheckCommand() *cobra.Command {
 			if err := kernel.Check(cfg, exe); err != nil {
 				return usageError{err}
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: ok\n", src.file)
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: ok\n", cmp.Or(src.file, "the defaults (no file is named)"))
 			return err
 		},
 	}

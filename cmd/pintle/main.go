@@ -27,7 +27,11 @@ func main() {
 		os.Exit(tellFault(os.Stderr, os.Args[2]))
 	}
 	root := newRootCommand()
-	if err := root.Execute(); err != nil {
+	err := known(root, os.Args[1:])
+	if err == nil {
+		err = root.Execute()
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		var code exitError
 		if errors.As(err, &code) {
@@ -53,5 +57,6 @@ func newRootCommand() *cobra.Command {
 	})
 	root.AddCommand(newServeCommand(), newConfigCommand(), newPluginCommand(), newStoreCommand(),
 		newExplainCommand(), newSimulateCommand(), newKubectlCommand(), newVersionCommand())
+	sayUsage(root)
 	return root
 }

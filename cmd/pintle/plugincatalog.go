@@ -109,7 +109,7 @@ func running(data string) bool {
 
 // asCatalog gives a command of the catalog its exit codes.
 func asCatalog(cmd *cobra.Command) *cobra.Command {
-	run, args := cmd.RunE, cmd.Args
+	run := cmd.RunE
 	cmd.Long += "\n\n" + catalogStatus
 	cmd.RunE = func(cmd *cobra.Command, given []string) error {
 		err := run(cmd, given)
@@ -122,12 +122,6 @@ func asCatalog(cmd *cobra.Command) *cobra.Command {
 			return exitError{err, exitNotFound}
 		}
 		return err
-	}
-	cmd.Args = func(cmd *cobra.Command, given []string) error {
-		if err := args(cmd, given); err != nil {
-			return usageError{fmt.Errorf("%s: %w; see %s --help", cmd.CommandPath(), err, cmd.CommandPath())}
-		}
-		return nil
 	}
 	return cmd
 }

@@ -55,13 +55,6 @@ func newStoreCommand() *cobra.Command {
 	for _, sub := range cmd.Commands() {
 		run := sub.RunE
 		sub.RunE = func(cmd *cobra.Command, args []string) error { return withCode(run(cmd, args)) }
-		args := sub.Args
-		sub.Args = func(cmd *cobra.Command, given []string) error {
-			if err := args(cmd, given); err != nil {
-				return usageError{fmt.Errorf("%s: %w; see %s --help", cmd.CommandPath(), err, cmd.CommandPath())}
-			}
-			return nil
-		}
 	}
 	return cmd
 }
