@@ -57,7 +57,7 @@ func TestMetricsAreUpstreams(t *testing.T) {
 	m := NewMetrics()
 	r := prometheus.NewPedanticRegistry()
 	r.MustRegister(m)
-	fill(m)
+	fillVectors(m)
 	families, err := r.Gather()
 	if err != nil {
 		t.Fatal(err)
@@ -83,8 +83,8 @@ func TestMetricsAreUpstreams(t *testing.T) {
 	}
 }
 
-// fill gives each vector a child, or it is not seen.
-func fill(m *Metrics) {
+// fillVectors gives each vector a child, or it is not seen.
+func fillVectors(m *Metrics) {
 	for _, v := range []*prometheus.CounterVec{m.attempts, m.evaluations, m.evictions, m.queue.incoming} {
 		v.WithLabelValues(empty(v)...)
 	}
