@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -138,7 +139,7 @@ func (u *unit) cycleBeside(ctx context.Context, req *contractv1.CycleRequest) ([
 	u.mu.Lock()
 	if g, ok := u.guest.(*processGuest); ok {
 		u.mu.Unlock()
-		answer, err := u.traced(ctx, g, req, u.call*bindingFactor)
+		answer, err := u.traced(ctx, g, req, u.bindingLimit())
 		u.mu.Lock()
 		defer u.mu.Unlock()
 		return u.noted(ctx, g, req, answer, err)
@@ -149,6 +150,11 @@ func (u *unit) cycleBeside(ctx context.Context, req *contractv1.CycleRequest) ([
 		return nil, u.unavailable()
 	}
 	return u.asked(ctx, u.guest, req, u.call)
+}
+
+// bindingLimit is how long a call of a process about a binding may take.
+func (u *unit) bindingLimit() time.Duration {
+	return cmp.Or(u.bundle.Manifest.Timeouts.Binding, u.call*bindingFactor)
 }
 
 // asked is a call of a guest with mu held.

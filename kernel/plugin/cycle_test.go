@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -341,5 +342,22 @@ func BenchmarkCycle(b *testing.B) {
 				}
 			})
 		}
+	}
+}
+
+// What waits for others at a binding may say for how long, beyond a hundred calls:
+// VolumeBinding's bindTimeoutSeconds is 600 by default.
+func TestBindingLimit(t *testing.T) {
+	u := &unit{call: time.Second, bundle: &Bundle{Manifest: &Manifest{}}}
+	if got := u.bindingLimit(); got != 100*time.Second {
+		t.Errorf("without a word %v", got)
+	}
+	m, err := ReadManifest(filepath.Join("..", "..", "plugins", "volumebinding", "manifest.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.bundle.Manifest = m
+	if got := u.bindingLimit(); got < 600*time.Second {
+		t.Errorf("volumebinding: %v, which is less than its bindTimeoutSeconds", got)
 	}
 }

@@ -119,7 +119,13 @@ type Timeouts struct {
 	// Reconcile is of one reconciliation of a controller in a module; 30 s
 	// where nothing is said.
 	Reconcile time.Duration `yaml:"reconcile,omitempty"`
+	// Binding is of a call of a process before, for and after a binding, which may
+	// wait for others; a hundred times call where nothing is said.
+	Binding time.Duration `yaml:"binding,omitempty"`
 }
+
+// maxBinding bounds Timeouts.Binding: a pod waits on its node meanwhile.
+const maxBinding = 24 * time.Hour
 
 // PolicyRules are the rules in RBAC's own type.
 func PolicyRules(rules []Rule) []rbacv1.PolicyRule {
@@ -268,6 +274,9 @@ func (c *checker) manifest(m *Manifest) {
 		if t.value < 0 || t.value > 10*time.Minute {
 			c.at(t.key, "%s; want 0 to 10m", t.value)
 		}
+	}
+	if t := m.Timeouts.Binding; t < 0 || t > maxBinding {
+		c.at("timeouts.binding", "%s; want 0 to 24h", t)
 	}
 	faults := m.Limits.faults()
 	for _, key := range slices.Sorted(maps.Keys(faults)) {

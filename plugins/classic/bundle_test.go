@@ -55,6 +55,24 @@ func TestNames(t *testing.T) {
 	}
 }
 
+// Every predicate says what can help a pod that it refused, so that no other event
+// wakes the pod: each has room that comes with a node, and nobody waits for new pods.
+func TestPredicatesDeclareEvents(t *testing.T) {
+	for _, build := range predicates() {
+		p := build()
+		node := false
+		for _, i := range p.Events {
+			node = node || i.Kind == sdk.KindNode && i.Actions&sdk.ActionAdd != 0
+			if i.Kind == sdk.KindPod && i.Actions&sdk.ActionAdd != 0 {
+				t.Errorf("%s: a pod that comes helps nobody", p.Name)
+			}
+		}
+		if !node {
+			t.Errorf("%s declares no node that comes: %+v", p.Name, p.Events)
+		}
+	}
+}
+
 // Every plugin has a folder of its name, whose README has the fixed headings
 // and an example that names it.
 func TestReadmes(t *testing.T) {

@@ -16,9 +16,9 @@
 // can do no more than its manifest says, and neither plugin is asked about pods
 // without claims.
 //
-// Caveats: a call beside the scheduling may take a hundred times
-// plugins.callTimeout, 100 s by default, which is shorter than kube-scheduler's
-// bindTimeoutSeconds of 600: the pod is then tried again and finds what was written.
-// Each pod that waits takes one of the scheduler's 64 ways to a binding through
+// A call may take a day (timeouts.binding of the manifest): bindTimeoutSeconds, 600
+// unless configured, is what ends the wait, as with kube-scheduler.
+//
+// Caveats: each pod that waits takes one of the scheduler's 64 ways to a binding through
 // plugins.
 package main

@@ -16,7 +16,10 @@ const Reason = "node(s) had no available disk"
 
 // New returns the predicate. It keeps no state and takes no configuration.
 func New() sdk.Predicate {
-	return sdk.Predicate{Name: Name, Scope: sdk.ScopeNode, Filter: filter, FilterNodes: filterNodes}
+	return sdk.Predicate{Name: Name, Scope: sdk.ScopeNode, Filter: filter, FilterNodes: filterNodes, Events: []sdk.Interest{
+		{Kind: sdk.KindNode, Actions: sdk.ActionAdd},
+		{Kind: sdk.KindPod, Actions: sdk.ActionDelete},
+	}}
 }
 
 func filterNodes(b *sdk.Batch) {

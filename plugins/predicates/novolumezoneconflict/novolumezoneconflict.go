@@ -29,6 +29,11 @@ func New() sdk.Predicate {
 		Name: Name, Scope: sdk.ScopeNode,
 		Reads:   []string{"PersistentVolumeClaim", "PersistentVolume"},
 		Prepare: prepare, Filter: filter, FilterNodes: filterNodes,
+		Events: []sdk.Interest{
+			{Kind: sdk.KindNode, Actions: sdk.ActionAdd | sdk.ActionUpdateNodeLabel},
+			{Kind: "PersistentVolumeClaim", Actions: sdk.ActionAll},
+			{Kind: "PersistentVolume", Actions: sdk.ActionAll},
+		},
 	}
 }
 

@@ -12,7 +12,10 @@ const Reason = "node(s) didn't have free ports for the requested pod ports"
 
 // New returns the predicate. It keeps no state and takes no configuration.
 func New() sdk.Predicate {
-	return sdk.Predicate{Name: Name, Scope: sdk.ScopeNode, Prepare: prepare, Filter: filter, FilterNodes: filterNodes}
+	return sdk.Predicate{Name: Name, Scope: sdk.ScopeNode, Prepare: prepare, Filter: filter, FilterNodes: filterNodes, Events: []sdk.Interest{
+		{Kind: sdk.KindNode, Actions: sdk.ActionAdd},
+		{Kind: sdk.KindPod, Actions: sdk.ActionDelete},
+	}}
 }
 
 // prepare collects the wanted ports once a class (PRD-2).

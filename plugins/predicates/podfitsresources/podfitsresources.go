@@ -34,7 +34,11 @@ type predicate struct {
 // New returns the predicate, bound by capacity until it is configured.
 func New() sdk.Predicate {
 	p := &predicate{}
-	return sdk.Predicate{Name: Name, Scope: sdk.ScopeNode, Configure: p.configure, Filter: p.filter, FilterNodes: p.filterNodes}
+	return sdk.Predicate{Name: Name, Scope: sdk.ScopeNode, Configure: p.configure, Filter: p.filter, FilterNodes: p.filterNodes, Events: []sdk.Interest{
+		// Of the capacity, which may be the bound, no event of its own tells.
+		{Kind: sdk.KindNode, Actions: sdk.ActionAdd | sdk.ActionUpdate},
+		{Kind: sdk.KindPod, Actions: sdk.ActionDelete | sdk.ActionUpdatePodScaleDown},
+	}}
 }
 
 func (p *predicate) configure(data []byte) error {

@@ -32,7 +32,13 @@ func New(name, volumeType string, limit int) sdk.Predicate {
 	fallback := limit
 	return sdk.Predicate{
 		Name: name, Scope: sdk.ScopeNode,
-		Reads:     []string{"PersistentVolumeClaim", "PersistentVolume"},
+		Reads: []string{"PersistentVolumeClaim", "PersistentVolume"},
+		Events: []sdk.Interest{
+			{Kind: sdk.KindNode, Actions: sdk.ActionAdd},
+			{Kind: sdk.KindPod, Actions: sdk.ActionDelete},
+			{Kind: "PersistentVolumeClaim", Actions: sdk.ActionAll},
+			{Kind: "PersistentVolume", Actions: sdk.ActionAll},
+		},
 		Configure: func(data []byte) error { return p.configure(data, fallback) },
 		Prepare:   func(c *sdk.Cluster, pod *sdk.Pod) any { return p.disks(c, pod, nil) },
 		Filter:    p.filter,
