@@ -11,7 +11,6 @@ import (
 	"regexp"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -20,6 +19,7 @@ import (
 	"go.yaml.in/yaml/v3"
 	rbacv1 "k8s.io/api/rbac/v1"
 
+	"pintle.dev/pintle/kernel/yamltree"
 	"pintle.dev/pintle/sdk"
 )
 
@@ -224,29 +224,13 @@ type checker struct {
 func (c *checker) at(keys string, format string, args ...any) {
 	line, node := max(c.root.Line, 1), c.root
 	for key := range strings.SplitSeq(keys, ".") {
-		next := child(node, key)
+		next := yamltree.Child(node, key)
 		if next == nil {
 			break
 		}
 		node, line = next, next.Line
 	}
 	c.faults = append(c.faults, fmt.Errorf("%s:%d: %s: %s", c.path, line, keys, fmt.Sprintf(format, args...)))
-}
-
-func child(n *yaml.Node, key string) *yaml.Node {
-	switch n.Kind {
-	case yaml.MappingNode:
-		for i := 0; i+1 < len(n.Content); i += 2 {
-			if n.Content[i].Value == key {
-				return n.Content[i+1]
-			}
-		}
-	case yaml.SequenceNode:
-		if i, err := strconv.Atoi(key); err == nil && i < len(n.Content) {
-			return n.Content[i]
-		}
-	}
-	return nil
 }
 
 func (c *checker) manifest(m *Manifest) {

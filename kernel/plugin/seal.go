@@ -14,6 +14,8 @@ import (
 
 	"github.com/tetratelabs/wazero/experimental"
 	"go.yaml.in/yaml/v3"
+
+	"pintle.dev/pintle/kernel/yamltree"
 )
 
 // CompiledFolder is the folder of a bundle in which compiled modules are kept;
@@ -40,13 +42,13 @@ func Seal(ctx context.Context, dir string) error {
 	}
 	top := root.Content[0]
 	var old Artifacts
-	if n := child(top, "artifacts"); n != nil {
+	if n := yamltree.Child(top, "artifacts"); n != nil {
 		if err := n.Decode(&old); err != nil {
 			return manifestError(path, err)
 		}
 	}
 	name := ""
-	if n := child(top, "name"); n != nil {
+	if n := yamltree.Child(top, "name"); n != nil {
 		name = n.Value
 	}
 	var sealed Artifacts
@@ -73,7 +75,7 @@ func Seal(ctx context.Context, dir string) error {
 	if err := value.Encode(sealed); err != nil {
 		return fmt.Errorf("seal %s: %w", dir, err)
 	}
-	if n := child(top, "artifacts"); n != nil {
+	if n := yamltree.Child(top, "artifacts"); n != nil {
 		*n = value
 	} else {
 		top.Content = append(top.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: "artifacts"}, &value)

@@ -50,10 +50,11 @@ func (s *Storage) Create(ctx context.Context, key string, obj, out runtime.Objec
 }
 
 // CreateAll creates objects that were given away, as Create does with WithGivenObject: each
-// is what decoding its encoding gives. The errors are in the order of the objects.
+// is what decoding its encoding gives. They are not kept decoded: what comes in such numbers is
+// read by few. The errors are in the order of the objects.
 func (s *Storage) CreateAll(ctx context.Context, keys []string, objs []runtime.Object, ttl uint64) []error {
 	failures := make([]error, len(objs))
-	writes, sizes, of := make([]store.Write, 0, len(objs)), make([]int, 0, len(objs)), make([]int, 0, len(objs))
+	writes, of := make([]store.Write, 0, len(objs)), make([]int, 0, len(objs))
 	for i, obj := range objs {
 		key, err := s.key(keys[i], false)
 		if err == nil {
@@ -67,7 +68,7 @@ func (s *Storage) CreateAll(ctx context.Context, keys []string, objs []runtime.O
 			stored, err = s.seal(ctx, key, data)
 		}
 		if failures[i] = err; err == nil {
-			writes, sizes, of = append(writes, s.writeOf(key, obj, stored, nil, 0, ttl)), append(sizes, len(data)), append(of, i)
+			writes, of = append(writes, s.writeOf(key, obj, stored, nil, 0, ttl)), append(of, i)
 		}
 	}
 	for k, err := range s.store.CommitAll(ctx, writes) {
@@ -78,10 +79,6 @@ func (s *Storage) CreateAll(ctx context.Context, keys []string, objs []runtime.O
 			failures[i] = storage.NewKeyExistsError(writes[k].Key, 0)
 		case err != nil:
 			failures[i] = commitError(err)
-		default:
-			if revision, err := s.versioner.ObjectResourceVersion(objs[i]); err == nil {
-				s.cache.put(writes[k].Key, revision, objs[i], sizes[k])
-			}
 		}
 	}
 	return failures

@@ -13,6 +13,8 @@ import (
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	schedulerv1 "k8s.io/kube-scheduler/config/v1"
 	"k8s.io/utils/ptr"
+
+	"pintle.dev/pintle/kernel/yamltree"
 )
 
 // maxShapeScore is the largest score of a point of a shape.
@@ -21,7 +23,7 @@ const maxShapeScore = 10
 // arguments checks what a pluginConfig entry says and returns it as it is written,
 // without its type; nil where there is none to hand on.
 func (s *source) arguments(path string, entry *schedulerv1.PluginConfig) map[string]any {
-	node := child(s.at(path), "args")
+	node := yamltree.Child(s.at(path), "args")
 	if node == nil {
 		return nil
 	}
@@ -97,11 +99,11 @@ func (s *source) arguments(path string, entry *schedulerv1.PluginConfig) map[str
 // typed decodes arguments, whose type may be written with them.
 func (s *source) typed(path, name string, into any) bool {
 	node := s.at(path)
-	if version := child(node, "apiVersion"); version != nil && version.Value != schedulerv1.SchemeGroupVersion.String() {
+	if version := yamltree.Child(node, "apiVersion"); version != nil && version.Value != schedulerv1.SchemeGroupVersion.String() {
 		s.fault(path+".apiVersion", "%q; want %s", version.Value, schedulerv1.SchemeGroupVersion)
 		return false
 	}
-	if kind := child(node, "kind"); kind != nil && kind.Value != name+"Args" {
+	if kind := yamltree.Child(node, "kind"); kind != nil && kind.Value != name+"Args" {
 		s.fault(path+".kind", "args for plugin %s were not of type %sArgs, got %s", name, name, kind.Value)
 		return false
 	}

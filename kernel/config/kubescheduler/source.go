@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"regexp"
-	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -15,6 +14,7 @@ import (
 	kjson "sigs.k8s.io/json"
 
 	"pintle.dev/pintle/kernel/config"
+	"pintle.dev/pintle/kernel/yamltree"
 )
 
 // source is a file as a tree, in which everything has a line.
@@ -82,7 +82,7 @@ func unfit(n *yaml.Node, depth int) string {
 func (s *source) at(path string) *yaml.Node {
 	n := s.root
 	for _, part := range pathParts(path) {
-		next := child(n, part)
+		next := yamltree.Child(n, part)
 		if next == nil {
 			return n
 		}
@@ -95,7 +95,7 @@ func (s *source) at(path string) *yaml.Node {
 func (s *source) has(path string) bool {
 	n := s.root
 	for _, part := range pathParts(path) {
-		if n = child(n, part); n == nil {
+		if n = yamltree.Child(n, part); n == nil {
 			return false
 		}
 	}
@@ -114,28 +114,12 @@ func pathParts(path string) []string {
 	return parts
 }
 
-func child(n *yaml.Node, key string) *yaml.Node {
-	switch n.Kind {
-	case yaml.MappingNode:
-		for i := 0; i+1 < len(n.Content); i += 2 {
-			if n.Content[i].Value == key {
-				return n.Content[i+1]
-			}
-		}
-	case yaml.SequenceNode:
-		if i, err := strconv.Atoi(key); err == nil && i >= 0 && i < len(n.Content) {
-			return n.Content[i]
-		}
-	}
-	return nil
-}
-
 // line is that of a path's key where it is one, else of the node.
 func (s *source) line(path string) int {
 	parts := pathParts(path)
 	n, line := s.root, s.root.Line
 	for _, part := range parts {
-		next := child(n, part)
+		next := yamltree.Child(n, part)
 		if next == nil {
 			break
 		}

@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"pintle.dev/pintle/kernel/config"
+	"pintle.dev/pintle/kernel/yamltree"
 )
 
 // The kinds that are taken in.
@@ -36,10 +37,10 @@ func Translate(name string, data []byte) (*Translation, error) {
 	}
 	t := &Translation{out: output{APIVersion: config.APIVersion, Kind: config.Kind}}
 	version, kind := "", ""
-	if n := child(s.root, "apiVersion"); n != nil {
+	if n := yamltree.Child(s.root, "apiVersion"); n != nil {
 		version = n.Value
 	}
-	if n := child(s.root, "kind"); n != nil {
+	if n := yamltree.Child(s.root, "kind"); n != nil {
 		kind = n.Value
 	}
 	switch {

@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	"go.yaml.in/yaml/v3"
+
+	"pintle.dev/pintle/kernel/yamltree"
 )
 
 // output is what a translation says of a kernel's configuration.
@@ -117,7 +119,7 @@ func (t *Translation) Into(name string, existing []byte) ([]byte, error) {
 		return nil, fmt.Errorf("write translation: %w", err)
 	}
 	for _, group := range []string{"scheduler", "leaderElection"} {
-		if from := child(&tree, group); from != nil {
+		if from := yamltree.Child(&tree, group); from != nil {
 			into := mapping(s.root, group)
 			for i := 0; i+1 < len(from.Content); i += 2 {
 				put(into, from.Content[i].Value, from.Content[i+1])
@@ -125,23 +127,23 @@ func (t *Translation) Into(name string, existing []byte) ([]byte, error) {
 		}
 	}
 	bundles := mapping(s.root, "plugins")
-	list := child(bundles, "bundles")
+	list := yamltree.Child(bundles, "bundles")
 	if list == nil || list.Kind != yaml.SequenceNode {
-		put(bundles, "bundles", child(child(&tree, "plugins"), "bundles"))
+		put(bundles, "bundles", yamltree.Child(yamltree.Child(&tree, "plugins"), "bundles"))
 		return encode(s.root)
 	}
 	// What is in modern may not be in another bundle that is loaded too.
 	sets := []string{classic, modern}
-	for _, b := range child(child(&tree, "plugins"), "bundles").Content {
-		name := child(b, "name").Value
+	for _, b := range yamltree.Child(yamltree.Child(&tree, "plugins"), "bundles").Content {
+		name := yamltree.Child(b, "name").Value
 		if name == modern {
 			list.Content = slices.DeleteFunc(list.Content, func(n *yaml.Node) bool {
-				have := child(n, "name")
+				have := yamltree.Child(n, "name")
 				return have != nil && have.Value == entrance
 			})
 		}
 		at := slices.IndexFunc(list.Content, func(n *yaml.Node) bool {
-			have := child(n, "name")
+			have := yamltree.Child(n, "name")
 			return have != nil && (have.Value == name || slices.Contains(sets, name) && slices.Contains(sets, have.Value))
 		})
 		if at < 0 {
@@ -149,11 +151,11 @@ func (t *Translation) Into(name string, existing []byte) ([]byte, error) {
 			continue
 		}
 		have := list.Content[at]
-		if child(have, "name").Value != name {
+		if yamltree.Child(have, "name").Value != name {
 			list.Content[at] = b // limits and configuration were for other plugins
 			continue
 		}
-		if config := child(b, "config"); config != nil {
+		if config := yamltree.Child(b, "config"); config != nil {
 			put(have, "config", config)
 		}
 	}
@@ -162,7 +164,7 @@ func (t *Translation) Into(name string, existing []byte) ([]byte, error) {
 
 // mapping is the group of keys at a key, made if it is not there.
 func mapping(n *yaml.Node, key string) *yaml.Node {
-	if m := child(n, key); m != nil && m.Kind == yaml.MappingNode {
+	if m := yamltree.Child(n, key); m != nil && m.Kind == yaml.MappingNode {
 		return m
 	}
 	m := &yaml.Node{Kind: yaml.MappingNode}
