@@ -39,12 +39,12 @@ const tokenVolume = "kube-api-access-"
 func newShape(pod *v1.Pod) (*shape, error) {
 	message := convertPod(pod)
 	asking, placed := scoredRequests(pod)
-	message.NonZeroMilliCpu, message.NonZeroMemory = asking.Cpu().MilliValue(), asking.Memory().Value()
+	message.NonZeroMilliCpu, message.NonZeroMemory = milli(asking.Cpu()), amount(asking.Memory())
 	encoded, err := proto.MarshalOptions{Deterministic: true}.Marshal(message)
 	if err != nil {
 		return nil, fmt.Errorf("convert pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
-	s := &shape{pod: message, claims: usesClaims(message), placedCPU: placed.Cpu().MilliValue(), placedMemory: placed.Memory().Value()}
+	s := &shape{pod: message, claims: usesClaims(message), placedCPU: milli(placed.Cpu()), placedMemory: amount(placed.Memory())}
 	if s.placedApart() {
 		encoded = binary.LittleEndian.AppendUint64(encoded, uint64(s.placedCPU))
 		encoded = binary.LittleEndian.AppendUint64(encoded, uint64(s.placedMemory))
@@ -157,18 +157,18 @@ func convertResources(list v1.ResourceList) *contractv1.Resources {
 	for name, quantity := range list {
 		switch name {
 		case v1.ResourceCPU:
-			out.MilliCpu = quantity.MilliValue()
+			out.MilliCpu = milli(&quantity)
 		case v1.ResourceMemory:
-			out.Memory = quantity.Value()
+			out.Memory = amount(&quantity)
 		case v1.ResourceEphemeralStorage:
-			out.EphemeralStorage = quantity.Value()
+			out.EphemeralStorage = amount(&quantity)
 		case v1.ResourcePods:
-			out.Pods = quantity.Value()
+			out.Pods = amount(&quantity)
 		default:
 			if out.Scalar == nil {
 				out.Scalar = map[string]int64{}
 			}
-			out.Scalar[string(name)] = quantity.Value()
+			out.Scalar[string(name)] = amount(&quantity)
 		}
 	}
 	return out

@@ -1,6 +1,8 @@
 package scheduler
 
 import (
+	"math"
+
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	podresource "k8s.io/component-helpers/resource"
@@ -129,4 +131,24 @@ func raiseRequests(to, other v1.ResourceList) {
 			to[name] = quantity.DeepCopy()
 		}
 	}
+}
+
+// amountMax is more than any node has. What is beyond a number, or near its end,
+// counts as so much: 255 of it on one node, more than pods there can be, still are a number.
+const amountMax = math.MaxInt64 >> 8
+
+// amount is a quantity in whole units, rounded up.
+func amount(q *resource.Quantity) int64 {
+	if q.CmpInt64(amountMax) > 0 {
+		return amountMax
+	}
+	return q.Value()
+}
+
+// milli is a quantity in thousandths, rounded up.
+func milli(q *resource.Quantity) int64 {
+	if q.CmpInt64(amountMax/1000) > 0 {
+		return amountMax
+	}
+	return q.MilliValue()
 }

@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"math"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -64,5 +65,28 @@ func TestPodRequests(t *testing.T) {
 			t.Errorf("%s: takes %d, asks %d, there %d; want %d, %d, %d", c.name,
 				sh.pod.Requests.MilliCpu, sh.pod.NonZeroMilliCpu, there.NonZeroMilliCpu, c.takes, c.asks, c.there)
 		}
+	}
+}
+
+// Quantities that no number holds, one by one or together, are more than any node
+// has, and those of a node's pods still add up.
+func TestAbsurdQuantities(t *testing.T) {
+	most := resource.NewQuantity(math.MaxInt64, resource.BinarySI)
+	sum := most.DeepCopy()
+	for range 9 {
+		sum.Add(*most)
+	}
+	beyond := resource.MustParse("1e40")
+	for name, q := range map[string]*resource.Quantity{"the largest": most, "a sum": &sum, "beyond": &beyond} {
+		if amount(q) != amountMax || milli(q) != amountMax {
+			t.Errorf("%s: %d, %d", name, amount(q), milli(q))
+		}
+	}
+	small := resource.MustParse("1500m")
+	if amount(&small) != 2 || milli(&small) != 1500 {
+		t.Errorf("%d, %d", amount(&small), milli(&small))
+	}
+	if total := int64(amountMax) * 255; total < 0 || total/255 != amountMax {
+		t.Error("255 of them are no number")
 	}
 }
