@@ -203,6 +203,9 @@ func (c *class) resize(n int) {
 		}
 	}
 	for i := range c.raw {
+		if c.idleS[i].now {
+			continue
+		}
 		c.raw[i] = grow(c.raw[i], n, 0)
 		c.have[i] = grow(c.have[i], n, false)
 	}

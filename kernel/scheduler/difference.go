@@ -146,7 +146,7 @@ func (d *Disagreement) scores(was, would *class, names []string) {
 func (c *class) raws(n uint32, buffer *[]leaderScore) []leaderScore {
 	*buffer = (*buffer)[:0]
 	for i := range c.priorities {
-		*buffer = append(*buffer, leaderScore{raw: c.raw[i][n]})
+		*buffer = append(*buffer, leaderScore{raw: c.rawOf(i, n)})
 	}
 	return *buffer
 }

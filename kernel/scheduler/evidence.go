@@ -130,7 +130,7 @@ func (c *class) evidence(s *snapshot, winner uint32, best int64) *evidence {
 // node that fits. The totals were made just before.
 func (c *class) appendScores(out []leaderScore, node uint32) []leaderScore {
 	for i := range c.priorities {
-		out = append(out, leaderScore{c.raw[i][node], c.normalised(i, node)})
+		out = append(out, leaderScore{c.rawOf(i, node), c.normalised(i, node)})
 	}
 	return out
 }

@@ -35,9 +35,8 @@ func (c *class) rest(ctx context.Context, s *snapshot) {
 		}
 		now := idler.IdleScore(ctx, k, c.id)
 		if now && !i.now {
-			// From here on all raw scores are 0.
-			setAll(c.raw[k], 0)
-			setAll(c.have[k], false)
+			// From here on all raw scores are 0, and nobody has to remember them.
+			c.raw[k], c.have[k], c.norm[k] = nil, nil, nil
 			c.moved[k], c.unmeasured[k], c.tallied = true, true, false
 		}
 		i.now = now

@@ -142,6 +142,23 @@ var (
 	}
 )
 
+// served is a priority with nothing to say about pods that no Service selects.
+func served(name string, normalize sdk.Normalize) sdk.Priority {
+	p := sdk.Priority{
+		Name: name, Normalize: normalize, Reads: spread.Reads, Prepare: spread.Prepare, Idle: spread.Idle,
+		Score: func(r *sdk.Request) int64 {
+			if !r.State.(bool) {
+				return 0
+			}
+			return r.Node.Requested.Pods
+		},
+	}
+	if normalize == sdk.NormalizePlugin {
+		p.NormalizeFunc = quiet.NormalizeFunc
+	}
+	return p
+}
+
 // policies are what the world's policy is swapped among.
 var policies = []struct {
 	predicates []sdk.Predicate
@@ -151,6 +168,10 @@ var policies = []struct {
 	{[]sdk.Predicate{even, zoneVolume, selectNode}, []sdk.Priority{lonely, spread}},
 	{[]sdk.Predicate{fitCPU}, []sdk.Priority{crowd, lonely, leastCPU}},
 	{[]sdk.Predicate{shy, fitCPU}, []sdk.Priority{middle, quiet}},
+	{[]sdk.Predicate{fitCPU, zoneVolume}, []sdk.Priority{
+		served("ServedReverse", sdk.NormalizeReverse), served("ServedMax", sdk.NormalizeMax), served("ServedBetween", sdk.NormalizeMinMax),
+		served("ServedPlugin", sdk.NormalizePlugin), served("Served", ""), leastCPU,
+	}},
 	{[]sdk.Predicate{perZone, even}, nil},
 }
 
@@ -238,15 +259,15 @@ func (w *world) sameVerdicts(c *class, fresh *testPolicy) {
 			}
 		}
 		for i := range c.priorities {
-			if c.fail[n] != fits || !c.have[i][n] && !c.idleS[i].now {
+			if c.fail[n] != fits || !c.idleS[i].now && !c.have[i][n] {
 				continue
 			}
 			out := []int64{0}
 			if err := fresh.Score(w.t.Context(), i, c.id, []uint32{uint32(n)}, out); err != nil {
 				w.t.Fatal(err)
 			}
-			if c.raw[i][n] != out[0] {
-				w.t.Fatalf("class %d, node %s, %s: kept %d, asked %d", c.id, e.name, c.priorities[i].Name, c.raw[i][n], out[0])
+			if c.rawOf(i, uint32(n)) != out[0] {
+				w.t.Fatalf("class %d, node %s, %s: kept %d, asked %d", c.id, e.name, c.priorities[i].Name, c.rawOf(i, uint32(n)), out[0])
 			}
 		}
 	}

@@ -185,7 +185,7 @@ func newTestPolicy(t testing.TB, source func() *contractv1.Delta, predicates []s
 		if scope == "" {
 			scope = sdk.ScopeNode
 		}
-		p.priorities = append(p.priorities, PriorityInfo{Name: x.Name, Scope: string(scope), Normalize: string(x.Normalize), KeepsZero: x.Name == "Quiet", Reads: x.Reads, Weight: int64(i%3 + 1)})
+		p.priorities = append(p.priorities, PriorityInfo{Name: x.Name, Scope: string(scope), Normalize: string(x.Normalize), KeepsZero: x.Name == "Quiet" || x.Name == "ServedPlugin", Reads: x.Reads, Weight: int64(i%3 + 1)})
 	}
 	guest, err := sdk.GuestOf(plugins...)
 	if err != nil {

@@ -55,6 +55,9 @@ func (c *class) project(ctx context.Context, i int) (other bool, err error) {
 	if info.Weight == 0 {
 		return false, nil
 	}
+	if c.even(i) {
+		return c.projectZero(i), nil
+	}
 	switch sdk.Normalize(info.Normalize) {
 	case sdk.NormalizeMax, sdk.NormalizeReverseMax, sdk.NormalizeReverse:
 		if !c.flipped && !c.unmeasured[i] && c.tallied {
@@ -85,8 +88,8 @@ func (c *class) project(ctx context.Context, i int) (other bool, err error) {
 		c.norm[i] = grow(c.norm[i], len(c.fit), 0)[:len(c.fit)]
 		zero := info.KeepsZero
 		for k, n := range c.fit {
-			c.norm[i][k] = raw[n]
-			zero = zero && raw[n] == 0
+			c.norm[i][k] = c.rawOf(i, n)
+			zero = zero && c.norm[i][k] == 0
 		}
 		if zero {
 			// As before means for new nodes, too: they are in c.changed.
@@ -109,6 +112,28 @@ func (c *class) project(ctx context.Context, i int) (other bool, err error) {
 	return false, nil
 }
 
+// even reports whether all nodes have one score by a priority: what 0 comes to.
+func (c *class) even(i int) bool {
+	info := &c.priorities[i]
+	return c.idleS[i].now && (info.Normalize != string(sdk.NormalizePlugin) || info.KeepsZero)
+}
+
+// projectZero is project for such a priority.
+func (c *class) projectZero(i int) (other bool) {
+	other = c.least[i] != 0 || c.largest[i] != 0 || c.moved[i] && !c.zero[i]
+	c.least[i], c.largest[i], c.unmeasured[i] = 0, 0, false
+	c.zero[i], c.moved[i] = true, false
+	return other
+}
+
+// rawOf is one priority's raw score of a node.
+func (c *class) rawOf(i int, n uint32) int64 {
+	if c.idleS[i].now {
+		return 0
+	}
+	return c.raw[i][n]
+}
+
 // tallyAll adds up the totals of all nodes.
 func (c *class) tallyAll() {
 	t := &c.tally
@@ -120,6 +145,14 @@ func (c *class) tallyAll() {
 		info, raw := &c.priorities[i], c.raw[i]
 		weight, most := info.Weight, info.Most()
 		if weight == 0 {
+			continue
+		}
+		if c.even(i) {
+			if same := weight * c.normalised(i, 0); same != 0 {
+				for _, n := range c.fit {
+					t.totals[n] += same
+				}
+			}
 			continue
 		}
 		switch kind := sdk.Normalize(info.Normalize); kind {
@@ -167,7 +200,7 @@ func (c *class) total(n uint32) int64 {
 // normalised is one priority's score of a node that fits, by the measures of the
 // totals that were made last.
 func (c *class) normalised(i int, n uint32) int64 {
-	info, raw := &c.priorities[i], c.raw[i][n]
+	info, raw := &c.priorities[i], c.rawOf(i, n)
 	most := info.Most()
 	switch kind := sdk.Normalize(info.Normalize); kind {
 	case sdk.NormalizeMax, sdk.NormalizeReverseMax, sdk.NormalizeReverse:
@@ -175,6 +208,9 @@ func (c *class) normalised(i int, n uint32) int64 {
 	case sdk.NormalizeMinMax:
 		return between(most, raw, c.least[i], c.largest[i])
 	case sdk.NormalizePlugin:
+		if len(c.norm[i]) == 0 {
+			return 0
+		}
 		if k, ok := slices.BinarySearch(c.fit, n); ok && k < len(c.norm[i]) {
 			return clamp(c.norm[i][k], most)
 		}

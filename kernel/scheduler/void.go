@@ -62,7 +62,9 @@ func (c *class) voidNode(n uint32) {
 	c.list = append(c.list, n)
 	c.voidVerdicts(n)
 	for i := range c.have {
-		c.have[i][n] = false
+		if !c.idleS[i].now {
+			c.have[i][n] = false
+		}
 	}
 }
 
