@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"slices"
 	"strings"
 	"time"
 	"unsafe"
@@ -146,7 +147,9 @@ func filter(plugin, _, _, n, out uint32) int32 {
 				os.Stdout.WriteString("reached " + f.Name() + "\n")
 			}
 		}
-		if len(os.Environ()) > 0 || len(os.Args) > 0 && os.Args[0] != "" {
+		// All that a module is told is its ceiling of memory.
+		told := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "GOMEMLIMIT=") })
+		if len(told) > 0 || len(os.Args) > 0 && os.Args[0] != "" {
 			os.Stdout.WriteString("reached the environment\n")
 		}
 		os.Stdout.WriteString("looked around\n")
