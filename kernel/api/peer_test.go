@@ -322,6 +322,10 @@ func (p *peer) outcome(errs, warnings []string, from map[string]any, obj runtime
 	return append(diffs, leafDiff("stored", want.Stored, changedLeaves(from, to))...)
 }
 
+// peerYears is the age of what has a date of the corpus, which grows by the day;
+// the answers have <years> instead.
+var peerYears = regexp.MustCompile(`^[0-9]+y([0-9]+d)?$`)
+
 func (p *peer) row(k resources.Kind, obj runtime.Object, want peerAnswer) []string {
 	out, err := newTable(k).ConvertToTable(context.Background(), obj, nil)
 	if err != nil {
@@ -348,6 +352,11 @@ func (p *peer) row(k resources.Kind, obj runtime.Object, want peerAnswer) []stri
 		return append(diffs, fmt.Sprintf("row: %d rows", len(out.Rows)))
 	}
 	have := jsonCopy(out.Rows[0].Cells).([]any)
+	for i, cell := range have {
+		if text, ok := cell.(string); ok && peerYears.MatchString(text) {
+			have[i] = "<years>"
+		}
+	}
 	if fmt.Sprint(have) != fmt.Sprint(want.Row) {
 		diffs = append(diffs, fmt.Sprintf("row: want %q, have %q", want.Row, have))
 	}

@@ -152,8 +152,44 @@ func (s *Spread) Moved() []uint32 {
 	return out
 }
 
+// place is what of a node decides where it counts, looked up once for all
+// constraints: a pod may have thousands.
+type place struct {
+	node                         *sdk.Node
+	labelled, required, tolerant bool
+}
+
+func (s *Spread) at(node *sdk.Node) place {
+	p := place{node: node, labelled: true}
+	affinity, taints := false, false
+	for i := range s.Constraints {
+		c := &s.Constraints[i]
+		if s.All && c.Column.Of(node) == 0 {
+			return place{node: node}
+		}
+		affinity, taints = affinity || c.affinity, taints || c.taints
+	}
+	p.required = !affinity || s.required.Matches(node)
+	p.tolerant = !taints || tainttoleration.Tolerated(s.pod, node)
+	return p
+}
+
+// domain is where a node counts for a constraint; 0 where it does not.
+func (c *Constraint) domain(p *place) uint32 {
+	if !p.labelled || c.affinity && !p.required || c.taints && !p.tolerant {
+		return 0
+	}
+	domain := c.Column.Of(p.node)
+	if n := int(domain) + 1; n > len(c.Pods) {
+		n = max(n, c.Column.Len())
+		c.Pods, c.nodes = topology.Grown(c.Pods, n), topology.Grown(c.nodes, n)
+	}
+	return domain
+}
+
 // node counts a node, or takes it away.
 func (s *Spread) node(node *sdk.Node, sign int32) {
+	at := s.at(node)
 	for i := range s.Constraints {
 		c := &s.Constraints[i]
 		if c.single {
@@ -162,7 +198,7 @@ func (s *Spread) node(node *sdk.Node, sign int32) {
 		if !c.hard {
 			s.moved = append(s.moved, node.Index)
 		}
-		domain := s.domain(c, node)
+		domain := c.domain(&at)
 		if domain == 0 {
 			continue
 		}
@@ -178,28 +214,9 @@ func (s *Spread) node(node *sdk.Node, sign int32) {
 	}
 }
 
-// domain is where a node counts for a constraint; 0 where it does not.
-func (s *Spread) domain(c *Constraint, node *sdk.Node) uint32 {
-	if s.All {
-		for i := range s.Constraints {
-			if s.Constraints[i].Column.Of(node) == 0 {
-				return 0
-			}
-		}
-	}
-	if c.affinity && !s.required.Matches(node) || c.taints && !tainttoleration.Tolerated(s.pod, node) {
-		return 0
-	}
-	domain := c.Column.Of(node)
-	if n := int(domain) + 1; n > len(c.Pods) {
-		n = max(n, c.Column.Len())
-		c.Pods, c.nodes = topology.Grown(c.Pods, n), topology.Grown(c.nodes, n)
-	}
-	return domain
-}
-
 // occupants counts the pods of a node.
 func (s *Spread) occupants(node *sdk.Node) {
+	at := s.at(node)
 	for i := range s.Constraints {
 		c, n := &s.Constraints[i], int64(0)
 		for _, pod := range node.Pods {
@@ -208,16 +225,23 @@ func (s *Spread) occupants(node *sdk.Node) {
 			}
 		}
 		if n != 0 {
-			s.move(c, node, n)
+			s.move(c, &at, n)
 		}
 	}
 }
 
 // occupant counts a pod on a node, or takes it away.
 func (s *Spread) occupant(node *sdk.Node, pod *sdk.Pod, sign int64) {
+	if pod.Namespace != s.pod.Namespace || pod.Terminating {
+		return
+	}
+	at, known := place{}, false
 	for i := range s.Constraints {
 		if c := &s.Constraints[i]; s.counts(c, pod) {
-			s.move(c, node, sign)
+			if !known {
+				at, known = s.at(node), true
+			}
+			s.move(c, &at, sign)
 		}
 	}
 }
@@ -227,14 +251,14 @@ func (s *Spread) counts(c *Constraint, pod *sdk.Pod) bool {
 }
 
 // move adds to the pods of a node.
-func (s *Spread) move(c *Constraint, node *sdk.Node, n int64) {
+func (s *Spread) move(c *Constraint, at *place, n int64) {
 	if c.single {
-		c.OnNode[node.Index] += int32(n)
+		c.OnNode[at.node.Index] += int32(n)
 	}
 	if !c.hard {
-		s.moved = append(s.moved, node.Index)
+		s.moved = append(s.moved, at.node.Index)
 	}
-	if domain := s.domain(c, node); domain != 0 {
+	if domain := c.domain(at); domain != 0 {
 		before := c.Pods[domain]
 		c.Pods[domain] += n
 		c.least.move(before, c.Pods[domain])
