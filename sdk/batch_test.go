@@ -142,3 +142,32 @@ func TestColumnIsTheLabel(t *testing.T) {
 		t.Errorf("a column of %d values is kept", column.Len())
 	}
 }
+
+// Labels that pods name and no node has take no room a node, and too many columns
+// are given up, with the states that know them.
+func TestColumnsAreBounded(t *testing.T) {
+	g := newGuest(nil)
+	c := &g.cluster
+	apply := func(generation uint64, n *contractv1.Node) {
+		if err := g.Apply(encode(t, &contractv1.Delta{Generation: generation, Operations: []*contractv1.Operation{node(99, n)}})); err != nil {
+			t.Fatal(err)
+		}
+	}
+	apply(1, &contractv1.Node{Name: "n"})
+	absent := c.Column("absent")
+	if len(absent.ids) != 0 || absent.Of(c.Node(99)) != 0 {
+		t.Errorf("a label that no node has: %d numbers, %d", len(absent.ids), absent.Of(c.Node(99)))
+	}
+	apply(2, &contractv1.Node{Name: "n", Labels: map[string]string{"absent": "no more"}})
+	if number := absent.Of(c.Node(99)); number == 0 || absent.Value(number) != "no more" {
+		t.Errorf("a label that came: number %d", number)
+	}
+	g.plugins = append(g.plugins, servedState{states: map[uint32]preparedState{1: {}}})
+	for i := range maxColumns {
+		c.Column(fmt.Sprint("of a pod ", i))
+	}
+	apply(3, &contractv1.Node{Name: "n"})
+	if len(c.columns) != 0 || len(g.plugins[0].states) != 0 {
+		t.Errorf("%d columns are kept, %d states", len(c.columns), len(g.plugins[0].states))
+	}
+}

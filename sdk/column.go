@@ -7,7 +7,7 @@ package sdk
 type Column struct {
 	key     string
 	cluster *Cluster
-	ids     []uint32 // by node index
+	ids     []uint32 // by node index; nodes beyond have no such label
 	numbers map[string]uint32
 	values  []string // by number; the first is none
 }
@@ -34,10 +34,13 @@ func (c *Cluster) Column(label string) *Column {
 // Of is the number of a node's value, also of a node that has been replaced since
 // (Change.Old); 0: the node has no such label.
 func (l *Column) Of(n *Node) uint32 {
-	if int(n.Index) < len(l.ids) && l.cluster.nodes[n.Index] == n {
+	if int(n.Index) >= len(l.cluster.nodes) || l.cluster.nodes[n.Index] != n {
+		return l.number(n.Labels)
+	}
+	if int(n.Index) < len(l.ids) {
 		return l.ids[n.Index]
 	}
-	return l.number(n.Labels)
+	return 0
 }
 
 // Number is that of a value, whether or not a node has it now; 0: none had.
@@ -76,15 +79,30 @@ func (l *Column) number(labels map[string]string) uint32 {
 }
 
 func (l *Column) set(n *Node) {
+	number := l.number(n.Labels)
+	if number == 0 && int(n.Index) >= len(l.ids) {
+		return // a label that no node has takes no room
+	}
 	for int(n.Index) >= len(l.ids) {
 		l.ids = append(l.ids, 0)
 	}
-	l.ids[n.Index] = l.number(n.Labels)
+	l.ids[n.Index] = number
 }
 
 // columnValues bounds the values of a column beside four for each node: nodes
 // that come and go under new names would make it grow without end.
 const columnValues = 4096
+
+// maxColumns bounds the columns, which pods name: more than the classes of a host
+// have at once are of classes that are gone.
+const maxColumns = 1 << 16
+
+// boundColumns gives all columns up where there are too many.
+func (c *Cluster) boundColumns() {
+	if len(c.columns) > maxColumns {
+		c.columns, c.void = nil, true
+	}
+}
 
 // setColumns takes a node into all columns. One with many values that no node has
 // is given up, and with it every state, which may know its numbers.

@@ -233,6 +233,7 @@ func (g *Guest) Apply(delta []byte) error {
 	if err := g.cluster.apply(delta); err != nil {
 		return err
 	}
+	g.cluster.boundColumns()
 	if g.cluster.void {
 		for i := range g.plugins {
 			g.plugins[i].forget()

@@ -17,8 +17,9 @@ import (
 // pod with ephemeral volumes has in it): pods of one shape are one class. Its message is shared by all of them and never
 // changed. The key is a digest of the message's deterministic encoding.
 type shape struct {
-	key [sha256.Size]byte
-	pod *contractv1.Pod
+	key  [sha256.Size]byte
+	size int // bytes of the message
+	pod  *contractv1.Pod
 	// placedCPU and placedMemory are NonZeroMilliCpu and NonZeroMemory of the pod
 	// when it is placed; mostly those of its message.
 	placedCPU, placedMemory int64
@@ -44,7 +45,7 @@ func newShape(pod *v1.Pod) (*shape, error) {
 	if err != nil {
 		return nil, fmt.Errorf("convert pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
-	s := &shape{pod: message, claims: usesClaims(message), placedCPU: milli(placed.Cpu()), placedMemory: amount(placed.Memory())}
+	s := &shape{pod: message, size: len(encoded), claims: usesClaims(message), placedCPU: milli(placed.Cpu()), placedMemory: amount(placed.Memory())}
 	if s.placedApart() {
 		encoded = binary.LittleEndian.AppendUint64(encoded, uint64(s.placedCPU))
 		encoded = binary.LittleEndian.AppendUint64(encoded, uint64(s.placedMemory))

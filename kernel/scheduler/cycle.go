@@ -135,37 +135,48 @@ func (s *Scheduler) priorityTrouble(c *class, now time.Time) {
 	}
 }
 
+// maxClassBytes bounds what the shapes of all classes take together: what plugins
+// keep of a class is about ten times its size, and a pod may have thousands of
+// constraints. 128 ordinary ones take a fifteenth of it.
+const maxClassBytes = 2 << 20
+
 // classOf returns the class of a shape, making room for a new one by dropping
-// the one that was used longest ago.
+// those that were used longest ago.
 func (s *Scheduler) classOf(sh *shape) *class {
 	s.decisions++
 	if sh.class != nil {
 		sh.class.used = s.decisions
 		return sh.class
 	}
-	if len(s.classes) >= s.cfg.MaxClasses {
-		oldest := 0
-		for i, c := range s.classes {
-			if c.used < s.classes[oldest].used {
-				oldest = i
-			}
-		}
-		gone := s.classes[oldest]
-		s.classes[oldest] = s.classes[len(s.classes)-1]
-		s.classes = s.classes[:len(s.classes)-1]
-		gone.shape.class = nil
-		if gone.shape.refs == 0 {
-			delete(s.shapes, gone.shape.key)
-		}
-		s.snapshot.pending = append(s.snapshot.pending, &contractv1.Operation{Op: &contractv1.Operation_ClassRemove{ClassRemove: gone.id}})
+	for len(s.classes) > 0 && (len(s.classes) >= s.cfg.MaxClasses || s.classBytes+sh.size > maxClassBytes) {
+		s.dropOldestClass()
 	}
 	s.lastClass++
 	c := &class{id: s.lastClass, shape: sh, used: s.decisions}
 	sh.class = c
 	s.classes = append(s.classes, c)
+	s.classBytes += sh.size
 	s.snapshot.pending = append(s.snapshot.pending, &contractv1.Operation{Op: &contractv1.Operation_ClassSet{
 		ClassSet: &contractv1.ClassSet{Class: c.id, Pod: sh.pod}}})
 	return c
+}
+
+func (s *Scheduler) dropOldestClass() {
+	oldest := 0
+	for i, c := range s.classes {
+		if c.used < s.classes[oldest].used {
+			oldest = i
+		}
+	}
+	gone := s.classes[oldest]
+	s.classes[oldest] = s.classes[len(s.classes)-1]
+	s.classes = s.classes[:len(s.classes)-1]
+	s.classBytes -= gone.shape.size
+	gone.shape.class = nil
+	if gone.shape.refs == 0 {
+		delete(s.shapes, gone.shape.key)
+	}
+	s.snapshot.pending = append(s.snapshot.pending, &contractv1.Operation{Op: &contractv1.Operation_ClassRemove{ClassRemove: gone.id}})
 }
 
 // tell reports a failed attempt: each by an event, by the condition what is new.

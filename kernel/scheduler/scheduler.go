@@ -49,22 +49,23 @@ type Scheduler struct {
 	report  *reporter
 
 	// All below belongs to the cycle's goroutine.
-	random    *rand.Rand
-	snapshot  *snapshot
-	queue     *queue
-	pods      map[types.UID]*podEntry
-	assumed   map[types.UID]*podEntry
-	shapes    map[[32]byte]*shape
-	classes   []*class
-	lastClass uint32
-	decisions uint64
-	profiles  map[string]*profile
-	unsynced  int
-	swept     time.Time
-	troubled  time.Time
-	unheard   []types.UID // what was told of these pods did not arrive
-	eager     bool        // flush without waiting for a decision
-	counted   bool        // Metrics know how much there is
+	random     *rand.Rand
+	snapshot   *snapshot
+	queue      *queue
+	pods       map[types.UID]*podEntry
+	assumed    map[types.UID]*podEntry
+	shapes     map[[32]byte]*shape
+	classes    []*class
+	classBytes int // of their shapes
+	lastClass  uint32
+	decisions  uint64
+	profiles   map[string]*profile
+	unsynced   int
+	swept      time.Time
+	troubled   time.Time
+	unheard    []types.UID // what was told of these pods did not arrive
+	eager      bool        // flush without waiting for a decision
+	counted    bool        // Metrics know how much there is
 
 	// Events that may help pods which fit nowhere (events.go).
 	events    []clusterEvent
