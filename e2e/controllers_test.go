@@ -147,7 +147,7 @@ spec:
   names: {plural: widgets, singular: widget, kind: Widget, listKind: WidgetList}
   versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]
 `)
-	e.kubectl(t, "wait", "--for=condition=Established", "crd/widgets.controllers.example.com")
+	e.established(t, "widgets.controllers.example.com")
 	t.Cleanup(func() { e.try(t, "delete", "crd", "widgets.controllers.example.com", "--wait=false") })
 	e.apply(t, ns, simulated("web", 3, ""))
 	eventually(t, func(context.Context) error { // a new kind is served a moment later

@@ -161,7 +161,8 @@ func (e *env) placed(t *testing.T, name string) {
 	})
 }
 
-// refused waits for a FailedScheduling event of a pod whose words contain why.
+// refused waits for a FailedScheduling event of a pod, and why in its words or in
+// those of the condition: a series of events keeps the words of its first.
 func (e *env) refused(t *testing.T, name, why string) {
 	t.Helper()
 	eventually(t, func(ctx context.Context) error {
@@ -169,14 +170,23 @@ func (e *env) refused(t *testing.T, name, why string) {
 		if err != nil {
 			return err
 		}
+		pod, err := e.client.CoreV1().Pods("default").Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
 		var said []string
 		for _, ev := range list.Items {
-			if strings.Contains(ev.Message, why) {
-				return nil
-			}
 			said = append(said, ev.Message)
 		}
-		return fmt.Errorf("no FailedScheduling of pod %s says %q: %q", name, why, said)
+		for _, c := range pod.Status.Conditions {
+			if c.Type == corev1.PodScheduled {
+				said = append(said, c.Message)
+			}
+		}
+		if len(list.Items) == 0 || !slices.ContainsFunc(said, func(text string) bool { return strings.Contains(text, why) }) {
+			return fmt.Errorf("no FailedScheduling of pod %s says %q: %q", name, why, said)
+		}
+		return nil
 	})
 }
 

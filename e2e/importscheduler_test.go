@@ -210,7 +210,7 @@ func TestImportScheduler(t *testing.T) {
 	wants := []string{
 		`scheduler_schedule_attempts_total{profile="packer",result="scheduled"} 4`,
 		`scheduler_framework_extension_point_duration_seconds_count{extension_point="Filter",profile="packer",status="Success"} 4`,
-		`scheduler_plugin_evaluation_total{extension_point="Score",plugin="NodeResourcesFitScore",profile="packer"} 4`,
+		`scheduler_plugin_evaluation_total{extension_point="Score",plugin="NodeResourcesFit",profile="packer"} 4`,
 		`scheduler_plugin_execution_duration_seconds_count{extension_point="Filter",plugin="NodeResourcesFit",status="Success"}`,
 		`scheduler_cache_size{type="nodes"} 3`,
 	}

@@ -92,7 +92,7 @@ spec:
           status: {type: object, properties: {masts: {type: integer}}}
 `)
 	t.Cleanup(func() { e.try(t, "delete", "crd", "boats.harbour.example", "--wait=false") })
-	e.kubectl(t, "wait", "--for=condition=Established", "crd/boats.harbour.example", "--timeout=110s")
+	e.established(t, "boats.harbour.example")
 	boat := func(name, spec string) string {
 		return "apiVersion: harbour.example/v1\nkind: Boat\nmetadata: {name: " + name + "}\nspec: " + spec + "\n"
 	}

@@ -205,7 +205,7 @@ func operatorKernel(t *testing.T, name, without string) *env {
 func (e *env) defineShops(t *testing.T) {
 	t.Helper()
 	e.apply(t, "default", shopDefinition)
-	e.kubectl(t, "wait", "--for=condition=Established", "crd/shops.harbour.example", "--timeout=110s")
+	e.established(t, "shops.harbour.example")
 }
 
 func (e *env) shops() dynamic.ResourceInterface {

@@ -270,6 +270,16 @@ func (e *env) kubectl(t testing.TB, args ...string) string {
 	return r.stdout
 }
 
+// established waits for a custom resource definition to be served. kubectl wait
+// fails where the object has no conditions yet.
+func (e *env) established(t testing.TB, name string) {
+	t.Helper()
+	eventually(t, func(context.Context) error {
+		r := e.try(t, "wait", "--for=condition=Established", "crd/"+name, "--timeout=30s")
+		return r.err
+	})
+}
+
 // apply applies manifests from text.
 func (e *env) apply(t testing.TB, namespace, manifests string) string {
 	t.Helper()

@@ -26,7 +26,7 @@ func (p *Policy) IdleScore(ctx context.Context, i int, class uint32) bool {
 
 // idle asks the plugin; one that fails is asked about nodes, and fails there.
 func (at place) idle(ctx context.Context, replica uint64, class uint32) (idle bool) {
-	err := at.unit.ask(ctx, at.name, "idle", replica, func(_ context.Context, g guest, k int) (err error) {
+	err := at.unit.ask(ctx, at.name, callIdle, replica, func(_ context.Context, g guest, k int) (err error) {
 		if asked, ok := g.(idler); ok {
 			idle, err = asked.idle(k, class)
 		}

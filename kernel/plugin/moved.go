@@ -28,7 +28,7 @@ func (p *Policy) MovedScores(ctx context.Context, i int, class uint32, since uin
 
 // moved asks the plugin; one that fails knows nothing, and is asked about all nodes.
 func (at place) moved(ctx context.Context, replica uint64, class uint32, since uint64) (now uint64, nodes []uint32, known bool) {
-	err := at.unit.ask(ctx, at.name, "moved", replica, func(_ context.Context, g guest, k int) (err error) {
+	err := at.unit.ask(ctx, at.name, callMoved, replica, func(_ context.Context, g guest, k int) (err error) {
 		if m, ok := g.(mover); ok {
 			now, nodes, known, err = m.moved(k, class, since)
 		}
