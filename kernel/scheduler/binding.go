@@ -2,7 +2,6 @@ package scheduler
 
 import (
 	"context"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -51,9 +50,7 @@ func (s *Scheduler) bind(ctx context.Context, p *podEntry, profile *profile) {
 			return
 		}
 		if result.err == nil && result.stop == nil && at.has(contractv1.Point_POST_BIND) {
-			c, began := with(about, at.steps(contractv1.Point_POST_BIND)), time.Now()
-			at.cycler.Cycle(ctx, c)
-			s.deps.Metrics.stepped(request.profile, c, time.Since(began))
+			s.step(ctx, request.profile, at, with(about, at.steps(contractv1.Point_POST_BIND)))
 		}
 	})
 }
@@ -81,9 +78,8 @@ func (s *Scheduler) bindThrough(ctx context.Context, at pointPolicy, about *cont
 		steps, binders = append(steps, binders[0]), binders[1:]
 	}
 	for len(steps) > 0 {
-		c, began := with(about, steps), time.Now()
-		at.cycler.Cycle(ctx, c)
-		s.deps.Metrics.stepped(request.profile, c, time.Since(began))
+		c := with(about, steps)
+		s.step(ctx, request.profile, at, c)
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}

@@ -66,9 +66,7 @@ func (s *Scheduler) place(ctx context.Context, p *podEntry, profile *profile, no
 		}
 	}
 	p.reserved = true // whatever becomes of it now, it is taken back
-	began := time.Now()
-	at.cycler.Cycle(ctx, c)
-	s.deps.Metrics.stepped(p.pod.Spec.SchedulerName, c, time.Since(began))
+	s.step(ctx, p.pod.Spec.SchedulerName, at, c)
 	if ctx.Err() != nil {
 		return
 	}
@@ -240,6 +238,14 @@ func (s *Scheduler) takeBack(p *podEntry, node string) {
 	s.unreserves = append(s.unreserves, unreserve{p.pod.Spec.SchedulerName, profile.at, c})
 }
 
+// step asks plugins at points that a pod with a node goes through, and counts what
+// they took. Any goroutine may call it.
+func (s *Scheduler) step(ctx context.Context, profile string, at pointPolicy, c *contractv1.CycleCall) {
+	began := time.Now()
+	at.cycler.Cycle(ctx, c)
+	s.deps.Metrics.stepped(profile, c, time.Since(began))
+}
+
 type unreserve struct {
 	profile string
 	at      pointPolicy
@@ -251,9 +257,7 @@ func (s *Scheduler) unreserve(ctx context.Context) {
 	calls := s.unreserves
 	s.unreserves = nil
 	for _, u := range calls {
-		began := time.Now()
-		u.at.cycler.Cycle(ctx, u.call)
-		s.deps.Metrics.stepped(u.profile, u.call, time.Since(began))
+		s.step(ctx, u.profile, u.at, u.call)
 		for _, r := range u.call.Results {
 			if r.GetCode() == contractv1.Code_ERROR && ctx.Err() == nil {
 				s.trouble(fmt.Errorf("running Unreserve: %v", r.GetReasons()), s.clock.Now())

@@ -232,9 +232,6 @@ func (s *Spread) occupants(node *sdk.Node) {
 
 // occupant counts a pod on a node, or takes it away.
 func (s *Spread) occupant(node *sdk.Node, pod *sdk.Pod, sign int64) {
-	if pod.Namespace != s.pod.Namespace || pod.Terminating {
-		return
-	}
 	at, known := place{}, false
 	for i := range s.Constraints {
 		if c := &s.Constraints[i]; s.counts(c, pod) {
