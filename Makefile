@@ -13,8 +13,9 @@ KUBECTL  := $(shell $(GO) list -m -f '{{.Version}}' k8s.io/kubectl | sed 's/^v0/
 # alone needs cgo.
 export CGO_ENABLED := 0
 
-# runc filters system calls (seccomp) where libseccomp's headers are installed.
-SECCOMP := $(shell echo '\#include <seccomp.h>' | $(CC) -E -x c - >/dev/null 2>&1 && echo seccomp)
+# runc filters system calls (seccomp) where libseccomp is installed for building:
+# runc asks pkg-config for it, so this asks the same.
+SECCOMP := $(shell pkg-config --exists libseccomp 2>/dev/null && echo seccomp)
 
 # Bundles of plugins: the folder below bin/plugins, and the package it is built from.
 PROCESS_BUNDLES := classic=plugins/classic modern=plugins/modern volumebinding=plugins/volumebinding points=plugins/points gang=plugins/examples/gang controllers=plugins/controllers containerd=plugins/runtimes/containerd/cmd \
@@ -65,7 +66,7 @@ $(BIN)/containerd/.built: $(BUNDLE)/go.mod $(BUNDLE)/go.sum
 	  github.com/containerd/containerd/v2/cmd/containerd \
 	  github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2 \
 	  github.com/containerd/containerd/v2/cmd/ctr
-	@test -n "$(SECCOMP)" || echo "libseccomp-dev is not installed: runc is built without seccomp"
+	@test -n "$(SECCOMP)" || echo "libseccomp-dev and pkg-config are not installed: runc is built without seccomp"
 	@cd $(BUNDLE) && CGO_ENABLED=1 $(GOBUILD) $(SLIM) -tags '$(SECCOMP)' -o $(CURDIR)/$(BIN)/containerd/ github.com/opencontainers/runc
 	@cd $(BUNDLE) && $(GOBUILD) $(SLIM) -o $(CURDIR)/$(BIN)/containerd/cni/ \
 	  github.com/containernetworking/plugins/plugins/main/bridge \
