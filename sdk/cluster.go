@@ -11,6 +11,7 @@ const maxNodeIndex = 1 << 20
 type Cluster struct {
 	Generation uint64
 	nodes      []*Node // by index; nil where there is none
+	count      int     // of nodes
 	classes    map[uint32]*Pod
 	objects    map[string]map[string]map[string]*Object // kind, namespace, name
 
@@ -78,7 +79,7 @@ func (c *Cluster) reset() {
 	for class := range c.classes {
 		c.gone = append(c.gone, class)
 	}
-	c.nodes, c.columns, c.void = nil, nil, true
+	c.nodes, c.count, c.columns, c.void = nil, 0, nil, true
 	c.affine = affine{}
 	c.changes.forget()
 	c.classes = map[uint32]*Pod{}
@@ -123,6 +124,7 @@ func (c *Cluster) setNode(n *Node) error {
 		n.NonZeroMilliCPU, n.NonZeroMemory = old.NonZeroMilliCPU, old.NonZeroMemory
 	} else {
 		n.Pods = map[string]*Pod{}
+		c.count++
 	}
 	c.nodes[n.Index] = n
 	c.nodeSets++
@@ -140,6 +142,10 @@ func (c *Cluster) setNode(n *Node) error {
 func (c *Cluster) removeNode(index uint32) {
 	if n := c.Node(index); n != nil {
 		c.nodes[index] = nil
+		c.count--
+		for _, l := range c.columns {
+			l.put(index, 0)
+		}
 		c.affine.drop(index)
 		c.nodeSets++
 		if c.changes.kept {

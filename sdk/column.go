@@ -10,6 +10,11 @@ type Column struct {
 	ids     []uint32 // by node index; nodes beyond have no such label
 	numbers map[string]uint32
 	values  []string // by number; the first is none
+
+	counts     []int32 // by number: the nodes that have it; of 0 see Count
+	labelled   int     // the sum of counts
+	majority   uint32  // as of
+	majorityAt uint64  // Cluster.nodeSets
 }
 
 // Column returns the column of a label. The first call for a label looks at every
@@ -52,11 +57,41 @@ func (l *Column) Value(number uint32) string { return l.values[number] }
 // Len is one more than the largest number.
 func (l *Column) Len() int { return len(l.values) }
 
+// Count is how many nodes have a number; of 0 those without the label.
+func (l *Column) Count(number uint32) int {
+	switch {
+	case number == 0:
+		return l.cluster.count - l.labelled
+	case int(number) < len(l.counts):
+		return int(l.counts[number])
+	}
+	return 0
+}
+
+// Majority is the number that more than half of all nodes have; 0: there is none, or
+// they have no such label.
+func (l *Column) Majority() uint32 {
+	if l.majorityAt != l.cluster.nodeSets {
+		l.majority, l.majorityAt = 0, l.cluster.nodeSets
+		for number, n := range l.counts {
+			if 2*int(n) > l.cluster.count {
+				l.majority = uint32(number)
+			}
+		}
+	}
+	return l.majority
+}
+
 // Nodes appends the indexes of the nodes whose number is in a set, which holds
-// true for those in it. A node that is gone may be among them.
+// true for those in it. One at which there is no node may be among them.
 func (l *Column) Nodes(set []bool, out []uint32) []uint32 {
 	for index, number := range l.ids {
 		if int(number) < len(set) && set[number] {
+			out = append(out, uint32(index))
+		}
+	}
+	if len(set) > 0 && set[0] {
+		for index := len(l.ids); index < len(l.cluster.nodes); index++ {
 			out = append(out, uint32(index))
 		}
 	}
@@ -78,15 +113,30 @@ func (l *Column) number(labels map[string]string) uint32 {
 	return number
 }
 
-func (l *Column) set(n *Node) {
-	number := l.number(n.Labels)
-	if number == 0 && int(n.Index) >= len(l.ids) {
-		return // a label that no node has takes no room
+func (l *Column) set(n *Node) { l.put(n.Index, l.number(n.Labels)) }
+
+// put gives the node at an index a number; 0 also where it is gone.
+func (l *Column) put(index, number uint32) {
+	if int(index) >= len(l.ids) {
+		if number == 0 {
+			return // a label that no node has takes no room
+		}
+		l.ids = append(l.ids, make([]uint32, int(index)+1-len(l.ids))...)
 	}
-	for int(n.Index) >= len(l.ids) {
-		l.ids = append(l.ids, 0)
+	l.tally(l.ids[index], -1)
+	l.tally(number, 1)
+	l.ids[index] = number
+}
+
+func (l *Column) tally(number uint32, by int32) {
+	if number == 0 {
+		return
 	}
-	l.ids[n.Index] = number
+	for int(number) >= len(l.counts) {
+		l.counts = append(l.counts, 0)
+	}
+	l.counts[number] += by
+	l.labelled += int(by)
 }
 
 // columnValues bounds the values of a column beside four for each node: nodes

@@ -1,9 +1,12 @@
 package sdk
 
+import "math"
+
 // moveLog is what a followed state said since it was prepared: the nodes about
 // which its plugin may answer otherwise, in order.
 type moveLog struct {
 	epoch uint32 // of what nodes hold; another one: any node may have moved
+	first uint32 // position of nodes[0] in the epoch
 	nodes []uint32
 }
 
@@ -11,9 +14,15 @@ type moveLog struct {
 const maxMoves = 1 << 14
 
 func (l *moveLog) take(g *Guest, nodes []uint32, all bool) {
-	if all || len(l.nodes)+len(nodes) > maxMoves {
+	if all || len(nodes) > maxMoves || l.end() > math.MaxUint32-maxMoves {
 		l.begin(g)
 		return
+	}
+	if over := len(l.nodes) + len(nodes) - maxMoves; over > 0 {
+		// More than that, so that it is not for each change.
+		over = max(over, len(l.nodes)/2)
+		l.first += uint32(over)
+		l.nodes = l.nodes[:copy(l.nodes, l.nodes[over:])]
 	}
 	l.nodes = append(l.nodes, nodes...)
 }
@@ -21,8 +30,10 @@ func (l *moveLog) take(g *Guest, nodes []uint32, all bool) {
 // begin starts another epoch.
 func (l *moveLog) begin(g *Guest) {
 	g.epochs++
-	l.epoch, l.nodes = g.epochs, l.nodes[:0]
+	l.epoch, l.first, l.nodes = g.epochs, 0, l.nodes[:0]
 }
+
+func (l *moveLog) end() uint32 { return l.first + uint32(len(l.nodes)) }
 
 // Moved lists the nodes about which plugin i may answer otherwise about a class
 // than it did when now was since; all: about any of them. 0 is no moment.
@@ -39,9 +50,9 @@ func (g *Guest) Moved(i int, class uint32, since uint64) (now uint64, nodes []ui
 		return 0, nil, true, err
 	}
 	l := p.states[class].moves
-	now = uint64(l.epoch)<<32 | uint64(len(l.nodes))
-	if since>>32 != uint64(l.epoch) || int(uint32(since)) > len(l.nodes) {
-		return now, nil, true, nil
+	now = uint64(l.epoch)<<32 | uint64(l.end())
+	if at := uint32(since); since>>32 == uint64(l.epoch) && at >= l.first && at <= l.end() {
+		return now, l.nodes[at-l.first:], false, nil
 	}
-	return now, l.nodes[uint32(since):], false, nil
+	return now, nil, true, nil
 }

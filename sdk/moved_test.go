@@ -70,3 +70,49 @@ func TestMoved(t *testing.T) {
 		t.Error("Moved goes without Follow")
 	}
 }
+
+// Of a log that is full the oldest part goes: who asks often is told of what moved
+// since, who does not of all nodes.
+func TestMovedForLong(t *testing.T) {
+	const each = maxMoves/4 + 1
+	nodes := make([]uint32, each)
+	for i := range nodes {
+		nodes[i] = uint32(i)
+	}
+	g, err := GuestOf(Predicate{
+		Name: "P", Scope: ScopeCluster, Filter: func(*Request) Verdict { return Fits() },
+		Prepare: func(*Cluster, *Pod) any { return 1 }, Follow: func(_ *Cluster, _ *Pod, state any, _ []Change) any { return state },
+		Moved: func(any) ([]uint32, bool) { return nodes, false },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	apply := func(ops ...*contractv1.Operation) {
+		t.Helper()
+		if err := g.Apply(encode(t, &contractv1.Delta{Generation: 1, Operations: ops})); err != nil {
+			t.Fatal(err)
+		}
+	}
+	apply(class(1, &contractv1.Pod{}), node(0, &contractv1.Node{}))
+	first, _, _, err := g.Moved(0, 1, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	since := first
+	for k := range 12 {
+		apply(podAdd(0, &contractv1.Pod{Uid: "a"}))
+		now, moved, all, err := g.Moved(0, 1, since)
+		if err != nil || all || !slices.Equal(moved, nodes) {
+			t.Fatalf("change %d: %d nodes moved, all %v, %v; want %d", k, len(moved), all, err, each)
+		}
+		since = now
+	}
+	if _, moved, all, _ := g.Moved(0, 1, first); !all || len(moved) != 0 {
+		t.Errorf("after what was forgotten: %d nodes, all %v; want all", len(moved), all)
+	}
+	nodes = make([]uint32, maxMoves+1)
+	apply(podAdd(0, &contractv1.Pod{Uid: "b"}))
+	if _, _, all, _ := g.Moved(0, 1, since); !all {
+		t.Error("more than the log holds moved, and it is not all")
+	}
+}

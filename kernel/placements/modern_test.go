@@ -50,6 +50,9 @@ var wishes = map[string]func(*v1.PodSpec){
 	"affinity": func(s *v1.PodSpec) {
 		s.Affinity = &v1.Affinity{PodAffinity: &v1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []v1.PodAffinityTerm{{LabelSelector: ours, TopologyKey: zoneLabel}}}}
 	},
+	"affinity-one-zone": func(s *v1.PodSpec) { // as in kube-scheduler's own benchmark
+		s.Affinity = &v1.Affinity{PodAffinity: &v1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []v1.PodAffinityTerm{{LabelSelector: ours, TopologyKey: zoneLabel}}}}
+	},
 	"preferred-affinity": func(s *v1.PodSpec) {
 		s.Affinity = &v1.Affinity{PodAffinity: &v1.PodAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []v1.WeightedPodAffinityTerm{
 			{Weight: 1, PodAffinityTerm: v1.PodAffinityTerm{LabelSelector: ours, TopologyKey: hostLabel}}}}}
@@ -113,11 +116,15 @@ func TestModernKeepsRules(t *testing.T) {
 // modernCases are nodes in three zones, and pods that wish something.
 func modernCases(nodes, pods int, wish string) *cases {
 	c := &cases{}
+	zones := 3
+	if wish == "affinity-one-zone" {
+		zones = 1
+	}
 	for i := range nodes {
 		name := fmt.Sprint("node-", i)
 		n := v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-of-" + name), Labels: map[string]string{
 			hostLabel: name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64",
-			zoneLabel: fmt.Sprint("zone-", i%3), "topology.kubernetes.io/region": "here", "pool": fmt.Sprint("pool-", i%10),
+			zoneLabel: fmt.Sprint("zone-", i%zones), "topology.kubernetes.io/region": "here", "pool": fmt.Sprint("pool-", i%10),
 		}}}
 		n.Status.Capacity = quantities("cpu", 16, "memory", "64Gi", "pods", 110)
 		n.Status.Allocatable = n.Status.Capacity
@@ -148,7 +155,7 @@ func modernCases(nodes, pods int, wish string) *cases {
 // of the 5,000 nodes.
 func BenchmarkModern(b *testing.B) {
 	directory := buildBundle(b, "modern")
-	for _, name := range []string{"plain", "shapes", "node-affinity", "spread", "preferred-spread", "anti-affinity", "affinity", "preferred-affinity"} {
+	for _, name := range []string{"plain", "shapes", "node-affinity", "spread", "preferred-spread", "anti-affinity", "affinity", "affinity-one-zone", "preferred-affinity"} {
 		b.Run(name, func(b *testing.B) {
 			c := modernCases(5000, b.N, name)
 			var began, ended time.Time

@@ -16,7 +16,8 @@ func events() []sdk.Interest {
 }
 
 func helps(c *sdk.Cluster, pod *sdk.Pod, e *sdk.Event) bool {
-	need, hate := required(c, pod.PodAffinity), required(c, pod.PodAntiAffinity)
+	sums := podaffinity.Counts(c)
+	need, hate := required(c, pod.PodAffinity, &sums), required(c, pod.PodAntiAffinity, &sums)
 	switch {
 	case e.OldPod != nil && e.NewPod != nil:
 		return !all(need, e.OldPod) && all(need, e.NewPod) || all(hate, e.OldPod) && !all(hate, e.NewPod)
@@ -40,27 +41,6 @@ func refusedBy(c *sdk.Cluster, pod, other *sdk.Pod) bool {
 		}
 	}
 	return false
-}
-
-func required(c *sdk.Cluster, a *sdk.PodAffinity) []podaffinity.Term {
-	if a == nil {
-		return nil
-	}
-	sums := podaffinity.NewSums(c, true)
-	var out []podaffinity.Term
-	for i := range a.Required {
-		out = append(out, podaffinity.NewTerm(c, &a.Required[i], &sums))
-	}
-	return out
-}
-
-func all(terms []podaffinity.Term, pod *sdk.Pod) bool {
-	for i := range terms {
-		if !terms[i].Selects(pod) {
-			return false
-		}
-	}
-	return len(terms) > 0
 }
 
 // helpsNode: a node is new, or in another domain of a term.

@@ -60,30 +60,11 @@ type state struct {
 func prepare(c *sdk.Cluster, pod *sdk.Pod) any {
 	s := &state{
 		subject: podaffinity.NewSubject(c, pod), known: map[*sdk.PodAffinity][]int{},
-		needed: podaffinity.NewSums(c, true), hated: podaffinity.NewSums(c, true), refused: podaffinity.NewSums(c, true),
+		needed: podaffinity.Counts(c), hated: podaffinity.Counts(c), refused: podaffinity.Counts(c),
 	}
-	if a := pod.PodAffinity; a != nil {
-		for i := range a.Required {
-			s.need = append(s.need, podaffinity.NewTerm(c, &a.Required[i], &s.needed))
-		}
-	}
-	if a := pod.PodAntiAffinity; a != nil {
-		for i := range a.Required {
-			s.hate = append(s.hate, podaffinity.NewTerm(c, &a.Required[i], &s.hated))
-		}
-	}
-	s.needsItself = s.needs(pod)
-	if len(s.need)+len(s.hate) == 0 {
-		for node, other := range c.AffinePods {
-			s.count(node, other, 1)
-		}
-	} else {
-		for node := range c.Nodes {
-			for _, other := range node.Pods {
-				s.count(node, other, 1)
-			}
-		}
-	}
+	s.need, s.hate = required(c, pod.PodAffinity, &s.needed), required(c, pod.PodAntiAffinity, &s.hated)
+	s.needsItself = all(s.need, pod)
+	podaffinity.CountThere(c, len(s.need)+len(s.hate) > 0, s)
 	s.first = s.needsItself && s.needed.Zero()
 	moved(s)
 	return s
@@ -91,15 +72,7 @@ func prepare(c *sdk.Cluster, pod *sdk.Pod) any {
 
 func follow(_ *sdk.Cluster, _ *sdk.Pod, prepared any, changes []sdk.Change) any {
 	s := prepared.(*state)
-	for i := range changes {
-		// Pods of a node that changes are told of as removed and added.
-		switch change := &changes[i]; change.Kind {
-		case sdk.PodAdded:
-			s.count(change.Node, change.Pod, 1)
-		case sdk.PodRemoved:
-			s.count(change.Node, change.Pod, -1)
-		}
-	}
+	podaffinity.CountChanges(changes, s)
 	if first := s.needsItself && s.needed.Zero(); first != s.first {
 		s.first, s.all = first, true
 	}
@@ -114,19 +87,31 @@ func moved(prepared any) ([]uint32, bool) {
 	return s.moved, all
 }
 
-// needs reports whether all terms of need select a pod.
-func (s *state) needs(pod *sdk.Pod) bool {
-	for i := range s.need {
-		if !s.need[i].Selects(pod) {
+// required reads the required terms of an affinity, with the sums of their keys.
+func required(c *sdk.Cluster, a *sdk.PodAffinity, sums *podaffinity.Sums) (terms []podaffinity.Term) {
+	if a == nil {
+		return nil
+	}
+	for i := range a.Required {
+		t := &a.Required[i]
+		terms = append(terms, podaffinity.NewTerm(c, t, sums.Of(t.TopologyKey)))
+	}
+	return terms
+}
+
+// all reports whether there are terms and each selects a pod.
+func all(terms []podaffinity.Term, pod *sdk.Pod) bool {
+	for i := range terms {
+		if !terms[i].Selects(pod) {
 			return false
 		}
 	}
-	return len(s.need) > 0
+	return len(terms) > 0
 }
 
-// count adds a pod on a node, or takes it away.
-func (s *state) count(node *sdk.Node, pod *sdk.Pod, sign int64) {
-	if s.needs(pod) {
+// Count implements podaffinity.Counter.
+func (s *state) Count(node *sdk.Node, pod *sdk.Pod, sign int64) {
+	if all(s.need, pod) {
 		for i := range s.needed.List {
 			s.needed.List[i].Add(node, sign)
 		}

@@ -2,6 +2,9 @@
 // half of kube-scheduler's InterPodAffinity: a node is the better the more of the
 // weight of preferred terms, of the pod and of the pods on nodes, its domains meet,
 // and the less of those of anti-affinity.
+//
+// Scores are normalised from the smallest to the largest. So only differences count,
+// and raw ones are told from what most nodes have (podaffinity.Relative).
 package interpodaffinityscore
 
 import (
@@ -33,7 +36,8 @@ func (p *priority) configure(data []byte) error {
 // maxKnown bounds the affinities whose part a class remembers.
 const maxKnown = 4096
 
-// state is what a class knows: by domain, the weight of all terms that are met.
+// state is what a class knows: by domain, the weight of all terms that are met,
+// from a base.
 type state struct {
 	subject podaffinity.Subject
 	hard    int64
@@ -51,14 +55,14 @@ type part struct {
 }
 
 func (p *priority) prepare(c *sdk.Cluster, pod *sdk.Pod) any {
-	s := &state{subject: podaffinity.NewSubject(c, pod), hard: p.args.HardPodAffinityWeight, sums: podaffinity.NewSums(c, false)}
+	s := &state{subject: podaffinity.NewSubject(c, pod), hard: p.args.HardPodAffinityWeight, sums: podaffinity.Relative(c, pod)}
 	s.known[0], s.known[1] = map[*sdk.PodAffinity][]part{}, map[*sdk.PodAffinity][]part{}
 	for anti, a := range [2]*sdk.PodAffinity{pod.PodAffinity, pod.PodAntiAffinity} {
 		if a == nil {
 			continue
 		}
 		for i := range a.Preferred {
-			t := podaffinity.NewTerm(c, &a.Preferred[i], &s.sums)
+			t := podaffinity.NewTerm(c, &a.Preferred[i], s.sums.Of(a.Preferred[i].TopologyKey))
 			if anti == 1 {
 				t.Weight = -t.Weight
 			}
@@ -68,17 +72,8 @@ func (p *priority) prepare(c *sdk.Cluster, pod *sdk.Pod) any {
 	if p.args.IgnorePreferredTermsOfExistingPods && len(s.mine) == 0 {
 		return (*state)(nil)
 	}
-	if len(s.mine) == 0 {
-		for node, other := range c.AffinePods {
-			s.count(node, other, 1)
-		}
-	} else {
-		for node := range c.Nodes {
-			for _, other := range node.Pods {
-				s.count(node, other, 1)
-			}
-		}
-	}
+	podaffinity.CountThere(c, len(s.mine) > 0, s)
+	s.sums.Settle()
 	moved(s)
 	return s
 }
@@ -88,18 +83,12 @@ func follow(_ *sdk.Cluster, _ *sdk.Pod, prepared any, changes []sdk.Change) any 
 	if s == nil {
 		return s
 	}
-	for i := range changes {
-		switch change := &changes[i]; change.Kind {
-		case sdk.PodAdded:
-			s.count(change.Node, change.Pod, 1)
-		case sdk.PodRemoved:
-			s.count(change.Node, change.Pod, -1)
-		}
-	}
+	podaffinity.CountChanges(changes, s)
+	s.sums.Settle()
 	return s
 }
 
-// moved lists the nodes of the domains whose sum changed.
+// moved lists the nodes of the domains whose sum, from the base, changed.
 func moved(prepared any) ([]uint32, bool) {
 	s := prepared.(*state)
 	if s == nil {
@@ -109,8 +98,8 @@ func moved(prepared any) ([]uint32, bool) {
 	return s.moved, false
 }
 
-// count adds a pod on a node, or takes it away.
-func (s *state) count(node *sdk.Node, pod *sdk.Pod, sign int64) {
+// Count implements podaffinity.Counter.
+func (s *state) Count(node *sdk.Node, pod *sdk.Pod, sign int64) {
 	for i := range s.mine {
 		if t := &s.mine[i]; t.Selects(pod) {
 			s.sums.List[t.Sum].Add(node, sign*t.Weight)
