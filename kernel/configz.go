@@ -5,12 +5,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 
 	"go.yaml.in/yaml/v3"
 
 	"pintle.dev/pintle/kernel/config"
 	"pintle.dev/pintle/kernel/config/kubescheduler"
 	"pintle.dev/pintle/kernel/plugin"
+	"pintle.dev/pintle/kernel/scheduler"
 	"pintle.dev/pintle/sdk"
 )
 
@@ -45,9 +47,9 @@ func (k *Kernel) configuration() ([]byte, error) {
 	answer := map[string]any{config.Group: own}
 	if cfg.Scheduler.Enabled {
 		running := k.host.Scheduling()
-		scheduler := cfg.Scheduler
-		scheduler.Profiles = profilesInForce(running.Profiles)
-		answer["kubescheduler.config.k8s.io"] = kubescheduler.Describe(&scheduler, &cfg.Election, sharedConfigs(running.Bundles))
+		inForce := cfg.Scheduler
+		inForce.Profiles = profilesInForce(running.Profiles)
+		answer["kubescheduler.config.k8s.io"] = kubescheduler.Describe(&inForce, &cfg.Election, sharedConfigs(running.Bundles))
 	}
 	return json.Marshal(answer)
 }
@@ -61,6 +63,9 @@ func profilesInForce(list []plugin.Profile) []config.Profile {
 			SchedulerName: p.SchedulerName, Predicates: p.Predicates, PreEnqueue: at(sdk.KindPreEnqueue), PreFilter: at(sdk.KindPreFilter),
 			PostFilter: at(sdk.KindPostFilter), PreScore: at(sdk.KindPreScore), Reserve: at(sdk.KindReserve), Permit: at(sdk.KindPermit),
 			PreBind: at(sdk.KindPreBind), Bind: at(sdk.KindBind), PostBind: at(sdk.KindPostBind),
+		}
+		if len(c.Bind) > 0 && !p.BindersOnly {
+			c.Bind = append(slices.Clone(c.Bind), scheduler.DefaultBinder)
 		}
 		if sorts := at(sdk.KindQueueSort); len(sorts) > 0 {
 			c.QueueSort = sorts[0]

@@ -26,6 +26,7 @@ func (k *Kernel) registerInspections() {
 	k.inspect.Get("plugins/{name}/diff", k.diff)
 	k.inspect.Stream("plugins/{name}/logs", "application/x-ndjson", k.logs)
 	k.inspect.Get("policy", func(*http.Request) (any, error) { return k.host.Choosing(), nil })
+	k.inspect.Get("extenders", func(*http.Request) (any, error) { return k.config().Scheduler.Extenders, nil })
 }
 
 var errNoScheduler = inspect.Unavailable("this kernel does not schedule: scheduler.enabled is false, or another kernel of the same store leads")
@@ -88,14 +89,12 @@ func (k *Kernel) simulate(ctx context.Context, r *simulation.Request) (any, erro
 	if err != nil {
 		return nil, err
 	}
-	extenders, err := newExtenders(k.config().Scheduler.Extenders)
+	extenders, done, err := Extenders(k.config().Scheduler.Extenders)
 	if err != nil {
 		return nil, err
 	}
-	for _, e := range extenders {
-		defer e.Close()
-		cluster.Extenders = append(cluster.Extenders, e)
-	}
+	defer done()
+	cluster.Extenders = extenders
 	out, err := simulation.Run(ctx, k.host.Choosing(), cluster, r, plugin.Deps{
 		Log: k.log.With("part", "simulation"), Beside: k.host, Apart: "@simulation",
 	})
@@ -135,6 +134,22 @@ func (k *Kernel) picture(ctx context.Context) (*scheduler.Cluster, error) {
 		}
 	}
 	return cluster, nil
+}
+
+// Extenders makes the extenders of a configuration for a simulation; done ends it.
+func Extenders(list []config.Extender) (extenders []scheduler.Extender, done func(), err error) {
+	made, err := newExtenders(list)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, e := range made {
+		extenders = append(extenders, e)
+	}
+	return extenders, func() {
+		for _, e := range made {
+			e.Close()
+		}
+	}, nil
 }
 
 // SchedulingConfig is what places pods in a kernel of a configuration, for

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 
@@ -76,6 +77,7 @@ func (k *Kernel) hostConfig(cfg *config.Config) plugin.Config {
 			if p.QueueSort != "" {
 				profile.Points[sdk.KindQueueSort] = []string{p.QueueSort}
 			}
+			profile.BindersOnly = len(p.Bind) > 0 && !slices.Contains(p.Bind, scheduler.DefaultBinder)
 			profile.Config = profileConfigs(p.Config)
 			out.Profiles = append(out.Profiles, profile)
 		}

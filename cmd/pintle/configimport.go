@@ -14,7 +14,7 @@ import (
 )
 
 func newConfigImportCommand() *cobra.Command {
-	var output, into string
+	var output, into, dataDir string
 	var partial bool
 	cmd := &cobra.Command{
 		Use:   "import-scheduler FILE",
@@ -24,7 +24,10 @@ func newConfigImportCommand() *cobra.Command {
 			"result is checked as pintle config check does. What has no counterpart and needs none is said on standard\n" +
 			"error. What cannot be translated is said there with file, line and what to do; nothing is written then,\n" +
 			"unless --partial leaves it out.\n\n" +
-			"With --into the scheduler's part of an existing configuration is replaced, and the rest of it stays.",
+			"With --into the scheduler's part of an existing configuration is replaced, and the rest of it stays.\n\n" +
+			"Plugins that Kubernetes does not have are taken over where a bundle has them that is installed in the data\n" +
+			"directory or lies in the plugin directories of --into, or beside this program: at each point the plugin of\n" +
+			"the same name, or with the point behind it (CoschedulingPermit).",
 		Example: "  pintle config import-scheduler scheduler.yaml -o pintle.yaml\n" +
 			"  pintle config import-scheduler policy.json --into configs/standalone.yaml -o pintle.yaml",
 		Args: cobra.ExactArgs(1),
@@ -33,7 +36,11 @@ func newConfigImportCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			t, err := kubescheduler.Translate(args[0], data)
+			installed, err := installedPlugins(into, dataDir)
+			if err != nil {
+				return err
+			}
+			t, err := kubescheduler.Translate(args[0], data, installed...)
 			if t != nil {
 				for _, note := range t.Notes {
 					fmt.Fprintf(cmd.ErrOrStderr(), "%v\n", note)
@@ -62,6 +69,7 @@ func newConfigImportCommand() *cobra.Command {
 	}
 	cmd.Flags().StringVarP(&output, "output", "o", "", "file to write; empty: standard output")
 	cmd.Flags().StringVar(&into, "into", "", "configuration whose scheduler part is replaced; it is read only")
+	cmd.Flags().StringVar(&dataDir, "data", "", "data directory whose installed plugins are at hand; default: that of --into, $PINTLE_DATADIR, or .data")
 	cmd.Flags().BoolVar(&partial, "partial", false, "leave out what cannot be translated")
 	return cmd
 }

@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"pintle.dev/pintle/kernel"
+	"pintle.dev/pintle/kernel/config"
 	"pintle.dev/pintle/kernel/inspect"
 	"pintle.dev/pintle/kernel/maintenance"
 	"pintle.dev/pintle/kernel/plugin"
@@ -46,6 +47,10 @@ pods would then go otherwise is shown. --with runs the named build beside the
 kernel, in this program. For files and backups the policy is that of the running
 kernel, or of --config FILE, with what is installed in its data directory and the
 bundles beside this program; it runs in this program too.
+
+Extenders (HTTP servers) of the policy are asked about live pictures. About a file or
+a backup they are not, for they know the cluster that runs, and the answer names them;
+--extenders asks them nevertheless.
 
 It takes an administrator for live pictures: system:masters, or a ClusterRole with
 the verbs get and post on nonResourceURLs ` + inspect.Path + `*.
@@ -74,6 +79,7 @@ type simulateFlags struct {
 	config   string
 	seed     uint64
 	explain  bool
+	ask      bool
 }
 
 func newSimulateCommand() *cobra.Command {
@@ -116,6 +122,7 @@ func newSimulateCommand() *cobra.Command {
 	cmd.Flags().StringArrayVar(&f.disable, "disable", nil, "a predicate or priority to leave out, as [PROFILE/]NAME; may be repeated")
 	cmd.Flags().StringVar(&f.snapshot, "snapshot", "live", "live, a file of nodes and pods, or a backup of a store")
 	cmd.Flags().StringVar(&f.config, "config", "", "configuration that the policy is taken from, for files and backups; default: the running kernel's")
+	cmd.Flags().BoolVar(&f.ask, "extenders", false, "ask the policy's extenders about a file or a backup, too")
 	cmd.Flags().Uint64Var(&f.seed, "seed", 1, "seed of the choice between tied nodes")
 	cmd.Flags().BoolVar(&f.explain, "explain", false, "explain each pod as pintle explain does")
 	return cmd
@@ -173,15 +180,11 @@ func (f *simulateFlags) run(ctx context.Context, r *simulation.Request) (*simula
 		if err != nil {
 			return nil, err
 		}
-		cfg, err := f.policy(ctx)
+		cfg, extenders, err := f.policy(ctx)
 		if err != nil {
 			return nil, err
 		}
-		report, err := simulation.Run(ctx, cfg, cluster, r, plugin.Deps{Log: warnings()})
-		if report != nil {
-			report.Snapshot = f.snapshot
-		}
-		return report, err
+		return f.beside(ctx, cfg, cluster, r, extenders, f.ask)
 	}
 	rest, err := f.connect.config()
 	if err != nil {
@@ -199,7 +202,7 @@ func (f *simulateFlags) run(ctx context.Context, r *simulation.Request) (*simula
 	if err != nil {
 		return nil, err
 	}
-	cfg, err := policyOf(ctx, c)
+	cfg, extenders, err := policyOf(ctx, c)
 	if err != nil {
 		return nil, err
 	}
@@ -207,8 +210,29 @@ func (f *simulateFlags) run(ctx context.Context, r *simulation.Request) (*simula
 	if err != nil {
 		return nil, err
 	}
-	if report, err = simulation.Run(ctx, cfg, cluster, r, plugin.Deps{Log: warnings()}); report != nil {
-		report.Snapshot = "live"
+	return f.beside(ctx, cfg, cluster, r, extenders, true)
+}
+
+// beside simulates in this program. Extenders are asked, or named as those that had no
+// say.
+func (f *simulateFlags) beside(ctx context.Context, cfg plugin.Config, cluster *scheduler.Cluster, r *simulation.Request, extenders []config.Extender, ask bool) (*simulation.Report, error) {
+	var unasked []string
+	for _, e := range extenders {
+		if !ask && (e.FilterVerb != "" || e.PrioritizeVerb != "") {
+			unasked = append(unasked, e.URLPrefix)
+		}
+	}
+	if ask {
+		made, done, err := kernel.Extenders(extenders)
+		if err != nil {
+			return nil, err
+		}
+		defer done()
+		cluster.Extenders = made
+	}
+	report, err := simulation.Run(ctx, cfg, cluster, r, plugin.Deps{Log: warnings()})
+	if report != nil {
+		report.Snapshot, report.Unasked = f.snapshot, unasked
 	}
 	return report, err
 }
@@ -218,42 +242,45 @@ func warnings() *slog.Logger {
 	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 }
 
-// policy is that of a configuration, or of the running kernel.
-func (f *simulateFlags) policy(ctx context.Context) (cfg plugin.Config, err error) {
+// policy is that of a configuration, or of the running kernel, with its extenders.
+func (f *simulateFlags) policy(ctx context.Context) (cfg plugin.Config, extenders []config.Extender, err error) {
 	if f.config == "" {
 		rest, err := f.connect.config()
 		if err != nil {
-			return cfg, fmt.Errorf("the policy: %w, or a configuration with --config", err)
+			return cfg, nil, fmt.Errorf("the policy: %w, or a configuration with --config", err)
 		}
 		c, err := inspect.Dial(rest)
 		if err != nil {
-			return cfg, err
+			return cfg, nil, err
 		}
 		return policyOf(ctx, c)
 	}
 	src := sourceFlags{file: f.config, data: f.connect.data}
 	full, err := src.load()
 	if err != nil {
-		return cfg, err
+		return cfg, nil, err
 	}
 	exe, err := binary()
 	if err != nil {
-		return cfg, err
+		return cfg, nil, err
 	}
 	if cfg, err = kernel.SchedulingConfig(full, exe); err != nil {
-		return cfg, usageError{err}
+		return cfg, nil, usageError{err}
 	}
 	if len(cfg.Profiles) == 0 {
-		return cfg, usageError{fmt.Errorf("%s: no scheduler profile", f.config)}
+		return cfg, nil, usageError{fmt.Errorf("%s: no scheduler profile", f.config)}
 	}
-	return cfg, nil
+	return cfg, full.Scheduler.Extenders, nil
 }
 
-// policyOf is the policy of a running kernel, for a host in this program.
-func policyOf(ctx context.Context, c *inspect.Client) (cfg plugin.Config, err error) {
-	err = c.Get(ctx, nil, &cfg, "policy")
+// policyOf is the policy of a running kernel, for a host in this program, with its
+// extenders.
+func policyOf(ctx context.Context, c *inspect.Client) (cfg plugin.Config, extenders []config.Extender, err error) {
+	if err = c.Get(ctx, nil, &cfg, "policy"); err == nil {
+		err = c.Get(ctx, nil, &extenders, "extenders")
+	}
 	cfg.Alone()
-	return cfg, err
+	return cfg, extenders, err
 }
 
 // live lists what the scheduler of a running kernel sees.
@@ -361,6 +388,9 @@ func (f *simulateFlags) text(w io.Writer, r *simulation.Report) {
 		placed += fmt.Sprintf(", %d otherwise than by the present policy", r.Moved)
 	}
 	row(w, "RESULT", placed)
+	for _, url := range r.Unasked {
+		row(w, "NOT ASKED", fmt.Sprintf("extender %s, which may refuse nodes and score them; --extenders asks it", url))
+	}
 	row(w)
 	header := []any{"NAMESPACE", "POD", "NODE"}
 	if r.Compared {

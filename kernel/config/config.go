@@ -169,7 +169,7 @@ type Profile struct {
 	Reserve       []string   `mapstructure:"reserve" doc:"names of plugins that reserve on the node"`
 	Permit        []string   `mapstructure:"permit" doc:"names of plugins that approve, refuse or hold up a binding"`
 	PreBind       []string   `mapstructure:"preBind" doc:"names of plugins that act before the binding"`
-	Bind          []string   `mapstructure:"bind" doc:"names of plugins that bind; DefaultBinder is the kernel, which also binds where none does"`
+	Bind          []string   `mapstructure:"bind" doc:"names of plugins that bind, in this order; DefaultBinder is the kernel, which binds if the list is empty and otherwise only if it is named"`
 	PostBind      []string   `mapstructure:"postBind" doc:"names of plugins that are told of bindings"`
 	// Config is by plugin, as that of a bundle.
 	Config json.RawMessage `mapstructure:"-" raw:"config" doc:"configuration of plugins in this profile alone, by plugin, in the place of their bundle's"`

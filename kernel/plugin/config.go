@@ -85,6 +85,8 @@ type Profile struct {
 	// Points are the plugins at the other points of the cycle, by kind
 	// (sdk.CycleKinds), in order.
 	Points map[string][]string
+	// BindersOnly: the host itself binds no pod that the bind plugins skip.
+	BindersOnly bool
 	// Config are the configurations of plugins in this profile, by name, in the
 	// place of what their bundles are configured with. Each such plugin has an
 	// instance for this profile, and what a Plugin object says of its

@@ -235,6 +235,9 @@ func (u *unit) noted(ctx context.Context, g guest, req *contractv1.CycleRequest,
 			whole = 0 // nobody waits for it
 		}
 		u.note(name, time.Now(), took, whole, failure)
+		if failure == nil {
+			u.counted(name).ended(r.GetCode(), took)
+		}
 	}
 	return results, nil
 }

@@ -174,6 +174,9 @@ func (u *unit) evaluate(ctx context.Context, generation uint64, n *names, e *con
 	}
 	for k, d := range took {
 		u.noteOf(n.stats[k], n.name(k), now, d, elapsed, nil)
+		if k < len(e.Filters) {
+			n.stats[k].ended(filtered(e.Filters[k].Verdicts, func(v uint32) bool { return g.unresolvable(n.at[k], v) }), d)
+		}
 	}
 }
 

@@ -438,6 +438,7 @@ func (u *unit) ask(ctx context.Context, name, call string, generation uint64, qu
 		began = time.Now()
 	}
 	asking, span := u.span(ctx, name, call)
+	u.answered = contractv1.Code_SUCCESS
 	err = question(asking, g, i)
 	endSpan(span, err)
 	if ctx.Err() != nil {
@@ -449,6 +450,7 @@ func (u *unit) ask(ctx context.Context, name, call string, generation uint64, qu
 	}
 	u.note(name, now, now.Sub(began), now.Sub(handed), err)
 	if err == nil {
+		u.counted(name).ended(u.answered, now.Sub(began))
 		return nil
 	}
 	err = fmt.Errorf("plugin %s: %w", pluginOf(name), err)

@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"maps"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -80,8 +81,10 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 			emit(descs.calls, prometheus.CounterValue, float64(failures), with("error")...)
 			count, sum, buckets := s.histogram()
 			out <- prometheus.MustNewConstHistogram(descs.duration, count, sum.Seconds(), buckets, labels...)
-			if title := pointTitles[e.Kind]; title != "" && count > 0 {
-				out <- prometheus.MustNewConstHistogram(execution, count, sum.Seconds(), buckets, contractv1.UpstreamName(e.Name), title, "Success")
+			if title := pointTitles[e.Kind]; title != "" {
+				s.executions(func(code string, count uint64, sum time.Duration, buckets map[float64]uint64) {
+					out <- prometheus.MustNewConstHistogram(execution, count, sum.Seconds(), buckets, contractv1.UpstreamName(e.Name), title, code)
+				})
 			}
 		}
 		u.stateMu.Lock()
@@ -105,17 +108,52 @@ var histogramEdges = []int{10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30, 32, 35}
 
 // histogram is the times of all calls there were, cumulated by upper edge in seconds.
 func (s *stats) histogram() (count uint64, sum time.Duration, buckets map[float64]uint64) {
+	count, buckets = cumulated(&s.buckets)
+	return count, time.Duration(s.nanoseconds.Load()), buckets
+}
+
+func cumulated(counts *[64 * 4]atomic.Uint64) (count uint64, buckets map[float64]uint64) {
 	buckets = make(map[float64]uint64, len(histogramEdges))
-	sum = time.Duration(s.nanoseconds.Load())
 	next := 0
-	for i := range s.buckets {
+	for i := range counts {
 		for next < len(histogramEdges) && i == histogramEdges[next]*4 {
 			buckets[edge(next)] = count
 			next++
 		}
-		count += s.buckets[i].Load()
+		count += counts[i].Load()
 	}
-	return count, sum, buckets
+	return count, buckets
+}
+
+// executions gives the times of all calls by the code that they ended with.
+func (s *stats) executions(emit func(code string, count uint64, sum time.Duration, buckets map[float64]uint64)) {
+	type times struct {
+		count   uint64
+		sum     time.Duration
+		buckets map[float64]uint64
+	}
+	var others [len(endings)]times // before the whole, of which they are
+	for k := range endings {
+		if o := s.others[k].Load(); o != nil {
+			others[k].sum = time.Duration(o.nanoseconds.Load())
+			others[k].count, others[k].buckets = cumulated(&o.buckets)
+		}
+	}
+	count, sum, buckets := s.histogram()
+	for k, o := range others {
+		if o.count == 0 {
+			continue
+		}
+		emit(contractv1.CodeNames[endings[k]], o.count, o.sum, o.buckets)
+		count -= min(o.count, count)
+		sum -= min(o.sum, sum)
+		for edge, n := range o.buckets {
+			buckets[edge] -= min(n, buckets[edge])
+		}
+	}
+	if count > 0 {
+		emit(contractv1.CodeNames[contractv1.Code_SUCCESS], count, sum, buckets)
+	}
 }
 
 func edge(i int) float64 { return (time.Duration(1) << histogramEdges[i]).Seconds() }

@@ -209,7 +209,7 @@ func (p *plan) uses(spec *v1alpha1.PluginSpec, i int) bool {
 func (p *plan) profiles() {
 	p.cfg.Profiles = make([]Profile, len(p.base.Profiles))
 	for i, before := range p.base.Profiles {
-		next := Profile{SchedulerName: before.SchedulerName, Config: before.Config}
+		next := Profile{SchedulerName: before.SchedulerName, BindersOnly: before.BindersOnly, Config: before.Config}
 		listed := func(kind string, names []string) []string {
 			var out []string
 			for _, name := range names {

@@ -115,7 +115,11 @@ func (p *Policy) Prepared() bool {
 func (p *Policy) Filter(ctx context.Context, i int, class uint32, nodes, out []uint32) error {
 	at := p.filters[i]
 	err := at.unit.ask(ctx, at.name, "filter", p.replica, func(ctx context.Context, g guest, k int) error {
-		return g.filter(ctx, k, class, nodes, out)
+		err := g.filter(ctx, k, class, nodes, out)
+		if err == nil {
+			at.unit.answered = filtered(out, func(v uint32) bool { return g.unresolvable(k, v) })
+		}
+		return err
 	})
 	if err == nil {
 		return nil

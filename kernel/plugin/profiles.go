@@ -99,6 +99,9 @@ func (h *Host) build(profile Profile, plan *plan) (*Policy, error) {
 			})
 		}
 	}
+	if binders := p.points[contractv1.Point_BIND]; profile.BindersOnly && len(binders) > 0 {
+		binders[len(binders)-1].Last = true
+	}
 	for _, u := range p.units {
 		p.versions = append(p.versions, contractv1.BundleVersion{Bundle: u.bundle.Manifest.Name, Version: u.bundle.Manifest.Version, Digest: u.digest})
 	}

@@ -2,9 +2,12 @@ package plugin
 
 import (
 	"math/bits"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
 
 // stats counts the calls of one plugin. The scheduling cycle writes, the
@@ -15,6 +18,9 @@ type stats struct {
 	nanoseconds atomic.Int64 // that all calls took
 	buckets     [64 * 4]atomic.Uint64
 	circuit     breaker
+	// others are the calls that ended with another code than success, which all the
+	// rest did; nil: none did.
+	others [len(endings)]atomic.Pointer[distribution]
 
 	mu     sync.Mutex
 	faded  *[64 * 4]uint64 // of the buckets, what p99 no longer looks at
@@ -58,6 +64,7 @@ func (s *stats) record(d time.Duration, err error) {
 	s.calls.Add(1)
 	if err != nil {
 		s.failures.Add(1)
+		s.ended(contractv1.Code_ERROR, d)
 	}
 	s.nanoseconds.Add(int64(d))
 	s.buckets[bucketOf(uint64(max(d, 1)))].Add(1)
@@ -79,6 +86,49 @@ func (s *stats) succeed(old *stats) {
 		s.faded[i] += n
 		s.buckets[i].Add(n)
 	}
+	for k := range endings {
+		if o := old.others[k].Load(); o != nil {
+			s.others[k].CompareAndSwap(nil, o) // the old one counts no more
+		}
+	}
+}
+
+// endings are the codes that a call can end with, beside success.
+var endings = [...]contractv1.Code{
+	contractv1.Code_ERROR, contractv1.Code_UNSCHEDULABLE, contractv1.Code_UNSCHEDULABLE_AND_UNRESOLVABLE, contractv1.Code_WAIT, contractv1.Code_SKIP,
+}
+
+// distribution is how long calls took.
+type distribution struct {
+	nanoseconds atomic.Int64
+	buckets     [64 * 4]atomic.Uint64
+}
+
+// ended notes that a call which record counts ended with a code; errors it knows.
+func (s *stats) ended(code contractv1.Code, d time.Duration) {
+	k := slices.Index(endings[:], code)
+	if k < 0 {
+		return
+	}
+	o := s.others[k].Load()
+	if o == nil {
+		s.others[k].CompareAndSwap(nil, &distribution{})
+		o = s.others[k].Load()
+	}
+	o.nanoseconds.Add(int64(d))
+	o.buckets[bucketOf(uint64(max(d, 1)))].Add(1)
+}
+
+// filtered is the code of a predicate's answer about several nodes: as that about
+// the first if it refused them all.
+func filtered(verdicts []uint32, unresolvable func(verdict uint32) bool) contractv1.Code {
+	switch {
+	case len(verdicts) == 0 || slices.Contains(verdicts, 0):
+		return contractv1.Code_SUCCESS
+	case unresolvable(verdicts[0]):
+		return contractv1.Code_UNSCHEDULABLE_AND_UNRESOLVABLE
+	}
+	return contractv1.Code_UNSCHEDULABLE
 }
 
 // bucketOf is four buckets an octave: within 19 % of the truth.

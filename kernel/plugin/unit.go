@@ -81,8 +81,9 @@ type unit struct {
 	catching      chan struct{}
 	whole, missed bool
 	patience      time.Time
-	apart         time.Time // until then a module is asked one question at a time
-	failed        bool      // a guest broke
+	answered      contractv1.Code // what the question under way was answered, in all
+	apart         time.Time       // until then a module is asked one question at a time
+	failed        bool            // a guest broke
 	// described is what the guest said of its plugins; it outlives the guest.
 	described map[string]*contractv1.PluginDescription
 	// blind: none of its plugins looks at the replica, so that it gets none.

@@ -66,8 +66,8 @@ func (s *Scheduler) hand(ctx context.Context, request bindRequest) bool {
 }
 
 // bindThrough asks the pre-bind plugins and then one bind plugin after the other
-// until one does not skip; where all do, or the one leaves it to the host, it
-// writes the binding.
+// until one does not skip. It writes the binding where one leaves it to the host, and
+// where all skip and none is the last, behind which nobody binds.
 func (s *Scheduler) bindThrough(ctx context.Context, at pointPolicy, about *contractv1.CycleCall, of *shape, request bindRequest) (*stopped, error) {
 	steps := at.stepsFor(of, contractv1.Point_PRE_BIND)
 	binders := at.steps(contractv1.Point_BIND)
@@ -93,6 +93,9 @@ func (s *Scheduler) bindThrough(ctx context.Context, at pointPolicy, about *cont
 			}
 			request.annotations = last.GetAnnotations()
 			break
+		}
+		if step := c.Steps[len(c.Results)-1]; step.Point == contractv1.Point_BIND && at.info(step).Last {
+			return &stopped{step.Point, at.info(step), last.GetCode(), last.GetReasons()}, nil
 		}
 		if steps = nil; len(binders) > 0 {
 			steps, binders = binders[:1], binders[1:]

@@ -22,6 +22,12 @@ const troubleEvery = 10 * time.Second
 
 // schedule makes one attempt to place a pod.
 func (s *Scheduler) schedule(ctx context.Context, p *podEntry) {
+	if p.pod.DeletionTimestamp != nil {
+		s.report.failed(p.pod, fmt.Sprintf("skip schedule deleting pod: %s/%s", p.namespace, p.name))
+		return
+	}
+	s.deciding = true
+	defer func() { s.deciding = false }()
 	decision := &Decision{
 		Namespace: p.namespace, Name: p.name, UID: p.uid, Time: s.clock.Now(),
 		Attempt: p.attempts, Nodes: s.snapshot.count,
@@ -47,9 +53,9 @@ func (s *Scheduler) schedule(ctx context.Context, p *podEntry) {
 		s.tell(p, v1.PodReasonSchedulerError, decision)
 	case node == nil:
 		began := profile.metrics.start()
-		s.postFilter(ctx, p, profile, decision)
+		code := s.postFilter(ctx, p, profile, decision)
 		if profile.at.has(contractv1.Point_POST_FILTER) {
-			profile.metrics.since(began, pointTitle(contractv1.Point_POST_FILTER), codeNames[contractv1.Code_SUCCESS])
+			profile.metrics.since(began, pointTitle(contractv1.Point_POST_FILTER), codeNames[code])
 		}
 		if ctx.Err() != nil {
 			return
@@ -365,6 +371,7 @@ func (s *Scheduler) bound(r bindResult) {
 		return
 	}
 	s.attempted(p, resultError)
+	s.withdraw(p)
 	s.queue.retry(p, now)
 	if apierrors.IsNotFound(r.err) || apierrors.IsConflict(r.err) {
 		// The watch will tell what became of the pod.

@@ -65,7 +65,7 @@ func (s *Scheduler) vacated(sh *shape) uint64 {
 
 func (s *Scheduler) note(key eventKey) {
 	s.eventSeq++
-	if len(s.queue.groups) == 0 && len(s.waiting) == 0 {
+	if len(s.queue.groups) == 0 && len(s.waiting) == 0 && !s.deciding {
 		return
 	}
 	if at, known := s.eventAt[key]; known {

@@ -242,14 +242,15 @@ func TestExtendersPreempt(t *testing.T) {
 		"the second leaves one": {first: all, second: func(m map[string]*extenderv1.MetaVictims) { delete(m, "n0"); delete(m, "n1") }, victim: "low2"},
 		"each leaves another": {first: func(m map[string]*extenderv1.MetaVictims) { delete(m, "n0") },
 			second: func(m map[string]*extenderv1.MetaVictims) { delete(m, "n1") }, victim: "low2"},
-		"none is left":           {first: clearVictims, second: all, words: " no candidate node for preemption"},
+		"none is left":           {first: clearVictims, second: all, words: " preemption: no candidate node for preemption"},
 		"more violations":        {first: func(m map[string]*extenderv1.MetaVictims) { m["n0"].NumPDBViolations = 1 }, second: all, victim: "low1"},
-		"a node without victims": {first: func(m map[string]*extenderv1.MetaVictims) { m["n0"].Pods = nil }, second: all},
+		"a node without victims": {first: func(m map[string]*extenderv1.MetaVictims) { m["n0"].Pods = nil }, second: all, words: ` preemption: expected at least one victim pod on node "n0"`},
 		"a node without victims, ignorable": {first: func(m map[string]*extenderv1.MetaVictims) { m["n0"].Pods = nil }, second: all, ignorable: true,
 			victim: "low1"},
-		"a pod that is not there":            {first: func(m map[string]*extenderv1.MetaVictims) { m["n0"].Pods[0].UID = "x" }, second: all},
+		"a pod that is not there":            {first: func(m map[string]*extenderv1.MetaVictims) { m["n0"].Pods[0].UID = "x" }, second: all,
+			words: " claims to preempt pod (UID: &{x}) on node: n0, but the pod is not found on that node"},
 		"a pod that is not there, ignorable": {first: func(m map[string]*extenderv1.MetaVictims) { m["n0"].Pods[0].UID = "x" }, second: all, ignorable: true, victim: "low0"},
-		"a node that is not there":           {first: func(m map[string]*extenderv1.MetaVictims) { m["gone"] = m["n0"] }, second: all},
+		"a node that is not there":           {first: func(m map[string]*extenderv1.MetaVictims) { m["gone"] = m["n0"] }, second: all, words: ` preemption: nodeinfo not found for node name "gone"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for len(told) > 0 {
@@ -277,7 +278,7 @@ func TestExtendersPreempt(t *testing.T) {
 			cluster.addPod(makePod("high", 1000, priority(10)))
 			if c.victim == "" {
 				d := cluster.eventuallyTried(t, "high", 1)
-				if !strings.HasSuffix(d.Message, "3 Insufficient cpu."+c.words) || strings.Contains(j.all(), "evict") {
+				if !strings.HasPrefix(d.Message, "0/3 nodes are available: 3 Insufficient cpu. preemption: ") || !strings.HasSuffix(d.Message, c.words) || strings.Contains(j.all(), "evict") {
 					t.Errorf("%q, %q", d.Message, j.all())
 				}
 				return

@@ -293,8 +293,17 @@ func TestGatesAndDeletion(t *testing.T) {
 	if got := c.bound(); len(got) != 1 {
 		t.Fatalf("bound %v", got)
 	}
+	eventually(t, "it is told", func() bool {
+		return c.hasEvent("leaving Warning FailedScheduling Scheduling: skip schedule deleting pod: a/leaving")
+	})
 	c.changePod("gated", func(p *v1.Pod) { p.Generation++; p.Spec.SchedulingGates = nil })
 	c.eventuallyBound(t, "gated", "n")
+	if _, told := c.lastCondition("leaving"); told != 0 {
+		t.Error("a condition was written")
+	}
+	if _, tried := c.sched.Explain("a", "leaving"); tried {
+		t.Error("an attempt was made")
+	}
 }
 
 // A refused binding frees the place and the pod is tried again.

@@ -145,8 +145,12 @@ func (s *Scheduler) setPod(pod *v1.Pod, sh *shape, now time.Time) {
 		s.snapshot.removePod(p)
 		s.happened(contractv1.KindPod, contractv1.Action_DELETE, before, nil)
 	}
-	if s.profiles[pod.Spec.SchedulerName] == nil || pod.DeletionTimestamp != nil {
+	switch {
+	case s.profiles[pod.Spec.SchedulerName] == nil:
 		s.queue.remove(p)
+		return
+	case pod.DeletionTimestamp != nil:
+		s.setLeaving(p, fresh, reshaped, now)
 		return
 	}
 	s.nominee(p, was)
@@ -179,6 +183,23 @@ func (s *Scheduler) setPending(p *podEntry, reshaped bool, changed contractv1.Ac
 		if (reshaped || changed != 0) && p.wantsOwn(changed) {
 			s.queue.add(p, entry{event: eventPodUpdate}, now)
 		}
+	}
+}
+
+// setLeaving has a pod that is being deleted wait for nothing any more. In its turn
+// it is passed over, which its users are told then, as by kube-scheduler.
+func (s *Scheduler) setLeaving(p *podEntry, fresh, reshaped bool, now time.Time) {
+	switch p.place {
+	case nowhere:
+		if fresh {
+			s.queue.add(p, entry{event: eventPodAdd}, now)
+		}
+	case active, backingOff:
+		if reshaped {
+			s.queue.reorder(p, now)
+		}
+	case unschedulable, gated:
+		s.queue.remove(p)
 	}
 }
 

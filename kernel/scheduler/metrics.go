@@ -212,7 +212,7 @@ func (p *profileMetrics) since(began time.Time, title, status string) time.Time 
 
 // stepped counts what plugins at points took of a call that was made, by point. Any
 // goroutine may call it.
-func (m *Metrics) stepped(profile string, c *contractv1.CycleCall, took time.Duration) {
+func (m *Metrics) stepped(profile string, points contractv1.Points, c *contractv1.CycleCall, took time.Duration) {
 	if m == nil || len(c.Results) == 0 {
 		return
 	}
@@ -227,6 +227,14 @@ func (m *Metrics) stepped(profile string, c *contractv1.CycleCall, took time.Dur
 			sum += time.Duration(c.Results[k].GetNanoseconds())
 			if answer := c.Results[k].GetCode(); answer != contractv1.Code_SUCCESS && answer != contractv1.Code_SKIP {
 				code = answer
+			}
+		}
+		if at == contractv1.Point_BIND {
+			switch last := c.Results[k-1]; {
+			case last.GetCode() == contractv1.Code_SKIP && points[at][c.Steps[k-1].Plugin].Last:
+				code = last.GetCode()
+			case last.GetCode() == contractv1.Code_SKIP, last.GetCode() == contractv1.Code_SUCCESS && !last.GetBound():
+				continue // another binds, who is counted
 			}
 		}
 		if told == 0 { // nobody said what is whose

@@ -166,6 +166,26 @@ func (s *Scheduler) reject(w *held, plugin, reason string) {
 	s.record.keep(d)
 }
 
+// makeWay ends the wait of a pod whose place another takes: nobody refused it, so
+// that it is tried again, as after an error.
+func (s *Scheduler) makeWay(w *held, plugin string) {
+	p, now := w.pod, s.clock.Now()
+	s.deps.Metrics.waited(codeNames[contractv1.Code_ERROR], now.Sub(w.since))
+	s.unassume(p)
+	if p.pod.DeletionTimestamp != nil {
+		return
+	}
+	d := &Decision{
+		Namespace: p.namespace, Name: p.name, UID: p.uid, Time: now, Attempt: p.attempts, Nodes: s.snapshot.count,
+		Message:  "waiting on permit for pod: preempted",
+		Outcomes: []Outcome{{Point: pointNames[contractv1.Point_PERMIT], Plugin: plugin, Code: codeNames[contractv1.Code_ERROR], Reasons: []string{"preempted"}}},
+	}
+	s.withdraw(p)
+	s.queue.retry(p, now)
+	s.tell(p, reasonSchedulerError, d)
+	s.record.keep(d)
+}
+
 // review ends waits whose time is over and asks permit plugins about the others.
 func (s *Scheduler) review(ctx context.Context, now time.Time) {
 	if len(s.waiting) == 0 || now.Sub(s.reviewed) < reviewEvery {
@@ -243,7 +263,7 @@ func (s *Scheduler) takeBack(p *podEntry, node string) {
 func (s *Scheduler) step(ctx context.Context, profile string, at pointPolicy, c *contractv1.CycleCall) {
 	began := time.Now()
 	at.cycler.Cycle(ctx, c)
-	s.deps.Metrics.stepped(profile, c, time.Since(began))
+	s.deps.Metrics.stepped(profile, at.points, c, time.Since(began))
 }
 
 type unreserve struct {

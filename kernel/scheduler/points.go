@@ -81,10 +81,7 @@ func pointTitle(at contractv1.Point) string {
 	return strings.ToUpper(name[:1]) + name[1:]
 }
 
-var codeNames = map[contractv1.Code]string{
-	contractv1.Code_SUCCESS: "Success", contractv1.Code_ERROR: "Error", contractv1.Code_UNSCHEDULABLE: "Unschedulable",
-	contractv1.Code_UNSCHEDULABLE_AND_UNRESOLVABLE: "UnschedulableAndUnresolvable", contractv1.Code_WAIT: "Wait", contractv1.Code_SKIP: "Skip",
-}
+var codeNames = contractv1.CodeNames
 
 // stopped is the answer that ended the steps of a call.
 type stopped struct {
@@ -112,6 +109,9 @@ func (s *stopped) outcome() Outcome {
 
 // reason is the answer in words.
 func (s *stopped) reason() string {
+	if len(s.reasons) == 0 && s.code == contractv1.Code_SKIP {
+		return "it skips the pod, and no other plugin binds: add " + DefaultBinder + " to the profile's bind"
+	}
 	if len(s.reasons) == 0 {
 		return "refused by plugin " + s.info.Name
 	}
@@ -170,6 +170,7 @@ func (s *Scheduler) onNode(p *podEntry, node string, steps []contractv1.CycleSte
 // refusedAt parks or retries a pod that a plugin kept from its node.
 func (s *Scheduler) refusedAt(p *podEntry, stop *stopped, d *Decision) {
 	d.Node = ""
+	s.withdraw(p)
 	d.Outcomes = append(d.Outcomes, stop.outcome())
 	if stop.refused() {
 		d.Message = unfit(1, stop.counts())

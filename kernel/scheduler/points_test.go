@@ -616,6 +616,82 @@ func TestBindPlugins(t *testing.T) {
 	})
 }
 
+// Where a profile names bind plugins and not the kernel, a pod that all of them skip
+// is not bound, as by kube-scheduler: it is told, and tried again.
+func TestSkippedByAllBinders(t *testing.T) {
+	var j journal
+	c, _ := startCycle(t, 1, []any{
+		reserve(&j, "A"),
+		sdk.Bind{Name: "First", Bind: func(*sdk.Binding) sdk.Status { return sdk.Skipped() }},
+		sdk.Bind{Name: "Second", Bind: func(b *sdk.Binding) sdk.Status {
+			if b.Pod.Labels["bind"] == "yes" {
+				return sdk.Status{}
+			}
+			return sdk.Skipped()
+		}},
+	}, func(c *cluster) {
+		c.counts = NewMetrics()
+		c.source.cycle.Load().points[contractv1.Point_BIND][1].Last = true
+	})
+	c.addPod(makePod("other", 100, label("bind", "yes")))
+	c.eventuallyBound(t, "other", "n0")
+	c.addPod(makePod("p", 100))
+	const want = `running Bind plugin "Second": it skips the pod, and no other plugin binds: add DefaultBinder to the profile's bind`
+	eventually(t, "it is told", func() bool {
+		condition, _ := c.lastCondition("p")
+		return condition.Reason == v1.PodReasonSchedulerError && condition.Message == want && c.hasEvent("p Warning FailedScheduling Scheduling: "+want)
+	})
+	if c.node("p") != "" {
+		t.Error("the host bound it")
+	}
+	eventually(t, "what was reserved is taken back", func() bool { return strings.Contains(j.all(), "-A") })
+	for status, n := range map[string]float64{"Skip": 1, "Success": 1} {
+		if got := sample(t, c.counts, "scheduler_framework_extension_point_duration_seconds", map[string]string{"extension_point": "Bind", "status": status}); got != n {
+			t.Errorf("%v times %s, want %v", got, status, n)
+		}
+	}
+	c.changePod("p", func(p *v1.Pod) { p.Generation++; p.Labels = map[string]string{"bind": "yes"} })
+	eventually(t, "bound at last", func() bool {
+		c.clock.Step(time.Second)
+		return c.node("p") == "n0"
+	})
+}
+
+// A pod that waits at permit and whose place another takes is not evicted: it gives
+// its node up and is tried again, which both are told in kube-scheduler's words.
+func TestPreemptedWhileWaiting(t *testing.T) {
+	var j journal
+	var asked atomic.Int64
+	c, _ := startCycle(t, 1, []any{reserve(&j, "A"), gang(&j), trier(&asked)}, evicting(&j), func(c *cluster) { c.counts = NewMetrics() })
+	c.addPod(makePod("waits", 4000, priority(1), label("group", "g")))
+	eventually(t, "it waits", func() bool { return c.outcomes("waits") == "permit Gang Wait" })
+	c.addPod(makePod("urgent", 4000, priority(10)))
+	c.eventuallyBound(t, "urgent", "n0")
+	const words = "waiting on permit for pod: preempted"
+	eventually(t, "the condition", func() bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return slices.ContainsFunc(c.conditions["waits"], func(condition v1.PodCondition) bool {
+			return condition.Type == v1.PodScheduled && condition.Status == v1.ConditionFalse && condition.Reason == v1.PodReasonSchedulerError && condition.Message == words
+		})
+	})
+	if !c.hasEvent("waits Warning FailedScheduling Scheduling: "+words) || !c.hasEvent("waits Normal Preempted Preempting: Preempted by pod pod-urgent on node n0 (in kube-scheduler memory).") {
+		t.Errorf("events %q", c.api.events)
+	}
+	if strings.Contains(j.all(), "evict") {
+		t.Errorf("did %s", j.all())
+	}
+	if got := sample(t, c.counts, "scheduler_permit_wait_duration_seconds", map[string]string{"result": "Error"}); got != 1 {
+		t.Errorf("%v waits ended with an error", got)
+	}
+	c.deletePod("urgent")
+	eventually(t, "it has its turn again", func() bool {
+		c.clock.Step(time.Second)
+		d, _ := c.sched.Explain("a", "waits")
+		return d.Attempt > 1 && strings.Contains(c.outcomes("waits"), "permit Gang Wait")
+	})
+}
+
 // A binding plugin that never returns holds up its own pods and no others.
 func TestHangingPreBindHoldsNobodyUp(t *testing.T) {
 	c, policy := startCycle(t, 1, []any{sdk.PreBind{Name: "Slow", PreBind: func(b *sdk.Binding) sdk.Status { return sdk.Status{} }}})

@@ -15,40 +15,49 @@ import (
 // and deletes it, if it is still the same (UID).
 type Evicter func(ctx context.Context, victim *v1.Pod, condition *v1.PodCondition) error
 
+// preemptionWords begin what kube-scheduler says of a preemption.
+const preemptionWords = "preemption: "
+
 // Nominator writes status.nominatedNodeName of a pod.
 type Nominator func(ctx context.Context, pod *v1.Pod, node string) error
 
 // postFilter asks what could be done for a pod that fits nowhere. The pod stays
-// parked; it comes back when the victims have gone.
-func (s *Scheduler) postFilter(ctx context.Context, p *podEntry, profile *profile, d *Decision) {
+// parked; it comes back when the victims have gone. It returns what the plugins
+// answered, together.
+func (s *Scheduler) postFilter(ctx context.Context, p *podEntry, profile *profile, d *Decision) contractv1.Code {
+	const none = contractv1.Code_UNSCHEDULABLE
 	if profile == nil || !profile.at.has(contractv1.Point_POST_FILTER) || p.shape.class == nil {
 		s.withdraw(p)
-		return
+		return none
 	}
 	at, c := profile.at, p.shape.class
 	if c.policy != profile.policy {
-		return // there was no node to ask about
+		return none // there was no node to ask about
 	}
 	call := c.refusals(s.snapshot)
 	call.Pods, call.Standing = []*contractv1.QueuedPod{p.queued()}, s.standing(p)
 	var words []string
-	// One plugin after the other, until one succeeds.
+	all := none
+	// One plugin after the other, until one succeeds, fails, or knows that nothing
+	// can be done.
+asking:
 	for _, step := range at.steps(contractv1.Point_POST_FILTER) {
 		call.Steps = []contractv1.CycleStep{step}
 		s.counts.preemptions.Inc()
 		outcome, r := s.askPostFilter(ctx, p, profile, step, call)
 		if ctx.Err() != nil || r == nil {
-			return
+			return none
 		}
 		if outcome.code != contractv1.Code_SKIP {
 			d.Outcomes = append(d.Outcomes, outcome.outcome())
 		}
 		switch outcome.code {
 		case contractv1.Code_SUCCESS:
-			return
+			return outcome.code
 		case contractv1.Code_ERROR:
 			s.trouble(outcome.err(), d.Time)
-			continue
+			all, words = outcome.code, outcome.reasons
+			break asking
 		case contractv1.Code_SKIP:
 			continue
 		}
@@ -56,7 +65,7 @@ func (s *Scheduler) postFilter(ctx context.Context, p *podEntry, profile *profil
 			s.withdraw(p)
 		}
 		if outcome.code == contractv1.Code_UNSCHEDULABLE_AND_UNRESOLVABLE {
-			words = outcome.reasons
+			all, words = outcome.code, outcome.reasons
 			break
 		}
 		words = append(words, outcome.reasons...)
@@ -64,6 +73,7 @@ func (s *Scheduler) postFilter(ctx context.Context, p *podEntry, profile *profil
 	if len(words) > 0 {
 		d.Message += " " + strings.Join(words, ", ")
 	}
+	return all
 }
 
 // askPostFilter asks one plugin, tries what it wants tried, and does what it
@@ -80,7 +90,7 @@ func (s *Scheduler) askPostFilter(ctx context.Context, p *podEntry, profile *pro
 		return outcome, r
 	}
 	failed := func(err error) (*stopped, *contractv1.StepResult) {
-		outcome.code, outcome.reasons = contractv1.Code_ERROR, []string{err.Error()}
+		outcome.code, outcome.reasons = contractv1.Code_ERROR, []string{preemptionWords + err.Error()}
 		return outcome, r
 	}
 	tried := r.GetTrial() != nil
@@ -116,7 +126,7 @@ func (s *Scheduler) tryOut(ctx context.Context, p *podEntry, at pointPolicy, ste
 				return nil, err
 			}
 			if len(call.Candidates) == 0 {
-				return &contractv1.StepResult{Code: contractv1.Code_UNSCHEDULABLE, Reasons: []string{noCandidate}}, nil
+				return &contractv1.StepResult{Code: contractv1.Code_UNSCHEDULABLE, Reasons: []string{preemptionWords + noCandidate}}, nil
 			}
 		}
 		at.cycler.Cycle(ctx, call)

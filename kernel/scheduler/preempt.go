@@ -71,7 +71,7 @@ func (s *Scheduler) preempt(ctx context.Context, p *podEntry, plugin string, n *
 		switch w := s.waiting[victim.uid]; {
 		case victim.pod.DeletionTimestamp != nil:
 		case w != nil:
-			s.reject(w, plugin, "preempted")
+			s.makeWay(w, plugin)
 			s.evicted(victim.pod, p.pod, name, " (in kube-scheduler memory).")
 		default:
 			evict = append(evict, victim.pod)

@@ -159,6 +159,51 @@ func TestClockIsSetBack(t *testing.T) {
 	}
 }
 
+// A clock that jumps ahead by a day ends every wait at once, and no wait that begins
+// then is longer or shorter for it.
+func TestClockJumpsAhead(t *testing.T) {
+	q := testQueue()
+	erred, refused, parked := newEntry("erred"), newEntry("refused"), newEntry("parked")
+	for _, p := range []*podEntry{erred, refused, parked} {
+		q.add(p, fresh, t0)
+		q.remove(p)
+	}
+	q.retry(erred, t0)
+	q.park(refused, byOther, t0)
+	q.everything(eventForced, t0)
+	q.park(parked, byOther, t0)
+	ahead := t0.Add(24 * time.Hour)
+	q.flushStale(ahead)
+	seen := map[string]bool{}
+	for p := q.pop(ahead); p != nil; p = q.pop(ahead) {
+		seen[p.name] = true
+	}
+	if len(seen) != 3 {
+		t.Fatalf("only %v are tried", seen)
+	}
+	q.retry(erred, ahead)
+	if at, ok := q.next(); !ok || at.Sub(ahead) > 2*time.Second+window {
+		t.Errorf("the next back-off ends %v later", at.Sub(ahead))
+	}
+	q.park(parked, byOther, ahead)
+	if q.flushStale(ahead.Add(5 * time.Minute)); parked.place != unschedulable {
+		t.Error("flushed too early")
+	}
+	if q.flushStale(ahead.Add(5*time.Minute + time.Second)); parked.place == unschedulable {
+		t.Error("not flushed")
+	}
+}
+
+// SCH-1: back-off is as it is configured.
+func TestBackoffIsConfigured(t *testing.T) {
+	q := newQueue(&Config{BackoffInitial: 3 * time.Second, BackoffMax: 20 * time.Second, UnschedulableFlush: time.Minute})
+	for attempts, want := range []time.Duration{3, 3, 6, 12, 20, 20} {
+		if got := q.delay(attempts); got != want*time.Second {
+			t.Errorf("after %d attempts it waits %v, want %v", attempts, got, want*time.Second)
+		}
+	}
+}
+
 func TestFlushStale(t *testing.T) {
 	q := testQueue()
 	p := newEntry("p")

@@ -73,6 +73,7 @@ type Scheduler struct {
 	eventSeq  uint64
 	lost      uint64    // number of the last event that was not kept; 0: none
 	hintsRest time.Time // they are not looked at before
+	deciding  bool      // about a pod that is nowhere meanwhile, and may have to hear of them
 
 	// Of plugins at points of the cycle beside predicates and priorities.
 	pointed    bool // a profile has any

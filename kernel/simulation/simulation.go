@@ -46,6 +46,8 @@ type Report struct {
 	Moved    int   `json:"moved"`
 	Placed   int   `json:"placed"`
 	Pods     []Pod `json:"pods"`
+	// Unasked are extenders of the policy that had no say, by their URLs.
+	Unasked []string `json:"unaskedExtenders,omitempty"`
 }
 
 // Pod is where one pod would go.

@@ -103,7 +103,7 @@ func describeProfile(p *config.Profile, configs map[string]json.RawMessage) sche
 	if p.QueueSort == "" {
 		add(queueSort, prioritySort, nil)
 	}
-	if !slices.Contains(p.Bind, defaultBinder) {
+	if len(p.Bind) == 0 {
 		add(bind, defaultBinder, nil)
 	}
 	for _, name := range slices.Sorted(maps.Keys(arguments)) {

@@ -9,7 +9,8 @@
 // the cycle, with which defaults and weights, and what each is called in the
 // bundles modern and classic (names.go, policynames.go). Names are all it has of
 // them: nothing is loaded, and whether a bundle is there the plugin host says when
-// the result is used.
+// the result is used. What Kubernetes does not have is taken over by the names of the
+// plugins that the caller has found installed (installed.go).
 //
 // # How data passes through
 //

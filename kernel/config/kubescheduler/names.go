@@ -127,7 +127,7 @@ var kubernetes = []inTree{
 	{name: defaultPreemption, at: map[point]string{preEnqueue: "", postFilter: defaultPreemption}},
 	{name: balanced, at: map[point]string{preScore: "", score: balanced}},
 	{name: imageLocality, at: map[point]string{score: imageLocality}},
-	{name: defaultBinder, at: map[point]string{bind: defaultBinder}, own: "the kernel writes the binding where no bind plugin does"},
+	{name: defaultBinder, at: map[point]string{bind: defaultBinder}, own: "a profile without a bind plugin is bound by the kernel"},
 	{name: "NodeDeclaredFeatures", at: map[point]string{preFilter: "", filter: ""}, optional: true, absent: "features that nodes declare are not compared"},
 	{name: "GangScheduling", at: map[point]string{preEnqueue: "", reserve: "", permit: ""}, optional: true, absent: "groups of pods are for a permit plugin of your own"},
 	{name: "TopologyPlacementGenerator", at: map[point]string{}, optional: true, absent: "placements of groups are not there"},

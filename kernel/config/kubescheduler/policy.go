@@ -125,7 +125,7 @@ func (s *source) policy(out *output) {
 	ignored := s.extenders("extenders", extenders, out)
 	if p.set == modern {
 		ignore(p.arguments, ignored)
-		configureParts(out, []map[string]map[string]any{p.arguments})
+		p.configureParts(out, []map[string]map[string]any{p.arguments})
 	} else if len(ignored) > 0 {
 		into := &out.Plugins.Bundles[0]
 		into.Config = map[string]any{"PodFitsResources": map[string]any{"ignoredResources": ignored}}

@@ -3,7 +3,6 @@ package kubescheduler
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	schedulerv1 "k8s.io/kube-scheduler/config/v1"
 	"k8s.io/utils/ptr"
@@ -81,13 +80,13 @@ func (s *source) expand(path string, custom *schedulerv1.Plugins) *expansion {
 		s.outOfTree(path+"."+string(at), own)
 		s.repeated(path+"."+string(at), own.Enabled)
 		for i, p := range own.Enabled {
-			if known := plugin(p.Name); known != nil {
+			if known := s.known(p.Name); known != nil {
 				if _, implements := known.at[at]; !implements {
 					s.fault(fmt.Sprintf("%s.%s.enabled[%d]", path, at, i), "plugin %q does not extend %s plugin", p.Name, at)
 				}
 			}
 		}
-		e.at[at] = order(at, own, multi.Enabled)
+		e.at[at] = s.order(at, own, multi.Enabled)
 	}
 	for _, p := range slices.Concat(custom.Score.Enabled, multi.Enabled) {
 		if _, set := e.weights[p.Name]; !set {
@@ -103,14 +102,14 @@ func (s *source) expand(path string, custom *schedulerv1.Plugins) *expansion {
 // order is how upstream orders the plugins of one point: those of multiPoint
 // that the point names itself, in its order; the others of multiPoint; what the
 // point alone names.
-func order(at point, own *schedulerv1.PluginSet, multi []schedulerv1.Plugin) []string {
+func (s *source) order(at point, own *schedulerv1.PluginSet, multi []schedulerv1.Plugin) []string {
 	named := func(list []schedulerv1.Plugin, name string) bool {
 		return slices.ContainsFunc(list, func(p schedulerv1.Plugin) bool { return p.Name == name })
 	}
 	var first, second, third []string
 	all := named(own.Disabled, everything)
 	for _, p := range multi {
-		known := plugin(p.Name)
+		known := s.known(p.Name)
 		if known == nil || all {
 			continue
 		}
@@ -128,18 +127,16 @@ func order(at point, own *schedulerv1.PluginSet, multi []schedulerv1.Plugin) []s
 	return slices.Concat(first, second, third)
 }
 
-// outOfTree complains about plugins that Kubernetes does not have. Those that bind are
-// taken over by their names: what binds is seldom a part of something else.
+// outOfTree complains about plugins that Kubernetes does not have and nobody
+// installed, and about those that cannot be had.
 func (s *source) outOfTree(path string, set *schedulerv1.PluginSet) {
 	for i, p := range set.Enabled {
 		at := fmt.Sprintf("%s.enabled[%d]", path, i)
-		switch known := plugin(p.Name); {
+		switch known := s.known(p.Name); {
 		case p.Name == "":
 			s.fault(at, "has no name")
-		case known == nil && strings.HasSuffix(path, "."+string(bind)):
-			s.note(at, "%s is no plugin of Kubernetes 1.36: a bundle of yours that has a bind plugin of this name is to be added to plugins.bundles; the kernel binds pods that every bind plugin skips", p.Name)
 		case known == nil:
-			s.fault(at, "%q is no plugin of Kubernetes 1.36: build it as a plugin of this kernel (pintle plugin init), and name it in the profile", p.Name)
+			s.unknown(at, p.Name)
 		case known.absent != "":
 			s.fault(at, "%s is not there: %s; leave it out", p.Name, known.absent)
 		}
@@ -162,12 +159,10 @@ func (s *source) profile(path string, in *schedulerv1.KubeSchedulerProfile) prof
 	plugins := path + ".plugins"
 	e := s.expand(plugins, in.Plugins)
 	s.folded(plugins, e)
+	s.halves(plugins, e)
 	for _, at := range points {
 		for _, name := range e.at[at] {
-			p := plugin(name)
-			if p == nil && at == bind {
-				out.Bind = append(out.Bind, name)
-			}
+			p := s.known(name)
 			if p == nil || p.absent != "" {
 				continue // told, or in no profile by itself
 			}
@@ -178,20 +173,28 @@ func (s *source) profile(path string, in *schedulerv1.KubeSchedulerProfile) prof
 			switch at {
 			case preEnqueue:
 				out.PreEnqueue = append(out.PreEnqueue, here)
+			case queueSort:
+				out.QueueSort = here
 			case preFilter:
 				out.PreFilter = append(out.PreFilter, here)
 			case filter:
 				out.Predicates = append(out.Predicates, here)
+			case preScore:
+				out.PreScore = append(out.PreScore, here)
 			case score:
 				out.Priorities = append(out.Priorities, priority{here, e.weights[name]})
 			case postFilter:
 				out.PostFilter = append(out.PostFilter, here)
 			case reserve:
 				out.Reserve = append(out.Reserve, here)
+			case permit:
+				out.Permit = append(out.Permit, here)
 			case preBind:
 				out.PreBind = append(out.PreBind, here)
 			case bind:
 				out.Bind = append(out.Bind, here)
+			case postBind:
+				out.PostBind = append(out.PostBind, here)
 			}
 		}
 	}

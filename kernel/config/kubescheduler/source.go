@@ -23,6 +23,10 @@ type source struct {
 	root   *yaml.Node
 	notes  config.Faults
 	faults config.Faults
+	// installed are the plugins at hand, foreigners those of them that were looked for,
+	// by kube-scheduler's name; nil: there is none.
+	installed  []Installed
+	foreigners map[string]*foreign
 }
 
 // limits of a file: its size, and how deep it may be nested.

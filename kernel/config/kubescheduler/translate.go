@@ -29,12 +29,14 @@ type Translation struct {
 
 // Translate translates a file; name is for messages. Its error is config.Faults:
 // each line says what could not be translated, where, and what to do; what could
-// be is returned with it, unless the file cannot be read at all.
-func Translate(name string, data []byte) (*Translation, error) {
+// be is returned with it, unless the file cannot be read at all. installed are the
+// plugins at hand, by which those are taken over that Kubernetes does not have.
+func Translate(name string, data []byte, installed ...Installed) (*Translation, error) {
 	s, err := read(name, data)
 	if err != nil {
 		return nil, err
 	}
+	s.installed = installed
 	t := &Translation{out: output{APIVersion: config.APIVersion, Kind: config.Kind}}
 	version, kind := "", ""
 	if n := yamltree.Child(s.root, "apiVersion"); n != nil {
@@ -110,6 +112,7 @@ func (s *source) configuration(out *output) {
 		arguments[i] = s.pluginConfig(path, p)
 	}
 	out.writes()
+	s.load(out)
 	for i := range out.Scheduler.Profiles {
 		if out.Scheduler.Profiles[i].uses(dynamicResources) {
 			s.note("profiles", "%s refuses pods with resource claims: devices are not allocated here", dynamicResources)
@@ -120,7 +123,7 @@ func (s *source) configuration(out *output) {
 	for i := range arguments {
 		ignore(arguments[i], ignored)
 	}
-	configureParts(out, arguments)
+	s.configureParts(out, arguments)
 }
 
 // pluginConfig reads the arguments of a profile's plugins.
@@ -132,8 +135,12 @@ func (s *source) pluginConfig(path string, p *schedulerv1.KubeSchedulerProfile) 
 		switch {
 		case seen[entry.Name]:
 			s.fault(at, "repeated config for plugin %s", entry.Name)
+		case s.known(entry.Name) == nil:
+			s.unknown(at, entry.Name)
 		case plugin(entry.Name) == nil:
-			s.fault(at, "%q is no plugin of Kubernetes 1.36: put its configuration into the one of your own bundle", entry.Name)
+			if args := s.foreignArguments(at, entry); len(args) > 0 {
+				out[entry.Name] = args
+			}
 		default:
 			if args := s.arguments(at, entry); len(args) > 0 {
 				out[entry.Name] = args
@@ -146,8 +153,8 @@ func (s *source) pluginConfig(path string, p *schedulerv1.KubeSchedulerProfile) 
 
 // configureParts hands the arguments to the plugins that take them: to the bundle
 // where all profiles that use a plugin agree, to the profile where not.
-func configureParts(out *output, arguments []map[string]map[string]any) {
-	for name, parts := range configured {
+func (s *source) configureParts(out *output, arguments []map[string]map[string]any) {
+	for name, parts := range s.takers() {
 		for _, part := range parts {
 			var users []int
 			for i := range out.Scheduler.Profiles {
@@ -170,6 +177,9 @@ func configureParts(out *output, arguments []map[string]map[string]any) {
 					into := &out.Plugins.Bundles[0]
 					if part == volumeBinding+"PreBind" {
 						into = out.bundle(writing)
+					}
+					if f := s.foreigners[name]; f != nil {
+						into = out.bundle(f.bundle)
 					}
 					if into.Config == nil {
 						into.Config = map[string]any{}
@@ -195,7 +205,9 @@ func (o *output) bundle(name string) *bundle {
 
 // writes loads the bundle that writes, if a profile names a plugin of it.
 func (o *output) writes() {
-	if slices.ContainsFunc(o.Scheduler.Profiles, func(p profile) bool { return len(p.Reserve)+len(p.PreBind) > 0 }) {
+	if slices.ContainsFunc(o.Scheduler.Profiles, func(p profile) bool {
+		return slices.Contains(p.Reserve, volumeBinding+"Reserve") || slices.Contains(p.PreBind, volumeBinding+"PreBind")
+	}) {
 		o.Plugins.Bundles = append(o.Plugins.Bundles, bundle{Name: writing})
 	}
 }

@@ -131,7 +131,7 @@ func TestTranslateFaults(t *testing.T) {
 		{"back-off", head + "podInitialBackoffSeconds: 20", "f:1: podMaxBackoffSeconds: Invalid value: 10: must be greater than or equal"},
 		{"no name", head + "profiles: [{schedulerName: a}, {}]", "profiles[1].schedulerName: Required value"},
 		{"same name", head + "profiles: [{schedulerName: a}, {schedulerName: a}]", "Duplicate value"},
-		{"out of tree", head + "profiles:\n- plugins:\n    filter:\n      enabled:\n      - name: Coscheduling", `f:7: profiles[0].plugins.filter.enabled[0]: "Coscheduling" is no plugin of Kubernetes 1.36: build it`},
+		{"out of tree", head + "profiles:\n- plugins:\n    filter:\n      enabled:\n      - name: Coscheduling", `f:7: profiles[0].plugins.filter.enabled[0]: "Coscheduling" is no plugin of Kubernetes 1.36, and no bundle at hand has it: build it`},
 		{"absent", head + "profiles: [{plugins: {multiPoint: {enabled: [{name: GangScheduling}]}}}]", "GangScheduling is not there"},
 		{"wrong point", head + "profiles: [{plugins: {score: {enabled: [{name: NodeName}]}}}]", `plugin "NodeName" does not extend score plugin`},
 		{"twice", head + "profiles: [{plugins: {filter: {enabled: [{name: NodeName}, {name: NodeName}]}}}]", `plugin "NodeName" already registered`},
@@ -177,8 +177,8 @@ func TestTranslateFaults(t *testing.T) {
 	}
 }
 
-// Bind plugins are taken over by name: instead of DefaultBinder, and before it; alone it
-// needs no word.
+// Bind plugins are taken over: instead of DefaultBinder, and before it; alone it needs
+// no word.
 func TestBindPlugins(t *testing.T) {
 	for name, c := range map[string]struct{ bind, want string }{
 		"another instead": {"{disabled: [{name: DefaultBinder}], enabled: [{name: Ours}]}", "bind: [Ours]"},
@@ -187,7 +187,8 @@ func TestBindPlugins(t *testing.T) {
 		"by itself":       {"{enabled: [{name: DefaultBinder}]}", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			tr, err := Translate("f", []byte("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles: [{plugins: {bind: "+c.bind+"}}]"))
+			tr, err := Translate("f", []byte(head+"profiles: [{plugins: {bind: "+c.bind+"}}]"),
+				Installed{Bundle: "binders", Name: "Ours", Kind: "bind"}, Installed{Bundle: "binders", Name: "Second", Kind: "bind"})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -199,8 +200,11 @@ func TestBindPlugins(t *testing.T) {
 			if c.want == "" && strings.Contains(text, "bind:") || !strings.Contains(text, c.want) {
 				t.Errorf("want %q in\n%s", c.want, text)
 			}
-			if told := strings.Contains(fmt.Sprint(tr.Notes), "Ours is no plugin of Kubernetes 1.36: a bundle of yours"); told != strings.Contains(c.bind, "Ours") {
+			if told := strings.Contains(fmt.Sprint(tr.Notes), "Ours is taken over as Ours (bind) of bundle binders"); told != strings.Contains(c.bind, "Ours") {
 				t.Errorf("notes %v", tr.Notes)
+			}
+			if loaded := strings.Contains(text, "- name: binders"); loaded != strings.Contains(c.bind, "Ours") {
+				t.Errorf("bundles of\n%s", text)
 			}
 		})
 	}

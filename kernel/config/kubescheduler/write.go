@@ -38,13 +38,17 @@ type scheduler struct {
 type profile struct {
 	SchedulerName string         `yaml:"schedulerName"`
 	PreEnqueue    []string       `yaml:"preEnqueue,omitempty,flow"`
+	QueueSort     string         `yaml:"queueSort,omitempty"`
 	PreFilter     []string       `yaml:"preFilter,omitempty,flow"`
 	Predicates    []string       `yaml:"predicates"`
 	PostFilter    []string       `yaml:"postFilter,omitempty,flow"`
+	PreScore      []string       `yaml:"preScore,omitempty,flow"`
 	Priorities    []priority     `yaml:"priorities"`
 	Reserve       []string       `yaml:"reserve,omitempty,flow"`
+	Permit        []string       `yaml:"permit,omitempty,flow"`
 	PreBind       []string       `yaml:"preBind,omitempty,flow"`
 	Bind          []string       `yaml:"bind,omitempty,flow"`
+	PostBind      []string       `yaml:"postBind,omitempty,flow"`
 	Config        map[string]any `yaml:"config,omitempty"`
 }
 
@@ -83,8 +87,14 @@ type extenderTLS struct {
 }
 
 func (p *profile) uses(name string) bool {
-	return slices.Contains(p.Predicates, name) || slices.Contains(p.PreFilter, name) || slices.Contains(p.PostFilter, name) || slices.Contains(p.Reserve, name) || slices.Contains(p.PreBind, name) ||
-		slices.ContainsFunc(p.Priorities, func(w priority) bool { return w.Name == name })
+	for _, list := range [][]string{
+		p.PreEnqueue, {p.QueueSort}, p.PreFilter, p.Predicates, p.PostFilter, p.PreScore, p.Reserve, p.Permit, p.PreBind, p.Bind, p.PostBind,
+	} {
+		if slices.Contains(list, name) {
+			return true
+		}
+	}
+	return slices.ContainsFunc(p.Priorities, func(w priority) bool { return w.Name == name })
 }
 
 // YAML is the translation as a configuration of its own.

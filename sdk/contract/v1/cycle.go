@@ -40,6 +40,8 @@ type PointInfo struct {
 	ByClass bool
 	// IgnoreFailure: a call that fails is left out (manifest onFailure: ignore).
 	IgnoreFailure bool
+	// Last: at BIND, the host binds no pod that this plugin skips.
+	Last bool
 }
 
 // CycleCall is a list of steps about one pod, or about a batch of them, with

@@ -2,6 +2,12 @@ package contractv1
 
 import "strings"
 
+// CodeNames are the codes as the scheduling framework names them.
+var CodeNames = map[Code]string{
+	Code_SUCCESS: "Success", Code_ERROR: "Error", Code_UNSCHEDULABLE: "Unschedulable",
+	Code_UNSCHEDULABLE_AND_UNRESOLVABLE: "UnschedulableAndUnresolvable", Code_WAIT: "Wait", Code_SKIP: "Skip",
+}
+
 // roles are what is added to a plugin's name where kube-scheduler has one name at
 // several points, and names here are unique over all kinds.
 var roles = []string{"Score", "Reserve", "PreBind", "PreFilter", "PostBind"}

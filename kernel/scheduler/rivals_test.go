@@ -1,0 +1,126 @@
+package scheduler
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	contractv1 "pintle.dev/pintle/sdk/contract/v1"
+
+	"pintle.dev/pintle/sdk"
+)
+
+// Two schedulers that claim the same pods: each pod is bound once, by one of them,
+// and the other gives back the place that it had in mind.
+func TestTwoSchedulersClaimOnePod(t *testing.T) {
+	c := start(t, Config{Seed: 1})
+	// The rival binds through the API as anybody.
+	rival := &cluster{api: c.api, clock: c.clock}
+	rival.policy = newTestPolicy(t, func() *contractv1.Delta { return rival.sched.Replica() },
+		[]sdk.Predicate{fitCPU, selectNode}, []sdk.Priority{leastCPU})
+	rival.source = newTestSource(rival.policy)
+	won := map[string]bool{}
+	deps := rival.deps()
+	deps.Bind = func(_ context.Context, b *v1.Binding) error {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		p := c.byUID[b.UID]
+		if p.Spec.NodeName != "" {
+			return apierrors.NewConflict(schema.GroupResource{Resource: "pods/binding"}, b.Name, fmt.Errorf("pod %s is already assigned to node %q", b.Name, p.Spec.NodeName))
+		}
+		p = p.DeepCopy()
+		p.Spec.NodeName = b.Target.Name
+		c.byUID[b.UID], c.taken[b.UID], won[b.Name] = p, true, true
+		c.pods.Modify(p)
+		return nil
+	}
+	s, err := New(Config{Seed: 2}, deps)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rival.sched = s
+	ctx, cancel := context.WithCancel(t.Context())
+	var group sync.WaitGroup
+	group.Go(func() {
+		if err := s.Run(ctx); err != nil {
+			t.Errorf("the rival: %v", err)
+		}
+	})
+	stop := sync.OnceFunc(func() { cancel(); group.Wait() })
+	t.Cleanup(stop)
+	const pods, nodes = 120, 6
+	for i := range nodes {
+		c.nodes.Add(makeNode(fmt.Sprint("n", i), 4000, nil))
+	}
+	for i := range pods {
+		c.addPod(makePod(fmt.Sprint("p", i), 100))
+	}
+	for i := range pods {
+		c.eventuallyBound(t, fmt.Sprint("p", i), "")
+	}
+	assumes := func(s *Scheduler) int {
+		left := 0
+		done := make(chan struct{})
+		s.inspections <- func(context.Context) { left = len(s.assumed); close(done) }
+		<-done
+		return left
+	}
+	eventually(t, "no place is held for a pod that is elsewhere", func() bool {
+		c.clock.Step(time.Second)
+		return assumes(c.sched)+assumes(s) == 0
+	})
+	c.stop()
+	stop()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(won) == 0 || len(won) == pods {
+		t.Logf("the rival bound %d of %d pods", len(won), pods)
+	}
+	for _, of := range []*Scheduler{c.sched, s} {
+		for uid, p := range of.pods {
+			if at := c.byUID[uid].Spec.NodeName; p.node != at || of.snapshot.byName[at].pods[uid] != p {
+				t.Errorf("pod %s is on %s, and one takes it to be on %q", p.name, at, p.node)
+			}
+		}
+		placed := 0
+		for _, e := range of.snapshot.byName {
+			placed += len(e.pods)
+		}
+		if placed != pods {
+			t.Errorf("%d pods are on nodes, want %d", placed, pods)
+		}
+	}
+}
+
+// A node that vanishes while a pod is being bound to it: the API refuses, the pod is
+// told nothing that is not so, and goes elsewhere.
+func TestNodeVanishesBeforeTheBinding(t *testing.T) {
+	var once sync.Once
+	c := start(t, Config{}, func(c *cluster) {
+		c.nodes.Add(makeNode("gone", 4000, nil))
+		c.refuse = func(string) (err error) {
+			once.Do(func() {
+				c.nodes.Delete(makeNode("gone", 4000, nil))
+				err = apierrors.NewNotFound(schema.GroupResource{Resource: "nodes"}, "gone")
+			})
+			return err
+		}
+	})
+	c.addPod(makePod("p", 1000))
+	eventually(t, "it was refused", func() bool { _, known := c.sched.Explain("a", "p"); return known && len(c.bound()) == 0 })
+	c.nodes.Add(makeNode("there", 1000, nil))
+	eventually(t, "it goes elsewhere", func() bool {
+		c.clock.Step(time.Second)
+		return c.node("p") == "there"
+	})
+	// Its room on the other node is nobody's.
+	c.nodes.Add(makeNode("gone", 1000, nil))
+	c.addPod(makePod("next", 1000))
+	c.eventuallyBound(t, "next", "gone")
+}
