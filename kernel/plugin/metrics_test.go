@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +12,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
+
+	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
 
 func scrape(t *testing.T, g prometheus.Gatherer) string {
@@ -168,5 +171,37 @@ func TestStatsHistogram(t *testing.T) {
 	}
 	if s.calls.Load() != 200_002 || s.failures.Load() != 1 {
 		t.Errorf("%d calls, %d failures", s.calls.Load(), s.failures.Load())
+	}
+}
+
+// Calls are told by the code that they ended with, as the scheduling framework names
+// it; what ended with none of the others was a success.
+func TestExecutionsByCode(t *testing.T) {
+	old, s := &stats{}, &stats{}
+	old.record(time.Millisecond, nil)
+	old.ended(contractv1.Code_WAIT, time.Millisecond)
+	s.succeed(old)
+	for _, c := range []struct {
+		code contractv1.Code
+		err  error
+	}{
+		{contractv1.Code_SUCCESS, nil}, {contractv1.Code_SUCCESS, nil}, {contractv1.Code_SKIP, nil}, {contractv1.Code_SUCCESS, errors.New("no")},
+		{contractv1.Code_UNSCHEDULABLE, nil}, {filtered([]uint32{3, 2}, func(v uint32) bool { return v == 3 }), nil},
+		{filtered([]uint32{2, 3}, func(v uint32) bool { return v == 3 }), nil}, {filtered([]uint32{3, 0}, func(uint32) bool { return true }), nil},
+		{filtered(nil, func(uint32) bool { return true }), nil},
+	} {
+		s.record(time.Second, c.err)
+		s.ended(c.code, time.Second)
+	}
+	got := map[string]uint64{}
+	s.executions(func(code string, count uint64, sum time.Duration, buckets map[float64]uint64) {
+		got[code] = count
+		if code != "Wait" && (sum != time.Duration(count)*time.Second || buckets[edge(9)] != 0 || buckets[edge(10)] != count) {
+			t.Errorf("%s: %d calls took %s, %v", code, count, sum, buckets)
+		}
+	})
+	want := map[string]uint64{"Success": 4, "Error": 1, "Skip": 1, "Unschedulable": 2, "UnschedulableAndUnresolvable": 1, "Wait": 1}
+	if !maps.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
 	}
 }

@@ -247,7 +247,7 @@ func TestExtendersPreempt(t *testing.T) {
 		"a node without victims": {first: func(m map[string]*extenderv1.MetaVictims) { m["n0"].Pods = nil }, second: all, words: ` preemption: expected at least one victim pod on node "n0"`},
 		"a node without victims, ignorable": {first: func(m map[string]*extenderv1.MetaVictims) { m["n0"].Pods = nil }, second: all, ignorable: true,
 			victim: "low1"},
-		"a pod that is not there":            {first: func(m map[string]*extenderv1.MetaVictims) { m["n0"].Pods[0].UID = "x" }, second: all,
+		"a pod that is not there": {first: func(m map[string]*extenderv1.MetaVictims) { m["n0"].Pods[0].UID = "x" }, second: all,
 			words: " claims to preempt pod (UID: &{x}) on node: n0, but the pod is not found on that node"},
 		"a pod that is not there, ignorable": {first: func(m map[string]*extenderv1.MetaVictims) { m["n0"].Pods[0].UID = "x" }, second: all, ignorable: true, victim: "low0"},
 		"a node that is not there":           {first: func(m map[string]*extenderv1.MetaVictims) { m["gone"] = m["n0"] }, second: all, words: ` preemption: nodeinfo not found for node name "gone"`},
