@@ -97,6 +97,7 @@ func TestImportScheduler(t *testing.T) {
 	if out, err := exec.CommandContext(t.Context(), binary(t, "pintle"), "config", "import-scheduler", write("bad.yaml", strings.Replace(importedScheduler, "nodeCacheCapable", "nodeCacheAble", 1))).CombinedOutput(); err == nil || !strings.Contains(string(out), "bad.yaml:17: extenders[0].nodeCacheAble: unknown field") {
 		t.Errorf("an unknown field: %v\n%s", err, out)
 	}
+	offline(t, dir, result, "http://"+address)
 
 	e := private(t, cluster.Options{Name: "importscheduler", Config: result})
 	listener, err := e.Network.Listen("tcp", address)
@@ -224,4 +225,52 @@ func TestImportScheduler(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+const dongled = `
+apiVersion: v1
+kind: List
+items:
+- apiVersion: v1
+  kind: Node
+  metadata: {name: n0}
+  status: {allocatable: {cpu: "4", memory: 8Gi, pods: "110", example.com/dongle: "1"}}
+`
+
+const wantsDongle = `
+apiVersion: v1
+kind: Pod
+metadata: {name: p, namespace: default}
+spec:
+  containers: [{name: c, image: i, resources: {requests: {example.com/dongle: "1"}, limits: {example.com/dongle: "1"}}}]
+`
+
+// offline: about a file extenders are asked when that is wanted, and otherwise named
+// as not asked. Nobody listens at the extender's address yet.
+func offline(t *testing.T, dir, config, url string) {
+	t.Helper()
+	for name, text := range map[string]string{"nodes.yaml": dongled, "pod.yaml": wantsDongle} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		flags []string
+		fails bool
+		want  []string
+	}{
+		{nil, false, []string{"1 of 1 pods would be placed", "NOT ASKED", "extender " + url + ","}},
+		{[]string{"--extenders"}, true, []string{"simulate pod default/p", url + "/filter"}},
+	} {
+		args := append([]string{"simulate", "-f", filepath.Join(dir, "pod.yaml"), "--snapshot", filepath.Join(dir, "nodes.yaml"), "--config", config, "--data", filepath.Join(dir, "none")}, c.flags...)
+		out, err := exec.CommandContext(t.Context(), binary(t, "pintle"), args...).CombinedOutput()
+		if (err != nil) != c.fails {
+			t.Errorf("%v: %v\n%s", c.flags, err, out)
+		}
+		for _, want := range c.want {
+			if !strings.Contains(string(out), want) {
+				t.Errorf("%v: want %q in\n%s", c.flags, want, out)
+			}
+		}
+	}
 }
