@@ -266,9 +266,11 @@ func TestReturnsOnEvents(t *testing.T) {
 
 // Five minutes bring everything back.
 func TestFlush(t *testing.T) {
-	c := start(t, Config{})
-	c.nodes.Add(makeNode("n1", 100, nil))
-	c.addPod(makePod("big", 1000))
+	c := start(t, Config{}, func(c *cluster) {
+		// They are there from the beginning, or the first attempt finds no node.
+		c.nodes.Add(makeNode("n1", 100, nil))
+		c.addPod(makePod("big", 1000))
+	})
 	c.eventuallyTried(t, "big", 1)
 	c.clock.Step(5*time.Minute + time.Second)
 	c.eventuallyTried(t, "big", 2)
