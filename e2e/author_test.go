@@ -208,6 +208,61 @@ func TestAuthorGreeter(t *testing.T) {
 	}
 }
 
+// TestAuthorObjects is a stranger's way to a controller and an admission plugin in
+// each language that has templates of them and is built as a module only: init,
+// test (cases and suite), and a kernel in which one greets and the other refuses.
+func TestAuthorObjects(t *testing.T) {
+	binary(t, "pintle")
+	for _, language := range []string{toolchain.C, toolchain.AssemblyScript, toolchain.Rust} {
+		t.Run(language, func(t *testing.T) {
+			if err := toolchain.Ready(t.Context(), language); err != nil {
+				skip(t, err.Error())
+			}
+			dir := t.TempDir()
+			author(t, dir, "plugin", "init", "controller", "greeter", "--lang", language)
+			author(t, dir, "plugin", "init", "admission", "team", "--lang", language)
+			contains(t, author(t, dir, "plugin", "test", "greeter"), "reconciliations")
+			contains(t, author(t, dir, "plugin", "test", "team"), "case a pod of no team", "reviews")
+			config := filepath.Join(t.TempDir(), "config.yaml")
+			text := "apiVersion: config.pintle.dev/v1alpha1\nkind: KernelConfiguration\napi: {bindAddress: 127.0.0.1}\n" +
+				"plugins: {bundles: [{name: greeter}, {name: team}]}\nscheduler: {profiles: []}\ncontrollers: {enabled: [greeter]}\nadmission: {enabled: [team]}\n"
+			if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			e, err := launch(cluster.Options{Name: "objects-" + language, Config: config, Set: []string{"plugins.directories=[" + dir + "]"}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() {
+				if t.Failed() {
+					t.Logf("log of the kernel ends with:\n%s", e.Log(40))
+				}
+				if err := e.Stop(os.Interrupt); err != nil {
+					t.Error(err)
+				}
+			})
+			eventually(t, func(ctx context.Context) error {
+				greeting, err := e.client.CoreV1().ConfigMaps("default").Get(ctx, "greeting", metav1.GetOptions{})
+				if err == nil && greeting.Data["text"] != "hello, default" {
+					err = fmt.Errorf("greeting %v", greeting.Data)
+				}
+				return err
+			})
+			e.apply(t, "default", "apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: default}\n")
+			for name, labels := range map[string]map[string]string{"blue": {"team": "blue"}, "loose": nil} {
+				pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}, Spec: corev1.PodSpec{
+					AutomountServiceAccountToken: new(bool), Containers: []corev1.Container{{Name: "c", Image: "i"}},
+				}}
+				_, err := e.client.CoreV1().Pods("default").Create(t.Context(), pod, metav1.CreateOptions{})
+				refused := err != nil && strings.Contains(err.Error(), `admission plugin "team" denied the request: pods say which team they belong to`)
+				if refused != (labels == nil) || err != nil && !refused {
+					t.Errorf("pod %s: %v", name, err)
+				}
+			}
+		})
+	}
+}
+
 // TestAuthorTemplates: the tests that every template in Go comes with pass on
 // its source.
 func TestAuthorTemplates(t *testing.T) {

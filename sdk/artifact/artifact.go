@@ -33,10 +33,21 @@ type Artifact interface {
 	// Cycle asks about the points of the cycle that are not asked a node. The
 	// replica is what Apply left: generation and deltas of the request are not for it.
 	Cycle(ctx context.Context, request *contractv1.CycleRequest) (*contractv1.CycleResponse, error)
+	// Review asks an admission plugin: an AdmissionRequest of admission.k8s.io/v1
+	// as JSON, answered by an AdmissionResponse.
+	Review(ctx context.Context, plugin int, request []byte) ([]byte, error)
 	// MemoryBytes is what it holds at present; 0 where that is not known.
 	MemoryBytes() int64
 	// Close ends it; an error says that it did not end as it was asked to.
 	Close(ctx context.Context) error
+}
+
+// Reconciler is an Artifact whose controllers can be asked without a cluster: a
+// module, whose host functions Options.Host answers.
+type Reconciler interface {
+	// Reconcile asks about a key as JSON (ABI.md); ErrRefused says that it would
+	// be asked again.
+	Reconcile(ctx context.Context, plugin int, key []byte) error
 }
 
 // Options of an artefact.
@@ -45,6 +56,10 @@ type Options struct {
 	CallTimeout time.Duration
 	// MemoryLimit bounds a module's memory in bytes; 0 is 256 MiB.
 	MemoryLimit int64
+	// Host answers what a module's controllers ask of the API: a host function and
+	// its request, with an answer as in ABI.md. Instances may call it side by side.
+	// nil: each is answered that there is no cluster.
+	Host func(function string, request []byte) []byte
 	// Output receives what the plugin prints; nil drops it.
 	Output io.Writer
 }

@@ -11,6 +11,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/tetratelabs/wazero"
@@ -28,6 +29,8 @@ type Module struct {
 	options  Options
 	runtime  wazero.Runtime
 	compiled wazero.CompiledModule
+
+	answers sync.Map // of host functions, until an instance (api.Module) fetches its own
 }
 
 // LoadModule reads and compiles the module at path. The caller closes it after
@@ -128,6 +131,7 @@ var later = []struct{ name, params, results string }{
 	{"pintle_cycle", "ii", "i"},
 	{"pintle_answer", "", "l"},
 	{"pintle_reconcile", "iii", "l"},
+	{"pintle_admit", "iii", "l"},
 }
 
 func (m *Module) instance(ctx context.Context) (_ *instance, err error) {
@@ -185,6 +189,7 @@ func (m *Module) instance(ctx context.Context) (_ *instance, err error) {
 		Contract uint32 `json:"contract"`
 		Plugins  []struct {
 			Name, Kind, Scope, Normalize string
+			MaxScore                     int64
 			Reads                        []string
 		} `json:"plugins"`
 	}
@@ -195,7 +200,7 @@ func (m *Module) instance(ctx context.Context) (_ *instance, err error) {
 		return nil, fmt.Errorf("pintle_describe: contract %d, want %d to %d", description.Contract, contract.Min, contract.Max)
 	}
 	for _, p := range description.Plugins {
-		i.plugins = append(i.plugins, &contractv1.PluginDescription{Name: p.Name, Kind: p.Kind, Scope: p.Scope, Normalize: p.Normalize, Reads: p.Reads})
+		i.plugins = append(i.plugins, &contractv1.PluginDescription{Name: p.Name, Kind: p.Kind, Scope: p.Scope, Normalize: p.Normalize, MaxScore: p.MaxScore, Reads: p.Reads})
 		i.words = append(i.words, map[uint32][]string{})
 	}
 	return i, nil
@@ -295,18 +300,24 @@ func (i *instance) answered(ctx context.Context, name string, status uint64) err
 	if code > 0 || code < -6 {
 		return fmt.Errorf("%s: status %d is not in sdk/ABI.md", name, code)
 	}
-	span, err := i.call(ctx, "pintle_error")
-	if err != nil {
-		return err
-	}
-	text, err := i.text(span, maxText)
+	text, err := i.fault(ctx)
 	if err != nil {
 		return err
 	}
 	if code == statusPanic {
 		return fmt.Errorf("%s: %s", name, text)
 	}
-	return &StatusError{Call: name, Status: code, Text: strings.ToValidUTF8(string(text), "\uFFFD")}
+	return &StatusError{Call: name, Status: code, Text: text}
+}
+
+// fault is what the module says of its last refusal.
+func (i *instance) fault(ctx context.Context) (string, error) {
+	span, err := i.call(ctx, "pintle_error")
+	if err != nil {
+		return "", err
+	}
+	text, err := i.text(span, maxText)
+	return strings.ToValidUTF8(string(text), "\uFFFD"), err
 }
 
 // Status codes of ABI.md.

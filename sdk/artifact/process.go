@@ -278,6 +278,14 @@ func (p *Process) Cycle(ctx context.Context, request *contractv1.CycleRequest) (
 	return response, p.answered("cycle", err)
 }
 
+// Review implements Artifact.
+func (p *Process) Review(ctx context.Context, plugin int, request []byte) ([]byte, error) {
+	ctx, cancel := p.bounded(ctx)
+	defer cancel()
+	response, err := contractv1.NewAdmissionsClient(p.conn).Review(ctx, &contractv1.ReviewRequest{Plugin: p.name(plugin), Request: request})
+	return response.GetResponse(), p.answered("review", err)
+}
+
 // MemoryBytes is the resident memory of the process.
 func (p *Process) MemoryBytes() int64 {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", p.pid))

@@ -23,7 +23,7 @@ func (s *source) Plugins() []*contractv1.PluginDescription {
 	var list []*contractv1.PluginDescription
 	for _, p := range s.guest.Plugins() {
 		list = append(list, &contractv1.PluginDescription{
-			Name: p.Name, Kind: p.Kind, Scope: string(p.Scope), Normalize: string(p.Normalize), Reads: p.Reads,
+			Name: p.Name, Kind: p.Kind, Scope: string(p.Scope), Normalize: string(p.Normalize), MaxScore: p.MaxScore, Reads: p.Reads,
 		})
 	}
 	return list
@@ -73,6 +73,11 @@ func (s *source) Score(_ context.Context, plugin int, class uint32, nodes []uint
 func (s *source) Normalize(_ context.Context, plugin int, class uint32, nodes []uint32, scores []int64) ([]int64, error) {
 	out := append([]int64(nil), scores...)
 	return out, refused(s.guest.Normalize(plugin, class, nodes, out))
+}
+
+func (s *source) Review(_ context.Context, plugin int, request []byte) ([]byte, error) {
+	response, err := s.guest.Admit(plugin, request)
+	return response, refused(err)
 }
 
 func (s *source) Cycle(ctx context.Context, request *contractv1.CycleRequest) (*contractv1.CycleResponse, error) {

@@ -25,7 +25,8 @@ import (
 // maxCaseBytes bounds a file of cases.
 const maxCaseBytes = 4 << 20
 
-// Case is a cluster, a pod that is asked about, and the answers that are right.
+// Case is a cluster, a pod that is asked about, and the answers that are right;
+// or a request to the API that is to be admitted, and what admission plugins say.
 // Nodes, pods and objects are those of contract/v1/scheduling.proto in their
 // JSON form; a node that does not say what it offers has 4 CPUs, 8 GiB and 110 pods.
 type Case struct {
@@ -38,6 +39,12 @@ type Case struct {
 	Config map[string]json.RawMessage
 	// Want is plugin → node → answer.
 	Want map[string]map[string]Answer
+
+	// Request is an AdmissionRequest of admission.k8s.io/v1 as JSON; nil: the case
+	// is about a pod and nodes.
+	Request json.RawMessage
+	// WantReviews is plugin → answer.
+	WantReviews map[string]Review
 }
 
 // Placed is a pod on a node.
@@ -56,13 +63,14 @@ type Answer struct {
 
 // rawCase is a case as its file has it.
 type rawCase struct {
-	Name    string                    `yaml:"name"`
-	Nodes   []map[string]any          `yaml:"nodes"`
-	Pods    []rawPlaced               `yaml:"pods,omitempty"`
-	Objects []map[string]any          `yaml:"objects,omitempty"`
-	Pod     map[string]any            `yaml:"pod"`
-	Config  map[string]any            `yaml:"config,omitempty"`
-	Want    map[string]map[string]any `yaml:"want,omitempty"`
+	Name    string           `yaml:"name"`
+	Nodes   []map[string]any `yaml:"nodes,omitempty"`
+	Pods    []rawPlaced      `yaml:"pods,omitempty"`
+	Objects []map[string]any `yaml:"objects,omitempty"`
+	Pod     map[string]any   `yaml:"pod,omitempty"`
+	Request map[string]any   `yaml:"request,omitempty"`
+	Config  map[string]any   `yaml:"config,omitempty"`
+	Want    map[string]any   `yaml:"want,omitempty"`
 }
 
 type rawPlaced struct {
@@ -136,6 +144,16 @@ func into(value map[string]any, m proto.Message) error {
 
 func (r rawCase) parse() (Case, error) {
 	c := Case{Name: r.Name, Pod: &contractv1.Pod{}, Config: map[string]json.RawMessage{}, Want: map[string]map[string]Answer{}}
+	for plugin, config := range r.Config {
+		data, err := json.Marshal(config)
+		if err != nil {
+			return c, fmt.Errorf("config of %s: %w", plugin, err)
+		}
+		c.Config[plugin] = data
+	}
+	if r.Request != nil {
+		return c, r.parseReview(&c)
+	}
 	names := map[string]bool{}
 	for k, raw := range r.Nodes {
 		n := &contractv1.Node{}
@@ -171,14 +189,11 @@ func (r rawCase) parse() (Case, error) {
 	if err := into(r.Pod, c.Pod); err != nil {
 		return c, fmt.Errorf("pod: %w", err)
 	}
-	for plugin, config := range r.Config {
-		data, err := json.Marshal(config)
-		if err != nil {
-			return c, fmt.Errorf("config of %s: %w", plugin, err)
+	for plugin, want := range r.Want {
+		nodes, ok := want.(map[string]any)
+		if !ok && want != nil {
+			return c, fmt.Errorf("want of %s: %v, want an answer a node", plugin, want)
 		}
-		c.Config[plugin] = data
-	}
-	for plugin, nodes := range r.Want {
 		c.Want[plugin] = map[string]Answer{}
 		for node, value := range nodes {
 			if !names[node] {
@@ -262,12 +277,8 @@ func (c Case) Delta() *contractv1.Delta {
 
 // Ask asks every plugin of a about the case: plugin → node → answer.
 func (c Case) Ask(ctx context.Context, a artifact.Artifact) (map[string]map[string]Answer, error) {
-	for i, p := range a.Plugins() {
-		if config, ok := c.Config[p.GetName()]; ok {
-			if err := a.Configure(ctx, i, config); err != nil {
-				return nil, err
-			}
-		}
+	if err := c.configure(ctx, a); err != nil {
+		return nil, err
 	}
 	if err := a.Apply(ctx, c.Delta()); err != nil {
 		return nil, err
@@ -297,12 +308,31 @@ func (c Case) Ask(ctx context.Context, a artifact.Artifact) (map[string]map[stri
 	return got, nil
 }
 
+// configure hands out the case's configurations.
+func (c Case) configure(ctx context.Context, a artifact.Artifact) error {
+	for i, p := range a.Plugins() {
+		if config, ok := c.Config[p.GetName()]; ok {
+			if err := a.Configure(ctx, i, config); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 // Run asks a about the case, on an instance of its own where the case has a
 // configuration, and returns what differs from Want, a line each.
 func (c Case) Run(ctx context.Context, open Open) error {
 	a, err := open(ctx)
 	if err != nil {
 		return err
+	}
+	if c.Request != nil {
+		got, err := c.Review(ctx, a)
+		if err = errors.Join(err, a.Close(ctx)); err != nil {
+			return err
+		}
+		return c.compareReviews(got)
 	}
 	got, err := c.Ask(ctx, a)
 	err = errors.Join(err, a.Close(ctx))
@@ -403,17 +433,9 @@ func update(ctx context.Context, data []byte, cases []Case, open Open) ([]byte, 
 		if err != nil {
 			return nil, err
 		}
-		got, err := c.Ask(ctx, a)
+		want, err := c.answered(ctx, a)
 		if err = errors.Join(err, a.Close(ctx)); err != nil {
 			return nil, fmt.Errorf("case %s: %w", c.Name, err)
-		}
-		want := &yaml.Node{Kind: yaml.MappingNode}
-		for _, plugin := range slices.Sorted(maps.Keys(got)) {
-			nodes := &yaml.Node{Kind: yaml.MappingNode}
-			for _, n := range c.Nodes {
-				nodes.Content = append(nodes.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: n.Name}, got[plugin][n.Name].node())
-			}
-			want.Content = append(want.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: plugin}, nodes)
 		}
 		top := document.Content[0]
 		placed := false
@@ -433,6 +455,30 @@ func update(ctx context.Context, data []byte, cases []Case, open Open) ([]byte, 
 		return nil, err
 	}
 	return out.Bytes(), nil
+}
+
+// answered is a build's answers as the want section of a case.
+func (c Case) answered(ctx context.Context, a artifact.Artifact) (*yaml.Node, error) {
+	want := &yaml.Node{Kind: yaml.MappingNode}
+	add := func(to *yaml.Node, name string, value *yaml.Node) {
+		to.Content = append(to.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: name}, value)
+	}
+	if c.Request != nil {
+		got, err := c.Review(ctx, a)
+		for _, plugin := range slices.Sorted(maps.Keys(got)) {
+			add(want, plugin, got[plugin].node())
+		}
+		return want, err
+	}
+	got, err := c.Ask(ctx, a)
+	for _, plugin := range slices.Sorted(maps.Keys(got)) {
+		nodes := &yaml.Node{Kind: yaml.MappingNode}
+		for _, n := range c.Nodes {
+			add(nodes, n.Name, got[plugin][n.Name].node())
+		}
+		add(want, plugin, nodes)
+	}
+	return want, err
 }
 
 // WordsOf are the labels, annotations and taints that the cases name, so that

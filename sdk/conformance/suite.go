@@ -91,6 +91,12 @@ func Check(ctx context.Context, open Open, o Options) ([]Result, error) {
 	if s.hasPoints() {
 		checks = append(checks, check{"points of the cycle", points})
 	}
+	if s.has(sdk.KindAdmission) {
+		checks = append(checks, check{"reviews", reviews})
+	}
+	if _, ok := a.(artifact.Reconciler); ok && s.has(sdk.KindController) {
+		checks = append(checks, check{"reconciliations", reconciliations})
+	}
 	if _, ok := a.(*artifact.Process); ok {
 		checks = append(checks, processes...)
 	}
@@ -111,6 +117,11 @@ func Check(ctx context.Context, open Open, o Options) ([]Result, error) {
 // asked reports whether there is a predicate or a priority.
 func (s *suite) asked() bool {
 	return slices.ContainsFunc(s.plugins, func(p *contractv1.PluginDescription) bool { return answers(p.GetKind()) })
+}
+
+// has reports whether there is a plugin of a kind.
+func (s *suite) has(kind string) bool {
+	return slices.ContainsFunc(s.plugins, func(p *contractv1.PluginDescription) bool { return p.GetKind() == kind })
 }
 
 func answers(kind string) bool { return kind == sdk.KindPredicate || kind == sdk.KindPriority }
@@ -162,6 +173,15 @@ var scheduling = []check{
 	{"large replica in parts", parts},
 }
 
+// normalizations are those of the contract.
+var normalizations = []sdk.Normalize{sdk.NormalizeNone, sdk.NormalizeMax, sdk.NormalizeReverseMax, sdk.NormalizeReverse,
+	sdk.NormalizeMinMax, sdk.NormalizePlugin, sdk.NormalizePluginNonzero}
+
+// rewrites reports whether the plugin normalizes its scores itself.
+func rewrites(p *contractv1.PluginDescription) bool {
+	return p.GetNormalize() == string(sdk.NormalizePlugin) || p.GetNormalize() == string(sdk.NormalizePluginNonzero)
+}
+
 func describe(_ context.Context, s *suite, a artifact.Artifact) error {
 	var faults []error
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
@@ -185,8 +205,11 @@ func describe(_ context.Context, s *suite, a artifact.Artifact) error {
 		if answers(p.GetKind()) && p.GetScope() != string(sdk.ScopeNode) && p.GetScope() != string(sdk.ScopeCluster) {
 			fault("%s: scope %q, want node or cluster", name, p.GetScope())
 		}
-		if p.GetKind() == sdk.KindPriority && !slices.Contains([]string{"none", "max", "reverse-max", "plugin"}, p.GetNormalize()) {
-			fault("%s: normalize %q, want none, max, reverse-max or plugin", name, p.GetNormalize())
+		if p.GetKind() == sdk.KindPriority && !slices.Contains(normalizations, sdk.Normalize(p.GetNormalize())) {
+			fault("%s: normalize %q, want one of %q", name, p.GetNormalize(), normalizations)
+		}
+		if most := p.GetMaxScore(); most < 0 || most > sdk.MaxFrameworkScore {
+			fault("%s: maxScore %d, want 1 to %d", name, most, sdk.MaxFrameworkScore)
 		}
 	}
 	for _, want := range s.Want {
@@ -507,9 +530,11 @@ func ranges(ctx context.Context, s *suite, a artifact.Artifact) error {
 		for i, p := range s.plugins {
 			in := answers[i].scores
 			switch p.GetNormalize() {
-			case string(sdk.NormalizePlugin):
+			case string(sdk.NormalizePlugin), string(sdk.NormalizePluginNonzero):
 				in = answers[i].normalized
 			case string(sdk.NormalizeNone):
+			case string(sdk.NormalizeMinMax):
+				continue // any score will do
 			default:
 				for node, score := range in {
 					if score < 0 {
@@ -628,7 +653,11 @@ func ask(ctx context.Context, a artifact.Artifact, plugins []*contractv1.PluginD
 				return nil, fmt.Errorf("%s: %w", p.GetName(), err)
 			}
 			out[k].scores = byNode(nodes, scores)
-			if !normalize || p.GetNormalize() != string(sdk.NormalizePlugin) {
+			if !normalize || !rewrites(p) {
+				continue
+			}
+			if p.GetNormalize() == string(sdk.NormalizePluginNonzero) && !slices.ContainsFunc(scores, func(s int64) bool { return s != 0 }) {
+				out[k].normalized = byNode(nodes, scores) // it is not asked
 				continue
 			}
 			if scores, err = a.Normalize(ctx, i, Class, nodes, scores); err != nil {

@@ -42,37 +42,53 @@ type filled struct {
 // one kind.
 var sources = map[string]map[string][]string{
 	"go": {
-		"predicate":  {"go/common", "go/scheduling", "go/predicate", "cases/predicate"},
-		"priority":   {"go/common", "go/scheduling", "go/priority", "cases/priority"},
-		"controller": {"go/common", "go/controller"},
-		"admission":  {"go/common", "go/admission"},
+		"predicate":  {"manifest/plugin", "go/common", "go/scheduling", "go/predicate", "cases/predicate"},
+		"priority":   {"manifest/plugin", "go/common", "go/scheduling", "go/priority", "cases/priority"},
+		"controller": {"manifest/controller", "go/common", "go/controller"},
+		"admission":  {"manifest/plugin", "go/common", "go/admission", "cases/admission"},
 
-		"pre-enqueue": {"go/common", "go/cycle", "go/pre-enqueue"},
-		"queue-sort":  {"go/common", "go/cycle", "go/queue-sort"},
-		"pre-filter":  {"go/common", "go/cycle", "go/pre-filter"},
-		"post-filter": {"go/common", "go/cycle", "go/post-filter"},
-		"pre-score":   {"go/common", "go/cycle", "go/pre-score"},
-		"reserve":     {"go/common", "go/cycle", "go/reserve"},
-		"permit":      {"go/common", "go/cycle", "go/permit"},
-		"pre-bind":    {"go/common", "go/cycle", "go/pre-bind"},
-		"bind":        {"go/common", "go/cycle", "go/bind"},
-		"post-bind":   {"go/common", "go/cycle", "go/post-bind"},
+		"pre-enqueue": {"manifest/plugin", "go/common", "go/cycle", "go/pre-enqueue"},
+		"queue-sort":  {"manifest/plugin", "go/common", "go/cycle", "go/queue-sort"},
+		"pre-filter":  {"manifest/plugin", "go/common", "go/cycle", "go/pre-filter"},
+		"post-filter": {"manifest/plugin", "go/common", "go/cycle", "go/post-filter"},
+		"pre-score":   {"manifest/plugin", "go/common", "go/cycle", "go/pre-score"},
+		"reserve":     {"manifest/plugin", "go/common", "go/cycle", "go/reserve"},
+		"permit":      {"manifest/plugin", "go/common", "go/cycle", "go/permit"},
+		"pre-bind":    {"manifest/plugin", "go/common", "go/cycle", "go/pre-bind"},
+		"bind":        {"manifest/plugin", "go/common", "go/cycle", "go/bind"},
+		"post-bind":   {"manifest/plugin", "go/common", "go/cycle", "go/post-bind"},
 
-		"runtime": {"go/common", "go/runtime"},
-		"proxy":   {"go/common", "go/proxy"},
+		"runtime": {"manifest/plugin", "go/common", "go/runtime"},
+		"proxy":   {"manifest/plugin", "go/common", "go/proxy"},
 	},
-	"c":              both("c"),
-	"assemblyscript": both("assemblyscript"),
-	"rust":           both("rust"),
-	"node":           both("node"),
+	"c":              module("c"),
+	"assemblyscript": module("assemblyscript"),
+	"rust":           module("rust"),
+	"node": {
+		"predicate": {"manifest/plugin", "node/common", "node/predicate", "cases/predicate"},
+		"priority":  {"manifest/plugin", "node/common", "node/priority", "cases/priority"},
+	},
 }
 
-// both are the kinds that every language but Go has.
-func both(language string) map[string][]string {
+// module are the kinds of a language that is built as a module.
+func module(language string) map[string][]string {
 	return map[string][]string{
-		"predicate": {language + "/common", language + "/predicate", "cases/predicate"},
-		"priority":  {language + "/common", language + "/priority", "cases/priority"},
+		"predicate":  {"manifest/plugin", language + "/common", language + "/scheduling", language + "/predicate", "cases/predicate"},
+		"priority":   {"manifest/plugin", language + "/common", language + "/scheduling", language + "/priority", "cases/priority"},
+		"controller": {"manifest/controller", language + "/common", language + "/objects", language + "/controller"},
+		"admission":  {"manifest/plugin", language + "/common", language + "/objects", language + "/admission", "cases/admission"},
 	}
+}
+
+// missing says why a kind has no template in a language other than Go.
+func missing(language, kind string) string {
+	switch {
+	case kind == "runtime" || kind == "proxy":
+		return "it runs as a process, written in Go or by hand over gRPC (sdk/README.md, \"Another language\")"
+	case language == "node":
+		return "a process in JavaScript serves that contract by hand (sdk/contract/v1)"
+	}
+	return "a module in another language answers pintle_cycle by hand (sdk/ABI.md, \"The scheduling cycle\")"
 }
 
 // Languages are the languages that have templates, Go first.
@@ -92,7 +108,11 @@ func Render(language, kind string, v Values) (map[string][]byte, error) {
 		if sources[language] == nil {
 			return nil, fmt.Errorf("no templates for language %q; there are %s", language, strings.Join(Languages(), ", "))
 		}
-		return nil, fmt.Errorf("no template of a %s in %s; there are %s", kind, language, strings.Join(Kinds(language), ", "))
+		if sources["go"][kind] != nil {
+			return nil, fmt.Errorf("no template of a %s in %s: %s; there is one in go, and in %s there are %s",
+				kind, language, missing(language, kind), language, strings.Join(Kinds(language), ", "))
+		}
+		return nil, fmt.Errorf("no kind of plugin %q; in %s there are %s", kind, language, strings.Join(Kinds(language), ", "))
 	}
 	if !plain(v.Name) {
 		return nil, fmt.Errorf("name %q: want a letter, then letters, digits and '-', at most 50", v.Name)

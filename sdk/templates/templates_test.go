@@ -60,7 +60,16 @@ func TestRenderRefuses(t *testing.T) {
 	if _, err := Render("cobol", "predicate", Values{Name: "a"}); err == nil || !strings.Contains(err.Error(), "there are go") {
 		t.Errorf("language cobol: %v", err)
 	}
-	if _, err := Render("c", "proxy", Values{Name: "a"}); err == nil || !strings.Contains(err.Error(), "predicate, priority") {
-		t.Errorf("a proxy in C: %v", err)
+	for _, refused := range []struct{ language, kind, want string }{
+		{"c", "proxy", "runs as a process"},
+		{"rust", "permit", "answers pintle_cycle by hand (sdk/ABI.md"},
+		{"node", "controller", "serves that contract by hand (sdk/contract/v1)"},
+		{"node", "runtime", "runs as a process"},
+		{"assemblyscript", "sidecar", `no kind of plugin "sidecar"; in assemblyscript there are admission, controller, predicate, priority`},
+	} {
+		_, err := Render(refused.language, refused.kind, Values{Name: "a"})
+		if err == nil || !strings.Contains(err.Error(), refused.want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("a %s in %s: %v, want one line with %q", refused.kind, refused.language, err, refused.want)
+		}
 	}
 }
