@@ -1,11 +1,16 @@
 package sdk
 
 import (
+	"bytes"
+	"encoding/hex"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+
+	"google.golang.org/protobuf/proto"
 
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
@@ -59,6 +64,38 @@ func TestABIShowsTheContract(t *testing.T) {
 		if !strings.Contains(page, "`"+kind+"`") {
 			t.Errorf("ABI.md does not tell of kind %s", kind)
 		}
+	}
+}
+
+// The delta that ABI.md shows byte by byte is what a host sends.
+func TestABIShowsADelta(t *testing.T) {
+	data, err := os.ReadFile("ABI.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	block := regexp.MustCompile("(?s)```text delta\n(.*?)```").FindSubmatch(data)
+	if block == nil {
+		t.Fatal("ABI.md shows no delta")
+	}
+	var got []byte
+	for _, line := range strings.Split(string(block[1]), "\n") {
+		digits, _, _ := strings.Cut(strings.TrimSpace(line), "  ") // what it means stands behind
+		b, err := hex.DecodeString(strings.ReplaceAll(digits, " ", ""))
+		if err != nil {
+			t.Fatalf("%q: %v", line, err)
+		}
+		got = append(got, b...)
+	}
+	want, err := proto.Marshal(&contractv1.Delta{Generation: 1, Reset_: true, Operations: []*contractv1.Operation{
+		{Op: &contractv1.Operation_NodeSet{NodeSet: &contractv1.NodeSet{Node: &contractv1.Node{
+			Name: "n1", Labels: map[string]string{"tier.shop.io": "gold"}, Allocatable: &contractv1.Resources{Pods: 110}}}}},
+		{Op: &contractv1.Operation_ClassSet{ClassSet: &contractv1.ClassSet{Class: 5, Pod: &contractv1.Pod{Namespace: "default"}}}},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, want) || !strings.Contains(string(data), fmt.Sprintf("these %d bytes", len(want))) {
+		t.Errorf("ABI.md shows %x, a host sends %x (%d bytes)", got, want, len(want))
 	}
 }
 
