@@ -1,4 +1,8 @@
-// Package sdk is what the author of a predicate or a priority imports.
+// Package sdk is what the author of a predicate, a priority or another plugin of
+// the scheduling cycle imports: a value such as Predicate or Permit holds the
+// author's functions, Register adds it to the bundle, Serve serves the bundle.
+// Controllers are in sdk/reconciler and sdk/controller, admission plugins in
+// sdk/admission, proxies and runtimes in packages of their names.
 //
 // A plugin registers itself from init and main calls Serve; which transport
 // that means is found out by how the source was built:
