@@ -127,6 +127,23 @@ func TestAdmission(t *testing.T) {
 			if got, err = ask(refuse, "fine"); err != nil || !got.Allowed {
 				t.Errorf("refuse after all that: %v, %+v", err, got)
 			}
+			// A changed configuration reaches every instance, and none is started again.
+			before := h.present().units[0].started
+			cfg.Bundles = []BundleConfig{{Name: "greeter", Transport: transport, Config: json.RawMessage(`{"refuse":{"forbidden":"old"}}`)}}
+			if err := h.Reconfigure(cfg); err != nil {
+				t.Fatal(err)
+			}
+			list, _ = h.Admissions()
+			for range 2 * maxReviewers {
+				for image, allowed := range map[string]bool{"old": false, "latest": true} {
+					if got, err = ask(list[1], image); err != nil || got.Allowed != allowed {
+						t.Errorf("refuse of %s with a live configuration: %v, %+v", image, err, got)
+					}
+				}
+			}
+			if now := h.present().units[0].started; now != before {
+				t.Errorf("%d guests were started for a configuration", now-before)
+			}
 		})
 	}
 }

@@ -162,10 +162,15 @@ func eventually(t *testing.T, what string, ok func() bool) {
 
 // greeterHost runs the bundle greeter over a fake API.
 func greeterHost(t *testing.T, transport string, api *fakeAPI) *Host {
+	h, _ := configuredGreeter(t, transport, api)
+	return h
+}
+
+func configuredGreeter(t *testing.T, transport string, api *fakeAPI) (*Host, Config) {
 	cfg := testConfig(t, TransportWASM)
 	cfg.Bundles = []BundleConfig{{Name: "greeter", Transport: transport, Config: json.RawMessage(`{"greeter":{"text":"welcome"}}`)}}
 	cfg.Profiles, cfg.Controllers = nil, []string{"greeter"}
-	return runHostWith(t, cfg, nil, Deps{Identity: func(context.Context, string, Access) (string, error) { return api.socket, nil }})
+	return runHostWith(t, cfg, nil, Deps{Identity: func(context.Context, string, Access) (string, error) { return api.socket, nil }}), cfg
 }
 
 func greeter(h *Host) v1alpha1.PluginStatus {
@@ -182,7 +187,7 @@ func TestReconcilers(t *testing.T) {
 	for _, transport := range []string{TransportWASM, TransportProcess} {
 		t.Run(transport, func(t *testing.T) {
 			api := newFakeAPI(t, "one", "fails", "again", "panics", "two")
-			h := greeterHost(t, transport, api)
+			h, cfg := configuredGreeter(t, transport, api)
 			for _, name := range []string{"one", "two", "again"} {
 				eventually(t, "greeting in "+name, func() bool { return api.greeting(name) == "welcome, "+name })
 			}
@@ -194,6 +199,23 @@ func TestReconcilers(t *testing.T) {
 			}
 			if api.greeting("fails") != "" || api.greeting("panics") != "" {
 				t.Error("namespaces that fail were greeted")
+			}
+			// A changed configuration reaches it without another guest. A module refuses
+			// what it cannot take; a process is built again with it, and says so.
+			changes := []struct{ config, namespace, greeting string }{{`{"greeter":{"text":"ahoy"}}`, "four", "ahoy, four"}}
+			if transport == TransportWASM {
+				changes = append(changes, struct{ config, namespace, greeting string }{`{"greeter":{"text":7}}`, "five", "ahoy, five"})
+			}
+			for _, c := range changes {
+				cfg.Bundles = []BundleConfig{{Name: "greeter", Transport: transport, Config: json.RawMessage(c.config)}}
+				if err := h.Reconfigure(cfg); (err != nil) != (c.namespace == "five") {
+					t.Fatalf("%s: %v", c.config, err)
+				}
+				api.add(c.namespace)
+				eventually(t, c.greeting, func() bool { return api.greeting(c.namespace) == c.greeting })
+			}
+			if s := greeter(h); s.Restarts != 0 {
+				t.Errorf("status %+v, want no restart for a configuration", s)
 			}
 		})
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"time"
 
@@ -33,6 +34,9 @@ func label(r *admission.Request) error {
 	return nil
 }
 
+// forbidden is the image that refuse does not like; configured.
+var forbidden = "latest"
+
 // refuse has an opinion about images, and misbehaves over some.
 func refuse(r *admission.Request) error {
 	var p pod
@@ -41,8 +45,8 @@ func refuse(r *admission.Request) error {
 	}
 	for _, c := range p.Spec.Containers {
 		switch c.Image {
-		case "latest":
-			return errors.New("images must not be latest")
+		case forbidden:
+			return errors.New("images must not be " + forbidden)
 		case "teapot":
 			return &admission.Refusal{Code: 418, Reason: "Teapot", Message: "short and stout"}
 		case "panics":
@@ -58,5 +62,12 @@ func refuse(r *admission.Request) error {
 
 func init() {
 	admission.Register(admission.Mutator{Name: "label", Rules: pods, Mutate: label})
-	admission.Register(admission.Validator{Name: "refuse", Rules: pods, Validate: refuse})
+	admission.Register(admission.Validator{Name: "refuse", Rules: pods, Validate: refuse, Configure: func(config []byte) error {
+		var c struct{ Forbidden string }
+		if err := json.Unmarshal(config, &c); err != nil {
+			return err
+		}
+		forbidden = c.Forbidden
+		return nil
+	}})
 }
