@@ -44,3 +44,18 @@ func checkOpenDisk(cfg Config) error {
 	}
 	return checkDisk(cfg, min(cfg.MemTableBytes, cfg.MinFreeBytes/4))
 }
+
+// sayRefusals logs when the disk begins to refuse writes, and when it takes them again: their clients are told each
+// time, but whoever runs the kernel may not be one of them. Deletes alone say nothing of the room for other writes.
+// Only the writer calls it.
+func (s *Store) sayRefusals(err error, deletes bool) {
+	refused := errors.As(err, new(*DiskError))
+	switch {
+	case refused && !s.refusing:
+		s.refusing = true
+		s.log.Error("writes are refused until the disk takes them again; reads go on", "error", err)
+	case err == nil && s.refusing && !deletes:
+		s.refusing = false
+		s.log.Info("writes are accepted again", "data_directory", s.cfg.Dir)
+	}
+}

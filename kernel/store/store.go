@@ -28,6 +28,8 @@ type Store struct {
 	mark  *watermark
 	// reserve is the writer's, once Run runs.
 	reserve reserve
+	// refusing is the writer's too: the disk refused the last group (disk.go).
+	refusing bool
 	// writing is held while a group is written.
 	writing sync.Mutex
 	// superseded is the bytes of the value log that have become garbage since the last look at it; garbage is what was

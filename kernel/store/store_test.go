@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/exec"
 	"strconv"
@@ -374,7 +375,8 @@ func TestFullAndReadOnlyDisk(t *testing.T) {
 	var free atomic.Uint64
 	var readOnly atomic.Bool
 	free.Store(1 << 30)
-	s, _ := running(t, Config{MinFreeBytes: 100 << 20, diskUsage: func(string) (uint64, bool, error) {
+	var log strings.Builder // the writer's alone until the store has ended: nothing else has anything to say here
+	s, _ := running(t, Config{MinFreeBytes: 100 << 20, Logger: slog.New(slog.NewTextHandler(&log, nil)), diskUsage: func(string) (uint64, bool, error) {
 		return free.Load(), readOnly.Load(), nil
 	}})
 	put(t, s, "/a", "1")
@@ -395,6 +397,9 @@ func TestFullAndReadOnlyDisk(t *testing.T) {
 			if !errors.As(err, &disk) || !strings.Contains(err.Error(), tt.words) {
 				t.Errorf("a write: %v", err)
 			}
+			if _, err := s.Commit(t.Context(), Write{Key: "/c", Value: []byte("2")}); !errors.As(err, &disk) {
+				t.Errorf("a second write: %v", err)
+			}
 			if s.Err() == nil {
 				t.Error("the store says it is well")
 			}
@@ -412,6 +417,11 @@ func TestFullAndReadOnlyDisk(t *testing.T) {
 				t.Errorf("a delete, which makes room: %v", err)
 			}
 			free.Store(1 << 30)
+			said := strings.Split(strings.TrimSpace(log.String()), "\n")
+			log.Reset()
+			if len(said) != 2 || !strings.Contains(said[0], "level=ERROR msg=\"writes are refused") || !strings.Contains(said[0], tt.words) || !strings.Contains(said[1], "level=INFO msg=\"writes are accepted again\"") {
+				t.Errorf("the log says\n%s\nwant one line when writes are refused and one when they are not", strings.Join(said, "\n"))
+			}
 		})
 	}
 }

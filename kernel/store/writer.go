@@ -157,6 +157,7 @@ func (s *Store) commitGroup(group []*request) (failed bool) {
 		begin := time.Now()
 		err = s.writeGroup(g)
 		s.meters.wrote(begin, len(g.changes), err)
+		s.sayRefusals(err, g.deletes)
 	}
 	if err == nil && len(g.changes) > 0 {
 		s.index.apply(g.pending, g.first+uint64(len(g.changes))-1)
