@@ -76,6 +76,9 @@ func Generate(in Input) corev1.PodStatus {
 		ephemeral = append(ephemeral, *container.Ephemeral(&pod.Spec.EphemeralContainers[i]))
 	}
 	s.EphemeralContainerStatuses = in.list(rt, ephemeral, in.Previous.EphemeralContainerStatuses, "ContainerCreating", false, initialized)
+	for i := range s.EphemeralContainerStatuses { // they have no probes, and nothing depends on them
+		s.EphemeralContainerStatuses[i].Started, s.EphemeralContainerStatuses[i].Ready = nil, false
+	}
 
 	terminal := in.Previous.Phase == corev1.PodFailed || in.Previous.Phase == corev1.PodSucceeded
 	all := slices.Concat(s.InitContainerStatuses, s.ContainerStatuses)

@@ -87,6 +87,34 @@ func TestGenerate(t *testing.T) {
 	}
 }
 
+// TestGenerateEphemeral: 001 §8: an ephemeral container that runs is neither started nor ready, as a kubelet
+// says it, and the pod's readiness does not depend on it.
+func TestGenerateEphemeral(t *testing.T) {
+	yes := func(*corev1.Container, string) bool { return true }
+	running := func(name string) *cri.Container {
+		return &cri.Container{ID: name, Name: name, State: runtimeapi.ContainerState_CONTAINER_RUNNING}
+	}
+	pod := &corev1.Pod{Spec: corev1.PodSpec{
+		Containers:          []corev1.Container{{Name: "main"}},
+		EphemeralContainers: []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debugger"}}, {EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "absent"}}},
+	}}
+	s := Generate(Input{
+		Pod: pod, Runtime: &cri.PodStatus{Containers: []*cri.Container{running("main"), running("debugger")}},
+		RuntimeName: "x", Started: yes, Ready: yes, Waiting: func(string) (Waiting, bool) { return Waiting{}, false }, Now: time.Unix(1, 0),
+	})
+	if len(s.EphemeralContainerStatuses) != 2 || s.EphemeralContainerStatuses[1].State.Running == nil {
+		t.Fatalf("statuses %+v", s.EphemeralContainerStatuses)
+	}
+	for _, c := range s.EphemeralContainerStatuses {
+		if c.Ready || c.Started != nil {
+			t.Errorf("%s: ready %v, started %v", c.Name, c.Ready, c.Started)
+		}
+	}
+	if c := findCondition(s.Conditions, corev1.PodReady); c.Status != corev1.ConditionTrue {
+		t.Errorf("Ready %s: %s", c.Status, c.Message)
+	}
+}
+
 // TestMerge: conditions of others, nominations and ended phases in the API are kept.
 func TestMerge(t *testing.T) {
 	api := corev1.PodStatus{Phase: corev1.PodFailed, NominatedNodeName: "n", Conditions: []corev1.PodCondition{{Type: "theirs", Status: "True"}, {Type: corev1.PodReady, Status: "True"}, {Type: corev1.PodScheduled, Status: "True"}}}
