@@ -148,10 +148,15 @@ func (s *Server) authenticate(c *genericapiserver.RecommendedConfig) {
 	c.AdmissionControl = s.admit
 }
 
-// get reads one object from its store.
+// get reads one object from its store. The store's errors name the resource of
+// the request in the context, which may be about another one: a token of a
+// service account looks for the pod it is bound to.
 func get[T runtime.Object](ctx context.Context, s *Server, gr schema.GroupResource, namespace, name string) (T, error) {
 	var none T
-	obj, err := s.stores[gr].Get(request.WithNamespace(ctx, namespace), name, &metav1.GetOptions{})
+	ctx = request.WithRequestInfo(request.WithNamespace(ctx, namespace), &request.RequestInfo{
+		IsResourceRequest: true, Verb: "get", APIGroup: gr.Group, Resource: gr.Resource, Namespace: namespace, Name: name,
+	})
+	obj, err := s.stores[gr].Get(ctx, name, &metav1.GetOptions{})
 	if err != nil {
 		return none, err
 	}

@@ -74,6 +74,30 @@ func TestIdentities(t *testing.T) {
 	}
 }
 
+// A token that is to be bound to what is not there is refused in the name of
+// that, not of the service account that the request is about (API-20).
+func TestTokenBoundToNothing(t *testing.T) {
+	s := start(t, t.TempDir())
+	c := overTLS(t, s).CoreV1()
+	if _, err := c.ServiceAccounts("default").Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "robot"}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for kind, want := range map[string]string{
+		"Pod": `pods "absent" not found`, "Secret": `secrets "absent" not found`, "Node": `nodes "absent" not found`,
+	} {
+		_, err := c.ServiceAccounts("default").CreateToken(t.Context(), "robot", &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
+			BoundObjectRef: &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: kind, Name: "absent"},
+		}}, metav1.CreateOptions{})
+		if !apierrors.IsNotFound(err) || err.Error() != want {
+			t.Errorf("%s: %v, want %s", kind, err, want)
+		}
+	}
+	_, err := c.ServiceAccounts("default").CreateToken(t.Context(), "nobody", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	if !apierrors.IsNotFound(err) || err.Error() != `serviceaccounts "nobody" not found` {
+		t.Errorf("of no account: %v", err)
+	}
+}
+
 // REG-6: a binding is created once; a second one is a conflict in upstream's
 // words, over HTTP as directly.
 func TestBind(t *testing.T) {
