@@ -96,7 +96,8 @@ type Config struct {
 	// TearDownOnStop: Run ends by stopping every pod on the node and removing its mounts. Otherwise containers go on
 	// running and the next start adopts them.
 	TearDownOnStop bool
-	// SkipVolumes makes no files for pods, collects no images and rotates no logs: for runtimes that run no processes.
+	// SkipVolumes makes no files for pods, collects no images and rotates no logs, and takes probes and hooks over the
+	// network to succeed without a connection: for runtimes that run no processes.
 	SkipVolumes bool
 	// CrashBackOff and MaxCrashBackOff delay restarts of a container that keeps ending. Defaults 10 s, 300 s.
 	CrashBackOff, MaxCrashBackOff time.Duration

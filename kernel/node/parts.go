@@ -94,7 +94,7 @@ func (a *Agent) build(ctx context.Context, services func() ([]*corev1.Service, e
 		Exec: func(ctx context.Context, id string, command []string, timeout time.Duration) (int, []byte, error) {
 			return pod.Exec(ctx, p.cri, id, command, timeout)
 		},
-		Status: p.status.Get, Changed: wake, Logger: a.deps.Logger,
+		Status: p.status.Get, Changed: wake, Simulated: a.cfg.SkipVolumes, Logger: a.deps.Logger,
 		Event: func(o *corev1.Pod, name, eventType, reason, message string) {
 			p.pods.Event(o, name, eventType, reason, message)
 		},

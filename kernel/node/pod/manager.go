@@ -32,7 +32,7 @@ type Config struct {
 	Resolver       sandbox.Resolver
 	DefaultHandler string        // CRI runtime handler without a RuntimeClass
 	Resync         time.Duration // most time between rounds of a pod
-	SkipVolumes    bool          // no files are made: the runtime runs no processes
+	SkipVolumes    bool          // no files are made, nobody is connected to: the runtime runs no processes
 	// BackOff and MaxBackOff delay restarts of a container that keeps ending. Defaults 10 s, 300 s; ten minutes of
 	// running clear it.
 	BackOff, MaxBackOff time.Duration

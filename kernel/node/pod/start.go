@@ -14,7 +14,6 @@ import (
 	"pintle.dev/pintle/kernel/node/container"
 	"pintle.dev/pintle/kernel/node/cri"
 	"pintle.dev/pintle/kernel/node/image"
-	"pintle.dev/pintle/kernel/node/lifecycle"
 	"pintle.dev/pintle/kernel/node/sandbox"
 	"pintle.dev/pintle/kernel/node/status"
 	"pintle.dev/pintle/kernel/node/volume"
@@ -258,7 +257,7 @@ func (m *Manager) start(ctx context.Context, e *entry, s *starting, c *corev1.Co
 		} else if s.pod.Spec.HostNetwork && len(m.deps.Node.HostIPs()) > 0 {
 			ip = m.deps.Node.HostIPs()[0]
 		}
-		if err := lifecycle.Run(ctx, m.Exec, c.Lifecycle.PostStart, s.pod, c, created.ContainerId, ip); err != nil && ctx.Err() == nil {
+		if err := m.hook(ctx, c.Lifecycle.PostStart, s.pod, c, created.ContainerId, ip); err != nil && ctx.Err() == nil {
 			m.deps.Logger.Warn("postStart hook failed", "pod", name(s.pod), "container", c.Name, "err", err)
 			m.event(s.pod, c.Name, corev1.EventTypeWarning, "FailedPostStartHook", "PostStartHook failed") // the details are in the waiting message (001 §7 shows them here)
 			target := &cri.Container{ID: created.ContainerId, Name: c.Name, State: runtimeapi.ContainerState_CONTAINER_RUNNING}

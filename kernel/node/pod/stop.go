@@ -106,6 +106,14 @@ func (m *Manager) stopContainer(ctx context.Context, pod *corev1.Pod, spec *core
 	return nil
 }
 
+// hook runs a container's hook. Where no process runs, nothing listens that it could connect to.
+func (m *Manager) hook(ctx context.Context, h *corev1.LifecycleHandler, pod *corev1.Pod, c *corev1.Container, containerID, podIP string) error {
+	if m.cfg.SkipVolumes && h.HTTPGet != nil {
+		return nil
+	}
+	return lifecycle.Run(ctx, m.Exec, h, pod, c, containerID, podIP)
+}
+
 func (m *Manager) preStop(ctx context.Context, pod *corev1.Pod, spec *corev1.Container, ct *cri.Container, left time.Duration) {
 	hctx, cancel := context.WithTimeout(ctx, left)
 	defer cancel()
@@ -115,7 +123,7 @@ func (m *Manager) preStop(ctx context.Context, pod *corev1.Pod, spec *corev1.Con
 	} else if pod.Spec.HostNetwork && len(m.deps.Node.HostIPs()) > 0 {
 		ip = m.deps.Node.HostIPs()[0]
 	}
-	if err := lifecycle.Run(hctx, m.Exec, spec.Lifecycle.PreStop, pod, spec, ct.ID, ip); err != nil && ctx.Err() == nil {
+	if err := m.hook(hctx, spec.Lifecycle.PreStop, pod, spec, ct.ID, ip); err != nil && ctx.Err() == nil {
 		m.deps.Logger.Warn("preStop hook failed", "pod", name(pod), "container", ct.Name, "err", err)
 		if hctx.Err() == nil {
 			m.event(pod, ct.Name, corev1.EventTypeWarning, "FailedPreStopHook", "PreStopHook failed")

@@ -33,7 +33,10 @@ type Deps struct {
 	Event func(pod *corev1.Pod, containerName, eventType, reason, message string)
 	// Changed is called when a result changed; it must not block.
 	Changed func(uid types.UID)
-	Logger  *slog.Logger
+	// Simulated says that no process runs in the containers, so that nothing listens on the addresses of their pods:
+	// only Exec is asked, and who would be connected to is taken to be well.
+	Simulated bool
+	Logger    *slog.Logger
 }
 
 type key struct {

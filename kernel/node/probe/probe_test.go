@@ -128,6 +128,34 @@ func TestOthers(t *testing.T) {
 	}
 }
 
+// TestSimulated: 001 §11: where no process runs, probes over the network succeed without a connection, and exec is asked.
+func TestSimulated(t *testing.T) {
+	port := intstr.FromInt32(1) // nobody listens
+	for _, c := range []struct {
+		name    string
+		handler corev1.ProbeHandler
+		want    Outcome
+	}{
+		{"http", corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/", Port: port}}, Success},
+		{"tcp", corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: port}}, Success},
+		{"grpc", corev1.ProbeHandler{GRPC: &corev1.GRPCAction{Port: 1}}, Success},
+		{"exec", corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"x"}}}, Failure},
+	} {
+		for _, simulated := range []bool{true, false} {
+			m := New(Deps{Simulated: simulated, Exec: func(context.Context, string, []string, time.Duration) (int, []byte, error) { return 1, nil, nil }})
+			w := &worker{m: m, probe: &corev1.Probe{ProbeHandler: c.handler, TimeoutSeconds: 1}, container: &corev1.Container{}, id: "fake://1"}
+			want := c.want
+			if !simulated {
+				want = Failure
+			}
+			if got, message := w.ask(t.Context(), "127.0.0.1"); got != want {
+				t.Errorf("%s, simulated %v: %s %s, want %s", c.name, simulated, got, message, want)
+			}
+			m.Close()
+		}
+	}
+}
+
 // TestThresholds: 001 §11, D-6: a readiness result needs its thresholds in a row; unknown answers change nothing; a
 // container that ran before the agent did keeps its standing.
 func TestThresholds(t *testing.T) {

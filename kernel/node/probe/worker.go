@@ -175,6 +175,9 @@ func (w *worker) adopt(s *corev1.ContainerStatus) {
 }
 
 func (w *worker) ask(ctx context.Context, podIP string) (Outcome, string) {
+	if w.m.deps.Simulated && w.probe.Exec == nil {
+		return Success, ""
+	}
 	var outcome Outcome
 	var message string
 	for range retries {
