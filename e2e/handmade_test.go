@@ -27,6 +27,8 @@ const textAt = 32768
 var (
 	unreachable = []byte{0x00}
 	forever     = []byte{0x03, 0x40, 0x0c, 0x00, 0x0b, 0x00} // loop br 0 end unreachable
+	// memory.fill(out, 0, 4*n), of pintle_filter.
+	everythingFits = []byte{0x20, 4, 0x41, 0, 0x20, 3, 0x41, 4, 0x6c, 0xfc, 0x0b, 0, 0x41, 0}
 )
 
 func i32(n uint32) []byte { return append([]byte{0x41}, signed(int64(int32(n)))...) }
@@ -117,8 +119,7 @@ func (h handmade) module() []byte {
 	add("pintle_describe", nil, []byte{l}, or(h.describe, span(16, uint32(len(h.description)))))
 	add("pintle_configure", []byte{i, i, i}, []byte{i}, nothing)
 	add("pintle_apply", []byte{i, i}, []byte{i}, nothing)
-	// Everything fits: memory.fill(out, 0, 4*n).
-	add("pintle_filter", []byte{i, i, i, i, i}, []byte{i}, or(h.filter, []byte{0x20, 4, 0x41, 0, 0x20, 3, 0x41, 4, 0x6c, 0xfc, 0x0b, 0, 0x41, 0}))
+	add("pintle_filter", []byte{i, i, i, i, i}, []byte{i}, or(h.filter, everythingFits))
 	add("pintle_score", []byte{i, i, i, i, i}, []byte{i}, nothing)
 	add("pintle_normalize", []byte{i, i, i, i, i}, []byte{i}, nothing)
 	add("pintle_reason", []byte{i, i}, []byte{l}, i64(0))

@@ -86,7 +86,8 @@ func TestHostileLoads(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, how := range map[string]func([]byte) []byte{
-		"halfprogram": half, "noprogram": func([]byte) []byte { return []byte("\x7fELF no program") },
+		"halfprogram": half, "noprogram": func([]byte) []byte { return []byte("\x7fELF no program") }, "emptyprogram": func([]byte) []byte { return nil },
+		"cutprogram": half, "flippedprogram": flip,
 	} {
 		dir := filepath.Join(catalog, name)
 		if err := os.Mkdir(dir, 0o755); err != nil {
@@ -96,7 +97,18 @@ func TestHostileLoads(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(filepath.Join(dir, name), how(data), 0o755); err != nil {
+		path := filepath.Join(dir, name)
+		if sealed := strings.HasPrefix(name, "cut") || strings.HasPrefix(name, "flipped"); sealed {
+			write(t, filepath.Join(dir, "manifest.yaml"), hostileManifest(name, name, "predicate"))
+			if err := os.WriteFile(path, data, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			seal(t, dir)
+			damage(path, how)
+			loads = append(loads, load{name, "has digest sha256:"})
+			continue
+		}
+		if err := os.WriteFile(path, how(data), 0o755); err != nil {
 			t.Fatal(err)
 		}
 		forge(dir, name)

@@ -41,7 +41,16 @@ var hostilities = []hostility{
 
 // Those that answer.
 var answering = []hostility{
-	{"dozes", "Dozes", ""}, {"floods", "Floods", ""}, {"peeks", "PeeksAtFiles", ""},
+	{"dozes", "Dozes", ""}, {"floods", "Floods", ""}, {"peeks", "PeeksAtFiles", ""}, {"reads", "ReadsFiles", ""},
+}
+
+// Handmade modules, of predicates named as their bundles.
+var handmades = map[string]handmade{
+	// Traps at its second call: a count at 8, then as a harmless one.
+	"later": {filter: slices.Concat(i32(8), i32(8), []byte{0x28, 2, 0}, i32(1), []byte{0x6a, 0x36, 2, 0},
+		i32(8), []byte{0x28, 2, 0}, i32(2), []byte{0x46, 0x04, 0x40, 0x00, 0x0b}, everythingFits)},
+	// Takes pages until there are none any more, and answers.
+	"fills": {filter: slices.Concat([]byte{0x03, 0x40}, i32(1), []byte{0x40, 0}, i32(1<<32-1), []byte{0x47, 0x0d, 0, 0x0b}, everythingFits)},
 }
 
 // Priorities that score out of range.
@@ -61,7 +70,12 @@ var hostileModule = sync.OnceValues(func() (string, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", err
 	}
-	build := exec.Command("go", "build", "-buildmode=c-shared", "-ldflags=-s -w", "-o", filepath.Join(dir, "hostile.wasm"), "./e2e/testdata/plugins/hostile")
+	granted := grantedFolder(dir)
+	if err := errors.Join(os.RemoveAll(granted), os.Mkdir(granted, 0o755), os.WriteFile(filepath.Join(granted, "hello"), []byte("hello"), 0o644),
+		os.Symlink("/etc/passwd", filepath.Join(granted, "link"))); err != nil {
+		return "", err
+	}
+	build := exec.Command("go", "build", "-buildmode=c-shared", "-ldflags=-s -w -X main.granted="+granted, "-o", filepath.Join(dir, "hostile.wasm"), "./e2e/testdata/plugins/hostile")
 	build.Dir, build.Env = repo, append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm", "CGO_ENABLED=0")
 	if text, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build hostile plugins: %w\n%s", err, text)
@@ -74,6 +88,9 @@ var hostileModule = sync.OnceValues(func() (string, error) {
 	}
 	return dir, nil
 })
+
+// grantedFolder is what the plugin ReadsFiles of the hostile module may read.
+func grantedFolder(sealed string) string { return filepath.Join(sealed, "granted") }
 
 func hostileManifest(bundle, plugin, kind string) string {
 	return fmt.Sprintf(`apiVersion: kernel.pintle.dev/v1alpha1
@@ -108,6 +125,14 @@ func hostileCatalog(t *testing.T) string {
 	}
 	for _, h := range outOfRange {
 		add(h.bundle, h.plugin, "priority")
+	}
+	for _, bundle := range []string{"reads", "peeks"} { // who peeks asks for it, and is granted nothing
+		manifest := filepath.Join(catalog, bundle, "manifest.yaml")
+		replace(t, manifest, "version: 0.1.0\n", "version: 0.1.0\nfiles: ["+grantedFolder(sealed)+"]\n")
+	}
+	for name, h := range handmades {
+		h.description = described(name, "predicate", "")
+		h.bundle(t, catalog, name, "predicate", "")
 	}
 	return catalog
 }
@@ -198,6 +223,14 @@ func TestHostilePlugins(t *testing.T) {
 	t.Parallel()
 	own := filepath.Join(filepath.Dir(binary(t, "pintle")), "plugins")
 	catalog := hostileCatalog(t)
+	sealed, err := hostileModule()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var made []hostility
+	for name := range handmades {
+		made = append(made, hostility{bundle: name, plugin: name})
+	}
 	// configuration writes the file with the hostile plugins in use, left out
 	// when they fail, or gone.
 	file := filepath.Join(t.TempDir(), "pintle.yaml")
@@ -213,13 +246,17 @@ plugins:
   bundles:
   - name: classic
 `, own, catalog)
-		for _, h := range slices.Concat(hostilities, answering, outOfRange) {
+		for _, h := range slices.Concat(hostilities, answering, outOfRange, made) {
+			grant := ""
+			if h.bundle == "reads" {
+				grant = ", files: [" + grantedFolder(sealed) + "]"
+			}
 			if use {
-				fmt.Fprintf(&b, "  - {name: %s%s}\n", h.bundle, extra)
+				fmt.Fprintf(&b, "  - {name: %s%s%s}\n", h.bundle, grant, extra)
 			}
 		}
 		b.WriteString("scheduler:\n  podInitialBackoff: 50ms\n  podMaxBackoff: 500ms\n  profiles:\n  - {schedulerName: default-scheduler, predicates: [HostName, PodFitsResources]}\n")
-		for _, h := range slices.Concat(hostilities, answering) {
+		for _, h := range slices.Concat(hostilities, answering, made) {
 			predicates := "HostName"
 			if use {
 				predicates += ", " + h.plugin
@@ -238,9 +275,21 @@ plugins:
 			t.Fatal(err)
 		}
 	}
-	configuration(true, "")
+	configuration(false, "")
 	e := minimal(t, file, filepath.Join(t.TempDir(), "data"))
 	e.placer(t)
+	e.ask(t, "before", "default-scheduler")
+	e.placed(t, "before")
+	before := e.counts(t)
+	configuration(true, "")
+	for _, h := range slices.Concat(hostilities, answering, outOfRange, made) {
+		eventually(t, func(context.Context) error {
+			if r := e.try(t, "get", "plugin", h.plugin); r.err != nil {
+				return fmt.Errorf("%w: %s", r.err, r.stderr)
+			}
+			return nil
+		})
+	}
 
 	for _, h := range hostilities {
 		e.ask(t, "waits-"+h.bundle, h.bundle)
@@ -289,6 +338,49 @@ plugins:
 			t.Error("a module read what is not its own: ", log[strings.Index(log, "reached "):][:80])
 		}
 	})
+	t.Run("reads", func(t *testing.T) {
+		e.placed(t, "first-reads")
+		if err := e.AwaitLog(bound(t), "plugin=reads", "looked around"); err != nil {
+			t.Fatal(err)
+		}
+		read := false
+		for _, line := range strings.Split(e.Log(1<<30), "\n") {
+			granted := strings.Contains(line, "granted hello")
+			if own := strings.Contains(line, "plugin=reads"); granted && own {
+				read = true
+			} else if granted || own && strings.Contains(line, "reached ") {
+				t.Error("a module reached more than it was granted: ", line)
+			}
+		}
+		if !read {
+			t.Error("a module could not read what it was granted")
+		}
+		if text, err := os.ReadFile(filepath.Join(grantedFolder(sealed), "hello")); err != nil || string(text) != "hello" {
+			t.Errorf("the granted file is %q, %v", text, err)
+		}
+	})
+	t.Run("fills", func(t *testing.T) {
+		for i := range 3 {
+			pod := fmt.Sprint("fill-", i)
+			e.askFor(t, pod, "fills", fmt.Sprintf("%dm", 10+i))
+			e.placed(t, pod)
+		}
+		if out := e.kubectl(t, "get", "plugin", "fills", "-o", "jsonpath={.status.state} {.status.restarts}"); strings.TrimSuffix(out, " 0") != "Ready" {
+			t.Errorf("a module that fills its memory and answers: %s", out)
+		}
+	})
+	t.Run("later", func(t *testing.T) {
+		e.askFor(t, "later-1", "later", "10m")
+		e.placed(t, "later-1")
+		e.askFor(t, "later-2", "later", "11m") // another class: another question
+		eventually(t, func(context.Context) error {
+			if out := e.kubectl(t, "get", "plugin", "later", "-o", "jsonpath={.status.restarts} {.status.message}"); !strings.Contains(out, "unreachable") && !strings.HasPrefix(out, "1") {
+				return fmt.Errorf("plugin later says %q", out)
+			}
+			return nil
+		})
+		e.placed(t, "later-2") // by the module that was started again, at its first call
+	})
 	t.Run("dozes", func(t *testing.T) {
 		for i := range 12 {
 			e.askFor(t, fmt.Sprintf("doze-%d", i), "dozes", fmt.Sprintf("%dm", 10+i))
@@ -331,6 +423,7 @@ plugins:
 			e.placed(t, "healed-"+h.bundle)
 		}
 	})
+	t.Run("leaks nothing", func(t *testing.T) { e.returnsTo(t, before, catalog) })
 	t.Run("faulty configuration", func(t *testing.T) {
 		good, err := os.ReadFile(file)
 		if err != nil {

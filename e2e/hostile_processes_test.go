@@ -46,9 +46,18 @@ var otherProcesses = []hostileProcess{
 	{name: "dozes", kind: "predicate", manifest: "timeouts: {call: 1s}"},
 	{name: "floods", kind: "predicate"},
 	{name: "stays", kind: "predicate", manifest: "timeouts: {stop: 1s}"},
-	{name: "scoreslow", kind: "priority"},
+	{name: "fills", kind: "predicate", manifest: "limits: {memory: 64Mi}"},
 	{name: "spies", kind: "controller"},
 	{name: "nags", kind: "controller", grant: ", limits: {callsPerSecond: 20}", manifest: "rules:\n- {apiGroups: [\"\"], resources: [namespaces], verbs: [get]}"},
+}
+
+// Priorities that score out of range, and what the log says of each.
+var scoringProcesses = []hostileProcess{
+	{name: "scoreslow", kind: "priority", why: "answer out of range: score -9223372036854775808"},
+	{name: "scoreshuge", kind: "priority", why: "answer out of range: score 9223372036854775807"},
+	{name: "scoreseleven", kind: "priority", why: "answer out of range: score 11"},
+	{name: "scoresnan", kind: "priority", why: "answer out of range: score 9221120237041090561"},
+	{name: "scoresmore", kind: "priority", why: "answer out of range: 5 scores for 2 nodes"},
 }
 
 // Those that never start.
@@ -72,7 +81,7 @@ func hostileProcessCatalog(t *testing.T) string {
 		t.Fatal(err)
 	}
 	catalog := t.TempDir()
-	for _, p := range slices.Concat(hostileProcesses, otherProcesses, neverProcesses) {
+	for _, p := range slices.Concat(hostileProcesses, otherProcesses, scoringProcesses, neverProcesses) {
 		dir := filepath.Join(catalog, p.name)
 		if err := os.Mkdir(dir, 0o755); err != nil {
 			t.Fatal(err)
@@ -154,7 +163,7 @@ func TestHostileProcesses(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "pintle.yaml")
 	configuration := func(bundles ...hostileProcess) {
 		var b, profiles, controllers strings.Builder
-		for _, p := range slices.Concat(hostileProcesses, otherProcesses, neverProcesses) {
+		for _, p := range slices.Concat(hostileProcesses, otherProcesses, scoringProcesses, neverProcesses) {
 			// The names of profiles stay; what is in them changes.
 			predicates, priorities := "HostName", ""
 			if slices.ContainsFunc(bundles, func(used hostileProcess) bool { return used.name == p.name }) {
@@ -198,10 +207,10 @@ plugins:
 	e.placed(t, "first")
 	before := e.counts(t)
 
-	configuration(slices.Concat(hostileProcesses, otherProcesses)...)
+	configuration(slices.Concat(hostileProcesses, otherProcesses, scoringProcesses)...)
 	eventually(t, func(context.Context) error {
 		out := e.kubectl(t, "get", "plugins", "-o", "name")
-		for _, p := range slices.Concat(hostileProcesses, otherProcesses) {
+		for _, p := range slices.Concat(hostileProcesses, otherProcesses, scoringProcesses) {
 			if !strings.Contains(out, "/"+p.name+"\n") {
 				return fmt.Errorf("no plugin %s:\n%s", p.name, out)
 			}
@@ -238,11 +247,24 @@ plugins:
 		said(t, "diesatsecond", "is gone, or its connection is")
 		e.placed(t, "two") // by the process that was started again, at its first call
 	})
-	t.Run("scoreslow", func(t *testing.T) {
-		e.ask(t, "scored", "scoreslow")
-		e.placed(t, "scored")
-		if err := e.AwaitLog(bound(t), "scoreslow", "answer out of range: score -9223372036854775808"); err != nil {
-			t.Errorf("nothing in the log of the score out of range: %v", err)
+	for _, p := range scoringProcesses {
+		t.Run(p.name, func(t *testing.T) {
+			// A priority that fails does not keep a pod from a node.
+			e.ask(t, "scored-"+p.name, p.name)
+			e.placed(t, "scored-"+p.name)
+			if err := e.AwaitLog(bound(t), p.name, p.why); err != nil {
+				t.Errorf("nothing in the log of the scores: %v", err)
+			}
+		})
+	}
+	t.Run("fills", func(t *testing.T) {
+		for i := range 3 {
+			pod := fmt.Sprint("fill-", i)
+			e.askFor(t, pod, "fills", fmt.Sprintf("%dm", 10+i))
+			e.placed(t, pod)
+		}
+		if out := e.kubectl(t, "get", "plugin", "fills", "-o", "jsonpath={.status.state} {.status.restarts}"); strings.TrimSuffix(out, " 0") != "Ready" {
+			t.Errorf("a process that takes most of its memory and answers: %s", out)
 		}
 	})
 	t.Run("dozes", func(t *testing.T) {
@@ -300,8 +322,18 @@ plugins:
 			}
 		}
 	})
+	t.Run("ignored", func(t *testing.T) {
+		ignored := slices.Concat(hostileProcesses, otherProcesses, scoringProcesses)
+		for i := range hostileProcesses {
+			ignored[i].grant += ", onFailure: ignore"
+		}
+		configuration(ignored...)
+		for _, p := range hostileProcesses {
+			e.placed(t, "waits-"+p.name)
+		}
+	})
 	t.Run("no bundle that cannot start", func(t *testing.T) {
-		configuration(slices.Concat(hostileProcesses, otherProcesses, neverProcesses)...)
+		configuration(slices.Concat(hostileProcesses, otherProcesses, scoringProcesses, neverProcesses)...)
 		for _, p := range neverProcesses {
 			if err := e.AwaitLog(bound(t), "plugin bundle "+p.name, p.why); err != nil {
 				t.Errorf("%s: %v", p.name, err)

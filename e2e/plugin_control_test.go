@@ -89,8 +89,8 @@ func TestPluginControl(t *testing.T) {
 	if r, code := e.plugin(t, "enable"); code != 2 {
 		t.Errorf("enable without a name: exit %d, want 2:\n%s", code, r.stderr)
 	}
-	if r, code := e.plugin(t, "disable", "Absent"); code != 1 || !strings.Contains(r.stderr, "not found") {
-		t.Errorf("a plugin that is not there: exit %d, want 1:\n%s", code, r.stderr)
+	if r, code := e.plugin(t, "disable", "Absent"); code != 4 || !strings.Contains(r.stderr, "not found") {
+		t.Errorf("a plugin that is not there: exit %d, want 4:\n%s", code, r.stderr)
 	}
 
 	// What starts but cannot run is told, and the present one goes on. A

@@ -21,6 +21,7 @@ func (f *connectFlags) register(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig of the running kernel")
 	cmd.Flags().StringVar(&f.data, "data", "", "data directory of the running kernel")
 	cmd.MarkFlagsMutuallyExclusive("kubeconfig", "data")
+	completeFlag(cmd, "data", folders)
 }
 
 // config finds the way to the kernel.

@@ -110,6 +110,15 @@ func newExplainCommand() *cobra.Command {
 	output.register(cmd, "table")
 	nodes.register(cmd)
 	cmd.Flags().StringVarP(&namespace, "namespace", "n", "default", "namespace of the pod")
+	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		if len(args) == 0 {
+			return []string{"pod"}, cobra.ShellCompDirectiveNoFileComp
+		}
+		return connect.objects(cmd, len(args) == 1, "pods", namespace), cobra.ShellCompDirectiveNoFileComp
+	}
+	completeFlag(cmd, "namespace", func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+		return connect.objects(cmd, true, "namespaces", ""), cobra.ShellCompDirectiveNoFileComp
+	})
 	cmd.Flags().BoolVar(&now, "now", false, "ask every plugin again, also where the decision is kept")
 	return cmd
 }
@@ -172,6 +181,13 @@ func changeText(w io.Writer, c *scheduler.Change) {
 			}
 		}
 		row(w, "nearest node", n.Node, strings.Join(refusals, "; "))
+	}
+	alone := 0
+	for _, o := range c.Predicates {
+		alone = max(alone, o.Alone)
+	}
+	if alone == 0 {
+		row(w, "no single change", "is enough", "the nearest node lacks all that it says")
 	}
 	for _, o := range c.Predicates {
 		row(w, "without "+o.Predicate, nodesText(o.Alone)+" would fit", fmt.Sprintf("it refuses %d", o.Refused))

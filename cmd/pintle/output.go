@@ -16,9 +16,13 @@ type outputFlag struct{ format string }
 
 func (o *outputFlag) register(cmd *cobra.Command, standard string) {
 	cmd.Flags().StringVarP(&o.format, "output", "o", standard, "table, wide, json or yaml")
+	completeFlag(cmd, "output", oneOf("table", "wide", "json", "yaml"))
 }
 
 func (o *outputFlag) wide() bool { return o.format == "wide" }
+
+// people reports whether the output is a table, for people.
+func (o *outputFlag) people() bool { return o.format == "table" || o.format == "wide" }
 
 // print writes v as JSON or YAML, or calls table for the form that people read.
 func (o *outputFlag) print(w io.Writer, v any, table func(w io.Writer)) error {

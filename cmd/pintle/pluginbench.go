@@ -80,7 +80,7 @@ nothing to measure.`,
 					dir, failed = builtIn(args[0], failed)
 				}
 				if failed != nil {
-					return usageError{fmt.Errorf("plugin bench: %s is neither a folder with a manifest nor installed: %w", args[0], errors.Join(err, failed))}
+					return usageError{fmt.Errorf("plugin bench: %s is neither a folder with a manifest nor installed (%w); pintle plugin list shows what is loaded", args[0], failed)}
 				}
 			}
 			p := newProgress(os.Stderr)

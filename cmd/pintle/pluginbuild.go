@@ -138,6 +138,7 @@ manifest; 3 a tool chain is missing, with the Debian packages that bring it.`,
 		},
 	}
 	cmd.Flags().StringSliceVar(&targets, "target", nil, "wasm, process or both (default what the language and the kinds can be)")
+	completeFlag(cmd, "target", oneOf("wasm", "process"))
 	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "show what the compilers say")
 	output.register(cmd, "table")
 	return cmd

@@ -38,9 +38,11 @@ type catalogFlags struct {
 func (f *catalogFlags) register(cmd *cobra.Command, policy bool) {
 	cmd.Flags().StringVar(&f.source.file, "config", "", "configuration file of the kernel; default: what the kernel of the data directory last had")
 	cmd.Flags().StringVar(&f.source.data, "data", "", "data directory of the kernel, running or not; default: $PINTLE_DATADIR, or .data")
+	completeFlag(cmd, "data", folders)
 	if policy {
 		cmd.Flags().StringVar(&f.signatures, "signatures", "", "off, warn or require; default: plugins.signatures, and require with --key")
 		cmd.Flags().StringArrayVar(&f.keys, "key", nil, "public key (PEM, as cosign.pub) that may have signed it, beside plugins.keys; may be repeated")
+		completeFlag(cmd, "signatures", oneOf(string(catalog.PolicyOff), string(catalog.PolicyWarn), string(catalog.PolicyRequire)))
 	}
 }
 
@@ -118,22 +120,19 @@ func asCatalog(cmd *cobra.Command) *cobra.Command {
 			return err
 		case errors.Is(err, catalog.ErrPackage), errors.Is(err, catalog.ErrDigest), errors.Is(err, catalog.ErrSignature):
 			return exitError{err, exitUntrusted}
-		case errors.Is(err, errNotInstalled):
-			return exitError{err, exitNotFound}
 		}
 		return err
 	}
 	return cmd
 }
 
-var errNotInstalled = errors.New("not installed")
-
-// notInstalled tells a bundle that is not there from a file that is not there.
+// notInstalled gives a bundle that is not there its exit code; a file that is
+// not there has another.
 func notInstalled(err error) error {
-	if err == nil || !errors.Is(err, fs.ErrNotExist) {
-		return err
+	if errors.Is(err, fs.ErrNotExist) {
+		return exitError{err, exitNotFound}
 	}
-	return fmt.Errorf("%w: %w", errNotInstalled, err)
+	return err
 }
 
 // bytesOr is the unit of progress: bytes where they are many, else a count.
@@ -204,6 +203,10 @@ Nothing of a package is run to install it.`,
 				bar.done()
 				if err != nil {
 					return err
+				}
+				if len(list) == 0 && output.people() {
+					fmt.Fprintln(cmd.ErrOrStderr(), "nothing to install: the catalog has all that the lock file names")
+					return nil
 				}
 				return output.print(cmd.OutOrStdout(), orEmpty(list), func(w io.Writer) { installedTable(w, output.wide(), list...) })
 			}
@@ -340,6 +343,7 @@ network. Nothing is changed.`,
 		},
 	}
 	flags.register(cmd, true)
+	cmd.ValidArgsFunction = flags.complete(true)
 	output.register(cmd, "table")
 	cmd.Flags().BoolVar(&plainHTTP, "plain-http", false, "speak to the registry without TLS")
 	return asCatalog(cmd)

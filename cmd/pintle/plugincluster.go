@@ -18,7 +18,7 @@ import (
 // Exit codes of the commands that change plugins of a running kernel, beside main's.
 const (
 	exitRefused  = 3 // the plugin host did not take it
-	exitTimedOut = 4
+	exitTimedOut = 4 // or there is no such plugin
 )
 
 const pluginExits = `Which cluster: --kubeconfig FILE, or the kernel of --data DIR, or else
@@ -26,7 +26,7 @@ $KUBECONFIG, $PINTLE_DATADIR, .data.
 
 Exit status: 0 done; 1 it failed, the message says what to do; 2 wrong flags or
 arguments; 3 the plugin host refused it, the message says why, and everything is
-as it was; 4 the plugin was not there in time (--timeout).`
+as it was; 4 there is no such plugin, or it was not in force in time (--timeout).`
 
 // plugins is a client for the kernel's Plugin objects.
 func (f *connectFlags) plugins() (*operate.Client, error) {
@@ -36,25 +36,6 @@ func (f *connectFlags) plugins() (*operate.Client, error) {
 	}
 	cfg.UserAgent = "pintle-plugin"
 	return operate.New(cfg)
-}
-
-// complete offers names of plugins.
-func (f *connectFlags) complete(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	client, err := f.plugins()
-	if err != nil || len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	ctx, cancel := context.WithTimeout(cmd.Context(), 2*time.Second)
-	defer cancel()
-	list, err := client.List(ctx)
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	names := make([]string, 0, len(list.Items))
-	for _, p := range list.Items {
-		names = append(names, fmt.Sprintf("%s\t%s, %s", p.Name, p.Spec.Kind, p.Status.State))
-	}
-	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
 // clusterCode gives errors of a running kernel's plugins their exit codes.
@@ -68,7 +49,7 @@ func clusterCode(what string, err error) error {
 	case errors.Is(err, operate.ErrTimedOut):
 		return exitError{fmt.Errorf("%s: %w", what, err), exitTimedOut}
 	case apierrors.IsNotFound(err):
-		return fmt.Errorf("%s: %w; pintle plugin list shows what there is", what, err)
+		return exitError{fmt.Errorf("%s: %w; pintle plugin list shows what there is", what, err), exitGone}
 	}
 	return fmt.Errorf("%s: %w", what, err)
 }
@@ -94,7 +75,7 @@ func (f *changeFlags) register(cmd *cobra.Command) {
 	f.output.register(cmd, "table")
 	cmd.Flags().BoolVar(&f.wait, "wait", true, "wait until it is in force")
 	cmd.Flags().DurationVar(&f.timeout, "timeout", time.Minute, "how long to wait at most")
-	cmd.Args, cmd.ValidArgsFunction = onePlugin, f.cluster.complete
+	cmd.Args, cmd.ValidArgsFunction = onePlugin, f.cluster.completeBoth
 }
 
 // run changes a plugin, or any of a bundle, and says what came of it.

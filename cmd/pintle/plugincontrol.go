@@ -44,6 +44,7 @@ was, or in the first one. The scheduler takes it up between two decisions.
 	}
 	f.register(cmd)
 	cmd.Flags().StringArrayVar(&profiles, "profile", nil, "scheduler profile (its schedulerName) to use it in; may be repeated")
+	completeFlag(cmd, "profile", f.cluster.completeProfiles)
 	cmd.Flags().Int64Var(&weight, "weight", 0, "factor of a priority's score; unchanged if not given")
 	return cmd
 }
@@ -71,6 +72,7 @@ bundle stays loaded.
 	}
 	f.register(cmd)
 	cmd.Flags().StringArrayVar(&profiles, "profile", nil, "scheduler profile to take it out of; default: all")
+	completeFlag(cmd, "profile", f.cluster.completeProfiles)
 	return cmd
 }
 
@@ -95,6 +97,7 @@ turns to it, between two decisions; on any fault the present one stays.
 	}
 	f.register(cmd)
 	cmd.Flags().StringVar(&version, "version", "", "version, as the bundle's manifest says")
+	completeFlag(cmd, "version", f.cluster.completeVersions(true, true))
 	cmd.Flags().StringVar(&digest, "digest", "", "digest of the artefact: sha256:…")
 	return cmd
 }
@@ -117,6 +120,7 @@ lists them).
 	}
 	f.register(cmd)
 	cmd.Flags().StringVar(&version, "version", "", "a former version; default: the last one")
+	completeFlag(cmd, "version", f.cluster.completeVersions(true, false))
 	return cmd
 }
 

@@ -30,6 +30,13 @@ func (f *enableFlags) register(cmd *cobra.Command) {
 	cmd.Flags().Int64Var(&f.weight, "weight", 0, "with --enable: factor of the scores of its priorities")
 	cmd.Flags().DurationVar(&f.timeout, "timeout", time.Minute, "with --enable: how long to wait at most")
 	cmd.MarkFlagsMutuallyExclusive("enable", "beside")
+	completeFlag(cmd, "profile", func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+		data := ""
+		if f := cmd.Flags().Lookup("data"); f != nil {
+			data = f.Value.String()
+		}
+		return (&connectFlags{data: data}).completeProfiles(cmd, args, typed)
+	})
 }
 
 // check refuses what cannot be done before anything is.

@@ -109,6 +109,7 @@ first. Its files stay until pintle plugin gc.`,
 		},
 	}
 	flags.register(cmd, false)
+	cmd.ValidArgsFunction = flags.complete(false)
 	output.register(cmd, "table")
 	cmd.Flags().DurationVar(&timeout, "timeout", 30*time.Second, "how long to wait at most until a running kernel has let go of it; 0 is not to wait")
 	return asCatalog(cmd)
@@ -212,6 +213,10 @@ gc then refuses, unless --offline says that the lock is enough.`,
 		}, dry)
 		if err != nil {
 			return err
+		}
+		if len(gone) == 0 && output.people() {
+			fmt.Fprintln(cmd.ErrOrStderr(), "nothing to remove")
+			return nil
 		}
 		return output.print(cmd.OutOrStdout(), orEmpty(gone), func(w io.Writer) {
 			cells := func(folder string, cells ...any) {

@@ -41,6 +41,12 @@ checkout found, or the folder holds files already.`,
   pintle plugin init priority roomy --lang rust
   pintle plugin init controller greeter --dir src/greeter`,
 		Args: exactly("KIND", "NAME"),
+		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+			if len(args) > 0 {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			return templates.Kinds(language), cobra.ShellCompDirectiveNoFileComp
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			kind, name := args[0], args[1]
 			if dir == "" {
@@ -80,6 +86,7 @@ checkout found, or the folder holds files already.`,
 		},
 	}
 	cmd.Flags().StringVar(&language, "lang", "go", strings.Join(templates.Languages(), ", "))
+	completeFlag(cmd, "lang", oneOf(templates.Languages()...))
 	cmd.Flags().StringVar(&dir, "dir", "", "folder to make (default NAME)")
 	cmd.Flags().StringVar(&sdkDir, "sdk", "", "checkout of Pintle, for plugins in Go")
 	return cmd

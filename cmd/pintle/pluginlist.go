@@ -107,7 +107,17 @@ func describePlugin(w io.Writer, o *v1alpha1.Plugin) {
 	for _, f := range specFields(o) {
 		row(w, strings.ToUpper(f.name), f.value, f.said)
 	}
-	row(w, "CALLS", t.Calls, fmt.Sprintf("%d failed, 99 of 100 within %s", t.Failures, orDash(t.P99)))
+	calls := fmt.Sprintf("%d failed", t.Failures)
+	if t.P99 != "" {
+		calls += ", 99 of 100 within " + t.P99
+	}
+	row(w, "CALLS", t.Calls, calls)
+	if t.Circuit != "" {
+		row(w, "CIRCUIT", t.Circuit, circuits[t.Circuit])
+	}
+	if t.Memory != nil {
+		row(w, "MEMORY", bytesText(t.Memory.Value()), "of its bundle")
+	}
 	row(w, "RESTARTS", t.Restarts)
 	for i, p := range t.Previous {
 		name := ""
@@ -119,6 +129,11 @@ func describePlugin(w io.Writer, o *v1alpha1.Plugin) {
 	if t.Shadow != nil {
 		row(w, "SHADOW", t.Shadow.Version, fmt.Sprintf("%s; %d decisions, %d otherwise", t.Shadow.State, t.Shadow.Decisions, t.Shadow.Disagreements))
 	}
+}
+
+// circuits are the states of a plugin's circuit in words.
+var circuits = map[v1alpha1.PluginCircuit]string{
+	v1alpha1.PluginCircuitClosed: "it is asked", v1alpha1.PluginCircuitOpen: "it is not asked for a while", v1alpha1.PluginCircuitHalfOpen: "the next question tries it",
 }
 
 func orDash(s string) string {
@@ -144,7 +159,7 @@ func specFields(o *v1alpha1.Plugin) []specField {
 	}
 	spec, configured := all(data), all([]byte(o.Annotations[v1alpha1.ConfiguredAnnotation]))
 	var out []specField
-	for _, name := range []string{"enabled", "profiles", "weight", "onFailure", "transport", "version", "digest", "timeout", "limits", "config", "shadow", "permissions"} {
+	for _, name := range []string{"enabled", "profiles", "weight", "onFailure", "transport", "version", "digest", "timeout", "limits", "hostFunctions", "config", "shadow", "permissions"} {
 		was, is := compact(configured[name]), compact(spec[name])
 		if is == "" && was == "" {
 			continue

@@ -63,7 +63,7 @@ func newPluginLogsCommand() *cobra.Command {
 			query := url.Values{"tail": {strconv.Itoa(tail)}, "follow": {strconv.FormatBool(follow)}}
 			lines, err := c.Stream(cmd.Context(), query, "plugins", args[0], "logs")
 			if err != nil {
-				return gone(fmt.Errorf("plugin logs: %w", err))
+				return clusterCode("plugin logs", err)
 			}
 			defer lines.Close()
 			for in := json.NewDecoder(lines); ; {
@@ -81,8 +81,9 @@ func newPluginLogsCommand() *cobra.Command {
 		},
 	}
 	connect.register(cmd)
-	cmd.ValidArgsFunction = connect.complete
+	cmd.ValidArgsFunction = connect.completeBoth
 	cmd.Flags().StringVarP(&format, "output", "o", "table", "table, wide, json (an object a line) or yaml")
+	completeFlag(cmd, "output", oneOf("table", "wide", "json", "yaml"))
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on and print records as they come")
 	cmd.Flags().IntVar(&tail, "tail", -1, "how many of the past records to print, the last; -1 is all")
 	return cmd

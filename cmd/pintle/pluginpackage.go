@@ -24,7 +24,7 @@ func password(prompt string, again bool) func() ([]byte, error) {
 		}
 		fd := int(os.Stdin.Fd())
 		if !term.IsTerminal(fd) {
-			return nil, fmt.Errorf("its password is not known: set %s, or run this on a terminal", passwordVariable)
+			return nil, fmt.Errorf("the %s is not known: set %s, or run this on a terminal", prompt, passwordVariable)
 		}
 		ask := func(text string) ([]byte, error) {
 			fmt.Fprint(os.Stderr, text)

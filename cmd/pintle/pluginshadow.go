@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -15,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
@@ -22,6 +24,7 @@ import (
 	"pintle.dev/pintle/kernel/catalog"
 	"pintle.dev/pintle/kernel/inspect"
 	"pintle.dev/pintle/kernel/plugin"
+	"pintle.dev/pintle/kernel/plugin/operate"
 	"pintle.dev/pintle/kernel/shadow"
 	"pintle.dev/pintle/sdk/apis/kernel/v1alpha1"
 )
@@ -34,14 +37,18 @@ to it; --off ends it.
 The candidate is a version or digest that is installed (pintle plugin install
 --beside), or --path: a folder, which is installed beside the version in use, on the
 kernel's machine. The same is done by setting spec.shadow of the Plugin.
-While it runs, two more instances of each bundle of the policy take memory.
+While it runs, two more instances of each bundle of the policy take memory. One that
+cannot be started is refused, and there is none then.
 
 ` + connectHelp + `
 
-Exit status: 0 done; 1 it failed; 2 wrong flags or arguments; 4 there is no such plugin.`
+Exit status: 0 done; 1 it failed; 2 wrong flags or arguments; 3 the candidate cannot be
+started, the message says why; 4 there is no such plugin, or the candidate was not
+started in time (--timeout).`
 
 func newPluginShadowCommand() *cobra.Command {
 	var connect connectFlags
+	var timeout time.Duration
 	var spec v1alpha1.PluginShadowSpec
 	var output outputFlag
 	var off bool
@@ -74,22 +81,23 @@ func newPluginShadowCommand() *cobra.Command {
 				}
 				spec = *installed
 			}
-			client, err := dynamic.NewForConfig(cfg)
-			if err != nil {
+			c := candidates{name: args[0]}
+			if c.objects, err = dynamic.NewForConfig(cfg); err != nil {
 				return err
 			}
-			var value any // null takes the field away
-			if candidate {
-				value = spec
-			}
-			patch, err := json.Marshal(map[string]any{"spec": map[string]any{"shadow": value}})
-			if err != nil {
+			if c.kernel, err = inspect.Dial(cfg); err != nil {
 				return err
 			}
-			o, err := client.Resource(v1alpha1.SchemeGroupVersion.WithResource("plugins")).
-				Patch(cmd.Context(), args[0], types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "pintle"})
+			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
+			defer cancel()
+			var o *unstructured.Unstructured
+			if off {
+				o, err = c.set(cmd.Context(), nil)
+			} else {
+				o, err = c.start(ctx, &spec)
+			}
 			if err != nil {
-				return gone(fmt.Errorf("plugin shadow: %w", err))
+				return clusterCode("plugin shadow", err)
 			}
 			return output.print(cmd.OutOrStdout(), o.Object, func(w io.Writer) {
 				if off {
@@ -105,14 +113,93 @@ func newPluginShadowCommand() *cobra.Command {
 		},
 	}
 	connect.register(cmd)
+	cmd.ValidArgsFunction = connect.complete
 	output.register(cmd, "table")
 	cmd.Flags().StringVar(&spec.Version, "version", "", "version of the candidate")
+	completeFlag(cmd, "version", connect.completeVersions(true, true))
 	cmd.Flags().StringVar(&spec.Digest, "digest", "", "digest of the candidate's artefact, sha256:…")
 	cmd.Flags().StringVar(&path, "path", "", "folder of the candidate's bundle")
+	completeFlag(cmd, "path", folders)
 	cmd.Flags().BoolVar(&off, "off", false, "end the candidate")
+	cmd.Flags().DurationVar(&timeout, "timeout", time.Minute, "how long to wait at most until the candidate runs")
 	cmd.MarkFlagsMutuallyExclusive("path", "version")
 	cmd.MarkFlagsMutuallyExclusive("path", "digest")
 	return cmd
+}
+
+// candidates sets and ends the candidate of one plugin.
+type candidates struct {
+	name    string
+	objects dynamic.Interface
+	kernel  *inspect.Client
+}
+
+// set writes spec.shadow; nil takes it away.
+func (c *candidates) set(ctx context.Context, spec *v1alpha1.PluginShadowSpec) (*unstructured.Unstructured, error) {
+	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"shadow": spec}})
+	if err != nil {
+		return nil, err
+	}
+	return c.objects.Resource(v1alpha1.SchemeGroupVersion.WithResource("plugins")).
+		Patch(ctx, c.name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "pintle"})
+}
+
+// report is what the kernel says of the candidate; nil: there is none.
+func (c *candidates) report(ctx context.Context) (*shadow.Report, error) {
+	r := &shadow.Report{}
+	err := c.kernel.Get(ctx, url.Values{"after": {"0"}}, r, "plugins", c.name, "diff")
+	if apierrors.IsConflict(err) {
+		return nil, nil
+	}
+	return r, err
+}
+
+// start sets a candidate and waits until it runs. One that cannot is taken away
+// again, so that everything is as it was.
+func (c *candidates) start(ctx context.Context, spec *v1alpha1.PluginShadowSpec) (*unstructured.Unstructured, error) {
+	former, err := c.report(ctx)
+	if err != nil {
+		return nil, err
+	}
+	plugins := c.objects.Resource(v1alpha1.SchemeGroupVersion.WithResource("plugins"))
+	was, err := plugins.Get(ctx, c.name, metav1.GetOptions{})
+	if err != nil {
+		return nil, err
+	}
+	o, err := c.set(ctx, spec)
+	if err != nil {
+		return nil, err
+	}
+	same := was.GetGeneration() == o.GetGeneration()
+	bar, begin := newProgress(os.Stderr), time.Now()
+	defer bar.done()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	state := "the kernel"
+	for {
+		r, err := c.report(ctx)
+		switch {
+		case err != nil && ctx.Err() == nil:
+			return nil, err
+		case err != nil || r == nil || former != nil && !same && r.Since.Equal(former.Since): // not yet
+		case r.State == v1alpha1.PluginStateFailed:
+			_, err := c.set(context.WithoutCancel(ctx), nil)
+			return nil, errors.Join(&operate.RefusedError{Plugin: c.name, Reason: string(r.State), Message: "the candidate cannot run: " + r.Message}, err)
+		case r.State == v1alpha1.PluginStatePending || r.State == v1alpha1.PluginStateStarting:
+			state = "the candidate, it is " + string(r.State)
+		default:
+			return o, nil
+		}
+		bar.tell("waiting for "+state, int64(time.Since(begin).Seconds()), 0, func(n int64) string { return fmt.Sprintf("%d s", n) })
+		select {
+		case <-ctx.Done():
+			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+				return nil, fmt.Errorf("%w waiting for %s; pintle plugin diff %s says how it is", operate.ErrTimedOut, state, c.name)
+			}
+			return nil, ctx.Err()
+		case <-tick.C:
+		}
+	}
 }
 
 // installBeside installs the bundle of a folder next to the one in use, which
@@ -170,14 +257,6 @@ func oneName(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// gone gives what is not there its exit code.
-func gone(err error) error {
-	if apierrors.IsNotFound(err) {
-		return exitError{err, exitGone}
-	}
-	return err
-}
-
 const diffLong = `Say on which pods and nodes a candidate (pintle plugin shadow) and the version in
 force disagree, and where pods would have been placed: by the whole policy, with
 the candidate's verdicts and scores in it. Counts are since the candidate runs;
@@ -222,8 +301,11 @@ func newPluginDiffCommand() *cobra.Command {
 			ask := func(after uint64) (*shadow.Report, error) {
 				r := &shadow.Report{}
 				err := c.Get(cmd.Context(), url.Values{"after": {strconv.FormatUint(after, 10)}}, r, "plugins", args[0], "diff")
+				if apierrors.IsConflict(err) {
+					return nil, fmt.Errorf("plugin diff: plugin %s has no candidate; pintle plugin shadow %s names one", args[0], args[0])
+				}
 				if err != nil {
-					return nil, gone(fmt.Errorf("plugin diff: %w", err))
+					return nil, clusterCode("plugin diff", err)
 				}
 				if n := len(r.Disagreements); n > last {
 					r.Disagreements = r.Disagreements[n-last:]
@@ -269,6 +351,7 @@ func newPluginDiffCommand() *cobra.Command {
 		},
 	}
 	connect.register(cmd)
+	cmd.ValidArgsFunction = connect.complete
 	output.register(cmd, "table")
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "go on and print disagreements as they come")
 	cmd.Flags().IntVar(&last, "last", 20, "how many disagreements to show, the latest ones")
@@ -281,8 +364,8 @@ func diffText(w io.Writer, r *shadow.Report) {
 		state += ": " + r.Message
 	}
 	row(w, "BUNDLE", r.Bundle)
-	row(w, "PRESENT", r.Present.Version, r.Present.Digest)
-	row(w, "CANDIDATE", r.Candidate.Version, r.Candidate.Digest)
+	row(w, "PRESENT", orDash(r.Present.Version), r.Present.Digest)
+	row(w, "CANDIDATE", orDash(r.Candidate.Version), r.Candidate.Digest)
 	row(w, "STATE", state)
 	row(w, "SINCE", when(r.Since))
 	row(w, "COMPARED", r.Compared, fmt.Sprintf("dropped %d, skipped %d, failed %d, not reproduced %d", r.Dropped, r.Skipped, r.Failed, r.Unreproduced))

@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -28,6 +29,7 @@ import (
 	"pintle.dev/pintle/kernel/plugin"
 	"pintle.dev/pintle/kernel/scheduler"
 	"pintle.dev/pintle/kernel/simulation"
+	"pintle.dev/pintle/sdk/apis/kernel/v1alpha1"
 )
 
 const simulateLong = `Say where pods would go, by the scheduler's own code on a picture of a cluster.
@@ -104,8 +106,8 @@ func newSimulateCommand() *cobra.Command {
 				return err
 			}
 			report, err := f.run(cmd.Context(), r)
-			if errors.Is(err, simulation.ErrRequest) {
-				return usageError{err}
+			if errors.Is(err, simulation.ErrRequest) || apierrors.IsBadRequest(err) {
+				return usageError{err} // which begins with the command's name
 			}
 			if err != nil {
 				return fmt.Errorf("simulate: %w", err)
@@ -120,6 +122,8 @@ func newSimulateCommand() *cobra.Command {
 	cmd.Flags().StringArrayVar(&f.with, "with", nil, "another build, as NAME=FOLDER of a bundle or one of its plugins; may be repeated")
 	cmd.Flags().StringArrayVar(&f.set, "set", nil, "another weight, as [PROFILE/]PRIORITY=WEIGHT; may be repeated")
 	cmd.Flags().StringArrayVar(&f.disable, "disable", nil, "a predicate or priority to leave out, as [PROFILE/]NAME; may be repeated")
+	completeFlag(cmd, "set", f.connect.completePolicy(v1alpha1.PluginKindPriority, "="))
+	completeFlag(cmd, "disable", f.connect.completePolicy("", ""))
 	cmd.Flags().StringVar(&f.snapshot, "snapshot", "live", "live, a file of nodes and pods, or a backup of a store")
 	cmd.Flags().StringVar(&f.config, "config", "", "configuration that the policy is taken from, for files and backups; default: the running kernel's")
 	cmd.Flags().BoolVar(&f.ask, "extenders", false, "ask the policy's extenders about a file or a backup, too")

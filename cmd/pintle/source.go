@@ -18,6 +18,7 @@ type sourceFlags struct {
 func (f *sourceFlags) register(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.file, "config", "", "configuration file")
 	cmd.Flags().StringVar(&f.data, "data", "", "data directory; wins over dataDir of the file")
+	completeFlag(cmd, "data", folders)
 	cmd.Flags().StringArrayVar(&f.set, "set", nil, "set one key, as key=value; may be repeated")
 }
 

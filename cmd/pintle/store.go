@@ -85,6 +85,7 @@ type targetFlags struct {
 func (f *targetFlags) register(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig of the running kernel")
 	cmd.Flags().StringVar(&f.data, "data", "", "data directory of the kernel, running or not")
+	completeFlag(cmd, "data", folders)
 	cmd.Flags().BoolVar(&f.offline, "offline", false, "work on the directory; refuse when a kernel has it open")
 	f.keys.register(cmd)
 	cmd.MarkFlagsMutuallyExclusive("kubeconfig", "data")

@@ -94,6 +94,7 @@ of the configuration (configs/README.md).`,
 	output.register(cmd, "table")
 	keys.register(cmd)
 	cmd.Flags().StringVar(&to, "to", "", "where to move: etcd or badger")
+	completeFlag(cmd, "to", oneOf("etcd", "badger"))
 	cmd.Flags().StringVar(&data, "data", "", "data directory with the embedded store")
 	cmd.Flags().StringSliceVar(&e.Servers, "servers", nil, "etcd's members, such as https://10.0.0.5:2379")
 	cmd.Flags().StringVar(&e.CertFile, "cert-file", "", "client certificate for etcd")

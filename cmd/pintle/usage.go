@@ -8,12 +8,16 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// sayUsage has wrong arguments of a command and of all below it end with exitUsage
-// and one form of words.
+// sayUsage has wrong arguments of a command and of all below it, and flags that
+// do not go together, end with exitUsage and one form of words.
 func sayUsage(cmd *cobra.Command) {
 	if check := cmd.Args; check != nil {
 		cmd.Args = func(cmd *cobra.Command, args []string) error {
 			err := check(cmd, args)
+			if err == nil {
+				// The library looks at these after the arguments, and says it as a fault.
+				err = errors.Join(cmd.ValidateRequiredFlags(), cmd.ValidateFlagGroups())
+			}
 			if err == nil || errors.As(err, new(usageError)) {
 				return err
 			}

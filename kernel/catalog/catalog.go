@@ -85,7 +85,7 @@ func (c *Catalog) Find(name, version, digest string) (string, error) {
 	}
 	b := lock.Bundle(name)
 	if b == nil {
-		return "", fmt.Errorf("plugin bundle %s: not in %s: %w", name, c.cfg.LockFile, fs.ErrNotExist)
+		return "", c.notLocked(name, lock)
 	}
 	candidates := b.versions()
 	if version == "" && digest == "" {
@@ -102,8 +102,14 @@ func (c *Catalog) Find(name, version, digest string) (string, error) {
 	for _, v := range candidates {
 		have = append(have, v.Version+" ("+v.Digest+")")
 	}
-	return "", fmt.Errorf("plugin bundle %s: neither version %q with digest %q is installed, nor another that fits; there are: %s: %w",
-		name, version, digest, strings.Join(have, ", "), fs.ErrNotExist)
+	wanted := "version " + version
+	switch {
+	case version == "":
+		wanted = "a build with digest " + digest
+	case digest != "":
+		wanted += " with digest " + digest
+	}
+	return "", absent(fmt.Sprintf("plugin bundle %s: %s is not installed; there are: %s", name, wanted, strings.Join(have, ", ")))
 }
 
 // folder is where a bundle of a digest lies.

@@ -3,6 +3,8 @@ package catalog
 import (
 	"errors"
 	"fmt"
+	"io/fs"
+	"strings"
 
 	"pintle.dev/pintle/kernel/plugin"
 )
@@ -15,6 +17,26 @@ var (
 	// ErrDigest marks bytes that are others than were pinned.
 	ErrDigest = plugin.ErrDigest
 )
+
+// absent is a bundle, or a version of it, that the lock does not name. It is
+// fs.ErrNotExist without its words, which speak of files.
+type absent string
+
+func (a absent) Error() string   { return string(a) }
+func (absent) Is(err error) bool { return err == fs.ErrNotExist }
+
+// notLocked says that a bundle is not installed, and which are.
+func (c *Catalog) notLocked(name string, l *Lock) error {
+	text := "none"
+	if len(l.Bundles) > 0 {
+		var have []string
+		for i := range l.Bundles {
+			have = append(have, l.Bundles[i].Name)
+		}
+		text = strings.Join(have, ", ")
+	}
+	return absent(fmt.Sprintf("plugin bundle %s is not installed; %s names: %s", name, c.cfg.LockFile, text))
+}
 
 // refused is a package that is not taken.
 func refused(format string, args ...any) error {

@@ -255,7 +255,7 @@ func (c *Catalog) Verify(name string) (*Installed, error) {
 	}
 	b := lock.Bundle(name)
 	if b == nil {
-		return nil, fmt.Errorf("plugin bundle %s: not in %s: %w", name, c.cfg.LockFile, fs.ErrNotExist)
+		return nil, c.notLocked(name, lock)
 	}
 	dir, m, err := c.check(name, &b.Version)
 	if err != nil {
@@ -304,7 +304,7 @@ func (c *Catalog) Remove(name string) (removed Locked, err error) {
 	err = changeLock(c.cfg.LockFile, func(l *Lock) error {
 		b := l.Bundle(name)
 		if b == nil {
-			return fmt.Errorf("plugin bundle %s: not in %s: %w", name, c.cfg.LockFile, fs.ErrNotExist)
+			return c.notLocked(name, l)
 		}
 		removed = *b
 		l.Bundles = slices.DeleteFunc(l.Bundles, func(x Locked) bool { return x.Name == name })

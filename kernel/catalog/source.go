@@ -189,6 +189,9 @@ func (p *Package) fromFolder(ctx context.Context, s *stage, dir string, o *Sourc
 	}
 	defer root.Close()
 	manifest, err := readEntry(root, plugin.ManifestFile, 1<<20)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("the folder has no %s; name the folder of a bundle", plugin.ManifestFile)
+	}
 	if err != nil {
 		return err
 	}

@@ -31,7 +31,7 @@ func Seal(ctx context.Context, dir string) error {
 	path := filepath.Join(dir, ManifestFile)
 	data, err := os.ReadFile(path)
 	if err != nil {
-		return fmt.Errorf("seal: %w", err)
+		return fmt.Errorf("bundle folder %s: %w; name a folder with a %s", dir, err, ManifestFile)
 	}
 	var root yaml.Node
 	if err := yaml.Unmarshal(data, &root); err != nil {
@@ -69,11 +69,11 @@ func Seal(ctx context.Context, dir string) error {
 		sealed.Files = append(sealed.Files, *a)
 	}
 	if sealed.WASM == nil && sealed.Process == nil && len(sealed.Platforms) == 0 {
-		return fmt.Errorf("seal %s: neither %s.wasm nor %s is there; build the bundle first", dir, name, name)
+		return fmt.Errorf("bundle folder %s: neither %s.wasm nor %s is there; build the bundle first", dir, name, name)
 	}
 	var value yaml.Node
 	if err := value.Encode(sealed); err != nil {
-		return fmt.Errorf("seal %s: %w", dir, err)
+		return fmt.Errorf("bundle folder %s: %w", dir, err)
 	}
 	if n := yamltree.Child(top, "artifacts"); n != nil {
 		*n = value
@@ -84,14 +84,14 @@ func Seal(ctx context.Context, dir string) error {
 	e := yaml.NewEncoder(&out)
 	e.SetIndent(2)
 	if err := e.Encode(&root); err != nil {
-		return fmt.Errorf("seal %s: %w", dir, err)
+		return fmt.Errorf("bundle folder %s: %w", dir, err)
 	}
 	if _, err := ParseManifest(path, out.Bytes()); err != nil {
 		return err
 	}
 	if !bytes.Equal(data, out.Bytes()) {
 		if err := writeWhole(path, out.Bytes(), 0o644); err != nil {
-			return fmt.Errorf("seal: %w", err)
+			return fmt.Errorf("bundle folder %s: %w", dir, err)
 		}
 	}
 	return Compile(ctx, dir)
@@ -103,14 +103,14 @@ func sealArtifact(dir string, a *Artifact, byDefault string) (*Artifact, error) 
 		path = a.Path
 	}
 	if !filepath.IsLocal(path) {
-		return nil, fmt.Errorf("seal %s: artefact %q lies outside the folder", dir, path)
+		return nil, fmt.Errorf("bundle folder %s: artefact %q lies outside the folder", dir, path)
 	}
 	digest, err := FileDigest(filepath.Join(dir, path))
 	if errors.Is(err, fs.ErrNotExist) && a == nil {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("seal %s: %w", dir, err)
+		return nil, fmt.Errorf("bundle folder %s: %w", dir, err)
 	}
 	return &Artifact{Path: path, Digest: digest}, nil
 }
@@ -127,7 +127,7 @@ func sealPlatforms(dir, name string, old map[string]*Artifact) (map[string]*Arti
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return nil, fmt.Errorf("seal %s: %w", dir, err)
+		return nil, fmt.Errorf("bundle folder %s: %w", dir, err)
 	}
 	for _, e := range entries {
 		rest, ok := strings.CutPrefix(e.Name(), name+"-")

@@ -1,6 +1,7 @@
 package operate
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -26,9 +27,15 @@ func Enable(profiles []string, weight int64) func(*v1alpha1.Plugin) error {
 	}
 }
 
-// Disable switches a plugin off: in all profiles, or in the given ones.
+// Disable switches a plugin off: in all profiles, or in the given ones, in which
+// it has to be used.
 func Disable(profiles []string) func(*v1alpha1.Plugin) error {
 	return func(o *v1alpha1.Plugin) error {
+		for _, p := range profiles {
+			if !slices.Contains(o.Spec.Profiles, p) {
+				return fmt.Errorf("profile %s does not use it; these do: %s", p, cmp.Or(strings.Join(o.Spec.Profiles, ", "), "none"))
+			}
+		}
 		left := slices.DeleteFunc(slices.Clone(o.Spec.Profiles), func(p string) bool { return slices.Contains(profiles, p) })
 		if len(profiles) == 0 || len(left) == 0 {
 			// The profiles stay, so that it can be enabled where it was.

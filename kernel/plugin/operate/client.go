@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -125,10 +126,23 @@ func (c *Client) Change(ctx context.Context, name string, change func(*v1alpha1.
 		case apierrors.IsConflict(err) && ctx.Err() == nil:
 			continue // the host writes it too
 		case apierrors.IsInvalid(err):
-			return nil, &RefusedError{Plugin: name, Reason: string(metav1.StatusReasonInvalid), Message: err.Error()}
+			return nil, &RefusedError{Plugin: name, Reason: string(metav1.StatusReasonInvalid), Message: causes(err)}
 		}
 		return nil, fmt.Errorf("plugin %s: %w", name, err)
 	}
+}
+
+// causes are what is wrong with an object, by field, without its kind and name.
+func causes(err error) string {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) || status.Status().Details == nil || len(status.Status().Details.Causes) == 0 {
+		return err.Error()
+	}
+	var out []string
+	for _, c := range status.Status().Details.Causes {
+		out = append(out, c.Field+": "+c.Message)
+	}
+	return strings.Join(out, "; ")
 }
 
 // pollEvery is how often a plugin is looked at while it is waited for.

@@ -31,7 +31,11 @@ const description = `{"contract":1,"plugins":[
 {"name":"PeeksAtFiles","kind":"predicate","scope":"node"},
 {"name":"ScoresEleven","kind":"priority","scope":"node","normalize":"none"},
 {"name":"ScoresNaN","kind":"priority","scope":"node","normalize":"none"},
-{"name":"ScoresHuge","kind":"priority","scope":"node","normalize":"plugin"}]}`
+{"name":"ScoresHuge","kind":"priority","scope":"node","normalize":"plugin"},
+{"name":"ReadsFiles","kind":"predicate","scope":"node"}]}`
+
+// granted is a folder that ReadsFiles may read, set when it is linked.
+var granted string
 
 const (
 	traps = iota
@@ -49,6 +53,7 @@ const (
 	scoresEleven
 	scoresNaN
 	scoresHuge
+	readsFiles
 )
 
 var (
@@ -141,11 +146,22 @@ func filter(plugin, _, _, n, out uint32) int32 {
 		for {
 			rand.Read(b)
 		}
-	case peeksAtFiles:
-		for _, path := range []string{"/etc/passwd", "/proc/self/environ", ".", "/", "../../../../etc/passwd"} {
+	case peeksAtFiles, readsFiles:
+		// The folder's link leads out of it, as do the dots.
+		beside := []string{"/etc/passwd", "/proc/self/environ", ".", "/", "../../../../etc/passwd", granted + "/link", granted + "/../manifest.yaml"}
+		for _, path := range beside {
 			if f, err := os.Open(path); err == nil {
 				os.Stdout.WriteString("reached " + f.Name() + "\n")
 			}
+		}
+		if text, err := os.ReadFile(granted + "/hello"); err == nil {
+			os.Stdout.WriteString("granted " + string(text) + "\n")
+		}
+		if err := os.WriteFile(granted+"/hello", []byte("bye"), 0o666); err == nil {
+			os.Stdout.WriteString("reached " + granted + " to write\n")
+		}
+		if os.Remove(granted+"/hello") == nil {
+			os.Stdout.WriteString("reached " + granted + " to remove\n")
 		}
 		// All that a module is told is its ceiling of memory.
 		told := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "GOMEMLIMIT=") })

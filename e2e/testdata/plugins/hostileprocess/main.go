@@ -185,8 +185,9 @@ type scheduling struct {
 }
 
 var (
-	asked atomic.Int64
-	hoard [][]byte
+	asked    atomic.Int64
+	hoard    [][]byte
+	hoarding sync.Once
 )
 
 func (scheduling) Apply(_ context.Context, req *contractv1.ApplyRequest) (*contractv1.ApplyResponse, error) {
@@ -217,6 +218,14 @@ func (scheduling) Filter(_ context.Context, req *contractv1.FilterRequest) (*con
 	case "forks":
 		fork()
 		os.Exit(0)
+	case "fills": // three quarters of what it has
+		hoarding.Do(func() {
+			b := make([]byte, 48<<20)
+			for i := 0; i < len(b); i += 4096 {
+				b[i] = 1
+			}
+			hoard = append(hoard, b)
+		})
 	case "verdicts":
 		for i := range fits.Verdicts {
 			fits.Verdicts[i] = math.MaxUint32
@@ -229,8 +238,12 @@ func (scheduling) Filter(_ context.Context, req *contractv1.FilterRequest) (*con
 
 func (scheduling) Score(_ context.Context, req *contractv1.ScoreRequest) (*contractv1.ScoreResponse, error) {
 	scores := &contractv1.ScoreResponse{Scores: make([]int64, len(req.GetNodes()))}
+	score := map[string]int64{"scoreslow": math.MinInt64, "scoreshuge": math.MaxInt64, "scoreseleven": 11, "scoresnan": int64(math.Float64bits(math.NaN()))}[mode]
 	for i := range scores.Scores {
-		scores.Scores[i] = math.MinInt64
+		scores.Scores[i] = score
+	}
+	if mode == "scoresmore" {
+		scores.Scores = append(scores.Scores, 0, 0, 0)
 	}
 	return scores, nil
 }
