@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // TestConfinement looks at a process plugin as the operating system sees it: its
@@ -84,6 +86,10 @@ func TestConfinement(t *testing.T) {
 			if ours, _ := os.Readlink("/proc/self/ns/" + kind); own == ours {
 				t.Errorf("it shares the %s namespace", kind)
 			}
+		}
+		if !maySetLimits(t) {
+			t.Log("limits of files are not looked at: the kernel has no CAP_SYS_RESOURCE here, and cannot set them for another user")
+			return
 		}
 		limits := proc("limits")
 		for _, form := range []string{`Max core file size +0 +0 `, `Max open files +4096 +4096 `} {
@@ -170,8 +176,31 @@ func TestConfinement(t *testing.T) {
 			}
 			return nil
 		})
+		// Done when the instance with the new limits is in force.
+		if r, code := e.plugin(t, "enable", "quiet"); code != 0 {
+			t.Errorf("enable ends with %d: %s", code, r.stderr)
+		}
 	})
 	e.stop(t)
+}
+
+// maySetLimits reports whether this process, and the kernel that it starts, may
+// set limits of processes of other users.
+func maySetLimits(t *testing.T) bool {
+	t.Helper()
+	text, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := regexp.MustCompile(`(?m)^CapEff:\s+([0-9a-f]+)$`).FindSubmatch(text)
+	if m == nil {
+		t.Fatal("no CapEff in /proc/self/status")
+	}
+	held, err := strconv.ParseUint(string(m[1]), 16, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return held&(1<<unix.CAP_SYS_RESOURCE) != 0
 }
 
 // socketsOf are the unix sockets that a process listens to, by their paths.

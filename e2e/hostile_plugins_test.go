@@ -365,7 +365,7 @@ plugins:
 			e.askFor(t, pod, "fills", fmt.Sprintf("%dm", 10+i))
 			e.placed(t, pod)
 		}
-		if out := e.kubectl(t, "get", "plugin", "fills", "-o", "jsonpath={.status.state} {.status.restarts}"); strings.TrimSuffix(out, " 0") != "Ready" {
+		if out := e.kubectl(t, "get", "plugin", "fills", "-o", "jsonpath={.status.state} {.status.restarts}"); strings.TrimSuffix(strings.TrimSpace(out), " 0") != "Ready" {
 			t.Errorf("a module that fills its memory and answers: %s", out)
 		}
 	})
