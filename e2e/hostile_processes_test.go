@@ -166,8 +166,8 @@ func TestHostileProcesses(t *testing.T) {
 		for _, p := range slices.Concat(hostileProcesses, otherProcesses, scoringProcesses, neverProcesses) {
 			// The names of profiles stay; what is in them changes.
 			predicates, priorities := "HostName", ""
-			if slices.ContainsFunc(bundles, func(used hostileProcess) bool { return used.name == p.name }) {
-				fmt.Fprintf(&b, "  - {name: %s%s}\n", p.name, p.grant)
+			if i := slices.IndexFunc(bundles, func(used hostileProcess) bool { return used.name == p.name }); i >= 0 {
+				fmt.Fprintf(&b, "  - {name: %s%s}\n", p.name, bundles[i].grant)
 				switch p.kind {
 				case "predicate":
 					predicates += ", " + p.name

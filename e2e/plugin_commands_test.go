@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -91,6 +90,10 @@ func TestPluginCommands(t *testing.T) {
 		}
 	})
 
+	if r, code := run("install " + built + " --enable"); code != 0 {
+		t.Fatalf("install ends with %d: %s", code, r.stderr)
+	}
+
 	t.Run("output", func(t *testing.T) {
 		for _, c := range []struct{ line, head string }{
 			{"list", "NAME "}, {"describe HostName", "NAME "}, {"enable HostName", "HostName enabled"}, {"disable HostName", "HostName disabled"}, {"enable HostName", "HostName enabled"},
@@ -98,14 +101,6 @@ func TestPluginCommands(t *testing.T) {
 			{"shadow Picky --version 1.0.0", "a candidate of Picky runs beside it"}, {"diff Picky", "BUNDLE "}, {"shadow Picky --off", "Picky has no candidate"},
 			{"upgrade versioned", "Picky of bundle versioned"}, {"gc --dry-run", ""}, {"package " + built + " -f " + filepath.Join(work, "FORMAT.tar.gz"), "BUNDLE "},
 		} {
-			if strings.HasPrefix(c.line, "shadow Picky --v") {
-				eventually(t, func(context.Context) error {
-					if r, code := run("enable Picky"); code != 0 {
-						return fmt.Errorf("enable Picky ends with %d: %s", code, r.stderr)
-					}
-					return nil
-				})
-			}
 			for _, format := range []string{"table", "wide", "json", "yaml"} {
 				args := []string{strings.ReplaceAll(c.line, "FORMAT", format), "--output", format}
 				r, code := run(args[0], args[1:]...)
