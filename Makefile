@@ -181,6 +181,10 @@ bench-plugin: build ## what plugins cost, as WASM and as process, beside one dec
 bench-peer: build etcd $(BIN)/kube-apiserver $(BIN)/kube-scheduler ## the scheduler beside etcd, kube-apiserver and kube-scheduler (PEER_FLAGS="-peer-nodes 500 -peer-pods 1000": a short one); chart in build/bench/
 	@CGO_ENABLED=0 $(GO) run ./e2e/bench $(PEER_FLAGS) peer
 
+.PHONY: bench-hollow
+bench-hollow: build ## simulated nodes with real agents, up to 50,000 with 100,000 pods (HOLLOW_FLAGS="-hollow-nodes 5000 -hollow-pods 10000 -hollow-only")
+	@CGO_ENABLED=0 $(GO) run ./e2e/bench $(HOLLOW_FLAGS) hollow
+
 .PHONY: bench-scale
 bench-scale: build ## grow to 50,000 nodes and 100,000 pods (SCALE_FLAGS="-scale-nodes 5000 -scale-pods 20000"); chart in build/bench/
 	@CGO_ENABLED=0 $(GO) run ./e2e/bench $(SCALE_FLAGS) scale

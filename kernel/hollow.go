@@ -3,8 +3,10 @@ package kernel
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -13,22 +15,54 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 
 	"pintle.dev/pintle/kernel/api"
 	"pintle.dev/pintle/kernel/config"
 	"pintle.dev/pintle/kernel/node"
+	"pintle.dev/pintle/kernel/node/client"
+	"pintle.dev/pintle/kernel/node/cri"
+	"pintle.dev/pintle/kernel/node/pleg"
+	"pintle.dev/pintle/kernel/node/timetable"
 )
+
+// hollowPeriod is how often a hollow node looks after what it is told of at
+// once: the runtime's events are lost only with the runtime's process.
+const hollowPeriod = 5 * time.Minute
 
 // hollowCIDRBits is the size of a hollow node's range of pod IPs: with 126
 // addresses it holds the 110 pods that such a node takes.
 const hollowCIDRBits = 25
 
-// startHollow runs simulated nodes: real agents over a runtime that runs
-// nothing, with one pod source, one service cache, one connection and one
-// event broadcaster for all.
+// Numbers of the work of all hollow nodes together.
+const (
+	// hollowStarts is how many of them are brought to work, or stopped, at once,
+	// and how many requests they have in flight until all are at work.
+	hollowStarts = 8
+	// hollowTasks is how much of their regular work is under way at once. Most of it waits for one of hollowShare
+	// requests.
+	hollowTasks = 16
+)
+
+// hollowNodes are what all hollow nodes share: one pod source, one service
+// cache, one connection to the runtime with one stream of its events, one event
+// broadcaster and one timetable. A node at rest has nothing that runs.
+type hollowNodes struct {
+	cfg       config.Hollow
+	conn      *grpc.ClientConn
+	source    *node.SharedPodSource
+	factory   informers.SharedInformerFactory
+	events    record.EventBroadcaster
+	runtime   *pleg.Events
+	table     *timetable.Table
+	rounds    *turns
+	requests  share
+	resources corev1.ResourceList
+	labels    map[string]string
+}
+
+// startHollow runs simulated nodes: real agents over a runtime that runs nothing.
 func (k *Kernel) startHollow(ctx context.Context, cfg *config.Config) error {
 	endpoint, err := k.startRuntime(ctx, cfg, cfg.Hollow.Runtime, "", config.HollowPodRange)
 	if err != nil {
@@ -40,7 +74,7 @@ func (k *Kernel) startHollow(ctx context.Context, cfg *config.Config) error {
 	if err != nil {
 		return fmt.Errorf("hollow nodes: %w", err)
 	}
-	client, _, err := k.client(hostIdentity)
+	admin, _, err := k.client(hostIdentity)
 	if err != nil {
 		return err
 	}
@@ -48,70 +82,116 @@ func (k *Kernel) startHollow(ctx context.Context, cfg *config.Config) error {
 	if err != nil {
 		return err
 	}
-	source := node.NewPodSourceFrom(pods)
-	factory := informers.NewSharedInformerFactory(client, 0)
-	services := factory.Core().V1().Services().Lister()
-	broadcaster := record.NewBroadcaster()
-	requests := make(share, hollowShare)
-	rounds := newTurns(k.api.InFlight)
-	ranges, err := claimHollowRanges(ctx, client, cfg.Hollow.Prefix, cfg.Hollow.Nodes)
+	logger := k.log.With("part", "node")
+	h := &hollowNodes{
+		cfg: cfg.Hollow, conn: conn, source: node.NewPodSourceFrom(pods), factory: informers.NewSharedInformerFactory(admin, 0),
+		events: record.NewBroadcaster(), runtime: pleg.NewEvents(cri.New(conn, cri.AllNodes), logger), table: timetable.New(hollowTasks),
+		rounds: newTurns(k.api.InFlight), requests: make(share, hollowStarts),
+		labels: map[string]string{api.HollowLabel: "true"},
+		resources: corev1.ResourceList{
+			corev1.ResourceCPU: resource.MustParse("32"), corev1.ResourceMemory: resource.MustParse("256Gi"),
+			corev1.ResourceEphemeralStorage: resource.MustParse("1Ti"), corev1.ResourcePods: resource.MustParse("110"),
+		},
+	}
+	h.factory.Core().V1().Services().Informer() // the factory starts what was asked for
+	ranges, err := claimHollowRanges(ctx, admin, cfg.Hollow.Prefix, cfg.Hollow.Nodes)
 	if err != nil {
 		return err
 	}
-	var agents []*node.Agent
+	agents := make([]*node.Agent, len(ranges))
 	for i, own := range ranges {
-		name := fmt.Sprintf("%s%d", cfg.Hollow.Prefix, i)
-		rc := k.api.ClientConfig(nodeIdentity(name))
-		rc.Wrap(requests.wrap)
-		agentClient, err := kubernetes.NewForConfig(rc)
-		if err != nil {
-			return fmt.Errorf("hollow node %s: client: %w", name, err)
-		}
-		agent, err := node.New(node.Config{
-			NodeName: name, PodCIDR: own.podCIDR, Labels: map[string]string{api.HollowLabel: "true"}, RuntimeName: cfg.Hollow.Runtime,
-			RootDir: filepath.Join(k.dirs.data, "hollow", name), Port: -1, NodeIP: hollowIP(own.number).String(),
-			EventedRelistPeriod: 5 * time.Minute, RelistPeriod: 5 * time.Minute, StatusUpdate: 5 * time.Minute, KubeletVersion: api.GitVersion, ResyncPeriod: 10 * time.Minute, ImageGCHigh: 100,
-			SkipVolumes: true, // nothing reads them
-			Capacity: corev1.ResourceList{
-				corev1.ResourceCPU: resource.MustParse("32"), corev1.ResourceMemory: resource.MustParse("256Gi"),
-				corev1.ResourceEphemeralStorage: resource.MustParse("1Ti"), corev1.ResourcePods: resource.MustParse("110"),
-			},
-		}, node.Deps{
-			Client: agentClient, Pods: source, Services: services, CRI: ranged{conn, own.podCIDR}, Events: broadcaster, Turn: rounds.wait,
-			Logger: k.log.With("part", "node"),
-		})
-		if err != nil {
-			return fmt.Errorf("hollow node %s: %w", name, err)
-		}
-		agents = append(agents, agent)
-	}
-	k.parts.start("hollow nodes", func(ctx context.Context) error {
-		defer conn.Close()
-		defer broadcaster.Shutdown()
-		factory.StartWithContext(ctx)
-		defer factory.Shutdown()
-		cache.WaitForCacheSync(ctx.Done(), factory.Core().V1().Services().Informer().HasSynced)
-		var wg sync.WaitGroup
-		defer wg.Wait()
-		wg.Go(func() { _ = source.Run(ctx) })
-		wg.Go(func() { rounds.run(ctx) })
-		for _, a := range agents {
-			wg.Go(func() {
-				if err := a.Run(ctx); err != nil && ctx.Err() == nil {
-					k.log.Error("hollow node ended", "error", err)
-				}
-			})
-		}
-		<-ctx.Done()
-		return nil
-	}, nil)
-	for _, a := range agents {
-		if err := k.await(ctx, a.Ready()); err != nil {
+		if agents[i], err = k.hollowAgent(h, fmt.Sprintf("%s%d", cfg.Hollow.Prefix, i), own, logger); err != nil {
 			return err
 		}
 	}
+	started := make(chan struct{})
+	k.parts.start("hollow nodes", func(ctx context.Context) error { return h.run(ctx, agents, started, logger) }, nil)
+	if err := k.await(ctx, started); err != nil {
+		return err
+	}
 	k.step("hollow", "%d simulated nodes: no container runs on them", len(agents))
 	return nil
+}
+
+// hollowAgent makes the agent of one node, with the node's own identity.
+func (k *Kernel) hollowAgent(h *hollowNodes, name string, own hollowRange, logger *slog.Logger) (*node.Agent, error) {
+	rc := k.api.ClientConfig(nodeIdentity(name))
+	rc.Wrap(h.requests.wrap)
+	lean, err := client.NewLean(rc)
+	if err != nil {
+		return nil, fmt.Errorf("hollow node %s: %w", name, err)
+	}
+	agent, err := node.New(node.Config{
+		NodeName: name, PodCIDR: own.podCIDR, Labels: h.labels, RuntimeName: h.cfg.Runtime,
+		RootDir: filepath.Join(k.dirs.data, "hollow", name), Port: -1, NodeIP: hollowIP(own.number).String(),
+		KubeletVersion: api.GitVersion, Capacity: h.resources, ImageGCHigh: 100,
+		LeaseDuration: h.cfg.LeaseDuration, LeaseRenew: h.cfg.LeaseDuration / 4, // a quarter, as the kubelet
+		StatusUpdate: h.cfg.StatusReportFrequency, StatusReport: h.cfg.StatusReportFrequency,
+		EventedRelistPeriod: hollowPeriod, RelistPeriod: hollowPeriod, OrphanPeriod: hollowPeriod, ContainerGCPeriod: hollowPeriod,
+		ResyncPeriod: 2 * hollowPeriod,
+		SkipVolumes:  true, // nothing reads them
+	}, node.Deps{
+		Client: lean, Pods: h.source, Services: h.factory.Core().V1().Services().Lister(), CRI: ranged{h.conn, own.podCIDR},
+		Events: h.events, RuntimeEvents: h.runtime, Table: h.table, Turn: h.rounds.wait, Logger: logger,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("hollow node %s: %w", name, err)
+	}
+	return agent, nil
+}
+
+// run brings all agents to work, closes started, and stops them when ctx ends.
+func (h *hollowNodes) run(ctx context.Context, agents []*node.Agent, started chan<- struct{}, logger *slog.Logger) error {
+	defer h.conn.Close()
+	defer h.events.Shutdown()
+	h.factory.StartWithContext(ctx)
+	defer h.factory.Shutdown()
+	cache.WaitForCacheSync(ctx.Done(), h.factory.Core().V1().Services().Informer().HasSynced)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	wg.Go(func() { _ = h.source.Run(ctx) })
+	wg.Go(func() { h.rounds.run(ctx) })
+	wg.Go(func() { h.runtime.Run(ctx) })
+	wg.Go(func() { h.table.Run(ctx) })
+	running := make([]*node.Running, len(agents))
+	several(len(agents), func(i int) {
+		var err error
+		if running[i], err = agents[i].Start(ctx); err != nil && ctx.Err() == nil {
+			logger.Error("hollow node did not start", "node", fmt.Sprintf("%s%d", h.cfg.Prefix, i), "error", err)
+		}
+	})
+	if ctx.Err() == nil {
+		close(started)
+	}
+	for range hollowStarts - hollowShare { // the places beyond their share are taken for good
+		if h.requests.enter(ctx) != nil {
+			break
+		}
+	}
+	<-ctx.Done()
+	several(len(running), func(i int) {
+		if running[i] == nil {
+			return
+		}
+		if err := running[i].Stop(); err != nil {
+			logger.Error("hollow node did not stop as it should", "node", fmt.Sprintf("%s%d", h.cfg.Prefix, i), "error", err)
+		}
+	})
+	return nil
+}
+
+// several calls do with each number below n, a few at once.
+func several(n int, do func(i int)) {
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	for range hollowStarts {
+		wg.Go(func() {
+			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
+				do(i)
+			}
+		})
+	}
+	wg.Wait()
 }
 
 // ranged tells the runtime in each call which range of pod IPs the node has.

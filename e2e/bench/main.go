@@ -35,6 +35,7 @@ var all = []benchmark{
 	{name: "plugin", what: "what plugins cost, as module and as process, medians", run: measurePlugins, limit: 15 * time.Minute},
 	{name: "store", what: "side by side with etcd and kube-apiserver, in turns, medians", run: measureStore, limit: 12 * time.Minute},
 	{name: "peer", what: "side by side with etcd, kube-apiserver and kube-scheduler", run: measurePeer, limit: 90 * time.Minute},
+	{name: "hollow", what: "simulated nodes with real agents, idle and with pods", run: measureHollow, limit: 90 * time.Minute},
 	{name: "scale", what: "growth of the time a pod, 50,000 nodes and 100,000 pods", run: measureScale, limit: 30 * time.Minute},
 }
 
@@ -60,6 +61,10 @@ type options struct {
 
 	// Of scale alone.
 	scaleNodes, scalePods, scaleStep int
+
+	// Of hollow alone.
+	hollowNodes, hollowPods int
+	hollowOnly              bool
 }
 
 func main() {
@@ -97,8 +102,11 @@ func main() {
 	flag.IntVar(&o.scaleNodes, "scale-nodes", 50_000, "nodes of scale at last")
 	flag.IntVar(&o.scalePods, "scale-pods", 100_000, "pods of scale at last")
 	flag.IntVar(&o.scaleStep, "scale-step", 5000, "pods of scale at each size of the cluster")
+	flag.IntVar(&o.hollowNodes, "hollow-nodes", 50_000, "nodes of hollow at last")
+	flag.IntVar(&o.hollowPods, "hollow-pods", 100_000, "pods of hollow at last, fewer on fewer nodes; 0: idle nodes alone")
+	flag.BoolVar(&o.hollowOnly, "hollow-only", false, "measure hollow at its last size alone")
 	flag.Usage = func() {
-		fmt.Fprintln(os.Stderr, "usage: bench [flags] [start|memory|create|schedule|pod|plugin|store|peer|scale]…   (none: all but the last four)")
+		fmt.Fprintln(os.Stderr, "usage: bench [flags] [start|memory|create|schedule|pod|plugin|store|peer|hollow|scale]…   (none: all but the last five)")
 		flag.PrintDefaults()
 	}
 	flag.Parse()
@@ -118,8 +126,8 @@ func run(ctx context.Context, o options, out string, limit time.Duration, names 
 			return fmt.Errorf("no benchmark %q; there are: %s", n, strings.Join(benchmarkNames(), ", "))
 		}
 	}
-	if min(o.rounds, o.nodes, o.pods, o.creates, o.workers, o.peerNodes, o.peerPods, o.peerFull, o.peerStuck, o.peerRounds, o.scaleNodes, o.scalePods, o.scaleStep) < 1 {
-		return errors.New("rounds, nodes, pods, creates, workers and sizes of peer and scale must be at least 1")
+	if min(o.rounds, o.nodes, o.pods, o.creates, o.workers, o.peerNodes, o.peerPods, o.peerFull, o.peerStuck, o.peerRounds, o.scaleNodes, o.scalePods, o.scaleStep, o.hollowNodes) < 1 || o.hollowPods < 0 {
+		return errors.New("rounds, nodes, pods, creates, workers and sizes of peer, scale and hollow must be at least 1")
 	}
 	var errs []error
 	for _, b := range all {

@@ -162,7 +162,11 @@ func scheduleRound(ctx context.Context, o options) (p placed, err error) {
 
 // awaitNodes waits until all nodes are ready and untainted, and returns them.
 func awaitNodes(ctx context.Context, client kubernetes.Interface, want int) (map[string]bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	return awaitNodesFor(ctx, client, want, 2*time.Minute)
+}
+
+func awaitNodesFor(ctx context.Context, client kubernetes.Interface, want int, patience time.Duration) (map[string]bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	for {
 		list, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
@@ -186,7 +190,7 @@ func awaitNodes(ctx context.Context, client kubernetes.Interface, want int) (map
 		select {
 		case <-ctx.Done():
 			return nil, errors.Join(fmt.Errorf("%d of %d nodes are schedulable%s", len(nodes), want, why), err)
-		case <-time.After(100 * time.Millisecond):
+		case <-time.After(max(100*time.Millisecond, time.Duration(want)*time.Millisecond/10)):
 		}
 	}
 }

@@ -220,4 +220,7 @@ type Hollow struct {
 	Runtime string `mapstructure:"runtime" doc:"name of the runtime plugin that simulates containers"`
 	Nodes   int    `mapstructure:"nodes" range:"0,65536" doc:"how many hollow nodes to run beside the real one"`
 	Prefix  string `mapstructure:"prefix" doc:"their names are this and a number"`
+
+	LeaseDuration         time.Duration `mapstructure:"leaseDuration" range:"4s,24h" doc:"how long the Lease of a hollow node is valid; it is renewed each quarter of that"`
+	StatusReportFrequency time.Duration `mapstructure:"statusReportFrequency" range:"10s,24h" doc:"how often the status of a hollow node is computed, and written though nothing changed"`
 }

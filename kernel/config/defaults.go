@@ -49,6 +49,6 @@ func Default() *Config {
 			PodCIDR:     "10.244.0.0/24",
 			MaxPods:     110,
 		},
-		Hollow: Hollow{Prefix: "hollow-"},
+		Hollow: Hollow{Prefix: "hollow-", LeaseDuration: 40 * time.Second, StatusReportFrequency: 5 * time.Minute},
 	}
 }

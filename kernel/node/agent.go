@@ -8,29 +8,27 @@ import (
 	"sync"
 	"time"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/component-helpers/apimachinery/lease"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
-	"k8s.io/utils/clock"
 
 	"pintle.dev/pintle/kernel/node/cri"
-	"pintle.dev/pintle/kernel/node/gc"
+	"pintle.dev/pintle/kernel/node/heartbeat"
 	"pintle.dev/pintle/kernel/node/image"
 	"pintle.dev/pintle/kernel/node/logs"
 	"pintle.dev/pintle/kernel/node/nodestatus"
+	"pintle.dev/pintle/kernel/node/pleg"
 	"pintle.dev/pintle/kernel/node/server"
+	"pintle.dev/pintle/kernel/node/timetable"
 )
 
 const (
-	leaseNamespace = "kube-node-lease"
-	orphanPeriod   = 2 * time.Second
 	// tearDownGrace is the most that one container gets when the whole node is torn down.
 	tearDownGrace = 10 * time.Second
 	retryPeriod   = 200 * time.Millisecond
@@ -83,28 +81,54 @@ func (a *Agent) port() int32 {
 // Run works until ctx ends and returns when every goroutine of the agent has ended. Containers go on running unless
 // Config.TearDownOnStop is set.
 func (a *Agent) Run(ctx context.Context) error {
-	inner, stop := context.WithCancel(ctx)
-	defer stop()
-	var wg sync.WaitGroup
-	defer wg.Wait()
-	defer stop()
+	r, err := a.Start(ctx)
+	if err != nil {
+		return ignoreStop(ctx, err)
+	}
+	<-ctx.Done()
+	return r.Stop()
+}
 
-	services, synced := a.services(inner, &wg)
-	p, err := a.build(context.WithoutCancel(ctx), services)
+// Running is an agent at work. It has no goroutine of its own while there is nothing to do, but for what it does not
+// share with others (Deps).
+type Running struct {
+	agent   *Agent
+	ctx     context.Context //nolint:containedctx // that of Start, without its end: for TearDown
+	parts   *parts
+	stop    context.CancelFunc
+	wg      sync.WaitGroup // goroutines that are not shared
+	entries []*timetable.Entry
+	cancels []func() // of subscriptions
+}
+
+// Start brings the agent to work and returns when the node is registered and takes pods. It tries again what fails,
+// until ctx ends. The agent works until Stop is called or ctx ends; Stop must be called in both cases.
+func (a *Agent) Start(ctx context.Context) (*Running, error) {
+	inner, stop := context.WithCancel(ctx)
+	r := &Running{agent: a, ctx: context.WithoutCancel(ctx), stop: stop}
+	if err := r.start(inner); err != nil {
+		r.halt()
+		if r.parts != nil {
+			r.parts.close()
+		}
+		return nil, err
+	}
+	return r, nil
+}
+
+func (r *Running) start(ctx context.Context) error {
+	a := r.agent
+	services, synced := a.services(ctx, &r.wg)
+	p, err := a.build(r.ctx, services)
 	if err != nil {
 		return err
 	}
-	closed := false
-	defer func() {
-		if !closed {
-			p.close()
-		}
-	}()
-	if err := a.until(inner, "reach the container runtime", func() error { _, err := p.reporter.Inspect(inner); return err }); err != nil {
-		return ignoreStop(ctx, err)
+	r.parts = p
+	if err := a.until(ctx, "reach the container runtime", func() error { _, err := p.reporter.Inspect(ctx); return err }); err != nil {
+		return err
 	}
 	if a.cfg.PodCIDR != "" {
-		if _, err := p.cri.UpdateRuntimeConfig(inner, &runtimeapi.UpdateRuntimeConfigRequest{RuntimeConfig: &runtimeapi.RuntimeConfig{
+		if _, err := p.cri.UpdateRuntimeConfig(ctx, &runtimeapi.UpdateRuntimeConfigRequest{RuntimeConfig: &runtimeapi.RuntimeConfig{
 			NetworkConfig: &runtimeapi.NetworkConfig{PodCidr: a.cfg.PodCIDR}}}); err != nil {
 			a.deps.Logger.Debug("the container runtime did not take the pod CIDR", "err", err)
 		}
@@ -114,46 +138,55 @@ func (a *Agent) Run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		wg.Go(func() { _ = srv.Run(inner) })
+		r.wg.Go(func() { _ = srv.Run(ctx) })
 	}
 	p.reporter.Event(corev1.EventTypeNormal, "Starting", "Starting kubelet.") // KLT-32
 
-	wg.Go(func() { _ = p.pleg.Run(inner) })
+	table := a.deps.Table
+	if table == nil {
+		table = timetable.New(0)
+		r.wg.Go(func() { table.Run(ctx) })
+	}
+	add := func(first time.Duration, task timetable.Task) *timetable.Entry {
+		e := table.Add(ctx, first, task)
+		r.entries = append(r.entries, e)
+		return e
+	}
+	r.follow(ctx, add(0, p.pleg.Round))
 	select {
 	case <-p.pleg.Listed():
-	case <-inner.Done():
-		return ignoreStop(ctx, inner.Err())
+	case <-ctx.Done():
+		return ctx.Err()
 	}
-	if err := a.until(inner, "register with the API", func() error { return p.reporter.Register(inner) }); err != nil {
-		return ignoreStop(ctx, err)
+	if err := a.until(ctx, "register with the API", func() error { return p.reporter.Register(ctx) }); err != nil {
+		return err
 	}
-	wg.Go(func() { _ = p.status.Run(inner) })
-	wg.Go(func() { _ = p.reporter.Run(inner) })
-	heartbeat := lease.NewController(clock.RealClock{}, a.deps.Client, a.cfg.NodeName, int32(a.cfg.LeaseDuration/time.Second), nil,
-		a.cfg.LeaseRenew, a.cfg.NodeName, leaseNamespace, a.ownLease(p))
-	wg.Go(func() { heartbeat.Run(inner) })
+	p.status.Start(ctx)
+	beat := heartbeat.New(heartbeat.Config{Name: a.cfg.NodeName, Duration: a.cfg.LeaseDuration, Renew: a.cfg.LeaseRenew},
+		a.deps.Client.CoordinationV1(), p.reporter.Object, a.deps.Logger)
+	add(0, beat.Renew)
 	select {
 	case <-synced: // environments need services
-	case <-inner.Done():
-		return ignoreStop(ctx, inner.Err())
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 	source := a.deps.Pods
 	if source == nil {
 		s := NewPodSource(a.deps.Client, a.cfg.NodeName)
-		wg.Go(func() { _ = s.Run(inner) })
+		r.wg.Go(func() { _ = s.Run(ctx) })
 		source = s
 	}
-	cancel := source.Subscribe(a.cfg.NodeName, handler{p})
-	defer cancel()
+	r.cancels = append(r.cancels, source.Subscribe(a.cfg.NodeName, handler{p}))
 	every := func(period time.Duration, what string, do func(context.Context) error) {
-		wg.Go(func() { a.every(inner, period, what, do) })
+		add(period, func(ctx context.Context) time.Duration {
+			if err := do(ctx); err != nil && ctx.Err() == nil {
+				a.deps.Logger.Warn("could not "+what, "err", err)
+			}
+			return period
+		})
 	}
-	orphans := orphanPeriod
-	if a.cfg.SkipVolumes {
-		orphans = 5 * orphanPeriod // many agents in one process
-	}
-	every(orphans, "remove orphaned pods", func(ctx context.Context) error { return a.orphans(source, p) })
-	every(gc.Period, "collect containers", func(ctx context.Context) error {
+	every(a.cfg.OrphanPeriod, "remove orphaned pods", func(ctx context.Context) error { return a.orphans(source, p) })
+	every(a.cfg.ContainerGCPeriod, "collect containers", func(ctx context.Context) error {
 		p.pods.Collect()
 		p.images.Collect()
 		err := p.gc.Collect(ctx)
@@ -173,24 +206,53 @@ func (a *Agent) Run(ctx context.Context) error {
 		every(logs.Period, "rotate logs", p.rotator.Rotate)
 		every(a.cfg.StoragePeriod, "limit local storage", p.pods.LimitStorage)
 	}
-	if err := p.imageGC.Scan(inner, time.Now()); err != nil && inner.Err() == nil {
+	if err := p.imageGC.Scan(ctx, time.Now()); err != nil && ctx.Err() == nil {
 		a.deps.Logger.Warn("could not list images", "err", err)
 	}
-	p.reporter.Poke()
+	add(0, p.reporter.Round)
 	close(a.ready)
 	a.deps.Logger.Info("node is ready to take pods", "runtime", p.reporter.RuntimeName(), "port", a.port())
+	return nil
+}
 
-	<-inner.Done()
-	p.pods.Close()
-	stop()
-	wg.Wait()
-	if a.cfg.TearDownOnStop {
-		tctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*tearDownGrace+30*time.Second)
-		defer cancel()
-		err = p.pods.TearDown(tctx, tearDownGrace)
+// follow has the runtime's events wake the pods' workers, and the pods listed anew when some were missed.
+func (r *Running) follow(ctx context.Context, relist *timetable.Entry) {
+	p := r.parts
+	wake := pleg.Listener{Changed: func(uid types.UID) { p.pods.Wake(uid) }, Missed: relist.Poke}
+	if r.agent.deps.RuntimeEvents != nil {
+		r.cancels = append(r.cancels, p.runtimeEvents.Subscribe(r.agent.cfg.NodeName, wake))
+		return
 	}
-	closed = true
-	p.close()
+	r.cancels = append(r.cancels, p.runtimeEvents.Subscribe("", wake))
+	r.wg.Go(func() { p.runtimeEvents.Run(ctx) })
+}
+
+// halt ends everything but the pods' rounds under way.
+func (r *Running) halt() {
+	r.stop()
+	for _, cancel := range r.cancels {
+		cancel()
+	}
+	for _, e := range r.entries {
+		e.Remove()
+	}
+	r.wg.Wait()
+	if r.parts != nil {
+		r.parts.status.Close()
+	}
+}
+
+// Stop ends the agent's work and returns when nothing of it is under way any more.
+func (r *Running) Stop() (err error) {
+	r.stop()
+	r.parts.pods.Close()
+	r.halt()
+	if r.agent.cfg.TearDownOnStop {
+		ctx, cancel := context.WithTimeout(r.ctx, 2*tearDownGrace+30*time.Second)
+		defer cancel()
+		err = r.parts.pods.TearDown(ctx, tearDownGrace)
+	}
+	r.parts.close()
 	return err
 }
 
@@ -224,31 +286,6 @@ func (a *Agent) until(ctx context.Context, what string, do func() error) error {
 		case <-t.C:
 		}
 		wait = min(2*wait, 7*time.Second)
-	}
-}
-
-func (a *Agent) every(ctx context.Context, period time.Duration, what string, do func(context.Context) error) {
-	t := time.NewTicker(period)
-	defer t.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-t.C:
-		}
-		if err := do(ctx); err != nil && ctx.Err() == nil {
-			a.deps.Logger.Warn("could not "+what, "err", err)
-		}
-	}
-}
-
-// ownLease makes the Node the owner of its Lease, so that the Lease goes with it.
-func (a *Agent) ownLease(p *parts) lease.ProcessLeaseFunc {
-	return func(l *coordinationv1.Lease) error {
-		if n := p.reporter.Object(); n != nil && len(l.OwnerReferences) == 0 {
-			l.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: n.Name, UID: n.UID}}
-		}
-		return nil
 	}
 }
 

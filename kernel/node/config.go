@@ -16,9 +16,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation"
-	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/record"
+
+	"pintle.dev/pintle/kernel/node/client"
+	"pintle.dev/pintle/kernel/node/gc"
+	"pintle.dev/pintle/kernel/node/pleg"
+	"pintle.dev/pintle/kernel/node/timetable"
 )
 
 // Config is what one node agent is told. The zero value of a field selects the default named beside it.
@@ -76,6 +80,10 @@ type Config struct {
 	// ResyncPeriod is the most time between two syncs of one pod. Default 1 min.
 	ResyncPeriod time.Duration
 
+	// OrphanPeriod is how often pods of the runtime that the API does not have are looked for (default 2 s),
+	// ContainerGCPeriod how often dead containers are removed (default 1 min, KLT-33).
+	OrphanPeriod, ContainerGCPeriod time.Duration
+
 	// StoragePeriod is how often pods with a limit of local storage are measured. Default 10 s.
 	StoragePeriod time.Duration
 
@@ -109,13 +117,17 @@ type Config struct {
 // Deps are what the agent works with; Client, Logger are required.
 type Deps struct {
 	// Client is the node's API client (identity system:node:<name>).
-	Client kubernetes.Interface
+	Client client.Interface
 	// Pods is a shared source, demultiplexed by node name. Nil: the agent watches its own pods.
 	Pods PodSource
 	// Services lists services for environment variables. Nil: the agent watches services itself.
 	Services corelisters.ServiceLister
 	// CRI is a shared connection to the runtime; each call carries the metadata pintle-node. Nil: dial CRIEndpoint.
 	CRI grpc.ClientConnInterface
+	// RuntimeEvents is a shared reader of the runtime's events that its owner runs. Nil: the agent reads its own.
+	RuntimeEvents *pleg.Events
+	// Table is a shared timetable of the regular work that its owner runs. Nil: the agent has its own.
+	Table *timetable.Table
 	// Turn is called before each round of work for a pod and may wait. Nil: work begins at once.
 	Turn func(context.Context)
 	// Events is a shared broadcaster that its owner starts and stops. Nil: the agent has its own.
@@ -168,6 +180,8 @@ func (cfg Config) withDefaults() (Config, error) {
 	setDefault(&cfg.RelistPeriod, time.Second)
 	setDefault(&cfg.EventedRelistPeriod, time.Second)
 	setDefault(&cfg.ResyncPeriod, time.Minute)
+	setDefault(&cfg.OrphanPeriod, 2*time.Second)
+	setDefault(&cfg.ContainerGCPeriod, gc.Period)
 	setDefault(&cfg.StoragePeriod, 10*time.Second)
 	setDefault(&cfg.ImageGCHigh, 85)
 	setDefault(&cfg.ImageGCLow, 80)

@@ -3,7 +3,7 @@
 //
 // # What it owns
 //
-// One Agent owns one node: its Lease in kube-node-lease (renewed every 10 s, valid 40 s), its Node status (written
+// One Agent owns one node: its Lease in kube-node-lease (heartbeat; renewed every 10 s, valid 40 s), its Node status (written
 // when it changed, at least every 5 min), the sandboxes and containers that carry its pods' io.kubernetes.* labels,
 // the files below Config.RootDir and Config.LogDir, and the pod cgroups below Config.CgroupRoot.
 //
@@ -13,12 +13,12 @@
 //	        object ──▶  ▲ volume, image, sandbox,        │
 //	        (ConfigMap, │ container, probe, lifecycle    │
 //	        Secret)     └────────── pleg ◀── events, lists
-//	API ◀──status── pod        API ◀──nodestatus, lease
+//	API ◀──status── pod        API ◀──nodestatus, heartbeat
 //	kubelet clients ──▶ server ──▶ cri (logs, exec, attach, port-forward)
 //
 // Sub-packages import downwards only: pod may import all but server; container, sandbox, volume, image, probe,
-// lifecycle, status, pleg, gc, logs, nodestatus, cgroup know the pure packages cri and container at most. Each says so
-// in its own documentation.
+// lifecycle, status, pleg, gc, logs, nodestatus, heartbeat, cgroup know the pure packages client, cri and container at
+// most. Each says so in its own documentation. What is done again and again is a task of the timetable.
 //
 // # Promises
 //
@@ -27,8 +27,9 @@
 // Config.TearDownOnStop, or by TearDown, everything on the node ends and its mounts and cgroups are removed; API
 // objects stay, and the next start makes the pods again.
 //
-// Many agents may run in one process: there are no globals; Deps carries a shared pod source, service lister, event
-// broadcaster and CRI connection, and each agent then has about ten goroutines and no connection of its own.
+// Many agents may run in one process: Deps carries a shared pod source, service lister, event broadcaster, CRI
+// connection, reader of the runtime's events and timetable, and an agent at rest then has no goroutine, no timer and no
+// connection of its own. What runs of it is a round for a pod, a status that is written, or a task that is due.
 //
 // # What it needs to be allowed
 //

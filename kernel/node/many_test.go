@@ -11,6 +11,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/kubernetes/fake"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
@@ -20,6 +21,8 @@ import (
 
 	"pintle.dev/pintle/kernel/node/cri"
 	"pintle.dev/pintle/kernel/node/cri/critest"
+	"pintle.dev/pintle/kernel/node/pleg"
+	"pintle.dev/pintle/kernel/node/timetable"
 )
 
 // TestManyAgents: agents of one process share watches, events and the runtime's connection, and each runs its own pods.
@@ -42,43 +45,55 @@ func TestManyAgents(t *testing.T) {
 	}
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = source.Run(ctx) })
-	before := runtime.NumGoroutine()
-	var agents []*Agent
-	root := t.TempDir()
+	stream := pleg.NewEvents(cri.New(conn, cri.AllNodes), slog.New(slog.DiscardHandler))
+	table := timetable.New(4)
+	wg.Go(func() { stream.Run(ctx) })
+	wg.Go(func() { table.Run(ctx) })
+	var running []*Running
+	w := &world{t: t, client: client, runtime: rt}
+	root, before := t.TempDir(), 0
+	leases := func() int {
+		list, err := client.CoordinationV1().Leases(corev1.NamespaceNodeLease).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(list.Items)
+	}
+	quiet := func() bool { return leases() == 1 }
 	for i := range nodes {
 		name := fmt.Sprintf("hollow-%d", i)
 		a, err := New(Config{NodeName: name, RootDir: filepath.Join(root, name), Port: -1, NodeIP: "127.0.0.1", SkipVolumes: true,
 			RelistPeriod: time.Hour, EventedRelistPeriod: time.Hour, StatusUpdate: time.Hour},
-			Deps{Client: client, Pods: source, Services: services, CRI: conn, Events: events, Logger: slog.New(slog.DiscardHandler)})
+			Deps{Client: client, Pods: source, Services: services, CRI: conn, Events: events, RuntimeEvents: stream, Table: table, Logger: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)
 		}
-		agents = append(agents, a)
-		wg.Go(func() {
-			if err := a.Run(ctx); err != nil {
-				t.Errorf("%s: %v", name, err)
-			}
-		})
-	}
-	for _, a := range agents {
+		if i == 1 {
+			w.eventually("rest of the first", quiet)
+			before = runtime.NumGoroutine()
+		}
+		r, err := a.Start(ctx)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		running = append(running, r)
 		select {
 		case <-a.Ready():
-		case <-time.After(time.Minute):
-			t.Fatal("an agent did not become ready")
+		default:
+			t.Fatal("an agent is not ready after its start")
 		}
 	}
-	w := &world{t: t, client: client, runtime: rt}
+	// An agent at rest has no goroutine: it costs what it knows.
+	w.eventually("rest", func() bool { return runtime.NumGoroutine() <= before+nodes/4 })
 	for i := range nodes {
 		w.create(newPod(fmt.Sprintf("p%d", i), func(p *corev1.Pod) { p.Spec.NodeName = fmt.Sprintf("hollow-%d", i) }))
 	}
 	for i := range nodes {
 		w.eventually("running", func() bool { return w.phase(fmt.Sprintf("p%d", i)) == corev1.PodRunning })
 	}
-	// The runtime's side of each event stream counts too: it runs in this process.
-	if per := (runtime.NumGoroutine() - before) / nodes; per > 30 {
-		t.Errorf("%d goroutines an agent", per)
-	} else {
-		t.Logf("%d goroutines an agent, the runtime's included", per)
+	w.eventually("rest with pods", func() bool { return runtime.NumGoroutine() <= before+nodes/4 })
+	if n := leases(); n != nodes {
+		t.Errorf("%d Leases", n)
 	}
 	rt.Lock()
 	if len(rt.Nodes) != nodes || len(rt.Sandboxes) != nodes {
@@ -86,6 +101,11 @@ func TestManyAgents(t *testing.T) {
 	}
 	rt.Unlock()
 	cancel()
+	for _, r := range running {
+		if err := r.Stop(); err != nil {
+			t.Error(err)
+		}
+	}
 	wg.Wait()
 	events.Shutdown()
 }

@@ -34,20 +34,22 @@ import (
 
 // parts are what one Run works with, and what TearDown builds for itself.
 type parts struct {
-	cri      *cri.Client
-	events   record.EventRecorder
-	own      record.EventBroadcaster // nil: shared
-	objects  *object.Cache
-	volumes  *volume.Manager
-	images   *image.Puller
-	probes   *probe.Manager
-	status   *status.Manager
-	pods     *pod.Manager
-	pleg     *pleg.Generator
-	reporter *nodestatus.Reporter
-	imageGC  *image.Collector
-	gc       *gc.Collector
-	rotator  *logs.Rotator
+	cri     *cri.Client
+	events  record.EventRecorder
+	own     record.EventBroadcaster // nil: shared
+	objects *object.Cache
+	volumes *volume.Manager
+	images  *image.Puller
+	probes  *probe.Manager
+	status  *status.Manager
+	pods    *pod.Manager
+	pleg    *pleg.Generator
+	// runtimeEvents are shared if Deps say so.
+	runtimeEvents *pleg.Events
+	reporter      *nodestatus.Reporter
+	imageGC       *image.Collector
+	gc            *gc.Collector
+	rotator       *logs.Rotator
 }
 
 // build makes the parts; nothing of them runs but what Close of each ends.
@@ -62,9 +64,11 @@ func (a *Agent) build(ctx context.Context, services func() ([]*corev1.Service, e
 		}
 		p.cri = client
 	}
-	for _, dir := range []string{a.cfg.RootDir, filepath.Join(a.cfg.RootDir, "pods"), filepath.Join(a.cfg.LogDir, "pods")} {
-		if err := os.MkdirAll(dir, 0o755); err != nil {
-			return nil, fmt.Errorf("node %s: make directories: %w", a.cfg.NodeName, err)
+	if !a.cfg.SkipVolumes {
+		for _, dir := range []string{a.cfg.RootDir, filepath.Join(a.cfg.RootDir, "pods"), filepath.Join(a.cfg.LogDir, "pods")} {
+			if err := os.MkdirAll(dir, 0o755); err != nil {
+				return nil, fmt.Errorf("node %s: make directories: %w", a.cfg.NodeName, err)
+			}
 		}
 	}
 	broadcaster := a.deps.Events
@@ -78,7 +82,10 @@ func (a *Agent) build(ctx context.Context, services func() ([]*corev1.Service, e
 	wake := func(uid types.UID) { p.pods.Wake(uid) }
 	p.objects = object.New(a.deps.Client, wake)
 	p.status = status.New(a.deps.Client, nil, a.deps.Logger)
-	p.pleg = pleg.New(pleg.Config{Relist: a.cfg.RelistPeriod, EventedRelist: a.cfg.EventedRelistPeriod}, p.cri, wake, a.deps.Logger)
+	if p.runtimeEvents = a.deps.RuntimeEvents; p.runtimeEvents == nil {
+		p.runtimeEvents = pleg.NewEvents(p.cri, a.deps.Logger)
+	}
+	p.pleg = pleg.New(pleg.Config{Relist: a.cfg.RelistPeriod, EventedRelist: a.cfg.EventedRelistPeriod}, p.cri, p.runtimeEvents, wake, a.deps.Logger)
 	ip := nodestatus.InternalIP(ctx, a.cfg.NodeIP)
 	p.reporter = nodestatus.New(nodestatus.Config{
 		Name: a.cfg.NodeName, Hostname: a.cfg.HostnameOverride, NodeIP: ip, Labels: a.cfg.Labels, Taints: a.cfg.Taints, PodCIDR: a.cfg.PodCIDR,

@@ -10,8 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
+
+	"pintle.dev/pintle/kernel/node/client"
 )
 
 // PodHandler receives the pods of one node, in the order of their changes. Calls come one at a time from the source's
@@ -44,7 +45,7 @@ type SharedPodSource struct {
 var _ PodSource = (*SharedPodSource)(nil)
 
 // NewPodSource watches the pods of one node, or of all nodes when nodeName is empty. Run it.
-func NewPodSource(client kubernetes.Interface, nodeName string) *SharedPodSource {
+func NewPodSource(client client.Interface, nodeName string) *SharedPodSource {
 	selector := BoundPods()
 	if nodeName != "" {
 		selector = fields.OneTermEqualSelector("spec.nodeName", nodeName)

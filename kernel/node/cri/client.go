@@ -17,6 +17,10 @@ import (
 // NodeMetadata is the gRPC metadata key that names the calling agent's node.
 const NodeMetadata = "pintle-node"
 
+// AllNodes as the node's name asks the hollow runtime for the events of all nodes. Each names its node in the
+// annotation NodeMetadata of the pod sandbox's status.
+const AllNodes = "*"
+
 const (
 	callTimeout    = 2 * time.Minute
 	sandboxTimeout = 4 * time.Minute // as the kubelet: creating a sandbox may take a network set-up and an image pull

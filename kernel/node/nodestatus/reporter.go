@@ -2,6 +2,7 @@ package nodestatus
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -13,11 +14,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/record"
 	nodeutil "k8s.io/component-helpers/node/util"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"pintle.dev/pintle/kernel/node/client"
 	"pintle.dev/pintle/kernel/node/cri"
 )
 
@@ -38,7 +39,7 @@ type Config struct {
 
 // Deps are what a reporter works with.
 type Deps struct {
-	Client kubernetes.Interface
+	Client client.Interface
 	CRI    *cri.Client
 	Events record.EventRecorder
 	// Port is the kubelet server's port; 0: none.
@@ -54,7 +55,6 @@ type Reporter struct {
 	cfg     Config
 	deps    Deps
 	machine Machine
-	poke    chan struct{}
 
 	mu        sync.Mutex
 	node      *corev1.Node
@@ -66,10 +66,14 @@ type Reporter struct {
 	readySeen bool
 }
 
-// New makes a reporter. Register, then Run.
+// measured is the machine as it was when the first reporter asked: the same for all agents of a process.
+var measured = sync.OnceValue(Measure)
+
+var errNotInspected = errors.New("container runtime status check may not have completed yet")
+
+// New makes a reporter. Register, then have rounds made.
 func New(cfg Config, deps Deps) *Reporter {
-	r := &Reporter{cfg: cfg, deps: deps, machine: Measure(), poke: make(chan struct{}, 1), network: fmt.Errorf("container runtime status check may not have completed yet")}
-	return r
+	return &Reporter{cfg: cfg, deps: deps, machine: measured(), network: errNotInspected}
 }
 
 // Object is the Node as last written, nil before registration; shared, read only.
@@ -197,29 +201,12 @@ func (r *Reporter) keep(node *corev1.Node) {
 	r.mu.Unlock()
 }
 
-// Poke has the status computed now.
-func (r *Reporter) Poke() {
-	select {
-	case r.poke <- struct{}{}:
-	default:
+// Round computes the status, writes it when it changed or is due, and answers when to do so again.
+func (r *Reporter) Round(ctx context.Context) time.Duration {
+	if err := r.report(ctx, false); err != nil && ctx.Err() == nil {
+		r.deps.Logger.Error("could not write node status; trying again", "node", r.cfg.Name, "err", err)
 	}
-}
-
-// Run computes the status every Update and writes it when it changed, or every Report.
-func (r *Reporter) Run(ctx context.Context) error {
-	t := time.NewTicker(r.cfg.Update)
-	defer t.Stop()
-	for {
-		if err := r.report(ctx, false); err != nil && ctx.Err() == nil {
-			r.deps.Logger.Error("could not write node status; trying again", "node", r.cfg.Name, "err", err)
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-t.C:
-		case <-r.poke:
-		}
-	}
+	return r.cfg.Update
 }
 
 func (r *Reporter) report(ctx context.Context, force bool) error {

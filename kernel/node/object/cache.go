@@ -16,7 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/kubernetes"
+
+	"pintle.dev/pintle/kernel/node/client"
 )
 
 // Kind is ConfigMap or Secret.
@@ -45,7 +46,7 @@ type entry struct {
 
 // Cache holds objects by reference.
 type Cache struct {
-	client  kubernetes.Interface
+	client  client.Interface
 	changed func(uid types.UID)
 
 	ctx  context.Context //nolint:containedctx // the lifetime of the watches, ended by Close
@@ -58,7 +59,7 @@ type Cache struct {
 }
 
 // New makes an empty cache; changed is called for each pod that refers to an object that changed and must not block.
-func New(client kubernetes.Interface, changed func(uid types.UID)) *Cache {
+func New(client client.Interface, changed func(uid types.UID)) *Cache {
 	ctx, stop := context.WithCancel(context.Background())
 	return &Cache{client: client, changed: changed, ctx: ctx, stop: stop, entries: map[key]*entry{}, byPod: map[types.UID]sets.Set[key]{}}
 }

@@ -2,6 +2,6 @@
 // with the list before, and names the pods that changed; beside that it follows the runtime's event stream, which
 // names them at once. Pod workers need no polling.
 //
-// One goroutine lists and one follows the stream; a runtime without a stream is only listed. It must import only
-// kernel/node/cri of its siblings.
+// Events reads the stream, in one goroutine for one node or for all nodes of a process; a runtime without a stream is
+// only listed. It must import only kernel/node/cri of its siblings.
 package pleg

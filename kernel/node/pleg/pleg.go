@@ -4,19 +4,18 @@ import (
 	"context"
 	"log/slog"
 	"sync"
-	"sync/atomic"
 	"time"
 
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	"k8s.io/apimachinery/pkg/types"
-	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"pintle.dev/pintle/kernel/node/cri"
 )
 
 // Unhealthy is how long no listing may succeed before the node is not ready.
 const Unhealthy = 3 * time.Minute
+
+// failedRelist is how long a listing that failed waits at most.
+const failedRelist = 10 * time.Second
 
 // Config sets periods: without and with a working event stream.
 type Config struct{ Relist, EventedRelist time.Duration }
@@ -28,9 +27,8 @@ type Generator struct {
 	// changed is called with each pod that changed; it must not block.
 	changed func(uid types.UID)
 	logger  *slog.Logger
-
-	streaming atomic.Bool
-	first     chan struct{}
+	events  *Events
+	first   chan struct{}
 
 	mu     sync.Mutex
 	pods   map[types.UID]*cri.Pod
@@ -38,9 +36,9 @@ type Generator struct {
 	err    error
 }
 
-// New makes a generator. Run it.
-func New(cfg Config, client *cri.Client, changed func(uid types.UID), logger *slog.Logger) *Generator {
-	return &Generator{cfg: cfg, client: client, changed: changed, logger: logger, first: make(chan struct{})}
+// New makes a generator. Have rounds made, and its pods' events told to changed by whoever reads events.
+func New(cfg Config, client *cri.Client, events *Events, changed func(uid types.UID), logger *slog.Logger) *Generator {
+	return &Generator{cfg: cfg, client: client, events: events, changed: changed, logger: logger, first: make(chan struct{})}
 }
 
 // Listed is closed after the first successful listing.
@@ -63,31 +61,20 @@ func (g *Generator) Healthy(now time.Time) (time.Time, error) {
 	return g.listed, nil
 }
 
-// Run works until ctx ends.
-func (g *Generator) Run(ctx context.Context) error {
-	var wg sync.WaitGroup
-	wg.Go(func() { g.follow(ctx) })
-	defer wg.Wait()
-	for {
-		g.relist(ctx)
-		period := g.cfg.Relist
-		if g.streaming.Load() {
-			period = g.cfg.EventedRelist
-		}
-		t := time.NewTimer(period)
-		select {
-		case <-ctx.Done():
-			t.Stop()
-			return nil
-		case <-t.C:
-		}
+// Round lists the runtime's pods and answers when to do so again.
+func (g *Generator) Round(ctx context.Context) time.Duration {
+	ok := g.relist(ctx)
+	period := g.cfg.Relist
+	if g.events.Streaming() {
+		period = g.cfg.EventedRelist
 	}
+	if !ok {
+		return min(period, failedRelist)
+	}
+	return period
 }
 
-// Relist lists now, outside the period.
-func (g *Generator) Relist(ctx context.Context) { g.relist(ctx) }
-
-func (g *Generator) relist(ctx context.Context) {
+func (g *Generator) relist(ctx context.Context) bool {
 	pods, err := g.client.List(ctx)
 	g.mu.Lock()
 	if err != nil {
@@ -96,7 +83,7 @@ func (g *Generator) relist(ctx context.Context) {
 		}
 		g.err = err
 		g.mu.Unlock()
-		return
+		return false
 	}
 	old, isFirst := g.pods, g.listed.IsZero()
 	g.pods, g.listed, g.err = pods, time.Now(), nil
@@ -114,6 +101,7 @@ func (g *Generator) relist(ctx context.Context) {
 	if isFirst {
 		close(g.first)
 	}
+	return true
 }
 
 // same compares states; the listings are sorted alike.
@@ -132,48 +120,4 @@ func same(a, b *cri.Pod) bool {
 		}
 	}
 	return true
-}
-
-// follow reads the event stream, again and again while the runtime has one.
-func (g *Generator) follow(ctx context.Context) {
-	wait := time.Second
-	for ctx.Err() == nil {
-		err := g.stream(ctx)
-		g.streaming.Store(false)
-		if status.Code(err) == codes.Unimplemented {
-			g.logger.Info("the container runtime has no event stream; it is listed instead", "period", g.cfg.Relist)
-			return
-		}
-		t := time.NewTimer(wait)
-		select {
-		case <-ctx.Done():
-			t.Stop()
-		case <-t.C:
-		}
-		wait = min(2*wait, 30*time.Second)
-	}
-}
-
-func (g *Generator) stream(ctx context.Context) error {
-	events, err := g.client.GetContainerEvents(ctx, &runtimeapi.GetEventsRequest{})
-	if err != nil {
-		return err
-	}
-	g.streaming.Store(true)
-	for {
-		ev, err := events.Recv()
-		if err != nil {
-			return err
-		}
-		if ev.PodSandboxStatus != nil && ev.PodSandboxStatus.Metadata != nil {
-			g.changed(types.UID(ev.PodSandboxStatus.Metadata.Uid))
-			continue
-		}
-		for _, c := range ev.ContainersStatuses {
-			if uid := c.Labels[cri.LabelPodUID]; uid != "" {
-				g.changed(types.UID(uid))
-				break
-			}
-		}
-	}
 }

@@ -10,10 +10,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/util/flowcontrol"
 
+	"pintle.dev/pintle/kernel/node/client"
 	"pintle.dev/pintle/kernel/node/container"
 	"pintle.dev/pintle/kernel/node/cri"
 	"pintle.dev/pintle/kernel/node/image"
@@ -66,7 +66,7 @@ type Cgroups interface {
 
 // Deps are what a manager works with; all but Cgroups are required.
 type Deps struct {
-	Client   kubernetes.Interface
+	Client   client.Interface
 	CRI      *cri.Client
 	Volumes  *volume.Manager
 	Images   *image.Puller

@@ -13,7 +13,8 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
+
+	"pintle.dev/pintle/kernel/node/client"
 )
 
 // How long answers of the API are believed, and how many are kept.
@@ -66,7 +67,7 @@ func (a *answers[T]) put(key string, value T, until time.Time) {
 
 // gate authenticates and authorizes.
 type gate struct {
-	client     kubernetes.Interface
+	client     client.Interface
 	node       string
 	apiClients []string
 	tokens     answers[identity]

@@ -15,9 +15,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"pintle.dev/pintle/kernel/node/client"
 	"pintle.dev/pintle/kernel/node/cri"
 )
 
@@ -51,7 +51,7 @@ type Node interface {
 // Deps are what a server works with; all are required.
 type Deps struct {
 	Listener net.Listener
-	Client   kubernetes.Interface
+	Client   client.Interface
 	CRI      *cri.Client
 	Pods     Pods
 	Status   Statuses

@@ -15,11 +15,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
-	"k8s.io/client-go/kubernetes"
+
+	"pintle.dev/pintle/kernel/node/client"
 )
 
 // writers is how many patches a node has under way at most.
 const writers = 4
+
+// retryPeriod is how long a write that failed waits.
+const retryPeriod = time.Second
 
 type tracked struct {
 	pod      *corev1.Pod // newest object seen, for name and UID
@@ -36,65 +40,110 @@ type tracked struct {
 
 // Manager holds and writes the statuses of one node's pods.
 type Manager struct {
-	client kubernetes.Interface
+	client client.Interface
 	logger *slog.Logger
 	// gone is called when the API no longer has the pod.
 	gone func(uid types.UID)
 
-	mu    sync.Mutex
-	pods  map[types.UID]*tracked
-	queue chan types.UID
-	wg    sync.WaitGroup
+	mu      sync.Mutex
+	pods    map[types.UID]*tracked
+	queue   []types.UID
+	ctx     context.Context //nolint:containedctx // the lifetime of writes, from Start on; nil before
+	closed  bool
+	writing int         // goroutines that write
+	retry   *time.Timer // nil: nothing waits to be tried again
+	wg      sync.WaitGroup
 }
 
-// New makes a manager; gone may be nil. Run it.
-func New(client kubernetes.Interface, gone func(uid types.UID), logger *slog.Logger) *Manager {
-	return &Manager{client: client, gone: gone, logger: logger, pods: map[types.UID]*tracked{}, queue: make(chan types.UID, 1024)}
+// New makes a manager; gone may be nil. Start it, then Close it.
+func New(client client.Interface, gone func(uid types.UID), logger *slog.Logger) *Manager {
+	return &Manager{client: client, gone: gone, logger: logger, pods: map[types.UID]*tracked{}}
 }
 
-// Run writes statuses until ctx ends.
-func (m *Manager) Run(ctx context.Context) error {
-	slots := make(chan struct{}, writers)
-	defer m.wg.Wait()
-	retry := time.NewTicker(time.Second)
-	defer retry.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-retry.C:
-			m.requeue()
-		case uid := <-m.queue:
-			select {
-			case slots <- struct{}{}:
-			case <-ctx.Done():
-				return nil
-			}
-			m.wg.Go(func() {
-				defer func() { <-slots }()
-				m.write(ctx, uid)
-			})
-		}
+// Start has statuses written until ctx ends, those set before too. While there are none to write nothing runs.
+func (m *Manager) Start(ctx context.Context) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.ctx = ctx
+	for range m.queue {
+		m.employ()
 	}
 }
 
-// requeue finds statuses that are still to be written: failed ones, and those that found the queue full.
-func (m *Manager) requeue() {
+// Close waits for what is being written; the context that Start got must have ended.
+func (m *Manager) Close() {
+	m.mu.Lock()
+	m.closed = true
+	if m.retry != nil {
+		m.retry.Stop()
+	}
+	m.mu.Unlock()
+	m.wg.Wait()
+}
+
+// employ starts one more writer if there may be one. The caller holds the lock.
+func (m *Manager) employ() {
+	if m.ctx == nil || m.ctx.Err() != nil || m.closed || m.writing == writers {
+		return
+	}
+	m.writing++
+	ctx := m.ctx
+	m.wg.Go(func() {
+		for uid, ok := m.next(ctx); ok; uid, ok = m.next(ctx) {
+			m.write(ctx, uid)
+		}
+	})
+}
+
+// next is the pod whose status is written next; without one the writer that asks has ended.
+func (m *Manager) next(ctx context.Context) (types.UID, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.queue) == 0 || ctx.Err() != nil {
+		m.writing--
+		return "", false
+	}
+	uid := m.queue[0]
+	if m.queue = m.queue[1:]; len(m.queue) == 0 {
+		m.queue = nil // its memory goes
+	}
+	return uid, true
+}
+
+// push queues a pod that is to be written. The caller holds the lock.
+func (m *Manager) push(uid types.UID, t *tracked) {
+	if t.queued || t.busy {
+		return // the write under way looks again when it ends
+	}
+	t.queued = true
+	m.queue = append(m.queue, uid)
+	m.employ()
+}
+
+// pending tells that something of a pod is still to be written.
+func (m *Manager) pending(t *tracked) bool { return t.version != t.written || m.deletable(t) }
+
+// later has writes that failed tried again in a second. The caller holds the lock.
+func (m *Manager) later() {
+	if m.retry == nil && !m.closed {
+		m.retry = time.AfterFunc(retryPeriod, m.again)
+	}
+}
+
+// again queues the writes that failed long enough ago.
+func (m *Manager) again() {
 	now := time.Now()
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.retry = nil
 	for uid, t := range m.pods {
-		if !t.queued && !t.busy && now.After(t.retryAt) && (t.written != t.version || m.deletable(t)) {
+		switch {
+		case t.retryAt.IsZero() || t.queued || t.busy || !m.pending(t):
+		case now.Before(t.retryAt):
+			m.later()
+		default:
 			m.push(uid, t)
 		}
-	}
-}
-
-func (m *Manager) push(uid types.UID, t *tracked) {
-	select {
-	case m.queue <- uid:
-		t.queued = true
-	default: // the ticker finds it
 	}
 }
 
@@ -126,9 +175,7 @@ func (m *Manager) Set(pod *corev1.Pod, s corev1.PodStatus) {
 	}
 	t.status = s
 	t.version++
-	if !t.queued {
-		m.push(pod.UID, t)
-	}
+	m.push(pod.UID, t)
 }
 
 // Observe takes a pod's newest object from the API, so that patches are made against what is there.
@@ -142,10 +189,11 @@ func (m *Manager) Observe(pod *corev1.Pod) {
 			// Somebody else wrote over what the agent owns: write it again.
 			if merged := merge(pod.Status, t.status); !equality.Semantic.DeepEqual(normalized(pod.Status), normalized(merged)) && t.version > 0 && !t.lossy {
 				t.version++
-				if !t.queued {
-					m.push(pod.UID, t)
-				}
+				m.push(pod.UID, t)
 			}
+		}
+		if m.deletable(t) {
+			m.push(pod.UID, t)
 		}
 	}
 }
@@ -160,9 +208,7 @@ func (m *Manager) Finish(pod *corev1.Pod) {
 		m.pods[pod.UID] = t
 	}
 	t.pod, t.finished = pod, true
-	if !t.queued {
-		m.push(pod.UID, t)
-	}
+	m.push(pod.UID, t)
 }
 
 // Forget drops a pod that the API no longer has.
@@ -177,14 +223,11 @@ func (m *Manager) deletable(t *tracked) bool { return t.finished && t.pod.Deleti
 func (m *Manager) write(ctx context.Context, uid types.UID) {
 	m.mu.Lock()
 	t := m.pods[uid]
-	if t == nil || t.busy {
-		if t != nil {
-			t.queued = false
-		}
+	if t == nil {
 		m.mu.Unlock()
 		return
 	}
-	t.queued, t.busy = false, true
+	t.queued, t.busy, t.retryAt = false, true, time.Time{}
 	version, status, pod, wrote := t.version, t.status, t.pod, t.wrote
 	dirty, remove := t.version != t.written, m.deletable(t)
 	m.mu.Unlock()
@@ -206,7 +249,8 @@ func (m *Manager) write(ctx context.Context, uid types.UID) {
 	case missing || deleted:
 		delete(m.pods, uid)
 	case err != nil:
-		t.retryAt = time.Now().Add(time.Second)
+		t.retryAt = time.Now().Add(retryPeriod)
+		m.later()
 		if apierrors.IsConflict(err) || apierrors.IsInvalid(err) {
 			// What is held is not what the API has: look before trying again.
 			if fresh, gerr := m.client.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{}); gerr == nil && fresh.UID == uid {
@@ -219,7 +263,7 @@ func (m *Manager) write(ctx context.Context, uid types.UID) {
 			t.wrote = result.Status.DeepCopy()
 			t.lossy = !equality.Semantic.DeepEqual(normalized(result.Status), normalized(merge(result.Status, status)))
 		}
-		if t.version != version && !t.queued {
+		if m.pending(t) {
 			m.push(uid, t)
 		}
 	}

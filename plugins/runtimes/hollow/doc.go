@@ -8,7 +8,9 @@
 // One process serves CRI for all hollow nodes. A call belongs to the node in
 // its gRPC metadata pintle-node; without it, to one nameless node. The metadata
 // pintle-pod-cidr is the range that the node's sandboxes have their addresses
-// of: each call says it, since this process keeps nothing. A container runs
+// of: each call says it, since this process keeps nothing. The node "*" in
+// GetContainerEvents asks for the events of all nodes; each then names its node
+// in the annotation pintle-node of the sandbox's status. A container runs
 // until it is stopped, or as long as its pod's annotation
 // hollow.pintle.dev/run-for says, then ends with hollow.pintle.dev/exit-code.
 //

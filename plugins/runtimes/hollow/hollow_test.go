@@ -168,3 +168,65 @@ func TestAddresses(t *testing.T) {
 		t.Errorf("no range: %v", err)
 	}
 }
+
+// TestEventsOfAllNodes: the node "*" hears of the pods of every node, each with
+// its node's name, and its stream ends rather than lose an event.
+func TestEventsOfAllNodes(t *testing.T) {
+	w := newWorld()
+	server := &runtimeServer{world: w}
+	in := func(node string) context.Context {
+		return metadata.NewIncomingContext(t.Context(), metadata.Pairs(nodeKey, node))
+	}
+	run := func(node, uid string) {
+		t.Helper()
+		_, err := server.RunPodSandbox(in(node), &runtimev1.RunPodSandboxRequest{Config: &runtimev1.PodSandboxConfig{
+			Metadata: &runtimev1.PodSandboxMetadata{Uid: uid}, Annotations: map[string]string{"own": uid},
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	all, leave := w.watch(in(allNodes))
+	defer leave()
+	one, leaveOne := w.watch(in("b"))
+	defer leaveOne()
+	run("a", "1")
+	run("b", "2")
+	for _, want := range []struct{ node, uid string }{{"a", "1"}, {"a", "1"}, {"b", "2"}, {"b", "2"}} {
+		s := (<-all).PodSandboxStatus
+		if s.Annotations[nodeKey] != want.node || s.Metadata.Uid != want.uid || s.Annotations["own"] != want.uid {
+			t.Errorf("%v, want node %s, pod %s", s, want.node, want.uid)
+		}
+	}
+	if e := <-one; e.PodSandboxStatus.Metadata.Uid != "2" || e.PodSandboxStatus.Annotations[nodeKey] != "" {
+		t.Errorf("the stream of one node has %v", e)
+	}
+	if got := w.nodes["a"].sandboxes; len(got) != 1 {
+		t.Errorf("%d sandboxes", len(got))
+	}
+	for _, s := range w.nodes["a"].sandboxes {
+		if s.config.Annotations[nodeKey] != "" {
+			t.Error("the sandbox itself got the annotation")
+		}
+	}
+	for i := 0; i <= allBuffer/2; i++ {
+		run("a", "many")
+		clear(w.nodes["a"].sandboxes) // addresses are few
+	}
+	ended := false
+	for range allBuffer + 1 {
+		if _, ok := <-all; !ok {
+			ended = true
+			break
+		}
+	}
+	if !ended || len(w.all) != 0 {
+		t.Errorf("ended: %t; %d watchers", ended, len(w.all))
+	}
+	w.close()
+	late, leaveLate := w.watch(in(allNodes))
+	defer leaveLate()
+	if _, ok := <-late; ok {
+		t.Error("a stream of a runtime that stopped")
+	}
+}

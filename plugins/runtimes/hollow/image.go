@@ -27,7 +27,11 @@ func (i *imageServer) PullImage(ctx context.Context, req *runtimev1.PullImageReq
 	}
 	i.world.mu.Lock()
 	defer i.world.mu.Unlock()
-	i.world.of(ctx).images[name] = &runtimev1.Image{Id: name, RepoTags: []string{name}, Size: hollowImageBytes, Spec: &runtimev1.ImageSpec{Image: name}}
+	n := i.world.of(ctx)
+	if n.images == nil {
+		n.images = map[string]*runtimev1.Image{}
+	}
+	n.images[name] = &runtimev1.Image{Id: name, RepoTags: []string{name}, Size: hollowImageBytes, Spec: &runtimev1.ImageSpec{Image: name}}
 	return &runtimev1.PullImageResponse{ImageRef: name}, nil
 }
 

@@ -46,6 +46,9 @@ func (r *runtimeServer) RunPodSandbox(ctx context.Context, req *runtimev1.RunPod
 		id: r.world.id(), config: req.Config, state: runtimev1.PodSandboxState_SANDBOX_READY,
 		created: time.Now().UnixNano(), ip: ip, handler: req.RuntimeHandler,
 	}
+	if n.sandboxes == nil {
+		n.sandboxes = map[string]*sandbox{}
+	}
 	n.sandboxes[s.id] = s
 	n.tell(runtimev1.ContainerEventType_CONTAINER_CREATED_EVENT, s, s.id)
 	n.tell(runtimev1.ContainerEventType_CONTAINER_STARTED_EVENT, s, s.id)
@@ -128,6 +131,9 @@ func (r *runtimeServer) CreateContainer(ctx context.Context, req *runtimev1.Crea
 		return nil, status.Errorf(codes.NotFound, "sandbox %q not found", req.PodSandboxId)
 	}
 	c := &container{id: r.world.id(), sandbox: s, config: req.Config, created: time.Now().UnixNano()}
+	if n.containers == nil {
+		n.containers = map[string]*container{}
+	}
 	n.containers[c.id] = c
 	n.tell(runtimev1.ContainerEventType_CONTAINER_CREATED_EVENT, s, c.id)
 	return &runtimev1.CreateContainerResponse{ContainerId: c.id}, nil
@@ -230,27 +236,20 @@ func (r *runtimeServer) ListPodSandboxStats(context.Context, *runtimev1.ListPodS
 	return &runtimev1.ListPodSandboxStatsResponse{}, nil
 }
 
-// eventBuffer is how many events a stream may lag behind.
-const eventBuffer = 1024
+// eventBuffer and allBuffer are how many events a stream of one node, or of
+// all, may lag behind.
+const eventBuffer, allBuffer = 1024, 64 << 10
 
 func (r *runtimeServer) GetContainerEvents(_ *runtimev1.GetEventsRequest, stream grpc.ServerStreamingServer[runtimev1.ContainerEventResponse]) error {
-	events := make(chan *runtimev1.ContainerEventResponse, eventBuffer)
-	r.world.mu.Lock()
-	n := r.world.of(stream.Context())
-	n.watchers[events] = true
-	r.world.mu.Unlock()
-	defer func() {
-		r.world.mu.Lock()
-		delete(n.watchers, events)
-		r.world.mu.Unlock()
-	}()
+	events, leave := r.world.watch(stream.Context())
+	defer leave()
 	for {
 		select {
 		case <-stream.Context().Done():
 			return nil
 		case e, ok := <-events:
 			if !ok {
-				return status.Error(codes.Unavailable, "the hollow runtime stops")
+				return status.Error(codes.Unavailable, "the hollow runtime stops, or events were not read fast enough")
 			}
 			if err := stream.Send(e); err != nil {
 				return err

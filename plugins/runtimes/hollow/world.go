@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"net/netip"
 	"strconv"
 	"sync"
@@ -34,12 +35,17 @@ type world struct {
 	nodes  map[string]*node
 	nextID uint64
 	closed bool
+	all    map[chan *runtimev1.ContainerEventResponse]bool // watchers of every node
 }
 
-func newWorld() *world { return &world{nodes: map[string]*node{}} }
+func newWorld() *world {
+	return &world{nodes: map[string]*node{}, all: map[chan *runtimev1.ContainerEventResponse]bool{}}
+}
 
 // node is the state of one hollow node.
 type node struct {
+	world      *world
+	name       string
 	sandboxes  map[string]*sandbox
 	containers map[string]*container
 	images     map[string]*runtimev1.Image
@@ -72,10 +78,8 @@ func (w *world) of(ctx context.Context) *node {
 	name := told(ctx, nodeKey)
 	n := w.nodes[name]
 	if n == nil {
-		n = &node{
-			sandboxes: map[string]*sandbox{}, containers: map[string]*container{}, images: map[string]*runtimev1.Image{},
-			watchers: map[chan *runtimev1.ContainerEventResponse]bool{},
-		}
+		// Its maps are made when something is put in: most nodes of many are empty.
+		n = &node{world: w, name: name}
 		w.nodes[name] = n
 	}
 	return n
@@ -125,10 +129,40 @@ func (n *node) ip(ctx context.Context) (string, error) {
 	return "", status.Errorf(codes.ResourceExhausted, "no address of %s is free", prefix)
 }
 
-// tell sends an event to whoever streams them; one that does not keep up
-// misses it and finds out by listing.
+// allNodes in place of a node's name asks for the events of all nodes.
+const allNodes = "*"
+
+// watch has events of the calling node, or of all, sent until leave is called.
+// A channel that is closed ends the stream.
+func (w *world) watch(ctx context.Context) (events chan *runtimev1.ContainerEventResponse, leave func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	watchers, size := w.all, allBuffer
+	if told(ctx, nodeKey) != allNodes {
+		n := w.of(ctx)
+		if n.watchers == nil {
+			n.watchers = map[chan *runtimev1.ContainerEventResponse]bool{}
+		}
+		watchers, size = n.watchers, eventBuffer
+	}
+	events = make(chan *runtimev1.ContainerEventResponse, size)
+	if w.closed {
+		close(events)
+		return events, func() {}
+	}
+	watchers[events] = true
+	return events, func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		delete(watchers, events)
+	}
+}
+
+// tell sends an event to whoever streams them. One who streams a node's and
+// does not keep up misses it and finds out by listing; the stream of all nodes
+// ends, since who lost an event there would have to list them all.
 func (n *node) tell(kind runtimev1.ContainerEventType, s *sandbox, containerID string) {
-	if len(n.watchers) == 0 {
+	if len(n.watchers) == 0 && len(n.world.all) == 0 {
 		return
 	}
 	event := &runtimev1.ContainerEventResponse{
@@ -143,6 +177,26 @@ func (n *node) tell(kind runtimev1.ContainerEventType, s *sandbox, containerID s
 		select {
 		case ch <- event:
 		default:
+		}
+	}
+	if len(n.world.all) == 0 {
+		return
+	}
+	named := &runtimev1.ContainerEventResponse{
+		ContainerId: event.ContainerId, ContainerEventType: kind, CreatedAt: event.CreatedAt,
+		PodSandboxStatus: s.status(), ContainersStatuses: event.ContainersStatuses,
+	}
+	named.PodSandboxStatus.Annotations = maps.Clone(named.PodSandboxStatus.Annotations)
+	if named.PodSandboxStatus.Annotations == nil {
+		named.PodSandboxStatus.Annotations = map[string]string{}
+	}
+	named.PodSandboxStatus.Annotations[nodeKey] = n.name
+	for ch := range n.world.all {
+		select {
+		case ch <- named:
+		default:
+			close(ch)
+			delete(n.world.all, ch)
 		}
 	}
 }
@@ -190,6 +244,10 @@ func (w *world) close() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.closed = true
+	for ch := range w.all {
+		close(ch)
+		delete(w.all, ch)
+	}
 	for _, n := range w.nodes {
 		for _, c := range n.containers {
 			if c.timer != nil {
