@@ -89,6 +89,7 @@ func (r *Reporter) Refresh(ctx context.Context) (*corev1.Node, error) {
 	if err != nil {
 		return nil, err
 	}
+	node.ManagedFields = nil // a third of it, and of no use here
 	r.mu.Lock()
 	r.node = node
 	r.mu.Unlock()
@@ -196,6 +197,7 @@ func (r *Reporter) labels() map[string]string {
 }
 
 func (r *Reporter) keep(node *corev1.Node) {
+	node.ManagedFields = nil
 	r.mu.Lock()
 	r.node, r.reported = node, time.Now()
 	r.mu.Unlock()
