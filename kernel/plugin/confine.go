@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -18,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"pintle.dev/pintle/kernel/node/cgroup"
+	"pintle.dev/pintle/sdk/transport"
 )
 
 const (
@@ -201,8 +203,8 @@ func copyFolder(from, to string) error {
 }
 
 // start starts the process, held until it is confined and its file was compared
-// with the digest. command has what go-plugin puts into the environment.
-func (c *confinement) start(e *executable, digest string, env []string, stdout, stderr *os.File, group *cgroup.Group) (*exec.Cmd, error) {
+// with the digest. env has what go-plugin puts into the environment.
+func (c *confinement) start(e *executable, digest string, env []string, files *processFiles, group *cgroup.Group) (*exec.Cmd, error) {
 	if e.script {
 		if err := matches(e.path, digest); err != nil {
 			return nil, err
@@ -211,11 +213,15 @@ func (c *confinement) start(e *executable, digest string, env []string, stdout, 
 	own := os.Geteuid() == 0 && !c.privileged
 	make := func(ownPIDs bool) *exec.Cmd {
 		cmd := &exec.Cmd{
-			Path: e.path, Args: []string{e.path}, Env: env, Dir: filepath.Dir(e.path), Stdout: stdout, Stderr: stderr,
+			Path: e.path, Args: []string{e.path}, Env: env, Dir: filepath.Dir(e.path), Stdout: files.stdout, Stderr: files.stderr,
 			SysProcAttr: &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL},
 		}
 		if e.file != nil {
 			cmd.Path, cmd.Dir, cmd.ExtraFiles = "/proc/self/fd/3", "/", []*os.File{e.file}
+		}
+		if files.questions != nil {
+			cmd.ExtraFiles = append(cmd.ExtraFiles, files.questions)
+			cmd.Env = append(slices.Clip(env), fmt.Sprintf("%s=%d", transport.QuestionsVariable, 2+len(cmd.ExtraFiles)))
 		}
 		if c.user > 0 {
 			cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(c.user), Gid: uint32(c.user)}

@@ -52,6 +52,9 @@ func TestContractOneRuns(t *testing.T) {
 			if err := p.Apply(t.Context(), replica(8, 1)); err != nil {
 				t.Fatal(err)
 			}
+			if transport == TransportProcess && processOf(t, p.(*Policy)).questions != nil {
+				t.Error("it is asked at a socket that it does not know")
+			}
 			verdicts, scores := make([]uint32, 8), make([]int64, 8)
 			if err := p.Filter(t.Context(), 0, 7, indexes(8), verdicts); err != nil {
 				t.Fatal(err)

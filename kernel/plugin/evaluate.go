@@ -10,6 +10,7 @@ import (
 
 	"pintle.dev/pintle/sdk"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
+	"pintle.dev/pintle/sdk/transport"
 )
 
 var _ contractv1.Evaluator = (*Policy)(nil)
@@ -202,10 +203,9 @@ func (g *processGuest) evaluate(ctx context.Context, queue []part, generation ui
 	for k, q := range e.Scores {
 		req.Scores = append(req.Scores, &contractv1.Question{Plugin: n.scores[k], Nodes: q.Nodes})
 	}
-	ctx, cancel := context.WithTimeout(ctx, g.timeout)
-	defer cancel()
+	resp := &contractv1.EvaluateResponse{}
 	began := time.Now()
-	resp, err := g.scheduling.Evaluate(ctx, req)
+	err = g.ask(ctx, transport.Evaluate, req, resp, maxAnswerBytes, g.timeout)
 	elapsed := time.Since(began)
 	if status.Code(err) == codes.Unimplemented {
 		g.alone = true

@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"pintle.dev/pintle/kernel/node/cgroup"
@@ -35,9 +36,8 @@ type processGuest struct {
 	memory     *resource.Quantity // its limit
 	log        *slog.Logger
 	conn       *grpc.ClientConn
+	questions  *transport.Asker // nil: it is asked by gRPC alone
 	lifecycle  contractv1.LifecycleClient
-	scheduling contractv1.SchedulingClient
-	cycles     contractv1.CycleClient
 	process    int
 	timeout    time.Duration
 	generation uint64
@@ -67,6 +67,7 @@ type processOptions struct {
 	digest       string
 	runDirectory string
 	call, start  time.Duration
+	asked        bool         // by the scheduler
 	log, words   *slog.Logger // words is for what the process writes
 	budget       *logBudget
 	confinement
@@ -168,14 +169,16 @@ func startProcess(ctx context.Context, b *Bundle, a *Artifact, o processOptions)
 	if !ok {
 		return nil, fmt.Errorf("plugin bundle %s: dispensed %T", name, raw)
 	}
-	g.conn = conn
-	g.lifecycle, g.scheduling, g.cycles = contractv1.NewLifecycleClient(conn), contractv1.NewSchedulingClient(conn), contractv1.NewCycleClient(conn)
+	g.conn, g.lifecycle = conn, contractv1.NewLifecycleClient(conn)
 	d, err := g.lifecycle.Describe(ctx, &contractv1.DescribeRequest{MinContract: spoken.oldest, MaxContract: spoken.newest})
 	if err != nil {
 		return nil, fmt.Errorf("plugin bundle %s: describe: %w", name, err)
 	}
 	if err := spoken.check(b.Manifest.Name, d.GetContract()); err != nil {
 		return nil, err
+	}
+	if g.questions, err = r.asker(d.GetQuestions()); err != nil {
+		return nil, fmt.Errorf("plugin bundle %s: %w", name, err)
 	}
 	g.plugins, g.classes = d.GetPlugins(), d.GetClasses()
 	g.words = make([]wordTable, len(g.plugins))
@@ -191,9 +194,15 @@ func (r *processRunner) prepare(name string, exe *executable, o *processOptions,
 		}
 	}
 	r.sockets = dir
-	var ends [2]*os.File // the process's
-	for i := range ends {
-		if r.output[i], ends[i], err = os.Pipe(); err != nil {
+	var ends processFiles
+	if r.output[0], ends.stdout, err = os.Pipe(); err != nil {
+		return err
+	}
+	if r.output[1], ends.stderr, err = os.Pipe(); err != nil {
+		return err
+	}
+	if o.asked {
+		if r.questions, ends.questions, err = socketPair(); err != nil {
 			return err
 		}
 	}
@@ -207,14 +216,13 @@ func (r *processRunner) prepare(name string, exe *executable, o *processOptions,
 		}
 	}
 	r.start = func() (*exec.Cmd, error) {
-		defer ends[0].Close()
-		defer ends[1].Close()
+		defer ends.close()
 		full := append([]string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG=C.UTF-8"}, env...)
 		if o.limits.memory > 0 {
 			// Go collects sooner instead of passing the limit; others take no notice.
 			full = append(full, fmt.Sprintf("GOMEMLIMIT=%d", o.limits.memory/10*9))
 		}
-		cmd, err := o.confinement.start(exe, o.digest, full, ends[0], ends[1], r.group)
+		cmd, err := o.confinement.start(exe, o.digest, full, &ends, r.group)
 		r.failed = err
 		return cmd, err
 	}
@@ -341,12 +349,26 @@ func (g *processGuest) another(_ context.Context, i int, name string) (int, erro
 	return len(g.plugins) - 1, nil
 }
 
-func (g *processGuest) apply(ctx context.Context, p part, timeout time.Duration) error {
+// ask asks one of the questions of a decision: at the socket that the process has
+// for them, or by gRPC. A question that belongs to a trace goes by gRPC, which tells
+// the process of it.
+func (g *processGuest) ask(ctx context.Context, q transport.Question, req, resp proto.Message, limit int, timeout time.Duration) error {
+	if g.questions != nil && !sampled(ctx) {
+		return g.questions.Ask(ctx, q, req, resp, limit, timeout)
+	}
+	return g.invoke(ctx, q, req, resp, limit, timeout)
+}
+
+// invoke asks by gRPC.
+func (g *processGuest) invoke(ctx context.Context, q transport.Question, req, resp proto.Message, limit int, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	generation := p.delta.GetGeneration()
-	resp, err := g.scheduling.Apply(ctx, &contractv1.ApplyRequest{Delta: p.whole()})
-	if err != nil {
+	return g.conn.Invoke(ctx, q.Method(), req, resp, grpc.MaxCallRecvMsgSize(limit))
+}
+
+func (g *processGuest) apply(ctx context.Context, p part, timeout time.Duration) error {
+	generation, resp := p.delta.GetGeneration(), &contractv1.ApplyResponse{}
+	if err := g.ask(ctx, transport.Apply, &contractv1.ApplyRequest{Delta: p.whole()}, resp, maxAnswerBytes, timeout); err != nil {
 		return g.failed("apply", err)
 	}
 	if resp.GetGeneration() != generation {
@@ -357,10 +379,8 @@ func (g *processGuest) apply(ctx context.Context, p part, timeout time.Duration)
 }
 
 func (g *processGuest) filter(ctx context.Context, i int, class uint32, nodes, out []uint32) error {
-	ctx, cancel := context.WithTimeout(ctx, g.timeout)
-	defer cancel()
-	resp, err := g.scheduling.Filter(ctx, &contractv1.FilterRequest{Plugin: g.plugins[i].GetName(), Class: class, Nodes: nodes, Generation: g.generation})
-	if err != nil {
+	req, resp := &contractv1.FilterRequest{Plugin: g.plugins[i].GetName(), Class: class, Nodes: nodes, Generation: g.generation}, &contractv1.FilterResponse{}
+	if err := g.ask(ctx, transport.Filter, req, resp, maxAnswerBytes, g.timeout); err != nil {
 		return g.failed("filter", err)
 	}
 	return g.verdicts(i, resp.GetVerdicts(), resp.GetReasons(), out)
@@ -410,10 +430,12 @@ func (g *processGuest) intern(i int, set *contractv1.ReasonSet) (uint32, error) 
 }
 
 func (g *processGuest) cycle(ctx context.Context, req *contractv1.CycleRequest, timeout time.Duration) (*contractv1.CycleResponse, error) {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	resp, err := g.cycles.Run(ctx, req, grpc.MaxCallRecvMsgSize(maxCycleAnswer))
-	if err != nil {
+	ask := g.ask
+	if req.GetSteps()[0].GetPoint().Beside() {
+		ask = g.invoke // these last, and several are under way
+	}
+	resp := &contractv1.CycleResponse{}
+	if err := ask(ctx, transport.RunCycle, req, resp, maxCycleAnswer, timeout); err != nil {
 		return nil, g.failed("cycle", err)
 	}
 	return resp, nil
@@ -435,20 +457,16 @@ func (g *processGuest) said(i int, verdict uint32) *contractv1.ReasonSet {
 }
 
 func (g *processGuest) score(ctx context.Context, i int, class uint32, nodes []uint32, out []int64) error {
-	ctx, cancel := context.WithTimeout(ctx, g.timeout)
-	defer cancel()
-	resp, err := g.scheduling.Score(ctx, &contractv1.ScoreRequest{Plugin: g.plugins[i].GetName(), Class: class, Nodes: nodes, Generation: g.generation})
-	if err != nil {
+	req, resp := &contractv1.ScoreRequest{Plugin: g.plugins[i].GetName(), Class: class, Nodes: nodes, Generation: g.generation}, &contractv1.ScoreResponse{}
+	if err := g.ask(ctx, transport.Score, req, resp, maxAnswerBytes, g.timeout); err != nil {
 		return g.failed("score", err)
 	}
 	return g.scores(resp, out)
 }
 
 func (g *processGuest) normalize(ctx context.Context, i int, class uint32, nodes []uint32, scores []int64) error {
-	ctx, cancel := context.WithTimeout(ctx, g.timeout)
-	defer cancel()
-	resp, err := g.scheduling.Normalize(ctx, &contractv1.NormalizeRequest{Plugin: g.plugins[i].GetName(), Class: class, Nodes: nodes, Scores: scores})
-	if err != nil {
+	req, resp := &contractv1.NormalizeRequest{Plugin: g.plugins[i].GetName(), Class: class, Nodes: nodes, Scores: scores}, &contractv1.ScoreResponse{}
+	if err := g.ask(ctx, transport.Normalize, req, resp, maxAnswerBytes, g.timeout); err != nil {
 		return g.failed("normalize", err)
 	}
 	return g.scores(resp, scores)

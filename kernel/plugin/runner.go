@@ -15,8 +15,10 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-plugin/runner"
+	"golang.org/x/sys/unix"
 
 	"pintle.dev/pintle/kernel/node/cgroup"
+	"pintle.dev/pintle/sdk/transport"
 )
 
 // lastWords is how long the output of a process that ended is still read: what
@@ -33,6 +35,8 @@ type processRunner struct {
 	group   *cgroup.Group // nil without cgroups
 	output  [2]*os.File   // its standard output and standard error, our ends
 	stderr  io.Reader
+	// questions is our end of the socket that the process inherits; nil: it is not asked.
+	questions net.Conn
 
 	mu     sync.Mutex
 	cmd    *exec.Cmd
@@ -105,10 +109,53 @@ func (r *processRunner) close() error {
 			f.Close()
 		}
 	}
+	if r.questions != nil {
+		r.questions.Close()
+	}
 	if r.group == nil {
 		return nil
 	}
 	return errors.Join(r.group.Kill(), r.group.Remove())
+}
+
+// asker asks at the socket that the process inherited, if it answers frames of a
+// version that is known here; otherwise the socket is closed.
+func (r *processRunner) asker(version uint32) (*transport.Asker, error) {
+	switch {
+	case r.questions == nil:
+		return nil, nil
+	case version != transport.QuestionsVersion:
+		return nil, r.questions.Close()
+	}
+	return transport.NewAsker(r.questions), nil
+}
+
+// socketPair makes a connection of this process, ours, with one that it starts.
+// Nobody else can have an end: there is no name to find it by.
+func socketPair() (ours net.Conn, theirs *os.File, err error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, os.NewSyscallError("socketpair", err)
+	}
+	end := os.NewFile(uintptr(fds[0]), "questions")
+	defer end.Close()
+	theirs = os.NewFile(uintptr(fds[1]), "questions")
+	if ours, err = net.FileConn(end); err != nil {
+		theirs.Close()
+		return nil, nil, err
+	}
+	return ours, theirs, nil
+}
+
+// processFiles are what a process is started with; questions may be nil.
+type processFiles struct{ stdout, stderr, questions *os.File }
+
+func (f *processFiles) close() {
+	f.stdout.Close()
+	f.stderr.Close()
+	if f.questions != nil {
+		f.questions.Close()
+	}
 }
 
 // outOfMemory reports whether a process of it was killed because it passed the

@@ -245,7 +245,7 @@ func (u *unit) launch(ctx context.Context, m **module) (g guest, err error) {
 		g = w
 	} else {
 		p, err := startProcess(ctx, u.bundle, u.artifact, processOptions{
-			digest: u.digest, runDirectory: u.run, call: u.call, start: u.start,
+			digest: u.digest, runDirectory: u.run, call: u.call, start: u.start, asked: u.scheduling(),
 			log: u.log, words: u.words, budget: u.budget, confinement: u.confined,
 		})
 		if err != nil {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/signal"
 	"sync"
@@ -66,16 +67,27 @@ type Instancer interface {
 // dispenses a *grpc.ClientConn.
 type Plugin struct {
 	goplugin.NetRPCUnsupportedPlugin
-	services []Service
+	services  []Service
+	questions *os.File // nil: the kernel asks by gRPC alone
 }
 
 var _ goplugin.GRPCPlugin = (*Plugin)(nil)
 
 // GRPCServer registers Lifecycle and every kind's service.
 func (p *Plugin) GRPCServer(_ *goplugin.GRPCBroker, s *grpc.Server) error {
-	contractv1.RegisterLifecycleServer(s, &lifecycle{services: p.services})
+	l := &lifecycle{services: p.services}
+	contractv1.RegisterLifecycleServer(s, l)
+	a := &answerer{ServiceRegistrar: s}
 	for _, service := range p.services {
-		service.RegisterWith(s)
+		service.RegisterWith(a)
+	}
+	if p.questions != nil {
+		l.questions = QuestionsVersion
+		go func() { // ends with the process, or when the kernel closes its end
+			if err := a.serve(p.questions); err != nil {
+				slog.Error("the kernel cannot ask at the socket for questions", "error", err)
+			}
+		}()
 	}
 	return nil
 }
@@ -100,7 +112,7 @@ func Serve(services ...Service) error {
 	go footprint.Keep(ctx) // ends with the process
 	goplugin.Serve(&goplugin.ServeConfig{
 		HandshakeConfig: Handshake,
-		Plugins:         goplugin.PluginSet{Name: &Plugin{services: services}},
+		Plugins:         goplugin.PluginSet{Name: &Plugin{services: services, questions: inherited()}},
 		Logger:          hclog.New(&hclog.LoggerOptions{Level: hclog.Error, Output: os.Stderr, JSONFormat: true}),
 		GRPCServer: func(opts []grpc.ServerOption) *grpc.Server {
 			return grpc.NewServer(append(opts, grpc.MaxRecvMsgSize(MaxMessageBytes), grpc.MaxSendMsgSize(MaxMessageBytes))...)
@@ -113,13 +125,14 @@ func Serve(services ...Service) error {
 type lifecycle struct {
 	contractv1.UnimplementedLifecycleServer
 
-	services []Service
-	stop     sync.Once
-	stopped  error
+	services  []Service
+	questions uint32 // the version of frames that are answered
+	stop      sync.Once
+	stopped   error
 }
 
 func (l *lifecycle) Describe(_ context.Context, req *contractv1.DescribeRequest) (*contractv1.Description, error) {
-	d := &contractv1.Description{Classes: true}
+	d := &contractv1.Description{Classes: true, Questions: l.questions}
 	needs := uint32(contract.One)
 	for _, s := range l.services {
 		for _, p := range s.Describe() {

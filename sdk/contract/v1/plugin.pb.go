@@ -91,7 +91,10 @@ type Description struct {
 	Contract uint32               `protobuf:"varint,1,opt,name=contract,proto3" json:"contract,omitempty"`
 	Plugins  []*PluginDescription `protobuf:"bytes,2,rep,name=plugins,proto3" json:"plugins,omitempty"`
 	// classes: it knows PodAdd.class.
-	Classes       bool `protobuf:"varint,3,opt,name=classes,proto3" json:"classes,omitempty"`
+	Classes bool `protobuf:"varint,3,opt,name=classes,proto3" json:"classes,omitempty"`
+	// questions: the version of frames that it answers at the socket which it
+	// inherited (sdk/ABI.md, "Processes"); 0: it is asked by gRPC alone.
+	Questions     uint32 `protobuf:"varint,4,opt,name=questions,proto3" json:"questions,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -145,6 +148,13 @@ func (x *Description) GetClasses() bool {
 		return x.Classes
 	}
 	return false
+}
+
+func (x *Description) GetQuestions() uint32 {
+	if x != nil {
+		return x.Questions
+	}
+	return 0
 }
 
 type PluginDescription struct {
@@ -694,11 +704,12 @@ const file_plugin_proto_rawDesc = "" +
 	"\fplugin.proto\x12\x12pintle.contract.v1\"W\n" +
 	"\x0fDescribeRequest\x12!\n" +
 	"\fmin_contract\x18\x01 \x01(\rR\vminContract\x12!\n" +
-	"\fmax_contract\x18\x02 \x01(\rR\vmaxContract\"\x84\x01\n" +
+	"\fmax_contract\x18\x02 \x01(\rR\vmaxContract\"\xa2\x01\n" +
 	"\vDescription\x12\x1a\n" +
 	"\bcontract\x18\x01 \x01(\rR\bcontract\x12?\n" +
 	"\aplugins\x18\x02 \x03(\v2%.pintle.contract.v1.PluginDescriptionR\aplugins\x12\x18\n" +
-	"\aclasses\x18\x03 \x01(\bR\aclasses\"\x8a\x03\n" +
+	"\aclasses\x18\x03 \x01(\bR\aclasses\x12\x1c\n" +
+	"\tquestions\x18\x04 \x01(\rR\tquestions\"\x8a\x03\n" +
 	"\x11PluginDescription\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x14\n" +
