@@ -154,6 +154,34 @@ func (b *pluginBench) ask(ctx context.Context) error {
 				note("the delta of a bound pod and the question; the question alone: %.2f us", median(each(list, 1e3, func(d pluginDriven) float64 { return d.Asked }))),
 		)
 	}
+	return b.cross(ctx)
+}
+
+// cross measures how much of a crossing into a module is the engine's and the
+// compiler's: a template in C beside ours in Go.
+func (b *pluginBench) cross(ctx context.Context) error {
+	if _, err := exec.LookPath("clang"); err != nil {
+		fmt.Println("  wasm: one crossing, modules in Go and in C: left out, there is no clang")
+		return nil
+	}
+	dir := filepath.Join(b.dir, "c", "tier")
+	if _, err := pintle(ctx, "plugin", "init", "predicate", "tier", "--lang", "c", "--dir", dir); err != nil {
+		return err
+	}
+	if _, err := pintle(ctx, "plugin", "build", dir); err != nil {
+		return err
+	}
+	for _, m := range []struct{ language, bundle, module string }{
+		{"Go", filepath.Join(b.dir, "fits"), "fits.wasm"},
+		{"C", dir, "tier.wasm"},
+	} {
+		list, err := b.repeat(ctx, pluginDrive{Phase: "cross", Transport: "wasm", Bundle: m.bundle, Module: filepath.Join(m.bundle, m.module)})
+		if err != nil {
+			return err
+		}
+		b.figures = append(b.figures, middle("wasm: one crossing, a module in "+m.language, "us", 0, each(list, 1e3, func(d pluginDriven) float64 { return d.Crossing })...).
+			note("of which a call that does nothing, with nothing of ours: %.2f us", median(each(list, 1e3, func(d pluginDriven) float64 { return d.Bare }))))
+	}
 	return nil
 }
 

@@ -16,10 +16,10 @@ import (
 // pluginDrive is work for the plugin host without a kernel around it. Like a
 // drive it runs in a process of its own, plugindrive_test.go, a fresh one each.
 type pluginDrive struct {
-	// Phase is ask, percall, weigh or many.
+	// Phase is ask, cross, percall, weigh or many.
 	Phase     string
 	Transport string
-	// Bundle is a sealed bundle, Module that of percall.
+	// Bundle is a sealed bundle, Module that of percall, and the bundle's of cross.
 	Bundle, Module string
 	// Predicate is which of testdata/fits is asked: 0 Fits, 1 Room.
 	Predicate int
@@ -34,7 +34,10 @@ type pluginDrive struct {
 type pluginDriven struct {
 	Plugins int `json:",omitempty"`
 
-	// Of ask. Crossing is a question about one node, Pass one about all, Changed
+	// Of cross: a call of pintle_abi_version, which does nothing, with nothing of
+	// ours around it.
+	Bare float64 `json:",omitempty"`
+	// Of ask. Crossing, of cross as well, is a question about one node, Pass one about all, Changed
 	// the delta of a bound pod and a question about its node, Asked that question
 	// alone.
 	Crossing, Pass, Changed, Asked float64 `json:",omitempty"`

@@ -77,6 +77,8 @@ func (d pluginDrive) run(ctx context.Context, spend time.Duration) (out pluginDr
 	switch d.Phase {
 	case "ask":
 		err = w.ask(ctx, &out)
+	case "cross":
+		err = w.cross(ctx, &out)
 	case "percall":
 		err = w.perCall(ctx, &out)
 	case "weigh":
@@ -202,8 +204,7 @@ func (w *pluginWorld) ask(ctx context.Context, out *pluginDriven) error {
 				return fmt.Errorf("node %d: %q", i, reasons)
 			}
 		}
-		one := nodes[:1]
-		if out.Crossing, err = w.median(100, func() error { return policy.Filter(ctx, w.drive.Predicate, conformance.Class, one, verdicts[:1]) }); err != nil {
+		if out.Crossing, err = w.crossing(ctx, policy); err != nil {
 			return err
 		}
 		if out.Pass, err = w.median(1, func() error { return policy.Filter(ctx, w.drive.Predicate, conformance.Class, nodes, verdicts) }); err != nil {
@@ -220,6 +221,38 @@ func (w *pluginWorld) ask(ctx context.Context, out *pluginDriven) error {
 			return err
 		}
 		return w.changed(ctx, policy, out)
+	})
+}
+
+// crossing measures a question about one node.
+func (w *pluginWorld) crossing(ctx context.Context, policy contractv1.Policy) (float64, error) {
+	one, verdicts := w.Nodes()[:1], make([]uint32, 1)
+	return w.median(100, func() error { return policy.Filter(ctx, w.drive.Predicate, conformance.Class, one, verdicts) })
+}
+
+// cross measures a question about one node, and what a call of the bundle's module
+// costs by itself.
+func (w *pluginWorld) cross(ctx context.Context, out *pluginDriven) error {
+	binary, err := os.ReadFile(w.drive.Module)
+	if err != nil {
+		return err
+	}
+	r := wazero.NewRuntime(ctx)
+	defer r.Close(ctx)
+	if _, err := wasi_snapshot_preview1.Instantiate(ctx, r); err != nil {
+		return err
+	}
+	module, err := r.InstantiateWithConfig(ctx, binary, wazero.NewModuleConfig().WithStartFunctions("_initialize"))
+	if err != nil {
+		return err
+	}
+	version, stack := module.ExportedFunction("pintle_abi_version"), make([]uint64, 1)
+	if out.Bare, err = w.median(100, func() error { return version.CallWithStack(ctx, stack) }); err != nil {
+		return err
+	}
+	return w.host(ctx, []string{w.drive.Bundle}, func(policy contractv1.Policy, _ time.Duration) (err error) {
+		out.Crossing, err = w.crossing(ctx, policy)
+		return err
 	})
 }
 

@@ -132,7 +132,12 @@ func (b *breaker) report(now time.Time) (v1alpha1.PluginCircuit, string) {
 
 // admit reports whether a plugin of the unit may be asked.
 func (u *unit) admit(name string, now time.Time) error {
-	if err := u.counted(name).circuit.admit(now); err != nil {
+	return u.counted(name).admit(name, now)
+}
+
+// admit reports whether the plugin of a name may be asked.
+func (s *stats) admit(name string, now time.Time) error {
+	if err := s.circuit.admit(now); err != nil {
 		return fmt.Errorf("plugin %s %w", pluginOf(name), err)
 	}
 	return nil

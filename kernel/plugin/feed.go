@@ -424,14 +424,15 @@ func (u *unit) ask(ctx context.Context, name, call string, generation uint64, qu
 	// looks are enough.
 	handed := time.Now()
 	began := handed
-	if err := u.admit(name, handed); err != nil {
+	s := u.counted(name)
+	if err := s.admit(name, handed); err != nil {
 		return err
 	}
 	if len(u.queue) > 0 {
 		if err := u.drain(ctx); err != nil {
 			if ctx.Err() == nil {
 				now := time.Now()
-				u.note(name, now, 0, now.Sub(handed), err)
+				u.noteOf(s, name, now, 0, now.Sub(handed), err)
 			}
 			return err
 		}
@@ -448,7 +449,7 @@ func (u *unit) ask(ctx context.Context, name, call string, generation uint64, qu
 	if err == nil && aside(call) && !slow(now.Sub(handed), u.call) {
 		return nil
 	}
-	u.note(name, now, now.Sub(began), now.Sub(handed), err)
+	u.noteOf(s, name, now, now.Sub(began), now.Sub(handed), err)
 	if err == nil {
 		u.counted(name).ended(u.answered, now.Sub(began))
 		return nil
@@ -456,7 +457,7 @@ func (u *unit) ask(ctx context.Context, name, call string, generation uint64, qu
 	err = fmt.Errorf("plugin %s: %w", pluginOf(name), err)
 	if errors.Is(err, errBroken) {
 		u.broke(err)
-	} else if u.counted(name).failed(err, time.Now()) {
+	} else if s.failed(err, time.Now()) {
 		u.log.Warn("plugin did not answer a question", "error", err)
 	}
 	return err
