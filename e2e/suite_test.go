@@ -209,7 +209,12 @@ var kubectlPath = sync.OnceValues(func() (string, error) {
 })
 
 // buildTool builds a static program of the tests into bin/e2e.
-func buildTool(name, pkg, link string) (string, error) {
+func buildTool(name, folder, link string) (string, error) {
+	return buildPackage(name, folder, ".", link)
+}
+
+// buildPackage builds a program that the module of a folder names.
+func buildPackage(name, folder, pkg, link string) (string, error) {
 	repo, err := cluster.Repository()
 	if err != nil {
 		return "", err
@@ -220,10 +225,10 @@ func buildTool(name, pkg, link string) (string, error) {
 	}
 	out := filepath.Join(bin, "e2e", name)
 	// From its own folder, which may be a module of its own.
-	cmd := exec.Command("go", "build", "-ldflags=-s -w "+link, "-o", out, ".")
-	cmd.Dir, cmd.Env = filepath.Join(repo, pkg), append(os.Environ(), "CGO_ENABLED=0")
+	cmd := exec.Command("go", "build", "-ldflags=-s -w "+link, "-o", out, pkg)
+	cmd.Dir, cmd.Env = filepath.Join(repo, folder), append(os.Environ(), "CGO_ENABLED=0")
 	if text, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build %s: %w\n%s", pkg, err, text)
+		return "", fmt.Errorf("build %s: %w\n%s", name, err, text)
 	}
 	return out, nil
 }
