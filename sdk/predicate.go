@@ -139,6 +139,12 @@ type Predicate struct {
 	// that the pod does not ask for. The host asks about no node then. State is that
 	// of Prepare, or nil. May be nil.
 	Idle func(pod *Pod, state any) bool
+	// Indifferent reports that pods of the class do not concern each other: where one
+	// is put, nothing changes for the next one on any other node, as long as the
+	// class and the objects of Reads stay as they are. The host may then decide about
+	// several at once. State is that of Prepare, or nil. A plugin of ScopeNode is
+	// indifferent by itself. May be nil.
+	Indifferent func(pod *Pod, state any) bool
 	// Filter must be pure: the same replica gives the same verdict.
 	Filter func(r *Request) Verdict
 	// FilterNodes is Filter for many nodes, faster; one of both is enough.
@@ -165,6 +171,8 @@ type Priority struct {
 	Moved func(state any) (nodes []uint32, all bool)
 	// Idle is as a predicate's: the raw score of every node is 0.
 	Idle func(pod *Pod, state any) bool
+	// Indifferent is as a predicate's, of raw scores.
+	Indifferent func(pod *Pod, state any) bool
 	// Score returns the raw score of one node.
 	Score func(r *Request) int64
 	// ScoreNodes is Score for many nodes, faster; one of both is enough.

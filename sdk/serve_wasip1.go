@@ -176,6 +176,20 @@ func exportIdle(plugin int32, class uint32) int32 {
 	return 0
 }
 
+// exportIndifferent is part of the contract since version 3.
+//
+//go:wasmexport pintle_indifferent
+func exportIndifferent(plugin int32, class uint32) int32 {
+	indifferent, err := theGuest().Indifferent(int(plugin), class)
+	switch {
+	case err != nil:
+		return status(err)
+	case indifferent:
+		return 1
+	}
+	return 0
+}
+
 //go:wasmexport pintle_normalize
 func exportNormalize(plugin int32, class, nodes, n, scores uint32) int32 {
 	return status(theGuest().Normalize(int(plugin), class, memoryAt[uint32](nodes, n), memoryAt[int64](scores, n)))

@@ -401,11 +401,14 @@ func (u *unit) await(ctx context.Context) {
 
 // aside reports whether a call only saves others. That one of them went well is no
 // sign that a plugin which dozes over nodes is well again.
-func aside(call string) bool { return call == callIdle || call == callMoved }
+func aside(call string) bool {
+	return call == callIdle || call == callMoved || call == callIndifferent
+}
 
 const (
-	callIdle  = "idle"
-	callMoved = "moved"
+	callIdle        = "idle"
+	callIndifferent = "indifferent"
+	callMoved       = "moved"
 )
 
 // ask runs one question against the guest at the given replica generation.

@@ -3,6 +3,8 @@ package plugin
 import (
 	"context"
 
+	"github.com/tetratelabs/wazero/api"
+
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
 
@@ -39,8 +41,13 @@ func (g *wasmGuest) idle(i int, class uint32) (bool, error) {
 	if g.idleFn == nil {
 		return false, nil
 	}
+	return g.asserts(g.idleFn, i, class)
+}
+
+// asserts is what a module answers to a question about a class that is yes or no.
+func (g *wasmGuest) asserts(question api.Function, i int, class uint32) (bool, error) {
 	g.stack[0], g.stack[1] = uint64(i), uint64(class)
-	if err := g.invoke(g.idleFn, g.timeout); err != nil {
+	if err := g.invoke(question, g.timeout); err != nil {
 		return false, err
 	}
 	switch int32(g.stack[0]) {

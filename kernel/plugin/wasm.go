@@ -79,6 +79,7 @@ type wasmGuest struct {
 	unresolvableFn       api.Function // nil where no verdict is
 	movedFn              api.Function // nil where no plugin keeps count
 	idleFn               api.Function // nil where each plugin has to do with all pods
+	indifferentFn        api.Function // nil where pods of a class may concern each other
 	movedNodes           []uint32     // the last answer of it
 
 	nodes, out, data wasmBuffer
@@ -145,6 +146,7 @@ func (m *module) instantiate(timeout, start time.Duration, log *slog.Logger) (_ 
 		{&g.unresolvableFn, "pintle_unresolvable", "ii", "i", true},
 		{&g.movedFn, "pintle_moved", "iilii", "i", true},
 		{&g.idleFn, "pintle_idle", "ii", "i", true},
+		{&g.indifferentFn, "pintle_indifferent", "ii", "i", true},
 	} {
 		f := g.instance.ExportedFunction(s.name)
 		if f == nil && s.may {

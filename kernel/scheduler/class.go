@@ -62,6 +62,7 @@ type class struct {
 	changed          []uint32
 	unmeasured       []bool
 	flipped, tallied bool
+	remeasured       bool     // by totals, last: scores were measured by something else
 	message          string   // why no node fits, or empty: not worked out yet
 	failed           *failure // what message was worked out with
 	trouble          error    // what a priority failed with in this decision; it counted 0
@@ -77,6 +78,8 @@ type class struct {
 	trials   *trials
 
 	*scratch // of the snapshot, while the class is brought up to date
+
+	pace pace // how many pods of the class are decided about at once
 
 	metrics *profileMetrics // of the attempt under way; nil: nobody counts
 }

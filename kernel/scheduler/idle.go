@@ -11,6 +11,9 @@ import (
 type idle struct {
 	now   bool
 	stays bool // in this decision: it was before
+
+	// indifferent, where it was asked: pods of the class do not concern each other.
+	indifferent, asked bool
 }
 
 // rest asks the plugins whether they have nothing to say, where that may be another
@@ -25,7 +28,7 @@ func (c *class) rest(ctx context.Context, s *snapshot) {
 			i.stays = i.now
 		} else {
 			now := idler.IdleVerdict(ctx, p, c.id)
-			i.now, i.stays = now, now && i.now
+			*i = idle{now: now, stays: now && i.now}
 		}
 	}
 	for k := range c.priorities {
@@ -39,6 +42,6 @@ func (c *class) rest(ctx context.Context, s *snapshot) {
 			c.raw[k], c.have[k], c.norm[k] = nil, nil, nil
 			c.moved[k], c.unmeasured[k], c.tallied = true, true, false
 		}
-		i.now = now
+		*i = idle{now: now}
 	}
 }

@@ -225,6 +225,16 @@ func (p *testPolicy) IdleScore(ctx context.Context, i int, class uint32) bool {
 	return p.IdleVerdict(ctx, p.offset+i, class)
 }
 
+// IndifferentVerdict and IndifferentScore are what the guest says, too.
+func (p *testPolicy) IndifferentVerdict(_ context.Context, i int, class uint32) bool {
+	indifferent, err := p.guest.Indifferent(i, class)
+	return err == nil && indifferent
+}
+
+func (p *testPolicy) IndifferentScore(ctx context.Context, i int, class uint32) bool {
+	return p.IndifferentVerdict(ctx, p.offset+i, class)
+}
+
 func (p *testPolicy) MovedVerdicts(_ context.Context, i int, class uint32, since uint64) (uint64, []uint32, bool) {
 	now, nodes, all, err := p.guest.Moved(i, class, since)
 	return now, nodes, !all && err == nil

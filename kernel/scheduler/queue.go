@@ -226,6 +226,24 @@ func (q *queue) pop(now time.Time) *podEntry {
 	return p
 }
 
+// popAlike takes the next active pod if it is like another one that was taken.
+func (q *queue) popAlike(p *podEntry) *podEntry {
+	if q.active.Len() == 0 || !alike(q.active.items[0], p) {
+		return nil
+	}
+	next := heap.Pop(&q.active).(*podEntry)
+	next.place = nowhere
+	next.attempts++
+	return next
+}
+
+// unpop puts an active pod back that was not tried after all.
+func (q *queue) unpop(p *podEntry) {
+	p.attempts--
+	p.place = active
+	heap.Push(&q.active, p)
+}
+
 // wake moves pods whose back-off ended to the active queue.
 func (q *queue) wake(now time.Time) {
 	for _, h := range []*podHeap{&q.backoff, &q.faulty} {

@@ -29,12 +29,13 @@ func (c *class) choose(ctx context.Context, random *rand.Rand) (node uint32, tot
 func (c *class) totals(ctx context.Context) (best int64, err error) {
 	c.tally.resize(len(c.fail))
 	every := !c.tallied || len(c.changed) > len(c.fit)/8
+	c.remeasured = false
 	for i := range c.priorities {
 		other, err := c.project(ctx, i)
 		if err != nil {
 			return 0, err
 		}
-		every = every || other
+		every, c.remeasured = every || other, c.remeasured || other
 	}
 	if every {
 		c.tallyAll()

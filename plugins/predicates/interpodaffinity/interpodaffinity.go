@@ -27,7 +27,7 @@ var (
 func New() sdk.Predicate {
 	return sdk.Predicate{
 		Name: Name, Scope: sdk.ScopeCluster, Contract: contract.Three, Reads: []string{podaffinity.KindNamespace}, Events: events(),
-		Configure: configure, Prepare: prepare, Follow: follow, Moved: moved, FilterNodes: filter,
+		Configure: configure, Prepare: prepare, Follow: follow, Moved: moved, Indifferent: indifferent, FilterNodes: filter,
 	}
 }
 
@@ -85,6 +85,12 @@ func moved(prepared any) ([]uint32, bool) {
 	all := s.all
 	s.moved, s.all = s.refused.Moved(s.hated.Moved(s.needed.Moved(s.moved[:0]))), false
 	return s.moved, all
+}
+
+// indifferent: the pod asks for no pods and against none, so that others like it
+// change nothing. What pods on nodes have against it is theirs.
+func indifferent(pod *sdk.Pod, _ any) bool {
+	return pod.PodAffinity == nil && pod.PodAntiAffinity == nil
 }
 
 // required reads the required terms of an affinity, with the sums of their keys.

@@ -23,7 +23,7 @@ func New() sdk.Priority {
 	p := &priority{args: podaffinity.Args{HardPodAffinityWeight: 1}}
 	return sdk.Priority{
 		Name: Name, Scope: sdk.ScopeCluster, Normalize: sdk.NormalizeMinMax, MaxScore: sdk.MaxFrameworkScore, Reads: []string{podaffinity.KindNamespace},
-		Configure: p.configure, Prepare: p.prepare, Follow: follow, Moved: moved, ScoreNodes: score,
+		Configure: p.configure, Prepare: p.prepare, Follow: follow, Moved: moved, Indifferent: indifferent, ScoreNodes: score,
 	}
 }
 
@@ -86,6 +86,12 @@ func follow(_ *sdk.Cluster, _ *sdk.Pod, prepared any, changes []sdk.Change) any 
 	podaffinity.CountChanges(changes, s)
 	s.sums.Settle()
 	return s
+}
+
+// indifferent: the pod asks for no pods and against none, so that others like it
+// change nothing.
+func indifferent(pod *sdk.Pod, _ any) bool {
+	return pod.PodAffinity == nil && pod.PodAntiAffinity == nil
 }
 
 // moved lists the nodes of the domains whose sum, from the base, changed.

@@ -11,3 +11,14 @@ type Idler interface {
 	IdleVerdict(ctx context.Context, i int, class uint32) bool
 	IdleScore(ctx context.Context, i int, class uint32) bool
 }
+
+// Indifferer is a Policy whose plugins of scope cluster may know that pods of one
+// class do not concern each other. Of one that is none, each pod may concern all.
+type Indifferer interface {
+	// IndifferentVerdict reports that a pod of a class which is put on a node changes
+	// nothing about what predicate i says of the class and other nodes, whatever pods
+	// there are, until an object that it reads changes. IndifferentScore is the same
+	// of priority i and its raw scores.
+	IndifferentVerdict(ctx context.Context, i int, class uint32) bool
+	IndifferentScore(ctx context.Context, i int, class uint32) bool
+}

@@ -1,0 +1,32 @@
+package plugin
+
+import (
+	"context"
+
+	contractv1 "pintle.dev/pintle/sdk/contract/v1"
+)
+
+var _ contractv1.Indifferer = (*Policy)(nil)
+
+// IndifferentVerdict reports whether pods of the class do not concern each other to
+// predicate i.
+func (p *Policy) IndifferentVerdict(ctx context.Context, i int, class uint32) bool {
+	return p.filters[i].indifferent(ctx, p.replica, class)
+}
+
+// IndifferentScore is IndifferentVerdict of priority i.
+func (p *Policy) IndifferentScore(ctx context.Context, i int, class uint32) bool {
+	return p.scorers[i].indifferent(ctx, p.replica, class)
+}
+
+// indifferent asks the plugin; of one that fails, and of a process, pods may concern
+// each other.
+func (at place) indifferent(ctx context.Context, replica uint64, class uint32) (indifferent bool) {
+	err := at.unit.ask(ctx, at.name, callIndifferent, replica, func(_ context.Context, g guest, k int) (err error) {
+		if module, ok := g.(*wasmGuest); ok && module.indifferentFn != nil {
+			indifferent, err = module.asserts(module.indifferentFn, k, class)
+		}
+		return err
+	})
+	return err == nil && indifferent
+}

@@ -1,0 +1,240 @@
+package scheduler
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"pintle.dev/pintle/sdk"
+	contractv1 "pintle.dev/pintle/sdk/contract/v1"
+)
+
+// Pods of one class that wait behind each other are decided about together. The
+// nodes for them are chosen as if each node that gets one fell below those that had
+// the best total with it; then all are told to the plugins, which are asked about
+// these nodes in one crossing. Where a node did not fall, the decisions behind it
+// are taken back before anybody heard of them, the random numbers that they drew
+// included: what is left is what one decision after the other comes to, to the last
+// node. It is what kube-scheduler's opportunistic batching (KEP-5598) is for, with
+// the answers of the plugins instead of a guess that a node has no more room.
+
+// aheadMost bounds how many pods are decided about at once.
+const aheadMost = 64
+
+// pace is how many pods of a class are decided about at once: twice as many as stood
+// the last time, and none for a while after none did.
+type pace struct{ stood, rest, rests int }
+
+func (p *pace) next() int {
+	if p.rest > 0 {
+		p.rest--
+		return 0
+	}
+	return min(max(4, 2*p.stood), aheadMost)
+}
+
+// settle takes in how many stood; where none did, the next attempts are apart twice
+// as far as the ones before.
+func (p *pace) settle(stood int) {
+	p.stood = stood
+	if stood > 0 {
+		p.rests = 0
+		return
+	}
+	p.rests = min(max(4, 2*p.rests), 1024)
+	p.rest = p.rests
+}
+
+// runner is a pod that is decided about together with others.
+type runner struct {
+	pod      *podEntry
+	node     *nodeEntry
+	drawn    rand.PCG // the random numbers before its own
+	evidence *evidence
+}
+
+// ahead decides about the pods behind p, which was just placed on a node with a
+// total of d.Total, as far as they are of its class.
+func (s *Scheduler) ahead(ctx context.Context, p *podEntry, profile *profile, node *nodeEntry, d *Decision) {
+	c := p.shape.class
+	if !s.mayRun(ctx, p, profile, node) {
+		return
+	}
+	began := s.clock.Now()
+	run := s.choose(c, p, node, c.pace.next())
+	if len(run) == 0 {
+		return
+	}
+	defer clear(run)
+	feasible, best := len(c.fit), c.tally.most
+	for _, r := range run {
+		s.assumes(r.pod, r.node)
+	}
+	stood := 0
+	if s.flush(ctx) == nil && profile.policy == c.policy && s.verify(ctx, c, profile) {
+		for fell := node.index; stood < len(run) && c.tally.totals[fell] < best; stood++ {
+			fell = run[stood].node.index
+		}
+	}
+	if ctx.Err() != nil {
+		return
+	}
+	c.pace.settle(stood)
+	s.takeBackRun(run[stood:])
+	now := s.clock.Now()
+	for i := range run[:stood] {
+		r := &run[i]
+		r.pod.began = began
+		r.pod.seen, r.pod.except, r.pod.changed = s.eventSeq, 0, 0
+		profile.metrics.decided(profile.policy, now.Sub(began)/time.Duration(stood), feasible)
+		s.decisions++
+		s.record.keep(&Decision{
+			Namespace: r.pod.namespace, Name: r.pod.name, UID: r.pod.uid, Time: now, Attempt: r.pod.attempts,
+			Nodes: d.Nodes, Feasible: feasible, Node: r.node.name, Total: best, Versions: d.Versions, evidence: r.evidence,
+		})
+	}
+	c.used = s.decisions
+	for i := range run[:stood] {
+		if !s.send(ctx, s.request(run[i].pod, run[i].node.name)) {
+			return
+		}
+	}
+}
+
+// mayRun reports whether decisions about pods of a class depend on each other by
+// nothing but the nodes that they take, and nobody has to hear of each by itself.
+func (s *Scheduler) mayRun(ctx context.Context, p *podEntry, profile *profile, node *nodeEntry) bool {
+	c := p.shape.class
+	switch {
+	case c == nil || !p.assumed:
+		return false
+	case s.oneByOne || s.queue.active.Len() == 0 || !alike(s.queue.active.items[0], p):
+		return false
+	case s.deps.Tracer != nil || len(s.deps.Extenders) > 0 || len(s.snapshot.nominees) > 0 || len(s.unreserves) > 0:
+		return false
+	case profile.policy != c.policy || profile.next != nil || !c.known || c.trouble != nil:
+		return false
+	case !c.tallied || len(c.changed) > 0 || c.flipped || c.tally.totals[node.index] != c.tally.most:
+		return false // the node was not chosen by its total
+	case c.position+1 != s.snapshot.log.end() || len(s.snapshot.pending) != 1:
+		return false // something else happened
+	}
+	if followers := s.followers.Load(); followers != nil && len(*followers) > 0 {
+		return false
+	}
+	at := &profile.at
+	if at.has(contractv1.Point_PRE_SCORE) || len(at.stepsFor(c.shape, pointsBehind...)) > 0 {
+		return false
+	}
+	for i := range at.points[contractv1.Point_PRE_FILTER] {
+		if info := &at.points[contractv1.Point_PRE_FILTER][i]; info.Scope == string(sdk.ScopeCluster) && c.shape.concerns(info.Pods) {
+			return false
+		}
+	}
+	return c.indifferent(ctx)
+}
+
+// pointsBehind are those that a pod goes through once it has a node.
+var pointsBehind = []contractv1.Point{
+	contractv1.Point_RESERVE, contractv1.Point_PERMIT, contractv1.Point_PRE_BIND, contractv1.Point_BIND, contractv1.Point_POST_BIND,
+}
+
+// indifferent reports whether a pod of the class changes the answers about the class
+// on no node but its own, and each answer is good until something changes.
+func (c *class) indifferent(ctx context.Context) bool {
+	asked, ok := c.policy.(contractv1.Indifferer)
+	for p := range c.predicates {
+		if c.stale[p] {
+			return false
+		}
+		i := &c.idleP[p]
+		if i.now || c.predicates[p].Scope != string(sdk.ScopeCluster) {
+			continue
+		}
+		if !i.asked {
+			i.asked, i.indifferent = true, ok && asked.IndifferentVerdict(ctx, p, c.id)
+		}
+		if !i.indifferent {
+			return false
+		}
+	}
+	for k := range c.priorities {
+		if c.staleS[k] {
+			return false
+		}
+		i := &c.idleS[k]
+		if i.now || c.priorities[k].Scope != string(sdk.ScopeCluster) {
+			continue
+		}
+		if !i.asked {
+			i.asked, i.indifferent = true, ok && asked.IndifferentScore(ctx, k, c.id)
+		}
+		if !i.indifferent {
+			return false
+		}
+	}
+	return true
+}
+
+// alike reports whether a pod that is next is as another one to plugins, and goes
+// the ordinary way.
+func alike(next, p *podEntry) bool {
+	return next.shape == p.shape && next.pod.Spec.SchedulerName == p.pod.Spec.SchedulerName && next.nominated == ""
+}
+
+// choose takes up to n pods of p's class from the head of the queue and gives each
+// the node that it gets if those before it, the first of all among them, are not
+// among the best any more. So many of the best are left that nobody has to know yet
+// which comes after them.
+func (s *Scheduler) choose(c *class, p *podEntry, first *nodeEntry, n int) []runner {
+	run := s.run[:0]
+	t := &c.tally
+	for taken := first; len(run) < n && t.tied > leaders+1; taken = run[len(run)-1].node {
+		next := s.queue.popAlike(p)
+		if next == nil {
+			break
+		}
+		t.set(taken.index, none)
+		t.lead()
+		c.change(taken.index)
+		r := runner{pod: next, drawn: *s.source}
+		index := t.nth(s.random.IntN(t.tied))
+		r.node = s.snapshot.byIndex[index]
+		if s.cfg.Explain > 0 {
+			r.evidence = c.evidence(s.snapshot, index, t.most)
+		}
+		run = append(run, r)
+	}
+	s.run = run
+	return run
+}
+
+// verify brings the class up to date with the pods that are assumed ahead; it reports
+// whether totals are comparable with those that they were chosen by.
+func (s *Scheduler) verify(ctx context.Context, c *class, profile *profile) bool {
+	c.metrics = profile.metrics
+	err := c.update(ctx, profile.policy, s.snapshot)
+	c.metrics = nil
+	if err != nil || !c.tallied || c.flipped || c.trouble != nil {
+		return false
+	}
+	if _, err := c.totals(ctx); err != nil {
+		c.forget()
+		return false
+	}
+	return !c.remeasured && c.trouble == nil
+}
+
+// takeBackRun undoes decisions that do not stand, as if they had not been made.
+func (s *Scheduler) takeBackRun(run []runner) {
+	for i := range run {
+		p := run[i].pod
+		p.assumed = false
+		delete(s.assumed, p.uid)
+		s.snapshot.removePod(p)
+		s.queue.unpop(p)
+	}
+	if len(run) > 0 {
+		*s.source = run[0].drawn
+	}
+}

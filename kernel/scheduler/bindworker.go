@@ -1,0 +1,184 @@
+package scheduler
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	contractv1 "pintle.dev/pintle/sdk/contract/v1"
+)
+
+type bindRequest struct {
+	uid             types.UID
+	namespace, name string
+	profile         string  // its schedulerName
+	pod             *v1.Pod // where extenders may bind
+	node            string
+	annotations     map[string]string // that the binding sets on the pod
+}
+
+func (r *bindRequest) binding() *v1.Binding {
+	return &v1.Binding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: r.namespace, Name: r.name, UID: r.uid, Annotations: r.annotations},
+		Target:     v1.ObjectReference{Kind: "Node", Name: r.node},
+	}
+}
+
+// DefaultBinder is who writes the binding where no plugin does, in
+// kube-scheduler's words.
+const DefaultBinder = "DefaultBinder"
+
+func (s *Scheduler) request(p *podEntry, node string) bindRequest {
+	r := bindRequest{uid: p.uid, namespace: p.namespace, name: p.name, profile: p.pod.Spec.SchedulerName, node: node}
+	if len(s.deps.Extenders) > 0 {
+		r.pod = p.pod
+	}
+	return r
+}
+
+type bindResult struct {
+	uid  types.UID
+	node string
+	err  error
+	stop *stopped // a plugin kept the pod from being bound
+}
+
+// send hands a binding to the workers. While all of them are busy it takes in what
+// they have done, so that none waits for the cycle.
+func (s *Scheduler) send(ctx context.Context, r bindRequest) bool {
+	for {
+		select {
+		case s.binds <- r:
+			return true
+		case result := <-s.results:
+			s.bound(result)
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+func (s *Scheduler) bindWorker(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case r := <-s.binds:
+			for _, result := range s.writeAll(ctx, r) {
+				select {
+				case s.results <- result:
+				case <-ctx.Done():
+					return
+				}
+			}
+		}
+	}
+}
+
+// writeAll writes a binding, together with those that wait behind it where the
+// API takes many at once.
+func (s *Scheduler) writeAll(ctx context.Context, first bindRequest) []bindResult {
+	requests := []bindRequest{first}
+	if s.together() {
+	behind:
+		for len(requests) < s.cfg.BindWorkers {
+			select {
+			case r := <-s.binds:
+				requests = append(requests, r)
+			default:
+				break behind
+			}
+		}
+	}
+	results := make([]bindResult, len(requests))
+	for i, r := range requests {
+		results[i] = bindResult{uid: r.uid, node: r.node}
+	}
+	if len(requests) == 1 {
+		results[0].err = s.write(ctx, first)
+		return results
+	}
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	var began time.Time
+	bindings := make([]*v1.Binding, len(requests))
+	for i := range requests {
+		began, bindings[i] = s.deps.Metrics.binds(), requests[i].binding()
+	}
+	for i, err := range s.deps.BindAll(ctx, bindings) {
+		results[i].err = err
+		s.deps.Metrics.wrote(requests[i].profile, began, err)
+	}
+	return results
+}
+
+// together reports whether bindings are written together: few workers then
+// gather what came while the writes before were under way.
+func (s *Scheduler) together() bool { return s.deps.BindAll != nil && len(s.deps.Extenders) == 0 }
+
+// gatherers is the number of workers that write bindings together.
+const gatherers = 3
+
+// writeTimeout ends a write that the API does not answer, so that its worker and
+// the assumed pod are not held for ever. A binding that was taken after all is
+// seen by the watch, and a second one is refused.
+const writeTimeout = 30 * time.Second
+
+func (s *Scheduler) write(ctx context.Context, r bindRequest) error {
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	began := s.deps.Metrics.binds()
+	binding := r.binding()
+	bound, err := s.extendersBind(ctx, r.pod, binding)
+	if !bound {
+		err = s.deps.Bind(ctx, binding)
+	}
+	s.deps.Metrics.wrote(r.profile, began, err)
+	return err
+}
+
+// bound takes in how a binding ended. The pod may be gone, or seen bound
+// already, by then.
+func (s *Scheduler) bound(r bindResult) {
+	p := s.pods[r.uid]
+	now := s.clock.Now()
+	if r.err == nil && r.stop == nil {
+		if p != nil {
+			if p.assumed {
+				p.boundAt = now
+			}
+			s.attempted(p, resultScheduled)
+			s.counts.scheduled(p, now)
+			s.report.success(p.pod, r.node)
+		}
+		return
+	}
+	if p == nil || !p.assumed || p.node != r.node {
+		return
+	}
+	s.unassume(p)
+	if p.pod.DeletionTimestamp != nil {
+		return
+	}
+	if r.stop != nil {
+		d := &Decision{Namespace: p.namespace, Name: p.name, UID: p.uid, Time: now, Attempt: p.attempts, Nodes: s.snapshot.count}
+		s.refusedAt(p, r.stop, d)
+		s.record.keep(d)
+		return
+	}
+	s.attempted(p, resultError)
+	s.withdraw(p)
+	s.queue.retry(p, now)
+	if apierrors.IsNotFound(r.err) || apierrors.IsConflict(r.err) {
+		// The watch will tell what became of the pod.
+		s.log.Debug("binding rejected", "pod", p.namespace+"/"+p.name, "node", r.node, "err", r.err)
+		return
+	}
+	s.log.Warn("binding failed", "pod", p.namespace+"/"+p.name, "node", r.node, "err", r.err)
+	s.tell(p, v1.PodReasonSchedulerError, &Decision{Message: fmt.Sprintf("running %s plugin %q: %v", pointTitle(contractv1.Point_BIND), DefaultBinder, r.err), Time: now})
+}

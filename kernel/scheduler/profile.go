@@ -1,0 +1,132 @@
+package scheduler
+
+import (
+	"context"
+	"fmt"
+
+	contractv1 "pintle.dev/pintle/sdk/contract/v1"
+)
+
+// profile is a policy source with what was last seen of it.
+type profile struct {
+	source PolicySource
+	policy Policy
+	at     pointPolicy // what policy has beside predicates and priorities
+	// next is a policy that is still being fed; policy decides until it is not.
+	next Policy
+	// turned: policy is another than at was made of.
+	turned  bool
+	metrics *profileMetrics
+}
+
+func (s *Scheduler) watchPolicy(ctx context.Context, changed <-chan struct{}) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-changed:
+			select {
+			case s.wake <- struct{}{}:
+			default:
+			}
+		}
+	}
+}
+
+// policyChanged brings every parked pod back: other plugins, other answers. The
+// new policy is fed at once, which also tells the host that it is in use.
+func (s *Scheduler) policyChanged() {
+	s.eager = true
+	s.queue.everything(eventForced, s.clock.Now())
+}
+
+// prepare reports whether each profile has a policy that can be asked, or none
+// that could come to be: a first policy is being fed at the start, and its
+// pods wait for that instead of failing. The host signals when it is done.
+func (s *Scheduler) prepare(ctx context.Context) (bool, error) {
+	for _, p := range s.profiles {
+		if p.policy != nil || p.source.Policy() == nil {
+			continue
+		}
+		if err := s.flush(ctx); err != nil {
+			return false, err
+		}
+		if p.policy == nil {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// turn takes up a profile's policy; one that is not prepared yet is only fed,
+// beside the one before.
+func (p *profile) turn() (fresh bool) {
+	policy := p.source.Policy()
+	switch {
+	case policy == p.policy:
+		p.next = nil
+	case policy == nil:
+		p.turned = p.policy != nil
+		p.policy, p.next = nil, nil
+	case policy != p.next:
+		p.next, fresh = policy, true
+	}
+	return fresh
+}
+
+// settle ends the time of the policy before when the next one is prepared.
+func (p *profile) settle() {
+	if p.next == nil {
+		return
+	}
+	if preparing, ok := p.next.(contractv1.Preparing); !ok || preparing.Prepared() {
+		p.policy, p.next = p.next, nil
+		p.turned = true
+	}
+}
+
+// flush hands the pending operations to the policies as one delta.
+func (s *Scheduler) flush(ctx context.Context) error {
+	fresh := false
+	for _, p := range s.profiles {
+		fresh = p.turn() || fresh
+	}
+	// A policy that is new learns from an empty delta that it is behind.
+	if len(s.snapshot.pending) > 0 || fresh {
+		operations := s.snapshot.pending
+		s.snapshot.pending = nil
+		if err := s.applyAll(ctx, operations); err != nil {
+			return err
+		}
+	}
+	turned := false
+	for _, p := range s.profiles {
+		p.settle()
+		turned = turned || p.turned
+		p.turned = false
+	}
+	if turned {
+		s.repoint(ctx)
+	}
+	if len(s.unreserves) > 0 {
+		s.unreserve(ctx)
+	}
+	return nil
+}
+
+// applyAll gives operations to the policies as the next delta.
+func (s *Scheduler) applyAll(ctx context.Context, operations []*contractv1.Operation) error {
+	delta := s.replica.advance(operations)
+	s.tellDelta(delta)
+	for name, p := range s.profiles {
+		for _, policy := range []Policy{p.policy, p.next} {
+			if policy == nil {
+				continue
+			}
+			if err := policy.Apply(ctx, delta); err != nil {
+				return fmt.Errorf("apply delta %d to profile %s: %w", delta.Generation, name, err)
+			}
+		}
+	}
+	return nil
+}
