@@ -3,6 +3,7 @@ package scheduler
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"pintle.dev/pintle/sdk"
@@ -10,13 +11,13 @@ import (
 )
 
 // Pods of one class that wait behind each other are decided about together. The
-// nodes for them are chosen as if each node that gets one fell below those that had
-// the best total with it; then all are told to the plugins, which are asked about
-// these nodes in one crossing. Where a node did not fall, the decisions behind it
-// are taken back before anybody heard of them, the random numbers that they drew
-// included: what is left is what one decision after the other comes to, to the last
-// node. It is what kube-scheduler's opportunistic batching (KEP-5598) is for, with
-// the answers of the plugins instead of a guess that a node has no more room.
+// nodes for them are chosen by a forecast (forecast.go) of what becomes of each
+// node's total when it gets a pod; then all are told to the plugins, which are asked
+// about these nodes in one crossing. Where a total is another than was forecast, the
+// decisions behind it are taken back before anybody heard of them, the random
+// numbers that they drew included: what is left is what one decision after the other
+// comes to, to the last node. It is what kube-scheduler's opportunistic batching
+// (KEP-5598) is for, without a node being ruled out before anybody asked about it.
 
 // aheadMost bounds how many pods are decided about at once.
 const aheadMost = 64
@@ -50,6 +51,7 @@ type runner struct {
 	pod      *podEntry
 	node     *nodeEntry
 	drawn    rand.PCG // the random numbers before its own
+	taken    taken    // its node
 	evidence *evidence
 }
 
@@ -61,7 +63,8 @@ func (s *Scheduler) ahead(ctx context.Context, p *podEntry, profile *profile, no
 		return
 	}
 	began := s.clock.Now()
-	run := s.choose(c, p, node, c.pace.next())
+	first := c.take(node.index)
+	run := s.choose(c, p, first, c.pace.next())
 	if len(run) == 0 {
 		return
 	}
@@ -72,9 +75,15 @@ func (s *Scheduler) ahead(ctx context.Context, p *podEntry, profile *profile, no
 	}
 	stood := 0
 	if s.flush(ctx) == nil && profile.policy == c.policy && s.verify(ctx, c, profile) {
-		for fell := node.index; stood < len(run) && c.tally.totals[fell] < best; stood++ {
-			fell = run[stood].node.index
+		as := c.became(first, best)
+		for stood < len(run) && as {
+			as = c.became(run[stood].taken, best)
+			stood++
 		}
+		for i := range run[stood:] {
+			c.became(run[stood+i].taken, best)
+		}
+		c.correct(first, run[:stood])
 	}
 	if ctx.Err() != nil {
 		return
@@ -183,23 +192,28 @@ func alike(next, p *podEntry) bool {
 }
 
 // choose takes up to n pods of p's class from the head of the queue and gives each
-// the node that it gets if those before it, the first of all among them, are not
-// among the best any more. So many of the best are left that nobody has to know yet
-// which comes after them.
-func (s *Scheduler) choose(c *class, p *podEntry, first *nodeEntry, n int) []runner {
+// the node that it gets if those before it, the first of all among them, become what
+// is forecast. So many of the best are left that nobody has to know yet which comes
+// after them.
+func (s *Scheduler) choose(c *class, p *podEntry, first taken, n int) []runner {
 	run := s.run[:0]
 	t := &c.tally
-	for taken := first; len(run) < n && t.tied > leaders+1; taken = run[len(run)-1].node {
-		next := s.queue.popAlike(p)
-		if next == nil {
+	for last := first; len(run) < n && last.forecast != rises; last = run[len(run)-1].taken {
+		if last.forecast == falls {
+			t.set(last.node, none)
+			t.lead()
+			c.change(last.node)
+		}
+		if t.tied <= leaders+1 || s.queue.active.Len() == 0 || !alike(s.queue.active.items[0], p) {
 			break
 		}
-		t.set(taken.index, none)
-		t.lead()
-		c.change(taken.index)
-		r := runner{pod: next, drawn: *s.source}
+		drawn := *s.source
 		index := t.nth(s.random.IntN(t.tied))
-		r.node = s.snapshot.byIndex[index]
+		if index == first.node || slices.ContainsFunc(run, func(r runner) bool { return r.taken.node == index }) {
+			*s.source = drawn // a second pod for it: that has to be asked
+			break
+		}
+		r := runner{pod: s.queue.popActive(), drawn: drawn, node: s.snapshot.byIndex[index], taken: c.take(index)}
 		if s.cfg.Explain > 0 {
 			r.evidence = c.evidence(s.snapshot, index, t.most)
 		}
@@ -207,6 +221,23 @@ func (s *Scheduler) choose(c *class, p *podEntry, first *nodeEntry, n int) []run
 	}
 	s.run = run
 	return run
+}
+
+// correct brings the scores in the evidence of each decision up to date with the
+// nodes that got a pod before it and have the best total still.
+func (c *class) correct(first taken, run []runner) {
+	for i := range run {
+		e := run[i].evidence
+		if e == nil {
+			return
+		}
+		for k, l := range e.top {
+			if l.node == first.node || slices.ContainsFunc(run[:i], func(r runner) bool { return r.taken.node == l.node }) {
+				at := k * len(e.priorities)
+				c.appendScores(e.scores[at:at:at+len(e.priorities)], l.node)
+			}
+		}
+	}
 }
 
 // verify brings the class up to date with the pods that are assumed ahead; it reports

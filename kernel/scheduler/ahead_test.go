@@ -32,12 +32,12 @@ var wary = sdk.Predicate{
 	},
 }
 
-// falls is a score that each pod lowers, steps one that every third does, and packs one
+// lessens is a score that each pod lowers, steps one that every third does, and packs one
 // that each raises.
 var (
-	falls = sdk.Priority{Name: "Falls", Score: func(r *sdk.Request) int64 { return max(0, 10-r.Node.Requested.Pods) }}
-	steps = sdk.Priority{Name: "Steps", Score: func(r *sdk.Request) int64 { return max(0, 10-r.Node.Requested.Pods/3) }}
-	packs = sdk.Priority{Name: "Packs", Score: func(r *sdk.Request) int64 { return min(10, r.Node.Requested.Pods) }}
+	lessens = sdk.Priority{Name: "Lessens", Score: func(r *sdk.Request) int64 { return max(0, 10-r.Node.Requested.Pods) }}
+	steps   = sdk.Priority{Name: "Steps", Score: func(r *sdk.Request) int64 { return max(0, 10-r.Node.Requested.Pods/3) }}
+	packs   = sdk.Priority{Name: "Packs", Score: func(r *sdk.Request) int64 { return min(10, r.Node.Requested.Pods) }}
 )
 
 // What is decided about many pods at once is what one decision after the other comes
@@ -50,15 +50,15 @@ func TestAheadIsInvisible(t *testing.T) {
 		priorities []sdk.Priority
 		together   bool // pods are decided about at once
 	}{
-		{"each pod lowers the score", []sdk.Predicate{selectNode, fitCPU}, []sdk.Priority{falls}, true},
-		{"no score", []sdk.Predicate{selectNode, fitCPU}, nil, false},
+		{"each pod lowers the score", []sdk.Predicate{selectNode, fitCPU}, []sdk.Priority{lessens}, true},
+		{"no score", []sdk.Predicate{selectNode, fitCPU}, nil, true},
 		{"some pods lower the score", []sdk.Predicate{fitCPU}, []sdk.Priority{steps, leastCPU}, true},
 		{"each pod raises the score", []sdk.Predicate{fitCPU}, []sdk.Priority{packs}, false},
-		{"what scores are measured by changes", []sdk.Predicate{fitCPU}, []sdk.Priority{fewPods, falls}, true},
-		{"normalised by the plugin", []sdk.Predicate{fitCPU}, []sdk.Priority{served("Served", sdk.NormalizePlugin), falls}, true},
-		{"indifferent to others", []sdk.Predicate{wary, fitCPU}, []sdk.Priority{falls}, true},
-		{"pods that concern each other", []sdk.Predicate{even, perZone, fitCPU}, []sdk.Priority{falls, crowd}, false},
-		{"plugins that say what moved", []sdk.Predicate{shy, fitCPU}, []sdk.Priority{middle, quiet, falls}, false},
+		{"what scores are measured by changes", []sdk.Predicate{fitCPU}, []sdk.Priority{fewPods, lessens}, true},
+		{"normalised by the plugin", []sdk.Predicate{fitCPU}, []sdk.Priority{served("Served", sdk.NormalizePlugin), lessens}, true},
+		{"indifferent to others", []sdk.Predicate{wary, fitCPU}, []sdk.Priority{lessens}, true},
+		{"pods that concern each other", []sdk.Predicate{even, perZone, fitCPU}, []sdk.Priority{lessens, crowd}, false},
+		{"plugins that say what moved", []sdk.Predicate{shy, fitCPU}, []sdk.Priority{middle, quiet, lessens}, false},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

@@ -226,15 +226,12 @@ func (q *queue) pop(now time.Time) *podEntry {
 	return p
 }
 
-// popAlike takes the next active pod if it is like another one that was taken.
-func (q *queue) popAlike(p *podEntry) *podEntry {
-	if q.active.Len() == 0 || !alike(q.active.items[0], p) {
-		return nil
-	}
-	next := heap.Pop(&q.active).(*podEntry)
-	next.place = nowhere
-	next.attempts++
-	return next
+// popActive takes the next active pod, of which there is one.
+func (q *queue) popActive() *podEntry {
+	p := heap.Pop(&q.active).(*podEntry)
+	p.place = nowhere
+	p.attempts++
+	return p
 }
 
 // unpop puts an active pod back that was not tried after all.

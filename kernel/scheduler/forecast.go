@@ -1,0 +1,51 @@
+package scheduler
+
+// forecast is what becomes of a node with the best total when it gets a pod more of
+// the class. It is a guess and is verified: a node with the same raw scores became
+// that the last time. The zero value is what is most often so.
+type forecast uint8
+
+const (
+	falls forecast = iota // its total is less
+	stays                 // its total is the same
+	rises                 // its total is more
+)
+
+// maxFates bounds what a class remembers of them.
+const maxFates = 1 << 10
+
+// taken is a node that gets a pod before the plugins are asked.
+type taken struct {
+	node     uint32
+	scores   uint64 // stands for the raw scores that it had
+	forecast forecast
+}
+
+// take is a node that is to get a pod; its scores are those before.
+func (c *class) take(node uint32) taken {
+	const prime = 1099511628211 // of the hash FNV-1a
+	scores := uint64(14695981039346656037)
+	for i := range c.priorities {
+		scores = (scores ^ uint64(c.rawOf(i, node))) * prime
+	}
+	return taken{node, scores, c.fates[scores]}
+}
+
+// became notes what became of a node that had the best total and was told its pod;
+// it reports whether that was forecast.
+func (c *class) became(t taken, best int64) bool {
+	fate := stays
+	switch total := c.tally.totals[t.node]; {
+	case total < best:
+		fate = falls
+	case total > best:
+		fate = rises
+	}
+	if fate != c.fates[t.scores] {
+		if c.fates == nil || len(c.fates) >= maxFates {
+			c.fates = map[uint64]forecast{}
+		}
+		c.fates[t.scores] = fate
+	}
+	return fate == t.forecast
+}
