@@ -42,7 +42,7 @@ func (p *pace) settle(stood int) {
 		p.rests = 0
 		return
 	}
-	p.rests = min(max(4, 2*p.rests), 1024)
+	p.rests = min(max(2, 2*p.rests), 64)
 	p.rest = p.rests
 }
 
@@ -63,7 +63,7 @@ func (s *Scheduler) ahead(ctx context.Context, p *podEntry, profile *profile, no
 		return
 	}
 	began := s.clock.Now()
-	first := c.take(node.index)
+	first := c.take(node.index, len(node.pods)-1) // it has the pod already
 	run := s.choose(c, p, first, c.pace.next())
 	if len(run) == 0 {
 		return
@@ -213,7 +213,8 @@ func (s *Scheduler) choose(c *class, p *podEntry, first taken, n int) []runner {
 			*s.source = drawn // a second pod for it: that has to be asked
 			break
 		}
-		r := runner{pod: s.queue.popActive(), drawn: drawn, node: s.snapshot.byIndex[index], taken: c.take(index)}
+		r := runner{pod: s.queue.popActive(), drawn: drawn, node: s.snapshot.byIndex[index]}
+		r.taken = c.take(index, len(r.node.pods))
 		if s.cfg.Explain > 0 {
 			r.evidence = c.evidence(s.snapshot, index, t.most)
 		}

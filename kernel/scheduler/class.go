@@ -80,7 +80,7 @@ type class struct {
 	*scratch // of the snapshot, while the class is brought up to date
 
 	pace  pace                // how many pods of the class are decided about at once
-	fates map[uint64]forecast // by raw scores, what became of a node with a pod more
+	fates map[uint64]forecast // what became of a node with a pod more
 
 	metrics *profileMetrics // of the attempt under way; nil: nobody counts
 }

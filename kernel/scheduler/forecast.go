@@ -1,8 +1,8 @@
 package scheduler
 
 // forecast is what becomes of a node with the best total when it gets a pod more of
-// the class. It is a guess and is verified: a node with the same raw scores became
-// that the last time. The zero value is what is most often so.
+// the class. It is a guess and is verified: a node with as many pods and the same raw
+// scores became that the last time. The zero value is what is most often so.
 type forecast uint8
 
 const (
@@ -17,18 +17,19 @@ const maxFates = 1 << 10
 // taken is a node that gets a pod before the plugins are asked.
 type taken struct {
 	node     uint32
-	scores   uint64 // stands for the raw scores that it had
+	was      uint64 // stands for the raw scores and the number of pods that it had
 	forecast forecast
 }
 
-// take is a node that is to get a pod; its scores are those before.
-func (c *class) take(node uint32) taken {
+// take is a node that is to get a pod; its scores, and how many pods it has, are those
+// before.
+func (c *class) take(node uint32, pods int) taken {
 	const prime = 1099511628211 // of the hash FNV-1a
-	scores := uint64(14695981039346656037)
+	was := (uint64(14695981039346656037) ^ uint64(pods)) * prime
 	for i := range c.priorities {
-		scores = (scores ^ uint64(c.rawOf(i, node))) * prime
+		was = (was ^ uint64(c.rawOf(i, node))) * prime
 	}
-	return taken{node, scores, c.fates[scores]}
+	return taken{node, was, c.fates[was]}
 }
 
 // became notes what became of a node that had the best total and was told its pod;
@@ -41,11 +42,11 @@ func (c *class) became(t taken, best int64) bool {
 	case total > best:
 		fate = rises
 	}
-	if fate != c.fates[t.scores] {
+	if fate != c.fates[t.was] {
 		if c.fates == nil || len(c.fates) >= maxFates {
 			c.fates = map[uint64]forecast{}
 		}
-		c.fates[t.scores] = fate
+		c.fates[t.was] = fate
 	}
 	return fate == t.forecast
 }
