@@ -188,7 +188,8 @@ func (c *class) indifferent(ctx context.Context) bool {
 // alike reports whether a pod that is next is as another one to plugins, and goes
 // the ordinary way.
 func alike(next, p *podEntry) bool {
-	return next.shape == p.shape && next.pod.Spec.SchedulerName == p.pod.Spec.SchedulerName && next.nominated == ""
+	return next.shape == p.shape && next.pod.Spec.SchedulerName == p.pod.Spec.SchedulerName &&
+		next.nominated == "" && next.pod.DeletionTimestamp == nil
 }
 
 // choose takes up to n pods of p's class from the head of the queue and gives each
