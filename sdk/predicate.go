@@ -13,6 +13,10 @@ const (
 	// ScopeNode: the pod class, that node with its pods, and the objects the
 	// plugin declared to read. The host asks again only about changed nodes.
 	ScopeNode Scope = "node"
+	// ScopeNodeObject: as ScopeNode, but for the pods on the node, which the plugin
+	// does not look at. Pods that come and go, the most frequent change, void none
+	// of its answers. Of predicates and priorities. Contract 3.
+	ScopeNodeObject Scope = "node-object"
 	// ScopeCluster: also other nodes. The host asks about every node again
 	// when any of them changed.
 	ScopeCluster Scope = "cluster"

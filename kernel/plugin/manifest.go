@@ -292,9 +292,8 @@ func (c *checker) manifest(m *Manifest) {
 		if !slices.Contains(pluginKinds, p.Kind) {
 			c.at(key+".kind", "%q; want one of %s", p.Kind, strings.Join(pluginKinds, ", "))
 		}
-		asked := slices.Contains([]string{sdk.KindPredicate, sdk.KindPriority, sdk.KindPreEnqueue, sdk.KindPreFilter}, p.Kind)
-		if p.Scope != "" && (!asked || p.Scope != string(sdk.ScopeNode) && p.Scope != string(sdk.ScopeCluster)) {
-			c.at(key+".scope", "%q; predicates, priorities, pre-enqueue and pre-filter plugins have node or cluster", p.Scope)
+		if p.Scope != "" && !slices.Contains(scopesOf(p.Kind), sdk.Scope(p.Scope)) {
+			c.at(key+".scope", "%q; predicates and priorities have node-object, node or cluster, pre-enqueue and pre-filter plugins node or cluster", p.Scope)
 		}
 		if p.Normalize != "" && (p.Kind != sdk.KindPriority || !slices.Contains(normalizings, p.Normalize)) {
 			c.at(key+".normalize", "%q; priorities have none, max, reverse-max, reverse or plugin", p.Normalize)
@@ -310,6 +309,17 @@ func (c *checker) manifest(m *Manifest) {
 		}
 	}
 	c.rules("rules", m.Rules)
+}
+
+// scopesOf are those that a plugin of a kind may have.
+func scopesOf(kind string) []sdk.Scope {
+	switch kind {
+	case sdk.KindPredicate, sdk.KindPriority:
+		return []sdk.Scope{sdk.ScopeNodeObject, sdk.ScopeNode, sdk.ScopeCluster}
+	case sdk.KindPreEnqueue, sdk.KindPreFilter:
+		return []sdk.Scope{sdk.ScopeNode, sdk.ScopeCluster}
+	}
+	return nil
 }
 
 func (c *checker) onFailure(key, value string) {

@@ -274,13 +274,13 @@ func TestGroupIsAskedTogether(t *testing.T) {
 func TestChangeLogForgets(t *testing.T) {
 	var l changeLog
 	for i := range changeLogLimit * 3 {
-		l.add(uint32(i))
+		l.add(touch{node: uint32(i)})
 	}
 	if _, ok := l.since(5); ok {
 		t.Error("it knows what fell out long ago")
 	}
 	got, ok := l.since(l.end() - 3)
-	if !ok || !slices.Equal(got, []uint32{changeLogLimit*3 - 3, changeLogLimit*3 - 2, changeLogLimit*3 - 1}) {
+	if !ok || !slices.Equal(got, []touch{{node: changeLogLimit*3 - 3}, {node: changeLogLimit*3 - 2}, {node: changeLogLimit*3 - 1}}) {
 		t.Errorf("the last three are %v, %v", got, ok)
 	}
 	if len(l.items) > changeLogLimit {

@@ -363,10 +363,10 @@ func (c *class) change(n uint32) {
 func (c *class) touchedFit(s *snapshot) []uint32 {
 	touched, _ := s.log.since(c.position)
 	c.list = c.list[:0]
-	for _, n := range touched {
-		if c.fail[n] == fits && c.mark[n] == c.tick {
-			c.mark[n] = 0 // each once
-			c.list = append(c.list, n)
+	for _, t := range touched {
+		if c.fail[t.node] == fits && c.mark[t.node] == c.tick {
+			c.mark[t.node] = 0 // each once
+			c.list = append(c.list, t.node)
 		}
 	}
 	return c.list

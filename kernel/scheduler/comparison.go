@@ -352,19 +352,19 @@ func (s *snapshot) follow(operations []*contractv1.Operation) {
 			}
 			s.byIndex[index] = &nodeEntry{name: op.NodeSet.Node.Name, index: index, node: op.NodeSet.Node}
 			s.nodes++
-			s.touch(index)
+			s.log.add(touch{index, true})
 		case *contractv1.Operation_NodeRemove:
 			if int(op.NodeRemove) < len(s.byIndex) && s.byIndex[op.NodeRemove] != nil {
 				s.byIndex[op.NodeRemove] = nil
 				s.listed = nil
 				s.count--
 				s.nodes++
-				s.touch(op.NodeRemove)
+				s.log.add(touch{op.NodeRemove, true})
 			}
 		case *contractv1.Operation_PodAdd:
-			s.touch(op.PodAdd.Node)
+			s.log.add(touch{node: op.PodAdd.Node})
 		case *contractv1.Operation_PodRemove:
-			s.touch(op.PodRemove.Node)
+			s.log.add(touch{node: op.PodRemove.Node})
 		case *contractv1.Operation_ObjectSet:
 			s.kinds[op.ObjectSet.Key.Kind]++
 		case *contractv1.Operation_ObjectRemove:

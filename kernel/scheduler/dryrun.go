@@ -44,7 +44,7 @@ func (s *Scheduler) trialsOf(c *class, info *contractv1.PointInfo) *trials {
 		reads += s.snapshot.version(c.predicates[i].Reads)
 	}
 	t := c.trials
-	touched, ok := []uint32(nil), false
+	touched, ok := []touch(nil), false
 	if t != nil {
 		touched, ok = s.snapshot.log.since(t.position)
 	}
@@ -52,8 +52,8 @@ func (s *Scheduler) trialsOf(c *class, info *contractv1.PointInfo) *trials {
 		t = &trials{plugin: info.Name, nodes: map[uint32]*attempt{}, reads: reads, policy: c.policy, classGen: c.generation}
 		c.trials = t
 	}
-	for _, n := range touched {
-		delete(t.nodes, n)
+	for _, change := range touched {
+		delete(t.nodes, change.node)
 	}
 	t.position = s.snapshot.log.end()
 	return t

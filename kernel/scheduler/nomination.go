@@ -64,7 +64,7 @@ func (s *snapshot) unnominate(p *podEntry, node string) {
 // renominated has the classes look at the node again.
 func (s *snapshot) renominated(node string) {
 	if e := s.byName[node]; e != nil && e.node != nil {
-		s.touch(e.index)
+		s.log.add(touch{node: e.index})
 	}
 }
 

@@ -72,7 +72,7 @@ func (s *snapshot) setNode(node *contractv1.Node) (added, changed bool) {
 			return false, false
 		}
 		e.node = node
-		s.touch(e.index)
+		s.log.add(touch{e.index, true})
 		s.nodes++
 		s.pending = append(s.pending, opNodeSet(e))
 		return false, true
@@ -88,7 +88,7 @@ func (s *snapshot) setNode(node *contractv1.Node) (added, changed bool) {
 	s.listed = nil
 	s.count++
 	s.nodes++
-	s.touch(e.index)
+	s.log.add(touch{e.index, true})
 	s.pending = append(s.pending, opNodeSet(e))
 	for _, pod := range e.pods {
 		s.pending = append(s.pending, opPodAdd(e, pod))
@@ -107,7 +107,7 @@ func (s *snapshot) removeNode(name string) bool {
 	s.nodes++
 	s.byIndex[e.index] = nil
 	s.free = append(s.free, e.index)
-	s.touch(e.index)
+	s.log.add(touch{e.index, true})
 	s.pending = append(s.pending, &contractv1.Operation{Op: &contractv1.Operation_NodeRemove{NodeRemove: e.index}})
 	if len(e.pods) == 0 {
 		delete(s.byName, name)
@@ -121,7 +121,7 @@ func (s *snapshot) addPod(pod *podEntry, node string) {
 	pod.node = node
 	e.pods[pod.uid] = pod
 	if e.node != nil {
-		s.touch(e.index)
+		s.log.add(touch{node: e.index})
 		s.pending = append(s.pending, opPodAdd(e, pod))
 	}
 }
@@ -134,7 +134,7 @@ func (s *snapshot) removePod(pod *podEntry) {
 	}
 	delete(e.pods, pod.uid)
 	if e.node != nil {
-		s.touch(e.index)
+		s.log.add(touch{node: e.index})
 		s.pending = append(s.pending, &contractv1.Operation{Op: &contractv1.Operation_PodRemove{
 			PodRemove: &contractv1.PodRemove{Node: e.index, Uid: string(pod.uid)}}})
 	} else if len(e.pods) == 0 {
@@ -171,8 +171,6 @@ func (s *snapshot) removeObject(key *contractv1.ObjectKey) bool {
 	return true
 }
 
-func (s *snapshot) touch(index uint32) { s.log.add(index) }
-
 func opNodeSet(e *nodeEntry) *contractv1.Operation {
 	return &contractv1.Operation{Op: &contractv1.Operation_NodeSet{NodeSet: &contractv1.NodeSet{Index: e.index, Node: e.node}}}
 }
@@ -201,28 +199,34 @@ func (s *snapshot) tellStarts(e *nodeEntry) {
 	}
 }
 
+// touch is a change of a node: of the object, or of the pods on it alone.
+type touch struct {
+	node   uint32
+	object bool
+}
+
 // changeLog remembers which nodes were touched, in order. Positions only grow;
 // old ones fall out, and who reads from before them starts afresh.
 type changeLog struct {
 	first uint64 // position of entries[0]
-	items []uint32
+	items []touch
 }
 
 const changeLogLimit = 1 << 15
 
-func (l *changeLog) add(index uint32) {
+func (l *changeLog) add(t touch) {
 	if len(l.items) >= changeLogLimit {
 		half := len(l.items) / 2
 		l.items = append(l.items[:0], l.items[half:]...)
 		l.first += uint64(half)
 	}
-	l.items = append(l.items, index)
+	l.items = append(l.items, t)
 }
 
 func (l *changeLog) end() uint64 { return l.first + uint64(len(l.items)) }
 
-// since returns the nodes touched from a position on; false: too long ago.
-func (l *changeLog) since(position uint64) ([]uint32, bool) {
+// since returns the changes from a position on; false: too long ago.
+func (l *changeLog) since(position uint64) ([]touch, bool) {
 	if position < l.first {
 		return nil, false
 	}

@@ -17,16 +17,16 @@ func (c *class) collect(s *snapshot) {
 	touched, ok := s.log.since(c.position)
 	if !c.known || !ok {
 		for n := range s.byIndex {
-			c.voidNode(uint32(n))
+			c.voidNode(touch{uint32(n), true})
 		}
 		for p := range c.predicates {
 			c.readsP[p], c.stale[p] = s.version(c.predicates[p].Reads), false
 		}
 		return
 	}
-	for _, n := range touched {
-		if c.mark[n] != c.tick {
-			c.voidNode(n)
+	for _, t := range touched {
+		if t.object || c.mark[t.node] != c.tick {
+			c.voidNode(t)
 		}
 	}
 	for p := range c.predicates {
@@ -57,13 +57,20 @@ func (c *class) collect(s *snapshot) {
 	}
 }
 
-func (c *class) voidNode(n uint32) {
-	c.mark[n] = c.tick
-	c.list = append(c.list, n)
-	c.voidVerdicts(n)
+// voidNode lists a node that changed, and voids what that may have made another answer.
+func (c *class) voidNode(t touch) {
+	if c.mark[t.node] != c.tick {
+		c.mark[t.node] = c.tick
+		c.list = append(c.list, t.node)
+	}
+	for p := range c.verdicts {
+		if !c.idleP[p].now && (t.object || c.predicates[p].Scope != string(sdk.ScopeNodeObject)) {
+			c.verdicts[p][t.node] = unknown
+		}
+	}
 	for i := range c.have {
-		if !c.idleS[i].now {
-			c.have[i][n] = false
+		if !c.idleS[i].now && (t.object || c.priorities[i].Scope != string(sdk.ScopeNodeObject)) {
+			c.have[i][t.node] = false
 		}
 	}
 }

@@ -173,6 +173,9 @@ var scheduling = []check{
 	{"large replica in parts", parts},
 }
 
+// scopes are those of what answers about nodes.
+var scopes = []sdk.Scope{sdk.ScopeNodeObject, sdk.ScopeNode, sdk.ScopeCluster}
+
 // normalizations are those of the contract.
 var normalizations = []sdk.Normalize{sdk.NormalizeNone, sdk.NormalizeMax, sdk.NormalizeReverseMax, sdk.NormalizeReverse,
 	sdk.NormalizeMinMax, sdk.NormalizePlugin, sdk.NormalizePluginNonzero}
@@ -202,8 +205,8 @@ func describe(_ context.Context, s *suite, a artifact.Artifact) error {
 			fault("%s is described twice", name)
 		}
 		seen[name] = true
-		if answers(p.GetKind()) && p.GetScope() != string(sdk.ScopeNode) && p.GetScope() != string(sdk.ScopeCluster) {
-			fault("%s: scope %q, want node or cluster", name, p.GetScope())
+		if answers(p.GetKind()) && !slices.Contains(scopes, sdk.Scope(p.GetScope())) {
+			fault("%s: scope %q, want one of %q", name, p.GetScope(), scopes)
 		}
 		if p.GetKind() == sdk.KindPriority && !slices.Contains(normalizations, sdk.Normalize(p.GetNormalize())) {
 			fault("%s: normalize %q, want one of %q", name, p.GetNormalize(), normalizations)

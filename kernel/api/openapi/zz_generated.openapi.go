@@ -30829,10 +30829,10 @@ func schema_sdk_apis_kernel_v1alpha1_ProvidedPlugin(ref common.ReferenceCallback
 					},
 					"scope": {
 						SchemaProps: spec.SchemaProps{
-							Description: "What an answer depends on: node (the pod and that node alone) or cluster. Predicates and priorities only.\n\nPossible enum values:\n - `\"cluster\"` : other nodes or other pods too.\n - `\"node\"` : the pod's class and the one node alone.",
+							Description: "What an answer depends on: node (the pod and that node alone) or cluster. Predicates and priorities only.\n\nPossible enum values:\n - `\"cluster\"` : other nodes or other pods too.\n - `\"node\"` : the pod's class and the one node alone.\n - `\"node-object\"` : the pod's class and the one node without its pods.",
 							Type:        []string{"string"},
 							Format:      "",
-							Enum:        []interface{}{"cluster", "node"},
+							Enum:        []interface{}{"cluster", "node", "node-object"},
 						},
 					},
 					"state": {

@@ -15,7 +15,7 @@ var cordon = sdk.Taint{Key: "node.kubernetes.io/unschedulable", Effect: "NoSched
 
 // New returns the predicate. It keeps no state and takes no configuration.
 func New() sdk.Predicate {
-	return sdk.Predicate{Name: Name, Scope: sdk.ScopeNode, Filter: filter, FilterNodes: filterNodes, Events: []sdk.Interest{
+	return sdk.Predicate{Name: Name, Scope: sdk.ScopeNodeObject, Filter: filter, FilterNodes: filterNodes, Events: []sdk.Interest{
 		{Kind: sdk.KindNode, Actions: sdk.ActionAdd | sdk.ActionUpdateNodeTaint},
 		{Kind: sdk.KindPod, Actions: sdk.ActionUpdatePodToleration},
 	}}

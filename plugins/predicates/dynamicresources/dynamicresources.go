@@ -18,7 +18,7 @@ const Reason = "node(s) cannot allocate resource claims: resource.k8s.io is not 
 // New returns the predicate. It takes no configuration.
 func New() sdk.Predicate {
 	return sdk.Predicate{
-		Name: Name, Scope: sdk.ScopeNode, Contract: contract.Three, Events: []sdk.Interest{},
+		Name: Name, Scope: sdk.ScopeNodeObject, Contract: contract.Three, Events: []sdk.Interest{},
 		Idle: func(pod *sdk.Pod, _ any) bool { return len(pod.ResourceClaims) == 0 },
 		Filter: func(r *sdk.Request) sdk.Verdict {
 			if len(r.Pod.ResourceClaims) > 0 {

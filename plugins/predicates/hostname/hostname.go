@@ -12,7 +12,7 @@ const Reason = "node(s) didn't match the requested node name"
 
 // New returns the predicate. The name a pod asks for is spec.nodeName (ODD-27).
 func New() sdk.Predicate {
-	return sdk.Predicate{Name: Name, Scope: sdk.ScopeNode, Filter: filter, FilterNodes: filterNodes, Events: []sdk.Interest{
+	return sdk.Predicate{Name: Name, Scope: sdk.ScopeNodeObject, Filter: filter, FilterNodes: filterNodes, Events: []sdk.Interest{
 		{Kind: sdk.KindNode, Actions: sdk.ActionAdd},
 	}}
 }

@@ -17,7 +17,7 @@ const Reason = "node(s) didn't match Pod's node affinity/selector"
 
 // New returns the predicate. It keeps no state and takes no configuration.
 func New() sdk.Predicate {
-	return sdk.Predicate{Name: Name, Scope: sdk.ScopeNode, Prepare: prepare, Filter: filter, FilterNodes: filterNodes, Events: []sdk.Interest{
+	return sdk.Predicate{Name: Name, Scope: sdk.ScopeNodeObject, Prepare: prepare, Filter: filter, FilterNodes: filterNodes, Events: []sdk.Interest{
 		{Kind: sdk.KindNode, Actions: sdk.ActionAdd | sdk.ActionUpdateNodeLabel},
 	}}
 }

@@ -20,7 +20,7 @@ type predicate struct{ added *nodeselector.Required }
 // New returns the predicate, with nothing added until it is configured.
 func New() sdk.Predicate {
 	p := &predicate{}
-	return sdk.Predicate{Name: Name, Scope: sdk.ScopeNode, Contract: contract.Three, Configure: p.configure, Prepare: prepare, Idle: p.idle, Filter: p.filter, Events: []sdk.Interest{
+	return sdk.Predicate{Name: Name, Scope: sdk.ScopeNodeObject, Contract: contract.Three, Configure: p.configure, Prepare: prepare, Idle: p.idle, Filter: p.filter, Events: []sdk.Interest{
 		{Kind: sdk.KindNode, Actions: sdk.ActionAdd | sdk.ActionUpdateNodeLabel, Helps: p.helps},
 	}}
 }

@@ -15,7 +15,7 @@ const Reason = "node(s) didn't match the requested node name"
 
 // New returns the predicate. It takes no configuration.
 func New() sdk.Predicate {
-	return sdk.Predicate{Name: Name, Scope: sdk.ScopeNode, Contract: contract.Three, Idle: idle, Filter: filter, Events: []sdk.Interest{
+	return sdk.Predicate{Name: Name, Scope: sdk.ScopeNodeObject, Contract: contract.Three, Idle: idle, Filter: filter, Events: []sdk.Interest{
 		{Kind: sdk.KindNode, Actions: sdk.ActionAdd},
 	}}
 }

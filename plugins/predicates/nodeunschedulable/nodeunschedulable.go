@@ -15,7 +15,7 @@ const Reason = "node(s) were unschedulable"
 
 // New returns the predicate. It takes no configuration.
 func New() sdk.Predicate {
-	return sdk.Predicate{Name: Name, Scope: sdk.ScopeNode, Contract: contract.Three, Filter: filter, FilterNodes: filterNodes, Events: []sdk.Interest{
+	return sdk.Predicate{Name: Name, Scope: sdk.ScopeNodeObject, Contract: contract.Three, Filter: filter, FilterNodes: filterNodes, Events: []sdk.Interest{
 		{Kind: sdk.KindNode, Actions: sdk.ActionAdd | sdk.ActionUpdateNodeTaint, Helps: helps},
 		sdk.OwnChange(sdk.ActionUpdatePodToleration),
 	}}

@@ -30,7 +30,7 @@ var keys = [...]struct{ label, today string }{
 // New returns the predicate. It takes no configuration.
 func New() sdk.Predicate {
 	return sdk.Predicate{
-		Name: Name, Scope: sdk.ScopeNode, Contract: contract.Three, Reads: Reads(), Events: Events(),
+		Name: Name, Scope: sdk.ScopeNodeObject, Contract: contract.Three, Reads: Reads(), Events: Events(),
 		Prepare: func(c *sdk.Cluster, pod *sdk.Pod) any { return demands(c, pod) },
 		Idle:    idle,
 		Filter:  filter,

@@ -10,7 +10,7 @@ const Name = "EqualPriority"
 // New returns the priority. Its score is 1, neither 0 nor 10 (PRI-31).
 func New() sdk.Priority {
 	return sdk.Priority{
-		Name: Name, Scope: sdk.ScopeNode, Normalize: sdk.NormalizeNone,
+		Name: Name, Scope: sdk.ScopeNodeObject, Normalize: sdk.NormalizeNone,
 		Score: func(*sdk.Request) int64 { return 1 },
 	}
 }

@@ -27,7 +27,7 @@ const (
 // in when scores are normalised, which is done anew when a node changed.
 func New() sdk.Priority {
 	return sdk.Priority{
-		Name: Name, Scope: sdk.ScopeNode, Normalize: sdk.NormalizePluginNonzero, MaxScore: sdk.MaxFrameworkScore,
+		Name: Name, Scope: sdk.ScopeNodeObject, Normalize: sdk.NormalizePluginNonzero, MaxScore: sdk.MaxFrameworkScore,
 		Prepare: prepare, Score: score, ScoreNodes: scoreNodes, NormalizeFunc: normalize,
 	}
 }

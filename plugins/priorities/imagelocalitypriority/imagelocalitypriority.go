@@ -22,7 +22,7 @@ const (
 
 // New returns the priority. It keeps no state and takes no configuration.
 func New() sdk.Priority {
-	return sdk.Priority{Name: Name, Scope: sdk.ScopeNode, Normalize: sdk.NormalizeNone, Prepare: prepare, Score: score}
+	return sdk.Priority{Name: Name, Scope: sdk.ScopeNodeObject, Normalize: sdk.NormalizeNone, Prepare: prepare, Score: score}
 }
 
 // prepare lists the image of each container, under the full name that nodes

@@ -27,7 +27,7 @@ type priority struct{ weighted bool }
 func New() sdk.Priority {
 	p := &priority{}
 	return sdk.Priority{
-		Name: Name, Scope: sdk.ScopeNode, Normalize: sdk.NormalizeMax,
+		Name: Name, Scope: sdk.ScopeNodeObject, Normalize: sdk.NormalizeMax,
 		Configure: p.configure, Prepare: prepare, Score: p.score,
 	}
 }

@@ -18,7 +18,7 @@ type priority struct{ added []sdk.PreferredTerm }
 func New() sdk.Priority {
 	p := &priority{}
 	return sdk.Priority{
-		Name: Name, Scope: sdk.ScopeNode, Normalize: sdk.NormalizeMax, MaxScore: sdk.MaxFrameworkScore,
+		Name: Name, Scope: sdk.ScopeNodeObject, Normalize: sdk.NormalizeMax, MaxScore: sdk.MaxFrameworkScore,
 		Configure: p.configure, Prepare: p.prepare, Idle: idle, Score: score,
 	}
 }

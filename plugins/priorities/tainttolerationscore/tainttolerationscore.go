@@ -11,7 +11,7 @@ const Name = "TaintTolerationScore"
 // New returns the priority. It takes no configuration.
 func New() sdk.Priority {
 	return sdk.Priority{
-		Name: Name, Scope: sdk.ScopeNode, Normalize: sdk.NormalizeReverse, MaxScore: sdk.MaxFrameworkScore,
+		Name: Name, Scope: sdk.ScopeNodeObject, Normalize: sdk.NormalizeReverse, MaxScore: sdk.MaxFrameworkScore,
 		Prepare: prepare, Score: score, ScoreNodes: scoreNodes,
 	}
 }

@@ -3,7 +3,7 @@ package contractv1
 // PredicateInfo describes one predicate of a profile to the scheduler.
 type PredicateInfo struct {
 	Name  string
-	Scope string   // sdk.ScopeNode or sdk.ScopeCluster
+	Scope string   // sdk.ScopeNodeObject, sdk.ScopeNode or sdk.ScopeCluster
 	Pods  string   // that it has to do with: sdk.Pods
 	Reads []string // kinds of cluster objects whose change voids cached verdicts
 	// IgnoreFailure: a call that fails counts as "fits" instead of "unfit"

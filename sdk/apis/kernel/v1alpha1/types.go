@@ -119,6 +119,8 @@ const (
 type PluginScope string
 
 const (
+	// PluginScopeNodeObject: the pod's class and the one node without its pods.
+	PluginScopeNodeObject PluginScope = "node-object"
 	// PluginScopeNode: the pod's class and the one node alone.
 	PluginScopeNode PluginScope = "node"
 	// PluginScopeCluster: other nodes or other pods too.
