@@ -13,7 +13,10 @@ import (
 type Controller struct {
 	Name string
 	// New builds the controller: it asks Context.Informers for what it needs
-	// and starts nothing. The informers are started after it returned.
+	// and starts nothing. The informers are started after it returned. A changed
+	// configuration is tried by a New beside the controller that runs: what
+	// comes of it is run with a context that is over, and an error refuses the
+	// change.
 	New func(c *Context) (Runner, error)
 }
 

@@ -73,9 +73,10 @@ type service struct {
 
 // run is one controller that shall run, with its goroutine.
 type run struct {
-	spec   *contractv1.ControllerSpec
-	cancel context.CancelFunc
-	done   chan struct{}
+	spec     *contractv1.ControllerSpec
+	nodeName string
+	cancel   context.CancelFunc
+	done     chan struct{}
 
 	mu       sync.Mutex
 	up       bool
@@ -103,7 +104,17 @@ func (s *service) Describe() []*contractv1.PluginDescription {
 	return list
 }
 
+// Configure keeps a controller's configuration for its next start. One that runs
+// is built with it first, and runs on as it was where that fails.
 func (s *service) Configure(name string, config []byte) error {
+	s.mu.Lock()
+	r, reader := s.running[name], s.reader
+	s.mu.Unlock()
+	if r != nil {
+		if err := r.try(s.byName[name], config, reader, s.log); err != nil {
+			return err
+		}
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.configs[name] = config
@@ -201,7 +212,7 @@ func (s *service) endInformers() {
 // begin runs a controller in a goroutine of its own until it is ended.
 func (s *service) begin(spec *contractv1.ControllerSpec, nodeName string) {
 	ctx, cancel := context.WithCancel(context.Background())
-	r := &run{spec: spec, cancel: cancel, done: make(chan struct{}), message: "starting"}
+	r := &run{spec: spec, nodeName: nodeName, cancel: cancel, done: make(chan struct{}), message: "starting"}
 	s.running[spec.GetName()] = r
 	shared, reader, stop := s.informers, s.reader, s.stop
 	log := s.log.With("controller", spec.GetName())
@@ -210,11 +221,7 @@ func (s *service) begin(spec *contractv1.ControllerSpec, nodeName string) {
 		backoff := firstBackoff
 		for {
 			began := time.Now()
-			err := r.once(ctx, s.byName[spec.GetName()], &Context{
-				Name: spec.GetName(), NodeName: nodeName, Config: spec.GetConfig(), Logger: log,
-				RESTConfig:   ConfigFor(spec.GetSocket(), "pintle-controller/"+spec.GetName()),
-				BundleConfig: rest.CopyConfig(reader), Informers: shared,
-			}, stop)
+			err := r.once(ctx, s.byName[spec.GetName()], r.context(spec.GetConfig(), reader, shared, log), stop)
 			if ctx.Err() != nil {
 				return
 			}
@@ -239,17 +246,56 @@ func (s *service) begin(spec *contractv1.ControllerSpec, nodeName string) {
 	}()
 }
 
+// context is what the controller is built with.
+func (r *run) context(config []byte, reader *rest.Config, shared informers.SharedInformerFactory, log *slog.Logger) *Context {
+	return &Context{
+		Name: r.spec.GetName(), NodeName: r.nodeName, Config: config, Logger: log,
+		RESTConfig:   ConfigFor(r.spec.GetSocket(), "pintle-controller/"+r.spec.GetName()),
+		BundleConfig: rest.CopyConfig(reader), Informers: shared,
+	}
+}
+
+// try builds the controller with a configuration and lets go of what it built,
+// beside the one that runs. Its informers are its own and are never started, so
+// that it leaves no handler and no index at those that are shared.
+func (r *run) try(c Controller, config []byte, reader *rest.Config, log *slog.Logger) (err error) {
+	defer recovered(&err)
+	client, err := kubernetes.NewForConfig(protobufConfig(reader))
+	if err != nil {
+		return fmt.Errorf("client for the bundle: %w", err)
+	}
+	with := r.context(config, reader, informers.NewSharedInformerFactory(client, 0), log.With("controller", r.spec.GetName()))
+	runner, err := build(c, with)
+	if err != nil {
+		return err
+	}
+	// A run that is over before it begins releases what New made: its queues, say.
+	over, cancel := context.WithCancel(context.Background())
+	cancel()
+	if err := runner.Run(over); err != nil {
+		with.Logger.Debug("controller built to try a configuration", "error", err)
+	}
+	return nil
+}
+
+func build(c Controller, with *Context) (_ Runner, err error) {
+	if with.Client, err = kubernetes.NewForConfig(protobufConfig(with.RESTConfig)); err != nil {
+		return nil, fmt.Errorf("client: %w", err)
+	}
+	return c.New(with)
+}
+
+// recovered turns a panic into an error.
+func recovered(err *error) {
+	if p := recover(); p != nil {
+		*err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+	}
+}
+
 // once builds and runs a controller one time; a panic becomes an error.
 func (r *run) once(ctx context.Context, c Controller, with *Context, stop <-chan struct{}) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
-		}
-	}()
-	if with.Client, err = kubernetes.NewForConfig(protobufConfig(with.RESTConfig)); err != nil {
-		return fmt.Errorf("client: %w", err)
-	}
-	runner, err := c.New(with)
+	defer recovered(&err)
+	runner, err := build(c, with)
 	if err != nil {
 		return err
 	}

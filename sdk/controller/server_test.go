@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
 
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
@@ -72,5 +74,64 @@ func TestControllersComeAndGo(t *testing.T) {
 	}
 	if len(s.running) != 0 {
 		t.Errorf("%d controllers run on", len(s.running))
+	}
+}
+
+// A changed configuration is tried beside the controller that runs, which stays
+// where it is refused; what was built to try it leaves nothing behind.
+func TestConfigureTriesFirst(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	ran := make(chan string, 10)
+	s := Service(Controller{Name: "one", New: func(c *Context) (Runner, error) {
+		switch config := string(c.Config); config {
+		case `"bad"`:
+			return nil, errors.New("I do not take that")
+		case `"worse"`:
+			panic("on purpose")
+		default:
+			pods := c.Informers.Core().V1().Pods().Informer()
+			if err := pods.AddIndexers(cache.Indexers{"mine": cache.MetaNamespaceIndexFunc}); err != nil {
+				return nil, err
+			}
+			queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]())
+			return RunnerFunc(func(ctx context.Context) error {
+				defer queue.ShutDown()
+				if ctx.Err() == nil {
+					ran <- config
+				}
+				<-ctx.Done()
+				return nil
+			}), nil
+		}
+	}}).(*service)
+	defer s.Stop(t.Context())
+	start := func() {
+		t.Helper()
+		if _, err := (&server{service: s}).Start(t.Context(), &contractv1.ControllerStart{
+			Socket: "/nowhere/bundle.sock", Controllers: []*contractv1.ControllerSpec{{Name: "one", Socket: "/nowhere/one"}},
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Configure("one", []byte(`"first"`)); err != nil {
+		t.Fatal(err)
+	}
+	start()
+	if got := <-ran; got != `"first"` {
+		t.Fatalf("it runs with %s", got)
+	}
+	first := s.running["one"]
+	for _, c := range []struct{ config, refusal string }{
+		{`"bad"`, "I do not take that"},
+		{`"worse"`, "on purpose"},
+		{`"first"`, ""}, // as the kernel gives it back
+	} {
+		err := s.Configure("one", []byte(c.config))
+		if (err != nil) != (c.refusal != "") || err != nil && !strings.Contains(err.Error(), c.refusal) {
+			t.Errorf("%s: %v; want %q", c.config, err, c.refusal)
+		}
+		if start(); s.running["one"] != first {
+			t.Fatalf("%s: the one that ran was ended", c.config)
+		}
 	}
 }

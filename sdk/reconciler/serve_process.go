@@ -54,16 +54,20 @@ func Service() plugintransport.Service {
 // controller makes the reconciler an ordinary controller, with the loop that
 // the kernel runs for a WASM module.
 func (c Controller) controller() controller.Controller {
+	var turns turns
 	return controller.Controller{Name: c.Name, New: func(with *controller.Context) (controller.Runner, error) {
 		if len(with.Config) > 0 {
 			if c.Configure == nil {
 				return nil, fmt.Errorf("%s takes no configuration", c.Name)
 			}
-			if err := c.Configure(with.Config); err != nil {
+			if err := turns.configure(func() error { return c.Configure(with.Config) }); err != nil {
 				return nil, fmt.Errorf("configure %s: %w", c.Name, err)
 			}
 		}
 		return controller.RunnerFunc(func(ctx context.Context) error {
+			if ctx.Err() != nil {
+				return nil // built to try a configuration
+			}
 			operations, err := loop.NewOperations(c.Name, with.RESTConfig, with.Logger)
 			if err != nil {
 				return err
@@ -71,12 +75,16 @@ func (c Controller) controller() controller.Controller {
 			defer operations.Close()
 			l, err := loop.New(loop.Config{
 				Name: c.Name, For: c.For, Owns: c.Owns, REST: with.RESTConfig, Log: with.Logger,
-				Reconcile: func(ctx context.Context, key Key) (loop.Result, error) {
-					h := HostOver(func(function string, request []byte) []byte { return operations.Operate(ctx, function, request) })
-					began := time.Now()
-					result, err := c.call(h, key)
-					controller.Reconciled(c.Name, outcome(result, err), time.Since(began))
-					return loop.Result{RequeueAfter: result.RequeueAfter}, err
+				Reconcile: func(ctx context.Context, key Key) (result loop.Result, err error) {
+					turns.reconcile(ctx, func(ctx context.Context) {
+						h := HostOver(func(function string, request []byte) []byte { return operations.Operate(ctx, function, request) })
+						began := time.Now()
+						var r Result
+						r, err = c.call(h, key)
+						controller.Reconciled(c.Name, outcome(r, err), time.Since(began))
+						result.RequeueAfter = r.RequeueAfter
+					})
+					return result, err
 				},
 			})
 			if err != nil {

@@ -95,6 +95,7 @@ func (l *Loop) Run(ctx context.Context) error {
 	l.limiter = workqueue.NewTypedItemExponentialFailureRateLimiter[protocol.Key](firstBackoff, lastBackoff)
 	l.queue = workqueue.NewTypedRateLimitingQueueWithConfig(l.limiter,
 		workqueue.TypedRateLimitingQueueConfig[protocol.Key]{Name: l.cfg.Name})
+	defer l.queue.ShutDown() // also where it never came to work
 	factory := metadatainformer.NewSharedInformerFactory(l.metadata, resync)
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer factory.Shutdown()

@@ -62,11 +62,17 @@ func init() {
 	reconciler.Register(reconciler.Controller{
 		Name: "greeter", For: namespaces, Owns: []reconciler.Resource{configMaps}, Reconcile: reconcile,
 		Configure: func(config []byte) error {
-			var c struct{ Text string }
+			var c struct {
+				Text string
+				Loud bool
+			}
 			if err := json.Unmarshal(config, &c); err != nil {
 				return err
 			}
 			text = c.Text
+			if c.Loud {
+				return errors.New("nobody shouts here")
+			}
 			return nil
 		},
 	})
