@@ -50,10 +50,11 @@ func versioned(t *testing.T, version string, transports ...string) string {
 }
 
 // pintle runs a command that has to end with a code, and returns what it wrote.
+// What it keeps where no --data is given goes with the test.
 func pintle(t *testing.T, code int, args ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(bound(t), binary(t, "pintle"), args...)
-	cmd.Env = append(os.Environ(), "COSIGN_PASSWORD=secret", "DOCKER_CONFIG="+t.TempDir())
+	cmd.Env = append(os.Environ(), "COSIGN_PASSWORD=secret", "DOCKER_CONFIG="+t.TempDir(), "PINTLE_DATADIR="+t.TempDir())
 	out, err := cmd.CombinedOutput()
 	var exit *exec.ExitError
 	got := 0

@@ -273,7 +273,7 @@ func (c *Cluster) Client() (kubernetes.Interface, *rest.Config, error) {
 func (c *Cluster) Command(ctx context.Context, program string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Dir = c.repo
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+c.Kubeconfig, "KUBECACHEDIR="+filepath.Join(c.Data, "kubectl"))
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+c.Kubeconfig, "KUBECACHEDIR="+filepath.Join(c.Data, "kubectl"), "PINTLE_DATADIR="+c.Data)
 	cmd.WaitDelay = 5 * time.Second
 	return cmd
 }
