@@ -32,15 +32,7 @@ func TestAdmissionPlugin(t *testing.T) {
 			if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			e, err := launch(cluster.Options{Name: "team-" + transport, Config: config, Set: []string{"plugins.directories=[" + dir + "]"}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() {
-				if err := e.Stop(os.Interrupt); err != nil {
-					t.Error(err)
-				}
-			})
+			e := launched(t, cluster.Options{Name: "team-" + transport, Config: config, Set: []string{"plugins.directories=[" + dir + "]"}})
 			create := func(ctx context.Context, name string, labels map[string]string) error {
 				pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}, Spec: corev1.PodSpec{
 					AutomountServiceAccountToken: new(bool), Containers: []corev1.Container{{Name: "c", Image: "i"}},
@@ -55,7 +47,7 @@ func TestAdmissionPlugin(t *testing.T) {
 			if err := create(t.Context(), "blue", map[string]string{"team": "blue"}); err != nil {
 				t.Errorf("a pod of a team: %v", err)
 			}
-			err = create(t.Context(), "loose", nil)
+			err := create(t.Context(), "loose", nil)
 			want := `admission plugin "team" denied the request: pods say which team they belong to: set the label team`
 			if !apierrors.IsForbidden(err) || err.Error() != want {
 				t.Errorf("a pod without a team: %v, want %q", err, want)

@@ -63,20 +63,9 @@ func placesByTiers(t *testing.T, name, dir string) {
 	if err := os.WriteFile(config, []byte(tiersConfig), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	e, err := launch(cluster.Options{
+	e := launched(t, cluster.Options{
 		Name: "author-" + name, Config: config,
 		Set: []string{"plugins.directories=[" + dir + ", " + filepath.Join(filepath.Dir(binary(t, "pintle")), "plugins") + "]"},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("log of the kernel ends with:\n%s", e.Log(40))
-		}
-		if err := e.Stop(os.Interrupt); err != nil {
-			t.Error(err)
-		}
 	})
 	e.apply(t, "default", tiersObjects)
 	e.awaitTiers(t)
@@ -188,24 +177,22 @@ func TestAuthorGreeter(t *testing.T) {
 			if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			e, err := launch(cluster.Options{Name: "greeter-" + transport, Config: config, Set: []string{"plugins.directories=[" + dir + "]"}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() {
-				if err := e.Stop(os.Interrupt); err != nil {
-					t.Error(err)
-				}
-			})
-			eventually(t, func(ctx context.Context) error {
-				greeting, err := e.client.CoreV1().ConfigMaps("default").Get(ctx, "greeting", metav1.GetOptions{})
-				if err == nil && greeting.Data["text"] != "hello, default" {
-					err = fmt.Errorf("greeting %v", greeting.Data)
-				}
-				return err
-			})
+			e := launched(t, cluster.Options{Name: "greeter-" + transport, Config: config, Set: []string{"plugins.directories=[" + dir + "]"}})
+			e.greeted(t)
 		})
 	}
+}
+
+// greeted waits for what the controller of the guide writes into a namespace.
+func (e *env) greeted(t *testing.T) {
+	t.Helper()
+	eventually(t, func(ctx context.Context) error {
+		greeting, err := e.client.CoreV1().ConfigMaps("default").Get(ctx, "greeting", metav1.GetOptions{})
+		if err == nil && greeting.Data["text"] != "hello, default" {
+			err = fmt.Errorf("greeting %v", greeting.Data)
+		}
+		return err
+	})
 }
 
 // TestAuthorObjects is a stranger's way to a controller and an admission plugin in
@@ -229,25 +216,8 @@ func TestAuthorObjects(t *testing.T) {
 			if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			e, err := launch(cluster.Options{Name: "objects-" + language, Config: config, Set: []string{"plugins.directories=[" + dir + "]"}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() {
-				if t.Failed() {
-					t.Logf("log of the kernel ends with:\n%s", e.Log(40))
-				}
-				if err := e.Stop(os.Interrupt); err != nil {
-					t.Error(err)
-				}
-			})
-			eventually(t, func(ctx context.Context) error {
-				greeting, err := e.client.CoreV1().ConfigMaps("default").Get(ctx, "greeting", metav1.GetOptions{})
-				if err == nil && greeting.Data["text"] != "hello, default" {
-					err = fmt.Errorf("greeting %v", greeting.Data)
-				}
-				return err
-			})
+			e := launched(t, cluster.Options{Name: "objects-" + language, Config: config, Set: []string{"plugins.directories=[" + dir + "]"}})
+			e.greeted(t)
 			e.apply(t, "default", "apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: default}\n")
 			for name, labels := range map[string]map[string]string{"blue": {"team": "blue"}, "loose": nil} {
 				pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}, Spec: corev1.PodSpec{

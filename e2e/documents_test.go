@@ -303,20 +303,9 @@ func TestDocumentsAuthor(t *testing.T) {
 			}
 		}
 	}
-	e, err := launch(cluster.Options{
+	e := launched(t, cluster.Options{
 		Name: "author", Config: filepath.Join(dir, "cluster.yaml"), Data: filepath.Join(dir, ".data"),
 		Set: []string{"plugins.directories=[" + filepath.Join(filepath.Dir(binary(t, "pintle")), "plugins") + "]"},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("log of the kernel ends with:\n%s", e.Log(40))
-		}
-		if err := e.Stop(os.Interrupt); err != nil {
-			t.Error(err)
-		}
 	})
 	t.Log(shell(t, e, dir, script("sdk/README.md", blocks, "kernel"), path))
 	eventually(t, func(ctx context.Context) error {

@@ -359,16 +359,7 @@ plugins:
 			t.Errorf("the granted file is %q, %v", text, err)
 		}
 	})
-	t.Run("fills", func(t *testing.T) {
-		for i := range 3 {
-			pod := fmt.Sprint("fill-", i)
-			e.askFor(t, pod, "fills", fmt.Sprintf("%dm", 10+i))
-			e.placed(t, pod)
-		}
-		if out := e.kubectl(t, "get", "plugin", "fills", "-o", "jsonpath={.status.state} {.status.restarts}"); strings.TrimSuffix(strings.TrimSpace(out), " 0") != "Ready" {
-			t.Errorf("a module that fills its memory and answers: %s", out)
-		}
-	})
+	t.Run("fills", e.filled)
 	t.Run("later", func(t *testing.T) {
 		e.askFor(t, "later-1", "later", "10m")
 		e.placed(t, "later-1")
@@ -445,4 +436,16 @@ plugins:
 		e.placed(t, "still")
 	})
 	e.stop(t)
+}
+
+// filled: a plugin that takes most of the memory it may have answers like any other.
+func (e *env) filled(t *testing.T) {
+	for i := range 3 {
+		pod := fmt.Sprint("fill-", i)
+		e.askFor(t, pod, "fills", fmt.Sprintf("%dm", 10+i))
+		e.placed(t, pod)
+	}
+	if out := e.kubectl(t, "get", "plugin", "fills", "-o", "jsonpath={.status.state} {.status.restarts}"); strings.TrimSuffix(strings.TrimSpace(out), " 0") != "Ready" {
+		t.Errorf("a plugin that fills its memory and answers is %s", out)
+	}
 }

@@ -257,16 +257,7 @@ plugins:
 			}
 		})
 	}
-	t.Run("fills", func(t *testing.T) {
-		for i := range 3 {
-			pod := fmt.Sprint("fill-", i)
-			e.askFor(t, pod, "fills", fmt.Sprintf("%dm", 10+i))
-			e.placed(t, pod)
-		}
-		if out := e.kubectl(t, "get", "plugin", "fills", "-o", "jsonpath={.status.state} {.status.restarts}"); strings.TrimSuffix(strings.TrimSpace(out), " 0") != "Ready" {
-			t.Errorf("a process that takes most of its memory and answers: %s", out)
-		}
-	})
+	t.Run("fills", e.filled)
 	t.Run("dozes", func(t *testing.T) {
 		// Each pod is of another class, so that each is a question.
 		for i := range 12 {

@@ -78,15 +78,7 @@ func TestOperator(t *testing.T) {
 	if _, err := exec.LookPath("go"); err != nil {
 		skip(t, "the operator is built by go")
 	}
-	e, err := launch(cluster.Options{Name: "operator", Config: "configs/minimal.yaml"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := e.Stop(syscall.SIGTERM); err != nil {
-			t.Error(err)
-		}
-	})
+	e := launched(t, cluster.Options{Name: "operator", Config: "configs/minimal.yaml"})
 	e.defineShops(t)
 	shops := e.shops()
 	shows := func(filled int64, by string) {

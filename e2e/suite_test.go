@@ -146,7 +146,25 @@ func launch(o cluster.Options) (*env, error) {
 	return e, nil
 }
 
-// private starts a cluster for one test and stops it, in order, at its end.
+// launched is launch for one test, at whose end the cluster is stopped in order.
+func launched(t *testing.T, o cluster.Options) *env {
+	t.Helper()
+	e, err := launch(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("log of %s ends with:\n%s", o.Name, e.Log(40))
+		}
+		if err := e.Stop(os.Interrupt); err != nil {
+			t.Error(err)
+		}
+	})
+	return e
+}
+
+// private is launched in a network of its own.
 func private(t *testing.T, o cluster.Options) *env {
 	t.Helper()
 	binary(t, "pintle")

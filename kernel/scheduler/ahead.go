@@ -152,37 +152,25 @@ var pointsBehind = []contractv1.Point{
 // on no node but its own, and each answer is good until something changes.
 func (c *class) indifferent(ctx context.Context) bool {
 	asked, ok := c.policy.(contractv1.Indifferer)
-	for p := range c.predicates {
-		if c.stale[p] {
-			return false
+	all := func(idles []idle, stale []bool, scope func(i int) string, ask func(i int) bool) bool {
+		for i := range idles {
+			if stale[i] {
+				return false
+			}
+			if idles[i].now || scope(i) != string(sdk.ScopeCluster) {
+				continue
+			}
+			if !idles[i].asked {
+				idles[i].asked, idles[i].indifferent = true, ok && ask(i)
+			}
+			if !idles[i].indifferent {
+				return false
+			}
 		}
-		i := &c.idleP[p]
-		if i.now || c.predicates[p].Scope != string(sdk.ScopeCluster) {
-			continue
-		}
-		if !i.asked {
-			i.asked, i.indifferent = true, ok && asked.IndifferentVerdict(ctx, p, c.id)
-		}
-		if !i.indifferent {
-			return false
-		}
+		return true
 	}
-	for k := range c.priorities {
-		if c.staleS[k] {
-			return false
-		}
-		i := &c.idleS[k]
-		if i.now || c.priorities[k].Scope != string(sdk.ScopeCluster) {
-			continue
-		}
-		if !i.asked {
-			i.asked, i.indifferent = true, ok && asked.IndifferentScore(ctx, k, c.id)
-		}
-		if !i.indifferent {
-			return false
-		}
-	}
-	return true
+	return all(c.idleP, c.stale, func(p int) string { return c.predicates[p].Scope }, func(p int) bool { return asked.IndifferentVerdict(ctx, p, c.id) }) &&
+		all(c.idleS, c.staleS, func(k int) string { return c.priorities[k].Scope }, func(k int) bool { return asked.IndifferentScore(ctx, k, c.id) })
 }
 
 // alike reports whether a pod that is next is as another one to plugins, and goes
