@@ -133,9 +133,10 @@ func TestRest(t *testing.T) {
 func TestRemoveWaits(t *testing.T) {
 	table := start(t, 1)
 	entered, finish := make(chan struct{}), make(chan struct{})
+	enter := sync.OnceFunc(func() { close(entered) }) // it may be due again before it is removed
 	var returned atomic.Bool
 	e := table.Add(t.Context(), 0, func(context.Context) time.Duration {
-		close(entered)
+		enter()
 		<-finish
 		returned.Store(true)
 		return time.Nanosecond
