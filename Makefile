@@ -100,6 +100,15 @@ $(BIN)/etcd: e2e/etcd/go.mod e2e/etcd/go.sum
 	@mkdir -p $(@D)
 	@cd e2e/etcd && $(GOBUILD) $(SLIM) -o $(CURDIR)/$@ go.etcd.io/etcd/server/v3
 
+# So is cosign, beside which signatures are tested.
+.PHONY: cosign
+cosign: $(BIN)/cosign ## build the cosign that make test-cosign runs, into bin/
+
+$(BIN)/cosign: e2e/cosign/go.mod e2e/cosign/go.sum
+	@echo "building cosign (once; some minutes)"
+	@mkdir -p $(@D)
+	@cd e2e/cosign && $(GOBUILD) $(SLIM) -o $(CURDIR)/$@ github.com/sigstore/cosign/v3/cmd/cosign
+
 # So are the API server and the scheduler that Pintle is measured beside.
 $(BIN)/kube-apiserver $(BIN)/kube-scheduler: $(BIN)/kube-%: e2e/peer/go.mod e2e/peer/go.sum
 	@echo "building $(@F) (once; some minutes)"
@@ -152,6 +161,10 @@ test-race: ## the same tests under the race detector (RACE=./kernel/bus/... for 
 .PHONY: test-many-plugins
 test-many-plugins: build ## load 200 plugins at once (5 GiB of memory); make test loads 40
 	MANY_PLUGINS=200 $(GO) test -count=1 -timeout 20m -run TestManyPlugins -v ./e2e
+
+.PHONY: test-cosign
+test-cosign: cosign ## let cosign sign for the catalog and verify what Pintle signed (COSIGN_FLAGS=-update writes the fixture of make test anew)
+	PATH=$(CURDIR)/$(BIN):$$PATH $(GO) test -count=1 -run TestCosign -v ./kernel/catalog $(COSIGN_FLAGS)
 
 .PHONY: test-soak
 test-soak: ## rewrite the same keys for 10 minutes; disk and memory in build/bench/soak.{json,svg}
