@@ -94,7 +94,7 @@ spec:
 
 // TestVolumeBinding: a pod whose claim waits for its first consumer goes where a
 // volume is, the scheduler writes the claim into the volume, and binds the pod when
-// the claim is bound; a second pod does not get the volume; a claim of a class with
+// the claim is bound, until when the pod's status names its node; a second pod does not get the volume; a claim of a class with
 // a provisioner is told its node; and a pod with resource claims is refused.
 //
 // The controller of persistent volumes is not there: the test does its part, which
@@ -165,17 +165,18 @@ func TestVolumeBinding(t *testing.T) {
 	on := func(pod, node string) {
 		t.Helper()
 		e.awaitPod(t, "default", pod, func(p *corev1.Pod) error {
-			if p.Spec.NodeName != node {
-				return fmt.Errorf("on %q, want %s: %v", p.Spec.NodeName, node, p.Status.Conditions)
+			if p.Spec.NodeName != node || p.Status.NominatedNodeName != "" {
+				return fmt.Errorf("on %q, nominated to %q, want %s: %v", p.Spec.NodeName, p.Status.NominatedNodeName, node, p.Status.Conditions)
 			}
 			return nil
 		})
 	}
-	unbound := func(pod string) {
+	// unbound: the pod says where it is expected, and is not there.
+	unbound := func(pod, node string) {
 		t.Helper()
 		p, err := core.Pods("default").Get(bound(t), pod, metav1.GetOptions{})
-		if err != nil || p.Spec.NodeName != "" {
-			t.Fatalf("pod %s is on %q before its claim is bound, %v", pod, p.Spec.NodeName, err)
+		if err != nil || p.Spec.NodeName != "" || p.Status.NominatedNodeName != node {
+			t.Fatalf("pod %s is on %q and nominated to %q before its claim is bound, want %s: %v", pod, p.Spec.NodeName, p.Status.NominatedNodeName, node, err)
 		}
 	}
 
@@ -186,7 +187,7 @@ func TestVolumeBinding(t *testing.T) {
 
 	e.apply(t, "default", claimed("one", "local"))
 	promised("first", "one")
-	unbound("one")
+	unbound("one", "hollow-1")
 	// Nobody else gets the volume, though the claim is not bound yet.
 	e.apply(t, "default", claimed("two", "local"))
 	e.refused(t, "two", "0/3 nodes are available: 3 node(s) didn't find available persistent volumes to bind.")
@@ -225,7 +226,7 @@ func TestVolumeBinding(t *testing.T) {
 	}
 	e.refused(t, "three", `provisioning failed for PVC "three"`)
 	told()
-	unbound("three")
+	unbound("three", "hollow-2")
 	e.apply(t, "default", strings.Replace(localVolume("third", "hollow-2"), "storageClassName: local", "storageClassName: made", 1))
 	complete("three", "third")
 	on("three", "hollow-2")

@@ -171,7 +171,7 @@ type Permit struct {
 // the scheduling: in a process several at once and beside the other kinds, so
 // that what they share needs a lock; in a WASM module one at a time.
 type Binding struct {
-	Context  context.Context // ends with the call's deadline
+	Context  context.Context // ends with the call's deadline; PreBind's also when another takes the pod's place
 	Pod      *QueuedPod
 	Node     *Node // a copy without pods; nil where it is gone
 	NodeName string

@@ -13,7 +13,8 @@ import (
 
 // SetPodStatus sets a condition of a pod's status, unless it is nil, and
 // status.nominatedNodeName, unless that is nil, in one write and without HTTP, as
-// Bind does. The pod must have the UID. A pod that is not there gives NotFound.
+// Bind does. The pod must have the UID; one that is on a node is
+// nominated to none. A pod that is not there gives NotFound.
 func (s *Server) SetPodStatus(ctx context.Context, namespace, name string, uid types.UID, condition *corev1.PodCondition, nominated *string) error {
 	ctx = request.WithNamespace(ctx, namespace)
 	return s.binding.replace(ctx, name, &storage.Preconditions{UID: &uid}, false, func(obj runtime.Object) (runtime.Object, error) {
@@ -25,7 +26,7 @@ func (s *Server) SetPodStatus(ctx context.Context, namespace, name string, uid t
 		if condition != nil {
 			pod.Status.Conditions = withCondition(pod.Status.Conditions, *condition)
 		}
-		if nominated != nil {
+		if nominated != nil && (*nominated == "" || pod.Spec.NodeName == "") { // as validation has it
 			pod.Status.NominatedNodeName = *nominated
 		}
 		return &pod, nil

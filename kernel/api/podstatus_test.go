@@ -58,6 +58,18 @@ func TestSetPodStatus(t *testing.T) {
 		!condition(second).LastTransitionTime.Time.Equal(condition(first).LastTransitionTime.Time) {
 		t.Errorf("%+v, %v", second.Status, err)
 	}
+	// A name that comes behind the binding is not set; the rest is.
+	if err := s.Bind(t.Context(), &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p", UID: made.UID}, Target: corev1.ObjectReference{Kind: "Node", Name: node}}); err != nil {
+		t.Fatal(err)
+	}
+	again.Type, again.Message = "example.com/Late", "three"
+	if err := s.SetPodStatus(t.Context(), "default", "p", made.UID, &again, &node); err != nil {
+		t.Fatal(err)
+	}
+	late, err := pods.Get(t.Context(), "p", metav1.GetOptions{})
+	if err != nil || late.Spec.NodeName != node || late.Status.NominatedNodeName != "" || late.Status.Conditions[len(late.Status.Conditions)-1].Message != "three" {
+		t.Errorf("%+v, %v", late.Status, err)
+	}
 	if err := s.SetPodStatus(t.Context(), "default", "p", types.UID("other"), refused, nil); !apierrors.IsConflict(err) {
 		t.Errorf("another UID: %v", err)
 	}

@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"context"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -342,6 +343,38 @@ func BenchmarkCycle(b *testing.B) {
 				}
 			})
 		}
+	}
+}
+
+// A binding that is called off ends at once, in the process too, which stays in
+// service.
+func TestBindingCalledOff(t *testing.T) {
+	p := cyclePolicy(t, TransportProcess)
+	awaitJournal := func(want string) {
+		t.Helper()
+		for deadline := time.Now().Add(2 * time.Minute); journalOf(t, p) != want; time.Sleep(5 * time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("the plugin does not say %q", want)
+			}
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	c, done := cycleCall(cyclePod("p", "bind", "patiently"), contractv1.Point_PRE_BIND), make(chan struct{})
+	go func() {
+		defer close(done)
+		p.Cycle(ctx, c)
+	}()
+	awaitJournal("waits")
+	cancel()
+	<-done
+	if len(c.Results) != 1 || outcome(c.Results[0]) != "error context canceled" {
+		t.Errorf("answered %v", c.Results)
+	}
+	awaitJournal("called off")
+	next := cycleCall(cyclePod("p"), contractv1.Point_PRE_BIND)
+	if p.Cycle(t.Context(), next); len(next.Results) != 1 || outcome(next.Results[0]) != "success" {
+		t.Errorf("then answered %v", next.Results)
 	}
 }
 

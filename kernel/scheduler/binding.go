@@ -20,12 +20,16 @@ const (
 func (s *Scheduler) bind(ctx context.Context, p *podEntry, profile *profile) {
 	request := s.request(p, p.node)
 	if profile == nil || len(profile.at.stepsFor(p.shape, contractv1.Point_PRE_BIND, contractv1.Point_BIND, contractv1.Point_POST_BIND)) == 0 {
-		if s.hand(ctx, request) {
+		told := p.expected.written()
+		if over(told) && s.hand(ctx, request) {
 			return
 		}
 		// Every worker is busy: the cycle does not wait here, as it may be in the
 		// middle of a plugin's answers.
 		s.bindings.Go(func() {
+			if !ended(ctx, told) {
+				return
+			}
 			select {
 			case s.binds <- request:
 			case <-ctx.Done():
@@ -35,15 +39,38 @@ func (s *Scheduler) bind(ctx context.Context, p *podEntry, profile *profile) {
 	}
 	at := profile.at
 	about, of := s.onNode(p, p.node, nil), p.shape
+	preparing, pre := ctx, (*preBinding)(nil)
+	if p.preBinds(at) {
+		s.expects(p)
+		pre = &preBinding{}
+		preparing, pre.cancel = context.WithCancel(ctx)
+		p.preBinding = pre
+	}
+	told := p.expected.written()
 	s.bindings.Go(func() {
-		select {
-		case s.slots <- struct{}{}:
-			defer func() { <-s.slots }()
-		case <-ctx.Done():
+		if pre != nil {
+			defer pre.cancel()
+		}
+		if ended(preparing, told) {
+			select {
+			case s.slots <- struct{}{}:
+				defer func() { <-s.slots }()
+			case <-preparing.Done(): // called off, or the end
+			}
+		}
+		if ctx.Err() != nil {
 			return
 		}
 		result := bindResult{uid: request.uid, node: request.node}
-		result.stop, result.err = s.bindThrough(ctx, at, about, of, request)
+		if pre != nil {
+			result.stop = s.preBind(preparing, at, about, of, request.profile, pre)
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		if result.stop == nil {
+			result.stop, result.err = s.bindThrough(ctx, at, about, of, request, pre == nil)
+		}
 		select {
 		case s.results <- result:
 		case <-ctx.Done():
@@ -65,11 +92,14 @@ func (s *Scheduler) hand(ctx context.Context, request bindRequest) bool {
 	}
 }
 
-// bindThrough asks the pre-bind plugins and then one bind plugin after the other
-// until one does not skip. It writes the binding where one leaves it to the host, and
+// bindThrough asks the pre-bind plugins, unless they were, and then one bind plugin after
+// the other until one does not skip. It writes the binding where one leaves it to the host, and
 // where all skip and none is the last, behind which nobody binds.
-func (s *Scheduler) bindThrough(ctx context.Context, at pointPolicy, about *contractv1.CycleCall, of *shape, request bindRequest) (*stopped, error) {
-	steps := at.stepsFor(of, contractv1.Point_PRE_BIND)
+func (s *Scheduler) bindThrough(ctx context.Context, at pointPolicy, about *contractv1.CycleCall, of *shape, request bindRequest, preBind bool) (*stopped, error) {
+	var steps []contractv1.CycleStep
+	if preBind {
+		steps = at.stepsFor(of, contractv1.Point_PRE_BIND)
+	}
 	binders := at.steps(contractv1.Point_BIND)
 	if request.pod != nil && len(s.interested(request.pod, Extender.Binds)) > 0 {
 		binders = nil // an extender binds instead

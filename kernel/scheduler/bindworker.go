@@ -159,10 +159,15 @@ func (s *Scheduler) bound(r bindResult) {
 		return
 	}
 	if p == nil || !p.assumed || p.node != r.node {
+		if p != nil {
+			s.leaves(p) // it did not; whoever takes its place is to look again
+		}
 		return
 	}
 	s.unassume(p)
+	s.leaves(p)
 	if p.pod.DeletionTimestamp != nil {
+		s.withdraw(p)
 		return
 	}
 	if r.stop != nil {

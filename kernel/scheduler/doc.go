@@ -30,7 +30,9 @@
 // behind the decision, in one crossing a bundle; a pod that is to wait stays
 // assumed and is asked about four times a second (placement.go). Pre-bind, bind
 // and post-bind plugins run on a goroutine a pod, at most BindWorkers at once
-// (binding.go). Whenever an assumed pod gives up its node, its Unreserve calls
+// (binding.go). A pod that waits for a permit, or for which pre-bind plugins have work,
+// names its node in its status before; no other pod is written for that
+// (expectation.go). Whenever an assumed pod gives up its node, its Unreserve calls
 // are made in reverse order before the next question.
 //
 // # Extenders
@@ -69,7 +71,8 @@
 // long as the node is not touched. Where predicates look beyond a node, the node
 // that was chosen is tried alone, and all of them only if that fails. Victims are
 // evicted beside the cycle (preempt.go); the pod waits until they were seen to
-// leave.
+// leave. One that is not bound yet, as it waits for a permit or for pre-bind plugins
+// (prebinding.go), gives up its node instead and is tried again.
 //
 // # Shadows
 //

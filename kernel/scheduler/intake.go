@@ -140,6 +140,7 @@ func (s *Scheduler) setPod(pod *v1.Pod, sh *shape, now time.Time) {
 			return // its binding is under way
 		}
 		s.unassume(p)
+		s.withdraw(p)
 	}
 	if p.node != "" { // a node name does not go away; believe the object
 		s.snapshot.removePod(p)
@@ -219,7 +220,7 @@ func (s *Scheduler) occupies(p *podEntry, node string, fresh, reshaped bool, bef
 	s.queue.remove(p)
 	s.nominated(p, "")
 	came := p.assumed || p.node == ""
-	p.assumed = false
+	p.assumed, p.expected, p.preBinding = false, nil, nil
 	delete(s.assumed, p.uid)
 	delete(s.waiting, p.uid)
 	switch {

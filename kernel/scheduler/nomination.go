@@ -36,12 +36,14 @@ func (s *Scheduler) nominated(p *podEntry, node string) {
 }
 
 // nominee takes in status.nominatedNodeName of a pod that waits. While it says
-// nothing, as it did before, what the scheduler nominated a moment ago stands.
+// nothing, as it did before, what the scheduler nominated a moment ago stands; and a
+// node that the pod was expected on and gave up is none, though the name is seen late.
 func (s *Scheduler) nominee(p *podEntry, before *v1.Pod) {
 	now := p.pod.Status.NominatedNodeName
-	if now == "" && (before == nil || before.Status.NominatedNodeName == "") {
+	if now == "" && (before == nil || before.Status.NominatedNodeName == "") || now != "" && p.expected.was(now) {
 		return
 	}
+	p.expected = nil
 	s.nominated(p, now)
 }
 

@@ -35,6 +35,7 @@ type hold struct {
 func (s *Scheduler) assumes(p *podEntry, node *nodeEntry) {
 	p.assumed = true
 	p.boundAt = time.Time{}
+	p.planned, p.expected = false, nil
 	s.assumed[p.uid] = p
 	s.nominated(p, "") // its room is its own now
 	s.snapshot.addPod(p, node.name)
@@ -74,6 +75,7 @@ func (s *Scheduler) place(ctx context.Context, p *podEntry, profile *profile, no
 	for k, r := range c.Results {
 		if r.GetCode() == contractv1.Code_SUCCESS {
 			s.assumeObjects(p, r.GetAssumed())
+			p.planned = p.planned || len(r.GetAssumed()) > 0
 		}
 		if r.GetCode() == contractv1.Code_WAIT {
 			name, patience := at.name(c.Steps[k]), time.Duration(r.GetWaitNanoseconds())
@@ -88,6 +90,7 @@ func (s *Scheduler) place(ctx context.Context, p *podEntry, profile *profile, no
 		s.refusedAt(p, stop, d)
 	case len(wait.until) > 0:
 		s.waiting[p.uid] = wait
+		s.expects(p)
 	default:
 		s.bind(ctx, p, profile)
 	}
@@ -160,6 +163,7 @@ func (s *Scheduler) reject(w *held, plugin, reason string) {
 	s.deps.Metrics.waited(codeNames[contractv1.Code_UNSCHEDULABLE], now.Sub(w.since))
 	s.unassume(p)
 	if p.pod.DeletionTimestamp != nil {
+		s.withdraw(p)
 		return
 	}
 	s.refusedAt(p, &stopped{contractv1.Point_PERMIT, info, contractv1.Code_UNSCHEDULABLE, []string{reason}}, d)
@@ -173,6 +177,7 @@ func (s *Scheduler) makeWay(w *held, plugin string) {
 	s.deps.Metrics.waited(codeNames[contractv1.Code_ERROR], now.Sub(w.since))
 	s.unassume(p)
 	if p.pod.DeletionTimestamp != nil {
+		s.withdraw(p)
 		return
 	}
 	d := &Decision{
@@ -243,6 +248,7 @@ func (s *Scheduler) orphans(ctx context.Context) {
 // pod, in reverse order, before anything else is asked.
 func (s *Scheduler) takeBack(p *podEntry, node string) {
 	delete(s.waiting, p.uid)
+	p.preBinding = nil
 	if !p.reserved {
 		return
 	}

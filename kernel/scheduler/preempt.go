@@ -67,24 +67,25 @@ func (s *Scheduler) preempt(ctx context.Context, p *podEntry, plugin string, n *
 	name := node.name
 	p.unwritten = &name
 	var evict []*v1.Pod
+	p.victims = map[*podEntry]bool{}
 	for _, victim := range victims {
 		switch w := s.waiting[victim.uid]; {
 		case victim.pod.DeletionTimestamp != nil:
 		case w != nil:
 			s.makeWay(w, plugin)
 			s.evicted(victim.pod, p.pod, name, " (in kube-scheduler memory).")
+		case victim.preBinding.yields(plugin):
+			p.victims[victim], victim.evictor = true, p
+			s.evicted(victim.pod, p.pod, name, " (in kube-scheduler memory).")
 		default:
+			p.victims[victim], victim.evictor = true, p
 			evict = append(evict, victim.pod)
 		}
 	}
+	p.preempting = len(p.victims) > 0
 	if len(evict) == 0 {
+		p.evicted = p.preempting // there is nothing to ask for
 		return nil
-	}
-	p.preempting, p.victims = true, map[*podEntry]bool{}
-	for _, victim := range victims {
-		if slices.Contains(evict, victim.pod) {
-			p.victims[victim], victim.evictor = true, p
-		}
 	}
 	preemptor := p.pod
 	s.bindings.Go(func() {
@@ -198,10 +199,13 @@ func (s *Scheduler) settlePreemptor(p *podEntry) {
 
 // withdraw takes a pod's nomination back, here and in the API.
 func (s *Scheduler) withdraw(p *podEntry) {
-	if p.nominated == "" && p.pod.Status.NominatedNodeName == "" {
+	if p.nominated == "" && p.pod.Status.NominatedNodeName == "" && !p.expected.stands() {
 		return
 	}
-	written := p.pod.Status.NominatedNodeName != "" || p.unwritten == nil
+	written := p.pod.Status.NominatedNodeName != "" || p.unwritten == nil || p.expected.stands()
+	if p.expected != nil {
+		p.expected.over = true
+	}
 	s.nominated(p, "")
 	p.unwritten = nil
 	if none := ""; written {

@@ -34,11 +34,17 @@ type podEntry struct {
 	// reserved: reserve plugins know of it and are to be told when it comes to
 	// nothing.
 	reserved bool
+	planned  bool // they assumed something for it
 	// boundAt is when the API took the binding of an assumed pod.
 	boundAt time.Time
 
 	// began is when the attempt under way began; zero: none is, or it was counted.
 	began time.Time
+
+	// On the way to its node: what its status says of that, and its time with
+	// pre-bind plugins, if it does and there is one.
+	expected   *expectation
+	preBinding *preBinding
 
 	// In the queue.
 	place    place

@@ -92,6 +92,8 @@ type note struct {
 	at      time.Time
 	// nominated is the node to note in the pod's status, if not nil.
 	nominated *string
+	// tried are closed when it was written, or was not.
+	tried []chan<- struct{}
 }
 
 // reporter hands events to their recorder, and writes conditions beside the cycle:
@@ -153,8 +155,16 @@ func (r *reporter) patch(n note) {
 	r.patches[maphash.String(r.seed, string(n.pod.UID))%patchWorkers].push(n)
 }
 
+// expect has a pod's status say which node it is to have, before whatever else is to
+// be written. The channel is closed when that was tried.
+func (r *reporter) expect(pod *v1.Pod, node string) <-chan struct{} {
+	tried := make(chan struct{})
+	r.patch(note{pod: pod, nominated: &node, tried: []chan<- struct{}{tried}})
+	return tried
+}
+
 // patchQueue is what is to be written of pods, in the order in which they came: one
-// note a pod, the last.
+// note a pod, the last. Those that somebody waits for are first.
 type patchQueue struct {
 	mu    sync.Mutex
 	notes map[types.UID]note
@@ -166,9 +176,16 @@ func (q *patchQueue) push(n note) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	before, waits := q.notes[n.pod.UID]
-	if !waits {
+	switch {
+	case len(n.tried) > 0:
+		if waits {
+			q.order = slices.DeleteFunc(q.order, func(uid types.UID) bool { return uid == n.pod.UID })
+		}
+		q.order = slices.Insert(q.order, 0, n.pod.UID)
+	case !waits:
 		q.order = append(q.order, n.pod.UID)
 	}
+	n.tried = append(before.tried, n.tried...)
 	if n.nominated == nil {
 		n.nominated = before.nominated
 	}
@@ -233,6 +250,9 @@ func (r *reporter) runPatches(ctx context.Context, q *patchQueue) {
 		cancel()
 		if ctx.Err() != nil {
 			return
+		}
+		for _, tried := range n.tried {
+			close(tried)
 		}
 		if err != nil && !apierrors.IsNotFound(err) {
 			select {

@@ -150,6 +150,12 @@ func init() {
 		},
 	})
 	sdk.Register(sdk.PreBind{Name: "Before", PreBind: func(b *sdk.Binding) sdk.Status {
+		if b.Pod.Labels["bind"] == "patiently" {
+			note("waits")
+			<-b.Context.Done()
+			note("called off")
+			return sdk.Fail(b.Context.Err())
+		}
 		s, _ := misbehave("pre-bind", b.Pod.Pod)
 		return s
 	}})

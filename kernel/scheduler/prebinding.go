@@ -1,0 +1,60 @@
+package scheduler
+
+import (
+	"context"
+	"sync"
+
+	contractv1 "pintle.dev/pintle/sdk/contract/v1"
+)
+
+// preBinding is a pod's time between its permit and its binding, while pre-bind
+// plugins work for it. A pod with a higher priority may take its place then without
+// anything being deleted: the plugins are called off, and it is tried again.
+type preBinding struct {
+	cancel context.CancelFunc
+
+	mu   sync.Mutex
+	past bool   // it is being bound
+	by   string // the plugin that gave its place away
+}
+
+// yields gives the pod's place away, unless it is too late.
+func (b *preBinding) yields(plugin string) bool {
+	if b == nil {
+		return false
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.past {
+		return false
+	}
+	if b.by == "" {
+		b.by = plugin
+		b.cancel()
+	}
+	return true
+}
+
+// ends the time; from now on it is too late. It returns who gave the pod's place
+// away before, if somebody did.
+func (b *preBinding) ends() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.past = true
+	return b.by
+}
+
+// preBind asks the pre-bind plugins of a pod that can be called off meanwhile. What
+// it returns keeps the pod from being bound.
+func (s *Scheduler) preBind(ctx context.Context, at pointPolicy, about *contractv1.CycleCall, of *shape, profile string, b *preBinding) *stopped {
+	c := with(about, at.stepsFor(of, contractv1.Point_PRE_BIND))
+	if ctx.Err() == nil {
+		s.step(ctx, profile, at, c)
+	}
+	stop, by := at.stop(c), b.ends()
+	if by == "" || stop != nil && stop.refused() {
+		return stop
+	}
+	last := c.Steps[max(len(c.Results)-1, 0)]
+	return &stopped{last.Point, at.info(last), contractv1.Code_ERROR, []string{"preempted by " + by}}
+}

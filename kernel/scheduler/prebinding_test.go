@@ -1,0 +1,129 @@
+package scheduler
+
+import (
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"pintle.dev/pintle/sdk"
+)
+
+// A pod whose place another takes while pre-bind plugins work for it is not evicted:
+// they are called off, it gives its node up and is tried again, told in
+// kube-scheduler's words.
+func TestPreemptedInPreBind(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		listens bool // the plugin ends with its context
+	}{{"the plugin ends", true}, {"the plugin goes on to its end", false}} {
+		t.Run(tc.name, func(t *testing.T) {
+			var j, did journal
+			var asked, calls atomic.Int64
+			release := make(chan struct{})
+			work := sdk.PreBind{Name: "Work", PreBind: func(b *sdk.Binding) sdk.Status {
+				if b.Pod.Name != "low" || calls.Add(1) > 1 {
+					return sdk.Status{}
+				}
+				did.note("works")
+				if tc.listens {
+					<-b.Context.Done()
+					return sdk.Fail(b.Context.Err())
+				}
+				<-release
+				return sdk.Status{}
+			}}
+			c, _ := startCycle(t, 1, []any{reserve(&j, "A"), work, trier(&asked)}, evicting(&j))
+			c.addPod(makePod("low", 4000, priority(1)))
+			eventually(t, "the plugin works", func() bool { return did.all() == "works" })
+			c.addPod(makePod("urgent", 4000, priority(10)))
+			eventually(t, "its place is taken", func() bool {
+				return c.hasEvent("low Normal Preempted Preempting: Preempted by pod pod-urgent on node n0 (in kube-scheduler memory).")
+			})
+			close(release)
+			c.eventuallyBound(t, "urgent", "n0")
+			const words = `running PreBind plugin "Work": preempted by Trier`
+			eventually(t, "the condition", func() bool {
+				c.mu.Lock()
+				defer c.mu.Unlock()
+				return slices.ContainsFunc(c.conditions["low"], func(condition v1.PodCondition) bool {
+					return condition.Type == v1.PodScheduled && condition.Status == v1.ConditionFalse && condition.Reason == v1.PodReasonSchedulerError && condition.Message == words
+				})
+			})
+			if !c.hasEvent("low Warning FailedScheduling Scheduling: " + words) {
+				t.Errorf("events %q", c.api.events)
+			}
+			if got := j.all(); strings.Contains(got, "evict") || strings.Count(got, "-A") != 1 || strings.Count(got, `nominate low ""`) != 1 {
+				t.Errorf("did %s", got)
+			}
+			c.deletePod("urgent")
+			eventually(t, "it has its turn again", func() bool {
+				c.clock.Step(time.Second)
+				return c.node("low") == "n0"
+			})
+		})
+	}
+}
+
+// A pod that is being bound, pre-bind behind it, is evicted.
+func TestPreemptedBehindPreBind(t *testing.T) {
+	var j, did journal
+	var asked atomic.Int64
+	release := make(chan struct{})
+	work := sdk.PreBind{Name: "Work", PreBind: func(*sdk.Binding) sdk.Status { return sdk.Status{} }}
+	binder := sdk.Bind{Name: "Binder", Bind: func(b *sdk.Binding) sdk.Status {
+		if b.Pod.Name == "low" {
+			did.note("binds")
+			<-release
+		}
+		return sdk.Status{}
+	}}
+	c, _ := startCycle(t, 1, []any{work, binder, trier(&asked)}, evicting(&j))
+	c.addPod(makePod("low", 4000, priority(1)))
+	eventually(t, "it is being bound", func() bool { return did.all() == "binds" })
+	c.addPod(makePod("urgent", 4000, priority(10)))
+	eventually(t, "it is evicted", func() bool { return strings.Contains(j.all(), "evict low") })
+	close(release)
+	c.eventuallyBound(t, "urgent", "n0")
+}
+
+// The first who takes a place is named, and nobody takes it when it is too late.
+func TestPreBindingYields(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		steps string // e: it ends; others: they take the place
+		want  string // y or n for each that takes it
+		by    string
+	}{
+		{"nobody", "e", "", ""},
+		{"one", "ae", "y", "a"},
+		{"two", "abe", "yy", "a"},
+		{"too late", "ea", "n", ""},
+		{"in time and too late", "aeb", "yn", "a"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			called := 0
+			b := &preBinding{cancel: func() { called++ }}
+			got, by := "", ""
+			for _, step := range tc.steps {
+				switch {
+				case step == 'e':
+					by = b.ends()
+				case b.yields(string(step)):
+					got += "y"
+				default:
+					got += "n"
+				}
+			}
+			if got != tc.want || by != tc.by || called != min(strings.Count(tc.want, "y"), 1) {
+				t.Errorf("%q by %q, called off %d times; want %q by %q", got, by, called, tc.want, tc.by)
+			}
+		})
+	}
+	if (*preBinding)(nil).yields("a") {
+		t.Error("a pod without pre-bind plugins yields")
+	}
+}
