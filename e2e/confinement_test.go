@@ -99,7 +99,7 @@ func TestConfinement(t *testing.T) {
 		}
 	})
 	t.Run("environment", func(t *testing.T) {
-		allowed := regexp.MustCompile(`^(PATH|LANG|PLUGIN_[A-Z_]+|PINTLE_PLUGIN[A-Z_]*|GO(MEMLIMIT|MAXPROCS))=`)
+		allowed := regexp.MustCompile(`^(PATH|LANG|PLUGIN_[A-Z_]+|PINTLE_PLUGIN[A-Z_]*|PINTLE_QUESTIONS|GO(MEMLIMIT|MAXPROCS))=`)
 		for _, v := range strings.Split(strings.TrimSuffix(proc("environ"), "\x00"), "\x00") {
 			if !allowed.MatchString(v) {
 				t.Errorf("its environment has %.40s", v)
