@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,7 +20,10 @@ import (
 
 // A controller of a module calls no more often than it may, an instance or many,
 // and nothing that the operator withholds.
-func TestHostFunctionsAreBounded(t *testing.T) {
+func TestHostFunctionsAreBounded(t *testing.T) { synctest.Test(t, hostFunctionsAreBounded) }
+
+// hostFunctionsAreBounded runs with a clock that stands still while it works.
+func hostFunctionsAreBounded(t *testing.T) {
 	u := &unit{
 		bundle: &Bundle{Manifest: &Manifest{Name: "b", Plugins: []Entry{{Name: "c"}}}}, log: slog.New(slog.DiscardHandler), budget: newLogBudget(),
 		limits: ceilings{calls: 2}, config: BundleConfig{HostFunctions: []string{protocol.FunctionEvent}},
