@@ -396,7 +396,12 @@ spec: {restartPolicy: Never, containers: [{name: c, image: `+box+`, args: [ask],
 			}
 			return nil
 		})
-		contains(t, e.logs(t, ns, "box", "debugger"), "started debugging")
+		eventually(t, func(context.Context) error {
+			if log := e.logs(t, ns, "box", "debugger"); !strings.Contains(log, "started debugging") {
+				return fmt.Errorf("log %q", log)
+			}
+			return nil
+		})
 	})
 }
 

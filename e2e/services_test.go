@@ -137,5 +137,5 @@ spec: {containers: [{name: c, image: `+box+`}]}
 
 // refused tells a connection that was turned down from one that nobody answered.
 func refused(text string) bool {
-	return strings.Contains(text, "connection refused") || strings.Contains(text, "EOF") || strings.Contains(text, "reset by peer")
+	return strings.Contains(text, "connection refused") || strings.Contains(text, "EOF") || strings.Contains(text, "reset by peer") || strings.Contains(text, "server closed idle connection")
 }
