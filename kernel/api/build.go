@@ -25,7 +25,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -276,12 +275,14 @@ func (s *Server) build() error {
 			return nil
 		}),
 		s.hook("rbac/bootstrap-roles", func(ctx context.Context) error {
-			if err := rbac.Bootstrap(ctx, s.client); err != nil {
+			written, err := rbac.Bootstrap(ctx, s.client)
+			if err != nil {
 				return err
 			}
-			return wait.PollUntilContextCancel(ctx, 2*time.Millisecond, true, func(context.Context) (bool, error) {
-				return s.rbac.HasSynced(), nil
-			})
+			if err := s.awaitRights(ctx, written, rightsGrace); err != nil && ctx.Err() == nil {
+				s.log.Warn("the default roles and bindings just written are not all in force: somebody takes them away again", "waited", rightsGrace)
+			}
+			return ctx.Err()
 		}),
 	)
 }

@@ -10,10 +10,12 @@ import (
 	"strconv"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/authentication/user"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 
 	"pintle.dev/pintle/kernel/api/auth/pki"
+	"pintle.dev/pintle/kernel/api/auth/rbac"
 )
 
 // drain is how long connections may take to end after the last request.
@@ -118,6 +120,25 @@ func (s *Server) await(ctx context.Context, path string, limit time.Duration) bo
 		}
 	}
 	return true
+}
+
+// rightsGrace is how long a start waits for default roles that are taken away as
+// soon as they are written.
+const rightsGrace = 10 * time.Second
+
+// awaitRights waits until authorization holds what was there at the start and
+// the policy written since, which comes to it a moment after it is stored. The
+// identities of the system would be refused before.
+func (s *Server) awaitRights(ctx context.Context, written rbac.Policy, limit time.Duration) error {
+	tick := 2 * time.Millisecond
+	if err := wait.PollUntilContextCancel(ctx, tick, true, func(context.Context) (bool, error) {
+		return s.rbac.HasSynced(), nil
+	}); err != nil {
+		return err
+	}
+	return wait.PollUntilContextTimeout(ctx, tick, limit, true, func(context.Context) (bool, error) {
+		return s.rbac.Holds(written), nil
+	})
 }
 
 // handler is the whole chain, or nil while the server does not run.

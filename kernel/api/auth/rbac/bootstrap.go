@@ -3,6 +3,7 @@ package rbac
 import (
 	"context"
 	"fmt"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -21,72 +22,83 @@ const bootstrapWriters = 16
 // Bootstrap makes sure that the default roles and bindings grant at least what
 // Defaults says. It lists each kind once and writes what is missing or lacks
 // something; rules and subjects that others added stay. client must be allowed
-// everything.
-func Bootstrap(ctx context.Context, client kubernetes.Interface) error {
+// everything. It returns what it had to write.
+func Bootstrap(ctx context.Context, client kubernetes.Interface) (Policy, error) {
 	want := Defaults()
 	have, err := listExisting(ctx, client)
 	if err != nil {
-		return fmt.Errorf("bootstrap rbac: %w", err)
+		return Policy{}, fmt.Errorf("bootstrap rbac: %w", err)
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(bootstrapWriters)
-	ensure := func(kind, name string, run func() error) {
+	var (
+		mu      sync.Mutex
+		written Policy
+	)
+	ensure := func(kind, name string, run func() (bool, error), note func()) {
 		group.Go(func() error {
+			var wrote bool
 			// Another writer may be quicker; then the live object decides.
 			// One that cannot be read is named by whoever reads it, and keeps no server from starting.
-			if err := retry.RetryOnConflict(retry.DefaultBackoff, run); err != nil && !unreadable(err) {
+			if err := retry.RetryOnConflict(retry.DefaultBackoff, func() (err error) { wrote, err = run(); return err }); err != nil && !unreadable(err) {
 				return fmt.Errorf("bootstrap rbac: %s %s: %w", kind, name, err)
+			}
+			if wrote {
+				mu.Lock()
+				defer mu.Unlock()
+				note()
 			}
 			return nil
 		})
 	}
 	for i := range want.ClusterRoles {
 		role := &want.ClusterRoles[i]
-		ensure("clusterrole", role.Name, func() error {
+		ensure("clusterrole", role.Name, func() (bool, error) {
 			options := reconciliation.ReconcileRoleOptions{
 				Role: reconciliation.ClusterRoleRuleOwner{ClusterRole: role}, Confirm: true,
 				Client: &clusterRoleClient{ctx, have.clusterRoles, client},
 			}
-			_, err := options.Run()
-			return err
-		})
+			done, err := options.Run()
+			return err == nil && !done.Protected && done.Operation != reconciliation.ReconcileNone, err
+		}, func() { written.ClusterRoles = append(written.ClusterRoles, *role) })
 	}
 	for i := range want.ClusterRoleBindings {
 		binding := &want.ClusterRoleBindings[i]
-		ensure("clusterrolebinding", binding.Name, func() error {
+		ensure("clusterrolebinding", binding.Name, func() (bool, error) {
 			options := reconciliation.ReconcileRoleBindingOptions{
 				RoleBinding: reconciliation.ClusterRoleBindingAdapter{ClusterRoleBinding: binding}, Confirm: true,
 				// Clusters of an earlier release gave all nodes the whole role.
 				RemoveExtraSubjects: binding.Name == roleNode,
 				Client:              &clusterBindingClient{ctx, have.clusterBindings, client},
 			}
-			_, err := options.Run()
-			return err
-		})
+			done, err := options.Run()
+			return err == nil && !done.Protected && done.Operation != reconciliation.ReconcileNone, err
+		}, func() { written.ClusterRoleBindings = append(written.ClusterRoleBindings, *binding) })
 	}
 	for i := range want.Roles {
 		role := &want.Roles[i]
-		ensure("role", role.Namespace+"/"+role.Name, func() error {
+		ensure("role", role.Namespace+"/"+role.Name, func() (bool, error) {
 			options := reconciliation.ReconcileRoleOptions{
 				Role: reconciliation.RoleRuleOwner{Role: role}, Confirm: true,
 				Client: &roleClient{ctx, have.roles, client},
 			}
-			_, err := options.Run()
-			return err
-		})
+			done, err := options.Run()
+			return err == nil && !done.Protected && done.Operation != reconciliation.ReconcileNone, err
+		}, func() { written.Roles = append(written.Roles, *role) })
 	}
 	for i := range want.RoleBindings {
 		binding := &want.RoleBindings[i]
-		ensure("rolebinding", binding.Namespace+"/"+binding.Name, func() error {
+		ensure("rolebinding", binding.Namespace+"/"+binding.Name, func() (bool, error) {
 			options := reconciliation.ReconcileRoleBindingOptions{
 				RoleBinding: reconciliation.RoleBindingAdapter{RoleBinding: binding}, Confirm: true,
 				Client: &bindingClient{ctx, have.bindings, client},
 			}
-			_, err := options.Run()
-			return err
-		})
+			done, err := options.Run()
+			return err == nil && !done.Protected && done.Operation != reconciliation.ReconcileNone, err
+		}, func() { written.RoleBindings = append(written.RoleBindings, *binding) })
 	}
-	return group.Wait()
+	err = group.Wait()
+	return written, err
 }
 
 // existing are the objects found by the lists.

@@ -83,6 +83,47 @@ func (x *Index) HasSynced() bool {
 	return true
 }
 
+// Holds says whether the index has each object of the policy by its name and,
+// for bindings, by its subjects. What was written before may come to it later.
+func (x *Index) Holds(p Policy) bool {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	for i := range p.ClusterRoles {
+		if _, ok := x.clusterRoles[p.ClusterRoles[i].Name]; !ok {
+			return false
+		}
+	}
+	for i := range p.Roles {
+		if _, ok := x.roles[objectKey{p.Roles[i].Namespace, p.Roles[i].Name}]; !ok {
+			return false
+		}
+	}
+	for i := range p.ClusterRoleBindings {
+		o := &p.ClusterRoleBindings[i]
+		if !x.bound(&binding{"", o.Name, o.RoleRef, o.Subjects}) {
+			return false
+		}
+	}
+	for i := range p.RoleBindings {
+		o := &p.RoleBindings[i]
+		if !x.bound(&binding{o.Namespace, o.Name, o.RoleRef, o.Subjects}) {
+			return false
+		}
+	}
+	return true
+}
+
+// bound needs the lock.
+func (x *Index) bound(b *binding) bool {
+	bySubject := x.bindings[b.namespace]
+	for _, key := range b.keys() {
+		if _, found := slices.BinarySearchFunc(bySubject[key], b.name, byName); !found {
+			return false
+		}
+	}
+	return true
+}
+
 // replace takes old out and obj in; either may be nil.
 func (x *Index) replace(old, obj any) {
 	x.mu.Lock()

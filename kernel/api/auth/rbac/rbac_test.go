@@ -287,10 +287,15 @@ func TestBootstrap(t *testing.T) {
 	}
 	run := func() int {
 		t.Helper()
-		if err := Bootstrap(ctx, client); err != nil {
+		written, err := Bootstrap(ctx, client)
+		if err != nil {
 			t.Fatal(err)
 		}
-		return writes()
+		n := writes()
+		if named := len(written.ClusterRoles) + len(written.ClusterRoleBindings) + len(written.Roles) + len(written.RoleBindings); named > n || (named == 0) != (n == 0) {
+			t.Errorf("%d objects are said to be written, %d writes", named, n)
+		}
+		return n
 	}
 	defaults := Defaults()
 	if n, want := run(), len(defaults.ClusterRoles)+len(defaults.ClusterRoleBindings)+len(defaults.Roles)+len(defaults.RoleBindings); n < want {
@@ -345,9 +350,34 @@ func TestBootstrap(t *testing.T) {
 	}
 }
 
+// A policy is held when each of its objects has come, bindings for each of their subjects.
+func TestHolds(t *testing.T) {
+	p := Policy{
+		ClusterRoles:        []rbacv1.ClusterRole{{ObjectMeta: metav1.ObjectMeta{Name: "a"}}},
+		ClusterRoleBindings: []rbacv1.ClusterRoleBinding{bound("a", subjectUser("ann"), subjectGroup("readers")), bound("nobody")},
+		Roles:               []rbacv1.Role{{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a"}}},
+		RoleBindings:        []rbacv1.RoleBinding{boundIn("ns", "a", "a", subjectUser("ann"))},
+	}
+	x := NewIndex()
+	narrow := bound("a", subjectUser("ann"))
+	for _, obj := range []any{&p.ClusterRoles[0], &p.Roles[0], &p.RoleBindings[0], &narrow} {
+		if x.Holds(p) {
+			t.Errorf("held before %T came", obj)
+		}
+		x.replace(nil, obj)
+	}
+	if x.Holds(p) {
+		t.Error("held without one of the subjects")
+	}
+	x.replace(&narrow, &p.ClusterRoleBindings[0])
+	if !x.Holds(p) {
+		t.Error("not held")
+	}
+}
+
 func TestAggregate(t *testing.T) {
 	client := fake.NewClientset()
-	if err := Bootstrap(t.Context(), client); err != nil {
+	if _, err := Bootstrap(t.Context(), client); err != nil {
 		t.Fatal(err)
 	}
 	factory := informers.NewSharedInformerFactory(client, 0)
