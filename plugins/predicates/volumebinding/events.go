@@ -23,13 +23,36 @@ func Events() []sdk.Interest {
 		{Kind: "CSINode", Actions: change, Helps: func(_ *sdk.Cluster, _ *sdk.Pod, e *sdk.Event) bool {
 			return e.OldObject == nil || e.OldObject.Annotations[migratedPlugins] != e.NewObject.Annotations[migratedPlugins]
 		}},
-		{Kind: "CSIDriver", Actions: sdk.ActionUpdate, Helps: func(_ *sdk.Cluster, _ *sdk.Pod, e *sdk.Event) bool {
-			return e.OldObject.CSIDriver.StorageCapacity && !e.NewObject.CSIDriver.StorageCapacity
-		}},
+		{Kind: "CSIDriver", Actions: sdk.ActionUpdate, Helps: unmeasured},
 		{Kind: "CSIStorageCapacity", Actions: change, Helps: func(_ *sdk.Cluster, _ *sdk.Pod, e *sdk.Event) bool {
 			return e.OldObject == nil || roomFor(e.NewObject) > roomFor(e.OldObject)
 		}},
 	}
+}
+
+// unmeasured: room is no longer asked for where the driver makes volumes, and it
+// may make one of the pod's. kube-scheduler looks at volumes that name their driver
+// themselves alone, which it never refuses for want of room: a pod whose claim waits
+// for room is tried there at the next flush of the queue.
+func unmeasured(c *sdk.Cluster, pod *sdk.Pod, e *sdk.Event) bool {
+	if !e.OldObject.CSIDriver.StorageCapacity || e.NewObject.CSIDriver.StorageCapacity {
+		return false
+	}
+	driver := e.NewObject.Name
+	for i := range pod.Volumes {
+		v := &pod.Volumes[i]
+		if v.Type == "csi" && v.ID == driver {
+			return true
+		}
+		if name, _, ok := claims.Of(v); ok {
+			if claim := claims.Get(c, pod, name); claim != nil {
+				if _, class := claims.Class(c, claim); class != nil && class.Provisioner == driver {
+					return true
+				}
+			}
+		}
+	}
+	return false
 }
 
 // roomFor is the largest volume that a storage capacity has room for.

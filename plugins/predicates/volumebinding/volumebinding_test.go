@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"google.golang.org/protobuf/proto"
+
 	"pintle.dev/pintle/plugins/predicates/claims"
 	"pintle.dev/pintle/sdk"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
@@ -182,6 +184,45 @@ func TestEvents(t *testing.T) {
 	} {
 		if got := helps[c.kind](nil, p, &c.e); got != c.want {
 			t.Errorf("%s %+v: %v", c.kind, c.e, got)
+		}
+	}
+}
+
+// A driver that no longer says how much room there is helps the pods whose volumes
+// it makes, and no others.
+func TestDriverThatCeasesToMeasure(t *testing.T) {
+	world := plugintest.NewCluster().Object(class("made", "csi.example.com", "WaitForFirstConsumer")).Object(claim("x", "made")).
+		Object(class("local", noProvisioner, "WaitForFirstConsumer")).Object(claim("y", "local")).Object(claim("z", "gone"))
+	data, err := proto.Marshal(world.Delta(pod()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := sdk.GuestOf(New())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := g.Apply(data); err != nil {
+		t.Fatal(err)
+	}
+	says := func(name string, yes bool) *sdk.Object {
+		return &sdk.Object{Name: name, CSIDriver: &sdk.CSIDriver{StorageCapacity: yes}}
+	}
+	for _, c := range []struct {
+		claim, driver string
+		was, is       bool
+		want          bool
+	}{
+		{"x", "csi.example.com", true, false, true},
+		{"x", "csi.example.com", false, true, false},
+		{"x", "csi.example.com", true, true, false},
+		{"x", "other.example.com", true, false, false},
+		{"y", "csi.example.com", true, false, false},
+		{"z", "csi.example.com", true, false, false},       // its class is not there
+		{"missing", "csi.example.com", true, false, false}, // it is not there itself
+	} {
+		p := &sdk.Pod{Namespace: "a", Volumes: []sdk.Volume{{Type: "persistentVolumeClaim", ID: c.claim}}}
+		if got := unmeasured(g.Cluster(), p, &sdk.Event{OldObject: says(c.driver, c.was), NewObject: says(c.driver, c.is)}); got != c.want {
+			t.Errorf("%+v: %v", c, got)
 		}
 	}
 }
