@@ -388,8 +388,7 @@ spec: {restartPolicy: Never, containers: [{name: c, image: `+box+`, args: [ask],
 		}
 	})
 	t.Run("debug", func(t *testing.T) {
-		out := e.kubectl(t, "-n", ns, "debug", "box", "--image="+box, "--target=c", "--container=debugger", "--", "/box", "wait", "debugging")
-		_ = out
+		e.kubectl(t, "-n", ns, "debug", "box", "--image="+box, "--target=c", "--container=debugger", "--", "/box", "wait", "debugging")
 		e.awaitPod(t, ns, "box", func(p *corev1.Pod) error {
 			if s := p.Status.EphemeralContainerStatuses; len(s) != 1 || s[0].State.Running == nil {
 				return fmt.Errorf("%+v", s)

@@ -186,10 +186,10 @@ func (w *world) policyOf(which int) *testPolicy {
 // and back (decision 5, HOT-3).
 func FuzzNothingIsLeftOver(f *testing.F) {
 	for seed := range uint64(30) {
-		f.Add(seed)
+		f.Add(seed, []byte(nil))
 	}
-	f.Fuzz(func(t *testing.T, seed uint64) {
-		w := newWorld(t, seed)
+	f.Fuzz(func(t *testing.T, seed uint64, script []byte) {
+		w := newWorld(t, seed, script...)
 		which := 0
 		w.policy = w.policyOf(which)
 		kept := map[int]*testPolicy{which: w.policy} // swapped away and fed no longer

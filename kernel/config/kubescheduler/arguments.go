@@ -20,6 +20,28 @@ import (
 // maxShapeScore is the largest score of a point of a shape.
 const maxShapeScore = 10
 
+// argumentsOf has, by plugin, what decodes its arguments at a path and checks them.
+var argumentsOf = map[string]func(s *source, at, plugin string) (field.ErrorList, bool){
+	nodeAffinity:      checkedBy(checkNodeAffinity),
+	nodeResourcesFit:  checkedBy(checkFit),
+	balanced:          checkedBy(checkBalanced),
+	interPodAffinity:  checkedBy(checkInterPodAffinity),
+	podTopologySpread: checkedBy(checkSpread),
+	volumeBinding:     checkedBy(checkVolumeBinding),
+	defaultPreemption: checkedBy(checkPreemption),
+}
+
+// checkedBy is for arguments of one type; not ok: they are not of that type.
+func checkedBy[T any](check func(*field.Path, *T) field.ErrorList) func(s *source, at, plugin string) (field.ErrorList, bool) {
+	return func(s *source, at, plugin string) (field.ErrorList, bool) {
+		args := new(T)
+		if !s.typed(at, plugin, args) {
+			return nil, false
+		}
+		return check(field.NewPath(at), args), true
+	}
+}
+
 // arguments checks what a pluginConfig entry says and returns it as it is written,
 // without its type; nil where there is none to hand on.
 func (s *source) arguments(path string, entry *schedulerv1.PluginConfig) map[string]any {
@@ -28,55 +50,17 @@ func (s *source) arguments(path string, entry *schedulerv1.PluginConfig) map[str
 		return nil
 	}
 	at := path + ".args"
-	var list field.ErrorList
-	ok := false
-	switch to := field.NewPath(at); entry.Name {
-	case nodeAffinity:
-		args := &schedulerv1.NodeAffinityArgs{}
-		if ok = s.typed(at, entry.Name, args); ok {
-			list = checkNodeAffinity(to, args)
-		}
-	case nodeResourcesFit:
-		args := &schedulerv1.NodeResourcesFitArgs{}
-		if ok = s.typed(at, entry.Name, args); ok {
-			list = checkFit(to, args)
-		}
-	case balanced:
-		args := &schedulerv1.NodeResourcesBalancedAllocationArgs{}
-		if ok = s.typed(at, entry.Name, args); ok {
-			list = checkBalanced(to, args)
-		}
-	case interPodAffinity:
-		args := &schedulerv1.InterPodAffinityArgs{}
-		if ok = s.typed(at, entry.Name, args); ok {
-			if w := ptr.Deref(args.HardPodAffinityWeight, 1); w < 0 || w > 100 {
-				list = append(list, field.Invalid(to.Child("hardPodAffinityWeight"), w, "not in valid range [0, 100]"))
-			}
-		}
-	case podTopologySpread:
-		args := &schedulerv1.PodTopologySpreadArgs{}
-		if ok = s.typed(at, entry.Name, args); ok {
-			list = checkSpread(to, args)
-		}
-	case volumeBinding:
-		args := &schedulerv1.VolumeBindingArgs{}
-		if ok = s.typed(at, entry.Name, args); ok {
-			list = checkVolumeBinding(to, args)
-		}
-	case defaultPreemption:
-		args := &schedulerv1.DefaultPreemptionArgs{}
-		if ok = s.typed(at, entry.Name, args); ok {
-			list = checkPreemption(to, args)
-		}
-	case dynamicResources:
-		args := &schedulerv1.DynamicResourcesArgs{}
-		s.typed(at, entry.Name, args)
+	if entry.Name == dynamicResources {
+		s.typed(at, entry.Name, &schedulerv1.DynamicResourcesArgs{})
 		s.note(at, "is without effect: devices are not allocated here")
 		return nil
-	default:
+	}
+	checked := argumentsOf[entry.Name]
+	if checked == nil {
 		s.note(at, "plugin %s takes no arguments; these are without effect", entry.Name)
 		return nil
 	}
+	list, ok := checked(s, at, entry.Name)
 	s.invalid(list)
 	if !ok || len(list) > 0 {
 		return nil
@@ -220,6 +204,13 @@ func checkBalanced(path *field.Path, args *schedulerv1.NodeResourcesBalancedAllo
 		}
 	}
 	return list
+}
+
+func checkInterPodAffinity(path *field.Path, args *schedulerv1.InterPodAffinityArgs) field.ErrorList {
+	if w := ptr.Deref(args.HardPodAffinityWeight, 1); w < 0 || w > 100 {
+		return field.ErrorList{field.Invalid(path.Child("hardPodAffinityWeight"), w, "not in valid range [0, 100]")}
+	}
+	return nil
 }
 
 func checkSpread(path *field.Path, args *schedulerv1.PodTopologySpreadArgs) field.ErrorList {
