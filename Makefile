@@ -55,11 +55,13 @@ plugins: pintle
 	@$(BIN)/pintle plugin seal $(BIN)/plugins/*
 
 # The container tools live in a module of their own; they change with its
-# go.sum only.
-.PHONY: tools
-tools: $(BIN)/containerd/.built $(BIN)/containerd/pause
+# go.sum only, and when libseccomp comes to the machine.
+TOOLS := $(BIN)/containerd/.built$(SECCOMP:%=-with-%)
 
-$(BIN)/containerd/.built: $(BUNDLE)/go.mod $(BUNDLE)/go.sum
+.PHONY: tools
+tools: $(TOOLS) $(BIN)/containerd/pause
+
+$(TOOLS): $(BUNDLE)/go.mod $(BUNDLE)/go.sum
 	@echo "building containerd, runc and the CNI plugins (once)"
 	@mkdir -p $(BIN)/containerd/cni
 	@cd $(BUNDLE) && $(GOBUILD) -ldflags='-s -w -X github.com/containerd/containerd/v2/version.Version=2.4.2' -tags 'no_btrfs no_zfs no_aufs no_devmapper' -o $(CURDIR)/$(BIN)/containerd/ \
@@ -73,6 +75,7 @@ $(BIN)/containerd/.built: $(BUNDLE)/go.mod $(BUNDLE)/go.sum
 	  github.com/containernetworking/plugins/plugins/main/loopback \
 	  github.com/containernetworking/plugins/plugins/ipam/host-local \
 	  github.com/containernetworking/plugins/plugins/meta/portmap
+	@rm -f $(BIN)/containerd/.built*
 	@touch $@
 
 $(BIN)/containerd/pause: plugins/runtimes/containerd/pause/pause.c

@@ -96,6 +96,7 @@ type entry struct {
 	admitted    bool
 	end         *end
 	terminating bool
+	released    bool // nothing of it runs, and the node's room is others'
 	terminated  bool
 	stopping    time.Time      // when stopping began
 	grace       *time.Duration // of containers, in place of the spec's

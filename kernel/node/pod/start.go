@@ -149,12 +149,15 @@ func (m *Manager) ensureSandbox(ctx context.Context, s *starting, todo actions) 
 // so do containers that ask for the runtime's default one, with an event that says so.
 func (m *Manager) runSandbox(ctx context.Context, config *runtimeapi.PodSandboxConfig, handler string) (string, error) {
 	unconfined := &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_Unconfined}
-	if m.noSeccomp.Load() {
+	profiled := !m.noSeccomp.Load()
+	if !profiled {
 		config.Linux.SecurityContext.Seccomp = unconfined
 	}
 	resp, err := m.deps.CRI.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: config, RuntimeHandler: handler})
-	if err != nil && strings.Contains(cri.Message(err), "seccomp not supported") && !m.noSeccomp.Swap(true) {
-		m.deps.Logger.Warn("the container runtime has no seccomp: pods run without a profile; build runc with libseccomp to mend it")
+	if err != nil && profiled && strings.Contains(cri.Message(err), "seccomp not supported") {
+		if !m.noSeccomp.Swap(true) { // of several pods that find out at once, one tells
+			m.deps.Logger.Warn("the container runtime has no seccomp: pods run without a profile; build runc with libseccomp to mend it")
+		}
 		config.Linux.SecurityContext.Seccomp = unconfined
 		resp, err = m.deps.CRI.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: config, RuntimeHandler: handler})
 	}

@@ -244,6 +244,8 @@ func (m *Manager) terminate(ctx context.Context, e *entry, pod *corev1.Pod, gone
 	if len(after.Running()) > 0 {
 		return retryFast // a container that was just being created
 	}
+	m.admit.release(pod.UID)
+	e.released = true
 	if !gone {
 		m.report(e, pod, after)
 	}
@@ -257,7 +259,6 @@ func (m *Manager) terminate(ctx context.Context, e *entry, pod *corev1.Pod, gone
 		}
 	}
 	m.deps.Objects.Release(pod.UID)
-	m.admit.release(pod.UID)
 	e.terminated = true
 	if !gone {
 		m.deps.Status.Finish(pod)

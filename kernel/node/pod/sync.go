@@ -42,7 +42,7 @@ func (m *Manager) sync(ctx context.Context, e *entry) time.Duration {
 		}
 		return retrySlow
 	}
-	if pod.DeletionTimestamp != nil || gone || pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded {
+	if pod.DeletionTimestamp != nil || gone || ended(pod.Status.Phase) {
 		e.terminating = true
 	}
 	if e.terminating {
@@ -83,7 +83,7 @@ func (m *Manager) sync(ctx context.Context, e *entry) time.Duration {
 		m.deps.Logger.Info("pod is not as it should be yet", "pod", name(pod), "err", err)
 	}
 	s := m.report(e, pod, rt)
-	if (s.Phase == corev1.PodSucceeded || s.Phase == corev1.PodFailed) && err == nil {
+	if ended(s.Phase) && err == nil {
 		e.terminating = true
 		return m.terminate(ctx, e, pod, gone, rt)
 	}
@@ -200,7 +200,9 @@ func (m *Manager) previous(pod *corev1.Pod) corev1.PodStatus {
 	return pod.Status
 }
 
-// report generates the pod's status and hands it to the status manager.
+// report generates the pod's status and hands it to the status manager. A pod whose phase is terminal no longer counts
+// for schedulers: that phase is told once the node itself has released what the pod held, not before. The answer has
+// it at once.
 func (m *Manager) report(e *entry, pod *corev1.Pod, rt *cri.PodStatus) corev1.PodStatus {
 	in := status.Input{
 		Pod: pod, Runtime: rt, Previous: m.previous(pod), RuntimeName: m.deps.Node.RuntimeName(),
@@ -227,8 +229,16 @@ func (m *Manager) report(e *entry, pod *corev1.Pod, rt *cri.PodStatus) corev1.Po
 		}
 	}
 	s := status.Generate(in)
-	m.deps.Status.Set(pod, s)
+	told := s
+	if held := e.admitted || e.end == nil; held && !e.released && ended(s.Phase) && !ended(in.Previous.Phase) {
+		told.Phase, told.Reason, told.Message = in.Previous.Phase, in.Previous.Reason, in.Previous.Message
+	}
+	m.deps.Status.Set(pod, told)
 	return s
+}
+
+func ended(phase corev1.PodPhase) bool {
+	return phase == corev1.PodSucceeded || phase == corev1.PodFailed
 }
 
 type probeResults struct{ m *probe.Manager }

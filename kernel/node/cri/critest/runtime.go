@@ -51,12 +51,13 @@ type Runtime struct {
 	Images     map[string]*runtimeapi.Image
 	// OnPull decides about a pull; nil: every pull succeeds.
 	OnPull func(image string, auth *runtimeapi.AuthConfig) error
-	// OnCreate, OnStart, OnSandbox may refuse.
-	OnSandbox func(*runtimeapi.PodSandboxConfig) error
-	OnList    func() error
-	OnCreate  func(*runtimeapi.ContainerConfig) error
-	OnStart   func(*Container) error
-	OnUpdate  func(*Container, *runtimeapi.LinuxContainerResources) error
+	// OnCreate, OnStart, OnSandbox, OnStopSandbox may refuse.
+	OnSandbox     func(*runtimeapi.PodSandboxConfig) error
+	OnStopSandbox func(*Sandbox) error
+	OnList        func() error
+	OnCreate      func(*runtimeapi.ContainerConfig) error
+	OnStart       func(*Container) error
+	OnUpdate      func(*Container, *runtimeapi.LinuxContainerResources) error
 	// OnExec plays a command; nil: exit code 0.
 	OnExec func(ctx context.Context, c *Container, command []string) (exit int32, stdout string)
 	// OnStop plays the process: it may block as a process would; nil: it ends at once with 143.
@@ -237,6 +238,11 @@ func (r *Runtime) StopPodSandbox(ctx context.Context, req *runtimeapi.StopPodSan
 	defer r.Unlock()
 	r.called(ctx, "StopPodSandbox")
 	if s := r.Sandboxes[req.PodSandboxId]; s != nil {
+		if r.OnStopSandbox != nil {
+			if err := r.OnStopSandbox(s); err != nil {
+				return nil, err
+			}
+		}
 		for id, c := range r.Containers {
 			if c.SandboxID == s.ID {
 				r.exit(id, 137)

@@ -1,0 +1,93 @@
+package node
+
+import (
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"pintle.dev/pintle/kernel/node/cri/critest"
+)
+
+// TestRoomIsFreeWhenItIsTold: schedulers give the room of a pod away when its phase is terminal, so that phase is told
+// when the node has stopped the pod and not before; the next pod is then admitted.
+func TestRoomIsFreeWhenItIsTold(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func(*corev1.Pod)
+		end    func(*world)
+	}{
+		{"it ends", func(p *corev1.Pod) { p.Spec.RestartPolicy = corev1.RestartPolicyNever }, func(w *world) {}},
+		// A victim of preemption that waits for its next try has nothing left to stop but its sandbox.
+		{"it is deleted in back-off", nil, func(w *world) { w.deleteGracefully("p", 30) }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newWorld(t, func(cfg *Config) { cfg.MaxPods, cfg.CrashBackOff, cfg.MaxCrashBackOff = 1, time.Hour, time.Hour })
+			var stops atomic.Int32
+			var may atomic.Bool
+			w.runtime.Lock()
+			w.runtime.OnStopSandbox = func(*critest.Sandbox) error {
+				if stops.Add(1); !may.Load() {
+					return errors.New("not yet")
+				}
+				return nil
+			}
+			w.runtime.Unlock()
+			w.create(newPod("p", c.change))
+			w.eventually("running", func() bool { return w.phase("p") == corev1.PodRunning })
+			for range 2 { // the first restart is at once
+				container := w.runtime.Find("p", "main")
+				w.runtime.Exit(container.ID, 0)
+				if w.get("p").Spec.RestartPolicy == corev1.RestartPolicyNever {
+					break
+				}
+				w.eventually("restarted, or in back-off", func() bool {
+					s := w.get("p").Status.ContainerStatuses[0]
+					return s.RestartCount == 1 && s.State.Running != nil || s.State.Waiting != nil && s.State.Waiting.Reason == "CrashLoopBackOff"
+				})
+			}
+			c.end(w)
+			w.eventually("two tries to stop the sandbox", func() bool { return stops.Load() >= 2 && w.hasEvent("FailedKillPod") })
+			if p := w.get("p"); p == nil || p.Status.Phase != corev1.PodRunning {
+				t.Fatalf("before its sandbox is stopped: %v", w.phase("p"))
+			}
+			may.Store(true)
+			w.eventually("ended", func() bool {
+				phase := w.phase("p")
+				return phase == "" || phase == corev1.PodSucceeded || phase == corev1.PodFailed
+			})
+			w.create(newPod("next", nil))
+			w.eventually("next is admitted or not", func() bool { return w.phase("next") == corev1.PodRunning || w.phase("next") == corev1.PodFailed })
+			if p := w.get("next"); p.Status.Phase != corev1.PodRunning {
+				t.Errorf("next: %s %s", p.Status.Reason, p.Status.Message)
+			}
+		})
+	}
+}
+
+// TestNoSeccomp: pods that find out at the same time that the runtime has no seccomp all start.
+func TestNoSeccomp(t *testing.T) {
+	w := newWorld(t, nil)
+	w.runtime.Lock()
+	w.runtime.OnSandbox = func(c *runtimeapi.PodSandboxConfig) error {
+		if p := c.GetLinux().GetSecurityContext().GetSeccomp(); p.GetProfileType() == runtimeapi.SecurityProfile_RuntimeDefault {
+			return errors.New("config provided but seccomp not supported")
+		}
+		return nil
+	}
+	w.runtime.Unlock()
+	names := strings.Fields("a b c d e f g h")
+	for _, name := range names {
+		w.create(newPod(name, nil))
+	}
+	for _, name := range names {
+		w.eventually(name+" runs", func() bool { return w.phase(name) == corev1.PodRunning })
+	}
+	if w.hasEvent("FailedCreatePodSandBox") {
+		t.Error(strings.Join(w.events(), "\n"))
+	}
+}
