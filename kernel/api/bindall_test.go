@@ -1,16 +1,25 @@
 package api_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/cache"
 
 	"pintle.dev/pintle/kernel/api"
 )
@@ -140,4 +149,101 @@ func used() time.Duration {
 		return 0
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// BenchmarkBound is the processor time of what follows a decision: the binding, of 128 at
+// a time, the event about it, and what a client over TLS is sent that watches all pods.
+func BenchmarkBound(b *testing.B) {
+	s := start(b, b.TempDir())
+	cfg := must(kubeconfig(s))
+	cfg.QPS, cfg.ContentType = -1, runtime.ContentTypeProtobuf
+	pods := kubernetes.NewForConfigOrDie(cfg).CoreV1().Pods("default")
+	bindings, events := make([]*corev1.Binding, b.N), make([]*eventsv1.Event, b.N)
+	var group sync.WaitGroup
+	for w := range 16 {
+		group.Go(func() {
+			for i := w; i < b.N; i += 16 {
+				p, err := pods.Create(b.Context(), pod(fmt.Sprintf("p-%d", i)), metav1.CreateOptions{})
+				if err != nil {
+					b.Error(err)
+					return
+				}
+				bindings[i], events[i] = bindingOf(p, "node-1"), scheduledEvent(p.Name)
+			}
+		})
+	}
+	group.Wait()
+	if b.Failed() {
+		return
+	}
+	// What the scheduler and the node authorizer follow.
+	ctx, cancel := context.WithCancel(b.Context())
+	defer cancel()
+	list := must(pods.List(ctx, metav1.ListOptions{Limit: 1}))
+	seen := make(chan int, 3)
+	follow := func(watch func(metav1.ListOptions) (watch.Interface, error)) {
+		w := must(watch(metav1.ListOptions{ResourceVersion: list.ResourceVersion}))
+		group.Go(func() {
+			defer w.Stop()
+			n := 0
+			for range w.ResultChan() {
+				if n++; n == b.N {
+					break
+				}
+			}
+			seen <- n
+		})
+	}
+	for range 2 {
+		source := must(s.Source(corev1.SchemeGroupVersion.WithResource("pods"), nil)).(cache.ListerWatcherWithContext)
+		follow(func(o metav1.ListOptions) (watch.Interface, error) { return source.WatchWithContext(ctx, o) })
+	}
+	stream := must(kubernetes.NewForConfigOrDie(cfg).CoreV1().RESTClient().Get().Resource("pods").
+		VersionedParams(&metav1.ListOptions{Watch: true, ResourceVersion: list.ResourceVersion}, scheme.ParameterCodec).Stream(ctx))
+	group.Go(func() {
+		defer stream.Close()
+		frames, n := protobuf.LengthDelimitedFramer.NewFrameReader(stream), 0
+		into := make([]byte, 64<<10)
+		for n < b.N {
+			if _, err := frames.Read(into); err != nil {
+				break
+			}
+			n++
+		}
+		seen <- n
+	})
+
+	const atOnce = 128
+	before := used()
+	b.ReportAllocs()
+	b.ResetTimer()
+	var next [2]atomic.Int64
+	turn := func(of *atomic.Int64, do func(first, last int) []error) {
+		for {
+			first := int(of.Add(atOnce)) - atOnce
+			if first >= b.N {
+				return
+			}
+			if err := errors.Join(do(first, min(first+atOnce, b.N))...); err != nil {
+				b.Error(err)
+			}
+		}
+	}
+	for range 3 {
+		group.Go(func() {
+			turn(&next[0], func(i, j int) []error { return s.BindAll(b.Context(), bindings[i:j]) })
+		})
+	}
+	for range 2 {
+		group.Go(func() {
+			turn(&next[1], func(i, j int) []error { return s.CreateEvents(b.Context(), schedulerUser, events[i:j]) })
+		})
+	}
+	for range 3 {
+		if n := <-seen; n != b.N {
+			b.Errorf("a watch saw %d of %d", n, b.N)
+		}
+	}
+	group.Wait()
+	b.ReportMetric(float64((used()-before).Microseconds())/float64(b.N), "cpu-us/op")
 }

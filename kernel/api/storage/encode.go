@@ -4,6 +4,9 @@ import "k8s.io/apimachinery/pkg/runtime"
 
 // encode gives obj as it is stored.
 func (s *Storage) encode(obj runtime.Object) ([]byte, error) {
+	if data, ok := s.envelope.encode(obj); ok {
+		return data, nil
+	}
 	codec := s.codec
 	if c, ok := codec.(corruptCodec); ok {
 		codec = c.Codec

@@ -23,6 +23,10 @@ const sharedFrom = 3
 // asks for it. It implements runtime.CacheableObject, which k8s.io/apiserver's encoders know.
 type sharedObject struct {
 	obj runtime.Object
+	// data is how the store has it, revision what that lacks, and envelope what it is in; data is nil where it is not known.
+	data     []byte
+	revision uint64
+	envelope *envelope
 
 	mu        sync.Mutex
 	encodings []*encoding
@@ -46,7 +50,12 @@ func (o *sharedObject) CacheEncode(id runtime.Identifier, encode func(runtime.Ob
 	e := o.encoding(id)
 	e.once.Do(func() {
 		var b bytes.Buffer
-		e.err = encode(o.GetObject(), &b)
+		if len(o.data) > 0 && o.envelope.asksFor(id) {
+			b.Grow(len(o.data) + roomAround)
+			e.err = encode(storedObject{o}, &b)
+		} else {
+			e.err = encode(o.GetObject(), &b)
+		}
 		e.raw = b.Bytes()
 	})
 	if e.err != nil {
@@ -58,6 +67,24 @@ func (o *sharedObject) CacheEncode(id runtime.Identifier, encode func(runtime.Ob
 	}
 	_, err := w.Write(e.raw)
 	return err
+}
+
+// roomAround is for what a watch event has beside an object's encoding without resource version: length, type, and that.
+const roomAround = 64
+
+// storedObject is a sharedObject within a watch event: the codec that wrote it would encode it as it is stored, but for
+// the resource version.
+type storedObject struct{ *sharedObject }
+
+// CacheEncode implements runtime.CacheableObject. It keeps nothing: the event is kept as a whole.
+func (o storedObject) CacheEncode(id runtime.Identifier, encode func(runtime.Object, io.Writer) error, w io.Writer) error {
+	if id == o.envelope.id {
+		if data, ok := o.envelope.versioned(o.data, o.revision); ok {
+			_, err := w.Write(data)
+			return err
+		}
+	}
+	return encode(o.GetObject(), w)
 }
 
 // encoding finds or adds one. There are few: a format, or a table, each in up to three types of events.
@@ -98,18 +125,17 @@ type sharing struct {
 	shared weak.Pointer[sharedObject]
 }
 
-// get gives the shared object of obj, which is called when there is none yet.
-func (s *sharing) get(obj func() (runtime.Object, error)) (*sharedObject, error) {
+// get gives the shared object that is made when there is none yet.
+func (s *sharing) get(of func() (*sharedObject, error)) (*sharedObject, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if o := s.shared.Value(); o != nil {
 		return o, nil
 	}
-	made, err := obj()
+	o, err := of()
 	if err != nil {
 		return nil, err
 	}
-	o := &sharedObject{obj: made}
 	s.shared = weak.Make(o)
 	return o, nil
 }

@@ -46,6 +46,8 @@ type Storage struct {
 	versioner   storage.Versioner
 	cache       *objectCache
 	encodings   *encodings
+	// envelope is around what is stored in protobuf, nil for other formats.
+	envelope *envelope
 
 	prefix, resourcePrefix string
 	groupResource          schema.GroupResource
@@ -96,6 +98,7 @@ func (b *Backend) New(c Config) (*Storage, error) {
 		versioner:      storage.APIObjectVersioner{},
 		cache:          newObjectCache(b.budget),
 		encodings:      newEncodings(b.encodings),
+		envelope:       envelopeOf(c.Codec, c.NewFunc()),
 		prefix:         pathPrefix(c.Prefix),
 		resourcePrefix: c.ResourcePrefix,
 		groupResource:  c.GroupResource,
@@ -246,6 +249,9 @@ type attachment struct {
 	obj runtime.Object
 	// previous is the object before the event.
 	previous runtime.Object
+	// data is the encoding of obj but for its resource version; nil: it may be another's, such as one without the
+	// defaults that decoding sets, or it is not what the store keeps.
+	data []byte
 	sharings
 }
 

@@ -81,7 +81,14 @@ func (w *watcher) outgoing(e *store.Event, obj, previous runtime.Object, leaving
 		if leaving {
 			share = &both.leaving
 		}
-		return share.get(last)
+		return share.get(func() (*sharedObject, error) {
+			out, err := last()
+			o := &sharedObject{obj: out}
+			if a := w.storage.attached(e); a != nil && !leaving && w.storage.envelope != nil {
+				o.data, o.revision, o.envelope = a.data, e.Revision, w.storage.envelope
+			}
+			return o, err
+		})
 	}
 	out, err := last()
 	if err != nil {

@@ -33,7 +33,7 @@ func (s *Storage) Create(ctx context.Context, key string, obj, out runtime.Objec
 	created := obj
 	if asStored, ok := ctx.Value(givenKey{}).(func(runtime.Object)); ok {
 		asStored(obj)
-		err = s.commitObject(ctx, key, obj, data, nil, 0, ttl)
+		err = s.commitObject(ctx, key, obj, data, true, nil, 0, ttl)
 	} else {
 		created, err = s.commit(ctx, key, data, nil, 0, ttl)
 	}
@@ -68,7 +68,7 @@ func (s *Storage) CreateAll(ctx context.Context, keys []string, objs []runtime.O
 			stored, err = s.seal(ctx, key, data)
 		}
 		if failures[i] = err; err == nil {
-			writes, of = append(writes, s.writeOf(key, obj, stored, nil, 0, ttl)), append(of, i)
+			writes, of = append(writes, s.writeOf(key, obj, stored, data, nil, 0, ttl)), append(of, i)
 		}
 	}
 	for k, err := range s.store.CommitAll(ctx, writes) {
@@ -90,19 +90,24 @@ func (s *Storage) commit(ctx context.Context, key string, data []byte, previous 
 	if err != nil {
 		return nil, err
 	}
-	if err := s.commitObject(ctx, key, obj, data, previous, expect, ttl); err != nil {
+	if err := s.commitObject(ctx, key, obj, data, false, previous, expect, ttl); err != nil {
 		return nil, err
 	}
 	return obj, nil
 }
 
-// commitObject writes an object that is what decoding data gives, and immutable from now on.
-func (s *Storage) commitObject(ctx context.Context, key string, obj runtime.Object, data []byte, previous runtime.Object, expect, ttl uint64) error {
+// commitObject writes an object that is what decoding data gives, and immutable from now on. encoded says that data is
+// the encoding of obj itself.
+func (s *Storage) commitObject(ctx context.Context, key string, obj runtime.Object, data []byte, encoded bool, previous runtime.Object, expect, ttl uint64) error {
 	stored, err := s.seal(ctx, key, data)
 	if err != nil {
 		return err
 	}
-	revision, err := s.store.Commit(ctx, s.writeOf(key, obj, stored, previous, expect, ttl))
+	var own []byte
+	if encoded {
+		own = data
+	}
+	revision, err := s.store.Commit(ctx, s.writeOf(key, obj, stored, own, previous, expect, ttl))
 	if err != nil {
 		return commitError(err)
 	}
@@ -110,11 +115,15 @@ func (s *Storage) commitObject(ctx context.Context, key string, obj runtime.Obje
 	return nil
 }
 
-func (s *Storage) writeOf(key string, obj runtime.Object, stored []byte, previous runtime.Object, expect, ttl uint64) store.Write {
+// writeOf is the write of an object. own is the encoding of obj, where it is known to be that.
+func (s *Storage) writeOf(key string, obj runtime.Object, stored, own []byte, previous runtime.Object, expect, ttl uint64) store.Write {
+	if len(own) == 0 || len(own) != len(stored) || &own[0] != &stored[0] {
+		own = nil // what is encrypted would be kept twice
+	}
 	return store.Write{
 		Key: key, Value: stored, Expect: expect, TTL: int64(min(ttl, math.MaxInt32)),
 		Topics:     s.topics(obj, previous),
-		Attachment: &attachment{owner: s, obj: obj, previous: previous},
+		Attachment: &attachment{owner: s, obj: obj, previous: previous, data: own},
 		OnRevision: func(revision uint64) { _ = s.versioner.UpdateObject(obj, revision) },
 	}
 }
@@ -321,7 +330,7 @@ func (s *Storage) replacing(ctx context.Context, r Replacement) (w replacing, er
 	if err != nil {
 		return w, err
 	}
-	w.Write, w.size = s.writeOf(key, w.obj, stored, st.obj, st.revision, 0), len(data)
+	w.Write, w.size = s.writeOf(key, w.obj, stored, data, st.obj, st.revision, 0), len(data)
 	return w, nil
 }
 
