@@ -55,9 +55,9 @@ type options struct {
 	pluginPhases string
 
 	// Of peer alone.
-	peerNodes, peerPods, peerFull, peerStuck, peerRounds int
-	peerRows, peerPolicy                                 string
-	peerAlone                                            bool
+	peerNodes, peerPods, peerFull, peerStuck, peerRounds, peerWorkers int
+	peerRows, peerPolicy                                              string
+	peerAlone                                                         bool
 
 	// Of scale alone.
 	scaleNodes, scalePods, scaleStep int
@@ -95,6 +95,7 @@ func main() {
 	flag.IntVar(&o.peerPods, "peer-pods", 10000, "pods of peer")
 	flag.IntVar(&o.peerFull, "peer-full", 500, "full nodes of peer's preemption, and pods that preempt")
 	flag.IntVar(&o.peerStuck, "peer-stuck", 3000, "pods of peer that fit nowhere")
+	flag.IntVar(&o.peerWorkers, "peer-workers", 128, "clients that create the pods of peer, of either side")
 	flag.IntVar(&o.peerRounds, "peer-rounds", 1, "how often peer repeats each row; medians")
 	flag.StringVar(&o.peerRows, "peer-rows", "", "rows of peer: "+strings.Join(rowNames(), ",")+"; empty: all")
 	flag.StringVar(&o.peerPolicy, "peer-policy", "modern", "what Pintle decides by in peer and scale: modern or classic")
@@ -126,7 +127,7 @@ func run(ctx context.Context, o options, out string, limit time.Duration, names 
 			return fmt.Errorf("no benchmark %q; there are: %s", n, strings.Join(benchmarkNames(), ", "))
 		}
 	}
-	if min(o.rounds, o.nodes, o.pods, o.creates, o.workers, o.peerNodes, o.peerPods, o.peerFull, o.peerStuck, o.peerRounds, o.scaleNodes, o.scalePods, o.scaleStep, o.hollowNodes) < 1 || o.hollowPods < 0 {
+	if min(o.rounds, o.nodes, o.pods, o.creates, o.workers, o.peerNodes, o.peerPods, o.peerFull, o.peerStuck, o.peerRounds, o.peerWorkers, o.scaleNodes, o.scalePods, o.scaleStep, o.hollowNodes) < 1 || o.hollowPods < 0 {
 		return errors.New("rounds, nodes, pods, creates, workers and sizes of peer, scale and hollow must be at least 1")
 	}
 	var errs []error

@@ -146,7 +146,7 @@ func (o options) comparedRow(ctx context.Context, dir string, p policy, row peer
 		f.Note = fmt.Sprintf("goal %d pods/s", goalHeld)
 	}
 	f.Floor = row.floor
-	f.Note = joinNotes(f.Note, costs(ours, theirs), row.like, p.name)
+	f.Note = joinNotes(f.Note, costs(ours, theirs), row.like, fmt.Sprintf("%d clients", o.peerWorkers), p.name)
 	for _, side := range []struct {
 		name string
 		list []outcome
@@ -185,7 +185,7 @@ type outcome struct {
 }
 
 func (o outcome) String() string {
-	s := fmt.Sprintf("%.0f pods/s; %.0f us of processor time a pod (clients %.0f)", o.rate, o.processor, o.client)
+	s := fmt.Sprintf("%.0f pods/s; %.0f us of processor time a pod (clients %.0f), %.1f processors", o.rate, o.processor, o.client, o.rate*(o.processor+o.client)/1e6)
 	if o.created > 0 {
 		s += fmt.Sprintf("; created %.0f/s; a pod takes %.0f ms (p50), %.0f ms (p99)", o.created, o.latency.P50, o.latency.P99)
 	}
@@ -298,7 +298,7 @@ func (o options) measureRow(ctx context.Context, c *contender, row peerRow) (out
 	defer done()
 	used, own := c.processorTime(), processorTime(os.Getpid())
 	begin := time.Now()
-	if err := pods.create(ctx, client, o.workers); err != nil {
+	if err := pods.create(ctx, client, o.peerWorkers); err != nil {
 		return out, err
 	}
 	out.created = float64(row.count) / time.Since(begin).Seconds()
@@ -327,7 +327,7 @@ func (o options) measureHeld(ctx context.Context, c *contender, row peerRow) (ou
 	if err != nil {
 		return out, err
 	}
-	if err := createAll(ctx, client, measured, row.count, o.workers, row.shape); err != nil {
+	if err := createAll(ctx, client, measured, row.count, o.peerWorkers, row.shape); err != nil {
 		return out, err
 	}
 	var b *bindings
