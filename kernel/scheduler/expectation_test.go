@@ -120,24 +120,28 @@ func TestNominatedNodeNameForExpectation(t *testing.T) {
 	var over atomic.Bool
 	over.Store(true)
 	all := []any{patience(&over), planning()}
+	works := func(pods sdk.Pods, more ...any) func(*journal) []any {
+		return func(j *journal) []any { return append([]any{working(j, pods)}, more...) }
+	}
+	idle := func(plugins ...any) func(*journal) []any { return func(*journal) []any { return plugins } }
 	for _, tc := range []struct {
 		name    string
 		plugins func(j *journal) []any
 		pod     *v1.Pod
 		want    string
 	}{
-		{"no plugins", func(*journal) []any { return nil }, makePod("p", 1), `bind:p`},
-		{"a permit at once", func(*journal) []any { return all }, makePod("p", 1), `bind:p`},
-		{"a bind plugin", func(*journal) []any { return []any{binder} }, makePod("p", 1), `bind:p`},
-		{"a wait for a permit", func(*journal) []any { return all }, makePod("p", 1, label("wait", "allowed")), `p:"n0" bind:p`},
-		{"pre-bind", func(j *journal) []any { return []any{working(j, "")} }, makePod("p", 1), `p:"n0" work:p bind:p`},
-		{"pre-bind and bind", func(j *journal) []any { return []any{working(j, ""), binder} }, makePod("p", 1), `p:"n0" work:p bind:p`},
-		{"both", func(j *journal) []any { return append([]any{working(j, "")}, all...) }, makePod("p", 1, label("wait", "allowed")), `p:"n0" work:p bind:p`},
-		{"pre-bind of pods with claims, none", func(j *journal) []any { return append([]any{working(j, sdk.PodsWithClaims)}, all...) }, makePod("p", 1), `bind:p`},
-		{"nothing assumed of the claims", func(j *journal) []any { return append([]any{working(j, sdk.PodsWithClaims)}, all...) }, makePod("p", 1, uses("data")), `work:p bind:p`},
-		{"something assumed of the claims", func(j *journal) []any { return append([]any{working(j, sdk.PodsWithClaims)}, all...) }, makePod("p", 1, uses("data"), label("plan", "yes")), `p:"n0" work:p bind:p`},
-		{"it says so", func(j *journal) []any { return []any{working(j, "")} }, makePod("p", 1, said("n0")), `work:p bind:p`},
-		{"it says another", func(j *journal) []any { return []any{working(j, "")} }, makePod("p", 1, said("n9")), `p:"n0" work:p bind:p`},
+		{"no plugins", idle(), makePod("p", 1), `bind:p`},
+		{"a permit at once", idle(all...), makePod("p", 1), `bind:p`},
+		{"a bind plugin", idle(binder), makePod("p", 1), `bind:p`},
+		{"a wait for a permit", idle(all...), makePod("p", 1, label("wait", "allowed")), `p:"n0" bind:p`},
+		{"pre-bind", works(""), makePod("p", 1), `p:"n0" work:p bind:p`},
+		{"pre-bind and bind", works("", binder), makePod("p", 1), `p:"n0" work:p bind:p`},
+		{"both", works("", all...), makePod("p", 1, label("wait", "allowed")), `p:"n0" work:p bind:p`},
+		{"pre-bind of pods with claims, none", works(sdk.PodsWithClaims, all...), makePod("p", 1), `bind:p`},
+		{"nothing assumed of the claims", works(sdk.PodsWithClaims, all...), makePod("p", 1, uses("data")), `work:p bind:p`},
+		{"something assumed of the claims", works(sdk.PodsWithClaims, all...), makePod("p", 1, uses("data"), label("plan", "yes")), `p:"n0" work:p bind:p`},
+		{"it says so", works(""), makePod("p", 1, said("n0")), `work:p bind:p`},
+		{"it says another", works(""), makePod("p", 1, said("n9")), `p:"n0" work:p bind:p`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var j journal
