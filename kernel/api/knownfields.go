@@ -68,6 +68,11 @@ func identityless(pod *corev1.Pod) (key [sha256.Size]byte, ok bool) {
 	if p.GenerateName != "" {
 		p.GenerateName = "x"
 	}
+	return digest(&p, nil)
+}
+
+// digest is one of a pod's encoding, after adjust, where that is not nil and does not refuse.
+func digest(p *corev1.Pod, adjust func([]byte) bool) (key [sha256.Size]byte, ok bool) {
 	size := p.Size()
 	if size > maxKnownEncoding {
 		return key, false
@@ -81,7 +86,11 @@ func identityless(pod *corev1.Pod) (key [sha256.Size]byte, ok bool) {
 	if err != nil {
 		return key, false
 	}
-	return sha256.Sum256((*b)[size-n : size]), true
+	encoding := (*b)[size-n : size]
+	if adjust != nil && !adjust(encoding) {
+		return key, false
+	}
+	return sha256.Sum256(encoding), true
 }
 
 // resetFilter is what the store's strategy takes back of a request.

@@ -48,6 +48,11 @@ type podCreates struct {
 	admit      admission.Interface
 	interfaces admission.ObjectInterfaces
 	fields     *knownFields
+	valid      *vettedPods
+	// decoders and encoders are those of the serializers that are negotiated, which
+	// the machinery makes anew for each request.
+	decoders map[runtime.Serializer]runtime.Decoder
+	encoders map[runtime.Serializer]runtime.Encoder
 }
 
 var (
@@ -61,10 +66,18 @@ func newPodCreates(store *genericregistry.Store, i installer, types managedfield
 	if err != nil {
 		return nil, fmt.Errorf("creates of pods: %w", err)
 	}
-	return &podCreates{
+	c := &podCreates{
 		store: store, serializer: i.serializer, admit: admission.WithAudit(i.admit),
-		interfaces: objectInterfaces{i.scheme, i.server.EquivalentResourceRegistry}, fields: &knownFields{manager: manager},
-	}, nil
+		interfaces: objectInterfaces{i.scheme, i.server.EquivalentResourceRegistry}, fields: &knownFields{manager: manager}, valid: &vettedPods{},
+		decoders: map[runtime.Serializer]runtime.Decoder{}, encoders: map[runtime.Serializer]runtime.Encoder{},
+	}
+	for _, info := range i.serializer.SupportedMediaTypes() {
+		c.encoders[info.Serializer] = i.serializer.EncoderForVersion(info.Serializer, podKind.GroupVersion())
+		for _, s := range []runtime.Serializer{info.Serializer, info.StrictSerializer} {
+			c.decoders[s] = i.serializer.DecoderToVersion(s, internalCore)
+		}
+	}
+	return c, nil
 }
 
 // internalCore is the version that pods are converted to, which is theirs.
@@ -94,6 +107,8 @@ type podOrder struct {
 	size    int
 	// protobuf: the pod has no map or list that is empty and not nil.
 	protobuf bool
+	// stored is what a create has written.
+	stored []byte
 }
 
 // before serves what it can, and hands the rest on.
@@ -157,8 +172,12 @@ func (c *podCreates) ordinary(req *http.Request) *podOrder {
 	if order.options.FieldValidation == metav1.FieldValidationIgnore {
 		serializer = input.Serializer
 	}
+	decoder := c.decoders[serializer]
+	if decoder == nil {
+		return nil
+	}
 	kind := podKind
-	obj, gvk, err := c.serializer.DecoderToVersion(serializer, internalCore).Decode(body, &kind, &corev1.Pod{})
+	obj, gvk, err := decoder.Decode(body, &kind, &corev1.Pod{})
 	if err != nil || gvk == nil || *gvk != podKind {
 		return nil
 	}
@@ -213,6 +232,9 @@ func (c *podCreates) admitted(ctx context.Context, req *http.Request, order *pod
 	if order.protobuf {
 		ctx = storage.WithGivenObject(ctx, asStored)
 	}
+	if order.accept.MediaType == runtime.ContentTypeProtobuf {
+		ctx = storage.WithEncoding(ctx, &order.stored)
+	}
 	who, _ := request.UserFrom(ctx)
 	rest.WipeObjectMetaSystemFields(pod)
 	if err := rest.EnsureObjectNamespaceMatchesRequestNamespace(info.Namespace, pod); err != nil {
@@ -234,7 +256,7 @@ func (c *podCreates) admitted(ctx context.Context, req *http.Request, order *pod
 			warning.AddWarning(ctx, "", fmt.Sprintf(fieldmanager.InvalidManagedFieldsAfterMutatingAdmissionWarningFormat, err.Error()))
 		}
 	}
-	result, err := c.write(ctx, pod, rest.AdmissionToValidateObjectFunc(c.admit, attributes, c.interfaces), options)
+	result, err := c.write(ctx, order, rest.AdmissionToValidateObjectFunc(c.admit, attributes, c.interfaces))
 	if err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		return nil, apierrors.NewTimeoutError(fmt.Sprintf("request did not complete within requested timeout - %s", ctx.Err()), 0)
 	}
@@ -244,13 +266,17 @@ func (c *podCreates) admitted(ctx context.Context, req *http.Request, order *pod
 // write is the registry's Create of a pod. What a pod with a name needs is done
 // here, without the copy of it that the registry makes for who validates it: they
 // only read.
-func (c *podCreates) write(ctx context.Context, pod *corev1.Pod, validate rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
-	store := c.store
+func (c *podCreates) write(ctx context.Context, order *podOrder, validate rest.ValidateObjectFunc) (runtime.Object, error) {
+	store, pod := c.store, order.pod
 	if pod.Name == "" || pod.GenerateName != "" || store.BeginCreate != nil || store.AfterCreate != nil || store.Decorator != nil || store.TTLFunc != nil {
-		return store.Create(ctx, pod, validate, options)
+		return store.Create(ctx, pod, validate, &order.options)
 	}
 	rest.FillObjectMetaSystemFields(pod)
-	if err := rest.BeforeCreate(store.CreateStrategy, ctx, pod); err != nil {
+	strategy := store.CreateStrategy
+	if order.protobuf {
+		strategy = &vetting{RESTCreateStrategy: strategy, known: c.valid}
+	}
+	if err := rest.BeforeCreate(strategy, ctx, pod); err != nil {
 		return nil, err
 	}
 	if err := validate(ctx, pod); err != nil {
@@ -316,8 +342,14 @@ func (c *podCreates) answer(w http.ResponseWriter, req *http.Request, order *pod
 	b := buffers.Get().(*bytes.Buffer)
 	defer buffers.Put(b)
 	b.Reset()
-	err := c.serializer.EncoderForVersion(order.accept.Serializer, podKind.GroupVersion()).Encode(out, b)
-	if err != nil || b.Len() > largestPlain {
+	pod, ok := out.(*corev1.Pod)
+	if !ok || order.stored == nil || !writeAnswer(b, order.stored, pod.ResourceVersion) {
+		b.Reset()
+		if encoder := c.encoders[order.accept.Serializer]; encoder == nil || encoder.Encode(out, b) != nil {
+			b.Reset()
+		}
+	}
+	if b.Len() == 0 || b.Len() > largestPlain {
 		responsewriters.WriteObjectNegotiated(c.serializer, negotiation.DefaultEndpointRestrictions, podKind.GroupVersion(), w, req, http.StatusCreated, out, false)
 		return
 	}

@@ -47,6 +47,14 @@ func WithGivenObject(ctx context.Context, asStored func(runtime.Object)) context
 	return context.WithValue(ctx, givenKey{}, asStored)
 }
 
+type encodingKey struct{}
+
+// WithEncoding has a create leave the encoding that it stores, which is not encrypted
+// and has no resource version, in what into points to. Nobody may write to it.
+func WithEncoding(ctx context.Context, into *[]byte) context.Context {
+	return context.WithValue(ctx, encodingKey{}, into)
+}
+
 // setResult gives the caller of a write what was stored.
 func setResult(ctx context.Context, out, obj runtime.Object) error {
 	if shared, _ := ctx.Value(sharedResultKey{}).(bool); shared {

@@ -30,6 +30,9 @@ func (s *Storage) Create(ctx context.Context, key string, obj, out runtime.Objec
 	if err != nil {
 		return err
 	}
+	if into, ok := ctx.Value(encodingKey{}).(*[]byte); ok {
+		*into = data
+	}
 	created := obj
 	if asStored, ok := ctx.Value(givenKey{}).(func(runtime.Object)); ok {
 		asStored(obj)

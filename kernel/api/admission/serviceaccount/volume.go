@@ -7,7 +7,8 @@ import (
 )
 
 const (
-	volumePrefix = "kube-api-access-"
+	// VolumePrefix begins the name of the volume of the token.
+	VolumePrefix = "kube-api-access-"
 	mountPath    = "/var/run/secrets/kubernetes.io/serviceaccount"
 	// An hour and seven seconds mark the token as one that nobody asked for by
 	// name; serviceaccounts/token extends such tokens.
@@ -19,14 +20,14 @@ const (
 func (p *Plugin) mount(pod *corev1.Pod) {
 	name := ""
 	for i := range pod.Spec.Volumes {
-		if strings.HasPrefix(pod.Spec.Volumes[i].Name, volumePrefix) {
+		if strings.HasPrefix(pod.Spec.Volumes[i].Name, VolumePrefix) {
 			name = pod.Spec.Volumes[i].Name
 			break
 		}
 	}
 	present := name != ""
 	if !present {
-		name = p.generate(volumePrefix)
+		name = p.generate(VolumePrefix)
 	}
 	needed := false
 	for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
