@@ -46,7 +46,13 @@ func (k *keySlab) keep(key string) string {
 	return k.chunk.String()[start:]
 }
 
-// set adds or changes an entry. x.mu is held, or nobody else has x yet.
+// pending is an entry that a group makes. there says that the index has one of the key, and that the key is its own.
+type pending struct {
+	entry
+	there bool
+}
+
+// set adds or changes an entry. Nobody else has x yet.
 func (x *index) set(e entry) {
 	if before, ok := x.tree.Get(e); ok {
 		e.key = before.key
@@ -89,17 +95,20 @@ func (x *index) snapshot() (*btree.BTreeG[entry], uint64) {
 	return x.clone, x.revision
 }
 
-// apply makes a group's outcome visible at once: the keys in pending get its entries, revision 0 removes.
-func (x *index) apply(pending map[string]entry, revision uint64) {
+// apply makes a group's outcome visible at once: the keys of the group get its entries, revision 0 removes.
+func (x *index) apply(group map[string]pending, revision uint64) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.clone = nil
-	for _, e := range pending {
-		if e.revision == 0 {
-			x.tree.Delete(e)
-		} else {
-			x.set(e)
+	for _, e := range group {
+		switch {
+		case e.revision == 0:
+			x.tree.Delete(e.entry)
+			continue
+		case !e.there:
+			e.key = x.keys.keep(e.key)
 		}
+		x.tree.ReplaceOrInsert(e.entry)
 	}
 	x.revision = revision
 }

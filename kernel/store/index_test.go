@@ -11,7 +11,7 @@ func TestIndexKeys(t *testing.T) {
 	x := newIndex()
 	keys := []string{"/registry/a", "/registry/b", strings.Repeat("long", slabBytes), "/registry/c"}
 	for i, key := range keys {
-		x.apply(map[string]entry{key: {key: key, revision: uint64(i + 1)}}, uint64(i+1))
+		x.apply(map[string]pending{key: {entry: entry{key: key, revision: uint64(i + 1)}}}, uint64(i+1))
 	}
 	address := func(key string) *byte { return unsafe.StringData(key) }
 	places := map[string]*byte{}
@@ -26,8 +26,14 @@ func TestIndexKeys(t *testing.T) {
 		t.Error("keys are not side by side")
 	}
 	again := strings.Clone(keys[0])
-	x.apply(map[string]entry{again: {key: again, revision: 9}}, 9)
-	if e, _, _ := x.get(keys[0]); e.revision != 9 || address(e.key) != places[keys[0]] {
+	s := &Store{index: x, meters: newMeters()}
+	g := s.plan([]*request{
+		{ctx: t.Context(), Write: Write{Key: again, Delete: true, Expect: AnyRevision}},
+		{ctx: t.Context(), Write: Write{Key: strings.Clone(again), Expect: 0}},
+		{ctx: t.Context(), Write: Write{Key: strings.Clone(again), Expect: AnyRevision}},
+	})
+	x.apply(g.pending, 7)
+	if e, _, _ := x.get(keys[0]); e.revision != 7 || address(e.key) != places[keys[0]] {
 		t.Error("an update took another key")
 	}
 	for range 3 * slabBytes / len(keys[0]) {

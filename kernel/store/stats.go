@@ -44,7 +44,7 @@ func (s *Store) Stats() (Stats, error) {
 		return Stats{}, err
 	}
 	defer s.leave()
-	st := Stats{ID: s.ID(), Revision: s.index.current(), Compacted: s.compacted.Load(), Queue: len(s.requests), Held: s.Held()}
+	st := Stats{ID: s.ID(), Revision: s.index.current(), Compacted: s.compacted.Load(), Queue: int(s.waiting.Load()), Held: s.Held()}
 	st.Keys, st.Bytes = s.Size("")
 	for _, l := range s.db.Levels() {
 		st.Levels = append(st.Levels, l.NumTables)

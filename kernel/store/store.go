@@ -43,6 +43,8 @@ type Store struct {
 	compacting sync.Mutex
 
 	requests chan *request
+	// waiting is the number of requests that are in no group yet.
+	waiting atomic.Int64
 	// stopped is closed when Run has ended: no write will be answered any more.
 	stopped  chan struct{}
 	running  atomic.Bool

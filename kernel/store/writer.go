@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"sync/atomic"
 	"time"
 
 	badger "github.com/dgraph-io/badger/v4"
@@ -41,15 +42,42 @@ type request struct {
 	Write
 	revision uint64
 	err      error
-	done     chan struct{}
+	// next is one that was handed over together with this one.
+	next *request
+	// answered is set when revision and err are.
+	answered atomic.Bool
+	*answers
+}
+
+// answers are those of requests that were handed over together: done is closed with the last.
+type answers struct {
+	left atomic.Int64
+	done chan struct{}
+}
+
+func newAnswers(n int) *answers {
+	a := &answers{done: make(chan struct{})}
+	a.left.Store(int64(n))
+	return a
+}
+
+// answer tells whoever waits that the writer is done with the request.
+func (r *request) answer() {
+	r.answered.Store(true)
+	if r.left.Add(-1) == 0 {
+		close(r.done)
+	}
 }
 
 // Commit does one write and returns its revision when it is durable and visible. Errors: *ConflictError,
 // *TooLargeError, *DiskError, ErrClosed, or ctx's, in which case the write may still happen.
 func (s *Store) Commit(ctx context.Context, w Write) (revision uint64, err error) {
 	begin := time.Now()
-	r, err := s.ask(ctx, w)
-	if err != nil {
+	if err := s.check(&w); err != nil {
+		return 0, err
+	}
+	r := &request{ctx: ctx, Write: w, answers: newAnswers(1)}
+	if err := s.handOver(ctx, r); err != nil {
 		return 0, err
 	}
 	if err := s.answered(ctx, r); err != nil {
@@ -63,59 +91,92 @@ func (s *Store) Commit(ctx context.Context, w Write) (revision uint64, err error
 // errors are in the order of the writes.
 func (s *Store) CommitAll(ctx context.Context, writes []Write) []error {
 	begin := time.Now()
-	asked, failures := make([]*request, len(writes)), make([]error, len(writes))
-	for i, w := range writes {
-		asked[i], failures[i] = s.ask(ctx, w)
-	}
-	for i, r := range asked {
-		if r == nil {
+	failures := make([]error, len(writes))
+	requests := make([]request, len(writes)) // one allocation for all
+	of := newAnswers(0)
+	var first, last *request
+	for i := range writes {
+		if failures[i] = s.check(&writes[i]); failures[i] != nil {
 			continue
 		}
-		if failures[i] = s.answered(ctx, r); failures[i] == nil {
+		r := &requests[i]
+		r.ctx, r.Write, r.answers = ctx, writes[i], of
+		of.left.Add(1)
+		if first == nil {
+			first = r
+		} else {
+			last.next = r
+		}
+		last = r
+	}
+	if first == nil {
+		return failures
+	}
+	refused := s.handOver(ctx, first)
+	for i := range requests {
+		r := &requests[i]
+		if r.answers == nil {
+			continue
+		}
+		if failures[i] = refused; refused == nil {
+			failures[i] = s.answered(ctx, r)
+		}
+		if failures[i] == nil {
 			s.meters.commit.Observe(time.Since(begin).Seconds())
 		}
 	}
 	return failures
 }
 
-// ask hands a write to the writer.
-func (s *Store) ask(ctx context.Context, w Write) (*request, error) {
+// check refuses a write that could never be, and makes it what the writer takes.
+func (s *Store) check(w *Write) error {
 	if len(w.Key) == 0 || len(w.Key) > maxKeyBytes {
-		return nil, &TooLargeError{Key: w.Key, Size: int64(len(w.Key)), Limit: maxKeyBytes}
+		return &TooLargeError{Key: w.Key, Size: int64(len(w.Key)), Limit: maxKeyBytes}
 	}
 	if int64(len(w.Value)) > s.cfg.MaxValueBytes {
-		return nil, &TooLargeError{Key: w.Key, Size: int64(len(w.Value)), Limit: s.cfg.MaxValueBytes}
+		return &TooLargeError{Key: w.Key, Size: int64(len(w.Value)), Limit: s.cfg.MaxValueBytes}
 	}
 	if w.Delete {
 		w.Value, w.TTL = nil, 0
 	}
-	r := &request{ctx: ctx, Write: w, done: make(chan struct{})}
+	return nil
+}
+
+// handOver gives the writer a request and those that follow it.
+func (s *Store) handOver(ctx context.Context, r *request) error {
+	n := int64(0)
+	for each := r; each != nil; each = each.next {
+		n++
+	}
+	s.waiting.Add(n)
 	select {
 	case s.requests <- r:
-		return r, nil
+		return nil
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		s.waiting.Add(-n)
+		return ctx.Err()
 	case <-s.stopped:
-		return nil, ErrClosed
+		s.waiting.Add(-n)
+		return ErrClosed
 	}
 }
 
 // answered waits for what became of a write.
 func (s *Store) answered(ctx context.Context, r *request) error {
+	var otherwise error
 	select {
 	case <-r.done:
 		return r.err
 	case <-ctx.Done():
-		return ctx.Err()
+		otherwise = ctx.Err()
 	case <-s.stopped:
 		// The writer answers what it took before it stops.
-		select {
-		case <-r.done:
-			return r.err
-		default:
-			return ErrClosed
-		}
+		otherwise = ErrClosed
 	}
+	if r.answered.Load() {
+		return r.err
+	}
+	return otherwise
 }
 
 func (s *Store) runWriter(ctx context.Context) {
@@ -123,24 +184,33 @@ func (s *Store) runWriter(ctx context.Context) {
 	// A group stays well below Badger's largest transaction (15 % of the memory table), since it must be one.
 	maxBytes := int(s.cfg.MemTableBytes / 16)
 	group := make([]*request, 0, s.cfg.MaxGroup)
+	var next *request // one that was handed over and has no group yet, and those that follow it
 	for {
-		select {
-		case <-ctx.Done():
-			return
-		case r := <-s.requests:
-			group = append(group[:0], r)
-		}
-		bytes := len(group[0].Value)
-	fill:
-		for len(group) < s.cfg.MaxGroup && bytes < maxBytes {
+		if next == nil {
 			select {
-			case r := <-s.requests:
-				group = append(group, r)
-				bytes += len(r.Value) + len(r.Key)
+			case <-ctx.Done():
+				return
+			case next = <-s.requests:
+			}
+		}
+		group = group[:0]
+		bytes := 0
+	fill:
+		for {
+			for ; next != nil; next = next.next {
+				if len(group) == s.cfg.MaxGroup || bytes >= maxBytes {
+					break fill
+				}
+				group = append(group, next)
+				bytes += len(next.Value) + len(next.Key)
+			}
+			select {
+			case next = <-s.requests:
 			default:
 				break fill
 			}
 		}
+		s.waiting.Add(-int64(len(group)))
 		failed := s.commitGroup(group)
 		clear(group)
 		if failed {
@@ -173,7 +243,7 @@ func (s *Store) commitGroup(group []*request) (failed bool) {
 		if err != nil && (r.revision != 0 || errors.As(r.err, new(*ConflictError))) {
 			r.revision, r.err = 0, err
 		}
-		close(r.done)
+		r.answer()
 	}
 	return len(s.failed) > 0
 }
@@ -184,7 +254,7 @@ type group struct {
 	changes []change
 	events  []*Event
 	entries []*badger.Entry // by change; nil is a delete
-	pending map[string]entry
+	pending map[string]pending
 	deletes bool // nothing but deletes
 }
 
@@ -194,7 +264,7 @@ func (s *Store) plan(requests []*request) *group {
 		changes: make([]change, 0, len(requests)),
 		events:  make([]*Event, 0, len(requests)),
 		entries: make([]*badger.Entry, 0, len(requests)),
-		pending: make(map[string]entry, len(requests)),
+		pending: make(map[string]pending, len(requests)),
 		deletes: true,
 	}
 	g.first = s.index.current() + 1
@@ -207,19 +277,22 @@ func (s *Store) plan(requests []*request) *group {
 		}
 		before, ok := g.pending[r.Key]
 		if !ok {
-			before, _, _ = s.index.get(r.Key)
+			before.entry, _, before.there = s.index.get(r.Key)
 		}
 		if r.Expect != AnyRevision && r.Expect != before.revision || r.Delete && before.revision == 0 {
 			s.meters.conflicts.Inc()
 			r.err = &ConflictError{Key: r.Key, Expected: r.Expect, Current: before.revision}
 			continue
 		}
-		after := entry{key: r.Key, revision: revision, size: int64(len(r.Value))}
+		after := pending{entry{key: r.Key, revision: revision, size: int64(len(r.Value))}, before.there}
+		if before.there {
+			after.key = before.key
+		}
 		kind := Updated
 		var stored *badger.Entry
 		switch {
 		case r.Delete:
-			kind, after = Deleted, entry{key: r.Key}
+			kind, after.entry = Deleted, entry{key: after.key}
 		default:
 			if before.revision == 0 {
 				kind = Created
@@ -243,7 +316,7 @@ func (s *Store) plan(requests []*request) *group {
 		g.entries = append(g.entries, stored)
 		g.changes = append(g.changes, change{kind: kind, key: r.Key, previous: before.revision})
 		g.pending[r.Key] = after
-		s.supersede(before)
+		s.supersede(before.entry)
 		r.revision = revision
 		if r.OnRevision != nil {
 			r.OnRevision(revision)

@@ -70,6 +70,14 @@ func (c *objectCache) get(key string, revision uint64) (runtime.Object, bool) {
 	return item.obj, true
 }
 
+// latest gives what there is of a key, which may have been written since.
+func (c *objectCache) latest(key string) (obj runtime.Object, revision uint64, ok bool) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	item, ok := c.items[key]
+	return item.obj, item.revision, ok
+}
+
 // put keeps the object unless a newer one is there. To make room it drops others of the same resource at random, which
 // is what a map's order is.
 func (c *objectCache) put(key string, revision uint64, obj runtime.Object, encoded int) {

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime"
+	op "k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apiserver/pkg/storage"
 
 	"pintle.dev/pintle/kernel/store"
@@ -100,4 +101,43 @@ func (sel *selection) verdict(e *store.Event, obj, previous runtime.Object) (now
 func matches(p storage.SelectionPredicate, obj runtime.Object) bool {
 	matched, err := p.Matches(obj)
 	return err == nil && matched
+}
+
+// term is one condition of a selector on a field that is looked at by itself.
+type term struct {
+	field func(runtime.Object) string
+	value string
+	not   bool
+}
+
+// terms are all that a selector asks, where that is nothing but fields that watches are indexed by: an object needs no
+// list of all its fields then. ok is false for others.
+func (s *Storage) terms(p storage.SelectionPredicate) (terms []term, ok bool) {
+	if p.Label == nil || !p.Label.Empty() || p.ShardSelector != nil || p.Field == nil {
+		return nil, false
+	}
+	for _, r := range p.Field.Requirements() {
+		field := s.trigger[r.Field]
+		if field == nil {
+			return nil, false
+		}
+		switch r.Operator {
+		case op.Equals, op.DoubleEquals:
+			terms = append(terms, term{field, r.Value, false})
+		case op.NotEquals:
+			terms = append(terms, term{field, r.Value, true})
+		default:
+			return nil, false
+		}
+	}
+	return terms, len(terms) > 0
+}
+
+func meets(terms []term, obj runtime.Object) bool {
+	for _, t := range terms {
+		if (t.field(obj) == t.value) == t.not {
+			return false
+		}
+	}
+	return true
 }

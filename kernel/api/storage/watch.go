@@ -36,6 +36,8 @@ type watcher struct {
 	predicate storage.SelectionPredicate
 	// all is set when the predicate selects everything.
 	all bool
+	// terms are all that the predicate asks, nil when it asks other things.
+	terms []term
 	// selection is what is shared with watches of the same selector, nil when nothing is.
 	selection *selection
 	// plain: events carry no shared objects.
@@ -97,7 +99,9 @@ func (s *Storage) Watch(ctx context.Context, key string, opts storage.ListOption
 		return failedWatch(err), nil
 	}
 	w.sent = revision
-	w.selection = s.join(opts.Predicate)
+	if w.terms, _ = s.terms(opts.Predicate); w.terms == nil {
+		w.selection = s.join(opts.Predicate)
+	}
 
 	s.watching.Add(1)
 	s.mu.Lock()

@@ -16,7 +16,7 @@ import (
 )
 
 func (w *watcher) selects(obj runtime.Object) bool {
-	return w.all || matches(w.predicate, obj)
+	return w.all || w.matches(obj)
 }
 
 // verdict says whether the watch selects the object after an event and the one before it.
@@ -27,7 +27,14 @@ func (w *watcher) verdict(e *store.Event, obj, previous runtime.Object) (now, be
 	case w.selection != nil:
 		return w.selection.verdict(e, obj, previous)
 	}
-	return matches(w.predicate, obj), e.Type == store.Updated && matches(w.predicate, previous)
+	return w.matches(obj), e.Type == store.Updated && w.matches(previous)
+}
+
+func (w *watcher) matches(obj runtime.Object) bool {
+	if w.terms != nil {
+		return meets(w.terms, obj)
+	}
+	return matches(w.predicate, obj)
 }
 
 // sendEvent sends what a commit means to this watch; false ends the watch.

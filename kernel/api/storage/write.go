@@ -253,9 +253,12 @@ type Replacement struct {
 // decoding its own encoding would give it: no time has a fraction of a second, no map or list is empty but not nil.
 // It is called again when another write came before. Errors are those of GuaranteedUpdate.
 func (s *Storage) Replace(ctx context.Context, key string, preconditions *storage.Preconditions, change func(runtime.Object) (runtime.Object, error)) error {
-	r := Replacement{key, preconditions, change}
+	return s.replace(ctx, Replacement{key, preconditions, change})
+}
+
+func (s *Storage) replace(ctx context.Context, r Replacement) error {
 	for {
-		w, err := s.replacing(ctx, r)
+		w, err := s.replacing(ctx, r, false)
 		if err != nil {
 			return err
 		}
@@ -278,7 +281,10 @@ func (s *Storage) ReplaceAll(ctx context.Context, list []Replacement) []error {
 	all, writes, of := make([]replacing, 0, len(list)), make([]store.Write, 0, len(list)), make([]int, 0, len(list))
 	for i, r := range list {
 		var w replacing
-		if w, failures[i] = s.replacing(ctx, r); failures[i] == nil {
+		if w, failures[i] = s.replacing(ctx, r, true); failures[i] != nil {
+			w, failures[i] = s.replacing(ctx, r, false)
+		}
+		if failures[i] == nil {
 			all, writes, of = append(all, w), append(writes, w.Write), append(of, i)
 		}
 	}
@@ -287,7 +293,7 @@ func (s *Storage) ReplaceAll(ctx context.Context, list []Replacement) []error {
 		var conflict *store.ConflictError
 		switch {
 		case errors.As(err, &conflict):
-			failures[i] = s.Replace(ctx, list[i].Key, list[i].Preconditions, list[i].Change)
+			failures[i] = s.replace(ctx, list[i])
 		case err != nil:
 			failures[i] = commitError(err)
 		default:
@@ -304,14 +310,21 @@ type replacing struct {
 	size int
 }
 
-func (s *Storage) replacing(ctx context.Context, r Replacement) (w replacing, err error) {
+// replacing makes a replacement. With guess that is of what is in the cache: an error may be one of an older object then,
+// and the write expects the cached one, so that it fails if another came since.
+func (s *Storage) replacing(ctx context.Context, r Replacement, guess bool) (w replacing, err error) {
 	key, err := s.key(r.Key, false)
 	if err != nil {
 		return w, err
 	}
-	st, err := s.known(ctx, key)
-	if err != nil {
-		return w, err
+	st := &state{}
+	if guess {
+		st.obj, st.revision, guess = s.cache.latest(key)
+	}
+	if !guess {
+		if st, err = s.known(ctx, key); err != nil {
+			return w, err
+		}
 	}
 	if st.obj == nil {
 		return w, storage.NewKeyNotFoundError(key, 0)
