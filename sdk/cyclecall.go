@@ -34,6 +34,7 @@ type cycleCall struct {
 	standing   standing
 	candidates []wireCandidate
 	victims    [][]byte // UIDs
+	helpful    uint32
 	lists      *cycleLists
 
 	deltas     [][]byte
@@ -74,6 +75,7 @@ type stepResult struct {
 	helps       []uint32
 	trial       *Trial
 	candidates  []victims
+	ranks       [][]int64
 	annotations map[string]string
 	assumed     []Assumption
 	took        time.Duration

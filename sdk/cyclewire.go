@@ -58,6 +58,8 @@ func decodeCycle(data []byte, c *cycleCall) error {
 			c.standing, err = decodeStanding(f.bytes)
 		case 15:
 			err = c.candidate(f.bytes)
+		case 16:
+			c.helpful = uint32(f.number)
 		}
 		return err
 	})

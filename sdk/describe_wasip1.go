@@ -32,6 +32,12 @@ func describeJSON(version uint32, plugins []PluginInfo) []byte {
 		if p.ByClass {
 			out = append(out, `,"byClass":true`...)
 		}
+		if p.Samples {
+			out = append(out, `,"samples":true`...)
+		}
+		if p.Ranks {
+			out = append(out, `,"ranks":true`...)
+		}
 		if a := p.Announced; a != nil {
 			out = appendAnnounced(out, a)
 		}

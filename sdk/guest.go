@@ -160,6 +160,8 @@ type PluginInfo struct {
 	Events  []Interest
 	Pods    Pods // that it has to do with
 	ByClass bool // pre-enqueue and queue-sort: one answer does for a class
+	Samples bool // post-filter: its trials are samples
+	Ranks   bool // post-filter: it ranks candidates
 	// Announced is what else there is to say of a kind that another package of
 	// the SDK serves; nil of others.
 	Announced *Announcement
@@ -177,7 +179,7 @@ func (g *Guest) Plugins() []PluginInfo {
 			break
 		}
 		infos = append(infos, PluginInfo{
-			Name: p.name, Kind: p.kind, Scope: p.scope, Normalize: p.normalize, MaxScore: p.maxScore, Reads: p.readList, Announced: p.announced, Events: p.interests, Pods: p.pods, ByClass: p.byClass, Instances: p.again != nil,
+			Name: p.name, Kind: p.kind, Scope: p.scope, Normalize: p.normalize, MaxScore: p.maxScore, Reads: p.readList, Announced: p.announced, Events: p.interests, Pods: p.pods, ByClass: p.byClass, Samples: p.samples, Ranks: p.ranks, Instances: p.again != nil,
 		})
 	}
 	return infos

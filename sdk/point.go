@@ -19,6 +19,7 @@ const (
 	pointQueueingHint
 	pointVictims
 	pointChoose
+	pointRank
 )
 
 // beside reports whether calls run beside others.
@@ -63,11 +64,12 @@ func steps(plugin any) (s served, at map[point]step, ok bool) {
 			}
 		}), true
 	case PostFilter:
-		s = served{name: p.Name, kind: KindPostFilter, readList: p.Reads, configure: p.Configure}
-		if (p.Try != nil) != (p.Victims != nil) || (p.Try != nil) != (p.Choose != nil) || (p.Try != nil) == (p.Nominate != nil) {
+		s = served{name: p.Name, kind: KindPostFilter, readList: p.Reads, configure: p.Configure, samples: p.Sample != nil, ranks: p.Rank != nil}
+		tries := p.Try != nil || p.Sample != nil
+		if p.Try != nil && p.Sample != nil || tries != (p.Victims != nil) || tries != (p.Choose != nil) || tries == (p.Nominate != nil) || s.ranks && !tries {
 			return s, nil, true // one way or the other, whole
 		}
-		if p.Try != nil {
+		if tries {
 			return s, p.trying(), true
 		}
 		return s, points(p.Nominate != nil, pointPostFilter, func(c *cycleCall, _ *cycleStep, r *stepResult) {

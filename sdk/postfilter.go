@@ -1,6 +1,9 @@
 package sdk
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Failure is a pod that fits nowhere.
 type Failure struct {
@@ -14,6 +17,8 @@ type Failure struct {
 	// and that are still terminating.
 	Nominated *Node
 	Leaving   []*Pod
+	// Helpful is the number of nodes on which fewer pods might help.
+	Helpful int
 }
 
 // RefusedNode is a node that does not fit and why not.
@@ -47,6 +52,17 @@ type Nomination struct {
 // one violates no disruption budget.
 type Trial struct {
 	Nodes  []*Node
+	Wanted int
+
+	sampled bool
+	first   int
+}
+
+// Sample is a Trial of all nodes on which fewer pods might help, whichever they are,
+// in the order of their indexes: from number First on, which is less than
+// Failure.Helpful, and then those before.
+type Sample struct {
+	First  int
 	Wanted int
 }
 
@@ -84,6 +100,9 @@ type Tried struct {
 // Choose): the host takes all that may go off a node, asks, and spares one after
 // the other as long as the pod fits. A status of Try or Choose that is not Success
 // and Withdraws takes back the pod's nomination.
+//
+// Sample, in place of Try, and Rank, beside Choose, say the same in a form that
+// costs the same for a thousand nodes as for one.
 type PostFilter struct {
 	Name      string
 	Reads     []string
@@ -91,10 +110,19 @@ type PostFilter struct {
 	Nominate  func(f *Failure) (Nomination, Status)
 
 	Try func(f *Failure) (Trial, Status)
+	// Sample is told of the nominated node alone what refused it, and how many nodes
+	// are Helpful.
+	Sample func(f *Failure) (Sample, Status)
 	// Victims is asked once a node; the host keeps the answer for all pods of the
 	// class until the node or an object that the plugin reads changes.
 	Victims func(c *Cluster, pod *QueuedPod, node *Node) Victims
 	Choose  func(t *Tried) (Nomination, Status)
+	// Rank is how a candidate compares with any other: the host takes the smallest,
+	// number by number, and of equals the first. It depends on the candidate alone,
+	// and the host keeps it until the node changes. Without numbers it is not to be
+	// chosen. Choose is asked when there is none to choose, and where others have a
+	// say in the candidates.
+	Rank func(c *Candidate) []int64
 }
 
 // trying are the steps of a plugin that has the host try.
@@ -102,7 +130,13 @@ func (p *PostFilter) trying() map[point]step {
 	return map[point]step{
 		pointPostFilter: func(c *cycleCall, _ *cycleStep, r *stepResult) {
 			var t Trial
-			t, r.status = p.Try(c.failure())
+			if f := c.failure(); p.Try != nil {
+				t, r.status = p.Try(f)
+			} else {
+				var of Sample
+				of, r.status = p.Sample(f)
+				t = c.sample(f, of)
+			}
 			if r.status.Code == Success {
 				r.trial = &t
 			}
@@ -114,24 +148,58 @@ func (p *PostFilter) trying() map[point]step {
 			}
 		},
 		pointChoose: func(c *cycleCall, _ *cycleStep, r *stepResult) {
-			t := &Tried{Cluster: c.cluster, Pod: c.pod(), Refused: c.refusedNodes(), Candidates: make([]Candidate, 0, len(c.candidates))}
-			pods := make([]*Pod, 0, len(c.victims))
-			for _, w := range c.candidates {
-				n := c.cluster.Node(w.node)
-				if n == nil {
-					continue
-				}
-				first := len(pods)
-				for _, uid := range c.victims[w.first:w.behind] {
-					if pod := n.Pods[string(uid)]; pod != nil {
-						pods = append(pods, pod)
-					}
-				}
-				t.Candidates = append(t.Candidates, Candidate{n, pods[first:len(pods):len(pods)], w.violations})
-			}
+			t := &Tried{Cluster: c.cluster, Pod: c.pod(), Refused: c.refusedNodes(), Candidates: c.candidatesThere()}
+			t.Candidates = slices.DeleteFunc(t.Candidates, func(of Candidate) bool { return of.Node == nil })
 			r.nomination, r.status = p.Choose(t)
 		},
+		pointRank: func(c *cycleCall, _ *cycleStep, r *stepResult) {
+			list := c.candidatesThere()
+			r.ranks = make([][]int64, len(list))
+			for k := range list {
+				if p.Rank != nil && list[k].Node != nil {
+					r.ranks[k] = p.Rank(&list[k])
+				}
+			}
+		},
 	}
+}
+
+// candidatesThere are the candidates of the call; of those whose node is gone Node is
+// nil.
+func (c *cycleCall) candidatesThere() []Candidate {
+	list, pods := make([]Candidate, len(c.candidates)), make([]*Pod, 0, len(c.victims))
+	for k, w := range c.candidates {
+		n := c.cluster.Node(w.node)
+		if n == nil {
+			continue
+		}
+		first := len(pods)
+		for _, uid := range c.victims[w.first:w.behind] {
+			if pod := n.Pods[string(uid)]; pod != nil {
+				pods = append(pods, pod)
+			}
+		}
+		list[k] = Candidate{n, pods[first:len(pods):len(pods)], w.violations}
+	}
+	return list
+}
+
+// sample is a sample as a trial. A host that listed all nodes instead of counting
+// those that are helpful is answered with a list.
+func (c *cycleCall) sample(f *Failure, of Sample) Trial {
+	t := Trial{Wanted: of.Wanted, sampled: c.helpful > 0, first: of.First}
+	if t.sampled {
+		return t
+	}
+	for k := range f.Refused {
+		if !f.Refused[k].Unresolvable {
+			t.Nodes = append(t.Nodes, f.Refused[k].Node)
+		}
+	}
+	if at := of.First; at > 0 && at < len(t.Nodes) {
+		t.Nodes = slices.Concat(t.Nodes[at:], t.Nodes[:at])
+	}
+	return t
 }
 
 // victims is a Candidate of the contract before it is encoded.
@@ -167,7 +235,12 @@ func (n *Node) podsOf(uids []string) []*Pod {
 }
 
 func (c *cycleCall) failure() *Failure {
-	f := &Failure{Cluster: c.cluster, Pod: c.pod(), Refused: c.refusedNodes()}
+	f := &Failure{Cluster: c.cluster, Pod: c.pod(), Refused: c.refusedNodes(), Helpful: int(c.helpful)}
+	for k := range f.Refused {
+		if c.helpful == 0 && !f.Refused[k].Unresolvable {
+			f.Helpful++
+		}
+	}
 	if c.standing.known {
 		if f.Nominated = c.cluster.Node(c.standing.node); f.Nominated != nil {
 			f.Leaving = f.Nominated.podsOf(c.standing.leaving)
@@ -221,7 +294,8 @@ func appendTrial(m []byte, r *stepResult) []byte {
 		for _, n := range t.Nodes {
 			packed = appendVarint(packed, uint64(n.Index))
 		}
-		m = appendBytes(m, 14, appendNumber(appendBytes(nil, 1, packed), 2, uint64(max(t.Wanted, 0))))
+		trial := appendNumber(appendBytes(nil, 1, packed), 2, uint64(max(t.Wanted, 0)))
+		m = appendBytes(m, 14, appendNumber(appendNumber(trial, 3, boolean(t.sampled)), 4, uint64(max(t.first, 0))))
 	}
 	for k := range r.candidates {
 		v := &r.candidates[k]
@@ -234,6 +308,13 @@ func appendTrial(m []byte, r *stepResult) []byte {
 			candidate = appendText(candidate, 4, reason)
 		}
 		m = appendBytes(m, 15, candidate)
+	}
+	for _, numbers := range r.ranks {
+		var packed []byte
+		for _, n := range numbers {
+			packed = appendVarint(packed, uint64(n))
+		}
+		m = appendBytes(m, 18, appendBytes(nil, 1, packed))
 	}
 	return appendNumber(m, 16, boolean(r.status.withdrawn))
 }

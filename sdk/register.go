@@ -37,6 +37,8 @@ type served struct {
 	announced   *Announcement  // kinds that another package of the SDK serves
 	interests   []Interest     // nil: the plugin says nothing of events
 	byClass     bool           // answers depend on the pod's class alone
+	samples     bool           // post-filter: its trials are samples
+	ranks       bool           // post-filter: it ranks candidates
 	// again makes the plugin anew, with a state of its own; nil: nobody can.
 	again func() (served, error)
 	// instance: it was made by again, for a profile with a configuration of its own.

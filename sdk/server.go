@@ -48,6 +48,7 @@ func (s *schedulingServer) Describe() []*contractv1.PluginDescription {
 			Name: p.Name, Kind: p.Kind, Scope: string(p.Scope), Normalize: string(p.Normalize), MaxScore: p.MaxScore, Reads: p.Reads, Instances: p.Instances,
 		}
 		d.Hears, d.ByClass, d.Pods = p.Events != nil, p.ByClass, string(p.Pods)
+		d.Samples, d.Ranks = p.Samples, p.Ranks
 		for k := range p.Events {
 			i := &p.Events[k]
 			d.Events = append(d.Events, &contractv1.Interest{Kind: i.Kind, Actions: uint32(i.Actions), Hint: i.Helps != nil})

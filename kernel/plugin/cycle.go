@@ -84,7 +84,7 @@ func (u *unit) cycle(ctx context.Context, p *Policy, c *contractv1.CycleCall, st
 	req := &contractv1.CycleRequest{
 		Pods: c.Pods, Class: c.Class, Node: c.Node, NodeName: c.NodeName, HasNode: c.HasNode,
 		Nodes: c.Nodes, Refused: c.Refused, Refusals: c.Refusals,
-		Events: c.Events, Classes: c.Classes, Standing: c.Standing, Candidates: c.Candidates,
+		Events: c.Events, Classes: c.Classes, Standing: c.Standing, Candidates: c.Candidates, Helpful: c.Helpful,
 	}
 	for _, s := range steps {
 		name := p.at(s).name

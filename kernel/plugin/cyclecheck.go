@@ -15,6 +15,7 @@ const (
 	// maxNodes bounds node indexes, as in the sdk.
 	maxNodes        = 1 << 20
 	maxKeyText      = 253
+	maxRank         = 64
 	maxVictims      = 4096
 	maxAssumed      = 1024
 	maxAnnotation   = 256 << 10
@@ -64,6 +65,10 @@ func checkResult(req *contractv1.CycleRequest, step *contractv1.Step, r *contrac
 			return broken("answer out of range: success without a nomination")
 		case at == contractv1.Point_QUEUEING_HINT && len(r.GetHelps()) != len(req.GetPods()):
 			return broken("answer out of range: hints of %d pods for %d", len(r.GetHelps()), len(req.GetPods()))
+		case at == contractv1.Point_RANK && len(r.GetRanks()) != len(req.GetCandidates()):
+			return broken("answer out of range: %d ranks for %d candidates", len(r.GetRanks()), len(req.GetCandidates()))
+		case r.GetTrial().GetSampled() && r.GetTrial().GetFirst() >= req.GetHelpful():
+			return broken("answer out of range: it begins at node %d of %d", r.GetTrial().GetFirst(), req.GetHelpful())
 		case at == contractv1.Point_VICTIMS && len(r.GetCandidates()) != len(req.GetNodes()):
 			return broken("answer out of range: %d candidates for %d nodes", len(r.GetCandidates()), len(req.GetNodes()))
 		}
@@ -84,6 +89,11 @@ func checkResult(req *contractv1.CycleRequest, step *contractv1.Step, r *contrac
 		}
 		if !checkReasons(contractv1.Code_UNSCHEDULABLE, c.GetReasons()) {
 			return broken("answer out of range: candidate %d has too many reasons", k)
+		}
+	}
+	for k, rank := range r.GetRanks() {
+		if len(rank.GetNumbers()) > maxRank {
+			return broken("answer out of range: candidate %d has a rank of %d numbers", k, len(rank.GetNumbers()))
 		}
 	}
 	for _, key := range r.GetKeys() {

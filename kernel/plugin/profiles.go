@@ -95,7 +95,7 @@ func (h *Host) build(profile Profile, plan *plan) (*Policy, error) {
 			}
 			p.enlist(at, place{u, profile.named(name)}, contractv1.PointInfo{
 				Name: name, Scope: cmp.Or(d.GetScope(), string(sdk.ScopeNode)), Reads: reads(e, d), IgnoreFailure: plan.ignores(u, e),
-				Hearing: p.hears(place{u, profile.named(name)}, name, d), ByClass: d.GetByClass(), Pods: d.GetPods(),
+				Hearing: p.hears(place{u, profile.named(name)}, name, d), ByClass: d.GetByClass(), Samples: d.GetSamples(), Ranks: d.GetRanks(), Pods: d.GetPods(),
 			})
 		}
 	}

@@ -196,6 +196,7 @@ func (m *module) instantiate(timeout, start time.Duration, log *slog.Logger) (_ 
 			Rules     []struct{ Operations, Resources []string }
 
 			Hears, ByClass bool
+			Samples, Ranks bool
 			Events         []struct {
 				Kind    string
 				Actions uint32
@@ -213,7 +214,7 @@ func (m *module) instantiate(timeout, start time.Duration, log *slog.Logger) (_ 
 		if sdk.SchedulingKind(p.Kind) && contract.Of(p.Kind) > contract.One && (g.cycleFn == nil || g.answerFn == nil) {
 			return nil, fmt.Errorf("plugin bundle %s: %w: module has %s %s and exports no pintle_cycle and pintle_answer (see sdk/ABI.md)", m.name, errPermanent, p.Kind, p.Name)
 		}
-		d := &contractv1.PluginDescription{Name: p.Name, Kind: p.Kind, Scope: p.Scope, Normalize: p.Normalize, MaxScore: p.MaxScore, Reads: p.Reads, Phase: p.Phase, Hears: p.Hears, ByClass: p.ByClass, Pods: p.Pods, Instances: p.Instances && g.instanceFn != nil}
+		d := &contractv1.PluginDescription{Name: p.Name, Kind: p.Kind, Scope: p.Scope, Normalize: p.Normalize, MaxScore: p.MaxScore, Reads: p.Reads, Phase: p.Phase, Hears: p.Hears, ByClass: p.ByClass, Samples: p.Samples, Ranks: p.Ranks, Pods: p.Pods, Instances: p.Instances && g.instanceFn != nil}
 		for _, e := range p.Events {
 			d.Events = append(d.Events, &contractv1.Interest{Kind: e.Kind, Actions: e.Actions, Hint: e.Hint})
 		}

@@ -21,6 +21,9 @@ type attempt struct {
 	violating  int
 	refused    ruling   // it does not fit without all of them either
 	reasons    []string // there is nobody who might go
+
+	rank   []int64 // how it compares with others; empty: it is not to be chosen
+	ranked bool    // the plugin was asked
 }
 
 // does reports whether the pod would fit.
@@ -62,16 +65,16 @@ func (s *Scheduler) trialsOf(c *class, info *contractv1.PointInfo) *trials {
 // dryRun finds out on which nodes a pod would fit without which pods, in the order of
 // the trial, until there are as many as wanted. Where predicates look beyond a
 // node, each candidate is asked about alone if exact; otherwise they are asked
-// about the one that is chosen.
-func (s *Scheduler) dryRun(ctx context.Context, p *podEntry, c *class, at pointPolicy, step contractv1.CycleStep, trial *contractv1.Trial, exact bool) (call *contractv1.CycleCall, err error) {
+// about the one that is chosen. Attempts run parallel to the candidates.
+func (s *Scheduler) dryRun(ctx context.Context, p *podEntry, c *class, at pointPolicy, step contractv1.CycleStep, trial *contractv1.Trial, exact bool) (call *contractv1.CycleCall, attempts []*attempt, err error) {
 	info := at.info(step)
 	t := s.trialsOf(c, info)
 	call = &contractv1.CycleCall{Class: c.id, Pods: []*contractv1.QueuedPod{p.queued()}, Steps: []contractv1.CycleStep{{Point: contractv1.Point_CHOOSE, Plugin: step.Plugin}}}
 	refusals := newRefusals(c, call)
 	clean := false
-	for nodes := range slices.Chunk(trial.GetNodes(), tryBatch) {
+	for nodes := range slices.Chunk(trial.Nodes, tryBatch) {
 		if err := s.tryNodes(ctx, p, c, at, step, t, nodes); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		for _, n := range nodes {
 			a := t.nodes[n]
@@ -83,7 +86,7 @@ func (s *Scheduler) dryRun(ctx context.Context, p *podEntry, c *class, at pointP
 			if a.does() && c.clustered() && (exact || len(a.victims) == 0) {
 				var err error
 				if a, err = s.tryAlone(ctx, p, c, n, a); err != nil {
-					return nil, err
+					return nil, nil, err
 				}
 			}
 			switch {
@@ -93,14 +96,53 @@ func (s *Scheduler) dryRun(ctx context.Context, p *podEntry, c *class, at pointP
 				refusals.add(n, a.refused, "", nil)
 			default:
 				call.Candidates = append(call.Candidates, &contractv1.Candidate{Node: n, Victims: a.victims, Violations: uint32(a.violations)})
+				attempts = append(attempts, a)
 				clean = clean || a.violations == 0
 			}
 			if clean && len(call.Candidates) >= int(trial.GetWanted()) {
-				return call, nil
+				return call, attempts, nil
 			}
 		}
 	}
-	return call, nil
+	return call, attempts, nil
+}
+
+// bestRanked asks the plugin how the candidates compare of which that is not known
+// yet, and nominates the pod to the first of the best; nil: none is to be chosen.
+func (s *Scheduler) bestRanked(ctx context.Context, at pointPolicy, step contractv1.CycleStep, call *contractv1.CycleCall, attempts []*attempt) (*contractv1.StepResult, error) {
+	ask := &contractv1.CycleCall{Class: call.Class, Pods: call.Pods, Steps: []contractv1.CycleStep{{Point: contractv1.Point_RANK, Plugin: step.Plugin}}}
+	var asked []*attempt
+	for k, a := range attempts {
+		if !a.ranked {
+			asked, ask.Candidates = append(asked, a), append(ask.Candidates, call.Candidates[k])
+		}
+	}
+	if len(asked) > 0 {
+		at.cycler.Cycle(ctx, ask)
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		if stop := at.stop(ask); stop != nil {
+			return nil, stop.err()
+		}
+		if len(ask.Results) == 0 || len(ask.Results[0].GetRanks()) != len(asked) {
+			return nil, nil // its failure is to be ignored
+		}
+		for k, rank := range ask.Results[0].GetRanks() {
+			asked[k].rank, asked[k].ranked = rank.GetNumbers(), true
+		}
+	}
+	best := -1
+	for k, a := range attempts {
+		if len(a.rank) > 0 && (best < 0 || slices.Compare(a.rank, attempts[best].rank) < 0) {
+			best = k
+		}
+	}
+	if best < 0 {
+		return nil, nil
+	}
+	of := call.Candidates[best]
+	return &contractv1.StepResult{Nomination: &contractv1.Nomination{Node: of.Node, Victims: of.Victims}}, nil
 }
 
 // tryNodes tries those of the nodes that have no attempt yet, by the predicates
@@ -284,11 +326,17 @@ func (s *Scheduler) fitsBesides(ctx context.Context, p *podEntry, c *class, runs
 	if err != nil || len(add) == 0 {
 		return answers, err
 	}
-	again, err := c.judge(ctx, nodes, scope)
-	for k := range answers {
-		if err == nil && answers[k].predicate == fits {
-			answers[k] = again[k]
+	// What refused it beside the others is the answer, whatever comes of it without.
+	var at []int
+	nodes = nodes[:0]
+	for k, r := range runs {
+		if answers[k].predicate == fits {
+			at, nodes = append(at, k), append(nodes, r.node)
 		}
+	}
+	again, err := c.judge(ctx, nodes, scope)
+	for k, answer := range again {
+		answers[at[k]] = answer
 	}
 	return answers, err
 }

@@ -80,6 +80,11 @@ asking:
 // decided.
 func (s *Scheduler) askPostFilter(ctx context.Context, p *podEntry, profile *profile, step contractv1.CycleStep, call *contractv1.CycleCall) (*stopped, *contractv1.StepResult) {
 	at, info := profile.at, profile.at.info(step)
+	var helpful []uint32
+	if info.Samples {
+		helpful = helpfulOf(call)
+		call = sampled(call, len(helpful))
+	}
 	at.cycler.Cycle(ctx, call)
 	if ctx.Err() != nil || len(call.Results) == 0 {
 		return nil, nil
@@ -95,6 +100,12 @@ func (s *Scheduler) askPostFilter(ctx context.Context, p *podEntry, profile *pro
 	}
 	tried := r.GetTrial() != nil
 	if trial := r.GetTrial(); tried {
+		if trial.GetSampled() {
+			if int(trial.GetFirst()) >= len(helpful) {
+				return failed(fmt.Errorf("it begins at node %d of %d", trial.GetFirst(), len(helpful)))
+			}
+			trial.Nodes = slices.Concat(helpful[trial.GetFirst():], helpful[:trial.GetFirst()])
+		}
 		chosen, err := s.tryOut(ctx, p, at, step, trial)
 		if err != nil {
 			return failed(err)
@@ -117,7 +128,7 @@ func (s *Scheduler) askPostFilter(ctx context.Context, p *podEntry, profile *pro
 func (s *Scheduler) tryOut(ctx context.Context, p *podEntry, at pointPolicy, step contractv1.CycleStep, trial *contractv1.Trial) (*contractv1.StepResult, error) {
 	c, extenders := p.shape.class, s.preempting(p.pod)
 	for _, exact := range []bool{len(extenders) > 0, true} {
-		call, err := s.dryRun(ctx, p, c, at, step, trial, exact)
+		call, attempts, err := s.dryRun(ctx, p, c, at, step, trial, exact)
 		if err != nil {
 			return nil, err
 		}
@@ -129,14 +140,22 @@ func (s *Scheduler) tryOut(ctx context.Context, p *podEntry, at pointPolicy, ste
 				return &contractv1.StepResult{Code: contractv1.Code_UNSCHEDULABLE, Reasons: []string{preemptionWords + noCandidate}}, nil
 			}
 		}
-		at.cycler.Cycle(ctx, call)
-		if ctx.Err() != nil {
-			return nil, ctx.Err()
+		var r *contractv1.StepResult
+		if at.info(step).Ranks && len(extenders) == 0 {
+			if r, err = s.bestRanked(ctx, at, step, call, attempts); err != nil {
+				return nil, err
+			}
 		}
-		if len(call.Results) == 0 {
-			return nil, fmt.Errorf("it did not choose")
+		if r == nil {
+			at.cycler.Cycle(ctx, call)
+			if ctx.Err() != nil {
+				return nil, ctx.Err()
+			}
+			if len(call.Results) == 0 {
+				return nil, fmt.Errorf("it did not choose")
+			}
+			r = call.Results[0]
 		}
-		r := call.Results[0]
 		if r.GetCode() != contractv1.Code_SUCCESS || exact || !c.clustered() {
 			return r, nil
 		}
@@ -154,6 +173,30 @@ func (s *Scheduler) tryOut(ctx context.Context, p *podEntry, at pointPolicy, ste
 		}
 	}
 	return nil, nil // not reached
+}
+
+// helpfulOf lists the nodes of a call which fewer pods might make fit.
+func helpfulOf(call *contractv1.CycleCall) []uint32 {
+	list := make([]uint32, 0, len(call.Nodes))
+	for k, n := range call.Nodes {
+		if call.Refusals[call.Refused[k]].GetCode() != contractv1.Code_UNSCHEDULABLE_AND_UNRESOLVABLE {
+			list = append(list, n)
+		}
+	}
+	return list
+}
+
+// sampled is the call for a plugin that is told how many nodes are helpful, and of
+// the nominated one alone what refused it.
+func sampled(call *contractv1.CycleCall, helpful int) *contractv1.CycleCall {
+	of := *call
+	of.Nodes, of.Refused, of.Refusals, of.Helpful = nil, nil, nil, uint32(helpful)
+	if own := call.Standing; own.GetKnown() {
+		if k := slices.Index(call.Nodes, own.GetNode()); k >= 0 {
+			of.Nodes, of.Refused, of.Refusals = call.Nodes[k:k+1], []uint32{0}, call.Refusals[call.Refused[k]:call.Refused[k]+1]
+		}
+	}
+	return &of
 }
 
 // standing is what became of the node that a pod is nominated to.

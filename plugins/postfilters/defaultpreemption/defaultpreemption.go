@@ -43,7 +43,7 @@ func build(offset func(n int) int) sdk.PostFilter {
 	p := &plugin{percentage: 10, absolute: 100, offset: offset}
 	return sdk.PostFilter{
 		Name: Name, Reads: []string{kindBudget}, Configure: p.configure,
-		Try: p.try, Victims: victims, Choose: choose,
+		Sample: p.sample, Victims: victims, Choose: choose, Rank: rank,
 	}
 }
 
@@ -73,37 +73,23 @@ func (p *plugin) configure(data []byte) error {
 	return nil
 }
 
-// try lists the nodes on which fewer pods might help, beginning anywhere.
-func (p *plugin) try(f *sdk.Failure) (sdk.Trial, sdk.Status) {
+// sample is the nodes on which fewer pods might help, beginning anywhere.
+func (p *plugin) sample(f *sdk.Failure) (sdk.Sample, sdk.Status) {
 	if f.Pod.PreemptionPolicy == "Never" {
-		return sdk.Trial{}, sdk.Refuse("preemption: not eligible due to preemptionPolicy=Never.")
+		return sdk.Sample{}, sdk.Refuse("preemption: not eligible due to preemptionPolicy=Never.")
 	}
 	if n := f.Nominated; n != nil {
 		refusal := f.Refusal(n)
 		if (refusal == nil || !refusal.Unresolvable) && slices.ContainsFunc(f.Leaving, func(v *sdk.Pod) bool { return v.Priority < f.Pod.Priority }) {
-			return sdk.Trial{}, sdk.Refuse("preemption: not eligible due to a terminating pod on the nominated node.")
+			return sdk.Sample{}, sdk.Refuse("preemption: not eligible due to a terminating pod on the nominated node.")
 		}
 	}
-	t, n := sdk.Trial{}, 0
-	for k := range f.Refused {
-		if !f.Refused[k].Unresolvable {
-			n++
-		}
-	}
+	n := f.Helpful
 	if n == 0 {
-		return t, nothing(f.Cluster, nil)
+		return sdk.Sample{}, nothing(f.Cluster, nil)
 	}
-	t.Nodes = make([]*sdk.Node, 0, n)
-	for k := range f.Refused {
-		if !f.Refused[k].Unresolvable {
-			t.Nodes = append(t.Nodes, f.Refused[k].Node)
-		}
-	}
-	t.Wanted = min(max(int(int64(n)*int64(p.percentage)/100), int(p.absolute)), n)
-	if at := p.offset(n); at > 0 {
-		t.Nodes = slices.Concat(t.Nodes[at:], t.Nodes[:at])
-	}
-	return t, sdk.Status{}
+	wanted := min(max(int(int64(n)*int64(p.percentage)/100), int(p.absolute)), n)
+	return sdk.Sample{First: p.offset(n), Wanted: wanted}, sdk.Status{}
 }
 
 // nothing says that preemption does not help, in the words of the nodes that were
@@ -204,45 +190,47 @@ func empty(s *sdk.Selector) bool {
 	return s == nil || len(s.MatchLabels)+len(s.MatchExpressions) == 0
 }
 
-// choose takes the best candidate: the fewest violations of budgets, the lowest
-// highest priority, the smallest sum of priorities, the fewest pods, the latest
-// start; and of those the first.
+// choose takes the candidate with the smallest rank, and of those the first.
 func choose(t *sdk.Tried) (sdk.Nomination, sdk.Status) {
 	if len(t.Candidates) == 0 {
 		return sdk.Nomination{}, nothing(t.Cluster, t.Refused)
 	}
 	var best *sdk.Candidate
-	var rank [5]int64
+	var least []int64
 	for k := range t.Candidates {
 		c := &t.Candidates[k]
-		if len(c.Victims) == 0 {
-			continue
-		}
-		slices.SortFunc(c.Victims, byImportance)
-		if r := rankOf(c); best == nil || slices.Compare(r[:], rank[:]) < 0 {
-			best, rank = c, r
+		if r := rank(c); len(r) > 0 && (best == nil || slices.Compare(r, least) < 0) {
+			best, least = c, r
 		}
 	}
 	if best == nil {
 		return sdk.Nomination{}, sdk.Refuse("preemption: no candidate node for preemption")
 	}
+	slices.SortFunc(best.Victims, byImportance)
 	return sdk.Nomination{Node: best.Node, Victims: best.Victims}, sdk.Status{}
 }
 
-// rankOf is a candidate's place, smallest first.
-func rankOf(c *sdk.Candidate) [5]int64 {
-	highest := c.Victims[0].Priority
+// rank compares candidates: the fewest violations of budgets, the lowest highest
+// priority, the smallest sum of priorities, the fewest pods, the latest start of the
+// earliest of the highest priority. A node from which nobody has to go is none.
+func rank(c *sdk.Candidate) []int64 {
+	if len(c.Victims) == 0 {
+		return nil
+	}
 	var sum int64
-	earliest := started(c.Victims[0])
+	highest, earliest := c.Victims[0].Priority, started(c.Victims[0])
 	for _, pod := range c.Victims {
 		// As if priorities began at 0, or a few pods with a negative one would go
 		// before one of them.
 		sum += int64(pod.Priority) + 1<<31
-		if pod.Priority == highest {
-			earliest = min(earliest, started(pod))
+		switch at := started(pod); {
+		case pod.Priority > highest:
+			highest, earliest = pod.Priority, at
+		case pod.Priority == highest:
+			earliest = min(earliest, at)
 		}
 	}
-	return [5]int64{int64(c.Violations), int64(highest), sum, int64(len(c.Victims)), -earliest}
+	return []int64{int64(c.Violations), int64(highest), sum, int64(len(c.Victims)), -earliest}
 }
 
 // started is when a pod started; later than any other if it has not yet.

@@ -7,8 +7,8 @@ import "context"
 // the scheduler nothing there.
 type Cycler interface {
 	// Points are the plugins of the profile by point, in order. UNRESERVE and
-	// PERMIT_REVIEW are asked of the plugins at RESERVE and PERMIT, VICTIMS and
-	// CHOOSE of those at POST_FILTER, and have no entry of their own. Those at
+	// PERMIT_REVIEW are asked of the plugins at RESERVE and PERMIT, VICTIMS, CHOOSE
+	// and RANK of those at POST_FILTER, and have no entry of their own. Those at
 	// QUEUEING_HINT are all plugins of the profile, of any kind, that can tell which
 	// events help.
 	Points() Points
@@ -38,6 +38,8 @@ type PointInfo struct {
 	Hearing
 	// ByClass: at PRE_ENQUEUE and QUEUE_SORT, one answer does for a class.
 	ByClass bool
+	// Samples, Ranks: at POST_FILTER, as of PluginDescription.
+	Samples, Ranks bool
 	// IgnoreFailure: a call that fails is left out (manifest onFailure: ignore).
 	IgnoreFailure bool
 	// Last: at BIND, the host binds no pod that this plugin skips.
@@ -61,6 +63,7 @@ type CycleCall struct {
 	Classes    []uint32
 	Standing   *Standing
 	Candidates []*Candidate
+	Helpful    uint32
 
 	// Results are parallel to Steps, up to the one where it stopped.
 	Results []*StepResult
@@ -80,7 +83,7 @@ func (p Point) Of() Point {
 		return Point_RESERVE
 	case Point_PERMIT_REVIEW:
 		return Point_PERMIT
-	case Point_VICTIMS, Point_CHOOSE:
+	case Point_VICTIMS, Point_CHOOSE, Point_RANK:
 		return Point_POST_FILTER
 	}
 	return p

@@ -49,6 +49,7 @@ const (
 	Point_QUEUEING_HINT     Point = 13 // these events: which can help pods that the plugin refused
 	Point_VICTIMS           Point = 14 // of nodes to try: which pods may go; post-filter plugins
 	Point_CHOOSE            Point = 15 // of nodes where it would fit then: which; post-filter plugins
+	Point_RANK              Point = 16 // of nodes where it would fit then: how they compare; post-filter plugins
 )
 
 // Enum value maps for Point.
@@ -70,6 +71,7 @@ var (
 		13: "QUEUEING_HINT",
 		14: "VICTIMS",
 		15: "CHOOSE",
+		16: "RANK",
 	}
 	Point_value = map[string]int32{
 		"POINT_UNSPECIFIED": 0,
@@ -88,6 +90,7 @@ var (
 		"QUEUEING_HINT":     13,
 		"VICTIMS":           14,
 		"CHOOSE":            15,
+		"RANK":              16,
 	}
 )
 
@@ -303,9 +306,12 @@ type CycleRequest struct {
 	Classes []uint32 `protobuf:"varint,13,rep,packed,name=classes,proto3" json:"classes,omitempty"`
 	// standing of the pod's own nomination: POST_FILTER.
 	Standing *Standing `protobuf:"bytes,14,opt,name=standing,proto3" json:"standing,omitempty"`
-	// candidates: CHOOSE, the nodes where the pod fits without the victims. nodes and
-	// refused are those that were tried and do not do.
-	Candidates    []*Candidate `protobuf:"bytes,15,rep,name=candidates,proto3" json:"candidates,omitempty"`
+	// candidates: CHOOSE and RANK, the nodes where the pod fits without the victims.
+	// nodes and refused are those that were tried and do not do.
+	Candidates []*Candidate `protobuf:"bytes,15,rep,name=candidates,proto3" json:"candidates,omitempty"`
+	// helpful: POST_FILTER of a plugin that samples: on so many nodes fewer pods might
+	// help. nodes has then at most the node of the pod's nomination.
+	Helpful       uint32 `protobuf:"varint,16,opt,name=helpful,proto3" json:"helpful,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -443,6 +449,13 @@ func (x *CycleRequest) GetCandidates() []*Candidate {
 		return x.Candidates
 	}
 	return nil
+}
+
+func (x *CycleRequest) GetHelpful() uint32 {
+	if x != nil {
+		return x.Helpful
+	}
+	return 0
 }
 
 type Step struct {
@@ -896,11 +909,15 @@ func (x *Candidate) GetReasons() []string {
 
 // Trial asks the host to find out on which nodes the pod would fit without which
 // pods. It tries nodes in the order of the list until wanted candidates are
-// found, of which at least one violates no disruption budget.
+// found, of which at least one violates no disruption budget. Where the request has
+// helpful, sampled stands for the list of those nodes in the order of their indexes,
+// from number first on, counted from 0, and then from the beginning.
 type Trial struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Nodes         []uint32               `protobuf:"varint,1,rep,packed,name=nodes,proto3" json:"nodes,omitempty"`
 	Wanted        uint32                 `protobuf:"varint,2,opt,name=wanted,proto3" json:"wanted,omitempty"`
+	Sampled       bool                   `protobuf:"varint,3,opt,name=sampled,proto3" json:"sampled,omitempty"`
+	First         uint32                 `protobuf:"varint,4,opt,name=first,proto3" json:"first,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -949,6 +966,67 @@ func (x *Trial) GetWanted() uint32 {
 	return 0
 }
 
+func (x *Trial) GetSampled() bool {
+	if x != nil {
+		return x.Sampled
+	}
+	return false
+}
+
+func (x *Trial) GetFirst() uint32 {
+	if x != nil {
+		return x.First
+	}
+	return 0
+}
+
+// Rank is how a candidate compares with others: by its first number, where that is
+// the same by the second, and so on; the smallest is chosen. Without numbers it is
+// not to be chosen.
+type Rank struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Numbers       []int64                `protobuf:"varint,1,rep,packed,name=numbers,proto3" json:"numbers,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Rank) Reset() {
+	*x = Rank{}
+	mi := &file_cycle_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Rank) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Rank) ProtoMessage() {}
+
+func (x *Rank) ProtoReflect() protoreflect.Message {
+	mi := &file_cycle_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Rank.ProtoReflect.Descriptor instead.
+func (*Rank) Descriptor() ([]byte, []int) {
+	return file_cycle_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *Rank) GetNumbers() []int64 {
+	if x != nil {
+		return x.Numbers
+	}
+	return nil
+}
+
 type WaitingPod struct {
 	state              protoimpl.MessageState `protogen:"open.v1"`
 	Uid                string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
@@ -960,7 +1038,7 @@ type WaitingPod struct {
 
 func (x *WaitingPod) Reset() {
 	*x = WaitingPod{}
-	mi := &file_cycle_proto_msgTypes[8]
+	mi := &file_cycle_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -972,7 +1050,7 @@ func (x *WaitingPod) String() string {
 func (*WaitingPod) ProtoMessage() {}
 
 func (x *WaitingPod) ProtoReflect() protoreflect.Message {
-	mi := &file_cycle_proto_msgTypes[8]
+	mi := &file_cycle_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -985,7 +1063,7 @@ func (x *WaitingPod) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitingPod.ProtoReflect.Descriptor instead.
 func (*WaitingPod) Descriptor() ([]byte, []int) {
-	return file_cycle_proto_rawDescGZIP(), []int{8}
+	return file_cycle_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *WaitingPod) GetUid() string {
@@ -1018,7 +1096,7 @@ type CycleResponse struct {
 
 func (x *CycleResponse) Reset() {
 	*x = CycleResponse{}
-	mi := &file_cycle_proto_msgTypes[9]
+	mi := &file_cycle_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1030,7 +1108,7 @@ func (x *CycleResponse) String() string {
 func (*CycleResponse) ProtoMessage() {}
 
 func (x *CycleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cycle_proto_msgTypes[9]
+	mi := &file_cycle_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1043,7 +1121,7 @@ func (x *CycleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CycleResponse.ProtoReflect.Descriptor instead.
 func (*CycleResponse) Descriptor() ([]byte, []int) {
-	return file_cycle_proto_rawDescGZIP(), []int{9}
+	return file_cycle_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *CycleResponse) GetResults() []*StepResult {
@@ -1067,7 +1145,7 @@ type Assumption struct {
 
 func (x *Assumption) Reset() {
 	*x = Assumption{}
-	mi := &file_cycle_proto_msgTypes[10]
+	mi := &file_cycle_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1079,7 +1157,7 @@ func (x *Assumption) String() string {
 func (*Assumption) ProtoMessage() {}
 
 func (x *Assumption) ProtoReflect() protoreflect.Message {
-	mi := &file_cycle_proto_msgTypes[10]
+	mi := &file_cycle_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1092,7 +1170,7 @@ func (x *Assumption) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Assumption.ProtoReflect.Descriptor instead.
 func (*Assumption) Descriptor() ([]byte, []int) {
-	return file_cycle_proto_rawDescGZIP(), []int{10}
+	return file_cycle_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Assumption) GetKey() *ObjectKey {
@@ -1142,13 +1220,14 @@ type StepResult struct {
 	// withdrawn: POST_FILTER and CHOOSE: the pod's nomination is void.
 	Withdrawn     bool          `protobuf:"varint,16,opt,name=withdrawn,proto3" json:"withdrawn,omitempty"`
 	Assumed       []*Assumption `protobuf:"bytes,17,rep,name=assumed,proto3" json:"assumed,omitempty"` // RESERVE with SUCCESS
+	Ranks         []*Rank       `protobuf:"bytes,18,rep,name=ranks,proto3" json:"ranks,omitempty"`     // RANK: parallel to candidates
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *StepResult) Reset() {
 	*x = StepResult{}
-	mi := &file_cycle_proto_msgTypes[11]
+	mi := &file_cycle_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1160,7 +1239,7 @@ func (x *StepResult) String() string {
 func (*StepResult) ProtoMessage() {}
 
 func (x *StepResult) ProtoReflect() protoreflect.Message {
-	mi := &file_cycle_proto_msgTypes[11]
+	mi := &file_cycle_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1173,7 +1252,7 @@ func (x *StepResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepResult.ProtoReflect.Descriptor instead.
 func (*StepResult) Descriptor() ([]byte, []int) {
-	return file_cycle_proto_rawDescGZIP(), []int{11}
+	return file_cycle_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *StepResult) GetCode() Code {
@@ -1295,6 +1374,13 @@ func (x *StepResult) GetAssumed() []*Assumption {
 	return nil
 }
 
+func (x *StepResult) GetRanks() []*Rank {
+	if x != nil {
+		return x.Ranks
+	}
+	return nil
+}
+
 // SortKey orders the queue: by number, then by text, smallest first. Pods of
 // one key go in the order of their arrival.
 type SortKey struct {
@@ -1307,7 +1393,7 @@ type SortKey struct {
 
 func (x *SortKey) Reset() {
 	*x = SortKey{}
-	mi := &file_cycle_proto_msgTypes[12]
+	mi := &file_cycle_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1319,7 +1405,7 @@ func (x *SortKey) String() string {
 func (*SortKey) ProtoMessage() {}
 
 func (x *SortKey) ProtoReflect() protoreflect.Message {
-	mi := &file_cycle_proto_msgTypes[12]
+	mi := &file_cycle_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1332,7 +1418,7 @@ func (x *SortKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SortKey.ProtoReflect.Descriptor instead.
 func (*SortKey) Descriptor() ([]byte, []int) {
-	return file_cycle_proto_rawDescGZIP(), []int{12}
+	return file_cycle_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *SortKey) GetNumber() int64 {
@@ -1359,7 +1445,7 @@ type Admission struct {
 
 func (x *Admission) Reset() {
 	*x = Admission{}
-	mi := &file_cycle_proto_msgTypes[13]
+	mi := &file_cycle_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1371,7 +1457,7 @@ func (x *Admission) String() string {
 func (*Admission) ProtoMessage() {}
 
 func (x *Admission) ProtoReflect() protoreflect.Message {
-	mi := &file_cycle_proto_msgTypes[13]
+	mi := &file_cycle_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1384,7 +1470,7 @@ func (x *Admission) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Admission.ProtoReflect.Descriptor instead.
 func (*Admission) Descriptor() ([]byte, []int) {
-	return file_cycle_proto_rawDescGZIP(), []int{13}
+	return file_cycle_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Admission) GetCode() Code {
@@ -1413,7 +1499,7 @@ type Decision struct {
 
 func (x *Decision) Reset() {
 	*x = Decision{}
-	mi := &file_cycle_proto_msgTypes[14]
+	mi := &file_cycle_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1425,7 +1511,7 @@ func (x *Decision) String() string {
 func (*Decision) ProtoMessage() {}
 
 func (x *Decision) ProtoReflect() protoreflect.Message {
-	mi := &file_cycle_proto_msgTypes[14]
+	mi := &file_cycle_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1438,7 +1524,7 @@ func (x *Decision) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Decision.ProtoReflect.Descriptor instead.
 func (*Decision) Descriptor() ([]byte, []int) {
-	return file_cycle_proto_rawDescGZIP(), []int{14}
+	return file_cycle_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Decision) GetUid() string {
@@ -1474,7 +1560,7 @@ type Nomination struct {
 
 func (x *Nomination) Reset() {
 	*x = Nomination{}
-	mi := &file_cycle_proto_msgTypes[15]
+	mi := &file_cycle_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1486,7 +1572,7 @@ func (x *Nomination) String() string {
 func (*Nomination) ProtoMessage() {}
 
 func (x *Nomination) ProtoReflect() protoreflect.Message {
-	mi := &file_cycle_proto_msgTypes[15]
+	mi := &file_cycle_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1499,7 +1585,7 @@ func (x *Nomination) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Nomination.ProtoReflect.Descriptor instead.
 func (*Nomination) Descriptor() ([]byte, []int) {
-	return file_cycle_proto_rawDescGZIP(), []int{15}
+	return file_cycle_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Nomination) GetNode() uint32 {
@@ -1520,7 +1606,7 @@ var File_cycle_proto protoreflect.FileDescriptor
 
 const file_cycle_proto_rawDesc = "" +
 	"\n" +
-	"\vcycle.proto\x12\x12pintle.contract.v1\x1a\x10scheduling.proto\"\xba\x04\n" +
+	"\vcycle.proto\x12\x12pintle.contract.v1\x1a\x10scheduling.proto\"\xd4\x04\n" +
 	"\fCycleRequest\x12\x16\n" +
 	"\x06deltas\x18\x01 \x03(\fR\x06deltas\x12\x1e\n" +
 	"\n" +
@@ -1541,7 +1627,8 @@ const file_cycle_proto_rawDesc = "" +
 	"\bstanding\x18\x0e \x01(\v2\x1c.pintle.contract.v1.StandingR\bstanding\x12=\n" +
 	"\n" +
 	"candidates\x18\x0f \x03(\v2\x1d.pintle.contract.v1.CandidateR\n" +
-	"candidates\"\xa1\x01\n" +
+	"candidates\x12\x18\n" +
+	"\ahelpful\x18\x10 \x01(\rR\ahelpful\"\xa1\x01\n" +
 	"\x04Step\x12\x16\n" +
 	"\x06plugin\x18\x01 \x01(\tR\x06plugin\x12/\n" +
 	"\x05point\x18\x02 \x01(\x0e2\x19.pintle.contract.v1.PointR\x05point\x128\n" +
@@ -1578,10 +1665,14 @@ const file_cycle_proto_rawDesc = "" +
 	"\n" +
 	"violations\x18\x03 \x01(\rR\n" +
 	"violations\x12\x18\n" +
-	"\areasons\x18\x04 \x03(\tR\areasons\"5\n" +
+	"\areasons\x18\x04 \x03(\tR\areasons\"e\n" +
 	"\x05Trial\x12\x14\n" +
 	"\x05nodes\x18\x01 \x03(\rR\x05nodes\x12\x16\n" +
-	"\x06wanted\x18\x02 \x01(\rR\x06wanted\"c\n" +
+	"\x06wanted\x18\x02 \x01(\rR\x06wanted\x12\x18\n" +
+	"\asampled\x18\x03 \x01(\bR\asampled\x12\x14\n" +
+	"\x05first\x18\x04 \x01(\rR\x05first\" \n" +
+	"\x04Rank\x12\x18\n" +
+	"\anumbers\x18\x01 \x03(\x03R\anumbers\"c\n" +
 	"\n" +
 	"WaitingPod\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x12\n" +
@@ -1596,7 +1687,7 @@ const file_cycle_proto_rawDesc = "" +
 	"\vannotations\x18\x03 \x03(\v2/.pintle.contract.v1.Assumption.AnnotationsEntryR\vannotations\x1a>\n" +
 	"\x10AnnotationsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xba\x06\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xea\x06\n" +
 	"\n" +
 	"StepResult\x12,\n" +
 	"\x04code\x18\x01 \x01(\x0e2\x18.pintle.contract.v1.CodeR\x04code\x12\x18\n" +
@@ -1620,7 +1711,8 @@ const file_cycle_proto_rawDesc = "" +
 	"candidates\x18\x0f \x03(\v2\x1d.pintle.contract.v1.CandidateR\n" +
 	"candidates\x12\x1c\n" +
 	"\twithdrawn\x18\x10 \x01(\bR\twithdrawn\x128\n" +
-	"\aassumed\x18\x11 \x03(\v2\x1e.pintle.contract.v1.AssumptionR\aassumed\x1a>\n" +
+	"\aassumed\x18\x11 \x03(\v2\x1e.pintle.contract.v1.AssumptionR\aassumed\x12.\n" +
+	"\x05ranks\x18\x12 \x03(\v2\x18.pintle.contract.v1.RankR\x05ranks\x1a>\n" +
 	"\x10AnnotationsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"5\n" +
@@ -1637,7 +1729,7 @@ const file_cycle_proto_rawDesc = "" +
 	"\n" +
 	"Nomination\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\rR\x04node\x12\x18\n" +
-	"\avictims\x18\x02 \x03(\tR\avictims*\xfd\x01\n" +
+	"\avictims\x18\x02 \x03(\tR\avictims*\x87\x02\n" +
 	"\x05Point\x12\x15\n" +
 	"\x11POINT_UNSPECIFIED\x10\x00\x12\x0f\n" +
 	"\vPRE_ENQUEUE\x10\x01\x12\x0e\n" +
@@ -1659,7 +1751,8 @@ const file_cycle_proto_rawDesc = "" +
 	"\rQUEUEING_HINT\x10\r\x12\v\n" +
 	"\aVICTIMS\x10\x0e\x12\n" +
 	"\n" +
-	"\x06CHOOSE\x10\x0f*i\n" +
+	"\x06CHOOSE\x10\x0f\x12\b\n" +
+	"\x04RANK\x10\x10*i\n" +
 	"\x04Code\x12\v\n" +
 	"\aSUCCESS\x10\x00\x12\t\n" +
 	"\x05ERROR\x10\x01\x12\x11\n" +
@@ -1701,7 +1794,7 @@ func file_cycle_proto_rawDescGZIP() []byte {
 }
 
 var file_cycle_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_cycle_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
+var file_cycle_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
 var file_cycle_proto_goTypes = []any{
 	(Point)(0),             // 0: pintle.contract.v1.Point
 	(Code)(0),              // 1: pintle.contract.v1.Code
@@ -1714,21 +1807,22 @@ var file_cycle_proto_goTypes = []any{
 	(*Standing)(nil),       // 8: pintle.contract.v1.Standing
 	(*Candidate)(nil),      // 9: pintle.contract.v1.Candidate
 	(*Trial)(nil),          // 10: pintle.contract.v1.Trial
-	(*WaitingPod)(nil),     // 11: pintle.contract.v1.WaitingPod
-	(*CycleResponse)(nil),  // 12: pintle.contract.v1.CycleResponse
-	(*Assumption)(nil),     // 13: pintle.contract.v1.Assumption
-	(*StepResult)(nil),     // 14: pintle.contract.v1.StepResult
-	(*SortKey)(nil),        // 15: pintle.contract.v1.SortKey
-	(*Admission)(nil),      // 16: pintle.contract.v1.Admission
-	(*Decision)(nil),       // 17: pintle.contract.v1.Decision
-	(*Nomination)(nil),     // 18: pintle.contract.v1.Nomination
-	nil,                    // 19: pintle.contract.v1.Assumption.AnnotationsEntry
-	nil,                    // 20: pintle.contract.v1.StepResult.AnnotationsEntry
-	(*Pod)(nil),            // 21: pintle.contract.v1.Pod
-	(*Node)(nil),           // 22: pintle.contract.v1.Node
-	(*Object)(nil),         // 23: pintle.contract.v1.Object
-	(*ObjectKey)(nil),      // 24: pintle.contract.v1.ObjectKey
-	(*ClaimReference)(nil), // 25: pintle.contract.v1.ClaimReference
+	(*Rank)(nil),           // 11: pintle.contract.v1.Rank
+	(*WaitingPod)(nil),     // 12: pintle.contract.v1.WaitingPod
+	(*CycleResponse)(nil),  // 13: pintle.contract.v1.CycleResponse
+	(*Assumption)(nil),     // 14: pintle.contract.v1.Assumption
+	(*StepResult)(nil),     // 15: pintle.contract.v1.StepResult
+	(*SortKey)(nil),        // 16: pintle.contract.v1.SortKey
+	(*Admission)(nil),      // 17: pintle.contract.v1.Admission
+	(*Decision)(nil),       // 18: pintle.contract.v1.Decision
+	(*Nomination)(nil),     // 19: pintle.contract.v1.Nomination
+	nil,                    // 20: pintle.contract.v1.Assumption.AnnotationsEntry
+	nil,                    // 21: pintle.contract.v1.StepResult.AnnotationsEntry
+	(*Pod)(nil),            // 22: pintle.contract.v1.Pod
+	(*Node)(nil),           // 23: pintle.contract.v1.Node
+	(*Object)(nil),         // 24: pintle.contract.v1.Object
+	(*ObjectKey)(nil),      // 25: pintle.contract.v1.ObjectKey
+	(*ClaimReference)(nil), // 26: pintle.contract.v1.ClaimReference
 }
 var file_cycle_proto_depIdxs = []int32{
 	4,  // 0: pintle.contract.v1.CycleRequest.steps:type_name -> pintle.contract.v1.Step
@@ -1738,36 +1832,37 @@ var file_cycle_proto_depIdxs = []int32{
 	8,  // 4: pintle.contract.v1.CycleRequest.standing:type_name -> pintle.contract.v1.Standing
 	9,  // 5: pintle.contract.v1.CycleRequest.candidates:type_name -> pintle.contract.v1.Candidate
 	0,  // 6: pintle.contract.v1.Step.point:type_name -> pintle.contract.v1.Point
-	11, // 7: pintle.contract.v1.Step.waiting:type_name -> pintle.contract.v1.WaitingPod
-	21, // 8: pintle.contract.v1.QueuedPod.pod:type_name -> pintle.contract.v1.Pod
+	12, // 7: pintle.contract.v1.Step.waiting:type_name -> pintle.contract.v1.WaitingPod
+	22, // 8: pintle.contract.v1.QueuedPod.pod:type_name -> pintle.contract.v1.Pod
 	1,  // 9: pintle.contract.v1.Refusal.code:type_name -> pintle.contract.v1.Code
-	22, // 10: pintle.contract.v1.Event.old_node:type_name -> pintle.contract.v1.Node
-	22, // 11: pintle.contract.v1.Event.new_node:type_name -> pintle.contract.v1.Node
-	21, // 12: pintle.contract.v1.Event.old_pod:type_name -> pintle.contract.v1.Pod
-	21, // 13: pintle.contract.v1.Event.new_pod:type_name -> pintle.contract.v1.Pod
-	23, // 14: pintle.contract.v1.Event.old_object:type_name -> pintle.contract.v1.Object
-	23, // 15: pintle.contract.v1.Event.new_object:type_name -> pintle.contract.v1.Object
-	14, // 16: pintle.contract.v1.CycleResponse.results:type_name -> pintle.contract.v1.StepResult
-	24, // 17: pintle.contract.v1.Assumption.key:type_name -> pintle.contract.v1.ObjectKey
-	25, // 18: pintle.contract.v1.Assumption.claim:type_name -> pintle.contract.v1.ClaimReference
-	19, // 19: pintle.contract.v1.Assumption.annotations:type_name -> pintle.contract.v1.Assumption.AnnotationsEntry
+	23, // 10: pintle.contract.v1.Event.old_node:type_name -> pintle.contract.v1.Node
+	23, // 11: pintle.contract.v1.Event.new_node:type_name -> pintle.contract.v1.Node
+	22, // 12: pintle.contract.v1.Event.old_pod:type_name -> pintle.contract.v1.Pod
+	22, // 13: pintle.contract.v1.Event.new_pod:type_name -> pintle.contract.v1.Pod
+	24, // 14: pintle.contract.v1.Event.old_object:type_name -> pintle.contract.v1.Object
+	24, // 15: pintle.contract.v1.Event.new_object:type_name -> pintle.contract.v1.Object
+	15, // 16: pintle.contract.v1.CycleResponse.results:type_name -> pintle.contract.v1.StepResult
+	25, // 17: pintle.contract.v1.Assumption.key:type_name -> pintle.contract.v1.ObjectKey
+	26, // 18: pintle.contract.v1.Assumption.claim:type_name -> pintle.contract.v1.ClaimReference
+	20, // 19: pintle.contract.v1.Assumption.annotations:type_name -> pintle.contract.v1.Assumption.AnnotationsEntry
 	1,  // 20: pintle.contract.v1.StepResult.code:type_name -> pintle.contract.v1.Code
-	15, // 21: pintle.contract.v1.StepResult.keys:type_name -> pintle.contract.v1.SortKey
-	16, // 22: pintle.contract.v1.StepResult.pods:type_name -> pintle.contract.v1.Admission
-	17, // 23: pintle.contract.v1.StepResult.decisions:type_name -> pintle.contract.v1.Decision
-	18, // 24: pintle.contract.v1.StepResult.nomination:type_name -> pintle.contract.v1.Nomination
-	20, // 25: pintle.contract.v1.StepResult.annotations:type_name -> pintle.contract.v1.StepResult.AnnotationsEntry
+	16, // 21: pintle.contract.v1.StepResult.keys:type_name -> pintle.contract.v1.SortKey
+	17, // 22: pintle.contract.v1.StepResult.pods:type_name -> pintle.contract.v1.Admission
+	18, // 23: pintle.contract.v1.StepResult.decisions:type_name -> pintle.contract.v1.Decision
+	19, // 24: pintle.contract.v1.StepResult.nomination:type_name -> pintle.contract.v1.Nomination
+	21, // 25: pintle.contract.v1.StepResult.annotations:type_name -> pintle.contract.v1.StepResult.AnnotationsEntry
 	10, // 26: pintle.contract.v1.StepResult.trial:type_name -> pintle.contract.v1.Trial
 	9,  // 27: pintle.contract.v1.StepResult.candidates:type_name -> pintle.contract.v1.Candidate
-	13, // 28: pintle.contract.v1.StepResult.assumed:type_name -> pintle.contract.v1.Assumption
-	1,  // 29: pintle.contract.v1.Admission.code:type_name -> pintle.contract.v1.Code
-	3,  // 30: pintle.contract.v1.Cycle.Run:input_type -> pintle.contract.v1.CycleRequest
-	12, // 31: pintle.contract.v1.Cycle.Run:output_type -> pintle.contract.v1.CycleResponse
-	31, // [31:32] is the sub-list for method output_type
-	30, // [30:31] is the sub-list for method input_type
-	30, // [30:30] is the sub-list for extension type_name
-	30, // [30:30] is the sub-list for extension extendee
-	0,  // [0:30] is the sub-list for field type_name
+	14, // 28: pintle.contract.v1.StepResult.assumed:type_name -> pintle.contract.v1.Assumption
+	11, // 29: pintle.contract.v1.StepResult.ranks:type_name -> pintle.contract.v1.Rank
+	1,  // 30: pintle.contract.v1.Admission.code:type_name -> pintle.contract.v1.Code
+	3,  // 31: pintle.contract.v1.Cycle.Run:input_type -> pintle.contract.v1.CycleRequest
+	13, // 32: pintle.contract.v1.Cycle.Run:output_type -> pintle.contract.v1.CycleResponse
+	32, // [32:33] is the sub-list for method output_type
+	31, // [31:32] is the sub-list for method input_type
+	31, // [31:31] is the sub-list for extension type_name
+	31, // [31:31] is the sub-list for extension extendee
+	0,  // [0:31] is the sub-list for field type_name
 }
 
 func init() { file_cycle_proto_init() }
@@ -1782,7 +1877,7 @@ func file_cycle_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cycle_proto_rawDesc), len(file_cycle_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   18,
+			NumMessages:   19,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -185,6 +185,12 @@ type PluginDescription struct {
 	// volume that stands for a claim. About others it is not asked (pre-filter,
 	// reserve, pre-bind), or as if its scope were node (predicates, priorities).
 	Pods string `protobuf:"bytes,23,opt,name=pods,proto3" json:"pods,omitempty"`
+	// samples: post-filter: its trials are of all nodes on which fewer pods might help.
+	Samples bool `protobuf:"varint,24,opt,name=samples,proto3" json:"samples,omitempty"`
+	// ranks: post-filter: asked at RANK it says how candidates compare, each by itself,
+	// so that the host keeps the answer until the node changes. Where one has a rank,
+	// CHOOSE is not asked: the pod is nominated to the first of the smallest.
+	Ranks bool `protobuf:"varint,25,opt,name=ranks,proto3" json:"ranks,omitempty"`
 	// max_score: what a priority's scores go up to, 10 where it is 0 (contract 3).
 	MaxScore      int64 `protobuf:"varint,9,opt,name=max_score,json=maxScore,proto3" json:"max_score,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -303,6 +309,20 @@ func (x *PluginDescription) GetPods() string {
 		return x.Pods
 	}
 	return ""
+}
+
+func (x *PluginDescription) GetSamples() bool {
+	if x != nil {
+		return x.Samples
+	}
+	return false
+}
+
+func (x *PluginDescription) GetRanks() bool {
+	if x != nil {
+		return x.Ranks
+	}
+	return false
 }
 
 func (x *PluginDescription) GetMaxScore() int64 {
@@ -709,7 +729,7 @@ const file_plugin_proto_rawDesc = "" +
 	"\bcontract\x18\x01 \x01(\rR\bcontract\x12?\n" +
 	"\aplugins\x18\x02 \x03(\v2%.pintle.contract.v1.PluginDescriptionR\aplugins\x12\x18\n" +
 	"\aclasses\x18\x03 \x01(\bR\aclasses\x12\x1c\n" +
-	"\tquestions\x18\x04 \x01(\rR\tquestions\"\x8a\x03\n" +
+	"\tquestions\x18\x04 \x01(\rR\tquestions\"\xba\x03\n" +
 	"\x11PluginDescription\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x14\n" +
@@ -722,7 +742,9 @@ const file_plugin_proto_rawDesc = "" +
 	"\x06events\x18\x14 \x03(\v2\x1c.pintle.contract.v1.InterestR\x06events\x12\x14\n" +
 	"\x05hears\x18\x15 \x01(\bR\x05hears\x12\x19\n" +
 	"\bby_class\x18\x16 \x01(\bR\abyClass\x12\x12\n" +
-	"\x04pods\x18\x17 \x01(\tR\x04pods\x12\x1b\n" +
+	"\x04pods\x18\x17 \x01(\tR\x04pods\x12\x18\n" +
+	"\asamples\x18\x18 \x01(\bR\asamples\x12\x14\n" +
+	"\x05ranks\x18\x19 \x01(\bR\x05ranks\x12\x1b\n" +
 	"\tmax_score\x18\t \x01(\x03R\bmaxScore\"L\n" +
 	"\bInterest\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x18\n" +
