@@ -291,3 +291,57 @@ func FuzzCycle(f *testing.F) {
 		}
 	})
 }
+
+// A sample is answered as such where the host counted the nodes, and by a list where
+// it told of all; ranks run parallel to candidates.
+func TestPostFilterSamplesAndRanks(t *testing.T) {
+	plugin := PostFilter{
+		Name:    "P",
+		Sample:  func(f *Failure) (Sample, Status) { return Sample{First: 1, Wanted: f.Helpful}, Status{} },
+		Victims: func(*Cluster, *QueuedPod, *Node) Victims { return Victims{} },
+		Choose:  func(*Tried) (Nomination, Status) { return Nomination{}, Refuse("no") },
+		Rank: func(c *Candidate) []int64 {
+			if len(c.Victims) == 0 {
+				return nil
+			}
+			return []int64{-int64(c.Victims[0].Priority), int64(c.Violations), 1 << 40}
+		},
+	}
+	req := &contractv1.CycleRequest{
+		Steps: stepOf("P", contractv1.Point_POST_FILTER), Class: 7, Pods: []*contractv1.QueuedPod{queued("p", 9)},
+		Nodes: []uint32{0, 1, 2}, Refused: []uint32{0, 1, 0},
+		Refusals: []*contractv1.Refusal{{Plugin: "Fits", Reasons: []string{"full"}}, {Plugin: "Other", Code: contractv1.Code_UNSCHEDULABLE_AND_UNRESOLVABLE}},
+	}
+	resp, err := run(t, req, plugin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if trial := resp.Results[0].GetTrial(); trial.GetSampled() || !slices.Equal(trial.GetNodes(), []uint32{2, 0}) || trial.GetWanted() != 2 {
+		t.Errorf("of all nodes: %v", resp)
+	}
+	req.Nodes, req.Refused, req.Refusals, req.Helpful = nil, nil, nil, 7
+	if resp, err = run(t, req, plugin); err != nil {
+		t.Fatal(err)
+	}
+	if trial := resp.Results[0].GetTrial(); !trial.GetSampled() || trial.GetFirst() != 1 || trial.GetWanted() != 7 || len(trial.GetNodes()) > 0 {
+		t.Errorf("of a number: %v", resp)
+	}
+	resp, err = run(t, &contractv1.CycleRequest{
+		Steps: stepOf("P", contractv1.Point_RANK), Class: 7, Pods: []*contractv1.QueuedPod{queued("p", 9)},
+		Candidates: []*contractv1.Candidate{{Node: 0}, {Node: 1, Victims: []string{"w1"}, Violations: 1}, {Node: 99, Victims: []string{"w1"}}},
+	}, plugin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ranks := resp.Results[0].GetRanks(); len(ranks) != 3 || !slices.Equal(ranks[1].GetNumbers(), []int64{-3, 1, 1 << 40}) || len(ranks[0].GetNumbers())+len(ranks[2].GetNumbers()) > 0 {
+		t.Errorf("ranks %v", ranks)
+	}
+	for _, half := range []PostFilter{
+		{Name: "P", Sample: plugin.Sample}, {Name: "P", Rank: plugin.Rank, Nominate: func(*Failure) (Nomination, Status) { return Nomination{}, Status{} }},
+		{Name: "P", Sample: plugin.Sample, Try: func(*Failure) (Trial, Status) { return Trial{}, Status{} }, Victims: plugin.Victims, Choose: plugin.Choose},
+	} {
+		if _, err := newServed(half); err == nil {
+			t.Errorf("half a plugin was taken: %+v", half)
+		}
+	}
+}

@@ -62,6 +62,20 @@ func (s *Scheduler) trialsOf(c *class, info *contractv1.PointInfo) *trials {
 	return t
 }
 
+// startedOn forgets what was found out about a node on which a pod started: who is
+// spared goes by that, and which node is chosen.
+func (s *Scheduler) startedOn(node string) {
+	e := s.snapshot.byName[node]
+	if e == nil || e.node == nil {
+		return
+	}
+	for _, c := range s.classes {
+		if c.trials != nil {
+			delete(c.trials.nodes, e.index)
+		}
+	}
+}
+
 // dryRun finds out on which nodes a pod would fit without which pods, in the order of
 // the trial, until there are as many as wanted. Where predicates look beyond a
 // node, each candidate is asked about alone if exact; otherwise they are asked
@@ -105,44 +119,6 @@ func (s *Scheduler) dryRun(ctx context.Context, p *podEntry, c *class, at pointP
 		}
 	}
 	return call, attempts, nil
-}
-
-// bestRanked asks the plugin how the candidates compare of which that is not known
-// yet, and nominates the pod to the first of the best; nil: none is to be chosen.
-func (s *Scheduler) bestRanked(ctx context.Context, at pointPolicy, step contractv1.CycleStep, call *contractv1.CycleCall, attempts []*attempt) (*contractv1.StepResult, error) {
-	ask := &contractv1.CycleCall{Class: call.Class, Pods: call.Pods, Steps: []contractv1.CycleStep{{Point: contractv1.Point_RANK, Plugin: step.Plugin}}}
-	var asked []*attempt
-	for k, a := range attempts {
-		if !a.ranked {
-			asked, ask.Candidates = append(asked, a), append(ask.Candidates, call.Candidates[k])
-		}
-	}
-	if len(asked) > 0 {
-		at.cycler.Cycle(ctx, ask)
-		if ctx.Err() != nil {
-			return nil, ctx.Err()
-		}
-		if stop := at.stop(ask); stop != nil {
-			return nil, stop.err()
-		}
-		if len(ask.Results) == 0 || len(ask.Results[0].GetRanks()) != len(asked) {
-			return nil, nil // its failure is to be ignored
-		}
-		for k, rank := range ask.Results[0].GetRanks() {
-			asked[k].rank, asked[k].ranked = rank.GetNumbers(), true
-		}
-	}
-	best := -1
-	for k, a := range attempts {
-		if len(a.rank) > 0 && (best < 0 || slices.Compare(a.rank, attempts[best].rank) < 0) {
-			best = k
-		}
-	}
-	if best < 0 {
-		return nil, nil
-	}
-	of := call.Candidates[best]
-	return &contractv1.StepResult{Nomination: &contractv1.Nomination{Node: of.Node, Victims: of.Victims}}, nil
 }
 
 // tryNodes tries those of the nodes that have no attempt yet, by the predicates
@@ -347,25 +323,36 @@ func (s *Scheduler) fitsBesides(ctx context.Context, p *podEntry, c *class, runs
 // one changes nothing; otherwise they are spared one by one again.
 func (s *Scheduler) tryAlone(ctx context.Context, p *podEntry, c *class, n uint32, a *attempt) (*attempt, error) {
 	entry := s.snapshot.byIndex[n]
-	for _, gone := range [][]string{a.proposed, a.victims} {
-		var remove, back []*contractv1.Operation
-		for _, uid := range gone {
-			remove, back = append(remove, opPodRemove(entry, uid)), append(back, opPodAdd(entry, entry.pods[types.UID(uid)]))
+	move := func(uids []string, op func(uid string) *contractv1.Operation) error {
+		operations := make([]*contractv1.Operation, 0, len(uids))
+		for _, uid := range uids {
+			operations = append(operations, op(uid))
 		}
-		if err := s.suppose(ctx, remove); err != nil {
-			return nil, err
-		}
-		answers, err := s.fitsBesides(ctx, p, c, []*run{{node: n, entry: entry}}, clusterScope)
-		if undone := s.suppose(ctx, back); undone != nil {
-			return nil, undone
-		}
-		if err != nil {
-			return nil, err
-		}
-		if answers[0].predicate != fits {
-			whole := &attempt{proposed: a.proposed, violating: a.violating, refused: fitting}
-			return whole, s.spare(ctx, p, c, []*run{{node: n, entry: entry, attempt: whole}}, anyScope)
+		return s.suppose(ctx, operations)
+	}
+	add := func(uid string) *contractv1.Operation { return opPodAdd(entry, entry.pods[types.UID(uid)]) }
+	away := a.proposed
+	if err := move(away, func(uid string) *contractv1.Operation { return opPodRemove(entry, uid) }); err != nil {
+		return nil, err
+	}
+	alone := []*run{{node: n, entry: entry}}
+	answers, err := s.fitsBesides(ctx, p, c, alone, clusterScope)
+	if err == nil && answers[0].predicate == fits && len(a.victims) < len(a.proposed) {
+		spared := slices.DeleteFunc(slices.Clone(a.proposed), func(uid string) bool { return slices.Contains(a.victims, uid) })
+		if err = move(spared, add); err == nil {
+			away = a.victims
+			answers, err = s.fitsBesides(ctx, p, c, alone, clusterScope)
 		}
 	}
-	return a, nil
+	if undone := move(away, add); undone != nil {
+		return nil, undone
+	}
+	if err != nil {
+		return nil, err
+	}
+	if answers[0].predicate == fits {
+		return a, nil
+	}
+	whole := &attempt{proposed: a.proposed, violating: a.violating, refused: fitting}
+	return whole, s.spare(ctx, p, c, []*run{{node: n, entry: entry, attempt: whole}}, anyScope)
 }

@@ -129,6 +129,9 @@ func (s *Scheduler) setPod(pod *v1.Pod, sh *shape, now time.Time) {
 	}
 	if node := pod.Spec.NodeName; node != "" {
 		s.occupies(p, node, fresh, reshaped, before, changed)
+		if !fresh && !was.Status.StartTime.Equal(pod.Status.StartTime) {
+			s.startedOn(node)
+		}
 		return
 	}
 

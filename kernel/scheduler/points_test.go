@@ -52,7 +52,7 @@ func newCyclePolicy(t testing.TB, source func() *contractv1.Delta, plugins ...an
 			continue
 		}
 		at := pointOf[info.Kind]
-		p.points[at] = append(p.points[at], contractv1.PointInfo{Name: info.Name, Scope: string(info.Scope), Pods: string(info.Pods), Reads: info.Reads, Hearing: hearing, ByClass: info.ByClass})
+		p.points[at] = append(p.points[at], contractv1.PointInfo{Name: info.Name, Scope: string(info.Scope), Pods: string(info.Pods), Reads: info.Reads, Hearing: hearing, ByClass: info.ByClass, Samples: info.Samples, Ranks: info.Ranks})
 	}
 	return p
 }
@@ -90,7 +90,7 @@ func (p *cyclePolicy) Points() contractv1.Points { return p.points }
 func (p *cyclePolicy) Cycle(ctx context.Context, c *contractv1.CycleCall) {
 	req := &contractv1.CycleRequest{
 		Pods: c.Pods, Class: c.Class, Node: c.Node, NodeName: c.NodeName, HasNode: c.HasNode, Nodes: c.Nodes, Refused: c.Refused, Refusals: c.Refusals,
-		Events: c.Events, Classes: c.Classes, Standing: c.Standing, Candidates: c.Candidates,
+		Events: c.Events, Classes: c.Classes, Standing: c.Standing, Candidates: c.Candidates, Helpful: c.Helpful,
 	}
 	guest := p.guest
 	for _, s := range c.Steps {

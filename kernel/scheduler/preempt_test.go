@@ -53,7 +53,10 @@ func trier(asked *atomic.Int64) sdk.PostFilter {
 					if a.Priority != b.Priority {
 						return int(b.Priority - a.Priority)
 					}
-					return int(a.StartTimeUnix - b.StartTimeUnix)
+					if a.StartTimeUnix != b.StartTimeUnix {
+						return int(a.StartTimeUnix - b.StartTimeUnix)
+					}
+					return strings.Compare(a.UID, b.UID)
 				})
 			}
 			if len(guarded)+len(others) == 0 {
@@ -83,6 +86,27 @@ func trier(asked *atomic.Int64) sdk.PostFilter {
 		},
 	}
 }
+
+// sampler is trier by Sample and Rank.
+func sampler(asked *atomic.Int64) sdk.PostFilter {
+	p := trier(asked)
+	p.Try = nil
+	p.Sample = func(f *sdk.Failure) (sdk.Sample, sdk.Status) {
+		if f.Helpful == 0 {
+			return sdk.Sample{}, sdk.Refuse("nothing helps").Withdraw()
+		}
+		return sdk.Sample{Wanted: 100}, sdk.Status{}
+	}
+	p.Rank = func(c *sdk.Candidate) []int64 {
+		var number int64
+		fmt.Sscanf(c.Node.Name, "n%d", &number)
+		return []int64{int64(c.Violations), int64(len(c.Victims)), number}
+	}
+	return p
+}
+
+// triers are the ways of a plugin that has the host try.
+var triers = map[string]func(*atomic.Int64) sdk.PostFilter{"listed": trier, "sampled": sampler}
 
 // evicting is a cluster whose victims go at once, and keeps book.
 func evicting(j *journal) func(*cluster) {
@@ -128,27 +152,29 @@ func TestTrialSparesInOrder(t *testing.T) {
 			makePod("a", 1000, priority(1), on("n0")), makePod("b", 3000, priority(20), on("n0")), makePod("c", 4000, priority(10), on("n1")),
 		}, 2000, "n0: Insufficient cpu, n1: nobody may go"},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			var j journal
-			c, _ := startCycle(t, 2, []any{trier(&asked)}, evicting(&j), func(c *cluster) { c.addPod(tc.pods...) })
-			c.addPod(makePod("p", tc.cpu, priority(10)))
-			if !strings.HasPrefix(tc.want, "evict") {
-				if d := c.eventuallyTried(t, "p", 1); !strings.HasSuffix(d.Message, " "+tc.want) {
-					t.Errorf("message %q, want …%q", d.Message, tc.want)
+		for way, plugin := range triers {
+			t.Run(tc.name+"/"+way, func(t *testing.T) {
+				var j journal
+				c, _ := startCycle(t, 2, []any{plugin(&asked)}, evicting(&j), func(c *cluster) { c.addPod(tc.pods...) })
+				c.addPod(makePod("p", tc.cpu, priority(10)))
+				if !strings.HasPrefix(tc.want, "evict") {
+					if d := c.eventuallyTried(t, "p", 1); !strings.HasSuffix(d.Message, " "+tc.want) {
+						t.Errorf("message %q, want …%q", d.Message, tc.want)
+					}
+					return
 				}
-				return
-			}
-			c.eventuallyBound(t, "p", "")
-			got := strings.Fields(strings.ReplaceAll(j.all(), "evict ", "evict-"))
-			got = slices.DeleteFunc(got, func(s string) bool { return !strings.HasPrefix(s, "evict-") })
-			slices.Sort(got)
-			if all := strings.ReplaceAll(strings.Join(got, " "), "-", " "); all != tc.want {
-				t.Errorf("did %q, want %q", all, tc.want)
-			}
-			if d := c.eventuallyTried(t, "p", 2); len(d.Outcomes) == 0 || !strings.Contains(d.Outcomes[len(d.Outcomes)-1].Reasons[0], "it was nominated to") {
-				t.Errorf("outcomes %+v", d.Outcomes)
-			}
-		})
+				c.eventuallyBound(t, "p", "")
+				got := strings.Fields(strings.ReplaceAll(j.all(), "evict ", "evict-"))
+				got = slices.DeleteFunc(got, func(s string) bool { return !strings.HasPrefix(s, "evict-") })
+				slices.Sort(got)
+				if all := strings.ReplaceAll(strings.Join(got, " "), "-", " "); all != tc.want {
+					t.Errorf("did %q, want %q", all, tc.want)
+				}
+				if d := c.eventuallyTried(t, "p", 2); len(d.Outcomes) == 0 || !strings.Contains(d.Outcomes[len(d.Outcomes)-1].Reasons[0], "it was nominated to") {
+					t.Errorf("outcomes %+v", d.Outcomes)
+				}
+			})
+		}
 	}
 }
 

@@ -48,15 +48,9 @@ func (c *class) judge(ctx context.Context, nodes []uint32, wanted func(*Predicat
 		if c.idleP[p].now || !wanted(&c.predicates[p]) {
 			continue
 		}
-		ask, out := make([]uint32, len(alive)), make([]uint32, len(alive))
-		for i, k := range alive {
-			ask[i] = nodes[k]
-		}
-		if err := c.policy.Filter(ctx, p, c.id, ask, out); err != nil {
-			if !c.predicates[p].IgnoreFailure || ctx.Err() != nil {
-				return nil, fmt.Errorf("predicate %s: %w", c.predicates[p].Name, err)
-			}
-			clear(out)
+		out, err := c.rulings(ctx, p, nodes, alive)
+		if err != nil {
+			return nil, err
 		}
 		passed := alive[:0]
 		for i, k := range alive {
@@ -69,6 +63,35 @@ func (c *class) judge(ctx context.Context, nodes []uint32, wanted func(*Predicat
 		alive = passed
 	}
 	return answers, nil
+}
+
+// rulings are the verdicts of predicate p about those of the nodes that are alive.
+// One that looks at nodes without their pods is not asked again about what the class
+// has its answer to.
+func (c *class) rulings(ctx context.Context, p int, nodes []uint32, alive []int) ([]uint32, error) {
+	out, ask, at := make([]uint32, len(alive)), make([]uint32, 0, len(alive)), make([]int, 0, len(alive))
+	kept := c.predicates[p].Scope == string(sdk.ScopeNodeObject) && !c.stale[p]
+	for i, k := range alive {
+		if n := nodes[k]; kept && int(n) < len(c.verdicts[p]) && c.verdicts[p][n] != unknown {
+			out[i] = c.verdicts[p][n]
+		} else {
+			ask, at = append(ask, n), append(at, i)
+		}
+	}
+	if len(ask) == 0 {
+		return out, nil
+	}
+	answers := make([]uint32, len(ask))
+	if err := c.policy.Filter(ctx, p, c.id, ask, answers); err != nil {
+		if !c.predicates[p].IgnoreFailure || ctx.Err() != nil {
+			return nil, fmt.Errorf("predicate %s: %w", c.predicates[p].Name, err)
+		}
+		clear(answers)
+	}
+	for i, verdict := range answers {
+		out[at[i]] = verdict
+	}
+	return out, nil
 }
 
 func anyScope(*PredicateInfo) bool       { return true }

@@ -99,35 +99,50 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-func TestTry(t *testing.T) {
-	refused := func(n int) (list []sdk.RefusedNode) {
-		for i := range n {
-			list = append(list, sdk.RefusedNode{Node: node(fmt.Sprint("n", i)), Unresolvable: i%2 == 1})
-		}
-		return list
-	}
+func TestSample(t *testing.T) {
 	p := &plugin{percentage: 10, absolute: 3, offset: func(n int) int { return 2 % n }}
-	trial, status := p.try(&sdk.Failure{Cluster: &sdk.Cluster{}, Pod: preemptor(1), Refused: refused(10)})
-	var order []string
-	for _, n := range trial.Nodes {
-		order = append(order, n.Name)
+	sample, status := p.sample(&sdk.Failure{Cluster: &sdk.Cluster{}, Pod: preemptor(1), Helpful: 5})
+	if status.Code != sdk.Success || sample.First != 2 || sample.Wanted != 3 {
+		t.Errorf("%+v, %+v", sample, status)
 	}
-	if status.Code != sdk.Success || !slices.Equal(order, []string{"n4", "n6", "n8", "n0", "n2"}) || trial.Wanted != 3 {
-		t.Errorf("%v, wanted %d, %+v", order, trial.Wanted, status)
+	if sample, _ := p.sample(&sdk.Failure{Cluster: &sdk.Cluster{}, Pod: preemptor(1), Helpful: 50}); sample.Wanted != 5 {
+		t.Errorf("a tenth of 50 nodes: %+v", sample)
+	}
+	if sample, _ := p.sample(&sdk.Failure{Cluster: &sdk.Cluster{}, Pod: preemptor(1), Helpful: 2}); sample.Wanted != 2 {
+		t.Errorf("of 2 nodes: %+v", sample)
+	}
+	if _, status := p.sample(&sdk.Failure{Cluster: &sdk.Cluster{}, Pod: preemptor(1)}); status.Code == sdk.Success {
+		t.Errorf("no node helps: %+v", status)
 	}
 	never := preemptor(1)
 	never.PreemptionPolicy = "Never"
-	if _, status := p.try(&sdk.Failure{Cluster: &sdk.Cluster{}, Pod: never, Refused: refused(2)}); status.Reasons[0] != "preemption: not eligible due to preemptionPolicy=Never." {
+	if _, status := p.sample(&sdk.Failure{Cluster: &sdk.Cluster{}, Pod: never, Helpful: 2}); status.Reasons[0] != "preemption: not eligible due to preemptionPolicy=Never." {
 		t.Errorf("%+v", status)
 	}
-	list := refused(2)
-	leaving := &sdk.Failure{Cluster: &sdk.Cluster{}, Pod: preemptor(5), Refused: list, Nominated: list[0].Node, Leaving: []*sdk.Pod{pod("v", 1, 1)}}
-	if _, status := p.try(leaving); len(status.Reasons) == 0 || status.Reasons[0] != "preemption: not eligible due to a terminating pod on the nominated node." {
+	refused := []sdk.RefusedNode{{Node: node("n")}}
+	leaving := &sdk.Failure{Cluster: &sdk.Cluster{}, Pod: preemptor(5), Refused: refused, Helpful: 2, Nominated: refused[0].Node, Leaving: []*sdk.Pod{pod("v", 1, 1)}}
+	if _, status := p.sample(leaving); len(status.Reasons) == 0 || status.Reasons[0] != "preemption: not eligible due to a terminating pod on the nominated node." {
 		t.Errorf("%+v", status)
 	}
-	leaving.Nominated = list[1].Node // which no eviction makes fit: look elsewhere
-	if trial, status := p.try(leaving); status.Code != sdk.Success || len(trial.Nodes) != 1 {
+	refused[0].Unresolvable = true // which no eviction makes fit: look elsewhere
+	if sample, status := p.sample(leaving); status.Code != sdk.Success || sample.Wanted != 2 {
 		t.Errorf("%+v", status)
+	}
+}
+
+// A rank is the same however the victims are listed, and smaller where choose takes
+// the candidate.
+func TestRankGoesByTheVictimsAlone(t *testing.T) {
+	list := []*sdk.Pod{pod("1", 10, 5), pod("2", 10, 3), pod("3", 1, 1), pod("4", -2, 0)}
+	want := rank(&sdk.Candidate{Victims: list})
+	for range list {
+		list = append(slices.Clone(list[1:]), list[0])
+		if got := rank(&sdk.Candidate{Victims: list}); !slices.Equal(got, want) {
+			t.Errorf("%v, want %v", got, want)
+		}
+	}
+	if got := rank(&sdk.Candidate{}); len(got) > 0 {
+		t.Errorf("nobody has to go: %v", got)
 	}
 }
 
