@@ -70,10 +70,7 @@ type creator interface {
 // createEvent does what lies between a request and the storage, or the write as well
 // unless many are written at once.
 func (s *Server) createEvent(ctx context.Context, who user.Info, registry *genericregistry.Store, e *corev1.Event, later bool) error {
-	ctx = request.WithUser(request.WithRequestInfo(request.WithNamespace(ctx, e.Namespace), &request.RequestInfo{
-		IsResourceRequest: true, Verb: "create", APIPrefix: "apis", APIGroup: eventsv1.GroupName, APIVersion: "v1",
-		Namespace: e.Namespace, Resource: "events",
-	}), who)
+	ctx = asRequestOf(ctx, who, "create", eventResource, e.Namespace, "")
 	options := &metav1.CreateOptions{}
 	attributes := admission.NewAttributesRecord(e, nil, eventKind, e.Namespace, e.Name, eventResource, "", admission.Create, options, false, who)
 	interfaces := objectInterfaces{s.scheme, s.generic.EquivalentResourceRegistry}

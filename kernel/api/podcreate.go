@@ -272,11 +272,11 @@ func (c *podCreates) write(ctx context.Context, order *podOrder, validate rest.V
 		return store.Create(ctx, pod, validate, &order.options)
 	}
 	rest.FillObjectMetaSystemFields(pod)
-	strategy := store.CreateStrategy
+	before := func() error { return rest.BeforeCreate(store.CreateStrategy, ctx, pod) }
 	if order.protobuf {
-		strategy = &vetting{RESTCreateStrategy: strategy, known: c.valid}
+		before = func() error { return c.valid.beforeCreate(ctx, store.CreateStrategy, pod) }
 	}
-	if err := rest.BeforeCreate(strategy, ctx, pod); err != nil {
+	if err := before(); err != nil {
 		return nil, err
 	}
 	if err := validate(ctx, pod); err != nil {

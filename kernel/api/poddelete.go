@@ -7,7 +7,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authentication/user"
-	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
 )
 
@@ -15,9 +14,7 @@ import (
 // its grace period, but without HTTP and without asking whether the user may: it is
 // for parts of the kernel, which may. The errors are those of the request.
 func (s *Server) DeletePod(ctx context.Context, who user.Info, namespace, name string, options metav1.DeleteOptions) error {
-	ctx = request.WithUser(request.WithRequestInfo(request.WithNamespace(ctx, namespace), &request.RequestInfo{
-		IsResourceRequest: true, Verb: "delete", APIPrefix: "api", APIVersion: podKind.Version, Namespace: namespace, Resource: podResource.Resource, Name: name,
-	}), who)
+	ctx = asRequestOf(ctx, who, "delete", podResource, namespace, name)
 	options.TypeMeta.SetGroupVersionKind(metav1.SchemeGroupVersion.WithKind("DeleteOptions"))
 	attributes := admission.NewAttributesRecord(nil, nil, podKind, namespace, name, podResource, "", admission.Delete, &options, false, who)
 	validate := rest.AdmissionToValidateObjectDeleteFunc(s.admit, attributes, objectInterfaces{s.scheme, s.generic.EquivalentResourceRegistry})

@@ -153,9 +153,7 @@ func (s *Server) authenticate(c *genericapiserver.RecommendedConfig) {
 // service account looks for the pod it is bound to.
 func get[T runtime.Object](ctx context.Context, s *Server, gr schema.GroupResource, namespace, name string) (T, error) {
 	var none T
-	ctx = request.WithRequestInfo(request.WithNamespace(ctx, namespace), &request.RequestInfo{
-		IsResourceRequest: true, Verb: "get", APIGroup: gr.Group, Resource: gr.Resource, Namespace: namespace, Name: name,
-	})
+	ctx = asRequest(ctx, "get", gr.WithVersion(s.kinds[gr].GVK.Version), namespace, name)
 	obj, err := s.stores[gr].Get(ctx, name, &metav1.GetOptions{})
 	if err != nil {
 		return none, err

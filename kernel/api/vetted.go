@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	"pintle.dev/pintle/kernel/api/admission/serviceaccount"
@@ -46,40 +46,43 @@ func (v *vettedPods) add(key [sha256.Size]byte) {
 	v.pods[key] = struct{}{}
 }
 
-// vetting is the strategy of pods for one create. The pod has no map or list that is
-// empty and not nil, which its encoding could not tell apart, and validation can.
-type vetting struct {
-	rest.RESTCreateStrategy
-	known *vettedPods
-	// vetted: there is nothing to say about the pod.
-	vetted bool
-}
-
-// Validate implements rest.RESTCreateStrategy, and finds out about warnings as well.
-func (v *vetting) Validate(ctx context.Context, obj runtime.Object) field.ErrorList {
-	pod, ok := obj.(*corev1.Pod)
-	var key [sha256.Size]byte
-	if ok {
-		key, ok = vettingKey(pod)
+// beforeCreate is rest.BeforeCreate of a pod that has its name and its system's
+// metadata, and no map or list that is empty and not nil: its encoding could not tell
+// those apart, and validation can.
+func (v *vettedPods) beforeCreate(ctx context.Context, strategy rest.RESTCreateStrategy, pod *corev1.Pod) error {
+	if namespace, ok := request.NamespaceFrom(ctx); !ok || pod.Namespace != namespace {
+		return rest.BeforeCreate(strategy, ctx, pod) // admission has moved it
 	}
-	if ok && v.known.has(key) {
-		v.vetted = true
+	strategy.PrepareForCreate(ctx, pod)
+	key, ok := vettingKey(pod)
+	if ok && v.has(key) {
+		strategy.Canonicalize(pod)
 		return nil
 	}
-	errs := v.RESTCreateStrategy.Validate(ctx, obj)
-	if ok && len(errs) == 0 && len(v.RESTCreateStrategy.WarningsOnCreate(ctx, obj)) == 0 {
-		v.vetted = true
-		v.known.add(key)
+	p := &prepared{RESTCreateStrategy: strategy}
+	if err := rest.BeforeCreate(p, ctx, pod); err != nil {
+		return err
 	}
-	return errs
+	if ok && !p.warned {
+		v.add(key)
+	}
+	return nil
 }
+
+// prepared is a strategy that has prepared its object already, and knows whether it warned.
+type prepared struct {
+	rest.RESTCreateStrategy
+	warned bool
+}
+
+// PrepareForCreate implements rest.RESTCreateStrategy.
+func (*prepared) PrepareForCreate(context.Context, runtime.Object) {}
 
 // WarningsOnCreate implements rest.RESTCreateStrategy.
-func (v *vetting) WarningsOnCreate(ctx context.Context, obj runtime.Object) []string {
-	if v.vetted {
-		return nil
-	}
-	return v.RESTCreateStrategy.WarningsOnCreate(ctx, obj)
+func (p *prepared) WarningsOnCreate(ctx context.Context, obj runtime.Object) []string {
+	warnings := p.RESTCreateStrategy.WarningsOnCreate(ctx, obj)
+	p.warned = len(warnings) > 0
+	return warnings
 }
 
 // vettingKey is a digest of what validation depends on. The name is left out if

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -11,14 +12,21 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/apiserver/pkg/warning"
+
+	"pintle.dev/pintle/kernel/api/resources"
 )
 
 // judge counts what it is asked, and finds what the pod's annotations say.
 type judge struct {
 	rest.RESTCreateStrategy
-	asked int
+	asked, made, canonical int
 }
+
+func (j *judge) PrepareForCreate(context.Context, runtime.Object) { j.made++ }
+func (j *judge) Canonicalize(runtime.Object)                      { j.canonical++ }
 
 func (j *judge) Validate(_ context.Context, obj runtime.Object) (errs field.ErrorList) {
 	j.asked++
@@ -69,45 +77,59 @@ func TestVetting(t *testing.T) {
 	cases := map[string]struct {
 		first, second *corev1.Pod
 		again         bool // the second is validated
+		refused       bool // by the common rules of names
 	}{
-		"identity":           {withToken("a", "bcdfg"), withToken("b-1", "xyz01"), false},
-		"no token":           {withToken("a", "bcdfg", func(p *corev1.Pod) { p.Spec.Volumes = nil }), withToken("b", "bcdfg", func(p *corev1.Pod) { p.Spec.Volumes = nil }), false},
-		"namespace":          {withToken("a", "bcdfg"), withToken("a", "bcdfg", func(p *corev1.Pod) { p.Namespace = "other" }), true},
-		"generate name":      {withToken("a", "bcdfg"), withToken("a", "bcdfg", func(p *corev1.Pod) { p.GenerateName = "a" }), true},
-		"labels":             {withToken("a", "bcdfg"), withToken("a", "bcdfg", func(p *corev1.Pod) { p.Labels = map[string]string{"a": "b"} }), true},
-		"image":              {withToken("a", "bcdfg"), withToken("a", "bcdfg", func(p *corev1.Pod) { p.Spec.Containers[0].Image = "j" }), true},
-		"status":             {withToken("a", "bcdfg"), withToken("a", "bcdfg", func(p *corev1.Pod) { p.Status.Phase = "Odd" }), true},
-		"manager":            {withToken("a", "bcdfg"), withToken("a", "bcdfg", func(p *corev1.Pod) { p.ManagedFields[0].Manager = "n" }), true},
-		"fault":              {withToken("a", "bcdfg", annotated("fault", "1")), withToken("b", "bcdfg", annotated("fault", "1")), true},
-		"warning":            {withToken("a", "bcdfg", annotated("warning", "1")), withToken("b", "bcdfg", annotated("warning", "1")), true},
-		"name not a label":   {withToken("a", "bcdfg"), withToken("a.b", "bcdfg"), true},
-		"name in capitals":   {withToken("a", "bcdfg"), withToken("A", "bcdfg"), true},
-		"name ends in -":     {withToken("a", "bcdfg"), withToken("a-", "bcdfg"), true},
-		"no name":            {withToken("a", "bcdfg"), withToken("", "bcdfg"), true},
-		"long name":          {withToken("a", "bcdfg"), withToken(strings.Repeat("a", 64), "bcdfg"), true},
-		"drawn is a -":       {withToken("a", "bcdfg"), withToken("a", "bcd-g"), true},
-		"drawn in capitals":  {withToken("a", "bcdfg"), withToken("a", "BCDFG"), true},
-		"drawn is longer":    {withToken("a", "bcdfg"), withToken("a", "bcdfgh"), true},
-		"mounts another":     {withToken("a", "bcdfg"), withToken("a", "xyz01", mounting("kube-api-access-bcdfg")), true},
-		"mounts what is cut": {withToken("a", "bcdfg"), withToken("a", "bcdfg", mounting(blank)), true},
-		"claims by name":     {withToken("a", "bcdfg", ephemeral), withToken("b", "bcdfg", ephemeral), true},
+		"identity":           {withToken("a", "bcdfg"), withToken("b-1", "xyz01"), false, false},
+		"no token":           {withToken("a", "bcdfg", func(p *corev1.Pod) { p.Spec.Volumes = nil }), withToken("b", "bcdfg", func(p *corev1.Pod) { p.Spec.Volumes = nil }), false, false},
+		"namespace":          {withToken("a", "bcdfg"), withToken("a", "bcdfg", func(p *corev1.Pod) { p.Namespace = "other" }), true, false},
+		"generate name":      {withToken("a", "bcdfg"), withToken("a", "bcdfg", func(p *corev1.Pod) { p.GenerateName = "a" }), true, false},
+		"labels":             {withToken("a", "bcdfg"), withToken("a", "bcdfg", func(p *corev1.Pod) { p.Labels = map[string]string{"a": "b"} }), true, false},
+		"image":              {withToken("a", "bcdfg"), withToken("a", "bcdfg", func(p *corev1.Pod) { p.Spec.Containers[0].Image = "j" }), true, false},
+		"status":             {withToken("a", "bcdfg"), withToken("a", "bcdfg", func(p *corev1.Pod) { p.Status.Phase = "Odd" }), true, false},
+		"manager":            {withToken("a", "bcdfg"), withToken("a", "bcdfg", func(p *corev1.Pod) { p.ManagedFields[0].Manager = "n" }), true, false},
+		"fault":              {withToken("a", "bcdfg", annotated("fault", "1")), withToken("b", "bcdfg", annotated("fault", "1")), true, false},
+		"warning":            {withToken("a", "bcdfg", annotated("warning", "1")), withToken("b", "bcdfg", annotated("warning", "1")), true, false},
+		"name not a label":   {withToken("a", "bcdfg"), withToken("a.b", "bcdfg"), true, false},
+		"name in capitals":   {withToken("a", "bcdfg"), withToken("A", "bcdfg"), true, false},
+		"name ends in -":     {withToken("a", "bcdfg"), withToken("a-", "bcdfg"), true, false},
+		"no name":            {withToken("a", "bcdfg"), withToken("", "bcdfg"), true, true},
+		"long name":          {withToken("a", "bcdfg"), withToken(strings.Repeat("a", 64), "bcdfg"), true, false},
+		"drawn is a -":       {withToken("a", "bcdfg"), withToken("a", "bcd-g"), true, false},
+		"drawn in capitals":  {withToken("a", "bcdfg"), withToken("a", "BCDFG"), true, false},
+		"drawn is longer":    {withToken("a", "bcdfg"), withToken("a", "bcdfgh"), true, false},
+		"mounts another":     {withToken("a", "bcdfg"), withToken("a", "xyz01", mounting("kube-api-access-bcdfg")), true, false},
+		"mounts what is cut": {withToken("a", "bcdfg"), withToken("a", "bcdfg", mounting(blank)), true, false},
+		"claims by name":     {withToken("a", "bcdfg", ephemeral), withToken("b", "bcdfg", ephemeral), true, false},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			j, known := &judge{}, &vettedPods{}
+			kinds, err := resources.All(resources.Options{ServiceCIDR: "10.0.0.0/16"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			at := slices.IndexFunc(kinds, func(k resources.Kind) bool { return k.Resource == "pods" })
+			j, known := &judge{RESTCreateStrategy: kinds[at].Strategy}, &vettedPods{}
 			for i, pod := range []*corev1.Pod{c.first, c.second} {
 				before := pod.DeepCopy()
-				v := &vetting{RESTCreateStrategy: j, known: known}
-				errs, warnings := v.Validate(t.Context(), pod), v.WarningsOnCreate(t.Context(), pod)
-				if want := pod.Annotations["fault"] != ""; (len(errs) > 0) != want {
-					t.Errorf("pod %d: errors %v", i, errs)
+				recorder := &warnings{}
+				ctx := warning.WithWarningRecorder(request.WithNamespace(t.Context(), pod.Namespace), recorder)
+				err := known.beforeCreate(ctx, j, pod)
+				if want := pod.Annotations["fault"] != "" || i == 1 && c.refused; (err != nil) != want {
+					t.Errorf("pod %d: %v", i, err)
 				}
-				if want := pod.Annotations["warning"] != ""; (len(warnings) > 0) != want {
-					t.Errorf("pod %d: warnings %v", i, warnings)
+				if want := pod.Annotations["warning"] != ""; (len(*recorder) > 0) != want {
+					t.Errorf("pod %d: warnings %v", i, *recorder)
 				}
 				if pod.String() != before.String() {
 					t.Errorf("pod %d has changed: %v, was %v", i, pod, before)
 				}
+				if j.made != i+1 {
+					t.Errorf("pod %d: prepared %d times", i, j.made)
+				}
+				if err == nil && j.canonical != i+1 {
+					t.Errorf("pod %d: made canonical %d times", i, j.canonical)
+				}
+				j.canonical = i + 1
 			}
 			if got := j.asked == 2; got != c.again {
 				t.Errorf("validated %d times", j.asked)
@@ -115,6 +137,10 @@ func TestVetting(t *testing.T) {
 		})
 	}
 }
+
+type warnings []string
+
+func (w *warnings) AddWarning(_, text string) { *w = append(*w, text) }
 
 func ephemeral(p *corev1.Pod) {
 	p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: "e", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}})
