@@ -39,7 +39,7 @@ func poll(t *testing.T, what string, done func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(2 * time.Minute); !done(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("%s: not within 30 s", what)
+			t.Fatalf("%s: not within two minutes", what)
 		}
 	}
 }
@@ -141,41 +141,60 @@ func TestProcessStandsStill(t *testing.T) {
 }
 
 // A replica that takes many calls' time to hand over is no reason to restart
-// what takes it, and asking meanwhile is answered "not available".
+// what takes it, and asking meanwhile is answered "not available". One call that the
+// machine itself held up for too long is: then calls may take twice the time, as long
+// as the replica still takes several of them.
 func TestLargeReplicaIsFedInParts(t *testing.T) {
 	for _, transport := range []string{TransportWASM, TransportProcess} {
 		t.Run(transport, func(t *testing.T) {
-			const n = 10_000
-			source := &testSource{delta: replica(n, 1)}
-			cfg := testConfig(t, transport, "FitsCPU")
-			cfg.CallTimeout, cfg.MemoryLimit = 100*time.Millisecond, 256<<20
-			h := runHost(t, cfg, source)
-			p := h.Source("s").Policy().(*Policy)
-			for generation := uint64(1); generation < 4; generation++ {
-				source.set(replica(n, generation))
-				delta := &contractv1.Delta{Generation: generation}
-				if generation == 1 {
-					delta = source.Replica()
+			for call := 100 * time.Millisecond; ; call *= 2 {
+				took, st := feedLarge(t, transport, call)
+				if st.Restarts == 0 && st.State == v1alpha1.PluginStateReady {
+					return
 				}
-				if err := p.Apply(t.Context(), delta); err != nil {
-					t.Fatal(err)
+				if took < 4*call {
+					t.Fatalf("it was taken for hung in %s with calls of %s: %+v", took, call, st)
 				}
-			}
-			poll(t, "it is prepared", p.Prepared)
-			select {
-			case <-p.inUse:
-			default:
-				t.Error("prepared, but not in use")
-			}
-			out := make([]uint32, 3)
-			if err := p.Filter(t.Context(), 0, 7, []uint32{0, 2, n - 1}, out); err != nil || out[0] != 0 || out[1] == 0 {
-				t.Errorf("verdicts %v, %v", out, err)
-			}
-			if st := objectOf(h, "FitsCPU").Status; st.Restarts != 0 || st.State != v1alpha1.PluginStateReady {
-				t.Errorf("it was taken for hung: %+v", st)
 			}
 		})
 	}
+}
+
+// feedLarge has a plugin take a large replica three times over and then answer, and
+// returns how long the replicas took and what the host says of the plugin.
+func feedLarge(t *testing.T, transport string, call time.Duration) (time.Duration, v1alpha1.PluginStatus) {
+	const n = 10_000
+	source := &testSource{delta: replica(n, 1)}
+	cfg := testConfig(t, transport, "FitsCPU")
+	cfg.CallTimeout, cfg.MemoryLimit = call, 256<<20
+	h := runHost(t, cfg, source)
+	p := h.Source("s").Policy().(*Policy)
+	began := time.Now()
+	for generation := uint64(1); generation < 4; generation++ {
+		source.set(replica(n, generation))
+		delta := &contractv1.Delta{Generation: generation}
+		if generation == 1 {
+			delta = source.Replica()
+		}
+		if err := p.Apply(t.Context(), delta); err != nil {
+			t.Fatal(err)
+		}
+	}
+	poll(t, "it is prepared", p.Prepared)
+	took := time.Since(began)
+	select {
+	case <-p.inUse:
+	default:
+		t.Error("prepared, but not in use")
+	}
+	out := make([]uint32, 3)
+	poll(t, "it answers", func() bool {
+		return p.Filter(t.Context(), 0, 7, []uint32{0, 2, n - 1}, out) == nil && out[0] == 0
+	})
+	if out[1] == 0 {
+		t.Errorf("verdicts %v", out)
+	}
+	return took, objectOf(h, "FitsCPU").Status
 }
 
 func TestSplit(t *testing.T) {
