@@ -135,8 +135,8 @@ type Predicate struct {
 	Follow func(c *Cluster, pod *Pod, state any, changes []Change) any
 	// Moved is called after each Follow and lists the nodes, by index, about which
 	// verdicts may be others for what that Follow took in; all: any of them. Nodes
-	// that changed themselves, or whose pods did, need not be named. With it a
-	// change costs as many questions as it moved nodes; without, all of them.
+	// that changed themselves, or whose pods did, need not be named for that alone,
+	// but for what happened on others. With it a change costs as many questions as it moved nodes; without, all of them.
 	Moved func(state any) (nodes []uint32, all bool)
 	// Idle reports that the pod fits all nodes, whatever they are and have, as long as
 	// its class and the objects of Reads stay as they are: the rule is about something
@@ -149,6 +149,13 @@ type Predicate struct {
 	// several at once. State is that of Prepare, or nil. A plugin of ScopeNode is
 	// indifferent by itself. May be nil.
 	Indifferent func(pod *Pod, state any) bool
+	// Aloof reports that pods of the class and those of the other classes of which it
+	// reports so do not concern each other at all: one that comes to a node, or goes,
+	// changes no verdict about another on any node, its own included, whatever else
+	// there is. A rule between pods says so of those that have no part in it. The host
+	// does not ask about a node again for such a pod. What is aloof is Indifferent too.
+	// May be nil.
+	Aloof func(pod *Pod) bool
 	// Filter must be pure: the same replica gives the same verdict.
 	Filter func(r *Request) Verdict
 	// FilterNodes is Filter for many nodes, faster; one of both is enough.
@@ -177,6 +184,8 @@ type Priority struct {
 	Idle func(pod *Pod, state any) bool
 	// Indifferent is as a predicate's, of raw scores.
 	Indifferent func(pod *Pod, state any) bool
+	// Aloof is as a predicate's, of raw scores.
+	Aloof func(pod *Pod) bool
 	// Score returns the raw score of one node.
 	Score func(r *Request) int64
 	// ScoreNodes is Score for many nodes, faster; one of both is enough.

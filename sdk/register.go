@@ -28,6 +28,7 @@ type served struct {
 	moved       func(any) ([]uint32, bool)
 	idle        func(*Pod, any) bool
 	indifferent func(*Pod, any) bool
+	aloof       func(*Pod) bool
 	filter      func(*Request) Verdict
 	score       func(*Request) int64
 	filterNodes func(*Batch)
@@ -90,7 +91,7 @@ func newServed(plugin any) (served, error) {
 	case Predicate:
 		s = served{
 			name: p.Name, kind: KindPredicate, scope: p.Scope, pods: p.Pods, readList: p.Reads, contract: p.Contract,
-			configure: p.Configure, prepare: p.Prepare, follow: p.Follow, moved: p.Moved, idle: p.Idle, indifferent: p.Indifferent, filter: p.Filter, filterNodes: p.FilterNodes, interests: p.Events,
+			configure: p.Configure, prepare: p.Prepare, follow: p.Follow, moved: p.Moved, idle: p.Idle, indifferent: p.Indifferent, aloof: p.Aloof, filter: p.Filter, filterNodes: p.FilterNodes, interests: p.Events,
 		}
 		if p.Filter == nil && p.FilterNodes == nil {
 			return s, fmt.Errorf("predicate %s has no Filter", p.Name)
@@ -101,7 +102,7 @@ func newServed(plugin any) (served, error) {
 	case Priority:
 		s = served{
 			name: p.Name, kind: KindPriority, scope: p.Scope, pods: p.Pods, readList: p.Reads, normalize: p.Normalize, maxScore: p.MaxScore, contract: p.Contract,
-			configure: p.Configure, prepare: p.Prepare, follow: p.Follow, moved: p.Moved, idle: p.Idle, indifferent: p.Indifferent, score: p.Score, scoreNodes: p.ScoreNodes, normFunc: p.NormalizeFunc,
+			configure: p.Configure, prepare: p.Prepare, follow: p.Follow, moved: p.Moved, idle: p.Idle, indifferent: p.Indifferent, aloof: p.Aloof, score: p.Score, scoreNodes: p.ScoreNodes, normFunc: p.NormalizeFunc,
 		}
 		if p.Score == nil && p.ScoreNodes == nil {
 			return s, fmt.Errorf("priority %s has no Score", p.Name)

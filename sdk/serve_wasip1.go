@@ -190,6 +190,20 @@ func exportIndifferent(plugin int32, class uint32) int32 {
 	return 0
 }
 
+// exportAloof is part of the contract since version 3.
+//
+//go:wasmexport pintle_aloof
+func exportAloof(plugin int32, class uint32) int32 {
+	aloof, err := theGuest().Aloof(int(plugin), class)
+	switch {
+	case err != nil:
+		return status(err)
+	case aloof:
+		return 1
+	}
+	return 0
+}
+
 //go:wasmexport pintle_normalize
 func exportNormalize(plugin int32, class, nodes, n, scores uint32) int32 {
 	return status(theGuest().Normalize(int(plugin), class, memoryAt[uint32](nodes, n), memoryAt[int64](scores, n)))

@@ -402,10 +402,11 @@ func (u *unit) await(ctx context.Context) {
 // aside reports whether a call only saves others. That one of them went well is no
 // sign that a plugin which dozes over nodes is well again.
 func aside(call string) bool {
-	return call == callIdle || call == callMoved || call == callIndifferent
+	return call == callIdle || call == callMoved || call == callIndifferent || call == callAloof
 }
 
 const (
+	callAloof       = "aloof"
 	callIdle        = "idle"
 	callIndifferent = "indifferent"
 	callMoved       = "moved"

@@ -80,6 +80,7 @@ type wasmGuest struct {
 	movedFn              api.Function // nil where no plugin keeps count
 	idleFn               api.Function // nil where each plugin has to do with all pods
 	indifferentFn        api.Function // nil where pods of a class may concern each other
+	aloofFn              api.Function // nil where any pods may
 	movedNodes           []uint32     // the last answer of it
 
 	nodes, out, data wasmBuffer
@@ -147,6 +148,7 @@ func (m *module) instantiate(timeout, start time.Duration, log *slog.Logger) (_ 
 		{&g.movedFn, "pintle_moved", "iilii", "i", true},
 		{&g.idleFn, "pintle_idle", "ii", "i", true},
 		{&g.indifferentFn, "pintle_indifferent", "ii", "i", true},
+		{&g.aloofFn, "pintle_aloof", "ii", "i", true},
 	} {
 		f := g.instance.ExportedFunction(s.name)
 		if f == nil && s.may {

@@ -57,6 +57,7 @@ func TestAheadIsInvisible(t *testing.T) {
 		{"what scores are measured by changes", []sdk.Predicate{fitCPU}, []sdk.Priority{fewPods, lessens}, true},
 		{"normalised by the plugin", []sdk.Predicate{fitCPU}, []sdk.Priority{served("Served", sdk.NormalizePlugin), lessens}, true},
 		{"indifferent to others", []sdk.Predicate{wary, fitCPU}, []sdk.Priority{lessens}, true},
+		{"aloof to others", []sdk.Predicate{feuding, fitCPU}, []sdk.Priority{feared, lessens}, true},
 		{"pods that concern each other", []sdk.Predicate{even, perZone, fitCPU}, []sdk.Priority{lessens, crowd}, false},
 		{"plugins that say what moved", []sdk.Predicate{shy, fitCPU}, []sdk.Priority{middle, quiet, lessens}, false},
 	}

@@ -29,6 +29,7 @@ type world struct {
 	nodes    []string
 	pods     map[types.UID]*podEntry
 	nominees []*podEntry
+	classes  []*class
 	serial   int
 }
 
@@ -39,7 +40,7 @@ func newWorld(t testing.TB, seed uint64, script ...byte) *world {
 	}
 	for _, p := range []**testPolicy{&w.policy, &w.alone} {
 		*p = newTestPolicy(t, w.replica.full,
-			[]sdk.Predicate{selectNode, perZone, fitCPU, zoneVolume}, []sdk.Priority{leastCPU, fewPods, bigNode, spread, crowd})
+			[]sdk.Predicate{selectNode, perZone, fitCPU, feuding, zoneVolume}, []sdk.Priority{leastCPU, fewPods, feared, bigNode, spread, crowd})
 	}
 	w.snapshot.suppose = func(_ context.Context, operations []*contractv1.Operation) error {
 		w.apply(operations)
@@ -113,7 +114,7 @@ func (w *world) change() {
 		w.nodes = slices.DeleteFunc(w.nodes, func(n string) bool { return n == name })
 	case k < 8:
 		w.serial++
-		sh := w.shape(w.random.IntN(60))
+		sh := w.someShape()
 		p := &podEntry{uid: types.UID(fmt.Sprint("u", w.serial)), namespace: "a", name: fmt.Sprint("p", w.serial), shape: sh}
 		w.pods[p.uid] = p
 		w.snapshot.addPod(p, pick())
@@ -197,11 +198,9 @@ func FuzzCacheIsInvisible(f *testing.F) {
 		}
 		old := make([]*class, 6)
 		for i := range old {
-			old[i] = &class{id: uint32(i + 1), shape: w.shape(w.random.IntN(60))}
-			for _, id := range []uint32{old[i].id, old[i].id + 100} {
-				w.snapshot.pending = append(w.snapshot.pending, &contractv1.Operation{Op: &contractv1.Operation_ClassSet{
-					ClassSet: &contractv1.ClassSet{Class: id, Pod: old[i].shape.pod}}})
-			}
+			old[i] = w.class(uint32(i+1), w.random.IntN(60))
+			w.snapshot.pending = append(w.snapshot.pending, &contractv1.Operation{Op: &contractv1.Operation_ClassSet{
+				ClassSet: &contractv1.ClassSet{Class: old[i].id + 100, Pod: old[i].shape.pod}}})
 		}
 		for range 120 {
 			for range w.random.IntN(4) {

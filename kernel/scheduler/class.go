@@ -68,9 +68,11 @@ type class struct {
 	trouble          error    // what a priority failed with in this decision; it counted 0
 	trace            trace    // for the record of decisions
 
-	movesP, movesS []moves // by predicate, by priority
-	idleP, idleS   []idle  // by predicate, by priority
-	zero           []bool  // by priority: normalised scores are all 0, which nobody was asked for
+	movesP, movesS []moves   // by predicate, by priority
+	idleP, idleS   []idle    // by predicate, by priority
+	aloof          *aloof    // nil: to no plugin
+	calmP, calmS   pluginSet // in this decision: nothing happened to them
+	zero           []bool    // by priority: normalised scores are all 0, which nobody was asked for
 
 	// reserved are nodes that fit but for the pods nominated there; trials is what
 	// was found out by taking pods off nodes.
@@ -133,8 +135,10 @@ func (c *class) update(ctx context.Context, policy Policy, s *snapshot) (err err
 		c.policy, c.generation, c.at = policy, generation, pointsOf(policy)
 		c.predicates, c.priorities = c.shape.predicates(policy.Predicates()), c.shape.priorities(policy.Priorities())
 		c.start(len(s.byIndex))
+		c.askAloof(ctx)
 	}
 	c.trouble = nil
+	c.heedless(s)
 	c.rest(ctx, s)
 	c.resize(len(s.byIndex))
 	c.learn(ctx, s)

@@ -352,14 +352,14 @@ func (s *snapshot) follow(operations []*contractv1.Operation) {
 			}
 			s.byIndex[index] = &nodeEntry{name: op.NodeSet.Node.Name, index: index, node: op.NodeSet.Node}
 			s.nodes++
-			s.log.add(touch{index, true})
+			s.log.add(touch{node: index, object: true})
 		case *contractv1.Operation_NodeRemove:
 			if int(op.NodeRemove) < len(s.byIndex) && s.byIndex[op.NodeRemove] != nil {
 				s.byIndex[op.NodeRemove] = nil
 				s.listed = nil
 				s.count--
 				s.nodes++
-				s.log.add(touch{op.NodeRemove, true})
+				s.log.add(touch{node: op.NodeRemove, object: true})
 			}
 		case *contractv1.Operation_PodAdd:
 			s.log.add(touch{node: op.PodAdd.Node})

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"pintle.dev/pintle/sdk"
-	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
 
 // crowds is a state over the cluster: by zone, the pods of the class's app.
@@ -167,7 +166,8 @@ var policies = []struct {
 	{[]sdk.Predicate{selectNode, perZone, fitCPU, zoneVolume, even, shy}, []sdk.Priority{leastCPU, fewPods, bigNode, spread, crowd, lonely, quiet, middle}},
 	{[]sdk.Predicate{even, zoneVolume, selectNode}, []sdk.Priority{lonely, spread}},
 	{[]sdk.Predicate{fitCPU}, []sdk.Priority{crowd, lonely, leastCPU}},
-	{[]sdk.Predicate{shy, fitCPU}, []sdk.Priority{middle, quiet}},
+	{[]sdk.Predicate{shy, fitCPU, feuding}, []sdk.Priority{middle, quiet, feared}},
+	{[]sdk.Predicate{feuding, fitCPU}, []sdk.Priority{feared, leastCPU}},
 	{[]sdk.Predicate{fitCPU, zoneVolume}, []sdk.Priority{
 		served("ServedReverse", sdk.NormalizeReverse), served("ServedMax", sdk.NormalizeMax), served("ServedBetween", sdk.NormalizeMinMax),
 		served("ServedPlugin", sdk.NormalizePlugin), served("Served", ""), leastCPU,
@@ -195,9 +195,7 @@ func FuzzNothingIsLeftOver(f *testing.F) {
 		kept := map[int]*testPolicy{which: w.policy} // swapped away and fed no longer
 		old := make([]*class, 8)
 		for i := range old {
-			old[i] = &class{id: uint32(i + 1), shape: w.shape(w.random.IntN(60))}
-			w.snapshot.pending = append(w.snapshot.pending, &contractv1.Operation{Op: &contractv1.Operation_ClassSet{
-				ClassSet: &contractv1.ClassSet{Class: old[i].id, Pod: old[i].shape.pod}}})
+			old[i] = w.class(uint32(i+1), w.random.IntN(60))
 		}
 		for range 80 {
 			for range w.random.IntN(6) {
@@ -286,7 +284,7 @@ func (w *world) changeMore() {
 			p := w.pods[uid]
 			node := p.node
 			w.snapshot.removePod(p)
-			p.shape = w.shape(w.random.IntN(60))
+			p.shape = w.someShape()
 			if node != "" {
 				w.snapshot.addPod(p, node)
 			}

@@ -19,10 +19,10 @@ type moves struct {
 // changed. Of those that do not know, every answer is void.
 func (c *class) learn(ctx context.Context, s *snapshot) {
 	for p := range c.movesP {
-		c.movesP[p].known = false
+		c.movesP[p].known, c.movesP[p].nodes = c.calmP.has(p), c.movesP[p].nodes[:0]
 	}
 	for i := range c.movesS {
-		c.movesS[i].known = false
+		c.movesS[i].known, c.movesS[i].nodes = c.calmS.has(i), c.movesS[i].nodes[:0]
 	}
 	mover, ok := c.policy.(contractv1.Mover)
 	if !ok || !c.known || c.position == s.log.end() {
@@ -32,12 +32,12 @@ func (c *class) learn(ctx context.Context, s *snapshot) {
 		return
 	}
 	for p := range c.predicates {
-		if info := &c.predicates[p]; info.Scope == string(sdk.ScopeCluster) && !c.stale[p] && !c.idleP[p].now {
+		if info := &c.predicates[p]; info.Scope == string(sdk.ScopeCluster) && !c.stale[p] && !c.idleP[p].now && !c.calmP.has(p) {
 			c.movesP[p].take(mover.MovedVerdicts(ctx, p, c.id, c.movesP[p].since))
 		}
 	}
 	for i := range c.priorities {
-		if info := &c.priorities[i]; info.Scope == string(sdk.ScopeCluster) && !c.staleS[i] && !c.idleS[i].now {
+		if info := &c.priorities[i]; info.Scope == string(sdk.ScopeCluster) && !c.staleS[i] && !c.idleS[i].now && !c.calmS.has(i) {
 			c.movesS[i].take(mover.MovedScores(ctx, i, c.id, c.movesS[i].since))
 		}
 	}

@@ -56,8 +56,11 @@ var zoneVolume = sdk.Predicate{Name: "ZoneVolume", Reads: []string{"PersistentVo
 	return sdk.Fits()
 }}
 
+// meek pods have no part in perZone.
+func meek(pod *sdk.Pod) bool { return pod.Labels["exclusive"] == "" }
+
 // perZone is of cluster scope: at most three pods labelled exclusive a zone.
-var perZone = sdk.Predicate{Name: "PerZone", Scope: sdk.ScopeCluster, Filter: func(r *sdk.Request) sdk.Verdict {
+var perZone = sdk.Predicate{Name: "PerZone", Scope: sdk.ScopeCluster, Aloof: meek, Filter: func(r *sdk.Request) sdk.Verdict {
 	if r.Pod.Labels["exclusive"] == "" {
 		return sdk.Fits()
 	}
@@ -233,6 +236,16 @@ func (p *testPolicy) IndifferentVerdict(_ context.Context, i int, class uint32) 
 
 func (p *testPolicy) IndifferentScore(ctx context.Context, i int, class uint32) bool {
 	return p.IndifferentVerdict(ctx, p.offset+i, class)
+}
+
+// AloofVerdict and AloofScore are what the guest says, too.
+func (p *testPolicy) AloofVerdict(_ context.Context, i int, class uint32) bool {
+	aloof, err := p.guest.Aloof(i, class)
+	return err == nil && aloof
+}
+
+func (p *testPolicy) AloofScore(ctx context.Context, i int, class uint32) bool {
+	return p.AloofVerdict(ctx, p.offset+i, class)
 }
 
 func (p *testPolicy) MovedVerdicts(_ context.Context, i int, class uint32, since uint64) (uint64, []uint32, bool) {

@@ -31,6 +31,7 @@ type podEntry struct {
 	// On a node: its name, and whether the pod is only assumed there.
 	node    string
 	assumed bool
+	aloof   *aloof // as it was when it came there
 	// reserved: reserve plugins know of it and are to be told when it comes to
 	// nothing.
 	reserved bool

@@ -72,7 +72,7 @@ func (s *snapshot) setNode(node *contractv1.Node) (added, changed bool) {
 			return false, false
 		}
 		e.node = node
-		s.log.add(touch{e.index, true})
+		s.log.add(touch{node: e.index, object: true})
 		s.nodes++
 		s.pending = append(s.pending, opNodeSet(e))
 		return false, true
@@ -88,7 +88,7 @@ func (s *snapshot) setNode(node *contractv1.Node) (added, changed bool) {
 	s.listed = nil
 	s.count++
 	s.nodes++
-	s.log.add(touch{e.index, true})
+	s.log.add(touch{node: e.index, object: true})
 	s.pending = append(s.pending, opNodeSet(e))
 	for _, pod := range e.pods {
 		s.pending = append(s.pending, opPodAdd(e, pod))
@@ -107,7 +107,7 @@ func (s *snapshot) removeNode(name string) bool {
 	s.nodes++
 	s.byIndex[e.index] = nil
 	s.free = append(s.free, e.index)
-	s.log.add(touch{e.index, true})
+	s.log.add(touch{node: e.index, object: true})
 	s.pending = append(s.pending, &contractv1.Operation{Op: &contractv1.Operation_NodeRemove{NodeRemove: e.index}})
 	if len(e.pods) == 0 {
 		delete(s.byName, name)
@@ -121,7 +121,8 @@ func (s *snapshot) addPod(pod *podEntry, node string) {
 	pod.node = node
 	e.pods[pod.uid] = pod
 	if e.node != nil {
-		s.log.add(touch{node: e.index})
+		pod.aloof = pod.shape.aloofness()
+		s.log.add(touch{node: e.index, by: pod.aloof})
 		s.pending = append(s.pending, opPodAdd(e, pod))
 	}
 }
@@ -134,7 +135,7 @@ func (s *snapshot) removePod(pod *podEntry) {
 	}
 	delete(e.pods, pod.uid)
 	if e.node != nil {
-		s.log.add(touch{node: e.index})
+		s.log.add(touch{node: e.index, by: pod.aloof})
 		s.pending = append(s.pending, &contractv1.Operation{Op: &contractv1.Operation_PodRemove{
 			PodRemove: &contractv1.PodRemove{Node: e.index, Uid: string(pod.uid)}}})
 	} else if len(e.pods) == 0 {
@@ -203,6 +204,7 @@ func (s *snapshot) tellStarts(e *nodeEntry) {
 type touch struct {
 	node   uint32
 	object bool
+	by     *aloof // the pod that came or went is that; nil: it may concern all plugins
 }
 
 // changeLog remembers which nodes were touched, in order. Positions only grow;

@@ -17,7 +17,7 @@ func (c *class) collect(s *snapshot) {
 	touched, ok := s.log.since(c.position)
 	if !c.known || !ok {
 		for n := range s.byIndex {
-			c.voidNode(touch{uint32(n), true})
+			c.voidNode(touch{node: uint32(n), object: true})
 		}
 		for p := range c.predicates {
 			c.readsP[p], c.stale[p] = s.version(c.predicates[p].Reads), false
@@ -64,12 +64,12 @@ func (c *class) voidNode(t touch) {
 		c.list = append(c.list, t.node)
 	}
 	for p := range c.verdicts {
-		if !c.idleP[p].now && (t.object || c.predicates[p].Scope != string(sdk.ScopeNodeObject)) {
+		if !c.idleP[p].now && !c.calmP.has(p) && (t.object || c.predicates[p].Scope != string(sdk.ScopeNodeObject)) {
 			c.verdicts[p][t.node] = unknown
 		}
 	}
 	for i := range c.have {
-		if !c.idleS[i].now && (t.object || c.priorities[i].Scope != string(sdk.ScopeNodeObject)) {
+		if !c.idleS[i].now && !c.calmS.has(i) && (t.object || c.priorities[i].Scope != string(sdk.ScopeNodeObject)) {
 			c.have[i][t.node] = false
 		}
 	}

@@ -257,3 +257,68 @@ func TestFollowedIsFresh(t *testing.T) {
 		}
 	}
 }
+
+// Pods that plugins say are aloof change no answer about others of which they say so,
+// whatever pods there are: not on their own node either, neither when they come nor
+// when they go.
+func TestAloofPodsChangeNothing(t *testing.T) {
+	found := 0
+	for seed := range uint64(200) {
+		d := &drawn{Rand: rand.New(rand.NewPCG(seed, 2)), zones: []string{"1", "2", "3"}, nodes: map[uint32]*contractv1.Node{}, pods: map[uint32]map[string]*contractv1.Pod{}}
+		g := sdk.NewGuest()
+		for class := range uint32(4) {
+			p := d.pod()
+			p.Terminating = false
+			if d.IntN(2) == 0 {
+				p.PodAffinity, p.PodAntiAffinity = nil, nil
+			}
+			apply(t, g, &contractv1.Operation{Op: &contractv1.Operation_ClassSet{ClassSet: &contractv1.ClassSet{Class: class + 1, Pod: p}}})
+		}
+		for range 30 {
+			apply(t, g, d.step())
+		}
+		nodes := slices.Sorted(maps.Keys(d.nodes))
+		if len(nodes) == 0 {
+			continue
+		}
+		for i, p := range g.Plugins() {
+			if p.Kind != sdk.KindPredicate && p.Kind != sdk.KindPriority {
+				continue
+			}
+			var aloof []uint32
+			for class := range uint32(4) {
+				is, err := g.Aloof(i, class+1)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if is {
+					aloof = append(aloof, class+1)
+				}
+			}
+			for _, comes := range aloof {
+				var before []string
+				for _, class := range aloof {
+					each, norm := answers(t, g, i, p, class, nodes)
+					before = append(before, fmt.Sprint(each, norm))
+				}
+				node := nodes[d.IntN(len(nodes))]
+				same := func(when string) {
+					for k, class := range aloof {
+						each, norm := answers(t, g, i, p, class, nodes)
+						if after := fmt.Sprint(each, norm); after != before[k] {
+							t.Fatalf("seed %d: %s says of class %d, %s a pod of class %d on node %d, %s, and said %s", seed, p.Name, class, when, comes, node, after, before[k])
+						}
+					}
+					found++
+				}
+				apply(t, g, &contractv1.Operation{Op: &contractv1.Operation_PodAdd{PodAdd: &contractv1.PodAdd{Node: node, Class: comes, Pod: &contractv1.Pod{Name: "n", Uid: "new"}}}})
+				same("with")
+				apply(t, g, &contractv1.Operation{Op: &contractv1.Operation_PodRemove{PodRemove: &contractv1.PodRemove{Node: node, Uid: "new"}}})
+				same("after")
+			}
+		}
+	}
+	if found < 100 {
+		t.Errorf("%d times a pod was aloof", found)
+	}
+}

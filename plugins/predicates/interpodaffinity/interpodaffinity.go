@@ -27,7 +27,7 @@ var (
 func New() sdk.Predicate {
 	return sdk.Predicate{
 		Name: Name, Scope: sdk.ScopeCluster, Contract: contract.Three, Reads: []string{podaffinity.KindNamespace}, Events: events(),
-		Configure: configure, Prepare: prepare, Follow: follow, Moved: moved, Indifferent: indifferent, FilterNodes: filter,
+		Configure: configure, Prepare: prepare, Follow: follow, Moved: moved, Aloof: aloof, FilterNodes: filter,
 	}
 }
 
@@ -87,9 +87,9 @@ func moved(prepared any) ([]uint32, bool) {
 	return s.moved, all
 }
 
-// indifferent: the pod asks for no pods and against none, so that others like it
-// change nothing. What pods on nodes have against it is theirs.
-func indifferent(pod *sdk.Pod, _ any) bool {
+// aloof: the pod asks for no pods and against none. What others ask for is of pods
+// that do ask.
+func aloof(pod *sdk.Pod) bool {
 	return pod.PodAffinity == nil && pod.PodAntiAffinity == nil
 }
 

@@ -23,7 +23,7 @@ func New() sdk.Priority {
 	p := &priority{args: podaffinity.Args{HardPodAffinityWeight: 1}}
 	return sdk.Priority{
 		Name: Name, Scope: sdk.ScopeCluster, Normalize: sdk.NormalizeMinMax, MaxScore: sdk.MaxFrameworkScore, Reads: []string{podaffinity.KindNamespace},
-		Configure: p.configure, Prepare: p.prepare, Follow: follow, Moved: moved, Indifferent: indifferent, ScoreNodes: score,
+		Configure: p.configure, Prepare: p.prepare, Follow: follow, Moved: moved, Aloof: aloof, ScoreNodes: score,
 	}
 }
 
@@ -88,9 +88,9 @@ func follow(_ *sdk.Cluster, _ *sdk.Pod, prepared any, changes []sdk.Change) any 
 	return s
 }
 
-// indifferent: the pod asks for no pods and against none, so that others like it
-// change nothing.
-func indifferent(pod *sdk.Pod, _ any) bool {
+// aloof: the pod asks for no pods and against none. What others ask for is of pods
+// that do ask.
+func aloof(pod *sdk.Pod) bool {
 	return pod.PodAffinity == nil && pod.PodAntiAffinity == nil
 }
 

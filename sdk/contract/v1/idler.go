@@ -22,3 +22,14 @@ type Indifferer interface {
 	IndifferentVerdict(ctx context.Context, i int, class uint32) bool
 	IndifferentScore(ctx context.Context, i int, class uint32) bool
 }
+
+// Aloofer is a Policy whose plugins may know pods that have no part in a rule
+// between pods. Of one that is none, each pod may concern all.
+type Aloofer interface {
+	// AloofVerdict reports that a pod of a class which comes to a node, or goes, does
+	// not change what predicate i says, of any node, of any class of which the same is
+	// reported, as long as the policy has its generation. AloofScore is the same of
+	// priority i and its raw scores.
+	AloofVerdict(ctx context.Context, i int, class uint32) bool
+	AloofScore(ctx context.Context, i int, class uint32) bool
+}
