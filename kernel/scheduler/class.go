@@ -35,6 +35,7 @@ type class struct {
 
 	position uint64 // in the snapshot's change log
 	nodes    uint64 // version of node objects seen
+	objects  uint64 // version of all objects seen
 	known    bool   // false: everything is to be asked
 
 	verdicts [][]uint32 // by predicate
@@ -95,6 +96,11 @@ type scratch struct {
 	list []uint32
 	ask  []uint32
 	asks [][]uint32 // by priority
+	// differ are the priorities by which the nodes of the class may differ; onPods*
+	// the plugins that are asked about nodes that got or lost a pod.
+	differ           []int
+	onPodsP, onPodsS []int
+
 	outP []uint32
 	outS []int64
 
@@ -178,7 +184,7 @@ func (c *class) update(ctx context.Context, policy Policy, s *snapshot) (err err
 	if len(c.fit) > 0 {
 		c.metrics.since(began, titleScore, codeNames[contractv1.Code_SUCCESS])
 	}
-	c.position, c.nodes, c.known = s.log.end(), s.nodes, true
+	c.position, c.nodes, c.objects, c.known = s.log.end(), s.nodes, s.edits, true
 	return nil
 }
 

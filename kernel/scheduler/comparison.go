@@ -366,9 +366,9 @@ func (s *snapshot) follow(operations []*contractv1.Operation) {
 		case *contractv1.Operation_PodRemove:
 			s.log.add(touch{node: op.PodRemove.Node})
 		case *contractv1.Operation_ObjectSet:
-			s.kinds[op.ObjectSet.Key.Kind]++
+			s.edited(op.ObjectSet.Key.Kind)
 		case *contractv1.Operation_ObjectRemove:
-			s.kinds[op.ObjectRemove.Kind]++
+			s.edited(op.ObjectRemove.Kind)
 		}
 	}
 }

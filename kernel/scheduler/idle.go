@@ -24,7 +24,7 @@ func (c *class) rest(ctx context.Context, s *snapshot) {
 		return
 	}
 	for p := range c.predicates {
-		if i := &c.idleP[p]; c.known && c.readsP[p] == s.version(c.predicates[p].Reads) && !c.stale[p] {
+		if i := &c.idleP[p]; c.known && c.readsP[p] == c.version(s, c.predicates[p].Reads, c.readsP[p]) && !c.stale[p] {
 			i.stays = i.now
 		} else {
 			now := idler.IdleVerdict(ctx, p, c.id)
@@ -33,7 +33,7 @@ func (c *class) rest(ctx context.Context, s *snapshot) {
 	}
 	for k := range c.priorities {
 		i := &c.idleS[k]
-		if c.known && c.readsS[k] == s.version(c.priorities[k].Reads) && !c.staleS[k] {
+		if c.known && c.readsS[k] == c.version(s, c.priorities[k].Reads, c.readsS[k]) && !c.staleS[k] {
 			continue
 		}
 		now := idler.IdleScore(ctx, k, c.id)

@@ -45,7 +45,11 @@ func (c *class) narrow(ctx context.Context, s *snapshot) error {
 	}
 	call := &contractv1.CycleCall{Class: c.id}
 	for i := range infos {
-		a, reads := &n.answers[i], s.version(infos[i].Reads)
+		a := &n.answers[i]
+		reads := a.reads
+		if !a.known || c.objects != s.edits {
+			reads = s.version(infos[i].Reads)
+		}
 		if a.known && a.reads == reads && a.nodes == s.nodes && (infos[i].Scope != "cluster" || a.position == s.log.end()) {
 			continue
 		}

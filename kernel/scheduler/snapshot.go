@@ -44,6 +44,7 @@ type snapshot struct {
 	log   changeLog
 	nodes uint64            // grows with each change of a node object
 	kinds map[string]uint64 // grows with each change of an object of the kind
+	edits uint64            // grows with all of them
 }
 
 func newSnapshot() *snapshot {
@@ -155,7 +156,7 @@ func (s *snapshot) setObject(o *contractv1.Object) bool {
 		return false
 	}
 	kind[key] = o
-	s.kinds[o.Key.Kind]++
+	s.edited(o.Key.Kind)
 	s.pending = append(s.pending, &contractv1.Operation{Op: &contractv1.Operation_ObjectSet{ObjectSet: o}})
 	return true
 }
@@ -167,9 +168,14 @@ func (s *snapshot) removeObject(key *contractv1.ObjectKey) bool {
 		return false
 	}
 	delete(kind, name)
-	s.kinds[key.Kind]++
+	s.edited(key.Kind)
 	s.pending = append(s.pending, &contractv1.Operation{Op: &contractv1.Operation_ObjectRemove{ObjectRemove: key}})
 	return true
+}
+
+func (s *snapshot) edited(kind string) {
+	s.kinds[kind]++
+	s.edits++
 }
 
 func opNodeSet(e *nodeEntry) *contractv1.Operation {

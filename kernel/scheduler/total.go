@@ -37,11 +37,13 @@ func (c *class) totals(ctx context.Context) (best int64, err error) {
 		}
 		every, c.remeasured = every || other, c.remeasured || other
 	}
-	if every {
+	switch {
+	case every:
 		c.tallyAll()
-	} else {
+	case len(c.changed) > 0:
+		same, differ := c.parts()
 		for _, n := range c.changed {
-			c.tally.set(n, c.total(n))
+			c.tally.set(n, c.total(n, same, differ))
 		}
 	}
 	c.changed, c.flipped, c.tallied = c.changed[:0], false, true
@@ -184,18 +186,48 @@ func (c *class) tallyAll() {
 	t.summariseAll()
 }
 
-// total adds up the total of one node.
-func (c *class) total(n uint32) int64 {
+// parts are what the totals of all nodes that fit have in common, and the priorities
+// by which nodes may differ.
+func (c *class) parts() (same int64, differ []int) {
+	differ = c.differ[:0]
+	for i := range c.priorities {
+		info := &c.priorities[i]
+		switch {
+		case info.Weight == 0:
+		case c.even(i) || c.level(i):
+			if len(c.fit) > 0 {
+				same += info.Weight * c.normalised(i, c.fit[0])
+			}
+		default:
+			differ = append(differ, i)
+		}
+	}
+	c.differ = differ
+	return same, differ
+}
+
+// level reports whether a priority's raw scores are normalised to one score for all.
+func (c *class) level(i int) bool {
+	switch sdk.Normalize(c.priorities[i].Normalize) {
+	case sdk.NormalizeMax, sdk.NormalizeReverseMax, sdk.NormalizeReverse:
+		return c.largest[i] == 0
+	case sdk.NormalizeMinMax:
+		return c.largest[i] <= c.least[i]
+	case sdk.NormalizePlugin:
+		return c.zero[i]
+	}
+	return false
+}
+
+// total adds up the total of one node, with what parts returned.
+func (c *class) total(n uint32, same int64, differ []int) int64 {
 	if c.fail[n] != fits {
 		return none
 	}
-	var sum int64
-	for i := range c.priorities {
-		if weight := c.priorities[i].Weight; weight != 0 {
-			sum += weight * c.normalised(i, n)
-		}
+	for _, i := range differ {
+		same += c.priorities[i].Weight * c.normalised(i, n)
 	}
-	return sum
+	return same
 }
 
 // normalised is one priority's score of a node that fits, by the measures of the

@@ -10,6 +10,14 @@ func (s *snapshot) version(kinds []string) uint64 {
 	return sum
 }
 
+// version is that of kinds of objects; seen was that at the last update.
+func (c *class) version(s *snapshot, kinds []string, seen uint64) uint64 {
+	if c.known && c.objects == s.edits {
+		return seen
+	}
+	return s.version(kinds)
+}
+
 // collect voids what may have changed and lists the nodes to look at.
 func (c *class) collect(s *snapshot) {
 	c.tick++
@@ -24,6 +32,7 @@ func (c *class) collect(s *snapshot) {
 		}
 		return
 	}
+	c.listOnPods()
 	for _, t := range touched {
 		if t.object || c.mark[t.node] != c.tick {
 			c.voidNode(t)
@@ -31,7 +40,7 @@ func (c *class) collect(s *snapshot) {
 	}
 	for p := range c.predicates {
 		info := &c.predicates[p]
-		reads := s.version(info.Reads)
+		reads := c.version(s, info.Reads, c.readsP[p])
 		if c.idleP[p].stays {
 			c.readsP[p] = reads
 			continue
@@ -63,14 +72,35 @@ func (c *class) voidNode(t touch) {
 		c.mark[t.node] = c.tick
 		c.list = append(c.list, t.node)
 	}
-	for p := range c.verdicts {
-		if !c.idleP[p].now && !c.calmP.has(p) && (t.object || c.predicates[p].Scope != string(sdk.ScopeNodeObject)) {
+	if !t.object {
+		for _, p := range c.onPodsP {
 			c.verdicts[p][t.node] = unknown
 		}
-	}
-	for i := range c.have {
-		if !c.idleS[i].now && !c.calmS.has(i) && (t.object || c.priorities[i].Scope != string(sdk.ScopeNodeObject)) {
+		for _, i := range c.onPodsS {
 			c.have[i][t.node] = false
+		}
+		return
+	}
+	c.voidVerdicts(t.node)
+	for i := range c.have {
+		if !c.idleS[i].now {
+			c.have[i][t.node] = false
+		}
+	}
+}
+
+// listOnPods lists the plugins that have to be asked about a node that got or lost a
+// pod since the last update.
+func (c *class) listOnPods() {
+	c.onPodsP, c.onPodsS = c.onPodsP[:0], c.onPodsS[:0]
+	for p := range c.predicates {
+		if !c.idleP[p].now && !c.calmP.has(p) && c.predicates[p].Scope != string(sdk.ScopeNodeObject) {
+			c.onPodsP = append(c.onPodsP, p)
+		}
+	}
+	for i := range c.priorities {
+		if !c.idleS[i].now && !c.calmS.has(i) && c.priorities[i].Scope != string(sdk.ScopeNodeObject) {
+			c.onPodsS = append(c.onPodsS, i)
 		}
 	}
 }
@@ -89,7 +119,7 @@ func (c *class) voidScores(s *snapshot) {
 	changed := !c.known || c.position != s.log.end()
 	for i := range c.priorities {
 		info := &c.priorities[i]
-		reads := s.version(info.Reads)
+		reads := c.version(s, info.Reads, c.readsS[i])
 		if c.idleS[i].now {
 			c.voidS[i], c.readsS[i], c.staleS[i] = false, reads, false
 			continue
