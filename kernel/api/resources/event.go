@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"reflect"
+	"strings"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -76,7 +78,7 @@ func (eventStrategy) Validate(ctx context.Context, obj runtime.Object) field.Err
 	if !strict {
 		return errs
 	}
-	errs = append(errs, validateMeta(&e.ObjectMeta, true, apivalidation.NameIsDNSSubdomain)...)
+	errs = append(errs, validateMeta(&e.ObjectMeta, true, eventName)...)
 	errs = append(errs, validateSeries(e)...)
 	if e.EventTime.IsZero() {
 		errs = append(errs, field.Required(field.NewPath("eventTime"), ""))
@@ -156,12 +158,19 @@ func validateAnyEvent(e *corev1.Event, strict bool) field.ErrorList {
 		if about == "" && e.Namespace != metav1.NamespaceDefault && e.Namespace != metav1.NamespaceSystem {
 			mismatch()
 		}
-		controller := field.NewPath("reportingComponent")
-		if strict {
-			controller = field.NewPath("reportingController")
+		// Few controllers report most events.
+		if known := lastController.Load(); known == nil || *known != e.ReportingController {
+			controller := field.NewPath("reportingComponent")
+			if strict {
+				controller = field.NewPath("reportingController")
+			}
+			wrong := append(required(controller, e.ReportingController), invalidAll(controller, e.ReportingController, validation.IsQualifiedName(e.ReportingController))...)
+			if len(wrong) == 0 {
+				name := strings.Clone(e.ReportingController)
+				lastController.Store(&name)
+			}
+			errs = append(errs, wrong...)
 		}
-		errs = append(errs, required(controller, e.ReportingController)...)
-		errs = append(errs, invalidAll(controller, e.ReportingController, validation.IsQualifiedName(e.ReportingController))...)
 		for _, f := range []struct {
 			name, value string
 			most        int
@@ -170,7 +179,7 @@ func validateAnyEvent(e *corev1.Event, strict bool) field.ErrorList {
 			{"reportingInstance", e.ReportingInstance, 128, true}, {"action", e.Action, 128, true},
 			{"reason", e.Reason, 128, true}, {"message", e.Message, 1024, false},
 		} {
-			if f.required {
+			if f.required && f.value == "" {
 				errs = append(errs, required(field.NewPath(f.name), f.value)...)
 			}
 			if len(f.value) > f.most {
@@ -178,7 +187,40 @@ func validateAnyEvent(e *corev1.Event, strict bool) field.ErrorList {
 			}
 		}
 	}
+	if isSubdomain(e.Namespace) {
+		return errs
+	}
 	return append(errs, invalidAll(field.NewPath("namespace"), e.Namespace, validation.IsDNS1123Subdomain(e.Namespace))...)
+}
+
+// lastController is the last reporting controller whose name was right.
+var lastController atomic.Pointer[string]
+
+// eventName is apivalidation.NameIsDNSSubdomain, which says what is wrong.
+func eventName(name string, prefix bool) []string {
+	if !prefix && isSubdomain(name) {
+		return nil
+	}
+	return apivalidation.NameIsDNSSubdomain(name, prefix)
+}
+
+// isSubdomain is validation.IsDNS1123Subdomain without its regular expression and its words.
+func isSubdomain(s string) bool {
+	if len(s) > validation.DNS1123SubdomainMaxLength {
+		return false
+	}
+	before := byte('.') // what a label begins behind
+	for i := range len(s) {
+		c := s[i]
+		switch {
+		case c >= 'a' && c <= 'z' || c >= '0' && c <= '9':
+		case c == '-' && before != '.', c == '.' && before != '.' && before != '-':
+		default:
+			return false
+		}
+		before = c
+	}
+	return before != '.' && before != '-'
 }
 
 func validateSeries(e *corev1.Event) field.ErrorList {
