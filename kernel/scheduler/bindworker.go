@@ -159,6 +159,9 @@ func (s *Scheduler) bound(r bindResult) {
 		return
 	}
 	if p == nil || !p.assumed || p.node != r.node {
+		if p != nil && p.forgone == r.node {
+			s.forwent(p)
+		}
 		if p != nil {
 			s.leaves(p) // it did not; whoever takes its place is to look again
 		}

@@ -218,6 +218,25 @@ func (s *Scheduler) assume(ctx context.Context, p *podEntry, node *nodeEntry) {
 	}
 }
 
+// forgo gives the room of a pod away that is being deleted while its pre-bind plugins
+// work or its binding is written: whatever they do, it is not to be bound. As by
+// kube-scheduler they are not called off, and reserve plugins take back what they
+// gave when that has ended.
+func (s *Scheduler) forgo(p *podEntry) {
+	delete(s.assumed, p.uid)
+	p.assumed, p.forgone = false, p.node
+	s.snapshot.removePod(p)
+	s.vacated(p.shape)
+}
+
+// forwent ends the way of a pod that gave up its room, when its binding failed.
+func (s *Scheduler) forwent(p *podEntry) {
+	s.takeBack(p, p.forgone)
+	p.forgone = ""
+	s.vacated(p.shape)
+	s.withdraw(p)
+}
+
 // unassume takes an assumed pod off its node; that may help others.
 func (s *Scheduler) unassume(p *podEntry) {
 	delete(s.assumed, p.uid)

@@ -139,8 +139,12 @@ func (s *Scheduler) setPod(pod *v1.Pod, sh *shape, now time.Time) {
 		if reshaped || changed != 0 {
 			p.changed |= uint32(changed) | ownChange
 		}
-		if s.waiting[p.uid] == nil || pod.DeletionTimestamp == nil {
+		if pod.DeletionTimestamp == nil {
 			return // its binding is under way
+		}
+		if s.waiting[p.uid] == nil {
+			s.forgo(p)
+			return
 		}
 		s.unassume(p)
 		s.withdraw(p)
@@ -223,7 +227,7 @@ func (s *Scheduler) occupies(p *podEntry, node string, fresh, reshaped bool, bef
 	s.queue.remove(p)
 	s.nominated(p, "")
 	came := p.assumed || p.node == ""
-	p.assumed, p.expected, p.preBinding = false, nil, nil
+	p.assumed, p.expected, p.preBinding, p.forgone = false, nil, nil, ""
 	delete(s.assumed, p.uid)
 	delete(s.waiting, p.uid)
 	switch {
@@ -263,6 +267,8 @@ func (s *Scheduler) removePod(uid types.UID) {
 		s.takeBack(p, p.node)
 		s.snapshot.removePod(p)
 		s.happened(contractv1.KindPod, contractv1.Action_DELETE, p.shape, nil)
+	} else if p.forgone != "" {
+		s.takeBack(p, p.forgone)
 	}
 	s.leaves(p)
 	s.dropShape(p.shape)

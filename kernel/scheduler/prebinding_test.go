@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -8,6 +9,8 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"pintle.dev/pintle/sdk"
 )
@@ -126,4 +129,99 @@ func TestPreBindingYields(t *testing.T) {
 	if (*preBinding)(nil).yields("a") {
 		t.Error("a pod without pre-bind plugins yields")
 	}
+}
+
+// A pod that is being deleted, or is gone, while a pre-bind plugin works for it gives
+// its room up at once, as by kube-scheduler 1.36. The plugin goes on; of a pod that is
+// still there, what was reserved is taken back when that ends.
+func TestDeletedInPreBind(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		delete func(c *cluster)
+		early  bool // reserve plugins take back before the plugin ends
+	}{
+		{"its deletion begins", func(c *cluster) {
+			c.changePod("low", func(p *v1.Pod) {
+				p.DeletionTimestamp, p.Finalizers = &metav1.Time{Time: time.Unix(1_700_000_000, 0)}, []string{"a/b"}
+			})
+		}, false},
+		{"it is gone", func(c *cluster) { c.deletePod("low") }, true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var j, did journal
+			release := make(chan struct{})
+			work := sdk.PreBind{Name: "Work", PreBind: func(b *sdk.Binding) sdk.Status {
+				if b.Pod.Name == "low" {
+					did.note("works")
+					select {
+					case <-release:
+					case <-b.Context.Done():
+						did.note("called-off")
+					}
+				}
+				return sdk.Status{}
+			}}
+			c, _ := startCycle(t, 1, []any{reserve(&j, "A"), work}, func(c *cluster) {
+				c.refuse = func(name string) error {
+					if name == "low" {
+						return apierrors.NewConflict(v1.Resource("pods/binding"), name, errors.New("pod low is being deleted, cannot be assigned to a host"))
+					}
+					return nil
+				}
+			})
+			c.addPod(makePod("low", 4000))
+			eventually(t, "the plugin works", func() bool { return did.all() == "works" })
+			c.addPod(makePod("next", 4000))
+			c.eventuallyTried(t, "next", 1)
+			tc.delete(c)
+			eventually(t, "the next one has its room", func() (has bool) {
+				c.clock.Step(time.Second)
+				c.ask(t, func() { has = c.sched.pods["pod-next"].node == "n0" })
+				return has
+			})
+			if got := did.all(); got != "works" {
+				t.Errorf("the plugin %s", got)
+			}
+			if got := j.all(); strings.Contains(got, "-A") != tc.early {
+				t.Errorf("before the plugin ended: %s", got)
+			}
+			close(release)
+			eventually(t, "what was reserved is taken back once", func() bool {
+				c.clock.Step(time.Second)
+				return strings.Count(j.all(), "-A") == 1
+			})
+			c.eventuallyBound(t, "next", "n0")
+			c.ask(t, func() {
+				if p := c.sched.pods["pod-low"]; p != nil && (p.forgone != "" || p.assumed || p.node != "" || p.place != nowhere) {
+					t.Errorf("it is left on %q, gave up %q, assumed %t, in place %v", p.node, p.forgone, p.assumed, p.place)
+				}
+			})
+		})
+	}
+}
+
+// A binding that succeeds all the same counts.
+func TestDeletedBehindItsBinding(t *testing.T) {
+	var did journal
+	release := make(chan struct{})
+	work := sdk.PreBind{Name: "Work", PreBind: func(b *sdk.Binding) sdk.Status {
+		if b.Pod.Name == "low" {
+			did.note("works")
+			<-release
+		}
+		return sdk.Status{}
+	}}
+	c, _ := startCycle(t, 1, []any{work})
+	c.addPod(makePod("low", 4000))
+	eventually(t, "the plugin works", func() bool { return did.all() == "works" })
+	c.changePod("low", func(p *v1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: time.Unix(1_700_000_000, 0)} })
+	eventually(t, "it gave its room up", func() (gone bool) {
+		c.ask(t, func() { gone = !c.sched.pods["pod-low"].assumed })
+		return gone
+	})
+	close(release)
+	eventually(t, "it is on its node", func() (on bool) {
+		c.ask(t, func() { p := c.sched.pods["pod-low"]; on = p.node == "n0" && p.forgone == "" })
+		return on
+	})
 }

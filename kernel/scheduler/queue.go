@@ -46,6 +46,8 @@ type podEntry struct {
 	// pre-bind plugins, if it does and there is one.
 	expected   *expectation
 	preBinding *preBinding
+	// forgone is the node whose room it gave up, its binding under way.
+	forgone string
 
 	// In the queue.
 	place    place
