@@ -102,6 +102,8 @@ func Open(ctx context.Context, cfg Config) (*Backend, error) {
 	if err != nil {
 		return nil, fmt.Errorf("etcd: %w", err)
 	}
+	// Once, as all storages share it: another for each would count what the one before has.
+	client.KV = etcd3.NewETCDLatencyTracker(client.KV)
 	b := &Backend{config: *config, client: client, log: cfg.Logger}
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
@@ -231,8 +233,6 @@ func (r restOptions) GetRESTOptions(resource schema.GroupResource, example runti
 // raw makes upstream's storage without its cacher. All storages share one
 // client: upstream makes one each, which costs it a connection a resource.
 func (b *Backend) raw(config *storagebackend.ConfigForResource, newFunc, newListFunc func() runtime.Object, resourcePrefix string) (upstream.Interface, factory.DestroyFunc, error) {
-	client := *b.client
-	client.KV = etcd3.NewETCDLatencyTracker(client.KV)
 	transformer := config.Transformer
 	if transformer == nil {
 		transformer = identity.NewEncryptCheckTransformer()
@@ -243,7 +243,7 @@ func (b *Backend) raw(config *storagebackend.ConfigForResource, newFunc, newList
 	if unsafe {
 		transformer, decoder = etcd3.WithCorruptObjErrorHandlingTransformer(transformer), etcd3.WithCorruptObjErrorHandlingDecoder(decoder)
 	}
-	s, err := etcd3.New(&client, b.compactor, config.Codec, newFunc, newListFunc, config.Prefix, resourcePrefix, config.GroupResource,
+	s, err := etcd3.New(b.client, b.compactor, config.Codec, newFunc, newListFunc, config.Prefix, resourcePrefix, config.GroupResource,
 		transformer, config.LeaseManagerConfig, decoder, versioner)
 	if err != nil {
 		return nil, nil, err
