@@ -292,7 +292,7 @@ func (c *cycleCall) answer() []byte {
 func (c *cycleCall) one(out []byte, s *cycleStep) (with []byte, code Code) {
 	defer func() {
 		if p := recover(); p != nil {
-			r := stepResult{status: Fail(fmt.Errorf("%w: %s: %v%s", ErrPanic, s.plugin, p, panicked()))}
+			r := stepResult{status: Fail(containment(s.plugin, p))}
 			with, code = appendStepResult(out, &r), Error
 		}
 	}()

@@ -42,6 +42,7 @@ type Guest struct {
 	askedClass uint32
 	nodes      []*Node // of the question at hand
 	found      []*Node // scratch
+	single     single
 	batched    Batch
 
 	evaluation evaluation
@@ -143,7 +144,7 @@ func (g *Guest) Instance(i int, name string) (index int, err error) {
 		return 0, err
 	}
 	s.instance, s.name = true, name
-	g.plugins = append(g.plugins, newServedState(s))
+	g.plugins, g.single = append(g.plugins, newServedState(s)), single{}
 	return len(g.plugins) - 1, nil
 }
 
@@ -216,6 +217,7 @@ func (g *Guest) Configure(i int, config []byte) (err error) {
 	}
 	defer contain(p.name, &err)
 	p.forget()
+	g.single = single{}
 	if p.configure == nil {
 		if len(config) == 0 {
 			return nil
@@ -231,7 +233,7 @@ func (g *Guest) Configure(i int, config []byte) (err error) {
 // Apply decodes a Delta and applies it to the replica. After an error the
 // replica is in no defined state: the host feeds it again with reset set.
 func (g *Guest) Apply(delta []byte) error {
-	g.asked = nil
+	g.asked, g.single = nil, single{}
 	if err := g.cluster.apply(delta); err != nil {
 		return err
 	}
@@ -262,7 +264,10 @@ func (g *Guest) Filter(i int, class uint32, nodes, out []uint32) (err error) {
 		return err
 	}
 	defer contain(p.name, &err)
-	return g.filter(p, class, nodes, out)
+	if err = g.filter(p, class, nodes, out); err == nil {
+		g.stands(p, i, class)
+	}
+	return err
 }
 
 func (g *Guest) filter(p *servedState, class uint32, nodes, out []uint32) error {
@@ -307,7 +312,10 @@ func (g *Guest) Score(i int, class uint32, nodes []uint32, out []int64) (err err
 		return err
 	}
 	defer contain(p.name, &err)
-	return g.score(p, class, nodes, out)
+	if err = g.score(p, class, nodes, out); err == nil {
+		g.stands(p, i, class)
+	}
+	return err
 }
 
 func (g *Guest) score(p *servedState, class uint32, nodes []uint32, out []int64) error {
@@ -384,6 +392,7 @@ func (g *Guest) plugin(i int, kind string) (*servedState, error) {
 
 // ask sets the request up for a class: its pod and the plugin's prepared state.
 func (g *Guest) ask(p *servedState, class uint32) error {
+	g.single.plugin = nil
 	if g.asked == nil || g.askedClass != class {
 		if g.asked, g.askedClass = g.cluster.classes[class], class; g.asked == nil {
 			return fmt.Errorf("%w: %d", ErrClass, class)
@@ -465,15 +474,20 @@ func (p *servedState) reasonID(v Verdict) uint32 {
 // must not take the others down.
 func contain(name string, err *error) {
 	if r := recover(); r != nil {
-		*err = fmt.Errorf("%w: %s: %v%s", ErrPanic, name, r, panicked())
+		*err = containment(name, r)
 	}
 }
 
-// panicked says where: the first frame below the runtime's own.
-func panicked() string {
+// containment is the error that a panic becomes.
+func containment(name string, panicked any) error {
+	return fmt.Errorf("%w: %s: %v%s", ErrPanic, name, panicked, whence())
+}
+
+// whence says where it panicked: the first frame below the runtime's own.
+func whence() string {
 	var pcs [32]uintptr
-	// Without itself, contain and runtime.Callers.
-	frames := runtime.CallersFrames(pcs[:runtime.Callers(3, pcs[:])])
+	// Without itself, containment, who recovered and runtime.Callers.
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(4, pcs[:])])
 	for {
 		frame, more := frames.Next()
 		if frame.Function != "" && !strings.HasPrefix(frame.Function, "runtime.") {

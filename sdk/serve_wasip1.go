@@ -69,6 +69,9 @@ func memoryAt[T byte | uint32 | uint64 | int64](pointer uint32, n uint32) []T {
 	return unsafe.Slice((*T)(unsafe.Add(unsafe.Pointer(nil), pointer)), n)
 }
 
+// at is memoryAt of one.
+func at[T uint32 | int64](pointer uint32) *T { return (*T)(unsafe.Add(unsafe.Pointer(nil), pointer)) }
+
 // span packs a pointer and a length as the ABI returns them.
 func span(data []byte) int64 {
 	if len(data) == 0 {
@@ -130,11 +133,23 @@ func exportApply(pointer, size uint32) int32 {
 
 //go:wasmexport pintle_filter
 func exportFilter(plugin int32, class, nodes, n, out uint32) int32 {
+	if g := instance.guest; n == 1 && g != nil && g.again(int(plugin), class) && g.single.plugin.filter != nil {
+		if err := g.filterAgain(*at[uint32](nodes), at[uint32](out)); err != nil {
+			return status(err)
+		}
+		return statusOK
+	}
 	return status(theGuest().Filter(int(plugin), class, memoryAt[uint32](nodes, n), memoryAt[uint32](out, n)))
 }
 
 //go:wasmexport pintle_score
 func exportScore(plugin int32, class, nodes, n, out uint32) int32 {
+	if g := instance.guest; n == 1 && g != nil && g.again(int(plugin), class) && g.single.plugin.score != nil {
+		if err := g.scoreAgain(*at[uint32](nodes), at[int64](out)); err != nil {
+			return status(err)
+		}
+		return statusOK
+	}
 	return status(theGuest().Score(int(plugin), class, memoryAt[uint32](nodes, n), memoryAt[int64](out, n)))
 }
 

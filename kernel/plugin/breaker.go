@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"pintle.dev/pintle/sdk/apis/kernel/v1alpha1"
@@ -36,11 +37,17 @@ type breaker struct {
 	pause    time.Duration
 	why      string
 	wake     *time.Timer
+	// stirred: it is not closed, or the last call was slow. Nobody needs mu to hear
+	// that it is not.
+	stirred atomic.Bool
 }
 
 // admit reports whether the plugin may be asked now. The first question after a
 // pause is the one that tries it.
 func (b *breaker) admit(now time.Time) error {
+	if !b.stirred.Load() {
+		return nil
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.state != v1alpha1.PluginCircuitOpen {
@@ -59,9 +66,13 @@ func slow(took, deadline time.Duration) bool { return took*100 >= deadline*slowP
 // note takes in how a question went and reports whether the circuit opened or
 // closed by it. wake is called when the pause of one that opened is over.
 func (b *breaker) note(now time.Time, took, deadline time.Duration, err error, wake func()) bool {
+	slow := slow(took, deadline)
+	if err == nil && !slow && !b.stirred.Load() {
+		return false
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	slow := slow(took, deadline)
+	defer func() { b.stirred.Store(b.state != "" && b.state != v1alpha1.PluginCircuitClosed || b.slow > 0) }()
 	if err == nil && !slow {
 		b.slow = 0
 		if b.state != v1alpha1.PluginCircuitHalfOpen {

@@ -443,7 +443,7 @@ func (u *unit) ask(ctx context.Context, name, call string, generation uint64, qu
 		began = time.Now()
 	}
 	asking, span := u.span(ctx, name, call)
-	u.answered = contractv1.Code_SUCCESS
+	u.answered, u.brief = contractv1.Code_SUCCESS, false
 	err = question(asking, g, i)
 	endSpan(span, err)
 	if ctx.Err() != nil {
@@ -453,9 +453,17 @@ func (u *unit) ask(ctx context.Context, name, call string, generation uint64, qu
 	if err == nil && aside(call) && !slow(now.Sub(handed), u.call) {
 		return nil
 	}
-	u.noteOf(s, name, now, now.Sub(began), now.Sub(handed), err)
+	if u.brief {
+		s.timed(now.Sub(began))
+	}
+	return u.concluded(s, name, u.answered, now, now.Sub(began), now.Sub(handed), err)
+}
+
+// concluded counts a question that was asked, and what is to be said of one that failed.
+func (u *unit) concluded(s *stats, name string, code contractv1.Code, now time.Time, took, whole time.Duration, err error) error {
+	u.noteOf(s, name, now, took, whole, err)
 	if err == nil {
-		u.counted(name).ended(u.answered, now.Sub(began))
+		s.ended(code, took)
 		return nil
 	}
 	err = fmt.Errorf("plugin %s: %w", pluginOf(name), err)

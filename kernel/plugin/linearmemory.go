@@ -12,6 +12,7 @@ import (
 // resident, and all of them go with the instance instead of with a collection.
 type linearMemory struct {
 	mapped []byte // as much as there may ever be
+	used   uint64 // of mapped: the module's
 	heap   []byte // in its place where the system does not map as much
 }
 
@@ -43,6 +44,7 @@ func (m *linearMemory) Reallocate(size uint64) []byte {
 		if size > uint64(len(m.mapped)) {
 			return nil
 		}
+		m.used = size
 		return m.mapped[:size:size]
 	}
 	if size > uint64(cap(m.heap)) {
@@ -50,6 +52,14 @@ func (m *linearMemory) Reallocate(size uint64) []byte {
 	}
 	m.heap = m.heap[:size]
 	return m.heap
+}
+
+// size is how much there is of a memory that stays where it is; 0 of another.
+func (m *linearMemory) size() uint64 {
+	if m.mapped == nil {
+		return 0
+	}
+	return m.used
 }
 
 // Free implements experimental.LinearMemory. A module that exits in the midst of a

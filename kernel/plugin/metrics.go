@@ -72,6 +72,7 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 			if st.Circuit != "" {
 				emit(descs.circuit, prometheus.GaugeValue, 1, with(string(st.Circuit))...)
 			}
+			s.settle()
 			failures := s.failures.Load() // before the calls, of which they are
 			calls := s.calls.Load()
 			if calls == 0 && !asked(e.Kind) {

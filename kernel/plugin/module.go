@@ -126,6 +126,20 @@ func (m *module) close(ctx context.Context) error {
 
 type deadlineKey struct{}
 
+// guestContext is that of calls: the engine looks into it at each.
+type guestContext struct {
+	context.Context
+	guest *wasmGuest
+}
+
+// Value implements context.Context.
+func (c guestContext) Value(key any) any {
+	if key == (deadlineKey{}) {
+		return c.guest
+	}
+	return nil
+}
+
 // checkDeadline is called by metered code when its slice is used up.
 func checkDeadline(ctx context.Context, _ []uint64) {
 	if g, ok := ctx.Value(deadlineKey{}).(*wasmGuest); ok {

@@ -58,6 +58,7 @@ func (p *Policy) replace() { p.gone.Do(func() { close(p.replaced) }) }
 type place struct {
 	unit *unit
 	name string
+	seat seat // guarded by the unit's mu
 }
 
 // Generation changes when any answer may have changed without a delta.
@@ -113,14 +114,21 @@ func (p *Policy) Prepared() bool {
 // available" for each node at once; one that may be ignored returns the error
 // instead, as the scheduler does not keep such answers.
 func (p *Policy) Filter(ctx context.Context, i int, class uint32, nodes, out []uint32) error {
-	at := p.filters[i]
-	err := at.unit.ask(ctx, at.name, "filter", p.replica, func(ctx context.Context, g guest, k int) error {
-		err := g.filter(ctx, k, class, nodes, out)
-		if err == nil {
-			at.unit.answered = filtered(out, func(v uint32) bool { return g.unresolvable(k, v) })
-		}
-		return err
-	})
+	at := &p.filters[i]
+	done, err := false, error(nil)
+	if len(nodes) == 1 {
+		done, err = at.filterOne(ctx, p.replica, class, nodes, out)
+	}
+	if !done {
+		err = at.unit.ask(ctx, at.name, "filter", p.replica, func(ctx context.Context, g guest, k int) error {
+			at.unit.brief = len(nodes) == 1
+			err := g.filter(ctx, k, class, nodes, out)
+			if err == nil {
+				at.unit.answered = filtered(out, func(v uint32) bool { return g.unresolvable(k, v) })
+			}
+			return err
+		})
+	}
 	if err == nil {
 		return nil
 	}
@@ -142,7 +150,7 @@ func (p *Policy) Filter(ctx context.Context, i int, class uint32, nodes, out []u
 
 // Reasons returns the words behind a verdict of predicate i.
 func (p *Policy) Reasons(i int, verdict uint32) []string {
-	at := p.filters[i]
+	at := &p.filters[i]
 	if verdict == unavailableVerdict {
 		return []string{"plugin " + pluginOf(at.name) + " is not available"}
 	}
@@ -157,7 +165,7 @@ func (p *Policy) Reasons(i int, verdict uint32) []string {
 // Unresolvable reports whether a verdict of predicate i says that no eviction
 // would help. One that was not given is none of these.
 func (p *Policy) Unresolvable(i int, verdict uint32) bool {
-	at := p.filters[i]
+	at := &p.filters[i]
 	if verdict == unavailableVerdict {
 		return false
 	}
@@ -169,27 +177,37 @@ func (p *Policy) Unresolvable(i int, verdict uint32) bool {
 // Score asks priority i for raw scores. When it fails out is all zero. A
 // priority that declares no normalization must score 0 to 10 (SCH-16).
 func (p *Policy) Score(ctx context.Context, i int, class uint32, nodes []uint32, out []int64) error {
-	at := p.scorers[i]
-	err := at.unit.ask(ctx, at.name, "score", p.replica, func(ctx context.Context, g guest, k int) error {
-		if err := g.score(ctx, k, class, nodes, out); err != nil {
-			return err
-		}
+	at := &p.scorers[i]
+	check := func() error {
 		if p.priorities[i].Normalize == string(sdk.NormalizeNone) {
-			return inRange(pluginOf(at.name), p.priorities[i].Most(), nodes, out)
+			return inRange(at.name, p.priorities[i].Most(), nodes, out)
 		}
 		return nil
-	})
+	}
+	done, err := false, error(nil)
+	if len(nodes) == 1 {
+		done, err = at.scoreOne(ctx, p.replica, class, nodes, out, check)
+	}
+	if !done {
+		err = at.unit.ask(ctx, at.name, "score", p.replica, func(ctx context.Context, g guest, k int) error {
+			at.unit.brief = len(nodes) == 1
+			if err := g.score(ctx, k, class, nodes, out); err != nil {
+				return err
+			}
+			return check()
+		})
+	}
 	return p.scored(ctx, pluginOf(at.name), out, err)
 }
 
 // Normalize rewrites raw scores in place. When it fails they are all zero.
 func (p *Policy) Normalize(ctx context.Context, i int, class uint32, nodes []uint32, scores []int64) error {
-	at := p.scorers[i]
+	at := &p.scorers[i]
 	err := at.unit.ask(ctx, at.name, "normalize", p.replica, func(ctx context.Context, g guest, k int) error {
 		if err := g.normalize(ctx, k, class, nodes, scores); err != nil {
 			return err
 		}
-		return inRange(pluginOf(at.name), p.priorities[i].Most(), nodes, scores)
+		return inRange(at.name, p.priorities[i].Most(), nodes, scores)
 	})
 	return p.scored(ctx, pluginOf(at.name), scores, err)
 }
@@ -208,6 +226,7 @@ func (p *Policy) scored(ctx context.Context, name string, out []int64, err error
 func inRange(name string, most int64, nodes []uint32, scores []int64) error {
 	for k, s := range scores {
 		if s < 0 || s > most {
+			name = pluginOf(name)
 			return fmt.Errorf("plugin %s: answer out of range: score %d for node %d, want 0 to %d", name, s, nodes[k], most)
 		}
 	}

@@ -65,10 +65,10 @@ func (h *Host) build(profile Profile, plan *plan) (*Policy, error) {
 		if err != nil {
 			return nil, err
 		}
-		p.filters = append(p.filters, place{u, profile.named(name)})
+		p.filters = append(p.filters, place{unit: u, name: profile.named(name)})
 		p.predicates = append(p.predicates, contractv1.PredicateInfo{
 			Name: name, Scope: cmp.Or(d.GetScope(), string(sdk.ScopeNode)), Reads: reads(e, d), IgnoreFailure: plan.ignores(u, e), Group: p.group(u),
-			Hearing: p.hears(place{u, profile.named(name)}, name, d), Pods: d.GetPods(),
+			Hearing: p.hears(place{unit: u, name: profile.named(name)}, name, d), Pods: d.GetPods(),
 		})
 	}
 	for _, w := range profile.Priorities {
@@ -76,7 +76,7 @@ func (h *Host) build(profile Profile, plan *plan) (*Policy, error) {
 		if err != nil {
 			return nil, err
 		}
-		p.scorers = append(p.scorers, place{u, profile.named(w.Name)})
+		p.scorers = append(p.scorers, place{unit: u, name: profile.named(w.Name)})
 		normalize := cmp.Or(d.GetNormalize(), string(sdk.NormalizeNone))
 		keepsZero := normalize == string(sdk.NormalizePluginNonzero)
 		if keepsZero {
@@ -93,9 +93,9 @@ func (h *Host) build(profile Profile, plan *plan) (*Policy, error) {
 			if err != nil {
 				return nil, err
 			}
-			p.enlist(at, place{u, profile.named(name)}, contractv1.PointInfo{
+			p.enlist(at, place{unit: u, name: profile.named(name)}, contractv1.PointInfo{
 				Name: name, Scope: cmp.Or(d.GetScope(), string(sdk.ScopeNode)), Reads: reads(e, d), IgnoreFailure: plan.ignores(u, e),
-				Hearing: p.hears(place{u, profile.named(name)}, name, d), ByClass: d.GetByClass(), Samples: d.GetSamples(), Ranks: d.GetRanks(), Pods: d.GetPods(),
+				Hearing: p.hears(place{unit: u, name: profile.named(name)}, name, d), ByClass: d.GetByClass(), Samples: d.GetSamples(), Ranks: d.GetRanks(), Pods: d.GetPods(),
 			})
 		}
 	}

@@ -20,7 +20,8 @@ type stats struct {
 	circuit     breaker
 	// others are the calls that ended with another code than success, which all the
 	// rest did; nil: none did.
-	others [len(endings)]atomic.Pointer[distribution]
+	others  [len(endings)]atomic.Pointer[distribution]
+	briefly briefly
 
 	mu     sync.Mutex
 	faded  *[64 * 4]uint64 // of the buckets, what p99 no longer looks at
@@ -73,6 +74,7 @@ func (s *stats) record(d time.Duration, err error) {
 // succeed takes over the counts of the plugin that this one replaces; how long
 // that took says nothing about this one.
 func (s *stats) succeed(old *stats) {
+	old.settle()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.calls.Add(old.calls.Load())
@@ -110,13 +112,19 @@ func (s *stats) ended(code contractv1.Code, d time.Duration) {
 	if k < 0 {
 		return
 	}
+	o := s.other(k)
+	o.nanoseconds.Add(int64(d))
+	o.buckets[bucketOf(uint64(max(d, 1)))].Add(1)
+}
+
+// other are the calls that ended with the k-th code.
+func (s *stats) other(k int) *distribution {
 	o := s.others[k].Load()
 	if o == nil {
 		s.others[k].CompareAndSwap(nil, &distribution{})
 		o = s.others[k].Load()
 	}
-	o.nanoseconds.Add(int64(d))
-	o.buckets[bucketOf(uint64(max(d, 1)))].Add(1)
+	return o
 }
 
 // filtered is the code of a predicate's answer about several nodes: as that about
@@ -144,6 +152,7 @@ func bucketOf(ns uint64) int {
 // 0 before the first. When there are many it leaves half of them behind, so that
 // old calls fade.
 func (s *stats) p99() time.Duration {
+	s.settle()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var counts [len(s.buckets)]uint64

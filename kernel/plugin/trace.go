@@ -21,14 +21,11 @@ const tracerName = "pintle.dev/pintle/kernel/plugin"
 // decision.
 func (u *unit) span(ctx context.Context, name, call string) (context.Context, trace.Span) {
 	parent := trace.SpanFromContext(ctx)
-	if !parent.SpanContext().IsSampled() {
+	if parent == noSpan || !parent.SpanContext().IsSampled() {
 		return ctx, nil
 	}
 	return parent.TracerProvider().Tracer(tracerName).Start(ctx, "plugin "+name, trace.WithAttributes(u.attributes(call)...))
 }
-
-// sampled reports whether a call has a span.
-func sampled(ctx context.Context) bool { return trace.SpanContextFromContext(ctx).IsSampled() }
 
 func (u *unit) attributes(call string) []attribute.KeyValue {
 	return []attribute.KeyValue{

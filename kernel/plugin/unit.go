@@ -82,6 +82,7 @@ type unit struct {
 	whole, missed bool
 	patience      time.Time
 	answered      contractv1.Code // what the question under way was answered, in all
+	brief         bool            // the question under way is one of which few are timed
 	apart         time.Time       // until then a module is asked one question at a time
 	failed        bool            // a guest broke
 	// described is what the guest said of its plugins; it outlives the guest.

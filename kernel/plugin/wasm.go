@@ -49,6 +49,10 @@ type wasmGuest struct {
 	deadline time.Time
 	patience time.Duration
 	timeout  time.Duration
+	// sliced: the last brief question used up a slice of fuel, for the first time at
+	// slicedAt.
+	sliced   bool
+	slicedAt time.Time
 	stack    [6]uint64
 	plugins  []*contractv1.PluginDescription
 	watches  []watches                          // of controllers, by plugin
@@ -89,6 +93,7 @@ type wasmGuest struct {
 // wasmBuffer is a buffer in the guest's memory that calls reuse.
 type wasmBuffer struct {
 	pointer, size uint32
+	view          []byte // of all of it, where memory does not move; nil: look again
 }
 
 var _ guest = (*wasmGuest)(nil)
@@ -114,6 +119,7 @@ func (m *module) instantiate(timeout, start time.Duration, log *slog.Logger) (_ 
 			g.memory.unmap()
 		}
 	}()
+	g.ctx = guestContext{context.Background(), g}
 	if g.instance.Memory() == nil {
 		return nil, fmt.Errorf("plugin bundle %s: %w: module exports no memory", m.name, errPermanent)
 	}
@@ -309,6 +315,9 @@ func (g *wasmGuest) span(packed uint64, limit uint32) ([]byte, error) {
 // buffer makes sure that b holds size bytes and returns a view of them. The
 // view is good until the guest runs again, which may grow its memory.
 func (g *wasmGuest) buffer(b *wasmBuffer, size uint32) ([]byte, error) {
+	if size <= uint32(len(b.view)) {
+		return b.view[:size:size], nil
+	}
 	if b.size < size {
 		if b.pointer != 0 {
 			g.stack[0] = uint64(b.pointer)
@@ -321,9 +330,13 @@ func (g *wasmGuest) buffer(b *wasmBuffer, size uint32) ([]byte, error) {
 		if err := g.invoke(g.alloc, g.timeout); err != nil {
 			return nil, err
 		}
-		b.pointer, b.size = uint32(g.stack[0]), want
+		b.pointer, b.size, b.view = uint32(g.stack[0]), want, nil
 		if b.pointer == 0 || b.pointer%8 != 0 {
 			return nil, g.outOfRange("pintle_alloc returned %#x", b.pointer)
+		}
+		// What is mapped stays where it is, and a memory does not shrink.
+		if end := uint64(b.pointer) + uint64(b.size); end <= g.memory.size() {
+			b.view = g.memory.mapped[b.pointer:end:end]
 		}
 	}
 	view, ok := g.instance.Memory().Read(b.pointer, size)
@@ -448,6 +461,7 @@ func (g *wasmGuest) ask(f api.Function, i int, class uint32, nodes []uint32, wid
 	if err != nil {
 		return nil, err
 	}
+	view = view[:4*len(nodes)]
 	for k, n := range nodes {
 		binary.LittleEndian.PutUint32(view[4*k:], n)
 	}
@@ -470,6 +484,28 @@ func (g *wasmGuest) ask(f api.Function, i int, class uint32, nodes []uint32, wid
 		}
 	}
 	return g.buffer(&g.out, uint32(len(nodes)*width))
+}
+
+// askOne calls f about one node, when both buffers are there; the view is of the answer.
+func (g *wasmGuest) askOne(f api.Function, i int, class, node uint32) ([]byte, error) {
+	binary.LittleEndian.PutUint32(g.nodes.view, node)
+	g.stack = [6]uint64{uint64(i), uint64(class), uint64(g.nodes.pointer), 1, uint64(g.out.pointer)}
+	err := g.invoke(f, g.timeout)
+	if g.sliced = !g.deadline.IsZero(); g.sliced {
+		g.slicedAt = g.deadline.Add(-g.patience)
+	}
+	if err == nil && g.stack[0] != 0 {
+		err = g.answered()
+	}
+	return g.out.view, err
+}
+
+// elapsed is how long a brief question took that ended now.
+func (g *wasmGuest) elapsed(now time.Time) time.Duration {
+	if !g.sliced {
+		return 0
+	}
+	return now.Sub(g.slicedAt)
 }
 
 func (g *wasmGuest) filter(_ context.Context, i int, class uint32, nodes, out []uint32) error {

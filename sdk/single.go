@@ -1,0 +1,72 @@
+package sdk
+
+// A module is asked about one node thousands of times a second. What such a question
+// needs beside the node (the plugin, the pod and what was prepared for it) is as it
+// was set up for the one before, if that asked the same plugin about the same class
+// and nothing has come since.
+
+// single is the last question: what g.request is set up for. A plugin of nil: for
+// nothing that may be asked again.
+type single struct {
+	plugin *servedState
+	index  int
+	class  uint32
+}
+
+// again reports whether g.request is set up for a question to plugin i about a class.
+func (g *Guest) again(i int, class uint32) bool {
+	return g.single.plugin != nil && g.single.index == i && g.single.class == class
+}
+
+// stands notes that g.request is set up for plugin i and a class. One that may be
+// idle is asked about that each time.
+func (g *Guest) stands(p *servedState, i int, class uint32) {
+	if p.idle == nil {
+		g.single = single{p, i, class}
+	}
+}
+
+// filterAgain answers as Filter does about one node where again said so.
+func (g *Guest) filterAgain(index uint32, out *uint32) (err error) {
+	n := g.cluster.Node(index)
+	if n == nil {
+		return g.there([]uint32{index})
+	}
+	p, done := g.single.plugin, false
+	defer containUnless(&done, p, &err)
+	r := &g.request
+	r.about(n)
+	if v := p.filter(r); len(v.Reasons) == 0 {
+		*out = 0
+	} else {
+		*out = p.reasonID(v)
+	}
+	done = true
+	return nil
+}
+
+// scoreAgain answers as Score does about one node where again said so.
+func (g *Guest) scoreAgain(index uint32, out *int64) (err error) {
+	n := g.cluster.Node(index)
+	if n == nil {
+		return g.there([]uint32{index})
+	}
+	p, done := g.single.plugin, false
+	defer containUnless(&done, p, &err)
+	r := &g.request
+	r.about(n)
+	*out = p.score(r)
+	done = true
+	return nil
+}
+
+// containUnless is contain where that is not done: to ask whether there is a panic
+// takes as long as a simple answer.
+func containUnless(done *bool, p *servedState, err *error) {
+	if *done {
+		return
+	}
+	if r := recover(); r != nil {
+		*err = containment(p.name, r)
+	}
+}
