@@ -33,7 +33,7 @@ func (g *Guest) filterAgain(index uint32, out *uint32) (err error) {
 		return g.there([]uint32{index})
 	}
 	p, done := g.single.plugin, false
-	defer containUnless(&done, p, &err)
+	defer g.containUnless(&done, &err)
 	r := &g.request
 	r.about(n)
 	if v := p.filter(r); len(v.Reasons) == 0 {
@@ -52,7 +52,7 @@ func (g *Guest) scoreAgain(index uint32, out *int64) (err error) {
 		return g.there([]uint32{index})
 	}
 	p, done := g.single.plugin, false
-	defer containUnless(&done, p, &err)
+	defer g.containUnless(&done, &err)
 	r := &g.request
 	r.about(n)
 	*out = p.score(r)
@@ -62,11 +62,12 @@ func (g *Guest) scoreAgain(index uint32, out *int64) (err error) {
 
 // containUnless is contain where that is not done: to ask whether there is a panic
 // takes as long as a simple answer.
-func containUnless(done *bool, p *servedState, err *error) {
+func (g *Guest) containUnless(done *bool, err *error) {
 	if *done {
 		return
 	}
 	if r := recover(); r != nil {
-		*err = containment(p.name, r)
+		*err = containment(g.single.plugin.name, r)
+		g.single = single{}
 	}
 }

@@ -51,41 +51,70 @@ func deltas(queue []part, classes bool) ([][]byte, error) {
 	return out, nil
 }
 
-// names of the plugins that an evaluation asks, parallel to its questions.
+// names are the plugins that an evaluation asks, parallel to its questions: filters
+// first.
 type names struct {
-	filters, scores []string
-	// at and stats are those of each, filters first: its index in the guest, and
-	// its record.
+	places  []*place
+	filters int
+	// at and stats are those of each: its index in the guest, and its record.
 	at    []int
 	stats []*stats
+	brief bool // nobody looks at the clock
 }
 
 func (n *names) reset() {
-	n.filters, n.scores, n.at, n.stats = n.filters[:0], n.scores[:0], n.at[:0], n.stats[:0]
+	*n = names{places: n.places[:0], at: n.at[:0], stats: n.stats[:0]}
 }
 
-// name is that of question k, filters first.
-func (n *names) name(k int) string {
-	if k < len(n.filters) {
-		return n.filters[k]
-	}
-	return n.scores[k-len(n.filters)]
-}
+// name is that of question k.
+func (n *names) name(k int) string { return n.places[k].name }
 
-// look finds the plugins in the unit; it reports whether all are there and may be
-// asked. mu is held.
-func (n *names) look(u *unit, now time.Time) bool {
-	for k := range len(n.filters) + len(n.scores) {
-		name := n.name(k)
-		at, ok := u.index[name]
-		if !ok {
+// look finds the plugins in the unit; it reports whether all are there. mu is held.
+func (n *names) look() bool {
+	for _, at := range n.places {
+		s := at.sit()
+		if s == nil {
 			return false
 		}
-		s := u.counted(name)
+		n.at, n.stats = append(n.at, s.index), append(n.stats, s.stats)
+	}
+	return true
+}
+
+// admitted reports whether all may be asked now.
+func (n *names) admitted(now time.Time) bool {
+	for _, s := range n.stats {
 		if s.circuit.admit(now) != nil {
 			return false // the others are asked alone
 		}
-		n.at, n.stats = append(n.at, at), append(n.stats, s)
+	}
+	return true
+}
+
+// untimed reports whether no plugin's time need be taken.
+func (n *names) untimed() bool {
+	for _, s := range n.stats {
+		if !s.untimed() {
+			return false
+		}
+	}
+	return true
+}
+
+// brief reports whether an evaluation is a brief question.
+func brief(e *contractv1.Evaluation) bool {
+	if len(e.Nodes) > briefNodes || len(e.Filters)+len(e.Scores) > briefAnswers/briefNodes {
+		return false
+	}
+	for k := range e.Filters {
+		if len(e.Filters[k].Nodes) > briefNodes {
+			return false
+		}
+	}
+	for k := range e.Scores {
+		if len(e.Scores[k].Nodes) > briefNodes {
+			return false
+		}
 	}
 	return true
 }
@@ -93,25 +122,23 @@ func (n *names) look(u *unit, now time.Time) bool {
 // Evaluate answers the questions of e, all of which are asked of one bundle, in
 // one round trip together with the deltas that wait.
 func (p *Policy) Evaluate(ctx context.Context, e *contractv1.Evaluation) {
-	var unit *unit
 	n := &p.asking
 	n.reset()
-	for _, q := range e.Filters {
-		at := p.filters[q.Predicate]
-		unit, n.filters = at.unit, append(n.filters, at.name)
+	n.filters = len(e.Filters)
+	for k := range e.Filters {
+		n.places = append(n.places, &p.filters[e.Filters[k].Predicate])
 	}
-	for _, q := range e.Scores {
-		at := p.scorers[q.Priority]
-		unit, n.scores = at.unit, append(n.scores, at.name)
+	for k := range e.Scores {
+		n.places = append(n.places, &p.scorers[e.Scores[k].Priority])
 	}
-	if unit == nil {
+	if len(n.places) == 0 {
 		return
 	}
-	unit.evaluate(ctx, p.replica, n, e)
+	n.places[0].unit.evaluate(ctx, p.replica, n, e)
 	for k := range e.Scores {
 		q := &e.Scores[k]
 		// Asked alone it is told what is wrong (SCH-16).
-		if p.priorities[q.Priority].Normalize == string(sdk.NormalizeNone) && inRange(n.scores[k], p.priorities[q.Priority].Most(), q.Answered, q.Scores) != nil {
+		if p.priorities[q.Priority].Normalize == string(sdk.NormalizeNone) && inRange(n.name(n.filters+k), p.priorities[q.Priority].Most(), q.Answered, q.Scores) != nil {
 			q.Answered, q.Scores = nil, nil
 		}
 	}
@@ -128,13 +155,24 @@ func (u *unit) evaluate(ctx context.Context, generation uint64, n *names, e *con
 	if !ok || !asker.evaluates() {
 		return
 	}
-	_, module := g.(*wasmGuest)
-	began := time.Now()
-	if module && (sampled(ctx) || began.Before(u.apart)) {
+	if !n.look() {
+		return
+	}
+	module, _ := g.(*wasmGuest)
+	traced, few := module != nil && sampled(ctx), module != nil && brief(e)
+	n.brief = few && u.apart.IsZero() && n.untimed()
+	var began time.Time
+	if !n.brief {
+		began = time.Now()
+	}
+	if traced || module != nil && began.Before(u.apart) {
 		return // it does not say how long each question took
 	}
-	if !n.look(u, began) {
-		return
+	if !n.brief {
+		u.apart = time.Time{}
+		if !n.admitted(began) {
+			return
+		}
 	}
 	asking, span := u.span(ctx, u.bundle.Manifest.Name, "evaluate")
 	took, err := asker.evaluate(asking, u.queue, generation, n, e)
@@ -142,7 +180,7 @@ func (u *unit) evaluate(ctx context.Context, generation uint64, n *names, e *con
 		at := began
 		for k, d := range took {
 			call := "filter"
-			if k >= len(n.filters) {
+			if k >= n.filters {
 				call = "score"
 			}
 			at = u.part(asking, span, n.name(k), call, at, d)
@@ -165,20 +203,43 @@ func (u *unit) evaluate(ctx context.Context, generation uint64, n *names, e *con
 		u.applyFailed(ctx, err)
 		return
 	}
-	u.queue, u.queued, u.sent = nil, 0, generation
+	u.emptied(generation)
+	if n.brief && !module.sliced {
+		for k := range took {
+			n.stats[k].brief(n.ended(g, k, e))
+		}
+		return
+	}
 	// Whichever of them it was: what a plugin says of itself is no proof.
 	now := time.Now()
 	elapsed := now.Sub(began)
-	if module && slow(elapsed, u.call) {
+	if n.brief {
+		elapsed = module.elapsed(now)
+		share(took, elapsed, e)
+	}
+	if module != nil && slow(elapsed, u.call) {
 		// Asked one by one it shows who that was.
 		u.apart, elapsed = now.Add(breakWindow), 0
 	}
 	for k, d := range took {
 		u.noteOf(n.stats[k], n.name(k), now, d, elapsed, nil)
-		if k < len(e.Filters) {
-			n.stats[k].ended(filtered(e.Filters[k].Verdicts, func(v uint32) bool { return g.unresolvable(n.at[k], v) }), d)
+		n.stats[k].ended(n.ended(g, k, e), d)
+		if few {
+			n.stats[k].timed(d)
 		}
 	}
+}
+
+// ended is the code of the answer to question k.
+func (n *names) ended(g guest, k int, e *contractv1.Evaluation) contractv1.Code {
+	if k >= n.filters {
+		return contractv1.Code_SUCCESS
+	}
+	verdicts := e.Filters[k].Verdicts
+	if len(verdicts) == 1 && verdicts[0] == 0 {
+		return contractv1.Code_SUCCESS
+	}
+	return filtered(verdicts, func(v uint32) bool { return g.unresolvable(n.at[k], v) })
 }
 
 func (g *processGuest) evaluates() bool { return !g.alone }
@@ -198,10 +259,10 @@ func (g *processGuest) evaluate(ctx context.Context, queue []part, generation ui
 	}
 	req.Deltas = encoded
 	for k, q := range e.Filters {
-		req.Filters = append(req.Filters, &contractv1.Question{Plugin: n.filters[k], Nodes: q.Nodes})
+		req.Filters = append(req.Filters, &contractv1.Question{Plugin: n.name(k), Nodes: q.Nodes})
 	}
 	for k, q := range e.Scores {
-		req.Scores = append(req.Scores, &contractv1.Question{Plugin: n.scores[k], Nodes: q.Nodes})
+		req.Scores = append(req.Scores, &contractv1.Question{Plugin: n.name(n.filters + k), Nodes: q.Nodes})
 	}
 	resp := &contractv1.EvaluateResponse{}
 	began := time.Now()

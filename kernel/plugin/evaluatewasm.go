@@ -69,8 +69,13 @@ func (g *wasmGuest) evaluate(_ context.Context, queue []part, generation uint64,
 	}
 	copy(view, request)
 	g.stack = [6]uint64{uint64(g.data.pointer), uint64(at), uint64(g.nodes.pointer), uint64(len(request) / 4), uint64(g.out.pointer), uint64(words)}
-	began := time.Now()
-	if err := g.invoke(g.evaluateFn, g.timeout); err != nil {
+	var began time.Time
+	if !n.brief {
+		began = time.Now()
+	}
+	err = g.invoke(g.evaluateFn, g.timeout)
+	g.slices()
+	if err != nil {
 		if out, ok := g.instance.Memory().Read(g.out.pointer, 8); ok {
 			if k := binary.LittleEndian.Uint64(out); k < uint64(len(e.Filters)+len(e.Scores)) {
 				err = &whileAsking{int(k), err}
@@ -78,9 +83,14 @@ func (g *wasmGuest) evaluate(_ context.Context, queue []part, generation uint64,
 		}
 		return nil, err
 	}
-	elapsed := time.Since(began)
-	if err := g.answered(); err != nil {
-		return nil, err
+	var elapsed time.Duration
+	if !n.brief {
+		elapsed = time.Since(began)
+	}
+	if g.stack[0] != 0 {
+		if err := g.answered(); err != nil {
+			return nil, err
+		}
 	}
 	out, err = g.buffer(&g.out, uint32(8*words))
 	if err != nil {
@@ -135,7 +145,7 @@ func (g *wasmGuest) takeEvaluation(out []byte, answered int, elapsed time.Durati
 		}
 		return nodes
 	}
-	at, total := 0, 0
+	at := 0
 	for k := range e.Filters {
 		q := &e.Filters[k]
 		nodes := of(q.Nodes)
@@ -160,8 +170,7 @@ func (g *wasmGuest) takeEvaluation(out []byte, answered int, elapsed time.Durati
 		}
 		narrowing.Refuse(left, verdicts)
 		q.Answered, q.Verdicts = left, verdicts
-		memory.took = append(memory.took, time.Duration(len(left)))
-		total += len(left)
+		memory.took = append(memory.took, 0)
 	}
 	at = (at + 7) &^ 7
 	for k := range e.Scores {
@@ -183,12 +192,29 @@ func (g *wasmGuest) takeEvaluation(out []byte, answered int, elapsed time.Durati
 		if q.Scores == nil {
 			q.Scores = []int64{}
 		}
-		memory.took = append(memory.took, time.Duration(len(left)))
-		total += len(left)
+		memory.took = append(memory.took, 0)
 	}
-	// A module has no clock of its own: a share by answers.
-	for k := range memory.took {
-		memory.took[k] = elapsed * memory.took[k] / time.Duration(max(total, 1))
-	}
+	share(memory.took, elapsed, e)
 	return memory.took, nil
+}
+
+// share divides what an evaluation took among its questions. A module has no clock
+// of its own: by answers.
+func share(took []time.Duration, elapsed time.Duration, e *contractv1.Evaluation) {
+	if elapsed == 0 {
+		return
+	}
+	total := 0
+	answers := func(k int) int {
+		if k < len(e.Filters) {
+			return len(e.Filters[k].Answered)
+		}
+		return len(e.Scores[k-len(e.Filters)].Answered)
+	}
+	for k := range took {
+		total += answers(k)
+	}
+	for k := range took {
+		took[k] = elapsed * time.Duration(answers(k)) / time.Duration(max(total, 1))
+	}
 }

@@ -221,8 +221,17 @@ func (u *unit) drain(ctx context.Context) error {
 		}
 		u.sent = p.delta.GetGeneration()
 	}
-	u.queue, u.queued = nil, 0
+	u.emptied(u.sent)
 	return nil
+}
+
+// emptied: the guest has what was queued for it; mu is held.
+func (u *unit) emptied(sent uint64) {
+	clear(u.queue)
+	u.queue, u.queued, u.sent = u.queue[:0], 0, sent
+	if cap(u.queue) > holdOperations {
+		u.queue = nil
+	}
 }
 
 func bytesOf(queue []part) int {

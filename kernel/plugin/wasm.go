@@ -491,13 +491,18 @@ func (g *wasmGuest) askOne(f api.Function, i int, class, node uint32) ([]byte, e
 	binary.LittleEndian.PutUint32(g.nodes.view, node)
 	g.stack = [6]uint64{uint64(i), uint64(class), uint64(g.nodes.pointer), 1, uint64(g.out.pointer)}
 	err := g.invoke(f, g.timeout)
-	if g.sliced = !g.deadline.IsZero(); g.sliced {
-		g.slicedAt = g.deadline.Add(-g.patience)
-	}
+	g.slices()
 	if err == nil && g.stack[0] != 0 {
 		err = g.answered()
 	}
 	return g.out.view, err
+}
+
+// slices notes whether the call that ended used up a slice of fuel.
+func (g *wasmGuest) slices() {
+	if g.sliced = !g.deadline.IsZero(); g.sliced {
+		g.slicedAt = g.deadline.Add(-g.patience)
+	}
 }
 
 // elapsed is how long a brief question took that ended now.

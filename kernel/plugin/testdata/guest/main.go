@@ -11,7 +11,10 @@ import (
 	"pintle.dev/pintle/sdk"
 )
 
-var hoard [][]byte
+var (
+	hoard [][]byte
+	runs  int
+)
 
 func init() {
 	sdk.Register(sdk.Predicate{
@@ -29,6 +32,23 @@ func init() {
 			for k, v := range r.Pod.NodeSelector {
 				if r.Node.Labels[k] != v {
 					return sdk.Unfit("node(s) didn't match Pod's node selector", "second reason")
+				}
+			}
+			return sdk.Fits()
+		},
+	})
+	sdk.Register(sdk.Predicate{
+		// Well about some nodes, and out of order about others.
+		Name: "Moody",
+		Filter: func(r *sdk.Request) sdk.Verdict {
+			switch r.Node.Name {
+			case "n1":
+				return sdk.Unfit("moody about " + r.Node.Name)
+			case "n2":
+				panic("on purpose")
+			case "n3":
+				for r.Pod != nil {
+					runs++
 				}
 			}
 			return sdk.Fits()
