@@ -232,12 +232,18 @@ func (n *Node) account(pod *Pod, sign int64) {
 	n.Requested.Memory += sign * r.Memory
 	n.Requested.EphemeralStorage += sign * r.EphemeralStorage
 	n.Requested.Pods += sign
+	if len(r.Scalar) > 0 {
+		n.accountScalar(r, sign)
+	}
+	n.NonZeroMilliCPU += sign * pod.NonZeroMilliCPU
+	n.NonZeroMemory += sign * pod.NonZeroMemory
+}
+
+func (n *Node) accountScalar(r *Resources, sign int64) {
 	for name, quantity := range r.Scalar {
 		if n.Requested.Scalar == nil {
 			n.Requested.Scalar = map[string]int64{}
 		}
 		n.Requested.Scalar[name] += sign * quantity
 	}
-	n.NonZeroMilliCPU += sign * pod.NonZeroMilliCPU
-	n.NonZeroMemory += sign * pod.NonZeroMemory
 }

@@ -12,8 +12,9 @@ import (
 // which for a module that holds little is every few hundred questions. So a small
 // heap may grow by some MiB first; a large one is as Go has it.
 
-// lookEvery is after how many calls the size of the heap is looked at again.
-const lookEvery = 64
+// lookEvery is after how many calls the size of the heap is looked at again. A look
+// takes as long as twenty questions.
+const lookEvery = 1024
 
 var collection struct {
 	calls   int

@@ -5,6 +5,18 @@ import "fmt"
 // apply decodes a Delta (contract/v1/scheduling.proto) and applies its
 // operations in order.
 func (c *Cluster) apply(data []byte) error {
+	if d, ok := readPlaced(data); ok {
+		c.epoch++
+		if err := c.addOfClass(&d); err != nil {
+			return err
+		}
+		c.Generation = d.generation
+		return nil
+	}
+	return c.applyFields(data)
+}
+
+func (c *Cluster) applyFields(data []byte) error {
 	// reset and generation may stand behind the operations on the wire, so
 	// they are looked for first.
 	generation, reset := c.Generation, false
@@ -143,12 +155,10 @@ func (c *Cluster) operationPodAdd(data []byte) error {
 		}
 		return c.addPod(index, pod)
 	}
-	of := c.classes[class]
-	if of == nil {
-		return fmt.Errorf("%w: a pod of class %d, which is not there", ErrDelta, class)
+	pod, err := c.podOf(class)
+	if err != nil {
+		return err
 	}
-	pod := &Pod{}
-	*pod = *of
 	if err := decodeOwn(encoded, pod); err != nil {
 		return err
 	}
@@ -156,4 +166,15 @@ func (c *Cluster) operationPodAdd(data []byte) error {
 		pod.NodeName = n.Name
 	}
 	return c.addPod(index, pod)
+}
+
+// podOf is a pod that has all that a class says.
+func (c *Cluster) podOf(class uint32) (*Pod, error) {
+	of := c.classes[class]
+	if of == nil {
+		return nil, fmt.Errorf("%w: a pod of class %d, which is not there", ErrDelta, class)
+	}
+	pod := &Pod{}
+	*pod = *of
+	return pod, nil
 }

@@ -36,8 +36,8 @@ func (g *Guest) Evaluate(delta []byte, request []uint32, out []uint64) error {
 	if err := e.take(request, out); err != nil {
 		return err
 	}
-	if g.cluster.classes[e.class] == nil {
-		return fmt.Errorf("%w: %d", ErrClass, e.class)
+	if err := g.askAbout(e.class); err != nil {
+		return err
 	}
 	e.refused.reset(len(g.cluster.nodes))
 	g.answer(out)
@@ -47,7 +47,17 @@ func (g *Guest) Evaluate(delta []byte, request []uint32, out []uint64) error {
 // answer answers the questions of the evaluation, up to the first that fails.
 func (g *Guest) answer(out []uint64) {
 	// A plugin that panics leaves out[0] at its question.
-	defer func() { _ = recover() }()
+	done := false
+	defer func() {
+		if !done {
+			_ = recover()
+		}
+	}()
+	g.answerAll(out)
+	done = true
+}
+
+func (g *Guest) answerAll(out []uint64) {
 	e := &g.evaluation
 	verdicts := viewOf[uint32](out[1:])
 	var at int // in verdicts

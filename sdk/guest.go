@@ -233,9 +233,13 @@ func (g *Guest) Configure(i int, config []byte) (err error) {
 // Apply decodes a Delta and applies it to the replica. After an error the
 // replica is in no defined state: the host feeds it again with reset set.
 func (g *Guest) Apply(delta []byte) error {
-	g.asked, g.single = nil, single{}
+	asked := g.asked
+	g.asked, g.single.plugin = nil, nil
 	if err := g.cluster.apply(delta); err != nil {
 		return err
+	}
+	if !g.cluster.void && len(g.cluster.gone) == 0 {
+		g.asked = asked // the class is as it was
 	}
 	g.cluster.boundColumns()
 	if g.cluster.void {
@@ -390,13 +394,22 @@ func (g *Guest) plugin(i int, kind string) (*servedState, error) {
 	return &g.plugins[i], nil
 }
 
+// askAbout finds a class.
+func (g *Guest) askAbout(class uint32) error {
+	if g.asked != nil && g.askedClass == class {
+		return nil
+	}
+	if g.asked, g.askedClass = g.cluster.classes[class], class; g.asked == nil {
+		return fmt.Errorf("%w: %d", ErrClass, class)
+	}
+	return nil
+}
+
 // ask sets the request up for a class: its pod and the plugin's prepared state.
 func (g *Guest) ask(p *servedState, class uint32) error {
 	g.single.plugin = nil
-	if g.asked == nil || g.askedClass != class {
-		if g.asked, g.askedClass = g.cluster.classes[class], class; g.asked == nil {
-			return fmt.Errorf("%w: %d", ErrClass, class)
-		}
+	if err := g.askAbout(class); err != nil {
+		return err
 	}
 	pod := g.asked
 	g.request.Pod, g.request.State = pod, nil

@@ -15,7 +15,9 @@ import (
 // it, and one of an export that does nothing.
 func BenchmarkCrossing(b *testing.B) {
 	const count = 5000
-	h := runHost(b, testConfig(b, TransportWASM, "FitsCPU", "MatchesLabels"), nil)
+	cfg := testConfig(b, TransportWASM, "FitsCPU", "MatchesLabels")
+	cfg.MemoryLimit = 1 << 30 // pods come and none goes
+	h := runHost(b, cfg, nil)
 	p := h.Source("s").Policy().(*Policy)
 	if err := p.Apply(b.Context(), replica(count, 1)); err != nil {
 		b.Fatal(err)
