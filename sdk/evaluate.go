@@ -40,12 +40,12 @@ func (g *Guest) Evaluate(delta []byte, request []uint32, out []uint64) error {
 		return err
 	}
 	e.refused.reset(len(g.cluster.nodes))
-	g.answer(out)
+	g.answer(request, out)
 	return nil
 }
 
 // answer answers the questions of the evaluation, up to the first that fails.
-func (g *Guest) answer(out []uint64) {
+func (g *Guest) answer(request []uint32, out []uint64) {
 	// A plugin that panics leaves out[0] at its question.
 	done := false
 	defer func() {
@@ -53,11 +53,11 @@ func (g *Guest) answer(out []uint64) {
 			_ = recover()
 		}
 	}()
-	g.answerAll(out)
+	g.answerAll(request, out)
 	done = true
 }
 
-func (g *Guest) answerAll(out []uint64) {
+func (g *Guest) answerAll(request []uint32, out []uint64) {
 	e := &g.evaluation
 	verdicts := viewOf[uint32](out[1:])
 	var at int // in verdicts
@@ -66,20 +66,20 @@ func (g *Guest) answerAll(out []uint64) {
 		out[0] = uint64(k)
 		if k < e.filters {
 			p, err := g.plugin(q.plugin, KindPredicate)
-			if err != nil || !g.evaluateFilter(p, q, verdicts[at:at+len(q.nodes)]) {
+			if err != nil || !g.evaluateFilter(p, q.nodes(request), verdicts[at:at+q.n]) {
 				return
 			}
-			at += len(q.nodes)
+			at += q.n
 			continue
 		}
 		if k == e.filters {
 			at = 1 + (at+1)/2 // from here on in out
 		}
 		p, err := g.plugin(q.plugin, KindPriority)
-		if err != nil || !g.evaluateScore(p, q, viewOf[int64](out[at:at+len(q.nodes)])) {
+		if err != nil || !g.evaluateScore(p, q.nodes(request), viewOf[int64](out[at:at+q.n])) {
 			return
 		}
-		at += len(q.nodes)
+		at += q.n
 	}
 	out[0] = uint64(len(e.questions))
 }
@@ -95,10 +95,13 @@ type evaluation struct {
 	scores    []int64
 }
 
+// question has no pointers, see single.
 type question struct {
-	plugin int
-	nodes  []uint32
+	plugin   int
+	first, n int // its nodes, in the request
 }
+
+func (q *question) nodes(request []uint32) []uint32 { return request[q.first : q.first+q.n] }
 
 // take decodes a request and compares it with the room for its answers.
 func (e *evaluation) take(request []uint32, out []uint64) error {
@@ -116,18 +119,19 @@ func (e *evaluation) take(request []uint32, out []uint64) error {
 		if len(rest) < 2 {
 			return fmt.Errorf("%w: question %d", ErrDelta, k)
 		}
-		q := question{plugin: int(int32(rest[0])), nodes: shared}
+		q := question{plugin: int(int32(rest[0])), first: 4, n: len(shared)}
 		n := rest[1]
 		if rest = rest[2:]; n != allNodes {
 			if uint64(n) > uint64(len(rest)) {
 				return fmt.Errorf("%w: question %d", ErrDelta, k)
 			}
-			q.nodes, rest = rest[:n], rest[n:]
+			q.first, q.n = len(request)-len(rest), int(n)
+			rest = rest[n:]
 		}
 		if k < e.filters {
-			verdicts += len(q.nodes)
+			verdicts += q.n
 		} else {
-			scored += len(q.nodes)
+			scored += q.n
 		}
 		if verdicts+scored > maxEvaluated {
 			return fmt.Errorf("%w: evaluation of more than %d answers", ErrDelta, maxEvaluated)
@@ -155,10 +159,10 @@ func (e *evaluation) leave(nodes []uint32) []uint32 {
 	return e.left
 }
 
-func (g *Guest) evaluateFilter(p *servedState, q *question, out []uint32) bool {
+func (g *Guest) evaluateFilter(p *servedState, nodes, out []uint32) bool {
 	e := &g.evaluation
-	left := e.leave(q.nodes)
-	if len(left) == len(q.nodes) {
+	left := e.leave(nodes)
+	if len(left) == len(nodes) {
 		if g.filter(p, e.class, left, out) != nil {
 			return false
 		}
@@ -169,12 +173,15 @@ func (g *Guest) evaluateFilter(p *servedState, q *question, out []uint32) bool {
 		}
 		return true
 	}
-	e.verdicts = sized(e.verdicts, len(left))
+	if cap(e.verdicts) < len(left) {
+		e.verdicts = make([]uint32, len(left))
+	}
+	e.verdicts = e.verdicts[:len(left)]
 	if g.filter(p, e.class, left, e.verdicts) != nil {
 		return false
 	}
 	at := 0
-	for k, n := range q.nodes {
+	for k, n := range nodes {
 		if at == len(left) || left[at] != n {
 			out[k] = leftOut
 			continue
@@ -187,18 +194,21 @@ func (g *Guest) evaluateFilter(p *servedState, q *question, out []uint32) bool {
 	return true
 }
 
-func (g *Guest) evaluateScore(p *servedState, q *question, out []int64) bool {
+func (g *Guest) evaluateScore(p *servedState, nodes []uint32, out []int64) bool {
 	e := &g.evaluation
-	left := e.leave(q.nodes)
-	if len(left) == len(q.nodes) {
+	left := e.leave(nodes)
+	if len(left) == len(nodes) {
 		return g.score(p, e.class, left, out) == nil
 	}
-	e.scores = sized(e.scores, len(left))
+	if cap(e.scores) < len(left) {
+		e.scores = make([]int64, len(left))
+	}
+	e.scores = e.scores[:len(left)]
 	if g.score(p, e.class, left, e.scores) != nil {
 		return false
 	}
 	at := 0
-	for k, n := range q.nodes {
+	for k, n := range nodes {
 		if at < len(left) && left[at] == n {
 			out[k] = e.scores[at]
 			at++

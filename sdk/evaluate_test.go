@@ -13,6 +13,12 @@ import (
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
 
+// posed is a question of an evaluation.
+type posed struct {
+	plugin int
+	nodes  []uint32
+}
+
 // asking is a guest with plugins whose answers differ by node and class.
 func asking(t testing.TB, nodes uint32) *Guest {
 	t.Helper()
@@ -70,10 +76,10 @@ func TestEvaluateIsFilterAndScore(t *testing.T) {
 		shared := some()
 		filters, scores := random.IntN(3), random.IntN(3)
 		request := append([]uint32{7, uint32(filters), uint32(scores), uint32(len(shared))}, shared...)
-		var asked []question
+		var asked []posed
 		room := 1
 		for k := range filters + scores {
-			q := question{plugin: k % 2, nodes: shared}
+			q := posed{plugin: k % 2, nodes: shared}
 			if k >= filters {
 				q.plugin = 2
 			}

@@ -233,13 +233,13 @@ func (g *Guest) Configure(i int, config []byte) (err error) {
 // Apply decodes a Delta and applies it to the replica. After an error the
 // replica is in no defined state: the host feeds it again with reset set.
 func (g *Guest) Apply(delta []byte) error {
-	asked := g.asked
-	g.asked, g.single.plugin = nil, nil
+	g.single.at = 0
 	if err := g.cluster.apply(delta); err != nil {
+		g.asked = nil
 		return err
 	}
-	if !g.cluster.void && len(g.cluster.gone) == 0 {
-		g.asked = asked // the class is as it was
+	if g.cluster.void || len(g.cluster.gone) > 0 {
+		g.asked = nil
 	}
 	g.cluster.boundColumns()
 	if g.cluster.void {
@@ -407,12 +407,17 @@ func (g *Guest) askAbout(class uint32) error {
 
 // ask sets the request up for a class: its pod and the plugin's prepared state.
 func (g *Guest) ask(p *servedState, class uint32) error {
-	g.single.plugin = nil
+	g.single.at = 0
 	if err := g.askAbout(class); err != nil {
 		return err
 	}
 	pod := g.asked
-	g.request.Pod, g.request.State = pod, nil
+	if g.request.Pod != pod { // a write of what is there already is not for nothing, see single
+		g.request.Pod = pod
+	}
+	if g.request.State != nil {
+		g.request.State = nil
+	}
 	if p.prepare == nil {
 		return nil
 	}

@@ -133,7 +133,7 @@ func exportApply(pointer, size uint32) int32 {
 
 //go:wasmexport pintle_filter
 func exportFilter(plugin int32, class, nodes, n, out uint32) int32 {
-	if g := instance.guest; n == 1 && g != nil && g.again(int(plugin), class) && g.single.plugin.filter != nil {
+	if g := instance.guest; n == 1 && g != nil && g.again(int(plugin), class) && g.plugins[plugin].filter != nil {
 		if err := g.filterAgain(*at[uint32](nodes), at[uint32](out)); err != nil {
 			return status(err)
 		}
@@ -144,7 +144,7 @@ func exportFilter(plugin int32, class, nodes, n, out uint32) int32 {
 
 //go:wasmexport pintle_score
 func exportScore(plugin int32, class, nodes, n, out uint32) int32 {
-	if g := instance.guest; n == 1 && g != nil && g.again(int(plugin), class) && g.single.plugin.score != nil {
+	if g := instance.guest; n == 1 && g != nil && g.again(int(plugin), class) && g.plugins[plugin].score != nil {
 		if err := g.scoreAgain(*at[uint32](nodes), at[int64](out)); err != nil {
 			return status(err)
 		}

@@ -54,7 +54,7 @@ func TestAskedAgain(t *testing.T) {
 		{"a delta", func() { apply(podAdd(0, &contractv1.Pod{Uid: "u"})) }, false},
 		{"asked", func() { filter(0, 1) }, true},
 		{"another plugin", func() { filter(2, 1) }, false},
-		{"one that may be idle", func() { g.single.index = 0; filter(2, 1) }, false},
+		{"one that may be idle", func() { g.single.at = 1; filter(2, 1) }, false},
 		{"asked", func() { filter(0, 1) }, true},
 		{"a priority", func() { _ = g.Score(1, 1, []uint32{0}, scores) }, false},
 		{"asked", func() { filter(0, 1) }, true},
