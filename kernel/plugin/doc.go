@@ -40,6 +40,7 @@
 // file that is executed then with the digest and puts the process into its cgroup;
 // runner.go ends it with all that it started. limits.go says what a bundle gets,
 // users.go whose its processes are, breaker.go when a plugin is not asked,
+// brief.go which questions to a module are not timed,
 // wasmlog.go what of its words the log takes. No process outlives the kernel:
 // go-plugin cannot take over (Reattach) one that it made keys for (AutoMTLS) or
 // whose checksum it compared, so all are started again in order.
