@@ -1,9 +1,6 @@
 package sdk
 
-import (
-	"fmt"
-	"unsafe"
-)
+import "fmt"
 
 // apply decodes a Delta (contract/v1/scheduling.proto) and applies its
 // operations in order.
@@ -177,12 +174,6 @@ func (c *Cluster) podOf(class uint32) (*Pod, error) {
 	if of == nil {
 		return nil, fmt.Errorf("%w: a pod of class %d, which is not there", ErrDelta, class)
 	}
-	pod := &Pod{}
-	// As words, of which the collector need not hear: what they point to is reached
-	// from the class, which is not changed (see about).
-	*(*podWords)(unsafe.Pointer(pod)) = *(*podWords)(unsafe.Pointer(of))
-	return pod, nil
+	pod := *of
+	return &pod, nil
 }
-
-// podWords are the words of a Pod.
-type podWords [unsafe.Sizeof(Pod{}) / unsafe.Sizeof(uintptr(0))]uintptr

@@ -107,8 +107,8 @@ type podOrder struct {
 	size    int
 	// protobuf: the pod has no map or list that is empty and not nil.
 	protobuf bool
-	// stored is what a create has written.
-	stored []byte
+	// stored is what a create has written, for who accepts that.
+	stored storage.Encoding
 }
 
 // before serves what it can, and hands the rest on.
@@ -339,23 +339,25 @@ var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 const largestPlain = 128 << 10
 
 func (c *podCreates) answer(w http.ResponseWriter, req *http.Request, order *podOrder, out runtime.Object) {
-	b := buffers.Get().(*bytes.Buffer)
-	defer buffers.Put(b)
-	b.Reset()
-	pod, ok := out.(*corev1.Pod)
-	if !ok || order.stored == nil || !writeAnswer(b, order.stored, pod.ResourceVersion) {
+	answer, ok := []byte(nil), false
+	if pod, isPod := out.(*corev1.Pod); isPod {
+		answer, ok = order.stored.Versioned(pod.ResourceVersion)
+	}
+	if !ok {
+		b := buffers.Get().(*bytes.Buffer)
+		defer buffers.Put(b)
 		b.Reset()
-		if encoder := c.encoders[order.accept.Serializer]; encoder == nil || encoder.Encode(out, b) != nil {
-			b.Reset()
+		if encoder := c.encoders[order.accept.Serializer]; encoder != nil && encoder.Encode(out, b) == nil {
+			answer = b.Bytes()
 		}
 	}
-	if b.Len() == 0 || b.Len() > largestPlain {
+	if len(answer) == 0 || len(answer) > largestPlain {
 		responsewriters.WriteObjectNegotiated(c.serializer, negotiation.DefaultEndpointRestrictions, podKind.GroupVersion(), w, req, http.StatusCreated, out, false)
 		return
 	}
 	w.Header().Set("Content-Type", order.accept.MediaType)
 	w.WriteHeader(http.StatusCreated)
-	_, _ = w.Write(b.Bytes()) // who does not read the answer asks again
+	_, _ = w.Write(answer) // who does not read the answer asks again
 }
 
 // created makes podCreates known to the handler chain, which is built first.

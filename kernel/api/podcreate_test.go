@@ -114,6 +114,35 @@ func TestPodCreateWays(t *testing.T) {
 	}
 }
 
+// TestPodCreateAnswer: who creates a pod gets byte for byte what who reads it gets, in
+// each format, also where the answer is made of what was stored.
+func TestPodCreateAnswer(t *testing.T) {
+	s := start(t, t.TempDir())
+	n := 0
+	for _, sent := range []string{runtime.ContentTypeJSON, runtime.ContentTypeProtobuf} {
+		for _, accepted := range []string{runtime.ContentTypeJSON, runtime.ContentTypeProtobuf} {
+			for _, of := range []func(string) *corev1.Pod{pod, richPod} {
+				n++
+				c := s.ClientConfig(admin)
+				c.ContentType, c.AcceptContentTypes = sent, accepted
+				client := kubernetes.NewForConfigOrDie(c).CoreV1().RESTClient()
+				name := fmt.Sprintf("answer-%d", n)
+				answer, err := client.Post().Namespace("default").Resource("pods").Body(of(name)).Do(t.Context()).Raw()
+				if err != nil {
+					t.Fatal(err)
+				}
+				read, err := client.Get().Namespace("default").Resource("pods").Name(name).Do(t.Context()).Raw()
+				if err != nil {
+					t.Fatal(err)
+				}
+				if !bytes.Equal(answer, read) {
+					t.Errorf("%s, answered in %s:\n%q, read\n%q", sent, accepted, answer, read)
+				}
+			}
+		}
+	}
+}
+
 type podCreater interface {
 	Create(context.Context, *corev1.Pod, metav1.CreateOptions) (*corev1.Pod, error)
 	Get(context.Context, string, metav1.GetOptions) (*corev1.Pod, error)

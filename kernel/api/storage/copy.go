@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"strconv"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/conversion"
@@ -49,9 +50,24 @@ func WithGivenObject(ctx context.Context, asStored func(runtime.Object)) context
 
 type encodingKey struct{}
 
-// WithEncoding has a create leave the encoding that it stores, which is not encrypted
-// and has no resource version, in what into points to. Nobody may write to it.
-func WithEncoding(ctx context.Context, into *[]byte) context.Context {
+// Encoding is what a create encoded: the object, without its resource version.
+type Encoding struct {
+	data     []byte
+	envelope *envelope
+}
+
+// Versioned is the encoding of the object with a resource version, as the storage's
+// codec would make it. False: nothing was written, or not in protobuf.
+func (e *Encoding) Versioned(resourceVersion string) ([]byte, bool) {
+	version, err := strconv.ParseUint(resourceVersion, 10, 64)
+	if err != nil || e.envelope == nil {
+		return nil, false
+	}
+	return e.envelope.versioned(e.data, version)
+}
+
+// WithEncoding has a create leave in into what it encoded.
+func WithEncoding(ctx context.Context, into *Encoding) context.Context {
 	return context.WithValue(ctx, encodingKey{}, into)
 }
 

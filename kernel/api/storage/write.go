@@ -30,8 +30,8 @@ func (s *Storage) Create(ctx context.Context, key string, obj, out runtime.Objec
 	if err != nil {
 		return err
 	}
-	if into, ok := ctx.Value(encodingKey{}).(*[]byte); ok {
-		*into = data
+	if into, ok := ctx.Value(encodingKey{}).(*Encoding); ok {
+		*into = Encoding{data, s.envelope}
 	}
 	created := obj
 	if asStored, ok := ctx.Value(givenKey{}).(func(runtime.Object)); ok {
