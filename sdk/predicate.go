@@ -136,7 +136,8 @@ type Predicate struct {
 	// Moved is called after each Follow and lists the nodes, by index, about which
 	// verdicts may be others for what that Follow took in; all: any of them. Nodes
 	// that changed themselves, or whose pods did, need not be named for that alone,
-	// but for what happened on others. With it a change costs as many questions as it moved nodes; without, all of them.
+	// but for what happened on others. With it a change costs as many questions as it
+	// moved nodes; without, all of them.
 	Moved func(state any) (nodes []uint32, all bool)
 	// Idle reports that the pod fits all nodes, whatever they are and have, as long as
 	// its class and the objects of Reads stay as they are: the rule is about something
