@@ -177,46 +177,36 @@ func exportMoved(plugin int32, class uint32, since uint64, out, room uint32) int
 	return 0
 }
 
+// assertion is the answer to a question that is yes or no.
+func assertion(yes bool, err error) int32 {
+	switch {
+	case err != nil:
+		return status(err)
+	case yes:
+		return 1
+	}
+	return 0
+}
+
 // exportIdle is part of the contract since version 3.
 //
 //go:wasmexport pintle_idle
 func exportIdle(plugin int32, class uint32) int32 {
-	idle, err := theGuest().Idle(int(plugin), class)
-	switch {
-	case err != nil:
-		return status(err)
-	case idle:
-		return 1
-	}
-	return 0
+	return assertion(theGuest().Idle(int(plugin), class))
 }
 
 // exportIndifferent is part of the contract since version 3.
 //
 //go:wasmexport pintle_indifferent
 func exportIndifferent(plugin int32, class uint32) int32 {
-	indifferent, err := theGuest().Indifferent(int(plugin), class)
-	switch {
-	case err != nil:
-		return status(err)
-	case indifferent:
-		return 1
-	}
-	return 0
+	return assertion(theGuest().Indifferent(int(plugin), class))
 }
 
 // exportAloof is part of the contract since version 3.
 //
 //go:wasmexport pintle_aloof
 func exportAloof(plugin int32, class uint32) int32 {
-	aloof, err := theGuest().Aloof(int(plugin), class)
-	switch {
-	case err != nil:
-		return status(err)
-	case aloof:
-		return 1
-	}
-	return 0
+	return assertion(theGuest().Aloof(int(plugin), class))
 }
 
 //go:wasmexport pintle_normalize

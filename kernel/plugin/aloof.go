@@ -3,6 +3,8 @@ package plugin
 import (
 	"context"
 
+	"github.com/tetratelabs/wazero/api"
+
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
 
@@ -21,12 +23,6 @@ func (p *Policy) AloofScore(ctx context.Context, i int, class uint32) bool {
 
 // aloof asks the plugin; of one that fails, and of a process, pods may concern each
 // other.
-func (at place) aloof(ctx context.Context, replica uint64, class uint32) (aloof bool) {
-	err := at.unit.ask(ctx, at.name, callAloof, replica, func(_ context.Context, g guest, k int) (err error) {
-		if module, ok := g.(*wasmGuest); ok && module.aloofFn != nil {
-			aloof, err = module.asserts(module.aloofFn, k, class)
-		}
-		return err
-	})
-	return err == nil && aloof
+func (at place) aloof(ctx context.Context, replica uint64, class uint32) bool {
+	return at.asserted(ctx, callAloof, replica, class, func(g *wasmGuest) api.Function { return g.aloofFn })
 }

@@ -38,14 +38,27 @@ func (at place) idle(ctx context.Context, replica uint64, class uint32) (idle bo
 }
 
 func (g *wasmGuest) idle(i int, class uint32) (bool, error) {
-	if g.idleFn == nil {
-		return false, nil
-	}
 	return g.asserts(g.idleFn, i, class)
 }
 
-// asserts is what a module answers to a question about a class that is yes or no.
+// asserted is what a plugin's module asserts of a class; false of one that fails, and
+// of a process.
+func (at place) asserted(ctx context.Context, call string, replica uint64, class uint32, question func(*wasmGuest) api.Function) (yes bool) {
+	err := at.unit.ask(ctx, at.name, call, replica, func(_ context.Context, g guest, k int) (err error) {
+		if module, ok := g.(*wasmGuest); ok {
+			yes, err = module.asserts(question(module), k, class)
+		}
+		return err
+	})
+	return err == nil && yes
+}
+
+// asserts is what a module answers to a question about a class that is yes or no; one
+// that does not export it answers no.
 func (g *wasmGuest) asserts(question api.Function, i int, class uint32) (bool, error) {
+	if question == nil {
+		return false, nil
+	}
 	g.stack[0], g.stack[1] = uint64(i), uint64(class)
 	if err := g.invoke(question, g.timeout); err != nil {
 		return false, err

@@ -3,6 +3,8 @@ package plugin
 import (
 	"context"
 
+	"github.com/tetratelabs/wazero/api"
+
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
 
@@ -21,12 +23,6 @@ func (p *Policy) IndifferentScore(ctx context.Context, i int, class uint32) bool
 
 // indifferent asks the plugin; of one that fails, and of a process, pods may concern
 // each other.
-func (at place) indifferent(ctx context.Context, replica uint64, class uint32) (indifferent bool) {
-	err := at.unit.ask(ctx, at.name, callIndifferent, replica, func(_ context.Context, g guest, k int) (err error) {
-		if module, ok := g.(*wasmGuest); ok && module.indifferentFn != nil {
-			indifferent, err = module.asserts(module.indifferentFn, k, class)
-		}
-		return err
-	})
-	return err == nil && indifferent
+func (at place) indifferent(ctx context.Context, replica uint64, class uint32) bool {
+	return at.asserted(ctx, callIndifferent, replica, class, func(g *wasmGuest) api.Function { return g.indifferentFn })
 }
