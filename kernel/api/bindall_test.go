@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -16,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -66,7 +68,17 @@ func TestBindAll(t *testing.T) {
 		return list
 	}
 	alone, together := made("a-"), made("b-")
-	failures := s.BindAll(t.Context(), together)
+	// Of some pods a source has told, of others not, and of one what it is no more.
+	known := make([]*corev1.Pod, len(together)-1)
+	for i, b := range together[:len(known)] {
+		if i%2 == 0 && !strings.Contains(b.Name, "absent") {
+			known[i] = stored(t, s, b.Name)
+		}
+	}
+	if _, err := pods.Patch(t.Context(), together[0].Name, types.MergePatchType, []byte(`{"metadata":{"labels":{"since":"then"}}}`), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	failures := s.BindAll(t.Context(), together, known)
 	for i, b := range alone {
 		want := s.Bind(t.Context(), b)
 		got := failures[i]
@@ -83,6 +95,9 @@ func TestBindAll(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			if b == together[0] && p.Labels["since"] != "then" {
+				t.Errorf("%s has lost what was written since it was known", b.Name)
+			}
 			if i < 21 && p.Spec.NodeName != b.Target.Name {
 				t.Errorf("%s is on %q, not on %s", b.Name, p.Spec.NodeName, b.Target.Name)
 			}
@@ -94,7 +109,7 @@ func TestBindAll(t *testing.T) {
 func BenchmarkBind(b *testing.B) {
 	const atOnce = 64
 	ways := map[string]func(s *api.Server, list []*corev1.Binding) []error{
-		"Together": func(s *api.Server, list []*corev1.Binding) []error { return s.BindAll(b.Context(), list) },
+		"Together": func(s *api.Server, list []*corev1.Binding) []error { return s.BindAll(b.Context(), list, nil) },
 		"Alone": func(s *api.Server, list []*corev1.Binding) []error {
 			failures := make([]error, len(list))
 			var group sync.WaitGroup
@@ -231,7 +246,7 @@ func BenchmarkBound(b *testing.B) {
 	}
 	for range 3 {
 		group.Go(func() {
-			turn(&next[0], func(i, j int) []error { return s.BindAll(b.Context(), bindings[i:j]) })
+			turn(&next[0], func(i, j int) []error { return s.BindAll(b.Context(), bindings[i:j], nil) })
 		})
 	}
 	for range 2 {

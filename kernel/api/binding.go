@@ -35,9 +35,10 @@ func (s *Server) Bind(ctx context.Context, b *corev1.Binding) error {
 }
 
 // BindAll is Bind of several pods, which are written together. The errors are in
-// the order of the bindings.
-func (s *Server) BindAll(ctx context.Context, bindings []*corev1.Binding) []error {
-	return s.binding.assignAll(ctx, bindings)
+// the order of the bindings, and so is known: the pods as a Source of this server
+// gave them; none need be given. What is not the latest costs reading the pod.
+func (s *Server) BindAll(ctx context.Context, bindings []*corev1.Binding, known []*corev1.Pod) []error {
+	return s.binding.assignAll(ctx, bindings, known)
 }
 
 // bindingREST is pods/binding: spec.nodeName and the PodScheduled condition
@@ -110,7 +111,7 @@ func preconditions(b *corev1.Binding) *storage.Preconditions {
 }
 
 // assignAll is assign of several, in one write where the storage can.
-func (r *bindingREST) assignAll(ctx context.Context, bindings []*corev1.Binding) []error {
+func (r *bindingREST) assignAll(ctx context.Context, bindings []*corev1.Binding, known []*corev1.Pod) []error {
 	failures := make([]error, len(bindings))
 	together, ok := r.store.Storage.Storage.(replacerOfAll)
 	if !ok {
@@ -135,9 +136,13 @@ func (r *bindingREST) assignAll(ctx context.Context, bindings []*corev1.Binding)
 			continue
 		}
 		of = append(of, i)
-		list = append(list, kernelstorage.Replacement{
+		replacement := kernelstorage.Replacement{
 			Key: key, Preconditions: preconditions(b), Change: func(obj runtime.Object) (runtime.Object, error) { return bound(obj, b) },
-		})
+		}
+		if i < len(known) && known[i] != nil && known[i].Name == b.Name && known[i].Namespace == b.Namespace {
+			replacement.Known = known[i]
+		}
+		list = append(list, replacement)
 	}
 	for k, err := range together.ReplaceAll(ctx, list) {
 		failures[of[k]] = replaceError(bindings[of[k]].Name, err)

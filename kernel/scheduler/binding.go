@@ -101,7 +101,7 @@ func (s *Scheduler) bindThrough(ctx context.Context, at pointPolicy, about *cont
 		steps = at.stepsFor(of, contractv1.Point_PRE_BIND)
 	}
 	binders := at.steps(contractv1.Point_BIND)
-	if request.pod != nil && len(s.interested(request.pod, Extender.Binds)) > 0 {
+	if len(s.interested(request.pod, Extender.Binds)) > 0 {
 		binders = nil // an extender binds instead
 	}
 	if len(binders) > 0 {

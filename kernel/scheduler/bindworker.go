@@ -17,7 +17,7 @@ type bindRequest struct {
 	uid             types.UID
 	namespace, name string
 	profile         string  // its schedulerName
-	pod             *v1.Pod // where extenders may bind
+	pod             *v1.Pod // as Deps.Pods gave it
 	node            string
 	annotations     map[string]string // that the binding sets on the pod
 }
@@ -34,11 +34,7 @@ func (r *bindRequest) binding() *v1.Binding {
 const DefaultBinder = "DefaultBinder"
 
 func (s *Scheduler) request(p *podEntry, node string) bindRequest {
-	r := bindRequest{uid: p.uid, namespace: p.namespace, name: p.name, profile: p.pod.Spec.SchedulerName, node: node}
-	if len(s.deps.Extenders) > 0 {
-		r.pod = p.pod
-	}
-	return r
+	return bindRequest{uid: p.uid, namespace: p.namespace, name: p.name, profile: p.pod.Spec.SchedulerName, pod: p.pod, node: node}
 }
 
 type bindResult struct {
@@ -106,11 +102,11 @@ func (s *Scheduler) writeAll(ctx context.Context, first bindRequest) []bindResul
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	var began time.Time
-	bindings := make([]*v1.Binding, len(requests))
+	bindings, pods := make([]*v1.Binding, len(requests)), make([]*v1.Pod, len(requests))
 	for i := range requests {
-		began, bindings[i] = s.deps.Metrics.binds(), requests[i].binding()
+		began, bindings[i], pods[i] = s.deps.Metrics.binds(), requests[i].binding(), requests[i].pod
 	}
-	for i, err := range s.deps.BindAll(ctx, bindings) {
+	for i, err := range s.deps.BindAll(ctx, bindings, pods) {
 		results[i].err = err
 		s.deps.Metrics.wrote(requests[i].profile, began, err)
 	}

@@ -98,9 +98,10 @@ type Deps struct {
 	// Profiles are the policies by spec.schedulerName, at least one.
 	Profiles map[string]PolicySource
 	Bind     Binder
-	// BindAll is Bind of several pods in one write; the errors are in their order.
+	// BindAll is Bind of several pods in one write; the errors are in their order,
+	// and so are the pods as Pods gave them.
 	// Nil: each is bound by itself, and so are all where there are extenders.
-	BindAll func(context.Context, []*v1.Binding) []error
+	BindAll func(context.Context, []*v1.Binding, []*v1.Pod) []error
 	// Extenders are asked in this order.
 	Extenders []Extender
 	// Condition and Events may be nil: nothing is written then. Status, if there is

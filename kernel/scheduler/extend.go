@@ -306,9 +306,6 @@ func (c *class) reasons(said []*extenderEvidence) map[string]int {
 // extendersBind has the extender bind that does; bound: one did or tried. One after the other if they are
 // ignorable.
 func (s *Scheduler) extendersBind(ctx context.Context, pod *v1.Pod, b *v1.Binding) (bound bool, err error) {
-	if pod == nil {
-		return false, nil
-	}
 	for _, e := range s.interested(pod, Extender.Binds) {
 		err := e.Bind(ctx, b)
 		if err != nil && e.Ignorable() && ctx.Err() == nil {

@@ -246,6 +246,9 @@ type Replacement struct {
 	Key           string
 	Preconditions *storage.Preconditions
 	Change        func(runtime.Object) (runtime.Object, error)
+	// Known is the object as the caller has it from this storage; nil: it has none. ReplaceAll takes it for the latest
+	// where none is in the cache, and the write fails if it is not.
+	Known runtime.Object
 }
 
 // Replace writes what change makes of the object at key, without the copies and the decoding of GuaranteedUpdate.
@@ -253,7 +256,7 @@ type Replacement struct {
 // decoding its own encoding would give it: no time has a fraction of a second, no map or list is empty but not nil.
 // It is called again when another write came before. Errors are those of GuaranteedUpdate.
 func (s *Storage) Replace(ctx context.Context, key string, preconditions *storage.Preconditions, change func(runtime.Object) (runtime.Object, error)) error {
-	return s.replace(ctx, Replacement{key, preconditions, change})
+	return s.replace(ctx, Replacement{Key: key, Preconditions: preconditions, Change: change})
 }
 
 func (s *Storage) replace(ctx context.Context, r Replacement) error {
@@ -310,8 +313,8 @@ type replacing struct {
 	size int
 }
 
-// replacing makes a replacement. With guess that is of what is in the cache: an error may be one of an older object then,
-// and the write expects the cached one, so that it fails if another came since.
+// replacing makes a replacement. With guess that is of what is in the cache or known: an error may be one of an older
+// object then, and the write expects that one, so that it fails if another came since.
 func (s *Storage) replacing(ctx context.Context, r Replacement, guess bool) (w replacing, err error) {
 	key, err := s.key(r.Key, false)
 	if err != nil {
@@ -319,7 +322,7 @@ func (s *Storage) replacing(ctx context.Context, r Replacement, guess bool) (w r
 	}
 	st := &state{}
 	if guess {
-		st.obj, st.revision, guess = s.cache.latest(key)
+		st.obj, st.revision, guess = s.latest(key, r.Known)
 	}
 	if !guess {
 		if st, err = s.known(ctx, key); err != nil {
@@ -348,6 +351,15 @@ func (s *Storage) replacing(ctx context.Context, r Replacement, guess bool) (w r
 	}
 	w.Write, w.size = s.writeOf(key, w.obj, stored, data, st.obj, st.revision, 0), len(data)
 	return w, nil
+}
+
+// latest is what is in the cache of a key or, if there is nothing, known: which of both may have been written since.
+func (s *Storage) latest(key string, known runtime.Object) (obj runtime.Object, revision uint64, ok bool) {
+	if obj, revision, ok = s.cache.latest(key); ok || known == nil {
+		return obj, revision, ok
+	}
+	revision, err := s.versioner.ObjectResourceVersion(known)
+	return known, revision, err == nil && revision != 0
 }
 
 // replaced keeps what was written.
