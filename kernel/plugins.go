@@ -203,7 +203,7 @@ type lateConfig struct {
 
 func (l *lateConfig) config() *rest.Config {
 	return &rest.Config{
-		Host: "http://inprocess", Transport: l, QPS: -1,
+		Host: "http://inprocess", Transport: l, QPS: -1, UserAgent: "pintle/plugin-host",
 		ContentConfig: rest.ContentConfig{AcceptContentTypes: "application/vnd.kubernetes.protobuf,application/json"},
 	}
 }

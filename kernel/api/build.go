@@ -46,6 +46,7 @@ import (
 	"k8s.io/component-base/configz"
 	openapicommon "k8s.io/kube-openapi/pkg/common"
 
+	"pintle.dev/pintle/kernel/api/auth/node"
 	"pintle.dev/pintle/kernel/api/auth/pki"
 	"pintle.dev/pintle/kernel/api/auth/rbac"
 	"pintle.dev/pintle/kernel/api/auth/token"
@@ -64,30 +65,30 @@ type parts struct {
 	generic    *genericapiserver.GenericAPIServer
 	extensions *apiextensions.CustomResourceDefinitions
 	informers  informers.SharedInformerFactory
-	// podInformers has that of pods, which takes a while where there are many:
-	// only nodes wait for it (auth/node), and not the kernel's being ready.
-	podInformers informers.SharedInformerFactory
-	background   sync.WaitGroup // ends when stopping does
-	client       kubernetes.Interface
-	rbac         *rbac.Index
-	binding      *bindingREST
-	creates      created
-	listener     net.Listener
-	docs         *documents
-	kubelets     *kubelets
-	groups       *groups
-	tokens       *token.REST
-	keys         *token.Discovery
-	authn        authenticator.Request
-	authz        authorizer.Authorizer
-	rules        authorizer.RuleResolver
-	admit        admission.Interface
-	audiences    []string
-	encryption   *encryption // nil: nothing is encrypted
-	running      atomic.Bool
-	fail         context.CancelCauseFunc
-	stopping     context.Context
-	stopAll      context.CancelFunc
+	// nodes reads the pods after the start, which takes a while where there are many:
+	// only nodes wait for it, and not the kernel's being ready.
+	nodes      *node.Authorizer
+	background sync.WaitGroup // ends when stopping does
+	client     kubernetes.Interface
+	rbac       *rbac.Index
+	binding    *bindingREST
+	creates    created
+	listener   net.Listener
+	docs       *documents
+	kubelets   *kubelets
+	groups     *groups
+	tokens     *token.REST
+	keys       *token.Discovery
+	authn      authenticator.Request
+	authz      authorizer.Authorizer
+	rules      authorizer.RuleResolver
+	admit      admission.Interface
+	audiences  []string
+	encryption *encryption // nil: nothing is encrypted
+	running    atomic.Bool
+	fail       context.CancelCauseFunc
+	stopping   context.Context
+	stopAll    context.CancelFunc
 }
 
 // maxBody bounds a request's body, as upstream does.
@@ -267,8 +268,7 @@ func (s *Server) build() error {
 			return nil
 		}),
 		s.hook("node/follow-pods", func(context.Context) error {
-			s.podInformers.Start(s.stopping.Done())
-			return nil
+			return s.followPods()
 		}),
 		s.hook("rbac/aggregate-cluster-roles", func(context.Context) error {
 			s.background.Go(func() { _ = aggregator.Run(s.stopping) })

@@ -62,7 +62,6 @@ func (s *Server) Run(ctx context.Context) error {
 	s.stopAll()
 	s.background.Wait()
 	s.informers.Shutdown()
-	s.podInformers.Shutdown()
 	s.extensions.Informers.Shutdown()
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
 		return fmt.Errorf("api server: %w", cause)

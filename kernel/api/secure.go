@@ -43,7 +43,6 @@ func (s *Server) secure() error {
 	}
 	s.client = client
 	s.informers = informers.NewSharedInformerFactory(client, 0)
-	s.podInformers = informers.NewSharedInformerFactory(client, 0)
 	if err := s.informDirectly(); err != nil {
 		return err
 	}
@@ -75,13 +74,10 @@ func (s *Server) secure() error {
 	s.authn = token.NewRequestAuthenticator(s.pki.CAPool(), []authenticator.Request{authenticator.RequestFunc(authenticateIdentity), newClientCerts(s.pki.CAPool())}, bearer)
 	byRole := rbac.New(s.rbac)
 	s.rules = byRole
-	nodes, err := node.New(s.podInformers.Core().V1().Pods(), s.informers.Core().V1().PersistentVolumeClaims())
-	if err != nil {
-		return err
-	}
+	s.nodes = node.New(s.informers.Core().V1().PersistentVolumeClaims())
 	if s.authz, err = union.New(
 		union.NamedAuthorizer{AuthorizerName: "SystemMasters", Authorizer: authorizerfactory.NewPrivilegedGroups(user.SystemPrivilegedGroup)},
-		union.NamedAuthorizer{AuthorizerName: "Node", Authorizer: nodes},
+		union.NamedAuthorizer{AuthorizerName: "Node", Authorizer: s.nodes},
 		union.NamedAuthorizer{AuthorizerName: "RBAC", Authorizer: byRole},
 	); err != nil {
 		return fmt.Errorf("authorizers: %w", err)
@@ -119,25 +115,29 @@ var informed = []schema.GroupResource{
 // Naming a resource here is what starts its informer.
 func (s *Server) informDirectly() error {
 	for _, gr := range informed {
-		if err := s.informDirectlyOf(s.informers, gr, nil, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}); err != nil {
+		kind, ok := s.kinds[gr]
+		if !ok {
+			return fmt.Errorf("informer of %s: it is not served", gr)
+		}
+		lw, err := s.Source(gr.WithVersion(kind.GVK.Version), nil)
+		if err != nil {
 			return err
 		}
+		s.informers.InformerFor(kind.New(), func(_ kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
+			return cache.NewSharedIndexInformer(lw, kind.New(), resync, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+		})
 	}
-	return s.informDirectlyOf(s.podInformers, schema.GroupResource{Resource: "pods"}, fields.OneTermNotEqualSelector("spec.nodeName", ""), cache.Indexers{})
+	return nil
 }
 
-func (s *Server) informDirectlyOf(factory informers.SharedInformerFactory, gr schema.GroupResource, selector fields.Selector, indexers cache.Indexers) error {
-	kind, ok := s.kinds[gr]
-	if !ok {
-		return fmt.Errorf("informer of %s: it is not served", gr)
-	}
-	lw, err := s.Source(gr.WithVersion(kind.GVK.Version), selector)
+// followPods tells the node authorizer of the pods that have a node, as long as the
+// server runs.
+func (s *Server) followPods() error {
+	lw, err := s.Source(corev1.SchemeGroupVersion.WithResource("pods"), fields.OneTermNotEqualSelector("spec.nodeName", ""))
 	if err != nil {
-		return err
+		return fmt.Errorf("node authorizer: %w", err)
 	}
-	factory.InformerFor(kind.New(), func(_ kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
-		return cache.NewSharedIndexInformer(lw, kind.New(), resync, indexers)
-	})
+	s.background.Go(func() { s.nodes.Follow(s.stopping, lw) })
 	return nil
 }
 

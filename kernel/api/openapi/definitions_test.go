@@ -110,7 +110,7 @@ func TestListExtensions(t *testing.T) {
 		{"io.k8s.api.apps.v1.DeploymentStatus", "conditions", "x-kubernetes-list-type", "map"},
 		{"io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta", "finalizers", "x-kubernetes-list-type", "set"},
 		{"dev.pintle.kernel.v1alpha1.PluginSpec", "permissions", "x-kubernetes-list-type", "atomic"},
-		{"dev.pintle.kernel.v1alpha1.PluginStatus", "provides", "x-kubernetes-list-map-keys", []any{"kind", "name"}},
+		{"dev.pintle.kernel.v1alpha1.PluginStatus", "provides", "x-kubernetes-list-type", "atomic"},
 	}
 	for _, tt := range tests {
 		got := property(t, defs, tt.model, tt.field).Extensions[tt.ext]

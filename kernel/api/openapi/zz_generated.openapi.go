@@ -30749,15 +30749,11 @@ func schema_sdk_apis_kernel_v1alpha1_PluginStatus(ref common.ReferenceCallback) 
 					"provides": {
 						VendorExtensible: spec.VendorExtensible{
 							Extensions: spec.Extensions{
-								"x-kubernetes-list-map-keys": []interface{}{
-									"kind",
-									"name",
-								},
-								"x-kubernetes-list-type": "map",
+								"x-kubernetes-list-type": "atomic",
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "All that the plugin's bundle provides, this plugin among it.",
+							Description: "All that the plugin's bundle provides, this plugin among it. The plugin host alone writes it, as a whole.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{

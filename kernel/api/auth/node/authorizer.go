@@ -16,23 +16,19 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	corelisters "k8s.io/client-go/listers/core/v1"
-	"k8s.io/client-go/tools/cache"
 
 	"pintle.dev/pintle/kernel/api/auth/rbac"
 )
 
 const (
 	userPrefix = "system:node:"
-	// byNode is the index of pods by spec.nodeName.
-	byNode = "node"
 	// patience is how long a missing relation is looked for.
 	patience = time.Second
 )
 
 // Authorizer implements authorizer.Authorizer.
 type Authorizer struct {
-	pods     cache.Indexer
-	synced   func() bool
+	pods     *pods
 	claims   corelisters.PersistentVolumeClaimLister
 	rules    []rbacv1.PolicyRule
 	patience time.Duration
@@ -40,21 +36,9 @@ type Authorizer struct {
 
 var _ authorizer.Authorizer = (*Authorizer)(nil)
 
-// New readies the informer of pods, which must not run yet, to keep their
-// relations alone, by node; the caller starts the informers. Pods without a
-// node matter to nobody here: the informer may leave them out.
-func New(podInformer coreinformers.PodInformer, claims coreinformers.PersistentVolumeClaimInformer) (*Authorizer, error) {
-	pods := podInformer.Informer()
-	if err := pods.SetTransform(relationsOf); err != nil {
-		return nil, fmt.Errorf("node authorizer: %w", err)
-	}
-	if err := pods.AddIndexers(cache.Indexers{byNode: nodeOf}); err != nil {
-		return nil, fmt.Errorf("node authorizer: %w", err)
-	}
-	return &Authorizer{
-		pods: pods.GetIndexer(), synced: pods.HasSynced, claims: claims.Lister(),
-		rules: rbac.NodeRules(), patience: patience,
-	}, nil
+// New makes an authorizer that knows no pod: Follow tells it of them.
+func New(claims coreinformers.PersistentVolumeClaimInformer) *Authorizer {
+	return &Authorizer{pods: newPods(), claims: claims.Lister(), rules: rbac.NodeRules(), patience: patience}
 }
 
 // Name returns the node that a user is, and whether the user is one at all.
@@ -92,18 +76,18 @@ func (a *Authorizer) narrow(ctx context.Context, node string, attrs authorizer.A
 	name, namespace := attrs.GetName(), attrs.GetNamespace()
 	switch attrs.GetAPIGroup() + "/" + attrs.GetResource() {
 	case "/secrets":
-		return a.read(ctx, node, attrs, func(p *relations) bool { return p.Namespace == namespace && slices.Contains(p.secrets, name) })
+		return a.read(ctx, node, attrs, func(p *relations) bool { return p.namespace == namespace && slices.Contains(p.secrets, name) })
 	case "/configmaps":
-		return a.read(ctx, node, attrs, func(p *relations) bool { return p.Namespace == namespace && slices.Contains(p.configMaps, name) })
+		return a.read(ctx, node, attrs, func(p *relations) bool { return p.namespace == namespace && slices.Contains(p.configMaps, name) })
 	case "/persistentvolumeclaims":
 		return a.related(ctx, node, attrs, func(p *relations) bool {
-			return p.Namespace == namespace && slices.Contains(p.claims, name)
+			return p.namespace == namespace && slices.Contains(p.claims, name)
 		})
 	case "/persistentvolumes":
 		return a.related(ctx, node, attrs, func(p *relations) bool { return a.claimsVolume(p, name) })
 	case "/serviceaccounts":
 		return a.related(ctx, node, attrs, func(p *relations) bool {
-			return p.Namespace == namespace && p.account == name && !p.mirror
+			return p.namespace == namespace && p.account == name && !p.mirror
 		})
 	case "/nodes":
 		if reads(attrs) && name != node {
@@ -151,7 +135,7 @@ func (a *Authorizer) pod(ctx context.Context, node string, attrs authorizer.Attr
 		return "can only list/watch pods with spec.nodeName field selector"
 	}
 	return a.related(ctx, node, attrs, func(p *relations) bool {
-		return p.Namespace == attrs.GetNamespace() && p.Name == attrs.GetName()
+		return p.namespace == attrs.GetNamespace() && p.name == attrs.GetName()
 	})
 }
 
@@ -170,16 +154,12 @@ func (a *Authorizer) related(ctx context.Context, node string, attrs authorizer.
 	}
 	until := time.Now().Add(a.patience)
 	for wait := 2 * time.Millisecond; ; wait *= 2 {
-		found, err := a.anyPod(node, relates)
-		if err != nil {
-			return err.Error()
-		}
-		if found {
+		if a.pods.any(node, relates) {
 			return ""
 		}
 		// As long as not all pods are known, nothing speaks against a relation.
 		left := time.Until(until)
-		if !a.synced() && left < a.patience {
+		if !a.pods.synced() && left < a.patience {
 			left = a.patience
 			until = time.Now().Add(left)
 		}
@@ -196,22 +176,9 @@ func (a *Authorizer) related(ctx context.Context, node string, attrs authorizer.
 	}
 }
 
-func (a *Authorizer) anyPod(node string, relates func(*relations) bool) (bool, error) {
-	pods, err := a.pods.ByIndex(byNode, node)
-	if err != nil {
-		return false, fmt.Errorf("pods of node %s: %w", node, err)
-	}
-	for _, obj := range pods {
-		if pod, ok := obj.(*relations); ok && relates(pod) {
-			return true, nil
-		}
-	}
-	return false, nil
-}
-
 func (a *Authorizer) claimsVolume(pod *relations, volume string) bool {
 	for _, name := range pod.claims {
-		if claim, err := a.claims.PersistentVolumeClaims(pod.Namespace).Get(name); err == nil && claim.Spec.VolumeName == volume {
+		if claim, err := a.claims.PersistentVolumeClaims(pod.namespace).Get(name); err == nil && claim.Spec.VolumeName == volume {
 			return true
 		}
 	}

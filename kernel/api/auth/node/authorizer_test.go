@@ -1,13 +1,13 @@
 package node
 
 import (
-	"sync/atomic"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/client-go/informers"
@@ -54,14 +54,14 @@ func full(node string) *corev1.Pod {
 func newAuthorizer(t *testing.T, pods ...*corev1.Pod) *Authorizer {
 	t.Helper()
 	factory := informers.NewSharedInformerFactory(fake.NewClientset(), 0)
-	a, err := New(factory.Core().V1().Pods(), factory.Core().V1().PersistentVolumeClaims())
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := New(factory.Core().V1().PersistentVolumeClaims())
 	a.patience = 0
-	a.synced = func() bool { return true }
+	list := make([]any, 0, len(pods))
 	for _, p := range pods {
-		know(t, a, p)
+		list = append(list, p)
+	}
+	if err := a.pods.Replace(list, "1"); err != nil {
+		t.Fatal(err)
 	}
 	for _, node := range []string{"n1", "n2"} {
 		claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "claim-" + node}, Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "volume-" + node}}
@@ -72,14 +72,10 @@ func newAuthorizer(t *testing.T, pods ...*corev1.Pod) *Authorizer {
 	return a
 }
 
-// know is what the informer does with a pod.
+// know is what the reflector does with a pod.
 func know(t *testing.T, a *Authorizer, p *corev1.Pod) {
 	t.Helper()
-	obj, err := relationsOf(p)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := a.pods.Add(obj); err != nil {
+	if err := a.pods.Add(p); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -180,9 +176,8 @@ func TestNarrowed(t *testing.T) {
 
 // While the pods are read that there are, a node waits for what it may do.
 func TestPodsNotRead(t *testing.T) {
-	a := newAuthorizer(t)
-	var synced atomic.Bool
-	a.synced, a.patience = synced.Load, time.Millisecond
+	a := New(informers.NewSharedInformerFactory(fake.NewClientset(), 0).Core().V1().PersistentVolumeClaims())
+	a.patience = time.Millisecond
 	done := make(chan authorizer.Decision)
 	request := ask("get", "", "secrets", "", "ns", "volume-n1")
 	go func() {
@@ -198,7 +193,9 @@ func TestPodsNotRead(t *testing.T) {
 	if got := <-done; got != authorizer.DecisionAllow {
 		t.Error(got)
 	}
-	synced.Store(true)
+	if err := a.pods.Replace([]any{full("n1")}, "1"); err != nil {
+		t.Fatal(err)
+	}
 	request = ask("get", "", "secrets", "", "ns", "volume-n2")
 	if got, _, _ := a.Authorize(t.Context(), request); got != authorizer.DecisionNoOpinion {
 		t.Error(got)
@@ -217,5 +214,54 @@ func TestPodComesLater(t *testing.T) {
 	know(t, a, full("n1"))
 	if got := <-done; got != authorizer.DecisionAllow {
 		t.Fatal(got)
+	}
+}
+
+// What is kept follows the pods: a node has no right by a pod that is gone, that is
+// another one of the name, or that was not in the next list.
+func TestRightsEndWithThePod(t *testing.T) {
+	with := func(uid, node string, generation int64, extra string) *corev1.Pod {
+		p := full(node)
+		p.Name, p.UID, p.Generation = "pod", types.UID(uid), generation
+		if extra != "" {
+			p.Spec.EphemeralContainers = append(p.Spec.EphemeralContainers, corev1.EphemeralContainer{EphemeralContainerCommon: corev1.EphemeralContainerCommon{
+				EnvFrom: []corev1.EnvFromSource{{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: named(extra)}}},
+			}})
+		}
+		return p
+	}
+	a := newAuthorizer(t)
+	steps := []struct {
+		name    string
+		do      func() error
+		allowed []string
+		refused []string
+	}{
+		{"added", func() error { return a.pods.Add(with("1", "n1", 1, "")) }, []string{"volume-n1"}, []string{"later", "volume-n2"}},
+		{"a debug container came", func() error { return a.pods.Update(with("1", "n1", 2, "later")) }, []string{"volume-n1", "later"}, nil},
+		{"status only", func() error { return a.pods.Update(with("1", "n1", 2, "later")) }, []string{"volume-n1", "later"}, nil},
+		{"another pod, on another node", func() error { return a.pods.Update(with("2", "n2", 1, "")) }, nil, []string{"volume-n1", "later"}},
+		{"back", func() error { return a.pods.Update(with("3", "n1", 1, "")) }, []string{"volume-n1"}, []string{"later"}},
+		{"not in the next list", func() error { return a.pods.Replace([]any{full("n1")}, "2") }, []string{"volume-n1"}, []string{"later"}},
+		{"deleted", func() error { return a.pods.Delete(full("n1")) }, nil, []string{"volume-n1"}},
+		{"deleted again", func() error { return a.pods.Delete(full("n1")) }, nil, []string{"volume-n1"}},
+	}
+	for _, tt := range steps {
+		if err := tt.do(); err != nil {
+			t.Fatalf("%s: %v", tt.name, err)
+		}
+		for want, names := range map[authorizer.Decision][]string{authorizer.DecisionAllow: tt.allowed, authorizer.DecisionNoOpinion: tt.refused} {
+			for _, name := range names {
+				if got, reason, err := a.Authorize(t.Context(), ask("get", "", "secrets", "", "ns", name)); got != want || err != nil {
+					t.Errorf("%s: secret %s: %v %q %v", tt.name, name, got, reason, err)
+				}
+			}
+		}
+	}
+	if len(a.pods.known) != 0 || len(a.pods.on) != 0 {
+		t.Errorf("kept: %v %v", a.pods.known, a.pods.on)
+	}
+	if err := a.pods.Add(&corev1.Node{}); err == nil {
+		t.Error("a node was taken for a pod")
 	}
 }

@@ -6,9 +6,10 @@
 // the rules of the ClusterRole system:node. Writes are narrowed further by
 // admission/noderestriction, which sees the object.
 //
-// It looks at the pods that an informer holds, indexed by their node. A pod may
-// reach its node a moment before it reaches the informer: a missing relation is
-// looked for again for a short time before it counts as missing.
+// A reflector tells it of the pods on nodes (pods.go), of which it keeps what they
+// refer to (references.go), by node. A pod may reach its node a moment before it is told
+// of here: a missing relation is looked for again for a short time before it counts as
+// missing.
 //
 // Secrets that a PersistentVolume names are not followed: node agents of this
 // release mount no claims.

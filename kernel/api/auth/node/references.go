@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"pintle.dev/pintle/kernel/api/podreferences"
 )
@@ -13,8 +13,11 @@ import (
 // relations are what a pod entitles its node to: all that is kept of pods, of
 // which there are many.
 type relations struct {
-	// Only namespace, name and resource version are set.
-	metav1.ObjectMeta
+	namespace, name string
+	// Of the pod that they were made from.
+	uid        types.UID
+	generation int64
+
 	node, account string
 	// mirror: the pod shows one that the node runs without the API. A node makes
 	// such pods itself, so they give it a right to nothing but themselves.
@@ -22,35 +25,29 @@ type relations struct {
 	secrets, configMaps, claims []string
 }
 
-// relationsOf is a cache.TransformFunc. It leaves alone what is no pod.
-func relationsOf(obj any) (any, error) {
-	pod, ok := obj.(*corev1.Pod)
-	if !ok {
-		return obj, nil
-	}
+func relationsOf(pod *corev1.Pod) *relations {
 	r := &relations{
-		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, ResourceVersion: pod.ResourceVersion},
-		node:       pod.Spec.NodeName,
+		namespace: pod.Namespace, name: pod.Name, uid: pod.UID, generation: pod.Generation,
+		node: pod.Spec.NodeName,
 	}
 	if _, r.mirror = pod.Annotations[corev1.MirrorPodAnnotationKey]; r.mirror {
-		return r, nil
+		return r
 	}
 	r.account = pod.Spec.ServiceAccountName
 	r.secrets, r.configMaps = distinct(podreferences.Secrets(pod)), distinct(podreferences.ConfigMaps(pod))
 	r.claims = claimNames(pod)
-	return r, nil
+	return r
+}
+
+// of says whether the relations are those of a pod, which has not changed but for its
+// status and metadata. An object without a generation may have.
+func (r *relations) of(pod *corev1.Pod) bool {
+	_, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]
+	return r.generation != 0 && r.generation == pod.Generation && r.uid == pod.UID && r.node == pod.Spec.NodeName && r.mirror == mirror
 }
 
 func distinct(names iter.Seq[string]) []string {
 	return slices.Clip(slices.Compact(slices.Sorted(names)))
-}
-
-// nodeOf is a cache.IndexFunc.
-func nodeOf(obj any) ([]string, error) {
-	if r, ok := obj.(*relations); ok && r.node != "" {
-		return []string{r.node}, nil
-	}
-	return nil, nil
 }
 
 // claimNames are the pod's claims, those made for its ephemeral volumes included.

@@ -361,11 +361,10 @@ type PluginStatus struct {
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty" patchStrategy:"merge" patchMergeKey:"type"`
 
-	// All that the plugin's bundle provides, this plugin among it.
+	// All that the plugin's bundle provides, this plugin among it. The plugin host alone
+	// writes it, as a whole.
 	// +optional
-	// +listType=map
-	// +listMapKey=kind
-	// +listMapKey=name
+	// +listType=atomic
 	Provides []ProvidedPlugin `json:"provides,omitempty"`
 }
 
