@@ -313,42 +313,48 @@ func TestWatchSendsWhatIsStored(t *testing.T) {
 		}},
 		"as JSON": {write: replaceName, object: scheme.Codecs.LegacyCodec(corev1.SchemeGroupVersion), asks: 1},
 	} {
-		t.Run(name, func(t *testing.T) {
-			f := newFixture(t, Options{})
-			s, _ := podStorage(t, f)
-			if err := s.Create(t.Context(), "/pods/ns/p", &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "ns"}}, nil, 0); err != nil {
-				t.Fatal(err)
+		for _, n := range []int{1, sharedFrom} { // watches that share nothing, and some that do
+			if n < sharedFrom && c.asks > 0 && c.object == nil {
+				continue // the object itself is sent
 			}
-			var watches [sharedFrom]watch.Interface
-			for i := range watches {
-				watches[i] = must(s.Watch(t.Context(), "/pods", storage.ListOptions{ResourceVersion: "2", Predicate: storage.Everything, Recursive: true}))
-				defer watches[i].Stop()
-			}
-			if err := c.write(t, s); err != nil {
-				t.Fatal(err)
-			}
-			if c.object == nil {
-				c.object = s.codec
-			}
-			encoder := &eventEncoder{object: c.object}
-			for _, w := range watches {
-				event := next(t, w)
-				got, err := encoder.encode(event)
-				if err != nil {
+			t.Run(fmt.Sprintf("%s, %d watches", name, n), func(t *testing.T) {
+				f := newFixture(t, Options{})
+				s, _ := podStorage(t, f)
+				if err := s.Create(t.Context(), "/pods/ns/p", &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "ns"}}, nil, 0); err != nil {
 					t.Fatal(err)
 				}
-				want := append([]byte(string(event.Type)+" "), must(runtime.Encode(c.object, plain(event.Object)))...)
-				if !bytes.Equal(got, want) {
-					t.Errorf("sent\n%q, want\n%q", got, want)
+				watches := make([]watch.Interface, n)
+				for i := range watches {
+					watches[i] = must(s.Watch(t.Context(), "/pods", storage.ListOptions{ResourceVersion: "2", Predicate: storage.Everything, Recursive: true}))
+					defer watches[i].Stop()
 				}
-				if v := must(meta.Accessor(plain(event.Object))).GetResourceVersion(); v != "3" {
-					t.Errorf("resource version %s", v)
+				if err := c.write(t, s); err != nil {
+					t.Fatal(err)
 				}
-			}
-			if encoder.asks != c.asks {
-				t.Errorf("the codec was asked %d times, want %d", encoder.asks, c.asks)
-			}
-		})
+				object := c.object
+				if object == nil {
+					object = s.codec
+				}
+				encoder := &eventEncoder{object: object}
+				for _, w := range watches {
+					event := next(t, w)
+					got, err := encoder.encode(event)
+					if err != nil {
+						t.Fatal(err)
+					}
+					want := append([]byte(string(event.Type)+" "), must(runtime.Encode(object, plain(event.Object)))...)
+					if !bytes.Equal(got, want) {
+						t.Errorf("sent\n%q, want\n%q", got, want)
+					}
+					if v := must(meta.Accessor(plain(event.Object))).GetResourceVersion(); v != "3" {
+						t.Errorf("resource version %s", v)
+					}
+				}
+				if encoder.asks != c.asks {
+					t.Errorf("the codec was asked %d times, want %d", encoder.asks, c.asks)
+				}
+			})
+		}
 	}
 }
 

@@ -15,8 +15,8 @@ import (
 	"pintle.dev/pintle/kernel/store"
 )
 
-// sharedFrom is the number of a storage's watches from which events carry shared objects. For fewer, keeping an
-// encoding costs more than it saves.
+// sharedFrom is the number of a storage's watches that somebody encodes from which events carry shared objects. For
+// fewer, keeping an encoding costs more than it saves.
 const sharedFrom = 3
 
 // sharedObject is the object of an event that many watches send: each encoding of it is made by the first encoder that
@@ -72,17 +72,26 @@ func (o *sharedObject) CacheEncode(id runtime.Identifier, encode func(runtime.Ob
 // roomAround is for what a watch event has beside an object's encoding without resource version: length, type, and that.
 const roomAround = 64
 
-// storedObject is a sharedObject within a watch event: the codec that wrote it would encode it as it is stored, but for
-// the resource version.
+// storedObject is a sharedObject that keeps no encoding: within a watch event, which is kept as a whole, or for the few
+// watches that share nothing. The codec that wrote it would encode it as it is stored, but for the resource version.
 type storedObject struct{ *sharedObject }
 
-// CacheEncode implements runtime.CacheableObject. It keeps nothing: the event is kept as a whole.
+// CacheEncode implements runtime.CacheableObject, for encoders of the object and of the event around it.
 func (o storedObject) CacheEncode(id runtime.Identifier, encode func(runtime.Object, io.Writer) error, w io.Writer) error {
-	if id == o.envelope.id {
-		if data, ok := o.envelope.versioned(o.data, o.revision); ok {
-			_, err := w.Write(data)
-			return err
+	switch {
+	case id == o.envelope.id:
+		data, ok := o.envelope.versioned(o.data, o.revision)
+		if !ok {
+			break
 		}
+		if splice, ok := w.(runtime.Splice); ok {
+			splice.Splice(data)
+			return nil
+		}
+		_, err := w.Write(data)
+		return err
+	case o.envelope.asksFor(id):
+		return encode(o, w)
 	}
 	return encode(o.GetObject(), w)
 }

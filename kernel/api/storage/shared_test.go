@@ -195,8 +195,8 @@ func TestSelectedOnceASelector(t *testing.T) {
 		t.Errorf("%d looks at %d objects for %d selectors", n, pods, selectors)
 	}
 	s.Destroy()
-	if len(s.selections) != 0 || s.watching.Load() != 0 {
-		t.Errorf("%d selections and %d watches are left", len(s.selections), s.watching.Load())
+	if len(s.selections) != 0 || s.encoded.Load() != 0 {
+		t.Errorf("%d selections and %d watches are left", len(s.selections), s.encoded.Load())
 	}
 }
 

@@ -60,8 +60,8 @@ type Storage struct {
 
 	sizes atomic.Bool
 
-	// watching is the number of watches.
-	watching atomic.Int64
+	// encoded is the number of watches whose events somebody encodes, and may share.
+	encoded atomic.Int64
 
 	mu sync.Mutex
 	// replayed leads to what watches share of events that are read from the history.

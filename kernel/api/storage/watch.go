@@ -103,7 +103,9 @@ func (s *Storage) Watch(ctx context.Context, key string, opts storage.ListOption
 		w.selection = s.join(opts.Predicate)
 	}
 
-	s.watching.Add(1)
+	if !w.plain {
+		s.encoded.Add(1)
+	}
 	s.mu.Lock()
 	s.watches[w] = struct{}{}
 	s.mu.Unlock()
@@ -167,7 +169,9 @@ func (w *watcher) run(snapshot *store.Snapshot, sub *bus.Subscription) {
 	defer close(w.results)
 	defer func() {
 		w.storage.leave(w.selection)
-		w.storage.watching.Add(-1)
+		if !w.plain {
+			w.storage.encoded.Add(-1)
+		}
 		w.storage.mu.Lock()
 		delete(w.storage.watches, w)
 		w.storage.mu.Unlock()

@@ -82,20 +82,27 @@ func (w *watcher) outgoing(e *store.Event, obj, previous runtime.Object, leaving
 		out := shallowCopy(previous)
 		return out, w.storage.versioner.UpdateObject(out, e.Revision)
 	}
-	if !w.plain && w.storage.watching.Load() >= sharedFrom {
+	made := func() (*sharedObject, error) {
+		out, err := last()
+		o := &sharedObject{obj: out}
+		if a := w.storage.attached(e); a != nil && !leaving && w.storage.envelope != nil {
+			o.data, o.revision, o.envelope = a.data, e.Revision, w.storage.envelope
+		}
+		return o, err
+	}
+	switch {
+	case w.plain:
+	case w.storage.encoded.Load() >= sharedFrom:
 		both := w.storage.sharings(e)
 		share := &both.shared
 		if leaving {
 			share = &both.leaving
 		}
-		return share.get(func() (*sharedObject, error) {
-			out, err := last()
-			o := &sharedObject{obj: out}
-			if a := w.storage.attached(e); a != nil && !leaving && w.storage.envelope != nil {
-				o.data, o.revision, o.envelope = a.data, e.Revision, w.storage.envelope
-			}
-			return o, err
-		})
+		return share.get(made)
+	case !leaving:
+		if o, err := made(); err == nil && len(o.data) > 0 {
+			return storedObject{o}, nil
+		}
 	}
 	out, err := last()
 	if err != nil {
