@@ -160,14 +160,32 @@ func (h *Host) writePlugins(ctx context.Context, api *publisher) error {
 	var faults []error
 	for _, u := range p.units {
 		for i := range u.bundle.Manifest.Plugins {
-			if e := &u.bundle.Manifest.Plugins[i]; !slices.Contains(p.cfg.Silent, e.Kind) {
-				if err := h.writePlugin(ctx, api, e.Name); err != nil {
-					faults = append(faults, fmt.Errorf("plugin %s: %w", e.Name, err))
-				}
+			e := &u.bundle.Manifest.Plugins[i]
+			if slices.Contains(p.cfg.Silent, e.Kind) {
+				continue
+			}
+			updated, err := h.writePlugin(ctx, api, e.Name)
+			if err != nil {
+				faults = append(faults, fmt.Errorf("plugin %s: %w", e.Name, err))
+			}
+			if updated {
+				h.pause(ctx)
 			}
 		}
 	}
 	return errors.Join(append(faults, h.deletePlugins(ctx, api))...)
+}
+
+// pause keeps the updates of a round, of which there may be dozens, from coming all at once: the pods that a kernel finds
+// at its start are more urgent. It is none when somebody waits for an answer.
+func (h *Host) pause(ctx context.Context) {
+	if len(h.objects.told) > 0 || len(h.poke) > 0 {
+		return
+	}
+	select {
+	case <-ctx.Done():
+	case <-time.After(updatePause):
+	}
 }
 
 func (h *Host) deletePlugins(ctx context.Context, api *publisher) error {
@@ -193,7 +211,8 @@ func (h *Host) deletePlugins(ctx context.Context, api *publisher) error {
 
 // writePlugin writes the object of one plugin, unless it says what the host has
 // not acted upon yet. A spec that is not in force stays as somebody wrote it.
-func (h *Host) writePlugin(ctx context.Context, api *publisher, name string) error {
+// updated: there was an object, and its status is another now.
+func (h *Host) writePlugin(ctx context.Context, api *publisher, name string) (updated bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, writeFor)
 	defer cancel()
 	h.objects.mu.Lock()
@@ -201,35 +220,37 @@ func (h *Host) writePlugin(ctx context.Context, api *publisher, name string) err
 	p := h.present()
 	u, e := p.holds(name)
 	if u == nil {
-		return nil
+		return false, nil
 	}
 	h.mu.Lock()
 	previous := h.previous[u.bundle.Manifest.Name]
 	h.mu.Unlock()
 	now := p.object(u, e)
 	now.Status.Previous = previous
-	t := h.objects.seen[name]
+	t, there := h.objects.seen[name]
 	if t == nil {
 		made := &v1alpha1.Plugin{}
 		err := api.plugin.Post().Resource("plugins").Body(now).Do(ctx).Into(made)
 		if apierrors.IsAlreadyExists(err) {
-			return nil // the watch brings it
+			return false, nil // the watch brings it
 		}
 		if err != nil {
-			return fmt.Errorf("create: %w", err)
+			return false, fmt.Errorf("create: %w", err)
 		}
 		t = &tracked{known: made, settled: made}
 		h.objects.seen[name] = t
 	}
 	if t.known == nil {
-		return nil // its deletion is not acted upon yet
+		return false, nil // its deletion is not acted upon yet
 	}
 	if t.known == t.settled && t.refusal == nil {
 		if err := h.writeSpec(ctx, api, t, now); err != nil {
-			return h.lost(t, err)
+			return false, h.lost(t, err)
 		}
 	}
-	return h.lost(t, h.writeStatus(ctx, api, t, now.Status))
+	before := t.known
+	err = h.lost(t, h.writeStatus(ctx, api, t, now.Status))
+	return there && err == nil && t.known != before, err
 }
 
 // lost finds out that an object is gone, or another, which the watch tells.

@@ -16,6 +16,8 @@ const (
 	publishEvery = 10 * time.Second
 	// publishPause keeps a bundle that flaps from flooding the API.
 	publishPause = time.Second
+	// updatePause is between the updates of a round.
+	updatePause = 20 * time.Millisecond
 	// publishRetry is the wait after the API did not answer.
 	publishRetry = 100 * time.Millisecond
 	// publishRetryMax bounds the waits, which double.
