@@ -109,7 +109,9 @@ type Assumption struct {
 // nothing to take back; it may come without Reserve, more than once, and after
 // the plugin was started anew. A pod that is bound is not unreserved.
 type Reserve struct {
-	Name      string
+	Name string
+	// Scope is empty or ScopeNodeObject: the plugin does not look at pods on nodes.
+	Scope     Scope
 	Pods      Pods
 	Reads     []string   // kinds of objects that it looks at
 	Events    []Interest // that can help a pod which it refused; nil: it says nothing

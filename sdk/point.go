@@ -81,7 +81,7 @@ func steps(plugin any) (s served, at map[point]step, ok bool) {
 			r.status = p.Look(c.cluster, c.class, c.nodes)
 		}), true
 	case Reserve:
-		s = served{name: p.Name, kind: KindReserve, pods: p.Pods, readList: p.Reads, configure: p.Configure, interests: p.Events}
+		s = served{name: p.Name, kind: KindReserve, scope: p.Scope, pods: p.Pods, readList: p.Reads, configure: p.Configure, interests: p.Events}
 		at = points(p.Reserve != nil, pointReserve, func(c *cycleCall, _ *cycleStep, r *stepResult) {
 			placement := c.placement()
 			r.status = p.Reserve(placement)
@@ -114,19 +114,19 @@ func steps(plugin any) (s served, at map[point]step, ok bool) {
 		}
 		return s, at, true
 	case PreBind:
-		s = served{name: p.Name, kind: KindPreBind, pods: p.Pods, configure: p.Configure}
+		s = served{name: p.Name, kind: KindPreBind, scope: ScopeNodeObject, pods: p.Pods, configure: p.Configure}
 		return s, points(p.PreBind != nil, pointPreBind, func(c *cycleCall, s *cycleStep, r *stepResult) {
 			r.status = p.PreBind(c.binding(s))
 		}), true
 	case Bind:
-		s = served{name: p.Name, kind: KindBind, configure: p.Configure}
+		s = served{name: p.Name, kind: KindBind, scope: ScopeNodeObject, configure: p.Configure}
 		return s, points(p.Bind != nil, pointBind, func(c *cycleCall, s *cycleStep, r *stepResult) {
 			b := c.binding(s)
 			r.status = p.Bind(b)
 			r.annotations = b.Annotations
 		}), true
 	case PostBind:
-		s = served{name: p.Name, kind: KindPostBind, configure: p.Configure}
+		s = served{name: p.Name, kind: KindPostBind, scope: ScopeNodeObject, configure: p.Configure}
 		return s, points(p.PostBind != nil, pointPostBind, func(c *cycleCall, s *cycleStep, _ *stepResult) {
 			p.PostBind(c.binding(s))
 		}), true

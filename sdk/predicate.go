@@ -15,7 +15,9 @@ const (
 	ScopeNode Scope = "node"
 	// ScopeNodeObject: as ScopeNode, but for the pods on the node, which the plugin
 	// does not look at. Pods that come and go, the most frequent change, void none
-	// of its answers. Of predicates and priorities. Contract 3.
+	// of its answers, and a bundle all of whose plugins say so is told of no pods on
+	// nodes. Of predicates, priorities and reserve plugins; PreBind, Bind and PostBind,
+	// which are shown none, have it of themselves. Contract 3.
 	ScopeNodeObject Scope = "node-object"
 	// ScopeCluster: also other nodes. The host asks about every node again
 	// when any of them changed.

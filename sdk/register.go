@@ -136,6 +136,9 @@ func newServed(plugin any) (served, error) {
 	if s.scope == "" && s.scoped() {
 		s.scope = ScopeNode
 	}
+	if s.kind == KindReserve && s.scope != "" && s.scope != ScopeNodeObject {
+		return s, fmt.Errorf("reserve %s: Scope is %q; use ScopeNodeObject or leave it out", s.name, s.scope)
+	}
 	if s.follow != nil && (s.prepare == nil || s.scope != ScopeCluster) {
 		return s, fmt.Errorf("%s: Follow goes with Prepare and ScopeCluster", s.name)
 	}

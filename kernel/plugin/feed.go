@@ -32,6 +32,8 @@ type part struct {
 	delta   *contractv1.Delta
 	encoded []byte
 	brief   bool // the delta names classes
+	// after is the generation that it follows; a queue may join several that are empty.
+	after uint64
 }
 
 func newPart(delta *contractv1.Delta) (part, error) {
@@ -39,7 +41,7 @@ func newPart(delta *contractv1.Delta) (part, error) {
 	if err != nil {
 		return part{}, fmt.Errorf("encode delta %d: %w", delta.GetGeneration(), err)
 	}
-	return part{delta, encoded, brief}, nil
+	return part{delta, encoded, brief, delta.GetGeneration() - 1}, nil
 }
 
 // whole is the delta with every pod in full, for guests that do not know classes.
@@ -155,44 +157,60 @@ func split(delta *contractv1.Delta) ([]part, error) {
 
 // apply takes in a delta in the scheduling cycle. A small one goes to the guest
 // at once or with the next question; a guest that is behind, or has a large one
-// to take, is left to the supervisor. Failures break the guest.
-func (u *unit) apply(ctx context.Context, p part) {
+// to take, is left to the supervisor. Failures break the guest; an error is that the
+// delta cannot be encoded.
+func (u *unit) apply(ctx context.Context, all *parts) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	generation, reset := p.delta.GetGeneration(), p.delta.GetReset_()
+	generation, reset := all.whole.delta.GetGeneration(), all.whole.delta.GetReset_()
 	u.wanted = generation
+	if u.guest == nil {
+		return nil
+	}
+	p, err := all.of(u.podless)
+	if err != nil {
+		return err
+	}
 	switch {
-	case u.guest == nil:
-		return
 	case u.catching != nil:
 		u.enqueue(p)
-		return
+		return nil
 	case u.blind:
 		u.queue, u.queued, u.fed, u.sent = nil, 0, generation, generation
-		return
+		return nil
 	case reset:
 		u.queue, u.queued = nil, 0
 	case u.fed == generation:
-		return
+		return nil
 	case u.fed+1 != generation:
 		if u.source() != nil {
 			u.catchUpLater(true)
 		}
-		return
+		return nil
 	}
 	u.enqueue(p)
 	u.fed = generation
 	if p.large() || u.queued > partOperations {
 		u.catchUpLater(false)
-		return
+		return nil
+	}
+	if p.empty() {
+		return nil // it travels with what says something, or with a question
 	}
 	if e, ok := u.guest.(evaluator); !ok || !e.evaluates() || u.queued > holdOperations {
 		_ = u.drain(ctx) // a guest that broke says so when it is asked
 	}
+	return nil
 }
 
-// enqueue keeps a delta until the guest can take it; mu is held.
+// enqueue keeps a delta until the guest can take it; mu is held. Of those that say
+// nothing one behind the other the last one is enough.
 func (u *unit) enqueue(p part) {
+	if last := len(u.queue) - 1; last >= 0 && p.empty() && u.queue[last].empty() && u.queue[last].delta.GetGeneration() == p.after {
+		p.after = u.queue[last].after
+		u.queue[last] = p
+		return
+	}
 	if len(u.queue) >= queueParts && u.source() != nil {
 		u.queue, u.queued, u.whole = nil, 0, true
 		return
@@ -323,7 +341,7 @@ func (u *unit) catchUp(ctx context.Context, g guest) error {
 				if generation <= sent {
 					continue
 				}
-				if gap = generation != sent+1; gap {
+				if gap = p.after > sent; gap {
 					break
 				}
 			}
@@ -361,6 +379,9 @@ func blind(described map[string]*contractv1.PluginDescription) bool {
 func (u *unit) send(ctx context.Context, g guest, delta *contractv1.Delta) error {
 	if u.blind {
 		return nil
+	}
+	if u.podless {
+		delta = withoutPods(delta)
 	}
 	parts, err := split(delta)
 	if err != nil {

@@ -293,7 +293,7 @@ func (c *checker) manifest(m *Manifest) {
 			c.at(key+".kind", "%q; want one of %s", p.Kind, strings.Join(pluginKinds, ", "))
 		}
 		if p.Scope != "" && !slices.Contains(scopesOf(p.Kind), sdk.Scope(p.Scope)) {
-			c.at(key+".scope", "%q; predicates and priorities have node-object, node or cluster, pre-enqueue and pre-filter plugins node or cluster", p.Scope)
+			c.at(key+".scope", "%q; predicates and priorities have node-object, node or cluster, pre-enqueue and pre-filter plugins node or cluster, reserve, pre-bind, bind and post-bind plugins node-object", p.Scope)
 		}
 		if p.Normalize != "" && (p.Kind != sdk.KindPriority || !slices.Contains(normalizings, p.Normalize)) {
 			c.at(key+".normalize", "%q; priorities have none, max, reverse-max, reverse or plugin", p.Normalize)
@@ -318,6 +318,8 @@ func scopesOf(kind string) []sdk.Scope {
 		return []sdk.Scope{sdk.ScopeNodeObject, sdk.ScopeNode, sdk.ScopeCluster}
 	case sdk.KindPreEnqueue, sdk.KindPreFilter:
 		return []sdk.Scope{sdk.ScopeNode, sdk.ScopeCluster}
+	case sdk.KindReserve, sdk.KindPreBind, sdk.KindBind, sdk.KindPostBind:
+		return []sdk.Scope{sdk.ScopeNodeObject}
 	}
 	return nil
 }

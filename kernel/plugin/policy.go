@@ -82,12 +82,17 @@ func (p *Policy) Apply(ctx context.Context, delta *contractv1.Delta) error {
 		return err
 	}
 	p.replica = delta.GetGeneration()
+	all := &parts{whole: whole}
 	for _, u := range p.units {
-		u.apply(ctx, whole)
+		if err := u.apply(ctx, all); err != nil {
+			return err
+		}
 	}
 	if beside := p.host.beside.Load(); beside != nil {
 		for _, u := range *beside {
-			u.apply(ctx, whole)
+			if err := u.apply(ctx, all); err != nil {
+				return err
+			}
 		}
 	}
 	return ctx.Err()

@@ -88,7 +88,9 @@ type unit struct {
 	// described is what the guest said of its plugins; it outlives the guest.
 	described map[string]*contractv1.PluginDescription
 	// blind: none of its plugins looks at the replica, so that it gets none.
-	blind   bool
+	blind bool
+	// podless: none of its plugins looks at the pods on nodes, so that it gets none.
+	podless bool
 	started uint64 // counts guests
 
 	// state is read by others while a call runs.
@@ -315,7 +317,7 @@ func (u *unit) adopt(ctx context.Context, g guest) error {
 	}
 	u.mu.Lock()
 	u.index, u.described, u.adopted = index, described, revision
-	u.blind = blind(described)
+	u.blind, u.podless = blind(described), podless(described)
 	u.mu.Unlock()
 	return nil
 }

@@ -67,7 +67,7 @@ func (l *Ledger) Keep(pod string, plan *Plan) {
 func New(ledger *Ledger) func() sdk.Reserve {
 	return func() sdk.Reserve {
 		return sdk.Reserve{
-			Name: Name, Pods: sdk.PodsWithClaims, Reads: volumebinding.Reads(), Events: volumebinding.Events(), Configure: volumebinding.Configure,
+			Name: Name, Scope: sdk.ScopeNodeObject, Pods: sdk.PodsWithClaims, Reads: volumebinding.Reads(), Events: volumebinding.Events(), Configure: volumebinding.Configure,
 			Reserve:   func(p *sdk.Placement) sdk.Status { return reserve(ledger, p) },
 			Unreserve: func(p *sdk.Placement) { ledger.Forget(p.Pod.UID) },
 		}

@@ -164,7 +164,7 @@ type PluginDescription struct {
 	// pre-enqueue, queue-sort, pre-filter, post-filter, pre-score, reserve, permit,
 	// pre-bind, bind, post-bind, admission.
 	Kind  string `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
-	Scope string `protobuf:"bytes,3,opt,name=scope,proto3" json:"scope,omitempty"` // predicates, priorities, pre-enqueue, pre-filter: node or cluster; of the first two also node-object
+	Scope string `protobuf:"bytes,3,opt,name=scope,proto3" json:"scope,omitempty"` // predicates, priorities, pre-enqueue, pre-filter: node or cluster; node-object of all that look at no pods on nodes
 	// normalize: priorities: none, max, reverse-max, plugin; since contract 3 reverse
 	Normalize string           `protobuf:"bytes,4,opt,name=normalize,proto3" json:"normalize,omitempty"`
 	Reads     []string         `protobuf:"bytes,5,rep,name=reads,proto3" json:"reads,omitempty"`
