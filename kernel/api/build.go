@@ -25,7 +25,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
@@ -46,6 +45,7 @@ import (
 	"k8s.io/component-base/configz"
 	openapicommon "k8s.io/kube-openapi/pkg/common"
 
+	"pintle.dev/pintle/kernel/api/admission"
 	"pintle.dev/pintle/kernel/api/auth/node"
 	"pintle.dev/pintle/kernel/api/auth/pki"
 	"pintle.dev/pintle/kernel/api/auth/rbac"
@@ -82,7 +82,7 @@ type parts struct {
 	authn      authenticator.Request
 	authz      authorizer.Authorizer
 	rules      authorizer.RuleResolver
-	admit      admission.Interface
+	admit      *admission.Chain
 	audiences  []string
 	encryption *encryption // nil: nothing is encrypted
 	running    atomic.Bool

@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authentication/user"
-	"k8s.io/apiserver/pkg/endpoints/request"
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/registry/rest"
 	storeerr "k8s.io/apiserver/pkg/storage/errors"
@@ -23,40 +22,28 @@ var (
 )
 
 // CreateEvents writes events as POSTs to events.k8s.io/v1 of the user would, past
-// admission and validation, and all in one go. The caller gives the events away, and their
+// admission and validation, and all in one go. The caller gives away what the events point to, and their
 // names are of client-go's making (util.GenerateEventName). Managed fields
 // are made without looking: a recorder sets the same fields of each event. The errors are
 // in the order of the events.
 func (s *Server) CreateEvents(ctx context.Context, who user.Info, events []*eventsv1.Event) []error {
-	who = authenticated(who)
-	registry := s.stores[corev1.Resource("events")]
-	direct, ok := registry.Storage.Storage.(creator)
-	failures := make([]error, len(events))
-	var keys []string
-	var objs []runtime.Object
-	var of []int
-	ttl, err := registry.TTLFunc(nil, 0, false)
-	for i, event := range events {
-		e := &corev1.Event{}
-		toCoreEvent(event, e)
-		e.ManagedFields = recordedFields(e, managerOf(userAgent(who)))
-		if failures[i] = err; err == nil {
-			failures[i] = s.createEvent(ctx, who, registry, e, ok)
+	b := &eventBatch{server: s, who: authenticated(who), registry: s.stores[corev1.Resource("events")]}
+	b.manager = managerOf(userAgent(b.who))
+	direct, ok := b.registry.Storage.Storage.(creator)
+	ttl, err := b.registry.TTLFunc(nil, 0, false)
+	if !ok || err != nil {
+		failures := make([]error, len(events))
+		for i, event := range events {
+			if failures[i] = err; err == nil {
+				failures[i] = b.create(ctx, event)
+			}
 		}
-		if !ok || failures[i] != nil {
-			continue
-		}
-		key, err := registry.KeyFunc(request.WithNamespace(ctx, e.Namespace), e.Name)
-		if failures[i] = err; err == nil {
-			keys, objs, of = append(keys, key), append(objs, e), append(of, i)
-		}
-	}
-	if len(objs) == 0 {
 		return failures
 	}
-	for k, err := range direct.CreateAll(ctx, keys, objs, ttl) {
+	failures := direct.CreateAll(ctx, len(events), func(i int) (string, runtime.Object, error) { return b.next(ctx, events[i]) }, ttl)
+	for i, err := range failures {
 		if err != nil {
-			failures[of[k]] = storeerr.InterpretCreateError(err, eventResource.GroupResource(), events[of[k]].Name)
+			failures[i] = storeerr.InterpretCreateError(err, eventResource.GroupResource(), events[i].Name)
 		}
 	}
 	return failures
@@ -64,35 +51,77 @@ func (s *Server) CreateEvents(ctx context.Context, who user.Info, events []*even
 
 // creator is a storage that takes many objects at once.
 type creator interface {
-	CreateAll(ctx context.Context, keys []string, objs []runtime.Object, ttl uint64) []error
+	CreateAll(ctx context.Context, n int, object func(i int) (key string, obj runtime.Object, err error), ttl uint64) []error
 }
 
-// createEvent does what lies between a request and the storage, or the write as well
-// unless many are written at once.
-func (s *Server) createEvent(ctx context.Context, who user.Info, registry *genericregistry.Store, e *corev1.Event, later bool) error {
-	ctx = asRequestOf(ctx, who, "create", eventResource, e.Namespace, "")
-	options := &metav1.CreateOptions{}
-	attributes := admission.NewAttributesRecord(e, nil, eventKind, e.Namespace, e.Name, eventResource, "", admission.Create, options, false, who)
-	interfaces := objectInterfaces{s.scheme, s.generic.EquivalentResourceRegistry}
-	if mutating, ok := s.admit.(admission.MutationInterface); ok && mutating.Handles(admission.Create) {
-		if err := mutating.Admit(ctx, attributes, interfaces); err != nil {
-			return err
-		}
+// eventBatch is events that are written together.
+type eventBatch struct {
+	server   *Server
+	who      user.Info
+	registry *genericregistry.Store
+	manager  string
+	vetted   vettedEvent
+}
+
+// create writes an event by itself.
+func (b *eventBatch) create(ctx context.Context, event *eventsv1.Event) error {
+	e := b.coreEvent(event)
+	ctx, _, validate, err := b.admitted(ctx, e)
+	if err == nil {
+		_, err = b.registry.Create(ctx, e, validate, &metav1.CreateOptions{})
 	}
-	validate := rest.AdmissionToValidateObjectFunc(s.admit, attributes, interfaces)
-	if !later {
-		_, err := registry.Create(ctx, e, validate, options)
-		return err
+	return err
+}
+
+// next is the event as it is to be stored, and its key.
+func (b *eventBatch) next(ctx context.Context, event *eventsv1.Event) (string, runtime.Object, error) {
+	if key, e := b.vetted.like(event); e != nil {
+		return key, e, nil
+	}
+	e := b.coreEvent(event)
+	ctx, attributes, validate, err := b.admitted(ctx, e)
+	if err != nil {
+		return "", nil, err
 	}
 	rest.FillObjectMetaSystemFields(e)
-	if errs := registry.CreateStrategy.Validate(ctx, e); len(errs) > 0 {
-		return apierrors.NewInvalid(eventKind.GroupKind(), e.Name, errs)
+	if errs := b.registry.CreateStrategy.Validate(ctx, e); len(errs) > 0 {
+		return "", nil, apierrors.NewInvalid(eventKind.GroupKind(), e.Name, errs)
 	}
 	if err := validate(ctx, e); err != nil {
-		return err
+		return "", nil, err
 	}
 	eventAsStored(e)
-	return nil
+	key, err := b.registry.KeyFunc(ctx, e.Name)
+	if err != nil {
+		return "", nil, err
+	}
+	if b.server.admit.EventsAlike(attributes) {
+		b.vetted.remember(event, e, key)
+	}
+	return key, e, nil
+}
+
+// coreEvent is the event in the version of the storage.
+func (b *eventBatch) coreEvent(event *eventsv1.Event) *corev1.Event {
+	e := &corev1.Event{}
+	toCoreEvent(event, e)
+	e.ManagedFields = recordedFields(e, b.manager)
+	return e
+}
+
+// admitted does what lies between a request and the registry, whose context and
+// validation by admission it returns.
+func (b *eventBatch) admitted(ctx context.Context, e *corev1.Event) (context.Context, admission.Attributes, rest.ValidateObjectFunc, error) {
+	s := b.server
+	ctx = asRequestOf(ctx, b.who, "create", eventResource, e.Namespace, "")
+	attributes := admission.NewAttributesRecord(e, nil, eventKind, e.Namespace, e.Name, eventResource, "", admission.Create, &metav1.CreateOptions{}, false, b.who)
+	interfaces := objectInterfaces{s.scheme, s.generic.EquivalentResourceRegistry}
+	if s.admit.Handles(admission.Create) {
+		if err := s.admit.Admit(ctx, attributes, interfaces); err != nil {
+			return nil, nil, nil, err
+		}
+	}
+	return ctx, attributes, rest.AdmissionToValidateObjectFunc(s.admit, attributes, interfaces), nil
 }
 
 // recordedFields are the managed fields of a new event.
@@ -118,5 +147,9 @@ const (
 func eventAsStored(e *corev1.Event) {
 	e.TypeMeta = metav1.TypeMeta{}
 	e.CreationTimestamp = metav1.Unix(e.CreationTimestamp.Unix(), 0)
-	e.EventTime = metav1.NewMicroTime(time.UnixMicro(e.EventTime.UnixMicro()))
+	e.EventTime = storedTime(e.EventTime)
+}
+
+func storedTime(t metav1.MicroTime) metav1.MicroTime {
+	return metav1.NewMicroTime(time.UnixMicro(t.UnixMicro()))
 }

@@ -40,9 +40,29 @@ type Deps struct {
 	Review review.Source
 }
 
+// Chain is the plugins in their order.
+type Chain struct {
+	handler
+	reviewer *review.Reviewer
+}
+
+// handler is what admission.NewChainHandler returns.
+type handler interface {
+	admission.MutationInterface
+	admission.ValidationInterface
+}
+
+// EventsAlike reports whether what the chain says of the create of an event holds for all
+// creates of events that this user asks for in the namespace, at this time: none of the kernel's plugins
+// reviews them. Of the others, namespaces and their end are all that those look
+// at that are concerned with events; quotas never count them.
+func (c *Chain) EventsAlike(a admission.Attributes) bool {
+	return a.GetOperation() == admission.Create && a.GetSubresource() == "" && a.GetResource().Resource == "events" && !c.reviewer.Reviews(a)
+}
+
 // NewChain returns the chain; it starts nothing but the goroutines of the
 // quota evaluator, at the first request that a quota covers.
-func NewChain(deps Deps) (admission.Interface, error) {
+func NewChain(deps Deps) (*Chain, error) {
 	if deps.Client == nil || deps.Informers == nil || deps.Stop == nil {
 		return nil, errors.New("admission: client, informers and stop channel are required")
 	}
@@ -61,7 +81,8 @@ func NewChain(deps Deps) (admission.Interface, error) {
 	if err != nil {
 		return nil, fmt.Errorf("admission: resource quota: %w", err)
 	}
-	return admission.NewChainHandler(
+	reviewer := review.New(deps.Review)
+	return &Chain{admission.NewChainHandler(
 		namespaces,
 		limitranger.New(deps.Client, deps.Informers),
 		serviceaccount.New(deps.Client, deps.Informers),
@@ -72,9 +93,9 @@ func NewChain(deps Deps) (admission.Interface, error) {
 		tolerationseconds.New(),
 		runtimeclass.New(deps.Client, deps.Informers),
 		pluginspec.New(deps.Plugins, deps.PluginHost),
-		review.New(deps.Review),
+		reviewer,
 		quotas,
-	), nil
+	), reviewer}, nil
 }
 
 func newLifecycle(deps Deps) (admission.Interface, error) {

@@ -137,6 +137,16 @@ func (eventStrategy) ValidateUpdate(ctx context.Context, obj, oldObj runtime.Obj
 	return errs
 }
 
+// EventStaysValid reports whether Validate finds nothing in an event, given that it
+// found nothing in one that differs in name, message and time at most, or in name, UID and
+// version of what it is about.
+func EventStaysValid(e *corev1.Event) bool {
+	return isSubdomain(e.Name) && len(e.Message) <= mostMessage && !e.EventTime.IsZero()
+}
+
+// mostMessage is how many bytes an event's message may have.
+const mostMessage = 1024
+
 func viaEvents(ctx context.Context) bool {
 	info, ok := request.RequestInfoFrom(ctx)
 	return ok && info.APIGroup == eventsv1.GroupName && info.APIVersion == "v1"
@@ -177,7 +187,7 @@ func validateAnyEvent(e *corev1.Event, strict bool) field.ErrorList {
 			required    bool
 		}{
 			{"reportingInstance", e.ReportingInstance, 128, true}, {"action", e.Action, 128, true},
-			{"reason", e.Reason, 128, true}, {"message", e.Message, 1024, false},
+			{"reason", e.Reason, 128, true}, {"message", e.Message, mostMessage, false},
 		} {
 			if f.required && f.value == "" {
 				errs = append(errs, required(field.NewPath(f.name), f.value)...)

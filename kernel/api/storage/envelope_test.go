@@ -299,7 +299,9 @@ func TestWatchSendsWhatIsStored(t *testing.T) {
 			return s.Create(WithGivenObject(t.Context(), func(runtime.Object) {}), "/pods/ns/given", &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "given", Namespace: "ns"}}, nil, 0)
 		}},
 		"many": {write: func(t *testing.T, s *Storage) error {
-			return s.CreateAll(t.Context(), []string{"/pods/ns/many"}, []runtime.Object{&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "many", Namespace: "ns"}}}, 0)[0]
+			return s.CreateAll(t.Context(), 1, func(int) (string, runtime.Object, error) {
+				return "/pods/ns/many", &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "many", Namespace: "ns"}}, nil
+			}, 0)[0]
 		}},
 		"created": {asks: 1, write: func(t *testing.T, s *Storage) error { // decoding could have set defaults
 			return s.Create(t.Context(), "/pods/ns/q", &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "q", Namespace: "ns"}}, nil, 0)

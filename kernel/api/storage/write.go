@@ -52,27 +52,23 @@ func (s *Storage) Create(ctx context.Context, key string, obj, out runtime.Objec
 	return nil
 }
 
-// CreateAll creates objects that were given away, as Create does with WithGivenObject: each
-// is what decoding its encoding gives. They are not kept decoded: what comes in such numbers is
-// read by few. The errors are in the order of the objects.
-func (s *Storage) CreateAll(ctx context.Context, keys []string, objs []runtime.Object, ttl uint64) []error {
-	failures := make([]error, len(objs))
-	writes, of := make([]store.Write, 0, len(objs)), make([]int, 0, len(objs))
-	for i, obj := range objs {
-		key, err := s.key(keys[i], false)
+// CreateAll creates n objects at keys that have none. Each is asked for once, in order, with its key, and may be used
+// anew for the next: what it points to is not written to any more. It is what decoding its encoding gives. The objects are not
+// kept decoded, as what comes in such numbers is read by few: watches that are there get a copy, others decode. The
+// errors are in the order of the objects; one that could not be made has its own.
+func (s *Storage) CreateAll(ctx context.Context, n int, object func(i int) (key string, obj runtime.Object, err error), ttl uint64) []error {
+	failures := make([]error, n)
+	writes, of := make([]store.Write, 0, n), make([]int, 0, n)
+	watched := s.watched()
+	for i := range n {
+		key, obj, err := object(i)
 		if err == nil {
-			err = s.versioner.PrepareObjectForStorage(obj)
+			var w store.Write
+			if w, err = s.creating(ctx, key, obj, ttl, watched); err == nil {
+				writes, of = append(writes, w), append(of, i)
+			}
 		}
-		var data, stored []byte
-		if err == nil {
-			data, err = s.encode(obj)
-		}
-		if err == nil {
-			stored, err = s.seal(ctx, key, data)
-		}
-		if failures[i] = err; err == nil {
-			writes, of = append(writes, s.writeOf(key, obj, stored, data, nil, 0, ttl)), append(of, i)
-		}
+		failures[i] = err
 	}
 	for k, err := range s.store.CommitAll(ctx, writes) {
 		i := of[k]
@@ -85,6 +81,28 @@ func (s *Storage) CreateAll(ctx context.Context, keys []string, objs []runtime.O
 		}
 	}
 	return failures
+}
+
+// creating is the write of a new object, which it does not keep.
+func (s *Storage) creating(ctx context.Context, key string, obj runtime.Object, ttl uint64, watched bool) (w store.Write, err error) {
+	if key, err = s.key(key, false); err != nil {
+		return w, err
+	}
+	if err := s.versioner.PrepareObjectForStorage(obj); err != nil {
+		return w, fmt.Errorf("PrepareObjectForStorage failed: %w", err)
+	}
+	data, err := s.encode(obj)
+	if err != nil {
+		return w, err
+	}
+	stored, err := s.seal(ctx, key, data)
+	if err != nil {
+		return w, err
+	}
+	if watched {
+		return s.writeOf(key, shallowCopy(obj), stored, data, nil, 0, ttl), nil
+	}
+	return store.Write{Key: key, Value: stored, TTL: ttlOf(ttl), Topics: s.topics(obj)}, nil
 }
 
 // commit writes an encoded object over the one of revision expect (0: none) and returns it, decoded and immutable.
@@ -124,12 +142,21 @@ func (s *Storage) writeOf(key string, obj runtime.Object, stored, own []byte, pr
 		own = nil // what is encrypted would be kept twice
 	}
 	return store.Write{
-		Key: key, Value: stored, Expect: expect, TTL: int64(min(ttl, math.MaxInt32)),
+		Key: key, Value: stored, Expect: expect, TTL: ttlOf(ttl),
 		Topics:     s.topics(obj, previous),
 		Attachment: &attachment{owner: s, obj: obj, previous: previous, data: own},
 		OnRevision: func(revision uint64) { _ = s.versioner.UpdateObject(obj, revision) },
 	}
 }
+
+// watched reports whether there is any watch.
+func (s *Storage) watched() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.watches) > 0
+}
+
+func ttlOf(seconds uint64) int64 { return int64(min(seconds, math.MaxInt32)) }
 
 // state is what is stored at a key.
 type state struct {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"reflect"
+	"slices"
 	"strings"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
@@ -74,9 +75,19 @@ func (r *Reviewer) Validate(ctx context.Context, a admission.Attributes, o admis
 	return r.review(ctx, a, o, false)
 }
 
-func (r *Reviewer) review(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces, mutating bool) error {
+// Reviews reports whether any plugin is asked about such requests, or may be: they are not known yet.
+func (r *Reviewer) Reviews(a admission.Attributes) bool {
+	plugins, ok := r.plugins()
+	return !ok || slices.ContainsFunc(plugins, func(p Plugin) bool { return matches(p, a) })
+}
+
+func matches(p Plugin, a admission.Attributes) bool {
 	resource := a.GetResource()
-	if resource.Group == v1alpha1.GroupName || a.GetUserInfo() != nil && a.GetUserInfo().GetName() == user.APIServerUser {
+	return p.Matches(string(a.GetOperation()), resource.Group, resource.Version, resource.Resource, a.GetSubresource())
+}
+
+func (r *Reviewer) review(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces, mutating bool) error {
+	if a.GetResource().Group == v1alpha1.GroupName || a.GetUserInfo() != nil && a.GetUserInfo().GetName() == user.APIServerUser {
 		return nil
 	}
 	plugins, ok := r.plugins()
@@ -85,7 +96,7 @@ func (r *Reviewer) review(ctx context.Context, a admission.Attributes, o admissi
 	}
 	var request []byte
 	for _, p := range plugins {
-		if p.Mutates() != mutating || !p.Matches(string(a.GetOperation()), resource.Group, resource.Version, resource.Resource, a.GetSubresource()) {
+		if p.Mutates() != mutating || !matches(p, a) {
 			continue
 		}
 		if request == nil {
