@@ -137,7 +137,7 @@ func (r *bindingREST) assignAll(ctx context.Context, bindings []*corev1.Binding,
 		}
 		of = append(of, i)
 		replacement := kernelstorage.Replacement{
-			Key: key, Preconditions: preconditions(b), Change: func(obj runtime.Object) (runtime.Object, error) { return bound(obj, b) },
+			Key: key, Preconditions: preconditions(b), Binds: true, Change: func(obj runtime.Object) (runtime.Object, error) { return bound(obj, b) },
 		}
 		if i < len(known) && known[i] != nil && known[i].Name == b.Name && known[i].Namespace == b.Namespace {
 			replacement.Known = known[i]

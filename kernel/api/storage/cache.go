@@ -28,8 +28,10 @@ func (b *cacheBudget) drop() {
 // objectCache holds one resource's decoded objects, for each key that of the highest revision seen. They are immutable.
 type objectCache struct {
 	budget *cacheBudget
-	mu     sync.RWMutex
-	items  map[string]cached
+	// specs are those of the same objects, nil if they are no pods.
+	specs *podSpecs
+	mu    sync.RWMutex
+	items map[string]cached
 }
 
 type cached struct {
@@ -41,8 +43,8 @@ type cached struct {
 // overhead is counted for each object beside its encoded size.
 const overhead = 256
 
-func newObjectCache(budget *cacheBudget) *objectCache {
-	c := &objectCache{budget: budget, items: map[string]cached{}}
+func newObjectCache(budget *cacheBudget, specs *podSpecs) *objectCache {
+	c := &objectCache{budget: budget, specs: specs, items: map[string]cached{}}
 	budget.mu.Lock()
 	defer budget.mu.Unlock()
 	if budget.caches == nil {
@@ -111,6 +113,7 @@ func (c *objectCache) drop(key string) {
 }
 
 func (c *objectCache) clear() {
+	c.specs.clear()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, item := range c.items {

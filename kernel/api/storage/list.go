@@ -304,6 +304,6 @@ func (l *lister) object(item *store.Item) (runtime.Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.cache.put(item.Key, item.Revision, obj, len(data))
+	s.keep(item.Key, item.Revision, obj, data)
 	return obj, nil
 }

@@ -48,6 +48,8 @@ type Storage struct {
 	encodings   *encodings
 	// envelope is around what is stored in protobuf, nil for other formats.
 	envelope *envelope
+	// specs are of pods that may be bound, nil for other resources.
+	specs *podSpecs
 
 	prefix, resourcePrefix string
 	groupResource          schema.GroupResource
@@ -89,6 +91,8 @@ func (b *Backend) New(c Config) (*Storage, error) {
 	if unsafeDeletes {
 		c.Codec, c.Transformer = corruptCodec{c.Codec}, corruptTransformer{c.Transformer}
 	}
+	envelope := envelopeOf(c.Codec, c.NewFunc())
+	specs := newPodSpecs(c.NewFunc(), envelope)
 	return &Storage{
 		backend:        b,
 		store:          b.store,
@@ -96,9 +100,10 @@ func (b *Backend) New(c Config) (*Storage, error) {
 		codec:          c.Codec,
 		transformer:    c.Transformer,
 		versioner:      storage.APIObjectVersioner{},
-		cache:          newObjectCache(b.budget),
+		cache:          newObjectCache(b.budget, specs),
 		encodings:      newEncodings(b.encodings),
-		envelope:       envelopeOf(c.Codec, c.NewFunc()),
+		envelope:       envelope,
+		specs:          specs,
 		prefix:         pathPrefix(c.Prefix),
 		resourcePrefix: c.ResourcePrefix,
 		groupResource:  c.GroupResource,
@@ -237,8 +242,14 @@ func (s *Storage) object(ctx context.Context, key string, revision uint64, store
 	if err != nil {
 		return nil, err
 	}
-	s.cache.put(key, revision, obj, len(data))
+	s.keep(key, revision, obj, data)
 	return obj, nil
+}
+
+// keep keeps an object, and what can be of use of data, which it was decoded from or is encoded as.
+func (s *Storage) keep(key string, revision uint64, obj runtime.Object, data []byte) {
+	s.cache.put(key, revision, obj, len(data))
+	s.specs.note(revision, obj, data)
 }
 
 // attachment goes with an event from the request that wrote it to the watches.

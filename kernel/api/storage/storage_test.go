@@ -309,7 +309,7 @@ func TestCustomResources(t *testing.T) {
 // The cache stays within its budget and gives everything back.
 func TestCacheBudget(t *testing.T) {
 	budget := &cacheBudget{max: 10_000}
-	c := newObjectCache(budget)
+	c := newObjectCache(budget, nil)
 	for i := range 100 {
 		c.put(fmt.Sprint(i), 5, &corev1.Pod{}, 1000)
 		if used := budget.used.Load(); used > budget.max {

@@ -132,7 +132,8 @@ func (s *Storage) commitObject(ctx context.Context, key string, obj runtime.Obje
 	if err != nil {
 		return commitError(err)
 	}
-	s.cache.put(key, revision, obj, len(data))
+	s.keep(key, revision, obj, data)
+	s.specs.forget(expect)
 	return nil
 }
 
@@ -186,7 +187,7 @@ func (s *Storage) read(ctx context.Context, key string) (*state, error) {
 		if obj, err = s.decode(st.data, kv.Revision); err != nil {
 			return nil, err
 		}
-		s.cache.put(key, kv.Revision, obj, len(st.data))
+		s.keep(key, kv.Revision, obj, st.data)
 	}
 	st.obj = obj
 	return st, nil
@@ -273,6 +274,8 @@ type Replacement struct {
 	Key           string
 	Preconditions *storage.Preconditions
 	Change        func(runtime.Object) (runtime.Object, error)
+	// Binds says that Change sets nothing of a pod's spec but the name of its node, which it had none of.
+	Binds bool
 	// Known is the object as the caller has it from this storage; nil: it has none. ReplaceAll takes it for the latest
 	// where none is in the cache, and the write fails if it is not.
 	Known runtime.Object
@@ -368,9 +371,15 @@ func (s *Storage) replacing(ctx context.Context, r Replacement, guess bool) (w r
 	if err := s.versioner.PrepareObjectForStorage(w.obj); err != nil {
 		return w, fmt.Errorf("PrepareObjectForStorage failed: %w", err)
 	}
-	data, err := s.encode(w.obj)
-	if err != nil {
-		return w, err
+	var data []byte
+	bound := false
+	if r.Binds {
+		data, bound = s.specs.encodeBound(st.revision, w.obj)
+	}
+	if !bound {
+		if data, err = s.encode(w.obj); err != nil {
+			return w, err
+		}
 	}
 	stored, err := s.seal(ctx, key, data)
 	if err != nil {
@@ -453,5 +462,6 @@ func (s *Storage) remove(ctx context.Context, w store.Write) (done bool, err err
 		return false, commitError(err)
 	}
 	s.cache.drop(w.Key)
+	s.specs.forget(w.Expect)
 	return true, nil
 }
