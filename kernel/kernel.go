@@ -138,7 +138,7 @@ func New(cfg *config.Config, o Options) (_ *Kernel, err error) {
 		return nil, located(cfg, err)
 	}
 	k.parts.start("footprint", func(ctx context.Context) error {
-		footprint.Keep(ctx, k.rest)
+		footprint.Keep(ctx, footprint.Options{AtRest: []func(){k.rest}, Spacious: true})
 		return nil
 	}, nil)
 	if err := k.startTracing(cfg); err != nil {

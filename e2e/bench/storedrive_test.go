@@ -189,7 +189,7 @@ func openEmbedded(dir string) (*embedded, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	e := &embedded{dir: dir, store: s, bus: b, stop: cancel, ended: make(chan error, 1)}
 	go func() { e.ended <- s.Run(ctx) }()
-	go footprint.Keep(ctx) // which the kernel does too
+	go footprint.Keep(ctx, footprint.Options{Spacious: true}) // which the kernel does too
 	return e, nil
 }
 

@@ -7,7 +7,8 @@
 // pages of its own program file. A Go process pays for its speed with room: a
 // collector that runs rarely needs several times the live heap. A kernel is
 // idle most of the time, so the room is given while much is allocated and
-// returned to the system some seconds later.
+// returned to the system some seconds later. A spacious process, which the kernel
+// is, has some of it from its start, before much is alive.
 //
 // # What it promises
 //

@@ -109,7 +109,7 @@ func Serve(services ...Service) error {
 	logDefault()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	go footprint.Keep(ctx) // ends with the process
+	go footprint.Keep(ctx, footprint.Options{}) // ends with the process
 	goplugin.Serve(&goplugin.ServeConfig{
 		HandshakeConfig: Handshake,
 		Plugins:         goplugin.PluginSet{Name: &Plugin{services: services, questions: inherited()}},
