@@ -26,6 +26,7 @@ type Cluster struct {
 	affine           affine
 	shapes           podShapes
 	words            words
+	placed           []placed // memory of readPlaced
 }
 
 // Node returns the node at an index, or nil.

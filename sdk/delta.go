@@ -5,15 +5,21 @@ import "fmt"
 // apply decodes a Delta (contract/v1/scheduling.proto) and applies its
 // operations in order.
 func (c *Cluster) apply(data []byte) error {
-	if d, ok := readPlaced(data); ok {
-		c.epoch++
-		if err := c.addOfClass(&d); err != nil {
+	list, generation, stated, ok := readPlaced(data, c.placed[:0])
+	c.placed = list[:0]
+	if !ok {
+		return c.applyFields(data)
+	}
+	c.epoch++
+	for k := range list {
+		if err := c.addOfClass(data, &list[k]); err != nil {
 			return err
 		}
-		c.Generation = d.generation
-		return nil
 	}
-	return c.applyFields(data)
+	if stated {
+		c.Generation = generation
+	}
+	return nil
 }
 
 func (c *Cluster) applyFields(data []byte) error {

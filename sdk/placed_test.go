@@ -1,6 +1,7 @@
 package sdk
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"reflect"
 	"testing"
@@ -40,6 +41,13 @@ func TestPlacedIsReadAsAnyDelta(t *testing.T) {
 		}
 		return g
 	}
+	// several is a delta with as many pods as a run of decisions places.
+	several := encodePlaced(2, 0, 1, "p", "u")
+	for k := range 63 {
+		several = append(several, encodePlaced(2, uint32(300*(k%2)), 1+199*uint32(k%3%2), fmt.Sprint("p", k%40), fmt.Sprint("u", k%50))[2:]...)
+	}
+	after := append([]byte(nil), several...)
+	after = append(after, encode(t, &contractv1.Delta{Operations: []*contractv1.Operation{{Op: &contractv1.Operation_PodRemove{PodRemove: &contractv1.PodRemove{Uid: "u"}}}}})...)
 	long := make([]byte, 130)
 	for i := range long {
 		long[i] = 'l'
@@ -57,11 +65,14 @@ func TestPlacedIsReadAsAnyDelta(t *testing.T) {
 		{"of a class that is not there", encodePlaced(2, 0, 9, "name", "u"), true},
 		{"to a node that is not there", encodePlaced(2, 7, 1, "name", "u"), true},
 		{"a long name", encodePlaced(2, 0, 1, string(long), "u"), false},
-		{"two of them", append(encodePlaced(2, 0, 1, "a", "u"), encodePlaced(3, 0, 1, "b", "v")...), false},
+		{"two of them", append(encodePlaced(2, 0, 1, "a", "u"), encodePlaced(3, 0, 1, "b", "v")...), true},
+		{"a run", several, true},
+		{"a run without its generation", several[2:], true},
+		{"a run and something else", after, false},
 		{"in full", encode(t, &contractv1.Delta{Generation: 2, Operations: []*contractv1.Operation{podAdd(0, &contractv1.Pod{Uid: "u"})}}), false},
 		{"nothing", nil, false},
 	} {
-		if _, ok := readPlaced(tc.data); ok != tc.want {
+		if _, _, _, ok := readPlaced(tc.data, nil); ok != tc.want {
 			t.Errorf("%s: read %t, want %t", tc.name, ok, tc.want)
 		}
 		for round := range 400 {
@@ -70,7 +81,7 @@ func TestPlacedIsReadAsAnyDelta(t *testing.T) {
 				data[random.IntN(len(data))] = byte(random.IntN(256))
 				data = data[:len(data)-random.IntN(2)*random.IntN(len(data))]
 			}
-			if _, ok := readPlaced(data); !ok {
+			if _, _, _, ok := readPlaced(data, nil); !ok {
 				continue
 			}
 			read++
