@@ -3,7 +3,6 @@ package scheduler
 import (
 	"context"
 	"math/rand/v2"
-	"slices"
 	"time"
 
 	"pintle.dev/pintle/sdk"
@@ -65,10 +64,16 @@ func (s *Scheduler) ahead(ctx context.Context, p *podEntry, profile *profile, no
 	began := s.clock.Now()
 	first := c.take(node.index, len(node.pods)-1) // it has the pod already
 	run := s.choose(c, p, first, c.pace.next())
+	defer func() {
+		s.turns[first.node] = 0
+		for i := range run {
+			s.turns[run[i].taken.node] = 0
+		}
+		clear(run)
+	}()
 	if len(run) == 0 {
 		return
 	}
-	defer clear(run)
 	feasible, best := len(c.fit), c.tally.most
 	for _, r := range run {
 		s.assumes(r.pod, r.node)
@@ -83,7 +88,7 @@ func (s *Scheduler) ahead(ctx context.Context, p *podEntry, profile *profile, no
 		for i := range run[stood:] {
 			c.became(run[stood+i].taken, best)
 		}
-		c.correct(first, run[:stood])
+		c.correct(s.turns, run[:stood])
 	}
 	if ctx.Err() != nil {
 		return
@@ -91,11 +96,13 @@ func (s *Scheduler) ahead(ctx context.Context, p *podEntry, profile *profile, no
 	c.pace.settle(stood)
 	s.takeBackRun(run[stood:])
 	now := s.clock.Now()
+	if stood > 0 {
+		profile.metrics.decided(profile.policy, now.Sub(began)/time.Duration(stood), feasible, stood)
+	}
 	for i := range run[:stood] {
 		r := &run[i]
 		r.pod.began = began
 		r.pod.seen, r.pod.except, r.pod.changed = s.eventSeq, 0, 0
-		profile.metrics.decided(profile.policy, now.Sub(began)/time.Duration(stood), feasible)
 		s.decisions++
 		s.record.keep(&Decision{
 			Namespace: r.pod.namespace, Name: r.pod.name, UID: r.pod.uid, Time: now, Attempt: r.pod.attempts,
@@ -187,6 +194,9 @@ func alike(next, p *podEntry) bool {
 func (s *Scheduler) choose(c *class, p *podEntry, first taken, n int) []runner {
 	run := s.run[:0]
 	t := &c.tally
+	s.turns = grow(s.turns, len(s.snapshot.byIndex), 0)
+	s.turns[first.node] = 1
+	var before *evidence
 	for last := first; len(run) < n && last.forecast != rises; last = run[len(run)-1].taken {
 		if last.forecast == falls {
 			t.set(last.node, none)
@@ -198,31 +208,34 @@ func (s *Scheduler) choose(c *class, p *podEntry, first taken, n int) []runner {
 		}
 		drawn := *s.source
 		index := t.nth(s.random.IntN(t.tied))
-		if index == first.node || slices.ContainsFunc(run, func(r runner) bool { return r.taken.node == index }) {
+		if s.turns[index] != 0 {
 			*s.source = drawn // a second pod for it: that has to be asked
 			break
 		}
 		r := runner{pod: s.queue.popActive(), drawn: drawn, node: s.snapshot.byIndex[index]}
 		r.taken = c.take(index, len(r.node.pods))
 		if s.cfg.Explain > 0 {
-			r.evidence = c.evidence(s.snapshot, index, t.most)
+			r.evidence = c.evidenceAfter(before, s.snapshot, index, t.most)
+			before = r.evidence
 		}
 		run = append(run, r)
+		s.turns[index] = int32(1 + len(run))
 	}
 	s.run = run
 	return run
 }
 
 // correct brings the scores in the evidence of each decision up to date with the
-// nodes that got a pod before it and have the best total still.
-func (c *class) correct(first taken, run []runner) {
+// nodes that got a pod before it and have the best total still. Turns says when
+// each got one: 1 the first of all, from 2 on those of the run, 0 none.
+func (c *class) correct(turns []int32, run []runner) {
 	for i := range run {
 		e := run[i].evidence
 		if e == nil {
 			return
 		}
 		for k, l := range e.top {
-			if l.node == first.node || slices.ContainsFunc(run[:i], func(r runner) bool { return r.taken.node == l.node }) {
+			if turn := turns[l.node]; turn > 0 && int(turn) < i+2 {
 				at := k * len(e.priorities)
 				c.appendScores(e.scores[at:at:at+len(e.priorities)], l.node)
 			}
@@ -251,7 +264,7 @@ func (s *Scheduler) takeBackRun(run []runner) {
 	for i := range run {
 		p := run[i].pod
 		p.assumed = false
-		delete(s.assumed, p.uid)
+		s.assumed.remove(p)
 		s.snapshot.removePod(p)
 		s.queue.unpop(p)
 	}

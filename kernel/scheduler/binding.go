@@ -61,7 +61,7 @@ func (s *Scheduler) bind(ctx context.Context, p *podEntry, profile *profile) {
 		if ctx.Err() != nil {
 			return
 		}
-		result := bindResult{uid: request.uid, node: request.node}
+		result := bindResult{entry: request.entry, uid: request.uid, node: request.node}
 		if pre != nil {
 			result.stop = s.preBind(preparing, at, about, of, request.profile, pre)
 		}

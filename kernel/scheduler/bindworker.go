@@ -14,6 +14,7 @@ import (
 )
 
 type bindRequest struct {
+	entry           *podEntry // for the cycle alone
 	uid             types.UID
 	namespace, name string
 	profile         string  // its schedulerName
@@ -34,14 +35,15 @@ func (r *bindRequest) binding() *v1.Binding {
 const DefaultBinder = "DefaultBinder"
 
 func (s *Scheduler) request(p *podEntry, node string) bindRequest {
-	return bindRequest{uid: p.uid, namespace: p.namespace, name: p.name, profile: p.pod.Spec.SchedulerName, pod: p.pod, node: node}
+	return bindRequest{entry: p, uid: p.uid, namespace: p.namespace, name: p.name, profile: p.pod.Spec.SchedulerName, pod: p.pod, node: node}
 }
 
 type bindResult struct {
-	uid  types.UID
-	node string
-	err  error
-	stop *stopped // a plugin kept the pod from being bound
+	entry *podEntry // nil: it is found by the UID
+	uid   types.UID
+	node  string
+	err   error
+	stop  *stopped // a plugin kept the pod from being bound
 }
 
 // send hands a binding to the workers. While all of them are busy it takes in what
@@ -93,7 +95,7 @@ func (s *Scheduler) writeAll(ctx context.Context, first bindRequest) []bindResul
 	}
 	results := make([]bindResult, len(requests))
 	for i, r := range requests {
-		results[i] = bindResult{uid: r.uid, node: r.node}
+		results[i] = bindResult{entry: r.entry, uid: r.uid, node: r.node}
 	}
 	if len(requests) == 1 {
 		results[0].err = s.write(ctx, first)
@@ -141,7 +143,10 @@ func (s *Scheduler) write(ctx context.Context, r bindRequest) error {
 // bound takes in how a binding ended. The pod may be gone, or seen bound
 // already, by then.
 func (s *Scheduler) bound(r bindResult) {
-	p := s.pods[r.uid]
+	p := r.entry
+	if p == nil || p.gone {
+		p = s.pods[r.uid]
+	}
 	now := s.clock.Now()
 	if r.err == nil && r.stop == nil {
 		if p != nil {

@@ -41,7 +41,7 @@ func (s *Scheduler) schedule(ctx context.Context, p *podEntry) {
 	if ctx.Err() != nil {
 		return
 	}
-	profile.metrics.decided(profile.policy, s.clock.Since(decision.Time), decision.Feasible)
+	profile.metrics.decided(profile.policy, s.clock.Since(decision.Time), decision.Feasible, 1)
 	switch {
 	case err != nil:
 		decision.Message = err.Error()
@@ -223,7 +223,7 @@ func (s *Scheduler) assume(ctx context.Context, p *podEntry, node *nodeEntry) {
 // kube-scheduler they are not called off, and reserve plugins take back what they
 // gave when that has ended.
 func (s *Scheduler) forgo(p *podEntry) {
-	delete(s.assumed, p.uid)
+	s.assumed.remove(p)
 	p.assumed, p.forgone = false, p.node
 	s.snapshot.removePod(p)
 	s.vacated(p.shape)
@@ -239,7 +239,7 @@ func (s *Scheduler) forwent(p *podEntry) {
 
 // unassume takes an assumed pod off its node; that may help others.
 func (s *Scheduler) unassume(p *podEntry) {
-	delete(s.assumed, p.uid)
+	s.assumed.remove(p)
 	p.assumed = false
 	s.takeBack(p, p.node)
 	s.snapshot.removePod(p)

@@ -108,6 +108,12 @@ type leaderScore struct{ raw, score int64 }
 // evidence collects what the decision that was just made was made on; winner
 // is meaningless when no node fits.
 func (c *class) evidence(s *snapshot, winner uint32, best int64) *evidence {
+	return c.evidenceAfter(nil, s, winner, best)
+}
+
+// evidenceAfter is evidence where no score changed since that of another decision, or
+// nil, which most leaders have in common.
+func (c *class) evidenceAfter(before *evidence, s *snapshot, winner uint32, best int64) *evidence {
 	t := &c.trace
 	t.lent = true
 	e := &evidence{
@@ -120,8 +126,12 @@ func (c *class) evidence(s *snapshot, winner uint32, best int64) *evidence {
 	e.tied = c.tally.tied
 	e.top = c.tally.leaders(winner, leaders)
 	e.scores = make([]leaderScore, 0, len(e.top)*len(c.priorities))
-	for _, l := range e.top {
-		e.scores = c.appendScores(e.scores, l.node)
+	for k, l := range e.top {
+		if width := len(c.priorities); before != nil && k < len(before.top) && before.top[k].node == l.node {
+			e.scores = append(e.scores, before.scores[k*width:(k+1)*width]...)
+		} else {
+			e.scores = c.appendScores(e.scores, l.node)
+		}
 	}
 	return e
 }

@@ -12,12 +12,19 @@ import (
 // take brings one event into the snapshot and the queue.
 func (s *Scheduler) take(e event) {
 	now := s.clock.Now()
+	var known *podEntry
+	switch {
+	case e.pod != nil:
+		known = s.pods[e.pod.UID]
+	case e.podGone != "":
+		known = s.pods[e.podGone]
+	}
 	if s.counted = s.deps.Metrics == nil; !s.counted && !e.synced {
-		defer s.deps.Metrics.handled(s.titleOf(&e), time.Now())
+		defer s.deps.Metrics.handled(s.titleOf(&e, known), time.Now())
 	}
 	switch {
 	case e.pod != nil:
-		s.setPod(e.pod, e.shape, now)
+		s.setKnownPod(known, e.pod, e.shape, now)
 	case e.podGone != "":
 		s.removePod(e.podGone)
 	case e.node != nil:
@@ -51,14 +58,9 @@ func (s *Scheduler) take(e event) {
 	}
 }
 
-// titleOf is what happened as metrics name it, before it is taken in.
-func (s *Scheduler) titleOf(e *event) string {
-	pod := func(bound bool, what string) string {
-		if bound {
-			return "AssignedPod" + what
-		}
-		return "UnschedulablePod" + what
-	}
+// titleOf is what happened as metrics name it, before it is taken in. Pod is the one
+// that it is about, if it is known.
+func (s *Scheduler) titleOf(e *event, pod *podEntry) string {
 	verb := func(known bool) string {
 		if known {
 			return "Update"
@@ -67,10 +69,20 @@ func (s *Scheduler) titleOf(e *event) string {
 	}
 	switch {
 	case e.pod != nil:
-		return pod(e.pod.Spec.NodeName != "", verb(s.pods[e.pod.UID] != nil))
+		switch bound := e.pod.Spec.NodeName != ""; {
+		case bound && pod != nil:
+			return "AssignedPodUpdate"
+		case bound:
+			return "AssignedPodAdd"
+		case pod != nil:
+			return "UnschedulablePodUpdate"
+		}
+		return "UnschedulablePodAdd"
 	case e.podGone != "":
-		known := s.pods[e.podGone]
-		return pod(known != nil && known.node != "" && !known.assumed, "Delete")
+		if pod != nil && pod.node != "" && !pod.assumed {
+			return "AssignedPodDelete"
+		}
+		return "UnschedulablePodDelete"
 	case e.node != nil:
 		known := s.snapshot.byName[e.node.Name]
 		return contractv1.KindNode + verb(known != nil && known.node != nil)
@@ -106,7 +118,11 @@ func (s *snapshot) object(key *contractv1.ObjectKey) *contractv1.Object {
 }
 
 func (s *Scheduler) setPod(pod *v1.Pod, sh *shape, now time.Time) {
-	p := s.pods[pod.UID]
+	s.setKnownPod(s.pods[pod.UID], pod, sh, now)
+}
+
+// setKnownPod is setPod with what is known of the pod, or nil.
+func (s *Scheduler) setKnownPod(p *podEntry, pod *v1.Pod, sh *shape, now time.Time) {
 	fresh := p == nil
 	if fresh {
 		p = &podEntry{uid: pod.UID, namespace: pod.Namespace, name: pod.Name}
@@ -228,7 +244,7 @@ func (s *Scheduler) occupies(p *podEntry, node string, fresh, reshaped bool, bef
 	s.nominated(p, "")
 	came := p.assumed || p.node == ""
 	p.assumed, p.expected, p.preBinding, p.forgone = false, nil, nil, ""
-	delete(s.assumed, p.uid)
+	s.assumed.remove(p)
 	delete(s.waiting, p.uid)
 	switch {
 	case p.node != node:
@@ -260,7 +276,8 @@ func (s *Scheduler) removePod(uid types.UID) {
 		return
 	}
 	delete(s.pods, uid)
-	delete(s.assumed, uid)
+	p.gone = true
+	s.assumed.remove(p)
 	s.queue.remove(p)
 	s.nominated(p, "")
 	if p.node != "" {

@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -80,7 +81,7 @@ func (s *Scheduler) sized() {
 	for _, e := range s.snapshot.byName {
 		pods += len(e.pods)
 	}
-	s.deps.Metrics.sizes(s.snapshot.count, pods, len(s.assumed))
+	s.deps.Metrics.sizes(s.snapshot.count, pods, len(s.assumed.list))
 	s.deps.Metrics.tracks(s.events)
 }
 
@@ -88,7 +89,7 @@ func (s *Scheduler) sized() {
 func (s *Scheduler) wait(ctx context.Context, now time.Time) {
 	var due <-chan time.Time
 	at, timed := s.queue.next()
-	if len(s.assumed) > 0 || len(s.queue.pool) > 0 || !s.counted {
+	if len(s.assumed.list) > 0 || len(s.queue.pool) > 0 || !s.counted {
 		if next := s.swept.Add(sweepEvery); !timed || next.Before(at) {
 			at, timed = next, true
 		}
@@ -132,7 +133,7 @@ func (s *Scheduler) sweep(now time.Time) {
 	}
 	s.swept = now
 	s.sized()
-	for _, p := range s.assumed {
+	for _, p := range slices.Clone(s.assumed.list) {
 		if !p.boundAt.IsZero() && !p.boundAt.Add(s.cfg.AssumeTTL).After(now) {
 			s.log.Warn("pod was bound but not seen bound in time", "pod", p.namespace+"/"+p.name, "node", p.node)
 			s.unassume(p)

@@ -151,12 +151,14 @@ func (p *profileMetrics) ended(r result, took time.Duration) {
 	}
 }
 
-// decided counts a decision and whose answers it was made on.
-func (p *profileMetrics) decided(policy Policy, took time.Duration, feasible int) {
+// decided counts decisions, each of which took as long, and whose answers they were made on.
+func (p *profileMetrics) decided(policy Policy, took time.Duration, feasible, decisions int) {
 	if p == nil {
 		return
 	}
-	p.algorithm.Observe(took.Seconds())
+	for range decisions {
+		p.algorithm.Observe(took.Seconds())
+	}
 	if policy == nil {
 		return
 	}
@@ -170,13 +172,13 @@ func (p *profileMetrics) decided(policy Policy, took time.Duration, feasible int
 		}
 	}
 	for _, c := range p.filters {
-		c.Inc()
+		c.Add(float64(decisions))
 	}
 	if feasible == 0 {
 		return
 	}
 	for _, c := range p.scorers {
-		c.Inc()
+		c.Add(float64(decisions))
 	}
 }
 

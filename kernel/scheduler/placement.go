@@ -36,9 +36,9 @@ func (s *Scheduler) assumes(p *podEntry, node *nodeEntry) {
 	p.assumed = true
 	p.boundAt = time.Time{}
 	p.planned, p.expected = false, nil
-	s.assumed[p.uid] = p
+	s.assumed.add(p)
 	s.nominated(p, "") // its room is its own now
-	s.snapshot.addPod(p, node.name)
+	s.snapshot.addPodTo(p, node)
 }
 
 // place is assume for a profile that has plugins behind the decision: it asks

@@ -18,6 +18,8 @@ type queueMetrics struct {
 	sli         *prometheus.HistogramVec
 	flushed     prometheus.Counter
 
+	sliOf [15]atomic.Value // prometheus.Observer: of sli by attempts, once there is one
+
 	// How many pods wait where, as of the cycle's last round.
 	active, backoff, unschedulable, gated atomic.Int64
 }
@@ -64,14 +66,24 @@ func (m *queueMetrics) hold(q *queue) {
 // scheduled counts a pod that was bound.
 func (m *queueMetrics) scheduled(p *podEntry, now time.Time) {
 	m.attempts.Observe(float64(p.attempts))
-	label := "15+"
-	if p.attempts < 15 {
-		label = strconv.Itoa(p.attempts)
-	}
-	m.sli.WithLabelValues(label).Observe(max(now.Sub(p.since), 0).Seconds())
+	m.sliBy(p.attempts).Observe(max(now.Sub(p.since), 0).Seconds())
 	if p.flushed {
 		m.flushed.Inc()
 	}
+}
+
+// sliBy is sli's of pods that took so many attempts.
+func (m *queueMetrics) sliBy(attempts int) prometheus.Observer {
+	if attempts < 0 || attempts >= len(m.sliOf) {
+		return m.sli.WithLabelValues("15+")
+	}
+	known := &m.sliOf[attempts]
+	if o, ok := known.Load().(prometheus.Observer); ok {
+		return o
+	}
+	o := m.sli.WithLabelValues(strconv.Itoa(attempts))
+	known.Store(o)
+	return o
 }
 
 var pendingPods = prometheus.NewDesc("scheduler_pending_pods",

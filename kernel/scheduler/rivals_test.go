@@ -67,7 +67,7 @@ func TestTwoSchedulersClaimOnePod(t *testing.T) {
 	assumes := func(s *Scheduler) int {
 		left := 0
 		done := make(chan struct{})
-		s.inspections <- func(context.Context) { left = len(s.assumed); close(done) }
+		s.inspections <- func(context.Context) { left = len(s.assumed.list); close(done) }
 		<-done
 		return left
 	}

@@ -52,10 +52,11 @@ type Scheduler struct {
 	source     *rand.PCG // of random
 	oneByOne   bool      // pods are not decided about together (ahead.go)
 	run        []runner  // memory of ahead
+	turns      []int32   // of nodes in it, see correct; otherwise 0
 	snapshot   *snapshot
 	queue      *queue
 	pods       map[types.UID]*podEntry
-	assumed    map[types.UID]*podEntry
+	assumed    assumedPods
 	shapes     map[[32]byte]*shape
 	classes    []*class
 	classBytes int // of their shapes
@@ -111,7 +112,7 @@ func New(cfg Config, deps Deps) (*Scheduler, error) {
 		replica: newReplica(cfg.FirstGeneration), record: newRecord(cfg.Explain), whole: newWholeNodes(deps.Extenders), report: newReporter(&deps),
 		source:   rand.NewPCG(seed, seed^0x9e3779b97f4a7c15),
 		snapshot: newSnapshot(), queue: newQueue(&cfg),
-		pods: map[types.UID]*podEntry{}, assumed: map[types.UID]*podEntry{},
+		pods:    map[types.UID]*podEntry{},
 		waiting: map[types.UID]*held{}, presumed: map[objectRef]assumption{}, slots: make(chan struct{}, cfg.BindWorkers),
 		shapes: map[[32]byte]*shape{}, profiles: map[string]*profile{},
 		unsynced: 2 + len(deps.Objects),

@@ -118,8 +118,11 @@ func (s *snapshot) removeNode(name string) bool {
 
 // addPod puts a pod on the node it names (bound) or is assumed on.
 func (s *snapshot) addPod(pod *podEntry, node string) {
-	e := s.entry(node)
-	pod.node = node
+	s.addPodTo(pod, s.entry(node))
+}
+
+func (s *snapshot) addPodTo(pod *podEntry, e *nodeEntry) {
+	pod.node = e.name
 	e.pods[pod.uid] = pod
 	if e.node != nil {
 		pod.aloof = pod.shape.aloofness()
@@ -185,13 +188,19 @@ func opNodeSet(e *nodeEntry) *contractv1.Operation {
 // opPodAdd tells of a pod whole, and of its class where the plugins know it and it
 // is placed as it asked.
 func opPodAdd(e *nodeEntry, pod *podEntry) *contractv1.Operation {
-	add := &contractv1.PodAdd{Node: e.index, Pod: pod.shape.occupant(pod.name, string(pod.uid), e.name)}
+	op := &struct { // one piece of memory instead of three
+		operation contractv1.Operation
+		of        contractv1.Operation_PodAdd
+		add       contractv1.PodAdd
+	}{}
+	op.operation.Op, op.of.PodAdd = &op.of, &op.add
+	op.add.Node, op.add.Pod = e.index, pod.shape.occupant(pod.name, string(pod.uid), e.name)
 	if start := pod.startTold; start != 0 {
-		add.Pod.StartTimeUnix = start
+		op.add.Pod.StartTimeUnix = start
 	} else if class := pod.shape.class; class != nil && !pod.shape.placedApart() {
-		add.Class = class.id
+		op.add.Class = class.id
 	}
-	return &contractv1.Operation{Op: &contractv1.Operation_PodAdd{PodAdd: add}}
+	return &op.operation
 }
 
 // tellStarts tells plugins when the pods of a node started, which matters to who
