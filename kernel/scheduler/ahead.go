@@ -65,9 +65,9 @@ func (s *Scheduler) ahead(ctx context.Context, p *podEntry, profile *profile, no
 	first := c.take(node.index, len(node.pods)-1) // it has the pod already
 	run := s.choose(c, p, first, c.pace.next())
 	defer func() {
-		s.turns[first.node] = 0
+		s.takenAt[first.node] = 0
 		for i := range run {
-			s.turns[run[i].taken.node] = 0
+			s.takenAt[run[i].taken.node] = 0
 		}
 		clear(run)
 	}()
@@ -88,7 +88,7 @@ func (s *Scheduler) ahead(ctx context.Context, p *podEntry, profile *profile, no
 		for i := range run[stood:] {
 			c.became(run[stood+i].taken, best)
 		}
-		c.correct(s.turns, run[:stood])
+		c.correct(s.takenAt, run[:stood])
 	}
 	if ctx.Err() != nil {
 		return
@@ -124,7 +124,7 @@ func (s *Scheduler) mayRun(ctx context.Context, p *podEntry, profile *profile, n
 	switch {
 	case c == nil || !p.assumed:
 		return false
-	case s.oneByOne || s.queue.active.Len() == 0 || !alike(s.queue.active.items[0], p):
+	case s.oneByOne || s.queue.active.Len() == 0 || !alike(s.queue.active.items[0].pod, p):
 		return false
 	case s.deps.Tracer != nil || len(s.deps.Extenders) > 0 || len(s.snapshot.nominees) > 0 || len(s.unreserves) > 0:
 		return false
@@ -194,8 +194,8 @@ func alike(next, p *podEntry) bool {
 func (s *Scheduler) choose(c *class, p *podEntry, first taken, n int) []runner {
 	run := s.run[:0]
 	t := &c.tally
-	s.turns = grow(s.turns, len(s.snapshot.byIndex), 0)
-	s.turns[first.node] = 1
+	s.takenAt = grow(s.takenAt, len(s.snapshot.byIndex), 0)
+	s.takenAt[first.node] = 1
 	var before *evidence
 	for last := first; len(run) < n && last.forecast != rises; last = run[len(run)-1].taken {
 		if last.forecast == falls {
@@ -203,12 +203,12 @@ func (s *Scheduler) choose(c *class, p *podEntry, first taken, n int) []runner {
 			t.lead()
 			c.change(last.node)
 		}
-		if t.tied <= leaders+1 || s.queue.active.Len() == 0 || !alike(s.queue.active.items[0], p) {
+		if t.tied <= leaders+1 || s.queue.active.Len() == 0 || !alike(s.queue.active.items[0].pod, p) {
 			break
 		}
 		drawn := *s.source
 		index := t.nth(s.random.IntN(t.tied))
-		if s.turns[index] != 0 {
+		if s.takenAt[index] != 0 {
 			*s.source = drawn // a second pod for it: that has to be asked
 			break
 		}
@@ -219,23 +219,23 @@ func (s *Scheduler) choose(c *class, p *podEntry, first taken, n int) []runner {
 			before = r.evidence
 		}
 		run = append(run, r)
-		s.turns[index] = int32(1 + len(run))
+		s.takenAt[index] = int32(1 + len(run))
 	}
 	s.run = run
 	return run
 }
 
 // correct brings the scores in the evidence of each decision up to date with the
-// nodes that got a pod before it and have the best total still. Turns says when
+// nodes that got a pod before it and have the best total still. TakenAt says when
 // each got one: 1 the first of all, from 2 on those of the run, 0 none.
-func (c *class) correct(turns []int32, run []runner) {
+func (c *class) correct(takenAt []int32, run []runner) {
 	for i := range run {
 		e := run[i].evidence
 		if e == nil {
 			return
 		}
 		for k, l := range e.top {
-			if turn := turns[l.node]; turn > 0 && int(turn) < i+2 {
+			if at := takenAt[l.node]; at > 0 && int(at) < i+2 {
 				at := k * len(e.priorities)
 				c.appendScores(e.scores[at:at:at+len(e.priorities)], l.node)
 			}

@@ -1,9 +1,6 @@
 package scheduler
 
-import (
-	"container/heap"
-	"time"
-)
+import "time"
 
 // window is how exact back-off is: pods whose waits end in the same window are
 // one lot, which goes by priority (KEP-5142).
@@ -53,8 +50,8 @@ func (q *queue) backsOff(p *podEntry, now time.Time) bool {
 // next is when the first back-off ends; false: none runs that anybody waits for.
 func (q *queue) next() (at time.Time, ok bool) {
 	for _, h := range []*podHeap{&q.backoff, &q.faulty} {
-		if h.Len() > 0 && (!ok || h.items[0].ready.Before(at)) {
-			at, ok = h.items[0].ready, true
+		if h.Len() > 0 && (!ok || h.items[0].pod.ready.Before(at)) {
+			at, ok = h.items[0].pod.ready, true
 		}
 	}
 	return at.Add(window), ok
@@ -68,8 +65,8 @@ func (q *queue) reorder(p *podEntry, now time.Time) {
 	}
 	p.prioritize()
 	if p.place == active {
-		heap.Fix(&q.active, p.index)
+		q.active.fix(p)
 	} else {
-		heap.Fix(q.heapOf(p), p.index)
+		q.heapOf(p).fix(p)
 	}
 }

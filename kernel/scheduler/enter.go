@@ -25,7 +25,12 @@ type sortKey struct {
 // may order or refuse it.
 func (q *queue) again(now time.Time) {
 	var all []*podEntry
-	all = append(append(append(all, q.active.items...), q.backoff.items...), q.doorstep...)
+	for _, h := range []*podHeap{&q.active, &q.backoff} {
+		for i := range h.items {
+			all = append(all, h.items[i].pod)
+		}
+	}
+	all = append(all, q.doorstep...)
 	for _, p := range all {
 		p.keyed = false
 		q.add(p, p.entry, now)
@@ -247,12 +252,12 @@ func queuedAll(pods []*podEntry, as func(*podEntry) *contractv1.QueuedPod) []*co
 }
 
 // before is the order of the active queue.
-func (q *queue) before(a, b *podEntry) bool {
+func (q *queue) before(a, b *turn) bool {
 	if q.sorted {
-		if a.key.number != b.key.number {
-			return a.key.number < b.key.number
+		if a.pod.key.number != b.pod.key.number {
+			return a.pod.key.number < b.pod.key.number
 		}
-		if c := strings.Compare(a.key.text, b.key.text); c != 0 {
+		if c := strings.Compare(a.pod.key.text, b.pod.key.text); c != 0 {
 			return c < 0
 		}
 		return a.stamp.Before(b.stamp)

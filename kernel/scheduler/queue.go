@@ -129,13 +129,13 @@ func newQueue(c *Config) *queue {
 		came: func(string, string) {}, waits: func(*podEntry, float64) {},
 	}
 	q.active.less = q.before
-	q.backoff.less = func(a, b *podEntry) bool {
-		if !a.ready.Equal(b.ready) {
-			return a.ready.Before(b.ready)
+	q.backoff.less = func(a, b *turn) bool {
+		if !a.pod.ready.Equal(b.pod.ready) {
+			return a.pod.ready.Before(b.pod.ready)
 		}
 		return q.before(a, b)
 	}
-	q.faulty.less = func(a, b *podEntry) bool { return a.ready.Before(b.ready) }
+	q.faulty.less = func(a, b *turn) bool { return a.pod.ready.Before(b.pod.ready) }
 	return q
 }
 
@@ -255,10 +255,10 @@ func (q *queue) unpop(p *podEntry) {
 // wake moves pods whose back-off ended to the active queue.
 func (q *queue) wake(now time.Time) {
 	for _, h := range []*podHeap{&q.backoff, &q.faulty} {
-		if h.Len() > 0 && h.items[0].ready.Sub(now) > q.max+window {
+		if h.Len() > 0 && h.items[0].pod.ready.Sub(now) > q.max+window {
 			q.rewind(h, now)
 		}
-		for h.Len() > 0 && !q.backsOff(h.items[0], now) {
+		for h.Len() > 0 && !q.backsOff(h.items[0].pod, now) {
 			p := heap.Pop(h).(*podEntry)
 			if !p.admitted {
 				p.place = nowhere
@@ -274,9 +274,11 @@ func (q *queue) wake(now time.Time) {
 
 // rewind starts back-offs anew: the clock was set back.
 func (q *queue) rewind(h *podHeap, now time.Time) {
-	for _, p := range h.items {
+	for i := range h.items {
+		p := h.items[i].pod
 		p.stamp, p.ready = now, time.Time{}
 		q.backsOff(p, now)
+		h.items[i] = p.turn()
 	}
 	heap.Init(h)
 }
@@ -346,27 +348,43 @@ func (q *queue) everything(event string, now time.Time) {
 
 // podHeap is a heap of entries that know their place in it.
 type podHeap struct {
-	items []*podEntry
-	less  func(a, b *podEntry) bool
+	items []turn
+	less  func(a, b *turn) bool
 }
 
+// turn is a pod in a heap with what orders most of them. With ten thousand that wait,
+// a look into each entry that one is compared with is a look into memory far away.
+type turn struct {
+	pod      *podEntry
+	priority int32
+	stamp    time.Time
+}
+
+func (p *podEntry) turn() turn { return turn{p, p.priority, p.stamp} }
+
 func (h *podHeap) Len() int           { return len(h.items) }
-func (h *podHeap) Less(i, j int) bool { return h.less(h.items[i], h.items[j]) }
+func (h *podHeap) Less(i, j int) bool { return h.less(&h.items[i], &h.items[j]) }
 func (h *podHeap) Swap(i, j int) {
 	h.items[i], h.items[j] = h.items[j], h.items[i]
-	h.items[i].index, h.items[j].index = i, j
+	h.items[i].pod.index, h.items[j].pod.index = i, j
+}
+
+// fix puts a pod of the heap where it belongs now.
+func (h *podHeap) fix(p *podEntry) {
+	h.items[p.index] = p.turn()
+	heap.Fix(h, p.index)
 }
 
 func (h *podHeap) Push(x any) {
 	p := x.(*podEntry)
 	p.index = len(h.items)
-	h.items = append(h.items, p)
+	h.items = append(h.items, p.turn())
 }
 
 func (h *podHeap) Pop() any {
 	last := len(h.items) - 1
-	p := h.items[last]
-	h.items[last] = nil
+	p := h.items[last].pod
+	h.items[last] = turn{}
 	h.items = h.items[:last]
 	return p
 }

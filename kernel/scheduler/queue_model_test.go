@@ -224,7 +224,11 @@ func checkQueue(t *testing.T, q *queue, m *model, step int) {
 			step, q.active.Len(), q.backoff.Len(), q.faulty.Len(), len(q.pool), grouped, count)
 	}
 	for _, h := range []*podHeap{&q.active, &q.backoff, &q.faulty} {
-		for i, p := range h.items {
+		for i := range h.items {
+			p := h.items[i].pod
+			if h.items[i] != p.turn() {
+				t.Fatalf("step %d: the heap has another turn of %s than it has", step, p.name)
+			}
 			if p.index != i {
 				t.Fatalf("step %d: %s thinks it is at %d, and is at %d", step, p.name, p.index, i)
 			}

@@ -52,7 +52,7 @@ type Scheduler struct {
 	source     *rand.PCG // of random
 	oneByOne   bool      // pods are not decided about together (ahead.go)
 	run        []runner  // memory of ahead
-	turns      []int32   // of nodes in it, see correct; otherwise 0
+	takenAt    []int32   // of nodes in it, see correct; otherwise 0
 	snapshot   *snapshot
 	queue      *queue
 	pods       map[types.UID]*podEntry
