@@ -8,6 +8,7 @@ import (
 
 	"pintle.dev/pintle/kernel/api"
 	"pintle.dev/pintle/kernel/api/etcd"
+	"pintle.dev/pintle/kernel/api/samples"
 	"pintle.dev/pintle/kernel/api/storage"
 	"pintle.dev/pintle/kernel/bus"
 	"pintle.dev/pintle/kernel/config"
@@ -39,9 +40,13 @@ func (k *Kernel) openBadger(cfg *config.Config) (_ api.Backend, err error) {
 			return nil, err
 		}
 	}
+	dictionaries, err := samples.Dictionaries()
+	if err != nil {
+		return nil, err
+	}
 	st, err := store.Open(store.Config{
-		Keys: keys,
-		Dir:  k.dirs.store, Retention: cfg.Store.HistoryRetention, MaxHistory: cfg.Store.HistoryRevisions,
+		Keys: keys, Dictionaries: dictionaries,
+		Dir: k.dirs.store, Retention: cfg.Store.HistoryRetention, MaxHistory: cfg.Store.HistoryRevisions,
 		MinFreeBytes: int64(cfg.Store.MinFree), Logger: k.log.With("part", "store"),
 	})
 	if err != nil {

@@ -54,11 +54,20 @@ var watched = []struct {
 	buffer int
 }{{"/registry/", 0}, {"/registry/", 3}, {prefix + "1/", 0}}
 
+// common is what many values begin with, and are compressed by.
+var common = func() []byte {
+	var b []byte
+	for i := range 400 {
+		b = fmt.Appendf(b, "field-%d: %x\n", i, sum([]byte{byte(i), byte(i >> 8)}))
+	}
+	return b
+}()
+
 // config is the store's of both parent and child: small memory tables and frequent collections, so that a round has
 // several.
 func config(dir string) store.Config {
 	return store.Config{Dir: dir, MemTableBytes: 4 << 20, MinFreeBytes: 1 << 20, Retention: -1, MaxHistory: -1,
-		GCInterval: 150 * time.Millisecond, MaxGarbageBytes: 2 << 20,
+		GCInterval: 150 * time.Millisecond, MaxGarbageBytes: 2 << 20, Dictionaries: map[string][]byte{prefix: common},
 		Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))}
 }
 
@@ -192,6 +201,9 @@ func value(rng *rand.Rand) []byte {
 		for j := range 8 {
 			b[i+j] = 'a' + byte(n>>(8*j))%26
 		}
+	}
+	if rng.IntN(2) == 0 {
+		copy(b, common)
 	}
 	return b
 }

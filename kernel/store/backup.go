@@ -163,7 +163,7 @@ func (s *Store) eachAt(revision uint64, visit func(KV) error) error {
 	it := txn.NewIterator(badger.IteratorOptions{Prefix: []byte{spaceData}})
 	defer it.Close()
 	for it.Rewind(); it.Valid(); it.Next() {
-		kv, err := itemKV(string(it.Item().Key()[1:]), it.Item())
+		kv, err := s.itemKV(string(it.Item().Key()[1:]), it.Item())
 		if err != nil {
 			return err
 		}
@@ -238,5 +238,5 @@ func (s *Store) written(key string, revision uint64) (KV, error) {
 	if err != nil {
 		return KV{}, fmt.Errorf("value of key %q at revision %d: %w", key, revision, err)
 	}
-	return itemKV(key, item)
+	return s.itemKV(key, item)
 }

@@ -13,15 +13,22 @@ const (
 	spaceMeta    = 'm'
 )
 
-// formatVersion is the version of everything in this file. A store of a later format is refused.
+// formatVersion is the version of what is encoded in this file, but for packed values.
 const formatVersion = 1
 
-// Marks in Badger's user meta byte of a data entry. Each adds eight bytes before the value, in this order.
+// formatPacked is the format of a store that may have packed values. A store of a later format is refused.
+const formatPacked = 2
+
+// Marks in Badger's user meta byte of a data entry. The first two add eight bytes before the value each, in this order.
 const (
 	// markExpires: the time of expiry, milliseconds since 1970.
 	markExpires byte = 1 << iota
 	// markCopied: the entry repeats an older content (see recovery.go); the revision of that content.
 	markCopied
+	// markPacked: the value is compressed (dictionary.go).
+	markPacked
+
+	knownMarks = markExpires | markCopied | markPacked
 )
 
 var errCorrupt = errors.New("corrupt entry")
@@ -65,9 +72,13 @@ func encodeValue(value []byte, expires int64, copiedFrom uint64) (stored []byte,
 	return append(stored, value...), marks
 }
 
-// decodeValue is the reverse of encodeValue; version is Badger's version of the entry. The value shares stored's memory.
+// decodeValue is the reverse of encodeValue; version is Badger's version of the entry. The value shares stored's memory,
+// and is packed still when its mark says so.
 func decodeValue(stored []byte, marks byte, version uint64) (value []byte, revision uint64, expires int64, err error) {
 	revision = version
+	if marks&^knownMarks != 0 {
+		return nil, 0, 0, fmt.Errorf("value with unknown marks %x: %w", marks, errCorrupt)
+	}
 	if marks&markExpires != 0 {
 		if len(stored) < 8 {
 			return nil, 0, 0, fmt.Errorf("value without its expiry: %w", errCorrupt)

@@ -36,6 +36,10 @@ type Config struct {
 	// Keys encrypt everything in Dir, the first of them what is written; the others are former ones, of which the
 	// database may be. 16, 24 or 32 bytes each, or none for no encryption. Default: no encryption. See ReadKeys.
 	Keys [][]byte
+	// Dictionaries compress values of keys by their prefix: each is a text like such values, of up to 64 KiB, whose
+	// later parts are found best. The database keeps it in the clear for good (encrypted as all else, with Keys), so it
+	// must not be made of what somebody may want to be deleted. Default: no compression.
+	Dictionaries map[string][]byte
 	// Logger receives Badger's and the store's messages. Default: none.
 	Logger *slog.Logger
 

@@ -32,7 +32,10 @@
 // answers the callers. Values are kept as passed: neither side may change them afterwards.
 //
 // Keys on disk: 'd'+key holds a value, one Badger version a revision; 'h'+revision holds what a group changed, keyed
-// by the group's last revision; 'm'+name holds meta data (format, compacted revision, a collection under way).
+// by the group's last revision; 'm'+name holds meta data (format, compacted revision, a collection under way, dictionaries).
+//
+// Values of keys that have a dictionary (Config.Dictionaries) are stored as what they do not have in common with it
+// (dictionary.go, template.go). Events, reads and backups have them whole.
 //
 // # Backups
 //

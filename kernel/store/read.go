@@ -114,18 +114,21 @@ func (s *Store) getAt(key string, revision uint64) (kv KV, err error) {
 		}
 		return KV{}, fmt.Errorf("reading key %q: %w", key, err)
 	}
-	if kv, err = itemKV(key, item); isDamage(err) {
+	if kv, err = s.itemKV(key, item); isDamage(err) {
 		err = s.damage(key, item.Version(), err)
 	}
 	return kv, err
 }
 
-func itemKV(key string, item *badger.Item) (KV, error) {
+func (s *Store) itemKV(key string, item *badger.Item) (KV, error) {
 	stored, err := storedValue(item)
 	if err != nil {
 		return KV{}, fmt.Errorf("reading the value of key %q: %w", key, err)
 	}
 	value, revision, expires, err := decodeValue(stored, item.UserMeta(), item.Version())
+	if err == nil && item.UserMeta()&markPacked != 0 {
+		value, err = s.dictionaries.unpack(value)
+	}
 	if err != nil {
 		return KV{}, fmt.Errorf("key %q: %w", key, err)
 	}
@@ -171,7 +174,7 @@ func (i *Item) Load() (KV, error) {
 	if i.item != nil {
 		var kv KV
 		err := safely(func() (err error) {
-			kv, err = itemKV(i.Key, i.item)
+			kv, err = i.snapshot.store.itemKV(i.Key, i.item)
 			return err
 		})
 		if err != nil {
@@ -223,7 +226,7 @@ func (p *Snapshot) ascendHistory(prefix, from string, visit func(*Item) bool) (e
 		item := it.Item()
 		i := Item{Key: string(item.Key()[1:]), Revision: item.Version(), snapshot: p, item: item}
 		if item.UserMeta()&markCopied != 0 {
-			kv, err := itemKV(i.Key, item)
+			kv, err := s.itemKV(i.Key, item)
 			if err != nil {
 				return err
 			}
@@ -382,7 +385,7 @@ func (s *Store) valueOf(key string, revision uint64) (value []byte, err error) {
 	defer txn.Discard()
 	item, err := txn.Get(dataKey(key))
 	if err == nil && item.Version() == revision {
-		kv, err := itemKV(key, item)
+		kv, err := s.itemKV(key, item)
 		if err == nil {
 			return kv.Value, nil
 		}

@@ -206,5 +206,6 @@ func (s *Store) copyOf(key []byte, at uint64) (*badger.Entry, error) {
 		return nil, err
 	}
 	stored, marks := encodeValue(value, expires, revision)
+	marks |= item.UserMeta() & markPacked
 	return badger.NewEntry(append([]byte(nil), key...), stored).WithMeta(marks), nil
 }

@@ -26,6 +26,8 @@ type Store struct {
 	db    *badger.DB
 	index *index
 	mark  *watermark
+	// dictionaries are set by Open.
+	dictionaries dictionaries
 	// reserve is the writer's, once Run runs.
 	reserve reserve
 	// refusing is the writer's too: the disk refused the last group (disk.go).
@@ -285,8 +287,8 @@ func (s *Store) load(inspected *inspection) (err error) {
 	if err != nil {
 		return err
 	}
-	if format > formatVersion {
-		return fmt.Errorf("its format is %d, this program knows up to %d: use a newer one", format, formatVersion)
+	if format > formatPacked {
+		return fmt.Errorf("its format is %d, this program knows up to %d: use a newer one", format, formatPacked)
 	}
 	compacted, err := s.readMeta("compacted")
 	if err != nil {
@@ -299,6 +301,9 @@ func (s *Store) load(inspected *inspection) (err error) {
 		}
 	}
 	if err := s.identify(); err != nil {
+		return err
+	}
+	if err := s.loadDictionaries(); err != nil {
 		return err
 	}
 	current, err := s.recoverTorn()
@@ -328,6 +333,9 @@ func (s *Store) load(inspected *inspection) (err error) {
 		if err := s.bury(nil); err != nil {
 			return err
 		}
+	}
+	if err := s.keepDictionaries(format); err != nil {
+		return err
 	}
 	s.db.SetDiscardTs(compacted)
 	return s.mark.set(current)
@@ -376,16 +384,22 @@ func (s *Store) buildIndex(current uint64) error {
 			err := item.Value(func(b []byte) error {
 				value, revision, expires, err := decodeValue(b, marks, item.Version())
 				e.revision, e.expires, e.size = revision, expires, int64(len(value))
+				if err == nil && marks&markPacked != 0 {
+					e.size, err = unpackedSize(value)
+				}
 				return err
 			})
 			if err != nil {
 				return s.damage(e.key, item.Version(), err)
 			}
 		} else if e.size >= valueThreshold(s.cfg) {
-			// A value of its own in the value log, whose end Badger cuts off where it is damaged.
-			if _, err := storedValue(item); err != nil {
+			// A value of its own in the value log, whose end Badger cuts off where it is damaged, and whose size it
+			// guesses, a few bytes too high.
+			value, err := storedValue(item)
+			if err != nil {
 				return s.damage(e.key, item.Version(), err)
 			}
+			e.size = int64(len(value))
 		}
 		if e.expires != 0 {
 			s.expiries.push(expiry{at: e.expires, key: e.key, revision: e.revision})

@@ -85,7 +85,7 @@ func (v *verification) data(compacted uint64) error {
 				continue
 			}
 			v.Versions++
-			kv, err := itemKV(key, item)
+			kv, err := v.s.itemKV(key, item)
 			if err != nil {
 				v.found(Problem{Step: VerifyValues, Key: key, Revision: r.version, Detail: err.Error()})
 				continue

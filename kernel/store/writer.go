@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
@@ -256,6 +257,7 @@ type group struct {
 	entries []*badger.Entry // by change; nil is a delete
 	pending map[string]pending
 	deletes bool // nothing but deletes
+	packed  []byte
 }
 
 // plan checks each request against the index and those before it, gives out revisions and refuses the rest.
@@ -303,8 +305,7 @@ func (s *Store) plan(requests []*request) *group {
 				}
 				after.expires = now + 1000*r.TTL
 			}
-			value, marks := encodeValue(r.Value, after.expires, 0)
-			stored = badger.NewEntry(dataKey(r.Key), value).WithMeta(marks)
+			stored = s.entryOf(g, r, after.expires)
 			g.deletes = false
 		}
 		e := &events[len(g.events)]
@@ -324,6 +325,22 @@ func (s *Store) plan(requests []*request) *group {
 		revision++
 	}
 	return g
+}
+
+// entryOf gives what is stored for a value. Its bytes lie in the group's memory, or are the value itself.
+func (s *Store) entryOf(g *group, r *request, expires int64) *badger.Entry {
+	head, marks := g.packed, byte(0)
+	if expires != 0 {
+		head, marks = binary.BigEndian.AppendUint64(head, uint64(expires)), markExpires
+	}
+	packed, mark := s.dictionaries.pack(head, r.Key, r.Value)
+	if mark == 0 {
+		stored, marks := encodeValue(r.Value, expires, 0)
+		return badger.NewEntry(dataKey(r.Key), stored).WithMeta(marks)
+	}
+	stored := packed[len(g.packed):]
+	g.packed = packed
+	return badger.NewEntry(dataKey(r.Key), stored).WithMeta(marks | mark)
 }
 
 // writeGroup makes the group durable with one sync.
