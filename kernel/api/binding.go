@@ -125,12 +125,16 @@ func (r *bindingREST) assignAll(ctx context.Context, bindings []*corev1.Binding,
 		return failures
 	}
 	list, of := make([]kernelstorage.Replacement, 0, len(bindings)), make([]int, 0, len(bindings))
+	namespace, inNamespace := "", request.WithNamespace(ctx, "")
 	for i, b := range bindings {
 		if errs := validateBinding(b); len(errs) != 0 {
 			failures[i] = errs.ToAggregate()
 			continue
 		}
-		key, err := r.store.KeyFunc(request.WithNamespace(ctx, b.Namespace), b.Name)
+		if b.Namespace != namespace {
+			namespace, inNamespace = b.Namespace, request.WithNamespace(ctx, b.Namespace)
+		}
+		key, err := r.store.KeyFunc(inNamespace, b.Name)
 		if err != nil {
 			failures[i] = err
 			continue

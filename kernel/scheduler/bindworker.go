@@ -23,8 +23,8 @@ type bindRequest struct {
 	annotations     map[string]string // that the binding sets on the pod
 }
 
-func (r *bindRequest) binding() *v1.Binding {
-	return &v1.Binding{
+func (r *bindRequest) binding() v1.Binding {
+	return v1.Binding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: r.namespace, Name: r.name, UID: r.uid, Annotations: r.annotations},
 		Target:     v1.ObjectReference{Kind: "Node", Name: r.node},
 	}
@@ -62,56 +62,63 @@ func (s *Scheduler) send(ctx context.Context, r bindRequest) bool {
 }
 
 func (s *Scheduler) bindWorker(ctx context.Context) {
+	var requests []bindRequest
+	var results []bindResult
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case r := <-s.binds:
-			for _, result := range s.writeAll(ctx, r) {
-				select {
-				case s.results <- result:
-				case <-ctx.Done():
-					return
-				}
+			requests = append(requests[:0], r)
+		}
+		results = results[:0]
+		if s.together() {
+			requests = s.behind(requests)
+			results = s.writeAll(ctx, requests, results)
+		} else {
+			r := &requests[0]
+			results = append(results, bindResult{entry: r.entry, uid: r.uid, node: r.node, err: s.write(ctx, *r)})
+		}
+		for _, result := range results {
+			select {
+			case s.results <- result:
+			case <-ctx.Done():
+				return
 			}
 		}
+		clear(requests)
+		clear(results)
 	}
 }
 
-// writeAll writes a binding, together with those that wait behind it where the
-// API takes many at once.
-func (s *Scheduler) writeAll(ctx context.Context, first bindRequest) []bindResult {
-	requests := []bindRequest{first}
-	if s.together() {
-	behind:
-		for len(requests) < s.cfg.BindWorkers {
-			select {
-			case r := <-s.binds:
-				requests = append(requests, r)
-			default:
-				break behind
-			}
+// behind adds to a binding those that wait behind it.
+func (s *Scheduler) behind(requests []bindRequest) []bindRequest {
+	for len(requests) < s.cfg.BindWorkers {
+		select {
+		case r := <-s.binds:
+			requests = append(requests, r)
+		default:
+			return requests
 		}
 	}
-	results := make([]bindResult, len(requests))
-	for i, r := range requests {
-		results[i] = bindResult{entry: r.entry, uid: r.uid, node: r.node}
-	}
-	if len(requests) == 1 {
-		results[0].err = s.write(ctx, first)
-		return results
-	}
+	return requests
+}
+
+// writeAll writes bindings together, and adds how they ended to results.
+func (s *Scheduler) writeAll(ctx context.Context, requests []bindRequest, results []bindResult) []bindResult {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
-	var began time.Time
 	bindings, pods := make([]*v1.Binding, len(requests)), make([]*v1.Pod, len(requests))
+	all := make([]v1.Binding, len(requests)) // one allocation for all
 	for i := range requests {
-		began, bindings[i], pods[i] = s.deps.Metrics.binds(), requests[i].binding(), requests[i].pod
+		all[i] = requests[i].binding()
+		bindings[i], pods[i] = &all[i], requests[i].pod
 	}
+	began := s.deps.Metrics.binds(len(requests))
 	for i, err := range s.deps.BindAll(ctx, bindings, pods) {
-		results[i].err = err
-		s.deps.Metrics.wrote(requests[i].profile, began, err)
+		results = append(results, bindResult{entry: requests[i].entry, uid: requests[i].uid, node: requests[i].node, err: err})
 	}
+	s.deps.Metrics.wrote(began, requests, results)
 	return results
 }
 
@@ -130,13 +137,13 @@ const writeTimeout = 30 * time.Second
 func (s *Scheduler) write(ctx context.Context, r bindRequest) error {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
-	began := s.deps.Metrics.binds()
+	began := s.deps.Metrics.binds(1)
 	binding := r.binding()
-	bound, err := s.extendersBind(ctx, r.pod, binding)
+	bound, err := s.extendersBind(ctx, r.pod, &binding)
 	if !bound {
-		err = s.deps.Bind(ctx, binding)
+		err = s.deps.Bind(ctx, &binding)
 	}
-	s.deps.Metrics.wrote(r.profile, began, err)
+	s.deps.Metrics.wrote(began, []bindRequest{r}, []bindResult{{err: err}})
 	return err
 }
 

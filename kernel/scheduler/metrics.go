@@ -301,26 +301,36 @@ func (m *Metrics) scores(extenders int) {
 
 type pointStatus struct{ title, status string }
 
-// binds notes that a binding is being written. Any goroutine may call it.
-func (m *Metrics) binds() time.Time {
+// binds notes that bindings are being written. Any goroutine may call it.
+func (m *Metrics) binds(n int) time.Time {
 	if m == nil {
 		return time.Time{}
 	}
-	m.binding.Inc()
+	m.binding.Add(float64(n))
 	return time.Now()
 }
 
-// wrote counts the time that writing a binding took. Any goroutine may call it.
-func (m *Metrics) wrote(profile string, began time.Time, err error) {
+// wrote counts the time that writing bindings took, by how they ended. Any goroutine
+// may call it.
+func (m *Metrics) wrote(began time.Time, requests []bindRequest, results []bindResult) {
 	if m == nil {
 		return
 	}
-	m.binding.Dec()
-	code := contractv1.Code_SUCCESS
-	if err != nil {
-		code = contractv1.Code_ERROR
+	m.binding.Sub(float64(len(requests)))
+	took := time.Since(began).Seconds()
+	var times prometheus.Observer
+	for i := range requests {
+		profile, failed := requests[i].profile, results[i].err != nil
+		// Mostly it is that of the one before, and finding it takes longer than counting.
+		if times == nil || profile != requests[i-1].profile || failed != (results[i-1].err != nil) {
+			code := contractv1.Code_SUCCESS
+			if failed {
+				code = contractv1.Code_ERROR
+			}
+			times = m.points.WithLabelValues(pointTitle(contractv1.Point_BIND), codeNames[code], profile)
+		}
+		times.Observe(took)
 	}
-	m.points.WithLabelValues(pointTitle(contractv1.Point_BIND), codeNames[code], profile).Observe(time.Since(began).Seconds())
 }
 
 func (m *Metrics) waited(outcome string, took time.Duration) {
