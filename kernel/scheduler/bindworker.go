@@ -93,7 +93,7 @@ func (s *Scheduler) bindWorker(ctx context.Context) {
 
 // behind adds to a binding those that wait behind it.
 func (s *Scheduler) behind(requests []bindRequest) []bindRequest {
-	for len(requests) < s.cfg.BindWorkers {
+	for len(requests) < writtenTogether {
 		select {
 		case r := <-s.binds:
 			requests = append(requests, r)
@@ -128,6 +128,10 @@ func (s *Scheduler) together() bool { return s.deps.BindAll != nil && len(s.deps
 
 // gatherers is the number of workers that write bindings together.
 const gatherers = 3
+
+// writtenTogether is how many bindings are written together at most: as many as are
+// decided about while the ones before are written, as each group of writes is synced.
+const writtenTogether = 256
 
 // writeTimeout ends a write that the API does not answer, so that its worker and
 // the assumed pod are not held for ever. A binding that was taken after all is

@@ -18,7 +18,8 @@ import (
 type Config struct {
 	// Seed makes the choice between tied nodes repeatable. 0: a random seed.
 	Seed uint64
-	// BindWorkers is the number of bindings in flight. Default 64, at most 1024.
+	// BindWorkers is the number of bindings in flight, but for those that BindAll
+	// writes. Default 64, at most 1024.
 	BindWorkers int
 	// MaxClasses bounds the pod shapes whose results are cached; the one used
 	// longest ago makes room. A class costs about 100 bytes a node with the

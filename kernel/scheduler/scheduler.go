@@ -105,8 +105,6 @@ func New(cfg Config, deps Deps) (*Scheduler, error) {
 	s := &Scheduler{
 		cfg: cfg, deps: deps, log: deps.Log, clock: deps.Clock,
 		inbox:     make(chan event, 1024),
-		binds:     make(chan bindRequest, cfg.BindWorkers),
-		results:   make(chan bindResult, 4*cfg.BindWorkers),
 		preempted: make(chan preemption, evictions), evicting: make(chan struct{}, evictions), counts: deps.Metrics.ofQueue(),
 		wake: make(chan struct{}, 1), inspections: make(chan func(context.Context)),
 		replica: newReplica(cfg.FirstGeneration), record: newRecord(cfg.Explain), whole: newWholeNodes(deps.Extenders), report: newReporter(&deps),
@@ -117,6 +115,11 @@ func New(cfg Config, deps Deps) (*Scheduler, error) {
 		shapes: map[[32]byte]*shape{}, profiles: map[string]*profile{},
 		unsynced: 2 + len(deps.Objects),
 	}
+	waiting, written := cfg.BindWorkers, 3*cfg.BindWorkers
+	if s.together() {
+		waiting, written = writtenTogether, gatherers*writtenTogether
+	}
+	s.binds, s.results = make(chan bindRequest, waiting), make(chan bindResult, waiting+written)
 	s.random = rand.New(s.source)
 	s.snapshot.suppose, s.queue.came, s.queue.waits = s.suppose, s.counts.came, s.counts.waits
 	for name, source := range deps.Profiles {
