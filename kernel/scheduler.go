@@ -111,7 +111,7 @@ func (k *Kernel) newScheduler(cfg *config.Config) (term, error) {
 	if err != nil {
 		return nil, err
 	}
-	deps.Events = events
+	deps.Events, deps.Busy = events, events.recorder.Hold
 	s, err := scheduler.New(scheduler.Config{
 		Seed: uint64(cfg.Scheduler.Seed), BackoffInitial: cfg.Scheduler.InitialBackoff, BackoffMax: cfg.Scheduler.MaxBackoff,
 		UnschedulableFlush: cfg.Scheduler.Unschedulable,
@@ -128,8 +128,11 @@ func (k *Kernel) newScheduler(cfg *config.Config) (term, error) {
 			}
 		}()
 		group, ctx := errgroup.WithContext(ctx)
-		group.Go(func() error { return events.recorder.Run(ctx) })
+		// The events of what was done last are written as well.
+		recording, recorded := context.WithCancel(context.WithoutCancel(ctx))
+		group.Go(func() error { return events.recorder.Run(recording) })
 		group.Go(func() error {
+			defer recorded()
 			k.schedules(s)
 			defer k.schedules(nil)
 			return s.Run(ctx)

@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/record/util"
 	testclock "k8s.io/utils/clock/testing"
 )
 
@@ -27,17 +28,30 @@ type api struct {
 	mu      sync.Mutex
 	events  map[string]*eventsv1.Event
 	creates int
+	batches [][]string // notes of them
 	refuse  func(*eventsv1.Event) error
 	block   chan struct{} // nil: it does not
 }
 
-func (a *api) Create(_ context.Context, events []*eventsv1.Event) []error {
+func (a *api) Create(ctx context.Context, events []*eventsv1.Event) []error {
+	failures := make([]error, len(events))
 	if a.block != nil {
-		<-a.block
+		select {
+		case <-a.block:
+		case <-ctx.Done():
+			for i := range failures {
+				failures[i] = ctx.Err()
+			}
+			return failures
+		}
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	failures := make([]error, len(events))
+	var notes []string
+	for _, e := range events {
+		notes = append(notes, e.Note)
+	}
+	a.batches = append(a.batches, notes)
 	for i, e := range events {
 		a.creates++
 		if a.refuse != nil {
@@ -88,6 +102,7 @@ type bench struct {
 	*api
 	*Recorder
 	clock *testclock.FakeClock
+	said  int
 }
 
 func start(t *testing.T, cfg Config, a *api) *bench {
@@ -262,5 +277,152 @@ func TestNewRejects(t *testing.T) {
 		if _, err := f(); err == nil {
 			t.Errorf("%s: no error", name)
 		}
+	}
+}
+
+// An event's name is the one that client-go's recorder gives it.
+func TestEventName(t *testing.T) {
+	for _, of := range []string{"p", "a-b", "0", strings.Repeat("a", 63), strings.Repeat("a", 64), "a.b", "node-1.example.com", strings.Repeat("a.", 100) + "a"} {
+		for _, at := range []int64{0, 1, 1700000000123456789, 1<<63 - 1} {
+			if got, want := eventName(of, at), util.GenerateEventName(of, at); got != want {
+				t.Errorf("%q at %d: %s, want %s", of, at, got, want)
+			}
+		}
+	}
+	for _, of := range []string{"", "-a", "a-", "A", "a_b", "ä", "a b", strings.Repeat("a.", 130)} { // such become UUIDs
+		if got := eventName(of, 1); len(got) != 36 || strings.Contains(got, ".") {
+			t.Errorf("%q: %s", of, got)
+		}
+	}
+	if got, want := eventName("p", -1), util.GenerateEventName("p", -1); len(got) != len(want) {
+		t.Errorf("before 1970: %s, want one like %s", got, want)
+	}
+}
+
+// While something is more urgent events are held: until it ends, for a second, or while
+// no more of them wait than may. Each goes in the order in which it came.
+func TestHold(t *testing.T) {
+	say := func(b *bench, n int) {
+		for range n {
+			b.clock.Step(time.Millisecond)
+			b.For("c").Eventf(pod("p", "1"), nil, corev1.EventTypeNormal, "R", "A", "%d", b.said)
+			b.said++
+		}
+	}
+	waiting := func(b *bench) int {
+		b.Recorder.mu.Lock()
+		defer b.Recorder.mu.Unlock()
+		return b.waiting
+	}
+	tests := []struct {
+		name string
+		cfg  Config
+		do   func(t *testing.T, b *bench)
+		want []int // notes that were written in the end, by batch
+		left int
+	}{
+		{name: "it ends", do: func(_ *testing.T, b *bench) {
+			say(b, 5)
+			b.Hold(false)
+		}, want: []int{4, 1}},
+		{name: "a second", do: func(t *testing.T, b *bench) {
+			say(b, 3)
+			b.clock.Step(heldFor - 3*time.Millisecond)
+			if n := b.count(); n != 0 || waiting(b) != 3 {
+				t.Errorf("%d are written before their time, %d wait", n, waiting(b))
+			}
+			b.clock.Step(time.Millisecond)
+		}, want: []int{3}},
+		{name: "the oldest batch", do: func(_ *testing.T, b *bench) {
+			say(b, 6)
+			b.clock.Step(heldFor - 5*time.Millisecond)
+		}, want: []int{4}, left: 2},
+		{name: "one after the other", do: func(t *testing.T, b *bench) {
+			say(b, 6)
+			b.clock.Step(heldFor - 5*time.Millisecond)
+			eventually(t, "the first batch", func() bool { return b.count() == 4 })
+			eventually(t, "a look at the second", func() bool { b.Recorder.mu.Lock(); defer b.Recorder.mu.Unlock(); return b.timed })
+			b.clock.Step(5 * time.Millisecond)
+		}, want: []int{4, 2}},
+		{name: "too many", cfg: Config{Held: 7}, do: func(_ *testing.T, b *bench) { say(b, 8) }, want: []int{4}, left: 4},
+		{name: "not any more", do: func(_ *testing.T, b *bench) {
+			b.Hold(false)
+			say(b, 1)
+		}, want: []int{1}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			tt.cfg.Batch, tt.cfg.Writers, tt.cfg.Once = 4, 1, []string{"R"}
+			b := start(t, tt.cfg, &api{})
+			b.Hold(true)
+			tt.do(t, b)
+			total := 0
+			for _, n := range tt.want {
+				total += n
+			}
+			eventually(t, "all that is due", func() bool { return b.count() == total && waiting(b) == tt.left })
+			b.api.mu.Lock()
+			defer b.api.mu.Unlock()
+			at := 0
+			for i, batch := range b.batches {
+				if i == len(tt.want) || len(batch) != tt.want[i] {
+					t.Fatalf("batches %q, want %v", b.batches, tt.want)
+				}
+				for _, note := range batch {
+					if note != fmt.Sprint(at) {
+						t.Errorf("batches %q: %s, want %d", b.batches, note, at)
+					}
+					at++
+				}
+			}
+		})
+	}
+}
+
+// What waits when the recorder ends is written, held or not; but nobody waits for an API
+// that does not answer.
+func TestEnd(t *testing.T) {
+	for name, hangs := range map[string]bool{"written": false, "not answered": true} {
+		t.Run(name, func(t *testing.T) {
+			a := &api{events: map[string]*eventsv1.Event{}}
+			if hangs {
+				a.block = make(chan struct{})
+			}
+			clock := testclock.NewFakeClock(time.Unix(1700000000, 0))
+			r, err := New(Config{Batch: 4, Once: []string{"R"}}, Deps{Sink: a, Scheme: scheme.Scheme, Clock: clock})
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Hold(true)
+			for i := range 20 {
+				r.For("c").Eventf(pod(fmt.Sprint("p", i), "1"), nil, corev1.EventTypeNormal, "R", "A", "%d", i)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan error, 1)
+			go func() { ended <- r.Run(ctx) }()
+			eventually(t, "it runs", clock.HasWaiters)
+			cancel()
+			want, lost := 20, 0.0
+			if hangs {
+				want, lost = 0, 20
+				eventually(t, "it gives up", func() bool {
+					clock.Step(endsWithin)
+					return len(ended) == 1
+				})
+			}
+			if err := <-ended; err != nil {
+				t.Fatal(err)
+			}
+			r.For("c").Eventf(pod("late", "1"), nil, corev1.EventTypeNormal, "R", "A", "late")
+			if n := a.count(); n != want || len(r.queue) != 0 {
+				t.Errorf("%d are written, %d batches wait", n, len(r.queue))
+			}
+			if got := testutil.ToFloat64(r.deps.Metrics.dropped.WithLabelValues(causeWrite)); got != lost {
+				t.Errorf("%v were lost, want %v", got, lost)
+			}
+			if got := testutil.ToFloat64(r.deps.Metrics.dropped.WithLabelValues(causeQueue)); got != 1 {
+				t.Errorf("%v came too late, want 1", got)
+			}
+		})
 	}
 }

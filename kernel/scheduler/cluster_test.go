@@ -227,6 +227,7 @@ type cluster struct {
 	source *testSource
 	counts *Metrics
 	beside []Extender
+	busy   func(bool)
 	stop   func()
 }
 
@@ -236,7 +237,7 @@ func (c *cluster) deps() Deps {
 		Objects:  map[string]cache.ListerWatcher{"PersistentVolumeClaim": c.claims, "Service": c.service},
 		Profiles: map[string]PolicySource{profileName: c.source},
 		Bind:     c.bind, Condition: c.condition, Events: c.api, Evict: c.evict, Nominate: c.nominate,
-		Log: slog.New(slog.DiscardHandler), Clock: c.clock, Metrics: c.counts, Extenders: c.beside,
+		Log: slog.New(slog.DiscardHandler), Clock: c.clock, Metrics: c.counts, Extenders: c.beside, Busy: c.busy,
 	}
 }
 

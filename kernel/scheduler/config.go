@@ -110,6 +110,10 @@ type Deps struct {
 	Condition ConditionWriter
 	Status    StatusWriter
 	Events    Recorder
+	// Busy, if not nil, is told when pods begin to be decided about and bound one after the
+	// other, and when that has ended: work that is less urgent may wait for that. It
+	// has to return at once.
+	Busy func(bool)
 	// Evict and Nominate do what post-filter plugins ask for. Nil: nothing is
 	// done for pods that fit nowhere.
 	Evict    Evicter

@@ -13,6 +13,7 @@ const flushAt = 256
 
 // loop is the cycle: take in what happened, schedule one pod, again.
 func (s *Scheduler) loop(ctx context.Context) {
+	defer s.busy(false)
 	for ctx.Err() == nil {
 		s.drain()
 		select {
@@ -37,6 +38,7 @@ func (s *Scheduler) loop(ctx context.Context) {
 				s.atPoints(ctx, now)
 			}
 			if p := s.queue.pop(now); p != nil {
+				s.busy(true)
 				s.schedule(ctx, p)
 				continue
 			}
@@ -48,6 +50,14 @@ func (s *Scheduler) loop(ctx context.Context) {
 			}
 		}
 		s.wait(ctx, now)
+	}
+}
+
+// busy tells that there is something to decide or to bind, or not any more.
+func (s *Scheduler) busy(now bool) {
+	if s.deps.Busy != nil && now != s.isBusy {
+		s.isBusy = now
+		s.deps.Busy(now)
 	}
 }
 
@@ -87,6 +97,7 @@ func (s *Scheduler) sized() {
 
 // wait blocks until something arrives or is due.
 func (s *Scheduler) wait(ctx context.Context, now time.Time) {
+	s.busy(len(s.binds) > 0)
 	var due <-chan time.Time
 	at, timed := s.queue.next()
 	if len(s.assumed.list) > 0 || len(s.queue.pool) > 0 || !s.counted {

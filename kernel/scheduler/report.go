@@ -122,7 +122,8 @@ func newReporter(d *Deps) *reporter {
 // success tells that a pod was scheduled.
 func (r *reporter) success(pod *v1.Pod, node string) {
 	if r.events != nil {
-		r.of(pod).Eventf(pod, nil, v1.EventTypeNormal, ReasonScheduled, "Binding", "Successfully assigned %s/%s to %s", pod.Namespace, pod.Name, node)
+		// There is one a pod: the recorder has nothing to format.
+		r.of(pod).Eventf(pod, nil, v1.EventTypeNormal, ReasonScheduled, "Binding", "%s", "Successfully assigned "+pod.Namespace+"/"+pod.Name+" to "+node)
 	}
 }
 

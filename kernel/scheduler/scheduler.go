@@ -69,6 +69,7 @@ type Scheduler struct {
 	unheard    []types.UID // what was told of these pods did not arrive
 	eager      bool        // flush without waiting for a decision
 	counted    bool        // Metrics know how much there is
+	isBusy     bool        // as was told
 
 	// Events that may help pods which fit nowhere (events.go).
 	events    []clusterEvent
