@@ -199,8 +199,7 @@ func (s *Scheduler) choose(c *class, p *podEntry, first taken, n int) []runner {
 	var before *evidence
 	for last := first; len(run) < n && last.forecast != rises; last = run[len(run)-1].taken {
 		if last.forecast == falls {
-			t.set(last.node, none)
-			t.lead()
+			t.drop(last.node)
 			c.change(last.node)
 		}
 		if t.tied <= leaders+1 || s.queue.active.Len() == 0 || !alike(s.queue.active.items[0].pod, p) {
@@ -236,8 +235,11 @@ func (c *class) correct(takenAt []int32, run []runner) {
 		}
 		for k, l := range e.top {
 			if at := takenAt[l.node]; at > 0 && int(at) < i+2 {
-				at := k * len(e.priorities)
-				c.appendScores(e.scores[at:at:at+len(e.priorities)], l.node)
+				if i > 0 && int(at) < i+1 && run[i-1].evidence.top[k].node == l.node {
+					e.scores[k] = run[i-1].evidence.scores[k]
+				} else {
+					e.scores[k] = c.scoresOf(l.node)
+				}
 			}
 		}
 	}

@@ -156,6 +156,20 @@ func (s *Scheduler) nodeChanged(before, after *contractv1.Node) {
 
 // podActions are what changed of a pod, as a sum.
 func podActions(before, after *v1.Pod, old, now *shape) (sum contractv1.Action) {
+	if old != now { // which say the same of all of this
+		sum = shapeActions(before, after, old, now)
+	}
+	if !slices.EqualFunc(before.Status.ResourceClaimStatuses, after.Status.ResourceClaimStatuses, func(a, b v1.PodResourceClaimStatus) bool {
+		return a.Name == b.Name && (a.ResourceClaimName == nil) == (b.ResourceClaimName == nil) &&
+			(a.ResourceClaimName == nil || *a.ResourceClaimName == *b.ResourceClaimName)
+	}) {
+		sum |= contractv1.Action_UPDATE_POD_GENERATED_RESOURCE_CLAIM
+	}
+	return sum
+}
+
+// shapeActions are what changed of a pod that its shape says.
+func shapeActions(before, after *v1.Pod, old, now *shape) (sum contractv1.Action) {
 	if !maps.Equal(before.Labels, after.Labels) {
 		sum |= contractv1.Action_UPDATE_POD_LABEL
 	}
@@ -167,12 +181,6 @@ func podActions(before, after *v1.Pod, old, now *shape) (sum contractv1.Action) 
 	}
 	if len(before.Spec.Tolerations) != len(after.Spec.Tolerations) {
 		sum |= contractv1.Action_UPDATE_POD_TOLERATION
-	}
-	if !slices.EqualFunc(before.Status.ResourceClaimStatuses, after.Status.ResourceClaimStatuses, func(a, b v1.PodResourceClaimStatus) bool {
-		return a.Name == b.Name && (a.ResourceClaimName == nil) == (b.ResourceClaimName == nil) &&
-			(a.ResourceClaimName == nil || *a.ResourceClaimName == *b.ResourceClaimName)
-	}) {
-		sum |= contractv1.Action_UPDATE_POD_GENERATED_RESOURCE_CLAIM
 	}
 	return sum
 }

@@ -89,10 +89,10 @@ type evidence struct {
 	names      []string // by node index; empty: no node
 	codes      []uint16
 	refusals   []refusal
-	top        []leader // best first, the chosen node among them
-	tied       int      // nodes on the best total
-	partial    bool     // a priority failed and counted 0
-	scores     []leaderScore
+	top        []leader        // best first, the chosen node among them
+	tied       int             // nodes on the best total
+	partial    bool            // a priority failed and counted 0
+	scores     [][]leaderScore // parallel to top; decisions share what they have in common
 	winner     uint32
 	extenders  []*extenderEvidence
 }
@@ -102,7 +102,7 @@ type leader struct {
 	total int64
 }
 
-// leaderScore is one priority's score of one leader; they lie leader by leader.
+// leaderScore is one priority's score of one leader.
 type leaderScore struct{ raw, score int64 }
 
 // evidence collects what the decision that was just made was made on; winner
@@ -125,15 +125,20 @@ func (c *class) evidenceAfter(before *evidence, s *snapshot, winner uint32, best
 	}
 	e.tied = c.tally.tied
 	e.top = c.tally.leaders(winner, leaders)
-	e.scores = make([]leaderScore, 0, len(e.top)*len(c.priorities))
+	e.scores = make([][]leaderScore, len(e.top))
 	for k, l := range e.top {
-		if width := len(c.priorities); before != nil && k < len(before.top) && before.top[k].node == l.node {
-			e.scores = append(e.scores, before.scores[k*width:(k+1)*width]...)
+		if before != nil && k < len(before.top) && before.top[k].node == l.node {
+			e.scores[k] = before.scores[k]
 		} else {
-			e.scores = c.appendScores(e.scores, l.node)
+			e.scores[k] = c.scoresOf(l.node)
 		}
 	}
 	return e
+}
+
+// scoresOf are the scores of a node that fits.
+func (c *class) scoresOf(node uint32) []leaderScore {
+	return c.appendScores(make([]leaderScore, 0, len(c.priorities)), node)
 }
 
 // appendScores appends the raw and the normalised score of each priority for a
@@ -151,7 +156,7 @@ func (e *evidence) winnerScores() []PriorityScore {
 	}
 	scores := make([]PriorityScore, len(e.priorities))
 	for i := range scores {
-		scores[i] = PriorityScore{Name: e.priorities[i].Name, Score: e.scores[i].score, Weight: e.priorities[i].Weight}
+		scores[i] = PriorityScore{Name: e.priorities[i].Name, Score: e.scores[0][i].score, Weight: e.priorities[i].Weight}
 	}
 	return scores
 }

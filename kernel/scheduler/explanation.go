@@ -194,7 +194,7 @@ func (e *evidence) account(n uint32, kept map[uint32]int) NodeAccount {
 	}
 	if k, ok := kept[n]; ok {
 		a.ScoresKept, a.Total, a.Chosen = true, e.top[k].total, n == e.winner
-		a.Scores = scoreAccounts(e.priorities, e.scores[k*len(e.priorities):])
+		a.Scores = scoreAccounts(e.priorities, e.scores[k])
 	}
 	a.extend(e.extenders, n)
 	return a

@@ -45,12 +45,23 @@ func (t *tally) set(n uint32, total int64) {
 	switch best := t.best[block]; {
 	case total > best:
 		t.best[block], t.ties[block] = total, 1
-	case before == best && (t.ties[block] == 1 || total == none):
+	case before == best && t.ties[block] == 1:
 		t.summarise(block)
 	case before == best:
 		t.ties[block]--
 	case total == best && total != none:
 		t.ties[block]++
+	}
+}
+
+// drop takes out a node, and knows at once what lead would find if it was one of
+// several on the best total.
+func (t *tally) drop(n uint32) {
+	one := t.tied > 1 && t.totals[n] == t.most
+	if t.set(n, none); one {
+		t.tied--
+	} else {
+		t.lead()
 	}
 }
 

@@ -46,6 +46,16 @@ func TestTallyIsAFullLook(t *testing.T) {
 			if y.most != order[0].total || y.tied != len(tops) || y.nth(k) != tops[k] || !slices.Equal(y.tops(), tops) {
 				t.Fatalf("seed %d: best %d on %v, want %d on %v", seed, y.most, y.tops(), order[0].total, tops)
 			}
+			if random.IntN(4) == 0 {
+				gone := order[random.IntN(min(3, len(order)))]
+				y.drop(gone.node)
+				dropped := y
+				if y.lead(); y.most != dropped.most || y.tied != dropped.tied {
+					t.Fatalf("seed %d: without node %d best %d on %d, want %d on %d", seed, gone.node, dropped.most, dropped.tied, y.most, y.tied)
+				}
+				y.set(gone.node, gone.total)
+				y.lead()
+			}
 			winner := order[random.IntN(len(order))]
 			leaders := append([]leader{winner}, slices.DeleteFunc(slices.Clone(order), func(l leader) bool { return l == winner })...)
 			if got := y.leaders(winner.node, 4); !slices.Equal(got, leaders[:min(4, len(leaders))]) {
