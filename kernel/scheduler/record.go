@@ -59,10 +59,9 @@ func (r *record) keep(d *Decision) {
 	key := types.NamespacedName{Namespace: d.Namespace, Name: d.Name}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	_, known := r.byPod[key]
-	r.byPod[key] = d
-	if known {
-		return
+	kept := len(r.byPod)
+	if r.byPod[key] = d; len(r.byPod) == kept {
+		return // in the place of one that is in the ring
 	}
 	if len(r.ring) < r.limit {
 		r.ring = append(r.ring, key)
