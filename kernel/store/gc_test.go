@@ -237,7 +237,7 @@ func TestKeyMadeAnewHasNoGrave(t *testing.T) {
 	remove(t, s, "/a")     // 3
 	put(t, s, "/a", large) // 4
 	// The index as it was at revision 3.
-	s.index.apply(map[string]pending{"/a": {entry: entry{key: "/a"}}}, 4)
+	s.index.apply([]pending{{entry: entry{key: "/a"}}}, 4)
 	graves, err := s.findBuried()
 	if err != nil {
 		t.Fatal(err)

@@ -46,10 +46,11 @@ func (k *keySlab) keep(key string) string {
 	return k.chunk.String()[start:]
 }
 
-// pending is an entry that a group makes. there says that the index has one of the key, and that the key is its own.
+// pending is an entry that a group makes. there says that the index has one of the key, and that the key is its own;
+// replaced that the group has a later one of the key.
 type pending struct {
 	entry
-	there bool
+	there, replaced bool
 }
 
 // set adds or changes an entry. Nobody else has x yet.
@@ -96,12 +97,15 @@ func (x *index) snapshot() (*btree.BTreeG[entry], uint64) {
 }
 
 // apply makes a group's outcome visible at once: the keys of the group get its entries, revision 0 removes.
-func (x *index) apply(group map[string]pending, revision uint64) {
+func (x *index) apply(group []pending, revision uint64) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.clone = nil
-	for _, e := range group {
+	for i := range group {
+		e := &group[i]
 		switch {
+		case e.replaced:
+			continue
 		case e.revision == 0:
 			x.tree.Delete(e.entry)
 			continue

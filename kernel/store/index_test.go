@@ -11,7 +11,7 @@ func TestIndexKeys(t *testing.T) {
 	x := newIndex()
 	keys := []string{"/registry/a", "/registry/b", strings.Repeat("long", slabBytes), "/registry/c"}
 	for i, key := range keys {
-		x.apply(map[string]pending{key: {entry: entry{key: key, revision: uint64(i + 1)}}}, uint64(i+1))
+		x.apply([]pending{{entry: entry{key: key, revision: uint64(i + 1)}}}, uint64(i+1))
 	}
 	address := func(key string) *byte { return unsafe.StringData(key) }
 	places := map[string]*byte{}

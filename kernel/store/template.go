@@ -15,7 +15,7 @@ type template struct {
 }
 
 const (
-	placeBits   = 13
+	placeBits   = 12
 	fewestSame  = 6
 	maxTemplate = 1 << 16
 )
@@ -47,7 +47,7 @@ func (m template) compress(b, value []byte) []byte {
 		from := last + at - done
 		if !m.has(from, next) {
 			if from = int(m.places[place(next)]); !m.has(from, next) {
-				at += 1 + (at-done)>>5
+				at += 1 + (at-done)>>3 // what is skipped is looked at again, backwards
 				continue
 			}
 		}

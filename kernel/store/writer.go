@@ -232,8 +232,8 @@ func (s *Store) commitGroup(group []*request) (failed bool) {
 	}
 	if err == nil && len(g.changes) > 0 {
 		s.index.apply(g.pending, g.first+uint64(len(g.changes))-1)
-		for _, e := range g.pending {
-			if e.expires != 0 {
+		for i := range g.pending {
+			if e := &g.pending[i]; e.expires != 0 && !e.replaced {
 				s.expiries.push(expiry{at: e.expires, key: e.key, revision: e.revision})
 			}
 		}
@@ -254,10 +254,11 @@ type group struct {
 	first   uint64
 	changes []change
 	events  []*Event
-	entries []*badger.Entry // by change; nil is a delete
-	pending map[string]pending
-	deletes bool // nothing but deletes
-	packed  []byte
+	entries []badger.Entry // by change; that of a delete is empty
+	pending []pending      // by change
+	deletes bool           // nothing but deletes
+	// packed and keys are the memory of what entries have.
+	packed, keys []byte
 }
 
 // plan checks each request against the index and those before it, gives out revisions and refuses the rest.
@@ -265,20 +266,32 @@ func (s *Store) plan(requests []*request) *group {
 	g := &group{
 		changes: make([]change, 0, len(requests)),
 		events:  make([]*Event, 0, len(requests)),
-		entries: make([]*badger.Entry, 0, len(requests)),
-		pending: make(map[string]pending, len(requests)),
+		entries: make([]badger.Entry, 0, len(requests)),
+		pending: make([]pending, 0, len(requests)),
 		deletes: true,
 	}
 	g.first = s.index.current() + 1
 	events := make([]Event, len(requests)) // one allocation for all
+	var latest map[string]int              // by key, the last change of it
+	if len(requests) > 1 {
+		bytes := 0
+		for _, r := range requests {
+			bytes += 1 + len(r.Key)
+		}
+		g.keys = make([]byte, 0, bytes)
+		latest = make(map[string]int, len(requests))
+	}
 	revision := g.first
 	var now int64
 	for _, r := range requests {
 		if r.err = r.ctx.Err(); r.err != nil {
 			continue
 		}
-		before, ok := g.pending[r.Key]
-		if !ok {
+		var before pending
+		former, again := latest[r.Key]
+		if again {
+			before = g.pending[former]
+		} else {
 			before.entry, _, before.there = s.index.get(r.Key)
 		}
 		if r.Expect != AnyRevision && r.Expect != before.revision || r.Delete && before.revision == 0 {
@@ -286,15 +299,15 @@ func (s *Store) plan(requests []*request) *group {
 			r.err = &ConflictError{Key: r.Key, Expected: r.Expect, Current: before.revision}
 			continue
 		}
-		after := pending{entry{key: r.Key, revision: revision, size: int64(len(r.Value))}, before.there}
+		after := pending{entry: entry{key: r.Key, revision: revision, size: int64(len(r.Value))}, there: before.there}
 		if before.there {
 			after.key = before.key
 		}
 		kind := Updated
-		var stored *badger.Entry
 		switch {
 		case r.Delete:
 			kind, after.entry = Deleted, entry{key: after.key}
+			g.entries = append(g.entries, badger.Entry{})
 		default:
 			if before.revision == 0 {
 				kind = Created
@@ -305,7 +318,7 @@ func (s *Store) plan(requests []*request) *group {
 				}
 				after.expires = now + 1000*r.TTL
 			}
-			stored = s.entryOf(g, r, after.expires)
+			s.addEntry(g, r, after.expires)
 			g.deletes = false
 		}
 		e := &events[len(g.events)]
@@ -314,9 +327,14 @@ func (s *Store) plan(requests []*request) *group {
 			PreviousRevision: before.revision, Attachment: r.Attachment, Topics: r.Topics,
 		}
 		g.events = append(g.events, e)
-		g.entries = append(g.entries, stored)
 		g.changes = append(g.changes, change{kind: kind, key: r.Key, previous: before.revision})
-		g.pending[r.Key] = after
+		if again {
+			g.pending[former].replaced = true
+		}
+		if latest != nil {
+			latest[r.Key] = len(g.pending)
+		}
+		g.pending = append(g.pending, after)
 		s.supersede(before.entry)
 		r.revision = revision
 		if r.OnRevision != nil {
@@ -327,20 +345,25 @@ func (s *Store) plan(requests []*request) *group {
 	return g
 }
 
-// entryOf gives what is stored for a value. Its bytes lie in the group's memory, or are the value itself.
-func (s *Store) entryOf(g *group, r *request, expires int64) *badger.Entry {
-	head, marks := g.packed, byte(0)
+// addEntry adds what is stored for a value. Its bytes lie in the group's memory, or are the value itself.
+func (s *Store) addEntry(g *group, r *request, expires int64) {
+	begin := len(g.keys)
+	g.keys = append(append(g.keys, spaceData), r.Key...)
+	e := badger.Entry{Key: g.keys[begin:len(g.keys):len(g.keys)]}
+	head := g.packed
 	if expires != 0 {
-		head, marks = binary.BigEndian.AppendUint64(head, uint64(expires)), markExpires
+		head = binary.BigEndian.AppendUint64(head, uint64(expires))
 	}
-	packed, mark := s.dictionaries.pack(head, r.Key, r.Value)
-	if mark == 0 {
-		stored, marks := encodeValue(r.Value, expires, 0)
-		return badger.NewEntry(dataKey(r.Key), stored).WithMeta(marks)
+	if packed, mark := s.dictionaries.pack(head, r.Key, r.Value); mark != 0 {
+		e.Value, e.UserMeta = packed[len(g.packed):len(packed):len(packed)], mark
+		if expires != 0 {
+			e.UserMeta |= markExpires
+		}
+		g.packed = packed
+	} else {
+		e.Value, e.UserMeta = encodeValue(r.Value, expires, 0)
 	}
-	stored := packed[len(g.packed):]
-	g.packed = packed
-	return badger.NewEntry(dataKey(r.Key), stored).WithMeta(marks | mark)
+	g.entries = append(g.entries, e)
 }
 
 // writeGroup makes the group durable with one sync.
@@ -353,13 +376,13 @@ func (s *Store) writeGroup(g *group) error {
 	batch := s.db.NewManagedWriteBatch()
 	defer batch.Cancel()
 	err := func() error {
-		for i, e := range g.entries {
+		for i := range g.entries {
 			revision := g.first + uint64(i)
 			var err error
-			if e == nil {
+			if g.changes[i].kind == Deleted {
 				err = batch.DeleteAt(dataKey(g.changes[i].key), revision)
 			} else {
-				err = batch.SetEntryAt(e, revision)
+				err = batch.SetEntryAt(&g.entries[i], revision)
 			}
 			if err != nil {
 				return err

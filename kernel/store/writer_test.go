@@ -4,9 +4,55 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"testing"
 )
+
+// Writes in one group, many of them of the same keys, do what they do one by one (API-7).
+func TestGroupsAreAsSingleWrites(t *testing.T) {
+	t.Parallel()
+	cfg := Config{Dictionaries: byText, Retention: -1}
+	together, _ := running(t, cfg)
+	single, _ := running(t, cfg)
+	rng := rand.New(rand.NewPCG(3, 4))
+	for round := range 20 {
+		var writes []Write
+		for range 1 + rng.IntN(40) {
+			w := Write{Key: fmt.Sprintf("/%c/%d", "ab"[rng.IntN(2)], rng.IntN(5)), Expect: AnyRevision}
+			switch rng.IntN(4) {
+			case 0:
+				w.Expect = 0
+			case 1: // right, where the group has not changed it
+				w.Expect, _ = single.Stat(w.Key)
+			}
+			if rng.IntN(3) == 0 {
+				w.Delete = true
+			} else {
+				w.Value = []byte(alike(rng.IntN(100))[:rng.IntN(500)])
+				w.TTL = int64(rng.IntN(2)) * 1 << 30
+			}
+			writes = append(writes, w)
+		}
+		failures := together.CommitAll(t.Context(), writes)
+		for i, w := range writes {
+			_, err := single.Commit(t.Context(), w)
+			equal(t, fmt.Sprintf("round %d, write %d", round, i), fmt.Sprint(failures[i]), fmt.Sprint(err))
+		}
+		equal(t, "the keys", list(t, together, "/", 0), list(t, single, "/", 0))
+	}
+	equal(t, "the history", replay(t, together, 1), replay(t, single, 1))
+	latest := func(s *Store) (out string) {
+		for _, e := range s.expiries.heap {
+			if now, _, ok := s.index.get(e.key); ok && now.revision == e.revision {
+				out += e.key + " "
+			}
+		}
+		return fmt.Sprint(len(out))
+	}
+	equal(t, "what ends", latest(together), latest(single))
+	verified(t, together)
+}
 
 // Writes that are handed over together have each an answer of their own, also when they
 // are of several groups, and wrong ones among them.
