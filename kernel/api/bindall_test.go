@@ -105,12 +105,16 @@ func TestBindAll(t *testing.T) {
 	}
 }
 
-// BenchmarkBind is the processor time of a binding, of 64 at once, alone and together.
+// BenchmarkBind is the processor time of a binding, of 64 at once: alone and together, of
+// pods that are in the cache, that have to be read, and that are known instead.
 func BenchmarkBind(b *testing.B) {
 	const atOnce = 64
-	ways := map[string]func(s *api.Server, list []*corev1.Binding) []error{
-		"Together": func(s *api.Server, list []*corev1.Binding) []error { return s.BindAll(b.Context(), list, nil) },
-		"Alone": func(s *api.Server, list []*corev1.Binding) []error {
+	together := func(s *api.Server, list []*corev1.Binding, known []*corev1.Pod) []error {
+		return s.BindAll(b.Context(), list, known)
+	}
+	ways := map[string]func(s *api.Server, list []*corev1.Binding, known []*corev1.Pod) []error{
+		"Together": together, "Read": together, "Known": together,
+		"Alone": func(s *api.Server, list []*corev1.Binding, _ []*corev1.Pod) []error {
 			failures := make([]error, len(list))
 			var group sync.WaitGroup
 			for i := range list {
@@ -122,9 +126,10 @@ func BenchmarkBind(b *testing.B) {
 	}
 	for name, bind := range ways {
 		b.Run(name, func(b *testing.B) {
-			s := start(b, b.TempDir())
+			var rest func()
+			s, _ := startWith(b, b.TempDir(), func(cfg *api.Config) { rest = cfg.Backend.(interface{ Rest() }).Rest })
 			pods := kubernetes.NewForConfigOrDie(s.ClientConfig(admin)).CoreV1().Pods("default")
-			list := make([]*corev1.Binding, b.N)
+			list, known := make([]*corev1.Binding, b.N), make([]*corev1.Pod, b.N)
 			var group sync.WaitGroup
 			for w := range 16 {
 				group.Go(func() {
@@ -142,11 +147,25 @@ func BenchmarkBind(b *testing.B) {
 			if b.Failed() {
 				return
 			}
+			if name == "Known" {
+				source := must(s.Source(corev1.SchemeGroupVersion.WithResource("pods"), nil))
+				items, at := must(source.List(metav1.ListOptions{})).(*corev1.PodList).Items, map[string]*corev1.Pod{}
+				for i := range items {
+					at[items[i].Name] = &items[i]
+				}
+				for i := range list {
+					known[i] = at[list[i].Name]
+				}
+			}
+			if name == "Known" || name == "Read" {
+				rest()
+			}
 			before := used()
 			b.ReportAllocs()
 			b.ResetTimer()
 			for i := 0; i < len(list); i += atOnce {
-				for _, err := range bind(s, list[i:min(i+atOnce, len(list))]) {
+				j := min(i+atOnce, len(list))
+				for _, err := range bind(s, list[i:j], known[i:j]) {
 					if err != nil {
 						b.Fatal(err)
 					}

@@ -20,6 +20,9 @@
 // may change). A caller that promises to change nothing gets the object itself (WithSharedResult); one that gives an
 // object away, as decoding would make it, has it kept without decoding (WithGivenObject, Replace).
 //
+// A binding changes nothing of a pod's spec but the node's name: it is put into the encoding of the spec, which pods of one
+// controller share (podspec.go).
+//
 // A watch with a field selector on a trigger field (StoreOptions.TriggerFunc, such as spec.nodeName of pods) is a topic
 // on the bus: an event touches only the watches of its old and new value, not each of a thousand nodes'.
 //
