@@ -3,7 +3,7 @@
 //
 // # What it owns
 //
-// The samples, pod.yaml and event.yaml, and their encoding. They are written for the purpose and of no cluster, because
+// The samples, pod.json and event.json, and their encoding. They are written for the purpose and of no cluster, because
 // the store keeps them for good.
 //
 // # What it promises

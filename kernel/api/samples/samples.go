@@ -1,24 +1,22 @@
 package samples
 
 import (
-	"bufio"
 	"bytes"
 	_ "embed"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
-	"sigs.k8s.io/yaml"
+	strict "sigs.k8s.io/json"
 )
 
 var (
-	//go:embed pod.yaml
+	//go:embed pod.json
 	pods []byte
-	//go:embed event.yaml
+	//go:embed event.json
 	events []byte
 )
 
@@ -42,24 +40,26 @@ func Dictionaries() (map[string][]byte, error) {
 	return out, nil
 }
 
-// encode gives the documents one behind the other, each as the storage encodes it.
-func encode(documents []byte, empty func() runtime.Object) ([]byte, error) {
-	var out bytes.Buffer
+// encode gives the objects of a list one behind the other, each as the storage encodes it.
+func encode(list []byte, empty func() runtime.Object) ([]byte, error) {
+	var compact, out bytes.Buffer
+	if err := json.Compact(&compact, list); err != nil { // managedFields are stored as they are read
+		return nil, err
+	}
+	var samples []json.RawMessage
+	if err := json.Unmarshal(compact.Bytes(), &samples); err != nil {
+		return nil, err
+	}
 	encoder := protobuf.NewSerializer(nil, nil)
-	for each := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(documents))); ; {
-		document, err := each.Read()
-		if errors.Is(err, io.EOF) {
-			return out.Bytes(), nil
-		}
-		if err != nil {
-			return nil, err
-		}
+	for _, sample := range samples {
 		obj := empty()
-		if err := yaml.UnmarshalStrict(document, obj); err != nil {
+		unknown, err := strict.UnmarshalStrict(sample, obj)
+		if err := errors.Join(append(unknown, err)...); err != nil {
 			return nil, err
 		}
 		if err := encoder.Encode(obj, &out); err != nil {
 			return nil, err
 		}
 	}
+	return out.Bytes(), nil
 }

@@ -107,8 +107,8 @@ func TestDictionaries(t *testing.T) {
 
 func TestSamplesAreChecked(t *testing.T) {
 	for name, c := range map[string]struct{ documents, want string }{
-		"unknown field": {"kind: Pod\nspec: {contaners: []}", "contaners"},
-		"no YAML":       {"kind: [", "yaml"},
+		"unknown field": {`[{"kind": "Pod", "spec": {"contaners": []}}]`, "contaners"},
+		"no JSON":       {"kind: [", "invalid character"},
 	} {
 		if _, err := encode([]byte(c.documents), func() runtime.Object { return new(corev1.Pod) }); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v", name, err)
