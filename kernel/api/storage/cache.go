@@ -80,27 +80,28 @@ func (c *objectCache) latest(key string) (obj runtime.Object, revision uint64, o
 	return item.obj, item.revision, ok
 }
 
-// put keeps the object unless a newer one is there. To make room it drops others of the same resource at random, which
-// is what a map's order is.
-func (c *objectCache) put(key string, revision uint64, obj runtime.Object, encoded int) {
+// put keeps the object unless it or a newer one is there. To make room it drops others of the same resource at random,
+// which is what a map's order is.
+func (c *objectCache) put(key string, revision uint64, obj runtime.Object, encoded int) (latest bool) {
 	size := int64(encoded) + overhead
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	old, ok := c.items[key]
 	if ok && old.revision >= revision {
-		return
+		return false
 	}
 	c.items[key] = cached{revision: revision, obj: obj, size: size}
 	used := c.budget.used.Add(size - old.size)
 	if used <= c.budget.max {
-		return
+		return true
 	}
 	for k, item := range c.items {
 		delete(c.items, k)
 		if used = c.budget.used.Add(-item.size); used <= c.budget.max {
-			return
+			break
 		}
 	}
+	return true
 }
 
 func (c *objectCache) drop(key string) {

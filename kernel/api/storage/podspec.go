@@ -286,7 +286,9 @@ func (p *podSpecs) take(revision uint64) (podSpec, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	spec, ok := p.of[revision]
-	delete(p.of, revision)
+	if ok {
+		delete(p.of, revision)
+	}
 	return spec, ok
 }
 

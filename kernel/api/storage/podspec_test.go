@@ -224,6 +224,7 @@ func TestBoundPodIsStored(t *testing.T) {
 		t.Errorf("the specs of %d pods are known, not of %d", got, pods-2)
 	}
 	var list []Replacement
+	before := s.store.CurrentRevision()
 	for i := range pods - 1 {
 		list = append(list, Replacement{Key: key(i), Binds: true, Change: func(obj runtime.Object) (runtime.Object, error) {
 			return boundTo(obj.(*corev1.Pod), fmt.Sprintf("node-%d", i)), nil
@@ -233,6 +234,12 @@ func TestBoundPodIsStored(t *testing.T) {
 		if err != nil {
 			t.Errorf("pod %d: %v", i, err)
 		}
+	}
+	// Whoever reads what was there before does not bring it back.
+	for i := range pods - 1 {
+		full := must(s.key(key(i), false))
+		kv := must(s.store.GetAt(full, before))
+		must(s.object(t.Context(), full, kv.Revision, kv.Value))
 	}
 	if got := len(s.specs.of); got != 0 {
 		t.Errorf("the specs of %d bound pods are known", got)

@@ -248,8 +248,9 @@ func (s *Storage) object(ctx context.Context, key string, revision uint64, store
 
 // keep keeps an object, and what can be of use of data, which it was decoded from or is encoded as.
 func (s *Storage) keep(key string, revision uint64, obj runtime.Object, data []byte) {
-	s.cache.put(key, revision, obj, len(data))
-	s.specs.note(revision, obj, data)
+	if s.cache.put(key, revision, obj, len(data)) {
+		s.specs.note(revision, obj, data)
+	}
 }
 
 // attachment goes with an event from the request that wrote it to the watches.
