@@ -41,7 +41,8 @@ var (
 )
 
 func damageConfig(dir string) Config {
-	return Config{Dir: dir, MemTableBytes: 4 << 20, MinFreeBytes: -1, Retention: -1, MaxHistory: -1}
+	return Config{Dir: dir, MemTableBytes: 4 << 20, MinFreeBytes: -1, Retention: -1, MaxHistory: -1,
+		Dictionaries: map[string][]byte{"/k/": byText["/a/"]}}
 }
 
 // memoryDir is a directory in memory, where there is one, for tests that open many stores and prove nothing of syncs.
@@ -94,6 +95,9 @@ func makeSpecimens(t testing.TB) error {
 				}
 				for i := range w.Value {
 					w.Value[i] = byte(rng.Uint32())
+				}
+				if rng.IntN(2) == 0 { // packed
+					copy(w.Value, alike(rng.IntN(9)))
 				}
 			}
 			var err error
