@@ -53,9 +53,9 @@ func (s *Storage) Create(ctx context.Context, key string, obj, out runtime.Objec
 }
 
 // CreateAll creates n objects at keys that have none. Each is asked for once, in order, with its key, and may be used
-// anew for the next: what it points to is not written to any more. It is what decoding its encoding gives. The objects are not
-// kept decoded, as what comes in such numbers is read by few: watches that are there get a copy, others decode. The
-// errors are in the order of the objects; one that could not be made has its own.
+// anew for the next: what it points to is not written to any more. It is what decoding its encoding gives. The objects
+// are not kept decoded, as what comes in such numbers is read by few: watches that are there get a copy, others decode.
+// The errors are in the order of the objects; one that could not be made has its own.
 func (s *Storage) CreateAll(ctx context.Context, n int, object func(i int) (key string, obj runtime.Object, err error), ttl uint64) []error {
 	failures := make([]error, n)
 	writes, of := make([]store.Write, 0, n), make([]int, 0, n)
