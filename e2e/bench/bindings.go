@@ -42,6 +42,8 @@ type bindings struct {
 	first   time.Time
 	last    time.Time
 	fault   error
+	// begun, if not nil, is called as the first pod is bound.
+	begun func()
 }
 
 // arrival is an event of the watch, its object encoded.
@@ -145,6 +147,9 @@ func (b *bindings) arrived(a arrival) error {
 		b.have++
 		if b.first.IsZero() {
 			b.first = a.at
+			if b.begun != nil {
+				b.begun()
+			}
 		}
 		b.last = a.at
 	case watch.Modified, watch.Bookmark:

@@ -356,7 +356,13 @@ func (o options) measureHeld(ctx context.Context, c *contender, row peerRow) (ou
 		done = o.startProfile(c.cfg, "peer-"+row.id)
 	}
 	defer done()
-	used, own := c.processorTime(), processorTime(os.Getpid())
+	var used, own time.Duration
+	weighed := func() { used, own = c.processorTime(), processorTime(os.Getpid()) }
+	b.mu.Lock()
+	if weighed(); b.first.IsZero() {
+		b.begun = weighed
+	}
+	b.mu.Unlock()
 	if err := b.await(ctx, row.count); err != nil {
 		return out, err
 	}

@@ -10,23 +10,24 @@ import (
 	"strings"
 
 	badger "github.com/dgraph-io/badger/v4"
+	"github.com/klauspost/compress/s2"
 )
 
 const (
 	metaDictionary = "dictionary"
 	// Values of other sizes are stored as they are: what is shorter has little to gain, and what is longer has little
-	// in common with any template.
+	// in common with any sample.
 	smallestPacked = 64
 	largestPacked  = 32 << 10
 	// maxDictionaries bounds those that a store keeps: a program whose samples have changed adds its own.
 	maxDictionaries = 256
 )
 
-// dictionaries are what values are compressed by (template.go). The database keeps each that it was ever given, under a
+// dictionaries are what values are compressed by, in S2. The database keeps each that it was ever given, under a
 // number, since values refer to it for as long as they live; so it can be read without the configuration that it was
 // written with. They change in load alone.
 type dictionaries struct {
-	known map[uint64]template
+	known map[uint64]*s2.Dict
 	// current are those that new values are compressed by, the longest prefixes first.
 	current []dictionary
 }
@@ -34,7 +35,7 @@ type dictionaries struct {
 type dictionary struct {
 	prefix string
 	number uint64
-	template
+	*s2.Dict
 }
 
 // pack gives what is stored for a value of a key, appended to b, and its mark: uvarint number of the dictionary, then
@@ -48,7 +49,8 @@ func (d *dictionaries) pack(b []byte, key string, value []byte) (packed []byte, 
 		if !strings.HasPrefix(key, c.prefix) {
 			continue
 		}
-		packed = c.compress(binary.AppendUvarint(b, c.number), value)
+		packed = slices.Grow(binary.AppendUvarint(b, c.number), s2.MaxEncodedLen(len(value)))
+		packed = packed[:len(packed)+len(c.Encode(packed[len(packed):], value))]
 		// Whoever reads it has to pay for it, so a little is no gain.
 		if len(packed)-len(b) > len(value)-len(value)/8 {
 			return b, 0
@@ -68,7 +70,13 @@ func (d *dictionaries) unpack(packed []byte) (value []byte, err error) {
 	if !ok {
 		return nil, fmt.Errorf("value by dictionary %d, which is missing: %w", number, errCorrupt)
 	}
-	return by.expand(packed[n:])
+	if _, err := sizeOf(packed[n:]); err != nil {
+		return nil, err
+	}
+	if value, err = by.Decode(nil, packed[n:]); err != nil {
+		return nil, fmt.Errorf("compressed value: %w: %w", errCorrupt, err)
+	}
+	return value, nil
 }
 
 // unpackedSize is the size of the value that unpack gives.
@@ -77,13 +85,21 @@ func unpackedSize(packed []byte) (size int64, err error) {
 	if n <= 0 {
 		return 0, fmt.Errorf("value without the number of its dictionary: %w", errCorrupt)
 	}
-	s, _, err := expanded(packed[n:])
-	return int64(s), err
+	return sizeOf(packed[n:])
+}
+
+// sizeOf is the size of what was compressed.
+func sizeOf(compressed []byte) (int64, error) {
+	size, err := s2.DecodedLen(compressed)
+	if err != nil || size > largestPacked {
+		return 0, fmt.Errorf("compressed value of an impossible size: %w", errCorrupt)
+	}
+	return int64(size), nil
 }
 
 // loadDictionaries reads those that the database has.
 func (s *Store) loadDictionaries() error {
-	s.dictionaries.known = map[uint64]template{}
+	s.dictionaries.known = map[uint64]*s2.Dict{}
 	txn := s.db.NewTransactionAt(math.MaxUint64, false)
 	defer txn.Discard()
 	prefix := metaKey(metaDictionary)
@@ -98,7 +114,11 @@ func (s *Store) loadDictionaries() error {
 		if len(number) != 8 {
 			return fmt.Errorf("meta %s %x: %w", metaDictionary, number, errCorrupt)
 		}
-		s.dictionaries.known[binary.BigEndian.Uint64(number)] = template{text: text}
+		by := s2.NewDict(text)
+		if by == nil {
+			return fmt.Errorf("meta %s %x: %w", metaDictionary, number, errCorrupt)
+		}
+		s.dictionaries.known[binary.BigEndian.Uint64(number)] = by
 	}
 	return nil
 }
@@ -113,12 +133,14 @@ func (s *Store) keepDictionaries(format uint64) error {
 	}
 	for _, prefix := range slices.Sorted(maps.Keys(s.cfg.Dictionaries)) {
 		text := s.cfg.Dictionaries[prefix]
-		if len(text) == 0 || len(text) > maxTemplate {
-			return fmt.Errorf("the dictionary for keys of %q has %d bytes, it may have 1 to %d", prefix, len(text), maxTemplate)
+		if len(text) < s2.MinDictSize || len(text) > s2.MaxDictSize {
+			return fmt.Errorf("the dictionary for keys of %q has %d bytes, it may have %d to %d", prefix, len(text), s2.MinDictSize, s2.MaxDictSize)
 		}
+		by := s2.MakeDict(text, nil)
+		stored := by.Bytes()
 		var number uint64
 		for n, known := range d.known {
-			if bytes.Equal(known.text, text) {
+			if bytes.Equal(known.Bytes(), stored) {
 				number = n
 			}
 		}
@@ -134,12 +156,12 @@ func (s *Store) keepDictionaries(format uint64) error {
 			}
 			last++
 			number = last
-			if err := s.put(badger.NewEntry(dictionaryKey(number), text)); err != nil {
+			if err := s.put(badger.NewEntry(dictionaryKey(number), stored)); err != nil {
 				return err
 			}
-			d.known[number] = template{text: text}
+			d.known[number] = by
 		}
-		d.current = append(d.current, dictionary{prefix, number, newTemplate(text)})
+		d.current = append(d.current, dictionary{prefix, number, by})
 	}
 	slices.SortFunc(d.current, func(a, b dictionary) int { return len(b.prefix) - len(a.prefix) })
 	return nil

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	badger "github.com/dgraph-io/badger/v4"
+
+	"github.com/klauspost/compress/s2"
 )
 
 // alike is a text, and what differs little from it.
@@ -215,19 +217,25 @@ func FuzzPack(f *testing.F) {
 		f.Add([]byte(alike(0)), []byte(c))
 		f.Add([]byte(c), []byte(alike(0)))
 	}
-	f.Add([]byte(alike(0)), []byte{20, 2, 'a', 'b', 18, 4, 0})
+	f.Add([]byte(alike(0)), []byte{1, 20, 2, 'a', 'b', 18, 4, 0})
 	f.Fuzz(func(t *testing.T, text, value []byte) {
-		if len(text) > maxTemplate || len(value) > largestPacked {
+		by := s2.MakeDict(text, nil)
+		if by == nil || len(text) > s2.MaxDictSize {
 			return
 		}
-		m := newTemplate(text)
-		packed := m.compress(nil, value)
-		got, err := m.expand(packed)
-		if size, _, sizeErr := expanded(packed); err != nil || sizeErr != nil || size != len(value) || !bytes.Equal(got, value) {
-			t.Errorf("by %q: %q became %q of %d bytes, %v, %v", text, value, got, size, err, sizeErr)
+		d := dictionaries{known: map[uint64]*s2.Dict{1: by}, current: []dictionary{{"/", 1, by}}}
+		head := []byte("head")
+		if packed, mark := d.pack(head, "/a", value); mark != 0 {
+			got, err := d.unpack(packed[len(head):])
+			if size, sizeErr := unpackedSize(packed[len(head):]); err != nil || sizeErr != nil || size != int64(len(value)) || !bytes.Equal(got, value) {
+				t.Errorf("by %q: %q became %q of %d bytes, %v, %v", text, value, got, size, err, sizeErr)
+			}
+			if len(packed)-len(head) >= len(value) || !bytes.HasPrefix(packed, head) {
+				t.Errorf("%d bytes take %d behind %q", len(value), len(packed)-len(head), packed[:len(head)])
+			}
 		}
 		// Whatever is on disk, it must not panic.
-		if got, err := m.expand(value); err == nil && len(got) > largestPacked {
+		if got, err := d.unpack(value); err == nil && len(got) > largestPacked {
 			t.Errorf("%d bytes out of %d", len(got), len(value))
 		}
 	})
@@ -235,13 +243,13 @@ func FuzzPack(f *testing.F) {
 
 // What a value of some kilobytes costs to pack and to read.
 func BenchmarkPack(b *testing.B) {
-	m := newTemplate([]byte(alike(0)))
-	d := dictionaries{known: map[uint64]template{1: m}, current: []dictionary{{"/", 1, m}}}
+	by := s2.MakeDict([]byte(alike(0)), nil)
+	d := dictionaries{known: map[uint64]*s2.Dict{1: by}, current: []dictionary{{"/", 1, by}}}
 	value := []byte(alike(1))
 	packed, _ := d.pack(nil, "/a", value)
 	b.Run("pack", func(b *testing.B) {
 		b.ReportMetric(float64(len(packed))/float64(len(value)), "of-1")
-		buffer := make([]byte, 0, len(value))
+		buffer := make([]byte, 0, 2*len(value))
 		for b.Loop() {
 			d.pack(buffer, "/a", value)
 		}

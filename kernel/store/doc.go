@@ -35,7 +35,7 @@
 // by the group's last revision; 'm'+name holds meta data (format, compacted revision, a collection under way, dictionaries).
 //
 // Values of keys that have a dictionary (Config.Dictionaries) are stored as what they do not have in common with it
-// (dictionary.go, template.go). Events, reads and backups have them whole.
+// (dictionary.go). Events, reads and backups have them whole.
 //
 // # Backups
 //
