@@ -101,7 +101,7 @@ func (r *Reviewer) review(ctx context.Context, a admission.Attributes, o admissi
 		}
 		if request == nil {
 			var err error
-			if request, err = encode(a); err != nil {
+			if request, err = encode(a, o); err != nil {
 				return apierrors.NewInternalError(fmt.Errorf("admission plugin %q: encode the request: %w", p.Name(), err))
 			}
 		}
@@ -180,7 +180,7 @@ func refusal(name string, result *metav1.Status) error {
 }
 
 // encode writes the request as webhooks get it.
-func encode(a admission.Attributes) ([]byte, error) {
+func encode(a admission.Attributes, o admission.ObjectInterfaces) ([]byte, error) {
 	kind, resource := a.GetKind(), a.GetResource()
 	dryRun := a.IsDryRun()
 	request := admissionv1.AdmissionRequest{
@@ -201,10 +201,10 @@ func encode(a admission.Attributes) ([]byte, error) {
 		}
 	}
 	var err error
-	if request.Object.Raw, err = encodeObject(a.GetObject(), a); err != nil {
+	if request.Object.Raw, err = encodeObject(a.GetObject(), a, o); err != nil {
 		return nil, err
 	}
-	if request.OldObject.Raw, err = encodeObject(a.GetOldObject(), a); err != nil {
+	if request.OldObject.Raw, err = encodeObject(a.GetOldObject(), a, o); err != nil {
 		return nil, err
 	}
 	if options := a.GetOperationOptions(); options != nil {
@@ -215,17 +215,36 @@ func encode(a admission.Attributes) ([]byte, error) {
 	return json.Marshal(request)
 }
 
-// encodeObject writes an object with its kind, which objects in memory lack.
-func encodeObject(object runtime.Object, a admission.Attributes) ([]byte, error) {
+// encodeObject writes an object as the request's kind has it, and with that kind, which objects in memory lack.
+func encodeObject(object runtime.Object, a admission.Attributes, o admission.ObjectInterfaces) ([]byte, error) {
 	if object == nil {
 		return nil, nil
 	}
 	// The old object belongs to a cache.
-	object = object.DeepCopyObject()
+	object, err := versioned(object.DeepCopyObject(), a, o)
+	if err != nil {
+		return nil, err
+	}
 	if object.GetObjectKind().GroupVersionKind().Empty() {
 		object.GetObjectKind().SetGroupVersionKind(a.GetKind())
 	}
 	return json.Marshal(object)
+}
+
+// versioned gives an object as the request's kind has it, which in memory may be of another version, or group, as
+// events are. What is of no known kind stays as it is.
+func versioned(object runtime.Object, a admission.Attributes, o admission.ObjectInterfaces) (runtime.Object, error) {
+	if _, ok := object.(*unstructured.Unstructured); ok {
+		return object, nil
+	}
+	fresh, err := o.GetObjectCreater().New(a.GetKind())
+	if err != nil || reflect.TypeOf(fresh) == reflect.TypeOf(object) {
+		return object, nil //nolint:nilerr // there is nothing to convert it to
+	}
+	if err := o.GetObjectConvertor().Convert(object, fresh, nil); err != nil {
+		return nil, fmt.Errorf("the object of the request as %s: %w", a.GetKind(), err)
+	}
+	return fresh, nil
 }
 
 // apply changes the object of the request as a JSON patch says.
@@ -241,7 +260,7 @@ func apply(data []byte, a admission.Attributes, o admission.ObjectInterfaces) (c
 	if len(patch) > maxPatch {
 		return false, fmt.Errorf("its patch has %d operations; at most %d are taken", len(patch), maxPatch)
 	}
-	before, err := encodeObject(object, a)
+	before, err := encodeObject(object, a, o)
 	if err != nil {
 		return false, err
 	}
@@ -264,15 +283,22 @@ func apply(data []byte, a admission.Attributes, o admission.ObjectInterfaces) (c
 	if err != nil {
 		return false, err
 	}
-	if reflect.TypeOf(fresh) != reflect.TypeOf(object) {
-		return false, fmt.Errorf("the patched object is a %T, want %T", fresh, object)
-	}
 	d := json.NewDecoder(bytes.NewReader(after))
 	d.DisallowUnknownFields()
 	if err := d.Decode(fresh); err != nil {
 		return false, fmt.Errorf("the patched object: %w", err)
 	}
 	o.GetObjectDefaulter().Default(fresh)
+	if reflect.TypeOf(fresh) != reflect.TypeOf(object) {
+		back, ok := reflect.New(reflect.TypeOf(object).Elem()).Interface().(runtime.Object)
+		if !ok {
+			return false, fmt.Errorf("the patched object is a %T, want %T", fresh, object)
+		}
+		if err := o.GetObjectConvertor().Convert(fresh, back, nil); err != nil {
+			return false, fmt.Errorf("the patched object as it is stored: %w", err)
+		}
+		fresh = back
+	}
 	reflect.ValueOf(object).Elem().Set(reflect.ValueOf(fresh).Elem())
 	return true, nil
 }

@@ -10,8 +10,10 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/conversion"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
@@ -153,6 +155,47 @@ func TestReviewOfCustomResources(t *testing.T) {
 	}
 }
 
+// A plugin sees an object as the request had it, which is stored as another kind.
+func TestReviewOfConvertedObjects(t *testing.T) {
+	convertible := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, eventsv1.AddToScheme} {
+		if err := add(convertible); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(
+		convertible.AddConversionFunc((*corev1.Event)(nil), (*eventsv1.Event)(nil), func(a, b any, _ conversion.Scope) error {
+			in, out := a.(*corev1.Event), b.(*eventsv1.Event)
+			out.ObjectMeta, out.Regarding, out.Note = in.ObjectMeta, in.InvolvedObject, in.Message
+			return nil
+		}),
+		convertible.AddConversionFunc((*eventsv1.Event)(nil), (*corev1.Event)(nil), func(a, b any, _ conversion.Scope) error {
+			in, out := a.(*eventsv1.Event), b.(*corev1.Event)
+			out.ObjectMeta, out.InvolvedObject, out.Message = in.ObjectMeta, in.Regarding, in.Note
+			return nil
+		}),
+	); err != nil {
+		t.Fatal(err)
+	}
+	event := &corev1.Event{ObjectMeta: metav1.ObjectMeta{Name: "e", Namespace: "d"}, InvolvedObject: corev1.ObjectReference{Name: "p"}, Message: "before"}
+	a := admission.NewAttributesRecord(event, nil, eventsv1.SchemeGroupVersion.WithKind("Event"), "d", "e", eventsv1.SchemeGroupVersion.WithResource("events"), "", admission.Create, nil, false, &user.DefaultInfo{Name: "ann"})
+	mutating, validating := &fake{mutates: true, answer: patched(`[{"op":"replace","path":"/note","value":"after"}]`)}, &fake{answer: `{"allowed":true}`}
+	r := New(func() ([]Plugin, bool) { return []Plugin{mutating, validating}, true })
+	o := admission.NewObjectInterfacesFromScheme(convertible)
+	if err := errors.Join(r.Admit(t.Context(), a, o), r.Validate(t.Context(), a, o)); err != nil {
+		t.Fatal(err)
+	}
+	if event.Message != "after" || event.InvolvedObject.Name != "p" {
+		t.Errorf("stored is %+v", event)
+	}
+	for i, f := range []*fake{mutating, validating} {
+		var sent eventsv1.Event
+		if err := json.Unmarshal(f.asked[0].Object.Raw, &sent); err != nil || sent.APIVersion != "events.k8s.io/v1" || sent.Regarding.Name != "p" || sent.Note != []string{"before", "after"}[i] {
+			t.Errorf("plugin %d was asked about %+v, %v", i, sent, err)
+		}
+	}
+}
+
 // Before plugins have started, users wait and the kernel's own parts do not;
 // Plugin objects are never reviewed.
 func TestReviewBeforeTheStart(t *testing.T) {
@@ -177,7 +220,7 @@ func TestReviewBeforeTheStart(t *testing.T) {
 				}
 				return []Plugin{refusing}, true
 			})
-			if err := r.Validate(t.Context(), a, nil); (err != nil) != test.refused {
+			if err := r.Validate(t.Context(), a, admission.NewObjectInterfacesFromScheme(scheme.Scheme)); (err != nil) != test.refused {
 				t.Errorf("error %v, want one: %v", err, test.refused)
 			}
 		})
