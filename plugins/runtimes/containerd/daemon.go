@@ -88,7 +88,7 @@ func start(l layout) error {
 	}
 	pid := cmd.Process.Pid
 	go func() { _ = cmd.Wait() }() // reaps it; ends with the daemon or this process
-	if err := os.WriteFile(l.pidFile, []byte(strconv.Itoa(pid)), 0o600); err != nil {
+	if err := writeFile(l.pidFile, []byte(strconv.Itoa(pid))); err != nil {
 		_ = syscall.Kill(pid, syscall.SIGKILL)
 		return fmt.Errorf("start containerd: %w", err)
 	}
