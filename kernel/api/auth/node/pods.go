@@ -53,15 +53,22 @@ func (p *pods) Add(obj any) error { return p.Update(obj) }
 
 // Update implements cache.ReflectorStore.
 func (p *pods) Update(obj any) error {
-	pod, ok := obj.(*corev1.Pod)
-	if !ok {
-		return fmt.Errorf("node authorizer: %T is no pod", obj)
+	key, pod, err := podOf(obj)
+	if err != nil {
+		return err
 	}
-	key := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.put(key, pod)
 	return nil
+}
+
+func podOf(obj any) (types.NamespacedName, *corev1.Pod, error) {
+	pod, ok := obj.(*corev1.Pod)
+	if !ok {
+		return types.NamespacedName{}, nil, fmt.Errorf("node authorizer: %T is no pod", obj)
+	}
+	return types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}, pod, nil
 }
 
 // put takes a pod in; p.mu is held.
@@ -81,11 +88,10 @@ func (p *pods) put(key types.NamespacedName, pod *corev1.Pod) {
 
 // Delete implements cache.ReflectorStore.
 func (p *pods) Delete(obj any) error {
-	pod, ok := obj.(*corev1.Pod)
-	if !ok {
-		return fmt.Errorf("node authorizer: %T is no pod", obj)
+	key, _, err := podOf(obj)
+	if err != nil {
+		return err
 	}
-	key := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.drop(key, p.known[key])
@@ -110,11 +116,11 @@ func (p *pods) drop(key types.NamespacedName, old *relations) {
 func (p *pods) Replace(list []any, _ string) error {
 	listed := make(map[types.NamespacedName]*corev1.Pod, len(list))
 	for _, obj := range list {
-		pod, ok := obj.(*corev1.Pod)
-		if !ok {
-			return fmt.Errorf("node authorizer: %T is no pod", obj)
+		key, pod, err := podOf(obj)
+		if err != nil {
+			return err
 		}
-		listed[types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}] = pod
+		listed[key] = pod
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
