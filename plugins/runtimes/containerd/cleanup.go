@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"syscall"
@@ -68,80 +67,6 @@ func removeBridge(name string) error {
 		return fmt.Errorf("remove bridge %s: %w", name, err)
 	}
 	return nil
-}
-
-// portmapChains are what the CNI plugin portmap leaves in table nat when the
-// last host port has gone.
-var portmapChains = []string{"CNI-HOSTPORT-DNAT", "CNI-HOSTPORT-SETMARK", "CNI-HOSTPORT-MASQ"}
-
-// removePortmapChains takes portmap's chains away when no host port uses them.
-func removePortmapChains(ctx context.Context) error {
-	iptables, err := exec.LookPath("iptables")
-	if err != nil {
-		return nil // without iptables there are no such chains
-	}
-	run := func(args ...string) (string, error) {
-		out, err := exec.CommandContext(ctx, iptables, append([]string{"-w", "5", "-t", "nat"}, args...)...).CombinedOutput()
-		return string(out), err
-	}
-	rules, err := run("-S")
-	if err != nil {
-		return fmt.Errorf("list rules: %w: %s", err, strings.TrimSpace(rules))
-	}
-	lines := strings.Split(rules, "\n")
-	if slices.ContainsFunc(lines, func(l string) bool { return strings.HasPrefix(l, "-N CNI-DN-") }) {
-		return nil // somebody's host ports are in use
-	}
-	var errs []error
-	for _, l := range lines {
-		fields := strings.Fields(l)
-		if len(fields) < 2 || fields[0] != "-A" || slices.Contains(portmapChains, fields[1]) {
-			continue
-		}
-		if at := slices.Index(fields, "-j"); at >= 0 && at+1 < len(fields) && slices.Contains(portmapChains, fields[at+1]) {
-			args := append([]string{"-D"}, splitRule(strings.TrimPrefix(l, "-A "))...)
-			if out, err := run(args...); err != nil {
-				errs = append(errs, fmt.Errorf("remove rule %q: %w: %s", l, err, strings.TrimSpace(out)))
-			}
-		}
-	}
-	for _, verb := range []string{"-F", "-X"} {
-		for _, chain := range portmapChains {
-			if !slices.Contains(lines, "-N "+chain) {
-				continue
-			}
-			if out, err := run(verb, chain); err != nil {
-				errs = append(errs, fmt.Errorf("remove chain %s: %w: %s", chain, err, strings.TrimSpace(out)))
-			}
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// splitRule splits a rule as iptables -S prints it; comments are quoted.
-func splitRule(s string) []string {
-	var out []string
-	var word strings.Builder
-	quoted, has := false, false
-	for _, r := range s {
-		switch {
-		case r == '"':
-			quoted, has = !quoted, true
-		case r == ' ' && !quoted:
-			if has {
-				out = append(out, word.String())
-				word.Reset()
-				has = false
-			}
-		default:
-			word.WriteRune(r)
-			has = true
-		}
-	}
-	if has {
-		out = append(out, word.String())
-	}
-	return out
 }
 
 // unmountBelow unmounts whatever is mounted below a folder, deepest first.

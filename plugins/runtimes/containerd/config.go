@@ -78,6 +78,7 @@ type layout struct {
 	pidFile string
 	config  string
 	cniConf string
+	ipam    string // addresses of pods that are taken, a file each; kept
 	logFile string
 }
 
@@ -90,6 +91,7 @@ func newLayout(data, state, tools string) layout {
 		pidFile: filepath.Join(state, "containerd.pid"),
 		config:  filepath.Join(data, "config.toml"),
 		cniConf: filepath.Join(data, "net.d"),
+		ipam:    filepath.Join(data, "ipam"),
 		logFile: filepath.Join(data, "containerd.log"),
 	}
 }
@@ -153,9 +155,12 @@ func mayLowerOOMScore() bool {
 	return false
 }
 
+// networkName is the CNI network's; CNI plugins put it in what they make.
+const networkName = "pintle"
+
 // networkConfig renders the CNI network: a bridge with addresses of the node's
 // pod range. Masquerading and host ports need iptables on the machine.
-func networkConfig(bridge string, podCIDR netip.Prefix, data string, iptables bool) ([]byte, error) {
+func networkConfig(bridge string, podCIDR netip.Prefix, ipam string, iptables bool) ([]byte, error) {
 	type object = map[string]any
 	plugins := []object{{
 		"type":             "bridge",
@@ -166,7 +171,7 @@ func networkConfig(bridge string, podCIDR netip.Prefix, data string, iptables bo
 		"isDefaultGateway": true,
 		"ipam": object{
 			"type":    "host-local",
-			"dataDir": data,
+			"dataDir": ipam,
 			"ranges":  [][]object{{{"subnet": podCIDR.String()}}},
 		},
 	}}
@@ -176,5 +181,5 @@ func networkConfig(bridge string, podCIDR netip.Prefix, data string, iptables bo
 			"capabilities": object{"portMappings": true},
 		})
 	}
-	return json.MarshalIndent(object{"cniVersion": "1.0.0", "name": "pintle", "plugins": plugins}, "", "  ")
+	return json.MarshalIndent(object{"cniVersion": "1.0.0", "name": networkName, "plugins": plugins}, "", "  ")
 }

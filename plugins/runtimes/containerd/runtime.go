@@ -26,6 +26,7 @@ type Runtime struct {
 	cfg    Config
 	layout layout
 	state  string
+	pods   netip.Prefix // the range of the pods' addresses
 
 	mu         sync.Mutex
 	generation uint64
@@ -60,9 +61,9 @@ func (r *Runtime) Start(ctx context.Context, o runtime.Options) (runtime.Endpoin
 			return runtime.Endpoint{}, err
 		}
 	}
-	r.cfg = cfg
+	r.cfg, r.pods = cfg, podCIDR
 	r.layout = newLayout(o.DataDirectory, o.StateDirectory, cfg.Tools)
-	if err := r.prepare(podCIDR, o.DataDirectory); err != nil {
+	if err := r.prepare(podCIDR); err != nil {
 		return runtime.Endpoint{}, err
 	}
 	message, launched := "found the running containerd", false
@@ -84,6 +85,9 @@ func (r *Runtime) Start(ctx context.Context, o runtime.Options) (runtime.Endpoin
 			err = errors.Join(err, terminate(ctx, r.layout))
 		}
 		return runtime.Endpoint{}, err
+	}
+	if err := removeMasquerade(ctx, podCIDR, r.layout.ipam); err != nil {
+		r.log.Warn("rules of former sandboxes are left until the next start", "err", err)
 	}
 	r.mu.Lock()
 	r.generation++
@@ -137,7 +141,7 @@ func dial(socket string) (*grpc.ClientConn, error) {
 }
 
 // prepare writes the folders and files that the daemon reads.
-func (r *Runtime) prepare(podCIDR netip.Prefix, data string) error {
+func (r *Runtime) prepare(podCIDR netip.Prefix) error {
 	l := r.layout
 	for _, dir := range []string{l.root, l.state, l.cniConf} {
 		if err := os.MkdirAll(dir, 0o711); err != nil {
@@ -151,7 +155,7 @@ func (r *Runtime) prepare(podCIDR netip.Prefix, data string) error {
 	if err != nil {
 		r.log.Warn("iptables is not installed: pods have no way out of this machine and no host ports")
 	}
-	conf, err := networkConfig(r.cfg.Bridge, podCIDR, filepath.Join(data, "ipam"), err == nil)
+	conf, err := networkConfig(r.cfg.Bridge, podCIDR, l.ipam, err == nil)
 	if err == nil {
 		err = writeFile(filepath.Join(l.cniConf, "10-pintle.conflist"), conf)
 	}
@@ -230,6 +234,7 @@ func (r *Runtime) Stop(ctx context.Context, keepContainers bool) error {
 		unmountBelow(r.layout.state),
 		removeBridge(r.cfg.Bridge),
 		removePortmapChains(ctx),
+		removeMasquerade(ctx, r.pods, ""),
 		removeAll(ctx, r.layout.state),
 	)
 	return errors.Join(errs...)

@@ -7,7 +7,6 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -43,13 +42,6 @@ func TestNetworkConfigWithoutIPTables(t *testing.T) {
 	}
 	if strings.Contains(string(conf), "portmap") || !strings.Contains(string(conf), `"ipMasq": false`) {
 		t.Errorf("needs iptables:\n%s", conf)
-	}
-}
-
-func TestSplitRule(t *testing.T) {
-	got := splitRule(`PREROUTING -m comment --comment "a b" -j X`)
-	if want := []string{"PREROUTING", "-m", "comment", "--comment", "a b", "-j", "X"}; !slices.Equal(got, want) {
-		t.Errorf("got %q", got)
 	}
 }
 
