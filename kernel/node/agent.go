@@ -317,8 +317,8 @@ func (a *Agent) services(ctx context.Context, wg *sync.WaitGroup) (func() ([]*co
 	return func() ([]*corev1.Service, error) { return lister.List(labels.Everything()) }, synced
 }
 
-// orphans stops what the runtime has of pods that the API does not have, and removes directories of pods that are
-// nowhere any more.
+// orphans stops what the runtime has of pods that the API does not have, and clears away pods that are nowhere any
+// more.
 func (a *Agent) orphans(source PodSource, p *parts) error {
 	select {
 	case <-source.Synced():
@@ -339,7 +339,7 @@ func (a *Agent) orphans(source PodSource, p *parts) error {
 	errs = append(errs, err)
 	for _, uid := range uids {
 		if !p.pods.Known(uid) && running[uid] == nil {
-			errs = append(errs, p.volumes.Unmount(uid))
+			errs = append(errs, p.pods.Clear(uid))
 		}
 	}
 	return errors.Join(errs...)

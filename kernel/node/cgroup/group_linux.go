@@ -109,15 +109,26 @@ func (g *Group) Processes() []int {
 	var pids []int
 	seen := map[int]bool{}
 	for _, dir := range g.dirs {
-		data, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
-		if err != nil {
-			continue
-		}
-		for line := range strings.Lines(string(data)) {
-			if pid, err := strconv.Atoi(strings.TrimSpace(line)); err == nil && !seen[pid] {
+		for _, pid := range processes(dir) {
+			if !seen[pid] {
 				seen[pid] = true
 				pids = append(pids, pid)
 			}
+		}
+	}
+	return pids
+}
+
+// processes are those in a cgroup directory, without those below it. One of another pid namespace has no pid here.
+func processes(dir string) []int {
+	data, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
+	if err != nil {
+		return nil
+	}
+	var pids []int
+	for line := range strings.Lines(string(data)) {
+		if pid, err := strconv.Atoi(strings.TrimSpace(line)); err == nil && pid > 1 {
+			pids = append(pids, pid)
 		}
 	}
 	return pids

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync"
+	"syscall"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -126,8 +127,8 @@ func write(dir, file, value string) error {
 	return nil
 }
 
-// Remove removes the pod's cgroups of any class; they must be empty of processes. Those of the classes and kubepods
-// itself go when they are empty too.
+// Remove removes the pod's cgroups of any class. The pod is over: a process that is in them still, which no container
+// and no sandbox accounts for any more, is killed. Those of the classes and kubepods itself go when they are empty too.
 func (m *Manager) Remove(uid types.UID) error {
 	m.mu.Lock()
 	delete(m.parents, uid)
@@ -135,7 +136,12 @@ func (m *Manager) Remove(uid types.UID) error {
 	var errs []error
 	for _, mount := range m.all {
 		for _, class := range []string{guaranteed, burstable, bestEffort} {
-			errs = append(errs, removeTree(filepath.Join(mount, m.root, kubepods, class, "pod"+string(uid))))
+			dir := filepath.Join(mount, m.root, kubepods, class, "pod"+string(uid))
+			err := removeTree(dir)
+			if errors.Is(err, syscall.EBUSY) && killTree(dir) {
+				err = removeTree(dir)
+			}
+			errs = append(errs, err)
 		}
 	}
 	m.mu.Lock()
@@ -150,6 +156,20 @@ func (m *Manager) Remove(uid types.UID) error {
 		}
 	}
 	return errors.Join(append(errs, m.weigh(burstable))...)
+}
+
+// killTree kills the processes below a cgroup directory and reports whether there were any.
+func killTree(dir string) (killed bool) {
+	_ = filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || !e.IsDir() {
+			return nil // what went meanwhile has no processes
+		}
+		for _, pid := range processes(path) {
+			killed = syscall.Kill(pid, syscall.SIGKILL) == nil || killed
+		}
+		return nil
+	})
+	return killed
 }
 
 // removeTree removes cgroup directories, children first. A cgroup whose last process is just ending is busy for a

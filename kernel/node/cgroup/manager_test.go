@@ -4,9 +4,11 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -197,6 +199,51 @@ func TestWeight(t *testing.T) {
 	for s, w := range map[int64]int64{2: 1, 1024: 39, 262144: 10000} {
 		if weight(s) != w || weight(shares(w)) != w {
 			t.Errorf("%d shares weigh %d, want %d; back and forth %d", s, weight(s), w, weight(shares(w)))
+		}
+	}
+}
+
+// TestRemoveEndsStrays: a process that is left in a pod's cgroup when the pod is over, as of a sandbox whose making was
+// cut short, is no reason to keep the cgroup.
+func TestRemoveEndsStrays(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("cgroups need root")
+	}
+	root := fmt.Sprint("/pintle-test-strays-", os.Getpid())
+	m, err := New(root)
+	if err != nil {
+		t.Skip("this machine has no cgroups: ", err)
+	}
+	pod := newPod("u1", "", "")
+	if _, err := m.Ensure(pod); err != nil {
+		t.Skip("this machine lets nobody make cgroups: ", err)
+	}
+	stray, err := m.group(filepath.Join(m.path(pod), "sandbox"), Limits{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("sleep", "600")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if err := stray.Add(cmd.Process.Pid); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	if err := m.Remove(pod.UID); err != nil {
+		t.Error(err)
+	}
+	select {
+	case <-ended:
+	case <-time.After(time.Minute):
+		t.Error("the process goes on")
+		_ = cmd.Process.Kill()
+		<-ended
+	}
+	for _, mount := range m.all {
+		if _, err := os.Stat(filepath.Join(mount, root)); err == nil {
+			t.Errorf("left: %s in %s", root, mount)
 		}
 	}
 }

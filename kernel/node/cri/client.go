@@ -100,7 +100,8 @@ func Message(err error) string {
 	return err.Error()
 }
 
-// scopedConn adds the node's name to each call, and a deadline to unary calls that have none.
+// scopedConn adds the node's name to each call, a deadline to unary calls that have none, and patience to those that
+// should not be cut short.
 type scopedConn struct {
 	conn grpc.ClientConnInterface
 	node string
@@ -108,7 +109,16 @@ type scopedConn struct {
 
 func (s *scopedConn) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {
 	ctx = metadata.AppendToOutgoingContext(ctx, NodeMetadata, s.node)
-	if _, has := ctx.Deadline(); !has {
+	_, limited := ctx.Deadline()
+	if indivisible(method) {
+		var cancel context.CancelFunc
+		var err error
+		if ctx, cancel, err = outlasting(ctx, patience); err != nil {
+			return err
+		}
+		defer cancel()
+	}
+	if !limited {
 		timeout := callTimeout
 		switch {
 		case strings.HasSuffix(method, "/PullImage"):

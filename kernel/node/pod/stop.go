@@ -249,14 +249,9 @@ func (m *Manager) terminate(ctx context.Context, e *entry, pod *corev1.Pod, gone
 	if !gone {
 		m.report(e, pod, after)
 	}
-	if err := m.deps.Volumes.Unmount(pod.UID); err != nil {
-		m.deps.Logger.Warn("could not remove volumes; trying again", "pod", name(pod), "err", err)
+	if err := m.Clear(pod.UID); err != nil {
+		m.deps.Logger.Warn("could not clear pod away; trying again", "pod", name(pod), "err", err)
 		return time.Second
-	}
-	if m.deps.Cgroups != nil {
-		if err := m.deps.Cgroups.Remove(pod.UID); err != nil {
-			m.deps.Logger.Debug("could not remove cgroup of pod", "pod", name(pod), "err", err)
-		}
 	}
 	m.deps.Objects.Release(pod.UID)
 	e.terminated = true
@@ -328,12 +323,20 @@ func (m *Manager) TearDown(ctx context.Context, grace time.Duration) error {
 	uids, err := m.deps.Volumes.Pods()
 	errs = append(errs, err)
 	for _, uid := range uids {
-		errs = append(errs, m.deps.Volumes.Unmount(uid))
-		if m.deps.Cgroups != nil {
-			errs = append(errs, m.deps.Cgroups.Remove(uid))
-		}
+		errs = append(errs, m.Clear(uid))
 	}
 	return errors.Join(errs...)
+}
+
+// Clear removes what the node has of a pod that is over, and that the runtime does not know: its cgroups with stray
+// processes, then its volumes. Its directory goes last, so that what could not be removed is found again.
+func (m *Manager) Clear(uid types.UID) error {
+	if m.deps.Cgroups != nil {
+		if err := m.deps.Cgroups.Remove(uid); err != nil {
+			return fmt.Errorf("remove cgroups of pod %s: %w", uid, err)
+		}
+	}
+	return m.deps.Volumes.Unmount(uid)
 }
 
 // listPatiently lists what the runtime has; one whose daemon has just ended is given time to come back.

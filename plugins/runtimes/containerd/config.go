@@ -96,6 +96,11 @@ func newLayout(data, state, tools string) layout {
 	}
 }
 
+// tasks is where the daemon keeps a folder for each container and sandbox that runs.
+func (l layout) tasks() string {
+	return filepath.Join(l.state, "io.containerd.runtime.v2.task", "k8s.io")
+}
+
 // daemonConfig renders the configuration file of the bundled daemon.
 func daemonConfig(l layout, c Config) []byte {
 	var b bytes.Buffer

@@ -9,8 +9,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
+	"time"
 )
 
 // nat is table nat of the machine, in which CNI plugins keep their rules. Without
@@ -176,16 +178,64 @@ func masquerade(rules [][]string, pods netip.Prefix, live []string) (jumps [][]s
 	return jumps, chains
 }
 
+// bareChain is a chain as the CNI plugin bridge names those of its sandboxes.
+var bareChain = regexp.MustCompile(`^CNI-[0-9a-f]{24}$`)
+
+// bare finds the chains of sandboxes without a rule in them or to them. Nothing says
+// whose they are.
+func bare(rules [][]string) []string {
+	var chains []string
+	used := map[string]bool{}
+	for _, r := range rules {
+		switch {
+		case len(r) < 2:
+		case r[0] == "-N" && bareChain.MatchString(r[1]):
+			chains = append(chains, r[1])
+		case r[0] == "-A":
+			used[r[1]], used[option(r, "-j")] = true, true
+		}
+	}
+	return slices.DeleteFunc(chains, func(c string) bool { return used[c] })
+}
+
+// removeBareChains takes away what a CNI plugin that was killed made or emptied last.
+// A chain of another daemon's sandbox is bare for a moment while it is made: one that
+// stays so for a while is nobody's.
+func removeBareChains(ctx context.Context, while time.Duration) error {
+	n, ok := openNAT()
+	if !ok {
+		return nil
+	}
+	rules, err := n.rules(ctx)
+	before := bare(rules)
+	if err == nil && len(before) > 0 {
+		select {
+		case <-ctx.Done():
+			err = ctx.Err()
+		case <-time.After(while):
+			rules, err = n.rules(ctx)
+		}
+	}
+	if err == nil {
+		still := slices.DeleteFunc(bare(rules), func(c string) bool { return !slices.Contains(before, c) })
+		err = n.remove(ctx, nil, still)
+	}
+	if err != nil {
+		return fmt.Errorf("remove empty chains of former sandboxes: %w", err)
+	}
+	return nil
+}
+
 // within reports whether a network, or a single address, is part of a range.
 func within(network string, of netip.Prefix) bool {
 	p, err := netip.ParsePrefix(network)
 	return err == nil && p.Bits() >= of.Bits() && of.Contains(p.Addr())
 }
 
-// option is the value of a rule's option; empty without it.
-func option(rule []string, name string) string {
-	if at := slices.Index(rule, name); at >= 0 && at+1 < len(rule) {
-		return rule[at+1]
+// option is the value that follows an option; empty without it.
+func option(args []string, name string) string {
+	if at := slices.Index(args, name); at >= 0 && at+1 < len(args) {
+		return args[at+1]
 	}
 	return ""
 }

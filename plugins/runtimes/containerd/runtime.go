@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -86,8 +87,8 @@ func (r *Runtime) Start(ctx context.Context, o runtime.Options) (runtime.Endpoin
 		}
 		return runtime.Endpoint{}, err
 	}
-	if err := removeMasquerade(ctx, podCIDR, r.layout.ipam); err != nil {
-		r.log.Warn("rules of former sandboxes are left until the next start", "err", err)
+	if err := errors.Join(killOrphanShims(r.layout), removeMasquerade(ctx, podCIDR, r.layout.ipam)); err != nil {
+		r.log.Warn("something of former sandboxes is left until the next start", "err", err)
 	}
 	r.mu.Lock()
 	r.generation++
@@ -231,10 +232,12 @@ func (r *Runtime) Stop(ctx context.Context, keepContainers bool) error {
 	}
 	errs = append(errs,
 		terminate(ctx, r.layout),
+		killOrphanShims(r.layout),
 		unmountBelow(r.layout.state),
 		removeBridge(r.cfg.Bridge),
 		removePortmapChains(ctx),
 		removeMasquerade(ctx, r.pods, ""),
+		removeBareChains(ctx, time.Second),
 		removeAll(ctx, r.layout.state),
 	)
 	return errors.Join(errs...)
