@@ -64,16 +64,24 @@ func TestTwoSchedulersClaimOnePod(t *testing.T) {
 	for i := range pods {
 		c.eventuallyBound(t, fmt.Sprint("p", i), "")
 	}
-	assumes := func(s *Scheduler) int {
-		left := 0
+	settled := func(s *Scheduler) bool {
+		placed, held := 0, 0
 		done := make(chan struct{})
-		s.inspections <- func(context.Context) { left = len(s.assumed.list); close(done) }
+		s.inspections <- func(context.Context) {
+			for _, p := range s.pods {
+				if p.node != "" {
+					placed++
+				}
+			}
+			held = len(s.assumed.list)
+			close(done)
+		}
 		<-done
-		return left
+		return placed == pods && held == 0
 	}
-	eventually(t, "no place is held for a pod that is elsewhere", func() bool {
+	eventually(t, "both know where every pod is, and no place is held for one that is elsewhere", func() bool {
 		c.clock.Step(time.Second)
-		return assumes(c.sched)+assumes(s) == 0
+		return settled(c.sched) && settled(s)
 	})
 	c.stop()
 	stop()
