@@ -230,7 +230,7 @@ func installBeside(ctx context.Context, cfg *rest.Config, path, data string) (*v
 		}
 		at := slices.IndexFunc(policy.Bundles, func(b plugin.BundleConfig) bool { return b.Name == m.Name })
 		if at < 0 {
-			return nil, fmt.Errorf("%s holds bundle %s, of which no profile uses a plugin", path, m.Name)
+			return nil, fmt.Errorf("%s holds bundle %s, of which no profile uses a predicate or a priority; only those can have candidates", path, m.Name)
 		}
 		if _, err := c.Install(ctx, policy.Bundles[at].Directory, catalog.InstallOptions{}); err != nil {
 			return nil, err
