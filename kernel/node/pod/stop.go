@@ -323,7 +323,7 @@ func (m *Manager) TearDown(ctx context.Context, grace time.Duration) error {
 	uids, err := m.deps.Volumes.Pods()
 	errs = append(errs, err)
 	for _, uid := range uids {
-		errs = append(errs, m.Clear(uid))
+		errs = append(errs, m.removeCgroups(uid), m.deps.Volumes.Unmount(uid))
 	}
 	return errors.Join(errs...)
 }
@@ -331,12 +331,20 @@ func (m *Manager) TearDown(ctx context.Context, grace time.Duration) error {
 // Clear removes what the node has of a pod that is over, and that the runtime does not know: its cgroups with stray
 // processes, then its volumes. Its directory goes last, so that what could not be removed is found again.
 func (m *Manager) Clear(uid types.UID) error {
-	if m.deps.Cgroups != nil {
-		if err := m.deps.Cgroups.Remove(uid); err != nil {
-			return fmt.Errorf("remove cgroups of pod %s: %w", uid, err)
-		}
+	if err := m.removeCgroups(uid); err != nil {
+		return err
 	}
 	return m.deps.Volumes.Unmount(uid)
+}
+
+func (m *Manager) removeCgroups(uid types.UID) error {
+	if m.deps.Cgroups == nil {
+		return nil
+	}
+	if err := m.deps.Cgroups.Remove(uid); err != nil {
+		return fmt.Errorf("remove cgroups of pod %s: %w", uid, err)
+	}
+	return nil
 }
 
 // listPatiently lists what the runtime has; one whose daemon has just ended is given time to come back.
