@@ -3,9 +3,6 @@ package e2e
 import (
 	"context"
 	"fmt"
-	"io/fs"
-	"path/filepath"
-	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -53,21 +50,11 @@ func TestKernelKilledInAStorm(t *testing.T) {
 		}
 		e.Kill()
 		e = start()
-		eventually(t, func(context.Context) error { return noCgroups(all) })
-	}
-}
-
-// noCgroups says which of some pods have a cgroup.
-func noCgroups(uids []string) error {
-	return filepath.WalkDir("/sys/fs/cgroup", func(path string, d fs.DirEntry, err error) error {
-		if err != nil || !d.IsDir() || !strings.Contains(path, "kubepods") {
-			return nil
-		}
-		for _, uid := range uids {
-			if strings.Contains(d.Name(), uid) {
-				return fmt.Errorf("cgroup of a pod that is gone: %s", path)
+		eventually(t, func(context.Context) error {
+			if left := cluster.Cgroups(all); len(left) > 0 {
+				return fmt.Errorf("cgroups of pods that are gone: %q", left)
 			}
-		}
-		return nil
-	})
+			return nil
+		})
+	}
 }

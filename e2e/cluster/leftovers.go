@@ -82,7 +82,7 @@ func (c *Cluster) leftovers(podUIDs []string) []string {
 			left = append(left, "rule "+r)
 		}
 	}
-	for _, g := range c.cgroups(podUIDs) {
+	for _, g := range Cgroups(podUIDs) {
 		left = append(left, "cgroup "+g)
 	}
 	for _, dir := range c.shared() {
@@ -176,8 +176,8 @@ func (c *Cluster) podUIDs() []string {
 	return uids
 }
 
-// cgroups are those of the cluster's pods.
-func (c *Cluster) cgroups(podUIDs []string) []string {
+// Cgroups are those of pods, in every hierarchy of the machine.
+func Cgroups(podUIDs []string) []string {
 	var found []string
 	_ = filepath.WalkDir("/sys/fs/cgroup", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !d.IsDir() {

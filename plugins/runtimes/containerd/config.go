@@ -73,6 +73,7 @@ func parseConfig(data []byte, artifacts string) (Config, error) {
 type layout struct {
 	root    string // images and metadata; kept
 	state   string // mounts and sockets; gone after Stop
+	tasks   string // in state, a folder for each container and sandbox that runs
 	tools   string
 	socket  string
 	pidFile string
@@ -86,6 +87,7 @@ func newLayout(data, state, tools string) layout {
 	return layout{
 		root:    filepath.Join(data, "root"),
 		state:   filepath.Join(state, "state"),
+		tasks:   filepath.Join(state, "state", "io.containerd.runtime.v2.task", "k8s.io"),
 		tools:   tools,
 		socket:  filepath.Join(state, "containerd.sock"),
 		pidFile: filepath.Join(state, "containerd.pid"),
@@ -94,11 +96,6 @@ func newLayout(data, state, tools string) layout {
 		ipam:    filepath.Join(data, "ipam"),
 		logFile: filepath.Join(data, "containerd.log"),
 	}
-}
-
-// tasks is where the daemon keeps a folder for each container and sandbox that runs.
-func (l layout) tasks() string {
-	return filepath.Join(l.state, "io.containerd.runtime.v2.task", "k8s.io")
 }
 
 // daemonConfig renders the configuration file of the bundled daemon.

@@ -49,7 +49,7 @@ func running(l layout) int {
 
 // tasks tells that containers of the daemon have not been removed.
 func tasks(l layout) bool {
-	entries, err := os.ReadDir(l.tasks())
+	entries, err := os.ReadDir(l.tasks)
 	return err == nil && len(entries) > 0
 }
 

@@ -65,41 +65,29 @@ func (n nat) remove(ctx context.Context, rules [][]string, chains []string) erro
 // last host port has gone.
 var portmapChains = []string{"CNI-HOSTPORT-DNAT", "CNI-HOSTPORT-SETMARK", "CNI-HOSTPORT-MASQ"}
 
-// removePortmapChains takes portmap's chains away when no host port uses them.
-func removePortmapChains(ctx context.Context) error {
-	n, ok := openNAT()
-	if !ok {
-		return nil
-	}
-	rules, err := n.rules(ctx)
-	if err != nil {
-		return fmt.Errorf("remove chains of host ports: %w", err)
-	}
-	var jumps [][]string
-	var chains []string
+// portmap finds portmap's chains and the rules that lead to them, when no host port
+// uses them.
+func portmap(rules [][]string) (jumps [][]string, chains []string) {
 	for _, r := range rules {
 		switch {
 		case len(r) < 2:
 		case r[0] == "-N" && strings.HasPrefix(r[1], "CNI-DN-"):
-			return nil // somebody's host ports are in use
+			return nil, nil // somebody's host ports are in use
 		case r[0] == "-N" && slices.Contains(portmapChains, r[1]):
 			chains = append(chains, r[1])
 		case r[0] == "-A" && !slices.Contains(portmapChains, r[1]) && slices.Contains(portmapChains, option(r, "-j")):
 			jumps = append(jumps, r)
 		}
 	}
-	if err := n.remove(ctx, jumps, chains); err != nil {
-		return fmt.Errorf("remove chains of host ports: %w", err)
-	}
-	return nil
+	return jumps, chains
 }
 
 // removeMasquerade takes away the rules by which the CNI plugin bridge masquerades
-// sandboxes that hold no address in ipam, which is empty when none does. It leaves
-// them behind when it is killed between the removal of a sandbox's interface and that
-// of its rules, since it finds the rules by the interface's addresses; whoever ends the
-// kernel while pods are deleted makes containerd kill it. Rules of other networks, and
-// of ours with addresses outside of pods, belong to others.
+// sandboxes that hold no address in ipam. It leaves them behind when it is killed
+// between the removal of a sandbox's interface and that of its rules, since it finds the
+// rules by the interface's addresses; whoever ends the kernel while pods are deleted
+// makes containerd kill it. Rules of other networks, and of ours with addresses outside
+// of pods, belong to others.
 func removeMasquerade(ctx context.Context, pods netip.Prefix, ipam string) error {
 	n, ok := openNAT()
 	if !ok {
@@ -124,9 +112,6 @@ func removeMasquerade(ctx context.Context, pods netip.Prefix, ipam string) error
 // holders lists the sandboxes that hold an address. The CNI plugin host-local keeps a
 // file an address, whose first line is the sandbox's id.
 func holders(ipam string) ([]string, error) {
-	if ipam == "" {
-		return nil, nil
-	}
 	dir := filepath.Join(ipam, networkName)
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -198,30 +183,37 @@ func bare(rules [][]string) []string {
 	return slices.DeleteFunc(chains, func(c string) bool { return used[c] })
 }
 
-// removeBareChains takes away what a CNI plugin that was killed made or emptied last.
-// A chain of another daemon's sandbox is bare for a moment while it is made: one that
-// stays so for a while is nobody's.
-func removeBareChains(ctx context.Context, while time.Duration) error {
+// clearNAT takes away, when no sandbox is left, what CNI plugins left in the table: the
+// chains of host ports, masquerading, and the chains that a plugin which was killed made
+// or emptied last. A chain of another daemon's sandbox is bare for a moment while it is
+// made: one that stays so for a while is nobody's.
+func clearNAT(ctx context.Context, pods netip.Prefix, while time.Duration) error {
 	n, ok := openNAT()
 	if !ok {
 		return nil
 	}
 	rules, err := n.rules(ctx)
-	before := bare(rules)
-	if err == nil && len(before) > 0 {
+	if err != nil {
+		return fmt.Errorf("remove rules of pods: %w", err)
+	}
+	jumps, chains := masquerade(rules, pods, nil)
+	toPorts, ports := portmap(rules)
+	errs := []error{n.remove(ctx, append(jumps, toPorts...), append(chains, ports...))}
+	if before := bare(rules); len(before) > 0 {
 		select {
 		case <-ctx.Done():
 			err = ctx.Err()
 		case <-time.After(while):
 			rules, err = n.rules(ctx)
 		}
+		if err == nil {
+			still := slices.DeleteFunc(bare(rules), func(c string) bool { return !slices.Contains(before, c) })
+			err = n.remove(ctx, nil, still)
+		}
+		errs = append(errs, err)
 	}
-	if err == nil {
-		still := slices.DeleteFunc(bare(rules), func(c string) bool { return !slices.Contains(before, c) })
-		err = n.remove(ctx, nil, still)
-	}
-	if err != nil {
-		return fmt.Errorf("remove empty chains of former sandboxes: %w", err)
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("remove rules of pods: %w", err)
 	}
 	return nil
 }

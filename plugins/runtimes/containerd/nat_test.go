@@ -110,7 +110,7 @@ func TestRemoveMasquerade(t *testing.T) {
 		}
 		left("CNI-aa", "CNI-dd", "CNI-ee", "CNI-ff", "MINE")
 	}
-	if err := removeMasquerade(t.Context(), pods, ""); err != nil {
+	if err := removeMasquerade(t.Context(), pods, t.TempDir()); err != nil {
 		t.Fatal(err)
 	}
 	left("CNI-dd", "CNI-ee", "CNI-ff", "MINE")
@@ -119,8 +119,10 @@ func TestRemoveMasquerade(t *testing.T) {
 		iptables(r)
 	}
 	iptables("-N CNI-76543210fedcba9876543210")
+	iptables("-N CNI-HOSTPORT-DNAT")
+	iptables("-A PREROUTING -m addrtype --dst-type LOCAL -j CNI-HOSTPORT-DNAT")
 	for range 2 {
-		if err := removeBareChains(t.Context(), time.Millisecond); err != nil {
+		if err := clearNAT(t.Context(), pods, time.Millisecond); err != nil {
 			t.Fatal(err)
 		}
 		left("CNI-0123456789abcdef01234567", "CNI-dd", "CNI-ee", "CNI-ff", "MINE")

@@ -235,9 +235,7 @@ func (r *Runtime) Stop(ctx context.Context, keepContainers bool) error {
 		killOrphanShims(r.layout),
 		unmountBelow(r.layout.state),
 		removeBridge(r.cfg.Bridge),
-		removePortmapChains(ctx),
-		removeMasquerade(ctx, r.pods, ""),
-		removeBareChains(ctx, time.Second),
+		clearNAT(ctx, r.pods, time.Second),
 		removeAll(ctx, r.layout.state),
 	)
 	return errors.Join(errs...)

@@ -1,7 +1,6 @@
 package containerd
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -9,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 )
 
@@ -35,7 +35,7 @@ func killOrphanShims(l layout) error {
 		if id == "" {
 			continue
 		}
-		if _, err := os.Lstat(filepath.Join(l.tasks(), id)); !errors.Is(err, fs.ErrNotExist) {
+		if _, err := os.Lstat(filepath.Join(l.tasks, id)); !errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
@@ -48,10 +48,7 @@ func killOrphanShims(l layout) error {
 // shimOf is the sandbox for which a command line starts a shim of this daemon; empty
 // for any other process.
 func shimOf(l layout, commandLine []byte) string {
-	var args []string
-	for arg := range bytes.SplitSeq(bytes.TrimSuffix(commandLine, []byte{0}), []byte{0}) {
-		args = append(args, string(arg))
-	}
+	args := strings.Split(strings.TrimSuffix(string(commandLine), "\x00"), "\x00")
 	if args[0] != filepath.Join(l.tools, "containerd-shim-runc-v2") || option(args, "-address") != l.socket || slices.Contains(args, "start") || slices.Contains(args, "delete") {
 		return ""
 	}

@@ -31,7 +31,7 @@ func TestShimOf(t *testing.T) {
 func TestKillOrphanShims(t *testing.T) {
 	dir := t.TempDir()
 	l := newLayout(filepath.Join(dir, "data"), filepath.Join(dir, "state"), filepath.Join(dir, "tools"))
-	if err := os.MkdirAll(filepath.Join(l.tasks(), "living"), 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Join(l.tasks, "living"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	shim := func(id, socket string) *exec.Cmd {
