@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/url"
@@ -106,7 +107,7 @@ func (r *podLogREST) Get(ctx context.Context, name string, options runtime.Objec
 	}
 	if pod.Spec.NodeName == "" {
 		// Nothing to read from yet: an empty log.
-		return out, nil
+		return logStreamer{out}, nil
 	}
 	host, port, err := r.kubelets.address(ctx, pod.Spec.NodeName)
 	if err != nil {
@@ -121,7 +122,36 @@ func (r *podLogREST) Get(ctx context.Context, name string, options runtime.Objec
 	if o.InsecureSkipTLSVerifyBackend {
 		out.Transport = r.kubelets.unverified
 	}
-	return out, nil
+	return logStreamer{out}, nil
+}
+
+// logStreamer streams a log so that no reader loses its last piece.
+type logStreamer struct{ *genericrest.LocationStreamer }
+
+func (s logStreamer) InputStream(ctx context.Context, version, accept string) (io.ReadCloser, bool, string, error) {
+	body, flush, contentType, err := s.LocationStreamer.InputStream(ctx, version, accept)
+	if body != nil {
+		body = &endLast{ReadCloser: body}
+	}
+	return body, flush, contentType, err
+}
+
+// endLast tells the end of a stream by itself, never together with data: the
+// WebSocket of k8s.io/streaming drops what it reads together with io.EOF.
+type endLast struct {
+	io.ReadCloser
+	end error
+}
+
+func (r *endLast) Read(p []byte) (int, error) {
+	if r.end != nil {
+		return 0, r.end
+	}
+	n, err := r.ReadCloser.Read(p)
+	if n > 0 && err != nil {
+		r.end, err = err, nil
+	}
+	return n, err
 }
 
 func logQuery(o *corev1.PodLogOptions) url.Values {

@@ -29,6 +29,9 @@ const (
 	Secret    Kind = "Secret"
 )
 
+// fetchTimeout is how long one read may take.
+const fetchTimeout = 30 * time.Second
+
 type key struct {
 	kind            Kind
 	namespace, name string
@@ -141,7 +144,11 @@ func (c *Cache) get(ctx context.Context, uid types.UID, k key) (runtime.Object, 
 	return e.obj, e.err
 }
 
-func (c *Cache) fetch(ctx context.Context, k key) (obj runtime.Object, err error) {
+// fetch reads the object. A read that has begun is carried through though nobody wants it any more: a request that its
+// caller gives up costs the API more than its answer does. Only Close ends it.
+func (c *Cache) fetch(k key) (obj runtime.Object, err error) {
+	ctx, cancel := context.WithTimeout(c.ctx, fetchTimeout)
+	defer cancel()
 	if k.kind == Secret {
 		obj, err = c.client.CoreV1().Secrets(k.namespace).Get(ctx, k.name, metav1.GetOptions{})
 	} else {
@@ -168,7 +175,7 @@ func (c *Cache) follow(ctx context.Context, k key, e *entry) {
 	const fastest, slowest = 250 * time.Millisecond, 10 * time.Second
 	wait, first := fastest, true
 	for ctx.Err() == nil {
-		obj, err := c.fetch(ctx, k)
+		obj, err := c.fetch(k)
 		if err != nil {
 			obj = nil
 		}

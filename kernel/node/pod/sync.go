@@ -20,6 +20,8 @@ import (
 const (
 	retryFast = 250 * time.Millisecond
 	retrySlow = 5 * time.Second
+	// readTimeout is how long one read from the API may take.
+	readTimeout = 10 * time.Second
 	// A volume that cannot be mounted is tried again after the first of these, and then after twice as long each time.
 	retryMount, retryMountMax = 500 * time.Millisecond, 2*time.Minute + 2*time.Second
 )
@@ -253,6 +255,9 @@ func (m *Manager) runtimeHandler(ctx context.Context, pod *corev1.Pod) (string, 
 	if pod.Spec.RuntimeClassName == nil || *pod.Spec.RuntimeClassName == "" {
 		return m.cfg.DefaultHandler, nil
 	}
+	// A read is carried through though the round be interrupted: the API counts one that is given up as its own timeout.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readTimeout)
+	defer cancel()
 	rc, err := m.deps.Client.NodeV1().RuntimeClasses().Get(ctx, *pod.Spec.RuntimeClassName, metav1.GetOptions{})
 	if err != nil {
 		return "", fmt.Errorf("failed to get sandbox runtime: %w", err)

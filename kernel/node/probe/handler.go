@@ -15,6 +15,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials/insecure"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/metadata"
@@ -199,23 +200,38 @@ func attemptHTTP(req *http.Request, timeout time.Duration) (Outcome, string, err
 	return Failure, fmt.Sprintf("HTTP probe failed with statuscode: %d", res.StatusCode), nil
 }
 
+// dialProbe connects to a container itself, never by a proxy of the environment.
+func dialProbe(ctx context.Context, addr string) (net.Conn, error) {
+	return (&net.Dialer{}).DialContext(ctx, "tcp", addr)
+}
+
 func attemptGRPC(ctx context.Context, addr, service string, timeout time.Duration) (Outcome, string, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	conn, err := grpc.NewClient("passthrough:///"+addr, grpc.WithUserAgent(userAgent), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient("passthrough:///"+addr, grpc.WithUserAgent(userAgent), grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithNoProxy(), grpc.WithDisableServiceConfig(), grpc.WithContextDialer(dialProbe))
 	if err != nil {
 		return Failure, fmt.Sprintf("error: failed to connect service at %q: %+v", addr, err), nil
 	}
 	defer conn.Close()
-	resp, err := healthpb.NewHealthClient(conn).Check(metadata.NewOutgoingContext(ctx, metadata.MD{}), &healthpb.HealthCheckRequest{Service: service})
+	// A connection that is refused or lost is tried again until the time is over: on a busy machine the first attempt
+	// says little.
+	conn.Connect()
+	for state := conn.GetState(); state != connectivity.Ready; state = conn.GetState() {
+		if !conn.WaitForStateChange(ctx, state) {
+			return Failure, fmt.Sprintf("timeout: failed to connect service %q within %v: %+v", addr, timeout, ctx.Err()), nil
+		}
+		if conn.GetState() == connectivity.Idle {
+			conn.Connect()
+		}
+	}
+	resp, err := healthpb.NewHealthClient(conn).Check(metadata.NewOutgoingContext(ctx, metadata.MD{}), &healthpb.HealthCheckRequest{Service: service}, grpc.WaitForReady(true))
 	if err != nil {
 		switch s, _ := status.FromError(err); s.Code() {
 		case codes.Unimplemented:
 			return Failure, fmt.Sprintf("error: this server does not implement the grpc health protocol (grpc.health.v1.Health): %s", s.Message()), nil
 		case codes.DeadlineExceeded:
 			return Failure, fmt.Sprintf("timeout: health rpc did not complete within %v", timeout), nil
-		case codes.Unavailable:
-			return Failure, fmt.Sprintf("timeout: failed to connect service %q within %v: %+v", addr, timeout, s.Message()), nil
 		}
 		return Failure, fmt.Sprintf("error: health rpc probe failed: %+v", err), nil
 	}

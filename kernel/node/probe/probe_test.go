@@ -61,6 +61,35 @@ func TestHTTP(t *testing.T) {
 	}
 }
 
+// TestGRPCConnectsAgain: a first connection that is lost is not the probe's answer while there is time, and no proxy of
+// the environment comes between.
+func TestGRPCConnectsAgain(t *testing.T) {
+	t.Setenv("HTTPS_PROXY", "http://127.0.0.1:1")
+	t.Setenv("NO_PROXY", "")
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := grpc.NewServer()
+	healthpb.RegisterHealthServer(g, health.NewServer())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		first, err := l.Accept()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		_ = first.Close()
+		_ = g.Serve(l)
+	})
+	defer func() { g.Stop(); wg.Wait() }()
+	handler := corev1.ProbeHandler{GRPC: &corev1.GRPCAction{Port: int32(l.Addr().(*net.TCPAddr).Port)}}
+	got, message, err := attempt(t.Context(), nil, &corev1.Probe{ProbeHandler: handler, TimeoutSeconds: 30}, &corev1.Container{}, "id", "127.0.0.1")
+	if got != Success || err != nil {
+		t.Fatalf("%v %q %v", got, message, err)
+	}
+}
+
 // TestOthers: 001 §11: tcp, grpc and exec.
 func TestOthers(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")

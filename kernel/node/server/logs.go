@@ -161,9 +161,10 @@ func (s *Server) containerLogs(w http.ResponseWriter, r *http.Request) {
 	}
 	flusher, _ := w.(http.Flusher)
 	w.Header().Set("Content-Type", "text/plain")
-	out := flushing{w, nil}
+	// Each piece goes out as it comes: gathered, a short log and its end would reach the reader as one, and the API's
+	// WebSocket drops what comes together with the end.
+	out := flushing{w, flusher}
 	if o.Follow {
-		out.f = flusher
 		w.WriteHeader(http.StatusOK)
 		if flusher != nil {
 			flusher.Flush() // the caller sees that following began before there is a line
