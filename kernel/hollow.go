@@ -23,6 +23,7 @@ import (
 	"pintle.dev/pintle/kernel/node"
 	"pintle.dev/pintle/kernel/node/client"
 	"pintle.dev/pintle/kernel/node/cri"
+	"pintle.dev/pintle/kernel/node/nodestatus"
 	"pintle.dev/pintle/kernel/node/pleg"
 	"pintle.dev/pintle/kernel/node/timetable"
 )
@@ -45,13 +46,15 @@ const (
 	hollowTasks = 16
 )
 
-// hollowNodes are what all hollow nodes share: one pod source, one service
-// cache, one connection to the runtime with one stream of its events, one event
-// broadcaster and one timetable. A node at rest has nothing that runs.
+// hollowNodes are what all hollow nodes share: one pod source, one watch of
+// the nodes, one service cache, one connection to the runtime with one stream
+// of its events, one event broadcaster and one timetable. A node at rest has
+// nothing that runs.
 type hollowNodes struct {
 	cfg       config.Hollow
 	conn      *grpc.ClientConn
 	source    *node.SharedPodSource
+	nodes     *nodestatus.Source
 	factory   informers.SharedInformerFactory
 	events    record.EventBroadcaster
 	runtime   *pleg.Events
@@ -82,9 +85,13 @@ func (k *Kernel) startHollow(ctx context.Context, cfg *config.Config) error {
 	if err != nil {
 		return err
 	}
+	nodes, err := k.api.Source(corev1.SchemeGroupVersion.WithResource("nodes"), nil)
+	if err != nil {
+		return err
+	}
 	logger := k.log.With("part", "node")
 	h := &hollowNodes{
-		cfg: cfg.Hollow, conn: conn, source: node.NewPodSourceFrom(pods), factory: informers.NewSharedInformerFactory(admin, 0),
+		cfg: cfg.Hollow, conn: conn, source: node.NewPodSourceFrom(pods), nodes: nodestatus.NewSourceFrom(nodes), factory: informers.NewSharedInformerFactory(admin, 0),
 		events: record.NewBroadcaster(), runtime: pleg.NewEvents(cri.New(conn, cri.AllNodes), logger), table: timetable.New(hollowTasks),
 		rounds: newTurns(k.api.InFlight), requests: make(share, hollowStarts),
 		labels: map[string]string{api.HollowLabel: "true"},
@@ -131,7 +138,7 @@ func (k *Kernel) hollowAgent(h *hollowNodes, name string, own hollowRange, logge
 		ResyncPeriod: 2 * hollowPeriod,
 		SkipVolumes:  true, // nothing reads them
 	}, node.Deps{
-		Client: lean, Pods: h.source, Services: h.factory.Core().V1().Services().Lister(), CRI: ranged{h.conn, own.podCIDR},
+		Client: lean, Pods: h.source, Nodes: h.nodes, Services: h.factory.Core().V1().Services().Lister(), CRI: ranged{h.conn, own.podCIDR},
 		Events: h.events, RuntimeEvents: h.runtime, Table: h.table, Turn: h.rounds.wait, Logger: logger,
 	})
 	if err != nil {
@@ -150,6 +157,7 @@ func (h *hollowNodes) run(ctx context.Context, agents []*node.Agent, started cha
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	wg.Go(func() { _ = h.source.Run(ctx) })
+	wg.Go(func() { h.nodes.Run(ctx) })
 	wg.Go(func() { h.rounds.run(ctx) })
 	wg.Go(func() { h.runtime.Run(ctx) })
 	wg.Go(func() { h.table.Run(ctx) })

@@ -209,7 +209,7 @@ func (r *Running) start(ctx context.Context) error {
 	if err := p.imageGC.Scan(ctx, time.Now()); err != nil && ctx.Err() == nil {
 		a.deps.Logger.Warn("could not list images", "err", err)
 	}
-	add(0, p.reporter.Round)
+	r.watch(ctx, add(0, p.reporter.Round))
 	close(a.ready)
 	a.deps.Logger.Info("node is ready to take pods", "runtime", p.reporter.RuntimeName(), "port", a.port())
 	return nil
@@ -225,6 +225,20 @@ func (r *Running) follow(ctx context.Context, relist *timetable.Entry) {
 	}
 	r.cancels = append(r.cancels, p.runtimeEvents.Subscribe("", wake))
 	r.wg.Go(func() { p.runtimeEvents.Run(ctx) })
+}
+
+// watch has the Node object followed, and its status written when somebody else changed it.
+func (r *Running) watch(ctx context.Context, round *timetable.Entry) {
+	reporter, nodes := r.parts.reporter, r.agent.deps.Nodes
+	if nodes == nil {
+		nodes = nodestatus.NewSource(r.agent.deps.Client, r.agent.cfg.NodeName)
+		r.wg.Go(func() { nodes.Run(ctx) })
+	}
+	r.cancels = append(r.cancels, nodes.Subscribe(r.agent.cfg.NodeName, func(node *corev1.Node) {
+		if reporter.Observe(node) {
+			round.Poke()
+		}
+	}))
 }
 
 // halt ends everything but the pods' rounds under way.

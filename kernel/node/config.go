@@ -21,6 +21,7 @@ import (
 
 	"pintle.dev/pintle/kernel/node/client"
 	"pintle.dev/pintle/kernel/node/gc"
+	"pintle.dev/pintle/kernel/node/nodestatus"
 	"pintle.dev/pintle/kernel/node/pleg"
 	"pintle.dev/pintle/kernel/node/timetable"
 )
@@ -120,6 +121,8 @@ type Deps struct {
 	Client client.Interface
 	// Pods is a shared source, demultiplexed by node name. Nil: the agent watches its own pods.
 	Pods PodSource
+	// Nodes is a shared watch of the Node objects that its owner runs. Nil: the agent watches its own.
+	Nodes *nodestatus.Source
 	// Services lists services for environment variables. Nil: the agent watches services itself.
 	Services corelisters.ServiceLister
 	// CRI is a shared connection to the runtime; each call carries the metadata pintle-node. Nil: dial CRIEndpoint.

@@ -27,9 +27,9 @@
 // Config.TearDownOnStop, or by TearDown, everything on the node ends and its mounts and cgroups are removed; API
 // objects stay, and the next start makes the pods again.
 //
-// Many agents may run in one process: Deps carries a shared pod source, service lister, event broadcaster, CRI
-// connection, reader of the runtime's events and timetable, and an agent at rest then has no goroutine, no timer and no
-// connection of its own. What runs of it is a round for a pod, a status that is written, or a task that is due.
+// Many agents may run in one process: Deps carries a shared pod source, watch of nodes, service lister, event
+// broadcaster, CRI connection, reader of the runtime's events and timetable, and an agent at rest then has no
+// goroutine, no timer and no connection of its own. What runs of it is a round for a pod, a status that is written, or a task that is due.
 //
 // # What it needs to be allowed
 //

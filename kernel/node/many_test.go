@@ -13,6 +13,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	kruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/fake"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	corelisters "k8s.io/client-go/listers/core/v1"
@@ -21,6 +23,7 @@ import (
 
 	"pintle.dev/pintle/kernel/node/cri"
 	"pintle.dev/pintle/kernel/node/cri/critest"
+	"pintle.dev/pintle/kernel/node/nodestatus"
 	"pintle.dev/pintle/kernel/node/pleg"
 	"pintle.dev/pintle/kernel/node/timetable"
 )
@@ -39,12 +42,21 @@ func TestManyAgents(t *testing.T) {
 	events := record.NewBroadcaster(record.WithContext(ctx))
 	events.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")})
 	source := NewPodSource(client, "")
+	nodesSource := nodestatus.NewSourceFrom(&cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (kruntime.Object, error) {
+			return client.CoreV1().Nodes().List(ctx, o)
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			return client.CoreV1().Nodes().Watch(ctx, o)
+		},
+	})
 	services := corelisters.NewServiceLister(cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{}))
 	if list, err := services.List(labels.Everything()); err != nil || len(list) != 0 {
 		t.Fatal(list, err)
 	}
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = source.Run(ctx) })
+	wg.Go(func() { nodesSource.Run(ctx) })
 	stream := pleg.NewEvents(cri.New(conn, cri.AllNodes), slog.New(slog.DiscardHandler))
 	table := timetable.New(4)
 	wg.Go(func() { stream.Run(ctx) })
@@ -64,7 +76,7 @@ func TestManyAgents(t *testing.T) {
 		name := fmt.Sprintf("hollow-%d", i)
 		a, err := New(Config{NodeName: name, RootDir: filepath.Join(root, name), Port: -1, NodeIP: "127.0.0.1", SkipVolumes: true,
 			RelistPeriod: time.Hour, EventedRelistPeriod: time.Hour, StatusUpdate: time.Hour},
-			Deps{Client: client, Pods: source, Services: services, CRI: conn, Events: events, RuntimeEvents: stream, Table: table, Logger: slog.New(slog.DiscardHandler)})
+			Deps{Client: client, Pods: source, Nodes: nodesSource, Services: services, CRI: conn, Events: events, RuntimeEvents: stream, Table: table, Logger: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)
 		}

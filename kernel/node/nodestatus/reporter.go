@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/tools/record"
 	nodeutil "k8s.io/component-helpers/node/util"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -76,7 +77,7 @@ func New(cfg Config, deps Deps) *Reporter {
 	return &Reporter{cfg: cfg, deps: deps, machine: measured(), network: errNotInspected}
 }
 
-// Object is the Node as last written, nil before registration; shared, read only.
+// Object is the Node as the API has it (written, or seen since), nil before registration; shared, read only.
 func (r *Reporter) Object() *corev1.Node {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -91,9 +92,33 @@ func (r *Reporter) Refresh(ctx context.Context) (*corev1.Node, error) {
 	}
 	node.ManagedFields = nil // a third of it, and of no use here
 	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.see(node)
+	return r.node, nil
+}
+
+// Observe takes the Node as a watch shows it. It reports whether somebody else changed the status, which the next round
+// makes true again.
+func (r *Reporter) Observe(node *corev1.Node) (foreign bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.node == nil {
+		return false // not registered yet: that looks for itself
+	}
+	before := r.node
+	return r.see(node) && changed(&before.Status, &node.Status)
+}
+
+// see keeps the newer one of the Node that is known and another, and reports whether that is the other one. The caller
+// holds mu.
+func (r *Reporter) see(node *corev1.Node) bool {
+	if r.node != nil && r.node.UID == node.UID {
+		if order, err := resourceversion.CompareResourceVersion(node.ResourceVersion, r.node.ResourceVersion); err == nil && order < 0 {
+			return false
+		}
+	}
 	r.node = node
-	r.mu.Unlock()
-	return node, nil
+	return true
 }
 
 // MemoryCapacity is the node's memory in bytes.
@@ -199,11 +224,13 @@ func (r *Reporter) labels() map[string]string {
 func (r *Reporter) keep(node *corev1.Node) {
 	node.ManagedFields = nil
 	r.mu.Lock()
-	r.node, r.reported = node, time.Now()
-	r.mu.Unlock()
+	defer r.mu.Unlock()
+	r.see(node)
+	r.reported = time.Now()
 }
 
-// Round computes the status, writes it when it changed or is due, and answers when to do so again.
+// Round computes the status, writes it when it is not what the API has or when it is due, and answers when to do so
+// again.
 func (r *Reporter) Round(ctx context.Context) time.Duration {
 	if err := r.report(ctx, false); err != nil && ctx.Err() == nil {
 		r.deps.Logger.Error("could not write node status; trying again", "node", r.cfg.Name, "err", err)

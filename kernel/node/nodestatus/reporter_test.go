@@ -1,0 +1,143 @@
+package nodestatus
+
+import (
+	"log/slog"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/record"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"pintle.dev/pintle/kernel/node/cri"
+	"pintle.dev/pintle/kernel/node/cri/critest"
+)
+
+// bench is a reporter over an API and a runtime in memory.
+type bench struct {
+	*testing.T
+	*Reporter
+	api *fake.Clientset
+}
+
+func newBench(t *testing.T, cfg Config) bench {
+	t.Helper()
+	conn, err := cri.Connect(critest.New(t).Endpoint)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	cfg.Name, cfg.Hostname, cfg.NodeIP, cfg.RootDir = "n1", "n1", "10.0.0.1", t.TempDir()
+	cfg.Update, cfg.Report = 10*time.Second, 5*time.Minute
+	b := bench{T: t, api: fake.NewClientset()}
+	b.Reporter = New(cfg, Deps{
+		Client: b.api, CRI: cri.New(conn, "n1"), Events: record.NewFakeRecorder(100), Port: func() int32 { return 10250 },
+		Healthy: func(now time.Time) (time.Time, error) { return now, nil }, Images: func() []*runtimeapi.Image { return nil },
+		Logger: slog.New(slog.DiscardHandler),
+	})
+	return b
+}
+
+func (b bench) register() {
+	b.Helper()
+	if err := b.Register(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+}
+
+func (b bench) read() *corev1.Node {
+	b.Helper()
+	node, err := b.api.CoreV1().Nodes().Get(b.Context(), "n1", metav1.GetOptions{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return node
+}
+
+// write does what somebody else does to the Node and shows it to the reporter as a watch would.
+func (b bench) write(change func(*corev1.Node)) (foreign bool) {
+	b.Helper()
+	node := b.read()
+	change(node)
+	node, err := b.api.CoreV1().Nodes().Update(b.Context(), node, metav1.UpdateOptions{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return b.Observe(node)
+}
+
+func (b bench) writes() (n int) {
+	for _, a := range b.api.Actions() {
+		if a.GetVerb() == "patch" {
+			n++
+		}
+	}
+	return n
+}
+
+func condition(node *corev1.Node, t corev1.NodeConditionType) corev1.NodeCondition {
+	for _, c := range node.Status.Conditions {
+		if c.Type == t {
+			return c
+		}
+	}
+	return corev1.NodeCondition{}
+}
+
+// TestConditionsRepaired: a node that was said to be Unknown is Ready with the next round, though it found itself as it
+// was.
+func TestConditionsRepaired(t *testing.T) {
+	b := newBench(t, Config{})
+	b.register()
+	b.Round(t.Context())
+	if b.writes() != 0 {
+		t.Fatal("a status that did not change was written")
+	}
+	unknown := func(n *corev1.Node) {
+		for i := range n.Status.Conditions {
+			n.Status.Conditions[i].Status, n.Status.Conditions[i].Reason = corev1.ConditionUnknown, "NodeStatusUnknown"
+		}
+	}
+	if !b.write(unknown) {
+		t.Error("a status that somebody else changed was taken for the reporter's own")
+	}
+	b.Round(t.Context())
+	node := b.read()
+	for _, c := range node.Status.Conditions {
+		if c.Status == corev1.ConditionUnknown {
+			t.Errorf("%s is still Unknown", c.Type)
+		}
+	}
+	if c := condition(node, corev1.NodeReady); c.Status != corev1.ConditionTrue || c.Reason != "KubeletReady" {
+		t.Errorf("Ready: %+v", c)
+	}
+	if b.Observe(node) {
+		t.Error("the reporter's own status was taken for somebody else's")
+	}
+	if b.write(func(n *corev1.Node) { n.Labels["a"] = "b" }) {
+		t.Error("a label was taken for a change of the status")
+	}
+	if b.Object().Labels["a"] != "b" {
+		t.Error("what somebody else wrote is not known")
+	}
+}
+
+// TestObserveOlder: what a watch shows late does not undo what is known, but a Node that was made anew is taken.
+func TestObserveOlder(t *testing.T) {
+	b := newBench(t, Config{})
+	b.register()
+	node := b.read()
+	newer, older, other := node.DeepCopy(), node.DeepCopy(), node.DeepCopy()
+	newer.ResourceVersion, older.ResourceVersion, other.ResourceVersion = "100", "99", "7"
+	newer.Labels["seen"], older.Labels["seen"] = "new", "old"
+	other.UID = "another"
+	b.Observe(newer)
+	if b.Observe(older); b.Object().Labels["seen"] != "new" {
+		t.Error("an older Node took the place of a newer one")
+	}
+	if b.Observe(other); b.Object().UID != "another" {
+		t.Error("a Node that was made anew is not known")
+	}
+}

@@ -1,0 +1,58 @@
+package node
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// TestNodeSeenAsItIs: what others write to the Node is known at once: a status that is not the node's is put right, and
+// a taint keeps pods away that were bound before.
+func TestNodeSeenAsItIs(t *testing.T) {
+	w := newWorld(t, func(cfg *Config) { cfg.StatusUpdate = time.Hour })
+	nodes := w.client.CoreV1().Nodes()
+	get := func() *corev1.Node {
+		n, err := nodes.Get(t.Context(), nodeName, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	is := func(status corev1.ConditionStatus) bool {
+		for _, c := range get().Status.Conditions {
+			if c.Type == corev1.NodeReady {
+				return c.Status == status
+			}
+		}
+		return false
+	}
+	w.eventually("ready", func() bool { return is(corev1.ConditionTrue) })
+	tries := 0
+	disturb := func() {
+		tries++
+		n := get()
+		for i := range n.Status.Conditions {
+			n.Status.Conditions[i].Status, n.Status.Conditions[i].Message = corev1.ConditionUnknown, fmt.Sprint(tries)
+		}
+		n.Spec.Taints = []corev1.Taint{{Key: "k", Effect: corev1.TaintEffectNoExecute}}
+		if _, err := nodes.Update(t.Context(), n, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	disturb()
+	w.eventually("ready again", func() bool {
+		if is(corev1.ConditionTrue) {
+			return true
+		}
+		disturb() // the API in memory does not show a watch what was written between its list and its start
+		return false
+	})
+	w.eventually("a pod is refused because of the taint", func() bool {
+		tries++
+		w.create(newPod(fmt.Sprint("p", tries), nil))
+		return w.hasEvent("TaintToleration")
+	})
+}
