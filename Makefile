@@ -13,9 +13,9 @@ KUBECTL  := $(shell $(GO) list -m -f '{{.Version}}' k8s.io/kubectl | sed 's/^v0/
 # alone needs cgo.
 export CGO_ENABLED := 0
 
-# runc filters system calls (seccomp) where libseccomp is installed for building:
-# runc asks pkg-config for it, so this asks the same.
-SECCOMP := $(shell pkg-config --exists libseccomp 2>/dev/null && echo seccomp)
+# runc filters system calls (seccomp) with libseccomp. Containers do not start
+# without the filter they ask for, so a build without it has to be asked for.
+SECCOMP := $(if $(WITHOUT_SECCOMP),,seccomp)
 
 # Bundles of plugins: the folder below bin/plugins, and the package it is built from.
 PROCESS_BUNDLES := classic=plugins/classic modern=plugins/modern volumebinding=plugins/volumebinding points=plugins/points gang=plugins/examples/gang controllers=plugins/controllers containerd=plugins/runtimes/containerd/cmd \
@@ -55,20 +55,29 @@ plugins: pintle
 	@$(BIN)/pintle plugin seal $(BIN)/plugins/*
 
 # The container tools live in a module of their own; they change with its
-# go.sum only, and when libseccomp comes to the machine.
+# go.sum only, and with WITHOUT_SECCOMP.
 TOOLS := $(BIN)/containerd/.built$(SECCOMP:%=-with-%)
 
 .PHONY: tools
 tools: $(TOOLS) $(BIN)/containerd/pause
 
-$(TOOLS): $(BUNDLE)/go.mod $(BUNDLE)/go.sum
+# What runc needs for seccomp: installed where that is possible, else said.
+.PHONY: libseccomp
+libseccomp:
+	@test -z "$(SECCOMP)" || test -e $(TOOLS) || pkg-config --exists libseccomp 2>/dev/null || \
+	  { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && echo "installing libseccomp-dev and pkg-config, by which runc filters system calls" && \
+	    { apt-get install -y -qq libseccomp-dev pkg-config >/dev/null 2>&1 || { apt-get update -qq && apt-get install -y -qq libseccomp-dev pkg-config >/dev/null; }; } && \
+	    pkg-config --exists libseccomp; } || \
+	  { echo "runc needs libseccomp-dev and pkg-config to filter system calls (seccomp): install them, or build with WITHOUT_SECCOMP=1 and set node.seccompWaived"; exit 1; }
+
+$(TOOLS): $(BUNDLE)/go.mod $(BUNDLE)/go.sum | libseccomp
 	@echo "building containerd, runc and the CNI plugins (once)"
 	@mkdir -p $(BIN)/containerd/cni
 	@cd $(BUNDLE) && $(GOBUILD) -ldflags='-s -w -X github.com/containerd/containerd/v2/version.Version=2.4.2' -tags 'no_btrfs no_zfs no_aufs no_devmapper' -o $(CURDIR)/$(BIN)/containerd/ \
 	  github.com/containerd/containerd/v2/cmd/containerd \
 	  github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2 \
 	  github.com/containerd/containerd/v2/cmd/ctr
-	@test -n "$(SECCOMP)" || echo "libseccomp-dev and pkg-config are not installed: runc is built without seccomp"
+	@test -n "$(SECCOMP)" || echo "runc is built without seccomp"
 	@cd $(BUNDLE) && CGO_ENABLED=1 $(GOBUILD) $(SLIM) -tags '$(SECCOMP)' -o $(CURDIR)/$(BIN)/containerd/ github.com/opencontainers/runc
 	@cd $(BUNDLE) && $(GOBUILD) $(SLIM) -o $(CURDIR)/$(BIN)/containerd/cni/ \
 	  github.com/containernetworking/plugins/plugins/main/bridge \

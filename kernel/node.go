@@ -76,6 +76,7 @@ func (k *Kernel) startNode(ctx context.Context, cfg *config.Config) error {
 		NodeName: name, Labels: cfg.Node.Labels, RuntimeName: cfg.Node.Runtime, CRIEndpoint: endpoint.Socket,
 		RootDir: k.dirs.pods, LogDir: k.dirs.logs, Port: cfg.Node.KubeletPort, PodCIDR: cfg.Node.PodCIDR,
 		KubeletVersion: api.GitVersion, MaxPods: cfg.Node.MaxPods, NodeIP: ip.String(), CgroupRoot: cgroupRoot(),
+		SeccompDefault: cfg.Node.SeccompDefault, SeccompWaived: cfg.Node.SeccompWaived,
 	}, node.Deps{
 		Client: client, Logger: k.log.With("part", "node"),
 		ServingCert: &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12},
@@ -88,7 +89,12 @@ func (k *Kernel) startNode(ctx context.Context, cfg *config.Config) error {
 	if err := k.await(ctx, agent.Ready()); err != nil {
 		return err
 	}
-	k.step("node", "%s (%s, %s)", name, ip, endpoint.Version)
+	// What the runtime lacks stands behind how it was started.
+	_, lacks, _ := strings.Cut(endpoint.Message, ";")
+	if lacks != "" {
+		lacks = ";" + lacks
+	}
+	k.step("node", "%s (%s, %s)%s", name, ip, endpoint.Version, lacks)
 	return nil
 }
 

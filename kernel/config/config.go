@@ -201,15 +201,19 @@ type Election struct {
 
 // Node configures the node agent.
 type Node struct {
-	Enabled     bool              `mapstructure:"enabled" doc:"run a node agent on this machine"`
-	Name        string            `mapstructure:"name" doc:"name of the node; empty: the host name"`
-	Address     string            `mapstructure:"address" format:"ip?" doc:"the node's InternalIP; empty: the address of the default route, else 127.0.0.1"`
-	KubeletPort int               `mapstructure:"kubeletPort" range:"0,65535" doc:"port of the node agent's HTTPS server; 0 picks a free one"`
-	Runtime     string            `mapstructure:"runtime" doc:"name of the runtime plugin"`
-	Proxies     []string          `mapstructure:"proxies" doc:"names of service proxies; the first that this machine can run is used"`
-	PodCIDR     string            `mapstructure:"podCIDR" format:"cidr" doc:"range of pod IPs on this node"`
-	MaxPods     int               `mapstructure:"maxPods" range:"1,100000" doc:"most pods that may run here"`
-	Labels      map[string]string `mapstructure:"-" raw:"labels" doc:"labels that the node registers with"`
+	Enabled     bool     `mapstructure:"enabled" doc:"run a node agent on this machine"`
+	Name        string   `mapstructure:"name" doc:"name of the node; empty: the host name"`
+	Address     string   `mapstructure:"address" format:"ip?" doc:"the node's InternalIP; empty: the address of the default route, else 127.0.0.1"`
+	KubeletPort int      `mapstructure:"kubeletPort" range:"0,65535" doc:"port of the node agent's HTTPS server; 0 picks a free one"`
+	Runtime     string   `mapstructure:"runtime" doc:"name of the runtime plugin"`
+	Proxies     []string `mapstructure:"proxies" doc:"names of service proxies; the first that this machine can run is used"`
+	PodCIDR     string   `mapstructure:"podCIDR" format:"cidr" doc:"range of pod IPs on this node"`
+	MaxPods     int      `mapstructure:"maxPods" range:"1,100000" doc:"most pods that may run here"`
+
+	SeccompDefault bool `mapstructure:"seccompDefault" doc:"containers that name no seccomp profile get the runtime's, RuntimeDefault"`
+	SeccompWaived  bool `mapstructure:"seccompWaived" doc:"where the runtime has no seccomp, containers run without their profile RuntimeDefault instead of not starting"`
+
+	Labels map[string]string `mapstructure:"-" raw:"labels" doc:"labels that the node registers with"`
 }
 
 // HollowPodRange holds the pod IPs of all hollow nodes, a /25 for each.

@@ -48,6 +48,8 @@ func Default() *Config {
 			KubeletPort: 10250,
 			PodCIDR:     "10.244.0.0/24",
 			MaxPods:     110,
+
+			SeccompDefault: true,
 		},
 		Hollow: Hollow{Prefix: "hollow-", LeaseDuration: 40 * time.Second, StatusReportFrequency: 5 * time.Minute},
 	}

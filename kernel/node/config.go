@@ -67,6 +67,9 @@ type Config struct {
 	CgroupRoot string
 	// DefaultRuntimeHandler is the CRI handler for pods without a RuntimeClass. Default "".
 	DefaultRuntimeHandler string
+	// SeccompDefault gives containers that name no seccomp profile the runtime's. SeccompWaived lets containers run
+	// without the profile RuntimeDefault where the runtime has no seccomp; otherwise they do not start.
+	SeccompDefault, SeccompWaived bool
 	// KubeletVersion is reported in nodeInfo. Default v1.37.2-pintle.
 	KubeletVersion string
 

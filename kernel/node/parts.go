@@ -139,7 +139,8 @@ func (a *Agent) build(ctx context.Context, services func() ([]*corev1.Service, e
 		groups = g
 	}
 	p.pods = pod.New(pod.Config{
-		LogDir: a.cfg.LogDir, SeccompDir: filepath.Join(a.cfg.RootDir, "seccomp"), DefaultHandler: a.cfg.DefaultRuntimeHandler,
+		LogDir: a.cfg.LogDir, Seccomp: container.SeccompProfiles{Dir: filepath.Join(a.cfg.RootDir, "seccomp"), Default: a.cfg.SeccompDefault},
+		SeccompWaived: a.cfg.SeccompWaived, DefaultHandler: a.cfg.DefaultRuntimeHandler,
 		Resolver: sandbox.Resolver{ClusterDNS: a.cfg.ClusterDNS, ClusterDomain: a.cfg.ClusterDomain, ResolvConf: a.cfg.ResolvConf},
 		Resync:   a.cfg.ResyncPeriod, SkipVolumes: a.cfg.SkipVolumes,
 		BackOff: a.cfg.CrashBackOff, MaxBackOff: a.cfg.MaxCrashBackOff,

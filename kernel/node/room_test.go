@@ -69,25 +69,56 @@ func TestRoomIsFreeWhenItIsTold(t *testing.T) {
 	}
 }
 
-// TestNoSeccomp: pods that find out at the same time that the runtime has no seccomp all start.
+// TestNoSeccomp: where the runtime has no seccomp, a container with the profile RuntimeDefault does not start, whoever
+// gave it the profile, unless that is waived. Pods that find out at the same time fare alike.
 func TestNoSeccomp(t *testing.T) {
-	w := newWorld(t, nil)
-	w.runtime.Lock()
-	w.runtime.OnSandbox = func(c *runtimeapi.PodSandboxConfig) error {
-		if p := c.GetLinux().GetSecurityContext().GetSeccomp(); p.GetProfileType() == runtimeapi.SecurityProfile_RuntimeDefault {
-			return errors.New("config provided but seccomp not supported")
-		}
-		return nil
-	}
-	w.runtime.Unlock()
-	names := strings.Fields("a b c d e f g h")
-	for _, name := range names {
-		w.create(newPod(name, nil))
-	}
-	for _, name := range names {
-		w.eventually(name+" runs", func() bool { return w.phase(name) == corev1.PodRunning })
-	}
-	if w.hasEvent("FailedCreatePodSandBox") {
-		t.Error(strings.Join(w.events(), "\n"))
+	for _, c := range []struct {
+		name              string
+		byDefault, waived bool
+		profile           corev1.SeccompProfileType
+		want              corev1.PodPhase
+	}{
+		{"no profile", false, false, "", corev1.PodRunning},
+		{"unconfined by its own word", true, false, corev1.SeccompProfileTypeUnconfined, corev1.PodRunning},
+		{"asked for", false, false, corev1.SeccompProfileTypeRuntimeDefault, corev1.PodPending},
+		{"by default", true, false, "", corev1.PodPending},
+		{"waived", true, true, corev1.SeccompProfileTypeRuntimeDefault, corev1.PodRunning},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newWorld(t, func(cfg *Config) { cfg.SeccompDefault, cfg.SeccompWaived = c.byDefault, c.waived })
+			w.runtime.Lock()
+			w.runtime.OnSandbox = func(c *runtimeapi.PodSandboxConfig) error {
+				if p := c.GetLinux().GetSecurityContext().GetSeccomp(); p.GetProfileType() == runtimeapi.SecurityProfile_RuntimeDefault {
+					return errors.New("config provided but seccomp not supported")
+				}
+				return nil
+			}
+			w.runtime.Unlock()
+			names := strings.Fields("a b c d e f g h")
+			for _, name := range names {
+				w.create(newPod(name, func(p *corev1.Pod) {
+					if c.profile != "" {
+						p.Spec.SecurityContext = &corev1.PodSecurityContext{SeccompProfile: &corev1.SeccompProfile{Type: c.profile}}
+					}
+				}))
+			}
+			for _, name := range names {
+				w.eventually(name+" is "+string(c.want), func() bool {
+					p := w.get(name)
+					if c.want == corev1.PodRunning {
+						return p.Status.Phase == c.want
+					}
+					s := p.Status.ContainerStatuses
+					return p.Status.Phase == c.want && len(s) == 1 && s[0].State.Waiting != nil && s[0].State.Waiting.Reason == "CreateContainerError" &&
+						strings.HasPrefix(s[0].State.Waiting.Message, "seccomp profile RuntimeDefault cannot be applied")
+				})
+			}
+			if c.waived {
+				w.eventually("event", func() bool { return w.hasEvent("SeccompUnavailable") })
+			}
+			if w.hasEvent("FailedCreatePodSandBox") {
+				t.Error(strings.Join(w.events(), "\n"))
+			}
+		})
 	}
 }

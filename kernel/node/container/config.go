@@ -23,7 +23,7 @@ type Input struct {
 	Devices        []*runtimeapi.Device
 	User           ImageUser
 	MemoryCapacity int64
-	SeccompDir     string
+	Seccomp        SeccompProfiles
 	Unified        map[string]string // values of the container's cgroup on v2, by file
 	// TargetID makes an ephemeral container join the process namespace of that container.
 	TargetID string
@@ -39,7 +39,7 @@ func Config(in Input) (*runtimeapi.ContainerConfig, error) {
 	if err := VerifyNonRoot(in.Pod, c, in.User); err != nil {
 		return nil, err
 	}
-	security, err := Security(in.Pod, c, in.User, in.SeccompDir)
+	security, err := Security(in.Pod, c, in.User, in.Seccomp)
 	if err != nil {
 		return nil, err
 	}

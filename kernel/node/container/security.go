@@ -79,8 +79,14 @@ func VerifyNonRoot(pod *corev1.Pod, c *corev1.Container, user ImageUser) error {
 	return nil
 }
 
-// Security is a container's security context as the runtime wants it. seccompDir resolves Localhost profiles.
-func Security(pod *corev1.Pod, c *corev1.Container, user ImageUser, seccompDir string) (*runtimeapi.LinuxContainerSecurityContext, error) {
+// SeccompProfiles is how the node applies seccomp.
+type SeccompProfiles struct {
+	Dir     string // of Localhost profiles
+	Default bool   // containers that name no profile get the runtime's
+}
+
+// Security is a container's security context as the runtime wants it.
+func Security(pod *corev1.Pod, c *corev1.Container, user ImageUser, profiles SeccompProfiles) (*runtimeapi.LinuxContainerSecurityContext, error) {
 	if pod.Spec.HostUsers != nil && !*pod.Spec.HostUsers {
 		// Its root would be the node's, of which the pod asked to be kept apart.
 		return nil, fmt.Errorf("spec.hostUsers is false, and this release of the node agent has no user namespaces")
@@ -117,7 +123,7 @@ func Security(pod *corev1.Pod, c *corev1.Container, user ImageUser, seccompDir s
 		out.RunAsGroup = &runtimeapi.Int64Value{Value: *sc.RunAsGroup}
 	}
 	var err error
-	if out.Seccomp, err = Seccomp(sc.SeccompProfile, out.Privileged, seccompDir); err != nil {
+	if out.Seccomp, err = profiles.profile(sc.SeccompProfile, out.Privileged); err != nil {
 		return nil, err
 	}
 	out.Apparmor, out.ApparmorProfile = appArmor(sc.AppArmorProfile, out.Privileged)
@@ -142,11 +148,14 @@ func Groups(pod *corev1.Pod) ([]int64, runtimeapi.SupplementalGroupsPolicy) {
 	return groups, runtimeapi.SupplementalGroupsPolicy_Merge
 }
 
-// Seccomp is the runtime's profile; Unconfined when none is asked for, as the kubelet without seccompDefault.
-func Seccomp(p *corev1.SeccompProfile, privileged bool, dir string) (*runtimeapi.SecurityProfile, error) {
+// profile is the container's profile as the runtime takes it. Privileged containers have none.
+func (s SeccompProfiles) profile(p *corev1.SeccompProfile, privileged bool) (*runtimeapi.SecurityProfile, error) {
 	unconfined := &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_Unconfined}
-	if p == nil || privileged {
+	switch {
+	case privileged, p == nil && !s.Default:
 		return unconfined, nil
+	case p == nil:
+		p = &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}
 	}
 	switch p.Type {
 	case corev1.SeccompProfileTypeRuntimeDefault:
@@ -156,9 +165,9 @@ func Seccomp(p *corev1.SeccompProfile, privileged bool, dir string) (*runtimeapi
 			return nil, fmt.Errorf("localhostProfile must be set if seccompProfile type is Localhost.")
 		}
 		if strings.Contains(*p.LocalhostProfile, "..") || filepath.IsAbs(*p.LocalhostProfile) {
-			return nil, fmt.Errorf("seccomp profile %q must be a path below %s", *p.LocalhostProfile, dir)
+			return nil, fmt.Errorf("seccomp profile %q must be a path below %s", *p.LocalhostProfile, s.Dir)
 		}
-		return &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_Localhost, LocalhostRef: filepath.Join(dir, *p.LocalhostProfile)}, nil
+		return &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_Localhost, LocalhostRef: filepath.Join(s.Dir, *p.LocalhostProfile)}, nil
 	}
 	return unconfined, nil
 }

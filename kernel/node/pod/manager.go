@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -27,8 +26,11 @@ import (
 
 // Config is what a manager is told.
 type Config struct {
-	LogDir         string
-	SeccompDir     string
+	LogDir  string
+	Seccomp container.SeccompProfiles
+	// SeccompWaived: where the runtime has no seccomp, containers run without their RuntimeDefault profile. Otherwise
+	// they do not start.
+	SeccompWaived  bool
 	Resolver       sandbox.Resolver
 	DefaultHandler string        // CRI runtime handler without a RuntimeClass
 	Resync         time.Duration // most time between rounds of a pod
@@ -122,8 +124,8 @@ type Manager struct {
 	pool    *worker.Pool
 	backoff *flowcontrol.Backoff
 	admit   admission
-	// noSeccomp: the runtime was found to be built without seccomp.
-	noSeccomp atomic.Bool
+	// noSeccomp holds the runtime handlers that refused a sandbox for its seccomp profile.
+	noSeccomp sync.Map
 
 	mu      sync.Mutex
 	entries map[types.UID]*entry

@@ -145,18 +145,16 @@ func (m *Manager) ensureSandbox(ctx context.Context, s *starting, todo actions) 
 	return nil
 }
 
-// runSandbox runs a sandbox; where the runtime was built without seccomp its pause process goes without a profile, and
-// so do containers that ask for the runtime's default one, with an event that says so.
+// runSandbox runs a sandbox; where the runtime was built without seccomp its pause process, which runs nothing of the
+// pod's, goes without a profile. Containers do so only where that is waived (requireSeccomp).
 func (m *Manager) runSandbox(ctx context.Context, config *runtimeapi.PodSandboxConfig, handler string) (string, error) {
 	unconfined := &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_Unconfined}
-	profiled := !m.noSeccomp.Load()
-	if !profiled {
-		config.Linux.SecurityContext.Seccomp = unconfined
-	}
 	resp, err := m.deps.CRI.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: config, RuntimeHandler: handler})
-	if err != nil && profiled && strings.Contains(cri.Message(err), "seccomp not supported") {
-		if !m.noSeccomp.Swap(true) { // of several pods that find out at once, one tells
-			m.deps.Logger.Warn("the container runtime has no seccomp: pods run without a profile; build runc with libseccomp to mend it")
+	if err == nil {
+		m.noSeccomp.Delete(handler) // mended meanwhile
+	} else if strings.Contains(cri.Message(err), "seccomp not supported") {
+		if _, told := m.noSeccomp.Swap(handler, true); !told { // of several pods that find out at once, one tells
+			m.deps.Logger.Warn("the container runtime has no seccomp; build runc with libseccomp to mend it", "handler", handler, "waived", m.cfg.SeccompWaived)
 		}
 		config.Linux.SecurityContext.Seccomp = unconfined
 		resp, err = m.deps.CRI.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: config, RuntimeHandler: handler})
@@ -242,6 +240,10 @@ func (m *Manager) start(ctx context.Context, e *entry, s *starting, c *corev1.Co
 		told(err.Error())
 		return 0, fail("CreateContainerConfigError", err.Error())
 	}
+	if err := m.requireSeccomp(ctx, s, c, config); err != nil {
+		told(err.Error())
+		return 0, fail("CreateContainerError", err.Error())
+	}
 	created, err := m.deps.CRI.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{PodSandboxId: s.id, Config: config, SandboxConfig: s.config})
 	if err != nil {
 		told(cri.Message(err))
@@ -313,20 +315,34 @@ func (m *Manager) containerConfig(ctx context.Context, s *starting, c *corev1.Co
 	}
 	config, err := container.Config(container.Input{
 		Pod: s.pod, Container: c, Restarts: restarts, ImageID: img.Ref, Env: env, EnvValues: values, Mounts: mounts,
-		User: img.User, MemoryCapacity: m.deps.Node.MemoryCapacity(), SeccompDir: m.cfg.SeccompDir, TargetID: m.target(s, c),
+		User: img.User, MemoryCapacity: m.deps.Node.MemoryCapacity(), Seccomp: m.cfg.Seccomp, TargetID: m.target(s, c),
 		Unified: unified,
 	})
+	return config, err
+}
+
+// requireSeccomp refuses a container with the profile RuntimeDefault where the runtime has no seccomp, or takes the
+// profile away where that is waived, with an event. A profile of the pod's own (Localhost) is never waived: the runtime
+// refuses it.
+func (m *Manager) requireSeccomp(ctx context.Context, s *starting, c *corev1.Container, config *runtimeapi.ContainerConfig) error {
+	seccomp := config.GetLinux().GetSecurityContext().GetSeccomp()
+	if seccomp.GetProfileType() != runtimeapi.SecurityProfile_RuntimeDefault {
+		return nil
+	}
+	handler, err := m.runtimeHandler(ctx, s.pod)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if seccomp := config.GetLinux().GetSecurityContext().GetSeccomp(); m.noSeccomp.Load() && seccomp.GetProfileType() == runtimeapi.SecurityProfile_RuntimeDefault {
-		// As a kubelet on a kernel without seccomp does; a profile of the
-		// pod's own (Localhost) is not waived, and the runtime refuses it.
-		seccomp.ProfileType = runtimeapi.SecurityProfile_Unconfined
-		m.event(s.pod, c.Name, corev1.EventTypeWarning, "SeccompUnavailable",
-			"The container runtime was built without seccomp: container runs without the RuntimeDefault profile")
+	if _, without := m.noSeccomp.Load(handler); !without {
+		return nil
 	}
-	return config, nil
+	if !m.cfg.SeccompWaived {
+		return errors.New("seccomp profile RuntimeDefault cannot be applied: the container runtime was built without seccomp")
+	}
+	seccomp.ProfileType = runtimeapi.SecurityProfile_Unconfined
+	m.event(s.pod, c.Name, corev1.EventTypeWarning, "SeccompUnavailable",
+		"The container runtime was built without seccomp: container runs without the RuntimeDefault profile")
+	return nil
 }
 
 // restarts is the restart count of the container about to be made: one more than the last one's, which may be known

@@ -94,6 +94,9 @@ func (r *Runtime) Start(ctx context.Context, o runtime.Options) (runtime.Endpoin
 	r.generation++
 	r.pid = running(r.layout)
 	r.mu.Unlock()
+	if lack := seccompLack(ctx, filepath.Join(cfg.Tools, "runc")); lack != "" {
+		message += "; " + lack
+	}
 	return runtime.Endpoint{Socket: r.layout.socket, Version: version, Message: message}, nil
 }
 
