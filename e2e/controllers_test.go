@@ -41,7 +41,7 @@ scheduler:
     predicates: [CheckNodeUnschedulable, HostName, PodToleratesNodeTaints, MatchNodeSelector, PodFitsHostPorts, PodFitsResources]
     priorities: [{name: LeastRequestedPriority, weight: 1}, {name: SelectorSpreadPriority, weight: 1}]
 controllers:
-  enabled: [deployment, replicaset, endpoints, endpointslice, nodelifecycle, namespace, serviceaccount, root-ca, podgc, garbagecollector, resourcequota]
+  enabled: [deployment, replicaset, endpoints, endpointslice, endpointslicemirroring, nodelifecycle, namespace, serviceaccount, root-ca, podgc, garbagecollector, resourcequota]
 hollow: {runtime: hollow, nodes: 2}
 `
 
@@ -84,7 +84,7 @@ func TestControllers(t *testing.T) {
 	e := hollow(t, "controllers", "", 2)
 	t.Run("all", func(t *testing.T) { // ends before the cluster does
 		for name, test := range map[string]func(*testing.T, *env){
-			"furniture": namespaceFurniture, "namespace": namespaceGoes, "endpoints": endpointsFollow, "quota": quotaHolds,
+			"furniture": namespaceFurniture, "namespace": namespaceGoes, "endpoints": endpointsFollow, "endpoints by hand": endpointsAreMirrored, "quota": quotaHolds,
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
@@ -233,6 +233,42 @@ spec:
       automountServiceAccountToken: false
       containers: [{name: c, image: simulated, ports: [{name: http, containerPort: 8080}]}]
 %[3]s`, name, replicas, more)
+}
+
+// endpointsAreMirrored: Endpoints that a user wrote for a service without a
+// selector have a slice, which goes with them; that of the API has one only.
+func endpointsAreMirrored(t *testing.T, e *env) {
+	ns := e.namespace(t)
+	e.apply(t, ns, `
+apiVersion: v1
+kind: Service
+metadata: {name: db}
+spec: {ports: [{name: sql, port: 5432}]}
+---
+apiVersion: v1
+kind: Endpoints
+metadata: {name: db, labels: {app: db}}
+subsets: [{addresses: [{ip: 192.0.2.7}], notReadyAddresses: [{ip: 192.0.2.8}], ports: [{name: sql, port: 15432}]}]
+`)
+	expect := func(ns, service, want string) {
+		t.Helper()
+		eventually(t, func(context.Context) error {
+			got := e.kubectl(t, "-n", ns, "get", "endpointslices", "-l", "kubernetes.io/service-name="+service,
+				"-o", `jsonpath={range .items[*]}{.metadata.labels.endpointslice\.kubernetes\.io/managed-by} {.metadata.labels.app} {.ports[0].port} {.endpoints[*].addresses[0]} {.endpoints[*].conditions.ready};{end}`)
+			if got != want {
+				return fmt.Errorf("slices of %s: %q, want %q", service, got, want)
+			}
+			return nil
+		})
+	}
+	expect(ns, "db", "endpointslicemirroring-controller.k8s.io db 15432 192.0.2.7 192.0.2.8 true false;")
+	e.kubectl(t, "-n", ns, "patch", "endpoints", "db", "--type=json", "-p", `[{"op":"replace","path":"/subsets/0/ports/0/port","value":25432}]`)
+	expect(ns, "db", "endpointslicemirroring-controller.k8s.io db 25432 192.0.2.7 192.0.2.8 true false;")
+	e.kubectl(t, "-n", ns, "delete", "endpoints", "db")
+	expect(ns, "db", "")
+	if n := strings.Count(e.kubectl(t, "-n", "default", "get", "endpointslices", "-l", "kubernetes.io/service-name=kubernetes", "-o", "name"), "\n"); n > 1 { // none where the API is on loopback
+		t.Errorf("the API's own service has %d slices", n)
+	}
 }
 
 // endpointsFollow: both kinds of endpoints follow the pods of a Deployment:

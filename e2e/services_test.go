@@ -85,13 +85,29 @@ spec: {containers: [{name: c, image: `+box+`}]}
 			return strings.TrimPrefix(r.stdout, "200\n"), r.err
 		}
 	}
+	// Endpoints by hand, of a service without a selector, reach the pods too.
+	ips := strings.Fields(e.kubectl(t, "-n", ns, "get", "pods", "-l", "app=web", "-o", "jsonpath={.items[*].status.podIP}"))
+	e.apply(t, ns, fmt.Sprintf(`
+apiVersion: v1
+kind: Service
+metadata: {name: byhand}
+spec: {ports: [{port: 80, targetPort: 8080}]}
+---
+apiVersion: v1
+kind: Endpoints
+metadata: {name: byhand}
+subsets: [{addresses: [{ip: %s}, {ip: %s}], ports: [{port: 8080}]}]
+`, ips[0], ips[1]))
+	byHand := e.kubectl(t, "-n", ns, "get", "service", "byhand", "-o", "jsonpath={.spec.clusterIP}") + ":80"
 	ways := map[string]func(context.Context) (string, error){
-		"machine to cluster IP":      fromMachine(services["web"]),
-		"machine to node port":       fromMachine(fmt.Sprintf("%s:%d", cluster.NodeIP, nodePort)),
-		"machine to node port at lo": fromMachine(fmt.Sprintf("127.0.0.1:%d", nodePort)),
-		"pod to cluster IP":          fromPod("client", services["web"]),
-		"pod to node port":           fromPod("client", fmt.Sprintf("%s:%d", cluster.NodeIP, nodePort)),
-		"pod to itself":              fromPod(pods[0], services["web"]),
+		"machine to cluster IP":        fromMachine(services["web"]),
+		"machine to node port":         fromMachine(fmt.Sprintf("%s:%d", cluster.NodeIP, nodePort)),
+		"machine to node port at lo":   fromMachine(fmt.Sprintf("127.0.0.1:%d", nodePort)),
+		"pod to cluster IP":            fromPod("client", services["web"]),
+		"pod to node port":             fromPod("client", fmt.Sprintf("%s:%d", cluster.NodeIP, nodePort)),
+		"machine to Endpoints by hand": fromMachine(byHand),
+		"pod to Endpoints by hand":     fromPod("client", byHand),
+		"pod to itself":                fromPod(pods[0], services["web"]),
 	}
 	for way, ask := range ways {
 		var seen []string

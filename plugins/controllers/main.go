@@ -7,6 +7,7 @@ import (
 	"pintle.dev/pintle/plugins/controllers/disruption"
 	"pintle.dev/pintle/plugins/controllers/endpoints"
 	"pintle.dev/pintle/plugins/controllers/endpointslice"
+	"pintle.dev/pintle/plugins/controllers/endpointslicemirroring"
 	"pintle.dev/pintle/plugins/controllers/garbagecollector"
 	"pintle.dev/pintle/plugins/controllers/namespace"
 	"pintle.dev/pintle/plugins/controllers/nodelifecycle"
@@ -25,6 +26,7 @@ func main() {
 		controller.Controller{Name: "podgc", New: podgc.New},
 		controller.Controller{Name: "endpoints", New: endpoints.New},
 		controller.Controller{Name: "endpointslice", New: endpointslice.New},
+		controller.Controller{Name: "endpointslicemirroring", New: endpointslicemirroring.New},
 		controller.Controller{Name: "namespace", New: namespace.New},
 		controller.Controller{Name: "nodelifecycle", New: nodelifecycle.New},
 		controller.Controller{Name: "replicaset", New: replicaset.New},

@@ -22,6 +22,7 @@ import (
 
 	"pintle.dev/pintle/plugins/controllers/podchange"
 	"pintle.dev/pintle/plugins/controllers/queue"
+	"pintle.dev/pintle/plugins/controllers/subsets"
 	"pintle.dev/pintle/sdk/controller"
 )
 
@@ -139,7 +140,7 @@ func (e *endpoints) sync(ctx context.Context, key string) error {
 		return err
 	}
 	changedAt := e.trigger.ComputeEndpointLastChangeTriggerTime(namespace, service, pods)
-	subsets := subsetsOf(service, pods)
+	wanted := subsetsOf(service, pods)
 
 	current, err := e.endpoints.Endpoints(namespace).Get(name)
 	exists := err == nil
@@ -151,11 +152,11 @@ func (e *endpoints) sync(ctx context.Context, key string) error {
 	case e.behind(key, current):
 		return errBehind
 	}
-	if exists && equalSubsets(current.Subsets, subsets) && labelsFit(current.Labels, service.Labels) && annotationFits(current) {
+	if exists && equalSubsets(current.Subsets, wanted) && labelsFit(current.Labels, service.Labels) && annotationFits(current) {
 		return nil
 	}
 	want := current.DeepCopy()
-	want.Subsets = subsets
+	want.Subsets = wanted
 	setMetadata(want, service, changedAt)
 	if truncate(want) {
 		want.Annotations[corev1.EndpointsOverCapacity] = truncated
@@ -236,5 +237,5 @@ func labelsFit(have, service map[string]string) bool {
 }
 
 func equalSubsets(have, want []corev1.EndpointSubset) bool {
-	return apiequality.Semantic.DeepEqual(have, want) || apiequality.Semantic.DeepEqual(repack(have), want)
+	return apiequality.Semantic.DeepEqual(have, want) || apiequality.Semantic.DeepEqual(subsets.Repack(have), want)
 }

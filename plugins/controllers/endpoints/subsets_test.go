@@ -10,6 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"pintle.dev/pintle/plugins/controllers/subsets"
 )
 
 func pod(name, ip string, ready bool, change ...func(*corev1.Pod)) *corev1.Pod {
@@ -46,7 +48,7 @@ func service(change ...func(*corev1.Service)) *corev1.Service {
 }
 
 // words writes subsets as "ready | not ready : ports" lines.
-func words(subsets []corev1.EndpointSubset) string {
+func words(packed []corev1.EndpointSubset) string {
 	var lines []string
 	list := func(addresses []corev1.EndpointAddress) string {
 		var out []string
@@ -59,7 +61,7 @@ func words(subsets []corev1.EndpointSubset) string {
 		}
 		return strings.Join(out, ",")
 	}
-	for _, s := range subsets {
+	for _, s := range packed {
 		var ports []string
 		for _, p := range s.Ports {
 			ports = append(ports, fmt.Sprintf("%s/%d", p.Name, p.Port))
@@ -113,8 +115,8 @@ func TestSubsets(t *testing.T) {
 			if again := subsetsOf(tc.service, tc.pods); !equalSubsets(again, got) || words(again) != words(got) {
 				t.Errorf("in another order %q", words(again))
 			}
-			if !equalSubsets(repack(got), got) {
-				t.Errorf("packed again %q", words(repack(got)))
+			if !equalSubsets(subsets.Repack(got), got) {
+				t.Errorf("packed again %q", words(subsets.Repack(got)))
 			}
 		})
 	}
