@@ -213,7 +213,7 @@ type Node struct {
 	SeccompDefault bool `mapstructure:"seccompDefault" doc:"containers that name no seccomp profile get the runtime's, RuntimeDefault"`
 	SeccompWaived  bool `mapstructure:"seccompWaived" doc:"where the runtime has no seccomp, containers run without their profile RuntimeDefault instead of not starting"`
 
-	Labels map[string]string `mapstructure:"-" raw:"labels" doc:"labels that the node registers with"`
+	Labels map[string]string `mapstructure:"-" raw:"labels" doc:"labels that the node registers with; of a node that is there already, the well-known ones alone are set"`
 }
 
 // HollowPodRange holds the pod IPs of all hollow nodes, a /25 for each.

@@ -30,7 +30,7 @@ import (
 type Config struct {
 	// NodeName is the name of the Node object (KNS-1: the key of status and health). Default: the host name.
 	NodeName string
-	// Labels and Taints are written when the node is registered; labels also on each start.
+	// Labels and Taints are written when the node is registered; well-known labels also on each start.
 	Labels map[string]string
 	Taints []corev1.Taint
 	// RuntimeName names the runtime plugin in logs only; the runtime itself reports its name and version over CRI.

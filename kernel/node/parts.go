@@ -90,7 +90,7 @@ func (a *Agent) build(ctx context.Context, services func() ([]*corev1.Service, e
 	p.reporter = nodestatus.New(nodestatus.Config{
 		Name: a.cfg.NodeName, Hostname: a.cfg.HostnameOverride, NodeIP: ip, Labels: a.cfg.Labels, Taints: a.cfg.Taints, PodCIDR: a.cfg.PodCIDR,
 		Capacity: a.cfg.Capacity, Reserved: a.cfg.SystemReserved, KubeletVersion: a.cfg.KubeletVersion, RootDir: a.cfg.RootDir,
-		Update: a.cfg.StatusUpdate, Report: a.cfg.StatusReport,
+		Update: a.cfg.StatusUpdate, Report: a.cfg.StatusReport, Simulated: a.cfg.SkipVolumes,
 	}, nodestatus.Deps{
 		Client: a.deps.Client, CRI: p.cri, Events: p.events, Port: a.port, Healthy: p.pleg.Healthy, Logger: a.deps.Logger,
 		Images: func() []*runtimeapi.Image { return p.imageGC.Images() },

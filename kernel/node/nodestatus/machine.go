@@ -13,19 +13,20 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 )
 
 // Machine is what was measured.
 type Machine struct {
 	CPUs   int
 	Memory int64 // bytes
-	Info   corev1.NodeSystemInfo
+	// HugePages are bytes of huge pages by the size of a page.
+	HugePages map[int64]int64
+	Info      corev1.NodeSystemInfo
 }
 
 // Measure reads the machine; what can not be read stays empty.
 func Measure() Machine {
-	m := Machine{CPUs: runtime.NumCPU()}
+	m := Machine{CPUs: runtime.NumCPU(), HugePages: hugePages(hugePagesDirectory)}
 	m.Info.Architecture, m.Info.OperatingSystem = runtime.GOARCH, runtime.GOOS
 	if total, _, err := memory(); err == nil {
 		m.Memory = total
@@ -128,38 +129,4 @@ func InternalIP(ctx context.Context, given string) string {
 		}
 	}
 	return "127.0.0.1"
-}
-
-// capacity is what the machine has, with overrides on top.
-func (m Machine) capacity(disk int64, overrides corev1.ResourceList) corev1.ResourceList {
-	c := corev1.ResourceList{
-		corev1.ResourceCPU:    *resource.NewMilliQuantity(int64(m.CPUs)*1000, resource.DecimalSI),
-		corev1.ResourceMemory: *resource.NewQuantity(m.Memory, resource.BinarySI),
-		"hugepages-1Gi":       *resource.NewQuantity(0, resource.DecimalSI),
-		"hugepages-2Mi":       *resource.NewQuantity(0, resource.DecimalSI),
-	}
-	if disk > 0 {
-		c[corev1.ResourceEphemeralStorage] = *resource.NewQuantity(disk, resource.BinarySI)
-	}
-	for name, q := range overrides {
-		c[name] = q.DeepCopy()
-	}
-	return c
-}
-
-// allocatable is capacity without what is reserved, never below zero (ODD-16: a share, not a remainder).
-func allocatable(capacity, reserved corev1.ResourceList) corev1.ResourceList {
-	out := capacity.DeepCopy()
-	for name, q := range reserved {
-		have, ok := out[name]
-		if !ok {
-			continue
-		}
-		have.Sub(q)
-		if have.Sign() < 0 {
-			have.Set(0)
-		}
-		out[name] = have
-	}
-	return out
 }

@@ -36,6 +36,8 @@ type Config struct {
 	KubeletVersion         string
 	RootDir                string
 	Update, Report         time.Duration
+	// Simulated: the node has what Capacity says, and not the machine's huge pages.
+	Simulated bool
 }
 
 // Deps are what a reporter works with.
@@ -74,7 +76,11 @@ var errNotInspected = errors.New("container runtime status check may not have co
 
 // New makes a reporter. Register, then have rounds made.
 func New(cfg Config, deps Deps) *Reporter {
-	return &Reporter{cfg: cfg, deps: deps, machine: measured(), network: errNotInspected}
+	machine := measured()
+	if cfg.Simulated {
+		machine.HugePages = nil
+	}
+	return &Reporter{cfg: cfg, deps: deps, machine: machine, network: errNotInspected}
 }
 
 // Object is the Node as the API has it (written, or seen since), nil before registration; shared, read only.
@@ -175,8 +181,8 @@ func (r *Reporter) Inspect(ctx context.Context) (ready error, err error) {
 	return ready, nil
 }
 
-// Register makes the Node object, or takes over the one that is there: labels are brought up to date, taints and
-// whether it is schedulable are left as they are.
+// Register makes the Node object, or takes over the one that is there: the well-known labels are brought up to date;
+// other labels, taints and whether it is schedulable are left as they are.
 func (r *Reporter) Register(ctx context.Context) error {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: r.cfg.Name, Labels: r.labels()}, Spec: corev1.NodeSpec{Taints: r.cfg.Taints}}
 	if r.cfg.PodCIDR != "" {
@@ -199,7 +205,11 @@ func (r *Reporter) Register(ctx context.Context) error {
 	if want.Labels == nil {
 		want.Labels = map[string]string{}
 	}
-	maps.Copy(want.Labels, r.labels())
+	for _, name := range wellKnownLabels {
+		if value, ok := r.labels()[name]; ok {
+			want.Labels[name] = value
+		}
+	}
 	if want.Spec.PodCIDR == "" && r.cfg.PodCIDR != "" {
 		want.Spec.PodCIDR, want.Spec.PodCIDRs = r.cfg.PodCIDR, []string{r.cfg.PodCIDR}
 	}
@@ -210,6 +220,13 @@ func (r *Reporter) Register(ctx context.Context) error {
 	}
 	r.keep(have)
 	return r.report(ctx, true)
+}
+
+// wellKnownLabels say what a node is; an agent keeps them right. Others are written when the node is registered, and are
+// the administrators' from then on.
+var wellKnownLabels = []string{
+	corev1.LabelHostname, corev1.LabelTopologyZone, corev1.LabelTopologyRegion, corev1.LabelFailureDomainBetaZone, corev1.LabelFailureDomainBetaRegion,
+	corev1.LabelInstanceTypeStable, corev1.LabelInstanceType, corev1.LabelArchStable, corev1.LabelOSStable, "beta.kubernetes.io/arch", "beta.kubernetes.io/os",
 }
 
 func (r *Reporter) labels() map[string]string {
@@ -289,7 +306,7 @@ func (r *Reporter) status(ctx context.Context, node *corev1.Node, now time.Time)
 		disk = capacity
 	}
 	s.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: r.cfg.NodeIP}, {Type: corev1.NodeHostName, Address: r.cfg.Hostname}}
-	s.Capacity = r.machine.capacity(disk, r.cfg.Capacity)
+	s.Capacity = r.machine.capacity(s.Capacity, disk, r.cfg.Capacity)
 	s.Allocatable = allocatable(s.Capacity, r.cfg.Reserved)
 	s.NodeInfo = r.machine.Info
 	s.NodeInfo.KubeletVersion = r.cfg.KubeletVersion

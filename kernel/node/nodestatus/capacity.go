@@ -1,0 +1,99 @@
+package nodestatus
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+// hugePagesDirectory has a folder for each size of huge pages that the machine has.
+const hugePagesDirectory = "/sys/kernel/mm/hugepages"
+
+// hugePages reads how many bytes of huge pages there are, by the size of a page in bytes. A size without pages is there
+// with 0.
+func hugePages(dir string) map[int64]int64 {
+	sizes := map[int64]int64{}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return sizes // a kernel without huge pages
+	}
+	for _, e := range entries {
+		text, ok := strings.CutPrefix(e.Name(), "hugepages-")
+		if !ok {
+			continue
+		}
+		kilobytes, err := strconv.ParseInt(strings.TrimSuffix(text, "kB"), 10, 64)
+		if err != nil || kilobytes <= 0 {
+			continue
+		}
+		pages, err := strconv.ParseInt(line(filepath.Join(dir, e.Name(), "nr_hugepages")), 10, 64)
+		if err != nil {
+			continue
+		}
+		sizes[kilobytes<<10] = pages * kilobytes << 10
+	}
+	return sizes
+}
+
+// hugePageResource is the resource of huge pages of a size, such as hugepages-2Mi.
+func hugePageResource(size int64) corev1.ResourceName {
+	return corev1.ResourceName(corev1.ResourceHugePagesPrefix + resource.NewQuantity(size, resource.BinarySI).String())
+}
+
+func isHugePages(name corev1.ResourceName) bool {
+	return strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix)
+}
+
+// capacity is what the machine has, with overrides on top. What others say that the node has (extended resources, by
+// an administrator or a device plugin) stays; huge pages of a size that the machine no longer has go.
+func (m Machine) capacity(have corev1.ResourceList, disk int64, overrides corev1.ResourceList) corev1.ResourceList {
+	own := corev1.ResourceList{
+		corev1.ResourceCPU:    *resource.NewMilliQuantity(int64(m.CPUs)*1000, resource.DecimalSI),
+		corev1.ResourceMemory: *resource.NewQuantity(m.Memory, resource.BinarySI),
+	}
+	for size, bytes := range m.HugePages {
+		own[hugePageResource(size)] = *resource.NewQuantity(bytes, resource.BinarySI)
+	}
+	if disk > 0 {
+		own[corev1.ResourceEphemeralStorage] = *resource.NewQuantity(disk, resource.BinarySI)
+	}
+	for name, q := range overrides {
+		own[name] = q.DeepCopy()
+	}
+	for name, q := range have {
+		if _, ok := own[name]; !ok && !isHugePages(name) {
+			own[name] = q.DeepCopy()
+		}
+	}
+	return own
+}
+
+// allocatable is capacity without what is reserved, never below zero (ODD-16: a share, not a remainder). Memory in huge
+// pages is of use to nobody else.
+func allocatable(capacity, reserved corev1.ResourceList) corev1.ResourceList {
+	out := capacity.DeepCopy()
+	take := func(name corev1.ResourceName, q resource.Quantity) {
+		have, ok := out[name]
+		if !ok {
+			return
+		}
+		have.Sub(q)
+		if have.Sign() < 0 {
+			have.Set(0)
+		}
+		out[name] = have
+	}
+	for name, q := range reserved {
+		take(name, q)
+	}
+	for name, q := range capacity {
+		if isHugePages(name) {
+			take(corev1.ResourceMemory, q)
+		}
+	}
+	return out
+}
