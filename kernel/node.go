@@ -15,6 +15,7 @@ import (
 	"pintle.dev/pintle/kernel/api"
 	"pintle.dev/pintle/kernel/config"
 	"pintle.dev/pintle/kernel/node"
+	"pintle.dev/pintle/kernel/node/listener"
 	"pintle.dev/pintle/kernel/node/serviceproxy"
 	"pintle.dev/pintle/sdk/proxy"
 	"pintle.dev/pintle/sdk/runtime"
@@ -67,15 +68,11 @@ func (k *Kernel) startNode(ctx context.Context, cfg *config.Config) error {
 	if err != nil {
 		return err
 	}
-	if len(cfg.Node.Proxies) > 0 {
-		if err := k.startProxy(cfg, name, ip); err != nil {
-			return err
-		}
-	}
 	agent, err := node.New(node.Config{
 		NodeName: name, Labels: cfg.Node.Labels, RuntimeName: cfg.Node.Runtime, CRIEndpoint: endpoint.Socket,
 		RootDir: k.dirs.pods, LogDir: k.dirs.logs, Port: cfg.Node.KubeletPort, PodCIDR: cfg.Node.PodCIDR,
 		KubeletVersion: api.GitVersion, MaxPods: cfg.Node.MaxPods, NodeIP: ip.String(), CgroupRoot: cgroupRoot(),
+		Listening:      listener.Set{{Owner: "the API server", Address: cfg.API.BindAddress, Port: int32(k.api.Port())}},
 		SeccompDefault: cfg.Node.SeccompDefault, SeccompWaived: cfg.Node.SeccompWaived,
 	}, node.Deps{
 		Client: client, Logger: k.log.With("part", "node"),
@@ -84,6 +81,11 @@ func (k *Kernel) startNode(ctx context.Context, cfg *config.Config) error {
 	})
 	if err != nil {
 		return fmt.Errorf("node %s: %w", name, err)
+	}
+	if len(cfg.Node.Proxies) > 0 {
+		if err := k.startProxy(cfg, name, ip, agent.Listening); err != nil {
+			return err
+		}
 	}
 	k.parts.start("node "+name, agent.Run, agent.TearDown)
 	if err := k.await(ctx, agent.Ready()); err != nil {
@@ -152,7 +154,7 @@ func (k *Kernel) startRuntime(ctx context.Context, cfg *config.Config, name, nod
 }
 
 // startProxy feeds services to the first proxy that the machine can run.
-func (k *Kernel) startProxy(cfg *config.Config, name string, ip net.IP) error {
+func (k *Kernel) startProxy(cfg *config.Config, name string, ip net.IP, listening func() listener.Set) error {
 	client, _, err := k.client(proxyIdentity)
 	if err != nil {
 		return err
@@ -162,7 +164,7 @@ func (k *Kernel) startProxy(cfg *config.Config, name string, ip net.IP) error {
 		return fmt.Errorf("service proxy: %w", err)
 	}
 	feed := serviceproxy.Config{
-		Client: client, Logger: k.log.With("part", "proxy"),
+		Client: client, Logger: k.log.With("part", "proxy"), Listening: listening,
 		Options: proxy.Options{
 			NodeName: name, NodeIPs: []string{ip.String()}, PodCIDRs: []string{cfg.Node.PodCIDR},
 			ClusterCIDRs: []string{cfg.Node.PodCIDR}, ServiceCIDRs: []string{cfg.API.ServiceCIDR},

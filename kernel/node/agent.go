@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -21,6 +22,7 @@ import (
 	"pintle.dev/pintle/kernel/node/cri"
 	"pintle.dev/pintle/kernel/node/heartbeat"
 	"pintle.dev/pintle/kernel/node/image"
+	"pintle.dev/pintle/kernel/node/listener"
 	"pintle.dev/pintle/kernel/node/logs"
 	"pintle.dev/pintle/kernel/node/nodestatus"
 	"pintle.dev/pintle/kernel/node/pleg"
@@ -76,6 +78,17 @@ func (a *Agent) port() int32 {
 		return int32(addr.Port)
 	}
 	return 0
+}
+
+// Listening are the ports that the kernel and this agent serve on, which pods may not take.
+func (a *Agent) Listening() listener.Set {
+	set := slices.Clone(a.cfg.Listening)
+	if addr, ok := a.Addr().(*net.TCPAddr); ok {
+		set = append(set, listener.Listener{Owner: "the node agent", Address: addr.IP.String(), Port: int32(addr.Port)})
+	} else if a.cfg.Port > 0 { // will be
+		set = append(set, listener.Listener{Owner: "the node agent", Address: a.cfg.Address, Port: int32(a.cfg.Port)})
+	}
+	return set
 }
 
 // Run works until ctx ends and returns when every goroutine of the agent has ended. Containers go on running unless

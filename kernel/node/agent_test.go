@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 
 	"pintle.dev/pintle/kernel/node/cri/critest"
+	"pintle.dev/pintle/kernel/node/listener"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -539,6 +540,49 @@ func TestAdmission(t *testing.T) {
 		p := w.get("c")
 		return p.Status.Phase == corev1.PodFailed && p.Status.Reason == "OutOfpods"
 	})
+}
+
+// TestListenersAreKept: a pod does not get a host port that the kernel listens on, not by another spelling of the
+// address, by its host network or from a sidecar, and not when it runs already as the agent starts.
+func TestListenersAreKept(t *testing.T) {
+	w := newWorld(t, nil)
+	always := corev1.ContainerRestartPolicyAlways
+	port := func(ip string, number int32, p corev1.Protocol) []corev1.ContainerPort {
+		return []corev1.ContainerPort{{ContainerPort: number, HostPort: number, HostIP: ip, Protocol: p}}
+	}
+	w.create(newPod("early", func(p *corev1.Pod) { p.Spec.Containers[0].Ports = port("", 6443, corev1.ProtocolTCP) }))
+	w.eventually("runs while nobody listens", func() bool { return w.phase("early") == corev1.PodRunning })
+	w.stop()
+	w.cfg.Listening = listener.Set{{Owner: "the API server", Address: "0.0.0.0", Port: 6443}}
+	w.start()
+	thieves := map[string]func(*corev1.Pod){
+		"early":    nil,
+		"plain":    func(p *corev1.Pod) { p.Spec.Containers[0].Ports = port("", 6443, corev1.ProtocolTCP) },
+		"loopback": func(p *corev1.Pod) { p.Spec.Containers[0].Ports = port("127.0.0.1", 6443, corev1.ProtocolTCP) },
+		"noproto":  func(p *corev1.Pod) { p.Spec.Containers[0].Ports = port("", 6443, "") },
+		"host": func(p *corev1.Pod) {
+			p.Spec.HostNetwork = true
+			p.Spec.Containers[0].Ports = port("", 6443, corev1.ProtocolTCP)
+		},
+		"sidecar": func(p *corev1.Pod) {
+			p.Spec.InitContainers = []corev1.Container{{Name: "s", Image: "img:1", RestartPolicy: &always, Ports: port("", 6443, corev1.ProtocolTCP)}}
+		},
+	}
+	for name, change := range thieves {
+		if change != nil {
+			w.create(newPod(name, change))
+		}
+	}
+	w.create(newPod("udp", func(p *corev1.Pod) { p.Spec.Containers[0].Ports = port("", 6443, corev1.ProtocolUDP) }))
+	w.eventually("another protocol runs", func() bool { return w.phase("udp") == corev1.PodRunning })
+	for name := range thieves {
+		w.eventually(name+" is refused", func() bool {
+			s := w.get(name).Status
+			return s.Phase == corev1.PodFailed && s.Reason == "NodePorts" && strings.Contains(s.Message, "the API server listens on host port 6443")
+		})
+		w.eventually(name+" is not running", func() bool { return !w.runtime.Running(name, "main") })
+		w.eventually(name+" event", func() bool { return w.hasEvent("Warning " + name + " NodePorts: ") })
+	}
 }
 
 // TestProbes: 001 §11: startup gates the others, readiness sets Ready, liveness restarts.

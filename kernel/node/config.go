@@ -21,6 +21,7 @@ import (
 
 	"pintle.dev/pintle/kernel/node/client"
 	"pintle.dev/pintle/kernel/node/gc"
+	"pintle.dev/pintle/kernel/node/listener"
 	"pintle.dev/pintle/kernel/node/nodestatus"
 	"pintle.dev/pintle/kernel/node/pleg"
 	"pintle.dev/pintle/kernel/node/timetable"
@@ -67,6 +68,8 @@ type Config struct {
 	CgroupRoot string
 	// DefaultRuntimeHandler is the CRI handler for pods without a RuntimeClass. Default "".
 	DefaultRuntimeHandler string
+	// Listening are ports of this machine that the kernel serves on; the agent adds its own. Pods do not get them.
+	Listening listener.Set
 	// SeccompDefault gives containers that name no seccomp profile the runtime's. SeccompWaived lets containers run
 	// without the profile RuntimeDefault where the runtime has no seccomp; otherwise they do not start.
 	SeccompDefault, SeccompWaived bool

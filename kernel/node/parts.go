@@ -146,7 +146,7 @@ func (a *Agent) build(ctx context.Context, services func() ([]*corev1.Service, e
 		BackOff: a.cfg.CrashBackOff, MaxBackOff: a.cfg.MaxCrashBackOff,
 	}, pod.Deps{
 		Client: a.deps.Client, CRI: p.cri, Volumes: p.volumes, Images: p.images, Probes: p.probes, Status: p.status, Objects: p.objects,
-		Services: services, Node: p.reporter, Cgroups: groups, Turn: a.deps.Turn, Events: p.events, Logger: a.deps.Logger,
+		Services: services, Node: p.reporter, Cgroups: groups, Listening: a.Listening, Turn: a.deps.Turn, Events: p.events, Logger: a.deps.Logger,
 	})
 	p.gc = gc.New(gc.Policy{MinAge: a.cfg.ContainerMinAge, MaxPerContainer: a.cfg.MaxPerPodContainer, MaxContainers: a.cfg.MaxContainers},
 		p.cri, a.cfg.LogDir, p.pods.Known, a.deps.Logger)

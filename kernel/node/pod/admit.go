@@ -13,12 +13,16 @@ import (
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"k8s.io/klog/v2"
+
+	"pintle.dev/pintle/kernel/node/listener"
 )
 
 // admission is the node's own last check: what the scheduler saw may be outdated, and pods may name their node.
 type admission struct {
 	mu       sync.Mutex
 	admitted map[types.UID]*corev1.Pod
+	// listening are the ports that the kernel and the agent serve on; nil: none.
+	listening func() listener.Set
 }
 
 // admitted checks the pod against the node. Labels and taints may be newer than what is known here: the scheduler may
@@ -40,6 +44,10 @@ func (m *Manager) admitted(ctx context.Context, pod *corev1.Pod, running bool) *
 func (a *admission) check(pod *corev1.Pod, node *corev1.Node, running bool) *end {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	// Those that run already, too: their host port is what nobody gets past.
+	if e := a.hides(pod); e != nil {
+		return e
+	}
 	if !running && node != nil {
 		if e := a.refuse(pod, node); e != nil {
 			return e
@@ -103,6 +111,20 @@ func (a *admission) refuse(pod *corev1.Pod, node *corev1.Node) *end {
 	}
 	if _, untolerated := corev1helpers.FindMatchingUntoleratedTaint(klog.Background(), node.Spec.Taints, pod.Spec.Tolerations, func(t *corev1.Taint) bool { return t.Effect == corev1.TaintEffectNoExecute }, true); untolerated {
 		return &end{"TaintToleration", "Predicate TaintToleration failed: node(s) had taints that the pod didn't tolerate"}
+	}
+	return nil
+}
+
+// hides refuses a host port that the kernel or the agent listens on: the rules of the pod network would lead everybody
+// who calls them to the pod instead.
+func (a *admission) hides(pod *corev1.Pod) *end {
+	if a.listening == nil {
+		return nil
+	}
+	for _, p := range hostPorts(pod) {
+		if l, taken := a.listening().Taken(p.protocol, p.ip, p.number); taken {
+			return &end{"NodePorts", fmt.Sprintf("Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports: %s listens on host port %d", l.Owner, p.number)}
+		}
 	}
 	return nil
 }

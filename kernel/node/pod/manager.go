@@ -16,6 +16,7 @@ import (
 	"pintle.dev/pintle/kernel/node/container"
 	"pintle.dev/pintle/kernel/node/cri"
 	"pintle.dev/pintle/kernel/node/image"
+	"pintle.dev/pintle/kernel/node/listener"
 	"pintle.dev/pintle/kernel/node/object"
 	"pintle.dev/pintle/kernel/node/probe"
 	"pintle.dev/pintle/kernel/node/sandbox"
@@ -66,7 +67,7 @@ type Cgroups interface {
 	Remove(uid types.UID) error
 }
 
-// Deps are what a manager works with; all but Cgroups are required.
+// Deps are what a manager works with; all but Cgroups and Listening are required.
 type Deps struct {
 	Client   client.Interface
 	CRI      *cri.Client
@@ -78,9 +79,11 @@ type Deps struct {
 	Services func() ([]*corev1.Service, error)
 	Node     Node
 	Cgroups  Cgroups
-	Turn     func(context.Context) // nil: a round begins at once
-	Events   record.EventRecorder
-	Logger   *slog.Logger
+	// Listening are the ports that no pod may take; nil: none.
+	Listening func() listener.Set
+	Turn      func(context.Context) // nil: a round begins at once
+	Events    record.EventRecorder
+	Logger    *slog.Logger
 }
 
 // end says that a pod is over for a reason that is not in its containers.
@@ -145,6 +148,7 @@ func New(cfg Config, deps Deps) *Manager {
 		backoff: flowcontrol.NewBackOff(cfg.BackOff, cfg.MaxBackOff),
 	}
 	m.admit.admitted = map[types.UID]*corev1.Pod{}
+	m.admit.listening = deps.Listening
 	m.pool = worker.New(m.round)
 	return m
 }

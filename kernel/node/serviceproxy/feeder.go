@@ -13,9 +13,13 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
 
+	"pintle.dev/pintle/kernel/node/listener"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 	"pintle.dev/pintle/sdk/proxy"
 )
@@ -39,6 +43,8 @@ type Config struct {
 	// Client reads services and endpoint slices.
 	Client kubernetes.Interface
 	Logger *slog.Logger
+	// Listening are the ports of this machine that no service may take; nil: none.
+	Listening func() listener.Set
 	// Settle is how long changes gather before a diff is sent, at most.
 	// Default 10 ms: a rollout touches one service many times.
 	Settle time.Duration
@@ -49,6 +55,9 @@ type Feeder struct {
 	cfg      Config
 	services corelisters.ServiceLister
 	slices   cache.Indexer
+
+	events  record.EventRecorder
+	refused map[proxy.Name]string // what was last said about a service's addresses; session's alone
 
 	mu    sync.Mutex
 	dirty map[proxy.Name]bool
@@ -71,7 +80,7 @@ func New(cfg Config) (*Feeder, error) {
 	if cfg.Settle == 0 {
 		cfg.Settle = 10 * time.Millisecond
 	}
-	return &Feeder{cfg: cfg, dirty: map[proxy.Name]bool{}, wake: make(chan struct{}, 1), chosen: make(chan struct{})}, nil
+	return &Feeder{cfg: cfg, dirty: map[proxy.Name]bool{}, refused: map[proxy.Name]string{}, wake: make(chan struct{}, 1), chosen: make(chan struct{})}, nil
 }
 
 // Chosen is closed when a proxy was chosen; Choice then names it and says why
@@ -110,6 +119,10 @@ func (f *Feeder) Run(ctx context.Context) error {
 			return fmt.Errorf("service proxy: %w", err)
 		}
 	}
+	broadcaster := record.NewBroadcaster(record.WithContext(ctx))
+	defer broadcaster.Shutdown()
+	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: f.cfg.Client.CoreV1().Events("")})
+	f.events = broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "kube-proxy", Host: f.cfg.Options.NodeName})
 	ctx, cancel := context.WithCancel(ctx)
 	factory.StartWithContext(ctx)
 	defer factory.Shutdown()
@@ -294,6 +307,7 @@ func (f *Feeder) changes(names map[proxy.Name]bool) []*proxy.Change {
 			svc = nil
 		}
 		s := serviceOf(svc)
+		f.keepListeners(name, svc, s)
 		if s == nil {
 			out = append(out,
 				&proxy.Change{Change: &contractv1.ProxyChange_ServiceRemove{ServiceRemove: id}},

@@ -15,8 +15,10 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/ptr"
 
+	"pintle.dev/pintle/kernel/node/listener"
 	"pintle.dev/pintle/sdk/proxy"
 )
 
@@ -182,5 +184,56 @@ func TestServicesOfOtherProxies(t *testing.T) {
 	svc := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"service.kubernetes.io/service-proxy-name": "mesh"}}}
 	if serviceOf(svc) != nil {
 		t.Error("a service that another proxy has asked for is served")
+	}
+}
+
+// TestListenersAreKept: a service that wants the node's own address with a port that the kernel listens on is not
+// served there, however the address came to it; other addresses and ports are.
+func TestListenersAreKept(t *testing.T) {
+	listening := func() listener.Set { return listener.Set{{Owner: "the API server", Address: "0.0.0.0", Port: 6443}} }
+	for _, c := range []struct {
+		name     string
+		port     int32
+		protocol corev1.Protocol
+		ip       string
+		refused  bool
+	}{
+		{"the node's address", 6443, corev1.ProtocolTCP, "192.0.2.5", true},
+		{"loopback", 6443, corev1.ProtocolTCP, "127.0.0.1", true},
+		{"no protocol", 6443, "", "192.0.2.5", true},
+		{"another port", 443, corev1.ProtocolTCP, "192.0.2.5", false},
+		{"another protocol", 6443, corev1.ProtocolUDP, "192.0.2.5", false},
+		{"another machine's address", 6443, corev1.ProtocolTCP, "192.0.2.6", false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f, err := New(Config{
+				Candidates: []Candidate{{Name: "x"}}, Client: fake.NewClientset(), Logger: slog.New(slog.DiscardHandler),
+				Options: proxy.Options{NodeIPs: []string{"192.0.2.5"}}, Listening: listening,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			events := record.NewFakeRecorder(10)
+			f.events = events
+			name := proxy.Name{Namespace: "d", Name: "grab"}
+			svc := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name}, Spec: corev1.ServiceSpec{
+				ExternalIPs: []string{"198.51.100.1", c.ip},
+				Ports:       []corev1.ServicePort{{Name: "x", Protocol: corev1.ProtocolTCP, Port: 80}, {Protocol: c.protocol, Port: c.port}},
+			}}
+			svc.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: c.ip}}
+			for range 2 {
+				s := serviceOf(svc)
+				f.keepListeners(name, svc, s)
+				if slices.Contains(s.ExternalIps, c.ip) == c.refused || slices.Contains(s.LoadBalancerIps, c.ip) == c.refused || !slices.Contains(s.ExternalIps, "198.51.100.1") {
+					t.Errorf("served on %v and %v", s.ExternalIps, s.LoadBalancerIps)
+				}
+			}
+			if got := len(events.Events); got != map[bool]int{true: 1}[c.refused] {
+				t.Errorf("%d events", got)
+			}
+			if !slices.Contains(svc.Spec.ExternalIPs, c.ip) {
+				t.Error("the shared object was changed")
+			}
+		})
 	}
 }
