@@ -150,7 +150,7 @@ func New(cfg *config.Config, o Options) (_ *Kernel, err error) {
 	}
 	k.api, err = api.New(api.Config{
 		DataDir: cfg.DataDir, BindAddress: cfg.API.BindAddress, Port: cfg.API.Port,
-		StoreHandler: k.maintenance.handler, InspectHandler: k.inspect, ConfigzHandler: http.HandlerFunc(k.configz), Collectors: append(k.maintenance.collectors, k.host.Collector(), k.schedulerMetrics, k.eventMetrics), Metrics: k.host.Metrics, Tracing: k.tracing, Admission: k.reviews,
+		StoreHandler: k.maintenance.handler, InspectHandler: k.inspect, ConfigzHandler: http.HandlerFunc(k.configz), Collectors: append(k.maintenance.collectors, k.host.Collector(), k.schedulerMetrics, k.eventMetrics), Metrics: k.host.Metrics, Tracing: k.tracing, Admission: k,
 		AdvertiseAddress: cfg.API.AdvertiseAddress, ServiceCIDR: cfg.API.ServiceCIDR, NodePortRange: cfg.API.NodePortRange,
 		MaxInFlight: cfg.API.MaxInflight, MaxMutatingInFlight: cfg.API.MaxMutatingInflight,
 		Plugins: k.host, PluginHost: hostIdentity.Name,
@@ -204,6 +204,7 @@ func (k *Kernel) Run(ctx context.Context) error {
 }
 
 func (k *Kernel) run(ctx context.Context) error {
+	k.recallPlugins(ctx)
 	k.parts.start("api server", k.api.Run, nil)
 	// The plugin host loads its modules while the API comes up; what it writes
 	// to the API it writes when the API answers.

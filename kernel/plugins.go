@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -231,8 +232,9 @@ type reviewed struct {
 	plugins []review.Plugin
 }
 
-// reviews hands the API server the admission plugins that run; it is asked a request.
-func (k *Kernel) reviews() ([]review.Plugin, bool) {
+// Reviews hands the API server the admission plugins that are in use; it is asked
+// a request.
+func (k *Kernel) Reviews() ([]review.Plugin, bool) {
 	of, ok := k.host.Admissions()
 	if len(of) == 0 {
 		return nil, ok
@@ -246,4 +248,19 @@ func (k *Kernel) reviews() ([]review.Plugin, bool) {
 	}
 	k.reviewed.Store(r)
 	return r.plugins, ok
+}
+
+// Reviewing is closed when Reviews knows the admission plugins.
+func (k *Kernel) Reviewing() <-chan struct{} { return k.host.Ready() }
+
+// recallPlugins tells the plugin host what Plugin objects asked for when the last
+// kernel ended, before the API answers anybody. Where the store cannot say it now,
+// requests that may have to be reviewed wait until it does.
+func (k *Kernel) recallPlugins(ctx context.Context) {
+	list, err := k.api.StoredPlugins(ctx)
+	if err != nil {
+		k.log.Warn("what Plugin objects ask for is not known yet; requests wait for it", "error", err)
+		return
+	}
+	k.host.Recall(list)
 }

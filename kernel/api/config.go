@@ -53,7 +53,7 @@ type Config struct {
 	InspectHandler http.Handler
 	// ConfigzHandler tells what runs, at /configz; may be nil.
 	ConfigzHandler http.Handler
-	// Admission lists the plugins that review requests; may be nil.
+	// Admission has the plugins that review requests; may be nil.
 	Admission review.Source
 	// Collectors add to what /metrics tells; may be nil.
 	Collectors []prometheus.Collector

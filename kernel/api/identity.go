@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"net/http"
+	"slices"
 
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -15,6 +16,15 @@ type identityKey struct{}
 
 func withIdentity(ctx context.Context, u user.Info) context.Context {
 	return context.WithValue(ctx, identityKey{}, u)
+}
+
+// standsFor tells requests that came in with one of the identities, and act as it:
+// not those of others who are called so, nor those of who impersonates it.
+func standsFor(names ...string) func(ctx context.Context, u user.Info) bool {
+	return func(ctx context.Context, u user.Info) bool {
+		in, ok := ctx.Value(identityKey{}).(user.Info)
+		return ok && u != nil && u.GetName() == in.GetName() && slices.Contains(names, u.GetName())
+	}
 }
 
 // authenticateIdentity accepts requests whose context carries an identity.

@@ -89,7 +89,7 @@ func (s *Server) secure() error {
 		}
 	}
 	s.admit, err = admission.NewChain(admission.Deps{Client: client, Informers: s.informers, Stop: s.stopping.Done(),
-		Plugins: s.cfg.Plugins, PluginHost: s.cfg.PluginHost, Review: s.cfg.Admission})
+		Plugins: s.cfg.Plugins, PluginHost: s.cfg.PluginHost, Review: s.cfg.Admission, Own: standsFor(user.APIServerUser, s.cfg.PluginHost)})
 	return err
 }
 

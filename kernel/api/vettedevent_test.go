@@ -199,12 +199,20 @@ func (a *auditor) Review(_ context.Context, request []byte) ([]byte, error) {
 	return fmt.Appendf(nil, `{"allowed":%t}`, r.Name != "b2"), nil
 }
 
+// reviewers are the plugins that review, which may change.
+type reviewers struct {
+	atomic.Pointer[[]review.Plugin]
+}
+
+func (r *reviewers) Reviews() ([]review.Plugin, bool) { return *r.Load(), true }
+func (r *reviewers) Reviewing() <-chan struct{}       { return nil }
+
 // Where a plugin reviews events, each of a batch is reviewed, from when it is there.
 func TestEventsAreReviewed(t *testing.T) {
-	var plugins atomic.Pointer[[]review.Plugin]
+	var plugins reviewers
 	plugins.Store(&[]review.Plugin{})
 	s, _ := startWith(t, t.TempDir(), func(c *api.Config) {
-		c.Admission = func() ([]review.Plugin, bool) { return *plugins.Load(), true }
+		c.Admission = &plugins
 	})
 	create := func(names ...string) []error {
 		var batch []*eventsv1.Event

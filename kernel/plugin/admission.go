@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -11,8 +12,10 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"k8s.io/utils/ptr"
 
 	"pintle.dev/pintle/sdk"
+	"pintle.dev/pintle/sdk/apis/kernel/v1alpha1"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
 
@@ -26,27 +29,55 @@ const (
 	maxReviewers = 4
 )
 
-// Admission is an admission plugin that the configuration enables.
+// Admission is an admission plugin that is in use: the configuration or a Plugin
+// object enables it.
 type Admission struct {
 	name   string
-	unit   *unit
+	unit   *unit  // nil: it is wished for and does not run
+	absent string // why
 	index  int
 	phase  string
 	rules  []*contractv1.AdmissionRule
 	ignore bool
 }
 
-// Admissions are the enabled admission plugins in the order of the
-// configuration; not ok: the host has not started yet, and there are some.
+// absentError says why an admission plugin that is in use cannot be asked.
+type absentError struct{ error }
+
+// Unavailable tells the API that it is not the request's fault.
+func (absentError) Unavailable() bool { return true }
+
+// Admissions are the admission plugins in use: those of the configuration in its
+// order, then those of Plugin objects, and at last those that an object asks for
+// and that cannot be had, which refuse what they would be asked. Not ok: it is not
+// known yet, and there may be some.
 func (h *Host) Admissions() (list []*Admission, ok bool) {
 	if p := h.admissions.Load(); p != nil {
 		return *p, true
 	}
-	return nil, len(h.present().cfg.Admission) == 0
+	return nil, h.unreviewed.Load() && len(h.present().cfg.Admission) == 0
+}
+
+// Recall is told the Plugin objects as they are stored, before anybody is served:
+// where none of them asks for an admission plugin, nobody has to wait for one.
+func (h *Host) Recall(list []v1alpha1.Plugin) {
+	h.unreviewed.Store(!slices.ContainsFunc(list, func(o v1alpha1.Plugin) bool {
+		return o.Spec.Kind == v1alpha1.PluginKindAdmission && ptr.Deref(o.Spec.Enabled, true)
+	}))
+}
+
+// asksForReview reports whether an object enables an admission plugin on its own
+// account: what only repeats the configuration ends with that.
+func asksForReview(o *v1alpha1.Plugin) bool {
+	if o == nil || o.Spec.Kind != v1alpha1.PluginKindAdmission || !ptr.Deref(o.Spec.Enabled, true) {
+		return false
+	}
+	last, _ := configuredOf(o)
+	return string(last["enabled"]) != "true"
 }
 
 // newAdmissions are the admission plugins of a plan whose units have started.
-func newAdmissions(p *plan) ([]*Admission, error) {
+func (h *Host) newAdmissions(p *plan) ([]*Admission, error) {
 	list := []*Admission{}
 	for _, name := range p.cfg.Admission {
 		u, e := holder(p.units, name, sdk.KindAdmission)
@@ -64,7 +95,42 @@ func newAdmissions(p *plan) ([]*Admission, error) {
 		}
 		list = append(list, &Admission{name: name, unit: u, index: i, phase: d.GetPhase(), rules: d.GetRules(), ignore: p.ignores(u, e)})
 	}
-	return list, nil
+	return append(list, h.absentAdmissions(p)...), nil
+}
+
+// absentAdmissions stand for the admission plugins that objects ask for and that
+// the plan does not have: what they would be asked about is refused, and not let
+// through.
+func (h *Host) absentAdmissions(p *plan) []*Admission {
+	h.objects.mu.Lock()
+	defer h.objects.mu.Unlock()
+	var list []*Admission
+	for _, name := range slices.Sorted(maps.Keys(h.objects.seen)) {
+		t := h.objects.seen[name]
+		if !asksForReview(t.known) || slices.Contains(p.cfg.Admission, name) || p.specs[name] != nil && t.refusal == nil {
+			continue
+		}
+		why := "its bundle " + t.known.Spec.Bundle + " is not loaded"
+		if t.refusal != nil {
+			why = t.refusal.message
+		}
+		list = append(list, &Admission{
+			name: name, absent: "it is enabled and not in force: " + why + "; mend that, or disable it with pintle plugin disable " + name,
+			phase: sdk.PhaseValidating, ignore: t.known.Spec.OnFailure == v1alpha1.PluginFailureIgnore,
+		})
+	}
+	return list
+}
+
+// renewAdmissions notes which admission plugins are absent now.
+func (h *Host) renewAdmissions() {
+	before := h.admissions.Load()
+	if before == nil {
+		return // the start makes the first
+	}
+	list := slices.DeleteFunc(slices.Clone(*before), func(a *Admission) bool { return a.unit == nil })
+	list = append(list, h.absentAdmissions(h.present())...)
+	h.admissions.Store(&list)
 }
 
 // Name is the plugin's.
@@ -78,6 +144,9 @@ func (a *Admission) IgnoresFailure() bool { return a.ignore }
 
 // Matches reports whether the plugin is asked about a request.
 func (a *Admission) Matches(operation, group, version, resource, subresource string) bool {
+	if a.unit == nil {
+		return true // nobody knows what it would be asked
+	}
 	return slices.ContainsFunc(a.rules, func(r *contractv1.AdmissionRule) bool {
 		return slices.Contains(r.GetOperations(), operation) && slices.ContainsFunc(r.GetResources(), func(pattern string) bool {
 			return matchesResource(pattern, group, version, resource, subresource)
@@ -117,6 +186,9 @@ func coreVersion(s string) bool {
 // returns its AdmissionResponse, both as JSON. It may be called from several
 // goroutines.
 func (a *Admission) Review(ctx context.Context, request []byte) ([]byte, error) {
+	if a.unit == nil {
+		return nil, absentError{errors.New(a.absent)}
+	}
 	ctx, cancel := context.WithTimeout(ctx, a.unit.call*reviewFactor)
 	defer cancel()
 	began := time.Now()

@@ -49,6 +49,8 @@ type Host struct {
 
 	// admissions are the enabled admission plugins; nil before the first start.
 	admissions atomic.Pointer[[]*Admission]
+	// unreviewed: no object that is stored asks for an admission plugin.
+	unreviewed atomic.Bool
 
 	// mu guards the plan in force.
 	mu   sync.Mutex
@@ -191,7 +193,7 @@ func (h *Host) begin(ctx context.Context) (api *publisher, err error) {
 	if err != nil {
 		return nil, err
 	}
-	reviews, err := newAdmissions(p)
+	reviews, err := h.newAdmissions(p)
 	if err != nil {
 		return nil, err
 	}

@@ -194,7 +194,7 @@ func (h *Host) deletePlugins(ctx context.Context, api *publisher) error {
 	p := h.present()
 	for name, t := range h.objects.seen {
 		old := t.known
-		if old == nil || t.settled != old || p.specs[name] != nil || old.Labels[managedLabel] != managedByHost ||
+		if old == nil || t.settled != old || p.specs[name] != nil || asksForReview(old) || old.Labels[managedLabel] != managedByHost ||
 			slices.Contains(p.cfg.Silent, string(old.Spec.Kind)) {
 			continue
 		}

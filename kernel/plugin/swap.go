@@ -112,7 +112,7 @@ func (h *Host) apply(next *plan) error {
 	policies, err := h.policies(next, reconfigurations)
 	var reviews []*Admission
 	if err == nil {
-		reviews, err = newAdmissions(next)
+		reviews, err = h.newAdmissions(next)
 	}
 	if err == nil {
 		h.turn(policies)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -192,6 +193,9 @@ func (h *Host) lay(before *plan, changes []change, try func(*plan) error) (*plan
 			return nil, err
 		}
 		next, err := h.newPlan(p.base, w, p)
+		if err == nil {
+			err = next.unmet(changes)
+		}
 		if err == nil && try != nil {
 			err = try(next)
 		}
@@ -212,6 +216,16 @@ func (h *Host) lay(before *plan, changes []change, try func(*plan) error) (*plan
 		p = next
 	}
 	return p, refusals
+}
+
+// unmet finds admission plugins that changes ask for and that a plan does not have.
+func (p *plan) unmet(changes []change) error {
+	for _, c := range changes {
+		if asksForReview(c.now) && p.specs[c.name] == nil {
+			return fmt.Errorf("plugin %s: its bundle %s is not loaded", c.name, c.now.Spec.Bundle)
+		}
+	}
+	return nil
 }
 
 func refusalOf(err error) *refusal {
@@ -359,6 +373,7 @@ func (h *Host) settleObjects(changes []change, refusals map[string]*refusal) {
 	for name, r := range refusals {
 		h.log.Warn("the spec of a Plugin object is not in force", "object", name, "reason", r.reason, "error", r.message)
 	}
+	h.renewAdmissions()
 	signal(h.objects.told)
 }
 
@@ -408,12 +423,13 @@ func (h *Host) observe() {
 }
 
 // own leaves out what is said of plugins that are not loaded by objects that a
-// host made: those are on their way out.
+// host made: those are on their way out, but for an admission plugin that somebody
+// enabled, without which nothing passes.
 func (h *Host) own(changes []change) []change {
 	p := h.present()
 	var out, rest []change
 	for _, c := range changes {
-		if o := cmp.Or(c.now, c.old); o == nil || p.specs[c.name] == nil && o.Labels[managedLabel] == managedByHost {
+		if o := cmp.Or(c.now, c.old); o == nil || p.specs[c.name] == nil && o.Labels[managedLabel] == managedByHost && !asksForReview(c.now) {
 			rest = append(rest, c)
 			continue
 		}

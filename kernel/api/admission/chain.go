@@ -36,8 +36,10 @@ type Deps struct {
 	// user as whom it writes them.
 	Plugins    pluginspec.Host
 	PluginHost string
-	// Review lists the kernel's plugins that review requests; may be nil.
+	// Review has the kernel's plugins that review requests; may be nil. Own are
+	// the requests that they do not review.
 	Review review.Source
+	Own    review.Own
 }
 
 // Chain is the plugins in their order.
@@ -74,14 +76,11 @@ func NewChain(deps Deps) (*Chain, error) {
 	if err != nil {
 		return nil, fmt.Errorf("admission: pod security: %w", err)
 	}
-	if deps.Review == nil {
-		deps.Review = func() ([]review.Plugin, bool) { return nil, true }
-	}
 	quotas, err := newQuota(deps)
 	if err != nil {
 		return nil, fmt.Errorf("admission: resource quota: %w", err)
 	}
-	reviewer := review.New(deps.Review)
+	reviewer := review.New(deps.Review, deps.Own)
 	return &Chain{admission.NewChainHandler(
 		namespaces,
 		limitranger.New(deps.Client, deps.Informers),

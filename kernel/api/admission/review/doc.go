@@ -9,10 +9,12 @@
 // look at their rules.
 //
 // A plugin that cannot answer refuses the request, unless it is to be ignored
-// then. Plugin objects themselves are not reviewed: what refuses everything can
-// still be switched off. Nor is what the API server itself writes, such as the
-// system's namespaces, roles and the kubernetes service: a server that could not
-// would not start, and nobody could switch anything off.
+// then. Before the plugins are known a request waits, and is refused after a few
+// seconds. Plugin objects themselves are not reviewed: what refuses everything can
+// still be switched off. Nor is what the kernel itself writes to start: the API
+// server the system's namespaces and roles, the plugin host the plugins' roles. A
+// kernel that could not would not start, and nobody could switch anything off.
+// Who is the kernel the way in says, and not a name.
 //
 // It knows plugins as an interface and must not import kernel/plugin.
 package review

@@ -9,7 +9,7 @@ import (
 	"net/http"
 	"reflect"
 	"slices"
-	"strings"
+	"time"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	admissionv1 "k8s.io/api/admission/v1"
@@ -31,7 +31,17 @@ const (
 	maxPatch = 10_000
 	// maxWarnings bounds what a user is told for one plugin, as upstream for a webhook.
 	maxWarnings = 10
+	// maxWait is how long a request waits for plugins that are starting; retryAfter
+	// is what a client is told to wait, in seconds, that asked too early.
+	maxWait, retryAfter = 5 * time.Second, 1
 )
+
+// Unavailable is an error of a plugin that is in use and does not run: the
+// request could be made later.
+type Unavailable interface {
+	error
+	Unavailable() bool
+}
 
 // Plugin is one admission plugin.
 type Plugin interface {
@@ -45,13 +55,28 @@ type Plugin interface {
 	Review(ctx context.Context, request []byte) ([]byte, error)
 }
 
-// Source lists the plugins in the order in which they are asked; not ok: they
-// are not known yet, and there are some.
-type Source func() (plugins []Plugin, ok bool)
+// Source has the plugins of the kernel.
+type Source interface {
+	// Reviews lists the plugins in the order in which they are asked; not ok: they
+	// are not known yet, and there may be some.
+	Reviews() (plugins []Plugin, ok bool)
+	// Reviewing is closed when they are known.
+	Reviewing() <-chan struct{}
+}
+
+// none is the source where there are no plugins.
+type none struct{}
+
+func (none) Reviews() ([]Plugin, bool)  { return nil, true }
+func (none) Reviewing() <-chan struct{} { return nil }
+
+// Own reports whether a request is the kernel's own, which is not reviewed.
+type Own func(ctx context.Context, u user.Info) bool
 
 // Reviewer implements admission.MutationInterface and ValidationInterface.
 type Reviewer struct {
-	plugins Source
+	source Source
+	own    Own
 }
 
 var (
@@ -60,7 +85,16 @@ var (
 )
 
 // New returns a reviewer over the plugins of a source, which is asked a request.
-func New(plugins Source) *Reviewer { return &Reviewer{plugins: plugins} }
+// A nil source has none; a nil own knows no request of the kernel's.
+func New(source Source, own Own) *Reviewer {
+	if source == nil {
+		source = none{}
+	}
+	if own == nil {
+		own = func(context.Context, user.Info) bool { return false }
+	}
+	return &Reviewer{source: source, own: own}
+}
 
 // Handles implements admission.Interface.
 func (r *Reviewer) Handles(admission.Operation) bool { return true }
@@ -77,7 +111,7 @@ func (r *Reviewer) Validate(ctx context.Context, a admission.Attributes, o admis
 
 // Reviews reports whether any plugin is asked about such requests, or may be: they are not known yet.
 func (r *Reviewer) Reviews(a admission.Attributes) bool {
-	plugins, ok := r.plugins()
+	plugins, ok := r.source.Reviews()
 	return !ok || slices.ContainsFunc(plugins, func(p Plugin) bool { return matches(p, a) })
 }
 
@@ -87,12 +121,12 @@ func matches(p Plugin, a admission.Attributes) bool {
 }
 
 func (r *Reviewer) review(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces, mutating bool) error {
-	if a.GetResource().Group == v1alpha1.GroupName || a.GetUserInfo() != nil && a.GetUserInfo().GetName() == user.APIServerUser {
+	if a.GetResource().Group == v1alpha1.GroupName || r.own(ctx, a.GetUserInfo()) {
 		return nil
 	}
-	plugins, ok := r.plugins()
-	if !ok && !own(a) {
-		return apierrors.NewServiceUnavailable("admission plugins are starting; try again")
+	plugins, err := r.known(ctx)
+	if err != nil {
+		return err
 	}
 	var request []byte
 	for _, p := range plugins {
@@ -100,7 +134,6 @@ func (r *Reviewer) review(ctx context.Context, a admission.Attributes, o admissi
 			continue
 		}
 		if request == nil {
-			var err error
 			if request, err = encode(a, o); err != nil {
 				return apierrors.NewInternalError(fmt.Errorf("admission plugin %q: encode the request: %w", p.Name(), err))
 			}
@@ -116,10 +149,25 @@ func (r *Reviewer) review(ctx context.Context, a admission.Attributes, o admissi
 	return nil
 }
 
-// own reports whether a part of the kernel asks: it must be able to start
-// before there are plugins.
-func own(a admission.Attributes) bool {
-	return a.GetUserInfo() != nil && strings.HasPrefix(a.GetUserInfo().GetName(), "system:")
+// known are the plugins, as soon as they are known. Who asks before waits a
+// moment, and is refused then: a request that nobody reviewed is not carried out.
+func (r *Reviewer) known(ctx context.Context) ([]Plugin, error) {
+	plugins, ok := r.source.Reviews()
+	if ok {
+		return plugins, nil
+	}
+	wait, cancel := context.WithTimeout(ctx, maxWait)
+	defer cancel()
+	select {
+	case <-r.source.Reviewing():
+		if plugins, ok = r.source.Reviews(); ok {
+			return plugins, nil
+		}
+	case <-wait.Done():
+	}
+	refused := apierrors.NewServiceUnavailable("admission plugins are starting, and have to review this request; try again")
+	refused.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: retryAfter}
+	return nil, refused
 }
 
 // ask asks one plugin and does what it answers.
@@ -141,7 +189,11 @@ func ask(ctx context.Context, p Plugin, request []byte, a admission.Attributes, 
 		if p.IgnoresFailure() {
 			return false, nil
 		}
-		return false, apierrors.NewInternalError(fmt.Errorf("failed calling admission plugin %q: %w", p.Name(), err))
+		err = fmt.Errorf("failed calling admission plugin %q: %w", p.Name(), err)
+		if gone := Unavailable(nil); errors.As(err, &gone) && gone.Unavailable() {
+			return false, apierrors.NewServiceUnavailable(err.Error())
+		}
+		return false, apierrors.NewInternalError(err)
 	}
 	for i, text := range response.Warnings {
 		if i == maxWarnings {

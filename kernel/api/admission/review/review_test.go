@@ -7,10 +7,12 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/conversion"
@@ -45,6 +47,12 @@ func (f *fake) Review(_ context.Context, request []byte) ([]byte, error) {
 	f.asked = append(f.asked, r)
 	return []byte(f.answer), f.err
 }
+
+// plugins is a source that knows its plugins.
+type plugins []Plugin
+
+func (p plugins) Reviews() ([]Plugin, bool)  { return p, true }
+func (p plugins) Reviewing() <-chan struct{} { return nil }
 
 // warnings records what users are told.
 type warnings []string
@@ -86,7 +94,7 @@ func TestReview(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "d"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "a"}}}}
 			a := admission.NewAttributesRecord(pod, nil, corev1.SchemeGroupVersion.WithKind("Pod"), "d", "p", corev1.SchemeGroupVersion.WithResource("pods"), "", admission.Create, &metav1.CreateOptions{}, false, &user.DefaultInfo{Name: "ann", Groups: []string{"g"}})
-			r := New(func() ([]Plugin, bool) { return []Plugin{test.plugin}, true })
+			r := New(plugins{test.plugin}, nil)
 			var told warnings
 			ctx := warning.WithWarningRecorder(t.Context(), &told)
 			o := admission.NewObjectInterfacesFromScheme(scheme.Scheme)
@@ -127,15 +135,19 @@ func TestReview(t *testing.T) {
 	}
 }
 
-// What the server itself writes passes by: it must be able to start.
-func TestReviewOfTheServer(t *testing.T) {
-	for name, asked := range map[string]int{user.APIServerUser: 0, "system:serviceaccount:a:b": 1} {
+// What the kernel itself writes passes by: it must be able to start. Nobody gets
+// by for their name.
+func TestReviewOfTheKernel(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		own  bool
+	}{{user.APIServerUser, true}, {user.APIServerUser, false}, {"system:pintle:plugin-host", false}, {"system:serviceaccount:a:b", false}, {"system:node:n", false}} {
 		refuses := &fake{answer: `{"allowed":false}`}
-		r := New(func() ([]Plugin, bool) { return []Plugin{refuses}, true })
-		a := admission.NewAttributesRecord(&corev1.Service{}, nil, corev1.SchemeGroupVersion.WithKind("Service"), "d", "s", corev1.SchemeGroupVersion.WithResource("services"), "", admission.Create, &metav1.CreateOptions{}, false, &user.DefaultInfo{Name: name})
+		r := New(plugins{refuses}, func(_ context.Context, u user.Info) bool { return test.own && u.GetName() == test.name })
+		a := admission.NewAttributesRecord(&corev1.Service{}, nil, corev1.SchemeGroupVersion.WithKind("Service"), "d", "s", corev1.SchemeGroupVersion.WithResource("services"), "", admission.Create, &metav1.CreateOptions{}, false, &user.DefaultInfo{Name: test.name})
 		err := r.Validate(t.Context(), a, admission.NewObjectInterfacesFromScheme(scheme.Scheme))
-		if (err != nil) != (asked > 0) || len(refuses.asked) != asked {
-			t.Errorf("%s: error %v, asked %d times, want %d", name, err, len(refuses.asked), asked)
+		if (err == nil) != test.own || (len(refuses.asked) == 0) != test.own {
+			t.Errorf("%s, own %v: error %v, asked %d times", test.name, test.own, err, len(refuses.asked))
 		}
 	}
 }
@@ -144,9 +156,7 @@ func TestReviewOfCustomResources(t *testing.T) {
 	kind := schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Toy"}
 	toy := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "example.com/v1", "kind": "Toy", "metadata": map[string]any{"name": "t"}}}
 	a := admission.NewAttributesRecord(toy, nil, kind, "d", "t", kind.GroupVersion().WithResource("toys"), "", admission.Create, nil, false, &user.DefaultInfo{Name: "ann"})
-	r := New(func() ([]Plugin, bool) {
-		return []Plugin{&fake{mutates: true, answer: patched(`[{"op":"add","path":"/spec","value":{"colour":"red"}}]`)}}, true
-	})
+	r := New(plugins{&fake{mutates: true, answer: patched(`[{"op":"add","path":"/spec","value":{"colour":"red"}}]`)}}, nil)
 	if err := r.Admit(t.Context(), a, admission.NewObjectInterfacesFromScheme(scheme.Scheme)); err != nil {
 		t.Fatal(err)
 	}
@@ -180,7 +190,7 @@ func TestReviewOfConvertedObjects(t *testing.T) {
 	event := &corev1.Event{ObjectMeta: metav1.ObjectMeta{Name: "e", Namespace: "d"}, InvolvedObject: corev1.ObjectReference{Name: "p"}, Message: "before"}
 	a := admission.NewAttributesRecord(event, nil, eventsv1.SchemeGroupVersion.WithKind("Event"), "d", "e", eventsv1.SchemeGroupVersion.WithResource("events"), "", admission.Create, nil, false, &user.DefaultInfo{Name: "ann"})
 	mutating, validating := &fake{mutates: true, answer: patched(`[{"op":"replace","path":"/note","value":"after"}]`)}, &fake{answer: `{"allowed":true}`}
-	r := New(func() ([]Plugin, bool) { return []Plugin{mutating, validating}, true })
+	r := New(plugins{mutating, validating}, nil)
 	o := admission.NewObjectInterfacesFromScheme(convertible)
 	if err := errors.Join(r.Admit(t.Context(), a, o), r.Validate(t.Context(), a, o)); err != nil {
 		t.Fatal(err)
@@ -196,33 +206,91 @@ func TestReviewOfConvertedObjects(t *testing.T) {
 	}
 }
 
-// Before plugins have started, users wait and the kernel's own parts do not;
-// Plugin objects are never reviewed.
+// starting is a source whose plugins become known when known is closed.
+type starting struct {
+	known   chan struct{}
+	plugins plugins
+}
+
+func (s starting) Reviews() ([]Plugin, bool) {
+	select {
+	case <-s.known:
+		return s.plugins, true
+	default:
+		return nil, false
+	}
+}
+
+func (s starting) Reviewing() <-chan struct{} { return s.known }
+
+// Before the plugins are known nobody passes but the kernel, whatever they are
+// called: a request waits, and is reviewed or refused then. Plugin objects are
+// never reviewed.
 func TestReviewBeforeTheStart(t *testing.T) {
-	refusing := &fake{answer: `{"allowed":false}`}
+	const (
+		passes = iota
+		waits  // and is refused by the plugin
+		refused
+	)
 	tests := map[string]struct {
-		ready       bool
 		group, user string
-		refused     bool
+		own         bool
+		patient     bool
+		want        int
 	}{
-		"a user waits":                {false, "", "ann", true},
-		"the kernel does not":         {false, "", "system:kube-scheduler", false},
-		"all are reviewed afterwards": {true, "", "system:kube-scheduler", true},
-		"plugins are never reviewed":  {true, "kernel.pintle.dev", "ann", false},
+		"a user":                       {user: "ann", want: refused},
+		"a user who waits":             {user: "ann", patient: true, want: waits},
+		"a service account":            {user: "system:serviceaccount:d:default", want: refused},
+		"a service account that waits": {user: "system:serviceaccount:d:default", patient: true, want: waits},
+		"a node":                       {user: "system:node:n", want: refused},
+		"nobody":                       {user: user.Anonymous, want: refused},
+		"who is called as the server":  {user: user.APIServerUser, want: refused},
+		"who is called as the host":    {user: "system:pintle:plugin-host", want: refused},
+		"the server":                   {user: user.APIServerUser, own: true, want: passes},
+		"a plugin object":              {group: "kernel.pintle.dev", user: "ann", want: passes},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			var object runtime.Object = &corev1.Pod{}
-			a := admission.NewAttributesRecord(object, nil, corev1.SchemeGroupVersion.WithKind("Pod"), "d", "p", schema.GroupVersionResource{Group: test.group, Version: "v1", Resource: "things"}, "", admission.Create, nil, false, &user.DefaultInfo{Name: test.user})
-			r := New(func() ([]Plugin, bool) {
-				if !test.ready {
-					return nil, false
+			synctest.Test(t, func(t *testing.T) {
+				a := admission.NewAttributesRecord(&corev1.Pod{}, nil, corev1.SchemeGroupVersion.WithKind("Pod"), "d", "p", schema.GroupVersionResource{Group: test.group, Version: "v1", Resource: "things"}, "", admission.Create, nil, false, &user.DefaultInfo{Name: test.user})
+				source := starting{known: make(chan struct{}), plugins: plugins{&fake{answer: `{"allowed":false}`}}}
+				r := New(source, func(context.Context, user.Info) bool { return test.own })
+				done := make(chan error, 1)
+				go func() { done <- r.Validate(t.Context(), a, admission.NewObjectInterfacesFromScheme(scheme.Scheme)) }()
+				synctest.Wait()
+				if test.patient {
+					close(source.known)
 				}
-				return []Plugin{refusing}, true
+				err := <-done
+				switch {
+				case test.want == passes && err != nil:
+					t.Errorf("error %v", err)
+				case test.want == waits && !apierrors.IsForbidden(err):
+					t.Errorf("error %v, want the plugin's", err)
+				case test.want == refused && (!apierrors.IsServiceUnavailable(err) || !strings.Contains(err.Error(), "admission plugins are starting")):
+					t.Errorf("error %v, want that they are starting", err)
+				}
+				if seconds, ok := apierrors.SuggestsClientDelay(err); test.want == refused && (!ok || seconds != retryAfter) {
+					t.Errorf("told to wait %d s, %v", seconds, ok)
+				}
 			})
-			if err := r.Validate(t.Context(), a, admission.NewObjectInterfacesFromScheme(scheme.Scheme)); (err != nil) != test.refused {
-				t.Errorf("error %v, want one: %v", err, test.refused)
-			}
 		})
+	}
+}
+
+// gone is what a plugin that does not run answers.
+type gone struct{ error }
+
+func (gone) Unavailable() bool { return true }
+
+// A plugin that is in use and does not run refuses with 503, and why.
+func TestReviewOfWhatIsGone(t *testing.T) {
+	a := admission.NewAttributesRecord(&corev1.Pod{}, nil, corev1.SchemeGroupVersion.WithKind("Pod"), "d", "p", corev1.SchemeGroupVersion.WithResource("pods"), "", admission.Create, nil, false, &user.DefaultInfo{Name: "ann"})
+	err := New(plugins{&fake{err: gone{errors.New("it is not loaded")}}}, nil).Validate(t.Context(), a, admission.NewObjectInterfacesFromScheme(scheme.Scheme))
+	if !apierrors.IsServiceUnavailable(err) || !strings.Contains(err.Error(), `failed calling admission plugin "fake": it is not loaded`) {
+		t.Errorf("error %v", err)
+	}
+	if err := New(plugins{&fake{ignores: true, err: gone{errors.New("it is not loaded")}}}, nil).Validate(t.Context(), a, admission.NewObjectInterfacesFromScheme(scheme.Scheme)); err != nil {
+		t.Errorf("ignored: %v", err)
 	}
 }
