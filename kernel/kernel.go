@@ -391,6 +391,18 @@ func prepareDirectories(data string, users bool) (directories, error) {
 	return d, nil
 }
 
+// guarded are the folders that no pod may see.
+func (d directories) guarded() []string {
+	dirs := []string{d.data}
+	if filepath.Dir(d.run) != d.data {
+		dirs = append(dirs, d.run)
+	}
+	if d.shared != "" {
+		dirs = append(dirs, d.shared)
+	}
+	return dirs
+}
+
 // keptFromOthers returns an error when other users could change what is in dir;
 // with owned, also when dir is not this user's alone.
 func keptFromOthers(dir string, owned bool) error {

@@ -72,6 +72,7 @@ func (k *Kernel) startNode(ctx context.Context, cfg *config.Config) error {
 		NodeName: name, Labels: cfg.Node.Labels, RuntimeName: cfg.Node.Runtime, CRIEndpoint: endpoint.Socket,
 		RootDir: k.dirs.pods, LogDir: k.dirs.logs, Port: cfg.Node.KubeletPort, PodCIDR: cfg.Node.PodCIDR,
 		KubeletVersion: api.GitVersion, MaxPods: cfg.Node.MaxPods, NodeIP: ip.String(), CgroupRoot: cgroupRoot(),
+		Guarded:        k.dirs.guarded(),
 		Listening:      listener.Set{{Owner: "the API server", Address: cfg.API.BindAddress, Port: int32(k.api.Port())}},
 		SeccompDefault: cfg.Node.SeccompDefault, SeccompWaived: cfg.Node.SeccompWaived,
 	}, node.Deps{

@@ -68,6 +68,8 @@ type Config struct {
 	CgroupRoot string
 	// DefaultRuntimeHandler is the CRI handler for pods without a RuntimeClass. Default "".
 	DefaultRuntimeHandler string
+	// Guarded are directories of this machine that no hostPath volume may show: the kernel's own.
+	Guarded []string
 	// Listening are ports of this machine that the kernel serves on; the agent adds its own. Pods do not get them.
 	Listening listener.Set
 	// SeccompDefault gives containers that name no seccomp profile the runtime's. SeccompWaived lets containers run

@@ -124,7 +124,7 @@ func (a *Agent) build(ctx context.Context, services func() ([]*corev1.Service, e
 			}
 			return nil
 		},
-		Logger: a.deps.Logger,
+		Guarded: a.cfg.Guarded, Logger: a.deps.Logger,
 	})
 	p.images = image.NewPuller(image.Config{Serialize: a.cfg.SerializeImagePulls, MaxParallel: a.cfg.MaxParallelImagePulls}, p.cri,
 		func(o *corev1.Pod, name, eventType, reason, message string) {

@@ -37,11 +37,11 @@ func (m *Manager) Mounts(in ContainerInput) ([]*runtimeapi.Mount, error) {
 	for i := range in.Container.VolumeMounts {
 		vm := &in.Container.VolumeMounts[i]
 		hostsMounted = hostsMounted || vm.MountPath == "/etc/hosts"
-		mount, err := m.volumeMount(in, i, vm)
+		mounts, err := m.volumeMount(in, i, vm)
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, mount)
+		out = append(out, mounts...)
 	}
 	if !hostsMounted && (len(in.PodIPs) > 0 || in.Pod.Spec.HostNetwork) {
 		file := filepath.Join(m.PodDir(in.Pod.UID), "etc-hosts")
@@ -67,7 +67,7 @@ func (m *Manager) Mounts(in ContainerInput) ([]*runtimeapi.Mount, error) {
 	return out, nil
 }
 
-func (m *Manager) volumeMount(in ContainerInput, index int, vm *corev1.VolumeMount) (*runtimeapi.Mount, error) {
+func (m *Manager) volumeMount(in ContainerInput, index int, vm *corev1.VolumeMount) ([]*runtimeapi.Mount, error) {
 	var v *corev1.Volume
 	for i := range in.Pod.Spec.Volumes {
 		if in.Pod.Spec.Volumes[i].Name == vm.Name {
@@ -77,7 +77,7 @@ func (m *Manager) volumeMount(in ContainerInput, index int, vm *corev1.VolumeMou
 	if v == nil {
 		return nil, fmt.Errorf("cannot find volume %q to mount into container %q", vm.Name, in.Container.Name)
 	}
-	host := m.Path(in.Pod, v)
+	host, masks := m.Path(in.Pod, v), []string(nil)
 	sub := vm.SubPath
 	if vm.SubPathExpr != "" {
 		var unknown string
@@ -100,8 +100,13 @@ func (m *Manager) volumeMount(in ContainerInput, index int, vm *corev1.VolumeMou
 			return nil, fmt.Errorf("unable to provision SubPath `%s`: must not contain '..'", sub)
 		}
 		var err error
-		if host, err = m.subPath(in, index, vm.Name, host, sub); err != nil {
+		if host, masks, err = m.subPath(in, index, v, host, sub); err != nil {
 			return nil, fmt.Errorf("failed to prepare subPath for volumeMount %q of container %q: %w", vm.Name, in.Container.Name, err)
+		}
+	} else if v.HostPath != nil {
+		var err error
+		if host, masks, err = m.hostMount(in, index, vm.Name, host); err != nil {
+			return nil, fmt.Errorf("failed to prepare volumeMount %q of container %q: %w", vm.Name, in.Container.Name, err)
 		}
 	}
 	target := vm.MountPath
@@ -119,37 +124,107 @@ func (m *Manager) volumeMount(in ContainerInput, index int, vm *corev1.VolumeMou
 	}
 	// Object-backed volumes belong to the agent: a container can not write them.
 	readOnly := vm.ReadOnly || v.ConfigMap != nil || v.Secret != nil || v.DownwardAPI != nil || v.Projected != nil
-	return &runtimeapi.Mount{
+	out := []*runtimeapi.Mount{{
 		ContainerPath: target, HostPath: host, Readonly: readOnly, Propagation: propagation,
 		RecursiveReadOnly: vm.ReadOnly && vm.RecursiveReadOnly != nil && *vm.RecursiveReadOnly == corev1.RecursiveReadOnlyEnabled,
 		SelinuxRelabel:    v.HostPath == nil,
-	}, nil
+	}}
+	if len(masks) > 0 && propagation == runtimeapi.MountPropagation_PROPAGATION_BIDIRECTIONAL {
+		// What hides the kernel's directory in the container would hide it from the kernel, too.
+		return nil, fmt.Errorf("volumeMount %q of container %q: a host path above the kernel's own directories cannot be mounted with propagation Bidirectional", vm.Name, in.Container.Name)
+	}
+	for _, rel := range masks {
+		empty, err := m.emptyMask()
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, &runtimeapi.Mount{ContainerPath: filepath.Join(target, rel), HostPath: empty, Readonly: true})
+	}
+	return out, nil
+}
+
+// emptyMask is an empty directory that hides others.
+func (m *Manager) emptyMask() (string, error) {
+	dir := filepath.Join(m.root, "empty")
+	if err := os.MkdirAll(dir, 0o555); err != nil {
+		return "", fmt.Errorf("make an empty directory: %w", err)
+	}
+	return dir, nil
+}
+
+// hostMount opens a host path and looks at where it leads, links followed. As root it binds what was opened, so that a
+// swap of the path by another pod that may write beside it leads nowhere else. A path above guarded directories is given
+// as it is, with what must be hidden in it: bound below itself it would hold itself.
+func (m *Manager) hostMount(in ContainerInput, index int, volume, path string) (host string, masks []string, err error) {
+	if len(m.guard.dirs) == 0 {
+		return path, nil, nil
+	}
+	f, real, err := openPath(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		// The runtime makes a directory there.
+		real = resolve(path)
+		masks, err = m.guard.check(real)
+		return real, masks, err
+	}
+	if err != nil {
+		return "", nil, err
+	}
+	defer f.Close()
+	if masks, err = m.guard.check(real); err != nil || len(masks) > 0 || !m.root0 {
+		return real, masks, err
+	}
+	host, err = m.bindOpened(in, index, volume, f)
+	return host, nil, err
 }
 
 // subPath resolves sub inside volume without ever leaving it, makes it a directory if it is missing, and, as root,
 // binds what was opened, so that a later swap of the path by a container changes nothing.
-func (m *Manager) subPath(in ContainerInput, index int, volume, dir, sub string) (string, error) {
+func (m *Manager) subPath(in ContainerInput, index int, v *corev1.Volume, dir, sub string) (host string, masks []string, err error) {
 	info, err := os.Stat(dir)
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
 	if !info.IsDir() {
-		return "", fmt.Errorf("volume %q is a file and has no subPath", volume)
+		return "", nil, fmt.Errorf("volume %q is a file and has no subPath", v.Name)
 	}
 	f, err := openBelow(dir, sub)
 	if errors.Is(err, fs.ErrNotExist) {
+		if v.HostPath != nil {
+			if _, err := m.guard.check(resolve(filepath.Join(dir, sub))); err != nil {
+				return "", nil, err
+			}
+		}
 		if err := makeBelow(dir, sub, info.Mode().Perm()); err != nil {
-			return "", err
+			return "", nil, err
 		}
 		f, err = openBelow(dir, sub)
 	}
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
 	defer f.Close()
-	if !m.root0 {
-		return filepath.EvalSymlinks(filepath.Join(dir, sub))
+	if v.HostPath != nil {
+		real, err := realPath(f)
+		if err != nil {
+			return "", nil, err
+		}
+		if masks, err = m.guard.check(real); err != nil {
+			return "", nil, err
+		}
+		if len(masks) > 0 {
+			return real, masks, nil
+		}
 	}
+	if !m.root0 {
+		host, err = filepath.EvalSymlinks(filepath.Join(dir, sub))
+	} else {
+		host, err = m.bindOpened(in, index, v.Name, f)
+	}
+	return host, nil, err
+}
+
+// bindOpened binds an open file to a place of the pod's own.
+func (m *Manager) bindOpened(in ContainerInput, index int, volume string, f *os.File) (string, error) {
 	target := filepath.Join(m.PodDir(in.Pod.UID), "volume-subpaths", volume, in.Container.Name, strconv.Itoa(index))
 	if _, err := os.Lstat(target); err == nil {
 		if err := unmountBelow(target); err != nil {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -29,16 +30,16 @@ func checkHostPath(h *corev1.HostPathVolumeSource) error {
 	switch kind {
 	case corev1.HostPathDirectoryOrCreate:
 		if missing {
-			return os.MkdirAll(h.Path, 0o755)
+			return makeHostDir(h.Path)
 		}
 		return check(info.IsDir(), "directory")
 	case corev1.HostPathFileOrCreate:
 		if missing {
-			f, err := os.OpenFile(h.Path, os.O_CREATE|os.O_EXCL, 0o644)
+			f, err := os.OpenFile(h.Path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
 			if err != nil {
 				return err
 			}
-			return f.Close()
+			return errors.Join(f.Chmod(0o644), f.Close())
 		}
 		return check(info.Mode().IsRegular(), "file")
 	case corev1.HostPathDirectory:
@@ -53,4 +54,18 @@ func checkHostPath(h *corev1.HostPathVolumeSource) error {
 		return check(!missing && info.Mode()&fs.ModeDevice != 0 && info.Mode()&fs.ModeCharDevice == 0, "block device")
 	}
 	return fmt.Errorf("hostPath %s: unknown type %q", h.Path, kind)
+}
+
+// makeHostDir makes a directory and those above it with mode 0755, whatever the umask.
+func makeHostDir(path string) error {
+	if err := os.Mkdir(path, 0o755); err == nil {
+		return os.Chmod(path, 0o755)
+	} else if errors.Is(err, fs.ErrExist) {
+		return nil // made meanwhile
+	} else if parent := filepath.Dir(path); !errors.Is(err, fs.ErrNotExist) || parent == path {
+		return err
+	} else if err := makeHostDir(parent); err != nil {
+		return err
+	}
+	return makeHostDir(path)
 }

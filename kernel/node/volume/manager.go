@@ -18,7 +18,7 @@ import (
 	"pintle.dev/pintle/kernel/node/container"
 )
 
-// Deps are what volumes are made with; all are required.
+// Deps are what volumes are made with; all but Guarded are required.
 type Deps struct {
 	// Source reads ConfigMaps and Secrets in the name of a pod.
 	Source func(uid types.UID) container.Source
@@ -27,7 +27,9 @@ type Deps struct {
 	// Addresses and Allocatable feed the downward API.
 	Addresses   func(pod *corev1.Pod) container.Addresses
 	Allocatable func() corev1.ResourceList
-	Logger      *slog.Logger
+	// Guarded are directories of the host that no hostPath volume may show.
+	Guarded []string
+	Logger  *slog.Logger
 }
 
 // Manager makes and removes the volumes of a node's pods.
@@ -35,6 +37,7 @@ type Manager struct {
 	root   string // holds pods/
 	deps   Deps
 	tokens *tokens
+	guard  guard
 	root0  bool // running as root: tmpfs, ownership and bind mounts are possible
 
 	mu    sync.Mutex
@@ -44,7 +47,7 @@ type Manager struct {
 // New keeps volumes below root/pods.
 func New(root string, deps Deps) *Manager {
 	return &Manager{
-		root: root, deps: deps, root0: os.Geteuid() == 0, locks: map[types.UID]*sync.Mutex{},
+		root: root, deps: deps, guard: newGuard(deps.Guarded), root0: os.Geteuid() == 0, locks: map[types.UID]*sync.Mutex{},
 		tokens: &tokens{request: deps.Tokens, now: time.Now, all: map[tokenKey]token{}},
 	}
 }
@@ -123,6 +126,9 @@ func (m *Manager) mount(ctx context.Context, pod *corev1.Pod, v *corev1.Volume) 
 	dir := m.Path(pod, v)
 	switch {
 	case v.HostPath != nil:
+		if _, err := m.guard.check(resolve(v.HostPath.Path)); err != nil {
+			return err
+		}
 		return checkHostPath(v.HostPath)
 	case v.EmptyDir != nil:
 		return m.emptyDir(pod, v, dir)

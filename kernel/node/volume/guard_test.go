@@ -1,0 +1,168 @@
+package volume
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// kernelDir is a guarded directory with a key in it, and a folder beside it that pods may write.
+func kernelDir(t *testing.T, m *Manager) (data, beside string) {
+	t.Helper()
+	top := t.TempDir()
+	data, beside = filepath.Join(top, "data"), filepath.Join(top, "beside")
+	for _, dir := range []string{filepath.Join(data, "pki"), beside, filepath.Join(top, "data-of-others")} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(data, "pki", "ca.key"), []byte("key"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	m.guard = newGuard([]string{data})
+	return data, beside
+}
+
+// TestKernelDirectoryIsGuarded: no spelling of a path, link or subPath leads a hostPath volume into the kernel's
+// directory, and nothing is made in it.
+func TestKernelDirectoryIsGuarded(t *testing.T) {
+	m := manager(t, &source{})
+	data, beside := kernelDir(t, m)
+	link := func(name, to string) string {
+		path := filepath.Join(beside, name)
+		if err := os.Symlink(to, path); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	const refused = "is inside"
+	for name, c := range map[string]struct {
+		path, sub string
+		kind      corev1.HostPathType
+		want      string // of the error
+		masks     []string
+	}{
+		"itself":                       {path: data, want: refused},
+		"below":                        {path: data + "/pki/ca.key", want: refused},
+		"by dots":                      {path: beside + "/../data/pki", want: refused},
+		"by slashes":                   {path: data + "//pki/", want: refused},
+		"by link":                      {path: link("l1", data+"/pki"), want: refused},
+		"by relative link":             {path: link("l2", "../data"), want: refused},
+		"by link above":                {path: link("l3", "..") + "/data/pki", want: refused},
+		"by link to a link":            {path: link("l4", "l1"), want: refused},
+		"by /proc/self/root":           {path: "/proc/self/root" + data, want: refused},
+		"made as a directory":          {path: data + "/new/dir", kind: corev1.HostPathDirectoryOrCreate, want: refused},
+		"made as a file":               {path: data + "/new", kind: corev1.HostPathFileOrCreate, want: refused},
+		"made by link":                 {path: link("l5", data+"/new"), kind: corev1.HostPathFileOrCreate, want: refused},
+		"not there, made by runtime":   {path: data + "/new", want: refused},
+		"subPath":                      {path: filepath.Dir(data), sub: "data/pki", want: refused},
+		"subPath that would be made":   {path: filepath.Dir(data), sub: "data/new", want: refused},
+		"parent":                       {path: filepath.Dir(data), masks: []string{"data"}},
+		"root":                         {path: "/", masks: []string{data[1:]}},
+		"subPath to a parent":          {path: filepath.Dir(filepath.Dir(data)), sub: filepath.Base(filepath.Dir(data)), masks: []string{"data"}},
+		"beside":                       {path: beside},
+		"beside, with a name as begin": {path: data + "-of-others"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := hostPath(c.path, c.kind)
+			p := pod(v)
+			p.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "v", MountPath: "/host", SubPath: c.sub}}
+			err := m.Mount(t.Context(), p)
+			var mounts []*runtimeapi.Mount
+			if err == nil {
+				mounts, err = m.Mounts(ContainerInput{Pod: p, Container: &p.Spec.Containers[0]})
+			}
+			if c.want != "" {
+				if err == nil || !strings.Contains(err.Error(), c.want) {
+					t.Fatalf("%v, %v", mounts, err)
+				}
+			} else if err != nil {
+				t.Fatal(err)
+			} else {
+				var masks []string
+				for _, mount := range mounts[1:] {
+					masks = append(masks, strings.TrimPrefix(mount.ContainerPath, "/host/"))
+					if entries, err := os.ReadDir(mount.HostPath); err != nil || len(entries) > 0 || !mount.Readonly {
+						t.Errorf("the mask %v shows %v, %v", mount, entries, err)
+					}
+				}
+				if !slices.Equal(masks, c.masks) {
+					t.Errorf("masks %v, want %v", masks, c.masks)
+				}
+			}
+			if _, err := os.Lstat(data + "/new"); err == nil {
+				t.Error("something was made in the kernel's directory")
+			}
+		})
+	}
+	t.Run("propagation", func(t *testing.T) {
+		both := corev1.MountPropagationBidirectional
+		p := pod(hostPath("/", ""))
+		p.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "v", MountPath: "/host", MountPropagation: &both}}
+		if mounts, err := m.Mounts(ContainerInput{Pod: p, Container: &p.Spec.Containers[0]}); err == nil {
+			t.Errorf("a mask would reach the host: %v", mounts)
+		}
+	})
+}
+
+// TestHostPathIsWhatWasLookedAt: another pod that swaps the path after it was looked at does not lead the mount into the
+// kernel's directory.
+func TestHostPathIsWhatWasLookedAt(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("mounts need root")
+	}
+	m := manager(t, &source{})
+	data, beside := kernelDir(t, m)
+	path := filepath.Join(beside, "mine")
+	if err := os.MkdirAll(filepath.Join(path, "own"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	p := pod(hostPath(path, ""))
+	p.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "v", MountPath: "/host"}}
+	if err := m.Mount(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	mounts, err := m.Mounts(ContainerInput{Pod: p, Container: &p.Spec.Containers[0]})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(path, path+"-away"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(filepath.Join(data, "pki"), path); err != nil {
+		t.Fatal(err)
+	}
+	entries, err := os.ReadDir(mounts[0].HostPath)
+	if err != nil || len(entries) != 1 || entries[0].Name() != "own" {
+		t.Errorf("the container sees %v, %v", entries, err)
+	}
+}
+
+// TestHostPathModes: VOL-4: what is made has mode 0755 or 0644, whatever the umask.
+func TestHostPathModes(t *testing.T) {
+	defer syscall.Umask(syscall.Umask(0o077))
+	dir := t.TempDir()
+	for path, c := range map[string]struct {
+		kind corev1.HostPathType
+		want os.FileMode
+	}{
+		"a/b": {corev1.HostPathDirectoryOrCreate, os.ModeDir | 0o755},
+		"f":   {corev1.HostPathFileOrCreate, 0o644},
+	} {
+		v := hostPath(filepath.Join(dir, path), c.kind)
+		if err := checkHostPath(v.HostPath); err != nil {
+			t.Fatal(err)
+		}
+		for at := v.HostPath.Path; at != dir; at = filepath.Dir(at) {
+			if info, err := os.Stat(at); err != nil || info.Mode() != c.want {
+				t.Errorf("%s: %v, %v; want %v", at, info.Mode(), err, c.want)
+			}
+		}
+	}
+}
