@@ -13,6 +13,7 @@ import (
 
 	"pintle.dev/pintle/kernel/api"
 	"pintle.dev/pintle/kernel/api/auth/rbac"
+	"pintle.dev/pintle/kernel/api/flowcontrol"
 	"pintle.dev/pintle/kernel/plugin"
 )
 
@@ -104,7 +105,7 @@ func (i *identities) open(ctx context.Context, name string, a plugin.Access) (st
 	serving, halt := context.WithCancel(i.ctx)
 	s.halt = halt
 	i.sockets[path] = s
-	u := &user.DefaultInfo{Name: rbac.PluginUser(name)}
+	u := &user.DefaultInfo{Name: rbac.PluginUser(name), Groups: []string{flowcontrol.PluginsGroup}}
 	i.wg.Go(func() {
 		defer halt()
 		if err := i.serve(serving, ln, u, s.gate); err != nil && serving.Err() == nil {

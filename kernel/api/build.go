@@ -50,6 +50,7 @@ import (
 	"pintle.dev/pintle/kernel/api/auth/pki"
 	"pintle.dev/pintle/kernel/api/auth/rbac"
 	"pintle.dev/pintle/kernel/api/auth/token"
+	"pintle.dev/pintle/kernel/api/flowcontrol"
 	"pintle.dev/pintle/kernel/api/openapi"
 	"pintle.dev/pintle/kernel/api/resources"
 	"pintle.dev/pintle/kernel/api/resources/ipalloc"
@@ -84,7 +85,8 @@ type parts struct {
 	rules      authorizer.RuleResolver
 	admit      *admission.Chain
 	audiences  []string
-	encryption *encryption // nil: nothing is encrypted
+	encryption *encryption             // nil: nothing is encrypted
+	turns      *flowcontrol.Controller // nil: requests are not told apart
 	running    atomic.Bool
 	fail       context.CancelCauseFunc
 	stopping   context.Context
@@ -149,11 +151,11 @@ func firstServiceIP(cidr string) (net.IP, error) {
 
 func (s *Server) build() error {
 	claims, _ := s.cfg.Backend.(ipalloc.Claims)
-	kinds, err := resources.All(resources.Options{ServiceCIDR: s.cfg.ServiceCIDR, NodePortRange: s.cfg.NodePortRange, Claims: claims})
+	kinds, err := servedKinds(resources.Options{ServiceCIDR: s.cfg.ServiceCIDR, NodePortRange: s.cfg.NodePortRange, Claims: claims})
 	if err != nil {
 		return err
 	}
-	if s.scheme, err = newScheme(kinds, pluginv1alpha1.AddToScheme, resources.AddToScheme); err != nil {
+	if s.scheme, err = newScheme(kinds, pluginv1alpha1.AddToScheme, addDefaults); err != nil {
 		return err
 	}
 	s.kinds = make(map[schema.GroupResource]resources.Kind, len(kinds))
@@ -260,6 +262,7 @@ func (s *Server) build() error {
 			return nil
 		}),
 		s.hook("start-system-objects-controller", s.bootstrap),
+		s.hook("priority-and-fairness-config-producer", s.startTurns),
 		s.hookPeers(),
 		s.hook("start-encryption-provider-config-automatic-reload", func(context.Context) error {
 			if s.encryption != nil {
@@ -335,6 +338,9 @@ func (s *Server) genericConfig(codecs serializer.CodecFactory, options generic.R
 	c.MaxMutatingRequestsInFlight = s.cfg.MaxMutatingInFlight
 	c.MaxRequestBodyBytes = maxBody
 	c.StorageObjectCountTracker = nil
+	if s.turns != nil {
+		c.FlowControl, c.StorageObjectCountTracker = s.turns, s.turns.Tracker
+	}
 	c.LongRunningFunc = withOperatorPaths(genericfilters.BasicLongRunningRequestCheck(
 		sets.NewString("watch", "proxy"), sets.NewString("attach", "exec", "proxy", "log", "portforward")))
 	longRunning := c.LongRunningFunc
@@ -347,7 +353,7 @@ func (s *Server) genericConfig(codecs serializer.CodecFactory, options generic.R
 	}
 	c.BuildHandlerChainFunc = func(handler http.Handler, c *genericapiserver.Config) http.Handler {
 		handler = metrics.before(handler)
-		return chained(s.endingWithServer(sendingLists(s.creates.before(handler), codecs), longRunning), c, s.cfg.Tracing != nil)
+		return s.chained(s.endingWithServer(sendingLists(s.creates.before(handler), codecs), longRunning), c)
 	}
 	c.SharedInformerFactory = s.informers
 	backend := s.cfg.Backend

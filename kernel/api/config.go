@@ -74,6 +74,9 @@ type Config struct {
 	// MaxInFlight and MaxMutatingInFlight bound the requests served at the
 	// same time; defaults 400 and 200 as upstream's.
 	MaxInFlight, MaxMutatingInFlight int
+	// NoPriorityAndFairness serves requests in the order in which they come, up
+	// to the two bounds, which their sum is shared out by else.
+	NoPriorityAndFairness bool
 }
 
 // Backend makes the storages of all resources; *storage.Backend and

@@ -77,12 +77,12 @@ type peer struct {
 
 func newPeer(t *testing.T) *peer {
 	t.Helper()
-	kinds, err := resources.All(resources.Options{ServiceCIDR: "10.0.0.0/16"})
+	kinds, err := servedKinds(resources.Options{ServiceCIDR: "10.0.0.0/16"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	p := &peer{kinds: map[string]resources.Kind{}, differed: map[string]bool{}}
-	if p.scheme, err = newScheme(kinds, resources.AddToScheme); err != nil {
+	if p.scheme, err = newScheme(kinds, addDefaults); err != nil {
 		t.Fatal(err)
 	}
 	p.codecs = serializer.NewCodecFactory(p.scheme)

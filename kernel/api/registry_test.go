@@ -21,6 +21,7 @@ import (
 
 	"pintle.dev/pintle/kernel/api/admission"
 	"pintle.dev/pintle/kernel/api/auth/rbac"
+	"pintle.dev/pintle/kernel/api/flowcontrol"
 	"pintle.dev/pintle/kernel/api/resources"
 )
 
@@ -81,6 +82,7 @@ func TestOnlyWhatIsAskedForIsInformed(t *testing.T) {
 		t.Fatal(err)
 	}
 	stop := make(chan struct{})
+	flowcontrol.New(factory, client, 1)
 	if _, err := admission.NewChain(admission.Deps{Client: client, Informers: factory, Stop: stop}); err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +94,7 @@ func TestOnlyWhatIsAskedForIsInformed(t *testing.T) {
 	close(stop)
 	factory.Shutdown()
 
-	kinds, err := resources.All(resources.Options{ServiceCIDR: "10.0.0.0/16"})
+	kinds, err := servedKinds(resources.Options{ServiceCIDR: "10.0.0.0/16"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	nodev1 "k8s.io/api/node/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -24,13 +25,24 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"pintle.dev/pintle/kernel/api/resources"
+	"pintle.dev/pintle/kernel/api/resources/flowcontrol"
 )
+
+// servedKinds lists all kinds, addDefaults their defaulting functions.
+func servedKinds(opts resources.Options) ([]resources.Kind, error) {
+	kinds, err := resources.All(opts)
+	return append(kinds, flowcontrol.Kinds()...), err
+}
+
+func addDefaults(s *runtime.Scheme) error {
+	return firstError(resources.AddToScheme(s), flowcontrol.AddToScheme(s))
+}
 
 // adders registers the types of the groups that can be served.
 var adders = []func(*runtime.Scheme) error{
 	corev1.AddToScheme, appsv1.AddToScheme, authenticationv1.AddToScheme, authorizationv1.AddToScheme,
 	autoscalingv1.AddToScheme, batchv1.AddToScheme, coordinationv1.AddToScheme, discoveryv1.AddToScheme,
-	eventsv1.AddToScheme, networkingv1.AddToScheme, nodev1.AddToScheme, policyv1.AddToScheme,
+	eventsv1.AddToScheme, flowcontrolv1.AddToScheme, networkingv1.AddToScheme, nodev1.AddToScheme, policyv1.AddToScheme,
 	rbacv1.AddToScheme, schedulingv1.AddToScheme, storagev1.AddToScheme,
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -29,6 +30,7 @@ import (
 	"pintle.dev/pintle/kernel/api/auth/node"
 	"pintle.dev/pintle/kernel/api/auth/rbac"
 	"pintle.dev/pintle/kernel/api/auth/token"
+	"pintle.dev/pintle/kernel/api/flowcontrol"
 )
 
 // secure makes who may do what: the client and the informers that the checks
@@ -45,6 +47,9 @@ func (s *Server) secure() error {
 	s.informers = informers.NewSharedInformerFactory(client, 0)
 	if err := s.informDirectly(); err != nil {
 		return err
+	}
+	if !s.cfg.NoPriorityAndFairness {
+		s.turns = flowcontrol.New(s.informers, client, s.cfg.MaxInFlight+s.cfg.MaxMutatingInFlight)
 	}
 	s.rbac = rbac.NewIndex()
 	if err := s.rbac.Follow(s.informers); err != nil {
@@ -104,6 +109,8 @@ var informed = []schema.GroupResource{
 	{Resource: "resourcequotas"},
 	{Group: "scheduling.k8s.io", Resource: "priorityclasses"},
 	{Group: "node.k8s.io", Resource: "runtimeclasses"},
+	{Group: flowcontrolv1.GroupName, Resource: "flowschemas"},
+	{Group: flowcontrolv1.GroupName, Resource: "prioritylevelconfigurations"},
 	{Group: rbacv1.GroupName, Resource: "roles"},
 	{Group: rbacv1.GroupName, Resource: "rolebindings"},
 	{Group: rbacv1.GroupName, Resource: "clusterroles"},

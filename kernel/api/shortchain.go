@@ -24,19 +24,17 @@ import (
 // again, so that it can answer a client while that one hangs. A create of a pod
 // hangs nowhere: it has a limit of its own, as the machinery's handler has for those
 // that are left to it, and its body is small.
-// traced: requests make spans, which only the machinery's does.
-func chained(handler http.Handler, c *genericapiserver.Config, traced bool) http.Handler {
+// Requests that make spans, which only the machinery's does, go by that.
+func (s *Server) chained(handler http.Handler, c *genericapiserver.Config) http.Handler {
 	// One limit for both ways: after authorization, as the last filter of both.
-	reads, writes := c.MaxRequestsInFlight, c.MaxMutatingRequestsInFlight
-	handler = genericfilters.WithMaxInFlightLimit(handler, reads, writes, c.LongRunningFunc)
+	handler = s.inTurn(handler, c)
 	auth := c.Authentication.Authenticator
-	c.MaxRequestsInFlight, c.MaxMutatingRequestsInFlight = 0, 0
-	c.Authentication.Authenticator = deepenedAuthenticator{auth}
-	long := genericapiserver.DefaultBuildHandlerChain(handler, c)
-	c.MaxRequestsInFlight, c.MaxMutatingRequestsInFlight = reads, writes
-	c.Authentication.Authenticator = auth
-	if traced || c.AuditBackend != nil || c.AuditPolicyRuleEvaluator != nil || len(c.CorsAllowedOriginList) > 0 || len(c.HSTSDirectives) > 0 ||
-		c.GoawayChance > 0 || c.ShutdownSendRetryAfter || c.FlowControl != nil {
+	unlimited := *c
+	unlimited.MaxRequestsInFlight, unlimited.MaxMutatingRequestsInFlight, unlimited.FlowControl = 0, 0, nil
+	unlimited.Authentication.Authenticator = deepenedAuthenticator{auth}
+	long := genericapiserver.DefaultBuildHandlerChain(handler, &unlimited)
+	if s.cfg.Tracing != nil || c.AuditBackend != nil || c.AuditPolicyRuleEvaluator != nil || len(c.CorsAllowedOriginList) > 0 || len(c.HSTSDirectives) > 0 ||
+		c.GoawayChance > 0 || c.ShutdownSendRetryAfter {
 		return deepened(long) // filters that are not in the short one
 	}
 	handler = filters.WithAuthorization(handler, c.Authorization.Authorizer, c.Serializer)

@@ -25,11 +25,11 @@ func NewStoredDecoder() (runtime.Decoder, error) {
 	if err != nil {
 		return nil, err
 	}
-	kinds, err := resources.All(resources.Options{ServiceCIDR: cfg.ServiceCIDR, NodePortRange: cfg.NodePortRange})
+	kinds, err := servedKinds(resources.Options{ServiceCIDR: cfg.ServiceCIDR, NodePortRange: cfg.NodePortRange})
 	if err != nil {
 		return nil, fmt.Errorf("kinds: %w", err)
 	}
-	scheme, err := newScheme(kinds, pluginv1alpha1.AddToScheme, resources.AddToScheme)
+	scheme, err := newScheme(kinds, pluginv1alpha1.AddToScheme, addDefaults)
 	if err != nil {
 		return nil, err
 	}

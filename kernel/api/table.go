@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -18,6 +19,7 @@ import (
 type table struct {
 	columns []metav1.TableColumnDefinition
 	row     func(runtime.Object) ([]any, error)
+	order   func(a, b runtime.Object) int
 }
 
 // scaleTable prints the Scale of any kind.
@@ -27,7 +29,7 @@ func newTable(k resources.Kind) rest.TableConvertor {
 	if k.Row == nil {
 		return rest.NewDefaultTableConvertor(schema.GroupResource{Group: k.GVK.Group, Resource: k.Resource})
 	}
-	return table{columns: k.Columns, row: k.Row}
+	return table{columns: k.Columns, row: k.Row, order: k.RowOrder}
 }
 
 func (t table) ConvertToTable(_ context.Context, obj, options runtime.Object) (*metav1.Table, error) {
@@ -62,7 +64,20 @@ func (t table) ConvertToTable(_ context.Context, obj, options runtime.Object) (*
 		out.Continue = m.GetContinue()
 		out.RemainingItemCount = m.GetRemainingItemCount()
 	}
-	return out, meta.EachListItem(obj, add)
+	if t.order == nil {
+		return out, meta.EachListItem(obj, add)
+	}
+	items, err := meta.ExtractList(obj)
+	if err != nil {
+		return nil, err
+	}
+	slices.SortStableFunc(items, t.order)
+	for _, item := range items {
+		if err := add(item); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
 }
 
 // rowConditions marks the rows of pods that are through.

@@ -54,8 +54,9 @@ type API struct {
 	AdvertiseAddress    string `mapstructure:"advertiseAddress" format:"ip?" doc:"address that pods and nodes reach the server at; empty: the machine's own"`
 	ServiceCIDR         string `mapstructure:"serviceCIDR" format:"cidr" doc:"range of cluster IPs"`
 	NodePortRange       string `mapstructure:"nodePortRange" format:"portrange" doc:"range of node ports, first-last"`
-	MaxInflight         int    `mapstructure:"maxRequestsInflight" range:"1,1000000" doc:"reading requests served at once; more are answered 429"`
-	MaxMutatingInflight int    `mapstructure:"maxMutatingRequestsInflight" range:"1,1000000" doc:"writing requests served at once; more are answered 429"`
+	MaxInflight         int    `mapstructure:"maxRequestsInflight" range:"1,1000000" doc:"with maxMutatingRequestsInflight: the seats that priority and fairness shares out; without it: reading requests served at once, more are answered 429"`
+	MaxMutatingInflight int    `mapstructure:"maxMutatingRequestsInflight" range:"1,1000000" doc:"see maxRequestsInflight; without priority and fairness: writing requests served at once, more are answered 429"`
+	Fairness            bool   `mapstructure:"priorityAndFairness" doc:"requests get their turn by the FlowSchema and PriorityLevelConfiguration objects; false: first come, first served"`
 }
 
 // Store configures the store.

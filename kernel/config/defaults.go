@@ -17,6 +17,7 @@ func Default() *Config {
 			NodePortRange:       "30000-32767",
 			MaxInflight:         400,
 			MaxMutatingInflight: 200,
+			Fairness:            true,
 		},
 		Store: Store{
 			Backend:          BackendBadger,

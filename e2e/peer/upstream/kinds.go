@@ -21,6 +21,8 @@ import (
 	"k8s.io/kubernetes/pkg/registry/core/service"
 	"k8s.io/kubernetes/pkg/registry/core/serviceaccount"
 	"k8s.io/kubernetes/pkg/registry/discovery/endpointslice"
+	"k8s.io/kubernetes/pkg/registry/flowcontrol/flowschema"
+	"k8s.io/kubernetes/pkg/registry/flowcontrol/prioritylevelconfiguration"
 	"k8s.io/kubernetes/pkg/registry/node/runtimeclass"
 	"k8s.io/kubernetes/pkg/registry/policy/poddisruptionbudget"
 	"k8s.io/kubernetes/pkg/registry/rbac/clusterrole"
@@ -39,6 +41,7 @@ import (
 	_ "k8s.io/kubernetes/pkg/apis/core/install"
 	_ "k8s.io/kubernetes/pkg/apis/discovery/install"
 	_ "k8s.io/kubernetes/pkg/apis/events/install"
+	_ "k8s.io/kubernetes/pkg/apis/flowcontrol/install"
 	_ "k8s.io/kubernetes/pkg/apis/node/install"
 	_ "k8s.io/kubernetes/pkg/apis/policy/install"
 	_ "k8s.io/kubernetes/pkg/apis/rbac/install"
@@ -101,4 +104,9 @@ var kinds = map[string]rest.RESTUpdateStrategy{
 	"CSIStorageCapacity":           csistoragecapacity.Strategy,
 	"VolumeAttachment":             volumeattachment.Strategy,
 	"VolumeAttachment/status":      volumeattachment.StatusStrategy,
+	"FlowSchema":                   flowschema.Strategy,
+	"FlowSchema/status":            flowschema.StatusStrategy,
+
+	"PriorityLevelConfiguration":        prioritylevelconfiguration.Strategy,
+	"PriorityLevelConfiguration/status": prioritylevelconfiguration.StatusStrategy,
 }

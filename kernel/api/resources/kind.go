@@ -53,6 +53,9 @@ type Kind struct {
 	// Columns.
 	Columns []metav1.TableColumnDefinition
 	Row     func(obj runtime.Object) ([]any, error)
+	// RowOrder compares two objects of a list that is printed; nil leaves the
+	// list's own order.
+	RowOrder func(a, b runtime.Object) int
 	// TTL in seconds for a new object, 0 for none (events).
 	TTL uint64
 	// Decorate may hook into the finished store (BeginCreate, AfterDelete …),
