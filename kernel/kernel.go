@@ -26,6 +26,7 @@ import (
 	"pintle.dev/pintle/kernel/catalog"
 	"pintle.dev/pintle/kernel/config"
 	"pintle.dev/pintle/kernel/inspect"
+	"pintle.dev/pintle/kernel/node"
 	"pintle.dev/pintle/kernel/plugin"
 	"pintle.dev/pintle/kernel/recorder"
 	"pintle.dev/pintle/kernel/scheduler"
@@ -73,7 +74,9 @@ type Kernel struct {
 	simulating       share // a place for whoever simulates
 	// shadows runs candidates of plugins beside it; nil before the start.
 	shadows atomic.Pointer[shadow.Manager]
-	ids     *identities
+	// agent is that of this machine's node, or nil.
+	agent atomic.Pointer[node.Agent]
+	ids   *identities
 	// reviewed are the admission plugins that the API server was last handed.
 	reviewed atomic.Pointer[reviewed]
 	ready    chan struct{}
@@ -280,6 +283,7 @@ func (k *Kernel) config() *config.Config {
 // else waits for the next start.
 func (k *Kernel) Reconfigure(_ context.Context, next *config.Config, changes []config.Change) {
 	var plugins bool
+	var nodeKeys []string
 	for _, c := range changes {
 		if !c.Live {
 			continue
@@ -291,6 +295,10 @@ func (k *Kernel) Reconfigure(_ context.Context, next *config.Config, changes []c
 			k.log.Info("configuration applied", "key", c.Key, "value", next.Logging.Level)
 			continue
 		}
+		if strings.HasPrefix(c.Key, "node.") {
+			nodeKeys = append(nodeKeys, c.Key)
+			continue
+		}
 		plugins = true
 	}
 	k.mu.Lock()
@@ -299,7 +307,11 @@ func (k *Kernel) Reconfigure(_ context.Context, next *config.Config, changes []c
 	merged.Plugins.Bundles, merged.Plugins.CallTimeout = next.Plugins.Bundles, next.Plugins.CallTimeout
 	merged.Scheduler.Profiles, merged.Control = next.Scheduler.Profiles, next.Control
 	merged.Admission = next.Admission
+	merged.Node = k.cfg.Node.WithLive(next.Node)
 	k.mu.Unlock()
+	if len(nodeKeys) > 0 {
+		k.reconfigureNode(&merged, nodeKeys)
+	}
 	if plugins {
 		k.hostMu.Lock()
 		defer k.hostMu.Unlock()

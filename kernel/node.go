@@ -12,7 +12,6 @@ import (
 
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 
-	"pintle.dev/pintle/kernel/api"
 	"pintle.dev/pintle/kernel/config"
 	"pintle.dev/pintle/kernel/node"
 	"pintle.dev/pintle/kernel/node/listener"
@@ -68,14 +67,14 @@ func (k *Kernel) startNode(ctx context.Context, cfg *config.Config) error {
 	if err != nil {
 		return err
 	}
-	agent, err := node.New(node.Config{
-		NodeName: name, Labels: cfg.Node.Labels, RuntimeName: cfg.Node.Runtime, CRIEndpoint: endpoint.Socket,
-		RootDir: k.dirs.pods, LogDir: k.dirs.logs, Port: cfg.Node.KubeletPort, PodCIDR: cfg.Node.PodCIDR,
-		KubeletVersion: api.GitVersion, MaxPods: cfg.Node.MaxPods, NodeIP: ip.String(), CgroupRoot: cgroupRoot(),
-		Guarded:        k.dirs.guarded(),
-		Listening:      listener.Set{{Owner: "the API server", Address: cfg.API.BindAddress, Port: int32(k.api.Port())}},
-		SeccompDefault: cfg.Node.SeccompDefault, SeccompWaived: cfg.Node.SeccompWaived,
-	}, node.Deps{
+	settings, err := nodeSettings(cfg)
+	if err != nil {
+		return err
+	}
+	settings.NodeName, settings.NodeIP, settings.CRIEndpoint = name, ip.String(), endpoint.Socket
+	settings.RootDir, settings.LogDir, settings.Guarded = k.dirs.pods, k.dirs.logs, k.dirs.guarded()
+	settings.Listening = listener.Set{{Owner: "the API server", Address: cfg.API.BindAddress, Port: int32(k.api.Port())}}
+	agent, err := node.New(settings, node.Deps{
 		Client: client, Logger: k.log.With("part", "node"),
 		ServingCert: &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12},
 		ClientCAs:   k.api.PKI().CAPool(),
@@ -88,6 +87,7 @@ func (k *Kernel) startNode(ctx context.Context, cfg *config.Config) error {
 			return err
 		}
 	}
+	k.agent.Store(agent)
 	k.parts.start("node "+name, agent.Run, agent.TearDown)
 	if err := k.await(ctx, agent.Ready()); err != nil {
 		return err
@@ -99,14 +99,6 @@ func (k *Kernel) startNode(ctx context.Context, cfg *config.Config) error {
 	}
 	k.step("node", "%s (%s, %s)%s", name, ip, endpoint.Version, lacks)
 	return nil
-}
-
-// cgroupRoot is where pods' cgroups go; none where this process may not make any.
-func cgroupRoot() string {
-	if os.Geteuid() != 0 {
-		return ""
-	}
-	return "/"
 }
 
 // startRuntime makes a runtime plugin's endpoint ready and keeps asking for it.

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
+	"path/filepath"
 	"reflect"
 	"regexp"
 	"slices"
@@ -15,6 +16,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 // checker walks a YAML tree along the schema and collects faults.
@@ -110,9 +112,19 @@ func (c *checker) raw(path string, n *yaml.Node, f field) {
 		}
 		return
 	}
+	seen := map[string]int{}
 	for i := 0; i+1 < len(n.Content); i += 2 {
-		if v := n.Content[i+1]; v.Kind != yaml.ScalarNode {
-			c.fault(v, join(path, n.Content[i].Value), "want a word, not %s", kindName(v))
+		k, v := n.Content[i], n.Content[i+1]
+		key := join(path, k.Value)
+		if first, dup := seen[k.Value]; dup {
+			c.fault(k, key, "key is given twice, first at line %d; keep one", first)
+			continue
+		}
+		seen[k.Value] = k.Line
+		if v.Kind != yaml.ScalarNode {
+			c.fault(v, key, "want a word, not %s", kindName(v))
+		} else if text := checkEntry(f.format, k.Value, v.Value); text != "" {
+			c.fault(v, key, "%s", text)
 		}
 	}
 }
@@ -174,6 +186,18 @@ func checkScalar(s string, f field) string {
 	case "cpu":
 		if q, err := resource.ParseQuantity(s); err != nil || q.MilliValue() < 10 || q.MilliValue() > 1_000_000 {
 			return fmt.Sprintf("%q is not an amount of CPU such as 500m, 10m to 1000", s)
+		}
+	case "absolute":
+		if !filepath.IsAbs(s) || filepath.Clean(s) != s {
+			return fmt.Sprintf("%q is not an absolute path such as /pods", s)
+		}
+	case "labelkey":
+		if msgs := validation.IsQualifiedName(s); len(msgs) > 0 {
+			return fmt.Sprintf("%q: %s", s, msgs[0])
+		}
+	case "labelvalue":
+		if msgs := validation.IsValidLabelValue(s); len(msgs) > 0 {
+			return fmt.Sprintf("%q: %s", s, msgs[0])
 		}
 	case "digest":
 		if !digestForm.MatchString(s) {

@@ -215,6 +215,53 @@ type Node struct {
 	SeccompWaived  bool `mapstructure:"seccompWaived" doc:"where the runtime has no seccomp, containers run without their profile RuntimeDefault instead of not starting"`
 
 	Labels map[string]string `mapstructure:"-" raw:"labels" doc:"labels that the node registers with; of a node that is there already, the well-known ones alone are set"`
+
+	// What follows is named as KubeletConfiguration names it.
+	RegisterWithTaints []Taint `mapstructure:"registerWithTaints" doc:"taints that the node registers with"`
+	HostnameOverride   string  `mapstructure:"hostnameOverride" doc:"the node's address of type Hostname; empty: the node's name"`
+
+	ClusterDNS    []string `mapstructure:"clusterDNS" format:"ip" doc:"addresses of the cluster's DNS server, for pods with dnsPolicy ClusterFirst; none: those pods get the machine's resolver, and an event says so"`
+	ClusterDomain string   `mapstructure:"clusterDomain" doc:"the cluster's DNS domain, which those pods search"`
+	ResolvConf    string   `mapstructure:"resolvConf" doc:"file with the machine's DNS servers, for pods; empty: /etc/resolv.conf, or where that names a server on loopback alone, systemd's /run/systemd/resolve/resolv.conf"`
+
+	KubeReserved           map[string]string `mapstructure:"-" raw:"kubeReserved" format:"reserved" doc:"what of the machine pods do not get, for the kernel, the runtime and plugins: cpu, memory, ephemeral-storage, pid; what is not named: 100m, a tenth of the memory from 256Mi to 2Gi, nothing, 1000"`
+	SystemReserved         map[string]string `mapstructure:"-" raw:"systemReserved" format:"reserved" doc:"the same for everything else on the machine"`
+	EnforceNodeAllocatable []string          `mapstructure:"enforceNodeAllocatable" enum:"pods,none" doc:"pods: the cgroup of all pods has what is not reserved as its limit; none or empty: it has no limit"`
+	CgroupRoot             string            `mapstructure:"cgroupRoot" format:"absolute" doc:"cgroup that the cgroup of all pods, kubepods, is in, where the kernel is root"`
+
+	EvictionHard       map[string]string `mapstructure:"-" raw:"evictionHard" format:"eviction" live:"true" doc:"least that has to be left, by signal, as an amount or a percentage: memory.available, nodefs.available, nodefs.inodesFree, imagefs.available, imagefs.inodesFree, pid.available; less is a pressure of the node, and on its disks pods are evicted; the list given replaces the default, 0 is none"`
+	PressureTransition time.Duration     `mapstructure:"evictionPressureTransitionPeriod" range:"0s,1h" live:"true" doc:"how long a pressure is reported after it is over"`
+
+	SerializeImagePulls   bool          `mapstructure:"serializeImagePulls" doc:"pull one image at a time"`
+	MaxParallelImagePulls int           `mapstructure:"maxParallelImagePulls" range:"0,1000" doc:"how many images are pulled at once without serializeImagePulls; 0: no limit"`
+	ImageMinimumGCAge     time.Duration `mapstructure:"imageMinimumGCAge" range:"1ms,720h" live:"true" doc:"youngest age of an unused image to be removed"`
+	ImageGCHigh           int           `mapstructure:"imageGCHighThresholdPercent" range:"1,100" live:"true" doc:"use of the images' file system from which on unused images are removed; 100: never"`
+	ImageGCLow            int           `mapstructure:"imageGCLowThresholdPercent" range:"0,100" live:"true" doc:"use of the images' file system down to which they are removed"`
+
+	ContainerLogMaxSize  Size `mapstructure:"containerLogMaxSize" range:"1Ki,1Ti" live:"true" doc:"size of a container's log from which on it is rotated"`
+	ContainerLogMaxFiles int  `mapstructure:"containerLogMaxFiles" range:"2,1000" live:"true" doc:"how many files of a container's log are kept"`
+
+	MinimumContainerTTL       time.Duration `mapstructure:"minimumContainerTTLDuration" range:"0s,720h" live:"true" doc:"youngest age of a dead container to be removed"`
+	MaxPerPodContainer        int           `mapstructure:"maximumDeadContainersPerContainer" range:"-1,1000" live:"true" doc:"how many former instances of a container are kept; -1: all"`
+	MaxDeadContainers         int           `mapstructure:"maximumDeadContainers" range:"-1,100000" live:"true" doc:"how many dead containers are kept in all; -1: no limit"`
+	CrashLoopBackOff          CrashBackOff  `mapstructure:"crashLoopBackOff" doc:"restarts of containers that keep ending"`
+	SyncFrequency             time.Duration `mapstructure:"syncFrequency" range:"1s,1h" doc:"most time between two looks at a pod"`
+	NodeStatusUpdateFrequency time.Duration `mapstructure:"nodeStatusUpdateFrequency" range:"1s,1h" doc:"how often the node's status is computed"`
+	NodeStatusReportFrequency time.Duration `mapstructure:"nodeStatusReportFrequency" range:"1s,24h" doc:"how often the node's status is written though nothing changed"`
+	NodeLeaseDurationSeconds  int           `mapstructure:"nodeLeaseDurationSeconds" range:"4,86400" doc:"how long the node's Lease is valid; it is renewed each quarter of that"`
+	DefaultRuntimeHandler     string        `mapstructure:"defaultRuntimeHandler" doc:"handler of the runtime for pods without a RuntimeClass; empty: the runtime's own default"`
+}
+
+// Taint is a taint that the node registers with.
+type Taint struct {
+	Key    string `mapstructure:"key" required:"true" format:"labelkey" doc:"key of the taint"`
+	Value  string `mapstructure:"value" format:"labelvalue" doc:"value of the taint"`
+	Effect string `mapstructure:"effect" required:"true" enum:"NoSchedule,PreferNoSchedule,NoExecute" doc:"what becomes of pods that do not tolerate it"`
+}
+
+// CrashBackOff configures the waits before restarts.
+type CrashBackOff struct {
+	MaxContainerRestartPeriod time.Duration `mapstructure:"maxContainerRestartPeriod" range:"1s,5m" doc:"longest wait before a container that keeps ending is restarted"`
 }
 
 // HollowPodRange holds the pod IPs of all hollow nodes, a /25 for each.

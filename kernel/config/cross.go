@@ -84,6 +84,9 @@ func crossCheck(cfg *Config, file string, tree *yaml.Node) Faults {
 	if cfg.Node.Enabled && cfg.Node.Runtime == "" {
 		add(line("node"), "node.runtime", "is empty; name a runtime plugin such as containerd, or set node.enabled to false")
 	}
+	checkNode(&cfg.Node, func(key, format string, args ...any) {
+		add(line("node", key), "node."+key, format, args...)
+	})
 	if cfg.Hollow.Nodes > 0 && cfg.Hollow.Runtime == "" {
 		add(line("hollow"), "hollow.runtime", "is empty; name a runtime plugin that simulates containers, such as hollow")
 	}

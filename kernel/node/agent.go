@@ -45,6 +45,7 @@ type Agent struct {
 
 	mu       sync.Mutex
 	listener net.Listener
+	parts    *parts // of the run under way
 }
 
 // New checks the configuration and builds the agent; nothing is started.
@@ -62,6 +63,21 @@ func New(cfg Config, deps Deps) (*Agent, error) {
 
 // Ready is closed when the node is registered and the agent takes pods.
 func (a *Agent) Ready() <-chan struct{} { return a.ready }
+
+// Reconfigure takes over what of a configuration can change while the agent runs: the policies by which images and
+// dead containers are removed and logs rotated. Everything else waits for the next agent.
+func (a *Agent) Reconfigure(cfg Config) error {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.parts != nil {
+		a.parts.reconfigure(cfg)
+	}
+	return nil
+}
 
 // Addr is the kubelet server's address once it listens; nil before, and without a server.
 func (a *Agent) Addr() net.Addr {
@@ -137,6 +153,9 @@ func (r *Running) start(ctx context.Context) error {
 		return err
 	}
 	r.parts = p
+	a.mu.Lock()
+	a.parts = p
+	a.mu.Unlock()
 	if err := a.until(ctx, "reach the container runtime", func() error { _, err := p.reporter.Inspect(ctx); return err }); err != nil {
 		return err
 	}

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/record"
+	"k8s.io/utils/ptr"
 
 	"pintle.dev/pintle/kernel/node/client"
 	"pintle.dev/pintle/kernel/node/gc"
@@ -51,7 +52,7 @@ type Config struct {
 	// ClusterDNS and ClusterDomain make the resolv.conf of ClusterFirst pods. Default domain cluster.local.
 	ClusterDNS    []string
 	ClusterDomain string
-	// ResolvConf is the host's resolver file. Default /etc/resolv.conf.
+	// ResolvConf is the host's resolver file. Default: what sandbox.Resolver finds.
 	ResolvConf string
 	// MaxPods is the pods capacity. Default 110.
 	MaxPods int
@@ -59,8 +60,10 @@ type Config struct {
 	NodeIP string
 	// HostnameOverride is the Hostname address. Default: NodeName.
 	HostnameOverride string
-	// SystemReserved is subtracted from capacity to give allocatable.
-	SystemReserved corev1.ResourceList
+	// Reserved is subtracted from capacity to give allocatable, and from the machine to give the limits of the cgroup of
+	// all pods, where EnforceAllocatable is set. Default: nothing.
+	Reserved           corev1.ResourceList
+	EnforceAllocatable bool
 	// Capacity replaces what is measured on the machine, by resource (hollow nodes).
 	Capacity corev1.ResourceList
 	// CgroupRoot is the parent of the pod cgroups ("kubepods" below it). Empty: no pod cgroups are made or named,
@@ -103,9 +106,9 @@ type Config struct {
 	// Kubernetes 1.36's 85 is used); ImageMinAge defaults to 2 min. High 100 turns image GC off.
 	ImageGCHigh, ImageGCLow int
 	ImageMinAge             time.Duration
-	// ContainerGC is the policy of dead containers: per pod container (default 1), over all (default -1: no limit),
-	// youngest age to be a candidate (default 0). See CGC-1..CGC-10.
-	MaxPerPodContainer, MaxContainers int
+	// ContainerGC is the policy of dead containers: per pod container (nil: 1), over all (nil: no limit; negative: none
+	// either), youngest age to be a candidate (default 0). See CGC-1..CGC-10.
+	MaxPerPodContainer, MaxContainers *int
 	ContainerMinAge                   time.Duration
 	// LogMaxSize (bytes, default 10 MiB) and LogMaxFiles (default 5) rotate container logs.
 	LogMaxSize  int64
@@ -180,7 +183,6 @@ func (cfg Config) withDefaults() (Config, error) {
 	}
 	setDefault(&cfg.Address, "0.0.0.0")
 	setDefault(&cfg.ClusterDomain, "cluster.local")
-	setDefault(&cfg.ResolvConf, "/etc/resolv.conf")
 	setDefault(&cfg.MaxPods, 110)
 	setDefault(&cfg.HostnameOverride, cfg.NodeName)
 	setDefault(&cfg.KubeletVersion, "v1.37.2-pintle")
@@ -194,15 +196,16 @@ func (cfg Config) withDefaults() (Config, error) {
 	setDefault(&cfg.OrphanPeriod, 2*time.Second)
 	setDefault(&cfg.ContainerGCPeriod, gc.Period)
 	setDefault(&cfg.StoragePeriod, 10*time.Second)
-	setDefault(&cfg.ImageGCHigh, 85)
-	setDefault(&cfg.ImageGCLow, 80)
+	if cfg.ImageGCHigh == 0 {
+		cfg.ImageGCHigh, cfg.ImageGCLow = 85, 80
+	}
 	setDefault(&cfg.ImageMinAge, 2*time.Minute)
-	setDefault(&cfg.MaxPerPodContainer, 1)
-	setDefault(&cfg.MaxContainers, -1)
+	setDefault(&cfg.MaxPerPodContainer, ptr.To(1))
+	setDefault(&cfg.MaxContainers, ptr.To(-1))
 	setDefault(&cfg.LogMaxSize, 10<<20)
 	setDefault(&cfg.LogMaxFiles, 5)
-	setDefault(&cfg.CrashBackOff, 10*time.Second)
 	setDefault(&cfg.MaxCrashBackOff, 300*time.Second)
+	setDefault(&cfg.CrashBackOff, min(10*time.Second, cfg.MaxCrashBackOff))
 	if cfg.ImageGCLow > cfg.ImageGCHigh || cfg.ImageGCHigh > 100 {
 		return cfg, fmt.Errorf("node %s: image GC thresholds low %d, high %d: want low <= high <= 100", cfg.NodeName, cfg.ImageGCLow, cfg.ImageGCHigh)
 	}

@@ -89,13 +89,13 @@ func (a *Agent) build(ctx context.Context, services func() ([]*corev1.Service, e
 	ip := nodestatus.InternalIP(ctx, a.cfg.NodeIP)
 	p.reporter = nodestatus.New(nodestatus.Config{
 		Name: a.cfg.NodeName, Hostname: a.cfg.HostnameOverride, NodeIP: ip, Labels: a.cfg.Labels, Taints: a.cfg.Taints, PodCIDR: a.cfg.PodCIDR,
-		Capacity: a.cfg.Capacity, Reserved: a.cfg.SystemReserved, KubeletVersion: a.cfg.KubeletVersion, RootDir: a.cfg.RootDir,
+		Capacity: a.cfg.Capacity, Reserved: a.cfg.Reserved, KubeletVersion: a.cfg.KubeletVersion, RootDir: a.cfg.RootDir,
 		Update: a.cfg.StatusUpdate, Report: a.cfg.StatusReport, Simulated: a.cfg.SkipVolumes,
 	}, nodestatus.Deps{
 		Client: a.deps.Client, CRI: p.cri, Events: p.events, Port: a.port, Healthy: p.pleg.Healthy, Logger: a.deps.Logger,
 		Images: func() []*runtimeapi.Image { return p.imageGC.Images() },
 	})
-	p.imageGC = image.NewCollector(image.GCPolicy{High: a.cfg.ImageGCHigh, Low: a.cfg.ImageGCLow, MinAge: a.cfg.ImageMinAge}, p.cri,
+	p.imageGC = image.NewCollector(imagePolicy(a.cfg), p.cri,
 		func(ctx context.Context) (image.FS, error) { return imageFS(ctx, p.cri) }, p.reporter.Event, a.deps.Logger)
 	p.probes = probe.New(probe.Deps{
 		Exec: func(ctx context.Context, id string, command []string, timeout time.Duration) (int, []byte, error) {
@@ -141,15 +141,14 @@ func (a *Agent) build(ctx context.Context, services func() ([]*corev1.Service, e
 	p.pods = pod.New(pod.Config{
 		LogDir: a.cfg.LogDir, Seccomp: container.SeccompProfiles{Dir: filepath.Join(a.cfg.RootDir, "seccomp"), Default: a.cfg.SeccompDefault},
 		SeccompWaived: a.cfg.SeccompWaived, DefaultHandler: a.cfg.DefaultRuntimeHandler,
-		Resolver: sandbox.Resolver{ClusterDNS: a.cfg.ClusterDNS, ClusterDomain: a.cfg.ClusterDomain, ResolvConf: a.cfg.ResolvConf},
+		Resolver: sandbox.Resolver{ClusterDNS: a.cfg.ClusterDNS, ClusterDomain: a.cfg.ClusterDomain, ResolvConf: a.cfg.ResolvConf, Simulated: a.cfg.SkipVolumes},
 		Resync:   a.cfg.ResyncPeriod, SkipVolumes: a.cfg.SkipVolumes,
 		BackOff: a.cfg.CrashBackOff, MaxBackOff: a.cfg.MaxCrashBackOff,
 	}, pod.Deps{
 		Client: a.deps.Client, CRI: p.cri, Volumes: p.volumes, Images: p.images, Probes: p.probes, Status: p.status, Objects: p.objects,
 		Services: services, Node: p.reporter, Cgroups: groups, Listening: a.Listening, Turn: a.deps.Turn, Events: p.events, Logger: a.deps.Logger,
 	})
-	p.gc = gc.New(gc.Policy{MinAge: a.cfg.ContainerMinAge, MaxPerContainer: a.cfg.MaxPerPodContainer, MaxContainers: a.cfg.MaxContainers},
-		p.cri, a.cfg.LogDir, p.pods.Known, a.deps.Logger)
+	p.gc = gc.New(containerPolicy(a.cfg), p.cri, a.cfg.LogDir, p.pods.Known, a.deps.Logger)
 	p.rotator = logs.NewRotator(a.cfg.LogMaxSize, a.cfg.LogMaxFiles, p.cri, a.deps.Logger)
 	return p, nil
 }
@@ -162,4 +161,19 @@ func (p *parts) close() {
 		p.own.Shutdown()
 	}
 	_ = p.cri.Close()
+}
+
+func imagePolicy(cfg Config) image.GCPolicy {
+	return image.GCPolicy{High: cfg.ImageGCHigh, Low: cfg.ImageGCLow, MinAge: cfg.ImageMinAge}
+}
+
+func containerPolicy(cfg Config) gc.Policy {
+	return gc.Policy{MinAge: cfg.ContainerMinAge, MaxPerContainer: *cfg.MaxPerPodContainer, MaxContainers: *cfg.MaxContainers}
+}
+
+// reconfigure takes over what of a configuration changes while the agent runs.
+func (p *parts) reconfigure(cfg Config) {
+	p.imageGC.SetPolicy(imagePolicy(cfg))
+	p.gc.SetPolicy(containerPolicy(cfg))
+	p.rotator.SetLimits(cfg.LogMaxSize, cfg.LogMaxFiles)
 }

@@ -56,3 +56,32 @@ func TestNodeSeenAsItIs(t *testing.T) {
 		return w.hasEvent("TaintToleration")
 	})
 }
+
+// TestReconfigure: what is live reaches the running agent, and a fault changes nothing.
+func TestReconfigure(t *testing.T) {
+	w := newWorld(t, nil)
+	next := w.cfg
+	none := 0
+	next.ImageGCHigh, next.ImageGCLow, next.LogMaxSize, next.LogMaxFiles, next.MaxPerPodContainer = 50, 40, 1<<20, 3, &none
+	if err := w.agent.Reconfigure(next); err != nil {
+		t.Fatal(err)
+	}
+	next.LogMaxFiles = 1
+	if err := w.agent.Reconfigure(next); err == nil {
+		t.Error("one file of a log was taken")
+	}
+	// The container that ended before this one would be kept by default.
+	w.create(newPod("p", nil))
+	w.eventually("running", func() bool { return w.phase("p") == corev1.PodRunning })
+	first := w.runtime.Find("p", "main").ID
+	w.runtime.Exit(first, 1)
+	w.eventually("restarted", func() bool { return w.get("p").Status.ContainerStatuses[0].RestartCount == 1 })
+	if err := w.agent.parts.gc.Collect(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	w.runtime.Lock()
+	defer w.runtime.Unlock()
+	if w.runtime.Containers[first] != nil {
+		t.Error("the dead container is still there")
+	}
+}

@@ -14,6 +14,7 @@ import (
 	schedulerv1 "k8s.io/kube-scheduler/config/v1"
 	"k8s.io/utils/ptr"
 
+	"pintle.dev/pintle/kernel/config/strictyaml"
 	"pintle.dev/pintle/kernel/yamltree"
 )
 
@@ -45,34 +46,34 @@ func checkedBy[T any](check func(*field.Path, *T) field.ErrorList) func(s *sourc
 // arguments checks what a pluginConfig entry says and returns it as it is written,
 // without its type; nil where there is none to hand on.
 func (s *source) arguments(path string, entry *schedulerv1.PluginConfig) map[string]any {
-	node := yamltree.Child(s.at(path), "args")
+	node := yamltree.Child(s.At(path), "args")
 	if node == nil {
 		return nil
 	}
 	at := path + ".args"
 	if entry.Name == dynamicResources {
 		s.typed(at, entry.Name, &schedulerv1.DynamicResourcesArgs{})
-		s.note(at, "is without effect: devices are not allocated here")
+		s.Note(at, "is without effect: devices are not allocated here")
 		return nil
 	}
 	checked := argumentsOf[entry.Name]
 	if checked == nil {
-		s.note(at, "plugin %s takes no arguments; these are without effect", entry.Name)
+		s.Note(at, "plugin %s takes no arguments; these are without effect", entry.Name)
 		return nil
 	}
 	list, ok := checked(s, at, entry.Name)
-	s.invalid(list)
+	s.Invalid(list)
 	if !ok || len(list) > 0 {
 		return nil
 	}
-	text, err := toJSON(node)
+	text, err := strictyaml.ToJSON(node)
 	if err != nil {
-		s.fault(at, "%v", err)
+		s.Fault(at, "%v", err)
 		return nil
 	}
 	var out map[string]any
 	if err := json.Unmarshal(text, &out); err != nil {
-		s.fault(at, "want a group of keys")
+		s.Fault(at, "want a group of keys")
 		return nil
 	}
 	delete(out, "apiVersion")
@@ -82,16 +83,16 @@ func (s *source) arguments(path string, entry *schedulerv1.PluginConfig) map[str
 
 // typed decodes arguments, whose type may be written with them.
 func (s *source) typed(path, name string, into any) bool {
-	node := s.at(path)
+	node := s.At(path)
 	if version := yamltree.Child(node, "apiVersion"); version != nil && version.Value != schedulerv1.SchemeGroupVersion.String() {
-		s.fault(path+".apiVersion", "%q; want %s", version.Value, schedulerv1.SchemeGroupVersion)
+		s.Fault(path+".apiVersion", "%q; want %s", version.Value, schedulerv1.SchemeGroupVersion)
 		return false
 	}
 	if kind := yamltree.Child(node, "kind"); kind != nil && kind.Value != name+"Args" {
-		s.fault(path+".kind", "args for plugin %s were not of type %sArgs, got %s", name, name, kind.Value)
+		s.Fault(path+".kind", "args for plugin %s were not of type %sArgs, got %s", name, name, kind.Value)
 		return false
 	}
-	return s.decode(path, node, into)
+	return s.Decode(path, node, into)
 }
 
 func checkNodeAffinity(path *field.Path, args *schedulerv1.NodeAffinityArgs) field.ErrorList {

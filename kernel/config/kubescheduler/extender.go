@@ -21,17 +21,17 @@ func (s *source) extenders(path string, list []schedulerv1.Extender, out *output
 			BindVerb: in.BindVerb, EnableHTTPS: in.EnableHTTPS, NodeCacheCapable: in.NodeCacheCapable, Ignorable: in.Ignorable,
 		}
 		if u, err := url.Parse(in.URLPrefix); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-			s.fault(at+".urlPrefix", "%q is no URL of http or https", in.URLPrefix)
+			s.Fault(at+".urlPrefix", "%q is no URL of http or https", in.URLPrefix)
 		}
 		if in.PrioritizeVerb != "" && in.Weight <= 0 {
-			s.fault(at+".weight", "Invalid value: %d: must have a positive weight applied to it", in.Weight)
+			s.Fault(at+".weight", "Invalid value: %d: must have a positive weight applied to it", in.Weight)
 		}
 		if in.BindVerb != "" {
 			binders++
 		}
 		switch d := in.HTTPTimeout.Duration; {
 		case d < 0:
-			s.fault(at+".httpTimeout", "Invalid value: %s: must not be negative", d)
+			s.Fault(at+".httpTimeout", "Invalid value: %s: must not be negative", d)
 		case d > 0:
 			e.HTTPTimeout = d.String()
 		}
@@ -39,7 +39,7 @@ func (s *source) extenders(path string, list []schedulerv1.Extender, out *output
 			e.TLS = &extenderTLS{Insecure: t.Insecure, ServerName: t.ServerName, CertFile: t.CertFile, KeyFile: t.KeyFile, CAFile: t.CAFile}
 			for key, data := range map[string][]byte{"certData": t.CertData, "keyData": t.KeyData, "caData": t.CAData} {
 				if len(data) > 0 {
-					s.fault(at+".tlsConfig."+key, "keys and certificates are not kept in a configuration: write them to a file (base64 -d; keys with mode 0600) and name it in %s",
+					s.Fault(at+".tlsConfig."+key, "keys and certificates are not kept in a configuration: write them to a file (base64 -d; keys with mode 0600) and name it in %s",
 						strings.TrimSuffix(key, "Data")+"File")
 				}
 			}
@@ -48,11 +48,11 @@ func (s *source) extenders(path string, list []schedulerv1.Extender, out *output
 			name := fmt.Sprintf("%s.managedResources[%d].name", at, j)
 			switch problems := validation.IsQualifiedName(r.Name); {
 			case len(problems) > 0:
-				s.fault(name, "Invalid value: %q: %s", r.Name, strings.Join(problems, "; "))
+				s.Fault(name, "Invalid value: %q: %s", r.Name, strings.Join(problems, "; "))
 			case !extended(r.Name):
-				s.fault(name, "Invalid value: %q: is an invalid extended resource name", r.Name)
+				s.Fault(name, "Invalid value: %q: is an invalid extended resource name", r.Name)
 			case managed[r.Name]:
-				s.fault(name, "Invalid value: %q: duplicate extender managed resource name", r.Name)
+				s.Fault(name, "Invalid value: %q: duplicate extender managed resource name", r.Name)
 			}
 			managed[r.Name] = true
 			e.ManagedResources = append(e.ManagedResources, r.Name)
@@ -63,7 +63,7 @@ func (s *source) extenders(path string, list []schedulerv1.Extender, out *output
 		out.Scheduler.Extenders = append(out.Scheduler.Extenders, e)
 	}
 	if binders > 1 {
-		s.fault(path, "Invalid value: \"found %d extenders implementing bind\": only one extender can implement bind", binders)
+		s.Fault(path, "Invalid value: \"found %d extenders implementing bind\": only one extender can implement bind", binders)
 	}
 	return ignored
 }

@@ -9,6 +9,7 @@ import (
 
 	schedulerv1 "k8s.io/kube-scheduler/config/v1"
 
+	"pintle.dev/pintle/kernel/config/strictyaml"
 	"pintle.dev/pintle/kernel/yamltree"
 	"pintle.dev/pintle/sdk"
 )
@@ -108,7 +109,7 @@ func (s *source) partsIn(bundle, name string) *foreign {
 
 // unknown is the fault of a plugin that nobody has.
 func (s *source) unknown(path, name string) {
-	s.fault(path, "%q is no plugin of Kubernetes 1.36, and no bundle at hand has it: build it as a plugin of this kernel (pintle plugin init), or install it (pintle plugin install), and translate again", name)
+	s.Fault(path, "%q is no plugin of Kubernetes 1.36, and no bundle at hand has it: build it as a plugin of this kernel (pintle plugin init), or install it (pintle plugin install), and translate again", name)
 }
 
 // halves finds parts of installed plugins that are enabled without the part that
@@ -117,7 +118,7 @@ func (s *source) halves(path string, e *expansion) {
 	for before, behind := range map[point]point{preFilter: filter, preScore: score} {
 		for _, name := range e.at[before] {
 			if f := s.foreigners[name]; f != nil && f.at[before] == "" && !slices.Contains(e.at[behind], name) {
-				s.fault(s.nearest(path, before, "multiPoint"), "%s of %s is part of its %s here: enable both", before, name, behind)
+				s.Fault(s.nearest(path, before, "multiPoint"), "%s of %s is part of its %s here: enable both", before, name, behind)
 			}
 		}
 	}
@@ -126,25 +127,25 @@ func (s *source) halves(path string, e *expansion) {
 // foreignArguments reads what a plugin is configured with that Kubernetes does not
 // have: as it is written, without its type.
 func (s *source) foreignArguments(path string, entry *schedulerv1.PluginConfig) map[string]any {
-	node := yamltree.Child(s.at(path), "args")
+	node := yamltree.Child(s.At(path), "args")
 	if node == nil {
 		return nil
 	}
-	text, err := toJSON(node)
+	text, err := strictyaml.ToJSON(node)
 	if err != nil {
-		s.fault(path+".args", "%v", err)
+		s.Fault(path+".args", "%v", err)
 		return nil
 	}
 	var out map[string]any
 	if err := json.Unmarshal(text, &out); err != nil {
-		s.fault(path+".args", "want a group of keys")
+		s.Fault(path+".args", "want a group of keys")
 		return nil
 	}
 	delete(out, "apiVersion")
 	delete(out, "kind")
 	f := s.foreign(entry.Name)
 	if len(f.configured) == 0 && len(out) > 0 {
-		s.note(path+".args", "no part of %s in bundle %s says what its configuration is like: each is given this one", entry.Name, f.bundle)
+		s.Note(path+".args", "no part of %s in bundle %s says what its configuration is like: each is given this one", entry.Name, f.bundle)
 	}
 	return out
 }
@@ -185,7 +186,7 @@ func (s *source) load(out *output) {
 		if !used {
 			continue
 		}
-		s.note("profiles", "%s is taken over as %s of bundle %s", name, strings.Join(f.parts(), ", "), f.bundle)
+		s.Note("profiles", "%s is taken over as %s of bundle %s", name, strings.Join(f.parts(), ", "), f.bundle)
 		if !slices.ContainsFunc(out.Plugins.Bundles, func(b bundle) bool { return b.Name == f.bundle }) {
 			out.Plugins.Bundles = append(out.Plugins.Bundles, bundle{Name: f.bundle})
 		}

@@ -80,7 +80,7 @@ type policyExtender struct {
 // has all it names, and else by the modern one.
 func (s *source) policy(out *output) {
 	var in policyFile
-	if !s.decode("", s.root, &in) && !s.has("predicates") && !s.has("priorities") {
+	if !s.Decode("", s.Root, &in) && !s.Has("predicates") && !s.Has("priorities") {
 		return
 	}
 	p := &policy{source: s, in: &in, arguments: map[string]map[string]any{}}
@@ -92,16 +92,16 @@ func (s *source) policy(out *output) {
 	p.predicates()
 	p.priorities()
 	if in.AlwaysCheckAllPredicates {
-		s.note("alwaysCheckAllPredicates", "has no counterpart: the first predicate that fails is told of, and pintle explain asks all")
+		s.Note("alwaysCheckAllPredicates", "has no counterpart: the first predicate that fails is told of, and pintle explain asks all")
 	}
 	if w := in.HardPodAffinitySymmetricWeight; w != nil {
 		switch {
 		case *w < 1 || *w > 100:
-			s.fault("hardPodAffinitySymmetricWeight", "Invalid value: %d: not in valid range [1, 100]", *w)
+			s.Fault("hardPodAffinitySymmetricWeight", "Invalid value: %d: not in valid range [1, 100]", *w)
 		case p.out.uses(interPodAffinity + scoring):
 			p.arguments[interPodAffinity] = map[string]any{"hardPodAffinityWeight": *w}
 		default:
-			s.note("hardPodAffinitySymmetricWeight", "is without effect: the policy has no InterPodAffinityPriority")
+			s.Note("hardPodAffinitySymmetricWeight", "is without effect: the policy has no InterPodAffinityPriority")
 		}
 	}
 	if p.out.uses(volumeBinding) {
@@ -193,7 +193,7 @@ func (p *policy) priorityList() []policyPriority {
 
 // unfitting is the fault of a plugin that the chosen set lacks.
 func (p *policy) unfitting(path, name string) {
-	p.fault(path, "%s is in the bundle classic alone, and other plugins of the policy are in the bundle modern: leave one of them out", name)
+	p.Fault(path, "%s is in the bundle classic alone, and other plugins of the policy are in the bundle modern: leave one of them out", name)
 }
 
 func (p *policy) predicates() {
@@ -220,13 +220,13 @@ func (p *policy) predicates() {
 		}
 		switch o, known := oldPredicates[e.Name]; {
 		case !known:
-			p.fault(path, "%q is no predicate of Kubernetes: build it as a plugin of this kernel (pintle plugin init), and name it in the profile", e.Name)
+			p.Fault(path, "%q is no predicate of Kubernetes: build it as a plugin of this kernel (pintle plugin init), and name it in the profile", e.Name)
 		case len(o.in(p.set)) == 0:
 			p.unfitting(path, e.Name)
 		default:
 			add(o.in(p.set)...)
 			if o.nothing != "" {
-				p.note(path, "%s: %s", e.Name, o.nothing)
+				p.Note(path, "%s: %s", e.Name, o.nothing)
 			}
 		}
 	}
@@ -237,11 +237,11 @@ func (p *policy) predicates() {
 func (p *policy) predicateArgument(path string, e *policyPredicate, add func(...string)) {
 	switch a := e.Argument; {
 	case a.ServiceAffinity != nil && a.LabelsPresence != nil || a.ServiceAffinity == nil && a.LabelsPresence == nil:
-		p.fault(path+".argument", "exactly one predicate argument is required")
+		p.Fault(path+".argument", "exactly one predicate argument is required")
 	case a.ServiceAffinity != nil:
-		p.fault(path+".argument.serviceAffinity", "is not there, as in Kubernetes since 1.23; give the pods a required pod affinity to the service's labels")
+		p.Fault(path+".argument.serviceAffinity", "is not there, as in Kubernetes since 1.23; give the pods a required pod affinity to the service's labels")
 	case len(a.LabelsPresence.Labels) == 0:
-		p.fault(path+".argument.labelsPresence.labels", "Required value")
+		p.Fault(path+".argument.labelsPresence.labels", "Required value")
 	default:
 		operator := "DoesNotExist"
 		if a.LabelsPresence.Presence {
@@ -274,7 +274,7 @@ func (p *policy) priorities() {
 	for i, e := range p.priorityList() {
 		path := fmt.Sprintf("priorities[%d]", i)
 		if e.Weight <= 0 || e.Weight > math.MaxInt32 {
-			p.fault(path+".weight", "priority %s should have a positive weight applied to it or it has overflown", e.Name)
+			p.Fault(path+".weight", "priority %s should have a positive weight applied to it or it has overflown", e.Name)
 			continue
 		}
 		o, known := oldPriorities[e.Name]
@@ -285,10 +285,10 @@ func (p *policy) priorities() {
 		}
 		switch {
 		case !known:
-			p.fault(path, "%q is no priority of Kubernetes: build it as a plugin of this kernel (pintle plugin init), and name it in the profile", e.Name)
+			p.Fault(path, "%q is no priority of Kubernetes: build it as a plugin of this kernel (pintle plugin init), and name it in the profile", e.Name)
 			continue
 		case len(o.in(p.set)) == 0 && o.nothing != "":
-			p.note(path, "%s has no counterpart: %s", e.Name, o.nothing)
+			p.Note(path, "%s has no counterpart: %s", e.Name, o.nothing)
 			continue
 		case len(o.in(p.set)) == 0:
 			p.unfitting(path, e.Name)
@@ -296,7 +296,7 @@ func (p *policy) priorities() {
 		}
 		if p.set == modern && o.strategy != "" {
 			if strategy != "" && strategy != o.strategy {
-				p.fault(path, "%s scores by %s, and another priority by %s: a profile has one strategy; leave one out", e.Name, o.strategy, strategy)
+				p.Fault(path, "%s scores by %s, and another priority by %s: a profile has one strategy; leave one out", e.Name, o.strategy, strategy)
 				continue
 			}
 			if strategy = o.strategy; p.arguments[nodeResourcesFit] == nil {
@@ -315,7 +315,7 @@ func (p *policy) priorities() {
 func (p *policy) weigh(path, name string, weight int32) {
 	for i := range p.out.Priorities {
 		if w := &p.out.Priorities[i]; w.Name == name {
-			p.note(path, "is %s, as another priority is: their weights are added", name)
+			p.Note(path, "is %s, as another priority is: their weights are added", name)
 			w.Weight = int32(min(int64(w.Weight)+int64(weight), math.MaxInt32))
 			return
 		}
@@ -327,13 +327,13 @@ func (p *policy) priorityArgument(path string, e *policyPriority) (old, bool) {
 	path += ".argument"
 	switch a := e.Argument; {
 	case a.ServiceAntiAffinity != nil:
-		p.fault(path+".serviceAntiAffinity", "is not there, as in Kubernetes since 1.23; give the pods a topology spread constraint by the label %s", a.ServiceAntiAffinity.Label)
+		p.Fault(path+".serviceAntiAffinity", "is not there, as in Kubernetes since 1.23; give the pods a topology spread constraint by the label %s", a.ServiceAntiAffinity.Label)
 	case a.LabelPreference != nil:
-		p.fault(path+".labelPreference", "is not there, as in Kubernetes since 1.23; give the pods a preferred node affinity to the label %s", a.LabelPreference.Label)
+		p.Fault(path+".labelPreference", "is not there, as in Kubernetes since 1.23; give the pods a preferred node affinity to the label %s", a.LabelPreference.Label)
 	case a.RequestedToCapacityRatio != nil:
 		r := a.RequestedToCapacityRatio
 		list := checkShape(field.NewPath(path+".requestedToCapacityRatioArguments", "shape"), r.Shape)
-		if s := p.invalid; len(list) > 0 {
+		if s := p.Invalid; len(list) > 0 {
 			s(list)
 			return old{}, false
 		}
@@ -352,7 +352,7 @@ func (p *policy) priorityArgument(path string, e *policyPriority) (old, bool) {
 		}}
 		return oldPriorities["RequestedToCapacityRatioPriority"], true
 	default:
-		p.fault(path, "exactly one priority argument is required")
+		p.Fault(path, "exactly one priority argument is required")
 	}
 	return old{}, false
 }

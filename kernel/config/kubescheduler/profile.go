@@ -82,7 +82,7 @@ func (s *source) expand(path string, custom *schedulerv1.Plugins) *expansion {
 		for i, p := range own.Enabled {
 			if known := s.known(p.Name); known != nil {
 				if _, implements := known.at[at]; !implements {
-					s.fault(fmt.Sprintf("%s.%s.enabled[%d]", path, at, i), "plugin %q does not extend %s plugin", p.Name, at)
+					s.Fault(fmt.Sprintf("%s.%s.enabled[%d]", path, at, i), "plugin %q does not extend %s plugin", p.Name, at)
 				}
 			}
 		}
@@ -134,11 +134,11 @@ func (s *source) outOfTree(path string, set *schedulerv1.PluginSet) {
 		at := fmt.Sprintf("%s.enabled[%d]", path, i)
 		switch known := s.known(p.Name); {
 		case p.Name == "":
-			s.fault(at, "has no name")
+			s.Fault(at, "has no name")
 		case known == nil:
 			s.unknown(at, p.Name)
 		case known.absent != "":
-			s.fault(at, "%s is not there: %s; leave it out", p.Name, known.absent)
+			s.Fault(at, "%s is not there: %s; leave it out", p.Name, known.absent)
 		}
 	}
 }
@@ -147,7 +147,7 @@ func (s *source) repeated(path string, list []schedulerv1.Plugin) {
 	seen := map[string]bool{}
 	for i, p := range list {
 		if seen[p.Name] {
-			s.fault(fmt.Sprintf("%s.enabled[%d]", path, i), "plugin %q already registered", p.Name)
+			s.Fault(fmt.Sprintf("%s.enabled[%d]", path, i), "plugin %q already registered", p.Name)
 		}
 		seen[p.Name] = true
 	}
@@ -218,7 +218,7 @@ func (s *source) folded(path string, e *expansion) {
 				continue
 			}
 			if a, b := slices.Contains(e.at[before], p.name), slices.Contains(e.at[behind], p.name); a != b {
-				s.fault(s.nearest(path, before, behind, "multiPoint"), "%s of %s is part of its %s here: enable or disable both", before, p.name, behind)
+				s.Fault(s.nearest(path, before, behind, "multiPoint"), "%s of %s is part of its %s here: enable or disable both", before, p.name, behind)
 			}
 		}
 		for at := range p.at {
@@ -226,19 +226,19 @@ func (s *source) folded(path string, e *expansion) {
 				continue
 			}
 			if len(e.at[at]) == 0 {
-				s.fault(s.nearest(path, at, "multiPoint"), "%s cannot be left out: %s", p.name, p.own)
+				s.Fault(s.nearest(path, at, "multiPoint"), "%s cannot be left out: %s", p.name, p.own)
 			}
 		}
 	}
 	if n := len(e.at[queueSort]); n > 1 {
-		s.fault(s.nearest(path, queueSort), "only one queue sort plugin can be enabled")
+		s.Fault(s.nearest(path, queueSort), "only one queue sort plugin can be enabled")
 	}
 }
 
 // nearest is the path of the first of several keys that is there.
 func (s *source) nearest(path string, keys ...point) string {
 	for _, key := range keys {
-		if s.has(path + "." + string(key)) {
+		if s.Has(path + "." + string(key)) {
 			return path + "." + string(key)
 		}
 	}

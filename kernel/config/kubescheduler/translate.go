@@ -39,27 +39,27 @@ func Translate(name string, data []byte, installed ...Installed) (*Translation, 
 	s.installed = installed
 	t := &Translation{out: output{APIVersion: config.APIVersion, Kind: config.Kind}}
 	version, kind := "", ""
-	if n := yamltree.Child(s.root, "apiVersion"); n != nil {
+	if n := yamltree.Child(s.Root, "apiVersion"); n != nil {
 		version = n.Value
 	}
-	if n := yamltree.Child(s.root, "kind"); n != nil {
+	if n := yamltree.Child(s.Root, "kind"); n != nil {
 		kind = n.Value
 	}
 	switch {
 	case kind == kindPolicy && (version == "v1" || version == ""):
 		s.policy(&t.out)
 	case kind == kindPolicy:
-		s.fault("apiVersion", "%q; a Policy is of v1", version)
+		s.Fault("apiVersion", "%q; a Policy is of v1", version)
 	case kind == kindConfiguration && version == schedulerv1.SchemeGroupVersion.String():
 		s.configuration(&t.out)
 	case kind == kindConfiguration:
-		s.fault("apiVersion", "%q is not served by Kubernetes 1.36; convert the file to %s", version, schedulerv1.SchemeGroupVersion)
+		s.Fault("apiVersion", "%q is not served by Kubernetes 1.36; convert the file to %s", version, schedulerv1.SchemeGroupVersion)
 	default:
-		s.fault("kind", "%q; want %s of %s, or %s of v1", kind, kindConfiguration, schedulerv1.SchemeGroupVersion, kindPolicy)
+		s.Fault("kind", "%q; want %s of %s, or %s of v1", kind, kindConfiguration, schedulerv1.SchemeGroupVersion, kindPolicy)
 	}
-	t.Notes = s.notes
-	if len(s.faults) > 0 {
-		return t, s.faults
+	t.Notes = s.Notes
+	if len(s.Faults) > 0 {
+		return t, s.Faults
 	}
 	return t, nil
 }
@@ -67,7 +67,7 @@ func Translate(name string, data []byte, installed ...Installed) (*Translation, 
 func (s *source) configuration(out *output) {
 	var in schedulerv1.KubeSchedulerConfiguration
 	// Arguments are read with their types later.
-	if !s.decode("", s.root, &in) && len(in.Profiles) == 0 && s.has("profiles") {
+	if !s.Decode("", s.Root, &in) && len(in.Profiles) == 0 && s.Has("profiles") {
 		return
 	}
 	out.Plugins.Bundles = []bundle{{Name: modern}}
@@ -75,16 +75,16 @@ func (s *source) configuration(out *output) {
 	out.Scheduler.PodMaxBackoff = seconds(in.PodMaxBackoffSeconds)
 	first, last := ptr.Deref(in.PodInitialBackoffSeconds, 1), ptr.Deref(in.PodMaxBackoffSeconds, 10)
 	if first <= 0 {
-		s.fault("podInitialBackoffSeconds", "Invalid value: %d: must be greater than 0", first)
+		s.Fault("podInitialBackoffSeconds", "Invalid value: %d: must be greater than 0", first)
 	}
 	if last < first {
-		s.fault("podMaxBackoffSeconds", "Invalid value: %d: must be greater than or equal to PodInitialBackoffSeconds", last)
+		s.Fault("podMaxBackoffSeconds", "Invalid value: %d: must be greater than or equal to PodInitialBackoffSeconds", last)
 	}
 	if in.Parallelism != nil {
 		if *in.Parallelism <= 0 {
-			s.fault("parallelism", "Invalid value: %d: should be an integer value greater than zero", *in.Parallelism)
+			s.Fault("parallelism", "Invalid value: %d: should be an integer value greater than zero", *in.Parallelism)
 		}
-		s.note("parallelism", "has no counterpart: plugins are asked about all nodes in one call")
+		s.Note("parallelism", "has no counterpart: plugins are asked about all nodes in one call")
 	}
 	s.percentage("percentageOfNodesToScore", in.PercentageOfNodesToScore)
 	s.election(&in, out)
@@ -101,9 +101,9 @@ func (s *source) configuration(out *output) {
 		p, path := &in.Profiles[i], fmt.Sprintf("profiles[%d]", i)
 		switch name := ptr.Deref(p.SchedulerName, ""); {
 		case name == "":
-			s.fault(path+".schedulerName", "Required value")
+			s.Fault(path+".schedulerName", "Required value")
 		case seen[name]:
-			s.fault(path+".schedulerName", "Duplicate value: %q", name)
+			s.Fault(path+".schedulerName", "Duplicate value: %q", name)
 		default:
 			seen[name] = true
 		}
@@ -115,7 +115,7 @@ func (s *source) configuration(out *output) {
 	s.load(out)
 	for i := range out.Scheduler.Profiles {
 		if out.Scheduler.Profiles[i].uses(dynamicResources) {
-			s.note("profiles", "%s refuses pods with resource claims: devices are not allocated here", dynamicResources)
+			s.Note("profiles", "%s refuses pods with resource claims: devices are not allocated here", dynamicResources)
 			break
 		}
 	}
@@ -134,7 +134,7 @@ func (s *source) pluginConfig(path string, p *schedulerv1.KubeSchedulerProfile) 
 		entry, at := &p.PluginConfig[i], fmt.Sprintf("%s.pluginConfig[%d]", path, i)
 		switch {
 		case seen[entry.Name]:
-			s.fault(at, "repeated config for plugin %s", entry.Name)
+			s.Fault(at, "repeated config for plugin %s", entry.Name)
 		case s.known(entry.Name) == nil:
 			s.unknown(at, entry.Name)
 		case plugin(entry.Name) == nil:
@@ -236,11 +236,11 @@ func (s *source) percentage(path string, n *int32) {
 		return
 	}
 	if *n < 0 || *n > 100 {
-		s.fault(path, "Invalid value: %d: not in valid range [0-100]", *n)
+		s.Fault(path, "Invalid value: %d: not in valid range [0-100]", *n)
 		return
 	}
 	if *n != 100 {
-		s.note(path, "has no counterpart: all nodes that fit are scored, as with 100")
+		s.Note(path, "has no counterpart: all nodes that fit are scored, as with 100")
 	}
 }
 
@@ -251,7 +251,7 @@ func (s *source) election(in *schedulerv1.KubeSchedulerConfiguration, out *outpu
 			return ""
 		}
 		if d.Duration < 0 {
-			s.fault(path, "Invalid value: %s: must be greater than zero", d.Duration)
+			s.Fault(path, "Invalid value: %s: must be greater than zero", d.Duration)
 		}
 		return d.Duration.String()
 	}
@@ -263,13 +263,13 @@ func (s *source) election(in *schedulerv1.KubeSchedulerConfiguration, out *outpu
 		out.Election = &got
 	}
 	if e.LeaderElect != nil && !*e.LeaderElect {
-		s.note("leaderElection.leaderElect", "has no counterpart: kernels on one etcd elect, a kernel on its own store is alone")
+		s.Note("leaderElection.leaderElect", "has no counterpart: kernels on one etcd elect, a kernel on its own store is alone")
 	}
 	if e.ResourceLock != "" && e.ResourceLock != "leases" {
-		s.fault("leaderElection.resourceLock", `Invalid value: %q: resourceLock value must be "leases"`, e.ResourceLock)
+		s.Fault("leaderElection.resourceLock", `Invalid value: %q: resourceLock value must be "leases"`, e.ResourceLock)
 	}
 	if e.ResourceName != "" && e.ResourceName != schedulerv1.SchedulerDefaultLockObjectName || e.ResourceNamespace != "" && e.ResourceNamespace != schedulerv1.SchedulerDefaultLockObjectNamespace {
-		s.note("leaderElection", "the Lease is always kube-system/kube-scheduler")
+		s.Note("leaderElection", "the Lease is always kube-system/kube-scheduler")
 	}
 }
 
@@ -281,8 +281,8 @@ func (s *source) unneeded() {
 		"enableContentionProfiling": "has no counterpart: contention is not profiled",
 		"delayCacheUntilActive":     "has no counterpart: a kernel that does not lead feeds no scheduler",
 	} {
-		if s.has(path) {
-			s.note(path, "%s", why)
+		if s.Has(path) {
+			s.Note(path, "%s", why)
 		}
 	}
 }

@@ -130,17 +130,17 @@ func (t *Translation) Into(name string, existing []byte) ([]byte, error) {
 	}
 	for _, group := range []string{"scheduler", "leaderElection"} {
 		if from := yamltree.Child(&tree, group); from != nil {
-			into := mapping(s.root, group)
+			into := mapping(s.Root, group)
 			for i := 0; i+1 < len(from.Content); i += 2 {
 				put(into, from.Content[i].Value, from.Content[i+1])
 			}
 		}
 	}
-	bundles := mapping(s.root, "plugins")
+	bundles := mapping(s.Root, "plugins")
 	list := yamltree.Child(bundles, "bundles")
 	if list == nil || list.Kind != yaml.SequenceNode {
 		put(bundles, "bundles", yamltree.Child(yamltree.Child(&tree, "plugins"), "bundles"))
-		return encode(s.root)
+		return encode(s.Root)
 	}
 	// What is in modern may not be in another bundle that is loaded too.
 	sets := []string{classic, modern}
@@ -169,7 +169,7 @@ func (t *Translation) Into(name string, existing []byte) ([]byte, error) {
 			put(have, "config", config)
 		}
 	}
-	return encode(s.root)
+	return encode(s.Root)
 }
 
 // mapping is the group of keys at a key, made if it is not there.

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -30,7 +31,8 @@ type Policy struct {
 
 // Collector removes dead containers.
 type Collector struct {
-	policy Policy
+	mu     sync.Mutex
+	policy Policy // of the next pass
 	client *cri.Client
 	logDir string
 	// exists tells that the agent knows the pod.
@@ -52,6 +54,19 @@ type dead struct {
 type unitKey struct {
 	uid  types.UID
 	name string
+}
+
+// SetPolicy changes the policy from the next pass on.
+func (c *Collector) SetPolicy(policy Policy) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.policy = policy
+}
+
+func (c *Collector) current() Policy {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.policy
 }
 
 // Collect makes one pass.
@@ -77,7 +92,7 @@ func (c *Collector) choose(pods map[types.UID]*cri.Pod) []dead {
 			if ct.State == runtimeapi.ContainerState_CONTAINER_RUNNING {
 				continue
 			}
-			if c.now().Sub(time.Unix(0, ct.CreatedAt)) < c.policy.MinAge {
+			if c.now().Sub(time.Unix(0, ct.CreatedAt)) < c.current().MinAge {
 				continue // CGC-4
 			}
 			d := dead{id: ct.Id, name: ct.Labels[cri.LabelContainerName], created: ct.CreatedAt}
@@ -102,20 +117,20 @@ func (c *Collector) choose(pods map[types.UID]*cri.Pod) []dead {
 			}
 		}
 	}
-	if c.policy.MaxPerContainer >= 0 {
-		trim(c.policy.MaxPerContainer) // CGC-8
+	if c.current().MaxPerContainer >= 0 {
+		trim(c.current().MaxPerContainer) // CGC-8
 	}
 	total := 0
 	for _, u := range units {
 		total += len(u)
 	}
-	if c.policy.MaxContainers >= 0 && total > c.policy.MaxContainers { // CGC-9
-		trim(max(1, c.policy.MaxContainers/len(keys)))
+	if c.current().MaxContainers >= 0 && total > c.current().MaxContainers { // CGC-9
+		trim(max(1, c.current().MaxContainers/len(keys)))
 		var left []dead
 		for _, k := range keys {
 			left = append(left, units[k]...)
 		}
-		if over := len(left) - c.policy.MaxContainers; over > 0 {
+		if over := len(left) - c.current().MaxContainers; over > 0 {
 			slices.SortFunc(left, func(a, b dead) int { return cmp.Compare(a.created, b.created) })
 			out = append(out, left[:over]...)
 		}
@@ -158,7 +173,7 @@ func (c *Collector) sandboxes(ctx context.Context, pods map[types.UID]*cri.Pod) 
 			if s.State == runtimeapi.PodSandboxState_SANDBOX_READY || used[s.Id] || (i == 0 && c.exists(uid)) {
 				continue
 			}
-			if c.now().Sub(time.Unix(0, s.CreatedAt)) < c.policy.MinAge {
+			if c.now().Sub(time.Unix(0, s.CreatedAt)) < c.current().MinAge {
 				continue
 			}
 			if _, err := c.client.StopPodSandbox(ctx, &runtimeapi.StopPodSandboxRequest{PodSandboxId: s.Id}); err != nil && !cri.IsNotFound(err) {

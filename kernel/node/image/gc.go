@@ -30,7 +30,6 @@ type FS struct{ Capacity, Used int64 }
 
 // Collector removes images that are long unused when the file system fills up.
 type Collector struct {
-	policy GCPolicy
 	client *cri.Client
 	fs     func(ctx context.Context) (FS, error)
 	// nodeEvent records an event on the Node.
@@ -39,6 +38,7 @@ type Collector struct {
 	now       func() time.Time
 
 	mu      sync.Mutex
+	policy  GCPolicy
 	records map[string]*record // by image id
 	images  []*runtimeapi.Image
 }
@@ -53,6 +53,13 @@ type record struct {
 // NewCollector makes a collector; fs measures the image file system.
 func NewCollector(policy GCPolicy, client *cri.Client, fs func(ctx context.Context) (FS, error), nodeEvent func(eventType, reason, message string), logger *slog.Logger) *Collector {
 	return &Collector{policy: policy, client: client, fs: fs, nodeEvent: nodeEvent, logger: logger, now: time.Now, records: map[string]*record{}}
+}
+
+// SetPolicy changes the policy from the next pass on.
+func (c *Collector) SetPolicy(policy GCPolicy) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.policy = policy
 }
 
 // Images are those of the last scan, the largest first (NOD-11).
@@ -119,11 +126,14 @@ func (c *Collector) Collect(ctx context.Context) error {
 	if err := c.Scan(ctx, mark); err != nil {
 		return err
 	}
+	c.mu.Lock()
+	policy := c.policy
+	c.mu.Unlock()
 	percent := fs.Used * 100 / fs.Capacity
-	if c.policy.High >= 100 || percent < int64(c.policy.High) {
+	if policy.High >= 100 || percent < int64(policy.High) {
 		return nil
 	}
-	target := fs.Used - int64(c.policy.Low)*fs.Capacity/100
+	target := fs.Used - int64(policy.Low)*fs.Capacity/100
 	c.logger.Info("image file system is filling up: removing unused images", "used_percent", percent, "bytes_to_free", target)
 	freed := c.free(ctx, target, mark)
 	if freed < target {
@@ -136,6 +146,7 @@ func (c *Collector) Collect(ctx context.Context) error {
 
 func (c *Collector) free(ctx context.Context, target int64, mark time.Time) int64 {
 	c.mu.Lock()
+	minAge := c.policy.MinAge
 	order := make([]*record, 0, len(c.records))
 	for _, r := range c.records {
 		order = append(order, r)
@@ -149,7 +160,7 @@ func (c *Collector) free(ctx context.Context, target int64, mark time.Time) int6
 		if freed >= target {
 			break
 		}
-		if r.pinned || !r.lastUsed.Before(mark) || mark.Sub(r.detected) < c.policy.MinAge {
+		if r.pinned || !r.lastUsed.Before(mark) || mark.Sub(r.detected) < minAge {
 			continue
 		}
 		if _, err := c.client.RemoveImage(ctx, &runtimeapi.RemoveImageRequest{Image: &runtimeapi.ImageSpec{Image: r.id}}); err != nil {

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -29,8 +30,9 @@ const (
 
 // Rotator keeps container logs within size and number.
 type Rotator struct {
-	maxSize  int64 // bytes
-	maxFiles int   // the current one included, 2 or more
+	mu       sync.Mutex // guards the limits
+	maxSize  int64      // bytes
+	maxFiles int        // the current one included, 2 or more
 	client   *cri.Client
 	logger   *slog.Logger
 	now      func() time.Time
@@ -39,6 +41,19 @@ type Rotator struct {
 // NewRotator makes a rotator.
 func NewRotator(maxSize int64, maxFiles int, client *cri.Client, logger *slog.Logger) *Rotator {
 	return &Rotator{maxSize: maxSize, maxFiles: maxFiles, client: client, logger: logger, now: time.Now}
+}
+
+// SetLimits changes size and number from the next look on.
+func (r *Rotator) SetLimits(maxSize int64, maxFiles int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.maxSize, r.maxFiles = maxSize, maxFiles
+}
+
+func (r *Rotator) limits() (maxSize int64, maxFiles int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.maxSize, r.maxFiles
 }
 
 // Rotate looks at the log of each running container once.
@@ -74,7 +89,7 @@ func (r *Rotator) rotate(ctx context.Context, id, log string) error {
 	if err != nil {
 		return err
 	}
-	if info.Size() < r.maxSize {
+	if maxSize, _ := r.limits(); info.Size() < maxSize {
 		return nil
 	}
 	if err := r.tidy(log); err != nil {
@@ -110,7 +125,8 @@ func (r *Rotator) tidy(log string) error {
 		rotations = append(rotations, f)
 	}
 	slices.Sort(rotations) // by time
-	keep := r.maxFiles - 2
+	_, maxFiles := r.limits()
+	keep := maxFiles - 2
 	for len(rotations) > keep {
 		if err := os.Remove(rotations[0]); err != nil {
 			return err

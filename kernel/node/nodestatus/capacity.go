@@ -97,3 +97,23 @@ func allocatable(capacity, reserved corev1.ResourceList) corev1.ResourceList {
 	}
 	return out
 }
+
+// ResourcePID is the reserved resource of process ids; it is no resource of the Node.
+const ResourcePID corev1.ResourceName = "pid"
+
+// Bounds of the memory that is reserved by default.
+const (
+	leastReservedMemory = 256 << 20
+	mostReservedMemory  = 2 << 30
+)
+
+// DefaultReservation is what a machine keeps for the kernel, its runtime and plugins where nobody says otherwise: a
+// tenth of a CPU, a tenth of the memory within bounds (of a small machine never more than a quarter), 1000 processes.
+func DefaultReservation(m Machine) corev1.ResourceList {
+	memory := min(max(m.Memory/10, leastReservedMemory), mostReservedMemory, m.Memory/4)
+	return corev1.ResourceList{
+		corev1.ResourceCPU:    *resource.NewMilliQuantity(100, resource.DecimalSI),
+		corev1.ResourceMemory: *resource.NewQuantity(memory, resource.BinarySI),
+		ResourcePID:           *resource.NewQuantity(1000, resource.DecimalSI),
+	}
+}

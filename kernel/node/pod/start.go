@@ -114,7 +114,7 @@ func (m *Manager) ensureSandbox(ctx context.Context, s *starting, todo actions) 
 		return nil
 	}
 	for _, w := range warnings {
-		m.event(pod, "", corev1.EventTypeWarning, "DNSConfigForming", w)
+		m.event(pod, "", corev1.EventTypeWarning, w.Reason, w.Message)
 	}
 	if err := m.makeDir(config.LogDirectory); err != nil {
 		m.event(pod, "", corev1.EventTypeWarning, "FailedCreatePodSandBox", fmt.Sprintf("Failed to create pod sandbox: %v", err))

@@ -22,8 +22,8 @@ type Input struct {
 	CgroupParent string // "" leaves the choice to the runtime
 }
 
-// Config builds the runtime's sandbox configuration; warnings are messages for an event about the resolver.
-func Config(in Input) (config *runtimeapi.PodSandboxConfig, warnings []string, err error) {
+// Config builds the runtime's sandbox configuration; warnings are for events about the resolver.
+func Config(in Input) (config *runtimeapi.PodSandboxConfig, warnings []Warning, err error) {
 	pod := in.Pod
 	dns, warnings, err := in.Resolver.For(pod)
 	if err != nil {

@@ -46,7 +46,8 @@ func TestResolver(t *testing.T) {
 		{"options merge", r, func(p *corev1.Pod) {
 			p.Spec.DNSConfig = &corev1.PodDNSConfig{Options: []corev1.PodDNSConfigOption{{Name: "ndots", Value: &three}, {Name: "edns0"}}}
 		}, "10.0.0.10", "ns.svc.cluster.local svc.cluster.local cluster.local corp.example", "ndots:3 edns0", 0},
-		{"no cluster dns", Resolver{ResolvConf: file}, nil, "9.9.9.9", "corp.example", "rotate", 0},
+		{"no cluster dns", Resolver{ResolvConf: file}, nil, "9.9.9.9", "corp.example", "rotate", 1},
+		{"no cluster dns, simulated", Resolver{ResolvConf: file, Simulated: true}, nil, "9.9.9.9", "corp.example", "rotate", 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got, warnings, err := c.resolver.For(pod(c.change))
@@ -99,5 +100,47 @@ func TestConfig(t *testing.T) {
 	}
 	if !slices.Contains(strings.Split(LogDirectory("/l", "a", "b", "c"), "/"), "a_b_c") {
 		t.Error("log directory")
+	}
+}
+
+// TestMissingClusterDNS: D6: the words of the kubelet.
+func TestMissingClusterDNS(t *testing.T) {
+	_, warnings, err := Resolver{ResolvConf: os.DevNull}.For(pod(nil))
+	want := []Warning{{"MissingClusterDNS", `pod: "p_ns(u)". kubelet does not have ClusterDNS IP configured and cannot create Pod using "ClusterFirst" policy. Falling back to "Default" policy.`}}
+	if err != nil || !slices.Equal(warnings, want) {
+		t.Errorf("%q %v", warnings, err)
+	}
+}
+
+// TestReachable: a stub on loopback is of no use in a pod.
+func TestReachable(t *testing.T) {
+	dir := t.TempDir()
+	file := func(name, text string) string {
+		name = filepath.Join(dir, name)
+		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return name
+	}
+	systemd, none := file("systemd", "nameserver 10.0.0.2\n"), filepath.Join(dir, "none")
+	for text, stub := range map[string]bool{
+		"nameserver 127.0.0.53\noptions edns0\n":      true,
+		"nameserver 127.0.0.53\nnameserver ::1\n":     true,
+		"nameserver 127.0.0.53\nnameserver 8.8.8.8\n": false,
+		"nameserver 8.8.8.8\n":                        false,
+		"search a\n":                                  false,
+		"nameserver nonsense\n":                       false,
+	} {
+		etc := file("etc", text)
+		want := etc
+		if stub {
+			want = systemd
+		}
+		if got := reachable(etc, systemd); got != want {
+			t.Errorf("%q: %s is used", text, got)
+		}
+		if got := reachable(etc, none); got != etc {
+			t.Errorf("%q: %s is used, which is not there", text, got)
+		}
 	}
 }

@@ -3,12 +3,15 @@ package sandbox
 import (
 	"bufio"
 	"fmt"
+	"net"
 	"os"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"pintle.dev/pintle/kernel/node/container"
 )
 
 // Limits of a resolver file that Kubernetes keeps to.
@@ -18,18 +21,42 @@ const (
 	maxSearchLength = 2048
 )
 
+// Files with a machine's DNS servers: the one that every program reads, and the one in which systemd-resolved has those
+// that it asks itself, where the first names the machine's own stub.
+const (
+	etcResolvConf     = "/etc/resolv.conf"
+	systemdResolvConf = "/run/systemd/resolve/resolv.conf"
+)
+
 // Resolver is how pods of a node find names.
 type Resolver struct {
 	ClusterDNS    []string
 	ClusterDomain string
-	ResolvConf    string
+	// ResolvConf is the machine's resolver file. Empty: /etc/resolv.conf, or systemd's if that one names servers on
+	// loopback alone, which nobody in a pod can reach.
+	ResolvConf string
+	// Simulated: the node's pods run nothing that asks for names.
+	Simulated bool
 }
 
-// For makes a pod's resolver from its dnsPolicy and dnsConfig. Warnings (limits exceeded, ClusterFirst without cluster
-// DNS) are messages for an event.
-func (r Resolver) For(pod *corev1.Pod) (*runtimeapi.DNSConfig, []string, error) {
-	var warnings []string
-	host, err := readResolvConf(r.ResolvConf)
+// Warning is for an event about a pod's resolver.
+type Warning struct{ Reason, Message string }
+
+// MissingClusterDNS is the reason of the warning about a pod that wants the cluster's DNS where there is none.
+const MissingClusterDNS = "MissingClusterDNS"
+
+// For makes a pod's resolver from its dnsPolicy and dnsConfig. Warnings say which limits were exceeded, and that there
+// is no cluster DNS for a pod that wants it.
+func (r Resolver) For(pod *corev1.Pod) (*runtimeapi.DNSConfig, []Warning, error) {
+	var warnings []Warning
+	warn := func(reason, format string, args ...any) {
+		warnings = append(warnings, Warning{reason, fmt.Sprintf(format, args...)})
+	}
+	file := r.ResolvConf
+	if file == "" {
+		file = reachable(etcResolvConf, systemdResolvConf)
+	}
+	host, err := readResolvConf(file)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -46,6 +73,10 @@ func (r Resolver) For(pod *corev1.Pod) (*runtimeapi.DNSConfig, []string, error) 
 	case corev1.DNSClusterFirst:
 		if len(r.ClusterDNS) == 0 {
 			config = host
+			if !r.Simulated {
+				warn(MissingClusterDNS, "pod: %q. kubelet does not have ClusterDNS IP configured and cannot create Pod using %q policy. Falling back to %q policy.",
+					container.Format(pod), corev1.DNSClusterFirst, corev1.DNSDefault)
+			}
 			break
 		}
 		config.Servers = slices.Clone(r.ClusterDNS)
@@ -64,14 +95,14 @@ func (r Resolver) For(pod *corev1.Pod) (*runtimeapi.DNSConfig, []string, error) 
 	}
 	if len(config.Servers) > maxNameservers {
 		config.Servers = config.Servers[:maxNameservers]
-		warnings = append(warnings, fmt.Sprintf("Nameserver limits were exceeded, some nameservers have been omitted, the applied nameserver line is: %s", strings.Join(config.Servers, " ")))
+		warn("DNSConfigForming", "Nameserver limits were exceeded, some nameservers have been omitted, the applied nameserver line is: %s", strings.Join(config.Servers, " "))
 	}
 	if n := len(config.Searches); n > maxSearches || len(strings.Join(config.Searches, " ")) > maxSearchLength {
 		config.Searches = config.Searches[:min(n, maxSearches)]
 		for len(strings.Join(config.Searches, " ")) > maxSearchLength {
 			config.Searches = config.Searches[:len(config.Searches)-1]
 		}
-		warnings = append(warnings, fmt.Sprintf("Search Line limits were exceeded, some search paths have been omitted, the applied search line is: %s", strings.Join(config.Searches, " ")))
+		warn("DNSConfigForming", "Search Line limits were exceeded, some search paths have been omitted, the applied search line is: %s", strings.Join(config.Searches, " "))
 	}
 	return config, warnings, nil
 }
@@ -102,6 +133,23 @@ func mergeOptions(base []string, extra []corev1.PodDNSConfigOption) []string {
 		}
 	}
 	return out
+}
+
+// reachable is the file etc, or other where etc names servers on loopback alone and other is there.
+func reachable(etc, other string) string {
+	config, err := readResolvConf(etc)
+	if err != nil || len(config.Servers) == 0 {
+		return etc
+	}
+	for _, server := range config.Servers {
+		if ip := net.ParseIP(server); ip == nil || !ip.IsLoopback() {
+			return etc
+		}
+	}
+	if _, err := os.Stat(other); err != nil {
+		return etc
+	}
+	return other
 }
 
 // readResolvConf reads nameserver, search and options; a missing file is an empty resolver.

@@ -1,0 +1,94 @@
+package config
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+// Names that maps of the node's configuration know.
+var (
+	reservable = []string{"cpu", "memory", "ephemeral-storage", "pid"}
+	// evictionSignals are those of the kubelet that this node measures.
+	evictionSignals = []string{"memory.available", "nodefs.available", "nodefs.inodesFree", "imagefs.available", "imagefs.inodesFree", "pid.available"}
+)
+
+// DefaultEvictionHard are the kubelet's thresholds.
+func DefaultEvictionHard() map[string]string {
+	return map[string]string{
+		"memory.available": "100Mi", "nodefs.available": "10%", "nodefs.inodesFree": "5%",
+		"imagefs.available": "15%", "imagefs.inodesFree": "5%",
+	}
+}
+
+// NodeKeys are the keys of the group node.
+func NodeKeys() []string {
+	var keys []string
+	for _, f := range fieldsOf(reflect.TypeFor[Node]()) {
+		keys = append(keys, f.key)
+	}
+	return keys
+}
+
+// checkEntry returns what is wrong with an entry of a map of a format, or "".
+func checkEntry(format, key, value string) string {
+	switch format {
+	case "reserved":
+		if !slices.Contains(reservable, key) {
+			return "can not be reserved; known here: " + strings.Join(reservable, ", ")
+		}
+		if q, err := resource.ParseQuantity(value); err != nil || q.Sign() < 0 {
+			return fmt.Sprintf("%q is not an amount such as 100m (cpu), 512Mi (memory) or 1000 (pid)", value)
+		}
+	case "eviction":
+		if !slices.Contains(evictionSignals, key) {
+			return "is no signal of this node; known here: " + strings.Join(evictionSignals, ", ")
+		}
+		if text, ok := strings.CutSuffix(value, "%"); ok {
+			if p, err := strconv.ParseFloat(text, 64); err != nil || !(p >= 0 && p <= 100) {
+				return fmt.Sprintf("%q is not a percentage from 0%% to 100%%", value)
+			}
+			return ""
+		}
+		if q, err := resource.ParseQuantity(value); err != nil || q.Sign() < 0 {
+			return fmt.Sprintf("%q is not an amount such as 100Mi or a percentage such as 10%%", value)
+		}
+	}
+	return ""
+}
+
+// checkNode finds what only several keys of the node together make wrong.
+func checkNode(n *Node, add func(key, format string, args ...any)) {
+	if n.ImageGCLow >= n.ImageGCHigh {
+		add("imageGCLowThresholdPercent", "%d is not below imageGCHighThresholdPercent %d; want it lower", n.ImageGCLow, n.ImageGCHigh)
+	}
+	if n.SerializeImagePulls && n.MaxParallelImagePulls > 1 {
+		add("maxParallelImagePulls", "%d cannot be larger than 1 unless serializeImagePulls is false", n.MaxParallelImagePulls)
+	}
+	if slices.Contains(n.EnforceNodeAllocatable, "none") && len(n.EnforceNodeAllocatable) > 1 {
+		add("enforceNodeAllocatable", "names none beside others; want one of both")
+	}
+	seen := map[string]bool{}
+	for _, t := range n.RegisterWithTaints {
+		if id := t.Key + ":" + t.Effect; seen[id] {
+			add("registerWithTaints", "taint %s is listed twice; keep one", id)
+		} else {
+			seen[id] = true
+		}
+	}
+}
+
+// WithLive is the configuration with what changes without a restart as next has it.
+func (n Node) WithLive(next Node) Node {
+	to, from := reflect.ValueOf(&n).Elem(), reflect.ValueOf(next)
+	for _, f := range fieldsOf(to.Type()) {
+		if f.live {
+			to.Field(f.index).Set(from.Field(f.index))
+		}
+	}
+	return n
+}

@@ -1,0 +1,88 @@
+package kernel
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"pintle.dev/pintle/kernel/api"
+	"pintle.dev/pintle/kernel/config"
+	"pintle.dev/pintle/kernel/node"
+	"pintle.dev/pintle/kernel/node/nodestatus"
+)
+
+// nodeSettings is what the configuration says of this machine's node.
+func nodeSettings(cfg *config.Config) (node.Config, error) {
+	n := cfg.Node
+	reserved, err := reservation(n)
+	if err != nil {
+		return node.Config{}, err
+	}
+	lease := time.Duration(n.NodeLeaseDurationSeconds) * time.Second
+	out := node.Config{
+		Labels: n.Labels, RuntimeName: n.Runtime, Port: n.KubeletPort, PodCIDR: n.PodCIDR, MaxPods: n.MaxPods,
+		HostnameOverride: n.HostnameOverride, KubeletVersion: api.GitVersion,
+		SeccompDefault: n.SeccompDefault, SeccompWaived: n.SeccompWaived, DefaultRuntimeHandler: n.DefaultRuntimeHandler,
+		ClusterDNS: n.ClusterDNS, ClusterDomain: n.ClusterDomain, ResolvConf: n.ResolvConf,
+		Reserved: reserved, EnforceAllocatable: slices.Contains(n.EnforceNodeAllocatable, "pods"),
+		LeaseDuration: lease, LeaseRenew: lease / 4, // a quarter, as the kubelet
+		StatusUpdate: n.NodeStatusUpdateFrequency, StatusReport: n.NodeStatusReportFrequency, ResyncPeriod: n.SyncFrequency,
+		SerializeImagePulls: n.SerializeImagePulls, MaxParallelImagePulls: n.MaxParallelImagePulls,
+		ImageGCHigh: n.ImageGCHigh, ImageGCLow: n.ImageGCLow, ImageMinAge: n.ImageMinimumGCAge,
+		MaxPerPodContainer: &n.MaxPerPodContainer, MaxContainers: &n.MaxDeadContainers, ContainerMinAge: n.MinimumContainerTTL,
+		LogMaxSize: int64(n.ContainerLogMaxSize), LogMaxFiles: n.ContainerLogMaxFiles,
+		MaxCrashBackOff: n.CrashLoopBackOff.MaxContainerRestartPeriod,
+	}
+	for _, t := range n.RegisterWithTaints {
+		out.Taints = append(out.Taints, corev1.Taint{Key: t.Key, Value: t.Value, Effect: corev1.TaintEffect(t.Effect)})
+	}
+	// No pod cgroups where this process may not make any.
+	if os.Geteuid() == 0 {
+		out.CgroupRoot = n.CgroupRoot
+	}
+	return out, nil
+}
+
+// reservation is what pods do not get: what is reserved for this kernel, or by default, and for the rest of the machine.
+func reservation(n config.Node) (corev1.ResourceList, error) {
+	sum := nodestatus.DefaultReservation(nodestatus.Measure())
+	for key, text := range n.KubeReserved {
+		q, err := resource.ParseQuantity(text)
+		if err != nil {
+			return nil, fmt.Errorf("node.kubeReserved: %s: %w", key, err)
+		}
+		sum[corev1.ResourceName(key)] = q
+	}
+	for key, text := range n.SystemReserved {
+		q, err := resource.ParseQuantity(text)
+		if err != nil {
+			return nil, fmt.Errorf("node.systemReserved: %s: %w", key, err)
+		}
+		total := sum[corev1.ResourceName(key)]
+		total.Add(q)
+		sum[corev1.ResourceName(key)] = total
+	}
+	return sum, nil
+}
+
+// reconfigureNode hands the agent what changed of its live settings.
+func (k *Kernel) reconfigureNode(cfg *config.Config, keys []string) {
+	agent := k.agent.Load()
+	if agent == nil {
+		return // there is no node, or it takes them when it starts
+	}
+	settings, err := nodeSettings(cfg)
+	if err == nil {
+		settings.RootDir = k.dirs.pods
+		err = agent.Reconfigure(settings)
+	}
+	if err != nil {
+		k.log.Error("configuration of the node not applied; the former one stays in force", "error", err)
+		return
+	}
+	k.log.Info("configuration applied", "keys", keys)
+}
