@@ -57,7 +57,7 @@ func (k *Kernel) addInstalled(out *plugin.Config) {
 				continue
 			}
 		}
-		out.Bundles = append(out.Bundles, plugin.BundleConfig{Name: name})
+		out.Bundles = append(out.Bundles, plugin.BundleConfig{Name: name, Installed: true})
 	}
 }
 

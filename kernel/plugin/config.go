@@ -59,10 +59,13 @@ type Config struct {
 // BundleConfig is one bundle to load.
 type BundleConfig struct {
 	Name      string
-	Transport string          // wasm or process; empty: wasm where there is a module
-	Version   string          // as the manifest says; empty: what is there
-	Digest    string          // overrides the manifest's
-	Directory string          // the bundle's own folder; empty: it is looked for by its name
+	Transport string // wasm or process; empty: wasm where there is a module
+	Version   string // as the manifest says; empty: what is there
+	Digest    string // overrides the manifest's
+	Directory string // the bundle's own folder; empty: it is looked for by its name
+	// Installed: the configuration does not name it; it is installed, or a Plugin
+	// object asks for it. Its faults keep nothing else from being loaded.
+	Installed bool
 	OnFailure string          // refuse or ignore; overrides the manifest's
 	Config    json.RawMessage // an object: plugin name → its configuration
 	Limits    Limits          // what it gets at most

@@ -46,6 +46,8 @@ type Host struct {
 	// applyMu is held while the host turns to another plan: one at a time.
 	applyMu sync.Mutex
 	objects objects
+	// trialMu is held while copies of units are tried (trial.go).
+	trialMu sync.Mutex
 
 	// admissions are the enabled admission plugins; nil before the first start.
 	admissions atomic.Pointer[[]*Admission]
@@ -55,6 +57,8 @@ type Host struct {
 	// mu guards the plan in force.
 	mu   sync.Mutex
 	plan *plan
+	// failed are the installed builds that could not be started.
+	failed failures
 	// retiring are units that were replaced and have not ended.
 	retiring []*unit
 	// previous are the versions that ran before, by bundle, the last one first.
@@ -78,7 +82,7 @@ func New(cfg Config, deps Deps) (*Host, error) {
 	h := &Host{
 		deps: deps, log: deps.Log, sources: map[string]*Source{},
 		ready: make(chan struct{}), poke: make(chan struct{}, 1), settled: make(chan struct{}),
-		previous: map[string][]v1alpha1.PluginVersion{},
+		previous: map[string][]v1alpha1.PluginVersion{}, failed: failures{},
 	}
 	h.objects.init()
 	cfg.defaults()
@@ -185,7 +189,7 @@ func (h *Host) begin(ctx context.Context) (api *publisher, err error) {
 	p = h.plan
 	h.mu.Unlock()
 	if err := settle(ctx, p.units); err != nil {
-		if p, err = h.withoutWishes(ctx, p, err); err != nil {
+		if p, err = h.withoutFailed(ctx, p, err); err != nil {
 			return nil, err
 		}
 	}
@@ -234,12 +238,13 @@ func settle(ctx context.Context, units []*unit) error {
 		select {
 		case <-u.first:
 		case <-ctx.Done():
-			return ctx.Err()
+			if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+				return ctx.Err()
+			}
+			faults = append(faults, u.late())
+			continue
 		}
-		u.stateMu.Lock()
-		fault := u.fault
-		u.stateMu.Unlock()
-		faults = append(faults, fault)
+		faults = append(faults, u.hopeless())
 	}
 	return errors.Join(faults...)
 }

@@ -100,7 +100,7 @@ func TestPluginObjectWithholdsHostFunctions(t *testing.T) {
 		"spec.hostFunctions[1]: Forbidden: the bundle's manifest does not ask for it": object("get", "delete"),
 		`spec.hostFunctions[0]: Unsupported value: "fly"`:                             object("fly"),
 	} {
-		list := h.Admit(object(), o)
+		list := h.Admit(t.Context(), object(), o)
 		if text := fmt.Sprint(list.ToAggregate()); len(list) > 0 != (want != "") || !strings.Contains(text, want) {
 			t.Errorf("%v: %s, want %q", o.Spec.HostFunctions, text, want)
 		}

@@ -173,7 +173,7 @@ func (h *Host) writePlugins(ctx context.Context, api *publisher) error {
 			}
 		}
 	}
-	return errors.Join(append(faults, h.deletePlugins(ctx, api))...)
+	return errors.Join(append(faults, h.writeBroken(ctx, api), h.deletePlugins(ctx, api))...)
 }
 
 // pause keeps the updates of a round, of which there may be dozens, from coming all at once: the pods that a kernel finds
@@ -194,7 +194,7 @@ func (h *Host) deletePlugins(ctx context.Context, api *publisher) error {
 	p := h.present()
 	for name, t := range h.objects.seen {
 		old := t.known
-		if old == nil || t.settled != old || p.specs[name] != nil || asksForReview(old) || old.Labels[managedLabel] != managedByHost ||
+		if old == nil || t.settled != old || p.specs[name] != nil || asksForReview(old) || p.shows(name, old) || old.Labels[managedLabel] != managedByHost ||
 			slices.Contains(p.cfg.Silent, string(old.Spec.Kind)) {
 			continue
 		}

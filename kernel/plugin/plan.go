@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
 
@@ -43,19 +44,23 @@ type plan struct {
 	configs map[*unit]BundleConfig
 	specs   map[string]*v1alpha1.PluginSpec // in force, by plugin
 	seeds   map[string]fields               // what the configuration says, by plugin
+	// broken are installed bundles that are left out, held those of which another
+	// build than the installed one is kept; both by name.
+	broken map[string]*unusable
+	held   map[string]error
 }
 
 // newPlan lays objects over a configuration and finds the units for it; those of
 // the plan before that nothing changed about are taken over.
 func (h *Host) newPlan(base *Config, w *wishes, before *plan) (*plan, error) {
-	p := &plan{base: base, wishes: w, cfg: *base, configs: map[*unit]BundleConfig{}, specs: map[string]*v1alpha1.PluginSpec{}, seeds: map[string]fields{}}
+	p := &plan{base: base, wishes: w, cfg: *base, configs: map[*unit]BundleConfig{}, specs: map[string]*v1alpha1.PluginSpec{}, seeds: map[string]fields{}, broken: map[string]*unusable{}, held: map[string]error{}}
 	p.cfg.Bundles = slices.Clone(base.Bundles)
 	// A bundle that only an object of somebody's own names is loaded by it.
 	for _, name := range slices.Sorted(maps.Keys(w.objects)) {
 		o := w.objects[name]
 		has := func(b BundleConfig) bool { return b.Name == o.Spec.Bundle }
 		if o.Labels[managedLabel] != managedByHost && !slices.ContainsFunc(p.cfg.Bundles, has) {
-			p.cfg.Bundles = append(p.cfg.Bundles, BundleConfig{Name: o.Spec.Bundle})
+			p.cfg.Bundles = append(p.cfg.Bundles, BundleConfig{Name: o.Spec.Bundle, Installed: true})
 		}
 	}
 	for i := range p.cfg.Bundles {
@@ -64,7 +69,7 @@ func (h *Host) newPlan(base *Config, w *wishes, before *plan) (*plan, error) {
 			wide.widely(bc)
 		}
 	}
-	units, err := h.resolve(&p.cfg, before.units)
+	units, err := h.resolve(&p.cfg, before.units, p)
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +83,7 @@ func (h *Host) newPlan(base *Config, w *wishes, before *plan) (*plan, error) {
 	p.cfg.Controllers = p.named(base.Controllers, v1alpha1.PluginKindController)
 	p.cfg.Admission = p.named(base.Admission, v1alpha1.PluginKindAdmission)
 	if err := checkNames(&p.cfg, units); err != nil {
-		return nil, err
+		return nil, p.because(err)
 	}
 	if err := p.checkProfileConfigs(); err != nil {
 		return nil, err
@@ -103,6 +108,14 @@ func (h *Host) newPlan(base *Config, w *wishes, before *plan) (*plan, error) {
 		}
 	}
 	return p, nil
+}
+
+// because adds to a name that is not there which bundles are broken.
+func (p *plan) because(err error) error {
+	for _, name := range slices.Sorted(maps.Keys(p.broken)) {
+		err = fmt.Errorf("%w; installed bundle %s is not loaded: %s", err, name, p.broken[name].reason)
+	}
+	return err
 }
 
 // bundle returns what the configuration file says of a bundle.

@@ -18,9 +18,11 @@ import (
 )
 
 // resolve finds the units of a configuration's bundles, taking over the old
-// ones that nothing changed about.
-func (h *Host) resolve(cfg *Config, old []*unit) ([]*unit, error) {
+// ones that nothing changed about. Of the bundles it leaves those that can be used,
+// in the order of their units; faults of installed ones are the plan's to tell.
+func (h *Host) resolve(cfg *Config, old []*unit, p *plan) ([]*unit, error) {
 	var units []*unit
+	var bundles []BundleConfig
 	var faults []error
 	seen := map[string]bool{}
 	owner := map[string]string{}
@@ -30,16 +32,24 @@ func (h *Host) resolve(cfg *Config, old []*unit) ([]*unit, error) {
 			continue
 		}
 		seen[bc.Name] = true
-		u, err := h.resolveUnit(cfg, bc)
-		if err != nil {
+		var u *unit
+		var b *unusable
+		var err error
+		if bc.Installed {
+			var held error
+			if u, held, b = h.installedUnit(cfg, &bc, old); held != nil {
+				p.held[bc.Name] = held
+			}
+		} else if u, err = h.resolveUnit(cfg, bc); err != nil {
 			faults = append(faults, err)
 			continue
 		}
-		for _, e := range u.bundle.Manifest.Plugins {
-			if other, twice := owner[e.Name]; twice {
-				faults = append(faults, fmt.Errorf("plugin %s is in bundle %s and in bundle %s; load one of them", e.Name, other, bc.Name))
-			}
-			owner[e.Name] = bc.Name
+		if b == nil {
+			b = claim(owner, u, &bc, &faults)
+		}
+		if b != nil {
+			p.broken[bc.Name] = b
+			continue
 		}
 		for _, o := range old {
 			if o.same(u) {
@@ -47,9 +57,28 @@ func (h *Host) resolve(cfg *Config, old []*unit) ([]*unit, error) {
 				break
 			}
 		}
-		units = append(units, u)
+		units, bundles = append(units, u), append(bundles, bc)
 	}
+	cfg.Bundles = bundles
 	return units, errors.Join(faults...)
+}
+
+// claim notes which plugins a bundle has. Where another one has one of them already,
+// a bundle that is only installed gives way.
+func claim(owner map[string]string, u *unit, bc *BundleConfig, faults *[]error) *unusable {
+	for _, e := range u.bundle.Manifest.Plugins {
+		other, twice := owner[e.Name]
+		switch {
+		case twice && bc.Installed:
+			return newBroken(u, bc.Name, clash(e.Name, other, bc.Name))
+		case twice:
+			*faults = append(*faults, clash(e.Name, other, bc.Name))
+		}
+	}
+	for _, e := range u.bundle.Manifest.Plugins {
+		owner[e.Name] = bc.Name
+	}
+	return nil
 }
 
 // checkNames checks that profiles and controllers name what the units have.

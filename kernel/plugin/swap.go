@@ -45,12 +45,17 @@ func (h *Host) Reconfigure(cfg Config) error {
 	for i := range cfg.Bundles {
 		w.configured(bundleOf(before.base, cfg.Bundles[i].Name), &cfg.Bundles[i])
 	}
-	next, err := h.newPlan(&cfg, w, before)
-	if err == nil {
-		err = h.apply(next)
-	}
-	if err != nil {
-		return fmt.Errorf("plugins stay as they were: %w", err)
+	for {
+		next, err := h.newPlan(&cfg, w, before)
+		if err == nil {
+			if err = h.apply(next); err != nil && h.setAside(next) {
+				continue // without those that could not be started and are only installed
+			}
+		}
+		if err != nil {
+			return fmt.Errorf("plugins stay as they were: %w", err)
+		}
+		break
 	}
 	h.retry()
 	return nil
@@ -141,12 +146,12 @@ func (h *Host) start(before, next *plan, fresh []*unit) ([]*reconfiguration, err
 		return nil, err
 	}
 	for _, u := range fresh {
-		if namesake(before.units, u) == nil {
-			continue
-		}
 		if err := h.prepare(h.ctx, next, u); err != nil {
 			return nil, err
 		}
+	}
+	if err := h.rehearse(h.ctx, before, next, newlyEnabled); err != nil {
+		return nil, err
 	}
 	var list []*reconfiguration
 	for _, u := range next.units {
@@ -283,34 +288,25 @@ func (u *unit) brokeEarly() error {
 	return fmt.Errorf("plugin bundle %s: it broke before the switch: %s", u.bundle.Manifest.Name, u.message)
 }
 
-// prepare feeds a unit that is to take the place of another, and asks it about
-// some nodes: one that breaks over the first question does not get there.
+// prepare feeds a unit that starts, and asks it about some nodes: one that breaks
+// over the first question does not get there. Where nothing is known to ask about
+// yet, a copy of it is asked about what is made up.
 func (h *Host) prepare(ctx context.Context, next *plan, u *unit) error {
-	scheduling := slices.ContainsFunc(u.bundle.Manifest.Plugins, func(e Entry) bool {
-		return (e.Kind == sdk.KindPredicate || e.Kind == sdk.KindPriority) && next.enabled(e.Name)
-	})
+	scheduling := slices.ContainsFunc(u.bundle.Manifest.Plugins, func(e Entry) bool { return tried(&e) && next.enabled(e.Name) })
 	if !scheduling {
 		return nil
 	}
 	if err := h.feed(ctx, u); err != nil {
 		return err
 	}
-	source := h.source()
-	if source == nil {
-		return nil
-	}
-	class, nodes := sample(source.Replica())
-	if len(nodes) == 0 {
-		return nil
-	}
-	for i := range u.bundle.Manifest.Plugins {
-		if e := &u.bundle.Manifest.Plugins[i]; next.enabled(e.Name) {
-			if err := u.trial(ctx, e, class, nodes); err != nil {
-				return fmt.Errorf("version %s broke when it was tried: %w", u.bundle.Manifest.Version, err)
+	if source := h.source(); source != nil {
+		if full := source.Replica(); full.GetGeneration() > 0 {
+			if _, nodes := sample(full); len(nodes) > 0 {
+				return u.questions(ctx, next, full)
 			}
 		}
 	}
-	return nil
+	return h.rehearseOne(ctx, next, u, false)
 }
 
 // sample picks a class of pods and some nodes from a replica.

@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"slices"
 
@@ -22,9 +23,10 @@ type invalidError struct{ list field.ErrorList }
 func (e invalidError) Error() string { return e.list.ToAggregate().Error() }
 
 // Admit says what keeps the host from putting an object in force: of what it has
-// loaded and what is installed, without starting anything. old is nil for a new
-// object. Safe for concurrent use, and quick.
-func (h *Host) Admit(old, o *v1alpha1.Plugin) field.ErrorList {
+// loaded and what is installed, and of a trial of what would be started, configured
+// or enabled anew, which ends before it returns. So the store holds no spec that was
+// not tried. old is nil for a new object. Safe for concurrent use.
+func (h *Host) Admit(ctx context.Context, old, o *v1alpha1.Plugin) field.ErrorList {
 	p := h.present()
 	c := change{name: o.Name, old: old, now: o}
 	if old != nil {
@@ -39,7 +41,11 @@ func (h *Host) Admit(old, o *v1alpha1.Plugin) field.ErrorList {
 	if list := h.vetOne(p, w, c); len(list) > 0 {
 		return list
 	}
-	if _, err := h.newPlan(p.base, w, p); err != nil {
+	next, err := h.newPlan(p.base, w, p)
+	if err == nil {
+		err = h.rehearse(ctx, p, next, everything)
+	}
+	if err != nil {
 		return field.ErrorList{field.Invalid(specPath, o.Name, err.Error())}
 	}
 	return nil
@@ -69,6 +75,9 @@ func (h *Host) vetOne(p *plan, w *wishes, c change) field.ErrorList {
 		if s.Bundle != bundle.Manifest.Name {
 			return field.ErrorList{field.Invalid(specPath.Child("bundle"), s.Bundle, "plugin "+c.name+" is of the loaded bundle "+bundle.Manifest.Name)}
 		}
+	}
+	if u == nil && !ptr.Deref(s.Enabled, true) && p.broken[s.Bundle] != nil {
+		return nil // what cannot be used may be switched off
 	}
 	if u == nil || !fieldsEqual(p.wishes.wide[s.Bundle], w.wide[s.Bundle]) {
 		other, list := h.vetBundle(p, w, s)

@@ -236,53 +236,6 @@ func refusalOf(err error) *refusal {
 	return &refusal{reason: reasonInvalid, message: err.Error(), again: true}
 }
 
-// withoutWishes drops what objects ask of the bundles that could not be started;
-// a bundle that cannot be started as configured is the end.
-func (h *Host) withoutWishes(ctx context.Context, p *plan, fault error) (*plan, error) {
-	w, refusals := p.wishes.clone(), map[string]*refusal{}
-	var changes []change
-	for _, u := range p.units {
-		u.stateMu.Lock()
-		failed := u.fault
-		u.stateMu.Unlock()
-		if failed == nil {
-			continue
-		}
-		name, asked := u.bundle.Manifest.Name, false
-		for i := range u.bundle.Manifest.Plugins {
-			e := &u.bundle.Manifest.Plugins[i]
-			o := w.objects[e.Name]
-			if o == nil || fieldsEqual(p.seeds[e.Name], fieldsOf(p.specs[e.Name])) {
-				continue
-			}
-			asked = true
-			delete(w.objects, e.Name)
-			refusals[e.Name] = &refusal{reason: reasonStartFailed, message: failed.Error()}
-			changes = append(changes, change{name: e.Name, now: o})
-		}
-		delete(w.wide, name)
-		if !asked {
-			return nil, fault
-		}
-	}
-	if len(changes) == 0 || ctx.Err() != nil {
-		return nil, fault
-	}
-	h.log.Error("what Plugin objects ask of a bundle cannot be started; it is as configured", "error", fault)
-	next, err := h.newPlan(p.base, w, p.healthy())
-	if err != nil {
-		return nil, errors.Join(fault, err)
-	}
-	for _, u := range next.units {
-		if !slices.Contains(p.units, u) {
-			h.launch(h.ctx, u)
-		}
-	}
-	h.replaceAtStart(next)
-	h.settleObjects(changes, refusals)
-	return next, settle(ctx, next.units)
-}
-
 // healthy is the plan as far as its units have not failed for good.
 func (p *plan) healthy() *plan {
 	out := &plan{configs: maps.Clone(p.configs)}

@@ -14,8 +14,8 @@ import (
 // Host knows what plugins can be.
 type Host interface {
 	// Admit returns what keeps now from being put in force. old is nil for a new
-	// object. Neither is changed.
-	Admit(old, now *v1alpha1.Plugin) field.ErrorList
+	// object. Neither is changed. It may start what now asks for, to try it.
+	Admit(ctx context.Context, old, now *v1alpha1.Plugin) field.ErrorList
 }
 
 // Plugin asks the host about each Plugin object that is written.
@@ -47,7 +47,7 @@ func (p *Plugin) Admit(_ context.Context, a admission.Attributes, _ admission.Ob
 }
 
 // Validate asks the host.
-func (p *Plugin) Validate(_ context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+func (p *Plugin) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
 	now, old, ok := p.objects(a)
 	if !ok || p.host == nil || a.GetUserInfo() != nil && a.GetUserInfo().GetName() == p.self {
 		return nil
@@ -55,7 +55,7 @@ func (p *Plugin) Validate(_ context.Context, a admission.Attributes, _ admission
 	if old != nil && equality.Semantic.DeepEqual(old.Spec, now.Spec) {
 		return nil
 	}
-	if list := p.host.Admit(old, now); len(list) > 0 {
+	if list := p.host.Admit(ctx, old, now); len(list) > 0 {
 		return apierrors.NewInvalid(v1alpha1.SchemeGroupVersion.WithKind("Plugin").GroupKind(), now.Name, list)
 	}
 	return nil

@@ -90,6 +90,8 @@ const (
 	PluginKindRuntime PluginKind = "runtime"
 	// PluginKindProxy programs the data path of services.
 	PluginKindProxy PluginKind = "proxy"
+	// PluginKindUnknown stands for a bundle that cannot be read.
+	PluginKindUnknown PluginKind = "unknown"
 )
 
 // PluginTransport says how a plugin is run.

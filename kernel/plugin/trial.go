@@ -1,0 +1,146 @@
+package plugin
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"pintle.dev/pintle/sdk"
+	contractv1 "pintle.dev/pintle/sdk/contract/v1"
+)
+
+// rehearsal says which units of a plan are started as copies before the plan is
+// turned to.
+type rehearsal int
+
+const (
+	// everything that the plan would start, configure or enable anew: before the
+	// change is written.
+	everything rehearsal = iota
+	// enabled anew alone: what is started anew is tried itself.
+	newlyEnabled
+)
+
+// rehearse starts a copy of each unit about which a plan is new, beside the units
+// in force and in no profile, has it take its configuration and asks its enabled
+// plugins one question. The copies have no identity and no socket, and end before it
+// returns. An error says which plugin is not fit for the plan; nothing has changed.
+func (h *Host) rehearse(ctx context.Context, before, next *plan, what rehearsal) error {
+	h.mu.Lock()
+	running := h.ctx
+	h.mu.Unlock()
+	if running == nil {
+		return nil // the start tells
+	}
+	h.trialMu.Lock() // copies of one change at a time
+	defer h.trialMu.Unlock()
+	for _, u := range next.units {
+		asked := newlyAsked(before, next, u)
+		fresh := !slices.Contains(before.units, u)
+		bc, former := next.configs[u], before.configs[u]
+		changed, _ := changedConfigs(&former, &bc)
+		switch {
+		case what == newlyEnabled && (fresh || len(asked) == 0):
+			continue
+		case !fresh && len(asked) == 0 && (len(changed) == 0 || !u.rehearsable()):
+			continue
+		}
+		if err := h.rehearseOne(ctx, next, u, fresh && what == everything); err != nil {
+			return startError{err}
+		}
+	}
+	return nil
+}
+
+// rehearseOne tries one unit of a plan; with own the unit itself is of no other use.
+func (h *Host) rehearseOne(ctx context.Context, next *plan, u *unit, own bool) error {
+	tried := u
+	if !own {
+		var err error
+		if tried, err = h.resolveUnit(&next.cfg, next.configs[u]); err != nil {
+			return err
+		}
+	}
+	source := newTrialSource(h.source())
+	tried.source = func() ReplicaSource { return source }
+	tried.wanted = 1 // it has the replica before it counts as started
+	tried.changed = func() {}
+	h.launch(h.ctx, tried)
+	defer h.end(tried)
+	ctx, cancel := context.WithTimeout(ctx, next.cfg.StartTimeout+feedFor)
+	defer cancel()
+	if err := settle(ctx, []*unit{tried}); err != nil {
+		return err
+	}
+	return tried.questions(ctx, next, source.Replica())
+}
+
+// rehearsable reports whether another guest may be configured beside the one that
+// runs: a runtime or a proxy acts upon the machine when it is.
+func (u *unit) rehearsable() bool {
+	return !slices.ContainsFunc(u.bundle.Manifest.Plugins, func(e Entry) bool { return e.Kind == sdk.KindRuntime || e.Kind == sdk.KindProxy })
+}
+
+// newlyAsked are the predicates and priorities of a unit that a plan asks and the
+// one before does not.
+func newlyAsked(before, next *plan, u *unit) []*Entry {
+	var out []*Entry
+	for i := range u.bundle.Manifest.Plugins {
+		e := &u.bundle.Manifest.Plugins[i]
+		if tried(e) && next.enabled(e.Name) && !before.enabled(e.Name) {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// tried reports whether a plugin can be asked a question without a decision.
+func tried(e *Entry) bool { return e.Kind == sdk.KindPredicate || e.Kind == sdk.KindPriority }
+
+// questions asks each enabled plugin of a unit about nodes of a replica that it has.
+func (u *unit) questions(ctx context.Context, p *plan, of *contractv1.Delta) error {
+	class, nodes := sample(of)
+	if len(nodes) == 0 {
+		return nil
+	}
+	for i := range u.bundle.Manifest.Plugins {
+		e := &u.bundle.Manifest.Plugins[i]
+		if !tried(e) || !p.enabled(e.Name) {
+			continue
+		}
+		if err := u.trial(ctx, e, class, nodes); err != nil {
+			return fmt.Errorf("plugin %s: version %s of bundle %s broke when it was tried: %w", e.Name, u.bundle.Manifest.Version, u.bundle.Manifest.Name, err)
+		}
+	}
+	return nil
+}
+
+// trialSource is the scheduler's replica of one moment, or where nothing can be
+// asked about that yet, a replica of one made-up node and one made-up pod.
+type trialSource struct{ full *contractv1.Delta }
+
+func newTrialSource(of ReplicaSource) *trialSource {
+	if of != nil {
+		if full := of.Replica(); full.GetGeneration() > 0 {
+			if _, nodes := sample(full); len(nodes) > 0 {
+				return &trialSource{full}
+			}
+		}
+	}
+	return &trialSource{madeUp}
+}
+
+func (s *trialSource) Replica() *contractv1.Delta { return s.full }
+
+// madeUp is an ordinary node and an ordinary pod.
+var madeUp = &contractv1.Delta{Generation: 1, Reset_: true, Operations: []*contractv1.Operation{
+	{Op: &contractv1.Operation_NodeSet{NodeSet: &contractv1.NodeSet{Index: 0, Node: &contractv1.Node{
+		Name:        "trial",
+		Labels:      map[string]string{"kubernetes.io/hostname": "trial", "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"},
+		Allocatable: &contractv1.Resources{MilliCpu: 4000, Memory: 8 << 30, EphemeralStorage: 32 << 30, Pods: 110},
+	}}}},
+	{Op: &contractv1.Operation_ClassSet{ClassSet: &contractv1.ClassSet{Class: 1, Pod: &contractv1.Pod{
+		Namespace: "default", Labels: map[string]string{"app": "trial"}, SchedulerName: "default-scheduler",
+		Requests: &contractv1.Resources{MilliCpu: 100, Memory: 64 << 20},
+	}}}},
+}}
