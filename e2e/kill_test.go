@@ -108,7 +108,7 @@ func (e *env) answers(t *testing.T, namespace, service, app string) {
 
 // crashable is a cluster that a test may kill: network, registry and data
 // directory outlive its kernel.
-func crashable(t *testing.T, o cluster.Options) (start func() *env) {
+func crashable(t *testing.T, o cluster.Options) (start func(set ...string) *env) {
 	t.Helper()
 	needContainers(t)
 	binary(t, "pintle")
@@ -138,9 +138,11 @@ func crashable(t *testing.T, o cluster.Options) (start func() *env) {
 			t.Error(err)
 		}
 	})
-	return func() *env {
+	return func(set ...string) *env {
 		t.Helper()
-		next, err := launch(o)
+		with := o
+		with.Set = slices.Concat(o.Set, set)
+		next, err := launch(with)
 		if err != nil {
 			t.Fatal(err)
 		}

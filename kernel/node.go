@@ -88,7 +88,11 @@ func (k *Kernel) startNode(ctx context.Context, cfg *config.Config) error {
 		}
 	}
 	k.agent.Store(agent)
-	k.parts.start("node "+name, agent.Run, agent.TearDown)
+	tearDown := agent.TearDown
+	if cfg.Node.OnStop == config.KeepPods {
+		tearDown = nil // the next start takes the pods over
+	}
+	k.parts.startWithin("node "+name, agent.Run, tearDown, cfg.Node.ShutdownGracePeriod+stopTimeout)
 	if err := k.await(ctx, agent.Ready()); err != nil {
 		return err
 	}
@@ -138,7 +142,8 @@ func (k *Kernel) startRuntime(ctx context.Context, cfg *config.Config, name, nod
 			}
 		}
 	}, func(ctx context.Context) error {
-		if err := r.Stop(ctx, false); err != nil {
+		keep := cfg.Node.OnStop == config.KeepPods && nodeName != ""
+		if err := r.Stop(ctx, keep); err != nil || keep {
 			return err
 		}
 		return os.RemoveAll(options.StateDirectory)
@@ -189,6 +194,6 @@ func (k *Kernel) startProxy(cfg *config.Config, name string, ip net.IP, listenin
 		}
 		k.step("proxy", "%s", detail)
 		return <-done
-	}, func(ctx context.Context) error { return feeder.Stop(ctx, true) })
+	}, func(ctx context.Context) error { return feeder.Stop(ctx, cfg.Node.OnStop != config.KeepPods) })
 	return nil
 }

@@ -26,7 +26,7 @@ func nodeSettings(cfg *config.Config) (node.Config, error) {
 	out := node.Config{
 		Labels: n.Labels, RuntimeName: n.Runtime, Port: n.KubeletPort, PodCIDR: n.PodCIDR, MaxPods: n.MaxPods,
 		HostnameOverride: n.HostnameOverride, KubeletVersion: api.GitVersion,
-		SeccompDefault: n.SeccompDefault, SeccompWaived: n.SeccompWaived, DefaultRuntimeHandler: n.DefaultRuntimeHandler,
+		SeccompDefault: n.SeccompDefault, SeccompWaived: n.SeccompWaived, ShutdownGracePeriod: n.ShutdownGracePeriod, DefaultRuntimeHandler: n.DefaultRuntimeHandler,
 		ClusterDNS: n.ClusterDNS, ClusterDomain: n.ClusterDomain, ResolvConf: n.ResolvConf,
 		Reserved: reserved, EnforceAllocatable: slices.Contains(n.EnforceNodeAllocatable, "pods"),
 		LeaseDuration: lease, LeaseRenew: lease / 4, // a quarter, as the kubelet

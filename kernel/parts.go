@@ -23,6 +23,8 @@ type part struct {
 	told   bool  // err went to failed; valid after done
 	// after runs when the part has ended, with a deadline; may be nil.
 	after func(ctx context.Context) error
+	// limit is how long after may take.
+	limit time.Duration
 }
 
 // parts runs pieces in order and stops them in reverse.
@@ -40,8 +42,13 @@ func newParts(log *slog.Logger) *parts {
 // start runs a piece on a goroutine of its own until stop. A piece that ends
 // before is a fault of the kernel.
 func (p *parts) start(name string, run func(ctx context.Context) error, after func(ctx context.Context) error) {
+	p.startWithin(name, run, after, stopTimeout)
+}
+
+// startWithin is start with a limit of its own for after.
+func (p *parts) startWithin(name string, run, after func(ctx context.Context) error, limit time.Duration) {
 	ctx, cancel := context.WithCancel(context.Background())
-	x := &part{name: name, cancel: cancel, done: make(chan struct{}), after: after}
+	x := &part{name: name, cancel: cancel, done: make(chan struct{}), after: after, limit: limit}
 	p.mu.Lock()
 	p.list = append(p.list, x)
 	p.mu.Unlock()
@@ -83,7 +90,7 @@ func (p *parts) stop() error {
 			continue
 		}
 		if x.after != nil {
-			ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
+			ctx, cancel := context.WithTimeout(context.Background(), x.limit)
 			// What kept a part from running keeps it from clearing up, too, and
 			// need not be said again.
 			if err := x.after(ctx); err != nil && (x.err == nil || err.Error() != x.err.Error()) {

@@ -249,6 +249,24 @@ func (c *Cluster) Stop(sig os.Signal) error {
 	return errors.Join(append(errs, c.clean())...)
 }
 
+// Leave stops the kernel in order where its configuration lets pods go on: they
+// do, with what they hold. Start with the same data directory continues.
+func (c *Cluster) Leave() error {
+	if err := c.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		return fmt.Errorf("stop cluster %s: %w\n%s", c.Name, err, c.Log(40))
+	}
+	select {
+	case <-c.exited:
+	case <-time.After(stopTimeout):
+		c.Kill()
+		return fmt.Errorf("cluster %s did not stop within %s\n%s", c.Name, stopTimeout, c.Log(40))
+	}
+	if c.err != nil {
+		return fmt.Errorf("cluster %s ended with %w\n%s", c.Name, c.err, c.Log(20))
+	}
+	return nil
+}
+
 // Kill ends the kernel by force, as a crash does; its containers go on. Start
 // with the same data directory continues, Stop of that one cleans up.
 func (c *Cluster) Kill() {

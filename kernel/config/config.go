@@ -200,6 +200,12 @@ type Election struct {
 	RetryPeriod   time.Duration `mapstructure:"retryPeriod" range:"100ms,1m" doc:"how often a Lease is renewed, and tried for"`
 }
 
+// The values of node.onStop.
+const (
+	KeepPods = "keep"
+	StopPods = "stop"
+)
+
 // Node configures the node agent.
 type Node struct {
 	Enabled     bool     `mapstructure:"enabled" doc:"run a node agent on this machine"`
@@ -210,6 +216,9 @@ type Node struct {
 	Proxies     []string `mapstructure:"proxies" doc:"names of service proxies; the first that this machine can run is used"`
 	PodCIDR     string   `mapstructure:"podCIDR" format:"cidr" doc:"range of pod IPs on this node"`
 	MaxPods     int      `mapstructure:"maxPods" range:"1,100000" doc:"most pods that may run here"`
+
+	OnStop              string        `mapstructure:"onStop" enum:"keep,stop" doc:"what a stop of the kernel does to its pods: keep leaves them running for the next start, stop ends and removes them"`
+	ShutdownGracePeriod time.Duration `mapstructure:"shutdownGracePeriod" range:"1s,24h" doc:"the most that a container gets to end when onStop is stop; less where its pod's terminationGracePeriodSeconds is less"`
 
 	SeccompDefault bool `mapstructure:"seccompDefault" doc:"containers that name no seccomp profile get the runtime's, RuntimeDefault"`
 	SeccompWaived  bool `mapstructure:"seccompWaived" doc:"where the runtime has no seccomp, containers run without their profile RuntimeDefault instead of not starting"`

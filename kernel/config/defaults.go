@@ -68,6 +68,7 @@ func Default() *Config {
 			NodeStatusReportFrequency: 5 * time.Minute,
 			NodeLeaseDurationSeconds:  40,
 
+			OnStop: KeepPods, ShutdownGracePeriod: 30 * time.Second,
 			SeccompDefault: true,
 		},
 		Hollow: Hollow{Prefix: "hollow-", LeaseDuration: 40 * time.Second, StatusReportFrequency: 5 * time.Minute},

@@ -31,9 +31,7 @@ import (
 )
 
 const (
-	// tearDownGrace is the most that one container gets when the whole node is torn down.
-	tearDownGrace = 10 * time.Second
-	retryPeriod   = 200 * time.Millisecond
+	retryPeriod = 200 * time.Millisecond
 )
 
 // Agent runs the pods of one node.
@@ -294,9 +292,9 @@ func (r *Running) Stop() (err error) {
 	r.parts.pods.Close()
 	r.halt()
 	if r.agent.cfg.TearDownOnStop {
-		ctx, cancel := context.WithTimeout(r.ctx, 2*tearDownGrace+30*time.Second)
+		ctx, cancel := context.WithTimeout(r.ctx, 2*r.agent.cfg.ShutdownGracePeriod+30*time.Second)
 		defer cancel()
-		err = r.parts.pods.TearDown(ctx, tearDownGrace)
+		err = r.parts.pods.TearDown(ctx, r.agent.cfg.ShutdownGracePeriod)
 	}
 	r.parts.close()
 	return err
@@ -406,7 +404,7 @@ func (a *Agent) TearDown(ctx context.Context) error {
 		return err
 	}
 	defer p.close()
-	return p.pods.TearDown(ctx, tearDownGrace)
+	return p.pods.TearDown(ctx, a.cfg.ShutdownGracePeriod)
 }
 
 func (a *Agent) listen(p *parts) (*server.Server, error) {

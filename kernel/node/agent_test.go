@@ -436,6 +436,36 @@ func TestTearDown(t *testing.T) {
 	})
 }
 
+// TestGracePeriods: a container gets what its pod asks for: at a tear-down up to the bound, and two seconds at least,
+// also where a finalizer holds a pod that was deleted without a grace period.
+func TestGracePeriods(t *testing.T) {
+	w := newWorld(t, func(cfg *Config) { cfg.ShutdownGracePeriod = 40 * time.Second })
+	pods := map[string]struct{ grace, want int64 }{"short": {20, 20}, "long": {300, 40}, "none": {0, 2}}
+	containers := map[string]*critest.Container{}
+	for name, c := range pods {
+		w.create(newPod(name, func(p *corev1.Pod) { p.Spec.TerminationGracePeriodSeconds = &c.grace }))
+	}
+	w.create(newPod("forced", func(p *corev1.Pod) { p.Finalizers = []string{"example.com/held"} }))
+	for _, name := range []string{"short", "long", "none", "forced"} {
+		w.eventually(name+" runs", func() bool { return w.phase(name) == corev1.PodRunning })
+		containers[name] = w.runtime.Find(name, "main")
+	}
+	w.deleteGracefully("forced", 0)
+	w.eventually("forced is stopped", func() bool { return !w.runtime.Running("forced", "main") })
+	w.stop()
+	if err := w.agent.TearDown(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := containers["forced"].StopGrace; got != 2 {
+		t.Errorf("forced: stopped with %d s", got)
+	}
+	for name, c := range pods {
+		if got := containers[name].StopGrace; got != c.want {
+			t.Errorf("%s: stopped with %d s, want %d", name, got, c.want)
+		}
+	}
+}
+
 // TestWaitingReasons: what keeps a container from running is said in the kubelet's words.
 func TestWaitingReasons(t *testing.T) {
 	for _, c := range []struct {

@@ -116,6 +116,9 @@ type Config struct {
 	// TearDownOnStop: Run ends by stopping every pod on the node and removing its mounts. Otherwise containers go on
 	// running and the next start adopts them.
 	TearDownOnStop bool
+	// ShutdownGracePeriod is the most that a container gets when the whole node is torn down; less where its pod asks
+	// for less. Default 30 s.
+	ShutdownGracePeriod time.Duration
 	// SkipVolumes makes no files for pods, collects no images and rotates no logs, and takes probes and hooks over the
 	// network to succeed without a connection: for runtimes that run no processes.
 	SkipVolumes bool
@@ -204,6 +207,7 @@ func (cfg Config) withDefaults() (Config, error) {
 	setDefault(&cfg.MaxContainers, ptr.To(-1))
 	setDefault(&cfg.LogMaxSize, 10<<20)
 	setDefault(&cfg.LogMaxFiles, 5)
+	setDefault(&cfg.ShutdownGracePeriod, 30*time.Second)
 	setDefault(&cfg.MaxCrashBackOff, 300*time.Second)
 	setDefault(&cfg.CrashBackOff, min(10*time.Second, cfg.MaxCrashBackOff))
 	if cfg.ImageGCLow > cfg.ImageGCHigh || cfg.ImageGCHigh > 100 {

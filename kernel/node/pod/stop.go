@@ -93,13 +93,7 @@ func (m *Manager) stopContainer(ctx context.Context, pod *corev1.Pod, spec *core
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	left = max(left, minGrace)
-	if override != nil {
-		left = *override
-	}
-	if g := pod.DeletionGracePeriodSeconds; g != nil && *g == 0 {
-		left = 0
-	}
+	left = max(left, minGrace) // also where no grace period was asked for, as the kubelet
 	if err := m.deps.CRI.Stop(ctx, ct.ID, left.Round(time.Second)); err != nil {
 		return fmt.Errorf("stop container %s (%s): %w", ct.Name, ct.ID, err)
 	}
@@ -381,8 +375,8 @@ func (m *Manager) tearDown(ctx context.Context, p *cri.Pod, limit time.Duration)
 	}
 	m.mu.Unlock()
 	own := limit
-	if g := pod.Spec.TerminationGracePeriodSeconds; g != nil {
-		own = min(own, time.Duration(*g)*time.Second)
+	for _, ct := range rt.Running() {
+		own = min(own, grace(pod, nil, ct, killOther)) // the same for all of a pod, from its object or as written on them
 	}
 	if err := m.stopPod(ctx, pod, rt, &own); err != nil {
 		return err
