@@ -8,10 +8,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	kubeletv1beta1 "k8s.io/kubelet/config/v1beta1"
 
 	"pintle.dev/pintle/kernel/api"
 	"pintle.dev/pintle/kernel/config"
 	"pintle.dev/pintle/kernel/node"
+	"pintle.dev/pintle/kernel/node/image/pullrecord"
 	"pintle.dev/pintle/kernel/node/nodestatus"
 )
 
@@ -32,6 +34,9 @@ func nodeSettings(cfg *config.Config) (node.Config, error) {
 		LeaseDuration: lease, LeaseRenew: lease / 4, // a quarter, as the kubelet
 		StatusUpdate: n.NodeStatusUpdateFrequency, StatusReport: n.NodeStatusReportFrequency, ResyncPeriod: n.SyncFrequency,
 		SerializeImagePulls: n.SerializeImagePulls, MaxParallelImagePulls: n.MaxParallelImagePulls,
+		ImagePullVerification: pullrecord.Policy{
+			Mode: kubeletv1beta1.ImagePullCredentialsVerificationPolicy(n.ImagePullVerification), Allowed: n.PreloadedImagesAllowlist,
+		},
 		ImageGCHigh: n.ImageGCHigh, ImageGCLow: n.ImageGCLow, ImageMinAge: n.ImageMinimumGCAge,
 		MaxPerPodContainer: &n.MaxPerPodContainer, MaxContainers: &n.MaxDeadContainers, ContainerMinAge: n.MinimumContainerTTL,
 		LogMaxSize: int64(n.ContainerLogMaxSize), LogMaxFiles: n.ContainerLogMaxFiles,

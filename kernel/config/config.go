@@ -220,6 +220,9 @@ type Node struct {
 	OnStop              string        `mapstructure:"onStop" enum:"keep,stop" doc:"what a stop of the kernel does to its pods: keep leaves them running for the next start, stop ends and removes them"`
 	ShutdownGracePeriod time.Duration `mapstructure:"shutdownGracePeriod" range:"1s,24h" doc:"the most that a container gets to end when onStop is stop; less where its pod's terminationGracePeriodSeconds is less"`
 
+	ImagePullVerification    string   `mapstructure:"imagePullCredentialsVerificationPolicy" enum:"NeverVerify,NeverVerifyPreloadedImages,NeverVerifyAllowlistedImages,AlwaysVerify" doc:"for which images that are on the node a pod needs credentials with which it could pull them"`
+	PreloadedImagesAllowlist []string `mapstructure:"preloadedImagesVerificationAllowlist" doc:"images of NeverVerifyAllowlistedImages, without tag and digest, or all below a path: registry.example.com/team/*"`
+
 	SeccompDefault bool `mapstructure:"seccompDefault" doc:"containers that name no seccomp profile get the runtime's, RuntimeDefault"`
 	SeccompWaived  bool `mapstructure:"seccompWaived" doc:"where the runtime has no seccomp, containers run without their profile RuntimeDefault instead of not starting"`
 

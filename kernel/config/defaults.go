@@ -69,7 +69,8 @@ func Default() *Config {
 			NodeLeaseDurationSeconds:  40,
 
 			OnStop: KeepPods, ShutdownGracePeriod: 30 * time.Second,
-			SeccompDefault: true,
+			ImagePullVerification: "NeverVerifyPreloadedImages",
+			SeccompDefault:        true,
 		},
 		Hollow: Hollow{Prefix: "hollow-", LeaseDuration: 40 * time.Second, StatusReportFrequency: 5 * time.Minute},
 	}

@@ -157,6 +157,9 @@ func (r *Running) start(ctx context.Context) error {
 	if err := a.until(ctx, "reach the container runtime", func() error { _, err := p.reporter.Inspect(ctx); return err }); err != nil {
 		return err
 	}
+	if err := p.images.Recover(ctx); err != nil {
+		a.deps.Logger.Warn("could not bring the records of image pulls up to date", "err", err)
+	}
 	if a.cfg.PodCIDR != "" {
 		if _, err := p.cri.UpdateRuntimeConfig(ctx, &runtimeapi.UpdateRuntimeConfigRequest{RuntimeConfig: &runtimeapi.RuntimeConfig{
 			NetworkConfig: &runtimeapi.NetworkConfig{PodCidr: a.cfg.PodCIDR}}}); err != nil {
@@ -227,7 +230,11 @@ func (r *Running) start(ctx context.Context) error {
 	})
 	if !a.cfg.SkipVolumes {
 		every(image.Period, "collect images", func(ctx context.Context) error {
+			begun := time.Now()
 			err := p.imageGC.Collect(ctx)
+			if err == nil {
+				err = p.images.Prune(p.imageGC.Images(), begun)
+			}
 			if err != nil {
 				p.reporter.Event(corev1.EventTypeWarning, "ImageGCFailed", err.Error())
 			}

@@ -22,6 +22,7 @@ import (
 
 	"pintle.dev/pintle/kernel/node/client"
 	"pintle.dev/pintle/kernel/node/gc"
+	"pintle.dev/pintle/kernel/node/image/pullrecord"
 	"pintle.dev/pintle/kernel/node/listener"
 	"pintle.dev/pintle/kernel/node/nodestatus"
 	"pintle.dev/pintle/kernel/node/pleg"
@@ -102,6 +103,8 @@ type Config struct {
 	// SerializeImagePulls allows one pull at a time (default false); MaxParallelImagePulls caps them (0: no cap).
 	SerializeImagePulls   bool
 	MaxParallelImagePulls int
+	// ImagePullVerification says which pods may use an image that is on the node. Zero: all may, and nothing is recorded.
+	ImagePullVerification pullrecord.Policy
 	// ImageGCHigh and ImageGCLow are percent of the image file system (defaults 85, 80; FIL-14 names 90, and
 	// Kubernetes 1.36's 85 is used); ImageMinAge defaults to 2 min. High 100 turns image GC off.
 	ImageGCHigh, ImageGCLow int

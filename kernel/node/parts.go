@@ -21,6 +21,7 @@ import (
 	"pintle.dev/pintle/kernel/node/cri"
 	"pintle.dev/pintle/kernel/node/gc"
 	"pintle.dev/pintle/kernel/node/image"
+	"pintle.dev/pintle/kernel/node/image/pullrecord"
 	"pintle.dev/pintle/kernel/node/logs"
 	"pintle.dev/pintle/kernel/node/nodestatus"
 	"pintle.dev/pintle/kernel/node/object"
@@ -126,7 +127,14 @@ func (a *Agent) build(ctx context.Context, services func() ([]*corev1.Service, e
 		},
 		Guarded: a.cfg.Guarded, Logger: a.deps.Logger,
 	})
-	p.images = image.NewPuller(image.Config{Serialize: a.cfg.SerializeImagePulls, MaxParallel: a.cfg.MaxParallelImagePulls}, p.cri,
+	var records *pullrecord.Store
+	if a.cfg.ImagePullVerification.Mode != "" {
+		var err error
+		if records, err = pullrecord.Open(filepath.Join(a.cfg.RootDir, "image_manager"), a.cfg.ImagePullVerification); err != nil {
+			return nil, fmt.Errorf("node %s: %w", a.cfg.NodeName, err)
+		}
+	}
+	p.images = image.NewPuller(image.Config{Serialize: a.cfg.SerializeImagePulls, MaxParallel: a.cfg.MaxParallelImagePulls, Records: records}, p.cri,
 		func(o *corev1.Pod, name, eventType, reason, message string) {
 			p.pods.Event(o, name, eventType, reason, message)
 		}, a.deps.Logger)

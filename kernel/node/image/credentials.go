@@ -11,6 +11,8 @@ import (
 	"github.com/distribution/reference"
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"pintle.dev/pintle/kernel/node/image/pullrecord"
 )
 
 // Keyring finds credentials for an image among those of pull secrets, the most specific first.
@@ -21,6 +23,13 @@ type Keyring struct {
 type entry struct {
 	host, path string // host may hold globs a label; path is a prefix
 	auth       *runtimeapi.AuthConfig
+	secret     *corev1.Secret // that it is of; nil: of no secret
+}
+
+// Credential is what an image may be pulled with, and the secret that holds it.
+type Credential struct {
+	Auth   *runtimeapi.AuthConfig
+	Secret pullrecord.Secret
 }
 
 type dockerAuth struct {
@@ -37,15 +46,17 @@ const maxConfig = 1 << 20
 func (k *Keyring) AddSecret(s *corev1.Secret) error {
 	switch s.Type {
 	case corev1.SecretTypeDockerConfigJson:
-		return k.AddConfig(s.Data[corev1.DockerConfigJsonKey], false)
+		return k.add(s.Data[corev1.DockerConfigJsonKey], false, s)
 	case corev1.SecretTypeDockercfg:
-		return k.AddConfig(s.Data[corev1.DockerConfigKey], true)
+		return k.add(s.Data[corev1.DockerConfigKey], true, s)
 	}
 	return nil
 }
 
 // AddConfig adds a docker config.json, or with legacy a .dockercfg (the auths map alone).
-func (k *Keyring) AddConfig(data []byte, legacy bool) error {
+func (k *Keyring) AddConfig(data []byte, legacy bool) error { return k.add(data, legacy, nil) }
+
+func (k *Keyring) add(data []byte, legacy bool, secret *corev1.Secret) error {
 	if len(data) > maxConfig {
 		return fmt.Errorf("registry credentials: %d bytes, at most %d", len(data), maxConfig)
 	}
@@ -65,6 +76,7 @@ func (k *Keyring) AddConfig(data []byte, legacy bool) error {
 	}
 	for registry, a := range auths {
 		e := parseRegistry(registry)
+		e.secret = secret
 		e.auth = &runtimeapi.AuthConfig{Username: a.Username, Password: a.Password, IdentityToken: a.IdentityToken, RegistryToken: a.RegistryToken, ServerAddress: registry}
 		if a.Username == "" && a.Auth != "" {
 			if raw, err := base64.StdEncoding.DecodeString(strings.TrimSpace(a.Auth)); err == nil {
@@ -97,15 +109,29 @@ func parseRegistry(s string) entry {
 
 // For lists the credentials that match the image.
 func (k *Keyring) For(image string) []*runtimeapi.AuthConfig {
+	var out []*runtimeapi.AuthConfig
+	for _, c := range k.Credentials(image) {
+		out = append(out, c.Auth)
+	}
+	return out
+}
+
+// Credentials are those that match the image, with the secrets that they are of.
+func (k *Keyring) Credentials(image string) []Credential {
 	named, err := reference.ParseNormalizedNamed(image)
 	if err != nil {
 		return nil
 	}
 	host, repo := reference.Domain(named), reference.Path(named)
-	var out []*runtimeapi.AuthConfig
+	var out []Credential
 	for _, e := range k.entries {
 		if matchHost(e.host, host) && strings.HasPrefix(repo, e.path) {
-			out = append(out, e.auth)
+			c := Credential{Auth: e.auth}
+			if s := e.secret; s != nil {
+				c.Secret = pullrecord.Secret{UID: string(s.UID), Namespace: s.Namespace, Name: s.Name,
+					CredentialHash: pullrecord.Hash(e.auth.Username, e.auth.Password, e.auth.IdentityToken, e.auth.RegistryToken)}
+			}
+			out = append(out, c)
 		}
 	}
 	return out

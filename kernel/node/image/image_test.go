@@ -11,10 +11,13 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	kubeletv1beta1 "k8s.io/kubelet/config/v1beta1"
 
 	"pintle.dev/pintle/kernel/node/cri"
 	"pintle.dev/pintle/kernel/node/cri/critest"
+	"pintle.dev/pintle/kernel/node/image/pullrecord"
 )
 
 // TestKeyring: 001 §4: globs a label, path prefixes, ports, every match in turn with the most specific first.
@@ -125,6 +128,70 @@ func TestPull(t *testing.T) {
 	_, err = p.Ensure(t.Context(), pod, ct("reg.io/z", corev1.PullIfNotPresent), nil, nil)
 	if e, ok := err.(*Error); !ok || e.Reason != ReasonBackOff || e.Message != `Back-off pulling image "reg.io/z": ErrImagePull: denied` {
 		t.Fatal(err)
+	}
+}
+
+// TestSecretPulledImages: M8: an image that one pod's secret fetched is not another pod's, whatever its pull policy, and
+// a pod that may not use it does not learn that it is here.
+func TestSecretPulledImages(t *testing.T) {
+	r := critest.New(t)
+	client, err := cri.Dial(r.Endpoint, "n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	records, err := pullrecord.Open(t.TempDir(), pullrecord.Policy{Mode: kubeletv1beta1.NeverVerifyPreloadedImages})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.AddImage("preloaded:1")
+	r.OnPull = func(image string, a *runtimeapi.AuthConfig) error {
+		if strings.HasPrefix(image, "reg.io/private") && a.GetPassword() != "right" {
+			return fmt.Errorf("denied")
+		}
+		return nil
+	}
+	p := NewPuller(Config{Records: records}, client, func(*corev1.Pod, string, string, string, string) {}, slog.New(slog.DiscardHandler))
+	secret := func(uid, password string) []*corev1.Secret {
+		s := &corev1.Secret{Type: corev1.SecretTypeDockerConfigJson, Data: map[string][]byte{corev1.DockerConfigJsonKey: []byte(`{"auths":{"reg.io/private":{"username":"u","password":"` + password + `"}}}`)}}
+		s.Namespace, s.Name, s.UID = "ns", "pull", types.UID(uid)
+		return []*corev1.Secret{s}
+	}
+	for i, c := range []struct {
+		image   string
+		policy  corev1.PullPolicy
+		secrets []*corev1.Secret
+		want    Reason
+		pulls   bool
+	}{
+		{"preloaded:1", corev1.PullNever, nil, "", false},
+		{"reg.io/private/x:1", corev1.PullIfNotPresent, secret("a", "right"), "", true},
+		{"reg.io/private/x:1", corev1.PullIfNotPresent, secret("a", "right"), "", false},
+		{"reg.io/private/x:1", corev1.PullNever, secret("a", "right"), "", false},
+		{"reg.io/private/x:1", corev1.PullIfNotPresent, nil, ReasonPull, true},
+		{"reg.io/private/x:1", corev1.PullIfNotPresent, secret("b", "wrong"), ReasonPull, true},
+		{"reg.io/private/x:1", corev1.PullNever, nil, ReasonNeverPull, false},
+		{"reg.io/private/x:1", corev1.PullNever, secret("c", "right"), "", false},
+		{"reg.io/open/y:1", corev1.PullIfNotPresent, nil, "", true},
+		{"reg.io/open/y:1", corev1.PullNever, nil, "", false},
+	} {
+		pod := &corev1.Pod{}
+		pod.UID = types.UID(fmt.Sprint(i)) // back-off is a pod's own
+		before := len(r.Called())
+		_, err := p.Ensure(t.Context(), pod, &corev1.Container{Name: "c", Image: c.image, ImagePullPolicy: c.policy}, c.secrets, nil)
+		got := Reason("")
+		if err != nil {
+			got = err.(*Error).Reason
+		}
+		if got != c.want {
+			t.Errorf("%d: %v, want %q", i, err, c.want)
+		}
+		if pulls := slices.ContainsFunc(r.Called()[before:], func(call string) bool { return strings.HasPrefix(call, "PullImage") }); pulls != c.pulls {
+			t.Errorf("%d: pulls %t, want %t", i, pulls, c.pulls)
+		}
+		if c.want == ReasonNeverPull && strings.Replace(err.(*Error).Message, c.image, "absent:1", 1) != `Container image "absent:1" is not present with pull policy of Never` {
+			t.Errorf("%d tells: %v", i, err)
+		}
 	}
 }
 

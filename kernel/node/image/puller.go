@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -16,6 +17,7 @@ import (
 
 	"pintle.dev/pintle/kernel/node/container"
 	"pintle.dev/pintle/kernel/node/cri"
+	"pintle.dev/pintle/kernel/node/image/pullrecord"
 )
 
 // Reason is why a container waits for its image; its text is the waiting state's reason.
@@ -46,6 +48,8 @@ type Config struct {
 	MaxParallel int // 0: no limit
 	// BackOff and MaxBackOff are the delays after a failed pull. Defaults 10 s, 300 s.
 	BackOff, MaxBackOff time.Duration
+	// Records say which pods may use an image that is on the node; nil: all.
+	Records *pullrecord.Store
 }
 
 // Event records an event on a container of a pod.
@@ -58,6 +62,7 @@ type Puller struct {
 	logger  *slog.Logger
 	slots   chan struct{} // nil: no limit
 	backoff *flowcontrol.Backoff
+	records *pullrecord.Store
 
 	mu       sync.Mutex
 	previous map[string]string // back-off key → message of the last failure
@@ -71,7 +76,7 @@ func NewPuller(cfg Config, client *cri.Client, event Event, logger *slog.Logger)
 	if cfg.MaxBackOff == 0 {
 		cfg.MaxBackOff = 300 * time.Second
 	}
-	p := &Puller{client: client, event: event, logger: logger, previous: map[string]string{}, backoff: flowcontrol.NewBackOff(cfg.BackOff, cfg.MaxBackOff)}
+	p := &Puller{client: client, event: event, logger: logger, records: cfg.Records, previous: map[string]string{}, backoff: flowcontrol.NewBackOff(cfg.BackOff, cfg.MaxBackOff)}
 	switch {
 	case cfg.Serialize:
 		p.slots = make(chan struct{}, 1)
@@ -107,17 +112,63 @@ func (p *Puller) Ensure(ctx context.Context, pod *corev1.Pod, c *corev1.Containe
 			p.event(pod, c.Name, corev1.EventTypeWarning, "InspectFailed", msg)
 			return nil, &Error{ReasonInspect, msg}
 		}
-		if found != nil {
+		if found != nil && p.records == nil {
 			p.event(pod, c.Name, corev1.EventTypeNormal, "Pulled", fmt.Sprintf("Container image %q already present on machine", c.Image))
 			return found, nil
 		}
+		if found != nil && p.accessible(name, found, secrets) {
+			p.event(pod, c.Name, corev1.EventTypeNormal, "Pulled", fmt.Sprintf("Container image %q already present on machine and can be accessed by the pod", c.Image))
+			return found, nil
+		}
 		if policy == corev1.PullNever {
+			// Who may not use an image does not learn that it is here.
 			msg := fmt.Sprintf("Container image %q is not present with pull policy of Never", c.Image)
 			p.event(pod, c.Name, corev1.EventTypeWarning, "ErrImageNeverPull", msg)
 			return nil, &Error{ReasonNeverPull, msg}
 		}
 	}
 	return p.pull(ctx, pod, c, spec, secrets, sandbox)
+}
+
+// accessible tells that a pod may use an image of the node without pulling it.
+func (p *Puller) accessible(name string, found *Image, secrets []*corev1.Secret) bool {
+	var own []pullrecord.Secret
+	for _, c := range p.ring(secrets).Credentials(name) {
+		own = append(own, c.Secret)
+	}
+	must, err := p.records.MustPull(name, found.Ref, own)
+	if err != nil {
+		p.logger.Warn("could not look up how an image was pulled", "image", name, "pull", must, "err", err)
+	}
+	return !must
+}
+
+// Recover brings the records of pulls that a former run did not finish up to date.
+func (p *Puller) Recover(ctx context.Context) error {
+	if p.records == nil {
+		return nil
+	}
+	list, err := p.client.ListImages(ctx, &runtimeapi.ListImagesRequest{})
+	if err != nil {
+		return fmt.Errorf("list images: %w", err)
+	}
+	images := make([]pullrecord.Image, len(list.Images))
+	for i, img := range list.Images {
+		images[i] = pullrecord.Image{Ref: img.Id, Names: slices.Concat(img.RepoTags, img.RepoDigests)}
+	}
+	return p.records.Recover(images)
+}
+
+// Prune forgets what is known of images that the node does not have.
+func (p *Puller) Prune(images []*runtimeapi.Image, since time.Time) error {
+	if p.records == nil {
+		return nil
+	}
+	refs := make([]string, len(images))
+	for i, img := range images {
+		refs[i] = img.Id
+	}
+	return p.records.Prune(refs, since)
 }
 
 func (p *Puller) pull(ctx context.Context, pod *corev1.Pod, c *corev1.Container, spec *runtimeapi.ImageSpec, secrets []*corev1.Secret, sandbox *runtimeapi.PodSandboxConfig) (*Image, error) {
@@ -143,8 +194,18 @@ func (p *Puller) pull(ctx context.Context, pod *corev1.Pod, c *corev1.Container,
 		}
 	}
 	begun := time.Now()
-	ref, err := p.try(ctx, spec, secrets, sandbox)
+	if p.records != nil {
+		if err := p.records.Intend(spec.Image); err != nil {
+			return nil, &Error{ReasonPull, err.Error()}
+		}
+	}
+	ref, secret, err := p.try(ctx, spec, secrets, sandbox)
 	if err != nil {
+		if p.records != nil {
+			if err := p.records.Failed(spec.Image); err != nil {
+				p.logger.Warn("could not end the record of a pull", "err", err)
+			}
+		}
 		if ctx.Err() != nil {
 			return nil, &Error{ReasonPull, ctx.Err().Error()} // interrupted: nobody's failure
 		}
@@ -170,6 +231,11 @@ func (p *Puller) pull(ctx context.Context, pod *corev1.Pod, c *corev1.Container,
 	if err != nil || pulled == nil {
 		pulled = &Image{Ref: ref}
 	}
+	if p.records != nil {
+		if err := p.records.Pulled(spec.Image, pulled.Ref, secret); err != nil {
+			p.logger.Warn("could not record how an image was pulled: the next pod pulls it again", "image", spec.Image, "err", err)
+		}
+	}
 	var size uint64
 	if st, err := p.client.ImageStatus(ctx, &runtimeapi.ImageStatusRequest{Image: &runtimeapi.ImageSpec{Image: ref}}); err == nil && st.Image != nil {
 		size = st.Image.Size
@@ -178,33 +244,42 @@ func (p *Puller) pull(ctx context.Context, pod *corev1.Pod, c *corev1.Container,
 	return pulled, nil
 }
 
-// try pulls with each matching credential in turn, or without when there is none.
-func (p *Puller) try(ctx context.Context, spec *runtimeapi.ImageSpec, secrets []*corev1.Secret, sandbox *runtimeapi.PodSandboxConfig) (string, error) {
-	var ring Keyring
+// ring holds the credentials of a pod's pull secrets.
+func (p *Puller) ring(secrets []*corev1.Secret) *Keyring {
+	ring := &Keyring{}
 	for _, s := range secrets {
 		if err := ring.AddSecret(s); err != nil {
 			p.logger.Warn("pull secret is not usable", "secret", s.Namespace+"/"+s.Name, "err", err)
 		}
 	}
-	auths := ring.For(spec.Image)
-	if len(auths) == 0 {
-		auths = []*runtimeapi.AuthConfig{nil}
+	return ring
+}
+
+// try pulls with each matching credential in turn, or without when there is none. It answers the secret that it took,
+// nil for none.
+func (p *Puller) try(ctx context.Context, spec *runtimeapi.ImageSpec, secrets []*corev1.Secret, sandbox *runtimeapi.PodSandboxConfig) (string, *pullrecord.Secret, error) {
+	credentials := p.ring(secrets).Credentials(spec.Image)
+	if len(credentials) == 0 {
+		credentials = []Credential{{}}
 	}
 	var errs []error
-	for _, auth := range auths {
-		resp, err := p.client.PullImage(ctx, &runtimeapi.PullImageRequest{Image: spec, Auth: auth, SandboxConfig: sandbox})
+	for _, c := range credentials {
+		resp, err := p.client.PullImage(ctx, &runtimeapi.PullImageRequest{Image: spec, Auth: c.Auth, SandboxConfig: sandbox})
 		if err == nil {
 			if resp.ImageRef == "" {
-				return "", fmt.Errorf("imageRef of image %q is not set", spec.Image)
+				return "", nil, fmt.Errorf("imageRef of image %q is not set", spec.Image)
 			}
-			return resp.ImageRef, nil
+			if c.Auth == nil {
+				return resp.ImageRef, nil, nil
+			}
+			return resp.ImageRef, &c.Secret, nil
 		}
 		errs = append(errs, err)
 	}
 	if len(errs) == 1 {
-		return "", errs[0]
+		return "", nil, errs[0]
 	}
-	return "", errors.Join(errs...)
+	return "", nil, errors.Join(errs...)
 }
 
 // inspect finds an image on the node; nil when it is not there.
