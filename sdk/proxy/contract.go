@@ -11,6 +11,7 @@ import (
 type (
 	Diff             = contractv1.ProxyDiff
 	Change           = contractv1.ProxyChange
+	Node             = contractv1.ProxyNode
 	Service          = contractv1.Service
 	ServicePort      = contractv1.ServicePort
 	ServiceEndpoints = contractv1.ServiceEndpoints
@@ -43,7 +44,7 @@ type Options struct {
 	PodCIDRs       []string // of this node
 	ClusterCIDRs   []string // all pods; may be empty
 	ServiceCIDRs   []string
-	Zone           string // of this node
+	Zone           string // of this node at the start; diffs say when it changes
 	StateDirectory string
 	DataDirectory  string
 	Logger         *slog.Logger // set by the server

@@ -15,12 +15,13 @@ func NameOf(n *ServiceName) Name { return Name{n.GetNamespace(), n.GetName()} }
 // The zero value is empty. It is not safe for use by several goroutines.
 type State struct {
 	Generation uint64
+	Node       *Node // what diffs said of the proxy's node; nil: nothing
 	Services   map[Name]*Service
 	Endpoints  map[Name]*ServiceEndpoints
 }
 
 // Apply folds a diff in and returns the names that it touched; after a reset
-// also those that are gone.
+// also those that are gone, and all of them when the node's zone changed.
 func (s *State) Apply(diff *Diff) map[Name]bool {
 	touched := map[Name]bool{}
 	if diff.GetReset_() || s.Services == nil {
@@ -49,6 +50,14 @@ func (s *State) Apply(diff *Diff) map[Name]bool {
 			delete(s.Endpoints, name)
 			touched[name] = true
 		}
+	}
+	if node := diff.GetNode(); node != nil {
+		if node.GetZone() != s.Node.GetZone() {
+			for name := range s.Services {
+				touched[name] = true
+			}
+		}
+		s.Node = node
 	}
 	s.Generation = diff.GetGeneration()
 	return touched

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"sync"
 	"time"
 
+	"google.golang.org/protobuf/proto"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -55,6 +57,7 @@ type Feeder struct {
 	cfg      Config
 	services corelisters.ServiceLister
 	slices   cache.Indexer
+	nodes    corelisters.NodeLister // the one node; nil where no name is given
 
 	events  record.EventRecorder
 	refused map[proxy.Name]string // what was last said about a service's addresses; session's alone
@@ -126,6 +129,12 @@ func (f *Feeder) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	factory.StartWithContext(ctx)
 	defer factory.Shutdown()
+	node, err := f.followNode(ctx)
+	if err != nil {
+		cancel()
+		return err
+	}
+	defer node.Shutdown()
 	defer cancel() // Shutdown waits for the informers, which end with ctx
 	if err := f.choose(ctx); err != nil {
 		if ctx.Err() != nil {
@@ -133,7 +142,9 @@ func (f *Feeder) Run(ctx context.Context) error {
 		}
 		return err
 	}
-	for t, ok := range factory.WaitForCacheSync(ctx.Done()) {
+	synced := factory.WaitForCacheSync(ctx.Done())
+	maps.Copy(synced, node.WaitForCacheSync(ctx.Done()))
+	for t, ok := range synced {
 		if !ok {
 			if ctx.Err() != nil {
 				return nil
@@ -244,6 +255,7 @@ func (f *Feeder) session(ctx context.Context) (fed bool, err error) {
 	f.proxy = p
 	f.mu.Unlock()
 	var generation uint64
+	var told *proxy.Node
 	for {
 		diff := &proxy.Diff{Generation: generation + 1, Reset_: generation == 0}
 		if generation == 0 {
@@ -254,7 +266,10 @@ func (f *Feeder) session(ctx context.Context) (fed bool, err error) {
 		if err != nil {
 			return fed, err
 		}
-		if len(diff.Changes) > 0 || diff.Reset_ {
+		if now := f.node(); told == nil || !proto.Equal(told, now) {
+			diff.Node, told = now, now
+		}
+		if len(diff.Changes) > 0 || diff.Reset_ || diff.Node != nil {
 			if err := p.Apply(ctx, diff); err != nil {
 				return fed, err
 			}

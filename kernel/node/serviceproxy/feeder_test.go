@@ -3,6 +3,7 @@ package serviceproxy
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -135,6 +136,27 @@ func TestFeeder(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "an endpoint moved", has("10.0.0.2", "10.0.0.3"))
+
+	// The node's zone and fate are told, and its heartbeats are not.
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{corev1.LabelTopologyZone: "a"}}}
+	told := func(want string) func() bool {
+		return func() bool {
+			good.mu.Lock()
+			defer good.mu.Unlock()
+			return fmt.Sprintf("%s %t", good.state.Node.GetZone(), good.state.Node.GetIneligible()) == want
+		}
+	}
+	eventually(t, "a node that is not there takes no traffic", told(" true"))
+	if _, err := client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the zone is told", told("a false"))
+	node = node.DeepCopy()
+	node.Labels[corev1.LabelTopologyZone], node.Spec.Taints = "b", []corev1.Taint{{Key: toBeDeleted}}
+	if _, err := client.CoreV1().Nodes().Update(ctx, node, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "another zone and the taint", told("b true"))
 
 	// A proxy that fails is started and fed in full.
 	good.mu.Lock()

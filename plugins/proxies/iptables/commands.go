@@ -26,6 +26,8 @@ type commands interface {
 	// insert puts a rule at the head of a chain; remove takes it out.
 	insert(ctx context.Context, table, chain string, rule []string) error
 	remove(ctx context.Context, table, chain string, rule []string) error
+	// randomFully reports whether MASQUERADE takes --random-fully.
+	randomFully(ctx context.Context) bool
 }
 
 // tools runs the programs.
@@ -71,6 +73,17 @@ func (t tools) remove(ctx context.Context, table, chain string, rule []string) e
 	return err
 }
 
+func (t tools) randomFully(ctx context.Context) bool {
+	const trial = `*nat
+:KUBE-PINTLE-PROBE - [0:0]
+-A KUBE-PINTLE-PROBE -j MASQUERADE --random-fully
+-X KUBE-PINTLE-PROBE
+COMMIT
+`
+	_, err := t.run(ctx, []byte(trial), "iptables-restore", "-w", "5", "--noflush", "--test")
+	return err == nil
+}
+
 // probe tells why the proxy could not run here. It changes nothing: the rules
 // are only tested.
 func probe(ctx context.Context) error {
@@ -86,8 +99,9 @@ func probe(ctx context.Context) error {
 :KUBE-PINTLE-PROBE - [0:0]
 -A KUBE-PINTLE-PROBE -m comment --comment "probe" -m statistic --mode random --probability 0.5000000000 -j RETURN
 -A KUBE-PINTLE-PROBE -m recent --name KUBE-PINTLE-PROBE --rcheck --seconds 1 --reap -j RETURN
--A KUBE-PINTLE-PROBE -m physdev ! --physdev-is-in -m addrtype --dst-type LOCAL -j RETURN
+-A KUBE-PINTLE-PROBE -m addrtype --dst-type LOCAL -j RETURN
 -A KUBE-PINTLE-PROBE -m mark --mark 0x4000/0x4000 -j MASQUERADE
+-A KUBE-PINTLE-PROBE -j MARK --xor-mark 0x4000
 -X KUBE-PINTLE-PROBE
 COMMIT
 `

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"time"
+
+	"pintle.dev/pintle/plugins/proxies/healthcheck"
 )
 
 // Config is the proxy's configuration.
@@ -20,6 +22,10 @@ type Config struct {
 	ResyncPeriod string `json:"resyncPeriod,omitempty"`
 	// LocalhostNodePorts makes node ports reachable at 127.0.0.1. Defaults to true.
 	LocalhostNodePorts *bool `json:"localhostNodePorts,omitempty"`
+
+	// HealthzBindAddress is where /healthz and /livez are served; empty: nowhere.
+	// Defaults to 0.0.0.0:10256.
+	HealthzBindAddress *string `json:"healthzBindAddress,omitempty"`
 
 	resync time.Duration
 }
@@ -43,6 +49,9 @@ func parseConfig(data []byte) (Config, error) {
 	if c.LocalhostNodePorts == nil {
 		yes := true
 		c.LocalhostNodePorts = &yes
+	}
+	if err := healthcheck.SetAddress(&c.HealthzBindAddress); err != nil {
+		return c, fmt.Errorf("configuration of proxy iptables: %w", err)
 	}
 	c.resync = 30 * time.Second
 	if c.ResyncPeriod != "" {

@@ -33,13 +33,13 @@ func staleFlows(old, now *serviceport.Port) []flow {
 		}
 	}
 	if old != nil && old.Protocol == "UDP" {
-		for _, e := range old.Endpoints {
-			if now == nil || !slices.ContainsFunc(now.Endpoints, func(n serviceport.Endpoint) bool { return n.IP == e.IP && n.Port == e.Port }) {
+		for _, e := range old.Reachable() {
+			if now == nil || !slices.ContainsFunc(now.Reachable(), func(n serviceport.Endpoint) bool { return n.IP == e.IP && n.Port == e.Port }) {
 				add(old, e.IP)
 			}
 		}
 	}
-	if now != nil && now.Protocol == "UDP" && len(now.Endpoints) > 0 && (old == nil || len(old.Endpoints) == 0) {
+	if now != nil && now.Protocol == "UDP" && len(now.Reachable()) > 0 && (old == nil || len(old.Reachable()) == 0) {
 		add(now, "")
 	}
 	return out

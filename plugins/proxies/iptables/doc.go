@@ -5,12 +5,14 @@
 // # What it owns
 //
 // Chains of table nat: KUBE-SERVICES, KUBE-NODEPORTS, KUBE-POSTROUTING,
-// KUBE-MARK-MASQ, and per service port KUBE-SVC-*, KUBE-SEP-* (one an endpoint)
-// and KUBE-XLB-* (traffic policy Local). Chains of table filter: KUBE-SERVICES
-// and KUBE-EXTERNAL-SERVICES (rejects), KUBE-FORWARD and KUBE-FIREWALL. Jumps to
-// them at the head of the built-in chains. The layout is that of the requirements PIT-1 to PIT-43; where today's
-// kube-proxy does more (traffic policies, protection of loopback node ports)
-// it is added, never put in another's place.
+// KUBE-MARK-MASQ, KUBE-MARK-OUTSIDE, and per service port KUBE-SVC-* (traffic
+// policy Cluster), KUBE-SVL-* (policy Local), KUBE-EXT-* (addresses for outside),
+// KUBE-FW-* (source ranges) and KUBE-SEP-* (one an endpoint). Chains of table
+// filter: KUBE-SERVICES and KUBE-EXTERNAL-SERVICES (rejects), KUBE-PROXY-FIREWALL
+// (what source ranges leave out), KUBE-NODEPORTS (health checks), KUBE-FORWARD and
+// KUBE-FIREWALL. Jumps to them at the head of the built-in chains. Traffic to
+// cluster IPs has the layout of the requirements PIT-1 to PIT-43; traffic from
+// outside has that of kube-proxy 1.36, which serves traffic policies.
 //
 // # How data passes through
 //

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"sync"
 	"time"
 
+	"pintle.dev/pintle/plugins/proxies/healthcheck"
 	"pintle.dev/pintle/plugins/proxies/serviceport"
 	"pintle.dev/pintle/sdk/proxy"
 )
@@ -22,6 +24,9 @@ type Proxy struct {
 	log      *slog.Logger
 	cfg      Config
 	render   renderer
+	base     base
+	node     string
+	health   *healthcheck.Server
 	stateDir string
 	state    proxy.State
 	ports    map[serviceport.ID]*serviceport.Port
@@ -62,15 +67,32 @@ func (p *Proxy) Start(ctx context.Context, o proxy.Options) error {
 		return fmt.Errorf("start proxy iptables: %w", err)
 	}
 	p.log, p.cfg, p.stateDir = o.Logger, cfg, o.StateDirectory
-	p.render = renderer{masqueradeAll: cfg.MasqueradeAll, podCIDRs: o.PodCIDRs}
+	pods := ipv4CIDRs(o.ClusterCIDRs)
+	if len(pods) == 0 {
+		pods = ipv4CIDRs(o.PodCIDRs)
+	}
+	p.node = o.NodeName
+	p.render = renderer{masqueradeAll: cfg.MasqueradeAll, clusterCIDRs: pods, nodeIPs: o.NodeIPs}
+	p.base = base{mark: cfg.mark(), localhost: *cfg.LocalhostNodePorts, randomFully: p.commands.randomFully(ctx), clusterCIDRs: pods}
 	p.state = proxy.State{}
 	p.ports, p.rendered = map[serviceport.ID]*serviceport.Port{}, map[serviceport.ID]rules{}
 	p.nat, p.filter, p.failure = nil, nil, nil
 	p.holder = newHolder()
 	loop, stop := context.WithCancel(ctx)
+	p.health = healthcheck.New(o.Logger, *cfg.HealthzBindAddress)
 	p.stop, p.done = stop, make(chan struct{})
 	go p.resync(loop, cfg.resync, p.done)
 	return nil
+}
+
+func ipv4CIDRs(list []string) []string {
+	var out []string
+	for _, cidr := range list {
+		if p, err := netip.ParsePrefix(cidr); err == nil && p.Addr().Is4() {
+			out = append(out, cidr)
+		}
+	}
+	return out
 }
 
 // resync loads everything anew once a period: somebody else may have flushed
@@ -100,6 +122,7 @@ func (p *Proxy) resync(ctx context.Context, period time.Duration, done chan<- st
 func (p *Proxy) Apply(ctx context.Context, diff *proxy.Diff) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.health.Queued()
 	touched := p.state.Apply(diff)
 	var gone []flow
 	before := map[serviceport.ID]*serviceport.Port{}
@@ -111,7 +134,7 @@ func (p *Proxy) Apply(ctx context.Context, diff *proxy.Diff) error {
 		}
 	}
 	for name := range touched {
-		for _, port := range serviceport.Of(&p.state, name) {
+		for _, port := range serviceport.Of(&p.state, name, p.node) {
 			p.ports[port.ID] = port
 			p.rendered[port.ID] = p.render.port(port)
 		}
@@ -124,6 +147,7 @@ func (p *Proxy) Apply(ctx context.Context, diff *proxy.Diff) error {
 			gone = append(gone, staleFlows(nil, port)...)
 		}
 	}
+	p.health.Sync(&p.state)
 	p.hold()
 	if err := p.sync(ctx); err != nil {
 		return err
@@ -151,7 +175,9 @@ func (p *Proxy) hold() {
 
 // sync loads what differs. The caller holds mu.
 func (p *Proxy) sync(ctx context.Context) error {
-	p.failure = p.load(ctx)
+	if p.failure = p.load(ctx); p.failure == nil {
+		p.health.Updated()
+	}
 	return p.failure
 }
 
@@ -166,7 +192,7 @@ func (p *Proxy) load(ctx context.Context) error {
 			return err
 		}
 	}
-	nat, filter := desired(p.ports, p.rendered, p.cfg.mark(), *p.cfg.LocalhostNodePorts)
+	nat, filter := desired(p.ports, p.rendered, p.base)
 	input := restoreInput(p.nat, p.filter, nat, filter)
 	if len(input) == 0 {
 		return nil
@@ -188,7 +214,7 @@ func (p *Proxy) Status() proxy.Status {
 		s.Message = p.failure.Error()
 	}
 	for _, port := range p.ports {
-		s.Endpoints += len(port.Endpoints)
+		s.Endpoints += len(port.Reachable())
 	}
 	return s
 }
@@ -207,6 +233,10 @@ func (p *Proxy) Stop(ctx context.Context, clean bool) error {
 	p.stop = nil
 	if p.holder != nil {
 		p.holder.close()
+	}
+	if p.health != nil {
+		p.health.Close()
+		p.health = nil
 	}
 	if !clean {
 		return nil

@@ -20,6 +20,8 @@ const (
 	chainFirewall    = "KUBE-FIREWALL"
 	chainExternal    = "KUBE-EXTERNAL-SERVICES"
 	chainForward     = "KUBE-FORWARD"
+	chainOutside     = "KUBE-MARK-OUTSIDE"   // marks what comes from outside the cluster
+	chainNotAllowed  = "KUBE-PROXY-FIREWALL" // drops what a load balancer's source ranges leave out
 )
 
 // hash is the first 16 characters of base32(sha256(…)) (requirement FIL-16).
@@ -33,7 +35,15 @@ func serviceChain(id serviceport.ID) string {
 }
 
 func localChain(id serviceport.ID) string {
-	return "KUBE-XLB-" + hash(id.String(), strings.ToLower(id.Protocol))
+	return "KUBE-SVL-" + hash(id.String(), strings.ToLower(id.Protocol))
+}
+
+func externalChain(id serviceport.ID) string {
+	return "KUBE-EXT-" + hash(id.String(), strings.ToLower(id.Protocol))
+}
+
+func sourcesChain(id serviceport.ID) string {
+	return "KUBE-FW-" + hash(id.String(), strings.ToLower(id.Protocol))
 }
 
 func endpointChain(id serviceport.ID, e serviceport.Endpoint) string {
@@ -47,13 +57,16 @@ type rules struct {
 	nodePorts []string            // nat KUBE-NODEPORTS
 	rejects   []string            // filter KUBE-SERVICES
 	external  []string            // filter KUBE-EXTERNAL-SERVICES
+	firewall  []string            // filter KUBE-PROXY-FIREWALL
+	health    []string            // filter KUBE-NODEPORTS
 	chains    map[string][]string // nat chains of this port, by name
 }
 
 // renderer turns service ports into rules.
 type renderer struct {
 	masqueradeAll bool
-	podCIDRs      []string
+	clusterCIDRs  []string // where pods are
+	nodeIPs       []string
 }
 
 func comment(format string, args ...any) string {
@@ -68,9 +81,16 @@ func (r *renderer) port(p *serviceport.Port) rules {
 	to := func(ip string, port int) string {
 		return fmt.Sprintf("-d %s/32 -p %s -m %s --dport %d", ip, proto, proto, port)
 	}
-	chain := serviceChain(p.ID)
 	internal, external := p.Internal(), p.External()
+	policy := func(local bool) string {
+		if local {
+			return localChain(p.ID)
+		}
+		return serviceChain(p.ID)
+	}
 
+	clusterIP := join(comment("%s cluster IP", p.ID), to(p.ClusterIP, p.Number))
+	var marks []string // at the head of the chain for traffic from inside
 	if len(internal) == 0 {
 		// PIT-24: without endpoints the cluster IP refuses at once. With
 		// internalTrafficPolicy Local, packets are dropped instead, as 1.36
@@ -78,14 +98,20 @@ func (r *renderer) port(p *serviceport.Port) rules {
 		why, verdict := missing(p)
 		out.rejects = append(out.rejects, join(why, to(p.ClusterIP, p.Number), verdict))
 	} else {
-		// PIT-17, ODD-21: with masqueradeAll the mark comes first, then the jump.
-		if r.masqueradeAll {
-			out.services = append(out.services, join(comment("%s cluster IP", p.ID), to(p.ClusterIP, p.Number), "-j", chainMark))
+		switch {
+		case r.masqueradeAll: // PIT-17, ODD-21: the mark comes first, then the jump
+			out.services = append(out.services, join(clusterIP, "-j", chainMark))
+		case len(r.clusterCIDRs) > 0:
+			// Somebody routes the cluster's range to this node; the answer must
+			// come back by it.
+			marks = []string{join(clusterIP, "-j", chainOutside)}
 		}
-		out.services = append(out.services, join(comment("%s cluster IP", p.ID), to(p.ClusterIP, p.Number), "-j", chain))
-		r.balance(out.chains, chain, p, internal)
+		out.services = append(out.services, join(clusterIP, "-j", policy(p.InternalLocal)))
 	}
 
+	if p.HealthCheckPort > 0 {
+		out.health = append(out.health, join(comment("%s health check node port", p.Name), "-p tcp -m tcp --dport", strconv.Itoa(p.HealthCheckPort), "-j ACCEPT"))
+	}
 	if len(external) == 0 {
 		// The addresses for traffic from outside refuse likewise, as 1.36 does
 		// (PIT-25 names the cluster IP alone).
@@ -97,78 +123,97 @@ func (r *renderer) port(p *serviceport.Port) rules {
 			out.external = append(out.external, join(why, fmt.Sprintf("-m addrtype --dst-type LOCAL -p %s -m %s --dport %d", proto, proto, p.NodePort), verdict))
 		}
 	}
-
-	outside := chain
-	if p.ExternalLocal || (p.InternalLocal && len(p.Endpoints) > 0) {
-		outside = localChain(p.ID)
+	if len(p.Cluster) == 0 {
+		return out // nobody has an endpoint
 	}
-	if len(p.Endpoints) == 0 {
+	if !p.InternalLocal || p.Outward() {
+		r.balance(out.chains, policy(false), p, p.Cluster)
+	}
+	if (p.InternalLocal || p.ExternalLocal && p.Outward()) && len(p.Local) > 0 {
+		r.balance(out.chains, policy(true), p, p.Local)
+	}
+	if len(marks) > 0 {
+		chain := policy(p.InternalLocal)
+		out.chains[chain] = slices.Concat(marks, out.chains[chain])
+	}
+	if !p.Outward() {
 		return out
 	}
-	used := false
-	for _, ip := range p.ExternalIPs { // PIT-18
-		used = true
-		match := join(comment("%s external IP", p.ID), to(ip, p.Number))
-		if !p.ExternalLocal {
-			out.services = append(out.services, join(match, "-j", chainMark))
-		}
-		out.services = append(out.services,
-			join(match, "-m physdev ! --physdev-is-in -m addrtype ! --src-type LOCAL -j", outside),
-			join(match, "-m addrtype --dst-type LOCAL -j", outside))
+
+	// What is for outside (PIT-18, PIT-21, PIT-22) goes through one chain, as
+	// 1.36's does.
+	outside := externalChain(p.ID)
+	out.chains[outside] = r.outside(p, len(external) > 0)
+	for _, ip := range p.ExternalIPs {
+		out.services = append(out.services, join(comment("%s external IP", p.ID), to(ip, p.Number), "-j", outside))
 	}
-	for _, ip := range p.LoadBalancerIPs { // PIT-21
-		used = true
-		match := join(comment("%s loadbalancer IP", p.ID), to(ip, p.Number))
-		if !p.ExternalLocal {
-			out.services = append(out.services, join(match, "-j", chainMark))
-		}
-		if len(p.SourceRanges) == 0 {
-			out.services = append(out.services, join(match, "-j", outside))
-		}
-		for _, source := range p.SourceRanges {
-			out.services = append(out.services, join(match, "-s", source, "-j", outside))
+	balancer := outside
+	if p.Restricted && len(p.LoadBalancerIPs) > 0 {
+		balancer = sourcesChain(p.ID)
+		out.chains[balancer] = r.sources(p, outside)
+	}
+	for _, ip := range p.LoadBalancerIPs {
+		out.services = append(out.services, join(comment("%s loadbalancer IP", p.ID), to(ip, p.Number), "-j", balancer))
+		if balancer != outside {
+			// What the ranges let pass has another destination by now.
+			out.firewall = append(out.firewall, join(comment("%s traffic not accepted by %s", p.ID, balancer), to(ip, p.Number), "-j DROP"))
 		}
 	}
-	if p.NodePort > 0 { // PIT-22, ODD-22: protocol and port alone
-		used = true
-		match := join(comment("%s", p.ID), fmt.Sprintf("-p %s -m %s --dport %d", proto, proto, p.NodePort))
-		if !p.ExternalLocal {
-			out.nodePorts = append(out.nodePorts, join(match, "-j", chainMark))
-		}
-		out.nodePorts = append(out.nodePorts, join(match, "-j", outside))
-	}
-	if used && outside != chain {
-		r.local(out.chains, outside, chain, p, external, len(internal) > 0)
+	if p.NodePort > 0 { // ODD-22: protocol and port alone
+		out.nodePorts = append(out.nodePorts, join(comment("%s", p.ID), fmt.Sprintf("-p %s -m %s --dport %d", proto, proto, p.NodePort), "-j", outside))
 	}
 	return out
+}
+
+// outside renders the chain of traffic to addresses for outside. Where it may go
+// to any node it gets this node's address, so that the answer comes back by here.
+// Under externalTrafficPolicy Local it keeps the client's; pods and this node use
+// all endpoints, as if they had gone out to a load balancer and come back.
+func (r *renderer) outside(p *serviceport.Port, has bool) []string {
+	var lines []string
+	if !p.ExternalLocal {
+		lines = append(lines, join(comment("masquerade traffic for %s external destinations", p.ID), "-j", chainMark))
+	} else {
+		all := serviceChain(p.ID)
+		for _, cidr := range r.clusterCIDRs {
+			lines = append(lines, join(comment("pod traffic for %s external destinations", p.ID), "-s", cidr, "-j", all))
+		}
+		lines = append(lines,
+			join(comment("masquerade LOCAL traffic for %s external destinations", p.ID), "-m addrtype --src-type LOCAL -j", chainMark),
+			join(comment("route LOCAL traffic for %s external destinations", p.ID), "-m addrtype --src-type LOCAL -j", all))
+	}
+	switch {
+	case has && p.ExternalLocal:
+		lines = append(lines, join("-j", localChain(p.ID)))
+	case has:
+		lines = append(lines, join("-j", serviceChain(p.ID)))
+	}
+	return lines
+}
+
+// sources renders the chain that lets the source ranges of a load balancer pass.
+// A node within them has the balancer's address for its own when it asks by it.
+func (r *renderer) sources(p *serviceport.Port, to string) []string {
+	name := comment("%s loadbalancer IP", p.ID)
+	var lines []string
+	for _, source := range p.SourceRanges {
+		lines = append(lines, join(name, "-s", source, "-j", to))
+	}
+	if slices.ContainsFunc(r.nodeIPs, p.Allows) {
+		for _, ip := range p.LoadBalancerIPs {
+			lines = append(lines, join(name, "-s", ip+"/32 -j", to))
+		}
+	}
+	return lines
 }
 
 // missing says why a port has no endpoint to offer, and what happens to its
 // packets.
 func missing(p *serviceport.Port) (why, verdict string) {
-	if len(p.Endpoints) > 0 {
+	if len(p.Cluster) > 0 {
 		return comment("%s has no local endpoints", p.ID), "-j DROP"
 	}
 	return comment("%s has no endpoints", p.ID), "-j REJECT"
-}
-
-// local renders the chain of traffic from outside where a traffic policy
-// narrows the endpoints: pods and this node use all that the cluster IP has,
-// everybody else this node's endpoints, with the client's address kept. Where
-// this node has none the chain ends, and KUBE-EXTERNAL-SERVICES drops the packet.
-func (r *renderer) local(chains map[string][]string, chain, all string, p *serviceport.Port, external []serviceport.Endpoint, hasInternal bool) {
-	var lines []string
-	if p.ExternalLocal && hasInternal {
-		for _, cidr := range r.podCIDRs {
-			lines = append(lines, join(comment("pods reach %s directly", p.ID), "-s", cidr, "-j", all))
-		}
-		local := comment("this node reaches %s with its own address", p.ID)
-		lines = append(lines,
-			join(local, "-m addrtype --src-type LOCAL -j", chainMark),
-			join(local, "-m addrtype --src-type LOCAL -j", all))
-	}
-	chains[chain] = lines
-	r.balance(chains, chain, p, external)
 }
 
 // balance appends to chain the affinity and balancing rules for endpoints and
@@ -204,22 +249,48 @@ func (r *renderer) balance(chains map[string][]string, chain string, p *servicep
 
 func join(parts ...string) string { return strings.Join(parts, " ") }
 
+// base is what the chains that no service owns depend on.
+type base struct {
+	mark         string // value/mask
+	localhost    bool   // node ports at 127.0.0.1
+	randomFully  bool   // the tools know --random-fully
+	clusterCIDRs []string
+}
+
 // fixed renders the chains that do not depend on services.
-func fixed(mark string, localhost bool) (nat, filter map[string][]string) {
+func (b base) fixed() (nat, filter map[string][]string) {
+	masquerade := join(comment("kubernetes service traffic requiring SNAT"), "-j MASQUERADE")
+	if b.randomFully {
+		// Else two connections that start at once may be given the same port.
+		masquerade += " --random-fully"
+	}
+	value, _, _ := strings.Cut(b.mark, "/")
 	nat = map[string][]string{
-		chainPostrouting: {join(comment("kubernetes service traffic requiring SNAT"), "-m mark --mark", mark, "-j MASQUERADE")},
-		chainMark:        {join("-j MARK --set-xmark", mark)},
+		chainPostrouting: {
+			join("-m mark ! --mark", b.mark, "-j RETURN"),
+			// A packet that is wrapped by an overlay comes by again.
+			join("-j MARK --xor-mark", value),
+			masquerade,
+		},
+		chainMark:    {join("-j MARK --set-xmark", b.mark)},
+		chainOutside: nil,
+	}
+	if len(b.clusterCIDRs) > 0 {
+		for _, cidr := range b.clusterCIDRs {
+			nat[chainOutside] = append(nat[chainOutside], join("-s", cidr, "-j RETURN"))
+		}
+		nat[chainOutside] = append(nat[chainOutside], join("-j", chainMark))
 	}
 	filter = map[string][]string{
 		chainFirewall: nil,
 		// Where the machine forwards nothing by default, services work all the
 		// same.
 		chainForward: {
-			join(comment("kubernetes forwarding rules"), "-m mark --mark", mark, "-j ACCEPT"),
+			join(comment("kubernetes forwarding rules"), "-m mark --mark", b.mark, "-j ACCEPT"),
 			join(comment("kubernetes forwarding conntrack rule"), "-m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT"),
 		},
 	}
-	if localhost {
+	if b.localhost {
 		// route_localnet opens 127.0.0.0/8 to the neighbours; this closes it
 		// again for everything but answers (CVE-2020-8558).
 		filter[chainFirewall] = []string{join(comment("block incoming localnet connections"),

@@ -18,7 +18,8 @@ func servicePort(change func(*serviceport.Port)) *serviceport.Port {
 	p := &serviceport.Port{
 		ID:        serviceport.ID{Name: proxy.Name{Namespace: "default", Name: "web"}, Port: "http", Protocol: "TCP"},
 		ClusterIP: "10.96.0.10", Number: 80,
-		Endpoints: []serviceport.Endpoint{{IP: "10.244.0.2", Port: 8080, Local: true}, {IP: "10.244.0.3", Port: 8080}, {IP: "10.244.0.4", Port: 8080}},
+		Cluster: []serviceport.Endpoint{{IP: "10.244.0.2", Port: 8080, Local: true}, {IP: "10.244.0.3", Port: 8080}, {IP: "10.244.0.4", Port: 8080}},
+		Local:   []serviceport.Endpoint{{IP: "10.244.0.2", Port: 8080, Local: true}},
 	}
 	if change != nil {
 		change(p)
@@ -36,28 +37,33 @@ func TestRules(t *testing.T) {
 	}{
 		{name: "cluster-ip"},
 		{name: "masquerade-all", masqueradeAll: true},
-		{name: "no-endpoints", change: func(p *serviceport.Port) { p.Endpoints = nil }},
+		{name: "no-endpoints", change: func(p *serviceport.Port) { p.Cluster, p.Local = nil, nil }},
 		{name: "affinity", change: func(p *serviceport.Port) { p.Sticky = 180 * time.Minute }},
 		{name: "node-port", change: func(p *serviceport.Port) { p.NodePort = 30080 }},
 		{name: "outside-no-endpoints", change: func(p *serviceport.Port) {
-			p.NodePort, p.ExternalIPs, p.LoadBalancerIPs, p.Endpoints = 30080, []string{"192.0.2.1"}, []string{"192.0.2.2"}, nil
+			p.NodePort, p.ExternalIPs, p.LoadBalancerIPs, p.Cluster, p.Local = 30080, []string{"192.0.2.1"}, []string{"192.0.2.2"}, nil, nil
 		}},
 		{name: "external-local-elsewhere", change: func(p *serviceport.Port) {
-			p.NodePort, p.ExternalLocal, p.Endpoints = 30080, true, p.Endpoints[1:]
+			p.NodePort, p.ExternalLocal, p.Cluster, p.Local = 30080, true, p.Cluster[1:], nil
 		}},
 		{name: "external-ip", change: func(p *serviceport.Port) { p.ExternalIPs = []string{"192.0.2.1"} }},
 		{name: "load-balancer", change: func(p *serviceport.Port) {
-			p.LoadBalancerIPs, p.SourceRanges = []string{"192.0.2.2"}, []string{"198.51.100.0/24"}
+			p.LoadBalancerIPs, p.Restricted, p.SourceRanges = []string{"192.0.2.2"}, true, []string{"198.51.100.0/24", "192.0.2.0/24"}
 		}},
 		{name: "external-local", change: func(p *serviceport.Port) { p.NodePort, p.ExternalLocal = 30080, true }},
-		{name: "internal-local-elsewhere", change: func(p *serviceport.Port) { p.InternalLocal, p.Endpoints = true, p.Endpoints[1:] }},
+		{name: "internal-local-elsewhere", change: func(p *serviceport.Port) { p.InternalLocal, p.Cluster, p.Local = true, p.Cluster[1:], nil }},
+		{name: "internal-local", change: func(p *serviceport.Port) { p.InternalLocal, p.NodePort = true, 30080 }},
+		{name: "local-ending", change: func(p *serviceport.Port) {
+			p.NodePort, p.ExternalLocal, p.HealthCheckPort, p.Cluster = 30080, true, 30081, p.Cluster[1:]
+		}},
 	}
 	for _, tc := range tests {
 		t.Run(tc.name, func(t *testing.T) {
 			p := servicePort(tc.change)
-			r := renderer{masqueradeAll: tc.masqueradeAll, podCIDRs: []string{"10.244.0.0/24"}}
+			pods := []string{"10.244.0.0/16"}
+			r := renderer{masqueradeAll: tc.masqueradeAll, clusterCIDRs: pods, nodeIPs: []string{"192.0.2.10"}}
 			ports := map[serviceport.ID]*serviceport.Port{p.ID: p}
-			nat, filter := desired(ports, map[serviceport.ID]rules{p.ID: r.port(p)}, "0x4000/0x4000", true)
+			nat, filter := desired(ports, map[serviceport.ID]rules{p.ID: r.port(p)}, base{"0x4000/0x4000", true, true, pods})
 			got := string(restoreInput(table{}, table{}, nat, filter))
 			file := filepath.Join("testdata", tc.name+".rules")
 			if *update {
@@ -110,22 +116,22 @@ func TestOnlyChangesAreLoaded(t *testing.T) {
 		for _, p := range list {
 			ports[p.ID], rendered[p.ID] = p, r.port(p)
 		}
-		return desired(ports, rendered, "0x4000/0x4000", false)
+		return desired(ports, rendered, base{mark: "0x4000/0x4000"})
 	}
 	nat, filter := tables(one, other)
 	if input := restoreInput(nat, filter, nat, filter); input != nil {
 		t.Errorf("nothing changed, loads:\n%s", input)
 	}
-	fewer := servicePort(func(p *serviceport.Port) { p.Endpoints = p.Endpoints[:2] })
+	fewer := servicePort(func(p *serviceport.Port) { p.Cluster = p.Cluster[:2] })
 	nat2, filter2 := tables(fewer, other)
 	input := string(restoreInput(nat, filter, nat2, filter2))
-	gone := endpointChain(one.ID, one.Endpoints[2])
+	gone := endpointChain(one.ID, one.Cluster[2])
 	for _, want := range []string{":" + serviceChain(one.ID), ":" + gone, "-X " + gone} {
 		if !strings.Contains(input, want) {
 			t.Errorf("lacks %s:\n%s", want, input)
 		}
 	}
-	for _, not := range []string{chainServices, serviceChain(other.ID), endpointChain(one.ID, one.Endpoints[0])} {
+	for _, not := range []string{chainServices, serviceChain(other.ID), endpointChain(one.ID, one.Cluster[0])} {
 		if strings.Contains(input, ":"+not+" ") {
 			t.Errorf("loads %s too:\n%s", not, input)
 		}
@@ -137,10 +143,10 @@ func TestChainNames(t *testing.T) {
 	p := servicePort(nil)
 	udp := servicePort(func(p *serviceport.Port) { p.Protocol = "UDP" })
 	names := map[string]bool{
-		serviceChain(p.ID): true, serviceChain(udp.ID): true, localChain(p.ID): true,
-		endpointChain(p.ID, p.Endpoints[0]): true, endpointChain(p.ID, p.Endpoints[1]): true,
+		serviceChain(p.ID): true, serviceChain(udp.ID): true, localChain(p.ID): true, externalChain(p.ID): true, sourcesChain(p.ID): true,
+		endpointChain(p.ID, p.Cluster[0]): true, endpointChain(p.ID, p.Cluster[1]): true,
 	}
-	if len(names) != 5 {
+	if len(names) != 7 {
 		t.Errorf("names clash: %v", names)
 	}
 	for n := range names {

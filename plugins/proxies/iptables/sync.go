@@ -32,6 +32,10 @@ var jumps = []jump{
 	{"filter", "FORWARD", "kubernetes externally-visible service portals", chainExternal},
 	{"filter", "INPUT", "kubernetes externally-visible service portals", chainExternal},
 	{"filter", "INPUT", "kubernetes localnet guard", chainFirewall},
+	{"filter", "INPUT", "kubernetes health check service ports", chainNodePorts},
+	{"filter", "INPUT", "kubernetes load balancer firewall", chainNotAllowed},
+	{"filter", "OUTPUT", "kubernetes load balancer firewall", chainNotAllowed},
+	{"filter", "FORWARD", "kubernetes load balancer firewall", chainNotAllowed},
 	{"nat", "OUTPUT", "kubernetes service portals", chainServices},
 	{"nat", "PREROUTING", "kubernetes service portals", chainServices},
 	{"nat", "POSTROUTING", "kubernetes postrouting rules", chainPostrouting},
@@ -44,8 +48,8 @@ var oldSNAT = []string{"-m", "comment", "--comment", "kubernetes service traffic
 type table map[string]string
 
 // desired assembles every chain from the rendered ports.
-func desired(ports map[serviceport.ID]*serviceport.Port, rendered map[serviceport.ID]rules, mark string, localhost bool) (nat, filter table) {
-	fixedNAT, fixedFilter := fixed(mark, localhost)
+func desired(ports map[serviceport.ID]*serviceport.Port, rendered map[serviceport.ID]rules, b base) (nat, filter table) {
+	fixedNAT, fixedFilter := b.fixed()
 	nat, filter = table{}, table{}
 	for name, lines := range fixedNAT {
 		nat[name] = text(name, lines)
@@ -53,20 +57,24 @@ func desired(ports map[serviceport.ID]*serviceport.Port, rendered map[servicepor
 	for name, lines := range fixedFilter {
 		filter[name] = text(name, lines)
 	}
-	var services, nodePorts, rejects, external strings.Builder
+	var services, nodePorts, rejects, external, firewall strings.Builder
+	var health []string
 	for _, p := range sortedPorts(ports) {
 		r := rendered[p.ID]
 		write(&services, chainServices, r.services)
 		write(&nodePorts, chainNodePorts, r.nodePorts)
 		write(&rejects, chainServices, r.rejects)
 		write(&external, chainExternal, r.external)
+		write(&firewall, chainNotAllowed, r.firewall)
+		health = append(health, r.health...)
 		for name, lines := range r.chains {
 			nat[name] = text(name, lines)
 		}
 	}
 	write(&services, chainServices, []string{lastRule()})
 	nat[chainServices], nat[chainNodePorts] = services.String(), nodePorts.String()
-	filter[chainServices], filter[chainExternal] = rejects.String(), external.String()
+	filter[chainServices], filter[chainExternal], filter[chainNotAllowed] = rejects.String(), external.String(), firewall.String()
+	filter[chainNodePorts] = text(chainNodePorts, slices.Compact(health)) // the ports of a service share one
 	return nat, filter
 }
 
@@ -126,7 +134,7 @@ func restoreInput(loadedNAT, loadedFilter, nat, filter table) []byte {
 
 // ours reports whether a chain belongs to a service port.
 func ours(chain string) bool {
-	for _, prefix := range []string{"KUBE-SVC-", "KUBE-SEP-", "KUBE-XLB-"} {
+	for _, prefix := range []string{"KUBE-SVC-", "KUBE-SVL-", "KUBE-EXT-", "KUBE-FW-", "KUBE-SEP-", "KUBE-XLB-" /* of earlier releases */} {
 		if strings.HasPrefix(chain, prefix) {
 			return true
 		}
@@ -226,12 +234,12 @@ func cleanup(ctx context.Context, c commands) error {
 		}
 	}
 	var input bytes.Buffer
-	fixedNAT, fixedFilter := fixed("0x0/0x0", false)
+	fixedNAT, fixedFilter := base{}.fixed()
 	for _, t := range []struct {
 		name  string
 		fixed []string
 	}{
-		{"filter", append(slices.Collect(maps.Keys(fixedFilter)), chainServices, chainExternal)},
+		{"filter", append(slices.Collect(maps.Keys(fixedFilter)), chainServices, chainExternal, chainNotAllowed, chainNodePorts)},
 		{"nat", append(slices.Collect(maps.Keys(fixedNAT)), chainServices, chainNodePorts)},
 	} {
 		saved, err := c.save(ctx, t.name)

@@ -2,6 +2,7 @@ package serviceport
 
 import (
 	"net"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -48,32 +49,49 @@ type Port struct {
 	NodePort        int // 0: none
 	ExternalIPs     []string
 	LoadBalancerIPs []string
-	SourceRanges    []string      // who may use the load balancer's IPs; empty: everybody
+	Restricted      bool          // SourceRanges alone may use the load balancer's IPs
+	SourceRanges    []string      // IPv4 prefixes
 	Sticky          time.Duration // 0: no affinity
 	ExternalLocal   bool          // traffic from outside goes to this node's endpoints only
 	InternalLocal   bool          // so does traffic from inside
 	HealthCheckPort int
-	Endpoints       []Endpoint
+	Cluster         []Endpoint // for the traffic policy Cluster; empty: nobody has any
+	Local           []Endpoint // for the traffic policy Local
 }
 
 // Internal returns the endpoints for traffic to the cluster IP.
 func (p *Port) Internal() []Endpoint {
 	if p.InternalLocal {
-		return local(p.Endpoints)
+		return p.Local
 	}
-	return p.Endpoints
+	return p.Cluster
 }
 
 // External returns the endpoints for traffic from outside the cluster.
 func (p *Port) External() []Endpoint {
 	if p.ExternalLocal {
-		return local(p.Endpoints)
+		return p.Local
 	}
-	return p.Endpoints
+	return p.Cluster
 }
 
-func local(list []Endpoint) []Endpoint {
-	return slices.DeleteFunc(slices.Clone(list), func(e Endpoint) bool { return !e.Local })
+// Outward reports whether the port has an address for traffic from outside.
+func (p *Port) Outward() bool {
+	return p.NodePort > 0 || len(p.ExternalIPs) > 0 || len(p.LoadBalancerIPs) > 0
+}
+
+// Reachable returns every endpoint that some traffic may go to from this node.
+func (p *Port) Reachable() []Endpoint {
+	var out []Endpoint
+	if !p.InternalLocal || p.Outward() {
+		// Even where policy is Local, pods and the node itself reach an address
+		// for outside by all endpoints.
+		out = slices.Clone(p.Cluster)
+	}
+	if p.InternalLocal || p.ExternalLocal && p.Outward() {
+		out = append(out, p.Local...)
+	}
+	return sorted(out)
 }
 
 // SamePath reports whether two ports differ in nothing but their endpoints:
@@ -81,13 +99,14 @@ func local(list []Endpoint) []Endpoint {
 func (p *Port) SamePath(o *Port) bool {
 	return p.ID == o.ID && p.ClusterIP == o.ClusterIP && p.Number == o.Number && p.NodePort == o.NodePort &&
 		slices.Equal(p.ExternalIPs, o.ExternalIPs) && slices.Equal(p.LoadBalancerIPs, o.LoadBalancerIPs) &&
-		slices.Equal(p.SourceRanges, o.SourceRanges) && p.Sticky == o.Sticky &&
-		p.ExternalLocal == o.ExternalLocal && p.InternalLocal == o.InternalLocal
+		p.Restricted == o.Restricted && slices.Equal(p.SourceRanges, o.SourceRanges) && p.Sticky == o.Sticky &&
+		p.ExternalLocal == o.ExternalLocal && p.InternalLocal == o.InternalLocal && p.HealthCheckPort == o.HealthCheckPort
 }
 
-// Of returns the ports of one service, in the order of its spec. Services that
-// are gone, headless or external names have none (requirement PUS-2).
-func Of(s *proxy.State, name proxy.Name) []*Port {
+// Of returns the ports of one service as the node of that name sees them, in
+// the order of its spec. Services that are gone, headless or external names
+// have none (requirement PUS-2).
+func Of(s *proxy.State, name proxy.Name, node string) []*Port {
 	svc := s.Services[name]
 	if svc == nil || svc.GetType() == "ExternalName" {
 		return nil
@@ -105,12 +124,13 @@ func Of(s *proxy.State, name proxy.Name) []*Port {
 			NodePort:        int(sp.GetNodePort()),
 			ExternalIPs:     ipv4(svc.GetExternalIps()),
 			LoadBalancerIPs: ipv4(svc.GetLoadBalancerIps()),
-			SourceRanges:    svc.GetLoadBalancerSourceRanges(),
+			Restricted:      len(svc.GetLoadBalancerSourceRanges()) > 0,
+			SourceRanges:    ranges(svc.GetLoadBalancerSourceRanges()),
 			ExternalLocal:   svc.GetExternalTrafficPolicy() == "Local",
 			InternalLocal:   svc.GetInternalTrafficPolicy() == "Local",
 			HealthCheckPort: int(svc.GetHealthCheckNodePort()),
-			Endpoints:       usable(s.Of(name, sp)),
 		}
+		p.Cluster, p.Local = categorize(s.Of(name, sp), node, s.Node.GetZone())
 		if svc.GetSessionAffinity() == "ClientIP" {
 			p.Sticky = time.Duration(svc.GetSessionAffinityTimeoutSeconds()) * time.Second
 			if p.Sticky <= 0 {
@@ -122,29 +142,27 @@ func Of(s *proxy.State, name proxy.Name) []*Port {
 	return ports
 }
 
-// usable picks the ready endpoints; where there is none, those that end but
-// still serve (KEP-1669). The order is by address, so that equal input gives
-// equal rules.
-func usable(list []*proxy.Endpoint) []Endpoint {
-	pick := func(keep func(*proxy.Endpoint) bool) []Endpoint {
-		var out []Endpoint
-		for _, e := range list {
-			if keep(e) && isIPv4(e.GetIp()) {
-				out = append(out, Endpoint{IP: e.GetIp(), Port: int(e.GetPort()), Local: e.GetLocal()})
-			}
+// Allows reports whether a client may use the load balancer's IPs.
+func (p *Port) Allows(client string) bool {
+	if !p.Restricted {
+		return true
+	}
+	ip, err := netip.ParseAddr(client)
+	return err == nil && slices.ContainsFunc(p.SourceRanges, func(s string) bool {
+		prefix, err := netip.ParsePrefix(s)
+		return err == nil && prefix.Contains(ip.Unmap())
+	})
+}
+
+// ranges keeps the IPv4 prefixes. One that cannot be read lets nobody pass.
+func ranges(list []string) []string {
+	var out []string
+	for _, s := range list {
+		if p, err := netip.ParsePrefix(strings.TrimSpace(s)); err == nil && p.Addr().Is4() {
+			out = append(out, p.Masked().String())
 		}
-		slices.SortFunc(out, func(a, b Endpoint) int {
-			if c := strings.Compare(a.IP, b.IP); c != 0 {
-				return c
-			}
-			return a.Port - b.Port
-		})
-		return slices.CompactFunc(out, func(a, b Endpoint) bool { return a.IP == b.IP && a.Port == b.Port })
 	}
-	if ready := pick((*proxy.Endpoint).GetReady); len(ready) > 0 {
-		return ready
-	}
-	return pick(func(e *proxy.Endpoint) bool { return e.GetServing() && e.GetTerminating() })
+	return out
 }
 
 func firstIPv4(list []string) string {

@@ -17,10 +17,16 @@ type balancer struct {
 	now func() time.Time
 
 	mu    sync.Mutex
-	ports map[serviceport.ID]*record
+	ports map[list]*record
 }
 
-// record is what the balancer knows of one port.
+// list names the endpoints of a port for one traffic policy.
+type list struct {
+	serviceport.ID
+	local bool
+}
+
+// record is what the balancer knows of one list.
 type record struct {
 	endpoints []serviceport.Endpoint
 	next      int
@@ -34,7 +40,7 @@ type session struct {
 }
 
 func newBalancer() *balancer {
-	return &balancer{now: time.Now, ports: map[serviceport.ID]*record{}}
+	return &balancer{now: time.Now, ports: map[list]*record{}}
 }
 
 // update takes a port's new endpoints; sessions with an endpoint that is gone
@@ -42,12 +48,17 @@ func newBalancer() *balancer {
 func (b *balancer) update(p *serviceport.Port) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	r := b.ports[p.ID]
+	b.set(list{p.ID, false}, p.Cluster, p.Sticky)
+	b.set(list{p.ID, true}, p.Local, p.Sticky)
+}
+
+func (b *balancer) set(which list, endpoints []serviceport.Endpoint, sticky time.Duration) {
+	r := b.ports[which]
 	if r == nil {
 		r = &record{clients: map[string]session{}}
-		b.ports[p.ID] = r
+		b.ports[which] = r
 	}
-	r.endpoints, r.sticky = p.Internal(), p.Sticky
+	r.endpoints, r.sticky = endpoints, sticky
 	present := make(map[string]bool, len(r.endpoints))
 	for _, e := range r.endpoints {
 		present[e.Address()] = true
@@ -62,15 +73,16 @@ func (b *balancer) update(p *serviceport.Port) {
 func (b *balancer) remove(id serviceport.ID) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	delete(b.ports, id)
+	delete(b.ports, list{id, false})
+	delete(b.ports, list{id, true})
 }
 
 // pick chooses the endpoint for a client (LBR-1 NextEndpoint). With fresh, the
 // client's session is not used: its endpoint did not answer.
-func (b *balancer) pick(id serviceport.ID, client string, fresh bool) (serviceport.Endpoint, error) {
+func (b *balancer) pick(which list, client string, fresh bool) (serviceport.Endpoint, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	r := b.ports[id]
+	r := b.ports[which]
 	if r == nil || len(r.endpoints) == 0 {
 		return serviceport.Endpoint{}, errNoEndpoints
 	}

@@ -13,7 +13,7 @@ import (
 func port(sticky time.Duration, ips ...string) *serviceport.Port {
 	p := &serviceport.Port{ID: serviceport.ID{Name: proxy.Name{Namespace: "default", Name: "web"}, Port: "http", Protocol: "TCP"}, Sticky: sticky}
 	for _, ip := range ips {
-		p.Endpoints = append(p.Endpoints, serviceport.Endpoint{IP: ip, Port: 80})
+		p.Cluster = append(p.Cluster, serviceport.Endpoint{IP: ip, Port: 80})
 	}
 	return p
 }
@@ -22,7 +22,7 @@ func picks(t *testing.T, b *balancer, p *serviceport.Port, client string, n int)
 	t.Helper()
 	var out []string
 	for range n {
-		e, err := b.pick(p.ID, client, false)
+		e, err := b.pick(list{p.ID, false}, client, false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -78,7 +78,7 @@ func TestNoEndpoints(t *testing.T) {
 	b, p := newBalancer(), port(0)
 	b.update(p)
 	for _, id := range []serviceport.ID{p.ID, {}} {
-		if _, err := b.pick(id, "x", false); !errors.Is(err, errNoEndpoints) {
+		if _, err := b.pick(list{id, false}, "x", false); !errors.Is(err, errNoEndpoints) {
 			t.Errorf("%v: %v", id, err)
 		}
 	}
@@ -88,11 +88,11 @@ func TestSessionsAreBounded(t *testing.T) {
 	b, p := newBalancer(), port(time.Hour, "a")
 	b.update(p)
 	for i := range maxClients + 10 {
-		if _, err := b.pick(p.ID, string(rune(i)), false); err != nil {
+		if _, err := b.pick(list{p.ID, false}, string(rune(i)), false); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if n := len(b.ports[p.ID].clients); n > maxClients {
+	if n := len(b.ports[list{p.ID, false}].clients); n > maxClients {
 		t.Errorf("%d sessions", n)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"pintle.dev/pintle/plugins/proxies/healthcheck"
 	"pintle.dev/pintle/plugins/proxies/serviceport"
 	"pintle.dev/pintle/sdk/proxy"
 )
@@ -22,6 +23,10 @@ type Config struct {
 	MaxConnections int `json:"maxConnections,omitempty"`
 	// UDPIdle is how long a silent UDP client keeps its endpoint. Defaults to 250ms.
 	UDPIdle string `json:"udpIdle,omitempty"`
+
+	// HealthzBindAddress is where /healthz and /livez are served; empty: nowhere.
+	// Defaults to 0.0.0.0:10256.
+	HealthzBindAddress *string `json:"healthzBindAddress,omitempty"`
 
 	idle time.Duration
 }
@@ -37,6 +42,9 @@ func parseConfig(data []byte) (Config, error) {
 	}
 	if c.MaxConnections < 1 {
 		return c, fmt.Errorf("configuration of proxy userspace: maxConnections %d: want 1 or more", c.MaxConnections)
+	}
+	if err := healthcheck.SetAddress(&c.HealthzBindAddress); err != nil {
+		return c, fmt.Errorf("configuration of proxy userspace: %w", err)
 	}
 	idle, err := time.ParseDuration(c.UDPIdle)
 	if err != nil || idle <= 0 {
@@ -56,6 +64,9 @@ type Proxy struct {
 	portals  portals
 	limit    chan struct{}
 	balancer *balancer
+	origin   origin
+	node     string
+	health   *healthcheck.Server
 	state    proxy.State
 	open     map[serviceport.ID]*opened
 	failures map[serviceport.ID]error
@@ -98,11 +109,13 @@ func (p *Proxy) Start(ctx context.Context, o proxy.Options) error {
 	defer p.mu.Unlock()
 	p.log, p.cfg, p.portals = o.Logger, cfg, p.portalsFor(host)
 	p.limit = make(chan struct{}, cfg.MaxConnections)
-	p.balancer, p.state = newBalancer(), proxy.State{}
+	p.balancer, p.state, p.node = newBalancer(), proxy.State{}, o.NodeName
+	p.origin = newOrigin(o)
 	p.open, p.failures = map[serviceport.ID]*opened{}, map[serviceport.ID]error{}
 	if err := p.portals.prepare(ctx); err != nil {
 		return fmt.Errorf("start proxy userspace: %w", err)
 	}
+	p.health = healthcheck.New(o.Logger, *cfg.HealthzBindAddress)
 	p.log.Info("services are reached by", "portals", p.portals.String())
 	return nil
 }
@@ -111,10 +124,14 @@ func (p *Proxy) Start(ctx context.Context, o proxy.Options) error {
 func (p *Proxy) Apply(ctx context.Context, diff *proxy.Diff) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.health.Queued()
+	// What one service lacks is told by Status and does not make the proxy unhealthy.
+	defer p.health.Updated()
 	touched := p.state.Apply(diff)
+	p.health.Sync(&p.state)
 	wanted := map[serviceport.ID]*serviceport.Port{}
 	for name := range touched {
-		for _, port := range serviceport.Of(&p.state, name) {
+		for _, port := range serviceport.Of(&p.state, name, p.node) {
 			wanted[port.ID] = port
 		}
 	}
@@ -159,11 +176,15 @@ func (p *Proxy) failed() []error {
 func (p *Proxy) start(ctx context.Context, port *serviceport.Port) error {
 	have := &opened{port: port}
 	p.open[port.ID] = have
-	choose := func(client string, fresh bool) (serviceport.Endpoint, error) {
-		return p.balancer.pick(port.ID, client, fresh)
-	}
 	log := p.log.With("service", port.ID.String())
-	for _, ip := range slices.Concat([]string{port.ClusterIP}, port.ExternalIPs, port.LoadBalancerIPs) {
+	for i, ip := range slices.Concat([]string{port.ClusterIP}, port.ExternalIPs, port.LoadBalancerIPs) {
+		choose := p.outside(port)
+		switch {
+		case i == 0:
+			choose = p.inside(port)
+		case i > len(port.ExternalIPs):
+			choose = p.origin.restrict(port, choose)
+		}
 		if a, ok := p.portals.(*addressPortals); ok {
 			if err := a.claim(ip); err != nil {
 				p.shut(ctx, port.ID)
@@ -183,7 +204,7 @@ func (p *Proxy) start(ctx context.Context, port *serviceport.Port) error {
 		}
 	}
 	if port.NodePort > 0 {
-		s, err := listen(port.Protocol, "0.0.0.0", port.NodePort, choose, p.limit, p.cfg.idle, log)
+		s, err := listen(port.Protocol, "0.0.0.0", port.NodePort, p.outside(port), p.limit, p.cfg.idle, log)
 		if err != nil {
 			p.shut(ctx, port.ID)
 			return fmt.Errorf("node port %d: %w", port.NodePort, err)
@@ -191,6 +212,23 @@ func (p *Proxy) start(ctx context.Context, port *serviceport.Port) error {
 		have.entries = append(have.entries, entry{"", s})
 	}
 	return nil
+}
+
+// inside chooses for traffic to the cluster IP. Ports of another traffic policy
+// are opened anew, so the policy is that of the port it was opened for.
+func (p *Proxy) inside(port *serviceport.Port) chooser {
+	return func(client string, fresh bool) (serviceport.Endpoint, error) {
+		return p.balancer.pick(list{port.ID, port.InternalLocal}, client, fresh)
+	}
+}
+
+// outside chooses for traffic to addresses for outside: under
+// externalTrafficPolicy Local pods and this node have all endpoints, everybody
+// else this node's.
+func (p *Proxy) outside(port *serviceport.Port) chooser {
+	return func(client string, fresh bool) (serviceport.Endpoint, error) {
+		return p.balancer.pick(list{port.ID, port.ExternalLocal && !p.origin.inside(client)}, client, fresh)
+	}
 }
 
 // shut closes everything of a port.
@@ -217,7 +255,7 @@ func (p *Proxy) Status() proxy.Status {
 		s.Message = err.Error()
 	}
 	for _, o := range p.open {
-		s.Endpoints += len(o.port.Endpoints)
+		s.Endpoints += len(o.port.Reachable())
 	}
 	return s
 }
@@ -230,6 +268,10 @@ func (p *Proxy) Stop(ctx context.Context, _ bool) error {
 	defer p.mu.Unlock()
 	for id := range p.open {
 		p.shut(ctx, id)
+	}
+	if p.health != nil {
+		p.health.Close()
+		p.health = nil
 	}
 	if p.portals == nil {
 		return nil

@@ -61,7 +61,7 @@ func started(t *testing.T) *Proxy {
 	t.Helper()
 	p := New()
 	p.portalsFor = func(string) portals { return noPortals{} }
-	if err := p.Start(t.Context(), proxy.Options{Logger: slog.New(slog.DiscardHandler), NodeIPs: []string{"127.0.0.1"}}); err != nil {
+	if err := p.Start(t.Context(), proxy.Options{Logger: slog.New(slog.DiscardHandler), NodeIPs: []string{"127.0.0.1"}, Config: []byte(`{"healthzBindAddress":""}`)}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

@@ -109,7 +109,7 @@ func (s *socket) serveTCP(client *net.TCPConn) {
 	}
 	conn, err := s.dial("tcp4", host)
 	if err != nil {
-		s.log.Warn("no endpoint answered", "client", host, "error", err)
+		s.log.Log(s.ctx, severity(err), "no endpoint answered", "client", host, "error", err)
 		return
 	}
 	backend := conn.(*net.TCPConn)
@@ -120,6 +120,14 @@ func (s *socket) serveTCP(client *net.TCPConn) {
 	wg.Go(func() { pipe(backend, client) })
 	pipe(client, backend)
 	wg.Wait()
+}
+
+// severity: a stranger who is kept out must not fill the log.
+func severity(err error) slog.Level {
+	if errors.Is(err, errNotAllowed) {
+		return slog.LevelDebug
+	}
+	return slog.LevelWarn
 }
 
 // pipe copies one direction and passes its end on, so that a half-closed
@@ -185,7 +193,7 @@ func (s *socket) readUDP() {
 			host, _, _ := net.SplitHostPort(key)
 			if backend, err = s.dial("udp4", host); err != nil {
 				<-s.limit
-				s.log.Warn("no endpoint for a packet", "client", host, "error", err)
+				s.log.Log(s.ctx, severity(err), "no endpoint for a packet", "client", host, "error", err)
 				continue
 			}
 			mu.Lock()

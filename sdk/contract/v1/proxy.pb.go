@@ -36,7 +36,7 @@ type ProxyStart struct {
 	ClusterCidrs   []string               `protobuf:"bytes,6,rep,name=cluster_cidrs,json=clusterCidrs,proto3" json:"cluster_cidrs,omitempty"` // all pods; may be empty
 	ServiceCidrs   []string               `protobuf:"bytes,7,rep,name=service_cidrs,json=serviceCidrs,proto3" json:"service_cidrs,omitempty"`
 	StateDirectory string                 `protobuf:"bytes,8,opt,name=state_directory,json=stateDirectory,proto3" json:"state_directory,omitempty"`
-	Zone           string                 `protobuf:"bytes,9,opt,name=zone,proto3" json:"zone,omitempty"` // of this node, for topology hints
+	Zone           string                 `protobuf:"bytes,9,opt,name=zone,proto3" json:"zone,omitempty"` // of this node at the start; see ProxyNode
 	DataDirectory  string                 `protobuf:"bytes,10,opt,name=data_directory,json=dataDirectory,proto3" json:"data_directory,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
@@ -953,6 +953,59 @@ func (*ProxyChange_EndpointsSet) isProxyChange_Change() {}
 
 func (*ProxyChange_EndpointsRemove) isProxyChange_Change() {}
 
+// ProxyNode is what the proxy's own node is by now.
+type ProxyNode struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Zone          string                 `protobuf:"bytes,1,opt,name=zone,proto3" json:"zone,omitempty"`              // its label topology.kubernetes.io/zone
+	Ineligible    bool                   `protobuf:"varint,2,opt,name=ineligible,proto3" json:"ineligible,omitempty"` // it is gone or going: load balancers shall look elsewhere
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProxyNode) Reset() {
+	*x = ProxyNode{}
+	mi := &file_proxy_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProxyNode) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProxyNode) ProtoMessage() {}
+
+func (x *ProxyNode) ProtoReflect() protoreflect.Message {
+	mi := &file_proxy_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProxyNode.ProtoReflect.Descriptor instead.
+func (*ProxyNode) Descriptor() ([]byte, []int) {
+	return file_proxy_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *ProxyNode) GetZone() string {
+	if x != nil {
+		return x.Zone
+	}
+	return ""
+}
+
+func (x *ProxyNode) GetIneligible() bool {
+	if x != nil {
+		return x.Ineligible
+	}
+	return false
+}
+
 // ProxyDiff brings the proxy from one generation to the next. Changes apply in
 // the order of the list.
 type ProxyDiff struct {
@@ -960,13 +1013,14 @@ type ProxyDiff struct {
 	Generation    uint64                 `protobuf:"varint,1,opt,name=generation,proto3" json:"generation,omitempty"`
 	Reset_        bool                   `protobuf:"varint,2,opt,name=reset,proto3" json:"reset,omitempty"` // forget everything first
 	Changes       []*ProxyChange         `protobuf:"bytes,3,rep,name=changes,proto3" json:"changes,omitempty"`
+	Node          *ProxyNode             `protobuf:"bytes,4,opt,name=node,proto3" json:"node,omitempty"` // absent: as before
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ProxyDiff) Reset() {
 	*x = ProxyDiff{}
-	mi := &file_proxy_proto_msgTypes[11]
+	mi := &file_proxy_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -978,7 +1032,7 @@ func (x *ProxyDiff) String() string {
 func (*ProxyDiff) ProtoMessage() {}
 
 func (x *ProxyDiff) ProtoReflect() protoreflect.Message {
-	mi := &file_proxy_proto_msgTypes[11]
+	mi := &file_proxy_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -991,7 +1045,7 @@ func (x *ProxyDiff) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProxyDiff.ProtoReflect.Descriptor instead.
 func (*ProxyDiff) Descriptor() ([]byte, []int) {
-	return file_proxy_proto_rawDescGZIP(), []int{11}
+	return file_proxy_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ProxyDiff) GetGeneration() uint64 {
@@ -1015,6 +1069,13 @@ func (x *ProxyDiff) GetChanges() []*ProxyChange {
 	return nil
 }
 
+func (x *ProxyDiff) GetNode() *ProxyNode {
+	if x != nil {
+		return x.Node
+	}
+	return nil
+}
+
 // ProxyApplied says that the data path shows the generation, or why not; a
 // diff that failed is answered and tried again by the plugin with the next.
 type ProxyApplied struct {
@@ -1028,7 +1089,7 @@ type ProxyApplied struct {
 
 func (x *ProxyApplied) Reset() {
 	*x = ProxyApplied{}
-	mi := &file_proxy_proto_msgTypes[12]
+	mi := &file_proxy_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1040,7 +1101,7 @@ func (x *ProxyApplied) String() string {
 func (*ProxyApplied) ProtoMessage() {}
 
 func (x *ProxyApplied) ProtoReflect() protoreflect.Message {
-	mi := &file_proxy_proto_msgTypes[12]
+	mi := &file_proxy_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1053,7 +1114,7 @@ func (x *ProxyApplied) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProxyApplied.ProtoReflect.Descriptor instead.
 func (*ProxyApplied) Descriptor() ([]byte, []int) {
-	return file_proxy_proto_rawDescGZIP(), []int{12}
+	return file_proxy_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ProxyApplied) GetGeneration() uint64 {
@@ -1086,7 +1147,7 @@ type ProxyStatusRequest struct {
 
 func (x *ProxyStatusRequest) Reset() {
 	*x = ProxyStatusRequest{}
-	mi := &file_proxy_proto_msgTypes[13]
+	mi := &file_proxy_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1098,7 +1159,7 @@ func (x *ProxyStatusRequest) String() string {
 func (*ProxyStatusRequest) ProtoMessage() {}
 
 func (x *ProxyStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proxy_proto_msgTypes[13]
+	mi := &file_proxy_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1111,7 +1172,7 @@ func (x *ProxyStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProxyStatusRequest.ProtoReflect.Descriptor instead.
 func (*ProxyStatusRequest) Descriptor() ([]byte, []int) {
-	return file_proxy_proto_rawDescGZIP(), []int{13}
+	return file_proxy_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ProxyStatusRequest) GetName() string {
@@ -1134,7 +1195,7 @@ type ProxyStatus struct {
 
 func (x *ProxyStatus) Reset() {
 	*x = ProxyStatus{}
-	mi := &file_proxy_proto_msgTypes[14]
+	mi := &file_proxy_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1146,7 +1207,7 @@ func (x *ProxyStatus) String() string {
 func (*ProxyStatus) ProtoMessage() {}
 
 func (x *ProxyStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_proxy_proto_msgTypes[14]
+	mi := &file_proxy_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1159,7 +1220,7 @@ func (x *ProxyStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProxyStatus.ProtoReflect.Descriptor instead.
 func (*ProxyStatus) Descriptor() ([]byte, []int) {
-	return file_proxy_proto_rawDescGZIP(), []int{14}
+	return file_proxy_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ProxyStatus) GetReady() bool {
@@ -1209,7 +1270,7 @@ type ProxyStop struct {
 
 func (x *ProxyStop) Reset() {
 	*x = ProxyStop{}
-	mi := &file_proxy_proto_msgTypes[15]
+	mi := &file_proxy_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1221,7 +1282,7 @@ func (x *ProxyStop) String() string {
 func (*ProxyStop) ProtoMessage() {}
 
 func (x *ProxyStop) ProtoReflect() protoreflect.Message {
-	mi := &file_proxy_proto_msgTypes[15]
+	mi := &file_proxy_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1234,7 +1295,7 @@ func (x *ProxyStop) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProxyStop.ProtoReflect.Descriptor instead.
 func (*ProxyStop) Descriptor() ([]byte, []int) {
-	return file_proxy_proto_rawDescGZIP(), []int{15}
+	return file_proxy_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ProxyStop) GetName() string {
@@ -1259,7 +1320,7 @@ type ProxyStopped struct {
 
 func (x *ProxyStopped) Reset() {
 	*x = ProxyStopped{}
-	mi := &file_proxy_proto_msgTypes[16]
+	mi := &file_proxy_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1271,7 +1332,7 @@ func (x *ProxyStopped) String() string {
 func (*ProxyStopped) ProtoMessage() {}
 
 func (x *ProxyStopped) ProtoReflect() protoreflect.Message {
-	mi := &file_proxy_proto_msgTypes[16]
+	mi := &file_proxy_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1284,7 +1345,7 @@ func (x *ProxyStopped) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProxyStopped.ProtoReflect.Descriptor instead.
 func (*ProxyStopped) Descriptor() ([]byte, []int) {
-	return file_proxy_proto_rawDescGZIP(), []int{16}
+	return file_proxy_proto_rawDescGZIP(), []int{17}
 }
 
 // ProxyApply is a diff for one proxy of the bundle.
@@ -1298,7 +1359,7 @@ type ProxyApply struct {
 
 func (x *ProxyApply) Reset() {
 	*x = ProxyApply{}
-	mi := &file_proxy_proto_msgTypes[17]
+	mi := &file_proxy_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1310,7 +1371,7 @@ func (x *ProxyApply) String() string {
 func (*ProxyApply) ProtoMessage() {}
 
 func (x *ProxyApply) ProtoReflect() protoreflect.Message {
-	mi := &file_proxy_proto_msgTypes[17]
+	mi := &file_proxy_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1323,7 +1384,7 @@ func (x *ProxyApply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProxyApply.ProtoReflect.Descriptor instead.
 func (*ProxyApply) Descriptor() ([]byte, []int) {
-	return file_proxy_proto_rawDescGZIP(), []int{17}
+	return file_proxy_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ProxyApply) GetName() string {
@@ -1431,13 +1492,19 @@ const file_proxy_proto_rawDesc = "" +
 	"\x0eservice_remove\x18\x02 \x01(\v2\x1f.pintle.contract.v1.ServiceNameH\x00R\rserviceRemove\x12K\n" +
 	"\rendpoints_set\x18\x03 \x01(\v2$.pintle.contract.v1.ServiceEndpointsH\x00R\fendpointsSet\x12L\n" +
 	"\x10endpoints_remove\x18\x04 \x01(\v2\x1f.pintle.contract.v1.ServiceNameH\x00R\x0fendpointsRemoveB\b\n" +
-	"\x06change\"|\n" +
+	"\x06change\"?\n" +
+	"\tProxyNode\x12\x12\n" +
+	"\x04zone\x18\x01 \x01(\tR\x04zone\x12\x1e\n" +
+	"\n" +
+	"ineligible\x18\x02 \x01(\bR\n" +
+	"ineligible\"\xaf\x01\n" +
 	"\tProxyDiff\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x01 \x01(\x04R\n" +
 	"generation\x12\x14\n" +
 	"\x05reset\x18\x02 \x01(\bR\x05reset\x129\n" +
-	"\achanges\x18\x03 \x03(\v2\x1f.pintle.contract.v1.ProxyChangeR\achanges\"w\n" +
+	"\achanges\x18\x03 \x03(\v2\x1f.pintle.contract.v1.ProxyChangeR\achanges\x121\n" +
+	"\x04node\x18\x04 \x01(\v2\x1d.pintle.contract.v1.ProxyNodeR\x04node\"w\n" +
 	"\fProxyApplied\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x01 \x01(\x04R\n" +
@@ -1481,7 +1548,7 @@ func file_proxy_proto_rawDescGZIP() []byte {
 	return file_proxy_proto_rawDescData
 }
 
-var file_proxy_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
+var file_proxy_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
 var file_proxy_proto_goTypes = []any{
 	(*ProxyStart)(nil),         // 0: pintle.contract.v1.ProxyStart
 	(*ProxyStarted)(nil),       // 1: pintle.contract.v1.ProxyStarted
@@ -1494,21 +1561,22 @@ var file_proxy_proto_goTypes = []any{
 	(*PortEndpoints)(nil),      // 8: pintle.contract.v1.PortEndpoints
 	(*ServiceEndpoints)(nil),   // 9: pintle.contract.v1.ServiceEndpoints
 	(*ProxyChange)(nil),        // 10: pintle.contract.v1.ProxyChange
-	(*ProxyDiff)(nil),          // 11: pintle.contract.v1.ProxyDiff
-	(*ProxyApplied)(nil),       // 12: pintle.contract.v1.ProxyApplied
-	(*ProxyStatusRequest)(nil), // 13: pintle.contract.v1.ProxyStatusRequest
-	(*ProxyStatus)(nil),        // 14: pintle.contract.v1.ProxyStatus
-	(*ProxyStop)(nil),          // 15: pintle.contract.v1.ProxyStop
-	(*ProxyStopped)(nil),       // 16: pintle.contract.v1.ProxyStopped
-	(*ProxyApply)(nil),         // 17: pintle.contract.v1.ProxyApply
-	nil,                        // 18: pintle.contract.v1.Service.LabelsEntry
-	nil,                        // 19: pintle.contract.v1.Service.AnnotationsEntry
+	(*ProxyNode)(nil),          // 11: pintle.contract.v1.ProxyNode
+	(*ProxyDiff)(nil),          // 12: pintle.contract.v1.ProxyDiff
+	(*ProxyApplied)(nil),       // 13: pintle.contract.v1.ProxyApplied
+	(*ProxyStatusRequest)(nil), // 14: pintle.contract.v1.ProxyStatusRequest
+	(*ProxyStatus)(nil),        // 15: pintle.contract.v1.ProxyStatus
+	(*ProxyStop)(nil),          // 16: pintle.contract.v1.ProxyStop
+	(*ProxyStopped)(nil),       // 17: pintle.contract.v1.ProxyStopped
+	(*ProxyApply)(nil),         // 18: pintle.contract.v1.ProxyApply
+	nil,                        // 19: pintle.contract.v1.Service.LabelsEntry
+	nil,                        // 20: pintle.contract.v1.Service.AnnotationsEntry
 }
 var file_proxy_proto_depIdxs = []int32{
 	4,  // 0: pintle.contract.v1.Service.name:type_name -> pintle.contract.v1.ServiceName
 	5,  // 1: pintle.contract.v1.Service.ports:type_name -> pintle.contract.v1.ServicePort
-	18, // 2: pintle.contract.v1.Service.labels:type_name -> pintle.contract.v1.Service.LabelsEntry
-	19, // 3: pintle.contract.v1.Service.annotations:type_name -> pintle.contract.v1.Service.AnnotationsEntry
+	19, // 2: pintle.contract.v1.Service.labels:type_name -> pintle.contract.v1.Service.LabelsEntry
+	20, // 3: pintle.contract.v1.Service.annotations:type_name -> pintle.contract.v1.Service.AnnotationsEntry
 	7,  // 4: pintle.contract.v1.PortEndpoints.endpoints:type_name -> pintle.contract.v1.Endpoint
 	4,  // 5: pintle.contract.v1.ServiceEndpoints.name:type_name -> pintle.contract.v1.ServiceName
 	8,  // 6: pintle.contract.v1.ServiceEndpoints.ports:type_name -> pintle.contract.v1.PortEndpoints
@@ -1517,22 +1585,23 @@ var file_proxy_proto_depIdxs = []int32{
 	9,  // 9: pintle.contract.v1.ProxyChange.endpoints_set:type_name -> pintle.contract.v1.ServiceEndpoints
 	4,  // 10: pintle.contract.v1.ProxyChange.endpoints_remove:type_name -> pintle.contract.v1.ServiceName
 	10, // 11: pintle.contract.v1.ProxyDiff.changes:type_name -> pintle.contract.v1.ProxyChange
-	11, // 12: pintle.contract.v1.ProxyApply.diff:type_name -> pintle.contract.v1.ProxyDiff
-	2,  // 13: pintle.contract.v1.Proxies.Probe:input_type -> pintle.contract.v1.ProxyProbe
-	0,  // 14: pintle.contract.v1.Proxies.Start:input_type -> pintle.contract.v1.ProxyStart
-	17, // 15: pintle.contract.v1.Proxies.Apply:input_type -> pintle.contract.v1.ProxyApply
-	13, // 16: pintle.contract.v1.Proxies.Status:input_type -> pintle.contract.v1.ProxyStatusRequest
-	15, // 17: pintle.contract.v1.Proxies.Stop:input_type -> pintle.contract.v1.ProxyStop
-	3,  // 18: pintle.contract.v1.Proxies.Probe:output_type -> pintle.contract.v1.ProxyProbed
-	1,  // 19: pintle.contract.v1.Proxies.Start:output_type -> pintle.contract.v1.ProxyStarted
-	12, // 20: pintle.contract.v1.Proxies.Apply:output_type -> pintle.contract.v1.ProxyApplied
-	14, // 21: pintle.contract.v1.Proxies.Status:output_type -> pintle.contract.v1.ProxyStatus
-	16, // 22: pintle.contract.v1.Proxies.Stop:output_type -> pintle.contract.v1.ProxyStopped
-	18, // [18:23] is the sub-list for method output_type
-	13, // [13:18] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	11, // 12: pintle.contract.v1.ProxyDiff.node:type_name -> pintle.contract.v1.ProxyNode
+	12, // 13: pintle.contract.v1.ProxyApply.diff:type_name -> pintle.contract.v1.ProxyDiff
+	2,  // 14: pintle.contract.v1.Proxies.Probe:input_type -> pintle.contract.v1.ProxyProbe
+	0,  // 15: pintle.contract.v1.Proxies.Start:input_type -> pintle.contract.v1.ProxyStart
+	18, // 16: pintle.contract.v1.Proxies.Apply:input_type -> pintle.contract.v1.ProxyApply
+	14, // 17: pintle.contract.v1.Proxies.Status:input_type -> pintle.contract.v1.ProxyStatusRequest
+	16, // 18: pintle.contract.v1.Proxies.Stop:input_type -> pintle.contract.v1.ProxyStop
+	3,  // 19: pintle.contract.v1.Proxies.Probe:output_type -> pintle.contract.v1.ProxyProbed
+	1,  // 20: pintle.contract.v1.Proxies.Start:output_type -> pintle.contract.v1.ProxyStarted
+	13, // 21: pintle.contract.v1.Proxies.Apply:output_type -> pintle.contract.v1.ProxyApplied
+	15, // 22: pintle.contract.v1.Proxies.Status:output_type -> pintle.contract.v1.ProxyStatus
+	17, // 23: pintle.contract.v1.Proxies.Stop:output_type -> pintle.contract.v1.ProxyStopped
+	19, // [19:24] is the sub-list for method output_type
+	14, // [14:19] is the sub-list for method input_type
+	14, // [14:14] is the sub-list for extension type_name
+	14, // [14:14] is the sub-list for extension extendee
+	0,  // [0:14] is the sub-list for field type_name
 }
 
 func init() { file_proxy_proto_init() }
@@ -1552,7 +1621,7 @@ func file_proxy_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_proxy_proto_rawDesc), len(file_proxy_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   20,
+			NumMessages:   21,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

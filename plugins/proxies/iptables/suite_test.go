@@ -1,0 +1,13 @@
+package iptables
+
+import (
+	"testing"
+
+	"pintle.dev/pintle/plugins/proxies/packets"
+	"pintle.dev/pintle/sdk/proxy"
+)
+
+// TestSuite: what every proxy has to do, with packets.
+func TestSuite(t *testing.T) {
+	packets.Run(t, packets.Proxy{New: func() proxy.Proxy { return New() }})
+}
