@@ -155,7 +155,7 @@ func New(cfg *config.Config, o Options) (_ *Kernel, err error) {
 		DataDir: cfg.DataDir, BindAddress: cfg.API.BindAddress, Port: cfg.API.Port,
 		StoreHandler: k.maintenance.handler, InspectHandler: k.inspect, ConfigzHandler: http.HandlerFunc(k.configz), Collectors: append(k.maintenance.collectors, k.host.Collector(), k.schedulerMetrics, k.eventMetrics), Metrics: k.host.Metrics, Tracing: k.tracing, Admission: k,
 		AdvertiseAddress: cfg.API.AdvertiseAddress, ServiceCIDR: cfg.API.ServiceCIDR, NodePortRange: cfg.API.NodePortRange,
-		MaxInFlight: cfg.API.MaxInflight, MaxMutatingInFlight: cfg.API.MaxMutatingInflight, NoPriorityAndFairness: !cfg.API.Fairness,
+		MaxInFlight: cfg.API.MaxInflight, MaxMutatingInFlight: cfg.API.MaxMutatingInflight, NoPriorityAndFairness: !cfg.API.Fairness, Limits: apiLimits(cfg.API),
 		Plugins: k.host, PluginHost: hostIdentity.Name,
 		Backend: backend, EncryptionConfig: cfg.Store.EncryptionConfig, Logger: k.log.With("part", "api"), Failing: k.stopping,
 	})
@@ -180,6 +180,13 @@ var (
 
 func nodeIdentity(name string) user.Info {
 	return &user.DefaultInfo{Name: "system:node:" + name, Groups: []string{"system:nodes"}}
+}
+
+func apiLimits(cfg config.API) api.Limits {
+	return api.Limits{
+		Connections: cfg.MaxConnections, ConnectionsPerUser: cfg.MaxUserConnections, ConnectionsPerSource: cfg.MaxPeerConnections,
+		Watches: cfg.MaxWatches, WatchesPerUser: cfg.MaxUserWatches, Bodies: int64(cfg.MaxBodies),
+	}
 }
 
 // Ready is closed when /readyz is ok and every plugin has started.

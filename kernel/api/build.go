@@ -87,6 +87,7 @@ type parts struct {
 	audiences  []string
 	encryption *encryption             // nil: nothing is encrypted
 	turns      *flowcontrol.Controller // nil: requests are not told apart
+	limits     clientLimits
 	running    atomic.Bool
 	fail       context.CancelCauseFunc
 	stopping   context.Context
@@ -313,6 +314,7 @@ func definitions(ref openapicommon.ReferenceCallback) map[string]openapicommon.O
 func (s *Server) genericConfig(codecs serializer.CodecFactory, options generic.RESTOptionsGetter) (*genericapiserver.RecommendedConfig, error) {
 	c := genericapiserver.NewRecommendedConfig(codecs)
 	c.EffectiveVersion = newLevel()
+	s.limits = newClientLimits(s.cfg.Limits, codecs)
 	serving := s.pki.Serving()
 	cert, err := dynamiccertificates.NewStaticCertKeyContent("serving", serving.CertPEM, serving.KeyPEM)
 	if err != nil {
@@ -323,7 +325,7 @@ func (s *Server) genericConfig(codecs serializer.CodecFactory, options generic.R
 		return nil, fmt.Errorf("client ca: %w", err)
 	}
 	c.SecureServing = &genericapiserver.SecureServingInfo{
-		Listener: s.listener, Cert: cert, ClientCA: clientCA, HTTP2MaxStreamsPerConnection: 1000,
+		Listener: s.limits.connections.Listener(s.listener), Cert: cert, ClientCA: clientCA, HTTP2MaxStreamsPerConnection: 1000,
 	}
 	c.PublicAddress = net.ParseIP(s.cfg.AdvertiseAddress)
 	c.ExternalAddress = net.JoinHostPort(s.cfg.AdvertiseAddress, strconv.Itoa(s.Port()))
@@ -347,7 +349,7 @@ func (s *Server) genericConfig(codecs serializer.CodecFactory, options generic.R
 	if s.cfg.Tracing != nil {
 		c.TracerProvider = tracerOfOthers{s.cfg.Tracing}
 	}
-	metrics, err := newMetrics(s.cfg.Collectors, s.cfg.Metrics)
+	metrics, err := newMetrics(append(s.limits.collectors(), s.cfg.Collectors...), s.cfg.Metrics)
 	if err != nil {
 		return nil, err
 	}

@@ -77,6 +77,21 @@ type Config struct {
 	// NoPriorityAndFairness serves requests in the order in which they come, up
 	// to the two bounds, which their sum is shared out by else.
 	NoPriorityAndFairness bool
+	// Limits bound what one client may hold; the zero value has none.
+	Limits Limits
+}
+
+// Limits bound what clients on the network may hold at a time; 0 is no limit.
+// Administrators (system:masters) have none.
+type Limits struct {
+	// Connections of the listener, of one user, and of one source address that
+	// have not been authenticated.
+	Connections, ConnectionsPerUser, ConnectionsPerSource int
+	// Watches and streams, of all and of one user.
+	Watches, WatchesPerUser int
+	// Bodies are the bytes of the bodies of requests that are being served; one
+	// user may have a quarter.
+	Bodies int64
 }
 
 // Backend makes the storages of all resources; *storage.Backend and

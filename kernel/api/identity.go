@@ -27,6 +27,9 @@ func standsFor(names ...string) func(ctx context.Context, u user.Info) bool {
 	}
 }
 
+// hasIdentity says whether a request came by a way that is a credential.
+func hasIdentity(ctx context.Context) bool { return ctx.Value(identityKey{}) != nil }
+
 // authenticateIdentity accepts requests whose context carries an identity.
 func authenticateIdentity(req *http.Request) (*authenticator.Response, bool, error) {
 	u, ok := req.Context().Value(identityKey{}).(user.Info)

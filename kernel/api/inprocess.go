@@ -21,6 +21,8 @@ type inprocess struct {
 const (
 	handOver   = 64 << 10
 	maxPending = 1 << 20
+	// inprocessAddr is where these requests come from, which no connection has.
+	inprocessAddr = "127.0.0.1:0"
 )
 
 var errBodyClosed = errors.New("in-process response: body closed by its reader")
@@ -37,7 +39,7 @@ func (t *inprocess) RoundTrip(req *http.Request) (*http.Response, error) {
 	in := req.Clone(ctx)
 	in.RequestURI = req.URL.RequestURI()
 	in.Proto, in.ProtoMajor, in.ProtoMinor = "HTTP/2.0", 2, 0
-	in.RemoteAddr = "127.0.0.1:0"
+	in.RemoteAddr = inprocessAddr
 	in.Host = req.URL.Host
 	if in.Body == nil {
 		in.Body = http.NoBody

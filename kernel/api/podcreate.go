@@ -34,6 +34,7 @@ import (
 	storeerr "k8s.io/apiserver/pkg/storage/errors"
 	"k8s.io/apiserver/pkg/warning"
 
+	"pintle.dev/pintle/kernel/api/limits"
 	"pintle.dev/pintle/kernel/api/storage"
 )
 
@@ -163,8 +164,6 @@ func (c *podCreates) ordinary(req *http.Request) *podOrder {
 		return nil
 	}
 	body, err := bodyOf(req)
-	left := req.Body
-	req.Body = readCloser{io.MultiReader(bytes.NewReader(body), left), left}
 	if err != nil || len(body) > maxBody {
 		return nil
 	}
@@ -192,9 +191,22 @@ func (c *podCreates) ordinary(req *http.Request) *podOrder {
 	return order
 }
 
-// bodyOf reads a request's body up to what it may have, and at once where the
-// client says how much there is.
+// bodyOf gives a request's body up to what it may have, and leaves the request with
+// all of it: what was read already, or what is read here, at once where the client
+// says how much there is.
 func bodyOf(req *http.Request) ([]byte, error) {
+	if b, ok := req.Body.(*limits.Body); ok {
+		if all, whole := b.Bytes(); whole {
+			return all, nil
+		}
+	}
+	body, err := readBody(req)
+	left := req.Body
+	req.Body = readCloser{io.MultiReader(bytes.NewReader(body), left), left}
+	return body, err
+}
+
+func readBody(req *http.Request) ([]byte, error) {
 	if n := req.ContentLength; n > 0 && n <= largestShort {
 		body := make([]byte, n)
 		read, err := io.ReadFull(req.Body, body)

@@ -27,7 +27,7 @@ import (
 // Requests that make spans, which only the machinery's does, go by that.
 func (s *Server) chained(handler http.Handler, c *genericapiserver.Config) http.Handler {
 	// One limit for both ways: after authorization, as the last filter of both.
-	handler = s.inTurn(handler, c)
+	handler = s.limits.before(s.inTurn(handler, c), c.LongRunningFunc)
 	auth := c.Authentication.Authenticator
 	unlimited := *c
 	unlimited.MaxRequestsInFlight, unlimited.MaxMutatingRequestsInFlight, unlimited.FlowControl = 0, 0, nil

@@ -18,6 +18,12 @@ func Default() *Config {
 			MaxInflight:         400,
 			MaxMutatingInflight: 200,
 			Fairness:            true,
+			MaxBodies:           128 << 20,
+			MaxWatches:          20000,
+			MaxUserWatches:      2000,
+			MaxConnections:      5000,
+			MaxUserConnections:  500,
+			MaxPeerConnections:  500,
 		},
 		Store: Store{
 			Backend:          BackendBadger,
