@@ -81,9 +81,17 @@ func TestResize(t *testing.T) {
 
 	// The node has two CPUs.
 	w.resize("p", resources("3", "100Mi"))
+	w.eventually("infeasible", func() bool {
+		c := conditionOf(w.get("p"), corev1.PodResizePending)
+		return c != nil && c.Reason == corev1.PodReasonInfeasible && c.Message == "Node didn't have enough capacity: cpu, requested: 3000, capacity: 2000" && c.ObservedGeneration == 3
+	})
+	w.eventually("infeasible event", func() bool { return w.hasEvent("Warning p ResizeInfeasible: Pod resize Infeasible: ") })
+	w.create(newPod("other", func(p *corev1.Pod) { p.Spec.Containers[0].Resources = resources("500m", "100Mi") }))
+	w.eventually("other runs", func() bool { return w.phase("other") == corev1.PodRunning })
+	w.resize("p", resources("1800m", "100Mi"))
 	w.eventually("deferred", func() bool {
 		c := conditionOf(w.get("p"), corev1.PodResizePending)
-		return c != nil && c.Reason == corev1.PodReasonDeferred && strings.HasPrefix(c.Message, "Node didn't have enough resource: cpu, requested: 3000, ") && c.ObservedGeneration == 3
+		return c != nil && c.Reason == corev1.PodReasonDeferred && strings.HasPrefix(c.Message, "Node didn't have enough resource: cpu, requested: 1800, ") && c.ObservedGeneration == 4
 	})
 	if s := w.get("p").Status.ContainerStatuses[0]; quota() != 100000 || !s.AllocatedResources.Cpu().Equal(resource.MustParse("1")) {
 		t.Errorf("deferred: quota %d, %+v", quota(), s)

@@ -15,6 +15,7 @@ import (
 	"pintle.dev/pintle/kernel/api/admission/noderestriction"
 	"pintle.dev/pintle/kernel/api/admission/nodetaint"
 	"pintle.dev/pintle/kernel/api/admission/pluginspec"
+	"pintle.dev/pintle/kernel/api/admission/podresize"
 	"pintle.dev/pintle/kernel/api/admission/podsecurity"
 	"pintle.dev/pintle/kernel/api/admission/priority"
 	"pintle.dev/pintle/kernel/api/admission/review"
@@ -91,6 +92,7 @@ func NewChain(deps Deps) (*Chain, error) {
 		priority.New(deps.Client, deps.Informers),
 		tolerationseconds.New(),
 		runtimeclass.New(deps.Client, deps.Informers),
+		podresize.New(deps.Client),
 		pluginspec.New(deps.Plugins, deps.PluginHost),
 		reviewer,
 		quotas,

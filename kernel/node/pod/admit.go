@@ -63,17 +63,38 @@ func (a *admission) release(uid types.UID) {
 	delete(a.admitted, uid)
 }
 
-// resize admits new resources of a pod that is here already, or answers why not.
+// resize admits new resources of a pod that is here already, or answers why not: the node will never have them
+// (Infeasible), or others have them now (Deferred).
 func (a *admission) resize(pod *corev1.Pod, node *corev1.Node) *end {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if node != nil {
+		if message := exceeds(pod, node); message != "" {
+			return &end{corev1.PodReasonInfeasible, message}
+		}
 		if e := fits(pod, node, a.others(pod)); e != nil {
-			return e
+			return &end{corev1.PodReasonDeferred, e.message}
 		}
 	}
 	a.admitted[pod.UID] = pod
 	return nil
+}
+
+// exceeds says which request is larger than all that the node gives to pods.
+func exceeds(pod *corev1.Pod, node *corev1.Node) string {
+	requests := resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{})
+	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+		request, capacity := requests[name], node.Status.Allocatable[name]
+		if request.Cmp(capacity) <= 0 {
+			continue
+		}
+		r, c := request.Value(), capacity.Value()
+		if name == corev1.ResourceCPU {
+			r, c = request.MilliValue(), capacity.MilliValue()
+		}
+		return fmt.Sprintf("Node didn't have enough capacity: %s, requested: %d, capacity: %d", name, r, c)
+	}
+	return ""
 }
 
 func (a *admission) others(pod *corev1.Pod) []*corev1.Pod {

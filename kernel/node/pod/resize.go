@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"google.golang.org/protobuf/proto"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -96,9 +97,9 @@ func (m *Manager) settle(e *entry, pod *corev1.Pod) *corev1.Pod {
 		return pod
 	}
 	if refused := m.admit.resize(pod, m.deps.Node.Object()); refused != nil {
-		if s.pending == nil || s.pending.ObservedGeneration != pod.Generation {
-			s.pending = condition(corev1.PodResizePending, s.pending, corev1.PodReasonDeferred, refused.message, pod.Generation)
-			m.event(pod, "", corev1.EventTypeWarning, "ResizeDeferred", summary("Pod resize "+corev1.PodReasonDeferred, pod, refused.message))
+		if s.pending == nil || s.pending.ObservedGeneration != pod.Generation || s.pending.Reason != refused.reason {
+			s.pending = condition(corev1.PodResizePending, s.pending, refused.reason, refused.message, pod.Generation)
+			m.event(pod, "", corev1.EventTypeWarning, "Resize"+refused.reason, summary("Pod resize "+refused.reason, pod, refused.message))
 		}
 		s.pending.Message = refused.message
 		out := pod.DeepCopy()
@@ -153,7 +154,7 @@ func summary(prefix string, pod *corev1.Pod, problem string) string {
 type change struct {
 	spec        *corev1.Container
 	target      *cri.Container
-	want        *runtimeapi.LinuxContainerResources
+	have, want  *runtimeapi.LinuxContainerResources
 	cpu, memory bool
 	lessCPU     bool
 	lessMemory  bool
@@ -174,7 +175,7 @@ func changes(pod *corev1.Pod, rt *cri.PodStatus, memoryCapacity int64) []change 
 		want := container.Resources(pod, c, memoryCapacity)
 		differ := func(a, b int64) bool { return max(a, 0) != max(b, 0) }
 		x := change{
-			spec: c, target: ct, want: want,
+			spec: c, target: ct, have: have, want: want,
 			cpu:        differ(have.CpuQuota, want.CpuQuota) || differ(have.CpuShares, want.CpuShares),
 			memory:     differ(have.MemoryLimitInBytes, want.MemoryLimitInBytes),
 			lessCPU:    want.CpuQuota > 0 && (have.CpuQuota <= 0 || want.CpuQuota < have.CpuQuota),
@@ -194,32 +195,64 @@ func (x *change) restart() bool {
 	})
 }
 
+// least takes of each resource what is less before and after the change.
+func (x *change) least() *runtimeapi.LinuxContainerResources {
+	out := proto.CloneOf(x.want)
+	if !x.lessCPU {
+		out.CpuQuota, out.CpuPeriod, out.CpuShares = x.have.CpuQuota, x.have.CpuPeriod, x.have.CpuShares
+	}
+	if !x.lessMemory {
+		out.MemoryLimitInBytes = x.have.MemoryLimitInBytes
+	}
+	return out
+}
+
 // resize brings what was granted into force: containers whose policy says so
-// are added to what is killed and started in this round, others change while
-// they run. Containers shrink before their pod's cgroup does and grow after it.
+// are stopped, and started in this round, others change while they run. The pod's
+// cgroup never holds less than its containers: by resource, what shrinks shrinks
+// in the containers first, then in the pod, and what grows grows in the pod
+// first. Whether what is in use fits is looked at before anything is changed.
 func (m *Manager) resize(ctx context.Context, e *entry, pod *corev1.Pod, rt *cri.PodStatus, todo *actions) error {
 	if e.sizes.progress == nil || todo.killPod || todo.sandbox {
 		return nil
 	}
-	var shrink, grow []change
+	var shrink, grow, again []change
 	for _, x := range changes(pod, rt, m.deps.Node.MemoryCapacity()) {
 		switch {
 		case slices.ContainsFunc(todo.kills, func(k kill) bool { return k.target == x.target }):
 		case x.restart():
-			todo.kills = append(todo.kills, kill{x.target, x.spec, fmt.Sprintf("Container %s resize requires restart", x.spec.Name), killOther})
-			if container.IsSidecar(x.spec) {
-				todo.init = append(todo.init, x.spec)
-			} else {
-				todo.main = append(todo.main, x.spec)
-			}
-		case x.lessCPU:
-			shrink = append(shrink, x)
+			again = append(again, x)
 		default:
-			grow = append(grow, x)
+			if x.lessCPU || x.lessMemory {
+				shrink = append(shrink, x)
+			}
+			if !proto.Equal(x.least(), x.want) || !x.lessCPU && !x.lessMemory {
+				grow = append(grow, x)
+			}
+		}
+	}
+	if err := m.usageFits(ctx, pod, rt, shrink, again); err != nil {
+		return err
+	}
+	for _, x := range again {
+		message := fmt.Sprintf("Container %s resize requires restart", x.spec.Name)
+		if x.lessCPU || x.lessMemory {
+			// The pod's cgroup shrinks in this round, and would take from under it what it uses.
+			if err := m.stopContainer(ctx, pod, x.spec, x.target, message, killOther, nil, nil); err != nil {
+				return fmt.Errorf("kill container %s: %w", x.spec.Name, err)
+			}
+			x.target.State, x.target.Finished = runtimeapi.ContainerState_CONTAINER_EXITED, time.Now()
+		} else {
+			todo.kills = append(todo.kills, kill{x.target, x.spec, message, killOther})
+		}
+		if container.IsSidecar(x.spec) {
+			todo.init = append(todo.init, x.spec)
+		} else {
+			todo.main = append(todo.main, x.spec)
 		}
 	}
 	for _, x := range shrink {
-		if err := m.change(ctx, x); err != nil {
+		if err := m.change(ctx, x, x.least()); err != nil {
 			return err
 		}
 	}
@@ -229,25 +262,45 @@ func (m *Manager) resize(ctx context.Context, e *entry, pod *corev1.Pod, rt *cri
 		}
 	}
 	for _, x := range grow {
-		if err := m.change(ctx, x); err != nil {
+		if err := m.change(ctx, x, x.want); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (m *Manager) change(ctx context.Context, x change) error {
-	if x.lessMemory {
-		// A limit below what is in use would end the container.
-		stats, err := m.deps.CRI.ContainerStats(ctx, &runtimeapi.ContainerStatsRequest{ContainerId: x.target.ID})
-		if err != nil {
-			return fmt.Errorf("memory in use of container %s: %w", x.spec.Name, errors.New(cri.Message(err)))
+// usageFits refuses memory limits below what is in use, of containers that go on running and of the pod: they would end
+// the container, or never come into force.
+func (m *Manager) usageFits(ctx context.Context, pod *corev1.Pod, rt *cri.PodStatus, shrink, again []change) error {
+	less := func(x change) bool { return x.lessMemory }
+	if !slices.ContainsFunc(shrink, less) && !slices.ContainsFunc(again, less) {
+		return nil
+	}
+	var sum uint64
+	for _, ct := range rt.Running() {
+		if slices.ContainsFunc(again, func(x change) bool { return x.target.ID == ct.ID }) {
+			continue // begins anew
 		}
-		if used := stats.GetStats().GetMemory().GetUsageBytes().GetValue(); used >= uint64(x.want.MemoryLimitInBytes) {
-			return fmt.Errorf("attempting to set container %q memory limit (%d) below current usage (%d)", x.spec.Name, x.want.MemoryLimitInBytes, used)
+		stats, err := m.deps.CRI.ContainerStats(ctx, &runtimeapi.ContainerStatsRequest{ContainerId: ct.ID})
+		if err != nil {
+			return fmt.Errorf("memory in use of container %s: %w", ct.Name, errors.New(cri.Message(err)))
+		}
+		used := stats.GetStats().GetMemory().GetUsageBytes().GetValue()
+		sum += used
+		for _, x := range shrink {
+			if x.target.ID == ct.ID && x.lessMemory && used >= uint64(x.want.MemoryLimitInBytes) {
+				return fmt.Errorf("attempting to set container %q memory limit (%d) below current usage (%d)", x.spec.Name, x.want.MemoryLimitInBytes, used)
+			}
 		}
 	}
-	if _, err := m.deps.CRI.UpdateContainerResources(ctx, &runtimeapi.UpdateContainerResourcesRequest{ContainerId: x.target.ID, Linux: x.want}); err != nil {
+	if limit := container.PodResources(pod).MemoryLimitInBytes; limit > 0 && sum >= uint64(limit) {
+		return fmt.Errorf("attempting to set pod memory limit (%d) below current usage (%d)", limit, sum)
+	}
+	return nil
+}
+
+func (m *Manager) change(ctx context.Context, x change, to *runtimeapi.LinuxContainerResources) error {
+	if _, err := m.deps.CRI.UpdateContainerResources(ctx, &runtimeapi.UpdateContainerResourcesRequest{ContainerId: x.target.ID, Linux: to}); err != nil {
 		return fmt.Errorf("resize container %s: %s", x.spec.Name, cri.Message(err))
 	}
 	return nil

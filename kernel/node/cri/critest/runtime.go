@@ -26,7 +26,8 @@ type Container struct {
 	Config    *runtimeapi.ContainerConfig
 	Sandbox   *runtimeapi.PodSandboxConfig
 	Status    *runtimeapi.ContainerStatus
-	StopGrace int64 // seconds that the last StopContainer gave
+	StopGrace int64  // seconds that the last StopContainer gave
+	Memory    uint64 // bytes in use, as statistics tell
 }
 
 // Sandbox is a record of a sandbox.
@@ -456,6 +457,18 @@ func (r *Runtime) ListContainerStats(context.Context, *runtimeapi.ListContainerS
 			Memory: &runtimeapi.MemoryUsage{WorkingSetBytes: &runtimeapi.UInt64Value{Value: 4096}}})
 	}
 	return resp, nil
+}
+
+// ContainerStats implements CRI.
+func (r *Runtime) ContainerStats(_ context.Context, req *runtimeapi.ContainerStatsRequest) (*runtimeapi.ContainerStatsResponse, error) {
+	r.Lock()
+	defer r.Unlock()
+	c := r.Containers[req.ContainerId]
+	if c == nil {
+		return nil, status.Errorf(codes.NotFound, "container %q not found", req.ContainerId)
+	}
+	return &runtimeapi.ContainerStatsResponse{Stats: &runtimeapi.ContainerStats{Attributes: &runtimeapi.ContainerAttributes{Id: c.ID},
+		Memory: &runtimeapi.MemoryUsage{UsageBytes: &runtimeapi.UInt64Value{Value: c.Memory}}}}, nil
 }
 
 // GetContainerEvents implements CRI.
