@@ -150,6 +150,7 @@ func hostileAdmission(t *testing.T, process bool) {
 		if h.mutates {
 			phase = "mutating"
 		}
+		more := fmt.Sprintf("  phase: %s\n  admissionRules: [{operations: [CREATE], resources: [v1/%s]}]\ntimeouts: {call: 100ms}\n", phase, h.resource)
 		h.h.description = described(h.name, "admission", fmt.Sprintf(`,"phase":%q,"rules":[{"operations":["CREATE"],"resources":["v1/%s"]}]`, phase, h.resource))
 		names = append(names, h.name)
 		if h.process {
@@ -160,11 +161,11 @@ func hostileAdmission(t *testing.T, process bool) {
 			if err := os.Link(program, filepath.Join(dir, h.name)); err != nil {
 				t.Fatal(err)
 			}
-			write(t, filepath.Join(dir, "manifest.yaml"), hostileManifest(h.name, h.name, "admission")+"timeouts: {call: 100ms}\n")
+			write(t, filepath.Join(dir, "manifest.yaml"), hostileManifest(h.name, h.name, "admission")+more)
 			seal(t, dir)
 			continue
 		}
-		h.h.bundle(t, catalog, h.name, "admission", "timeouts: {call: 100ms}\n")
+		h.h.bundle(t, catalog, h.name, "admission", more)
 	}
 	enabled := "admission: {enabled: [" + strings.Join(names, ", ") + "]}\n"
 	file := filepath.Join(t.TempDir(), "pintle.yaml")

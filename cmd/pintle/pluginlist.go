@@ -159,7 +159,7 @@ func specFields(o *v1alpha1.Plugin) []specField {
 	}
 	spec, configured := all(data), all([]byte(o.Annotations[v1alpha1.ConfiguredAnnotation]))
 	var out []specField
-	for _, name := range []string{"enabled", "profiles", "weight", "onFailure", "transport", "version", "digest", "timeout", "limits", "hostFunctions", "config", "shadow", "permissions"} {
+	for _, name := range []string{"enabled", "profiles", "weight", "onFailure", "transport", "version", "digest", "timeout", "limits", "hostFunctions", "config", "shadow", "permissions", "admissionRules"} {
 		was, is := compact(configured[name]), compact(spec[name])
 		if is == "" && was == "" {
 			continue

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -14,6 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 	"k8s.io/utils/ptr"
 
+	"pintle.dev/pintle/kernel/plugin/admissionrules"
 	"pintle.dev/pintle/sdk"
 	"pintle.dev/pintle/sdk/apis/kernel/v1alpha1"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
@@ -37,8 +37,10 @@ type Admission struct {
 	absent string // why
 	index  int
 	phase  string
-	rules  []*contractv1.AdmissionRule
-	ignore bool
+	// It is asked about what it describes, its manifest asks for and the operator
+	// leaves; granted is nil where that is all.
+	described, asked, granted []admissionrules.Rule
+	ignore                    bool
 }
 
 // absentError says why an admission plugin that is in use cannot be asked.
@@ -76,6 +78,50 @@ func asksForReview(o *v1alpha1.Plugin) bool {
 	return string(last["enabled"]) != "true"
 }
 
+// describedRules are those of a guest.
+func describedRules(d *contractv1.PluginDescription) []admissionrules.Rule {
+	var list []admissionrules.Rule
+	for _, r := range d.GetRules() {
+		list = append(list, admissionrules.Rule{Operations: r.GetOperations(), Resources: r.GetResources()})
+	}
+	return list
+}
+
+// grantedRules are those of a spec; nil: it leaves what the manifest asks for.
+func grantedRules(spec *v1alpha1.PluginSpec) []admissionrules.Rule {
+	if spec == nil {
+		return nil
+	}
+	var list []admissionrules.Rule
+	for _, r := range spec.AdmissionRules {
+		list = append(list, admissionrules.Rule{Operations: r.Operations, Resources: r.Resources})
+	}
+	return list
+}
+
+// objectRules are a manifest's rules in the API's form.
+func objectRules(rules []admissionrules.Rule) []v1alpha1.PluginAdmissionRule {
+	var list []v1alpha1.PluginAdmissionRule
+	for _, r := range rules {
+		list = append(list, v1alpha1.PluginAdmissionRule{Operations: r.Operations, Resources: r.Resources})
+	}
+	return list
+}
+
+// reviewsMore says what a guest describes that the manifest does not ask for, or "".
+func (e *Entry) reviewsMore(d *contractv1.PluginDescription) string {
+	if e.Kind != sdk.KindAdmission {
+		return ""
+	}
+	if d.GetPhase() != e.Phase {
+		return fmt.Sprintf("%s is %s in the manifest and %q in the artefact", e.Name, e.Phase, d.GetPhase())
+	}
+	if more := admissionrules.Beyond(e.AdmissionRules, describedRules(d)); more != "" {
+		return fmt.Sprintf("%s reviews %s, which its manifest does not ask for: add it to the plugin's admissionRules, with Secrets, tokens, reviews of access and RBAC by their names", e.Name, more)
+	}
+	return ""
+}
+
 // newAdmissions are the admission plugins of a plan whose units have started.
 func (h *Host) newAdmissions(p *plan) ([]*Admission, error) {
 	list := []*Admission{}
@@ -90,10 +136,10 @@ func (h *Host) newAdmissions(p *plan) ([]*Admission, error) {
 		if d == nil {
 			return nil, fmt.Errorf("plugin %s: %w", name, u.unavailable())
 		}
-		if d.GetPhase() != sdk.PhaseMutating && d.GetPhase() != sdk.PhaseValidating {
-			return nil, fmt.Errorf("plugin %s: phase %q; want %s or %s", name, d.GetPhase(), sdk.PhaseMutating, sdk.PhaseValidating)
-		}
-		list = append(list, &Admission{name: name, unit: u, index: i, phase: d.GetPhase(), rules: d.GetRules(), ignore: p.ignores(u, e)})
+		list = append(list, &Admission{
+			name: name, unit: u, index: i, phase: e.Phase, ignore: p.ignores(u, e),
+			described: describedRules(d), asked: e.AdmissionRules, granted: grantedRules(p.specs[name]),
+		})
 	}
 	return append(list, h.absentAdmissions(p)...), nil
 }
@@ -116,7 +162,7 @@ func (h *Host) absentAdmissions(p *plan) []*Admission {
 		}
 		list = append(list, &Admission{
 			name: name, absent: "it is enabled and not in force: " + why + "; mend that, or disable it with pintle plugin disable " + name,
-			phase: sdk.PhaseValidating, ignore: t.known.Spec.OnFailure == v1alpha1.PluginFailureIgnore,
+			phase: sdk.PhaseValidating, described: admissionrules.All(), granted: grantedRules(&t.known.Spec), ignore: t.known.Spec.OnFailure == v1alpha1.PluginFailureIgnore,
 		})
 	}
 	return list
@@ -144,42 +190,8 @@ func (a *Admission) IgnoresFailure() bool { return a.ignore }
 
 // Matches reports whether the plugin is asked about a request.
 func (a *Admission) Matches(operation, group, version, resource, subresource string) bool {
-	if a.unit == nil {
-		return true // nobody knows what it would be asked
-	}
-	return slices.ContainsFunc(a.rules, func(r *contractv1.AdmissionRule) bool {
-		return slices.Contains(r.GetOperations(), operation) && slices.ContainsFunc(r.GetResources(), func(pattern string) bool {
-			return matchesResource(pattern, group, version, resource, subresource)
-		})
-	})
-}
-
-// matchesResource reads [group/]version/resource[/subresource]. Three parts are
-// of the core group with a subresource where the first is a version.
-func matchesResource(pattern, group, version, resource, subresource string) bool {
-	parts := strings.Split(pattern, "/")
-	switch {
-	case len(parts) == 2:
-		parts = []string{"", parts[0], parts[1], ""}
-	case len(parts) == 3 && coreVersion(parts[0]):
-		parts = []string{"", parts[0], parts[1], parts[2]}
-	case len(parts) == 3:
-		parts = append(parts, "")
-	case len(parts) != 4:
-		return false
-	}
-	for i, want := range []string{group, version, resource, subresource} {
-		if parts[i] != want && (parts[i] != "*" || i == 3 && want == "") {
-			return false
-		}
-	}
-	return true
-}
-
-// coreVersion tells a version from a group: groups of the API that have no dot
-// are words such as apps.
-func coreVersion(s string) bool {
-	return len(s) > 1 && s[0] == 'v' && s[1] >= '0' && s[1] <= '9'
+	r := admissionrules.Request{Operation: operation, Group: group, Version: version, Resource: resource, Subresource: subresource}
+	return admissionrules.Ask(a.described, r) && (a.unit == nil || admissionrules.Ask(a.asked, r)) && (a.granted == nil || admissionrules.Ask(a.granted, r))
 }
 
 // Review asks the plugin about an AdmissionRequest of admission.k8s.io/v1 and

@@ -4,6 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -12,34 +16,116 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	admissionv1 "k8s.io/api/admission/v1"
+
+	"pintle.dev/pintle/sdk"
+	"pintle.dev/pintle/sdk/apis/kernel/v1alpha1"
 )
 
-func TestMatchesResource(t *testing.T) {
-	tests := map[string]struct {
-		pattern, group, version, resource, subresource string
-		want                                           bool
-	}{
-		"core":                        {"v1/pods", "", "v1", "pods", "", true},
-		"core of another group":       {"v1/pods", "metrics.k8s.io", "v1", "pods", "", false},
-		"core with subresource":       {"v1/pods/exec", "", "v1", "pods", "exec", true},
-		"subresource is not meant":    {"v1/pods", "", "v1", "pods", "status", false},
-		"group":                       {"apps/v1/deployments", "apps", "v1", "deployments", "", true},
-		"group with subresource":      {"apps/v1/deployments/scale", "apps", "v1", "deployments", "scale", true},
-		"any version":                 {"apps/*/deployments", "apps", "v1beta1", "deployments", "", true},
-		"any resource":                {"*/*/*", "apps", "v1", "deployments", "", true},
-		"any resource, not below it":  {"*/*/*", "apps", "v1", "deployments", "scale", false},
-		"any subresource":             {"v1/pods/*", "", "v1", "pods", "status", true},
-		"any subresource is one":      {"v1/pods/*", "", "v1", "pods", "", false},
-		"a word is no pattern":        {"pods", "", "v1", "pods", "", false},
-		"what has too many parts":     {"a/b/c/d/e", "a", "b", "c", "d", false},
-		"custom resources have a dot": {"example.com/v1/toys", "example.com", "v1", "toys", "", true},
+// reviewing is a copy of the bundle greeter whose manifest says other things of
+// what it reviews.
+func reviewing(t *testing.T, before, after string) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.CopyFS(filepath.Join(dir, "greeter"), os.DirFS(filepath.Join(catalog, "greeter"))); err != nil {
+		t.Fatal(err)
 	}
-	for name, test := range tests {
+	file := filepath.Join(dir, "greeter", ManifestFile)
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := regexp.MustCompile(before).FindIndex(data)
+	if at == nil {
+		t.Fatalf("%s is not in\n%s", before, data)
+	}
+	if err := os.WriteFile(file, slices.Concat(data[:at[0]], []byte(after), data[at[1]:]), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// A plugin that reviews more than its manifest asks for does not run, nor is its
+// bundle sealed: nobody granted it that.
+func TestReviewsMoreThanAsked(t *testing.T) {
+	const pods = `resources: \[v1/pods\]`
+	for name, test := range map[string]struct{ before, after, want string }{
+		"another resource":     {pods, "resources: [v1/configmaps]", "label reviews CREATE of v1/pods, which its manifest does not ask for"},
+		"fewer operations":     {`operations: \[CREATE, UPDATE\]`, "operations: [CREATE]", "label reviews UPDATE of v1/pods, which its manifest does not ask for"},
+		"the other phase":      {"phase: mutating", "phase: validating", `label is validating in the manifest and "mutating" in the artefact`},
+		"nothing":              {`admissionRules:\s+- operations: \[CREATE, UPDATE\]\s+` + pods, "normalize: ''", "admissionRules: missing; name the requests"},
+		"what is no operation": {`operations: \[CREATE, UPDATE\]`, "operations: ['*']", `operation "*"; want one of CREATE`},
+	} {
 		t.Run(name, func(t *testing.T) {
-			if got := matchesResource(test.pattern, test.group, test.version, test.resource, test.subresource); got != test.want {
-				t.Errorf("%s matches %s/%s/%s/%s: %v, want %v", test.pattern, test.group, test.version, test.resource, test.subresource, got, test.want)
+			for _, transport := range []string{TransportWASM, TransportProcess} {
+				dir := reviewing(t, test.before, test.after)
+				cfg := testConfig(t, transport)
+				cfg.Directories, cfg.Bundles = []string{dir}, []BundleConfig{{Name: "greeter", Transport: transport}}
+				cfg.Profiles = nil
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				h, err := New(cfg, Deps{})
+				if err == nil {
+					err = h.Run(ctx)
+				}
+				cancel()
+				if err == nil || !strings.Contains(err.Error(), test.want) {
+					t.Errorf("as a %s it starts: %v, want %q", transport, err, test.want)
+				}
+				if err := Seal(t.Context(), filepath.Join(dir, "greeter")); err == nil || !strings.Contains(err.Error(), test.want) {
+					t.Errorf("it is sealed: %v, want %q", err, test.want)
+				}
 			}
 		})
+	}
+	// Who asks for more than is reviewed, as for any resource, gets what it reviews.
+	dir := reviewing(t, pods, `resources: ["*/*/*"]`)
+	cfg := testConfig(t, TransportWASM)
+	cfg.Directories, cfg.Bundles, cfg.Profiles, cfg.Admission = []string{dir}, []BundleConfig{{Name: "greeter", Transport: TransportWASM}}, nil, []string{"label"}
+	list, _ := runHost(t, cfg, nil).Admissions()
+	if !list[0].Matches("CREATE", "", "v1", "pods", "") || list[0].Matches("CREATE", "", "v1", "configmaps", "") {
+		t.Error("label is for pods alone")
+	}
+}
+
+// An operator takes requests away, and gives none that the manifest does not ask for.
+func TestAdmissionRulesOfAnObject(t *testing.T) {
+	rule := func(operation string, resources ...string) v1alpha1.PluginAdmissionRule {
+		return v1alpha1.PluginAdmissionRule{Operations: []string{operation}, Resources: resources}
+	}
+	for name, test := range map[string]struct {
+		granted        []v1alpha1.PluginAdmissionRule
+		create, update bool
+	}{
+		"all":       {nil, true, true},
+		"less":      {[]v1alpha1.PluginAdmissionRule{rule("CREATE", "v1/pods")}, true, false},
+		"any":       {[]v1alpha1.PluginAdmissionRule{rule("UPDATE", "*/*/*")}, false, true},
+		"something": {[]v1alpha1.PluginAdmissionRule{rule("CREATE", "v1/secrets", "v1/configmaps")}, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := testConfig(t, TransportWASM)
+			cfg.Bundles, cfg.Profiles, cfg.Admission = []BundleConfig{{Name: "greeter", Transport: TransportWASM}}, nil, []string{"label"}
+			h := runHost(t, cfg, nil)
+			p := h.present()
+			p.specs["label"].AdmissionRules = test.granted
+			list, err := h.newAdmissions(p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, ask := range []struct {
+				operation, resource string
+				want                bool
+			}{{"CREATE", "pods", test.create}, {"UPDATE", "pods", test.update}, {"CREATE", "secrets", false}, {"CREATE", "configmaps", false}} {
+				if got := list[0].Matches(ask.operation, "", "v1", ask.resource, ""); got != ask.want {
+					t.Errorf("asked about %s of %s: %v", ask.operation, ask.resource, got)
+				}
+			}
+		})
+	}
+	object := &v1alpha1.PluginSpec{AdmissionRules: []v1alpha1.PluginAdmissionRule{rule("create", "v1/pods")}}
+	if faults := vetAdmissionRules(&Entry{Kind: sdk.KindAdmission}, object); len(faults) != 1 || !strings.Contains(faults[0].Error(), "spec.admissionRules[0]") {
+		t.Errorf("faults %v", faults)
+	}
+	if faults := vetAdmissionRules(&Entry{Kind: sdk.KindPredicate}, object); len(faults) != 1 {
+		t.Errorf("faults of a predicate %v", faults)
 	}
 }
 

@@ -148,12 +148,18 @@ type Bundles interface {
 	Find(name, version, digest string) (directory string, err error)
 }
 
+// What holds where the configuration says nothing.
+const (
+	defaultCallTimeout  = 100 * time.Millisecond
+	defaultStartTimeout = 10 * time.Second
+)
+
 func (c *Config) defaults() {
 	if c.CallTimeout <= 0 {
-		c.CallTimeout = 100 * time.Millisecond
+		c.CallTimeout = defaultCallTimeout
 	}
 	if c.StartTimeout <= 0 {
-		c.StartTimeout = 10 * time.Second
+		c.StartTimeout = defaultStartTimeout
 	}
 	if c.StopTimeout <= 0 {
 		c.StopTimeout = 10 * time.Second

@@ -22,7 +22,7 @@ var (
 	// wideFields are those of a bundle: its plugins share one guest.
 	wideFields = []string{"transport", "version", "digest", "timeout", "limits", "hostFunctions"}
 	// ownFields are those of one plugin.
-	ownFields = []string{"enabled", "profiles", "weight", "onFailure", "config", "permissions", "shadow"}
+	ownFields = []string{"enabled", "profiles", "weight", "onFailure", "config", "permissions", "admissionRules", "shadow"}
 )
 
 // fieldsOf splits a spec; it cannot fail for one that the API took.

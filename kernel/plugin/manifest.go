@@ -19,6 +19,7 @@ import (
 	"go.yaml.in/yaml/v3"
 	rbacv1 "k8s.io/api/rbac/v1"
 
+	"pintle.dev/pintle/kernel/plugin/admissionrules"
 	"pintle.dev/pintle/kernel/yamltree"
 	"pintle.dev/pintle/sdk"
 )
@@ -98,6 +99,10 @@ type Entry struct {
 	Reads     []string `yaml:"reads,omitempty"`
 	OnFailure string   `yaml:"onFailure,omitempty"`
 	Rules     []Rule   `yaml:"rules,omitempty"`
+	// Phase of an admission plugin: mutating or validating. AdmissionRules are the
+	// requests that it may be asked about at most.
+	Phase          string                `yaml:"phase,omitempty"`
+	AdmissionRules []admissionrules.Rule `yaml:"admissionRules,omitempty"`
 	// ConfigSchema is what the plugin's configuration must be like; nil: anything.
 	ConfigSchema *ConfigSchema `yaml:"configSchema,omitempty"`
 }
@@ -300,6 +305,7 @@ func (c *checker) manifest(m *Manifest) {
 		}
 		c.onFailure(key+".onFailure", p.OnFailure)
 		c.rules(key+".rules", p.Rules)
+		c.admission(key, p)
 		if p.ConfigSchema != nil {
 			if err := p.ConfigSchema.load(filepath.Dir(c.path)); err != nil {
 				for line := range strings.SplitSeq(err.Error(), "\n") {
@@ -322,6 +328,27 @@ func scopesOf(kind string) []sdk.Scope {
 		return []sdk.Scope{sdk.ScopeNodeObject}
 	}
 	return nil
+}
+
+// admission checks what a plugin reviews, without which nobody could grant it.
+func (c *checker) admission(key string, p *Entry) {
+	if p.Kind != sdk.KindAdmission {
+		if p.Phase != "" || len(p.AdmissionRules) > 0 {
+			c.at(key+".kind", "%s; phase and admissionRules are for admission plugins", p.Kind)
+		}
+		return
+	}
+	if p.Phase != sdk.PhaseMutating && p.Phase != sdk.PhaseValidating {
+		c.at(key+".phase", "%q; want %s or %s, as the plugin is", p.Phase, sdk.PhaseMutating, sdk.PhaseValidating)
+	}
+	if len(p.AdmissionRules) == 0 {
+		c.at(key+".admissionRules", "missing; name the requests that the plugin reviews, such as {operations: [CREATE], resources: [v1/pods]}")
+	}
+	for i, r := range p.AdmissionRules {
+		if fault := r.Fault(); fault != "" {
+			c.at(fmt.Sprintf("%s.admissionRules.%d", key, i), "%s", fault)
+		}
+	}
 }
 
 func (c *checker) onFailure(key, value string) {

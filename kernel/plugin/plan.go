@@ -165,6 +165,7 @@ func seedOf(cfg *Config, bc *BundleConfig, e *Entry) *v1alpha1.PluginSpec {
 		s.Permissions = PolicyRules(e.Rules)
 	case sdk.KindAdmission:
 		enabled = slices.Contains(cfg.Admission, e.Name)
+		s.AdmissionRules = objectRules(e.AdmissionRules)
 		s.OnFailure = v1alpha1.PluginFailurePolicy(bc.OnFailure)
 	default:
 		if !sdk.SchedulingKind(e.Kind) {

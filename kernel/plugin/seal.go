@@ -6,16 +6,19 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 
 	"github.com/tetratelabs/wazero/experimental"
 	"go.yaml.in/yaml/v3"
 
 	"pintle.dev/pintle/kernel/yamltree"
+	"pintle.dev/pintle/sdk"
 )
 
 // CompiledFolder is the folder of a bundle in which compiled modules are kept;
@@ -175,7 +178,32 @@ func Compile(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	return module.close(ctx)
+	return errors.Join(checkReviews(ctx, m, module), module.close(ctx))
+}
+
+// checkReviews compares what the admission plugins of a module review with what
+// its manifest says, which is what operators are shown.
+func checkReviews(ctx context.Context, m *Manifest, module *module) error {
+	if !slices.ContainsFunc(m.Plugins, func(e Entry) bool { return e.Kind == sdk.KindAdmission }) {
+		return nil
+	}
+	g, err := module.instantiate(defaultCallTimeout, defaultStartTimeout, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return fmt.Errorf("what the module reviews: %w", err)
+	}
+	var faults []error
+	for i := range m.Plugins {
+		e := &m.Plugins[i]
+		for _, d := range g.describe() {
+			if d.GetName() != e.Name {
+				continue
+			}
+			if fault := e.reviewsMore(d); fault != "" {
+				faults = append(faults, fmt.Errorf("plugin bundle %s: %s", m.Name, fault))
+			}
+		}
+	}
+	return errors.Join(errors.Join(faults...), g.close(ctx, 0))
 }
 
 // writeWhole replaces a file in one step.

@@ -307,6 +307,9 @@ func (u *unit) adopt(ctx context.Context, g guest) error {
 				return fmt.Errorf("plugin bundle %s: %w: %s of %s is %s in the manifest and %s in the artefact", name, errPermanent, f.what, e.Name, f.manifest, f.artefact)
 			}
 		}
+		if fault := e.reviewsMore(p); fault != "" {
+			return fmt.Errorf("plugin bundle %s: %w: %s", name, errPermanent, fault)
+		}
 		if most := p.GetMaxScore(); most < 0 || most > sdk.MaxFrameworkScore {
 			return fmt.Errorf("plugin bundle %s: %w: %s scores up to %d; the most is %d", name, errPermanent, e.Name, most, sdk.MaxFrameworkScore)
 		}

@@ -92,7 +92,7 @@ func (h *Host) vetOne(p *plan, w *wishes, c change) field.ErrorList {
 	case e.Kind != string(s.Kind):
 		return field.ErrorList{field.Invalid(specPath.Child("kind"), s.Kind, "plugin "+c.name+" is a "+e.Kind)}
 	}
-	return slices.Concat(vetUse(p, e, s), vetConfig(e, s), vetPermissions(e, s), vetHostFunctions(bundle, s))
+	return slices.Concat(vetUse(p, e, s), vetConfig(e, s), vetPermissions(e, s), vetAdmissionRules(e, s), vetHostFunctions(bundle, s))
 }
 
 // vetBundle finds the build that a bundle's fields ask for.
@@ -134,6 +134,22 @@ func vetPermissions(e *Entry, s *v1alpha1.PluginSpec) field.ErrorList {
 	for i, rule := range s.Permissions {
 		if covered, _ := validation.Covers(PolicyRules(e.Rules), []rbacv1.PolicyRule{rule}); !covered {
 			list = append(list, field.Forbidden(specPath.Child("permissions").Index(i), "the plugin's manifest does not ask for all of it"))
+		}
+	}
+	return list
+}
+
+// vetAdmissionRules checks their form. Those that the manifest does not ask for
+// give nothing: the plugin is asked what both have.
+func vetAdmissionRules(e *Entry, s *v1alpha1.PluginSpec) field.ErrorList {
+	var list field.ErrorList
+	path := specPath.Child("admissionRules")
+	if len(s.AdmissionRules) > 0 && e.Kind != sdk.KindAdmission {
+		return append(list, field.Forbidden(path, "may only be specified for admission plugins"))
+	}
+	for i, r := range grantedRules(s) {
+		if fault := r.Fault(); fault != "" {
+			list = append(list, field.Invalid(path.Index(i), r.String(), fault))
 		}
 	}
 	return list

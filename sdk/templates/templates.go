@@ -45,7 +45,7 @@ var sources = map[string]map[string][]string{
 		"predicate":  {"manifest/plugin", "go/common", "go/scheduling", "go/predicate", "cases/predicate"},
 		"priority":   {"manifest/plugin", "go/common", "go/scheduling", "go/priority", "cases/priority"},
 		"controller": {"manifest/controller", "go/common", "go/controller"},
-		"admission":  {"manifest/plugin", "go/common", "go/admission", "cases/admission"},
+		"admission":  {"manifest/admission", "go/common", "go/admission", "cases/admission"},
 
 		"pre-enqueue": {"manifest/plugin", "go/common", "go/cycle", "go/pre-enqueue"},
 		"queue-sort":  {"manifest/plugin", "go/common", "go/cycle", "go/queue-sort"},
@@ -76,7 +76,7 @@ func module(language string) map[string][]string {
 		"predicate":  {"manifest/plugin", language + "/common", language + "/scheduling", language + "/predicate", "cases/predicate"},
 		"priority":   {"manifest/plugin", language + "/common", language + "/scheduling", language + "/priority", "cases/priority"},
 		"controller": {"manifest/controller", language + "/common", language + "/objects", language + "/controller"},
-		"admission":  {"manifest/plugin", language + "/common", language + "/objects", language + "/admission", "cases/admission"},
+		"admission":  {"manifest/admission", language + "/common", language + "/objects", language + "/admission", "cases/admission"},
 	}
 }
 

@@ -626,6 +626,7 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		intstr.IntOrString{}.OpenAPIModelName():                                      schema_apimachinery_pkg_util_intstr_IntOrString(ref),
 		version.Info{}.OpenAPIModelName():                                            schema_k8sio_apimachinery_pkg_version_Info(ref),
 		v1alpha1.Plugin{}.OpenAPIModelName():                                         schema_sdk_apis_kernel_v1alpha1_Plugin(ref),
+		v1alpha1.PluginAdmissionRule{}.OpenAPIModelName():                            schema_sdk_apis_kernel_v1alpha1_PluginAdmissionRule(ref),
 		v1alpha1.PluginLimits{}.OpenAPIModelName():                                   schema_sdk_apis_kernel_v1alpha1_PluginLimits(ref),
 		v1alpha1.PluginList{}.OpenAPIModelName():                                     schema_sdk_apis_kernel_v1alpha1_PluginList(ref),
 		v1alpha1.PluginShadowSpec{}.OpenAPIModelName():                               schema_sdk_apis_kernel_v1alpha1_PluginShadowSpec(ref),
@@ -31296,6 +31297,58 @@ func schema_sdk_apis_kernel_v1alpha1_Plugin(ref common.ReferenceCallback) common
 	}
 }
 
+func schema_sdk_apis_kernel_v1alpha1_PluginAdmissionRule(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "PluginAdmissionRule is a set of requests to the API.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"operations": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "CREATE, UPDATE, DELETE or CONNECT.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"resources": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Resources as version/resource or group/version/resource, with /subresource behind it where that is meant. Each part may be *, which does not include Secrets, tokens, reviews of access, RBAC and Plugins: those are named.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"operations", "resources"},
+			},
+		},
+	}
+}
+
 func schema_sdk_apis_kernel_v1alpha1_PluginLimits(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
@@ -31620,6 +31673,24 @@ func schema_sdk_apis_kernel_v1alpha1_PluginSpec(ref common.ReferenceCallback) co
 							},
 						},
 					},
+					"admissionRules": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Of the requests that the bundle's manifest asks to review, those that the plugin is asked about. Empty means all of them. Admission plugins only.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.PluginAdmissionRule{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
 					"shadow": {
 						SchemaProps: spec.SchemaProps{
 							Description: "A candidate version of the bundle that runs beside the present one: it is asked what that is asked, and its answers are compared and never used. Predicates and priorities only.",
@@ -31631,7 +31702,7 @@ func schema_sdk_apis_kernel_v1alpha1_PluginSpec(ref common.ReferenceCallback) co
 			},
 		},
 		Dependencies: []string{
-			rbacv1.PolicyRule{}.OpenAPIModelName(), metav1.Duration{}.OpenAPIModelName(), runtime.RawExtension{}.OpenAPIModelName(), v1alpha1.PluginLimits{}.OpenAPIModelName(), v1alpha1.PluginShadowSpec{}.OpenAPIModelName()},
+			rbacv1.PolicyRule{}.OpenAPIModelName(), metav1.Duration{}.OpenAPIModelName(), runtime.RawExtension{}.OpenAPIModelName(), v1alpha1.PluginAdmissionRule{}.OpenAPIModelName(), v1alpha1.PluginLimits{}.OpenAPIModelName(), v1alpha1.PluginShadowSpec{}.OpenAPIModelName()},
 	}
 }
 

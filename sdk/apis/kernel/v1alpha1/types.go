@@ -235,11 +235,30 @@ type PluginSpec struct {
 	// +listType=atomic
 	Permissions []rbacv1.PolicyRule `json:"permissions,omitempty"`
 
+	// Of the requests that the bundle's manifest asks to review, those that the
+	// plugin is asked about. Empty means all of them. Admission plugins only.
+	// +optional
+	// +listType=atomic
+	AdmissionRules []PluginAdmissionRule `json:"admissionRules,omitempty"`
+
 	// A candidate version of the bundle that runs beside the present one: it is
 	// asked what that is asked, and its answers are compared and never used.
 	// Predicates and priorities only.
 	// +optional
 	Shadow *PluginShadowSpec `json:"shadow,omitempty"`
+}
+
+// PluginAdmissionRule is a set of requests to the API.
+type PluginAdmissionRule struct {
+	// CREATE, UPDATE, DELETE or CONNECT.
+	// +listType=atomic
+	Operations []string `json:"operations"`
+
+	// Resources as version/resource or group/version/resource, with /subresource
+	// behind it where that is meant. Each part may be *, which does not include
+	// Secrets, tokens, reviews of access, RBAC and Plugins: those are named.
+	// +listType=atomic
+	Resources []string `json:"resources"`
 }
 
 // PluginShadowSpec names a candidate version of a bundle. At least one of its

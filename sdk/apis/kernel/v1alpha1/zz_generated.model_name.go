@@ -11,6 +11,11 @@ func (in Plugin) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in PluginAdmissionRule) OpenAPIModelName() string {
+	return "dev.pintle.kernel.v1alpha1.PluginAdmissionRule"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in PluginLimits) OpenAPIModelName() string {
 	return "dev.pintle.kernel.v1alpha1.PluginLimits"
 }
