@@ -15,12 +15,14 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/remotecommand"
 	server "k8s.io/cri-streaming/pkg/streaming/remotecommand"
 
@@ -87,6 +89,65 @@ func place(t *testing.T, s *api.Server, c kubernetes.Interface, name string, por
 	}
 	if err := s.Bind(ctx, &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default"}, Target: corev1.ObjectReference{Name: "n1"}}); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// Who may get nodes/proxy or pods/exec reads pages and gets into no container,
+// by no method and no way to write the path; who may create does.
+func TestStreamsNeedCreate(t *testing.T) {
+	s := start(t, t.TempDir())
+	c := overTLS(t, s)
+	place(t, s, c, "web", agent(t, s).Port)
+	as := func(user string, verbs ...string) *rest.RESTClient {
+		t.Helper()
+		if _, err := c.RbacV1().ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: user}, Rules: []rbacv1.PolicyRule{
+			{APIGroups: []string{""}, Resources: []string{"nodes/proxy", "pods/exec", "pods/attach", "pods/portforward"}, Verbs: verbs},
+		}}, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: user}, RoleRef: rbacv1.RoleRef{Kind: "ClusterRole", Name: user},
+			Subjects: []rbacv1.Subject{{Kind: "User", Name: user}},
+		}, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		cfg := must(kubeconfig(s))
+		cfg.Impersonate.UserName, cfg.NextProtos = user, []string{"http/1.1"} // which can be upgraded
+		return kubernetes.NewForConfigOrDie(cfg).CoreV1().RESTClient().(*rest.RESTClient)
+	}
+	reader, creator := as("reader", "get"), as("creator", "get", "create")
+	// Rights are known a moment after they are written.
+	for ask := func(r *rest.RESTClient, verb string) bool {
+		err := r.Verb(verb).AbsPath("/api/v1/nodes/n1/proxy/pods").Do(t.Context()).Error()
+		return apierrors.IsForbidden(err)
+	}; (ask(reader, "GET") || ask(creator, "POST")) && t.Context().Err() == nil; {
+	}
+	for _, path := range []string{
+		"/api/v1/nodes/n1/proxy/exec/default/web/main", "/api/v1/nodes/n1/proxy/attach/default/web/main", "/api/v1/nodes/n1/proxy/portForward/default/web",
+		"/api/v1/nodes/n1:10250/proxy/exec/default/web/main", "/api/v1/nodes/https:n1:10250/proxy/exec/default/web/main",
+		"/api/v1/nodes/n1/proxy//exec/default/web/main", "/api/v1/nodes/n1/proxy/pods/%2e%2e/exec/default/web/main", "/api/v1/nodes/n1/proxy/%65xec/default/web/main",
+		"/api/v1/namespaces/default/pods/web/exec", "/api/v1/namespaces/default/pods/web/attach", "/api/v1/namespaces/default/pods/web/portforward",
+	} {
+		for name, protocol := range map[string]string{"plain": "", "websocket": "websocket", "spdy": "SPDY/3.1"} {
+			ask := func(client *rest.RESTClient, method string) error {
+				r := client.Verb(method).RequestURI(path + "?command=id&output=1")
+				if protocol != "" {
+					r.SetHeader("Connection", "Upgrade").SetHeader("Upgrade", protocol)
+				}
+				return r.Do(t.Context()).Error()
+			}
+			for _, method := range []string{"GET", "POST"} {
+				if err := ask(reader, method); !apierrors.IsForbidden(err) {
+					t.Errorf("who may get asks %s %s (%s): %v", method, path, name, err)
+				}
+				if err := ask(creator, method); apierrors.IsForbidden(err) {
+					t.Errorf("who may create asks %s %s (%s): %v", method, path, name, err)
+				}
+			}
+		}
+	}
+	if err := reader.Get().AbsPath("/api/v1/nodes/n1/proxy/pods").SetHeader("Connection", "Upgrade").SetHeader("Upgrade", "websocket").Do(t.Context()).Error(); !apierrors.IsForbidden(err) {
+		t.Errorf("an upgrade of another path: %v", err)
 	}
 }
 

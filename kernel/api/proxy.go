@@ -7,14 +7,19 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"path"
+	"slices"
 	"strconv"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/util/proxy"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/streaming/pkg/httpstream"
 )
 
 // locate finds where an id ("name", "name:port", "scheme:name:port") is
@@ -25,6 +30,8 @@ type locate func(ctx context.Context, id string) (*url.URL, http.RoundTripper, e
 type proxyREST struct {
 	locate  locate
 	options func() runtime.Object
+	// may is asked before a request goes on, if there is something to ask.
+	may func(req *http.Request, path string) error
 }
 
 var _ rest.Connecter = (*proxyREST)(nil)
@@ -39,23 +46,49 @@ func (r *proxyREST) NewConnectOptions() (runtime.Object, bool, string) {
 }
 
 func (r *proxyREST) Connect(ctx context.Context, id string, options runtime.Object, responder rest.Responder) (http.Handler, error) {
-	var path string
+	var where string
 	switch o := options.(type) {
 	case *corev1.PodProxyOptions:
-		path = o.Path
+		where = o.Path
 	case *corev1.ServiceProxyOptions:
-		path = o.Path
+		where = o.Path
 	case *corev1.NodeProxyOptions:
-		path = o.Path
+		where = o.Path
 	default:
 		return nil, fmt.Errorf("invalid options object: %#v", options)
 	}
-	location, transport, err := r.locate(ctx, id)
-	if err != nil {
-		return nil, err
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if r.may != nil {
+			if err := r.may(req, where); err != nil {
+				responder.Error(err)
+				return
+			}
+		}
+		location, transport, err := r.locate(ctx, id)
+		if err != nil {
+			responder.Error(err)
+			return
+		}
+		location.Path = utilnet.JoinPreservingTrailingSlash(location.Path, where)
+		proxy.NewUpgradeAwareHandler(location, transport, true, false, proxy.NewErrorResponder(responder)).ServeHTTP(w, req)
+	}), nil
+}
+
+// streamPaths are the agent's paths that run something in a container or reach
+// its ports.
+var streamPaths = []string{"exec", "attach", "portForward", "run", "cri"}
+
+// mayStream keeps the right to read a node's pages from being one to run commands:
+// the agent takes the API server's word for everything, and its streams can be
+// asked for by GET. They need create, and so does whatever else is no plain page.
+func mayStream(authz authorizer.Authorizer) func(*http.Request, string) error {
+	return func(req *http.Request, where string) error {
+		first, _, _ := strings.Cut(strings.TrimPrefix(path.Clean("/"+where), "/"), "/")
+		if !slices.Contains(streamPaths, first) && !httpstream.IsUpgradeRequest(req) {
+			return nil
+		}
+		return mayAlso(req.Context(), authz, "create")
 	}
-	location.Path = utilnet.JoinPreservingTrailingSlash(location.Path, path)
-	return proxy.NewUpgradeAwareHandler(location, transport, true, false, proxy.NewErrorResponder(responder)), nil
 }
 
 // podLocation is a pod's address and port, by default the first one declared.

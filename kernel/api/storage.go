@@ -77,11 +77,11 @@ func (s *Server) special(k resources.Kind, main *kindREST, put func(string, rest
 		put("pods/exec", stream("exec", func() runtime.Object { return &corev1.PodExecOptions{} }))
 		put("pods/attach", stream("attach", func() runtime.Object { return &corev1.PodAttachOptions{} }))
 		put("pods/portforward", stream("portForward", func() runtime.Object { return &corev1.PodPortForwardOptions{} }))
-		put("pods/proxy", &proxyREST{podLocation(pods, s.kubelets), func() runtime.Object { return &corev1.PodProxyOptions{} }})
+		put("pods/proxy", &proxyREST{podLocation(pods, s.kubelets), func() runtime.Object { return &corev1.PodProxyOptions{} }, nil})
 	case corev1.Resource("nodes"):
-		put("nodes/proxy", &proxyREST{nodeLocation(s.kubelets), func() runtime.Object { return &corev1.NodeProxyOptions{} }})
+		put("nodes/proxy", &proxyREST{nodeLocation(s.kubelets), func() runtime.Object { return &corev1.NodeProxyOptions{} }, mayStream(s.authz)})
 	case corev1.Resource("services"):
-		put("services/proxy", &proxyREST{serviceLocation(s, s.kubelets), func() runtime.Object { return &corev1.ServiceProxyOptions{} }})
+		put("services/proxy", &proxyREST{serviceLocation(s, s.kubelets), func() runtime.Object { return &corev1.ServiceProxyOptions{} }, nil})
 	case corev1.Resource("serviceaccounts"):
 		put("serviceaccounts/token", s.tokens)
 	}

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"net/http"
+	"path"
 	"slices"
 	"strings"
 	"sync"
@@ -135,13 +136,27 @@ func verb(method string) string {
 	return "get"
 }
 
+// streams are the first parts of paths that run something in a container or
+// reach its ports.
+var streams = []string{"exec", "attach", "portForward", "run", "cri"}
+
+// needed is the verb that a request needs. A WebSocket asks by GET, and the right
+// to read pages must not be one to run commands.
+func needed(r *http.Request) string {
+	first, _, _ := strings.Cut(strings.TrimPrefix(path.Clean("/"+r.URL.Path), "/"), "/")
+	if slices.Contains(streams, first) || r.Header.Get("Upgrade") != "" {
+		return "create"
+	}
+	return verb(r.Method)
+}
+
 // authorize asks whether id may do this; nothing is allowed that nobody allowed.
 func (g *gate) authorize(ctx context.Context, id identity, r *http.Request) (bool, error) {
 	if slices.Contains(g.apiClients, id.name) || slices.Contains(id.groups, mastersGroup) {
 		return true, nil
 	}
 	for _, sub := range subresources(r.URL.Path) {
-		key := strings.Join(append([]string{id.name, id.uid, verb(r.Method), sub}, id.groups...), "\x00")
+		key := strings.Join(append([]string{id.name, id.uid, needed(r), sub}, id.groups...), "\x00")
 		allowed, known := g.decisions.get(key, time.Now())
 		if !known {
 			extra := map[string]authorizationv1.ExtraValue{}
@@ -150,7 +165,7 @@ func (g *gate) authorize(ctx context.Context, id identity, r *http.Request) (boo
 			}
 			review, err := g.client.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 				User: id.name, UID: id.uid, Groups: id.groups, Extra: extra,
-				ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: verb(r.Method), Version: "v1", Resource: "nodes", Subresource: sub, Name: g.node},
+				ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: needed(r), Version: "v1", Resource: "nodes", Subresource: sub, Name: g.node},
 			}}, metav1.CreateOptions{})
 			if err != nil {
 				return false, err
@@ -180,11 +195,11 @@ func (g *gate) wrap(next http.Handler) http.Handler {
 		sub := subresources(r.URL.Path)
 		allowed, err := g.authorize(r.Context(), id, r)
 		if err != nil {
-			http.Error(w, fmt.Sprintf("Authorization error (user=%s, verb=%s, resource=nodes, subresource=%s)", id.name, verb(r.Method), sub[0]), http.StatusInternalServerError)
+			http.Error(w, fmt.Sprintf("Authorization error (user=%s, verb=%s, resource=nodes, subresource=%s)", id.name, needed(r), sub[0]), http.StatusInternalServerError)
 			return
 		}
 		if !allowed {
-			http.Error(w, fmt.Sprintf("Forbidden (user=%s, verb=%s, resource=nodes, subresource(s)=%v)\n", id.name, verb(r.Method), sub), http.StatusForbidden)
+			http.Error(w, fmt.Sprintf("Forbidden (user=%s, verb=%s, resource=nodes, subresource(s)=%v)\n", id.name, needed(r), sub), http.StatusForbidden)
 			return
 		}
 		next.ServeHTTP(w, r)

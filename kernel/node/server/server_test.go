@@ -84,6 +84,63 @@ func TestGate(t *testing.T) {
 	}
 }
 
+// TestStreamsNeedCreate: whoever may get nodes/proxy reads pages and gets into no
+// container, whatever the method and however the path is written; whoever may
+// create does. The paths are those of the real server.
+func TestStreamsNeedCreate(t *testing.T) {
+	client := fake.NewClientset()
+	client.PrependReactor("create", "tokenreviews", func(a ktesting.Action) (bool, runtime.Object, error) {
+		r := a.(ktesting.CreateAction).GetObject().(*authenticationv1.TokenReview)
+		r.Status.Authenticated, r.Status.User.Username = true, r.Spec.Token
+		return true, r, nil
+	})
+	client.PrependReactor("create", "subjectaccessreviews", func(a ktesting.Action) (bool, runtime.Object, error) {
+		r := a.(ktesting.CreateAction).GetObject().(*authorizationv1.SubjectAccessReview)
+		at := r.Spec.ResourceAttributes
+		r.Status.Allowed = at.Subresource == "proxy" && at.Verb == r.Spec.User // the users are named by their verb
+		return true, r, nil
+	})
+	s := New(Config{NodeName: "n"}, Deps{Client: client, Logger: slog.New(slog.DiscardHandler)})
+	ask := func(user, method, path, upgrade string) int {
+		r := httptest.NewRequest(method, path, nil)
+		r.Header.Set("Authorization", "Bearer "+user)
+		if upgrade != "" {
+			r.Header.Set("Connection", "Upgrade")
+			r.Header.Set("Upgrade", upgrade)
+		}
+		w := httptest.NewRecorder()
+		s.Handler().ServeHTTP(w, r)
+		return w.Code
+	}
+	for _, path := range []string{
+		"/exec/ns/pod/c?command=id&output=1", "/exec/ns/pod/uid/c", "/attach/ns/pod/c", "/portForward/ns/pod", "/portForward/ns/pod/uid",
+		"//exec/ns/pod/c", "/./exec/ns/pod/c", "/pods/../exec/ns/pod/c", "/%65xec/ns/pod/c", "/exec%2Fns/pod/c", "/run/ns/pod/c", "/cri/exec/token",
+	} {
+		for _, method := range []string{"GET", "HEAD", "OPTIONS"} {
+			for _, upgrade := range []string{"", "websocket", "SPDY/3.1"} {
+				if code := ask("get", method, path, upgrade); code != http.StatusForbidden {
+					t.Errorf("get nodes/proxy asks %s %s (%s): %d", method, path, upgrade, code)
+				}
+			}
+		}
+	}
+	if code := ask("get", "GET", "/containerLogs/ns/pod/c", "websocket"); code != http.StatusForbidden {
+		t.Errorf("an upgrade of another path: %d", code)
+	}
+	// Past the gate the handler is missing its pods: only the gate is of interest.
+	for _, method := range []string{"GET", "POST"} {
+		func() {
+			defer func() { recover() }()
+			if code := ask("create", method, "/exec/ns/pod/c", ""); code == http.StatusForbidden {
+				t.Errorf("create nodes/proxy asks %s: %d", method, code)
+			}
+		}()
+	}
+	if code := ask("get", "GET", "/nothing", ""); code != http.StatusNotFound {
+		t.Errorf("a page: %d", code)
+	}
+}
+
 // TestIdleConnectionsEnd: a client that is refused can not hold connections for ever.
 func TestIdleConnectionsEnd(t *testing.T) {
 	s := New(Config{}, Deps{Logger: slog.New(slog.DiscardHandler)})
