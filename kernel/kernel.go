@@ -27,6 +27,7 @@ import (
 	"pintle.dev/pintle/kernel/config"
 	"pintle.dev/pintle/kernel/inspect"
 	"pintle.dev/pintle/kernel/node"
+	"pintle.dev/pintle/kernel/node/oomscore"
 	"pintle.dev/pintle/kernel/plugin"
 	"pintle.dev/pintle/kernel/recorder"
 	"pintle.dev/pintle/kernel/scheduler"
@@ -74,6 +75,8 @@ type Kernel struct {
 	simulating       share // a place for whoever simulates
 	// shadows runs candidates of plugins beside it; nil before the start.
 	shadows atomic.Pointer[shadow.Manager]
+	// oomScore is this process's score for the out-of-memory killer.
+	oomScore int
 	// agent is that of this machine's node, or nil.
 	agent atomic.Pointer[node.Agent]
 	ids   *identities
@@ -215,6 +218,13 @@ func (k *Kernel) Run(ctx context.Context) error {
 
 func (k *Kernel) run(ctx context.Context) error {
 	k.recallPlugins(ctx)
+	// What is started from here on inherits the score, but for what is given another.
+	if cfg := k.config(); cfg.Node.Enabled && os.Geteuid() == 0 {
+		var err error
+		if k.oomScore, err = oomscore.Protect(); err != nil {
+			k.log.Warn("pods are ended before this kernel when memory runs out, but not before other processes of its size", "error", err)
+		}
+	}
 	k.parts.start("api server", k.api.Run, nil)
 	// The plugin host loads its modules while the API comes up; what it writes
 	// to the API it writes when the API answers.

@@ -15,6 +15,7 @@ import (
 	"pintle.dev/pintle/kernel/config"
 	"pintle.dev/pintle/kernel/node"
 	"pintle.dev/pintle/kernel/node/listener"
+	"pintle.dev/pintle/kernel/node/oomscore"
 	"pintle.dev/pintle/kernel/node/serviceproxy"
 	"pintle.dev/pintle/sdk/proxy"
 	"pintle.dev/pintle/sdk/runtime"
@@ -73,6 +74,7 @@ func (k *Kernel) startNode(ctx context.Context, cfg *config.Config) error {
 	}
 	settings.NodeName, settings.NodeIP, settings.CRIEndpoint = name, ip.String(), endpoint.Socket
 	settings.RootDir, settings.LogDir, settings.Guarded = k.dirs.pods, k.dirs.logs, k.dirs.guarded()
+	settings.LeastOOMScore = oomscore.Least(k.oomScore)
 	settings.Listening = listener.Set{{Owner: "the API server", Address: cfg.API.BindAddress, Port: int32(k.api.Port())}}
 	agent, err := node.New(settings, node.Deps{
 		Client: client, Logger: k.log.With("part", "node"),

@@ -243,6 +243,9 @@ func (r *Running) start(ctx context.Context) error {
 		every(logs.Period, "rotate logs", p.rotator.Rotate)
 		every(a.cfg.StoragePeriod, "limit local storage", p.pods.LimitStorage)
 	}
+	if p.cgroups != nil && a.cfg.EnforceAllocatable {
+		add(0, p.enforce)
+	}
 	if err := p.imageGC.Scan(ctx, time.Now()); err != nil && ctx.Err() == nil {
 		a.deps.Logger.Warn("could not list images", "err", err)
 	}
@@ -301,7 +304,7 @@ func (r *Running) Stop() (err error) {
 	if r.agent.cfg.TearDownOnStop {
 		ctx, cancel := context.WithTimeout(r.ctx, 2*r.agent.cfg.ShutdownGracePeriod+30*time.Second)
 		defer cancel()
-		err = r.parts.pods.TearDown(ctx, r.agent.cfg.ShutdownGracePeriod)
+		err = r.parts.tearDown(ctx, r.agent.cfg.ShutdownGracePeriod)
 	}
 	r.parts.close()
 	return err
@@ -411,7 +414,7 @@ func (a *Agent) TearDown(ctx context.Context) error {
 		return err
 	}
 	defer p.close()
-	return p.pods.TearDown(ctx, a.cfg.ShutdownGracePeriod)
+	return p.tearDown(ctx, a.cfg.ShutdownGracePeriod)
 }
 
 func (a *Agent) listen(p *parts) (*server.Server, error) {

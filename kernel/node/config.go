@@ -25,6 +25,7 @@ import (
 	"pintle.dev/pintle/kernel/node/image/pullrecord"
 	"pintle.dev/pintle/kernel/node/listener"
 	"pintle.dev/pintle/kernel/node/nodestatus"
+	"pintle.dev/pintle/kernel/node/oomscore"
 	"pintle.dev/pintle/kernel/node/pleg"
 	"pintle.dev/pintle/kernel/node/timetable"
 )
@@ -65,6 +66,9 @@ type Config struct {
 	// all pods, where EnforceAllocatable is set. Default: nothing.
 	Reserved           corev1.ResourceList
 	EnforceAllocatable bool
+	// LeastOOMScore is the least score of a container for the out-of-memory killer. Default -997, that of Guaranteed pods
+	// where the runtime has -999.
+	LeastOOMScore int64
 	// Capacity replaces what is measured on the machine, by resource (hollow nodes).
 	Capacity corev1.ResourceList
 	// CgroupRoot is the parent of the pod cgroups ("kubepods" below it). Empty: no pod cgroups are made or named,
@@ -190,6 +194,7 @@ func (cfg Config) withDefaults() (Config, error) {
 	setDefault(&cfg.Address, "0.0.0.0")
 	setDefault(&cfg.ClusterDomain, "cluster.local")
 	setDefault(&cfg.MaxPods, 110)
+	setDefault(&cfg.LeastOOMScore, oomscore.Least(oomscore.Kubelet))
 	setDefault(&cfg.HostnameOverride, cfg.NodeName)
 	setDefault(&cfg.KubeletVersion, "v1.37.2-pintle")
 	setDefault(&cfg.LeaseDuration, 40*time.Second)

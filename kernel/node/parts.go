@@ -51,6 +51,7 @@ type parts struct {
 	imageGC       *image.Collector
 	gc            *gc.Collector
 	rotator       *logs.Rotator
+	cgroups       *cgroup.Manager // nil: none are kept
 }
 
 // build makes the parts; nothing of them runs but what Close of each ends.
@@ -144,13 +145,17 @@ func (a *Agent) build(ctx context.Context, services func() ([]*corev1.Service, e
 		if err != nil {
 			return nil, fmt.Errorf("node %s: %w", a.cfg.NodeName, err)
 		}
-		groups = g
+		if a.cfg.EnforceAllocatable {
+			g.SetLimits(p.reporter.PodLimits())
+		}
+		groups, p.cgroups = g, g
 	}
 	p.pods = pod.New(pod.Config{
 		LogDir: a.cfg.LogDir, Seccomp: container.SeccompProfiles{Dir: filepath.Join(a.cfg.RootDir, "seccomp"), Default: a.cfg.SeccompDefault},
 		SeccompWaived: a.cfg.SeccompWaived, DefaultHandler: a.cfg.DefaultRuntimeHandler,
 		Resolver: sandbox.Resolver{ClusterDNS: a.cfg.ClusterDNS, ClusterDomain: a.cfg.ClusterDomain, ResolvConf: a.cfg.ResolvConf, Simulated: a.cfg.SkipVolumes},
 		Resync:   a.cfg.ResyncPeriod, SkipVolumes: a.cfg.SkipVolumes,
+		LeastOOMScore: a.cfg.LeastOOMScore, HugePages: p.reporter.HugePageSizes(),
 		BackOff: a.cfg.CrashBackOff, MaxBackOff: a.cfg.MaxCrashBackOff,
 	}, pod.Deps{
 		Client: a.deps.Client, CRI: p.cri, Volumes: p.volumes, Images: p.images, Probes: p.probes, Status: p.status, Objects: p.objects,
@@ -184,4 +189,26 @@ func (p *parts) reconfigure(cfg Config) {
 	p.imageGC.SetPolicy(imagePolicy(cfg))
 	p.gc.SetPolicy(containerPolicy(cfg))
 	p.rotator.SetLimits(cfg.LogMaxSize, cfg.LogMaxFiles)
+}
+
+// enforcePeriod is how often limits of all pods are tried again that could not be set.
+const enforcePeriod = time.Minute
+
+// enforce sets the limits of all pods together, until that succeeds once. Later on they are set with each pod.
+func (p *parts) enforce(context.Context) time.Duration {
+	if err := p.cgroups.Enforce(); err != nil {
+		p.reporter.Event(corev1.EventTypeWarning, "FailedNodeAllocatableEnforcement", fmt.Sprintf("Failed to update Node Allocatable Limits: %v", err))
+		return enforcePeriod
+	}
+	p.reporter.Event(corev1.EventTypeNormal, "NodeAllocatableEnforced", "Updated Node Allocatable limit across pods")
+	return 0
+}
+
+// tearDown ends every pod of the node and removes the cgroup of all pods.
+func (p *parts) tearDown(ctx context.Context, grace time.Duration) error {
+	err := p.pods.TearDown(ctx, grace)
+	if p.cgroups != nil {
+		p.cgroups.Leave()
+	}
+	return err
 }

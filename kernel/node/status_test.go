@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -83,5 +84,18 @@ func TestReconfigure(t *testing.T) {
 	defer w.runtime.Unlock()
 	if w.runtime.Containers[first] != nil {
 		t.Error("the dead container is still there")
+	}
+}
+
+// TestLeastOOMScore: H5: where the runtime could not be protected, no container is more protected than it.
+func TestLeastOOMScore(t *testing.T) {
+	w := newWorld(t, func(cfg *Config) { cfg.LeastOOMScore = 2 })
+	w.create(newPod("p", func(p *corev1.Pod) {
+		all := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("10Mi")}
+		p.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: all, Limits: all}
+	}))
+	w.eventually("running", func() bool { return w.phase("p") == corev1.PodRunning })
+	if r := w.runtime.Find("p", "main").Config.Linux.Resources; r.OomScoreAdj != 2 {
+		t.Errorf("score %d", r.OomScoreAdj)
 	}
 }

@@ -23,6 +23,7 @@ type Manager struct {
 	root    string
 	mu      sync.Mutex // held while a class comes, goes or is weighed
 	parents map[types.UID]string
+	limits  Limits // of all pods together
 }
 
 // New finds the mounted hierarchies. root is a cgroup path such as "/" or "/pintle".
@@ -32,6 +33,49 @@ func New(root string) (*Manager, error) {
 		return nil, err
 	}
 	return &Manager{hierarchies: h, root: root, parents: map[types.UID]string{}}, nil
+}
+
+// SetLimits says what all pods together may have. It is set with the next pod, and by Enforce.
+func (m *Manager) SetLimits(l Limits) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.limits = l
+}
+
+// Enforce makes the cgroup of all pods with its limits. Pods that have more memory already keep a limit of v1 from being
+// set, which is an error.
+func (m *Manager) Enforce() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err := m.make(filepath.Join(m.root, kubepods)); err != nil {
+		return err
+	}
+	return m.enforce()
+}
+
+// enforce sets the limits of the cgroup of all pods, which is there. CPUs are a share and not a ceiling: pods may have
+// what others leave. The caller holds mu.
+func (m *Manager) enforce() error {
+	if m.limits == (Limits{}) {
+		return nil
+	}
+	p := filepath.Join(m.root, kubepods)
+	errs := []error{m.setShares(p, min(max(m.limits.MilliCPU*1024/1000, minShares), maxShares))}
+	set := func(controller, v1, v2 string, n int64) {
+		if n <= 0 {
+			return
+		}
+		mount, file := m.v1[controller], v1
+		if m.v2 != "" {
+			mount, file = m.v2, v2
+		}
+		if mount != "" {
+			errs = append(errs, write(filepath.Join(mount, p), file, strconv.FormatInt(n, 10)))
+		}
+	}
+	set("memory", "memory.limit_in_bytes", "memory.max", m.limits.MemoryBytes)
+	set("pids", "pids.max", "pids.max", m.limits.PIDs)
+	return errors.Join(errs...)
 }
 
 // Unified is what the runtime writes into each container's cgroup besides its limits, by file, on cgroup v2: a
@@ -62,6 +106,11 @@ func (m *Manager) Ensure(pod *corev1.Pod) (string, error) {
 		return p, nil
 	}
 	if err := m.make(p); err != nil {
+		return "", err
+	}
+	// The cgroup of all pods may just have been made. That pods have too much already is no reason to refuse one: the
+	// node's room is the scheduler's business and admission's.
+	if err := m.enforce(); err != nil && !errors.Is(err, syscall.EBUSY) {
 		return "", err
 	}
 	if err := errors.Join(m.limit(p, pod), m.weigh(class(pod))); err != nil {
@@ -146,6 +195,18 @@ func (m *Manager) Remove(uid types.UID) error {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.leave()
+	return errors.Join(append(errs, m.weigh(burstable))...)
+}
+
+// Leave removes the cgroups of the classes and of all pods where no pod is in them.
+func (m *Manager) Leave() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.leave()
+}
+
+func (m *Manager) leave() {
 	for _, mount := range m.all {
 		base := filepath.Join(mount, m.root, kubepods)
 		_ = os.Remove(filepath.Join(base, burstable))
@@ -155,7 +216,6 @@ func (m *Manager) Remove(uid types.UID) error {
 			_ = os.Remove(filepath.Join(mount, m.root))
 		}
 	}
-	return errors.Join(append(errs, m.weigh(burstable))...)
 }
 
 // killTree kills the processes below a cgroup directory and reports whether there were any.

@@ -247,3 +247,52 @@ func TestRemoveEndsStrays(t *testing.T) {
 		}
 	}
 }
+
+// TestLimitsOfAllPods: H5: what is reserved is out of reach of all pods together, on v2 and v1, also once their cgroup
+// was gone for a while.
+func TestLimitsOfAllPods(t *testing.T) {
+	limits := Limits{MemoryBytes: 3 << 30, MilliCPU: 1900, PIDs: 31000}
+	tr := tree{t, t.TempDir()}
+	tr.put("cgroup.controllers", "cpu memory pids")
+	m := tr.manager(unifiedMounts, "")
+	if err := m.Enforce(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(tr.dir, "r/kubepods/memory.max")); err == nil {
+		t.Error("a limit is set that nobody asked for")
+	}
+	m.SetLimits(limits)
+	if err := m.Enforce(); err != nil {
+		t.Fatal(err)
+	}
+	want := func() {
+		t.Helper()
+		tr.want("r/kubepods/memory.max", "3221225472")
+		tr.want("r/kubepods/pids.max", "31000")
+		tr.want("r/kubepods/cpu.weight", "75") // 1945 shares
+	}
+	want()
+	tr.forget("r/kubepods/*.max")
+	tr.forget("r/kubepods/cpu.weight")
+	if _, err := m.Ensure(newPod("g", "1", "1")); err != nil {
+		t.Fatal(err)
+	}
+	want()
+
+	tr = tree{t, t.TempDir()}
+	m = tr.manager("cgroup ROOT/cpu cgroup rw,cpu 0 0\ncgroup ROOT/memory cgroup rw,memory 0 0\ncgroup ROOT/pids cgroup rw,pids 0 0\n", "")
+	m.SetLimits(limits)
+	if err := m.Enforce(); err != nil {
+		t.Fatal(err)
+	}
+	tr.want("cpu/r/kubepods/cpu.shares", "1945")
+	tr.want("memory/r/kubepods/memory.limit_in_bytes", "3221225472")
+	tr.want("pids/r/kubepods/pids.max", "31000")
+	tr.forget("*/r/kubepods/*")
+	m.Leave()
+	for _, dir := range []string{"cpu", "memory", "pids"} {
+		if left, err := filepath.Glob(filepath.Join(tr.dir, dir, "*")); err != nil || len(left) > 0 {
+			t.Errorf("left: %v %v", left, err)
+		}
+	}
+}

@@ -1,6 +1,8 @@
 package container
 
 import (
+	"strconv"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	resourcehelper "k8s.io/component-helpers/resource"
@@ -125,4 +127,28 @@ func OOMScore(pod *corev1.Pod, c *corev1.Container, memoryCapacity int64) int64 
 		return 1000 + guaranteed
 	}
 	return min(score, bestEffort-1)
+}
+
+// HugePageLimits are what a container may have of huge pages, of each of the sizes that the machine has: what its limits
+// say, and otherwise nothing.
+func HugePageLimits(c *corev1.Container, sizes []int64) []*runtimeapi.HugepageLimit {
+	var out []*runtimeapi.HugepageLimit
+	for _, size := range sizes {
+		limit := c.Resources.Limits[corev1.ResourceName(corev1.ResourceHugePagesPrefix+resource.NewQuantity(size, resource.BinarySI).String())]
+		out = append(out, &runtimeapi.HugepageLimit{PageSize: HugePageName(size), Limit: uint64(limit.Value())})
+	}
+	return out
+}
+
+// HugePageName is the name of a size of huge pages in cgroups, such as 2MB or 1GB.
+func HugePageName(size int64) string {
+	for _, unit := range []struct {
+		name string
+		size int64
+	}{{"GB", 1 << 30}, {"MB", 1 << 20}} {
+		if size >= unit.size && size%unit.size == 0 {
+			return strconv.FormatInt(size/unit.size, 10) + unit.name
+		}
+	}
+	return strconv.FormatInt(size>>10, 10) + "KB"
 }

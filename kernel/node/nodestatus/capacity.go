@@ -1,13 +1,17 @@
 package nodestatus
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"pintle.dev/pintle/kernel/node/cgroup"
 )
 
 // hugePagesDirectory has a folder for each size of huge pages that the machine has.
@@ -116,4 +120,29 @@ func DefaultReservation(m Machine) corev1.ResourceList {
 		corev1.ResourceMemory: *resource.NewQuantity(memory, resource.BinarySI),
 		ResourcePID:           *resource.NewQuantity(1000, resource.DecimalSI),
 	}
+}
+
+// HugePageSizes are the sizes of huge pages of the machine, in bytes.
+func (r *Reporter) HugePageSizes() []int64 { return slices.Sorted(maps.Keys(r.machine.HugePages)) }
+
+// PodLimits are what the cgroup of all pods may have: the machine without what is reserved.
+func (r *Reporter) PodLimits() cgroup.Limits {
+	left := allocatable(corev1.ResourceList{
+		corev1.ResourceCPU:    *resource.NewMilliQuantity(int64(r.machine.CPUs)*1000, resource.DecimalSI),
+		corev1.ResourceMemory: *resource.NewQuantity(r.machine.Memory, resource.BinarySI),
+		ResourcePID:           *resource.NewQuantity(r.machine.PIDs, resource.DecimalSI),
+	}, r.cfg.Reserved)
+	pids := left[ResourcePID]
+	return cgroup.Limits{MemoryBytes: left.Memory().Value(), MilliCPU: left.Cpu().MilliValue(), PIDs: pids.Value()}
+}
+
+// maxPIDs is how many processes and threads the machine can have; 0: not known.
+func maxPIDs() int64 {
+	var least int64
+	for _, file := range []string{"/proc/sys/kernel/pid_max", "/proc/sys/kernel/threads-max"} {
+		if n, err := strconv.ParseInt(line(file), 10, 64); err == nil && n > 0 && (least == 0 || n < least) {
+			least = n
+		}
+	}
+	return least
 }

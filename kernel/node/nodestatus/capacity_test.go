@@ -108,3 +108,28 @@ func TestHugePages(t *testing.T) {
 		t.Errorf("resource %s", n)
 	}
 }
+
+// TestDefaultReservation: the machine keeps something for itself, and a small one not too much.
+func TestDefaultReservation(t *testing.T) {
+	for memory, want := range map[int64]string{512 << 20: "128Mi", 2 << 30: "256Mi", 8 << 30: "858993459", 256 << 30: "2Gi"} {
+		r := DefaultReservation(Machine{CPUs: 2, Memory: memory})
+		if got := r.Memory(); got.String() != want {
+			t.Errorf("of %d bytes %s are reserved, want %s", memory, got, want)
+		}
+		if r.Cpu().MilliValue() != 100 {
+			t.Errorf("CPU: %v", r.Cpu())
+		}
+	}
+	b := newBench(t, Config{Reserved: DefaultReservation(Measure())})
+	b.register()
+	s := b.read().Status
+	if s.Allocatable.Memory().Cmp(*s.Capacity.Memory()) >= 0 || s.Allocatable.Cpu().Cmp(*s.Capacity.Cpu()) >= 0 {
+		t.Errorf("allocatable %v, capacity %v", texts(s.Allocatable), texts(s.Capacity))
+	}
+	if _, ok := s.Allocatable[ResourcePID]; ok {
+		t.Error("process ids are a resource of the node")
+	}
+	if l := b.PodLimits(); l.MemoryBytes != s.Allocatable.Memory().Value() || l.MilliCPU != s.Allocatable.Cpu().MilliValue() || l.PIDs <= 0 {
+		t.Errorf("limits of all pods %+v", l)
+	}
+}

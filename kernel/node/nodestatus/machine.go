@@ -19,6 +19,7 @@ import (
 type Machine struct {
 	CPUs   int
 	Memory int64 // bytes
+	PIDs   int64 // most processes and threads; 0: not known
 	// HugePages are bytes of huge pages by the size of a page.
 	HugePages map[int64]int64
 	Info      corev1.NodeSystemInfo
@@ -26,7 +27,7 @@ type Machine struct {
 
 // Measure reads the machine; what can not be read stays empty.
 func Measure() Machine {
-	m := Machine{CPUs: runtime.NumCPU(), HugePages: hugePages(hugePagesDirectory)}
+	m := Machine{CPUs: runtime.NumCPU(), PIDs: maxPIDs(), HugePages: hugePages(hugePagesDirectory)}
 	m.Info.Architecture, m.Info.OperatingSystem = runtime.GOARCH, runtime.GOOS
 	if total, _, err := memory(); err == nil {
 		m.Memory = total

@@ -36,6 +36,10 @@ type Config struct {
 	DefaultHandler string        // CRI runtime handler without a RuntimeClass
 	Resync         time.Duration // most time between rounds of a pod
 	SkipVolumes    bool          // no files are made, nobody is connected to: the runtime runs no processes
+	// LeastOOMScore is the least score of a container for the out-of-memory killer.
+	LeastOOMScore int64
+	// HugePages are the sizes of huge pages that containers are limited in, in bytes.
+	HugePages []int64
 	// BackOff and MaxBackOff delay restarts of a container that keeps ending. Defaults 10 s, 300 s; ten minutes of
 	// running clear it.
 	BackOff, MaxBackOff time.Duration

@@ -240,6 +240,10 @@ func (m *Manager) start(ctx context.Context, e *entry, s *starting, c *corev1.Co
 		told(err.Error())
 		return 0, fail("CreateContainerConfigError", err.Error())
 	}
+	if r := config.GetLinux().GetResources(); r != nil {
+		r.OomScoreAdj = max(r.OomScoreAdj, m.cfg.LeastOOMScore)
+		r.HugepageLimits = container.HugePageLimits(c, m.cfg.HugePages)
+	}
 	if err := m.requireSeccomp(ctx, s, c, config); err != nil {
 		told(err.Error())
 		return 0, fail("CreateContainerError", err.Error())

@@ -106,6 +106,9 @@ func daemonConfig(l layout, c Config) []byte {
 	line("version = 3")
 	line("root = %q", l.root)
 	line("state = %q", l.state)
+	if mayLowerOOMScore() {
+		line("oom_score = -999") // the kubelet's, and its shims have one more: below every pod's
+	}
 	// NRI and tracing listen outside of our folders, and nothing uses them.
 	line("disabled_plugins = ['io.containerd.nri.v1.nri', 'io.containerd.tracing.processor.v1.otlp', 'io.containerd.internal.v1.tracing']")
 	line("[debug]")
