@@ -559,6 +559,13 @@ func TestAdmission(t *testing.T) {
 		p := w.get("big")
 		return p.Status.Phase == corev1.PodFailed && p.Status.Reason == "OutOfcpu"
 	})
+	no := false
+	w.create(newPod("users", func(p *corev1.Pod) { p.Spec.HostUsers = &no }))
+	w.eventually("users refused before anything of it is made", func() bool {
+		p := w.get("users")
+		return p.Status.Phase == corev1.PodFailed && p.Status.Reason == "UserNamespacesNotSupported" && w.hasEvent("Warning users UserNamespacesNotSupported: ") &&
+			w.runtime.Find("users", "main") == nil
+	})
 	// Clients show why it was refused, not that its containers are being created.
 	if p := w.get("big"); len(p.Status.ContainerStatuses) != 0 || conditionOf(p, corev1.PodReady) != nil || p.Status.StartTime == nil {
 		t.Errorf("status of a refused pod: %+v", p.Status)

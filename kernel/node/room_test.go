@@ -2,6 +2,7 @@ package node
 
 import (
 	"errors"
+	"log/slog"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -120,5 +121,34 @@ func TestNoSeccomp(t *testing.T) {
 				t.Error(strings.Join(w.events(), "\n"))
 			}
 		})
+	}
+}
+
+// TestEvictedForTheNode: 1.36: a pod that is ended for the node's sake carries the condition by which controllers know it.
+func TestEvictedForTheNode(t *testing.T) {
+	w := newWorld(t, nil)
+	w.create(newPod("p", nil))
+	w.eventually("running", func() bool { return w.phase("p") == corev1.PodRunning })
+	w.stop()
+	a, err := New(w.cfg, Deps{Client: w.client, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := a.Start(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := r.Stop(); err != nil {
+			t.Error(err)
+		}
+	}()
+	w.eventually("taken over", func() bool { return r.parts.pods.Known("uid-p") })
+	r.parts.pods.Evict("uid-p", "The node was low on resource: memory. ")
+	w.eventually("evicted", func() bool { return w.phase("p") == corev1.PodFailed })
+	s := w.get("p").Status
+	c := conditionOf(w.get("p"), corev1.DisruptionTarget)
+	if s.Reason != "Evicted" || c == nil || c.Status != corev1.ConditionTrue || c.Reason != corev1.PodReasonTerminationByKubelet || c.Message != s.Message {
+		t.Errorf("status %s %q, condition %+v", s.Reason, s.Message, c)
 	}
 }

@@ -39,6 +39,13 @@ func TestStorageLimits(t *testing.T) {
 			p.Spec.Volumes[0].EmptyDir.SizeLimit = nil
 			p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceEphemeralStorage: limit}
 		},
+		"sidecar": func(p *corev1.Pod) {
+			always := corev1.ContainerRestartPolicyAlways
+			side := *p.Spec.Containers[0].DeepCopy()
+			side.Name, side.RestartPolicy = "side", &always
+			side.Resources.Limits = corev1.ResourceList{corev1.ResourceEphemeralStorage: limit}
+			p.Spec.InitContainers = []corev1.Container{side}
+		},
 	} {
 		w.create(newPod(name, change))
 		w.eventually(name+" runs", func() bool { return w.phase(name) == corev1.PodRunning })
@@ -61,15 +68,22 @@ func TestStorageLimits(t *testing.T) {
 	fill(1<<20, scratch("critical")...)
 	fill(1<<20, scratch("sum")...)
 	fill(1<<20, "logs", "pods", "default_log_uid-log", "main", "0.log.old")
+	fill(1<<20, "logs", "pods", "default_sidecar_uid-sidecar", "side", "0.log.old")
 
 	for name, message := range map[string]string{
 		"volume": `Usage of EmptyDir volume "scratch" exceeds the limit "256Ki". `,
 		"log":    `Container main exceeded its local ephemeral storage limit "256Ki". `,
 		"sum":    `Pod ephemeral local storage usage exceeds the total limit of containers 256Ki. `,
+		// Of all containers together, where a sidecar alone has a limit.
+		"sidecar": `Pod ephemeral local storage usage exceeds the total limit of containers 256Ki. `,
 	} {
 		w.eventually(name+" is evicted", func() bool { return w.phase(name) == corev1.PodFailed })
 		if s := w.get(name).Status; s.Reason != "Evicted" || s.Message != message {
 			t.Errorf("%s: %s: %q, want %q", name, s.Reason, s.Message, message)
+		}
+		// As the kubelet has it: the pod's own fault is no disruption.
+		if c := conditionOf(w.get(name), corev1.DisruptionTarget); c != nil {
+			t.Errorf("%s: condition %+v", name, c)
 		}
 		w.eventually("event of "+name, func() bool { return w.hasEvent("Warning " + name + " Evicted: " + strings.TrimSpace(message)) })
 	}

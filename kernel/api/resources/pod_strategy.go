@@ -293,7 +293,8 @@ func mergeMatchLabelKeys(pod *corev1.Pod) {
 	}
 }
 
-// podQOS classes a pod by its requests and limits of CPU and memory.
+// podQOS classes a pod by its requests and limits of CPU and memory. A request that was not given is the limit by
+// default; one of zero is less than it.
 func podQOS(s *corev1.PodSpec) corev1.PodQOSClass {
 	lists := []corev1.ResourceRequirements{}
 	if s.Resources != nil && (len(s.Resources.Limits) > 0 || len(s.Resources.Requests) > 0) {
@@ -311,7 +312,7 @@ func podQOS(s *corev1.PodSpec) corev1.PodQOSClass {
 		for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
 			request, limit := lists[i].Requests[name], lists[i].Limits[name]
 			asked = asked || request.Sign() > 0 || limit.Sign() > 0
-			guaranteed = guaranteed && limit.Sign() > 0 && (request.IsZero() || request.Cmp(limit) == 0)
+			guaranteed = guaranteed && limit.Sign() > 0 && request.Cmp(limit) == 0
 		}
 	}
 	switch {

@@ -3,6 +3,7 @@ package container
 import (
 	"fmt"
 	"iter"
+	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -100,7 +101,8 @@ func Port(c *corev1.Container, port intstr.IntOrString) (int, error) {
 		}
 		if n == 0 {
 			// A number written as a string is allowed by the API.
-			if _, err := fmt.Sscanf(port.StrVal, "%d", &n); err != nil {
+			var err error
+			if n, err = strconv.Atoi(port.StrVal); err != nil {
 				return 0, fmt.Errorf("couldn't find port: %v", port.String())
 			}
 		}
@@ -112,7 +114,8 @@ func Port(c *corev1.Container, port intstr.IntOrString) (int, error) {
 }
 
 // QOS is the pod's quality of service class: Guaranteed when each container limits cpu and memory and requests the
-// same, BestEffort when nothing is requested, else Burstable. Init containers count.
+// same, BestEffort when nothing is requested, else Burstable. Init containers count. A request that was left out is
+// the limit by default; one of zero is less.
 func QOS(pod *corev1.Pod) corev1.PodQOSClass {
 	if pod.Status.QOSClass != "" {
 		return pod.Status.QOSClass
@@ -120,13 +123,13 @@ func QOS(pod *corev1.Pod) corev1.PodQOSClass {
 	guaranteed, any := true, false
 	check := func(r corev1.ResourceRequirements) {
 		for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
-			limit, hasLimit := r.Limits[name]
-			request, hasRequest := r.Requests[name]
-			hasLimit, hasRequest = hasLimit && !limit.IsZero(), hasRequest && !request.IsZero()
-			any = any || hasLimit || hasRequest
-			if !hasLimit || (hasRequest && limit.Cmp(request) != 0) {
-				guaranteed = false
+			limit := r.Limits[name]
+			request, has := r.Requests[name]
+			if !has {
+				request = limit
 			}
+			any = any || limit.Sign() > 0 || request.Sign() > 0
+			guaranteed = guaranteed && limit.Sign() > 0 && request.Cmp(limit) == 0
 		}
 	}
 	if pod.Spec.Resources != nil {

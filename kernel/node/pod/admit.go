@@ -114,6 +114,10 @@ func (a *admission) refuse(pod *corev1.Pod, node *corev1.Node) *end {
 	if pod.Spec.OS != nil && pod.Spec.OS.Name != corev1.Linux {
 		return &end{"PodOSNotSupported", "Failed to admit pod as the OS field doesn't match node OS"}
 	}
+	if pod.Spec.HostUsers != nil && !*pod.Spec.HostUsers {
+		// Its root would be the node's, of which the pod asked to be kept apart.
+		return &end{"UserNamespacesNotSupported", "Failed to admit pod as spec.hostUsers is false and the node agent has no user namespaces"}
+	}
 	if want := pod.Spec.NodeSelector[corev1.LabelOSStable]; want != "" && want != node.Labels[corev1.LabelOSStable] {
 		return &end{"PodOSSelectorNodeLabelDoesNotMatch", "Failed to admit pod as the `kubernetes.io/os` label doesn't match node label"}
 	}

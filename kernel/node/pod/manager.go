@@ -98,7 +98,7 @@ type entry struct {
 	mu      sync.Mutex
 	pod     *corev1.Pod
 	gone    bool
-	evicted string // why the pod has to go
+	evicted eviction
 
 	// The fields below belong to the pod's worker.
 	known       bool // the runtime was asked about the pod at least once
@@ -109,6 +109,7 @@ type entry struct {
 	terminated  bool
 	stopping    time.Time      // when stopping began
 	grace       *time.Duration // of containers, in place of the spec's
+	disrupted   string         // why the agent ends the pod for the node's sake
 	waiting     map[string]status.Waiting
 	messages    map[string]string // container id → termination message
 	volumesBad  bool

@@ -14,6 +14,7 @@ import (
 	resourcehelper "k8s.io/component-helpers/resource"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"pintle.dev/pintle/kernel/node/container"
 	"pintle.dev/pintle/kernel/node/sandbox"
 )
 
@@ -51,7 +52,8 @@ func (m *Manager) LimitStorage(ctx context.Context) error {
 		if err != nil {
 			errs = append(errs, fmt.Errorf("measure local storage of pod %s: %w", name(pod), err))
 		} else if message != "" {
-			m.evict(pod.UID, message)
+			// As the kubelet: over its own limits, a pod is no target of a disruption.
+			m.evict(pod.UID, eviction{message: message})
 		}
 	}
 	return errors.Join(errs...)
@@ -63,12 +65,8 @@ func limitsStorage(pod *corev1.Pod) bool {
 			return true
 		}
 	}
-	for i := range pod.Spec.Containers {
-		if !pod.Spec.Containers[i].Resources.Limits.StorageEphemeral().IsZero() {
-			return true
-		}
-	}
-	return false
+	_, ok := resourcehelper.PodLimits(pod, resourcehelper.PodResourcesOptions{})[corev1.ResourceEphemeralStorage]
+	return ok
 }
 
 // onDisk tells an emptyDir volume whose size nothing else bounds: one in
@@ -108,14 +106,13 @@ func (m *Manager) overStorage(ctx context.Context, pod *corev1.Pod, written map[
 	}
 	over := ""
 	running := m.running(pod.UID)
-	for i := range pod.Spec.Containers {
-		c := &pod.Spec.Containers[i]
+	for c := range container.All(pod) {
 		logs, err := diskUsage(ctx, filepath.Join(sandbox.LogDirectory(m.cfg.LogDir, pod.Namespace, pod.Name, pod.UID), c.Name))
 		if err != nil {
 			return "", err
 		}
 		used := logs + written[running[c.Name]]
-		if limit := c.Resources.Limits.StorageEphemeral(); over == "" && !limit.IsZero() && used > limit.Value() {
+		if limit := c.Resources.Limits.StorageEphemeral(); over == "" && !limit.IsZero() && !container.IsInit(pod, c.Name) && used > limit.Value() {
 			over = fmt.Sprintf("Container %s exceeded its local ephemeral storage limit %q. ", c.Name, limit.String())
 		}
 		total += used
@@ -127,8 +124,19 @@ func (m *Manager) overStorage(ctx context.Context, pod *corev1.Pod, written map[
 	return over, nil
 }
 
+// eviction is why a pod is to go.
+type eviction struct {
+	message    string
+	disruption bool // for the node's sake, not for what the pod did
+}
+
+// Evict ends a pod for the node's sake: it fails with a DisruptionTarget condition, and does not come back.
+func (m *Manager) Evict(uid types.UID, message string) {
+	m.evict(uid, eviction{message, true})
+}
+
 // evict ends a pod: it fails and does not come back.
-func (m *Manager) evict(uid types.UID, message string) {
+func (m *Manager) evict(uid types.UID, why eviction) {
 	m.mu.Lock()
 	e := m.entries[uid]
 	m.mu.Unlock()
@@ -136,13 +144,13 @@ func (m *Manager) evict(uid types.UID, message string) {
 		return
 	}
 	e.mu.Lock()
-	e.evicted = message
+	e.evicted = why
 	e.mu.Unlock()
 	m.pool.Interrupt(uid)
 }
 
 // eviction is why the pod is to go, if it is.
-func (e *entry) eviction() string {
+func (e *entry) eviction() eviction {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.evicted

@@ -60,10 +60,13 @@ func (m *Manager) sync(ctx context.Context, e *entry) time.Duration {
 		e.admitted = true
 	}
 	pod = m.settle(e, pod)
-	if message := e.eviction(); message != "" {
-		m.event(pod, "", corev1.EventTypeWarning, "Evicted", message)
+	if why := e.eviction(); why.message != "" {
+		m.event(pod, "", corev1.EventTypeWarning, "Evicted", why.message)
 		grace := evictionGrace
-		e.end, e.terminating, e.grace = &end{"Evicted", message}, true, &grace
+		e.end, e.terminating, e.grace = &end{"Evicted", why.message}, true, &grace
+		if why.disruption {
+			e.disrupted = why.message
+		}
 		return m.terminate(ctx, e, pod, gone, rt)
 	}
 	deadline, over := overdue(pod, m.previous(pod).StartTime, time.Now())
@@ -215,6 +218,7 @@ func (m *Manager) report(e *entry, pod *corev1.Pod, rt *cri.PodStatus) corev1.Po
 		Terminating: e.terminating,
 		Now:         time.Now(),
 		Unsettled:   map[string]bool{},
+		Disrupted:   e.disrupted,
 	}
 	if !e.terminating {
 		in.Resize = e.sizes.conditions()

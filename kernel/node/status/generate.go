@@ -40,6 +40,8 @@ type Input struct {
 	// resources yet, by name.
 	Resize    []corev1.PodCondition
 	Unsettled map[string]bool
+	// Disrupted is why the agent ends the pod for the node's sake; empty: it does not.
+	Disrupted string
 }
 
 // Generate computes the status.

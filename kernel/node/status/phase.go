@@ -26,13 +26,13 @@ func exit(s *corev1.ContainerStatus) (code int32, ended bool) {
 // phase sums the container states up: Pending until every init container is through and every main container was
 // created, Running while one runs or will run again, Succeeded or Failed when all ended for good.
 func phase(pod *corev1.Pod, all []corev1.ContainerStatus, isTerminal, mainStarted bool) corev1.PodPhase {
-	pending, initFailed := false, false
+	pending, pendingSidecar, initFailed := false, false, false
 	for i := range pod.Spec.InitContainers {
 		c := &pod.Spec.InitContainers[i]
 		s := findStatus(all, c.Name)
 		if container.IsSidecar(c) {
 			if s == nil || (s.State.Terminated == nil && s.LastTerminationState.Terminated == nil && (s.Started == nil || !*s.Started)) {
-				pending = true
+				pendingSidecar = true
 			}
 			continue
 		}
@@ -85,7 +85,9 @@ func phase(pod *corev1.Pod, all []corev1.ContainerStatus, isTerminal, mainStarte
 		return corev1.PodFailed
 	case isTerminal && running == 0:
 		return corev1.PodFailed
-	case pending && !mainStarted, waiting > 0:
+	// A sidecar that begins anew beside main containers holds nothing up; init containers that run again, in a sandbox
+	// that was remade, do.
+	case pending, pendingSidecar && !mainStarted, waiting > 0:
 		return corev1.PodPending
 	case running > 0 && unknown == 0:
 		return corev1.PodRunning
@@ -126,6 +128,9 @@ func (in *Input) conditions(s *corev1.PodStatus, all []corev1.ContainerStatus, r
 		return c.Type == corev1.PodResizePending || c.Type == corev1.PodResizeInProgress
 	})
 	s.Conditions = append(s.Conditions, in.Resize...)
+	if in.Disrupted != "" {
+		set(corev1.DisruptionTarget, true, corev1.PodReasonTerminationByKubelet, in.Disrupted)
+	}
 	set(corev1.PodReadyToStartContainers, rt.ReadySandbox() != nil && (pod.Spec.HostNetwork || len(rt.IPs) > 0), "", "")
 
 	// Initialized.

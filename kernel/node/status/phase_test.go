@@ -36,6 +36,7 @@ func TestGenerate(t *testing.T) {
 		{"init failed, again", "Always", "1", "w", "", false, corev1.PodPending, "ContainersNotReady", "ContainersNotInitialized"},
 		{"init failed for good", "Never", "1", "w", "", false, corev1.PodFailed, "PodFailed", "ContainersNotInitialized"},
 		{"init done", "Always", "0", "r", "", false, corev1.PodRunning, "true", "true"},
+		{"init runs again in a new sandbox", "Always", "r", "1", corev1.PodRunning, false, corev1.PodPending, "ContainersNotReady", "true"},
 		{"deleted while running", "Always", "", "143", "", true, corev1.PodFailed, "PodFailed", "true"},
 		{"deleted, ended well", "Always", "", "0", "", true, corev1.PodSucceeded, "PodCompleted", "true"},
 		{"stays failed", "Always", "", "r", corev1.PodFailed, false, corev1.PodFailed, "PodFailed", "true"},

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
@@ -163,6 +164,29 @@ func TestHostPathModes(t *testing.T) {
 			if info, err := os.Stat(at); err != nil || info.Mode() != c.want {
 				t.Errorf("%s: %v, %v; want %v", at, info.Mode(), err, c.want)
 			}
+		}
+	}
+}
+
+// TestMemorySize: a volume in memory never holds more than its own limit, its pod's, or what the node gives to pods.
+func TestMemorySize(t *testing.T) {
+	m := manager(t, &source{})
+	m.deps.Allocatable = func() corev1.ResourceList {
+		return corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Gi")}
+	}
+	for _, c := range []struct {
+		own, pod, want string
+	}{{"", "", "1Gi"}, {"2Gi", "", "1Gi"}, {"10Mi", "", "10Mi"}, {"", "100Mi", "100Mi"}, {"10Mi", "100Mi", "10Mi"}, {"200Mi", "100Mi", "100Mi"}} {
+		v, p := &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory}, pod()
+		if c.own != "" {
+			q := resource.MustParse(c.own)
+			v.SizeLimit = &q
+		}
+		if c.pod != "" {
+			p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse(c.pod)}
+		}
+		if want, got := resource.MustParse(c.want), m.memorySize(p, v); got != want.Value() {
+			t.Errorf("%+v: %d", c, got)
 		}
 	}
 }

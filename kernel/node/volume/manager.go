@@ -181,14 +181,7 @@ func (m *Manager) emptyDir(pod *corev1.Pod, v *corev1.Volume, dir string) error 
 			return err
 		}
 	case corev1.StorageMediumMemory:
-		var size int64
-		if v.EmptyDir.SizeLimit != nil {
-			size = v.EmptyDir.SizeLimit.Value()
-		}
-		if limit := container.PodResources(pod).MemoryLimitInBytes; limit > 0 && (size == 0 || limit < size) {
-			size = limit
-		}
-		if err := m.memoryDir(dir, size, 0o777); err != nil {
+		if err := m.memoryDir(dir, m.memorySize(pod, v.EmptyDir), 0o777); err != nil {
 			return err
 		}
 	default:
@@ -198,6 +191,24 @@ func (m *Manager) emptyDir(pod *corev1.Pod, v *corev1.Volume, dir string) error 
 		return setRootGroup(dir, *group)
 	}
 	return nil
+}
+
+// memorySize is how much a volume in memory may hold: its own limit, that of the pod, or what the node gives to pods,
+// whichever is least; 0 where nothing is known.
+func (m *Manager) memorySize(pod *corev1.Pod, v *corev1.EmptyDirVolumeSource) int64 {
+	var size int64
+	least := func(limit int64) {
+		if limit > 0 && (size == 0 || limit < size) {
+			size = limit
+		}
+	}
+	allocatable := m.deps.Allocatable()
+	least(allocatable.Memory().Value())
+	least(container.PodResources(pod).MemoryLimitInBytes)
+	if v.SizeLimit != nil {
+		least(v.SizeLimit.Value())
+	}
+	return size
 }
 
 // makeDir makes a directory with exactly that mode, whatever the umask.
