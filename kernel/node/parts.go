@@ -99,6 +99,7 @@ func (a *Agent) build(ctx context.Context, services func() ([]*corev1.Service, e
 	})
 	p.imageGC = image.NewCollector(imagePolicy(a.cfg), p.cri,
 		func(ctx context.Context) (image.FS, error) { return imageFS(ctx, p.cri) }, p.reporter.Event, a.deps.Logger)
+	p.imageGC.Mounted = func() []string { return p.pods.VolumeImages() }
 	p.probes = probe.New(probe.Deps{
 		Exec: func(ctx context.Context, id string, command []string, timeout time.Duration) (int, []byte, error) {
 			return pod.Exec(ctx, p.cri, id, command, timeout)

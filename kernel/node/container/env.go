@@ -2,7 +2,9 @@ package container
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,6 +13,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/validation"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"pintle.dev/pintle/kernel/node/envfile"
 )
 
 // Source gives the ConfigMaps and Secrets that a pod of this node refers to.
@@ -28,6 +32,8 @@ type EnvInput struct {
 	Allocatable corev1.ResourceList
 	// Skipped is told of envFrom keys that are no valid names: kind ConfigMap or Secret, its namespace/name, sorted keys.
 	Skipped func(kind, object string, keys []string)
+	// File reads a file of one of the pod's volumes; nil where there are no files.
+	File func(volume, path string) ([]byte, error)
 }
 
 // masterServices are injected in each namespace, whatever enableServiceLinks says.
@@ -176,8 +182,32 @@ func envValue(ctx context.Context, in *EnvInput, from *corev1.EnvVarSource, sour
 			return "", false, fmt.Errorf("couldn't find key %v in Secret %v/%v", ref.Key, in.Pod.Namespace, ref.Name)
 		}
 		return string(v), ok, nil
+	case from.FileKeyRef != nil:
+		return fileValue(in, from.FileKeyRef)
 	}
-	return "", false, fmt.Errorf("unsupported env source: the node agent of this release reads fields, resources, ConfigMaps and Secrets")
+	return "", false, fmt.Errorf("unsupported env source: the node agent of this release reads fields, resources, ConfigMaps, Secrets and files")
+}
+
+// fileValue reads a variable from a file that a container of the pod wrote.
+func fileValue(in *EnvInput, ref *corev1.FileKeySelector) (string, bool, error) {
+	if in.File == nil {
+		return "", false, nil
+	}
+	data, err := in.File(ref.VolumeName, ref.Path)
+	if errors.Is(err, fs.ErrNotExist) && optional(ref.Optional) {
+		return "", false, nil
+	}
+	if err != nil {
+		return "", false, fmt.Errorf("couldn't read env file %q of volume %q: %w", ref.Path, ref.VolumeName, err)
+	}
+	value, err := envfile.Lookup(string(data), ref.Key)
+	if err != nil {
+		return "", false, fmt.Errorf("couldn't parse env file %q of volume %q: %w", ref.Path, ref.VolumeName, err)
+	}
+	if value == "" && !optional(ref.Optional) {
+		return "", false, fmt.Errorf("environment variable key %q not found in file %q of volume %q", ref.Key, ref.Path, ref.VolumeName)
+	}
+	return value, value != "", nil
 }
 
 func optional(b *bool) bool { return b != nil && *b }

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/distribution/reference"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -36,6 +37,8 @@ type Collector struct {
 	nodeEvent func(eventType, reason, message string)
 	logger    *slog.Logger
 	now       func() time.Time
+	// Mounted lists the images that volumes of pods show, by reference; nil: none.
+	Mounted func() []string
 
 	mu      sync.Mutex
 	policy  GCPolicy
@@ -85,6 +88,14 @@ func (c *Collector) Scan(ctx context.Context, mark time.Time) error {
 		used.Insert(ct.ImageRef, ct.ImageId)
 		if ct.Image != nil {
 			used.Insert(ct.Image.Image)
+		}
+	}
+	if c.Mounted != nil {
+		for _, ref := range c.Mounted() {
+			used.Insert(ref)
+			if named, err := reference.ParseNormalizedNamed(ref); err == nil {
+				used.Insert(reference.TagNameOnly(named).String())
+			}
 		}
 	}
 	c.mu.Lock()

@@ -223,6 +223,8 @@ func TestImageGC(t *testing.T) {
 			gc := NewCollector(GCPolicy{High: 85, Low: 80, MinAge: 2 * time.Minute}, client, func(context.Context) (FS, error) { return c.fs, nil },
 				func(_, reason, _ string) { event = reason }, slog.New(slog.DiscardHandler))
 			gc.now = func() time.Time { return now }
+			r.AddImage("docker.io/library/files:latest")
+			gc.Mounted = func() []string { return []string{"files"} }
 			r.AddImage("used")
 			r.AddImage("old")
 			r.Containers["c"] = &critest.Container{ID: "c", Config: &runtimeapi.ContainerConfig{Metadata: &runtimeapi.ContainerMetadata{}}, Status: &runtimeapi.ContainerStatus{ImageRef: "sha256:used", Image: &runtimeapi.ImageSpec{Image: "used"}}}

@@ -267,6 +267,19 @@ func (m *Manager) List() []*corev1.Pod {
 	return out
 }
 
+// VolumeImages are the references of the images that volumes of pods show.
+func (m *Manager) VolumeImages() []string {
+	var out []string
+	for _, pod := range m.List() {
+		for i := range pod.Spec.Volumes {
+			if img := pod.Spec.Volumes[i].Image; img != nil {
+				out = append(out, img.Reference)
+			}
+		}
+	}
+	return out
+}
+
 // Find is the pod of that name, or nil.
 func (m *Manager) Find(namespace, name string) *corev1.Pod {
 	for _, pod := range m.List() {

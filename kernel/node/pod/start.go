@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -235,7 +236,16 @@ func (m *Manager) start(ctx context.Context, e *entry, s *starting, c *corev1.Co
 		told(string(ie.Reason))
 		return 0, fail(string(ie.Reason), ie.Message)
 	}
-	config, err := m.containerConfig(ctx, s, c, img)
+	images, err := m.imageVolumes(ctx, s, c)
+	if err != nil {
+		var ie *image.Error
+		if !errors.As(err, &ie) {
+			ie = &image.Error{Reason: image.ReasonPull, Message: err.Error()}
+		}
+		told(string(ie.Reason))
+		return 0, fail(string(ie.Reason), ie.Message)
+	}
+	config, err := m.containerConfig(ctx, s, c, img, images)
 	if err != nil {
 		told(err.Error())
 		return 0, fail("CreateContainerConfigError", err.Error())
@@ -280,7 +290,27 @@ func (m *Manager) start(ctx context.Context, e *entry, s *starting, c *corev1.Co
 	return 0, nil
 }
 
-func (m *Manager) containerConfig(ctx context.Context, s *starting, c *corev1.Container, img *image.Image) (*runtimeapi.ContainerConfig, error) {
+// imageVolumes brings the images of the volumes that a container mounts to the node, by volume.
+func (m *Manager) imageVolumes(ctx context.Context, s *starting, c *corev1.Container) (map[string]*runtimeapi.ImageSpec, error) {
+	var out map[string]*runtimeapi.ImageSpec
+	for i := range s.pod.Spec.Volumes {
+		v := &s.pod.Spec.Volumes[i]
+		if v.Image == nil || out[v.Name] != nil || !slices.ContainsFunc(c.VolumeMounts, func(vm corev1.VolumeMount) bool { return vm.Name == v.Name }) {
+			continue
+		}
+		img, err := m.deps.Images.Ensure(ctx, s.pod, &corev1.Container{Name: c.Name, Image: v.Image.Reference, ImagePullPolicy: v.Image.PullPolicy}, s.secrets, s.config)
+		if err != nil {
+			return nil, err
+		}
+		if out == nil {
+			out = map[string]*runtimeapi.ImageSpec{}
+		}
+		out[v.Name] = &runtimeapi.ImageSpec{Image: img.Ref, UserSpecifiedImage: v.Image.Reference, Annotations: s.pod.Annotations}
+	}
+	return out, nil
+}
+
+func (m *Manager) containerConfig(ctx context.Context, s *starting, c *corev1.Container, img *image.Image, images map[string]*runtimeapi.ImageSpec) (*runtimeapi.ContainerConfig, error) {
 	services, err := m.deps.Services()
 	if err != nil {
 		return nil, fmt.Errorf("list services: %w", err)
@@ -290,10 +320,15 @@ func (m *Manager) containerConfig(ctx context.Context, s *starting, c *corev1.Co
 	if s.pod.Spec.HostNetwork {
 		ips = hostIPs
 	}
+	var files func(volume, path string) ([]byte, error)
+	if !m.cfg.SkipVolumes {
+		files = func(volume, path string) ([]byte, error) { return m.deps.Volumes.ReadFile(s.pod, volume, path) }
+	}
 	env, values, err := container.Env(ctx, container.EnvInput{
 		Pod: s.pod, Container: c, Services: services,
 		Addresses:   container.Addresses{PodIPs: ips, HostIPs: hostIPs},
 		Allocatable: m.allocatable(),
+		File:        files,
 		Skipped: func(kind, object string, keys []string) {
 			m.event(s.pod, "", corev1.EventTypeWarning, "InvalidEnvironmentVariableNames",
 				fmt.Sprintf("Keys [%s] from the EnvFrom %s %s were skipped since they are considered invalid environment variable names.", strings.Join(keys, ", "), strings.ToLower(kind), object))
@@ -305,7 +340,7 @@ func (m *Manager) containerConfig(ctx context.Context, s *starting, c *corev1.Co
 	var mounts []*runtimeapi.Mount
 	if !m.cfg.SkipVolumes {
 		host, domain := sandbox.Hostname(s.pod, m.cfg.Resolver.ClusterDomain)
-		if mounts, err = m.deps.Volumes.Mounts(volume.ContainerInput{Pod: s.pod, Container: c, Env: values, PodIPs: s.ips, Host: host, Domain: domain}); err != nil {
+		if mounts, err = m.deps.Volumes.Mounts(volume.ContainerInput{Pod: s.pod, Container: c, Env: values, Images: images, PodIPs: s.ips, Host: host, Domain: domain}); err != nil {
 			return nil, err
 		}
 	}

@@ -24,7 +24,9 @@ type ContainerInput struct {
 	Pod       *corev1.Pod
 	Container *corev1.Container
 	Env       map[string]string // for subPathExpr
-	PodIPs    []string
+	// Images are those of the pod's image volumes, by volume.
+	Images map[string]*runtimeapi.ImageSpec
+	PodIPs []string
 	// Host and Domain are the pod's host name and domain, for its hosts file.
 	Host, Domain string
 }
@@ -77,6 +79,10 @@ func (m *Manager) volumeMount(in ContainerInput, index int, vm *corev1.VolumeMou
 	if v == nil {
 		return nil, fmt.Errorf("cannot find volume %q to mount into container %q", vm.Name, in.Container.Name)
 	}
+	target := vm.MountPath
+	if !filepath.IsAbs(target) {
+		target = filepath.Join("/", target)
+	}
 	host, masks := m.Path(in.Pod, v), []string(nil)
 	sub := vm.SubPath
 	if vm.SubPathExpr != "" {
@@ -99,9 +105,11 @@ func (m *Manager) volumeMount(in ContainerInput, index int, vm *corev1.VolumeMou
 		if path.Clean("/"+sub) == "/" || strings.Contains("/"+sub+"/", "/../") {
 			return nil, fmt.Errorf("unable to provision SubPath `%s`: must not contain '..'", sub)
 		}
-		var err error
-		if host, masks, err = m.subPath(in, index, v, host, sub); err != nil {
-			return nil, fmt.Errorf("failed to prepare subPath for volumeMount %q of container %q: %w", vm.Name, in.Container.Name, err)
+		if v.Image == nil {
+			var err error
+			if host, masks, err = m.subPath(in, index, v, host, sub); err != nil {
+				return nil, fmt.Errorf("failed to prepare subPath for volumeMount %q of container %q: %w", vm.Name, in.Container.Name, err)
+			}
 		}
 	} else if v.HostPath != nil {
 		var err error
@@ -109,9 +117,12 @@ func (m *Manager) volumeMount(in ContainerInput, index int, vm *corev1.VolumeMou
 			return nil, fmt.Errorf("failed to prepare volumeMount %q of container %q: %w", vm.Name, in.Container.Name, err)
 		}
 	}
-	target := vm.MountPath
-	if !filepath.IsAbs(target) {
-		target = filepath.Join("/", target)
+	if v.Image != nil {
+		image := in.Images[v.Name]
+		if image == nil {
+			return nil, fmt.Errorf("image of volume %q is not on the node", v.Name)
+		}
+		return []*runtimeapi.Mount{{ContainerPath: target, Image: image, ImageSubPath: sub, Readonly: true, SelinuxRelabel: true}}, nil
 	}
 	propagation := runtimeapi.MountPropagation_PROPAGATION_PRIVATE
 	if vm.MountPropagation != nil {

@@ -190,3 +190,52 @@ func TestMemorySize(t *testing.T) {
 		}
 	}
 }
+
+// TestReadFile: what a container puts in the place of a file neither holds the agent up nor leads it elsewhere.
+func TestReadFile(t *testing.T) {
+	m := manager(t, &source{})
+	p := pod(corev1.Volume{Name: "v", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}, hostPath("/etc", ""))
+	p.Spec.Volumes[1].Name = "host"
+	if err := m.Mount(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	dir := m.Path(p, &p.Spec.Volumes[0])
+	for name, place := range map[string]func(path string) error{
+		"good":  func(path string) error { return os.WriteFile(path, []byte("A='1'"), 0o600) },
+		"large": func(path string) error { return os.WriteFile(path, make([]byte, maxFile+1), 0o600) },
+		"pipe":  func(path string) error { return syscall.Mkfifo(path, 0o600) },
+		"dir":   func(path string) error { return os.Mkdir(path, 0o700) },
+		"out":   func(path string) error { return os.Symlink("/etc/passwd", path) },
+		"up":    func(path string) error { return os.Symlink("../../../../../../../etc/passwd", path) },
+		"link":  func(path string) error { return os.Symlink("good", path) },
+	} {
+		if err := place(filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		volume, path, want string // of the content, or of the error
+		ok                 bool
+	}{
+		{"v", "good", "A='1'", true},
+		{"v", "link", "A='1'", true},
+		{"v", "none", "no such file", false},
+		{"v", "large", "larger than", false},
+		{"v", "pipe", "not a regular file", false},
+		{"v", "dir", "not a regular file", false},
+		{"v", "out", "escapes", false},
+		{"v", "up", "escapes", false},
+		{"v", "../../../../etc/passwd", "escapes", false},
+		{"host", "passwd", "no emptyDir", false},
+		{"w", "good", "cannot find volume", false},
+	} {
+		data, err := m.ReadFile(p, c.volume, c.path)
+		got := string(data)
+		if err != nil {
+			got = err.Error()
+		}
+		if (err == nil) != c.ok || !strings.Contains(got, c.want) {
+			t.Errorf("%s of %s: %q, want %q", c.path, c.volume, got, c.want)
+		}
+	}
+}

@@ -130,6 +130,8 @@ func (m *Manager) mount(ctx context.Context, pod *corev1.Pod, v *corev1.Volume) 
 			return err
 		}
 		return checkHostPath(v.HostPath)
+	case v.Image != nil:
+		return nil // the runtime mounts it into each container
 	case v.EmptyDir != nil:
 		return m.emptyDir(pod, v, dir)
 	case v.ConfigMap != nil, v.Secret != nil, v.DownwardAPI != nil, v.Projected != nil:
@@ -154,7 +156,7 @@ func (m *Manager) mount(ctx context.Context, pod *corev1.Pod, v *corev1.Volume) 
 		})
 		return err
 	}
-	return fmt.Errorf("%s: this release of the node agent mounts emptyDir, hostPath, configMap, secret, downwardAPI and projected volumes only", describe(v))
+	return fmt.Errorf("%s: this release of the node agent mounts emptyDir, hostPath, configMap, secret, downwardAPI, projected and image volumes only", describe(v))
 }
 
 // describe names the kind of a volume that is refused.
@@ -168,8 +170,6 @@ func describe(v *corev1.Volume) string {
 		return "nfs"
 	case v.Ephemeral != nil:
 		return "ephemeral"
-	case v.Image != nil:
-		return "image"
 	}
 	return "unsupported volume type"
 }
