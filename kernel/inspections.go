@@ -23,6 +23,8 @@ import (
 func (k *Kernel) registerInspections() {
 	k.inspect.Get("explain/namespaces/{namespace}/pods/{name}", k.explain)
 	inspect.Post(k.inspect, "simulate", k.simulate)
+	inspect.Post(k.inspect, "installations/try", k.tryInstallation)
+	inspect.Post(k.inspect, "installations/load", k.loadInstallation)
 	k.inspect.Get("plugins/{name}/diff", k.diff)
 	k.inspect.Stream("plugins/{name}/logs", "application/x-ndjson", k.logs)
 	k.inspect.Get("policy", func(*http.Request) (any, error) { return k.host.Choosing(), nil })

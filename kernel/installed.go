@@ -65,7 +65,7 @@ func (k *Kernel) addInstalled(out *plugin.Config) {
 // loaded at once.
 func (k *Kernel) watchLock(ctx context.Context) error {
 	file := k.config().Plugins.LockFile
-	err := config.WatchFile(ctx, file, 0, k.log, func([]byte) { k.relock() })
+	err := config.WatchFile(ctx, file, 0, k.log, func([]byte) { _ = k.relock() }) // it has told
 	if err != nil {
 		k.log.Warn("plugin bundles that are installed from now on are loaded at the next start", "error", err)
 		<-ctx.Done()
@@ -73,27 +73,29 @@ func (k *Kernel) watchLock(ctx context.Context) error {
 	return nil
 }
 
-func (k *Kernel) relock() {
+// relock loads what the lock file names now; the error is told.
+func (k *Kernel) relock() error {
 	k.hostMu.Lock()
 	defer k.hostMu.Unlock()
 	next, err := k.catalog.Lock()
 	if err != nil {
 		k.log.Error("installed plugin bundles not loaded; the former ones stay in force", "error", err)
-		return
+		return err
 	}
 	k.mu.Lock()
 	before := k.installed
 	k.mu.Unlock()
 	if next.Same(before) {
-		return
+		return nil
 	}
 	k.setInstalled(next)
 	if err := k.host.Reconfigure(k.hostConfig(k.config())); err != nil {
 		k.setInstalled(before)
 		k.log.Error("installed plugin bundles not loaded; the former ones stay in force", "error", err)
-		return
+		return err
 	}
 	k.log.Info("installed plugin bundles loaded", "bundles", next.Names(), "plugins", k.pluginSummary())
+	return nil
 }
 
 func (k *Kernel) setInstalled(l *catalog.Lock) {

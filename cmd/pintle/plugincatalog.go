@@ -155,7 +155,8 @@ func newPluginInstallCommand() *cobra.Command {
 		Short: "Install a plugin bundle from a folder, a tarball or a registry",
 		Long: `Install a plugin bundle: it is checked, compiled, put into the catalog, a folder
 named by its digest, and pinned in the lock file. A kernel that runs on the
-data directory loads it at once. Its plugins are not in use before the
+data directory tries it first, and loads it at once; what it refuses is not
+installed. Its plugins are not in use before the
 configuration or their Plugin objects say so. Installed over another version of
 the same bundle, it takes that one's place while the kernel runs, and the
 former stays for a rollback; with --beside it is only there, for pintle plugin
@@ -209,6 +210,9 @@ Nothing of a package is run to install it.`,
 					return nil
 				}
 				return output.print(cmd.OutOrStdout(), orEmpty(list), func(w io.Writer) { installedTable(w, output.wide(), list...) })
+			}
+			if err := enable.withKernel(&o, data); err != nil {
+				return err
 			}
 			got, err := c.Install(ctx, args[0], o)
 			bar.done()

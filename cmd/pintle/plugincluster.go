@@ -107,6 +107,9 @@ func (f *changeFlags) run(cmd *cobra.Command, name string, change func(*v1alpha1
 	if err != nil {
 		return clusterCode("plugin "+cmd.Name(), err)
 	}
+	if f.wait {
+		notReady(o)
+	}
 	return f.output.print(cmd.OutOrStdout(), o, func(w io.Writer) {
 		text := "written"
 		if f.wait {

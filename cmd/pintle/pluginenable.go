@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/utils/ptr"
 
 	"pintle.dev/pintle/kernel/catalog"
 	"pintle.dev/pintle/kernel/plugin/operate"
@@ -28,7 +29,7 @@ func (f *enableFlags) register(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&f.on, "enable", false, "switch its plugins on in the running kernel, and wait until they are in force")
 	cmd.Flags().StringArrayVar(&f.profiles, "profile", nil, "with --enable: scheduler profile (its schedulerName) to use them in; may be repeated; default: the first")
 	cmd.Flags().Int64Var(&f.weight, "weight", 0, "with --enable: factor of the scores of its priorities")
-	cmd.Flags().DurationVar(&f.timeout, "timeout", time.Minute, "with --enable: how long to wait at most")
+	cmd.Flags().DurationVar(&f.timeout, "timeout", time.Minute, "how long to wait for a running kernel at most")
 	cmd.MarkFlagsMutuallyExclusive("enable", "beside")
 	completeFlag(cmd, "profile", func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 		data := ""
@@ -86,23 +87,37 @@ func (f *enableFlags) enableOne(ctx context.Context, client *operate.Client, got
 		if o.Spec.Kind == v1alpha1.PluginKindPriority {
 			weight = f.weight
 		}
+		if o.Spec.Version != "" && o.Spec.Version != got.Version {
+			o.Spec.Version, o.Spec.Digest = got.Version, "" // an earlier upgrade named another
+		}
 		return operate.Enable(profiles, weight)(o)
 	})
 	if err != nil {
 		return err
 	}
-	_, err = client.Await(ctx, o, nil)
+	if o, err = client.Await(ctx, o, nil); err == nil {
+		bar.done()
+		notReady(o)
+	}
 	return err
 }
 
-// awaitLoaded waits until the host has made a plugin's object for a version.
+// notReady tells of a plugin that is in force and does not answer yet.
+func notReady(o *v1alpha1.Plugin) {
+	if ptr.Deref(o.Spec.Enabled, true) && o.Status.State != v1alpha1.PluginStateReady {
+		fmt.Fprintf(os.Stderr, "%s is in force, and %s: %s\n", o.Name, o.Status.State, o.Status.Message)
+	}
+}
+
+// awaitLoaded waits until the host has made a plugin's object: of the version, unless
+// the object names another.
 func awaitLoaded(ctx context.Context, client *operate.Client, got *catalog.Installed, name string) error {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {
 		o, err := client.Get(ctx, name)
 		switch {
-		case err == nil && o.Spec.Bundle == got.Name && o.Status.Version == got.Version:
+		case err == nil && o.Spec.Bundle == got.Name && (o.Status.Version == got.Version || o.Spec.Version != "" && o.Spec.Version != got.Version):
 			return nil
 		case err != nil && !apierrors.IsNotFound(err) && ctx.Err() == nil:
 			return err

@@ -23,6 +23,10 @@ type InstallOptions struct {
 	Beside bool
 	// Digest, if not empty, is the only bundle that is taken.
 	Digest string
+	// Try is asked about a bundle when it is in the catalog and the lock does not
+	// name it yet; an error ends the installation. Loaded is asked when the lock
+	// names it; an error takes that back. Nil: nobody is asked.
+	Try, Loaded func(context.Context, *Installed) error
 }
 
 // Installed is what an installation did.
@@ -51,14 +55,27 @@ func (c *Catalog) Install(ctx context.Context, source string, o InstallOptions) 
 	if err != nil {
 		return nil, err
 	}
+	if o.Try != nil && !o.Beside {
+		if err := o.Try(ctx, out); err != nil {
+			return nil, err
+		}
+	}
+	var before *Locked
 	err = changeLock(c.cfg.LockFile, func(l *Lock) error {
+		before = l.former(out.Name)
 		if b := l.Bundle(out.Name); b != nil && b.Version.Digest != out.Digest && !o.Beside {
 			out.Previous = b.Version.Version
 		}
 		l.put(out.Name, version, o.Beside)
 		return nil
 	})
-	return out, err
+	if err == nil && !o.Beside {
+		err = c.confirm(ctx, out, before, o.Loaded)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
 }
 
 // Restore installs what the lock file names and the catalog lacks.

@@ -59,6 +59,9 @@ type Host struct {
 	plan *plan
 	// failed are the installed builds that could not be started.
 	failed failures
+	// former are the builds of installed bundles that ran when the last kernel ended,
+	// where what is installed could not be started.
+	former map[string][]v1alpha1.PluginVersion
 	// retiring are units that were replaced and have not ended.
 	retiring []*unit
 	// previous are the versions that ran before, by bundle, the last one first.
@@ -82,7 +85,7 @@ func New(cfg Config, deps Deps) (*Host, error) {
 	h := &Host{
 		deps: deps, log: deps.Log, sources: map[string]*Source{},
 		ready: make(chan struct{}), poke: make(chan struct{}, 1), settled: make(chan struct{}),
-		previous: map[string][]v1alpha1.PluginVersion{}, failed: failures{},
+		previous: map[string][]v1alpha1.PluginVersion{}, failed: failures{}, former: map[string][]v1alpha1.PluginVersion{},
 	}
 	h.objects.init()
 	cfg.defaults()

@@ -20,11 +20,12 @@ import (
 // plan, and its Plugin objects say why.
 type unusable struct {
 	name, reason string
+	fault        error
 	manifest     *Manifest // nil: it cannot be read
 }
 
 func newBroken(u *unit, name string, err error) *unusable {
-	b := &unusable{name: name, reason: err.Error() + "; pintle plugin remove " + name + " takes it away"}
+	b := &unusable{name: name, fault: err, reason: err.Error() + "; pintle plugin remove " + name + " takes it away"}
 	if u != nil {
 		b.manifest = u.bundle.Manifest
 	}
@@ -68,13 +69,6 @@ func (h *Host) setAside(p *plan) bool {
 	return some
 }
 
-// Retry has the builds of a bundle that could not be started tried again.
-func (h *Host) Retry(bundle string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	maps.DeleteFunc(h.failed, func(_ string, f failure) bool { return f.bundle == bundle })
-}
-
 // Fault returns why an installed bundle is not used, or not as it is installed.
 func (h *Host) Fault(bundle string) error {
 	p := h.present()
@@ -115,13 +109,20 @@ func (h *Host) installedUnit(cfg *Config, bc *BundleConfig, old []*unit) (u *uni
 	if err == nil {
 		return u, nil, nil
 	}
+	// What is in force, or ran when the last kernel ended.
+	var builds []v1alpha1.PluginVersion
 	for _, o := range old {
-		if o.bundle.Manifest.Name != bc.Name || o.hopeless() != nil {
-			continue
+		if o.bundle.Manifest.Name == bc.Name && o.hopeless() == nil {
+			builds = append(builds, v1alpha1.PluginVersion{Version: o.bundle.Manifest.Version, Digest: o.digest})
 		}
+	}
+	h.mu.Lock()
+	builds = append(builds, h.former[bc.Name]...)
+	h.mu.Unlock()
+	for _, v := range builds {
 		pinned := *bc
-		pinned.Transport, pinned.Version, pinned.Digest = o.transport, o.bundle.Manifest.Version, o.digest
-		if kept, keptErr := h.resolveUnit(cfg, pinned); keptErr == nil && h.unfit(kept) == nil {
+		pinned.Transport, pinned.Version, pinned.Digest, pinned.Directory = "", v.Version, v.Digest, ""
+		if kept, keptErr := h.resolveUnit(cfg, pinned); keptErr == nil && kept.digest == kept.artifact.Digest && h.unfit(kept) == nil {
 			*bc = pinned
 			return kept, err, nil
 		}
@@ -141,7 +142,13 @@ func (p *plan) configured(u *unit) bool {
 
 // formerBuilds are the builds of a bundle that ran before, by its objects, without
 // the one that failed; the last one first.
-func formerBuilds(u *unit, asking map[string]*v1alpha1.Plugin) []v1alpha1.PluginVersion {
+func (p *plan) formerBuilds(u *unit) []v1alpha1.PluginVersion {
+	asking := map[string]*v1alpha1.Plugin{}
+	for _, e := range u.bundle.Manifest.Plugins {
+		if o := p.wishes.objects[e.Name]; o != nil && o.Spec.Bundle == u.bundle.Manifest.Name {
+			asking[e.Name] = o
+		}
+	}
 	var out []v1alpha1.PluginVersion
 	add := func(v v1alpha1.PluginVersion) {
 		is := v.Version == u.bundle.Manifest.Version && v.Digest == u.digest
@@ -195,17 +202,27 @@ func (h *Host) withoutFailed(ctx context.Context, p *plan, fault error) (*plan, 
 			name := u.bundle.Manifest.Name
 			asking := p.asking(u)
 			if _, known := former[name]; !known {
-				former[name] = formerBuilds(u, asking)
+				former[name] = p.formerBuilds(u)
 				for _, e := range u.bundle.Manifest.Plugins {
 					if o := asking[e.Name]; o != nil {
 						refusals[e.Name] = &refusal{reason: reasonStartFailed, message: failed.Error(), again: p.configs[u].Installed}
 						changes = append(changes, change{name: e.Name, now: o})
 					}
 				}
+				if p.configs[u].Installed {
+					h.mu.Lock()
+					h.former[name] = former[name]
+					h.mu.Unlock()
+				}
 			}
-			if next := h.useFormer(p, w, name, former); next != nil {
-				w = next
+			if p.configs[u].Installed && h.setAside(&plan{units: []*unit{u}, configs: p.configs}) && h.keeps(p, w, name) {
 				continue
+			}
+			if !p.configs[u].Installed {
+				if next := h.useFormer(p, w, name, former); next != nil {
+					w = next
+					continue
+				}
 			}
 			switch {
 			case len(asking) == 0 && !p.configs[u].Installed:
@@ -217,7 +234,6 @@ func (h *Host) withoutFailed(ctx context.Context, p *plan, fault error) (*plan, 
 				delete(w.objects, plugin)
 			}
 			delete(w.wide, name)
-			h.setAside(&plan{units: []*unit{u}, configs: p.configs})
 		}
 		next, err := h.newPlan(p.base, w, p.healthy())
 		if err != nil {
@@ -242,6 +258,13 @@ func (h *Host) withoutFailed(ctx context.Context, p *plan, fault error) (*plan, 
 		h.settleObjects(changes, refusals)
 	}
 	return p, nil
+}
+
+// keeps reports whether a build of an installed bundle takes the place of one that was
+// set aside.
+func (h *Host) keeps(p *plan, w *wishes, bundle string) bool {
+	next, err := h.newPlan(p.base, w, p.healthy())
+	return err == nil && next.held[bundle] != nil
 }
 
 // asking are the objects that ask something else of a unit than the configuration.
@@ -360,4 +383,16 @@ func (p *plan) shows(name string, o *v1alpha1.Plugin) bool {
 	}
 	_, is := p.brokenObject(b)[name]
 	return is
+}
+
+// unheld finds changes that name a version which a plan has another build for.
+func (p *plan) unheld(changes []change) error {
+	for _, c := range changes {
+		if c.now != nil && c.now.Spec.Version != "" {
+			if held := p.held[c.now.Spec.Bundle]; held != nil {
+				return held
+			}
+		}
+	}
+	return nil
 }

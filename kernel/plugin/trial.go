@@ -144,3 +144,52 @@ var madeUp = &contractv1.Delta{Generation: 1, Reset_: true, Operations: []*contr
 		Requests: &contractv1.Resources{MilliCpu: 100, Memory: 64 << 20},
 	}}}},
 }}
+
+// Try starts a bundle as a configuration would load it, with what Plugin objects ask
+// of it but for its build, and ends it. Nothing is changed.
+func (h *Host) Try(ctx context.Context, cfg Config, bundle string) (err error) {
+	cfg.defaults()
+	before := h.present()
+	w := before.wishes.clone()
+	for _, name := range []string{"version", "digest"} {
+		if w.wide[bundle] != nil {
+			w.wide[bundle].put(name, nil)
+		}
+	}
+	// A build that failed once may start now.
+	tried, err := h.resolveUnit(&cfg, *bundleOf(&cfg, bundle))
+	if err != nil {
+		return err
+	}
+	h.mu.Lock()
+	former, failed := h.failed[tried.build()]
+	delete(h.failed, tried.build())
+	h.mu.Unlock()
+	if failed {
+		defer func() {
+			if err != nil {
+				h.mu.Lock()
+				h.failed[tried.build()] = former
+				h.mu.Unlock()
+			}
+		}()
+	}
+	next, err := h.newPlan(&cfg, w, before)
+	if err != nil {
+		return err
+	}
+	if b := next.broken[bundle]; b != nil {
+		return b.fault
+	}
+	if err := next.held[bundle]; err != nil {
+		return err
+	}
+	for _, u := range next.units {
+		if u.bundle.Manifest.Name == bundle && !slices.Contains(before.units, u) {
+			h.trialMu.Lock()
+			defer h.trialMu.Unlock()
+			return h.rehearseOne(ctx, next, u, true)
+		}
+	}
+	return nil
+}

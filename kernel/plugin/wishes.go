@@ -194,6 +194,9 @@ func (h *Host) lay(before *plan, changes []change, try func(*plan) error) (*plan
 		}
 		next, err := h.newPlan(p.base, w, p)
 		if err == nil {
+			err = next.unheld(changes)
+		}
+		if err == nil {
 			err = next.unmet(changes)
 		}
 		if err == nil && try != nil {

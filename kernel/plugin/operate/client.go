@@ -149,11 +149,13 @@ func causes(err error) string {
 const pollEvery = 20 * time.Millisecond
 
 // Await waits until the host has acted upon a written object, and the plugin is
-// where that asks for. tell is called with what it waits for; may be nil.
+// where that asks for. One that is in force and not there when the time is up is no
+// error: its state says how it is. tell is called with what it waits for; may be nil.
 func (c *Client) Await(ctx context.Context, written *v1alpha1.Plugin, tell func(string)) (*v1alpha1.Plugin, error) {
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
 	last := "the plugin host"
+	var inForce *v1alpha1.Plugin
 	for {
 		o, err := c.Get(ctx, written.Name)
 		switch {
@@ -165,7 +167,9 @@ func (c *Client) Await(ctx context.Context, written *v1alpha1.Plugin, tell func(
 			if done {
 				return o, nil
 			}
-			last = waiting
+			if last = waiting; waiting != "the plugin host" {
+				inForce = o
+			}
 		case ctx.Err() != nil:
 		default:
 			return nil, err
@@ -176,6 +180,9 @@ func (c *Client) Await(ctx context.Context, written *v1alpha1.Plugin, tell func(
 		select {
 		case <-ctx.Done():
 			if errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
+				if inForce != nil {
+					return inForce, nil
+				}
 				return nil, fmt.Errorf("plugin %s: %w waiting for %s", written.Name, ErrTimedOut, last)
 			}
 			return nil, context.Cause(ctx)
