@@ -101,22 +101,23 @@ type entry struct {
 	evicted eviction
 
 	// The fields below belong to the pod's worker.
-	known       bool // the runtime was asked about the pod at least once
-	admitted    bool
-	end         *end
-	terminating bool
-	released    bool // nothing of it runs, and the node's room is others'
-	terminated  bool
-	stopping    time.Time      // when stopping began
-	grace       *time.Duration // of containers, in place of the spec's
-	disrupted   string         // why the agent ends the pod for the node's sake
-	waiting     map[string]status.Waiting
-	messages    map[string]string // container id → termination message
-	volumesBad  bool
-	mountWait   time.Duration // until a failed mount is tried again
-	hasRun      bool
-	complaint   string // what was last logged about the pod
-	sizes       sizes
+	known         bool // the runtime was asked about the pod at least once
+	admitted      bool
+	end           *end
+	terminating   bool
+	released      bool // nothing of it runs, and the node's room is others'
+	terminated    bool
+	stopping      time.Time      // when stopping began
+	grace         *time.Duration // of containers, in place of the spec's
+	restartingAll bool           // all containers are being removed, to be started anew
+	disrupted     string         // why the agent ends the pod for the node's sake
+	waiting       map[string]status.Waiting
+	messages      map[string]string // container id → termination message
+	volumesBad    bool
+	mountWait     time.Duration // until a failed mount is tried again
+	hasRun        bool
+	complaint     string // what was last logged about the pod
+	sizes         sizes
 }
 
 func (e *entry) object() (*corev1.Pod, bool) {

@@ -1,6 +1,7 @@
 package pod
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -135,6 +136,15 @@ func (m *Manager) observe(ctx context.Context, e *entry, pod *corev1.Pod) (*cri.
 
 // bringUp does what is missing and answers the runtime's state afterwards.
 func (m *Manager) bringUp(ctx context.Context, e *entry, pod *corev1.Pod, rt *cri.PodStatus) (time.Duration, *cri.PodStatus, error) {
+	if restartsAll(pod, rt) {
+		wait, err := m.restartAll(ctx, e, pod, rt)
+		if err != nil || wait > 0 {
+			return cmp.Or(wait, retryFast), rt, err
+		}
+		if rt, err = m.observe(ctx, e, pod); err != nil {
+			return retryFast, &cri.PodStatus{}, err
+		}
+	}
 	todo := compute(pod, rt, probeResults{m.deps.Probes})
 	if len(rt.Sandboxes) == 0 {
 		m.report(e, pod, rt) // Pending and its reason are seen before the work begins
@@ -218,7 +228,7 @@ func (m *Manager) report(e *entry, pod *corev1.Pod, rt *cri.PodStatus) corev1.Po
 		Terminating: e.terminating,
 		Now:         time.Now(),
 		Unsettled:   map[string]bool{},
-		Disrupted:   e.disrupted,
+		Disrupted:   e.disrupted, RestartingAll: e.restartingAll,
 	}
 	if !e.terminating {
 		in.Resize = e.sizes.conditions()

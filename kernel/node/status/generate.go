@@ -40,6 +40,8 @@ type Input struct {
 	// resources yet, by name.
 	Resize    []corev1.PodCondition
 	Unsettled map[string]bool
+	// RestartingAll: all containers are being removed, to be started anew by a rule of one of them.
+	RestartingAll bool
 	// Disrupted is why the agent ends the pod for the node's sake; empty: it does not.
 	Disrupted string
 }
@@ -327,15 +329,41 @@ func ShouldRestart(pod *corev1.Pod, c *corev1.Container, rt *cri.PodStatus) bool
 	return restartAfter(pod, c, ct.ExitCode)
 }
 
-func restartAfter(pod *corev1.Pod, c *corev1.Container, exit int32) bool {
+// restartRule is what the first rule that matches an exit code says; "" where none does.
+func restartRule(c *corev1.Container, exit int32) corev1.ContainerRestartRuleAction {
 	for _, rule := range c.RestartPolicyRules {
-		if rule.ExitCodes == nil || rule.Action != corev1.ContainerRestartRuleActionRestart {
+		if rule.ExitCodes == nil {
 			continue
 		}
 		in := slices.Contains(rule.ExitCodes.Values, exit)
 		if (rule.ExitCodes.Operator == corev1.ContainerRestartRuleOnExitCodesOpIn) == in {
-			return true
+			return rule.Action
 		}
+	}
+	return ""
+}
+
+// mayRestartAll tells that a container of the pod has a rule by which all are started anew.
+func mayRestartAll(pod *corev1.Pod) bool {
+	for c := range container.All(pod) {
+		for _, rule := range c.RestartPolicyRules {
+			if rule.Action == corev1.ContainerRestartRuleActionRestartAllContainers {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// RestartsAll tells that a container ended in such a way that, by its rules, all containers of the pod are started anew.
+func RestartsAll(c *corev1.Container, ct *cri.Container) bool {
+	return ct != nil && ct.Exited() && restartRule(c, ct.ExitCode) == corev1.ContainerRestartRuleActionRestartAllContainers
+}
+
+func restartAfter(pod *corev1.Pod, c *corev1.Container, exit int32) bool {
+	switch restartRule(c, exit) {
+	case corev1.ContainerRestartRuleActionRestart, corev1.ContainerRestartRuleActionRestartAllContainers:
+		return true
 	}
 	switch container.RestartPolicy(pod, c) {
 	case corev1.RestartPolicyNever:

@@ -315,7 +315,7 @@ func (m *Manager) remove(ctx context.Context, pod *corev1.Pod) (bool, error) {
 func owned(t corev1.PodConditionType) bool {
 	switch t {
 	case corev1.PodReady, corev1.PodInitialized, corev1.ContainersReady, corev1.PodReadyToStartContainers,
-		corev1.PodResizePending, corev1.PodResizeInProgress:
+		corev1.PodResizePending, corev1.PodResizeInProgress, corev1.AllContainersRestarting:
 		return true
 	}
 	return false
@@ -334,7 +334,7 @@ func merge(api, mine corev1.PodStatus) corev1.PodStatus {
 	if c := findCondition(mine.Conditions, corev1.DisruptionTarget); c != nil && findCondition(conditions, c.Type) == nil {
 		conditions = append(conditions, *c)
 	}
-	for _, t := range []corev1.PodConditionType{corev1.PodResizePending, corev1.PodResizeInProgress, corev1.PodReadyToStartContainers, corev1.PodInitialized, corev1.PodReady, corev1.ContainersReady} {
+	for _, t := range []corev1.PodConditionType{corev1.PodResizePending, corev1.PodResizeInProgress, corev1.PodReadyToStartContainers, corev1.PodInitialized, corev1.PodReady, corev1.ContainersReady, corev1.AllContainersRestarting} {
 		if c := findCondition(mine.Conditions, t); c != nil {
 			conditions = append(conditions, *c)
 		}

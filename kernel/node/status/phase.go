@@ -128,6 +128,12 @@ func (in *Input) conditions(s *corev1.PodStatus, all []corev1.ContainerStatus, r
 		return c.Type == corev1.PodResizePending || c.Type == corev1.PodResizeInProgress
 	})
 	s.Conditions = append(s.Conditions, in.Resize...)
+	switch {
+	case in.RestartingAll:
+		set(corev1.AllContainersRestarting, true, "RestartAllContainersStarted", "container exited with restart policy rule")
+	case mayRestartAll(pod):
+		set(corev1.AllContainersRestarting, false, "", "")
+	}
 	if in.Disrupted != "" {
 		set(corev1.DisruptionTarget, true, corev1.PodReasonTerminationByKubelet, in.Disrupted)
 	}
