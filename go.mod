@@ -29,6 +29,7 @@ require (
 	golang.org/x/time v0.15.0
 	google.golang.org/grpc v1.85.0
 	google.golang.org/protobuf v1.36.12
+	gopkg.in/natefinch/lumberjack.v2 v2.2.1
 	k8s.io/api v0.37.2
 	k8s.io/apiextensions-apiserver v0.37.2
 	k8s.io/apimachinery v0.37.2
@@ -56,6 +57,7 @@ require (
 	k8s.io/kube-scheduler v0.36.3
 	oras.land/oras-go/v2 v2.6.2
 )
+
 
 require (
 	cel.dev/expr v0.25.3 // indirect

@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"pintle.dev/pintle/kernel/api"
+	"pintle.dev/pintle/kernel/api/audit"
 	"pintle.dev/pintle/kernel/api/storage"
 	"pintle.dev/pintle/kernel/catalog"
 	"pintle.dev/pintle/kernel/config"
@@ -158,7 +159,7 @@ func New(cfg *config.Config, o Options) (_ *Kernel, err error) {
 		DataDir: cfg.DataDir, BindAddress: cfg.API.BindAddress, Port: cfg.API.Port,
 		StoreHandler: k.maintenance.handler, InspectHandler: k.inspect, ConfigzHandler: http.HandlerFunc(k.configz), Collectors: append(k.maintenance.collectors, k.host.Collector(), k.schedulerMetrics, k.eventMetrics), Metrics: k.host.Metrics, Tracing: k.tracing, Admission: k,
 		AdvertiseAddress: cfg.API.AdvertiseAddress, ServiceCIDR: cfg.API.ServiceCIDR, NodePortRange: cfg.API.NodePortRange,
-		MaxInFlight: cfg.API.MaxInflight, MaxMutatingInFlight: cfg.API.MaxMutatingInflight, NoPriorityAndFairness: !cfg.API.Fairness, Limits: apiLimits(cfg.API),
+		MaxInFlight: cfg.API.MaxInflight, MaxMutatingInFlight: cfg.API.MaxMutatingInflight, NoPriorityAndFairness: !cfg.API.Fairness, Limits: apiLimits(cfg.API), Audit: auditOptions(cfg),
 		Plugins: k.host, PluginHost: hostIdentity.Name,
 		Backend: backend, EncryptionConfig: cfg.Store.EncryptionConfig, Logger: k.log.With("part", "api"), Failing: k.stopping,
 	})
@@ -183,6 +184,17 @@ var (
 
 func nodeIdentity(name string) user.Info {
 	return &user.DefaultInfo{Name: "system:node:" + name, Groups: []string{"system:nodes"}}
+}
+
+func auditOptions(cfg *config.Config) audit.Options {
+	log := cfg.Audit.LogPath
+	if log != "" && !filepath.IsAbs(log) {
+		log = filepath.Join(cfg.DataDir, log)
+	}
+	return audit.Options{
+		PolicyFile: cfg.Audit.PolicyFile, WebhookConfig: cfg.Audit.Webhook,
+		LogPath: log, MaxSize: int64(cfg.Audit.LogMaxSize), MaxBackups: cfg.Audit.LogMaxBackups, MaxAge: cfg.Audit.LogMaxAge,
+	}
 }
 
 func apiLimits(cfg config.API) api.Limits {

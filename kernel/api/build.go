@@ -46,6 +46,7 @@ import (
 	openapicommon "k8s.io/kube-openapi/pkg/common"
 
 	"pintle.dev/pintle/kernel/api/admission"
+	"pintle.dev/pintle/kernel/api/audit"
 	"pintle.dev/pintle/kernel/api/auth/node"
 	"pintle.dev/pintle/kernel/api/auth/pki"
 	"pintle.dev/pintle/kernel/api/auth/rbac"
@@ -315,6 +316,11 @@ func (s *Server) genericConfig(codecs serializer.CodecFactory, options generic.R
 	c := genericapiserver.NewRecommendedConfig(codecs)
 	c.EffectiveVersion = newLevel()
 	s.limits = newClientLimits(s.cfg.Limits, codecs)
+	record, err := audit.New(s.cfg.Audit)
+	if err != nil {
+		return nil, err
+	}
+	c.AuditBackend, c.AuditPolicyRuleEvaluator = record.Backend, record.Policy
 	serving := s.pki.Serving()
 	cert, err := dynamiccertificates.NewStaticCertKeyContent("serving", serving.CertPEM, serving.KeyPEM)
 	if err != nil {

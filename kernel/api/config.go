@@ -16,6 +16,7 @@ import (
 
 	"pintle.dev/pintle/kernel/api/admission/pluginspec"
 	"pintle.dev/pintle/kernel/api/admission/review"
+	"pintle.dev/pintle/kernel/api/audit"
 	"pintle.dev/pintle/kernel/api/storage"
 )
 
@@ -77,6 +78,8 @@ type Config struct {
 	// NoPriorityAndFairness serves requests in the order in which they come, up
 	// to the two bounds, which their sum is shared out by else.
 	NoPriorityAndFairness bool
+	// Audit says what is recorded of requests, and where; the zero value nothing.
+	Audit audit.Options
 	// Limits bound what one client may hold; the zero value has none.
 	Limits Limits
 }

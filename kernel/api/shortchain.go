@@ -33,12 +33,14 @@ func (s *Server) chained(handler http.Handler, c *genericapiserver.Config) http.
 	unlimited.MaxRequestsInFlight, unlimited.MaxMutatingRequestsInFlight, unlimited.FlowControl = 0, 0, nil
 	unlimited.Authentication.Authenticator = deepenedAuthenticator{auth}
 	long := genericapiserver.DefaultBuildHandlerChain(handler, &unlimited)
-	if s.cfg.Tracing != nil || c.AuditBackend != nil || c.AuditPolicyRuleEvaluator != nil || len(c.CorsAllowedOriginList) > 0 || len(c.HSTSDirectives) > 0 ||
+	if s.cfg.Tracing != nil || len(c.CorsAllowedOriginList) > 0 || len(c.HSTSDirectives) > 0 ||
 		c.GoawayChance > 0 || c.ShutdownSendRetryAfter {
 		return deepened(long) // filters that are not in the short one
 	}
 	handler = filters.WithAuthorization(handler, c.Authorization.Authorizer, c.Serializer)
-	handler = filters.WithAuthentication(handler, auth, filters.Unauthorized(c.Serializer), c.Authentication.APIAudiences, c.Authentication.RequestHeaderConfig)
+	handler = filters.WithAudit(handler, c.AuditBackend, c.AuditPolicyRuleEvaluator, c.LongRunningFunc)
+	failed := filters.WithFailedAuthenticationAudit(filters.Unauthorized(c.Serializer), c.AuditBackend, c.AuditPolicyRuleEvaluator)
+	handler = filters.WithAuthentication(handler, auth, failed, c.Authentication.APIAudiences, c.Authentication.RequestHeaderConfig)
 	handler = filters.WithWarningRecorder(handler)
 	short := &shortChain{next: handler, long: long, config: c}
 	short.served = genericfilters.WithPanicRecovery(http.HandlerFunc(short.serve), c.RequestInfoResolver)
@@ -111,8 +113,10 @@ func (s *shortChain) serve(w http.ResponseWriter, req *http.Request) {
 		id = uuid.NewString()
 	}
 	audit.WithAuditID(ctx, types.UID(id))
-	// There is no backend: nobody would read what is noted, of each decision.
-	_ = audit.AuditContextFrom(ctx).Init(audit.RequestAuditConfig{Level: auditinternal.LevelNone}, nil)
+	if s.config.AuditBackend == nil {
+		// Nobody would read what is noted, of each decision.
+		_ = audit.AuditContextFrom(ctx).Init(audit.RequestAuditConfig{Level: auditinternal.LevelNone}, nil)
+	}
 	h := w.Header()
 	if h.Get(auditinternal.HeaderAuditID) == "" {
 		h.Set(auditinternal.HeaderAuditID, id)

@@ -23,6 +23,7 @@ type Config struct {
 	Logging   Logging   `mapstructure:"logging" doc:"the kernel's own log, on standard error"`
 	Tracing   Tracing   `mapstructure:"tracing" doc:"spans of requests, scheduling decisions and calls of plugins, sent to a collector of OpenTelemetry"`
 	API       API       `mapstructure:"api" doc:"the Kubernetes API server"`
+	Audit     Audit     `mapstructure:"audit" doc:"what is recorded of requests"`
 	Store     Store     `mapstructure:"store" doc:"where objects are kept, and their watch history"`
 	Plugins   Plugins   `mapstructure:"plugins" doc:"where plugins lie and which bundles are loaded"`
 	Scheduler Scheduler `mapstructure:"scheduler" doc:"which predicates and priorities place pods"`
@@ -63,6 +64,16 @@ type API struct {
 	MaxConnections      int    `mapstructure:"maxConnections" range:"0,10000000" doc:"connections to the port; a tenth is kept for administrators; 0: no limit"`
 	MaxUserConnections  int    `mapstructure:"maxConnectionsPerUser" range:"0,10000000" doc:"of these, one user's; more are answered 429 and closed; 0: no limit"`
 	MaxPeerConnections  int    `mapstructure:"maxConnectionsPerSource" range:"0,10000000" doc:"of these, those of one address on which nobody was authenticated yet; with more the oldest are closed; 0: no limit"`
+}
+
+// Audit configures what is recorded of requests.
+type Audit struct {
+	PolicyFile    string        `mapstructure:"policyFile" doc:"file of kind Policy (audit.k8s.io/v1): which requests are recorded, and how much of them; empty: who read Secrets, got tokens, ran something in a container, took a backup, changed RBAC, plugins and custom resource definitions"`
+	LogPath       string        `mapstructure:"logPath" doc:"file that events go to, one a line as JSON; a relative path is below the data directory; empty: none"`
+	LogMaxSize    Size          `mapstructure:"logMaxSize" range:"0,1Ti" doc:"size at which the file is put aside and a new one begun, at least 1Mi; 0: never"`
+	LogMaxBackups int           `mapstructure:"logMaxBackups" range:"0,100000" doc:"how many files that were put aside are kept; 0: all"`
+	LogMaxAge     time.Duration `mapstructure:"logMaxAge" range:"0,876000h" doc:"how long they are kept, in whole days; 0: no limit"`
+	Webhook       string        `mapstructure:"webhookConfigFile" doc:"kubeconfig of the server that events are posted to; empty: none"`
 }
 
 // Store configures the store.
