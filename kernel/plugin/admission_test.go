@@ -129,6 +129,26 @@ func TestAdmissionRulesOfAnObject(t *testing.T) {
 	}
 }
 
+// What places pods beside a kernel, such as a simulation, has no admission plugins,
+// whose bundles it does not load.
+func TestPlacingBesideAdmission(t *testing.T) {
+	cfg := testConfig(t, TransportWASM, "FitsCPU")
+	cfg.Bundles = append(cfg.Bundles, BundleConfig{Name: "greeter", Transport: TransportWASM})
+	cfg.Admission = []string{"label"}
+	h, err := New(cfg, Deps{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, beside := range map[string]Config{"Scheduling": h.Scheduling(), "Choosing": h.Choosing()} {
+		if _, err := New(beside, Deps{}); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if len(beside.Bundles) != 1 {
+			t.Errorf("%s has %d bundles, want the one that places", name, len(beside.Bundles))
+		}
+	}
+}
+
 // A question that is too late is so whichever side notices first.
 func TestLate(t *testing.T) {
 	open, cancel := context.WithTimeout(t.Context(), time.Hour)
