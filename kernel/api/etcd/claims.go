@@ -13,7 +13,7 @@ import (
 )
 
 // claimsKey is where the cluster IPs and node ports lie that are taken, below the prefix: one key each, which holds
-// when it was taken, in seconds of Unix time.
+// when it was taken, in seconds of Unix time: for people, since the clocks of kernels may differ.
 const claimsKey = "serviceclaims"
 
 var _ ipalloc.Claims = (*Backend)(nil)
@@ -54,9 +54,7 @@ func (b *Backend) Claimed(ctx context.Context) ([]ipalloc.Claim, error) {
 	}
 	claims := make([]ipalloc.Claim, 0, len(out.Kvs))
 	for _, kv := range out.Kvs {
-		// What cannot be read counts as old: it is checked against the services.
-		seconds, _ := strconv.ParseInt(string(kv.Value), 10, 64)
-		claims = append(claims, ipalloc.Claim{Name: strings.TrimPrefix(string(kv.Key), prefix), Since: time.Unix(seconds, 0), Revision: kv.ModRevision})
+		claims = append(claims, ipalloc.Claim{Name: strings.TrimPrefix(string(kv.Key), prefix), Revision: kv.ModRevision})
 	}
 	return claims, nil
 }

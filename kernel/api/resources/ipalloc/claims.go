@@ -26,14 +26,14 @@ type Claims interface {
 // Claim is a name that is taken.
 type Claim struct {
 	Name     string
-	Since    time.Time
-	Revision int64 // for Expire
+	Revision int64 // of its making
 }
 
 const (
-	// claimGrace is how long a claim may be without the service that it was
-	// made for: longer than a create takes. A kernel that is killed in between
-	// leaves such a claim.
+	// claimGrace is how long a claim is seen without the service that it was
+	// made for before it is given up: longer than a create takes. A kernel that is
+	// killed in between leaves such a claim. Who looks measures it on a clock of
+	// its own: those of several machines need not agree.
 	claimGrace = time.Minute
 	// releaseTimeout bounds giving up; what fails is found by the next refresh.
 	releaseTimeout = 5 * time.Second
@@ -64,6 +64,26 @@ func (a *Allocator) claim(ctx context.Context, name string) (bool, error) {
 	return a.claims.Claim(ctx, name)
 }
 
+// unheld is a claim that no service held when it was first looked at.
+type unheld struct {
+	revision int64
+	since    time.Time
+}
+
+// idle is for how long this allocator has known a claim that no service holds.
+func (a *Allocator) idle(c Claim) time.Duration {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if seen, ok := a.unheld[c.Name]; ok && seen.revision == c.Revision {
+		return time.Since(seen.since)
+	}
+	if a.unheld == nil {
+		a.unheld = map[string]unheld{}
+	}
+	a.unheld[c.Name] = unheld{c.Revision, time.Now()}
+	return 0
+}
+
 // refresh brings claims and memory to what the stored services hold: claims
 // that no service needs are given up, services without claims get them.
 func (a *Allocator) refresh(ctx context.Context) error {
@@ -80,7 +100,7 @@ func (a *Allocator) refresh(ctx context.Context) error {
 	held := a.names(services)
 	kept := map[string]bool{}
 	for _, c := range claims {
-		if !held[c.Name] && time.Since(c.Since) > claimGrace {
+		if !held[c.Name] && a.idle(c) > claimGrace {
 			if err := a.claims.Expire(ctx, c); err != nil {
 				return fmt.Errorf("give up %s, which no service holds: %w", c.Name, err)
 			}
@@ -98,6 +118,11 @@ func (a *Allocator) refresh(ctx context.Context) error {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	for name := range a.unheld {
+		if held[name] || !kept[name] {
+			delete(a.unheld, name)
+		}
+	}
 	a.ips, a.ports = newBand(a.ips.size, a.ips.offset), newBand(a.ports.size, a.ports.offset)
 	for name := range kept {
 		a.mark(name)

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -28,7 +29,7 @@ func (s *shelf) Claim(_ context.Context, name string) (bool, error) {
 		return false, s.fault
 	}
 	s.last++
-	s.taken[name] = Claim{Name: name, Since: time.Now(), Revision: s.last}
+	s.taken[name] = Claim{Name: name, Revision: s.last}
 	return true, nil
 }
 
@@ -134,18 +135,36 @@ func TestSharedRange(t *testing.T) {
 
 // TestClaimsOfTheDead: a claim whose kernel died before it wrote the service is
 // given up in time, one that is being used is not, and a service whose claim is
-// missing gets it back.
+// missing gets it back. The time is that of who looks: a kernel whose clock is
+// ahead takes no address that another one's service is being created with.
 func TestClaimsOfTheDead(t *testing.T) {
-	services := []corev1.Service{{Spec: corev1.ServiceSpec{ClusterIP: "10.0.0.5", ClusterIPs: []string{"10.0.0.5"}}}}
-	claims, kernels := cluster(t, &services)
-	claims.taken["ip/10.0.0.6"] = Claim{Name: "ip/10.0.0.6", Since: time.Now().Add(-time.Hour), Revision: 100}
-	claims.taken["ip/10.0.0.7"] = Claim{Name: "ip/10.0.0.7", Since: time.Now(), Revision: 101}
-	for ip, want := range map[string]error{"10.0.0.5": ErrIPAllocated, "10.0.0.6": nil, "10.0.0.7": ErrIPAllocated} {
-		if _, err := kernels[0].Begin(t.Context(), false).IP(ip); !errors.Is(err, want) {
-			t.Errorf("%s: %v, want %v", ip, err, want)
+	synctest.Test(t, func(t *testing.T) {
+		services := []corev1.Service{{Spec: corev1.ServiceSpec{ClusterIP: "10.0.0.5", ClusterIPs: []string{"10.0.0.5"}}}}
+		claims, kernels := cluster(t, &services)
+		claims.taken["ip/10.0.0.6"] = Claim{Name: "ip/10.0.0.6", Revision: 100}
+		take := func(round string, wants map[string]error) {
+			t.Helper()
+			for ip, want := range wants {
+				if _, err := kernels[0].Begin(t.Context(), false).IP(ip); !errors.Is(err, want) {
+					t.Errorf("%s, %s: %v, want %v", round, ip, err, want)
+				}
+			}
 		}
-	}
-	// A write that fails gives back what it took.
+		take("at once", map[string]error{"10.0.0.5": ErrIPAllocated, "10.0.0.6": ErrIPAllocated})
+		time.Sleep(claimGrace + time.Second)
+		claims.taken["ip/10.0.0.7"] = Claim{Name: "ip/10.0.0.7", Revision: 101}
+		take("a minute later", map[string]error{"10.0.0.5": ErrIPAllocated, "10.0.0.6": nil, "10.0.0.7": ErrIPAllocated})
+		// Somebody else has it now: its time begins anew.
+		claims.taken["ip/10.0.0.7"] = Claim{Name: "ip/10.0.0.7", Revision: 102}
+		time.Sleep(claimGrace + time.Second)
+		take("after another one took it", map[string]error{"10.0.0.7": ErrIPAllocated})
+	})
+}
+
+// TestClaimsOfWritesThatFail: a write that fails gives back what it took.
+func TestClaimsOfWritesThatFail(t *testing.T) {
+	services := []corev1.Service{}
+	claims, kernels := cluster(t, &services)
 	txn := kernels[0].Begin(t.Context(), false)
 	ip, err := txn.IP("")
 	if err != nil {

@@ -47,6 +47,7 @@ type Allocator struct {
 	loaded  bool
 	ips     *band // index 0 is the address after the network address
 	ports   *band
+	unheld  map[string]unheld // claims without a service, by name
 }
 
 // New reads the ranges. The Allocator is empty until Load.
