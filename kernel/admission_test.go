@@ -3,11 +3,13 @@ package kernel
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -238,4 +240,29 @@ func TestAdmissionHoldsFromTheStart(t *testing.T) {
 	}
 	third.enable(t, "refuse", false)
 	eventually(t, "pods pass again", func() bool { return createPod(t, account, "latest") == nil })
+}
+
+// Who asks for the plugins when the kernel is ready is told of all of them.
+func TestReadyMeansAllPlugins(t *testing.T) {
+	d := newDoorkeeper(t)
+	d.let(t)
+	k := runKernel(t, t.TempDir(), "plugins:\n  directories: ["+d.folder+"]\n  uidRange: \"\"\n  bundles:\n  - {name: greeter, transport: process}\nscheduler: {profiles: []}\n")
+	client := k.as(t, administrator).CoreV1().RESTClient()
+	k.awaitReady(t)
+	text, err := client.Get().AbsPath("/apis/" + v1alpha1.SchemeGroupVersion.String() + "/plugins").Do(t.Context()).Raw()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list v1alpha1.PluginList
+	if err := json.Unmarshal(text, &list); err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for i := range list.Items {
+		names = append(names, list.Items[i].Name)
+	}
+	slices.Sort(names)
+	if want := []string{"greeter", "label", "refuse"}; !slices.Equal(names, want) {
+		t.Errorf("plugins when the kernel is ready: %q, want %q", names, want)
+	}
 }

@@ -30,15 +30,18 @@ type identities struct {
 	wg      sync.WaitGroup
 	mu      sync.Mutex
 	sockets map[string]*socket // by path
+	// term is the time for which controllers may write; nil: always.
+	term context.Context //nolint:containedctx // ends what passes through the sockets
 }
 
 // socket is one that is served.
 type socket struct {
-	plugin string
-	gate   *api.Gate
-	halt   context.CancelFunc
-	halted bool
-	ended  chan struct{}
+	leading bool // it is of controllers
+	plugin  string
+	gate    *api.Gate
+	halt    context.CancelFunc
+	halted  bool
+	ended   chan struct{}
 }
 
 // newIdentities opens none; the API server is there before the first is asked for.
@@ -58,6 +61,19 @@ func (i *identities) close(context.Context) error {
 	i.cancel()
 	i.wg.Wait()
 	return nil
+}
+
+// while lets controllers write until ctx ends, and not after. Nobody has to be told
+// then: what waits for anything else does not hold it up.
+func (i *identities) while(ctx context.Context) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.term = ctx
+	for _, s := range i.sockets {
+		if s.leading {
+			s.gate.While(ctx)
+		}
+	}
 }
 
 // open returns the socket of a plugin's identity and serves it until it is
@@ -96,7 +112,10 @@ func (i *identities) open(ctx context.Context, name string, a plugin.Access) (st
 		s.gate.Set(a.CallsPerSecond, a.Denied)
 		return path, nil
 	}
-	s := &socket{plugin: name, gate: &api.Gate{UID: a.UID, GID: a.GID}, ended: make(chan struct{})}
+	s := &socket{plugin: name, leading: a.Leading, gate: &api.Gate{UID: a.UID, GID: a.GID}, ended: make(chan struct{})}
+	if s.leading && i.term != nil {
+		s.gate.While(i.term)
+	}
 	s.gate.Set(a.CallsPerSecond, a.Denied)
 	ln, err := api.ListenUnix(ctx, path, s.gate)
 	if err != nil {

@@ -270,6 +270,10 @@ func (k *Kernel) run(ctx context.Context) error {
 			return err
 		}
 	}
+	// Who asks for the plugins from now on is told of all of them.
+	if err := k.await(ctx, k.host.Announced()); err != nil {
+		return err
+	}
 	k.step("plugins", "%s", k.pluginSummary())
 	close(k.ready)
 	if cfg.Node.Enabled {

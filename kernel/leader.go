@@ -38,8 +38,13 @@ func newHolder() string {
 }
 
 // term is one time of holding a Lease: work, which must return when its
-// context ends.
-type term func(ctx context.Context) error
+// context ends. leading lasts as long as the Lease is this kernel's, which may be
+// longer where the kernel stops.
+type term func(ctx, leading context.Context) error
+
+// errAgain is what work returns that could not be done and may be tried again:
+// the Lease is given up.
+var errAgain = errors.New("it is tried again")
 
 // lead runs work while this kernel holds a Lease, again and again, until ctx
 // ends. When the Lease cannot be renewed within RenewDeadline the work's context
@@ -127,8 +132,10 @@ func (l *leader) serve(ctx, leading context.Context) (held bool, err error) {
 	working, stop := context.WithCancel(leading)
 	defer stop()
 	defer context.AfterFunc(ctx, stop)()
-	err = l.work(working)
+	err = l.work(working, leading)
 	switch {
+	case errors.Is(err, errAgain):
+		err = nil
 	case working.Err() != nil && (err == nil || errors.Is(err, context.Canceled)):
 		err = nil
 	case err == nil:
@@ -187,34 +194,55 @@ func (k *Kernel) has(d duty) bool {
 	return !k.shared || k.duties[d]
 }
 
-// setDuty takes up or lays down a duty; the plugin host follows.
+// setDuty takes up or lays down a duty; the plugin host follows. On an error it
+// does not.
 func (k *Kernel) setDuty(d duty, mine bool) error {
 	k.hostMu.Lock()
 	defer k.hostMu.Unlock()
 	k.dutyMu.Lock()
+	before := k.duties[d]
 	k.duties[d] = mine
 	k.dutyMu.Unlock()
 	if err := k.host.Reconfigure(k.hostConfig(k.config())); err != nil {
+		k.dutyMu.Lock()
+		k.duties[d] = before && mine // what is laid down stays so
+		k.dutyMu.Unlock()
 		return fmt.Errorf("plugins do not follow a change of the lead: %w", err)
 	}
 	return nil
 }
 
-// startControllers runs the controllers while this kernel holds their Lease.
+// startControllers runs the controllers while this kernel holds their Lease. Their
+// gates close with the Lease, whatever else the kernel is doing; that they end is
+// waited for, and those that do not are killed.
 func (k *Kernel) startControllers(cfg *config.Config) {
+	nobody, cancel := context.WithCancel(context.Background())
+	cancel()
+	k.ids.while(nobody)
+	log := k.log.With("part", "controllers")
 	k.parts.start("controllers", func(ctx context.Context) error {
-		return k.lead(ctx, cfg.Election, controllerLease, controllerIdentity, func(ctx context.Context) error {
+		return k.lead(ctx, cfg.Election, controllerLease, controllerIdentity, func(ctx, leading context.Context) error {
+			k.ids.while(leading)
 			if err := k.setDuty(dutyControllers, true); err != nil {
-				return err
+				log.Error("controllers do not start; another kernel may lead", "error", err)
+				select {
+				case <-ctx.Done():
+				case <-time.After(cfg.Election.LeaseDuration):
+				}
+				return errAgain
 			}
 			<-ctx.Done()
 			if err := k.setDuty(dutyControllers, false); err != nil {
-				return err
+				log.Error("controllers are told to end again, and may not write", "error", err)
 			}
 			// The Lease is not given up before they have ended.
 			ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), controllersEnd)
 			defer cancel()
-			return k.host.AwaitControllers(ending)
+			if err := k.host.AwaitControllers(ending); err != nil {
+				log.Error("controllers do not end and are killed", "waited", controllersEnd, "error", err)
+				k.host.KillControllers()
+			}
+			return nil
 		})
 	}, nil)
 }

@@ -2,8 +2,8 @@ package kernel
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
@@ -40,16 +40,24 @@ var objectSources = map[string]schema.GroupVersionResource{
 func (k *Kernel) startScheduler(cfg *config.Config) error {
 	if k.shared {
 		k.parts.start("scheduler", func(ctx context.Context) error {
-			return k.lead(ctx, cfg.Election, schedulerLease, schedulerIdentity, func(ctx context.Context) error {
+			return k.lead(ctx, cfg.Election, schedulerLease, schedulerIdentity, func(ctx, _ context.Context) error {
 				run, err := k.newScheduler(k.config())
 				if err != nil {
 					return err
 				}
 				if err := k.setDuty(dutyScheduler, true); err != nil {
-					return err
+					k.log.Error("the scheduler does not start; another kernel may lead", "error", err)
+					select {
+					case <-ctx.Done():
+					case <-time.After(cfg.Election.LeaseDuration):
+					}
+					return errAgain
 				}
 				err = run(ctx)
-				return errors.Join(err, k.setDuty(dutyScheduler, false))
+				if err := k.setDuty(dutyScheduler, false); err != nil {
+					k.log.Error("plugins are told later that this kernel schedules no more", "error", err)
+				}
+				return err
 			})
 		}, nil)
 		return nil
@@ -63,7 +71,7 @@ func (k *Kernel) startScheduler(cfg *config.Config) error {
 }
 
 // newScheduler makes a scheduler that the plugins are fed from.
-func (k *Kernel) newScheduler(cfg *config.Config) (term, error) {
+func (k *Kernel) newScheduler(cfg *config.Config) (func(ctx context.Context) error, error) {
 	client, _, err := k.client(schedulerIdentity)
 	if err != nil {
 		return nil, err

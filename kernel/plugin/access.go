@@ -3,7 +3,10 @@ package plugin
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
+
+	"pintle.dev/pintle/sdk"
 )
 
 // denial is what RBAC forbade a plugin.
@@ -35,7 +38,7 @@ func (h *Host) identity(ctx context.Context, u *unit, name string) (string, erro
 // access is how a plugin of the unit may use the API; name is the bundle's for
 // what its plugins share.
 func (u *unit) access(name string) (Access, error) {
-	a := Access{CallsPerSecond: u.limits.calls, Denied: func(what string) { u.denied(name, what, notAskedFor) }}
+	a := Access{CallsPerSecond: u.limits.calls, Denied: func(what string) { u.denied(name, what, notAskedFor) }, Leading: u.leading(name)}
 	if u.confined.user > 0 {
 		dir, err := u.confined.folder(u.bundle.Manifest.Name)
 		if err != nil {
@@ -44,6 +47,15 @@ func (u *unit) access(name string) (Access, error) {
 		a.Directory, a.UID, a.GID = dir, u.confined.user, u.confined.user
 	}
 	return a, nil
+}
+
+// leading reports whether an identity is that of a controller, or of a bundle,
+// which its controllers share.
+func (u *unit) leading(name string) bool {
+	if e := u.entry(name); e != nil {
+		return e.Kind == sdk.KindController
+	}
+	return slices.ContainsFunc(u.bundle.Manifest.Plugins, func(e Entry) bool { return e.Kind == sdk.KindController })
 }
 
 // denied notes a request that was forbidden; the first of a kind is logged.

@@ -137,6 +137,9 @@ type Access struct {
 	// Denied is told of each request that RBAC forbids: what was asked for, as
 	// "list secrets". May be nil.
 	Denied func(what string)
+	// Leading: the identity is one of controllers, which write while their kernel
+	// leads and not at other times.
+	Leading bool
 }
 
 // Bundles finds installed bundles: several versions of one name may be there.

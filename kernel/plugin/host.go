@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 
 	"pintle.dev/pintle/kernel/node/cgroup"
+	"pintle.dev/pintle/sdk"
 	"pintle.dev/pintle/sdk/apis/kernel/v1alpha1"
 )
 
@@ -26,7 +27,12 @@ type Host struct {
 	journals journals
 	exposer  exposer
 	ready    chan struct{}
-	poke     chan struct{} // state of a plugin changed
+	// announced is closed when each plugin has its object.
+	announced  chan struct{}
+	announcing sync.Once
+	// unwritten is signalled when Plugin objects may say less than what is.
+	unwritten chan struct{}
+	poke      chan struct{} // state of a plugin changed
 
 	replicaMu sync.Mutex
 	replica   ReplicaSource
@@ -84,7 +90,7 @@ func New(cfg Config, deps Deps) (*Host, error) {
 	}
 	h := &Host{
 		deps: deps, log: deps.Log, sources: map[string]*Source{},
-		ready: make(chan struct{}), poke: make(chan struct{}, 1), settled: make(chan struct{}),
+		ready: make(chan struct{}), announced: make(chan struct{}), unwritten: make(chan struct{}, 1), poke: make(chan struct{}, 1), settled: make(chan struct{}),
 		previous: map[string][]v1alpha1.PluginVersion{}, failed: failures{}, former: map[string][]v1alpha1.PluginVersion{},
 	}
 	h.objects.init()
@@ -130,6 +136,9 @@ func (h *Host) Source(schedulerName string) *Source {
 // Ready is closed when every bundle has started once.
 func (h *Host) Ready() <-chan struct{} { return h.ready }
 
+// Announced is closed when each plugin that this host writes about has its object.
+func (h *Host) Announced() <-chan struct{} { return h.announced }
+
 // Run starts the bundles and keeps them running until ctx ends; it returns
 // when all have stopped. The bundles of the configuration file start at once;
 // before anything is asked of them, what Plugin objects say of them is in force.
@@ -165,8 +174,13 @@ func (h *Host) Run(ctx context.Context) error {
 		return err
 	}
 	close(h.ready)
-	if api != nil {
+	if api == nil {
+		h.announcing.Do(func() { close(h.announced) })
+	} else {
+		// Before somebody follows the objects, who would take them for somebody's.
+		h.announce(ctx, api)
 		h.group.Go(func() { h.follow(ctx, api) })
+		h.group.Go(func() { h.write(ctx, api) })
 	}
 	h.publish(ctx, api)
 	return nil
@@ -270,6 +284,24 @@ func (h *Host) AwaitControllers(ctx context.Context) error {
 		case <-ctx.Done():
 			return fmt.Errorf("controllers of the last configuration: %w", context.Cause(ctx))
 		}
+	}
+}
+
+// KillControllers ends the guests of controllers that do not end by themselves; they
+// are started again and told what they shall run.
+func (h *Host) KillControllers() {
+	h.mu.Lock()
+	units := slices.Concat(h.plan.units, h.retiring)
+	h.mu.Unlock()
+	for _, u := range units {
+		if !slices.ContainsFunc(u.bundle.Manifest.Plugins, func(e Entry) bool { return e.Kind == sdk.KindController }) {
+			continue
+		}
+		u.mu.Lock()
+		if u.guest != nil {
+			u.broke(errors.New("its controllers did not end in time"))
+		}
+		u.mu.Unlock()
 	}
 }
 

@@ -7,7 +7,11 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	"pintle.dev/pintle/sdk"
+	"pintle.dev/pintle/sdk/apis/kernel/v1alpha1"
 	"pintle.dev/pintle/sdk/controller"
 )
 
@@ -22,10 +26,16 @@ const (
 	publishRetry = 100 * time.Millisecond
 	// publishRetryMax bounds the waits, which double.
 	publishRetryMax = 5 * time.Second
+	// controlFor bounds a round of roles, sockets and controllers, writeRoundFor one
+	// of Plugin objects: an API that hangs holds up neither what comes next nor a
+	// change of the lead.
+	controlFor, writeRoundFor = 15 * time.Second, 15 * time.Second
+	// announcers is how many objects are created at the same time.
+	announcers = 8
 )
 
 // publish is the host's own goroutine after the start: it writes what plugins
-// may do, starts controllers, and keeps Plugin objects current.
+// may do, starts and ends controllers, and has Plugin objects written.
 func (h *Host) publish(ctx context.Context, api *publisher) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -66,26 +76,112 @@ func (h *Host) publish(ctx context.Context, api *publisher) {
 }
 
 func (h *Host) publishOnce(ctx context.Context, api *publisher) error {
+	ctx, cancel := context.WithTimeout(ctx, controlFor)
+	defer cancel()
 	h.mu.Lock()
 	p, configured, retiring := h.plan, h.configured, slices.Clone(h.retiring)
 	h.mu.Unlock()
-	if api != nil {
-		if err := api.permissions(ctx, p); err != nil {
-			return err
+	permissions := func() error {
+		if api == nil {
+			return nil
+		}
+		return api.permissions(ctx, p)
+	}
+	control := func() error {
+		err := errors.Join(h.openSockets(ctx, p.units), h.control(ctx, &p.cfg, p.units, retiring))
+		if err == nil {
+			h.mu.Lock()
+			h.controlled = configured
+			close(h.settled)
+			h.settled = make(chan struct{})
+			h.mu.Unlock()
+		}
+		return err
+	}
+	defer signal(h.unwritten)
+	if p.cfg.Standby {
+		// Controllers end without the API, which may be why they do.
+		return errors.Join(control(), permissions())
+	}
+	if err := permissions(); err != nil {
+		return err
+	}
+	return control()
+}
+
+// write keeps Plugin objects current until ctx ends.
+func (h *Host) write(ctx context.Context, api *publisher) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	complained, retry := "", publishRetry
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-h.unwritten:
+		case <-timer.C:
+		}
+		round, cancel := context.WithTimeout(ctx, writeRoundFor)
+		err := h.writePlugins(round, api)
+		cancel()
+		if ctx.Err() != nil {
+			return
+		}
+		if err == nil {
+			complained, retry = "", publishRetry
+			h.announcing.Do(func() { close(h.announced) })
+			timer.Reset(publishEvery)
+			continue
+		}
+		if complained != err.Error() {
+			complained = err.Error()
+			h.log.Warn("plugins are not published yet and it is tried again", "error", err)
+		}
+		timer.Reset(retry)
+		retry = min(2*retry, publishRetryMax)
+	}
+}
+
+// announce creates the objects that are missing at the start, several at a time.
+// What fails is left to write.
+func (h *Host) announce(ctx context.Context, api *publisher) {
+	ctx, cancel := context.WithTimeout(ctx, writeRoundFor)
+	defer cancel()
+	p := h.present()
+	var group errgroup.Group
+	group.SetLimit(announcers)
+	for _, u := range p.units {
+		for i := range u.bundle.Manifest.Plugins {
+			e := &u.bundle.Manifest.Plugins[i]
+			h.objects.mu.Lock()
+			there := h.objects.seen[e.Name] != nil
+			h.objects.mu.Unlock()
+			if there || slices.Contains(p.cfg.Silent, e.Kind) {
+				continue
+			}
+			group.Go(func() error {
+				made := &v1alpha1.Plugin{}
+				err := api.plugin.Post().Resource("plugins").Body(p.object(u, e)).Do(ctx).Into(made)
+				if apierrors.IsAlreadyExists(err) {
+					return nil // another kernel's; the watch brings it
+				}
+				if err != nil {
+					return fmt.Errorf("plugin %s: create: %w", e.Name, err)
+				}
+				h.objects.mu.Lock()
+				h.objects.seen[e.Name] = &tracked{known: made, settled: made}
+				h.objects.mu.Unlock()
+				return nil
+			})
 		}
 	}
-	err := errors.Join(h.openSockets(ctx, p.units), h.control(ctx, &p.cfg, p.units, retiring))
-	if err == nil {
-		h.mu.Lock()
-		h.controlled = configured
-		close(h.settled)
-		h.settled = make(chan struct{})
-		h.mu.Unlock()
+	if err := group.Wait(); err != nil {
+		if ctx.Err() == nil {
+			h.log.Warn("plugins are not published yet and it is tried again", "error", err)
+		}
+		return
 	}
-	if api != nil {
-		err = errors.Join(err, h.writePlugins(ctx, api))
-	}
-	return err
+	h.announcing.Do(func() { close(h.announced) })
 }
 
 // control makes each process run the controllers that it shall.
