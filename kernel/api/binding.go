@@ -43,7 +43,11 @@ func (s *Server) BindAll(ctx context.Context, bindings []*corev1.Binding, known 
 
 // bindingREST is pods/binding: spec.nodeName and the PodScheduled condition
 // change in one write.
-type bindingREST struct{ store *genericregistry.Store }
+type bindingREST struct {
+	store *genericregistry.Store
+	// topology are the labels that pods on a node get; may be nil.
+	topology func(node string) map[string]string
+}
 
 var (
 	_ rest.NamedCreater                   = (*bindingREST)(nil)
@@ -92,7 +96,7 @@ func validateBinding(b *corev1.Binding) field.ErrorList {
 }
 
 func (r *bindingREST) assign(ctx context.Context, b *corev1.Binding, dryRun bool) error {
-	return r.replace(ctx, b.Name, preconditions(b), dryRun, func(obj runtime.Object) (runtime.Object, error) { return bound(obj, b) })
+	return r.replace(ctx, b.Name, preconditions(b), dryRun, func(obj runtime.Object) (runtime.Object, error) { return r.bound(obj, b) })
 }
 
 // preconditions of a binding; nil: none.
@@ -141,7 +145,7 @@ func (r *bindingREST) assignAll(ctx context.Context, bindings []*corev1.Binding,
 		}
 		of = append(of, i)
 		replacement := kernelstorage.Replacement{
-			Key: key, Preconditions: preconditions(b), Binds: true, Change: func(obj runtime.Object) (runtime.Object, error) { return bound(obj, b) },
+			Key: key, Preconditions: preconditions(b), Binds: true, Change: func(obj runtime.Object) (runtime.Object, error) { return r.bound(obj, b) },
 		}
 		if i < len(known) && known[i] != nil && known[i].Name == b.Name && known[i].Namespace == b.Namespace {
 			replacement.Known = known[i]
@@ -195,7 +199,7 @@ type replacerOfAll interface {
 
 // bound is a pod with a binding. It shares with the pod before, which stays as it
 // is, and has times as they are stored.
-func bound(obj runtime.Object, b *corev1.Binding) (runtime.Object, error) {
+func (r *bindingREST) bound(obj runtime.Object, b *corev1.Binding) (runtime.Object, error) {
 	before, ok := obj.(*corev1.Pod)
 	if !ok {
 		return nil, fmt.Errorf("unexpected object: %#v", obj)
@@ -213,6 +217,9 @@ func bound(obj runtime.Object, b *corev1.Binding) (runtime.Object, error) {
 	pod.Status.NominatedNodeName = ""
 	pod.Annotations = merged(pod.Annotations, b.Annotations)
 	pod.Labels = merged(pod.Labels, b.Labels)
+	if r.topology != nil {
+		pod.Labels = merged(pod.Labels, r.topology(b.Target.Name))
+	}
 	pod.Status.Conditions = withCondition(pod.Status.Conditions, corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue})
 	return &pod, nil
 }

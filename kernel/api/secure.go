@@ -27,6 +27,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"pintle.dev/pintle/kernel/api/admission"
+	"pintle.dev/pintle/kernel/api/admission/podtopologylabels"
 	"pintle.dev/pintle/kernel/api/auth/node"
 	"pintle.dev/pintle/kernel/api/auth/rbac"
 	"pintle.dev/pintle/kernel/api/auth/token"
@@ -95,6 +96,7 @@ func (s *Server) secure() error {
 	}
 	s.admit, err = admission.NewChain(admission.Deps{Client: client, Informers: s.informers, Stop: s.stopping.Done(),
 		Plugins: s.cfg.Plugins, PluginHost: s.cfg.PluginHost, Review: s.cfg.Admission, Own: standsFor(user.APIServerUser, s.cfg.PluginHost)})
+	s.binding.topology = podtopologylabels.New(s.informers).Of
 	return err
 }
 

@@ -17,6 +17,7 @@ import (
 	"pintle.dev/pintle/kernel/api/admission/pluginspec"
 	"pintle.dev/pintle/kernel/api/admission/podresize"
 	"pintle.dev/pintle/kernel/api/admission/podsecurity"
+	"pintle.dev/pintle/kernel/api/admission/podtopologylabels"
 	"pintle.dev/pintle/kernel/api/admission/priority"
 	"pintle.dev/pintle/kernel/api/admission/review"
 	"pintle.dev/pintle/kernel/api/admission/runtimeclass"
@@ -88,6 +89,7 @@ func NewChain(deps Deps) (*Chain, error) {
 		serviceaccount.New(deps.Client, deps.Informers),
 		noderestriction.New(deps.Client, deps.Informers),
 		nodetaint.New(),
+		podtopologylabels.New(deps.Informers),
 		security,
 		priority.New(deps.Client, deps.Informers),
 		tolerationseconds.New(),
