@@ -37,6 +37,7 @@ build: pintle plugins tools images ## build everything into bin/
 pintle:
 	@echo "building pintle (the first time takes some minutes)"
 	@$(GOBUILD) -ldflags='-s -w -X k8s.io/component-base/version.gitVersion=$(KUBECTL)' -o $(BIN)/pintle ./cmd/pintle
+	@$(GOBUILD) -ldflags='-s -w' -o $(BIN)/pintle-executor ./cmd/pintle-executor
 
 .PHONY: plugins
 plugins: pintle

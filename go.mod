@@ -52,6 +52,7 @@ require (
 )
 
 require (
+	github.com/elastic/go-seccomp-bpf v1.6.0
 	github.com/secure-systems-lab/go-securesystemslib v0.11.1
 	k8s.io/csi-translation-lib v0.37.2
 	k8s.io/kube-scheduler v0.36.3

@@ -78,7 +78,7 @@ func TestConfinement(t *testing.T) {
 				t.Errorf("%s: %q, want %q", key, status[key], want)
 			}
 		}
-		for _, kind := range []string{"pid", "ipc"} {
+		for _, kind := range []string{"pid", "ipc", "mnt", "net", "uts"} {
 			own, err := os.Readlink(filepath.Join("/proc", pid, "ns", kind))
 			if err != nil {
 				t.Fatal(err)
@@ -87,12 +87,11 @@ func TestConfinement(t *testing.T) {
 				t.Errorf("it shares the %s namespace", kind)
 			}
 		}
-		if !maySetLimits(t) {
-			t.Log("limits of files are not looked at: the kernel has no CAP_SYS_RESOURCE here, and cannot set them for another user")
-			return
+		if status["Seccomp"] != "2" || status["CapBnd"] != "0000000000000000" {
+			t.Errorf("its system calls are not filtered, or it may gain rights: seccomp %s, bounding set %s", status["Seccomp"], status["CapBnd"])
 		}
 		limits := proc("limits")
-		for _, form := range []string{`Max core file size +0 +0 `, `Max open files +4096 +4096 `} {
+		for _, form := range []string{`Max core file size +0 +0 `, `Max open files +4096 +4096 `, `Max file size +67108864 +67108864 `} {
 			if !regexp.MustCompile(form).MatchString(limits) {
 				t.Errorf("no %s in\n%s", form, limits)
 			}
@@ -148,6 +147,17 @@ func TestConfinement(t *testing.T) {
 			t.Fatal("it listens to no socket: the test proves nothing")
 		}
 		for _, socket := range sockets {
+			if _, err := os.Stat(socket); err == nil {
+				t.Errorf("others find %s by its path", socket)
+			}
+			// Its file system is its own; only root comes to it from outside.
+			fd, err := unix.Open("/proc/"+pid+"/root"+socket, unix.O_PATH|unix.O_CLOEXEC, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			file := os.NewFile(uintptr(fd), socket)
+			defer file.Close()
+			socket = fmt.Sprintf("/proc/self/fd/%d", fd)
 			// A stranger, who is not even asked for what it wants.
 			conn, err := (&tls.Dialer{NetDialer: &net.Dialer{Timeout: 5 * time.Second}, Config: &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}}}).DialContext(bound(t), "unix", socket) //nolint:gosec
 			if err == nil {
@@ -158,12 +168,22 @@ func TestConfinement(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), "certificate required") && !strings.Contains(err.Error(), "bad certificate") {
 				t.Errorf("%s answers who has no key: %v", socket, err)
 			}
-			info, err := os.Stat(filepath.Dir(socket))
-			if err != nil {
-				t.Fatal(err)
+		}
+	})
+	t.Run("files", func(t *testing.T) {
+		root := "/proc/" + pid + "/root"
+		entries, err := os.ReadDir(root)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, entry := range entries {
+			if !regexp.MustCompile(`^(bin|sbin|lib.*|usr|etc|dev|proc|run|tmp|nix|gnu)$`).MatchString(entry.Name()) {
+				t.Errorf("it sees /%s", entry.Name())
 			}
-			if info.Mode().Perm()&0o007 != 0 {
-				t.Errorf("others may enter %s: %v", filepath.Dir(socket), info.Mode())
+		}
+		for _, path := range []string{e.Data, filepath.Join(e.Data, "pki"), "/root", "/var", "/home", "/etc/shadow"} {
+			if _, err := os.Stat(root + path); err == nil {
+				t.Errorf("it sees %s", path)
 			}
 		}
 	})
@@ -182,25 +202,6 @@ func TestConfinement(t *testing.T) {
 		}
 	})
 	e.stop(t)
-}
-
-// maySetLimits reports whether this process, and the kernel that it starts, may
-// set limits of processes of other users.
-func maySetLimits(t *testing.T) bool {
-	t.Helper()
-	text, err := os.ReadFile("/proc/self/status")
-	if err != nil {
-		t.Fatal(err)
-	}
-	m := regexp.MustCompile(`(?m)^CapEff:\s+([0-9a-f]+)$`).FindSubmatch(text)
-	if m == nil {
-		t.Fatal("no CapEff in /proc/self/status")
-	}
-	held, err := strconv.ParseUint(string(m[1]), 16, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return held&(1<<unix.CAP_SYS_RESOURCE) != 0
 }
 
 // socketsOf are the unix sockets that a process listens to, by their paths.

@@ -47,7 +47,7 @@ var otherProcesses = []hostileProcess{
 	{name: "floods", kind: "predicate"},
 	{name: "stays", kind: "predicate", manifest: "timeouts: {stop: 1s}"},
 	{name: "fills", kind: "predicate", manifest: "limits: {memory: 64Mi}"},
-	{name: "spies", kind: "controller"},
+	{name: "spies", kind: "controller", grant: `, config: {spies: {data: "${dataDir}"}}`},
 	{name: "nags", kind: "controller", grant: ", limits: {callsPerSecond: 20}", manifest: "rules:\n- {apiGroups: [\"\"], resources: [namespaces], verbs: [get]}"},
 }
 

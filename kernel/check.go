@@ -26,6 +26,7 @@ func pluginsOf(cfg *config.Config, executable string, change func(*plugin.Config
 		return nil, err
 	}
 	host := k.hostConfig(cfg)
+	host.Users.File = "" // nothing is written
 	change(&host)
 	h, err := plugin.New(host, plugin.Deps{Bundles: k.catalog})
 	if err != nil {

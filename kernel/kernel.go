@@ -129,6 +129,9 @@ func New(cfg *config.Config, o Options) (_ *Kernel, err error) {
 		shared: cfg.Store.Backend == config.BackendEtcd, holder: newHolder(),
 		inspect: inspect.New(), simulating: make(share, 1), schedulerMetrics: scheduler.NewMetrics(), eventMetrics: recorder.NewMetrics(),
 	}
+	if os.Geteuid() == 0 && cfg.Plugins.UIDRange == "" {
+		return nil, errors.New("plugins.uidRange: empty, so that processes of plugins would run as root, to whom the cluster's keys belong; want a range of user ids that nobody has, such as 60706-61183")
+	}
 	if k.dirs, err = prepareDirectories(cfg.DataDir, os.Geteuid() == 0 && cfg.Plugins.UIDRange != ""); err != nil {
 		return nil, err
 	}
@@ -386,6 +389,14 @@ type directories struct {
 	shared string
 }
 
+// public is the folder that every plugin may read; empty when none has a user of its own.
+func (d directories) public() string {
+	if d.shared == "" {
+		return ""
+	}
+	return filepath.Join(d.shared, "public")
+}
+
 // maxSocketDir leaves room for a socket's name within the 108 bytes that a
 // path of a unix socket may have.
 const maxSocketDir = 60
@@ -420,7 +431,7 @@ func prepareDirectories(data string, users bool) (directories, error) {
 		}
 		d.shared = filepath.Join(parent, "pintle-plugins-"+shortHash(data))
 		if err := os.Mkdir(d.shared, 0o711); err != nil && !errors.Is(err, fs.ErrExist) {
-			return d, fmt.Errorf("folder of plugins' sockets: %w; or run plugins as this kernel's own user with plugins.uidRange empty", err)
+			return d, fmt.Errorf("folder of plugins' sockets: %w", err)
 		}
 		info, err := os.Lstat(d.shared)
 		if err != nil {
@@ -429,7 +440,10 @@ func prepareDirectories(data string, users bool) (directories, error) {
 		if st, ok := info.Sys().(*syscall.Stat_t); !ok || !info.IsDir() || int(st.Uid) != os.Geteuid() {
 			return d, fmt.Errorf("folder of plugins' sockets: %s was not made by this user; remove it", d.shared)
 		}
-		if err := os.Chmod(d.shared, 0o711); err != nil {
+		if err := os.MkdirAll(d.public(), 0o755); err != nil {
+			return d, fmt.Errorf("folder of plugins' sockets: %w", err)
+		}
+		if err := errors.Join(os.Chmod(d.shared, 0o711), os.Chmod(d.public(), 0o755)); err != nil {
 			return d, fmt.Errorf("folder of plugins' sockets: %w", err)
 		}
 	}

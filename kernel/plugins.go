@@ -37,7 +37,7 @@ func (k *Kernel) hostConfig(cfg *config.Config) plugin.Config {
 		Standby:        !k.has(dutyControllers),
 
 		ProcessMemoryLimit: int64(cfg.Plugins.ProcessMem), CallsPerSecond: cfg.Plugins.Calls, PIDs: cfg.Plugins.Processes,
-		SharedDirectory: k.dirs.shared,
+		SharedDirectory: k.dirs.shared, PublicDirectory: k.dirs.public(), RunWithout: cfg.Plugins.RunWithout,
 	}
 	if os.Geteuid() == 0 {
 		out.Cgroup = "/pintle/" + shortHash(k.dirs.data)
@@ -61,7 +61,7 @@ func (k *Kernel) hostConfig(cfg *config.Config) plugin.Config {
 	for _, b := range cfg.Plugins.Bundles {
 		out.Bundles = append(out.Bundles, plugin.BundleConfig{
 			Name: b.Name, Transport: b.Transport, Digest: b.Digest, OnFailure: b.OnFailure, Config: k.expand(b.Config, cfg.DataDir),
-			Limits: limitsOf(b.Limits), Privileged: b.Privileged, Files: b.Files, HostFunctions: b.HostFunctions,
+			Limits: limitsOf(b.Limits), Privileged: b.Privileged, Network: b.Network, Files: b.Files, HostFunctions: b.HostFunctions,
 		})
 	}
 	k.addInstalled(&out)
@@ -125,7 +125,7 @@ func (k *Kernel) expand(raw json.RawMessage, dataDir string) json.RawMessage {
 		return raw
 	}
 	if k.dirs.shared != "" {
-		replace("${dataDir}/"+authorityFile, filepath.Join(k.dirs.shared, filepath.Base(authorityFile)))
+		replace("${dataDir}/"+authorityFile, filepath.Join(k.dirs.public(), filepath.Base(authorityFile)))
 	}
 	replace("${dataDir}", dataDir)
 	return raw
@@ -139,7 +139,7 @@ func (k *Kernel) shareAuthority() error {
 	}
 	data, err := os.ReadFile(k.api.PKI().CAFile())
 	if err == nil {
-		err = os.WriteFile(filepath.Join(k.dirs.shared, filepath.Base(authorityFile)), data, 0o644)
+		err = os.WriteFile(filepath.Join(k.dirs.public(), filepath.Base(authorityFile)), data, 0o644)
 	}
 	if err != nil {
 		return fmt.Errorf("certificate authority for plugins: %w", err)

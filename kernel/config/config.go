@@ -106,7 +106,8 @@ type Plugins struct {
 	ProcessMem  Size          `mapstructure:"processMemoryLimit" range:"0,1Ti" doc:"memory ceiling of a plugin's process with its children, where the kernel is root; 0: none"`
 	Processes   int           `mapstructure:"processLimit" range:"0,1000000" doc:"how many processes and threads a plugin's process may be, where the kernel is root; 0: no limit"`
 	Calls       int           `mapstructure:"callsPerSecond" range:"0,1000000" doc:"how many requests a second one plugin may make to the API; more are held up, and refused after a second; 0: no limit"`
-	UIDRange    string        `mapstructure:"uidRange" format:"idrange?" doc:"user ids for processes of plugins, one for each bundle, where the kernel is root; empty: they run as the kernel's user"`
+	UIDRange    string        `mapstructure:"uidRange" format:"idrange?" doc:"user ids for processes of plugins, one for each bundle, where the kernel is root; a kernel that is root needs one"`
+	RunWithout  []string      `mapstructure:"runWithout" enum:"cgroup,namespaces,ptrace,seccomp" doc:"walls that processes of plugins may run without where this machine cannot put them up: cgroup (limits), namespaces (own files, process ids, network), ptrace (held until their digest is compared), seccomp (filter of system calls); without one that is not named, a process does not start"`
 	Catalog     string        `mapstructure:"catalog" doc:"folder of the bundles that pintle plugin install takes in; empty: catalog in the data directory"`
 	LockFile    string        `mapstructure:"lockFile" doc:"file that pins the installed bundles, which are loaded; empty: plugins.lock beside this file"`
 	Signatures  string        `mapstructure:"signatures" enum:"off,warn,require" doc:"what becomes of an installed bundle that no key of plugins.keys signed, at install and at each start"`
@@ -123,6 +124,7 @@ type Bundle struct {
 	Limits    Limits `mapstructure:"limits" doc:"what the bundle may use at most; the lower one of this and of what its manifest says counts"`
 	// Privileged and Files grant what the manifest asks for.
 	Privileged bool     `mapstructure:"privileged" doc:"its process has the kernel's user and rights, if its manifest asks for them"`
+	Network    bool     `mapstructure:"network" doc:"its process has the machine's network, if its manifest asks for it; without it there are unix sockets alone"`
 	Files      []string `mapstructure:"files" doc:"folders of this machine that its WASM module may read, if its manifest asks for them"`
 	// HostFunctions narrow down what the manifest asks for.
 	HostFunctions []string        `mapstructure:"hostFunctions" doc:"host functions that controllers of its WASM module may call; default: all that its manifest asks for"`

@@ -33,12 +33,18 @@ type Config struct {
 	ProcessMemoryLimit int64
 	CallsPerSecond     int
 	PIDs               int
-	// Users are the user ids of processes that are not privileged; without any
-	// they run as the kernel's user.
+	// Users are the user ids of processes that are not privileged, where the host is
+	// root; default 60706 to 61183.
 	Users Users
 	// SharedDirectory is a folder that every user may pass through; processes
-	// with a user of their own have their sockets below it.
+	// with a user of their own have their sockets below it. Empty: RunDirectory, or
+	// one of the host's own.
 	SharedDirectory string
+	// PublicDirectory is a folder that every process may read; empty: none.
+	PublicDirectory string
+	// RunWithout are the walls (confinement.Walls) that processes may lack where the
+	// machine cannot put them up.
+	RunWithout []string
 	// Cgroup is the cgroup below which processes have theirs; empty: none.
 	Cgroup   string
 	Bundles  []BundleConfig
@@ -71,6 +77,8 @@ type BundleConfig struct {
 	Limits    Limits          // what it gets at most
 	// Privileged grants a process that asks for it the kernel's user and rights.
 	Privileged bool
+	// Network grants a process that asks for it the machine's network.
+	Network bool
 	// Files are the folders that a module which asks for them may read.
 	Files []string
 	// HostFunctions are those that a module which asks for them may call; none:
@@ -169,5 +177,8 @@ func (c *Config) defaults() {
 	}
 	if c.MemoryLimit <= 0 {
 		c.MemoryLimit = defaultMemoryLimit
+	}
+	if c.Users.Count <= 0 {
+		c.Users = Users{First: 60706, Count: 478}
 	}
 }

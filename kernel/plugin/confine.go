@@ -8,51 +8,65 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 
 	"pintle.dev/pintle/kernel/node/cgroup"
+	"pintle.dev/pintle/kernel/plugin/confinement"
 	"pintle.dev/pintle/sdk/transport"
 )
 
 const (
 	maxArtifactBytes = 1 << 30
-	// maxOpenFiles of a process that is not privileged.
-	maxOpenFiles = 4096
-	// A script is run from a copy of its folder, within these bounds.
+	// A script is run from a copy of its files, within these bounds.
 	maxCopyBytes, maxCopyFiles = 256 << 20, 20_000
 	// killFirst makes the operating system end a plugin rather than the kernel
 	// when memory is short.
 	killFirst = "500"
 )
 
-// confinement is what a process is held to.
-type confinement struct {
+// constraints are what a process is held to.
+type constraints struct {
 	limits     ceilings
 	privileged bool
-	user       int    // its user id and group id; 0: the kernel's
-	shared     string // where its folder is, when it has a user of its own
-	cgroup     string // below which it has its own; empty: none
-	launcher   *launcher
-	groups     *atomic.Uint64 // numbers cgroups
-	apart      string         // behind the bundle's name where names are to differ from another host's
+	network    bool               // it has the machine's
+	user       int                // its user id and group id; 0: the kernel's
+	shared     string             // where its folder is, when it has a user of its own
+	scratch    *scratch           // where its folder is otherwise
+	public     string             // a folder that every process may read
+	cgroup     string             // below which it has its own; empty: none
+	waived     confinement.Waived // what may be missing of all that
+	groups     *atomic.Uint64     // numbers cgroups
+	apart      string             // behind the bundle's name where names are to differ from another host's
 }
 
-// confinement is what the processes of a bundle are held to.
-func (h *Host) confinement(cfg *Config, bc *BundleConfig, m *Manifest, limits ceilings) (confinement, error) {
+// constraints are what the processes of a bundle are held to.
+func (h *Host) constraints(cfg *Config, bc *BundleConfig, m *Manifest, limits ceilings) (constraints, error) {
 	// Hosts of one process share what numbers and names come from.
 	root := h
 	if h.deps.Beside != nil {
 		root = h.deps.Beside
 	}
-	c := confinement{limits: limits, shared: cfg.SharedDirectory, cgroup: cfg.Cgroup, launcher: &h.launcher, groups: &root.groups, apart: h.deps.Apart}
+	c := constraints{limits: limits, shared: cfg.SharedDirectory, public: cfg.PublicDirectory, cgroup: cfg.Cgroup, groups: &root.groups, apart: h.deps.Apart}
+	if c.shared == "" {
+		c.shared = cfg.RunDirectory
+	}
+	c.scratch = &root.scratch
+	var err error
+	if c.waived, err = confinement.Waive(cfg.RunWithout); err != nil {
+		return c, fmt.Errorf("plugins.runWithout: %w", err)
+	}
+	if m.Network && !bc.Network && !m.Privileged {
+		return c, fmt.Errorf("plugin bundle %s: its manifest asks for the machine's network (network); grant it with network: true beside its name in plugins.bundles, or leave it out", bc.Name)
+	}
+	c.network = m.Network
 	if m.Privileged {
 		if !bc.Privileged {
 			return c, fmt.Errorf("plugin bundle %s: its manifest asks for the kernel's own user and rights (privileged); grant them with privileged: true beside its name in plugins.bundles, or leave it out", bc.Name)
@@ -60,20 +74,26 @@ func (h *Host) confinement(cfg *Config, bc *BundleConfig, m *Manifest, limits ce
 		c.privileged = true
 		return c, nil
 	}
-	if os.Geteuid() == 0 && cfg.SharedDirectory != "" {
-		root.users.configure(cfg.Users)
-		var err error
-		c.user, err = root.users.of(bc.Name + c.apart)
-		return c, err
+	if os.Geteuid() != 0 {
+		return c, nil
 	}
-	return c, nil
+	root.users.configure(cfg.Users)
+	c.user, err = root.users.of(bc.Name + c.apart)
+	return c, err
 }
 
 // folder is where the sockets of a bundle with a user of its own lie: its user
 // may enter, nobody else, and it may not put anything there.
-func (c *confinement) folder(bundle string) (string, error) {
+func (c *constraints) folder(bundle string) (string, error) {
+	shared := c.shared
+	if shared == "" {
+		var err error
+		if shared, err = c.scratch.folder(); err != nil {
+			return "", fmt.Errorf("plugin bundle %s: %w", bundle, err)
+		}
+	}
 	sum := sha256.Sum256([]byte(bundle + c.apart))
-	dir := filepath.Join(c.shared, hex.EncodeToString(sum[:4]))
+	dir := filepath.Join(shared, hex.EncodeToString(sum[:4]))
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return "", fmt.Errorf("plugin bundle %s: %w", bundle, err)
 	}
@@ -83,12 +103,52 @@ func (c *confinement) folder(bundle string) (string, error) {
 	return dir, nil
 }
 
+// scratch is a folder of the host's own, made when it is asked for.
+type scratch struct {
+	mu  sync.Mutex
+	dir string
+}
+
+func (s *scratch) folder() (string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.dir != "" {
+		return s.dir, nil
+	}
+	dir, err := os.MkdirTemp("", "pintle-plugins-")
+	if err != nil {
+		return "", err
+	}
+	if err := os.Chmod(dir, 0o711); err != nil {
+		return "", err
+	}
+	s.dir = dir
+	return dir, nil
+}
+
+func (s *scratch) remove() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.dir != "" {
+		_ = os.RemoveAll(s.dir)
+		s.dir = ""
+	}
+}
+
 // executable is the file of a process and how it is named for exec.
 type executable struct {
 	path   string
 	script bool
-	file   *os.File // what is executed when the process may not pass through the path's folders
-	copied string   // a folder to remove afterwards
+	// outside is a script where the process has no root file system of its own.
+	outside string
+	file    *os.File // what is executed when the process may not pass through the path's folders
+	copied  string   // a folder to remove afterwards
+	within  string   // where the executable is in it
+}
+
+// root is the folder of the bundle.
+func (e *executable) root() string {
+	return strings.TrimSuffix(e.path, string(filepath.Separator)+e.within)
 }
 
 func (e *executable) close() {
@@ -100,10 +160,11 @@ func (e *executable) close() {
 	}
 }
 
-// prepare finds out how the process can execute its file. A script, which its
-// interpreter opens again, is copied to where nobody else can change it.
-func (c *confinement) prepare(path, folder string) (_ *executable, err error) {
-	e := &executable{path: path}
+// prepare finds out how the process can execute its file. What its bundle has beside
+// the executable, and a script, which its interpreter opens again, are copied to
+// where nobody else can change them, and compared with their digests meanwhile.
+func (c *constraints) prepare(b *Bundle, a *Artifact, digest, path, folder string) (_ *executable, err error) {
+	e := &executable{path: path, within: filepath.FromSlash(a.Path)}
 	defer func() {
 		if err != nil {
 			e.close()
@@ -121,15 +182,27 @@ func (c *confinement) prepare(path, folder string) (_ *executable, err error) {
 	}
 	e.script = string(head[:n]) == "#!"
 	switch {
-	case e.script && c.user > 0:
+	case !c.privileged && (e.script || len(b.Manifest.Artifacts.Files) > 0):
 		f.Close()
 		if e.copied, err = os.MkdirTemp(folder, "bundle-"); err != nil {
 			return nil, err
 		}
-		if err := copyFolder(filepath.Dir(path), e.copied); err != nil {
+		pinned := slices.Clone(b.Manifest.Artifacts.Files)
+		if e.script {
+			pinned = append(pinned, Artifact{Path: a.Path, Digest: digest})
+		}
+		if err := copyPinned(b.Directory, pinned, e.copied); err != nil {
 			return nil, err
 		}
-		e.path = filepath.Join(e.copied, filepath.Base(path))
+		e.outside = filepath.Join(e.copied, filepath.FromSlash(a.Path))
+		if !e.script {
+			// What is executed is compared while it is held; here is its place.
+			here := e.outside
+			if e.outside = ""; c.user > 0 && !passable(path) {
+				e.file, err = os.Open(path)
+			}
+			return e, errors.Join(err, foldersOf(e.copied, a.Path), os.WriteFile(here, nil, 0o644))
+		}
 	case c.user > 0 && !passable(path):
 		e.file = f
 	default:
@@ -153,142 +226,144 @@ func passable(path string) bool {
 	}
 }
 
-// copyFolder copies the plain files of a folder, readable for everyone.
-func copyFolder(from, to string) error {
-	files, left := 0, int64(maxCopyBytes)
-	err := filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		name, err := filepath.Rel(from, path)
-		if err != nil {
-			return err
-		}
-		if d.IsDir() {
-			if d.Name() == compiledDirectory {
-				return filepath.SkipDir
-			}
-			target := filepath.Join(to, name)
-			if err := os.MkdirAll(target, 0o755); err != nil {
-				return err
-			}
-			return os.Chmod(target, 0o755)
-		}
-		if !d.Type().IsRegular() {
-			return nil
-		}
-		in, err := os.Open(path)
-		if err != nil {
-			return err
-		}
-		defer in.Close()
-		info, err := in.Stat()
-		if err != nil {
-			return err
-		}
-		out, err := os.OpenFile(filepath.Join(to, name), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
-		if err != nil {
-			return err
-		}
-		n, err := io.Copy(out, io.LimitReader(in, left+1))
-		if files, left = files+1, left-n; err == nil && (left < 0 || files > maxCopyFiles) {
-			err = fmt.Errorf("larger than %d MiB or %d files", maxCopyBytes>>20, maxCopyFiles)
-		}
-		return errors.Join(err, out.Chmod(0o644|info.Mode().Perm()&0o111), out.Close())
-	})
+// copyPinned copies the files that a manifest pins, readable for everyone, and
+// compares what it copies with their digests.
+func copyPinned(from string, pinned []Artifact, to string) error {
+	root, err := os.OpenRoot(from)
 	if err != nil {
-		return fmt.Errorf("copy folder %s: %w", from, err)
-	}
-	return nil
-}
-
-// start starts the process, held until it is confined and its file was compared
-// with the digest. env has what go-plugin puts into the environment.
-func (c *confinement) start(e *executable, digest string, env []string, files *processFiles, group *cgroup.Group) (*exec.Cmd, error) {
-	if e.script {
-		if err := matches(e.path, digest); err != nil {
-			return nil, err
-		}
-	}
-	own := os.Geteuid() == 0 && !c.privileged
-	make := func(ownPIDs bool) *exec.Cmd {
-		cmd := &exec.Cmd{
-			Path: e.path, Args: []string{e.path}, Env: env, Dir: filepath.Dir(e.path), Stdout: files.stdout, Stderr: files.stderr,
-			SysProcAttr: &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL},
-		}
-		if e.file != nil {
-			cmd.Path, cmd.Dir, cmd.ExtraFiles = "/proc/self/fd/3", "/", []*os.File{e.file}
-		}
-		if files.questions != nil {
-			cmd.ExtraFiles = append(cmd.ExtraFiles, files.questions)
-			cmd.Env = append(slices.Clip(env), fmt.Sprintf("%s=%d", transport.QuestionsVariable, 2+len(cmd.ExtraFiles)))
-		}
-		if c.user > 0 {
-			cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(c.user), Gid: uint32(c.user)}
-		}
-		if ownPIDs {
-			cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWPID | syscall.CLONE_NEWIPC
-		}
-		return cmd
-	}
-	check := func(pid int) error {
-		if !e.script {
-			if err := matches("/proc/"+strconv.Itoa(pid)+"/exe", digest); err != nil {
-				return err
-			}
-		}
-		return c.confine(pid, group)
-	}
-	var cmd *exec.Cmd
-	launch := func() (err error) {
-		cmd, err = startHeld(make, own, check)
 		return err
 	}
-	var err error
-	if c.privileged {
-		err = launch()
-	} else {
-		err = c.launcher.do(launch)
+	defer root.Close()
+	if len(pinned) > maxCopyFiles {
+		return fmt.Errorf("%w: %d files are pinned, at most %d", errPermanent, len(pinned), maxCopyFiles)
 	}
-	if err != nil && !errors.Is(err, ErrDigest) {
-		// A damaged file is often one that cannot be executed at all.
-		if other := matches(e.path, digest); errors.Is(other, ErrDigest) {
-			return nil, other
+	if err := os.Chmod(to, 0o755); err != nil {
+		return err
+	}
+	left := int64(maxCopyBytes)
+	for _, a := range pinned {
+		if err := foldersOf(to, a.Path); err != nil {
+			return err
 		}
-		if errors.Is(err, unix.EACCES) && c.user > 0 {
-			err = fmt.Errorf("%w: user %d may not execute it; chmod o+rx it", err, c.user)
+		n, err := copyOne(root, a, filepath.Join(to, filepath.FromSlash(a.Path)), left)
+		if left -= n; err != nil {
+			return fmt.Errorf("copy %s: %w", filepath.Join(from, a.Path), err)
 		}
 	}
-	return cmd, err
+	return nil
 }
 
-// confine sets what holds for the process and all that it will start.
-func (c *confinement) confine(pid int, group *cgroup.Group) error {
-	if group != nil {
-		if err := group.Add(pid); err != nil {
+// foldersOf makes the folders of a path below another, for everyone to pass through
+// whatever the kernel's mask is.
+func foldersOf(below, path string) error {
+	parts := strings.Split(path, "/")
+	for _, part := range parts[:len(parts)-1] {
+		below = filepath.Join(below, part)
+		if err := os.Mkdir(below, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+		if err := os.Chmod(below, 0o755); err != nil {
 			return err
 		}
 	}
-	if c.privileged {
-		return nil
-	}
-	limits := map[int]uint64{unix.RLIMIT_CORE: 0, unix.RLIMIT_NOFILE: maxOpenFiles}
-	if c.user > 0 && c.limits.pids > 0 {
-		limits[unix.RLIMIT_NPROC] = uint64(c.limits.pids)
-	}
-	for what, n := range limits {
-		var now unix.Rlimit
-		if err := unix.Prlimit(pid, what, nil, &now); err == nil {
-			n = min(n, now.Max)
-		}
-		// A machine may keep us from limiting another user's processes: its
-		// cgroup holds it then.
-		if err := unix.Prlimit(pid, what, &unix.Rlimit{Cur: n, Max: n}, nil); err != nil && !errors.Is(err, unix.EPERM) {
-			return fmt.Errorf("limit %d of process %d: %w", what, pid, err)
-		}
-	}
-	_ = os.WriteFile("/proc/"+strconv.Itoa(pid)+"/oom_score_adj", []byte(killFirst), 0)
 	return nil
+}
+
+func copyOne(root *os.Root, a Artifact, to string, most int64) (int64, error) {
+	in, err := root.OpenFile(filepath.FromSlash(a.Path), os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return 0, err
+	}
+	defer in.Close()
+	info, err := in.Stat()
+	if err != nil {
+		return 0, err
+	}
+	if !info.Mode().IsRegular() {
+		return 0, fmt.Errorf("%w: it is no file", errPermanent)
+	}
+	out, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return 0, nil // two keys of the manifest name it, with one digest
+	}
+	if err != nil {
+		return 0, err
+	}
+	sum := sha256.New()
+	n, err := io.Copy(io.MultiWriter(out, sum), io.LimitReader(in, most+1))
+	if err == nil && n > most {
+		err = fmt.Errorf("%w: the bundle has more than %d MiB", errPermanent, maxCopyBytes>>20)
+	}
+	if got := "sha256:" + hex.EncodeToString(sum.Sum(nil)); err == nil && got != a.Digest {
+		err = wrongDigest{got}
+	}
+	return n, errors.Join(err, out.Chmod(0o644|info.Mode().Perm()&0o111), out.Close())
+}
+
+// process is the one to start. env has what go-plugin tells it, sockets is where it
+// may listen, base is the folder that has its own sockets and those of the API.
+func (c *constraints) process(name string, e *executable, digest string, env []string, files *processFiles, base, sockets string) *confinement.Process {
+	p := &confinement.Process{
+		Privileged: c.privileged, Path: e.path, Outside: e.outside, Opened: e.file, Env: env,
+		Stdout: files.stdout, Stderr: files.stderr, Inherited: files.questions,
+		Hostname: name, User: c.user, Processes: c.limits.pids, Network: c.network, Waived: c.waived, Sockets: sockets,
+	}
+	if files.questions != nil {
+		p.Env = append(slices.Clip(env), transport.QuestionsVariable+"=3")
+	}
+	if os.Geteuid() == 0 && !c.privileged {
+		p.Folders = &confinement.Folders{Staging: sockets, Visible: []confinement.Visible{{From: base, At: base}}}
+		see := func(from, at string) {
+			p.Folders.Visible = append(p.Folders.Visible, confinement.Visible{From: from, At: at})
+		}
+		if c.public != "" {
+			see(c.public, c.public)
+		}
+		if e.copied != "" {
+			see(e.copied, e.root())
+		}
+		if !e.script {
+			see(e.path, e.path)
+		}
+	}
+	p.Check = func(pid int) error {
+		switch {
+		case e.script && e.copied != "":
+			return nil // it was compared when it was copied
+		case e.script:
+			return matches(e.path, digest)
+		}
+		return matches("/proc/"+strconv.Itoa(pid)+"/exe", digest)
+	}
+	return p
+}
+
+// enter puts a process that has not begun into its cgroup.
+func (c *constraints) enter(pid int, group *cgroup.Group) error {
+	if group != nil {
+		if err := group.Add(pid); err != nil {
+			return confinement.Missing(confinement.Cgroup, err)
+		}
+	}
+	if !c.privileged {
+		_ = os.WriteFile("/proc/"+strconv.Itoa(pid)+"/oom_score_adj", []byte(killFirst), 0)
+	}
+	return nil
+}
+
+// explain makes an error of a start say what is wrong with the file.
+func (c *constraints) explain(e *executable, digest string, err error) error {
+	if err == nil || errors.Is(err, ErrDigest) || errors.Is(err, confinement.ErrMissing) {
+		return err
+	}
+	// A damaged file is often one that cannot be executed at all.
+	if other := matches(e.path, digest); errors.Is(other, ErrDigest) {
+		return other
+	}
+	if errors.Is(err, unix.EACCES) && c.user > 0 {
+		err = fmt.Errorf("%w: user %d may not execute it; chmod o+rx it", err, c.user)
+	}
+	return err
 }
 
 // matches compares a file with a digest.

@@ -35,9 +35,9 @@
 // guest (configure.go), between two decisions too. A change that fails changes
 // nothing, and the object says so.
 //
-// How a process is held: launcher.go starts it from a thread that has given up
-// its rights and holds it before its first instruction; confine.go compares the
-// file that is executed then with the digest and puts the process into its cgroup;
+// How a process is held: confine.go says what it sees and may, and package
+// confinement starts it behind these walls and holds it before its first
+// instruction; the file that is executed then is compared with the digest.
 // runner.go ends it with all that it started. limits.go says what a bundle gets,
 // users.go whose its processes are, breaker.go when a plugin is not asked,
 // brief.go which questions to a module are not timed,
@@ -55,6 +55,6 @@
 // Modules are compiled when a bundle is sealed or installed (Seal, Compile);
 // a start maps what is there.
 //
-// It imports sdk, kernel/node/cgroup and kernel/api/auth/rbac (pure functions); it must not import
+// It imports sdk, kernel/plugin/confinement, kernel/node/cgroup and kernel/api/auth/rbac (pure functions); it must not import
 // the scheduler, the store or plugins.
 package plugin

@@ -23,7 +23,7 @@ type Host struct {
 	counter  atomic.Uint64 // of policy generations
 	groups   atomic.Uint64 // numbers cgroups of processes
 	users    userTable
-	launcher launcher
+	scratch  scratch
 	journals journals
 	exposer  exposer
 	ready    chan struct{}
@@ -145,7 +145,7 @@ func (h *Host) Announced() <-chan struct{} { return h.announced }
 // A bundle that cannot be started at all (a wrong digest, a manifest that
 // promises too much) ends it with that error, unless only an object asks for it.
 func (h *Host) Run(ctx context.Context) error {
-	defer h.launcher.stop() // behind the last process that was started with it
+	defer h.scratch.remove() // behind the last process
 	ctx, cancel := context.WithCancel(ctx)
 	defer h.group.Wait()
 	defer h.retire.Wait()

@@ -130,9 +130,10 @@ func indexes(n int) []uint32 {
 }
 
 func testConfig(t testing.TB, transport string, predicates ...string) Config {
+	run := t.TempDir()
 	return Config{
 		Directories: []string{catalog}, CallTimeout: 500 * time.Millisecond, MemoryLimit: 64 << 20,
-		RunDirectory: t.TempDir(), CacheDirectory: t.TempDir(),
+		RunDirectory: run, CacheDirectory: t.TempDir(),
 		Bundles: []BundleConfig{{Name: "guest", Transport: transport}},
 		Profiles: []Profile{{
 			SchedulerName: "s", Predicates: predicates, Priorities: []WeightedPriority{{Name: "LeastCPU", Weight: 2}},

@@ -68,6 +68,9 @@ type Manifest struct {
 	// starts containers or programs the network does. The operator has to grant
 	// it.
 	Privileged bool `yaml:"privileged,omitempty"`
+	// Network: the process uses the machine's network. Without it there are unix
+	// sockets alone, by which it has the API. The operator has to grant it.
+	Network bool `yaml:"network,omitempty"`
 	// Files are folders of the machine that the module reads, by absolute path.
 	// It reads those of them that the operator grants.
 	Files []string `yaml:"files,omitempty"`

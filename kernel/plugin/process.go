@@ -23,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"pintle.dev/pintle/kernel/node/cgroup"
+	"pintle.dev/pintle/kernel/plugin/confinement"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 	"pintle.dev/pintle/sdk/transport"
 )
@@ -70,7 +71,7 @@ type processOptions struct {
 	asked        bool         // by the scheduler
 	log, words   *slog.Logger // words is for what the process writes
 	budget       *logBudget
-	confinement
+	constraints
 }
 
 // maxAnswerBytes bounds one message of a process: verdicts of a large cluster.
@@ -100,7 +101,11 @@ func startProcess(ctx context.Context, b *Bundle, a *Artifact, o processOptions)
 			return nil, fmt.Errorf("plugin bundle %s: %w", name, err)
 		}
 	}
-	exe, err := o.prepare(path, sockets)
+	exe, err := o.prepare(b, a, o.digest, path, sockets)
+	var wrong wrongDigest
+	if errors.As(err, &wrong) {
+		return nil, fmt.Errorf("%w: %w", errPermanent, digestError(name, path, wrong.got, o.digest))
+	}
 	if err != nil {
 		return nil, fmt.Errorf("plugin bundle %s: %w", name, err)
 	}
@@ -109,7 +114,7 @@ func startProcess(ctx context.Context, b *Bundle, a *Artifact, o processOptions)
 	defer cancel()
 	r := &processRunner{name: path, exited: make(chan struct{})}
 	run := func(_ hclog.Logger, cmd *exec.Cmd, dir string) (runner.Runner, error) {
-		if err := r.prepare(name, exe, &o, cmd.Env, dir); err != nil {
+		if err := r.prepare(name, exe, &o, cmd.Env, sockets, dir); err != nil {
 			return nil, err
 		}
 		return r, nil
@@ -130,6 +135,7 @@ func startProcess(ctx context.Context, b *Bundle, a *Artifact, o processOptions)
 			grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswerBytes), grpc.MaxCallSendMsgSize(transport.MaxMessageBytes)),
 			grpc.WithChainStreamInterceptor(guardStreams),
 			grpc.WithChainUnaryInterceptor(traceCalls),
+			grpc.WithContextDialer(r.dial),
 		},
 	})
 	g := &processGuest{name: name, client: client, runner: r, executable: exe, log: o.log, timeout: o.call,
@@ -142,13 +148,14 @@ func startProcess(ctx context.Context, b *Bundle, a *Artifact, o processOptions)
 	stop := context.AfterFunc(ctx, func() { _ = r.Kill(ctx) })
 	defer stop()
 	protocol, err := client.Client()
-	var wrong wrongDigest
 	if errors.As(err, &wrong) || errors.As(r.failed, &wrong) {
 		return nil, fmt.Errorf("%w: %w", errPermanent, digestError(name, path, wrong.got, o.digest))
 	}
 	if err != nil {
 		line, _, _ := strings.Cut(err.Error(), "\n")
 		switch {
+		case errors.Is(r.failed, confinement.ErrMissing):
+			line = r.failed.Error()
 		case ctx.Err() != nil:
 			line = fmt.Sprintf("it did not say within %s how it is reached", o.start)
 		case strings.HasPrefix(line, "Unrecognized remote plugin message"):
@@ -187,14 +194,19 @@ func startProcess(ctx context.Context, b *Bundle, a *Artifact, o processOptions)
 
 // prepare makes what the process needs when it is started: its pipes and its
 // cgroup. env is what go-plugin tells it, dir where it may listen.
-func (r *processRunner) prepare(name string, exe *executable, o *processOptions, env []string, dir string) (err error) {
+func (r *processRunner) prepare(name string, exe *executable, o *processOptions, env []string, base, dir string) (err error) {
 	if o.user > 0 {
 		if err := os.Lchown(dir, o.user, o.user); err != nil {
 			return err
 		}
 	}
-	r.sockets = dir
+	r.directory, r.network = dir, o.network || o.privileged
 	var ends processFiles
+	defer func() {
+		if err != nil {
+			ends.close()
+		}
+	}()
 	if r.output[0], ends.stdout, err = os.Pipe(); err != nil {
 		return err
 	}
@@ -211,8 +223,11 @@ func (r *processRunner) prepare(name string, exe *executable, o *processOptions,
 		path := fmt.Sprintf("%s/%s-%d", o.cgroup, name, o.groups.Add(1))
 		limits := cgroup.Limits{MemoryBytes: o.limits.memory, MilliCPU: o.limits.milliCPU, PIDs: int64(o.limits.pids)}
 		if r.group, err = cgroup.NewGroup(path, limits); err != nil {
-			o.log.Warn("plugin process has no cgroup: its memory, CPU and number of processes are not limited", "error", err)
-			r.group = nil
+			if r.group = nil; !o.waived.Has(confinement.Cgroup) {
+				r.failed = confinement.Missing(confinement.Cgroup, err)
+				return r.failed
+			}
+			r.without = append(r.without, confinement.Cgroup)
 		}
 	}
 	r.start = func() (*exec.Cmd, error) {
@@ -222,8 +237,27 @@ func (r *processRunner) prepare(name string, exe *executable, o *processOptions,
 			// Go collects sooner instead of passing the limit; others take no notice.
 			full = append(full, fmt.Sprintf("GOMEMLIMIT=%d", o.limits.memory/10*9))
 		}
-		cmd, err := o.confinement.start(exe, o.digest, full, &ends, r.group)
+		if o.limits.milliCPU > 0 {
+			// It does not see its cgroup.
+			full = append(full, fmt.Sprintf("GOMAXPROCS=%d", max(2, (o.limits.milliCPU+999)/1000)))
+		}
+		p := o.process(name, exe, o.digest, full, &ends, base, dir)
+		p.Timeout = o.start
+		p.Enter = func(pid int) error { return o.enter(pid, r.group) }
+		check := p.Check
+		p.Check = func(pid int) (err error) {
+			if err = check(pid); err == nil {
+				r.sockets, err = p.Listening(pid)
+			}
+			return err
+		}
+		cmd, err := p.Start()
+		err = o.explain(exe, o.digest, err)
 		r.failed = err
+		r.without = append(r.without, p.Without...)
+		for _, wall := range r.without {
+			o.log.Warn("plugin process runs without a wall that plugins.runWithout waives", "without", wall)
+		}
 		return cmd, err
 	}
 	return nil
@@ -283,6 +317,14 @@ func (g *processGuest) failed(what string, err error) error {
 
 func (g *processGuest) outOfRange(what string, args ...any) error {
 	return broken("plugin bundle %s: answer out of range: %s", g.name, fmt.Sprintf(what, args...))
+}
+
+// lacks says which walls the process runs without; "" is none.
+func (g *processGuest) lacks() string {
+	if len(g.runner.without) == 0 {
+		return ""
+	}
+	return "runs without " + confinement.Join(g.runner.without) + ", which plugins.runWithout waives"
 }
 
 func (g *processGuest) describe() []*contractv1.PluginDescription { return g.plugins }

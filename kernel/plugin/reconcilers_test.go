@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io/fs"
 	"net"
 	"net/http"
 	"os"
@@ -16,6 +17,18 @@ import (
 
 	"pintle.dev/pintle/sdk/apis/kernel/v1alpha1"
 )
+
+// identity puts the socket to where a process sees it.
+func (a *fakeAPI) identity(_ context.Context, _ string, access Access) (string, error) {
+	if access.Directory == "" {
+		return a.socket, nil
+	}
+	path := filepath.Join(access.Directory, "api")
+	if err := os.Link(a.socket, path); err != nil && !errors.Is(err, fs.ErrExist) {
+		return "", err
+	}
+	return path, os.Lchown(path, access.UID, access.GID)
+}
 
 // fakeAPI serves namespaces and takes ConfigMaps over a unix socket.
 type fakeAPI struct {
@@ -170,7 +183,7 @@ func configuredGreeter(t *testing.T, transport string, api *fakeAPI) (*Host, Con
 	cfg := testConfig(t, TransportWASM)
 	cfg.Bundles = []BundleConfig{{Name: "greeter", Transport: transport, Config: json.RawMessage(`{"greeter":{"text":"welcome"}}`)}}
 	cfg.Profiles, cfg.Controllers = nil, []string{"greeter"}
-	return runHostWith(t, cfg, nil, Deps{Identity: func(context.Context, string, Access) (string, error) { return api.socket, nil }}), cfg
+	return runHostWith(t, cfg, nil, Deps{Identity: api.identity}), cfg
 }
 
 func greeter(h *Host) v1alpha1.PluginStatus {

@@ -193,7 +193,7 @@ func (h *Host) resolveUnit(cfg *Config, bc BundleConfig) (*unit, error) {
 	}
 	u.log, u.words = h.loggers(b, u.budget)
 	if kind == TransportProcess {
-		if u.confined, err = h.confinement(cfg, &bc, m, u.limits); err != nil {
+		if u.confined, err = h.constraints(cfg, &bc, m, u.limits); err != nil {
 			return nil, err
 		}
 	}

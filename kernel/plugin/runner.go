@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"sync"
 	"syscall"
@@ -18,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"pintle.dev/pintle/kernel/node/cgroup"
+	"pintle.dev/pintle/kernel/plugin/confinement"
 	"pintle.dev/pintle/sdk/transport"
 )
 
@@ -30,8 +32,15 @@ const lastWords = 200 * time.Millisecond
 type processRunner struct {
 	name  string
 	start func() (*exec.Cmd, error)
-	// sockets is the folder below which the process may listen.
-	sockets string
+	// directory is where the process may listen, as it sees it; sockets is that
+	// folder, once it runs.
+	directory string
+	network   bool // it has the machine's
+	sockets   *confinement.Sockets
+	// address is where it says that it listens.
+	address struct{ network, name string }
+	// without are the walls that are missing and waived.
+	without []confinement.Wall
 	group   *cgroup.Group // nil without cgroups
 	output  [2]*os.File   // its standard output and standard error, our ends
 	stderr  io.Reader
@@ -54,13 +63,20 @@ func (r *processRunner) Start(context.Context) error {
 	if r.killed {
 		return errors.New("stopped before it was started")
 	}
-	cmd, err := r.start()
-	if err != nil {
-		return err
-	}
-	r.cmd = cmd
+	begun := make(chan error, 1)
 	go func() { // ends with the process
-		err := cmd.Wait()
+		// Which ends when the thread that started it does.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		cmd, err := r.start()
+		if r.cmd = cmd; err != nil {
+			r.cmd = nil
+		}
+		begun <- err
+		if err != nil {
+			return
+		}
+		err = cmd.Wait()
 		r.sweep(cmd.Process.Pid)
 		for _, f := range r.output {
 			_ = f.SetReadDeadline(time.Now().Add(lastWords))
@@ -68,7 +84,7 @@ func (r *processRunner) Start(context.Context) error {
 		r.err = err
 		close(r.exited)
 	}()
-	return nil
+	return <-begun
 }
 
 // sweep ends what the process left behind.
@@ -111,6 +127,9 @@ func (r *processRunner) close() error {
 	}
 	if r.questions != nil {
 		r.questions.Close()
+	}
+	if r.sockets != nil {
+		r.sockets.Close()
 	}
 	if r.group == nil {
 		return nil
@@ -205,21 +224,42 @@ func (r *processRunner) ID() string {
 // Diagnose implements runner.Runner.
 func (r *processRunner) Diagnose(context.Context) string { return "" }
 
-// PluginToHost refuses to connect to what is not the process's own.
+// PluginToHost takes note of where the process listens, and refuses what is not its own.
 func (r *processRunner) PluginToHost(network, address string) (string, string, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	switch network {
 	case "unix":
-		if filepath.Dir(filepath.Clean(address)) == r.sockets {
+		if filepath.Dir(filepath.Clean(address)) == filepath.Clean(r.directory) {
+			r.address.network, r.address.name = network, filepath.Base(address)
 			return network, address, nil
 		}
 	case "tcp":
+		if !r.network {
+			return "", "", fmt.Errorf("it says that it listens at %.100q, where the kernel cannot reach it: want a socket in the folder of PLUGIN_UNIX_SOCKET_DIR, or network: true in its manifest", address)
+		}
 		if host, _, err := net.SplitHostPort(address); err == nil {
 			if ip := net.ParseIP(host); ip != nil && ip.IsLoopback() {
+				r.address.network, r.address.name = network, address
 				return network, address, nil
 			}
 		}
 	}
 	return "", "", fmt.Errorf("it says that it listens at %s %.100q; want a socket in the folder of PLUGIN_UNIX_SOCKET_DIR, or loopback", network, address)
+}
+
+// dial connects to where the process said that it listens.
+func (r *processRunner) dial(ctx context.Context, _ string) (net.Conn, error) {
+	r.mu.Lock()
+	address, sockets := r.address, r.sockets
+	r.mu.Unlock()
+	if address.network == "tcp" {
+		return new(net.Dialer).DialContext(ctx, address.network, address.name)
+	}
+	if sockets == nil {
+		return nil, errors.New("the process has not started")
+	}
+	return sockets.Dial(ctx, address.name)
 }
 
 // HostToPlugin implements runner.Runner.

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -47,7 +48,7 @@ type unit struct {
 	stop      time.Duration
 	limits    ceilings
 	files     []string    // folders that the module may read
-	confined  confinement // of a process
+	confined  constraints // of a process
 	log       *slog.Logger
 	budget    *logBudget
 	words     *slog.Logger // for what the bundle itself writes
@@ -155,6 +156,10 @@ func (u *unit) supervise(ctx context.Context) {
 			if lastFailure != nil {
 				message = "started again after: " + lastFailure.Error()
 			}
+			if p, ok := g.(*processGuest); ok {
+				message = strings.TrimPrefix(message+"; "+p.lacks(), "; ")
+				message = strings.TrimSuffix(message, "; ")
+			}
 			u.set(v1alpha1.PluginStateReady, message)
 			u.log.Info("plugin bundle is ready", "transport", u.transport, "version", u.bundle.Manifest.Version, "took", time.Since(began).Round(time.Millisecond).String())
 			if firstTime {
@@ -249,7 +254,7 @@ func (u *unit) launch(ctx context.Context, m **module) (g guest, err error) {
 	} else {
 		p, err := startProcess(ctx, u.bundle, u.artifact, processOptions{
 			digest: u.digest, runDirectory: u.run, call: u.call, start: u.start, asked: u.scheduling(),
-			log: u.log, words: u.words, budget: u.budget, confinement: u.confined,
+			log: u.log, words: u.words, budget: u.budget, constraints: u.confined,
 		})
 		if err != nil {
 			return nil, err

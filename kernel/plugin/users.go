@@ -14,7 +14,7 @@ import (
 // of the same number goes with it. Nobody else on the machine may have them.
 type Users struct {
 	First, Count int
-	// File keeps which bundle has which.
+	// File keeps which bundle has which; empty: nobody remembers.
 	File string
 }
 
@@ -71,6 +71,10 @@ func (t *userTable) read() error {
 		return nil
 	}
 	given := map[string]int{}
+	if t.File == "" {
+		t.given = given
+		return nil
+	}
 	data, err := os.ReadFile(t.File)
 	if err == nil {
 		err = json.Unmarshal(data, &given)
@@ -83,6 +87,9 @@ func (t *userTable) read() error {
 }
 
 func (t *userTable) write() error {
+	if t.File == "" {
+		return nil
+	}
 	data, err := json.MarshalIndent(t.given, "", "  ")
 	if err == nil {
 		err = writeWhole(t.File, append(data, '\n'), 0o600)

@@ -8,6 +8,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -267,7 +268,7 @@ func spy(ctx context.Context, c *controller.Context) error {
 	if _, err := c.Client.CoreV1().Secrets("").List(ctx, metav1.ListOptions{}); !apierrors.IsForbidden(err) {
 		c.Logger.Error("reached", "what", "secrets", "error", fmt.Sprint(err))
 	}
-	for _, place := range places() {
+	for _, place := range places(c.Config) {
 		if data, err := os.ReadFile(place); err == nil && len(data) > 0 {
 			c.Logger.Error("reached", "what", place)
 		}
@@ -292,35 +293,25 @@ func spy(ctx context.Context, c *controller.Context) error {
 			}
 		}
 	}
-	c.Logger.Info("looked around", "places", len(places()), "mates", len(mates))
+	c.Logger.Info("looked around", "places", len(places(c.Config)), "mates", len(mates))
 	<-ctx.Done()
 	return nil
 }
 
-// places are files of the kernel and of other plugins, found as anybody on the
-// machine finds them.
-func places() []string {
-	var found []string
-	lines, _ := filepath.Glob("/proc/[0-9]*/cmdline")
-	for _, file := range lines {
-		args, _ := os.ReadFile(file)
-		words := strings.Split(string(args), "\x00")
-		for i, w := range words {
-			if w == "--data" && i+1 < len(words) {
-				data := words[i+1]
-				found = append(found, data, data+"/admin.kubeconfig", data+"/pki/ca.key", data+"/pki/sa.key", data+"/store", data+"/run", data+"/plugins/users.json")
-			}
-		}
+// places are files of the kernel and of other plugins: below the data directory that
+// its configuration names, as that of a plugin may, and beside its own folder.
+func places(config []byte) []string {
+	var of struct{ Data string }
+	if err := json.Unmarshal(config, &of); err != nil || of.Data == "" {
+		return nil
 	}
-	own := os.Getenv("PLUGIN_UNIX_SOCKET_DIR")
-	if own != "" {
-		shared := filepath.Dir(filepath.Dir(own))
-		found = append(found, shared)
-		others, _ := filepath.Glob(filepath.Join(shared, "*", "*"))
-		for _, other := range others {
-			if filepath.Dir(other) != filepath.Dir(own) {
-				found = append(found, other)
-			}
+	data := of.Data
+	found := []string{data, data + "/admin.kubeconfig", data + "/pki/ca.key", data + "/pki/sa.key", data + "/store", data + "/run", data + "/plugins/users.json"}
+	own := filepath.Dir(os.Getenv("PLUGIN_UNIX_SOCKET_DIR"))
+	others, _ := filepath.Glob(filepath.Join(filepath.Dir(own), "*"))
+	for _, other := range others {
+		if other != own && filepath.Base(other) != "public" {
+			found = append(found, other)
 		}
 	}
 	return found
