@@ -116,7 +116,10 @@ func sandboxByHand(ctx context.Context, client runtimeapi.RuntimeServiceClient, 
 		PodSandboxId: s.PodSandboxId, SandboxConfig: sandbox,
 		Config: &runtimeapi.ContainerConfig{
 			Metadata: &runtimeapi.ContainerMetadata{Name: "main"},
-			Image:    &runtimeapi.ImageSpec{Image: podImage}, Linux: &runtimeapi.LinuxContainerConfig{},
+			Image:    &runtimeapi.ImageSpec{Image: podImage},
+			// As the agent's by default: the same work on both sides.
+			Linux: &runtimeapi.LinuxContainerConfig{SecurityContext: &runtimeapi.LinuxContainerSecurityContext{
+				Seccomp: &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_RuntimeDefault}}},
 		},
 	})
 	if err != nil {

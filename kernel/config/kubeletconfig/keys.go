@@ -54,9 +54,9 @@ var rules = map[string]rule{
 	"crashLoopBackOff":                 same("crashLoopBackOff"),
 	"seccompDefault":                   same("seccompDefault"),
 
-	"imagePullCredentialsVerificationPolicy": {key: "imagePullCredentialsVerificationPolicy", fault: "is no key of this kernel"},
-	"preloadedImagesVerificationAllowlist":   {key: "preloadedImagesVerificationAllowlist", fault: "is no key of this kernel"},
-	"shutdownGracePeriod":                    {key: "shutdownGracePeriod", fault: "is no key of this kernel"},
+	"imagePullCredentialsVerificationPolicy": same("imagePullCredentialsVerificationPolicy"),
+	"preloadedImagesVerificationAllowlist":   same("preloadedImagesVerificationAllowlist"),
+	"shutdownGracePeriod":                    {key: "shutdownGracePeriod", harmless: []string{"0s"}},
 	"shutdownGracePeriodCriticalPods":        {key: "shutdownGracePeriodCriticalPods", fault: "all pods have the same time: set shutdownGracePeriod alone"},
 	"shutdownGracePeriodByPodPriority":       {fault: "all pods have the same time: set shutdownGracePeriod"},
 
