@@ -258,4 +258,16 @@ func TestListenersAreKept(t *testing.T) {
 			}
 		})
 	}
+	t.Run("node port", func(t *testing.T) {
+		f, err := New(Config{Candidates: []Candidate{{Name: "x"}}, Client: fake.NewClientset(), Logger: slog.New(slog.DiscardHandler), Listening: listening})
+		if err != nil {
+			t.Fatal(err)
+		}
+		svc := &corev1.Service{Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "a", Port: 80, NodePort: 6443}, {Name: "b", Port: 81, NodePort: 30000}}}}
+		s := serviceOf(svc)
+		f.keepListeners(proxy.Name{Name: "grab"}, svc, s)
+		if s.Ports[0].NodePort != 0 || s.Ports[1].NodePort != 30000 || f.refused[proxy.Name{Name: "grab"}] == "" {
+			t.Errorf("served on %v", s.Ports)
+		}
+	})
 }

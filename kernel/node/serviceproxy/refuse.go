@@ -31,6 +31,13 @@ func (f *Feeder) keepListeners(name proxy.Name, svc *corev1.Service, s *proxy.Se
 		})
 	}
 	s.ExternalIps, s.LoadBalancerIps = keep(s.ExternalIps), keep(s.LoadBalancerIps)
+	for _, p := range s.Ports {
+		// The range of node ports may hold them.
+		if l, taken := f.cfg.Listening().Taken(corev1.Protocol(p.Protocol), "", p.NodePort); taken {
+			told = append(told, fmt.Sprintf("node port %d, on which %s listens", l.Port, l.Owner))
+			p.NodePort = 0
+		}
+	}
 	text := strings.Join(told, "; ")
 	if text == "" {
 		delete(f.refused, name)
@@ -41,7 +48,7 @@ func (f *Feeder) keepListeners(name proxy.Name, svc *corev1.Service, s *proxy.Se
 	}
 	f.refused[name] = text
 	if f.events != nil {
-		f.events.Eventf(svc, corev1.EventTypeWarning, "AddressRefused", "Service is not served on the node's own address %s", text)
+		f.events.Eventf(svc, corev1.EventTypeWarning, "AddressRefused", "Service is not served on the node's own %s", text)
 	}
 	f.cfg.Logger.Warn("service wants an address that the kernel listens on; it is not served there", "service", name.String(), "address", text)
 }
