@@ -228,7 +228,7 @@ spec: {selector: {app: web}, ports: [{port: 80, targetPort: 8080}]}
 func TestHooks(t *testing.T) {
 	t.Parallel()
 	e := standalone(t)
-	ns := e.namespace(t)
+	ns := e.freeNamespace(t)
 	dir := t.TempDir()
 	e.apply(t, ns, `
 apiVersion: v1

@@ -140,12 +140,39 @@ spec:
 	}
 }
 
+// TestPodSecurityByDefault: with the shipped configuration a pod that could take
+// the machine over is refused, whoever asks, until its namespace is labelled; the
+// author of a Deployment is warned; services take no external IPs.
+func TestPodSecurityByDefault(t *testing.T) {
+	t.Parallel()
+	e := standalone(t)
+	ns := e.namespace(t)
+	path, err := kubectlPath()
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod := `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"NAME"},"spec":{"containers":[{"name":"c","image":"` + box + `"}],"volumes":[{"name":"h","hostPath":{"path":"/"}}],"hostPID":true}}`
+	apply := func(ns, name string) string {
+		r := e.run(t, strings.ReplaceAll(pod, "NAME", name), path, "create", "-n", ns, "-f", "-", "--dry-run=server")
+		return r.stdout + r.stderr
+	}
+	contains(t, apply(ns, "thief"), `violates PodSecurity "baseline:latest": host namespaces (hostPID=true), hostPath volumes (volume "h")`)
+	contains(t, apply("kube-system", "system"), "pod/system created")
+	r := e.run(t, `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"d"},"spec":{"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},"spec":{"hostNetwork":true,"containers":[{"name":"c","image":"`+box+`"}]}}}}`,
+		path, "create", "-n", ns, "-f", "-", "--dry-run=server")
+	contains(t, r.stdout+r.stderr, "deployment.apps/d created", `Warning: would violate PodSecurity "baseline:latest": host namespaces (hostNetwork=true)`)
+	r = e.run(t, `{"apiVersion":"v1","kind":"Service","metadata":{"name":"grab"},"spec":{"ports":[{"port":443}],"externalIPs":["198.51.100.9"]}}`, path, "create", "-n", ns, "-f", "-")
+	contains(t, r.stderr, "Use of external IPs is denied by admission control")
+	e.kubectl(t, "label", "namespace", ns, "pod-security.kubernetes.io/enforce=privileged")
+	contains(t, apply(ns, "trusted"), "pod/trusted created")
+}
+
 // TestHostilePods: what containers make of their volumes neither holds the
 // agent, nor leads it to files of the host, nor is changed by it.
 func TestHostilePods(t *testing.T) {
 	t.Parallel()
 	e := standalone(t)
-	ns := e.namespace(t)
+	ns := e.freeNamespace(t)
 	dir := t.TempDir()
 	if err := unix.Mkfifo(filepath.Join(dir, "pipe"), 0o600); err != nil {
 		t.Fatal(err)

@@ -18,7 +18,7 @@ import (
 func TestVolumes(t *testing.T) {
 	t.Parallel()
 	e := standalone(t)
-	ns := e.namespace(t)
+	ns := e.freeNamespace(t)
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "host"), []byte("from the host\n"), 0o644); err != nil {
 		t.Fatal(err)

@@ -158,7 +158,12 @@ func New(cfg *config.Config, o Options) (_ *Kernel, err error) {
 	if err != nil {
 		return nil, errors.Join(err, k.parts.stop())
 	}
+	podSecurity, err := podSecurity(cfg)
+	if err != nil {
+		return nil, errors.Join(err, k.parts.stop())
+	}
 	k.api, err = api.New(api.Config{
+		EnableAdmission: cfg.Admission.Enable, DisableAdmission: cfg.Admission.Disable, PodSecurity: podSecurity,
 		DataDir: cfg.DataDir, BindAddress: cfg.API.BindAddress, Port: cfg.API.Port,
 		StoreHandler: k.maintenance.handler, InspectHandler: k.inspect, ConfigzHandler: http.HandlerFunc(k.configz), Collectors: append(k.maintenance.collectors, k.host.Collector(), k.schedulerMetrics, k.eventMetrics), Metrics: k.host.Metrics, Tracing: k.tracing, Admission: k,
 		AdvertiseAddress: cfg.API.AdvertiseAddress, ServiceCIDR: cfg.API.ServiceCIDR, NodePortRange: cfg.API.NodePortRange,
@@ -342,7 +347,7 @@ func (k *Kernel) Reconfigure(_ context.Context, next *config.Config, changes []c
 	merged.Logging.Level = next.Logging.Level
 	merged.Plugins.Bundles, merged.Plugins.CallTimeout = next.Plugins.Bundles, next.Plugins.CallTimeout
 	merged.Scheduler.Profiles, merged.Control = next.Scheduler.Profiles, next.Control
-	merged.Admission = next.Admission
+	merged.Admission.Enabled = next.Admission.Enabled
 	merged.Node = k.cfg.Node.WithLive(next.Node)
 	k.mu.Unlock()
 	if len(nodeKeys) > 0 {

@@ -56,6 +56,11 @@ type Config struct {
 	ConfigzHandler http.Handler
 	// Admission has the plugins that review requests; may be nil.
 	Admission review.Source
+	// EnableAdmission and DisableAdmission name built-in admission plugins that
+	// are, or are not, in the chain, in place of what is by default.
+	EnableAdmission, DisableAdmission []string
+	// PodSecurity is a PodSecurityConfiguration; empty: its defaults.
+	PodSecurity []byte
 	// Collectors add to what /metrics tells; may be nil.
 	Collectors []prometheus.Collector
 	// Tracing makes the spans of requests; nil: there are none. The server does not

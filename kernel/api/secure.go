@@ -5,6 +5,7 @@ import (
 	"crypto/ecdsa"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"time"
 
@@ -95,8 +96,10 @@ func (s *Server) secure() error {
 		}
 	}
 	s.admit, err = admission.NewChain(admission.Deps{Client: client, Informers: s.informers, Stop: s.stopping.Done(),
-		Plugins: s.cfg.Plugins, PluginHost: s.cfg.PluginHost, Review: s.cfg.Admission, Own: standsFor(user.APIServerUser, s.cfg.PluginHost)})
-	s.binding.topology = podtopologylabels.New(s.informers).Of
+		Plugins: s.cfg.Plugins, PluginHost: s.cfg.PluginHost, Review: s.cfg.Admission, Enable: s.cfg.EnableAdmission, Disable: s.cfg.DisableAdmission, PodSecurity: s.cfg.PodSecurity, Own: standsFor(user.APIServerUser, s.cfg.PluginHost)})
+	if !slices.Contains(s.cfg.DisableAdmission, "PodTopologyLabels") {
+		s.binding.topology = podtopologylabels.New(s.informers).Of
+	}
 	return err
 }
 
@@ -110,6 +113,7 @@ var informed = []schema.GroupResource{
 	{Resource: "limitranges"},
 	{Resource: "resourcequotas"},
 	{Group: "scheduling.k8s.io", Resource: "priorityclasses"},
+	{Group: "storage.k8s.io", Resource: "storageclasses"},
 	{Group: "node.k8s.io", Resource: "runtimeclasses"},
 	{Group: flowcontrolv1.GroupName, Resource: "flowschemas"},
 	{Group: flowcontrolv1.GroupName, Resource: "prioritylevelconfigurations"},

@@ -209,6 +209,11 @@ type Control struct {
 // Admission configures the plugins that may change or refuse requests.
 type Admission struct {
 	Enabled []string `mapstructure:"enabled" live:"true" doc:"names of the admission plugins, in the order in which they are asked"`
+
+	Enable          []string        `mapstructure:"enable" doc:"built-in admission plugins to run besides those that do by default, by their names in kube-apiserver's --enable-admission-plugins"`
+	Disable         []string        `mapstructure:"disable" doc:"built-in admission plugins not to run"`
+	PodSecurity     json.RawMessage `mapstructure:"-" raw:"podSecurity" doc:"defaults and exemptions of PodSecurity, as in a PodSecurityConfiguration (pod-security.admission.config.k8s.io/v1)"`
+	PodSecurityFile string          `mapstructure:"podSecurityFile" doc:"a file of that kind instead; it is read at the start"`
 }
 
 // Election configures the Leases behind which scheduler and controllers run

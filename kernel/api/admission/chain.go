@@ -11,18 +11,8 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 
-	"pintle.dev/pintle/kernel/api/admission/limitranger"
-	"pintle.dev/pintle/kernel/api/admission/noderestriction"
-	"pintle.dev/pintle/kernel/api/admission/nodetaint"
 	"pintle.dev/pintle/kernel/api/admission/pluginspec"
-	"pintle.dev/pintle/kernel/api/admission/podresize"
-	"pintle.dev/pintle/kernel/api/admission/podsecurity"
-	"pintle.dev/pintle/kernel/api/admission/podtopologylabels"
-	"pintle.dev/pintle/kernel/api/admission/priority"
 	"pintle.dev/pintle/kernel/api/admission/review"
-	"pintle.dev/pintle/kernel/api/admission/runtimeclass"
-	"pintle.dev/pintle/kernel/api/admission/serviceaccount"
-	"pintle.dev/pintle/kernel/api/admission/tolerationseconds"
 )
 
 // Deps are what the plugins work with.
@@ -34,6 +24,12 @@ type Deps struct {
 	Informers informers.SharedInformerFactory
 	// Stop is closed when no request is admitted any more.
 	Stop <-chan struct{}
+	// Enable and Disable name plugins that are in the chain, or not, in place of
+	// what is by default.
+	Enable, Disable []string
+	// PodSecurity is a PodSecurityConfiguration (pod-security.admission.config.k8s.io/v1)
+	// in YAML or JSON; empty: its defaults, which let everything pass.
+	PodSecurity []byte
 	// Plugins knows what Plugin objects may say; may be nil. PluginHost is the
 	// user as whom it writes them.
 	Plugins    pluginspec.Host
@@ -70,35 +66,33 @@ func NewChain(deps Deps) (*Chain, error) {
 	if deps.Client == nil || deps.Informers == nil || deps.Stop == nil {
 		return nil, errors.New("admission: client, informers and stop channel are required")
 	}
-	namespaces, err := newLifecycle(deps)
+	wanted, err := selected(deps.Enable, deps.Disable)
 	if err != nil {
-		return nil, fmt.Errorf("admission: namespace lifecycle: %w", err)
-	}
-	security, err := podsecurity.New(deps.Client, deps.Informers)
-	if err != nil {
-		return nil, fmt.Errorf("admission: pod security: %w", err)
-	}
-	quotas, err := newQuota(deps)
-	if err != nil {
-		return nil, fmt.Errorf("admission: resource quota: %w", err)
+		return nil, err
 	}
 	reviewer := review.New(deps.Review, deps.Own)
-	return &Chain{admission.NewChainHandler(
-		namespaces,
-		limitranger.New(deps.Client, deps.Informers),
-		serviceaccount.New(deps.Client, deps.Informers),
-		noderestriction.New(deps.Client, deps.Informers),
-		nodetaint.New(),
-		podtopologylabels.New(deps.Informers),
-		security,
-		priority.New(deps.Client, deps.Informers),
-		tolerationseconds.New(),
-		runtimeclass.New(deps.Client, deps.Informers),
-		podresize.New(deps.Client),
-		pluginspec.New(deps.Plugins, deps.PluginHost),
-		reviewer,
-		quotas,
-	), reviewer}, nil
+	var chain []admission.Interface
+	for _, p := range ordered {
+		if !wanted[p.name] {
+			continue
+		}
+		plugin, err := p.make(deps)
+		if err != nil {
+			return nil, fmt.Errorf("admission: plugin %s: %w", p.name, err)
+		}
+		chain = append(chain, plugin)
+	}
+	// The kernel's own checks, and plugins that others wrote, cannot be left out;
+	// a quota counts what has passed everything else.
+	chain = append(chain, pluginspec.New(deps.Plugins, deps.PluginHost), reviewer)
+	if wanted[resourceQuota] {
+		quotas, err := newQuota(deps)
+		if err != nil {
+			return nil, fmt.Errorf("admission: plugin %s: %w", resourceQuota, err)
+		}
+		chain = append(chain, quotas)
+	}
+	return &Chain{admission.NewChainHandler(chain...), reviewer}, nil
 }
 
 func newLifecycle(deps Deps) (admission.Interface, error) {

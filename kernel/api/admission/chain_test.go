@@ -47,6 +47,10 @@ func cluster() []runtime.Object {
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "strict", Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}}, Status: corev1.NamespaceStatus{Phase: corev1.NamespaceActive}},
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "limited"}, Status: corev1.NamespaceStatus{Phase: corev1.NamespaceActive}},
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "counted"}, Status: corev1.NamespaceStatus{Phase: corev1.NamespaceActive}},
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "free", Labels: map[string]string{"pod-security.kubernetes.io/enforce": "privileged"}}, Status: corev1.NamespaceStatus{Phase: corev1.NamespaceActive}},
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "selected", Annotations: map[string]string{"scheduler.alpha.kubernetes.io/node-selector": "zone=a"}}, Status: corev1.NamespaceStatus{Phase: corev1.NamespaceActive}},
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "free", Name: "default"}},
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "selected", Name: "default"}},
 		&corev1.ServiceAccount{ObjectMeta: named("default"), ImagePullSecrets: []corev1.LocalObjectReference{{Name: "registry"}}},
 		&corev1.ServiceAccount{ObjectMeta: named("quiet"), AutomountServiceAccountToken: ptr(false)},
 		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "strict", Name: "default"}},
@@ -80,6 +84,12 @@ type chain struct {
 
 func newTestChain(t *testing.T) chain {
 	t.Helper()
+	return newTestChainOf(t, Deps{})
+}
+
+// newTestChainOf fills in what every chain needs.
+func newTestChainOf(t *testing.T, deps Deps) chain {
+	t.Helper()
 	client := fake.NewClientset(cluster()...)
 	client.PrependReactor("create", "subjectaccessreviews", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		review := action.(clienttesting.CreateAction).GetObject().(*authorizationv1.SubjectAccessReview).DeepCopy()
@@ -88,7 +98,8 @@ func newTestChain(t *testing.T) chain {
 		return true, review, nil
 	})
 	factory := informers.NewSharedInformerFactory(client, 0)
-	handler, err := NewChain(Deps{Client: client, Informers: factory, Stop: t.Context().Done()})
+	deps.Client, deps.Informers, deps.Stop = client, factory, t.Context().Done()
+	handler, err := NewChain(deps)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,9 +1,9 @@
 // Package admission builds the chain of admission plugins, in upstream's order
-// for the kinds that are served: NamespaceLifecycle, LimitRanger,
-// ServiceAccount, NodeRestriction, TaintNodesByCondition, PodSecurity,
-// Priority, DefaultTolerationSeconds, RuntimeClass, our own PluginSpec and, last, ResourceQuota
-// (000 API-20: authentication, authorization, then quota and others). Each plugin
-// has a package below this one, except those that k8s.io/apiserver holds.
+// and under upstream's names, for the kinds that are served (plugins.go), with
+// our own PluginSpec and the reviews by the kernel's plugins before ResourceQuota,
+// which comes last (000 API-20: authentication, authorization, then quota and
+// others). Each can be enabled and disabled by name. Each has a package below this
+// one, except those that k8s.io/apiserver holds.
 //
 // The chain reads through shared informers and, where a cache may lag behind
 // the request that just preceded, through a client. The caller starts the
@@ -12,8 +12,7 @@
 //
 // Left out because their kinds or controllers are not served yet: webhooks and
 // CEL policies, StorageObjectInUseProtection (a finalizer without its
-// controller would never go away), DefaultStorageClass and
-// PersistentVolumeClaimResize (storage classes), certificates, ingress classes.
+// controller would never go away), certificates, ingress classes.
 //
 // Plugins see the versioned types. They must not import kernel/api.
 package admission

@@ -29,11 +29,12 @@ type Plugin struct {
 
 var _ admission.ValidationInterface = (*Plugin)(nil)
 
-// New registers the informers it needs.
-func New(client kubernetes.Interface, factory informers.SharedInformerFactory) (*Plugin, error) {
-	configuration, err := load.LoadFromData(nil)
+// New registers the informers it needs. The configuration is of kind
+// PodSecurityConfiguration, in YAML or JSON; empty: upstream's defaults.
+func New(client kubernetes.Interface, factory informers.SharedInformerFactory, data []byte) (*Plugin, error) {
+	configuration, err := load.LoadFromData(data)
 	if err != nil {
-		return nil, fmt.Errorf("defaults: %w", err)
+		return nil, fmt.Errorf("read the configuration: %w", err)
 	}
 	evaluator, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
 	if err != nil {
@@ -54,9 +55,12 @@ func New(client kubernetes.Interface, factory informers.SharedInformerFactory) (
 		},
 	}
 	if err := p.checks.CompleteConfiguration(); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("configuration: %w", err)
 	}
-	return p, p.checks.ValidateConfiguration()
+	if err := p.checks.ValidateConfiguration(); err != nil {
+		return nil, fmt.Errorf("configuration: %w", err)
+	}
+	return p, nil
 }
 
 // Validate implements admission.ValidationInterface.

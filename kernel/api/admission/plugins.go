@@ -1,0 +1,99 @@
+package admission
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apiserver/pkg/admission"
+
+	"pintle.dev/pintle/kernel/api/admission/alwayspullimages"
+	"pintle.dev/pintle/kernel/api/admission/antiaffinity"
+	"pintle.dev/pintle/kernel/api/admission/defaultstorageclass"
+	"pintle.dev/pintle/kernel/api/admission/denyserviceexternalips"
+	"pintle.dev/pintle/kernel/api/admission/extendedresourcetoleration"
+	"pintle.dev/pintle/kernel/api/admission/limitranger"
+	"pintle.dev/pintle/kernel/api/admission/noderestriction"
+	"pintle.dev/pintle/kernel/api/admission/nodetaint"
+	"pintle.dev/pintle/kernel/api/admission/podnodeselector"
+	"pintle.dev/pintle/kernel/api/admission/podresize"
+	"pintle.dev/pintle/kernel/api/admission/podsecurity"
+	"pintle.dev/pintle/kernel/api/admission/podtopologylabels"
+	"pintle.dev/pintle/kernel/api/admission/priority"
+	"pintle.dev/pintle/kernel/api/admission/runtimeclass"
+	"pintle.dev/pintle/kernel/api/admission/serviceaccount"
+	"pintle.dev/pintle/kernel/api/admission/tolerationseconds"
+	"pintle.dev/pintle/kernel/api/admission/volumeresize"
+)
+
+// resourceQuota is the plugin that comes last.
+const resourceQuota = "ResourceQuota"
+
+// builtin is a plugin under upstream's name.
+type builtin struct {
+	name string
+	on   bool // by default, as upstream's
+	make func(Deps) (admission.Interface, error)
+}
+
+// always is make for a plugin that cannot fail.
+func always[P admission.Interface](f func(Deps) P) func(Deps) (admission.Interface, error) {
+	return func(d Deps) (admission.Interface, error) { return f(d), nil }
+}
+
+// ordered is every plugin but the last, in upstream's order.
+var ordered = []builtin{
+	{"NamespaceLifecycle", true, newLifecycle},
+	{"LimitPodHardAntiAffinityTopology", false, always(func(Deps) *antiaffinity.Plugin { return antiaffinity.New() })},
+	{"LimitRanger", true, always(func(d Deps) *limitranger.Plugin { return limitranger.New(d.Client, d.Informers) })},
+	{"ServiceAccount", true, always(func(d Deps) *serviceaccount.Plugin { return serviceaccount.New(d.Client, d.Informers) })},
+	{"NodeRestriction", true, always(func(d Deps) *noderestriction.Plugin { return noderestriction.New(d.Client, d.Informers) })},
+	{"TaintNodesByCondition", true, always(func(Deps) *nodetaint.Plugin { return nodetaint.New() })},
+	{"AlwaysPullImages", false, always(func(Deps) *alwayspullimages.Plugin { return alwayspullimages.New() })},
+	{"PodSecurity", true, func(d Deps) (admission.Interface, error) {
+		return podsecurity.New(d.Client, d.Informers, d.PodSecurity)
+	}},
+	{"PodNodeSelector", false, always(func(d Deps) *podnodeselector.Plugin { return podnodeselector.New(d.Client, d.Informers) })},
+	{"Priority", true, always(func(d Deps) *priority.Plugin { return priority.New(d.Client, d.Informers) })},
+	{"DefaultTolerationSeconds", true, always(func(Deps) *tolerationseconds.Plugin { return tolerationseconds.New() })},
+	{"ExtendedResourceToleration", false, always(func(Deps) *extendedresourcetoleration.Plugin { return extendedresourcetoleration.New() })},
+	{"DefaultStorageClass", true, always(func(d Deps) *defaultstorageclass.Plugin { return defaultstorageclass.New(d.Informers) })},
+	{"PersistentVolumeClaimResize", true, always(func(d Deps) *volumeresize.Plugin { return volumeresize.New(d.Informers) })},
+	{"RuntimeClass", true, always(func(d Deps) *runtimeclass.Plugin { return runtimeclass.New(d.Client, d.Informers) })},
+	{"DenyServiceExternalIPs", false, always(func(Deps) *denyserviceexternalips.Plugin { return denyserviceexternalips.New() })},
+	{"PodTopologyLabels", true, always(func(d Deps) *podtopologylabels.Plugin { return podtopologylabels.New(d.Informers) })},
+	{"PodResizeValidator", true, always(func(d Deps) *podresize.Plugin { return podresize.New(d.Client) })},
+}
+
+// Names lists the plugins that can be named, in their order.
+func Names() []string {
+	var out []string
+	for _, p := range ordered {
+		out = append(out, p.name)
+	}
+	return append(out, resourceQuota)
+}
+
+// selected says which plugins are in the chain.
+func selected(enable, disable []string) (map[string]bool, error) {
+	known := Names()
+	for _, name := range slices.Concat(enable, disable) {
+		if !slices.Contains(known, name) {
+			return nil, fmt.Errorf("admission: no plugin is called %q; those that can be enabled and disabled are %s", name, strings.Join(known, ", "))
+		}
+		if slices.Contains(enable, name) && slices.Contains(disable, name) {
+			return nil, fmt.Errorf("admission: plugin %s is both enabled and disabled; name it once", name)
+		}
+	}
+	out := map[string]bool{resourceQuota: true}
+	for _, p := range ordered {
+		out[p.name] = p.on
+	}
+	for _, name := range enable {
+		out[name] = true
+	}
+	for _, name := range disable {
+		out[name] = false
+	}
+	return out, nil
+}
