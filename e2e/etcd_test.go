@@ -72,8 +72,9 @@ func newSeveral(t *testing.T) *several {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The shipped configuration, with simulated nodes and shorter Leases.
-	text := strings.NewReplacer("http://127.0.0.1:2379", etcd.URL, "clusterKeyFile: cluster.key", "clusterKeyFile: "+key,
+	// The shipped configuration, with simulated nodes, shorter Leases and, in a network
+	// of its own, without TLS (TestEtcdStopped has it).
+	text := strings.NewReplacer("https://127.0.0.1:2379", etcd.URL, "    certFile: etcd-pki/client.crt\n", "", "    keyFile: etcd-pki/client.key\n", "", "    caFile: etcd-pki/ca.crt\n", "", "clusterKeyFile: cluster.key", "clusterKeyFile: "+key,
 		"  - name: classic\n", "  - name: classic\n  - name: hollow\n    privileged: true\n").Replace(string(base))
 	text += "hollow: {runtime: hollow}\nleaderElection: {leaseDuration: 6s, renewDeadline: 4s, retryPeriod: 1s}\n"
 	config := filepath.Join(dir, "ha.yaml")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"pintle.dev/pintle/kernel/api"
@@ -98,9 +99,18 @@ func (k *Kernel) maintain(st *store.Store, b *bus.Bus) (err error) {
 	return err
 }
 
+// withoutTLS are the servers that ask nobody for a certificate.
+func withoutTLS(servers []string) []string {
+	return slices.DeleteFunc(slices.Clone(servers), func(s string) bool { return !strings.HasPrefix(s, "http://") })
+}
+
 func (k *Kernel) openEtcd(cfg *config.Config) (_ api.Backend, err error) {
 	ctx := context.Background()
 	e := cfg.Store.Etcd
+	if plain := withoutTLS(e.Servers); len(plain) > 0 {
+		k.log.Warn("etcd is reached without TLS: whoever reaches it reads every Secret and gives themselves every right; "+
+			"make certificates with pintle pki etcd DIR and name them in store.etcd", "servers", plain)
+	}
 	backend, err := etcd.Open(ctx, etcd.Config{
 		Servers: e.Servers, CertFile: e.CertFile, KeyFile: e.KeyFile, CAFile: e.CAFile, Prefix: e.Prefix,
 		CompactionInterval: cfg.Store.HistoryRetention, Logger: k.log.With("part", "store"),

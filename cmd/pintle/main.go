@@ -55,7 +55,7 @@ func newRootCommand() *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError{fmt.Errorf("%s: %w; see %s --help", cmd.CommandPath(), err, cmd.CommandPath())}
 	})
-	root.AddCommand(newServeCommand(), newConfigCommand(), newPluginCommand(), newStoreCommand(),
+	root.AddCommand(newServeCommand(), newConfigCommand(), newPluginCommand(), newStoreCommand(), newPKICommand(),
 		newExplainCommand(), newSimulateCommand(), newKubectlCommand(), newVersionCommand())
 	sayUsage(root)
 	return root
