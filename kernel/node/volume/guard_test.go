@@ -239,3 +239,32 @@ func TestReadFile(t *testing.T) {
 		}
 	}
 }
+
+// TestMadeWithoutLinks: what ...OrCreate makes is made where the path was found to lead, not where a link leads that
+// somebody puts there meanwhile.
+func TestMadeWithoutLinks(t *testing.T) {
+	data, beside := kernelDir(t, manager(t, &source{}))
+	real, err := filepath.EvalSymlinks(beside)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(data, filepath.Join(real, "swapped")); err != nil {
+		t.Fatal(err)
+	}
+	if f, err := walk(filepath.Join(real, "swapped", "dir"), true); err == nil {
+		t.Errorf("made %s", f.Name())
+	}
+	for _, path := range []string{"swapped/file", "swapped"} {
+		if err := makeFile(filepath.Join(real, path)); err == nil {
+			t.Errorf("made %s", path)
+		}
+	}
+	for _, name := range []string{"dir", "file"} {
+		if _, err := os.Lstat(filepath.Join(data, name)); err == nil {
+			t.Errorf("%s was made in the kernel's directory", name)
+		}
+	}
+	if err := makeFile(filepath.Join(real, "none", "file")); err == nil {
+		t.Error("a file's directory was made")
+	}
+}
