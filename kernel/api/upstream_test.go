@@ -1,0 +1,110 @@
+package api_test
+
+import (
+	"bufio"
+	"maps"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/client-go/discovery"
+
+	"pintle.dev/pintle/kernel/api/admission"
+)
+
+// upstream reads the names of a section of Kubernetes' own list.
+func upstream(t *testing.T, section string) []string {
+	t.Helper()
+	f, err := os.Open("testdata/upstream/kubernetes-1.36.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	var names []string
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		if fields := strings.Fields(lines.Text()); len(fields) > 1 && fields[0] == section {
+			names = append(names, fields[1])
+		}
+	}
+	if len(names) == 0 {
+		t.Fatalf("no name of section %s", section)
+	}
+	return names
+}
+
+// page reads the rows of the page about Kubernetes: by heading, each name with the two columns after it.
+func page(t *testing.T, heading string) map[string][2]string {
+	t.Helper()
+	data, err := os.ReadFile("../KUBERNETES.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, ok := strings.Cut(string(data), "\n## "+heading+"\n")
+	if !ok {
+		t.Fatalf("KUBERNETES.md has no heading %q", heading)
+	}
+	rest, _, _ = strings.Cut(rest, "\n## ")
+	rows := map[string][2]string{}
+	for _, row := range regexp.MustCompile("(?m)^\\| `([^`]+)` \\| ([^|]+) \\|([^|\n]*)\\|$").FindAllStringSubmatch(rest, -1) {
+		if _, twice := rows[row[1]]; twice {
+			t.Errorf("KUBERNETES.md names %s twice", row[1])
+		}
+		rows[row[1]] = [2]string{row[2], strings.TrimSpace(row[3])}
+	}
+	return rows
+}
+
+// compare wants each of upstream's names on the page, no others, and what the page says of them to be so.
+func compare(t *testing.T, want []string, rows map[string][2]string, there func(name, remark string) bool) {
+	t.Helper()
+	for _, name := range want {
+		row, ok := rows[name]
+		switch {
+		case !ok:
+			t.Errorf("KUBERNETES.md does not name %s", name)
+		case row[0] != "there" && row[0] != "not there":
+			t.Errorf("KUBERNETES.md says %q of %s; want \"there\" or \"not there\"", row[0], name)
+		case there != nil && (row[0] == "there") != there(name, row[1]):
+			t.Errorf("KUBERNETES.md says %q of %s, and that is not so", row[0], name)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(rows)) {
+		if !slices.Contains(want, name) {
+			t.Errorf("KUBERNETES.md names %s, which Kubernetes does not have", name)
+		}
+	}
+}
+
+// TestKubernetesPage: everything that Kubernetes serves and runs is on the page, which says truly what is there.
+func TestKubernetesPage(t *testing.T) {
+	s := start(t, t.TempDir())
+	served := map[string]bool{}
+	_, resources, err := discovery.NewDiscoveryClientForConfigOrDie(s.ClientConfig(admin)).ServerGroupsAndResources()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, list := range resources {
+		for _, r := range list.APIResources {
+			served[list.GroupVersion+"/"+r.Name] = true
+		}
+	}
+	compare(t, upstream(t, "resource"), page(t, "Kinds"), func(name, _ string) bool { return served[name] })
+
+	manifest, err := os.ReadFile("../../plugins/controllers/manifest.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	plugin := regexp.MustCompile("^plugin `([^`]+)`")
+	compare(t, upstream(t, "controller"), page(t, "Controllers"), func(name, remark string) bool {
+		if m := plugin.FindStringSubmatch(remark); m != nil {
+			return strings.Contains(string(manifest), "\n- name: "+m[1]+"\n")
+		}
+		return strings.HasPrefix(remark, "in the kernel")
+	})
+	compare(t, upstream(t, "admission"), page(t, "Admission plugins"), func(name, _ string) bool {
+		return slices.Contains(admission.Names(), name)
+	})
+	compare(t, slices.Concat(upstream(t, "authentication"), upstream(t, "authorization")), page(t, "Authentication and authorization"), nil)
+}
