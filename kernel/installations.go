@@ -3,7 +3,6 @@ package kernel
 import (
 	"context"
 	"net/http"
-	"path/filepath"
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -41,20 +40,13 @@ func (k *Kernel) tryInstallation(ctx context.Context, i *operate.Installation) (
 	if err != nil {
 		return nil, refused(err)
 	}
-	m, err := plugin.ReadManifest(filepath.Join(dir, plugin.ManifestFile))
-	if err != nil {
-		return nil, refused(err)
-	}
 	cfg := k.hostConfig(k.config())
 	at := slices.IndexFunc(cfg.Bundles, func(b plugin.BundleConfig) bool { return b.Name == i.Bundle })
 	if at < 0 {
 		at = len(cfg.Bundles)
 		cfg.Bundles = append(cfg.Bundles, plugin.BundleConfig{Name: i.Bundle, Installed: true})
 	}
-	if m.Privileged && !cfg.Bundles[at].Privileged {
-		return operate.Outcome{Done: true}, nil // it is not loaded before it is given that
-	}
-	cfg.Bundles[at].Directory = dir
+	cfg.Bundles[at].Directory, cfg.Bundles[at].Placed = dir, true
 	if err := k.host.Try(ctx, cfg, i.Bundle); err != nil {
 		return nil, refused(err)
 	}

@@ -3,7 +3,6 @@ package kernel
 import (
 	"context"
 	"fmt"
-	"path/filepath"
 	"slices"
 
 	"pintle.dev/pintle/kernel/catalog"
@@ -26,7 +25,10 @@ func (k *Kernel) openCatalog(cfg *config.Config) error {
 // readCatalog finds the installed bundles and writes nothing.
 func (k *Kernel) readCatalog(cfg *config.Config) (c catalog.Config, err error) {
 	p := cfg.Plugins
-	c = catalog.Config{Directory: p.Catalog, LockFile: p.LockFile, Policy: catalog.Policy(p.Signatures), Keys: p.Keys}
+	c = catalog.Config{Directory: p.Catalog, LockFile: p.LockFile, Policy: catalog.Policy(p.Signatures), Keys: p.Keys, Directories: k.pluginDirectories(cfg)}
+	for _, b := range p.Bundles {
+		c.Bundles = append(c.Bundles, b.Name)
+	}
 	if k.catalog, err = catalog.New(c, k.log.With("part", "plugins")); err != nil {
 		return c, err
 	}
@@ -48,14 +50,6 @@ func (k *Kernel) addInstalled(out *plugin.Config) {
 	for _, name := range k.installed.Names() {
 		if slices.ContainsFunc(out.Bundles, func(b plugin.BundleConfig) bool { return b.Name == name }) {
 			continue
-		}
-		// One that asks for the kernel's rights is loaded when it is given them,
-		// which only the configuration can do. Others' faults the host tells.
-		if dir, err := k.catalog.Find(name, "", ""); err == nil {
-			if m, err := plugin.ReadManifest(filepath.Join(dir, plugin.ManifestFile)); err == nil && m.Privileged {
-				k.log.Warn("installed plugin bundle is not loaded: it asks for the kernel's own user and rights; grant them in plugins.bundles with privileged: true", "bundle", name)
-				continue
-			}
 		}
 		out.Bundles = append(out.Bundles, plugin.BundleConfig{Name: name, Installed: true})
 	}

@@ -24,10 +24,19 @@ import (
 	"pintle.dev/pintle/sdk"
 )
 
+// pluginDirectories are where bundles are looked for: those of the configuration,
+// or else the folder beside the binary.
+func (k *Kernel) pluginDirectories(cfg *config.Config) []string {
+	if len(cfg.Plugins.Directories) > 0 {
+		return cfg.Plugins.Directories
+	}
+	return []string{filepath.Join(filepath.Dir(k.exe), "plugins")}
+}
+
 // hostConfig builds the plugin host's configuration.
 func (k *Kernel) hostConfig(cfg *config.Config) plugin.Config {
 	out := plugin.Config{
-		Directories:    cfg.Plugins.Directories,
+		Directories:    k.pluginDirectories(cfg),
 		CacheDirectory: filepath.Join(k.dirs.plugins, "cache"),
 		RunDirectory:   k.dirs.run,
 		CallTimeout:    cfg.Plugins.CallTimeout,
@@ -52,15 +61,16 @@ func (k *Kernel) hostConfig(cfg *config.Config) plugin.Config {
 	if !k.has(dutyScheduler) {
 		out.Silent = append(append(out.Silent, sdk.KindPredicate, sdk.KindPriority), sdk.CycleKinds()...)
 	}
-	if len(out.Directories) == 0 {
-		out.Directories = []string{filepath.Join(filepath.Dir(k.exe), "plugins")}
-	}
 	if cfg.Node.Enabled {
 		out.NodeName = nodeName(cfg)
+		out.Runtimes, out.Proxies = []string{cfg.Node.Runtime}, cfg.Node.Proxies
+	}
+	if cfg.Hollow.Nodes > 0 {
+		out.Runtimes = append(out.Runtimes, cfg.Hollow.Runtime)
 	}
 	for _, b := range cfg.Plugins.Bundles {
 		out.Bundles = append(out.Bundles, plugin.BundleConfig{
-			Name: b.Name, Transport: b.Transport, Digest: b.Digest, OnFailure: b.OnFailure, Config: k.expand(b.Config, cfg.DataDir),
+			Name: b.Name, Transport: b.Transport, Digest: b.Digest, Granted: b.Digest, OnFailure: b.OnFailure, Config: k.expand(b.Config, cfg.DataDir),
 			Limits: limitsOf(b.Limits), Privileged: b.Privileged, Network: b.Network, Files: b.Files, HostFunctions: b.HostFunctions,
 		})
 	}

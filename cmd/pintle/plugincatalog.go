@@ -174,7 +174,9 @@ SOURCE is
 Without SOURCE, what the lock file names and the catalog lacks is installed from
 where it came: on another machine, after the catalog was lost.
 
-Nothing of a package is run to install it.`,
+A kernel that runs tries the bundle before the lock names it: it is started without
+an identity, a role or a socket of the API, as an unprivileged bundle, and ended.
+One that asks for the kernel's own rights is not tried.`,
 		Example: `  pintle plugin install ./quiet
   pintle plugin install registry.example.com/plugins/quiet:1.0.0 --key cosign.pub
   pintle plugin install quiet.tar.gz --enable --profile default-scheduler

@@ -30,6 +30,9 @@ type Config struct {
 	LockFile  string   // pins them; it need not be there
 	Policy    Policy   // empty: off
 	Keys      []string // files of public keys, PEM
+	// Directories are those of plugins.directories, and Bundles the bundles that the
+	// configuration names: what is installed takes nobody's name.
+	Directories, Bundles []string
 }
 
 // Catalog is the bundles that are installed. It may be used from several
@@ -112,6 +115,20 @@ func (c *Catalog) Find(name, version, digest string) (string, error) {
 	return "", absent(fmt.Sprintf("plugin bundle %s: %s is not installed; there are: %s", name, wanted, strings.Join(have, ", ")))
 }
 
+// Replaces implements plugin.Bundles by the lock: an operator said so of that
+// very bundle.
+func (c *Catalog) Replaces(name string) bool {
+	lock := c.lock.Load()
+	if lock == nil {
+		var err error
+		if lock, err = c.Lock(); err != nil {
+			return false
+		}
+	}
+	b := lock.Bundle(name)
+	return b != nil && b.Version.Replaces
+}
+
 // folder is where a bundle of a digest lies.
 func (c *Catalog) folder(digest string) string {
 	return filepath.Join(c.cfg.Directory, bundlesFolder, strings.TrimPrefix(digest, "sha256:"))
@@ -164,7 +181,7 @@ func (c *Catalog) check(name string, v *Version) (dir string, m *plugin.Manifest
 	if err != nil {
 		return "", nil, fmt.Errorf("plugin bundle %s %s: %w", name, v.Version, err)
 	}
-	if _, err := c.judge(m, o.Image, o.Signatures); err != nil {
+	if _, err := c.judge(m, v.Reference, o.Image, o.Signatures); err != nil {
 		return "", nil, err
 	}
 	return dir, m, nil

@@ -298,7 +298,9 @@ func TestVersionsSideBySide(t *testing.T) {
 	wants(t, err, fs.ErrNotExist)
 
 	// Going back to a former version keeps the other for going forth.
-	install(t, c, bundle(t, "1.0.0"))
+	if _, err := c.Install(t.Context(), bundle(t, "1.0.0"), InstallOptions{Downgrade: true}); err != nil {
+		t.Fatal(err)
+	}
 	find("", "", "1.0.0")
 	find("2.0.0", "", "2.0.0")
 }

@@ -113,7 +113,7 @@ func TestCosignFixture(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Two registries that hold the image, each with a signature of one form.
-	simple, bundled := plainRepository(t, host, "simple"), plainRepository(t, host, "bundled")
+	simple, bundled := plainRepository(t, host, "simple/quiet"), plainRepository(t, host, "bundled/quiet")
 	if _, err := oras.Copy(t.Context(), stored, "quiet", simple, "1", oras.DefaultCopyOptions); err != nil {
 		t.Fatal(err)
 	}
@@ -147,7 +147,7 @@ func TestCosignFixture(t *testing.T) {
 				"changed payload": {image, []Signature{changed}, []*PublicKey{key}, "by none of the 1 known keys"},
 				"another image":   {other, signatures, []*PublicKey{key}, "is over " + desc.Digest.String()},
 			} {
-				got, err := verify(&plugin.Manifest{Name: "quiet"}, v.image, v.signatures, v.keys, time.Now())
+				got, err := verify(&plugin.Manifest{Name: "quiet"}, "", v.image, v.signatures, v.keys, time.Now())
 				if v.says != "" {
 					wants(t, err, ErrSignature, v.says)
 				} else if err != nil || got.Key != key.ID || got.Expires != nil {

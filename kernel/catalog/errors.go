@@ -14,6 +14,9 @@ var (
 	ErrSignature = errors.New("signature refused")
 	// ErrPackage marks packages that are damaged or made to do harm.
 	ErrPackage = errors.New("package refused")
+	// ErrOperator marks installations that want an operator's word first: a name is
+	// taken, a version is a lower one, rights are asked for.
+	ErrOperator = errors.New("not installed")
 	// ErrDigest marks bytes that are others than were pinned.
 	ErrDigest = plugin.ErrDigest
 )

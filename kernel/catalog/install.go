@@ -21,12 +21,18 @@ type InstallOptions struct {
 	SourceOptions
 	// Beside installs the version next to the one in use, which stays.
 	Beside bool
-	// Digest, if not empty, is the only bundle that is taken.
+	// Digest, if not empty, is the only bundle that is taken; nobody is asked then.
 	Digest string
 	// Try is asked about a bundle when it is in the catalog and the lock does not
 	// name it yet; an error ends the installation. Loaded is asked when the lock
 	// names it; an error takes that back. Nil: nobody is asked.
 	Try, Loaded func(context.Context, *Installed) error
+	// Replace lets it take the place of the bundle of that name in
+	// plugins.directories, Downgrade that of a higher version.
+	Replace, Downgrade bool
+	// Confirm is asked before anything is changed, once everything about the package
+	// was checked; an error ends the installation. Nil: nobody is asked.
+	Confirm func(*Asked) error
 }
 
 // Installed is what an installation did.
@@ -128,11 +134,16 @@ func (c *Catalog) install(ctx context.Context, source string, o InstallOptions) 
 	if m.Artifacts.WASM == nil && m.Artifacts.ProcessFor(plugin.Platform()) == nil {
 		return nil, v, fmt.Errorf("%s: it has no build for %s; it has: %s", words(m), plugin.Platform(), strings.Join(slices.Sorted(maps.Keys(m.Artifacts.Platforms)), ", "))
 	}
-	verified, err := c.trust(p)
+	reference := referenceOf(source)
+	verified, err := c.trust(p, reference)
 	if err != nil {
 		return nil, v, err
 	}
+	if err := c.permitted(p, verified, &o); err != nil {
+		return nil, v, err
+	}
 	v = versionOf(m, p.Digest, p.Source)
+	v.Reference, v.Replaces = reference, o.Replace && !o.Beside
 	out := &Installed{
 		Name: m.Name, Version: m.Version, Digest: p.Digest, Source: p.Source, Directory: c.folder(p.Digest),
 		Artifacts: v.Artifacts, Signature: verified, Beside: o.Beside, Privileged: m.Privileged,
@@ -176,8 +187,8 @@ func (c *Catalog) install(ctx context.Context, source string, o InstallOptions) 
 }
 
 // trust applies the policy to a package.
-func (c *Catalog) trust(p *Package) (*Verified, error) {
-	verified, err := c.judge(p.Manifest, p.Image, p.Signatures)
+func (c *Catalog) trust(p *Package, reference string) (*Verified, error) {
+	verified, err := c.judge(p.Manifest, reference, p.Image, p.Signatures)
 	if err != nil && p.unread != nil {
 		err = fmt.Errorf("%w (%w)", err, p.unread)
 	}
@@ -286,7 +297,7 @@ func (c *Catalog) Verify(name string) (*Installed, error) {
 		out.Plugins = append(out.Plugins, e.Name)
 	}
 	if o, err := c.origin(b.Version.Digest); err == nil {
-		out.Signature, err = c.judge(m, o.Image, o.Signatures)
+		out.Signature, err = c.judge(m, b.Reference, o.Image, o.Signatures)
 		if err != nil {
 			return nil, err
 		}
@@ -302,7 +313,12 @@ func (c *Catalog) VerifySource(ctx context.Context, source string, o SourceOptio
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, p.Close()) }()
-	verified, err := c.trust(p)
+	return c.verified(p, source)
+}
+
+// verified is what a package would be if it were installed.
+func (c *Catalog) verified(p *Package, source string) (*Installed, error) {
+	verified, err := c.trust(p, referenceOf(source))
 	if err != nil {
 		return nil, err
 	}

@@ -19,6 +19,13 @@ func WriteLocation(data string, cfg Config) error {
 	if cfg.LockFile, err = filepath.Abs(cfg.LockFile); err != nil {
 		return err
 	}
+	directories := make([]string, len(cfg.Directories))
+	for i, d := range cfg.Directories {
+		if directories[i], err = filepath.Abs(d); err != nil {
+			return err
+		}
+	}
+	cfg.Directories = directories
 	keys := make([]string, len(cfg.Keys))
 	for i, k := range cfg.Keys {
 		if keys[i], err = filepath.Abs(k); err != nil {

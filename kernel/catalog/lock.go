@@ -61,6 +61,11 @@ type Version struct {
 	Digest string `yaml:"digest" json:"digest"`
 	// Source is where it came from; a registry's with its digest.
 	Source string `yaml:"source,omitempty" json:"source,omitempty"`
+	// Reference is what was asked for of a registry, with its tag.
+	Reference string `yaml:"reference,omitempty" json:"reference,omitempty"`
+	// Replaces: an operator said that it takes the place of the bundle of that name
+	// in plugins.directories.
+	Replaces bool `yaml:"replaces,omitempty" json:"replaces,omitempty"`
 	// SignedBy is the ID of the key whose signature counted.
 	SignedBy string `yaml:"signedBy,omitempty" json:"signedBy,omitempty"`
 	// Artifacts are the digests of everything that the package offers, for all

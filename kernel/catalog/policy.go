@@ -17,12 +17,13 @@ const (
 	PolicyRequire Policy = "require" // the bundle is refused
 )
 
-// judge applies the policy to a bundle.
-func (c *Catalog) judge(m *plugin.Manifest, image []byte, signatures []Signature) (*Verified, error) {
+// judge applies the policy to a bundle; reference is what was asked for of a
+// registry, or empty.
+func (c *Catalog) judge(m *plugin.Manifest, reference string, image []byte, signatures []Signature) (*Verified, error) {
 	if c.cfg.Policy == PolicyOff {
 		return nil, nil
 	}
-	v, err := verify(m, image, signatures, c.keys, time.Now())
+	v, err := verify(m, reference, image, signatures, c.keys, time.Now())
 	if err != nil && c.cfg.Policy == PolicyWarn {
 		c.log.Warn("plugin bundle is taken although its signature does not count", "error", err)
 		return nil, nil

@@ -5,9 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"path"
+	"strings"
 	"time"
 
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"k8s.io/apimachinery/pkg/util/version"
+	"oras.land/oras-go/v2/registry"
 
 	"pintle.dev/pintle/kernel/plugin"
 )
@@ -168,8 +172,49 @@ const (
 	faultForeign
 	faultUnreadable
 	faultOther
+	faultNamed
 	faultExpired
 )
+
+// misnamed says that the bundle is not what was asked for, by its name and version
+// and by the repository that was signed, or "". Whoever serves a registry may
+// answer with another bundle that has a signature of the same key. A reference in
+// the form of a digest was compared already.
+func (s *Signature) misnamed(m *plugin.Manifest, reference string) string {
+	signed := ""
+	if s.Type == "" {
+		var p simpleSigning
+		if json.Unmarshal(s.Payload, &p) == nil {
+			signed = p.Critical.Identity.DockerReference
+		}
+	}
+	if !strings.Contains(signed, "/") && signed != "" && signed != m.Name {
+		return fmt.Sprintf("it was signed as %q and says that it is %s", signed, m.Name)
+	}
+	if reference == "" {
+		return ""
+	}
+	asked, err := registry.ParseReference(reference)
+	if err != nil {
+		return fmt.Sprintf("%q is no reference", reference)
+	}
+	repository := path.Base(asked.Repository)
+	if repository != m.Name && repository != repositoryName(signed) {
+		return fmt.Sprintf("%s was asked for, and it is %s, signed as %q", repository, m.Name, signed)
+	}
+	tag := strings.TrimPrefix(asked.Reference, "v")
+	if _, err := version.ParseSemantic(tag); err == nil && tag != strings.TrimPrefix(m.Version, "v") {
+		return fmt.Sprintf("version %s was asked for, and it is %s", tag, m.Version)
+	}
+	return ""
+}
+
+// repositoryName is the last part of a repository, with or without a tag.
+func repositoryName(reference string) string {
+	name, _, _ := strings.Cut(path.Base(reference), "@")
+	name, _, _ = strings.Cut(name, ":")
+	return name
+}
 
 // Verified is a signature that counts.
 type Verified struct {
@@ -178,7 +223,7 @@ type Verified struct {
 }
 
 // verify finds a signature over image by one of the keys.
-func verify(m *plugin.Manifest, image []byte, signatures []Signature, keys []*PublicKey, now time.Time) (*Verified, error) {
+func verify(m *plugin.Manifest, reference string, image []byte, signatures []Signature, keys []*PublicKey, now time.Time) (*Verified, error) {
 	best, text := faultMissing, "it has no signature; ask its author for a signed package (pintle plugin package --sign-key)"
 	fault := func(how int, format string, args ...any) {
 		if how > best {
@@ -198,11 +243,14 @@ func verify(m *plugin.Manifest, image []byte, signatures []Signature, keys []*Pu
 			continue
 		}
 		got, expires, err := s.claim()
+		other := s.misnamed(m, reference)
 		switch {
 		case err != nil:
 			fault(faultUnreadable, "its signature by %s: %v; ask its author to sign it again", by.File, err)
 		case got != want:
 			fault(faultOther, "its signature by %s is over %s, and this is %s; ask its author for the package that was signed", by.File, got, want)
+		case other != "":
+			fault(faultNamed, "%s; ask for it by the name and version that were signed", other)
 		case !expires.IsZero() && !now.Before(expires):
 			fault(faultExpired, "its signature by %s expired at %s; install a newer package", by.File, expires.UTC().Format(time.RFC3339))
 		default:

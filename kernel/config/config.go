@@ -119,7 +119,7 @@ type Plugins struct {
 type Bundle struct {
 	Name      string `mapstructure:"name" required:"true" doc:"name of the bundle's folder"`
 	Transport string `mapstructure:"transport" enum:"wasm,process" doc:"how it runs; default: wasm where the bundle has a module, process otherwise"`
-	Digest    string `mapstructure:"digest" format:"digest?" doc:"sha256:… that the artefact must have; empty: what its manifest says"`
+	Digest    string `mapstructure:"digest" format:"digest?" doc:"sha256:… of the bundle, as pintle plugin install prints it, or that the artefact must have; empty: what its manifest says. A grant to an installed bundle needs the former"`
 	OnFailure string `mapstructure:"onFailure" enum:"refuse,ignore" doc:"what a failing predicate counts as: refuse the node, or ignore the predicate; default: the manifest's"`
 	Limits    Limits `mapstructure:"limits" doc:"what the bundle may use at most; the lower one of this and of what its manifest says counts"`
 	// Privileged and Files grant what the manifest asks for.

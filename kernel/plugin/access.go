@@ -26,13 +26,56 @@ func (d denial) String() string {
 	return fmt.Sprintf("was forbidden to %s, %s (%d requests so far)", d.what, d.why, d.times)
 }
 
-// identity opens the socket by which a plugin of the unit is known to the API.
+// identity opens the socket by which a plugin of the unit is known to the API. It
+// belongs to the publishing goroutine.
 func (h *Host) identity(ctx context.Context, u *unit, name string) (string, error) {
 	a, err := u.access(name)
 	if err != nil {
 		return "", err
 	}
-	return h.deps.Identity(ctx, name, a)
+	socket, err := h.deps.Identity(ctx, name, a)
+	if err == nil {
+		h.opened[name] = true
+	}
+	return socket, err
+}
+
+// closeSockets closes the sockets of plugins that are in use no more, while their
+// units may go on.
+func (h *Host) closeSockets(p *plan, retiring []*unit) {
+	needed := map[string]bool{}
+	for _, u := range retiring {
+		for _, name := range u.identities() {
+			needed[name] = true
+		}
+	}
+	for _, u := range p.units {
+		if !u.active {
+			continue
+		}
+		if len(u.controls) > 0 {
+			needed[u.bundle.Manifest.Name] = true
+		}
+		for i := range u.bundle.Manifest.Plugins {
+			if e := &u.bundle.Manifest.Plugins[i]; p.inUse(e) {
+				needed[e.Name] = true
+			}
+		}
+	}
+	for name := range h.opened {
+		if needed[name] {
+			continue
+		}
+		delete(h.opened, name)
+		for _, u := range p.units {
+			u.stateMu.Lock()
+			delete(u.sockets, name)
+			u.stateMu.Unlock()
+		}
+		if h.deps.Release != nil {
+			h.deps.Release(name)
+		}
+	}
 }
 
 // access is how a plugin of the unit may use the API; name is the bundle's for

@@ -18,6 +18,13 @@ import (
 type Bundle struct {
 	Directory string
 	Manifest  *Manifest
+	// Installed: it is of the catalog, and not of plugins.directories.
+	Installed bool
+}
+
+// digest is that of the manifest, which pins everything else of the bundle.
+func (b *Bundle) digest() (string, error) {
+	return FileDigest(filepath.Join(b.Directory, ManifestFile))
 }
 
 // Find returns the bundle of that name from the first directory that has it.

@@ -53,6 +53,8 @@ type Config struct {
 	Admission []string
 	// Controllers are the names of the controllers that run.
 	Controllers []string
+	// Runtimes and Proxies are the names of those that the node agent uses.
+	Runtimes, Proxies []string
 	// Standby: Controllers run in another kernel of the same cluster, not here.
 	Standby bool
 	// Silent are the kinds of plugins whose Plugin objects another kernel of the
@@ -67,8 +69,9 @@ type BundleConfig struct {
 	Name      string
 	Transport string // wasm or process; empty: wasm where there is a module
 	Version   string // as the manifest says; empty: what is there
-	Digest    string // overrides the manifest's
+	Digest    string // of the bundle, or of the artefact in the place of the manifest's
 	Directory string // the bundle's own folder; empty: it is looked for by its name
+	Placed    bool   // Directory is of the catalog: grants need its digest
 	// Installed: the configuration does not name it; it is installed, or a Plugin
 	// object asks for it. Its faults keep nothing else from being loaded.
 	Installed bool
@@ -81,6 +84,10 @@ type BundleConfig struct {
 	Network bool
 	// Files are the folders that a module which asks for them may read.
 	Files []string
+	// Granted is the digest of the bundle that Privileged and Files are granted to.
+	// Without one they are granted to what lies in Config.Directories alone: who
+	// can have a bundle installed chooses its name.
+	Granted string
 	// HostFunctions are those that a module which asks for them may call; none:
 	// all that it asks for.
 	HostFunctions []string
@@ -157,6 +164,9 @@ type Bundles interface {
 	// not empty, is that of one of the bundle's artefacts. An error that wraps
 	// fs.ErrNotExist says that there is none.
 	Find(name, version, digest string) (directory string, err error)
+	// Replaces reports whether the bundle that is installed for use takes the place
+	// of the one of that name in Config.Directories.
+	Replaces(name string) bool
 }
 
 // What holds where the configuration says nothing.

@@ -63,14 +63,8 @@ func (h *Host) constraints(cfg *Config, bc *BundleConfig, m *Manifest, limits ce
 	if c.waived, err = confinement.Waive(cfg.RunWithout); err != nil {
 		return c, fmt.Errorf("plugins.runWithout: %w", err)
 	}
-	if m.Network && !bc.Network && !m.Privileged {
-		return c, fmt.Errorf("plugin bundle %s: its manifest asks for the machine's network (network); grant it with network: true beside its name in plugins.bundles, or leave it out", bc.Name)
-	}
 	c.network = m.Network
 	if m.Privileged {
-		if !bc.Privileged {
-			return c, fmt.Errorf("plugin bundle %s: its manifest asks for the kernel's own user and rights (privileged); grant them with privileged: true beside its name in plugins.bundles, or leave it out", bc.Name)
-		}
 		c.privileged = true
 		return c, nil
 	}

@@ -76,17 +76,18 @@ func TestForeignContractIsRefused(t *testing.T) {
 	t.Cleanup(func() { spoken = former })
 	for _, tc := range []struct {
 		bundle string
+		used   Profile
 		spoken versions
 		want   string
 	}{
-		{"cycle", versions{1, 1}, "too new: it speaks contract version 2, this kernel 1;"},
-		{"guest", versions{4, 5}, "too old: it speaks contract version 1, this kernel 4 to 5;"},
+		{"cycle", Profile{SchedulerName: "s", Predicates: []string{"Journal"}}, versions{1, 1}, "too new: it speaks contract version 2, this kernel 1;"},
+		{"guest", Profile{SchedulerName: "s", Priorities: []WeightedPriority{{Name: "LeastCPU", Weight: 1}}}, versions{4, 5}, "too old: it speaks contract version 1, this kernel 4 to 5;"},
 	} {
 		spoken = tc.spoken
 		for _, transport := range []string{TransportWASM, TransportProcess} {
 			cfg := testConfig(t, transport)
 			cfg.Bundles = []BundleConfig{{Name: tc.bundle, Transport: transport}}
-			cfg.Profiles = []Profile{{SchedulerName: "s"}}
+			cfg.Profiles = []Profile{tc.used}
 			h, err := New(cfg, Deps{})
 			if err != nil {
 				t.Fatal(err)

@@ -256,16 +256,20 @@ func (u *unit) socket(name string) string {
 	return u.sockets[name]
 }
 
-// openSockets opens the API sockets of the plugins that bind and may use the API.
-func (h *Host) openSockets(ctx context.Context, units []*unit) error {
+// openSockets opens the API sockets of the plugins in use that bind and may use
+// the API.
+func (h *Host) openSockets(ctx context.Context, p *plan) error {
 	if h.deps.Identity == nil {
 		return nil
 	}
 	var faults []error
-	for _, u := range units {
+	for _, u := range p.units {
+		if !u.active {
+			continue
+		}
 		for _, e := range u.bundle.Manifest.Plugins {
 			binds := e.Kind == sdk.KindPreBind || e.Kind == sdk.KindBind || e.Kind == sdk.KindPostBind
-			if !binds || len(e.Rules) == 0 || u.transport != TransportProcess || u.socket(e.Name) != "" {
+			if !binds || !p.inUse(&e) || len(e.Rules) == 0 || u.transport != TransportProcess || u.socket(e.Name) != "" {
 				continue
 			}
 			path, err := h.identity(ctx, u, e.Name)

@@ -143,7 +143,9 @@ func merge(configured fields, o *v1alpha1.Plugin) fields {
 	}
 	now := remembered(configured)
 	for _, name := range slices.Concat(wideFields, ownFields) {
-		if last.same(now, name) {
+		// An operator who took rights away took them from later versions, too.
+		narrowed := (name == "permissions" || name == "admissionRules") && said[name] != nil && !remembered(said).same(last, name)
+		if narrowed || last.same(now, name) {
 			out.put(name, said[name])
 		}
 	}

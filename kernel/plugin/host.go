@@ -54,6 +54,9 @@ type Host struct {
 	objects objects
 	// trialMu is held while copies of units are tried (trial.go).
 	trialMu sync.Mutex
+	// opened are the names of plugins and bundles whose sockets are open; the
+	// publishing goroutine's.
+	opened map[string]bool
 
 	// admissions are the enabled admission plugins; nil before the first start.
 	admissions atomic.Pointer[[]*Admission]
@@ -91,7 +94,7 @@ func New(cfg Config, deps Deps) (*Host, error) {
 	h := &Host{
 		deps: deps, log: deps.Log, sources: map[string]*Source{},
 		ready: make(chan struct{}), announced: make(chan struct{}), unwritten: make(chan struct{}, 1), poke: make(chan struct{}, 1), settled: make(chan struct{}),
-		previous: map[string][]v1alpha1.PluginVersion{}, failed: failures{}, former: map[string][]v1alpha1.PluginVersion{},
+		previous: map[string][]v1alpha1.PluginVersion{}, failed: failures{}, opened: map[string]bool{}, former: map[string][]v1alpha1.PluginVersion{},
 	}
 	h.objects.init()
 	cfg.defaults()
@@ -133,13 +136,13 @@ func (h *Host) Source(schedulerName string) *Source {
 	return s
 }
 
-// Ready is closed when every bundle has started once.
+// Ready is closed when every bundle that is in use has started once.
 func (h *Host) Ready() <-chan struct{} { return h.ready }
 
 // Announced is closed when each plugin that this host writes about has its object.
 func (h *Host) Announced() <-chan struct{} { return h.announced }
 
-// Run starts the bundles and keeps them running until ctx ends; it returns
+// Run starts the bundles that are in use and keeps them running until ctx ends; it returns
 // when all have stopped. The bundles of the configuration file start at once;
 // before anything is asked of them, what Plugin objects say of them is in force.
 // A bundle that cannot be started at all (a wrong digest, a manifest that
@@ -186,13 +189,15 @@ func (h *Host) Run(ctx context.Context) error {
 	return nil
 }
 
-// begin starts the units and hands out the first policies. applyMu is held.
+// begin starts the active units and hands out the first policies. applyMu is held.
 func (h *Host) begin(ctx context.Context) (api *publisher, err error) {
 	h.mu.Lock()
 	p := h.plan
 	h.mu.Unlock()
 	for _, u := range p.units {
-		h.launch(ctx, u)
+		if u.active {
+			h.launch(ctx, u)
+		}
 	}
 	if h.deps.REST != nil {
 		if api, err = newPublisher(h.deps.REST); err != nil {
@@ -248,10 +253,13 @@ func (h *Host) end(u *unit) {
 	<-u.ended
 }
 
-// settle waits for the first start of each unit and returns what makes it hopeless.
+// settle waits for the first start of each active unit and returns what makes it hopeless.
 func settle(ctx context.Context, units []*unit) error {
 	var faults []error
 	for _, u := range units {
+		if !u.active {
+			continue
+		}
 		select {
 		case <-u.first:
 		case <-ctx.Done():

@@ -6,12 +6,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
 
-	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -23,9 +21,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/component-helpers/auth/rbac/validation"
 
-	"pintle.dev/pintle/kernel/api/auth/rbac"
+	"pintle.dev/pintle/kernel/plugin/roles"
 	"pintle.dev/pintle/sdk"
 	"pintle.dev/pintle/sdk/apis/kernel/v1alpha1"
 )
@@ -34,7 +31,7 @@ import (
 // there already.
 type publisher struct {
 	plugin *rest.RESTClient
-	client kubernetes.Interface
+	roles  *roles.Writer
 }
 
 func newPublisher(config *rest.Config) (*publisher, error) {
@@ -56,93 +53,7 @@ func newPublisher(config *rest.Config) (*publisher, error) {
 	if err != nil {
 		return nil, fmt.Errorf("client for plugins' permissions: %w", err)
 	}
-	return &publisher{plugin: plugin, client: client}, nil
-}
-
-// permissions turns rules into RBAC objects: one role and binding for each bundle
-// and each plugin that has some. Rules are the manifest's, or what an operator
-// left of them.
-func (p *publisher) permissions(ctx context.Context, now *plan) error {
-	for _, u := range now.units {
-		rules := map[string][]rbacv1.PolicyRule{}
-		if own := u.bundle.Manifest.Rules; len(own) > 0 {
-			rules[u.bundle.Manifest.Name] = PolicyRules(own)
-		}
-		for i := range u.bundle.Manifest.Plugins {
-			e := &u.bundle.Manifest.Plugins[i]
-			// A role that another version or an operator left wider is narrowed,
-			// to nothing as well.
-			if granted := now.granted(e); len(granted) > 0 || e.Kind == sdk.KindController {
-				rules[e.Name] = append(rules[e.Name], granted...)
-			}
-		}
-		// Maps are encoded in the order of their keys.
-		written, err := json.Marshal(rules)
-		if err != nil {
-			return fmt.Errorf("permissions of plugin bundle %s: %w", u.bundle.Manifest.Name, err)
-		}
-		if u.permitted == string(written) {
-			continue
-		}
-		for _, name := range slices.Sorted(maps.Keys(rules)) {
-			if err := p.permit(ctx, name, rules[name]); err != nil {
-				return fmt.Errorf("permissions of plugin %s: %w", name, err)
-			}
-		}
-		u.permitted = string(written)
-	}
-	return nil
-}
-
-// granted are the rules of a plugin: those of its object, as far as the manifest
-// asks for them.
-func (p *plan) granted(e *Entry) []rbacv1.PolicyRule {
-	asked := PolicyRules(e.Rules)
-	spec := p.specs[e.Name]
-	if spec == nil || len(spec.Permissions) == 0 {
-		return asked
-	}
-	var granted []rbacv1.PolicyRule
-	for _, rule := range spec.Permissions {
-		if covered, _ := validation.Covers(asked, []rbacv1.PolicyRule{rule}); covered {
-			granted = append(granted, rule)
-		}
-	}
-	return granted
-}
-
-func (p *publisher) permit(ctx context.Context, name string, rules []rbacv1.PolicyRule) error {
-	role, binding := rbac.PluginPolicy(name, rules)
-	roles, bindings := p.client.RbacV1().ClusterRoles(), p.client.RbacV1().ClusterRoleBindings()
-	switch old, err := roles.Get(ctx, role.Name, metav1.GetOptions{}); {
-	case apierrors.IsNotFound(err) && len(role.Rules) == 0:
-		return nil
-	case apierrors.IsNotFound(err):
-		if _, err := roles.Create(ctx, role, metav1.CreateOptions{}); err != nil {
-			return err
-		}
-	case err != nil:
-		return err
-	case !equality.Semantic.DeepEqual(old.Rules, role.Rules):
-		old = old.DeepCopy()
-		old.Rules = role.Rules
-		if _, err := roles.Update(ctx, old, metav1.UpdateOptions{}); err != nil {
-			return err
-		}
-	}
-	switch old, err := bindings.Get(ctx, binding.Name, metav1.GetOptions{}); {
-	case apierrors.IsNotFound(err):
-		_, err := bindings.Create(ctx, binding, metav1.CreateOptions{})
-		return err
-	case err != nil:
-		return err
-	case !equality.Semantic.DeepEqual(old.Subjects, binding.Subjects):
-		old = old.DeepCopy()
-		old.Subjects = binding.Subjects
-		_, err := bindings.Update(ctx, old, metav1.UpdateOptions{})
-		return err
-	}
-	return nil
+	return &publisher{plugin: plugin, roles: roles.New(client)}, nil
 }
 
 const (
@@ -362,7 +273,7 @@ func (p *plan) object(u *unit, e *Entry) *v1alpha1.Plugin {
 			Name: e.Name, Labels: map[string]string{managedLabel: managedByHost},
 			Annotations: map[string]string{v1alpha1.ConfiguredAnnotation: p.seeds[e.Name].annotation()},
 		},
-		Spec: *p.specs[e.Name], Status: u.status(e, p.enabled(e.Name)),
+		Spec: *p.specs[e.Name], Status: u.status(e, u.active && p.enabled(e.Name)),
 	}
 }
 

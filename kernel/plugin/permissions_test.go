@@ -5,8 +5,6 @@ import (
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes/fake"
 
 	"pintle.dev/pintle/sdk"
 	"pintle.dev/pintle/sdk/apis/kernel/v1alpha1"
@@ -34,52 +32,91 @@ func TestPermissionsAreTightened(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			u := &unit{bundle: &Bundle{Manifest: &Manifest{Name: "b", Plugins: []Entry{{Name: "c", Kind: sdk.KindController, Rules: asked}}}}}
+			m := &Manifest{Name: "b", Plugins: []Entry{{Name: "c", Kind: sdk.KindController, Rules: asked}}}
 			spec := &v1alpha1.PluginSpec{Bundle: "b", Kind: v1alpha1.PluginKindController, Permissions: test.object}
-			p := &plan{units: []*unit{u}, specs: map[string]*v1alpha1.PluginSpec{"c": spec}}
-			if list := vetPermissions(&u.bundle.Manifest.Plugins[0], spec); len(list) != test.refused {
+			if list := vetPermissions(m, &m.Plugins[0], spec); len(list) != test.refused {
 				t.Errorf("refused %v, want %d rules", list, test.refused)
 			}
-			client := fake.NewSimpleClientset()
-			api := &publisher{client: client}
-			if err := api.permissions(t.Context(), p); err != nil {
-				t.Fatal(err)
-			}
-			roles, err := client.RbacV1().ClusterRoles().List(t.Context(), metav1.ListOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			var got []rbacv1.PolicyRule
-			if len(roles.Items) > 0 {
-				got = roles.Items[0].Rules
-			}
-			if !equality.Semantic.DeepEqual(got, test.want) {
+			if got := granting(m, spec).grants()["c"].Rules; !equality.Semantic.DeepEqual(got, test.want) {
 				t.Errorf("rules %v, want %v", got, test.want)
 			}
 		})
 	}
 }
 
-// A role that was written follows what an operator takes away, and gives back.
-func TestPermissionsFollowTheObject(t *testing.T) {
-	u := &unit{bundle: &Bundle{Manifest: &Manifest{Name: "b", Plugins: []Entry{{Name: "c", Kind: sdk.KindController, Rules: []Rule{{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get", "list"}}}}}}}}
-	client := fake.NewSimpleClientset()
-	api := &publisher{client: client}
-	for _, verbs := range [][]string{{"get", "list"}, {"get"}, {"get", "list"}, {"delete"}} {
-		spec := &v1alpha1.PluginSpec{Permissions: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: verbs}}}
-		want := spec.Permissions
-		if verbs[0] == "delete" {
-			want = nil // the manifest does not ask for it
+// granting is a plan in which the controller c of a bundle is in use.
+func granting(m *Manifest, spec *v1alpha1.PluginSpec) *plan {
+	return &plan{
+		units: []*unit{{bundle: &Bundle{Manifest: m}, active: true}}, cfg: Config{Controllers: []string{"c"}},
+		specs: map[string]*v1alpha1.PluginSpec{"c": spec},
+	}
+}
+
+// What the bundle as a whole asks for is narrowed with what its plugins ask for,
+// nobody has rights whose plugin is not in use, and a predicate beside a
+// controller has none of the informers' rights.
+func TestPermissionsOfTheBundle(t *testing.T) {
+	rule := func(resource string, verbs ...string) Rule {
+		return Rule{APIGroups: []string{""}, Resources: []string{resource}, Verbs: verbs}
+	}
+	m := &Manifest{
+		Name: "b", Rules: []Rule{rule("secrets", "list", "watch"), rule("pods", "list", "watch")},
+		Plugins: []Entry{
+			{Name: "c", Kind: sdk.KindController, Rules: []Rule{rule("events", "create")}},
+			{Name: "d", Kind: sdk.KindController, Rules: []Rule{rule("nodes", "delete")}},
+			{Name: "p", Kind: sdk.KindPredicate, Rules: []Rule{rule("nodes", "get")}},
+		},
+	}
+	p := granting(m, &v1alpha1.PluginSpec{Permissions: PolicyRules([]Rule{rule("pods", "list"), rule("events", "create")})})
+	check := func(what string, want map[string][]Rule) {
+		t.Helper()
+		got := p.grants()
+		if len(got) != len(want) {
+			t.Errorf("%s: %v, want %v", what, got, want)
 		}
-		if err := api.permissions(t.Context(), &plan{units: []*unit{u}, specs: map[string]*v1alpha1.PluginSpec{"c": spec}}); err != nil {
-			t.Fatal(err)
+		for name, rules := range want {
+			if !equality.Semantic.DeepEqual(got[name].Rules, PolicyRules(rules)) {
+				t.Errorf("%s: %s may %v, want %v", what, name, got[name].Rules, rules)
+			}
 		}
-		roles, err := client.RbacV1().ClusterRoles().List(t.Context(), metav1.ListOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(roles.Items) != 1 || !equality.Semantic.DeepEqual(roles.Items[0].Rules, want) {
-			t.Errorf("roles %+v, want %v", roles.Items, want)
+	}
+	check("narrowed", map[string][]Rule{"b": {rule("pods", "list")}, "c": {rule("events", "create")}})
+	if list := vetPermissions(m, &m.Plugins[0], p.specs["c"]); len(list) > 0 {
+		t.Errorf("rules of the bundle are refused: %v", list)
+	}
+	if list := vetPermissions(m, &m.Plugins[2], p.specs["c"]); len(list) != 2 {
+		t.Errorf("a predicate is refused %v, want both rules, which it did not ask for", list)
+	}
+	p.cfg.Controllers = []string{"d"}
+	check("another", map[string][]Rule{"b": m.Rules, "d": {rule("nodes", "delete")}})
+	p.cfg.Controllers = nil
+	check("none", nil)
+	p.cfg.Profiles = []Profile{{Predicates: []string{"p"}}}
+	check("a predicate", map[string][]Rule{"p": {rule("nodes", "get")}})
+	p.units[0].active = false
+	check("not in force", nil)
+}
+
+// What an operator took away stays away when the manifest asks for more later.
+func TestPermissionsStayNarrowed(t *testing.T) {
+	rules := func(verbs ...string) []rbacv1.PolicyRule {
+		return []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: verbs}}
+	}
+	configured := func(verbs ...string) fields {
+		return fieldsOf(&v1alpha1.PluginSpec{Permissions: rules(verbs...)})
+	}
+	for _, c := range []struct {
+		what string
+		said []rbacv1.PolicyRule
+		want fields
+	}{
+		{"as configured", rules("get", "list"), configured("get", "list", "delete")},
+		{"narrowed", rules("get"), configured("get")},
+	} {
+		o := &v1alpha1.Plugin{Spec: v1alpha1.PluginSpec{Permissions: c.said}}
+		o.Annotations = map[string]string{v1alpha1.ConfiguredAnnotation: configured("get", "list").annotation()}
+		if got := merge(configured("get", "list", "delete"), o); !got.same(c.want, "permissions") {
+			t.Errorf("%s: %s, want %s", c.what, got["permissions"], c.want["permissions"])
 		}
 	}
 }

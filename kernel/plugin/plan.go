@@ -92,15 +92,22 @@ func (h *Host) newPlan(base *Config, w *wishes, before *plan) (*plan, error) {
 		p.configure(&p.cfg.Bundles[i])
 	}
 	for i, u := range units {
-		next := p.cfg.Bundles[i]
-		if former, running := before.configs[u]; !running {
+		next, wanted := p.cfg.Bundles[i], p.wants(u)
+		if former, known := before.configs[u]; !known {
 			u.config = next
-		} else if _, ok := changedConfigs(&former, &next); !ok {
-			// A configuration that is gone cannot be told to a running guest.
+		} else if _, ok := changedConfigs(&former, &next); !ok || u.active != wanted {
+			// A configuration that is gone cannot be told to a running guest, and a
+			// unit starts once and ends once.
 			if u, err = h.resolveUnit(&p.cfg, next); err != nil {
 				return nil, err
 			}
 			units[i] = u
+		}
+		if _, known := before.configs[u]; !known {
+			u.active = wanted
+		}
+		if u.active && u.ungranted != nil {
+			return nil, u.ungranted
 		}
 		p.configs[u] = next
 		if err := checkConfigs(u.bundle, &next); err != nil {
@@ -132,6 +139,7 @@ func bundleOf(cfg *Config, name string) *BundleConfig {
 func (p *plan) specify(u *unit, e *Entry) {
 	name := u.bundle.Manifest.Name
 	seed := seedOf(p.base, bundleOf(p.base, name), e)
+	seed.Permissions = u.bundle.Manifest.asks(e)
 	p.seeds[e.Name] = fieldsOf(seed)
 	spec := seed.DeepCopy()
 	o := p.wishes.objects[e.Name]
@@ -158,11 +166,14 @@ func seedOf(cfg *Config, bc *BundleConfig, e *Entry) *v1alpha1.PluginSpec {
 	if bc.Timeout > 0 {
 		s.Timeout = &metav1.Duration{Duration: bc.Timeout}
 	}
-	enabled := true // the node agent chooses among runtimes and proxies
+	enabled := false
 	switch e.Kind {
+	case sdk.KindRuntime:
+		enabled = slices.Contains(cfg.Runtimes, e.Name)
+	case sdk.KindProxy:
+		enabled = slices.Contains(cfg.Proxies, e.Name)
 	case sdk.KindController:
 		enabled = slices.Contains(cfg.Controllers, e.Name)
-		s.Permissions = PolicyRules(e.Rules)
 	case sdk.KindAdmission:
 		enabled = slices.Contains(cfg.Admission, e.Name)
 		s.AdmissionRules = objectRules(e.AdmissionRules)

@@ -85,11 +85,12 @@ func (h *Host) publishOnce(ctx context.Context, api *publisher) error {
 		if api == nil {
 			return nil
 		}
-		return api.permissions(ctx, p)
+		return api.roles.Write(ctx, p.grants())
 	}
 	control := func() error {
-		err := errors.Join(h.openSockets(ctx, p.units), h.control(ctx, &p.cfg, p.units, retiring))
+		err := errors.Join(h.openSockets(ctx, p), h.control(ctx, &p.cfg, p.units, retiring))
 		if err == nil {
+			h.closeSockets(p, retiring)
 			h.mu.Lock()
 			h.controlled = configured
 			close(h.settled)
@@ -106,7 +107,11 @@ func (h *Host) publishOnce(ctx context.Context, api *publisher) error {
 	if err := permissions(); err != nil {
 		return err
 	}
-	return control()
+	if err := control(); err != nil || api == nil || len(retiring) > 0 {
+		return err
+	}
+	// Nobody who ends needs them any more.
+	return api.roles.Withdraw(ctx, p.grants(), p.cfg.Silent)
 }
 
 // write keeps Plugin objects current until ctx ends.
@@ -189,7 +194,7 @@ func (h *Host) announce(ctx context.Context, api *publisher) {
 func (h *Host) control(ctx context.Context, cfg *Config, units, retiring []*unit) error {
 	var faults []error
 	for _, u := range units {
-		if namesake(retiring, u) != nil {
+		if !u.active || namesake(retiring, u) != nil {
 			continue // its end is told
 		}
 		var wanted []string
@@ -218,6 +223,14 @@ func (h *Host) controlUnit(ctx context.Context, cfg *Config, u *unit, wanted []s
 	u.mu.Unlock()
 	if g == nil {
 		return nil // it is down; its return pokes
+	}
+	if len(wanted) == 0 && (u.controlled != started || len(u.controls) == 0) {
+		// A guest that was told of no controller runs none: it needs no identity.
+		u.controlled, u.controlledConfig, u.controls = started, revision, nil
+		u.stateMu.Lock()
+		u.controllers = nil
+		u.stateMu.Unlock()
+		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, u.start)
 	defer cancel()

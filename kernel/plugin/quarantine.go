@@ -240,7 +240,7 @@ func (h *Host) withoutFailed(ctx context.Context, p *plan, fault error) (*plan, 
 			return nil, errors.Join(fault, err)
 		}
 		for _, u := range next.units {
-			if !slices.Contains(before.units, u) {
+			if u.active && !slices.Contains(before.units, u) {
 				h.launch(h.ctx, u)
 			}
 		}

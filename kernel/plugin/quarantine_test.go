@@ -19,6 +19,8 @@ func (b installedBundles) Find(name, _, _ string) (string, error) {
 	return "", fmt.Errorf("plugin bundle %s: %w", name, fs.ErrNotExist)
 }
 
+func (installedBundles) Replaces(string) bool { return false }
+
 // copied makes a bundle of another name of the guest's builds, with its manifest
 // changed.
 func copied(t *testing.T, name string, change func(manifest string) string) string {

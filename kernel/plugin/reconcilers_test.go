@@ -267,7 +267,7 @@ func TestHostFunctionsAreGranted(t *testing.T) {
 		t.Fatal(err)
 	}
 	cfg := testConfig(t, TransportWASM)
-	cfg.Directories, cfg.Bundles, cfg.Profiles = []string{dir}, []BundleConfig{{Name: "greeter"}}, nil
+	cfg.Directories, cfg.Bundles, cfg.Profiles, cfg.Controllers = []string{dir}, []BundleConfig{{Name: "greeter"}}, nil, []string{"greeter"}
 	h, err := New(cfg, Deps{})
 	if err != nil {
 		t.Fatal(err)

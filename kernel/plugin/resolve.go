@@ -26,6 +26,10 @@ func (h *Host) resolve(cfg *Config, old []*unit, p *plan) ([]*unit, error) {
 	var faults []error
 	seen := map[string]bool{}
 	owner := map[string]string{}
+	configured := map[string]bool{}
+	for _, bc := range cfg.Bundles {
+		configured[bc.Name] = configured[bc.Name] || !bc.Installed
+	}
 	for _, bc := range cfg.Bundles {
 		if seen[bc.Name] {
 			faults = append(faults, fmt.Errorf("plugin bundle %s is configured twice", bc.Name))
@@ -44,6 +48,12 @@ func (h *Host) resolve(cfg *Config, old []*unit, p *plan) ([]*unit, error) {
 			faults = append(faults, err)
 			continue
 		}
+		if err := namedAlike(configured, owner, u, &bc); b == nil && err != nil {
+			if b = newBroken(u, bc.Name, err); !bc.Installed {
+				faults = append(faults, err)
+				continue
+			}
+		}
 		if b == nil {
 			b = claim(owner, u, &bc, &faults)
 		}
@@ -61,6 +71,24 @@ func (h *Host) resolve(cfg *Config, old []*unit, p *plan) ([]*unit, error) {
 	}
 	cfg.Bundles = bundles
 	return units, errors.Join(faults...)
+}
+
+// namedAlike finds a plugin and a bundle, not its own, of one name: both would be
+// one identity of the API. What is only installed gives way to what the
+// configuration names (configured, by bundle).
+func namedAlike(configured map[string]bool, owner map[string]string, u *unit, bc *BundleConfig) error {
+	if u == nil {
+		return nil
+	}
+	for _, e := range u.bundle.Manifest.Plugins {
+		if named, other := configured[e.Name]; other && e.Name != bc.Name && (named || bc.Installed) {
+			return fmt.Errorf("plugin %s of bundle %s has the name of another bundle; load one of them", e.Name, bc.Name)
+		}
+	}
+	if other, twice := owner[bc.Name]; twice && other != bc.Name {
+		return fmt.Errorf("bundle %s has the name of plugin %s of bundle %s; load one of them", bc.Name, bc.Name, other)
+	}
+	return nil
 }
 
 // claim notes which plugins a bundle has. Where another one has one of them already,
@@ -106,22 +134,34 @@ func checkNames(cfg *Config, units []*unit) error {
 	return errors.Join(faults...)
 }
 
-// locate finds the folder of a bundle. Without a version and a digest it is the
-// one that is installed for use, or else that of the directories; with one of
-// them, whichever is that build.
+// locate finds the folder of a bundle. Without a version and a digest it is that
+// of the directories, unless the operator said that another one takes its place,
+// or else the one that is installed for use; with one of them, whichever is that
+// build.
 func (h *Host) locate(cfg *Config, bc BundleConfig) (*Bundle, error) {
 	if bc.Directory != "" {
-		return readBundle(bc.Directory, bc.Name)
+		b, err := readBundle(bc.Directory, bc.Name)
+		if err == nil {
+			b.Installed = bc.Placed
+		}
+		return b, err
 	}
 	asked := bc.Version != "" || bc.Digest != ""
 	lying, lyingErr := Find(cfg.Directories, bc.Name)
 	if lyingErr == nil && asked && lying.is(bc.Version, bc.Digest) {
 		return lying, nil
 	}
+	if lyingErr == nil && !asked && (h.deps.Bundles == nil || !h.deps.Bundles.Replaces(bc.Name)) {
+		return lying, nil
+	}
 	if h.deps.Bundles != nil {
 		switch dir, err := h.deps.Bundles.Find(bc.Name, bc.Version, bc.Digest); {
 		case err == nil:
-			return readBundle(dir, bc.Name)
+			b, err := readBundle(dir, bc.Name)
+			if err == nil {
+				b.Installed = true
+			}
+			return b, err
 		case !errors.Is(err, fs.ErrNotExist):
 			return nil, fmt.Errorf("plugin bundle %s: %w", bc.Name, err)
 		case lyingErr != nil && asked:
@@ -152,8 +192,44 @@ func readBundle(dir, name string) (*Bundle, error) {
 // is reports whether a bundle is the build that was asked for.
 func (b *Bundle) is(version, digest string) bool {
 	a := b.Manifest.Artifacts
-	return (version == "" || version == b.Manifest.Version) &&
-		(digest == "" || a.WASM != nil && a.WASM.Digest == digest || a.Process != nil && a.Process.Digest == digest)
+	if version != "" && version != b.Manifest.Version {
+		return false
+	}
+	if digest == "" || a.WASM != nil && a.WASM.Digest == digest || a.Process != nil && a.Process.Digest == digest {
+		return true
+	}
+	own, err := b.digest()
+	return err == nil && own == digest
+}
+
+// ungranted is what the manifest of a bundle asks for and the operator has not
+// granted to this very bundle; nil: nothing.
+func (b *Bundle) ungranted(bc *BundleConfig) error {
+	m := b.Manifest
+	if m.Privileged && !bc.Privileged {
+		return fmt.Errorf("plugin bundle %s: its manifest asks for the kernel's own user and rights (privileged); grant them with privileged: true beside its name in plugins.bundles, or leave it out", bc.Name)
+	}
+	if m.Network && !bc.Network && !m.Privileged {
+		return fmt.Errorf("plugin bundle %s: its manifest asks for the machine's network (network); grant it with network: true beside its name in plugins.bundles, or leave it out", bc.Name)
+	}
+	if !b.Installed || !m.Privileged && !m.Network && len(grantedFiles(bc.Files, m.Files)) == 0 {
+		return nil
+	}
+	own, err := b.digest()
+	if err != nil {
+		return fmt.Errorf("plugin bundle %s: %w", bc.Name, err)
+	}
+	if bc.Granted == own {
+		return nil
+	}
+	what := "files"
+	switch {
+	case m.Privileged:
+		what = "privileged: true"
+	case m.Network:
+		what = "network: true"
+	}
+	return fmt.Errorf("plugin bundle %s: %s is granted in plugins.bundles to the bundle of plugins.directories, and this one is installed; if it is meant, put digest: %s beside the grant", bc.Name, what, own)
 }
 
 func (h *Host) resolveUnit(cfg *Config, bc BundleConfig) (*unit, error) {
@@ -173,8 +249,14 @@ func (h *Host) resolveUnit(cfg *Config, bc BundleConfig) (*unit, error) {
 		return nil, fmt.Errorf("plugin bundle %s: artefact: %w; build it with make", bc.Name, err)
 	}
 	digest := a.Digest
-	if bc.Digest != "" {
-		digest = bc.Digest
+	if bc.Digest != "" && bc.Digest != digest {
+		own, err := b.digest()
+		if err != nil {
+			return nil, fmt.Errorf("plugin bundle %s: %w", bc.Name, err)
+		}
+		if bc.Digest != own {
+			digest = bc.Digest
+		}
 	}
 	cache := filepath.Join(b.Directory, compiledDirectory)
 	// wazero writes what its cache lacks, and fails where it may not: a bundle
@@ -192,7 +274,8 @@ func (h *Host) resolveUnit(cfg *Config, bc BundleConfig) (*unit, error) {
 		state: v1alpha1.PluginStatePending, since: time.Now(),
 	}
 	u.log, u.words = h.loggers(b, u.budget)
-	if kind == TransportProcess {
+	u.ungranted = b.ungranted(&bc)
+	if kind == TransportProcess && u.ungranted == nil {
 		if u.confined, err = h.constraints(cfg, &bc, m, u.limits); err != nil {
 			return nil, err
 		}
@@ -220,7 +303,14 @@ func (h *Host) candidate(bundle, version, digest string) (*unit, error) {
 	for _, bc := range cfg.Bundles {
 		if bc.Name == bundle {
 			bc.Version, bc.Digest = version, digest
-			return h.resolveUnit(&cfg, bc)
+			u, err := h.resolveUnit(&cfg, bc)
+			if err == nil && u.ungranted != nil {
+				return nil, u.ungranted
+			}
+			if err == nil {
+				u.active = true
+			}
+			return u, err
 		}
 	}
 	return nil, fmt.Errorf("plugin bundle %s is not loaded", bundle)

@@ -33,6 +33,18 @@ type ConfigSchema struct {
 	validator validation.SchemaValidator
 }
 
+// Text is the schema as JSON, for people who compare it.
+func (s *ConfigSchema) Text() string {
+	if s.raw == nil {
+		return s.Path
+	}
+	text, err := json.Marshal(s.raw)
+	if err != nil {
+		return s.Path
+	}
+	return string(text)
+}
+
 // UnmarshalYAML takes a mapping, or the path of a file.
 func (s *ConfigSchema) UnmarshalYAML(n *yaml.Node) error {
 	if n.Kind == yaml.ScalarNode && n.Tag == "!!str" {

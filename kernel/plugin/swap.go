@@ -85,14 +85,19 @@ func (h *Host) apply(next *plan) error {
 		h.commit(next, nil)
 		return nil
 	}
-	var fresh, gone []*unit
+	var fresh, idle, gone []*unit
 	for _, u := range next.units {
-		if !slices.Contains(before.units, u) {
+		if slices.Contains(before.units, u) {
+			continue
+		}
+		if u.active {
 			fresh = append(fresh, u)
+		} else {
+			idle = append(idle, u)
 		}
 	}
 	for _, u := range before.units {
-		if !slices.Contains(next.units, u) {
+		if u.active && !slices.Contains(next.units, u) {
 			gone = append(gone, u)
 		}
 	}
@@ -132,6 +137,11 @@ func (h *Host) apply(next *plan) error {
 		}
 		return startError{err}
 	}
+	for _, u := range idle {
+		if old := namesake(before.units, u); old != nil {
+			u.succeed(old) // what it was asked so far
+		}
+	}
 	h.admissions.Store(&reviews)
 	h.commit(next, gone)
 	return nil
@@ -156,7 +166,7 @@ func (h *Host) start(before, next *plan, fresh []*unit) ([]*reconfiguration, err
 	var list []*reconfiguration
 	for _, u := range next.units {
 		bc := next.configs[u]
-		if slices.Contains(fresh, u) {
+		if !u.active || slices.Contains(fresh, u) {
 			continue
 		}
 		u.mu.Lock()
@@ -456,21 +466,24 @@ func (h *Host) commit(next *plan, gone []*unit) {
 	})
 }
 
-// release gives up the identities of plugins that are loaded no more; one that is
-// loaded again gets a new one. mu is held.
+// release gives up the identities of units that run no more; one that runs again
+// gets a new one. mu is held.
 func (h *Host) release(gone []*unit) {
 	if h.deps.Release == nil {
 		return
 	}
-	loaded := map[string]bool{}
+	kept := map[string]bool{}
 	for _, u := range h.plan.units {
+		if !u.active {
+			continue
+		}
 		for _, name := range u.identities() {
-			loaded[name] = true
+			kept[name] = true
 		}
 	}
 	for _, u := range gone {
 		for _, name := range u.identities() {
-			if !loaded[name] {
+			if !kept[name] {
 				h.deps.Release(name)
 			}
 		}

@@ -35,6 +35,9 @@ func (h *Host) rehearse(ctx context.Context, before, next *plan, what rehearsal)
 	h.trialMu.Lock() // copies of one change at a time
 	defer h.trialMu.Unlock()
 	for _, u := range next.units {
+		if !u.active {
+			continue
+		}
 		asked := newlyAsked(before, next, u)
 		fresh := !slices.Contains(before.units, u)
 		bc, former := next.configs[u], before.configs[u]
@@ -61,6 +64,7 @@ func (h *Host) rehearseOne(ctx context.Context, next *plan, u *unit, own bool) e
 			return err
 		}
 	}
+	tried.active = true // a copy, or of no other use
 	source := newTrialSource(h.source())
 	tried.source = func() ReplicaSource { return source }
 	tried.wanted = 1 // it has the replica before it counts as started
@@ -146,7 +150,9 @@ var madeUp = &contractv1.Delta{Generation: 1, Reset_: true, Operations: []*contr
 }}
 
 // Try starts a bundle as a configuration would load it, with what Plugin objects ask
-// of it but for its build, and ends it. Nothing is changed.
+// of it but for its build, and ends it. Nothing is changed. It runs as an
+// unprivileged bundle does, without an identity; one that would have the kernel's
+// rights, or lacks a grant, is not started.
 func (h *Host) Try(ctx context.Context, cfg Config, bundle string) (err error) {
 	cfg.defaults()
 	before := h.present()
@@ -186,6 +192,9 @@ func (h *Host) Try(ctx context.Context, cfg Config, bundle string) (err error) {
 	}
 	for _, u := range next.units {
 		if u.bundle.Manifest.Name == bundle && !slices.Contains(before.units, u) {
+			if u.ungranted != nil || u.bundle.Manifest.Privileged {
+				return nil // who is not held back is not tried
+			}
 			h.trialMu.Lock()
 			defer h.trialMu.Unlock()
 			return h.rehearseOne(ctx, next, u, true)

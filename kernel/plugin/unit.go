@@ -36,8 +36,13 @@ const (
 // unit is a bundle that shall run: its guest, and the supervisor that starts
 // it, replaces it when it breaks and ends it.
 type unit struct {
-	bundle    *Bundle
-	config    BundleConfig
+	bundle *Bundle
+	config BundleConfig
+	// active: one of its plugins is in use. Without one nothing of it runs.
+	active bool
+	// ungranted is what its manifest asks for and the operator has to grant,
+	// before it is in use.
+	ungranted error
 	transport string
 	artifact  *Artifact
 	digest    string
@@ -112,7 +117,6 @@ type unit struct {
 	// was told to run which controllers.
 	controlled       uint64
 	controlledConfig uint64 // and with which configuration
-	permitted        string // the rules of which RBAC objects were written
 	controls         []string
 }
 

@@ -92,7 +92,7 @@ func (h *Host) vetOne(p *plan, w *wishes, c change) field.ErrorList {
 	case e.Kind != string(s.Kind):
 		return field.ErrorList{field.Invalid(specPath.Child("kind"), s.Kind, "plugin "+c.name+" is a "+e.Kind)}
 	}
-	return slices.Concat(vetUse(p, e, s), vetConfig(e, s), vetPermissions(e, s), vetAdmissionRules(e, s), vetHostFunctions(bundle, s))
+	return slices.Concat(vetUse(p, e, s), vetConfig(e, s), vetPermissions(bundle.Manifest, e, s), vetAdmissionRules(e, s), vetHostFunctions(bundle, s))
 }
 
 // vetBundle finds the build that a bundle's fields ask for.
@@ -129,10 +129,16 @@ func (b *Bundle) entry(name string) *Entry {
 }
 
 // vetPermissions: an operator takes rules away and gives none.
-func vetPermissions(e *Entry, s *v1alpha1.PluginSpec) field.ErrorList {
+func vetPermissions(m *Manifest, e *Entry, s *v1alpha1.PluginSpec) field.ErrorList {
 	var list field.ErrorList
+	shared := PolicyRules(m.Rules)
+	if e.Kind != sdk.KindController {
+		shared = nil
+	}
 	for i, rule := range s.Permissions {
-		if covered, _ := validation.Covers(PolicyRules(e.Rules), []rbacv1.PolicyRule{rule}); !covered {
+		one := []rbacv1.PolicyRule{rule}
+		own, _ := validation.Covers(PolicyRules(e.Rules), one)
+		if covered, _ := validation.Covers(shared, one); !covered && !own {
 			list = append(list, field.Forbidden(specPath.Child("permissions").Index(i), "the plugin's manifest does not ask for all of it"))
 		}
 	}
@@ -174,7 +180,7 @@ func vetUse(p *plan, e *Entry, s *v1alpha1.PluginSpec) field.ErrorList {
 	enabled := ptr.Deref(s.Enabled, true)
 	switch e.Kind {
 	case sdk.KindRuntime, sdk.KindProxy:
-		if !enabled {
+		if enabled != slices.Contains(slices.Concat(p.base.Runtimes, p.base.Proxies), e.Name) {
 			list = append(list, field.Forbidden(specPath.Child("enabled"), "node.runtime and node.proxies of the configuration say which runtimes and proxies are used"))
 		}
 	default:

@@ -153,12 +153,13 @@ func (h *Host) adopt(ctx context.Context, api *publisher) error {
 			if err != nil {
 				return err
 			}
+			fresh.active = u.active
 			delete(p.configs, u)
 			p.units[i], p.configs[fresh] = fresh, bc
 		}
 	}
 	for _, u := range p.units {
-		if !slices.Contains(before.units, u) {
+		if u.active && !slices.Contains(before.units, u) {
 			h.launch(h.ctx, u)
 		}
 	}

@@ -11,12 +11,16 @@ import (
 // PluginUser is the user name of the plugin called name.
 func PluginUser(name string) string { return "system:pintle:plugin:" + name }
 
+// PluginRolePrefix begins the names of the ClusterRoles of plugins, and of their
+// bindings. The kernel deletes those of that name that no plugin in force has.
+const PluginRolePrefix = "pintle:plugin:"
+
 // PluginPolicy turns the rules of a plugin's manifest into the ClusterRole
 // pintle:plugin:NAME and its binding to the plugin's user. The kernel writes
 // both as they are: a rule that is no longer in the manifest is gone.
 func PluginPolicy(name string, rules []rbacv1.PolicyRule) (*rbacv1.ClusterRole, *rbacv1.ClusterRoleBinding) {
 	object := metav1.ObjectMeta{
-		Name:   "pintle:plugin:" + name,
+		Name:   PluginRolePrefix + name,
 		Labels: map[string]string{"kernel.pintle.dev/plugin": name},
 	}
 	role := &rbacv1.ClusterRole{ObjectMeta: object}

@@ -1,0 +1,74 @@
+package plugin
+
+import (
+	"slices"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/component-helpers/auth/rbac/validation"
+
+	"pintle.dev/pintle/kernel/plugin/roles"
+	"pintle.dev/pintle/sdk"
+)
+
+// grants are what the plugins in use may do, and the bundles with a controller in
+// use: as far as their manifests ask for it, and operators left it to them.
+func (p *plan) grants() roles.Grants {
+	out := roles.Grants{}
+	for _, u := range p.units {
+		if !u.active {
+			continue
+		}
+		m := u.bundle.Manifest
+		var shared []rbacv1.PolicyRule
+		for i := range m.Plugins {
+			e := &m.Plugins[i]
+			if !p.inUse(e) {
+				continue
+			}
+			if len(e.Rules) > 0 {
+				out[e.Name] = roles.Grant{Kind: e.Kind, Rules: p.left(e, PolicyRules(e.Rules))}
+			}
+			if e.Kind != sdk.KindController {
+				continue
+			}
+			// What one of them is left all of them have, who share the informers.
+			for _, rule := range p.left(e, PolicyRules(m.Rules)) {
+				if !slices.ContainsFunc(shared, func(r rbacv1.PolicyRule) bool { return equality.Semantic.DeepEqual(r, rule) }) {
+					shared = append(shared, rule)
+				}
+			}
+		}
+		if len(shared) > 0 {
+			// A bundle and a plugin of it may have one name, and are one identity then.
+			own := out[m.Name]
+			out[m.Name] = roles.Grant{Kind: sdk.KindController, Rules: slices.Concat(shared, own.Rules)}
+		}
+	}
+	return out
+}
+
+// left are those of the rules that are asked for which an operator left to a
+// plugin.
+func (p *plan) left(e *Entry, asked []rbacv1.PolicyRule) []rbacv1.PolicyRule {
+	spec := p.specs[e.Name]
+	if spec == nil || len(spec.Permissions) == 0 {
+		return asked
+	}
+	var left []rbacv1.PolicyRule
+	for _, rule := range spec.Permissions {
+		if covered, _ := validation.Covers(asked, []rbacv1.PolicyRule{rule}); covered {
+			left = append(left, rule)
+		}
+	}
+	return left
+}
+
+// asks are the rules that a plugin asks for: its own, and of a controller also
+// those of the bundle.
+func (m *Manifest) asks(e *Entry) []rbacv1.PolicyRule {
+	if e.Kind == sdk.KindController {
+		return PolicyRules(slices.Concat(m.Rules, e.Rules))
+	}
+	return PolicyRules(e.Rules)
+}

@@ -1,0 +1,40 @@
+package plugin
+
+import (
+	"slices"
+
+	"pintle.dev/pintle/sdk"
+)
+
+// inUse reports whether a plugin is in use: a profile has it, it is an enabled
+// controller or admission plugin, or the node agent's runtime or one of its proxies.
+func (p *plan) inUse(e *Entry) bool {
+	switch e.Kind {
+	case sdk.KindController:
+		return slices.Contains(p.cfg.Controllers, e.Name)
+	case sdk.KindAdmission:
+		return slices.Contains(p.cfg.Admission, e.Name)
+	case sdk.KindRuntime:
+		return slices.Contains(p.cfg.Runtimes, e.Name)
+	case sdk.KindProxy:
+		return slices.Contains(p.cfg.Proxies, e.Name)
+	}
+	for i := range p.cfg.Profiles {
+		if _, uses := p.cfg.Profiles[i].weight(e.Name, e.Kind); uses {
+			return true
+		}
+	}
+	return false
+}
+
+// wants reports whether a unit has a plugin that is in use. One that has none is
+// known by its manifest alone: no process and no module of it runs, it has no
+// role, and the API knows it by no socket.
+func (p *plan) wants(u *unit) bool {
+	for i := range u.bundle.Manifest.Plugins {
+		if p.inUse(&u.bundle.Manifest.Plugins[i]) {
+			return true
+		}
+	}
+	return false
+}
