@@ -12,7 +12,7 @@ func newPluginCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "plugin", Short: "Manage plugins"}
 	cmd.AddCommand(
 		newPluginInitCommand(), newPluginBuildCommand(), newPluginTestCommand(), newPluginBenchCommand(), newPluginDevCommand(), newPluginSealCommand(),
-		newPluginPackageCommand(), newPluginKeygenCommand(), newPluginInstallCommand(), newPluginVerifyCommand(), newPluginRemoveCommand(), newPluginGCCommand(),
+		newPluginPackageCommand(), newPluginKeygenCommand(), newPluginInstallCommand(), newPluginInspectCommand(), newPluginVerifyCommand(), newPluginRemoveCommand(), newPluginGCCommand(),
 		newPluginListCommand(), newPluginDescribeCommand(), newPluginEnableCommand(), newPluginDisableCommand(), newPluginUpgradeCommand(), newPluginRollbackCommand(),
 		newPluginLogsCommand(), newPluginShadowCommand(), newPluginDiffCommand())
 	return cmd

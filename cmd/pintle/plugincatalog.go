@@ -24,7 +24,8 @@ const (
 	exitNotFound  = 4 // no such bundle is installed
 	catalogStatus = `Exit status: 0 done; 1 it failed, the message says what to do; 2 wrong flags or
 arguments; 3 refused: the package is damaged or made to do harm, a digest is
-another, its signature does not count, or the plugin host refuses to enable it;
+another, its signature does not count, the operator has to say more (--yes,
+--replace, --downgrade), or the plugin host refuses to enable it;
 4 no such bundle is installed, or with --enable it was not in force in time.`
 )
 
@@ -60,7 +61,7 @@ func (f *catalogFlags) config() (cfg catalog.Config, data string, err error) {
 		}
 		cfg, err = catalog.ReadLocation(data)
 		if errors.Is(err, fs.ErrNotExist) {
-			cfg = catalog.Config{Directory: filepath.Join(data, "catalog"), LockFile: filepath.Join(data, "plugins.lock"), Policy: catalog.PolicyOff}
+			cfg = catalog.Config{Directory: filepath.Join(data, "catalog"), LockFile: filepath.Join(data, "plugins.lock"), Policy: catalog.PolicyOff, Directories: besideBinary()}
 		} else if err != nil {
 			return cfg, "", err
 		}
@@ -82,7 +83,23 @@ func (f *catalogFlags) config() (cfg catalog.Config, data string, err error) {
 
 func catalogOf(cfg *config.Config) catalog.Config {
 	p := cfg.Plugins
-	return catalog.Config{Directory: p.Catalog, LockFile: p.LockFile, Policy: catalog.Policy(p.Signatures), Keys: p.Keys}
+	out := catalog.Config{Directory: p.Catalog, LockFile: p.LockFile, Policy: catalog.Policy(p.Signatures), Keys: p.Keys, Directories: p.Directories}
+	if len(out.Directories) == 0 {
+		out.Directories = besideBinary()
+	}
+	for _, b := range p.Bundles {
+		out.Bundles = append(out.Bundles, b.Name)
+	}
+	return out
+}
+
+// besideBinary is where bundles are looked for when no configuration says it.
+func besideBinary() []string {
+	exe, err := binary()
+	if err != nil {
+		return nil
+	}
+	return []string{filepath.Join(filepath.Dir(exe), "plugins")}
 }
 
 // open opens the catalog.
@@ -118,7 +135,7 @@ func asCatalog(cmd *cobra.Command) *cobra.Command {
 		switch {
 		case err == nil, errors.As(err, new(exitError)), errors.As(err, new(usageError)):
 			return err
-		case errors.Is(err, catalog.ErrPackage), errors.Is(err, catalog.ErrDigest), errors.Is(err, catalog.ErrSignature):
+		case errors.Is(err, catalog.ErrPackage), errors.Is(err, catalog.ErrDigest), errors.Is(err, catalog.ErrSignature), errors.Is(err, catalog.ErrOperator):
 			return exitError{err, exitUntrusted}
 		}
 		return err
@@ -149,15 +166,21 @@ func newPluginInstallCommand() *cobra.Command {
 	var flags catalogFlags
 	var enable enableFlags
 	var output outputFlag
-	var plainHTTP, beside bool
+	var plainHTTP, beside, yes bool
+	var permit catalog.InstallOptions
 	cmd := &cobra.Command{
 		Use:   "install [SOURCE]",
 		Short: "Install a plugin bundle from a folder, a tarball or a registry",
 		Long: `Install a plugin bundle: it is checked, compiled, put into the catalog, a folder
 named by its digest, and pinned in the lock file. A kernel that runs on the
-data directory tries it first, and loads it at once; what it refuses is not
-installed. Its plugins are not in use before the
-configuration or their Plugin objects say so. Installed over another version of
+data directory tries it first, and lists it at once; what it refuses is not
+installed. Nothing of it goes on to run, and it has no rights, before
+the configuration or Plugin objects put one of its plugins in use. What it asks
+for beyond what every plugin may do (rules of the API, host functions, files, the
+kernel's rights, admission) is shown, and asked on a terminal; elsewhere --yes
+has to say it. A name that another bundle or plugin has is refused, and so are a
+lower version without --downgrade and, without --replace, the name of a bundle of
+plugins.directories. Installed over another version of
 the same bundle, it takes that one's place while the kernel runs, and the
 former stays for a rollback; with --beside it is only there, for pintle plugin
 shadow and upgrade.
@@ -199,7 +222,14 @@ One that asks for the kernel's own rights is not tried.`,
 			defer bar.done()
 			o := catalog.InstallOptions{
 				SourceOptions: catalog.SourceOptions{Stdin: cmd.InOrStdin(), PlainHTTP: plainHTTP, Progress: bar.step},
-				Beside:        beside,
+				Beside:        beside, Replace: permit.Replace, Downgrade: permit.Downgrade,
+			}
+			if len(args) == 1 {
+				agreed := newConsent(cmd, args[0], yes)
+				o.Confirm = func(a *catalog.Asked) error {
+					bar.done()
+					return agreed.confirm(a)
+				}
 			}
 			if len(args) == 0 {
 				list, err := c.Restore(ctx, o)
@@ -235,8 +265,12 @@ One that asks for the kernel's own rights is not tried.`,
 	flags.register(cmd, true)
 	output.register(cmd, "table")
 	cmd.Flags().BoolVar(&plainHTTP, "plain-http", false, "speak to the registry without TLS")
+	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "agree to what the bundle asks for, without a question")
+	cmd.Flags().BoolVar(&permit.Replace, "replace", false, "let it take the place of the bundle of that name in plugins.directories")
+	cmd.Flags().BoolVar(&permit.Downgrade, "downgrade", false, "let it take the place of a higher version")
 	cmd.Flags().BoolVar(&beside, "beside", false, "install it next to the version in use, which stays in use")
 	enable.register(cmd)
+	cmd.MarkFlagsMutuallyExclusive("replace", "beside")
 	return asCatalog(cmd)
 }
 
@@ -244,7 +278,7 @@ One that asks for the kernel's own rights is not tried.`,
 func hints(got *catalog.Installed, data string) []string {
 	var out []string
 	if got.Privileged {
-		out = append(out, fmt.Sprintf("%s asks for the kernel's own user and rights: it is loaded when plugins.bundles of the configuration has {name: %s, privileged: true}", got.Name, got.Name))
+		out = append(out, fmt.Sprintf("%s asks for the kernel's own user and rights: it can be enabled when plugins.bundles of the configuration has {name: %s, privileged: true, digest: %q}", got.Name, got.Name, got.Digest))
 	}
 	if !running(data) {
 		out = append(out, "no kernel runs on "+data+": it is loaded at the next start")

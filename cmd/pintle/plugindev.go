@@ -131,7 +131,7 @@ func (d *developer) round(ctx context.Context) error {
 		}
 		d.say("%d checks passed", len(results))
 	}
-	got, err := d.catalog.Install(ctx, d.dir, catalog.InstallOptions{})
+	got, err := d.catalog.Install(ctx, d.dir, catalog.InstallOptions{Replace: true, Downgrade: true})
 	if err != nil {
 		return fmt.Errorf("plugin dev: %w", err)
 	}

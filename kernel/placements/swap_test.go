@@ -29,6 +29,8 @@ import (
 // versions finds the builds of the bundle parity.
 type versions map[string]string
 
+func (versions) Replaces(string) bool { return false }
+
 func (v versions) Find(_, version, _ string) (string, error) {
 	if dir, ok := v[version]; ok {
 		return dir, nil

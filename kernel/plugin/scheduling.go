@@ -42,6 +42,7 @@ func (h *Host) scheduling(kinds []string) Config {
 		}
 		bc := p.configs[u]
 		bc.Directory, bc.Transport, bc.Version, bc.Digest = u.bundle.Directory, u.transport, u.bundle.Manifest.Version, u.digest
+		bc.Placed = u.bundle.Installed
 		out.Bundles = append(out.Bundles, bc)
 	}
 	return out
