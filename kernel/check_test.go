@@ -39,7 +39,8 @@ plugins:
 		{"fine", "config: {Zone: {depth: 2}}", "Zone", ""},
 		{"a value out of its range", "config:\n      Zone:\n        depth: 0", "Zone", "kernel.yaml:10: plugins.bundles[0].config.Zone.depth: "},
 		{"a key that the schema has not", "config: {Zone: {width: 1}}", "Zone", "kernel.yaml:8: plugins.bundles[0].config.Zone"},
-		{"a predicate that no bundle has", "transport: wasm", "Zones", `no loaded bundle has predicate "Zones"`},
+		{"a predicate that no bundle has", "transport: wasm", "Zones", `kernel.yaml:12: scheduler.profiles[0].predicates[0]: scheduler profile default-scheduler: no loaded bundle has predicate "Zones"`},
+		{"a plugin that the bundle does not have", "config: {Zones: {depth: 2}}", "Zone", "kernel.yaml:8: plugins.bundles[0].config.Zones: "},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			data := t.TempDir()

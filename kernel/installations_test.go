@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/rest"
 
@@ -120,7 +122,7 @@ func awaitPlugin(t *testing.T, c *operate.Client, name string, want func(*v1alph
 // refused upgrade leaves the spec, and after a restart the former version reviews.
 func TestRefusedChangesLeaveEverythingAsItWas(t *testing.T) {
 	data := t.TempDir()
-	text := fmt.Sprintf("plugins: {lockFile: %s}\n", filepath.Join(data, "plugins.lock"))
+	const text = "logging: {level: info}\n"
 	k := runKernel(t, data, text)
 	k.awaitReady(t)
 	if err := k.install(t, versionedBundle(t, "greeter", "1.0.0", false)); err != nil {
@@ -201,7 +203,7 @@ func TestRefusedChangesLeaveEverythingAsItWas(t *testing.T) {
 // with the reason and the command that removes it, and keeps nobody else out.
 func TestBrokenBundleIsShown(t *testing.T) {
 	data := t.TempDir()
-	text := fmt.Sprintf("plugins: {lockFile: %s}\n", filepath.Join(data, "plugins.lock"))
+	const text = "logging: {level: info}\n"
 	k := runKernel(t, data, text)
 	k.awaitReady(t)
 	if err := k.install(t, versionedBundle(t, "greeter", "1.0.0", false)); err != nil {
@@ -240,5 +242,16 @@ func TestBrokenBundleIsShown(t *testing.T) {
 		if time.Now().After(limit) {
 			t.Fatal("the object of the removed bundle stays")
 		}
+	}
+}
+
+// A kernel without controllers takes pods when service accounts are left out, as
+// configs/minimal.yaml says.
+func TestPodsWithoutServiceAccounts(t *testing.T) {
+	k := runKernel(t, t.TempDir(), "admission: {disable: [ServiceAccount]}\n")
+	k.awaitReady(t)
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}
+	if _, err := k.as(t, administrator).CoreV1().Pods("default").Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
 	}
 }

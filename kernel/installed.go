@@ -12,12 +12,32 @@ import (
 
 // openCatalog finds the installed bundles, and tells commands where they are.
 func (k *Kernel) openCatalog(cfg *config.Config) error {
+	if err := k.moveLock(cfg); err != nil {
+		return err
+	}
 	c, err := k.readCatalog(cfg)
 	if err != nil {
 		return err
 	}
 	if err := catalog.WriteLocation(cfg.DataDir, c); err != nil {
 		return fmt.Errorf("data directory: %w", err)
+	}
+	return nil
+}
+
+// moveLock takes over a lock that lies beside the configuration, where it was by
+// default, if it is one of this data directory: the catalog has its bundles.
+func (k *Kernel) moveLock(cfg *config.Config) error {
+	former := cfg.FormerLock()
+	if former == "" || former == cfg.Plugins.LockFile {
+		return nil
+	}
+	taken, err := catalog.Adopt(catalog.Config{Directory: cfg.Plugins.Catalog, LockFile: cfg.Plugins.LockFile}, former)
+	switch {
+	case err != nil:
+		k.log.Warn("a lock of installed plugin bundles beside the configuration does not count: plugins.lockFile names the one that does", "file", former, "reason", err, "lockFile", cfg.Plugins.LockFile)
+	case taken:
+		k.log.Info("the lock of installed plugin bundles is in the data directory now; the one beside the configuration may be removed", "file", former, "lockFile", cfg.Plugins.LockFile)
 	}
 	return nil
 }

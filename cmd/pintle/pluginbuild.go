@@ -61,6 +61,16 @@ func (s *bundleSource) build(ctx context.Context, targets []string, said io.Writ
 	if err != nil {
 		return results, err
 	}
+	// What the language could have been built for and was not is of another source now.
+	var stale []string
+	for _, target := range s.targets() {
+		if !slices.Contains(targets, target) {
+			stale = append(stale, target)
+		}
+	}
+	if err := plugin.Unseal(s.dir, stale...); err != nil {
+		return results, err
+	}
 	return results, plugin.Seal(ctx, s.dir)
 }
 
@@ -101,6 +111,8 @@ was built are written into the manifest, and the module is compiled.
   node            a process (node, npm)
 
 The results lie in DIR (the present folder by default), so that DIR is a bundle.
+With --target, what was built for another target before is removed, so that a
+bundle holds one version.
 
 Exit codes: 0 built and sealed; 1 the compiler failed; 2 wrong arguments or
 manifest; 3 a tool chain is missing, with the Debian packages that bring it.`,

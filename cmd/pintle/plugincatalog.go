@@ -320,6 +320,17 @@ func installedTable(w io.Writer, wide bool, list ...catalog.Installed) {
 	}
 }
 
+// isBundleName tells the name of a bundle from a source, whatever lies in the present
+// folder: a source has a slash, or ends like a tarball.
+func isBundleName(arg string) bool {
+	for _, end := range []string{".tar", ".tar.gz", ".tgz"} {
+		if strings.HasSuffix(arg, end) {
+			return false
+		}
+	}
+	return bundleName.MatchString(arg)
+}
+
 // few are names that fit into a cell.
 func few(names []string) string {
 	const most = 3
@@ -347,7 +358,8 @@ func newPluginVerifyCommand() *cobra.Command {
 		Use:   "verify {NAME | SOURCE}",
 		Short: "Check an installed bundle, or a package before it is installed",
 		Long: `Check a bundle: NAME of one that is installed (its lock, every digest, its
-signature), or SOURCE of a package as for install (all that install checks).
+signature), or SOURCE of a package as for install (all that install checks). A
+word without a slash is a NAME, unless it ends like a tarball: ./quiet is a folder.
 With --key it must be signed by that key; its signature is checked without a
 network. Nothing is changed.`,
 		Example: `  pintle plugin verify quiet
@@ -366,7 +378,7 @@ network. Nothing is changed.`,
 			bar := newProgress(os.Stderr)
 			defer bar.done()
 			var got *catalog.Installed
-			if bundleName.MatchString(args[0]) && !exists(args[0]) {
+			if isBundleName(args[0]) {
 				got, err = c.Verify(args[0])
 				err = notInstalled(err)
 			} else {

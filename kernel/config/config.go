@@ -109,7 +109,7 @@ type Plugins struct {
 	UIDRange    string        `mapstructure:"uidRange" format:"idrange?" doc:"user ids for processes of plugins, one for each bundle, where the kernel is root; a kernel that is root needs one"`
 	RunWithout  []string      `mapstructure:"runWithout" enum:"cgroup,namespaces,ptrace,seccomp" doc:"walls that processes of plugins may run without where this machine cannot put them up: cgroup (limits), namespaces (own files, process ids, network), ptrace (held until their digest is compared), seccomp (filter of system calls); without one that is not named, a process does not start"`
 	Catalog     string        `mapstructure:"catalog" doc:"folder of the bundles that pintle plugin install takes in; empty: catalog in the data directory"`
-	LockFile    string        `mapstructure:"lockFile" doc:"file that pins the installed bundles, which are loaded; empty: plugins.lock beside this file"`
+	LockFile    string        `mapstructure:"lockFile" doc:"file that pins the installed bundles, which are loaded; empty: plugins.lock in the data directory"`
 	Signatures  string        `mapstructure:"signatures" enum:"off,warn,require" doc:"what becomes of an installed bundle that no key of plugins.keys signed, at install and at each start"`
 	Keys        []string      `mapstructure:"keys" doc:"files of public keys (PEM, as cosign.pub) by which installed bundles may be signed"`
 	Bundles     []Bundle      `mapstructure:"bundles" live:"true" doc:"the bundles to load"`

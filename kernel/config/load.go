@@ -58,7 +58,7 @@ func Load(src Source) (*Config, error) {
 		return nil, faults
 	}
 	cfg := Default()
-	cfg.read = position{src.File, tree}
+	cfg.read = position{file: src.File, tree: tree}
 	hook := mapstructure.ComposeDecodeHookFunc(mapstructure.StringToTimeDurationHookFunc(), sizeHook)
 	if err := v.Unmarshal(cfg, viper.DecodeHook(hook), replaceLists); err != nil {
 		return nil, fmt.Errorf("read configuration %s: %w", src.File, err)
@@ -86,13 +86,18 @@ func (c *Config) installed(file string) {
 		c.Plugins.Catalog = filepath.Join(c.DataDir, "catalog")
 	}
 	if c.Plugins.LockFile == "" {
-		dir := c.DataDir
+		c.Plugins.LockFile = filepath.Join(c.DataDir, lockFile)
 		if file != "" {
-			dir = filepath.Dir(file)
+			c.read.besideLock = filepath.Join(filepath.Dir(file), lockFile)
 		}
-		c.Plugins.LockFile = filepath.Join(dir, "plugins.lock")
 	}
 }
+
+const lockFile = "plugins.lock"
+
+// FormerLock is where the lock was by default: beside the configuration file. Empty
+// where there is no file, or the file says where the lock is.
+func (c *Config) FormerLock() string { return c.read.besideLock }
 
 // replaceLists makes a list in the file replace the default list instead of
 // overlaying it item by item.

@@ -162,7 +162,7 @@ func TestInstalledBundles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p := cfg.Plugins; p.Catalog != "data/catalog" || p.LockFile != filepath.Join(filepath.Dir(file), "plugins.lock") || p.Signatures != "off" {
+	if p := cfg.Plugins; p.Catalog != "data/catalog" || p.LockFile != "data/plugins.lock" || cfg.FormerLock() != filepath.Join(filepath.Dir(file), "plugins.lock") || p.Signatures != "off" {
 		t.Errorf("%+v", p)
 	}
 	if cfg, err = Load(Source{Set: []string{"dataDir=elsewhere", "plugins.catalog=c"}}); err != nil {

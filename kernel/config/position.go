@@ -11,6 +11,8 @@ import (
 type position struct {
 	file string
 	tree *yaml.Node
+	// besideLock is where the lock of installed bundles was by default.
+	besideLock string
 }
 
 // FaultAt is a fault of what the file says at a key, for those who know more of

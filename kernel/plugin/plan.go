@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
-	"fmt"
 	"maps"
 	"slices"
 
@@ -82,8 +81,8 @@ func (h *Host) newPlan(base *Config, w *wishes, before *plan) (*plan, error) {
 	p.profiles()
 	p.cfg.Controllers = p.named(base.Controllers, v1alpha1.PluginKindController)
 	p.cfg.Admission = p.named(base.Admission, v1alpha1.PluginKindAdmission)
-	if err := checkNames(&p.cfg, units); err != nil {
-		return nil, p.because(err)
+	if err := p.checkNames(); err != nil {
+		return nil, err
 	}
 	if err := p.checkProfileConfigs(); err != nil {
 		return nil, err
@@ -115,14 +114,6 @@ func (h *Host) newPlan(base *Config, w *wishes, before *plan) (*plan, error) {
 		}
 	}
 	return p, nil
-}
-
-// because adds to a name that is not there which bundles are broken.
-func (p *plan) because(err error) error {
-	for _, name := range slices.Sorted(maps.Keys(p.broken)) {
-		err = fmt.Errorf("%w; installed bundle %s is not loaded: %s", err, name, p.broken[name].reason)
-	}
-	return err
 }
 
 // bundle returns what the configuration file says of a bundle.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -109,27 +110,49 @@ func claim(owner map[string]string, u *unit, bc *BundleConfig, faults *[]error) 
 	return nil
 }
 
+// NameError is a name of the configuration that no loaded bundle has.
+type NameError struct {
+	// Profile is the schedulerName of the profile that has it, or empty.
+	Profile string
+	// Kind is what the name was to be, and where it stands.
+	Kind, Name string
+	text       string
+}
+
+func (e *NameError) Error() string { return e.text }
+
 // checkNames checks that profiles and controllers name what the units have.
-func checkNames(cfg *Config, units []*unit) error {
+func (p *plan) checkNames() error {
 	var faults []error
-	for _, p := range cfg.Profiles {
-		for _, name := range p.Predicates {
-			faults = append(faults, known(units, name, sdk.KindPredicate, "scheduler profile "+p.SchedulerName))
+	why := ""
+	for _, name := range slices.Sorted(maps.Keys(p.broken)) {
+		why += "; installed bundle " + name + " is not loaded: " + p.broken[name].reason
+	}
+	check := func(profile, kind, name, where string) {
+		if err := known(p.units, name, kind, where); err != nil {
+			faults = append(faults, &NameError{Profile: profile, Kind: kind, Name: name, text: err.Error() + why})
 		}
-		for _, w := range p.Priorities {
-			faults = append(faults, known(units, w.Name, sdk.KindPriority, "scheduler profile "+p.SchedulerName))
+	}
+	for i := range p.cfg.Profiles {
+		profile := &p.cfg.Profiles[i]
+		where := "scheduler profile " + profile.SchedulerName
+		for _, name := range profile.Predicates {
+			check(profile.SchedulerName, sdk.KindPredicate, name, where)
+		}
+		for _, w := range profile.Priorities {
+			check(profile.SchedulerName, sdk.KindPriority, w.Name, where)
 		}
 		for _, kind := range sdk.CycleKinds() {
-			for _, name := range p.Points[kind] {
-				faults = append(faults, known(units, name, kind, "scheduler profile "+p.SchedulerName))
+			for _, name := range profile.Points[kind] {
+				check(profile.SchedulerName, kind, name, where)
 			}
 		}
 	}
-	for _, name := range cfg.Admission {
-		faults = append(faults, known(units, name, sdk.KindAdmission, "admission.enabled"))
+	for _, name := range p.cfg.Admission {
+		check("", sdk.KindAdmission, name, "admission.enabled")
 	}
-	for _, name := range cfg.Controllers {
-		faults = append(faults, known(units, name, sdk.KindController, "controllers.enabled"))
+	for _, name := range p.cfg.Controllers {
+		check("", sdk.KindController, name, "controllers.enabled")
 	}
 	return errors.Join(faults...)
 }
@@ -357,5 +380,10 @@ func known(units []*unit, name, kind, where string) error {
 		}
 	}
 	slices.Sort(have)
+	for _, u := range units {
+		if e := u.entry(name); e != nil {
+			return fmt.Errorf("%s: %s is a %s, not a %s; list it where those are", where, name, e.Kind, kind)
+		}
+	}
 	return fmt.Errorf("%s: no loaded bundle has %s %q; there are: %s", where, kind, name, strings.Join(have, ", "))
 }

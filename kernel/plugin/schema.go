@@ -219,6 +219,15 @@ func checkConfigs(b *Bundle, bc *BundleConfig) error {
 		return nil //nolint:nilerr // told when it is started
 	}
 	var faults []error
+	var have []string
+	for i := range b.Manifest.Plugins {
+		have = append(have, b.Manifest.Plugins[i].Name)
+	}
+	for _, name := range slices.Sorted(maps.Keys(configs)) {
+		if !slices.Contains(have, pluginOf(name)) {
+			faults = append(faults, &ConfigError{Bundle: bc.Name, Plugin: name, List: field.ErrorList{field.NotSupported(field.NewPath("config", name), name, have)}})
+		}
+	}
 	for i := range b.Manifest.Plugins {
 		e := &b.Manifest.Plugins[i]
 		if len(configs[e.Name]) == 0 {

@@ -100,6 +100,64 @@ func Seal(ctx context.Context, dir string) error {
 	return Compile(ctx, dir)
 }
 
+// Unseal removes the builds of a bundle for some transports, and their pins: they are
+// of a source that is no more.
+func Unseal(dir string, transports ...string) error {
+	path := filepath.Join(dir, ManifestFile)
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("bundle folder %s: %w", dir, err)
+	}
+	var root yaml.Node
+	if err := yaml.Unmarshal(data, &root); err != nil {
+		return manifestError(path, err)
+	}
+	if len(root.Content) == 0 || root.Content[0].Kind != yaml.MappingNode {
+		return fmt.Errorf("%s:1: want a manifest", path)
+	}
+	artifacts := yamltree.Child(root.Content[0], "artifacts")
+	name := yamltree.Child(root.Content[0], "name")
+	changed := false
+	for _, transport := range transports {
+		file := ""
+		if name != nil {
+			if file = name.Value; transport == TransportWASM {
+				file += ".wasm"
+			}
+		}
+		for i := 0; artifacts != nil && i+1 < len(artifacts.Content); i += 2 {
+			if artifacts.Content[i].Value != transport {
+				continue
+			}
+			if n := yamltree.Child(artifacts.Content[i+1], "path"); n != nil && n.Value != "" {
+				file = n.Value
+			}
+			artifacts.Content = slices.Delete(artifacts.Content, i, i+2)
+			changed = true
+			break
+		}
+		if file == "" || !filepath.IsLocal(file) {
+			return fmt.Errorf("bundle folder %s: artefact %q lies outside the folder", dir, file)
+		}
+		if err := os.Remove(filepath.Join(dir, file)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("bundle folder %s: %w", dir, err)
+		}
+	}
+	if !changed {
+		return nil
+	}
+	var out bytes.Buffer
+	e := yaml.NewEncoder(&out)
+	e.SetIndent(2)
+	if err := e.Encode(&root); err != nil {
+		return fmt.Errorf("bundle folder %s: %w", dir, err)
+	}
+	if err := writeWhole(path, out.Bytes(), 0o644); err != nil {
+		return fmt.Errorf("bundle folder %s: %w", dir, err)
+	}
+	return nil
+}
+
 func sealArtifact(dir string, a *Artifact, byDefault string) (*Artifact, error) {
 	path := byDefault
 	if a != nil && a.Path != "" {

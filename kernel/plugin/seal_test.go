@@ -66,3 +66,57 @@ func TestManifestPaths(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A build that was made of another source leaves with its pin, and nothing else does.
+func TestUnseal(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "guest")
+	if err := os.CopyFS(dir, os.DirFS(filepath.Join(catalog, "guest"))); err != nil {
+		t.Fatal(err)
+	}
+	if err := Unseal(dir, TransportProcess); err != nil {
+		t.Fatal(err)
+	}
+	if err := Seal(t.Context(), dir); err != nil {
+		t.Fatal(err)
+	}
+	m, err := ReadManifest(filepath.Join(dir, ManifestFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m.Artifacts.Process != nil || m.Artifacts.WASM == nil {
+		t.Errorf("artifacts %+v, want the module alone", m.Artifacts)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "guest")); err == nil {
+		t.Error("the process build is still there")
+	}
+	// A path out of the folder removes nothing.
+	outside := filepath.Join(filepath.Dir(dir), "precious")
+	if err := os.WriteFile(outside, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	manifest := "name: guest\nartifacts:\n  process: {path: ../precious}\n"
+	if err := os.WriteFile(filepath.Join(dir, ManifestFile), []byte(manifest), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := Unseal(dir, TransportProcess); err == nil {
+		t.Error("a path outside of the folder: no error")
+	}
+	if _, err := os.Stat(outside); err != nil {
+		t.Error(err)
+	}
+}
+
+// Configuration for a plugin that the bundle does not have, and a name at a place for
+// another kind, are told.
+func TestNamesOfTheConfiguration(t *testing.T) {
+	cfg := testConfig(t, TransportWASM, "FitsCPU")
+	cfg.Bundles[0].Config = []byte(`{"LeastCPUs": 1}`)
+	if _, err := New(cfg, Deps{}); err == nil || !strings.Contains(err.Error(), `config.LeastCPUs: Unsupported value: "LeastCPUs"`) {
+		t.Errorf("a misspelled plugin: %v", err)
+	}
+	cfg = testConfig(t, TransportWASM, "FitsCPU")
+	cfg.Profiles[0].Priorities = append(cfg.Profiles[0].Priorities, WeightedPriority{Name: "MatchesLabels", Weight: 1})
+	if _, err := New(cfg, Deps{}); err == nil || !strings.Contains(err.Error(), "scheduler profile s: MatchesLabels is a predicate, not a priority") {
+		t.Errorf("a predicate as a priority: %v", err)
+	}
+}
