@@ -7,6 +7,8 @@ import (
 	"net"
 	"net/http"
 	"sync"
+
+	"go.opentelemetry.io/otel/trace"
 )
 
 // inprocess is a RoundTripper that calls a handler directly. A response is
@@ -35,7 +37,7 @@ func (t *inprocess) RoundTrip(req *http.Request) (*http.Response, error) {
 		}
 		return nil, &net.OpError{Op: "dial", Net: "inprocess", Err: errors.New("api server is not running")}
 	}
-	ctx, cancel := context.WithCancel(t.identity(req.Context()))
+	ctx, cancel := t.within(req.Context())
 	in := req.Clone(ctx)
 	in.RequestURI = req.URL.RequestURI()
 	in.Proto, in.ProtoMajor, in.ProtoMinor = "HTTP/2.0", 2, 0
@@ -82,6 +84,22 @@ func (t *inprocess) RoundTrip(req *http.Request) (*http.Response, error) {
 		res.ContentLength = int64(len(w.buf))
 	}
 	return res, nil
+}
+
+// within is the context of a request that is made in this process: it ends with
+// the caller's and has its span, but nothing else of it. Where the caller serves a
+// request itself, that one's audit event, user and attributes are not this one's.
+func (t *inprocess) within(caller context.Context) (context.Context, context.CancelFunc) {
+	base := context.Background()
+	if span := trace.SpanFromContext(caller); span.SpanContext().IsValid() {
+		base = trace.ContextWithSpan(base, span)
+	}
+	ctx, cancel := context.WithCancelCause(t.identity(base))
+	stop := context.AfterFunc(caller, func() { cancel(context.Cause(caller)) })
+	return ctx, func() {
+		stop()
+		cancel(context.Canceled)
+	}
 }
 
 // response is both the handler's ResponseWriter and the client's body.
