@@ -127,8 +127,6 @@ func (s *shortChain) serve(w http.ResponseWriter, req *http.Request) {
 	ctx = request.WithReceivedTimestamp(ctx, time.Now())
 	ctx = request.WithRequestInfo(ctx, info)
 	ctx = request.WithLatencyTrackers(ctx)
-	// Who sends no body is not waited for longer than for an answer.
-	body := req.Body
-	defer time.AfterFunc(s.config.RequestTimeout, func() { _ = body.Close() }).Stop()
+	// Who sends no body is given up by the limit of bodies.
 	s.next.ServeHTTP(w, req.WithContext(ctx))
 }

@@ -19,7 +19,7 @@ func Default() *Config {
 			MaxMutatingInflight: 200,
 			Fairness:            true,
 			MaxBodies:           128 << 20,
-			MaxWatches:          20000,
+			MaxWatches:          10000,
 			MaxUserWatches:      2000,
 			MaxConnections:      5000,
 			MaxUserConnections:  500,
