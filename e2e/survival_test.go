@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,6 +11,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"pintle.dev/pintle/e2e/cluster"
 )
 
 // TestMachineSurvives: H5: no pod is more protected from the out-of-memory killer than the kernel, containerd and its
@@ -75,4 +78,73 @@ spec:
 	if limit <= 0 || limit >= capacity {
 		t.Errorf("the limit of all pods is %d of %d", limit, capacity)
 	}
+}
+
+// TestDiskFiller: H4: a pod that fills the disk of the data directory is evicted, in the kubelet's words; what it wrote is
+// given back, and the API takes writes.
+func TestDiskFiller(t *testing.T) {
+	needContainers(t)
+	disk := smallDisk(t, "2g")
+	e := private(t, cluster.Options{
+		Name: "filler", Config: write(t, filepath.Join(t.TempDir(), "pintle.yaml"), strings.Replace(read(t, filepath.Join("..", "configs", "standalone.yaml")), "\nnode:\n", `
+node:
+  evictionHard: {nodefs.available: 40%}
+  evictionPressureTransitionPeriod: 1s
+`, 1)), Data: filepath.Join(disk, "data"),
+		Set: []string{"plugins.directories=[" + filepath.Join(filepath.Dir(binary(t, "pintle")), "plugins") + "]"},
+	})
+	ns := e.namespace(t)
+	e.apply(t, ns, `
+apiVersion: v1
+kind: Pod
+metadata: {name: quiet}
+spec:
+  terminationGracePeriodSeconds: 1
+  containers: [{name: c, image: `+box+`, args: [wait, quiet]}]
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: filler}
+spec:
+  terminationGracePeriodSeconds: 1
+  containers: [{name: c, image: `+box+`, args: [fill, /filler]}]
+`)
+	pod := e.awaitPod(t, ns, "filler", func(p *corev1.Pod) error {
+		if p.Status.Phase != corev1.PodFailed || p.Status.Reason != "Evicted" {
+			return fmt.Errorf("phase %s, reason %q", p.Status.Phase, p.Status.Reason)
+		}
+		return nil
+	})
+	if m := pod.Status.Message; !strings.Contains(m, "The node was low on resource: ephemeral-storage. Threshold quantity: ") || !strings.Contains(m, "Container c was using ") {
+		t.Errorf("message %q", m)
+	}
+	pressure := func(want corev1.ConditionStatus, reason string) {
+		t.Helper()
+		eventually(t, func(ctx context.Context) error {
+			node, err := e.client.CoreV1().Nodes().Get(ctx, pod.Spec.NodeName, metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			for _, c := range node.Status.Conditions {
+				if c.Type == corev1.NodeDiskPressure && c.Status == want && c.Reason == reason {
+					return nil
+				}
+			}
+			return fmt.Errorf("%+v", node.Status.Conditions)
+		})
+	}
+	pressure(corev1.ConditionFalse, "KubeletHasNoDiskPressure")
+	eventually(t, func(context.Context) error {
+		out := e.kubectl(t, "get", "events", "-A")
+		for _, word := range []string{"NodeHasDiskPressure", "NodeHasNoDiskPressure", "EvictionThresholdMet", "Evicted"} {
+			if !strings.Contains(out, word) {
+				return fmt.Errorf("no event %s:\n%s", word, out)
+			}
+		}
+		return nil
+	})
+	// The other one stays, and the API takes writes.
+	e.awaitPod(t, ns, "quiet", isReady)
+	e.kubectl(t, "-n", ns, "create", "configmap", "a")
+	e.kubectl(t, "-n", ns, "delete", "pod", "filler")
 }

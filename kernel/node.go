@@ -64,6 +64,14 @@ func (k *Kernel) startNode(ctx context.Context, cfg *config.Config) error {
 	if err != nil {
 		return fmt.Errorf("node %s: serving certificate: %w", name, err)
 	}
+	// A node may not list the others.
+	admin, _, err := k.client(hostIdentity)
+	if err != nil {
+		return err
+	}
+	if err := checkPodRange(ctx, admin, cfg, name); err != nil {
+		return err
+	}
 	endpoint, err := k.startRuntime(ctx, cfg, cfg.Node.Runtime, name, cfg.Node.PodCIDR)
 	if err != nil {
 		return err
@@ -96,6 +104,10 @@ func (k *Kernel) startNode(ctx context.Context, cfg *config.Config) error {
 	}
 	k.parts.startWithin("node "+name, agent.Run, tearDown, cfg.Node.ShutdownGracePeriod+stopTimeout)
 	if err := k.await(ctx, agent.Ready()); err != nil {
+		return err
+	}
+	// Another one may have registered at the same time.
+	if err := checkPodRange(ctx, admin, cfg, name); err != nil {
 		return err
 	}
 	// What the runtime lacks stands behind how it was started.

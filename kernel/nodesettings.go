@@ -13,6 +13,7 @@ import (
 	"pintle.dev/pintle/kernel/api"
 	"pintle.dev/pintle/kernel/config"
 	"pintle.dev/pintle/kernel/node"
+	"pintle.dev/pintle/kernel/node/eviction"
 	"pintle.dev/pintle/kernel/node/image/pullrecord"
 	"pintle.dev/pintle/kernel/node/nodestatus"
 )
@@ -24,6 +25,10 @@ func nodeSettings(cfg *config.Config) (node.Config, error) {
 	if err != nil {
 		return node.Config{}, err
 	}
+	thresholds, err := eviction.ParseThresholds(n.EvictionHard)
+	if err != nil {
+		return node.Config{}, fmt.Errorf("node.evictionHard: %w", err)
+	}
 	lease := time.Duration(n.NodeLeaseDurationSeconds) * time.Second
 	out := node.Config{
 		Labels: n.Labels, RuntimeName: n.Runtime, Port: n.KubeletPort, PodCIDR: n.PodCIDR, MaxPods: n.MaxPods,
@@ -31,6 +36,7 @@ func nodeSettings(cfg *config.Config) (node.Config, error) {
 		SeccompDefault: n.SeccompDefault, SeccompWaived: n.SeccompWaived, ShutdownGracePeriod: n.ShutdownGracePeriod, DefaultRuntimeHandler: n.DefaultRuntimeHandler,
 		ClusterDNS: n.ClusterDNS, ClusterDomain: n.ClusterDomain, ResolvConf: n.ResolvConf,
 		Reserved: reserved, EnforceAllocatable: slices.Contains(n.EnforceNodeAllocatable, "pods"),
+		Eviction: thresholds, PressureTransition: n.PressureTransition,
 		LeaseDuration: lease, LeaseRenew: lease / 4, // a quarter, as the kubelet
 		StatusUpdate: n.NodeStatusUpdateFrequency, StatusReport: n.NodeStatusReportFrequency, ResyncPeriod: n.SyncFrequency,
 		SerializeImagePulls: n.SerializeImagePulls, MaxParallelImagePulls: n.MaxParallelImagePulls,

@@ -249,7 +249,12 @@ func (r *Running) start(ctx context.Context) error {
 	if err := p.imageGC.Scan(ctx, time.Now()); err != nil && ctx.Err() == nil {
 		a.deps.Logger.Warn("could not list images", "err", err)
 	}
-	r.watch(ctx, add(0, p.reporter.Round))
+	round := add(0, p.reporter.Round)
+	r.watch(ctx, round)
+	if p.eviction != nil {
+		p.poke = round.Poke
+		add(0, p.eviction.Round)
+	}
 	close(a.ready)
 	a.deps.Logger.Info("node is ready to take pods", "runtime", p.reporter.RuntimeName(), "port", a.port())
 	return nil
@@ -430,16 +435,25 @@ func (a *Agent) listen(p *parts) (*server.Server, error) {
 }
 
 func imageFS(ctx context.Context, client *cri.Client) (image.FS, error) {
-	info, err := client.ImageFsInfo(ctx, &runtimeapi.ImageFsInfoRequest{})
+	path, err := imageFSPath(ctx, client)
 	if err != nil {
 		return image.FS{}, err
 	}
-	if len(info.ImageFilesystems) == 0 || info.ImageFilesystems[0].FsId == nil {
-		return image.FS{}, errors.New("the container runtime names no image file system")
-	}
-	capacity, available, _, _, err := nodestatus.Disk(info.ImageFilesystems[0].FsId.Mountpoint)
+	capacity, available, _, _, err := nodestatus.Disk(path)
 	if err != nil {
 		return image.FS{}, err
 	}
 	return image.FS{Capacity: capacity, Used: capacity - available}, nil
+}
+
+// imageFSPath is a path of the file system of images and writable layers.
+func imageFSPath(ctx context.Context, client *cri.Client) (string, error) {
+	info, err := client.ImageFsInfo(ctx, &runtimeapi.ImageFsInfoRequest{})
+	if err != nil {
+		return "", err
+	}
+	if len(info.ImageFilesystems) == 0 || info.ImageFilesystems[0].FsId == nil {
+		return "", errors.New("the container runtime names no image file system")
+	}
+	return info.ImageFilesystems[0].FsId.Mountpoint, nil
 }

@@ -21,6 +21,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"pintle.dev/pintle/kernel/node/client"
+	"pintle.dev/pintle/kernel/node/eviction"
 	"pintle.dev/pintle/kernel/node/gc"
 	"pintle.dev/pintle/kernel/node/image/pullrecord"
 	"pintle.dev/pintle/kernel/node/listener"
@@ -66,6 +67,10 @@ type Config struct {
 	// all pods, where EnforceAllocatable is set. Default: nothing.
 	Reserved           corev1.ResourceList
 	EnforceAllocatable bool
+	// Eviction are the thresholds below which the node has a pressure; none: nothing is measured. A pressure is told for
+	// PressureTransition after it was seen last.
+	Eviction           []eviction.Threshold
+	PressureTransition time.Duration
 	// LeastOOMScore is the least score of a container for the out-of-memory killer. Default -997, that of Guaranteed pods
 	// where the runtime has -999.
 	LeastOOMScore int64
@@ -83,7 +88,7 @@ type Config struct {
 	// SeccompDefault gives containers that name no seccomp profile the runtime's. SeccompWaived lets containers run
 	// without the profile RuntimeDefault where the runtime has no seccomp; otherwise they do not start.
 	SeccompDefault, SeccompWaived bool
-	// KubeletVersion is reported in nodeInfo. Default v1.37.2-pintle.
+	// KubeletVersion is reported in nodeInfo. Default v1.36.3-pintle.
 	KubeletVersion string
 
 	// LeaseDuration and LeaseRenew are the heartbeat's numbers. Defaults 40 s, 10 s.
@@ -196,7 +201,7 @@ func (cfg Config) withDefaults() (Config, error) {
 	setDefault(&cfg.MaxPods, 110)
 	setDefault(&cfg.LeastOOMScore, oomscore.Least(oomscore.Kubelet))
 	setDefault(&cfg.HostnameOverride, cfg.NodeName)
-	setDefault(&cfg.KubeletVersion, "v1.37.2-pintle")
+	setDefault(&cfg.KubeletVersion, "v1.36.3-pintle")
 	setDefault(&cfg.LeaseDuration, 40*time.Second)
 	setDefault(&cfg.LeaseRenew, 10*time.Second)
 	setDefault(&cfg.StatusUpdate, 10*time.Second)

@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -19,6 +20,7 @@ import (
 	"pintle.dev/pintle/kernel/node/cgroup"
 	"pintle.dev/pintle/kernel/node/container"
 	"pintle.dev/pintle/kernel/node/cri"
+	"pintle.dev/pintle/kernel/node/eviction"
 	"pintle.dev/pintle/kernel/node/gc"
 	"pintle.dev/pintle/kernel/node/image"
 	"pintle.dev/pintle/kernel/node/image/pullrecord"
@@ -51,7 +53,10 @@ type parts struct {
 	imageGC       *image.Collector
 	gc            *gc.Collector
 	rotator       *logs.Rotator
-	cgroups       *cgroup.Manager // nil: none are kept
+	cgroups       *cgroup.Manager   // nil: none are kept
+	eviction      *eviction.Manager // nil: there is no machine
+	// poke has the node's status written soon; set before anything of the parts runs.
+	poke func()
 }
 
 // build makes the parts; nothing of them runs but what Close of each ends.
@@ -96,7 +101,22 @@ func (a *Agent) build(ctx context.Context, services func() ([]*corev1.Service, e
 	}, nodestatus.Deps{
 		Client: a.deps.Client, CRI: p.cri, Events: p.events, Port: a.port, Healthy: p.pleg.Healthy, Logger: a.deps.Logger,
 		Images: func() []*runtimeapi.Image { return p.imageGC.Images() },
+		Pressures: func() eviction.Pressures {
+			if p.eviction == nil {
+				return eviction.Pressures{}
+			}
+			return p.eviction.Pressures()
+		},
+		Held: func(capacity corev1.ResourceList) corev1.ResourceList {
+			if p.eviction == nil {
+				return nil
+			}
+			return p.eviction.Reservation(capacity)
+		},
 	})
+	if !a.cfg.SkipVolumes {
+		p.eviction = a.newEviction(p)
+	}
 	p.imageGC = image.NewCollector(imagePolicy(a.cfg), p.cri,
 		func(ctx context.Context) (image.FS, error) { return imageFS(ctx, p.cri) }, p.reporter.Event, a.deps.Logger)
 	p.imageGC.Mounted = func() []string { return p.pods.VolumeImages() }
@@ -190,6 +210,9 @@ func (p *parts) reconfigure(cfg Config) {
 	p.imageGC.SetPolicy(imagePolicy(cfg))
 	p.gc.SetPolicy(containerPolicy(cfg))
 	p.rotator.SetLimits(cfg.LogMaxSize, cfg.LogMaxFiles)
+	if p.eviction != nil {
+		p.eviction.SetThresholds(cfg.Eviction, cfg.PressureTransition)
+	}
 }
 
 // enforcePeriod is how often limits of all pods are tried again that could not be set.
@@ -212,4 +235,35 @@ func (p *parts) tearDown(ctx context.Context, grace time.Duration) error {
 		p.cgroups.Leave()
 	}
 	return err
+}
+
+// newEviction makes the part that watches over the machine.
+func (a *Agent) newEviction(p *parts) *eviction.Manager {
+	var images string // of a runtime that tells it once, and the same for good; rounds come one at a time
+	return eviction.New(eviction.Config{Thresholds: a.cfg.Eviction, Transition: a.cfg.PressureTransition, NodeFs: a.cfg.RootDir}, eviction.Deps{
+		ImageFs: func(ctx context.Context) (string, error) {
+			if images != "" {
+				return images, nil
+			}
+			path, err := imageFSPath(ctx, p.cri)
+			if err == nil {
+				images = path
+			}
+			return path, err
+		},
+		PodMemory: func() (used, limit int64, ok bool) {
+			if p.cgroups == nil {
+				return 0, 0, false
+			}
+			return p.cgroups.Memory()
+		},
+		Reclaim: func(ctx context.Context) error {
+			return errors.Join(p.gc.CollectOver(ctx, p.pods.Over), p.imageGC.RemoveUnused(ctx))
+		},
+		Writers: func(ctx context.Context) ([]eviction.Writer, error) { return p.pods.Writers(ctx) },
+		Evict:   func(uid types.UID, message string) { p.pods.Evict(uid, message) },
+		Event:   p.reporter.Event,
+		Changed: func() { p.poke() },
+		Logger:  a.deps.Logger,
+	})
 }

@@ -36,6 +36,7 @@ var verbs = map[string]func(args []string) error{
 	"ask":     ask,
 	"whoami":  whoami,
 	"consume": consume,
+	"fill":    fill,
 }
 
 func main() {
@@ -245,4 +246,17 @@ func consume(args []string) error {
 	}
 	fmt.Println("took", len(held))
 	return wait(nil)
+}
+
+// fill FILE writes, up to 100 MiB a second, until it is killed, whatever the disk says.
+func fill(args []string) error {
+	f, err := os.OpenFile(args[0], os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	for block := make([]byte, 1<<20); ; {
+		_, _ = f.Write(block)
+		time.Sleep(10 * time.Millisecond) // as a disk, not as memory
+	}
 }

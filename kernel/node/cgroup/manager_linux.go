@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -76,6 +77,40 @@ func (m *Manager) enforce() error {
 	set("memory", "memory.limit_in_bytes", "memory.max", m.limits.MemoryBytes)
 	set("pids", "pids.max", "pids.max", m.limits.PIDs)
 	return errors.Join(errs...)
+}
+
+// Memory is what all pods use, without the page cache that can be dropped, and what they may use; ok is false where they
+// have no limit.
+func (m *Manager) Memory() (used, limit int64, ok bool) {
+	m.mu.Lock()
+	limit = m.limits.MemoryBytes
+	m.mu.Unlock()
+	mount, file, inactive := m.v1["memory"], "memory.usage_in_bytes", "total_inactive_file "
+	if m.v2 != "" {
+		mount, file, inactive = m.v2, "memory.current", "inactive_file "
+	}
+	if limit <= 0 || mount == "" {
+		return 0, 0, false
+	}
+	dir := filepath.Join(mount, m.root, kubepods)
+	text, err := os.ReadFile(filepath.Join(dir, file))
+	if err != nil {
+		return 0, 0, false
+	}
+	if used, err = strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64); err != nil {
+		return 0, 0, false
+	}
+	stat, err := os.ReadFile(filepath.Join(dir, "memory.stat"))
+	if err != nil {
+		return 0, 0, false
+	}
+	for line := range strings.Lines(string(stat)) {
+		if number, found := strings.CutPrefix(line, inactive); found {
+			n, _ := strconv.ParseInt(strings.TrimSpace(number), 10, 64)
+			used = max(used-n, 0)
+		}
+	}
+	return used, limit, true
 }
 
 // Unified is what the runtime writes into each container's cgroup besides its limits, by file, on cgroup v2: a

@@ -63,6 +63,27 @@ func (c *Collector) SetPolicy(policy Policy) {
 	c.policy = policy
 }
 
+// CollectOver removes the dead containers of pods that are over, with their logs, whatever the policy: the node's disk
+// is nearly full.
+func (c *Collector) CollectOver(ctx context.Context, over func(uid types.UID) bool) error {
+	pods, err := c.client.List(ctx)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for uid, p := range pods {
+		if !over(uid) && c.exists(uid) {
+			continue
+		}
+		for _, ct := range p.Containers {
+			if ct.State != runtimeapi.ContainerState_CONTAINER_RUNNING {
+				errs = append(errs, c.remove(ctx, dead{id: ct.Id}))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
 func (c *Collector) current() Policy {
 	c.mu.Lock()
 	defer c.mu.Unlock()

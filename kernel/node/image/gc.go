@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -152,6 +153,16 @@ func (c *Collector) Collect(ctx context.Context) error {
 		c.nodeEvent(corev1.EventTypeWarning, "FreeDiskSpaceFailed", message)
 		return fmt.Errorf("image garbage collection: wanted to free %d bytes, freed %d", target, freed)
 	}
+	return nil
+}
+
+// RemoveUnused removes all images that are long enough here and that no container uses.
+func (c *Collector) RemoveUnused(ctx context.Context) error {
+	mark := c.now()
+	if err := c.Scan(ctx, mark); err != nil {
+		return err
+	}
+	c.free(ctx, math.MaxInt64, mark)
 	return nil
 }
 

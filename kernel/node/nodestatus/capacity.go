@@ -79,25 +79,28 @@ func (m Machine) capacity(have corev1.ResourceList, disk int64, overrides corev1
 // allocatable is capacity without what is reserved, never below zero (ODD-16: a share, not a remainder). Memory in huge
 // pages is of use to nobody else.
 func allocatable(capacity, reserved corev1.ResourceList) corev1.ResourceList {
-	out := capacity.DeepCopy()
-	take := func(name corev1.ResourceName, q resource.Quantity) {
+	out := without(capacity, reserved)
+	for name, q := range capacity {
+		if isHugePages(name) {
+			out = without(out, corev1.ResourceList{corev1.ResourceMemory: q})
+		}
+	}
+	return out
+}
+
+// without is a list without another one, never below zero.
+func without(list, other corev1.ResourceList) corev1.ResourceList {
+	out := list.DeepCopy()
+	for name, q := range other {
 		have, ok := out[name]
 		if !ok {
-			return
+			continue
 		}
 		have.Sub(q)
 		if have.Sign() < 0 {
 			have.Set(0)
 		}
 		out[name] = have
-	}
-	for name, q := range reserved {
-		take(name, q)
-	}
-	for name, q := range capacity {
-		if isHugePages(name) {
-			take(corev1.ResourceMemory, q)
-		}
 	}
 	return out
 }

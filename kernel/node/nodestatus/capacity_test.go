@@ -129,7 +129,7 @@ func TestDefaultReservation(t *testing.T) {
 	if _, ok := s.Allocatable[ResourcePID]; ok {
 		t.Error("process ids are a resource of the node")
 	}
-	if l := b.PodLimits(); l.MemoryBytes != s.Allocatable.Memory().Value() || l.MilliCPU != s.Allocatable.Cpu().MilliValue() || l.PIDs <= 0 {
+	if l := b.PodLimits(); l.MemoryBytes != s.Allocatable.Memory().Value()+100<<20 || l.MilliCPU != s.Allocatable.Cpu().MilliValue() || l.PIDs <= 0 {
 		t.Errorf("limits of all pods %+v", l)
 	}
 }

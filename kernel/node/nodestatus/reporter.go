@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -21,6 +22,7 @@ import (
 
 	"pintle.dev/pintle/kernel/node/client"
 	"pintle.dev/pintle/kernel/node/cri"
+	"pintle.dev/pintle/kernel/node/eviction"
 )
 
 // maxImages is how many images are named in the status, the largest first.
@@ -50,7 +52,11 @@ type Deps struct {
 	// Healthy is nil when pods were listed lately.
 	Healthy func(now time.Time) (time.Time, error)
 	Images  func() []*runtimeapi.Image
-	Logger  *slog.Logger
+	// Pressures are those that were measured last; nil: nothing is measured, as there is no machine.
+	Pressures func() eviction.Pressures
+	// Held is what of a capacity the thresholds of eviction keep free; nil: nothing.
+	Held   func(capacity corev1.ResourceList) corev1.ResourceList
+	Logger *slog.Logger
 }
 
 // Reporter keeps one Node object.
@@ -67,6 +73,7 @@ type Reporter struct {
 	network   error
 	ready     bool
 	readySeen bool
+	told      map[corev1.NodeConditionType]bool // pressures, as events said last
 }
 
 // measured is the machine as it was when the first reporter asked: the same for all agents of a process.
@@ -308,6 +315,9 @@ func (r *Reporter) status(ctx context.Context, node *corev1.Node, now time.Time)
 	s.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: r.cfg.NodeIP}, {Type: corev1.NodeHostName, Address: r.cfg.Hostname}}
 	s.Capacity = r.machine.capacity(s.Capacity, disk, r.cfg.Capacity)
 	s.Allocatable = allocatable(s.Capacity, r.cfg.Reserved)
+	if r.deps.Held != nil {
+		s.Allocatable = without(s.Allocatable, r.deps.Held(s.Capacity))
+	}
 	s.NodeInfo = r.machine.Info
 	s.NodeInfo.KubeletVersion = r.cfg.KubeletVersion
 	r.mu.Lock()
@@ -345,9 +355,35 @@ func (r *Reporter) status(ctx context.Context, node *corev1.Node, now time.Time)
 		s.Conditions = append(s.Conditions, corev1.NodeCondition{Type: t, Status: status, Reason: reason, Message: message, LastHeartbeatTime: at, LastTransitionTime: at})
 		return true
 	}
-	set(corev1.NodeMemoryPressure, corev1.ConditionFalse, "KubeletHasSufficientMemory", "kubelet has sufficient memory available")
-	set(corev1.NodeDiskPressure, corev1.ConditionFalse, "KubeletHasNoDiskPressure", "kubelet has no disk pressure")
-	set(corev1.NodePIDPressure, corev1.ConditionFalse, "KubeletHasSufficientPID", "kubelet has sufficient PID available")
+	var has eviction.Pressures
+	if r.deps.Pressures != nil {
+		has = r.deps.Pressures()
+	}
+	for _, p := range []struct {
+		condition corev1.NodeConditionType
+		holds     bool
+		// with and without it: reason, message, and the event when it comes and goes
+		with, without [3]string
+	}{
+		{corev1.NodeMemoryPressure, has.Memory,
+			[3]string{"KubeletHasInsufficientMemory", "kubelet has insufficient memory available", "NodeHasInsufficientMemory"},
+			[3]string{"KubeletHasSufficientMemory", "kubelet has sufficient memory available", "NodeHasSufficientMemory"}},
+		{corev1.NodeDiskPressure, has.Disk,
+			[3]string{"KubeletHasDiskPressure", "kubelet has disk pressure", "NodeHasDiskPressure"},
+			[3]string{"KubeletHasNoDiskPressure", "kubelet has no disk pressure", "NodeHasNoDiskPressure"}},
+		{corev1.NodePIDPressure, has.PID,
+			[3]string{"KubeletHasInsufficientPID", "kubelet has insufficient PID available", "NodeHasInsufficientPID"},
+			[3]string{"KubeletHasSufficientPID", "kubelet has sufficient PID available", "NodeHasSufficientPID"}},
+	} {
+		status, text := corev1.ConditionFalse, p.without
+		if p.holds {
+			status, text = corev1.ConditionTrue, p.with
+		}
+		first := !hasCondition(node, p.condition)
+		if set(p.condition, status, text[0], text[1]) && (!first || p.holds) && !r.cfg.Simulated {
+			r.pressure(p.condition, p.holds, text[2])
+		}
+	}
 	if problem == nil {
 		set(corev1.NodeReady, corev1.ConditionTrue, "KubeletReady", "kubelet is posting ready status")
 	} else {
@@ -355,6 +391,24 @@ func (r *Reporter) status(ctx context.Context, node *corev1.Node, now time.Time)
 	}
 	r.announce(problem == nil)
 	return s
+}
+
+func hasCondition(node *corev1.Node, t corev1.NodeConditionType) bool {
+	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == t })
+}
+
+// pressure records the event of a pressure that came or went, once.
+func (r *Reporter) pressure(t corev1.NodeConditionType, holds bool, reason string) {
+	r.mu.Lock()
+	news := r.told[t] != holds
+	if r.told == nil {
+		r.told = map[corev1.NodeConditionType]bool{}
+	}
+	r.told[t] = holds
+	r.mu.Unlock()
+	if news {
+		r.Event(corev1.EventTypeNormal, reason, fmt.Sprintf("Node %s status is now: %s", r.cfg.Name, reason))
+	}
 }
 
 // announce records the event of a node that became ready or stopped being so.

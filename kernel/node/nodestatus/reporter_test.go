@@ -2,10 +2,12 @@ package nodestatus
 
 import (
 	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/record"
@@ -13,13 +15,16 @@ import (
 
 	"pintle.dev/pintle/kernel/node/cri"
 	"pintle.dev/pintle/kernel/node/cri/critest"
+	"pintle.dev/pintle/kernel/node/eviction"
 )
 
 // bench is a reporter over an API and a runtime in memory.
 type bench struct {
 	*testing.T
 	*Reporter
-	api *fake.Clientset
+	api    *fake.Clientset
+	events *record.FakeRecorder
+	has    *eviction.Pressures
 }
 
 func newBench(t *testing.T, cfg Config) bench {
@@ -31,10 +36,14 @@ func newBench(t *testing.T, cfg Config) bench {
 	t.Cleanup(func() { _ = conn.Close() })
 	cfg.Name, cfg.Hostname, cfg.NodeIP, cfg.RootDir = "n1", "n1", "10.0.0.1", t.TempDir()
 	cfg.Update, cfg.Report = 10*time.Second, 5*time.Minute
-	b := bench{T: t, api: fake.NewClientset()}
+	b := bench{T: t, api: fake.NewClientset(), events: record.NewFakeRecorder(100), has: &eviction.Pressures{}}
 	b.Reporter = New(cfg, Deps{
-		Client: b.api, CRI: cri.New(conn, "n1"), Events: record.NewFakeRecorder(100), Port: func() int32 { return 10250 },
+		Client: b.api, CRI: cri.New(conn, "n1"), Events: b.events, Port: func() int32 { return 10250 },
 		Healthy: func(now time.Time) (time.Time, error) { return now, nil }, Images: func() []*runtimeapi.Image { return nil },
+		Pressures: func() eviction.Pressures { return *b.has },
+		Held: func(corev1.ResourceList) corev1.ResourceList {
+			return corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("100Mi")}
+		},
 		Logger: slog.New(slog.DiscardHandler),
 	})
 	return b
@@ -139,5 +148,54 @@ func TestObserveOlder(t *testing.T) {
 	}
 	if b.Observe(other); b.Object().UID != "another" {
 		t.Error("a Node that was made anew is not known")
+	}
+}
+
+// TestPressureConditions: D3: conditions say what was measured, in the kubelet's words, and events when they change.
+func TestPressureConditions(t *testing.T) {
+	b := newBench(t, Config{})
+	b.register()
+	said := func() map[string]int {
+		out := map[string]int{}
+		for {
+			select {
+			case e := <-b.events.Events:
+				out[strings.Fields(e)[1]]++
+			default:
+				return out
+			}
+		}
+	}
+	if s := said(); s["NodeHasNoDiskPressure"] != 0 {
+		t.Errorf("a new node tells of pressures that it never had: %v", s)
+	}
+	s := b.read().Status
+	if left := s.Capacity.Memory().Value() - s.Allocatable.Memory().Value(); left != 100<<20 {
+		t.Errorf("the thresholds keep %d bytes free", left)
+	}
+	is := func(want map[corev1.NodeConditionType]string) {
+		t.Helper()
+		b.Round(t.Context())
+		b.Round(t.Context())
+		n := b.read()
+		for c, reason := range want {
+			if got := condition(n, c); got.Reason != reason || (got.Status == corev1.ConditionTrue) != (strings.Contains(reason, "Insufficient") || reason == "KubeletHasDiskPressure") {
+				t.Errorf("%s: %+v, want %s", c, got, reason)
+			}
+		}
+	}
+	*b.has = eviction.Pressures{Memory: true, Disk: true, PID: true}
+	is(map[corev1.NodeConditionType]string{
+		corev1.NodeMemoryPressure: "KubeletHasInsufficientMemory", corev1.NodeDiskPressure: "KubeletHasDiskPressure", corev1.NodePIDPressure: "KubeletHasInsufficientPID",
+	})
+	if s := said(); s["NodeHasDiskPressure"] != 1 || s["NodeHasInsufficientMemory"] != 1 || s["NodeHasInsufficientPID"] != 1 {
+		t.Errorf("events %v", s)
+	}
+	*b.has = eviction.Pressures{Disk: true}
+	is(map[corev1.NodeConditionType]string{
+		corev1.NodeMemoryPressure: "KubeletHasSufficientMemory", corev1.NodeDiskPressure: "KubeletHasDiskPressure", corev1.NodePIDPressure: "KubeletHasSufficientPID",
+	})
+	if s := said(); s["NodeHasDiskPressure"] != 0 || s["NodeHasSufficientMemory"] != 1 {
+		t.Errorf("events %v", s)
 	}
 }

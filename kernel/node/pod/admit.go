@@ -14,6 +14,7 @@ import (
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"k8s.io/klog/v2"
 
+	"pintle.dev/pintle/kernel/node/container"
 	"pintle.dev/pintle/kernel/node/listener"
 )
 
@@ -121,6 +122,9 @@ func (a *admission) refuse(pod *corev1.Pod, node *corev1.Node) *end {
 	if want := pod.Spec.NodeSelector[corev1.LabelOSStable]; want != "" && want != node.Labels[corev1.LabelOSStable] {
 		return &end{"PodOSSelectorNodeLabelDoesNotMatch", "Failed to admit pod as the `kubernetes.io/os` label doesn't match node label"}
 	}
+	if e := pressed(pod, node); e != nil {
+		return e
+	}
 	others := a.others(pod)
 	if e := fits(pod, node, others); e != nil {
 		return e
@@ -152,6 +156,34 @@ func (a *admission) hides(pod *corev1.Pod) *end {
 		}
 	}
 	return nil
+}
+
+// pressed refuses what the node's pressures leave no room for, as the kubelet does: under pressure of memory what asks
+// for none of it, under any other every pod, but for critical ones.
+func pressed(pod *corev1.Pod, node *corev1.Node) *end {
+	if pod.Spec.Priority != nil && *pod.Spec.Priority >= systemCritical {
+		return nil
+	}
+	var has []string
+	for _, c := range node.Status.Conditions {
+		switch {
+		case c.Status != corev1.ConditionTrue:
+		case c.Type == corev1.NodeDiskPressure, c.Type == corev1.NodePIDPressure, c.Type == corev1.NodeMemoryPressure:
+			has = append(has, string(c.Type))
+		}
+	}
+	if len(has) == 0 {
+		return nil
+	}
+	if len(has) == 1 && has[0] == string(corev1.NodeMemoryPressure) {
+		tolerates := slices.ContainsFunc(pod.Spec.Tolerations, func(t corev1.Toleration) bool {
+			return t.ToleratesTaint(klog.Background(), &corev1.Taint{Key: corev1.TaintNodeMemoryPressure, Effect: corev1.TaintEffectNoSchedule}, true)
+		})
+		if tolerates || container.QOS(pod) != corev1.PodQOSBestEffort {
+			return nil
+		}
+	}
+	return &end{"Evicted", fmt.Sprintf("The node had condition: %v. ", has)}
 }
 
 func fits(pod *corev1.Pod, node *corev1.Node, others []*corev1.Pod) *end {

@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"path/filepath"
-	"syscall"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,6 +13,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"pintle.dev/pintle/kernel/node/container"
+	"pintle.dev/pintle/kernel/node/localstorage"
 	"pintle.dev/pintle/kernel/node/sandbox"
 )
 
@@ -95,7 +94,7 @@ func (m *Manager) overStorage(ctx context.Context, pod *corev1.Pod, written map[
 		if !onDisk(v) {
 			continue
 		}
-		used, err := diskUsage(ctx, m.deps.Volumes.Path(pod, v))
+		used, err := localstorage.Usage(ctx, m.deps.Volumes.Path(pod, v))
 		if err != nil {
 			return "", err
 		}
@@ -104,10 +103,15 @@ func (m *Manager) overStorage(ctx context.Context, pod *corev1.Pod, written map[
 		}
 		total += used
 	}
+	own, err := m.ownFiles(ctx, pod)
+	if err != nil {
+		return "", err
+	}
+	total += own
 	over := ""
 	running := m.running(pod.UID)
 	for c := range container.All(pod) {
-		logs, err := diskUsage(ctx, filepath.Join(sandbox.LogDirectory(m.cfg.LogDir, pod.Namespace, pod.Name, pod.UID), c.Name))
+		logs, err := localstorage.Usage(ctx, filepath.Join(sandbox.LogDirectory(m.cfg.LogDir, pod.Namespace, pod.Name, pod.UID), c.Name))
 		if err != nil {
 			return "", err
 		}
@@ -122,6 +126,20 @@ func (m *Manager) overStorage(ctx context.Context, pod *corev1.Pod, written map[
 		return fmt.Sprintf("Pod ephemeral local storage usage exceeds the total limit of containers %s. ", limit.String()), nil
 	}
 	return over, nil
+}
+
+// ownFiles measures the files that the agent made for the pod and its containers may write: /etc/hosts and those for
+// their last words (CVE-2020-8557).
+func (m *Manager) ownFiles(ctx context.Context, pod *corev1.Pod) (int64, error) {
+	var sum int64
+	for _, file := range []string{"etc-hosts", "containers"} {
+		used, err := localstorage.Usage(ctx, filepath.Join(m.deps.Volumes.PodDir(pod.UID), file))
+		if err != nil {
+			return 0, err
+		}
+		sum += used
+	}
+	return sum, nil
 }
 
 // eviction is why a pod is to go.
@@ -154,37 +172,4 @@ func (e *entry) eviction() eviction {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.evicted
-}
-
-// diskUsage sums up the blocks below a folder, each file once. What vanishes
-// meanwhile counts nothing.
-func diskUsage(ctx context.Context, dir string) (int64, error) {
-	var sum int64
-	seen := map[uint64]bool{}
-	err := filepath.WalkDir(dir, func(_ string, entry fs.DirEntry, err error) error {
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		var info fs.FileInfo
-		if err == nil {
-			info, err = entry.Info()
-		}
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		if s, ok := info.Sys().(*syscall.Stat_t); ok {
-			if s.Nlink > 1 && !info.IsDir() {
-				if seen[s.Ino] {
-					return nil
-				}
-				seen[s.Ino] = true
-			}
-			sum += s.Blocks * 512
-		}
-		return nil
-	})
-	return sum, err
 }

@@ -40,7 +40,7 @@ func (o Outcome) String() string { return [...]string{"Unknown", "Success", "War
 
 const (
 	maxBody   = 10 << 10
-	userAgent = "kube-probe/1.37"
+	userAgent = "kube-probe/1.36"
 )
 
 // Exec runs a command in a container and answers exit code and combined output; err means it could not be run.

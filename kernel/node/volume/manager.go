@@ -39,6 +39,8 @@ type Manager struct {
 	tokens *tokens
 	guard  guard
 	root0  bool // running as root: tmpfs, ownership and bind mounts are possible
+	// swappable has it said once that tmpfs may be swapped out.
+	swappable sync.Once
 
 	mu    sync.Mutex
 	locks map[types.UID]*sync.Mutex
@@ -185,7 +187,12 @@ func (m *Manager) emptyDir(pod *corev1.Pod, v *corev1.Volume, dir string) error 
 			return err
 		}
 	default:
-		return fmt.Errorf("unknown storage medium %q", medium)
+		if !isHugePages(medium) {
+			return fmt.Errorf("unknown storage medium %q", medium)
+		}
+		if err := m.hugePagesDir(pod, medium, dir); err != nil {
+			return err
+		}
 	}
 	if group := fsGroup(pod); group != nil && m.root0 {
 		return setRootGroup(dir, *group)

@@ -30,10 +30,26 @@ func (m *Manager) memoryDir(dir string, size int64, perm fs.FileMode) error {
 	if size > 0 {
 		options += ",size=" + strconv.FormatInt(size, 10)
 	}
-	if err := unix.Mount("tmpfs", dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, options); err != nil {
+	// What is in memory stays there, and is never on a disk that swaps: kernels since 6.4 can keep it from that.
+	err = unix.Mount("tmpfs", dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, options+",noswap")
+	if errors.Is(err, unix.EINVAL) {
+		m.swappable.Do(func() {
+			if swaps() {
+				m.deps.Logger.Warn("secrets and other volumes in memory may be swapped to disk: this machine has swap, and its kernel no tmpfs without it; turn swap off")
+			}
+		})
+		err = unix.Mount("tmpfs", dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, options)
+	}
+	if err != nil {
 		return fmt.Errorf("mount tmpfs on %s: %w", dir, err)
 	}
 	return nil
+}
+
+// swaps tells that the machine has swap: the list of it has a line beside its head.
+func swaps() bool {
+	text, err := os.ReadFile("/proc/swaps")
+	return err == nil && strings.Count(strings.TrimSpace(string(text)), "\n") > 0
 }
 
 // isMount compares the device of dir with its parent's: enough for the mounts made here.

@@ -124,7 +124,7 @@ func TestSetUpErrors(t *testing.T) {
 		"host path right type":  {hostPath("/etc", corev1.HostPathDirectory), ""},
 		"host path device":      {hostPath("/dev/null", corev1.HostPathCharDev), ""},
 		"host path not a block": {hostPath("/dev/null", corev1.HostPathBlockDev), "is not a block device"},
-		"medium":                {corev1.Volume{Name: "v", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: "HugePages"}}}, `unknown storage medium "HugePages"`},
+		"medium":                {corev1.Volume{Name: "v", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: "Tape"}}}, `unknown storage medium "Tape"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := manager(t, &source{data: map[string]string{"a": "1"}})
