@@ -6,5 +6,9 @@
 // handled here: after the runtime named its streaming address the connection is passed through. A second, unprotected
 // port (KLT-36) is absent, as in Kubernetes today it is off.
 //
+// The node's own statistics are the machine's (kernel/node/stats): /stats/summary, and /metrics/resource, which
+// metrics-server reads. /configz tells the settings as a KubeletConfiguration; /logs are the machine's, and no link leads
+// out of their folder.
+//
 // It must not be imported by other packages of kernel/node but node itself.
 package server

@@ -16,9 +16,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	kubeletv1beta1 "k8s.io/kubelet/config/v1beta1"
 
 	"pintle.dev/pintle/kernel/node/client"
 	"pintle.dev/pintle/kernel/node/cri"
+	machinestats "pintle.dev/pintle/kernel/node/stats"
 )
 
 // Config is what a server is told.
@@ -28,6 +30,10 @@ type Config struct {
 	ClientCAs  *x509.CertPool
 	APIClients []string
 	RootDir    string
+	// SystemLogs is the folder of the machine's own logs; empty: /var/log.
+	SystemLogs string
+	// Settings are the node's, as a KubeletConfiguration; nil: they are not told.
+	Settings *kubeletv1beta1.KubeletConfiguration
 }
 
 // Pods are the pods of the node.
@@ -65,11 +71,13 @@ type Server struct {
 	cfg  Config
 	deps Deps
 	http *http.Server
+	// meter measures the machine.
+	meter *machinestats.Meter
 }
 
 // New makes a server on a listener that it closes.
 func New(cfg Config, deps Deps) *Server {
-	s := &Server{cfg: cfg, deps: deps}
+	s := &Server{cfg: cfg, deps: deps, meter: machinestats.New("/proc")}
 	g := &gate{client: deps.Client, node: cfg.NodeName, apiClients: cfg.APIClients}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", s.healthz)
@@ -80,6 +88,10 @@ func New(cfg Config, deps Deps) *Server {
 	mux.HandleFunc("GET /runningpods", s.runningPods)
 	mux.HandleFunc("GET /stats/summary", s.summary)
 	mux.HandleFunc("GET /metrics", s.metrics)
+	mux.HandleFunc("GET /metrics/resource", s.resourceMetrics)
+	mux.HandleFunc("GET /configz", s.configz)
+	mux.HandleFunc("GET /logs/", s.systemLogs)
+	mux.Handle("GET /logs", http.RedirectHandler("/logs/", http.StatusMovedPermanently))
 	mux.HandleFunc("GET /containerLogs/{namespace}/{pod}/{container}", s.containerLogs)
 	for _, method := range []string{"GET ", "POST "} {
 		mux.HandleFunc(method+"/exec/{namespace}/{pod}/{container}", s.exec)

@@ -71,11 +71,24 @@ func (s *Server) collect(r *http.Request) (*stats.Summary, error) {
 	slices.SortFunc(sum.Pods, func(a, b stats.PodStats) int {
 		return strings.Compare(a.PodRef.Namespace+"/"+a.PodRef.Name, b.PodRef.Namespace+"/"+b.PodRef.Name)
 	})
-	sum.Node.CPU = &stats.CPUStats{Time: now, UsageCoreNanoSeconds: &nodeCPU, UsageNanoCores: &nodeNano}
-	sum.Node.Memory = &stats.MemoryStats{Time: now, WorkingSetBytes: &nodeMemory}
-	if total := s.deps.Node.MemoryCapacity(); total > 0 {
-		available := uint64(max(total-int64(nodeMemory), 0))
-		sum.Node.Memory.AvailableBytes = &available
+	// The node is all of the machine; what its pods use together is a part of it.
+	if err := s.meter.Node(&sum.Node); err != nil {
+		s.deps.Logger.Debug("statistics of the machine are not whole", "err", err)
+	}
+	sum.Node.SystemContainers = []stats.ContainerStats{{
+		Name: stats.SystemContainerPods, StartTime: sum.Node.StartTime,
+		CPU:    &stats.CPUStats{Time: now, UsageCoreNanoSeconds: &nodeCPU, UsageNanoCores: &nodeNano},
+		Memory: &stats.MemoryStats{Time: now, WorkingSetBytes: &nodeMemory},
+	}}
+	if fs, err := s.deps.CRI.ImageFsInfo(r.Context(), &runtimeapi.ImageFsInfoRequest{}); err == nil && len(fs.ImageFilesystems) > 0 {
+		image := fs.ImageFilesystems[0]
+		if capacity, available, inodes, free, err := nodestatus.Disk(image.GetFsId().GetMountpoint()); err == nil {
+			c, a, n, f := uint64(capacity), uint64(available), uint64(inodes), uint64(free)
+			sum.Node.Runtime = &stats.RuntimeStats{ImageFs: &stats.FsStats{
+				Time: metav1.Unix(0, image.Timestamp), CapacityBytes: &c, AvailableBytes: &a, Inodes: &n, InodesFree: &f,
+				UsedBytes: value(image.UsedBytes), InodesUsed: value(image.InodesUsed),
+			}}
+		}
 	}
 	if capacity, available, inodes, free, err := nodestatus.Disk(s.cfg.RootDir); err == nil {
 		c, a, used, n, f := uint64(capacity), uint64(available), uint64(capacity-available), uint64(inodes), uint64(free)
