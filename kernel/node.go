@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
@@ -82,6 +83,9 @@ func (k *Kernel) startNode(ctx context.Context, cfg *config.Config) error {
 	}
 	settings.NodeName, settings.NodeIP, settings.CRIEndpoint = name, ip.String(), endpoint.Socket
 	settings.RootDir, settings.LogDir, settings.Guarded = k.dirs.pods, k.dirs.logs, k.dirs.guarded()
+	if _, err := exec.LookPath("iptables"); err != nil {
+		settings.NoHostPorts = "the iptables tools, by which they are mapped, are not on this machine; install them, or use hostNetwork"
+	}
 	settings.LeastOOMScore = oomscore.Least(k.oomScore)
 	settings.Listening = listener.Set{{Owner: "the API server", Address: cfg.API.BindAddress, Port: int32(k.api.Port())}}
 	agent, err := node.New(settings, node.Deps{
