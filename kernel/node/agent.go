@@ -310,6 +310,8 @@ func (r *Running) Stop() (err error) {
 		ctx, cancel := context.WithTimeout(r.ctx, 2*r.agent.cfg.ShutdownGracePeriod+30*time.Second)
 		defer cancel()
 		err = r.parts.tearDown(ctx, r.agent.cfg.ShutdownGracePeriod)
+	} else if r.parts.cgroups != nil {
+		r.parts.cgroups.Leave() // where no pod goes on
 	}
 	r.parts.close()
 	return err
