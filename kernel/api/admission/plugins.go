@@ -18,6 +18,7 @@ import (
 	"pintle.dev/pintle/kernel/api/admission/podnodeselector"
 	"pintle.dev/pintle/kernel/api/admission/podresize"
 	"pintle.dev/pintle/kernel/api/admission/podsecurity"
+	"pintle.dev/pintle/kernel/api/admission/podtolerationrestriction"
 	"pintle.dev/pintle/kernel/api/admission/podtopologylabels"
 	"pintle.dev/pintle/kernel/api/admission/priority"
 	"pintle.dev/pintle/kernel/api/admission/runtimeclass"
@@ -56,6 +57,9 @@ var ordered = []builtin{
 	{"PodNodeSelector", false, always(func(d Deps) *podnodeselector.Plugin { return podnodeselector.New(d.Client, d.Informers) })},
 	{"Priority", true, always(func(d Deps) *priority.Plugin { return priority.New(d.Client, d.Informers) })},
 	{"DefaultTolerationSeconds", true, always(func(Deps) *tolerationseconds.Plugin { return tolerationseconds.New() })},
+	{"PodTolerationRestriction", false, always(func(d Deps) *podtolerationrestriction.Plugin {
+		return podtolerationrestriction.New(d.Client, d.Informers)
+	})},
 	{"ExtendedResourceToleration", false, always(func(Deps) *extendedresourcetoleration.Plugin { return extendedresourcetoleration.New() })},
 	{"DefaultStorageClass", true, always(func(d Deps) *defaultstorageclass.Plugin { return defaultstorageclass.New(d.Informers) })},
 	{"PersistentVolumeClaimResize", true, always(func(d Deps) *volumeresize.Plugin { return volumeresize.New(d.Informers) })},
