@@ -12,8 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"pintle.dev/pintle/sdk"
 	"pintle.dev/pintle/sdk/apis/kernel/v1alpha1"
 )
@@ -281,11 +279,9 @@ func (h *Host) resolveUnit(cfg *Config, bc BundleConfig) (*unit, error) {
 			digest = bc.Digest
 		}
 	}
-	cache := filepath.Join(b.Directory, compiledDirectory)
-	// wazero writes what its cache lacks, and fails where it may not: a bundle
-	// that another user sealed is compiled once into a cache of our own.
-	if unix.Access(cache, unix.R_OK|unix.W_OK|unix.X_OK) != nil && cfg.CacheDirectory != "" {
-		cache = cfg.CacheDirectory
+	cache := ""
+	if kind == TransportWASM {
+		cache = moduleCache(b.Directory, cfg.CacheDirectory)
 	}
 	u := &unit{
 		bundle: b, config: bc, transport: kind, artifact: a, digest: digest, cache: cache, run: cfg.RunDirectory,
