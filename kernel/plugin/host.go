@@ -148,7 +148,8 @@ func (h *Host) Announced() <-chan struct{} { return h.announced }
 // A bundle that cannot be started at all (a wrong digest, a manifest that
 // promises too much) ends it with that error, unless only an object asks for it.
 func (h *Host) Run(ctx context.Context) error {
-	defer h.scratch.remove() // behind the last process
+	defer h.users.machine.Release() // behind the last process
+	defer h.scratch.remove()
 	ctx, cancel := context.WithCancel(ctx)
 	defer h.group.Wait()
 	defer h.retire.Wait()

@@ -8,6 +8,8 @@ import (
 	"io/fs"
 	"os"
 	"sync"
+
+	"pintle.dev/pintle/kernel/plugin/confinement"
 )
 
 // Users is a range of user ids of which each bundle gets one for good; the group
@@ -21,8 +23,9 @@ type Users struct {
 // userTable hands out the user ids of a range.
 type userTable struct {
 	Users
-	mu    sync.Mutex
-	given map[string]int // nil before the file was read
+	machine confinement.Users
+	mu      sync.Mutex
+	given   map[string]int // nil before the file was read
 }
 
 // configure sets the range.
@@ -45,14 +48,17 @@ func (t *userTable) of(bundle string) (int, error) {
 		return 0, err
 	}
 	if uid := t.given[bundle]; uid >= t.First && uid < t.First+t.Count {
-		return uid, nil
+		// Another kernel on this machine may have it meanwhile.
+		if free, err := t.machine.Take(uid); err != nil || free {
+			return uid, err
+		}
 	}
 	taken := map[int]bool{}
 	for _, uid := range t.given {
 		taken[uid] = true
 	}
 	// Where a bundle is looked for first depends on the kernel too, so that two
-	// of them on one machine seldom give out the same.
+	// of them on one machine seldom want the same.
 	h := fnv.New32a()
 	fmt.Fprintf(h, "%s\x00%s", t.File, bundle)
 	for i := range t.Count {
@@ -60,10 +66,15 @@ func (t *userTable) of(bundle string) (int, error) {
 		if taken[uid] {
 			continue
 		}
+		if free, err := t.machine.Take(uid); err != nil {
+			return 0, err
+		} else if !free {
+			continue
+		}
 		t.given[bundle] = uid
 		return uid, t.write()
 	}
-	return 0, fmt.Errorf("plugin bundle %s: all %d user ids of plugins.uidRange are given to other bundles; make the range larger", bundle, t.Count)
+	return 0, fmt.Errorf("plugin bundle %s: all %d user ids of plugins.uidRange are given to other bundles, or to other kernels on this machine; make the range larger", bundle, t.Count)
 }
 
 func (t *userTable) read() error {
