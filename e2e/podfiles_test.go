@@ -18,7 +18,7 @@ import (
 func TestPodFiles(t *testing.T) {
 	t.Parallel()
 	e := standalone(t)
-	ns := e.namespace(t)
+	ns := e.freeNamespace(t)
 	data, err := filepath.EvalSymlinks(e.Data)
 	if err != nil {
 		t.Fatal(err)
