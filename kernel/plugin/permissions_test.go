@@ -34,7 +34,7 @@ func TestPermissionsAreTightened(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m := &Manifest{Name: "b", Plugins: []Entry{{Name: "c", Kind: sdk.KindController, Rules: asked}}}
 			spec := &v1alpha1.PluginSpec{Bundle: "b", Kind: v1alpha1.PluginKindController, Permissions: test.object}
-			if list := vetPermissions(m, &m.Plugins[0], spec); len(list) != test.refused {
+			if list := vetPermissions(m, &m.Plugins[0], spec, nil); len(list) != test.refused {
 				t.Errorf("refused %v, want %d rules", list, test.refused)
 			}
 			if got := granting(m, spec).grants()["c"].Rules; !equality.Semantic.DeepEqual(got, test.want) {
@@ -81,10 +81,10 @@ func TestPermissionsOfTheBundle(t *testing.T) {
 		}
 	}
 	check("narrowed", map[string][]Rule{"b": {rule("pods", "list")}, "c": {rule("events", "create")}})
-	if list := vetPermissions(m, &m.Plugins[0], p.specs["c"]); len(list) > 0 {
+	if list := vetPermissions(m, &m.Plugins[0], p.specs["c"], nil); len(list) > 0 {
 		t.Errorf("rules of the bundle are refused: %v", list)
 	}
-	if list := vetPermissions(m, &m.Plugins[2], p.specs["c"]); len(list) != 2 {
+	if list := vetPermissions(m, &m.Plugins[2], p.specs["c"], nil); len(list) != 2 {
 		t.Errorf("a predicate is refused %v, want both rules, which it did not ask for", list)
 	}
 	p.cfg.Controllers = []string{"d"}
@@ -118,5 +118,25 @@ func TestPermissionsStayNarrowed(t *testing.T) {
 		if got := merge(configured("get", "list", "delete"), o); !got.same(c.want, "permissions") {
 			t.Errorf("%s: %s, want %s", c.what, got["permissions"], c.want["permissions"])
 		}
+	}
+}
+
+// A version that asks for less can be turned to: what the object had gives nothing, and
+// what it never had is refused.
+func TestPermissionsOfAnotherVersion(t *testing.T) {
+	rule := func(resource string) rbacv1.PolicyRule {
+		return rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{resource}, Verbs: []string{"get"}}
+	}
+	less := &Manifest{Name: "b", Plugins: []Entry{{Name: "c", Kind: sdk.KindController, Rules: []Rule{{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get"}}}}}}
+	spec := func(rules ...rbacv1.PolicyRule) v1alpha1.PluginSpec {
+		return v1alpha1.PluginSpec{Bundle: "b", Kind: v1alpha1.PluginKindController, Permissions: rules}
+	}
+	former := &v1alpha1.Plugin{Spec: spec(rule("configmaps"), rule("secrets"))}
+	if list := vetPermissions(less, &less.Plugins[0], &former.Spec, former); len(list) > 0 {
+		t.Errorf("a version that asks for less: %v", list)
+	}
+	more := spec(rule("configmaps"), rule("pods"))
+	if list := vetPermissions(less, &less.Plugins[0], &more, former); len(list) != 1 {
+		t.Errorf("a rule that nobody asked for: %v, want it refused", list)
 	}
 }

@@ -64,6 +64,9 @@ func (h *Host) rehearseOne(ctx context.Context, next *plan, u *unit, own bool) e
 			return err
 		}
 	}
+	if tried.ungranted != nil {
+		return tried.ungranted // it has no walls, and is not started to be tried either
+	}
 	tried.active = true // a copy, or of no other use
 	source := newTrialSource(h.source())
 	tried.source = func() ReplicaSource { return source }

@@ -13,7 +13,7 @@ import (
 
 // What an object asks for is tried before it is written: by copies that nobody else
 // asks, also when no pod was seen yet.
-func TestSpecIsTriedBeforeItIsWritten(t *testing.T) {
+func TestTrial(t *testing.T) {
 	for _, transport := range []string{TransportWASM, TransportProcess} {
 		for seen, source := range map[string]*testSource{"no pod": {}, "pods": {delta: replica(5, 1)}} {
 			t.Run(transport+"/"+seen, func(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/component-helpers/auth/rbac/validation"
 	"k8s.io/utils/ptr"
@@ -92,7 +93,7 @@ func (h *Host) vetOne(p *plan, w *wishes, c change) field.ErrorList {
 	case e.Kind != string(s.Kind):
 		return field.ErrorList{field.Invalid(specPath.Child("kind"), s.Kind, "plugin "+c.name+" is a "+e.Kind)}
 	}
-	return slices.Concat(vetUse(p, e, s), vetConfig(e, s), vetPermissions(bundle.Manifest, e, s), vetAdmissionRules(e, s), vetHostFunctions(bundle, s))
+	return slices.Concat(vetUse(p, e, s), vetConfig(e, s), vetPermissions(bundle.Manifest, e, s, c.old), vetAdmissionRules(e, s), vetHostFunctions(bundle, s))
 }
 
 // vetBundle finds the build that a bundle's fields ask for.
@@ -128,14 +129,18 @@ func (b *Bundle) entry(name string) *Entry {
 	return nil
 }
 
-// vetPermissions: an operator takes rules away and gives none.
-func vetPermissions(m *Manifest, e *Entry, s *v1alpha1.PluginSpec) field.ErrorList {
+// vetPermissions: an operator takes rules away and gives none. Rules that the object
+// had are those of another version, of which this one has what it asks for.
+func vetPermissions(m *Manifest, e *Entry, s *v1alpha1.PluginSpec, old *v1alpha1.Plugin) field.ErrorList {
 	var list field.ErrorList
 	shared := PolicyRules(m.Rules)
 	if e.Kind != sdk.KindController {
 		shared = nil
 	}
 	for i, rule := range s.Permissions {
+		if old != nil && slices.ContainsFunc(old.Spec.Permissions, func(o rbacv1.PolicyRule) bool { return equality.Semantic.DeepEqual(o, rule) }) {
+			continue
+		}
 		one := []rbacv1.PolicyRule{rule}
 		own, _ := validation.Covers(PolicyRules(e.Rules), one)
 		if covered, _ := validation.Covers(shared, one); !covered && !own {

@@ -65,7 +65,8 @@ func Rollback(version string) func(*v1alpha1.Plugin) error {
 		var have []string
 		for _, p := range o.Status.Previous {
 			if version == "" || p.Version == version {
-				o.Spec.Version, o.Spec.Digest = p.Version, p.Digest
+				// The digest says which of the version's builds it was.
+				o.Spec.Version, o.Spec.Digest, o.Spec.Transport = p.Version, p.Digest, ""
 				return nil
 			}
 			have = append(have, p.Version)
