@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // TestResize: kubectl's resize changes the limits of a running container, which sees them at once and is not
@@ -66,7 +67,19 @@ spec:
 		}
 		return nil
 	})
-	patch(`{"requests":{"cpu":"1000"},"limits":{"cpu":"1000"}}`)
+	// More than the node has is refused; what others have of it waits.
+	const tooMuch = `{"spec":{"containers":[{"name":"c","resources":{"requests":{"cpu":"1000"},"limits":{"cpu":"1000"}}}]}}`
+	if r := e.try(t, "-n", ns, "patch", "pod", "size", "--subresource=resize", "-p", tooMuch); r.err == nil || !strings.Contains(r.stderr, "node didn't have enough allocatable resources: cpu, requested: 1000000") {
+		t.Errorf("1000 CPUs: %+v", r)
+	}
+	node, err := e.client.CoreV1().Nodes().Get(bound(t), pod.Spec.NodeName, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := node.Status.Allocatable.Cpu().String()
+	e.apply(t, ns, "apiVersion: v1\nkind: Pod\nmetadata: {name: other}\nspec:\n  containers: [{name: c, image: "+box+", args: [wait], resources: {requests: {cpu: 100m}}}]\n")
+	e.awaitPod(t, ns, "other", isReady)
+	patch(`{"requests":{"cpu":"` + all + `"},"limits":{"cpu":"` + all + `"}}`)
 	e.awaitPod(t, ns, "size", func(p *corev1.Pod) error {
 		for _, c := range p.Status.Conditions {
 			if c.Type == corev1.PodResizePending && c.Reason == corev1.PodReasonDeferred && strings.Contains(c.Message, "Node didn't have enough resource: cpu") {
