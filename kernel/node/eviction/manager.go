@@ -90,6 +90,8 @@ type Manager struct {
 	last      sample
 	evicted   types.UID
 	since     time.Time
+	// left is what was available when the evicted pod had left; a runtime gives back its room a little later.
+	left      int64
 	complaint string
 }
 
@@ -181,12 +183,19 @@ func (m *Manager) Round(ctx context.Context) time.Duration {
 		m.complain(fmt.Sprintf("could not measure local storage of pods: %v", err))
 	}
 	left := false // the evicted pod has left, and what it wrote can go
-	if m.evicted != "" {
-		left = !slices.ContainsFunc(writers, func(w Writer) bool { return w.UID == m.evicted })
-		if !left && now.Sub(m.since) < patience {
+	switch late := now.Sub(m.since) >= patience; {
+	case m.evicted == "":
+	case slices.ContainsFunc(writers, func(w Writer) bool { return w.UID == m.evicted }):
+		if !late {
 			return Period // it is on its way
 		}
 		m.evicted = ""
+	case m.left == 0:
+		left, m.left, m.since = true, max(disk[0].Available, 1), now
+	case late || disk[0].Available < m.left-disk[0].Capacity/100:
+		m.evicted = "" // its room was not enough, or somebody else takes it
+	default:
+		return Period // its room is on its way
 	}
 	if left || now.Sub(m.reclaimed) >= reclaimPeriod {
 		m.reclaimed = now
@@ -199,7 +208,7 @@ func (m *Manager) Round(ctx context.Context) time.Duration {
 			disk = slices.DeleteFunc(now, func(t met) bool { return condition(t.Signal) != corev1.NodeDiskPressure })
 		}
 	}
-	if len(disk) > 0 {
+	if len(disk) > 0 && !left {
 		m.makeRoom(writers, disk[0])
 	}
 	return Period
@@ -304,7 +313,7 @@ func (m *Manager) makeRoom(writers []Writer, low met) {
 		return
 	}
 	m.complaint = ""
-	m.evicted, m.since = victim.UID, m.now()
+	m.evicted, m.since, m.left = victim.UID, m.now(), 0
 	text := message(victim, low)
 	m.deps.Logger.Warn("evicting a pod: the node's disk is nearly full", "pod", victim.Name, "used", victim.Used, "signal", low.Signal, "available", low.Available)
 	m.deps.Evict(victim.UID, text)
