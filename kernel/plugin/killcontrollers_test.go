@@ -1,0 +1,32 @@
+package plugin
+
+import (
+	"testing"
+	"time"
+)
+
+// Controllers that do not end are killed with their guest, which is started again;
+// guests without controllers go on.
+func TestKillControllers(t *testing.T) {
+	cfg := testConfig(t, TransportProcess, "FitsCPU")
+	cfg.Bundles = append(cfg.Bundles, BundleConfig{Name: "greeter", Transport: TransportProcess})
+	cfg.Admission = []string{"refuse"}
+	h := runHost(t, cfg, nil)
+	pid := func(name string) int32 { return objectOf(h, name).Status.PID }
+	controllers, others := pid("greeter"), pid("FitsCPU")
+	if controllers == 0 || others == 0 {
+		t.Fatalf("processes %d and %d", controllers, others)
+	}
+	h.KillControllers()
+	for limit := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		if now := objectOf(h, "refuse").Status; now.PID != controllers && now.PID != 0 && now.State == "Ready" {
+			break
+		}
+		if time.Now().After(limit) {
+			t.Fatalf("the process of the controllers goes on: %+v", objectOf(h, "refuse").Status)
+		}
+	}
+	if now := pid("FitsCPU"); now != others {
+		t.Errorf("the process without controllers is %d, was %d", now, others)
+	}
+}
