@@ -3,10 +3,13 @@ package kernel
 import (
 	"errors"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"pintle.dev/pintle/kernel/config"
 )
 
 // TestRemoveDirectories: a kernel that ends takes its own sockets away, and nothing from a runtime that it did not
@@ -79,5 +82,19 @@ func TestDirectoriesOfOthers(t *testing.T) {
 	}
 	if _, err := prepareDirectories(open, false); err == nil {
 		t.Error("a data directory that all may write is used")
+	}
+}
+
+// As root a process of a plugin without a user of its own would own the keys.
+func TestRootNeedsUsersForPlugins(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("another user has no others to give")
+	}
+	cfg, err := config.Load(config.Source{Set: []string{"dataDir=" + t.TempDir(), "plugins.uidRange="}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := New(cfg, Options{Logger: slog.New(slog.DiscardHandler)}); err == nil || !strings.Contains(err.Error(), "plugins.uidRange: empty") {
+		t.Errorf("a kernel without users for plugins: %v", err)
 	}
 }
