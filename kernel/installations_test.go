@@ -199,52 +199,6 @@ func TestRefusedChangesLeaveEverythingAsItWas(t *testing.T) {
 	awaitPlugin(t, c, name, func(o *v1alpha1.Plugin) bool { return o.Status.Version == "3.0.0" })
 }
 
-// A bundle that was installed while no kernel ran, and that cannot be used, is shown
-// with the reason and the command that removes it, and keeps nobody else out.
-func TestBrokenBundleIsShown(t *testing.T) {
-	data := t.TempDir()
-	const text = "logging: {level: info}\n"
-	k := runKernel(t, data, text)
-	k.awaitReady(t)
-	if err := k.install(t, versionedBundle(t, "greeter", "1.0.0", false)); err != nil {
-		t.Fatal(err)
-	}
-	twin := versionedBundle(t, "twin", "1.0.0", false)
-	if err := k.install(t, twin); err == nil || !strings.Contains(err.Error(), "is in bundle greeter and in bundle twin") {
-		t.Errorf("a bundle with the same plugins: %v, want a refusal", err)
-	}
-	k.stop()
-	if _, err := k.installer(t).Install(t.Context(), twin, catalog.InstallOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	again := runKernel(t, data, text)
-	again.awaitReady(t)
-	c := again.plugins(t)
-	o := awaitPlugin(t, c, "twin", func(o *v1alpha1.Plugin) bool { return o.Status.State == v1alpha1.PluginStateFailed })
-	if !strings.Contains(o.Status.Message, "is in bundle greeter and in bundle twin") || !strings.Contains(o.Status.Message, "pintle plugin remove twin") {
-		t.Errorf("message %q, want the reason and the command", o.Status.Message)
-	}
-	if _, err := again.installer(t).Remove("twin"); err != nil {
-		t.Fatal(err)
-	}
-	for limit := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
-		list, err := c.List(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		shown := false
-		for _, p := range list.Items {
-			shown = shown || p.Spec.Bundle == "twin"
-		}
-		if !shown {
-			break
-		}
-		if time.Now().After(limit) {
-			t.Fatal("the object of the removed bundle stays")
-		}
-	}
-}
-
 // A kernel without controllers takes pods when service accounts are left out, as
 // configs/minimal.yaml says.
 func TestPodsWithoutServiceAccounts(t *testing.T) {
