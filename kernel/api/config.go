@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
@@ -83,6 +84,9 @@ type Config struct {
 	// NoPriorityAndFairness serves requests in the order in which they come, up
 	// to the two bounds, which their sum is shared out by else.
 	NoPriorityAndFairness bool
+	// MaxTokenExpiration is the longest that a token of a service account lives;
+	// 0 is no limit.
+	MaxTokenExpiration time.Duration
 	// Audit says what is recorded of requests, and where; the zero value nothing.
 	Audit audit.Options
 	// Limits bound what one client may hold; the zero value has none.

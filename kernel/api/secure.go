@@ -64,7 +64,7 @@ func (s *Server) secure() error {
 	if err != nil {
 		return err
 	}
-	if s.tokens, err = token.NewREST(token.RESTConfig{Issuer: signer, Getter: s, Audiences: audiences}); err != nil {
+	if s.tokens, err = token.NewREST(token.RESTConfig{Issuer: signer, Getter: s, Audiences: audiences, MaxExpiration: s.cfg.MaxTokenExpiration}); err != nil {
 		return err
 	}
 	keysURL := "https://" + net.JoinHostPort(s.cfg.AdvertiseAddress, strconv.Itoa(s.Port())) + "/openid/v1/jwks"

@@ -23,6 +23,7 @@ type Config struct {
 	Logging   Logging   `mapstructure:"logging" doc:"the kernel's own log, on standard error"`
 	Tracing   Tracing   `mapstructure:"tracing" doc:"spans of requests, scheduling decisions and calls of plugins, sent to a collector of OpenTelemetry"`
 	API       API       `mapstructure:"api" doc:"the Kubernetes API server"`
+	Auth      Auth      `mapstructure:"auth" doc:"credentials that the API server gives"`
 	Audit     Audit     `mapstructure:"audit" doc:"what is recorded of requests"`
 	Store     Store     `mapstructure:"store" doc:"where objects are kept, and their watch history"`
 	Plugins   Plugins   `mapstructure:"plugins" doc:"where plugins lie and which bundles are loaded"`
@@ -64,6 +65,11 @@ type API struct {
 	MaxConnections      int    `mapstructure:"maxConnections" range:"0,10000000" doc:"connections to the port; a tenth is kept for administrators; 0: no limit"`
 	MaxUserConnections  int    `mapstructure:"maxConnectionsPerUser" range:"0,10000000" doc:"of these, one user's; more are answered 429 and closed; 0: no limit"`
 	MaxPeerConnections  int    `mapstructure:"maxConnectionsPerSource" range:"0,10000000" doc:"of these, those of one address on which nobody was authenticated yet; with more the oldest are closed; 0: no limit"`
+}
+
+// Auth configures the credentials that the API server gives.
+type Auth struct {
+	MaxTokenExpiration time.Duration `mapstructure:"serviceAccountMaxTokenExpiration" range:"0,1193046h" doc:"the longest that a token of a service account lives; who asks for longer gets this, with a warning; at least 1h; 0: no limit"`
 }
 
 // Audit configures what is recorded of requests.

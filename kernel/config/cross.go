@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
+	"time"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -32,6 +33,9 @@ func crossCheck(cfg *Config, file string, tree *yaml.Node) Faults {
 	}
 	if cfg.Scheduler.InitialBackoff > cfg.Scheduler.MaxBackoff {
 		add(line("scheduler", "podInitialBackoff"), "scheduler.podInitialBackoff", "%s is longer than podMaxBackoff %s; want it shorter", cfg.Scheduler.InitialBackoff, cfg.Scheduler.MaxBackoff)
+	}
+	if life := cfg.Auth.MaxTokenExpiration; life > 0 && life < time.Hour {
+		add(line("auth", "serviceAccountMaxTokenExpiration"), "auth.serviceAccountMaxTokenExpiration", "%s is shorter than 1h; want at least 1h, or 0 for no limit", life)
 	}
 	seen := map[string]bool{}
 	for i, b := range cfg.Plugins.Bundles {

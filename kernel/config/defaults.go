@@ -25,6 +25,7 @@ func Default() *Config {
 			MaxUserConnections:  500,
 			MaxPeerConnections:  500,
 		},
+		Auth:  Auth{MaxTokenExpiration: 24 * time.Hour},
 		Audit: Audit{LogMaxSize: 100 << 20, LogMaxBackups: 5, LogMaxAge: 30 * 24 * time.Hour},
 		Store: Store{
 			Backend:          BackendBadger,

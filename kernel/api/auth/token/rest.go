@@ -44,7 +44,8 @@ type RESTConfig struct {
 	// Audiences of the API server, for requests that name none.
 	Audiences []string
 	// MaxExpiration shortens what is asked for; 0 for no limit, at least an
-	// hour otherwise.
+	// hour otherwise. As upstream's, it leaves alone the longer life of tokens
+	// that admission injects, which end with their pod.
 	MaxExpiration time.Duration
 }
 
@@ -141,9 +142,6 @@ func (r *REST) Create(ctx context.Context, name string, obj runtime.Object, vali
 	if bound.Pod != nil && seconds == injectedSeconds && r.auds.HasAll(req.Spec.Audiences...) {
 		issue.WarnAfter = issue.Expiration
 		issue.Expiration = extendedSeconds * time.Second
-		if r.cfg.MaxExpiration > 0 {
-			issue.Expiration = min(issue.Expiration, r.cfg.MaxExpiration)
-		}
 	}
 	compact, id, err := r.cfg.Issuer.Issue(issue)
 	if err != nil {
