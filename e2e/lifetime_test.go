@@ -176,6 +176,61 @@ func TestLiveConfiguration(t *testing.T) {
 	e.kubectl(t, "get", "--raw", "/readyz")
 }
 
+// TestLiveProfile: a profile that is added to the file decides about its pods without
+// a restart, also about those that wait for it; without it they wait again.
+func TestLiveProfile(t *testing.T) {
+	t.Parallel()
+	repo, err := cluster.Repository()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := read(t, filepath.Join(repo, "configs", "minimal.yaml"))
+	file := filepath.Join(t.TempDir(), "profiles.yaml")
+	write := func(profiles string) {
+		t.Helper()
+		if err := os.WriteFile(file+".new", []byte(text+profiles), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(file+".new", file); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const pod = `
+apiVersion: v1
+kind: Pod
+metadata: {name: %s}
+spec: {schedulerName: packer, containers: [{name: c, image: none}]}
+`
+	const packer = "  - schedulerName: packer\n    predicates: [PodFitsResources]\n    priorities: [{name: BalancedResourceAllocation}]\n"
+	write("")
+	e := minimal(t, file, "")
+	e.schedules(t) // there is a node
+	e.apply(t, "default", fmt.Sprintf(pod, "before"))
+	write(packer)
+	placed := func(name string) {
+		t.Helper()
+		e.awaitPod(t, "default", name, func(p *corev1.Pod) error {
+			if p.Spec.NodeName == "" {
+				return fmt.Errorf("pod %s has no node: %v", name, p.Status.Conditions)
+			}
+			return nil
+		})
+	}
+	placed("before")
+	e.apply(t, "default", fmt.Sprintf(pod, "after"))
+	placed("after")
+	write("")
+	eventually(t, func(context.Context) error {
+		e.kubectl(t, "delete", "pod", "probe", "--ignore-not-found", "--grace-period=0", "--force")
+		e.apply(t, "default", fmt.Sprintf(pod, "probe"))
+		out := e.pintle(t, nil, "explain", "pod", "probe")
+		if text := out.stdout + out.stderr; !strings.Contains(text, "no profile of this kernel") {
+			return fmt.Errorf("explain says: %s", text)
+		}
+		return nil
+	})
+}
+
 // TestMinimal: the smallest kernel schedules pods onto nodes that somebody else
 // runs. It needs no root.
 func TestMinimal(t *testing.T) {

@@ -70,6 +70,10 @@ type Kernel struct {
 	inspect *inspect.Mux
 	// scheduling is the scheduler that runs in this kernel, or nil.
 	scheduling atomic.Pointer[scheduler.Scheduler]
+	// profilesMu is held while it is given its profiles.
+	profilesMu sync.Mutex
+	// schedulerStarted: this kernel has a scheduler, or one that waits to lead.
+	schedulerStarted atomic.Bool
 	// schedulerMetrics outlive it.
 	schedulerMetrics *scheduler.Metrics
 	eventMetrics     *recorder.Metrics
@@ -255,6 +259,7 @@ func (k *Kernel) run(ctx context.Context) error {
 	k.step("api", "%s", k.api.URL())
 	cfg := k.config()
 	schedules := cfg.Scheduler.Enabled && len(cfg.Scheduler.Profiles) > 0
+	k.schedulerStarted.Store(schedules)
 	if schedules && !k.shared {
 		if err := k.startScheduler(cfg); err != nil {
 			return err
@@ -365,6 +370,10 @@ func (k *Kernel) Reconfigure(_ context.Context, next *config.Config, changes []c
 	k.mu.Lock()
 	k.cfg = &merged
 	k.mu.Unlock()
+	k.setProfiles()
+	if merged.Scheduler.Enabled && len(merged.Scheduler.Profiles) > 0 && !k.schedulerStarted.Load() {
+		k.log.Warn("the kernel started without a scheduler profile, so no scheduler runs; restart it for those of scheduler.profiles")
+	}
 }
 
 // Level is the slog level of a configured word.

@@ -104,10 +104,7 @@ func (k *Kernel) newScheduler(cfg *config.Config) (func(ctx context.Context) err
 			return nil, err
 		}
 	}
-	deps.Profiles = map[string]scheduler.PolicySource{}
-	for _, p := range cfg.Scheduler.Profiles {
-		deps.Profiles[p.SchedulerName] = k.host.Source(p.SchedulerName)
-	}
+	deps.Profiles = k.policySources(cfg)
 	extenders, err := newExtenders(cfg.Scheduler.Extenders)
 	if err != nil {
 		return nil, err
@@ -147,6 +144,29 @@ func (k *Kernel) newScheduler(cfg *config.Config) (func(ctx context.Context) err
 		})
 		return group.Wait()
 	}, nil
+}
+
+// policySources are the policies of a configuration's profiles, by schedulerName.
+func (k *Kernel) policySources(cfg *config.Config) map[string]scheduler.PolicySource {
+	out := map[string]scheduler.PolicySource{}
+	for _, p := range cfg.Scheduler.Profiles {
+		out[p.SchedulerName] = k.host.Source(p.SchedulerName)
+	}
+	return out
+}
+
+// setProfiles gives the scheduler that runs, if one does, the profiles of the
+// configuration in force.
+func (k *Kernel) setProfiles() {
+	k.profilesMu.Lock()
+	defer k.profilesMu.Unlock()
+	s := k.scheduling.Load()
+	if s == nil {
+		return
+	}
+	if err := s.SetProfiles(k.policySources(k.config())); err != nil {
+		k.log.Error("scheduler profiles not changed; the former ones stay in force", "error", err)
+	}
 }
 
 // newExtenders makes the extenders of a configuration; nobody is connected to.

@@ -46,6 +46,7 @@ func (k *Kernel) startShadows() error {
 // schedules notes which scheduler runs in this kernel; nil: none.
 func (k *Kernel) schedules(s *scheduler.Scheduler) {
 	k.scheduling.Store(s)
+	k.setProfiles() // the configuration may have changed since s was made
 	if m := k.shadows.Load(); m != nil {
 		m.Follow(s)
 	}

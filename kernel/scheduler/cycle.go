@@ -23,6 +23,9 @@ func (s *Scheduler) schedule(ctx context.Context, p *podEntry) {
 		s.report.failed(p.pod, fmt.Sprintf("skip schedule deleting pod: %s/%s", p.namespace, p.name))
 		return
 	}
+	if !s.decides(p.pod.Spec.SchedulerName) {
+		return // its profile was removed, and then its binding failed
+	}
 	s.deciding = true
 	defer func() { s.deciding = false }()
 	decision := &Decision{

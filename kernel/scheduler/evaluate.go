@@ -142,7 +142,7 @@ func (d *Decision) explanation(o ExplainOptions, note string) *Explanation {
 // is new.
 func (s *Scheduler) evaluate(ctx context.Context, p *podEntry, o ExplainOptions) (_ *Explanation, err error) {
 	profile := s.profiles[p.pod.Spec.SchedulerName]
-	if profile == nil {
+	if profile == nil || profile.removed {
 		return nil, fmt.Errorf("%w: its schedulerName is %s, which is no profile of this kernel", ErrUnknownPod, p.pod.Spec.SchedulerName)
 	}
 	x := &Explanation{

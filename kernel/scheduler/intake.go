@@ -170,7 +170,7 @@ func (s *Scheduler) setKnownPod(p *podEntry, pod *v1.Pod, sh *shape, now time.Ti
 		s.happened(contractv1.KindPod, contractv1.Action_DELETE, before, nil)
 	}
 	switch {
-	case s.profiles[pod.Spec.SchedulerName] == nil:
+	case !s.decides(pod.Spec.SchedulerName):
 		s.queue.remove(p)
 		return
 	case pod.DeletionTimestamp != nil:

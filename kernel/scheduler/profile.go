@@ -3,6 +3,8 @@ package scheduler
 import (
 	"context"
 	"fmt"
+	"maps"
+	"time"
 
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
@@ -17,6 +19,69 @@ type profile struct {
 	// turned: policy is another than at was made of.
 	turned  bool
 	metrics *profileMetrics
+	// removed: it decides about nothing. It stays for pods on their way to a node.
+	removed bool
+}
+
+// SetProfiles changes which profiles there are. The pods of one that is new are
+// decided about; those of one that is gone wait for it, as pods of another scheduler
+// do. The cycle turns to them between two decisions. Safe for concurrent use.
+func (s *Scheduler) SetProfiles(sources map[string]PolicySource) error {
+	for name, source := range sources {
+		if source == nil {
+			return fmt.Errorf("scheduler: profile %q: no policy source", name)
+		}
+	}
+	sources = maps.Clone(sources)
+	s.wanted.Store(&sources)
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+	return nil
+}
+
+// takeProfiles turns to the profiles that SetProfiles gave last.
+func (s *Scheduler) takeProfiles(now time.Time) {
+	wanted := s.wanted.Swap(nil)
+	if wanted == nil {
+		return
+	}
+	fresh := map[string]bool{}
+	for name, source := range *wanted {
+		p := s.profiles[name]
+		switch {
+		case p == nil:
+			p = &profile{source: source, metrics: s.deps.Metrics.profile(name), removed: true}
+			s.profiles[name] = p
+			s.watch(p)
+		case p.source != source:
+			p.source = source
+			s.watch(p)
+		}
+		fresh[name], p.removed = p.removed, false
+	}
+	for name, p := range s.profiles {
+		if _, stays := (*wanted)[name]; !stays {
+			p.removed = true
+		}
+	}
+	for _, p := range s.pods {
+		switch name := p.pod.Spec.SchedulerName; {
+		case s.profiles[name] == nil || p.node != "" || p.pod.DeletionTimestamp != nil:
+		case s.profiles[name].removed:
+			s.queue.remove(p)
+			s.nominated(p, "")
+		case fresh[name] && p.place == nowhere:
+			s.setPending(p, false, 0, now)
+		}
+	}
+}
+
+// decides reports whether pods with the schedulerName are this scheduler's.
+func (s *Scheduler) decides(schedulerName string) bool {
+	p := s.profiles[schedulerName]
+	return p != nil && !p.removed
 }
 
 func (s *Scheduler) watchPolicy(ctx context.Context, changed <-chan struct{}) {
@@ -36,8 +101,10 @@ func (s *Scheduler) watchPolicy(ctx context.Context, changed <-chan struct{}) {
 // policyChanged brings every parked pod back: other plugins, other answers. The
 // new policy is fed at once, which also tells the host that it is in use.
 func (s *Scheduler) policyChanged() {
+	now := s.clock.Now()
+	s.takeProfiles(now)
 	s.eager = true
-	s.queue.everything(eventForced, s.clock.Now())
+	s.queue.everything(eventForced, now)
 }
 
 // prepare reports whether each profile has a policy that can be asked, or none

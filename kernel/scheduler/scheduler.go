@@ -18,7 +18,7 @@ import (
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
 
-// Scheduler is one scheduler for the profiles it was given.
+// Scheduler is one scheduler for the profiles it was given, at first or by SetProfiles.
 type Scheduler struct {
 	cfg   Config
 	deps  Deps
@@ -32,7 +32,9 @@ type Scheduler struct {
 	// are at once.
 	preempted chan preemption
 	evicting  chan struct{}
-	wake      chan struct{} // a policy changed
+	wake      chan struct{} // a policy changed, or which profiles there are
+	// wanted are the profiles that there are to be; nil: they stay as they are.
+	wanted atomic.Pointer[map[string]PolicySource]
 	// inspections are questions about the cycle's state, which it answers
 	// between two decisions.
 	inspections chan func(context.Context)
@@ -63,6 +65,7 @@ type Scheduler struct {
 	lastClass  uint32
 	decisions  uint64
 	profiles   map[string]*profile
+	watch      func(*profile) // has changes of its policy signalled, while Run
 	unsynced   int
 	swept      time.Time
 	troubled   time.Time
@@ -156,8 +159,12 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	for kind, lw := range s.deps.Objects {
 		reflect(kind, lw, objectTypes[kind], newObjectInlet(ctx, s.inbox))
 	}
+	s.watch = func(p *profile) {
+		changed := p.source.Changed()
+		group.Go(func() { s.watchPolicy(ctx, changed) })
+	}
 	for _, p := range s.profiles {
-		group.Go(func() { s.watchPolicy(ctx, p.source.Changed()) })
+		s.watch(p)
 	}
 	workers := s.cfg.BindWorkers
 	if s.together() {
