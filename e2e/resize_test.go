@@ -123,7 +123,7 @@ func limits(t testing.TB, pid int) (quota, memory string) {
 func TestRefusedByNode(t *testing.T) {
 	t.Parallel()
 	e := standalone(t)
-	ns := e.namespace(t)
+	ns := e.freeNamespace(t)
 	e.apply(t, ns, `
 apiVersion: v1
 kind: Pod
