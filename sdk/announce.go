@@ -7,7 +7,7 @@ import "fmt"
 type Announcement struct {
 	Name string
 	Kind string
-	// Configure takes JSON; nil: there is no configuration.
+	// Configure takes JSON, or no bytes for no configuration; nil: there is none.
 	Configure func([]byte) error
 
 	// Of controllers. For and Owns are resources that the host watches:

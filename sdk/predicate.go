@@ -125,7 +125,10 @@ type Predicate struct {
 	// Events are those that can help a pod that the predicate refused; nil: it
 	// says nothing about that.
 	Events []Interest
-	// Configure receives the plugin's configuration as JSON; may be nil.
+	// Configure receives the plugin's configuration as JSON; may be nil. No bytes are
+	// no configuration: the plugin goes by its defaults. It is called again, with
+	// other bytes or none, when the operator changes it; an error leaves the one
+	// before in force.
 	Configure func(config []byte) error
 	// Prepare is called once a class and object generation; may be nil.
 	Prepare func(c *Cluster, pod *Pod) any

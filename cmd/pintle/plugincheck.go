@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -207,24 +208,44 @@ func (t *tester) run(ctx context.Context) ([]testResult, error) {
 		t.progress.tell(command[0]+" test", 0, 0, count)
 		add("source", strings.Join(command[:2], " "), t.own(ctx, command))
 	}
+	hung := false // one of the builds; it would keep whoever asks it next waiting, too
 	for _, r := range runners {
 		t.progress.tell("testing "+r.Name, 0, 0, count)
-		for _, c := range t.cases {
-			add(r.Name, "case "+c.Name, c.Run(ctx, r.Open))
-		}
-		checked, err := conformance.Check(ctx, r.Open, t.options)
-		if err != nil {
-			add(r.Name, "open", err)
-			continue
-		}
-		for _, c := range checked {
-			results = append(results, testResult{Build: r.Name, Check: c.Check, Fault: c.Fault, Skipped: c.Skipped})
-		}
+		checked, stuck := t.check(ctx, r)
+		results, hung = append(results, checked...), hung || stuck
 	}
-	if len(runners) > 1 {
+	if len(runners) > 1 && hung {
+		results = append(results, testResult{Build: "all", Check: "one answer of all builds", Skipped: "a build had no answer"})
+	} else if len(runners) > 1 {
 		add("all", "one answer of all builds", conformance.Agree(ctx, runners, t.options))
 	}
 	return results, nil
+}
+
+// check runs the cases and the suite on one build; stuck: a call had no answer, and
+// what was not asked yet is left out.
+func (t *tester) check(ctx context.Context, r conformance.Runner) (results []testResult, stuck bool) {
+	for _, c := range t.cases {
+		result := testResult{Build: r.Name, Check: "case " + c.Name}
+		if stuck {
+			result.Skipped = "a case before it had no answer"
+		} else if err := c.Run(ctx, r.Open); err != nil {
+			result.Fault, stuck = err.Error(), errors.Is(err, artifact.ErrNoAnswer)
+		}
+		results = append(results, result)
+	}
+	if stuck {
+		return append(results, testResult{Build: r.Name, Check: "the contract's suite", Skipped: "a case had no answer"}), true
+	}
+	checked, err := conformance.Check(ctx, r.Open, t.options)
+	if err != nil {
+		return append(results, testResult{Build: r.Name, Check: "open", Fault: err.Error()}), errors.Is(err, artifact.ErrNoAnswer)
+	}
+	for _, c := range checked {
+		results = append(results, testResult{Build: r.Name, Check: c.Check, Fault: c.Fault, Skipped: c.Skipped})
+		stuck = stuck || c.Hung
+	}
+	return results, stuck
 }
 
 // own runs the author's tests, with the builds that are there.

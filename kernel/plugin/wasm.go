@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"pintle.dev/pintle/sdk"
+	"pintle.dev/pintle/sdk/abi"
 	"pintle.dev/pintle/sdk/contract"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
@@ -120,55 +121,32 @@ func (m *module) instantiate(timeout, start time.Duration, log *slog.Logger) (_ 
 		}
 	}()
 	g.ctx = guestContext{context.Background(), g}
-	if g.instance.Memory() == nil {
-		return nil, fmt.Errorf("plugin bundle %s: %w: module exports no memory", m.name, errPermanent)
-	}
-	type signature struct {
-		to      *api.Function
-		name    string
-		params  string
-		results string
-		may     bool // it may be missing
+	if g.instance.ExportedMemory(abi.Memory) == nil {
+		return nil, fmt.Errorf("plugin bundle %s: %w: module exports no memory as %q (see sdk/ABI.md)", m.name, errPermanent, abi.Memory)
 	}
 	var version, describe, negotiate api.Function
-	for _, s := range []signature{
-		{&version, "pintle_abi_version", "", "i", false},
-		{&g.alloc, "pintle_alloc", "i", "i", false},
-		{&g.free, "pintle_free", "i", "", false},
-		{&describe, "pintle_describe", "", "l", false},
-		{&g.configureFn, "pintle_configure", "iii", "i", false},
-		{&g.applyFn, "pintle_apply", "ii", "i", false},
-		{&g.filterFn, "pintle_filter", "iiiii", "i", false},
-		{&g.scoreFn, "pintle_score", "iiiii", "i", false},
-		{&g.normalizeFn, "pintle_normalize", "iiiii", "i", false},
-		{&g.reasonFn, "pintle_reason", "ii", "l", false},
-		{&g.errorFn, "pintle_error", "", "l", false},
-		// Since contract 2.
-		{&negotiate, "pintle_contract", "ii", "i", true},
-		{&g.cycleFn, "pintle_cycle", "ii", "i", true},
-		{&g.answerFn, "pintle_answer", "", "l", true},
-		{&g.evaluateFn, "pintle_evaluate", "iiiiii", "i", true},
-		{&g.instanceFn, "pintle_instance", "iii", "i", true},
-		// Since contract 3.
-		{&g.unresolvableFn, "pintle_unresolvable", "ii", "i", true},
-		{&g.movedFn, "pintle_moved", "iilii", "i", true},
-		{&g.idleFn, "pintle_idle", "ii", "i", true},
-		{&g.indifferentFn, "pintle_indifferent", "ii", "i", true},
-		{&g.aloofFn, "pintle_aloof", "ii", "i", true},
-	} {
-		f := g.instance.ExportedFunction(s.name)
-		if f == nil && s.may {
+	calls := map[string]*api.Function{
+		"pintle_abi_version": &version, "pintle_alloc": &g.alloc, "pintle_free": &g.free, "pintle_describe": &describe,
+		"pintle_configure": &g.configureFn, "pintle_apply": &g.applyFn, "pintle_filter": &g.filterFn, "pintle_score": &g.scoreFn,
+		"pintle_normalize": &g.normalizeFn, "pintle_reason": &g.reasonFn, "pintle_error": &g.errorFn,
+		"pintle_contract": &negotiate, "pintle_cycle": &g.cycleFn, "pintle_answer": &g.answerFn, "pintle_evaluate": &g.evaluateFn,
+		"pintle_instance": &g.instanceFn, "pintle_unresolvable": &g.unresolvableFn, "pintle_moved": &g.movedFn,
+		"pintle_idle": &g.idleFn, "pintle_indifferent": &g.indifferentFn, "pintle_aloof": &g.aloofFn,
+		"pintle_reconcile": &g.reconcileFn, "pintle_admit": &g.admitFn,
+	}
+	for _, e := range abi.Exports() {
+		f := g.instance.ExportedFunction(e.Name)
+		if f == nil && e.Optional {
 			continue
 		}
 		if f == nil {
-			return nil, fmt.Errorf("plugin bundle %s: %w: module exports no %s (see sdk/ABI.md)", m.name, errPermanent, s.name)
+			return nil, fmt.Errorf("plugin bundle %s: %w: module exports no %s (see sdk/ABI.md)", m.name, errPermanent, e.Name)
 		}
-		if got := signatureOf(f); got != s.params+":"+s.results {
-			return nil, fmt.Errorf("plugin bundle %s: %w: %s has signature %s, want %s:%s (see sdk/ABI.md)", m.name, errPermanent, s.name, got, s.params, s.results)
+		if got := signatureOf(f); got != e.Signature() {
+			return nil, fmt.Errorf("plugin bundle %s: %w: %s has signature %s, want %s (see sdk/ABI.md)", m.name, errPermanent, e.Name, got, e.Signature())
 		}
-		*s.to = f
+		*calls[e.Name] = f
 	}
-	g.reconcileFn, g.admitFn = g.asking("pintle_reconcile"), g.asking("pintle_admit")
 	if err := g.invoke(version, start); err != nil {
 		return nil, err
 	}
@@ -192,7 +170,7 @@ func (m *module) instantiate(timeout, start time.Duration, log *slog.Logger) (_ 
 		return nil, err
 	}
 	var description struct {
-		Contract uint32 `json:"contract"`
+		Contract *uint32 `json:"contract"`
 		Plugins  []struct {
 			Name, Kind, Scope, Normalize string
 			Pods                         string
@@ -215,7 +193,11 @@ func (m *module) instantiate(timeout, start time.Duration, log *slog.Logger) (_ 
 	if err := json.Unmarshal(text, &description); err != nil {
 		return nil, fmt.Errorf("plugin bundle %s: %w: description: %w", m.name, errPermanent, err)
 	}
-	if err := spoken.check(m.name, max(description.Contract, contract.One)); err != nil {
+	speaks := uint32(contract.One) // where it does not say
+	if description.Contract != nil {
+		speaks = *description.Contract
+	}
+	if err := spoken.check(m.name, speaks); err != nil {
 		return nil, err
 	}
 	for _, p := range description.Plugins {
@@ -234,15 +216,6 @@ func (m *module) instantiate(timeout, start time.Duration, log *slog.Logger) (_ 
 		g.words = append(g.words, map[uint32]*contractv1.ReasonSet{})
 	}
 	return g, nil
-}
-
-// asking returns an export that takes a plugin and a span of JSON, or nil. It is
-// looked up once an instance: wazero makes a stack for what it hands out.
-func (g *wasmGuest) asking(name string) api.Function {
-	if f := g.instance.ExportedFunction(name); f != nil && signatureOf(f) == "iii:l" {
-		return f
-	}
-	return nil
 }
 
 // place puts data for plugin i into the guest's memory and, for the next invoke,

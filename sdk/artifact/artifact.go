@@ -14,6 +14,10 @@ import (
 // contract says, and is no longer of use.
 var ErrRefused = errors.New("refused")
 
+// ErrNoAnswer marks a call that did not end in its time. What it was asked of is no
+// longer of use, and the next of its kind would most likely hang as well.
+var ErrNoAnswer = errors.New("no answer")
+
 // Artifact is an opened build of a bundle. Plugins are named by their position
 // in Plugins. One goroutine at a time may use it.
 type Artifact interface {
@@ -52,7 +56,8 @@ type Reconciler interface {
 
 // Options of an artefact.
 type Options struct {
-	// CallTimeout bounds a call; 0 is 30 s, since this is no test of speed. Taking a configuration may last ten times that.
+	// CallTimeout bounds a call; 0 is 10 s, since this is no test of speed. A start,
+	// and taking a configuration, may last three times that.
 	CallTimeout time.Duration
 	// MemoryLimit bounds a module's memory in bytes; 0 is 256 MiB.
 	MemoryLimit int64
@@ -66,7 +71,7 @@ type Options struct {
 
 func (o Options) withDefaults() Options {
 	if o.CallTimeout <= 0 {
-		o.CallTimeout = 30 * time.Second
+		o.CallTimeout = 10 * time.Second
 	}
 	if o.MemoryLimit <= 0 {
 		o.MemoryLimit = 256 << 20
@@ -76,6 +81,9 @@ func (o Options) withDefaults() Options {
 	}
 	return o
 }
+
+// long bounds a start and a configuration.
+func (o Options) long() time.Duration { return 3 * o.CallTimeout }
 
 // Bounds of what an artefact may answer (ABI.md).
 const (

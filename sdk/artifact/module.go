@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -20,6 +19,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"pintle.dev/pintle/sdk"
+	"pintle.dev/pintle/sdk/abi"
 	"pintle.dev/pintle/sdk/contract"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
@@ -100,6 +100,7 @@ type instance struct {
 	plugins []*contractv1.PluginDescription
 	words   []map[uint32][]string
 	calls   map[string]api.Function
+	said    *said
 
 	nodes, out, data buffer
 }
@@ -109,61 +110,39 @@ type buffer struct{ pointer, size uint32 }
 
 var _ Artifact = (*instance)(nil)
 
-// exports are the functions of ABI.md: i is i32, l is i64.
-var exports = []struct{ name, params, results string }{
-	{"pintle_abi_version", "", "i"},
-	{"pintle_alloc", "i", "i"},
-	{"pintle_free", "i", ""},
-	{"pintle_describe", "", "l"},
-	{"pintle_configure", "iii", "i"},
-	{"pintle_apply", "ii", "i"},
-	{"pintle_filter", "iiiii", "i"},
-	{"pintle_score", "iiiii", "i"},
-	{"pintle_normalize", "iiiii", "i"},
-	{"pintle_reason", "ii", "l"},
-	{"pintle_error", "", "l"},
-}
-
-// later are functions that modules of an older contract, or without a plugin
-// that needs them, lack.
-var later = []struct{ name, params, results string }{
-	{"pintle_contract", "ii", "i"},
-	{"pintle_cycle", "ii", "i"},
-	{"pintle_answer", "", "l"},
-	{"pintle_reconcile", "iii", "l"},
-	{"pintle_admit", "iii", "l"},
-}
-
 func (m *Module) instance(ctx context.Context) (_ *instance, err error) {
-	i := &instance{module: m, calls: map[string]api.Function{}}
-	start, cancel := context.WithTimeout(ctx, 10*m.options.CallTimeout)
+	i := &instance{module: m, calls: map[string]api.Function{}, said: &said{output: m.options.Output}}
+	start, cancel := context.WithTimeout(ctx, m.options.long())
 	defer cancel()
 	i.api, err = m.runtime.InstantiateModule(start, m.compiled, wazero.NewModuleConfig().WithName("").
-		WithStartFunctions("_initialize").WithStdout(m.options.Output).WithStderr(m.options.Output).
+		WithStartFunctions("_initialize").WithStdout(i.said).WithStderr(i.said).
 		WithSysWalltime().WithSysNanotime().WithRandSource(rand.Reader))
+	if start.Err() != nil {
+		return nil, fmt.Errorf("start module: %w in %v: its start function (_initialize) did not return", ErrNoAnswer, m.options.long())
+	}
 	if err != nil {
-		return nil, fmt.Errorf("start module: %w", firstLine(err))
+		return nil, i.said.explain(fmt.Errorf("start module: %w", trapped(err)))
 	}
 	defer func() {
 		if err != nil {
 			i.api.Close(ctx)
 		}
 	}()
-	if i.api.Memory() == nil {
-		return nil, errors.New("the module exports no memory (see sdk/ABI.md)")
+	if i.api.ExportedMemory(abi.Memory) == nil {
+		return nil, fmt.Errorf("the module exports no memory as %q (see sdk/ABI.md)", abi.Memory)
 	}
-	for k, e := range slices.Concat(exports, later) {
-		f := i.api.ExportedFunction(e.name)
-		if f == nil && k >= len(exports) {
+	for _, e := range abi.Exports() {
+		f := i.api.ExportedFunction(e.Name)
+		if f == nil && e.Optional {
 			continue
 		}
 		if f == nil {
-			return nil, fmt.Errorf("the module exports no %s (see sdk/ABI.md)", e.name)
+			return nil, fmt.Errorf("the module exports no %s (see sdk/ABI.md)", e.Name)
 		}
-		if got := letters(f.Definition().ParamTypes()) + ":" + letters(f.Definition().ResultTypes()); got != e.params+":"+e.results {
-			return nil, fmt.Errorf("%s has signature %s, want %s:%s (see sdk/ABI.md)", e.name, got, e.params, e.results)
+		if got := letters(f.Definition().ParamTypes()) + ":" + letters(f.Definition().ResultTypes()); got != e.Signature() {
+			return nil, fmt.Errorf("%s has signature %s, want %s (see sdk/ABI.md)", e.Name, got, e.Signature())
 		}
-		i.calls[e.name] = f
+		i.calls[e.Name] = f
 	}
 	version, err := i.call(start, "pintle_abi_version")
 	if err != nil {
@@ -172,9 +151,14 @@ func (m *Module) instance(ctx context.Context) (_ *instance, err error) {
 	if int32(version) != sdk.ABIVersion {
 		return nil, fmt.Errorf("the module speaks ABI version %d, this suite %d", int32(version), sdk.ABIVersion)
 	}
+	chosen := int32(0) // nothing was negotiated
 	if i.calls["pintle_contract"] != nil {
-		if _, err := i.call(start, "pintle_contract", contract.Min, contract.Max); err != nil {
+		answer, err := i.call(start, "pintle_contract", contract.Min, contract.Max)
+		if err != nil {
 			return nil, err
+		}
+		if chosen = int32(answer); chosen < contract.Min || chosen > contract.Max {
+			return nil, fmt.Errorf("pintle_contract answers %d, asked for %d to %d (see sdk/ABI.md)", chosen, contract.Min, contract.Max)
 		}
 	}
 	span, err := i.call(start, "pintle_describe")
@@ -186,7 +170,7 @@ func (m *Module) instance(ctx context.Context) (_ *instance, err error) {
 		return nil, err
 	}
 	var description struct {
-		Contract uint32 `json:"contract"`
+		Contract *uint32 `json:"contract"`
 		Plugins  []struct {
 			Name, Kind, Scope, Normalize string
 			MaxScore                     int64
@@ -196,8 +180,15 @@ func (m *Module) instance(ctx context.Context) (_ *instance, err error) {
 	if err := json.Unmarshal(text, &description); err != nil {
 		return nil, fmt.Errorf("pintle_describe: %w", err)
 	}
-	if description.Contract < contract.Min || description.Contract > contract.Max {
-		return nil, fmt.Errorf("pintle_describe: contract %d, want %d to %d", description.Contract, contract.Min, contract.Max)
+	speaks := uint32(contract.One) // where it does not say
+	if description.Contract != nil {
+		speaks = *description.Contract
+	}
+	if speaks < contract.Min || speaks > contract.Max {
+		return nil, fmt.Errorf("pintle_describe: contract %d, want %d to %d", speaks, contract.Min, contract.Max)
+	}
+	if chosen != 0 && uint32(chosen) != speaks {
+		return nil, fmt.Errorf("pintle_contract answers %d, and pintle_describe says contract %d; want one number", chosen, speaks)
 	}
 	for _, p := range description.Plugins {
 		i.plugins = append(i.plugins, &contractv1.PluginDescription{Name: p.Name, Kind: p.Kind, Scope: p.Scope, Normalize: p.Normalize, MaxScore: p.MaxScore, Reads: p.Reads})
@@ -221,9 +212,24 @@ func letters(types []api.ValueType) string {
 	return b.String()
 }
 
-// firstLine drops wazero's stack trace.
-func firstLine(err error) error {
-	line, _, _ := strings.Cut(err.Error(), "\n")
+// maxFrames is how many functions of a trap's stack are named.
+const maxFrames = 4
+
+// trapped is wazero's error in one line, with the functions that were on the stack.
+func trapped(err error) error {
+	line, rest, _ := strings.Cut(err.Error(), "\n")
+	var frames []string
+	for frame := range strings.SplitSeq(rest, "\n") {
+		name, _, call := strings.Cut(strings.TrimSpace(frame), "(")
+		name = strings.TrimPrefix(name, ".")
+		if !call || !strings.HasPrefix(frame, "\t") || name == "" || len(frames) == maxFrames {
+			continue
+		}
+		frames = append(frames, name)
+	}
+	if len(frames) > 0 {
+		line += ", in " + strings.Join(frames, " called by ")
+	}
 	return errors.New(line)
 }
 
@@ -236,10 +242,10 @@ func (i *instance) within(ctx context.Context, limit time.Duration, name string,
 	defer cancel()
 	results, err := i.calls[name].Call(ctx, args...)
 	if ctx.Err() != nil {
-		return 0, fmt.Errorf("%s: no answer in %v", name, limit)
+		return 0, fmt.Errorf("%s: %w in %v", name, ErrNoAnswer, limit)
 	}
 	if err != nil {
-		return 0, fmt.Errorf("%s: %w", name, firstLine(err))
+		return 0, i.said.explain(fmt.Errorf("%s: %w", name, trapped(err)))
 	}
 	if len(results) == 0 {
 		return 0, nil
@@ -305,7 +311,7 @@ func (i *instance) answered(ctx context.Context, name string, status uint64) err
 		return err
 	}
 	if code == statusPanic {
-		return fmt.Errorf("%s: %s", name, text)
+		return i.said.explain(fmt.Errorf("%s: %s", name, text))
 	}
 	return &StatusError{Call: name, Status: code, Text: text}
 }
@@ -358,7 +364,7 @@ func (i *instance) Configure(ctx context.Context, plugin int, config []byte) err
 		return err
 	}
 	copy(i.view(i.data, len(config)), config)
-	status, err := i.within(ctx, 10*i.module.options.CallTimeout, "pintle_configure", uint64(uint32(plugin)), uint64(i.data.pointer), uint64(len(config)))
+	status, err := i.within(ctx, i.module.options.long(), "pintle_configure", uint64(uint32(plugin)), uint64(i.data.pointer), uint64(len(config)))
 	if err != nil {
 		return err
 	}

@@ -40,6 +40,7 @@ type Process struct {
 	pid        int
 	generation uint64
 	sockets    string
+	said       *said
 }
 
 var _ Artifact = (*Process)(nil)
@@ -56,7 +57,7 @@ func OpenProcess(ctx context.Context, path string, o Options) (_ *Process, err e
 	} else if fi.Mode()&0o111 == 0 {
 		return nil, fmt.Errorf("%s is not executable", path)
 	}
-	p := &Process{options: o}
+	p := &Process{options: o, said: &said{output: o.Output}}
 	if p.sockets, err = os.MkdirTemp("", "pintle-artifact-"); err != nil {
 		return nil, err
 	}
@@ -67,8 +68,8 @@ func OpenProcess(ctx context.Context, path string, o Options) (_ *Process, err e
 	p.client = goplugin.NewClient(&goplugin.ClientConfig{
 		HandshakeConfig: transport.Handshake, Plugins: goplugin.PluginSet{transport.Name: &transport.Plugin{}},
 		Cmd: cmd, AllowedProtocols: []goplugin.Protocol{goplugin.ProtocolGRPC}, AutoMTLS: true, SkipHostEnv: true,
-		StartTimeout: o.CallTimeout, Logger: hclog.NewNullLogger(),
-		Stderr: o.Output, SyncStdout: io.Discard, SyncStderr: io.Discard,
+		StartTimeout: o.long(), Logger: hclog.NewNullLogger(),
+		Stderr: p.said, SyncStdout: io.Discard, SyncStderr: io.Discard,
 		UnixSocketConfig: &goplugin.UnixSocketConfig{TempDir: p.sockets},
 		GRPCDialOptions: []grpc.DialOption{grpc.WithDefaultCallOptions(
 			grpc.MaxCallRecvMsgSize(transport.MaxMessageBytes), grpc.MaxCallSendMsgSize(transport.MaxMessageBytes))},
@@ -76,13 +77,18 @@ func OpenProcess(ctx context.Context, path string, o Options) (_ *Process, err e
 	defer func() {
 		if err != nil {
 			p.kill(0)
+			err = p.said.explain(err)
 		}
 	}()
 	stop := context.AfterFunc(ctx, p.client.Kill)
 	defer stop()
+	began := time.Now()
 	protocol, err := p.client.Client()
 	if cmd.Process != nil {
 		p.pid = cmd.Process.Pid
+	}
+	if err != nil && time.Since(began) >= o.long() {
+		return nil, fmt.Errorf("start %s: %w in %v: it did not write the line of the handshake", path, ErrNoAnswer, o.long())
 	}
 	if err != nil {
 		line, _, _ := strings.Cut(err.Error(), "\n")
@@ -94,7 +100,7 @@ func OpenProcess(ctx context.Context, path string, o Options) (_ *Process, err e
 	}
 	p.conn = raw.(*grpc.ClientConn)
 	p.lifecycle, p.scheduling = contractv1.NewLifecycleClient(p.conn), contractv1.NewSchedulingClient(p.conn)
-	ctx, cancel := context.WithTimeout(ctx, 10*o.CallTimeout)
+	ctx, cancel := context.WithTimeout(ctx, o.long())
 	defer cancel()
 	d, err := p.lifecycle.Describe(ctx, &contractv1.DescribeRequest{MinContract: contract.Min, MaxContract: contract.Max})
 	if err != nil {
@@ -134,9 +140,25 @@ func (p *Process) answered(what string, err error) error {
 	case codes.InvalidArgument, codes.NotFound, codes.FailedPrecondition, codes.Unimplemented:
 		return fmt.Errorf("%s: %w: %s", what, ErrRefused, s.Message())
 	case codes.DeadlineExceeded:
-		return fmt.Errorf("%s: no answer in %v", what, p.options.CallTimeout)
+		return fmt.Errorf("%s: %w in %v", what, ErrNoAnswer, p.options.CallTimeout)
 	}
-	return fmt.Errorf("%s: %s: %s", what, s.Code(), s.Message())
+	err = fmt.Errorf("%s: %s: %s", what, s.Code(), s.Message())
+	if s.Code() == codes.Unavailable && p.ended() {
+		err = p.said.explain(err)
+	}
+	return err
+}
+
+// ended waits a moment for the end of a process whose connection broke, after which
+// all that it printed was read.
+func (p *Process) ended() bool {
+	for range 100 {
+		if p.client.Exited() {
+			return true
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	return false
 }
 
 func (p *Process) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
@@ -160,7 +182,7 @@ func (p *Process) name(plugin int) string {
 }
 
 func (p *Process) Configure(ctx context.Context, plugin int, config []byte) error {
-	ctx, cancel := context.WithTimeout(ctx, 10*p.options.CallTimeout)
+	ctx, cancel := context.WithTimeout(ctx, p.options.long())
 	defer cancel()
 	_, err := p.lifecycle.Configure(ctx, &contractv1.ConfigureRequest{Plugin: p.name(plugin), Config: config})
 	return p.answered("configure", err)

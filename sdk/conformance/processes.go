@@ -2,14 +2,11 @@ package conformance
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
 
 	"pintle.dev/pintle/sdk"
 	"pintle.dev/pintle/sdk/artifact"
@@ -20,7 +17,6 @@ import (
 var processes = []check{
 	{"health", health},
 	{"questions of another generation", generations},
-	{"all of a decision in one call", evaluate},
 	{"controllers, admission, runtimes and proxies", otherKinds},
 }
 
@@ -54,96 +50,6 @@ func generations(ctx context.Context, s *suite, a artifact.Artifact) error {
 		}
 		if code := status.Code(err); code != codes.FailedPrecondition {
 			return fmt.Errorf("%s about generation 999: %w; refuse with FAILED_PRECONDITION", p.GetName(), err)
-		}
-	}
-	return nil
-}
-
-// evaluate: Evaluate says what Filter and Score say, of the nodes that no
-// filter before refused.
-func evaluate(ctx context.Context, s *suite, a artifact.Artifact) error {
-	if !s.asked() {
-		return errSkip{"there is no predicate and no priority"}
-	}
-	p := a.(*artifact.Process)
-	for k := range s.Seeds {
-		w := s.world(k)
-		whole := w.Whole()
-		// Not the first cluster of this process: generations go up.
-		whole.Generation = uint64(k + 1)
-		if err := a.Apply(ctx, whole); err != nil {
-			return err
-		}
-		step := w.Step()
-		step.Generation = uint64(k + 2)
-		delta, err := proto.Marshal(step)
-		if err != nil {
-			return err
-		}
-		req := &contractv1.EvaluateRequest{Deltas: [][]byte{delta}, Generation: step.Generation, Class: Class, Nodes: w.Nodes()}
-		for _, d := range s.plugins {
-			switch d.GetKind() {
-			case sdk.KindPredicate:
-				req.Filters = append(req.Filters, &contractv1.Question{Plugin: d.GetName()})
-			case sdk.KindPriority:
-				req.Scores = append(req.Scores, &contractv1.Question{Plugin: d.GetName()})
-			}
-		}
-		resp, err := p.Evaluate(ctx, req)
-		if errors.Is(err, artifact.ErrRefused) && k == 0 {
-			return errSkip{"Evaluate is not implemented; the kernel asks one by one"}
-		}
-		if err != nil {
-			return err
-		}
-		answers, err := s.raw(ctx, a, w.Nodes())
-		if err != nil {
-			return err
-		}
-		if err := s.compare(req, resp, answers, w.Nodes()); err != nil {
-			return fmt.Errorf("seed %d: %w", s.Seed+uint64(k), err)
-		}
-	}
-	return nil
-}
-
-func (s *suite) compare(req *contractv1.EvaluateRequest, resp *contractv1.EvaluateResponse, answers []answer, nodes []uint32) error {
-	if len(resp.GetFilters()) != len(req.GetFilters()) || len(resp.GetScores()) != len(req.GetScores()) {
-		return fmt.Errorf("evaluate answers %d filters and %d scores of %d and %d", len(resp.GetFilters()), len(resp.GetScores()), len(req.GetFilters()), len(req.GetScores()))
-	}
-	of := func(name string) answer {
-		return answers[slices.IndexFunc(answers, func(a answer) bool { return a.name == name })]
-	}
-	var narrowing contractv1.Narrowing
-	for k, f := range resp.GetFilters() {
-		left, name := narrowing.Left(nodes), req.GetFilters()[k].GetPlugin()
-		if len(f.GetVerdicts()) != len(left) {
-			return fmt.Errorf("evaluate: %s gives %d verdicts for the %d nodes that are left", name, len(f.GetVerdicts()), len(left))
-		}
-		for n, v := range f.GetVerdicts() {
-			var got []string
-			if v != 0 {
-				if int(v) > len(f.GetReasons()) {
-					return fmt.Errorf("evaluate: %s gives verdict %d of %d", name, v, len(f.GetReasons()))
-				}
-				got = f.GetReasons()[v-1].GetReasons()
-			}
-			if want := of(name).reasons[left[n]]; !slices.Equal(want, got) {
-				return fmt.Errorf("evaluate: %s says %s of node %d, asked alone %s", name, words(got), left[n], words(want))
-			}
-		}
-		narrowing.Refuse(left, f.GetVerdicts())
-	}
-	left := narrowing.Left(nodes)
-	for k, f := range resp.GetScores() {
-		name := req.GetScores()[k].GetPlugin()
-		if len(f.GetScores()) != len(left) {
-			return fmt.Errorf("evaluate: %s gives %d scores for the %d nodes that are left", name, len(f.GetScores()), len(left))
-		}
-		for n, got := range f.GetScores() {
-			if want := of(name).scores[left[n]]; want != got {
-				return fmt.Errorf("evaluate: %s scores node %d %d, asked alone %d", name, left[n], got, want)
-			}
 		}
 	}
 	return nil

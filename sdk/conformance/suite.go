@@ -50,6 +50,8 @@ type Result struct {
 	Fault string `json:"fault,omitempty"`
 	// Skipped says why the check does not apply.
 	Skipped string `json:"skipped,omitempty"`
+	// Hung: the fault is a call that had no answer in its time.
+	Hung bool `json:"hung,omitempty"`
 }
 
 // Faults are the results that failed.
@@ -88,6 +90,15 @@ func Check(ctx context.Context, open Open, o Options) ([]Result, error) {
 	if s.asked() {
 		checks = append(checks, scheduling...)
 	}
+	if _, ok := a.(artifact.Idler); ok && s.asked() {
+		checks = append(checks, check{"nothing to say about a class", idle})
+	}
+	if _, ok := a.(artifact.Evaluator); ok && s.asked() {
+		checks = append(checks, check{"all of a decision in one call", evaluate})
+	}
+	if _, ok := a.(artifact.Allocator); ok {
+		checks = append(checks, check{"buffers are given back", buffers})
+	}
 	if s.hasPoints() {
 		checks = append(checks, check{"points of the cycle", points})
 	}
@@ -101,8 +112,18 @@ func Check(ctx context.Context, open Open, o Options) ([]Result, error) {
 		checks = append(checks, processes...)
 	}
 	var results []Result
+	hung := ""
 	for _, c := range checks {
-		results = append(results, s.one(ctx, c))
+		if hung != "" {
+			// Each further one would most likely take as long.
+			results = append(results, Result{Check: c.name, Skipped: hung + " had no answer"})
+			continue
+		}
+		r := s.one(ctx, c)
+		results = append(results, r)
+		if r.Hung {
+			hung = fmt.Sprintf("%q", c.name)
+		}
 		if ctx.Err() != nil {
 			return results, ctx.Err()
 		}
@@ -143,7 +164,7 @@ func (s *suite) one(ctx context.Context, c check) Result {
 	case errors.As(err, &skip):
 		r.Skipped = skip.why
 	case err != nil:
-		r.Fault = err.Error()
+		r.Fault, r.Hung = err.Error(), errors.Is(err, artifact.ErrNoAnswer)
 	}
 	return r
 }
@@ -166,6 +187,7 @@ var scheduling = []check{
 	{"no nodes", noNodes},
 	{"malformed delta", malformed},
 	{"unknown fields", unknownFields},
+	{"what was removed is gone", removed},
 	{"same answer twice, in any order, one by one", pure},
 	{"deltas and a fresh replica agree", replica},
 	{"scores in range", ranges},
@@ -274,6 +296,8 @@ func refusal(err error, status int32, what string) error {
 		return fmt.Errorf("%s: %w", what, err)
 	case errors.As(err, &coded) && coded.Status != status:
 		return fmt.Errorf("%s: status %d, want %d", what, coded.Status, status)
+	case errors.As(err, &coded) && coded.Text == "":
+		return fmt.Errorf("%s: status %d without words; pintle_error says why", what, coded.Status)
 	}
 	return nil
 }
@@ -592,6 +616,16 @@ func memory(ctx context.Context, s *suite, a artifact.Artifact) error {
 	// Collectors need room; what leaks 200 nodes a round exceeds it by far.
 	if now := a.MemoryBytes(); now > 2*settled+8<<20 {
 		return fmt.Errorf("%d bytes after 10 replicas of 200 nodes, %d after 50: replaced nodes and pods are not given back", settled, now)
+	}
+	settled = a.MemoryBytes()
+	questions := max(200, 5000/len(s.plugins))
+	for range questions {
+		if _, err := s.raw(ctx, a, w.Nodes()[:1]); err != nil {
+			return err
+		}
+	}
+	if now := a.MemoryBytes(); now > 2*settled+8<<20 {
+		return fmt.Errorf("%d bytes before %d questions about one node, %d after them: a question leaves something behind", settled, questions, now)
 	}
 	return nil
 }

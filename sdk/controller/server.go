@@ -3,6 +3,7 @@ package controller
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -107,6 +108,9 @@ func (s *service) Describe() []*contractv1.PluginDescription {
 // Configure keeps a controller's configuration for its next start. One that runs
 // is built with it first, and runs on as it was where that fails.
 func (s *service) Configure(name string, config []byte) error {
+	if len(config) > 0 && !json.Valid(config) {
+		return fmt.Errorf("configuration of %s: it is no JSON", name)
+	}
 	s.mu.Lock()
 	r, reader := s.running[name], s.reader
 	s.mu.Unlock()

@@ -135,3 +135,19 @@ func TestConfigureTriesFirst(t *testing.T) {
 		}
 	}
 }
+
+// A configuration that is no JSON is refused before a controller is started with it; no
+// bytes are no configuration.
+func TestConfigureRefusesWhatIsNoJSON(t *testing.T) {
+	s := Service(Controller{Name: "steady", New: func(*Context) (Runner, error) { return nil, nil }}).(*service)
+	for _, bad := range []string{"{", "not JSON", "\x00\xff"} {
+		if err := s.Configure("steady", []byte(bad)); err == nil || !strings.Contains(err.Error(), "steady") {
+			t.Errorf("%q: %v", bad, err)
+		}
+	}
+	for _, good := range []string{"", "{}", `{"a":1}`} {
+		if err := s.Configure("steady", []byte(good)); err != nil || string(s.configs["steady"]) != good {
+			t.Errorf("%q: %v, it has %q", good, err, s.configs["steady"])
+		}
+	}
+}

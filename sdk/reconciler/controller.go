@@ -28,7 +28,8 @@ type Controller struct {
 	For Resource
 	// Owns are resources whose controller owner is reconciled when they change.
 	Owns []Resource
-	// Configure takes the controller's configuration as JSON; nil: it has none.
+	// Configure takes the controller's configuration as JSON; nil: it has none. No
+	// bytes are no configuration: the controller goes by its defaults.
 	Configure func(config []byte) error
 	// Reconcile brings the world to what the object asks for. The object may be
 	// gone. An error asks again with back-off.

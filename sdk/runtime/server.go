@@ -2,6 +2,7 @@ package runtime
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -72,6 +73,9 @@ func (s *service) Describe() []*contractv1.PluginDescription {
 }
 
 func (s *service) Configure(name string, config []byte) error {
+	if len(config) > 0 && !json.Valid(config) {
+		return fmt.Errorf("configuration of %s: it is no JSON", name)
+	}
 	r, err := s.get(name)
 	if err != nil {
 		return err
