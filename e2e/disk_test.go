@@ -15,6 +15,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 )
 
 // smallDisk mounts a file system of a size at a folder of the test's own.
@@ -150,6 +152,72 @@ func TestFullDisk(t *testing.T) {
 	again := minimal(t, "", data, "store.minFree=32Mi")
 	again.kept(t, "before", "after")
 	again.stop(t)
+}
+
+// TestDiskFilledByTheStore: a kernel whose own objects filled its disk starts, deletes, also what ends in steps, and takes
+// writes again by itself within a minute of deletes that leave no file of the value log to garbage alone.
+func TestDiskFilledByTheStore(t *testing.T) {
+	t.Parallel()
+	disk := smallDisk(t, "260m")
+	data := filepath.Join(disk, "data")
+	e := minimal(t, "", data)
+	maps := func() typedcorev1.ConfigMapInterface { return e.client.CoreV1().ConfigMaps("default") }
+	if _, err := maps().Create(bound(t), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+		Name: "held", Finalizers: []string{"example.com/held"}}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := e.client.CoreV1().Pods("default").Create(bound(t), &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "bound"},
+		Spec:       corev1.PodSpec{NodeName: "nowhere", Containers: []corev1.Container{{Name: "c", Image: "c"}}},
+	}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	large := strings.Repeat("x", 900<<10)
+	write := func(ctx context.Context, i int) error {
+		_, err := maps().Create(ctx, &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("large-", i)}, Data: map[string]string{"large": large},
+		}, metav1.CreateOptions{})
+		return err
+	}
+	n := 0
+	for ; ; n++ {
+		if err := write(bound(t), n); err != nil {
+			contains(t, err.Error(), "no space left for data directory", data)
+			break
+		}
+	}
+	// Full as it is, the kernel starts.
+	e.stop(t)
+	e = minimal(t, "", data)
+
+	// What has a finalizer or a grace period ends in two writes.
+	if err := maps().Delete(bound(t), "held", metav1.DeleteOptions{}); err != nil {
+		t.Error(err)
+	}
+	if _, err := maps().Patch(bound(t), "held", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
+		t.Error(err)
+	}
+	if _, err := maps().Get(bound(t), "held", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("what was held: %v", err)
+	}
+	grace := int64(30)
+	if err := e.client.CoreV1().Pods("default").Delete(bound(t), "bound", metav1.DeleteOptions{GracePeriodSeconds: &grace}); err != nil {
+		t.Error(err)
+	}
+	for i := 0; i < n; i += 3 {
+		if err := maps().Delete(bound(t), fmt.Sprint("large-", i), metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range n / 6 {
+		eventually(t, func(ctx context.Context) error { return write(ctx, n+i) })
+	}
+	out, errs, code := storeCommand(t, "compact", "--data", data, "--revision", "10")
+	if code != 0 {
+		t.Errorf("pintle store compact: %d %s", code, errs)
+	}
+	contains(t, out, "compacted to revision", "were given back to the disk")
+	e.stop(t)
 }
 
 // TestReadOnlyDisk: a disk that turns read-only, as a failing one does, refuses

@@ -91,7 +91,9 @@ kernel's own compaction (a tenth of store.historyRetention). It takes a running
 kernel that has run for that long.
 
 A backup under way keeps what it reads; the rest is dropped, and the output
-says so. The space itself is given back by and by.`,
+says so. The space is given back before the command ends, but for files that
+hold less than half garbage: they follow when more of them is, or as soon as
+the disk is short. A kernel whose disk is short does all this by itself.`,
 		Example: `  pintle store compact --data .data --keep 1m
   pintle store compact --kubeconfig admin.kubeconfig --revision 120000`,
 		Args: cobra.NoArgs,
@@ -109,6 +111,10 @@ says so. The space itself is given back by and by.`,
 				}
 				return output.print(cmd.OutOrStdout(), c, func(w io.Writer) {
 					fmt.Fprintf(w, "compacted to revision %d, %d revisions are kept\n", c.CompactedRevision, c.Revision-c.CompactedRevision)
+					fmt.Fprintf(w, "%s were given back to the disk\n", bytesText(c.FreedBytes))
+					if c.GarbageBytes >= 1<<20 {
+						fmt.Fprintf(w, "%s of deleted or overwritten values are in files that hold more of others: they follow when half of a file is such, and at once when the disk is short\n", bytesText(c.GarbageBytes))
+					}
 					switch {
 					case c.HeldRevision != 0:
 						fmt.Fprintf(w, "revision %d was asked for; a backup or verification under way keeps those from %d on: compact again when it has ended\n", c.Requested, c.HeldRevision)

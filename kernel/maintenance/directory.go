@@ -75,7 +75,7 @@ func (d *directory) Compact(ctx context.Context, r CompactRequest) (out Compacte
 	if err := s.Compact(ctx, r.Revision); err != nil {
 		return out, err
 	}
-	return Compacted{Revision: s.CurrentRevision(), CompactedRevision: s.CompactedRevision(), Requested: r.Revision}, nil
+	return compactedOf(ctx, s, r.Revision)
 }
 
 func (d *directory) Get(_ context.Context, key string, revision uint64) (Value, error) {

@@ -125,7 +125,11 @@ func (h *handler) compact(w http.ResponseWriter, req *http.Request) {
 		refuse(w, err)
 		return
 	}
-	out := Compacted{Revision: h.Store.CurrentRevision(), CompactedRevision: h.Store.CompactedRevision(), Requested: requested}
+	out, err := compactedOf(req.Context(), h.Store, requested)
+	if err != nil {
+		refuse(w, err)
+		return
+	}
 	if out.CompactedRevision < requested {
 		out.HeldRevision = h.Store.Held()
 	}

@@ -2,6 +2,7 @@ package maintenance
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"time"
 
@@ -83,6 +84,10 @@ type Compacted struct {
 	Requested uint64 `json:"requested"`
 	// HeldRevision is set when a backup under way keeps the rest.
 	HeldRevision uint64 `json:"heldRevision,omitempty"`
+	// FreedBytes is what the database takes less of the disk; GarbageBytes is what is still there of large values that
+	// were deleted or overwritten.
+	FreedBytes   int64 `json:"freedBytes"`
+	GarbageBytes int64 `json:"garbageBytes"`
 }
 
 // Value is a key at a revision.
@@ -115,6 +120,18 @@ type Backup struct {
 	store.BackupEnd
 	// Size is that of the file in bytes.
 	Size int64 `json:"size"`
+}
+
+// compactedOf gives back the room of what was compacted, and says what came of it.
+func compactedOf(ctx context.Context, s *store.Store, requested uint64) (Compacted, error) {
+	r, err := s.Reclaim(ctx)
+	if err != nil {
+		return Compacted{}, fmt.Errorf("compacted to revision %d; giving back the room: %w", s.CompactedRevision(), err)
+	}
+	return Compacted{
+		Revision: s.CurrentRevision(), CompactedRevision: s.CompactedRevision(), Requested: requested,
+		FreedBytes: r.Freed, GarbageBytes: r.Garbage,
+	}, nil
 }
 
 func disk(st store.Stats) Disk {

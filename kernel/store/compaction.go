@@ -29,7 +29,13 @@ func (s *Store) Compact(ctx context.Context, revision uint64) error {
 	defer s.leave()
 	if s.cfg.MinFreeBytes >= 0 {
 		if err := s.checkDisk(s.cfg.MinFreeBytes / 2); err != nil {
-			return err
+			if !isShort(err) {
+				return err
+			}
+			// The history's entries are deleted, one a group.
+			if err := s.lastRoom(int64(min(revision, current)-s.compacted.Load()) * entryBytes); err != nil {
+				return err
+			}
 		}
 	}
 	if err := s.writeMeta("compacted", revision, revision); err != nil {
@@ -60,6 +66,7 @@ func (s *Store) dropHistory(ctx context.Context, revision, current uint64) error
 		if err := batch.Flush(); err != nil {
 			return s.fail(fmt.Errorf("dropping history: %w", err))
 		}
+		s.reserve.logged.Add(int64(n) * entryBytes)
 		keys = keys[n:]
 	}
 	return ctx.Err()

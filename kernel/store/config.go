@@ -20,8 +20,8 @@ type Config struct {
 	MaxValueBytes int64
 	// MaxGroup is the largest number of writes in one sync. Default 512.
 	MaxGroup int
-	// MinFreeBytes is the free disk space below which writes are refused. Deletes and compaction, which make room,
-	// may use half of it. Default 64 MiB. Negative switches the watch off.
+	// MinFreeBytes is the free disk space below which writes are refused. Steps to a delete may use half of it, deletes
+	// and compaction, which make room, all, and up to 5/8 of it more in SpareFile. Default 64 MiB. Negative switches the watch off.
 	MinFreeBytes int64
 	// Retention is how long the history of a revision is kept, at the least, before compaction drops it. Default 5
 	// minutes, as kube-apiserver's etcd-compaction-interval. Negative switches compaction by age off.

@@ -46,15 +46,15 @@ func checkOpenDisk(cfg Config) error {
 }
 
 // sayRefusals logs when the disk begins to refuse writes, and when it takes them again: their clients are told each
-// time, but whoever runs the kernel may not be one of them. Deletes alone say nothing of the room for other writes.
+// time, but whoever runs the kernel may not be one of them. What makes room says nothing of the room for other writes.
 // Only the writer calls it.
-func (s *Store) sayRefusals(err error, deletes bool) {
+func (s *Store) sayRefusals(err error, makesRoom bool) {
 	refused := errors.As(err, new(*DiskError))
 	switch {
 	case refused && !s.refusing:
 		s.refusing = true
 		s.log.Error("writes are refused until the disk takes them again; reads go on", "error", err)
-	case err == nil && s.refusing && !deletes:
+	case err == nil && s.refusing && !makesRoom:
 		s.refusing = false
 		s.log.Info("writes are accepted again", "data_directory", s.cfg.Dir)
 	}

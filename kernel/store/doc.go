@@ -18,6 +18,8 @@
 //     replays give a *CompactedError.
 //   - A full or read-only disk makes writes fail with a *DiskError that names it; reads go on, and writes come back by
 //     themselves when there is room.
+//   - Deletes, compaction and the steps to a delete have room when other writes are refused; what they free goes back to
+//     the file system within a minute, at the cost of the history (relief.go).
 //   - A write or sync that fails on disk ends Run with a *DiskError, since nobody knows then what is on disk; the next
 //     start finds out, and loses nothing acknowledged.
 //   - What is damaged is found by its checksum and reported with file, key and revision in a *CorruptError, by Open or

@@ -40,7 +40,7 @@ func (s *Store) runValueLogGC(ctx context.Context) {
 		case <-ticker.C:
 		}
 		if s.checkDisk(s.cfg.MinFreeBytes) != nil {
-			continue
+			continue // see runRelief
 		}
 		if err := s.collectValueLog(ctx); err != nil && ctx.Err() == nil {
 			s.log.Warn("collecting the value log failed, it is tried again", "error", err)
@@ -90,11 +90,17 @@ func (s *Store) collectValueLog(ctx context.Context) error {
 		s.garbage = s.garbage[n:]
 	}
 	s.collected = true
-	return s.collect(ctx)
+	return s.collect(ctx, func() float64 {
+		if s.checkDisk(s.cfg.MinFreeBytes) != nil {
+			return 1 // see runRelief
+		}
+		return usualGarbage
+	})
 }
 
-// collect collects all files that are worth it. s.compacting is held, so that what is compacted stays.
-func (s *Store) collect(ctx context.Context) error {
+// collect collects all files of which a share is garbage, which is asked for before each; 1 ends it. s.compacting is held,
+// so that what is compacted stays.
+func (s *Store) collect(ctx context.Context, share func() float64) error {
 	before, err := s.findBuried()
 	if err != nil {
 		return err
@@ -104,8 +110,12 @@ func (s *Store) collect(ctx context.Context) error {
 	}
 	s.db.SetDiscardTs(0)
 	defer s.db.SetDiscardTs(s.compacted.Load())
-	for err == nil && ctx.Err() == nil && s.checkDisk(s.cfg.MinFreeBytes) == nil {
-		if err = s.db.RunValueLogGC(0.5); err == nil {
+	for err == nil && ctx.Err() == nil {
+		least := share()
+		if least >= 1 {
+			break
+		}
+		if err = s.db.RunValueLogGC(least); err == nil {
 			s.meters.collections.Inc()
 		}
 	}
@@ -283,6 +293,13 @@ func (s *Store) flush() error {
 	if err := s.db.DropPrefix([]byte{spaceFlush}); err != nil {
 		return s.fail(fmt.Errorf("writing the memory table: %w", err))
 	}
+	if s.cfg.MinFreeBytes < 0 {
+		return nil
+	}
+	if _, err := s.reserve.ahead(); err != nil {
+		return &DiskError{Dir: s.cfg.Dir, Err: fmt.Errorf("reserving room for the log: %w", err)}
+	}
+	s.reserve.compaction.Store(s.compactionBytes())
 	return nil
 }
 

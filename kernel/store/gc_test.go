@@ -48,7 +48,7 @@ func collect(t *testing.T, s *Store) (files int) {
 	before := valueLogs(t, s)
 	s.compacting.Lock()
 	defer s.compacting.Unlock()
-	if err := s.collect(t.Context()); err != nil {
+	if err := s.collect(t.Context(), func() float64 { return usualGarbage }); err != nil {
 		t.Fatal(err)
 	}
 	return before - valueLogs(t, s)

@@ -28,7 +28,7 @@ type Store struct {
 	mark  *watermark
 	// dictionaries are set by Open.
 	dictionaries dictionaries
-	// reserve is the writer's, once Run runs.
+	// reserve belongs to whom holds writing, once Run runs.
 	reserve reserve
 	// refusing is the writer's too: the disk refused the last group (disk.go).
 	refusing bool
@@ -177,7 +177,7 @@ func badgerOptions(cfg Config) badger.Options {
 		WithIndexCacheSize(indexCache).
 		WithEncryptionKey(cfg.key()).
 		WithValueThreshold(valueThreshold(cfg)).
-		WithValueLogFileSize(64 << 20).
+		WithValueLogFileSize(valueLogFileBytes).
 		WithNumVersionsToKeep(1).
 		WithDetectConflicts(false).
 		WithMetricsEnabled(false).
@@ -196,6 +196,10 @@ func levelZeroTables(cfg Config) int {
 	}
 	return int(min(most, max(fewest, free/share/uint64(cfg.MemTableBytes))))
 }
+
+// valueLogFileBytes is the size from which on the value log gets another file. The current file cannot be collected, and
+// one that is needs room for what is live of it: hence files are small.
+const valueLogFileBytes = 16 << 20
 
 // valueThreshold is the size from which on a value is kept in the value log.
 func valueThreshold(cfg Config) int64 { return min(maxInlineValue, cfg.MemTableBytes/16) }
@@ -247,7 +251,7 @@ func (s *Store) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var wg sync.WaitGroup
-	for _, work := range []func(context.Context){s.runWriter, s.runExpiry, s.runCompaction, s.runValueLogGC} {
+	for _, work := range []func(context.Context){s.runWriter, s.runExpiry, s.runCompaction, s.runValueLogGC, s.runRelief} {
 		wg.Go(func() { work(ctx) })
 	}
 	var failure error

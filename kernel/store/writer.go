@@ -22,6 +22,9 @@ type Write struct {
 	Value []byte
 	// Delete removes the key; Value is ignored.
 	Delete bool
+	// MakesRoom says that the write is a step on the way to the key's delete: it has a part of the reserve of disk when
+	// others are refused, unless the value grows by it.
+	MakesRoom bool
 	// Expect is the revision of the key's current value. 0: the key must have none. AnyRevision: whatever it is (a
 	// Delete still needs a value to delete).
 	Expect uint64
@@ -43,6 +46,7 @@ type request struct {
 	Write
 	revision uint64
 	err      error
+	room     room // set with revision
 	// next is one that was handed over together with this one.
 	next *request
 	// answered is set when revision and err are.
@@ -222,13 +226,43 @@ func (s *Store) runWriter(ctx context.Context) {
 
 // commitGroup answers every request of the group. failed says that the store can write no more.
 func (s *Store) commitGroup(group []*request) (failed bool) {
+	err := s.tryGroup(group)
+	// What makes room does not wait for the rest, which is refused.
+	for of := roomForSteps; of <= roomForDeletes && isShort(err); of++ {
+		apart := make([]*request, 0, len(group))
+		rest := make([]*request, 0, len(group))
+		for _, r := range group {
+			if r.revision != 0 && r.room >= of {
+				apart = append(apart, r)
+			} else {
+				rest = append(rest, r)
+			}
+		}
+		if len(apart) == 0 {
+			break
+		}
+		if len(rest) == 0 {
+			continue
+		}
+		s.answerGroup(rest, err)
+		group, err = apart, s.tryGroup(apart)
+	}
+	s.answerGroup(group, err)
+	return len(s.failed) > 0
+}
+
+// tryGroup writes what can be of a group, or nothing.
+func (s *Store) tryGroup(group []*request) error {
+	for _, r := range group {
+		r.revision = 0
+	}
 	g := s.plan(group)
 	var err error
 	if len(g.changes) > 0 {
 		begin := time.Now()
 		err = s.writeGroup(g)
 		s.meters.wrote(begin, len(g.changes), err)
-		s.sayRefusals(err, g.deletes)
+		s.sayRefusals(err, g.room != roomForWrites)
 	}
 	if err == nil && len(g.changes) > 0 {
 		s.index.apply(g.pending, g.first+uint64(len(g.changes))-1)
@@ -239,6 +273,11 @@ func (s *Store) commitGroup(group []*request) (failed bool) {
 		}
 		s.publish(g.events)
 	}
+	return err
+}
+
+// answerGroup answers the requests of a group that err became of.
+func (s *Store) answerGroup(group []*request, err error) {
 	for _, r := range group {
 		// A refusal counts only when the group it was measured against is there.
 		if err != nil && (r.revision != 0 || errors.As(r.err, new(*ConflictError))) {
@@ -246,8 +285,10 @@ func (s *Store) commitGroup(group []*request) (failed bool) {
 		}
 		r.answer()
 	}
-	return len(s.failed) > 0
 }
+
+// stepBytes is how much a value may grow by a step to its delete: by the time of the delete, and by its manager.
+const stepBytes = 4 << 10
 
 // group is what a commit changes.
 type group struct {
@@ -256,7 +297,7 @@ type group struct {
 	events  []*Event
 	entries []badger.Entry // by change; that of a delete is empty
 	pending []pending      // by change
-	deletes bool           // nothing but deletes
+	room    room           // that of the request that needs most
 	// packed and keys are the memory of what entries have.
 	packed, keys []byte
 }
@@ -268,7 +309,7 @@ func (s *Store) plan(requests []*request) *group {
 		events:  make([]*Event, 0, len(requests)),
 		entries: make([]badger.Entry, 0, len(requests)),
 		pending: make([]pending, 0, len(requests)),
-		deletes: true,
+		room:    roomForDeletes,
 	}
 	g.first = s.index.current() + 1
 	events := make([]Event, len(requests)) // one allocation for all
@@ -306,6 +347,7 @@ func (s *Store) plan(requests []*request) *group {
 		kind := Updated
 		switch {
 		case r.Delete:
+			r.room = roomForDeletes
 			kind, after.entry = Deleted, entry{key: after.key}
 			g.entries = append(g.entries, badger.Entry{})
 		default:
@@ -319,8 +361,11 @@ func (s *Store) plan(requests []*request) *group {
 				after.expires = now + 1000*r.TTL
 			}
 			s.addEntry(g, r, after.expires)
-			g.deletes = false
+			if r.room = roomForWrites; r.MakesRoom && int64(len(r.Value)) <= before.size+stepBytes {
+				r.room = roomForSteps
+			}
 		}
+		g.room = min(g.room, r.room)
 		e := &events[len(g.events)]
 		*e = Event{
 			Revision: revision, Type: kind, Key: r.Key, Value: r.Value,
@@ -366,13 +411,23 @@ func (s *Store) addEntry(g *group, r *request, expires int64) {
 	g.entries = append(g.entries, e)
 }
 
+// logBytes bounds what the group takes of the log, and of the memory table.
+func (g *group) logBytes() (bytes int64) {
+	for i := range g.changes {
+		// The key is in the history, too.
+		bytes += 2*int64(len(g.changes[i].key)) + entryBytes + int64(len(g.entries[i].Value))
+	}
+	return bytes + entryBytes
+}
+
 // writeGroup makes the group durable with one sync.
 func (s *Store) writeGroup(g *group) error {
-	if err := s.reserveRoom(g.deletes); err != nil {
-		return err
-	}
 	s.writing.Lock()
 	defer s.writing.Unlock()
+	bytes := g.logBytes()
+	if err := s.reserveRoom(g.room, bytes); err != nil {
+		return err
+	}
 	batch := s.db.NewManagedWriteBatch()
 	defer batch.Cancel()
 	err := func() error {
@@ -397,6 +452,7 @@ func (s *Store) writeGroup(g *group) error {
 	if err != nil {
 		return s.fail(fmt.Errorf("revisions %d to %d: %w", g.first, g.first+uint64(len(g.changes))-1, err))
 	}
+	s.reserve.logged.Add(bytes)
 	if err := s.mark.set(g.first + uint64(len(g.changes)) - 1); err != nil {
 		s.log.Warn("noting the last durable revision failed", "error", err)
 	}

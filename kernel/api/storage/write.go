@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/conversion"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/storage"
@@ -144,10 +145,18 @@ func (s *Storage) writeOf(key string, obj runtime.Object, stored, own []byte, pr
 	}
 	return store.Write{
 		Key: key, Value: stored, Expect: expect, TTL: ttlOf(ttl),
+		MakesRoom:  ending(obj),
 		Topics:     s.topics(obj, previous),
 		Attachment: &attachment{owner: s, obj: obj, previous: previous, data: own},
 		OnRevision: func(revision uint64) { _ = s.versioner.UpdateObject(obj, revision) },
 	}
+}
+
+// ending says whether an object is on its way to its delete: its finalizers and its status are written until then, and it
+// must be able to end on a full disk.
+func ending(obj runtime.Object) bool {
+	m, err := meta.Accessor(obj)
+	return err == nil && m.GetDeletionTimestamp() != nil
 }
 
 // watched reports whether there is any watch.
