@@ -83,7 +83,7 @@ spec:
 	if r := in("exists", "/machine/proc"); r.err != nil {
 		t.Errorf("the host's root is not there: %+v", r)
 	}
-	for _, file := range []string{"/pki/ca.key", "/store", "/admin.kubeconfig"} {
+	for _, file := range []string{"/pki/ca.key", "/store", "/admin.kubeconfig", "/super-admin.kubeconfig"} {
 		if r := in("exists", "/machine"+data+file); r.err == nil {
 			t.Errorf("a container sees %s of the kernel", file)
 		}

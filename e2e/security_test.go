@@ -267,8 +267,10 @@ func TestSecretFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if info, err := os.Stat(filepath.Join(e.Data, "admin.kubeconfig")); err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("admin.kubeconfig: %v %v", info, err)
+	for _, name := range []string{"admin.kubeconfig", "super-admin.kubeconfig"} {
+		if info, err := os.Stat(filepath.Join(e.Data, name)); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("%s: %v %v", name, info, err)
+		}
 	}
 	if seen < 4 {
 		t.Errorf("only %d keys and sockets", seen)

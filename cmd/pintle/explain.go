@@ -25,7 +25,7 @@ For a bound pod it is the decision as it was made, as long as the scheduler keep
 says so. For a pod that waits, every plugin is asked about every node, and what
 would have to change is counted.
 
-It takes an administrator: system:masters, or a ClusterRole with the verb get on
+It takes an administrator: cluster-admin, or a ClusterRole with the verb get on
 nonResourceURLs ` + inspect.Path + `explain/*.
 
 ` + connectHelp + `

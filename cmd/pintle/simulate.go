@@ -54,7 +54,7 @@ Extenders (HTTP servers) of the policy are asked about live pictures. About a fi
 a backup they are not, for they know the cluster that runs, and the answer names them;
 --extenders asks them nevertheless.
 
-It takes an administrator for live pictures: system:masters, or a ClusterRole with
+It takes an administrator for live pictures: cluster-admin, or a ClusterRole with
 the verbs get and post on nonResourceURLs ` + inspect.Path + `*.
 
 ` + connectHelp + `

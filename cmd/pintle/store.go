@@ -23,7 +23,7 @@ Which store:
   neither            $KUBECONFIG, else --data $PINTLE_DATADIR, else --data .data
 
 Online commands go through the API server, below /kernel/store/. They take an
-administrator: system:masters, as in the admin.kubeconfig of the data
+administrator: cluster-admin, as in the admin.kubeconfig of the data
 directory, or a ClusterRole with nonResourceURLs /kernel/store/* and the verbs
 get (everything that reads) and post (compact).
 

@@ -57,7 +57,7 @@ func createRound(ctx context.Context, o options) (out created, err error) {
 	if err != nil {
 		return out, err
 	}
-	opts := cluster.Options{Name: "bench-create", Config: config, Data: filepath.Join(dir, "d")}
+	opts := cluster.Options{SuperAdmin: true, Name: "bench-create", Config: config, Data: filepath.Join(dir, "d")}
 	c, err := cluster.Start(ctx, opts)
 	if err != nil {
 		return out, err

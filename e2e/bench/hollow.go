@@ -110,7 +110,7 @@ func crowdOf(ctx context.Context, o options, nodes int) (c crowd, err error) {
 		return c, err
 	}
 	begin := time.Now()
-	k, err := cluster.Start(ctx, cluster.Options{Name: "bench-hollow", Config: config})
+	k, err := cluster.Start(ctx, cluster.Options{SuperAdmin: true, Name: "bench-hollow", Config: config})
 	if err != nil {
 		return c, err
 	}

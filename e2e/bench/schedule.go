@@ -104,7 +104,7 @@ func scheduleRound(ctx context.Context, o options) (p placed, err error) {
 		return p, err
 	}
 	begin := time.Now()
-	c, err := cluster.Start(ctx, cluster.Options{Name: "bench-schedule", Config: config})
+	c, err := cluster.Start(ctx, cluster.Options{SuperAdmin: true, Name: "bench-schedule", Config: config})
 	if err != nil {
 		return p, err
 	}

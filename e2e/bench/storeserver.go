@@ -233,7 +233,7 @@ func runKernel(ctx context.Context, name, dir, text string) (*apiServer, error) 
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		return nil, err
 	}
-	c, err := cluster.Start(ctx, cluster.Options{Name: name, Config: config, Data: filepath.Join(dir, "d")})
+	c, err := cluster.Start(ctx, cluster.Options{SuperAdmin: true, Name: name, Config: config, Data: filepath.Join(dir, "d")})
 	if err != nil {
 		return nil, err
 	}

@@ -39,6 +39,9 @@ type Options struct {
 	Set []string
 	// Env is added to the environment.
 	Env []string
+	// SuperAdmin makes Kubeconfig that of system:masters, whose requests wait for
+	// no turn: as what other API servers are measured by.
+	SuperAdmin bool
 	// Network is where to run; nil is the machine's own.
 	Network *Network
 }
@@ -46,7 +49,7 @@ type Options struct {
 // Cluster is one running `pintle serve`.
 type Cluster struct {
 	Options
-	// Kubeconfig is the path that serve printed.
+	// Kubeconfig is the path that serve printed, or with SuperAdmin the one beside it.
 	Kubeconfig string
 
 	before snapshot // what the network held before the start
@@ -115,6 +118,9 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 	if c.Kubeconfig, err = c.awaitReady(ctx); err != nil {
 		c.Kill()
 		return nil, errors.Join(fmt.Errorf("start cluster %s: %w\n%s", o.Name, err, c.Log(40)), c.clean())
+	}
+	if o.SuperAdmin {
+		c.Kubeconfig = filepath.Join(filepath.Dir(c.Kubeconfig), "super-admin.kubeconfig")
 	}
 	return c, nil
 }

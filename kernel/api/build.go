@@ -139,6 +139,9 @@ func New(cfg Config) (_ *Server, err error) {
 	if err := s.pki.WriteAdminKubeconfig(s.AdminKubeconfig(), s.URL()); err != nil {
 		return nil, fmt.Errorf("api server: %w", err)
 	}
+	if err := s.pki.WriteSuperAdminKubeconfig(s.SuperAdminKubeconfig(), s.URL()); err != nil {
+		return nil, fmt.Errorf("api server: %w", err)
+	}
 	return s, nil
 }
 

@@ -170,8 +170,8 @@ func TestLimitsOfAClient(t *testing.T) {
 	give(t, admin, "other", "view")
 	waitFor(t, func() bool { code, _ := status(other); return code == http.StatusOK })
 	for range 5 {
-		if err := watch(admin); err != nil {
-			t.Errorf("the administrator: %v", err)
+		if err := watch(asSuperAdmin(t, s)); err != nil {
+			t.Errorf("system:masters: %v", err)
 		}
 	}
 }

@@ -23,7 +23,8 @@ import (
 
 // Config configures a Server. The zero value of a field means its default.
 type Config struct {
-	// DataDir holds admin.kubeconfig (mode 0600) and pki/. Required.
+	// DataDir holds admin.kubeconfig and super-admin.kubeconfig (mode 0600) and
+	// pki/. Required.
 	DataDir string
 	// BindAddress is the IP to listen on; default 127.0.0.1.
 	BindAddress string

@@ -171,6 +171,11 @@ func (s *Server) URL() string {
 // AdminKubeconfig is the path of the administrator's kubeconfig.
 func (s *Server) AdminKubeconfig() string { return filepath.Join(s.cfg.DataDir, "admin.kubeconfig") }
 
+// SuperAdminKubeconfig is the path of the kubeconfig of system:masters.
+func (s *Server) SuperAdminKubeconfig() string {
+	return filepath.Join(s.cfg.DataDir, "super-admin.kubeconfig")
+}
+
 // PKI holds the cluster's keys, from which the node agent's certificates are
 // issued.
 func (s *Server) PKI() *pki.PKI { return s.pki }

@@ -113,6 +113,17 @@ func overTLS(t testing.TB, s *api.Server) *kubernetes.Clientset {
 	return kubernetes.NewForConfigOrDie(cfg)
 }
 
+// asSuperAdmin is a client of system:masters.
+func asSuperAdmin(t testing.TB, s *api.Server) *kubernetes.Clientset {
+	t.Helper()
+	cfg, err := clientcmd.BuildConfigFromFlags("", s.SuperAdminKubeconfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.QPS = -1
+	return kubernetes.NewForConfigOrDie(cfg)
+}
+
 func kubeconfig(s *api.Server) (*rest.Config, error) {
 	return clientcmd.BuildConfigFromFlags("", s.AdminKubeconfig())
 }

@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"pintle.dev/pintle/kernel/api"
+	"pintle.dev/pintle/kernel/api/auth/pki"
 	"pintle.dev/pintle/kernel/api/flowcontrol"
 )
 
@@ -60,7 +61,8 @@ func TestLevelsOfIdentities(t *testing.T) {
 		who                user.Info
 		want               string
 	}{
-		{"administrator", "GET", "/version", &user.DefaultInfo{Name: "admin", Groups: []string{"system:masters"}}, "exempt"},
+		{"system:masters", "GET", "/version", &user.DefaultInfo{Name: "admin", Groups: []string{"system:masters"}}, "exempt"},
+		{"administrator", "GET", "/version", &user.DefaultInfo{Name: "kubernetes-admin", Groups: []string{pki.ClusterAdminsGroup}}, "workload-high"},
 		{"a plugin", "GET", "/version", &user.DefaultInfo{Name: "system:pintle:plugin:controllers", Groups: []string{flowcontrol.PluginsGroup}}, "workload-high"},
 		{"who calls itself a plugin", "GET", "/version", &user.DefaultInfo{Name: "system:pintle:plugin:controllers"}, "global-default"},
 		{"scheduler", "GET", "/version", &user.DefaultInfo{Name: "system:kube-scheduler"}, "workload-high"},

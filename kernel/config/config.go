@@ -62,7 +62,7 @@ type API struct {
 	MaxBodies           Size   `mapstructure:"maxRequestBodies" range:"0,64Gi" doc:"bytes of the bodies of requests that are being served; one user may have a quarter; more are answered 429; 0: no limit"`
 	MaxWatches          int    `mapstructure:"maxWatches" range:"0,10000000" doc:"watches and streams (exec, logs) that clients on the network have open; more are answered 429; 0: no limit"`
 	MaxUserWatches      int    `mapstructure:"maxWatchesPerUser" range:"0,10000000" doc:"of these, one user's; 0: no limit"`
-	MaxConnections      int    `mapstructure:"maxConnections" range:"0,10000000" doc:"connections to the port; a tenth is kept for administrators; 0: no limit"`
+	MaxConnections      int    `mapstructure:"maxConnections" range:"0,10000000" doc:"connections to the port; a tenth is kept for system:masters; 0: no limit"`
 	MaxUserConnections  int    `mapstructure:"maxConnectionsPerUser" range:"0,10000000" doc:"of these, one user's; more are answered 429 and closed; 0: no limit"`
 	MaxPeerConnections  int    `mapstructure:"maxConnectionsPerSource" range:"0,10000000" doc:"of these, those of one address on which nobody was authenticated yet; with more the oldest are closed; 0: no limit"`
 }

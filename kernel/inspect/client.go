@@ -83,7 +83,7 @@ func decode(res rest.Result, out any) error {
 // helped adds to a refusal what an operator can do.
 func helped(err error) error {
 	if apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) {
-		return fmt.Errorf("%w; this takes an administrator: system:masters, or a ClusterRole with nonResourceURLs %s*", err, Path)
+		return fmt.Errorf("%w; this takes an administrator: cluster-admin, or a ClusterRole with nonResourceURLs %s*", err, Path)
 	}
 	return err
 }

@@ -84,7 +84,7 @@ func (c *client) open(ctx context.Context, method, what string, query url.Values
 	}
 	switch res.StatusCode {
 	case http.StatusForbidden, http.StatusUnauthorized:
-		refused.Status.Message += "; this takes an administrator: system:masters, or a ClusterRole with nonResourceURLs " + Path + "*"
+		refused.Status.Message += "; this takes an administrator: cluster-admin, or a ClusterRole with nonResourceURLs " + Path + "*"
 	case http.StatusNotFound:
 		if refused.Status.Reason == "" || strings.Contains(refused.Status.Message, "could not find the requested resource") {
 			refused.Status.Message += "; the server at " + c.base + " is not a Pintle kernel of this version"

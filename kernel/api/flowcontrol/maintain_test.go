@@ -65,7 +65,7 @@ func TestEnsureMakesAll(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	for _, name := range []string{"exempt", "catch-all", "system-leader-election", "system-nodes", "service-accounts", "pintle-plugins", "pintle-proxies"} {
+	for _, name := range []string{"exempt", "catch-all", "system-leader-election", "system-nodes", "service-accounts", "pintle-plugins", "pintle-cluster-admins", "pintle-proxies"} {
 		if _, err := c.FlowcontrolV1().FlowSchemas().Get(t.Context(), name, metav1.GetOptions{}); err != nil {
 			t.Error(err)
 		}

@@ -6,6 +6,8 @@ import (
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/apis/flowcontrol/bootstrap"
+
+	"pintle.dev/pintle/kernel/api/auth/pki"
 )
 
 // PluginsGroup is the group of all plugins' identities.
@@ -15,9 +17,11 @@ const PluginsGroup = "system:pintle:plugins"
 const proxyUser = "system:kube-proxy"
 
 // schemas are those of the identities that upstream's do not tell from anybody:
-// plugins do what upstream's controllers do, and a node's packets follow its proxy.
+// plugins do what upstream's controllers do, a node's packets follow its proxy, and
+// administrators mend what others overload.
 var schemas = []*flowcontrolv1.FlowSchema{
 	flowSchema("pintle-plugins", flowcontrolv1.Subject{Kind: flowcontrolv1.SubjectKindGroup, Group: &flowcontrolv1.GroupSubject{Name: PluginsGroup}}),
+	flowSchema("pintle-cluster-admins", flowcontrolv1.Subject{Kind: flowcontrolv1.SubjectKindGroup, Group: &flowcontrolv1.GroupSubject{Name: pki.ClusterAdminsGroup}}),
 	flowSchema("pintle-proxies", flowcontrolv1.Subject{Kind: flowcontrolv1.SubjectKindUser, User: &flowcontrolv1.UserSubject{Name: proxyUser}}),
 }
 

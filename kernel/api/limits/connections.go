@@ -183,7 +183,7 @@ func (l *Connections) settle(req *http.Request) error {
 	case l.perUser > 0 && l.users[who.name] >= l.perUser:
 		v.err = tooMany("user %q has %d connections open, which is the limit of a user", who.name, l.perUser)
 	case l.all > 0 && l.known >= l.all-l.all/10:
-		// The last tenth is the administrators', and of those who come.
+		// The last tenth is system:masters', and of those who come.
 		v.err = tooMany("the server has %d connections of users open, which is its limit", l.known)
 	default:
 		c.user = who.name

@@ -306,7 +306,7 @@ func places(config []byte) []string {
 		return nil
 	}
 	data := of.Data
-	found := []string{data, data + "/admin.kubeconfig", data + "/pki/ca.key", data + "/pki/sa.key", data + "/store", data + "/run", data + "/plugins/users.json"}
+	found := []string{data, data + "/admin.kubeconfig", data + "/super-admin.kubeconfig", data + "/pki/ca.key", data + "/pki/sa.key", data + "/store", data + "/run", data + "/plugins/users.json"}
 	own := filepath.Dir(os.Getenv("PLUGIN_UNIX_SOCKET_DIR"))
 	others, _ := filepath.Glob(filepath.Join(filepath.Dir(own), "*"))
 	for _, other := range others {

@@ -25,7 +25,17 @@ func (p *PKI) Kubeconfig(server, user string, pair Pair) ([]byte, error) {
 
 // WriteAdminKubeconfig writes the administrator's kubeconfig with mode 0600.
 func (p *PKI) WriteAdminKubeconfig(path, server string) error {
-	data, err := p.Kubeconfig(server, "admin", p.admin)
+	return p.writeKubeconfig(path, server, "admin", p.admin)
+}
+
+// WriteSuperAdminKubeconfig writes the kubeconfig of system:masters with mode
+// 0600, for when RBAC keeps the administrator out.
+func (p *PKI) WriteSuperAdminKubeconfig(path, server string) error {
+	return p.writeKubeconfig(path, server, "super-admin", p.super)
+}
+
+func (p *PKI) writeKubeconfig(path, server, user string, pair Pair) error {
+	data, err := p.Kubeconfig(server, user, pair)
 	if err != nil {
 		return err
 	}

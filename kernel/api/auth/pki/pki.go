@@ -13,6 +13,8 @@ import (
 	"path/filepath"
 	"sync"
 	"time"
+
+	"k8s.io/apiserver/pkg/authentication/user"
 )
 
 const (
@@ -59,8 +61,13 @@ type PKI struct {
 	saKey  *ecdsa.PrivateKey
 	server Pair
 	admin  Pair
+	super  Pair
 	node   Pair // kubelet client: API server to nodes
 }
+
+// ClusterAdminsGroup is the group of the administrator's certificate. It may do
+// what a ClusterRoleBinding gives it.
+const ClusterAdminsGroup = "pintle:cluster-admins"
 
 // Open loads the directory and creates or renews what it lacks. Errors name
 // the file and what to do.
@@ -88,7 +95,11 @@ func Open(cfg Config) (*PKI, error) {
 	if p.server, err = p.ensure("apiserver", p.serverProfile()); err != nil {
 		return nil, fmt.Errorf("pki: serving certificate: %w", err)
 	}
-	if p.admin, err = p.Client("admin", "kubernetes-admin", "system:masters"); err != nil {
+	// A directory of an earlier release has an administrator of system:masters; the other group makes it anew.
+	if p.admin, err = p.Client("admin", "kubernetes-admin", ClusterAdminsGroup); err != nil {
+		return nil, err
+	}
+	if p.super, err = p.Client("super-admin", "kubernetes-super-admin", user.SystemPrivilegedGroup); err != nil {
 		return nil, err
 	}
 	if p.node, err = p.Client("apiserver-kubelet-client", "kube-apiserver-kubelet-client"); err != nil {
@@ -116,8 +127,12 @@ func (p *PKI) ServiceAccountKey() *ecdsa.PrivateKey { return p.saKey }
 // Serving is the API server's certificate.
 func (p *PKI) Serving() Pair { return p.server }
 
-// Admin is the client certificate of group system:masters.
+// Admin is the client certificate of group ClusterAdminsGroup.
 func (p *PKI) Admin() Pair { return p.admin }
+
+// SuperAdmin is the client certificate of group system:masters, which no rule
+// can take rights from.
+func (p *PKI) SuperAdmin() Pair { return p.super }
 
 // KubeletClient is the certificate the API server shows to node agents.
 func (p *PKI) KubeletClient() Pair { return p.node }

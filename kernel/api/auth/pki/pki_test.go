@@ -53,7 +53,7 @@ func TestFilesOfFirstStart(t *testing.T) {
 			t.Errorf("%s has mode %o", entry.Name(), info.Mode().Perm())
 		}
 	}
-	if secret != 8 { // ca, sa, apiserver, admin, kubelet client, two of the node, kubeconfig
+	if secret != 9 { // ca, sa, apiserver, admin, super admin, kubelet client, two of the node, kubeconfig
 		t.Errorf("%d secret files", secret)
 	}
 	cfg, err := clientcmd.LoadFromFile(filepath.Join(dir, "admin.kubeconfig"))
@@ -62,6 +62,27 @@ func TestFilesOfFirstStart(t *testing.T) {
 	}
 	if cfg.Clusters["pintle"].Server != "https://127.0.0.1:6443" || len(cfg.AuthInfos["admin"].ClientKeyData) == 0 {
 		t.Errorf("kubeconfig %+v", cfg.Clusters["pintle"])
+	}
+}
+
+// A directory of a release whose administrator was of system:masters gets one that RBAC holds.
+func TestAdministratorOfAnEarlierRelease(t *testing.T) {
+	dir := t.TempDir()
+	former, err := open(t, Config{Dir: dir}).Client("admin", "kubernetes-admin", "system:masters")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := open(t, Config{Dir: dir})
+	if got := p.Admin().Cert.Subject.Organization; len(got) != 1 || got[0] != ClusterAdminsGroup {
+		t.Errorf("groups %q", got)
+	}
+	onDisk, err := readCert(filepath.Join(dir, "admin.crt"))
+	if err != nil || !onDisk.Equal(p.Admin().Cert) || onDisk.Equal(former.Cert) {
+		t.Errorf("the certificate in the directory is the former one: %v", err)
+	}
+	again := open(t, Config{Dir: dir})
+	if !again.Admin().Cert.Equal(p.Admin().Cert) {
+		t.Error("issued at each start")
 	}
 }
 
@@ -92,7 +113,8 @@ func TestIdentities(t *testing.T) {
 		pair              Pair
 		usage             x509.ExtKeyUsage
 	}{
-		{"admin", "kubernetes-admin", "system:masters", p.Admin(), x509.ExtKeyUsageClientAuth},
+		{"admin", "kubernetes-admin", "pintle:cluster-admins", p.Admin(), x509.ExtKeyUsageClientAuth},
+		{"super admin", "kubernetes-super-admin", "system:masters", p.SuperAdmin(), x509.ExtKeyUsageClientAuth},
 		{"kubelet client", "kube-apiserver-kubelet-client", "", p.KubeletClient(), x509.ExtKeyUsageClientAuth},
 		{"node", "system:node:n1", "system:nodes", client, x509.ExtKeyUsageClientAuth},
 		{"node serving", "system:node:n1", "system:nodes", serving, x509.ExtKeyUsageServerAuth},

@@ -5,6 +5,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/apiserver/pkg/authentication/user"
+
+	"pintle.dev/pintle/kernel/api/auth/pki"
 )
 
 const (
@@ -16,6 +18,7 @@ const (
 func clusterBindings() []rbacv1.ClusterRoleBinding {
 	return []rbacv1.ClusterRoleBinding{
 		bound("cluster-admin", subjectGroup(user.SystemPrivilegedGroup)),
+		administrators(),
 		bound("system:monitoring", subjectGroup(user.MonitoringGroup)),
 		bound("system:discovery", subjectGroup(user.AllAuthenticated)),
 		bound("system:basic-user", subjectGroup(user.AllAuthenticated)),
@@ -31,6 +34,14 @@ func clusterBindings() []rbacv1.ClusterRoleBinding {
 		// The API server's own certificate towards node agents.
 		bound("system:kubelet-api-admin", subjectUser("kube-apiserver-kubelet-client")),
 	}
+}
+
+// administrators gives the group of admin.kubeconfig its rights; who takes it
+// away, or edits it with the annotation autoupdate=false, takes them.
+func administrators() rbacv1.ClusterRoleBinding {
+	out := bound("cluster-admin", subjectGroup(pki.ClusterAdminsGroup))
+	out.Name = pki.ClusterAdminsGroup
+	return out
 }
 
 func namespaceRoles() []rbacv1.Role {
