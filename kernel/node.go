@@ -61,10 +61,6 @@ func (k *Kernel) startNode(ctx context.Context, cfg *config.Config) error {
 	if err != nil {
 		return fmt.Errorf("node %s: %w", name, err)
 	}
-	certificate, err := tls.X509KeyPair(serving.CertPEM, serving.KeyPEM)
-	if err != nil {
-		return fmt.Errorf("node %s: serving certificate: %w", name, err)
-	}
 	// A node may not list the others.
 	admin, _, err := k.client(hostIdentity)
 	if err != nil {
@@ -90,7 +86,7 @@ func (k *Kernel) startNode(ctx context.Context, cfg *config.Config) error {
 	settings.Listening = listener.Set{{Owner: "the API server", Address: cfg.API.BindAddress, Port: int32(k.api.Port())}}
 	agent, err := node.New(settings, node.Deps{
 		Client: client, Logger: k.log.With("part", "node"),
-		ServingCert: &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12},
+		ServingCert: &tls.Config{GetCertificate: serving.GetCertificate, MinVersion: tls.VersionTLS12},
 		ClientCAs:   k.api.PKI().CAPool(),
 	})
 	if err != nil {

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net"
@@ -44,6 +45,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/component-base/configz"
 	openapicommon "k8s.io/kube-openapi/pkg/common"
+	"k8s.io/utils/clock"
 
 	"pintle.dev/pintle/kernel/api/admission"
 	"pintle.dev/pintle/kernel/api/audit"
@@ -136,13 +138,16 @@ func New(cfg Config) (_ *Server, err error) {
 	if err := s.build(); err != nil {
 		return nil, fmt.Errorf("api server: %w", err)
 	}
-	if err := s.pki.WriteAdminKubeconfig(s.AdminKubeconfig(), s.URL()); err != nil {
-		return nil, fmt.Errorf("api server: %w", err)
-	}
-	if err := s.pki.WriteSuperAdminKubeconfig(s.SuperAdminKubeconfig(), s.URL()); err != nil {
+	if err := s.writeKubeconfigs(); err != nil {
 		return nil, fmt.Errorf("api server: %w", err)
 	}
 	return s, nil
+}
+
+// writeKubeconfigs writes those of the administrators, of the certificates of now.
+func (s *Server) writeKubeconfigs() error {
+	return errors.Join(s.pki.WriteAdminKubeconfig(s.AdminKubeconfig(), s.URL()),
+		s.pki.WriteSuperAdminKubeconfig(s.SuperAdminKubeconfig(), s.URL()))
 }
 
 // firstServiceIP is the address of the kubernetes service.
@@ -189,9 +194,7 @@ func (s *Server) build() error {
 		return err
 	}
 	s.binding = &bindingREST{store: s.stores[schema.GroupResource{Resource: "pods"}]}
-	if s.kubelets, err = newKubelets(s.pki, s.GetNode); err != nil {
-		return err
-	}
+	s.kubelets = newKubelets(s.pki, s.GetNode)
 	if err := s.secure(); err != nil {
 		return err
 	}
@@ -275,6 +278,10 @@ func (s *Server) build() error {
 			}
 			return nil
 		}),
+		s.hook("renew-certificates", func(context.Context) error {
+			s.background.Go(func() { s.pki.Keep(s.stopping, s.log, clock.RealClock{}, s.writeKubeconfigs) })
+			return nil
+		}),
 		s.hook("node/follow-pods", func(context.Context) error {
 			return s.followPods()
 		}),
@@ -324,17 +331,12 @@ func (s *Server) genericConfig(codecs serializer.CodecFactory, options generic.R
 		return nil, err
 	}
 	c.AuditBackend, c.AuditPolicyRuleEvaluator = record.Backend, record.Policy
-	serving := s.pki.Serving()
-	cert, err := dynamiccertificates.NewStaticCertKeyContent("serving", serving.CertPEM, serving.KeyPEM)
-	if err != nil {
-		return nil, fmt.Errorf("serving certificate: %w", err)
-	}
 	clientCA, err := dynamiccertificates.NewStaticCAContent("client-ca", s.pki.CAPEM())
 	if err != nil {
 		return nil, fmt.Errorf("client ca: %w", err)
 	}
 	c.SecureServing = &genericapiserver.SecureServingInfo{
-		Listener: s.limits.connections.Listener(s.listener), Cert: cert, ClientCA: clientCA, HTTP2MaxStreamsPerConnection: 1000,
+		Listener: s.limits.connections.Listener(s.listener), Cert: s.pki.ServingLeaf(), ClientCA: clientCA, HTTP2MaxStreamsPerConnection: 1000,
 	}
 	c.PublicAddress = net.ParseIP(s.cfg.AdvertiseAddress)
 	c.ExternalAddress = net.JoinHostPort(s.cfg.AdvertiseAddress, strconv.Itoa(s.Port()))
@@ -358,7 +360,7 @@ func (s *Server) genericConfig(codecs serializer.CodecFactory, options generic.R
 	if s.cfg.Tracing != nil {
 		c.TracerProvider = tracerOfOthers{s.cfg.Tracing}
 	}
-	metrics, err := newMetrics(append(s.limits.collectors(), s.cfg.Collectors...), s.cfg.Metrics)
+	metrics, err := newMetrics(append(append(s.limits.collectors(), s.pki), s.cfg.Collectors...), s.cfg.Metrics)
 	if err != nil {
 		return nil, err
 	}

@@ -37,12 +37,8 @@ type kubelets struct {
 	verified, unverified, plain http.RoundTripper
 }
 
-func newKubelets(p *pki.PKI, node func(context.Context, string) (*corev1.Node, error)) (*kubelets, error) {
-	pair := p.KubeletClient()
-	cert, err := tls.X509KeyPair(pair.CertPEM, pair.KeyPEM)
-	if err != nil {
-		return nil, fmt.Errorf("kubelet client certificate: %w", err)
-	}
+func newKubelets(p *pki.PKI, node func(context.Context, string) (*corev1.Node, error)) *kubelets {
+	shown := p.KubeletClient().GetClientCertificate
 	// Upgrades need HTTP/1.1 connections of their own, which a transport
 	// without HTTP/2 gives.
 	make := func(c *tls.Config) http.RoundTripper {
@@ -57,10 +53,10 @@ func newKubelets(p *pki.PKI, node func(context.Context, string) (*corev1.Node, e
 	}
 	return &kubelets{
 		node:       node,
-		verified:   make(&tls.Config{MinVersion: tls.VersionTLS12, RootCAs: p.CAPool(), Certificates: []tls.Certificate{cert}}),
-		unverified: make(&tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: true, Certificates: []tls.Certificate{cert}}), //nolint:gosec // asked for by the client: insecureSkipTLSVerifyBackend
-		plain:      make(&tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: true}),                                        //nolint:gosec // pods and services serve with certificates of their own
-	}, nil
+		verified:   make(&tls.Config{MinVersion: tls.VersionTLS12, RootCAs: p.CAPool(), GetClientCertificate: shown}),
+		unverified: make(&tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: true, GetClientCertificate: shown}), //nolint:gosec // asked for by the client: insecureSkipTLSVerifyBackend
+		plain:      make(&tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: true}),                              //nolint:gosec // pods and services serve with certificates of their own
+	}
 }
 
 // close ends idle connections.

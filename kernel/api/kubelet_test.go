@@ -60,7 +60,7 @@ func agent(t *testing.T, s *api.Server) *net.TCPAddr {
 	}
 	srv := httptest.NewUnstartedServer(mux)
 	srv.TLS = &tls.Config{
-		Certificates: []tls.Certificate{must(tls.X509KeyPair(serving.CertPEM, serving.KeyPEM))},
+		Certificates: []tls.Certificate{must(tls.X509KeyPair(serving.Pair().CertPEM, serving.Pair().KeyPEM))},
 		ClientAuth:   tls.RequireAndVerifyClientCert, ClientCAs: s.PKI().CAPool(),
 	}
 	srv.StartTLS()

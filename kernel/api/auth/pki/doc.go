@@ -4,7 +4,8 @@
 // serving certificate, client certificates of the components, the certificates
 // of each node and the key that signs service-account tokens. Open creates
 // what is missing and renews what is about to expire or no longer names the
-// right hosts; a CA or a token key that exists is never replaced, since every
+// right hosts, and Keep does so while the kernel runs: a Leaf gives servers and
+// clients the present certificate. A CA or a token key that exists is never replaced, since every
 // certificate and token handed out hangs on it.
 //
 // Promises: private keys and kubeconfigs are readable by the owner only

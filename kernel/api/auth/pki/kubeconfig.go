@@ -25,13 +25,13 @@ func (p *PKI) Kubeconfig(server, user string, pair Pair) ([]byte, error) {
 
 // WriteAdminKubeconfig writes the administrator's kubeconfig with mode 0600.
 func (p *PKI) WriteAdminKubeconfig(path, server string) error {
-	return p.writeKubeconfig(path, server, "admin", p.admin)
+	return p.writeKubeconfig(path, server, "admin", p.Admin())
 }
 
 // WriteSuperAdminKubeconfig writes the kubeconfig of system:masters with mode
 // 0600, for when RBAC keeps the administrator out.
 func (p *PKI) WriteSuperAdminKubeconfig(path, server string) error {
-	return p.writeKubeconfig(path, server, "super-admin", p.super)
+	return p.writeKubeconfig(path, server, "super-admin", p.SuperAdmin())
 }
 
 func (p *PKI) writeKubeconfig(path, server, user string, pair Pair) error {

@@ -59,10 +59,13 @@ type PKI struct {
 	caPEM  []byte
 	caKey  *ecdsa.PrivateKey
 	saKey  *ecdsa.PrivateKey
-	server Pair
-	admin  Pair
-	super  Pair
-	node   Pair // kubelet client: API server to nodes
+	server *Leaf
+	admin  *Leaf
+	super  *Leaf
+	node   *Leaf // kubelet client: API server to nodes
+
+	leavesMu sync.Mutex
+	leaves   []*Leaf
 }
 
 // ClusterAdminsGroup is the group of the administrator's certificate. It may do
@@ -92,17 +95,17 @@ func Open(cfg Config) (*PKI, error) {
 	if p.saKey, err = p.loadTokenKey(); err != nil {
 		return nil, fmt.Errorf("pki: service account key: %w", err)
 	}
-	if p.server, err = p.ensure("apiserver", p.serverProfile()); err != nil {
+	if p.server, err = p.leaf("apiserver", p.serverProfile()); err != nil {
 		return nil, fmt.Errorf("pki: serving certificate: %w", err)
 	}
 	// A directory of an earlier release has an administrator of system:masters; the other group makes it anew.
-	if p.admin, err = p.Client("admin", "kubernetes-admin", ClusterAdminsGroup); err != nil {
+	if p.admin, err = p.clientLeaf("admin", "kubernetes-admin", ClusterAdminsGroup); err != nil {
 		return nil, err
 	}
-	if p.super, err = p.Client("super-admin", "kubernetes-super-admin", user.SystemPrivilegedGroup); err != nil {
+	if p.super, err = p.clientLeaf("super-admin", "kubernetes-super-admin", user.SystemPrivilegedGroup); err != nil {
 		return nil, err
 	}
-	if p.node, err = p.Client("apiserver-kubelet-client", "kube-apiserver-kubelet-client"); err != nil {
+	if p.node, err = p.clientLeaf("apiserver-kubelet-client", "kube-apiserver-kubelet-client"); err != nil {
 		return nil, err
 	}
 	return p, nil
@@ -125,49 +128,60 @@ func (p *PKI) CAPool() *x509.CertPool {
 func (p *PKI) ServiceAccountKey() *ecdsa.PrivateKey { return p.saKey }
 
 // Serving is the API server's certificate.
-func (p *PKI) Serving() Pair { return p.server }
+func (p *PKI) Serving() Pair { return p.server.Pair() }
+
+// ServingLeaf is the same, and what comes after it.
+func (p *PKI) ServingLeaf() *Leaf { return p.server }
 
 // Admin is the client certificate of group ClusterAdminsGroup.
-func (p *PKI) Admin() Pair { return p.admin }
+func (p *PKI) Admin() Pair { return p.admin.Pair() }
 
 // SuperAdmin is the client certificate of group system:masters, which no rule
 // can take rights from.
-func (p *PKI) SuperAdmin() Pair { return p.super }
+func (p *PKI) SuperAdmin() Pair { return p.super.Pair() }
 
 // KubeletClient is the certificate the API server shows to node agents.
-func (p *PKI) KubeletClient() Pair { return p.node }
+func (p *PKI) KubeletClient() *Leaf { return p.node }
 
 // Client returns the client certificate of a user, issued on first use; file
 // is the base name in the directory.
 func (p *PKI) Client(file, user string, groups ...string) (Pair, error) {
-	pair, err := p.ensure(file, profile{
+	leaf, err := p.clientLeaf(file, user, groups...)
+	if err != nil {
+		return Pair{}, err
+	}
+	return leaf.Pair(), nil
+}
+
+func (p *PKI) clientLeaf(file, user string, groups ...string) (*Leaf, error) {
+	leaf, err := p.leaf(file, profile{
 		subject: pkix.Name{CommonName: user, Organization: groups},
 		usage:   x509.ExtKeyUsageClientAuth,
 	})
 	if err != nil {
-		return Pair{}, fmt.Errorf("pki: client certificate of %q: %w", user, err)
+		return nil, fmt.Errorf("pki: client certificate of %q: %w", user, err)
 	}
-	return pair, nil
+	return leaf, nil
 }
 
 // Node returns the client certificate (user system:node:NAME, group
 // system:nodes) and the serving certificate of a node.
-func (p *PKI) Node(name string, ips []net.IP, hostnames ...string) (client, serving Pair, err error) {
+func (p *PKI) Node(name string, ips []net.IP, hostnames ...string) (client, serving *Leaf, err error) {
 	if name == "" || name != filepath.Base(name) || name[0] == '.' {
-		return Pair{}, Pair{}, fmt.Errorf("pki: node %q: not a node name", name)
+		return nil, nil, fmt.Errorf("pki: node %q: not a node name", name)
 	}
 	user := "system:node:" + name
-	if client, err = p.Client("node-"+name+"-client", user, "system:nodes"); err != nil {
-		return Pair{}, Pair{}, err
+	if client, err = p.clientLeaf("node-"+name+"-client", user, "system:nodes"); err != nil {
+		return nil, nil, err
 	}
-	serving, err = p.ensure("node-"+name+"-server", profile{
+	serving, err = p.leaf("node-"+name+"-server", profile{
 		subject: pkix.Name{CommonName: user, Organization: []string{"system:nodes"}},
 		usage:   x509.ExtKeyUsageServerAuth,
 		dns:     unique(append([]string{name, "localhost"}, hostnames...)),
 		ips:     uniqueIPs(append([]net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback}, ips...)),
 	})
 	if err != nil {
-		return Pair{}, Pair{}, fmt.Errorf("pki: serving certificate of node %q: %w", name, err)
+		return nil, nil, fmt.Errorf("pki: serving certificate of node %q: %w", name, err)
 	}
 	return client, serving, nil
 }

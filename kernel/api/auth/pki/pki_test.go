@@ -115,9 +115,9 @@ func TestIdentities(t *testing.T) {
 	}{
 		{"admin", "kubernetes-admin", "pintle:cluster-admins", p.Admin(), x509.ExtKeyUsageClientAuth},
 		{"super admin", "kubernetes-super-admin", "system:masters", p.SuperAdmin(), x509.ExtKeyUsageClientAuth},
-		{"kubelet client", "kube-apiserver-kubelet-client", "", p.KubeletClient(), x509.ExtKeyUsageClientAuth},
-		{"node", "system:node:n1", "system:nodes", client, x509.ExtKeyUsageClientAuth},
-		{"node serving", "system:node:n1", "system:nodes", serving, x509.ExtKeyUsageServerAuth},
+		{"kubelet client", "kube-apiserver-kubelet-client", "", p.KubeletClient().Pair(), x509.ExtKeyUsageClientAuth},
+		{"node", "system:node:n1", "system:nodes", client.Pair(), x509.ExtKeyUsageClientAuth},
+		{"node serving", "system:node:n1", "system:nodes", serving.Pair(), x509.ExtKeyUsageServerAuth},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if got := tt.pair.Cert.Subject.CommonName; got != tt.user {
