@@ -44,8 +44,8 @@ func HasAuthority(dir string) (bool, error) {
 
 // EnsureAuthority returns the directory's authority, and makes what it lacks.
 func EnsureAuthority(dir string) (Authority, error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return Authority{}, fmt.Errorf("pki: create directory: %w", err)
+	if err := makeDirectory(dir); err != nil {
+		return Authority{}, err
 	}
 	p := &PKI{cfg: Config{Dir: dir, Now: time.Now}}
 	if err := p.loadCA(); err != nil {
@@ -70,8 +70,8 @@ func WriteAuthority(dir string, a Authority) error {
 	if err := a.check(); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("pki: create directory: %w", err)
+	if err := makeDirectory(dir); err != nil {
+		return err
 	}
 	for _, f := range authorityFiles {
 		if err := writeFile(filepath.Join(dir, f.name), *f.part(&a), f.mode); err != nil {

@@ -9,7 +9,7 @@
 // certificate and token handed out hangs on it.
 //
 // Promises: private keys and kubeconfigs are readable by the owner only
-// (0600, directory 0700); each file is written to a temporary name, synced and
+// (0600, directory 0700), and Open makes those so that are not; each file is written to a temporary name, synced and
 // renamed, so that a crash leaves the old file or the new one; a damaged file
 // is reported by path and what to do, and is left alone. A certificate is
 // written after its key: when a crash falls between the two the pair does not

@@ -8,8 +8,12 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
+	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 const (
@@ -69,6 +73,10 @@ func readBlock(path, kind string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	return findBlock(path, data, kind)
+}
+
+func findBlock(path string, data []byte, kind string) ([]byte, error) {
 	for {
 		block, rest := pem.Decode(data)
 		if block == nil {
@@ -81,8 +89,62 @@ func readBlock(path, kind string) ([]byte, error) {
 	}
 }
 
+// readSecret reads a file that is for its owner alone. One that others may read
+// is closed to them; a link, or a file of another user, is refused: who made it
+// chooses the key.
+func readSecret(path string) ([]byte, error) {
+	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if errors.Is(err, unix.ELOOP) {
+		return nil, fmt.Errorf("%s: is a symbolic link; put the key itself there", path)
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s: is not a file; restore it from a backup", path)
+	}
+	if owner := info.Sys().(*syscall.Stat_t).Uid; int(owner) != os.Geteuid() && owner != 0 {
+		return nil, fmt.Errorf("%s: belongs to user %d, who could choose the key; give it to the kernel's user (chown %d)", path, owner, os.Geteuid())
+	}
+	if info.Size() > maxFile {
+		return nil, fmt.Errorf("%s: larger than %d bytes, not a PEM file of this cluster", path, maxFile)
+	}
+	if info.Mode().Perm()&0o077 != 0 {
+		if err := file.Chmod(0o600); err != nil {
+			return nil, fmt.Errorf("%s: others can read it (mode %04o), and that cannot be changed: %w", path, info.Mode().Perm(), err)
+		}
+	}
+	return io.ReadAll(io.LimitReader(file, maxFile))
+}
+
+// makeDirectory makes a directory for keys, or closes the one that is there to others.
+func makeDirectory(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("pki: create directory: %w", err)
+	}
+	info, err := os.Stat(dir)
+	if err != nil {
+		return fmt.Errorf("pki: %w", err)
+	}
+	if info.Mode().Perm()&0o077 != 0 {
+		if err := os.Chmod(dir, 0o700); err != nil {
+			return fmt.Errorf("pki: directory %s is open to others (mode %04o): %w", dir, info.Mode().Perm(), err)
+		}
+	}
+	return nil
+}
+
 func readKey(path string) (*ecdsa.PrivateKey, error) {
-	der, err := readBlock(path, blockKey)
+	data, err := readSecret(path)
+	if err != nil {
+		return nil, err
+	}
+	der, err := findBlock(path, data, blockKey)
 	if err != nil {
 		return nil, err
 	}

@@ -98,7 +98,7 @@ func (p *PKI) loadLeaf(certFile, keyFile string, want profile) (Pair, bool) {
 	if err != nil {
 		return Pair{}, false
 	}
-	keyPEM, err := os.ReadFile(keyFile)
+	keyPEM, err := readSecret(keyFile)
 	if err != nil {
 		return Pair{}, false
 	}
@@ -115,11 +115,6 @@ func (p *PKI) loadLeaf(certFile, keyFile string, want profile) (Pair, bool) {
 	}
 	if cert.CheckSignatureFrom(p.ca) != nil || !matches(cert, want) {
 		return Pair{}, false
-	}
-	if info, err := os.Stat(keyFile); err == nil && info.Mode().Perm()&0o077 != 0 {
-		if os.Chmod(keyFile, 0o600) != nil {
-			return Pair{}, false
-		}
 	}
 	return Pair{CertFile: certFile, KeyFile: keyFile, CertPEM: certPEM, KeyPEM: keyPEM, Cert: cert}, true
 }

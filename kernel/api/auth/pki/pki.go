@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"math/big"
 	"net"
-	"os"
 	"path/filepath"
 	"sync"
 	"time"
@@ -84,8 +83,8 @@ func Open(cfg Config) (*PKI, error) {
 	if cfg.ClusterDomain == "" {
 		cfg.ClusterDomain = "cluster.local"
 	}
-	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
-		return nil, fmt.Errorf("pki: create directory: %w", err)
+	if err := makeDirectory(cfg.Dir); err != nil {
+		return nil, err
 	}
 	p := &PKI{cfg: cfg}
 	if err := p.loadCA(); err != nil {
