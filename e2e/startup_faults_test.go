@@ -76,8 +76,9 @@ func TestStartupFaults(t *testing.T) {
 		{"missing bundle", 1, func(t *testing.T) (faulty, []string) {
 			return faulty{config: edited(t, "name: classic", "name: absent")}, []string{"plugin bundle absent: no folder absent with a manifest.yaml in ", "build it with make or set plugins.directories"}
 		}},
-		{"unknown predicate", 1, func(t *testing.T) (faulty, []string) {
-			return faulty{config: edited(t, "PodFitsResources", "PodFitsEverything")}, []string{`scheduler profile default-scheduler: no loaded bundle has predicate "PodFitsEverything"; there are: CheckNodeUnschedulable, HostName, `}
+		{"unknown predicate", 2, func(t *testing.T) (faulty, []string) {
+			f := edited(t, "PodFitsResources", "PodFitsEverything")
+			return faulty{config: f}, []string{fmt.Sprintf("%s:%d: ", f, lineOf(t, f, "PodFitsEverything")), `scheduler profile default-scheduler: no loaded bundle has predicate "PodFitsEverything"; there are: CheckNodeUnschedulable, HostName, `}
 		}},
 		{"missing artefact", 1, func(t *testing.T) (faulty, []string) {
 			dir, args := catalog(t)
@@ -125,9 +126,9 @@ func TestStartupFaults(t *testing.T) {
 			replace(t, filepath.Join(dir, "manifest.yaml"), "name: MaxEBSVolumeCount", "name: Clairvoyance")
 			return faulty{args: args}, []string{"plugin bundle classic: ", "predicate Clairvoyance", "does not provide"}
 		}},
-		{"configuration of a plugin that is not there", 1, func(t *testing.T) (faulty, []string) {
-			return faulty{config: edited(t, "name: classic", "{name: classic, config: {Clairvoyance: {}}}")},
-				[]string{"plugin bundle classic: ", "it has no plugin Clairvoyance; there are: BalancedResourceAllocation, "}
+		{"configuration of a plugin that is not there", 2, func(t *testing.T) (faulty, []string) {
+			f := edited(t, "name: classic", "{name: classic, config: {Clairvoyance: {}}}")
+			return faulty{config: f}, []string{fmt.Sprintf("%s:%d: plugins.bundles[0].config.Clairvoyance: ", f, lineOf(t, f, "Clairvoyance")), `supported values: "`, `"BalancedResourceAllocation"`}
 		}},
 		{"process that ends at once", 1, func(t *testing.T) (faulty, []string) {
 			program, err := exec.LookPath("false")

@@ -218,7 +218,7 @@ func (h *Host) withoutFailed(ctx context.Context, p *plan, fault error) (*plan, 
 			if p.configs[u].Installed && h.setAside(&plan{units: []*unit{u}, configs: p.configs}) && h.keeps(p, w, name) {
 				continue
 			}
-			if !p.configs[u].Installed {
+			if !p.configs[u].Installed && p.asksForBuild(asking) {
 				if next := h.useFormer(p, w, name, former); next != nil {
 					w = next
 					continue
@@ -277,6 +277,20 @@ func (p *plan) asking(u *unit) map[string]*v1alpha1.Plugin {
 		}
 	}
 	return out
+}
+
+// asksForBuild reports whether objects ask for another build than the configuration.
+// The build that the configuration names is used, or none.
+func (p *plan) asksForBuild(asking map[string]*v1alpha1.Plugin) bool {
+	for name := range asking {
+		now := fieldsOf(p.specs[name])
+		for _, field := range []string{"transport", "version", "digest"} {
+			if !now.same(p.seeds[name], field) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // useFormer returns wishes for the next build that ran before and can be had.
