@@ -63,7 +63,8 @@ func OpenProcess(ctx context.Context, path string, o Options) (_ *Process, err e
 	}
 	cmd := exec.Command(path)
 	cmd.Dir = filepath.Dir(path)
-	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG=C.UTF-8"}
+	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG=C.UTF-8",
+		"PLUGIN_UNIX_SOCKET_DIR=" + p.sockets}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	p.client = goplugin.NewClient(&goplugin.ClientConfig{
 		HandshakeConfig: transport.Handshake, Plugins: goplugin.PluginSet{transport.Name: &transport.Plugin{}},

@@ -27,7 +27,12 @@ func TestStartSaysWhy(t *testing.T) {
 			}
 		})
 	}
-	_, err := OpenProcess(t.Context(), script(t, "echo waiting >&2\nexec sleep 60\n"), Options{CallTimeout: 200 * time.Millisecond})
+	// The environment that sdk/README.md promises, with a folder that is there.
+	_, err := OpenProcess(t.Context(), script(t, "test -d \"$PLUGIN_UNIX_SOCKET_DIR\" && test \"$PINTLE_PLUGIN\" = kernel.pintle.dev/v1 && test -n \"$PLUGIN_CLIENT_CERT\" && echo as promised >&2\nexit 1\n"), Options{})
+	if err == nil || !strings.Contains(err.Error(), "as promised") {
+		t.Errorf("the environment: %v", err)
+	}
+	_, err = OpenProcess(t.Context(), script(t, "echo waiting >&2\nexec sleep 60\n"), Options{CallTimeout: 200 * time.Millisecond})
 	if !errors.Is(err, ErrNoAnswer) || !strings.Contains(err.Error(), "waiting") {
 		t.Errorf("one that says nothing: %v", err)
 	}
