@@ -5,6 +5,8 @@ import (
 	"reflect"
 	"strings"
 	"time"
+
+	"pintle.dev/pintle/kernel/yamltree"
 )
 
 // field is one key of the schema, read from the tags of Config.
@@ -85,31 +87,9 @@ func join(prefix, key string) string {
 
 // nearest returns the known key closest to an unknown one, or "" if none is close.
 func nearest(key string, fields []field) string {
-	best, bestDistance := "", len(key)/2+1
-	for _, f := range fields {
-		if d := distance(strings.ToLower(key), strings.ToLower(f.key)); d < bestDistance {
-			best, bestDistance = f.key, d
-		}
+	known := make([]string, len(fields))
+	for i, f := range fields {
+		known[i] = f.key
 	}
-	return best
-}
-
-// distance is the Levenshtein distance of two short words.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := 1; i <= len(a); i++ {
-		diagonal := row[0]
-		row[0] = i
-		for j := 1; j <= len(b); j++ {
-			cost := 1
-			if a[i-1] == b[j-1] {
-				cost = 0
-			}
-			diagonal, row[j] = row[j], min(row[j]+1, row[j-1]+1, diagonal+cost)
-		}
-	}
-	return row[len(b)]
+	return yamltree.Nearest(key, known)
 }

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"runtime"
 	"slices"
@@ -191,6 +192,7 @@ func ParseManifest(path string, data []byte) (*Manifest, error) {
 
 var (
 	yamlLine     = regexp.MustCompile(`^(?:yaml: )?line (\d+): (.*)$`)
+	yamlDuration = regexp.MustCompile("^cannot unmarshal !!(?:int|float) `([^`]*)` into time.Duration$")
 	yamlUnknown  = regexp.MustCompile(`^field (\S+) not found in type plugin\.(\S+)$`)
 	digestForm   = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
 	versionForm  = regexp.MustCompile(`^[0-9A-Za-z][-+._0-9A-Za-z]{0,63}$`)
@@ -199,6 +201,21 @@ var (
 	pluginKinds  = append([]string{sdk.KindPredicate, sdk.KindPriority, sdk.KindController, sdk.KindAdmission, sdk.KindRuntime, sdk.KindProxy}, sdk.CycleKinds()...)
 	normalizings = []string{"", string(sdk.NormalizeNone), string(sdk.NormalizeMax), string(sdk.NormalizeReverseMax), string(sdk.NormalizeReverse), string(sdk.NormalizeMinMax), string(sdk.NormalizePlugin), string(sdk.NormalizePluginNonzero)}
 )
+
+// manifestKeys are the keys of each part of a manifest, by the name of its type.
+var manifestKeys = func() map[string][]string {
+	keys := map[string][]string{}
+	for _, part := range []reflect.Type{
+		reflect.TypeFor[Manifest](), reflect.TypeFor[Artifacts](), reflect.TypeFor[Artifact](), reflect.TypeFor[Entry](),
+		reflect.TypeFor[Rule](), reflect.TypeFor[Timeouts](), reflect.TypeFor[Limits](),
+	} {
+		for i := range part.NumField() {
+			key, _, _ := strings.Cut(part.Field(i).Tag.Get("yaml"), ",")
+			keys[part.Name()] = append(keys[part.Name()], key)
+		}
+	}
+	return keys
+}()
 
 // manifestError rewrites the decoder's errors as file:line lines.
 func manifestError(path string, err error) error {
@@ -215,6 +232,12 @@ func manifestError(path string, err error) error {
 		}
 		if m := yamlUnknown.FindStringSubmatch(line); m != nil {
 			line = "unknown key " + m[1] + " in " + strings.ToLower(m[2])
+			if near := yamltree.Nearest(m[1], manifestKeys[m[2]]); near != "" {
+				line += fmt.Sprintf("; did you mean %q?", near)
+			}
+		}
+		if m := yamlDuration.FindStringSubmatch(line); m != nil {
+			line = fmt.Sprintf("%s has no unit; want a duration such as %ss or %sms", m[1], m[1], m[1])
 		}
 		faults = append(faults, fmt.Errorf("%s:%s: %s", path, number, line))
 	}

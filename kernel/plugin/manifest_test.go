@@ -37,6 +37,8 @@ func TestParseManifest(t *testing.T) {
 		{"api version", "v1alpha1", "v9", `m.yaml:1: apiVersion: "kernel.pintle.dev/v9"; want kernel.pintle.dev/v1alpha1`},
 		{"kind", "PluginManifest", "Pod", `m.yaml:2: kind: "Pod"; want PluginManifest`},
 		{"name", "name: b", "name: ../b", `m.yaml:3: name: "../b"`},
+		{"a key that is nearly one", "name: b", "name: b\nplugin: []", `m.yaml:4: unknown key plugin in manifest; did you mean "plugins"?`},
+		{"a duration without a unit", "call: 50ms", "call: 5", "5 has no unit; want a duration such as 5s or 5ms"},
 		{"plugin kind", "kind: predicate", "kind: filter", `m.yaml:7: plugins.0.kind: "filter"; want one of predicate`},
 		{"twice", "name: c", "name: p", "m.yaml:8: plugins.1.name: p is there twice"},
 		{"scope of a controller", "kind: controller", "kind: controller\n  scope: node", "m.yaml:10: plugins.1.scope"},
