@@ -235,7 +235,7 @@ func (r *Runtime) Stop(ctx context.Context, keepContainers bool) error {
 	}
 	errs = append(errs,
 		terminate(ctx, r.layout),
-		killOrphanShims(r.layout),
+		endShims(ctx, r.layout),
 		unmountBelow(r.layout.state),
 		removeBridge(r.cfg.Bridge),
 		clearNAT(ctx, r.pods, time.Second),
