@@ -3,6 +3,7 @@ package plugin
 import (
 	"time"
 
+	"pintle.dev/pintle/kernel/plugin/reasons"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
 
@@ -13,13 +14,12 @@ const (
 	// kube-scheduler.
 	maxWait = 15 * time.Minute
 	// maxNodes bounds node indexes, as in the sdk.
-	maxNodes        = 1 << 20
-	maxKeyText      = 253
-	maxRank         = 64
-	maxVictims      = 4096
-	maxAssumed      = 1024
-	maxAnnotation   = 256 << 10
-	maxDecisionText = 1024
+	maxNodes      = 1 << 20
+	maxKeyText    = 253
+	maxRank       = 64
+	maxVictims    = 4096
+	maxAssumed    = 1024
+	maxAnnotation = 256 << 10
 )
 
 // checkCycle refuses a response that cannot be one, and brings into range what
@@ -113,8 +113,8 @@ func checkResult(req *contractv1.CycleRequest, step *contractv1.Step, r *contrac
 		return broken("answer out of range: %d decisions about %d pods", len(r.GetDecisions()), len(step.GetWaiting()))
 	}
 	for _, d := range r.GetDecisions() {
-		if len(d.GetReason()) > maxDecisionText {
-			d.Reason = d.Reason[:maxDecisionText]
+		if d != nil {
+			d.Reason = reasons.Text(d.GetReason())
 		}
 	}
 	if err := checkAssumed(at, r.GetAssumed()); err != nil {
@@ -126,6 +126,13 @@ func checkResult(req *contractv1.CycleRequest, step *contractv1.Step, r *contrac
 	}
 	if size > maxAnnotation {
 		return broken("answer out of range: %d bytes of annotations", size)
+	}
+	r.Reasons = reasons.List(r.GetReasons())
+	for _, a := range r.GetPods() {
+		a.Reasons = reasons.List(a.GetReasons())
+	}
+	for _, c := range r.GetCandidates() {
+		c.Reasons = reasons.List(c.GetReasons())
 	}
 	r.WaitNanoseconds = min(max(r.GetWaitNanoseconds(), 0), int64(maxWait))
 	return nil
@@ -150,12 +157,12 @@ func checkAssumed(at contractv1.Point, assumed []*contractv1.Assumption) error {
 
 // checkReasons reports whether a code is one and its reasons are of a size that
 // can be told.
-func checkReasons(code contractv1.Code, reasons []string) bool {
+func checkReasons(code contractv1.Code, list []string) bool {
 	if _, known := contractv1.Code_name[int32(code)]; !known {
 		return false
 	}
 	size := 0
-	for _, r := range reasons {
+	for _, r := range list {
 		size += len(r) + 1
 	}
 	return size <= maxReasonBytes

@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,6 +25,7 @@ import (
 
 	"pintle.dev/pintle/kernel/node/cgroup"
 	"pintle.dev/pintle/kernel/plugin/confinement"
+	"pintle.dev/pintle/kernel/plugin/reasons"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 	"pintle.dev/pintle/sdk/transport"
 )
@@ -296,23 +298,25 @@ func (g *processGuest) kill(grace time.Duration) {
 
 // failed marks errors that speak of the process rather than of the question.
 func (g *processGuest) failed(what string, err error) error {
-	switch s := status.Convert(err); s.Code() {
+	s := status.Convert(err)
+	words := cmp.Or(reasons.Text(s.Message()), "no reason given")
+	switch s.Code() {
 	case codes.DeadlineExceeded:
 		return broken("plugin bundle %s: %s: no answer in time", g.name, what)
 	case codes.Unavailable:
 		if g.runner.outOfMemory() {
 			return broken("plugin bundle %s: %s: process %d was ended: it used more than its %s of memory", g.name, what, g.process, g.memory)
 		}
-		return broken("plugin bundle %s: %s: process %d is gone, or its connection is: %s", g.name, what, g.process, s.Message())
+		return broken("plugin bundle %s: %s: process %d is gone, or its connection is: %s", g.name, what, g.process, words)
 	case codes.ResourceExhausted:
-		return g.outOfRange("%s: %s", what, s.Message())
+		return g.outOfRange("%s: %s", what, words)
 	case codes.Canceled:
 		return broken("plugin bundle %s: %s: %w", g.name, what, err)
 	case codes.Unknown, codes.Internal, codes.InvalidArgument, codes.NotFound, codes.FailedPrecondition:
 		// The plugin said so.
-		return fmt.Errorf("plugin bundle %s: %s: %s", g.name, what, s.Message())
+		return fmt.Errorf("plugin bundle %s: %s: %s", g.name, what, words)
 	}
-	return fmt.Errorf("plugin bundle %s: %s: %w", g.name, what, err)
+	return fmt.Errorf("plugin bundle %s: %s: %s: %s", g.name, what, s.Code(), words)
 }
 
 func (g *processGuest) outOfRange(what string, args ...any) error {
@@ -466,7 +470,9 @@ func (g *processGuest) intern(i int, set *contractv1.ReasonSet) (uint32, error) 
 	if t.ids == nil {
 		t.ids = map[wordKey]uint32{}
 	}
-	t.words = append(t.words, set)
+	t.words = append(t.words, &contractv1.ReasonSet{
+		Reasons: reasons.Of(pluginOf(g.plugins[i].GetName()), set.GetReasons()), Unresolvable: set.GetUnresolvable(),
+	})
 	t.ids[of] = uint32(len(t.words))
 	return uint32(len(t.words)), nil
 }

@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"encoding/json"
@@ -16,6 +17,7 @@ import (
 	"github.com/tetratelabs/wazero/api"
 	"google.golang.org/protobuf/proto"
 
+	"pintle.dev/pintle/kernel/plugin/reasons"
 	"pintle.dev/pintle/sdk"
 	"pintle.dev/pintle/sdk/abi"
 	"pintle.dev/pintle/sdk/contract"
@@ -265,7 +267,7 @@ func trapped(err error) error {
 		return broken("no answer in time")
 	}
 	line, _, _ := strings.Cut(err.Error(), "\n")
-	return broken("%s", line)
+	return broken("%s", reasons.Text(line))
 }
 
 func (g *wasmGuest) outOfRange(what string, args ...any) error {
@@ -340,7 +342,7 @@ func (g *wasmGuest) failure(timeout time.Duration) error {
 	if err != nil {
 		return err
 	}
-	return fmt.Errorf("plugin bundle %s: %s", g.name, strings.ToValidUTF8(string(text), "\uFFFD"))
+	return fmt.Errorf("plugin bundle %s: %s", g.name, cmp.Or(reasons.Text(string(text)), "no reason given"))
 }
 
 func (g *wasmGuest) describe() []*contractv1.PluginDescription { return g.plugins }
@@ -530,7 +532,7 @@ func (g *wasmGuest) learn(i int, verdict uint32) error {
 	if len(text) == 0 {
 		return g.outOfRange("verdict %d has no reason", verdict)
 	}
-	set := &contractv1.ReasonSet{Reasons: strings.Split(strings.ToValidUTF8(string(text), "\uFFFD"), "\n")}
+	set := &contractv1.ReasonSet{Reasons: reasons.Of(pluginOf(g.plugins[i].GetName()), strings.Split(string(text), "\n"))}
 	if g.unresolvableFn != nil {
 		g.stack[0], g.stack[1] = uint64(i), uint64(verdict)
 		if err := g.invoke(g.unresolvableFn, g.timeout); err != nil {

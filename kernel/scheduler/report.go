@@ -24,6 +24,10 @@ const noNodes = "no nodes available to schedule pods"
 // noteLimit is the longest note an event may have, in bytes.
 const noteLimit = 1024
 
+// conditionLimit is the longest message that a condition gets, in bytes: as long as
+// that of a metav1.Condition may be. Each node may have a reason of its own.
+const conditionLimit = 32 << 10
+
 // why words, as kube-scheduler does, on what the nodes failed: how many nodes
 // give each reason, sorted as text. The predicate that failed first counts.
 func (c *class) why(nodes int) (string, *failure) {
@@ -72,12 +76,12 @@ func unfit(nodes int, reasons map[string]int) string {
 	return message
 }
 
-func truncate(message string) string {
-	if len(message) <= noteLimit {
+func truncate(message string, limit int) string {
+	if len(message) <= limit {
 		return message
 	}
 	const more = " ..."
-	cut := noteLimit - len(more)
+	cut := limit - len(more)
 	for cut > 0 && !utf8.RuneStart(message[cut]) {
 		cut--
 	}
@@ -138,13 +142,14 @@ func (r *reporter) of(pod *v1.Pod) Recorder {
 // failed tells of an attempt that did not schedule a pod, by an event.
 func (r *reporter) failed(pod *v1.Pod, message string) {
 	if r.events != nil {
-		r.of(pod).Eventf(pod, nil, v1.EventTypeWarning, "FailedScheduling", "Scheduling", "%s", truncate(message))
+		r.of(pod).Eventf(pod, nil, v1.EventTypeWarning, "FailedScheduling", "Scheduling", "%s", truncate(message, noteLimit))
 	}
 }
 
 // failure notes in a pod why it was not scheduled. It waits for
 // its turn as long as it takes: the pod may not be tried again for minutes.
 func (r *reporter) failure(pod *v1.Pod, reason, message string, now time.Time, nominated *string) {
+	message = truncate(message, conditionLimit)
 	if r.status == nil || nominated == nil && hasCondition(pod, reason, message) {
 		return
 	}

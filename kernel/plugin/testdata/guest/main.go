@@ -54,6 +54,21 @@ func init() {
 			return sdk.Fits()
 		},
 	})
+	sdk.Register(sdk.Predicate{
+		// What a terminal would obey, words without a letter, and too many of them.
+		Name: "Swears",
+		Filter: func(r *sdk.Request) sdk.Verdict {
+			switch r.Node.Name {
+			case "n0":
+				return sdk.Unfit("\x1b[2J\x1b]0;title\x07bad\u202eword", "  ", "second\tone")
+			case "n1":
+				return sdk.Unfit(" \x0b")
+			case "n2":
+				return sdk.Unfit(strings.Repeat("long ", 5000))
+			}
+			panic("\x1b[31mon purpose\x00")
+		},
+	})
 	sdk.RegisterNew(leastCPU)
 	sdk.Register(sdk.Predicate{
 		Name: "LoopsForEver",
