@@ -196,8 +196,17 @@ func (u *unit) evaluate(ctx context.Context, generation uint64, n *names, e *con
 			if errors.As(err, &at) && at.question < behind {
 				first, behind = at.question, at.question+1
 			}
+			// Whoever it was took the time; of several nobody knows which.
+			now, took := time.Now(), time.Duration(0)
+			switch {
+			case behind-first != 1:
+			case !n.brief:
+				took = now.Sub(began)
+			case module != nil:
+				took = module.elapsed(now)
+			}
 			for k := first; k < behind; k++ {
-				u.note(n.name(k), time.Now(), 0, 0, err)
+				u.note(n.name(k), now, took, 0, err)
 			}
 		}
 		u.applyFailed(ctx, err)

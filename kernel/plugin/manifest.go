@@ -21,6 +21,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 
 	"pintle.dev/pintle/kernel/plugin/admissionrules"
+	"pintle.dev/pintle/kernel/plugin/description"
 	"pintle.dev/pintle/kernel/yamltree"
 	"pintle.dev/pintle/sdk"
 )
@@ -327,7 +328,12 @@ func (c *checker) manifest(m *Manifest) {
 			c.at(key+".scope", "%q; predicates and priorities have node-object, node or cluster, pre-enqueue and pre-filter plugins node or cluster, reserve, pre-bind, bind and post-bind plugins node-object", p.Scope)
 		}
 		if p.Normalize != "" && (p.Kind != sdk.KindPriority || !slices.Contains(normalizings, p.Normalize)) {
-			c.at(key+".normalize", "%q; priorities have none, max, reverse-max, reverse or plugin", p.Normalize)
+			c.at(key+".normalize", "%q; priorities have none, max, reverse-max, reverse, min-max, plugin or plugin-nonzero", p.Normalize)
+		}
+		for k, kind := range p.Reads {
+			if fault := description.Readable(kind); fault != "" {
+				c.at(fmt.Sprintf("%s.reads.%d", key, k), "%s", fault)
+			}
 		}
 		c.onFailure(key+".onFailure", p.OnFailure)
 		c.rules(key+".rules", p.Rules)

@@ -158,6 +158,12 @@ func TestStatsHistogram(t *testing.T) {
 	if p99 := s.p99(); p99 != 0 {
 		t.Errorf("p99 of a version that was never asked is %s", p99)
 	}
+	s.record(0, errors.New("nobody knows how long that took"))
+	if p99 := s.p99(); p99 != 0 {
+		t.Errorf("p99 after a failure whose time is not known is %s", p99)
+	}
+	s = &stats{}
+	s.succeed(old)
 	s.record(10*time.Microsecond, nil)
 	if p99 := s.p99(); p99 < 8*time.Microsecond || p99 > 16*time.Microsecond {
 		t.Errorf("p99 of one call of 10 µs is %s", p99)

@@ -25,6 +25,7 @@ import (
 
 	"pintle.dev/pintle/kernel/node/cgroup"
 	"pintle.dev/pintle/kernel/plugin/confinement"
+	"pintle.dev/pintle/kernel/plugin/description"
 	"pintle.dev/pintle/kernel/plugin/reasons"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 	"pintle.dev/pintle/sdk/transport"
@@ -188,6 +189,9 @@ func startProcess(ctx context.Context, b *Bundle, a *Artifact, o processOptions)
 	}
 	if g.questions, err = r.asker(d.GetQuestions()); err != nil {
 		return nil, fmt.Errorf("plugin bundle %s: %w", name, err)
+	}
+	if err := description.Check(d.GetContract(), d.GetPlugins()); err != nil {
+		return nil, fmt.Errorf("plugin bundle %s: %w: %w", b.Manifest.Name, errPermanent, err)
 	}
 	g.plugins, g.classes = d.GetPlugins(), d.GetClasses()
 	g.words = make([]wordTable, len(g.plugins))

@@ -60,7 +60,7 @@ func (s *stats) failure() string {
 	return s.last
 }
 
-// record counts one call.
+// record counts one call. Of one that failed the time may not be known: 0.
 func (s *stats) record(d time.Duration, err error) {
 	s.calls.Add(1)
 	if err != nil {
@@ -68,7 +68,21 @@ func (s *stats) record(d time.Duration, err error) {
 		s.ended(contractv1.Code_ERROR, d)
 	}
 	s.nanoseconds.Add(int64(d))
-	s.buckets[bucketOf(uint64(max(d, 1)))].Add(1)
+	at := bucketOf(uint64(max(d, 1)))
+	s.buckets[at].Add(1)
+	if err != nil && d <= 0 {
+		s.fade(at)
+	}
+}
+
+// fade has p99 leave out a call whose time is not known.
+func (s *stats) fade(bucket int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.faded == nil {
+		s.faded = new([len(s.buckets)]uint64)
+	}
+	s.faded[bucket]++
 }
 
 // succeed takes over the counts of the plugin that this one replaces; how long

@@ -17,6 +17,7 @@ import (
 	"github.com/tetratelabs/wazero/api"
 	"google.golang.org/protobuf/proto"
 
+	"pintle.dev/pintle/kernel/plugin/description"
 	"pintle.dev/pintle/kernel/plugin/reasons"
 	"pintle.dev/pintle/sdk"
 	"pintle.dev/pintle/sdk/abi"
@@ -171,7 +172,7 @@ func (m *module) instantiate(timeout, start time.Duration, log *slog.Logger) (_ 
 	if err != nil {
 		return nil, err
 	}
-	var description struct {
+	var said struct {
 		Contract *uint32 `json:"contract"`
 		Plugins  []struct {
 			Name, Kind, Scope, Normalize string
@@ -192,17 +193,17 @@ func (m *module) instantiate(timeout, start time.Duration, log *slog.Logger) (_ 
 			}
 		} `json:"plugins"`
 	}
-	if err := json.Unmarshal(text, &description); err != nil {
+	if err := json.Unmarshal(text, &said); err != nil {
 		return nil, fmt.Errorf("plugin bundle %s: %w: description: %w", m.name, errPermanent, err)
 	}
 	speaks := uint32(contract.One) // where it does not say
-	if description.Contract != nil {
-		speaks = *description.Contract
+	if said.Contract != nil {
+		speaks = *said.Contract
 	}
 	if err := spoken.check(m.name, speaks); err != nil {
 		return nil, err
 	}
-	for _, p := range description.Plugins {
+	for _, p := range said.Plugins {
 		if sdk.SchedulingKind(p.Kind) && contract.Of(p.Kind) > contract.One && (g.cycleFn == nil || g.answerFn == nil) {
 			return nil, fmt.Errorf("plugin bundle %s: %w: module has %s %s and exports no pintle_cycle and pintle_answer (see sdk/ABI.md)", m.name, errPermanent, p.Kind, p.Name)
 		}
@@ -216,6 +217,9 @@ func (m *module) instantiate(timeout, start time.Duration, log *slog.Logger) (_ 
 		g.plugins = append(g.plugins, d)
 		g.watches = append(g.watches, p.watches)
 		g.words = append(g.words, map[uint32]*contractv1.ReasonSet{})
+	}
+	if err := description.Check(speaks, g.plugins); err != nil {
+		return nil, fmt.Errorf("plugin bundle %s: %w: %w", m.name, errPermanent, err)
 	}
 	return g, nil
 }

@@ -8,6 +8,8 @@ import (
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
+
+	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
 
 // ErrUnknownPod is returned for a pod that the scheduler does not know: there
@@ -236,6 +238,7 @@ func (s *Scheduler) account(ctx context.Context, p *podEntry, c *class, x *Expla
 			}
 		}
 	}
+	x.Plugins = c.narrowing.account(c.at.points[contractv1.Point_PRE_FILTER], c.policy, x.Plugins, accounts, nodes)
 	said, restore, err := s.extendersSay(ctx, p, c)
 	defer restore()
 	if err != nil {

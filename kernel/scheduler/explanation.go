@@ -110,8 +110,9 @@ func pluginAccounts(policy Policy, predicates []PredicateInfo, priorities []Prio
 	}
 	out := make([]PluginAccount, 0, len(predicates)+len(priorities))
 	add := func(name, kind string, weight int64) {
-		o := origin(name)
-		out = append(out, PluginAccount{Name: name, Kind: kind, Bundle: o.Bundle, Version: o.Version, Transport: o.Transport, Digest: o.Digest, Weight: weight})
+		a := accountOf(origin(name), name, kind)
+		a.Weight = weight
+		out = append(out, a)
 	}
 	for i := range predicates {
 		add(predicates[i].Name, "predicate", 0)
@@ -120,6 +121,10 @@ func pluginAccounts(policy Policy, predicates []PredicateInfo, priorities []Prio
 		add(priorities[i].Name, "priority", priorities[i].Weight)
 	}
 	return out
+}
+
+func accountOf(o contractv1.Origin, name, kind string) PluginAccount {
+	return PluginAccount{Name: name, Kind: kind, Bundle: o.Bundle, Version: o.Version, Transport: o.Transport, Digest: o.Digest}
 }
 
 // tell fills in an explanation from what a decision was made on.

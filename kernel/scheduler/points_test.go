@@ -290,6 +290,33 @@ func TestPreFilterNarrowsTheNodes(t *testing.T) {
 			t.Errorf("%s: %q, want %q", pod, d.Message, want)
 		}
 	}
+	// An explanation names who left nodes out, and counts what would fit without it.
+	for pod, want := range map[string]struct {
+		reason         string
+		refused, alone int
+	}{
+		"none":    {"node(s) didn't satisfy plugin(s) [Named]", 3, 3},
+		"nowhere": {"pod asks for nowhere", 3, 3},
+		"big":     {"node(s) didn't satisfy plugin(s) [Named]", 2, 0},
+	} {
+		x, err := c.sched.Why(bounded(t), "a", pod, ExplainOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p := x.Plugins[0]; p.Name != "Named" || p.Kind != sdk.KindPreFilter || p.Refused != want.refused {
+			t.Errorf("%s: the first plugin is %+v", pod, p)
+		}
+		i := slices.IndexFunc(x.Change.Predicates, func(o Obstacle) bool { return o.Predicate == "Named" })
+		if i < 0 || x.Change.Predicates[i].Alone != want.alone || x.Change.Predicates[i].Refused != want.refused {
+			t.Errorf("%s: what would have to change: %+v", pod, x.Change.Predicates)
+		}
+		for _, a := range x.Details {
+			left := pod != "big" || a.Node != "n2"
+			if v := answerOf(t, a, "Named"); left != (v.Answer == AnswerRefuses) || left && !slices.Equal(v.Reasons, []string{want.reason}) {
+				t.Errorf("%s: %s is told to be %s for %q", pod, a.Node, v.Answer, v.Reasons)
+			}
+		}
+	}
 	c.nodes.Add(makeNode("n9", 4000, nil))
 	eventually(t, "the new node is taken", func() bool {
 		c.clock.Step(time.Second)
