@@ -3,6 +3,7 @@ package plugin
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -103,6 +104,24 @@ func TestLogBudget(t *testing.T) {
 	if !strings.Contains(out.String(), "line=later") || !strings.Contains(out.String(), "plugin=noisy dropped=1999") || budget.lost() != 2000 {
 		t.Errorf("after a while, %d lost:\n%.400s", budget.lost(), out.String()[out.Len()-400:])
 	}
+	// What is dropped by a bundle that then writes no more is told as well.
+	for range 2000 {
+		_, _ = w.Write([]byte("noise\n"))
+	}
+	u := &unit{budget: budget, log: slog.New(slog.NewTextHandler(&out, nil))}
+	out.Reset()
+	now = now.Add(logReport - 1)
+	if u.tellDropped(); out.Len() > 0 {
+		t.Errorf("told too soon: %s", &out)
+	}
+	now = now.Add(1)
+	lost := budget.lost() - 2000
+	if u.tellDropped(); lost == 0 || !strings.Contains(out.String(), fmt.Sprintf("dropped=%d", lost)) {
+		t.Errorf("%d lines were lost without a word: %s", lost, &out)
+	}
+	if budget.due() > 0 {
+		t.Error("it would be told twice")
+	}
 	// One write without an end costs little.
 	before := out.Len()
 	if n, err := w.Write(bytes.Repeat([]byte("x"), 64<<20)); n != 64<<20 || err != nil || out.Len() != before || len(w.line) > maxLogLine {
@@ -140,5 +159,25 @@ func TestWritten(t *testing.T) {
 	}
 	if err := written(path); !errors.Is(err, errPermanent) {
 		t.Errorf("writable by all: %v", err)
+	}
+}
+
+// A module that has nearly all of its memory is warned of, once a start.
+func TestFullMemoryIsTold(t *testing.T) {
+	var out bytes.Buffer
+	u := &unit{log: slog.New(slog.NewTextHandler(&out, nil)), started: 1}
+	u.watchMemory(57<<20, 64<<20)
+	u.watchMemory(64<<20, 0) // one whose ceiling is not known
+	if out.Len() > 0 {
+		t.Errorf("warned of a module with room: %s", &out)
+	}
+	u.watchMemory(58<<20, 64<<20)
+	u.watchMemory(64<<20, 64<<20)
+	if n := strings.Count(out.String(), "limit=67108864"); n != 1 {
+		t.Errorf("warned %d times: %s", n, &out)
+	}
+	u.started++
+	if u.watchMemory(64<<20, 64<<20); strings.Count(out.String(), "level=WARN") != 2 {
+		t.Errorf("the next guest is not warned of: %s", &out)
 	}
 }

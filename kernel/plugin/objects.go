@@ -280,6 +280,7 @@ func (p *plan) object(u *unit, e *Entry) *v1alpha1.Plugin {
 func (u *unit) status(e *Entry, enabled bool) v1alpha1.PluginStatus {
 	s := u.stats[e.Name]
 	u.measure()
+	u.tellDropped()
 	s.settle()
 	u.stateMu.Lock()
 	defer u.stateMu.Unlock()

@@ -210,6 +210,7 @@ func (u *unit) measure() {
 	switch g := u.guest.(type) {
 	case *wasmGuest:
 		bytes = int64(g.instance.Memory().Size())
+		u.watchMemory(bytes, int64(len(g.memory.mapped)))
 	case *processGuest:
 		if g.runner.group != nil {
 			bytes = g.runner.group.MemoryBytes()
@@ -219,6 +220,16 @@ func (u *unit) measure() {
 	u.stateMu.Lock()
 	u.memory = coarse(bytes)
 	u.stateMu.Unlock()
+}
+
+// watchMemory warns once of a module that has nearly all of the memory that it may
+// have: memory.grow then gives it -1, which it may not tell. mu is held.
+func (u *unit) watchMemory(size, most int64) {
+	if most == 0 || size < most-most/10 || u.warnedOf == u.started {
+		return
+	}
+	u.warnedOf = u.started
+	u.log.Warn("module has nearly all of the memory that it may have; limits.memory of its bundle gives it more", "bytes", size, "limit", most)
 }
 
 // coarse rounds up to one of four steps an octave: a figure that moves a little

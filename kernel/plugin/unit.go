@@ -98,6 +98,8 @@ type unit struct {
 	// podless: none of its plugins looks at the pods on nodes, so that it gets none.
 	podless bool
 	started uint64 // counts guests
+	// warnedOf is the guest whose memory was warned of.
+	warnedOf uint64
 
 	// state is read by others while a call runs.
 	stateMu  sync.Mutex

@@ -133,11 +133,32 @@ func (b *logBudget) spend() (ok bool, report int64) {
 		b.dropped++
 		b.total++
 	}
-	if b.dropped > 0 && now.Sub(b.reported) >= logReport {
-		report, b.dropped, b.reported = b.dropped, 0, now
-	}
-	return ok, report
+	return ok, b.report(now)
 }
+
+// report is how many lines were dropped, when that is to be told now. mu is held.
+func (b *logBudget) report(now time.Time) (lines int64) {
+	if b.dropped > 0 && now.Sub(b.reported) >= logReport {
+		lines, b.dropped, b.reported = b.dropped, 0, now
+	}
+	return lines
+}
+
+// due is report for whoever comes by: a bundle that writes no more tells nothing.
+func (b *logBudget) due() int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.report(b.now())
+}
+
+// tellDropped logs what was dropped and not told.
+func (u *unit) tellDropped() {
+	if lines := u.budget.due(); lines > 0 {
+		u.log.Warn(droppedWords, "dropped", lines, "linesPerSecond", logLines, "burst", logBurst)
+	}
+}
+
+const droppedWords = "plugin writes more than the log takes; lines were dropped"
 
 // drop counts lines that were not even read.
 func (b *logBudget) drop(lines int64) {
@@ -171,8 +192,8 @@ type budgetHandler struct {
 func (h budgetHandler) Handle(ctx context.Context, r slog.Record) error {
 	ok, report := h.budget.spend()
 	if report > 0 {
-		told := slog.NewRecord(r.Time, slog.LevelWarn, "plugin writes more than the log takes; lines were dropped", 0)
-		told.AddAttrs(slog.Int64("dropped", report), slog.Int("linesPerSecond", logLines))
+		told := slog.NewRecord(r.Time, slog.LevelWarn, droppedWords, 0)
+		told.AddAttrs(slog.Int64("dropped", report), slog.Int("linesPerSecond", logLines), slog.Int("burst", logBurst))
 		_ = h.Handler.Handle(ctx, told)
 	}
 	if !ok {

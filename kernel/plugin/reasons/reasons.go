@@ -32,7 +32,9 @@ func text(s string, limit int) string {
 	if over {
 		s = s[:4*limit]
 	}
-	s = strings.TrimSpace(strings.Map(clean, s))
+	if s = strings.Map(clean, s); strings.TrimSpace(s) == "" {
+		return ""
+	}
 	if len(s) <= limit && !over {
 		return s
 	}
@@ -50,7 +52,7 @@ func plain(s string) bool {
 			return false
 		}
 	}
-	return s == "" || s[0] != ' ' && s[len(s)-1] != ' '
+	return s == "" || s[0] != ' ' // it may be nothing but spaces
 }
 
 func clean(r rune) rune {

@@ -23,7 +23,8 @@ func TestText(t *testing.T) {
 		{"direction", "a\u202egnp.exe\u2066", "a\ufffdgnp.exe\ufffd"},
 		{"no UTF-8", "a\xff\xfeb", "a\ufffd\ufffdb"},
 		{"spaces alone", " \t\n ", ""},
-		{"around", " a ", "a"},
+		{"around", " a ", " a "},
+		{"behind", "journal: ", "journal: "},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if got := Text(c.in); got != c.want {
