@@ -108,7 +108,7 @@ func fakeShim(t *testing.T, l layout) func(id, socket string, more ...string) *e
 	return func(id, socket string, more ...string) *exec.Cmd {
 		t.Helper()
 		cmd := exec.Command("/bin/sh")
-		cmd.Args = append([]string{filepath.Join(l.tools, "containerd-shim-runc-v2"), "-c", "exec 3<&0; cat <&3 >/dev/null & echo; wait", "-namespace", "k8s.io", "-id", id, "-address", socket}, more...)
+		cmd.Args = append([]string{filepath.Join(l.tools, "containerd-shim-runc-v2"), "-c", "exec 3<&0; cat <&3 >/dev/null & echo; read x", "-namespace", "k8s.io", "-id", id, "-address", socket}, more...)
 		in, err := cmd.StdinPipe()
 		if err != nil {
 			t.Fatal(err)
