@@ -164,11 +164,22 @@ func TestCatalog(t *testing.T) {
 	before := digestOf(t, module)
 	write(t, module, "evil")
 	contains(t, pintle(t, 3, "plugin", "verify", "versioned", "--data", data), digestOf(t, module), before, "install it again")
-	start := serve(t, faulty{config: file, data: data})
-	if code := start.wait(t); code != 1 {
-		t.Errorf("the kernel ends with %d on changed bytes", code)
+	// They keep no kernel from starting and never run: the version before, whose
+	// bytes are what was signed, is in force until it is installed again.
+	changed := minimal(t, file, data)
+	if err := changed.AwaitLog(bound(t), "installed plugin bundle is set aside", digestOf(t, module), before, "digest mismatch; install it again"); err != nil {
+		t.Error(err)
 	}
-	contains(t, start.stderr.String(), digestOf(t, module), before, "digest mismatch; install it again")
+	changed.picky(t, "unchanged")
+	changed.refused(t, "unchanged", "refused by version 1.0.0")
+	eventually(t, func(context.Context) error {
+		out := changed.kubectl(t, "get", "plugin", "Picky", "-o", `jsonpath={.status.version} {.status.conditions[?(@.type=="Accepted")].status} {.status.conditions[?(@.type=="Accepted")].message}`)
+		if !strings.HasPrefix(out, "1.0.0 False ") || !strings.Contains(out, "digest mismatch; install it again") || !strings.HasSuffix(out, "version 1.0.0 is in force") {
+			return fmt.Errorf("Picky says %q", out)
+		}
+		return nil
+	})
+	changed.stop(t)
 	pintle(t, 0, "plugin", "install", "--data", data) // from where the lock says
 	pintle(t, 0, "plugin", "verify", "versioned", "--data", data)
 

@@ -276,12 +276,15 @@ plugins:
 		}
 	}
 	configuration(false, "")
-	e := minimal(t, file, filepath.Join(t.TempDir(), "data"))
+	data := filepath.Join(t.TempDir(), "data")
+	e := minimal(t, file, data)
 	e.placer(t)
 	e.ask(t, "before", "default-scheduler")
 	e.placed(t, "before")
 	before := e.counts(t)
 	configuration(true, "")
+	e.refusesLive(t, "plugin Traps: version 0.1.0 of bundle traps broke when it was tried")
+	e = e.startedWith(t, file, data)
 	for _, h := range slices.Concat(hostilities, answering, outOfRange, made) {
 		eventually(t, func(context.Context) error {
 			if r := e.try(t, "get", "plugin", h.plugin); r.err != nil {
@@ -436,6 +439,25 @@ plugins:
 		e.placed(t, "still")
 	})
 	e.stop(t)
+}
+
+// refusesLive waits until a kernel has tried a configuration and refused it whole.
+func (e *env) refusesLive(t *testing.T, why string) {
+	t.Helper()
+	if err := e.AwaitLog(bound(t), "configuration of plugins not applied; the former one stays in force", why); err != nil {
+		t.Fatal(err)
+	}
+	if out := e.kubectl(t, "get", "plugins", "-o", "jsonpath={.items[*].spec.bundle}"); strings.Trim(out, "clasi ") != "" {
+		t.Errorf("bundles of a refused configuration are there: %s", out)
+	}
+}
+
+// startedWith ends a kernel and starts the next one with a configuration that would
+// be refused live: a start asks plugins nothing before pods are there.
+func (e *env) startedWith(t *testing.T, file, data string) *env {
+	t.Helper()
+	e.stop(t)
+	return minimal(t, file, data)
 }
 
 // filled: a plugin that takes most of the memory it may have answers like any other.

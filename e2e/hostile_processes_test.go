@@ -134,10 +134,23 @@ func (e *env) returnsTo(t *testing.T, before counts, folder string) {
 		}
 		// Connections of the test itself and pauses of timers come and go.
 		if after := e.counts(t); after.goroutines > before.goroutines+25 || after.files > before.files+10 {
-			return fmt.Errorf("before: %+v, after: %+v", before, after)
+			return fmt.Errorf("before: %+v, after: %+v, with files %q", before, after, e.files())
 		}
 		return nil
 	})
+}
+
+// files are what a kernel has open.
+func (e *env) files() []string {
+	var list []string
+	links, _ := filepath.Glob(filepath.Join("/proc", strconv.Itoa(e.Pid()), "fd", "*"))
+	for _, link := range links {
+		if to, err := os.Readlink(link); err == nil {
+			list = append(list, to)
+		}
+	}
+	slices.Sort(list)
+	return list
 }
 
 // processesOf are those that were started from a folder.
@@ -201,13 +214,16 @@ plugins:
 		}
 	}
 	configuration()
-	e := minimal(t, file, "")
+	data := filepath.Join(t.TempDir(), "data")
+	e := minimal(t, file, data)
 	e.placer(t)
 	e.ask(t, "first", "default-scheduler")
 	e.placed(t, "first")
 	before := e.counts(t)
 
 	configuration(slices.Concat(hostileProcesses, otherProcesses, scoringProcesses)...)
+	e.refusesLive(t, "broke when it was tried: plugin bundle ")
+	e = e.startedWith(t, file, data)
 	eventually(t, func(context.Context) error {
 		out := e.kubectl(t, "get", "plugins", "-o", "name")
 		for _, p := range slices.Concat(hostileProcesses, otherProcesses, scoringProcesses) {
@@ -324,8 +340,8 @@ plugins:
 		}
 	})
 	t.Run("no bundle that cannot start", func(t *testing.T) {
-		configuration(slices.Concat(hostileProcesses, otherProcesses, scoringProcesses, neverProcesses)...)
 		for _, p := range neverProcesses {
+			configuration(slices.Concat(hostileProcesses, otherProcesses, scoringProcesses, []hostileProcess{p})...)
 			if err := e.AwaitLog(bound(t), "plugin bundle "+p.name, p.why); err != nil {
 				t.Errorf("%s: %v", p.name, err)
 			}

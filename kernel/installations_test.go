@@ -209,3 +209,96 @@ func TestPodsWithoutServiceAccounts(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// A bundle that was installed and cannot be used is shown with the reason and the
+// command that removes it, and keeps nobody else out.
+func TestBrokenBundleIsShown(t *testing.T) {
+	t.Run("clash", func(t *testing.T) {
+		// The configuration gets a bundle with the same plugin.
+		data, folder := t.TempDir(), t.TempDir()
+		k := runKernel(t, data, "logging: {level: info}\n")
+		k.awaitReady(t)
+		if err := k.install(t, versionedBundle(t, "twin", "1.0.0", false)); err != nil {
+			t.Fatal(err)
+		}
+		k.stop()
+		if err := os.CopyFS(filepath.Join(folder, "other"), os.DirFS(versionedBundle(t, "other", "1.0.0", false))); err != nil {
+			t.Fatal(err)
+		}
+		shownUntilRemoved(t, runKernel(t, data, "plugins: {directories: ["+folder+"], bundles: [{name: other}]}\n"), "twin", "twin", "is in bundle other and in bundle twin", false)
+	})
+	manifest := func(dir string) error { return overwrite(filepath.Join(dir, plugin.ManifestFile), "plugins: [") }
+	for name, c := range map[string]struct {
+		shown, enabled bool // before its files changed
+		spoil          func(dir string) error
+		plugin, fault  string
+	}{
+		"torn manifest":                   {false, false, manifest, "greeter", plugin.ManifestFile},
+		"torn manifest of shown plugins":  {true, false, manifest, "label", plugin.ManifestFile},
+		"no artefact":                     {false, false, func(dir string) error { return os.Remove(filepath.Join(dir, "greeter")) }, "greeter", "no such file"},
+		"changed bytes, no other version": {true, true, func(dir string) error { return overwrite(filepath.Join(dir, "greeter"), "#!/bin/sh\nsleep 99\n") }, "label", "digest mismatch"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			data := t.TempDir()
+			k := runKernel(t, data, "logging: {level: info}\n")
+			k.awaitReady(t)
+			source := versionedBundle(t, "greeter", "1.0.0", false)
+			if c.shown {
+				if err := k.install(t, source); err != nil {
+					t.Fatal(err)
+				}
+				awaitPlugin(t, k.plugins(t), "label", func(o *v1alpha1.Plugin) bool { return o.Status.State == v1alpha1.PluginStateDisabled })
+			}
+			if c.enabled {
+				o, err := k.plugins(t).Change(t.Context(), "label", operate.Enable(nil, 0))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := k.plugins(t).Await(t.Context(), o, nil); err != nil {
+					t.Fatal(err)
+				}
+			}
+			k.stop()
+			got, err := k.installer(t).Install(t.Context(), source, catalog.InstallOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := errors.Join(os.Chmod(got.Directory, 0o755), c.spoil(got.Directory)); err != nil {
+				t.Fatal(err)
+			}
+			shownUntilRemoved(t, runKernel(t, data, "logging: {level: info}\n"), "greeter", c.plugin, c.fault, c.enabled)
+		})
+	}
+}
+
+// overwrite changes a file of the catalog, which is read-only.
+func overwrite(path, text string) error {
+	return errors.Join(os.Chmod(path, 0o755), os.WriteFile(path, []byte(text), 0o755))
+}
+
+// shownUntilRemoved waits until a plugin has failed for a reason, takes its bundle
+// away, and waits until it is not shown any more. An admission plugin that somebody
+// enabled stays: requests are refused rather than not reviewed.
+func shownUntilRemoved(t *testing.T, k *runningKernel, bundle, name, fault string, enabled bool) {
+	t.Helper()
+	k.awaitReady(t)
+	c := k.plugins(t)
+	o := awaitPlugin(t, c, name, func(o *v1alpha1.Plugin) bool { return o.Status.State == v1alpha1.PluginStateFailed })
+	if !strings.Contains(o.Status.Message, fault) || !strings.Contains(o.Status.Message, "pintle plugin remove "+bundle) {
+		t.Errorf("message %q, want %q and the command", o.Status.Message, fault)
+	}
+	if enabled {
+		return
+	}
+	if _, err := k.installer(t).Remove(bundle); err != nil {
+		t.Fatal(err)
+	}
+	for limit := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		if _, err := c.Get(t.Context(), name); err != nil && strings.Contains(err.Error(), "not found") {
+			return
+		}
+		if time.Now().After(limit) {
+			t.Fatalf("object %s of the removed bundle stays", name)
+		}
+	}
+}
