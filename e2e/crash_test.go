@@ -11,6 +11,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"pintle.dev/pintle/e2e/cluster"
 )
 
 // ledger is what one writer knows of its ConfigMap: what was acknowledged, and
@@ -175,7 +177,7 @@ func TestPluginProcessHangs(t *testing.T) {
 		}
 		return err
 	})
-	if left := session(e.Pid()); len(left) != 2 {
+	if left := cluster.Processes(e.Pid(), e.Data); len(left) != 2 {
 		t.Errorf("want the kernel and one plugin process, got %q", left)
 	}
 	e.stop(t)

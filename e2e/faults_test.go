@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -24,6 +23,7 @@ import (
 // attempt is a `pintle serve` that a test ends, or that ends by itself.
 type attempt struct {
 	cmd    *exec.Cmd
+	data   string
 	screen chan string // lines of standard output; closed at its end
 	stderr bytes.Buffer
 	exited chan struct{}
@@ -59,7 +59,7 @@ func serve(t *testing.T, f faulty) *attempt {
 	if f.program == "" {
 		f.program = binary(t, "pintle")
 	}
-	a := &attempt{cmd: exec.Command(f.program, args...), screen: make(chan string, 100), exited: make(chan struct{})}
+	a := &attempt{cmd: exec.Command(f.program, args...), data: f.data, screen: make(chan string, 100), exited: make(chan struct{})}
 	a.cmd.Dir = "/"
 	a.cmd.Env = append(os.Environ(), f.env...)
 	a.cmd.Stderr = &a.stderr
@@ -120,7 +120,7 @@ func (a *attempt) wait(t *testing.T) int {
 		<-a.exited
 		t.Fatalf("the kernel did not end within %s\n%s", patience, a.stderr.String())
 	}
-	for _, left := range session(a.cmd.Process.Pid) {
+	for _, left := range cluster.Processes(a.cmd.Process.Pid, a.data) {
 		t.Errorf("left behind: %s", left)
 	}
 	return a.cmd.ProcessState.ExitCode()
@@ -147,27 +147,6 @@ func (a *attempt) complaints() []string {
 	for line := range strings.Lines(a.stderr.String()) {
 		if !strings.HasPrefix(line, "time=") || !strings.Contains(line, " level=INFO ") {
 			list = append(list, strings.TrimSuffix(line, "\n"))
-		}
-	}
-	return list
-}
-
-// session lists the living processes of a session.
-func session(id int) []string {
-	entries, err := os.ReadDir("/proc")
-	if err != nil {
-		return []string{err.Error()}
-	}
-	var list []string
-	for _, e := range entries {
-		stat, err := os.ReadFile(filepath.Join("/proc", e.Name(), "stat"))
-		if err != nil {
-			continue // no process, or gone
-		}
-		fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
-		if len(fields) > 3 && fields[0] != "Z" && fields[3] == strconv.Itoa(id) {
-			args, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline"))
-			list = append(list, e.Name()+" "+string(bytes.ReplaceAll(args, []byte{0}, []byte{' '})))
 		}
 	}
 	return list

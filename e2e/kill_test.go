@@ -227,7 +227,7 @@ func TestKernelKilled(t *testing.T) {
 		t.Fatal("nothing was written before the kernel was killed")
 	}
 	eventually(t, func(context.Context) error {
-		if left := session(old); len(left) > 0 {
+		if left := cluster.Processes(old, e.Data); len(left) > 0 {
 			return fmt.Errorf("processes of the killed kernel go on: %q", left)
 		}
 		return nil
@@ -291,7 +291,7 @@ func TestPluginProcessesKilled(t *testing.T) {
 				}
 				return err
 			})
-			mine := slices.ContainsFunc(session(e.Pid()), func(p string) bool { return strings.HasPrefix(p, strconv.Itoa(pid)+" ") })
+			mine := slices.ContainsFunc(cluster.Processes(e.Pid(), e.Data), func(p string) bool { return strings.HasPrefix(p, strconv.Itoa(pid)+" ") })
 			if !mine {
 				t.Fatalf("process %d of plugin %s is not of this cluster", pid, plugin)
 			}

@@ -3,8 +3,6 @@ package cluster
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -91,8 +89,8 @@ func (c *Cluster) leftovers(podUIDs []string) []string {
 	return append(left, c.sockets()...)
 }
 
-// processes are those in the kernel's session, in its network, or with its
-// data directory among their arguments or mounts.
+// processes are those in the kernel's session, in its network, of its plugins, or
+// with its data directory among their arguments or mounts.
 func (c *Cluster) processes() []int {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -114,18 +112,13 @@ func (c *Cluster) processes() []int {
 			continue
 		}
 		dir := filepath.Join("/proc", e.Name())
-		stat, err := os.ReadFile(filepath.Join(dir, "stat"))
-		if err != nil {
+		session, alive := sessionOf(pid)
+		if !alive {
 			continue
 		}
-		fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
-		if len(fields) < 4 || fields[0] == "Z" {
-			continue
-		}
-		session := fields[3]
 		net, _ := os.Readlink(filepath.Join(dir, "ns/net"))
 		args, _ := os.ReadFile(filepath.Join(dir, "cmdline"))
-		mine := session == strconv.Itoa(c.Pid()) || net == network || bytes.Contains(args, []byte(c.Data+"/"))
+		mine := session == c.Pid() || net == network || bytes.Contains(args, []byte(c.Data+"/")) || behindWalls(pid, c.Data)
 		if mnt, _ := os.Readlink(filepath.Join(dir, "ns/mnt")); !mine && mnt != own {
 			info, _ := os.ReadFile(filepath.Join(dir, "mountinfo"))
 			mine = bytes.Contains(info, []byte(c.Data+"/"))
@@ -197,12 +190,7 @@ func Cgroups(podUIDs []string) []string {
 // shared are the folders outside of the data directory in which plugins with a
 // user of their own have their sockets.
 func (c *Cluster) shared() []string {
-	data, err := filepath.Abs(c.Data)
-	if err != nil {
-		return nil
-	}
-	sum := sha256.Sum256([]byte(data))
-	found, _ := filepath.Glob("/run/pintle-plugins-" + hex.EncodeToString(sum[:4]))
+	found, _ := filepath.Glob(sharedDirectory(c.Data))
 	return found
 }
 
