@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	catalog = dir
-	for name, wasm := range map[string]bool{"guest": true, "plain": false, "cycle": true, "greeter": true, "podless": true} {
+	for name, wasm := range map[string]bool{"guest": true, "plain": false, "cycle": true, "greeter": true, "podless": true, "reviewer": false} {
 		if err := buildGuest(dir, name, wasm); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.RemoveAll(dir)

@@ -70,7 +70,9 @@ func (h *Host) rehearseOne(ctx context.Context, next *plan, u *unit, own bool) e
 	tried.active = true // a copy, or of no other use
 	source := newTrialSource(h.source())
 	tried.source = func() ReplicaSource { return source }
-	tried.wanted = 1 // it has the replica before it counts as started
+	if tried.scheduling() {
+		tried.wanted = 1 // it has the replica before it counts as started
+	}
 	tried.changed = func() {}
 	h.launch(h.ctx, tried)
 	defer h.end(tried)

@@ -3,6 +3,7 @@ package plugin
 import (
 	"strings"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -66,5 +67,33 @@ func TestConfigurationThatEnablesIsTried(t *testing.T) {
 	}
 	if h.present().enabled("Recurses") {
 		t.Error("Recurses is enabled")
+	}
+}
+
+// A process that serves nothing of the scheduler's is tried without the replica.
+func TestTrialWithoutScheduling(t *testing.T) {
+	cfg := testConfig(t, TransportWASM, "FitsCPU")
+	cfg.Bundles = append(cfg.Bundles, BundleConfig{Name: "reviewer"})
+	cfg.Admission = []string{"reviewer"}
+	h := runHost(t, cfg, &testSource{delta: replica(5, 1)})
+	for _, c := range []struct {
+		name   string
+		change func(*v1alpha1.PluginSpec)
+		want   string
+	}{
+		{"a configuration that it takes", func(s *v1alpha1.PluginSpec) { s.Config = &runtime.RawExtension{Raw: []byte(`7`)} }, ""},
+		{"one that it refuses", func(s *v1alpha1.PluginSpec) { s.Config = &runtime.RawExtension{Raw: []byte(`1`)} }, "nobody configures a 1"},
+		{"another limit, by which it is started anew", func(s *v1alpha1.PluginSpec) { s.Timeout = &metav1.Duration{Duration: 7 * time.Second} }, ""},
+	} {
+		old := &v1alpha1.Plugin{ObjectMeta: metav1.ObjectMeta{Name: "reviewer"}, Spec: *h.present().specs["reviewer"]}
+		now := old.DeepCopy()
+		c.change(&now.Spec)
+		list := h.Admit(t.Context(), old, now)
+		switch {
+		case c.want == "" && len(list) > 0, c.want != "" && len(list) == 0:
+			t.Errorf("%s: %v, want %q", c.name, list, c.want)
+		case c.want != "" && !strings.Contains(list[0].Error(), c.want):
+			t.Errorf("%s: %v, want %q", c.name, list[0], c.want)
+		}
 	}
 }
