@@ -60,7 +60,7 @@ func TestReviewsMoreThanAsked(t *testing.T) {
 				dir := reviewing(t, test.before, test.after)
 				cfg := testConfig(t, transport)
 				cfg.Directories, cfg.Bundles = []string{dir}, []BundleConfig{{Name: "greeter", Transport: transport}}
-				cfg.Profiles = nil
+				cfg.Profiles, cfg.Admission = nil, []string{"label"} // what is not in use does not start
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				h, err := New(cfg, Deps{})
 				if err == nil {
