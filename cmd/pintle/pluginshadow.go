@@ -202,9 +202,8 @@ func (c *candidates) start(ctx context.Context, spec *v1alpha1.PluginShadowSpec)
 	}
 }
 
-// installBeside installs the bundle of a folder next to the one in use, which
-// is installed first where it only lies in a folder: the first build of a bundle in the
-// catalog is the one that is used.
+// installBeside installs the bundle of a folder next to the one in use, which stays
+// that also where it only lies in a folder.
 func installBeside(ctx context.Context, cfg *rest.Config, path, data string) (*v1alpha1.PluginShadowSpec, error) {
 	m, err := plugin.ReadManifest(filepath.Join(path, plugin.ManifestFile))
 	if err != nil {
@@ -228,12 +227,8 @@ func installBeside(ctx context.Context, cfg *rest.Config, path, data string) (*v
 		if err := kernel.Get(ctx, nil, &policy, "policy"); err != nil {
 			return nil, err
 		}
-		at := slices.IndexFunc(policy.Bundles, func(b plugin.BundleConfig) bool { return b.Name == m.Name })
-		if at < 0 {
+		if !slices.ContainsFunc(policy.Bundles, func(b plugin.BundleConfig) bool { return b.Name == m.Name }) {
 			return nil, fmt.Errorf("%s holds bundle %s, of which no profile uses a predicate or a priority; only those can have candidates", path, m.Name)
-		}
-		if _, err := c.Install(ctx, policy.Bundles[at].Directory, catalog.InstallOptions{}); err != nil {
-			return nil, err
 		}
 	}
 	got, err := c.Install(ctx, path, catalog.InstallOptions{Beside: true})
