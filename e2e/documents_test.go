@@ -179,6 +179,17 @@ func TestDocumentsOperator(t *testing.T) {
 	out := shell(t, nil, repo, script("configs/README.md", blocks, ""))
 	contains(t, out, "configs/standalone.yaml: ok", "# (live; PINTLE_LOGGING_LEVEL; debug | info | warn | error)", "port: 7443")
 
+	// A bundle of which the guide speaks as of one that somebody installed.
+	bundles := t.TempDir()
+	mynet := filepath.Join(bundles, "mynet")
+	if err := os.Mkdir(mynet, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(mynet, "manifest.yaml"), hostileManifest("mynet", "mynet", "proxy")+"privileged: true\n")
+	copyFile(t, binary(t, "pintle"), filepath.Join(mynet, "mynet"))
+	pintle(t, 0, "plugin", "seal", mynet)
+	own := filepath.Join(filepath.Dir(binary(t, "pintle")), "plugins")
+
 	for _, f := range blocks {
 		if f.language != "yaml" || f.note != "" { // with a note: a file of another kind
 			continue
@@ -189,7 +200,7 @@ func TestDocumentsOperator(t *testing.T) {
 		if err := os.WriteFile(whole, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if out, err := exec.Command(binary(t, "pintle"), "config", "check", whole).CombinedOutput(); err != nil {
+		if out, err := exec.Command(binary(t, "pintle"), "config", "check", whole, "--set", "plugins.directories=["+own+","+bundles+"]").CombinedOutput(); err != nil {
 			t.Errorf("configs/README.md:%d: %v\n%s", f.line, err, out)
 		}
 	}

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -147,10 +148,13 @@ scheduler:
 			e.placed(t, "opens")
 			e.placed(t, "held")
 
-			out := e.kubectl(t, "get", "plugins", "Enter", "Order", "Hold", "After", "-o", "jsonpath={range .items[*]}{.spec.kind}:{.status.state} {end}")
-			if strings.TrimSpace(out) != "pre-enqueue:Ready queue-sort:Ready permit:Ready post-bind:Ready" {
-				t.Errorf("plugins: %s", out)
-			}
+			eventually(t, func(context.Context) error { // states are written beside the cycles
+				out := e.kubectl(t, "get", "plugins", "Enter", "Order", "Hold", "After", "-o", "jsonpath={range .items[*]}{.spec.kind}:{.status.state} {end}")
+				if strings.TrimSpace(out) != "pre-enqueue:Ready queue-sort:Ready permit:Ready post-bind:Ready" {
+					return fmt.Errorf("plugins: %s", out)
+				}
+				return nil
+			})
 			e.stop(t)
 		})
 	}
