@@ -343,6 +343,13 @@ func (p *Process) hold(pid int) (ended bool, err error) {
 		if status.StopSignal() == syscall.SIGTRAP && status.TrapCause() == unix.PTRACE_EVENT_EXEC {
 			return false, nil
 		}
+		switch status.StopSignal() {
+		case syscall.SIGSEGV, syscall.SIGBUS, syscall.SIGILL, syscall.SIGFPE:
+			// A damaged program may fail after the executor is gone and before the
+			// program begins. The first process of a namespace that is traced is not
+			// ended by its fault: continued, it would fault for ever.
+			return false, fmt.Errorf("execute %s: %s", p.Path, status.StopSignal())
+		}
 		signal = int(status.StopSignal())
 	}
 }
