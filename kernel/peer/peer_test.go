@@ -130,6 +130,9 @@ func (s *set) compare(c *cluster, k int, x *scheduler.Explanation) (out []differ
 		}
 		for _, v := range d.Verdicts {
 			name := v.Predicate
+			if !slices.Contains(filters, name) {
+				continue // a pre-filter's: kube-scheduler's answers are those of filters, for all nodes
+			}
 			reasons := slices.Sorted(slices.Values(v.Reasons))
 			if v.Answer != scheduler.AnswerFits && first[d.Node] == "" {
 				first[d.Node] = name
