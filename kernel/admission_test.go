@@ -269,6 +269,9 @@ func TestReadyMeansAllPlugins(t *testing.T) {
 	var names []string
 	for i := range list.Items {
 		names = append(names, list.Items[i].Name)
+		if list.Items[i].Status.State == "" {
+			t.Errorf("plugin %s has no state when the kernel is ready", list.Items[i].Name)
+		}
 	}
 	slices.Sort(names)
 	if want := []string{"greeter", "label", "refuse"}; !slices.Equal(names, want) {

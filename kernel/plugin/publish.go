@@ -147,7 +147,7 @@ func (h *Host) write(ctx context.Context, api *publisher) {
 	}
 }
 
-// announce creates the objects that are missing at the start, several at a time.
+// announce creates the objects that are missing at the start, with their status, several at a time.
 // What fails is left to write.
 func (h *Host) announce(ctx context.Context, api *publisher) {
 	ctx, cancel := context.WithTimeout(ctx, writeRoundFor)
@@ -165,8 +165,8 @@ func (h *Host) announce(ctx context.Context, api *publisher) {
 				continue
 			}
 			group.Go(func() error {
-				made := &v1alpha1.Plugin{}
-				err := api.plugin.Post().Resource("plugins").Body(p.object(u, e)).Do(ctx).Into(made)
+				now, made := p.object(u, e), &v1alpha1.Plugin{}
+				err := api.plugin.Post().Resource("plugins").Body(now).Do(ctx).Into(made)
 				if apierrors.IsAlreadyExists(err) {
 					return nil // another kernel's; the watch brings it
 				}
@@ -174,8 +174,13 @@ func (h *Host) announce(ctx context.Context, api *publisher) {
 					return fmt.Errorf("plugin %s: create: %w", e.Name, err)
 				}
 				h.objects.mu.Lock()
-				h.objects.seen[e.Name] = &tracked{known: made, settled: made}
-				h.objects.mu.Unlock()
+				defer h.objects.mu.Unlock()
+				t := &tracked{known: made, settled: made}
+				h.objects.seen[e.Name] = t
+				// A create takes no status.
+				if err := h.lost(t, h.writeStatus(ctx, api, t, now.Status)); err != nil {
+					return fmt.Errorf("plugin %s: %w", e.Name, err)
+				}
 				return nil
 			})
 		}
