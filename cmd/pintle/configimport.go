@@ -41,30 +41,14 @@ func newConfigImportCommand() *cobra.Command {
 				return err
 			}
 			t, err := kubescheduler.Translate(args[0], data, installed...)
+			var notes config.Faults
 			if t != nil {
-				for _, note := range t.Notes {
-					fmt.Fprintf(cmd.ErrOrStderr(), "%v\n", note)
-				}
+				notes = t.Notes
 			}
-			var faults config.Faults
-			if errors.As(err, &faults) && partial && t != nil {
-				for _, fault := range faults {
-					fmt.Fprintf(cmd.ErrOrStderr(), "left out: %v\n", fault)
-				}
-			} else if err != nil {
-				return usageError{err}
-			}
-			text, err := t.YAML()
-			if into != "" {
-				var existing []byte
-				if existing, err = readBounded(into); err == nil {
-					text, err = t.Into(into, existing)
-				}
-			}
-			if err != nil {
+			if err := tellTranslation(cmd.ErrOrStderr(), notes, err, partial && t != nil); err != nil {
 				return err
 			}
-			return writeChecked(cmd.OutOrStdout(), output, text)
+			return writeTranslation(cmd.OutOrStdout(), t, into, output)
 		},
 	}
 	cmd.Flags().StringVarP(&output, "output", "o", "", "file to write; empty: standard output")
@@ -72,6 +56,43 @@ func newConfigImportCommand() *cobra.Command {
 	cmd.Flags().StringVar(&dataDir, "data", "", "data directory whose installed plugins are at hand; default: that of --into, $PINTLE_DATADIR, or .data")
 	cmd.Flags().BoolVar(&partial, "partial", false, "leave out what cannot be translated")
 	return cmd
+}
+
+// translation is a file of another program in this kernel's keys.
+type translation interface {
+	YAML() ([]byte, error)
+	Into(name string, existing []byte) ([]byte, error)
+}
+
+// tellTranslation says what was noted about a translation and, if the rest may be written, what is left out of it.
+func tellTranslation(w io.Writer, notes config.Faults, err error, partial bool) error {
+	for _, note := range notes {
+		fmt.Fprintf(w, "%v\n", note)
+	}
+	var faults config.Faults
+	if errors.As(err, &faults) && partial {
+		for _, fault := range faults {
+			fmt.Fprintf(w, "left out: %v\n", fault)
+		}
+	} else if err != nil {
+		return usageError{err}
+	}
+	return nil
+}
+
+// writeTranslation writes a translation, alone or within the configuration into, to the file output.
+func writeTranslation(w io.Writer, t translation, into, output string) error {
+	text, err := t.YAML()
+	if into != "" {
+		var existing []byte
+		if existing, err = readBounded(into); err == nil {
+			text, err = t.Into(into, existing)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return writeChecked(w, output, text)
 }
 
 // readBounded reads a file of at most a configuration's size.

@@ -1,9 +1,6 @@
 package main
 
 import (
-	"errors"
-	"fmt"
-
 	"github.com/spf13/cobra"
 
 	"pintle.dev/pintle/kernel/config"
@@ -29,30 +26,14 @@ func newConfigImportKubeletCommand() *cobra.Command {
 				return err
 			}
 			t, err := kubeletconfig.Translate(args[0], data)
+			var notes config.Faults
 			if t != nil {
-				for _, note := range t.Notes {
-					fmt.Fprintf(cmd.ErrOrStderr(), "%v\n", note)
-				}
+				notes = t.Notes
 			}
-			var faults config.Faults
-			if errors.As(err, &faults) && partial && t != nil {
-				for _, fault := range faults {
-					fmt.Fprintf(cmd.ErrOrStderr(), "left out: %v\n", fault)
-				}
-			} else if err != nil {
-				return usageError{err}
-			}
-			text, err := t.YAML()
-			if into != "" {
-				var existing []byte
-				if existing, err = readBounded(into); err == nil {
-					text, err = t.Into(into, existing)
-				}
-			}
-			if err != nil {
+			if err := tellTranslation(cmd.ErrOrStderr(), notes, err, partial && t != nil); err != nil {
 				return err
 			}
-			return writeChecked(cmd.OutOrStdout(), output, text)
+			return writeTranslation(cmd.OutOrStdout(), t, into, output)
 		},
 	}
 	cmd.Flags().StringVarP(&output, "output", "o", "", "file to write; empty: standard output")

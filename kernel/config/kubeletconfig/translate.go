@@ -122,7 +122,7 @@ func (t *Translation) take(f *strictyaml.File, name, key string, value *yaml.Nod
 			}
 		}
 	}
-	put(t.node, key, value)
+	yamltree.Put(t.node, key, value)
 }
 
 // bare is a copy of a tree without comments, in which words stay words.
@@ -140,9 +140,9 @@ func (t *Translation) YAML() ([]byte, error) {
 	for _, word := range [][2]string{{"apiVersion", config.APIVersion}, {"kind", config.Kind}} {
 		value := &yaml.Node{}
 		value.SetString(word[1])
-		put(root, word[0], value)
+		yamltree.Put(root, word[0], value)
 	}
-	put(root, "node", t.node)
+	yamltree.Put(root, "node", t.node)
 	return encode(root)
 }
 
@@ -155,26 +155,12 @@ func (t *Translation) Into(name string, existing []byte) ([]byte, error) {
 	node := yamltree.Child(f.Root, "node")
 	if node == nil || node.Kind != yaml.MappingNode {
 		node = &yaml.Node{Kind: yaml.MappingNode}
-		put(f.Root, "node", node)
+		yamltree.Put(f.Root, "node", node)
 	}
 	for i := 0; i+1 < len(t.node.Content); i += 2 {
-		put(node, t.node.Content[i].Value, t.node.Content[i+1])
+		yamltree.Put(node, t.node.Content[i].Value, t.node.Content[i+1])
 	}
 	return encode(f.Root)
-}
-
-// put sets a key of a mapping.
-func put(n *yaml.Node, key string, value *yaml.Node) {
-	n.Style &^= yaml.FlowStyle
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		if n.Content[i].Value == key {
-			n.Content[i+1] = value
-			return
-		}
-	}
-	k := &yaml.Node{}
-	k.SetString(key)
-	n.Content = append(n.Content, k, value)
 }
 
 func encode(root *yaml.Node) ([]byte, error) {

@@ -132,14 +132,14 @@ func (t *Translation) Into(name string, existing []byte) ([]byte, error) {
 		if from := yamltree.Child(&tree, group); from != nil {
 			into := mapping(s.Root, group)
 			for i := 0; i+1 < len(from.Content); i += 2 {
-				put(into, from.Content[i].Value, from.Content[i+1])
+				yamltree.Put(into, from.Content[i].Value, from.Content[i+1])
 			}
 		}
 	}
 	bundles := mapping(s.Root, "plugins")
 	list := yamltree.Child(bundles, "bundles")
 	if list == nil || list.Kind != yaml.SequenceNode {
-		put(bundles, "bundles", yamltree.Child(yamltree.Child(&tree, "plugins"), "bundles"))
+		yamltree.Put(bundles, "bundles", yamltree.Child(yamltree.Child(&tree, "plugins"), "bundles"))
 		return encode(s.Root)
 	}
 	// What is in modern may not be in another bundle that is loaded too.
@@ -166,7 +166,7 @@ func (t *Translation) Into(name string, existing []byte) ([]byte, error) {
 			continue
 		}
 		if config := yamltree.Child(b, "config"); config != nil {
-			put(have, "config", config)
+			yamltree.Put(have, "config", config)
 		}
 	}
 	return encode(s.Root)
@@ -178,20 +178,6 @@ func mapping(n *yaml.Node, key string) *yaml.Node {
 		return m
 	}
 	m := &yaml.Node{Kind: yaml.MappingNode}
-	put(n, key, m)
+	yamltree.Put(n, key, m)
 	return m
-}
-
-// put sets a key of a mapping.
-func put(n *yaml.Node, key string, value *yaml.Node) {
-	n.Style &^= yaml.FlowStyle
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		if n.Content[i].Value == key {
-			n.Content[i+1] = value
-			return
-		}
-	}
-	k := &yaml.Node{}
-	k.SetString(key)
-	n.Content = append(n.Content, k, value)
 }
