@@ -107,10 +107,12 @@ func newPluginRollbackCommand() *cobra.Command {
 	var version string
 	cmd := &cobra.Command{
 		Use:   "rollback NAME",
-		Short: "Turn a bundle back to the version that ran before",
-		Long: `Turn the bundle of a plugin back to the version that ran before, while the kernel
-runs, as upgrade does; --version names an earlier one (pintle plugin describe
-lists them).
+		Short: "Turn a bundle back to what was in force before",
+		Long: `Turn the bundle of a plugin back to what was in force before its last upgrade, while
+the kernel runs, as upgrade does: to its version, and to the configurations and
+permissions that all its plugins had together with it. --version names an earlier
+one (pintle plugin describe lists them). Another transport of one build is no other
+version.
 
 ` + pluginExits,
 		Example: `  pintle plugin rollback PodFitsResources`,

@@ -88,7 +88,7 @@ func (f *enableFlags) enableOne(ctx context.Context, client *operate.Client, got
 			weight = f.weight
 		}
 		if o.Spec.Version != "" && o.Spec.Version != got.Version {
-			o.Spec.Version, o.Spec.Digest = got.Version, "" // an earlier upgrade named another
+			o.Spec.Version, o.Spec.Digest = got.Version, got.Digest // an earlier upgrade named another
 		}
 		return operate.Enable(profiles, weight)(o)
 	})

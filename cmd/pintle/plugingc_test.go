@@ -16,7 +16,7 @@ func TestNamed(t *testing.T) {
 	object.Name = "Picky"
 	object.Spec.Bundle = "quiet"
 	object.Status.Bundle, object.Status.Version, object.Status.Digest = "quiet", "2", "sha256:two"
-	object.Status.Previous = []v1alpha1.PluginVersion{{Version: "1", Digest: "sha256:one"}}
+	object.Status.Previous = []v1alpha1.PluginRevision{{PluginVersion: v1alpha1.PluginVersion{Version: "1", Digest: "sha256:one"}}}
 	object.Spec.Shadow = &v1alpha1.PluginShadowSpec{Version: "3"}
 	by := named([]v1alpha1.Plugin{object}, []config.Bundle{{Name: "loud", Digest: "sha256:loud"}})
 	for _, c := range []struct {

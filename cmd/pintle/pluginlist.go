@@ -124,11 +124,29 @@ func describePlugin(w io.Writer, o *v1alpha1.Plugin) {
 		if i == 0 {
 			name = "RAN BEFORE"
 		}
-		row(w, name, p.Version, p.Digest)
+		row(w, name, p.Version, strings.TrimSuffix(p.Digest+" "+togetherWith(&p), " "))
 	}
 	if t.Shadow != nil {
 		row(w, "SHADOW", t.Shadow.Version, fmt.Sprintf("%s; %d decisions, %d otherwise", t.Shadow.State, t.Shadow.Decisions, t.Shadow.Disagreements))
 	}
+}
+
+// togetherWith says what a rollback to a revision brings back beside the version.
+func togetherWith(r *v1alpha1.PluginRevision) string {
+	var out []string
+	if r.Config != nil {
+		out = append(out, "configuration "+compact(r.Config.Raw))
+	}
+	if n := len(r.Permissions); n > 0 {
+		out = append(out, fmt.Sprintf("%d narrowed permissions", n))
+	}
+	if n := len(r.AdmissionRules); n > 0 {
+		out = append(out, fmt.Sprintf("%d narrowed admission rules", n))
+	}
+	if len(out) == 0 {
+		return ""
+	}
+	return "with " + strings.Join(out, ", ")
 }
 
 // circuits are the states of a plugin's circuit in words.

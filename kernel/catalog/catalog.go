@@ -129,6 +129,38 @@ func (c *Catalog) Replaces(name string) bool {
 	return b != nil && b.Version.Replaces
 }
 
+// Builds implements plugin.Bundles by the lock: what is installed beside and is one
+// version, or else what was in use before.
+func (c *Catalog) Builds(name, version string) []string {
+	lock := c.lock.Load()
+	if lock == nil {
+		var err error
+		if lock, err = c.Lock(); err != nil {
+			return nil
+		}
+	}
+	b := lock.Bundle(name)
+	if b == nil || b.Version.Version == version && !slices.ContainsFunc(b.Beside, func(v Version) bool { return v.Version == version }) {
+		return nil
+	}
+	for _, list := range [][]Version{append([]Version{b.Version}, b.Beside...), b.Previous} {
+		var out []string
+		for _, v := range list {
+			if v.Version == version {
+				out = append(out, v.Digest)
+			}
+		}
+		switch len(out) {
+		case 0:
+			continue
+		case 1:
+			return nil
+		}
+		return out
+	}
+	return nil
+}
+
 // folder is where a bundle of a digest lies.
 func (c *Catalog) folder(digest string) string {
 	return filepath.Join(c.cfg.Directory, bundlesFolder, strings.TrimPrefix(digest, "sha256:"))

@@ -31,6 +31,8 @@ type versions map[string]string
 
 func (versions) Replaces(string) bool { return false }
 
+func (versions) Builds(_, _ string) []string { return nil }
+
 func (v versions) Find(_, version, _ string) (string, error) {
 	if dir, ok := v[version]; ok {
 		return dir, nil

@@ -167,6 +167,9 @@ type Bundles interface {
 	// Replaces reports whether the bundle that is installed for use takes the place
 	// of the one of that name in Config.Directories.
 	Replaces(name string) bool
+	// Builds are the digests of the bundles of that name and version among which
+	// nobody chose: none where one is in use, or where there is one at most.
+	Builds(name, version string) []string
 }
 
 // What holds where the configuration says nothing.

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 
 	"pintle.dev/pintle/kernel/node/cgroup"
+	"pintle.dev/pintle/kernel/plugin/history"
 	"pintle.dev/pintle/sdk"
 	"pintle.dev/pintle/sdk/apis/kernel/v1alpha1"
 )
@@ -73,8 +74,8 @@ type Host struct {
 	former map[string][]v1alpha1.PluginVersion
 	// retiring are units that were replaced and have not ended.
 	retiring []*unit
-	// previous are the versions that ran before, by bundle, the last one first.
-	previous map[string][]v1alpha1.PluginVersion
+	// previous is what of bundles was in force before.
+	previous history.History
 	// configured counts configurations; controlled is the last of them whose
 	// controllers run, and no others. settled is closed when that changes.
 	configured, controlled uint64
@@ -94,7 +95,7 @@ func New(cfg Config, deps Deps) (*Host, error) {
 	h := &Host{
 		deps: deps, log: deps.Log, sources: map[string]*Source{},
 		ready: make(chan struct{}), announced: make(chan struct{}), unwritten: make(chan struct{}, 1), poke: make(chan struct{}, 1), settled: make(chan struct{}),
-		previous: map[string][]v1alpha1.PluginVersion{}, failed: failures{}, opened: map[string]bool{}, former: map[string][]v1alpha1.PluginVersion{},
+		previous: history.History{}, failed: failures{}, opened: map[string]bool{}, former: map[string][]v1alpha1.PluginVersion{},
 	}
 	h.objects.init()
 	cfg.defaults()

@@ -134,7 +134,7 @@ func (h *Host) writePlugin(ctx context.Context, api *publisher, name string) (up
 		return false, nil
 	}
 	h.mu.Lock()
-	previous := h.previous[u.bundle.Manifest.Name]
+	previous := h.previous.Of(u.bundle.Manifest.Name, name)
 	h.mu.Unlock()
 	now := p.object(u, e)
 	now.Status.Previous = previous

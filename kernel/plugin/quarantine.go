@@ -160,8 +160,8 @@ func (p *plan) formerBuilds(u *unit) []v1alpha1.PluginVersion {
 		add(v1alpha1.PluginVersion{Version: asking[name].Status.Version, Digest: asking[name].Status.Digest})
 	}
 	for _, name := range slices.Sorted(maps.Keys(asking)) {
-		for _, v := range asking[name].Status.Previous {
-			add(v)
+		for _, r := range asking[name].Status.Previous {
+			add(r.PluginVersion)
 		}
 	}
 	return out

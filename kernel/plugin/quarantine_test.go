@@ -21,6 +21,8 @@ func (b installedBundles) Find(name, _, _ string) (string, error) {
 
 func (installedBundles) Replaces(string) bool { return false }
 
+func (installedBundles) Builds(_, _ string) []string { return nil }
+
 // copied makes a bundle of another name of the guest's builds, with its manifest
 // changed.
 func copied(t *testing.T, name string, change func(manifest string) string) string {

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"pintle.dev/pintle/sdk"
-	"pintle.dev/pintle/sdk/apis/kernel/v1alpha1"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
 
@@ -19,8 +18,6 @@ const (
 	retireAfter = 5 * time.Second
 	// feedFor bounds how long a new version may take to be fed before the switch.
 	feedFor = 30 * time.Second
-	// keepPrevious bounds the versions that are remembered.
-	keepPrevious = 10
 	// trialNodes is how many nodes a new version is asked about before the switch.
 	trialNodes = 64
 )
@@ -441,7 +438,7 @@ func (h *Host) commit(next *plan, gone []*unit) {
 	h.mu.Lock()
 	for _, u := range next.units {
 		if old := namesake(h.plan.units, u); old != nil && old != u {
-			h.remember(old, u)
+			h.remember(h.plan, old, u)
 		}
 	}
 	h.plan = next
@@ -497,19 +494,6 @@ func (u *unit) identities() []string {
 		names = append(names, u.bundle.Manifest.Plugins[i].Name)
 	}
 	return names
-}
-
-// remember notes the version that a bundle had. mu is held.
-func (h *Host) remember(old, now *unit) {
-	was := v1alpha1.PluginVersion{Version: old.bundle.Manifest.Version, Digest: old.digest}
-	is := v1alpha1.PluginVersion{Version: now.bundle.Manifest.Version, Digest: now.digest}
-	if was == is {
-		return
-	}
-	name := old.bundle.Manifest.Name
-	list := slices.DeleteFunc(slices.Clone(h.previous[name]), func(v v1alpha1.PluginVersion) bool { return v == was || v == is })
-	list = slices.Insert(list, 0, was)
-	h.previous[name] = list[:min(len(list), keepPrevious)]
 }
 
 // turned waits until the scheduler may no longer be in a decision with a policy

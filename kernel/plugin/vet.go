@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -38,9 +39,18 @@ func (h *Host) Admit(ctx context.Context, old, o *v1alpha1.Plugin) field.ErrorLi
 			c.old = h.inForce(o.Name)
 		}
 	}
-	w := p.wishes.with(p, c)
-	if list := h.vetOne(p, w, c); len(list) > 0 {
-		return list
+	changes, err := h.rolledBack([]change{c})
+	if err != nil {
+		return field.ErrorList{field.Invalid(specPath.Child("rollbackTo"), o.Spec.RollbackTo.Revision, err.Error())}
+	}
+	w := p.wishes
+	for _, c := range changes {
+		w = w.with(p, c)
+	}
+	for _, c := range changes {
+		if list := h.vetOne(p, w, c); len(list) > 0 {
+			return list
+		}
 	}
 	next, err := h.newPlan(p.base, w, p)
 	if err == nil {
@@ -104,6 +114,11 @@ func (h *Host) vetBundle(p *plan, w *wishes, s *v1alpha1.PluginSpec) (*Bundle, f
 	}
 	cfg := p.base
 	b, err := h.locate(cfg, bc)
+	if err == nil && b.Installed && bc.Version != "" && bc.Digest == "" && h.deps.Bundles != nil {
+		if builds := h.deps.Bundles.Builds(s.Bundle, bc.Version); len(builds) > 0 {
+			err = fmt.Errorf("plugin bundle %s: several builds say that they are version %s; choose one by its digest (pintle plugin upgrade --digest): %s", s.Bundle, bc.Version, strings.Join(builds, ", "))
+		}
+	}
 	switch {
 	case err != nil && bc.Version != "":
 		return nil, field.ErrorList{field.Invalid(specPath.Child("version"), bc.Version, err.Error())}

@@ -131,9 +131,7 @@ func (h *Host) adopt(ctx context.Context, api *publisher) error {
 	for i := range list {
 		o := &list[i]
 		h.objects.seen[o.Name] = &tracked{known: o}
-		if len(o.Status.Previous) > 0 && h.previous[o.Spec.Bundle] == nil {
-			h.previous[o.Spec.Bundle] = slices.Clone(o.Status.Previous)
-		}
+		h.previous.Read(o)
 	}
 	changes := h.objects.changes(nil)
 	h.objects.mu.Unlock()
@@ -186,6 +184,10 @@ func (h *Host) replaceAtStart(p *plan) {
 func (h *Host) lay(before *plan, changes []change, try func(*plan) error) (*plan, map[string]*refusal) {
 	refusals := map[string]*refusal{}
 	step := func(p *plan, changes []change) (*plan, error) {
+		changes, err := h.rolledBack(changes)
+		if err != nil {
+			return nil, err
+		}
 		w := p.wishes
 		for _, c := range changes {
 			w = w.with(p, c)
@@ -426,6 +428,7 @@ func (h *Host) act(changes []change) {
 	before := h.present()
 	_, refusals := h.lay(before, changes, h.apply)
 	h.settleObjects(changes, refusals)
+	h.followBundle(changes, refusals)
 	if h.present() != before {
 		h.log.Info("plugin objects applied", "changed", changed(changes, refusals))
 	}

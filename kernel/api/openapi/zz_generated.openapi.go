@@ -629,6 +629,8 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		v1alpha1.PluginAdmissionRule{}.OpenAPIModelName():                            schema_sdk_apis_kernel_v1alpha1_PluginAdmissionRule(ref),
 		v1alpha1.PluginLimits{}.OpenAPIModelName():                                   schema_sdk_apis_kernel_v1alpha1_PluginLimits(ref),
 		v1alpha1.PluginList{}.OpenAPIModelName():                                     schema_sdk_apis_kernel_v1alpha1_PluginList(ref),
+		v1alpha1.PluginRevision{}.OpenAPIModelName():                                 schema_sdk_apis_kernel_v1alpha1_PluginRevision(ref),
+		v1alpha1.PluginRollback{}.OpenAPIModelName():                                 schema_sdk_apis_kernel_v1alpha1_PluginRollback(ref),
 		v1alpha1.PluginShadowSpec{}.OpenAPIModelName():                               schema_sdk_apis_kernel_v1alpha1_PluginShadowSpec(ref),
 		v1alpha1.PluginShadowStatus{}.OpenAPIModelName():                             schema_sdk_apis_kernel_v1alpha1_PluginShadowStatus(ref),
 		v1alpha1.PluginSpec{}.OpenAPIModelName():                                     schema_sdk_apis_kernel_v1alpha1_PluginSpec(ref),
@@ -31440,6 +31442,123 @@ func schema_sdk_apis_kernel_v1alpha1_PluginList(ref common.ReferenceCallback) co
 	}
 }
 
+func schema_sdk_apis_kernel_v1alpha1_PluginRevision(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "PluginRevision is a version of a bundle with what of the plugin was in force together with it.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"revision": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Number of the revision, which rises: what spec.rollbackTo names.",
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+					"version": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Version, as the bundle's manifest says.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"digest": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Digest of the artefact.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"config": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The plugin's configuration.",
+							Ref:         ref(runtime.RawExtension{}.OpenAPIModelName()),
+						},
+					},
+					"permissions": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "The plugin's permissions, where an operator narrowed them. Empty means those that the version's manifest asks for.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(rbacv1.PolicyRule{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"admissionRules": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "The plugin's admission rules, where an operator narrowed them. Empty means those that the version's manifest asks for.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.PluginAdmissionRule{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"hostFunctions": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "The bundle's host functions, where they were narrowed.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			rbacv1.PolicyRule{}.OpenAPIModelName(), runtime.RawExtension{}.OpenAPIModelName(), v1alpha1.PluginAdmissionRule{}.OpenAPIModelName()},
+	}
+}
+
+func schema_sdk_apis_kernel_v1alpha1_PluginRollback(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "PluginRollback names what a bundle is turned back to.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"revision": {
+						SchemaProps: spec.SchemaProps{
+							Description: "One of the revisions in status.previous. 0 is the last one.",
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+				},
+			},
+		},
+	}
+}
+
 func schema_sdk_apis_kernel_v1alpha1_PluginShadowSpec(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
@@ -31548,7 +31667,7 @@ func schema_sdk_apis_kernel_v1alpha1_PluginSpec(ref common.ReferenceCallback) co
 					},
 					"kind": {
 						SchemaProps: spec.SchemaProps{
-							Description: "What the plugin is: predicate, priority, controller, runtime or proxy.\n\nPossible enum values:\n - `\"admission\"` changes or refuses requests to the API.\n - `\"bind\"` binds a pod to its node.\n - `\"controller\"` drives objects towards what they ask for.\n - `\"permit\"` approves, refuses or holds up a binding.\n - `\"post-bind\"` is told of bindings.\n - `\"post-filter\"` says what could be done for a pod that fits nowhere.\n - `\"pre-bind\"` does what must be done before a binding.\n - `\"pre-enqueue\"` answers whether a pod may enter the queue.\n - `\"pre-filter\"` narrows the nodes down, once a class of pods.\n - `\"pre-score\"` is told which nodes fit before they are scored.\n - `\"predicate\"` answers whether a pod can run on a node.\n - `\"priority\"` answers how well a pod would run on a node.\n - `\"proxy\"` programs the data path of services.\n - `\"queue-sort\"` orders the queue.\n - `\"reserve\"` keeps count of what pods are given on their nodes.\n - `\"runtime\"` provides a container runtime behind CRI.\n - `\"unknown\"` stands for a bundle that cannot be read.",
+							Description: "What the plugin is: predicate, priority, controller, admission, runtime, proxy, or another point of the scheduling cycle: pre-enqueue, queue-sort, pre-filter, post-filter, pre-score, reserve, permit, pre-bind, bind or post-bind.\n\nPossible enum values:\n - `\"admission\"` changes or refuses requests to the API.\n - `\"bind\"` binds a pod to its node.\n - `\"controller\"` drives objects towards what they ask for.\n - `\"permit\"` approves, refuses or holds up a binding.\n - `\"post-bind\"` is told of bindings.\n - `\"post-filter\"` says what could be done for a pod that fits nowhere.\n - `\"pre-bind\"` does what must be done before a binding.\n - `\"pre-enqueue\"` answers whether a pod may enter the queue.\n - `\"pre-filter\"` narrows the nodes down, once a class of pods.\n - `\"pre-score\"` is told which nodes fit before they are scored.\n - `\"predicate\"` answers whether a pod can run on a node.\n - `\"priority\"` answers how well a pod would run on a node.\n - `\"proxy\"` programs the data path of services.\n - `\"queue-sort\"` orders the queue.\n - `\"reserve\"` keeps count of what pods are given on their nodes.\n - `\"runtime\"` provides a container runtime behind CRI.\n - `\"unknown\"` stands for a bundle that cannot be read.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -31662,7 +31781,7 @@ func schema_sdk_apis_kernel_v1alpha1_PluginSpec(ref common.ReferenceCallback) co
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "What the plugin may do with the API. Controllers and proxies only.",
+							Description: "What the plugin may do with the API, of what its manifest asks for.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -31697,12 +31816,18 @@ func schema_sdk_apis_kernel_v1alpha1_PluginSpec(ref common.ReferenceCallback) co
 							Ref:         ref(v1alpha1.PluginShadowSpec{}.OpenAPIModelName()),
 						},
 					},
+					"rollbackTo": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Turns the plugin's bundle back to what was in force together: its version, and the configurations and permissions of its plugins. The plugin host then writes those into the specs, and removes this.",
+							Ref:         ref(v1alpha1.PluginRollback{}.OpenAPIModelName()),
+						},
+					},
 				},
 				Required: []string{"bundle", "kind"},
 			},
 		},
 		Dependencies: []string{
-			rbacv1.PolicyRule{}.OpenAPIModelName(), metav1.Duration{}.OpenAPIModelName(), runtime.RawExtension{}.OpenAPIModelName(), v1alpha1.PluginAdmissionRule{}.OpenAPIModelName(), v1alpha1.PluginLimits{}.OpenAPIModelName(), v1alpha1.PluginShadowSpec{}.OpenAPIModelName()},
+			rbacv1.PolicyRule{}.OpenAPIModelName(), metav1.Duration{}.OpenAPIModelName(), runtime.RawExtension{}.OpenAPIModelName(), v1alpha1.PluginAdmissionRule{}.OpenAPIModelName(), v1alpha1.PluginLimits{}.OpenAPIModelName(), v1alpha1.PluginRollback{}.OpenAPIModelName(), v1alpha1.PluginShadowSpec{}.OpenAPIModelName()},
 	}
 }
 
@@ -31826,12 +31951,12 @@ func schema_sdk_apis_kernel_v1alpha1_PluginStatus(ref common.ReferenceCallback) 
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "Versions that ran before, the last one first: what a rollback goes to.",
+							Description: "What was in force before, the last one first: what a rollback goes to.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Ref: ref(v1alpha1.PluginVersion{}.OpenAPIModelName()),
+										Ref: ref(v1alpha1.PluginRevision{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -31888,7 +32013,7 @@ func schema_sdk_apis_kernel_v1alpha1_PluginStatus(ref common.ReferenceCallback) 
 			},
 		},
 		Dependencies: []string{
-			resource.Quantity{}.OpenAPIModelName(), metav1.Condition{}.OpenAPIModelName(), metav1.Time{}.OpenAPIModelName(), v1alpha1.PluginShadowStatus{}.OpenAPIModelName(), v1alpha1.PluginVersion{}.OpenAPIModelName(), v1alpha1.ProvidedPlugin{}.OpenAPIModelName()},
+			resource.Quantity{}.OpenAPIModelName(), metav1.Condition{}.OpenAPIModelName(), metav1.Time{}.OpenAPIModelName(), v1alpha1.PluginRevision{}.OpenAPIModelName(), v1alpha1.PluginShadowStatus{}.OpenAPIModelName(), v1alpha1.ProvidedPlugin{}.OpenAPIModelName()},
 	}
 }
 
@@ -31936,7 +32061,7 @@ func schema_sdk_apis_kernel_v1alpha1_ProvidedPlugin(ref common.ReferenceCallback
 					},
 					"kind": {
 						SchemaProps: spec.SchemaProps{
-							Description: "What it is: predicate, priority, controller, runtime or proxy.\n\nPossible enum values:\n - `\"admission\"` changes or refuses requests to the API.\n - `\"bind\"` binds a pod to its node.\n - `\"controller\"` drives objects towards what they ask for.\n - `\"permit\"` approves, refuses or holds up a binding.\n - `\"post-bind\"` is told of bindings.\n - `\"post-filter\"` says what could be done for a pod that fits nowhere.\n - `\"pre-bind\"` does what must be done before a binding.\n - `\"pre-enqueue\"` answers whether a pod may enter the queue.\n - `\"pre-filter\"` narrows the nodes down, once a class of pods.\n - `\"pre-score\"` is told which nodes fit before they are scored.\n - `\"predicate\"` answers whether a pod can run on a node.\n - `\"priority\"` answers how well a pod would run on a node.\n - `\"proxy\"` programs the data path of services.\n - `\"queue-sort\"` orders the queue.\n - `\"reserve\"` keeps count of what pods are given on their nodes.\n - `\"runtime\"` provides a container runtime behind CRI.\n - `\"unknown\"` stands for a bundle that cannot be read.",
+							Description: "What it is, as spec.kind.\n\nPossible enum values:\n - `\"admission\"` changes or refuses requests to the API.\n - `\"bind\"` binds a pod to its node.\n - `\"controller\"` drives objects towards what they ask for.\n - `\"permit\"` approves, refuses or holds up a binding.\n - `\"post-bind\"` is told of bindings.\n - `\"post-filter\"` says what could be done for a pod that fits nowhere.\n - `\"pre-bind\"` does what must be done before a binding.\n - `\"pre-enqueue\"` answers whether a pod may enter the queue.\n - `\"pre-filter\"` narrows the nodes down, once a class of pods.\n - `\"pre-score\"` is told which nodes fit before they are scored.\n - `\"predicate\"` answers whether a pod can run on a node.\n - `\"priority\"` answers how well a pod would run on a node.\n - `\"proxy\"` programs the data path of services.\n - `\"queue-sort\"` orders the queue.\n - `\"reserve\"` keeps count of what pods are given on their nodes.\n - `\"runtime\"` provides a container runtime behind CRI.\n - `\"unknown\"` stands for a bundle that cannot be read.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",

@@ -137,6 +137,9 @@ func validatePlugin(o *v1alpha1.Plugin) field.ErrorList {
 	}
 	errs = append(errs, validatePluginProfiles(s)...)
 	errs = append(errs, validatePluginShadow(s)...)
+	if to := s.RollbackTo; to != nil {
+		errs = append(errs, apivalidation.ValidateNonnegativeField(to.Revision, specPath.Child("rollbackTo", "revision"))...)
+	}
 	if s.Timeout != nil && (s.Timeout.Duration < time.Millisecond || s.Timeout.Duration > time.Minute) {
 		errs = append(errs, field.Invalid(specPath.Child("timeout"), s.Timeout.Duration.String(), "must be between 1ms and 1m0s, inclusive"))
 	}

@@ -59,14 +59,18 @@ func Upgrade(version, digest string) func(*v1alpha1.Plugin) error {
 // ErrNoPrevious is returned where there is nothing to roll back to.
 var ErrNoPrevious = errors.New("no former version is remembered")
 
-// Rollback turns to the version that ran before, or to that former one.
+// Rollback turns to what was in force before, or to what was in force with that
+// version last: the version with the configurations and permissions of that time.
 func Rollback(version string) func(*v1alpha1.Plugin) error {
 	return func(o *v1alpha1.Plugin) error {
 		var have []string
 		for _, p := range o.Status.Previous {
 			if version == "" || p.Version == version {
-				// The digest says which of the version's builds it was.
-				o.Spec.Version, o.Spec.Digest, o.Spec.Transport = p.Version, p.Digest, ""
+				if p.Revision == 0 && version != "" { // of a host that remembered builds alone
+					o.Spec.Version, o.Spec.Digest, o.Spec.Transport = p.Version, p.Digest, ""
+					return nil
+				}
+				o.Spec.RollbackTo = &v1alpha1.PluginRollback{Revision: p.Revision}
 				return nil
 			}
 			have = append(have, p.Version)

@@ -168,7 +168,9 @@ type PluginSpec struct {
 	// Name of the bundle that provides the plugin.
 	Bundle string `json:"bundle"`
 
-	// What the plugin is: predicate, priority, controller, runtime or proxy.
+	// What the plugin is: predicate, priority, controller, admission, runtime, proxy,
+	// or another point of the scheduling cycle: pre-enqueue, queue-sort, pre-filter,
+	// post-filter, pre-score, reserve, permit, pre-bind, bind or post-bind.
 	Kind PluginKind `json:"kind"`
 
 	// How the plugin is run: wasm (in a sandbox inside the kernel) or process
@@ -230,7 +232,7 @@ type PluginSpec struct {
 	// +optional
 	Config *runtime.RawExtension `json:"config,omitempty"`
 
-	// What the plugin may do with the API. Controllers and proxies only.
+	// What the plugin may do with the API, of what its manifest asks for.
 	// +optional
 	// +listType=atomic
 	Permissions []rbacv1.PolicyRule `json:"permissions,omitempty"`
@@ -246,6 +248,19 @@ type PluginSpec struct {
 	// Predicates and priorities only.
 	// +optional
 	Shadow *PluginShadowSpec `json:"shadow,omitempty"`
+
+	// Turns the plugin's bundle back to what was in force together: its version,
+	// and the configurations and permissions of its plugins. The plugin host then
+	// writes those into the specs, and removes this.
+	// +optional
+	RollbackTo *PluginRollback `json:"rollbackTo,omitempty"`
+}
+
+// PluginRollback names what a bundle is turned back to.
+type PluginRollback struct {
+	// One of the revisions in status.previous. 0 is the last one.
+	// +optional
+	Revision int64 `json:"revision,omitempty"`
 }
 
 // PluginAdmissionRule is a set of requests to the API.
@@ -364,10 +379,10 @@ type PluginStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// Versions that ran before, the last one first: what a rollback goes to.
+	// What was in force before, the last one first: what a rollback goes to.
 	// +optional
 	// +listType=atomic
-	Previous []PluginVersion `json:"previous,omitempty"`
+	Previous []PluginRevision `json:"previous,omitempty"`
 
 	// What the candidate of spec.shadow did.
 	// +optional
@@ -398,6 +413,37 @@ type PluginVersion struct {
 	// Digest of the artefact.
 	// +optional
 	Digest string `json:"digest,omitempty"`
+}
+
+// PluginRevision is a version of a bundle with what of the plugin was in force
+// together with it.
+type PluginRevision struct {
+	// Number of the revision, which rises: what spec.rollbackTo names.
+	// +optional
+	Revision int64 `json:"revision,omitempty"`
+
+	PluginVersion `json:",inline"`
+
+	// The plugin's configuration.
+	// +optional
+	Config *runtime.RawExtension `json:"config,omitempty"`
+
+	// The plugin's permissions, where an operator narrowed them. Empty means those
+	// that the version's manifest asks for.
+	// +optional
+	// +listType=atomic
+	Permissions []rbacv1.PolicyRule `json:"permissions,omitempty"`
+
+	// The plugin's admission rules, where an operator narrowed them. Empty means
+	// those that the version's manifest asks for.
+	// +optional
+	// +listType=atomic
+	AdmissionRules []PluginAdmissionRule `json:"admissionRules,omitempty"`
+
+	// The bundle's host functions, where they were narrowed.
+	// +optional
+	// +listType=atomic
+	HostFunctions []string `json:"hostFunctions,omitempty"`
 }
 
 // PluginShadowStatus is what a candidate did beside the present version.
@@ -436,7 +482,7 @@ type ProvidedPlugin struct {
 	// Name of the plugin.
 	Name string `json:"name"`
 
-	// What it is: predicate, priority, controller, runtime or proxy.
+	// What it is, as spec.kind.
 	Kind PluginKind `json:"kind"`
 
 	// What an answer depends on: node (the pod and that node alone) or

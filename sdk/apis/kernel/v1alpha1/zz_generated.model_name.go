@@ -26,6 +26,16 @@ func (in PluginList) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in PluginRevision) OpenAPIModelName() string {
+	return "dev.pintle.kernel.v1alpha1.PluginRevision"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in PluginRollback) OpenAPIModelName() string {
+	return "dev.pintle.kernel.v1alpha1.PluginRollback"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in PluginShadowSpec) OpenAPIModelName() string {
 	return "dev.pintle.kernel.v1alpha1.PluginShadowSpec"
 }
