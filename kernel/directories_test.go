@@ -85,6 +85,66 @@ func TestDirectoriesOfOthers(t *testing.T) {
 	}
 }
 
+// Folders that others could look into are closed at the start, with a line in the
+// log. A folder of the machine that was named by mistake stays as it is.
+func TestFoldersAreClosed(t *testing.T) {
+	for _, tt := range []struct {
+		name         string
+		foreign      string
+		closed, left []string
+	}{
+		{"the kernel's own", "", []string{"", "store", "plugins", "node", "run", "pki"}, []string{"runtime"}},
+		{"beside other things", "Documents", []string{"store", "plugins", "node", "run", "pki"}, []string{"", "runtime", "Documents"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			short, err := os.MkdirTemp("", "d") // a long one has its sockets elsewhere
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = os.RemoveAll(short) })
+			data := filepath.Join(short, "d")
+			for _, name := range []string{"", "store", "plugins", "node", "run", "pki", tt.foreign} {
+				if err := errors.Join(os.MkdirAll(filepath.Join(data, name), 0o755), os.Chmod(filepath.Join(data, name), 0o755)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			// Containers of any user pass through it on the way to their mounts.
+			if err := errors.Join(os.MkdirAll(filepath.Join(data, "runtime"), 0o711), os.Chmod(filepath.Join(data, "runtime"), 0o711)); err != nil {
+				t.Fatal(err)
+			}
+			d, err := prepareDirectories(data, false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var log strings.Builder
+			if err := d.closeToOthers(slog.New(slog.NewTextHandler(&log, nil))); err != nil {
+				t.Fatal(err)
+			}
+			for _, name := range tt.closed {
+				info, err := os.Stat(filepath.Join(data, name))
+				if err != nil || info.Mode().Perm() != 0o700 {
+					t.Errorf("%q: %v %v", name, info.Mode(), err)
+				}
+				if !strings.Contains(log.String(), "directory="+filepath.Join(data, name)+" ") {
+					t.Errorf("no line about %q:\n%s", name, log.String())
+				}
+			}
+			for _, name := range tt.left {
+				if info, err := os.Stat(filepath.Join(data, name)); err != nil || info.Mode().Perm() == 0o700 {
+					t.Errorf("%q: %v %v", name, info.Mode(), err)
+				}
+			}
+			if tt.foreign != "" && !strings.Contains(log.String(), "found=Documents") {
+				t.Errorf("log:\n%s", log.String())
+			}
+			log.Reset()
+			if err := d.closeToOthers(slog.New(slog.NewTextHandler(&log, nil))); err != nil || strings.Contains(log.String(), "is closed now") {
+				t.Errorf("again: %v %s", err, log.String())
+			}
+		})
+	}
+}
+
 // As root a process of a plugin without a user of its own would own the keys.
 func TestRootNeedsUsersForPlugins(t *testing.T) {
 	if os.Geteuid() != 0 {

@@ -139,6 +139,9 @@ func New(cfg *config.Config, o Options) (_ *Kernel, err error) {
 	if k.dirs, err = prepareDirectories(cfg.DataDir, os.Geteuid() == 0 && cfg.Plugins.UIDRange != ""); err != nil {
 		return nil, err
 	}
+	if err := k.dirs.closeToOthers(k.log); err != nil {
+		return nil, err
+	}
 	// Plugins are checked before the store is opened: a missing plugin should
 	// cost nothing.
 	if err := k.openCatalog(cfg); err != nil {

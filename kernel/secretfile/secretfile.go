@@ -1,0 +1,124 @@
+package secretfile
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// MaxSize bounds what is read from one file.
+const MaxSize = 1 << 20
+
+// Write replaces path in one step: temporary file, fsync, rename, fsync of the
+// directory.
+func Write(path string, data []byte, mode os.FileMode) (err error) {
+	dir := filepath.Dir(path)
+	tmp, err := os.CreateTemp(dir, "."+filepath.Base(path)+".*")
+	if err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	defer func() {
+		if err != nil {
+			_ = tmp.Close()
+			_ = os.Remove(tmp.Name())
+			err = fmt.Errorf("write %s: %w", path, err)
+		}
+	}()
+	if err = tmp.Chmod(mode); err != nil {
+		return err
+	}
+	if _, err = tmp.Write(data); err != nil {
+		return err
+	}
+	if err = tmp.Sync(); err != nil {
+		return err
+	}
+	if err = tmp.Close(); err != nil {
+		return err
+	}
+	if err = os.Rename(tmp.Name(), path); err != nil {
+		return err
+	}
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = d.Close() }()
+	return d.Sync()
+}
+
+// Read reads a file that is for its owner alone. One that others may read is
+// closed to them; a link, or a file of another user, is refused: who made it
+// chooses what is in it.
+func Read(path string) ([]byte, error) {
+	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if errors.Is(err, unix.ELOOP) {
+		return nil, fmt.Errorf("%s: is a symbolic link; put the file itself there", path)
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s: is not a file; restore it from a backup", path)
+	}
+	if owner := info.Sys().(*syscall.Stat_t).Uid; int(owner) != os.Geteuid() && owner != 0 {
+		return nil, fmt.Errorf("%s: belongs to user %d, who could choose what is in it; give it to the kernel's user (chown %d)", path, owner, os.Geteuid())
+	}
+	if info.Size() > MaxSize {
+		return nil, fmt.Errorf("%s: larger than %d bytes, not a file of this cluster", path, MaxSize)
+	}
+	if info.Mode().Perm()&0o077 != 0 {
+		if err := file.Chmod(0o600); err != nil {
+			return nil, fmt.Errorf("%s: others can read it (mode %04o), and that cannot be changed: %w", path, info.Mode().Perm(), err)
+		}
+	}
+	return io.ReadAll(io.LimitReader(file, MaxSize))
+}
+
+// MakeDirectory makes a directory for such files, or closes the one that is
+// there to others.
+func MakeDirectory(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("create directory: %w", err)
+	}
+	_, err := Close(dir)
+	return err
+}
+
+// Close takes others' rights to a directory away; closed says that they had some.
+func Close(dir string) (closed bool, err error) {
+	info, err := os.Stat(dir)
+	if err != nil || info.Mode().Perm()&0o077 == 0 {
+		return false, err
+	}
+	if err := os.Chmod(dir, 0o700); err != nil {
+		return false, fmt.Errorf("directory %s is open to others (mode %04o): %w", dir, info.Mode().Perm(), err)
+	}
+	return true, nil
+}
+
+// Lock waits until nobody else changes a directory; unlock lets the next one.
+func Lock(dir string) (unlock func(), err error) {
+	path := filepath.Join(dir, ".lock")
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("lock %s: %w", dir, err)
+	}
+	for err = unix.EINTR; err == unix.EINTR; {
+		err = unix.Flock(int(file.Fd()), unix.LOCK_EX)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("lock %s: %w", dir, err), file.Close())
+	}
+	return func() { _ = file.Close() }, nil
+}
