@@ -336,7 +336,7 @@ func (s *Server) genericConfig(codecs serializer.CodecFactory, options generic.R
 		return nil, fmt.Errorf("client ca: %w", err)
 	}
 	c.SecureServing = &genericapiserver.SecureServingInfo{
-		Listener: s.limits.connections.Listener(s.listener), Cert: s.pki.ServingLeaf(), ClientCA: clientCA, HTTP2MaxStreamsPerConnection: 1000,
+		Listener: s.limits.connections.Listener(s.pki.Guard().Listener(s.listener)), Cert: s.pki.ServingLeaf(), ClientCA: clientCA, HTTP2MaxStreamsPerConnection: 1000,
 	}
 	c.PublicAddress = net.ParseIP(s.cfg.AdvertiseAddress)
 	c.ExternalAddress = net.JoinHostPort(s.cfg.AdvertiseAddress, strconv.Itoa(s.Port()))

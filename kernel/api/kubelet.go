@@ -53,7 +53,7 @@ func newKubelets(p *pki.PKI, node func(context.Context, string) (*corev1.Node, e
 	}
 	return &kubelets{
 		node:       node,
-		verified:   make(&tls.Config{MinVersion: tls.VersionTLS12, RootCAs: p.CAPool(), GetClientCertificate: shown}),
+		verified:   make(&tls.Config{MinVersion: tls.VersionTLS12, RootCAs: p.CAPool(), GetClientCertificate: shown, VerifyConnection: p.Guard().Verify}),
 		unverified: make(&tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: true, GetClientCertificate: shown}), //nolint:gosec // asked for by the client: insecureSkipTLSVerifyBackend
 		plain:      make(&tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: true}),                              //nolint:gosec // pods and services serve with certificates of their own
 	}

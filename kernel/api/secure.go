@@ -78,7 +78,9 @@ func (s *Server) secure() error {
 		return err
 	}
 	s.audiences = audiences
-	s.authn = token.NewRequestAuthenticator(s.pki.CAPool(), []authenticator.Request{authenticator.RequestFunc(authenticateIdentity), newClientCerts(s.pki.CAPool())}, bearer)
+	// Around all ways, of which two take certificates.
+	s.authn = s.pki.Guard().Authenticator(token.NewRequestAuthenticator(s.pki.CAPool(),
+		[]authenticator.Request{authenticator.RequestFunc(authenticateIdentity), newClientCerts(s.pki.CAPool())}, bearer))
 	byRole := rbac.New(s.rbac)
 	s.rules = byRole
 	s.nodes = node.New(s.informers.Core().V1().PersistentVolumeClaims())

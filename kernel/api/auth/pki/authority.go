@@ -12,6 +12,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"pintle.dev/pintle/kernel/secretfile"
 )
 
 // Authority is what all API servers of one cluster have to share: the CA and
@@ -44,8 +46,8 @@ func HasAuthority(dir string) (bool, error) {
 
 // EnsureAuthority returns the directory's authority, and makes what it lacks.
 func EnsureAuthority(dir string) (Authority, error) {
-	if err := makeDirectory(dir); err != nil {
-		return Authority{}, err
+	if err := secretfile.MakeDirectory(dir); err != nil {
+		return Authority{}, fmt.Errorf("pki: %w", err)
 	}
 	p := &PKI{cfg: Config{Dir: dir, Now: time.Now}}
 	if err := p.loadCA(); err != nil {
@@ -70,11 +72,11 @@ func WriteAuthority(dir string, a Authority) error {
 	if err := a.check(); err != nil {
 		return err
 	}
-	if err := makeDirectory(dir); err != nil {
-		return err
+	if err := secretfile.MakeDirectory(dir); err != nil {
+		return fmt.Errorf("pki: %w", err)
 	}
 	for _, f := range authorityFiles {
-		if err := writeFile(filepath.Join(dir, f.name), *f.part(&a), f.mode); err != nil {
+		if err := secretfile.Write(filepath.Join(dir, f.name), *f.part(&a), f.mode); err != nil {
 			return fmt.Errorf("pki: %w", err)
 		}
 	}

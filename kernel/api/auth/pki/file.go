@@ -8,66 +8,23 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"path/filepath"
-	"syscall"
 
-	"golang.org/x/sys/unix"
+	"pintle.dev/pintle/kernel/secretfile"
 )
 
 const (
 	blockCertificate = "CERTIFICATE"
 	blockKey         = "PRIVATE KEY"
-	// maxFile bounds what is read from one PEM file.
-	maxFile = 1 << 20
 )
-
-// writeFile replaces path in one step: temporary file, fsync, rename, fsync of
-// the directory.
-func writeFile(path string, data []byte, mode os.FileMode) (err error) {
-	dir := filepath.Dir(path)
-	tmp, err := os.CreateTemp(dir, "."+filepath.Base(path)+".*")
-	if err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	defer func() {
-		if err != nil {
-			_ = tmp.Close()
-			_ = os.Remove(tmp.Name())
-			err = fmt.Errorf("write %s: %w", path, err)
-		}
-	}()
-	if err = tmp.Chmod(mode); err != nil {
-		return err
-	}
-	if _, err = tmp.Write(data); err != nil {
-		return err
-	}
-	if err = tmp.Sync(); err != nil {
-		return err
-	}
-	if err = tmp.Close(); err != nil {
-		return err
-	}
-	if err = os.Rename(tmp.Name(), path); err != nil {
-		return err
-	}
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = d.Close() }()
-	return d.Sync()
-}
 
 func readBlock(path, kind string) ([]byte, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, err
 	}
-	if info.Size() > maxFile {
-		return nil, fmt.Errorf("%s: larger than %d bytes, not a PEM file of this cluster", path, maxFile)
+	if info.Size() > secretfile.MaxSize {
+		return nil, fmt.Errorf("%s: larger than %d bytes, not a PEM file of this cluster", path, secretfile.MaxSize)
 	}
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -89,58 +46,8 @@ func findBlock(path string, data []byte, kind string) ([]byte, error) {
 	}
 }
 
-// readSecret reads a file that is for its owner alone. One that others may read
-// is closed to them; a link, or a file of another user, is refused: who made it
-// chooses the key.
-func readSecret(path string) ([]byte, error) {
-	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
-	if errors.Is(err, unix.ELOOP) {
-		return nil, fmt.Errorf("%s: is a symbolic link; put the key itself there", path)
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
-	info, err := file.Stat()
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s: is not a file; restore it from a backup", path)
-	}
-	if owner := info.Sys().(*syscall.Stat_t).Uid; int(owner) != os.Geteuid() && owner != 0 {
-		return nil, fmt.Errorf("%s: belongs to user %d, who could choose the key; give it to the kernel's user (chown %d)", path, owner, os.Geteuid())
-	}
-	if info.Size() > maxFile {
-		return nil, fmt.Errorf("%s: larger than %d bytes, not a PEM file of this cluster", path, maxFile)
-	}
-	if info.Mode().Perm()&0o077 != 0 {
-		if err := file.Chmod(0o600); err != nil {
-			return nil, fmt.Errorf("%s: others can read it (mode %04o), and that cannot be changed: %w", path, info.Mode().Perm(), err)
-		}
-	}
-	return io.ReadAll(io.LimitReader(file, maxFile))
-}
-
-// makeDirectory makes a directory for keys, or closes the one that is there to others.
-func makeDirectory(dir string) error {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("pki: create directory: %w", err)
-	}
-	info, err := os.Stat(dir)
-	if err != nil {
-		return fmt.Errorf("pki: %w", err)
-	}
-	if info.Mode().Perm()&0o077 != 0 {
-		if err := os.Chmod(dir, 0o700); err != nil {
-			return fmt.Errorf("pki: directory %s is open to others (mode %04o): %w", dir, info.Mode().Perm(), err)
-		}
-	}
-	return nil
-}
-
 func readKey(path string) (*ecdsa.PrivateKey, error) {
-	data, err := readSecret(path)
+	data, err := secretfile.Read(path)
 	if err != nil {
 		return nil, err
 	}

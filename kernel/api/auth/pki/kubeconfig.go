@@ -6,6 +6,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"pintle.dev/pintle/kernel/secretfile"
 )
 
 // Kubeconfig renders a kubeconfig that reaches server (https://host:port) as
@@ -39,7 +41,7 @@ func (p *PKI) writeKubeconfig(path, server, user string, pair Pair) error {
 	if err != nil {
 		return err
 	}
-	return writeFile(path, data, 0o600)
+	return secretfile.Write(path, data, 0o600)
 }
 
 // ClientConfig is an ordinary client configuration over TLS.

@@ -10,6 +10,8 @@ import (
 	"net"
 	"os"
 	"slices"
+
+	"pintle.dev/pintle/kernel/secretfile"
 )
 
 // profile is what a leaf certificate has to say.
@@ -41,15 +43,28 @@ func (p *PKI) serverProfile() profile {
 }
 
 // ensure returns the leaf of that base name; it is issued again when it is
-// missing, unreadable, of another key or CA, soon to expire or not of the
-// profile. A leaf carries no state, so replacing a damaged one is safe.
+// missing, unreadable, of another key or CA, soon to expire, revoked or not of
+// the profile. A leaf carries no state, so replacing a damaged one is safe.
 func (p *PKI) ensure(file string, want profile) (Pair, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	certFile, keyFile := p.path(file+".crt"), p.path(file+".key")
-	if pair, ok := p.loadLeaf(certFile, keyFile, want); ok {
+	if pair, ok := p.loadLeaf(file, want); ok {
 		return pair, nil
 	}
+	unlock, err := secretfile.Lock(p.cfg.Dir)
+	if err != nil {
+		return Pair{}, err
+	}
+	defer unlock()
+	// Another process may have issued it since.
+	if pair, ok := p.loadLeaf(file, want); ok {
+		return pair, nil
+	}
+	return p.issue(file, want)
+}
+
+// issue makes a leaf, under the directory's lock.
+func (p *PKI) issue(file string, want profile) (Pair, error) {
 	key, keyPEM, err := newKey()
 	if err != nil {
 		return Pair{}, err
@@ -81,24 +96,29 @@ func (p *PKI) ensure(file string, want profile) (Pair, error) {
 		return Pair{}, err
 	}
 	pair := Pair{
-		CertFile: certFile, KeyFile: keyFile, KeyPEM: keyPEM, Cert: cert,
+		CertFile: p.path(file + ".crt"), KeyFile: p.path(file + ".key"), KeyPEM: keyPEM, Cert: cert,
 		CertPEM: pem.EncodeToMemory(&pem.Block{Type: blockCertificate, Bytes: der}),
 	}
-	if err := writeFile(keyFile, pair.KeyPEM, 0o600); err != nil {
+	// What was issued is recorded before anybody can have it.
+	if err := p.record(file, pair); err != nil {
 		return Pair{}, err
 	}
-	if err := writeFile(certFile, pair.CertPEM, 0o644); err != nil {
+	if err := secretfile.Write(pair.KeyFile, pair.KeyPEM, 0o600); err != nil {
+		return Pair{}, err
+	}
+	if err := secretfile.Write(pair.CertFile, pair.CertPEM, 0o644); err != nil {
 		return Pair{}, err
 	}
 	return pair, nil
 }
 
-func (p *PKI) loadLeaf(certFile, keyFile string, want profile) (Pair, bool) {
+func (p *PKI) loadLeaf(file string, want profile) (Pair, bool) {
+	certFile, keyFile := p.path(file+".crt"), p.path(file+".key")
 	certPEM, err := os.ReadFile(certFile)
 	if err != nil {
 		return Pair{}, false
 	}
-	keyPEM, err := readSecret(keyFile)
+	keyPEM, err := secretfile.Read(keyFile)
 	if err != nil {
 		return Pair{}, false
 	}
@@ -113,7 +133,7 @@ func (p *PKI) loadLeaf(certFile, keyFile string, want profile) (Pair, bool) {
 	if left <= 0 || left < renewBefore && cert.NotAfter.Before(p.ca.NotAfter) || now.Before(cert.NotBefore) {
 		return Pair{}, false
 	}
-	if cert.CheckSignatureFrom(p.ca) != nil || !matches(cert, want) {
+	if cert.CheckSignatureFrom(p.ca) != nil || !matches(cert, want) || p.guard.List().Revoked(cert) {
 		return Pair{}, false
 	}
 	return Pair{CertFile: certFile, KeyFile: keyFile, CertPEM: certPEM, KeyPEM: keyPEM, Cert: cert}, true

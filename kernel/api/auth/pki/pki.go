@@ -14,6 +14,9 @@ import (
 	"time"
 
 	"k8s.io/apiserver/pkg/authentication/user"
+
+	"pintle.dev/pintle/kernel/revocation"
+	"pintle.dev/pintle/kernel/secretfile"
 )
 
 const (
@@ -63,9 +66,15 @@ type PKI struct {
 	super  *Leaf
 	node   *Leaf // kubelet client: API server to nodes
 
+	guard *revocation.Guard // refuses what ca.crl names
+	wake  chan struct{}     // tells Keep to look now
+
 	leavesMu sync.Mutex
 	leaves   []*Leaf
 }
+
+// RevocationFile is the list of revoked certificates, in the directory.
+const RevocationFile = "ca.crl"
 
 // ClusterAdminsGroup is the group of the administrator's certificate. It may do
 // what a ClusterRoleBinding gives it.
@@ -83,14 +92,10 @@ func Open(cfg Config) (*PKI, error) {
 	if cfg.ClusterDomain == "" {
 		cfg.ClusterDomain = "cluster.local"
 	}
-	if err := makeDirectory(cfg.Dir); err != nil {
+	p, err := openAuthority(cfg)
+	if err != nil {
 		return nil, err
 	}
-	p := &PKI{cfg: cfg}
-	if err := p.loadCA(); err != nil {
-		return nil, fmt.Errorf("pki: cluster CA: %w", err)
-	}
-	var err error
 	if p.saKey, err = p.loadTokenKey(); err != nil {
 		return nil, fmt.Errorf("pki: service account key: %w", err)
 	}
@@ -109,6 +114,26 @@ func Open(cfg Config) (*PKI, error) {
 	}
 	return p, nil
 }
+
+// openAuthority loads the CA and the list of what it revoked.
+func openAuthority(cfg Config) (*PKI, error) {
+	if err := secretfile.MakeDirectory(cfg.Dir); err != nil {
+		return nil, fmt.Errorf("pki: %w", err)
+	}
+	p := &PKI{cfg: cfg, wake: make(chan struct{}, 1)}
+	if err := p.loadCA(); err != nil {
+		return nil, fmt.Errorf("pki: cluster CA: %w", err)
+	}
+	list, err := revocation.Read(p.path(RevocationFile), p.ca)
+	if err != nil {
+		return nil, fmt.Errorf("pki: %w", err)
+	}
+	p.guard = revocation.NewGuard(list)
+	return p, nil
+}
+
+// Guard refuses the certificates that were revoked.
+func (p *PKI) Guard() *revocation.Guard { return p.guard }
 
 // CAFile is the path of the cluster CA's certificate.
 func (p *PKI) CAFile() string { return p.path("ca.crt") }
@@ -231,7 +256,7 @@ func (p *PKI) loadCA() error {
 	if err != nil {
 		return err
 	}
-	if err := writeFile(keyFile, keyPEM, 0o600); err != nil {
+	if err := secretfile.Write(keyFile, keyPEM, 0o600); err != nil {
 		return err
 	}
 	p.caKey = key
@@ -250,7 +275,7 @@ func (p *PKI) createCA(certFile string) error {
 		DNSNames:              []string{"kubernetes"},
 		NotBefore:             now.Add(-backdate),
 		NotAfter:              now.Add(caLife),
-		KeyUsage:              x509.KeyUsageDigitalSignature | x509.KeyUsageKeyEncipherment | x509.KeyUsageCertSign,
+		KeyUsage:              x509.KeyUsageDigitalSignature | x509.KeyUsageKeyEncipherment | x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
 		BasicConstraintsValid: true,
 		IsCA:                  true,
 	}
@@ -262,7 +287,7 @@ func (p *PKI) createCA(certFile string) error {
 		return err
 	}
 	p.caPEM = pem.EncodeToMemory(&pem.Block{Type: blockCertificate, Bytes: der})
-	return writeFile(certFile, p.caPEM, 0o644)
+	return secretfile.Write(certFile, p.caPEM, 0o644)
 }
 
 func (p *PKI) loadTokenKey() (*ecdsa.PrivateKey, error) {
@@ -278,7 +303,7 @@ func (p *PKI) loadTokenKey() (*ecdsa.PrivateKey, error) {
 	if err != nil {
 		return nil, err
 	}
-	return key, writeFile(file, keyPEM, 0o600)
+	return key, secretfile.Write(file, keyPEM, 0o600)
 }
 
 func newSerial() (*big.Int, error) {

@@ -133,6 +133,14 @@ func (p *PKI) Renew() (renewed []string, err error) {
 	return renewed, errors.Join(errs...)
 }
 
+// Look has Keep read the directory now.
+func (p *PKI) Look() {
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+}
+
 // Keep renews as long as ctx is there. renewed is called after certificates
 // changed.
 func (p *PKI) Keep(ctx context.Context, log *slog.Logger, c clock.WithTicker, renewed func() error) {
@@ -149,6 +157,7 @@ func (p *PKI) Keep(ctx context.Context, log *slog.Logger, c clock.WithTicker, re
 		case <-ctx.Done():
 			return
 		case <-ticker.C():
+		case <-p.wake:
 		}
 		names, err := p.Renew()
 		if err != nil {
