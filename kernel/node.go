@@ -87,7 +87,7 @@ func (k *Kernel) startNode(ctx context.Context, cfg *config.Config) error {
 	agent, err := node.New(settings, node.Deps{
 		Client: client, Logger: k.log.With("part", "node"),
 		ServingCert: &tls.Config{GetCertificate: serving.GetCertificate, MinVersion: tls.VersionTLS12},
-		ClientCAs:   k.api.PKI().CAPool(),
+		ClientCAs:   k.api.PKI().CAPool(), Revoked: k.api.PKI().Guard(),
 	})
 	if err != nil {
 		return fmt.Errorf("node %s: %w", name, err)

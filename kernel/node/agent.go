@@ -432,7 +432,7 @@ func (a *Agent) listen(p *parts) (*server.Server, error) {
 	a.mu.Lock()
 	a.listener = l
 	a.mu.Unlock()
-	return server.New(server.Config{NodeName: a.cfg.NodeName, TLS: a.deps.ServingCert, ClientCAs: a.deps.ClientCAs, APIClients: a.cfg.APIClients, RootDir: a.cfg.RootDir, Settings: a.cfg.settings()},
+	return server.New(server.Config{NodeName: a.cfg.NodeName, TLS: a.deps.ServingCert, ClientCAs: a.deps.ClientCAs, Revoked: a.deps.Revoked, APIClients: a.cfg.APIClients, RootDir: a.cfg.RootDir, Settings: a.cfg.settings()},
 		server.Deps{Listener: l, Client: a.deps.Client, CRI: p.cri, Pods: p.pods, Status: p.status, Node: p.reporter, Healthy: p.pleg.Healthy, Logger: a.deps.Logger}), nil
 }
 

@@ -29,6 +29,7 @@ import (
 	"pintle.dev/pintle/kernel/node/oomscore"
 	"pintle.dev/pintle/kernel/node/pleg"
 	"pintle.dev/pintle/kernel/node/timetable"
+	"pintle.dev/pintle/kernel/revocation"
 )
 
 // Config is what one node agent is told. The zero value of a field selects the default named beside it.
@@ -167,6 +168,8 @@ type Deps struct {
 	ServingCert *tls.Config
 	// ClientCAs verify client certificates of the kubelet server.
 	ClientCAs *x509.CertPool
+	// Revoked refuses such certificates; nil: none are.
+	Revoked *revocation.Guard
 	// Logger receives the agent's log lines.
 	Logger *slog.Logger
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
+	"net"
 	"net/http"
 	"path"
 	"slices"
@@ -11,21 +12,32 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/lru"
 
 	"pintle.dev/pintle/kernel/node/client"
+	"pintle.dev/pintle/kernel/revocation"
 )
 
-// How long answers of the API are believed, and how many are kept.
+// How long answers of the API are believed, and how many are kept: a token ends with
+// its account, and a right with its binding. Who reads metrics every some seconds asks
+// the API once in that time.
 const (
-	allowFor   = 5 * time.Minute
-	denyFor    = 30 * time.Second
-	tokenFor   = 2 * time.Minute
+	answerFor  = 10 * time.Second
 	maxAnswers = 1024
 	// mastersGroup is allowed everything, as everywhere in Kubernetes.
 	mastersGroup = "system:masters"
+)
+
+// How many tokens that the API has not accepted before it is asked about: of one
+// source address, and of all. The rest is told to come again.
+const (
+	askPerSource, askBurst  = rate.Limit(2), 20
+	askInAll, askInAllBurst = rate.Limit(20), 100
+	maxSources              = 1024
 )
 
 type identity struct {
@@ -35,35 +47,28 @@ type identity struct {
 	extra  map[string]authenticationv1.ExtraValue
 }
 
-// answers is a small cache of what the API said.
-type answers[T any] struct {
-	mu   sync.Mutex
-	kept map[string]answer[T]
-}
+// answers is a small cache of what the API said. The least recently used go first.
+type answers[T any] struct{ kept *lru.Cache }
 
 type answer[T any] struct {
 	value T
 	until time.Time
 }
 
-func (a *answers[T]) get(key string, now time.Time) (T, bool) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	v, ok := a.kept[key]
-	if !ok || now.After(v.until) {
-		var none T
-		return none, false
+func newAnswers[T any]() answers[T] { return answers[T]{lru.New(maxAnswers)} }
+
+// get gives an answer, and whether it is still believed.
+func (a *answers[T]) get(key string, now time.Time) (value T, known, fresh bool) {
+	v, ok := a.kept.Get(key)
+	if !ok {
+		return value, false, false
 	}
-	return v.value, true
+	kept := v.(answer[T])
+	return kept.value, true, now.Before(kept.until)
 }
 
-func (a *answers[T]) put(key string, value T, until time.Time) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.kept == nil || len(a.kept) >= maxAnswers {
-		a.kept = map[string]answer[T]{}
-	}
-	a.kept[key] = answer[T]{value, until}
+func (a *answers[T]) put(key string, value T, now time.Time) {
+	a.kept.Add(key, answer[T]{value, now.Add(answerFor)})
 }
 
 // gate authenticates and authorizes.
@@ -71,35 +76,88 @@ type gate struct {
 	client     client.Interface
 	node       string
 	apiClients []string
-	tokens     answers[identity]
-	decisions  answers[bool]
+	revoked    *revocation.Guard // nil: no certificate is
+	now        func() time.Time
+
+	// Tokens that were refused have a place of their own: they drive out none
+	// that were accepted.
+	tokens    answers[identity]
+	refused   answers[struct{}]
+	decisions answers[bool]
+
+	all       *rate.Limiter
+	sourcesMu sync.Mutex
+	sources   *lru.Cache // *rate.Limiter of a source address
 }
 
-// authenticate finds who asks: the verified client certificate, or a bearer token that the API accepts.
-func (g *gate) authenticate(ctx context.Context, r *http.Request) (identity, bool) {
-	// The certificate was verified against the client CA by the TLS handshake.
+func newGate(cfg Config, c client.Interface) *gate {
+	return &gate{
+		client: c, node: cfg.NodeName, apiClients: cfg.APIClients, revoked: cfg.Revoked, now: time.Now,
+		tokens: newAnswers[identity](), refused: newAnswers[struct{}](), decisions: newAnswers[bool](),
+		all: rate.NewLimiter(askInAll, askInAllBurst), sources: lru.New(maxSources),
+	}
+}
+
+// mayAsk says whether the API is asked about another token of a source.
+func (g *gate) mayAsk(r *http.Request, now time.Time) bool {
+	source, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		source = r.RemoteAddr
+	}
+	g.sourcesMu.Lock()
+	l, ok := g.sources.Get(source)
+	if !ok {
+		l = rate.NewLimiter(askPerSource, askBurst)
+		g.sources.Add(source, l)
+	}
+	g.sourcesMu.Unlock()
+	// One that has none left takes none from the others.
+	return l.(*rate.Limiter).AllowN(now, 1) && g.all.AllowN(now, 1)
+}
+
+// authenticate finds who asks: the verified client certificate, or a bearer token that
+// the API accepts. What it returns beside is the status of who is not known.
+func (g *gate) authenticate(ctx context.Context, r *http.Request) (identity, int) {
+	if g.revoked != nil && g.revoked.Check(r) != nil {
+		return identity{}, http.StatusUnauthorized
+	}
+	// The certificate was verified against the client CA by the TLS handshake, and may have ended since.
 	if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 && len(r.TLS.PeerCertificates) > 0 {
-		subject := r.TLS.PeerCertificates[0].Subject
-		return identity{name: subject.CommonName, groups: subject.Organization}, subject.CommonName != ""
+		cert := r.TLS.PeerCertificates[0]
+		if cert.Subject.CommonName == "" || g.now().After(cert.NotAfter) {
+			return identity{}, http.StatusUnauthorized
+		}
+		return identity{name: cert.Subject.CommonName, groups: cert.Subject.Organization}, 0
 	}
 	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	if !ok || token == "" {
-		return identity{}, false
+		return identity{}, http.StatusUnauthorized
 	}
+	now := g.now()
 	key := fmt.Sprintf("%x", sha256.Sum256([]byte(token)))
-	if id, ok := g.tokens.get(key, time.Now()); ok {
-		return id, id.name != ""
+	id, known, fresh := g.tokens.get(key, now)
+	if fresh {
+		return id, 0
+	}
+	if _, _, fresh := g.refused.get(key, now); fresh {
+		return identity{}, http.StatusUnauthorized
+	}
+	if !known && !g.mayAsk(r, now) {
+		return identity{}, http.StatusTooManyRequests
 	}
 	review, err := g.client.AuthenticationV1().TokenReviews().Create(ctx, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})
 	if err != nil {
-		return identity{}, false
+		return identity{}, http.StatusUnauthorized
 	}
-	id := identity{}
-	if review.Status.Authenticated {
-		id = identity{name: review.Status.User.Username, uid: review.Status.User.UID, groups: review.Status.User.Groups, extra: review.Status.User.Extra}
+	user := review.Status.User
+	if !review.Status.Authenticated || user.Username == "" {
+		g.tokens.kept.Remove(key)
+		g.refused.put(key, struct{}{}, now)
+		return identity{}, http.StatusUnauthorized
 	}
-	g.tokens.put(key, id, time.Now().Add(tokenFor))
-	return id, id.name != ""
+	id = identity{name: user.Username, uid: user.UID, groups: user.Groups, extra: user.Extra}
+	g.tokens.put(key, id, now)
+	return id, 0
 }
 
 // subresources are the node subresources that allow a path; any one of them is enough.
@@ -157,8 +215,9 @@ func (g *gate) authorize(ctx context.Context, id identity, r *http.Request) (boo
 	}
 	for _, sub := range subresources(r.URL.Path) {
 		key := strings.Join(append([]string{id.name, id.uid, needed(r), sub}, id.groups...), "\x00")
-		allowed, known := g.decisions.get(key, time.Now())
-		if !known {
+		now := g.now()
+		allowed, _, fresh := g.decisions.get(key, now)
+		if !fresh {
 			extra := map[string]authorizationv1.ExtraValue{}
 			for k, v := range id.extra {
 				extra[k] = authorizationv1.ExtraValue(v)
@@ -171,11 +230,7 @@ func (g *gate) authorize(ctx context.Context, id identity, r *http.Request) (boo
 				return false, err
 			}
 			allowed = review.Status.Allowed && !review.Status.Denied
-			keep := denyFor
-			if allowed {
-				keep = allowFor
-			}
-			g.decisions.put(key, allowed, time.Now().Add(keep))
+			g.decisions.put(key, allowed, now)
 		}
 		if allowed {
 			return true, nil
@@ -187,9 +242,12 @@ func (g *gate) authorize(ctx context.Context, id identity, r *http.Request) (boo
 // wrap lets only allowed requests through.
 func (g *gate) wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		id, ok := g.authenticate(r.Context(), r)
-		if !ok {
-			http.Error(w, "Unauthorized", http.StatusUnauthorized)
+		id, refused := g.authenticate(r.Context(), r)
+		if refused != 0 {
+			if refused == http.StatusTooManyRequests {
+				w.Header().Set("Retry-After", "1")
+			}
+			http.Error(w, http.StatusText(refused), refused)
 			return
 		}
 		sub := subresources(r.URL.Path)

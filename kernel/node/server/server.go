@@ -21,13 +21,16 @@ import (
 	"pintle.dev/pintle/kernel/node/client"
 	"pintle.dev/pintle/kernel/node/cri"
 	machinestats "pintle.dev/pintle/kernel/node/stats"
+	"pintle.dev/pintle/kernel/revocation"
 )
 
 // Config is what a server is told.
 type Config struct {
-	NodeName   string
-	TLS        *tls.Config // certificates
-	ClientCAs  *x509.CertPool
+	NodeName  string
+	TLS       *tls.Config // certificates
+	ClientCAs *x509.CertPool
+	// Revoked refuses client certificates; nil: none are.
+	Revoked    *revocation.Guard
 	APIClients []string
 	RootDir    string
 	// SystemLogs is the folder of the machine's own logs; empty: /var/log.
@@ -78,7 +81,7 @@ type Server struct {
 // New makes a server on a listener that it closes.
 func New(cfg Config, deps Deps) *Server {
 	s := &Server{cfg: cfg, deps: deps, meter: machinestats.New("/proc")}
-	g := &gate{client: deps.Client, node: cfg.NodeName, apiClients: cfg.APIClients}
+	g := newGate(cfg, deps.Client)
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", s.healthz)
 	mux.HandleFunc("GET /healthz/{check}", s.healthz)
@@ -134,7 +137,11 @@ func (s *Server) Run(ctx context.Context) error {
 		_ = s.http.Close()
 		tracked.cut()
 	}()
-	err := s.http.Serve(tls.NewListener(tracked, conf))
+	var l net.Listener = tracked
+	if s.cfg.Revoked != nil {
+		l = s.cfg.Revoked.Listener(tracked)
+	}
+	err := s.http.Serve(tls.NewListener(l, conf))
 	stopped := ctx.Err() != nil
 	stop()
 	<-done

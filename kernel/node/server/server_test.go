@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"testing"
+	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -35,10 +36,10 @@ func TestGate(t *testing.T) {
 		r.Status.Allowed = r.Spec.User == "stats-reader" && at.Resource == "nodes" && at.Subresource == "stats" && at.Verb == "get" && at.Name == "n"
 		return true, r, nil
 	})
-	g := &gate{client: client, node: "n", apiClients: []string{"kube-apiserver-kubelet-client"}}
+	g := newGate(Config{NodeName: "n", APIClients: []string{"kube-apiserver-kubelet-client"}}, client)
 	h := g.wrap(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }))
 	cert := func(name string, verified bool, groups ...string) *tls.ConnectionState {
-		c := &x509.Certificate{Subject: pkix.Name{CommonName: name, Organization: groups}}
+		c := &x509.Certificate{Subject: pkix.Name{CommonName: name, Organization: groups}, NotAfter: time.Now().Add(time.Hour)}
 		s := &tls.ConnectionState{PeerCertificates: []*x509.Certificate{c}}
 		if verified {
 			s.VerifiedChains = [][]*x509.Certificate{{c}}
