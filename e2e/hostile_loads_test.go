@@ -63,9 +63,6 @@ func TestHostileLoads(t *testing.T) {
 		}
 		write(t, filepath.Join(dir, "manifest.yaml"), hostileManifest(filepath.Base(dir), filepath.Base(dir), "predicate")+
 			fmt.Sprintf("artifacts:\n  %s: {path: %s, digest: sha256:%s}\n", kind, file, hex.EncodeToString(sum[:])))
-		if err := os.RemoveAll(filepath.Join(dir, ".compiled")); err != nil {
-			t.Fatal(err)
-		}
 	}
 	for name, how := range map[string]func([]byte) []byte{
 		"halfmodule": half, "nomodule": func([]byte) []byte { return []byte("no module at all") }, "emptymodule": func([]byte) []byte { return nil },

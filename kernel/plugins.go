@@ -20,6 +20,7 @@ import (
 	"pintle.dev/pintle/kernel/api/admission/review"
 	"pintle.dev/pintle/kernel/config"
 	"pintle.dev/pintle/kernel/plugin"
+	"pintle.dev/pintle/kernel/plugin/modulecache"
 	"pintle.dev/pintle/kernel/scheduler"
 	"pintle.dev/pintle/sdk"
 )
@@ -36,14 +37,14 @@ func (k *Kernel) pluginDirectories(cfg *config.Config) []string {
 // hostConfig builds the plugin host's configuration.
 func (k *Kernel) hostConfig(cfg *config.Config) plugin.Config {
 	out := plugin.Config{
-		Directories:    k.pluginDirectories(cfg),
-		CacheDirectory: filepath.Join(k.dirs.plugins, "cache"),
-		RunDirectory:   k.dirs.run,
-		CallTimeout:    cfg.Plugins.CallTimeout,
-		MemoryLimit:    int64(cfg.Plugins.MemoryLimit),
-		Controllers:    cfg.Control.Enabled,
-		Admission:      cfg.Admission.Enabled,
-		Standby:        !k.has(dutyControllers),
+		Directories:  k.pluginDirectories(cfg),
+		Modules:      modulecache.Of(cfg.DataDir, k.log.With("part", "plugins")),
+		RunDirectory: k.dirs.run,
+		CallTimeout:  cfg.Plugins.CallTimeout,
+		MemoryLimit:  int64(cfg.Plugins.MemoryLimit),
+		Controllers:  cfg.Control.Enabled,
+		Admission:    cfg.Admission.Enabled,
+		Standby:      !k.has(dutyControllers),
 
 		ProcessMemoryLimit: int64(cfg.Plugins.ProcessMem), CallsPerSecond: cfg.Plugins.Calls, PIDs: cfg.Plugins.Processes,
 		SharedDirectory: k.dirs.shared, PublicDirectory: k.dirs.public(), RunWithout: cfg.Plugins.RunWithout,

@@ -190,8 +190,8 @@ func (b *bench) run(ctx context.Context) ([]measured, error) {
 		profile.Priorities = append(profile.Priorities, plugin.WeightedPriority{Name: name, Weight: 1})
 	}
 	host, err := plugin.New(plugin.Config{
-		CacheDirectory: filepath.Join(scratch, "cache"), RunDirectory: filepath.Join(scratch, "run"),
-		CallTimeout: 10 * time.Second, StartTimeout: 30 * time.Second,
+		RunDirectory: filepath.Join(scratch, "run"),
+		CallTimeout:  10 * time.Second, StartTimeout: 30 * time.Second,
 		Bundles:  []plugin.BundleConfig{{Name: b.name, Transport: b.transport, Directory: b.dir}},
 		Profiles: []plugin.Profile{profile},
 	}, plugin.Deps{Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))})

@@ -102,7 +102,7 @@ func newPluginBuildCommand() *cobra.Command {
 		Use:   "build [DIR]",
 		Short: "Build and seal a bundle",
 		Long: `Build a bundle with the compiler of its language, and seal it: the digests of what
-was built are written into the manifest, and the module is compiled.
+was built are written into the manifest, and the module is compiled once to see that it can run.
 
   go              a WASM module and a process from one source (go)
   c               a WASM module (clang, wasm-ld)

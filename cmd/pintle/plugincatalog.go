@@ -15,6 +15,7 @@ import (
 
 	"pintle.dev/pintle/kernel/catalog"
 	"pintle.dev/pintle/kernel/config"
+	"pintle.dev/pintle/kernel/plugin/modulecache"
 	"pintle.dev/pintle/kernel/store"
 )
 
@@ -66,6 +67,7 @@ func (f *catalogFlags) config() (cfg catalog.Config, data string, err error) {
 			return cfg, "", err
 		}
 	}
+	cfg.Modules = modulecache.Of(data, plainLog())
 	if len(f.keys) > 0 {
 		cfg.Keys = slices.Concat(cfg.Keys, f.keys)
 		cfg.Policy = catalog.PolicyRequire
@@ -108,8 +110,13 @@ func (f *catalogFlags) open() (*catalog.Catalog, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	c, err := catalog.New(cfg, slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{ReplaceAttr: plainAttr})))
+	c, err := catalog.New(cfg, plainLog())
 	return c, data, err
+}
+
+// plainLog writes to standard error what a person reads at once.
+func plainLog() *slog.Logger {
+	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{ReplaceAttr: plainAttr}))
 }
 
 // plainAttr leaves the time out of what a person reads at once.

@@ -210,7 +210,7 @@ func settle(ctx context.Context, w *fsnotify.Watcher) error {
 }
 
 // built are folders that tool chains write to.
-var built = []string{".compiled", "node_modules", "target", ".git"}
+var built = []string{"node_modules", "target", ".git"}
 
 // walk calls folder and file for what the source is made of.
 func (d *developer) walk(folder func(path string) error, file func(path string, e fs.DirEntry) error) error {

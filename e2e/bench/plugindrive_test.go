@@ -25,6 +25,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"pintle.dev/pintle/kernel/plugin"
+	"pintle.dev/pintle/kernel/plugin/modulecache"
 	"pintle.dev/pintle/sdk"
 	"pintle.dev/pintle/sdk/conformance"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
@@ -110,7 +111,7 @@ func (w *pluginWorld) host(ctx context.Context, directories []string, use func(p
 	}
 	defer os.RemoveAll(scratch)
 	cfg := plugin.Config{
-		CacheDirectory: w.drive.Cache, RunDirectory: scratch, CallTimeout: 10 * time.Second, StartTimeout: 2 * time.Minute,
+		Modules: modulecache.Of(w.drive.Cache, nil), RunDirectory: scratch, CallTimeout: 10 * time.Second, StartTimeout: 2 * time.Minute,
 		Profiles: []plugin.Profile{{SchedulerName: "s"}},
 	}
 	profile := &cfg.Profiles[0]

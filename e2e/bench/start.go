@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
@@ -54,19 +53,9 @@ func start(ctx context.Context, o options) ([]figure, error) {
 }
 
 func startTwice(ctx context.Context, repo, dir string) (first, again float64, err error) {
-	// Plugins as they are installed but not compiled: without the caches that
-	// make build leaves beside them.
-	plugins := filepath.Join(dir, "plugins")
-	if err := copyBundles(filepath.Join(repo, "bin", "plugins"), plugins); err != nil {
-		return 0, 0, err
-	}
-	config, err := withDirectory(filepath.Join(repo, "configs", "standalone.yaml"), filepath.Join(dir, "standalone.yaml"), plugins)
-	if err != nil {
-		return 0, 0, err
-	}
 	for i, took := range []*float64{&first, &again} {
 		c, err := cluster.Start(ctx, cluster.Options{
-			Name: "bench-start", Config: config, Data: filepath.Join(dir, "d"),
+			Name: "bench-start", Config: filepath.Join(repo, "configs", "standalone.yaml"), Data: filepath.Join(dir, "d"), Cold: true,
 			Set: []string{"node.enabled=false", "api.bindAddress=127.0.0.1"},
 		})
 		if err != nil {
@@ -117,51 +106,4 @@ func readyz(ctx context.Context, c *cluster.Cluster) error {
 		return fmt.Errorf("/readyz answered %s after serve said ready", resp.Status)
 	}
 	return nil
-}
-
-// copyBundles links every bundle's files, without hidden ones, into dst.
-func copyBundles(src, dst string) error {
-	bundles, err := os.ReadDir(src)
-	if err != nil {
-		return fmt.Errorf("%w; run make build", err)
-	}
-	for _, b := range bundles {
-		files, err := os.ReadDir(filepath.Join(src, b.Name()))
-		if err != nil {
-			return err
-		}
-		if err := os.MkdirAll(filepath.Join(dst, b.Name()), 0o755); err != nil {
-			return err
-		}
-		for _, f := range files {
-			if strings.HasPrefix(f.Name(), ".") {
-				continue
-			}
-			from, to := filepath.Join(src, b.Name(), f.Name()), filepath.Join(dst, b.Name(), f.Name())
-			if err := os.Link(from, to); err != nil {
-				raw, err := os.ReadFile(from) // another file system
-				if err != nil {
-					return err
-				}
-				if err := os.WriteFile(to, raw, 0o755); err != nil {
-					return err
-				}
-			}
-		}
-	}
-	return nil
-}
-
-// withDirectory writes a configuration that looks for plugins in one folder.
-func withDirectory(src, dst, plugins string) (string, error) {
-	raw, err := os.ReadFile(src)
-	if err != nil {
-		return "", err
-	}
-	const key = "\nplugins:\n"
-	text := strings.Replace(string(raw), key, key+"  directories: ["+strconv.Quote(plugins)+"]\n", 1)
-	if text == string(raw) {
-		return "", fmt.Errorf("%s has no key plugins", src)
-	}
-	return dst, os.WriteFile(dst, []byte(text), 0o600)
 }

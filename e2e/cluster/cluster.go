@@ -37,6 +37,8 @@ type Options struct {
 	Data string
 	// Set are values for --set.
 	Set []string
+	// Cold: it has no modules that an earlier cluster compiled.
+	Cold bool
 	// Env is added to the environment.
 	Env []string
 	// SuperAdmin makes Kubeconfig that of system:masters, whose requests wait for
@@ -110,6 +112,9 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 	if c.before, err = takeSnapshot(c.Network); err != nil {
 		return nil, err
 	}
+	if err := c.compiledBefore(); err != nil {
+		return nil, err
+	}
 	if err := c.start(); err != nil {
 		return nil, err
 	}
@@ -118,6 +123,10 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 	if c.Kubeconfig, err = c.awaitReady(ctx); err != nil {
 		c.Kill()
 		return nil, errors.Join(fmt.Errorf("start cluster %s: %w\n%s", o.Name, err, c.Log(40)), c.clean())
+	}
+	if err := c.keepCompiled(); err != nil {
+		c.Kill()
+		return nil, errors.Join(err, c.clean())
 	}
 	if o.SuperAdmin {
 		c.Kubeconfig = filepath.Join(filepath.Dir(c.Kubeconfig), "super-admin.kubeconfig")

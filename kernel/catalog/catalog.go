@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"pintle.dev/pintle/kernel/plugin"
+	"pintle.dev/pintle/kernel/plugin/modulecache"
 )
 
 const (
@@ -33,6 +34,8 @@ type Config struct {
 	// Directories are those of plugins.directories, and Bundles the bundles that the
 	// configuration names: what is installed takes nobody's name.
 	Directories, Bundles []string
+	// Modules is where modules are compiled to when they are installed; nil: nowhere.
+	Modules *modulecache.Cache `json:"-"`
 }
 
 // Catalog is the bundles that are installed. It may be used from several

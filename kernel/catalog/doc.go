@@ -9,7 +9,6 @@
 //	sha256/HEX/            one bundle; HEX is the digest of its manifest.yaml
 //	  manifest.yaml        pins every artefact by its digest
 //	  ...                  the artefacts, read-only
-//	  .compiled/           machine code of the WASM module, made at install
 //	origins/HEX.json       where it came from: the OCI manifest and signatures
 //
 // A Lock is a file (plugins.lock beside the configuration) that says which
@@ -38,8 +37,8 @@
 //
 // # Caveats
 //
-// The folder is as trusted as the data directory: who may write there may put
-// machine code into .compiled. Policies speak of what is installed; a bundle in
+// Machine code of modules is not kept here but in the kernel's own cache
+// (kernel/plugin/modulecache). Policies speak of what is installed; a bundle in
 // plugins.directories was put there by the operator and has no signature.
 //
 // It imports kernel/plugin for manifests and compiling, which knows it only as

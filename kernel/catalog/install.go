@@ -158,7 +158,7 @@ func (c *Catalog) install(ctx context.Context, source string, o InstallOptions) 
 		out.Present = true
 	} else {
 		o.tell("compile", 0, 0)
-		if err := plugin.Compile(ctx, p.Directory); err != nil {
+		if err := plugin.Compile(ctx, p.Directory, c.cfg.Modules); err != nil {
 			return nil, v, err
 		}
 		if err := settle(m, p.Directory); err != nil {
@@ -218,8 +218,7 @@ func (c *Catalog) whole(name, dir string) error {
 	return nil
 }
 
-// settle makes a staged bundle read-only and durable. What was compiled stays
-// writable: a later kernel adds to it what it compiles otherwise.
+// settle makes a staged bundle read-only and durable.
 func settle(m *plugin.Manifest, dir string) error {
 	var folders []string
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -249,7 +248,7 @@ func settle(m *plugin.Manifest, dir string) error {
 		if err := syncFolder(f); err != nil {
 			return err
 		}
-		if name, _ := filepath.Rel(dir, f); name != "." && !strings.HasPrefix(name, plugin.CompiledFolder) {
+		if name, _ := filepath.Rel(dir, f); name != "." {
 			if err := os.Chmod(f, 0o555); err != nil {
 				return err
 			}

@@ -16,6 +16,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"pintle.dev/pintle/kernel/plugin"
+	"pintle.dev/pintle/kernel/plugin/modulecache"
 	"pintle.dev/pintle/kernel/scheduler"
 	"pintle.dev/pintle/sdk"
 )
@@ -43,7 +44,7 @@ var (
 // set is the bundle, and the profile of configs/standalone.yaml.
 type set struct {
 	directory string
-	cache     string
+	modules   *modulecache.Cache
 	shipped   plugin.Profile
 	// predicates and priorities are the names that plugins have in the bundle, by
 	// those of kube-scheduler, where a plugin is both under one name.
@@ -54,7 +55,7 @@ type set struct {
 // build makes a folder with the bundle's module.
 func build(t *testing.T) *set {
 	t.Helper()
-	out := &set{directory: t.TempDir(), cache: t.TempDir(), shipped: shipped(t), predicates: map[string]string{}, priorities: map[string]string{}}
+	out := &set{directory: t.TempDir(), modules: modulecache.Of(filepath.Join("..", "..", "build", "modules"), nil), shipped: shipped(t), predicates: map[string]string{}, priorities: map[string]string{}}
 	for _, name := range out.shipped.Predicates {
 		out.predicates[name] = name
 	}
@@ -163,7 +164,7 @@ type served struct {
 func (s *set) serve(t *testing.T, config []pluginConfig) *served {
 	t.Helper()
 	host, err := plugin.New(plugin.Config{
-		Directories: []string{s.directory}, CacheDirectory: s.cache, StartTimeout: time.Minute, CallTimeout: 10 * time.Second,
+		Directories: []string{s.directory}, Modules: s.modules, StartTimeout: time.Minute, CallTimeout: 10 * time.Second,
 		Bundles: []plugin.BundleConfig{{Name: bundle, Transport: plugin.TransportWASM}}, Profiles: []plugin.Profile{s.profile(config)},
 	}, plugin.Deps{Log: slog.New(slog.DiscardHandler)})
 	if err != nil {

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"pintle.dev/pintle/kernel/plugin"
+	"pintle.dev/pintle/kernel/plugin/modulecache"
 	"pintle.dev/pintle/kernel/scheduler"
 )
 
@@ -78,6 +79,9 @@ type system struct {
 	stop   func()
 }
 
+// testModules has what earlier tests compiled.
+var testModules = modulecache.Of(filepath.Join("..", "..", "build", "modules"), nil)
+
 func start(t testing.TB, directory, transport string, profile plugin.Profile, pods, nodes cache.ListerWatcher, objects map[string]cache.ListerWatcher) *system {
 	t.Helper()
 	return startWith(t, directory, transport, profile, scheduler.Deps{Pods: pods, Nodes: nodes, Objects: objects})
@@ -92,7 +96,7 @@ func startWith(t testing.TB, directory, transport string, profile plugin.Profile
 		t.Fatalf("%s holds %v: %v", directory, bundles, err)
 	}
 	host, err := plugin.New(plugin.Config{
-		Directories: []string{directory}, CacheDirectory: t.TempDir(), StartTimeout: time.Minute, CallTimeout: 10 * time.Second,
+		Directories: []string{directory}, Modules: testModules, StartTimeout: time.Minute, CallTimeout: 10 * time.Second,
 		Bundles: []plugin.BundleConfig{{Name: bundles[0].Name(), Transport: transport}}, Profiles: []plugin.Profile{profile},
 	}, plugin.Deps{Log: slog.New(slog.DiscardHandler)})
 	if err != nil {

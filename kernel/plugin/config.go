@@ -7,15 +7,16 @@ import (
 	"time"
 
 	"k8s.io/client-go/rest"
+
+	"pintle.dev/pintle/kernel/plugin/modulecache"
 )
 
 // Config says what the host loads and how profiles are made of it.
 type Config struct {
 	// Directories are searched for bundles, first match wins.
 	Directories []string
-	// CacheDirectory holds compiled modules of bundles that were not compiled
-	// when they were installed; it must be the kernel's own.
-	CacheDirectory string
+	// Modules keeps compiled modules; nil: they are compiled at each start.
+	Modules *modulecache.Cache
 	// RunDirectory holds the processes' sockets; keep it short. Empty: the
 	// system's folder for temporary files.
 	RunDirectory string

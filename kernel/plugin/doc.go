@@ -52,9 +52,9 @@
 // trace.go makes spans of calls below the caller's, where that is sampled. None of
 // it is work for a call that nobody looks at, but for four additions.
 //
-// Modules are compiled when a bundle is sealed or installed (Seal, Compile);
-// a start maps what is there.
+// Modules are compiled when a bundle is installed (Compile) or at the first start; a
+// later start maps what package modulecache kept.
 //
-// It imports sdk, kernel/plugin/confinement, kernel/node/cgroup and kernel/api/auth/rbac (pure functions); it must not import
+// It imports sdk, kernel/plugin/confinement, kernel/plugin/modulecache, kernel/node/cgroup and kernel/api/auth/rbac (pure functions); it must not import
 // the scheduler, the store or plugins.
 package plugin

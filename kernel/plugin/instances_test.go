@@ -66,7 +66,7 @@ func TestProfileConfiguration(t *testing.T) {
 				{shared: "4", apart: "6", first: 4, second: 6},
 			} {
 				cfg := twoProfiles(t, transport, c.shared, c.apart)
-				cfg.RunDirectory, cfg.CacheDirectory = h.present().base.RunDirectory, h.present().base.CacheDirectory
+				cfg.RunDirectory = h.present().base.RunDirectory
 				done := make(chan error, 1)
 				before := h.Source("packer").Policy()
 				go func() { done <- h.Reconfigure(cfg) }()

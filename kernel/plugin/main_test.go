@@ -13,8 +13,12 @@ import (
 
 	"go.uber.org/goleak"
 
+	"pintle.dev/pintle/kernel/plugin/modulecache"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
+
+// testModules has what earlier tests compiled, as a kernel's own has it.
+var testModules = modulecache.Of(filepath.Join("..", "..", "build", "modules"), nil)
 
 // catalog is the folder with the sealed test bundle; built once.
 var catalog string
@@ -133,7 +137,7 @@ func testConfig(t testing.TB, transport string, predicates ...string) Config {
 	run := t.TempDir()
 	return Config{
 		Directories: []string{catalog}, CallTimeout: 500 * time.Millisecond, MemoryLimit: 64 << 20,
-		RunDirectory: run, CacheDirectory: t.TempDir(),
+		RunDirectory: run, Modules: testModules,
 		Bundles: []BundleConfig{{Name: "guest", Transport: transport}},
 		Profiles: []Profile{{
 			SchedulerName: "s", Predicates: predicates, Priorities: []WeightedPriority{{Name: "LeastCPU", Weight: 2}},

@@ -460,11 +460,6 @@ func pathFault(path string) string {
 	case path == "." || strings.EqualFold(path, ManifestFile):
 		return "want a file beside the manifest"
 	}
-	for part := range strings.SplitSeq(path, "/") {
-		if strings.EqualFold(part, compiledDirectory) {
-			return "want another folder: compiled modules are kept there"
-		}
-	}
 	return ""
 }
 

@@ -154,7 +154,7 @@ func TestHandMadeGuests(t *testing.T) {
 				t.Fatal(err)
 			}
 			b := &Bundle{Directory: dir, Manifest: m}
-			mod, err := loadModule(t.Context(), b, m.Artifacts.WASM, m.Artifacts.WASM.Digest, filepath.Join(dir, CompiledFolder), 1<<20)
+			mod, err := loadModule(t.Context(), b, m.Artifacts.WASM, m.Artifacts.WASM.Digest, testModules, 1<<20)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -14,6 +14,8 @@ import (
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/api"
 	"github.com/tetratelabs/wazero/imports/wasi_snapshot_preview1"
+
+	"pintle.dev/pintle/kernel/plugin/modulecache"
 )
 
 // module is a compiled bundle; instances of it share the machine code.
@@ -44,28 +46,43 @@ func (m *module) open(folders []string) error {
 	return nil
 }
 
-// loadModule verifies, meters and compiles a bundle's module, or maps what was
-// compiled before into cache, which moduleCache has chosen; "" is none.
-func loadModule(ctx context.Context, b *Bundle, a *Artifact, digest, cache string, memory int64) (m *module, err error) {
+// loadModule verifies, meters and compiles a bundle's module, or maps what the
+// cache has of it.
+func loadModule(ctx context.Context, b *Bundle, a *Artifact, digest string, cache *modulecache.Cache, memory int64) (*module, error) {
 	data, err := b.verify(a, digest)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errPermanent, err)
 	}
-	metered, err := meteredModule(data, cache, strings.TrimPrefix(digest, "sha256:"))
-	if err != nil {
-		return nil, fmt.Errorf("plugin bundle %s: %w: %s: %w; build it again", b.Manifest.Name, errPermanent, filepath.Join(b.Directory, a.Path), err)
+	kept := cache.Open(strings.TrimPrefix(digest, "sha256:"), fmt.Sprintf("metered-v%d", meterVersion))
+	defer kept.Done()
+	metered := kept.Prepared
+	if metered == nil {
+		if metered, err = meter(data); err != nil {
+			return nil, errors.Join(fmt.Errorf("plugin bundle %s: %w: %s: %w; build it again", b.Manifest.Name, errPermanent, filepath.Join(b.Directory, a.Path), err), kept.Compilation.Close(ctx))
+		}
 	}
-	m = &module{name: b.Manifest.Name}
+	m, err := compileModule(ctx, b, metered, kept.Compilation, memory)
+	if err != nil && !kept.InMemory() {
+		// What the cache's disk does is no fault of the module.
+		if again, inMemory := compileModule(ctx, b, metered, wazero.NewCompilationCache(), memory); inMemory == nil {
+			m, err = again, nil
+		}
+	}
+	if err == nil {
+		kept.Keep(metered)
+	}
+	return m, err
+}
+
+// compileModule compiles a metered module, which it is then sure to need nothing
+// beyond what the host has. The module closes the cache, also after an error.
+func compileModule(ctx context.Context, b *Bundle, metered []byte, cache wazero.CompilationCache, memory int64) (m *module, err error) {
+	m = &module{name: b.Manifest.Name, cache: cache}
 	defer func(m *module) { // a return with an error makes the result nil
 		if err != nil {
 			m.close(ctx)
 		}
 	}(m)
-	if cache == "" {
-		m.cache = wazero.NewCompilationCache()
-	} else if m.cache, err = wazero.NewCompilationCacheWithDir(cache); err != nil {
-		return nil, fmt.Errorf("plugin bundle %s: compilation cache: %w", b.Manifest.Name, err)
-	}
 	pages := uint32(max(memory/wasmPage, 16))
 	m.memory = int64(min(pages, 1<<16)) * wasmPage
 	m.runtime = wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfig().
@@ -93,26 +110,6 @@ func loadModule(ctx context.Context, b *Bundle, a *Artifact, digest, cache strin
 		}
 	}
 	return m, nil
-}
-
-// meteredModule returns the rewritten module from the cache or makes it.
-func meteredModule(data []byte, cache, digest string) ([]byte, error) {
-	if cache == "" {
-		return meter(data)
-	}
-	path := filepath.Join(cache, fmt.Sprintf("%s.metered-v%d.wasm", digest, meterVersion))
-	if metered, err := os.ReadFile(path); err == nil {
-		return metered, nil
-	}
-	metered, err := meter(data)
-	if err != nil {
-		return nil, err
-	}
-	// A cache that cannot be written costs time at the next start, nothing else.
-	if os.MkdirAll(cache, 0o755) == nil {
-		_ = writeWhole(path, metered, 0o644)
-	}
-	return metered, nil
 }
 
 func (m *module) close(ctx context.Context) error {

@@ -18,7 +18,7 @@ func TestModuleWithForeignImportIsRefused(t *testing.T) {
 	}
 	sum := sha256.Sum256(data)
 	a := &Artifact{Path: "m.wasm", Digest: "sha256:" + hex.EncodeToString(sum[:])}
-	_, err := loadModule(t.Context(), &Bundle{Directory: dir, Manifest: &Manifest{Name: "m"}}, a, a.Digest, t.TempDir(), 1<<20)
+	_, err := loadModule(t.Context(), &Bundle{Directory: dir, Manifest: &Manifest{Name: "m"}}, a, a.Digest, nil, 1<<20)
 	if err == nil || !strings.Contains(err.Error(), "imports env.x") {
 		t.Errorf("error %v, want a refused import", err)
 	}

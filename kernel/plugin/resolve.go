@@ -279,12 +279,8 @@ func (h *Host) resolveUnit(cfg *Config, bc BundleConfig) (*unit, error) {
 			digest = bc.Digest
 		}
 	}
-	cache := ""
-	if kind == TransportWASM {
-		cache = moduleCache(b.Directory, cfg.CacheDirectory)
-	}
 	u := &unit{
-		bundle: b, config: bc, transport: kind, artifact: a, digest: digest, cache: cache, run: cfg.RunDirectory,
+		bundle: b, config: bc, transport: kind, artifact: a, digest: digest, modules: cfg.Modules, run: cfg.RunDirectory,
 		call: lower(cmp.Or(bc.Timeout, cfg.CallTimeout), m.Timeouts.Call), start: lower(cfg.StartTimeout, m.Timeouts.Start), stop: lower(cfg.StopTimeout, m.Timeouts.Stop),
 		limits: cfg.ceilingsOf(&bc, m, kind), files: grantedFiles(bc.Files, m.Files),
 		budget: newLogBudget(), stats: map[string]*stats{}, changed: h.changed,

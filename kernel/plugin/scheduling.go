@@ -51,7 +51,8 @@ func (h *Host) scheduling(kinds []string) Config {
 // Alone takes out of a configuration what belongs to the kernel's process: for a
 // host in another one.
 func (c *Config) Alone() {
-	c.RunDirectory, c.CacheDirectory, c.SharedDirectory, c.Cgroup, c.Users = "", "", "", "", Users{}
+	c.Modules = c.Modules.Existing()
+	c.RunDirectory, c.SharedDirectory, c.Cgroup, c.Users = "", "", "", Users{}
 }
 
 // places reports whether a profile uses a plugin of the unit.

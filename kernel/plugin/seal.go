@@ -17,19 +17,16 @@ import (
 	"github.com/tetratelabs/wazero/experimental"
 	"go.yaml.in/yaml/v3"
 
+	"pintle.dev/pintle/kernel/plugin/modulecache"
 	"pintle.dev/pintle/kernel/yamltree"
 	"pintle.dev/pintle/sdk"
 )
 
-// CompiledFolder is the folder of a bundle in which compiled modules are kept;
-// it is no part of what the manifest pins.
-const CompiledFolder = compiledDirectory
-
 // Seal pins the artefacts of the bundle in a folder: it hashes NAME.wasm, NAME
 // and NAME-OS-ARCH (or the paths that the manifest names) and the files of
 // artifacts.files, writes their digests into the manifest and compiles the
-// module ahead of time. It is part of a build or an installation, never of a
-// start.
+// module, so that one that cannot run is told now. It is part of a build, never of
+// a start.
 func Seal(ctx context.Context, dir string) error {
 	path := filepath.Join(dir, ManifestFile)
 	data, err := os.ReadFile(path)
@@ -97,7 +94,7 @@ func Seal(ctx context.Context, dir string) error {
 			return fmt.Errorf("bundle folder %s: %w", dir, err)
 		}
 	}
-	return Compile(ctx, dir)
+	return Compile(ctx, dir, nil)
 }
 
 // Unseal removes the builds of a bundle for some transports, and their pins: they are
@@ -215,9 +212,9 @@ func sealPlatforms(dir, name string, old map[string]*Artifact) (map[string]*Arti
 	return sealed, nil
 }
 
-// Compile compiles the WASM module of a sealed bundle into the folder's cache,
-// so that starts only map it. A bundle without a module is left alone.
-func Compile(ctx context.Context, dir string) error {
+// Compile compiles the WASM module of a sealed bundle into a cache, so that starts
+// only map it. A bundle without a module is left alone.
+func Compile(ctx context.Context, dir string, cache *modulecache.Cache) error {
 	m, err := ReadManifest(filepath.Join(dir, ManifestFile))
 	if err != nil {
 		return err
@@ -226,10 +223,6 @@ func Compile(ctx context.Context, dir string) error {
 		return nil
 	}
 	b := &Bundle{Directory: dir, Manifest: m}
-	cache := filepath.Join(dir, compiledDirectory)
-	if err := os.MkdirAll(cache, 0o755); err != nil {
-		return fmt.Errorf("compile %s: %w", m.Name, err)
-	}
 	// Who compiles waits for nothing else.
 	ctx = experimental.WithCompilationWorkers(ctx, runtime.GOMAXPROCS(0))
 	module, err := loadModule(ctx, b, m.Artifacts.WASM, m.Artifacts.WASM.Digest, cache, defaultMemoryLimit)

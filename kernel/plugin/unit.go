@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"pintle.dev/pintle/kernel/plugin/modulecache"
 	"pintle.dev/pintle/sdk"
 	"pintle.dev/pintle/sdk/apis/kernel/v1alpha1"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
@@ -46,7 +47,7 @@ type unit struct {
 	transport string
 	artifact  *Artifact
 	digest    string
-	cache     string
+	modules   *modulecache.Cache
 	run       string
 	call      time.Duration
 	start     time.Duration
@@ -243,7 +244,7 @@ func (u *unit) launch(ctx context.Context, m **module) (g guest, err error) {
 	}
 	if u.transport == TransportWASM {
 		if *m == nil {
-			if *m, err = loadModule(ctx, u.bundle, u.artifact, u.digest, u.cache, u.limits.memory); err != nil {
+			if *m, err = loadModule(ctx, u.bundle, u.artifact, u.digest, u.modules, u.limits.memory); err != nil {
 				return nil, err
 			}
 			if err := (*m).open(u.files); err != nil {

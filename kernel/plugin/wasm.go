@@ -26,7 +26,6 @@ import (
 )
 
 const (
-	compiledDirectory  = ".compiled"
 	defaultMemoryLimit = 256 << 20
 	wasmPage           = 64 << 10
 	maxDescription     = 1 << 20
