@@ -49,6 +49,7 @@ import (
 
 	"pintle.dev/pintle/kernel/api/admission"
 	"pintle.dev/pintle/kernel/api/audit"
+	"pintle.dev/pintle/kernel/api/auth/credentials"
 	"pintle.dev/pintle/kernel/api/auth/node"
 	"pintle.dev/pintle/kernel/api/auth/pki"
 	"pintle.dev/pintle/kernel/api/auth/rbac"
@@ -62,13 +63,15 @@ import (
 
 // parts is what New builds from the configuration.
 type parts struct {
-	scheme     *runtime.Scheme
-	pki        *pki.PKI
-	kinds      map[schema.GroupResource]resources.Kind
-	stores     map[schema.GroupResource]*genericregistry.Store
-	generic    *genericapiserver.GenericAPIServer
-	extensions *apiextensions.CustomResourceDefinitions
-	informers  informers.SharedInformerFactory
+	scheme *runtime.Scheme
+	pki    *pki.PKI
+	// credentials follow the directory of keys while the server runs.
+	credentials *credentials.Keeper
+	kinds       map[schema.GroupResource]resources.Kind
+	stores      map[schema.GroupResource]*genericregistry.Store
+	generic     *genericapiserver.GenericAPIServer
+	extensions  *apiextensions.CustomResourceDefinitions
+	informers   informers.SharedInformerFactory
 	// nodes reads the pods after the start, which takes a while where there are many:
 	// only nodes wait for it, and not the kernel's being ready.
 	nodes      *node.Authorizer
@@ -280,6 +283,10 @@ func (s *Server) build() error {
 		}),
 		s.hook("renew-certificates", func(context.Context) error {
 			s.background.Go(func() { s.pki.Keep(s.stopping, s.log, clock.RealClock{}, s.writeKubeconfigs) })
+			return nil
+		}),
+		s.hook("follow-credentials", func(context.Context) error {
+			s.background.Go(func() { s.credentials.Run(s.stopping) })
 			return nil
 		}),
 		s.hook("node/follow-pods", func(context.Context) error {

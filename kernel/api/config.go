@@ -88,6 +88,9 @@ type Config struct {
 	// MaxTokenExpiration is the longest that a token of a service account lives;
 	// 0 is no limit.
 	MaxTokenExpiration time.Duration
+	// ServiceAccountKeyFiles hold further keys by which tokens of service accounts
+	// are verified; they are read again when they change.
+	ServiceAccountKeyFiles []string
 	// Audit says what is recorded of requests, and where; the zero value nothing.
 	Audit audit.Options
 	// Limits bound what one client may hold; the zero value has none.

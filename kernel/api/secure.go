@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"crypto/ecdsa"
 	"fmt"
 	"net"
 	"slices"
@@ -29,6 +28,7 @@ import (
 
 	"pintle.dev/pintle/kernel/api/admission"
 	"pintle.dev/pintle/kernel/api/admission/podtopologylabels"
+	"pintle.dev/pintle/kernel/api/auth/credentials"
 	"pintle.dev/pintle/kernel/api/auth/node"
 	"pintle.dev/pintle/kernel/api/auth/rbac"
 	"pintle.dev/pintle/kernel/api/auth/token"
@@ -59,8 +59,13 @@ func (s *Server) secure() error {
 	}
 	issuer := "https://kubernetes.default.svc." + s.cfg.ClusterDomain
 	audiences := []string{issuer}
-	key := s.pki.ServiceAccountKey()
-	signer, err := token.NewIssuer(issuer, key)
+	keys := &token.Keys{}
+	if s.credentials, err = credentials.Open(s.stopping, credentials.Options{
+		PKI: s.pki, Keys: keys, KeyFiles: s.cfg.ServiceAccountKeyFiles, Shared: s.sharedCredentials(), Logger: s.log,
+	}); err != nil {
+		return err
+	}
+	signer, err := token.NewIssuer(issuer, keys)
 	if err != nil {
 		return err
 	}
@@ -68,11 +73,11 @@ func (s *Server) secure() error {
 		return err
 	}
 	keysURL := "https://" + net.JoinHostPort(s.cfg.AdvertiseAddress, strconv.Itoa(s.Port())) + "/openid/v1/jwks"
-	if s.keys, err = token.NewDiscovery(issuer, keysURL, &key.PublicKey); err != nil {
+	if s.keys, err = token.NewDiscovery(issuer, keysURL, keys); err != nil {
 		return err
 	}
 	bearer, err := token.NewAuthenticator(token.Config{
-		Issuers: []string{issuer}, Keys: []*ecdsa.PublicKey{&key.PublicKey}, Audiences: audiences, Getter: s,
+		Issuers: []string{issuer}, Keys: keys, Audiences: audiences, Getter: s,
 	})
 	if err != nil {
 		return err
@@ -103,6 +108,14 @@ func (s *Server) secure() error {
 		s.binding.topology = podtopologylabels.New(s.informers).Of
 	}
 	return err
+}
+
+// sharedCredentials is where kernels of one cluster keep theirs; nil where this one is alone.
+func (s *Server) sharedCredentials() credentials.Shared {
+	if shared, ok := s.cfg.Backend.(credentials.Shared); ok && s.cfg.Backend.Shared() {
+		return shared
+	}
+	return nil
 }
 
 // informed are the resources that authorization and admission follow. Each is

@@ -70,6 +70,7 @@ type API struct {
 // Auth configures the credentials that the API server gives.
 type Auth struct {
 	MaxTokenExpiration time.Duration `mapstructure:"serviceAccountMaxTokenExpiration" range:"0,1193046h" doc:"the longest that a token of a service account lives; who asks for longer gets this, with a warning; at least 1h; 0: no limit"`
+	KeyFiles           []string      `mapstructure:"serviceAccountKeyFiles" doc:"PEM files of further keys (public or private, RSA or ECDSA) by which tokens of service accounts are verified, beside those of pki/ in the data directory; they are read again when they change"`
 }
 
 // Audit configures what is recorded of requests.

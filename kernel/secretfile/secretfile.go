@@ -114,11 +114,42 @@ func Lock(dir string) (unlock func(), err error) {
 	if err != nil {
 		return nil, fmt.Errorf("lock %s: %w", dir, err)
 	}
-	for err = unix.EINTR; err == unix.EINTR; {
-		err = unix.Flock(int(file.Fd()), unix.LOCK_EX)
-	}
-	if err != nil {
+	if err := flock(file, unix.LOCK_EX); err != nil {
 		return nil, errors.Join(fmt.Errorf("lock %s: %w", dir, err), file.Close())
 	}
 	return func() { _ = file.Close() }, nil
+}
+
+func flock(file *os.File, how int) error {
+	for {
+		if err := unix.Flock(int(file.Fd()), how); err != unix.EINTR {
+			return err
+		}
+	}
+}
+
+// heldFile is locked while a process works with a directory.
+const heldFile = ".held"
+
+// Hold says to others that a process works with a directory, until release or its
+// end. Several may.
+func Hold(dir string) (release func(), err error) {
+	file, err := os.OpenFile(filepath.Join(dir, heldFile), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("hold %s: %w", dir, err)
+	}
+	if err := flock(file, unix.LOCK_SH); err != nil {
+		return nil, errors.Join(fmt.Errorf("hold %s: %w", dir, err), file.Close())
+	}
+	return func() { _ = file.Close() }, nil
+}
+
+// Held says whether a process works with a directory.
+func Held(dir string) bool {
+	file, err := os.OpenFile(filepath.Join(dir, heldFile), os.O_RDWR|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return false
+	}
+	defer file.Close()
+	return errors.Is(flock(file, unix.LOCK_EX|unix.LOCK_NB), unix.EWOULDBLOCK)
 }

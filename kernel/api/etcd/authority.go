@@ -2,11 +2,6 @@ package etcd
 
 import (
 	"context"
-	"crypto/aes"
-	"crypto/cipher"
-	"crypto/hkdf"
-	"crypto/rand"
-	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,7 +9,9 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"pintle.dev/pintle/kernel/api/auth/credentials"
 	"pintle.dev/pintle/kernel/api/auth/pki"
+	"pintle.dev/pintle/kernel/api/auth/seal"
 )
 
 const (
@@ -22,7 +19,6 @@ const (
 	// used as it is, so it must not be a word that can be guessed.
 	minClusterKey = 32
 	maxClusterKey = 64 << 10
-	sealSalt      = 32
 )
 
 // authorityRecord is what etcd holds of the cluster's keys.
@@ -97,11 +93,21 @@ func (b *Backend) ShareAuthority(ctx context.Context, dir string, clusterKey []b
 	if err != nil {
 		return fmt.Errorf("cluster keys: %w", err)
 	}
-	if ca != record.CA || token != record.Token {
-		which := "CA"
-		if ca == record.CA {
+	which := ""
+	switch {
+	case ca != record.CA:
+		which = "CA"
+	case token != record.Token:
+		// It may have been rotated since.
+		same, err := credentials.Belongs(ctx, b, dir, record.Token)
+		if err != nil {
+			return fmt.Errorf("cluster keys: %w", err)
+		}
+		if !same {
 			which = "key of service-account tokens"
 		}
+	}
+	if which != "" {
 		return fmt.Errorf("cluster keys: %s has another %s than the cluster in etcd below %s; "+
 			"start this kernel with an empty data directory, or with ca.crt, ca.key and sa.key of a kernel of that cluster", dir, which, b.config.Prefix)
 	}
@@ -185,36 +191,14 @@ func (b *Backend) writeAuthority(ctx context.Context, a pki.Authority, clusterKe
 	return out.Succeeded, nil
 }
 
-func (b *Backend) sealer(clusterKey, salt []byte) (cipher.AEAD, error) {
-	key, err := hkdf.Key(sha256.New, clusterKey, salt, "pintle cluster authority "+b.config.Prefix, 32)
-	if err != nil {
-		return nil, err
-	}
-	block, err := aes.NewCipher(key)
-	if err != nil {
-		return nil, err
-	}
-	return cipher.NewGCM(block)
-}
+func (b *Backend) purpose() string { return "pintle cluster authority " + b.config.Prefix }
 
 func (b *Backend) seal(a pki.Authority, clusterKey []byte) ([]byte, error) {
 	plain, err := json.Marshal(a)
 	if err != nil {
 		return nil, err
 	}
-	salt := make([]byte, sealSalt)
-	if _, err := rand.Read(salt); err != nil {
-		return nil, err
-	}
-	aead, err := b.sealer(clusterKey, salt)
-	if err != nil {
-		return nil, err
-	}
-	nonce := make([]byte, aead.NonceSize())
-	if _, err := rand.Read(nonce); err != nil {
-		return nil, err
-	}
-	return aead.Seal(append(salt, nonce...), nonce, plain, []byte(b.key(authorityKey))), nil
+	return seal.Seal(clusterKey, b.purpose(), b.key(authorityKey), plain)
 }
 
 // errWrongClusterKey is all that can be said of a seal that does not open.
@@ -222,20 +206,12 @@ var errWrongClusterKey = errors.New("the keys in etcd are sealed by another clus
 
 func (b *Backend) unseal(sealed, clusterKey []byte) (pki.Authority, error) {
 	var a pki.Authority
-	if len(sealed) < sealSalt {
+	plain, err := seal.Open(clusterKey, b.purpose(), b.key(authorityKey), sealed)
+	if errors.Is(err, seal.ErrOpen) {
 		return a, errWrongClusterKey
 	}
-	aead, err := b.sealer(clusterKey, sealed[:sealSalt])
 	if err != nil {
 		return a, err
-	}
-	sealed = sealed[sealSalt:]
-	if len(sealed) < aead.NonceSize() {
-		return a, errWrongClusterKey
-	}
-	plain, err := aead.Open(nil, sealed[:aead.NonceSize()], sealed[aead.NonceSize():], []byte(b.key(authorityKey)))
-	if err != nil {
-		return a, errWrongClusterKey
 	}
 	if err := json.Unmarshal(plain, &a); err != nil {
 		return a, fmt.Errorf("the keys sealed in etcd are damaged: %w", err)

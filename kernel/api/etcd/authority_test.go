@@ -8,7 +8,10 @@ import (
 	"sync"
 	"testing"
 
+	"pintle.dev/pintle/kernel/api/auth/credentials"
 	"pintle.dev/pintle/kernel/api/auth/pki"
+	"pintle.dev/pintle/kernel/api/auth/token"
+	"pintle.dev/pintle/kernel/api/auth/tokenkeys"
 )
 
 func openForTest(t *testing.T) *Backend {
@@ -91,6 +94,60 @@ func TestAuthority(t *testing.T) {
 			t.Error(err)
 		}
 		if err := os.Remove(filepath.Join(second, "sa.key")); err != nil {
+			t.Fatal(err)
+		}
+		wants(t, b.ShareAuthority(t.Context(), second, nil), "has another key of service-account tokens")
+	})
+	t.Run("after a rotation", func(t *testing.T) {
+		emptied(t, false)
+		b, first, second := openForTest(t), t.TempDir(), t.TempDir()
+		if err := b.ShareAuthority(t.Context(), first, nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := pki.WriteAuthority(second, authority(t, first)); err != nil {
+			t.Fatal(err)
+		}
+		serve := func(dir string) *token.Keys {
+			t.Helper()
+			p, err := pki.Open(pki.Config{Dir: dir})
+			if err != nil {
+				t.Fatal(err)
+			}
+			keys := &token.Keys{}
+			if _, err := credentials.Open(t.Context(), credentials.Options{PKI: p, Keys: keys, Shared: b}); err != nil {
+				t.Fatal(err)
+			}
+			return keys
+		}
+		former := serve(first).IDs()[0]
+		// The first kernel has rotated and knows the former key no more.
+		keys, err := tokenkeys.Read(first)
+		if err != nil {
+			t.Fatal(err)
+		}
+		next := keys
+		if next.Next, err = tokenkeys.New(); err != nil {
+			t.Fatal(err)
+		}
+		if err := tokenkeys.Write(first, keys, next); err != nil {
+			t.Fatal(err)
+		}
+		if got := serve(first).IDs(); len(got) != 2 || got[0] != former {
+			t.Fatalf("keys %q", got)
+		}
+		for _, dir := range []string{first, second} {
+			if err := b.ShareAuthority(t.Context(), dir, nil); err != nil {
+				t.Error(err)
+			}
+		}
+		if got := serve(second).IDs(); len(got) != 2 || got[1] != tokenkeys.ID(&next.Next.PublicKey) {
+			t.Errorf("the second kernel has keys %q", got)
+		}
+		// One that has another key is no kernel of the cluster, whatever it calls it.
+		if err := os.Remove(filepath.Join(second, "sa.key")); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Remove(filepath.Join(second, "sa-next.key")); err != nil {
 			t.Fatal(err)
 		}
 		wants(t, b.ShareAuthority(t.Context(), second, nil), "has another key of service-account tokens")

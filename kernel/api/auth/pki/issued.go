@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"pintle.dev/pintle/kernel/revocation"
 	"pintle.dev/pintle/kernel/secretfile"
@@ -94,10 +93,7 @@ type Directory struct{ p *PKI }
 
 // OpenDirectory opens one that a kernel has made.
 func OpenDirectory(dir string) (*Directory, error) {
-	if have, err := exists(filepath.Join(dir, "ca.crt")); err != nil || !have {
-		return nil, errors.Join(fmt.Errorf("no cluster's CA in %s: name the data directory of a kernel that has run", dir), err)
-	}
-	p, err := openAuthority(Config{Dir: dir, Now: time.Now})
+	p, err := OpenAuthority(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -264,7 +260,7 @@ func (d *Directory) Revoke(r Revocation) (revoked []*x509.Certificate, renewed [
 	next := list
 	var data []byte
 	for _, cert := range revoked {
-		if next, data, err = next.Sign(d.p.ca, d.p.caKey, d.p.cfg.Now(), cert.SerialNumber); err != nil {
+		if next, data, err = d.p.SignRevocations(next, cert.SerialNumber); err != nil {
 			return nil, nil, fmt.Errorf("pki: %w", err)
 		}
 	}
@@ -272,7 +268,7 @@ func (d *Directory) Revoke(r Revocation) (revoked []*x509.Certificate, renewed [
 		if slices.ContainsFunc(r.Serials, func(n *big.Int) bool { return n.Cmp(d.p.ca.SerialNumber) == 0 }) {
 			return nil, nil, errNoCA
 		}
-		if next, data, err = next.Sign(d.p.ca, d.p.caKey, d.p.cfg.Now(), r.Serials...); err != nil {
+		if next, data, err = d.p.SignRevocations(next, r.Serials...); err != nil {
 			return nil, nil, fmt.Errorf("pki: %w", err)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"math/big"
 	"net"
@@ -132,6 +133,35 @@ func openAuthority(cfg Config) (*PKI, error) {
 	return p, nil
 }
 
+// OpenAuthority loads the CA of a directory, which has one, and what it revoked.
+func OpenAuthority(dir string) (*PKI, error) {
+	if have, err := exists(filepath.Join(dir, "ca.crt")); err != nil || !have {
+		return nil, errors.Join(fmt.Errorf("no cluster's CA in %s: name the data directory of a kernel that has run", dir), err)
+	}
+	return openAuthority(Config{Dir: dir, Now: time.Now})
+}
+
+// Directory is where the keys lie.
+func (p *PKI) Directory() string { return p.cfg.Dir }
+
+// CA is the cluster CA's certificate.
+func (p *PKI) CA() *x509.Certificate { return p.ca }
+
+// Secret is known to who has the CA's key alone: kernels seal by it what they hand
+// each other.
+func (p *PKI) Secret() ([]byte, error) {
+	der, err := x509.MarshalPKCS8PrivateKey(p.caKey)
+	if err != nil {
+		return nil, fmt.Errorf("pki: %w", err)
+	}
+	return der, nil
+}
+
+// SignRevocations gives a list as PEM, signed by the CA, with more serial numbers.
+func (p *PKI) SignRevocations(l *revocation.List, more ...*big.Int) (*revocation.List, []byte, error) {
+	return l.Sign(p.ca, p.caKey, p.cfg.Now(), more...)
+}
+
 // Guard refuses the certificates that were revoked.
 func (p *PKI) Guard() *revocation.Guard { return p.guard }
 
@@ -147,9 +177,6 @@ func (p *PKI) CAPool() *x509.CertPool {
 	pool.AddCert(p.ca)
 	return pool
 }
-
-// ServiceAccountKey signs service-account tokens.
-func (p *PKI) ServiceAccountKey() *ecdsa.PrivateKey { return p.saKey }
 
 // Serving is the API server's certificate.
 func (p *PKI) Serving() Pair { return p.server.Pair() }

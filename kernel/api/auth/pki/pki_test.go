@@ -193,7 +193,7 @@ func TestReopen(t *testing.T) {
 			if got := bytes.Equal(before.Serving().CertPEM, after.Serving().CertPEM); got != tt.sameLeaf {
 				t.Errorf("same leaf: %v", got)
 			}
-			if !before.ServiceAccountKey().Equal(after.ServiceAccountKey()) {
+			if !before.saKey.Equal(after.saKey) {
 				t.Error("service account key changed")
 			}
 		})

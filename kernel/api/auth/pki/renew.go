@@ -133,6 +133,17 @@ func (p *PKI) Renew() (renewed []string, err error) {
 	return renewed, errors.Join(errs...)
 }
 
+// InUse are the serial numbers of the certificates that the kernel has now, by name.
+func (p *PKI) InUse() map[string]string {
+	p.leavesMu.Lock()
+	defer p.leavesMu.Unlock()
+	out := make(map[string]string, len(p.leaves))
+	for _, l := range p.leaves {
+		out[l.file] = fmt.Sprintf("%x", l.Pair().Cert.SerialNumber)
+	}
+	return out
+}
+
 // Look has Keep read the directory now.
 func (p *PKI) Look() {
 	select {

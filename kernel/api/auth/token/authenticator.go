@@ -2,7 +2,6 @@ package token
 
 import (
 	"context"
-	"crypto/ecdsa"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -39,7 +38,7 @@ type Config struct {
 	// Issuers are the accepted iss claims.
 	Issuers []string
 	// Keys verify signatures.
-	Keys []*ecdsa.PublicKey
+	Keys *Keys
 	// Audiences are those of the API server itself; they apply to requests
 	// that ask for none.
 	Audiences []string
@@ -51,30 +50,19 @@ type Config struct {
 // Authenticator turns a service-account token into a user. It implements
 // authenticator.Token: a string that is no token of its issuers is not its
 // concern (no user, no error).
-type Authenticator struct {
-	cfg  Config
-	keys map[string]*ecdsa.PublicKey
-}
+type Authenticator struct{ cfg Config }
 
 var _ authenticator.Token = (*Authenticator)(nil)
 
 // NewAuthenticator checks the configuration.
 func NewAuthenticator(cfg Config) (*Authenticator, error) {
-	if len(cfg.Issuers) == 0 || len(cfg.Keys) == 0 || cfg.Getter == nil {
+	if len(cfg.Issuers) == 0 || cfg.Keys == nil || cfg.Getter == nil {
 		return nil, errors.New("token authenticator: issuers, keys and getter are required")
 	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	a := &Authenticator{cfg: cfg, keys: make(map[string]*ecdsa.PublicKey, len(cfg.Keys))}
-	for _, key := range cfg.Keys {
-		id, err := keyID(key)
-		if err != nil {
-			return nil, fmt.Errorf("token authenticator: %w", err)
-		}
-		a.keys[id] = key
-	}
-	return a, nil
+	return &Authenticator{cfg: cfg}, nil
 }
 
 // AuthenticateToken implements authenticator.Token.
@@ -82,7 +70,7 @@ func (a *Authenticator) AuthenticateToken(ctx context.Context, data string) (*au
 	if !a.claimsIssuer(data) {
 		return nil, false, nil
 	}
-	parsed, err := jwt.ParseSigned(data, []jose.SignatureAlgorithm{algorithm})
+	parsed, err := jwt.ParseSigned(data, algorithms)
 	if err != nil {
 		return nil, false, nil
 	}
@@ -150,28 +138,43 @@ func (a *Authenticator) claimsIssuer(data string) bool {
 }
 
 func (a *Authenticator) verify(parsed *jwt.JSONWebToken, dest ...any) error {
-	candidates := a.keys
+	now := a.cfg.Keys.now.Load()
+	if now == nil {
+		return errNoKey
+	}
+	candidates := now.verify
+	var alg string
 	for _, header := range parsed.Headers {
+		alg = header.Algorithm
 		if header.KeyID == "" {
 			continue
 		}
-		key, ok := a.keys[header.KeyID]
+		key, ok := now.verify[header.KeyID]
 		if !ok {
-			return errors.New("invalid signature, no keys found")
+			return errNoKey
 		}
-		candidates = map[string]*ecdsa.PublicKey{header.KeyID: key}
+		candidates = map[string]jose.JSONWebKey{header.KeyID: key}
 		break
 	}
 	var errs []error
 	for _, key := range candidates {
-		err := parsed.Claims(key, dest...)
+		// A key is for one algorithm, whatever the token says.
+		if key.Algorithm != alg {
+			continue
+		}
+		err := parsed.Claims(key.Key, dest...)
 		if err == nil {
 			return nil
 		}
 		errs = append(errs, err)
 	}
+	if len(errs) == 0 {
+		return errNoKey
+	}
 	return errors.Join(errs...)
 }
+
+var errNoKey = errors.New("invalid signature, no keys found")
 
 func (a *Authenticator) checkTimes(public jwt.Claims) error {
 	// Expiry is required: go-jose accepts a token without one.

@@ -1,23 +1,14 @@
 package token
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/sha256"
-	"crypto/x509"
-	"encoding/base64"
 	"errors"
-	"fmt"
 	"time"
 
-	jose "github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
 	"github.com/google/uuid"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 )
-
-const algorithm = jose.ES256
 
 // privateClaims are the claims beyond RFC 7519.
 type privateClaims struct {
@@ -60,31 +51,20 @@ type Request struct {
 
 // Issuer signs tokens. It is safe for concurrent use.
 type Issuer struct {
-	url    string
-	signer jose.Signer
-	now    func() time.Time
+	url  string
+	keys *Keys
+	now  func() time.Time
 }
 
 // NewIssuer returns an issuer whose tokens carry url in their iss claim.
-func NewIssuer(url string, key *ecdsa.PrivateKey) (*Issuer, error) {
+func NewIssuer(url string, keys *Keys) (*Issuer, error) {
 	if url == "" {
 		return nil, errors.New("token issuer: empty issuer url")
 	}
-	if key == nil || key.Curve != elliptic.P256() {
-		return nil, errors.New("token issuer: want an ecdsa p-256 key")
+	if keys == nil || keys.now.Load() == nil {
+		return nil, errors.New("token issuer: no keys")
 	}
-	id, err := keyID(&key.PublicKey)
-	if err != nil {
-		return nil, err
-	}
-	signer, err := jose.NewSigner(jose.SigningKey{
-		Algorithm: algorithm,
-		Key:       jose.JSONWebKey{Algorithm: string(algorithm), Key: key, KeyID: id, Use: "sig"},
-	}, nil)
-	if err != nil {
-		return nil, fmt.Errorf("token issuer: %w", err)
-	}
-	return &Issuer{url: url, signer: signer, now: time.Now}, nil
+	return &Issuer{url: url, keys: keys, now: time.Now}, nil
 }
 
 // Issue returns the compact form of a token and its unique id.
@@ -120,16 +100,10 @@ func (i *Issuer) Issue(req Request) (compact, id string, err error) {
 	if req.WarnAfter != 0 {
 		claims.WarnAfter = jwt.NewNumericDate(now.Add(req.WarnAfter))
 	}
-	compact, err = jwt.Signed(i.signer).Claims(private).Claims(public).Serialize()
-	return compact, public.ID, err
-}
-
-// keyID is the unpadded base64url form of the SHA-256 of the key's DER.
-func keyID(key *ecdsa.PublicKey) (string, error) {
-	der, err := x509.MarshalPKIXPublicKey(key)
-	if err != nil {
-		return "", fmt.Errorf("encode public key: %w", err)
+	signer := i.keys.now.Load().signer
+	if signer == nil {
+		return "", "", errNoSigner
 	}
-	sum := sha256.Sum256(der)
-	return base64.RawURLEncoding.EncodeToString(sum[:]), nil
+	compact, err = jwt.Signed(signer).Claims(private).Claims(public).Serialize()
+	return compact, public.ID, err
 }

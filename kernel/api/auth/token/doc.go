@@ -11,7 +11,11 @@
 // Data passes through as: bearer token → issuer check without verification
 // (cheap, bounded) → signature → times and audience → live objects → user.
 //
+// Keys holds the key that signs and all that verify. They are exchanged as a whole
+// while requests run: each request sees the keys of before or of after. A key is for
+// one algorithm; tokens of another cluster's keys (ES256 to ES512, RS256) can be
+// verified, signing is by ES256.
+//
 // It must not import kernel/store or the resources; it sees objects through
-// the small Getter interface. Key rotation by several verifying keys is
-// supported (Keys), signing uses the first.
+// the small Getter interface.
 package token

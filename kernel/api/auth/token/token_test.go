@@ -64,6 +64,7 @@ func cluster() objects {
 type fixture struct {
 	objects objects
 	key     *ecdsa.PrivateKey
+	keys    *Keys
 	issuer  *Issuer
 	auth    *Authenticator
 	now     time.Time
@@ -76,11 +77,15 @@ func newFixture(t testing.TB) *fixture {
 		t.Fatal(err)
 	}
 	f := &fixture{objects: cluster(), key: key, now: time.Now()}
-	if f.issuer, err = NewIssuer(issuerURL, key); err != nil {
+	f.keys = &Keys{}
+	if err := f.keys.Set(key); err != nil {
+		t.Fatal(err)
+	}
+	if f.issuer, err = NewIssuer(issuerURL, f.keys); err != nil {
 		t.Fatal(err)
 	}
 	f.auth, err = NewAuthenticator(Config{
-		Issuers: []string{issuerURL}, Keys: []*ecdsa.PublicKey{&key.PublicKey}, Audiences: []string{issuerURL},
+		Issuers: []string{issuerURL}, Keys: f.keys, Audiences: []string{issuerURL},
 		Getter: f.objects, Now: func() time.Time { return f.now },
 	})
 	if err != nil {
@@ -186,7 +191,7 @@ func TestForeignTokens(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	otherIssuer, err := NewIssuer("https://elsewhere", f.key)
+	otherIssuer, err := NewIssuer("https://elsewhere", f.keys)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -286,7 +291,7 @@ func TestTokenRequest(t *testing.T) {
 
 func TestDiscovery(t *testing.T) {
 	f := newFixture(t)
-	d, err := NewDiscovery(issuerURL, "https://192.0.2.7:6443"+KeysPath, &f.key.PublicKey)
+	d, err := NewDiscovery(issuerURL, "https://192.0.2.7:6443"+KeysPath, f.keys)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -317,7 +322,7 @@ func TestDiscovery(t *testing.T) {
 	if _, err := signed.Verify(key[0]); err != nil {
 		t.Error(err)
 	}
-	if _, err := NewDiscovery("http://plain", "https://x", &f.key.PublicKey); err == nil {
+	if _, err := NewDiscovery("http://plain", "https://x", f.keys); err == nil {
 		t.Error("plain http issuer accepted")
 	}
 }
