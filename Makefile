@@ -183,7 +183,7 @@ test-cosign: cosign ## let cosign sign for the catalog and verify what Pintle si
 test-soak: ## rewrite the same keys for 10 minutes; disk and memory in build/bench/soak.{json,svg}
 	SOAK=$${SOAK:-10m} SOAK_OUT=$(CURDIR)/build/bench $(GO) test -count=1 -timeout 40m -run TestSoak -v ./kernel/store
 
-.PHONY: bench bench-start bench-memory bench-create bench-schedule bench-pod
+.PHONY: bench bench-start bench-memory bench-create bench-schedule bench-deployment bench-pod
 bench: build ## measure start, memory, creates, scheduling, pods; JSON in build/bench/
 	@CGO_ENABLED=0 $(GO) run ./e2e/bench
 
@@ -191,8 +191,9 @@ bench-start: ## serve to /readyz ok, first and later starts
 bench-memory: ## what an idle cluster weighs, without containerd
 bench-create: ## durable pod creates a second
 bench-schedule: ## 1,000 hollow nodes, 5,000 pods: create to bound
+bench-deployment: ## a Deployment of 5,000 on 100 hollow nodes: ready, memory, gone
 bench-pod: ## pod create to Running against CRI by hand
-bench-start bench-memory bench-create bench-schedule bench-pod: build
+bench-start bench-memory bench-create bench-schedule bench-deployment bench-pod: build
 	@CGO_ENABLED=0 $(GO) run ./e2e/bench $(@:bench-%=%)
 
 .PHONY: bench-store

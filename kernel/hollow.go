@@ -60,7 +60,7 @@ type hollowNodes struct {
 	runtime   *pleg.Events
 	table     *timetable.Table
 	rounds    *turns
-	requests  share
+	requests  *share
 	resources corev1.ResourceList
 	labels    map[string]string
 }
@@ -71,7 +71,8 @@ func (k *Kernel) startHollow(ctx context.Context, cfg *config.Config) error {
 	if err != nil {
 		return err
 	}
-	calls := make(share, hollowShare)
+	rounds := newTurns(k.api.InFlight)
+	calls := newShare(hollowShare, rounds)
 	conn, err := grpc.NewClient("unix://"+endpoint.Socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithUnaryInterceptor(calls.intercept))
 	if err != nil {
@@ -93,7 +94,7 @@ func (k *Kernel) startHollow(ctx context.Context, cfg *config.Config) error {
 	h := &hollowNodes{
 		cfg: cfg.Hollow, conn: conn, source: node.NewPodSourceFrom(pods), nodes: nodestatus.NewSourceFrom(nodes), factory: informers.NewSharedInformerFactory(admin, 0),
 		events: record.NewBroadcaster(), runtime: pleg.NewEvents(cri.New(conn, cri.AllNodes), logger), table: timetable.New(hollowTasks),
-		rounds: newTurns(k.api.InFlight), requests: make(share, hollowStarts),
+		rounds: rounds, requests: newShare(hollowStarts, rounds),
 		labels: map[string]string{api.HollowLabel: "true"},
 		resources: corev1.ResourceList{
 			corev1.ResourceCPU: resource.MustParse("32"), corev1.ResourceMemory: resource.MustParse("256Gi"),

@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 )
 
@@ -26,18 +27,33 @@ type turns struct {
 	inFlight func() int
 	next     chan struct{}
 	busy     time.Time // when others were last at work
+	begun    atomic.Uint64
 }
+
+// roundKey is the key of a context's value: the number of the round of work.
+type roundKey struct{}
 
 func newTurns(inFlight func() int) *turns {
 	return &turns{inFlight: inFlight, next: make(chan struct{})}
 }
 
-// wait returns when it is the caller's turn, or ctx ends.
-func (t *turns) wait(ctx context.Context) {
+// wait returns when it is the caller's turn, or ctx ends, with the context of the round
+// of work that begins then.
+func (t *turns) wait(ctx context.Context) context.Context {
 	select {
 	case <-t.next:
 	case <-ctx.Done():
 	}
+	return context.WithValue(ctx, roundKey{}, t.begun.Add(1))
+}
+
+// of is the number of the round that ctx belongs to. What belongs to none, as a heartbeat, is as
+// old as the youngest.
+func (t *turns) of(ctx context.Context) uint64 {
+	if n, ok := ctx.Value(roundKey{}).(uint64); ok {
+		return n
+	}
+	return t.begun.Load()
 }
 
 // run hands out turns until ctx ends; without a taker it sleeps.

@@ -31,6 +31,7 @@ var all = []benchmark{
 	{name: "memory", what: "resident memory of an idle standalone cluster, without containerd", run: memory},
 	{name: "create", what: "durable pod creates, 32 client-go workers", run: create},
 	{name: "schedule", what: "create to all bound, hollow nodes", run: schedule},
+	{name: "deployment", what: "one large Deployment on hollow nodes: made, ready, weighed, deleted", run: measureDeployment},
 	{name: "pod", what: "pod create to Running against the three CRI calls by hand", run: pod},
 	{name: "plugin", what: "what plugins cost, as module and as process, medians", run: measurePlugins, limit: 15 * time.Minute},
 	{name: "store", what: "side by side with etcd and kube-apiserver, in turns, medians", run: measureStore, limit: 12 * time.Minute},
@@ -53,6 +54,9 @@ type options struct {
 
 	// Of plugin alone.
 	pluginPhases string
+
+	// Of deployment alone.
+	deploymentNodes int
 
 	// Of peer alone.
 	peerNodes, peerPods, peerFull, peerStuck, peerRounds, peerWorkers int
@@ -79,7 +83,7 @@ func main() {
 	limit := flag.Duration("limit", 5*time.Minute, "longest that one benchmark may take")
 	flag.IntVar(&o.rounds, "rounds", 3, "how often each is repeated; the best round counts, all are in the JSON")
 	flag.IntVar(&o.nodes, "nodes", 1000, "hollow nodes of schedule")
-	flag.IntVar(&o.pods, "pods", 5000, "pods of schedule")
+	flag.IntVar(&o.pods, "pods", 5000, "pods of schedule, replicas of deployment")
 	flag.IntVar(&o.creates, "creates", 15000, "pods of create")
 	flag.IntVar(&o.workers, "workers", 32, "workers that create pods")
 	flag.StringVar(&o.transport, "transport", "wasm", "transport of the classic set in schedule: wasm or process")
@@ -91,6 +95,7 @@ func main() {
 	flag.DurationVar(&o.settle, "settle", 130*time.Second, "how long store leaves servers alone before it weighs them with all pods; within two minutes their collectors run by themselves")
 	flag.IntVar(&o.etcdConnections, "etcd-connections", 1, "connections to etcd of store's writers and watchers")
 	flag.StringVar(&o.pluginPhases, "plugin-phases", "", "parts of plugin: "+strings.Join(pluginPhases, ",")+"; empty: all")
+	flag.IntVar(&o.deploymentNodes, "deployment-nodes", 100, "hollow nodes of deployment")
 	flag.IntVar(&o.peerNodes, "peer-nodes", 5000, "nodes of peer; 500 with 1,000 pods take a minute or two")
 	flag.IntVar(&o.peerPods, "peer-pods", 10000, "pods of peer")
 	flag.IntVar(&o.peerFull, "peer-full", 500, "full nodes of peer's preemption, and pods that preempt")
@@ -107,7 +112,7 @@ func main() {
 	flag.IntVar(&o.hollowPods, "hollow-pods", 100_000, "pods of hollow at last, fewer on fewer nodes; 0: idle nodes alone")
 	flag.BoolVar(&o.hollowOnly, "hollow-only", false, "measure hollow at its last size alone")
 	flag.Usage = func() {
-		fmt.Fprintln(os.Stderr, "usage: bench [flags] [start|memory|create|schedule|pod|plugin|store|peer|hollow|scale]…   (none: all but the last five)")
+		fmt.Fprintln(os.Stderr, "usage: bench [flags] [start|memory|create|schedule|deployment|pod|plugin|store|peer|hollow|scale]…   (none: all but the last five)")
 		flag.PrintDefaults()
 	}
 	flag.Parse()

@@ -25,6 +25,7 @@ type Config struct {
 	API       API       `mapstructure:"api" doc:"the Kubernetes API server"`
 	Auth      Auth      `mapstructure:"auth" doc:"credentials that the API server gives"`
 	Audit     Audit     `mapstructure:"audit" doc:"what is recorded of requests"`
+	Memory    Memory    `mapstructure:"memory" doc:"what memory the kernel itself takes"`
 	Store     Store     `mapstructure:"store" doc:"where objects are kept, and their watch history"`
 	Plugins   Plugins   `mapstructure:"plugins" doc:"where plugins lie and which bundles are loaded"`
 	Scheduler Scheduler `mapstructure:"scheduler" doc:"which predicates and priorities place pods"`
@@ -81,6 +82,11 @@ type Audit struct {
 	LogMaxBackups int           `mapstructure:"logMaxBackups" range:"0,100000" doc:"how many files that were put aside are kept; 0: all"`
 	LogMaxAge     time.Duration `mapstructure:"logMaxAge" range:"0,876000h" doc:"how long they are kept, in whole days; 0: no limit"`
 	Webhook       string        `mapstructure:"webhookConfigFile" doc:"kubeconfig of the server that events are posted to; empty: none"`
+}
+
+// Memory configures what the kernel's own process takes.
+type Memory struct {
+	Garbage Size `mapstructure:"garbage" range:"1Mi,1Ti" doc:"how much garbage may lie in the kernel's memory before it is collected, besides as much as is alive; more saves processor time while objects come and go; without effect where GOGC or GOMEMLIMIT is set"`
 }
 
 // Store configures the store.

@@ -1,6 +1,10 @@
 package config
 
-import "time"
+import (
+	"time"
+
+	"pintle.dev/pintle/sdk/footprint"
+)
 
 // Default returns the configuration that holds where neither file nor
 // environment says otherwise. It selects no plugin: policy is the file's.
@@ -25,8 +29,9 @@ func Default() *Config {
 			MaxUserConnections:  500,
 			MaxPeerConnections:  500,
 		},
-		Auth:  Auth{MaxTokenExpiration: 24 * time.Hour},
-		Audit: Audit{LogMaxSize: 100 << 20, LogMaxBackups: 5, LogMaxAge: 30 * 24 * time.Hour},
+		Auth:   Auth{MaxTokenExpiration: 24 * time.Hour},
+		Audit:  Audit{LogMaxSize: 100 << 20, LogMaxBackups: 5, LogMaxAge: 30 * 24 * time.Hour},
+		Memory: Memory{Garbage: footprint.DefaultGarbage},
 		Store: Store{
 			Backend:          BackendBadger,
 			Etcd:             Etcd{Prefix: "/registry"},

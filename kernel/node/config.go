@@ -160,8 +160,9 @@ type Deps struct {
 	RuntimeEvents *pleg.Events
 	// Table is a shared timetable of the regular work that its owner runs. Nil: the agent has its own.
 	Table *timetable.Table
-	// Turn is called before each round of work for a pod and may wait. Nil: work begins at once.
-	Turn func(context.Context)
+	// Turn is called before each round of work for a pod, may wait, and returns the context of the round. Nil: work
+	// begins at once.
+	Turn func(context.Context) context.Context
 	// Events is a shared broadcaster that its owner starts and stops. Nil: the agent has its own.
 	Events record.EventBroadcaster
 	// ServingCert is the kubelet server's TLS configuration (certificates). Required when Port >= 0.

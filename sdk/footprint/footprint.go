@@ -1,6 +1,7 @@
 package footprint
 
 import (
+	"cmp"
 	"context"
 	"os"
 	"runtime"
@@ -11,17 +12,10 @@ import (
 )
 
 const (
-	// busyPercent and idlePercent are values of GOGC.
+	// busyPercent is the highest GOGC of a process without room of its own, and
+	// idlePercent the one at rest.
 	busyPercent = 400
 	idlePercent = 50
-	// fairPercent is the least while busy, however large the heap.
-	fairPercent = 100
-	// roomShare is the part of the machine's memory, one in so many, that
-	// garbage may take before the pace falls from busyPercent to fairPercent.
-	roomShare = 16
-	// spaciousShare is the part of that room, one in so many, that garbage of a
-	// spacious process may take while it is busy, however little is alive.
-	spaciousShare = 3
 	// leastLive is the heap below which the runtime reckons as with so much.
 	leastLive = 4 << 20
 	// busyBytes allocated within one period mean work. Collections are no
@@ -32,22 +26,43 @@ const (
 	// againPeriods is how often memory is given back during a rest: what looks
 	// after a cluster brings it back bit by bit.
 	againPeriods = 15
-	period       = time.Second
+	// sparePeriods is how long memory may lie unused during work.
+	sparePeriods = 8
+	// leastSpare is worth a collection to be given back.
+	leastSpare = 64 << 20
+	period     = time.Second
 
 	metricAllocated = "/gc/heap/allocs:bytes"
 	metricLive      = "/gc/heap/live:bytes"
+	metricObjects   = "/memory/classes/heap/objects:bytes"
+	metricUnused    = "/memory/classes/heap/unused:bytes"
+	metricFree      = "/memory/classes/heap/free:bytes"
 )
+
+// DefaultGarbage is the garbage, in bytes, that a process may hold besides as much as is alive.
+const DefaultGarbage = 100 << 20
 
 // pace decides from what it is told once a period.
 type pace struct {
-	room  uint64 // bytes that garbage may take; 0: unknown
-	spare uint64 // of them, what it may take however little is alive
-	set   func(percent int)
-	relax func()
-	rest  func()
+	garbage  uint64 // bytes that it may take besides as much as is alive
+	spacious bool
+	set      func(percent int)
+	relax    func()
+	rest     func()
 
 	allocated uint64
 	quiet     int
+	// window and since are the periods since memory was last looked through for what is
+	// unused, and what was allocated before.
+	window int
+	since  uint64
+}
+
+// reading is what the runtime tells of the heap, in bytes.
+type reading struct {
+	allocated uint64 // since the start of the process
+	live      uint64 // what the last collection found
+	held      uint64 // taken from the system: objects, garbage, and what is free
 }
 
 // Options are what Keep may do besides.
@@ -55,26 +70,29 @@ type Options struct {
 	// AtRest are called at the beginning of a rest, before memory is given back, to
 	// drop what is kept for the sake of speed alone.
 	AtRest []func()
-	// Spacious: the process is the one on its machine that shall be fast from its first
+	// Garbage is how much, in bytes, may lie in the heap before a collection, besides as
+	// much as is alive; 0: DefaultGarbage.
+	Garbage uint64
+	// Spacious: the process is the one on its machine that may have Garbage from its first
 	// moment, when little is alive and a collection would come after each few megabytes.
 	Spacious bool
 }
 
 // Keep works until ctx ends.
 func Keep(ctx context.Context, o Options) {
-	p := &pace{room: machineMemory() / roomShare, set: func(int) {}, relax: relax, rest: func() {
+	p := &pace{garbage: cmp.Or(o.Garbage, DefaultGarbage), spacious: o.Spacious, set: func(int) {}, relax: relax, rest: func() {
 		for _, drop := range o.AtRest {
 			drop()
 		}
 	}}
-	if o.Spacious {
-		p.spare = p.room / spaciousShare
+	samples := []metrics.Sample{{Name: metricAllocated}, {Name: metricLive}, {Name: metricObjects}, {Name: metricUnused}, {Name: metricFree}}
+	read := func() reading {
+		metrics.Read(samples)
+		return reading{allocated: number(samples[0]), live: number(samples[1]), held: number(samples[2]) + number(samples[3]) + number(samples[4])}
 	}
-	samples := []metrics.Sample{{Name: metricAllocated}, {Name: metricLive}}
 	collected := make(chan struct{}, 1)
 	if os.Getenv("GOGC") == "" && os.Getenv("GOMEMLIMIT") == "" {
-		metrics.Read(samples)
-		before := debug.SetGCPercent(p.percent(number(samples[1])))
+		before := debug.SetGCPercent(p.percent(read().live))
 		defer debug.SetGCPercent(before)
 		p.set = func(percent int) { debug.SetGCPercent(percent) }
 		defer afterCollections(collected)()
@@ -86,11 +104,9 @@ func Keep(ctx context.Context, o Options) {
 		case <-ctx.Done():
 			return
 		case <-collected:
-			metrics.Read(samples)
-			p.collected(number(samples[1]))
+			p.collected(read().live)
 		case <-tick.C:
-			metrics.Read(samples)
-			p.tick(number(samples[0]), number(samples[1]))
+			p.tick(read())
 		}
 	}
 }
@@ -117,14 +133,14 @@ func afterCollections(tell chan<- struct{}) (stop func()) {
 	return func() { stopped.Store(true) }
 }
 
-// tick takes the bytes allocated since the start of the process and those that
-// the last collection found alive.
-func (p *pace) tick(allocated, live uint64) {
-	grown := allocated - p.allocated
-	p.allocated = allocated
+// tick takes a reading once a period.
+func (p *pace) tick(r reading) {
+	grown := r.allocated - p.allocated
+	p.allocated = r.allocated
 	if grown >= busyBytes {
 		p.quiet = 0
-		p.set(p.percent(live))
+		p.set(p.percent(r.live))
+		p.giveBack(r)
 		return
 	}
 	p.quiet++
@@ -132,7 +148,24 @@ func (p *pace) tick(allocated, live uint64) {
 		p.set(idlePercent)
 		p.rest()
 	}
-	if p.quiet >= idlePeriods && (p.quiet-idlePeriods)%againPeriods == 0 {
+	switch {
+	case p.quiet < idlePeriods:
+		p.giveBack(r)
+	case (p.quiet-idlePeriods)%againPeriods == 0:
+		p.relax()
+		p.window, p.since = 0, r.allocated
+	}
+}
+
+// giveBack returns memory to the system during work. What was not allocated within a window
+// is not needed soon: the heap holds more beside what is alive than work takes in that time.
+func (p *pace) giveBack(r reading) {
+	if p.window++; p.window < sparePeriods {
+		return
+	}
+	spare, used := r.held-min(r.held, r.live), r.allocated-p.since
+	p.window, p.since = 0, r.allocated
+	if spare >= leastSpare && used < spare {
 		p.relax()
 	}
 }
@@ -144,14 +177,13 @@ func (p *pace) collected(live uint64) {
 	}
 }
 
-// percent is busyPercent, less where that much garbage has no room, and more where it is
-// less than a spacious process may have.
+// percent lets garbage grow to as much as is alive and p.garbage besides.
 func (p *pace) percent(live uint64) int {
-	live = max(live, leastLive)
-	if p.room == 0 || live*busyPercent/100 <= p.room {
-		return max(busyPercent, int(p.spare*100/live))
+	percent := 100 + int(p.garbage*100/max(live, leastLive))
+	if !p.spacious {
+		return min(busyPercent, percent)
 	}
-	return max(fairPercent, int(p.room*100/live))
+	return percent
 }
 
 // relax returns what start or work has left to the system.

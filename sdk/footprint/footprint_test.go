@@ -2,43 +2,63 @@ package footprint
 
 import (
 	"bytes"
+	"cmp"
 	"runtime"
 	"slices"
 	"testing"
 	"time"
 )
 
+const mib = 1 << 20
+
 func TestPace(t *testing.T) {
-	const mib = 1 << 20
-	type step struct{ allocated, live uint64 }
-	rest := func(allocated uint64) []step { return slices.Repeat([]step{{allocated * mib, mib}}, idlePeriods) }
+	rest := func(allocated uint64) []reading {
+		return slices.Repeat([]reading{{allocated: allocated * mib, live: mib}}, idlePeriods)
+	}
+	// work allocates so many MiB a period, and finds live and held the same.
+	work := func(periods int, each, live, held uint64) (all []reading) {
+		for i := range periods {
+			all = append(all, reading{allocated: uint64(i+1) * each * mib, live: live * mib, held: held * mib})
+		}
+		return all
+	}
 	for name, tc := range map[string]struct {
-		room    uint64
-		spare   uint64
-		steps   []step
-		want    []int
-		relaxed int
+		garbage  uint64
+		spacious bool
+		readings []reading
+		want     []int // each once in a row
+		relaxed  int
 	}{
-		"rest after quiet periods, once": {steps: append(rest(1), rest(2)...), want: []int{idlePercent}, relaxed: 1},
-		"again during a long rest":       {steps: append(append(rest(1), rest(1)...), rest(1)...), want: []int{idlePercent}, relaxed: 2},
-		"not yet rest":                   {steps: rest(1)[1:]},
-		"work gives room":                {steps: []step{{20 * mib, 10 * mib}}, want: []int{busyPercent}},
+		"rest after quiet periods, once": {readings: append(rest(1), rest(2)...), want: []int{idlePercent}, relaxed: 1},
+		"again during a long rest":       {readings: append(append(rest(1), rest(1)...), rest(1)...), want: []int{idlePercent}, relaxed: 2},
+		"not yet rest":                   {readings: rest(1)[1:]},
+		"work gives room":                {readings: work(1, 20, 10, 10), want: []int{busyPercent}},
 		"work after rest, rest after work": {
-			steps: slices.Concat(rest(0), []step{{30 * mib, mib}}, rest(31)),
-			want:  []int{idlePercent, busyPercent, idlePercent}, relaxed: 2,
+			readings: slices.Concat(rest(0), work(1, 30, 1, 1), rest(31)),
+			want:     []int{idlePercent, busyPercent, idlePercent}, relaxed: 2,
 		},
-		"a large heap gets what the machine has":           {room: 1024 * mib, steps: []step{{20 * mib, 512 * mib}}, want: []int{200}},
-		"little alive, and room":                           {room: 1024 * mib, spare: 256 * mib, steps: []step{{20 * mib, 16 * mib}, {40 * mib, 128 * mib}}, want: []int{1600, busyPercent}},
-		"next to nothing alive":                            {room: 1024 * mib, spare: 256 * mib, steps: []step{{20 * mib, 0}}, want: []int{6400}},
-		"a heap beyond the room collects as Go always did": {room: 1024 * mib, steps: []step{{20 * mib, 4096 * mib}}, want: []int{fairPercent}},
+		"garbage as much as is alive and the room": {readings: work(1, 20, 200, 200), want: []int{150}},
+		"a large heap":                     {readings: work(1, 20, 10000, 10000), want: []int{101}},
+		"little alive, in a spacious one":  {spacious: true, readings: work(1, 20, 10, 10), want: []int{1100}},
+		"next to nothing alive":            {spacious: true, readings: work(1, 20, 0, 10), want: []int{2600}},
+		"more room is bought":              {spacious: true, garbage: 1500, readings: work(1, 20, 200, 200), want: []int{850}},
+		"what work needs is kept":          {readings: work(3*sparePeriods, 100, 200, 520), want: []int{150}},
+		"what work leaves is given back":   {readings: work(sparePeriods, 20, 200, 1200), want: []int{150}, relaxed: 1},
+		"again where it stays":             {readings: work(3*sparePeriods, 20, 200, 1200), want: []int{150}, relaxed: 3},
+		"little is not worth a collection": {readings: work(3*sparePeriods, 16, 200, 250), want: []int{150}},
+		"between work and rest":            {readings: slices.Concat(work(1, 900, 200, 1200), work(sparePeriods, 0, 200, 1200)), want: []int{150}, relaxed: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []int
 			relaxed, rests := 0, 0
-			p := &pace{room: tc.room, spare: tc.spare, set: func(percent int) { got = append(got, percent) }, relax: func() { relaxed++ }, rest: func() { rests++ }}
-			for _, s := range tc.steps {
-				p.tick(s.allocated, s.live)
+			p := &pace{
+				garbage: cmp.Or(tc.garbage, 100) * mib, spacious: tc.spacious,
+				set: func(percent int) { got = append(got, percent) }, relax: func() { relaxed++ }, rest: func() { rests++ },
 			}
+			for _, r := range tc.readings {
+				p.tick(r)
+			}
+			got = slices.Compact(got)
 			if want := len(slices.DeleteFunc(slices.Clone(tc.want), func(percent int) bool { return percent != idlePercent })); rests != want {
 				t.Errorf("%d rests, want %d", rests, want)
 			}
@@ -51,16 +71,15 @@ func TestPace(t *testing.T) {
 
 // What a collection finds alive counts at once, but not during a rest.
 func TestCollected(t *testing.T) {
-	const mib = 1 << 20
 	var got []int
-	p := &pace{room: 1024 * mib, spare: 256 * mib, set: func(percent int) { got = append(got, percent) }, relax: func() {}, rest: func() {}}
-	p.collected(32 * mib)
-	p.collected(512 * mib)
+	p := &pace{garbage: 100 * mib, spacious: true, set: func(percent int) { got = append(got, percent) }, relax: func() {}, rest: func() {}}
+	p.collected(25 * mib)
+	p.collected(500 * mib)
 	for range idlePeriods {
-		p.tick(mib, 32*mib)
+		p.tick(reading{allocated: mib, live: 32 * mib})
 	}
 	p.collected(32 * mib)
-	if want := []int{800, 200, idlePercent}; !slices.Equal(got, want) {
+	if want := []int{500, 120, idlePercent}; !slices.Equal(got, want) {
 		t.Errorf("set %v, want %v", got, want)
 	}
 }

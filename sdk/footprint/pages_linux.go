@@ -78,12 +78,3 @@ func header(fields []string, exe string) (*region, bool) {
 	}
 	return &region{start: uintptr(start), end: uintptr(end), readOnly: strings.HasPrefix(fields[1], "r-") && strings.HasSuffix(fields[1], "p")}, true
 }
-
-// machineMemory is the machine's, in bytes.
-func machineMemory() uint64 {
-	var info unix.Sysinfo_t
-	if err := unix.Sysinfo(&info); err != nil {
-		return 0
-	}
-	return uint64(info.Totalram) * uint64(info.Unit)
-}

@@ -87,7 +87,7 @@ type Deps struct {
 	Cgroups  Cgroups
 	// Listening are the ports that no pod may take; nil: none.
 	Listening func() listener.Set
-	Turn      func(context.Context) // nil: a round begins at once
+	Turn      func(context.Context) context.Context // nil: a round begins at once
 	Events    record.EventRecorder
 	Logger    *slog.Logger
 }
@@ -324,7 +324,7 @@ func (m *Manager) round(ctx context.Context, uid types.UID) time.Duration {
 		return 0
 	}
 	if m.deps.Turn != nil {
-		m.deps.Turn(ctx)
+		ctx = m.deps.Turn(ctx)
 	}
 	return m.sync(ctx, e)
 }
