@@ -66,6 +66,7 @@ func TestManyPlugins(t *testing.T) {
 		// The same module under another name; it has a plugin for each of them.
 		text := strings.Replace(string(manifest), "name: hostile", "name: "+name, 1)
 		write(t, filepath.Join(dir, "manifest.yaml"), strings.Replace(text, "name: Traps", "name: "+name, 1))
+		link(filepath.Join(sealed, "artifacts.yaml"), filepath.Join(dir, "artifacts.yaml"))
 		link(filepath.Join(sealed, "hostile.wasm"), filepath.Join(dir, "hostile.wasm"))
 	}
 	own := filepath.Join(filepath.Dir(binary(t, "pintle")), "plugins")

@@ -59,7 +59,7 @@ func settlePlugin(t *testing.T, c *operate.Client, name string, change func(*v1a
 // other's configuration, and also after a restart. What it cannot bring back changes
 // nothing.
 func TestRollbackIsOfAllThatWasInForce(t *testing.T) {
-	const schema = "- name: greeter\n    configSchema: {type: object, additionalProperties: false, required: [%], properties: {%: {type: string}}}\n"
+	const schema = "- name: greeter\n  configSchema: {type: object, additionalProperties: false, required: [%], properties: {%: {type: string}}}\n"
 	withSchema := func(key string) []string {
 		return []string{"- name: greeter\n", strings.ReplaceAll(schema, "%", key), "[create]", "[create, " + map[string]string{"text": "delete", "Text": "patch"}[key] + "]"}
 	}

@@ -22,7 +22,7 @@ func newPluginSealCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "seal DIR...",
 		Short: "Pin the artefacts of bundles by their digests and check their WASM modules",
-		Long:  "Pin the artefacts of bundles by their digests, and compile their WASM modules once to see that they can run. It is the last step of building a bundle.",
+		Long:  "Pin the artefacts of bundles by their digests, in artifacts.yaml beside the manifest, and compile their WASM modules once to see that they can run. It is the last step of building a bundle.",
 		Args:  cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, dirs []string) error {
 			for _, dir := range dirs {

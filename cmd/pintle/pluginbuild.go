@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/version"
 
 	"pintle.dev/pintle/kernel/plugin"
 	"pintle.dev/pintle/sdk"
@@ -36,6 +37,9 @@ func readSource(dir string) (*bundleSource, error) {
 	}
 	if base := filepath.Base(mustAbs(dir)); base != m.Name {
 		return nil, usageError{fmt.Errorf("%s: the manifest's name is %s; a bundle's folder has its name", dir, m.Name)}
+	}
+	if _, err := version.ParseGeneric(m.Version); err != nil {
+		return nil, usageError{fmt.Errorf("%s: version %q: want one as in semver, such as 1.0.0: upgrades tell by it which of two is newer", dir, m.Version)}
 	}
 	s := &bundleSource{dir: dir, manifest: m}
 	if s.language, err = toolchain.Detect(dir); err != nil {
@@ -71,7 +75,36 @@ func (s *bundleSource) build(ctx context.Context, targets []string, said io.Writ
 	if err := plugin.Unseal(s.dir, stale...); err != nil {
 		return results, err
 	}
-	return results, plugin.Seal(ctx, s.dir)
+	if err := plugin.Seal(ctx, s.dir); err != nil {
+		return results, err
+	}
+	return results, s.provides(ctx)
+}
+
+// provides starts what was built for this machine, and compares what it describes with
+// the manifest.
+func (s *bundleSource) provides(ctx context.Context) error {
+	m, err := plugin.ReadManifest(filepath.Join(s.dir, plugin.ManifestFile))
+	if err != nil {
+		return err
+	}
+	for _, a := range []*plugin.Artifact{m.Artifacts.WASM, m.Artifacts.Process} {
+		if a == nil {
+			continue
+		}
+		r, end, err := runner(ctx, filepath.Join(mustAbs(s.dir), filepath.FromSlash(a.Path)))
+		if err != nil {
+			return err
+		}
+		build, err := r.Open(ctx)
+		if err == nil {
+			err = errors.Join(m.Provides(build.Plugins()), build.Close(ctx))
+		}
+		if err = errors.Join(err, end(ctx)); err != nil {
+			return fmt.Errorf("%s: %w", a.Path, err)
+		}
+	}
+	return nil
 }
 
 // buildError gives a missing tool chain its exit code.
@@ -102,7 +135,9 @@ func newPluginBuildCommand() *cobra.Command {
 		Use:   "build [DIR]",
 		Short: "Build and seal a bundle",
 		Long: `Build a bundle with the compiler of its language, and seal it: the digests of what
-was built are written into the manifest, and the module is compiled once to see that it can run.
+was built are written beside the manifest, into artifacts.yaml, and the module is
+compiled once to see that it can run. What was built has to provide the plugins that
+the manifest names.
 
   go              a WASM module and a process from one source (go)
   c               a WASM module (clang, wasm-ld)

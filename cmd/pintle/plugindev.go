@@ -18,7 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"pintle.dev/pintle/kernel/catalog"
-	"pintle.dev/pintle/kernel/plugin"
+	"pintle.dev/pintle/kernel/plugin/sealed"
 )
 
 // quietPeriod is how long a folder must be left alone before it is built: an
@@ -225,7 +225,7 @@ func (d *developer) walk(folder func(path string) error, file func(path string, 
 			return filepath.SkipDir
 		case e.IsDir():
 			return folder(path)
-		case path == filepath.Join(d.dir, name) || path == filepath.Join(d.dir, name+".wasm") || strings.HasPrefix(e.Name(), "."):
+		case path == filepath.Join(d.dir, sealed.File) || path == filepath.Join(d.dir, name) || path == filepath.Join(d.dir, name+".wasm") || strings.HasPrefix(e.Name(), "."):
 			return nil
 		}
 		return file(path, e)
@@ -245,8 +245,7 @@ func (d *developer) after(before map[string]string) (map[string]string, error) {
 		return nil, err
 	}
 	for path := range now {
-		old, was := before[path]
-		if was && filepath.Base(path) != plugin.ManifestFile { // digests are written into that
+		if old, was := before[path]; was {
 			now[path] = old
 		}
 	}

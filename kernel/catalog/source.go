@@ -18,6 +18,7 @@ import (
 	"oras.land/oras-go/v2/registry"
 
 	"pintle.dev/pintle/kernel/plugin"
+	"pintle.dev/pintle/kernel/plugin/sealed"
 )
 
 const (
@@ -191,6 +192,15 @@ func (p *Package) fromFolder(ctx context.Context, s *stage, dir string, o *Sourc
 	manifest, err := readEntry(root, plugin.ManifestFile, 1<<20)
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("the folder has no %s; name the folder of a bundle", plugin.ManifestFile)
+	}
+	if err != nil {
+		return err
+	}
+	built, err := readEntry(root, sealed.File, sealed.MaxBytes)
+	if err == nil {
+		manifest, err = sealed.Join(manifest, built)
+	} else if errors.Is(err, fs.ErrNotExist) {
+		err = nil
 	}
 	if err != nil {
 		return err

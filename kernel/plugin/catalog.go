@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"pintle.dev/pintle/kernel/plugin/sealed"
 )
 
 // Bundle is a folder of the catalog with its manifest.
@@ -24,7 +26,12 @@ type Bundle struct {
 
 // digest is that of the manifest, which pins everything else of the bundle.
 func (b *Bundle) digest() (string, error) {
-	return FileDigest(filepath.Join(b.Directory, ManifestFile))
+	data, err := sealed.Read(b.Directory)
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256(data)
+	return "sha256:" + hex.EncodeToString(sum[:]), nil
 }
 
 // Find returns the bundle of that name from the first directory that has it.

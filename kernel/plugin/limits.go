@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"cmp"
+	"fmt"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -78,19 +79,19 @@ func (l Limits) faults() map[string]string {
 	out := map[string]string{}
 	if l.Memory != "" {
 		if q, err := resource.ParseQuantity(l.Memory); err != nil || q.Value() < minMemory || q.Value() > maxMemory {
-			out["memory"] = "want 1Mi to 1Ti"
+			out["memory"] = fmt.Sprintf("%q; want 1Mi to 1Ti", l.Memory)
 		}
 	}
 	if l.CPU != "" {
 		if q, err := resource.ParseQuantity(l.CPU); err != nil || q.MilliValue() < minMilliCPU || q.MilliValue() > maxMilliCPU {
-			out["cpu"] = "want 10m to 1000"
+			out["cpu"] = fmt.Sprintf("%q; want 10m to 1000", l.CPU)
 		}
 	}
 	if l.CallsPerSecond < 0 || l.CallsPerSecond > maxCallsPerSecond {
-		out["callsPerSecond"] = "want 1 to 1000000"
+		out["callsPerSecond"] = fmt.Sprintf("%d; want 1 to 1000000", l.CallsPerSecond)
 	}
 	if l.PIDs != 0 && (l.PIDs < minPIDs || l.PIDs > maxPIDs) {
-		out["pids"] = "want 4 to 1000000"
+		out["pids"] = fmt.Sprintf("%d; want 4 to 1000000", l.PIDs)
 	}
 	return out
 }

@@ -2,11 +2,11 @@ package plugin
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
-	"os"
 	"path/filepath"
 	"reflect"
 	"regexp"
@@ -22,6 +22,7 @@ import (
 
 	"pintle.dev/pintle/kernel/plugin/admissionrules"
 	"pintle.dev/pintle/kernel/plugin/description"
+	"pintle.dev/pintle/kernel/plugin/sealed"
 	"pintle.dev/pintle/kernel/yamltree"
 	"pintle.dev/pintle/sdk"
 )
@@ -32,7 +33,7 @@ const (
 
 	manifestVersion  = "kernel.pintle.dev/v1alpha1"
 	manifestKind     = "PluginManifest"
-	maxManifestBytes = 1 << 20
+	maxManifestBytes = sealed.MaxBytes
 	maxFiles         = 1000
 	maxPath          = 255
 )
@@ -149,17 +150,13 @@ func PolicyRules(rules []Rule) []rbacv1.PolicyRule {
 	return out
 }
 
-// ReadManifest reads and checks the manifest at path. Every fault is one line
-// of the error: file:line: what is wrong and what would be right.
+// ReadManifest reads and checks the manifest at path, with what a build wrote beside
+// it. Every fault is one line of the error: file:line: what is wrong and what would be
+// right.
 func ReadManifest(path string) (*Manifest, error) {
-	f, err := os.Open(path)
+	data, err := sealed.Read(filepath.Dir(path))
 	if err != nil {
 		return nil, fmt.Errorf("plugin manifest: %w", err)
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxManifestBytes+1))
-	if err != nil {
-		return nil, fmt.Errorf("plugin manifest %s: %w", path, err)
 	}
 	return ParseManifest(path, data)
 }
@@ -202,6 +199,12 @@ var (
 	pluginKinds  = append([]string{sdk.KindPredicate, sdk.KindPriority, sdk.KindController, sdk.KindAdmission, sdk.KindRuntime, sdk.KindProxy}, sdk.CycleKinds()...)
 	normalizings = []string{"", string(sdk.NormalizeNone), string(sdk.NormalizeMax), string(sdk.NormalizeReverseMax), string(sdk.NormalizeReverse), string(sdk.NormalizeMinMax), string(sdk.NormalizePlugin), string(sdk.NormalizePluginNonzero)}
 )
+
+// verbs are those of the API; others are of somebody's own resources, and are not
+// written almost as one of these.
+var verbs = []string{
+	"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection", "use", "bind", "escalate", "impersonate", "approve", "sign", "attest", "proxy", "head", "post", "put", "options", "*",
+}
 
 // manifestKeys are the keys of each part of a manifest, by the name of its type.
 var manifestKeys = func() map[string][]string {
@@ -457,7 +460,7 @@ func pathFault(path string) string {
 		return "want printable letters, and / between folders"
 	case filepath.Clean(path) != path:
 		return "want " + filepath.Clean(path)
-	case path == "." || strings.EqualFold(path, ManifestFile):
+	case path == "." || strings.EqualFold(path, ManifestFile) || strings.EqualFold(path, sealed.File):
 		return "want a file beside the manifest"
 	}
 	return ""
@@ -479,6 +482,11 @@ func (c *checker) rules(key string, rules []Rule) {
 	for i, r := range rules {
 		if len(r.Verbs) == 0 {
 			c.at(fmt.Sprintf("%s.%d", key, i), "a rule without verbs allows nothing")
+		}
+		for k, verb := range r.Verbs {
+			if near := yamltree.Nearest(verb, verbs); verb == "" || near != "" && !slices.Contains(verbs, verb) {
+				c.at(fmt.Sprintf("%s.%d.verbs.%d", key, i, k), "%q; did you mean %q? Verbs are: %s", verb, cmp.Or(near, "get"), strings.Join(verbs, ", "))
+			}
 		}
 		if len(r.Resources) == 0 && len(r.NonResourceURLs) == 0 {
 			c.at(fmt.Sprintf("%s.%d", key, i), "a rule needs resources or nonResourceURLs")

@@ -44,7 +44,7 @@ func TestParseManifest(t *testing.T) {
 		{"scope of a controller", "kind: controller", "kind: controller\n  scope: node", "m.yaml:10: plugins.1.scope"},
 		{"no verbs", ", verbs: [get]", "", "m.yaml:11: plugins.1.rules.0: a rule without verbs"},
 		{"timeout", "call: 50ms", "call: 11m", "timeouts.call: 11m0s; want 0 to 10m"},
-		{"memory", "64Mi", "2Ti", `m.yaml:13: limits.memory: want 1Mi to 1Ti`},
+		{"memory", "64Mi", "2Ti", `m.yaml:13: limits.memory: "2Ti"; want 1Mi to 1Ti`},
 		{"on failure", "limits:", "onFailure: explode\nlimits:", `onFailure: "explode"; want refuse or ignore`},
 		{"path", "limits:", "artifacts: {wasm: {path: ../x.wasm, digest: abc}}\nlimits:", `artifacts.wasm.path: "../x.wasm"; want a path inside`},
 		{"digest", "limits:", "artifacts: {wasm: {path: x.wasm, digest: abc}}\nlimits:", `artifacts.wasm.digest: "abc"; want sha256:`},

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"pintle.dev/pintle/kernel/plugin/sealed"
 )
 
 // installedBundles are folders by the names of their bundles.
@@ -32,7 +34,7 @@ func copied(t *testing.T, name string, change func(manifest string) string) stri
 		t.Fatal(err)
 	}
 	path := filepath.Join(dir, ManifestFile)
-	text, err := os.ReadFile(path)
+	text, err := sealed.Read(dir) // as the catalog has it
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,120 +19,156 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"pintle.dev/pintle/kernel/plugin/modulecache"
+	"pintle.dev/pintle/kernel/plugin/sealed"
 	"pintle.dev/pintle/kernel/yamltree"
 	"pintle.dev/pintle/sdk"
+	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
 
 // Seal pins the artefacts of the bundle in a folder: it hashes NAME.wasm, NAME
 // and NAME-OS-ARCH (or the paths that the manifest names) and the files of
-// artifacts.files, writes their digests into the manifest and compiles the
-// module, so that one that cannot run is told now. It is part of a build, never of
-// a start.
+// artifacts.files, writes their digests beside the manifest (or into it, where it has
+// some) and compiles the module, so that one that cannot run is told now. It is part
+// of a build, never of a start.
 func Seal(ctx context.Context, dir string) error {
-	path := filepath.Join(dir, ManifestFile)
-	data, err := os.ReadFile(path)
+	f, err := openSeal(dir)
 	if err != nil {
-		return fmt.Errorf("bundle folder %s: %w; name a folder with a %s", dir, err, ManifestFile)
-	}
-	var root yaml.Node
-	if err := yaml.Unmarshal(data, &root); err != nil {
-		return manifestError(path, err)
-	}
-	if len(root.Content) == 0 || root.Content[0].Kind != yaml.MappingNode {
-		return fmt.Errorf("%s:1: want a manifest", path)
-	}
-	top := root.Content[0]
-	var old Artifacts
-	if n := yamltree.Child(top, "artifacts"); n != nil {
-		if err := n.Decode(&old); err != nil {
-			return manifestError(path, err)
-		}
-	}
-	name := ""
-	if n := yamltree.Child(top, "name"); n != nil {
-		name = n.Value
-	}
-	var sealed Artifacts
-	if sealed.WASM, err = sealArtifact(dir, old.WASM, name+".wasm"); err != nil {
 		return err
 	}
-	if sealed.Process, err = sealArtifact(dir, old.Process, name); err != nil {
+	old, name := f.artifacts, f.name
+	var pins Artifacts
+	if pins.WASM, err = sealArtifact(dir, old.WASM, name+".wasm"); err != nil {
 		return err
 	}
-	if sealed.Platforms, err = sealPlatforms(dir, name, old.Platforms); err != nil {
+	if pins.Process, err = sealArtifact(dir, old.Process, name); err != nil {
 		return err
 	}
-	for _, f := range old.Files {
-		a, err := sealArtifact(dir, &f, "")
+	if pins.Platforms, err = sealPlatforms(dir, name, old.Platforms); err != nil {
+		return err
+	}
+	for _, file := range old.Files {
+		a, err := sealArtifact(dir, &file, "")
 		if err != nil {
 			return err
 		}
-		sealed.Files = append(sealed.Files, *a)
+		pins.Files = append(pins.Files, *a)
 	}
-	if sealed.WASM == nil && sealed.Process == nil && len(sealed.Platforms) == 0 {
+	if pins.WASM == nil && pins.Process == nil && len(pins.Platforms) == 0 {
 		return fmt.Errorf("bundle folder %s: neither %s.wasm nor %s is there; build the bundle first", dir, name, name)
 	}
-	var value yaml.Node
-	if err := value.Encode(sealed); err != nil {
-		return fmt.Errorf("bundle folder %s: %w", dir, err)
+	if err := f.write(&pins); err != nil {
+		return err
 	}
+	return compile(ctx, dir, nil, checkReviews)
+}
+
+// sealing is the manifest of a folder while it is sealed.
+type sealing struct {
+	dir, name string
+	text      []byte    // of the manifest alone
+	doc       yaml.Node // of it
+	artifacts Artifacts // that it names, pinned or not
+	pinned    bool      // it names digests itself
+}
+
+func openSeal(dir string) (*sealing, error) {
+	f := &sealing{dir: dir}
+	path := filepath.Join(dir, ManifestFile)
+	var err error
+	if f.text, err = os.ReadFile(path); err != nil {
+		return nil, fmt.Errorf("bundle folder %s: %w; name a folder with a %s", dir, err, ManifestFile)
+	}
+	if err := yaml.Unmarshal(f.text, &f.doc); err != nil {
+		return nil, manifestError(path, err)
+	}
+	if len(f.doc.Content) == 0 || f.doc.Content[0].Kind != yaml.MappingNode {
+		return nil, fmt.Errorf("%s:1: want a manifest", path)
+	}
+	top := f.doc.Content[0]
 	if n := yamltree.Child(top, "artifacts"); n != nil {
-		*n = value
-	} else {
-		top.Content = append(top.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: "artifacts"}, &value)
+		f.pinned = sealed.Pinned(n)
+		if err := n.Decode(&f.artifacts); err != nil {
+			return nil, manifestError(path, err)
+		}
 	}
+	if n := yamltree.Child(top, "name"); n != nil {
+		f.name = n.Value
+	}
+	return f, nil
+}
+
+// write pins artefacts: in the file of the builds, or in a manifest that has digests.
+func (f *sealing) write(pins *Artifacts) error {
+	fault := func(err error) error { return fmt.Errorf("bundle folder %s: %w", f.dir, err) }
+	var value yaml.Node
+	if err := value.Encode(pins); err != nil {
+		return fault(err)
+	}
+	path := filepath.Join(f.dir, ManifestFile)
+	if !f.pinned {
+		built, err := sealed.Built(&value)
+		if err != nil {
+			return fault(err)
+		}
+		whole, err := sealed.Join(f.text, built)
+		if err != nil {
+			return fault(err)
+		}
+		if _, err := ParseManifest(path, whole); err != nil {
+			return err
+		}
+		return f.replace(sealed.File, built)
+	}
+	sealed.With(f.doc.Content[0], &value)
 	var out bytes.Buffer
 	e := yaml.NewEncoder(&out)
 	e.SetIndent(2)
-	if err := e.Encode(&root); err != nil {
-		return fmt.Errorf("bundle folder %s: %w", dir, err)
+	if err := e.Encode(&f.doc); err != nil {
+		return fault(err)
 	}
 	if _, err := ParseManifest(path, out.Bytes()); err != nil {
 		return err
 	}
-	if !bytes.Equal(data, out.Bytes()) {
-		if err := writeWhole(path, out.Bytes(), 0o644); err != nil {
-			return fmt.Errorf("bundle folder %s: %w", dir, err)
-		}
+	return f.replace(ManifestFile, out.Bytes())
+}
+
+// replace writes a file of the folder, unless it is so.
+func (f *sealing) replace(name string, data []byte) error {
+	path := filepath.Join(f.dir, name)
+	if was, err := os.ReadFile(path); err == nil && bytes.Equal(was, data) {
+		return nil
 	}
-	return Compile(ctx, dir, nil)
+	if err := writeWhole(path, data, 0o644); err != nil {
+		return fmt.Errorf("bundle folder %s: %w", f.dir, err)
+	}
+	return nil
 }
 
 // Unseal removes the builds of a bundle for some transports, and their pins: they are
 // of a source that is no more.
 func Unseal(dir string, transports ...string) error {
-	path := filepath.Join(dir, ManifestFile)
-	data, err := os.ReadFile(path)
+	f, err := openSeal(dir)
 	if err != nil {
-		return fmt.Errorf("bundle folder %s: %w", dir, err)
+		return err
 	}
-	var root yaml.Node
-	if err := yaml.Unmarshal(data, &root); err != nil {
-		return manifestError(path, err)
+	if data, err := sealed.Read(dir); err == nil && !f.pinned {
+		// What was built is in the other file.
+		var m struct {
+			Artifacts Artifacts `yaml:"artifacts"`
+		}
+		if err := yaml.Unmarshal(data, &m); err != nil {
+			return manifestError(filepath.Join(dir, ManifestFile), err)
+		}
+		f.artifacts = m.Artifacts
 	}
-	if len(root.Content) == 0 || root.Content[0].Kind != yaml.MappingNode {
-		return fmt.Errorf("%s:1: want a manifest", path)
-	}
-	artifacts := yamltree.Child(root.Content[0], "artifacts")
-	name := yamltree.Child(root.Content[0], "name")
 	changed := false
 	for _, transport := range transports {
-		file := ""
-		if name != nil {
-			if file = name.Value; transport == TransportWASM {
-				file += ".wasm"
-			}
+		a, file := &f.artifacts.Process, f.name
+		if transport == TransportWASM {
+			a, file = &f.artifacts.WASM, f.name+".wasm"
 		}
-		for i := 0; artifacts != nil && i+1 < len(artifacts.Content); i += 2 {
-			if artifacts.Content[i].Value != transport {
-				continue
-			}
-			if n := yamltree.Child(artifacts.Content[i+1], "path"); n != nil && n.Value != "" {
-				file = n.Value
-			}
-			artifacts.Content = slices.Delete(artifacts.Content, i, i+2)
-			changed = true
-			break
+		if *a != nil && (*a).Path != "" {
+			file = (*a).Path
 		}
 		if file == "" || !filepath.IsLocal(file) {
 			return fmt.Errorf("bundle folder %s: artefact %q lies outside the folder", dir, file)
@@ -139,20 +176,31 @@ func Unseal(dir string, transports ...string) error {
 		if err := os.Remove(filepath.Join(dir, file)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("bundle folder %s: %w", dir, err)
 		}
+		changed = changed || *a != nil
+		*a = nil
 	}
 	if !changed {
 		return nil
 	}
+	if !f.pinned {
+		// The seal that follows writes the file anew.
+		if err := os.Remove(filepath.Join(dir, sealed.File)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("bundle folder %s: %w", dir, err)
+		}
+		return nil
+	}
+	var value yaml.Node
+	if err := value.Encode(f.artifacts); err != nil {
+		return fmt.Errorf("bundle folder %s: %w", dir, err)
+	}
+	sealed.With(f.doc.Content[0], &value)
 	var out bytes.Buffer
 	e := yaml.NewEncoder(&out)
 	e.SetIndent(2)
-	if err := e.Encode(&root); err != nil {
+	if err := e.Encode(&f.doc); err != nil {
 		return fmt.Errorf("bundle folder %s: %w", dir, err)
 	}
-	if err := writeWhole(path, out.Bytes(), 0o644); err != nil {
-		return fmt.Errorf("bundle folder %s: %w", dir, err)
-	}
-	return nil
+	return f.replace(ManifestFile, out.Bytes())
 }
 
 func sealArtifact(dir string, a *Artifact, byDefault string) (*Artifact, error) {
@@ -213,8 +261,12 @@ func sealPlatforms(dir, name string, old map[string]*Artifact) (map[string]*Arti
 }
 
 // Compile compiles the WASM module of a sealed bundle into a cache, so that starts
-// only map it. A bundle without a module is left alone.
+// only map it. A bundle without a module is left alone. Nothing of the module is run.
 func Compile(ctx context.Context, dir string, cache *modulecache.Cache) error {
+	return compile(ctx, dir, cache, func(*Manifest, *module) error { return nil })
+}
+
+func compile(ctx context.Context, dir string, cache *modulecache.Cache, check func(*Manifest, *module) error) error {
 	m, err := ReadManifest(filepath.Join(dir, ManifestFile))
 	if err != nil {
 		return err
@@ -229,32 +281,57 @@ func Compile(ctx context.Context, dir string, cache *modulecache.Cache) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(checkReviews(ctx, m, module), module.close(ctx))
+	return errors.Join(check(m, module), module.close(ctx))
 }
 
-// checkReviews compares what the admission plugins of a module review with what
-// its manifest says, which is what operators are shown.
-func checkReviews(ctx context.Context, m *Manifest, module *module) error {
+// checkReviews compares what the admission plugins of a module review with what its
+// manifest says, which is what operators are shown.
+func checkReviews(m *Manifest, module *module) error {
 	if !slices.ContainsFunc(m.Plugins, func(e Entry) bool { return e.Kind == sdk.KindAdmission }) {
 		return nil
 	}
 	g, err := module.instantiate(defaultCallTimeout, defaultStartTimeout, slog.New(slog.DiscardHandler))
 	if err != nil {
-		return fmt.Errorf("what the module reviews: %w", err)
+		return fmt.Errorf("plugin bundle %s: its module cannot be started: %w", m.Name, err)
+	}
+	return errors.Join(m.Provides(g.describe()), g.close(context.Background(), 0))
+}
+
+// Provides compares what a build describes with the manifest: it has each plugin that
+// the manifest names, as the manifest has it.
+func (m *Manifest) Provides(plugins []*contractv1.PluginDescription) error {
+	described := map[string]*contractv1.PluginDescription{}
+	var names []string
+	for _, p := range plugins {
+		described[p.GetName()] = p
+		names = append(names, p.GetKind()+" "+p.GetName())
 	}
 	var faults []error
+	fault := func(format string, args ...any) {
+		faults = append(faults, fmt.Errorf("plugin bundle %s: %s", m.Name, fmt.Sprintf(format, args...)))
+	}
 	for i := range m.Plugins {
 		e := &m.Plugins[i]
-		for _, d := range g.describe() {
-			if d.GetName() != e.Name {
-				continue
-			}
-			if fault := e.reviewsMore(d); fault != "" {
-				faults = append(faults, fmt.Errorf("plugin bundle %s: %s", m.Name, fault))
+		p := described[e.Name]
+		if p == nil || p.GetKind() != e.Kind {
+			fault("its manifest promises %s %s, which the artefact does not provide; it provides: %s", e.Kind, e.Name, cmp.Or(strings.Join(names, ", "), "nothing"))
+			continue
+		}
+		for _, f := range []struct{ what, manifest, artefact string }{
+			{"scope", e.Scope, p.GetScope()}, {"normalize", e.Normalize, p.GetNormalize()},
+		} {
+			if f.manifest != "" && f.manifest != f.artefact {
+				fault("%s of %s is %s in the manifest and %s in the artefact", f.what, e.Name, f.manifest, f.artefact)
 			}
 		}
+		if text := e.reviewsMore(p); text != "" {
+			fault("%s", text)
+		}
+		if most := p.GetMaxScore(); most < 0 || most > sdk.MaxFrameworkScore {
+			fault("%s scores up to %d; the most is %d", e.Name, most, sdk.MaxFrameworkScore)
+		}
 	}
-	return errors.Join(errors.Join(faults...), g.close(ctx, 0))
+	return errors.Join(faults...)
 }
 
 // writeWhole replaces a file in one step.

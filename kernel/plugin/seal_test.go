@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"pintle.dev/pintle/kernel/plugin/sealed"
 )
 
 // TestSealPlatforms: builds for several platforms are pinned side by side, with
@@ -92,6 +94,9 @@ func TestUnseal(t *testing.T) {
 	// A path out of the folder removes nothing.
 	outside := filepath.Join(filepath.Dir(dir), "precious")
 	if err := os.WriteFile(outside, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(filepath.Join(dir, sealed.File)); err != nil {
 		t.Fatal(err)
 	}
 	manifest := "name: guest\nartifacts:\n  process: {path: ../precious}\n"

@@ -300,31 +300,13 @@ func (u *unit) begin(ctx context.Context, g guest) error {
 // adopt compares a guest with the manifest and hands out the configuration,
 // a JSON object with a key a plugin.
 func (u *unit) adopt(ctx context.Context, g guest) error {
-	name := u.bundle.Manifest.Name
 	described := map[string]*contractv1.PluginDescription{}
 	index := map[string]int{}
 	for i, p := range g.describe() {
 		described[p.GetName()], index[p.GetName()] = p, i
 	}
-	for i := range u.bundle.Manifest.Plugins {
-		e := &u.bundle.Manifest.Plugins[i]
-		p := described[e.Name]
-		if p == nil || p.GetKind() != e.Kind {
-			return fmt.Errorf("plugin bundle %s: %w: its manifest promises %s %s, which the artefact does not provide", name, errPermanent, e.Kind, e.Name)
-		}
-		for _, f := range []struct{ what, manifest, artefact string }{
-			{"scope", e.Scope, p.GetScope()}, {"normalize", e.Normalize, p.GetNormalize()},
-		} {
-			if f.manifest != "" && f.manifest != f.artefact {
-				return fmt.Errorf("plugin bundle %s: %w: %s of %s is %s in the manifest and %s in the artefact", name, errPermanent, f.what, e.Name, f.manifest, f.artefact)
-			}
-		}
-		if fault := e.reviewsMore(p); fault != "" {
-			return fmt.Errorf("plugin bundle %s: %w: %s", name, errPermanent, fault)
-		}
-		if most := p.GetMaxScore(); most < 0 || most > sdk.MaxFrameworkScore {
-			return fmt.Errorf("plugin bundle %s: %w: %s scores up to %d; the most is %d", name, errPermanent, e.Name, most, sdk.MaxFrameworkScore)
-		}
+	if err := u.bundle.Manifest.Provides(g.describe()); err != nil {
+		return fmt.Errorf("%w: %w", errPermanent, err)
 	}
 	revision, err := u.configureAll(ctx, g, index)
 	if err != nil {
