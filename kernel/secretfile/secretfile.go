@@ -32,6 +32,9 @@ func Write(path string, data []byte, mode os.FileMode) (err error) {
 	if err = tmp.Chmod(mode); err != nil {
 		return err
 	}
+	if err = give(tmp, dir); err != nil {
+		return err
+	}
 	if _, err = tmp.Write(data); err != nil {
 		return err
 	}
@@ -50,6 +53,19 @@ func Write(path string, data []byte, mode os.FileMode) (err error) {
 	}
 	defer func() { _ = d.Close() }()
 	return d.Sync()
+}
+
+// give makes a file that root writes the directory's owner's: the kernel of another
+// user has to read it.
+func give(file *os.File, dir string) error {
+	info, err := os.Stat(dir)
+	if err != nil || os.Geteuid() != 0 {
+		return err
+	}
+	if st := info.Sys().(*syscall.Stat_t); st.Uid != 0 {
+		return file.Chown(int(st.Uid), int(st.Gid))
+	}
+	return nil
 }
 
 // Read reads a file that is for its owner alone. One that others may read is
@@ -86,10 +102,21 @@ func Read(path string) ([]byte, error) {
 }
 
 // MakeDirectory makes a directory for such files, or closes the one that is
-// there to others.
+// there to others. As root it belongs to whom the one above it belongs to.
 func MakeDirectory(dir string) error {
+	_, before := os.Stat(dir)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("create directory: %w", err)
+	}
+	if before != nil {
+		file, err := os.Open(dir)
+		if err != nil {
+			return fmt.Errorf("create directory: %w", err)
+		}
+		defer file.Close()
+		if err := give(file, filepath.Dir(dir)); err != nil {
+			return fmt.Errorf("create directory: %w", err)
+		}
 	}
 	_, err := Close(dir)
 	return err
@@ -114,7 +141,7 @@ func Lock(dir string) (unlock func(), err error) {
 	if err != nil {
 		return nil, fmt.Errorf("lock %s: %w", dir, err)
 	}
-	if err := flock(file, unix.LOCK_EX); err != nil {
+	if err := errors.Join(give(file, dir), flock(file, unix.LOCK_EX)); err != nil {
 		return nil, errors.Join(fmt.Errorf("lock %s: %w", dir, err), file.Close())
 	}
 	return func() { _ = file.Close() }, nil

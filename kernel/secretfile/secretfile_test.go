@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -118,5 +119,55 @@ func TestClose(t *testing.T) {
 		if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 {
 			t.Errorf("%o: became %v, %v", mode, info.Mode(), err)
 		}
+	}
+}
+
+// What root writes for a kernel of another user is that user's.
+func TestRootWritesForTheOwner(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("writes for another user: needs root")
+	}
+	dir := t.TempDir()
+	if err := os.Chown(dir, 60705, 60706); err != nil {
+		t.Fatal(err)
+	}
+	unlock, err := Lock(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	unlock()
+	if err := errors.Join(Write(filepath.Join(dir, "f"), nil, 0o600), MakeDirectory(filepath.Join(dir, "d"))); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"f", "d", ".lock"} {
+		info, err := os.Stat(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if st := info.Sys().(*syscall.Stat_t); st.Uid != 60705 || st.Gid != 60706 {
+			t.Errorf("%s is of %d:%d", name, st.Uid, st.Gid)
+		}
+	}
+}
+
+func TestHold(t *testing.T) {
+	dir := t.TempDir()
+	if Held(dir) {
+		t.Error("nobody holds it")
+	}
+	one, err := Hold(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	two, err := Hold(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	one()
+	if !Held(dir) {
+		t.Error("the second holds it")
+	}
+	if two(); Held(dir) {
+		t.Error("nobody holds it any more")
 	}
 }

@@ -53,6 +53,7 @@ type Keeper struct {
 	dir string
 
 	seen     string // what the files looked like
+	leaves   string // and those of certificates
 	revision int64  // of the shared record
 	// nextSince is when a next key was first seen in the shared record.
 	next      string
@@ -90,6 +91,7 @@ func (k *Keeper) Run(ctx context.Context) {
 	ticker := k.o.Clock.NewTicker(lookEvery)
 	defer ticker.Stop()
 	for {
+		k.lookAtCertificates()
 		err := errors.Join(k.look(ctx), k.say())
 		k.tell(err)
 		select {
@@ -113,6 +115,21 @@ func (k *Keeper) tell(err error) {
 	if err.Error() != k.fault || now.Sub(k.told) >= sayAgain {
 		k.fault, k.told = err.Error(), now
 		k.o.Logger.Error("credentials are not what their files say; those before stay in force", "error", err)
+	}
+}
+
+// lookAtCertificates has those read again whose file is another.
+func (k *Keeper) lookAtCertificates() {
+	var files []string
+	for name := range k.o.PKI.InUse() {
+		files = append(files, filepath.Join(k.dir, name+".crt"))
+	}
+	slices.Sort(files)
+	if now := signature(files); now != k.leaves {
+		if k.leaves != "" {
+			k.o.PKI.Look()
+		}
+		k.leaves = now
 	}
 }
 
@@ -337,12 +354,16 @@ func (k *Keeper) configured() (keys []crypto.PublicKey, err error) {
 
 // signature changes when a file does.
 func (k *Keeper) signature() string {
-	var b strings.Builder
 	files := []string{filepath.Join(k.dir, pki.RevocationFile)}
 	for _, f := range tokenkeys.Files {
 		files = append(files, filepath.Join(k.dir, f))
 	}
-	for _, f := range append(files, k.o.KeyFiles...) {
+	return signature(append(files, k.o.KeyFiles...))
+}
+
+func signature(files []string) string {
+	var b strings.Builder
+	for _, f := range files {
 		info, err := os.Stat(f)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):

@@ -137,7 +137,12 @@ func (d *Directory) List() ([]Certificate, error) {
 			out = append(out, c)
 		}
 	}
-	slices.SortStableFunc(out, func(a, b Certificate) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortStableFunc(out, func(a, b Certificate) int {
+		if c := strings.Compare(a.Name, b.Name); c != 0 || a.Cert == nil || b.Cert == nil {
+			return c
+		}
+		return b.Cert.NotBefore.Compare(a.Cert.NotBefore) // the newest first
+	})
 	return out, nil
 }
 

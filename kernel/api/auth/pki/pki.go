@@ -72,6 +72,7 @@ type PKI struct {
 
 	leavesMu sync.Mutex
 	leaves   []*Leaf
+	inUse    map[string]string // serial numbers, by name
 }
 
 // RevocationFile is the list of revoked certificates, in the directory.
@@ -121,7 +122,7 @@ func openAuthority(cfg Config) (*PKI, error) {
 	if err := secretfile.MakeDirectory(cfg.Dir); err != nil {
 		return nil, fmt.Errorf("pki: %w", err)
 	}
-	p := &PKI{cfg: cfg, wake: make(chan struct{}, 1)}
+	p := &PKI{cfg: cfg, wake: make(chan struct{}, 1), inUse: map[string]string{}}
 	if err := p.loadCA(); err != nil {
 		return nil, fmt.Errorf("pki: cluster CA: %w", err)
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -53,6 +54,7 @@ func (p *PKI) leaf(file string, want profile) (*Leaf, error) {
 	defer p.leavesMu.Unlock()
 	// The last one asked for says what the file is to be.
 	p.leaves = append(slices.DeleteFunc(p.leaves, func(o *Leaf) bool { return o.file == file }), l)
+	p.inUse[file] = fmt.Sprintf("%x", pair.Cert.SerialNumber)
 	return l, nil
 }
 
@@ -133,15 +135,21 @@ func (p *PKI) Renew() (renewed []string, err error) {
 	return renewed, errors.Join(errs...)
 }
 
-// InUse are the serial numbers of the certificates that the kernel has now, by name.
+// InUse are the serial numbers of the certificates that the kernel has taken up, by
+// name, with the kubeconfigs that hang on them.
 func (p *PKI) InUse() map[string]string {
 	p.leavesMu.Lock()
 	defer p.leavesMu.Unlock()
-	out := make(map[string]string, len(p.leaves))
+	return maps.Clone(p.inUse)
+}
+
+// settle notes what is taken up now.
+func (p *PKI) settle() {
+	p.leavesMu.Lock()
+	defer p.leavesMu.Unlock()
 	for _, l := range p.leaves {
-		out[l.file] = fmt.Sprintf("%x", l.Pair().Cert.SerialNumber)
+		p.inUse[l.file] = fmt.Sprintf("%x", l.Pair().Cert.SerialNumber)
 	}
-	return out
 }
 
 // Look has Keep read the directory now.
@@ -181,6 +189,7 @@ func (p *PKI) Keep(ctx context.Context, log *slog.Logger, c clock.WithTicker, re
 		if err := renewed(); err != nil {
 			log.Warn("kubeconfigs of renewed certificates cannot be written", "error", err)
 		}
+		p.settle()
 	}
 }
 
