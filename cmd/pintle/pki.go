@@ -1,68 +1,64 @@
 package main
 
 import (
+	"context"
 	"fmt"
-	"io"
-	"strings"
+	"path/filepath"
+	"time"
 
 	"github.com/spf13/cobra"
 
-	"pintle.dev/pintle/kernel/api/etcd/certificates"
+	"pintle.dev/pintle/kernel/api/auth/credentials"
 )
 
+const pkiLong = `Look after keys and certificates: those of a kernel's data directory, and of an etcd.
+
+list, renew, revoke and rotate work on the files in pki/ of the data directory, also
+while its kernel runs: it takes them up within seconds, without a restart, and the
+command waits for that. They need no access to the API, but to the files: who may
+write them has the key of the cluster's CA.
+
+Which directory: --data DIR, else $PINTLE_DATADIR, else .data.`
+
 func newPKICommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "pki",
-		Short: "Make certificates",
-	}
-	cmd.AddCommand(newPKIEtcdCommand())
+	cmd := &cobra.Command{Use: "pki", Short: "Look after keys and certificates", Long: pkiLong}
+	cmd.AddCommand(newPKIListCommand(), newPKIRenewCommand(), newPKIRevokeCommand(), newPKIRotateCommand(), newPKIEtcdCommand())
 	return cmd
 }
 
-// etcdCertificates is what the command prints as JSON or YAML.
-type etcdCertificates struct {
-	CAFile     string   `json:"caFile"`
-	CertFile   string   `json:"certFile"`
-	KeyFile    string   `json:"keyFile"`
-	ServerCert string   `json:"serverCertFile"`
-	PeerCert   string   `json:"peerCertFile"`
-	Flags      []string `json:"etcdFlags"`
+// pkiFlags say which directory is meant.
+type pkiFlags struct{ data string }
+
+func (f *pkiFlags) register(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.data, "data", "", "data directory of the kernel, running or not")
+	completeFlag(cmd, "data", folders)
 }
 
-func newPKIEtcdCommand() *cobra.Command {
-	var hosts []string
-	var output outputFlag
-	cmd := &cobra.Command{
-		Use:   "etcd DIR",
-		Short: "Certificates for an etcd and for the kernels that use it",
-		Long: `Make an authority for etcd, and certificates of it for servers, peers and the
-kernels, in a folder. What is there and good stays: run it again for certificates
-that end soon, or with more hosts.
-
-Keep ca.key where you make certificates. Members get server.*, peer.* and ca.crt,
-kernels get client.* and ca.crt: who has client.key reads and writes everything.`,
-		Example: `  pintle pki etcd etcd-pki
-  pintle pki etcd etcd-pki --host 10.0.0.5 --host 10.0.0.6 --host 10.0.0.7`,
-		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := output.check(); err != nil {
-				return err
-			}
-			f, err := certificates.Write(certificates.Options{Directory: args[0], Hosts: hosts})
-			if err != nil {
-				return err
-			}
-			made := etcdCertificates{
-				CAFile: f.CAFile, CertFile: f.Client.CertFile, KeyFile: f.Client.KeyFile,
-				ServerCert: f.Server.CertFile, PeerCert: f.Peer.CertFile, Flags: f.Flags(),
-			}
-			return output.print(cmd.OutOrStdout(), made, func(w io.Writer) {
-				fmt.Fprintf(w, "etcd's flags:\n  %s\n", strings.Join(made.Flags, " \\\n  "))
-				fmt.Fprintf(w, "the kernels' configuration:\n  store:\n    etcd:\n      certFile: %s\n      keyFile: %s\n      caFile: %s\n", made.CertFile, made.KeyFile, made.CAFile)
-			})
-		},
+func (f *pkiFlags) directory() (string, error) {
+	data, err := dataDirectory(f.data)
+	if err != nil {
+		return "", err
 	}
-	cmd.Flags().StringArrayVar(&hosts, "host", nil, "name or address at which a member is reached, beside localhost; again for each")
-	output.register(cmd, "table")
-	return cmd
+	return filepath.Join(data, "pki"), nil
+}
+
+// How long a kernel may take to take something up. A new token key signs when the
+// other kernels on its etcd have learned of it.
+const (
+	takeUp       = 20 * time.Second
+	takeUpRotate = time.Minute
+)
+
+// taken waits until a kernel has taken a change up, and says from when on it holds.
+func taken(cmd *cobra.Command, dir string, limit time.Duration, done func(credentials.InForce) bool) (string, error) {
+	ctx, cancel := context.WithTimeout(cmd.Context(), limit)
+	defer cancel()
+	running, err := credentials.Await(ctx, dir, done)
+	if err != nil {
+		return "", fmt.Errorf("it is written, but not in force: %w", err)
+	}
+	if !running {
+		return "no kernel runs there: in force from its next start on", nil
+	}
+	return "in force", nil
 }
