@@ -10,6 +10,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/json"
 	"encoding/pem"
+	"fmt"
 	"io"
 	"math/big"
 	"net/http"
@@ -24,7 +25,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/remotecommand"
 
 	"pintle.dev/pintle/kernel/api"
 	"pintle.dev/pintle/kernel/api/auth/pki"
@@ -163,6 +166,73 @@ func TestRevokedCertificate(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// An exec session of a revoked certificate ends, whatever protocol it was upgraded to;
+// one of another goes on.
+func TestRevokedExec(t *testing.T) {
+	dir := t.TempDir()
+	s := start(t, dir)
+	place(t, s, overTLS(t, s), "web", agent(t, s).Port)
+	type session struct {
+		in    *io.PipeWriter
+		out   *bufio.Reader
+		ended chan error
+	}
+	exec := func(cert tls.Certificate, websocket bool) session {
+		t.Helper()
+		key, err := x509.MarshalPKCS8PrivateKey(cert.PrivateKey)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg := &rest.Config{Host: s.URL(), TLSClientConfig: rest.TLSClientConfig{CAData: s.PKI().CAPEM(),
+			CertData: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Certificate[0]}), KeyData: pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key})}}
+		req := kubernetes.NewForConfigOrDie(cfg).CoreV1().RESTClient().Post().Namespace("default").Resource("pods").Name("web").SubResource("exec").
+			VersionedParams(&corev1.PodExecOptions{Container: "main", Command: []string{"cat"}, Stdin: true, Stdout: true}, scheme.ParameterCodec)
+		var executor remotecommand.Executor
+		if websocket {
+			executor, err = remotecommand.NewWebSocketExecutor(cfg, "GET", req.URL().String())
+		} else {
+			executor, err = remotecommand.NewSPDYExecutor(cfg, "POST", req.URL())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		stdin, in := io.Pipe()
+		out, stdout := io.Pipe()
+		x := session{in: in, out: bufio.NewReader(out), ended: make(chan error, 1)}
+		go func() {
+			x.ended <- executor.StreamWithContext(t.Context(), remotecommand.StreamOptions{Stdin: stdin, Stdout: stdout})
+			_ = stdout.Close()
+		}()
+		t.Cleanup(func() { _ = in.Close(); _ = out.Close() })
+		return x
+	}
+	say := func(x session, word string) {
+		t.Helper()
+		if _, err := fmt.Fprintln(x.in, word); err != nil {
+			t.Fatal(err)
+		}
+		if line, err := x.out.ReadString('\n'); err != nil || !strings.HasSuffix(line, word+"\n") {
+			t.Fatalf("%q, %v", line, err)
+		}
+	}
+	stolen, honest := issue(t, dir, "alice", time.Hour), issue(t, dir, "alice", time.Hour)
+	theirs := []session{exec(stolen, false), exec(stolen, true)}
+	ours := []session{exec(honest, false), exec(honest, true)}
+	for _, x := range append(theirs, ours...) {
+		say(x, "before")
+	}
+	revoke(t, dir, pki.Revocation{Certificates: []*x509.Certificate{stolen.Leaf}})
+	for _, x := range theirs {
+		if _, err := io.Copy(io.Discard, x.out); err != nil {
+			t.Error(err)
+		}
+		<-x.ended // SPDY's client takes a cut connection for an end
+	}
+	for _, x := range ours {
+		say(x, "after")
 	}
 }
 

@@ -107,14 +107,14 @@ func (k *Keeper) tell(err error) {
 	now := k.o.Clock.Now()
 	if err == nil || errors.Is(err, context.Canceled) {
 		if k.fault != "" && err == nil {
-			k.o.Logger.Info("credentials follow their files again")
+			k.o.Logger.Info("credentials are up to date again")
 			k.fault = ""
 		}
 		return
 	}
 	if err.Error() != k.fault || now.Sub(k.told) >= sayAgain {
 		k.fault, k.told = err.Error(), now
-		k.o.Logger.Error("credentials are not what their files say; those before stay in force", "error", err)
+		k.o.Logger.Error("credentials cannot be brought up to date; those before stay in force", "error", err)
 	}
 }
 

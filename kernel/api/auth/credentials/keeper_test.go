@@ -228,7 +228,7 @@ func TestDamage(t *testing.T) {
 				t.Fatal(err)
 			}
 			k.must()
-			if !strings.Contains(k.log.String(), "follow their files again") {
+			if !strings.Contains(k.log.String(), "are up to date again") {
 				t.Errorf("log:\n%s", k.log)
 			}
 		})
@@ -343,6 +343,7 @@ func TestSeveralKernels(t *testing.T) {
 	if b.signs() != first {
 		t.Fatal("they sign by different keys")
 	}
+	old := bytes.Clone(m.data)
 	second := b.ask()
 	b.must()
 	if b.signs() != first || !b.verifies(second) {
@@ -385,6 +386,17 @@ func TestSeveralKernels(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(a.dir, tokenkeys.NextFile)); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a request that came second is still there: %v", err)
+	}
+	// etcd is restored from a backup of before: nothing comes back, and it is told anew.
+	m.mu.Lock()
+	m.data, m.revision = old, m.revision+1
+	m.mu.Unlock()
+	all()
+	if a.signs() != second || b.signs() != second || a.verifies(first) || b.verifies(first) || !b.pki.Guard().List().Revoked(stolen) {
+		t.Errorf("after a restore: a %q, b %q", a.keys.IDs(), b.keys.IDs())
+	}
+	if s, err := openRecord(a.pki, m.data); err != nil || tokenkeys.ID(&s.keys.Signing.PublicKey) != second || !s.revocations.Revoked(stolen) {
+		t.Errorf("the record after a restore: %v", err)
 	}
 	// The record gives nothing away and takes nothing from who has not the CA's key.
 	for _, k := range []*kernel{a, b} {

@@ -43,8 +43,8 @@ func (p *PKI) record(file string, pair Pair) error {
 	return err
 }
 
-// issued reads what was recorded. A file that is damaged is left out: it takes
-// part in no decision.
+// issued reads what was recorded. A file that is damaged, or no file, is left out: it
+// takes part in no decision.
 func (p *PKI) issued() ([]Certificate, error) {
 	files, err := filepath.Glob(filepath.Join(p.path(issuedDirectory), "*.crt"))
 	if err != nil {
@@ -53,11 +53,8 @@ func (p *PKI) issued() ([]Certificate, error) {
 	var out []Certificate
 	for _, f := range files {
 		data, err := secretfile.Read(f)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
 		if err != nil {
-			return nil, err
+			continue
 		}
 		if b, _ := pem.Decode(data); b != nil && b.Type == blockCertificate {
 			if cert, err := x509.ParseCertificate(b.Bytes); err == nil {

@@ -2,6 +2,7 @@ package pki
 
 import (
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -166,6 +167,23 @@ func TestRecordsEnd(t *testing.T) {
 	}
 	if got := count(); first == 0 || got != first {
 		t.Errorf("%d records, then %d", first, got)
+	}
+}
+
+// What somebody put among the records keeps nothing from being issued or listed.
+func TestForeignRecords(t *testing.T) {
+	dir := t.TempDir()
+	p := open(t, Config{Dir: dir})
+	issued := filepath.Join(dir, issuedDirectory)
+	if err := errors.Join(os.Symlink("/dev/zero", filepath.Join(issued, "a.crt")), os.Mkdir(filepath.Join(issued, "b.crt"), 0o700),
+		os.WriteFile(filepath.Join(issued, "c.crt"), []byte("x"), 0o600), os.Remove(filepath.Join(dir, "admin.crt"))); err != nil {
+		t.Fatal(err)
+	}
+	if names, err := p.Renew(); err != nil || !slices.Equal(names, []string{"admin"}) {
+		t.Errorf("renewed %q, %v", names, err)
+	}
+	if got := states(t, directory(t, dir), "admin"); !slices.Equal(got, []string{"current", "former"}) {
+		t.Errorf("admin is %q", got)
 	}
 }
 

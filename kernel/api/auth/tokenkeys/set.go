@@ -87,20 +87,25 @@ func (s Set) Revoke(key crypto.PublicKey) Set {
 
 // clean takes from the former keys what is said of them elsewhere.
 func (s Set) clean() Set {
-	s.Former = slices.DeleteFunc(slices.Clone(s.Former), func(k crypto.PublicKey) bool {
-		return has(s.Revoked, k) || ID(k) == ID(&s.Signing.PublicKey)
-	})
-	if s.Next != nil && (ID(&s.Next.PublicKey) == ID(&s.Signing.PublicKey) || has(s.Revoked, &s.Next.PublicKey)) {
+	if s.Next != nil && (id(s.Next) == id(s.Signing) || has(s.Revoked, &s.Next.PublicKey)) {
 		s.Next = nil
 	}
+	s.Former = slices.DeleteFunc(slices.Clone(s.Former), func(k crypto.PublicKey) bool {
+		return has(s.Revoked, k) || ID(k) == id(s.Signing) || ID(k) == id(s.Next)
+	})
 	return s
 }
 
 // Merge brings a kernel's own set to that which the kernels share. The shared one
 // says which key signs and which is next; a kernel asks for a rotation by a next
 // key that nobody knows, while none is under way. Verifying and revoked keys are
-// those of both.
+// those of both. A shared set that is older, since etcd was restored from a backup,
+// takes no key back: who knows the other's key is the newer one.
 func Merge(own, shared Set) Set {
+	if own.Signing != nil && !shared.Knows(&own.Signing.PublicKey) && own.Knows(&shared.Signing.PublicKey) {
+		shared.Former = with(shared.Former, &shared.Signing.PublicKey)
+		shared.Signing = own.Signing
+	}
 	out := Set{Signing: shared.Signing, Next: shared.Next, Former: with(shared.Former, own.Former...), Revoked: with(shared.Revoked, own.Revoked...)}
 	if out.Next == nil && own.Next != nil && !shared.Knows(&own.Next.PublicKey) {
 		out.Next = own.Next

@@ -120,6 +120,9 @@ func TestMerge(t *testing.T) {
 		{"asks for what has been done", Set{Signing: a, Next: b}, Set{Signing: b, Former: []crypto.PublicKey{&a.PublicKey}}, Set{Signing: b, Former: []crypto.PublicKey{&a.PublicKey}}},
 		{"asks for a key that was revoked", Set{Signing: a, Next: b}, Set{Signing: a, Revoked: []crypto.PublicKey{&b.PublicKey}}, Set{Signing: a, Revoked: []crypto.PublicKey{&b.PublicKey}}},
 		{"revokes a former one", Set{Signing: a, Revoked: []crypto.PublicKey{&b.PublicKey}}, Set{Signing: a, Former: []crypto.PublicKey{&b.PublicKey}}, Set{Signing: a, Revoked: []crypto.PublicKey{&b.PublicKey}}},
+		{"the shared one is of a backup", Set{Signing: b, Former: []crypto.PublicKey{&a.PublicKey}}, Set{Signing: a}, Set{Signing: b, Former: []crypto.PublicKey{&a.PublicKey}}},
+		{"of a backup from before a revocation", Set{Signing: b, Revoked: []crypto.PublicKey{&a.PublicKey}}, Set{Signing: a}, Set{Signing: b, Revoked: []crypto.PublicKey{&a.PublicKey}}},
+		{"of a backup from within a rotation", Set{Signing: b, Former: []crypto.PublicKey{&a.PublicKey}}, Set{Signing: a, Next: b}, Set{Signing: a, Next: b, Former: nil}},
 		{"has the former one still", Set{Signing: a, Former: []crypto.PublicKey{&b.PublicKey}}, Set{Signing: a, Revoked: []crypto.PublicKey{&b.PublicKey}}, Set{Signing: a, Revoked: []crypto.PublicKey{&b.PublicKey}}},
 	} {
 		got := Merge(tt.own, tt.shared)
