@@ -171,6 +171,10 @@ RACE ?= ./kernel/store/... ./kernel/bus/... ./kernel/api/storage/... ./kernel/ma
 test-race: ## the same tests under the race detector (RACE=./kernel/bus/... for some of them)
 	CGO_ENABLED=1 $(GO) test -race -timeout 60m $(RACE)
 
+.PHONY: test-flakes
+test-flakes: build ## each e2e test twenty times in a row on busy processors (FLAKES_FLAGS="-run TestPods -runs 5": some of them); logs in build/flakes/
+	@CGO_ENABLED=0 $(GO) run ./e2e/flakes $(FLAKES_FLAGS)
+
 .PHONY: test-many-plugins
 test-many-plugins: build ## load 200 plugins at once (5 GiB of memory); make test loads 40
 	MANY_PLUGINS=200 $(GO) test -count=1 -timeout 20m -run TestManyPlugins -v ./e2e
