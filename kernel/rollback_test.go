@@ -109,7 +109,8 @@ func TestRollbackIsOfAllThatWasInForce(t *testing.T) {
 			t.Errorf("%s: the other plugin is switched off", what)
 		}
 	}
-	// Any plugin of the bundle takes all of it back.
+	// Any plugin of the bundle takes all of it back. Their statuses are written one by one.
+	awaitPlugin(t, c, "label", func(o *v1alpha1.Plugin) bool { return len(o.Status.Previous) == 1 })
 	settlePlugin(t, c, "label", operate.Rollback(""))
 	check("rolled back", "1.0.0", `{"text":"one"}`, narrowed)
 	settlePlugin(t, c, "greeter", operate.Rollback("2.0.0"))
