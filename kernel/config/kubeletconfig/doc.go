@@ -14,6 +14,6 @@
 //
 // # Promises
 //
-// Nothing is left out in silence: what needs no counterpart is a note, what cannot be had is a fault with what to do.
+// Nothing is left out in silence: what needs no counterpart is a note, what is not supported is a fault with what to do.
 // The field's zero value and upstream's default ask for nothing and are passed over.
 package kubeletconfig

@@ -76,7 +76,7 @@ var rules = map[string]rule{
 	"tlsMinVersion":                             {harmless: []string{"VersionTLS12"}, fault: "is TLS 1.2"},
 	"rotateCertificates":                        {note: noTLS},
 	"serverTLSBootstrap":                        {note: noTLS},
-	"authentication":                            {note: "who asks the node agent shows a client certificate of the cluster's authority or a token that the API accepts; nobody is anonymous"},
+	"authentication":                            {note: "a request to the node agent needs a client certificate of the cluster's authority, or a token that the API accepts; there are no anonymous requests"},
 	"authorization":                             {note: "the API is asked who may do what (Webhook)"},
 	"registryPullQPS":                           {note: "pulls are limited by number (maxParallelImagePulls), not by rate"},
 	"registryBurst":                             {note: "pulls are limited by number (maxParallelImagePulls), not by rate"},

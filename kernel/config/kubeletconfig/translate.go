@@ -63,7 +63,7 @@ func (t *Translation) field(f *strictyaml.File, name string, value *yaml.Node) {
 	case r.key != "" && known(r.key):
 		t.take(f, name, r.key, value)
 	case r.fault != "":
-		f.Fault(name, "cannot be had: %s", r.fault)
+		f.Fault(name, "not supported: %s", r.fault)
 	default:
 		f.Note(name, "has no counterpart: %s", r.note)
 	}
@@ -107,7 +107,7 @@ func (t *Translation) take(f *strictyaml.File, name, key string, value *yaml.Nod
 	case "enforceNodeAllocatable":
 		for i, item := range value.Content {
 			if item.Value != "pods" && item.Value != "none" {
-				f.Fault(fmt.Sprintf("%s[%d]", name, i), "cannot be had: limits of cgroups outside of pods are not set")
+				f.Fault(fmt.Sprintf("%s[%d]", name, i), "not supported: limits of cgroups outside of pods are not set")
 				return
 			}
 		}

@@ -111,12 +111,12 @@ func TestFaults(t *testing.T) {
 		"other kind":       {"apiVersion: kubelet.config.k8s.io/v1beta1\nkind: Pod\n", "k:2: kind: want KubeletConfiguration"},
 		"unknown":          {head + "clusterDomian: x\n", "k:3: clusterDomian: unknown field"},
 		"wrong type":       {head + "maxPods: many\n", "cannot unmarshal"},
-		"cannot be had":    {head + "staticPodPath: /etc/kubernetes/manifests\n", "k:3: staticPodPath: cannot be had: static pods are not there"},
-		"manager":          {head + "cpuManagerPolicy: static\n", "k:3: cpuManagerPolicy: cannot be had"},
-		"swap":             {head + "memorySwap: {swapBehavior: LimitedSwap}\n", "k:3: memorySwap: cannot be had: containers may not swap"},
-		"reserved cgroups": {head + "enforceNodeAllocatable:\n- pods\n- system-reserved\n", "k:5: enforceNodeAllocatable[1]: cannot be had"},
+		"not supported":    {head + "staticPodPath: /etc/kubernetes/manifests\n", "k:3: staticPodPath: not supported: static pods are not there"},
+		"manager":          {head + "cpuManagerPolicy: static\n", "k:3: cpuManagerPolicy: not supported"},
+		"swap":             {head + "memorySwap: {swapBehavior: LimitedSwap}\n", "k:3: memorySwap: not supported: containers may not swap"},
+		"reserved cgroups": {head + "enforceNodeAllocatable:\n- pods\n- system-reserved\n", "k:5: enforceNodeAllocatable[1]: not supported"},
 		"an alias":         {head + "systemReserved: &a {cpu: 1}\nkubeReserved: *a\n", "YAML aliases are not supported"},
-		"soft":             {head + "evictionSoft: {memory.available: 1Gi}\n", "k:3: evictionSoft: cannot be had"},
+		"soft":             {head + "evictionSoft: {memory.available: 1Gi}\n", "k:3: evictionSoft: not supported"},
 	} {
 		_, err := Translate("k", []byte(c.text))
 		var faults config.Faults

@@ -26,7 +26,7 @@
 // # Promises
 //
 // Nothing is left out in silence. What has a counterpart is translated; what needs
-// none is a note; what cannot be had is a fault that says what to do, and Translate
+// none is a note; what is not supported is a fault that says what to do, and Translate
 // returns it with what it could do without.
 //
 // It imports kernel/config for faults, and no other package of the kernel.

@@ -74,7 +74,7 @@ type inTree struct {
 	weight int32
 	// own: the kernel does it without a plugin, always.
 	own string
-	// absent says why it is not there; such a plugin is known and cannot be had.
+	// absent says why it is not there; such a plugin is known and not supported.
 	absent string
 	// optional: Kubernetes has it switched off, or it is not part of the default
 	// profile.

@@ -128,7 +128,7 @@ func (s *source) order(at point, own *schedulerv1.PluginSet, multi []schedulerv1
 }
 
 // outOfTree complains about plugins that Kubernetes does not have and nobody
-// installed, and about those that cannot be had.
+// installed, and about those that are not supported.
 func (s *source) outOfTree(path string, set *schedulerv1.PluginSet) {
 	for i, p := range set.Enabled {
 		at := fmt.Sprintf("%s.enabled[%d]", path, i)

@@ -21,7 +21,7 @@ import (
 type File struct {
 	Name string
 	Root *yaml.Node
-	// Notes say what needs no counterpart, Faults what is wrong or cannot be had.
+	// Notes say what needs no counterpart, Faults what is wrong or not supported.
 	Notes  config.Faults
 	Faults config.Faults
 }
