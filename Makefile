@@ -38,6 +38,7 @@ pintle:
 	@echo "building pintle (the first time takes some minutes)"
 	@$(GOBUILD) -ldflags='-s -w -X k8s.io/component-base/version.gitVersion=$(KUBECTL)' -o $(BIN)/pintle ./cmd/pintle
 	@$(GOBUILD) -ldflags='-s -w' -o $(BIN)/pintle-executor ./cmd/pintle-executor
+	@$(GOBUILD) -ldflags='-s -w' -o $(BIN)/pintle-wasm-worker ./cmd/pintle-wasm-worker
 
 .PHONY: plugins
 plugins: pintle

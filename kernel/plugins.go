@@ -47,7 +47,7 @@ func (k *Kernel) hostConfig(cfg *config.Config) plugin.Config {
 		Standby:      !k.has(dutyControllers),
 
 		ProcessMemoryLimit: int64(cfg.Plugins.ProcessMem), CallsPerSecond: cfg.Plugins.Calls, PIDs: cfg.Plugins.Processes,
-		SharedDirectory: k.dirs.shared, PublicDirectory: k.dirs.public(), RunWithout: cfg.Plugins.RunWithout,
+		SharedDirectory: k.dirs.shared, PublicDirectory: k.dirs.public(), RunWithout: cfg.Plugins.RunWithout, WASMWorker: cfg.Plugins.WASMWorker,
 	}
 	if os.Geteuid() == 0 {
 		out.Cgroup = "/pintle/" + shortHash(k.dirs.data)

@@ -30,6 +30,9 @@ var pluginPhases = []string{"ask", "percall", "memory", "install", "upgrades", "
 
 var transports = []string{"wasm", "process"}
 
+// worker is the transport of modules that run in a process apart.
+const worker = "worker"
+
 // pluginBench is one run of the benchmark plugin.
 type pluginBench struct {
 	o       options
@@ -134,7 +137,7 @@ func (g goals) of(transport string) float64 {
 
 // ask measures questions: the predicates of testdata/fits.
 func (b *pluginBench) ask(ctx context.Context) error {
-	for _, transport := range transports {
+	for _, transport := range append(transports, worker) {
 		list, err := b.repeat(ctx, pluginDrive{Phase: "ask", Transport: transport, Bundle: filepath.Join(b.dir, "fits"), Predicate: 1})
 		if err != nil {
 			return err

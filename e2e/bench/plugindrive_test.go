@@ -121,6 +121,9 @@ func (w *pluginWorld) host(ctx context.Context, directories []string, use func(p
 			return err
 		}
 		b := plugin.BundleConfig{Name: m.Name, Directory: dir, Transport: w.drive.Transport}
+		if w.drive.Transport == worker {
+			b.Transport, cfg.WASMWorker = plugin.TransportWASM, plugin.WASMWorkerAll
+		}
 		if m.Artifacts.WASM == nil {
 			b.Transport = plugin.TransportProcess
 		}

@@ -98,13 +98,17 @@ func schedule(ctx context.Context, o options) ([]figure, error) {
 }
 
 func scheduleRound(ctx context.Context, o options) (p placed, err error) {
-	dir, config, err := writeConfig(fmt.Sprintf(hollowConfig, o.transport, o.nodes))
+	transport, set := o.transport, []string(nil)
+	if transport == worker {
+		transport, set = "wasm", []string{"plugins.wasmWorker=all"}
+	}
+	dir, config, err := writeConfig(fmt.Sprintf(hollowConfig, transport, o.nodes))
 	defer os.RemoveAll(dir)
 	if err != nil {
 		return p, err
 	}
 	begin := time.Now()
-	c, err := cluster.Start(ctx, cluster.Options{SuperAdmin: true, Name: "bench-schedule", Config: config})
+	c, err := cluster.Start(ctx, cluster.Options{SuperAdmin: true, Name: "bench-schedule", Config: config, Set: set})
 	if err != nil {
 		return p, err
 	}

@@ -121,6 +121,7 @@ type Plugins struct {
 	Calls       int           `mapstructure:"callsPerSecond" range:"0,1000000" doc:"how many requests a second one plugin may make to the API; more are held up, and refused after a second; 0: no limit"`
 	UIDRange    string        `mapstructure:"uidRange" format:"idrange?" doc:"user ids for processes of plugins, one for each bundle, where the kernel is root; a kernel that is root needs one"`
 	RunWithout  []string      `mapstructure:"runWithout" enum:"cgroup,namespaces,ptrace,seccomp" doc:"walls that processes of plugins may run without where this machine cannot put them up: cgroup (limits), namespaces (own files, process ids, network), ptrace (held until their digest is compared), seccomp (filter of system calls); without one that is not named, a process does not start"`
+	WASMWorker  string        `mapstructure:"wasmWorker" enum:"none,installed,all" doc:"which WASM modules run in a process of their own, behind the walls of plugins' processes: none, those of installed bundles, or all; the others run in the kernel's process"`
 	Catalog     string        `mapstructure:"catalog" doc:"folder of the bundles that pintle plugin install takes in; empty: catalog in the data directory"`
 	LockFile    string        `mapstructure:"lockFile" doc:"file that pins the installed bundles, which are loaded; empty: plugins.lock in the data directory"`
 	Signatures  string        `mapstructure:"signatures" enum:"off,warn,require" doc:"what becomes of an installed bundle that no key of plugins.keys signed, at install and at each start"`

@@ -49,6 +49,7 @@ func Default() *Config {
 			// Of the ids that neither distributions nor systemd give out.
 			UIDRange:   "60706-61183",
 			Signatures: "off",
+			WASMWorker: "installed",
 		},
 		Scheduler: Scheduler{
 			Enabled:        true,

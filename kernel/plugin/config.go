@@ -46,6 +46,9 @@ type Config struct {
 	// RunWithout are the walls (confinement.Walls) that processes may lack where the
 	// machine cannot put them up.
 	RunWithout []string
+	// WASMWorker says which modules run in a process apart: WASMWorkerNone,
+	// WASMWorkerInstalled or WASMWorkerAll; empty: none.
+	WASMWorker string
 	// Cgroup is the cgroup below which processes have theirs; empty: none.
 	Cgroup   string
 	Bundles  []BundleConfig
@@ -64,6 +67,13 @@ type Config struct {
 	// NodeName of this machine, for controllers; may be empty.
 	NodeName string
 }
+
+// Which modules run in a process apart (plugins.wasmWorker).
+const (
+	WASMWorkerNone      = "none"
+	WASMWorkerInstalled = "installed" // those of installed bundles
+	WASMWorkerAll       = "all"
+)
 
 // BundleConfig is one bundle to load.
 type BundleConfig struct {

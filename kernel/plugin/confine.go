@@ -138,6 +138,7 @@ type executable struct {
 	file    *os.File // what is executed when the process may not pass through the path's folders
 	copied  string   // a folder to remove afterwards
 	within  string   // where the executable is in it
+	sees    []string // folders beside those of all processes, at their own paths
 }
 
 // root is the folder of the bundle.
@@ -319,9 +320,14 @@ func (c *constraints) process(name string, e *executable, digest string, env []s
 		if !e.script {
 			see(e.path, e.path)
 		}
+		for _, dir := range e.sees {
+			see(dir, dir)
+		}
 	}
 	p.Check = func(pid int) error {
 		switch {
+		case digest == "":
+			return nil // it is a part of the kernel
 		case e.script && e.copied != "":
 			return nil // it was compared when it was copied
 		case e.script:
@@ -351,6 +357,9 @@ func (c *constraints) explain(e *executable, digest string, err error) error {
 		return err
 	}
 	// A damaged file is often one that cannot be executed at all.
+	if digest == "" {
+		return err
+	}
 	if other := matches(e.path, digest); errors.Is(other, ErrDigest) {
 		return other
 	}

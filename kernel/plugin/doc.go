@@ -35,6 +35,10 @@
 // guest (configure.go), between two decisions too. A change that fails changes
 // nothing, and the object says so.
 //
+// A module runs in this process by package engine, or in one apart by package
+// wasmworker (workerprocess.go); the same code asks it, since its memory is mapped
+// here in both cases.
+//
 // How a process is held: confine.go says what it sees and may, and package
 // confinement starts it behind these walls and holds it before its first
 // instruction; the file that is executed then is compared with the digest.
@@ -55,6 +59,6 @@
 // Modules are compiled when a bundle is installed (Compile) or at the first start; a
 // later start maps what package modulecache kept.
 //
-// It imports sdk, kernel/plugin/confinement, kernel/plugin/modulecache, kernel/node/cgroup and kernel/api/auth/rbac (pure functions); it must not import
+// It imports sdk, kernel/plugin/confinement, kernel/plugin/modulecache, kernel/plugin/engine, kernel/plugin/wasmworker, kernel/node/cgroup and kernel/api/auth/rbac (pure functions); it must not import
 // the scheduler, the store or plugins.
 package plugin

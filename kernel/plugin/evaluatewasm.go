@@ -76,7 +76,7 @@ func (g *wasmGuest) evaluate(_ context.Context, queue []part, generation uint64,
 	err = g.invoke(g.evaluateFn, g.timeout)
 	g.slices()
 	if err != nil {
-		if out, ok := g.instance.Memory().Read(g.out.pointer, 8); ok {
+		if out, ok := g.memory.Read(g.out.pointer, 8); ok {
 			if k := binary.LittleEndian.Uint64(out); k < uint64(len(e.Filters)+len(e.Scores)) {
 				err = &whileAsking{int(k), err}
 			}

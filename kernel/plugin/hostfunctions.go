@@ -4,16 +4,16 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
 	"time"
 
-	"github.com/tetratelabs/wazero"
-	"github.com/tetratelabs/wazero/api"
 	"golang.org/x/time/rate"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"pintle.dev/pintle/kernel/plugin/engine"
 	"pintle.dev/pintle/sdk/reconciler/protocol"
 )
 
@@ -25,39 +25,9 @@ var (
 	alwaysGranted = []string{hostCheck, protocol.FunctionLog, protocol.FunctionNow, protocol.FunctionAnswer}
 )
 
-// exportHostFunctions adds them to the host's module; who may import which is
-// checked by loadModule.
-func exportHostFunctions(b wazero.HostModuleBuilder) wazero.HostModuleBuilder {
-	i32, i64 := api.ValueTypeI32, api.ValueTypeI64
-	span := []api.ValueType{i32, i32}
-	for _, name := range operations {
-		b = b.NewFunctionBuilder().WithGoModuleFunction(api.GoModuleFunc(func(ctx context.Context, m api.Module, stack []uint64) {
-			stack[0] = uint64(guestOf(ctx, name).operated(m, name, uint32(stack[0]), uint32(stack[1])))
-		}), span, []api.ValueType{i32}).Export(name)
-	}
-	b = b.NewFunctionBuilder().WithGoModuleFunction(api.GoModuleFunc(func(ctx context.Context, m api.Module, stack []uint64) {
-		guestOf(ctx, protocol.FunctionLog).operated(m, protocol.FunctionLog, uint32(stack[0]), uint32(stack[1]))
-	}), span, nil).Export(protocol.FunctionLog)
-	b = b.NewFunctionBuilder().WithGoModuleFunction(api.GoModuleFunc(func(ctx context.Context, m api.Module, stack []uint64) {
-		guestOf(ctx, protocol.FunctionAnswer).handOver(m, uint32(stack[0]), uint32(stack[1]))
-	}), span, nil).Export(protocol.FunctionAnswer)
-	return b.NewFunctionBuilder().WithGoFunction(api.GoFunc(func(_ context.Context, stack []uint64) {
-		stack[0] = uint64(time.Now().UnixNano())
-	}), nil, []api.ValueType{i64}).Export(protocol.FunctionNow)
-}
-
 // granted reports whether a bundle's module may import a function of the host.
 func (b *Bundle) granted(function string) bool {
 	return slices.Contains(alwaysGranted, function) || slices.Contains(b.Manifest.HostFunctions, function)
-}
-
-// guestOf returns the guest whose code calls; a panic here is a trap there.
-func guestOf(ctx context.Context, function string) *wasmGuest {
-	g, ok := ctx.Value(deadlineKey{}).(*wasmGuest)
-	if !ok || g.operate == nil {
-		panic(fmt.Errorf("host function %s was called outside of a reconciliation", function))
-	}
-	return g
 }
 
 // operator carries out host functions of one controller.
@@ -105,10 +75,16 @@ func answerOf(code int, reason metav1.StatusReason, message string) []byte {
 	return data
 }
 
-// operated carries out a host function and keeps its answer until the module
-// fetches it; it returns the answer's size.
-func (g *wasmGuest) operated(m api.Module, function string, pointer, size uint32) uint32 {
-	view, ok := m.Memory().Read(pointer, size)
+// Operated implements engine.Host: it carries out a host function and keeps its
+// answer until the module fetches it.
+func (g *wasmGuest) Operated(m engine.Memory, function string, pointer, size uint32) uint32 {
+	if g.operate == nil {
+		panic(fmt.Errorf("host function %s was called outside of a reconciliation", function))
+	}
+	if !g.module.granted(function) {
+		panic(fmt.Errorf("host function %s was not granted", function))
+	}
+	view, ok := m.Read(pointer, size)
 	if !ok {
 		panic(fmt.Errorf("host function %s: %d bytes at %#x are not in its memory", function, size, pointer))
 	}
@@ -116,16 +92,19 @@ func (g *wasmGuest) operated(m api.Module, function string, pointer, size uint32
 	defer cancel()
 	// What operate keeps must not change under it.
 	g.answer = g.operate(ctx, function, bytes.Clone(view))
-	g.late()
+	g.Late()
 	return uint32(len(g.answer))
 }
 
-// handOver copies the last answer into the module's memory.
-func (g *wasmGuest) handOver(m api.Module, pointer, size uint32) {
+// HandOver implements engine.Host: it copies the last answer into the module's memory.
+func (g *wasmGuest) HandOver(m engine.Memory, pointer, size uint32) {
+	if g.operate == nil {
+		panic(errors.New("host function answer was called outside of a reconciliation"))
+	}
 	if int(size) > len(g.answer) {
 		panic(fmt.Errorf("host function answer: %d bytes asked for, the last answer has %d", size, len(g.answer)))
 	}
-	if !m.Memory().Write(pointer, g.answer[:size]) {
+	if !m.Write(pointer, g.answer[:size]) {
 		panic(fmt.Errorf("host function answer: %d bytes at %#x are not in its memory", size, pointer))
 	}
 	g.answer = nil

@@ -3,8 +3,6 @@ package plugin
 import (
 	"context"
 
-	"github.com/tetratelabs/wazero/api"
-
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
 
@@ -43,7 +41,7 @@ func (g *wasmGuest) idle(i int, class uint32) (bool, error) {
 
 // asserted is what a plugin's module asserts of a class; false of one that fails, and
 // of a process.
-func (at place) asserted(ctx context.Context, call string, replica uint64, class uint32, question func(*wasmGuest) api.Function) (yes bool) {
+func (at place) asserted(ctx context.Context, call string, replica uint64, class uint32, question func(*wasmGuest) *export) (yes bool) {
 	err := at.unit.ask(ctx, at.name, call, replica, func(_ context.Context, g guest, k int) (err error) {
 		if module, ok := g.(*wasmGuest); ok {
 			yes, err = module.asserts(question(module), k, class)
@@ -55,7 +53,7 @@ func (at place) asserted(ctx context.Context, call string, replica uint64, class
 
 // asserts is what a module answers to a question about a class that is yes or no; one
 // that does not export it answers no.
-func (g *wasmGuest) asserts(question api.Function, i int, class uint32) (bool, error) {
+func (g *wasmGuest) asserts(question *export, i int, class uint32) (bool, error) {
 	if question == nil {
 		return false, nil
 	}

@@ -142,7 +142,7 @@ func BenchmarkInstanceMemory(b *testing.B) {
 			}
 			u := h.present().units[0]
 			u.mu.Lock()
-			b.ReportMetric(float64(u.guest.(*wasmGuest).instance.Memory().Size())/(1<<20), "MiB")
+			b.ReportMetric(float64(u.guest.(*wasmGuest).memory.Size())/(1<<20), "MiB")
 			u.mu.Unlock()
 		})
 	}

@@ -20,6 +20,10 @@ import (
 // testModules has what earlier tests compiled, as a kernel's own has it.
 var testModules = modulecache.Of(filepath.Join("..", "..", "build", "modules"), nil)
 
+// testWorker is where modules run that a test has no opinion of: TEST_WASM_WORKER=all
+// runs the tests with workers.
+var testWorker = os.Getenv("TEST_WASM_WORKER")
+
 // catalog is the folder with the sealed test bundle; built once.
 var catalog string
 
@@ -137,7 +141,7 @@ func testConfig(t testing.TB, transport string, predicates ...string) Config {
 	run := t.TempDir()
 	return Config{
 		Directories: []string{catalog}, CallTimeout: 500 * time.Millisecond, MemoryLimit: 64 << 20,
-		RunDirectory: run, Modules: testModules,
+		RunDirectory: run, Modules: testModules, WASMWorker: testWorker,
 		Bundles: []BundleConfig{{Name: "guest", Transport: transport}},
 		Profiles: []Profile{{
 			SchedulerName: "s", Predicates: predicates, Priorities: []WeightedPriority{{Name: "LeastCPU", Weight: 2}},
@@ -162,6 +166,9 @@ func runHostLogging(t testing.TB, cfg Config, source ReplicaSource, log *slog.Lo
 
 func runHostWith(t testing.TB, cfg Config, source ReplicaSource, deps Deps) *Host {
 	t.Helper()
+	if deps.Log == nil && testing.Verbose() {
+		deps.Log = slog.New(slog.NewTextHandler(os.Stderr, nil))
+	}
 	h, err := New(cfg, deps)
 	if err != nil {
 		t.Fatal(err)

@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+
+	"pintle.dev/pintle/kernel/plugin/engine"
 )
 
 // A WASM module that loops for ever must be stopped from within: native code
@@ -33,8 +35,8 @@ const (
 	// huge body cannot outrun the clock.
 	fuelBytes = 512
 
-	hostModule = "pintle_host"
-	hostCheck  = "check"
+	hostModule = engine.HostModule
+	hostCheck  = engine.HostCheck
 
 	maxModuleBytes = 64 << 20
 	// Tables lie outside of the module's memory: so many of so many entries all

@@ -2,48 +2,43 @@ package plugin
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/tetratelabs/wazero"
-	"github.com/tetratelabs/wazero/api"
-	"github.com/tetratelabs/wazero/imports/wasi_snapshot_preview1"
 
+	"pintle.dev/pintle/kernel/plugin/engine"
 	"pintle.dev/pintle/kernel/plugin/modulecache"
 )
 
-// module is a compiled bundle; instances of it share the machine code.
+// module is a bundle's, compiled; instances of it share the machine code.
 type module struct {
-	name     string
-	runtime  wazero.Runtime
-	cache    wazero.CompilationCache
-	compiled wazero.CompiledModule
-	files    wazero.FSConfig // nil: none
-	memory   int64           // ceiling of an instance in bytes
-	roots    []*os.Root
+	name    string
+	engine  *engine.Module // in this process; nil: in
+	worker  *workerProcess
+	granted func(function string) bool // the module may import
 }
 
-// open lets the module read folders, at the paths that they have on the machine,
-// and nothing that links lead to outside of them.
+// open lets the module read folders.
 func (m *module) open(folders []string) error {
-	for _, path := range folders {
-		root, err := os.OpenRoot(path)
-		if err != nil {
-			return fmt.Errorf("plugin bundle %s: %w: granted folder: %w", m.name, errPermanent, err)
-		}
-		m.roots = append(m.roots, root)
-		if m.files == nil {
-			m.files = wazero.NewFSConfig()
-		}
-		m.files = m.files.WithFSMount(root.FS(), path)
+	if err := m.engine.Open(folders); err != nil {
+		return fmt.Errorf("plugin bundle %s: %w: %w", m.name, errPermanent, err)
 	}
 	return nil
+}
+
+// keptModule opens what the cache has of a module.
+func keptModule(cache *modulecache.Cache, digest string) *modulecache.Module {
+	return cache.Open(strings.TrimPrefix(digest, "sha256:"), fmt.Sprintf("metered-v%d", meterVersion))
+}
+
+// unmetered says that a module cannot be rewritten.
+func (b *Bundle) unmetered(a *Artifact, err error) error {
+	return fmt.Errorf("plugin bundle %s: %w: %s: %w; build it again", b.Manifest.Name, errPermanent, filepath.Join(b.Directory, a.Path), err)
 }
 
 // loadModule verifies, meters and compiles a bundle's module, or maps what the
@@ -53,12 +48,12 @@ func loadModule(ctx context.Context, b *Bundle, a *Artifact, digest string, cach
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errPermanent, err)
 	}
-	kept := cache.Open(strings.TrimPrefix(digest, "sha256:"), fmt.Sprintf("metered-v%d", meterVersion))
+	kept := keptModule(cache, digest)
 	defer kept.Done()
 	metered := kept.Prepared
 	if metered == nil {
 		if metered, err = meter(data); err != nil {
-			return nil, errors.Join(fmt.Errorf("plugin bundle %s: %w: %s: %w; build it again", b.Manifest.Name, errPermanent, filepath.Join(b.Directory, a.Path), err), kept.Compilation.Close(ctx))
+			return nil, errors.Join(b.unmetered(a, err), kept.Compilation.Close(ctx))
 		}
 	}
 	m, err := compileModule(ctx, b, metered, kept.Compilation, memory)
@@ -74,79 +69,56 @@ func loadModule(ctx context.Context, b *Bundle, a *Artifact, digest string, cach
 	return m, err
 }
 
-// compileModule compiles a metered module, which it is then sure to need nothing
-// beyond what the host has. The module closes the cache, also after an error.
-func compileModule(ctx context.Context, b *Bundle, metered []byte, cache wazero.CompilationCache, memory int64) (m *module, err error) {
-	m = &module{name: b.Manifest.Name, cache: cache}
-	defer func(m *module) { // a return with an error makes the result nil
-		if err != nil {
-			m.close(ctx)
-		}
-	}(m)
-	pages := uint32(max(memory/wasmPage, 16))
-	m.memory = int64(min(pages, 1<<16)) * wasmPage
-	m.runtime = wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfig().
-		WithCompilationCache(m.cache).WithMemoryLimitPages(min(pages, 1<<16)))
-	if _, err = wasi_snapshot_preview1.Instantiate(ctx, m.runtime); err != nil {
-		return nil, fmt.Errorf("plugin bundle %s: wasi: %w", b.Manifest.Name, err)
+// loadModule makes the unit's module ready for instances, where it shall run.
+func (u *unit) loadModule(ctx context.Context) (*module, error) {
+	if u.worker {
+		return u.loadApart(ctx)
 	}
-	if _, err = exportHostFunctions(m.runtime.NewHostModuleBuilder(hostModule).NewFunctionBuilder().
-		WithGoFunction(api.GoFunc(checkDeadline), nil, nil).Export(hostCheck)).Instantiate(ctx); err != nil {
-		return nil, fmt.Errorf("plugin bundle %s: %w", b.Manifest.Name, err)
+	m, err := loadModule(ctx, u.bundle, u.artifact, u.digest, u.modules, u.limits.memory)
+	if err != nil {
+		return nil, err
 	}
-	if m.compiled, err = m.runtime.CompileModule(ctx, metered); err != nil {
-		return nil, fmt.Errorf("plugin bundle %s: %w: module: %w", b.Manifest.Name, errPermanent, err)
-	}
-	for _, f := range m.compiled.ImportedFunctions() {
-		from, name, _ := f.Import()
-		switch {
-		case from == wasi_snapshot_preview1.ModuleName, from == hostModule && b.granted(name):
-		case from == hostModule && slices.Contains(operations, name):
-			return nil, fmt.Errorf("plugin bundle %s: %w: module imports the host function %s; name it in hostFunctions of the manifest",
-				b.Manifest.Name, errPermanent, name)
-		default:
-			return nil, fmt.Errorf("plugin bundle %s: %w: module imports %s.%s; only %s is granted",
-				b.Manifest.Name, errPermanent, from, name, wasi_snapshot_preview1.ModuleName)
-		}
+	if err := m.open(u.files); err != nil {
+		return nil, errors.Join(err, m.close(ctx))
 	}
 	return m, nil
 }
 
-func (m *module) close(ctx context.Context) error {
+// compileModule compiles a metered module, which it is then sure to need nothing
+// beyond what the host has. The module closes the cache, also after an error.
+func compileModule(ctx context.Context, b *Bundle, metered []byte, cache wazero.CompilationCache, memory int64) (*module, error) {
+	m := &module{name: b.Manifest.Name, granted: b.granted}
 	var err error
-	if m.runtime != nil {
-		err = m.runtime.Close(ctx)
+	if m.engine, err = engine.Compile(ctx, metered, cache, memory); err != nil {
+		return nil, fmt.Errorf("plugin bundle %s: %w: %w", m.name, errPermanent, err)
 	}
-	if m.cache != nil {
-		err = errors.Join(err, m.cache.Close(ctx))
+	if err := b.grants(m.engine.Imports()); err != nil {
+		return nil, errors.Join(err, m.close(ctx))
 	}
-	for _, root := range m.roots {
-		root.Close()
-	}
-	return err
+	return m, nil
 }
 
-type deadlineKey struct{}
-
-// guestContext is that of calls: the engine looks into it at each.
-type guestContext struct {
-	context.Context
-	guest *wasmGuest
-}
-
-// Value implements context.Context.
-func (c guestContext) Value(key any) any {
-	if key == (deadlineKey{}) {
-		return c.guest
+// grants is an error where a module imports what it was not given.
+func (b *Bundle) grants(imports []engine.Import) error {
+	for _, f := range imports {
+		switch {
+		case f.Module == engine.WASI, f.Module == hostModule && b.granted(f.Name):
+		case f.Module == hostModule && slices.Contains(operations, f.Name):
+			return fmt.Errorf("plugin bundle %s: %w: module imports the host function %s; name it in hostFunctions of the manifest",
+				b.Manifest.Name, errPermanent, f.Name)
+		default:
+			return fmt.Errorf("plugin bundle %s: %w: module imports %s.%s; only %s is granted",
+				b.Manifest.Name, errPermanent, f.Module, f.Name, engine.WASI)
+		}
 	}
 	return nil
 }
 
-// checkDeadline is called by metered code when its slice is used up.
-func checkDeadline(ctx context.Context, _ []uint64) {
-	if g, ok := ctx.Value(deadlineKey{}).(*wasmGuest); ok {
-		g.late()
+func (m *module) close(ctx context.Context) error {
+	if m.worker != nil {
+		return m.worker.close()
 	}
+	return m.engine.Close(ctx)
 }
 
 // due is when the call under way must have ended, counted from the first time
@@ -158,21 +130,9 @@ func (g *wasmGuest) due() time.Time {
 	return g.deadline
 }
 
-// late stops a guest whose time is up. What a module asks of the host does not
-// use up its fuel, so that each such call looks at the clock.
-func (g *wasmGuest) late() {
+// Late implements engine.Host: it stops a guest whose time is up.
+func (g *wasmGuest) Late() {
 	if due := g.due(); time.Now().After(due) {
-		panic(errDeadline)
+		panic(engine.ErrDeadline)
 	}
-}
-
-// maxRandom is how much randomness is made between two looks at the clock.
-const maxRandom = 64 << 10
-
-// entropy is a module's source of randomness.
-type entropy struct{ guest *wasmGuest }
-
-func (e entropy) Read(p []byte) (int, error) {
-	e.guest.late()
-	return rand.Read(p[:min(len(p), maxRandom)])
 }

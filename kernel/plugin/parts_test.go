@@ -82,12 +82,12 @@ func BenchmarkCrossing(b *testing.B) {
 	b.Run("Call", func(b *testing.B) {
 		perOp(b, func(int) {
 			g.stack = [6]uint64{uint64(i), 7, uint64(g.nodes.pointer), 1, uint64(g.out.pointer)}
-			if err := g.filterFn.CallWithStack(g.ctx, g.stack[:]); err != nil || g.stack[0] != 0 {
+			if err := g.filterFn.code.CallWithStack(g.ctx, g.stack[:]); err != nil || g.stack[0] != 0 {
 				b.Fatal(err, g.stack[0])
 			}
 		})
 	})
-	version := g.instance.ExportedFunction("pintle_abi_version")
+	version := g.instance.function("pintle_abi_version").code
 	b.Run("Bare", func(b *testing.B) {
 		perOp(b, func(int) {
 			if err := version.CallWithStack(g.ctx, g.stack[:]); err != nil {

@@ -327,12 +327,14 @@ func (g *processGuest) outOfRange(what string, args ...any) error {
 	return broken("plugin bundle %s: answer out of range: %s", g.name, fmt.Sprintf(what, args...))
 }
 
+func (g *processGuest) lacks() string { return g.runner.lacks() }
+
 // lacks says which walls the process runs without; "" is none.
-func (g *processGuest) lacks() string {
-	if len(g.runner.without) == 0 {
+func (r *processRunner) lacks() string {
+	if len(r.without) == 0 {
 		return ""
 	}
-	return "runs without " + confinement.Join(g.runner.without) + ", which plugins.runWithout waives"
+	return "runs without " + confinement.Join(r.without) + ", which plugins.runWithout waives"
 }
 
 func (g *processGuest) describe() []*contractv1.PluginDescription { return g.plugins }

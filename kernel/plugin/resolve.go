@@ -295,6 +295,12 @@ func (h *Host) resolveUnit(cfg *Config, bc BundleConfig) (*unit, error) {
 			return nil, err
 		}
 	}
+	if kind == TransportWASM && (cfg.WASMWorker == WASMWorkerAll || cfg.WASMWorker == WASMWorkerInstalled && b.Installed) {
+		u.worker = true
+		if u.confined, err = h.constraints(cfg, &bc, &Manifest{Name: m.Name}, workerLimits(m, u.limits)); err != nil {
+			return nil, err
+		}
+	}
 	if m.Privileged {
 		// The operator trusts it, also with the time that it takes.
 		u.start, u.stop = cmp.Or(m.Timeouts.Start, cfg.StartTimeout), cmp.Or(m.Timeouts.Stop, cfg.StopTimeout)
@@ -337,7 +343,7 @@ func (u *unit) same(other *unit) bool {
 	return u.bundle.Directory == other.bundle.Directory && u.bundle.Manifest.Version == other.bundle.Manifest.Version &&
 		u.transport == other.transport && u.digest == other.digest &&
 		u.call == other.call && u.start == other.start && u.stop == other.stop &&
-		u.limits == other.limits && slices.Equal(u.files, other.files) && slices.Equal(u.config.HostFunctions, other.config.HostFunctions) && u.confined == other.confined
+		u.limits == other.limits && slices.Equal(u.files, other.files) && slices.Equal(u.config.HostFunctions, other.config.HostFunctions) && u.confined == other.confined && u.worker == other.worker
 }
 
 func (u *unit) entry(name string) *Entry {

@@ -209,8 +209,8 @@ func (u *unit) measure() {
 	var bytes int64
 	switch g := u.guest.(type) {
 	case *wasmGuest:
-		bytes = int64(g.instance.Memory().Size())
-		u.watchMemory(bytes, int64(len(g.memory.mapped)))
+		bytes = int64(g.memory.Size())
+		u.watchMemory(bytes, int64(len(g.linear.Mapped())))
 	case *processGuest:
 		if g.runner.group != nil {
 			bytes = g.runner.group.MemoryBytes()

@@ -48,6 +48,7 @@ type unit struct {
 	artifact  *Artifact
 	digest    string
 	modules   *modulecache.Cache
+	worker    bool // the module runs in a process apart
 	run       string
 	call      time.Duration
 	start     time.Duration
@@ -163,7 +164,7 @@ func (u *unit) supervise(ctx context.Context) {
 			if lastFailure != nil {
 				message = "started again after: " + lastFailure.Error()
 			}
-			if p, ok := g.(*processGuest); ok {
+			if p, ok := g.(interface{ lacks() string }); ok {
 				message = strings.TrimPrefix(message+"; "+p.lacks(), "; ")
 				message = strings.TrimSuffix(message, "; ")
 			}
@@ -243,13 +244,14 @@ func (u *unit) launch(ctx context.Context, m **module) (g guest, err error) {
 	default:
 	}
 	if u.transport == TransportWASM {
-		if *m == nil {
-			if *m, err = loadModule(ctx, u.bundle, u.artifact, u.digest, u.modules, u.limits.memory); err != nil {
-				return nil, err
+		if *m != nil && (*m).worker != nil && (*m).worker.lost() != nil {
+			if err := (*m).close(ctx); err != nil {
+				u.log.Warn("worker of a module left something behind", "error", err)
 			}
-			if err := (*m).open(u.files); err != nil {
-				(*m).close(ctx)
-				*m = nil
+			*m = nil
+		}
+		if *m == nil {
+			if *m, err = u.loadModule(ctx); err != nil {
 				return nil, err
 			}
 		}
@@ -323,7 +325,7 @@ func (u *unit) adopt(ctx context.Context, g guest) error {
 func (u *unit) watch(ctx context.Context, g guest) error {
 	var poll <-chan time.Time // never: a module in this process says itself when it broke
 	p, process := g.(*processGuest)
-	if process {
+	if process || g.pid() > 0 {
 		tick := time.NewTicker(exitPoll)
 		defer tick.Stop()
 		poll = tick.C
@@ -344,7 +346,7 @@ func (u *unit) watch(ctx context.Context, g guest) error {
 		if err := g.health(ctx); err != nil {
 			return err
 		}
-		if n%pingEvery == 0 {
+		if process && n%pingEvery == 0 {
 			pingCtx, cancel := context.WithTimeout(ctx, pingTimeout)
 			err := p.ping(pingCtx)
 			cancel()

@@ -9,15 +9,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strconv"
 	"strings"
 	"time"
 
-	"github.com/tetratelabs/wazero"
-	"github.com/tetratelabs/wazero/api"
 	"google.golang.org/protobuf/proto"
 
 	"pintle.dev/pintle/kernel/plugin/description"
+	"pintle.dev/pintle/kernel/plugin/engine"
 	"pintle.dev/pintle/kernel/plugin/reasons"
 	"pintle.dev/pintle/sdk"
 	"pintle.dev/pintle/sdk/abi"
@@ -27,7 +25,6 @@ import (
 
 const (
 	defaultMemoryLimit = 256 << 20
-	wasmPage           = 64 << 10
 	maxDescription     = 1 << 20
 	maxReasonBytes     = 64 << 10
 	maxVerdict         = 1 << 16
@@ -35,17 +32,15 @@ const (
 	configureFactor = 50
 )
 
-// errDeadline is what the metering check traps with.
-var errDeadline = errors.New("deadline exceeded")
-
 // wasmGuest is one instance of a module.
 type wasmGuest struct {
 	name     string
 	module   *module
 	owned    bool // close the module with the instance
-	instance api.Module
-	memory   linearMemory
-	ctx      context.Context // carries the guest to checkDeadline
+	instance instance
+	memory   engine.Memory
+	linear   *engine.LinearMemory
+	ctx      context.Context // carries the guest to its host functions
 	// deadline of the call under way. It is zero before somebody asks for it: most
 	// calls end before they used up their first slice of fuel, and a look at the
 	// clock is a good part of what they cost. patience is what the call has.
@@ -72,23 +67,23 @@ type wasmGuest struct {
 	// revision is the unit's configuration that a further instance has.
 	revision uint64
 
-	alloc, free, applyFn, configureFn, filterFn, scoreFn, normalizeFn, reasonFn, errorFn api.Function
-	cycleFn, answerFn                                                                    api.Function // nil where the module has no plugin that needs them
-	instanceFn                                                                           api.Function // nil where there is one instance a plugin
+	alloc, free, applyFn, configureFn, filterFn, scoreFn, normalizeFn, reasonFn, errorFn *export
+	cycleFn, answerFn                                                                    *export // nil where the module has no plugin that needs them
+	instanceFn                                                                           *export // nil where there is one instance a plugin
 
 	// evaluateFn is nil where the module does not answer several questions at
 	// once; one that does knows classes.
-	evaluateFn  api.Function
+	evaluateFn  *export
 	evaluations evaluations
 
 	// reconcileFn and admitFn are nil where the module has no such export.
-	reconcileFn, admitFn api.Function
-	unresolvableFn       api.Function // nil where no verdict is
-	movedFn              api.Function // nil where no plugin keeps count
-	idleFn               api.Function // nil where each plugin has to do with all pods
-	indifferentFn        api.Function // nil where pods of a class may concern each other
-	aloofFn              api.Function // nil where any pods may
-	movedNodes           []uint32     // the last answer of it
+	reconcileFn, admitFn *export
+	unresolvableFn       *export  // nil where no verdict is
+	movedFn              *export  // nil where no plugin keeps count
+	idleFn               *export  // nil where each plugin has to do with all pods
+	indifferentFn        *export  // nil where pods of a class may concern each other
+	aloofFn              *export  // nil where any pods may
+	movedNodes           []uint32 // the last answer of it
 
 	nodes, out, data wasmBuffer
 }
@@ -104,30 +99,22 @@ var _ guest = (*wasmGuest)(nil)
 // instantiate makes a fresh instance: its memory is new, its code is shared.
 func (m *module) instantiate(timeout, start time.Duration, log *slog.Logger) (_ *wasmGuest, err error) {
 	g := &wasmGuest{name: m.name, module: m, timeout: timeout, reviewers: newReviewers()}
-	g.ctx = g.memory.within(context.WithValue(context.Background(), deadlineKey{}, g))
-	g.deadline = time.Now().Add(start)
-	out := &lineWriter{log: log, late: g.late}
-	g.instance, err = m.runtime.InstantiateModule(g.ctx, m.compiled, wazero.NewModuleConfig().WithName("").
-		WithStartFunctions("_initialize").WithStdout(out).WithStderr(out).
-		WithSysWalltime().WithSysNanotime().WithRandSource(entropy{g}).WithFSConfig(m.files).
-		// Go collects sooner instead of passing the ceiling; others take no notice.
-		WithEnv("GOMEMLIMIT", strconv.FormatInt(m.memory/10*9, 10)))
-	if err != nil {
-		g.memory.unmap()
+	g.ctx = engine.Context(g)
+	g.deadline, g.patience = time.Now().Add(start), start
+	if g.instance, err = m.begin(g, log); err != nil {
 		return nil, fmt.Errorf("plugin bundle %s: start module: %w", m.name, trapped(err))
 	}
+	g.linear = g.instance.linear()
 	defer func() {
 		if err != nil {
-			g.instance.Close(context.Background())
-			g.memory.unmap()
+			g.instance.close(context.Background())
 		}
 	}()
-	g.ctx = guestContext{context.Background(), g}
-	if g.instance.ExportedMemory(abi.Memory) == nil {
+	if g.memory = g.instance.memory(); g.memory == nil {
 		return nil, fmt.Errorf("plugin bundle %s: %w: module exports no memory as %q (see sdk/ABI.md)", m.name, errPermanent, abi.Memory)
 	}
-	var version, describe, negotiate api.Function
-	calls := map[string]*api.Function{
+	var version, describe, negotiate *export
+	calls := map[string]**export{
 		"pintle_abi_version": &version, "pintle_alloc": &g.alloc, "pintle_free": &g.free, "pintle_describe": &describe,
 		"pintle_configure": &g.configureFn, "pintle_apply": &g.applyFn, "pintle_filter": &g.filterFn, "pintle_score": &g.scoreFn,
 		"pintle_normalize": &g.normalizeFn, "pintle_reason": &g.reasonFn, "pintle_error": &g.errorFn,
@@ -137,14 +124,14 @@ func (m *module) instantiate(timeout, start time.Duration, log *slog.Logger) (_ 
 		"pintle_reconcile": &g.reconcileFn, "pintle_admit": &g.admitFn,
 	}
 	for _, e := range abi.Exports() {
-		f := g.instance.ExportedFunction(e.Name)
+		f := g.instance.function(e.Name)
 		if f == nil && e.Optional {
 			continue
 		}
 		if f == nil {
 			return nil, fmt.Errorf("plugin bundle %s: %w: module exports no %s (see sdk/ABI.md)", m.name, errPermanent, e.Name)
 		}
-		if got := signatureOf(f); got != e.Signature() {
+		if got := f.signature; got != e.Signature() {
 			return nil, fmt.Errorf("plugin bundle %s: %w: %s has signature %s, want %s (see sdk/ABI.md)", m.name, errPermanent, e.Name, got, e.Signature())
 		}
 		*calls[e.Name] = f
@@ -235,38 +222,18 @@ func (g *wasmGuest) place(i int, data []byte) error {
 	return nil
 }
 
-// signatureOf is parameters:results, a letter each.
-func signatureOf(f api.Function) string {
-	return letters(f.Definition().ParamTypes()) + ":" + letters(f.Definition().ResultTypes())
-}
-
-func letters(types []api.ValueType) string {
-	var b strings.Builder
-	for _, t := range types {
-		switch t {
-		case api.ValueTypeI32:
-			b.WriteByte('i')
-		case api.ValueTypeI64:
-			b.WriteByte('l')
-		default:
-			b.WriteByte('?')
-		}
-	}
-	return b.String()
-}
-
 // invoke calls with what lies on g.stack; the result replaces it.
-func (g *wasmGuest) invoke(f api.Function, timeout time.Duration) error {
+func (g *wasmGuest) invoke(f *export, timeout time.Duration) error {
 	g.deadline, g.patience = time.Time{}, timeout
-	if err := f.CallWithStack(g.ctx, g.stack[:]); err != nil {
-		return fmt.Errorf("plugin bundle %s: %s: %w", g.name, f.Definition().ExportNames()[0], trapped(err))
+	if err := f.code.CallWithStack(g.ctx, g.stack[:]); err != nil {
+		return fmt.Errorf("plugin bundle %s: %s: %w", g.name, f.name, trapped(err))
 	}
 	return nil
 }
 
 // trapped shortens wazero's error, which carries a stack trace, to its first line.
 func trapped(err error) error {
-	if errors.Is(err, errDeadline) {
+	if errors.Is(err, engine.ErrDeadline) {
 		return broken("no answer in time")
 	}
 	line, _, _ := strings.Cut(err.Error(), "\n")
@@ -283,7 +250,7 @@ func (g *wasmGuest) span(packed uint64, limit uint32) ([]byte, error) {
 	if size > limit {
 		return nil, g.outOfRange("%d bytes, at most %d", size, limit)
 	}
-	view, ok := g.instance.Memory().Read(pointer, size)
+	view, ok := g.memory.Read(pointer, size)
 	if !ok {
 		return nil, g.outOfRange("%d bytes at %#x are not in its memory", size, pointer)
 	}
@@ -313,11 +280,11 @@ func (g *wasmGuest) buffer(b *wasmBuffer, size uint32) ([]byte, error) {
 			return nil, g.outOfRange("pintle_alloc returned %#x", b.pointer)
 		}
 		// What is mapped stays where it is, and a memory does not shrink.
-		if end := uint64(b.pointer) + uint64(b.size); end <= g.memory.size() {
-			b.view = g.memory.mapped[b.pointer:end:end]
+		if end := uint64(b.pointer) + uint64(b.size); end <= g.linear.Used() {
+			b.view = g.linear.Mapped()[b.pointer:end:end]
 		}
 	}
-	view, ok := g.instance.Memory().Read(b.pointer, size)
+	view, ok := g.memory.Read(b.pointer, size)
 	if !ok {
 		return nil, g.outOfRange("%d bytes at %#x are not in its memory", size, b.pointer)
 	}
@@ -349,16 +316,38 @@ func (g *wasmGuest) failure(timeout time.Duration) error {
 }
 
 func (g *wasmGuest) describe() []*contractv1.PluginDescription { return g.plugins }
-func (g *wasmGuest) health(context.Context) error              { return nil }
-func (g *wasmGuest) pid() int                                  { return 0 }
+
+func (g *wasmGuest) health(context.Context) error {
+	if g.module.worker == nil {
+		return nil // it says itself when it broke
+	}
+	if err := g.module.worker.lost(); err != nil {
+		return broken("plugin bundle %s: %w", g.name, err)
+	}
+	return nil
+}
+
+func (g *wasmGuest) pid() int {
+	if g.module.worker == nil {
+		return 0
+	}
+	return g.module.worker.pid
+}
+
+// lacks says which walls the worker runs without; "" is none.
+func (g *wasmGuest) lacks() string {
+	if g.module.worker == nil {
+		return ""
+	}
+	return g.module.worker.runner.lacks()
+}
 
 func (g *wasmGuest) close(ctx context.Context, _ time.Duration) error {
 	if g.controllers != nil {
 		g.controllers.close()
 	}
 	g.reviewers.close()
-	err := g.instance.Close(ctx)
-	g.memory.unmap()
+	err := g.instance.close(ctx)
 	if g.owned {
 		err = errors.Join(err, g.module.close(ctx))
 	}
@@ -430,7 +419,7 @@ func (g *wasmGuest) apply(_ context.Context, p part, timeout time.Duration) erro
 
 // ask puts the node indexes into the guest's memory and calls f; width is the
 // size of one answer.
-func (g *wasmGuest) ask(f api.Function, i int, class uint32, nodes []uint32, width int, scores []int64) ([]byte, error) {
+func (g *wasmGuest) ask(f *export, i int, class uint32, nodes []uint32, width int, scores []int64) ([]byte, error) {
 	// Both buffers first: making one may move the other's view.
 	if _, err := g.buffer(&g.out, uint32(len(nodes)*width)); err != nil {
 		return nil, err
@@ -465,7 +454,7 @@ func (g *wasmGuest) ask(f api.Function, i int, class uint32, nodes []uint32, wid
 }
 
 // askOne calls f about one node, when both buffers are there; the view is of the answer.
-func (g *wasmGuest) askOne(f api.Function, i int, class, node uint32) ([]byte, error) {
+func (g *wasmGuest) askOne(f *export, i int, class, node uint32) ([]byte, error) {
 	binary.LittleEndian.PutUint32(g.nodes.view, node)
 	g.stack = [6]uint64{uint64(i), uint64(class), uint64(g.nodes.pointer), 1, uint64(g.out.pointer)}
 	err := g.invoke(f, g.timeout)

@@ -82,6 +82,7 @@ type Module struct {
 	view     string   // the folder that wazero sees; empty: it compiles in memory
 	folder   string   // wazero's own below it
 	code     *os.File // the machine code that wazero reads
+	name     string   // that it looks for
 }
 
 // Open returns what is kept of a module. The digest is that of the module as it
@@ -137,7 +138,7 @@ func (m *Module) open(c *Cache, digest, rewriting string) error {
 		c.log.Warn("compiled module is not used, and made anew", "file", m.path, "error", err)
 		return c.room()
 	}
-	m.code = e.code
+	m.code, m.name = e.code, e.name
 	// wazero follows it to memory, not to a file that could change meanwhile.
 	if err := os.Symlink(fmt.Sprintf("/proc/self/fd/%d", e.code.Fd()), filepath.Join(m.folder, e.name)); err != nil {
 		return err
@@ -169,6 +170,10 @@ func (m *Module) claim() (before bool) {
 		before = true
 	}
 }
+
+// Code is the machine code that was kept, in memory that nobody can change, and the
+// name by which wazero looks for it; nil where none was. It is good until Done.
+func (m *Module) Code() (code *os.File, name string) { return m.code, m.name }
 
 // InMemory reports whether nothing of this module is read or kept.
 func (m *Module) InMemory() bool { return m.view == "" }

@@ -1,4 +1,4 @@
-package plugin
+package engine
 
 import "testing"
 
@@ -7,17 +7,17 @@ import "testing"
 func TestLinearMemoryGrows(t *testing.T) {
 	const most = 64 << 20
 	for _, mapped := range []bool{true, false} {
-		m := &linearMemory{}
+		m := &LinearMemory{}
 		l := m.Allocate(0, most)
 		if !mapped {
-			m.unmap() // as if the system had refused
+			m.Unmap() // as if the system had refused
 		}
-		for size := uint64(wasmPage); size <= 1<<20; size *= 2 {
+		for size := uint64(Page); size <= 1<<20; size *= 2 {
 			b := l.Reallocate(size)
-			if uint64(len(b)) != size || b[size-1] != 0 || size > wasmPage && b[size/2-1] != byte(size/2/wasmPage) {
+			if uint64(len(b)) != size || b[size-1] != 0 || size > Page && b[size/2-1] != byte(size/2/Page) {
 				t.Fatalf("mapped %v: %d bytes, the last of the former half is %d", mapped, len(b), b[size/2-1])
 			}
-			b[size-1] = byte(size / wasmPage)
+			b[size-1] = byte(size / Page)
 		}
 		if mapped && l.Reallocate(most+1) != nil {
 			t.Error("it grew above its ceiling")
@@ -26,7 +26,7 @@ func TestLinearMemoryGrows(t *testing.T) {
 		if l.Free(); mapped && view[0] != 0 {
 			t.Errorf("freed memory holds %d", view[0])
 		}
-		m.unmap()
-		m.unmap()
+		m.Unmap()
+		m.Unmap()
 	}
 }

@@ -1,4 +1,4 @@
-package plugin
+package engine
 
 import (
 	"context"
@@ -7,29 +7,38 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// linearMemory is the memory of one instance, outside of Go's heap: to grow it
+// LinearMemory is the memory of one instance, outside of Go's heap: to grow it
 // copies nothing and leaves nothing behind, only pages that were written to are
 // resident, and all of them go with the instance instead of with a collection.
-type linearMemory struct {
+type LinearMemory struct {
 	mapped []byte // as much as there may ever be
 	used   uint64 // of mapped: the module's
 	heap   []byte // in its place where the system does not map as much
+	shared bool   // mapped is another process's too, and was there before
+	taken  bool
 }
 
 var (
-	_ experimental.MemoryAllocator = (*linearMemory)(nil)
-	_ experimental.LinearMemory    = (*linearMemory)(nil)
+	_ experimental.MemoryAllocator = (*LinearMemory)(nil)
+	_ experimental.LinearMemory    = (*LinearMemory)(nil)
 )
 
+// Share is a memory that another process has mapped too.
+func Share(mapped []byte) *LinearMemory { return &LinearMemory{mapped: mapped, shared: true} }
+
 // within makes the instance that is made with the context use the memory.
-func (m *linearMemory) within(ctx context.Context) context.Context {
+func (m *LinearMemory) within(ctx context.Context) context.Context {
 	return experimental.WithMemoryAllocator(ctx, m)
 }
 
 // Allocate implements experimental.MemoryAllocator. A module has one memory.
-func (m *linearMemory) Allocate(_, most uint64) experimental.LinearMemory {
-	if m.mapped != nil || m.heap != nil {
-		return &linearMemory{}
+func (m *LinearMemory) Allocate(_, most uint64) experimental.LinearMemory {
+	if m.taken {
+		return &LinearMemory{}
+	}
+	m.taken = true
+	if m.shared {
+		return m
 	}
 	mapped, err := unix.Mmap(-1, 0, int(most), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE)
 	if err == nil {
@@ -39,7 +48,7 @@ func (m *linearMemory) Allocate(_, most uint64) experimental.LinearMemory {
 }
 
 // Reallocate implements experimental.LinearMemory; size only grows.
-func (m *linearMemory) Reallocate(size uint64) []byte {
+func (m *LinearMemory) Reallocate(size uint64) []byte {
 	if m.mapped != nil {
 		if size > uint64(len(m.mapped)) {
 			return nil
@@ -54,8 +63,12 @@ func (m *linearMemory) Reallocate(size uint64) []byte {
 	return m.heap
 }
 
-// size is how much there is of a memory that stays where it is; 0 of another.
-func (m *linearMemory) size() uint64 {
+// Mapped is all that there may ever be of a memory that stays where it is; nil of
+// another.
+func (m *LinearMemory) Mapped() []byte { return m.mapped }
+
+// Used is how much of Mapped the module has.
+func (m *LinearMemory) Used() uint64 {
 	if m.mapped == nil {
 		return 0
 	}
@@ -64,15 +77,15 @@ func (m *linearMemory) size() uint64 {
 
 // Free implements experimental.LinearMemory. A module that exits in the midst of a
 // call is closed under the hands of its caller, who may still look: the pages go,
-// their addresses stay until unmap.
-func (m *linearMemory) Free() {
-	if m.mapped != nil {
+// their addresses stay until Unmap.
+func (m *LinearMemory) Free() {
+	if m.mapped != nil && !m.shared {
 		_ = unix.Madvise(m.mapped, unix.MADV_DONTNEED)
 	}
 }
 
-// unmap gives the addresses back; nobody looks any more.
-func (m *linearMemory) unmap() {
+// Unmap gives the addresses back; nobody looks any more.
+func (m *LinearMemory) Unmap() {
 	if m.mapped != nil {
 		_ = unix.Munmap(m.mapped)
 		m.mapped = nil
