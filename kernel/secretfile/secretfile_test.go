@@ -5,8 +5,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -87,7 +89,7 @@ func TestWrite(t *testing.T) {
 
 func TestLock(t *testing.T) {
 	dir := t.TempDir()
-	var n int
+	var inside atomic.Int32
 	var wg sync.WaitGroup
 	for range 20 {
 		wg.Go(func() {
@@ -97,14 +99,14 @@ func TestLock(t *testing.T) {
 				return
 			}
 			defer unlock()
-			before := n
-			n = before + 1
+			if n := inside.Add(1); n != 1 {
+				t.Errorf("%d at the same time", n)
+			}
+			runtime.Gosched()
+			inside.Add(-1)
 		})
 	}
 	wg.Wait()
-	if n != 20 {
-		t.Errorf("%d of 20 changes", n)
-	}
 }
 
 func TestClose(t *testing.T) {

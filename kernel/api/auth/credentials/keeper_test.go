@@ -481,3 +481,22 @@ func TestHostileRecord(t *testing.T) {
 		t.Error("it verifies")
 	}
 }
+
+// BenchmarkLook is what a second costs in which nothing changed.
+func BenchmarkLook(b *testing.B) {
+	dir := filepath.Join(b.TempDir(), "pki")
+	p, err := pki.Open(pki.Config{Dir: dir})
+	if err != nil {
+		b.Fatal(err)
+	}
+	k, err := Open(b.Context(), Options{PKI: p, Keys: &token.Keys{}, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		k.lookAtCertificates()
+		if err := errors.Join(k.look(b.Context()), k.say()); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
