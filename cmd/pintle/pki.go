@@ -4,11 +4,13 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"pintle.dev/pintle/kernel/api/auth/credentials"
+	"pintle.dev/pintle/kernel/api/auth/pki"
 )
 
 const pkiLong = `Look after keys and certificates: those of a kernel's data directory, and of an etcd.
@@ -40,6 +42,51 @@ func (f *pkiFlags) directory() (string, error) {
 		return "", err
 	}
 	return filepath.Join(data, "pki"), nil
+}
+
+// complete offers the values that pick takes from what is listed.
+func (f *pkiFlags) complete(pick func(listedCredentials) []string) cobra.CompletionFunc {
+	return func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		dir, err := f.directory()
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		listed, err := listCredentials(dir)
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return slices.DeleteFunc(pick(listed), func(s string) bool { return slices.Contains(args, s) }), cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// renewable are the names of certificates that lie in files.
+func renewable(l listedCredentials) (out []string) {
+	for _, c := range l.Certificates {
+		if c.Name != "ca" && c.State == string(pki.StateCurrent) {
+			out = append(out, c.Name)
+		}
+	}
+	return out
+}
+
+// formerSerials are those of certificates whose file has another.
+func formerSerials(l listedCredentials) (out []string) {
+	for _, c := range l.Certificates {
+		if c.State == string(pki.StateFormer) {
+			out = append(out, c.Serial)
+		}
+	}
+	return out
+}
+
+// formerKeys are the ids of token keys that verify and do not sign.
+func formerKeys(l listedCredentials) (out []string) {
+	for _, k := range l.TokenKeys {
+		if k.State == "verifying" {
+			out = append(out, k.ID)
+		}
+	}
+	return out
 }
 
 // How long a kernel may take to take something up. A new token key signs when the

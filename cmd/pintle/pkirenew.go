@@ -62,6 +62,7 @@ it expires: pintle pki revoke ends it.`,
 		},
 	}
 	at.register(cmd)
+	cmd.ValidArgsFunction = at.complete(renewable)
 	cmd.Flags().BoolVar(&all, "all", false, "all but the CA's")
 	return cmd
 }

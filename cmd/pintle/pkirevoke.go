@@ -107,6 +107,9 @@ refused. All kernels on one etcd obey.`,
 	cmd.Flags().StringArrayVar(&serials, "serial", nil, "serial number in hexadecimal digits, or its first six and more; again for each")
 	cmd.Flags().StringArrayVar(&files, "file", nil, "a certificate (PEM), or a kubeconfig with one; again for each")
 	cmd.Flags().StringArrayVar(&keys, "token-key", nil, "id of a former token key, or its first six characters and more; again for each")
+	cmd.ValidArgsFunction = at.complete(renewable)
+	completeFlag(cmd, "serial", at.complete(formerSerials))
+	completeFlag(cmd, "token-key", at.complete(formerKeys))
 	return cmd
 }
 
