@@ -2,11 +2,16 @@ package e2e
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"net"
+	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -187,6 +192,65 @@ func TestPKICommands(t *testing.T) {
 	}
 	contains(t, a.stderr.String(), crl, "revoked certificates would be good again")
 	contains(t, pintle(t, 1, "pki", "revoke", "admin", "--data", data), crl)
+}
+
+// The API server's own certificate for nodes was stolen: with it every container of the
+// node is open. Revoked, it opens nothing and what it had open ends; the API server has
+// another, and logs and exec go on.
+func TestStolenNodeAccess(t *testing.T) {
+	needContainers(t)
+	e := private(t, cluster.Options{Name: "stolen", Config: "configs/standalone.yaml"})
+	ns := e.namespace(t)
+	e.apply(t, ns, `
+apiVersion: v1
+kind: Pod
+metadata: {name: web}
+spec: {containers: [{name: c, image: `+box+`, args: [wait]}]}
+`)
+	pod := e.awaitPod(t, ns, "web", isReady)
+	node, err := e.client.CoreV1().Nodes().Get(bound(t), pod.Spec.NodeName, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := net.JoinHostPort(cluster.NodeIP, strconv.Itoa(int(node.Status.DaemonEndpoints.KubeletEndpoint.Port)))
+	file := filepath.Join(e.Data, "pki", "apiserver-kubelet-client")
+	stolen, err := tls.LoadX509KeyPair(file+".crt", file+".key")
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := &http.Client{Transport: &http.Transport{
+		DialContext: func(ctx context.Context, n, a string) (net.Conn, error) { return e.Network.Dial(ctx, n, a) },
+		// Whom the thief speaks to is not what is asked here.
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true, Certificates: []tls.Certificate{stolen}}, //nolint:gosec // see above
+	}}
+	defer client.CloseIdleConnections()
+	ask := func(path string) *http.Response {
+		t.Helper()
+		req, err := http.NewRequestWithContext(bound(t), http.MethodGet, "https://"+address+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res, err := client.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { res.Body.Close() })
+		return res
+	}
+	if res := ask("/pods"); res.StatusCode != http.StatusOK {
+		t.Fatal(res.Status)
+	}
+	follow := ask("/containerLogs/" + ns + "/web/c?follow=true")
+	if follow.StatusCode != http.StatusOK {
+		t.Fatal(follow.Status)
+	}
+	pintle(t, 0, "pki", "revoke", "apiserver-kubelet-client", "--data", e.Data)
+	_, _ = io.Copy(io.Discard, follow.Body) // until the node ends it
+	if res := ask("/pods"); res.StatusCode != http.StatusUnauthorized {
+		t.Errorf("the stolen certificate: %s", res.Status)
+	}
+	contains(t, e.kubectl(t, "-n", ns, "logs", "web"), "started")
+	contains(t, e.kubectl(t, "-n", ns, "exec", "web", "--", "/box", "env"), "PATH=")
 }
 
 // Kernels on one etcd: what is revoked beside one is refused by the other within seconds,
