@@ -275,7 +275,8 @@ func TestEncryptionAtRest(t *testing.T) {
 					prefix = func(string) string { return "k8s:enc:kms:v2:" + name + ":" }
 				}
 				writeEncryption(t, file, first, "identity: {}")
-				client, stop := runServer(t, api.Config{DataDir: t.TempDir(), Backend: k.backend, EncryptionConfig: file})
+				data := t.TempDir() // starts of one cluster have one CA
+				client, stop := runServer(t, api.Config{DataDir: data, Backend: k.backend, EncryptionConfig: file})
 				secret, open := word(t), word(t)
 				if _, err := client.CoreV1().Secrets("default").Create(t.Context(), &corev1.Secret{
 					ObjectMeta: metav1.ObjectMeta{Name: "s"}, StringData: map[string]string{"v": secret},
@@ -321,7 +322,7 @@ func TestEncryptionAtRest(t *testing.T) {
 					t.Errorf("after rotation: %v, %v", got, err)
 				}
 				stop()
-				client, stop = runServer(t, api.Config{DataDir: t.TempDir(), Backend: k.backend, EncryptionConfig: file})
+				client, stop = runServer(t, api.Config{DataDir: data, Backend: k.backend, EncryptionConfig: file})
 				if got, err := client.CoreV1().Secrets("default").Get(t.Context(), "s", metav1.GetOptions{}); err != nil || string(got.Data["v"]) != secret {
 					t.Errorf("after a restart: %v, %v", got, err)
 				}
