@@ -113,6 +113,20 @@ func TestDev(t *testing.T) {
 	rounds(4)
 	e.refused(t, "golden", "2 node(s) were not golden")
 
+	// One that panics as it starts is told by the build, and one that breaks when it is
+	// asked by the kernel, at once; the build before stays in force.
+	edit("func main", "func init() { panic(\"on purpose\") }\n\nfunc main")
+	says("panic: on purpose")
+	rounds(5)
+	edit("func init() { panic(\"on purpose\") }\n\n", "")
+	edit("\tif tier := ", "\tfor r.Pod != nil {\n\t}\n\tif tier := ")
+	says("tiers 0.1.0 is not installed: the kernel refused it", "broke when it was tried")
+	rounds(6)
+	if text := out.String(); strings.Contains(text, "the kernel's log says why") {
+		t.Errorf("dev refers to the log:\n%s", text)
+	}
+	e.refused(t, "golden", "2 node(s) were not golden")
+
 	if err := cmd.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
 	}

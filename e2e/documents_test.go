@@ -275,6 +275,8 @@ func TestDocumentsExplain(t *testing.T) {
 		}
 		return err
 	})
+	// The build that is in force is no candidate.
+	contains(t, pintle(t, 1, "plugin", "shadow", "PodFitsResources", "--path", filepath.Join(bundles, "classic"), "--data", data), "holds the build that is in force, version 0.1.0")
 	out := shell(t, nil, dir, script("configs/README.md", fences(t, "configs/README.md"), "explain"),
 		"PATH="+filepath.Dir(binary(t, "pintle"))+":"+os.Getenv("PATH"), "KUBECONFIG="+e.Kubeconfig, "PINTLE_DATADIR="+data, "NEXT="+next)
 	contains(t, out, "WHAT WOULD HAVE TO CHANGE", "least lacking:", "BASIS     decision", "1 of 2 pods would be placed", "otherwise than by the present policy",

@@ -51,6 +51,19 @@ func TestBuildLeavesTheSource(t *testing.T) {
 	if packed, folder := digest("tiers.tar.gz"), digest("./tiers"); packed != folder {
 		t.Errorf("the package has digest %s, its folder %s", packed, folder)
 	}
+	// A module alone, under no source, is tested as it lies there.
+	alone := filepath.Join(dir, "alone")
+	if err := os.Mkdir(alone, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(alone, "manifest.yaml"), text)
+	built, _, _ := strings.Cut(read(t, filepath.Join(bundle, "artifacts.yaml")), "  process:")
+	write(t, filepath.Join(alone, "artifacts.yaml"), built)
+	write(t, filepath.Join(alone, "tiers.wasm"), read(t, filepath.Join(bundle, "tiers.wasm")))
+	contains(t, author(t, dir, "plugin", "test", "alone", "--no-build"), "deltas and a fresh replica agree")
+	if out := author(t, dir, "plugin", "test", "tiers", "--quick"); strings.Contains(out, "process") || strings.Contains(out, "go test") || !strings.Contains(out, "case a pod of a tier") {
+		t.Errorf("a quick test runs\n%s", out)
+	}
 	for what, c := range map[string]struct{ old, new, want string }{
 		"a name that the build lacks": {"name: Tiers", "name: Tears", "promises predicate Tears, which the artefact does not provide; it provides: predicate Tiers"},
 		"another kind":                {"kind: predicate", "kind: priority", "promises priority Tiers, which the artefact does not provide"},

@@ -45,7 +45,7 @@ func newPluginTestCommand() *cobra.Command {
 	var output outputFlag
 	var seeds int
 	var seed uint64
-	var update, built bool
+	var update, built, quick bool
 	cmd := &cobra.Command{
 		Use:   "test [DIR]",
 		Short: "Build a bundle and test what was built",
@@ -58,6 +58,11 @@ func newPluginTestCommand() *cobra.Command {
     fresh replica, memory, and the end of the process,
   - where there are two builds, that both say the same on random clusters.
 
+--quick is for between two changes: the cases and the suite on one build, the module
+where there is one, with one random cluster; nothing else is run.
+
+--no-build tests what lies in DIR, as it was sealed; it needs no source there.
+
 --update writes the answers of the build into the cases' want sections instead
 of comparing them. A fault on a random cluster names its seed: --seed N --seeds 1
 shows it alone.
@@ -65,6 +70,7 @@ shows it alone.
 Exit codes: 0 all passed; 1 something failed; 2 wrong arguments or manifest;
 3 a tool chain is missing.`,
 		Example: `  pintle plugin test
+  pintle plugin test quiet --quick
   pintle plugin test quiet --update
   pintle plugin test quiet --seeds 500 --output json`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -75,7 +81,10 @@ Exit codes: 0 all passed; 1 something failed; 2 wrong arguments or manifest;
 			if err := output.check(); err != nil {
 				return err
 			}
-			t := &tester{dir: dir, seeds: seeds, seed: seed, update: update, said: cmd.ErrOrStderr(), progress: newProgress(os.Stderr)}
+			if quick && !cmd.Flags().Changed("seeds") {
+				seeds = 1
+			}
+			t := &tester{dir: dir, seeds: seeds, seed: seed, update: update, quick: quick, said: cmd.ErrOrStderr(), progress: newProgress(os.Stderr)}
 			defer t.progress.done()
 			if err := t.prepare(cmd.Context(), !built); err != nil {
 				return err
@@ -115,6 +124,7 @@ Exit codes: 0 all passed; 1 something failed; 2 wrong arguments or manifest;
 	cmd.Flags().IntVar(&seeds, "seeds", 20, "how many random clusters")
 	cmd.Flags().Uint64Var(&seed, "seed", 0, "the first random cluster")
 	cmd.Flags().BoolVar(&update, "update", false, "write the answers into the cases")
+	cmd.Flags().BoolVar(&quick, "quick", false, "the cases and the suite on one build alone")
 	cmd.Flags().BoolVar(&built, "no-build", false, "test what is built already")
 	output.register(cmd, "table")
 	return cmd
@@ -126,6 +136,7 @@ type tester struct {
 	seeds    int
 	seed     uint64
 	update   bool
+	quick    bool
 	said     io.Writer
 	progress *progress
 
@@ -137,10 +148,10 @@ type tester struct {
 
 // prepare builds, unless told not to, and reads the cases.
 func (t *tester) prepare(ctx context.Context, build bool) (err error) {
-	if t.source, err = readSource(t.dir); err != nil {
-		return err
-	}
 	if build {
+		if t.source, err = readSource(t.dir); err != nil {
+			return err
+		}
 		t.progress.tell("building", 0, 0, count)
 		if _, err := t.source.build(ctx, nil, io.Discard); err != nil {
 			return buildError("plugin test", err)
@@ -154,6 +165,9 @@ func (t *tester) prepare(ctx context.Context, build bool) (err error) {
 		if a != nil {
 			t.paths = append(t.paths, filepath.Join(mustAbs(t.dir), a.Path))
 		}
+	}
+	if t.quick {
+		t.paths = t.paths[:min(len(t.paths), 1)]
 	}
 	if len(t.paths) == 0 {
 		return usageError{fmt.Errorf("plugin test: %s: nothing is built; leave out --no-build", t.dir)}
@@ -204,7 +218,7 @@ func (t *tester) run(ctx context.Context) ([]testResult, error) {
 			return nil, err
 		}
 	}
-	if command := toolchain.TestCommand(t.dir, t.source.language); command != nil {
+	if command := t.command(); command != nil {
 		t.progress.tell(command[0]+" test", 0, 0, count)
 		add("source", strings.Join(command[:2], " "), t.own(ctx, command))
 	}
@@ -220,6 +234,18 @@ func (t *tester) run(ctx context.Context) ([]testResult, error) {
 		add("all", "one answer of all builds", conformance.Agree(ctx, runners, t.options))
 	}
 	return results, nil
+}
+
+// command runs the author's own tests; nil: there are none to run.
+func (t *tester) command() []string {
+	if t.quick {
+		return nil
+	}
+	language, err := toolchain.Detect(t.dir)
+	if err != nil {
+		return nil // a build alone
+	}
+	return toolchain.TestCommand(t.dir, language)
 }
 
 // check runs the cases and the suite on one build; stuck: a call had no answer, and

@@ -131,7 +131,11 @@ func (d *developer) round(ctx context.Context) error {
 		}
 		d.say("%d checks passed", len(results))
 	}
-	got, err := d.catalog.Install(ctx, d.dir, catalog.InstallOptions{Replace: true, Downgrade: true})
+	o := catalog.InstallOptions{Replace: true, Downgrade: true}
+	if err := d.enable.withKernel(&o, d.data); err != nil {
+		return fmt.Errorf("plugin dev: %w", err)
+	}
+	got, err := d.catalog.Install(ctx, d.dir, o)
 	if err != nil {
 		return fmt.Errorf("plugin dev: %w", err)
 	}

@@ -58,7 +58,7 @@ func newPluginShadowCommand() *cobra.Command {
 		Short: "Run a candidate beside a plugin on live decisions, without using it",
 		Long:  shadowLong,
 		Example: `  pintle plugin shadow PodFitsResources --version 0.2.0
-  pintle plugin shadow PodFitsResources --path build/classic-next
+  pintle plugin shadow PodFitsResources --path next/classic
   pintle plugin diff PodFitsResources --watch
   pintle plugin shadow PodFitsResources --off`,
 		Args: oneName,
@@ -75,6 +75,9 @@ func newPluginShadowCommand() *cobra.Command {
 				return err
 			}
 			if path != "" {
+				if err := stale(cmd.Context(), &connect, args[0], path); err != nil {
+					return fmt.Errorf("plugin shadow: %w", err)
+				}
 				installed, err := installBeside(cmd.Context(), cfg, path, connect.data)
 				if err != nil {
 					return fmt.Errorf("plugin shadow: %w", err)
@@ -200,6 +203,26 @@ func (c *candidates) start(ctx context.Context, spec *v1alpha1.PluginShadowSpec)
 		case <-tick.C:
 		}
 	}
+}
+
+// stale refuses the build that is in force: nothing would be compared.
+func stale(ctx context.Context, connect *connectFlags, name, path string) error {
+	m, err := plugin.ReadManifest(filepath.Join(path, plugin.ManifestFile))
+	if err != nil {
+		return err
+	}
+	client, err := connect.plugins()
+	if err != nil {
+		return err
+	}
+	o, err := client.Find(ctx, name)
+	if err != nil {
+		return clusterCode("plugin shadow", err)
+	}
+	if o.Status.Version == m.Version && slices.ContainsFunc(m.Artifacts.All(), func(a plugin.Artifact) bool { return a.Digest == o.Status.Digest }) {
+		return fmt.Errorf("%s holds the build that is in force, version %s (%s); build what you changed first: pintle plugin build %s", path, m.Version, o.Status.Digest, path)
+	}
+	return nil
 }
 
 // installBeside installs the bundle of a folder next to the one in use, which stays

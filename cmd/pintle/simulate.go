@@ -92,7 +92,7 @@ func newSimulateCommand() *cobra.Command {
 		Long:  simulateLong,
 		Example: `  pintle simulate -f pods.yaml
   pintle simulate -f pods.yaml --set LeastRequestedPriority=5 --disable EqualPriority
-  pintle simulate -f pods.yaml --with classic=build/classic-next -o json
+  pintle simulate -f pods.yaml --with classic=next/classic -o json
   pintle simulate -f pods.yaml --snapshot cluster.yaml --explain`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {

@@ -19,7 +19,9 @@ var updating = flag.Bool("pintle.update", false, "write the answers of the sourc
 
 // BundleVariable names the environment variable with the builds to test; pintle
 // plugin test sets it, as os.PathListSeparator-joined paths, modules ending in
-// .wasm. Without it Everywhere builds the package of the test itself.
+// .wasm. It holds those builds to the cases and the suite itself, so that Everywhere
+// only compares them with the source. Without it Everywhere builds the package of the
+// test itself.
 const BundleVariable = "PINTLE_ARTIFACTS"
 
 // Everywhere runs the cases in the folder dir, the conformance suite and random
@@ -42,7 +44,11 @@ func Everywhere(t *testing.T, dir string) {
 		t.Fatal(err)
 	}
 	options := conformance.Options{Words: conformance.WordsOf(cases), Configs: configs(cases)}
-	for _, r := range runners {
+	tested := runners
+	if _, given := os.LookupEnv(BundleVariable); given {
+		tested = runners[:1]
+	}
+	for _, r := range tested {
 		t.Run(r.Name, func(t *testing.T) {
 			for _, c := range cases {
 				if err := c.Run(t.Context(), r.Open); err != nil {

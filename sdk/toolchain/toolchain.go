@@ -212,7 +212,7 @@ func (b Build) c(ctx context.Context, path string) error {
 	if err != nil {
 		return err
 	}
-	args := []string{"--target=wasm32", "-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-ffreestanding", "-nostdlib",
+	args := []string{"--target=wasm32", "-std=c11", "-O2", "-Wall", "-Wextra", "-ffreestanding", "-nostdlib",
 		"-mbulk-memory", "-msign-ext", "-fvisibility=hidden", "-Wl,--no-entry", "-Wl,--strip-all", "-Wl,-z,stack-size=262144", "-o"}
 	out, err := filepath.Abs(path)
 	if err != nil {
