@@ -33,7 +33,7 @@ func (u *unit) configureAll(ctx context.Context, g guest, index map[string]int) 
 	u.mu.Unlock()
 	configs, err := parseConfigs(&bc)
 	if err != nil {
-		return 0, fmt.Errorf("%w: %w", errPermanent, err)
+		return 0, fmt.Errorf("plugin bundle %s: %w: %w", bc.Name, errPermanent, err)
 	}
 	for _, name := range slices.Sorted(maps.Keys(configs)) {
 		if _, ok := index[pluginOf(name)]; !ok {
@@ -45,13 +45,13 @@ func (u *unit) configureAll(ctx context.Context, g guest, index map[string]int) 
 			if errors.Is(err, errBroken) {
 				return 0, err
 			}
-			return 0, fmt.Errorf("%w: %w", errPermanent, err)
+			return 0, fmt.Errorf("plugin bundle %s: %w: %w", bc.Name, errPermanent, err)
 		}
 		if err := g.configure(ctx, i, configs[name]); err != nil {
 			if errors.Is(err, errBroken) {
 				return 0, err
 			}
-			return 0, fmt.Errorf("%w: %w", errPermanent, err)
+			return 0, fmt.Errorf("plugin bundle %s: %w: %w", bc.Name, errPermanent, err)
 		}
 	}
 	return revision, nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -496,7 +497,9 @@ func (u *unit) concluded(s *stats, name string, code contractv1.Code, now time.T
 		s.ended(code, took)
 		return nil
 	}
-	err = fmt.Errorf("plugin %s: %w", pluginOf(name), err)
+	if by := "plugin " + pluginOf(name) + ": "; !strings.HasPrefix(err.Error(), by) { // it may say its name itself
+		err = fmt.Errorf("%s%w", by, err)
+	}
 	if errors.Is(err, errBroken) {
 		u.broke(err)
 	} else if s.failed(err, time.Now()) {

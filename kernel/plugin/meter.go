@@ -490,9 +490,25 @@ func (m *meterer) expression(c *cursor, out []byte, cost int32, code bool) []byt
 			c.straight = false
 		case op <= 0x01, op == 0x05, op == 0x1a, op == 0x1b, op >= 0x45 && op <= 0xc4, op == 0xd1:
 		default:
-			c.fail(fmt.Sprintf("instruction %#x", op))
+			c.fail(fmt.Sprintf("instruction %#x%s", op, featureOf(op)))
 		}
 		out = append(out, c.data[start:c.at]...)
 	}
 	return out
+}
+
+// featureOf names the feature of WebAssembly that an instruction belongs to, of those
+// that a module may not use.
+func featureOf(op byte) string {
+	switch {
+	case op == 0x12 || op == 0x13:
+		return " (a tail call); build without tail calls: clang -mno-tail-call, rustc -C target-feature=-tail-call"
+	case op >= 0x06 && op <= 0x0a, op == 0x18, op == 0x19, op == 0x1f:
+		return " (exception handling); build without exceptions: clang -mno-exception-handling"
+	case op == 0xfe:
+		return " (threads); build without atomics: clang -mno-atomics"
+	case op == 0xfb, op >= 0xd3 && op <= 0xd6, op == 0x14, op == 0x15:
+		return " (garbage collection or typed references); build for WebAssembly 2.0 with SIMD at most"
+	}
+	return ""
 }

@@ -43,7 +43,8 @@ func TestMeterRefuses(t *testing.T) {
 		{"call beyond the end", wasmFile(voidType, oneFunction, code(0x10, 1, 0x0b)), "function 1 of 1"},
 		{"the fuel by its index", wasmFile(voidType, oneFunction, code(0x41, 0, 0x24, 0, 0x0b)), "global"},
 		{"exported fuel", wasmFile(section(sectionExport, 1, 1, 'x', 3, 0)), "exported global"},
-		{"unknown instruction", wasmFile(voidType, oneFunction, code(0xfe, 0, 0x0b)), "instruction 0xfe"},
+		{"unknown instruction", wasmFile(voidType, oneFunction, code(0xfe, 0, 0x0b)), "instruction 0xfe (threads); build without atomics"},
+		{"tail call", wasmFile(voidType, oneFunction, code(0x12, 0, 0x0b)), "instruction 0x12 (a tail call); build without tail calls"},
 		{"no end", wasmFile(voidType, oneFunction, code(0x01)), "truncated"},
 		{"bytes behind the end", wasmFile(voidType, oneFunction, code(0x0b, 0x0b)), "bytes behind a function"},
 	} {

@@ -195,7 +195,7 @@ func (h *Host) writeSpec(ctx context.Context, api *publisher, t *tracked, now *v
 
 func (h *Host) writeStatus(ctx context.Context, api *publisher, t *tracked, status v1alpha1.PluginStatus) error {
 	old := t.known
-	status.Shadow = cmp.Or(status.Shadow, old.Status.Shadow)
+	status.Shadow = lastShadow(old, status.Shadow)
 	status.Conditions = old.Status.Conditions
 	status.ObservedGeneration = old.Status.ObservedGeneration
 	// Times are stored in whole seconds.
@@ -218,6 +218,15 @@ func (h *Host) writeStatus(ctx context.Context, api *publisher, t *tracked, stat
 	}
 	t.known = made
 	return nil
+}
+
+// lastShadow is what is said of a candidate: what was said last where nothing is known
+// of it now, and nothing where the object asks for none.
+func lastShadow(o *v1alpha1.Plugin, now *v1alpha1.PluginShadowStatus) *v1alpha1.PluginShadowStatus {
+	if o.Spec.Shadow == nil {
+		return nil
+	}
+	return cmp.Or(now, o.Status.Shadow)
 }
 
 // specOf is a spec in the form that the API gives it back.

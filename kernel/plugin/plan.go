@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"maps"
 	"slices"
 
@@ -109,7 +110,7 @@ func (h *Host) newPlan(base *Config, w *wishes, before *plan) (*plan, error) {
 			return nil, u.ungranted
 		}
 		p.configs[u] = next
-		if err := checkConfigs(u.bundle, &next); err != nil {
+		if err := errors.Join(checkConfigs(u.bundle, &next), p.unconfigured(u)); err != nil {
 			return nil, err
 		}
 	}

@@ -202,7 +202,7 @@ func (p *Policy) Score(ctx context.Context, i int, class uint32, nodes []uint32,
 			return check()
 		})
 	}
-	return p.scored(ctx, pluginOf(at.name), out, err)
+	return p.scored(ctx, out, err)
 }
 
 // Normalize rewrites raw scores in place. When it fails they are all zero.
@@ -214,10 +214,10 @@ func (p *Policy) Normalize(ctx context.Context, i int, class uint32, nodes []uin
 		}
 		return inRange(at.name, p.priorities[i].Most(), nodes, scores)
 	})
-	return p.scored(ctx, pluginOf(at.name), scores, err)
+	return p.scored(ctx, scores, err)
 }
 
-func (p *Policy) scored(ctx context.Context, name string, out []int64, err error) error {
+func (p *Policy) scored(ctx context.Context, out []int64, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -225,7 +225,7 @@ func (p *Policy) scored(ctx context.Context, name string, out []int64, err error
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	return fmt.Errorf("priority %s: %w", name, err)
+	return err // concluded named it
 }
 
 func inRange(name string, most int64, nodes []uint32, scores []int64) error {

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"log/slog"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -70,6 +72,54 @@ func parseRecord(line []byte) (r record, ok bool) {
 		}
 	}
 	return r, ok
+}
+
+// slogLine is what log/slog writes where no handler was set: date, time, level, text.
+var slogLine = regexp.MustCompile(`^\d{4}/\d\d/\d\d \d\d:\d\d:\d\d(?:\.\d+)? ((?:DEBUG|INFO|WARN|ERROR)(?:[+-]\d+)?) (.*)$`)
+
+// parseText reads a line of log/slog's default logger or of its TextHandler; ok is
+// false for every other line. The time is the kernel's to say.
+func parseText(line string) (r record, ok bool) {
+	if m := slogLine.FindStringSubmatch(line); m != nil {
+		return record{level: parseLevel(m[1]), text: m[2]}, true
+	}
+	levelled := false
+	for rest := line; rest != ""; {
+		key, value, found := strings.Cut(rest, "=")
+		if !found || key == "" || strings.ContainsAny(key, " \"") {
+			return record{}, false
+		}
+		if quoted, err := strconv.QuotedPrefix(value); err == nil && strings.HasPrefix(value, `"`) {
+			text, err := strconv.Unquote(quoted)
+			if err != nil {
+				return record{}, false
+			}
+			value, rest = strings.ToValidUTF8(text, "\uFFFD"), value[len(quoted):]
+			if rest != "" && rest[0] != ' ' {
+				return record{}, false
+			}
+			rest = strings.TrimPrefix(rest, " ")
+		} else {
+			value, rest, _ = strings.Cut(value, " ")
+		}
+		switch {
+		case !ok && key == "msg":
+			r.text, ok = value, true
+			continue
+		case !levelled && key == "level":
+			r.level, levelled = parseLevel(value), true
+			continue
+		case key == "time":
+			continue
+		}
+		if slices.Contains(reservedKeys, key) {
+			key = "@" + key
+		}
+		if len(r.attrs) < maxRecordAttributes {
+			r.attrs = append(r.attrs, slog.String(key, value))
+		}
+	}
+	return r, ok && levelled
 }
 
 // plain is a value that reads well in a log of text, too.

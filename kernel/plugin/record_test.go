@@ -28,6 +28,13 @@ func TestLineWriter(t *testing.T) {
 		{"array", `["msg"]`, `level=INFO msg="plugin wrote" plugin=p line="[\"msg\"]"`},
 		{"cut", `{"msg":"x"`, `level=INFO msg="plugin wrote" plugin=p line="{\"msg\":\"x\""`},
 		{"two", `{"msg":"x"}{"msg":"y"}`, `level=INFO msg="plugin wrote" plugin=p line="{\"msg\":\"x\"}{\"msg\":\"y\"}"`},
+		{"slog without a handler", `2026/11/23 12:00:00 WARN disk is full node=n1`, `level=WARN msg="disk is full node=n1" plugin=p`},
+		{"slog with microseconds and a level between", `2026/11/23 12:00:00.000001 INFO+2 x`, `level=INFO+2 msg=x plugin=p`},
+		{"a date alone", `2026/11/23 12:00:00 disk is full`, `level=INFO msg="plugin wrote" plugin=p line="2026/11/23 12:00:00 disk is full"`},
+		{"slog's text", `time=2026-11-23T12:00:00.000Z level=ERROR msg="disk is \"full\"" node=n1 plugin=other note="a b"`, `level=ERROR msg="disk is \"full\"" plugin=p node=n1 @plugin=other note="a b"`},
+		{"text without a level", `msg=x node=n1`, `level=INFO msg="plugin wrote" plugin=p line="msg=x node=n1"`},
+		{"text that is cut", `level=INFO msg="x`, `level=INFO msg="\"x" plugin=p`},
+		{"a terminal in quotes", `level=INFO msg="\x1b[31m\xff"`, `level=INFO msg="\x1b[31m�" plugin=p`},
 		{"panic", "panic: no", `level=ERROR msg="plugin wrote" plugin=p line="panic: no"`},
 		{"escape", "\x1b[31mred", `level=INFO msg="plugin wrote" plugin=p line=1b5b33316d726564`},
 	} {

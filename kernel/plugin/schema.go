@@ -239,3 +239,22 @@ func checkConfigs(b *Bundle, bc *BundleConfig) error {
 	}
 	return errors.Join(faults...)
 }
+
+// unconfigured finds plugins that are to be used, whose schema requires something, and
+// that have no configuration, neither of their own nor of a profile.
+func (p *plan) unconfigured(u *unit) error {
+	var faults []error
+	for i := range u.bundle.Manifest.Plugins {
+		e := &u.bundle.Manifest.Plugins[i]
+		if e.ConfigSchema == nil || e.ConfigSchema.raw["required"] == nil || !p.enabled(e.Name) || len(p.config(e.Name)) > 0 {
+			continue
+		}
+		if slices.ContainsFunc(p.base.Profiles, func(profile Profile) bool { return len(profile.Config[e.Name]) > 0 }) {
+			continue
+		}
+		if list := e.checkConfig([]byte("{}"), field.NewPath("config", e.Name)); len(list) > 0 {
+			faults = append(faults, &ConfigError{Bundle: u.bundle.Manifest.Name, Plugin: e.Name, List: list})
+		}
+	}
+	return errors.Join(faults...)
+}

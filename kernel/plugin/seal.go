@@ -308,7 +308,7 @@ func (m *Manifest) Provides(plugins []*contractv1.PluginDescription) error {
 	}
 	var faults []error
 	fault := func(format string, args ...any) {
-		faults = append(faults, fmt.Errorf("plugin bundle %s: %s", m.Name, fmt.Sprintf(format, args...)))
+		faults = append(faults, fmt.Errorf(format, args...))
 	}
 	for i := range m.Plugins {
 		e := &m.Plugins[i]

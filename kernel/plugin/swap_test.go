@@ -207,3 +207,58 @@ func TestWishes(t *testing.T) {
 		t.Errorf("after an object was deleted: %v", w.wide)
 	}
 }
+
+// A schema that requires something is held against plugins that are to be used without
+// a configuration, and against no others.
+func TestRequiredConfiguration(t *testing.T) {
+	manifest := "apiVersion: kernel.pintle.dev/v1alpha1\nkind: PluginManifest\nname: m\nversion: 1.0.0\nplugins:\n" +
+		"- {name: P, kind: predicate, configSchema: {type: object, required: [limit]}}\n- {name: Q, kind: predicate, configSchema: {type: object}}\n"
+	m, err := ParseManifest("m.yaml", []byte(manifest))
+	if err != nil {
+		t.Fatal(err)
+	}
+	u := &unit{bundle: &Bundle{Manifest: m}}
+	spec := func(enabled bool, config string) *v1alpha1.PluginSpec {
+		s := &v1alpha1.PluginSpec{Enabled: ptr.To(enabled)}
+		if config != "" {
+			s.Config = &runtime.RawExtension{Raw: []byte(config)}
+		}
+		return s
+	}
+	for name, c := range map[string]struct {
+		p       *v1alpha1.PluginSpec
+		profile string
+		refused bool
+	}{
+		"in use without one":        {spec(true, ""), "", true},
+		"in use with one":           {spec(true, `{"limit":1}`), "", false},
+		"configured in a profile":   {spec(true, ""), `{"limit":1}`, false},
+		"installed, and not in use": {spec(false, ""), "", false},
+	} {
+		profile := Profile{SchedulerName: "s", Config: map[string]json.RawMessage{}}
+		if c.profile != "" {
+			profile.Config["P"] = json.RawMessage(c.profile)
+		}
+		p := &plan{base: &Config{Profiles: []Profile{profile}}, specs: map[string]*v1alpha1.PluginSpec{"P": c.p, "Q": spec(true, "")}}
+		err := p.unconfigured(u)
+		if (err != nil) != c.refused || err != nil && !strings.Contains(err.Error(), "config.P.limit: Required value") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// What is said of a candidate ends with it, and outlasts a moment without news.
+func TestLastShadow(t *testing.T) {
+	was, now := &v1alpha1.PluginShadowStatus{Decisions: 1}, &v1alpha1.PluginShadowStatus{Decisions: 2}
+	o := &v1alpha1.Plugin{Spec: v1alpha1.PluginSpec{Shadow: &v1alpha1.PluginShadowSpec{Version: "2"}}, Status: v1alpha1.PluginStatus{Shadow: was}}
+	if got := lastShadow(o, now); got != now {
+		t.Errorf("%+v", got)
+	}
+	if got := lastShadow(o, nil); got != was {
+		t.Errorf("without news: %+v", got)
+	}
+	o.Spec.Shadow = nil
+	if got := lastShadow(o, nil); got != nil {
+		t.Errorf("after its end: %+v", got)
+	}
+}

@@ -308,7 +308,7 @@ func (u *unit) adopt(ctx context.Context, g guest) error {
 		described[p.GetName()], index[p.GetName()] = p, i
 	}
 	if err := u.bundle.Manifest.Provides(g.describe()); err != nil {
-		return fmt.Errorf("%w: %w", errPermanent, err)
+		return fmt.Errorf("plugin bundle %s: %w: %w", u.bundle.Manifest.Name, errPermanent, err)
 	}
 	revision, err := u.configureAll(ctx, g, index)
 	if err != nil {

@@ -67,6 +67,10 @@ func (w *lineWriter) end() {
 		w.log.LogAttrs(context.Background(), r.level, r.text, r.attrs...)
 		return
 	}
+	if r, ok := parseText(printable(line)); ok {
+		w.log.LogAttrs(context.Background(), r.level, r.text, r.attrs...)
+		return
+	}
 	level := slog.LevelInfo
 	w.dying = w.dying || bytes.HasPrefix(line, []byte("panic: ")) || bytes.HasPrefix(line, []byte("fatal error: "))
 	if w.dying {

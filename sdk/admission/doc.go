@@ -14,5 +14,5 @@
 //
 // Caveats: Review may run for several requests at once in a process, and in
 // several instances of a module; what it keeps between calls is no truth. The
-// deadline is that of a call of the bundle.
+// deadline is ten times that of a call of the bundle.
 package admission
