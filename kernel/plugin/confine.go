@@ -324,6 +324,20 @@ func (c *constraints) process(name string, e *executable, digest string, env []s
 			see(dir, dir)
 		}
 	}
+	if p.Folders == nil && !c.privileged {
+		// Files of the machine's /tmp are those of others.
+		p.Env = append(slices.Clip(p.Env), "TMPDIR="+sockets)
+		p.Readable = append(append(p.Readable, base), e.sees...)
+		if c.public != "" {
+			p.Readable = append(p.Readable, c.public)
+		}
+		switch {
+		case e.copied != "":
+			p.Readable = append(p.Readable, e.copied)
+		case digest != "":
+			p.Readable = append(p.Readable, filepath.Dir(e.path))
+		}
+	}
 	p.Check = func(pid int) error {
 		switch {
 		case digest == "":

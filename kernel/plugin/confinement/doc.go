@@ -1,7 +1,7 @@
 // Package confinement starts a plugin's process behind walls: namespaces with a
 // root file system of its own, limits, a user, no capabilities, a filter of
 // system calls. Together with the cgroup that the caller puts it into, they are
-// what the process is held to.
+// what the process is held to. Rules of Landlock stand beside them, where Linux has it.
 //
 // The process begins as an executor (see there), which is held by ptrace: before
 // its first instruction, for the caller to put it into its cgroup, and again

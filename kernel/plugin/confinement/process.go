@@ -56,6 +56,9 @@ type Process struct {
 	Sockets string
 	// Folders that it sees; nil: it has no namespaces, because this process may make none.
 	Folders *Folders
+	// Readable are files and folders that it may read where it has no root file system
+	// of its own, and Linux has Landlock.
+	Readable []string
 	// Network: it has the machine's.
 	Network bool
 	// Waived are walls that may be missing.
@@ -121,6 +124,7 @@ func (p *Process) spec(up map[Wall]bool) (*executor.Spec, error) {
 			s.Opened, s.Directory = true, "/"
 		}
 	}
+	s.Landlock = p.landlock(s.View, s.Path)
 	if up[Seccomp] {
 		var err error
 		if s.Filter, err = filter(p.Network); err != nil {

@@ -19,6 +19,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"pintle.dev/pintle/kernel/plugin/confinement/executor"
 )
 
 // TestMain: the binary is also the plugin that attacks.
@@ -153,6 +155,15 @@ func attack() {
 		_, err := os.ReadDir(path)
 		try(what, err)
 	}
+	if kernel := os.Getppid(); kernel > 0 {
+		try("signal the kernel", unix.Kill(kernel, 0))
+		_, err := os.ReadFile(procOf(kernel) + "/environ")
+		try("read the kernel's environment", err)
+		_, err = os.Open(procOf(kernel) + "/root/etc")
+		try("pass through the kernel's root", err)
+	}
+	try("take a file out of its place", os.Rename(os.Getenv("SECRET"), filepath.Join(os.Getenv("SOCKETS"), "secret")))
+	try("link to a file", os.Link(os.Getenv("SECRET"), filepath.Join(os.Getenv("SOCKETS"), "linked")))
 	ln, err := net.Listen("unix", filepath.Join(os.Getenv("SOCKETS"), "own"))
 	try("listen", err)
 	_ = os.Symlink("own", filepath.Join(os.Getenv("SOCKETS"), "link"))
@@ -413,6 +424,51 @@ func TestWalls(t *testing.T) {
 			t.Errorf("another user's socket is dialled: %v, %v", conn, err)
 		}
 	})
+}
+
+// TestLandlock: a process with the kernel's own user and no namespaces, as that of a
+// kernel that is not root, reaches its programs and its folder, and nothing of the
+// kernel's.
+func TestLandlock(t *testing.T) {
+	version := executor.LandlockVersion()
+	if version == 0 {
+		t.Skip("this Linux has no Landlock")
+	}
+	secret := filepath.Join(t.TempDir(), "ca.key")
+	readable := filepath.Join(t.TempDir(), "public")
+	if err := errors.Join(os.WriteFile(secret, []byte("secret"), 0o600), os.WriteFile(readable, []byte("all"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	abstract, err := net.Listen("unix", "@pintle-landlock-"+strconv.Itoa(os.Getpid()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer abstract.Close()
+	environment := []string{"SECRET=" + secret, "ABSTRACT=" + abstract.Addr().String(), "LOOPBACK=127.0.0.1:1", "MACHINE=1"}
+	since := map[string]int{"connect to an abstract socket": 6, "signal the kernel": 6}
+	s := run(t, &Process{}, environment...)
+	for _, what := range []string{
+		"read a secret", "list the data directory", "list run", "list home", "list var", "list sys", "write to its root", "write to programs",
+		"write to its own folder", "write to its executable", "write to devices", "scratch", "read the kernel's environment", "pass through the kernel's root",
+		"take a file out of its place", "link to a file", "connect to an abstract socket", "signal the kernel",
+	} {
+		if err, ok := s.Attempts[what]; version >= since[what] && (!ok || err == "") {
+			t.Errorf("%s is allowed", what)
+		}
+	}
+	if err := s.Attempts["listen"]; err != "" {
+		t.Errorf("listen: %s", err)
+	}
+	// What it was given it has.
+	s = run(t, &Process{Readable: []string{filepath.Dir(readable), filepath.Join(t.TempDir(), "none")}}, append(environment, "SECRET="+readable)...)
+	for _, what := range []string{"read a secret", "list the data directory"} {
+		if err := s.Attempts[what]; err != "" {
+			t.Errorf("%s, which it may: %s", what, err)
+		}
+	}
+	if s.Attempts["take a file out of its place"] == "" {
+		t.Error("it may write to what it may read")
+	}
 }
 
 // BenchmarkStart is a start and the end of a process, with the walls that it has.

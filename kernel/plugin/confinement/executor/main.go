@@ -80,7 +80,20 @@ func enter() (wall string, err error) {
 			return "", fmt.Errorf("limit %d: %w", what, err)
 		}
 	}
+	rules := -1
+	if spec.Landlock != nil {
+		executable := -1
+		if spec.Opened {
+			executable = FirstInherited + spec.Inherited
+		}
+		if rules, err = spec.Landlock.ruleset(executable); err != nil {
+			return "", err
+		}
+	}
 	if err := giveUpRights(spec); err != nil {
+		return "", err
+	}
+	if err := restrict(rules); err != nil {
 		return "", err
 	}
 	path := spec.Path

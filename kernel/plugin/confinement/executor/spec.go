@@ -26,6 +26,8 @@ type Spec struct {
 	Inherited int
 	// View is the plugin's file system; nil leaves it that of the kernel.
 	View *View
+	// Landlock says which files it reaches, where Linux has that; nil: all.
+	Landlock *Landlock
 	// Loopback: it has a network of its own, whose loopback is brought up.
 	Loopback bool
 	// Hostname of its own; empty leaves it.
