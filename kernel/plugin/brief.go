@@ -111,7 +111,7 @@ func (at *place) atOnce(ctx context.Context, generation uint64) *seat {
 		return nil
 	}
 	s := at.sit()
-	if s == nil || s.module == nil || s.module.nodes.view == nil || s.module.out.view == nil || !s.stats.untimed() || sampled(ctx) {
+	if s == nil || s.module == nil || s.module.nodes.view == nil || s.module.out.view == nil || !s.stats.untimed() || sampled(ctx) || ctx.Err() != nil {
 		return nil
 	}
 	return s
@@ -126,6 +126,8 @@ func (at *place) filterOne(ctx context.Context, generation uint64, class uint32,
 	if s == nil {
 		return false, nil
 	}
+	u.asking = ctx
+	defer u.asked()
 	g := s.module
 	view, err := g.askOne(g.filterFn, s.index, class, nodes[0])
 	code := contractv1.Code_SUCCESS
@@ -153,6 +155,8 @@ func (at *place) scoreOne(ctx context.Context, generation uint64, class uint32, 
 	if s == nil {
 		return false, nil
 	}
+	u.asking = ctx
+	defer u.asked()
 	view, err := s.module.askOne(s.module.scoreFn, s.index, class, nodes[0])
 	if err == nil {
 		out[0] = int64(binary.LittleEndian.Uint64(view))

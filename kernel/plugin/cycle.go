@@ -112,6 +112,8 @@ func (u *unit) cycle(ctx context.Context, p *Policy, c *contractv1.CycleCall, st
 	if err != nil {
 		return nil, err
 	}
+	u.asking = ctx
+	defer u.asked()
 	if req.Generation = p.replica; u.blind {
 		req.Generation = 0
 	}
@@ -119,7 +121,7 @@ func (u *unit) cycle(ctx context.Context, p *Policy, c *contractv1.CycleCall, st
 		if req.Deltas, err = deltas(u.queue, process.classes); err != nil {
 			return nil, err
 		}
-		results, err := u.asked(ctx, process, req, u.call)
+		results, err := u.crossed(ctx, process, req, u.call)
 		if err == nil {
 			u.queue, u.queued, u.sent, process.generation = nil, 0, p.replica, p.replica
 		} else if len(req.Deltas) > 0 && u.guest == g {
@@ -130,7 +132,7 @@ func (u *unit) cycle(ctx context.Context, p *Policy, c *contractv1.CycleCall, st
 	if err := u.drain(ctx); err != nil {
 		return nil, err
 	}
-	return u.asked(ctx, g, req, u.call)
+	return u.crossed(ctx, g, req, u.call)
 }
 
 // cycleBeside asks about a binding. A process is asked without a lock, as many
@@ -149,7 +151,7 @@ func (u *unit) cycleBeside(ctx context.Context, req *contractv1.CycleRequest) ([
 	if u.guest == nil || u.catching != nil {
 		return nil, u.unavailable()
 	}
-	return u.asked(ctx, u.guest, req, u.call)
+	return u.crossed(ctx, u.guest, req, u.call)
 }
 
 // bindingLimit is how long a call of a process about a binding may take.
@@ -157,8 +159,8 @@ func (u *unit) bindingLimit() time.Duration {
 	return cmp.Or(u.bundle.Manifest.Timeouts.Binding, u.call*bindingFactor)
 }
 
-// asked is a call of a guest with mu held.
-func (u *unit) asked(ctx context.Context, g guest, req *contractv1.CycleRequest, timeout time.Duration) ([]*contractv1.StepResult, error) {
+// crossed is a call of a guest with mu held.
+func (u *unit) crossed(ctx context.Context, g guest, req *contractv1.CycleRequest, timeout time.Duration) ([]*contractv1.StepResult, error) {
 	answer, err := u.traced(ctx, g, req, timeout)
 	return u.noted(ctx, g, req, answer, err)
 }
@@ -201,7 +203,7 @@ func (u *unit) noted(ctx context.Context, g guest, req *contractv1.CycleRequest,
 	}
 	if err != nil {
 		name := req.GetSteps()[0].GetPlugin()
-		if ctx.Err() != nil {
+		if contractv1.Ended(ctx) {
 			return nil, err
 		}
 		u.note(name, time.Now(), answer.took, answer.took, err)

@@ -174,6 +174,8 @@ func (u *unit) evaluate(ctx context.Context, generation uint64, n *names, e *con
 			return
 		}
 	}
+	u.asking = ctx
+	defer u.asked()
 	asking, span := u.span(ctx, u.bundle.Manifest.Name, "evaluate")
 	took, err := asker.evaluate(asking, u.queue, generation, n, e)
 	if span != nil {
@@ -191,7 +193,7 @@ func (u *unit) evaluate(ctx context.Context, generation uint64, n *names, e *con
 	case errors.Is(err, errAlone):
 		return
 	case err != nil:
-		if ctx.Err() == nil {
+		if !contractv1.Ended(ctx) {
 			first, behind, at := 0, len(n.at), (*whileAsking)(nil)
 			if errors.As(err, &at) && at.question < behind {
 				first, behind = at.question, at.question+1

@@ -199,7 +199,7 @@ func (u *unit) apply(ctx context.Context, all *parts) error {
 		return nil // it travels with what says something, or with a question
 	}
 	if e, ok := u.guest.(evaluator); !ok || !e.evaluates() || u.queued > holdOperations {
-		_ = u.drain(ctx) // a guest that broke says so when it is asked
+		u.catchUpLater(false) // a guest that takes its time over it holds nobody up
 	}
 	return nil
 }
@@ -263,7 +263,7 @@ func bytesOf(queue []part) int {
 
 // applyFailed: nobody knows how much of the queue the guest took; mu is held.
 func (u *unit) applyFailed(ctx context.Context, err error) {
-	if ctx.Err() == nil {
+	if !contractv1.Ended(ctx) {
 		u.broke(err)
 		return
 	}
@@ -346,7 +346,7 @@ func (u *unit) catchUp(ctx context.Context, g guest) error {
 					break
 				}
 			}
-			if err := u.send(ctx, g, p.delta); err != nil {
+			if err := u.sendPart(ctx, g, p); err != nil {
 				return err
 			}
 			sent = generation
@@ -356,6 +356,14 @@ func (u *unit) catchUp(ctx context.Context, g guest) error {
 		u.whole = u.whole || gap && u.source() != nil
 		u.mu.Unlock()
 	}
+}
+
+// sendPart hands over what was queued.
+func (u *unit) sendPart(ctx context.Context, g guest, p part) error {
+	if u.blind || p.large() {
+		return u.send(ctx, g, p.delta)
+	}
+	return g.apply(ctx, p, u.call*feedFactor)
 }
 
 func (u *unit) replica() *contractv1.Delta {
@@ -403,6 +411,9 @@ func (u *unit) ready(ctx context.Context, generation uint64) (guest, error) {
 		u.catchUpLater(true)
 	}
 	u.await(ctx)
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	if u.guest == nil || u.catching != nil || u.fed != generation {
 		u.missed = true
 		return nil, u.unavailable()
@@ -417,6 +428,12 @@ func (u *unit) await(ctx context.Context) {
 		left := time.Until(u.patience)
 		if left <= 0 || ctx.Err() != nil {
 			break
+		}
+		if y := contractv1.YielderOf(ctx); y != nil {
+			if !u.awaitYielding(ctx, y, left) {
+				break
+			}
+			continue
 		}
 		caught, timer := u.catching, time.NewTimer(left)
 		u.mu.Unlock()
@@ -463,9 +480,11 @@ func (u *unit) ask(ctx context.Context, name, call string, generation uint64, qu
 	if err := s.admit(name, handed); err != nil {
 		return err
 	}
+	u.asking = ctx
+	defer u.asked()
 	if len(u.queue) > 0 {
 		if err := u.drain(ctx); err != nil {
-			if ctx.Err() == nil {
+			if !contractv1.Ended(ctx) {
 				now := time.Now()
 				u.noteOf(s, name, now, 0, now.Sub(handed), err)
 			}
@@ -477,7 +496,7 @@ func (u *unit) ask(ctx context.Context, name, call string, generation uint64, qu
 	u.answered, u.brief = contractv1.Code_SUCCESS, false
 	err = question(asking, g, i)
 	endSpan(span, err)
-	if ctx.Err() != nil {
+	if contractv1.Ended(ctx) {
 		return err
 	}
 	now := time.Now()

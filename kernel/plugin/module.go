@@ -13,6 +13,7 @@ import (
 
 	"pintle.dev/pintle/kernel/plugin/engine"
 	"pintle.dev/pintle/kernel/plugin/modulecache"
+	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
 
 // module is a bundle's, compiled; instances of it share the machine code.
@@ -132,7 +133,11 @@ func (g *wasmGuest) due() time.Time {
 
 // Late implements engine.Host: it stops a guest whose time is up.
 func (g *wasmGuest) Late() {
-	if due := g.due(); time.Now().After(due) {
+	due, now := g.due(), time.Now()
+	if now.After(due) {
 		panic(engine.ErrDeadline)
+	}
+	if g.lender != nil && !g.lent && g.module.worker == nil && now.Sub(due) > contractv1.YieldAfter-g.patience {
+		g.lent = g.lender.lend()
 	}
 }

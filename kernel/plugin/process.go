@@ -41,6 +41,7 @@ type processGuest struct {
 	log        *slog.Logger
 	conn       *grpc.ClientConn
 	questions  *transport.Asker // nil: it is asked by gRPC alone
+	lender     lender           // told of a question that is late
 	lifecycle  contractv1.LifecycleClient
 	process    int
 	timeout    time.Duration
@@ -405,10 +406,12 @@ func (g *processGuest) another(_ context.Context, i int, name string) (int, erro
 // for them, or by gRPC. A question that belongs to a trace goes by gRPC, which tells
 // the process of it.
 func (g *processGuest) ask(ctx context.Context, q transport.Question, req, resp proto.Message, limit int, timeout time.Duration) error {
-	if g.questions != nil && !sampled(ctx) {
-		return g.questions.Ask(ctx, q, req, resp, limit, timeout)
-	}
-	return g.invoke(ctx, q, req, resp, limit, timeout)
+	return watched(g.lender, func() error {
+		if g.questions != nil && !sampled(ctx) {
+			return g.questions.Ask(ctx, q, req, resp, limit, timeout)
+		}
+		return g.invoke(ctx, q, req, resp, limit, timeout)
+	})
 }
 
 // invoke asks by gRPC.

@@ -206,6 +206,10 @@ func (u *unit) measure() {
 	if !u.mu.TryLock() {
 		return
 	}
+	if u.lent != nil {
+		u.mu.Unlock()
+		return
+	}
 	var bytes int64
 	switch g := u.guest.(type) {
 	case *wasmGuest:

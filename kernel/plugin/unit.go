@@ -87,6 +87,7 @@ type unit struct {
 	// the whole replica. patience: so long may the cycle wait. missed: somebody
 	// asked in vain.
 	catching      chan struct{}
+	lending       // of a question that is late (late.go)
 	whole, missed bool
 	patience      time.Time
 	answered      contractv1.Code // what the question under way was answered, in all
@@ -185,7 +186,7 @@ func (u *unit) supervise(ctx context.Context) {
 			}
 			u.mu.Lock()
 			u.down()
-			u.mu.Unlock()
+			u.returned()
 			u.changed()
 			if ctx.Err() != nil {
 				u.set(v1alpha1.PluginStateStopping, "")
@@ -288,6 +289,9 @@ func (u *unit) begin(ctx context.Context, g guest) error {
 			return err
 		}
 		u.mu.Lock()
+	}
+	if h, ok := g.(held); ok {
+		h.heldBy(u)
 	}
 	u.guest, u.sent, u.fed = g, 0, 0
 	u.started++

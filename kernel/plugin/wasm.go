@@ -49,7 +49,10 @@ type wasmGuest struct {
 	timeout  time.Duration
 	// sliced: the last brief question used up a slice of fuel, for the first time at
 	// slicedAt.
-	sliced   bool
+	sliced bool
+	// lender is told of a call that is late; lent: it let others go on.
+	lender   lender
+	lent     bool
 	slicedAt time.Time
 	stack    [6]uint64
 	plugins  []*contractv1.PluginDescription
@@ -225,7 +228,14 @@ func (g *wasmGuest) place(i int, data []byte) error {
 // invoke calls with what lies on g.stack; the result replaces it.
 func (g *wasmGuest) invoke(f *export, timeout time.Duration) error {
 	g.deadline, g.patience = time.Time{}, timeout
-	if err := f.code.CallWithStack(g.ctx, g.stack[:]); err != nil {
+	var err error
+	if g.module.worker != nil {
+		err = watched(g.lender, func() error { return f.code.CallWithStack(g.ctx, g.stack[:]) })
+	} else if err = f.code.CallWithStack(g.ctx, g.stack[:]); g.lent {
+		g.lent = false
+		g.lender.reclaim(err == nil)
+	}
+	if err != nil {
 		return fmt.Errorf("plugin bundle %s: %s: %w", g.name, f.name, trapped(err))
 	}
 	return nil

@@ -79,7 +79,7 @@ func (s *Scheduler) ahead(ctx context.Context, p *podEntry, profile *profile, no
 		s.assumes(r.pod, r.node)
 	}
 	stood := 0
-	if s.flush(ctx) == nil && profile.policy == c.policy && s.verify(ctx, c, profile) {
+	if s.flush(ctx) == nil && profile.policy == c.policy && s.verify(ctx, p, profile, run) {
 		as := c.became(first, best)
 		for stood < len(run) && as {
 			as = c.became(run[stood].taken, best)
@@ -247,8 +247,11 @@ func (c *class) correct(takenAt []int32, run []runner) {
 
 // verify brings the class up to date with the pods that are assumed ahead; it reports
 // whether totals are comparable with those that they were chosen by.
-func (s *Scheduler) verify(ctx context.Context, c *class, profile *profile) bool {
+func (s *Scheduler) verify(ctx context.Context, p *podEntry, profile *profile, run []runner) bool {
+	c := p.shape.class
 	c.metrics = profile.metrics
+	s.under = underway{profile: profile, pod: p, run: run, first: s.snapshot.byName[p.node].index}
+	defer func() { s.under = underway{} }()
 	err := c.update(ctx, profile.policy, s.snapshot)
 	c.metrics = nil
 	if err != nil || !c.tallied || c.flipped || c.trouble != nil {

@@ -136,7 +136,7 @@ func (c *class) update(ctx context.Context, policy Policy, s *snapshot) (err err
 			c.forget()
 		}
 	}()
-	c.scratch = &s.scratch
+	c.scratch = s.scratch
 	if generation := policy.Generation(); !c.known || c.policy != policy || c.generation != generation {
 		c.policy, c.generation, c.at = policy, generation, pointsOf(policy)
 		c.predicates, c.priorities = c.shape.predicates(policy.Predicates()), c.shape.priorities(policy.Priorities())
@@ -148,6 +148,9 @@ func (c *class) update(ctx context.Context, policy Policy, s *snapshot) (err err
 	c.rest(ctx, s)
 	c.resize(len(s.byIndex))
 	c.learn(ctx, s)
+	if err := ctx.Err(); err != nil {
+		return err // the nodes may be others now
+	}
 	c.collect(s)
 	began := c.metrics.start()
 	if c.at.cycler != nil {
@@ -165,6 +168,9 @@ func (c *class) update(ctx context.Context, policy Policy, s *snapshot) (err err
 	if err := c.filter(ctx, s); err != nil {
 		return err
 	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	outcome := contractv1.Code_SUCCESS
 	if len(c.fit) == 0 {
 		outcome = contractv1.Code_UNSCHEDULABLE
@@ -179,6 +185,9 @@ func (c *class) update(ctx context.Context, policy Policy, s *snapshot) (err err
 		}
 	}
 	if err := c.score(ctx, s); err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
 		return err
 	}
 	if len(c.fit) > 0 {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"sync"
 	"testing"
 	"time"
@@ -229,13 +230,17 @@ type cluster struct {
 	beside []Extender
 	busy   func(bool)
 	stop   func()
+	// profiles are those beside the first one.
+	profiles map[string]PolicySource
 }
 
 func (c *cluster) deps() Deps {
+	profiles := map[string]PolicySource{profileName: c.source}
+	maps.Copy(profiles, c.profiles)
 	return Deps{
 		Pods: c.pods, Nodes: c.nodes,
 		Objects:  map[string]cache.ListerWatcher{"PersistentVolumeClaim": c.claims, "Service": c.service},
-		Profiles: map[string]PolicySource{profileName: c.source},
+		Profiles: profiles,
 		Bind:     c.bind, Condition: c.condition, Events: c.api, Evict: c.evict, Nominate: c.nominate,
 		Log: slog.New(slog.DiscardHandler), Clock: c.clock, Metrics: c.counts, Extenders: c.beside, Busy: c.busy,
 	}

@@ -40,10 +40,14 @@ func (s *Scheduler) schedule(ctx context.Context, p *podEntry) {
 	p.began = decision.Time
 	profile := s.profiles[p.pod.Spec.SchedulerName]
 	p.seen, p.except, p.changed = s.eventSeq, 0, 0
+	if profile.patience > 0 {
+		s.keeps = decision.Time.Add(profile.patience)
+	}
 	node, err := s.decide(ctx, p, decision)
 	if ctx.Err() != nil {
 		return
 	}
+	s.rested(profile, decision.Time)
 	profile.metrics.decided(profile.policy, s.clock.Since(decision.Time), decision.Feasible, 1)
 	switch {
 	case err != nil:
@@ -98,6 +102,8 @@ func (s *Scheduler) decide(ctx context.Context, p *podEntry, d *Decision) (*node
 		return nil, nil
 	}
 	c.metrics = profile.metrics
+	s.under = underway{profile: profile, pod: p}
+	defer func() { s.under = underway{} }()
 	err := c.update(ctx, profile.policy, s.snapshot)
 	c.metrics = nil
 	if err != nil {
@@ -119,6 +125,7 @@ func (s *Scheduler) decide(ctx context.Context, p *podEntry, d *Decision) (*node
 		return nil, nil
 	}
 	if len(s.deps.Extenders) > 0 {
+		s.under = underway{} // an extender is asked once
 		filters, scorers := s.interested(p.pod, Extender.Filters), s.interested(p.pod, Extender.Prioritizes)
 		if len(filters)+len(scorers) > 0 {
 			return s.extended(ctx, p, c, filters, scorers, d)
@@ -127,6 +134,9 @@ func (s *Scheduler) decide(ctx context.Context, p *podEntry, d *Decision) (*node
 	index, total, err := c.choose(ctx, s.random)
 	if err != nil {
 		c.forget()
+		return nil, err
+	}
+	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	s.priorityTrouble(c, d.Time)
@@ -177,8 +187,13 @@ func (s *Scheduler) dropOldestClass() {
 			oldest = i
 		}
 	}
-	gone := s.classes[oldest]
-	s.classes[oldest] = s.classes[len(s.classes)-1]
+	s.dropClass(oldest)
+}
+
+// dropClass forgets a class.
+func (s *Scheduler) dropClass(at int) {
+	gone := s.classes[at]
+	s.classes[at] = s.classes[len(s.classes)-1]
 	s.classes = s.classes[:len(s.classes)-1]
 	s.classBytes -= gone.shape.size
 	gone.shape.class = nil

@@ -31,6 +31,7 @@ func (q *queue) again(now time.Time) {
 		}
 	}
 	all = append(all, q.doorstep...)
+	all = append(all, q.heldBack...)
 	for _, p := range all {
 		p.keyed = false
 		q.add(p, p.entry, now)
@@ -43,13 +44,20 @@ func (s *Scheduler) enter(ctx context.Context) {
 	if len(s.queue.doorstep) == 0 || s.flush(ctx) != nil {
 		return
 	}
-	for len(s.queue.doorstep) > 0 && ctx.Err() == nil {
+	for ctx.Err() == nil {
 		now := s.clock.Now()
-		batch := map[*profile][]*podEntry{}
-		n := min(len(s.queue.doorstep), enterBatch)
-		for _, p := range s.queue.doorstep[:n] {
-			profile := s.profiles[p.pod.Spec.SchedulerName]
-			batch[profile] = append(batch[profile], p)
+		batch, n := map[*profile][]*podEntry{}, 0
+		for _, p := range s.queue.doorstep {
+			if n == enterBatch {
+				break
+			}
+			if profile := s.profiles[p.pod.Spec.SchedulerName]; !s.away(profile) {
+				batch[profile] = append(batch[profile], p)
+				n++
+			}
+		}
+		if n == 0 {
+			return
 		}
 		for profile, pods := range batch {
 			s.enterBatch(ctx, profile, pods, now)

@@ -143,7 +143,7 @@ func (s *Scheduler) enquire(g *podGroup, plugin string, at int, helped map[*podG
 		}
 		questions[key] = q
 	}
-	if q.plugin < 0 {
+	if q.plugin < 0 || s.away(q.profile) {
 		helped[g] = max(helped[g], at)
 		return
 	}

@@ -12,12 +12,29 @@ import (
 const flushAt = 256
 
 // loop is the cycle: take in what happened, schedule one pod, again.
-func (s *Scheduler) loop(ctx context.Context) {
-	defer s.busy(false)
-	for ctx.Err() == nil {
+// It ends with the context, or when somebody whose question was answered late is to go
+// on with it (true).
+func (s *Scheduler) loop(run context.Context) (gaveWay bool) {
+	defer func() {
+		if !gaveWay {
+			s.busy(false)
+		}
+	}()
+	ctx := &cycleContext{Context: run, s: s}
+	for run.Err() == nil {
+		if ctx.overtaken {
+			ctx = &cycleContext{Context: run, s: s}
+		}
 		s.drain()
+		if s.ownership.Away() > 0 {
+			select {
+			case <-s.ownership.Wanted():
+				return true
+			default:
+			}
+		}
 		select {
-		case f := <-s.inspections:
+		case f := <-s.inspected():
 			f(ctx)
 		default:
 		}
@@ -27,17 +44,19 @@ func (s *Scheduler) loop(ctx context.Context) {
 		if s.unsynced == 0 {
 			prepared, err := s.prepare(ctx)
 			if err != nil {
-				return
+				return false
 			}
 			if !prepared {
-				s.wait(ctx, now)
+				if s.wait(ctx, now) {
+					return true
+				}
 				continue
 			}
 			s.settleEvents(ctx, now)
 			if s.pointed {
 				s.atPoints(ctx, now)
 			}
-			if p := s.queue.pop(now); p != nil {
+			if p := s.next(now); p != nil {
 				s.busy(true)
 				s.schedule(ctx, p)
 				continue
@@ -45,12 +64,24 @@ func (s *Scheduler) loop(ctx context.Context) {
 			if s.eager || len(s.snapshot.pending) >= flushAt || len(s.unreserves) > 0 {
 				s.eager = false
 				if s.flush(ctx) != nil {
-					return
+					return false
 				}
 			}
 		}
-		s.wait(ctx, now)
+		if s.wait(ctx, now) {
+			return true
+		}
 	}
+	return false
+}
+
+// inspected is where questions about the state come from; from nowhere while somebody
+// is to go on with it.
+func (s *Scheduler) inspected() <-chan func(context.Context) {
+	if s.ownership.Away() > 0 {
+		return nil
+	}
+	return s.inspections
 }
 
 // busy tells that there is something to decide or to bind, or not any more.
@@ -95,8 +126,8 @@ func (s *Scheduler) sized() {
 	s.deps.Metrics.tracks(s.events)
 }
 
-// wait blocks until something arrives or is due.
-func (s *Scheduler) wait(ctx context.Context, now time.Time) {
+// wait blocks until something arrives or is due, or somebody wants the state back.
+func (s *Scheduler) wait(ctx context.Context, now time.Time) (gaveWay bool) {
 	s.busy(len(s.binds) > 0)
 	var due <-chan time.Time
 	at, timed := s.queue.next()
@@ -128,10 +159,13 @@ func (s *Scheduler) wait(ctx context.Context, now time.Time) {
 		s.untold(uid)
 	case <-s.wake:
 		s.policyChanged()
-	case f := <-s.inspections:
+	case f := <-s.inspected():
 		f(ctx)
+	case <-s.ownership.Wanted():
+		return true
 	case <-due:
 	}
+	return false
 }
 
 const sweepEvery = time.Second

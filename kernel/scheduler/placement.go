@@ -209,6 +209,9 @@ func (s *Scheduler) review(ctx context.Context, now time.Time) {
 		return
 	}
 	for _, profile := range s.profiles {
+		if s.away(profile) {
+			continue
+		}
 		for _, step := range profile.at.steps(contractv1.Point_PERMIT_REVIEW) {
 			name := profile.at.name(step)
 			step.Waiting = s.waitingFor(name, profile, now)
@@ -283,6 +286,10 @@ func (s *Scheduler) unreserve(ctx context.Context) {
 	calls := s.unreserves
 	s.unreserves = nil
 	for _, u := range calls {
+		if s.away(s.profiles[u.profile]) {
+			s.unreserves = append(s.unreserves, u)
+			continue
+		}
 		s.step(ctx, u.profile, u.at, u.call)
 		for _, r := range u.call.Results {
 			if r.GetCode() == contractv1.Code_ERROR && ctx.Err() == nil {

@@ -21,6 +21,11 @@ type profile struct {
 	metrics *profileMetrics
 	// removed: it decides about nothing. It stays for pods on their way to a node.
 	removed bool
+	// away: so many questions to its plugins have no answer yet and hold nobody else up.
+	// Until rests others come first. patience is how long it may keep the cycle.
+	away     int
+	rests    time.Time
+	patience time.Duration
 }
 
 // SetProfiles changes which profiles there are. The pods of one that is new are

@@ -18,6 +18,7 @@ const (
 	unschedulable              // waits for an event
 	gated                      // as unschedulable; it was turned away before it was tried
 	entering                   // plugins are to be asked before it enters
+	heldBack                   // active, while a plugin of its profile has not answered (yield.go)
 )
 
 // podEntry is what the cycle keeps of a pod that has not ended.
@@ -116,6 +117,8 @@ type queue struct {
 	doorstep         []*podEntry
 	entering, sorted bool
 
+	heldBack []*podEntry
+
 	// came counts pods that came into a part of the queue, waits those that are in
 	// the pool.
 	came  func(queue, event string)
@@ -213,6 +216,12 @@ func (q *queue) remove(p *podEntry) {
 		q.doorstep[p.index].index = p.index
 		q.doorstep[last] = nil
 		q.doorstep = q.doorstep[:last]
+	case heldBack:
+		last := len(q.heldBack) - 1
+		q.heldBack[p.index] = q.heldBack[last]
+		q.heldBack[p.index].index = p.index
+		q.heldBack[last] = nil
+		q.heldBack = q.heldBack[:last]
 	}
 	p.place = nowhere
 }

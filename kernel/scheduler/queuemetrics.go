@@ -57,7 +57,7 @@ func (m *queueMetrics) came(queue, event string) { m.incoming.WithLabelValues(qu
 
 // hold notes how many pods wait.
 func (m *queueMetrics) hold(q *queue) {
-	m.active.Store(int64(q.active.Len() + len(q.doorstep)))
+	m.active.Store(int64(q.active.Len() + len(q.doorstep) + len(q.heldBack)))
 	m.backoff.Store(int64(q.backoff.Len() + q.faulty.Len()))
 	m.unschedulable.Store(int64(len(q.pool) - q.gates))
 	m.gated.Store(int64(q.gates))

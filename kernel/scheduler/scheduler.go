@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 
+	"pintle.dev/pintle/kernel/scheduler/handover"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
 
@@ -74,6 +75,12 @@ type Scheduler struct {
 	counted    bool        // Metrics know how much there is
 	isBusy     bool        // as was told
 
+	// While plugins do not answer (yield.go).
+	ownership *handover.Ownership
+	under     underway
+	keeps     time.Time // until then a profile that needs its time may keep the cycle
+	heldBack  bool      // a profile is away or rests
+
 	// Events that may help pods which fit nowhere (events.go).
 	events    []clusterEvent
 	eventAt   map[eventKey]int
@@ -117,7 +124,7 @@ func New(cfg Config, deps Deps) (*Scheduler, error) {
 		pods:    map[types.UID]*podEntry{},
 		waiting: map[types.UID]*held{}, presumed: map[objectRef]assumption{}, slots: make(chan struct{}, cfg.BindWorkers),
 		shapes: map[[32]byte]*shape{}, profiles: map[string]*profile{},
-		unsynced: 2 + len(deps.Objects),
+		unsynced: 2 + len(deps.Objects), ownership: handover.New(),
 	}
 	waiting, written := cfg.BindWorkers, 3*cfg.BindWorkers
 	if s.together() {
@@ -178,6 +185,6 @@ func (s *Scheduler) Run(ctx context.Context) error {
 			group.Go(func() { s.report.runPatches(ctx, &s.report.patches[i]) })
 		}
 	}
-	s.loop(ctx)
+	s.ownership.Run(func() bool { return s.loop(ctx) })
 	return nil
 }

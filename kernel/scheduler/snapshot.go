@@ -39,7 +39,8 @@ type snapshot struct {
 	nominees map[string][]*podEntry
 	suppose  func(ctx context.Context, operations []*contractv1.Operation) error
 
-	scratch scratch // of the class that is being brought up to date
+	scratch   *scratch // of the class that is being brought up to date
+	supposing bool     // plugins were told what is not so
 
 	log   changeLog
 	nodes uint64            // grows with each change of a node object
@@ -52,6 +53,7 @@ func newSnapshot() *snapshot {
 		byName:  map[string]*nodeEntry{},
 		objects: map[string]map[types.NamespacedName]*contractv1.Object{},
 		kinds:   map[string]uint64{},
+		scratch: &scratch{},
 	}
 }
 

@@ -135,7 +135,12 @@ func (c *class) besides(ctx context.Context, s *snapshot, nodes []uint32, but *p
 	if len(ask) == 0 || s.suppose == nil {
 		return answers, nil
 	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	one := func(nodes []uint32, at []int, put, take []*contractv1.Operation) error {
+		s.supposing = true // nobody else may decide now
+		defer func() { s.supposing = false }()
 		if err := s.suppose(ctx, put); err != nil {
 			return err
 		}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
 
 	"pintle.dev/pintle/sdk"
 )
@@ -78,6 +79,15 @@ func init() {
 				n++
 			}
 			return sdk.Unfit(strconv.Itoa(n))
+		},
+	})
+	sdk.Register(sdk.Predicate{
+		Name: "TakesItsTime",
+		Filter: func(*sdk.Request) sdk.Verdict {
+			for began := time.Now(); time.Since(began) < 200*time.Millisecond; {
+				runs++
+			}
+			return sdk.Unfit("in the end")
 		},
 	})
 	sdk.Register(sdk.Predicate{

@@ -1,0 +1,194 @@
+package plugin
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	contractv1 "pintle.dev/pintle/sdk/contract/v1"
+)
+
+// A question that has no answer after contractv1.YieldAfter holds nobody else up, if
+// who asks it can do something else meanwhile (contractv1.Yielder). The unit's lock is
+// let go of: others find a guest that is busy, and deltas wait, as they do for a guest
+// that is being fed. A module says itself that it is late, in the calls to the host
+// that metered code makes; a process is watched by a timer.
+
+// lender is who lets go of its lock while a guest is late.
+type lender interface {
+	// yields reports whether who asks can do something else.
+	yields() bool
+	// lend reports whether the lock was let go of. Reclaim is to be called then, on the
+	// goroutine of the question, when it is over.
+	lend() bool
+	reclaim(answered bool)
+}
+
+// lending is what a unit keeps of a question under way. The unit's mu guards it, and
+// while it is lent, whoever asked.
+type lending struct {
+	asking context.Context //nolint:containedctx // of the question; nil: none is under way
+	// lent is closed when a question is over that was late; nil: none was.
+	lent chan struct{}
+	// sending was queued before it was late, later came since.
+	sending, later []part
+	operations     int // in sending
+}
+
+// asked ends a question that began by setting asking; mu is held.
+func (u *unit) asked() {
+	u.asking = nil
+	if u.lent != nil {
+		u.settleLent()
+	}
+}
+
+func (u *unit) yields() bool { return u.asking != nil && contractv1.YielderOf(u.asking) != nil }
+
+// lend lets go of mu, which the goroutine of the question holds while it waits.
+func (u *unit) lend() bool {
+	if !u.yields() || !contractv1.YielderOf(u.asking).Yield() {
+		return false
+	}
+	if u.lent == nil {
+		u.lent, u.catching, u.whole, u.missed = make(chan struct{}), make(chan struct{}), false, false
+	}
+	u.patience = time.Now().Add(u.call)
+	u.sending, u.operations, u.queue, u.queued = u.queue, u.queued, nil, 0
+	u.mu.Unlock()
+	return true
+}
+
+// reclaim takes mu again, and what lend put aside.
+func (u *unit) reclaim(answered bool) {
+	contractv1.YielderOf(u.asking).Resume(answered)
+	u.mu.Lock()
+	u.later = append(u.later, u.queue...)
+	u.queue, u.queued, u.sending = u.sending, u.operations, nil
+	if u.guest == nil {
+		u.queue, u.queued = nil, 0
+	}
+}
+
+// settleLent ends a question that was late: the guest is there for others, and gets
+// what came meanwhile.
+func (u *unit) settleLent() {
+	close(u.lent)
+	later, whole := u.later, u.whole
+	u.lending = lending{}
+	u.caughtUp()
+	if u.guest == nil {
+		return
+	}
+	if u.missed {
+		defer u.changed()
+	}
+	for _, p := range later {
+		generation := p.delta.GetGeneration()
+		switch {
+		case whole:
+		case p.delta.GetReset_():
+			u.queue, u.queued = nil, 0
+		case generation <= u.fed:
+			continue
+		case p.after > u.fed:
+			whole = true
+		}
+		u.enqueue(p)
+		u.fed = generation
+	}
+	switch {
+	case whole && u.source() != nil:
+		u.catchUpLater(true)
+	case u.queued > partOperations:
+		u.catchUpLater(false)
+	}
+}
+
+// returned waits until no question to a guest is under way that was taken out of
+// service; mu is held, and let go of.
+func (u *unit) returned() {
+	lent := u.lent
+	u.mu.Unlock()
+	if lent != nil {
+		<-lent
+	}
+}
+
+// watch calls a process, and lends while that is late.
+type watch struct {
+	mu         sync.Mutex
+	by         lender
+	timer      *time.Timer
+	over, lent bool
+}
+
+// watched is a call to a process, which by asked.
+func watched(by lender, call func() error) error {
+	if by == nil || !by.yields() {
+		return call()
+	}
+	w := &watch{by: by}
+	w.mu.Lock()
+	w.timer = time.AfterFunc(contractv1.YieldAfter, w.late)
+	w.mu.Unlock()
+	err := call()
+	w.mu.Lock()
+	w.over = true
+	lent := w.lent
+	w.mu.Unlock()
+	w.timer.Stop()
+	if lent {
+		by.reclaim(err == nil)
+	}
+	return err
+}
+
+// late is called by the timer, until it could lend.
+func (w *watch) late() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case w.over:
+	case w.by.lend():
+		w.lent = true
+	default:
+		w.timer.Reset(contractv1.YieldAfter / 10)
+	}
+}
+
+// held is a guest that says so when it is late.
+type held interface{ heldBy(lender) }
+
+func (g *wasmGuest) heldBy(l lender)    { g.lender = l }
+func (g *processGuest) heldBy(l lender) { g.lender = l }
+
+// awaitYielding waits like await for one who can do something else, without holding mu. It
+// reports whether to go on waiting.
+func (u *unit) awaitYielding(ctx context.Context, y contractv1.Yielder, left time.Duration) bool {
+	caught, busy, wait := u.catching, u.lent != nil, min(left, contractv1.YieldAfter)
+	u.mu.Unlock()
+	defer u.mu.Lock()
+	if !within(ctx, caught, wait) || wait == left {
+		return true
+	}
+	if !y.Yield() {
+		return !busy // another waits for it already
+	}
+	within(ctx, caught, left-wait)
+	y.Resume(false)
+	return false
+}
+
+// within waits for a channel; it reports whether the time was over first.
+func within(ctx context.Context, c <-chan struct{}, d time.Duration) (over bool) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-c:
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+	}
+	return false
+}
