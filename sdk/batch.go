@@ -16,6 +16,7 @@ type Batch struct {
 	State any
 	Nodes []*Node
 
+	clock    *clock
 	plugin   *servedState
 	verdicts []uint32
 	one      *Verdict // where Filter is asked
@@ -46,7 +47,7 @@ func (b *Batch) RefuseAll(v Verdict) {
 // Each asks filter about each node: for a FilterNodes that knows when there is
 // nothing to ask.
 func (b *Batch) Each(filter func(*Request) Verdict) {
-	r := Request{Pod: b.Pod, Cluster: b.Cluster, State: b.State}
+	r := Request{Pod: b.Pod, Cluster: b.Cluster, State: b.State, clock: b.clock}
 	for k, n := range b.Nodes {
 		r.about(n)
 		if v := filter(&r); len(v.Reasons) > 0 {
@@ -58,7 +59,7 @@ func (b *Batch) Each(filter func(*Request) Verdict) {
 // ScoreEach asks score about each node: for a ScoreNodes that knows a faster way
 // for some configurations.
 func (b *Batch) ScoreEach(score func(*Request) int64) {
-	r := Request{Pod: b.Pod, Cluster: b.Cluster, State: b.State}
+	r := Request{Pod: b.Pod, Cluster: b.Cluster, State: b.State, clock: b.clock}
 	for k, n := range b.Nodes {
 		r.about(n)
 		b.scores[k] = score(&r)
@@ -81,7 +82,7 @@ const fewNodes = 4
 func filterOf(filterNodes func(*Batch)) func(*Request) Verdict {
 	return func(r *Request) Verdict {
 		var v Verdict
-		filterNodes(&Batch{Pod: r.Pod, Cluster: r.Cluster, State: r.State, Nodes: []*Node{r.Node}, one: &v})
+		filterNodes(&Batch{Pod: r.Pod, Cluster: r.Cluster, State: r.State, Nodes: []*Node{r.Node}, clock: r.clock, one: &v})
 		return v
 	}
 }
@@ -89,7 +90,7 @@ func filterOf(filterNodes func(*Batch)) func(*Request) Verdict {
 // scoreOf makes Score of ScoreNodes.
 func scoreOf(scoreNodes func(*Batch)) func(*Request) int64 {
 	return func(r *Request) int64 {
-		b := &Batch{Pod: r.Pod, Cluster: r.Cluster, State: r.State, Nodes: []*Node{r.Node}, scores: make([]int64, 1)}
+		b := &Batch{Pod: r.Pod, Cluster: r.Cluster, State: r.State, Nodes: []*Node{r.Node}, clock: r.clock, scores: make([]int64, 1)}
 		scoreNodes(b)
 		return b.scores[0]
 	}
@@ -100,7 +101,7 @@ func (g *Guest) batch(p *servedState, nodes []uint32) (*Batch, error) {
 	if err := g.find(nodes); err != nil {
 		return nil, err
 	}
-	g.batched = Batch{Pod: g.request.Pod, Cluster: &g.cluster, State: g.request.State, Nodes: g.nodes, plugin: p}
+	g.batched = Batch{Pod: g.request.Pod, Cluster: &g.cluster, State: g.request.State, Nodes: g.nodes, clock: &g.clock, plugin: p}
 	return &g.batched, nil
 }
 

@@ -38,6 +38,9 @@ func describeJSON(version uint32, plugins []PluginInfo) []byte {
 		if p.Ranks {
 			out = append(out, `,"ranks":true`...)
 		}
+		if p.Expires {
+			out = append(out, `,"expires":true`...)
+		}
 		if a := p.Announced; a != nil {
 			out = appendAnnounced(out, a)
 		}

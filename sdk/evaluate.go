@@ -69,6 +69,7 @@ func (g *Guest) answerAll(request []uint32, out []uint64) {
 			if err != nil || !g.evaluateFilter(p, q.nodes(request), verdicts[at:at+q.n]) {
 				return
 			}
+			p.until = g.clock.until
 			at += q.n
 			continue
 		}
@@ -79,6 +80,7 @@ func (g *Guest) answerAll(request []uint32, out []uint64) {
 		if err != nil || !g.evaluateScore(p, q.nodes(request), viewOf[int64](out[at:at+q.n])) {
 			return
 		}
+		p.until = g.clock.until
 		at += q.n
 	}
 	out[0] = uint64(len(e.questions))

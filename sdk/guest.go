@@ -45,6 +45,7 @@ type Guest struct {
 	single     single
 	batched    Batch
 
+	clock      clock
 	evaluation evaluation
 	lists      cycleLists
 }
@@ -65,6 +66,7 @@ type servedState struct {
 	last             string
 	lastUnresolvable bool
 	lastID           uint32
+	until            int64 // see clock; of the last question
 }
 
 // reasonKey is what makes a verdict distinct.
@@ -114,7 +116,7 @@ func newGuest(list []served) *Guest {
 		g.cluster.changes.kept = g.cluster.changes.kept || s.follow != nil
 	}
 	g.cluster.reset()
-	g.request.Cluster = &g.cluster
+	g.request.Cluster, g.request.clock = &g.cluster, &g.clock
 	return g
 }
 
@@ -166,6 +168,8 @@ type PluginInfo struct {
 	// Announced is what else there is to say of a kind that another package of
 	// the SDK serves; nil of others.
 	Announced *Announcement
+	// Expires: its answers end with time.
+	Expires bool
 	// Instances: further ones can be made of it.
 	Instances bool
 }
@@ -180,7 +184,7 @@ func (g *Guest) Plugins() []PluginInfo {
 			break
 		}
 		infos = append(infos, PluginInfo{
-			Name: p.name, Kind: p.kind, Scope: p.scope, Normalize: p.normalize, MaxScore: p.maxScore, Reads: p.readList, Announced: p.announced, Events: p.interests, Pods: p.pods, ByClass: p.byClass, Samples: p.samples, Ranks: p.ranks, Instances: p.again != nil,
+			Name: p.name, Kind: p.kind, Scope: p.scope, Normalize: p.normalize, MaxScore: p.maxScore, Reads: p.readList, Announced: p.announced, Events: p.interests, Pods: p.pods, ByClass: p.byClass, Samples: p.samples, Ranks: p.ranks, Expires: p.expires, Instances: p.again != nil,
 		})
 	}
 	return infos
@@ -270,6 +274,7 @@ func (g *Guest) Filter(i int, class uint32, nodes, out []uint32) (err error) {
 	defer contain(p.name, &err)
 	if err = g.filter(p, class, nodes, out); err == nil {
 		g.stands(p, i, class)
+		p.until = g.clock.until
 	}
 	return err
 }
@@ -318,6 +323,7 @@ func (g *Guest) Score(i int, class uint32, nodes []uint32, out []int64) (err err
 	defer contain(p.name, &err)
 	if err = g.score(p, class, nodes, out); err == nil {
 		g.stands(p, i, class)
+		p.until = g.clock.until
 	}
 	return err
 }
@@ -411,6 +417,7 @@ func (g *Guest) ask(p *servedState, class uint32) error {
 	if err := g.askAbout(class); err != nil {
 		return err
 	}
+	g.clock.begin(p)
 	pod := g.asked
 	if g.request.Pod != pod { // a write of what is there already is not for nothing, see single
 		g.request.Pod = pod

@@ -65,6 +65,8 @@ type Request struct {
 	Node    *Node
 	Cluster *Cluster
 	State   any
+
+	clock *clock
 }
 
 // Verdict is the answer of a predicate. The zero value means that the pod fits.
@@ -162,7 +164,12 @@ type Predicate struct {
 	// does not ask about a node again for such a pod. What is aloof is Indifferent too.
 	// May be nil.
 	Aloof func(pod *Pod) bool
-	// Filter must be pure: the same replica gives the same verdict.
+	// Expires: verdicts may depend on the time, which is Request.Now, and say by
+	// Request.Until when they end. What Prepare, Idle, Indifferent and Aloof answer may
+	// not depend on it. Contract 4.
+	Expires bool
+	// Filter must be pure: the same replica, and with Expires the same time, gives the
+	// same verdict.
 	Filter func(r *Request) Verdict
 	// FilterNodes is Filter for many nodes, faster; one of both is enough.
 	FilterNodes func(b *Batch)
@@ -192,6 +199,8 @@ type Priority struct {
 	Indifferent func(pod *Pod, state any) bool
 	// Aloof is as a predicate's, of raw scores.
 	Aloof func(pod *Pod) bool
+	// Expires is as a predicate's, of raw scores.
+	Expires bool
 	// Score returns the raw score of one node.
 	Score func(r *Request) int64
 	// ScoreNodes is Score for many nodes, faster; one of both is enough.

@@ -40,6 +40,7 @@ type served struct {
 	byClass     bool           // answers depend on the pod's class alone
 	samples     bool           // post-filter: its trials are samples
 	ranks       bool           // post-filter: it ranks candidates
+	expires     bool           // answers end with time
 	// again makes the plugin anew, with a state of its own; nil: nobody can.
 	again func() (served, error)
 	// instance: it was made by again, for a profile with a configuration of its own.
@@ -91,7 +92,7 @@ func newServed(plugin any) (served, error) {
 	case Predicate:
 		s = served{
 			name: p.Name, kind: KindPredicate, scope: p.Scope, pods: p.Pods, readList: p.Reads, contract: p.Contract,
-			configure: p.Configure, prepare: p.Prepare, follow: p.Follow, moved: p.Moved, idle: p.Idle, indifferent: p.Indifferent, aloof: p.Aloof, filter: p.Filter, filterNodes: p.FilterNodes, interests: p.Events,
+			configure: p.Configure, prepare: p.Prepare, follow: p.Follow, moved: p.Moved, idle: p.Idle, indifferent: p.Indifferent, aloof: p.Aloof, filter: p.Filter, filterNodes: p.FilterNodes, interests: p.Events, expires: p.Expires,
 		}
 		if p.Filter == nil && p.FilterNodes == nil {
 			return s, fmt.Errorf("predicate %s has no Filter", p.Name)
@@ -102,7 +103,7 @@ func newServed(plugin any) (served, error) {
 	case Priority:
 		s = served{
 			name: p.Name, kind: KindPriority, scope: p.Scope, pods: p.Pods, readList: p.Reads, normalize: p.Normalize, maxScore: p.MaxScore, contract: p.Contract,
-			configure: p.Configure, prepare: p.Prepare, follow: p.Follow, moved: p.Moved, idle: p.Idle, indifferent: p.Indifferent, aloof: p.Aloof, score: p.Score, scoreNodes: p.ScoreNodes, normFunc: p.NormalizeFunc,
+			configure: p.Configure, prepare: p.Prepare, follow: p.Follow, moved: p.Moved, idle: p.Idle, indifferent: p.Indifferent, aloof: p.Aloof, score: p.Score, scoreNodes: p.ScoreNodes, normFunc: p.NormalizeFunc, expires: p.Expires,
 		}
 		if p.Score == nil && p.ScoreNodes == nil {
 			return s, fmt.Errorf("priority %s has no Score", p.Name)
@@ -133,6 +134,9 @@ func newServed(plugin any) (served, error) {
 		}
 	}
 	s.contract = max(s.contract, contract.Of(s.kind))
+	if s.expires {
+		s.contract = max(s.contract, contract.Four)
+	}
 	if s.scope == "" && s.scoped() {
 		s.scope = ScopeNode
 	}

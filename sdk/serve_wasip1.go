@@ -209,6 +209,17 @@ func exportAloof(plugin int32, class uint32) int32 {
 	return assertion(theGuest().Aloof(int(plugin), class))
 }
 
+// exportUntil is part of the contract since version 4.
+//
+//go:wasmexport pintle_until
+func exportUntil(plugin int32) int64 {
+	until, err := theGuest().Until(int(plugin))
+	if err != nil {
+		return int64(status(err))
+	}
+	return until
+}
+
 //go:wasmexport pintle_normalize
 func exportNormalize(plugin int32, class, nodes, n, scores uint32) int32 {
 	return status(theGuest().Normalize(int(plugin), class, memoryAt[uint32](nodes, n), memoryAt[int64](scores, n)))

@@ -33,6 +33,7 @@ type schedulingServer struct {
 var (
 	_ transport.Service   = (*schedulingServer)(nil)
 	_ transport.Instancer = (*schedulingServer)(nil)
+	_ transport.Needy     = (*schedulingServer)(nil)
 )
 
 func (s *schedulingServer) RegisterWith(r grpc.ServiceRegistrar) {
@@ -48,7 +49,7 @@ func (s *schedulingServer) Describe() []*contractv1.PluginDescription {
 			Name: p.Name, Kind: p.Kind, Scope: string(p.Scope), Normalize: string(p.Normalize), MaxScore: p.MaxScore, Reads: p.Reads, Instances: p.Instances,
 		}
 		d.Hears, d.ByClass, d.Pods = p.Events != nil, p.ByClass, string(p.Pods)
-		d.Samples, d.Ranks = p.Samples, p.Ranks
+		d.Samples, d.Ranks, d.Expires = p.Samples, p.Ranks, p.Expires
 		for k := range p.Events {
 			i := &p.Events[k]
 			d.Events = append(d.Events, &contractv1.Interest{Kind: i.Kind, Actions: uint32(i.Actions), Hint: i.Helps != nil})
@@ -84,6 +85,9 @@ func (s *schedulingServer) ConfigureInstance(name, instance string, config []byt
 	return s.guest.Configure(i, config)
 }
 
+// Needs implements transport.Needy.
+func (s *schedulingServer) Needs() uint32 { return s.guest.Contract(0, 0) }
+
 func (s *schedulingServer) Health() error              { return nil }
 func (s *schedulingServer) Stop(context.Context) error { return nil }
 
@@ -110,7 +114,7 @@ func (s *schedulingServer) Filter(_ context.Context, req *contractv1.FilterReque
 	if err != nil {
 		return nil, wireError(err)
 	}
-	return &contractv1.FilterResponse{Verdicts: verdicts, Reasons: reasons}, nil
+	return &contractv1.FilterResponse{Verdicts: verdicts, Reasons: reasons, UntilUnixMilli: s.until(req.GetPlugin())}, nil
 }
 
 // filter asks one predicate; its verdicts count the reasons returned, from 1.
@@ -149,7 +153,7 @@ func (s *schedulingServer) Score(_ context.Context, req *contractv1.ScoreRequest
 	if err != nil {
 		return nil, wireError(err)
 	}
-	return &contractv1.ScoreResponse{Scores: scores}, nil
+	return &contractv1.ScoreResponse{Scores: scores, UntilUnixMilli: s.until(req.GetPlugin())}, nil
 }
 
 func (s *schedulingServer) score(plugin string, class uint32, nodes []uint32) ([]int64, error) {
@@ -158,6 +162,12 @@ func (s *schedulingServer) score(plugin string, class uint32, nodes []uint32) ([
 		return nil, err
 	}
 	return scores, nil
+}
+
+// until is when the last answers of a plugin end.
+func (s *schedulingServer) until(plugin string) int64 {
+	until, _ := s.guest.Until(s.guest.Index(plugin)) // it answered
+	return until
 }
 
 // Evaluate stops at the first question that fails: asked alone, it says why.
@@ -188,7 +198,7 @@ func (s *schedulingServer) Evaluate(_ context.Context, req *contractv1.EvaluateR
 		}
 		narrowing.Refuse(nodes, verdicts)
 		resp.Filters = append(resp.Filters, &contractv1.FilterAnswer{
-			Verdicts: verdicts, Reasons: reasons, Nanoseconds: uint64(time.Since(began)),
+			Verdicts: verdicts, Reasons: reasons, Nanoseconds: uint64(time.Since(began)), UntilUnixMilli: s.until(q.GetPlugin()),
 		})
 	}
 	for _, q := range req.GetScores() {
@@ -197,7 +207,7 @@ func (s *schedulingServer) Evaluate(_ context.Context, req *contractv1.EvaluateR
 		if err != nil {
 			return resp, nil
 		}
-		resp.Scores = append(resp.Scores, &contractv1.ScoreAnswer{Scores: scores, Nanoseconds: uint64(time.Since(began))})
+		resp.Scores = append(resp.Scores, &contractv1.ScoreAnswer{Scores: scores, Nanoseconds: uint64(time.Since(began)), UntilUnixMilli: s.until(q.GetPlugin())})
 	}
 	return resp, nil
 }

@@ -19,9 +19,10 @@ func (g *Guest) again(i int, class uint32) bool {
 }
 
 // stands notes that g.request is set up for plugin i and a class. One that may be
-// idle is asked about that each time.
+// idle is asked about that each time, and one whose answers end with time looks at
+// the clock.
 func (g *Guest) stands(p *servedState, i int, class uint32) {
-	if p.idle == nil {
+	if p.idle == nil && !p.expires {
 		g.single = single{i + 1, class}
 	}
 }

@@ -81,7 +81,7 @@ func TestForeignContractIsRefused(t *testing.T) {
 		want   string
 	}{
 		{"cycle", Profile{SchedulerName: "s", Predicates: []string{"Journal"}}, versions{1, 1}, "too new: it speaks contract version 2, this kernel 1;"},
-		{"guest", Profile{SchedulerName: "s", Priorities: []WeightedPriority{{Name: "LeastCPU", Weight: 1}}}, versions{4, 5}, "too old: it speaks contract version 1, this kernel 4 to 5;"},
+		{"guest", Profile{SchedulerName: "s", Priorities: []WeightedPriority{{Name: "LeastCPU", Weight: 1}}}, versions{5, 6}, "too old: it speaks contract version 4, this kernel 5 to 6;"},
 	} {
 		spoken = tc.spoken
 		for _, transport := range []string{TransportWASM, TransportProcess} {

@@ -316,7 +316,10 @@ func (g *processGuest) evaluate(ctx context.Context, queue []part, generation ui
 			return nil, err
 		}
 		narrowing.Refuse(nodes, verdicts)
-		q.Answered, q.Verdicts = nodes, verdicts
+		if err := g.untilOf(a.GetUntilUnixMilli()); err != nil {
+			return nil, err
+		}
+		q.Answered, q.Verdicts, q.Until = nodes, verdicts, g.answeredUntil
 		note(a.GetNanoseconds())
 	}
 	for k, a := range resp.GetScores() {
@@ -325,7 +328,10 @@ func (g *processGuest) evaluate(ctx context.Context, queue []part, generation ui
 		if len(a.GetScores()) != len(nodes) {
 			return nil, g.outOfRange("%d scores for %d nodes", len(a.GetScores()), len(nodes))
 		}
-		q.Answered, q.Scores = nodes, a.GetScores()
+		if err := g.untilOf(a.GetUntilUnixMilli()); err != nil {
+			return nil, err
+		}
+		q.Answered, q.Scores, q.Until = nodes, a.GetScores(), g.answeredUntil
 		if q.Scores == nil {
 			q.Scores = []int64{}
 		}

@@ -170,6 +170,12 @@ func (g *wasmGuest) takeEvaluation(out []byte, answered int, elapsed time.Durati
 		}
 		narrowing.Refuse(left, verdicts)
 		q.Answered, q.Verdicts = left, verdicts
+		if n.places[k].expires {
+			var err error
+			if q.Until, err = g.until(n.at[k]); err != nil {
+				return nil, err
+			}
+		}
 		memory.took = append(memory.took, 0)
 	}
 	at = (at + 7) &^ 7
@@ -189,6 +195,12 @@ func (g *wasmGuest) takeEvaluation(out []byte, answered int, elapsed time.Durati
 			at += 8
 		}
 		q.Answered, q.Scores = left, memory.scores[first:len(memory.scores):len(memory.scores)]
+		if at := len(e.Filters) + k; n.places[at].expires {
+			var err error
+			if q.Until, err = g.until(n.at[at]); err != nil {
+				return nil, err
+			}
+		}
 		if q.Scores == nil {
 			q.Scores = []int64{}
 		}

@@ -117,7 +117,7 @@ func TestNewRefuses(t *testing.T) {
 		{"no such transport", Config{Bundles: []BundleConfig{{Name: "gone", Transport: "process"}}}, "has no process build"},
 		{"twice", Config{Directories: []string{catalog}, Bundles: []BundleConfig{{Name: "guest"}, {Name: "guest"}}}, "configured twice"},
 		{"no such predicate", Config{Directories: []string{catalog}, Bundles: []BundleConfig{{Name: "guest"}}, Profiles: []Profile{{SchedulerName: "s", Predicates: []string{"Fits"}}}},
-			`scheduler profile s: no loaded bundle has predicate "Fits"; there are: AllocatesWithoutEnd, FitsCPU`},
+			`scheduler profile s: no loaded bundle has predicate "Fits"; there are: AllocatesWithoutEnd, AsksForTheTime, Ends, FitsCPU`},
 		{"no such controller", Config{Controllers: []string{"x"}}, `controllers.enabled: no loaded bundle has controller "x"`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -59,6 +59,9 @@ type place struct {
 	unit *unit
 	name string
 	seat seat // guarded by the unit's mu
+	// expires: its answers end with time; until is when those to the last question do.
+	expires bool
+	until   int64
 }
 
 // Generation changes when any answer may have changed without a delta.
@@ -121,13 +124,16 @@ func (p *Policy) Prepared() bool {
 func (p *Policy) Filter(ctx context.Context, i int, class uint32, nodes, out []uint32) error {
 	at := &p.filters[i]
 	done, err := false, error(nil)
-	if len(nodes) == 1 {
+	if len(nodes) == 1 && !at.expires {
 		done, err = at.filterOne(ctx, p.replica, class, nodes, out)
 	}
 	if !done {
 		err = at.unit.ask(ctx, at.name, "filter", p.replica, func(ctx context.Context, g guest, k int) error {
 			at.unit.brief = len(nodes) == 1
 			err := g.filter(ctx, k, class, nodes, out)
+			if err == nil {
+				err = at.ends(g, k, at.expires)
+			}
 			if err == nil {
 				at.unit.answered = filtered(out, func(v uint32) bool { return g.unresolvable(k, v) })
 			}
@@ -190,13 +196,16 @@ func (p *Policy) Score(ctx context.Context, i int, class uint32, nodes []uint32,
 		return nil
 	}
 	done, err := false, error(nil)
-	if len(nodes) == 1 {
+	if len(nodes) == 1 && !at.expires {
 		done, err = at.scoreOne(ctx, p.replica, class, nodes, out, check)
 	}
 	if !done {
 		err = at.unit.ask(ctx, at.name, "score", p.replica, func(ctx context.Context, g guest, k int) error {
 			at.unit.brief = len(nodes) == 1
 			if err := g.score(ctx, k, class, nodes, out); err != nil {
+				return err
+			}
+			if err := at.ends(g, k, at.expires); err != nil {
 				return err
 			}
 			return check()

@@ -42,15 +42,17 @@ type processGuest struct {
 	conn       *grpc.ClientConn
 	questions  *transport.Asker // nil: it is asked by gRPC alone
 	lender     lender           // told of a question that is late
-	lifecycle  contractv1.LifecycleClient
-	process    int
-	timeout    time.Duration
-	generation uint64
-	alone      bool        // it does not know Evaluate
-	classes    bool        // it knows PodAdd.class
-	unmeasured atomic.Bool // it has no metrics of its own
-	plugins    []*contractv1.PluginDescription
-	words      []wordTable
+	// answeredUntil is when the answers to the last question end (expiry.go).
+	answeredUntil int64
+	lifecycle     contractv1.LifecycleClient
+	process       int
+	timeout       time.Duration
+	generation    uint64
+	alone         bool        // it does not know Evaluate
+	classes       bool        // it knows PodAdd.class
+	unmeasured    atomic.Bool // it has no metrics of its own
+	plugins       []*contractv1.PluginDescription
+	words         []wordTable
 }
 
 // wordTable interns the reasons of one plugin: a response numbers them anew.
@@ -438,6 +440,9 @@ func (g *processGuest) filter(ctx context.Context, i int, class uint32, nodes, o
 	if err := g.ask(ctx, transport.Filter, req, resp, maxAnswerBytes, g.timeout); err != nil {
 		return g.failed("filter", err)
 	}
+	if err := g.untilOf(resp.GetUntilUnixMilli()); err != nil {
+		return err
+	}
 	return g.verdicts(i, resp.GetVerdicts(), resp.GetReasons(), out)
 }
 
@@ -517,6 +522,9 @@ func (g *processGuest) score(ctx context.Context, i int, class uint32, nodes []u
 	req, resp := &contractv1.ScoreRequest{Plugin: g.plugins[i].GetName(), Class: class, Nodes: nodes, Generation: g.generation}, &contractv1.ScoreResponse{}
 	if err := g.ask(ctx, transport.Score, req, resp, maxAnswerBytes, g.timeout); err != nil {
 		return g.failed("score", err)
+	}
+	if err := g.untilOf(resp.GetUntilUnixMilli()); err != nil {
+		return err
 	}
 	return g.scores(resp, out)
 }

@@ -65,10 +65,10 @@ func (h *Host) build(profile Profile, plan *plan) (*Policy, error) {
 		if err != nil {
 			return nil, err
 		}
-		p.filters = append(p.filters, place{unit: u, name: profile.named(name)})
+		p.filters = append(p.filters, place{unit: u, name: profile.named(name), expires: d.GetExpires()})
 		p.predicates = append(p.predicates, contractv1.PredicateInfo{
 			Name: name, Scope: cmp.Or(d.GetScope(), string(sdk.ScopeNode)), Reads: reads(e, d), IgnoreFailure: plan.ignores(u, e), Group: p.group(u),
-			Hearing: p.hears(place{unit: u, name: profile.named(name)}, name, d), Pods: d.GetPods(),
+			Hearing: p.hears(place{unit: u, name: profile.named(name)}, name, d), Pods: d.GetPods(), Expires: d.GetExpires(),
 		})
 	}
 	for _, w := range profile.Priorities {
@@ -76,7 +76,7 @@ func (h *Host) build(profile Profile, plan *plan) (*Policy, error) {
 		if err != nil {
 			return nil, err
 		}
-		p.scorers = append(p.scorers, place{unit: u, name: profile.named(w.Name)})
+		p.scorers = append(p.scorers, place{unit: u, name: profile.named(w.Name), expires: d.GetExpires()})
 		normalize := cmp.Or(d.GetNormalize(), string(sdk.NormalizeNone))
 		keepsZero := normalize == string(sdk.NormalizePluginNonzero)
 		if keepsZero {
@@ -84,7 +84,7 @@ func (h *Host) build(profile Profile, plan *plan) (*Policy, error) {
 		}
 		p.priorities = append(p.priorities, contractv1.PriorityInfo{
 			Name: w.Name, Scope: cmp.Or(d.GetScope(), string(sdk.ScopeNode)), Normalize: normalize, KeepsZero: keepsZero, MaxScore: d.GetMaxScore(),
-			Reads: reads(e, d), Weight: max(w.Weight, 1), Pods: d.GetPods(), IgnoreFailure: plan.ignores(u, e), Group: p.group(u),
+			Reads: reads(e, d), Weight: max(w.Weight, 1), Pods: d.GetPods(), IgnoreFailure: plan.ignores(u, e), Group: p.group(u), Expires: d.GetExpires(),
 		})
 	}
 	for at, kind := range pointKinds {

@@ -83,6 +83,7 @@ type wasmGuest struct {
 	reconcileFn, admitFn *export
 	unresolvableFn       *export  // nil where no verdict is
 	movedFn              *export  // nil where no plugin keeps count
+	untilFn              *export  // nil where no answer ends with time
 	idleFn               *export  // nil where each plugin has to do with all pods
 	indifferentFn        *export  // nil where pods of a class may concern each other
 	aloofFn              *export  // nil where any pods may
@@ -123,7 +124,8 @@ func (m *module) instantiate(timeout, start time.Duration, log *slog.Logger) (_ 
 		"pintle_normalize": &g.normalizeFn, "pintle_reason": &g.reasonFn, "pintle_error": &g.errorFn,
 		"pintle_contract": &negotiate, "pintle_cycle": &g.cycleFn, "pintle_answer": &g.answerFn, "pintle_evaluate": &g.evaluateFn,
 		"pintle_instance": &g.instanceFn, "pintle_unresolvable": &g.unresolvableFn, "pintle_moved": &g.movedFn,
-		"pintle_idle": &g.idleFn, "pintle_indifferent": &g.indifferentFn, "pintle_aloof": &g.aloofFn,
+		"pintle_until": &g.untilFn,
+		"pintle_idle":  &g.idleFn, "pintle_indifferent": &g.indifferentFn, "pintle_aloof": &g.aloofFn,
 		"pintle_reconcile": &g.reconcileFn, "pintle_admit": &g.admitFn,
 	}
 	for _, e := range abi.Exports() {
@@ -175,6 +177,7 @@ func (m *module) instantiate(timeout, start time.Duration, log *slog.Logger) (_ 
 
 			Hears, ByClass bool
 			Samples, Ranks bool
+			Expires        bool
 			Events         []struct {
 				Kind    string
 				Actions uint32
@@ -196,7 +199,10 @@ func (m *module) instantiate(timeout, start time.Duration, log *slog.Logger) (_ 
 		if sdk.SchedulingKind(p.Kind) && contract.Of(p.Kind) > contract.One && (g.cycleFn == nil || g.answerFn == nil) {
 			return nil, fmt.Errorf("plugin bundle %s: %w: module has %s %s and exports no pintle_cycle and pintle_answer (see sdk/ABI.md)", m.name, errPermanent, p.Kind, p.Name)
 		}
-		d := &contractv1.PluginDescription{Name: p.Name, Kind: p.Kind, Scope: p.Scope, Normalize: p.Normalize, MaxScore: p.MaxScore, Reads: p.Reads, Phase: p.Phase, Hears: p.Hears, ByClass: p.ByClass, Samples: p.Samples, Ranks: p.Ranks, Pods: p.Pods, Instances: p.Instances && g.instanceFn != nil}
+		if p.Expires && g.untilFn == nil {
+			return nil, fmt.Errorf("plugin bundle %s: %w: module has %s %s with expires and exports no pintle_until (see sdk/ABI.md)", m.name, errPermanent, p.Kind, p.Name)
+		}
+		d := &contractv1.PluginDescription{Name: p.Name, Kind: p.Kind, Scope: p.Scope, Normalize: p.Normalize, MaxScore: p.MaxScore, Reads: p.Reads, Phase: p.Phase, Hears: p.Hears, ByClass: p.ByClass, Samples: p.Samples, Ranks: p.Ranks, Expires: p.Expires, Pods: p.Pods, Instances: p.Instances && g.instanceFn != nil}
 		for _, e := range p.Events {
 			d.Events = append(d.Events, &contractv1.Interest{Kind: e.Kind, Actions: e.Actions, Hint: e.Hint})
 		}

@@ -42,6 +42,9 @@ type class struct {
 	readsP   []uint64   // sum of the versions of the kinds the predicate reads
 	stale    []bool     // the predicate failed and was ignored: ask again
 	fail     []int32
+	// untilP and untilS are when answers end, by predicate and priority, of a class with
+	// a plugin whose do; otherwise nil.
+	untilP, untilS []expiry
 
 	raw    [][]int64 // by priority
 	have   [][]bool
@@ -144,6 +147,9 @@ func (c *class) update(ctx context.Context, policy Policy, s *snapshot) (err err
 		c.askAloof(ctx)
 	}
 	c.trouble = nil
+	if c.untilP != nil && c.known {
+		c.expire(s.now())
+	}
 	c.heedless(s)
 	c.rest(ctx, s)
 	c.resize(len(s.byIndex))
@@ -208,6 +214,10 @@ func (c *class) start(n int) {
 	c.idleP, c.idleS = make([]idle, np), make([]idle, ns)
 	c.least, c.largest, c.message = make([]int64, ns), make([]int64, ns), ""
 	c.unmeasured, c.tallied, c.changed = make([]bool, ns), false, c.changed[:0]
+	c.untilP, c.untilS = nil, nil
+	if c.expires() {
+		c.untilP, c.untilS = make([]expiry, np), make([]expiry, ns)
+	}
 	c.fail = nil
 	c.narrowing = narrowing{}
 	c.reserved = nil
@@ -268,6 +278,7 @@ func (c *class) filter(ctx context.Context, s *snapshot) error {
 				c.stale[p] = true
 				clear(c.outP)
 			}
+			c.verdictsUntil(p)
 			for k, n := range c.ask {
 				verdicts[n] = c.outP[k]
 			}
@@ -362,6 +373,7 @@ func (c *class) score(ctx context.Context, s *snapshot) error {
 			c.staleS[i] = true
 			clear(c.outS)
 		}
+		c.scoresUntil(i)
 		for k, n := range c.ask {
 			c.takeScore(i, n, c.outS[k])
 		}

@@ -65,6 +65,11 @@ func (s *Scheduler) schedule(ctx context.Context, p *podEntry) {
 			return
 		}
 		s.queue.park(p, p.failed, decision.Time)
+		var due time.Time
+		if c := p.shape.class; c != nil && c.untilP != nil {
+			due = c.unfitUntil()
+		}
+		s.queue.awaits(p, due)
 		s.tell(p, v1.PodReasonUnschedulable, decision)
 	default:
 		decision.Node = node.name

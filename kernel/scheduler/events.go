@@ -25,6 +25,7 @@ const (
 	eventPopped          = "PopFromBackoffQ"
 	eventForced          = "ForceActivate"
 	eventTimeout         = "UnschedulableTimeout"
+	eventExpired         = "AnswerExpired"
 	eventMany            = "Any" // more happened than was kept
 )
 

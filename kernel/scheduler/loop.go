@@ -53,6 +53,7 @@ func (s *Scheduler) loop(run context.Context) (gaveWay bool) {
 				continue
 			}
 			s.settleEvents(ctx, now)
+			s.queue.wakeDue(now)
 			if s.pointed {
 				s.atPoints(ctx, now)
 			}
@@ -138,6 +139,9 @@ func (s *Scheduler) wait(ctx context.Context, now time.Time) (gaveWay bool) {
 	}
 	if len(s.events) > 0 && (!timed || s.hintsRest.Before(at)) {
 		at, timed = s.hintsRest, true
+	}
+	if next := s.queue.due; !next.IsZero() && (!timed || next.Before(at)) {
+		at, timed = next, true
 	}
 	if due, waits := s.reviewDue(); waits && (!timed || due.Before(at)) {
 		at, timed = due, true

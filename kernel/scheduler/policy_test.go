@@ -180,7 +180,7 @@ func newTestPolicy(t testing.TB, source func() *contractv1.Delta, predicates []s
 		if scope == "" {
 			scope = sdk.ScopeNode
 		}
-		p.predicates = append(p.predicates, PredicateInfo{Name: x.Name, Scope: string(scope), Reads: x.Reads})
+		p.predicates = append(p.predicates, PredicateInfo{Name: x.Name, Scope: string(scope), Reads: x.Reads, Expires: x.Expires})
 	}
 	for i, x := range priorities {
 		plugins = append(plugins, x)
@@ -188,7 +188,7 @@ func newTestPolicy(t testing.TB, source func() *contractv1.Delta, predicates []s
 		if scope == "" {
 			scope = sdk.ScopeNode
 		}
-		p.priorities = append(p.priorities, PriorityInfo{Name: x.Name, Scope: string(scope), Normalize: string(x.Normalize), KeepsZero: x.Name == "Quiet" || x.Name == "ServedPlugin", Reads: x.Reads, Weight: int64(i%3 + 1)})
+		p.priorities = append(p.priorities, PriorityInfo{Name: x.Name, Scope: string(scope), Normalize: string(x.Normalize), KeepsZero: x.Name == "Quiet" || x.Name == "ServedPlugin", Reads: x.Reads, Weight: int64(i%3 + 1), Expires: x.Expires})
 	}
 	guest, err := sdk.GuestOf(plugins...)
 	if err != nil {
@@ -265,6 +265,16 @@ func (p *testPolicy) Filter(_ context.Context, i int, class uint32, nodes, out [
 	return p.guest.Filter(i, class, nodes, out)
 }
 
+func (p *testPolicy) VerdictsUntil(i int) int64 {
+	until, err := p.guest.Until(i)
+	if err != nil {
+		panic(err)
+	}
+	return until
+}
+
+func (p *testPolicy) ScoresUntil(i int) int64 { return p.VerdictsUntil(p.offset + i) }
+
 func (p *testPolicy) Reasons(i int, verdict uint32) []string { return p.guest.Reasons(i, verdict) }
 
 func (p *testPolicy) Score(_ context.Context, i int, class uint32, nodes []uint32, out []int64) error {
@@ -303,6 +313,9 @@ func (p *testPolicy) Evaluate(ctx context.Context, e *contractv1.Evaluation) {
 		}
 		narrowing.Refuse(nodes, verdicts)
 		q.Answered, q.Verdicts = nodes, verdicts
+		if p.predicates[q.Predicate].Expires {
+			q.Until = p.VerdictsUntil(q.Predicate)
+		}
 	}
 	for k := range e.Scores {
 		q := &e.Scores[k]
@@ -312,6 +325,9 @@ func (p *testPolicy) Evaluate(ctx context.Context, e *contractv1.Evaluation) {
 			return
 		}
 		q.Answered, q.Scores = nodes, scores
+		if p.priorities[q.Priority].Expires {
+			q.Until = p.ScoresUntil(q.Priority)
+		}
 	}
 }
 

@@ -73,7 +73,8 @@ type podEntry struct {
 	except  uint64 // this one was its own doing
 	changed uint32 // what changed of itself while it was being decided about
 	group   *podGroup
-	flushed bool // nothing brought it back but the time
+	flushed bool      // nothing brought it back but the time
+	due     time.Time // answers that refused it end; zero: never
 
 	// nominated is the node that the pod is nominated to, and unwritten what of that
 	// the API is to be told. While its victims are being evicted (preempting) the pod
@@ -109,7 +110,8 @@ type queue struct {
 	backoff podHeap // refused; taken when nothing is active
 	faulty  podHeap // met an error; they wait for their time whatever comes
 	pool    map[types.UID]*podEntry
-	gates   int // of the pool are gated
+	due     time.Time // of the first of the pool; zero: none is
+	gates   int       // of the pool are gated
 	groups  map[groupKey]*podGroup
 
 	// doorstep holds the pods about which plugins are to be asked before they

@@ -132,6 +132,7 @@ func New(cfg Config, deps Deps) (*Scheduler, error) {
 	}
 	s.binds, s.results = make(chan bindRequest, waiting), make(chan bindResult, waiting+written)
 	s.random = rand.New(s.source)
+	s.snapshot.now = s.clock.Now
 	s.snapshot.suppose, s.queue.came, s.queue.waits = s.suppose, s.counts.came, s.counts.waits
 	for name, source := range deps.Profiles {
 		s.profiles[name] = &profile{source: source, metrics: deps.Metrics.profile(name)}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"sync"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 	"k8s.io/apimachinery/pkg/types"
@@ -41,6 +42,7 @@ type snapshot struct {
 
 	scratch   *scratch // of the class that is being brought up to date
 	supposing bool     // plugins were told what is not so
+	now       func() time.Time
 
 	log   changeLog
 	nodes uint64            // grows with each change of a node object
@@ -53,7 +55,7 @@ func newSnapshot() *snapshot {
 		byName:  map[string]*nodeEntry{},
 		objects: map[string]map[types.NamespacedName]*contractv1.Object{},
 		kinds:   map[string]uint64{},
-		scratch: &scratch{},
+		scratch: &scratch{}, now: time.Now,
 	}
 }
 

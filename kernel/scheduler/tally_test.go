@@ -2,9 +2,12 @@ package scheduler
 
 import (
 	"cmp"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"pintle.dev/pintle/sdk"
 )
 
 // A tally that was changed node by node says what one look at all nodes says.
@@ -61,6 +64,30 @@ func TestTallyIsAFullLook(t *testing.T) {
 			if got := y.leaders(winner.node, 4); !slices.Equal(got, leaders[:min(4, len(leaders))]) {
 				t.Fatalf("seed %d: leaders %v, want %v", seed, got, leaders)
 			}
+		}
+	}
+}
+
+// The formulas of sdk/ABI.md, at the ends of what a raw score may be.
+func TestNormalisedScores(t *testing.T) {
+	const least, most = math.MinInt64, math.MaxInt64
+	for _, tc := range []struct {
+		kind         sdk.Normalize
+		raw, largest int64
+		want         int64
+	}{
+		{sdk.NormalizeMax, 5, 10, 5}, {sdk.NormalizeMax, 1, 3, 3}, {sdk.NormalizeMax, 0, 0, 0}, {sdk.NormalizeMax, most, most, 10},
+		{sdk.NormalizeReverseMax, 1, 3, 6}, {sdk.NormalizeReverseMax, 0, 0, 10}, {sdk.NormalizeReverseMax, least, 7, 10},
+		{sdk.NormalizeReverse, 1, 3, 7}, {sdk.NormalizeReverse, 0, 0, 10}, {sdk.NormalizeReverse, most, most, 0},
+		{sdk.NormalizeMax, -5, 10, 0}, {sdk.NormalizeMax, least, most, 0}, {sdk.NormalizeReverse, least, most, 10},
+	} {
+		if got := scale(tc.kind, 10, tc.raw, tc.largest); got != tc.want {
+			t.Errorf("%s of %d, largest %d: %d, want %d", tc.kind, tc.raw, tc.largest, got, tc.want)
+		}
+	}
+	for _, tc := range [][4]int64{{5, 0, 10, 5}, {-5, -10, 0, 5}, {3, 3, 3, 0}, {most, least, most, 10}, {0, least, most, 5}, {least, least, most, 0}} {
+		if got := between(10, tc[0], tc[1], tc[2]); got != tc[3] {
+			t.Errorf("min-max of %d from %d to %d: %d, want %d", tc[0], tc[1], tc[2], got, tc[3])
 		}
 	}
 }

@@ -86,11 +86,17 @@ func (c *class) scoreTogether(ctx context.Context) {
 
 func (c *class) takeTogether(e *contractv1.Evaluation) {
 	for _, q := range e.Filters {
+		if q.Until != 0 && c.untilP != nil {
+			c.untilP[q.Predicate].sooner(q.Until)
+		}
 		for k, n := range q.Answered {
 			c.verdicts[q.Predicate][n] = q.Verdicts[k]
 		}
 	}
 	for _, q := range e.Scores {
+		if q.Until != 0 && c.untilS != nil {
+			c.untilS[q.Priority].sooner(q.Until)
+		}
 		for k, n := range q.Answered {
 			c.takeScore(q.Priority, n, q.Scores[k])
 		}

@@ -290,6 +290,9 @@ func between(most, raw, least, largest int64) int64 {
 	if largest <= least {
 		return 0
 	}
+	if largest-least < 0 { // it overflows
+		return clamp(int64(float64(most)*((float64(raw)-float64(least))/(float64(largest)-float64(least)))), most)
+	}
 	return clamp(int64(float64(most)*(float64(raw-least)/float64(largest-least))), most)
 }
 

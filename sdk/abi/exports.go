@@ -39,6 +39,7 @@ func Exports() []Export {
 		{Name: "pintle_idle", Params: "ii", Results: "i", Optional: true},
 		{Name: "pintle_indifferent", Params: "ii", Results: "i", Optional: true},
 		{Name: "pintle_aloof", Params: "ii", Results: "i", Optional: true},
+		{Name: "pintle_until", Params: "i", Results: "l", Optional: true},
 		{Name: "pintle_evaluate", Params: "iiiiii", Results: "i", Optional: true},
 
 		{Name: "pintle_reconcile", Params: "iii", Results: "l", Optional: true},

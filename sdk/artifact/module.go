@@ -101,6 +101,7 @@ type instance struct {
 	words   []map[uint32][]string
 	calls   map[string]api.Function
 	said    *said
+	time    time.Time // that the module is told; zero: the machine's
 
 	nodes, out, data buffer
 }
@@ -116,7 +117,7 @@ func (m *Module) instance(ctx context.Context) (_ *instance, err error) {
 	defer cancel()
 	i.api, err = m.runtime.InstantiateModule(start, m.compiled, wazero.NewModuleConfig().WithName("").
 		WithStartFunctions("_initialize").WithStdout(i.said).WithStderr(i.said).
-		WithSysWalltime().WithSysNanotime().WithRandSource(rand.Reader))
+		WithWalltime(i.walltime, 1).WithSysNanotime().WithRandSource(rand.Reader))
 	if start.Err() != nil {
 		return nil, fmt.Errorf("start module: %w in %v: its start function (_initialize) did not return", ErrNoAnswer, m.options.long())
 	}
@@ -175,6 +176,7 @@ func (m *Module) instance(ctx context.Context) (_ *instance, err error) {
 			Name, Kind, Scope, Normalize string
 			MaxScore                     int64
 			Reads                        []string
+			Expires                      bool
 		} `json:"plugins"`
 	}
 	if err := json.Unmarshal(text, &description); err != nil {
@@ -191,7 +193,13 @@ func (m *Module) instance(ctx context.Context) (_ *instance, err error) {
 		return nil, fmt.Errorf("pintle_contract answers %d, and pintle_describe says contract %d; want one number", chosen, speaks)
 	}
 	for _, p := range description.Plugins {
-		i.plugins = append(i.plugins, &contractv1.PluginDescription{Name: p.Name, Kind: p.Kind, Scope: p.Scope, Normalize: p.Normalize, MaxScore: p.MaxScore, Reads: p.Reads})
+		switch {
+		case p.Expires && i.calls["pintle_until"] == nil:
+			return nil, fmt.Errorf("%s is described with expires, and the module exports no pintle_until (see sdk/ABI.md)", p.Name)
+		case p.Expires && speaks < contract.Four:
+			return nil, fmt.Errorf("%s is described with expires, which is there since contract %d; pintle_describe says %d", p.Name, contract.Four, speaks)
+		}
+		i.plugins = append(i.plugins, &contractv1.PluginDescription{Name: p.Name, Kind: p.Kind, Scope: p.Scope, Normalize: p.Normalize, MaxScore: p.MaxScore, Reads: p.Reads, Expires: p.Expires})
 		i.words = append(i.words, map[uint32][]string{})
 	}
 	return i, nil

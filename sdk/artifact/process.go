@@ -41,6 +41,7 @@ type Process struct {
 	generation uint64
 	sockets    string
 	said       *said
+	until      int64 // of the last answers
 }
 
 var _ Artifact = (*Process)(nil)
@@ -233,6 +234,7 @@ func (p *Process) Filter(ctx context.Context, plugin int, class uint32, nodes []
 	if err != nil {
 		return nil, p.answered("filter", err)
 	}
+	p.until = resp.GetUntilUnixMilli()
 	return spelled(resp.GetVerdicts(), resp.GetReasons(), len(nodes))
 }
 
@@ -260,6 +262,7 @@ func (p *Process) Score(ctx context.Context, plugin int, class uint32, nodes []u
 	ctx, cancel := p.bounded(ctx)
 	defer cancel()
 	resp, err := p.scheduling.Score(ctx, &contractv1.ScoreRequest{Plugin: p.name(plugin), Class: class, Nodes: nodes, Generation: p.generation})
+	p.until = resp.GetUntilUnixMilli()
 	return p.scored("score", resp, err, len(nodes))
 }
 

@@ -23,7 +23,7 @@ func (s *source) Plugins() []*contractv1.PluginDescription {
 	var list []*contractv1.PluginDescription
 	for _, p := range s.guest.Plugins() {
 		list = append(list, &contractv1.PluginDescription{
-			Name: p.Name, Kind: p.Kind, Scope: string(p.Scope), Normalize: string(p.Normalize), MaxScore: p.MaxScore, Reads: p.Reads,
+			Name: p.Name, Kind: p.Kind, Scope: string(p.Scope), Normalize: string(p.Normalize), MaxScore: p.MaxScore, Reads: p.Reads, Expires: p.Expires,
 		})
 	}
 	return list

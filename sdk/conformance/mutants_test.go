@@ -76,6 +76,12 @@ func TestMutants(t *testing.T) {
 			check: "all of a decision in one call", says: "0 filters"},
 		{name: "evaluate does not say how much it answered", adds: "\nEXPORT(pintle_evaluate) int evaluate(u32 d, u32 s, u32 r, u32 w, u64 *out, u32 room) { (void)d; (void)s; (void)r; (void)w; (void)room; (void)out; return 0; }\n",
 			check: "all of a decision in one call", says: "-1 answers"},
+		{name: "the clock is read", from: "out[i] = other ? 1 :", to: "out[i] = other || ({ extern __attribute__((import_module(\"wasi_snapshot_preview1\"), import_name(\"clock_time_get\"))) int clock_time_get(int, u64, u64 *); " +
+			"static u64 now; clock_time_get(0, 1, &now); (now / 3600000000000ull) % 2; }) ? 1 :",
+			check: "the clock", says: "it reads the clock"},
+		{name: "expires without pintle_until", from: `\"kind\":\"predicate\",`, to: `\"kind\":\"predicate\",\"expires\":true,`, says: "exports no pintle_until"},
+		{name: "expires in an old contract", from: `\"kind\":\"predicate\",`, to: `\"kind\":\"predicate\",\"expires\":true,`,
+			adds: "\nEXPORT(pintle_until) long long until(u32 plugin) { (void)plugin; return 0; }\n", says: "since contract 4"},
 		{name: "pintle_contract 99", adds: strings.ReplaceAll(contractOf, "%", "99"), says: "pintle_contract answers 99"},
 		{name: "pintle_contract 0", adds: strings.ReplaceAll(contractOf, "%", "0"), says: "pintle_contract answers 0"},
 		{name: "pintle_contract -6", adds: strings.ReplaceAll(contractOf, "%", "-6"), says: "pintle_contract answers -6"},

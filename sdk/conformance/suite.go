@@ -191,6 +191,7 @@ var scheduling = []check{
 	{"same answer twice, in any order, one by one", pure},
 	{"deltas and a fresh replica agree", replica},
 	{"scores in range", ranges},
+	{"the clock", timeless},
 	{"memory stays", memory},
 	{"large replica in parts", parts},
 }
@@ -232,6 +233,9 @@ func describe(_ context.Context, s *suite, a artifact.Artifact) error {
 		}
 		if p.GetKind() == sdk.KindPriority && !slices.Contains(normalizations, sdk.Normalize(p.GetNormalize())) {
 			fault("%s: normalize %q, want one of %q", name, p.GetNormalize(), normalizations)
+		}
+		if p.GetExpires() && !answers(p.GetKind()) {
+			fault("%s: expires is for predicates and priorities", name)
 		}
 		if most := p.GetMaxScore(); most < 0 || most > sdk.MaxFrameworkScore {
 			fault("%s: maxScore %d, want 1 to %d", name, most, sdk.MaxFrameworkScore)

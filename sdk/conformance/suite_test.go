@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -44,6 +45,31 @@ var roomy = sdk.Priority{Name: "Roomy", Normalize: sdk.NormalizePlugin,
 	},
 }
 
+// byHour refuses in every second hour of now, which is the question's time.
+func byHour(until func(r *sdk.Request, end time.Time), now ...func(*sdk.Request) time.Time) sdk.Predicate {
+	return sdk.Predicate{Name: "ByHour", Expires: true, Filter: func(r *sdk.Request) sdk.Verdict {
+		until(r, r.Now().Truncate(time.Hour).Add(time.Hour))
+		at := r.Now()
+		for _, now := range now {
+			at = now(r)
+		}
+		if at.Hour()%2 == 1 {
+			return sdk.Unfit("node(s) were closed")
+		}
+		return sdk.Fits()
+	}}
+}
+
+var scoredByHour = sdk.Priority{Name: "ScoredByHour", Expires: true, Score: func(r *sdk.Request) int64 {
+	r.Until(r.Now().Truncate(time.Hour).Add(time.Hour))
+	return int64(r.Now().Hour() % 10)
+}}
+
+// opened makes the plugin anew for each instance.
+func opened(plugin func() any) Open {
+	return func(ctx context.Context) (artifact.Artifact, error) { return opener(plugin())(ctx) }
+}
+
 // Each plugin breaks one rule; the check that is for it says so, and a sound
 // one passes all.
 func TestCheck(t *testing.T) {
@@ -55,6 +81,18 @@ func TestCheck(t *testing.T) {
 		fault string // the check that fails; empty: none
 	}{
 		{"sound", opener(sound, roomy), ""},
+		{"ends with time", opener(byHour(func(r *sdk.Request, end time.Time) { r.Until(end) }), scoredByHour), ""},
+		{"ends with time and does not say so", opener(byHour(func(*sdk.Request, time.Time) {})), "the clock"},
+		{"ends before it says", opener(byHour(func(r *sdk.Request, end time.Time) { r.Until(end.Add(24 * time.Hour)) })), "the clock"},
+		{"keeps what time it was first", opened(func() any {
+			first := time.Time{}
+			return byHour(func(r *sdk.Request, end time.Time) {
+				if first.IsZero() {
+					first = r.Now()
+				}
+				r.Until(end)
+			}, func(*sdk.Request) time.Time { return first })
+		}), "the clock"},
 		{"counts its calls", opener(sdk.Predicate{Name: "P", Filter: func(*sdk.Request) sdk.Verdict {
 			if calls++; calls%3 == 0 {
 				return sdk.Unfit("node(s) came third")

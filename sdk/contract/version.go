@@ -18,10 +18,12 @@ const (
 	// and disruption budgets, and to what they say which refusals no eviction can
 	// help and scores up to 100.
 	Three = 3
+	// Four adds answers that end with time: Expires of predicates and priorities.
+	Four = 4
 
 	// Min and Max are what this version of Pintle speaks.
 	Min = One
-	Max = Three
+	Max = Four
 )
 
 // Of is the oldest version that has a kind of plugin.

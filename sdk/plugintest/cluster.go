@@ -3,6 +3,7 @@ package plugintest
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -18,11 +19,18 @@ type Cluster struct {
 	delta *contractv1.Delta
 	names []string
 	pods  int
+	at    time.Time
 }
 
 // NewCluster returns an empty cluster.
 func NewCluster() *Cluster {
 	return &Cluster{delta: &contractv1.Delta{Generation: 1, Reset_: true}}
+}
+
+// At has questions be asked at a time, which is what Request.Now says.
+func (c *Cluster) At(t time.Time) *Cluster {
+	c.at = t
+	return c
 }
 
 // Option changes a node.
@@ -120,6 +128,9 @@ func (c *Cluster) guest(t testing.TB, pod *contractv1.Pod, plugin any) *sdk.Gues
 	}
 	if err := g.Apply(data); err != nil {
 		t.Fatal(err)
+	}
+	if !c.at.IsZero() {
+		g.SetClock(func() time.Time { return c.at })
 	}
 	return g
 }

@@ -55,6 +55,12 @@ type Service interface {
 	Stop(ctx context.Context) error
 }
 
+// Needy is a Service whose plugins need more of the contract than their kinds do.
+type Needy interface {
+	// Needs is the oldest version of the contract that has what they need.
+	Needs() uint32
+}
+
 // Instancer is a Service some of whose plugins may have several instances, each
 // with a configuration of its own. It describes those with instances set.
 type Instancer interface {
@@ -138,6 +144,11 @@ func (l *lifecycle) Describe(_ context.Context, req *contractv1.DescribeRequest)
 		for _, p := range s.Describe() {
 			d.Plugins = append(d.Plugins, p)
 			needs = max(needs, contract.Of(p.GetKind()))
+		}
+	}
+	for _, s := range l.services {
+		if n, ok := s.(Needy); ok {
+			needs = max(needs, n.Needs())
 		}
 	}
 	d.Contract = contract.Choose(needs, req.GetMinContract(), req.GetMaxContract())

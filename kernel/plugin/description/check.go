@@ -53,6 +53,14 @@ func Check(speaks uint32, plugins []*contractv1.PluginDescription) error {
 		if p.GetMaxScore() != 0 {
 			since("maxScore")
 		}
+		if p.GetExpires() {
+			if speaks < contract.Four {
+				fault("expires is there since contract %d, and it speaks %d", contract.Four, speaks)
+			}
+			if kind := p.GetKind(); kind != sdk.KindPredicate && kind != sdk.KindPriority {
+				fault("expires is for predicates and priorities")
+			}
+		}
 		for _, kind := range p.GetReads() {
 			if fault := Readable(kind); fault != "" {
 				faults = append(faults, fmt.Errorf("%s %q: reads %s", p.GetKind(), p.GetName(), fault))

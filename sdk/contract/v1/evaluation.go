@@ -31,6 +31,7 @@ type FilterQuestion struct {
 	// to them and are as of Policy.Filter. nil: there is no answer.
 	Answered []uint32
 	Verdicts []uint32
+	Until    int64 // as of Expirer
 }
 
 // ScoreQuestion asks one priority by its position in the policy.
@@ -39,6 +40,17 @@ type ScoreQuestion struct {
 	Nodes    []uint32 // nil: the evaluation's
 	Answered []uint32 // as of FilterQuestion
 	Scores   []int64  // as of Policy.Score; nil: there is no answer
+	Until    int64    // as of Expirer
+}
+
+// Expirer is a Policy with answers that end with time: those of plugins whose
+// PredicateInfo or PriorityInfo says Expires.
+type Expirer interface {
+	// VerdictsUntil is when the answers to the last Filter of predicate i end, and
+	// ScoresUntil those to the last Score of priority i, in Unix milliseconds; 0: time
+	// does not end them.
+	VerdictsUntil(i int) int64
+	ScoresUntil(i int) int64
 }
 
 // Narrowing keeps count of the nodes that the filters of one evaluation

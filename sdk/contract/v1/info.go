@@ -13,6 +13,8 @@ type PredicateInfo struct {
 	// Group: plugins of the same group, unless it is 0, can be asked together
 	// by Evaluator.
 	Group int
+	// Expires: verdicts end with time, see Expirer.
+	Expires bool
 }
 
 // PriorityInfo describes one priority of a profile to the scheduler.
@@ -27,6 +29,7 @@ type PriorityInfo struct {
 	Weight        int64
 	IgnoreFailure bool
 	Group         int // as of PredicateInfo
+	Expires       bool
 }
 
 // Most is what normalised scores go up to.

@@ -192,7 +192,9 @@ type PluginDescription struct {
 	// CHOOSE is not asked: the pod is nominated to the first of the smallest.
 	Ranks bool `protobuf:"varint,25,opt,name=ranks,proto3" json:"ranks,omitempty"`
 	// max_score: what a priority's scores go up to, 10 where it is 0 (contract 3).
-	MaxScore      int64 `protobuf:"varint,9,opt,name=max_score,json=maxScore,proto3" json:"max_score,omitempty"`
+	MaxScore int64 `protobuf:"varint,9,opt,name=max_score,json=maxScore,proto3" json:"max_score,omitempty"`
+	// expires: predicates and priorities: answers end with time, and say when (contract 4).
+	Expires       bool `protobuf:"varint,26,opt,name=expires,proto3" json:"expires,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -330,6 +332,13 @@ func (x *PluginDescription) GetMaxScore() int64 {
 		return x.MaxScore
 	}
 	return 0
+}
+
+func (x *PluginDescription) GetExpires() bool {
+	if x != nil {
+		return x.Expires
+	}
+	return false
 }
 
 // Interest is in changes of one kind of object.
@@ -729,7 +738,7 @@ const file_plugin_proto_rawDesc = "" +
 	"\bcontract\x18\x01 \x01(\rR\bcontract\x12?\n" +
 	"\aplugins\x18\x02 \x03(\v2%.pintle.contract.v1.PluginDescriptionR\aplugins\x12\x18\n" +
 	"\aclasses\x18\x03 \x01(\bR\aclasses\x12\x1c\n" +
-	"\tquestions\x18\x04 \x01(\rR\tquestions\"\xba\x03\n" +
+	"\tquestions\x18\x04 \x01(\rR\tquestions\"\xd4\x03\n" +
 	"\x11PluginDescription\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x14\n" +
@@ -745,7 +754,8 @@ const file_plugin_proto_rawDesc = "" +
 	"\x04pods\x18\x17 \x01(\tR\x04pods\x12\x18\n" +
 	"\asamples\x18\x18 \x01(\bR\asamples\x12\x14\n" +
 	"\x05ranks\x18\x19 \x01(\bR\x05ranks\x12\x1b\n" +
-	"\tmax_score\x18\t \x01(\x03R\bmaxScore\"L\n" +
+	"\tmax_score\x18\t \x01(\x03R\bmaxScore\x12\x18\n" +
+	"\aexpires\x18\x1a \x01(\bR\aexpires\"L\n" +
 	"\bInterest\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x18\n" +
 	"\aactions\x18\x02 \x01(\rR\aactions\x12\x12\n" +

@@ -2872,12 +2872,15 @@ func (x *FilterRequest) GetGeneration() uint64 {
 }
 
 // verdicts[i] answers nodes[i]: 0 fits, n > 0 is reasons[n-1] of this response.
+// until_unix_milli, of a plugin that is described with expires: the verdicts hold
+// until then, if nothing else changes; 0: time does not end them (contract 4).
 type FilterResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Verdicts      []uint32               `protobuf:"varint,1,rep,packed,name=verdicts,proto3" json:"verdicts,omitempty"`
-	Reasons       []*ReasonSet           `protobuf:"bytes,2,rep,name=reasons,proto3" json:"reasons,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	Verdicts       []uint32               `protobuf:"varint,1,rep,packed,name=verdicts,proto3" json:"verdicts,omitempty"`
+	Reasons        []*ReasonSet           `protobuf:"bytes,2,rep,name=reasons,proto3" json:"reasons,omitempty"`
+	UntilUnixMilli int64                  `protobuf:"varint,3,opt,name=until_unix_milli,json=untilUnixMilli,proto3" json:"until_unix_milli,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *FilterResponse) Reset() {
@@ -2922,6 +2925,13 @@ func (x *FilterResponse) GetReasons() []*ReasonSet {
 		return x.Reasons
 	}
 	return nil
+}
+
+func (x *FilterResponse) GetUntilUnixMilli() int64 {
+	if x != nil {
+		return x.UntilUnixMilli
+	}
+	return 0
 }
 
 // ReasonSet: unresolvable says that no eviction of pods would make the pod fit
@@ -3047,10 +3057,11 @@ func (x *ScoreRequest) GetGeneration() uint64 {
 }
 
 type ScoreResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Scores        []int64                `protobuf:"varint,1,rep,packed,name=scores,proto3" json:"scores,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	Scores         []int64                `protobuf:"varint,1,rep,packed,name=scores,proto3" json:"scores,omitempty"`
+	UntilUnixMilli int64                  `protobuf:"varint,2,opt,name=until_unix_milli,json=untilUnixMilli,proto3" json:"until_unix_milli,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *ScoreResponse) Reset() {
@@ -3088,6 +3099,13 @@ func (x *ScoreResponse) GetScores() []int64 {
 		return x.Scores
 	}
 	return nil
+}
+
+func (x *ScoreResponse) GetUntilUnixMilli() int64 {
+	if x != nil {
+		return x.UntilUnixMilli
+	}
+	return 0
 }
 
 // NormalizeRequest is sent only to priorities that declare normalize "plugin".
@@ -3371,12 +3389,13 @@ func (x *EvaluateResponse) GetScores() []*ScoreAnswer {
 // answer. Nodes that were left out have no place in verdicts: it runs parallel
 // to the question's nodes without those that an earlier filter refused.
 type FilterAnswer struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Verdicts      []uint32               `protobuf:"varint,1,rep,packed,name=verdicts,proto3" json:"verdicts,omitempty"`
-	Reasons       []*ReasonSet           `protobuf:"bytes,2,rep,name=reasons,proto3" json:"reasons,omitempty"`
-	Nanoseconds   uint64                 `protobuf:"varint,3,opt,name=nanoseconds,proto3" json:"nanoseconds,omitempty"` // that the plugin took
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	Verdicts       []uint32               `protobuf:"varint,1,rep,packed,name=verdicts,proto3" json:"verdicts,omitempty"`
+	Reasons        []*ReasonSet           `protobuf:"bytes,2,rep,name=reasons,proto3" json:"reasons,omitempty"`
+	Nanoseconds    uint64                 `protobuf:"varint,3,opt,name=nanoseconds,proto3" json:"nanoseconds,omitempty"`                               // that the plugin took
+	UntilUnixMilli int64                  `protobuf:"varint,4,opt,name=until_unix_milli,json=untilUnixMilli,proto3" json:"until_unix_milli,omitempty"` // as in FilterResponse
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *FilterAnswer) Reset() {
@@ -3430,14 +3449,22 @@ func (x *FilterAnswer) GetNanoseconds() uint64 {
 	return 0
 }
 
+func (x *FilterAnswer) GetUntilUnixMilli() int64 {
+	if x != nil {
+		return x.UntilUnixMilli
+	}
+	return 0
+}
+
 // ScoreAnswer: scores run parallel to the question's nodes without those that a
 // filter of the same request refused.
 type ScoreAnswer struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Scores        []int64                `protobuf:"varint,1,rep,packed,name=scores,proto3" json:"scores,omitempty"`
-	Nanoseconds   uint64                 `protobuf:"varint,2,opt,name=nanoseconds,proto3" json:"nanoseconds,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	Scores         []int64                `protobuf:"varint,1,rep,packed,name=scores,proto3" json:"scores,omitempty"`
+	Nanoseconds    uint64                 `protobuf:"varint,2,opt,name=nanoseconds,proto3" json:"nanoseconds,omitempty"`
+	UntilUnixMilli int64                  `protobuf:"varint,3,opt,name=until_unix_milli,json=untilUnixMilli,proto3" json:"until_unix_milli,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *ScoreAnswer) Reset() {
@@ -3480,6 +3507,13 @@ func (x *ScoreAnswer) GetScores() []int64 {
 func (x *ScoreAnswer) GetNanoseconds() uint64 {
 	if x != nil {
 		return x.Nanoseconds
+	}
+	return 0
+}
+
+func (x *ScoreAnswer) GetUntilUnixMilli() int64 {
+	if x != nil {
+		return x.UntilUnixMilli
 	}
 	return 0
 }
@@ -3762,10 +3796,11 @@ const file_scheduling_proto_rawDesc = "" +
 	"\x05nodes\x18\x03 \x03(\rR\x05nodes\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x04 \x01(\x04R\n" +
-	"generation\"e\n" +
+	"generation\"\x8f\x01\n" +
 	"\x0eFilterResponse\x12\x1a\n" +
 	"\bverdicts\x18\x01 \x03(\rR\bverdicts\x127\n" +
-	"\areasons\x18\x02 \x03(\v2\x1d.pintle.contract.v1.ReasonSetR\areasons\"I\n" +
+	"\areasons\x18\x02 \x03(\v2\x1d.pintle.contract.v1.ReasonSetR\areasons\x12(\n" +
+	"\x10until_unix_milli\x18\x03 \x01(\x03R\x0euntilUnixMilli\"I\n" +
 	"\tReasonSet\x12\x18\n" +
 	"\areasons\x18\x01 \x03(\tR\areasons\x12\"\n" +
 	"\funresolvable\x18\x02 \x01(\bR\funresolvable\"r\n" +
@@ -3775,9 +3810,10 @@ const file_scheduling_proto_rawDesc = "" +
 	"\x05nodes\x18\x03 \x03(\rR\x05nodes\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x04 \x01(\x04R\n" +
-	"generation\"'\n" +
+	"generation\"Q\n" +
 	"\rScoreResponse\x12\x16\n" +
-	"\x06scores\x18\x01 \x03(\x03R\x06scores\"n\n" +
+	"\x06scores\x18\x01 \x03(\x03R\x06scores\x12(\n" +
+	"\x10until_unix_milli\x18\x02 \x01(\x03R\x0euntilUnixMilli\"n\n" +
 	"\x10NormalizeRequest\x12\x16\n" +
 	"\x06plugin\x18\x01 \x01(\tR\x06plugin\x12\x14\n" +
 	"\x05class\x18\x02 \x01(\rR\x05class\x12\x14\n" +
@@ -3800,14 +3836,16 @@ const file_scheduling_proto_rawDesc = "" +
 	"generation\x18\x01 \x01(\x04R\n" +
 	"generation\x12:\n" +
 	"\afilters\x18\x02 \x03(\v2 .pintle.contract.v1.FilterAnswerR\afilters\x127\n" +
-	"\x06scores\x18\x03 \x03(\v2\x1f.pintle.contract.v1.ScoreAnswerR\x06scores\"\x85\x01\n" +
+	"\x06scores\x18\x03 \x03(\v2\x1f.pintle.contract.v1.ScoreAnswerR\x06scores\"\xaf\x01\n" +
 	"\fFilterAnswer\x12\x1a\n" +
 	"\bverdicts\x18\x01 \x03(\rR\bverdicts\x127\n" +
 	"\areasons\x18\x02 \x03(\v2\x1d.pintle.contract.v1.ReasonSetR\areasons\x12 \n" +
-	"\vnanoseconds\x18\x03 \x01(\x04R\vnanoseconds\"G\n" +
+	"\vnanoseconds\x18\x03 \x01(\x04R\vnanoseconds\x12(\n" +
+	"\x10until_unix_milli\x18\x04 \x01(\x03R\x0euntilUnixMilli\"q\n" +
 	"\vScoreAnswer\x12\x16\n" +
 	"\x06scores\x18\x01 \x03(\x03R\x06scores\x12 \n" +
-	"\vnanoseconds\x18\x02 \x01(\x04R\vnanoseconds2\xa6\x03\n" +
+	"\vnanoseconds\x18\x02 \x01(\x04R\vnanoseconds\x12(\n" +
+	"\x10until_unix_milli\x18\x03 \x01(\x03R\x0euntilUnixMilli2\xa6\x03\n" +
 	"\n" +
 	"Scheduling\x12L\n" +
 	"\x05Apply\x12 .pintle.contract.v1.ApplyRequest\x1a!.pintle.contract.v1.ApplyResponse\x12O\n" +

@@ -91,6 +91,23 @@ func init() {
 		},
 	})
 	sdk.Register(sdk.Predicate{
+		// Each node has an hour of the year 2100 at which its verdict ends.
+		Name: "Ends", Expires: true,
+		Filter: func(r *sdk.Request) sdk.Verdict {
+			if r.Now().Year() < 2020 {
+				return sdk.Unfit("there is no clock")
+			}
+			r.Until(time.Date(2100, 1, 1, int(r.Node.Index), 0, 0, 0, time.UTC))
+			return sdk.Fits()
+		},
+	})
+	sdk.Register(sdk.Predicate{
+		Name: "AsksForTheTime", // and may not
+		Filter: func(r *sdk.Request) sdk.Verdict {
+			return sdk.Unfit(r.Now().String())
+		},
+	})
+	sdk.Register(sdk.Predicate{
 		Name: "AllocatesWithoutEnd",
 		Filter: func(*sdk.Request) sdk.Verdict {
 			for {

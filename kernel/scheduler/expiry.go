@@ -1,0 +1,109 @@
+package scheduler
+
+import (
+	"time"
+
+	contractv1 "pintle.dev/pintle/sdk/contract/v1"
+)
+
+// Answers of plugins that say so end with time (sdk.Request.Until). A class remembers
+// by plugin when the first of them ends; from then on all of that plugin's are asked
+// for again. A pod that such a plugin refused is tried again at that time.
+
+// expiry is when the first of a plugin's answers ends, in Unix milliseconds; 0: time
+// does not end them.
+type expiry int64
+
+// sooner takes in when further answers end.
+func (e *expiry) sooner(until int64) {
+	if until != 0 && (*e == 0 || expiry(until) < *e) {
+		*e = expiry(until)
+	}
+}
+
+// expires reports whether a plugin of the class has answers that end with time.
+func (c *class) expires() bool {
+	for p := range c.predicates {
+		if c.predicates[p].Expires {
+			return true
+		}
+	}
+	for i := range c.priorities {
+		if c.priorities[i].Expires {
+			return true
+		}
+	}
+	return false
+}
+
+// expire voids the answers that ended.
+func (c *class) expire(now time.Time) {
+	at := expiry(now.UnixMilli())
+	for p := range c.untilP {
+		if c.untilP[p] != 0 && c.untilP[p] <= at {
+			c.untilP[p], c.stale[p] = 0, true
+		}
+	}
+	for i := range c.untilS {
+		if c.untilS[i] != 0 && c.untilS[i] <= at {
+			c.untilS[i], c.staleS[i] = 0, true
+		}
+	}
+}
+
+// verdictsUntil notes when the answers to the last Filter of predicate p end.
+func (c *class) verdictsUntil(p int) {
+	if c.predicates[p].Expires {
+		if e, ok := c.policy.(contractv1.Expirer); ok {
+			c.untilP[p].sooner(e.VerdictsUntil(p))
+		}
+	}
+}
+
+// scoresUntil notes when the answers to the last Score of priority i end.
+func (c *class) scoresUntil(i int) {
+	if c.priorities[i].Expires {
+		if e, ok := c.policy.(contractv1.Expirer); ok {
+			c.untilS[i].sooner(e.ScoresUntil(i))
+		}
+	}
+}
+
+// unfitUntil is when a pod of the class, which fits nowhere, may fit by time alone;
+// zero: never.
+func (c *class) unfitUntil() time.Time {
+	var first expiry
+	for p := range c.untilP {
+		first.sooner(int64(c.untilP[p]))
+	}
+	if first == 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(int64(first))
+}
+
+// awaits has a pod of the pool tried again at a time; zero: at none.
+func (q *queue) awaits(p *podEntry, at time.Time) {
+	p.due = at
+	if !at.IsZero() && (q.due.IsZero() || at.Before(q.due)) {
+		q.due = at
+	}
+}
+
+// wakeDue brings back the pods of the pool whose time has come.
+func (q *queue) wakeDue(now time.Time) {
+	if q.due.IsZero() || now.Before(q.due) {
+		return
+	}
+	q.due = time.Time{}
+	for _, p := range q.pool {
+		switch {
+		case p.due.IsZero():
+		case now.Before(p.due):
+			q.awaits(p, p.due)
+		default:
+			p.due = time.Time{}
+			q.add(p, entry{event: eventExpired}, now)
+		}
+	}
+}
