@@ -73,6 +73,29 @@ func awaitAnother(t testing.TB, h *Host, pid int) int {
 	}
 }
 
+// A module answers in a worker as it does in the kernel's process: the same tests pass.
+// TEST_WASM_WORKER=all runs all of them so.
+func TestInWorkers(t *testing.T) {
+	before := testWorker
+	defer func() { testWorker = before }()
+	testWorker = WASMWorkerAll
+	// Short names: sockets lie below folders that are named after them.
+	for name, test := range map[string]func(*testing.T){
+		"review":  TestAdmission,
+		"points":  TestPointsAnswerAlike,
+		"class":   TestPodsOfAClass,
+		"parts":   TestLargeReplicaIsFedInParts,
+		"policy":  TestPolicyAnswersAlike,
+		"profile": TestProfileConfiguration,
+		"change":  TestConfigureRunningGuest,
+		"control": TestReconcilers,
+		"deny":    TestHostFunctionsAreWithheld,
+		"hostile": TestHostileGuestsAreContained,
+	} {
+		t.Run(name, test)
+	}
+}
+
 // A worker that dies or hangs is replaced: its module is fed in full and answers again,
 // and what it was asked meanwhile is refused.
 func TestWorkerComesBack(t *testing.T) {
