@@ -51,6 +51,9 @@ func TestBuildLeavesTheSource(t *testing.T) {
 	if packed, folder := digest("tiers.tar.gz"), digest("./tiers"); packed != folder {
 		t.Errorf("the package has digest %s, its folder %s", packed, folder)
 	}
+	// Of the other kinds a build is what its template's manifest says, too.
+	author(t, dir, "plugin", "init", "admission", "team")
+	author(t, dir, "plugin", "build", "team")
 	// A module alone, under no source, is tested as it lies there.
 	alone := filepath.Join(dir, "alone")
 	if err := os.Mkdir(alone, 0o755); err != nil {

@@ -173,10 +173,11 @@ func (m *Module) instance(ctx context.Context) (_ *instance, err error) {
 	var description struct {
 		Contract *uint32 `json:"contract"`
 		Plugins  []struct {
-			Name, Kind, Scope, Normalize string
-			MaxScore                     int64
-			Reads                        []string
-			Expires                      bool
+			Name, Kind, Scope, Normalize, Phase string
+			MaxScore                            int64
+			Reads                               []string
+			Expires                             bool
+			Rules                               []struct{ Operations, Resources []string }
 		} `json:"plugins"`
 	}
 	if err := json.Unmarshal(text, &description); err != nil {
@@ -199,7 +200,11 @@ func (m *Module) instance(ctx context.Context) (_ *instance, err error) {
 		case p.Expires && speaks < contract.Four:
 			return nil, fmt.Errorf("%s is described with expires, which is there since contract %d; pintle_describe says %d", p.Name, contract.Four, speaks)
 		}
-		i.plugins = append(i.plugins, &contractv1.PluginDescription{Name: p.Name, Kind: p.Kind, Scope: p.Scope, Normalize: p.Normalize, MaxScore: p.MaxScore, Reads: p.Reads, Expires: p.Expires})
+		d := &contractv1.PluginDescription{Name: p.Name, Kind: p.Kind, Scope: p.Scope, Normalize: p.Normalize, MaxScore: p.MaxScore, Reads: p.Reads, Phase: p.Phase, Expires: p.Expires}
+		for _, r := range p.Rules {
+			d.Rules = append(d.Rules, &contractv1.AdmissionRule{Operations: r.Operations, Resources: r.Resources})
+		}
+		i.plugins = append(i.plugins, d)
 		i.words = append(i.words, map[uint32][]string{})
 	}
 	return i, nil

@@ -50,6 +50,10 @@ func TestPluginValidation(t *testing.T) {
 		{"bad profiles", func(s *v1alpha1.PluginSpec) { s.Profiles = []string{"a", "", "a", strings.Repeat("x", 254)} }, []string{
 			"spec.profiles[1]: Required value", `spec.profiles[2]: Duplicate value: "a"`, "spec.profiles[3]: Too long: may not be more than 253 bytes",
 		}},
+		{"a rollback", func(s *v1alpha1.PluginSpec) { s.RollbackTo = &v1alpha1.PluginRollback{} }, nil},
+		{"a rollback to no revision", func(s *v1alpha1.PluginSpec) { s.RollbackTo = &v1alpha1.PluginRollback{Revision: -1} }, []string{
+			"spec.rollbackTo.revision: Invalid value: -1: must be greater than or equal to 0",
+		}},
 		{"bad shadow", func(s *v1alpha1.PluginSpec) { s.Shadow = &v1alpha1.PluginShadowSpec{} }, []string{"spec.shadow: Required value: must have a version or a digest"}},
 		{"shadow digest", func(s *v1alpha1.PluginSpec) { s.Shadow = &v1alpha1.PluginShadowSpec{Digest: "abc"} }, []string{
 			`spec.shadow.digest: Invalid value: "abc": must be sha256: and 64 hexadecimal digits`,
