@@ -18,5 +18,5 @@
 // With enableHTTPS and no authority the server's certificate is not checked, which
 // is what kube-scheduler does.
 //
-// It must not import any other package of the kernel.
+// It must not import any other package of the kernel but kernel/reasons.
 package extender

@@ -2,6 +2,7 @@ package extender
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,6 +17,8 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
+
+	"pintle.dev/pintle/kernel/reasons"
 )
 
 const (
@@ -148,7 +151,7 @@ func (e *Extender) Filter(ctx context.Context, pod *v1.Pod, nodes []*v1.Node) (l
 		return nil, nil, nil, err
 	}
 	if result.Error != "" {
-		return nil, nil, nil, errors.New(result.Error)
+		return nil, nil, nil, e.failure(result.Error)
 	}
 	switch {
 	case e.cfg.NodeCacheCapable && result.NodeNames != nil:
@@ -165,7 +168,22 @@ func (e *Extender) Filter(ctx context.Context, pod *v1.Pod, nodes []*v1.Node) (l
 		}
 		seen[name] = true
 	}
-	return left, result.FailedNodes, result.FailedAndUnresolvableNodes, nil
+	return left, e.words(result.FailedNodes), e.words(result.FailedAndUnresolvableNodes), nil
+}
+
+// failure is the error that a server answered, in words that users may be shown.
+func (e *Extender) failure(said string) error {
+	return errors.New(cmp.Or(reasons.Text(said), "extender "+e.cfg.URLPrefix+" failed and did not say why"))
+}
+
+// words are why nodes were refused, as users may be shown them.
+func (e *Extender) words(said map[string]string) map[string]string {
+	for node, why := range said {
+		if clean := cmp.Or(reasons.Text(why), "refused by extender "+e.cfg.URLPrefix); clean != why && why != "" {
+			said[node] = clean
+		}
+	}
+	return said
 }
 
 // Prioritize returns the server's scores by node, each with its weight in it: of a
@@ -194,7 +212,7 @@ func (e *Extender) Bind(ctx context.Context, b *v1.Binding) error {
 		return err
 	}
 	if result.Error != "" {
-		return errors.New(result.Error)
+		return e.failure(result.Error)
 	}
 	return nil
 }

@@ -134,6 +134,9 @@ func TestBadServers(t *testing.T) {
 		"an error": {func(w http.ResponseWriter, _ *http.Request) {
 			_ = json.NewEncoder(w).Encode(extenderv1.ExtenderFilterResult{Error: "broken"})
 		}, "broken"},
+		"an error in colours": {func(w http.ResponseWriter, _ *http.Request) {
+			_ = json.NewEncoder(w).Encode(extenderv1.ExtenderFilterResult{Error: "bro\x1b[31mken\x00"})
+		}, "bro\ufffd[31mken\ufffd"},
 		"other node": {func(w http.ResponseWriter, _ *http.Request) {
 			_ = json.NewEncoder(w).Encode(extenderv1.ExtenderFilterResult{NodeNames: &others})
 		}, `claims a filtered node "other"`},
@@ -181,6 +184,21 @@ func TestBadServers(t *testing.T) {
 }
 
 // A server may leave victims out, and neither add some nor leave a node empty.
+// What a server says of nodes is shown to users by explain and in events.
+func TestWordsAreClean(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_ = json.NewEncoder(w).Encode(extenderv1.ExtenderFilterResult{
+			NodeNames: &[]string{}, FailedNodes: map[string]string{"n1": "a\x1b[2Jb\nc", "n2": "plain"}, FailedAndUnresolvableNodes: map[string]string{"n3": " \x0b "},
+		})
+	}))
+	t.Cleanup(s.Close)
+	e := made(t, Config{URLPrefix: s.URL, FilterVerb: "filter", NodeCacheCapable: true})
+	_, failed, hopeless, err := e.Filter(t.Context(), pod, nodes("n1", "n2", "n3"))
+	if err != nil || failed["n1"] != "a\ufffd[2Jb c" || failed["n2"] != "plain" || hopeless["n3"] != "refused by extender "+s.URL {
+		t.Errorf("%q, %q, %v", failed, hopeless, err)
+	}
+}
+
 func TestBadVictims(t *testing.T) {
 	victim := &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "v"}}
 	for name, c := range map[string]struct {

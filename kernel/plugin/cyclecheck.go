@@ -3,7 +3,7 @@ package plugin
 import (
 	"time"
 
-	"pintle.dev/pintle/kernel/plugin/reasons"
+	"pintle.dev/pintle/kernel/reasons"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
 

@@ -26,7 +26,7 @@ import (
 	"pintle.dev/pintle/kernel/node/cgroup"
 	"pintle.dev/pintle/kernel/plugin/confinement"
 	"pintle.dev/pintle/kernel/plugin/description"
-	"pintle.dev/pintle/kernel/plugin/reasons"
+	"pintle.dev/pintle/kernel/reasons"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 	"pintle.dev/pintle/sdk/transport"
 )

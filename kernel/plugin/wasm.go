@@ -16,7 +16,7 @@ import (
 
 	"pintle.dev/pintle/kernel/plugin/description"
 	"pintle.dev/pintle/kernel/plugin/engine"
-	"pintle.dev/pintle/kernel/plugin/reasons"
+	"pintle.dev/pintle/kernel/reasons"
 	"pintle.dev/pintle/sdk"
 	"pintle.dev/pintle/sdk/abi"
 	"pintle.dev/pintle/sdk/contract"

@@ -10,7 +10,7 @@ import (
 
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 
-	"pintle.dev/pintle/kernel/plugin/reasons"
+	"pintle.dev/pintle/kernel/reasons"
 )
 
 // What a plugin says reaches users without what their terminals obey, bounded, and

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"reflect"
 	"slices"
+	"strings"
 	"time"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
@@ -18,11 +19,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/warning"
 
+	"pintle.dev/pintle/kernel/reasons"
 	"pintle.dev/pintle/sdk/apis/kernel/v1alpha1"
 )
 
@@ -199,7 +202,9 @@ func ask(ctx context.Context, p Plugin, request []byte, a admission.Attributes, 
 		if i == maxWarnings {
 			break
 		}
-		warning.AddWarning(ctx, "", text)
+		if text = reasons.Text(text); text != "" {
+			warning.AddWarning(ctx, "", text)
+		}
 	}
 	if !response.Allowed {
 		return false, refusal(p.Name(), response.Result)
@@ -210,25 +215,54 @@ func ask(ctx context.Context, p Plugin, request []byte, a admission.Attributes, 
 // refusal has the words of a webhook's.
 func refusal(name string, result *metav1.Status) error {
 	status := metav1.Status{Status: metav1.StatusFailure, Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden}
-	message := fmt.Sprintf("admission plugin %q denied the request", name)
+	words := fmt.Sprintf("admission plugin %q denied the request", name)
 	if result == nil {
-		message += " without explanation"
+		words += " without explanation"
 	} else {
 		if result.Code >= 400 && result.Code < 600 {
 			status.Code, status.Reason = result.Code, result.Reason
 		}
-		status.Details = result.Details
-		switch {
-		case result.Message != "":
-			message += ": " + result.Message
-		case result.Reason != "":
-			message += ": " + string(result.Reason)
+		status.Reason, status.Details = metav1.StatusReason(reasons.Text(string(status.Reason))), cleaned(result.Details)
+		switch said, reason := message(result.Message), reasons.Text(string(result.Reason)); {
+		case said != "":
+			words += ": " + said
+		case reason != "":
+			words += ": " + reason
 		default:
-			message += " without explanation"
+			words += " without explanation"
 		}
 	}
-	status.Message = message
+	status.Message = words
 	return &apierrors.StatusError{ErrStatus: status}
+}
+
+// maxLines of a message are told.
+const maxLines = 64
+
+// message is a text of several lines in words that users may be shown.
+func message(said string) string {
+	lines := strings.SplitN(said, "\n", maxLines+1)
+	for i := range lines {
+		lines[i] = reasons.Text(lines[i])
+	}
+	return strings.TrimSpace(strings.Join(lines[:min(len(lines), maxLines)], "\n"))
+}
+
+// cleaned are details in words that users may be shown.
+func cleaned(details *metav1.StatusDetails) *metav1.StatusDetails {
+	if details == nil {
+		return nil
+	}
+	out := details.DeepCopy()
+	for _, s := range []*string{&out.Name, &out.Group, &out.Kind} {
+		*s = reasons.Text(*s)
+	}
+	out.UID = types.UID(reasons.Text(string(out.UID)))
+	for i := range out.Causes {
+		c := &out.Causes[i]
+		c.Type, c.Message, c.Field = metav1.CauseType(reasons.Text(string(c.Type))), reasons.Text(c.Message), reasons.Text(c.Field)
+	}
+	return out
 }
 
 // encode writes the request as webhooks get it.

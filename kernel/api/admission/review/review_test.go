@@ -72,13 +72,17 @@ func TestReview(t *testing.T) {
 		wantImage string
 		warned    string
 		notAsked  bool
+		clean     bool
 	}{
-		"allows":                     {plugin: &fake{answer: `{"allowed":true}`}, validate: true},
-		"is of the other phase":      {plugin: &fake{answer: `{"allowed":false}`}, notAsked: true},
-		"refuses":                    {plugin: &fake{answer: `{"allowed":false,"status":{"message":"no"}}`}, validate: true, want: `admission plugin "fake" denied the request: no`, code: 403},
-		"refuses with a code":        {plugin: &fake{answer: `{"allowed":false,"status":{"code":422,"reason":"Invalid","message":"no"}}`}, validate: true, want: `admission plugin "fake" denied the request: no`, code: 422},
-		"refuses without a word":     {plugin: &fake{answer: `{"allowed":false}`}, validate: true, want: `admission plugin "fake" denied the request without explanation`, code: 403},
-		"refuses with a wild code":   {plugin: &fake{answer: `{"allowed":false,"status":{"code":200,"message":"no"}}`}, validate: true, want: `denied the request: no`, code: 403},
+		"allows":                   {plugin: &fake{answer: `{"allowed":true}`}, validate: true},
+		"is of the other phase":    {plugin: &fake{answer: `{"allowed":false}`}, notAsked: true},
+		"refuses":                  {plugin: &fake{answer: `{"allowed":false,"status":{"message":"no"}}`}, validate: true, want: `admission plugin "fake" denied the request: no`, code: 403},
+		"refuses with a code":      {plugin: &fake{answer: `{"allowed":false,"status":{"code":422,"reason":"Invalid","message":"no"}}`}, validate: true, want: `admission plugin "fake" denied the request: no`, code: 422},
+		"refuses without a word":   {plugin: &fake{answer: `{"allowed":false}`}, validate: true, want: `admission plugin "fake" denied the request without explanation`, code: 403},
+		"refuses with a wild code": {plugin: &fake{answer: `{"allowed":false,"status":{"code":200,"message":"no"}}`}, validate: true, want: `denied the request: no`, code: 403},
+		"refuses in colours": {plugin: &fake{answer: `{"allowed":false,"status":{"code":422,"reason":"Inv\u001b[31malid","message":"a\u001b]0;t\u0007b\nsecond\u202e line","details":{"name":"n\u0000","causes":[{"message":"c\u001b[2J"}]}}}`}, validate: true,
+			want: "denied the request: a\ufffd]0;t\ufffdb\nsecond\ufffd line", code: 422, clean: true},
+		"warns in colours":           {plugin: &fake{answer: `{"allowed":true,"warnings":["mi\u001b[31mnd"," \u000b "]}`}, validate: true, warned: "mi\ufffd[31mnd"},
 		"warns":                      {plugin: &fake{answer: `{"allowed":true,"warnings":["mind"]}`}, validate: true, warned: "mind"},
 		"changes":                    {plugin: &fake{mutates: true, answer: patched(`[{"op":"replace","path":"/spec/containers/0/image","value":"b"}]`)}, wantImage: "b"},
 		"changes nothing":            {plugin: &fake{mutates: true, answer: patched(`[{"op":"replace","path":"/spec/containers/0/image","value":"a"}]`)}, wantImage: "a"},
@@ -110,6 +114,12 @@ func TestReview(t *testing.T) {
 				t.Errorf("error %v, want %q", err, test.want)
 			case test.want != "" && (!errors.As(err, &status) || status.Status().Code != test.code):
 				t.Errorf("error %#v, want code %d", err, test.code)
+			}
+			if test.clean && errors.As(err, &status) {
+				told, err := json.Marshal(status.Status())
+				if err != nil || strings.Contains(string(told), `\u001b`) || strings.Contains(string(told), `\u0000`) || strings.Contains(string(told), `\u202e`) {
+					t.Errorf("status %s, %v", told, err)
+				}
 			}
 			if test.wantImage != "" && pod.Spec.Containers[0].Image != test.wantImage {
 				t.Errorf("image %q, want %q", pod.Spec.Containers[0].Image, test.wantImage)
