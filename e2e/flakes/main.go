@@ -9,7 +9,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -73,7 +72,7 @@ func run(ctx context.Context, o options) error {
 	for _, name := range names {
 		r, log, err := repeat(ctx, program, name, o)
 		if ctx.Err() != nil {
-			return errors.Join(ctx.Err(), failed(bad, o.out))
+			err = ctx.Err()
 		}
 		if err == nil && r.failed > 0 {
 			err = fmt.Errorf("%d of %d runs failed", r.failed, o.runs)
@@ -85,6 +84,9 @@ func run(ctx context.Context, o options) error {
 			if err := os.WriteFile(filepath.Join(o.out, name+".log"), log, 0o644); err != nil {
 				return err
 			}
+		}
+		if ctx.Err() != nil {
+			break
 		}
 	}
 	return failed(bad, o.out)
