@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -185,5 +186,22 @@ func TestUpgradeTakesSiblingsAlong(t *testing.T) {
 	o := awaitPlugin(t, c, "label", func(o *v1alpha1.Plugin) bool { return accepted(o) && o.Spec.Version == "3.0.0" })
 	if condition := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.PluginConditionAccepted); o.Status.State != v1alpha1.PluginStateReady || condition.Status != metav1.ConditionTrue {
 		t.Errorf("%+v", o.Status)
+	}
+	// The object tells of it.
+	for limit := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		list, err := k.as(t, administrator).CoreV1().Events("default").List(t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.kind=Plugin,involvedObject.name=label"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		told := map[string]bool{}
+		for i := range list.Items {
+			told[list.Items[i].Reason] = true
+		}
+		if told["NotInForce"] && told["InForce"] && told["VersionChanged"] {
+			return
+		}
+		if time.Now().After(limit) {
+			t.Fatalf("events of plugin label: %v", told)
+		}
 	}
 }

@@ -21,7 +21,9 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
 
+	"pintle.dev/pintle/kernel/plugin/events"
 	"pintle.dev/pintle/kernel/plugin/roles"
 	"pintle.dev/pintle/sdk"
 	"pintle.dev/pintle/sdk/apis/kernel/v1alpha1"
@@ -32,6 +34,7 @@ import (
 type publisher struct {
 	plugin *rest.RESTClient
 	roles  *roles.Writer
+	events *events.Teller
 }
 
 func newPublisher(config *rest.Config) (*publisher, error) {
@@ -53,7 +56,7 @@ func newPublisher(config *rest.Config) (*publisher, error) {
 	if err != nil {
 		return nil, fmt.Errorf("client for plugins' permissions: %w", err)
 	}
-	return &publisher{plugin: plugin, roles: roles.New(client)}, nil
+	return &publisher{plugin: plugin, roles: roles.New(client), events: events.New(client.CoreV1(), clock.RealClock{})}, nil
 }
 
 const (
@@ -217,6 +220,7 @@ func (h *Host) writeStatus(ctx context.Context, api *publisher, t *tracked, stat
 		t.settled = made
 	}
 	t.known = made
+	api.events.Tell(ctx, old, made)
 	return nil
 }
 
