@@ -19,6 +19,14 @@
 // decisions between which no node's state changed, and the scores of the best
 // nodes. Simulate runs the same queue and cycle on a picture of a cluster.
 //
+// While a predicate or priority does not answer, another goroutine owns that state
+// and decides about pods of other profiles (yield.go, package handover). The decision
+// that waits is dropped when the answer comes. Other points are not left: a plugin
+// that hangs there holds all profiles up for its deadline.
+//
+// Answers may end with time (expiry.go): a class asks again then, and the pods that
+// were refused by them are tried again.
+//
 // # The points beside predicates and priorities
 //
 // A Policy that is a contractv1.Cycler has plugins at other points of the cycle;
