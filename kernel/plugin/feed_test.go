@@ -2,9 +2,6 @@ package plugin
 
 import (
 	"fmt"
-	"os"
-	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -115,14 +112,7 @@ func TestProcessStandsStill(t *testing.T) {
 		t.Fatal(err)
 	}
 	waitSound(t, p, 0)
-	pid := int(objectOf(h, "FitsCPU").Status.PID)
-	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
-	poll(t, "it is stopped", func() bool {
-		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-		return err == nil && strings.Contains(string(stat), ") T ")
-	})
+	halt(t, int(objectOf(h, "FitsCPU").Status.PID))
 	full := proto.Clone(source.delta).(*contractv1.Delta)
 	full.Generation = 2
 	source.set(full)

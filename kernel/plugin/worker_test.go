@@ -59,6 +59,27 @@ func awaitExit(t testing.TB, pid int) {
 	}
 }
 
+// halt stops a process and waits until each of its threads stands: the signal is only
+// sent when kill returns, and a thread that runs may answer one more question.
+func halt(t *testing.T, pid int) {
+	t.Helper()
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	poll(t, "it is stopped", func() bool {
+		tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+		if err != nil || len(tasks) == 0 {
+			return false
+		}
+		for _, task := range tasks {
+			if stat, err := os.ReadFile(task); err != nil || !strings.Contains(string(stat), ") T ") {
+				return false
+			}
+		}
+		return true
+	})
+}
+
 // awaitAnother waits until the bundle runs in another process.
 func awaitAnother(t testing.TB, h *Host, pid int) int {
 	t.Helper()
@@ -96,23 +117,31 @@ func TestInWorkers(t *testing.T) {
 	}
 }
 
+// send sends a signal to a process.
+func send(signal syscall.Signal) func(*testing.T, int) {
+	return func(t *testing.T, pid int) {
+		t.Helper()
+		if err := syscall.Kill(pid, signal); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // A worker that dies or hangs is replaced: its module is fed in full and answers again,
 // and what it was asked meanwhile is refused.
 func TestWorkerComesBack(t *testing.T) {
 	for name, c := range map[string]struct {
-		signal syscall.Signal
+		strike func(t *testing.T, pid int)
 		asks   bool // it is found out by a call
 	}{
-		"killed": {syscall.SIGKILL, false}, "ended": {syscall.SIGTERM, false}, "stopped": {syscall.SIGSTOP, true},
+		"killed": {send(syscall.SIGKILL), false}, "ended": {send(syscall.SIGTERM), false}, "stopped": {halt, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h, pid := runWorker(t, "FitsCPU")
 			p := h.Source("s").Policy()
 			waitSound(t, p, 0)
 			before := p.Generation()
-			if err := syscall.Kill(pid, c.signal); err != nil {
-				t.Fatal(err)
-			}
+			c.strike(t, pid)
 			if c.asks {
 				out := make([]uint32, 1)
 				if err := p.Filter(t.Context(), 0, 7, []uint32{0}, out); err != nil || out[0] == 0 {
