@@ -68,19 +68,29 @@ const (
 const writeFor = 10 * time.Second
 
 // writePlugins brings the Plugin objects to what runs. Objects that the host made
-// for plugins that are gone are deleted.
+// for plugins that are gone are deleted. The specs of a bundle's plugins are written
+// before their statuses: who saw in a status that a change is in force finds no former
+// spec beside it, in which a patch would change nothing.
 func (h *Host) writePlugins(ctx context.Context, api *publisher) error {
 	p := h.present()
 	var faults []error
 	for _, u := range p.units {
+		var made []string // plugins whose objects are there
 		for i := range u.bundle.Manifest.Plugins {
 			e := &u.bundle.Manifest.Plugins[i]
 			if slices.Contains(p.cfg.Silent, e.Kind) {
 				continue
 			}
-			updated, err := h.writePlugin(ctx, api, e.Name)
-			if err != nil {
+			if err := h.writeObject(ctx, api, p, e.Name); err != nil {
 				faults = append(faults, fmt.Errorf("plugin %s: %w", e.Name, err))
+				continue
+			}
+			made = append(made, e.Name)
+		}
+		for _, name := range made {
+			updated, err := h.writePluginStatus(ctx, api, p, name)
+			if err != nil {
+				faults = append(faults, fmt.Errorf("plugin %s: %w", name, err))
 			}
 			if updated {
 				h.pause(ctx)
@@ -123,48 +133,58 @@ func (h *Host) deletePlugins(ctx context.Context, api *publisher) error {
 	return nil
 }
 
-// writePlugin writes the object of one plugin, unless it says what the host has
-// not acted upon yet. A spec that is not in force stays as somebody wrote it.
-// updated: there was an object, and its status is another now.
-func (h *Host) writePlugin(ctx context.Context, api *publisher, name string) (updated bool, err error) {
+// writeObject makes the object of a plugin, or writes its spec, unless it says what the
+// host has not acted upon yet. A spec that is not in force stays as somebody wrote it.
+func (h *Host) writeObject(ctx context.Context, api *publisher, p *plan, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, writeFor)
 	defer cancel()
 	h.objects.mu.Lock()
 	defer h.objects.mu.Unlock()
-	p := h.present()
 	u, e := p.holds(name)
-	if u == nil {
-		return false, nil
+	if p != h.present() {
+		return nil // the next round, which was asked for, writes it
 	}
-	h.mu.Lock()
-	previous := h.previous.Of(u.bundle.Manifest.Name, name)
-	h.mu.Unlock()
 	now := p.object(u, e)
-	now.Status.Previous = previous
-	t, there := h.objects.seen[name]
+	t := h.objects.seen[name]
 	if t == nil {
 		made := &v1alpha1.Plugin{}
 		err := api.plugin.Post().Resource("plugins").Body(now).Do(ctx).Into(made)
 		if apierrors.IsAlreadyExists(err) {
-			return false, nil // the watch brings it
+			return nil // the watch brings it
 		}
 		if err != nil {
-			return false, fmt.Errorf("create: %w", err)
+			return fmt.Errorf("create: %w", err)
 		}
-		t = &tracked{known: made, settled: made}
-		h.objects.seen[name] = t
+		h.objects.seen[name] = &tracked{known: made, settled: made}
+		return nil
 	}
-	if t.known == nil {
-		return false, nil // its deletion is not acted upon yet
+	// The deletion of one that is not known is not acted upon yet.
+	if o := t.known; o == nil || o != t.settled || t.refusal != nil {
+		return nil
 	}
-	if t.known == t.settled && t.refusal == nil {
-		if err := h.writeSpec(ctx, api, t, now); err != nil {
-			return false, h.lost(t, err)
-		}
+	return h.lost(t, h.writeSpec(ctx, api, t, now))
+}
+
+// writePluginStatus writes the status of a plugin whose object there is. updated: it is
+// another now.
+func (h *Host) writePluginStatus(ctx context.Context, api *publisher, p *plan, name string) (updated bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, writeFor)
+	defer cancel()
+	h.objects.mu.Lock()
+	defer h.objects.mu.Unlock()
+	t := h.objects.seen[name]
+	if t == nil || t.known == nil || p != h.present() {
+		return false, nil
 	}
+	u, e := p.holds(name)
+	h.mu.Lock()
+	previous := h.previous.Of(u.bundle.Manifest.Name, name)
+	h.mu.Unlock()
+	status := p.object(u, e).Status
+	status.Previous = previous
 	before := t.known
-	err = h.lost(t, h.writeStatus(ctx, api, t, now.Status))
-	return there && err == nil && t.known != before, err
+	err = h.lost(t, h.writeStatus(ctx, api, t, status))
+	return err == nil && t.known != before, err
 }
 
 // lost finds out that an object is gone, or another, which the watch tells.
