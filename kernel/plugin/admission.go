@@ -153,7 +153,7 @@ func (h *Host) absentAdmissions(p *plan) []*Admission {
 	var list []*Admission
 	for _, name := range slices.Sorted(maps.Keys(h.objects.seen)) {
 		t := h.objects.seen[name]
-		if !asksForReview(t.known) || slices.Contains(p.cfg.Admission, name) || p.specs[name] != nil && t.refusal == nil {
+		if !asksForReview(t.known) || slices.Contains(p.cfg.Admission, name) || p.specs[name] != nil && t.refusal == nil && !p.foreign(t.known) {
 			continue
 		}
 		why := "its bundle " + t.known.Spec.Bundle + " is not loaded"

@@ -159,7 +159,7 @@ func (h *Host) writeObject(ctx context.Context, api *publisher, p *plan, name st
 		return nil
 	}
 	// The deletion of one that is not known is not acted upon yet.
-	if o := t.known; o == nil || o != t.settled || t.refusal != nil {
+	if o := t.known; o == nil || o != t.settled || t.refusal != nil || p.foreign(o) && !p.replaces(o) {
 		return nil
 	}
 	return h.lost(t, h.writeSpec(ctx, api, t, now))

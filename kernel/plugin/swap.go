@@ -45,6 +45,7 @@ func (h *Host) Reconfigure(cfg Config) error {
 	for {
 		next, err := h.newPlan(&cfg, w, before)
 		if err == nil {
+			w.forget(next)
 			if err = h.apply(next); err != nil && h.setAside(next) {
 				continue // without those that could not be started and are only installed
 			}

@@ -35,6 +35,9 @@ func (h *Host) Admit(ctx context.Context, old, o *v1alpha1.Plugin) field.ErrorLi
 		h.objects.mu.Lock()
 		refused := h.objects.seen[o.Name] != nil && h.objects.seen[o.Name].refusal != nil
 		h.objects.mu.Unlock()
+		if refused && p.foreign(old) && old.Spec.Bundle == o.Spec.Bundle && old.Spec.Kind == o.Spec.Kind && !ptr.Deref(o.Spec.Enabled, true) {
+			return nil // what another bundle took the place of may be switched off
+		}
 		if refused {
 			c.old = h.inForce(o.Name)
 		}

@@ -381,21 +381,45 @@ func (h *Host) observe() {
 	h.retry()
 }
 
-// own leaves out what is said of plugins that are not loaded by objects that a
-// host made: those are on their way out, but for an admission plugin that somebody
-// enabled, without which nothing passes.
+// own leaves out what is said by objects that a host made, of plugins that are not
+// loaded, and of those that another bundle has now. The former are on their way out,
+// but for an admission plugin that somebody enabled, without which nothing passes; the
+// latter are made what is in force.
 func (h *Host) own(changes []change) []change {
 	p := h.present()
 	var out, rest []change
 	for _, c := range changes {
-		if o := cmp.Or(c.now, c.old); o == nil || p.specs[c.name] == nil && o.Labels[managedLabel] == managedByHost && !asksForReview(c.now) {
+		o := cmp.Or(c.now, c.old)
+		if o == nil || p.specs[c.name] == nil && o.Labels[managedLabel] == managedByHost && !asksForReview(c.now) || c.now != nil && p.replaces(c.now) {
 			rest = append(rest, c)
 			continue
 		}
 		out = append(out, c)
 	}
 	h.settleObjects(rest, nil)
+	if len(rest) > 0 {
+		h.pokeState()
+	}
 	return out
+}
+
+// foreign reports whether an object speaks of another plugin than the one of its name
+// that is loaded: that of another bundle, or of another kind.
+func (p *plan) foreign(o *v1alpha1.Plugin) bool {
+	spec := p.specs[o.Name]
+	return spec != nil && (spec.Bundle != o.Spec.Bundle || spec.Kind != o.Spec.Kind)
+}
+
+// replaces reports whether a foreign object is made what is in force. Somebody's own is
+// not, nor one that enables an admission plugin, if the one that is loaded is not in
+// use: what it was to review would pass.
+func (p *plan) replaces(o *v1alpha1.Plugin) bool {
+	return p.foreign(o) && o.Labels[managedLabel] == managedByHost && (!asksForReview(o) || slices.Contains(p.cfg.Admission, o.Name))
+}
+
+// forget drops what is asked of plugins that a plan has from other bundles.
+func (w *wishes) forget(p *plan) {
+	maps.DeleteFunc(w.objects, func(_ string, o *v1alpha1.Plugin) bool { return p.replaces(o) })
 }
 
 // inForce is the spec in force of a plugin, as an object; nil if it is not loaded.
@@ -407,18 +431,26 @@ func (h *Host) inForce(name string) *v1alpha1.Plugin {
 	return &v1alpha1.Plugin{Spec: *spec}
 }
 
-// retry tries what was refused and may be possible now. applyMu is held.
+// retry tries what was refused and may be possible now, and refuses what another
+// bundle took the place of. applyMu is held.
 func (h *Host) retry() {
 	var changes []change
+	p := h.present()
 	h.objects.mu.Lock()
 	for _, name := range slices.Sorted(maps.Keys(h.objects.seen)) {
 		t := h.objects.seen[name]
-		if t.refusal != nil && t.refusal.again && t.known != nil && t.settled == t.known {
+		if t.known == nil || t.settled != t.known {
+			continue
+		}
+		if t.refusal != nil && t.refusal.again || t.refusal == nil && p.foreign(t.known) {
 			changes = append(changes, change{name: name, old: h.inForce(name), now: t.known})
 		}
 	}
 	h.objects.mu.Unlock()
-	for _, c := range changes {
+	if len(changes) == 0 {
+		return
+	}
+	for _, c := range h.own(changes) {
 		h.act([]change{c})
 	}
 }
