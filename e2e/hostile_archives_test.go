@@ -16,6 +16,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"pintle.dev/pintle/kernel/plugin/sealed"
 )
 
 // member is an entry of a tarball that is made by hand.
@@ -115,7 +117,11 @@ func hostileArchives(t *testing.T, form string) {
 		}
 		return content
 	}
-	manifest, program := file("manifest.yaml"), file(artefact)
+	manifest, err := sealed.Read(built) // as it is packed, with digests
+	if err != nil {
+		t.Fatal(err)
+	}
+	program := file(artefact)
 	whole := []member{plain("manifest.yaml", manifest), plain(artefact, program)}
 	with := func(more ...member) []byte { return tarball(t, append(append([]member{}, whole...), more...)...) }
 	pinned := digestOf(t, filepath.Join(built, artefact))
