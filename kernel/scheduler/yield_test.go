@@ -168,8 +168,12 @@ func TestChangesWhileAPluginIsLate(t *testing.T) {
 	c.deletePod("gone")
 	c.nodes.Delete(makeNode("n0", 4000, nil))
 	for i := range 5 {
-		c.nodes.Add(makeNode(fmt.Sprint("m", i), 1000, nil))
+		c.nodes.Add(makeNode(fmt.Sprint("m", i), 1000, map[string]string{"zone": "new"}))
 	}
+	// Nodes and pods arrive by different ways: a pod on a node that came later shows
+	// that the deletion is known.
+	c.addPod(makePod("later", 10, func(p *v1.Pod) { p.Spec.NodeSelector = map[string]string{"zone": "new"} }))
+	c.eventuallyBound(t, "later", "")
 	c.addPod(makePod("other", 10))
 	c.eventuallyBound(t, "other", "")
 	q.answer <- nil
