@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"sync"
 	"syscall"
 	"time"
 
@@ -116,8 +115,8 @@ func deploymentRound(ctx context.Context, o options) (d deployed, err error) {
 	if _, err := client.AppsV1().Deployments(namespace).Create(ctx, bigDeployment(o.pods), metav1.CreateOptions{}); err != nil {
 		return d, err
 	}
-	if err := p.await(ctx, func() bool { return len(p.ready) == o.pods }); err != nil {
-		return d, fmt.Errorf("%d of %d pods are ready: %w", len(p.ready), o.pods, err)
+	if err := p.awaitReady(ctx, o.pods); err != nil {
+		return d, err
 	}
 	d.ready = time.Since(begin).Seconds()
 	d.gap = p.longest(begin).Seconds()
@@ -140,8 +139,8 @@ func deploymentRound(ctx context.Context, o options) (d deployed, err error) {
 	if err := client.AppsV1().Deployments(namespace).Delete(ctx, deploymentName, metav1.DeleteOptions{}); err != nil {
 		return d, err
 	}
-	if err := p.await(ctx, func() bool { return len(p.there) == 0 }); err != nil {
-		return d, fmt.Errorf("%d of %d pods are left: %w", len(p.there), o.pods, err)
+	if err := p.awaitGone(ctx); err != nil {
+		return d, err
 	}
 	d.deleted = time.Since(begin).Seconds()
 	done()
@@ -208,78 +207,46 @@ func liveHeap(ctx context.Context, client kubernetes.Interface) (float64, error)
 
 // readiness follows the pods of the namespace.
 type readiness struct {
-	w    watch.Interface
-	done chan struct{}
+	*podStream
 
-	changed chan struct{}
-	mu      sync.Mutex
-	there   map[types.UID]bool
-	ready   map[types.UID]bool
-	times   []time.Time // when each became ready
-	ended   error
+	there map[types.UID]bool
+	ready map[types.UID]bool
+	times []time.Time // when each became ready
 }
 
 func watchReadiness(ctx context.Context, client kubernetes.Interface) (*readiness, error) {
-	list, err := client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return nil, err
-	}
-	w, err := client.CoreV1().Pods(namespace).Watch(ctx, metav1.ListOptions{ResourceVersion: list.ResourceVersion})
-	if err != nil {
-		return nil, err
-	}
-	r := &readiness{w: w, done: make(chan struct{}), changed: make(chan struct{}, 1), there: map[types.UID]bool{}, ready: map[types.UID]bool{}}
-	go r.follow()
-	return r, nil
+	r := &readiness{there: map[types.UID]bool{}, ready: map[types.UID]bool{}}
+	var err error
+	r.podStream, err = followPods(ctx, client, r.see)
+	return r, err
 }
 
-func (r *readiness) follow() {
-	defer close(r.done)
-	for e := range r.w.ResultChan() {
-		r.mu.Lock()
-		pod, ok := e.Object.(*corev1.Pod)
-		switch {
-		case !ok:
-			r.ended = fmt.Errorf("watch: %v", e.Object)
-		case e.Type == watch.Deleted:
-			delete(r.there, pod.UID)
-		default:
-			r.there[pod.UID] = true
-			if !r.ready[pod.UID] && endpointsliceutil.IsPodReady(pod) {
-				r.ready[pod.UID] = true
-				r.times = append(r.times, time.Now())
-			}
-		}
-		r.mu.Unlock()
-		r.tell()
+// see takes a change of a pod in.
+func (r *readiness) see(change watch.EventType, pod *corev1.Pod) error {
+	if change == watch.Deleted {
+		delete(r.there, pod.UID)
+		return nil
 	}
-	r.mu.Lock()
-	r.ended = errors.Join(r.ended, errors.New("the watch ended"))
-	r.mu.Unlock()
-	r.tell()
+	r.there[pod.UID] = true
+	if !r.ready[pod.UID] && endpointsliceutil.IsPodReady(pod) {
+		r.ready[pod.UID] = true
+		r.times = append(r.times, time.Now())
+	}
+	return nil
 }
 
-func (r *readiness) tell() {
-	select {
-	case r.changed <- struct{}{}:
-	default:
-	}
+// awaitReady returns when so many pods have become ready.
+func (r *readiness) awaitReady(ctx context.Context, want int) error {
+	return r.await(ctx, func() (bool, string) {
+		return len(r.ready) >= want, fmt.Sprintf("%d of %d pods became ready", len(r.ready), want)
+	})
 }
 
-func (r *readiness) await(ctx context.Context, reached func() bool) error {
-	for {
-		r.mu.Lock()
-		ok, err := reached(), r.ended
-		r.mu.Unlock()
-		if ok || err != nil {
-			return err
-		}
-		select {
-		case <-r.changed:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
+// awaitGone returns when no pod is there.
+func (r *readiness) awaitGone(ctx context.Context) error {
+	return r.await(ctx, func() (bool, string) {
+		return len(r.there) == 0, fmt.Sprintf("%d pods are left", len(r.there))
+	})
 }
 
 // longest is the longest time in which no pod became ready, between begin and the last one.
@@ -291,9 +258,4 @@ func (r *readiness) longest(begin time.Time) (gap time.Duration) {
 		begin = at
 	}
 	return gap
-}
-
-func (r *readiness) stop() {
-	r.w.Stop()
-	<-r.done
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
@@ -256,92 +255,51 @@ func processorTime(pid int) time.Duration {
 
 // podWatch follows every pod from before the first create.
 type podWatch struct {
-	w    watch.Interface
-	done chan struct{}
+	*podStream
 
-	mu             sync.Mutex
-	changed        chan struct{}
-	node           map[types.UID]string
-	running        map[types.UID]bool
-	lastBound      time.Time
-	lastRun        time.Time
-	fault, stopped error
+	node      map[types.UID]string
+	running   map[types.UID]bool
+	lastBound time.Time
+	lastRun   time.Time
 }
 
 // moments are when the last pod was seen bound and Running.
 type moments struct{ bound, running time.Time }
 
 func watchPods(ctx context.Context, client kubernetes.Interface) (*podWatch, error) {
-	list, err := client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return nil, err
-	}
-	w, err := client.CoreV1().Pods(namespace).Watch(ctx, metav1.ListOptions{ResourceVersion: list.ResourceVersion})
-	if err != nil {
-		return nil, err
-	}
-	p := &podWatch{w: w, done: make(chan struct{}), changed: make(chan struct{}, 1), node: map[types.UID]string{}, running: map[types.UID]bool{}}
-	go p.follow()
-	return p, nil
+	p := &podWatch{node: map[types.UID]string{}, running: map[types.UID]bool{}}
+	var err error
+	p.podStream, err = followPods(ctx, client, p.see)
+	return p, err
 }
 
-func (p *podWatch) follow() {
-	defer close(p.done)
-	for e := range p.w.ResultChan() {
-		pod, ok := e.Object.(*corev1.Pod)
-		p.mu.Lock()
-		switch {
-		case !ok:
-			p.fault = fmt.Errorf("watch: %v", e.Object)
-		case e.Type == watch.Deleted:
-			p.fault = fmt.Errorf("pod %s was deleted", pod.Name)
-		default:
-			p.see(pod)
-		}
-		p.mu.Unlock()
-		select {
-		case p.changed <- struct{}{}:
-		default:
-		}
-	}
-	p.mu.Lock()
-	p.stopped = errors.New("the watch ended")
-	p.mu.Unlock()
-}
-
-func (p *podWatch) see(pod *corev1.Pod) {
-	before, now := p.node[pod.UID], pod.Spec.NodeName
-	switch {
-	case now == "" && before != "", now != "" && before != "" && now != before:
-		p.fault = fmt.Errorf("pod %s was bound to %s, then to %q", pod.Name, before, now)
-	case now != "" && before == "":
-		p.node[pod.UID], p.lastBound = now, time.Now()
+// see takes a change of a pod in.
+func (p *podWatch) see(change watch.EventType, pod *corev1.Pod) error {
+	if change == watch.Deleted {
+		return fmt.Errorf("pod %s was deleted", pod.Name)
 	}
 	if pod.Status.Phase == corev1.PodRunning && !p.running[pod.UID] {
 		p.running[pod.UID], p.lastRun = true, time.Now()
 	}
+	before, now := p.node[pod.UID], pod.Spec.NodeName
+	if before != "" && now != before {
+		return fmt.Errorf("pod %s was bound to %s, then to %q", pod.Name, before, now)
+	}
+	if now != "" && before == "" {
+		p.node[pod.UID], p.lastBound = now, time.Now()
+	}
+	return nil
 }
 
 // await returns when so many pods were seen bound and Running.
-func (p *podWatch) await(ctx context.Context, wantBound, wantRunning int) (moments, error) {
-	for {
-		p.mu.Lock()
+func (p *podWatch) await(ctx context.Context, wantBound, wantRunning int) (m moments, err error) {
+	err = p.podStream.await(ctx, func() (bool, string) {
 		bound, running := len(p.node), len(p.running)
-		m, err := moments{p.lastBound, p.lastRun}, errors.Join(p.fault, p.stopped)
-		p.mu.Unlock()
-		if err != nil {
-			return m, err
-		}
-		if bound >= wantBound && running >= wantRunning {
-			return m, nil
-		}
-		select {
-		case <-p.changed:
-		case <-p.done:
-		case <-ctx.Done():
-			return m, fmt.Errorf("%w: %d pods bound of %d and %d Running of %d", ctx.Err(), bound, wantBound, running, wantRunning)
-		}
-	}
+		m = moments{p.lastBound, p.lastRun}
+		return bound >= wantBound && running >= wantRunning,
+			fmt.Sprintf("%d pods bound of %d and %d Running of %d", bound, wantBound, running, wantRunning)
+	})
+	return m, err
 }
 
 // check asserts that every pod is on a node that exists.
@@ -354,9 +312,4 @@ func (p *podWatch) check(nodes map[string]bool) error {
 		}
 	}
 	return p.fault
-}
-
-func (p *podWatch) stop() {
-	p.w.Stop()
-	<-p.done
 }
