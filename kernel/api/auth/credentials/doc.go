@@ -2,14 +2,16 @@
 // kernel runs: the keys of service-account tokens, and the list of revoked
 // certificates. Several kernels on one etcd follow each other by a record there.
 //
-// The directory is how an operator asks: whoever may write it has the CA's key and
-// needs no further right. Commands change files under the directory's lock; the
-// Keeper sees that within a second and says in in-force.json what is in force.
+// An operator asks by changing the directory. Write access to it is the only right
+// that this needs, since the directory holds the CA's key. Commands change files under
+// the directory's lock. The Keeper sees a change within a second, and writes to
+// in-force.json what is in force.
 //
-// Promises: a file that is damaged or half-written changes nothing, and is told of.
-// Revocations only grow. A new key signs only when every kernel had the time to
-// learn that it verifies. The shared record is sealed by a key that hangs on the
-// CA's: who reads or writes etcd neither learns nor chooses a key.
+// Promises: a file that is damaged or half-written changes nothing, and the log and
+// in-force.json report it. Revocations only grow. A new key signs only after every
+// kernel had the time to learn that it verifies. The shared record is sealed by a key
+// that is derived from the CA's key: access to etcd alone neither shows a key nor
+// lets anyone choose one.
 //
 // Data passes through as: files and the shared record → merged → files, record →
 // token.Keys, revocation.Guard. It must not import the API server.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"log/slog"
@@ -142,6 +143,21 @@ func (k *kernel) revoke(id string) {
 	k.t.Fatalf("no key %s", id)
 }
 
+// revokeAdmin has the administrator's certificate revoked and taken up, and returns it.
+func (k *kernel) revokeAdmin() *x509.Certificate {
+	k.t.Helper()
+	d, err := pki.OpenDirectory(k.dir)
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	stolen := k.pki.Admin().Cert
+	if _, _, err := d.Revoke(pki.Revocation{Names: []string{"admin"}}); err != nil {
+		k.t.Fatal(err)
+	}
+	k.must()
+	return stolen
+}
+
 // A kernel that is alone rotates at once; the former key verifies until it is revoked,
 // which no file undoes while the kernel runs.
 func TestRotation(t *testing.T) {
@@ -187,15 +203,7 @@ func TestDamage(t *testing.T) {
 			k.ask()
 			k.must()
 			k.revoke(first)
-			d, err := pki.OpenDirectory(k.dir)
-			if err != nil {
-				t.Fatal(err)
-			}
-			stolen := k.pki.Admin().Cert
-			if _, _, err := d.Revoke(pki.Revocation{Names: []string{"admin"}}); err != nil {
-				t.Fatal(err)
-			}
-			k.must()
+			stolen := k.revokeAdmin()
 			before := k.keys.IDs()
 			path := filepath.Join(k.dir, file)
 			whole, err := os.ReadFile(path)
@@ -238,15 +246,7 @@ func TestDamage(t *testing.T) {
 // A list of revoked certificates that was removed is in force on, in a kernel that runs.
 func TestRemovedList(t *testing.T) {
 	k := start(t, filepath.Join(t.TempDir(), "pki"), nil)
-	d, err := pki.OpenDirectory(k.dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	stolen := k.pki.Admin().Cert
-	if _, _, err := d.Revoke(pki.Revocation{Names: []string{"admin"}}); err != nil {
-		t.Fatal(err)
-	}
-	k.must()
+	stolen := k.revokeAdmin()
 	if err := os.Remove(filepath.Join(k.dir, pki.RevocationFile)); err != nil {
 		t.Fatal(err)
 	}
