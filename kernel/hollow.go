@@ -72,7 +72,7 @@ func (k *Kernel) startHollow(ctx context.Context, cfg *config.Config) error {
 		return err
 	}
 	rounds := newTurns(k.api.InFlight)
-	calls := newShare(hollowShare, rounds)
+	calls := newShare(hollowShare, rounds.of)
 	conn, err := grpc.NewClient("unix://"+endpoint.Socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithUnaryInterceptor(calls.intercept))
 	if err != nil {
@@ -94,7 +94,7 @@ func (k *Kernel) startHollow(ctx context.Context, cfg *config.Config) error {
 	h := &hollowNodes{
 		cfg: cfg.Hollow, conn: conn, source: node.NewPodSourceFrom(pods), nodes: nodestatus.NewSourceFrom(nodes), factory: informers.NewSharedInformerFactory(admin, 0),
 		events: record.NewBroadcaster(), runtime: pleg.NewEvents(cri.New(conn, cri.AllNodes), logger), table: timetable.New(hollowTasks),
-		rounds: rounds, requests: newShare(hollowStarts, rounds),
+		rounds: rounds, requests: newShare(hollowStarts, rounds.of),
 		labels: map[string]string{api.HollowLabel: "true"},
 		resources: corev1.ResourceList{
 			corev1.ResourceCPU: resource.MustParse("32"), corev1.ResourceMemory: resource.MustParse("256Gi"),

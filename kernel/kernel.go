@@ -77,7 +77,7 @@ type Kernel struct {
 	// schedulerMetrics outlive it.
 	schedulerMetrics *scheduler.Metrics
 	eventMetrics     *recorder.Metrics
-	simulating       *share // a place for whoever simulates
+	simulating       *share // one simulation at a time
 	// shadows runs candidates of plugins beside it; nil before the start.
 	shadows atomic.Pointer[shadow.Manager]
 	// oomScore is this process's score for the out-of-memory killer.
@@ -131,7 +131,7 @@ func New(cfg *config.Config, o Options) (_ *Kernel, err error) {
 		log: o.Logger, level: o.Level, progress: o.Progress, stopping: o.Stopping, begin: time.Now(), exe: o.Executable,
 		cfg: cfg, parts: newParts(o.Logger), ready: make(chan struct{}),
 		shared: cfg.Store.Backend == config.BackendEtcd, holder: newHolder(),
-		inspect: inspect.New(), simulating: newShare(1, newTurns(nil)), schedulerMetrics: scheduler.NewMetrics(), eventMetrics: recorder.NewMetrics(),
+		inspect: inspect.New(), simulating: newShare(1, noRound), schedulerMetrics: scheduler.NewMetrics(), eventMetrics: recorder.NewMetrics(),
 	}
 	if os.Geteuid() == 0 && cfg.Plugins.UIDRange == "" {
 		return nil, errors.New("plugins.uidRange: empty, so that processes of plugins would run as root, to whom the cluster's keys belong; want a range of user ids that nobody has, such as 60706-61183")

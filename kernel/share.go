@@ -25,10 +25,17 @@ type share struct {
 	free    int
 	waiting waiters
 	last    uint64 // of the requests that waited
-	rounds  *turns
+	round   func(context.Context) uint64
 }
 
-func newShare(places int, rounds *turns) *share { return &share{free: places, rounds: rounds} }
+// newShare has so many places. round numbers the round of work that a context belongs
+// to, the oldest the lowest.
+func newShare(places int, round func(context.Context) uint64) *share {
+	return &share{free: places, round: round}
+}
+
+// noRound is for a share whose requests are served in their own order.
+func noRound(context.Context) uint64 { return 0 }
 
 // waiter is a request that has no place yet.
 type waiter struct {
@@ -70,7 +77,7 @@ func (s *share) enter(ctx context.Context) error {
 		return nil
 	}
 	s.last++
-	w := &waiter{round: s.rounds.of(ctx), request: s.last, place: make(chan struct{})}
+	w := &waiter{round: s.round(ctx), request: s.last, place: make(chan struct{})}
 	heap.Push(&s.waiting, w)
 	s.mu.Unlock()
 	select {

@@ -13,7 +13,7 @@ import (
 func TestShareServesTheOldestRound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rounds := newTurns(nil)
-		s := newShare(1, rounds)
+		s := newShare(1, rounds.of)
 		if err := s.enter(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -60,7 +60,7 @@ func TestShareServesTheOldestRound(t *testing.T) {
 // Places are neither lost nor doubled by requests that end while they get one.
 func TestSharePlacesAreKept(t *testing.T) {
 	const places = 3
-	s := newShare(places, newTurns(nil))
+	s := newShare(places, noRound)
 	var at, most int
 	var mu sync.Mutex
 	var wg sync.WaitGroup
