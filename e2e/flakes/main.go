@@ -1,6 +1,6 @@
 // Flakes runs each test of a package many times in a row while the processors are
-// busy, and says which do not always pass. A test that fails once of twenty fails
-// for whoever runs all of them once.
+// busy, and says which do not always pass. A test that fails once in twenty
+// runs often fails a run of all tests.
 //
 // It builds the test program once, and runs one test after the other. The log of a
 // test that failed is kept in the output folder.

@@ -32,7 +32,7 @@ import (
 const (
 	// maxPatch bounds the operations of one patch.
 	maxPatch = 10_000
-	// maxWarnings bounds what a user is told for one plugin, as upstream for a webhook.
+	// maxWarnings bounds the warnings of one plugin in an answer, as upstream for a webhook.
 	maxWarnings = 10
 	// maxWait is how long a request waits for plugins that are starting; retryAfter
 	// is what a client is told to wait, in seconds, that asked too early.
@@ -236,7 +236,7 @@ func refusal(name string, result *metav1.Status) error {
 	return &apierrors.StatusError{ErrStatus: status}
 }
 
-// maxLines of a message are told.
+// maxLines is how many lines of a message a client gets.
 const maxLines = 64
 
 // message is a text of several lines in words that users may be shown.
