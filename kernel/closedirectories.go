@@ -13,10 +13,19 @@ import (
 	"pintle.dev/pintle/kernel/secretfile"
 )
 
-// ownEntries begin the names of what the kernel and its commands keep in a data
-// directory.
+// ownEntries is what the kernel and its commands keep in a data directory, and what a
+// file system of its own has.
 var ownEntries = []string{
-	"admin.kubeconfig", "audit", "catalog", "lost+found", "node", "pki", "plugins", "proxy", "run", "runtime", "store", "super-admin.kubeconfig", "FAULT", ".",
+	"admin.kubeconfig", "audit", "catalog", "hollow", "lost+found", "node", "pki", "plugins", "plugins.lock",
+	"proxy", "run", "runtime", "store", "super-admin.kubeconfig", "FAULT", "FAULT.former",
+}
+
+// isOwn reports whether an entry of a data directory is the kernel's, or a file that
+// it was writing (secretfile.Write).
+func isOwn(name string) bool {
+	return slices.ContainsFunc(ownEntries, func(own string) bool {
+		return name == own || strings.HasPrefix(name, "."+own+".")
+	})
 }
 
 // closeToOthers takes other users' rights to the folders away that hold objects and
@@ -31,9 +40,7 @@ func (d directories) closeToOthers(log *slog.Logger) error {
 	if err != nil {
 		return fmt.Errorf("data directory: %w", err)
 	}
-	foreign := slices.IndexFunc(entries, func(e fs.DirEntry) bool {
-		return !slices.ContainsFunc(ownEntries, func(own string) bool { return strings.HasPrefix(e.Name(), own) })
-	})
+	foreign := slices.IndexFunc(entries, func(e fs.DirEntry) bool { return !isOwn(e.Name()) })
 	if foreign < 0 {
 		dirs = append(dirs, d.data)
 	} else if info, err := os.Stat(d.data); err == nil && info.Mode().Perm()&0o077 != 0 {

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -90,10 +91,14 @@ func TestDirectoriesOfOthers(t *testing.T) {
 func TestFoldersAreClosed(t *testing.T) {
 	for _, tt := range []struct {
 		name         string
-		foreign      string
+		beside       string
 		closed, left []string
 	}{
 		{"the kernel's own", "", []string{"", "store", "plugins", "node", "run", "pki"}, []string{"runtime"}},
+		{"simulated nodes", "hollow", []string{"", "store", "plugins", "node", "run", "pki"}, []string{"runtime", "hollow"}},
+		{"a lock that a write left", ".plugins.lock.12", []string{"", "store", "plugins", "node", "run", "pki"}, []string{"runtime"}},
+		{"a name that begins alike", "node_modules", []string{"store", "plugins", "node", "run", "pki"}, []string{"", "runtime", "node_modules"}},
+		{"another's hidden folder", ".ssh", []string{"store", "plugins", "node", "run", "pki"}, []string{"", "runtime"}},
 		{"beside other things", "Documents", []string{"store", "plugins", "node", "run", "pki"}, []string{"", "runtime", "Documents"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -103,7 +108,7 @@ func TestFoldersAreClosed(t *testing.T) {
 			}
 			t.Cleanup(func() { _ = os.RemoveAll(short) })
 			data := filepath.Join(short, "d")
-			for _, name := range []string{"", "store", "plugins", "node", "run", "pki", tt.foreign} {
+			for _, name := range []string{"", "store", "plugins", "node", "run", "pki", tt.beside} {
 				if err := errors.Join(os.MkdirAll(filepath.Join(data, name), 0o755), os.Chmod(filepath.Join(data, name), 0o755)); err != nil {
 					t.Fatal(err)
 				}
@@ -134,7 +139,7 @@ func TestFoldersAreClosed(t *testing.T) {
 					t.Errorf("%q: %v %v", name, info.Mode(), err)
 				}
 			}
-			if tt.foreign != "" && !strings.Contains(log.String(), "found=Documents") {
+			if open := slices.Contains(tt.left, ""); strings.Contains(log.String(), "found="+tt.beside) != open {
 				t.Errorf("log:\n%s", log.String())
 			}
 			log.Reset()
