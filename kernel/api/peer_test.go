@@ -379,11 +379,14 @@ func peerCauses(f func() error) (out []string) {
 		return []string{err.Error()}
 	}
 	for _, c := range status.Status().Details.Causes {
-		out = append(out, fmt.Sprintf("%s: %s (%s)", c.Field, c.Message, c.Type))
+		out = append(out, fmt.Sprintf("%s: %s (%s)", c.Field, peerUID.ReplaceAllString(c.Message, "<uuid>"), c.Type))
 	}
 	slices.Sort(out)
 	return out
 }
+
+// peerUID is the UID of a new object, which some errors tell and each run draws anew.
+var peerUID = regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
 
 // objectValue is an object or a list in the words of an error. Upstream prints
 // those of its internal types, whose fields are called otherwise.

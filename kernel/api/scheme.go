@@ -3,6 +3,7 @@ package api
 import (
 	"fmt"
 	"reflect"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -25,17 +26,18 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"pintle.dev/pintle/kernel/api/resources"
+	"pintle.dev/pintle/kernel/api/resources/apps"
 	"pintle.dev/pintle/kernel/api/resources/flowcontrol"
 )
 
 // servedKinds lists all kinds, addDefaults their defaulting functions.
 func servedKinds(opts resources.Options) ([]resources.Kind, error) {
 	kinds, err := resources.All(opts)
-	return append(kinds, flowcontrol.Kinds()...), err
+	return slices.Concat(kinds, apps.Kinds(), flowcontrol.Kinds()), err
 }
 
 func addDefaults(s *runtime.Scheme) error {
-	return firstError(resources.AddToScheme(s), flowcontrol.AddToScheme(s))
+	return firstError(resources.AddToScheme(s), apps.AddToScheme(s), flowcontrol.AddToScheme(s))
 }
 
 // adders registers the types of the groups that can be served.

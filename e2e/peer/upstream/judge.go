@@ -215,11 +215,14 @@ func causes(err error) []string {
 	}
 	var out []string
 	for _, c := range status.Status().Details.Causes {
-		out = append(out, fmt.Sprintf("%s: %s (%s)", c.Field, c.Message, c.Type))
+		out = append(out, fmt.Sprintf("%s: %s (%s)", c.Field, drawnUID.ReplaceAllString(c.Message, "<uuid>"), c.Type))
 	}
 	slices.Sort(out)
 	return out
 }
+
+// drawnUID is the UID of a new object, which some errors tell and each run draws anew.
+var drawnUID = regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
 
 // years is the age of what has a date of the corpus, which grows by the day: the
 // answers have <years> instead.

@@ -3,8 +3,10 @@ package main
 import (
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/kubernetes/pkg/registry/apps/controllerrevision"
+	"k8s.io/kubernetes/pkg/registry/apps/daemonset"
 	"k8s.io/kubernetes/pkg/registry/apps/deployment"
 	"k8s.io/kubernetes/pkg/registry/apps/replicaset"
+	"k8s.io/kubernetes/pkg/registry/apps/statefulset"
 	"k8s.io/kubernetes/pkg/registry/coordination/lease"
 	"k8s.io/kubernetes/pkg/registry/core/configmap"
 	"k8s.io/kubernetes/pkg/registry/core/endpoint"
@@ -15,6 +17,7 @@ import (
 	"k8s.io/kubernetes/pkg/registry/core/persistentvolume"
 	"k8s.io/kubernetes/pkg/registry/core/persistentvolumeclaim"
 	"k8s.io/kubernetes/pkg/registry/core/pod"
+	"k8s.io/kubernetes/pkg/registry/core/podtemplate"
 	"k8s.io/kubernetes/pkg/registry/core/replicationcontroller"
 	"k8s.io/kubernetes/pkg/registry/core/resourcequota"
 	"k8s.io/kubernetes/pkg/registry/core/secret"
@@ -62,6 +65,7 @@ var kinds = map[string]rest.RESTUpdateStrategy{
 	"Pod/status":                   pod.StatusStrategy,
 	"Pod/ephemeralcontainers":      pod.EphemeralContainersStrategy,
 	"Pod/resize":                   pod.ResizeStrategy,
+	"PodTemplate":                  podtemplate.Strategy,
 	"Node":                         node.Strategy,
 	"Node/status":                  node.StatusStrategy,
 	"Service":                      service.Strategy,
@@ -88,6 +92,10 @@ var kinds = map[string]rest.RESTUpdateStrategy{
 	"ReplicaSet/status":            replicaset.StatusStrategy,
 	"Deployment":                   deployment.Strategy,
 	"Deployment/status":            deployment.StatusStrategy,
+	"DaemonSet":                    daemonset.Strategy,
+	"DaemonSet/status":             daemonset.StatusStrategy,
+	"StatefulSet":                  statefulset.Strategy,
+	"StatefulSet/status":           statefulset.StatusStrategy,
 	"ControllerRevision":           controllerrevision.Strategy,
 	"Lease":                        lease.Strategy,
 	"PriorityClass":                priorityclass.Strategy,

@@ -39,6 +39,7 @@ func All(opts Options) ([]Kind, error) {
 		serviceAccountKind(),
 		limitRangeKind(),
 		resourceQuotaKind(),
+		podTemplateKind(),
 		replicationControllerKind(),
 		replicaSetKind(),
 		deploymentKind(),

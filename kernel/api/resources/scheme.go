@@ -28,6 +28,7 @@ func AddToScheme(s *runtime.Scheme) error {
 	defaulted(s, setSecretDefaults, func(l *corev1.SecretList) []corev1.Secret { return l.Items })
 	defaulted(s, setLimitRangeDefaults, func(l *corev1.LimitRangeList) []corev1.LimitRange { return l.Items })
 	defaulted(s, setResourceQuotaDefaults, func(l *corev1.ResourceQuotaList) []corev1.ResourceQuota { return l.Items })
+	defaulted(s, setPodTemplateKindDefaults, func(l *corev1.PodTemplateList) []corev1.PodTemplate { return l.Items })
 	defaulted(s, setReplicationControllerDefaults, func(l *corev1.ReplicationControllerList) []corev1.ReplicationController { return l.Items })
 	defaulted(s, setReplicaSetDefaults, func(l *appsv1.ReplicaSetList) []appsv1.ReplicaSet { return l.Items })
 	defaulted(s, setDeploymentDefaults, func(l *appsv1.DeploymentList) []appsv1.Deployment { return l.Items })
