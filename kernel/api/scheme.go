@@ -27,17 +27,18 @@ import (
 
 	"pintle.dev/pintle/kernel/api/resources"
 	"pintle.dev/pintle/kernel/api/resources/apps"
+	"pintle.dev/pintle/kernel/api/resources/batch"
 	"pintle.dev/pintle/kernel/api/resources/flowcontrol"
 )
 
 // servedKinds lists all kinds, addDefaults their defaulting functions.
 func servedKinds(opts resources.Options) ([]resources.Kind, error) {
 	kinds, err := resources.All(opts)
-	return slices.Concat(kinds, apps.Kinds(), flowcontrol.Kinds()), err
+	return slices.Concat(kinds, apps.Kinds(), batch.Kinds(), flowcontrol.Kinds()), err
 }
 
 func addDefaults(s *runtime.Scheme) error {
-	return firstError(resources.AddToScheme(s), apps.AddToScheme(s), flowcontrol.AddToScheme(s))
+	return firstError(resources.AddToScheme(s), apps.AddToScheme(s), batch.AddToScheme(s), flowcontrol.AddToScheme(s))
 }
 
 // adders registers the types of the groups that can be served.
@@ -111,6 +112,10 @@ func fieldLabels(k resources.Kind) runtime.FieldLabelConversionFunc {
 		known[f] = true
 	}
 	isPod := k.GVK.Group == "" && k.GVK.Kind == "Pod"
+	refused := "field label not supported: %s"
+	if k.GVK == batchv1.SchemeGroupVersion.WithKind("Job") {
+		refused = "field label %q not supported for Job" // upstream's words for this kind
+	}
 	return func(label, value string) (string, string, error) {
 		switch {
 		case known[label]:
@@ -119,6 +124,6 @@ func fieldLabels(k resources.Kind) runtime.FieldLabelConversionFunc {
 			// spec.nodeName had this name before v1.
 			return "spec.nodeName", value, nil
 		}
-		return "", "", fmt.Errorf("field label not supported: %s", label)
+		return "", "", fmt.Errorf(refused, label)
 	}
 }

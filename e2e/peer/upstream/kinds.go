@@ -7,6 +7,8 @@ import (
 	"k8s.io/kubernetes/pkg/registry/apps/deployment"
 	"k8s.io/kubernetes/pkg/registry/apps/replicaset"
 	"k8s.io/kubernetes/pkg/registry/apps/statefulset"
+	"k8s.io/kubernetes/pkg/registry/batch/cronjob"
+	"k8s.io/kubernetes/pkg/registry/batch/job"
 	"k8s.io/kubernetes/pkg/registry/coordination/lease"
 	"k8s.io/kubernetes/pkg/registry/core/configmap"
 	"k8s.io/kubernetes/pkg/registry/core/endpoint"
@@ -40,6 +42,7 @@ import (
 	"k8s.io/kubernetes/pkg/registry/storage/volumeattachment"
 
 	_ "k8s.io/kubernetes/pkg/apis/apps/install"
+	_ "k8s.io/kubernetes/pkg/apis/batch/install"
 	_ "k8s.io/kubernetes/pkg/apis/coordination/install"
 	_ "k8s.io/kubernetes/pkg/apis/core/install"
 	_ "k8s.io/kubernetes/pkg/apis/discovery/install"
@@ -97,6 +100,10 @@ var kinds = map[string]rest.RESTUpdateStrategy{
 	"StatefulSet":                  statefulset.Strategy,
 	"StatefulSet/status":           statefulset.StatusStrategy,
 	"ControllerRevision":           controllerrevision.Strategy,
+	"Job":                          job.Strategy,
+	"Job/status":                   job.StatusStrategy,
+	"CronJob":                      cronjob.Strategy,
+	"CronJob/status":               cronjob.StatusStrategy,
 	"Lease":                        lease.Strategy,
 	"PriorityClass":                priorityclass.Strategy,
 	"PodDisruptionBudget":          poddisruptionbudget.Strategy,
