@@ -240,7 +240,7 @@ func (s *Server) build() error {
 	}
 	if err := (installer{
 		creates: creates, pods: s.binding.store,
-		server: s.generic, scheme: s.scheme, serializer: encoding, docs: s.docs,
+		server: s.generic, scheme: s.scheme, kinds: s.kinds, serializer: encoding, docs: s.docs,
 		admit: generic.AdmissionControl, minTimeout: time.Duration(generic.MinRequestTimeout) * time.Second, maxBody: maxBody,
 	}).install(s.storage(encoding)); err != nil {
 		return err

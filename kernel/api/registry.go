@@ -29,6 +29,7 @@ var returnsDeleted = map[schema.GroupResource]bool{
 	{Resource: "resourcequotas"}: true, {Resource: "serviceaccounts"}: true, {Resource: "podtemplates"}: true,
 	{Group: "storage.k8s.io", Resource: "storageclasses"}: true, {Group: "storage.k8s.io", Resource: "csidrivers"}: true,
 	{Group: "storage.k8s.io", Resource: "csinodes"}: true, {Group: "storage.k8s.io", Resource: "volumeattachments"}: true,
+	{Group: "storage.k8s.io", Resource: "volumeattributesclasses"}: true,
 }
 
 func groupResource(k resources.Kind) schema.GroupResource {

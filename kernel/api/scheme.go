@@ -9,6 +9,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	batchv1 "k8s.io/api/batch/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -27,24 +28,27 @@ import (
 
 	"pintle.dev/pintle/kernel/api/resources"
 	"pintle.dev/pintle/kernel/api/resources/apps"
+	"pintle.dev/pintle/kernel/api/resources/autoscaling"
 	"pintle.dev/pintle/kernel/api/resources/batch"
 	"pintle.dev/pintle/kernel/api/resources/flowcontrol"
+	"pintle.dev/pintle/kernel/api/resources/networking"
 )
 
 // servedKinds lists all kinds, addDefaults their defaulting functions.
 func servedKinds(opts resources.Options) ([]resources.Kind, error) {
 	kinds, err := resources.All(opts)
-	return slices.Concat(kinds, apps.Kinds(), batch.Kinds(), flowcontrol.Kinds()), err
+	return slices.Concat(kinds, apps.Kinds(), autoscaling.Kinds(), batch.Kinds(), flowcontrol.Kinds(), networking.Kinds()), err
 }
 
 func addDefaults(s *runtime.Scheme) error {
-	return firstError(resources.AddToScheme(s), apps.AddToScheme(s), batch.AddToScheme(s), flowcontrol.AddToScheme(s))
+	return firstError(resources.AddToScheme(s), apps.AddToScheme(s), autoscaling.AddToScheme(s), batch.AddToScheme(s),
+		flowcontrol.AddToScheme(s), networking.AddToScheme(s))
 }
 
 // adders registers the types of the groups that can be served.
 var adders = []func(*runtime.Scheme) error{
 	corev1.AddToScheme, appsv1.AddToScheme, authenticationv1.AddToScheme, authorizationv1.AddToScheme,
-	autoscalingv1.AddToScheme, batchv1.AddToScheme, coordinationv1.AddToScheme, discoveryv1.AddToScheme,
+	autoscalingv1.AddToScheme, autoscalingv2.AddToScheme, batchv1.AddToScheme, coordinationv1.AddToScheme, discoveryv1.AddToScheme,
 	eventsv1.AddToScheme, flowcontrolv1.AddToScheme, networkingv1.AddToScheme, nodev1.AddToScheme, policyv1.AddToScheme,
 	rbacv1.AddToScheme, schedulingv1.AddToScheme, storagev1.AddToScheme,
 }
@@ -61,7 +65,7 @@ func newScheme(kinds []resources.Kind, more ...func(*runtime.Scheme) error) (*ru
 	}
 	s.AddUnversionedTypes(schema.GroupVersion{Version: "v1"},
 		&metav1.Status{}, &metav1.APIVersions{}, &metav1.APIGroupList{}, &metav1.APIGroup{}, &metav1.APIResourceList{})
-	addInternal(s)
+	addInternal(s, kinds)
 	if err := addEventConversions(s); err != nil {
 		return nil, fmt.Errorf("scheme: events: %w", err)
 	}
@@ -79,25 +83,24 @@ func newScheme(kinds []resources.Kind, more ...func(*runtime.Scheme) error) (*ru
 	return s, nil
 }
 
-// addInternal registers each API type under its group's internal version. The
-// two event types share core's as theirs, as they share their storage.
-func addInternal(s *runtime.Scheme) {
+// addInternal registers each API type under its group's internal version. A kind
+// of several versions has the one that it is stored in there, in all its groups.
+func addInternal(s *runtime.Scheme, kinds []resources.Kind) {
+	internal := func(group, kind string) schema.GroupVersionKind {
+		return schema.GroupVersionKind{Group: group, Version: runtime.APIVersionInternal, Kind: kind}
+	}
+	for _, k := range kinds {
+		for _, gv := range k.Also {
+			s.AddKnownTypeWithName(internal(gv.Group, k.GVK.Kind), k.New())
+			s.AddKnownTypeWithName(internal(gv.Group, k.GVK.Kind+"List"), k.NewList())
+		}
+	}
 	metaPkg := reflect.TypeFor[metav1.Status]().PkgPath()
 	for gvk, t := range s.AllKnownTypes() {
-		if gvk.Version == runtime.APIVersionInternal || t.PkgPath() == metaPkg {
+		if gvk.Version == runtime.APIVersionInternal || t.PkgPath() == metaPkg || s.Recognizes(internal(gvk.Group, gvk.Kind)) {
 			continue
 		}
-		internal := schema.GroupVersionKind{Group: gvk.Group, Version: runtime.APIVersionInternal, Kind: gvk.Kind}
-		switch t {
-		case reflect.TypeFor[eventsv1.Event]():
-			t = reflect.TypeFor[corev1.Event]()
-		case reflect.TypeFor[eventsv1.EventList]():
-			t = reflect.TypeFor[corev1.EventList]()
-		}
-		if s.Recognizes(internal) {
-			continue
-		}
-		s.AddKnownTypeWithName(internal, reflect.New(t).Interface().(runtime.Object))
+		s.AddKnownTypeWithName(internal(gvk.Group, gvk.Kind), reflect.New(t).Interface().(runtime.Object))
 	}
 }
 

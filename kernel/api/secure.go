@@ -130,6 +130,7 @@ var informed = []schema.GroupResource{
 	{Group: "scheduling.k8s.io", Resource: "priorityclasses"},
 	{Group: "storage.k8s.io", Resource: "storageclasses"},
 	{Group: "node.k8s.io", Resource: "runtimeclasses"},
+	{Group: "networking.k8s.io", Resource: "ingressclasses"},
 	{Group: flowcontrolv1.GroupName, Resource: "flowschemas"},
 	{Group: flowcontrolv1.GroupName, Resource: "prioritylevelconfigurations"},
 	{Group: rbacv1.GroupName, Resource: "roles"},

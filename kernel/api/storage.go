@@ -6,7 +6,6 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
-	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/registry/rest"
@@ -26,27 +25,25 @@ func (s *Server) storage(encoding runtime.NegotiatedSerializer) map[schema.Group
 		out[gv][path] = r
 	}
 	for gr, k := range s.kinds {
-		gv := k.GVK.GroupVersion()
 		if gr == corev1.Resource("namespaces") {
 			s.stores[gr].ShouldDeleteDuringUpdate = namespaceGoes
 		}
 		main := &kindREST{
 			Store: s.stores[gr], shortNames: k.ShortNames, categories: k.Categories,
-			gv: gv, sent: sentLists(k, s.stores[gr], encoding),
+			gv: k.GVK.GroupVersion(), sent: sentLists(k, s.stores[gr], encoding),
 		}
-		put(gv, k.Resource, main)
-		if k.Status != nil {
-			put(gv, k.Resource+"/status", newSubREST(s.stores[gr], k.Status))
-		}
-		if k.Scale != nil {
-			put(gv, k.Resource+"/scale", &scaleREST{store: s.stores[gr], access: *k.Scale, gvk: k.GVK, gr: gr})
-		}
-		for name, strategy := range k.Subresources {
-			put(gv, k.Resource+"/"+name, newSubREST(s.stores[gr], strategy))
-		}
-		s.special(k, main, func(path string, r rest.Storage) { put(gv, path, r) })
-		if gr == corev1.Resource("events") {
-			put(eventsv1.SchemeGroupVersion, "events", main)
+		for _, gv := range append([]schema.GroupVersion{k.GVK.GroupVersion()}, k.Also...) {
+			put(gv, k.Resource, main)
+			if k.Status != nil {
+				put(gv, k.Resource+"/status", newSubREST(s.stores[gr], k.Status))
+			}
+			if k.Scale != nil {
+				put(gv, k.Resource+"/scale", &scaleREST{store: s.stores[gr], access: *k.Scale, gvk: k.GVK, gr: gr})
+			}
+			for name, strategy := range k.Subresources {
+				put(gv, k.Resource+"/"+name, newSubREST(s.stores[gr], strategy))
+			}
+			s.special(k, main, func(path string, r rest.Storage) { put(gv, path, r) })
 		}
 	}
 	for resource, r := range review.Authentication(s.authn, s.audiences) {

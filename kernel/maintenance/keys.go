@@ -74,7 +74,7 @@ var groups = func() map[string]string {
 		"policy":                       "poddisruptionbudgets",
 		"rbac.authorization.k8s.io":    "clusterrolebindings clusterroles rolebindings roles",
 		"scheduling.k8s.io":            "priorityclasses",
-		"storage.k8s.io":               "csidrivers csinodes csistoragecapacities storageclasses volumeattachments",
+		"storage.k8s.io":               "csidrivers csinodes csistoragecapacities storageclasses volumeattachments volumeattributesclasses",
 		"kernel.pintle.dev":            "plugins",
 		"admissionregistration.k8s.io": "mutatingwebhookconfigurations validatingwebhookconfigurations validatingadmissionpolicies validatingadmissionpolicybindings",
 		"certificates.k8s.io":          "certificatesigningrequests",

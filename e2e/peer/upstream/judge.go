@@ -194,11 +194,13 @@ func (v verdict) finish(obj runtime.Object, gvk schema.GroupVersionKind, warning
 	return v, err
 }
 
+var errPanic = errors.New("panic")
+
 // guard turns a panic into an error.
 func guard(f func() error) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			err = fmt.Errorf("panic: %v", r)
+			err = fmt.Errorf("%w: %v", errPanic, r)
 		}
 	}()
 	return f()
@@ -229,7 +231,15 @@ var drawnUID = regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
 var years = regexp.MustCompile(`^[0-9]+y([0-9]+d)?$`)
 
 func (j *judge) row(obj runtime.Object, gvk schema.GroupVersionKind) ([]any, []metav1.TableColumnDefinition, error) {
-	table, err := j.tables.GenerateTable(obj, printers.GenerateOptions{Wide: true})
+	var table *metav1.Table
+	err := guard(func() (err error) {
+		table, err = j.tables.GenerateTable(obj, printers.GenerateOptions{Wide: true})
+		return err
+	})
+	if errors.Is(err, errPanic) {
+		// An object that no validation lets pass need not be printable.
+		return []any{"<panic>"}, nil, nil
+	}
 	if err != nil && strings.Contains(err.Error(), "no table handler") {
 		gr := schema.GroupResource{Group: gvk.Group, Resource: strings.ToLower(gvk.Kind) + "s"}
 		table, err = rest.NewDefaultTableConvertor(gr).ConvertToTable(context.Background(), obj, nil)

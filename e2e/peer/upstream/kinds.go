@@ -7,8 +7,10 @@ import (
 	"k8s.io/kubernetes/pkg/registry/apps/deployment"
 	"k8s.io/kubernetes/pkg/registry/apps/replicaset"
 	"k8s.io/kubernetes/pkg/registry/apps/statefulset"
+	"k8s.io/kubernetes/pkg/registry/autoscaling/horizontalpodautoscaler"
 	"k8s.io/kubernetes/pkg/registry/batch/cronjob"
 	"k8s.io/kubernetes/pkg/registry/batch/job"
+	"k8s.io/kubernetes/pkg/registry/certificates/certificates"
 	"k8s.io/kubernetes/pkg/registry/coordination/lease"
 	"k8s.io/kubernetes/pkg/registry/core/configmap"
 	"k8s.io/kubernetes/pkg/registry/core/endpoint"
@@ -28,6 +30,9 @@ import (
 	"k8s.io/kubernetes/pkg/registry/discovery/endpointslice"
 	"k8s.io/kubernetes/pkg/registry/flowcontrol/flowschema"
 	"k8s.io/kubernetes/pkg/registry/flowcontrol/prioritylevelconfiguration"
+	"k8s.io/kubernetes/pkg/registry/networking/ingress"
+	"k8s.io/kubernetes/pkg/registry/networking/ingressclass"
+	"k8s.io/kubernetes/pkg/registry/networking/networkpolicy"
 	"k8s.io/kubernetes/pkg/registry/node/runtimeclass"
 	"k8s.io/kubernetes/pkg/registry/policy/poddisruptionbudget"
 	"k8s.io/kubernetes/pkg/registry/rbac/clusterrole"
@@ -40,14 +45,18 @@ import (
 	"k8s.io/kubernetes/pkg/registry/storage/csistoragecapacity"
 	"k8s.io/kubernetes/pkg/registry/storage/storageclass"
 	"k8s.io/kubernetes/pkg/registry/storage/volumeattachment"
+	"k8s.io/kubernetes/pkg/registry/storage/volumeattributesclass"
 
 	_ "k8s.io/kubernetes/pkg/apis/apps/install"
+	_ "k8s.io/kubernetes/pkg/apis/autoscaling/install"
 	_ "k8s.io/kubernetes/pkg/apis/batch/install"
+	_ "k8s.io/kubernetes/pkg/apis/certificates/install"
 	_ "k8s.io/kubernetes/pkg/apis/coordination/install"
 	_ "k8s.io/kubernetes/pkg/apis/core/install"
 	_ "k8s.io/kubernetes/pkg/apis/discovery/install"
 	_ "k8s.io/kubernetes/pkg/apis/events/install"
 	_ "k8s.io/kubernetes/pkg/apis/flowcontrol/install"
+	_ "k8s.io/kubernetes/pkg/apis/networking/install"
 	_ "k8s.io/kubernetes/pkg/apis/node/install"
 	_ "k8s.io/kubernetes/pkg/apis/policy/install"
 	_ "k8s.io/kubernetes/pkg/apis/rbac/install"
@@ -119,8 +128,19 @@ var kinds = map[string]rest.RESTUpdateStrategy{
 	"CSIStorageCapacity":           csistoragecapacity.Strategy,
 	"VolumeAttachment":             volumeattachment.Strategy,
 	"VolumeAttachment/status":      volumeattachment.StatusStrategy,
+	"Ingress":                      ingress.Strategy,
+	"Ingress/status":               ingress.StatusStrategy,
+	"IngressClass":                 ingressclass.Strategy,
+	"NetworkPolicy":                networkpolicy.Strategy,
+	"VolumeAttributesClass":        volumeattributesclass.Strategy,
 	"FlowSchema":                   flowschema.Strategy,
 	"FlowSchema/status":            flowschema.StatusStrategy,
+
+	"HorizontalPodAutoscaler":            horizontalpodautoscaler.Strategy,
+	"HorizontalPodAutoscaler/status":     horizontalpodautoscaler.StatusStrategy,
+	"CertificateSigningRequest":          certificates.Strategy,
+	"CertificateSigningRequest/status":   certificates.StatusStrategy,
+	"CertificateSigningRequest/approval": certificates.ApprovalStrategy,
 
 	"PriorityLevelConfiguration":        prioritylevelconfiguration.Strategy,
 	"PriorityLevelConfiguration/status": prioritylevelconfiguration.StatusStrategy,

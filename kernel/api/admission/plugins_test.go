@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -178,6 +179,35 @@ func TestDefaultStorageClass(t *testing.T) {
 		err := c.run(t.Context(), admission.Update, admin, "persistentvolumeclaims", "", claim(tc.class, tc.size, tc.phase), claim(tc.class, "1Gi", tc.phase))
 		if (err == nil) != (tc.fault == "") || err != nil && !strings.Contains(err.Error(), tc.fault) {
 			t.Errorf("%s: %v, want %q", name, err, tc.fault)
+		}
+	}
+}
+
+// Ingresses without a class have the newest default one; none of those that say.
+func TestDefaultIngressClass(t *testing.T) {
+	class := func(name, mark string, age time.Duration) *networkingv1.IngressClass {
+		return &networkingv1.IngressClass{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{networkingv1.AnnotationIsDefaultIngressClass: mark}, CreationTimestamp: metav1.NewTime(time.Unix(1000, 0).Add(-age))}}
+	}
+	classes := []runtime.Object{class("old", "true", time.Hour), class("b", "true", 0), class("a", "true", 0), class("newest", "false", -time.Hour)}
+	client := fake.NewClientset(append(cluster(), classes...)...)
+	factory := informers.NewSharedInformerFactory(client, 0)
+	handler, err := NewChain(Deps{Client: client, Informers: factory, Stop: t.Context().Done()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	factory.Start(t.Context().Done())
+	factory.WaitForCacheSync(t.Context().Done())
+	c := chain{handler, client}
+	for _, tc := range []struct {
+		given *string
+		note  map[string]string
+		want  *string
+	}{{nil, nil, ptr("a")}, {ptr("old"), nil, ptr("old")}, {nil, map[string]string{"kubernetes.io/ingress.class": ""}, nil}} {
+		o := &networkingv1.Ingress{ObjectMeta: named("i"), Spec: networkingv1.IngressSpec{IngressClassName: tc.given}}
+		o.Annotations = tc.note
+		err := c.run(t.Context(), admission.Create, admin, "ingresses", "", o, nil)
+		if got := o.Spec.IngressClassName; err != nil || (got == nil) != (tc.want == nil) || got != nil && *got != *tc.want {
+			t.Errorf("given %v, %v: %v, %v", tc.given, tc.note, got, err)
 		}
 	}
 }

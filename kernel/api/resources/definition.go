@@ -1,6 +1,7 @@
 package resources
 
 import (
+	corev1 "k8s.io/api/core/v1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -12,6 +13,7 @@ import (
 // what is nil is not done. T is the pointer type of the kind's object.
 type Rules[T runtime.Object] struct {
 	GVK        schema.GroupVersionKind
+	Also       []schema.GroupVersion // as in Kind
 	Namespaced bool
 	// Reset lists the fields that the strategy takes back from a request, each
 	// as the parts of its path.
@@ -31,7 +33,7 @@ type Rules[T runtime.Object] struct {
 
 // Strategy is what the rules say, as a store asks for it.
 func (r Rules[T]) Strategy() Strategy {
-	b := base{gvk: r.GVK, namespaced: r.Namespaced}
+	b := base{gvk: r.GVK, also: r.Also, namespaced: r.Namespaced}
 	if len(r.Reset) > 0 {
 		b = b.resetting(r.Reset...)
 	}
@@ -48,6 +50,20 @@ func AddDefaults[T, L any, P object[T], Q object[L]](s *runtime.Scheme, set func
 	defaulted(s, set, items)
 }
 
+// ValidateMeta checks the metadata of a new object: its name and, of each
+// finalizer, that it is qualified or well known.
+func ValidateMeta(m *metav1.ObjectMeta, namespaced bool, name apivalidation.ValidateNameFunc) field.ErrorList {
+	return validateMeta(m, namespaced, name)
+}
+
+// ValidateMetaUpdate checks what an update may change in metadata.
+func ValidateMetaUpdate(m, old *metav1.ObjectMeta) field.ErrorList { return validateMetaUpdate(m, old) }
+
+// ValidateContainerResourceName asks for a resource that a container can have.
+func ValidateContainerResourceName(name corev1.ResourceName, path *field.Path) field.ErrorList {
+	return checkContainerResourceName(name, path)
+}
+
 // NameColumn is the first column of every table.
 func NameColumn() metav1.TableColumnDefinition { return nameColumn() }
 
@@ -61,12 +77,3 @@ func StringColumn(name, description string) metav1.TableColumnDefinition {
 
 // AgeCell is the time since t in the short form of all tables.
 func AgeCell(t metav1.Time) string { return ageCell(t) }
-
-// ValidateMeta checks the metadata of a new object: its name and, of each
-// finalizer, that it is qualified or well known.
-func ValidateMeta(m *metav1.ObjectMeta, namespaced bool, name apivalidation.ValidateNameFunc) field.ErrorList {
-	return validateMeta(m, namespaced, name)
-}
-
-// ValidateMetaUpdate checks what an update may change in metadata.
-func ValidateMetaUpdate(m, old *metav1.ObjectMeta) field.ErrorList { return validateMetaUpdate(m, old) }

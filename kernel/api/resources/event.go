@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/endpoints/request"
@@ -26,7 +27,7 @@ const eventTTL = 3600
 func eventKind() Kind {
 	gvk := corev1.SchemeGroupVersion.WithKind("Event")
 	return Kind{
-		GVK: gvk, Resource: "events", Singular: "event", ShortNames: []string{"ev"},
+		GVK: gvk, Also: []schema.GroupVersion{eventsv1.SchemeGroupVersion}, Resource: "events", Singular: "event", ShortNames: []string{"ev"},
 		New:      func() runtime.Object { return &corev1.Event{} },
 		NewList:  func() runtime.Object { return &corev1.EventList{} },
 		Strategy: eventStrategy{base{gvk: gvk, namespaced: true, createOnUpdate: true}},

@@ -22,7 +22,11 @@ type Strategy interface {
 // generic registry stores; subresources with behaviour of their own (pods/log,
 // pods/binding, serviceaccounts/token …) are added there.
 type Kind struct {
-	GVK        schema.GroupVersionKind
+	GVK schema.GroupVersionKind
+	// Also are further versions that the kind is served in, perhaps of another
+	// group, under the same name. GVK's is the form in memory and in the store;
+	// the scheme has the conversions.
+	Also       []schema.GroupVersion
 	Resource   string // plural, lower case
 	Singular   string
 	ShortNames []string

@@ -53,6 +53,7 @@ func All(opts Options) ([]Kind, error) {
 		csiDriverKind(),
 		csiStorageCapacityKind(),
 		volumeAttachmentKind(),
+		volumeAttributesClassKind(),
 		roleKind(),
 		clusterRoleKind(),
 		roleBindingKind(),

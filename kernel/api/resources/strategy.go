@@ -17,6 +17,7 @@ import (
 // the scheme.
 type base struct {
 	gvk            schema.GroupVersionKind
+	also           []schema.GroupVersion // that requests come in, too
 	namespaced     bool
 	createOnUpdate bool
 	// reset is what the strategy takes back from a request: those fields have
@@ -54,7 +55,11 @@ func (b base) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
 	if b.reset == nil {
 		return nil
 	}
-	return map[fieldpath.APIVersion]*fieldpath.Set{fieldpath.APIVersion(b.gvk.GroupVersion().String()): b.reset}
+	out := map[fieldpath.APIVersion]*fieldpath.Set{fieldpath.APIVersion(b.gvk.GroupVersion().String()): b.reset}
+	for _, gv := range b.also {
+		out[fieldpath.APIVersion(gv.String())] = b.reset
+	}
+	return out
 }
 
 func (base) PrepareForCreate(context.Context, runtime.Object)                      {}
