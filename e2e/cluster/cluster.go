@@ -105,6 +105,9 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 			return nil, err
 		}
 		c.made = true
+		if err := roomForImages(c.Data); err != nil {
+			return nil, errors.Join(err, os.Remove(c.Data))
+		}
 	}
 	if !filepath.IsAbs(c.Config) {
 		c.Config = filepath.Join(repo, c.Config)
