@@ -110,6 +110,7 @@ func hostileAdmission(t *testing.T, process bool) {
 		t.Fatal(err)
 	}
 	catalog := t.TempDir()
+	const noAnswer = "no answer in time"
 	type hostile struct {
 		name, resource, why string
 		mutates             bool
@@ -124,7 +125,7 @@ func hostileAdmission(t *testing.T, process bool) {
 	}
 	hostiles := []hostile{
 		{"atraps", "configmaps", "unreachable", false, handmade{admit: unreachable}, false},
-		{"aloops", "secrets", "no answer in time", false, handmade{admit: forever}, false},
+		{"aloops", "secrets", noAnswer, false, handmade{admit: forever}, false},
 		{"aastray", "services", "100 bytes at 0xfffffff0 are not in its memory", false, handmade{admit: span(0xfffffff0, 100)}, false},
 		{"ahuge", "endpoints", "104857600 bytes, at most 8388608", false, handmade{pages: 1700, admit: span(0, 100<<20)}, false},
 		{"agarbage", "limitranges", "its answer: invalid character", true, answer("garbage"), false},
@@ -133,7 +134,7 @@ func hostileAdmission(t *testing.T, process bool) {
 		{"asilent", "persistentvolumeclaims", "failed calling", true, handmade{}, false},
 		{"aalloc", "replicationcontrollers", "pintle_alloc returned 0x7", false, handmade{alloc: i32(7)}, false},
 		{"admitdies", "configmaps", "", false, handmade{}, true},
-		{"admithangs", "secrets", "no answer in time", false, handmade{}, true},
+		{"admithangs", "secrets", noAnswer, false, handmade{}, true},
 		{"admithuge", "services", "received message larger than max", false, handmade{}, true},
 		{"admitgarbage", "endpoints", "its answer: invalid character", false, handmade{}, true},
 	}
@@ -150,7 +151,12 @@ func hostileAdmission(t *testing.T, process bool) {
 		if h.mutates {
 			phase = "mutating"
 		}
-		more := fmt.Sprintf("  phase: %s\n  admissionRules: [{operations: [CREATE], resources: [v1/%s]}]\ntimeouts: {call: 100ms}\n", phase, h.resource)
+		// Those that answer get the time to: a machine may be busy.
+		patience := "20s"
+		if h.why == noAnswer {
+			patience = "100ms"
+		}
+		more := fmt.Sprintf("  phase: %s\n  admissionRules: [{operations: [CREATE], resources: [v1/%s]}]\ntimeouts: {call: %s}\n", phase, h.resource, patience)
 		h.h.description = described(h.name, "admission", fmt.Sprintf(`,"phase":%q,"rules":[{"operations":["CREATE"],"resources":["v1/%s"]}]`, phase, h.resource))
 		names = append(names, h.name)
 		if h.process {
