@@ -11,6 +11,7 @@ import (
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	batchv1 "k8s.io/api/batch/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -30,6 +31,7 @@ import (
 	"pintle.dev/pintle/kernel/api/resources/apps"
 	"pintle.dev/pintle/kernel/api/resources/autoscaling"
 	"pintle.dev/pintle/kernel/api/resources/batch"
+	"pintle.dev/pintle/kernel/api/resources/certificates"
 	"pintle.dev/pintle/kernel/api/resources/flowcontrol"
 	"pintle.dev/pintle/kernel/api/resources/networking"
 )
@@ -37,7 +39,7 @@ import (
 // servedKinds lists all kinds, addDefaults their defaulting functions.
 func servedKinds(opts resources.Options) ([]resources.Kind, error) {
 	kinds, err := resources.All(opts)
-	return slices.Concat(kinds, apps.Kinds(), autoscaling.Kinds(), batch.Kinds(), flowcontrol.Kinds(), networking.Kinds()), err
+	return slices.Concat(kinds, apps.Kinds(), autoscaling.Kinds(), batch.Kinds(), certificates.Kinds(), flowcontrol.Kinds(), networking.Kinds()), err
 }
 
 func addDefaults(s *runtime.Scheme) error {
@@ -48,7 +50,7 @@ func addDefaults(s *runtime.Scheme) error {
 // adders registers the types of the groups that can be served.
 var adders = []func(*runtime.Scheme) error{
 	corev1.AddToScheme, appsv1.AddToScheme, authenticationv1.AddToScheme, authorizationv1.AddToScheme,
-	autoscalingv1.AddToScheme, autoscalingv2.AddToScheme, batchv1.AddToScheme, coordinationv1.AddToScheme, discoveryv1.AddToScheme,
+	autoscalingv1.AddToScheme, autoscalingv2.AddToScheme, batchv1.AddToScheme, certificatesv1.AddToScheme, coordinationv1.AddToScheme, discoveryv1.AddToScheme,
 	eventsv1.AddToScheme, flowcontrolv1.AddToScheme, networkingv1.AddToScheme, nodev1.AddToScheme, policyv1.AddToScheme,
 	rbacv1.AddToScheme, schedulingv1.AddToScheme, storagev1.AddToScheme,
 }

@@ -102,7 +102,7 @@ func (s *Server) secure() error {
 			guard.Install(store)
 		}
 	}
-	s.admit, err = admission.NewChain(admission.Deps{Client: client, Informers: s.informers, Stop: s.stopping.Done(),
+	s.admit, err = admission.NewChain(admission.Deps{Client: client, Informers: s.informers, Authorizer: s.authz, Stop: s.stopping.Done(),
 		Plugins: s.cfg.Plugins, PluginHost: s.cfg.PluginHost, Review: s.cfg.Admission, Enable: s.cfg.EnableAdmission, Disable: s.cfg.DisableAdmission, PodSecurity: s.cfg.PodSecurity, Own: standsFor(user.APIServerUser, s.cfg.PluginHost)})
 	if !slices.Contains(s.cfg.DisableAdmission, "PodTopologyLabels") {
 		s.binding.topology = podtopologylabels.New(s.informers).Of

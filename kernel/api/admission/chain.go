@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/admission/plugin/namespace/lifecycle"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 
@@ -22,6 +23,8 @@ type Deps struct {
 	// Informers are started by the caller after NewChain, which registers
 	// those it needs.
 	Informers informers.SharedInformerFactory
+	// Authorizer is asked for rights that a request takes besides its own.
+	Authorizer authorizer.Authorizer
 	// Stop is closed when no request is admitted any more.
 	Stop <-chan struct{}
 	// Enable and Disable name plugins that are in the chain, or not, in place of

@@ -12,7 +12,7 @@
 //
 // Left out because their kinds or controllers are not served yet: webhooks and
 // CEL policies, StorageObjectInUseProtection (a finalizer without its
-// controller would never go away), certificates.
+// controller would never go away).
 //
 // Plugins see the versioned types. They must not import kernel/api.
 package admission

@@ -9,6 +9,7 @@ import (
 
 	"pintle.dev/pintle/kernel/api/admission/alwayspullimages"
 	"pintle.dev/pintle/kernel/api/admission/antiaffinity"
+	"pintle.dev/pintle/kernel/api/admission/certificates"
 	"pintle.dev/pintle/kernel/api/admission/defaultingressclass"
 	"pintle.dev/pintle/kernel/api/admission/defaultstorageclass"
 	"pintle.dev/pintle/kernel/api/admission/denyserviceexternalips"
@@ -65,6 +66,9 @@ var ordered = []builtin{
 	{"DefaultStorageClass", true, always(func(d Deps) *defaultstorageclass.Plugin { return defaultstorageclass.New(d.Informers) })},
 	{"PersistentVolumeClaimResize", true, always(func(d Deps) *volumeresize.Plugin { return volumeresize.New(d.Informers) })},
 	{"RuntimeClass", true, always(func(d Deps) *runtimeclass.Plugin { return runtimeclass.New(d.Client, d.Informers) })},
+	{"CertificateApproval", true, always(func(d Deps) *certificates.Approval { return certificates.NewApproval(d.Authorizer) })},
+	{"CertificateSigning", true, always(func(d Deps) *certificates.Signing { return certificates.NewSigning(d.Authorizer) })},
+	{"CertificateSubjectRestriction", true, always(func(Deps) *certificates.SubjectRestriction { return certificates.NewSubjectRestriction() })},
 	{"DefaultIngressClass", true, always(func(d Deps) *defaultingressclass.Plugin { return defaultingressclass.New(d.Informers) })},
 	{"DenyServiceExternalIPs", false, always(func(Deps) *denyserviceexternalips.Plugin { return denyserviceexternalips.New() })},
 	{"PodTopologyLabels", true, always(func(d Deps) *podtopologylabels.Plugin { return podtopologylabels.New(d.Informers) })},
