@@ -167,4 +167,26 @@ func TestCertificateSigningRequests(t *testing.T) {
 	if _, err := c.Create(ctx, requestFor("masters", "example.com/one", masters), metav1.CreateOptions{}); err != nil {
 		t.Errorf("another signer, which the server does not trust: %v", err)
 	}
+
+	// A node asks for itself alone.
+	node := as("system:node:n1", user.NodesGroup).CertificatesV1().CertificateSigningRequests()
+	own, _ := signingRequest(t, pkix.Name{CommonName: "system:node:n1", Organization: []string{user.NodesGroup}})
+	foreign, _ := signingRequest(t, pkix.Name{CommonName: "system:node:n2", Organization: []string{user.NodesGroup}})
+	for _, signer := range []string{certificatesv1.KubeletServingSignerName, certificatesv1.KubeAPIServerClientKubeletSignerName} {
+		name := "of-node-" + strings.TrimPrefix(signer, "kubernetes.io/")
+		_, err = node.Create(ctx, requestFor(name, signer, foreign), metav1.CreateOptions{})
+		refused("a node asks for another's", err, "can only create a node CSR with CN=system:node:n1")
+		_, err = node.Create(ctx, requestFor(name, signer, []byte("rubbish")), metav1.CreateOptions{})
+		refused("a node asks for rubbish", err, "unable to parse csr")
+		if _, err := node.Create(ctx, requestFor(name, signer, own), metav1.CreateOptions{}); err != nil {
+			t.Errorf("a node asks for its own: %v", err)
+		}
+	}
+	_, err = approve("system:node:n1", "two", "")
+	refused("a node approves", err, "cannot update resource")
+	// The roles of approvers are there.
+	role, err := overTLS(t, s).RbacV1().ClusterRoles().Get(ctx, "system:certificates.k8s.io:kube-apiserver-client-kubelet-approver", metav1.GetOptions{})
+	if err != nil || len(role.Rules) != 1 || !slices.Equal(role.Rules[0].ResourceNames, []string{certificatesv1.KubeAPIServerClientKubeletSignerName}) {
+		t.Errorf("role: %+v, %v", role, err)
+	}
 }

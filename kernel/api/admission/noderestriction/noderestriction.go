@@ -8,6 +8,7 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -19,6 +20,8 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
+
+	"pintle.dev/pintle/kernel/api/resources/certificates"
 )
 
 const userPrefix = "system:node:"
@@ -82,6 +85,8 @@ func (p *Plugin) Admit(ctx context.Context, a admission.Attributes, _ admission.
 		return admitClaimStatus(node, a)
 	case corev1.Resource("serviceaccounts"):
 		return p.admitToken(ctx, node, a)
+	case certificatesv1.Resource("certificatesigningrequests"):
+		return admitSigningRequest(node, a)
 	case coordinationv1.Resource("leases"):
 		if a.GetNamespace() != corev1.NamespaceNodeLease {
 			return refuse(a, "can only access leases in the %q system namespace", corev1.NamespaceNodeLease)
@@ -93,6 +98,29 @@ func (p *Plugin) Admit(ctx context.Context, a admission.Attributes, _ admission.
 		if nameOf(a) != node {
 			return refuse(a, "can only access CSINode with the same name as the requesting node")
 		}
+	}
+	return nil
+}
+
+// admitSigningRequest: a node asks the signers of nodes for its own certificates
+// alone. What else such a request says is checked by who signs.
+func admitSigningRequest(node string, a admission.Attributes) error {
+	if a.GetOperation() != admission.Create {
+		return nil
+	}
+	o, ok := a.GetObject().(*certificatesv1.CertificateSigningRequest)
+	if !ok {
+		return refuse(a, "unexpected type %T", a.GetObject())
+	}
+	if o.Spec.SignerName != certificatesv1.KubeletServingSignerName && o.Spec.SignerName != certificatesv1.KubeAPIServerClientKubeletSignerName {
+		return nil
+	}
+	asked, err := certificates.ParseRequest(o.Spec.Request)
+	if err != nil {
+		return refuse(a, "unable to parse csr: %w", err)
+	}
+	if asked.Subject.CommonName != userPrefix+node {
+		return refuse(a, "can only create a node CSR with CN=%s%s", userPrefix, node)
 	}
 	return nil
 }

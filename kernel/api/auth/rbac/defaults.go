@@ -1,6 +1,10 @@
 package rbac
 
-import rbacv1 "k8s.io/api/rbac/v1"
+import (
+	"slices"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+)
 
 // Policy is a set of RBAC objects.
 type Policy struct {
@@ -14,7 +18,7 @@ type Policy struct {
 // automatic update as upstream's.
 func Defaults() Policy {
 	policy := Policy{
-		ClusterRoles: append(userRoles(), systemRoles()...), ClusterRoleBindings: clusterBindings(),
+		ClusterRoles: slices.Concat(userRoles(), systemRoles(), certificateRoles()), ClusterRoleBindings: clusterBindings(),
 		Roles: namespaceRoles(), RoleBindings: namespaceBindings(),
 	}
 	for i := range policy.ClusterRoles {

@@ -93,6 +93,22 @@ func schedulerRules(reviews []rbacv1.PolicyRule) []rbacv1.PolicyRule {
 
 const roleNode = "system:node"
 
+// certificateRoles are for who asks for certificates of nodes, and for who
+// approves requests, a role a signer. Nobody is bound to them.
+func certificateRoles() []rbacv1.ClusterRole {
+	const prefix = "system:certificates.k8s.io:"
+	const requests = "certificatesigningrequests"
+	out := []rbacv1.ClusterRole{
+		clusterRole("system:node-bootstrapper", on(verbs("create", "get", "list", "watch"), groupCertificates, requests)),
+		clusterRole(prefix+requests+":nodeclient", on(verbs("create"), groupCertificates, requests+"/nodeclient")),
+		clusterRole(prefix+requests+":selfnodeclient", on(verbs("create"), groupCertificates, requests+"/selfnodeclient")),
+	}
+	for _, signer := range []string{"legacy-unknown", "kubelet-serving", "kube-apiserver-client", "kube-apiserver-client-kubelet"} {
+		out = append(out, clusterRole(prefix+signer+"-approver", named(on(verbs("approve"), groupCertificates, "signers"), "kubernetes.io/"+signer)))
+	}
+	return out
+}
+
 // NodeRules are what a node agent needs, of any node: auth/node narrows them to
 // what concerns the node that asks, admission/noderestriction the writes.
 func NodeRules() []rbacv1.PolicyRule {
