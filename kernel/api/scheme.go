@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"slices"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -28,6 +29,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"pintle.dev/pintle/kernel/api/resources"
+	"pintle.dev/pintle/kernel/api/resources/admissionregistration"
 	"pintle.dev/pintle/kernel/api/resources/apps"
 	"pintle.dev/pintle/kernel/api/resources/autoscaling"
 	"pintle.dev/pintle/kernel/api/resources/batch"
@@ -39,17 +41,17 @@ import (
 // servedKinds lists all kinds, addDefaults their defaulting functions.
 func servedKinds(opts resources.Options) ([]resources.Kind, error) {
 	kinds, err := resources.All(opts)
-	return slices.Concat(kinds, apps.Kinds(), autoscaling.Kinds(), batch.Kinds(), certificates.Kinds(), flowcontrol.Kinds(), networking.Kinds()), err
+	return slices.Concat(kinds, admissionregistration.Kinds(), apps.Kinds(), autoscaling.Kinds(), batch.Kinds(), certificates.Kinds(), flowcontrol.Kinds(), networking.Kinds()), err
 }
 
 func addDefaults(s *runtime.Scheme) error {
-	return firstError(resources.AddToScheme(s), apps.AddToScheme(s), autoscaling.AddToScheme(s), batch.AddToScheme(s),
+	return firstError(resources.AddToScheme(s), admissionregistration.AddToScheme(s), apps.AddToScheme(s), autoscaling.AddToScheme(s), batch.AddToScheme(s),
 		flowcontrol.AddToScheme(s), networking.AddToScheme(s))
 }
 
 // adders registers the types of the groups that can be served.
 var adders = []func(*runtime.Scheme) error{
-	corev1.AddToScheme, appsv1.AddToScheme, authenticationv1.AddToScheme, authorizationv1.AddToScheme,
+	corev1.AddToScheme, admissionregistrationv1.AddToScheme, appsv1.AddToScheme, authenticationv1.AddToScheme, authorizationv1.AddToScheme,
 	autoscalingv1.AddToScheme, autoscalingv2.AddToScheme, batchv1.AddToScheme, certificatesv1.AddToScheme, coordinationv1.AddToScheme, discoveryv1.AddToScheme,
 	eventsv1.AddToScheme, flowcontrolv1.AddToScheme, networkingv1.AddToScheme, nodev1.AddToScheme, policyv1.AddToScheme,
 	rbacv1.AddToScheme, schedulingv1.AddToScheme, storagev1.AddToScheme,

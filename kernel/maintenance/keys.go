@@ -76,7 +76,7 @@ var groups = func() map[string]string {
 		"scheduling.k8s.io":            "priorityclasses",
 		"storage.k8s.io":               "csidrivers csinodes csistoragecapacities storageclasses volumeattachments volumeattributesclasses",
 		"kernel.pintle.dev":            "plugins",
-		"admissionregistration.k8s.io": "mutatingwebhookconfigurations validatingwebhookconfigurations validatingadmissionpolicies validatingadmissionpolicybindings",
+		"admissionregistration.k8s.io": "mutatingwebhookconfigurations validatingwebhookconfigurations validatingadmissionpolicies validatingadmissionpolicybindings mutatingadmissionpolicies mutatingadmissionpolicybindings",
 		"certificates.k8s.io":          "certificatesigningrequests",
 	} {
 		for _, r := range strings.Fields(resources) {

@@ -1,7 +1,15 @@
 package main
 
 import (
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/kubernetes/pkg/registry/admissionregistration/mutatingadmissionpolicy"
+	"k8s.io/kubernetes/pkg/registry/admissionregistration/mutatingadmissionpolicybinding"
+	"k8s.io/kubernetes/pkg/registry/admissionregistration/mutatingwebhookconfiguration"
+	"k8s.io/kubernetes/pkg/registry/admissionregistration/resolver"
+	"k8s.io/kubernetes/pkg/registry/admissionregistration/validatingadmissionpolicy"
+	"k8s.io/kubernetes/pkg/registry/admissionregistration/validatingadmissionpolicybinding"
+	"k8s.io/kubernetes/pkg/registry/admissionregistration/validatingwebhookconfiguration"
 	"k8s.io/kubernetes/pkg/registry/apps/controllerrevision"
 	"k8s.io/kubernetes/pkg/registry/apps/daemonset"
 	"k8s.io/kubernetes/pkg/registry/apps/deployment"
@@ -47,6 +55,7 @@ import (
 	"k8s.io/kubernetes/pkg/registry/storage/volumeattachment"
 	"k8s.io/kubernetes/pkg/registry/storage/volumeattributesclass"
 
+	_ "k8s.io/kubernetes/pkg/apis/admissionregistration/install"
 	_ "k8s.io/kubernetes/pkg/apis/apps/install"
 	_ "k8s.io/kubernetes/pkg/apis/autoscaling/install"
 	_ "k8s.io/kubernetes/pkg/apis/batch/install"
@@ -69,6 +78,14 @@ type strategy interface {
 	rest.RESTCreateStrategy
 	rest.RESTUpdateStrategy
 }
+
+// Without an authorizer everybody may name parameters.
+var (
+	anyResource = resolver.ResourceResolverFunc(func(gvk schema.GroupVersionKind) (schema.GroupVersionResource, error) {
+		return gvk.GroupVersion().WithResource("any"), nil
+	})
+	validatingPolicy = validatingadmissionpolicy.NewStrategy(nil, anyResource)
+)
 
 // kinds are upstream's strategies by kind; a subresource is "Kind/name" and
 // has updates only.
@@ -141,6 +158,14 @@ var kinds = map[string]rest.RESTUpdateStrategy{
 	"CertificateSigningRequest":          certificates.Strategy,
 	"CertificateSigningRequest/status":   certificates.StatusStrategy,
 	"CertificateSigningRequest/approval": certificates.ApprovalStrategy,
+
+	"ValidatingWebhookConfiguration":   validatingwebhookconfiguration.Strategy,
+	"MutatingWebhookConfiguration":     mutatingwebhookconfiguration.Strategy,
+	"ValidatingAdmissionPolicy":        validatingPolicy,
+	"ValidatingAdmissionPolicy/status": validatingadmissionpolicy.NewStatusStrategy(validatingPolicy),
+	"ValidatingAdmissionPolicyBinding": validatingadmissionpolicybinding.NewStrategy(nil, nil, anyResource),
+	"MutatingAdmissionPolicy":          mutatingadmissionpolicy.NewStrategy(nil, anyResource),
+	"MutatingAdmissionPolicyBinding":   mutatingadmissionpolicybinding.NewStrategy(nil, nil, anyResource),
 
 	"PriorityLevelConfiguration":        prioritylevelconfiguration.Strategy,
 	"PriorityLevelConfiguration/status": prioritylevelconfiguration.StatusStrategy,
