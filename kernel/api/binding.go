@@ -29,6 +29,9 @@ import (
 // are preconditions). A pod that is bound, going away or gated gives a
 // Conflict with upstream's words, a pod that is not there NotFound.
 func (s *Server) Bind(ctx context.Context, b *corev1.Binding) error {
+	if s.admit.Asked(createsOfBindings) {
+		return s.bindAsked(ctx, b)
+	}
 	ctx = request.WithNamespace(ctx, b.Namespace)
 	_, err := s.binding.Create(ctx, b.Name, b, nil, &metav1.CreateOptions{})
 	return err
@@ -38,7 +41,10 @@ func (s *Server) Bind(ctx context.Context, b *corev1.Binding) error {
 // the order of the bindings, and so is known: the pods as a Source of this server
 // gave them; none need be given. What is not the latest costs reading the pod.
 func (s *Server) BindAll(ctx context.Context, bindings []*corev1.Binding, known []*corev1.Pod) []error {
-	return s.binding.assignAll(ctx, bindings, known)
+	if !s.admit.Asked(createsOfBindings) {
+		return s.binding.assignAll(ctx, bindings, known)
+	}
+	return askedAbout(len(bindings), func(i int) error { return s.bindAsked(ctx, bindings[i]) })
 }
 
 // bindingREST is pods/binding: spec.nodeName and the PodScheduled condition

@@ -43,7 +43,7 @@ func (s *Server) bootstrap(ctx context.Context) error {
 }
 
 func (s *Server) ensureSystem(ctx context.Context) error {
-	namespaces := s.client.CoreV1().Namespaces()
+	namespaces := s.starter.CoreV1().Namespaces()
 	for _, name := range systemNamespaces {
 		if _, err := namespaces.Get(ctx, name, metav1.GetOptions{}); err == nil {
 			continue
@@ -82,7 +82,7 @@ func (s *Server) damaged(err error) bool {
 
 // ensurePriorityClasses creates the classes of the system's own pods.
 func (s *Server) ensurePriorityClasses(ctx context.Context) error {
-	classes := s.client.SchedulingV1().PriorityClasses()
+	classes := s.starter.SchedulingV1().PriorityClasses()
 	for _, class := range resources.SystemPriorityClasses() {
 		_, err := classes.Get(ctx, class.Name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
@@ -109,7 +109,7 @@ func (s *Server) ensureService(ctx context.Context) error {
 	port := corev1.ServicePort{
 		Name: "https", Port: 443, Protocol: corev1.ProtocolTCP, TargetPort: intstr.FromInt32(int32(s.Port())),
 	}
-	services := s.client.CoreV1().Services(metav1.NamespaceDefault)
+	services := s.starter.CoreV1().Services(metav1.NamespaceDefault)
 	have, err := services.Get(ctx, serviceName, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
@@ -166,7 +166,7 @@ func (s *Server) publishEndpoints(ctx context.Context, addresses []string) error
 	// A slice of this service belongs to the server, so the mirroring
 	// controller must leave the Endpoints alone.
 	labels := map[string]string{discoveryv1.LabelSkipMirror: "true"}
-	client := s.client.CoreV1().Endpoints(metav1.NamespaceDefault)
+	client := s.starter.CoreV1().Endpoints(metav1.NamespaceDefault)
 	have, err := client.Get(ctx, serviceName, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
@@ -192,7 +192,7 @@ func (s *Server) publishEndpoints(ctx context.Context, addresses []string) error
 		Endpoints:   endpoints,
 		Ports:       []discoveryv1.EndpointPort{{Name: &name, Port: &port, Protocol: &tcp}},
 	}
-	slices := s.client.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault)
+	slices := s.starter.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault)
 	slice, err := slices.Get(ctx, serviceName, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):

@@ -48,6 +48,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"pintle.dev/pintle/kernel/api/admission"
+	"pintle.dev/pintle/kernel/api/admission/policystatus"
 	"pintle.dev/pintle/kernel/api/audit"
 	"pintle.dev/pintle/kernel/api/auth/credentials"
 	"pintle.dev/pintle/kernel/api/auth/node"
@@ -77,6 +78,7 @@ type parts struct {
 	nodes      *node.Authorizer
 	background sync.WaitGroup // ends when stopping does
 	client     kubernetes.Interface
+	starter    kubernetes.Interface // writes what the start needs, past webhooks and policies
 	rbac       *rbac.Index
 	binding    *bindingREST
 	creates    created
@@ -90,6 +92,7 @@ type parts struct {
 	authz      authorizer.Authorizer
 	rules      authorizer.RuleResolver
 	admit      *admission.Chain
+	policies   *policystatus.Controller
 	audiences  []string
 	encryption *encryption             // nil: nothing is encrypted
 	turns      *flowcontrol.Controller // nil: requests are not told apart
@@ -239,7 +242,7 @@ func (s *Server) build() error {
 		creates = &s.creates
 	}
 	if err := (installer{
-		creates: creates, pods: s.binding.store,
+		creates: creates, pods: s.binding.store, podsAsked: func() bool { return s.admit.Asked(createsOfPods) },
 		server: s.generic, scheme: s.scheme, kinds: s.kinds, serializer: encoding, docs: s.docs,
 		admit: generic.AdmissionControl, minTimeout: time.Duration(generic.MinRequestTimeout) * time.Second, maxBody: maxBody,
 	}).install(s.storage(encoding)); err != nil {
@@ -292,12 +295,16 @@ func (s *Server) build() error {
 		s.hook("node/follow-pods", func(context.Context) error {
 			return s.followPods()
 		}),
+		s.hook("validatingadmissionpolicy-status", func(context.Context) error {
+			s.background.Go(func() { s.policies.Run(s.stopping) })
+			return nil
+		}),
 		s.hook("rbac/aggregate-cluster-roles", func(context.Context) error {
 			s.background.Go(func() { _ = aggregator.Run(s.stopping) })
 			return nil
 		}),
 		s.hook("rbac/bootstrap-roles", func(ctx context.Context) error {
-			written, err := rbac.Bootstrap(ctx, s.client)
+			written, err := rbac.Bootstrap(ctx, s.starter)
 			if err != nil {
 				return err
 			}
@@ -357,6 +364,7 @@ func (s *Server) genericConfig(codecs serializer.CodecFactory, options generic.R
 	c.MaxRequestsInFlight = s.cfg.MaxInFlight
 	c.MaxMutatingRequestsInFlight = s.cfg.MaxMutatingInFlight
 	c.MaxRequestBodyBytes = maxBody
+	c.EquivalentResourceRegistry = newEquivalents()
 	c.StorageObjectCountTracker = nil
 	if s.turns != nil {
 		c.FlowControl, c.StorageObjectCountTracker = s.turns, s.turns.Tracker

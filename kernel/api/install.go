@@ -36,8 +36,9 @@ type installer struct {
 	minTimeout time.Duration
 	maxBody    int64
 	// creates takes ordinary creates of pods, of this store; nil: the machinery does.
-	creates *created
-	pods    *genericregistry.Store
+	creates   *created
+	pods      *genericregistry.Store
+	podsAsked func() bool
 }
 
 // install adds all resources of all group versions.

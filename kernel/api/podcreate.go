@@ -47,6 +47,8 @@ type podCreates struct {
 	store      *genericregistry.Store
 	serializer runtime.NegotiatedSerializer
 	admit      admission.Interface
+	// asked reports whether a webhook or a policy may be asked about creates of pods.
+	asked      func() bool
 	interfaces admission.ObjectInterfaces
 	fields     *knownFields
 	valid      *vettedPods
@@ -68,7 +70,7 @@ func newPodCreates(store *genericregistry.Store, i installer, types managedfield
 		return nil, fmt.Errorf("creates of pods: %w", err)
 	}
 	c := &podCreates{
-		store: store, serializer: i.serializer, admit: admission.WithAudit(i.admit),
+		store: store, serializer: i.serializer, admit: admission.WithAudit(i.admit), asked: i.podsAsked,
 		interfaces: objectInterfaces{i.scheme, i.server.EquivalentResourceRegistry}, fields: &knownFields{manager: manager}, valid: &vettedPods{},
 		decoders: map[runtime.Serializer]runtime.Decoder{}, encoders: map[runtime.Serializer]runtime.Encoder{},
 	}
@@ -129,7 +131,7 @@ func (c *podCreates) before(next http.Handler) http.Handler {
 // has a fault, and its body is as it was.
 func (c *podCreates) ordinary(req *http.Request) *podOrder {
 	info, ok := request.RequestInfoFrom(req.Context())
-	if !ok || info.Verb != "create" || info.Resource != "pods" || info.Subresource != "" || info.APIGroup != "" || info.Namespace == "" || info.Name != "" {
+	if !ok || info.Verb != "create" || info.Resource != "pods" || info.Subresource != "" || info.APIGroup != "" || info.Namespace == "" || info.Name != "" || c.asked() {
 		return nil
 	}
 	if ac := audit.AuditContextFrom(req.Context()); ac != nil && !ac.GetEventLevel().Less(auditinternal.LevelRequest) {

@@ -17,7 +17,10 @@ func (s *Server) DeletePod(ctx context.Context, who user.Info, namespace, name s
 	ctx = asRequestOf(ctx, who, "delete", podResource, namespace, name)
 	options.TypeMeta.SetGroupVersionKind(metav1.SchemeGroupVersion.WithKind("DeleteOptions"))
 	attributes := admission.NewAttributesRecord(nil, nil, podKind, namespace, name, podResource, "", admission.Delete, &options, false, who)
-	validate := rest.AdmissionToValidateObjectDeleteFunc(s.admit, attributes, objectInterfaces{s.scheme, s.generic.EquivalentResourceRegistry})
+	if err := s.admit.Admit(ctx, attributes, s.objectInterfaces()); err != nil {
+		return err
+	}
+	validate := rest.AdmissionToValidateObjectDeleteFunc(s.admit, attributes, s.objectInterfaces())
 	_, _, err := s.stores[corev1.Resource("pods")].Delete(ctx, name, validate, &options)
 	return err
 }

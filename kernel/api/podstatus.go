@@ -16,8 +16,7 @@ import (
 // Bind does. The pod must have the UID; one that is on a node is
 // nominated to none. A pod that is not there gives NotFound.
 func (s *Server) SetPodStatus(ctx context.Context, namespace, name string, uid types.UID, condition *corev1.PodCondition, nominated *string) error {
-	ctx = request.WithNamespace(ctx, namespace)
-	return s.binding.replace(ctx, name, &storage.Preconditions{UID: &uid}, false, func(obj runtime.Object) (runtime.Object, error) {
+	change := func(obj runtime.Object) (runtime.Object, error) {
 		before, ok := obj.(*corev1.Pod)
 		if !ok {
 			return nil, fmt.Errorf("unexpected object: %#v", obj)
@@ -30,5 +29,9 @@ func (s *Server) SetPodStatus(ctx context.Context, namespace, name string, uid t
 			pod.Status.NominatedNodeName = *nominated
 		}
 		return &pod, nil
-	})
+	}
+	if s.admit.Asked(updatesOfStatus) {
+		return s.setPodStatusAsked(ctx, namespace, name, uid, change)
+	}
+	return s.binding.replace(request.WithNamespace(ctx, namespace), name, &storage.Preconditions{UID: &uid}, false, change)
 }

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -15,19 +16,24 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/admission/plugin/policy/validating"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
 	"k8s.io/apiserver/pkg/authorization/union"
+	"k8s.io/apiserver/pkg/cel/openapi/resolver"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	genericapiserver "k8s.io/apiserver/pkg/server"
+	dynamicclient "k8s.io/client-go/dynamic"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
 	"pintle.dev/pintle/kernel/api/admission"
+	"pintle.dev/pintle/kernel/api/admission/dynamic"
 	"pintle.dev/pintle/kernel/api/admission/podtopologylabels"
+	"pintle.dev/pintle/kernel/api/admission/policystatus"
 	"pintle.dev/pintle/kernel/api/auth/credentials"
 	"pintle.dev/pintle/kernel/api/auth/node"
 	"pintle.dev/pintle/kernel/api/auth/rbac"
@@ -46,6 +52,13 @@ func (s *Server) secure() error {
 		return fmt.Errorf("loopback client: %w", err)
 	}
 	s.client = client
+	if s.starter, err = kubernetes.NewForConfig(s.startConfig()); err != nil {
+		return fmt.Errorf("loopback client of the start: %w", err)
+	}
+	parameters, err := dynamicclient.NewForConfig(cfg)
+	if err != nil {
+		return fmt.Errorf("loopback client of parameters: %w", err)
+	}
 	s.informers = informers.NewSharedInformerFactory(client, 0)
 	if err := s.informDirectly(); err != nil {
 		return err
@@ -102,8 +115,20 @@ func (s *Server) secure() error {
 			guard.Install(store)
 		}
 	}
-	s.admit, err = admission.NewChain(admission.Deps{Client: client, Informers: s.informers, Authorizer: s.authz, Stop: s.stopping.Done(),
+	mapper := dynamic.NewMapper(client.Discovery())
+	if err := s.guardParams(); err != nil {
+		return err
+	}
+	configurable := dynamic.Config{
+		Dynamic: parameters, Mapper: mapper, Authorizer: s.authz, Services: serviceResolver{s}, Own: s.unasked, Tracing: s.cfg.Tracing,
+	}
+	s.admit, err = admission.NewChain(admission.Deps{Client: client, Informers: s.informers, Authorizer: s.authz, Stop: s.stopping.Done(), Dynamic: configurable,
 		Plugins: s.cfg.Plugins, PluginHost: s.cfg.PluginHost, Review: s.cfg.Admission, Enable: s.cfg.EnableAdmission, Disable: s.cfg.DisableAdmission, PodSecurity: s.cfg.PodSecurity, Own: standsFor(user.APIServerUser, s.cfg.PluginHost)})
+	if err != nil {
+		return err
+	}
+	s.policies, err = policystatus.New(s.informers.Admissionregistration().V1().ValidatingAdmissionPolicies(), client.AdmissionregistrationV1().ValidatingAdmissionPolicies(),
+		&validating.TypeChecker{SchemaResolver: &resolver.ClientDiscoveryResolver{Discovery: client.Discovery()}, RestMapper: mapper}, s.log)
 	if !slices.Contains(s.cfg.DisableAdmission, "PodTopologyLabels") {
 		s.binding.topology = podtopologylabels.New(s.informers).Of
 	}
@@ -131,6 +156,12 @@ var informed = []schema.GroupResource{
 	{Group: "storage.k8s.io", Resource: "storageclasses"},
 	{Group: "node.k8s.io", Resource: "runtimeclasses"},
 	{Group: "networking.k8s.io", Resource: "ingressclasses"},
+	{Group: admissionv1.GroupName, Resource: "validatingwebhookconfigurations"},
+	{Group: admissionv1.GroupName, Resource: "mutatingwebhookconfigurations"},
+	{Group: admissionv1.GroupName, Resource: "validatingadmissionpolicies"},
+	{Group: admissionv1.GroupName, Resource: "validatingadmissionpolicybindings"},
+	{Group: admissionv1.GroupName, Resource: "mutatingadmissionpolicies"},
+	{Group: admissionv1.GroupName, Resource: "mutatingadmissionpolicybindings"},
 	{Group: flowcontrolv1.GroupName, Resource: "flowschemas"},
 	{Group: flowcontrolv1.GroupName, Resource: "prioritylevelconfigurations"},
 	{Group: rbacv1.GroupName, Resource: "roles"},

@@ -27,7 +27,7 @@ func (s *Server) startTurns(ctx context.Context) error {
 	}
 	// The levels are there when the server is ready. A failure is told and mended
 	// by the rounds that follow: until then requests share the level catch-all.
-	if err := flowcontrol.Ensure(ctx, s.client.FlowcontrolV1()); err != nil && ctx.Err() == nil {
+	if err := flowcontrol.Ensure(ctx, s.starter.FlowcontrolV1()); err != nil && ctx.Err() == nil {
 		s.log.Warn("the objects of API priority and fairness cannot be written yet", "error", err)
 	}
 	counters := make(map[schema.GroupResource]flowcontrol.Counter, len(s.stores))
@@ -35,6 +35,6 @@ func (s *Server) startTurns(ctx context.Context) error {
 		counters[resource] = store.Storage.Stats
 	}
 	s.background.Go(func() { flowcontrol.Observe(s.stopping, s.turns.Tracker, counters, s.log) })
-	s.background.Go(func() { flowcontrol.Maintain(s.stopping, s.client.FlowcontrolV1(), s.log) })
+	s.background.Go(func() { flowcontrol.Maintain(s.stopping, s.starter.FlowcontrolV1(), s.log) })
 	return nil
 }

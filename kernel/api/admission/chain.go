@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -12,6 +13,7 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 
+	"pintle.dev/pintle/kernel/api/admission/dynamic"
 	"pintle.dev/pintle/kernel/api/admission/pluginspec"
 	"pintle.dev/pintle/kernel/api/admission/review"
 )
@@ -41,12 +43,16 @@ type Deps struct {
 	// the requests that they do not review.
 	Review review.Source
 	Own    review.Own
+	// Dynamic is what webhooks and policies work with, beside Client, Informers and
+	// Stop. Its Own are the requests that they are not asked about.
+	Dynamic dynamic.Config
 }
 
 // Chain is the plugins in their order.
 type Chain struct {
 	handler
 	reviewer *review.Reviewer
+	dynamic  *dynamic.Plugins
 }
 
 // handler is what admission.NewChainHandler returns.
@@ -55,12 +61,29 @@ type handler interface {
 	admission.ValidationInterface
 }
 
+// Admit implements admission.MutationInterface. Plugins that change objects run a
+// second time when a webhook or a policy asks for it, as upstream's.
+func (c *Chain) Admit(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
+	if err := c.handler.Admit(ctx, a, o); err != nil {
+		return err
+	}
+	again := a.GetReinvocationContext()
+	if !again.ShouldReinvoke() {
+		return nil
+	}
+	again.SetIsReinvoke()
+	return c.handler.Admit(ctx, a, o)
+}
+
+// Asked reports whether a webhook or a policy may be asked about such requests.
+func (c *Chain) Asked(a admission.Attributes) bool { return c.dynamic.Asked(a) }
+
 // EventsAlike reports whether what the chain says of the create of an event holds for all
 // creates of events that this user asks for in the namespace, at this time: none of the kernel's plugins
-// reviews them. Of the others, namespaces and their end are all that those look
+// reviews them, and no webhook and no policy is about them. Of the others, namespaces and their end are all that those look
 // at that are concerned with events; quotas never count them.
 func (c *Chain) EventsAlike(a admission.Attributes) bool {
-	return a.GetOperation() == admission.Create && a.GetSubresource() == "" && a.GetResource().Resource == "events" && !c.reviewer.Reviews(a)
+	return a.GetOperation() == admission.Create && a.GetSubresource() == "" && a.GetResource().Resource == "events" && !c.reviewer.Reviews(a) && !c.dynamic.Asked(a)
 }
 
 // NewChain returns the chain; it starts nothing but the goroutines of the
@@ -85,9 +108,19 @@ func NewChain(deps Deps) (*Chain, error) {
 		}
 		chain = append(chain, plugin)
 	}
-	// The kernel's own checks, and plugins that others wrote, cannot be left out;
-	// a quota counts what has passed everything else.
+	// The kernel's own checks, and plugins that others wrote, cannot be left out. What
+	// users configure sees what those have made of an object, and a quota counts what
+	// has passed everything else.
 	chain = append(chain, pluginspec.New(deps.Plugins, deps.PluginHost), reviewer)
+	configured := deps.Dynamic
+	configured.Client, configured.Informers, configured.Stop = deps.Client, deps.Informers, deps.Stop
+	configurable, err := dynamic.New(configured, func(name string) bool { return wanted[name] })
+	if err != nil {
+		return nil, fmt.Errorf("admission: %w", err)
+	}
+	for _, plugin := range configurable.List() {
+		chain = append(chain, plugin)
+	}
 	if wanted[resourceQuota] {
 		quotas, err := newQuota(deps)
 		if err != nil {
@@ -95,7 +128,7 @@ func NewChain(deps Deps) (*Chain, error) {
 		}
 		chain = append(chain, quotas)
 	}
-	return &Chain{admission.NewChainHandler(chain...), reviewer}, nil
+	return &Chain{admission.NewChainHandler(chain...), reviewer, configurable}, nil
 }
 
 func newLifecycle(deps Deps) (admission.Interface, error) {

@@ -13,6 +13,7 @@ import (
 	"pintle.dev/pintle/kernel/api/admission/defaultingressclass"
 	"pintle.dev/pintle/kernel/api/admission/defaultstorageclass"
 	"pintle.dev/pintle/kernel/api/admission/denyserviceexternalips"
+	"pintle.dev/pintle/kernel/api/admission/dynamic"
 	"pintle.dev/pintle/kernel/api/admission/extendedresourcetoleration"
 	"pintle.dev/pintle/kernel/api/admission/limitranger"
 	"pintle.dev/pintle/kernel/api/admission/noderestriction"
@@ -44,7 +45,8 @@ func always[P admission.Interface](f func(Deps) P) func(Deps) (admission.Interfa
 	return func(d Deps) (admission.Interface, error) { return f(d), nil }
 }
 
-// ordered is every plugin but the last, in upstream's order.
+// ordered is every plugin but the last five, in upstream's order: those that users
+// configure by objects (package dynamic), and quotas.
 var ordered = []builtin{
 	{"NamespaceLifecycle", true, newLifecycle},
 	{"LimitPodHardAntiAffinityTopology", false, always(func(Deps) *antiaffinity.Plugin { return antiaffinity.New() })},
@@ -81,7 +83,7 @@ func Names() []string {
 	for _, p := range ordered {
 		out = append(out, p.name)
 	}
-	return append(out, resourceQuota)
+	return append(append(out, dynamic.Names...), resourceQuota)
 }
 
 // selected says which plugins are in the chain.
@@ -96,6 +98,9 @@ func selected(enable, disable []string) (map[string]bool, error) {
 		}
 	}
 	out := map[string]bool{resourceQuota: true}
+	for _, name := range dynamic.Names {
+		out[name] = true
+	}
 	for _, p := range ordered {
 		out[p.name] = p.on
 	}

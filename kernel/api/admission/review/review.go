@@ -102,8 +102,12 @@ func New(source Source, own Own) *Reviewer {
 // Handles implements admission.Interface.
 func (r *Reviewer) Handles(admission.Operation) bool { return true }
 
-// Admit asks the plugins that may change the object.
+// Admit asks the plugins that may change the object, each once: what a webhook made of
+// it since is for those that may not.
 func (r *Reviewer) Admit(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
+	if a.GetReinvocationContext().IsReinvoke() {
+		return nil
+	}
 	return r.review(ctx, a, o, true)
 }
 
