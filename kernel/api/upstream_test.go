@@ -108,3 +108,49 @@ func TestKubernetesPage(t *testing.T) {
 	})
 	compare(t, slices.Concat(upstream(t, "authentication"), upstream(t, "authorization")), page(t, "Authentication and authorization"), nil)
 }
+
+// TestAPIResources: what `kubectl api-resources` lists is what it lists of a
+// kube-apiserver, under the same names and preferred versions, but for what the
+// page leaves out with a reason, and for our own.
+func TestAPIResources(t *testing.T) {
+	data, err := os.ReadFile("testdata/upstream/api-resources-1.36.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want []string
+	for line := range strings.Lines(string(data)) {
+		if line = strings.TrimSpace(line); line != "" && line[0] != '#' {
+			want = append(want, line)
+		}
+	}
+	if len(want) < 60 {
+		t.Fatalf("%d resources were recorded", len(want))
+	}
+	lists, err := discovery.NewDiscoveryClientForConfigOrDie(start(t, t.TempDir()).ClientConfig(admin)).ServerPreferredResources()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var have []string
+	for _, list := range lists {
+		for _, r := range list.APIResources {
+			if !strings.HasPrefix(list.GroupVersion, "kernel.pintle.dev/") {
+				have = append(have, r.Kind+" "+r.Name+" "+list.GroupVersion)
+			}
+		}
+	}
+	rows := page(t, "Kinds")
+	for _, line := range want {
+		if slices.Contains(have, line) {
+			continue
+		}
+		fields := strings.Fields(line)
+		if row := rows[fields[2]+"/"+fields[1]]; row[0] != "not there" || row[1] == "" {
+			t.Errorf("%s is not served, and KUBERNETES.md gives no reason: %q", line, row)
+		}
+	}
+	for _, line := range have {
+		if !slices.Contains(want, line) {
+			t.Errorf("%s is served, and is not what kube-apiserver lists", line)
+		}
+	}
+}
