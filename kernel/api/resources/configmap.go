@@ -42,7 +42,7 @@ func setConfigMapDefaults(o *v1.ConfigMap) {
 }
 
 func validateConfigMap(o *v1.ConfigMap) field.ErrorList {
-	errs := apivalidation.ValidateObjectMeta(&o.ObjectMeta, true, apivalidation.NameIsDNSSubdomain, metadataPath)
+	errs := validateMeta(&o.ObjectMeta, true, apivalidation.NameIsDNSSubdomain)
 	size := 0
 	for key, value := range o.Data {
 		path := field.NewPath("data").Key(key)
@@ -67,7 +67,7 @@ func validateConfigMap(o *v1.ConfigMap) field.ErrorList {
 }
 
 func validateConfigMapUpdate(o, old *v1.ConfigMap) field.ErrorList {
-	errs := apivalidation.ValidateObjectMetaUpdate(&o.ObjectMeta, &old.ObjectMeta, metadataPath)
+	errs := validateMetaUpdate(&o.ObjectMeta, &old.ObjectMeta)
 	if isTrue(old.Immutable) {
 		if !isTrue(o.Immutable) {
 			errs = append(errs, field.Forbidden(field.NewPath("immutable"), immutableMessage))

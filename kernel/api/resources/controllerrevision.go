@@ -26,7 +26,7 @@ func controllerRevisionKind() Kind {
 				return append(validateControllerRevision(o), validateRevisionData(revisionData(o), field.NewPath("data"))...)
 			},
 			validateUpdate: func(o, old *appsv1.ControllerRevision) field.ErrorList {
-				errs := apivalidation.ValidateObjectMetaUpdate(&o.ObjectMeta, &old.ObjectMeta, metadataPath)
+				errs := validateMetaUpdate(&o.ObjectMeta, &old.ObjectMeta)
 				errs = append(errs, validateControllerRevision(o)...)
 				return append(errs, apivalidation.ValidateImmutableField(o.Data, old.Data, field.NewPath("data"))...)
 			},
@@ -52,7 +52,7 @@ func controllerRevisionKind() Kind {
 }
 
 func validateControllerRevision(o *appsv1.ControllerRevision) field.ErrorList {
-	errs := apivalidation.ValidateObjectMeta(&o.ObjectMeta, true, apivalidation.NameIsDNSSubdomain, metadataPath)
+	errs := validateMeta(&o.ObjectMeta, true, apivalidation.NameIsDNSSubdomain)
 	return append(errs, apivalidation.ValidateNonnegativeField(o.Revision, field.NewPath("revision"))...)
 }
 

@@ -37,11 +37,11 @@ func deploymentKind() Kind {
 				}
 			},
 			validate: func(o *appsv1.Deployment) field.ErrorList {
-				errs := apivalidation.ValidateObjectMeta(&o.ObjectMeta, true, apivalidation.NameIsDNSSubdomain, metadataPath)
+				errs := validateMeta(&o.ObjectMeta, true, apivalidation.NameIsDNSSubdomain)
 				return append(errs, validateDeploymentSpec(&o.Spec, specPath)...)
 			},
 			validateUpdate: func(o, old *appsv1.Deployment) field.ErrorList {
-				errs := apivalidation.ValidateObjectMetaUpdate(&o.ObjectMeta, &old.ObjectMeta, metadataPath)
+				errs := validateMetaUpdate(&o.ObjectMeta, &old.ObjectMeta)
 				errs = append(errs, validateDeploymentSpec(&o.Spec, specPath)...)
 				return append(errs, apivalidation.ValidateImmutableField(o.Spec.Selector, old.Spec.Selector, specPath.Child("selector"))...)
 			},
@@ -169,7 +169,7 @@ func validateRollingUpdate(r *appsv1.RollingUpdateDeployment, path *field.Path) 
 }
 
 func validateDeploymentStatusUpdate(o, old *appsv1.Deployment) field.ErrorList {
-	errs := apivalidation.ValidateObjectMetaUpdate(&o.ObjectMeta, &old.ObjectMeta, metadataPath)
+	errs := validateMetaUpdate(&o.ObjectMeta, &old.ObjectMeta)
 	s := o.Status
 	errs = append(errs, apivalidation.ValidateNonnegativeField(s.ObservedGeneration, statusPath.Child("observedGeneration"))...)
 	for _, c := range []struct {

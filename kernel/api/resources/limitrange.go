@@ -68,7 +68,7 @@ func setContainerLimitDefaults(item *v1.LimitRangeItem) {
 }
 
 func validateLimitRange(o *v1.LimitRange) field.ErrorList {
-	errs := apivalidation.ValidateObjectMeta(&o.ObjectMeta, true, apivalidation.NameIsDNSSubdomain, metadataPath)
+	errs := validateMeta(&o.ObjectMeta, true, apivalidation.NameIsDNSSubdomain)
 	types := sets.New[v1.LimitType]()
 	for i := range o.Spec.Limits {
 		item, path := &o.Spec.Limits[i], specPath.Child("limits").Index(i)

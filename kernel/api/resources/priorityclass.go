@@ -71,7 +71,7 @@ func setPriorityClassDefaults(o *schedulingv1.PriorityClass) {
 }
 
 func validatePriorityClass(o *schedulingv1.PriorityClass) field.ErrorList {
-	errs := apivalidation.ValidateObjectMeta(&o.ObjectMeta, false, apivalidation.NameIsDNSSubdomain, metadataPath)
+	errs := validateMeta(&o.ObjectMeta, false, apivalidation.NameIsDNSSubdomain)
 	if strings.HasPrefix(o.Name, systemPriorityClassPrefix) {
 		if err := knownSystemPriorityClass(o); err != nil {
 			errs = append(errs, field.Forbidden(field.NewPath("metadata", "name"),
@@ -112,7 +112,7 @@ func knownSystemPriorityClass(o *schedulingv1.PriorityClass) error {
 }
 
 func validatePriorityClassUpdate(o, old *schedulingv1.PriorityClass) field.ErrorList {
-	errs := apivalidation.ValidateObjectMetaUpdate(&o.ObjectMeta, &old.ObjectMeta, metadataPath)
+	errs := validateMetaUpdate(&o.ObjectMeta, &old.ObjectMeta)
 	if o.Value != old.Value {
 		errs = append(errs, field.Forbidden(field.NewPath("value"), "may not be changed in an update."))
 	}

@@ -38,11 +38,11 @@ func replicaSetKind() Kind {
 				}
 			},
 			validate: func(o *appsv1.ReplicaSet) field.ErrorList {
-				errs := apivalidation.ValidateObjectMeta(&o.ObjectMeta, true, apivalidation.NameIsDNSSubdomain, metadataPath)
+				errs := validateMeta(&o.ObjectMeta, true, apivalidation.NameIsDNSSubdomain)
 				return append(errs, validateReplicaSetSpec(&o.Spec, specPath)...)
 			},
 			validateUpdate: func(o, old *appsv1.ReplicaSet) field.ErrorList {
-				errs := apivalidation.ValidateObjectMetaUpdate(&o.ObjectMeta, &old.ObjectMeta, metadataPath)
+				errs := validateMetaUpdate(&o.ObjectMeta, &old.ObjectMeta)
 				errs = append(errs, validateReplicaSetSpec(&o.Spec, specPath)...)
 				return append(errs, apivalidation.ValidateImmutableField(o.Spec.Selector, old.Spec.Selector, specPath.Child("selector"))...)
 			},
@@ -60,7 +60,7 @@ func replicaSetKind() Kind {
 			base:          common.resetting([]any{"spec"}),
 			prepareUpdate: func(o, old *appsv1.ReplicaSet) { o.Spec = old.Spec },
 			validateUpdate: func(o, old *appsv1.ReplicaSet) field.ErrorList {
-				errs := apivalidation.ValidateObjectMetaUpdate(&o.ObjectMeta, &old.ObjectMeta, metadataPath)
+				errs := validateMetaUpdate(&o.ObjectMeta, &old.ObjectMeta)
 				s := o.Status
 				return append(errs, validateReplicaCounts(replicaCounts{
 					replicas: s.Replicas, fullyLabeled: s.FullyLabeledReplicas, ready: s.ReadyReplicas, available: s.AvailableReplicas,

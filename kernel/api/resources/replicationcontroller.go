@@ -45,7 +45,7 @@ func replicationControllerKind() Kind {
 				}
 			},
 			validate: func(o *v1.ReplicationController) field.ErrorList {
-				errs := apivalidation.ValidateObjectMeta(&o.ObjectMeta, true, apivalidation.NameIsDNSSubdomain, metadataPath)
+				errs := validateMeta(&o.ObjectMeta, true, apivalidation.NameIsDNSSubdomain)
 				return append(errs, validateReplicationControllerSpec(&o.Spec, specPath)...)
 			},
 			validateUpdate: validateReplicationControllerUpdate,
@@ -63,7 +63,7 @@ func replicationControllerKind() Kind {
 			base:          common.resetting([]any{"spec"}),
 			prepareUpdate: func(o, old *v1.ReplicationController) { o.Spec = old.Spec },
 			validateUpdate: func(o, old *v1.ReplicationController) field.ErrorList {
-				errs := apivalidation.ValidateObjectMetaUpdate(&o.ObjectMeta, &old.ObjectMeta, metadataPath)
+				errs := validateMetaUpdate(&o.ObjectMeta, &old.ObjectMeta)
 				s := o.Status
 				return append(errs, validateReplicaCounts(replicaCounts{
 					replicas: s.Replicas, fullyLabeled: s.FullyLabeledReplicas, ready: s.ReadyReplicas,
@@ -126,7 +126,7 @@ func validateReplicationControllerSpec(s *v1.ReplicationControllerSpec, path *fi
 }
 
 func validateReplicationControllerUpdate(o, old *v1.ReplicationController) field.ErrorList {
-	errs := apivalidation.ValidateObjectMetaUpdate(&o.ObjectMeta, &old.ObjectMeta, metadataPath)
+	errs := validateMetaUpdate(&o.ObjectMeta, &old.ObjectMeta)
 	errs = append(errs, validateReplicationControllerSpec(&o.Spec, specPath)...)
 	return append(errs, validateNonConvertible(o, old)...)
 }

@@ -25,7 +25,7 @@ func resourceQuotaKind() Kind {
 			prepareCreate: func(o *v1.ResourceQuota) { o.Status = v1.ResourceQuotaStatus{} },
 			prepareUpdate: func(o, old *v1.ResourceQuota) { o.Status = old.Status },
 			validate: func(o *v1.ResourceQuota) field.ErrorList {
-				errs := apivalidation.ValidateObjectMeta(&o.ObjectMeta, true, apivalidation.NameIsDNSSubdomain, metadataPath)
+				errs := validateMeta(&o.ObjectMeta, true, apivalidation.NameIsDNSSubdomain)
 				errs = append(errs, validateQuotaSpec(&o.Spec, specPath)...)
 				return append(errs, validateQuotaStatus(&o.Status, statusPath)...)
 			},
@@ -36,7 +36,7 @@ func resourceQuotaKind() Kind {
 			base:          common.resetting([]any{"spec"}),
 			prepareUpdate: func(o, old *v1.ResourceQuota) { o.Spec = old.Spec },
 			validateUpdate: func(o, old *v1.ResourceQuota) field.ErrorList {
-				errs := apivalidation.ValidateObjectMetaUpdate(&o.ObjectMeta, &old.ObjectMeta, metadataPath)
+				errs := validateMetaUpdate(&o.ObjectMeta, &old.ObjectMeta)
 				if o.ResourceVersion == "" {
 					errs = append(errs, field.Required(field.NewPath("resourceVersion"), ""))
 				}
@@ -175,7 +175,7 @@ func validateScopeSelector(s *v1.ResourceQuotaSpec, path *field.Path) field.Erro
 }
 
 func validateQuotaUpdate(o, old *v1.ResourceQuota) field.ErrorList {
-	errs := apivalidation.ValidateObjectMetaUpdate(&o.ObjectMeta, &old.ObjectMeta, metadataPath)
+	errs := validateMetaUpdate(&o.ObjectMeta, &old.ObjectMeta)
 	errs = append(errs, validateQuotaSpec(&o.Spec, specPath)...)
 	if !sets.New(o.Spec.Scopes...).Equal(sets.New(old.Spec.Scopes...)) {
 		errs = append(errs, field.Invalid(specPath.Child("scopes"), o.Spec.Scopes, apivalidation.FieldImmutableErrorMsg))

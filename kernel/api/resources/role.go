@@ -3,7 +3,6 @@ package resources
 import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/validate/content"
-	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -13,7 +12,7 @@ import (
 func roleKind() Kind {
 	gvk := rbacv1.SchemeGroupVersion.WithKind("Role")
 	validate := func(o *rbacv1.Role) field.ErrorList {
-		errs := apivalidation.ValidateObjectMeta(&o.ObjectMeta, true, rbacName, metadataPath)
+		errs := validateMeta(&o.ObjectMeta, true, rbacName)
 		return append(errs, validatePolicyRules(o.Rules, true)...)
 	}
 	return Kind{
@@ -24,7 +23,7 @@ func roleKind() Kind {
 			base:     base{gvk: gvk, namespaced: true, createOnUpdate: true},
 			validate: validate,
 			validateUpdate: func(o, old *rbacv1.Role) field.ErrorList {
-				return append(validate(o), apivalidation.ValidateObjectMetaUpdate(&o.ObjectMeta, &old.ObjectMeta, metadataPath)...)
+				return append(validate(o), validateMetaUpdate(&o.ObjectMeta, &old.ObjectMeta)...)
 			},
 		},
 		Columns: createdColumns(),
@@ -43,7 +42,7 @@ func clusterRoleKind() Kind {
 			validate: func(o *rbacv1.ClusterRole) field.ErrorList { return validateClusterRole(o, false) },
 			validateUpdate: func(o, old *rbacv1.ClusterRole) field.ErrorList {
 				errs := validateClusterRole(o, hasInvalidAggregation(old))
-				return append(errs, apivalidation.ValidateObjectMetaUpdate(&o.ObjectMeta, &old.ObjectMeta, metadataPath)...)
+				return append(errs, validateMetaUpdate(&o.ObjectMeta, &old.ObjectMeta)...)
 			},
 		},
 		Columns: createdColumns(),
@@ -86,7 +85,7 @@ func validatePolicyRule(r rbacv1.PolicyRule, namespaced bool, path *field.Path) 
 }
 
 func validateClusterRole(o *rbacv1.ClusterRole, allowInvalidSelector bool) field.ErrorList {
-	errs := apivalidation.ValidateObjectMeta(&o.ObjectMeta, false, rbacName, metadataPath)
+	errs := validateMeta(&o.ObjectMeta, false, rbacName)
 	errs = append(errs, validatePolicyRules(o.Rules, false)...)
 	if o.AggregationRule == nil {
 		return errs

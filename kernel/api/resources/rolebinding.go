@@ -96,7 +96,7 @@ func setBindingDefaults(ref *rbacv1.RoleRef, subjects []rbacv1.Subject) {
 }
 
 func (b binding) validate() field.ErrorList {
-	errs := apivalidation.ValidateObjectMeta(b.meta, b.namespaced, rbacName, metadataPath)
+	errs := validateMeta(b.meta, b.namespaced, rbacName)
 	path := field.NewPath("roleRef")
 	if b.roleRef.APIGroup != rbacv1.GroupName {
 		errs = append(errs, field.NotSupported(path.Child("apiGroup"), b.roleRef.APIGroup, []string{rbacv1.GroupName}))
@@ -118,7 +118,7 @@ func (b binding) validate() field.ErrorList {
 }
 
 func (b binding) validateUpdate(old binding) field.ErrorList {
-	errs := append(b.validate(), apivalidation.ValidateObjectMetaUpdate(b.meta, old.meta, metadataPath)...)
+	errs := append(b.validate(), validateMetaUpdate(b.meta, old.meta)...)
 	if *b.roleRef != *old.roleRef {
 		errs = append(errs, field.Invalid(field.NewPath("roleRef"), *b.roleRef, "cannot change roleRef"))
 	}

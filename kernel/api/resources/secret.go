@@ -67,7 +67,7 @@ func mergeStringData(o *v1.Secret) {
 }
 
 func validateSecret(o *v1.Secret) field.ErrorList {
-	errs := apivalidation.ValidateObjectMeta(&o.ObjectMeta, true, apivalidation.NameIsDNSSubdomain, metadataPath)
+	errs := validateMeta(&o.ObjectMeta, true, apivalidation.NameIsDNSSubdomain)
 	data := field.NewPath("data")
 	size := 0
 	for key, value := range o.Data {
@@ -126,7 +126,7 @@ func validateSecretType(o *v1.Secret, data *field.Path) field.ErrorList {
 }
 
 func validateSecretUpdate(o, old *v1.Secret) field.ErrorList {
-	errs := apivalidation.ValidateObjectMetaUpdate(&o.ObjectMeta, &old.ObjectMeta, metadataPath)
+	errs := validateMetaUpdate(&o.ObjectMeta, &old.ObjectMeta)
 	errs = append(errs, apivalidation.ValidateImmutableField(o.Type, old.Type, field.NewPath("type"))...)
 	if isTrue(old.Immutable) {
 		if !isTrue(o.Immutable) {

@@ -25,7 +25,7 @@ func serviceAccountKind() Kind {
 			prepareUpdate: func(o, _ *v1.ServiceAccount) { keepSecretNames(o) },
 			validate:      validateServiceAccount,
 			validateUpdate: func(o, old *v1.ServiceAccount) field.ErrorList {
-				return append(apivalidation.ValidateObjectMetaUpdate(&o.ObjectMeta, &old.ObjectMeta, metadataPath), validateServiceAccount(o)...)
+				return append(validateMetaUpdate(&o.ObjectMeta, &old.ObjectMeta), validateServiceAccount(o)...)
 			},
 			warnCreate: func(o *v1.ServiceAccount) []string { return warnMountableSecrets(o, nil) },
 			warnUpdate: warnMountableSecrets,
@@ -47,7 +47,7 @@ func keepSecretNames(o *v1.ServiceAccount) {
 }
 
 func validateServiceAccount(o *v1.ServiceAccount) field.ErrorList {
-	return apivalidation.ValidateObjectMeta(&o.ObjectMeta, true, apivalidation.ValidateServiceAccountName, metadataPath)
+	return validateMeta(&o.ObjectMeta, true, apivalidation.ValidateServiceAccountName)
 }
 
 func warnMountableSecrets(o, old *v1.ServiceAccount) []string {
