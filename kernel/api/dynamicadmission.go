@@ -2,7 +2,9 @@ package api
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 
 	"golang.org/x/sync/errgroup"
@@ -19,6 +21,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/client-go/discovery"
 	clientrest "k8s.io/client-go/rest"
 
 	"pintle.dev/pintle/kernel/api/resources/admissionregistration"
@@ -42,6 +45,33 @@ func (s *Server) startConfig() *clientrest.Config {
 	}}
 	return cfg
 }
+
+// discovers is a client of discovery for who gives it no context: it asks nothing any
+// more when the server stops, and does not wait for it to be back.
+func (s *Server) discovers() (discovery.DiscoveryInterface, error) {
+	cfg := s.ClientConfig(&user.DefaultInfo{Name: user.APIServerUser, Groups: loopbackGroups})
+	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return whileServing{next, s.stopping} })
+	return discovery.NewDiscoveryClientForConfig(cfg)
+}
+
+type whileServing struct {
+	next     http.RoundTripper
+	stopping context.Context
+}
+
+// RoundTrip implements http.RoundTripper.
+func (w whileServing) RoundTrip(req *http.Request) (*http.Response, error) {
+	if w.stopping.Err() != nil {
+		return nil, errStopping
+	}
+	res, err := w.next.RoundTrip(req)
+	if err == nil {
+		res.Header.Del("Retry-After")
+	}
+	return res, err
+}
+
+var errStopping = errors.New("the API server is stopping")
 
 // unasked tells the requests that no webhook and no policy is asked about: those of
 // the server's start, and those of the plugin host.

@@ -115,7 +115,11 @@ func (s *Server) secure() error {
 			guard.Install(store)
 		}
 	}
-	mapper := dynamic.NewMapper(client.Discovery())
+	discovers, err := s.discovers()
+	if err != nil {
+		return fmt.Errorf("loopback client of discovery: %w", err)
+	}
+	mapper := dynamic.NewMapper(discovers)
 	if err := s.guardParams(); err != nil {
 		return err
 	}
@@ -128,7 +132,7 @@ func (s *Server) secure() error {
 		return err
 	}
 	s.policies, err = policystatus.New(s.informers.Admissionregistration().V1().ValidatingAdmissionPolicies(), client.AdmissionregistrationV1().ValidatingAdmissionPolicies(),
-		&validating.TypeChecker{SchemaResolver: &resolver.ClientDiscoveryResolver{Discovery: client.Discovery()}, RestMapper: mapper}, s.log)
+		&validating.TypeChecker{SchemaResolver: &resolver.ClientDiscoveryResolver{Discovery: discovers}, RestMapper: mapper}, s.log)
 	if !slices.Contains(s.cfg.DisableAdmission, "PodTopologyLabels") {
 		s.binding.topology = podtopologylabels.New(s.informers).Of
 	}

@@ -23,6 +23,7 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	admissionv1 "k8s.io/api/admission/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
@@ -662,6 +663,45 @@ func TestWebhookWishes(t *testing.T) {
 	if len(h.asked) != 2 || h.asked[0].OldObject.Raw == nil || h.asked[1].OldObject.Raw == nil || h.asked[1].Object.Raw != nil || !strings.Contains(string(h.asked[0].Object.Raw), `"kind":"ConfigMap","apiVersion":"v1"`) {
 		t.Errorf("asked %+v", h.asked)
 	}
+}
+
+// A thousand configurations that are about other objects leave this one alone.
+func TestManyWebhooks(t *testing.T) {
+	s := start(t, t.TempDir())
+	ctx := t.Context()
+	c := kubernetes.NewForConfigOrDie(s.ClientConfig(admin))
+	const many = 1000
+	dead := &hook{url: "https://127.0.0.1:1/review"}
+	var group errgroup.Group
+	group.SetLimit(16)
+	for i := range many {
+		group.Go(func() error {
+			h := &hook{name: fmt.Sprintf("w%d", i), url: dead.url}
+			_, err := c.AdmissionregistrationV1().ValidatingWebhookConfigurations().Create(ctx, validatingHook(h, func(w *admissionregistrationv1.ValidatingWebhook) {
+				w.ObjectSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"of": h.name}}
+				w.MatchConditions = []admissionregistrationv1.MatchCondition{{Name: "c", Expression: fmt.Sprintf("object.metadata.name != 'n%d'", i)}}
+			}, "configmaps", "pods"), metav1.CreateOptions{})
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	create := func(labels map[string]string) error {
+		_, err := c.CoreV1().ConfigMaps("default").Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "c", Labels: labels}}, metav1.CreateOptions{})
+		return err
+	}
+	refusing(t, `failed calling webhook "w999.example.com"`, func() error { return create(map[string]string{"of": "w999"}) })
+	if err := create(nil); err != nil {
+		t.Error(err)
+	}
+	if _, err := c.CoreV1().Pods("default").Create(ctx, pod("p"), metav1.CreateOptions{}); err != nil {
+		t.Error(err)
+	}
+	if err := c.AdmissionregistrationV1().ValidatingWebhookConfigurations().DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, func() bool { return create(map[string]string{"of": "w999"}) == nil })
 }
 
 type warningsTo func(string)

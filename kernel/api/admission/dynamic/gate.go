@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -28,6 +29,12 @@ type Plugin struct {
 	// configured are the objects without which there is nothing to do: of each kind one.
 	configured []cache.SharedIndexInformer
 	make       func() (admission.Interface, error)
+	stop       <-chan struct{}
+	// followed are the handlers of what configures it. They keep used, which requests read.
+	followed []cache.ResourceEventHandlerRegistration
+	known    atomic.Bool // the handlers have synced, which they stay
+	used     atomic.Bool // there is an object of each kind
+	mu       sync.Mutex  // of who finds that out
 }
 
 var (
@@ -36,31 +43,65 @@ var (
 )
 
 // newPlugin makes p known to the informers of what configures it.
-func newPlugin(p Plugin, changed func(), operations ...admission.Operation) (*Plugin, error) {
+func newPlugin(p *Plugin, changed func(), operations ...admission.Operation) (*Plugin, error) {
 	p.Handler = admission.NewHandler(operations...)
-	p.make = sync.OnceValues(p.make)
+	p.make = sync.OnceValues(whileRunning(p.make, p.stop))
 	// Made ahead of the first request. One that comes before waits for the same.
-	started := func() {
+	follow := func() {
+		p.mu.Lock() // informers of two kinds tell of their objects at a time
+		p.used.Store(p.configuredAtAll())
+		p.mu.Unlock()
 		changed()
-		if p.inUse() {
+		if p.used.Load() {
 			_, _ = p.make() // the request is told
 		}
 	}
 	for _, informer := range p.configured {
-		if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-			AddFunc: func(any) { started() }, UpdateFunc: func(any, any) { changed() }, DeleteFunc: func(any) { changed() },
-		}); err != nil {
+		handler, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+			AddFunc: func(any) { follow() }, UpdateFunc: func(any, any) { changed() }, DeleteFunc: func(any) { follow() },
+		})
+		if err != nil {
 			return nil, fmt.Errorf("follow what configures %s: %w", p.name, err)
 		}
+		p.followed = append(p.followed, handler)
 	}
-	return &p, nil
+	return p, nil
+}
+
+var errStopping = errors.New("the server is stopping")
+
+// whileRunning makes nothing when everything stops: upstream's plugins take it for
+// granted that informers which have ended take handlers.
+func whileRunning(makes func() (admission.Interface, error), stop <-chan struct{}) func() (admission.Interface, error) {
+	return func() (plugin admission.Interface, err error) {
+		defer func() {
+			fault := recover()
+			if fault == nil {
+				return
+			}
+			select {
+			case <-stop:
+				plugin, err = nil, errStopping
+			default:
+				panic(fault)
+			}
+		}()
+		select {
+		case <-stop:
+			return nil, errStopping
+		default:
+			return makes()
+		}
+	}
 }
 
 // Name is upstream's.
 func (p *Plugin) Name() string { return p.name }
 
 // inUse reports whether there is an object of each kind.
-func (p *Plugin) inUse() bool {
+func (p *Plugin) inUse() bool { return p.used.Load() }
+
+func (p *Plugin) configuredAtAll() bool {
 	for _, informer := range p.configured {
 		if len(informer.GetStore().ListKeys()) == 0 {
 			return false
@@ -70,11 +111,15 @@ func (p *Plugin) inUse() bool {
 }
 
 func (p *Plugin) synced() bool {
-	for _, informer := range p.configured {
-		if !informer.HasSynced() {
+	if p.known.Load() {
+		return true
+	}
+	for _, handler := range p.followed {
+		if !handler.HasSynced() {
 			return false
 		}
 	}
+	p.known.Store(true)
 	return true
 }
 

@@ -59,26 +59,26 @@ func New(c Config, wanted func(name string) bool) (*Plugins, error) {
 	kinds := c.Informers.Admissionregistration().V1()
 	out := &Plugins{}
 	for _, p := range []struct {
-		Plugin
+		*Plugin
 		operations []admission.Operation
 	}{
-		{Plugin{name: mutating.PluginName, make: c.mutatingPolicies, configured: []cache.SharedIndexInformer{
+		{&Plugin{name: mutating.PluginName, make: c.mutatingPolicies, configured: []cache.SharedIndexInformer{
 			kinds.MutatingAdmissionPolicies().Informer(), kinds.MutatingAdmissionPolicyBindings().Informer(),
 		}}, []admission.Operation{admission.Create, admission.Update, admission.Connect}},
-		{Plugin{name: mutatingwebhook.PluginName, make: c.mutatingWebhooks, configured: []cache.SharedIndexInformer{
+		{&Plugin{name: mutatingwebhook.PluginName, make: c.mutatingWebhooks, configured: []cache.SharedIndexInformer{
 			kinds.MutatingWebhookConfigurations().Informer(),
 		}}, all},
-		{Plugin{name: validating.PluginName, make: c.validatingPolicies, configured: []cache.SharedIndexInformer{
+		{&Plugin{name: validating.PluginName, make: c.validatingPolicies, configured: []cache.SharedIndexInformer{
 			kinds.ValidatingAdmissionPolicies().Informer(), kinds.ValidatingAdmissionPolicyBindings().Informer(),
 		}}, all},
-		{Plugin{name: validatingwebhook.PluginName, make: c.validatingWebhooks, configured: []cache.SharedIndexInformer{
+		{&Plugin{name: validatingwebhook.PluginName, make: c.validatingWebhooks, configured: []cache.SharedIndexInformer{
 			kinds.ValidatingWebhookConfigurations().Informer(),
 		}}, all},
 	} {
 		if !wanted(p.name) {
 			continue
 		}
-		p.own = c.Own
+		p.own, p.stop = c.Own, c.Stop
 		plugin, err := newPlugin(p.Plugin, out.asked.changed, p.operations...)
 		if err != nil {
 			return nil, err
