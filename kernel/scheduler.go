@@ -23,6 +23,7 @@ var objectSources = map[string]schema.GroupVersionResource{
 	"Service":               {Version: "v1", Resource: "services"},
 	"ReplicationController": {Version: "v1", Resource: "replicationcontrollers"},
 	"ReplicaSet":            {Group: "apps", Version: "v1", Resource: "replicasets"},
+	"StatefulSet":           {Group: "apps", Version: "v1", Resource: "statefulsets"},
 	"PersistentVolume":      {Version: "v1", Resource: "persistentvolumes"},
 	"PersistentVolumeClaim": {Version: "v1", Resource: "persistentvolumeclaims"},
 	"Namespace":             {Version: "v1", Resource: "namespaces"},
