@@ -18,7 +18,8 @@ import (
 func TestJobs(t *testing.T) {
 	s := start(t, t.TempDir())
 	ctx := t.Context()
-	jobs := overTLS(t, s).BatchV1().Jobs("default")
+	c := overTLS(t, s)
+	jobs := c.BatchV1().Jobs("default")
 	create := func(name string, change func(*batchv1.Job)) (*batchv1.Job, error) {
 		o := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: batchv1.JobSpec{Template: template(corev1.RestartPolicyNever)}}
 		if change != nil {
@@ -77,18 +78,39 @@ func TestJobs(t *testing.T) {
 	if _, err := jobs.List(ctx, metav1.ListOptions{FieldSelector: "status.failed=1"}); !apierrors.IsBadRequest(err) || !strings.Contains(err.Error(), `field label "status.failed" not supported for Job`) {
 		t.Errorf("an unknown field: %v", err)
 	}
-	// Who says nothing of the pods keeps them.
-	if err := jobs.Delete(ctx, "j", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
+	// Who says nothing of the pods keeps them, and is told so.
+	told := func(name string, options metav1.DeleteOptions) int {
+		t.Helper()
+		request := c.BatchV1().RESTClient().Delete().Namespace("default").Resource("jobs").Body(&options)
+		if name != "" {
+			request = request.Name(name)
+		}
+		result := request.Do(ctx)
+		if err := result.Error(); err != nil {
+			t.Fatal(err)
+		}
+		var n int
+		for _, w := range result.Warnings() {
+			if strings.HasPrefix(w.Text, "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background") {
+				n++
+			}
+		}
+		return n
+	}
+	if n := told("j", metav1.DeleteOptions{}); n != 1 {
+		t.Errorf("%d warnings", n)
 	}
 	if o, err = jobs.Get(ctx, "j", metav1.GetOptions{}); err != nil || !slices.Contains(o.Finalizers, metav1.FinalizerOrphanDependents) {
 		t.Errorf("deleted without a word about pods: %v, %v", o, err)
 	}
-	if err := jobs.Delete(ctx, "other", metav1.DeleteOptions{PropagationPolicy: ptr.To(metav1.DeletePropagationBackground)}); err != nil {
-		t.Fatal(err)
+	if n := told("other", metav1.DeleteOptions{PropagationPolicy: ptr.To(metav1.DeletePropagationBackground)}); n != 0 {
+		t.Errorf("%d warnings to who says what becomes of the pods", n)
 	}
 	if _, err = jobs.Get(ctx, "other", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("deleted with its pods: %v", err)
+	}
+	if n := told("", metav1.DeleteOptions{}); n != 1 {
+		t.Errorf("%d warnings about a collection", n)
 	}
 }
 

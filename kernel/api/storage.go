@@ -5,6 +5,7 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -79,6 +80,8 @@ func (s *Server) special(k resources.Kind, main *kindREST, put func(string, rest
 		put("nodes/proxy", &proxyREST{nodeLocation(s.kubelets), func() runtime.Object { return &corev1.NodeProxyOptions{} }, mayStream(s.authz)})
 	case corev1.Resource("services"):
 		put("services/proxy", &proxyREST{serviceLocation(s, s.kubelets), func() runtime.Object { return &corev1.ServiceProxyOptions{} }, nil})
+	case batchv1.Resource("jobs"):
+		put("jobs", &jobREST{main})
 	case corev1.Resource("serviceaccounts"):
 		put("serviceaccounts/token", s.tokens)
 	}
