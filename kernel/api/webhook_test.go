@@ -665,6 +665,54 @@ func TestWebhookWishes(t *testing.T) {
 	}
 }
 
+// Webhooks change custom resources, whose schema prunes what they add, refuse
+// definitions of them, and refuse that somebody attaches to a pod.
+func TestWebhookCustomResources(t *testing.T) {
+	s := start(t, t.TempDir())
+	ctx := t.Context()
+	c := overTLS(t, s)
+	crds := crdclient.NewForConfigOrDie(must(kubeconfig(s))).ApiextensionsV1().CustomResourceDefinitions()
+	must(crds.Create(ctx, widgets(), metav1.CreateOptions{}))
+	client := dynamic.NewForConfigOrDie(must(kubeconfig(s))).Resource(schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}).Namespace("default")
+	waitFor(t, func() bool {
+		_, err := client.List(ctx, metav1.ListOptions{})
+		return err == nil
+	})
+	must(c.CoreV1().Pods("default").Create(ctx, pod("p"), metav1.CreateOptions{}))
+	h := newHook(t, "h", patching(`[{"op":"add","path":"/spec","value":{"size":7,"unknown":"x"}}]`))
+	deny := newHook(t, "deny", func(r *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+		return &admissionv1.AdmissionResponse{Allowed: r.Resource.Resource == "configmaps", Result: &metav1.Status{Message: "not here"}}
+	})
+	configure(t, c, mutatingHook(h, nil, "widgets", "configmaps"), validatingHook(deny, nil, "customresourcedefinitions", "pods/attach", "configmaps"))
+	inForce(t, c, h, deny)
+	made, err := client.Create(ctx, &unstructured.Unstructured{Object: map[string]any{"apiVersion": "example.com/v1", "kind": "Widget", "metadata": map[string]any{"name": "w"}}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if spec := fmt.Sprint(made.Object["spec"]); spec != "map[size:7]" || made.GetKind() != "Widget" || made.GetAPIVersion() != "example.com/v1" {
+		t.Errorf("made %v", made.Object)
+	}
+	h.mu.Lock()
+	h.answer = patching(`[{"op":"add","path":"/spec","value":{"size":0}}]`)
+	h.mu.Unlock()
+	if _, err := client.Create(ctx, &unstructured.Unstructured{Object: map[string]any{"apiVersion": "example.com/v1", "kind": "Widget", "metadata": map[string]any{"name": "x"}}}, metav1.CreateOptions{}); !apierrors.IsInvalid(err) {
+		t.Errorf("what the schema does not allow: %v", err)
+	}
+	other := widgets()
+	other.Name, other.Spec.Names.Plural = "gadgets.example.com", "gadgets"
+	for name, err := range map[string]error{
+		"definition": func() error {
+			_, err := crds.Create(ctx, other, metav1.CreateOptions{})
+			return err
+		}(),
+		"attach": c.CoreV1().RESTClient().Post().Namespace("default").Resource("pods").Name("p").SubResource("attach").Do(ctx).Error(),
+	} {
+		if err == nil || !strings.Contains(err.Error(), `admission webhook "deny.example.com" denied the request: not here`) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 // A thousand configurations that are about other objects leave this one alone.
 func TestManyWebhooks(t *testing.T) {
 	s := start(t, t.TempDir())
