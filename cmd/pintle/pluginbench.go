@@ -228,7 +228,7 @@ func (b *bench) ask(ctx context.Context, host *plugin.Host, done chan error) ([]
 		return nil, err
 	}
 	if p, ok := policy.(contractv1.Preparing); ok {
-		for !p.Prepared() {
+		for !p.Prepared(ctx) {
 			select {
 			case <-ctx.Done():
 				return nil, ctx.Err()

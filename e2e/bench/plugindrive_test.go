@@ -166,7 +166,7 @@ func (w *pluginWorld) host(ctx context.Context, directories []string, use func(p
 
 func prepared(ctx context.Context, policy contractv1.Policy) error {
 	p, ok := policy.(contractv1.Preparing)
-	for ok && !p.Prepared() {
+	for ok && !p.Prepared(ctx) {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()

@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"pintle.dev/pintle/sdk"
+	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
 
 // parseConfigs splits a bundle's configuration, an object with a key a plugin.
@@ -97,11 +98,15 @@ type reconfiguration struct {
 	next    BundleConfig
 	former  BundleConfig
 	changed map[string]json.RawMessage
+	// claimed: a policy asks the guest.
+	claimed bool
 
-	mu   sync.Mutex
-	over bool
-	err  error         // why the plugin did not take it; the former one is in force
-	done chan struct{} // closed when it is over
+	mu    sync.Mutex
+	to    guest    // has the changes that were given
+	given []string // plugins that took theirs
+	over  bool
+	err   error         // why the plugin did not take it; the former one is in force
+	done  chan struct{} // closed when it is over
 }
 
 func newReconfiguration(u *unit, next BundleConfig, changed map[string]json.RawMessage) *reconfiguration {
@@ -109,21 +114,48 @@ func newReconfiguration(u *unit, next BundleConfig, changed map[string]json.RawM
 }
 
 // attempt reports whether it is over. The caller knows that no decision is
-// under way. A guest that is being fed is asked again later.
-func (r *reconfiguration) attempt() bool {
-	r.mu.Lock()
+// under way; where it can do something else it is told when the guest takes its time.
+// A guest that is being fed, or that another caller is waiting for, is asked again
+// later.
+func (r *reconfiguration) attempt(ctx context.Context) bool {
+	if !r.mu.TryLock() {
+		r.unit.mu.Lock()
+		defer r.unit.mu.Unlock()
+		r.unit.missed = true
+		return false
+	}
 	defer r.mu.Unlock()
-	if r.over {
+	over, _ := r.attemptLocked(ctx)
+	return over
+}
+
+// settled reports whether it is over, without an attempt.
+func (r *reconfiguration) settled() bool {
+	select {
+	case <-r.done:
 		return true
+	default:
+		return false
+	}
+}
+
+// attemptLocked is attempt with mu held; fed is closed when the guest was fed.
+func (r *reconfiguration) attemptLocked(ctx context.Context) (over bool, fed <-chan struct{}) {
+	if r.over {
+		return true, nil
 	}
 	u := r.unit
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.guest != nil && u.catching != nil {
 		u.missed = true // tell who asked
-		return false
+		return false, u.catching
 	}
-	r.err = r.give()
+	u.asking = ctx
+	defer u.asked()
+	if r.err = r.give(); r.err == nil && len(r.given) < len(r.changed) && u.guest != nil {
+		return false, nil // the others when who asks has its turn again
+	}
 	if r.err == nil {
 		r.former = u.config
 		u.config, u.revision = r.next, u.revision+1
@@ -133,26 +165,39 @@ func (r *reconfiguration) attempt() bool {
 	}
 	r.over = true
 	close(r.done)
-	return true
+	return true, nil
 }
 
 // give hands the changes to the guest, and takes them back when it does not
-// take one of them. Both locks are held.
+// take one of them. It ends behind one that was late where another caller had its turn
+// meanwhile. Both locks are held.
 func (r *reconfiguration) give() error {
 	u := r.unit
-	if u.guest == nil {
+	g := u.guest
+	if g == nil {
 		return nil // it starts with the new one
+	}
+	if r.to != g {
+		r.to, r.given = g, nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), u.call*feedFactor)
 	defer cancel()
 	former, _ := parseConfigs(&u.config)
-	var given []string
 	for _, name := range slices.Sorted(maps.Keys(r.changed)) {
-		i, err := u.position(ctx, u.guest, u.index, name)
-		if err == nil {
-			err = u.guest.configure(ctx, i, r.changed[name])
+		if slices.Contains(r.given, name) {
+			continue
 		}
-		given = append(given, name)
+		if u.asking.Err() == error(contractv1.Overtaken{}) {
+			return nil
+		}
+		i, err := u.position(ctx, g, u.index, name)
+		if err == nil {
+			err = g.configure(ctx, i, r.changed[name])
+		}
+		if u.guest != g {
+			return nil // it was late, and others took it out of service
+		}
+		r.given = append(r.given, name)
 		if err == nil {
 			continue
 		}
@@ -160,7 +205,7 @@ func (r *reconfiguration) give() error {
 			u.broke(err)
 			return err
 		}
-		for _, name := range given {
+		for _, name := range r.given {
 			if len(former[name]) == 0 && pluginOf(name) != name {
 				continue // an instance that no policy asks
 			}
@@ -168,7 +213,11 @@ func (r *reconfiguration) give() error {
 				u.broke(fmt.Errorf("started again without a configuration that plugin %s refused", name))
 				break
 			}
-			if again := u.guest.configure(ctx, u.index[name], former[name]); again != nil {
+			again := g.configure(ctx, u.index[name], former[name])
+			if u.guest != g {
+				break
+			}
+			if again != nil {
 				u.broke(again)
 				break
 			}
@@ -192,9 +241,19 @@ func (r *reconfiguration) wait(ctx context.Context) error {
 func (r *reconfiguration) abandon(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.over {
-		r.over, r.err = true, err
-		close(r.done)
+	if r.over {
+		return
+	}
+	r.over, r.err = true, err
+	close(r.done)
+	if len(r.given) == 0 {
+		return
+	}
+	u := r.unit
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.guest == r.to && u.guest != nil {
+		u.broke(errTakenBack)
 	}
 }
 
@@ -206,6 +265,8 @@ func (r *reconfiguration) scheduling() bool {
 	})
 }
 
+var errTakenBack = errors.New("started again with its former configuration, as another plugin refused a change")
+
 // undo gives the guest its former configuration.
 func (r *reconfiguration) undo() {
 	r.mu.Lock()
@@ -215,6 +276,6 @@ func (r *reconfiguration) undo() {
 	defer u.mu.Unlock()
 	u.config, u.revision = r.former, u.revision+1
 	if u.guest != nil {
-		u.broke(errors.New("started again with its former configuration, as another plugin refused a change"))
+		u.broke(errTakenBack)
 	}
 }

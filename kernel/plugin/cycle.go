@@ -55,14 +55,17 @@ func (p *Policy) Cycle(ctx context.Context, c *contractv1.CycleCall) {
 		}
 		results, err := unit.cycle(ctx, p, c, c.Steps[first:last])
 		if err != nil {
-			if ctx.Err() != nil {
+			if contractv1.Ended(ctx) {
 				err = ctx.Err()
+			}
+			if errors.Is(err, contractv1.Overtaken{}) {
+				return // it was not asked
 			}
 			results = append(results, &contractv1.StepResult{Code: contractv1.Code_ERROR, Reasons: []string{err.Error()}})
 		}
 		for k, r := range results {
 			step := c.Steps[first+k]
-			if r.GetCode() == contractv1.Code_ERROR && p.points[step.Point.Of()][step.Plugin].IgnoreFailure && ctx.Err() == nil {
+			if r.GetCode() == contractv1.Code_ERROR && p.points[step.Point.Of()][step.Plugin].IgnoreFailure && !contractv1.Ended(ctx) {
 				r.Code = contractv1.Code_SKIP
 			}
 			c.Results = append(c.Results, r)
@@ -136,7 +139,8 @@ func (u *unit) cycle(ctx context.Context, p *Policy, c *contractv1.CycleCall, st
 }
 
 // cycleBeside asks about a binding. A process is asked without a lock, as many
-// calls at once as there are; a module when it does nothing else.
+// calls at once as there are; a module when it does nothing else, and it is busy for
+// others when it is late.
 func (u *unit) cycleBeside(ctx context.Context, req *contractv1.CycleRequest) ([]*contractv1.StepResult, error) {
 	u.mu.Lock()
 	if g, ok := u.guest.(*processGuest); ok {
@@ -151,6 +155,8 @@ func (u *unit) cycleBeside(ctx context.Context, req *contractv1.CycleRequest) ([
 	if u.guest == nil || u.catching != nil {
 		return nil, u.unavailable()
 	}
+	u.asking = unhurried(ctx)
+	defer u.asked()
 	return u.crossed(ctx, u.guest, req, u.call)
 }
 

@@ -223,8 +223,8 @@ func (u *unit) enqueue(p part) {
 // drain hands the guest what it is queued, within one call's deadline; mu is held.
 func (u *unit) drain(ctx context.Context) error {
 	deadline := time.Now().Add(u.call)
-	queue := u.queue
-	if g, ok := u.guest.(*processGuest); ok && g.evaluates() && len(queue) > 1 && bytesOf(queue) <= partBytes {
+	queue, guest := u.queue, u.guest
+	if g, ok := guest.(*processGuest); ok && g.evaluates() && len(queue) > 1 && bytesOf(queue) <= partBytes {
 		switch err := g.applyAll(ctx, queue); {
 		case err == nil:
 			u.sent, queue = queue[len(queue)-1].delta.GetGeneration(), nil
@@ -234,9 +234,12 @@ func (u *unit) drain(ctx context.Context) error {
 		}
 	}
 	for _, p := range queue {
-		if err := u.guest.apply(ctx, p, max(time.Until(deadline), time.Millisecond)); err != nil {
+		if err := guest.apply(ctx, p, max(time.Until(deadline), time.Millisecond)); err != nil {
 			u.applyFailed(ctx, err)
 			return err
+		}
+		if u.guest != guest {
+			return u.unavailable() // it was late, and was taken out of service
 		}
 		u.sent = p.delta.GetGeneration()
 	}

@@ -170,7 +170,7 @@ func feedLarge(t *testing.T, transport string, call time.Duration) (time.Duratio
 			t.Fatal(err)
 		}
 	}
-	poll(t, "it is prepared", p.Prepared)
+	poll(t, "it is prepared", func() bool { return p.Prepared(t.Context()) })
 	took := time.Since(began)
 	select {
 	case <-p.inUse:

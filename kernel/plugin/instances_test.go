@@ -78,7 +78,7 @@ func TestProfileConfiguration(t *testing.T) {
 					if err := p.Apply(t.Context(), replica(1, 1)); err != nil {
 						t.Fatal(err)
 					}
-					p.(contractv1.Preparing).Prepared()
+					p.(contractv1.Preparing).Prepared(t.Context())
 				}
 				err := <-done
 				if (err != nil) != (c.refused != "") || err != nil && !strings.Contains(err.Error(), c.refused) {
@@ -132,7 +132,7 @@ func BenchmarkInstanceMemory(b *testing.B) {
 					if err := p.Apply(b.Context(), replica(5000, 1)); err != nil {
 						b.Fatal(err)
 					}
-					for !p.(contractv1.Preparing).Prepared() {
+					for !p.(contractv1.Preparing).Prepared(b.Context()) {
 						time.Sleep(time.Millisecond)
 					}
 					if err := p.Score(b.Context(), 0, 7, indexes(5000), out); err != nil {

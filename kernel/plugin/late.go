@@ -2,9 +2,9 @@ package plugin
 
 import (
 	"context"
-	"sync"
 	"time"
 
+	"pintle.dev/pintle/kernel/scheduler/handover"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
 
@@ -115,46 +115,43 @@ func (u *unit) returned() {
 	}
 }
 
-// watch calls a process, and lends while that is late.
-type watch struct {
-	mu         sync.Mutex
-	by         lender
-	timer      *time.Timer
-	over, lent bool
-}
-
 // watched is a call to a process, which by asked.
-func watched(by lender, call func() error) error {
+func watched(by lender, call func() error) (err error) {
 	if by == nil || !by.yields() {
 		return call()
 	}
-	w := &watch{by: by}
-	w.mu.Lock()
-	w.timer = time.AfterFunc(contractv1.YieldAfter, w.late)
-	w.mu.Unlock()
-	err := call()
-	w.mu.Lock()
-	w.over = true
-	lent := w.lent
-	w.mu.Unlock()
-	w.timer.Stop()
-	if lent {
+	if handover.Watch(func() { err = call() }, contractv1.YieldAfter, by.lend) {
 		by.reclaim(err == nil)
 	}
 	return err
 }
 
-// late is called by the timer, until it could lend.
-func (w *watch) late() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	switch {
-	case w.over:
-	case w.by.lend():
-		w.lent = true
-	default:
-		w.timer.Reset(contractv1.YieldAfter / 10)
+// unhurried is a context of who waits for an answer and keeps nothing of others
+// meanwhile: a guest that is late is busy for them, and its answer counts.
+func unhurried(ctx context.Context) context.Context { return unhurriedContext{ctx} }
+
+type unhurriedContext struct{ context.Context }
+
+var _ contractv1.Yielder = unhurriedContext{}
+
+// Value implements context.Context.
+func (c unhurriedContext) Value(key any) any {
+	if key == contractv1.YielderKey {
+		return c
 	}
+	return c.Context.Value(key)
+}
+
+// Yield implements contractv1.Yielder.
+func (unhurriedContext) Yield() bool { return true }
+
+// Resume implements contractv1.Yielder.
+func (unhurriedContext) Resume(bool) {}
+
+// keepsNobody reports whether who asks now waits for nobody in turn.
+func (u *unit) keepsNobody() bool {
+	_, ok := contractv1.YielderOf(u.asking).(unhurriedContext)
+	return ok
 }
 
 // held is a guest that says so when it is late.
@@ -166,7 +163,7 @@ func (g *processGuest) heldBy(l lender) { g.lender = l }
 // awaitYielding waits like await for one who can do something else, without holding mu. It
 // reports whether to go on waiting.
 func (u *unit) awaitYielding(ctx context.Context, y contractv1.Yielder, left time.Duration) bool {
-	caught, busy, wait := u.catching, u.lent != nil, min(left, contractv1.YieldAfter)
+	caught, busy, wait := u.catching, u.lent != nil && !u.keepsNobody(), min(left, contractv1.YieldAfter)
 	u.mu.Unlock()
 	defer u.mu.Lock()
 	if !within(ctx, caught, wait) || wait == left {

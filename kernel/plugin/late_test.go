@@ -17,6 +17,7 @@ type yieldingContext struct {
 	yields, resumes atomic.Int32
 	answered        atomic.Bool
 	refuse          bool
+	asked           atomic.Bool // to yield
 	overtaken       atomic.Bool
 }
 
@@ -35,6 +36,7 @@ func (c *yieldingContext) Err() error {
 }
 
 func (c *yieldingContext) Yield() bool {
+	c.asked.Store(true)
 	if c.refuse {
 		return false
 	}

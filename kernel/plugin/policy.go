@@ -3,6 +3,7 @@ package plugin
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -103,15 +104,24 @@ func (p *Policy) Apply(ctx context.Context, delta *contractv1.Delta) error {
 
 // Prepared reports whether each bundle has what Apply gave it or is out of
 // order, and has the policy's configuration; from then on the policy is in use, whatever comes.
-func (p *Policy) Prepared() bool {
+func (p *Policy) Prepared(ctx context.Context) bool {
 	for _, u := range p.units {
 		if !u.settled() {
 			return false
 		}
 	}
 	for _, r := range p.reconfigurations {
-		if !r.attempt() || r.err != nil {
+		over := false
+		if r.claimed && !slices.Contains(p.units, r.unit) {
+			over = r.settled() // those who ask its plugins wait for it
+		} else {
+			over = r.attempt(ctx)
+		}
+		if !over || r.err != nil {
 			return false // the host takes back a policy that a plugin refused
+		}
+		if ctx.Err() != nil {
+			return false // it asks again for the others
 		}
 	}
 	p.used.Do(func() { close(p.inUse) })

@@ -390,7 +390,10 @@ func (g *processGuest) configure(ctx context.Context, i int, config []byte) erro
 	if plugin := pluginOf(req.Plugin); plugin != req.Plugin {
 		req.Plugin, req.Instance = plugin, req.Plugin
 	}
-	_, err := g.lifecycle.Configure(ctx, req)
+	err := watched(g.lender, func() error {
+		_, err := g.lifecycle.Configure(ctx, req)
+		return err
+	})
 	if err != nil {
 		return g.failed("configure "+g.plugins[i].GetName(), err)
 	}

@@ -21,6 +21,11 @@ func (h *Host) policies(p *plan, reconfigurations []*reconfiguration) (map[strin
 		policy.reconfigurations = reconfigurations
 		built[profile.SchedulerName] = policy
 	}
+	for _, r := range reconfigurations {
+		for _, policy := range built {
+			r.claimed = r.claimed || slices.Contains(policy.units, r.unit)
+		}
+	}
 	return built, nil
 }
 

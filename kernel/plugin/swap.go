@@ -345,18 +345,23 @@ func (u *unit) trial(ctx context.Context, e *Entry, class uint32, nodes []uint32
 	if u.catching != nil {
 		return nil // fed again: the cycle finds out
 	}
-	if err := u.drain(ctx); err != nil {
+	u.asking = unhurried(ctx) // the scheduler feeds it
+	defer u.asked()
+	g := u.guest
+	err := u.drain(ctx)
+	if err != nil {
 		return err
 	}
-	i, err := u.index[e.Name], error(nil)
-	switch e.Kind {
+	switch i := u.index[e.Name]; e.Kind {
 	case sdk.KindPredicate:
-		err = u.guest.filter(ctx, i, class, nodes, make([]uint32, len(nodes)))
+		err = g.filter(ctx, i, class, nodes, make([]uint32, len(nodes)))
 	case sdk.KindPriority:
-		err = u.guest.score(ctx, i, class, nodes, make([]int64, len(nodes)))
+		err = g.score(ctx, i, class, nodes, make([]int64, len(nodes)))
 	}
 	if errors.Is(err, errBroken) {
-		u.broke(err)
+		if u.guest == g {
+			u.broke(err)
+		}
 		return err
 	}
 	return nil
@@ -408,20 +413,21 @@ func (h *Host) reconfigure(next *plan, list []*reconfiguration) error {
 
 // force has a guest take its configuration as soon as it is not being fed.
 func (h *Host) force(r *reconfiguration) error {
-	for !r.attempt() {
-		r.unit.mu.Lock()
-		caught := r.unit.catching
-		r.unit.mu.Unlock()
-		if caught == nil {
-			continue
+	for {
+		r.mu.Lock() // whoever is at it waits for the guest as long
+		over, fed := r.attemptLocked(unhurried(h.ctx))
+		err := r.err
+		r.mu.Unlock()
+		if over {
+			r.unit.changed() // the scheduler may have asked meanwhile
+			return err
 		}
 		select {
-		case <-caught:
+		case <-fed:
 		case <-h.ctx.Done():
 			return context.Cause(h.ctx)
 		}
 	}
-	return r.err
 }
 
 // takeBack gives the scheduler the former profiles again, as new policies: what

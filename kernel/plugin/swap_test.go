@@ -54,7 +54,7 @@ func TestConfigureRunningGuest(t *testing.T) {
 				if got := score(before); got != was {
 					t.Errorf("score %d before the switch, want %d", got, was)
 				}
-				next.(contractv1.Preparing).Prepared()
+				next.(contractv1.Preparing).Prepared(t.Context())
 				err := <-done
 				if c.fault == "" && err != nil || c.fault != "" && (err == nil || !strings.Contains(err.Error(), c.fault)) {
 					t.Fatalf("%s: %v, want %q", c.config, err, c.fault)
@@ -89,7 +89,7 @@ func awaitOther(t *testing.T, h *Host, before contractv1.Policy) contractv1.Poli
 func waitPrepared(t *testing.T, p contractv1.Policy) {
 	t.Helper()
 	for limit := time.Now().Add(2 * time.Minute); time.Now().Before(limit); time.Sleep(time.Millisecond) {
-		if p.(contractv1.Preparing).Prepared() {
+		if p.(contractv1.Preparing).Prepared(t.Context()) {
 			return
 		}
 	}

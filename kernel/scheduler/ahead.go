@@ -78,6 +78,8 @@ func (s *Scheduler) ahead(ctx context.Context, p *podEntry, profile *profile, no
 	for _, r := range run {
 		s.assumes(r.pod, r.node)
 	}
+	s.begin(work{profile: profile, again: decideAgain, pod: p, run: run, first: first.node})
+	defer s.end()
 	stood := 0
 	if s.flush(ctx) == nil && profile.policy == c.policy && s.verify(ctx, p, profile, run) {
 		as := c.became(first, best)
@@ -147,7 +149,9 @@ func (s *Scheduler) mayRun(ctx context.Context, p *podEntry, profile *profile, n
 			return false
 		}
 	}
-	return c.indifferent(ctx)
+	s.begin(work{profile: profile})
+	defer s.end()
+	return c.indifferent(ctx) && ctx.Err() == nil
 }
 
 // pointsBehind are those that a pod goes through once it has a node.
@@ -250,8 +254,6 @@ func (c *class) correct(takenAt []int32, run []runner) {
 func (s *Scheduler) verify(ctx context.Context, p *podEntry, profile *profile, run []runner) bool {
 	c := p.shape.class
 	c.metrics = profile.metrics
-	s.under = underway{profile: profile, pod: p, run: run, first: s.snapshot.byName[p.node].index}
-	defer func() { s.under = underway{} }()
 	err := c.update(ctx, profile.policy, s.snapshot)
 	c.metrics = nil
 	if err != nil || !c.tallied || c.flipped || c.trouble != nil {

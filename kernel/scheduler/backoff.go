@@ -64,9 +64,15 @@ func (q *queue) reorder(p *podEntry, now time.Time) {
 		return
 	}
 	p.prioritize()
-	if p.place == active {
+	q.fix(p)
+}
+
+// fix puts a pod where it belongs in its heap, if it is in one.
+func (q *queue) fix(p *podEntry) {
+	switch p.place {
+	case active:
 		q.active.fix(p)
-	} else {
+	case backingOff:
 		q.heapOf(p).fix(p)
 	}
 }

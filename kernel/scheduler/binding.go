@@ -14,12 +14,13 @@ const (
 	reasonSchedulerError = v1.PodReasonSchedulerError
 )
 
-// bind sends the binding of an assumed pod on its way. Where plugins take part
-// the way is a goroutine of its own, so that one that takes its time holds up no
-// other pod; BindWorkers of them work at once.
+// bind sends the binding of an assumed pod on its way. Where plugins take part, or an
+// extender binds, the way is a goroutine of its own, so that one that takes its time
+// holds up no other pod; BindWorkers of them work at once for each profile.
 func (s *Scheduler) bind(ctx context.Context, p *podEntry, profile *profile) {
+	ctx = beside(ctx)
 	request := s.request(p, p.node)
-	if profile == nil || len(profile.at.stepsFor(p.shape, contractv1.Point_PRE_BIND, contractv1.Point_BIND, contractv1.Point_POST_BIND)) == 0 {
+	if profile == nil || len(profile.at.stepsFor(p.shape, contractv1.Point_PRE_BIND, contractv1.Point_BIND, contractv1.Point_POST_BIND)) == 0 && !s.boundOutside(p.pod) {
 		told := p.expected.written()
 		if over(told) && s.hand(ctx, request) {
 			return
@@ -53,8 +54,8 @@ func (s *Scheduler) bind(ctx context.Context, p *podEntry, profile *profile) {
 		}
 		if ended(preparing, told) {
 			select {
-			case s.slots <- struct{}{}:
-				defer func() { <-s.slots }()
+			case profile.slots <- struct{}{}:
+				defer func() { <-profile.slots }()
 			case <-preparing.Done(): // called off, or the end
 			}
 		}
@@ -101,7 +102,7 @@ func (s *Scheduler) bindThrough(ctx context.Context, at pointPolicy, about *cont
 		steps = at.stepsFor(of, contractv1.Point_PRE_BIND)
 	}
 	binders := at.steps(contractv1.Point_BIND)
-	if len(s.interested(request.pod, Extender.Binds)) > 0 {
+	if s.boundOutside(request.pod) {
 		binders = nil // an extender binds instead
 	}
 	if len(binders) > 0 {

@@ -256,12 +256,12 @@ func (c *Comparison) follow(ctx context.Context, delta *contractv1.Delta) error 
 }
 
 // ready reports whether a side's guests have the replica.
-func (s *side) ready() bool {
+func (s *side) ready(ctx context.Context) bool {
 	if s.policy == nil {
 		return false
 	}
 	preparing, ok := s.policy.(contractv1.Preparing)
-	return !ok || preparing.Prepared()
+	return !ok || preparing.Prepared(ctx)
 }
 
 // decide brings a side's results for a class up to date; an error means that
@@ -292,7 +292,7 @@ func (s *side) decide(ctx context.Context, id uint32, sh *shape, snap *snapshot)
 func (c *Comparison) compare(ctx context.Context, d *comparedDecision) error {
 	pair := c.sides[d.profile]
 	pod := c.replica.classes[d.class]
-	if !c.loaded || d.generation != c.replica.generation || pod == nil || !pair[present].ready() || !pair[candidate].ready() {
+	if !c.loaded || d.generation != c.replica.generation || pod == nil || !pair[present].ready(ctx) || !pair[candidate].ready(ctx) {
 		c.book.skip()
 		return nil
 	}

@@ -40,14 +40,11 @@ func (s *Scheduler) schedule(ctx context.Context, p *podEntry) {
 	p.began = decision.Time
 	profile := s.profiles[p.pod.Spec.SchedulerName]
 	p.seen, p.except, p.changed = s.eventSeq, 0, 0
-	if profile.patience > 0 {
-		s.keeps = decision.Time.Add(profile.patience)
-	}
+	s.grant(profile, decideAgain, decision.Time)
 	node, err := s.decide(ctx, p, decision)
 	if ctx.Err() != nil {
 		return
 	}
-	s.rested(profile, decision.Time)
 	profile.metrics.decided(profile.policy, s.clock.Since(decision.Time), decision.Feasible, 1)
 	switch {
 	case err != nil:
@@ -74,16 +71,17 @@ func (s *Scheduler) schedule(ctx context.Context, p *podEntry) {
 	default:
 		decision.Node = node.name
 	}
+	s.rested(profile, decideAgain, decision.Time)
 	s.tellDecision(p, decision, err)
 	if decision.Node != "" {
-		if profile.at.cycler != nil {
-			s.place(ctx, p, profile, node, decision)
-		} else {
+		if profile.at.cycler == nil {
 			s.assume(ctx, p, node)
+		} else if !s.place(ctx, p, profile, node, decision) {
+			return
 		}
 	}
 	s.record.keep(decision)
-	if decision.Node != "" {
+	if decision.Node != "" && ctx.Err() == nil { // nobody knows what became of the pod
 		s.ahead(ctx, p, profile, node, decision)
 	}
 }
@@ -92,6 +90,8 @@ func (s *Scheduler) schedule(ctx context.Context, p *podEntry) {
 // and the pod's failure say why.
 func (s *Scheduler) decide(ctx context.Context, p *podEntry, d *Decision) (*nodeEntry, error) {
 	profile := s.profiles[p.pod.Spec.SchedulerName]
+	s.begin(work{profile: profile, again: decideAgain, pod: p})
+	defer s.end()
 	c := s.classOf(p.shape)
 	if err := s.flush(ctx); err != nil {
 		return nil, err
@@ -107,8 +107,6 @@ func (s *Scheduler) decide(ctx context.Context, p *podEntry, d *Decision) (*node
 		return nil, nil
 	}
 	c.metrics = profile.metrics
-	s.under = underway{profile: profile, pod: p}
-	defer func() { s.under = underway{} }()
 	err := c.update(ctx, profile.policy, s.snapshot)
 	c.metrics = nil
 	if err != nil {
@@ -130,7 +128,6 @@ func (s *Scheduler) decide(ctx context.Context, p *podEntry, d *Decision) (*node
 		return nil, nil
 	}
 	if len(s.deps.Extenders) > 0 {
-		s.under = underway{} // an extender is asked once
 		filters, scorers := s.interested(p.pod, Extender.Filters), s.interested(p.pod, Extender.Prioritizes)
 		if len(filters)+len(scorers) > 0 {
 			return s.extended(ctx, p, c, filters, scorers, d)
@@ -235,6 +232,10 @@ func (s *Scheduler) attempted(p *podEntry, r result) {
 // flight; results have room for all of it, so that no worker waits for the cycle.
 func (s *Scheduler) assume(ctx context.Context, p *podEntry, node *nodeEntry) {
 	s.assumes(p, node)
+	if s.boundOutside(p.pod) {
+		s.bind(ctx, p, s.profiles[p.pod.Spec.SchedulerName])
+		return
+	}
 	select {
 	case s.binds <- s.request(p, node.name):
 	case <-ctx.Done():

@@ -19,10 +19,10 @@
 // decisions between which no node's state changed, and the scores of the best
 // nodes. Simulate runs the same queue and cycle on a picture of a cluster.
 //
-// While a predicate or priority does not answer, another goroutine owns that state
-// and decides about pods of other profiles (yield.go, package handover). The decision
-// that waits is dropped when the answer comes. Other points are not left: a plugin
-// that hangs there holds all profiles up for its deadline.
+// While a plugin or an extender does not answer, another goroutine owns that state
+// and decides about pods of other profiles (yield.go, package handover). A decision
+// that waits is dropped when the answer comes; what is asked about a pod that has its
+// node counts. Each question is part of a work that says what leaving it takes back.
 //
 // Answers may end with time (expiry.go): a class asks again then, and the pods that
 // were refused by them are tried again.
@@ -37,7 +37,7 @@
 // pod that fits nowhere (postfilter.go). Reserve and permit plugins are asked
 // behind the decision, in one crossing a bundle; a pod that is to wait stays
 // assumed and is asked about four times a second (placement.go). Pre-bind, bind
-// and post-bind plugins run on a goroutine a pod, at most BindWorkers at once
+// and post-bind plugins run on a goroutine a pod, at most BindWorkers at once a profile
 // (binding.go). A pod that waits for a permit, or for which pre-bind plugins have work,
 // names its node in its status before; no other pod is written for that
 // (expectation.go). Whenever an assumed pod gives up its node, its Unreserve calls
@@ -46,7 +46,7 @@
 // # Extenders
 //
 // Servers outside (Extender, extend.go) are asked behind the predicates and the
-// priorities about each pod that they are interested in, in the cycle, which waits
+// priorities about each pod that they are interested in. The pod's profile waits
 // for them. What they answer is not kept; scores are normalised over the nodes that
 // they left. They bind in the place of bind plugins, and have a say in evictions.
 //

@@ -214,6 +214,10 @@ type run struct {
 // back as long as the pod fits. Afterwards the replicas are as they were.
 func (s *Scheduler) spare(ctx context.Context, p *podEntry, c *class, runs []*run, scope func(*PredicateInfo) bool) (err error) {
 	defer func() {
+		if ctx.Err() != nil {
+			err = ctx.Err()
+			return // the pods may be others now
+		}
 		var back []*contractv1.Operation
 		for _, r := range runs {
 			for _, uid := range r.away {
@@ -324,6 +328,9 @@ func (s *Scheduler) fitsBesides(ctx context.Context, p *podEntry, c *class, runs
 func (s *Scheduler) tryAlone(ctx context.Context, p *podEntry, c *class, n uint32, a *attempt) (*attempt, error) {
 	entry := s.snapshot.byIndex[n]
 	move := func(uids []string, op func(uid string) *contractv1.Operation) error {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		operations := make([]*contractv1.Operation, 0, len(uids))
 		for _, uid := range uids {
 			operations = append(operations, op(uid))

@@ -44,14 +44,14 @@ func (s *Scheduler) enter(ctx context.Context) {
 	if len(s.queue.doorstep) == 0 || s.flush(ctx) != nil {
 		return
 	}
-	for ctx.Err() == nil {
+	for {
 		now := s.clock.Now()
 		batch, n := map[*profile][]*podEntry{}, 0
 		for _, p := range s.queue.doorstep {
 			if n == enterBatch {
 				break
 			}
-			if profile := s.profiles[p.pod.Spec.SchedulerName]; !s.away(profile) {
+			if profile := s.profiles[p.pod.Spec.SchedulerName]; s.asks(profile) && !s.waitsOutside(profile, now) {
 				batch[profile] = append(batch[profile], p)
 				n++
 			}
@@ -60,35 +60,52 @@ func (s *Scheduler) enter(ctx context.Context) {
 			return
 		}
 		for profile, pods := range batch {
-			s.enterBatch(ctx, profile, pods, now)
+			if s.enterBatch(ctx, profile, pods, now); ctx.Err() != nil {
+				return
+			}
 		}
 	}
 }
 
+// waitsOutside reports whether pods of a profile stay at the entrance, as it rests while
+// others have something to decide.
+func (s *Scheduler) waitsOutside(profile *profile, now time.Time) bool {
+	return profile != nil && now.Before(profile.rests) && s.queue.active.Len() > 0
+}
+
+// enterBatch lets pods of a profile in, or not. They stay where they are until it is
+// known which.
 func (s *Scheduler) enterBatch(ctx context.Context, profile *profile, pods []*podEntry, now time.Time) {
-	for _, p := range pods {
-		s.queue.remove(p)
-	}
 	if profile == nil || profile.at.cycler == nil {
-		for _, p := range pods {
-			s.queue.admit(p, now)
-		}
+		s.admit(pods, now)
 		return
 	}
+	s.grant(profile, enterAgain, now)
+	s.begin(work{profile: profile, again: enterAgain})
 	refused := s.turnedAway(ctx, profile, pods)
+	s.end()
 	if ctx.Err() != nil {
 		return
 	}
+	s.rested(profile, enterAgain, now)
 	var admitted []*podEntry
 	for _, p := range pods {
 		if stop := refused[p]; stop != nil {
+			s.queue.remove(p)
 			s.turnAway(p, stop, now)
 		} else {
 			admitted = append(admitted, p)
 		}
 	}
-	s.keys(ctx, profile, admitted, now)
-	for _, p := range admitted {
+	if s.keys(ctx, profile, admitted, now) {
+		s.admit(admitted, now)
+	}
+}
+
+// admit lets pods in that stand at the entrance of the queue.
+func (s *Scheduler) admit(pods []*podEntry, now time.Time) {
+	for _, p := range pods {
+		s.queue.remove(p)
 		s.queue.admit(p, now)
 	}
 }
@@ -102,15 +119,19 @@ func (s *Scheduler) turnedAway(ctx context.Context, profile *profile, pods []*po
 	byPod := slices.DeleteFunc(steps, func(c contractv1.CycleStep) bool { return profile.at.info(c).ByClass })
 	if len(byClass) > 0 {
 		var first []*podEntry
+		generation, asked := profile.policy.Generation(), map[*shape]bool{}
 		for _, p := range pods {
-			if e := &p.shape.entrance; e.policy != profile.policy || e.generation != profile.policy.Generation() || !e.asked {
-				*e = entrance{policy: profile.policy, generation: profile.policy.Generation(), asked: true}
+			if e := &p.shape.entrance; !asked[p.shape] && (e.policy != profile.policy || e.generation != generation || !e.asked) {
+				asked[p.shape] = true
 				first = append(first, p)
 			}
 		}
 		answers := s.admissions(ctx, profile, byClass, first, shapeOnly)
+		if ctx.Err() != nil {
+			return nil
+		}
 		for _, p := range first {
-			p.shape.entrance.stop = answers[p]
+			p.shape.entrance = entrance{policy: profile.policy, generation: generation, asked: true, stop: answers[p]}
 		}
 		for _, p := range pods {
 			if stop := p.shape.entrance.stop; stop != nil {
@@ -159,6 +180,9 @@ func (s *Scheduler) admissions(ctx context.Context, profile *profile, steps []co
 	}
 	c := &contractv1.CycleCall{Steps: steps, Pods: queuedAll(pods, as)}
 	profile.at.cycler.Cycle(ctx, c)
+	if ctx.Err() != nil {
+		return nil
+	}
 	for k, r := range c.Results {
 		info := profile.at.info(c.Steps[k])
 		for i, a := range r.GetPods() {
@@ -196,10 +220,11 @@ func (s *Scheduler) turnAway(p *podEntry, stop *stopped, now time.Time) {
 }
 
 // keys asks for the places of pods that have none yet. Without an answer they
-// are ordered among the others by priority.
-func (s *Scheduler) keys(ctx context.Context, profile *profile, pods []*podEntry, now time.Time) {
+// are ordered among the others by priority. One that is late keeps nobody out: the pods
+// are let in without it (false), and it counts for those that still wait then.
+func (s *Scheduler) keys(ctx context.Context, profile *profile, pods []*podEntry, now time.Time) bool {
 	if !profile.at.has(contractv1.Point_QUEUE_SORT) {
-		return
+		return true
 	}
 	step := profile.at.steps(contractv1.Point_QUEUE_SORT)[:1]
 	byClass, as := profile.at.info(step[0]).ByClass, (*podEntry).queued
@@ -221,15 +246,57 @@ func (s *Scheduler) keys(ctx context.Context, profile *profile, pods []*podEntry
 		}
 	}
 	if len(fresh) == 0 {
-		return
+		return true
 	}
-	c := &contractv1.CycleCall{Steps: step, Pods: queuedAll(fresh, as)}
-	profile.at.cycler.Cycle(ctx, c)
+	without := func() {
+		for _, p := range pods {
+			if !p.keyed {
+				p.key = sortKey{number: -int64(p.priority)}
+			}
+		}
+	}
+	if profile.keyless > 0 {
+		without() // the question before has no answer yet
+		return true
+	}
+	shapes := make([]*shape, len(fresh))
+	for i, p := range fresh {
+		shapes[i] = p.shape
+	}
+	c, at, policy := &contractv1.CycleCall{Steps: step, Pods: queuedAll(fresh, as)}, profile.at, profile.policy
+	s.begin(work{profile: profile, keyless: true, left: func() {
+		without()
+		s.admit(pods, now)
+	}})
+	at.cycler.Cycle(ctx, c)
+	s.end()
 	var keys []*contractv1.SortKey
-	if stop := profile.at.stop(c); stop != nil {
+	if stop := at.stop(c); stop != nil {
 		s.trouble(stop.err(), now)
 	} else if len(c.Results) > 0 {
 		keys = c.Results[0].GetKeys()
+	}
+	if ctx.Err() != nil {
+		if overtaken(ctx) && profile.policy == policy {
+			if byClass {
+				for i, key := range keys[:min(len(keys), len(shapes))] {
+					e := &shapes[i].entrance
+					e.keyOf, e.keyGen, e.key = policy, generation, sortKey{key.GetNumber(), key.GetText()}
+				}
+				s.rekey(pods, func(_ int, p *podEntry) (sortKey, bool) {
+					e := &p.shape.entrance
+					return e.key, e.keyOf == policy && e.keyGen == generation
+				})
+			} else {
+				s.rekey(fresh, func(i int, p *podEntry) (key sortKey, ok bool) {
+					if ok = i < len(keys) && p.shape == shapes[i]; ok {
+						key = sortKey{keys[i].GetNumber(), keys[i].GetText()}
+					}
+					return key, ok
+				})
+			}
+		}
+		return false
 	}
 	for i, p := range fresh {
 		p.key = sortKey{number: -int64(p.priority)}
@@ -247,6 +314,21 @@ func (s *Scheduler) keys(ctx context.Context, profile *profile, pods []*podEntry
 			if e.keyOf == profile.policy && e.keyGen == generation {
 				p.key, p.keyed = e.key, true
 			}
+		}
+	}
+	return true
+}
+
+// rekey puts pods where a late answer says, as far as they still wait and are what they
+// were.
+func (s *Scheduler) rekey(pods []*podEntry, keyOf func(int, *podEntry) (sortKey, bool)) {
+	for i, p := range pods {
+		if p.keyed || p.place != active && p.place != backingOff && p.place != heldBack {
+			continue
+		}
+		if key, ok := keyOf(i, p); ok {
+			p.key, p.keyed = key, true
+			s.queue.fix(p)
 		}
 	}
 }

@@ -151,13 +151,29 @@ func (s *Scheduler) evaluate(ctx context.Context, p *podEntry, o ExplainOptions)
 		Namespace: p.namespace, Pod: p.name, Profile: p.pod.Spec.SchedulerName, State: p.state(), Source: SourceEvaluation,
 		Time: s.clock.Now(), Attempt: p.attempts, Node: p.node, Nodes: s.snapshot.count,
 	}
-	if x.Node != "" {
-		s.snapshot.removePod(p)
-		defer func() {
+	onNode := x.Node != ""
+	putBack := func() {
+		if onNode {
+			onNode = false
 			s.snapshot.addPod(p, x.Node)
-			err = errors.Join(err, s.flush(ctx))
-		}()
+		}
 	}
+	if onNode {
+		s.snapshot.removePod(p)
+	}
+	s.begin(work{profile: profile, left: func() {
+		putBack()
+		s.abandonClass(p.shape.class)
+	}})
+	defer func() {
+		if s.end(); onNode {
+			putBack()
+			err = errors.Join(err, s.flush(ctx))
+		}
+		if overtaken(ctx) {
+			err = fmt.Errorf("%w: a plugin of profile %s did not answer within %s, and pods of other profiles went on; ask again", ErrNotReady, x.Profile, contractv1.YieldAfter)
+		}
+	}()
 	c := s.classOf(p.shape)
 	if err := s.flush(ctx); err != nil {
 		return nil, err

@@ -3,6 +3,7 @@ package scheduler
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -98,6 +99,11 @@ func (s *Scheduler) interested(pod *v1.Pod, does func(Extender) bool) []Extender
 	return list
 }
 
+// boundOutside reports whether an extender binds a pod.
+func (s *Scheduler) boundOutside(pod *v1.Pod) bool {
+	return len(s.deps.Extenders) > 0 && len(s.interested(pod, Extender.Binds)) > 0
+}
+
 // extended decides about a pod with extenders, when the plugins left nodes: one
 // filters what the one before left, and the scores of all are added up. The class
 // keeps what its plugins answered and nothing of what extenders did.
@@ -139,6 +145,9 @@ func (s *Scheduler) extended(ctx context.Context, p *podEntry, c *class, filters
 	if len(left) > 1 && len(scorers) > 0 {
 		said = append(said, s.extendersScore(ctx, p.pod, c, scorers)...)
 	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	index, total := c.tally.nth(0), c.tally.most
 	if c.tally.tied > 1 {
 		index = c.tally.nth(s.random.IntN(c.tally.tied))
@@ -166,7 +175,14 @@ func (s *Scheduler) extendersLeave(ctx context.Context, pod *v1.Pod, fit []uint3
 		}
 		note := &extenderEvidence{name: e.Name(), filters: true, ignorable: e.Ignorable(), refused: map[uint32][]string{}}
 		said = append(said, note)
-		names, failed, hopeless, err := e.Filter(ctx, pod, s.whole.list(s.snapshot, left))
+		var names []string
+		var failed, hopeless map[string]string
+		nodes := s.whole.list(s.snapshot, left)
+		asking := beside(ctx)
+		err := attended(ctx, func() (err error) {
+			names, failed, hopeless, err = e.Filter(asking, pod, nodes)
+			return err
+		})
 		if err != nil {
 			note.fault = err.Error()
 		}
@@ -210,10 +226,17 @@ func (s *Scheduler) extendersScore(ctx context.Context, pod *v1.Pod, c *class, s
 	s.deps.Metrics.scores(len(scorers))
 	defer s.deps.Metrics.scores(-len(scorers))
 	var group sync.WaitGroup
+	asking := beside(ctx)
 	for i, e := range scorers {
-		group.Go(func() { answers[i], faults[i] = e.Prioritize(ctx, pod, nodes) })
+		group.Go(func() { answers[i], faults[i] = e.Prioritize(asking, pod, nodes) })
 	}
-	group.Wait()
+	_ = attended(ctx, func() error {
+		group.Wait()
+		return errors.Join(faults...)
+	})
+	if ctx.Err() != nil {
+		return nil // the nodes may be others now
+	}
 	// Their scale is that of the plugins, as far as those score to more than 10.
 	most := int64(extenderScale)
 	for i := range c.priorities {
@@ -271,7 +294,7 @@ func (s *Scheduler) extendersSay(ctx context.Context, p *podEntry, c *class) (sa
 	if len(scorers) > 0 {
 		said = append(said, s.extendersScore(ctx, p.pod, c, scorers)...)
 	}
-	return said, restore, nil
+	return said, restore, ctx.Err()
 }
 
 // renormalize forgets totals, and scores that were normalised over other nodes.
@@ -346,14 +369,20 @@ func (s *Scheduler) extendersTrim(ctx context.Context, pod *v1.Pod, extenders []
 		if len(victims) == 0 {
 			return nil, nil
 		}
-		answer, err := e.Preempt(ctx, pod, victims)
+		var answer map[string]*extenderv1.MetaVictims
+		asking := beside(ctx)
+		err := attended(ctx, func() (err error) {
+			answer, err = e.Preempt(asking, pod, victims)
+			return err
+		})
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
 		var left map[string]*extenderv1.Victims
 		if err == nil {
 			left, err = s.agreed(e, answer)
 		}
 		switch {
-		case ctx.Err() != nil:
-			return nil, ctx.Err()
 		case err != nil && e.Ignorable():
 			s.trouble(fmt.Errorf("extender %s is left out: %w", e.Name(), err), s.clock.Now())
 		case err != nil:

@@ -44,6 +44,10 @@ func (s *Scheduler) settleEvents(ctx context.Context, now time.Time) {
 	}
 	began := s.clock.Now()
 	if !s.hintedAll(ctx) {
+		if overtaken(ctx) {
+			// Others were asked meanwhile, and pods that wait for the answer are tried.
+			s.hintsRest = s.clock.Now().Add(hintRest * contractv1.YieldAfter)
+		}
 		return
 	}
 	for _, g := range s.queue.groups {
@@ -143,7 +147,7 @@ func (s *Scheduler) enquire(g *podGroup, plugin string, at int, helped map[*podG
 		}
 		questions[key] = q
 	}
-	if q.plugin < 0 || s.away(q.profile) {
+	if q.plugin < 0 || !s.asks(q.profile) {
 		helped[g] = max(helped[g], at)
 		return
 	}
@@ -185,7 +189,9 @@ func (s *Scheduler) ask(ctx context.Context, q *question, helped map[*podGroup]i
 			return // the profile turned to another policy, which brings everybody back
 		}
 		began := time.Now()
+		s.begin(work{profile: q.profile})
 		at.cycler.Cycle(ctx, c)
+		s.end()
 		if ctx.Err() != nil {
 			return
 		}

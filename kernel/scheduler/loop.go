@@ -20,10 +20,10 @@ func (s *Scheduler) loop(run context.Context) (gaveWay bool) {
 			s.busy(false)
 		}
 	}()
-	ctx := &cycleContext{Context: run, s: s}
+	ctx := &cycleContext{Context: run, run: run, s: s}
 	for run.Err() == nil {
-		if ctx.overtaken {
-			ctx = &cycleContext{Context: run, s: s}
+		if ctx.overtaken { // by others, who know what there is to do
+			ctx = &cycleContext{Context: run, run: run, s: s}
 		}
 		s.drain()
 		if s.ownership.Away() > 0 {
@@ -35,7 +35,9 @@ func (s *Scheduler) loop(run context.Context) (gaveWay bool) {
 		}
 		select {
 		case f := <-s.inspected():
-			f(ctx)
+			if f(ctx); ctx.overtaken {
+				continue
+			}
 		default:
 		}
 		now := s.clock.Now()
@@ -43,6 +45,9 @@ func (s *Scheduler) loop(run context.Context) (gaveWay bool) {
 		s.counts.hold(s.queue)
 		if s.unsynced == 0 {
 			prepared, err := s.prepare(ctx)
+			if ctx.overtaken {
+				continue
+			}
 			if err != nil {
 				return false
 			}
@@ -52,10 +57,14 @@ func (s *Scheduler) loop(run context.Context) (gaveWay bool) {
 				}
 				continue
 			}
-			s.settleEvents(ctx, now)
+			if s.settleEvents(ctx, now); ctx.overtaken {
+				continue
+			}
 			s.queue.wakeDue(now)
 			if s.pointed {
-				s.atPoints(ctx, now)
+				if s.atPoints(ctx, now); ctx.overtaken {
+					continue
+				}
 			}
 			if p := s.next(now); p != nil {
 				s.busy(true)
@@ -64,7 +73,11 @@ func (s *Scheduler) loop(run context.Context) (gaveWay bool) {
 			}
 			if s.eager || len(s.snapshot.pending) >= flushAt || len(s.unreserves) > 0 {
 				s.eager = false
-				if s.flush(ctx) != nil {
+				err := s.flush(ctx)
+				if ctx.overtaken {
+					continue
+				}
+				if err != nil {
 					return false
 				}
 			}
@@ -218,7 +231,9 @@ func (s *Scheduler) retell(now time.Time) {
 
 // atPoints does what plugins at points of the cycle need between decisions.
 func (s *Scheduler) atPoints(ctx context.Context, now time.Time) {
-	s.review(ctx, now)
+	if s.review(ctx, now); overtaken(ctx) {
+		return
+	}
 	s.queue.wake(now)
 	s.enter(ctx)
 }

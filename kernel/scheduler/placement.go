@@ -43,22 +43,23 @@ func (s *Scheduler) assumes(p *podEntry, node *nodeEntry) {
 
 // place is assume for a profile that has plugins behind the decision: it asks
 // reserve and permit plugins in one crossing a bundle and sends the pod on, or
-// takes back what it did.
-func (s *Scheduler) place(ctx context.Context, p *podEntry, profile *profile, node *nodeEntry, d *Decision) {
+// takes back what it did. False: others did something else with it meanwhile.
+func (s *Scheduler) place(ctx context.Context, p *podEntry, profile *profile, node *nodeEntry, d *Decision) bool {
 	s.assumes(p, node)
 	if len(profile.at.stepsFor(p.shape, contractv1.Point_RESERVE, contractv1.Point_PERMIT)) == 0 {
 		s.bind(ctx, p, profile)
-		return
+		return true
 	}
 	// Plugins see the pod on its node, and the pods that they let go before.
-	if err := s.flush(ctx); err != nil {
-		return // the end of Run
+	wait := &held{pod: p, since: d.Time, until: map[string]hold{}}
+	if ctx = s.stays(ctx, wait, profile, func() { _ = s.flush(ctx) }); ctx == nil {
+		return false
 	}
 	at := profile.at
 	steps := at.stepsFor(p.shape, contractv1.Point_RESERVE, contractv1.Point_PERMIT)
 	if len(steps) == 0 {
 		s.bind(ctx, p, profile) // it turned to another policy
-		return
+		return true
 	}
 	c := s.onNode(p, node.name, steps)
 	for k := range c.Steps {
@@ -67,11 +68,10 @@ func (s *Scheduler) place(ctx context.Context, p *podEntry, profile *profile, no
 		}
 	}
 	p.reserved = true // whatever becomes of it now, it is taken back
-	s.step(ctx, p.pod.Spec.SchedulerName, at, c)
-	if ctx.Err() != nil {
-		return
+	asking := ctx
+	if ctx = s.propose(ctx, wait, profile, at, c); ctx == nil {
+		return false
 	}
-	wait := &held{pod: p, since: d.Time, until: map[string]hold{}}
 	for k, r := range c.Results {
 		if r.GetCode() == contractv1.Code_SUCCESS {
 			s.assumeObjects(p, r.GetAssumed())
@@ -91,13 +91,53 @@ func (s *Scheduler) place(ctx context.Context, p *podEntry, profile *profile, no
 	case len(wait.until) > 0:
 		s.waiting[p.uid] = wait
 		s.expects(p)
+		if ctx != asking {
+			s.orphans(ctx) // the profile may have turned to another policy
+		}
 	default:
 		s.bind(ctx, p, profile)
 	}
 	for k, r := range c.Results {
 		if c.Steps[k].Point == contractv1.Point_PERMIT {
-			s.settleHeld(ctx, at.name(c.Steps[k]), r.GetDecisions())
+			s.settleHeld(ctx, at.name(c.Steps[k]), r.GetDecisions(), d.Time)
 		}
+	}
+	return true
+}
+
+// stays has a pod keep its node while its profile's plugins are asked, and wait there if
+// they are late. It returns the context to go on with; nil: the pod gave its node up
+// meanwhile, or the run ends.
+func (s *Scheduler) stays(ctx context.Context, w *held, profile *profile, ask func()) context.Context {
+	s.begin(work{profile: profile, left: func() { s.waiting[w.pod.uid] = w }})
+	ask()
+	s.end()
+	switch {
+	case ctx.Err() == nil:
+		return ctx
+	case !overtaken(ctx) || s.waiting[w.pod.uid] != w:
+		return nil
+	}
+	delete(s.waiting, w.pod.uid)
+	return s.renewed(ctx)
+}
+
+// propose asks reserve and permit plugins about a pod on its node. Behind an answer that
+// was late it goes on with the steps that are left. It returns what stays does.
+func (s *Scheduler) propose(ctx context.Context, w *held, profile *profile, at pointPolicy, c *contractv1.CycleCall) context.Context {
+	name := w.pod.pod.Spec.SchedulerName
+	for left := c; ; {
+		asked := ctx
+		if ctx = s.stays(ctx, w, profile, func() { s.step(asked, name, at, left) }); ctx == nil {
+			return nil
+		}
+		if left != c {
+			c.Results = append(c.Results, left.Results...)
+		}
+		if ctx == asked || len(c.Results) == len(c.Steps) || at.stop(c) != nil {
+			return ctx
+		}
+		left = with(c, c.Steps[len(c.Results):])
 	}
 }
 
@@ -116,11 +156,12 @@ func (s *Scheduler) waitingFor(plugin string, profile *profile, now time.Time) [
 	return list
 }
 
-// settleHeld takes in what a permit plugin decided about pods that wait for it.
-func (s *Scheduler) settleHeld(ctx context.Context, plugin string, decisions []*contractv1.Decision) {
+// settleHeld takes in what a permit plugin decided about pods that wait for it, and did
+// when it was asked.
+func (s *Scheduler) settleHeld(ctx context.Context, plugin string, decisions []*contractv1.Decision, asked time.Time) {
 	for _, decision := range decisions {
 		w := s.waiting[types.UID(decision.GetUid())]
-		if w == nil {
+		if w == nil || w.since.After(asked) {
 			continue
 		}
 		if _, waits := w.until[plugin]; !waits {
@@ -209,7 +250,7 @@ func (s *Scheduler) review(ctx context.Context, now time.Time) {
 		return
 	}
 	for _, profile := range s.profiles {
-		if s.away(profile) {
+		if !s.asks(profile) {
 			continue
 		}
 		for _, step := range profile.at.steps(contractv1.Point_PERMIT_REVIEW) {
@@ -218,12 +259,17 @@ func (s *Scheduler) review(ctx context.Context, now time.Time) {
 			if len(step.Waiting) == 0 {
 				continue
 			}
-			c := &contractv1.CycleCall{Steps: []contractv1.CycleStep{step}}
-			profile.at.cycler.Cycle(ctx, c)
-			if stop := profile.at.stop(c); stop != nil {
+			c, at := &contractv1.CycleCall{Steps: []contractv1.CycleStep{step}}, profile.at
+			s.begin(work{profile: profile})
+			at.cycler.Cycle(ctx, c)
+			s.end()
+			if stop := at.stop(c); stop != nil {
 				s.trouble(stop.err(), now)
 			} else if len(c.Results) > 0 {
-				s.settleHeld(ctx, name, c.Results[0].GetDecisions())
+				s.settleHeld(ctx, name, c.Results[0].GetDecisions(), now)
+			}
+			if ctx.Err() != nil {
+				return
 			}
 		}
 	}
@@ -285,16 +331,26 @@ type unreserve struct {
 func (s *Scheduler) unreserve(ctx context.Context) {
 	calls := s.unreserves
 	s.unreserves = nil
-	for _, u := range calls {
-		if s.away(s.profiles[u.profile]) {
+	for k, u := range calls {
+		profile := s.profiles[u.profile]
+		if !s.asks(profile) {
 			s.unreserves = append(s.unreserves, u)
 			continue
 		}
+		s.begin(work{profile: profile, left: func() { s.unreserves = append(s.unreserves, calls[k+1:]...) }})
 		s.step(ctx, u.profile, u.at, u.call)
+		s.end()
 		for _, r := range u.call.Results {
-			if r.GetCode() == contractv1.Code_ERROR && ctx.Err() == nil {
+			if r.GetCode() == contractv1.Code_ERROR && !contractv1.Ended(ctx) {
 				s.trouble(fmt.Errorf("running Unreserve: %v", r.GetReasons()), s.clock.Now())
 			}
+		}
+		if overtaken(ctx) {
+			if rest := len(u.call.Results); rest < len(u.call.Steps) {
+				u.call = with(u.call, u.call.Steps[rest:]) // those were not asked
+				s.unreserves = append([]unreserve{u}, s.unreserves...)
+			}
+			return
 		}
 	}
 }

@@ -289,7 +289,7 @@ func (p *testPolicy) Normalize(_ context.Context, i int, class uint32, nodes []u
 	return p.guest.Normalize(p.offset+i, class, nodes, scores)
 }
 
-func (p *testPolicy) Prepared() bool { return !p.unprepared.Load() }
+func (p *testPolicy) Prepared(context.Context) bool { return !p.unprepared.Load() }
 
 // Evaluate answers in order and stops where some says so.
 func (p *testPolicy) Evaluate(ctx context.Context, e *contractv1.Evaluation) {

@@ -34,6 +34,8 @@ func (s *Scheduler) postFilter(ctx context.Context, p *podEntry, profile *profil
 	if c.policy != profile.policy {
 		return none // there was no node to ask about
 	}
+	s.begin(work{profile: profile, again: decideAgain, pod: p})
+	defer s.end()
 	call := c.refusals(s.snapshot)
 	call.Pods, call.Standing = []*contractv1.QueuedPod{p.queued()}, s.standing(p)
 	var words []string

@@ -87,7 +87,7 @@ func (s *Scheduler) preempt(ctx context.Context, p *podEntry, plugin string, n *
 		p.evicted = p.preempting // there is nothing to ask for
 		return nil
 	}
-	preemptor := p.pod
+	preemptor, ctx := p.pod, beside(ctx)
 	s.bindings.Go(func() {
 		began := time.Now()
 		result := preemption{uid: preemptor.UID, err: s.evict(ctx, evict, preemptor, name)}

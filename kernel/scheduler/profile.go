@@ -21,11 +21,19 @@ type profile struct {
 	metrics *profileMetrics
 	// removed: it decides about nothing. It stays for pods on their way to a node.
 	removed bool
-	// away: so many questions to its plugins have no answer yet and hold nobody else up.
-	// Until rests others come first. patience is how long it may keep the cycle.
-	away     int
-	rests    time.Time
-	patience time.Duration
+	// away: so many questions to its plugins have no answer yet and hold nobody else up;
+	// keyless: so many about the order of the queue, which does without. feeding: its first
+	// policy is. Until rests others come first. patience is how long it may keep the cycle.
+	away, keyless int
+	feeding       bool
+	rests         time.Time
+	patience      [againKinds]time.Duration
+	// slots are bindings through its plugins at once.
+	slots chan struct{}
+}
+
+func (s *Scheduler) newProfile(name string, source PolicySource) *profile {
+	return &profile{source: source, metrics: s.deps.Metrics.profile(name), slots: make(chan struct{}, s.cfg.BindWorkers)}
 }
 
 // SetProfiles changes which profiles there are. The pods of one that is new are
@@ -57,7 +65,8 @@ func (s *Scheduler) takeProfiles(now time.Time) {
 		p := s.profiles[name]
 		switch {
 		case p == nil:
-			p = &profile{source: source, metrics: s.deps.Metrics.profile(name), removed: true}
+			p = s.newProfile(name, source)
+			p.removed = true
 			s.profiles[name] = p
 			s.watch(p)
 		case p.source != source:
@@ -112,22 +121,21 @@ func (s *Scheduler) policyChanged() {
 	s.queue.everything(eventForced, now)
 }
 
-// prepare reports whether each profile has a policy that can be asked, or none
-// that could come to be: a first policy is being fed at the start, and its
-// pods wait for that instead of failing. The host signals when it is done.
-func (s *Scheduler) prepare(ctx context.Context) (bool, error) {
+// prepare reports whether some profile has a policy that can be asked, or none that
+// could come to be: a first policy is being fed at the start, or when its profile is
+// new, and its pods wait for that instead of failing. The host signals when it is done.
+func (s *Scheduler) prepare(ctx context.Context) (some bool, err error) {
 	for _, p := range s.profiles {
-		if p.policy != nil || p.source.Policy() == nil {
-			continue
+		if p.feeding = p.policy == nil && p.source.Policy() != nil; p.feeding {
+			if err := s.flush(ctx); err != nil {
+				return false, err
+			}
+			p.feeding = p.policy == nil
+			s.heldBack = true
 		}
-		if err := s.flush(ctx); err != nil {
-			return false, err
-		}
-		if p.policy == nil {
-			return false, nil
-		}
+		some = some || !p.feeding && !p.removed
 	}
-	return true, nil
+	return some, nil
 }
 
 // turn takes up a profile's policy; one that is not prepared yet is only fed,
@@ -146,19 +154,38 @@ func (p *profile) turn() (fresh bool) {
 	return fresh
 }
 
+func (s *Scheduler) settleAll(ctx context.Context) {
+	for _, p := range s.profiles {
+		if p.next != nil && !overtaken(ctx) {
+			s.settle(ctx, p)
+		}
+	}
+}
+
 // settle ends the time of the policy before when the next one is prepared.
-func (p *profile) settle() {
-	if p.next == nil {
+func (s *Scheduler) settle(ctx context.Context, p *profile) {
+	next := p.next
+	if next == nil {
 		return
 	}
-	if preparing, ok := p.next.(contractv1.Preparing); !ok || preparing.Prepared() {
-		p.policy, p.next = p.next, nil
-		p.turned = true
+	if preparing, ok := next.(contractv1.Preparing); ok {
+		s.begin(work{profile: p})
+		prepared := preparing.Prepared(ctx)
+		s.end()
+		if !prepared || p.next != next { // which may be another by now
+			s.eager = s.eager || overtaken(ctx)
+			return
+		}
 	}
+	p.policy, p.next = next, nil
+	p.turned = true
 }
 
 // flush hands the pending operations to the policies as one delta.
 func (s *Scheduler) flush(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	fresh := false
 	for _, p := range s.profiles {
 		fresh = p.turn() || fresh
@@ -171,17 +198,22 @@ func (s *Scheduler) flush(ctx context.Context) error {
 			return err
 		}
 	}
+	// Twice: one may wait for what another one's plugins take.
+	s.settleAll(ctx)
+	s.settleAll(ctx)
 	turned := false
 	for _, p := range s.profiles {
-		p.settle()
 		turned = turned || p.turned
 		p.turned = false
 	}
 	if turned {
 		s.repoint(ctx)
 	}
-	if len(s.unreserves) > 0 {
+	if len(s.unreserves) > 0 && !overtaken(ctx) {
 		s.unreserve(ctx)
+	}
+	if overtaken(ctx) {
+		return ctx.Err()
 	}
 	return nil
 }

@@ -77,9 +77,10 @@ type Scheduler struct {
 
 	// While plugins do not answer (yield.go).
 	ownership *handover.Ownership
-	under     underway
+	works     []work    // that the cycle is in the middle of, the inner ones last
 	keeps     time.Time // until then a profile that needs its time may keep the cycle
-	heldBack  bool      // a profile is away or rests
+	heldBack  bool      // a profile is away, rests or is fed
+	supposed  supposed
 
 	// Events that may help pods which fit nowhere (events.go).
 	events    []clusterEvent
@@ -95,7 +96,6 @@ type Scheduler struct {
 	reviewed   time.Time
 	unreserves []unreserve
 	presumed   map[objectRef]assumption // objects that reserve plugins assume
-	slots      chan struct{}            // bindings through plugins at once
 	bindings   sync.WaitGroup
 }
 
@@ -122,7 +122,7 @@ func New(cfg Config, deps Deps) (*Scheduler, error) {
 		source:   rand.NewPCG(seed, seed^0x9e3779b97f4a7c15),
 		snapshot: newSnapshot(), queue: newQueue(&cfg),
 		pods:    map[types.UID]*podEntry{},
-		waiting: map[types.UID]*held{}, presumed: map[objectRef]assumption{}, slots: make(chan struct{}, cfg.BindWorkers),
+		waiting: map[types.UID]*held{}, presumed: map[objectRef]assumption{},
 		shapes: map[[32]byte]*shape{}, profiles: map[string]*profile{},
 		unsynced: 2 + len(deps.Objects), ownership: handover.New(),
 	}
@@ -135,7 +135,7 @@ func New(cfg Config, deps Deps) (*Scheduler, error) {
 	s.snapshot.now = s.clock.Now
 	s.snapshot.suppose, s.queue.came, s.queue.waits = s.suppose, s.counts.came, s.counts.waits
 	for name, source := range deps.Profiles {
-		s.profiles[name] = &profile{source: source, metrics: deps.Metrics.profile(name)}
+		s.profiles[name] = s.newProfile(name, source)
 	}
 	return s, nil
 }

@@ -40,9 +40,8 @@ type snapshot struct {
 	nominees map[string][]*podEntry
 	suppose  func(ctx context.Context, operations []*contractv1.Operation) error
 
-	scratch   *scratch // of the class that is being brought up to date
-	supposing bool     // plugins were told what is not so
-	now       func() time.Time
+	scratch *scratch // of the class that is being brought up to date
+	now     func() time.Time
 
 	log   changeLog
 	nodes uint64            // grows with each change of a node object

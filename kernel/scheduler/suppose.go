@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"pintle.dev/pintle/sdk"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
@@ -12,12 +14,61 @@ import (
 // plugins' replicas alone, by deltas like any other, and put back before anything
 // else is asked. The snapshot and the classes' results are not touched.
 
-// suppose hands operations to the plugins that are no change of the cluster.
+// suppose hands operations to the plugins that are no change of the cluster. Where
+// others owned the state meanwhile there is nothing to take back.
 func (s *Scheduler) suppose(ctx context.Context, operations []*contractv1.Operation) error {
-	if len(operations) == 0 {
-		return nil
+	if err := ctx.Err(); err != nil || len(operations) == 0 {
+		return err
 	}
+	s.supposed.note(operations)
 	return s.applyAll(ctx, operations)
+}
+
+// supposed are the pods on nodes by which plugins' replicas differ from the snapshot:
+// true, a pod that is not there; false, one that is.
+type supposed map[supposition]bool
+
+type supposition struct {
+	node uint32
+	uid  string
+}
+
+// note takes in operations that the plugins are told.
+func (s *supposed) note(operations []*contractv1.Operation) {
+	if *s == nil {
+		*s = supposed{}
+	}
+	put := func(node uint32, uid string, added bool) {
+		at := supposition{node, uid}
+		if before, known := (*s)[at]; known && before != added {
+			delete(*s, at)
+		} else {
+			(*s)[at] = added
+		}
+	}
+	for _, operation := range operations {
+		switch op := operation.Op.(type) {
+		case *contractv1.Operation_PodAdd:
+			put(op.PodAdd.Node, op.PodAdd.Pod.Uid, true)
+		case *contractv1.Operation_PodRemove:
+			put(op.PodRemove.Node, op.PodRemove.Uid, false)
+		}
+	}
+}
+
+// back takes all of it back: the operations that have to be told for that.
+func (s *supposed) back(of *snapshot) []*contractv1.Operation {
+	var back []*contractv1.Operation
+	for at, added := range *s {
+		e := of.byIndex[at.node]
+		if added {
+			back = append(back, opPodRemove(e, at.uid))
+		} else {
+			back = append(back, opPodAdd(e, e.pods[types.UID(at.uid)]))
+		}
+	}
+	clear(*s)
+	return back
 }
 
 func opPodRemove(e *nodeEntry, uid string) *contractv1.Operation {
@@ -62,7 +113,7 @@ func (c *class) judge(ctx context.Context, nodes []uint32, wanted func(*Predicat
 		}
 		alive = passed
 	}
-	return answers, nil
+	return answers, ctx.Err()
 }
 
 // rulings are the verdicts of predicate p about those of the nodes that are alive.
@@ -139,8 +190,6 @@ func (c *class) besides(ctx context.Context, s *snapshot, nodes []uint32, but *p
 		return nil, err
 	}
 	one := func(nodes []uint32, at []int, put, take []*contractv1.Operation) error {
-		s.supposing = true // nobody else may decide now
-		defer func() { s.supposing = false }()
 		if err := s.suppose(ctx, put); err != nil {
 			return err
 		}

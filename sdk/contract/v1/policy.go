@@ -43,8 +43,9 @@ type Resolver interface {
 // its source is signalled.
 type Preparing interface {
 	// Prepared reports whether each plugin has what Apply gave it, or is out of
-	// order. Once true, the policy is in use.
-	Prepared() bool
+	// order. Once true, the policy is in use. It may take a while, as plugins take a new
+	// configuration then; who asks is told by its Yielder.
+	Prepared(ctx context.Context) bool
 }
 
 // Versioned is a Policy that knows which builds its plugins are of. They are the

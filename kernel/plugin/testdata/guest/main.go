@@ -152,6 +152,9 @@ func init() {
 	})
 }
 
+// slowFactor is a configuration that takes its time.
+const slowFactor = 1007
+
 // leastCPU multiplies what is free by its configuration.
 func leastCPU() sdk.Priority {
 	factor := int64(1)
@@ -159,6 +162,8 @@ func leastCPU() sdk.Priority {
 		Name: "LeastCPU", Normalize: sdk.NormalizePlugin, Reads: []string{"Service"},
 		Configure: func(config []byte) (err error) {
 			factor, err = strconv.ParseInt(strings.TrimSpace(string(config)), 10, 64)
+			for began := time.Now(); factor == slowFactor && time.Since(began) < 300*time.Millisecond; {
+			}
 			return err
 		},
 		Prepare: func(c *sdk.Cluster, pod *sdk.Pod) any {
