@@ -17,6 +17,8 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -47,6 +49,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"pintle.dev/pintle/kernel/api"
+	"pintle.dev/pintle/kernel/api/audit"
 )
 
 // hook is a webhook over TLS. It remembers what it is asked.
@@ -710,6 +713,54 @@ func TestWebhookCustomResources(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), `admission webhook "deny.example.com" denied the request: not here`) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// What webhooks note, and what they change, stands in the audit log, of creates of pods
+// too; and who configures them, without any policy of the log's own.
+func TestWebhookAudit(t *testing.T) {
+	for _, test := range []struct {
+		name, policy string
+		want         []string
+	}{
+		{"of pods", "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata, resources: [{group: \"\", resources: [pods]}]}]\n", []string{
+			`"h.example.com/key":"value"`, `"mutation.webhook.admission.k8s.io/round_0_index_0":"{\"configuration\":\"h\",\"webhook\":\"h.example.com\",\"mutated\":true}"`,
+			`"labels.example.com/name":"p"`,
+		}},
+		{"by default", "", []string{`"resource":"mutatingwebhookconfigurations","name":"h"`, `"resource":"validatingadmissionpolicies","name":"labels.example.com"`}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			dir := t.TempDir()
+			options := audit.Options{LogPath: filepath.Join(dir, "audit.log")}
+			if test.policy != "" {
+				options.PolicyFile = filepath.Join(dir, "policy.yaml")
+				if err := os.WriteFile(options.PolicyFile, []byte(test.policy), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			s, _ := startWith(t, t.TempDir(), func(c *api.Config) { c.Audit = options })
+			c := overTLS(t, s)
+			patch := patching(`[{"op":"add","path":"/metadata/labels/first","value":"yes"}]`)
+			h := newHook(t, "h", func(r *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+				out := patch(r)
+				out.AuditAnnotations = map[string]string{"key": "value"}
+				return out
+			})
+			bind(t, c, validatingPolicy("labels.example.com", admissionregistrationv1.ValidatingAdmissionPolicySpec{MatchConstraints: matching("CREATE", "pods"),
+				AuditAnnotations: []admissionregistrationv1.AuditAnnotation{{Key: "name", ValueExpression: "string(object.metadata.name)"}}}),
+				validatingBinding("labels.example.com", nil, admissionregistrationv1.Deny))
+			configure(t, c, mutatingHook(h, nil, "pods", "configmaps"))
+			inForce(t, c, h)
+			waitFor(t, func() bool {
+				err := c.CoreV1().Pods("default").Delete(t.Context(), "p", metav1.DeleteOptions{GracePeriodSeconds: new(int64)})
+				if err != nil && !apierrors.IsNotFound(err) {
+					t.Fatal(err)
+				}
+				must(c.CoreV1().Pods("default").Create(t.Context(), pod("p"), metav1.CreateOptions{}))
+				text, err := os.ReadFile(options.LogPath)
+				return err == nil && !slices.ContainsFunc(test.want, func(want string) bool { return !strings.Contains(string(text), want) })
+			})
+		})
 	}
 }
 
