@@ -18,6 +18,7 @@ import (
 	"pintle.dev/pintle/kernel/api/admission/limitranger"
 	"pintle.dev/pintle/kernel/api/admission/noderestriction"
 	"pintle.dev/pintle/kernel/api/admission/nodetaint"
+	"pintle.dev/pintle/kernel/api/admission/ownerreferences"
 	"pintle.dev/pintle/kernel/api/admission/podnodeselector"
 	"pintle.dev/pintle/kernel/api/admission/podresize"
 	"pintle.dev/pintle/kernel/api/admission/podsecurity"
@@ -66,6 +67,9 @@ var ordered = []builtin{
 	})},
 	{"ExtendedResourceToleration", false, always(func(Deps) *extendedresourcetoleration.Plugin { return extendedresourcetoleration.New() })},
 	{"DefaultStorageClass", true, always(func(d Deps) *defaultstorageclass.Plugin { return defaultstorageclass.New(d.Informers) })},
+	{"OwnerReferencesPermissionEnforcement", false, func(d Deps) (admission.Interface, error) {
+		return ownerreferences.New(d.Authorizer, d.Dynamic.Mapper)
+	}},
 	{"PersistentVolumeClaimResize", true, always(func(d Deps) *volumeresize.Plugin { return volumeresize.New(d.Informers) })},
 	{"RuntimeClass", true, always(func(d Deps) *runtimeclass.Plugin { return runtimeclass.New(d.Client, d.Informers) })},
 	{"CertificateApproval", true, always(func(d Deps) *certificates.Approval { return certificates.NewApproval(d.Authorizer) })},
