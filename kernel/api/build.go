@@ -380,7 +380,7 @@ func (s *Server) genericConfig(codecs serializer.CodecFactory, options generic.R
 		return nil, err
 	}
 	c.BuildHandlerChainFunc = func(handler http.Handler, c *genericapiserver.Config) http.Handler {
-		handler = metrics.before(handler)
+		handler = metrics.before(s.quantities(codecs).Before(handler))
 		return s.chained(s.endingWithServer(sendingLists(s.creates.before(handler), codecs), longRunning), c)
 	}
 	c.SharedInformerFactory = s.informers

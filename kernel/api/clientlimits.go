@@ -20,17 +20,22 @@ type clientLimits struct {
 }
 
 func newClientLimits(l Limits, serializer runtime.NegotiatedSerializer) clientLimits {
-	refuse := func(w http.ResponseWriter, req *http.Request, err error) {
+	refuse := refusal(serializer)
+	return clientLimits{
+		bodies:      limits.NewBodies(l.Bodies, maxBody, refuse),
+		watches:     limits.NewWatches(l.Watches, l.WatchesPerUser, refuse),
+		connections: limits.NewConnections(l.Connections, l.ConnectionsPerUser, l.ConnectionsPerSource, refuse),
+	}
+}
+
+// refusal answers a request with an error.
+func refusal(serializer runtime.NegotiatedSerializer) limits.Refuse {
+	return func(w http.ResponseWriter, req *http.Request, err error) {
 		gv := schema.GroupVersion{Version: "v1"}
 		if info, ok := request.RequestInfoFrom(req.Context()); ok && info.IsResourceRequest {
 			gv = schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}
 		}
 		responsewriters.ErrorNegotiated(err, serializer, gv, w, req)
-	}
-	return clientLimits{
-		bodies:      limits.NewBodies(l.Bodies, maxBody, refuse),
-		watches:     limits.NewWatches(l.Watches, l.WatchesPerUser, refuse),
-		connections: limits.NewConnections(l.Connections, l.ConnectionsPerUser, l.ConnectionsPerSource, refuse),
 	}
 }
 

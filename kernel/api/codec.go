@@ -8,8 +8,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/runtime/serializer/versioning"
+	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
+
+	"pintle.dev/pintle/kernel/api/quantities"
 )
 
 // sharedEncoding is a negotiated serializer whose encoders never write into
@@ -23,6 +26,17 @@ type sharedEncoding struct {
 
 func (s sharedEncoding) EncoderForVersion(e runtime.Encoder, gv runtime.GroupVersioner) runtime.Encoder {
 	return versioning.NewCodec(e, nil, shallowConvertor{s.scheme}, s.scheme, s.scheme, nil, gv, nil, s.scheme.Name())
+}
+
+// DecoderToVersion is that of objects that a client sent, or has patched.
+func (s sharedEncoding) DecoderToVersion(d runtime.Decoder, gv runtime.GroupVersioner) runtime.Decoder {
+	out := quantities.Decoder{Decoder: s.NegotiatedSerializer.DecoderToVersion(d, gv), Scheme: s.scheme, MediaType: runtime.ContentTypeYAML}
+	for _, info := range s.SupportedMediaTypes() {
+		if d == info.Serializer || d == info.StrictSerializer {
+			out.MediaType = info.MediaType
+		}
+	}
+	return out
 }
 
 // shallowConvertor sets the version on a shallow copy where source and target
@@ -106,4 +120,16 @@ func (o storageOptions) GetRESTOptions(gr schema.GroupResource, example runtime.
 	cfg.EncodeVersioner = gv
 	opts.StorageConfig = &cfg
 	return opts, nil
+}
+
+// quantities checks patches whose values get into an object undecoded.
+func (s *Server) quantities(serializer runtime.NegotiatedSerializer) quantities.Patches {
+	return quantities.Patches{Body: bodyOf, Refuse: refusal(serializer), TypeOf: func(info *request.RequestInfo) reflect.Type {
+		k, ok := s.kinds[schema.GroupResource{Group: info.APIGroup, Resource: info.Resource}]
+		if !ok {
+			return nil
+		}
+		gv := schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}
+		return s.scheme.AllKnownTypes()[gv.WithKind(k.GVK.Kind)]
+	}}
 }

@@ -7,6 +7,8 @@ import (
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"pintle.dev/pintle/kernel/api/quantities"
 )
 
 // Annotations of v1 that hold what it has no field for.
@@ -135,11 +137,12 @@ func withRecords(in *autoscalingv2.HorizontalPodAutoscaler, others []autoscaling
 }
 
 // readRecords fills in what the annotations of v1 hold. One that cannot be read is
-// as good as not there: anyone may write any annotation.
+// as good as not there: anyone may write any annotation. So is one with a quantity
+// that is too large.
 func readRecords(annotations map[string]string, out *autoscalingv2.HorizontalPodAutoscaler) {
 	read := func(name string, into any) bool {
 		text, there := annotations[name]
-		return there && json.Unmarshal([]byte(text), into) == nil
+		return there && quantities.CheckJSON([]byte(text), into) == nil && json.Unmarshal([]byte(text), into) == nil
 	}
 	var others []autoscalingv1.MetricSpec
 	if read(metricsRecord, &others) {
