@@ -2,10 +2,12 @@ package api_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -104,6 +106,106 @@ func TestOwnerReferencesPermissionEnforcement(t *testing.T) {
 				AutomountServiceAccountToken: new(bool), Containers: []corev1.Container{{Name: "c", Image: "i"}}}}
 			_, err = writer.CoreV1().Pods("default").Create(t.Context(), pod, metav1.CreateOptions{})
 			refused("a pod that blocks", err, cannotBlock)
+		})
+	}
+}
+
+// With NamespaceAutoProvision a new object makes its namespace, whoever may not make
+// namespaces; a dry run, a bad name and every other request makes none.
+func TestNamespaceAutoProvision(t *testing.T) {
+	s, _ := startWith(t, t.TempDir(), func(c *api.Config) { c.EnableAdmission = []string{"NamespaceAutoProvision"} })
+	c := as(t, s, "writer", configMaps("get", "create", "update", "patch", "delete"))
+	there := func(namespace string) bool {
+		_, err := overTLS(t, s).CoreV1().Namespaces().Get(t.Context(), namespace, metav1.GetOptions{})
+		return err == nil
+	}
+	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "o"}}
+	if _, err := c.CoreV1().ConfigMaps("made").Create(t.Context(), object, metav1.CreateOptions{}); err != nil || !there("made") {
+		t.Errorf("a create: %v", err)
+	}
+	patch := []byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"o"}}`)
+	if _, err := c.CoreV1().ConfigMaps("applied").Patch(t.Context(), "o", types.ApplyPatchType, patch, metav1.PatchOptions{FieldManager: "m"}); err != nil || !there("applied") {
+		t.Errorf("an apply: %v", err)
+	}
+	event := scheduledEvent("e")
+	event.Namespace, event.Regarding.Namespace = "told", "told"
+	if err := s.CreateEvents(t.Context(), schedulerUser, []*eventsv1.Event{event})[0]; err != nil || !there("told") {
+		t.Errorf("an event without HTTP: %v", err)
+	}
+	if _, err := c.CoreV1().ConfigMaps("dry").Create(t.Context(), object, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); !apierrors.IsNotFound(err) || there("dry") {
+		t.Errorf("a dry run: %v", err)
+	}
+	if _, err := c.CoreV1().ConfigMaps("Bad_Name").Create(t.Context(), object, metav1.CreateOptions{}); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), `Namespace "Bad_Name" is invalid`) {
+		t.Errorf("a bad name: %v", err)
+	}
+	if _, err := c.CoreV1().Secrets("secret").Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "o"}}, metav1.CreateOptions{}); !apierrors.IsForbidden(err) || there("secret") {
+		t.Errorf("who may not create the object: %v", err)
+	}
+	if _, err := c.CoreV1().ConfigMaps("updated").Patch(t.Context(), "o", types.MergePatchType, []byte(`{"data":{"a":"b"}}`), metav1.PatchOptions{}); !apierrors.IsNotFound(err) || there("updated") {
+		t.Errorf("a patch: %v", err)
+	}
+	if err := c.CoreV1().ConfigMaps("deleted").Delete(t.Context(), "o", metav1.DeleteOptions{}); !apierrors.IsNotFound(err) || there("deleted") {
+		t.Errorf("a delete: %v", err)
+	}
+	// A namespace that goes is not made anew meanwhile.
+	if err := overTLS(t, s).CoreV1().Namespaces().Delete(t.Context(), "made", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	other := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "other"}}
+	waitFor(t, func() bool {
+		_, err := c.CoreV1().ConfigMaps("made").Create(context.Background(), other, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		return apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
+	})
+}
+
+// With NamespaceExists nothing is written in a namespace that is not there, on no way
+// that there is. What was left in one that went is not changed either.
+func TestNamespaceExists(t *testing.T) {
+	dir := t.TempDir()
+	var left *corev1.Pod
+	for _, on := range []bool{false, true} { // one after the other, over one store
+		t.Run(fmt.Sprint(on), func(t *testing.T) {
+			s, _ := startWith(t, dir, func(c *api.Config) {
+				c.DisableAdmission = []string{"NamespaceLifecycle", "ServiceAccount", "LimitRanger", "PodSecurity"}
+				if on {
+					c.EnableAdmission = []string{"NamespaceExists"}
+				}
+			})
+			c := overTLS(t, s)
+			check := func(what string, err error) {
+				t.Helper()
+				if on != (apierrors.IsNotFound(err) && strings.Contains(err.Error(), `namespaces "gone" not found`)) || !on && err != nil {
+					t.Errorf("%s: %v", what, err)
+				}
+			}
+			name := map[bool]string{false: "before", true: "after"}[on]
+			pod, err := c.CoreV1().Pods("gone").Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PodSpec{
+				AutomountServiceAccountToken: new(bool), Containers: []corev1.Container{{Name: "c", Image: "i"}}}}, metav1.CreateOptions{})
+			check("a create of a pod", err)
+			if !on {
+				left = pod
+			}
+			event := scheduledEvent(name)
+			event.Namespace, event.Regarding.Namespace = "gone", "gone"
+			check("an event without HTTP", s.CreateEvents(t.Context(), schedulerUser, []*eventsv1.Event{event})[0])
+			_, err = c.CoreV1().Pods("gone").Patch(t.Context(), left.Name, types.MergePatchType, []byte(`{"metadata":{"labels":{"on":"`+fmt.Sprint(on)+`"}}}`), metav1.PatchOptions{})
+			check("a patch", err)
+			condition := corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable}
+			check("a condition", s.SetPodStatus(t.Context(), "gone", left.Name, left.UID, &condition, nil))
+			if !on {
+				return
+			}
+			binding := &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Namespace: "gone", Name: left.Name}, Target: corev1.ObjectReference{Kind: "Node", Name: "n"}}
+			check("a binding", s.Bind(t.Context(), binding.DeepCopy()))
+			check("bindings", s.BindAll(t.Context(), []*corev1.Binding{binding.DeepCopy()}, nil)[0])
+			check("a delete", c.CoreV1().Pods("gone").Delete(t.Context(), left.Name, metav1.DeleteOptions{}))
+			check("a delete without HTTP", s.DeletePod(t.Context(), schedulerUser, "gone", left.Name, metav1.DeleteOptions{}))
+			if _, err := c.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "gone"}}, metav1.CreateOptions{}); err != nil {
+				t.Errorf("the namespace itself: %v", err)
+			}
+			if _, err := c.CoreV1().ConfigMaps("gone").Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "o"}}, metav1.CreateOptions{}); err != nil {
+				t.Errorf("at once: %v", err)
+			}
 		})
 	}
 }

@@ -53,6 +53,8 @@ type Chain struct {
 	handler
 	reviewer *review.Reviewer
 	dynamic  *dynamic.Plugins
+	// exists: NamespaceExists is in the chain.
+	exists bool
 }
 
 // handler is what admission.NewChainHandler returns.
@@ -75,8 +77,11 @@ func (c *Chain) Admit(ctx context.Context, a admission.Attributes, o admission.O
 	return c.handler.Admit(ctx, a, o)
 }
 
-// Asked reports whether a webhook or a policy may be asked about such requests.
-func (c *Chain) Asked(a admission.Attributes) bool { return c.dynamic.Asked(a) }
+// Asked reports whether a webhook or a policy may be asked about such requests, or
+// NamespaceExists about a part of an object, of which no other plugin says anything.
+func (c *Chain) Asked(a admission.Attributes) bool {
+	return c.exists && a.GetSubresource() != "" || c.dynamic.Asked(a)
+}
 
 // EventsAlike reports whether what the chain says of the create of an event holds for all
 // creates of events that this user asks for in the namespace, at this time: none of the kernel's plugins
@@ -128,7 +133,7 @@ func NewChain(deps Deps) (*Chain, error) {
 		}
 		chain = append(chain, quotas)
 	}
-	return &Chain{admission.NewChainHandler(chain...), reviewer, configurable}, nil
+	return &Chain{admission.NewChainHandler(chain...), reviewer, configurable, wanted[namespaceExists]}, nil
 }
 
 func newLifecycle(deps Deps) (admission.Interface, error) {

@@ -16,6 +16,7 @@ import (
 	"pintle.dev/pintle/kernel/api/admission/dynamic"
 	"pintle.dev/pintle/kernel/api/admission/extendedresourcetoleration"
 	"pintle.dev/pintle/kernel/api/admission/limitranger"
+	"pintle.dev/pintle/kernel/api/admission/namespaces"
 	"pintle.dev/pintle/kernel/api/admission/noderestriction"
 	"pintle.dev/pintle/kernel/api/admission/nodetaint"
 	"pintle.dev/pintle/kernel/api/admission/ownerreferences"
@@ -31,8 +32,12 @@ import (
 	"pintle.dev/pintle/kernel/api/admission/volumeresize"
 )
 
-// resourceQuota is the plugin that comes last.
-const resourceQuota = "ResourceQuota"
+const (
+	// resourceQuota is the plugin that comes last.
+	resourceQuota = "ResourceQuota"
+	// namespaceExists is asked about bindings and conditions too.
+	namespaceExists = "NamespaceExists"
+)
 
 // builtin is a plugin under upstream's name.
 type builtin struct {
@@ -49,7 +54,9 @@ func always[P admission.Interface](f func(Deps) P) func(Deps) (admission.Interfa
 // ordered is every plugin but the last five, in upstream's order: those that users
 // configure by objects (package dynamic), and quotas.
 var ordered = []builtin{
+	{"NamespaceAutoProvision", false, always(func(d Deps) *namespaces.AutoProvision { return namespaces.NewAutoProvision(d.Client, d.Informers) })},
 	{"NamespaceLifecycle", true, newLifecycle},
+	{namespaceExists, false, always(func(d Deps) *namespaces.Exists { return namespaces.NewExists(d.Client, d.Informers) })},
 	{"LimitPodHardAntiAffinityTopology", false, always(func(Deps) *antiaffinity.Plugin { return antiaffinity.New() })},
 	{"LimitRanger", true, always(func(d Deps) *limitranger.Plugin { return limitranger.New(d.Client, d.Informers) })},
 	{"ServiceAccount", true, always(func(d Deps) *serviceaccount.Plugin { return serviceaccount.New(d.Client, d.Informers) })},

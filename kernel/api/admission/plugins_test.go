@@ -25,7 +25,7 @@ func TestSelected(t *testing.T) {
 	}{
 		{nil, nil, ""},
 		{[]string{"AlwaysPullImages", "LimitRanger"}, []string{"PodSecurity", "ResourceQuota"}, ""},
-		{[]string{"AlwaysPull"}, nil, `no plugin is called "AlwaysPull"; those that can be enabled and disabled are NamespaceLifecycle,`},
+		{[]string{"AlwaysPull"}, nil, `no plugin is called "AlwaysPull"; those that can be enabled and disabled are NamespaceAutoProvision, NamespaceLifecycle,`},
 		{nil, []string{"PluginSpec"}, `no plugin is called "PluginSpec"`},
 		{[]string{"PodSecurity"}, []string{"PodSecurity"}, "both enabled and disabled"},
 	} {
