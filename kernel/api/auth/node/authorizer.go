@@ -110,7 +110,11 @@ func (a *Authorizer) narrow(ctx context.Context, node string, attrs authorizer.A
 		if attrs.GetVerb() != "create" && name != node {
 			return "can only access CSINode with the same name as the requesting node"
 		}
-	case "storage.k8s.io/volumeattachments":
+	case "resource.k8s.io/resourceslices":
+		if !selects(node, attrs) {
+			return "can only delete resource slices with spec.nodeName field selector"
+		}
+	case "storage.k8s.io/volumeattachments", "resource.k8s.io/resourceclaims":
 		return fmt.Sprintf("no relationship found between node '%s' and this object", node)
 	}
 	return ""
@@ -126,16 +130,21 @@ func (a *Authorizer) pod(ctx context.Context, node string, attrs authorizer.Attr
 		return ""
 	}
 	if attrs.GetVerb() != "get" {
-		selected, err := attrs.GetFieldSelector()
-		if err == nil && slices.ContainsFunc(selected, func(r fields.Requirement) bool {
-			return r.Field == "spec.nodeName" && (r.Operator == selection.Equals || r.Operator == selection.DoubleEquals) && r.Value == node
-		}) {
+		if selects(node, attrs) {
 			return ""
 		}
 		return "can only list/watch pods with spec.nodeName field selector"
 	}
 	return a.related(ctx, node, attrs, func(p *relations) bool {
 		return p.namespace == attrs.GetNamespace() && p.name == attrs.GetName()
+	})
+}
+
+// selects says whether a request is for what has the node in spec.nodeName.
+func selects(node string, attrs authorizer.Attributes) bool {
+	selected, err := attrs.GetFieldSelector()
+	return err == nil && slices.ContainsFunc(selected, func(r fields.Requirement) bool {
+		return r.Field == "spec.nodeName" && (r.Operator == selection.Equals || r.Operator == selection.DoubleEquals) && r.Value == node
 	})
 }
 

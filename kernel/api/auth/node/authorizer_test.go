@@ -125,6 +125,9 @@ func TestNarrowed(t *testing.T) {
 	a := newAuthorizer(t, full("n1"), full("n2"), mirror)
 	selecting := func(verb, selector string) authorizer.AttributesRecord {
 		r := ask(verb, "", "pods", "", "", "")
+		if verb == "deletecollection" {
+			r = ask(verb, "resource.k8s.io", "resourceslices", "", "", "")
+		}
 		s, err := fields.ParseSelector(selector)
 		if err != nil {
 			t.Fatal(err)
@@ -149,6 +152,12 @@ func TestNarrowed(t *testing.T) {
 		{"its pods", selecting("watch", "spec.nodeName=n1"), true},
 		{"another's pods", selecting("list", "spec.nodeName=n2"), false},
 		{"all but its pods", selecting("list", "spec.nodeName!=n1"), false},
+		{"all resource slices", selecting("deletecollection", ""), false},
+		{"its resource slices", selecting("deletecollection", "spec.nodeName=n1"), true},
+		{"another's resource slices", selecting("deletecollection", "spec.nodeName=n2"), false},
+		{"all but its resource slices", selecting("deletecollection", "spec.nodeName!=n1"), false},
+		{"a resource slice by name", ask("delete", "resource.k8s.io", "resourceslices", "", "", "x"), false},
+		{"a resource claim", ask("get", "resource.k8s.io", "resourceclaims", "", "ns", "claim-n1"), false},
 		{"status of a pod, which admission looks at", ask("patch", "", "pods", "status", "ns", "pod-n2"), true},
 		{"exec", ask("create", "", "pods", "exec", "ns", "pod-n1"), false},
 		{"binds", ask("create", "", "pods", "binding", "ns", "pod-n1"), false},

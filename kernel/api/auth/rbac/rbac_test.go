@@ -413,7 +413,7 @@ func TestAggregate(t *testing.T) {
 	}
 	// view flows into edit, and edit into admin.
 	for _, role := range []string{"view", "edit", "admin"} {
-		eventually(role, covers(role, viewRules()[0]))
+		eventually(role, covers(role, inOrder(viewRules())[0]))
 	}
 	custom := clusterRole("crd-viewer", on(reading, "example.com", "things"))
 	custom.Labels = map[string]string{aggregateTo + "view": "true"}
@@ -449,6 +449,44 @@ func BenchmarkAuthorize(b *testing.B) {
 	for b.Loop() {
 		if decision, _, _ := a.Authorize(context.Background(), request); decision != authorizer.DecisionAllow {
 			b.Fatal(decision)
+		}
+	}
+}
+
+// The roles of controllers are for the service accounts of kube-system alone: one
+// of their name elsewhere, a user who calls himself so, and the neighbours in
+// kube-system have nothing of them.
+func TestControllersAccess(t *testing.T) {
+	a := New(defaultsIndex())
+	for i := range controllerRoles() {
+		name := strings.TrimPrefix(controllerRoles()[i].Name, controllerPrefix)
+		rule := controllerRoles()[i].Rules[0]
+		request := func(who user.Info) authorizer.AttributesRecord {
+			r := resource(who, rule.Verbs[0], rule.APIGroups[0], rule.Resources[0], "ns", "x")
+			if len(rule.ResourceNames) > 0 {
+				r.Name = rule.ResourceNames[0]
+			}
+			return r
+		}
+		account := func(namespace, name string) user.Info {
+			return who("system:serviceaccount:"+namespace+":"+name, "system:serviceaccounts", "system:serviceaccounts:"+namespace, user.AllAuthenticated)
+		}
+		for _, tt := range []struct {
+			who   user.Info
+			allow bool
+		}{
+			{account(metav1.NamespaceSystem, name), true},
+			{account(metav1.NamespaceDefault, name), false},
+			{account(metav1.NamespacePublic, name), false},
+			{account(metav1.NamespaceSystem, "default"), false},
+			{who(name, user.AllAuthenticated), false},
+			{who(controllerPrefix+name, user.AllAuthenticated), false},
+			{who("ann", "system:serviceaccounts:kube-system", controllerPrefix+name), false},
+		} {
+			decision, _, err := a.Authorize(t.Context(), request(tt.who))
+			if err != nil || (decision == authorizer.DecisionAllow) != tt.allow {
+				t.Errorf("%s of %s by %s: %v, %v", rule.Verbs[0], rule.Resources[0], tt.who.GetName(), decision, err)
+			}
 		}
 	}
 }

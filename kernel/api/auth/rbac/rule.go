@@ -2,6 +2,7 @@ package rbac
 
 import (
 	"maps"
+	"slices"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,9 +14,19 @@ var (
 	writing  = []string{"create", "update", "patch", "delete", "deletecollection"}
 	both     = []string{"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"}
 	updating = []string{"get", "list", "watch", "update", "patch"}
+
+	following = []string{"list", "watch"}
+	changing  = []string{"update", "patch"}
+	managing  = []string{"get", "list", "watch", "create", "update", "patch", "delete"}
+	// ownPods is what a controller does with the pods that it makes.
+	ownPods = []string{"list", "watch", "create", "delete", "patch"}
+
+	// workloadGroups are those that Deployments, DaemonSets and ReplicaSets were of.
+	workloadGroups = []string{groupApps, groupExtensions}
 )
 
 const (
+	groupAdmission      = "admissionregistration.k8s.io"
 	groupCore           = ""
 	groupApps           = "apps"
 	groupAuthentication = "authentication.k8s.io"
@@ -93,6 +104,19 @@ func boundIn(namespace, name, role string, subjects ...rbacv1.Subject) rbacv1.Ro
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role},
 		Subjects:   subjects,
 	}
+}
+
+// inOrder sorts the lists of each rule, as kube-apiserver shows its own.
+func inOrder(rules []rbacv1.PolicyRule) []rbacv1.PolicyRule {
+	sorted := func(list []string) []string { return slices.Sorted(slices.Values(list)) }
+	out := make([]rbacv1.PolicyRule, 0, len(rules))
+	for _, r := range rules {
+		out = append(out, rbacv1.PolicyRule{
+			Verbs: sorted(r.Verbs), APIGroups: sorted(r.APIGroups), Resources: sorted(r.Resources),
+			ResourceNames: sorted(r.ResourceNames), NonResourceURLs: sorted(r.NonResourceURLs),
+		})
+	}
+	return out
 }
 
 // mark adds the label and the annotation of default objects.

@@ -1,6 +1,10 @@
 package rbac
 
-import rbacv1 "k8s.io/api/rbac/v1"
+import (
+	"slices"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+)
 
 // systemRoles are for components and for every user's first steps.
 func systemRoles() []rbacv1.ClusterRole {
@@ -27,7 +31,8 @@ func systemRoles() []rbacv1.ClusterRole {
 			on(verbs("patch"), groupCore, "nodes/status"),
 			writeEvents()),
 		clusterRole("system:auth-delegator", reviews...),
-		clusterRole("system:kube-controller-manager", append([]rbacv1.PolicyRule{
+		clusterRole("system:kube-aggregator", on(reading, groupCore, "services", "endpoints")),
+		clusterRole("system:kube-controller-manager", slices.Concat([]rbacv1.PolicyRule{
 			writeEvents(),
 			on(verbs("create"), groupCoordination, "leases"),
 			named(on(verbs("get", "update"), groupCoordination, "leases"), "kube-controller-manager"),
@@ -35,9 +40,10 @@ func systemRoles() []rbacv1.ClusterRole {
 			on(verbs("delete"), groupCore, "secrets"),
 			on(verbs("get"), groupCore, "namespaces", "secrets", "serviceaccounts", "configmaps"),
 			on(verbs("update"), groupCore, "secrets", "serviceaccounts"),
-			on(verbs("list", "watch"), "*", "*"),
+		}, reviews, []rbacv1.PolicyRule{
+			on(following, "*", "*"),
 			on(verbs("create"), groupCore, "serviceaccounts/token"),
-		}, reviews...)...),
+		})...),
 		clusterRole("system:kube-dns",
 			on(verbs("list", "watch"), groupCore, "endpoints", "services")),
 		clusterRole("system:persistent-volume-provisioner",
@@ -69,7 +75,7 @@ func systemRoles() []rbacv1.ClusterRole {
 }
 
 func schedulerRules(reviews []rbacv1.PolicyRule) []rbacv1.PolicyRule {
-	return append([]rbacv1.PolicyRule{
+	return slices.Concat([]rbacv1.PolicyRule{
 		writeEvents(),
 		on(verbs("create"), groupCoordination, "leases"),
 		named(on(verbs("get", "update", "list", "watch"), groupCoordination, "leases"), "kube-scheduler"),
@@ -83,12 +89,20 @@ func schedulerRules(reviews []rbacv1.PolicyRule) []rbacv1.PolicyRule {
 		on(reading, groupApps, "statefulsets"),
 		on(reading, groupPolicy, "poddisruptionbudgets"),
 		on(reading, groupCore, "persistentvolumeclaims", "persistentvolumes"),
+	}, reviews, []rbacv1.PolicyRule{
 		on(reading, groupStorage, "csinodes"),
 		on(reading, groupStorage, "volumeattachments"),
 		on(reading, groupCore, "namespaces"),
 		on(reading, groupStorage, "csidrivers"),
 		on(reading, groupStorage, "csistoragecapacities"),
-	}, reviews...)
+		on(reading, groupResource, "deviceclasses"),
+		on(updating, groupResource, "resourceclaims"),
+		on(updating, groupResource, "resourceclaims/status"),
+		on(verbs("update"), groupCore, "pods/finalizers"),
+		on(reading, groupResource, "resourceslices"),
+		on(verbs("create", "delete"), groupResource, "resourceclaims"),
+		on(changing, groupResource, "resourceclaims/binding"),
+	})
 }
 
 const roleNode = "system:node"
@@ -135,6 +149,8 @@ func NodeRules() []rbacv1.PolicyRule {
 		on(reading, groupStorage, "csidrivers"),
 		on(verbs("get", "create", "update", "patch", "delete"), groupStorage, "csinodes"),
 		on(reading, groupNode, "runtimeclasses"),
+		on(verbs("get"), groupResource, "resourceclaims"),
+		on(verbs("deletecollection"), groupResource, "resourceslices"),
 		on(verbs("get"), groupCore, "serviceaccounts"),
 	}
 }
