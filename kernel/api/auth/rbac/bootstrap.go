@@ -53,6 +53,9 @@ func Bootstrap(ctx context.Context, client kubernetes.Interface) (Policy, error)
 	}
 	for i := range want.ClusterRoles {
 		role := &want.ClusterRoles[i]
+		if sameClusterRole(have.clusterRoles[role.Name], role) {
+			continue
+		}
 		ensure("clusterrole", role.Name, func() (bool, error) {
 			options := reconciliation.ReconcileRoleOptions{
 				Role: reconciliation.ClusterRoleRuleOwner{ClusterRole: role}, Confirm: true,
@@ -64,6 +67,9 @@ func Bootstrap(ctx context.Context, client kubernetes.Interface) (Policy, error)
 	}
 	for i := range want.ClusterRoleBindings {
 		binding := &want.ClusterRoleBindings[i]
+		if sameClusterBinding(have.clusterBindings[binding.Name], binding) {
+			continue
+		}
 		ensure("clusterrolebinding", binding.Name, func() (bool, error) {
 			options := reconciliation.ReconcileRoleBindingOptions{
 				RoleBinding: reconciliation.ClusterRoleBindingAdapter{ClusterRoleBinding: binding}, Confirm: true,
@@ -77,6 +83,9 @@ func Bootstrap(ctx context.Context, client kubernetes.Interface) (Policy, error)
 	}
 	for i := range want.Roles {
 		role := &want.Roles[i]
+		if sameRole(have.roles[objectKey{role.Namespace, role.Name}], role) {
+			continue
+		}
 		ensure("role", role.Namespace+"/"+role.Name, func() (bool, error) {
 			options := reconciliation.ReconcileRoleOptions{
 				Role: reconciliation.RoleRuleOwner{Role: role}, Confirm: true,
@@ -88,6 +97,9 @@ func Bootstrap(ctx context.Context, client kubernetes.Interface) (Policy, error)
 	}
 	for i := range want.RoleBindings {
 		binding := &want.RoleBindings[i]
+		if sameBinding(have.bindings[objectKey{binding.Namespace, binding.Name}], binding) {
+			continue
+		}
 		ensure("rolebinding", binding.Namespace+"/"+binding.Name, func() (bool, error) {
 			options := reconciliation.ReconcileRoleBindingOptions{
 				RoleBinding: reconciliation.RoleBindingAdapter{RoleBinding: binding}, Confirm: true,

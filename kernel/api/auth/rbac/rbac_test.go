@@ -490,3 +490,66 @@ func TestControllersAccess(t *testing.T) {
 		}
 	}
 }
+
+// After a first start nothing is looked at closely; any change to a default object
+// is, also one by who wants the start to overlook it.
+func TestUnchanged(t *testing.T) {
+	client := fake.NewClientset()
+	if _, err := Bootstrap(t.Context(), client); err != nil {
+		t.Fatal(err)
+	}
+	have, err := listExisting(t.Context(), client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Defaults()
+	for i := range want.ClusterRoles {
+		role := &want.ClusterRoles[i]
+		got := have.clusterRoles[role.Name]
+		if !sameClusterRole(got, role) || sameClusterRole(nil, role) {
+			t.Errorf("cluster role %s", role.Name)
+		}
+		for what, change := range map[string]func(*rbacv1.ClusterRole){
+			"annotation": func(o *rbacv1.ClusterRole) { o.Annotations[rbacv1.AutoUpdateAnnotationKey] = "false" },
+			"label":      func(o *rbacv1.ClusterRole) { o.Labels = nil },
+			"rules": func(o *rbacv1.ClusterRole) {
+				o.AggregationRule, o.Rules = nil, append(slices.Clone(o.Rules[min(1, len(o.Rules)):]), on(verbs("*"), "*", "*"))
+			},
+		} {
+			changed := got.DeepCopy()
+			if change(changed); sameClusterRole(changed, role) {
+				t.Errorf("cluster role %s with other %s", role.Name, what)
+			}
+		}
+	}
+	for i := range want.ClusterRoleBindings {
+		binding := &want.ClusterRoleBindings[i]
+		got := have.clusterBindings[binding.Name]
+		if !sameClusterBinding(got, binding) || sameClusterBinding(nil, binding) {
+			t.Errorf("cluster role binding %s", binding.Name)
+		}
+		for what, change := range map[string]func(*rbacv1.ClusterRoleBinding){
+			"role":     func(o *rbacv1.ClusterRoleBinding) { o.RoleRef.Name = "x" },
+			"subjects": func(o *rbacv1.ClusterRoleBinding) { o.Subjects = append(o.Subjects, subjectUser("ann")) },
+		} {
+			changed := got.DeepCopy()
+			if change(changed); sameClusterBinding(changed, binding) {
+				t.Errorf("cluster role binding %s with other %s", binding.Name, what)
+			}
+		}
+	}
+	for i := range want.Roles {
+		role := &want.Roles[i]
+		got := have.roles[objectKey{role.Namespace, role.Name}]
+		if !sameRole(got, role) || sameRole(nil, role) || sameRole(&rbacv1.Role{ObjectMeta: got.ObjectMeta}, role) {
+			t.Errorf("role %s", role.Name)
+		}
+	}
+	for i := range want.RoleBindings {
+		binding := &want.RoleBindings[i]
+		got := have.bindings[objectKey{binding.Namespace, binding.Name}]
+		if !sameBinding(got, binding) || sameBinding(nil, binding) || sameBinding(&rbacv1.RoleBinding{ObjectMeta: got.ObjectMeta, RoleRef: got.RoleRef}, binding) {
+			t.Errorf("role binding %s", binding.Name)
+		}
+	}
+}
