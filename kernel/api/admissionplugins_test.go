@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
@@ -207,5 +208,80 @@ func TestNamespaceExists(t *testing.T) {
 				t.Errorf("at once: %v", err)
 			}
 		})
+	}
+}
+
+// Events are counted on each way that there is: of both groups, by patches, and those
+// that the kernel writes without HTTP, all at once and alike.
+func TestEventRateLimit(t *testing.T) {
+	const burst, asked = 3, 500
+	s, _ := startWith(t, t.TempDir(), func(c *api.Config) {
+		c.EnableAdmission = []string{"EventRateLimit"}
+		c.EventRateLimit = []byte(fmt.Sprintf(`{"apiVersion":"eventratelimit.admission.k8s.io/v1alpha1","kind":"Configuration","limits":[{"type":"User","qps":1,"burst":%d}]}`, burst))
+	})
+	who := func(name string) user.Info {
+		return &user.DefaultInfo{Name: name, Groups: []string{user.SystemPrivilegedGroup}}
+	}
+	core := func(name string, i int) *corev1.Event {
+		return &corev1.Event{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint(name, i)}, InvolvedObject: corev1.ObjectReference{Kind: "Pod", Namespace: "default", Name: "p"}}
+	}
+	if _, err := overTLS(t, s).CoreV1().Events("default").Create(t.Context(), core("patched", 0), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for name, write := range map[string]func(name string) []error{
+		"core": each(asked, func(name string, i int) error {
+			_, err := kubernetes.NewForConfigOrDie(s.ClientConfig(who(name))).CoreV1().Events("default").Create(t.Context(), core(name, i), metav1.CreateOptions{})
+			return err
+		}),
+		"events": each(asked, func(name string, i int) error {
+			_, err := kubernetes.NewForConfigOrDie(s.ClientConfig(who(name))).EventsV1().Events("default").Create(t.Context(), scheduledEvent(fmt.Sprint(name, i)), metav1.CreateOptions{})
+			return err
+		}),
+		"patch": each(asked, func(name string, i int) error {
+			_, err := kubernetes.NewForConfigOrDie(s.ClientConfig(who(name))).CoreV1().Events("default").Patch(t.Context(), "patched0", types.MergePatchType, []byte(fmt.Sprintf(`{"count":%d}`, i+1)), metav1.PatchOptions{})
+			return err
+		}),
+		"alike": func(name string) []error {
+			var events []*eventsv1.Event
+			for i := range asked {
+				events = append(events, scheduledEvent(fmt.Sprint(name, i)))
+			}
+			return s.CreateEvents(t.Context(), who(name), events)
+		},
+	} {
+		began := time.Now()
+		failures := write(name)
+		most := burst + int(time.Since(began)/time.Second) + 1 // whatever it took
+		passed := 0
+		for _, err := range failures {
+			switch {
+			case err == nil:
+				passed++
+			case !apierrors.IsTooManyRequests(err) || !strings.Contains(err.Error(), "limit reached on type User for key "+name):
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		if passed < burst || passed > most {
+			t.Errorf("%s: %d passed, want %d to %d", name, passed, burst, most)
+		}
+	}
+	// Others go on, and what is none is not counted.
+	if _, err := kubernetes.NewForConfigOrDie(s.ClientConfig(who("other"))).CoreV1().Events("default").Create(t.Context(), core("other", 0), metav1.CreateOptions{}); err != nil {
+		t.Errorf("another user: %v", err)
+	}
+	for i := range 2 * burst {
+		if _, err := kubernetes.NewForConfigOrDie(s.ClientConfig(who("alike"))).CoreV1().ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("c", i)}}, metav1.CreateOptions{}); err != nil {
+			t.Errorf("no event: %v", err)
+		}
+	}
+}
+
+func each(n int, write func(name string, i int) error) func(name string) []error {
+	return func(name string) []error {
+		failures := make([]error, n)
+		for i := range failures {
+			failures[i] = write(name, i)
+		}
+		return failures
 	}
 }

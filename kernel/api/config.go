@@ -63,6 +63,8 @@ type Config struct {
 	EnableAdmission, DisableAdmission []string
 	// PodSecurity is a PodSecurityConfiguration; empty: its defaults.
 	PodSecurity []byte
+	// EventRateLimit is the Configuration of the plugin of that name.
+	EventRateLimit []byte
 	// Collectors add to what /metrics tells; may be nil.
 	Collectors []prometheus.Collector
 	// Tracing makes the spans of requests; nil: there are none. The server does not

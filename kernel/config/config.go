@@ -228,6 +228,9 @@ type Admission struct {
 	Disable         []string        `mapstructure:"disable" doc:"built-in admission plugins not to run"`
 	PodSecurity     json.RawMessage `mapstructure:"-" raw:"podSecurity" doc:"defaults and exemptions of PodSecurity, as in a PodSecurityConfiguration (pod-security.admission.config.k8s.io/v1)"`
 	PodSecurityFile string          `mapstructure:"podSecurityFile" doc:"a file of that kind instead; it is read at the start"`
+
+	EventRateLimit     json.RawMessage `mapstructure:"-" raw:"eventRateLimit" doc:"limits of EventRateLimit, as in a Configuration (eventratelimit.admission.k8s.io/v1alpha1)"`
+	EventRateLimitFile string          `mapstructure:"eventRateLimitFile" doc:"a file of that kind instead; it is read at the start"`
 }
 
 // Election configures the Leases behind which scheduler and controllers run

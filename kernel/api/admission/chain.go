@@ -35,6 +35,9 @@ type Deps struct {
 	// PodSecurity is a PodSecurityConfiguration (pod-security.admission.config.k8s.io/v1)
 	// in YAML or JSON; empty: its defaults, which let everything pass.
 	PodSecurity []byte
+	// EventRateLimit is a Configuration (eventratelimit.admission.k8s.io/v1alpha1) in
+	// YAML or JSON; the plugin of that name needs one.
+	EventRateLimit []byte
 	// Plugins knows what Plugin objects may say; may be nil. PluginHost is the
 	// user as whom it writes them.
 	Plugins    pluginspec.Host
@@ -53,8 +56,8 @@ type Chain struct {
 	handler
 	reviewer *review.Reviewer
 	dynamic  *dynamic.Plugins
-	// exists: NamespaceExists is in the chain.
-	exists bool
+	// exists: NamespaceExists is in the chain; counted: EventRateLimit is.
+	exists, counted bool
 }
 
 // handler is what admission.NewChainHandler returns.
@@ -85,10 +88,10 @@ func (c *Chain) Asked(a admission.Attributes) bool {
 
 // EventsAlike reports whether what the chain says of the create of an event holds for all
 // creates of events that this user asks for in the namespace, at this time: none of the kernel's plugins
-// reviews them, and no webhook and no policy is about them. Of the others, namespaces and their end are all that those look
+// reviews them, no webhook and no policy is about them, and none counts them. Of the others, namespaces and their end are all that those look
 // at that are concerned with events; quotas never count them.
 func (c *Chain) EventsAlike(a admission.Attributes) bool {
-	return a.GetOperation() == admission.Create && a.GetSubresource() == "" && a.GetResource().Resource == "events" && !c.reviewer.Reviews(a) && !c.dynamic.Asked(a)
+	return !c.counted && a.GetOperation() == admission.Create && a.GetSubresource() == "" && a.GetResource().Resource == "events" && !c.reviewer.Reviews(a) && !c.dynamic.Asked(a)
 }
 
 // NewChain returns the chain; it starts nothing but the goroutines of the
@@ -100,6 +103,9 @@ func NewChain(deps Deps) (*Chain, error) {
 	wanted, err := selected(deps.Enable, deps.Disable)
 	if err != nil {
 		return nil, err
+	}
+	if len(deps.EventRateLimit) > 0 && !wanted[eventRateLimit] {
+		return nil, fmt.Errorf("admission: plugin %s has a configuration and is not enabled; add it to admission.enable", eventRateLimit)
 	}
 	reviewer := review.New(deps.Review, deps.Own)
 	var chain []admission.Interface
@@ -133,7 +139,7 @@ func NewChain(deps Deps) (*Chain, error) {
 		}
 		chain = append(chain, quotas)
 	}
-	return &Chain{admission.NewChainHandler(chain...), reviewer, configurable, wanted[namespaceExists]}, nil
+	return &Chain{admission.NewChainHandler(chain...), reviewer, configurable, wanted[namespaceExists], wanted[eventRateLimit]}, nil
 }
 
 func newLifecycle(deps Deps) (admission.Interface, error) {

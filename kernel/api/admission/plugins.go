@@ -14,6 +14,7 @@ import (
 	"pintle.dev/pintle/kernel/api/admission/defaultstorageclass"
 	"pintle.dev/pintle/kernel/api/admission/denyserviceexternalips"
 	"pintle.dev/pintle/kernel/api/admission/dynamic"
+	"pintle.dev/pintle/kernel/api/admission/eventratelimit"
 	"pintle.dev/pintle/kernel/api/admission/extendedresourcetoleration"
 	"pintle.dev/pintle/kernel/api/admission/limitranger"
 	"pintle.dev/pintle/kernel/api/admission/namespaces"
@@ -35,6 +36,8 @@ import (
 const (
 	// resourceQuota is the plugin that comes last.
 	resourceQuota = "ResourceQuota"
+	// eventRateLimit counts each event.
+	eventRateLimit = "EventRateLimit"
 	// namespaceExists is asked about bindings and conditions too.
 	namespaceExists = "NamespaceExists"
 )
@@ -72,6 +75,7 @@ var ordered = []builtin{
 	{"PodTolerationRestriction", false, always(func(d Deps) *podtolerationrestriction.Plugin {
 		return podtolerationrestriction.New(d.Client, d.Informers)
 	})},
+	{eventRateLimit, false, func(d Deps) (admission.Interface, error) { return eventratelimit.New(d.EventRateLimit) }},
 	{"ExtendedResourceToleration", false, always(func(Deps) *extendedresourcetoleration.Plugin { return extendedresourcetoleration.New() })},
 	{"DefaultStorageClass", true, always(func(d Deps) *defaultstorageclass.Plugin { return defaultstorageclass.New(d.Informers) })},
 	{"OwnerReferencesPermissionEnforcement", false, func(d Deps) (admission.Interface, error) {

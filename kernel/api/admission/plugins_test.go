@@ -252,3 +252,24 @@ exemptions: {namespaces: [limited]}
 		t.Errorf("a level that is none: %v", err)
 	}
 }
+
+// EventRateLimit is not without limits, and limits are not without it.
+func TestEventRateLimitConfiguration(t *testing.T) {
+	limits := []byte(`{"apiVersion":"eventratelimit.admission.k8s.io/v1alpha1","kind":"Configuration","limits":[{"type":"Server","qps":1,"burst":1}]}`)
+	for _, tc := range []struct {
+		enable []string
+		limits []byte
+		fault  string
+	}{
+		{nil, nil, ""},
+		{[]string{"EventRateLimit"}, limits, ""},
+		{[]string{"EventRateLimit"}, nil, "plugin EventRateLimit: it has no configuration"},
+		{nil, limits, "plugin EventRateLimit has a configuration and is not enabled; add it to admission.enable"},
+	} {
+		client := fake.NewClientset()
+		_, err := NewChain(Deps{Client: client, Informers: informers.NewSharedInformerFactory(client, 0), Stop: t.Context().Done(), Enable: tc.enable, EventRateLimit: tc.limits})
+		if (err == nil) != (tc.fault == "") || err != nil && !strings.Contains(err.Error(), tc.fault) {
+			t.Errorf("%v %s: %v, want %q", tc.enable, tc.limits, err, tc.fault)
+		}
+	}
+}

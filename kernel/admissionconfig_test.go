@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/pod-security-admission/admission/api/load"
 
+	"pintle.dev/pintle/kernel/api/admission/eventratelimit"
 	"pintle.dev/pintle/kernel/config"
 )
 
@@ -45,6 +46,39 @@ func TestPodSecurity(t *testing.T) {
 			}
 			if (tc.fault == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), tc.fault) {
 				t.Errorf("got %v, want %q", err, tc.fault)
+			}
+		})
+	}
+}
+
+// The same of EventRateLimit.
+func TestEventRateLimit(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "limits.yaml")
+	if err := os.WriteFile(file, []byte("apiVersion: eventratelimit.admission.k8s.io/v1alpha1\nkind: Configuration\nlimits: [{type: Server, qps: 7, burst: 8}]\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, tc := range map[string]struct {
+		inline, file string
+		want         int32
+		fault        string
+	}{
+		"inline":       {inline: `{"limits":[{"type":"User","qps":5,"burst":6}]}`, want: 5},
+		"file":         {file: file, want: 7},
+		"none":         {fault: "set admission.eventRateLimit"},
+		"null":         {inline: `null`, fault: "must not be empty"},
+		"both":         {inline: `{}`, file: file, fault: "admission.eventRateLimit and admission.eventRateLimitFile are both given"},
+		"no such file": {file: file + "x", fault: "admission.eventRateLimitFile"},
+		"another kind": {inline: `{"kind":"Pod"}`, fault: `of kind "Pod"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := &config.Config{Admission: config.Admission{EventRateLimitFile: tc.file, EventRateLimit: json.RawMessage(tc.inline)}}
+			data, err := eventRateLimit(cfg)
+			var read *eventratelimit.Configuration
+			if err == nil {
+				read, err = eventratelimit.Load(data)
+			}
+			if (tc.fault == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), tc.fault) || err == nil && read.Limits[0].QPS != tc.want {
+				t.Errorf("got %+v, %v, want %q", read, err, tc.fault)
 			}
 		})
 	}
