@@ -173,6 +173,32 @@ RACE ?= ./kernel/store/... ./kernel/bus/... ./kernel/api/storage/... ./kernel/ma
 test-race: ## the same tests under the race detector (RACE=./kernel/bus/... for some of them)
 	CGO_ENABLED=1 $(GO) test -race -timeout 60m $(RACE)
 
+# Of upstream's conformance suite: what tests (with the version that it says of
+# itself), and what its images hold.
+SUITE     := $(BIN)/conformance
+SUITE_MOD := e2e/conformance/suite/go.mod e2e/conformance/suite/go.sum
+
+$(SUITE)/e2e.test: $(SUITE_MOD)
+	@echo "building e2e.test of Kubernetes (once; some ten minutes)"
+	@mkdir -p $(@D)
+	@cd e2e/conformance/suite && version=$$($(GO) list -m -f '{{.Version}}' k8s.io/kubernetes) && \
+	  $(GO) test -c -trimpath -ldflags="-s -w $$(for p in k8s.io/component-base/version k8s.io/client-go/pkg/version; do \
+	    echo "-X $$p.gitVersion=$$version -X $$p.gitMajor=1 -X $$p.gitMinor=$$(echo $$version | cut -d. -f2) -X $$p.gitTreeState=clean -X $$p.buildDate=2026-01-01T00:00:00Z"; done)" -o $(CURDIR)/$@ k8s.io/kubernetes/test/e2e
+
+$(SUITE)/ginkgo $(SUITE)/sample-apiserver $(SUITE)/agnhost $(SUITE)/nonewprivs: $(SUITE_MOD)
+	@mkdir -p $(@D)
+	@cd e2e/conformance/suite && $(GOBUILD) -trimpath $(SLIM) -o $(CURDIR)/$@ $(PACKAGE_OF_$(@F))
+
+PACKAGE_OF_ginkgo           := github.com/onsi/ginkgo/v2/ginkgo
+PACKAGE_OF_sample-apiserver := k8s.io/sample-apiserver
+PACKAGE_OF_agnhost          := k8s.io/kubernetes/test/images/agnhost
+PACKAGE_OF_nonewprivs       := k8s.io/kubernetes/test/images/nonewprivs
+
+# FOCUS is a regular expression of names, PROCS how many run at a time.
+.PHONY: conformance
+conformance: build etcd $(addprefix $(SUITE)/,e2e.test ginkgo sample-apiserver agnhost nonewprivs) ## Kubernetes' own conformance tests, as root (FOCUS="sig-auth" PROCS=4: some of them; CONFORMANCE_FLAGS=-help); reports in build/conformance/
+	@$(GO) run ./e2e/conformance $(if $(FOCUS),-focus='$(FOCUS)') $(if $(PROCS),-procs=$(PROCS)) $(CONFORMANCE_FLAGS)
+
 .PHONY: test-flakes
 test-flakes: build ## each e2e test twenty times in a row on busy processors (FLAKES_FLAGS="-run TestPods -runs 5": some of them); logs in build/flakes/
 	@CGO_ENABLED=0 $(GO) run ./e2e/flakes $(FLAKES_FLAGS)

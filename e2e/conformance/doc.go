@@ -1,0 +1,13 @@
+// Conformance runs Kubernetes' certified-conformance tests against
+// configs/standalone.yaml with real containers, in a network of its own.
+//
+// It owns the images of the tests, which are built here from Go modules and Debian
+// packages because no registry is asked (images.go, rootfs.go); the runs of ginkgo
+// (suite.go); and the account of what passed (report.go). passing.txt names the tests
+// that have to pass: one that falls out fails the run. The nested module suite pins
+// what is built of Kubernetes; make builds it into bin/conformance.
+//
+// Data passes through as: images → a cluster (e2e/cluster) → ginkgo's reports, one
+// a stage → results.json, failures.txt and junit-STAGE.xml in the output folder. It must
+// not import the kernel.
+package main

@@ -1,0 +1,198 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"pintle.dev/pintle/e2e/cluster"
+)
+
+// conformance is what the names of the suite's tests have in common.
+const conformance = "[Conformance]"
+
+// suite is a cluster and the programs that test it.
+type suite struct {
+	options
+	ginkgo, tester, kubectl string
+	dir                     string // of what ends with the run
+	network                 *cluster.Network
+	cluster                 *cluster.Cluster
+}
+
+// startSuite starts standalone.yaml with a folder of images, in a network from which
+// nothing leaves.
+func startSuite(ctx context.Context, o options, bin, images string) (_ *suite, err error) {
+	s := &suite{options: o, ginkgo: filepath.Join(bin, "conformance", "ginkgo"), tester: filepath.Join(bin, "conformance", "e2e.test")}
+	for _, program := range []string{s.ginkgo, s.tester} {
+		if _, err := os.Stat(program); err != nil {
+			return nil, fmt.Errorf("%w; run make conformance, which builds it", err)
+		}
+	}
+	if s.dir, err = os.MkdirTemp("", "pcf"); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.stop())
+		}
+	}()
+	if s.network, err = cluster.NewNetwork(); err != nil {
+		return nil, err
+	}
+	if err := s.closeNetwork(ctx); err != nil {
+		return nil, err
+	}
+	config, err := s.writeConfig(images)
+	if err != nil {
+		return nil, err
+	}
+	s.kubectl = filepath.Join(s.dir, "kubectl")
+	if err := os.WriteFile(s.kubectl, fmt.Appendf(nil, "#!/bin/sh\nexec %s kubectl \"$@\"\n", filepath.Join(bin, "pintle")), 0o755); err != nil {
+		return nil, err
+	}
+	s.cluster, err = cluster.Start(ctx, cluster.Options{Name: "conformance", Config: config, Network: s.network})
+	return s, err
+}
+
+// closeNetwork refuses at once what would leave, so that a missing image or name
+// fails soon. What is sent on to an address of a service does not leave, though the
+// route of OUTPUT says so.
+func (s *suite) closeNetwork(ctx context.Context) error {
+	for _, chain := range []string{"OUTPUT", "FORWARD"} {
+		cmd := exec.CommandContext(ctx, "iptables", "-A", chain, "-o", "eth0", "-m", "conntrack", "!", "--ctstate", "DNAT", "-j", "REJECT")
+		var out bytes.Buffer
+		cmd.Stdout, cmd.Stderr = &out, &out
+		if err := errors.Join(s.network.Start(cmd), cmd.Wait()); err != nil {
+			return fmt.Errorf("%s: %w: %s", cmd, err, out.Bytes())
+		}
+	}
+	return nil
+}
+
+// writeConfig is standalone.yaml whose container runtime has the images.
+func (s *suite) writeConfig(images string) (string, error) {
+	repo, err := cluster.Repository()
+	if err != nil {
+		return "", err
+	}
+	data, err := os.ReadFile(filepath.Join(repo, "configs", "standalone.yaml"))
+	if err != nil {
+		return "", err
+	}
+	const bundle = "  - name: containerd\n"
+	if !bytes.Contains(data, []byte(bundle)) {
+		return "", errors.New("configs/standalone.yaml has no line that names the bundle containerd")
+	}
+	data = bytes.Replace(data, []byte(bundle), fmt.Appendf(nil, "%s    config:\n      containerd: {images: %s}\n", bundle, images), 1)
+	path := filepath.Join(s.dir, "standalone.yaml")
+	return path, os.WriteFile(path, data, 0o644)
+}
+
+func (s *suite) stop() error {
+	var err error
+	if s.cluster != nil {
+		err = s.cluster.Stop(syscall.SIGTERM)
+	}
+	return errors.Join(err, s.network.Close(), os.RemoveAll(s.dir))
+}
+
+// tests are the names of the suite's tests, sorted.
+func (s *suite) tests(ctx context.Context) ([]string, error) {
+	out, err := exec.CommandContext(ctx, s.tester, "--list-tests").Output()
+	if err != nil {
+		return nil, fmt.Errorf("list the tests: %w", err)
+	}
+	var all []string
+	for line := range strings.Lines(string(out)) {
+		// file.go:line: name
+		if _, name, ok := strings.Cut(strings.TrimSpace(line), ": "); ok && strings.Contains(name, conformance) {
+			all = append(all, name)
+		}
+	}
+	if len(all) == 0 {
+		return nil, errors.New("the suite has no tests")
+	}
+	slices.Sort(all)
+	return all, nil
+}
+
+// stages are how the tests run: some disturb others.
+var stages = []struct {
+	name   string
+	serial bool
+}{{"parallel", false}, {"serial", true}}
+
+// run has ginkgo run the chosen tests.
+func (s *suite) run(ctx context.Context, chosen []string) (*results, error) {
+	r := newResults(chosen)
+	for _, stage := range stages {
+		var names []string
+		for _, name := range chosen {
+			if strings.Contains(name, "[Serial]") == stage.serial {
+				names = append(names, name)
+			}
+		}
+		if len(names) == 0 {
+			continue
+		}
+		procs := s.procs
+		if stage.serial {
+			procs = 1
+		}
+		began := time.Now()
+		if err := s.stage(ctx, stage.name, names, procs); err != nil {
+			return nil, err
+		}
+		if err := r.read(filepath.Join(s.out, stage.name+".json")); err != nil {
+			return nil, err
+		}
+		fmt.Printf("%s: %d tests, %d at a time, %s\n", stage.name, len(names), procs, time.Since(began).Round(time.Second))
+	}
+	return r, nil
+}
+
+// stage runs tests by their names. That some of them fail is no error.
+func (s *suite) stage(ctx context.Context, stage string, names []string, procs int) error {
+	quoted := make([]string, len(names))
+	for i, name := range names {
+		quoted[i] = regexp.QuoteMeta(name)
+	}
+	report := filepath.Join(s.out, stage+".json")
+	if err := os.Remove(report); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	log, err := os.Create(filepath.Join(s.out, stage+".log"))
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	fmt.Printf("%s: log in %s\n", stage, log.Name())
+	cmd := exec.CommandContext(ctx, s.ginkgo, "--procs", fmt.Sprint(procs), "--no-color", "--silence-skips", "--keep-going",
+		"--timeout", s.limit.String(), "--grace-period", "20s", "--focus", " ("+strings.Join(quoted, "|")+")$", // behind the suite's own name
+		"--output-dir", s.out, "--json-report", filepath.Base(report), "--junit-report", "junit-"+stage+".xml", s.tester, "--",
+		"--kubeconfig", s.cluster.Kubeconfig, "--kubectl-path", s.kubectl, "--provider=skeleton", "--minStartupPods=0", "--prepull-images=false",
+		"--node-schedulable-timeout=1m", "--system-pods-startup-timeout=1m",
+		// There is one node, whose log is the kernel's.
+		"--disable-log-dump=true", "--max-nodes-to-gather-from=0")
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = time.Minute
+	if err := s.network.Start(cmd); err != nil {
+		return fmt.Errorf("start ginkgo: %w", err)
+	}
+	var failed *exec.ExitError
+	if err := cmd.Wait(); err != nil && !errors.As(err, &failed) {
+		return fmt.Errorf("ginkgo: %w", err)
+	}
+	return ctx.Err()
+}
