@@ -11,6 +11,8 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/client-go/informers"
 	networkinglisters "k8s.io/client-go/listers/networking/v1"
+
+	"pintle.dev/pintle/kernel/api/admission/defaultclass"
 )
 
 // classAnnotation named the class before spec.ingressClassName did.
@@ -51,23 +53,9 @@ func (p *Plugin) Admit(_ context.Context, a admission.Attributes, _ admission.Ob
 	if err != nil {
 		return admission.NewForbidden(a, err)
 	}
-	if class := newestDefault(all); class != nil {
+	if class, found := defaultclass.Newest(all, networkingv1.AnnotationIsDefaultIngressClass); found {
 		name := class.Name
 		ingress.Spec.IngressClassName = &name
 	}
 	return nil
-}
-
-func newestDefault(all []*networkingv1.IngressClass) *networkingv1.IngressClass {
-	var best *networkingv1.IngressClass
-	for _, c := range all {
-		if c.Annotations[networkingv1.AnnotationIsDefaultIngressClass] != "true" {
-			continue
-		}
-		if best == nil || best.CreationTimestamp.Before(&c.CreationTimestamp) ||
-			best.CreationTimestamp.Equal(&c.CreationTimestamp) && c.Name < best.Name {
-			best = c
-		}
-	}
-	return best
 }

@@ -6,12 +6,13 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/client-go/informers"
 	storagelisters "k8s.io/client-go/listers/storage/v1"
+
+	"pintle.dev/pintle/kernel/api/admission/defaultclass"
 )
 
 // defaultMarks are the annotations of a default class, by today's name and by its first.
@@ -52,22 +53,9 @@ func (p *Plugin) Admit(_ context.Context, a admission.Attributes, _ admission.Ob
 	if err != nil {
 		return admission.NewForbidden(a, err)
 	}
-	if class := newestDefault(all); class != nil {
-		claim.Spec.StorageClassName = &class.Name
+	if class, found := defaultclass.Newest(all, defaultMarks...); found {
+		name := class.Name
+		claim.Spec.StorageClassName = &name
 	}
 	return nil
-}
-
-func newestDefault(all []*storagev1.StorageClass) *storagev1.StorageClass {
-	var best *storagev1.StorageClass
-	for _, c := range all {
-		if c.Annotations[defaultMarks[0]] != "true" && c.Annotations[defaultMarks[1]] != "true" {
-			continue
-		}
-		if best == nil || best.CreationTimestamp.Before(&c.CreationTimestamp) ||
-			best.CreationTimestamp.Equal(&c.CreationTimestamp) && c.Name < best.Name {
-			best = c
-		}
-	}
-	return best
 }
