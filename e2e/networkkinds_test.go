@@ -29,13 +29,7 @@ func TestNetworkKinds(t *testing.T) {
 	binary(t, "pintle")
 	e := launched(t, cluster.Options{Name: "networkkinds", Config: bareConfig(t)})
 	ns := e.namespace(t)
-	in := func(args ...string) string { t.Helper(); return e.kubectl(t, append([]string{"-n", ns}, args...)...) }
-	refused := func(words string, args ...string) {
-		t.Helper()
-		if r := e.try(t, append([]string{"-n", ns}, args...)...); r.err == nil || !strings.Contains(r.stdout+r.stderr, words) {
-			t.Errorf("kubectl %s: %v\n%s%s\nwant %q", strings.Join(args, " "), r.err, r.stdout, r.stderr, words)
-		}
-	}
+	in, refused := e.within(t, ns)
 	e.apply(t, ns, `
 apiVersion: networking.k8s.io/v1
 kind: IngressClass

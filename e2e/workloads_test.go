@@ -31,6 +31,19 @@ func bareConfig(t *testing.T) string {
 	return file
 }
 
+// within has kubectl run in a namespace. in returns what it prints; refused expects
+// words of an error.
+func (e *env) within(t *testing.T, ns string) (in func(args ...string) string, refused func(words string, args ...string)) {
+	in = func(args ...string) string { t.Helper(); return e.kubectl(t, append([]string{"-n", ns}, args...)...) }
+	refused = func(words string, args ...string) {
+		t.Helper()
+		if r := e.try(t, append([]string{"-n", ns}, args...)...); r.err == nil || !strings.Contains(r.stdout+r.stderr, words) {
+			t.Errorf("kubectl %s: %v\n%s%s\nwant %q", strings.Join(args, " "), r.err, r.stdout, r.stderr, words)
+		}
+	}
+	return in, refused
+}
+
 // TestWorkloadKinds: kubectl makes, shows, changes and deletes the kinds of
 // workloads, whether a controller keeps them or not.
 func TestWorkloadKinds(t *testing.T) {
@@ -38,13 +51,7 @@ func TestWorkloadKinds(t *testing.T) {
 	binary(t, "pintle")
 	e := launched(t, cluster.Options{Name: "workloads", Config: bareConfig(t)})
 	ns := e.namespace(t)
-	in := func(args ...string) string { t.Helper(); return e.kubectl(t, append([]string{"-n", ns}, args...)...) }
-	refused := func(words string, args ...string) {
-		t.Helper()
-		if r := e.try(t, append([]string{"-n", ns}, args...)...); r.err == nil || !strings.Contains(r.stdout+r.stderr, words) {
-			t.Errorf("kubectl %s: %v\n%s%s\nwant %q", strings.Join(args, " "), r.err, r.stdout, r.stderr, words)
-		}
-	}
+	in, refused := e.within(t, ns)
 	e.apply(t, ns, `
 apiVersion: v1
 kind: PodTemplate
