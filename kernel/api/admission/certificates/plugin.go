@@ -32,7 +32,7 @@ func request(a admission.Attributes, obj any) (*certificatesv1.CertificateSignin
 }
 
 // mayFor says whether a user has the verb for a signer, or for its whole domain.
-// Without an authorizer nobody has.
+// Without an authorizer no user has it.
 func mayFor(ctx context.Context, authz authorizer.Authorizer, who user.Info, verb, signer string) bool {
 	if authz == nil {
 		return false

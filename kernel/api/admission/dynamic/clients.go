@@ -53,7 +53,7 @@ func boundedClients(tracer trace.TracerProvider) webhookutil.AuthenticationInfoR
 	}
 }
 
-// bounded is a transport that follows nobody elsewhere and reads no answer without end.
+// bounded is a transport that refuses redirects and bounds the size of an answer.
 type bounded struct{ next http.RoundTripper }
 
 // WrappedRoundTripper lets the transport below be found.
