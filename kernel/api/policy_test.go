@@ -3,7 +3,6 @@ package api_test
 import (
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -55,14 +54,8 @@ func refusing(t *testing.T, words string, do func() error) (err error) {
 func TestValidatingPolicies(t *testing.T) {
 	s := start(t, t.TempDir())
 	ctx := t.Context()
-	var warned []string
-	var mu sync.Mutex
-	cfg := must(kubeconfig(s))
-	cfg.WarningHandler = warningsTo(func(text string) {
-		mu.Lock()
-		defer mu.Unlock()
-		warned = append(warned, text)
-	})
+	warned, cfg := &warnings{}, must(kubeconfig(s))
+	cfg.WarningHandler = warned
 	c := kubernetes.NewForConfigOrDie(cfg)
 	deny, forbidden := admissionregistrationv1.DenyAction, metav1.StatusReasonForbidden
 	must(c.CoreV1().ConfigMaps("default").Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "limits"}, Data: map[string]string{"image": "good/"}}, metav1.CreateOptions{}))
@@ -115,9 +108,7 @@ func TestValidatingPolicies(t *testing.T) {
 		if _, err := c.CoreV1().Secrets("default").Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{GenerateName: "s"}}, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		mu.Lock()
-		defer mu.Unlock()
-		return strings.Contains(strings.Join(warned, "\n"), "labels are nice")
+		return strings.Contains(strings.Join(warned.all(), "\n"), "labels are nice")
 	})
 
 	// The square of the square of a list: the budget ends it.

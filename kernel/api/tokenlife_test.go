@@ -12,11 +12,6 @@ import (
 	"pintle.dev/pintle/kernel/api"
 )
 
-// warnings are the Warning headers that a client was sent.
-type warnings []string
-
-func (w *warnings) HandleWarningHeader(_ int, _ string, text string) { *w = append(*w, text) }
-
 // Nobody mints a token for longer than the server allows, whatever account it is of.
 func TestTokenLife(t *testing.T) {
 	s, _ := startWith(t, t.TempDir(), func(cfg *api.Config) { cfg.MaxTokenExpiration = 24 * time.Hour })
@@ -45,11 +40,12 @@ func TestTokenLife(t *testing.T) {
 			if *out.Spec.ExpirationSeconds != tt.want {
 				t.Errorf("lives %d s, want %d", *out.Spec.ExpirationSeconds, tt.want)
 			}
-			if (len(warned) == 1) != tt.wantWarning {
-				t.Errorf("warnings %q", warned)
+			said := warned.all()
+			if (len(said) == 1) != tt.wantWarning {
+				t.Errorf("warnings %q", said)
 			}
-			if want := fmt.Sprintf("requested expiration of %d seconds shortened to %d seconds", tt.ask, tt.want); tt.wantWarning && warned[0] != want {
-				t.Errorf("warning %q, want %q", warned[0], want)
+			if want := fmt.Sprintf("requested expiration of %d seconds shortened to %d seconds", tt.ask, tt.want); tt.wantWarning && said[0] != want {
+				t.Errorf("warning %q, want %q", said[0], want)
 			}
 		})
 	}

@@ -600,14 +600,8 @@ func TestBadWebhooks(t *testing.T) {
 func TestWebhookWishes(t *testing.T) {
 	s := start(t, t.TempDir())
 	ctx := t.Context()
-	var warned []string
-	var mu sync.Mutex
-	cfg := must(kubeconfig(s))
-	cfg.WarningHandler = warningsTo(func(text string) {
-		mu.Lock()
-		defer mu.Unlock()
-		warned = append(warned, text)
-	})
+	warned, cfg := &warnings{}, must(kubeconfig(s))
+	cfg.WarningHandler = warned
 	c := kubernetes.NewForConfigOrDie(cfg)
 	h := newHook(t, "h", func(r *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 		return &admissionv1.AdmissionResponse{Allowed: r.Name != "denied", Warnings: []string{"mind the gap"}, Result: &metav1.Status{Code: 418, Message: "no", Reason: "Teapot"}}
@@ -646,11 +640,9 @@ func TestWebhookWishes(t *testing.T) {
 	if n := len(h.seen()); n != 2 {
 		t.Errorf("asked %d times, want 2", n)
 	}
-	mu.Lock()
-	if !slices.Contains(warned, "mind the gap") {
-		t.Errorf("warnings %q", warned)
+	if got := warned.all(); !slices.Contains(got, "mind the gap") {
+		t.Errorf("warnings %q", got)
 	}
-	mu.Unlock()
 	metrics, err := c.RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
 	if err != nil || !strings.Contains(string(metrics), `apiserver_admission_webhook_admission_duration_seconds_count{name="h.example.com",operation="CREATE",rejected="true",type="validating"}`) {
 		t.Errorf("metrics: %v", err)
@@ -803,9 +795,24 @@ func TestManyWebhooks(t *testing.T) {
 	waitFor(t, func() bool { return create(map[string]string{"of": "w999"}) == nil })
 }
 
-type warningsTo func(string)
+// warnings are the Warning headers that a client was sent.
+type warnings struct {
+	mu   sync.Mutex
+	said []string
+}
 
-func (w warningsTo) HandleWarningHeader(_ int, _, text string) { w(text) }
+// HandleWarningHeader implements rest.WarningHandler.
+func (w *warnings) HandleWarningHeader(_ int, _, text string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.said = append(w.said, text)
+}
+
+func (w *warnings) all() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.said)
+}
 
 func apierrorsAs(err error, status **apierrors.StatusError) bool {
 	s, ok := err.(*apierrors.StatusError)
