@@ -200,7 +200,7 @@ conformance: build etcd $(addprefix $(SUITE)/,e2e.test ginkgo sample-apiserver a
 	@$(GO) run ./e2e/conformance $(if $(FOCUS),-focus='$(FOCUS)') $(if $(PROCS),-procs=$(PROCS)) $(CONFORMANCE_FLAGS)
 
 .PHONY: test-flakes
-test-flakes: build ## each e2e test twenty times in a row on busy processors (FLAKES_FLAGS="-run TestPods -runs 5": some of them); logs in build/flakes/
+test-flakes: build ## each e2e test twenty times in a row on busy processors (FLAKES_FLAGS="-run TestPods -runs 5": some of them; -rounds 3: goes on where it ended); results in build/flakes/
 	@CGO_ENABLED=0 $(GO) run ./e2e/flakes $(FLAKES_FLAGS)
 
 .PHONY: test-many-plugins

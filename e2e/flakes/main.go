@@ -2,8 +2,11 @@
 // busy, and says which do not always pass. A test that fails once in twenty
 // runs often fails a run of all tests.
 //
-// It builds the test program once, and runs one test after the other. The log of a
-// test that failed is kept in the output folder.
+// It builds the test program once and goes round: in each round, every test that
+// has not passed often enough in a row runs once, several at a time. All e2e tests
+// twenty times take hours, so each result is written down (runs.jsonl in the output
+// folder), and the next start goes on from there. A failure begins the row anew.
+// The log of a round in which a test failed is kept.
 package main
 
 import (
@@ -25,19 +28,24 @@ import (
 )
 
 type options struct {
-	pkg, run, out string
-	runs, load    int
-	each          time.Duration
+	pkg, run, out        string
+	runs, load, parallel int
+	rounds               int
+	each                 time.Duration
+	again                bool
 }
 
 func main() {
 	var o options
 	flag.StringVar(&o.pkg, "package", "e2e", "folder of the package")
 	flag.StringVar(&o.run, "run", ".", "regular expression of the tests")
-	flag.IntVar(&o.runs, "runs", 20, "how often each runs in a row")
+	flag.IntVar(&o.runs, "runs", 20, "how often each has to pass in a row")
+	flag.IntVar(&o.rounds, "rounds", 0, "most rounds of this start; 0: as many as it takes, up to twice -runs")
 	flag.IntVar(&o.load, "load", runtime.NumCPU(), "threads that do nothing but take processor time")
-	flag.DurationVar(&o.each, "each", 10*time.Minute, "longest that one run of a test may take")
-	flag.StringVar(&o.out, "out", "build/flakes", "folder of logs")
+	flag.IntVar(&o.parallel, "parallel", 2*runtime.NumCPU(), "tests at the same time")
+	flag.DurationVar(&o.each, "each", time.Hour, "longest that one round may take")
+	flag.BoolVar(&o.again, "again", false, "forget what earlier starts wrote down")
+	flag.StringVar(&o.out, "out", "build/flakes", "folder of results and logs")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -63,40 +71,31 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
+	rec, err := openRecord(filepath.Join(o.out, "runs.jsonl"), o.again)
+	if err != nil {
+		return err
+	}
+	defer rec.close()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	for range o.load {
 		go spin(ctx) // ends with the process
 	}
-	var bad []string
-	for _, name := range names {
-		r, log, err := repeat(ctx, program, name, o)
-		if ctx.Err() != nil {
-			err = ctx.Err()
-		}
-		if err == nil && r.failed > 0 {
-			err = fmt.Errorf("%d of %d runs failed", r.failed, o.runs)
-		}
-		fmt.Printf("%-50s %s\n", name, r)
-		if err != nil {
-			bad = append(bad, name)
-			fmt.Printf("%-50s %v\n", "", err)
-			if err := os.WriteFile(filepath.Join(o.out, name+".log"), log, 0o644); err != nil {
-				return err
-			}
-		}
-		if ctx.Err() != nil {
+	rounds := o.rounds
+	if rounds <= 0 {
+		rounds = 2 * o.runs
+	}
+	for n := 1; n <= rounds && ctx.Err() == nil; n++ {
+		due := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return rec.of(name).row >= o.runs })
+		if len(due) == 0 {
 			break
 		}
+		fmt.Printf("round %d: %d of %d tests\n", n, len(due), len(names))
+		if err := round(ctx, program, due, o, rec); err != nil {
+			return err
+		}
 	}
-	return failed(bad, o.out)
-}
-
-func failed(names []string, out string) error {
-	if len(names) == 0 {
-		return nil
-	}
-	return fmt.Errorf("not every run passed of %s; logs are in %s", strings.Join(names, ", "), out)
+	return rec.report(os.Stdout, names, o)
 }
 
 // spin takes the time of one processor.
@@ -120,55 +119,64 @@ func list(ctx context.Context, program string, o options) ([]string, error) {
 	return names, nil
 }
 
-// results are those of one test.
-type results struct {
-	passed, failed, skipped int
-	seconds                 []float64
-}
-
-func (r results) String() string {
-	if len(r.seconds) == 0 {
-		return "did not run"
-	}
-	slices.Sort(r.seconds)
-	return fmt.Sprintf("%3d passed %3d failed %3d skipped   %5.1f s in the median, %.1f at most", r.passed, r.failed, r.skipped, r.seconds[len(r.seconds)/2], r.seconds[len(r.seconds)-1])
-}
-
-// repeat runs one test and returns what it printed.
-func repeat(ctx context.Context, program, name string, o options) (results, []byte, error) {
-	cmd := exec.CommandContext(ctx, program, "-test.v", "-test.run", "^"+name+"$", "-test.count", strconv.Itoa(o.runs),
-		"-test.timeout", (time.Duration(o.runs) * o.each).String())
+// round runs each of the tests once and records what ended. A test that ends the
+// program, by a panic or the time limit, has failed.
+func round(ctx context.Context, program string, names []string, o options, rec *record) error {
+	cmd := exec.CommandContext(ctx, program, "-test.v", "-test.run", "^("+strings.Join(names, "|")+")$",
+		"-test.parallel", strconv.Itoa(o.parallel), "-test.timeout", o.each.String())
 	cmd.Dir = o.pkg
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = time.Minute
 	log, err := cmd.CombinedOutput()
-	r := count(log, name)
-	if r.failed > 0 {
-		err = nil // which the count says
-	} else if err == nil && r.passed+r.skipped != o.runs {
-		err = fmt.Errorf("%d of %d runs ended", r.passed+r.skipped, o.runs)
+	runs := ends(log)
+	if ctx.Err() == nil && err != nil && !slices.ContainsFunc(runs, func(r result) bool { return r.End == "FAIL" }) {
+		// The program ended, and no test said that it was by it: those that had begun are suspects.
+		for _, name := range begun(log, names) {
+			if !slices.ContainsFunc(runs, func(r result) bool { return r.Test == name }) {
+				runs = append(runs, result{Test: name, End: "FAIL"})
+			}
+		}
+		if len(runs) == 0 {
+			return fmt.Errorf("run tests: %w\n%s", err, log)
+		}
 	}
-	return r, log, err
+	for _, r := range runs {
+		if ctx.Err() != nil && r.End == "FAIL" {
+			continue // it was interrupted
+		}
+		if err := rec.add(r); err != nil {
+			return err
+		}
+		if r.End == "FAIL" {
+			fmt.Printf("%s failed\n", r.Test)
+			if err := os.WriteFile(filepath.Join(o.out, r.Test+".log"), log, 0o644); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
-var ended = regexp.MustCompile(`(?m)^--- (PASS|FAIL|SKIP): (\S+) \(([0-9.]+)s\)$`)
+var (
+	ended   = regexp.MustCompile(`(?m)^--- (PASS|FAIL|SKIP): (\S+) \(([0-9.]+)s\)$`)
+	started = regexp.MustCompile(`(?m)^=== RUN   (\S+)$`)
+)
 
-func count(log []byte, name string) (r results) {
+// ends are the results that a test program printed, without subtests.
+func ends(log []byte) (all []result) {
 	for _, m := range ended.FindAllSubmatch(bytes.ReplaceAll(log, []byte("\r"), nil), -1) {
-		if string(m[2]) != name {
-			continue
-		}
-		switch string(m[1]) {
-		case "PASS":
-			r.passed++
-		case "FAIL":
-			r.failed++
-		default:
-			r.skipped++
-		}
-		if s, err := strconv.ParseFloat(string(m[3]), 64); err == nil {
-			r.seconds = append(r.seconds, s)
+		seconds, _ := strconv.ParseFloat(string(m[3]), 64)
+		all = append(all, result{Test: string(m[2]), End: string(m[1]), Seconds: seconds})
+	}
+	return all
+}
+
+// begun are the names of the tests that a test program began.
+func begun(log []byte, names []string) (all []string) {
+	for _, m := range started.FindAllSubmatch(bytes.ReplaceAll(log, []byte("\r"), nil), -1) {
+		if slices.Contains(names, string(m[1])) {
+			all = append(all, string(m[1]))
 		}
 	}
-	return r
+	return all
 }

@@ -5,9 +5,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
-// A test that fails each second time is found, one that never does is not, and its log is kept.
+// A test that fails each second time is found, and its log is kept. One that never
+// does is not, and the next start goes on where the last one ended.
 func TestFindsTheFlaky(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
@@ -15,14 +17,19 @@ func TestFindsTheFlaky(t *testing.T) {
 		"go.mod": "module flaky\n\ngo 1.26\n",
 		"pkg/a_test.go": `package pkg
 
-import "testing"
-
-var runs int
+import (
+	"os"
+	"testing"
+)
 
 func TestSteady(t *testing.T) {}
 
 func TestFlaky(t *testing.T) {
-	if runs++; runs%2 == 0 {
+	b, _ := os.ReadFile("runs")
+	if err := os.WriteFile("runs", append(b, 'x'), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if len(b)%2 == 1 {
 		t.Fatal("each second time")
 	}
 }
@@ -37,20 +44,38 @@ func TestEnds(t *testing.T) { panic("the end") }
 			t.Fatal(err)
 		}
 	}
-	o := options{pkg: "pkg", run: ".", out: "out", runs: 4, load: 1, each: 1e9}
-	err := run(t.Context(), o)
-	if err == nil || !strings.Contains(err.Error(), "TestFlaky, TestEnds;") {
-		t.Errorf("found %v, want TestFlaky and TestEnds", err)
+	o := options{pkg: "pkg", run: ".", out: "out", runs: 4, load: 1, parallel: 1, each: time.Minute}
+	var runs int
+	check := func(want string) {
+		t.Helper()
+		runs++
+		err := run(t.Context(), o)
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("run %d: %v, want %q", runs, err, want)
+		}
 	}
-	if b, err := os.ReadFile("out/TestFlaky.log"); err != nil || strings.Count(string(b), "each second time") != 2 {
+	check("in a row: TestFlaky, TestEnds;")
+	if b, err := os.ReadFile("out/TestFlaky.log"); err != nil || !strings.Contains(string(b), "each second time") {
 		t.Errorf("log: %v, %q", err, b)
 	}
+	before, err := os.ReadFile("out/runs.jsonl")
+	if err != nil {
+		t.Fatal(err)
+	}
 	o.run = "Steady"
-	if err := run(t.Context(), o); err != nil {
-		t.Errorf("TestSteady: %v", err)
+	check("")
+	if after, _ := os.ReadFile("out/runs.jsonl"); string(after) != string(before) {
+		t.Error("a test whose row is complete ran again")
 	}
+	o.again, o.rounds = true, 3
+	check("in a row: TestSteady;")
+	o.again, o.rounds = false, 1
+	check("")
 	o.run = "Nothing"
-	if err := run(t.Context(), o); err == nil {
-		t.Error("no test matched, and nothing was said")
+	check("no test of pkg matches")
+	if err := os.WriteFile("out/runs.jsonl", []byte("{\n"), 0o644); err != nil {
+		t.Fatal(err)
 	}
+	o.run = "Steady"
+	check("runs.jsonl:1:")
 }
