@@ -40,7 +40,9 @@ import (
 	"k8s.io/kubernetes/pkg/registry/flowcontrol/prioritylevelconfiguration"
 	"k8s.io/kubernetes/pkg/registry/networking/ingress"
 	"k8s.io/kubernetes/pkg/registry/networking/ingressclass"
+	"k8s.io/kubernetes/pkg/registry/networking/ipaddress"
 	"k8s.io/kubernetes/pkg/registry/networking/networkpolicy"
+	"k8s.io/kubernetes/pkg/registry/networking/servicecidr"
 	"k8s.io/kubernetes/pkg/registry/node/runtimeclass"
 	"k8s.io/kubernetes/pkg/registry/policy/poddisruptionbudget"
 	"k8s.io/kubernetes/pkg/registry/rbac/clusterrole"
@@ -148,7 +150,10 @@ var kinds = map[string]rest.RESTUpdateStrategy{
 	"Ingress":                      ingress.Strategy,
 	"Ingress/status":               ingress.StatusStrategy,
 	"IngressClass":                 ingressclass.Strategy,
+	"IPAddress":                    ipaddress.Strategy,
 	"NetworkPolicy":                networkpolicy.Strategy,
+	"ServiceCIDR":                  servicecidr.Strategy,
+	"ServiceCIDR/status":           servicecidr.StatusStrategy,
 	"VolumeAttributesClass":        volumeattributesclass.Strategy,
 	"FlowSchema":                   flowschema.Strategy,
 	"FlowSchema/status":            flowschema.StatusStrategy,

@@ -10,7 +10,7 @@ import (
 
 // Kinds lists the served kinds.
 func Kinds() []resources.Kind {
-	return []resources.Kind{ingressKind(), ingressClassKind(), networkPolicyKind()}
+	return []resources.Kind{ingressKind(), ingressClassKind(), ipAddressKind(), networkPolicyKind(), serviceCIDRKind()}
 }
 
 // AddToScheme registers the defaulting functions of the kinds and of their lists.
