@@ -206,8 +206,8 @@ func (u *unit) measure() {
 	if !u.mu.TryLock() {
 		return
 	}
-	if u.lent != nil {
-		u.mu.Unlock()
+	if u.lent != nil || u.catching != nil {
+		u.mu.Unlock() // a late call or the supervisor uses the guest without mu
 		return
 	}
 	var bytes int64
