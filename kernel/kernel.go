@@ -179,7 +179,8 @@ func New(cfg *config.Config, o Options) (_ *Kernel, err error) {
 		StoreHandler: k.maintenance.handler, InspectHandler: k.inspect, ConfigzHandler: http.HandlerFunc(k.configz), Collectors: append(k.maintenance.collectors, k.host.Collector(), k.schedulerMetrics, k.eventMetrics), Metrics: k.host.Metrics, Tracing: k.tracing, Admission: k,
 		AdvertiseAddress: cfg.API.AdvertiseAddress, ServiceCIDR: cfg.API.ServiceCIDR, NodePortRange: cfg.API.NodePortRange,
 		MaxInFlight: cfg.API.MaxInflight, MaxMutatingInFlight: cfg.API.MaxMutatingInflight, NoPriorityAndFairness: !cfg.API.Fairness, Limits: apiLimits(cfg.API), Audit: auditOptions(cfg), MaxTokenExpiration: cfg.Auth.MaxTokenExpiration, ServiceAccountKeyFiles: cfg.Auth.KeyFiles,
-		Plugins: k.host, PluginHost: hostIdentity.Name,
+		AuthorizationConfig: cfg.Auth.AuthorizationConfig,
+		Plugins:             k.host, PluginHost: hostIdentity.Name,
 		Backend: backend, EncryptionConfig: cfg.Store.EncryptionConfig, Logger: k.log.With("part", "api"), Failing: k.stopping,
 	})
 	if err != nil {

@@ -28,7 +28,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/user"
-	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/endpoints/discovery"
 	discoveryendpoint "k8s.io/apiserver/pkg/endpoints/discovery/aggregated"
 	apiopenapi "k8s.io/apiserver/pkg/endpoints/openapi"
@@ -50,6 +49,7 @@ import (
 	"pintle.dev/pintle/kernel/api/admission"
 	"pintle.dev/pintle/kernel/api/admission/policystatus"
 	"pintle.dev/pintle/kernel/api/audit"
+	"pintle.dev/pintle/kernel/api/auth/authorization"
 	"pintle.dev/pintle/kernel/api/auth/credentials"
 	"pintle.dev/pintle/kernel/api/auth/node"
 	"pintle.dev/pintle/kernel/api/auth/pki"
@@ -89,8 +89,7 @@ type parts struct {
 	tokens     *token.REST
 	keys       *token.Discovery
 	authn      authenticator.Request
-	authz      authorizer.Authorizer
-	rules      authorizer.RuleResolver
+	authz      *authorization.Chain
 	admit      *admission.Chain
 	policies   *policystatus.Controller
 	audiences  []string
@@ -290,6 +289,10 @@ func (s *Server) build() error {
 		}),
 		s.hook("follow-credentials", func(context.Context) error {
 			s.background.Go(func() { s.credentials.Run(s.stopping) })
+			return nil
+		}),
+		s.hook("follow-authorization-config", func(context.Context) error {
+			s.background.Go(func() { s.authz.Follow(s.stopping) })
 			return nil
 		}),
 		s.hook("node/follow-pods", func(context.Context) error {

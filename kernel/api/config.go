@@ -93,6 +93,9 @@ type Config struct {
 	// ServiceAccountKeyFiles hold further keys by which tokens of service accounts
 	// are verified; they are read again when they change.
 	ServiceAccountKeyFiles []string
+	// AuthorizationConfig is a file of kind AuthorizationConfiguration; it is read
+	// again when it changes. Empty: Node, RBAC.
+	AuthorizationConfig string
 	// Audit says what is recorded of requests, and where; the zero value nothing.
 	Audit audit.Options
 	// Limits bound what one client may hold; the zero value has none.

@@ -14,6 +14,9 @@ import (
 // it; nothing that comes over the network does.
 type identityKey struct{}
 
+// socketKey marks a request that came by a unix socket.
+type socketKey struct{}
+
 func withIdentity(ctx context.Context, u user.Info) context.Context {
 	return context.WithValue(ctx, identityKey{}, u)
 }
@@ -25,6 +28,13 @@ func standsFor(names ...string) func(ctx context.Context, u user.Info) bool {
 		in, ok := ctx.Value(identityKey{}).(user.Info)
 		return ok && u != nil && u.GetName() == in.GetName() && slices.Contains(names, u.GetName())
 	}
+}
+
+// isKernelPart tells requests that the kernel makes in its own process, and not those
+// of plugins, which come by sockets.
+func isKernelPart(ctx context.Context, u user.Info) bool {
+	in, ok := ctx.Value(identityKey{}).(user.Info)
+	return ok && u != nil && u.GetName() == in.GetName() && ctx.Value(socketKey{}) == nil
 }
 
 // hasIdentity says whether a request came by a way that is a credential.

@@ -19,8 +19,6 @@ import (
 	"k8s.io/apiserver/pkg/admission/plugin/policy/validating"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/user"
-	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
-	"k8s.io/apiserver/pkg/authorization/union"
 	"k8s.io/apiserver/pkg/cel/openapi/resolver"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	genericapiserver "k8s.io/apiserver/pkg/server"
@@ -34,6 +32,7 @@ import (
 	"pintle.dev/pintle/kernel/api/admission/dynamic"
 	"pintle.dev/pintle/kernel/api/admission/podtopologylabels"
 	"pintle.dev/pintle/kernel/api/admission/policystatus"
+	"pintle.dev/pintle/kernel/api/auth/authorization"
 	"pintle.dev/pintle/kernel/api/auth/credentials"
 	"pintle.dev/pintle/kernel/api/auth/node"
 	"pintle.dev/pintle/kernel/api/auth/rbac"
@@ -99,15 +98,11 @@ func (s *Server) secure() error {
 	// Around all ways, of which two take certificates.
 	s.authn = s.pki.Guard().Authenticator(token.NewRequestAuthenticator(s.pki.CAPool(),
 		[]authenticator.Request{authenticator.RequestFunc(authenticateIdentity), newClientCerts(s.pki.CAPool())}, bearer))
-	byRole := rbac.New(s.rbac)
-	s.rules = byRole
 	s.nodes = node.New(s.informers.Core().V1().PersistentVolumeClaims())
-	if s.authz, err = union.New(
-		union.NamedAuthorizer{AuthorizerName: "SystemMasters", Authorizer: authorizerfactory.NewPrivilegedGroups(user.SystemPrivilegedGroup)},
-		union.NamedAuthorizer{AuthorizerName: "Node", Authorizer: s.nodes},
-		union.NamedAuthorizer{AuthorizerName: "RBAC", Authorizer: byRole},
-	); err != nil {
-		return fmt.Errorf("authorizers: %w", err)
+	if s.authz, err = authorization.New(authorization.Options{
+		File: s.cfg.AuthorizationConfig, Node: s.nodes, RBAC: rbac.New(s.rbac), Own: isKernelPart, ServerID: serverID(), Logger: s.log,
+	}); err != nil {
+		return err
 	}
 	guard := rbac.NewGuard(s.rbac, s.authz, client.RbacV1())
 	for _, resource := range []string{"roles", "rolebindings", "clusterroles", "clusterrolebindings"} {
@@ -208,7 +203,7 @@ func (s *Server) followPods() error {
 func (s *Server) authenticate(c *genericapiserver.RecommendedConfig) {
 	c.Authentication = genericapiserver.AuthenticationInfo{APIAudiences: s.audiences, Authenticator: s.authn}
 	c.Authorization = genericapiserver.AuthorizationInfo{Authorizer: notingForbidden{s.authz}}
-	c.RuleResolver = s.rules
+	c.RuleResolver = s.authz
 	c.AdmissionControl = s.admit
 }
 

@@ -50,7 +50,7 @@ func (s *Server) storage(encoding runtime.NegotiatedSerializer) map[schema.Group
 	for resource, r := range review.Authentication(s.authn, s.audiences) {
 		put(authenticationv1.SchemeGroupVersion, resource, r)
 	}
-	for resource, r := range review.Authorization(s.authz, s.rules) {
+	for resource, r := range review.Authorization(s.authz, s.authz) {
 		put(authorizationv1.SchemeGroupVersion, resource, r)
 	}
 	return out

@@ -70,7 +70,7 @@ func (s *Server) ServeUnix(ctx context.Context, ln net.Listener, u user.Info, ga
 			}
 			gate.serve(h, w, req)
 		}),
-		BaseContext:       func(net.Listener) context.Context { return withIdentity(ctx, u) },
+		BaseContext:       func(net.Listener) context.Context { return context.WithValue(withIdentity(ctx, u), socketKey{}, true) },
 		Protocols:         protocols,
 		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: 1000},
 		ReadHeaderTimeout: 30 * time.Second,

@@ -1,6 +1,9 @@
 package api
 
 import (
+	"crypto/sha256"
+	"fmt"
+	"os"
 	goruntime "runtime"
 
 	apiversion "k8s.io/apimachinery/pkg/version"
@@ -27,4 +30,13 @@ func (level) Info() *apiversion.Info {
 		GoVersion: goruntime.Version(), Compiler: goruntime.Compiler,
 		Platform: goruntime.GOOS + "/" + goruntime.GOARCH,
 	}
+}
+
+// serverID is this server in metrics, as kube-apiserver names itself.
+func serverID() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	return fmt.Sprintf("apiserver-%x", sha256.Sum256([]byte(host)))
 }

@@ -23,7 +23,7 @@ type Config struct {
 	Logging   Logging   `mapstructure:"logging" doc:"the kernel's own log, on standard error"`
 	Tracing   Tracing   `mapstructure:"tracing" doc:"spans of requests, scheduling decisions and calls of plugins, sent to a collector of OpenTelemetry"`
 	API       API       `mapstructure:"api" doc:"the Kubernetes API server"`
-	Auth      Auth      `mapstructure:"auth" doc:"credentials that the API server gives"`
+	Auth      Auth      `mapstructure:"auth" doc:"who may come in and what they may do; credentials that the API server gives"`
 	Audit     Audit     `mapstructure:"audit" doc:"what is recorded of requests"`
 	Memory    Memory    `mapstructure:"memory" doc:"what memory the kernel itself takes"`
 	Store     Store     `mapstructure:"store" doc:"where objects are kept, and their watch history"`
@@ -68,10 +68,12 @@ type API struct {
 	MaxPeerConnections  int    `mapstructure:"maxConnectionsPerSource" range:"0,10000000" doc:"of these, those of one address on which nobody was authenticated yet; with more the oldest are closed; 0: no limit"`
 }
 
-// Auth configures the credentials that the API server gives.
+// Auth configures who may come in, what they may do, and the credentials that the API server gives.
 type Auth struct {
 	MaxTokenExpiration time.Duration `mapstructure:"serviceAccountMaxTokenExpiration" range:"0,1193046h" doc:"the longest that a token of a service account lives; who asks for longer gets this, with a warning; at least 1h; 0: no limit"`
 	KeyFiles           []string      `mapstructure:"serviceAccountKeyFiles" doc:"PEM files of further keys (public or private, RSA or ECDSA) by which tokens of service accounts are verified, beside those of pki/ in the data directory; they are read again when they change"`
+
+	AuthorizationConfig string `mapstructure:"authorizationConfig" doc:"file of kind AuthorizationConfiguration (apiserver.config.k8s.io/v1): who is asked whether a request is allowed; it is read again when it changes; empty: Node, RBAC"`
 }
 
 // Audit configures what is recorded of requests.

@@ -2,9 +2,6 @@ package dynamic
 
 import (
 	"errors"
-	"fmt"
-	"io"
-	"net/http"
 	"strings"
 
 	"go.opentelemetry.io/otel/trace"
@@ -12,6 +9,8 @@ import (
 	webhookutil "k8s.io/apiserver/pkg/util/webhook"
 	"k8s.io/client-go/rest"
 	"k8s.io/component-base/tracing"
+
+	"pintle.dev/pintle/kernel/api/answerlimit"
 )
 
 // maxAnswer bounds the answer of a webhook: a patch can hold the largest object
@@ -30,7 +29,7 @@ func boundedClients(tracer trace.TracerProvider) webhookutil.AuthenticationInfoR
 			if err != nil {
 				return nil, err
 			}
-			cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return bounded{next} })
+			cfg.Wrap(answerlimit.Wrap("the webhook", maxAnswer))
 			if tracer != nil {
 				cfg.Wrap(tracing.WrapperFor(tracer))
 			}
@@ -51,47 +50,4 @@ func boundedClients(tracer trace.TracerProvider) webhookutil.AuthenticationInfoR
 			},
 		}
 	}
-}
-
-// bounded is a transport that refuses redirects and bounds the size of an answer.
-type bounded struct{ next http.RoundTripper }
-
-// WrappedRoundTripper lets the transport below be found.
-func (b bounded) WrappedRoundTripper() http.RoundTripper { return b.next }
-
-// RoundTrip implements http.RoundTripper.
-func (b bounded) RoundTrip(req *http.Request) (*http.Response, error) {
-	res, err := b.next.RoundTrip(req)
-	if err != nil {
-		return nil, err
-	}
-	if res.StatusCode >= 300 && res.StatusCode < 400 {
-		res.Body.Close()
-		return nil, fmt.Errorf("the webhook answered with a redirect (%d) to %q; redirects are not followed", res.StatusCode, res.Header.Get("Location"))
-	}
-	if res.ContentLength > maxAnswer {
-		res.Body.Close()
-		return nil, errTooLarge
-	}
-	res.Body = &boundedBody{res.Body, maxAnswer}
-	return res, nil
-}
-
-var errTooLarge = fmt.Errorf("the webhook answered with more than %d bytes", maxAnswer)
-
-type boundedBody struct {
-	io.ReadCloser
-	left int64
-}
-
-func (b *boundedBody) Read(p []byte) (int, error) {
-	if b.left <= 0 {
-		if n, err := b.ReadCloser.Read(make([]byte, 1)); n == 0 {
-			return 0, err
-		}
-		return 0, errTooLarge
-	}
-	n, err := b.ReadCloser.Read(p[:min(int64(len(p)), b.left)])
-	b.left -= int64(n)
-	return n, err
 }

@@ -1,0 +1,9 @@
+// Package answerlimit bounds what the servers that the kernel asks may answer:
+// webhooks, issuers of tokens.
+//
+// How data passes through: Wrap goes around a client's transport. A redirect is
+// refused, since the request, which may hold a token, would go to somebody else. A
+// body that is larger than the bound ends with an error, and is never held whole.
+//
+// It must not import anything of the kernel.
+package answerlimit
