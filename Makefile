@@ -153,6 +153,7 @@ GENERATED = git ls-files -co --exclude-standard '*.pb.go' '*zz_generated*' | sor
 peer-goldens: ## ask Kubernetes itself for the answers that the API is tested against (compiles it: some minutes)
 	cd e2e/peer && $(GO) run ./upstream -corpus corpus -golden $(CURDIR)/kernel/api/testdata/peer
 	cd e2e/peer && $(GO) run ./roles -out $(CURDIR)/kernel/api/testdata/peer/bootstrap-roles.json
+	cd e2e/peer && $(GO) run ./gates -out $(CURDIR)/kernel/features/gates.txt
 	cd e2e/peer && $(GO) run ./scheduling -out $(CURDIR)/kernel/peer/testdata/scheduling.jsonl.gz
 
 .PHONY: test-peer

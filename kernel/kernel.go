@@ -26,6 +26,7 @@ import (
 	"pintle.dev/pintle/kernel/api/storage"
 	"pintle.dev/pintle/kernel/catalog"
 	"pintle.dev/pintle/kernel/config"
+	"pintle.dev/pintle/kernel/features"
 	"pintle.dev/pintle/kernel/inspect"
 	"pintle.dev/pintle/kernel/node"
 	"pintle.dev/pintle/kernel/node/oomscore"
@@ -161,6 +162,9 @@ func New(cfg *config.Config, o Options) (_ *Kernel, err error) {
 	if err := k.startTracing(cfg); err != nil {
 		return nil, errors.Join(err, k.parts.stop())
 	}
+	if err := features.Use(cfg.Features); err != nil {
+		return nil, errors.Join(err, k.parts.stop())
+	}
 	backend, err := k.openStorage(cfg)
 	if err != nil {
 		return nil, errors.Join(err, k.parts.stop())
@@ -180,7 +184,7 @@ func New(cfg *config.Config, o Options) (_ *Kernel, err error) {
 		AdvertiseAddress: cfg.API.AdvertiseAddress, ServiceCIDR: cfg.API.ServiceCIDR, NodePortRange: cfg.API.NodePortRange,
 		MaxInFlight: cfg.API.MaxInflight, MaxMutatingInFlight: cfg.API.MaxMutatingInflight, NoPriorityAndFairness: !cfg.API.Fairness, Limits: apiLimits(cfg.API), Audit: auditOptions(cfg), MaxTokenExpiration: cfg.Auth.MaxTokenExpiration, ServiceAccountKeyFiles: cfg.Auth.KeyFiles,
 		AuthorizationConfig: cfg.Auth.AuthorizationConfig,
-		Plugins:             k.host, PluginHost: hostIdentity.Name,
+		Plugins:             k.host, PluginHost: hostIdentity.Name, RuntimeConfig: cfg.API.RuntimeConfig,
 		Backend: backend, EncryptionConfig: cfg.Store.EncryptionConfig, Logger: k.log.With("part", "api"), Failing: k.stopping,
 	})
 	if err != nil {

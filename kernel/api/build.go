@@ -236,6 +236,10 @@ func (s *Server) build() error {
 		crds:    lister,
 		version: GitVersion,
 	}
+	storage, err := s.enabled(s.storage(encoding))
+	if err != nil {
+		return err
+	}
 	var creates *created
 	if !s.cfg.Backend.Shared() && s.cfg.Tracing == nil { // the machinery makes spans
 		creates = &s.creates
@@ -244,7 +248,7 @@ func (s *Server) build() error {
 		creates: creates, pods: s.binding.store, podsAsked: func() bool { return s.admit.Asked(createsOfPods) },
 		server: s.generic, scheme: s.scheme, kinds: s.kinds, serializer: encoding, docs: s.docs,
 		admit: generic.AdmissionControl, minTimeout: time.Duration(generic.MinRequestTimeout) * time.Second, maxBody: maxBody,
-	}).install(s.storage(encoding)); err != nil {
+	}).install(storage); err != nil {
 		return err
 	}
 	s.groups.AddGroup(apiGroup(apiextensionsinternal.GroupName, []string{"v1"}))

@@ -98,6 +98,9 @@ type Config struct {
 	AuthorizationConfig string
 	// Audit says what is recorded of requests, and where; the zero value nothing.
 	Audit audit.Options
+	// RuntimeConfig says which versions and resources are served, as kube-apiserver's
+	// --runtime-config.
+	RuntimeConfig map[string]string
 	// Limits bound what one client may hold; the zero value has none.
 	Limits Limits
 }

@@ -8,6 +8,8 @@ import (
 
 	apiversion "k8s.io/apimachinery/pkg/version"
 	basecompatibility "k8s.io/component-base/compatibility"
+
+	"pintle.dev/pintle/kernel/features"
 )
 
 // GitVersion is what /version reports: the Kubernetes API level, so that
@@ -20,7 +22,7 @@ type level struct {
 }
 
 func newLevel() level {
-	return level{basecompatibility.NewEffectiveVersionFromString("1.36.3", "1.36", "1.35")}
+	return level{basecompatibility.NewEffectiveVersionFromString("1.36.3", features.Level, "1.35")}
 }
 
 func (level) Info() *apiversion.Info {

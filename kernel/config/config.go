@@ -35,6 +35,8 @@ type Config struct {
 	Node      Node      `mapstructure:"node" doc:"the node agent of this machine"`
 	Hollow    Hollow    `mapstructure:"hollow" doc:"simulated nodes for scale tests"`
 
+	Features map[string]string `mapstructure:"-" raw:"features" format:"features" doc:"feature gates of Kubernetes 1.36 by name, true or false; one that switches nothing here can be set to what is so anyway"`
+
 	read position
 }
 
@@ -66,6 +68,8 @@ type API struct {
 	MaxConnections      int    `mapstructure:"maxConnections" range:"0,10000000" doc:"connections to the port; a tenth is kept for system:masters; 0: no limit"`
 	MaxUserConnections  int    `mapstructure:"maxConnectionsPerUser" range:"0,10000000" doc:"of these, one user's; more are answered 429 and closed; 0: no limit"`
 	MaxPeerConnections  int    `mapstructure:"maxConnectionsPerSource" range:"0,10000000" doc:"of these, those of one address on which nobody was authenticated yet; with more the oldest are closed; 0: no limit"`
+
+	RuntimeConfig map[string]string `mapstructure:"-" raw:"runtimeConfig" format:"runtimeConfig" doc:"which versions and resources of the API are served, as kube-apiserver's --runtime-config: group/version or group/version/resource, or api/all, api/ga, api/beta, api/alpha; true or false"`
 }
 
 // Auth configures who may come in, what they may do, and the credentials that the API server gives.

@@ -52,6 +52,14 @@ func TestLoadFaults(t *testing.T) {
 		{name: "pods of hollow nodes", text: "node: {enabled: true, runtime: containerd, podCIDR: 10.200.3.0/24}\nhollow: {nodes: 1, runtime: hollow}\n", want: `:3: node.podCIDR: 10.200.3.0/24 overlaps 10.128.0.0/9, the pod IPs of hollow nodes; choose another range`},
 		{name: "services in the hollow range", text: "api: {serviceCIDR: 10.200.0.0/16}\nhollow: {nodes: 1, runtime: hollow}\n", want: `:3: api.serviceCIDR: 10.200.0.0/16 overlaps 10.128.0.0/9, the pod IPs of hollow nodes; choose another range`},
 		{name: "no runtime", text: "node: {enabled: true}\n", want: `node.runtime: is empty; name a runtime plugin`},
+		{name: "unknown gate", text: "features: {WatchLst: true}\n", want: `:3: features.WatchLst: unrecognized feature gate: WatchLst; did you mean "WatchList"?`},
+		{name: "locked gate", text: "features:\n  WatchList: false\n  SidecarContainers: false\n", want: `:5: features.SidecarContainers: cannot set feature gate SidecarContainers to false, feature is locked to true`},
+		{name: "gate without a value", text: "features: {WatchList: maybe}\n", want: `:3: features.WatchList: invalid value of WatchList=maybe, err: strconv.ParseBool`},
+		{name: "gate of what is not there", text: "features: {DynamicResourceAllocation: true}\n", want: `:3: features.DynamicResourceAllocation: cannot set feature gate DynamicResourceAllocation to true: dynamic resources are not there`},
+		{name: "gate of what cannot be switched off", text: "features: {EnvFiles: false}\n", want: `:3: features.EnvFiles: cannot set feature gate EnvFiles to false: what it stands for cannot be switched off here`},
+		{name: "all gates of a stage", text: "features: {AllAlpha: true}\n", want: `:3: features.AllAlpha: cannot set feature gate AllAlpha to true: most gates`},
+		{name: "version without a group", text: "api: {runtimeConfig: {v1: false}}\n", want: `:3: api.runtimeConfig.v1: is none of group/version`},
+		{name: "version without a value", text: "api: {runtimeConfig: {apps/v1: off}}\n", want: `:3: api.runtimeConfig.apps/v1: "off" is not true or false`},
 		{name: "set unknown", set: []string{"api.prot=1"}, want: `--set api.prot: unknown key; did you mean "api.port"?`},
 		{name: "set wrong", set: []string{"api.port=x"}, want: `--set api.port: "x" is not a whole number`},
 		{name: "set no value", set: []string{"api.port"}, want: `--set api.port: want key=value`},
@@ -135,6 +143,8 @@ node:
 func TestShowRoundTrip(t *testing.T) {
 	cfg := Default()
 	cfg.Node.Labels = map[string]string{"a/B": "yes"}
+	cfg.Features = map[string]string{"WatchList": "false"}
+	cfg.API.RuntimeConfig = map[string]string{"apps/v1/daemonsets": "false"}
 	cfg.Plugins.Bundles = []Bundle{{Name: "classic", Transport: "wasm", Config: []byte(`{"A":1}`)}}
 	cfg.Plugins.Catalog, cfg.Plugins.LockFile, cfg.Plugins.Keys = "c", "l", []string{"cosign.pub"}
 	cfg.Scheduler.Profiles = []Profile{{SchedulerName: "s", Predicates: []string{"P"}, Priorities: []Priority{{Name: "Q", Weight: 2}}}}
@@ -149,7 +159,7 @@ func TestShowRoundTrip(t *testing.T) {
 	if d := Diff(cfg, again); len(d) > 0 {
 		t.Errorf("differs after a round trip: %v\n%s", d, out.String())
 	}
-	for _, want := range []string{"PINTLE_API_PORT", "live; PINTLE_LOGGING_LEVEL"} {
+	for _, want := range []string{"PINTLE_API_PORT", "live; PINTLE_LOGGING_LEVEL", "#   CBORServingAndStorage: false (ALPHA)\n", "\n  WatchList: false\n", "apps/v1/daemonsets: false\n"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("output lacks %q", want)
 		}

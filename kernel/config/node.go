@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"pintle.dev/pintle/kernel/features"
 )
 
 // Names that maps of the node's configuration know.
@@ -37,6 +39,17 @@ func NodeKeys() []string {
 // checkEntry returns what is wrong with an entry of a map of a format, or "".
 func checkEntry(format, key, value string) string {
 	switch format {
+	case "features":
+		if err := features.Check(key, value); err != nil {
+			return err.Error()
+		}
+	case "runtimeConfig":
+		if n := strings.Count(key, "/"); n < 1 || n > 2 {
+			return "is none of group/version, group/version/resource, api/all, api/ga, api/beta, api/alpha"
+		}
+		if value != "true" && value != "false" {
+			return fmt.Sprintf("%q is not true or false", value)
+		}
 	case "reserved":
 		if !slices.Contains(reservable, key) {
 			return "can not be reserved; known here: " + strings.Join(reservable, ", ")

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v3"
+
+	"pintle.dev/pintle/kernel/features"
 )
 
 // Show writes a configuration as YAML that Load reads back. Each key has its
@@ -49,6 +51,9 @@ func showGroup(prefix string, live bool, v reflect.Value) *yaml.Node {
 				note += "; " + allowed
 			}
 			key.HeadComment += "\n(" + note + ")"
+			if f.format == "features" {
+				key.HeadComment += settable()
+			}
 		}
 		if inList {
 			key.HeadComment = ""
@@ -97,7 +102,11 @@ func showValue(path string, live bool, v reflect.Value, f field) *yaml.Node {
 		}
 		slices.Sort(keys)
 		for _, k := range keys {
-			n.Content = append(n.Content, scalar(k), scalar(m[k]))
+			value := scalar(m[k])
+			if f.format == "features" || f.format == "runtimeConfig" {
+				value = plain(m[k])
+			}
+			n.Content = append(n.Content, scalar(k), value)
 		}
 		return n
 	case f.typ == typeDuration:
@@ -128,4 +137,21 @@ func showValue(path string, live bool, v reflect.Value, f field) *yaml.Node {
 		return nil
 	}
 	return scalar(v.String())
+}
+
+// settable tells the feature gates that switch something, a line each.
+func settable() string {
+	var b strings.Builder
+	b.WriteString("\nGates that switch something, with their defaults:")
+	for _, g := range features.All() {
+		if !g.Settable {
+			continue
+		}
+		stage := g.Stage
+		if stage == "" {
+			stage = "GA"
+		}
+		fmt.Fprintf(&b, "\n  %s: %t (%s)", g.Name, g.Here, stage)
+	}
+	return b.String()
 }

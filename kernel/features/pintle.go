@@ -1,0 +1,111 @@
+package features
+
+// switches are the gates that code of this process asks the libraries' common gate for.
+var switches = []string{
+	"APIServerIdentity",
+	"AllowParsingUserUIDFromCertAuth",
+	"CBORServingAndStorage",
+	"CRDObservedGenerationTracking",
+	"ComponentFlagz",
+	"ComponentStatusz",
+	"ConcurrentWatchObjectDecode",
+	"ConstrainedImpersonation",
+	"DetectCacheInconsistency",
+	"KMSv1",
+	"ListFromCacheSnapshot",
+	"OpenAPIEnums",
+	"StorageVersionHash",
+	"UnauthenticatedHTTP2DOSMitigation",
+	"WatchList",
+}
+
+// clientSwitches are the gates that client-go asks for.
+var clientSwitches = []string{
+	"AtomicFIFO",
+	"ClientsAllowCARotation",
+	"ClientsAllowCBOR",
+	"ClientsAllowTLSCacheGC",
+	"ClientsPreferCBOR",
+	"InOrderInformersBatchProcess",
+	"InformerResourceVersion",
+	"UnlockWhileProcessingFIFO",
+	"WatchListClient",
+}
+
+const (
+	noDRA        = "dynamic resources are not there: a pod with resource claims is refused by the scheduler"
+	noManagers   = "managers of CPUs, memory and topology are not there: containers get shares of all"
+	noPodAPI     = "the node agent has no pod resources API"
+	noDevices    = "devices are not there"
+	noCSI        = "volumes of CSI drivers are not there"
+	noWindows    = "nodes run Linux"
+	noSELinux    = "volumes are not relabelled for SELinux"
+	noUsers      = "user namespaces of pods are not there"
+	noController = "its controller is not there"
+)
+
+// absent are gates that are on in Kubernetes, with what is missing here.
+var absent = map[string]string{
+	"CPUManagerPolicyBetaOptions":                         noManagers,
+	"CPUManagerPolicyOptions":                             noManagers,
+	"CSIServiceAccountTokenSecrets":                       noCSI,
+	"ContainerCheckpoint":                                 "the node agent makes no checkpoints of containers",
+	"CustomCPUCFSQuotaPeriod":                             "the period of CPU limits is 100ms",
+	"DRAAdminAccess":                                      noDRA,
+	"DRAConsumableCapacity":                               noDRA,
+	"DRADeviceBindingConditions":                          noDRA,
+	"DRADeviceTaints":                                     noDRA,
+	"DRAExtendedResource":                                 noDRA,
+	"DRAPartitionableDevices":                             noDRA,
+	"DRAPrioritizedList":                                  noDRA,
+	"DRAResourceClaimDeviceStatus":                        noDRA,
+	"DRAResourceClaimGranularStatusAuthorization":         noDRA,
+	"DRASchedulerFilterTimeout":                           noDRA,
+	"DisableCPUQuotaWithExclusiveCPUs":                    noManagers,
+	"DynamicResourceAllocation":                           noDRA,
+	"ExternalServiceAccountTokenSigner":                   "tokens are signed by the key in the data directory; another signer cannot be named",
+	"GracefulNodeShutdownBasedOnPodPriority":              "all pods have the same time at a shutdown",
+	"ImageMaximumGCAge":                                   "images are removed by use of the disk alone",
+	"KubeletCgroupDriverFromCRI":                          "cgroups are made directly (cgroupfs)",
+	"KubeletPSI":                                          "statistics have no pressure stall information",
+	"KubeletPodResourcesDynamicResources":                 noPodAPI,
+	"KubeletPodResourcesGet":                              noPodAPI,
+	"KubeletPodResourcesListUseActivePods":                noPodAPI,
+	"KubeletSeparateDiskGC":                               "images and writable layers are on one disk",
+	"KubeletServiceAccountTokenForCredentialProviders":    "programs that provide credentials for images are not there",
+	"KubeletTracing":                                      "the node agent makes no spans",
+	"NFTablesProxyMode":                                   "proxies by nftables are not there",
+	"NodeDeclaredFeatures":                                "nodes declare no features",
+	"NodeLogQuery":                                        "the node agent does not read the machine's journal",
+	"NodeSwap":                                            "containers may not swap",
+	"ProcMountType":                                       noUsers,
+	"ReloadKubeletClientCAFile":                           "the node agent knows the cluster's authority without a file",
+	"ReloadKubeletServerCertificateFile":                  "the node agent has its certificate without a file",
+	"ResourceHealthStatus":                                noDevices,
+	"ResourceHealthStatusMessage":                         noDevices,
+	"RotateKubeletServerCertificate":                      "the node agent has its certificate from the cluster's authority, without a request (CSR)",
+	"SELinuxChangePolicy":                                 noSELinux,
+	"SELinuxMountReadWriteOncePod":                        noSELinux,
+	"StaleControllerConsistencyDaemonSet":                 noController,
+	"StaleControllerConsistencyJob":                       noController,
+	"StaleControllerConsistencyStatefulSet":               noController,
+	"StatefulSetSemanticRevisionComparison":               noController,
+	"StructuredAuthenticationConfigurationEgressSelector": "requests to other servers leave the machine directly",
+	"SystemdWatchdog":                                     "systemd is not told that the kernel lives; ask /livez",
+	"TopologyManagerPolicyBetaOptions":                    noManagers,
+	"TopologyManagerPolicyOptions":                        noManagers,
+	"UnknownVersionInteroperabilityProxy":                 "kernels do not pass requests on to each other",
+	"UserNamespacesSupport":                               noUsers,
+	"WinDSR":                                              noWindows,
+	"WinOverlay":                                          noWindows,
+	"WindowsGracefulNodeShutdown":                         noWindows,
+}
+
+const unsafeDeletes = "AllowUnsafeMalformedObjectDeletion"
+
+// always are gates that are off in Kubernetes, of what is so here all the same.
+var always = map[string]string{
+	unsafeDeletes:              "the kernel goes on without an object that it cannot read, and who may takes it away",
+	"EventedPLEG":              "the runtime's events are followed, beside its lists",
+	"PodLogsQuerySplitStreams": "logs of one stream are always given",
+}

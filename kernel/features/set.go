@@ -1,0 +1,150 @@
+package features
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"sync/atomic"
+
+	apiextensions "k8s.io/apiextensions-apiserver/pkg/features"
+	"k8s.io/apimachinery/pkg/util/version"
+	apiserver "k8s.io/apiserver/pkg/features"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	clientfeatures "k8s.io/client-go/features"
+	"k8s.io/component-base/featuregate"
+	"k8s.io/component-base/metrics/prometheus/feature"
+
+	"pintle.dev/pintle/kernel/yamltree"
+)
+
+// Level is the version of Kubernetes whose gates are in force.
+const Level = "1.36"
+
+// The libraries are of a later version, and have other defaults.
+func init() {
+	libraries := utilfeature.DefaultMutableFeatureGate
+	if err := errors.Join(libraries.SetEmulationVersion(version.MustParse(Level)), libraries.SetFromMap(map[string]bool{unsafeDeletes: true})); err != nil {
+		panic(err)
+	}
+}
+
+// Both register gates when they are imported, which has to be before init.
+var _, _ = apiserver.WatchList, apiextensions.CRDValidationRatcheting
+
+// longest is more than any name of a gate has.
+const longest = 128
+
+// Check says why a gate may not be set to a value, or nil. Words are upstream's where
+// upstream would refuse too.
+func Check(name, value string) error {
+	on, err := strconv.ParseBool(value)
+	if err != nil {
+		return fmt.Errorf("invalid value of %s=%s, err: %w", name, value, err)
+	}
+	g, ok := gates[name]
+	switch {
+	case !ok && len(name) > longest:
+		return errors.New("unrecognized feature gate: its name is longer than any")
+	case !ok:
+		if near := yamltree.Nearest(name, slices.Sorted(maps.Keys(gates))); near != "" {
+			return fmt.Errorf("unrecognized feature gate: %s; did you mean %q?", name, near)
+		}
+		return fmt.Errorf("unrecognized feature gate: %s", name)
+	case name == "AllAlpha" && !on:
+		return nil
+	case name == "AllAlpha" || name == "AllBeta":
+		return fmt.Errorf("cannot set feature gate %s to %t: most gates of a stage stand for what cannot be switched here; set those you want by name", name, on)
+	case on == g.Here || g.Settable:
+		return nil
+	case g.Locked && g.Here == g.Default:
+		return fmt.Errorf("cannot set feature gate %s to %t, feature is locked to %t", name, on, g.Default)
+	case g.Why != "":
+		return fmt.Errorf("cannot set feature gate %s to %t: %s", name, on, g.Why)
+	case on:
+		return fmt.Errorf("cannot set feature gate %s to true: what it stands for is not there", name)
+	default:
+		return fmt.Errorf("cannot set feature gate %s to false: what it stands for cannot be switched off here", name)
+	}
+}
+
+// InForce gives the values of all gates, where set are set.
+func InForce(set map[string]string) (map[string]bool, error) {
+	out := make(map[string]bool, len(gates))
+	for name, g := range gates {
+		out[name] = g.Here
+	}
+	for _, name := range slices.Sorted(maps.Keys(set)) {
+		if err := Check(name, set[name]); err != nil {
+			return nil, err
+		}
+		out[name], _ = strconv.ParseBool(set[name])
+	}
+	return out, nil
+}
+
+// Use puts the gates in force, for the whole process, and tells them in the metric
+// kubernetes_feature_enabled.
+func Use(set map[string]string) error {
+	values, err := InForce(set)
+	if err != nil {
+		return err
+	}
+	change := map[string]bool{}
+	libraries := utilfeature.DefaultMutableFeatureGate.GetAll()
+	for _, name := range switches {
+		if _, ok := libraries[featuregate.Feature(name)]; !ok {
+			return fmt.Errorf("feature gate %s: no library has it any more", name)
+		}
+		if utilfeature.DefaultFeatureGate.Enabled(featuregate.Feature(name)) != values[name] {
+			change[name] = values[name]
+		}
+	}
+	if err := utilfeature.DefaultMutableFeatureGate.SetFromMap(change); err != nil {
+		return err
+	}
+	useClients(values, set)
+	for name, on := range values {
+		feature.RecordFeatureInfo(context.Background(), name, gates[name].Stage, on)
+	}
+	return nil
+}
+
+// clientGates are client-go's, with those on top that the configuration sets: the
+// others stay as the environment (KUBE_FEATURE_…) has them.
+type clientGates struct {
+	clientfeatures.Gates
+	set map[clientfeatures.Feature]bool
+}
+
+// Enabled implements clientfeatures.Gates.
+func (c *clientGates) Enabled(key clientfeatures.Feature) bool {
+	if on, ok := c.set[key]; ok {
+		return on
+	}
+	return c.Gates.Enabled(key)
+}
+
+// ofClients is what was put over client-go's own gates, if anything was.
+var ofClients atomic.Pointer[clientGates]
+
+func useClients(values map[string]bool, set map[string]string) {
+	own := clientfeatures.FeatureGates()
+	if before := ofClients.Load(); before != nil {
+		own = before.Gates
+	}
+	g := &clientGates{Gates: own, set: map[clientfeatures.Feature]bool{}}
+	for _, name := range clientSwitches {
+		key := clientfeatures.Feature(name)
+		if _, ok := set[name]; ok {
+			g.set[key] = values[name]
+		}
+		values[name] = g.Enabled(key)
+	}
+	if len(g.set) > 0 || ofClients.Load() != nil {
+		ofClients.Store(g)
+		clientfeatures.ReplaceFeatureGates(g)
+	}
+}
