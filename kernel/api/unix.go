@@ -10,12 +10,12 @@ import (
 	"path/filepath"
 	"time"
 
-	"golang.org/x/net/netutil"
 	"k8s.io/apiserver/pkg/authentication/user"
 )
 
-// maxConnections of one socket at a time; further ones wait.
-const maxConnections = 64
+// maxConnections of one socket at a time; further ones wait. A client that speaks
+// HTTP/1.1 alone needs one for each watch, and a cluster has some hundred kinds.
+const maxConnections = 512
 
 // ListenUnix opens a unix socket at path for ServeUnix: who is told the path
 // after it returned can connect. Its directory is made 0700 if it does not
@@ -56,7 +56,9 @@ func (s *Server) ServeUnix(ctx context.Context, ln net.Listener, u user.Info, ga
 	if gate == nil {
 		gate = &Gate{}
 	}
-	ln = netutil.LimitListener(ln, maxConnections)
+	ln = limitListener(ln, maxConnections, func() {
+		s.log.Warn("all connections that a plugin may have to the API are open; further ones wait", "user", u.GetName(), "connections", maxConnections)
+	})
 	u = authenticated(u)
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)

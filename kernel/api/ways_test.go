@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -17,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"pintle.dev/pintle/kernel/api"
+	"pintle.dev/pintle/sdk/controller"
 )
 
 // Each way in has its own identity, and RBAC holds for all of them (API-20).
@@ -67,6 +69,43 @@ func TestIdentities(t *testing.T) {
 	_, err = kubernetes.NewForConfigOrDie(anonymous).CoreV1().Secrets("default").List(ctx, metav1.ListOptions{})
 	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), `User "system:anonymous" cannot list resource "secrets"`) {
 		t.Errorf("anonymous: %v", err)
+	}
+	cancel()
+	if err := <-stopped; err != nil {
+		t.Errorf("unix server: %v", err)
+	}
+}
+
+// A controller watches more kinds than its socket takes connections, as the garbage
+// collector does where many custom resources are, and its other requests go on.
+func TestManyWatchesOverASocket(t *testing.T) {
+	s := start(t, t.TempDir())
+	ctx, cancel := context.WithCancel(t.Context())
+	path := filepath.Join(t.TempDir(), "sock", "api")
+	stopped := make(chan error, 1)
+	ln, err := api.ListenUnix(ctx, path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		stopped <- s.ServeUnix(ctx, ln, &user.DefaultInfo{Name: "plugin", Groups: []string{user.SystemPrivilegedGroup}}, nil)
+	}()
+	client := kubernetes.NewForConfigOrDie(controller.ConfigFor(path, "test")).CoreV1()
+	waitFor(t, func() bool {
+		_, err := client.Namespaces().Get(ctx, "default", metav1.GetOptions{})
+		return err == nil
+	})
+	for range 600 {
+		w, err := client.ConfigMaps("default").Watch(ctx, metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer w.Stop()
+	}
+	limited, done := context.WithTimeout(ctx, time.Minute)
+	defer done()
+	if _, err := client.ConfigMaps("default").Create(limited, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "beside"}}, metav1.CreateOptions{}); err != nil {
+		t.Errorf("beside 600 watches: %v", err)
 	}
 	cancel()
 	if err := <-stopped; err != nil {

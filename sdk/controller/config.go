@@ -3,23 +3,68 @@ package controller
 import (
 	"context"
 	"net"
+	"net/http"
+	"strings"
+	"time"
 
 	"k8s.io/client-go/rest"
+)
+
+const (
+	// idleConnections of HTTP/1.1 are kept, as many as client-go keeps, for as long as
+	// it keeps them.
+	idleConnections = 25
+	idleTime        = 90 * time.Second
 )
 
 // ConfigFor returns a client configuration over the unix socket at path. The
 // socket is the credential, so the configuration holds none.
 func ConfigFor(socket, userAgent string) *rest.Config {
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
+		var d net.Dialer
+		return d.DialContext(ctx, "unix", socket)
+	}
 	return &rest.Config{
 		Host:               "http://pintle.local",
 		UserAgent:          userAgent,
 		QPS:                -1, // the API's own fairness is the limit
 		DisableCompression: true,
-		Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			var d net.Dialer
-			return d.DialContext(ctx, "unix", socket)
-		},
+		Dial:               dial, // of those who make a transport themselves
+		Transport:          newSocketTransport(dial),
 	}
+}
+
+// socketTransport carries the requests over one socket. Watches share a connection by
+// HTTP/2, since a controller may watch any number of kinds and a socket takes a
+// limited number of connections. The others go by HTTP/1.1, which costs less.
+type socketTransport struct{ watches, others *http.Transport }
+
+func newSocketTransport(dial func(ctx context.Context, network, address string) (net.Conn, error)) *socketTransport {
+	t := &socketTransport{}
+	for _, of := range []**http.Transport{&t.watches, &t.others} {
+		*of = &http.Transport{
+			DialContext: dial, DisableCompression: true,
+			MaxIdleConnsPerHost: idleConnections, IdleConnTimeout: idleTime,
+			Protocols: new(http.Protocols),
+		}
+	}
+	t.watches.Protocols.SetUnencryptedHTTP2(true)
+	t.others.Protocols.SetHTTP1(true)
+	return t
+}
+
+// RoundTrip implements http.RoundTripper.
+func (t *socketTransport) RoundTrip(req *http.Request) (*http.Response, error) {
+	if strings.Contains(req.URL.RawQuery, "watch=") && req.URL.Query().Get("watch") != "false" {
+		return t.watches.RoundTrip(req)
+	}
+	return t.others.RoundTrip(req)
+}
+
+// CloseIdleConnections is what http.Client.CloseIdleConnections calls.
+func (t *socketTransport) CloseIdleConnections() {
+	t.watches.CloseIdleConnections()
+	t.others.CloseIdleConnections()
 }
 
 // protobufConfig is for typed clients of built-in kinds.
