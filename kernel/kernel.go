@@ -185,7 +185,8 @@ func New(cfg *config.Config, o Options) (_ *Kernel, err error) {
 		MaxInFlight: cfg.API.MaxInflight, MaxMutatingInFlight: cfg.API.MaxMutatingInflight, NoPriorityAndFairness: !cfg.API.Fairness, Limits: apiLimits(cfg.API), Audit: auditOptions(cfg), MaxTokenExpiration: cfg.Auth.MaxTokenExpiration, ServiceAccountKeyFiles: cfg.Auth.KeyFiles,
 		AuthorizationConfig: cfg.Auth.AuthorizationConfig,
 		Plugins:             k.host, PluginHost: hostIdentity.Name, RuntimeConfig: cfg.API.RuntimeConfig,
-		Backend: backend, EncryptionConfig: cfg.Store.EncryptionConfig, Logger: k.log.With("part", "api"), Failing: k.stopping,
+		RouteToEndpoints: !cfg.Node.Enabled || len(cfg.Node.Proxies) == 0,
+		Backend:          backend, EncryptionConfig: cfg.Store.EncryptionConfig, Logger: k.log.With("part", "api"), Failing: k.stopping,
 	})
 	if err != nil {
 		return nil, errors.Join(err, k.parts.stop())

@@ -16,7 +16,6 @@ import (
 
 	"github.com/emicklei/go-restful/v3"
 	"go.opentelemetry.io/otel/trace/noop"
-	apiextensionsinternal "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apiextensions "k8s.io/apiextensions-apiserver/pkg/apiserver"
 	openapiv3controller "k8s.io/apiextensions-apiserver/pkg/controller/openapiv3"
@@ -48,6 +47,7 @@ import (
 
 	"pintle.dev/pintle/kernel/api/admission"
 	"pintle.dev/pintle/kernel/api/admission/policystatus"
+	"pintle.dev/pintle/kernel/api/aggregation"
 	"pintle.dev/pintle/kernel/api/audit"
 	"pintle.dev/pintle/kernel/api/auth/authorization"
 	"pintle.dev/pintle/kernel/api/auth/credentials"
@@ -85,7 +85,6 @@ type parts struct {
 	listener   net.Listener
 	docs       *documents
 	kubelets   *kubelets
-	groups     *groups
 	tokens     *token.REST
 	keys       *token.Discovery
 	authn      authenticator.Request
@@ -95,11 +94,14 @@ type parts struct {
 	audiences  []string
 	encryption *encryption             // nil: nothing is encrypted
 	turns      *flowcontrol.Controller // nil: requests are not told apart
-	limits     clientLimits
-	running    atomic.Bool
-	fail       context.CancelCauseFunc
-	stopping   context.Context
-	stopAll    context.CancelFunc
+	aggregator *aggregation.Aggregator
+	// recertifies has the aggregator told of certificates of the front proxy, once.
+	recertifies sync.Once
+	limits      clientLimits
+	running     atomic.Bool
+	fail        context.CancelCauseFunc
+	stopping    context.Context
+	stopAll     context.CancelFunc
 }
 
 // maxBody bounds a request's body, as upstream does.
@@ -166,7 +168,7 @@ func firstServiceIP(cidr string) (net.IP, error) {
 
 func (s *Server) build() error {
 	claims, _ := s.cfg.Backend.(ipalloc.Claims)
-	kinds, err := servedKinds(resources.Options{ServiceCIDR: s.cfg.ServiceCIDR, NodePortRange: s.cfg.NodePortRange, Claims: claims})
+	kinds, err := servedKinds(resources.Options{ServiceCIDR: s.cfg.ServiceCIDR, NodePortRange: s.cfg.NodePortRange, Claims: claims}, s.servedHere)
 	if err != nil {
 		return err
 	}
@@ -217,15 +219,7 @@ func (s *Server) build() error {
 		return err
 	}
 	s.generic.Handler.GoRestfulContainer.Router(&router{})
-	lister := crds.Informers.Apiextensions().V1().CustomResourceDefinitions().Lister()
 	encoding := sharedEncoding{NegotiatedSerializer: codecs, scheme: s.scheme}
-	s.groups = &groups{
-		GroupManager: discovery.NewRootAPIsHandler(generic.DiscoveryAddresses, encoding),
-		crds:         lister, custom: map[string]bool{}, fixed: map[string]bool{},
-	}
-	s.generic.DiscoveryGroupManager = s.groups
-	root := discoveryendpoint.WrapAggregatedDiscoveryToHandler(s.groups, s.generic.AggregatedDiscoveryGroupManager, nil)
-	s.generic.Handler.GoRestfulContainer.Add(root.GenerateWebService(genericapiserver.APIGroupPrefix, metav1.APIGroupList{}))
 	s.docs = &documents{
 		definitions: definitions,
 		namer:       apiopenapi.NewDefinitionNamer(s.scheme, apiextensions.Scheme),
@@ -233,13 +227,18 @@ func (s *Server) build() error {
 			return append(s.generic.Handler.GoRestfulContainer.RegisteredWebServices(),
 				withoutVersion(crds.GenericAPIServer.Handler.GoRestfulContainer.RegisteredWebServices())...)
 		},
-		crds:    lister,
+		crds:    crds.Informers.Apiextensions().V1().CustomResourceDefinitions().Lister(),
 		version: GitVersion,
 	}
 	storage, err := s.enabled(s.storage(encoding))
 	if err != nil {
 		return err
 	}
+	if err := s.aggregate(storage, crds); err != nil {
+		return err
+	}
+	root := discoveryendpoint.WrapAggregatedDiscoveryToHandler(http.HandlerFunc(s.aggregator.Groups), s.generic.AggregatedDiscoveryGroupManager, nil)
+	s.generic.Handler.GoRestfulContainer.Add(root.GenerateWebService(genericapiserver.APIGroupPrefix, metav1.APIGroupList{}))
 	var creates *created
 	if !s.cfg.Backend.Shared() && s.cfg.Tracing == nil { // the machinery makes spans
 		creates = &s.creates
@@ -251,7 +250,6 @@ func (s *Server) build() error {
 	}).install(storage); err != nil {
 		return err
 	}
-	s.groups.AddGroup(apiGroup(apiextensionsinternal.GroupName, []string{"v1"}))
 	v3, err := s.docs.install(s.generic.Handler.NonGoRestfulMux)
 	if err != nil {
 		return err
@@ -281,6 +279,7 @@ func (s *Server) build() error {
 		s.hook("start-system-objects-controller", s.bootstrap),
 		s.hook("priority-and-fairness-config-producer", s.startTurns),
 		s.hookPeers(),
+		s.hookAggregation(),
 		s.hook("start-encryption-provider-config-automatic-reload", func(context.Context) error {
 			if s.encryption != nil {
 				s.background.Go(func() { s.encryption.follow(s.stopping) })
@@ -387,7 +386,7 @@ func (s *Server) genericConfig(codecs serializer.CodecFactory, options generic.R
 		return nil, err
 	}
 	c.BuildHandlerChainFunc = func(handler http.Handler, c *genericapiserver.Config) http.Handler {
-		handler = metrics.before(s.quantities(codecs).Before(handler))
+		handler = metrics.before(s.aggregated(s.quantities(codecs).Before(handler)))
 		return s.chained(s.endingWithServer(sendingLists(s.creates.before(handler), codecs), longRunning), c)
 	}
 	c.SharedInformerFactory = s.informers

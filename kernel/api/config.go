@@ -42,6 +42,9 @@ type Config struct {
 	// ClusterDomain is the suffix of service names in the serving
 	// certificate; default cluster.local.
 	ClusterDomain string
+	// RouteToEndpoints has the Services of other API servers (APIService) resolved to
+	// an endpoint, in place of their cluster IP: where no service proxy runs beside.
+	RouteToEndpoints bool
 	// Backend stores the objects. Required.
 	Backend Backend
 	// EncryptionConfig is a file of kind EncryptionConfiguration: which

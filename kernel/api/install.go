@@ -20,6 +20,7 @@ import (
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/kube-openapi/pkg/util"
 
+	"pintle.dev/pintle/kernel/api/aggregation"
 	"pintle.dev/pintle/kernel/api/resources"
 )
 
@@ -48,7 +49,7 @@ func (i installer) install(storage map[schema.GroupVersion]map[string]rest.Stora
 		gvs = append(gvs, gv)
 	}
 	sort.Slice(gvs, func(a, b int) bool {
-		if pa, pb := groupPriority[gvs[a].Group], groupPriority[gvs[b].Group]; pa != pb {
+		if pa, pb := aggregation.BuiltinPriority(gvs[a]).Group, aggregation.BuiltinPriority(gvs[b]).Group; pa != pb {
 			return pa > pb
 		}
 		return gvs[a].String() < gvs[b].String()
@@ -71,7 +72,6 @@ func (i installer) install(storage map[schema.GroupVersion]map[string]rest.Stora
 			i.server.Handler.GoRestfulContainer.Add(wrapped.GenerateWebService(genericapiserver.DefaultLegacyAPIPrefix, metav1.APIVersions{}))
 		default:
 			g := apiGroup(gv.Group, versions[gv.Group])
-			i.server.DiscoveryGroupManager.AddGroup(g)
 			i.server.Handler.GoRestfulContainer.Add(discovery.NewAPIGroupHandler(i.serializer, g).WebService())
 		}
 		done[gv.Group] = true
@@ -168,8 +168,7 @@ func (i installer) groupVersion(gv schema.GroupVersion, storage map[string]rest.
 	manager.AddGroupVersion(gv.Group, apidiscoveryv2.APIVersionDiscovery{
 		Freshness: apidiscoveryv2.DiscoveryFreshnessCurrent, Version: gv.Version, Resources: listed,
 	})
-	if p := groupPriority[gv.Group]; p != 0 {
-		manager.SetGroupVersionPriority(metav1.GroupVersion{Group: gv.Group, Version: gv.Version}, p, 15)
-	}
+	place := aggregation.BuiltinPriority(gv)
+	manager.SetGroupVersionPriority(metav1.GroupVersion{Group: gv.Group, Version: gv.Version}, int(place.Group), int(place.Version))
 	return nil
 }

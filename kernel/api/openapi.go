@@ -183,7 +183,8 @@ func (d *documents) established() ([]*apiextensionsv1.CustomResourceDefinition, 
 	return out, nil
 }
 
-func (d *documents) buildSwagger(crds []*apiextensionsv1.CustomResourceDefinition) (*spec.Swagger, error) {
+// v2Config says what the head of OpenAPI v2 has, and how it is built.
+func (d *documents) v2Config() *openapicommon.Config {
 	c := genericapiserver.DefaultOpenAPIConfig(d.definitions, d.namer)
 	c.Info.Title, c.Info.Version = "Kubernetes", d.version
 	c.SecurityDefinitions = &spec.SecurityDefinitions{"BearerToken": &spec.SecurityScheme{SecuritySchemeProps: spec.SecuritySchemeProps{
@@ -191,7 +192,11 @@ func (d *documents) buildSwagger(crds []*apiextensionsv1.CustomResourceDefinitio
 	}}}
 	c.DefaultSecurity = []map[string][]string{{"BearerToken": {}}}
 	c.CommonResponses = map[int]spec.Response{http.StatusUnauthorized: {ResponseProps: spec.ResponseProps{Description: "Unauthorized"}}}
-	doc, err := builder2.BuildOpenAPISpecFromRoutes(restfuladapter.AdaptWebServices(d.services()), c)
+	return c
+}
+
+func (d *documents) buildSwagger(crds []*apiextensionsv1.CustomResourceDefinition) (*spec.Swagger, error) {
+	doc, err := builder2.BuildOpenAPISpecFromRoutes(restfuladapter.AdaptWebServices(d.services()), d.v2Config())
 	if err != nil {
 		return nil, err
 	}

@@ -77,7 +77,7 @@ type peer struct {
 
 func newPeer(t *testing.T) *peer {
 	t.Helper()
-	kinds, err := servedKinds(resources.Options{ServiceCIDR: "10.0.0.0/16"})
+	kinds, err := servedKinds(resources.Options{ServiceCIDR: "10.0.0.0/16"}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

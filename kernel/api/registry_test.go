@@ -94,7 +94,7 @@ func TestOnlyWhatIsAskedForIsInformed(t *testing.T) {
 	close(stop)
 	factory.Shutdown()
 
-	kinds, err := servedKinds(resources.Options{ServiceCIDR: "10.0.0.0/16"})
+	kinds, err := servedKinds(resources.Options{ServiceCIDR: "10.0.0.0/16"}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

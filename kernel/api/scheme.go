@@ -27,9 +27,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"pintle.dev/pintle/kernel/api/resources"
 	"pintle.dev/pintle/kernel/api/resources/admissionregistration"
+	"pintle.dev/pintle/kernel/api/resources/apiregistration"
 	"pintle.dev/pintle/kernel/api/resources/apps"
 	"pintle.dev/pintle/kernel/api/resources/autoscaling"
 	"pintle.dev/pintle/kernel/api/resources/batch"
@@ -38,10 +40,11 @@ import (
 	"pintle.dev/pintle/kernel/api/resources/networking"
 )
 
-// servedKinds lists all kinds, addDefaults their defaulting functions.
-func servedKinds(opts resources.Options) ([]resources.Kind, error) {
+// servedKinds lists all kinds, addDefaults their defaulting functions. local tells
+// the group versions that are served here.
+func servedKinds(opts resources.Options, local func(schema.GroupVersion) bool) ([]resources.Kind, error) {
 	kinds, err := resources.All(opts)
-	return slices.Concat(kinds, admissionregistration.Kinds(), apps.Kinds(), autoscaling.Kinds(), batch.Kinds(), certificates.Kinds(), flowcontrol.Kinds(), networking.Kinds()), err
+	return slices.Concat(kinds, admissionregistration.Kinds(), apiregistration.Kinds(local), apps.Kinds(), autoscaling.Kinds(), batch.Kinds(), certificates.Kinds(), flowcontrol.Kinds(), networking.Kinds()), err
 }
 
 func addDefaults(s *runtime.Scheme) error {
@@ -51,7 +54,7 @@ func addDefaults(s *runtime.Scheme) error {
 
 // adders registers the types of the groups that can be served.
 var adders = []func(*runtime.Scheme) error{
-	corev1.AddToScheme, admissionregistrationv1.AddToScheme, appsv1.AddToScheme, authenticationv1.AddToScheme, authorizationv1.AddToScheme,
+	corev1.AddToScheme, admissionregistrationv1.AddToScheme, apiregistrationv1.AddToScheme, appsv1.AddToScheme, authenticationv1.AddToScheme, authorizationv1.AddToScheme,
 	autoscalingv1.AddToScheme, autoscalingv2.AddToScheme, batchv1.AddToScheme, certificatesv1.AddToScheme, coordinationv1.AddToScheme, discoveryv1.AddToScheme,
 	eventsv1.AddToScheme, flowcontrolv1.AddToScheme, networkingv1.AddToScheme, nodev1.AddToScheme, policyv1.AddToScheme,
 	rbacv1.AddToScheme, schedulingv1.AddToScheme, storagev1.AddToScheme,

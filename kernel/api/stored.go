@@ -25,7 +25,7 @@ func NewStoredDecoder() (runtime.Decoder, error) {
 	if err != nil {
 		return nil, err
 	}
-	kinds, err := servedKinds(resources.Options{ServiceCIDR: cfg.ServiceCIDR, NodePortRange: cfg.NodePortRange})
+	kinds, err := servedKinds(resources.Options{ServiceCIDR: cfg.ServiceCIDR, NodePortRange: cfg.NodePortRange}, nil)
 	if err != nil {
 		return nil, fmt.Errorf("kinds: %w", err)
 	}

@@ -20,6 +20,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/apiserver/pkg/warning"
+	apiservicestore "k8s.io/kube-aggregator/pkg/registry/apiservice/etcd"
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 	"k8s.io/kubernetes/pkg/printers"
 	printersinternal "k8s.io/kubernetes/pkg/printers/internalversion"
@@ -242,7 +243,11 @@ func (j *judge) row(obj runtime.Object, gvk schema.GroupVersionKind) ([]any, []m
 	}
 	if err != nil && strings.Contains(err.Error(), "no table handler") {
 		gr := schema.GroupResource{Group: gvk.Group, Resource: strings.ToLower(gvk.Kind) + "s"}
-		table, err = rest.NewDefaultTableConvertor(gr).ConvertToTable(context.Background(), obj, nil)
+		convertor := rest.NewDefaultTableConvertor(gr)
+		if gvk.Kind == "APIService" { // kube-aggregator prints its own kind
+			convertor = &apiservicestore.REST{}
+		}
+		table, err = convertor.ConvertToTable(context.Background(), obj, nil)
 	}
 	if err != nil {
 		return nil, nil, err

@@ -3,6 +3,9 @@ package main
 import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/registry/rest"
+	apiregistration "k8s.io/kube-aggregator/pkg/apis/apiregistration/install"
+	"k8s.io/kube-aggregator/pkg/registry/apiservice"
+	"k8s.io/kubernetes/pkg/api/legacyscheme"
 	"k8s.io/kubernetes/pkg/registry/admissionregistration/mutatingadmissionpolicy"
 	"k8s.io/kubernetes/pkg/registry/admissionregistration/mutatingadmissionpolicybinding"
 	"k8s.io/kubernetes/pkg/registry/admissionregistration/mutatingwebhookconfiguration"
@@ -74,6 +77,8 @@ import (
 	_ "k8s.io/kubernetes/pkg/apis/scheduling/install"
 	_ "k8s.io/kubernetes/pkg/apis/storage/install"
 )
+
+func init() { apiregistration.Install(legacyscheme.Scheme) }
 
 // strategy is what the registry asks of a kind.
 type strategy interface {
@@ -163,6 +168,8 @@ var kinds = map[string]rest.RESTUpdateStrategy{
 	"CertificateSigningRequest":          certificates.Strategy,
 	"CertificateSigningRequest/status":   certificates.StatusStrategy,
 	"CertificateSigningRequest/approval": certificates.ApprovalStrategy,
+	"APIService":                         apiservice.NewStrategy(legacyscheme.Scheme),
+	"APIService/status":                  apiservice.NewStatusStrategy(legacyscheme.Scheme),
 
 	"ValidatingWebhookConfiguration":   validatingwebhookconfiguration.Strategy,
 	"MutatingWebhookConfiguration":     mutatingwebhookconfiguration.Strategy,

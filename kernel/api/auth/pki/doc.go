@@ -10,6 +10,8 @@
 // credentials. Each certificate that is issued is recorded until it expires. Those
 // that were revoked (ca.crl) are refused by the Guard and issued anew. Directory is
 // the same for commands, beside a kernel that runs or not: a lock keeps them apart.
+// The front proxy (DataDir/pki/front-proxy), by whose certificate other API servers
+// know this one, has an authority of its own, which is made when it is asked for.
 //
 // Promises: private keys and kubeconfigs are readable by the owner only
 // (0600, directory 0700), and Open makes those so that are not; each file is written

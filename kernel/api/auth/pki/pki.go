@@ -45,6 +45,8 @@ type Config struct {
 	ClusterDomain string
 	// Now is the clock, time.Now when nil.
 	Now func() time.Time
+
+	authority string // name of the CA, "kubernetes" when empty
 }
 
 // Pair is one certificate with its key, on disk and in memory.
@@ -66,6 +68,8 @@ type PKI struct {
 	admin  *Leaf
 	super  *Leaf
 	node   *Leaf // kubelet client: API server to nodes
+
+	front *FrontProxy // opened when it is asked for
 
 	guard *revocation.Guard // refuses what ca.crl names
 	wake  chan struct{}     // tells Keep to look now
@@ -299,8 +303,8 @@ func (p *PKI) createCA(certFile string) error {
 	now := p.cfg.Now()
 	template := &x509.Certificate{
 		SerialNumber:          serial,
-		Subject:               pkix.Name{CommonName: "kubernetes"},
-		DNSNames:              []string{"kubernetes"},
+		Subject:               pkix.Name{CommonName: p.authorityName()},
+		DNSNames:              []string{p.authorityName()},
 		NotBefore:             now.Add(-backdate),
 		NotAfter:              now.Add(caLife),
 		KeyUsage:              x509.KeyUsageDigitalSignature | x509.KeyUsageKeyEncipherment | x509.KeyUsageCertSign | x509.KeyUsageCRLSign,

@@ -132,6 +132,10 @@ func (p *PKI) Renew() (renewed []string, err error) {
 			errs = append(errs, fmt.Errorf("renew certificate %s, which ends at %s: %w", p.path(l.file+".crt"), left.UTC().Format(time.RFC3339), err))
 		}
 	}
+	if front := p.openedFrontProxy(); front != nil {
+		names, err := front.p.Renew()
+		renewed, errs = append(renewed, names...), append(errs, err)
+	}
 	return renewed, errors.Join(errs...)
 }
 
@@ -207,5 +211,8 @@ func (p *PKI) Collect(ch chan<- prometheus.Metric) {
 	for _, l := range leaves {
 		ch <- prometheus.MustNewConstMetric(expiration, prometheus.GaugeValue, float64(l.Pair().Cert.NotAfter.Unix()), l.file)
 	}
-	ch <- prometheus.MustNewConstMetric(expiration, prometheus.GaugeValue, float64(p.ca.NotAfter.Unix()), "ca")
+	ch <- prometheus.MustNewConstMetric(expiration, prometheus.GaugeValue, float64(p.ca.NotAfter.Unix()), p.authorityFile())
+	if front := p.openedFrontProxy(); front != nil {
+		front.p.Collect(ch)
+	}
 }

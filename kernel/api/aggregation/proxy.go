@@ -1,0 +1,161 @@
+package aggregation
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync/atomic"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/proxy"
+	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/util/flowcontrol"
+	apiproxy "k8s.io/apiserver/pkg/util/proxy"
+	"k8s.io/client-go/transport"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	"k8s.io/kube-aggregator/pkg/apis/apiregistration/v1/helper"
+	"k8s.io/kube-aggregator/pkg/apiserver"
+	apiregistrationscheme "k8s.io/kube-aggregator/pkg/apiserver/scheme"
+	"k8s.io/kube-aggregator/pkg/controllers/status/remote"
+	"k8s.io/streaming/pkg/httpstream"
+)
+
+// via is the header by which proxies recognize their own requests (RFC 9110, 7.6.3).
+const via = "Via"
+
+// pseudonym is what the proxies of one cluster call themselves in it.
+func pseudonym(cluster []byte) string {
+	sum := sha256.Sum256(cluster)
+	return "kube-aggregator-" + hex.EncodeToString(sum[:8])
+}
+
+// target is an APIService that another server serves, as it is now.
+type target struct {
+	gv              schema.GroupVersion
+	name            string
+	service         apiregistrationv1.ServiceReference
+	available       bool
+	why             string // not available
+	transport       http.RoundTripper
+	buildsTransport error
+}
+
+// remoteHandler sends requests of one APIService to the server behind its Service.
+type remoteHandler struct {
+	resolver apiserver.ServiceResolver
+	self     string // in Via
+	current  atomic.Pointer[target]
+}
+
+// update takes the object as it is now, with the certificate as it is now.
+func (h *remoteHandler) update(o *apiregistrationv1.APIService, certificate func() (cert, key []byte)) {
+	cert, key := certificate()
+	t := &target{
+		gv:      schema.GroupVersion{Group: o.Spec.Group, Version: o.Spec.Version},
+		name:    o.Name,
+		service: *o.Spec.Service,
+	}
+	if t.service.Port == nil { // stored before it had a default
+		t.service.Port = new(int32)
+		*t.service.Port = 443
+	}
+	switch c := helper.GetAPIServiceConditionByType(o, apiregistrationv1.Available); {
+	case c == nil:
+		t.why = "it was not checked yet"
+	case c.Status == apiregistrationv1.ConditionTrue:
+		t.available = true
+	default:
+		t.why = c.Reason
+	}
+	t.transport, t.buildsTransport = transport.New(remote.BuildTransportConfig(nil, cert, key, o))
+	h.current.Store(t)
+}
+
+// ServeHTTP implements http.Handler: clients are told that a server is not available,
+// rather than each waiting for it.
+func (h *remoteHandler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	if t := h.current.Load(); t.available {
+		h.serve(w, req, t)
+	} else {
+		refuse(w, req, t.gv, apierrors.NewServiceUnavailable(fmt.Sprintf("service unavailable: APIService %s: %s", t.name, t.why)))
+	}
+}
+
+// always is the handler for those who look whether the server is there.
+func (h *remoteHandler) always() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) { h.serve(w, req, h.current.Load()) })
+}
+
+func (h *remoteHandler) serve(w http.ResponseWriter, req *http.Request, t *target) {
+	if t.buildsTransport != nil {
+		refuse(w, req, t.gv, apierrors.NewInternalError(fmt.Errorf("APIService %s: %w", t.name, t.buildsTransport)))
+		return
+	}
+	if passed(req, h.self) {
+		refuse(w, req, t.gv, loop(t))
+		return
+	}
+	who, ok := request.UserFrom(req.Context())
+	if !ok {
+		refuse(w, req, t.gv, apierrors.NewInternalError(fmt.Errorf("APIService %s: missing user", t.name)))
+		return
+	}
+	found, err := h.resolver.ResolveEndpoint(t.service.Namespace, t.service.Name, *t.service.Port)
+	if err != nil {
+		refuse(w, req, t.gv, apierrors.NewServiceUnavailable(fmt.Sprintf("service unavailable: APIService %s: %v", t.name, err)))
+		return
+	}
+	location := &url.URL{Scheme: "https", Host: found.Host, Path: req.URL.Path, RawQuery: req.URL.Query().Encode()}
+	out, cancel := apiproxy.NewRequestForProxy(location, req)
+	defer cancel()
+	// Authentication took it away; whoever asks without it has none to give either.
+	out.Header.Del("Authorization")
+	out.Header.Add(via, fmt.Sprintf("%d.%d %s", req.ProtoMajor, req.ProtoMinor, h.self))
+	upgrade := httpstream.IsUpgradeRequest(req)
+	if upgrade { // which does not use the round tripper
+		transport.SetAuthProxyHeaders(out, who.GetName(), who.GetUID(), who.GetGroups(), who.GetExtra())
+	}
+	through := transport.NewAuthProxyRoundTripper(who.GetName(), who.GetUID(), who.GetGroups(), who.GetExtra(), t.transport)
+	handler := proxy.NewUpgradeAwareHandler(location, through, true, upgrade, &responder{t})
+	handler.RejectForwardingRedirects = true
+	// The other server has turns of its own; a request that it serves has no seat here.
+	flowcontrol.RequestDelegated(req.Context())
+	handler.ServeHTTP(w, out)
+}
+
+// passed tells that a request was sent out by self before.
+func passed(req *http.Request, self string) bool {
+	for _, line := range req.Header.Values(via) {
+		for hop := range strings.SplitSeq(line, ",") {
+			if f := strings.Fields(hop); len(f) > 1 && f[1] == self {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func loop(t *target) error {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusLoopDetected, Reason: metav1.StatusReasonServiceUnavailable,
+		Message: fmt.Sprintf("APIService %s: service %s/%s leads back to this cluster's API server", t.name, t.service.Namespace, t.service.Name),
+	}}
+}
+
+func refuse(w http.ResponseWriter, req *http.Request, gv schema.GroupVersion, err error) {
+	responsewriters.ErrorNegotiated(err, apiregistrationscheme.Codecs, gv, w, req)
+}
+
+// responder tells a client that its request could not be sent on.
+type responder struct{ *target }
+
+// Error implements proxy.ErrorResponder.
+func (r *responder) Error(w http.ResponseWriter, req *http.Request, err error) {
+	refuse(w, req, r.gv, apierrors.NewServiceUnavailable(fmt.Sprintf("APIService %s: %v", r.name, err)))
+}

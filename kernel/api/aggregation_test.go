@@ -1,0 +1,429 @@
+package api_test
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	crdclient "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	"k8s.io/kube-aggregator/pkg/apis/apiregistration/v1/helper"
+	aggregatorclient "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
+
+	"pintle.dev/pintle/kernel/api"
+)
+
+func registrations(t *testing.T, s *api.Server) interface {
+	Get(ctx context.Context, name string, o metav1.GetOptions) (*apiregistrationv1.APIService, error)
+	Create(ctx context.Context, a *apiregistrationv1.APIService, o metav1.CreateOptions) (*apiregistrationv1.APIService, error)
+	Update(ctx context.Context, a *apiregistrationv1.APIService, o metav1.UpdateOptions) (*apiregistrationv1.APIService, error)
+	Delete(ctx context.Context, name string, o metav1.DeleteOptions) error
+	List(ctx context.Context, o metav1.ListOptions) (*apiregistrationv1.APIServiceList, error)
+} {
+	t.Helper()
+	return aggregatorclient.NewForConfigOrDie(s.ClientConfig(admin)).ApiregistrationV1().APIServices()
+}
+
+// until waits for what controllers do.
+func until(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(30 * time.Second)
+	for !ok() {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within 30 s: %s", what)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// admitted is an administrator over TLS.
+func admitted(t *testing.T, s *api.Server) *rest.Config {
+	t.Helper()
+	cfg, err := clientcmd.BuildConfigFromFlags("", s.AdminKubeconfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cfg
+}
+
+// extension is another API server: it serves version v1 of a group, and answers what a
+// test wants.
+type extension struct {
+	group  string
+	server *httptest.Server
+
+	mu       sync.Mutex
+	answer   http.HandlerFunc // nil: the usual
+	requests []*http.Request
+}
+
+func newExtension(t *testing.T, group string) *extension {
+	t.Helper()
+	e := &extension{group: group}
+	e.server = httptest.NewUnstartedServer(http.HandlerFunc(e.serve))
+	e.server.TLS = &tls.Config{ClientAuth: tls.RequestClientCert}
+	e.server.StartTLS()
+	t.Cleanup(func() {
+		e.server.CloseClientConnections()
+		e.server.Close()
+	})
+	return e
+}
+
+func (e *extension) respond(h http.HandlerFunc) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.answer = h
+}
+
+func (e *extension) serve(w http.ResponseWriter, req *http.Request) {
+	e.mu.Lock()
+	e.requests = append(e.requests, req.Clone(context.Background()))
+	answer := e.answer
+	e.mu.Unlock()
+	if answer == nil {
+		answer = e.usual
+	}
+	answer(w, req)
+}
+
+// last is the latest request for a path.
+func (e *extension) last(path string) *http.Request {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, r := range slices.Backward(e.requests) {
+		if r.URL.Path == path {
+			return r
+		}
+	}
+	return nil
+}
+
+func (e *extension) path() string { return "/apis/" + e.group + "/v1" }
+
+func (e *extension) usual(w http.ResponseWriter, req *http.Request) {
+	send := func(v any) {
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(v)
+	}
+	switch req.URL.Path {
+	case e.path():
+		send(metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}, GroupVersion: e.group + "/v1",
+			APIResources: []metav1.APIResource{{Name: "fishes", SingularName: "fish", Kind: "Fish", Verbs: metav1.Verbs{"get", "list"}}}})
+	case e.path() + "/fishes/trout":
+		send(map[string]any{"apiVersion": e.group + "/v1", "kind": "Fish", "metadata": map[string]any{"name": "trout"}})
+	case "/openapi/v3":
+		send(map[string]any{"paths": map[string]any{
+			strings.TrimPrefix(e.path(), "/"): map[string]any{"serverRelativeURL": "/openapi/v3" + e.path() + "?hash=ABC"},
+			// It is not theirs to describe.
+			"api/v1": map[string]any{"serverRelativeURL": "https://elsewhere.example/"},
+		}})
+	case "/openapi/v3" + e.path():
+		send(map[string]any{"openapi": "3.0.0", "info": map[string]any{"title": e.group, "version": "v1"}, "paths": map[string]any{}})
+	case "/openapi/v2":
+		send(map[string]any{"swagger": "2.0", "info": map[string]any{"title": e.group, "version": "v1"}, "paths": map[string]any{
+			e.path() + "/fishes":  map[string]any{"get": map[string]any{"responses": map[string]any{"200": map[string]any{"description": "of " + e.group}}}},
+			"/api/v1/namespaces/": map[string]any{"get": map[string]any{"responses": map[string]any{"200": map[string]any{"description": "taken over"}}}},
+		}})
+	default:
+		http.NotFound(w, req)
+	}
+}
+
+// register makes the Service and APIService of an extension. The Service is an
+// ExternalName: it needs no proxy and no endpoint.
+func (e *extension) register(t *testing.T, s *api.Server, change func(*apiregistrationv1.APIService)) {
+	t.Helper()
+	_, port, err := net.SplitHostPort(e.server.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	number, err := net.LookupPort("tcp", port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := strings.ReplaceAll(e.group, ".", "-")
+	if _, err := overTLS(t, s).CoreV1().Services("default").Create(t.Context(), &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "localhost"}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	at := int32(number)
+	o := &apiregistrationv1.APIService{ObjectMeta: metav1.ObjectMeta{Name: "v1." + e.group}, Spec: apiregistrationv1.APIServiceSpec{
+		Group: e.group, Version: "v1", GroupPriorityMinimum: 2000, VersionPriority: 200, InsecureSkipTLSVerify: true,
+		Service: &apiregistrationv1.ServiceReference{Namespace: "default", Name: name, Port: &at},
+	}}
+	if change != nil {
+		change(o)
+	}
+	if _, err := registrations(t, s).Create(t.Context(), o, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// condition is what an APIService says of its availability.
+func condition(t *testing.T, s *api.Server, name string) apiregistrationv1.APIServiceCondition {
+	t.Helper()
+	o, err := registrations(t, s).Get(t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c := helper.GetAPIServiceConditionByType(o, apiregistrationv1.Available); c != nil {
+		return *c
+	}
+	return apiregistrationv1.APIServiceCondition{}
+}
+
+func (e *extension) await(t *testing.T, s *api.Server) {
+	t.Helper()
+	until(t, "v1."+e.group+" is available and routed", func() bool {
+		if condition(t, s, "v1."+e.group).Status != apiregistrationv1.ConditionTrue {
+			return false
+		}
+		_, err := kubernetes.NewForConfigOrDie(s.ClientConfig(admin)).RESTClient().Get().AbsPath(e.path()).DoRaw(t.Context())
+		return err == nil
+	})
+}
+
+// The groups of the kernel and of custom resources have their APIServices, in their
+// order; what is taken from them comes back.
+func TestAPIServicesOfTheKernel(t *testing.T) {
+	s := start(t, t.TempDir())
+	ctx, c := t.Context(), registrations(t, s)
+	names := func() []string {
+		list, err := c.List(ctx, metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var out []string
+		for _, o := range list.Items {
+			if o.Spec.Service != nil || !helper.IsAPIServiceConditionTrue(&o, apiregistrationv1.Available) {
+				t.Errorf("APIService %s: %+v", o.Name, o)
+			}
+			out = append(out, o.Name)
+		}
+		return out
+	}
+	groups, err := discovery.NewDiscoveryClientForConfigOrDie(s.ClientConfig(admin)).ServerGroups()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want []string
+	for _, g := range groups.Groups {
+		for _, v := range g.Versions {
+			if g.Name != apiregistrationv1.GroupName {
+				want = append(want, v.Version+"."+g.Name)
+			}
+		}
+	}
+	slices.Sort(want)
+	until(t, fmt.Sprintf("APIServices are %v", want), func() bool { return slices.Equal(names(), want) })
+
+	// Deleted and changed ones are as before.
+	if err := c.Delete(ctx, "v1.apps", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "v1.apps is back", func() bool { return slices.Equal(names(), want) })
+	batch, err := c.Get(ctx, "v1.batch", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	batch.Spec.GroupPriorityMinimum = 1
+	if _, err := c.Update(ctx, batch, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "v1.batch has its priority", func() bool {
+		o, err := c.Get(ctx, "v1.batch", metav1.GetOptions{})
+		return err == nil && o.Spec.GroupPriorityMinimum == 17400
+	})
+
+	// A group of the kernel is not for others, whoever asks.
+	for _, name := range []string{"v1.", "v1.apps", "v1.rbac.authorization.k8s.io", "v1.apiregistration.k8s.io", "v1.apiextensions.k8s.io"} {
+		version, group, _ := strings.Cut(name, ".")
+		port := int32(443)
+		o := &apiregistrationv1.APIService{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: apiregistrationv1.APIServiceSpec{
+			Group: group, Version: version, GroupPriorityMinimum: 20000, VersionPriority: 100,
+			Service: &apiregistrationv1.ServiceReference{Namespace: "default", Name: "thief", Port: &port}}}
+		if have, err := c.Get(ctx, name, metav1.GetOptions{}); err == nil {
+			o.ResourceVersion = have.ResourceVersion
+			_, err = c.Update(ctx, o, metav1.UpdateOptions{})
+			if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "is served by this server itself") {
+				t.Errorf("update of %s: %v", name, err)
+			}
+		} else if _, err = c.Create(ctx, o, metav1.CreateOptions{}); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "is served by this server itself") {
+			t.Errorf("create of %s: %v", name, err)
+		}
+	}
+
+	// Custom resources.
+	crds := crdclient.NewForConfigOrDie(s.ClientConfig(admin)).ApiextensionsV1().CustomResourceDefinitions()
+	preserve := true
+	if _, err := crds.Create(ctx, &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: "boats.sea.example"}, Spec: apiextensionsv1.CustomResourceDefinitionSpec{
+		Group: "sea.example", Scope: apiextensionsv1.ClusterScoped, Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: "boats", Kind: "Boat"},
+		Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{Name: "v1", Served: true, Storage: true,
+			Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: &preserve}}}},
+	}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "v1.sea.example is registered", func() bool { return slices.Contains(names(), "v1.sea.example") })
+	if err := crds.Delete(ctx, "boats.sea.example", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "v1.sea.example is gone", func() bool { return slices.Equal(names(), want) })
+}
+
+// Another server's group is like one of the kernel's: requests, both discoveries, both
+// OpenAPI documents; and it is gone with its APIService.
+func TestAggregatedServer(t *testing.T) {
+	s := start(t, t.TempDir())
+	ctx := t.Context()
+	e := newExtension(t, "fish.example")
+	e.register(t, s, nil)
+	e.await(t, s)
+
+	disco := discovery.NewDiscoveryClientForConfigOrDie(admitted(t, s))
+	fishes := schema.GroupVersionResource{Group: e.group, Version: "v1", Resource: "fishes"}
+	trout, err := dynamic.NewForConfigOrDie(admitted(t, s)).Resource(fishes).Get(ctx, "trout", metav1.GetOptions{})
+	if err != nil || trout.GetKind() != "Fish" {
+		t.Fatalf("fish: %v, %v", trout, err)
+	}
+	got := e.last(e.path() + "/fishes/trout")
+	if names := got.Header["X-Remote-User"]; !slices.Equal(names, []string{"kubernetes-admin"}) {
+		t.Errorf("user %v", names)
+	}
+	if groups := got.Header["X-Remote-Group"]; !slices.Contains(groups, user.AllAuthenticated) {
+		t.Errorf("groups %v", groups)
+	}
+
+	// The proxy proves that it is one, by the authority in the ConfigMap.
+	trusted, err := overTLS(t, s).CoreV1().ConfigMaps("kube-system").Get(ctx, "extension-apiserver-authentication", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM([]byte(trusted.Data["requestheader-client-ca-file"])) {
+		t.Fatalf("no authority in %v", trusted.Data)
+	}
+	leaf := got.TLS.PeerCertificates[0]
+	if _, err := leaf.Verify(x509.VerifyOptions{Roots: pool, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}); err != nil {
+		t.Errorf("front proxy: %v", err)
+	}
+	if !strings.Contains(trusted.Data["requestheader-allowed-names"], `"`+leaf.Subject.CommonName+`"`) {
+		t.Errorf("allowed names %s, the proxy is %s", trusted.Data["requestheader-allowed-names"], leaf.Subject.CommonName)
+	}
+	// It is no client of this server, whatever it says of itself.
+	cfg := rest.AnonymousClientConfig(admitted(t, s))
+	cfg.CertData, cfg.KeyData = frontProxyFiles(t, s)
+	cfg.WrapTransport = func(rt http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(req *http.Request) (*http.Response, error) {
+			req.Header.Set("X-Remote-User", "system:admin")
+			req.Header.Set("X-Remote-Group", user.SystemPrivilegedGroup)
+			return rt.RoundTrip(req)
+		})
+	}
+	if _, err := kubernetes.NewForConfigOrDie(cfg).CoreV1().Secrets("kube-system").List(ctx, metav1.ListOptions{}); !apierrors.IsUnauthorized(err) && !apierrors.IsForbidden(err) {
+		t.Errorf("secrets for the front proxy: %v", err)
+	}
+
+	for name, ask := range map[string]discovery.DiscoveryInterface{"aggregated": disco, "old": disco.WithLegacy()} {
+		until(t, name+" discovery has the fishes", func() bool {
+			_, lists, err := ask.ServerGroupsAndResources()
+			if err != nil {
+				t.Fatalf("%s discovery: %v", name, err)
+			}
+			return slices.ContainsFunc(lists, func(l *metav1.APIResourceList) bool {
+				return l.GroupVersion == "fish.example/v1" && len(l.APIResources) == 1 && l.APIResources[0].Kind == "Fish"
+			})
+		})
+	}
+	group, err := disco.RESTClient().Get().AbsPath("/apis/fish.example").DoRaw(ctx)
+	if err != nil || !strings.Contains(string(group), `"fish.example/v1"`) {
+		t.Errorf("group: %s, %v", group, err)
+	}
+
+	v3 := func() string {
+		data, err := disco.RESTClient().Get().AbsPath("/openapi/v3").DoRaw(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(data)
+	}
+	until(t, "OpenAPI v3 names the group", func() bool {
+		return strings.Contains(v3(), `"apis/fish.example/v1":{"serverRelativeURL":"/openapi/v3/apis/fish.example/v1?hash=ABC"}`)
+	})
+	if strings.Contains(v3(), "elsewhere.example") {
+		t.Error("the extension describes api/v1")
+	}
+	document, err := disco.RESTClient().Get().AbsPath("/openapi/v3/apis/fish.example/v1").DoRaw(ctx)
+	if err != nil || !strings.Contains(string(document), `"title":"fish.example"`) {
+		t.Errorf("openapi v3: %.200s, %v", document, err)
+	}
+	if core, err := disco.RESTClient().Get().AbsPath("/openapi/v3/api/v1").DoRaw(ctx); err != nil || !strings.Contains(string(core), "io.k8s.api.core.v1.Pod") {
+		t.Errorf("openapi v3 of the kernel: %.200s, %v", core, err)
+	}
+	v2 := func() string {
+		data, err := disco.RESTClient().Get().AbsPath("/openapi/v2").SetHeader("Accept", "application/json").DoRaw(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(data)
+	}
+	until(t, "OpenAPI v2 has the fishes", func() bool { return strings.Contains(v2(), "of fish.example") })
+	whole := v2()
+	if strings.Contains(whole, "taken over") || !strings.Contains(whole, `"/api/v1/namespaces/{namespace}/pods"`) || !strings.Contains(whole, "BearerToken") || !strings.Contains(whole, `"title":"Kubernetes"`) {
+		t.Errorf("openapi v2: %.300s", whole)
+	}
+
+	if err := registrations(t, s).Delete(ctx, "v1.fish.example", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the group is gone everywhere", func() bool {
+		_, lists, err := disco.ServerGroupsAndResources()
+		if err != nil || slices.ContainsFunc(lists, func(l *metav1.APIResourceList) bool { return l.GroupVersion == "fish.example/v1" }) {
+			return false
+		}
+		_, err = disco.RESTClient().Get().AbsPath(e.path()).DoRaw(ctx)
+		return apierrors.IsNotFound(err) && !strings.Contains(v3(), "fish.example") && !strings.Contains(v2(), "fish.example")
+	})
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
+
+func frontProxyFiles(t *testing.T, s *api.Server) (cert, key []byte) {
+	t.Helper()
+	front, err := s.PKI().FrontProxy()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, key = front.Client().CurrentCertKeyContent()
+	if b, _ := pem.Decode(cert); b == nil {
+		t.Fatal("no certificate")
+	}
+	return cert, key
+}
+
+var _ = io.Discard
