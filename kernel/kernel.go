@@ -23,6 +23,7 @@ import (
 
 	"pintle.dev/pintle/kernel/api"
 	"pintle.dev/pintle/kernel/api/audit"
+	"pintle.dev/pintle/kernel/api/auth/authentication"
 	"pintle.dev/pintle/kernel/api/storage"
 	"pintle.dev/pintle/kernel/catalog"
 	"pintle.dev/pintle/kernel/config"
@@ -183,8 +184,8 @@ func New(cfg *config.Config, o Options) (_ *Kernel, err error) {
 		StoreHandler: k.maintenance.handler, InspectHandler: k.inspect, ConfigzHandler: http.HandlerFunc(k.configz), Collectors: append(k.maintenance.collectors, k.host.Collector(), k.schedulerMetrics, k.eventMetrics), Metrics: k.host.Metrics, Tracing: k.tracing, Admission: k,
 		AdvertiseAddress: cfg.API.AdvertiseAddress, ServiceCIDR: cfg.API.ServiceCIDR, NodePortRange: cfg.API.NodePortRange,
 		MaxInFlight: cfg.API.MaxInflight, MaxMutatingInFlight: cfg.API.MaxMutatingInflight, NoPriorityAndFairness: !cfg.API.Fairness, Limits: apiLimits(cfg.API), Audit: auditOptions(cfg), MaxTokenExpiration: cfg.Auth.MaxTokenExpiration, ServiceAccountKeyFiles: cfg.Auth.KeyFiles,
-		AuthorizationConfig: cfg.Auth.AuthorizationConfig,
-		Plugins:             k.host, PluginHost: hostIdentity.Name, RuntimeConfig: cfg.API.RuntimeConfig,
+		Authentication: waysIn(cfg.Auth), BootstrapTokens: cfg.Auth.BootstrapTokens, AuthorizationConfig: cfg.Auth.AuthorizationConfig,
+		Plugins: k.host, PluginHost: hostIdentity.Name, RuntimeConfig: cfg.API.RuntimeConfig,
 		RouteToEndpoints: !cfg.Node.Enabled || len(cfg.Node.Proxies) == 0,
 		Backend:          backend, EncryptionConfig: cfg.Store.EncryptionConfig, Logger: k.log.With("part", "api"), Failing: k.stopping,
 	})
@@ -219,6 +220,18 @@ func auditOptions(cfg *config.Config) audit.Options {
 	return audit.Options{
 		PolicyFile: cfg.Audit.PolicyFile, WebhookConfig: cfg.Audit.Webhook,
 		LogPath: log, MaxSize: int64(cfg.Audit.LogMaxSize), MaxBackups: cfg.Audit.LogMaxBackups, MaxAge: cfg.Audit.LogMaxAge,
+	}
+}
+
+func waysIn(cfg config.Auth) authentication.Files {
+	return authentication.Files{
+		Config: cfg.AuthenticationConfig, ClientCAs: cfg.ClientCAFiles, Tokens: cfg.TokenFile,
+		Webhook: authentication.Webhook{File: cfg.TokenWebhook.ConfigFile, Version: cfg.TokenWebhook.Version, TTL: cfg.TokenWebhook.CacheTTL},
+		FrontProxy: authentication.FrontProxy{
+			CAFile: cfg.RequestHeader.ClientCAFile, AllowedNames: cfg.RequestHeader.AllowedNames,
+			UsernameHeaders: cfg.RequestHeader.UsernameHeaders, UIDHeaders: cfg.RequestHeader.UIDHeaders,
+			GroupHeaders: cfg.RequestHeader.GroupHeaders, ExtraHeaderPrefixes: cfg.RequestHeader.ExtraHeaderPrefixes,
+		},
 	}
 }
 

@@ -34,7 +34,6 @@ import (
 	"k8s.io/apiserver/pkg/registry/generic"
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	genericapiserver "k8s.io/apiserver/pkg/server"
-	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	genericfilters "k8s.io/apiserver/pkg/server/filters"
 	"k8s.io/apiserver/pkg/server/healthz"
 	serverstorage "k8s.io/apiserver/pkg/server/storage"
@@ -49,6 +48,7 @@ import (
 	"pintle.dev/pintle/kernel/api/admission/policystatus"
 	"pintle.dev/pintle/kernel/api/aggregation"
 	"pintle.dev/pintle/kernel/api/audit"
+	"pintle.dev/pintle/kernel/api/auth/authentication"
 	"pintle.dev/pintle/kernel/api/auth/authorization"
 	"pintle.dev/pintle/kernel/api/auth/credentials"
 	"pintle.dev/pintle/kernel/api/auth/node"
@@ -88,6 +88,7 @@ type parts struct {
 	tokens     *token.REST
 	keys       *token.Discovery
 	authn      authenticator.Request
+	ways       *authentication.Ways
 	authz      *authorization.Chain
 	admit      *admission.Chain
 	policies   *policystatus.Controller
@@ -294,8 +295,9 @@ func (s *Server) build() error {
 			s.background.Go(func() { s.credentials.Run(s.stopping) })
 			return nil
 		}),
-		s.hook("follow-authorization-config", func(context.Context) error {
+		s.hook("follow-access-configuration", func(context.Context) error {
 			s.background.Go(func() { s.authz.Follow(s.stopping) })
+			s.background.Go(func() { s.ways.Follow(s.stopping) })
 			return nil
 		}),
 		s.hook("node/follow-pods", func(context.Context) error {
@@ -351,12 +353,8 @@ func (s *Server) genericConfig(codecs serializer.CodecFactory, options generic.R
 		return nil, err
 	}
 	c.AuditBackend, c.AuditPolicyRuleEvaluator = record.Backend, record.Policy
-	clientCA, err := dynamiccertificates.NewStaticCAContent("client-ca", s.pki.CAPEM())
-	if err != nil {
-		return nil, fmt.Errorf("client ca: %w", err)
-	}
 	c.SecureServing = &genericapiserver.SecureServingInfo{
-		Listener: s.limits.connections.Listener(s.pki.Guard().Listener(s.listener)), Cert: s.pki.ServingLeaf(), ClientCA: clientCA, HTTP2MaxStreamsPerConnection: 1000,
+		Listener: s.limits.connections.Listener(s.pki.Guard().Listener(s.listener)), Cert: s.pki.ServingLeaf(), ClientCA: s.ways.Authorities(), HTTP2MaxStreamsPerConnection: 1000,
 	}
 	c.PublicAddress = net.ParseIP(s.cfg.AdvertiseAddress)
 	c.ExternalAddress = net.JoinHostPort(s.cfg.AdvertiseAddress, strconv.Itoa(s.Port()))

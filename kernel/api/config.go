@@ -18,6 +18,7 @@ import (
 	"pintle.dev/pintle/kernel/api/admission/pluginspec"
 	"pintle.dev/pintle/kernel/api/admission/review"
 	"pintle.dev/pintle/kernel/api/audit"
+	"pintle.dev/pintle/kernel/api/auth/authentication"
 	"pintle.dev/pintle/kernel/api/storage"
 )
 
@@ -96,6 +97,10 @@ type Config struct {
 	// ServiceAccountKeyFiles hold further keys by which tokens of service accounts
 	// are verified; they are read again when they change.
 	ServiceAccountKeyFiles []string
+	// Authentication are the ways in that an operator configures, BootstrapTokens
+	// whether bootstrap tokens are among them.
+	Authentication  authentication.Files
+	BootstrapTokens bool
 	// AuthorizationConfig is a file of kind AuthorizationConfiguration; it is read
 	// again when it changes. Empty: Node, RBAC.
 	AuthorizationConfig string

@@ -32,7 +32,9 @@ import (
 	"pintle.dev/pintle/kernel/api/admission/dynamic"
 	"pintle.dev/pintle/kernel/api/admission/podtopologylabels"
 	"pintle.dev/pintle/kernel/api/admission/policystatus"
+	"pintle.dev/pintle/kernel/api/auth/authentication"
 	"pintle.dev/pintle/kernel/api/auth/authorization"
+	"pintle.dev/pintle/kernel/api/auth/bootstraptoken"
 	"pintle.dev/pintle/kernel/api/auth/credentials"
 	"pintle.dev/pintle/kernel/api/auth/node"
 	"pintle.dev/pintle/kernel/api/auth/rbac"
@@ -95,13 +97,13 @@ func (s *Server) secure() error {
 		return err
 	}
 	s.audiences = audiences
-	// Around all ways, of which two take certificates.
-	s.authn = s.pki.Guard().Authenticator(token.NewRequestAuthenticator(s.pki.CAPool(),
-		[]authenticator.Request{authenticator.RequestFunc(authenticateIdentity), newClientCerts(s.pki.CAPool())}, bearer))
 	s.nodes = node.New(s.informers.Core().V1().PersistentVolumeClaims())
 	if s.authz, err = authorization.New(authorization.Options{
 		File: s.cfg.AuthorizationConfig, Node: s.nodes, RBAC: rbac.New(s.rbac), Own: isKernelPart, ServerID: serverID(), Logger: s.log,
 	}); err != nil {
+		return err
+	}
+	if err := s.openWays(bearer); err != nil {
 		return err
 	}
 	guard := rbac.NewGuard(s.rbac, s.authz, client.RbacV1())
@@ -132,6 +134,24 @@ func (s *Server) secure() error {
 		s.binding.topology = podtopologylabels.New(s.informers).Of
 	}
 	return err
+}
+
+// openWays makes the ways to say who one is.
+func (s *Server) openWays(service ...authenticator.Token) error {
+	o := authentication.Options{
+		Files: s.cfg.Authentication, Identity: authenticator.RequestFunc(authenticateIdentity), ClusterCA: s.pki.CAPool(), CAPEM: s.pki.CAPEM(),
+		Service: service, Audiences: s.audiences, Issuers: s.audiences, EverybodyMay: s.authz.AllowsAll(), ServerID: serverID(), Logger: s.log,
+	}
+	if s.cfg.BootstrapTokens {
+		o.Bootstrap = &bootstraptoken.Authenticator{Secret: s.GetSecret}
+	}
+	var err error
+	if s.ways, err = authentication.New(s.stopping, o); err != nil {
+		return err
+	}
+	// Around all ways, of which several take certificates.
+	s.authn = s.pki.Guard().Authenticator(s.ways.Request())
+	return nil
 }
 
 // sharedCredentials is where kernels of one cluster keep theirs; nil where this one is alone.
@@ -201,7 +221,7 @@ func (s *Server) followPods() error {
 }
 
 func (s *Server) authenticate(c *genericapiserver.RecommendedConfig) {
-	c.Authentication = genericapiserver.AuthenticationInfo{APIAudiences: s.audiences, Authenticator: s.authn}
+	c.Authentication = genericapiserver.AuthenticationInfo{APIAudiences: s.audiences, Authenticator: s.authn, RequestHeaderConfig: s.ways.FrontProxy()}
 	c.Authorization = genericapiserver.AuthorizationInfo{Authorizer: notingForbidden{s.authz}}
 	c.RuleResolver = s.authz
 	c.AdmissionControl = s.admit

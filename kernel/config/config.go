@@ -77,7 +77,31 @@ type Auth struct {
 	MaxTokenExpiration time.Duration `mapstructure:"serviceAccountMaxTokenExpiration" range:"0,1193046h" doc:"the longest that a token of a service account lives; who asks for longer gets this, with a warning; at least 1h; 0: no limit"`
 	KeyFiles           []string      `mapstructure:"serviceAccountKeyFiles" doc:"PEM files of further keys (public or private, RSA or ECDSA) by which tokens of service accounts are verified, beside those of pki/ in the data directory; they are read again when they change"`
 
+	AuthenticationConfig string        `mapstructure:"authenticationConfig" doc:"file of kind AuthenticationConfiguration (apiserver.config.k8s.io/v1): issuers of tokens (OpenID Connect), and what is open to requests without a credential; it is read again when it changes"`
+	ClientCAFiles        []string      `mapstructure:"clientCAFiles" doc:"PEM files of authorities whose client certificates are taken besides those of the cluster's own; they are read again when they change"`
+	TokenFile            string        `mapstructure:"tokenFile" doc:"CSV file of tokens, a line each: token, user, uid, groups in quotes; it is read at the start"`
+	TokenWebhook         TokenWebhook  `mapstructure:"tokenWebhook" doc:"server that knows whose tokens are"`
+	RequestHeader        RequestHeader `mapstructure:"requestHeader" doc:"front proxies, which say in headers who a request is from"`
+	BootstrapTokens      bool          `mapstructure:"bootstrapTokens" doc:"Secrets of type bootstrap.kubernetes.io/token in kube-system authenticate machines that join"`
+
 	AuthorizationConfig string `mapstructure:"authorizationConfig" doc:"file of kind AuthorizationConfiguration (apiserver.config.k8s.io/v1): who is asked whether a request is allowed; it is read again when it changes; empty: Node, RBAC"`
+}
+
+// TokenWebhook configures who is asked whose a token is.
+type TokenWebhook struct {
+	ConfigFile string        `mapstructure:"configFile" doc:"kubeconfig of the server that TokenReviews are posted to; empty: none"`
+	Version    string        `mapstructure:"version" enum:"v1,v1beta1" doc:"version of the TokenReviews"`
+	CacheTTL   time.Duration `mapstructure:"cacheTTL" range:"0,24h" doc:"how long an answer is remembered; 0: it is not"`
+}
+
+// RequestHeader configures which front proxies are believed, and by which headers.
+type RequestHeader struct {
+	ClientCAFile        string   `mapstructure:"clientCAFile" doc:"PEM file of the authorities of front proxies' client certificates; it is read again when it changes; empty: there are no front proxies"`
+	AllowedNames        []string `mapstructure:"allowedNames" doc:"common names of their certificates; empty: all"`
+	UsernameHeaders     []string `mapstructure:"usernameHeaders" doc:"headers with the user; the first that is there counts"`
+	UIDHeaders          []string `mapstructure:"uidHeaders" doc:"headers with the user's uid; the first that is there counts"`
+	GroupHeaders        []string `mapstructure:"groupHeaders" doc:"headers with the user's groups"`
+	ExtraHeaderPrefixes []string `mapstructure:"extraHeaderPrefixes" doc:"what headers with more about the user begin with"`
 }
 
 // Audit configures what is recorded of requests.

@@ -92,6 +92,10 @@ func (c *Chain) warn() {
 	}
 }
 
+// AllowsAll says whether AlwaysAllow is in the chain, which a changed file does not
+// change.
+func (c *Chain) AllowsAll() bool { return c.required.Has(typeAlwaysAllow) }
+
 // Authorize implements authorizer.Authorizer.
 func (c *Chain) Authorize(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
 	return c.now.Load().Authorize(ctx, a)
@@ -122,6 +126,9 @@ func (c *Chain) change(data []byte) (changed bool, err error) {
 	}
 	if reflect.DeepEqual(next, c.loaded) {
 		return false, nil
+	}
+	if types(next).Has(typeAlwaysAllow) && !c.AllowsAll() {
+		return false, errors.New("type AlwaysAllow was not there at the start and cannot be added while the kernel runs: who is let in without a credential hangs on it")
 	}
 	made, err := c.link(next)
 	if err != nil {

@@ -1,5 +1,4 @@
-// Package token issues, checks and describes service-account tokens, and
-// builds the API server's request authenticator around them.
+// Package token issues, checks and describes service-account tokens.
 //
 // Tokens are JWTs signed with ES256 by the cluster's service-account key. Their
 // claims are upstream's: iss, sub, aud, exp, nbf, iat, jti and, under

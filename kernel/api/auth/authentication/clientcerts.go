@@ -1,4 +1,4 @@
-package api
+package authentication
 
 import (
 	"crypto/sha256"
@@ -17,8 +17,8 @@ import (
 const maxKnownCerts = 4096
 
 // clientCerts authenticates by client certificate and remembers those that
-// verified: the roots never change while the server runs, so that only the
-// certificate's own dates can end what was found. A verification costs as much
+// verified: other roots get another one, so that only the certificate's own dates
+// can end what was found. A verification costs as much
 // as a fifth of a pod's create.
 type clientCerts struct {
 	verify authenticator.Request
@@ -33,9 +33,7 @@ type knownCert struct {
 	until time.Time
 }
 
-func newClientCerts(roots *x509.CertPool) *clientCerts {
-	options := requestx509.DefaultVerifyOptions()
-	options.Roots = roots
+func newClientCerts(options x509.VerifyOptions) *clientCerts {
 	return &clientCerts{
 		verify: requestx509.New(options, requestx509.CommonNameUserConversion),
 		now:    time.Now,
