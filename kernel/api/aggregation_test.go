@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -425,5 +424,3 @@ func frontProxyFiles(t *testing.T, s *api.Server) (cert, key []byte) {
 	}
 	return cert, key
 }
-
-var _ = io.Discard

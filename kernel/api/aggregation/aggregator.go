@@ -140,7 +140,13 @@ func (a *Aggregator) Route(ctx context.Context, ready chan<- struct{}) {
 	routed := make(chan struct{})
 	var group sync.WaitGroup
 	group.Go(func() { a.informer.RunWithContext(ctx) })
-	group.Go(func() { a.registration.Run(ctx.Done(), routed) })
+	group.Go(func() {
+		select { // kube-aggregator's own wait looks every 100 ms
+		case <-a.informer.HasSyncedChecker().Done():
+			a.registration.Run(ctx.Done(), routed)
+		case <-ctx.Done():
+		}
+	})
 	group.Go(func() {
 		select {
 		case <-routed:
@@ -175,7 +181,9 @@ func (a *Aggregator) Register(ctx context.Context) error {
 	defer func() { _ = a.cfg.CRDs.Informer().RemoveEventHandler(handle) }()
 	// What is there goes first, or the APIServices of custom resources would be taken
 	// for left over.
-	if !cache.WaitForCacheSync(ctx.Done(), a.cfg.CRDs.Informer().HasSynced) {
+	select {
+	case <-a.cfg.CRDs.Informer().HasSyncedChecker().Done():
+	case <-ctx.Done():
 		return nil
 	}
 	custom.sync()

@@ -100,7 +100,12 @@ func (o *others) run() error {
 	o.group.Go(func() { o.discovery.Run(o.ctx.Done(), nil) })
 	o.group.Go(func() { o.openapi.run(o.ctx) })
 	// A request is resolved by these: none is sent on before.
-	cache.WaitForCacheSync(o.ctx.Done(), serviceInformer.HasSynced, sliceInformer.HasSynced)
+	for _, informer := range []cache.SharedIndexInformer{serviceInformer, sliceInformer} {
+		select {
+		case <-informer.HasSyncedChecker().Done():
+		case <-o.ctx.Done():
+		}
+	}
 	a.log.Info("other API servers are aggregated from now on")
 	return nil
 }
