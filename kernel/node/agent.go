@@ -210,6 +210,13 @@ func (r *Running) start(ctx context.Context) error {
 		source = s
 	}
 	r.cancels = append(r.cancels, source.Subscribe(a.cfg.NodeName, handler{p}))
+	r.wg.Go(func() {
+		select {
+		case <-source.Synced():
+			p.pods.Begin()
+		case <-ctx.Done():
+		}
+	})
 	every := func(period time.Duration, what string, do func(context.Context) error) {
 		add(period, func(ctx context.Context) time.Duration {
 			if err := do(ctx); err != nil && ctx.Err() == nil {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"pintle.dev/pintle/kernel/node/cri/critest"
@@ -68,6 +69,35 @@ func TestRoomIsFreeWhenItIsTold(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestRoomOfTheForced: a pod that was deleted by force and still runs has no room, since the scheduler gives it to the
+// next one: each that is refused would be made anew.
+func TestRoomOfTheForced(t *testing.T) {
+	w := newWorld(t, func(cfg *Config) { cfg.MaxPods = 1 })
+	var stops atomic.Int32
+	var may atomic.Bool
+	w.runtime.Lock()
+	w.runtime.OnStopSandbox = func(*critest.Sandbox) error {
+		if stops.Add(1); !may.Load() {
+			return errors.New("not yet")
+		}
+		return nil
+	}
+	w.runtime.Unlock()
+	w.create(newPod("p", nil))
+	w.eventually("running", func() bool { return w.phase("p") == corev1.PodRunning })
+	if err := w.client.CoreV1().Pods("default").Delete(t.Context(), "p", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.eventually("two tries to stop the sandbox", func() bool { return stops.Load() >= 2 })
+	w.create(newPod("next", nil))
+	w.eventually("next is admitted or not", func() bool { return w.phase("next") == corev1.PodRunning || w.phase("next") == corev1.PodFailed })
+	if p := w.get("next"); p.Status.Phase != corev1.PodRunning {
+		t.Errorf("next: %s %s", p.Status.Reason, p.Status.Message)
+	}
+	may.Store(true)
+	w.eventually("p is removed from the runtime", func() bool { return w.runtime.Find("p", "main") == nil })
 }
 
 // TestNoSeccomp: where the runtime has no seccomp, a container with the profile RuntimeDefault does not start, whoever

@@ -58,6 +58,13 @@ func (a *admission) check(pod *corev1.Pod, node *corev1.Node, running bool) *end
 	return nil
 }
 
+// keep notes a pod that was admitted before, with the resources that it was granted.
+func (a *admission) keep(pod *corev1.Pod) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.admitted[pod.UID] = pod
+}
+
 func (a *admission) release(uid types.UID) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -138,12 +138,13 @@ type Manager struct {
 	// noSeccomp holds the runtime handlers that refused a sandbox for its seccomp profile.
 	noSeccomp sync.Map
 
+	begun   chan struct{} // closed by Begin
 	mu      sync.Mutex
 	entries map[types.UID]*entry
 	rt      map[types.UID]*cri.PodStatus // last seen, for servers and statistics
 }
 
-// New makes a manager without pods. Close it.
+// New makes a manager without pods, which does nothing about any before Begin. Close it.
 func New(cfg Config, deps Deps) *Manager {
 	if cfg.BackOff == 0 {
 		cfg.BackOff = 10 * time.Second
@@ -152,7 +153,7 @@ func New(cfg Config, deps Deps) *Manager {
 		cfg.MaxBackOff = 300 * time.Second
 	}
 	m := &Manager{
-		cfg: cfg, deps: deps, entries: map[types.UID]*entry{}, rt: map[types.UID]*cri.PodStatus{},
+		cfg: cfg, deps: deps, entries: map[types.UID]*entry{}, rt: map[types.UID]*cri.PodStatus{}, begun: make(chan struct{}),
 		backoff: flowcontrol.NewBackOff(cfg.BackOff, cfg.MaxBackOff),
 	}
 	m.admit.admitted = map[types.UID]*corev1.Pod{}
@@ -164,11 +165,18 @@ func New(cfg Config, deps Deps) *Manager {
 // Close interrupts all workers and waits for them. Containers go on running.
 func (m *Manager) Close() { m.pool.Close() }
 
+// Begin says that all pods that the API has now are set. Before, a pod could be given the room of another that was
+// admitted by an earlier run of the agent and is not known yet. Call it once.
+func (m *Manager) Begin() { close(m.begun) }
+
 // Set takes a pod's newest object.
 func (m *Manager) Set(pod *corev1.Pod) {
 	m.mu.Lock()
 	e := m.entries[pod.UID]
 	if e == nil {
+		if pod.Status.StartTime != nil && !ended(pod.Status.Phase) {
+			m.admit.keep(withResources(pod, granted(pod)))
+		}
 		e = &entry{waiting: map[string]status.Waiting{}, messages: map[string]string{}}
 		m.entries[pod.UID] = e
 	}
@@ -213,7 +221,9 @@ func sameMap(a, b map[string]string) bool {
 	return true
 }
 
-// Gone says that the API no longer has the pod: whatever runs of it is stopped and removed.
+// Gone says that the API no longer has the pod: whatever runs of it is stopped and removed. As with the kubelet, a pod
+// that was deleted by force has no room any more: the scheduler has given it away, and would go on giving it to pods that
+// are refused.
 func (m *Manager) Gone(pod *corev1.Pod) {
 	m.mu.Lock()
 	e := m.entries[pod.UID]
@@ -224,6 +234,7 @@ func (m *Manager) Gone(pod *corev1.Pod) {
 	e.mu.Lock()
 	e.gone = true
 	e.mu.Unlock()
+	m.admit.release(pod.UID)
 	m.pool.Interrupt(pod.UID)
 }
 
@@ -321,6 +332,11 @@ func (m *Manager) round(ctx context.Context, uid types.UID) time.Duration {
 	e := m.entries[uid]
 	m.mu.Unlock()
 	if e == nil {
+		return 0
+	}
+	select {
+	case <-m.begun:
+	case <-ctx.Done():
 		return 0
 	}
 	if m.deps.Turn != nil {

@@ -76,6 +76,15 @@ func granted(pod *corev1.Pod) map[string]corev1.ResourceRequirements {
 	return all
 }
 
+// withResources is the pod with resources by container in place of those that its spec asks for.
+func withResources(pod *corev1.Pod, resources map[string]corev1.ResourceRequirements) *corev1.Pod {
+	out := pod.DeepCopy()
+	for _, c := range resizable(out) {
+		c.Resources = resources[c.Name]
+	}
+	return out
+}
+
 // settle grants a changed spec its resources where the node has them, and
 // answers the pod with what is granted in place of what is asked for.
 func (m *Manager) settle(e *entry, pod *corev1.Pod) *corev1.Pod {
@@ -102,10 +111,8 @@ func (m *Manager) settle(e *entry, pod *corev1.Pod) *corev1.Pod {
 			m.event(pod, "", corev1.EventTypeWarning, "Resize"+refused.reason, summary("Pod resize "+refused.reason, pod, refused.message))
 		}
 		s.pending.Message = refused.message
-		out := pod.DeepCopy()
-		for _, c := range resizable(out) {
-			c.Resources = s.allocated[c.Name]
-		}
+		out := withResources(pod, s.allocated)
+		m.admit.keep(out)
 		return out
 	}
 	for _, c := range resizable(pod) {
