@@ -179,7 +179,7 @@ func New(cfg *config.Config, o Options) (_ *Kernel, err error) {
 		return nil, errors.Join(err, k.parts.stop())
 	}
 	k.api, err = api.New(api.Config{
-		EnableAdmission: cfg.Admission.Enable, DisableAdmission: cfg.Admission.Disable, PodSecurity: podSecurity, EventRateLimit: eventRateLimit,
+		EnableAdmission: cfg.Admission.Enable, DisableAdmission: cfg.Admission.Disable, AdmissionConfig: cfg.Admission.Config, PodSecurity: podSecurity, EventRateLimit: eventRateLimit,
 		DataDir: cfg.DataDir, BindAddress: cfg.API.BindAddress, Port: cfg.API.Port,
 		StoreHandler: k.maintenance.handler, InspectHandler: k.inspect, ConfigzHandler: http.HandlerFunc(k.configz), Collectors: append(k.maintenance.collectors, k.host.Collector(), k.schedulerMetrics, k.eventMetrics), Metrics: k.host.Metrics, Tracing: k.tracing, Admission: k,
 		AdvertiseAddress: cfg.API.AdvertiseAddress, ServiceCIDR: cfg.API.ServiceCIDR, NodePortRange: cfg.API.NodePortRange,

@@ -65,6 +65,8 @@ type Config struct {
 	// EnableAdmission and DisableAdmission name built-in admission plugins that
 	// are, or are not, in the chain, in place of what is by default.
 	EnableAdmission, DisableAdmission []string
+	// AdmissionConfig is a file of kind AdmissionConfiguration; empty: there is none.
+	AdmissionConfig string
 	// PodSecurity is a PodSecurityConfiguration; empty: its defaults.
 	PodSecurity []byte
 	// EventRateLimit is the Configuration of the plugin of that name.

@@ -256,6 +256,7 @@ type Admission struct {
 
 	Enable          []string        `mapstructure:"enable" doc:"built-in admission plugins to run besides those that do by default, by their names in kube-apiserver's --enable-admission-plugins"`
 	Disable         []string        `mapstructure:"disable" doc:"built-in admission plugins not to run"`
+	Config          string          `mapstructure:"config" doc:"file of kind AdmissionConfiguration (apiserver.config.k8s.io/v1): what built-in admission plugins are configured by; it is read at the start"`
 	PodSecurity     json.RawMessage `mapstructure:"-" raw:"podSecurity" doc:"defaults and exemptions of PodSecurity, as in a PodSecurityConfiguration (pod-security.admission.config.k8s.io/v1)"`
 	PodSecurityFile string          `mapstructure:"podSecurityFile" doc:"a file of that kind instead; it is read at the start"`
 

@@ -9,10 +9,13 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/admission/plugin/namespace/lifecycle"
+	mutatingwebhook "k8s.io/apiserver/pkg/admission/plugin/webhook/mutating"
+	validatingwebhook "k8s.io/apiserver/pkg/admission/plugin/webhook/validating"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 
+	"pintle.dev/pintle/kernel/api/admission/configuration"
 	"pintle.dev/pintle/kernel/api/admission/dynamic"
 	"pintle.dev/pintle/kernel/api/admission/pluginspec"
 	"pintle.dev/pintle/kernel/api/admission/review"
@@ -32,6 +35,10 @@ type Deps struct {
 	// Enable and Disable name plugins that are in the chain, or not, in place of
 	// what is by default.
 	Enable, Disable []string
+	// ConfigFile is an AdmissionConfiguration; empty: there is none.
+	ConfigFile string
+	// configured is what it says.
+	configured configuration.Plugins
 	// PodSecurity is a PodSecurityConfiguration (pod-security.admission.config.k8s.io/v1)
 	// in YAML or JSON; empty: its defaults, which let everything pass.
 	PodSecurity []byte
@@ -104,8 +111,8 @@ func NewChain(deps Deps) (*Chain, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(deps.EventRateLimit) > 0 && !wanted[eventRateLimit] {
-		return nil, fmt.Errorf("admission: plugin %s has a configuration and is not enabled; add it to admission.enable", eventRateLimit)
+	if err := deps.configure(wanted); err != nil {
+		return nil, err
 	}
 	reviewer := review.New(deps.Review, deps.Own)
 	var chain []admission.Interface
@@ -125,6 +132,7 @@ func NewChain(deps Deps) (*Chain, error) {
 	chain = append(chain, pluginspec.New(deps.Plugins, deps.PluginHost), reviewer)
 	configured := deps.Dynamic
 	configured.Client, configured.Informers, configured.Stop = deps.Client, deps.Informers, deps.Stop
+	configured.Webhooks = deps.configured
 	configurable, err := dynamic.New(configured, func(name string) bool { return wanted[name] })
 	if err != nil {
 		return nil, fmt.Errorf("admission: %w", err)
@@ -140,6 +148,37 @@ func NewChain(deps Deps) (*Chain, error) {
 		chain = append(chain, quotas)
 	}
 	return &Chain{admission.NewChainHandler(chain...), reviewer, configurable, wanted[namespaceExists], wanted[eventRateLimit]}, nil
+}
+
+// configurable are the plugins that an AdmissionConfiguration may name.
+var configurable = []string{eventRateLimit, imagePolicy, mutatingwebhook.PluginName, podNodeSelector, podSecurity, podTolerationRestriction, resourceQuota, validatingwebhook.PluginName}
+
+// configure reads the AdmissionConfiguration. A plugin that is configured and not in
+// the chain, or twice, is a mistake.
+func (d *Deps) configure(wanted map[string]bool) error {
+	d.configured = configuration.Plugins{}
+	if d.ConfigFile != "" {
+		var err error
+		if d.configured, err = configuration.Read(d.ConfigFile, configurable); err != nil {
+			return fmt.Errorf("admission.config: %w", err)
+		}
+	}
+	for name, own := range map[string]*[]byte{podSecurity: &d.PodSecurity, eventRateLimit: &d.EventRateLimit} {
+		if len(*own) > 0 && d.configured[name] != nil {
+			return fmt.Errorf("admission: plugin %s is configured by a key of its own and in %s; keep one", name, d.ConfigFile)
+		}
+		if len(*own) == 0 {
+			*own = d.configured[name]
+		} else {
+			d.configured[name] = *own
+		}
+	}
+	for _, name := range configurable {
+		if d.configured[name] != nil && !wanted[name] && name != podSecurity {
+			return fmt.Errorf("admission: plugin %s has a configuration and is not enabled; add it to admission.enable", name)
+		}
+	}
+	return nil
 }
 
 func newLifecycle(deps Deps) (admission.Interface, error) {

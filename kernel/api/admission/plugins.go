@@ -16,6 +16,7 @@ import (
 	"pintle.dev/pintle/kernel/api/admission/dynamic"
 	"pintle.dev/pintle/kernel/api/admission/eventratelimit"
 	"pintle.dev/pintle/kernel/api/admission/extendedresourcetoleration"
+	"pintle.dev/pintle/kernel/api/admission/imagepolicy"
 	"pintle.dev/pintle/kernel/api/admission/limitranger"
 	"pintle.dev/pintle/kernel/api/admission/namespaces"
 	"pintle.dev/pintle/kernel/api/admission/noderestriction"
@@ -38,6 +39,12 @@ const (
 	resourceQuota = "ResourceQuota"
 	// eventRateLimit counts each event.
 	eventRateLimit = "EventRateLimit"
+	// podSecurity, imagePolicy, podNodeSelector and podTolerationRestriction have
+	// configurations.
+	podSecurity              = "PodSecurity"
+	imagePolicy              = "ImagePolicyWebhook"
+	podNodeSelector          = "PodNodeSelector"
+	podTolerationRestriction = "PodTolerationRestriction"
 	// namespaceExists is asked about bindings and conditions too.
 	namespaceExists = "NamespaceExists"
 )
@@ -66,15 +73,18 @@ var ordered = []builtin{
 	{"NodeRestriction", true, always(func(d Deps) *noderestriction.Plugin { return noderestriction.New(d.Client, d.Informers) })},
 	{"TaintNodesByCondition", true, always(func(Deps) *nodetaint.Plugin { return nodetaint.New() })},
 	{"AlwaysPullImages", false, always(func(Deps) *alwayspullimages.Plugin { return alwayspullimages.New() })},
-	{"PodSecurity", true, func(d Deps) (admission.Interface, error) {
+	{imagePolicy, false, func(d Deps) (admission.Interface, error) { return imagepolicy.New(d.configured[imagePolicy]) }},
+	{podSecurity, true, func(d Deps) (admission.Interface, error) {
 		return podsecurity.New(d.Client, d.Informers, d.PodSecurity)
 	}},
-	{"PodNodeSelector", false, always(func(d Deps) *podnodeselector.Plugin { return podnodeselector.New(d.Client, d.Informers) })},
+	{podNodeSelector, false, func(d Deps) (admission.Interface, error) {
+		return podnodeselector.New(d.Client, d.Informers, d.configured[podNodeSelector])
+	}},
 	{"Priority", true, always(func(d Deps) *priority.Plugin { return priority.New(d.Client, d.Informers) })},
 	{"DefaultTolerationSeconds", true, always(func(Deps) *tolerationseconds.Plugin { return tolerationseconds.New() })},
-	{"PodTolerationRestriction", false, always(func(d Deps) *podtolerationrestriction.Plugin {
-		return podtolerationrestriction.New(d.Client, d.Informers)
-	})},
+	{podTolerationRestriction, false, func(d Deps) (admission.Interface, error) {
+		return podtolerationrestriction.New(d.Client, d.Informers, d.configured[podTolerationRestriction])
+	}},
 	{eventRateLimit, false, func(d Deps) (admission.Interface, error) { return eventratelimit.New(d.EventRateLimit) }},
 	{"ExtendedResourceToleration", false, always(func(Deps) *extendedresourcetoleration.Plugin { return extendedresourcetoleration.New() })},
 	{"DefaultStorageClass", true, always(func(d Deps) *defaultstorageclass.Plugin { return defaultstorageclass.New(d.Informers) })},

@@ -6,6 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/admission/plugin/resourcequota"
+	"k8s.io/apiserver/pkg/admission/plugin/resourcequota/apis/resourcequota/validation"
 	corelisters "k8s.io/client-go/listers/core/v1"
 
 	"pintle.dev/pintle/sdk/quota"
@@ -40,9 +41,12 @@ func (g *quotaGate) Validate(ctx context.Context, a admission.Attributes, o admi
 }
 
 func newQuota(deps Deps) (admission.Interface, error) {
-	configuration, err := resourcequota.LoadConfiguration(nil)
+	configuration, err := resourcequota.LoadConfiguration(deps.configured.Reader(resourceQuota))
 	if err != nil {
 		return nil, err
+	}
+	if errs := validation.ValidateConfiguration(configuration); len(errs) > 0 {
+		return nil, errs.ToAggregate()
 	}
 	plugin, err := resourcequota.NewResourceQuota(configuration, quotaWorkers)
 	if err != nil {
@@ -56,5 +60,8 @@ func newQuota(deps Deps) (admission.Interface, error) {
 		return nil, err
 	}
 	informer := deps.Informers.Core().V1().ResourceQuotas()
+	if len(configuration.LimitedResources) > 0 {
+		return plugin, nil // what is limited needs a quota, also where there is none
+	}
 	return &quotaGate{plugin, informer.Lister(), informer.Informer().HasSynced}, nil
 }

@@ -3,6 +3,7 @@ package dynamic
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"go.opentelemetry.io/otel/trace"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -10,6 +11,7 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/admission/plugin/policy/mutating"
 	"k8s.io/apiserver/pkg/admission/plugin/policy/validating"
+	webhookconfig "k8s.io/apiserver/pkg/admission/plugin/webhook/config"
 	webhookgeneric "k8s.io/apiserver/pkg/admission/plugin/webhook/generic"
 	mutatingwebhook "k8s.io/apiserver/pkg/admission/plugin/webhook/mutating"
 	validatingwebhook "k8s.io/apiserver/pkg/admission/plugin/webhook/validating"
@@ -20,6 +22,8 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
+
+	"pintle.dev/pintle/kernel/api/admission/configuration"
 )
 
 // Own reports whether a request is one of the kernel's own that is not asked about.
@@ -43,6 +47,8 @@ type Config struct {
 	Stop <-chan struct{}
 	// Own may be nil.
 	Own Own
+	// Webhooks are the WebhookAdmissionConfigurations of the plugins, by their names.
+	Webhooks configuration.Plugins
 }
 
 // Names of the plugins, in their order.
@@ -56,6 +62,11 @@ type Plugins struct {
 
 // New makes the plugins that are wanted by name.
 func New(c Config, wanted func(name string) bool) (*Plugins, error) {
+	for _, name := range []string{mutatingwebhook.PluginName, validatingwebhook.PluginName} {
+		if err := c.check(name); err != nil {
+			return nil, fmt.Errorf("plugin %s: %w", name, err)
+		}
+	}
 	kinds := c.Informers.Admissionregistration().V1()
 	out := &Plugins{}
 	for _, p := range []struct {
@@ -93,8 +104,21 @@ var all = []admission.Operation{admission.Connect, admission.Create, admission.D
 // List gives the plugins in their order.
 func (p *Plugins) List() []*Plugin { return p.list }
 
+// check reads what a plugin is configured by, before the first webhook makes it.
+func (c Config) check(name string) error {
+	read, err := webhookconfig.LoadConfig(c.Webhooks.Reader(name))
+	if err != nil {
+		return err
+	}
+	if read.StaticManifestsDir != "" {
+		return errors.New("staticManifestsDir: webhooks from files are not there; make them by the API")
+	}
+	_, err = webhookutil.NewDefaultAuthenticationInfoResolver(read.KubeConfigFile)
+	return err
+}
+
 func (c Config) mutatingWebhooks() (admission.Interface, error) {
-	p, err := mutatingwebhook.NewMutatingWebhook(nil)
+	p, err := mutatingwebhook.NewMutatingWebhook(c.Webhooks.Reader(mutatingwebhook.PluginName))
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +126,7 @@ func (c Config) mutatingWebhooks() (admission.Interface, error) {
 }
 
 func (c Config) validatingWebhooks() (admission.Interface, error) {
-	p, err := validatingwebhook.NewValidatingAdmissionWebhook(nil)
+	p, err := validatingwebhook.NewValidatingAdmissionWebhook(c.Webhooks.Reader(validatingwebhook.PluginName))
 	if err != nil {
 		return nil, err
 	}

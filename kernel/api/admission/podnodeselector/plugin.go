@@ -13,18 +13,25 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
+	"sigs.k8s.io/yaml"
 )
 
 // Annotation of a namespace: the node selector of its pods.
 const Annotation = "scheduler.alpha.kubernetes.io/node-selector"
 
-var errConflict = errors.New("pod node label selector conflicts with its namespace node label selector")
+var (
+	errConflict   = errors.New("pod node label selector conflicts with its namespace node label selector")
+	errNotAllowed = errors.New("pod node label selector labels conflict with its namespace whitelist")
+)
 
 // Plugin adds node selectors.
 type Plugin struct {
 	*admission.Handler
 	client     kubernetes.Interface
 	namespaces corelisters.NamespaceLister
+	// byDefault is for namespaces without the annotation, allowed by namespace.
+	byDefault labels.Set
+	allowed   map[string]labels.Set
 }
 
 var (
@@ -32,12 +39,33 @@ var (
 	_ admission.ValidationInterface = (*Plugin)(nil)
 )
 
-// New registers the informer it needs.
-func New(client kubernetes.Interface, factory informers.SharedInformerFactory) *Plugin {
+// defaultKey is where the configuration has the selector of namespaces without the
+// annotation. Its other keys are namespaces.
+const defaultKey = "clusterDefaultNodeSelector"
+
+// New reads the configuration, which may be empty, and registers the informer that it needs.
+func New(client kubernetes.Interface, factory informers.SharedInformerFactory, configuration []byte) (*Plugin, error) {
 	namespaces := factory.Core().V1().Namespaces()
-	p := &Plugin{admission.NewHandler(admission.Create), client, namespaces.Lister()}
+	p := &Plugin{Handler: admission.NewHandler(admission.Create), client: client, namespaces: namespaces.Lister(), allowed: map[string]labels.Set{}}
+	var file struct {
+		Selectors map[string]string `json:"podNodeSelectorPluginConfig"`
+	}
+	if err := yaml.UnmarshalStrict(configuration, &file); err != nil {
+		return nil, fmt.Errorf("read the configuration: %w", err)
+	}
+	for key, text := range file.Selectors {
+		selector, err := labels.ConvertSelectorToLabelsMap(text)
+		if err != nil {
+			return nil, fmt.Errorf("podNodeSelectorPluginConfig.%s: %w", key, err)
+		}
+		if key == defaultKey {
+			p.byDefault = selector
+		} else {
+			p.allowed[key] = selector
+		}
+	}
 	p.SetReadyFunc(namespaces.Informer().HasSynced)
-	return p
+	return p, nil
 }
 
 // Admit implements admission.MutationInterface.
@@ -56,9 +84,19 @@ func (p *Plugin) Validate(ctx context.Context, a admission.Attributes, _ admissi
 	if err != nil {
 		return err
 	}
+	if pod == nil {
+		return nil
+	}
 	for key, value := range selector {
 		if pod.Spec.NodeSelector[key] != value {
 			return apierrors.NewForbidden(a.GetResource().GroupResource(), pod.Name, errConflict)
+		}
+	}
+	if allowed := p.allowed[a.GetNamespace()]; len(allowed) > 0 {
+		for key, value := range pod.Spec.NodeSelector {
+			if have, ok := allowed[key]; !ok || have != value {
+				return apierrors.NewForbidden(a.GetResource().GroupResource(), pod.Name, errNotAllowed)
+			}
 		}
 	}
 	return nil
@@ -84,7 +122,10 @@ func (p *Plugin) selector(ctx context.Context, a admission.Attributes) (*corev1.
 	if err != nil {
 		return nil, nil, admission.NewForbidden(a, fmt.Errorf("namespace %s: %w", a.GetNamespace(), err))
 	}
-	selector, err := labels.ConvertSelectorToLabelsMap(namespace.Annotations[Annotation])
+	selector := p.byDefault
+	if text, ok := namespace.Annotations[Annotation]; ok {
+		selector, err = labels.ConvertSelectorToLabelsMap(text)
+	}
 	if err != nil {
 		return nil, nil, admission.NewForbidden(a, fmt.Errorf("annotation %s of namespace %s: %w", Annotation, namespace.Name, err))
 	}

@@ -29,6 +29,7 @@ type Plugin struct {
 	*admission.Handler
 	client     kubernetes.Interface
 	namespaces corelisters.NamespaceLister
+	cluster    Configuration
 }
 
 var (
@@ -36,12 +37,16 @@ var (
 	_ admission.ValidationInterface = (*Plugin)(nil)
 )
 
-// New registers the informer it needs.
-func New(client kubernetes.Interface, factory informers.SharedInformerFactory) *Plugin {
+// New reads the configuration, which may be empty, and registers the informer that it needs.
+func New(client kubernetes.Interface, factory informers.SharedInformerFactory, configuration []byte) (*Plugin, error) {
+	cluster, err := load(configuration)
+	if err != nil {
+		return nil, err
+	}
 	namespaces := factory.Core().V1().Namespaces()
-	p := &Plugin{admission.NewHandler(admission.Create, admission.Update), client, namespaces.Lister()}
+	p := &Plugin{admission.NewHandler(admission.Create, admission.Update), client, namespaces.Lister(), cluster}
 	p.SetReadyFunc(namespaces.Informer().HasSynced)
-	return p
+	return p, nil
 }
 
 // Admit implements admission.MutationInterface.
@@ -52,8 +57,12 @@ func (p *Plugin) Admit(ctx context.Context, a admission.Attributes, _ admission.
 	}
 	var more []corev1.Toleration
 	if a.GetOperation() == admission.Create {
-		if more, err = p.annotated(ctx, a, DefaultsAnnotation); err != nil {
+		var given bool
+		if more, given, err = p.annotated(ctx, a, DefaultsAnnotation); err != nil {
 			return err
+		}
+		if !given {
+			more = slices.Clone(p.cluster.Default)
 		}
 	}
 	if qos.GetPodQOS(pod) != corev1.PodQOSBestEffort {
@@ -71,13 +80,20 @@ func (p *Plugin) Validate(ctx context.Context, a admission.Attributes, _ admissi
 	if err != nil || pod == nil || len(pod.Spec.Tolerations) == 0 {
 		return err
 	}
-	allowed, err := p.annotated(ctx, a, AllowedAnnotation)
-	if err != nil || len(allowed) == 0 {
+	allowed, given, err := p.annotated(ctx, a, AllowedAnnotation)
+	if err != nil {
 		return err
+	}
+	whose := "namespace"
+	if !given {
+		allowed, whose = p.cluster.Allowed, "cluster"
+	}
+	if len(allowed) == 0 {
+		return nil
 	}
 	for _, t := range pod.Spec.Tolerations {
 		if !slices.ContainsFunc(allowed, func(wide corev1.Toleration) bool { return covers(wide, t) }) {
-			return admission.NewForbidden(a, errors.New("pod tolerations (possibly merged with namespace default tolerations) conflict with its namespace whitelist"))
+			return admission.NewForbidden(a, fmt.Errorf("pod tolerations (possibly merged with namespace default tolerations) conflict with its %s whitelist", whose))
 		}
 	}
 	return nil
@@ -94,27 +110,28 @@ func podOf(a admission.Attributes) (*corev1.Pod, error) {
 	return pod, nil
 }
 
-// annotated reads tolerations from the pod's namespace.
-func (p *Plugin) annotated(ctx context.Context, a admission.Attributes, annotation string) ([]corev1.Toleration, error) {
+// annotated reads tolerations from the pod's namespace; given says that it has the
+// annotation.
+func (p *Plugin) annotated(ctx context.Context, a admission.Attributes, annotation string) (_ []corev1.Toleration, given bool, _ error) {
 	if !p.WaitForReady() {
-		return nil, admission.NewForbidden(a, errors.New("not yet ready to handle request"))
+		return nil, false, admission.NewForbidden(a, errors.New("not yet ready to handle request"))
 	}
 	namespace, err := p.namespaces.Get(a.GetNamespace())
 	if apierrors.IsNotFound(err) { // it was made just now
 		namespace, err = p.client.CoreV1().Namespaces().Get(ctx, a.GetNamespace(), metav1.GetOptions{})
 	}
 	if err != nil {
-		return nil, admission.NewForbidden(a, fmt.Errorf("namespace %s: %w", a.GetNamespace(), err))
+		return nil, false, admission.NewForbidden(a, fmt.Errorf("namespace %s: %w", a.GetNamespace(), err))
 	}
-	text := namespace.Annotations[annotation]
+	text, given := namespace.Annotations[annotation]
 	if text == "" {
-		return nil, nil
+		return nil, given, nil
 	}
 	var out []corev1.Toleration
 	if err := json.Unmarshal([]byte(text), &out); err != nil {
-		return nil, admission.NewForbidden(a, fmt.Errorf("annotation %s of namespace %s: %w", annotation, namespace.Name, err))
+		return nil, false, admission.NewForbidden(a, fmt.Errorf("annotation %s of namespace %s: %w", annotation, namespace.Name, err))
 	}
-	return out, nil
+	return out, true, nil
 }
 
 // merge keeps of all tolerations those that no other covers, in their order; of

@@ -60,7 +60,10 @@ func TestPlugin(t *testing.T) {
 		namespace("empty", map[string]string{AllowedAnnotation: ""}), namespace("broken", map[string]string{AllowedAnnotation: "gpu"}),
 	)
 	factory := informers.NewSharedInformerFactory(client, 0)
-	p := New(client, factory)
+	p, err := New(client, factory, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
 	factory.Start(t.Context().Done())
 	factory.WaitForCacheSync(t.Context().Done())
 	for name, tc := range map[string]struct {
