@@ -23,14 +23,29 @@ func pod(name string) *corev1.Pod {
 // BenchmarkPodCreate is durable creates by 32 clients over TLS, and the processor
 // time of both sides.
 func BenchmarkPodCreate(b *testing.B) {
-	s := start(b, b.TempDir())
+	pods := overTLS(b, start(b, b.TempDir())).CoreV1().Pods("default")
+	benchCreates(b, func(name string) error {
+		_, err := pods.Create(b.Context(), pod(name), metav1.CreateOptions{})
+		return err
+	})
+}
+
+// BenchmarkServiceCreate is the same of services, which get an address each.
+func BenchmarkServiceCreate(b *testing.B) {
+	services := overTLS(b, start(b, b.TempDir())).CoreV1().Services("default")
+	benchCreates(b, func(name string) error {
+		_, err := services.Create(b.Context(), &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}}, metav1.CreateOptions{})
+		return err
+	})
+}
+
+func benchCreates(b *testing.B, create func(name string) error) {
 	const workers = 32
 	var next atomic.Int64
 	var wg sync.WaitGroup
-	ctx := b.Context()
-	pods := overTLS(b, s).CoreV1().Pods("default")
 	// The first write builds the models for managed fields.
-	if _, err := pods.Create(ctx, pod("first"), metav1.CreateOptions{}); err != nil {
+	if err := create("first"); err != nil {
 		b.Fatal(err)
 	}
 	before := used()
@@ -43,7 +58,7 @@ func BenchmarkPodCreate(b *testing.B) {
 				if i > int64(b.N) {
 					return
 				}
-				if _, err := pods.Create(ctx, pod(fmt.Sprintf("p-%d", i)), metav1.CreateOptions{}); err != nil {
+				if err := create(fmt.Sprintf("p-%d", i)); err != nil {
 					b.Error(err)
 					return
 				}

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"pintle.dev/pintle/kernel/api/resources"
+	"pintle.dev/pintle/kernel/api/resources/ipalloc"
 )
 
 // systemNamespaces are there from the start and cannot be missed.
@@ -58,6 +59,9 @@ func (s *Server) ensureSystem(ctx context.Context) error {
 		}
 	}
 	if err := s.ensurePriorityClasses(ctx); err != nil {
+		return err
+	}
+	if err := s.ensureServiceCIDR(ctx); err != nil && !s.damaged(err) {
 		return err
 	}
 	if err := s.ensureService(ctx); err != nil && !s.damaged(err) {
@@ -113,14 +117,23 @@ func (s *Server) ensureService(ctx context.Context) error {
 	have, err := services.Get(ctx, serviceName, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
+		if err := s.freeServiceIP(ctx, ip.String()); err != nil {
+			return err
+		}
 		single := corev1.IPFamilyPolicySingleStack
 		_, err = services.Create(ctx, &corev1.Service{
 			ObjectMeta: metav1.ObjectMeta{Name: serviceName, Namespace: metav1.NamespaceDefault, Labels: serverLabels()},
 			Spec: corev1.ServiceSpec{
-				Ports: []corev1.ServicePort{port}, ClusterIP: net.IP(ip).String(), IPFamilyPolicy: &single,
+				Ports: []corev1.ServicePort{port}, ClusterIP: ip.String(), IPFamilyPolicy: &single,
 				SessionAffinity: corev1.ServiceAffinityNone, Type: corev1.ServiceTypeClusterIP,
 			},
 		}, metav1.CreateOptions{})
+		if apierrors.IsInvalid(err) && strings.Contains(err.Error(), ipalloc.ErrIPOutside.Error()) {
+			// The range is another one than the cluster's, or on its way out: pods do
+			// without the service, and the administrator can serve himself.
+			s.log.Error("service default/kubernetes cannot be made; see whether a ServiceCIDR that is ready has the first address of api.serviceCIDR", "address", ip, "error", err)
+			return nil
+		}
 		return err
 	case err != nil:
 		return err

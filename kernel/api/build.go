@@ -16,6 +16,8 @@ import (
 
 	"github.com/emicklei/go-restful/v3"
 	"go.opentelemetry.io/otel/trace/noop"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apiextensions "k8s.io/apiextensions-apiserver/pkg/apiserver"
 	openapiv3controller "k8s.io/apiextensions-apiserver/pkg/controller/openapiv3"
@@ -55,6 +57,7 @@ import (
 	"pintle.dev/pintle/kernel/api/auth/pki"
 	"pintle.dev/pintle/kernel/api/auth/rbac"
 	"pintle.dev/pintle/kernel/api/auth/token"
+	"pintle.dev/pintle/kernel/api/clusterips"
 	"pintle.dev/pintle/kernel/api/flowcontrol"
 	"pintle.dev/pintle/kernel/api/openapi"
 	"pintle.dev/pintle/kernel/api/resources"
@@ -80,6 +83,7 @@ type parts struct {
 	client     kubernetes.Interface
 	starter    kubernetes.Interface // writes what the start needs, past webhooks and policies
 	rbac       *rbac.Index
+	clusterIPs clusterips.Records
 	binding    *bindingREST
 	creates    created
 	listener   net.Listener
@@ -169,7 +173,7 @@ func firstServiceIP(cidr string) (net.IP, error) {
 
 func (s *Server) build() error {
 	claims, _ := s.cfg.Backend.(ipalloc.Claims)
-	kinds, err := servedKinds(resources.Options{ServiceCIDR: s.cfg.ServiceCIDR, NodePortRange: s.cfg.NodePortRange, Claims: claims}, s.servedHere)
+	kinds, err := servedKinds(resources.Options{ServiceCIDR: s.cfg.ServiceCIDR, NodePortRange: s.cfg.NodePortRange, Addresses: &s.clusterIPs, Claims: claims}, s.servedHere)
 	if err != nil {
 		return err
 	}
@@ -198,6 +202,7 @@ func (s *Server) build() error {
 			return err
 		}
 	}
+	s.clusterIPs.Use(s.stores[networkingv1.Resource("ipaddresses")], s.stores[networkingv1.Resource("servicecidrs")], s.stores[corev1.Resource("services")])
 	if err := s.checkReadable(s.stopping); err != nil {
 		return err
 	}
@@ -303,6 +308,7 @@ func (s *Server) build() error {
 		s.hook("node/follow-pods", func(context.Context) error {
 			return s.followPods()
 		}),
+		s.hook("start-service-ip-repair-controllers", s.repairClusterIPs),
 		s.hook("validatingadmissionpolicy-status", func(context.Context) error {
 			s.background.Go(func() { s.policies.Run(s.stopping) })
 			return nil

@@ -79,6 +79,7 @@ func (s *Server) special(k resources.Kind, main *kindREST, put func(string, rest
 	case corev1.Resource("nodes"):
 		put("nodes/proxy", &proxyREST{nodeLocation(s.kubelets), func() runtime.Object { return &corev1.NodeProxyOptions{} }, mayStream(s.authz)})
 	case corev1.Resource("services"):
+		put("services", &serviceREST{main})
 		put("services/proxy", &proxyREST{serviceLocation(s, s.kubelets), func() runtime.Object { return &corev1.ServiceProxyOptions{} }, nil})
 	case batchv1.Resource("jobs"):
 		put("jobs", &jobREST{main})

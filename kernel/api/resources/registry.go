@@ -13,14 +13,17 @@ type Options struct {
 	ServiceCIDR string
 	// NodePortRange is "first-last"; default 30000-32767.
 	NodePortRange string
-	// Claims are shared by the kernels that hand out the same addresses; nil
+	// Addresses are the records of cluster IPs. Required before a service is made
+	// that needs one.
+	Addresses ipalloc.Addresses
+	// Claims are shared by the kernels that hand out the same node ports; nil
 	// for one alone.
 	Claims ipalloc.Claims
 }
 
 // All lists the served kinds. It fails on options that cannot be read.
 func All(opts Options) ([]Kind, error) {
-	alloc, err := ipalloc.New(ipalloc.Config{CIDR: opts.ServiceCIDR, NodePorts: opts.NodePortRange, Claims: opts.Claims})
+	alloc, err := ipalloc.New(ipalloc.Config{CIDR: opts.ServiceCIDR, NodePorts: opts.NodePortRange, Addresses: opts.Addresses, Claims: opts.Claims})
 	if err != nil {
 		return nil, fmt.Errorf("resources: services: %w", err)
 	}

@@ -145,21 +145,21 @@ func (a *serviceAllocation) decorate(store *genericregistry.Store) error {
 	return nil
 }
 
-func (a *serviceAllocation) begin(ctx context.Context, dryRun []string) (*ipalloc.Txn, error) {
+func (a *serviceAllocation) begin(ctx context.Context, svc *corev1.Service, dryRun []string) (*ipalloc.Txn, error) {
 	// The list is of all namespaces, whatever the request's is.
 	ctx = withoutNamespace(ctx)
 	if err := a.alloc.Load(ctx, a.list); err != nil {
 		return nil, err
 	}
-	return a.alloc.Begin(ctx, dryrun.IsDryRun(dryRun)), nil
+	return a.alloc.Begin(ctx, ipalloc.NameOf(svc), dryrun.IsDryRun(dryRun)), nil
 }
 
 func (a *serviceAllocation) beginCreate(ctx context.Context, obj runtime.Object, options *metav1.CreateOptions) (genericregistry.FinishFunc, error) {
-	txn, err := a.begin(ctx, options.DryRun)
+	svc := obj.(*corev1.Service)
+	txn, err := a.begin(ctx, svc, options.DryRun)
 	if err != nil {
 		return nil, err
 	}
-	svc := obj.(*corev1.Service)
 	normalizeClusterIPs(svc, nil)
 	if err := a.allocate(txn, svc, nil); err != nil {
 		txn.Revert()
@@ -173,11 +173,11 @@ func (a *serviceAllocation) beginUpdate(ctx context.Context, obj, oldObj runtime
 		// A status update keeps the stored spec, whatever the request holds.
 		return func(context.Context, bool) {}, nil
 	}
-	txn, err := a.begin(ctx, options.DryRun)
+	svc, old := obj.(*corev1.Service), oldObj.(*corev1.Service)
+	txn, err := a.begin(ctx, svc, options.DryRun)
 	if err != nil {
 		return nil, err
 	}
-	svc, old := obj.(*corev1.Service), oldObj.(*corev1.Service)
 	keepAllocated(svc, old)
 	normalizeClusterIPs(svc, old)
 	if err := a.allocate(txn, svc, old); err != nil {
@@ -187,12 +187,37 @@ func (a *serviceAllocation) beginUpdate(ctx context.Context, obj, oldObj runtime
 	return finish(txn), nil
 }
 
+// finish ends a write. The store says that an update has succeeded before it is
+// written, and may then try again: where somebody knows the outcome (WithOutcome),
+// what a service gives up is kept until then.
 func finish(txn *ipalloc.Txn) genericregistry.FinishFunc {
-	return func(_ context.Context, success bool) {
-		if success {
-			txn.Commit()
-		} else {
+	return func(ctx context.Context, success bool) {
+		pending, _ := ctx.Value(outcomeKey{}).(*[]*ipalloc.Txn)
+		switch {
+		case !success:
 			txn.Revert()
+		case pending != nil:
+			*pending = append(*pending, txn)
+		default:
+			txn.Commit()
+		}
+	}
+}
+
+type outcomeKey struct{}
+
+// WithOutcome is a context for an update of a service, and what to call with its
+// outcome: of the tries only the last took or gave up anything, and only if it
+// was written.
+func WithOutcome(ctx context.Context) (context.Context, func(written bool)) {
+	var tries []*ipalloc.Txn
+	return context.WithValue(ctx, outcomeKey{}, &tries), func(written bool) {
+		for i, txn := range tries {
+			if written && i == len(tries)-1 {
+				txn.Commit()
+			} else {
+				txn.Revert()
+			}
 		}
 	}
 }

@@ -160,6 +160,9 @@ func (a *serviceAllocation) allocateIPs(txn *ipalloc.Txn, svc, old *corev1.Servi
 	case want != "":
 		return invalidService(svc.Name, field.ErrorList{field.Invalid(specPath.Child("clusterIPs"), svc.Spec.ClusterIPs,
 			fmt.Sprintf("failed to allocate IP %v: %v", want, err))})
+	case !errors.Is(err, ipalloc.ErrFull):
+		return invalidService(svc.Name, field.ErrorList{field.Invalid(specPath.Child("clusterIPs"), svc.Spec.ClusterIPs,
+			fmt.Sprintf("failed to allocate IP: %v", err))})
 	default:
 		return apierrors.NewInternalError(fmt.Errorf("failed to allocate a serviceIP for Service %q: %w", svc.Name, err))
 	}

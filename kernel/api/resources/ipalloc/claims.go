@@ -10,8 +10,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Claims keeps what is taken where the other allocators of the same ranges see
-// it. Names are "ip/ADDRESS" and "port/NUMBER". Safe for concurrent use.
+// Claims keeps which node ports are taken where the other allocators of the same
+// range see it. Names are "port/NUMBER"; "ip/ADDRESS" are what kernels claimed
+// before cluster IPs had records. Safe for concurrent use.
 type Claims interface {
 	// Claim takes a name; false means that somebody has it.
 	Claim(ctx context.Context, name string) (bool, error)
@@ -39,7 +40,6 @@ const (
 	releaseTimeout = 5 * time.Second
 )
 
-func ipClaim(ip string) string    { return "ip/" + ip }
 func portClaim(port int32) string { return "port/" + strconv.Itoa(int(port)) }
 func (a *Allocator) shared() bool { return a.claims != nil }
 func (a *Allocator) give(n []string) {
@@ -91,11 +91,11 @@ func (a *Allocator) refresh(ctx context.Context) error {
 	// list, or its service is being created, or it is left over.
 	claims, err := a.claims.Claimed(ctx)
 	if err != nil {
-		return fmt.Errorf("read the addresses that are taken: %w", err)
+		return fmt.Errorf("read the node ports that are taken: %w", err)
 	}
 	services, err := a.list(ctx)
 	if err != nil {
-		return fmt.Errorf("read the services that hold addresses: %w", err)
+		return fmt.Errorf("read the services that hold node ports: %w", err)
 	}
 	held := a.names(services)
 	kept := map[string]bool{}
@@ -123,23 +123,18 @@ func (a *Allocator) refresh(ctx context.Context) error {
 			delete(a.unheld, name)
 		}
 	}
-	a.ips, a.ports = newBand(a.ips.size, a.ips.offset), newBand(a.ports.size, a.ports.offset)
+	a.ports = newBand(a.ports.size, a.ports.offset)
 	for name := range kept {
 		a.mark(name)
 	}
 	return nil
 }
 
-// names are the claims that services need, of the ranges.
+// names are the claims that services need, of the range.
 func (a *Allocator) names(services []corev1.Service) map[string]bool {
 	out := map[string]bool{}
 	for i := range services {
-		ips, ports := Held(&services[i])
-		for _, ip := range ips {
-			if a.Contains(ip) {
-				out[ipClaim(ip)] = true
-			}
-		}
+		_, ports := Held(&services[i])
 		for _, p := range ports {
 			if _, ok := a.portIndex(p); ok {
 				out[portClaim(p)] = true
@@ -151,12 +146,6 @@ func (a *Allocator) names(services []corev1.Service) map[string]bool {
 
 // mark takes a claim's number in memory; mu is held.
 func (a *Allocator) mark(name string) {
-	if ip, ok := strings.CutPrefix(name, "ip/"); ok {
-		if n, ok := a.ipIndex(ip); ok {
-			a.ips.take(n)
-		}
-		return
-	}
 	if number, ok := strings.CutPrefix(name, "port/"); ok {
 		if p, err := strconv.ParseInt(number, 10, 32); err == nil {
 			if n, ok := a.portIndex(int32(p)); ok {

@@ -10,7 +10,14 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"pintle.dev/pintle/kernel/api/resources/ipalloc/ipalloctest"
 )
+
+// web is the service of most tests.
+var web = types.NamespacedName{Namespace: "default", Name: "web"}
 
 // shelf is Claims in memory.
 type shelf struct {
@@ -64,10 +71,10 @@ func (s *shelf) Expire(_ context.Context, c Claim) error {
 // cluster is two allocators of one small range, with the services that both see.
 func cluster(t *testing.T, services *[]corev1.Service) (*shelf, [2]*Allocator) {
 	t.Helper()
-	claims := newShelf()
+	claims, records := newShelf(), ipalloctest.New("10.0.0.0/28")
 	var out [2]*Allocator
 	for i := range out {
-		a, err := New(Config{CIDR: "10.0.0.0/28", NodePorts: "30000-30003", Claims: claims})
+		a, err := New(Config{CIDR: "10.0.0.0/28", NodePorts: "30000-30003", Claims: claims, Addresses: records})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -91,7 +98,7 @@ func TestSharedRange(t *testing.T) {
 	for _, a := range kernels {
 		wg.Go(func() {
 			for {
-				txn := a.Begin(t.Context(), false)
+				txn := a.Begin(t.Context(), web, false)
 				ip, err := txn.IP("")
 				if errors.Is(err, ErrFull) {
 					return
@@ -123,12 +130,12 @@ func TestSharedRange(t *testing.T) {
 	if n := len(slices.Compact(ports)); n != 4 || len(ports) != 4 {
 		t.Errorf("%d ports were handed out, %d of them different; want 4", len(ports), n)
 	}
-	given := corev1.Service{Spec: corev1.ServiceSpec{ClusterIP: ips[0], ClusterIPs: ips[:1]}}
+	given := corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: web.Namespace, Name: web.Name}, Spec: corev1.ServiceSpec{ClusterIP: ips[0], ClusterIPs: ips[:1]}}
 	kernels[0].Release(&given)
-	if ip, err := kernels[1].Begin(t.Context(), false).IP(ips[0]); err != nil || ip != ips[0] {
+	if ip, err := kernels[1].Begin(t.Context(), web, false).IP(ips[0]); err != nil || ip != ips[0] {
 		t.Errorf("what the other kernel gave up: %q, %v", ip, err)
 	}
-	if _, err := kernels[0].Begin(t.Context(), false).IP(ips[0]); !errors.Is(err, ErrIPAllocated) {
+	if _, err := kernels[0].Begin(t.Context(), web, false).IP(ips[0]); !errors.Is(err, ErrIPAllocated) {
 		t.Errorf("an address that the other kernel has: %v", err)
 	}
 }
@@ -136,28 +143,47 @@ func TestSharedRange(t *testing.T) {
 // TestClaimsOfTheDead: a claim whose kernel died before it wrote the service is
 // given up in time, one that is being used is not, and a service whose claim is
 // missing gets it back. The time is that of who looks: a kernel whose clock is
-// ahead takes no address that another one's service is being created with.
+// ahead takes no port that another one's service is being created with.
 func TestClaimsOfTheDead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		services := []corev1.Service{{Spec: corev1.ServiceSpec{ClusterIP: "10.0.0.5", ClusterIPs: []string{"10.0.0.5"}}}}
+		services := []corev1.Service{{Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{NodePort: 30000}}}}}
 		claims, kernels := cluster(t, &services)
-		claims.taken["ip/10.0.0.6"] = Claim{Name: "ip/10.0.0.6", Revision: 100}
-		take := func(round string, wants map[string]error) {
+		claims.taken["port/30001"] = Claim{Name: "port/30001", Revision: 100}
+		take := func(round string, wants map[int32]error) {
 			t.Helper()
-			for ip, want := range wants {
-				if _, err := kernels[0].Begin(t.Context(), false).IP(ip); !errors.Is(err, want) {
-					t.Errorf("%s, %s: %v, want %v", round, ip, err, want)
+			for port, want := range wants {
+				if _, err := kernels[0].Begin(t.Context(), web, false).Port(port); !errors.Is(err, want) {
+					t.Errorf("%s, %d: %v, want %v", round, port, err, want)
 				}
 			}
 		}
-		take("at once", map[string]error{"10.0.0.5": ErrIPAllocated, "10.0.0.6": ErrIPAllocated})
+		take("at once", map[int32]error{30000: ErrPortAllocated, 30001: ErrPortAllocated})
 		time.Sleep(claimGrace + time.Second)
-		claims.taken["ip/10.0.0.7"] = Claim{Name: "ip/10.0.0.7", Revision: 101}
-		take("a minute later", map[string]error{"10.0.0.5": ErrIPAllocated, "10.0.0.6": nil, "10.0.0.7": ErrIPAllocated})
+		claims.taken["port/30002"] = Claim{Name: "port/30002", Revision: 101}
+		take("a minute later", map[int32]error{30000: ErrPortAllocated, 30001: nil, 30002: ErrPortAllocated})
 		// Somebody else has it now: its time begins anew.
-		claims.taken["ip/10.0.0.7"] = Claim{Name: "ip/10.0.0.7", Revision: 102}
+		claims.taken["port/30002"] = Claim{Name: "port/30002", Revision: 102}
 		time.Sleep(claimGrace + time.Second)
-		take("after another one took it", map[string]error{"10.0.0.7": ErrIPAllocated})
+		take("after another one took it", map[int32]error{30002: ErrPortAllocated})
+	})
+}
+
+// TestClaimsOfOlderKernels: what kernels claimed before cluster IPs had records is
+// no port, keeps nobody from an address, and is given up in time.
+func TestClaimsOfOlderKernels(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		claims, kernels := cluster(t, &[]corev1.Service{})
+		claims.taken["ip/10.0.0.6"] = Claim{Name: "ip/10.0.0.6", Revision: 100}
+		if err := kernels[0].refresh(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if ip, err := kernels[0].Begin(t.Context(), web, false).IP("10.0.0.6"); err != nil {
+			t.Errorf("%s, %v", ip, err)
+		}
+		time.Sleep(claimGrace + time.Second)
+		if err := kernels[0].refresh(t.Context()); err != nil || len(claims.taken) != 0 {
+			t.Errorf("%v, %v", claims.taken, err)
+		}
 	})
 }
 
@@ -165,20 +191,28 @@ func TestClaimsOfTheDead(t *testing.T) {
 func TestClaimsOfWritesThatFail(t *testing.T) {
 	services := []corev1.Service{}
 	claims, kernels := cluster(t, &services)
-	txn := kernels[0].Begin(t.Context(), false)
+	txn := kernels[0].Begin(t.Context(), web, false)
+	port, err := txn.Port(0)
+	if err != nil {
+		t.Fatal(err)
+	}
 	ip, err := txn.IP("")
 	if err != nil {
 		t.Fatal(err)
 	}
 	txn.Revert()
-	if _, err := kernels[1].Begin(t.Context(), false).IP(ip); err != nil {
+	other := kernels[1].Begin(t.Context(), web, false)
+	if _, err := other.Port(port); err != nil {
+		t.Errorf("what a failed write took: %v", err)
+	}
+	if _, err := other.IP(ip); err != nil {
 		t.Errorf("what a failed write took: %v", err)
 	}
 	claims.fault = errors.New("etcd is away")
-	if _, err := kernels[0].Begin(t.Context(), false).IP(""); !errors.Is(err, claims.fault) {
+	if _, err := kernels[0].Begin(t.Context(), web, false).Port(0); !errors.Is(err, claims.fault) {
 		t.Errorf("while claims cannot be made: %v", err)
 	}
-	if _, err := kernels[0].Begin(t.Context(), true).IP(""); err != nil {
+	if _, err := kernels[0].Begin(t.Context(), web, true).Port(0); err != nil {
 		t.Errorf("a dry run claims nothing: %v", err)
 	}
 }

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 )
 
@@ -15,37 +17,40 @@ import (
 var (
 	ErrIPAllocated   = errors.New("provided IP is already allocated")
 	ErrPortAllocated = errors.New("provided port is already allocated")
-	// ErrIPOutside is for addresses of no configured range.
+	// ErrNotReady is for allocators without records.
+	ErrNotReady = errors.New("allocator not ready")
+	// ErrIPOutside is for addresses of no range that is ready.
 	ErrIPOutside = errors.New("the provided network does not match the current range")
 )
 
-// maxSize bounds the bit set: larger ranges give out their first 2^20
-// addresses only.
-const maxSize = 1 << 20
-
 // Config of an Allocator.
 type Config struct {
-	// CIDR is the range of cluster IPs, like 10.96.0.0/16. Required.
+	// CIDR is the range that the cluster was made with, like 10.96.0.0/16: it
+	// says of which family cluster IPs are, and its first address is given by
+	// name only. Required.
 	CIDR string
 	// NodePorts is "first-last"; default 30000-32767.
 	NodePorts string
-	// Claims are shared with other allocators of the same ranges; nil: there is
-	// no other.
+	// Addresses are the records of cluster IPs. Required before a Txn takes one.
+	Addresses Addresses
+	// Claims are of node ports, shared with other allocators of the same range;
+	// nil: there is no other.
 	Claims Claims
 }
 
 // Allocator hands out addresses and ports. It is safe for concurrent use.
 type Allocator struct {
-	prefix    netip.Prefix
+	first     netip.Addr // of the CIDR
 	family    corev1.IPFamily
 	portRange utilnet.PortRange
+	addresses Addresses
 	claims    Claims
 	list      func(context.Context) ([]corev1.Service, error) // set by Load, before claims are used
+	pool      *pool
 
 	loading sync.Mutex // held while services are read
 	mu      sync.Mutex
 	loaded  bool
-	ips     *band // index 0 is the address after the network address
 	ports   *band
 	unheld  map[string]unheld // claims without a service, by name
 }
@@ -59,21 +64,15 @@ func New(cfg Config) (*Allocator, error) {
 	if prefix != prefix.Masked() {
 		return nil, fmt.Errorf("service CIDR %q: has host bits set; use %s", cfg.CIDR, prefix.Masked())
 	}
-	a := &Allocator{prefix: prefix, family: corev1.IPv4Protocol, claims: cfg.Claims}
-	size := maxSize
-	if host := prefix.Addr().BitLen() - prefix.Bits(); host < 20 {
-		size = 1 << host
-	}
-	size-- // the network address
-	if prefix.Addr().Is4() {
-		if prefix.Addr().BitLen()-prefix.Bits() < 20 {
-			size-- // the broadcast address
-		}
-	} else {
-		a.family = corev1.IPv6Protocol
-	}
-	if size < 2 {
+	if newRange(prefix).band.size < 2 {
 		return nil, fmt.Errorf("service CIDR %q: too small; use /29 or larger", cfg.CIDR)
+	}
+	a := &Allocator{
+		first: prefix.Addr().Next(), family: corev1.IPv4Protocol,
+		addresses: cfg.Addresses, claims: cfg.Claims, pool: newPool(),
+	}
+	if prefix.Addr().Is6() {
+		a.family = corev1.IPv6Protocol
 	}
 	if cfg.NodePorts == "" {
 		cfg.NodePorts = "30000-32767"
@@ -86,46 +85,53 @@ func New(cfg Config) (*Allocator, error) {
 		return nil, fmt.Errorf("node port range %q: is empty; use first-last, like 30000-32767", cfg.NodePorts)
 	}
 	a.portRange = *ports
-	a.ips = newBand(size, lowerBand(size+1, 16, 256))
 	a.ports = newBand(ports.Size, lowerBand(ports.Size, 32, 128))
 	return a, nil
 }
 
-// Family is the family of the range.
+// Family is the family of the cluster's range.
 func (a *Allocator) Family() corev1.IPFamily { return a.family }
 
-// Load marks what the stored services hold, once; later calls do nothing. list
-// is asked again at the next call if it fails. Values outside the ranges and
-// values that two services hold are left alone: the first release frees them.
+// Load takes in what the stored services hold, once; later calls do nothing.
+// Services whose addresses have no record, as those of a cluster that is older
+// than the records, get one. list is asked again at the next call if it fails.
+// Ports outside the range and ports that two services hold are left alone: the
+// first release frees them.
 func (a *Allocator) Load(ctx context.Context, list func(context.Context) ([]corev1.Service, error)) error {
 	a.loading.Lock()
 	defer a.loading.Unlock()
 	if a.isLoaded() {
 		return nil
 	}
+	services, err := list(ctx)
+	if err != nil {
+		return fmt.Errorf("read the services that hold addresses: %w", err)
+	}
+	if a.addresses != nil {
+		// Records are listed last: what is freed meanwhile is found when nothing
+		// else is free.
+		if _, err := Adopt(ctx, a.addresses, services); err != nil {
+			return err
+		}
+		if err := a.refreshAddresses(ctx); err != nil {
+			return err
+		}
+		for i := range services {
+			for _, ip := range heldIPs(&services[i]) {
+				a.pool.take(ip)
+			}
+		}
+	}
 	if a.shared() {
 		a.list = list
 		if err := a.refresh(ctx); err != nil {
 			return err
 		}
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		a.loaded = true
-		return nil
-	}
-	services, err := list(ctx)
-	if err != nil {
-		return fmt.Errorf("read the services that hold addresses: %w", err)
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for i := range services {
-		ips, ports := Held(&services[i])
-		for _, ip := range ips {
-			if n, ok := a.ipIndex(ip); ok {
-				a.ips.take(n)
-			}
-		}
+		_, ports := Held(&services[i])
 		for _, port := range ports {
 			if n, ok := a.portIndex(port); ok {
 				a.ports.take(n)
@@ -136,10 +142,58 @@ func (a *Allocator) Load(ctx context.Context, list func(context.Context) ([]core
 	return nil
 }
 
+// Adopt records the addresses of services that have no record and counts them.
+// Those outside of all ranges are left alone.
+func Adopt(ctx context.Context, to Addresses, services []corev1.Service) (int, error) {
+	taken, err := to.Taken(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("read the addresses that are taken: %w", err)
+	}
+	ranges, err := to.Ranges(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("read the ranges of addresses: %w", err)
+	}
+	recorded := make(map[netip.Addr]struct{}, len(taken))
+	for _, ip := range taken {
+		recorded[ip] = struct{}{}
+	}
+	made := 0
+	for i := range services {
+		for _, ip := range heldIPs(&services[i]) {
+			if _, ok := recorded[ip]; ok || !slices.ContainsFunc(ranges, func(r netip.Prefix) bool { return Holds(r, ip) }) {
+				continue
+			}
+			won, err := to.Take(ctx, ip, NameOf(&services[i]))
+			if err != nil {
+				return made, fmt.Errorf("record %s, which service %s holds: %w", ip, NameOf(&services[i]), err)
+			}
+			if won {
+				made++
+			}
+		}
+	}
+	return made, nil
+}
+
+// refreshAddresses brings memory to the records.
+func (a *Allocator) refreshAddresses(ctx context.Context) error {
+	taken, err := a.addresses.Taken(ctx)
+	if err != nil {
+		return fmt.Errorf("read the addresses that are taken: %w", err)
+	}
+	a.pool.reset(taken)
+	return nil
+}
+
 func (a *Allocator) isLoaded() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.loaded
+}
+
+// NameOf is how records name a service.
+func NameOf(svc *corev1.Service) types.NamespacedName {
+	return types.NamespacedName{Namespace: svc.Namespace, Name: svc.Name}
 }
 
 // Held lists the cluster IPs and node ports that a service holds.
@@ -168,19 +222,26 @@ func Held(svc *corev1.Service) (ips []string, ports []int32) {
 	return ips, ports
 }
 
+// heldIPs are the addresses that can be read of those that a service holds.
+func heldIPs(svc *corev1.Service) []netip.Addr {
+	var out []netip.Addr
+	ips, _ := Held(svc)
+	for _, s := range ips {
+		if ip, ok := parseIP(s); ok {
+			out = append(out, ip)
+		}
+	}
+	return out
+}
+
 // Release frees all that a deleted service held.
 func (a *Allocator) Release(svc *corev1.Service) {
-	ips, ports := Held(svc)
+	a.giveIPs(NameOf(svc), heldIPs(svc))
+	_, ports := Held(svc)
 	var names []string
 	defer func() { a.give(names) }()
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for _, ip := range ips {
-		if n, ok := a.ipIndex(ip); ok {
-			a.ips.free(n)
-			names = append(names, ipClaim(ip))
-		}
-	}
 	for _, p := range ports {
 		if n, ok := a.portIndex(p); ok {
 			a.ports.free(n)
@@ -189,42 +250,20 @@ func (a *Allocator) Release(svc *corev1.Service) {
 	}
 }
 
-// Contains tells whether ip can be allocated at all.
-func (a *Allocator) Contains(ip string) bool {
-	_, ok := a.ipIndex(ip)
-	return ok
-}
-
-func (a *Allocator) ipIndex(ip string) (int, bool) {
-	addr, err := netip.ParseAddr(ip)
-	if err != nil {
-		return 0, false
+// giveIPs removes the records of what a service has no use for. A record that
+// stays, since the store cannot be reached or another service has it, is found
+// by the repair of the records.
+func (a *Allocator) giveIPs(service types.NamespacedName, ips []netip.Addr) {
+	if a.addresses == nil || len(ips) == 0 {
+		return
 	}
-	addr = addr.Unmap()
-	if !a.prefix.Contains(addr) {
-		return 0, false
-	}
-	base, at := a.prefix.Addr().As16(), addr.As16()
-	n := 0
-	for i := range at {
-		if n > maxSize {
-			return 0, false
+	ctx, cancel := context.WithTimeout(context.Background(), releaseTimeout)
+	defer cancel()
+	for _, ip := range ips {
+		if a.addresses.Give(ctx, ip, service) == nil {
+			a.pool.free(ip)
 		}
-		n = n<<8 + int(at[i]) - int(base[i])
 	}
-	n-- // the network address has none
-	return n, n >= 0 && n < a.ips.size
-}
-
-func (a *Allocator) ipAt(n int) string {
-	at := a.prefix.Addr().As16()
-	carry := n + 1
-	for i := 15; i >= 0 && carry > 0; i-- {
-		carry += int(at[i])
-		at[i] = byte(carry)
-		carry >>= 8
-	}
-	return netip.AddrFrom16(at).Unmap().String()
 }
 
 func (a *Allocator) portIndex(port int32) (int, bool) {

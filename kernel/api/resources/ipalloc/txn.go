@@ -4,50 +4,109 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // Txn is what one write of a service takes and gives up. It is used by one
 // goroutine and ends with Commit or Revert; after either, both do nothing.
 type Txn struct {
-	a      *Allocator
-	ctx    context.Context //nolint:containedctx // of the one request that the Txn is part of
-	dryRun bool
-	done   bool
+	a       *Allocator
+	ctx     context.Context //nolint:containedctx // of the one request that the Txn is part of
+	service types.NamespacedName
+	dryRun  bool
+	done    bool
 
-	ips, ports         []int // taken
-	freeIPs, freePorts []int // to be freed by Commit
+	ips       []netip.Addr // taken
+	ports     []int        // taken
+	freeIPs   []netip.Addr // to be freed by Commit
+	freePorts []int
 }
 
-// Begin starts a Txn. In a dry run its allocations are seen by itself alone. ctx
-// bounds what the Txn takes.
-func (a *Allocator) Begin(ctx context.Context, dryRun bool) *Txn {
-	return &Txn{a: a, ctx: ctx, dryRun: dryRun}
+// Begin starts a Txn of a service. In a dry run its allocations are seen by itself
+// alone. ctx bounds what the Txn takes.
+func (a *Allocator) Begin(ctx context.Context, service types.NamespacedName, dryRun bool) *Txn {
+	return &Txn{a: a, ctx: ctx, service: service, dryRun: dryRun}
 }
 
 // IP takes ip, or any address if ip is empty.
 func (t *Txn) IP(ip string) (string, error) {
-	if !t.a.shared() || t.dryRun {
-		return t.localIP(ip)
+	if t.a.addresses == nil {
+		return "", ErrNotReady
+	}
+	ranges, err := t.ranges()
+	if err != nil {
+		return "", err
 	}
 	if ip == "" {
-		err := t.any(&t.ips, func() (string, error) {
-			var err error
-			ip, err = t.localIP("")
-			return ipClaim(ip), err
-		})
-		return ip, err
+		return t.anyIP(ranges)
 	}
-	n, ok := t.a.ipIndex(ip)
-	if !ok {
+	addr, ok := parseIP(ip)
+	if !ok || !slices.ContainsFunc(ranges, func(r netip.Prefix) bool { return Holds(r, addr) }) {
 		return "", ErrIPOutside
 	}
-	if won, err := t.a.claim(t.ctx, ipClaim(ip)); err != nil || !won {
-		return "", firstOf(err, ErrIPAllocated)
+	if t.dryRun {
+		if t.a.pool.has(addr) || slices.Contains(t.ips, addr) {
+			return "", ErrIPAllocated
+		}
+		t.ips = append(t.ips, addr)
+		return ip, nil
 	}
-	t.a.mu.Lock()
-	defer t.a.mu.Unlock()
-	t.takeIP(n)
+	won, err := t.a.addresses.Take(t.ctx, addr, t.service)
+	if err != nil {
+		return "", err
+	}
+	t.a.pool.take(addr)
+	if !won {
+		return "", ErrIPAllocated
+	}
+	t.ips = append(t.ips, addr)
 	return ip, nil
+}
+
+// ranges are those that are ready, of the cluster's family.
+func (t *Txn) ranges() ([]netip.Prefix, error) {
+	all, err := t.a.addresses.Ranges(t.ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read the ranges of addresses: %w", err)
+	}
+	ranges := slices.DeleteFunc(slices.Clone(all), func(r netip.Prefix) bool { return r.Addr().Is4() != t.a.first.Is4() })
+	t.a.pool.follow(ranges)
+	return ranges, nil
+}
+
+// anyIP takes what memory offers until it has the record. What somebody else has
+// stays marked; ranges that seem full are looked at anew once.
+func (t *Txn) anyIP(ranges []netip.Prefix) (string, error) {
+	for refreshed := false; ; refreshed = true {
+		for _, r := range ranges {
+			for {
+				ip, err := t.a.pool.next(r, t.a.first, t.ips, t.dryRun)
+				if errors.Is(err, ErrFull) {
+					break
+				}
+				won := t.dryRun
+				if !won {
+					if won, err = t.a.addresses.Take(t.ctx, ip, t.service); err != nil {
+						t.a.pool.free(ip)
+						return "", err
+					}
+				}
+				if won {
+					t.ips = append(t.ips, ip)
+					return ip.String(), nil
+				}
+			}
+		}
+		if refreshed {
+			return "", ErrFull
+		}
+		if err := t.a.refreshAddresses(t.ctx); err != nil {
+			return "", err
+		}
+	}
 }
 
 // Port takes port, or any if it is 0.
@@ -110,31 +169,6 @@ func (t *Txn) any(list *[]int, local func() (string, error)) error {
 	}
 }
 
-// localIP takes ip, or any, in memory.
-func (t *Txn) localIP(ip string) (string, error) {
-	t.a.mu.Lock()
-	defer t.a.mu.Unlock()
-	if ip == "" {
-		// The first address is the kubernetes service's and is given out by
-		// name only.
-		n, err := t.a.ips.next(func(i int) bool { return i == 0 || t.mine(t.ips, i) })
-		if err != nil {
-			return "", err
-		}
-		t.takeIP(n)
-		return t.a.ipAt(n), nil
-	}
-	n, ok := t.a.ipIndex(ip)
-	if !ok {
-		return "", ErrIPOutside
-	}
-	if t.a.ips.has(n) || t.mine(t.ips, n) {
-		return "", ErrIPAllocated
-	}
-	t.takeIP(n)
-	return ip, nil
-}
-
 // localPort takes port, or any, in memory.
 func (t *Txn) localPort(port int32) (int32, error) {
 	t.a.mu.Lock()
@@ -160,8 +194,8 @@ func (t *Txn) localPort(port int32) (int32, error) {
 
 // ReleaseIP gives up an address once the write has succeeded.
 func (t *Txn) ReleaseIP(ip string) {
-	if n, ok := t.a.ipIndex(ip); ok {
-		t.freeIPs = append(t.freeIPs, n)
+	if addr, ok := parseIP(ip); ok {
+		t.freeIPs = append(t.freeIPs, addr)
 	}
 }
 
@@ -178,7 +212,7 @@ func (t *Txn) Commit() { t.end(t.freeIPs, t.freePorts) }
 // Revert gives back what was taken.
 func (t *Txn) Revert() { t.end(t.ips, t.ports) }
 
-func (t *Txn) end(ips, ports []int) {
+func (t *Txn) end(ips []netip.Addr, ports []int) {
 	if t.done {
 		return
 	}
@@ -186,14 +220,11 @@ func (t *Txn) end(ips, ports []int) {
 	if t.dryRun {
 		return
 	}
+	t.a.giveIPs(t.service, ips)
 	var names []string
 	defer func() { t.a.give(names) }()
 	t.a.mu.Lock()
 	defer t.a.mu.Unlock()
-	for _, n := range ips {
-		t.a.ips.free(n)
-		names = append(names, ipClaim(t.a.ipAt(n)))
-	}
 	for _, n := range ports {
 		t.a.ports.free(n)
 		names = append(names, portClaim(int32(t.a.portRange.Base+n)))
@@ -211,13 +242,6 @@ func (t *Txn) mine(list []int, n int) bool {
 		}
 	}
 	return false
-}
-
-func (t *Txn) takeIP(n int) {
-	t.ips = append(t.ips, n)
-	if !t.dryRun {
-		t.a.ips.take(n)
-	}
 }
 
 func (t *Txn) takePort(n int) {
