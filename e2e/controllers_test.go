@@ -41,7 +41,7 @@ scheduler:
     predicates: [CheckNodeUnschedulable, HostName, PodToleratesNodeTaints, MatchNodeSelector, PodFitsHostPorts, PodFitsResources]
     priorities: [{name: LeastRequestedPriority, weight: 1}, {name: SelectorSpreadPriority, weight: 1}]
 controllers:
-  enabled: [deployment, replicaset, endpoints, endpointslice, endpointslicemirroring, nodelifecycle, namespace, serviceaccount, root-ca, podgc, garbagecollector, resourcequota]
+  enabled: [deployment, replicaset, endpoints, endpointslice, endpointslicemirroring, nodelifecycle, namespace, serviceaccount, root-ca, podgc, garbagecollector, resourcequota, servicecidr]
 hollow: {runtime: hollow, nodes: 2}
 `
 
@@ -84,7 +84,7 @@ func TestControllers(t *testing.T) {
 	e := hollow(t, "controllers", "", 2)
 	t.Run("all", func(t *testing.T) { // ends before the cluster does
 		for name, test := range map[string]func(*testing.T, *env){
-			"furniture": namespaceFurniture, "namespace": namespaceGoes, "endpoints": endpointsFollow, "endpoints by hand": endpointsAreMirrored, "quota": quotaHolds,
+			"furniture": namespaceFurniture, "namespace": namespaceGoes, "endpoints": endpointsFollow, "endpoints by hand": endpointsAreMirrored, "quota": quotaHolds, "service ranges": serviceRangesEnd,
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
@@ -538,4 +538,45 @@ func TestSilentNode(t *testing.T) {
 		return nil
 	})
 	e.kubectl(t, "delete", "namespace", ns)
+}
+
+// serviceRangesEnd: services draw from a ServiceCIDR that is added, and one that is
+// deleted stays until they have no use for it.
+func serviceRangesEnd(t *testing.T, e *env) {
+	ns := e.namespace(t)
+	ready := func(name, want string) {
+		t.Helper()
+		eventually(t, func(context.Context) error {
+			if have := e.kubectl(t, "get", "servicecidr", name, "-o", `jsonpath={.metadata.finalizers} {range .status.conditions[*]}{.type}={.status} {.reason}{end}`); strings.TrimSpace(have) != want {
+				return fmt.Errorf("servicecidr %s: %q, want %q", name, have, want)
+			}
+			return nil
+		})
+	}
+	const held = `["networking.k8s.io/service-cidr-finalizer"] `
+	ready("kubernetes", held+"Ready=True")
+	manifest := filepath.Join(t.TempDir(), "range.yaml")
+	if err := os.WriteFile(manifest, []byte(`
+apiVersion: networking.k8s.io/v1
+kind: ServiceCIDR
+metadata: {name: more}
+spec: {cidrs: [10.61.0.0/28]}
+`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	e.kubectl(t, "apply", "-f", manifest)
+	ready("more", held+"Ready=True")
+	e.kubectl(t, "-n", ns, "create", "service", "clusterip", "web", "--tcp=80", "--clusterip=10.61.0.5")
+	if have := e.kubectl(t, "get", "ip", "10.61.0.5", "--no-headers"); !strings.Contains(have, "services/"+ns+"/web") {
+		t.Errorf("ipaddress: %s", have)
+	}
+	e.kubectl(t, "delete", "servicecidr", "more", "--wait=false")
+	ready("more", held+"Ready=False Terminating")
+	e.kubectl(t, "-n", ns, "delete", "service", "web")
+	eventually(t, func(context.Context) error {
+		if have := e.kubectl(t, "get", "servicecidr", "more", "--ignore-not-found", "-o", "name"); have != "" {
+			return errors.New("the range is still there")
+		}
+		return nil
+	})
 }

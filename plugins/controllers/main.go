@@ -16,6 +16,7 @@ import (
 	"pintle.dev/pintle/plugins/controllers/resourcequota"
 	"pintle.dev/pintle/plugins/controllers/rootca"
 	"pintle.dev/pintle/plugins/controllers/serviceaccount"
+	"pintle.dev/pintle/plugins/controllers/servicecidr"
 )
 
 func main() {
@@ -34,5 +35,6 @@ func main() {
 		controller.Controller{Name: "resourcequota", New: resourcequota.New},
 		controller.Controller{Name: "root-ca", New: rootca.New},
 		controller.Controller{Name: "serviceaccount", New: serviceaccount.New},
+		controller.Controller{Name: "servicecidr", New: servicecidr.New},
 	)
 }
