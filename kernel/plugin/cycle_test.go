@@ -244,7 +244,7 @@ func TestHostileAtEachPoint(t *testing.T) {
 	)
 	for _, transport := range []string{TransportWASM, TransportProcess} {
 		t.Run(transport, func(t *testing.T) {
-			p, broke := cyclePolicy(t, transport), 0
+			p, broke, brief := cyclePolicy(t, transport), 0, false
 			for _, h := range all {
 				if transport == TransportProcess && h.do == "hang" && h.at != "permit" && h.at != "pre-bind" {
 					continue // they are one way through the host
@@ -256,8 +256,10 @@ func TestHostileAtEachPoint(t *testing.T) {
 				case transport == TransportProcess && h.at == "pre-bind" && h.do == "hang":
 					// A process may take a hundred times a call to bind.
 					p = cyclePolicy(t, transport, func(c *Config) { c.CallTimeout = 20 * time.Millisecond })
-				case broke%3 == 0:
+					brief = true
+				case broke%3 == 0, brief:
 					p = cyclePolicy(t, transport) // the wait before a start doubles, and circuits open
+					brief = false
 				}
 				c := cycleCall(cyclePod("p", "at", h.at, "do", h.do), h.point)
 				if h.point == contractv1.Point_POST_FILTER {

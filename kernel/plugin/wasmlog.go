@@ -241,7 +241,7 @@ type floodReader struct {
 func (f *floodReader) Read(p []byte) (int, error) {
 	for {
 		n, err := f.from.Read(p)
-		now := time.Now()
+		now := f.budget.now()
 		if f.filled.IsZero() {
 			f.left = floodBytes
 		} else {
