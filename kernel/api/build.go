@@ -57,6 +57,7 @@ import (
 	"pintle.dev/pintle/kernel/api/auth/pki"
 	"pintle.dev/pintle/kernel/api/auth/rbac"
 	"pintle.dev/pintle/kernel/api/auth/token"
+	"pintle.dev/pintle/kernel/api/auth/tokensecrets"
 	"pintle.dev/pintle/kernel/api/clusterips"
 	"pintle.dev/pintle/kernel/api/flowcontrol"
 	"pintle.dev/pintle/kernel/api/openapi"
@@ -78,28 +79,29 @@ type parts struct {
 	informers   informers.SharedInformerFactory
 	// nodes reads the pods after the start, which takes a while where there are many:
 	// only nodes wait for it, and not the kernel's being ready.
-	nodes      *node.Authorizer
-	background sync.WaitGroup // ends when stopping does
-	client     kubernetes.Interface
-	starter    kubernetes.Interface // writes what the start needs, past webhooks and policies
-	rbac       *rbac.Index
-	clusterIPs clusterips.Records
-	binding    *bindingREST
-	creates    created
-	listener   net.Listener
-	docs       *documents
-	kubelets   *kubelets
-	tokens     *token.REST
-	keys       *token.Discovery
-	authn      authenticator.Request
-	ways       *authentication.Ways
-	authz      *authorization.Chain
-	admit      *admission.Chain
-	policies   *policystatus.Controller
-	audiences  []string
-	encryption *encryption             // nil: nothing is encrypted
-	turns      *flowcontrol.Controller // nil: requests are not told apart
-	aggregator *aggregation.Aggregator
+	nodes        *node.Authorizer
+	background   sync.WaitGroup // ends when stopping does
+	client       kubernetes.Interface
+	starter      kubernetes.Interface // writes what the start needs, past webhooks and policies
+	rbac         *rbac.Index
+	clusterIPs   clusterips.Records
+	binding      *bindingREST
+	creates      created
+	listener     net.Listener
+	docs         *documents
+	kubelets     *kubelets
+	tokens       *token.REST
+	keys         *token.Discovery
+	authn        authenticator.Request
+	ways         *authentication.Ways
+	tokenSecrets *tokensecrets.Controller
+	authz        *authorization.Chain
+	admit        *admission.Chain
+	policies     *policystatus.Controller
+	audiences    []string
+	encryption   *encryption             // nil: nothing is encrypted
+	turns        *flowcontrol.Controller // nil: requests are not told apart
+	aggregator   *aggregation.Aggregator
 	// recertifies has the aggregator told of certificates of the front proxy, once.
 	recertifies sync.Once
 	limits      clientLimits
@@ -303,6 +305,10 @@ func (s *Server) build() error {
 		s.hook("follow-access-configuration", func(context.Context) error {
 			s.background.Go(func() { s.authz.Follow(s.stopping) })
 			s.background.Go(func() { s.ways.Follow(s.stopping) })
+			return nil
+		}),
+		s.hook("serviceaccount-token-controller", func(context.Context) error {
+			s.background.Go(func() { s.tokenSecrets.Run(s.stopping) })
 			return nil
 		}),
 		s.hook("node/follow-pods", func(context.Context) error {

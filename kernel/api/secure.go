@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net"
 	"slices"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/admission/plugin/policy/validating"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -39,6 +41,7 @@ import (
 	"pintle.dev/pintle/kernel/api/auth/node"
 	"pintle.dev/pintle/kernel/api/auth/rbac"
 	"pintle.dev/pintle/kernel/api/auth/token"
+	"pintle.dev/pintle/kernel/api/auth/tokensecrets"
 	"pintle.dev/pintle/kernel/api/flowcontrol"
 )
 
@@ -103,7 +106,10 @@ func (s *Server) secure() error {
 	}); err != nil {
 		return err
 	}
-	if err := s.openWays(bearer); err != nil {
+	if err := s.openWays(&token.LegacyAuthenticator{Keys: keys, Audiences: audiences, Getter: s, Used: s.noteUse, Logger: s.log}, bearer); err != nil {
+		return err
+	}
+	if err := s.fillTokenSecrets(signer); err != nil {
 		return err
 	}
 	guard := rbac.NewGuard(s.rbac, s.authz, client.RbacV1())
@@ -133,6 +139,29 @@ func (s *Server) secure() error {
 	if !slices.Contains(s.cfg.DisableAdmission, "PodTopologyLabels") {
 		s.binding.topology = podtopologylabels.New(s.informers).Of
 	}
+	return err
+}
+
+// noteUse writes to a Secret the day on which its token was used. No webhook is asked:
+// one that uses such a token itself would be asked again and again.
+func (s *Server) noteUse(ctx context.Context, secret *corev1.Secret, day string) error {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": secret.UID, "labels": map[string]string{token.LastUsedLabel: day}}})
+	if err != nil {
+		return err
+	}
+	_, err = s.starter.CoreV1().Secrets(secret.Namespace).Patch(ctx, secret.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+	return err
+}
+
+// fillTokenSecrets makes what fills Secrets of service accounts' tokens.
+func (s *Server) fillTokenSecrets(issuer *token.Issuer) error {
+	source, err := s.Source(corev1.SchemeGroupVersion.WithResource("secrets"), fields.OneTermEqualSelector("type", string(corev1.SecretTypeServiceAccountToken)))
+	if err != nil {
+		return err
+	}
+	s.tokenSecrets, err = tokensecrets.New(tokensecrets.Config{
+		Client: s.client.CoreV1(), Secrets: source, Accounts: s.informers.Core().V1().ServiceAccounts(), Issuer: issuer, CA: s.pki.CAPEM(), Logger: s.log,
+	})
 	return err
 }
 

@@ -67,7 +67,7 @@ func NewAuthenticator(cfg Config) (*Authenticator, error) {
 
 // AuthenticateToken implements authenticator.Token.
 func (a *Authenticator) AuthenticateToken(ctx context.Context, data string) (*authenticator.Response, bool, error) {
-	if !a.claimsIssuer(data) {
+	if !claimsIssuer(data, a.cfg.Issuers) {
 		return nil, false, nil
 	}
 	parsed, err := jwt.ParseSigned(data, algorithms)
@@ -78,7 +78,7 @@ func (a *Authenticator) AuthenticateToken(ctx context.Context, data string) (*au
 		public  jwt.Claims
 		private privateClaims
 	)
-	if err := a.verify(parsed, &public, &private); err != nil {
+	if err := verify(a.cfg.Keys, parsed, &public, &private); err != nil {
 		return nil, false, err
 	}
 	// The issuer was read before the signature was checked.
@@ -110,9 +110,9 @@ func (a *Authenticator) AuthenticateToken(ctx context.Context, data string) (*au
 	return &authenticator.Response{User: info.UserInfo(), Audiences: shared}, true, nil
 }
 
-// claimsIssuer says whether the string looks like a JWT of one of our issuers;
+// claimsIssuer says whether the string looks like a JWT of one of these issuers;
 // nothing in it is trusted yet.
-func (a *Authenticator) claimsIssuer(data string) bool {
+func claimsIssuer(data string, issuers []string) bool {
 	if len(data) > maxToken {
 		return false
 	}
@@ -134,11 +134,11 @@ func (a *Authenticator) claimsIssuer(data string) bool {
 	if json.Unmarshal(decoded, &claims) != nil {
 		return false
 	}
-	return slices.Contains(a.cfg.Issuers, claims.Issuer)
+	return slices.Contains(issuers, claims.Issuer)
 }
 
-func (a *Authenticator) verify(parsed *jwt.JSONWebToken, dest ...any) error {
-	now := a.cfg.Keys.now.Load()
+func verify(keys *Keys, parsed *jwt.JSONWebToken, dest ...any) error {
+	now := keys.now.Load()
 	if now == nil {
 		return errNoKey
 	}

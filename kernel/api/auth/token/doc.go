@@ -4,8 +4,9 @@
 // claims are upstream's: iss, sub, aud, exp, nbf, iat, jti and, under
 // "kubernetes.io", namespace, serviceaccount, pod, secret, node and warnafter.
 // A token is good only while the objects it is bound to live: the
-// authenticator looks each of them up through Getter. Unbound, never expiring
-// tokens (the legacy kind kept in Secrets) are neither issued nor accepted.
+// authenticator looks each of them up through Getter. Tokens that never end are those
+// in Secrets of type kubernetes.io/service-account-token alone (LegacyAuthenticator):
+// each is good while its Secret holds it and its service account lives.
 //
 // Data passes through as: bearer token → issuer check without verification
 // (cheap, bounded) → signature → times and audience → live objects → user.
