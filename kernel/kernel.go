@@ -185,7 +185,7 @@ func New(cfg *config.Config, o Options) (_ *Kernel, err error) {
 		AdvertiseAddress: cfg.API.AdvertiseAddress, ServiceCIDR: cfg.API.ServiceCIDR, NodePortRange: cfg.API.NodePortRange,
 		MaxInFlight: cfg.API.MaxInflight, MaxMutatingInFlight: cfg.API.MaxMutatingInflight, NoPriorityAndFairness: !cfg.API.Fairness, Limits: apiLimits(cfg.API), Audit: auditOptions(cfg), MaxTokenExpiration: cfg.Auth.MaxTokenExpiration, ServiceAccountKeyFiles: cfg.Auth.KeyFiles,
 		Authentication: waysIn(cfg.Auth), BootstrapTokens: cfg.Auth.BootstrapTokens, AuthorizationConfig: cfg.Auth.AuthorizationConfig,
-		Plugins: k.host, PluginHost: hostIdentity.Name, RuntimeConfig: cfg.API.RuntimeConfig,
+		Plugins: k.host, PluginHost: hostIdentity.Name, RuntimeConfig: cfg.API.RuntimeConfig, Flags: func() map[string]string { return config.Flags(k.config()) },
 		RouteToEndpoints: !cfg.Node.Enabled || len(cfg.Node.Proxies) == 0,
 		Backend:          backend, EncryptionConfig: cfg.Store.EncryptionConfig, Logger: k.log.With("part", "api"), Failing: k.stopping,
 	})

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/emicklei/go-restful/v3"
-	"go.opentelemetry.io/otel/trace/noop"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -39,7 +38,7 @@ import (
 	genericfilters "k8s.io/apiserver/pkg/server/filters"
 	"k8s.io/apiserver/pkg/server/healthz"
 	serverstorage "k8s.io/apiserver/pkg/server/storage"
-	"k8s.io/apiserver/pkg/util/webhook"
+	openapifeatures "k8s.io/apiserver/pkg/util/openapi"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/component-base/configz"
@@ -47,6 +46,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"pintle.dev/pintle/kernel/api/admission"
+	"pintle.dev/pintle/kernel/api/admission/dynamic"
 	"pintle.dev/pintle/kernel/api/admission/policystatus"
 	"pintle.dev/pintle/kernel/api/aggregation"
 	"pintle.dev/pintle/kernel/api/audit"
@@ -189,8 +189,7 @@ func (s *Server) build() error {
 	if s.encryption, err = s.loadEncryption(s.stopping); err != nil {
 		return err
 	}
-	codecs := serializer.NewCodecFactory(s.scheme,
-		serializer.WithStreamingCollectionEncodingToJSON(), serializer.WithStreamingCollectionEncodingToProtobuf())
+	codecs := newCodecs(s.scheme)
 	options := s.encrypted(newStorageOptions(s.cfg.Backend, s.scheme, codecs, func(gr schema.GroupResource) (schema.GroupVersion, runtime.Object, bool) {
 		k, ok := s.kinds[gr]
 		if !ok {
@@ -229,7 +228,7 @@ func (s *Server) build() error {
 	s.generic.Handler.GoRestfulContainer.Router(&router{})
 	encoding := sharedEncoding{NegotiatedSerializer: codecs, scheme: s.scheme}
 	s.docs = &documents{
-		definitions: definitions,
+		definitions: openapifeatures.GetOpenAPIDefinitionsWithoutDisabledFeatures(definitions),
 		namer:       apiopenapi.NewDefinitionNamer(s.scheme, apiextensions.Scheme),
 		services: func() []*restful.WebService {
 			return append(s.generic.Handler.GoRestfulContainer.RegisteredWebServices(),
@@ -288,6 +287,7 @@ func (s *Server) build() error {
 		s.hook("priority-and-fairness-config-producer", s.startTurns),
 		s.hookPeers(),
 		s.hookAggregation(),
+		s.hookIdentity(),
 		s.hook("start-encryption-provider-config-automatic-reload", func(context.Context) error {
 			if s.encryption != nil {
 				s.background.Go(func() { s.encryption.follow(s.stopping) })
@@ -367,6 +367,9 @@ func (s *Server) genericConfig(codecs serializer.CodecFactory, options generic.R
 	c.AuditBackend, c.AuditPolicyRuleEvaluator = record.Backend, record.Policy
 	c.SecureServing = &genericapiserver.SecureServingInfo{
 		Listener: s.limits.connections.Listener(s.pki.Guard().Listener(s.listener)), Cert: s.pki.ServingLeaf(), ClientCA: s.ways.Authorities(), HTTP2MaxStreamsPerConnection: 1000,
+	}
+	if s.cfg.Flags != nil {
+		c.Flagz = flags(s.cfg.Flags)
 	}
 	c.PublicAddress = net.ParseIP(s.cfg.AdvertiseAddress)
 	c.ExternalAddress = net.JoinHostPort(s.cfg.AdvertiseAddress, strconv.Itoa(s.Port()))
@@ -449,7 +452,7 @@ func (s *Server) buildExtensions(c genericapiserver.RecommendedConfig) (*apiexte
 			CRDRESTOptionsGetter: s.encrypted(s.cfg.Backend.CRDRESTOptionsGetter()),
 			MasterCount:          1,
 			ServiceResolver:      serviceResolver{s},
-			AuthResolverWrapper:  webhook.NewDefaultAuthenticationInfoResolverWrapper(nil, nil, c.LoopbackClientConfig, noop.NewTracerProvider()),
+			AuthResolverWrapper:  dynamic.BoundedClients(s.cfg.Tracing),
 		},
 	}
 	notFound := genericapiserver.NewEmptyDelegateWithCustomHandler(http.HandlerFunc(notFound))

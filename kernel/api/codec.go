@@ -7,13 +7,27 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/runtime/serializer/cbor"
 	"k8s.io/apimachinery/pkg/runtime/serializer/versioning"
 	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/features"
 	"k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
 
 	"pintle.dev/pintle/kernel/api/quantities"
 )
+
+// newCodecs gives the codecs by which objects are sent.
+func newCodecs(scheme *runtime.Scheme) serializer.CodecFactory {
+	options := []serializer.CodecFactoryOptionsMutator{
+		serializer.WithStreamingCollectionEncodingToJSON(), serializer.WithStreamingCollectionEncodingToProtobuf(),
+	}
+	if utilfeature.DefaultFeatureGate.Enabled(features.CBORServingAndStorage) {
+		options = append(options, serializer.WithSerializer(cbor.NewSerializerInfo))
+	}
+	return serializer.NewCodecFactory(scheme, options...)
+}
 
 // sharedEncoding is a negotiated serializer whose encoders never write into
 // the object they encode. Where the stored and the served type are different,

@@ -60,6 +60,8 @@ type Config struct {
 	InspectHandler http.Handler
 	// ConfigzHandler tells what runs, at /configz; may be nil.
 	ConfigzHandler http.Handler
+	// Flags tells the configuration's keys and values, at /flagz; may be nil.
+	Flags func() map[string]string
 	// Admission has the plugins that review requests; may be nil.
 	Admission review.Source
 	// EnableAdmission and DisableAdmission name built-in admission plugins that

@@ -4,14 +4,18 @@ import (
 	"context"
 	"fmt"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apiserver/pkg/features"
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/tools/cache"
 
 	"pintle.dev/pintle/kernel/api/storage"
@@ -84,6 +88,10 @@ func (s *source) WatchWithContext(ctx context.Context, in metav1.ListOptions) (w
 	opts, err := s.options(in)
 	if err != nil {
 		return nil, err
+	}
+	// A reader that is not told that it gets no initial events waits for their end.
+	if errs := validation.ValidateListOptions(opts, utilfeature.DefaultFeatureGate.Enabled(features.WatchList)); len(errs) > 0 {
+		return nil, apierrors.NewInvalid(metav1.SchemeGroupVersion.WithKind("ListOptions").GroupKind(), "", errs)
 	}
 	w, err := s.store.Watch(storage.WithoutCorruptObjects(storage.WithPlainObjects(ctx)), opts)
 	if err != nil || !s.cached {

@@ -33,6 +33,12 @@ func (d Decoder) check(data []byte, defaults *schema.GroupVersionKind, into runt
 	if d.MediaType == runtime.ContentTypeProtobuf {
 		return d.checkProtobuf(data, defaults, into)
 	}
+	if d.MediaType == runtime.ContentTypeCBOR {
+		var ok bool
+		if data, ok = fromCBOR(data); !ok {
+			return nil // the decoder says it
+		}
+	}
 	isYAML := d.MediaType == runtime.ContentTypeYAML
 	if !isYAML && !suspicious(data, false) {
 		return nil

@@ -39,8 +39,8 @@ func (p Patches) check(req *http.Request) error {
 	// As the handler reads it, which takes what mime.ParseMediaType does not.
 	mediaType, _, _ := strings.Cut(req.Header.Get("Content-Type"), ";")
 	switch types.PatchType(mediaType) {
-	case types.JSONPatchType, types.MergePatchType, types.ApplyCBORPatchType:
-		return nil // decoded whole, or not served
+	case types.JSONPatchType, types.MergePatchType:
+		return nil // decoded whole
 	}
 	info, ok := request.RequestInfoFrom(req.Context())
 	if !ok || !info.IsResourceRequest {
@@ -53,6 +53,11 @@ func (p Patches) check(req *http.Request) error {
 	body, err := p.Body(req)
 	if err != nil {
 		return nil //nolint:nilerr // the handler meets it too
+	}
+	if types.PatchType(mediaType) == types.ApplyCBORPatchType {
+		if body, ok = fromCBOR(body); !ok {
+			return nil // the handler says it, or serves no such patch
+		}
 	}
 	isYAML := types.PatchType(mediaType) == types.ApplyYAMLPatchType
 	if err := checkText(body, t, isYAML); err != nil {

@@ -2,6 +2,7 @@ package dynamic
 
 import (
 	"errors"
+	"net/http"
 	"strings"
 
 	"go.opentelemetry.io/otel/trace"
@@ -22,8 +23,9 @@ const itself = "kubernetes"
 // errItself: the server would ask itself, as its own administrator.
 var errItself = errors.New("service default/kubernetes is this API server, which serves no webhook; name the service of the webhook")
 
-// boundedClients wraps the configurations of webhooks' clients.
-func boundedClients(tracer trace.TracerProvider) webhookutil.AuthenticationInfoResolverWrapper {
+// BoundedClients wraps the configurations of the clients of webhooks, of those that convert custom resources too:
+// they follow no redirect, read no endless answer, and never ask this server itself. tracer may be nil.
+func BoundedClients(tracer trace.TracerProvider) webhookutil.AuthenticationInfoResolverWrapper {
 	return func(delegate webhookutil.AuthenticationInfoResolver) webhookutil.AuthenticationInfoResolver {
 		bound := func(cfg *rest.Config, err error) (*rest.Config, error) {
 			if err != nil {
@@ -38,16 +40,28 @@ func boundedClients(tracer trace.TracerProvider) webhookutil.AuthenticationInfoR
 		return &webhookutil.AuthenticationInfoResolverDelegator{
 			ClientConfigForFunc: func(hostPort string) (*rest.Config, error) {
 				if strings.HasPrefix(hostPort, itself+"."+corev1.NamespaceDefault+".svc:") {
-					return nil, errItself
+					return asksItself(), nil
 				}
 				return bound(delegate.ClientConfigFor(hostPort))
 			},
 			ClientConfigForServiceFunc: func(name, namespace string, port int) (*rest.Config, error) {
 				if name == itself && namespace == corev1.NamespaceDefault {
-					return nil, errItself
+					return asksItself(), nil
 				}
 				return bound(delegate.ClientConfigForService(name, namespace, port))
 			},
 		}
 	}
 }
+
+// asksItself is the configuration of a client that says so instead.
+func asksItself() *rest.Config {
+	cfg := &rest.Config{}
+	cfg.Wrap(func(http.RoundTripper) http.RoundTripper { return refusing{} })
+	return cfg
+}
+
+type refusing struct{}
+
+// RoundTrip implements http.RoundTripper.
+func (refusing) RoundTrip(*http.Request) (*http.Response, error) { return nil, errItself }
