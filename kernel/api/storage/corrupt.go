@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -54,11 +55,15 @@ type corruptCodec struct{ runtime.Codec }
 
 func (c corruptCodec) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
 	obj, gvk, err := c.Codec.Decode(data, defaults, into)
-	if err != nil {
+	if err != nil && !strings.HasPrefix(err.Error(), conversionFailed) {
 		err = &corruptError{err: err, decrypted: true}
 	}
 	return obj, gvk, err
 }
+
+// conversionFailed begins what is said where a webhook could not convert a custom
+// resource, which the codec asks: the object itself is whole.
+const conversionFailed = "conversion webhook for "
 
 // marked marks what the store itself found damaged.
 func (s *Storage) marked(err error) error {
@@ -210,7 +215,11 @@ func (s *Storage) deleteCorrupt(ctx context.Context, key string, preconditions *
 		} else if _, damaged := asCorrupt(s.marked(err), 0); !damaged {
 			return err
 		}
-		if err == nil {
+		if err != nil {
+			if _, damaged := asCorrupt(s.marked(err), 0); !damaged {
+				return err
+			}
+		} else {
 			return storage.NewInvalidObjError(key, "unsafe deletion is not allowed because the object is decodable from storage")
 		}
 		if err := preconditions.Check(key, nil); err != nil {
