@@ -3,7 +3,12 @@ package kernel
 import (
 	"log/slog"
 	"path/filepath"
+	"strings"
 
+	"pintle.dev/pintle/kernel/api/admission"
+	"pintle.dev/pintle/kernel/api/audit"
+	"pintle.dev/pintle/kernel/api/auth/authentication"
+	"pintle.dev/pintle/kernel/api/auth/authorization"
 	"pintle.dev/pintle/kernel/config"
 	"pintle.dev/pintle/kernel/plugin"
 )
@@ -11,12 +16,47 @@ import (
 // Check checks what a configuration says of plugins as New does, against the
 // bundles of this machine: that they are there and unchanged, that profiles and
 // controllers name what they hold, and that plugins' configurations keep to their
-// schemas; the latter faults come with lines of the file. It starts nothing and
-// writes nothing. executable is the path of the kernel's binary, beside which
+// schemas; and it reads the files that say who is let in, who may do what, how
+// objects are admitted and what is recorded. Faults come with lines of the
+// configuration where they have one. It starts nothing and writes nothing. executable is the path of the kernel's binary, beside which
 // bundles are looked for.
 func Check(cfg *config.Config, executable string) error {
+	if err := checkFiles(cfg); err != nil {
+		return err
+	}
 	_, err := pluginsOf(cfg, executable, func(*plugin.Config) {})
 	return err
+}
+
+// checkFiles reads the files that the API server reads at its start.
+func checkFiles(cfg *config.Config) error {
+	var faults config.Faults
+	check := func(key string, err error) {
+		if err == nil {
+			return
+		}
+		text := strings.TrimLeft(strings.TrimPrefix(err.Error(), key), ": ")
+		faults = append(faults, cfg.FaultAt(strings.Split(key, "."), strings.Join(strings.Fields(text), " "))) // one line
+	}
+	ways := waysIn(cfg.Auth)
+	check("auth.clientCAFiles", authentication.Check(authentication.Files{ClientCAs: ways.ClientCAs}))
+	check("auth.requestHeader", authentication.Check(authentication.Files{FrontProxy: ways.FrontProxy}))
+	check("auth.tokenFile", authentication.Check(authentication.Files{Tokens: ways.Tokens}))
+	check("auth.tokenWebhook", authentication.Check(authentication.Files{Webhook: ways.Webhook}))
+	check("auth.authenticationConfig", authentication.Check(authentication.Files{Config: ways.Config}))
+	if file := cfg.Auth.AuthorizationConfig; file != "" {
+		check("auth.authorizationConfig", authorization.Check(file))
+	}
+	if file := cfg.Admission.Config; file != "" {
+		check("admission.config", admission.CheckConfig(file))
+	}
+	if file := cfg.Audit.PolicyFile; file != "" {
+		check("audit.policyFile", audit.CheckPolicy(file))
+	}
+	if len(faults) == 0 {
+		return nil
+	}
+	return faults
 }
 
 // pluginsOf is the plugin host of a configuration as change leaves it, not started.

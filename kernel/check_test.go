@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -80,5 +81,54 @@ func write(t *testing.T, path, text string) {
 	t.Helper()
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// Files that the API server reads at its start are read by the check, too, and each
+// fault has the line of the key that names the file.
+func TestCheckFiles(t *testing.T) {
+	dir := t.TempDir()
+	file := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		write(t, path, text)
+		return path
+	}
+	good := []string{
+		"auth:",
+		"  authorizationConfig: " + file("authz.yaml", "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthorizationConfiguration\nauthorizers:\n- {type: Node, name: node}\n- {type: RBAC, name: rbac}\n"),
+		"  authenticationConfig: " + file("authn.yaml", "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthenticationConfiguration\nanonymous: {enabled: false}\n"),
+		"  tokenFile: " + file("tokens.csv", "t,u,1\n"),
+		"admission:",
+		"  config: " + file("admission.yaml", "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins: []\n"),
+		"audit:",
+		"  policyFile: " + file("audit.yaml", "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: None}]\n"),
+	}
+	check := func(lines []string) error {
+		path := file("kernel.yaml", strings.Join(append([]string{"apiVersion: config.pintle.dev/v1alpha1", "kind: KernelConfiguration"}, lines...), "\n")+"\n")
+		cfg, err := config.Load(config.Source{File: path})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return checkFiles(cfg)
+	}
+	if err := check(good); err != nil {
+		t.Errorf("sound files: %v", err)
+	}
+	bad := file("bad", "kind: Nothing\n")
+	section := ""
+	for i, line := range good {
+		key, _, ok := strings.Cut(strings.TrimSpace(line), ": ")
+		if !ok {
+			section = strings.TrimSuffix(line, ":")
+			continue
+		}
+		for _, path := range []string{bad, filepath.Join(dir, "absent")} {
+			lines := append([]string{}, good...)
+			lines[i] = "  " + key + ": " + path
+			want := fmt.Sprintf("kernel.yaml:%d: %s.%s: ", i+3, section, key)
+			if err := check(lines); err == nil || !strings.Contains(err.Error(), want) || strings.Count(err.Error(), section+"."+key) != 1 {
+				t.Errorf("%s %s: %v, want %q", key, path, err, want)
+			}
+		}
 	}
 }

@@ -22,7 +22,8 @@ func newConfigCheckCommand() *cobra.Command {
 		Use:   "check [FILE]",
 		Short: "Check a configuration; every fault is one line with file, line, key and what would be right",
 		Long: "Check a configuration, and what it says of plugins against the bundles of this machine: that they are there\n" +
-			"and unchanged, that profiles name what they hold, that plugins' configurations keep to their schemas.",
+			"and unchanged, that profiles name what they hold, that plugins' configurations keep to their schemas.\n" +
+			"Files that it names for authentication, authorization, admission and audit are read and checked, too.",
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 {

@@ -153,6 +153,13 @@ func NewChain(deps Deps) (*Chain, error) {
 // configurable are the plugins that an AdmissionConfiguration may name.
 var configurable = []string{eventRateLimit, imagePolicy, mutatingwebhook.PluginName, podNodeSelector, podSecurity, podTolerationRestriction, resourceQuota, validatingwebhook.PluginName}
 
+// CheckConfig reads an AdmissionConfiguration as NewChain does; whether what it
+// configures is enabled is not looked at.
+func CheckConfig(file string) error {
+	_, err := configuration.Read(file, configurable)
+	return err
+}
+
 // configure reads the AdmissionConfiguration. A plugin that is configured and not in
 // the chain, or twice, is a mistake.
 func (d *Deps) configure(wanted map[string]bool) error {

@@ -93,6 +93,12 @@ func New(o Options) (Audit, error) {
 	return out, nil
 }
 
+// CheckPolicy reads a policy as New does.
+func CheckPolicy(file string) error {
+	_, err := readPolicy(file)
+	return err
+}
+
 func readPolicy(file string) (*auditinternal.Policy, error) {
 	if file == "" {
 		return policy.LoadPolicyFromBytes(defaultPolicy)

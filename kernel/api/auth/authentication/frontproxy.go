@@ -75,7 +75,10 @@ func (w *Ways) ofNoClients(proxies []byte) error {
 	if err != nil {
 		return fmt.Errorf("auth.requestHeader.clientCAFile: %w", err)
 	}
-	clients := map[string][]byte{"the cluster's own": w.o.CAPEM}
+	clients := map[string][]byte{}
+	if len(w.o.CAPEM) > 0 {
+		clients["the cluster's own"] = w.o.CAPEM
+	}
 	for _, file := range w.o.ClientCAs {
 		if clients["one of "+file], err = os.ReadFile(file); err != nil {
 			return fmt.Errorf("auth.clientCAFiles: %w", err)
