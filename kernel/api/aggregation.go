@@ -109,5 +109,5 @@ func (s *Server) trust() (trust.Trust, error) {
 		return trust.Trust{}, err
 	}
 	s.recertifies.Do(func() { front.Client().AddListener(recertify{s.aggregator}) })
-	return trust.FrontProxy(pki.FrontProxyName, s.pki.CAPEM(), front.CAPEM()), nil
+	return trust.FrontProxy(pki.FrontProxyName, s.ways.ClientCAs(), front.CAPEM()), nil
 }

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
@@ -29,8 +30,11 @@ import (
 // are preconditions). A pod that is bound, going away or gated gives a
 // Conflict with upstream's words, a pod that is not there NotFound.
 func (s *Server) Bind(ctx context.Context, b *corev1.Binding) error {
-	if s.admit.Asked(createsOfBindings) {
+	if s.admit.Reviewed(createsOfBindings) {
 		return s.bindAsked(ctx, b)
+	}
+	if err := s.admit.Ends(podResource.GroupResource(), b.Namespace, b.Name); err != nil {
+		return err
 	}
 	ctx = request.WithNamespace(ctx, b.Namespace)
 	_, err := s.binding.Create(ctx, b.Name, b, nil, &metav1.CreateOptions{})
@@ -41,7 +45,7 @@ func (s *Server) Bind(ctx context.Context, b *corev1.Binding) error {
 // the order of the bindings, and so is known: the pods as a Source of this server
 // gave them; none need be given. What is not the latest costs reading the pod.
 func (s *Server) BindAll(ctx context.Context, bindings []*corev1.Binding, known []*corev1.Pod) []error {
-	if !s.admit.Asked(createsOfBindings) {
+	if !s.admit.Reviewed(createsOfBindings) {
 		return s.binding.assignAll(ctx, bindings, known)
 	}
 	return askedAbout(len(bindings), func(i int) error { return s.bindAsked(ctx, bindings[i]) })
@@ -53,6 +57,8 @@ type bindingREST struct {
 	store *genericregistry.Store
 	// topology are the labels that pods on a node get; may be nil.
 	topology func(node string) map[string]string
+	// ends refuses bindings in namespaces that are being deleted.
+	ends func(resource schema.GroupResource, namespace, name string) error
 }
 
 var (
@@ -128,6 +134,9 @@ func (r *bindingREST) assignAll(ctx context.Context, bindings []*corev1.Binding,
 		var group sync.WaitGroup
 		for i, b := range bindings {
 			group.Go(func() {
+				if failures[i] = r.ends(podResource.GroupResource(), b.Namespace, b.Name); failures[i] != nil {
+					return
+				}
 				_, failures[i] = r.Create(request.WithNamespace(ctx, b.Namespace), b.Name, b, nil, &metav1.CreateOptions{})
 			})
 		}
@@ -143,6 +152,9 @@ func (r *bindingREST) assignAll(ctx context.Context, bindings []*corev1.Binding,
 		}
 		if b.Namespace != namespace {
 			namespace, inNamespace = b.Namespace, request.WithNamespace(ctx, b.Namespace)
+		}
+		if failures[i] = r.ends(podResource.GroupResource(), b.Namespace, b.Name); failures[i] != nil {
+			continue
 		}
 		key, err := r.store.KeyFunc(inNamespace, b.Name)
 		if err != nil {

@@ -30,7 +30,7 @@ func (s *Server) SetPodStatus(ctx context.Context, namespace, name string, uid t
 		}
 		return &pod, nil
 	}
-	if s.admit.Asked(updatesOfStatus) {
+	if s.admit.Reviewed(updatesOfStatus) {
 		return s.setPodStatusAsked(ctx, namespace, name, uid, change)
 	}
 	return s.binding.replace(request.WithNamespace(ctx, namespace), name, &storage.Preconditions{UID: &uid}, false, change)

@@ -134,6 +134,7 @@ func (s *Server) secure() error {
 	if err != nil {
 		return err
 	}
+	s.binding.ends = s.admit.Ends
 	s.policies, err = policystatus.New(s.informers.Admissionregistration().V1().ValidatingAdmissionPolicies(), client.AdmissionregistrationV1().ValidatingAdmissionPolicies(),
 		&validating.TypeChecker{SchemaResolver: &resolver.ClientDiscoveryResolver{Discovery: discovers}, RestMapper: mapper}, s.log)
 	if !slices.Contains(s.cfg.DisableAdmission, "PodTopologyLabels") {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -123,6 +124,18 @@ func TestWaysIn(t *testing.T) {
 			t.Errorf("%s: became a master", name)
 		}
 	}
+	// Other API servers are told of the authorities of clients, and not of those of proxies.
+	certs := func(dir string) string {
+		data, err := os.ReadFile(filepath.Join(dir, "pki", "ca.crt"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.TrimSpace(string(data))
+	}
+	waitFor(t, func() bool {
+		told, err := overTLS(t, s).CoreV1().ConfigMaps("kube-system").Get(t.Context(), "extension-apiserver-authentication", metav1.GetOptions{})
+		return err == nil && strings.Contains(told.Data["client-ca-file"], certs(clients)) && strings.Contains(told.Data["client-ca-file"], certs(dir)) && !strings.Contains(told.Data["client-ca-file"], certs(proxies))
+	})
 	// A server of others asks whose tokens these are.
 	review, err := overTLS(t, s).AuthenticationV1().TokenReviews().Create(t.Context(), &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: "static-token"}}, metav1.CreateOptions{})
 	if err != nil || !review.Status.Authenticated || review.Status.User.Username != "carol" {

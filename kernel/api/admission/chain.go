@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/admission/plugin/namespace/lifecycle"
@@ -14,6 +17,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
+	corelisters "k8s.io/client-go/listers/core/v1"
 
 	"pintle.dev/pintle/kernel/api/admission/configuration"
 	"pintle.dev/pintle/kernel/api/admission/dynamic"
@@ -63,8 +67,11 @@ type Chain struct {
 	handler
 	reviewer *review.Reviewer
 	dynamic  *dynamic.Plugins
-	// exists: NamespaceExists is in the chain; counted: EventRateLimit is.
-	exists, counted bool
+	// exists: NamespaceExists is in the chain; counted: EventRateLimit is; images:
+	// ImagePolicyWebhook is.
+	exists, counted, images bool
+	// namespaces are those of NamespaceLifecycle; nil: it is not in the chain.
+	namespaces corelisters.NamespaceLister
 }
 
 // handler is what admission.NewChainHandler returns.
@@ -88,9 +95,30 @@ func (c *Chain) Admit(ctx context.Context, a admission.Attributes, o admission.O
 }
 
 // Asked reports whether a webhook or a policy may be asked about such requests, or
-// NamespaceExists about a part of an object, of which no other plugin says anything.
+// NamespaceExists about a part of an object, of which no other plugin says anything. So
+// may the server of ImagePolicyWebhook about creates of pods.
 func (c *Chain) Asked(a admission.Attributes) bool {
-	return c.exists && a.GetSubresource() != "" || c.dynamic.Asked(a)
+	return c.exists && a.GetSubresource() != "" || c.dynamic.Asked(a) ||
+		c.images && a.GetSubresource() == "" && a.GetResource().GroupResource() == corev1.Resource("pods")
+}
+
+// Reviewed is Asked, or that one of the kernel's plugins reviews such requests.
+func (c *Chain) Reviewed(a admission.Attributes) bool { return c.Asked(a) || c.reviewer.Reviews(a) }
+
+// Ends refuses what is made in a namespace that is being deleted, as NamespaceLifecycle
+// does, for requests that do not pass the chain.
+func (c *Chain) Ends(resource schema.GroupResource, namespace, name string) error {
+	if c.namespaces == nil {
+		return nil
+	}
+	if n, err := c.namespaces.Get(namespace); err != nil || n.Status.Phase != corev1.NamespaceTerminating {
+		return nil // what is not there ends otherwise
+	}
+	err := apierrors.NewForbidden(resource, name, fmt.Errorf("unable to create new content in namespace %s because it is being terminated", namespace))
+	err.ErrStatus.Details.Causes = []metav1.StatusCause{{
+		Type: corev1.NamespaceTerminatingCause, Message: fmt.Sprintf("namespace %s is being terminated", namespace), Field: "metadata.namespace",
+	}}
+	return err
 }
 
 // EventsAlike reports whether what the chain says of the create of an event holds for all
@@ -147,7 +175,11 @@ func NewChain(deps Deps) (*Chain, error) {
 		}
 		chain = append(chain, quotas)
 	}
-	return &Chain{admission.NewChainHandler(chain...), reviewer, configurable, wanted[namespaceExists], wanted[eventRateLimit]}, nil
+	out := &Chain{handler: admission.NewChainHandler(chain...), reviewer: reviewer, dynamic: configurable, exists: wanted[namespaceExists], counted: wanted[eventRateLimit], images: wanted[imagePolicy]}
+	if wanted[namespaceLifecycle] {
+		out.namespaces = deps.Informers.Core().V1().Namespaces().Lister()
+	}
+	return out, nil
 }
 
 // configurable are the plugins that an AdmissionConfiguration may name.

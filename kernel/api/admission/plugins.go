@@ -45,6 +45,8 @@ const (
 	imagePolicy              = "ImagePolicyWebhook"
 	podNodeSelector          = "PodNodeSelector"
 	podTolerationRestriction = "PodTolerationRestriction"
+	// namespaceLifecycle is asked about bindings.
+	namespaceLifecycle = "NamespaceLifecycle"
 	// namespaceExists is asked about bindings and conditions too.
 	namespaceExists = "NamespaceExists"
 )
@@ -65,7 +67,7 @@ func always[P admission.Interface](f func(Deps) P) func(Deps) (admission.Interfa
 // configure by objects (package dynamic), and quotas.
 var ordered = []builtin{
 	{"NamespaceAutoProvision", false, always(func(d Deps) *namespaces.AutoProvision { return namespaces.NewAutoProvision(d.Client, d.Informers) })},
-	{"NamespaceLifecycle", true, newLifecycle},
+	{namespaceLifecycle, true, newLifecycle},
 	{namespaceExists, false, always(func(d Deps) *namespaces.Exists { return namespaces.NewExists(d.Client, d.Informers) })},
 	{"LimitPodHardAntiAffinityTopology", false, always(func(Deps) *antiaffinity.Plugin { return antiaffinity.New() })},
 	{"LimitRanger", true, always(func(d Deps) *limitranger.Plugin { return limitranger.New(d.Client, d.Informers) })},

@@ -105,6 +105,12 @@ func (w *Ways) Authorities() dynamiccertificates.CAContentProvider {
 	return dynamiccertificates.NewUnionCAContentProvider(w.authorities...)
 }
 
+// ClientCAs are the authorities of clients as they are now, in PEM: those of front
+// proxies are not among them.
+func (w *Ways) ClientCAs() []byte {
+	return dynamiccertificates.NewUnionCAContentProvider(w.authorities[:1+len(w.o.ClientCAs)]...).CurrentCABundleContent()
+}
+
 // FrontProxy is what the headers of front proxies are, which nobody behind
 // authentication sees; nil: there are no front proxies.
 func (w *Ways) FrontProxy() *authenticatorfactory.RequestHeaderConfig { return w.proxy }
