@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/client-go/tools/cache"
 	typed "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset/typed/apiregistration/v1"
 	"k8s.io/utils/clock"
@@ -65,10 +66,11 @@ func (s *Server) frontProxyCertificate() (cert, key []byte) {
 	return front.Client().CurrentCertKeyContent()
 }
 
-// Enqueue takes the front proxy's certificate anew: it has been renewed.
-func (r recertify) Enqueue() { r.aggregator.Recertify() }
+// listener is told when a certificate or an authority is another.
+type listener func()
 
-type recertify struct{ aggregator *aggregation.Aggregator }
+// Enqueue implements dynamiccertificates.Listener.
+func (l listener) Enqueue() { l() }
 
 func (s *Server) hookAggregation() error {
 	return firstError(
@@ -96,6 +98,9 @@ func (s *Server) hookAggregation() error {
 				return err
 			}
 			keeper := trust.Keeper{Client: s.starter.CoreV1(), Source: source, Clock: clock.RealClock{}, Logger: s.log, Trust: s.trust}
+			if authorities, ok := s.ways.ClientCAs().(dynamiccertificates.Notifier); ok {
+				keeper.Changes = func(changed func()) { authorities.AddListener(listener(changed)) }
+			}
 			s.background.Go(func() { keeper.Keep(s.stopping) })
 			return nil
 		}),
@@ -108,6 +113,6 @@ func (s *Server) trust() (trust.Trust, error) {
 	if err != nil {
 		return trust.Trust{}, err
 	}
-	s.recertifies.Do(func() { front.Client().AddListener(recertify{s.aggregator}) })
-	return trust.FrontProxy(pki.FrontProxyName, s.ways.ClientCAs(), front.CAPEM()), nil
+	s.recertifies.Do(func() { front.Client().AddListener(listener(s.aggregator.Recertify)) })
+	return trust.FrontProxy(pki.FrontProxyName, s.ways.ClientCAs().CurrentCABundleContent(), front.CAPEM()), nil
 }

@@ -2,14 +2,22 @@ package api_test
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"crypto/x509/pkix"
 	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"fmt"
+	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -33,6 +41,7 @@ import (
 	aggregatorclient "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
 
 	"pintle.dev/pintle/kernel/api"
+	"pintle.dev/pintle/kernel/api/auth/authentication"
 )
 
 func registrations(t *testing.T, s *api.Server) interface {
@@ -206,57 +215,94 @@ func (e *extension) await(t *testing.T, s *api.Server) {
 	})
 }
 
-// The groups of the kernel and of custom resources have their APIServices, in their
-// order; what is taken from them comes back.
-func TestAPIServicesOfTheKernel(t *testing.T) {
-	s := start(t, t.TempDir())
-	ctx, c := t.Context(), registrations(t, s)
-	names := func() []string {
-		list, err := c.List(ctx, metav1.ListOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		var out []string
-		for _, o := range list.Items {
-			if o.Spec.Service != nil || !helper.IsAPIServiceConditionTrue(&o, apiregistrationv1.Available) {
-				t.Errorf("APIService %s: %+v", o.Name, o)
-			}
-			out = append(out, o.Name)
-		}
-		return out
+// localNames are the APIServices, which are all of this server.
+func localNames(t *testing.T, s *api.Server) []string {
+	t.Helper()
+	list, err := registrations(t, s).List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
 	}
+	var out []string
+	for _, o := range list.Items {
+		if o.Spec.Service != nil || !helper.IsAPIServiceConditionTrue(&o, apiregistrationv1.Available) {
+			t.Errorf("APIService %s: %+v", o.Name, o)
+		}
+		out = append(out, o.Name)
+	}
+	return out
+}
+
+// servedNames are what the APIServices of the groups in discovery are called.
+func servedNames(t *testing.T, s *api.Server) []string {
+	t.Helper()
 	groups, err := discovery.NewDiscoveryClientForConfigOrDie(s.ClientConfig(admin)).ServerGroups()
 	if err != nil {
 		t.Fatal(err)
 	}
-	var want []string
+	var out []string
 	for _, g := range groups.Groups {
 		for _, v := range g.Versions {
 			if g.Name != apiregistrationv1.GroupName {
-				want = append(want, v.Version+"."+g.Name)
+				out = append(out, v.Version+"."+g.Name)
 			}
 		}
 	}
-	slices.Sort(want)
-	until(t, fmt.Sprintf("APIServices are %v", want), func() bool { return slices.Equal(names(), want) })
+	slices.Sort(out)
+	return out
+}
 
-	// Deleted and changed ones are as before.
-	if err := c.Delete(ctx, "v1.apps", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	until(t, "v1.apps is back", func() bool { return slices.Equal(names(), want) })
-	batch, err := c.Get(ctx, "v1.batch", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	batch.Spec.GroupPriorityMinimum = 1
-	if _, err := c.Update(ctx, batch, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	until(t, "v1.batch has its priority", func() bool {
-		o, err := c.Get(ctx, "v1.batch", metav1.GetOptions{})
-		return err == nil && o.Spec.GroupPriorityMinimum == 17400
+// What somebody did to the APIServices of built-in groups is undone at the next start,
+// and what a kernel of another version left is taken away; meanwhile the groups are
+// served as ever.
+func TestAPIServicesAtStart(t *testing.T) {
+	dir := t.TempDir()
+	var want []string
+	t.Run("first", func(t *testing.T) {
+		s := start(t, dir)
+		ctx, c := t.Context(), registrations(t, s)
+		want = servedNames(t, s)
+		until(t, fmt.Sprintf("APIServices are %v", want), func() bool { return slices.Equal(localNames(t, s), want) })
+		if err := c.Delete(ctx, "v1.apps", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		batch, err := c.Get(ctx, "v1.batch", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		batch.Spec.GroupPriorityMinimum = 1
+		if _, err := c.Update(ctx, batch, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Create(ctx, &apiregistrationv1.APIService{
+			ObjectMeta: metav1.ObjectMeta{Name: "v1.old.example", Labels: map[string]string{"kube-aggregator.kubernetes.io/automanaged": "onstart"}},
+			Spec:       apiregistrationv1.APIServiceSpec{Group: "old.example", Version: "v1", GroupPriorityMinimum: 100, VersionPriority: 100},
+		}, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if got := servedNames(t, s); !slices.Equal(got, want) {
+			t.Errorf("served are %v", got)
+		}
+		if _, err := overTLS(t, s).AppsV1().Deployments("default").List(ctx, metav1.ListOptions{}); err != nil {
+			t.Error(err)
+		}
 	})
+	t.Run("second", func(t *testing.T) {
+		s := start(t, dir)
+		until(t, fmt.Sprintf("APIServices are %v", want), func() bool {
+			batch, err := registrations(t, s).Get(t.Context(), "v1.batch", metav1.GetOptions{})
+			return err == nil && batch.Spec.GroupPriorityMinimum == 17400 && slices.Equal(localNames(t, s), want)
+		})
+	})
+}
+
+// A group of the kernel is its own; custom resources have APIServices as long as they
+// are served.
+func TestAPIServicesOfTheKernel(t *testing.T) {
+	s := start(t, t.TempDir())
+	ctx, c := t.Context(), registrations(t, s)
+	want := servedNames(t, s)
+	names := func() []string { return localNames(t, s) }
+	until(t, fmt.Sprintf("APIServices are %v", want), func() bool { return slices.Equal(names(), want) })
 
 	// A group of the kernel is not for others, whoever asks.
 	for _, name := range []string{"v1.", "v1.apps", "v1.rbac.authorization.k8s.io", "v1.apiregistration.k8s.io", "v1.apiextensions.k8s.io"} {
@@ -406,6 +452,58 @@ func TestAggregatedServer(t *testing.T) {
 		_, err = disco.RESTClient().Get().AbsPath(e.path()).DoRaw(ctx)
 		return apierrors.IsNotFound(err) && !strings.Contains(v3(), "fish.example") && !strings.Contains(v2(), "fish.example")
 	})
+}
+
+// Other servers are told of all authorities of clients, as they are now, and never of
+// those of front proxies that operators let in here.
+func TestAggregatedServersAreToldOfAuthorities(t *testing.T) {
+	dir := t.TempDir()
+	first, second, proxies := selfSigned(t, "first"), selfSigned(t, "second"), selfSigned(t, "proxies")
+	clients, front := filepath.Join(dir, "clients.crt"), filepath.Join(dir, "proxies.crt")
+	write := func(file, text string) {
+		t.Helper()
+		if err := errors.Join(os.WriteFile(file+".new", []byte(text), 0o600), os.Rename(file+".new", file)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(clients, first)
+	write(front, proxies)
+	s, _ := startWith(t, dir, func(c *api.Config) {
+		c.Authentication.ClientCAs = []string{clients}
+		c.Authentication.FrontProxy = authentication.FrontProxy{CAFile: front, UsernameHeaders: []string{"X-Remote-User"}}
+	})
+	told := func() string {
+		m, err := overTLS(t, s).CoreV1().ConfigMaps("kube-system").Get(t.Context(), "extension-apiserver-authentication", metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return ""
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(m.Data["client-ca-file"], proxies) || strings.Contains(m.Data["requestheader-client-ca-file"], proxies) {
+			t.Fatal("other servers are told of the front proxies' authority")
+		}
+		return m.Data["client-ca-file"]
+	}
+	until(t, "the authorities are told", func() bool {
+		return strings.Contains(told(), string(s.PKI().CAPEM())) && strings.Contains(told(), first)
+	})
+	write(clients, first+second)
+	until(t, "another authority is told", func() bool { return strings.Contains(told(), second) })
+}
+
+func selfSigned(t *testing.T, name string) string {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-time.Hour),
+		NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
 }
 
 type roundTripper func(*http.Request) (*http.Response, error)

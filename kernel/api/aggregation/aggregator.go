@@ -168,9 +168,9 @@ func (a *Aggregator) Register(ctx context.Context) error {
 	register := autoregister.NewAutoRegisterController(followed{a.informer}, a.cfg.Client)
 	for _, gv := range slices.SortedFunc(slices.Values(a.cfg.Builtin), byName) {
 		if gv != apiregistrationv1.SchemeGroupVersion {
-			// All the time, where kube-apiserver does it at its start: nobody else
-			// can serve these.
-			register.AddAPIServiceToSync(localService(gv, BuiltinPriority(gv)))
+			// At the start alone: kernels of two versions on one etcd would else make
+			// and delete the APIService of a group that one of them has, without end.
+			register.AddAPIServiceToSyncOnStart(localService(gv, BuiltinPriority(gv)))
 		}
 	}
 	custom := &customRegistration{crds: a.cfg.CRDs.Lister(), register: register, made: sets.New[schema.GroupVersion]()}

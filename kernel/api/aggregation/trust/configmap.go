@@ -116,9 +116,11 @@ type Keeper struct {
 	// Source watches the ConfigMap, and no other.
 	Source cache.ListerWatcher
 	// Trust gives what is to be told; an error is told, and asked again.
-	Trust  func() (Trust, error)
-	Clock  clock.WithTicker
-	Logger *slog.Logger
+	Trust func() (Trust, error)
+	// Changes has a function called when Trust may give another one; may be nil.
+	Changes func(changed func())
+	Clock   clock.WithTicker
+	Logger  *slog.Logger
 }
 
 // Keep writes until ctx is done: now, and whenever somebody has changed the ConfigMap.
@@ -136,6 +138,9 @@ func (k Keeper) Keep(ctx context.Context) {
 	}); err != nil { // one that has ended; this one has not begun
 		k.Logger.Error("follow ConfigMap", "name", Name, "error", err)
 		return
+	}
+	if k.Changes != nil {
+		k.Changes(look)
 	}
 	done := make(chan struct{})
 	go func() {

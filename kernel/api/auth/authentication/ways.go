@@ -105,10 +105,9 @@ func (w *Ways) Authorities() dynamiccertificates.CAContentProvider {
 	return dynamiccertificates.NewUnionCAContentProvider(w.authorities...)
 }
 
-// ClientCAs are the authorities of clients as they are now, in PEM: those of front
-// proxies are not among them.
-func (w *Ways) ClientCAs() []byte {
-	return dynamiccertificates.NewUnionCAContentProvider(w.authorities[:1+len(w.o.ClientCAs)]...).CurrentCABundleContent()
+// ClientCAs are the authorities of clients: those of front proxies are not among them.
+func (w *Ways) ClientCAs() dynamiccertificates.CAContentProvider {
+	return dynamiccertificates.NewUnionCAContentProvider(w.authorities[:1+len(w.o.ClientCAs)]...)
 }
 
 // FrontProxy is what the headers of front proxies are, which nobody behind
