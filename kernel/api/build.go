@@ -19,7 +19,6 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apiextensions "k8s.io/apiextensions-apiserver/pkg/apiserver"
-	openapiv3controller "k8s.io/apiextensions-apiserver/pkg/controller/openapiv3"
 	crdopenapi "k8s.io/apiextensions-apiserver/pkg/generated/openapi"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -59,6 +58,7 @@ import (
 	"pintle.dev/pintle/kernel/api/auth/token"
 	"pintle.dev/pintle/kernel/api/auth/tokensecrets"
 	"pintle.dev/pintle/kernel/api/clusterips"
+	"pintle.dev/pintle/kernel/api/customopenapi"
 	"pintle.dev/pintle/kernel/api/flowcontrol"
 	"pintle.dev/pintle/kernel/api/openapi"
 	"pintle.dev/pintle/kernel/api/resources"
@@ -272,17 +272,15 @@ func (s *Server) build() error {
 	if s.cfg.ConfigzHandler != nil {
 		s.generic.Handler.NonGoRestfulMux.Handle(configz.DefaultConfigzPath, s.cfg.ConfigzHandler)
 	}
-	v3custom := openapiv3controller.NewController(crds.Informers.Apiextensions().V1().CustomResourceDefinitions())
+	if err := customopenapi.Follow(crds.Informers.Apiextensions().V1().CustomResourceDefinitions().Informer(), v3, s.log); err != nil {
+		return err
+	}
 	// Made before the informers start, which then call it.
 	aggregator, err := rbac.NewAggregator(s.client.RbacV1(), s.informers.Rbac().V1().ClusterRoles(), s.log)
 	if err != nil {
 		return err
 	}
 	return firstError(
-		s.hook("pintle-custom-resource-openapi", func(ctx context.Context) error {
-			go v3custom.Run(v3, ctx.Done())
-			return nil
-		}),
 		s.hook("start-system-objects-controller", s.bootstrap),
 		s.hook("priority-and-fairness-config-producer", s.startTurns),
 		s.hookPeers(),
