@@ -142,3 +142,53 @@ func TestWaysIn(t *testing.T) {
 		t.Errorf("review: %+v, %v", review, err)
 	}
 }
+
+// An authority that is taken out of its file while a client is connected: what it
+// signed is refused at the next request of that connection, and others go on.
+func TestAuthorityTakenOut(t *testing.T) {
+	dir, clients, later := t.TempDir(), t.TempDir(), t.TempDir()
+	for _, other := range []string{clients, later} {
+		if _, err := pki.Open(pki.Config{Dir: filepath.Join(other, "pki")}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	read := func(dir string) string {
+		data, err := os.ReadFile(filepath.Join(dir, "pki", "ca.crt"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(data)
+	}
+	file := written(t, "clients.crt", read(clients))
+	s, _ := startWith(t, dir, func(c *api.Config) { c.Authentication.ClientCAs = []string{file} })
+	client := func(dir string) *http.Client {
+		transport := &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{
+			RootCAs: s.PKI().CAPool(), Certificates: []tls.Certificate{issue(t, dir, "dave", time.Hour)},
+		}}
+		t.Cleanup(transport.CloseIdleConnections)
+		return &http.Client{Transport: transport}
+	}
+	ask := func(c *http.Client) int {
+		t.Helper()
+		res, err := c.Get(s.URL() + "/api")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
+		_, _ = io.Copy(io.Discard, res.Body)
+		return res.StatusCode
+	}
+	theirs, own := client(clients), client(dir)
+	if ask(theirs) != http.StatusOK || ask(own) != http.StatusOK {
+		t.Fatal("refused while it is there")
+	}
+	if err := os.Rename(written(t, "next", read(later)), file); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, func() bool { return ask(theirs) == http.StatusUnauthorized })
+	if ask(own) != http.StatusOK {
+		t.Error("the cluster's own is refused")
+	}
+	// The one that came is told to new connections, and taken.
+	waitFor(t, func() bool { return ask(client(later)) == http.StatusOK })
+}
