@@ -44,8 +44,8 @@ require (
 	k8s.io/cri-streaming v0.37.2
 	k8s.io/endpointslice v0.37.2
 	k8s.io/klog/v2 v2.140.0
-	k8s.io/kube-openapi v0.0.0-20260821135717-be32def86098
 	k8s.io/kube-aggregator v0.37.2
+	k8s.io/kube-openapi v0.0.0-20260821135717-be32def86098
 	k8s.io/kubectl v0.37.2
 	k8s.io/kubelet v0.37.2
 	k8s.io/pod-security-admission v0.37.2
@@ -58,6 +58,7 @@ require (
 	github.com/secure-systems-lab/go-securesystemslib v0.11.1
 	k8s.io/cluster-bootstrap v0.37.2
 	k8s.io/csi-translation-lib v0.37.2
+	k8s.io/dynamic-resource-allocation v0.37.2
 	k8s.io/kube-scheduler v0.36.3
 	oras.land/oras-go/v2 v2.6.2
 )

@@ -175,7 +175,7 @@ func firstServiceIP(cidr string) (net.IP, error) {
 
 func (s *Server) build() error {
 	claims, _ := s.cfg.Backend.(ipalloc.Claims)
-	kinds, err := servedKinds(resources.Options{ServiceCIDR: s.cfg.ServiceCIDR, NodePortRange: s.cfg.NodePortRange, Addresses: &s.clusterIPs, Claims: claims}, s.servedHere)
+	kinds, err := servedKinds(resources.Options{ServiceCIDR: s.cfg.ServiceCIDR, NodePortRange: s.cfg.NodePortRange, Addresses: &s.clusterIPs, Claims: claims}, s.servedHere, s.deviceAccess())
 	if err != nil {
 		return err
 	}

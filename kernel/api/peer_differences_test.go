@@ -5,6 +5,8 @@ package api
 var peerDifferences = map[string]string{
 	"metadata.ownerReferences": "k8s.io/apimachinery 0.37, which checks owners for both, names the element and calls it required",
 
+	"resourceclaim-allocated status {\"/status/devices/0/conditions/": "k8s.io/apimachinery 0.37 checks conditions by other rules than 0.36",
+
 	"pdb status {\"/status/conditions\"": "k8s.io/apimachinery 0.37 checks conditions by other rules than 0.36",
 
 	"job-indexed update {\"/spec/completions\":null}": "upstream's validation of a success policy panics where there are no completions",

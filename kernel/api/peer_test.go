@@ -16,17 +16,21 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/apiserver/pkg/warning"
 
 	"pintle.dev/pintle/kernel/api/resources"
+	"pintle.dev/pintle/kernel/api/resources/resource"
 )
 
 // peerAnswer is what Kubernetes itself (1.36) said of a request; the lines of
@@ -75,9 +79,23 @@ type peer struct {
 	differed map[string]bool
 }
 
+// peerAccess is that of the corpus: the namespace has the label for administrators,
+// and of drivers all but one may be spoken for.
+var peerAccess = resource.Access{
+	Namespace: func(context.Context, string) (*corev1.Namespace, error) {
+		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"resource.kubernetes.io/admin-access": "true"}}}, nil
+	},
+	Authorize: func(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+		if a.GetName() == "refused.example.com" {
+			return authorizer.DecisionNoOpinion, "no reason", nil
+		}
+		return authorizer.DecisionAllow, "", nil
+	},
+}
+
 func newPeer(t *testing.T) *peer {
 	t.Helper()
-	kinds, err := servedKinds(resources.Options{ServiceCIDR: "10.0.0.0/16"}, nil)
+	kinds, err := servedKinds(resources.Options{ServiceCIDR: "10.0.0.0/16"}, nil, peerAccess)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -232,6 +250,10 @@ func peerContext(gvk schema.GroupVersionKind, namespaced bool, w *peerWarnings) 
 		ctx = request.WithNamespace(ctx, metav1.NamespaceDefault)
 	}
 	ctx = request.WithRequestInfo(ctx, &request.RequestInfo{IsResourceRequest: true, APIGroup: gvk.Group, APIVersion: gvk.Version})
+	if gvk.Group == "resource.k8s.io" { // a driver on a node
+		ctx = request.WithUser(ctx, &user.DefaultInfo{Name: "system:serviceaccount:default:driver",
+			Extra: map[string][]string{"authentication.kubernetes.io/node-name": {"node1"}}})
+	}
 	return warning.WithWarningRecorder(ctx, w)
 }
 

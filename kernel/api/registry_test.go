@@ -23,6 +23,7 @@ import (
 	"pintle.dev/pintle/kernel/api/auth/rbac"
 	"pintle.dev/pintle/kernel/api/flowcontrol"
 	"pintle.dev/pintle/kernel/api/resources"
+	"pintle.dev/pintle/kernel/api/resources/resource"
 )
 
 // indexes records the index that a store asks its storage for.
@@ -94,7 +95,7 @@ func TestOnlyWhatIsAskedForIsInformed(t *testing.T) {
 	close(stop)
 	factory.Shutdown()
 
-	kinds, err := servedKinds(resources.Options{ServiceCIDR: "10.0.0.0/16"}, nil)
+	kinds, err := servedKinds(resources.Options{ServiceCIDR: "10.0.0.0/16"}, nil, resource.Access{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,6 +22,7 @@ import (
 	nodev1 "k8s.io/api/node/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -38,18 +39,19 @@ import (
 	"pintle.dev/pintle/kernel/api/resources/certificates"
 	"pintle.dev/pintle/kernel/api/resources/flowcontrol"
 	"pintle.dev/pintle/kernel/api/resources/networking"
+	"pintle.dev/pintle/kernel/api/resources/resource"
 )
 
 // servedKinds lists all kinds, addDefaults their defaulting functions. local tells
-// the group versions that are served here.
-func servedKinds(opts resources.Options, local func(schema.GroupVersion) bool) ([]resources.Kind, error) {
+// the group versions that are served here, access answers what claims of devices ask.
+func servedKinds(opts resources.Options, local func(schema.GroupVersion) bool, access resource.Access) ([]resources.Kind, error) {
 	kinds, err := resources.All(opts)
-	return slices.Concat(kinds, admissionregistration.Kinds(), apiregistration.Kinds(local), apps.Kinds(), autoscaling.Kinds(), batch.Kinds(), certificates.Kinds(), flowcontrol.Kinds(), networking.Kinds()), err
+	return slices.Concat(kinds, admissionregistration.Kinds(), apiregistration.Kinds(local), apps.Kinds(), autoscaling.Kinds(), batch.Kinds(), certificates.Kinds(), flowcontrol.Kinds(), networking.Kinds(), resource.Kinds(access)), err
 }
 
 func addDefaults(s *runtime.Scheme) error {
 	return firstError(resources.AddToScheme(s), admissionregistration.AddToScheme(s), apps.AddToScheme(s), autoscaling.AddToScheme(s), batch.AddToScheme(s),
-		flowcontrol.AddToScheme(s), networking.AddToScheme(s))
+		flowcontrol.AddToScheme(s), networking.AddToScheme(s), resource.AddToScheme(s))
 }
 
 // adders registers the types of the groups that can be served.
@@ -57,7 +59,7 @@ var adders = []func(*runtime.Scheme) error{
 	corev1.AddToScheme, admissionregistrationv1.AddToScheme, apiregistrationv1.AddToScheme, appsv1.AddToScheme, authenticationv1.AddToScheme, authorizationv1.AddToScheme,
 	autoscalingv1.AddToScheme, autoscalingv2.AddToScheme, batchv1.AddToScheme, certificatesv1.AddToScheme, coordinationv1.AddToScheme, discoveryv1.AddToScheme,
 	eventsv1.AddToScheme, flowcontrolv1.AddToScheme, networkingv1.AddToScheme, nodev1.AddToScheme, policyv1.AddToScheme,
-	rbacv1.AddToScheme, schedulingv1.AddToScheme, storagev1.AddToScheme,
+	rbacv1.AddToScheme, resourcev1.AddToScheme, schedulingv1.AddToScheme, storagev1.AddToScheme,
 }
 
 // newScheme registers the versioned types, each of them as its group's
@@ -125,6 +127,9 @@ func fieldLabels(k resources.Kind) runtime.FieldLabelConversionFunc {
 	refused := "field label not supported: %s"
 	if k.GVK == batchv1.SchemeGroupVersion.WithKind("Job") {
 		refused = "field label %q not supported for Job" // upstream's words for this kind
+	}
+	if k.GVK.Group == resourcev1.GroupName {
+		refused = fmt.Sprintf("field label not supported for %s: ", k.GVK) + "%s"
 	}
 	return func(label, value string) (string, string, error) {
 		switch {

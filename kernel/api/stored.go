@@ -16,6 +16,7 @@ import (
 	storagevalue "k8s.io/apiserver/pkg/storage/value"
 
 	"pintle.dev/pintle/kernel/api/resources"
+	"pintle.dev/pintle/kernel/api/resources/resource"
 	pluginv1alpha1 "pintle.dev/pintle/sdk/apis/kernel/v1alpha1"
 )
 
@@ -25,7 +26,7 @@ func NewStoredDecoder() (runtime.Decoder, error) {
 	if err != nil {
 		return nil, err
 	}
-	kinds, err := servedKinds(resources.Options{ServiceCIDR: cfg.ServiceCIDR, NodePortRange: cfg.NodePortRange}, nil)
+	kinds, err := servedKinds(resources.Options{ServiceCIDR: cfg.ServiceCIDR, NodePortRange: cfg.NodePortRange}, nil, resource.Access{})
 	if err != nil {
 		return nil, fmt.Errorf("kinds: %w", err)
 	}

@@ -33,7 +33,7 @@ var clientSwitches = []string{
 }
 
 const (
-	noDRA        = "dynamic resources are not there: a pod with resource claims is refused by the scheduler"
+	noDRA        = "nothing allocates devices yet: their objects are served, a pod with resource claims is refused by the scheduler"
 	noManagers   = "managers of CPUs, memory and topology are not there: containers get shares of all"
 	noPodAPI     = "the node agent has no pod resources API"
 	noDevices    = "devices are not there"
@@ -58,8 +58,6 @@ var absent = map[string]string{
 	"DRAExtendedResource":                                 noDRA,
 	"DRAPartitionableDevices":                             noDRA,
 	"DRAPrioritizedList":                                  noDRA,
-	"DRAResourceClaimDeviceStatus":                        noDRA,
-	"DRAResourceClaimGranularStatusAuthorization":         noDRA,
 	"DRASchedulerFilterTimeout":                           noDRA,
 	"DisableCPUQuotaWithExclusiveCPUs":                    noManagers,
 	"DynamicResourceAllocation":                           noDRA,

@@ -73,6 +73,7 @@ var groups = func() map[string]string {
 		"node.k8s.io":                  "runtimeclasses",
 		"policy":                       "poddisruptionbudgets",
 		"rbac.authorization.k8s.io":    "clusterrolebindings clusterroles rolebindings roles",
+		"resource.k8s.io":              "deviceclasses resourceclaims resourceclaimtemplates resourceslices",
 		"scheduling.k8s.io":            "priorityclasses",
 		"storage.k8s.io":               "csidrivers csinodes csistoragecapacities storageclasses volumeattachments volumeattributesclasses",
 		"kernel.pintle.dev":            "plugins",

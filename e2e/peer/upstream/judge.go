@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/apiserver/pkg/warning"
@@ -98,6 +99,10 @@ func requestContext(gvk schema.GroupVersionKind, namespaced bool, warnings *reco
 		ctx = request.WithNamespace(ctx, requestNamespace)
 	}
 	ctx = request.WithRequestInfo(ctx, &request.RequestInfo{IsResourceRequest: true, APIGroup: gvk.Group, APIVersion: gvk.Version})
+	if gvk.Group == "resource.k8s.io" { // a driver on a node
+		ctx = request.WithUser(ctx, &user.DefaultInfo{Name: "system:serviceaccount:default:driver",
+			Extra: map[string][]string{"authentication.kubernetes.io/node-name": {"node1"}}})
+	}
 	return warning.WithWarningRecorder(ctx, warnings)
 }
 

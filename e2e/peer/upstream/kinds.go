@@ -1,8 +1,14 @@
 package main
 
 import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/client-go/kubernetes/fake"
 	apiregistration "k8s.io/kube-aggregator/pkg/apis/apiregistration/install"
 	"k8s.io/kube-aggregator/pkg/registry/apiservice"
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
@@ -52,6 +58,10 @@ import (
 	"k8s.io/kubernetes/pkg/registry/rbac/clusterrolebinding"
 	"k8s.io/kubernetes/pkg/registry/rbac/role"
 	"k8s.io/kubernetes/pkg/registry/rbac/rolebinding"
+	"k8s.io/kubernetes/pkg/registry/resource/deviceclass"
+	"k8s.io/kubernetes/pkg/registry/resource/resourceclaim"
+	"k8s.io/kubernetes/pkg/registry/resource/resourceclaimtemplate"
+	"k8s.io/kubernetes/pkg/registry/resource/resourceslice"
 	"k8s.io/kubernetes/pkg/registry/scheduling/priorityclass"
 	"k8s.io/kubernetes/pkg/registry/storage/csidriver"
 	"k8s.io/kubernetes/pkg/registry/storage/csinode"
@@ -74,6 +84,7 @@ import (
 	_ "k8s.io/kubernetes/pkg/apis/node/install"
 	_ "k8s.io/kubernetes/pkg/apis/policy/install"
 	_ "k8s.io/kubernetes/pkg/apis/rbac/install"
+	_ "k8s.io/kubernetes/pkg/apis/resource/install"
 	_ "k8s.io/kubernetes/pkg/apis/scheduling/install"
 	_ "k8s.io/kubernetes/pkg/apis/storage/install"
 )
@@ -92,6 +103,21 @@ var (
 		return gvk.GroupVersion().WithResource("any"), nil
 	})
 	validatingPolicy = validatingadmissionpolicy.NewStrategy(nil, anyResource)
+)
+
+// The namespace of all requests has the label for administrators of devices, and of
+// drivers all but one may be spoken for.
+var (
+	adminNamespaces = fake.NewClientset(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name: requestNamespace, Labels: map[string]string{"resource.kubernetes.io/admin-access": "true"},
+	}}).CoreV1().Namespaces()
+	allButOneDriver = authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+		if a.GetName() == "refused.example.com" {
+			return authorizer.DecisionNoOpinion, "no reason", nil
+		}
+		return authorizer.DecisionAllow, "", nil
+	})
+	claimStrategy = resourceclaim.NewStrategy(adminNamespaces, allButOneDriver)
 )
 
 // kinds are upstream's strategies by kind; a subresource is "Kind/name" and
@@ -178,6 +204,12 @@ var kinds = map[string]rest.RESTUpdateStrategy{
 	"ValidatingAdmissionPolicyBinding": validatingadmissionpolicybinding.NewStrategy(nil, nil, anyResource),
 	"MutatingAdmissionPolicy":          mutatingadmissionpolicy.NewStrategy(nil, anyResource),
 	"MutatingAdmissionPolicyBinding":   mutatingadmissionpolicybinding.NewStrategy(nil, nil, anyResource),
+
+	"DeviceClass":           deviceclass.Strategy,
+	"ResourceClaim":         claimStrategy,
+	"ResourceClaim/status":  resourceclaim.NewStatusStrategy(claimStrategy),
+	"ResourceClaimTemplate": resourceclaimtemplate.NewStrategy(adminNamespaces),
+	"ResourceSlice":         resourceslice.Strategy,
 
 	"PriorityLevelConfiguration":        prioritylevelconfiguration.Strategy,
 	"PriorityLevelConfiguration/status": prioritylevelconfiguration.StatusStrategy,

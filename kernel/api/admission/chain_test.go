@@ -12,6 +12,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -345,6 +346,9 @@ func TestNodeRestriction(t *testing.T) {
 	placed := func(on string, label string) *corev1.Pod {
 		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", Labels: map[string]string{"l": label}}, Spec: corev1.PodSpec{NodeName: on}}
 	}
+	devices := func(on string) *resourcev1.ResourceSlice {
+		return &resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: "s"}, Spec: resourcev1.ResourceSliceSpec{NodeName: &on}}
+	}
 	tokenFor := func(name string, audiences ...string) *authenticationv1.TokenRequest {
 		return &authenticationv1.TokenRequest{ObjectMeta: named("default"), Spec: authenticationv1.TokenRequestSpec{
 			Audiences:      audiences,
@@ -378,6 +382,11 @@ func TestNodeRestriction(t *testing.T) {
 		{name: "own lease", op: admission.Update, resource: "leases", obj: &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-node-lease", Name: "n1"}}},
 		{name: "another's lease", op: admission.Update, resource: "leases", obj: &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-node-lease", Name: "n2"}}, wantErr: "can only access node lease with the same name as the requesting node"},
 		{name: "lease elsewhere", op: admission.Update, resource: "leases", obj: &coordinationv1.Lease{ObjectMeta: named("n1")}, wantErr: `can only access leases in the "kube-node-lease" system namespace`},
+		{name: "own devices", op: admission.Create, resource: "resourceslices", obj: devices("n1")},
+		{name: "another's devices", op: admission.Create, resource: "resourceslices", obj: devices("n2"), wantErr: "can only create ResourceSlice with the same NodeName as the requesting node"},
+		{name: "devices of all nodes", op: admission.Create, resource: "resourceslices", obj: &resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: "s"}}, wantErr: "can only create ResourceSlice with the same NodeName"},
+		{name: "deletes own devices", op: admission.Delete, resource: "resourceslices", old: devices("n1")},
+		{name: "deletes another's devices", op: admission.Delete, resource: "resourceslices", old: devices("n2"), wantErr: "can only delete ResourceSlice with the same NodeName as the requesting node"},
 		{name: "name without the group", op: admission.Update, resource: "leases", obj: &coordinationv1.Lease{ObjectMeta: named("n2")}, who: &user.DefaultInfo{Name: "system:node:n1"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -64,6 +64,20 @@ func ValidateContainerResourceName(name corev1.ResourceName, path *field.Path) f
 	return checkContainerResourceName(name, path)
 }
 
+// ValidateTemplateMeta checks the metadata that a template gives: labels and
+// annotations.
+func ValidateTemplateMeta(m *metav1.ObjectMeta, path *field.Path) field.ErrorList {
+	return validateTemplateMeta(m, path)
+}
+
+// ValidateNodeSelector checks a selector of nodes.
+func ValidateNodeSelector(s *corev1.NodeSelector, path *field.Path) field.ErrorList {
+	return validateNodeSelector(s, path)
+}
+
+// IsExtendedResource tells whether a resource is of another domain than Kubernetes'.
+func IsExtendedResource(name string) bool { return isExtendedResource(corev1.ResourceName(name)) }
+
 // NameColumn is the first column of every table.
 func NameColumn() metav1.TableColumnDefinition { return nameColumn() }
 

@@ -11,6 +11,7 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -98,6 +99,29 @@ func (p *Plugin) Admit(ctx context.Context, a admission.Attributes, _ admission.
 		if nameOf(a) != node {
 			return refuse(a, "can only access CSINode with the same name as the requesting node")
 		}
+	case resourcev1.Resource("resourceslices"):
+		return admitSlice(node, a)
+	}
+	return nil
+}
+
+// admitSlice: a node makes and deletes slices of its own devices. The authorizer
+// does not see what is in a new one, nor each that a deletecollection deletes.
+func admitSlice(node string, a admission.Attributes) error {
+	obj, verb := a.GetObject(), "create"
+	switch a.GetOperation() {
+	case admission.Create:
+	case admission.Delete:
+		obj, verb = a.GetOldObject(), "delete"
+	default:
+		return nil
+	}
+	slice, ok := obj.(*resourcev1.ResourceSlice)
+	if !ok {
+		return refuse(a, "unexpected type %T", obj)
+	}
+	if slice.Spec.NodeName == nil || *slice.Spec.NodeName != node {
+		return refuse(a, "can only %s ResourceSlice with the same NodeName as the requesting node", verb)
 	}
 	return nil
 }

@@ -114,7 +114,11 @@ func (a *Authorizer) narrow(ctx context.Context, node string, attrs authorizer.A
 		if !selects(node, attrs) {
 			return "can only delete resource slices with spec.nodeName field selector"
 		}
-	case "storage.k8s.io/volumeattachments", "resource.k8s.io/resourceclaims":
+	case "resource.k8s.io/resourceclaims":
+		return a.related(ctx, node, attrs, func(p *relations) bool {
+			return p.namespace == namespace && slices.Contains(p.deviceClaims, name)
+		})
+	case "storage.k8s.io/volumeattachments":
 		return fmt.Sprintf("no relationship found between node '%s' and this object", node)
 	}
 	return ""

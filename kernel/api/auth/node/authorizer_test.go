@@ -12,6 +12,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/utils/ptr"
 )
 
 func named(name string) corev1.LocalObjectReference { return corev1.LocalObjectReference{Name: name} }
@@ -116,6 +117,44 @@ func TestOwnAndOthers(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A node reads the ResourceClaims that its pods name, had made of templates or got
+// for extended resources, also those that the status tells of later.
+func TestDeviceClaims(t *testing.T) {
+	pod := full("n1")
+	pod.Generation, pod.UID = 1, "u"
+	pod.Spec.ResourceClaims = []corev1.PodResourceClaim{
+		{Name: "named", ResourceClaimName: ptr.To("named-n1")}, {Name: "made", ResourceClaimTemplateName: ptr.To("template")}, {Name: "none", ResourceClaimTemplateName: ptr.To("template")},
+	}
+	a := newAuthorizer(t, pod, full("n2"))
+	allows := func(want bool, verb, sub, namespace, name string) {
+		t.Helper()
+		decision, reason, err := a.Authorize(t.Context(), ask(verb, "resource.k8s.io", "resourceclaims", sub, namespace, name))
+		if err != nil || (decision == authorizer.DecisionAllow) != want {
+			t.Errorf("%s %s/%s: %v %q %v", verb, namespace, name, decision, reason, err)
+		}
+	}
+	allows(true, "get", "", "ns", "named-n1")
+	allows(false, "get", "", "ns", "made-n1")
+	pod = pod.DeepCopy()
+	pod.Status.ResourceClaimStatuses = []corev1.PodResourceClaimStatus{{Name: "made", ResourceClaimName: ptr.To("made-n1")}, {Name: "none"}, {Name: "other", ResourceClaimName: ptr.To("other")}}
+	pod.Status.ExtendedResourceClaimStatus = &corev1.PodExtendedResourceClaimStatus{ResourceClaimName: "extended-n1"}
+	know(t, a, pod)
+	for _, name := range []string{"named-n1", "made-n1", "extended-n1"} {
+		allows(true, "get", "", "ns", name)
+		allows(false, "get", "", "elsewhere", name)
+		allows(false, "update", "", "ns", name)
+		allows(false, "update", "status", "ns", name)
+	}
+	for _, name := range []string{"", "other", "template", "named-n2"} {
+		allows(false, "get", "", "ns", name)
+	}
+	allows(false, "list", "", "ns", "")
+	pod = pod.DeepCopy()
+	pod.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"}
+	know(t, a, pod)
+	allows(false, "get", "", "ns", "named-n1")
 }
 
 func TestNarrowed(t *testing.T) {

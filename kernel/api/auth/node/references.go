@@ -23,6 +23,7 @@ type relations struct {
 	// such pods itself, so they give it a right to nothing but themselves.
 	mirror                      bool
 	secrets, configMaps, claims []string
+	deviceClaims                []string // ResourceClaims
 }
 
 func relationsOf(pod *corev1.Pod) *relations {
@@ -35,15 +36,17 @@ func relationsOf(pod *corev1.Pod) *relations {
 	}
 	r.account = pod.Spec.ServiceAccountName
 	r.secrets, r.configMaps = distinct(podreferences.Secrets(pod)), distinct(podreferences.ConfigMaps(pod))
-	r.claims = claimNames(pod)
+	r.claims, r.deviceClaims = claimNames(pod), deviceClaimNames(pod)
 	return r
 }
 
 // of says whether the relations are those of a pod, which has not changed but for its
-// status and metadata. An object without a generation may have.
+// status and metadata. An object without a generation may have. Of the status only
+// the names of device claims matter.
 func (r *relations) of(pod *corev1.Pod) bool {
 	_, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]
-	return r.generation != 0 && r.generation == pod.Generation && r.uid == pod.UID && r.node == pod.Spec.NodeName && r.mirror == mirror
+	return r.generation != 0 && r.generation == pod.Generation && r.uid == pod.UID && r.node == pod.Spec.NodeName && r.mirror == mirror &&
+		(mirror || slices.Equal(r.deviceClaims, deviceClaimNames(pod)))
 }
 
 func distinct(names iter.Seq[string]) []string {
@@ -61,6 +64,27 @@ func claimNames(pod *corev1.Pod) []string {
 		case v.Ephemeral != nil:
 			out = append(out, pod.Name+"-"+v.Name)
 		}
+	}
+	return out
+}
+
+// deviceClaimNames are the pod's ResourceClaims. Those made of templates and for
+// extended resources stand in its status, which the node may not write.
+func deviceClaimNames(pod *corev1.Pod) []string {
+	var out []string
+	for _, c := range pod.Spec.ResourceClaims {
+		if c.ResourceClaimName != nil {
+			out = append(out, *c.ResourceClaimName)
+			continue
+		}
+		for _, s := range pod.Status.ResourceClaimStatuses {
+			if s.Name == c.Name && s.ResourceClaimName != nil {
+				out = append(out, *s.ResourceClaimName)
+			}
+		}
+	}
+	if s := pod.Status.ExtendedResourceClaimStatus; s != nil && s.ResourceClaimName != "" {
+		out = append(out, s.ResourceClaimName)
 	}
 	return out
 }
