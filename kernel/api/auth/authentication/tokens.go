@@ -120,7 +120,7 @@ func newWebhook(w Webhook, audiences []string) (authenticator.Token, error) {
 	if err != nil {
 		return nil, err
 	}
-	client.Wrap(answerlimit.Wrap("the authentication webhook", maxAnswer))
+	client.Wrap(answerlimit.NewTurns().Wrap("the authentication webhook", maxAnswer))
 	made, err := webhook.New(client, w.Version, audiences, webhookutil.DefaultRetryBackoffWithInitialDelay(retryDelay))
 	if err != nil {
 		return nil, err

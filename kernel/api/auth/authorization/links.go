@@ -79,7 +79,7 @@ func (c *Chain) webhook(a apiserver.AuthorizerConfiguration) (Member, error) {
 		return nil, err
 	}
 	client.Timeout = w.Timeout.Duration
-	client.Wrap(answerlimit.Wrap("the authorization webhook "+a.Name, maxAnswer))
+	client.Wrap(answerlimit.NewTurns().Wrap("the authorization webhook "+a.Name, maxAnswer))
 	onError := authorizer.DecisionDeny
 	if w.FailurePolicy == apiserver.FailurePolicyNoOpinion {
 		onError = authorizer.DecisionNoOpinion
