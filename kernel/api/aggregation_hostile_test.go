@@ -398,3 +398,52 @@ func TestManyAPIServices(t *testing.T) {
 		return err == nil && len(groups.Groups) > 15 && !slices.ContainsFunc(groups.Groups, func(g metav1.APIGroup) bool { return strings.HasSuffix(g.Name, ".example") })
 	})
 }
+
+// A stop waits neither for watches of other servers nor for one that hangs.
+func TestStopWithAggregatedRequests(t *testing.T) {
+	e := newExtension(t, "slow.example")
+	ended := make(chan string, 2)
+	var stopping time.Time
+	t.Run("running", func(t *testing.T) {
+		s := start(t, t.TempDir())
+		e.register(t, s, nil)
+		e.await(t, s)
+		begun := make(chan struct{}, 2)
+		e.respond(func(w http.ResponseWriter, req *http.Request) {
+			if req.URL.Query().Get("watch") != "" {
+				w.WriteHeader(http.StatusOK)
+				_ = http.NewResponseController(w).Flush()
+			}
+			if strings.HasSuffix(req.URL.Path, "/fishes") {
+				begun <- struct{}{}
+			}
+			<-req.Context().Done()
+		})
+		web, host := transportTo(t, s, "")
+		for _, query := range []string{"?watch=true", ""} {
+			go func() {
+				res, err := web.Get(host + e.path() + "/fishes" + query)
+				if err == nil {
+					_, _ = io.Copy(io.Discard, res.Body)
+					res.Body.Close()
+				}
+				ended <- query
+			}()
+		}
+		for range 2 {
+			<-begun
+		}
+		stopping = time.Now()
+	})
+	// A request may take a minute, which the stop took, too.
+	if took := time.Since(stopping); took > 45*time.Second {
+		t.Errorf("the stop took %s", took)
+	}
+	for range 2 {
+		select {
+		case <-ended:
+		case <-time.After(30 * time.Second):
+			t.Fatal("a request goes on after the server has stopped")
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package aggregation
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"net/url"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -29,6 +31,10 @@ import (
 // via is the header by which proxies recognize their own requests (RFC 9110, 7.6.3).
 const via = "Via"
 
+// stopGrace is how long requests to other servers have when the kernel stops, which
+// would else wait for one that hangs as long as a request may take.
+const stopGrace = 2 * time.Second
+
 // pseudonym is what the proxies of one cluster call themselves in it.
 func pseudonym(cluster []byte) string {
 	sum := sha256.Sum256(cluster)
@@ -49,7 +55,8 @@ type target struct {
 // remoteHandler sends requests of one APIService to the server behind its Service.
 type remoteHandler struct {
 	resolver apiserver.ServiceResolver
-	self     string // in Via
+	self     string          // in Via
+	stopping context.Context // of the kernel
 	current  atomic.Pointer[target]
 }
 
@@ -114,6 +121,10 @@ func (h *remoteHandler) serve(w http.ResponseWriter, req *http.Request, t *targe
 	location := &url.URL{Scheme: "https", Host: found.Host, Path: req.URL.Path, RawQuery: req.URL.Query().Encode()}
 	out, cancel := apiproxy.NewRequestForProxy(location, req)
 	defer cancel()
+	ctx, end := context.WithCancel(out.Context())
+	defer end()
+	defer context.AfterFunc(h.stopping, func() { time.AfterFunc(stopGrace, end) })()
+	out = out.WithContext(ctx)
 	// Authentication took it away; whoever asks without it has none to give either.
 	out.Header.Del("Authorization")
 	out.Header.Add(via, fmt.Sprintf("%d.%d %s", req.ProtoMajor, req.ProtoMinor, h.self))

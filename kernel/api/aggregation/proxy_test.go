@@ -64,7 +64,7 @@ func TestLoop(t *testing.T) {
 				if i > 0 {
 					cluster = tt.other
 				}
-				handlers[i] = &remoteHandler{self: pseudonym([]byte(cluster))}
+				handlers[i] = &remoteHandler{self: pseudonym([]byte(cluster)), stopping: t.Context()}
 				servers[i] = httptest.NewTLSServer(as(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 					passes.Add(1)
 					handlers[i].ServeHTTP(w, req)
