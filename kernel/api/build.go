@@ -46,6 +46,7 @@ import (
 
 	"pintle.dev/pintle/kernel/api/admission"
 	"pintle.dev/pintle/kernel/api/admission/dynamic"
+	"pintle.dev/pintle/kernel/api/admission/measured"
 	"pintle.dev/pintle/kernel/api/admission/policystatus"
 	"pintle.dev/pintle/kernel/api/aggregation"
 	"pintle.dev/pintle/kernel/api/audit"
@@ -97,6 +98,7 @@ type parts struct {
 	tokenSecrets *tokensecrets.Controller
 	authz        *authorization.Chain
 	admit        *admission.Chain
+	admissions   *measured.Metrics
 	policies     *policystatus.Controller
 	audiences    []string
 	encryption   *encryption             // nil: nothing is encrypted
@@ -208,6 +210,7 @@ func (s *Server) build() error {
 		return err
 	}
 	s.binding = &bindingREST{store: s.stores[schema.GroupResource{Resource: "pods"}]}
+	s.admissions = measured.New()
 	s.kubelets = newKubelets(s.pki, s.GetNode)
 	if err := s.secure(); err != nil {
 		return err
@@ -392,7 +395,7 @@ func (s *Server) genericConfig(codecs serializer.CodecFactory, options generic.R
 	if s.cfg.Tracing != nil {
 		c.TracerProvider = tracerOfOthers{s.cfg.Tracing}
 	}
-	metrics, err := newMetrics(append(append(s.limits.collectors(), s.pki), s.cfg.Collectors...), s.cfg.Metrics)
+	metrics, err := newMetrics(append(append(s.limits.collectors(), s.pki, s.admissions, buildInfo()), s.cfg.Collectors...), s.cfg.Metrics)
 	if err != nil {
 		return nil, err
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"go.opentelemetry.io/otel/trace"
 	"k8s.io/apiserver/pkg/endpoints/request"
+	storagemetrics "k8s.io/apiserver/pkg/storage/etcd3/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
 )
 
@@ -38,6 +39,8 @@ func (tracerOfOthers) Shutdown(context.Context) error { return nil }
 type metrics struct{ handler http.Handler }
 
 func newMetrics(collectors []prometheus.Collector, wrap func(prometheus.Gatherer) prometheus.Gatherer) (metrics, error) {
+	// What is counted of each kind's objects is told with any backend.
+	storagemetrics.Register()
 	own := prometheus.NewRegistry()
 	for _, c := range collectors {
 		if err := own.Register(c); err != nil {

@@ -7,6 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	genericfilters "k8s.io/apiserver/pkg/server/filters"
+	"k8s.io/apiserver/pkg/storage"
+	storagemetrics "k8s.io/apiserver/pkg/storage/etcd3/metrics"
 
 	"pintle.dev/pintle/kernel/api/flowcontrol"
 )
@@ -32,7 +34,13 @@ func (s *Server) startTurns(ctx context.Context) error {
 	}
 	counters := make(map[schema.GroupResource]flowcontrol.Counter, len(s.stores))
 	for resource, store := range s.stores {
-		counters[resource] = store.Storage.Stats
+		counters[resource] = func(ctx context.Context) (storage.Stats, error) {
+			stats, err := store.Storage.Stats(ctx)
+			if ctx.Err() == nil {
+				storagemetrics.UpdateStoreStats(resource, stats, err)
+			}
+			return stats, err
+		}
 	}
 	s.background.Go(func() { flowcontrol.Observe(s.stopping, s.turns.Tracker, counters, s.log) })
 	s.background.Go(func() { flowcontrol.Maintain(s.stopping, s.starter.FlowcontrolV1(), s.log) })

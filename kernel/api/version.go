@@ -6,6 +6,7 @@ import (
 	"os"
 	goruntime "runtime"
 
+	"github.com/prometheus/client_golang/prometheus"
 	apiversion "k8s.io/apimachinery/pkg/version"
 	basecompatibility "k8s.io/component-base/compatibility"
 
@@ -41,4 +42,14 @@ func serverID() string {
 		host = "unknown"
 	}
 	return fmt.Sprintf("apiserver-%x", sha256.Sum256([]byte(host)))
+}
+
+// buildInfo is the metric by which dashboards find the version of a server.
+func buildInfo() prometheus.Collector {
+	info := level{}.Info()
+	g := prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "kubernetes_build_info", Help: "[BETA] A metric with a constant '1' value labeled by major, minor, git version, git commit, git tree state, build date, Go version, and compiler from which Kubernetes was built, and platform on which it is running.",
+	}, []string{"major", "minor", "git_version", "git_commit", "git_tree_state", "build_date", "go_version", "compiler", "platform"})
+	g.WithLabelValues(info.Major, info.Minor, info.GitVersion, info.GitCommit, info.GitTreeState, info.BuildDate, info.GoVersion, info.Compiler, info.Platform).Set(1)
+	return g
 }

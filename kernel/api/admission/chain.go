@@ -21,6 +21,7 @@ import (
 
 	"pintle.dev/pintle/kernel/api/admission/configuration"
 	"pintle.dev/pintle/kernel/api/admission/dynamic"
+	"pintle.dev/pintle/kernel/api/admission/measured"
 	"pintle.dev/pintle/kernel/api/admission/pluginspec"
 	"pintle.dev/pintle/kernel/api/admission/review"
 )
@@ -53,6 +54,8 @@ type Deps struct {
 	// user as whom it writes them.
 	Plugins    pluginspec.Host
 	PluginHost string
+	// Metrics tell how long plugins take; may be nil.
+	Metrics *measured.Metrics
 	// Review has the kernel's plugins that review requests; may be nil. Own are
 	// the requests that they do not review.
 	Review review.Source
@@ -135,6 +138,9 @@ func NewChain(deps Deps) (*Chain, error) {
 	if deps.Client == nil || deps.Informers == nil || deps.Stop == nil {
 		return nil, errors.New("admission: client, informers and stop channel are required")
 	}
+	if deps.Metrics == nil {
+		deps.Metrics = measured.New()
+	}
 	wanted, err := selected(deps.Enable, deps.Disable)
 	if err != nil {
 		return nil, err
@@ -152,12 +158,12 @@ func NewChain(deps Deps) (*Chain, error) {
 		if err != nil {
 			return nil, fmt.Errorf("admission: plugin %s: %w", p.name, err)
 		}
-		chain = append(chain, plugin)
+		chain = append(chain, deps.Metrics.Plugin(p.name, plugin))
 	}
 	// The kernel's own checks, and plugins that others wrote, cannot be left out. What
 	// users configure sees what those have made of an object, and a quota counts what
 	// has passed everything else.
-	chain = append(chain, pluginspec.New(deps.Plugins, deps.PluginHost), reviewer)
+	chain = append(chain, deps.Metrics.Plugin("PluginObjects", pluginspec.New(deps.Plugins, deps.PluginHost)), deps.Metrics.Plugin("PluginReview", reviewer))
 	configured := deps.Dynamic
 	configured.Client, configured.Informers, configured.Stop = deps.Client, deps.Informers, deps.Stop
 	configured.Webhooks = deps.configured
@@ -166,16 +172,17 @@ func NewChain(deps Deps) (*Chain, error) {
 		return nil, fmt.Errorf("admission: %w", err)
 	}
 	for _, plugin := range configurable.List() {
-		chain = append(chain, plugin)
+		chain = append(chain, deps.Metrics.Plugin(plugin.Name(), plugin))
 	}
 	if wanted[resourceQuota] {
 		quotas, err := newQuota(deps)
 		if err != nil {
 			return nil, fmt.Errorf("admission: plugin %s: %w", resourceQuota, err)
 		}
-		chain = append(chain, quotas)
+		chain = append(chain, deps.Metrics.Plugin(resourceQuota, quotas))
 	}
-	out := &Chain{handler: admission.NewChainHandler(chain...), reviewer: reviewer, dynamic: configurable, exists: wanted[namespaceExists], counted: wanted[eventRateLimit], images: wanted[imagePolicy]}
+	var whole handler = admission.NewChainHandler(chain...)
+	out := &Chain{handler: deps.Metrics.Chain(whole, whole), reviewer: reviewer, dynamic: configurable, exists: wanted[namespaceExists], counted: wanted[eventRateLimit], images: wanted[imagePolicy]}
 	if wanted[namespaceLifecycle] {
 		out.namespaces = deps.Informers.Core().V1().Namespaces().Lister()
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/apiserver/pkg/warning"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/component-base/metrics/legacyregistry"
 	security "k8s.io/pod-security-admission/admission"
 	"k8s.io/pod-security-admission/admission/api/load"
 	"k8s.io/pod-security-admission/api"
@@ -28,6 +30,13 @@ type Plugin struct {
 }
 
 var _ admission.ValidationInterface = (*Plugin)(nil)
+
+// recorder counts for all servers of the process, as the API's libraries do.
+var recorder = sync.OnceValue(func() *metrics.PrometheusRecorder {
+	r := metrics.NewPrometheusRecorder(api.GetAPIVersion())
+	r.MustRegister(legacyregistry.MustRegister)
+	return r
+})
 
 // New registers the informers it needs. The configuration is of kind
 // PodSecurityConfiguration, in YAML or JSON; empty: upstream's defaults.
@@ -46,7 +55,7 @@ func New(client kubernetes.Interface, factory informers.SharedInformerFactory, d
 		checks: &security.Admission{
 			Configuration:    configuration,
 			Evaluator:        evaluator,
-			Metrics:          metrics.NewPrometheusRecorder(api.GetAPIVersion()),
+			Metrics:          recorder(),
 			PodSpecExtractor: security.DefaultPodSpecExtractor{},
 			NamespaceGetter:  security.NamespaceGetterFromListerAndClient(namespaces.Lister(), client),
 			// Pods are listed when the level of a namespace changes, which is no
