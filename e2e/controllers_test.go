@@ -84,7 +84,7 @@ func TestControllers(t *testing.T) {
 	e := hollow(t, "controllers", "", 2)
 	t.Run("all", func(t *testing.T) { // ends before the cluster does
 		for name, test := range map[string]func(*testing.T, *env){
-			"furniture": namespaceFurniture, "namespace": namespaceGoes, "endpoints": endpointsFollow, "endpoints by hand": endpointsAreMirrored, "quota": quotaHolds, "service ranges": serviceRangesEnd,
+			"furniture": namespaceFurniture, "namespace": namespaceGoes, "endpoints": endpointsFollow, "endpoints by hand": endpointsAreMirrored, "quota": quotaHolds, "service ranges": serviceRangesEnd, "devices": devicesAreServed,
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
@@ -579,4 +579,63 @@ spec: {cidrs: [10.61.0.0/28]}
 		}
 		return nil
 	})
+}
+
+// devicesAreServed: kubectl makes, shows, explains and changes the kinds of dynamic
+// resource allocation, and a namespace that goes takes its claims along.
+func devicesAreServed(t *testing.T, e *env) {
+	ns := e.namespace(t)
+	manifest := filepath.Join(t.TempDir(), "devices.yaml")
+	if err := os.WriteFile(manifest, []byte(`
+apiVersion: resource.k8s.io/v1
+kind: DeviceClass
+metadata: {name: gpu}
+spec:
+  selectors: [{cel: {expression: 'device.driver == "gpu.example.com"'}}]
+---
+apiVersion: resource.k8s.io/v1
+kind: ResourceSlice
+metadata: {name: gpus}
+spec:
+  driver: gpu.example.com
+  pool: {name: pool, resourceSliceCount: 1}
+  allNodes: true
+  devices: [{name: first, attributes: {model: {string: large}}}]
+---
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaim
+metadata: {name: one}
+spec: {devices: {requests: [{name: gpu, exactly: {deviceClassName: gpu}}]}}
+---
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaimTemplate
+metadata: {name: each}
+spec: {spec: {devices: {requests: [{name: gpu, exactly: {deviceClassName: gpu}}]}}}
+`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // the second time nothing is left to do
+		e.kubectl(t, "-n", ns, "apply", "-f", manifest)
+	}
+	for _, tc := range []struct {
+		want string
+		args []string
+	}{
+		{"pending", []string{"-n", ns, "get", "resourceclaims", "one"}},
+		{"gpu.example.com", []string{"get", "resourceslices", "--field-selector=spec.driver=gpu.example.com"}},
+		{"device.driver ==", []string{"describe", "deviceclass", "gpu"}},
+		{"ExactCount", []string{"-n", ns, "get", "resourceclaimtemplate", "each", "-o", "yaml"}},
+		{"firstAvailable", []string{"explain", "resourceclaims.spec.devices.requests"}},
+		{"labeled", []string{"-n", ns, "label", "resourceclaim", "one", "a=b"}},
+		{"deviceclass.resource.k8s.io \"gpu\" deleted", []string{"delete", "deviceclass", "gpu"}},
+		{"resourceslice.resource.k8s.io \"gpus\" deleted", []string{"delete", "resourceslice", "gpus"}},
+	} {
+		if have := e.kubectl(t, tc.args...); !strings.Contains(have, tc.want) {
+			t.Errorf("kubectl %s: %s; want %q", strings.Join(tc.args, " "), have, tc.want)
+		}
+	}
+	e.kubectl(t, "delete", "namespace", ns, "--wait=true", "--timeout=60s")
+	if have := e.kubectl(t, "get", "resourceclaims,resourceclaimtemplates", "-A", "-o", "name"); strings.TrimSpace(have) != "" {
+		t.Errorf("left: %s", have)
+	}
 }
