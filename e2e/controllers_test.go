@@ -634,6 +634,13 @@ spec: {spec: {devices: {requests: [{name: gpu, exactly: {deviceClassName: gpu}}]
 			t.Errorf("kubectl %s: %s; want %q", strings.Join(tc.args, " "), have, tc.want)
 		}
 	}
+	e.kubectl(t, "-n", ns, "create", "quota", "devices", "--hard=gpu.deviceclass.resource.k8s.io/devices=5,count/resourceclaims.resource.k8s.io=9")
+	eventually(t, func(context.Context) error {
+		if have := e.kubectl(t, "-n", ns, "get", "quota", "devices", "-o", "jsonpath={.status.used}"); have != `{"count/resourceclaims.resource.k8s.io":"1","gpu.deviceclass.resource.k8s.io/devices":"1"}` {
+			return fmt.Errorf("used: %s", have)
+		}
+		return nil
+	})
 	e.kubectl(t, "delete", "namespace", ns, "--wait=true", "--timeout=60s")
 	if have := e.kubectl(t, "get", "resourceclaims,resourceclaimtemplates", "-A", "-o", "name"); strings.TrimSpace(have) != "" {
 		t.Errorf("left: %s", have)

@@ -9,6 +9,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -239,5 +240,37 @@ func TestDeviceSlicesOfNodes(t *testing.T) {
 	list, err := overTLS(t, s).ResourceV1().ResourceSlices().List(ctx, metav1.ListOptions{})
 	if err != nil || len(list.Items) != 1 || list.Items[0].Name != "of-n2" {
 		t.Errorf("%v, %v", list, err)
+	}
+}
+
+// A quota counts claims and the devices of a class that they ask for.
+func TestDeviceQuota(t *testing.T) {
+	s := start(t, t.TempDir())
+	ctx := t.Context()
+	c := overTLS(t, s)
+	quotas := c.CoreV1().ResourceQuotas("default")
+	const devices = "gpu.deviceclass.resource.k8s.io/devices"
+	q, err := quotas.Create(ctx, &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "q"}, Spec: corev1.ResourceQuotaSpec{
+		Hard: corev1.ResourceList{devices: resource.MustParse("3")}}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	q.Status = corev1.ResourceQuotaStatus{Hard: q.Spec.Hard, Used: corev1.ResourceList{devices: resource.MustParse("0")}}
+	if _, err = quotas.UpdateStatus(ctx, q, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, func() bool { // the quota is known to admission a moment later
+		over := deviceClaim("over")
+		over.Spec.Devices.Requests[0].Exactly.Count = 4
+		_, err := c.ResourceV1().ResourceClaims("default").Create(ctx, over, metav1.CreateOptions{DryRun: []string{"All"}})
+		return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "exceeded quota: q, requested: "+devices+"=4, used: "+devices+"=0, limited: "+devices+"=3")
+	})
+	within := deviceClaim("within")
+	within.Spec.Devices.Requests[0].Exactly.Count = 3
+	if _, err := c.ResourceV1().ResourceClaims("default").Create(ctx, within, metav1.CreateOptions{}); err != nil {
+		t.Error(err)
+	}
+	if _, err := c.ResourceV1().ResourceClaims("default").Create(ctx, deviceClaim("more"), metav1.CreateOptions{}); !apierrors.IsForbidden(err) {
+		t.Errorf("one more: %v", err)
 	}
 }

@@ -3,8 +3,8 @@
 // counts by it, so that both always agree.
 //
 // It has one evaluator each for pods (compute resources, scopes), services
-// (node ports, load balancers) and persistent volume claims (storage, by
-// storage class), and object counts for configmaps, replication controllers,
+// (node ports, load balancers), persistent volume claims (storage, by
+// storage class) and resource claims (devices, by device class), and object counts for configmaps, replication controllers,
 // resource quotas and secrets under their short names (000 RQC-3). Every other
 // namespaced kind is counted as count/RESOURCE.GROUP by k8s.io/apiserver's
 // generic evaluator.

@@ -22,7 +22,7 @@ func Evaluators(list quota.ListerForResourceFunc, now func() time.Time) []quota.
 	if now == nil {
 		now = time.Now
 	}
-	out := []quota.Evaluator{newPods(list, now), newServices(list), newClaims(list)}
+	out := []quota.Evaluator{newPods(list, now), newServices(list), newClaims(list), newDeviceClaims(list)}
 	for name, alias := range map[string]corev1.ResourceName{
 		"configmaps":             corev1.ResourceConfigMaps,
 		"replicationcontrollers": corev1.ResourceReplicationControllers,

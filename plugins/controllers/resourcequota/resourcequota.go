@@ -277,6 +277,14 @@ func (l *namespaceLister) List(selector labels.Selector) ([]runtime.Object, erro
 		for i := range list.Items {
 			out = append(out, &list.Items[i])
 		}
+	case "resourceclaims.resource.k8s.io":
+		list, err := l.client.ResourceV1().ResourceClaims(l.namespace).List(ctx, opts)
+		if err != nil {
+			return nil, err
+		}
+		for i := range list.Items {
+			out = append(out, &list.Items[i])
+		}
 	default:
 		return nil, fmt.Errorf("%s: no quota evaluator lists it", l.resource)
 	}

@@ -26,7 +26,7 @@ import (
 const relook = 30 * time.Second
 
 // listed are the kinds with an evaluator that no shared informer holds.
-var listed = []schema.GroupResource{{Resource: "secrets"}, {Resource: "persistentvolumeclaims"}}
+var listed = []schema.GroupResource{{Resource: "secrets"}, {Resource: "persistentvolumeclaims"}, {Group: "resource.k8s.io", Resource: "resourceclaims"}}
 
 // replenishment watches one kind that no shared informer holds, as metadata,
 // and says in which namespaces something may have been freed (RQC-8). It is
