@@ -55,7 +55,7 @@ func TestLoadFaults(t *testing.T) {
 		{name: "unknown gate", text: "features: {WatchLst: true}\n", want: `:3: features.WatchLst: unrecognized feature gate: WatchLst; did you mean "WatchList"?`},
 		{name: "locked gate", text: "features:\n  WatchList: false\n  SidecarContainers: false\n", want: `:5: features.SidecarContainers: cannot set feature gate SidecarContainers to false, feature is locked to true`},
 		{name: "gate without a value", text: "features: {WatchList: maybe}\n", want: `:3: features.WatchList: invalid value of WatchList=maybe, err: strconv.ParseBool`},
-		{name: "gate of what is not there", text: "features: {DynamicResourceAllocation: true}\n", want: `:3: features.DynamicResourceAllocation: cannot set feature gate DynamicResourceAllocation to true: dynamic resources are not there`},
+		{name: "gate of what is not there", text: "features: {NodeSwap: true}\n", want: `:3: features.NodeSwap: cannot set feature gate NodeSwap to true: containers may not swap`},
 		{name: "gate of what cannot be switched off", text: "features: {EnvFiles: false}\n", want: `:3: features.EnvFiles: cannot set feature gate EnvFiles to false: what it stands for cannot be switched off here`},
 		{name: "all gates of a stage", text: "features: {AllAlpha: true}\n", want: `:3: features.AllAlpha: cannot set feature gate AllAlpha to true: most gates`},
 		{name: "version without a group", text: "api: {runtimeConfig: {v1: false}}\n", want: `:3: api.runtimeConfig.v1: is none of group/version`},

@@ -7,7 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"sync/atomic"
+	"sync"
 
 	apiextensions "k8s.io/apiextensions-apiserver/pkg/features"
 	"k8s.io/apimachinery/pkg/util/version"
@@ -70,6 +70,15 @@ func Check(name, value string) error {
 	}
 }
 
+// IsSo reports whether a gate has the value without being set, and why it cannot have it.
+func IsSo(name, value string) (bool, error) {
+	if err := Check(name, value); err != nil {
+		return false, err
+	}
+	on, err := strconv.ParseBool(value)
+	return err == nil && gates[name].Here == on, err
+}
+
 // InForce gives the values of all gates, where set are set.
 func InForce(set map[string]string) (map[string]bool, error) {
 	out := make(map[string]bool, len(gates))
@@ -105,46 +114,51 @@ func Use(set map[string]string) error {
 	if err := utilfeature.DefaultMutableFeatureGate.SetFromMap(change); err != nil {
 		return err
 	}
-	useClients(values, set)
+	if err := useClients(values, set); err != nil {
+		return err
+	}
 	for name, on := range values {
 		feature.RecordFeatureInfo(context.Background(), name, gates[name].Stage, on)
 	}
 	return nil
 }
 
-// clientGates are client-go's, with those on top that the configuration sets: the
-// others stay as the environment (KUBE_FEATURE_…) has them.
-type clientGates struct {
-	clientfeatures.Gates
-	set map[clientfeatures.Feature]bool
-}
+// ofClients are client-go's gates that were set, with what they were before: as the
+// environment (KUBE_FEATURE_…) has them, which those that are not set stay at.
+var ofClients = struct {
+	sync.Mutex
+	before map[clientfeatures.Feature]bool
+}{before: map[clientfeatures.Feature]bool{}}
 
-// Enabled implements clientfeatures.Gates.
-func (c *clientGates) Enabled(key clientfeatures.Feature) bool {
-	if on, ok := c.set[key]; ok {
-		return on
+// useClients sets client-go's gates, and notes in values what all of them are.
+func useClients(values map[string]bool, set map[string]string) error {
+	gates := clientfeatures.FeatureGates()
+	settable, ok := gates.(interface {
+		Set(name clientfeatures.Feature, on bool) error
+	})
+	if !ok {
+		return errors.New("feature gates of client-go cannot be set: something has put others in their place")
 	}
-	return c.Gates.Enabled(key)
-}
-
-// ofClients is what was put over client-go's own gates, if anything was.
-var ofClients atomic.Pointer[clientGates]
-
-func useClients(values map[string]bool, set map[string]string) {
-	own := clientfeatures.FeatureGates()
-	if before := ofClients.Load(); before != nil {
-		own = before.Gates
-	}
-	g := &clientGates{Gates: own, set: map[clientfeatures.Feature]bool{}}
+	ofClients.Lock()
+	defer ofClients.Unlock()
 	for _, name := range clientSwitches {
 		key := clientfeatures.Feature(name)
-		if _, ok := set[name]; ok {
-			g.set[key] = values[name]
+		_, wanted := set[name]
+		former, changed := ofClients.before[key]
+		switch {
+		case wanted && !changed:
+			ofClients.before[key] = gates.Enabled(key)
+			fallthrough
+		case wanted:
+			if err := settable.Set(key, values[name]); err != nil {
+				return err
+			}
+		case changed:
+			if err := settable.Set(key, former); err != nil {
+				return err
+			}
 		}
-		values[name] = g.Enabled(key)
+		values[name] = gates.Enabled(key)
 	}
-	if len(g.set) > 0 || ofClients.Load() != nil {
-		ofClients.Store(g)
-		clientfeatures.ReplaceFeatureGates(g)
-	}
+	return nil
 }

@@ -127,7 +127,7 @@ var rules = map[string]rule{
 	"makeIPTablesUtilChains":                    {note: "service proxies make their chains themselves"},
 	"iptablesMasqueradeBit":                     {note: "service proxies say which bits they use"},
 	"iptablesDropBit":                           {note: "service proxies say which bits they use"},
-	"featureGates":                              {note: noFeature},
+	"featureGates":                              {note: "gates are those of the whole kernel, under features"},
 	"failSwapOn":                                {note: noSwap + ", whether the machine has swap or not"},
 	"memorySwap":                                {harmless: []string{"{}", "map[swapBehavior:NoSwap]"}, fault: noSwap},
 	"containerLogMaxWorkers":                    {note: "logs are rotated one after the other"},

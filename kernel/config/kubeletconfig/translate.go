@@ -10,6 +10,7 @@ import (
 
 	"pintle.dev/pintle/kernel/config"
 	"pintle.dev/pintle/kernel/config/strictyaml"
+	"pintle.dev/pintle/kernel/features"
 	"pintle.dev/pintle/kernel/yamltree"
 )
 
@@ -59,6 +60,8 @@ func (t *Translation) field(f *strictyaml.File, name string, value *yaml.Node) {
 	r := rules[name]
 	switch {
 	case name == "apiVersion" || name == "kind" || nothing(value) && name != "resolvConf":
+	case name == "featureGates":
+		gates(f, value)
 	case slices.Contains(r.harmless, plain(value)):
 	case r.key != "" && known(r.key):
 		t.take(f, name, r.key, value)
@@ -66,6 +69,20 @@ func (t *Translation) field(f *strictyaml.File, name string, value *yaml.Node) {
 		f.Fault(name, "not supported: %s", r.fault)
 	default:
 		f.Note(name, "has no counterpart: %s", r.note)
+	}
+}
+
+// gates are the same of all components here: one is so anyway, or is set by a key of the
+// kernel that is not the node's, or cannot be had.
+func gates(f *strictyaml.File, list *yaml.Node) {
+	for i := 0; i+1 < len(list.Content); i += 2 {
+		name, value := list.Content[i].Value, list.Content[i+1].Value
+		switch same, err := features.IsSo(name, value); {
+		case err != nil:
+			f.Fault("featureGates", "not supported: %s", err)
+		case !same:
+			f.Note("featureGates", "%s is a gate of the whole kernel: add it to its features as %s: %s", name, name, value)
+		}
 	}
 }
 

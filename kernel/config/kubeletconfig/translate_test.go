@@ -116,6 +116,8 @@ func TestFaults(t *testing.T) {
 		"swap":             {head + "memorySwap: {swapBehavior: LimitedSwap}\n", "k:3: memorySwap: not supported: containers may not swap"},
 		"reserved cgroups": {head + "enforceNodeAllocatable:\n- pods\n- system-reserved\n", "k:5: enforceNodeAllocatable[1]: not supported"},
 		"an alias":         {head + "systemReserved: &a {cpu: 1}\nkubeReserved: *a\n", "YAML aliases are not supported"},
+		"gate":             {head + "featureGates: {EnvFiles: true, NodeSwap: true}\n", "k:3: featureGates: not supported: cannot set feature gate NodeSwap to true: containers may not swap"},
+		"unknown gate":     {head + "featureGates: {Nonsense: true}\n", "k:3: featureGates: not supported: unrecognized feature gate: Nonsense"},
 		"soft":             {head + "evictionSoft: {memory.available: 1Gi}\n", "k:3: evictionSoft: not supported"},
 	} {
 		_, err := Translate("k", []byte(c.text))
@@ -123,6 +125,10 @@ func TestFaults(t *testing.T) {
 		if !errors.As(err, &faults) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %s", name, err, c.want)
 		}
+	}
+	gated, err := Translate("k", []byte(head+"featureGates: {EnvFiles: true, NodeSwap: false, WatchListClient: false}\nkubeReserved: {cpu: 1}\n"))
+	if err != nil || len(gated.Notes) != 1 || !strings.Contains(gated.Notes[0].Error(), "add it to its features as WatchListClient: false") {
+		t.Errorf("gates: %v, %v", gated, err)
 	}
 	tr, err := Translate("k", []byte(head+"staticPodPath: /x\nmaxPods: 7\nmemorySwap: {swapBehavior: NoSwap}\nresolvConf: \"\"\nregisterWithTaints: [{key: a, effect: NoExecute, timeAdded: 2020-01-01T00:00:00Z}]\n"))
 	if err == nil || tr == nil {
