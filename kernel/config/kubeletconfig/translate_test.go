@@ -126,7 +126,7 @@ func TestFaults(t *testing.T) {
 			t.Errorf("%s: %v, want %s", name, err, c.want)
 		}
 	}
-	gated, err := Translate("k", []byte(head+"featureGates: {EnvFiles: true, NodeSwap: false, WatchListClient: false}\nkubeReserved: {cpu: 1}\n"))
+	gated, err := Translate("k", []byte(head+"featureGates: {EnvFiles: true, NodeSwap: false, WatchListClient: false}\nkubeReserved: {cpu: '1'}\n"))
 	if err != nil || len(gated.Notes) != 1 || !strings.Contains(gated.Notes[0].Error(), "add it to its features as WatchListClient: false") {
 		t.Errorf("gates: %v, %v", gated, err)
 	}
