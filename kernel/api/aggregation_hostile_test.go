@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -329,9 +330,10 @@ func TestHostileAggregatedServers(t *testing.T) {
 		e.register(t, s, nil)
 		e.await(t, s)
 		left := make(chan struct{})
+		leave := sync.OnceFunc(func() { close(left) }) // discovery comes here, too
 		e.respond(func(_ http.ResponseWriter, req *http.Request) {
 			<-req.Context().Done()
-			close(left)
+			leave()
 		})
 		// The wait is the client's: when it goes, so does the request to the other server.
 		short, cancel := context.WithTimeout(ctx, 500*time.Millisecond)

@@ -213,7 +213,7 @@ func TestBadConverters(t *testing.T) {
 			case <-req.Context().Done():
 			case <-hang:
 			}
-		})), "context deadline exceeded", true},
+		})), "exceeded", true}, // the deadline of the request, or the client's
 		"rubbish": {url(faultyHook(t, "rubbish", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("}{")) })), "did not find expected node content", false},
 		"empties": {url(faultyHook(t, "empty", func(http.ResponseWriter, *http.Request) {})), "0-length response", false},
 		"fails":   {url(faultyHook(t, "fails", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "boom", 500) })), "boom", false},
