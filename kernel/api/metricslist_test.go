@@ -79,6 +79,17 @@ func TestMetricsOfUpstream(t *testing.T) {
 		if name = strings.TrimSpace(name); name == "" || name[0] == '#' {
 			continue
 		}
+		why := ""
+		for prefix := range absentMetrics {
+			if strings.HasPrefix(name, prefix) && len(prefix) > len(why) {
+				why = prefix
+			}
+		}
+		if reason := absentMetrics[why]; strings.HasPrefix(reason, withFile) || strings.Contains(reason, "registers it with") {
+			// Another test may register it later, in which a probe would be in its way.
+			used[why] = true
+			continue
+		}
 		there := served[name]
 		if !there {
 			// One that has counted nothing yet is registered all the same, and nothing else can take its name.
@@ -89,17 +100,11 @@ func TestMetricsOfUpstream(t *testing.T) {
 				legacyregistry.Registerer().Unregister(probe)
 			}
 		}
-		why := ""
-		for prefix := range absentMetrics {
-			if strings.HasPrefix(name, prefix) && len(prefix) > len(why) {
-				why = prefix
-			}
-		}
 		used[why] = true
 		switch {
 		case !there && why == "":
 			t.Errorf("%s is not there, and no reason is given", name)
-		case there && why != "" && !strings.HasPrefix(absentMetrics[why], withFile) && !strings.Contains(absentMetrics[why], "registers it with"):
+		case there && why != "":
 			t.Errorf("%s is there, and a reason is given why not: %s", name, absentMetrics[why])
 		}
 	}
