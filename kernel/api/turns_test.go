@@ -96,6 +96,7 @@ func TestPriorityAndFairness(t *testing.T) {
 		}
 	}
 	catchAll.Spec.MatchingPrecedence = 5
+	catchAll.ResourceVersion = "" // the server writes its status meanwhile
 	if _, err := c.FlowcontrolV1().FlowSchemas().Update(ctx, catchAll, metav1.UpdateOptions{}); !apierrors.IsInvalid(err) {
 		t.Errorf("catch-all is changed: %v", err)
 	}

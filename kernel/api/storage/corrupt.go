@@ -55,15 +55,15 @@ type corruptCodec struct{ runtime.Codec }
 
 func (c corruptCodec) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
 	obj, gvk, err := c.Codec.Decode(data, defaults, into)
-	if err != nil && !strings.HasPrefix(err.Error(), conversionFailed) {
+	if err != nil && !unconverted(err) {
 		err = &corruptError{err: err, decrypted: true}
 	}
 	return obj, gvk, err
 }
 
-// conversionFailed begins what is said where a webhook could not convert a custom
-// resource, which the codec asks: the object itself is whole.
-const conversionFailed = "conversion webhook for "
+// unconverted says that a webhook, which the codec asks, could not convert a custom
+// resource: the object itself is whole. The library has words for it and no type.
+func unconverted(err error) bool { return strings.HasPrefix(err.Error(), "conversion webhook for ") }
 
 // marked marks what the store itself found damaged.
 func (s *Storage) marked(err error) error {
@@ -215,12 +215,11 @@ func (s *Storage) deleteCorrupt(ctx context.Context, key string, preconditions *
 		} else if _, damaged := asCorrupt(s.marked(err), 0); !damaged {
 			return err
 		}
-		if err != nil {
-			if _, damaged := asCorrupt(s.marked(err), 0); !damaged {
-				return err
-			}
-		} else {
+		switch {
+		case err == nil:
 			return storage.NewInvalidObjError(key, "unsafe deletion is not allowed because the object is decodable from storage")
+		case unconverted(err):
+			return err
 		}
 		if err := preconditions.Check(key, nil); err != nil {
 			return err
