@@ -101,7 +101,7 @@ func (s *Server) hookAggregation() error {
 			if authorities, ok := s.ways.ClientCAs().(dynamiccertificates.Notifier); ok {
 				keeper.Changes = func(changed func()) { authorities.AddListener(listener(changed)) }
 			}
-			s.background.Go(func() { keeper.Keep(s.stopping) })
+			s.whenReady(keeper.Keep)
 			return nil
 		}),
 	)

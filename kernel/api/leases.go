@@ -32,7 +32,7 @@ func (s *Server) hookIdentity() error {
 	})
 	return firstError(
 		s.hook("start-kube-apiserver-identity-lease-controller", func(context.Context) error {
-			s.background.Go(func() { keeper.Run(s.stopping) })
+			s.whenReady(keeper.Run)
 			return nil
 		}),
 		s.generic.AddPreShutdownHook("stop-kube-apiserver-identity-lease-controller", func() error {

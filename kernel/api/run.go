@@ -81,6 +81,18 @@ func (s *Server) hook(name string, work func(context.Context) error) error {
 	})
 }
 
+// whenReady runs work in the background from when the server is ready, as its
+// namespaces are then, until it stops.
+func (s *Server) whenReady(work func(context.Context)) {
+	s.background.Go(func() {
+		select {
+		case <-s.ready:
+			work(s.stopping)
+		case <-s.stopping.Done():
+		}
+	})
+}
+
 // watchReadiness closes ready when /readyz says ok.
 func (s *Server) watchReadiness(ctx context.Context) {
 	if s.await(ctx, "/readyz", 0) {
