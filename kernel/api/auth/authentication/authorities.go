@@ -9,6 +9,8 @@ import (
 
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+
+	"pintle.dev/pintle/kernel/secretfile"
 )
 
 // authorityFile follows a PEM file of authorities. A private key has no business in it.
@@ -22,7 +24,7 @@ func authorityFile(purpose, file string) (*dynamiccertificates.DynamicFileCACont
 			return nil, fmt.Errorf("%s: holds a %s; want the certificates of authorities alone", file, block.Type)
 		}
 	}
-	if err := closedToWriters(file); err != nil {
+	if err := secretfile.ClosedToWriters(file); err != nil {
 		return nil, err
 	}
 	return dynamiccertificates.NewDynamicCAContentFromFile(purpose, file)

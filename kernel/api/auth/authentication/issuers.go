@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"os"
 	"reflect"
 	"slices"
 	"sync"
@@ -32,11 +31,11 @@ import (
 	certutil "k8s.io/client-go/util/cert"
 
 	"pintle.dev/pintle/kernel/api/answerlimit"
+	"pintle.dev/pintle/kernel/secretfile"
 )
 
 const (
-	// maxFile bounds an AuthenticationConfiguration, maxKeys what an issuer answers.
-	maxFile = 1 << 20
+	// maxKeys bounds what an issuer answers.
 	maxKeys = 4 << 20
 	// remembered is how long a token that was good is not verified again.
 	remembered = 10 * time.Second
@@ -79,9 +78,6 @@ type issuerSet struct {
 
 func newIssuers(ctx context.Context, o Options) (*issuers, error) {
 	i := &issuers{file: o.Config, serverID: o.ServerID, disallowed: o.Issuers, log: o.Logger, compiler: authenticationcel.NewDefaultCompiler(), lifetime: ctx}
-	if err := closedToWriters(i.file); err != nil {
-		return nil, i.fault(err)
-	}
 	data, config, err := i.load()
 	if err != nil {
 		return nil, i.fault(err)
@@ -106,14 +102,7 @@ func (i *issuers) AuthenticateToken(ctx context.Context, token string) (*authent
 
 // load reads the file and checks it as kube-apiserver does.
 func (i *issuers) load() ([]byte, *apiserver.AuthenticationConfiguration, error) {
-	info, err := os.Stat(i.file)
-	if err != nil {
-		return nil, nil, err
-	}
-	if info.Size() > maxFile {
-		return nil, nil, fmt.Errorf("it has %d bytes; at most %d are read", info.Size(), maxFile)
-	}
-	data, err := os.ReadFile(i.file)
+	data, err := secretfile.ReadGuarded(i.file)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -227,7 +216,7 @@ func (i *issuers) look(ctx context.Context, former *sync.WaitGroup) {
 		i.log.Error("the authentication configuration was changed and cannot be used; the one before stays in force", "error", i.fault(err))
 		metrics.RecordAuthenticationConfigAutomaticReloadFailure(i.serverID)
 	}
-	data, err := os.ReadFile(i.file)
+	data, err := secretfile.ReadGuarded(i.file)
 	if err != nil {
 		failed(err)
 		return
@@ -235,7 +224,7 @@ func (i *issuers) look(ctx context.Context, former *sync.WaitGroup) {
 	if bytes.Equal(data, i.read) {
 		return
 	}
-	_, config, err := i.load()
+	config, err := i.parse(data)
 	if err == nil && !reflect.DeepEqual(config.Anonymous, i.anonymous) {
 		err = fmt.Errorf("anonymous was changed, which takes a restart")
 	}

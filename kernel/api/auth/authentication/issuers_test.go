@@ -24,6 +24,9 @@ import (
 	jose "github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
 	"k8s.io/component-base/metrics/legacyregistry"
+	"k8s.io/component-base/metrics/testutil"
+
+	"pintle.dev/pintle/kernel/secretfile"
 )
 
 // issuer is one of JWTs.
@@ -269,23 +272,11 @@ func TestIssuersReload(t *testing.T) {
 // reloads is how often the file was read again with a result.
 func reloads(t *testing.T, result string) float64 {
 	t.Helper()
-	families, err := legacyregistry.DefaultGatherer.Gather()
+	found, err := testutil.GetCounterValuesFromGatherer(legacyregistry.DefaultGatherer, "apiserver_authentication_config_controller_automatic_reloads_total", nil, "status")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, f := range families {
-		if f.GetName() != "apiserver_authentication_config_controller_automatic_reloads_total" {
-			continue
-		}
-		for _, m := range f.GetMetric() {
-			for _, l := range m.GetLabel() {
-				if l.GetName() == "status" && l.GetValue() == result {
-					return m.GetCounter().GetValue()
-				}
-			}
-		}
-	}
-	return 0
+	return found[result]
 }
 
 // Files that cannot be used end the start, with what is wrong.
@@ -300,7 +291,7 @@ func TestRefusedConfigurations(t *testing.T) {
 		"URL scheme must be https":         strings.Replace(string(authn(i.entry(""))), "https://", "http://", 1),
 		"undeclared reference":             string(authn(i.entry("  userValidationRules: [{expression: no.such, message: x}]\n"))),
 		"must not overlap":                 strings.Replace(string(authn(i.entry(""))), i.url, audience, 1),
-		"at most":                          strings.Repeat("#", maxFile+1),
+		"at most":                          strings.Repeat("#", secretfile.MaxSize+1),
 	} {
 		if want == "no kind" {
 			content = "apiVersion: apiserver.config.k8s.io/v1\nkind: Nothing\n"

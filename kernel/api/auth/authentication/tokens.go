@@ -8,7 +8,6 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"syscall"
 	"time"
 
 	"k8s.io/apiserver/pkg/authentication/authenticator"
@@ -18,6 +17,7 @@ import (
 	"k8s.io/apiserver/plugin/pkg/authenticator/token/webhook"
 
 	"pintle.dev/pintle/kernel/api/answerlimit"
+	"pintle.dev/pintle/kernel/secretfile"
 )
 
 // maxToken bounds what is looked at, and passed on to a webhook.
@@ -37,7 +37,7 @@ func (n notTooLarge) AuthenticateToken(ctx context.Context, token string) (*auth
 // readTokens reads a file of tokens. Upstream takes the last of two lines with the
 // same token; here that is a mistake, and a token without a user too.
 func readTokens(file string, log *slog.Logger) (authenticator.Token, error) {
-	if err := closedToWriters(file); err != nil {
+	if err := secretfile.ClosedToWriters(file); err != nil {
 		return nil, err
 	}
 	warnOfReaders(log, file, "the file of tokens")
@@ -73,21 +73,6 @@ func readTokens(file string, log *slog.Logger) (authenticator.Token, error) {
 		first[record[0]] = line
 	}
 	return tokenfile.NewCSV(file)
-}
-
-// closedToWriters refuses a file that others may change: they could let themselves in.
-func closedToWriters(file string) error {
-	info, err := os.Stat(file)
-	if err != nil {
-		return err
-	}
-	if info.Mode().Perm()&0o002 != 0 {
-		return fmt.Errorf("%s: everybody may write it (mode %04o), and so let himself in; take that right away (chmod o-w)", file, info.Mode().Perm())
-	}
-	if owner := info.Sys().(*syscall.Stat_t).Uid; owner != 0 && int(owner) != os.Geteuid() {
-		return fmt.Errorf("%s: belongs to user %d, who could let himself in; give it to the kernel's user (chown %d) or root", file, owner, os.Geteuid())
-	}
-	return nil
 }
 
 // warnOfReaders says that others may read a secret.

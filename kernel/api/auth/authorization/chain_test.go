@@ -21,6 +21,9 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/component-base/metrics/legacyregistry"
+	"k8s.io/component-base/metrics/testutil"
+
+	"pintle.dev/pintle/kernel/secretfile"
 )
 
 // allowing is a member that allows some users.
@@ -291,9 +294,16 @@ func TestRefusedFiles(t *testing.T) {
 	if _, err := New(options(filepath.Join(t.TempDir(), "absent"))); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("absent file: %v", err)
 	}
-	large := write(t, filepath.Join(t.TempDir(), "large"), strings.Repeat("#", maxFile+1))
+	large := write(t, filepath.Join(t.TempDir(), "large"), strings.Repeat("#", secretfile.MaxSize+1))
 	if _, err := New(options(large)); err == nil || !strings.Contains(err.Error(), "at most") {
 		t.Errorf("large file: %v", err)
+	}
+	open := write(t, filepath.Join(t.TempDir(), "open"), file(simple("RBAC")))
+	if err := os.Chmod(open, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := New(options(open)); err == nil || !strings.Contains(err.Error(), "everybody may write it") {
+		t.Errorf("file that everybody may write: %v", err)
 	}
 }
 
@@ -350,23 +360,11 @@ func TestReload(t *testing.T) {
 // count is how often the file was read again with a result.
 func count(t *testing.T, result string) float64 {
 	t.Helper()
-	families, err := legacyregistry.DefaultGatherer.Gather()
+	found, err := testutil.GetCounterValuesFromGatherer(legacyregistry.DefaultGatherer, "apiserver_authorization_config_controller_automatic_reloads_total", nil, "status")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, f := range families {
-		if f.GetName() != "apiserver_authorization_config_controller_automatic_reloads_total" {
-			continue
-		}
-		for _, m := range f.GetMetric() {
-			for _, l := range m.GetLabel() {
-				if l.GetName() == "status" && l.GetValue() == result {
-					return m.GetCounter().GetValue()
-				}
-			}
-		}
-	}
-	return 0
+	return found[result]
 }
 
 // The rules of a webhook are not known: what is told is incomplete.

@@ -2,7 +2,6 @@ package authorization
 
 import (
 	"fmt"
-	"os"
 	"strings"
 
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
@@ -11,6 +10,8 @@ import (
 	apiserverload "k8s.io/apiserver/pkg/apis/apiserver/load"
 	"k8s.io/apiserver/pkg/apis/apiserver/validation"
 	authorizationcel "k8s.io/apiserver/pkg/authorization/cel"
+
+	"pintle.dev/pintle/kernel/secretfile"
 )
 
 // The types that a file may name. ABAC is not among them.
@@ -26,18 +27,8 @@ var byDefault = &apiserver.AuthorizationConfiguration{Authorizers: []apiserver.A
 	{Type: typeNode, Name: "node"}, {Type: typeRBAC, Name: "rbac"},
 }}
 
-// maxFile bounds a file, which names at most some dozens of webhooks.
-const maxFile = 1 << 20
-
 func readFile(file string) ([]byte, error) {
-	info, err := os.Stat(file)
-	if err != nil {
-		return nil, fileError(file, err)
-	}
-	if info.Size() > maxFile {
-		return nil, fileError(file, fmt.Errorf("it has %d bytes; at most %d are read", info.Size(), maxFile))
-	}
-	data, err := os.ReadFile(file)
+	data, err := secretfile.ReadGuarded(file)
 	if err != nil {
 		return nil, fileError(file, err)
 	}
