@@ -222,6 +222,35 @@ func TestDeleteWhileItChanges(t *testing.T) {
 	}
 }
 
+// A resource that is not served any more says nothing about its objects: neither is
+// what they own deleted, nor are they forgotten, which would come to the same.
+func TestUnservedIsNotGone(t *testing.T) {
+	unserved := apierrors.NewGenericServerResponse(404, "get", configMaps.GroupResource(), "owner", "404 page not found", 0, true)
+	for name, what := range map[string]string{"the owner": "owner", "the object": "b"} {
+		t.Run(name, func(t *testing.T) {
+			b := object("b", ownedBy("owner"))
+			c, client := fixture(t, b)
+			c.see(b)
+			client.PrependReactor("get", "configmaps", func(a k8stesting.Action) (bool, runtime.Object, error) {
+				return a.(k8stesting.GetAction).GetName() == what, nil, unserved
+			})
+			client.PrependReactor("delete", "configmaps", func(k8stesting.Action) (bool, runtime.Object, error) {
+				t.Error("the object is deleted")
+				return false, nil, nil
+			})
+			if err := c.attemptToDelete(t.Context(), c.graph.node("b")); err == nil {
+				t.Error("nothing is left to do")
+			}
+			if c.graph.node("b") == nil {
+				t.Error("the object is forgotten")
+			}
+		})
+	}
+	if !apierrors.IsNotFound(unserved) {
+		t.Error("this is what clients make of a path that is not served, and it is NotFound")
+	}
+}
+
 // The deletion of an owner brings its dependents up, and that of a dependent
 // the owner that waits.
 func TestGraphQueues(t *testing.T) {

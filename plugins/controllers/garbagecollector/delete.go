@@ -36,7 +36,7 @@ func (c *collector) attemptToDelete(ctx context.Context, n *node) error {
 		return nil
 	}
 	latest, err := c.get(ctx, n)
-	if apierrors.IsNotFound(err) || err == nil && latest.UID != n.uid {
+	if isGone(err) || err == nil && latest.UID != n.uid {
 		// Deleted without an event so far; its monitor may be behind.
 		c.graph.drop(n.uid, true)
 		return nil
@@ -90,15 +90,22 @@ func (c *collector) attemptToDelete(ctx context.Context, n *node) error {
 		policy = metav1.DeletePropagationForeground
 	}
 	err = c.delete(ctx, n, latest, policy)
-	if apierrors.IsNotFound(err) {
+	if isGone(err) {
 		c.graph.drop(n.uid, true)
 		return nil
 	}
 	return err
 }
 
+// isGone tells that an object is not there. That its resource is not served is also
+// NotFound, and says nothing about the object: another API server of the cluster, which
+// knows the resource, may have stopped, and its objects are still in storage.
+func isGone(err error) bool {
+	return apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
+}
+
 func ignoreGone(err error) error {
-	if apierrors.IsNotFound(err) {
+	if isGone(err) {
 		return nil
 	}
 	return err
@@ -181,7 +188,7 @@ func (c *collector) owner(ctx context.Context, n *node, ref metav1.OwnerReferenc
 	}
 	key.namespace = namespace
 	owner, err := c.objects.Resource(k.resource).Namespace(namespace).Get(ctx, ref.Name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) || err == nil && owner.UID != ref.UID {
+	if isGone(err) || err == nil && owner.UID != ref.UID {
 		if seen := c.graph.node(ref.UID); seen != nil && seen.namespace != "" && seen.namespace != n.namespace {
 			c.invalidNamespace(n, ref)
 		}

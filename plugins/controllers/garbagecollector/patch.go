@@ -36,7 +36,7 @@ func (c *collector) delete(ctx context.Context, n *node, looked *metav1.PartialO
 		return err
 	}
 	live, liveErr := c.get(ctx, n)
-	if apierrors.IsNotFound(liveErr) {
+	if isGone(liveErr) {
 		return liveErr
 	}
 	if liveErr != nil || live.UID != n.uid || !equality.Semantic.DeepEqual(live.OwnerReferences, looked.OwnerReferences) {
@@ -106,7 +106,7 @@ func (c *collector) unblockOwners(ctx context.Context, n *node, latest *metav1.P
 func (c *collector) removeFinalizer(ctx context.Context, n *node, finalizer string) error {
 	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		latest, err := c.get(ctx, n)
-		if apierrors.IsNotFound(err) || err == nil && latest.UID != n.uid {
+		if isGone(err) || err == nil && latest.UID != n.uid {
 			return nil
 		}
 		if err != nil {
