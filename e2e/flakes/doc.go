@@ -4,8 +4,8 @@
 //
 // It builds the test program once and goes round: in each round, every test that
 // has not passed often enough in a row runs once, several at a time. All e2e tests
-// twenty times take hours, so each result is written down (runs.jsonl in the output
-// folder), and the next start goes on from there. A failure begins the row anew.
+// twenty times take hours, so each result is written down with its commit (runs.jsonl
+// in the output folder), and the next start goes on from there. A failure begins the row anew.
 // The log of a round in which a test failed is kept.
 //
 // It is a program for the project's own tests and imports nothing of it. Names of

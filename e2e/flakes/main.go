@@ -33,7 +33,8 @@ func main() {
 	flag.IntVar(&o.runs, "runs", 20, "how often each has to pass in a row")
 	flag.IntVar(&o.rounds, "rounds", 0, "most rounds of this start; 0: as many as it takes, up to twice -runs")
 	flag.IntVar(&o.load, "load", runtime.NumCPU(), "threads that do nothing but take processor time")
-	flag.IntVar(&o.parallel, "parallel", 2*runtime.NumCPU(), "tests at the same time")
+	// Tests wait most of the time.
+	flag.IntVar(&o.parallel, "parallel", 4*runtime.NumCPU(), "tests at the same time")
 	flag.DurationVar(&o.each, "each", time.Hour, "longest that one round may take")
 	flag.BoolVar(&o.again, "again", false, "forget what earlier starts wrote down")
 	flag.StringVar(&o.out, "out", "build/flakes", "folder of results and logs")
@@ -67,6 +68,7 @@ func run(ctx context.Context, o options) error {
 		return err
 	}
 	defer rec.close()
+	rec.commit = commit(ctx)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	for range o.load {
@@ -76,17 +78,42 @@ func run(ctx context.Context, o options) error {
 	if rounds <= 0 {
 		rounds = 2 * o.runs
 	}
+	waits := 1 / float64(o.parallel) // of a round, for each second of its tests
 	for n := 1; n <= rounds && ctx.Err() == nil; n++ {
 		due := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return rec.of(name).row >= o.runs })
 		if len(due) == 0 {
 			break
 		}
-		fmt.Printf("round %d: %d of %d tests\n", n, len(due), len(names))
+		fmt.Printf("round %d: %d of %d tests; %s\n", n, len(due), len(names), left(rec.left(due, o.runs, rounds-n+1, waits)))
+		began, ran := time.Now(), rec.ran
 		if err := round(ctx, program, due, o, rec); err != nil {
 			return err
 		}
+		if sum := rec.ran - ran; sum > 0 {
+			waits = time.Since(began).Seconds() / sum
+		}
 	}
 	return rec.report(os.Stdout, names, o)
+}
+
+// left says how long the rounds that are left may take.
+func left(d time.Duration, unknown int) string {
+	switch {
+	case d == 0:
+		return "how long is not known yet"
+	case unknown > 0:
+		return fmt.Sprintf("about %s left, without %d tests that have not run yet", d.Round(time.Minute), unknown)
+	}
+	return fmt.Sprintf("about %s left", d.Round(time.Minute))
+}
+
+// commit is what is tested, as git names it; changed: with more than that.
+func commit(ctx context.Context) string {
+	out, err := exec.CommandContext(ctx, "git", "describe", "--always", "--exclude=*", "--dirty=-changed").Output()
+	if err != nil {
+		return "" // not a checkout
+	}
+	return strings.TrimSpace(string(out))
 }
 
 // spin takes the time of one processor.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -44,6 +45,21 @@ func TestEnds(t *testing.T) { panic("the end") }
 			t.Fatal(err)
 		}
 	}
+	git := func(args ...string) string {
+		t.Helper()
+		out, err := exec.Command("git", append([]string{"-c", "user.name=a", "-c", "user.email=a@example.com"}, args...)...).CombinedOutput()
+		if err != nil {
+			t.Fatalf("git %v: %v\n%s", args, err, out)
+		}
+		return strings.TrimSpace(string(out))
+	}
+	git("init", "-q")
+	git("add", "go.mod")
+	git("commit", "-qm", "first")
+	if err := os.WriteFile("go.mod", []byte("module flaky\n\ngo 1.26.0\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	head := git("rev-parse", "--short", "HEAD")
 	o := options{pkg: "pkg", run: ".", out: "out", runs: 4, load: 1, parallel: 1, each: time.Minute}
 	var runs int
 	check := func(want string) {
@@ -55,6 +71,9 @@ func TestEnds(t *testing.T) { panic("the end") }
 		}
 	}
 	check("in a row: TestFlaky, TestEnds;")
+	if b, err := os.ReadFile("out/runs.jsonl"); err != nil || strings.Count(string(b), `"commit":"`+head+`-changed"`) != strings.Count(string(b), "\n") {
+		t.Errorf("each result names the commit %s and that files changed since: %v, %s", head, err, b)
+	}
 	if b, err := os.ReadFile("out/TestFlaky.log"); err != nil || !strings.Contains(string(b), "each second time") {
 		t.Errorf("log: %v, %q", err, b)
 	}
@@ -78,4 +97,35 @@ func TestEnds(t *testing.T) { panic("the end") }
 	}
 	o.run = "Steady"
 	check("runs.jsonl:1:")
+}
+
+// What is left is what each test needs, as fast as the rounds before went.
+func TestEstimatesWhatIsLeft(t *testing.T) {
+	r := &record{tests: map[string]*tally{
+		"TestShort": {row: 18, seconds: []float64{9, 10, 11}},
+		"TestLong":  {row: 0, seconds: []float64{100, 60}},
+	}}
+	names := []string{"TestShort", "TestLong", "TestNew"}
+	for _, c := range []struct {
+		rounds int
+		waits  float64
+		want   time.Duration
+	}{
+		{40, 1, 2*10*time.Second + 20*100*time.Second},
+		{40, 0.25, 505 * time.Second},
+		{1, 1, 110 * time.Second},
+	} {
+		if got, unknown := r.left(names, 20, c.rounds, c.waits); got != c.want || unknown != 1 {
+			t.Errorf("%d rounds at %v: %v and %d unknown, want %v and 1", c.rounds, c.waits, got, unknown, c.want)
+		}
+	}
+	for want, got := range map[string]string{
+		"about 9m0s left, without 1 tests that have not run yet": left(540*time.Second, 1),
+		"about 2m0s left":           left(2*time.Minute, 0),
+		"how long is not known yet": left(0, 3),
+	} {
+		if got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 )
 
 // result is one run of one test, a line of runs.jsonl.
@@ -17,6 +18,8 @@ type result struct {
 	// End is PASS, FAIL or SKIP, as the test program prints it.
 	End     string  `json:"end"`
 	Seconds float64 `json:"seconds"`
+	// Commit is what was tested.
+	Commit string `json:"commit,omitempty"`
 }
 
 // tally is what is known of one test.
@@ -24,12 +27,15 @@ type tally struct {
 	row                     int // runs that passed or were skipped since the last failure
 	passed, failed, skipped int
 	seconds                 []float64
+	broken                  string // the commit of the last failure
 }
 
 // record keeps results in memory and in a file.
 type record struct {
-	file  *os.File
-	tests map[string]*tally
+	file   *os.File
+	tests  map[string]*tally
+	commit string  // of what is added
+	ran    float64 // seconds of what was added
 }
 
 func openRecord(path string, again bool) (*record, error) {
@@ -70,7 +76,7 @@ func (r *record) count(one result) {
 	t.seconds = append(t.seconds, one.Seconds)
 	switch one.End {
 	case "FAIL":
-		t.failed, t.row = t.failed+1, 0
+		t.failed, t.row, t.broken = t.failed+1, 0, one.Commit
 		return
 	case "PASS":
 		t.passed++
@@ -81,7 +87,9 @@ func (r *record) count(one result) {
 }
 
 func (r *record) add(one result) error {
+	one.Commit = r.commit
 	r.count(one)
+	r.ran += one.Seconds
 	line, err := json.Marshal(one)
 	if err != nil {
 		return err
@@ -90,6 +98,29 @@ func (r *record) add(one result) error {
 		return fmt.Errorf("results: %w", err)
 	}
 	return nil
+}
+
+// median is the time of a test, 0 for one that never ran.
+func (t *tally) median() float64 {
+	if len(t.seconds) == 0 {
+		return 0
+	}
+	return slices.Sorted(slices.Values(t.seconds))[len(t.seconds)/2]
+}
+
+// left estimates how long it takes until each test has passed as often as it shall,
+// in as many rounds at most, if each second of a test costs a round that many. It
+// counts the tests whose time nobody knows.
+func (r *record) left(names []string, runs, rounds int, waits float64) (d time.Duration, unknown int) {
+	var sum float64
+	for _, name := range names {
+		t := r.of(name)
+		if len(t.seconds) == 0 {
+			unknown++
+		}
+		sum += t.median() * float64(max(0, min(runs-t.row, rounds)))
+	}
+	return time.Duration(sum * waits * float64(time.Second)), unknown
 }
 
 // report prints each test, and names those whose row is not complete.
@@ -104,9 +135,11 @@ func (r *record) report(out io.Writer, names []string, o options) error {
 			fmt.Fprintf(out, "%-50s did not run\n", name)
 			continue
 		}
-		s := slices.Sorted(slices.Values(t.seconds))
-		fmt.Fprintf(out, "%-50s %3d in a row %3d passed %3d failed %3d skipped   %5.1f s in the median, %.1f at most\n",
-			name, t.row, t.passed, t.failed, t.skipped, s[len(s)/2], s[len(s)-1])
+		fmt.Fprintf(out, "%-50s %3d in a row %3d passed %3d failed %3d skipped   %5.1f s in the median, %.1f at most", name, t.row, t.passed, t.failed, t.skipped, t.median(), slices.Max(t.seconds))
+		if t.broken != "" {
+			fmt.Fprintf(out, ", failed last at %s", t.broken)
+		}
+		fmt.Fprintln(out)
 	}
 	if len(short) == 0 {
 		return nil
