@@ -22,6 +22,7 @@ type options struct {
 	procs          int
 	limit          time.Duration
 	listed, update bool
+	unlisted       bool
 }
 
 func main() {
@@ -30,6 +31,7 @@ func main() {
 	flag.StringVar(&o.skip, "skip", "", "regular expression of the names of tests to leave out")
 	flag.IntVar(&o.procs, "procs", 6, "tests at a time; those that are serial run alone")
 	flag.BoolVar(&o.listed, "listed", false, "run only the tests that -list names")
+	flag.BoolVar(&o.unlisted, "unlisted", false, "run only the tests that -list does not name")
 	flag.StringVar(&o.list, "list", "e2e/conformance/passing.txt", "file of the tests that have to pass")
 	flag.BoolVar(&o.update, "update", false, "add to the list what passed")
 	flag.DurationVar(&o.limit, "limit", 90*time.Minute, "longest that each stage may take")
@@ -86,7 +88,7 @@ func run(ctx context.Context, o options) (err error) {
 		}
 	}
 	chosen := slices.DeleteFunc(slices.Clone(all), func(name string) bool {
-		return !focus.MatchString(name) || o.skip != "" && skip.MatchString(name) || o.listed && !expected[name]
+		return !focus.MatchString(name) || o.skip != "" && skip.MatchString(name) || o.listed && !expected[name] || o.unlisted && expected[name]
 	})
 	if len(chosen) == 0 {
 		return fmt.Errorf("no test of %d is chosen", len(all))
