@@ -62,6 +62,7 @@ import (
 	"pintle.dev/pintle/kernel/api/customopenapi"
 	"pintle.dev/pintle/kernel/api/flowcontrol"
 	"pintle.dev/pintle/kernel/api/openapi"
+	"pintle.dev/pintle/kernel/api/peerproxy"
 	"pintle.dev/pintle/kernel/api/resources"
 	"pintle.dev/pintle/kernel/api/resources/ipalloc"
 	pluginv1alpha1 "pintle.dev/pintle/sdk/apis/kernel/v1alpha1"
@@ -104,6 +105,8 @@ type parts struct {
 	encryption   *encryption             // nil: nothing is encrypted
 	turns        *flowcontrol.Controller // nil: requests are not told apart
 	aggregator   *aggregation.Aggregator
+	members      *peerproxy.Members // nil: no other may serve the cluster
+	peers        *peerproxy.Proxy   // nil with members
 	// recertifies has the aggregator told of certificates of the front proxy, once.
 	recertifies sync.Once
 	limits      clientLimits
@@ -247,7 +250,11 @@ func (s *Server) build() error {
 	if err := s.aggregate(storage, crds); err != nil {
 		return err
 	}
-	root := discoveryendpoint.WrapAggregatedDiscoveryToHandler(http.HandlerFunc(s.aggregator.Groups), s.generic.AggregatedDiscoveryGroupManager, nil)
+	everywhere, err := s.proxyToPeers(crds)
+	if err != nil {
+		return err
+	}
+	root := discoveryendpoint.WrapAggregatedDiscoveryToHandler(http.HandlerFunc(s.aggregator.Groups), s.generic.AggregatedDiscoveryGroupManager, everywhere)
 	s.generic.Handler.GoRestfulContainer.Add(root.GenerateWebService(genericapiserver.APIGroupPrefix, metav1.APIGroupList{}))
 	var creates *created
 	if !s.cfg.Backend.Shared() && s.cfg.Tracing == nil { // the machinery makes spans
@@ -288,6 +295,7 @@ func (s *Server) build() error {
 		s.hook("priority-and-fairness-config-producer", s.startTurns),
 		s.hookPeers(),
 		s.hookAggregation(),
+		s.hookMembers(),
 		s.hookIdentity(),
 		s.hook("start-encryption-provider-config-automatic-reload", func(context.Context) error {
 			if s.encryption != nil {
@@ -400,7 +408,7 @@ func (s *Server) genericConfig(codecs serializer.CodecFactory, options generic.R
 		return nil, err
 	}
 	c.BuildHandlerChainFunc = func(handler http.Handler, c *genericapiserver.Config) http.Handler {
-		handler = metrics.before(s.aggregated(s.quantities(codecs).Before(handler)))
+		handler = metrics.before(s.aggregated(s.toPeers(s.quantities(codecs).Before(handler))))
 		return s.chained(s.endingWithServer(sendingLists(s.creates.before(handler), codecs), longRunning), c)
 	}
 	c.SharedInformerFactory = s.informers

@@ -2,9 +2,6 @@ package api
 
 import (
 	"context"
-	"fmt"
-	"os"
-	"path/filepath"
 
 	genericfeatures "k8s.io/apiserver/pkg/features"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
@@ -18,15 +15,11 @@ func (s *Server) hookIdentity() error {
 	if !utilfeature.DefaultFeatureGate.Enabled(genericfeatures.APIServerIdentity) {
 		return nil
 	}
-	hostname, err := os.Hostname()
+	id, hostname, err := s.identity()
 	if err != nil {
-		return fmt.Errorf("identity of the server: %w", err)
+		return err
 	}
-	dir, err := filepath.Abs(s.cfg.DataDir)
-	if err != nil {
-		return fmt.Errorf("identity of the server: %w", err)
-	}
-	s.generic.APIServerID = identitylease.Identity(hostname, dir)
+	s.generic.APIServerID = id
 	keeper := identitylease.New(identitylease.Config{
 		Client: s.client, Name: s.generic.APIServerID, Hostname: hostname, Clock: clock.RealClock{}, Logger: s.log,
 	})

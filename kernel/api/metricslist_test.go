@@ -48,7 +48,7 @@ var absentMetrics = map[string]string{
 }
 
 const (
-	peersOfOthers = "kernels do not pass requests on to each other"
+	peersOfOthers = withFile + "a store that several kernels share"
 	// withFile begins the reason of what a configuration brings.
 	withFile = "registered with "
 )

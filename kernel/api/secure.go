@@ -180,7 +180,10 @@ func (s *Server) openWays(service ...authenticator.Token) error {
 		return err
 	}
 	// Around all ways, of which several take certificates.
-	s.authn = s.pki.Guard().Authenticator(s.ways.Request())
+	if err = s.findMembers(); err != nil {
+		return err
+	}
+	s.authn = s.pki.Guard().Authenticator(s.fromMembers(s.ways.Request()))
 	return nil
 }
 

@@ -16,6 +16,7 @@ var switches = []string{
 	"OpenAPIEnums",
 	"StorageVersionHash",
 	"UnauthenticatedHTTP2DOSMitigation",
+	"UnknownVersionInteroperabilityProxy",
 	"WatchList",
 }
 
@@ -92,7 +93,6 @@ var absent = map[string]string{
 	"SystemdWatchdog":                                     "systemd is not told that the kernel lives; ask /livez",
 	"TopologyManagerPolicyBetaOptions":                    noManagers,
 	"TopologyManagerPolicyOptions":                        noManagers,
-	"UnknownVersionInteroperabilityProxy":                 "kernels do not pass requests on to each other",
 	"UserNamespacesSupport":                               noUsers,
 	"WinDSR":                                              noWindows,
 	"WinOverlay":                                          noWindows,

@@ -80,6 +80,9 @@ func (l *Leaf) Pair() Pair {
 	return l.pair
 }
 
+// Certificate is the present one, as client-go's transports ask for it.
+func (l *Leaf) Certificate() (*tls.Certificate, error) { return l.certificate(), nil }
+
 func (l *Leaf) certificate() *tls.Certificate {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
