@@ -49,6 +49,7 @@ type pace struct {
 	set      func(percent int)
 	relax    func()
 	rest     func()
+	work     func() // after a rest
 
 	allocated uint64
 	quiet     int
@@ -80,7 +81,7 @@ type Options struct {
 
 // Keep works until ctx ends.
 func Keep(ctx context.Context, o Options) {
-	p := &pace{garbage: cmp.Or(o.Garbage, DefaultGarbage), spacious: o.Spacious, set: func(int) {}, relax: relax, rest: func() {
+	p := &pace{garbage: cmp.Or(o.Garbage, DefaultGarbage), spacious: o.Spacious, set: func(int) {}, relax: relax, work: restoreProgramPages, rest: func() {
 		for _, drop := range o.AtRest {
 			drop()
 		}
@@ -138,6 +139,9 @@ func (p *pace) tick(r reading) {
 	grown := r.allocated - p.allocated
 	p.allocated = r.allocated
 	if grown >= busyBytes {
+		if p.quiet >= idlePeriods {
+			p.work()
+		}
 		p.quiet = 0
 		p.set(p.percent(r.live))
 		p.giveBack(r)

@@ -28,6 +28,7 @@ func TestPace(t *testing.T) {
 		readings []reading
 		want     []int // each once in a row
 		relaxed  int
+		worked   int // times that work began after a rest
 	}{
 		"rest after quiet periods, once": {readings: append(rest(1), rest(2)...), want: []int{idlePercent}, relaxed: 1},
 		"again during a long rest":       {readings: append(append(rest(1), rest(1)...), rest(1)...), want: []int{idlePercent}, relaxed: 2},
@@ -35,7 +36,7 @@ func TestPace(t *testing.T) {
 		"work gives room":                {readings: work(1, 20, 10, 10), want: []int{busyPercent}},
 		"work after rest, rest after work": {
 			readings: slices.Concat(rest(0), work(1, 30, 1, 1), rest(31)),
-			want:     []int{idlePercent, busyPercent, idlePercent}, relaxed: 2,
+			want:     []int{idlePercent, busyPercent, idlePercent}, relaxed: 2, worked: 1,
 		},
 		"garbage as much as is alive and the room": {readings: work(1, 20, 200, 200), want: []int{150}},
 		"a large heap":                     {readings: work(1, 20, 10000, 10000), want: []int{101}},
@@ -50,10 +51,10 @@ func TestPace(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []int
-			relaxed, rests := 0, 0
+			relaxed, rests, worked := 0, 0, 0
 			p := &pace{
 				garbage: cmp.Or(tc.garbage, 100) * mib, spacious: tc.spacious,
-				set: func(percent int) { got = append(got, percent) }, relax: func() { relaxed++ }, rest: func() { rests++ },
+				set: func(percent int) { got = append(got, percent) }, relax: func() { relaxed++ }, rest: func() { rests++ }, work: func() { worked++ },
 			}
 			for _, r := range tc.readings {
 				p.tick(r)
@@ -61,6 +62,9 @@ func TestPace(t *testing.T) {
 			got = slices.Compact(got)
 			if want := len(slices.DeleteFunc(slices.Clone(tc.want), func(percent int) bool { return percent != idlePercent })); rests != want {
 				t.Errorf("%d rests, want %d", rests, want)
+			}
+			if worked != tc.worked {
+				t.Errorf("work began %d times after a rest, want %d", worked, tc.worked)
 			}
 			if !slices.Equal(got, tc.want) || relaxed != tc.relaxed {
 				t.Errorf("set %v and relaxed %d times, want %v and %d", got, relaxed, tc.want, tc.relaxed)

@@ -18,8 +18,21 @@ type region struct {
 
 // dropProgramPages unmaps the pages of the program file that start-up has
 // touched: code and tables that are needed once. They stay in the system's
-// cache while there is room, and come back from it one fault at a time.
+// cache while there is room, and come back from it one fault at a time, in small
+// pages: where the cache has huge ones, a fault would bring two megabytes.
 func dropProgramPages() {
+	adviseProgram(unix.MADV_NOHUGEPAGE)
+}
+
+// restoreProgramPages lets work have huge pages again: it runs through much of the
+// program, and they take less room in the processor's tables.
+func restoreProgramPages() {
+	adviseProgram(unix.MADV_HUGEPAGE)
+}
+
+// adviseProgram sets which pages the program's file may have from now on. Those that
+// are mapped are of the kind before, so they go.
+func adviseProgram(pages uintptr) {
 	exe, err := os.Readlink("/proc/self/exe")
 	if err != nil {
 		return
@@ -31,7 +44,8 @@ func dropProgramPages() {
 	defer f.Close()
 	for _, r := range programRegions(bufio.NewScanner(f), exe) {
 		if r.readOnly && !r.written {
-			// What fails keeps its pages, which is no fault.
+			// What fails keeps its pages, which is no fault: a system may have no huge ones.
+			_, _, _ = unix.Syscall(unix.SYS_MADVISE, r.start, r.end-r.start, pages)
 			_, _, _ = unix.Syscall(unix.SYS_MADVISE, r.start, r.end-r.start, unix.MADV_DONTNEED)
 		}
 	}

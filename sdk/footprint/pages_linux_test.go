@@ -2,6 +2,8 @@ package footprint
 
 import (
 	"bufio"
+	"os"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -32,5 +34,43 @@ Anonymous:            16 kB
 		if got[i] != want[i] {
 			t.Errorf("region %d is %+v, want %+v", i, got[i], want[i])
 		}
+	}
+}
+
+// At rest a fault maps small pages of the program's file, during work huge ones may come.
+func TestProgramPages(t *testing.T) {
+	if _, err := os.Stat("/sys/kernel/mm/transparent_hugepage/enabled"); err != nil {
+		t.Skip("this system has no huge pages: ", err)
+	}
+	flags := func() (all []string) {
+		exe, err := os.Readlink("/proc/self/exe")
+		if err != nil {
+			t.Fatal(err)
+		}
+		raw, err := os.ReadFile("/proc/self/smaps")
+		if err != nil {
+			t.Fatal(err)
+		}
+		code := false
+		for line := range strings.Lines(string(raw)) {
+			fields := strings.Fields(line)
+			if !strings.HasSuffix(fields[0], ":") {
+				code = strings.HasSuffix(strings.TrimSpace(line), exe) && fields[1] == "r-xp"
+			} else if code && fields[0] == "VmFlags:" {
+				all = append(all, fields[1:]...)
+			}
+		}
+		if all == nil {
+			t.Fatalf("no code of %s in smaps", exe)
+		}
+		return all
+	}
+	dropProgramPages()
+	if at := flags(); !slices.Contains(at, "nh") {
+		t.Errorf("at rest the code's flags are %v, want nh", at)
+	}
+	restoreProgramPages()
+	if at := flags(); !slices.Contains(at, "hg") || slices.Contains(at, "nh") {
+		t.Errorf("at work the code's flags are %v, want hg and no nh", at)
 	}
 }

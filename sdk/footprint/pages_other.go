@@ -3,3 +3,5 @@
 package footprint
 
 func dropProgramPages() {}
+
+func restoreProgramPages() {}
