@@ -40,7 +40,7 @@ func (s *Server) aggregate(storage map[schema.GroupVersion]map[string]rest.Stora
 		OpenAPI:     s.docs.v2Config,
 		Certificate: s.frontProxyCertificate,
 		Cluster:     s.pki.CAPEM(),
-		Endpoints:   s.cfg.RouteToEndpoints,
+		Services:    s.services(),
 		Logger:      s.log,
 	})
 	return err

@@ -460,7 +460,7 @@ func (s *Server) buildExtensions(c genericapiserver.RecommendedConfig) (*apiexte
 		ExtraConfig: apiextensions.ExtraConfig{
 			CRDRESTOptionsGetter: s.encrypted(s.cfg.Backend.CRDRESTOptionsGetter()),
 			MasterCount:          1,
-			ServiceResolver:      serviceResolver{s},
+			ServiceResolver:      s.services(),
 			AuthResolverWrapper:  dynamic.BoundedClients(s.cfg.Tracing),
 		},
 	}

@@ -43,8 +43,9 @@ type Config struct {
 	// ClusterDomain is the suffix of service names in the serving
 	// certificate; default cluster.local.
 	ClusterDomain string
-	// RouteToEndpoints has the Services of other API servers (APIService) resolved to
-	// an endpoint, in place of their cluster IP: where no service proxy runs beside.
+	// RouteToEndpoints has the Services of webhooks and other API servers (APIService)
+	// resolved to an endpoint, in place of their cluster IP: where no service proxy runs
+	// beside.
 	RouteToEndpoints bool
 	// Backend stores the objects. Required.
 	Backend Backend

@@ -3,33 +3,62 @@ package api
 import (
 	"context"
 	"fmt"
-	"net"
-	"net/url"
-	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"pintle.dev/pintle/kernel/api/serviceresolver"
 )
 
-// serviceResolver finds where a webhook's service is reached: at its cluster
-// IP.
-type serviceResolver struct{ server *Server }
+// services resolves those that webhooks and other API servers are named by.
+func (s *Server) services() *serviceresolver.Resolver {
+	return serviceresolver.New(storedServices{s}, s.cfg.RouteToEndpoints)
+}
 
-func (r serviceResolver) ResolveEndpoint(namespace, name string, port int32) (*url.URL, error) {
-	svc, err := get[*corev1.Service](context.Background(), r.server, corev1.Resource("services"), namespace, name)
+// storedServices implements serviceresolver.Objects by what the stores have in memory.
+type storedServices struct{ server *Server }
+
+// inMemory is the resourceVersion of reads that a cache may answer.
+const inMemory = "0"
+
+func (r storedServices) Service(namespace, name string) (*corev1.Service, error) {
+	gr := corev1.Resource("services")
+	obj, err := r.server.stores[gr].Get(asRequest(context.Background(), "get", gr.WithVersion("v1"), namespace, name), name, &metav1.GetOptions{ResourceVersion: inMemory})
 	if err != nil {
 		return nil, err
 	}
-	switch {
-	case svc.Spec.Type == corev1.ServiceTypeExternalName:
-		return &url.URL{Scheme: "https", Host: net.JoinHostPort(svc.Spec.ExternalName, strconv.Itoa(int(port)))}, nil
-	case svc.Spec.ClusterIP == "" || svc.Spec.ClusterIP == corev1.ClusterIPNone:
-		return nil, apierrors.NewServiceUnavailable(fmt.Sprintf("service %s/%s has no cluster ip to route to", namespace, name))
+	service, ok := obj.(*corev1.Service)
+	if !ok {
+		return nil, fmt.Errorf("get service %s/%s: unexpected type %T", namespace, name, obj)
 	}
-	for _, p := range svc.Spec.Ports {
-		if p.Port == port {
-			return &url.URL{Scheme: "https", Host: net.JoinHostPort(svc.Spec.ClusterIP, strconv.Itoa(int(port)))}, nil
+	return service, nil
+}
+
+func (r storedServices) EndpointSlices(namespace, service string) ([]*discoveryv1.EndpointSlice, error) {
+	gr := discoveryv1.Resource("endpointslices")
+	store, ok := r.server.stores[gr]
+	if !ok {
+		return nil, fmt.Errorf("service %s/%s has no endpoints: %s is not served (api.runtimeConfig)", namespace, service, gr)
+	}
+	list, err := store.List(asRequest(context.Background(), "list", gr.WithVersion("v1"), namespace, ""), &internalversion.ListOptions{
+		LabelSelector: labels.SelectorFromSet(labels.Set{discoveryv1.LabelServiceName: service}), ResourceVersion: inMemory,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("endpoint slices of service %s/%s: %w", namespace, service, err)
+	}
+	var slices []*discoveryv1.EndpointSlice
+	err = meta.EachListItem(list, func(obj runtime.Object) error {
+		slice, ok := obj.(*discoveryv1.EndpointSlice)
+		if !ok {
+			return fmt.Errorf("endpoint slices of service %s/%s: unexpected type %T", namespace, service, obj)
 		}
-	}
-	return nil, apierrors.NewServiceUnavailable(fmt.Sprintf("no service port %d found for service %q", port, name))
+		slices = append(slices, slice)
+		return nil
+	})
+	return slices, err
 }

@@ -52,9 +52,8 @@ type Config struct {
 	Certificate func() (cert, key []byte)
 	// Cluster tells this cluster from others: its proxies know their requests by it.
 	Cluster []byte
-	// Endpoints has Services resolved to an endpoint and not to their cluster IP: for
-	// a kernel beside which no service proxy runs.
-	Endpoints bool
+	// Services finds where those are reached that APIServices name.
+	Services apiserver.ServiceResolver
 	// Logger receives messages.
 	Logger *slog.Logger
 }

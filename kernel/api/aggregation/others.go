@@ -8,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	discoveryendpoint "k8s.io/apiserver/pkg/endpoints/discovery/aggregated"
-	"k8s.io/apiserver/pkg/util/proxy"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	discoverylisters "k8s.io/client-go/listers/discovery/v1"
 	"k8s.io/client-go/tools/cache"
@@ -23,8 +22,7 @@ const checkers = 5
 // others is what deals with other servers: it begins with the first APIService that
 // names a Service.
 type others struct {
-	a        *Aggregator
-	resolver apiserver.ServiceResolver
+	a *Aggregator
 
 	ctx       context.Context
 	mu        sync.Mutex
@@ -77,15 +75,7 @@ func (o *others) run() error {
 		return err
 	}
 	serviceList, sliceList := services{serviceInformer}, endpointSlices{sliceInformer}
-	o.resolver = apiserver.NewClusterIPServiceResolver(serviceList.Lister())
-	if a.cfg.Endpoints {
-		getter, err := proxy.NewEndpointSliceIndexerGetter(sliceList)
-		if err != nil {
-			return fmt.Errorf("aggregation: endpoints: %w", err)
-		}
-		o.resolver = apiserver.NewEndpointServiceResolver(serviceList.Lister(), getter)
-	}
-	available, err := remote.New(followed{a.informer}, serviceList, sliceList, a.cfg.Client, nil, a.cfg.Certificate, o.resolver, a.metrics)
+	available, err := remote.New(followed{a.informer}, serviceList, sliceList, a.cfg.Client, nil, a.cfg.Certificate, a.cfg.Services, a.metrics)
 	if err != nil {
 		return fmt.Errorf("aggregation: availability: %w", err)
 	}
@@ -99,7 +89,7 @@ func (o *others) run() error {
 	o.group.Go(func() { available.Run(checkers, o.ctx.Done()) })
 	o.group.Go(func() { o.discovery.Run(o.ctx.Done(), nil) })
 	o.group.Go(func() { o.openapi.run(o.ctx) })
-	// A request is resolved by these: none is sent on before.
+	// Availability goes by these: nothing is looked at before.
 	for _, informer := range []cache.SharedIndexInformer{serviceInformer, sliceInformer} {
 		select {
 		case <-informer.HasSyncedChecker().Done():

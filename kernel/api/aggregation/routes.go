@@ -73,7 +73,7 @@ func (a *Aggregator) AddAPIService(o *apiregistrationv1.APIService) error {
 	}
 	h, known := a.routes.load().handlers[gv]
 	if !known {
-		h = &remoteHandler{resolver: a.others.resolver, self: a.self, stopping: a.others.ctx}
+		h = &remoteHandler{resolver: a.cfg.Services, self: a.self, stopping: a.others.ctx}
 	}
 	h.update(o, a.cfg.Certificate)
 	if !known {
