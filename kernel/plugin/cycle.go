@@ -264,8 +264,8 @@ func (u *unit) socket(name string) string {
 	return u.sockets[name]
 }
 
-// openSockets opens the API sockets of the plugins in use that bind and may use
-// the API.
+// openSockets opens the API sockets of the plugins in use that bind, or are proxies,
+// and may use the API.
 func (h *Host) openSockets(ctx context.Context, p *plan) error {
 	if h.deps.Identity == nil {
 		return nil
@@ -276,8 +276,8 @@ func (h *Host) openSockets(ctx context.Context, p *plan) error {
 			continue
 		}
 		for _, e := range u.bundle.Manifest.Plugins {
-			binds := e.Kind == sdk.KindPreBind || e.Kind == sdk.KindBind || e.Kind == sdk.KindPostBind
-			if !binds || !p.inUse(&e) || len(e.Rules) == 0 || u.transport != TransportProcess || u.socket(e.Name) != "" {
+			asks := e.Kind == sdk.KindPreBind || e.Kind == sdk.KindBind || e.Kind == sdk.KindPostBind || e.Kind == sdk.KindProxy
+			if !asks || !p.inUse(&e) || len(e.Rules) == 0 || u.transport != TransportProcess || u.socket(e.Name) != "" {
 				continue
 			}
 			path, err := h.identity(ctx, u, e.Name)

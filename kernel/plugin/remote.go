@@ -143,7 +143,7 @@ func (x *proxyHandle) present(ctx context.Context) (proxy.Proxy, error) {
 	if other || x.client == nil {
 		x.client, x.behind = proxy.NewClient(p.conn, x.name), true
 		if x.options != nil {
-			if err := x.client.Start(ctx, *x.options); err != nil {
+			if err := x.start(ctx, *x.options); err != nil {
 				x.client = nil
 				return nil, fmt.Errorf("proxy %s: start again: %w", x.name, err)
 			}
@@ -166,16 +166,24 @@ func (x *proxyHandle) Start(ctx context.Context, o proxy.Options) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.options = nil
-	c, err := x.present(ctx)
-	if err != nil {
+	if _, err := x.present(ctx); err != nil {
 		return err
 	}
 	o.Name = x.name
-	if err := c.Start(ctx, o); err != nil {
+	if err := x.start(ctx, o); err != nil {
 		return err
 	}
 	x.options, x.behind = &o, true
 	return nil
+}
+
+// start tells the proxy by which socket it has the API, too.
+func (x *proxyHandle) start(ctx context.Context, o proxy.Options) error {
+	o.APISocket = x.unit.socket(x.name)
+	if e := x.unit.entry(x.name); e != nil && len(e.Rules) > 0 && o.APISocket == "" {
+		return fmt.Errorf("proxy %s %w: its socket to the API is not open yet", x.name, ErrUnavailable)
+	}
+	return x.client.Start(ctx, o)
 }
 
 func (x *proxyHandle) Apply(ctx context.Context, diff *proxy.Diff) error {

@@ -44,7 +44,7 @@ func (c *client) Start(ctx context.Context, o Options) error {
 	_, err := c.proxies.Start(ctx, &contractv1.ProxyStart{
 		Name: c.name, Config: o.Config, NodeName: o.NodeName, NodeIps: o.NodeIPs, PodCidrs: o.PodCIDRs,
 		ClusterCidrs: o.ClusterCIDRs, ServiceCidrs: o.ServiceCIDRs, Zone: o.Zone,
-		StateDirectory: o.StateDirectory, DataDirectory: o.DataDirectory,
+		StateDirectory: o.StateDirectory, DataDirectory: o.DataDirectory, ApiSocket: o.APISocket, ClusterDomain: o.ClusterDomain,
 	})
 	return err
 }
@@ -95,7 +95,7 @@ func (c *client) Status() Status {
 	}
 	return Status{
 		Ready: s.GetReady(), Message: s.GetMessage(), Generation: s.GetGeneration(),
-		Services: int(s.GetServices()), Endpoints: int(s.GetEndpoints()),
+		Services: int(s.GetServices()), Endpoints: int(s.GetEndpoints()), Serves: s.GetServes(),
 	}
 }
 

@@ -18,6 +18,7 @@ type (
 	PortEndpoints    = contractv1.PortEndpoints
 	Endpoint         = contractv1.Endpoint
 	ServiceName      = contractv1.ServiceName
+	ServedPort       = contractv1.ProxyServedPort
 )
 
 // Proxy programs a data path. Start, Apply and Stop are called one at a time;
@@ -47,6 +48,8 @@ type Options struct {
 	Zone           string // of this node at the start; diffs say when it changes
 	StateDirectory string
 	DataDirectory  string
+	APISocket      string       // by which the plugin is known to the API; set by the host where its manifest has rules
+	ClusterDomain  string       // of the cluster's DNS
 	Logger         *slog.Logger // set by the server
 }
 
@@ -57,4 +60,7 @@ type Status struct {
 	Generation uint64 // the last one that the data path shows
 	Services   int
 	Endpoints  int
+	// Serves is where a proxy that serves something itself, as a DNS server does,
+	// takes packets; nothing while it does not.
+	Serves []*ServedPort
 }

@@ -31,7 +31,7 @@ func (f *fake) Probe(_ context.Context, config []byte) error {
 func (f *fake) Start(_ context.Context, o Options) error { f.options = o; return nil }
 func (f *fake) Apply(_ context.Context, d *Diff) error   { f.state.Apply(d); return f.fail }
 func (f *fake) Status() Status {
-	return Status{Ready: true, Generation: f.state.Generation, Services: len(f.state.Services)}
+	return Status{Ready: true, Generation: f.state.Generation, Services: len(f.state.Services), Serves: []*ServedPort{{Name: "dns", Protocol: "UDP", Address: "10.0.0.1", Port: 10053}}}
 }
 func (f *fake) Stop(_ context.Context, cleanup bool) error { f.stopped = &cleanup; return nil }
 
@@ -59,10 +59,10 @@ func TestClientAndServer(t *testing.T) {
 	if err := p.Apply(ctx, &Diff{Reset_: true}); err == nil || !strings.Contains(err.Error(), ErrNotStarted.Error()) {
 		t.Errorf("apply before start: %v", err)
 	}
-	if err := p.Start(ctx, Options{NodeName: "n", NodeIPs: []string{"10.0.0.1"}, Zone: "z"}); err != nil {
+	if err := p.Start(ctx, Options{NodeName: "n", NodeIPs: []string{"10.0.0.1"}, Zone: "z", APISocket: "/s", ClusterDomain: "d"}); err != nil {
 		t.Fatal(err)
 	}
-	if f.options.NodeName != "n" || f.options.NodeIPs[0] != "10.0.0.1" || f.options.Zone != "z" || f.options.Logger == nil {
+	if f.options.NodeName != "n" || f.options.NodeIPs[0] != "10.0.0.1" || f.options.Zone != "z" || f.options.APISocket != "/s" || f.options.ClusterDomain != "d" || f.options.Logger == nil {
 		t.Errorf("options %+v", f.options)
 	}
 	name := &ServiceName{Namespace: "d", Name: "s"}
@@ -78,7 +78,7 @@ func TestClientAndServer(t *testing.T) {
 	if got := f.state.Of(NameOf(name), port); len(got) != 1 || got[0].GetIp() != "10.1.0.2" {
 		t.Errorf("endpoints %v", got)
 	}
-	if s := p.Status(); !s.Ready || s.Generation != 1 || s.Services != 1 {
+	if s := p.Status(); !s.Ready || s.Generation != 1 || s.Services != 1 || len(s.Serves) != 1 || s.Serves[0].GetPort() != 10053 || s.Serves[0].GetAddress() != "10.0.0.1" {
 		t.Errorf("status %+v", s)
 	}
 	f.fail = errors.New("restore failed")

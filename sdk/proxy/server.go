@@ -145,7 +145,7 @@ func (s *server) Start(ctx context.Context, req *contractv1.ProxyStart) (*contra
 		Name: req.GetName(), Config: p.configured(req.GetConfig()), NodeName: req.GetNodeName(),
 		NodeIPs: req.GetNodeIps(), PodCIDRs: req.GetPodCidrs(), ClusterCIDRs: req.GetClusterCidrs(),
 		ServiceCIDRs: req.GetServiceCidrs(), Zone: req.GetZone(),
-		StateDirectory: req.GetStateDirectory(), DataDirectory: req.GetDataDirectory(),
+		StateDirectory: req.GetStateDirectory(), DataDirectory: req.GetDataDirectory(), APISocket: req.GetApiSocket(), ClusterDomain: req.GetClusterDomain(),
 		Logger: transport.Logger().With("proxy", req.GetName()),
 	}); err != nil {
 		return nil, status.Error(codes.Unavailable, err.Error())
@@ -196,7 +196,7 @@ func (s *server) Status(_ context.Context, req *contractv1.ProxyStatusRequest) (
 	st := p.proxy.Status()
 	return &contractv1.ProxyStatus{
 		Ready: st.Ready, Message: st.Message, Generation: st.Generation,
-		Services: uint32(st.Services), Endpoints: uint32(st.Endpoints),
+		Services: uint32(st.Services), Endpoints: uint32(st.Endpoints), Serves: st.Serves,
 	}, nil
 }
 

@@ -38,6 +38,8 @@ type ProxyStart struct {
 	StateDirectory string                 `protobuf:"bytes,8,opt,name=state_directory,json=stateDirectory,proto3" json:"state_directory,omitempty"`
 	Zone           string                 `protobuf:"bytes,9,opt,name=zone,proto3" json:"zone,omitempty"` // of this node at the start; see ProxyNode
 	DataDirectory  string                 `protobuf:"bytes,10,opt,name=data_directory,json=dataDirectory,proto3" json:"data_directory,omitempty"`
+	ApiSocket      string                 `protobuf:"bytes,11,opt,name=api_socket,json=apiSocket,proto3" json:"api_socket,omitempty"`             // by which it is known to the API; empty: its manifest has no rules
+	ClusterDomain  string                 `protobuf:"bytes,12,opt,name=cluster_domain,json=clusterDomain,proto3" json:"cluster_domain,omitempty"` // of the cluster's DNS
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -138,6 +140,20 @@ func (x *ProxyStart) GetZone() string {
 func (x *ProxyStart) GetDataDirectory() string {
 	if x != nil {
 		return x.DataDirectory
+	}
+	return ""
+}
+
+func (x *ProxyStart) GetApiSocket() string {
+	if x != nil {
+		return x.ApiSocket
+	}
+	return ""
+}
+
+func (x *ProxyStart) GetClusterDomain() string {
+	if x != nil {
+		return x.ClusterDomain
 	}
 	return ""
 }
@@ -1189,6 +1205,7 @@ type ProxyStatus struct {
 	Generation    uint64                 `protobuf:"varint,3,opt,name=generation,proto3" json:"generation,omitempty"` // the last one that the data path shows
 	Services      uint32                 `protobuf:"varint,4,opt,name=services,proto3" json:"services,omitempty"`
 	Endpoints     uint32                 `protobuf:"varint,5,opt,name=endpoints,proto3" json:"endpoints,omitempty"`
+	Serves        []*ProxyServedPort     `protobuf:"bytes,6,rep,name=serves,proto3" json:"serves,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1258,6 +1275,83 @@ func (x *ProxyStatus) GetEndpoints() uint32 {
 	return 0
 }
 
+func (x *ProxyStatus) GetServes() []*ProxyServedPort {
+	if x != nil {
+		return x.Serves
+	}
+	return nil
+}
+
+// ProxyServedPort is where a proxy that serves something itself, as a DNS server
+// does, takes packets: the node publishes it as an endpoint.
+type ProxyServedPort struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`         // of the service's port
+	Protocol      string                 `protobuf:"bytes,2,opt,name=protocol,proto3" json:"protocol,omitempty"` // TCP, UDP
+	Address       string                 `protobuf:"bytes,3,opt,name=address,proto3" json:"address,omitempty"`   // of this node
+	Port          int32                  `protobuf:"varint,4,opt,name=port,proto3" json:"port,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProxyServedPort) Reset() {
+	*x = ProxyServedPort{}
+	mi := &file_proxy_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProxyServedPort) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProxyServedPort) ProtoMessage() {}
+
+func (x *ProxyServedPort) ProtoReflect() protoreflect.Message {
+	mi := &file_proxy_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProxyServedPort.ProtoReflect.Descriptor instead.
+func (*ProxyServedPort) Descriptor() ([]byte, []int) {
+	return file_proxy_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *ProxyServedPort) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ProxyServedPort) GetProtocol() string {
+	if x != nil {
+		return x.Protocol
+	}
+	return ""
+}
+
+func (x *ProxyServedPort) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *ProxyServedPort) GetPort() int32 {
+	if x != nil {
+		return x.Port
+	}
+	return 0
+}
+
 // ProxyStop removes what the proxy programmed when cleanup is set; without,
 // the data path is left as it is, so that traffic flows on over a restart.
 type ProxyStop struct {
@@ -1270,7 +1364,7 @@ type ProxyStop struct {
 
 func (x *ProxyStop) Reset() {
 	*x = ProxyStop{}
-	mi := &file_proxy_proto_msgTypes[16]
+	mi := &file_proxy_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1282,7 +1376,7 @@ func (x *ProxyStop) String() string {
 func (*ProxyStop) ProtoMessage() {}
 
 func (x *ProxyStop) ProtoReflect() protoreflect.Message {
-	mi := &file_proxy_proto_msgTypes[16]
+	mi := &file_proxy_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1295,7 +1389,7 @@ func (x *ProxyStop) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProxyStop.ProtoReflect.Descriptor instead.
 func (*ProxyStop) Descriptor() ([]byte, []int) {
-	return file_proxy_proto_rawDescGZIP(), []int{16}
+	return file_proxy_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ProxyStop) GetName() string {
@@ -1320,7 +1414,7 @@ type ProxyStopped struct {
 
 func (x *ProxyStopped) Reset() {
 	*x = ProxyStopped{}
-	mi := &file_proxy_proto_msgTypes[17]
+	mi := &file_proxy_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1332,7 +1426,7 @@ func (x *ProxyStopped) String() string {
 func (*ProxyStopped) ProtoMessage() {}
 
 func (x *ProxyStopped) ProtoReflect() protoreflect.Message {
-	mi := &file_proxy_proto_msgTypes[17]
+	mi := &file_proxy_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1345,7 +1439,7 @@ func (x *ProxyStopped) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProxyStopped.ProtoReflect.Descriptor instead.
 func (*ProxyStopped) Descriptor() ([]byte, []int) {
-	return file_proxy_proto_rawDescGZIP(), []int{17}
+	return file_proxy_proto_rawDescGZIP(), []int{18}
 }
 
 // ProxyApply is a diff for one proxy of the bundle.
@@ -1359,7 +1453,7 @@ type ProxyApply struct {
 
 func (x *ProxyApply) Reset() {
 	*x = ProxyApply{}
-	mi := &file_proxy_proto_msgTypes[18]
+	mi := &file_proxy_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1371,7 +1465,7 @@ func (x *ProxyApply) String() string {
 func (*ProxyApply) ProtoMessage() {}
 
 func (x *ProxyApply) ProtoReflect() protoreflect.Message {
-	mi := &file_proxy_proto_msgTypes[18]
+	mi := &file_proxy_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1384,7 +1478,7 @@ func (x *ProxyApply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProxyApply.ProtoReflect.Descriptor instead.
 func (*ProxyApply) Descriptor() ([]byte, []int) {
-	return file_proxy_proto_rawDescGZIP(), []int{18}
+	return file_proxy_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ProxyApply) GetName() string {
@@ -1405,7 +1499,7 @@ var File_proxy_proto protoreflect.FileDescriptor
 
 const file_proxy_proto_rawDesc = "" +
 	"\n" +
-	"\vproxy.proto\x12\x12pintle.contract.v1\"\xbb\x02\n" +
+	"\vproxy.proto\x12\x12pintle.contract.v1\"\x81\x03\n" +
 	"\n" +
 	"ProxyStart\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
@@ -1418,7 +1512,10 @@ const file_proxy_proto_rawDesc = "" +
 	"\x0fstate_directory\x18\b \x01(\tR\x0estateDirectory\x12\x12\n" +
 	"\x04zone\x18\t \x01(\tR\x04zone\x12%\n" +
 	"\x0edata_directory\x18\n" +
-	" \x01(\tR\rdataDirectory\"(\n" +
+	" \x01(\tR\rdataDirectory\x12\x1d\n" +
+	"\n" +
+	"api_socket\x18\v \x01(\tR\tapiSocket\x12%\n" +
+	"\x0ecluster_domain\x18\f \x01(\tR\rclusterDomain\"(\n" +
 	"\fProxyStarted\x12\x18\n" +
 	"\amessage\x18\x01 \x01(\tR\amessage\"8\n" +
 	"\n" +
@@ -1512,7 +1609,7 @@ const file_proxy_proto_rawDesc = "" +
 	"\x05error\x18\x02 \x01(\tR\x05error\x121\n" +
 	"\x14duration_nanoseconds\x18\x03 \x01(\x03R\x13durationNanoseconds\"(\n" +
 	"\x12ProxyStatusRequest\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\"\x97\x01\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"\xd4\x01\n" +
 	"\vProxyStatus\x12\x14\n" +
 	"\x05ready\x18\x01 \x01(\bR\x05ready\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x12\x1e\n" +
@@ -1520,7 +1617,13 @@ const file_proxy_proto_rawDesc = "" +
 	"generation\x18\x03 \x01(\x04R\n" +
 	"generation\x12\x1a\n" +
 	"\bservices\x18\x04 \x01(\rR\bservices\x12\x1c\n" +
-	"\tendpoints\x18\x05 \x01(\rR\tendpoints\"9\n" +
+	"\tendpoints\x18\x05 \x01(\rR\tendpoints\x12;\n" +
+	"\x06serves\x18\x06 \x03(\v2#.pintle.contract.v1.ProxyServedPortR\x06serves\"o\n" +
+	"\x0fProxyServedPort\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
+	"\bprotocol\x18\x02 \x01(\tR\bprotocol\x12\x18\n" +
+	"\aaddress\x18\x03 \x01(\tR\aaddress\x12\x12\n" +
+	"\x04port\x18\x04 \x01(\x05R\x04port\"9\n" +
 	"\tProxyStop\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\acleanup\x18\x02 \x01(\bR\acleanup\"\x0e\n" +
@@ -1548,7 +1651,7 @@ func file_proxy_proto_rawDescGZIP() []byte {
 	return file_proxy_proto_rawDescData
 }
 
-var file_proxy_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
+var file_proxy_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
 var file_proxy_proto_goTypes = []any{
 	(*ProxyStart)(nil),         // 0: pintle.contract.v1.ProxyStart
 	(*ProxyStarted)(nil),       // 1: pintle.contract.v1.ProxyStarted
@@ -1566,17 +1669,18 @@ var file_proxy_proto_goTypes = []any{
 	(*ProxyApplied)(nil),       // 13: pintle.contract.v1.ProxyApplied
 	(*ProxyStatusRequest)(nil), // 14: pintle.contract.v1.ProxyStatusRequest
 	(*ProxyStatus)(nil),        // 15: pintle.contract.v1.ProxyStatus
-	(*ProxyStop)(nil),          // 16: pintle.contract.v1.ProxyStop
-	(*ProxyStopped)(nil),       // 17: pintle.contract.v1.ProxyStopped
-	(*ProxyApply)(nil),         // 18: pintle.contract.v1.ProxyApply
-	nil,                        // 19: pintle.contract.v1.Service.LabelsEntry
-	nil,                        // 20: pintle.contract.v1.Service.AnnotationsEntry
+	(*ProxyServedPort)(nil),    // 16: pintle.contract.v1.ProxyServedPort
+	(*ProxyStop)(nil),          // 17: pintle.contract.v1.ProxyStop
+	(*ProxyStopped)(nil),       // 18: pintle.contract.v1.ProxyStopped
+	(*ProxyApply)(nil),         // 19: pintle.contract.v1.ProxyApply
+	nil,                        // 20: pintle.contract.v1.Service.LabelsEntry
+	nil,                        // 21: pintle.contract.v1.Service.AnnotationsEntry
 }
 var file_proxy_proto_depIdxs = []int32{
 	4,  // 0: pintle.contract.v1.Service.name:type_name -> pintle.contract.v1.ServiceName
 	5,  // 1: pintle.contract.v1.Service.ports:type_name -> pintle.contract.v1.ServicePort
-	19, // 2: pintle.contract.v1.Service.labels:type_name -> pintle.contract.v1.Service.LabelsEntry
-	20, // 3: pintle.contract.v1.Service.annotations:type_name -> pintle.contract.v1.Service.AnnotationsEntry
+	20, // 2: pintle.contract.v1.Service.labels:type_name -> pintle.contract.v1.Service.LabelsEntry
+	21, // 3: pintle.contract.v1.Service.annotations:type_name -> pintle.contract.v1.Service.AnnotationsEntry
 	7,  // 4: pintle.contract.v1.PortEndpoints.endpoints:type_name -> pintle.contract.v1.Endpoint
 	4,  // 5: pintle.contract.v1.ServiceEndpoints.name:type_name -> pintle.contract.v1.ServiceName
 	8,  // 6: pintle.contract.v1.ServiceEndpoints.ports:type_name -> pintle.contract.v1.PortEndpoints
@@ -1586,22 +1690,23 @@ var file_proxy_proto_depIdxs = []int32{
 	4,  // 10: pintle.contract.v1.ProxyChange.endpoints_remove:type_name -> pintle.contract.v1.ServiceName
 	10, // 11: pintle.contract.v1.ProxyDiff.changes:type_name -> pintle.contract.v1.ProxyChange
 	11, // 12: pintle.contract.v1.ProxyDiff.node:type_name -> pintle.contract.v1.ProxyNode
-	12, // 13: pintle.contract.v1.ProxyApply.diff:type_name -> pintle.contract.v1.ProxyDiff
-	2,  // 14: pintle.contract.v1.Proxies.Probe:input_type -> pintle.contract.v1.ProxyProbe
-	0,  // 15: pintle.contract.v1.Proxies.Start:input_type -> pintle.contract.v1.ProxyStart
-	18, // 16: pintle.contract.v1.Proxies.Apply:input_type -> pintle.contract.v1.ProxyApply
-	14, // 17: pintle.contract.v1.Proxies.Status:input_type -> pintle.contract.v1.ProxyStatusRequest
-	16, // 18: pintle.contract.v1.Proxies.Stop:input_type -> pintle.contract.v1.ProxyStop
-	3,  // 19: pintle.contract.v1.Proxies.Probe:output_type -> pintle.contract.v1.ProxyProbed
-	1,  // 20: pintle.contract.v1.Proxies.Start:output_type -> pintle.contract.v1.ProxyStarted
-	13, // 21: pintle.contract.v1.Proxies.Apply:output_type -> pintle.contract.v1.ProxyApplied
-	15, // 22: pintle.contract.v1.Proxies.Status:output_type -> pintle.contract.v1.ProxyStatus
-	17, // 23: pintle.contract.v1.Proxies.Stop:output_type -> pintle.contract.v1.ProxyStopped
-	19, // [19:24] is the sub-list for method output_type
-	14, // [14:19] is the sub-list for method input_type
-	14, // [14:14] is the sub-list for extension type_name
-	14, // [14:14] is the sub-list for extension extendee
-	0,  // [0:14] is the sub-list for field type_name
+	16, // 13: pintle.contract.v1.ProxyStatus.serves:type_name -> pintle.contract.v1.ProxyServedPort
+	12, // 14: pintle.contract.v1.ProxyApply.diff:type_name -> pintle.contract.v1.ProxyDiff
+	2,  // 15: pintle.contract.v1.Proxies.Probe:input_type -> pintle.contract.v1.ProxyProbe
+	0,  // 16: pintle.contract.v1.Proxies.Start:input_type -> pintle.contract.v1.ProxyStart
+	19, // 17: pintle.contract.v1.Proxies.Apply:input_type -> pintle.contract.v1.ProxyApply
+	14, // 18: pintle.contract.v1.Proxies.Status:input_type -> pintle.contract.v1.ProxyStatusRequest
+	17, // 19: pintle.contract.v1.Proxies.Stop:input_type -> pintle.contract.v1.ProxyStop
+	3,  // 20: pintle.contract.v1.Proxies.Probe:output_type -> pintle.contract.v1.ProxyProbed
+	1,  // 21: pintle.contract.v1.Proxies.Start:output_type -> pintle.contract.v1.ProxyStarted
+	13, // 22: pintle.contract.v1.Proxies.Apply:output_type -> pintle.contract.v1.ProxyApplied
+	15, // 23: pintle.contract.v1.Proxies.Status:output_type -> pintle.contract.v1.ProxyStatus
+	18, // 24: pintle.contract.v1.Proxies.Stop:output_type -> pintle.contract.v1.ProxyStopped
+	20, // [20:25] is the sub-list for method output_type
+	15, // [15:20] is the sub-list for method input_type
+	15, // [15:15] is the sub-list for extension type_name
+	15, // [15:15] is the sub-list for extension extendee
+	0,  // [0:15] is the sub-list for field type_name
 }
 
 func init() { file_proxy_proto_init() }
@@ -1621,7 +1726,7 @@ func file_proxy_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_proxy_proto_rawDesc), len(file_proxy_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   21,
+			NumMessages:   22,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
