@@ -12,9 +12,11 @@ import (
 	"time"
 
 	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/client-go/kubernetes"
 
 	"pintle.dev/pintle/kernel/config"
 	"pintle.dev/pintle/kernel/node"
+	"pintle.dev/pintle/kernel/node/clusterdns"
 	"pintle.dev/pintle/kernel/node/listener"
 	"pintle.dev/pintle/kernel/node/oomscore"
 	"pintle.dev/pintle/kernel/node/serviceproxy"
@@ -94,6 +96,11 @@ func (k *Kernel) startNode(ctx context.Context, cfg *config.Config) error {
 	}
 	if len(cfg.Node.Proxies) > 0 {
 		if err := k.startProxy(cfg, name, ip, agent.Listening); err != nil {
+			return err
+		}
+	}
+	if cfg.Node.DNS != "" {
+		if err := k.startDNS(cfg, admin, name, ip); err != nil {
 			return err
 		}
 	}
@@ -209,5 +216,39 @@ func (k *Kernel) startProxy(cfg *config.Config, name string, ip net.IP, listenin
 		k.step("proxy", "%s", detail)
 		return <-done
 	}, func(ctx context.Context) error { return feeder.Stop(ctx, cfg.Node.OnStop != config.KeepPods) })
+	return nil
+}
+
+// startDNS keeps the cluster's DNS of this node, by the client that may write what it
+// is published as.
+func (k *Kernel) startDNS(cfg *config.Config, client kubernetes.Interface, name string, ip net.IP) error {
+	address, err := clusterdns.Address(cfg.API.ServiceCIDR)
+	if err != nil {
+		return err
+	}
+	plugin := cfg.Node.DNS
+	dns, err := clusterdns.New(clusterdns.Config{
+		Plugin: plugin, Connect: func() (proxy.Proxy, error) { return k.host.Proxy(plugin) },
+		Client: client, ClusterIP: address, Logger: k.log.With("part", "dns"),
+		Options: proxy.Options{
+			Name: plugin, Config: k.host.PluginConfig(plugin), NodeName: name, NodeIPs: []string{ip.String()},
+			PodCIDRs: []string{cfg.Node.PodCIDR}, ClusterCIDRs: []string{cfg.Node.PodCIDR}, ServiceCIDRs: []string{cfg.API.ServiceCIDR},
+			ClusterDomain: cfg.Node.ClusterDomain,
+		},
+	})
+	if err != nil {
+		return err
+	}
+	k.parts.start("cluster DNS", func(ctx context.Context) error {
+		done := make(chan error, 1)
+		go func() { done <- dns.Run(ctx) }()
+		select {
+		case err := <-done:
+			return err
+		case <-dns.Answering():
+			k.step("dns", "%s at %s", plugin, address)
+		}
+		return <-done
+	}, dns.Stop)
 	return nil
 }

@@ -13,6 +13,7 @@ import (
 	"pintle.dev/pintle/kernel/api"
 	"pintle.dev/pintle/kernel/config"
 	"pintle.dev/pintle/kernel/node"
+	"pintle.dev/pintle/kernel/node/clusterdns"
 	"pintle.dev/pintle/kernel/node/eviction"
 	"pintle.dev/pintle/kernel/node/image/pullrecord"
 	"pintle.dev/pintle/kernel/node/nodestatus"
@@ -47,6 +48,13 @@ func nodeSettings(cfg *config.Config) (node.Config, error) {
 		MaxPerPodContainer: &n.MaxPerPodContainer, MaxContainers: &n.MaxDeadContainers, ContainerMinAge: n.MinimumContainerTTL,
 		LogMaxSize: int64(n.ContainerLogMaxSize), LogMaxFiles: n.ContainerLogMaxFiles,
 		MaxCrashBackOff: n.CrashLoopBackOff.MaxContainerRestartPeriod,
+	}
+	if n.DNS != "" && len(n.ClusterDNS) == 0 {
+		address, err := clusterdns.Address(cfg.API.ServiceCIDR)
+		if err != nil {
+			return node.Config{}, err
+		}
+		out.ClusterDNS = []string{address}
 	}
 	for _, t := range n.RegisterWithTaints {
 		out.Taints = append(out.Taints, corev1.Taint{Key: t.Key, Value: t.Value, Effect: corev1.TaintEffect(t.Effect)})

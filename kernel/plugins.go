@@ -64,7 +64,10 @@ func (k *Kernel) hostConfig(cfg *config.Config) plugin.Config {
 	}
 	if cfg.Node.Enabled {
 		out.NodeName = nodeName(cfg)
-		out.Runtimes, out.Proxies = []string{cfg.Node.Runtime}, cfg.Node.Proxies
+		out.Runtimes, out.Proxies = []string{cfg.Node.Runtime}, slices.Clone(cfg.Node.Proxies)
+		if cfg.Node.DNS != "" {
+			out.Proxies = append(out.Proxies, cfg.Node.DNS)
+		}
 	}
 	if cfg.Hollow.Nodes > 0 {
 		out.Runtimes = append(out.Runtimes, cfg.Hollow.Runtime)

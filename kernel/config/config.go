@@ -286,6 +286,7 @@ type Node struct {
 	KubeletPort int      `mapstructure:"kubeletPort" range:"0,65535" doc:"port of the node agent's HTTPS server; 0 picks a free one"`
 	Runtime     string   `mapstructure:"runtime" doc:"name of the runtime plugin"`
 	Proxies     []string `mapstructure:"proxies" doc:"names of service proxies; the first that this machine can run is used"`
+	DNS         string   `mapstructure:"dns" doc:"name of the plugin that answers the cluster's DNS on this node, as service kube-system/kube-dns; empty: none"`
 	PodCIDR     string   `mapstructure:"podCIDR" format:"cidr" doc:"range of pod IPs on this node"`
 	MaxPods     int      `mapstructure:"maxPods" range:"1,100000" doc:"most pods that may run here"`
 
@@ -304,7 +305,7 @@ type Node struct {
 	RegisterWithTaints []Taint `mapstructure:"registerWithTaints" doc:"taints that the node registers with"`
 	HostnameOverride   string  `mapstructure:"hostnameOverride" doc:"the node's address of type Hostname; empty: the node's name"`
 
-	ClusterDNS    []string `mapstructure:"clusterDNS" format:"ip" doc:"addresses of the cluster's DNS server, for pods with dnsPolicy ClusterFirst; none: those pods get the machine's resolver, and an event says so"`
+	ClusterDNS    []string `mapstructure:"clusterDNS" format:"ip" doc:"addresses of the cluster's DNS server, for pods with dnsPolicy ClusterFirst; none: that of node.dns, the tenth of api.serviceCIDR; without it those pods get the machine's resolver, and an event says so"`
 	ClusterDomain string   `mapstructure:"clusterDomain" doc:"the cluster's DNS domain, which those pods search"`
 	ResolvConf    string   `mapstructure:"resolvConf" doc:"file with the machine's DNS servers, for pods; empty: /etc/resolv.conf, or where that names a server on loopback alone, systemd's /run/systemd/resolve/resolv.conf"`
 

@@ -108,6 +108,9 @@ func crossCheck(cfg *Config, file string, tree *yaml.Node) Faults {
 		add(at, key, format, args...)
 	})
 	service, err1 := netip.ParsePrefix(cfg.API.ServiceCIDR)
+	if cfg.Node.Enabled && cfg.Node.DNS != "" && err1 == nil && service.Addr().BitLen()-service.Bits() < 4 {
+		add(line("api", "serviceCIDR"), "api.serviceCIDR", "%s has no tenth address, which is that of node.dns; want a range of 16 addresses or more", cfg.API.ServiceCIDR)
+	}
 	pods, err2 := netip.ParsePrefix(cfg.Node.PodCIDR)
 	if err1 == nil && err2 == nil && service.Overlaps(pods) {
 		add(line("node", "podCIDR"), "node.podCIDR", "%s overlaps api.serviceCIDR %s; choose another range", pods, service)

@@ -85,6 +85,9 @@ func checkNode(n *Node, add func(key, format string, args ...any)) {
 	if slices.Contains(n.EnforceNodeAllocatable, "none") && len(n.EnforceNodeAllocatable) > 1 {
 		add("enforceNodeAllocatable", "names none beside others; want one of both")
 	}
+	if n.DNS != "" && slices.Contains(n.Proxies, n.DNS) {
+		add("dns", "%q is among node.proxies, too; a DNS server programs no services: take it out there", n.DNS)
+	}
 	seen := map[string]bool{}
 	for _, t := range n.RegisterWithTaints {
 		if id := t.Key + ":" + t.Effect; seen[id] {

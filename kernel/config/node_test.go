@@ -24,6 +24,7 @@ func TestNodeSettings(t *testing.T) {
 		{"evictionHard: {nodefs.available: a bit}", `"a bit" is not an amount`},
 		{"imageGCHighThresholdPercent: 70", "node.imageGCLowThresholdPercent: 80 is not below imageGCHighThresholdPercent 70"},
 		{"imageGCHighThresholdPercent: 101", "node.imageGCHighThresholdPercent: 101 is out of range"},
+		{"{dns: a, proxies: [b, a]}", `node.dns: "a" is among node.proxies, too`},
 		{"maxParallelImagePulls: 2", "node.maxParallelImagePulls: 2 cannot be larger than 1 unless serializeImagePulls is false"},
 		{"registerWithTaints: [{key: a}]", `node.registerWithTaints[0]: key "effect" is missing`},
 		{"registerWithTaints: [{key: a, effect: Never}]", `"Never" is not one of NoSchedule, PreferNoSchedule, NoExecute`},
