@@ -20,6 +20,8 @@ SECCOMP := $(if $(WITHOUT_SECCOMP),,seccomp)
 # Bundles of plugins: the folder below bin/plugins, and the package it is built from.
 PROCESS_BUNDLES := classic=plugins/classic modern=plugins/modern volumebinding=plugins/volumebinding points=plugins/points gang=plugins/examples/gang controllers=plugins/controllers containerd=plugins/runtimes/containerd/cmd \
                    hollow=plugins/runtimes/hollow proxies=plugins/proxies
+# Bundles in a module of their own, by the same names.
+MODULE_BUNDLES  := dns=plugins/dns
 WASM_BUNDLES    := classic=plugins/classic modern=plugins/modern points=plugins/points gang=plugins/examples/gang
 
 .PHONY: help
@@ -48,6 +50,13 @@ plugins: pintle
 	  mkdir -p $(BIN)/plugins/$$name; \
 	  $(GOBUILD) $(SLIM) -o $(BIN)/plugins/$$name/$$name ./$$pkg; \
 	  cp $$(test -f $$pkg/manifest.yaml && echo $$pkg || dirname $$pkg)/manifest.yaml $(BIN)/plugins/$$name/manifest.yaml; \
+	done; \
+	for b in $(MODULE_BUNDLES); do \
+	  name=$${b%%=*}; pkg=$${b#*=}; \
+	  echo "building plugin bundle $$name"; \
+	  mkdir -p $(BIN)/plugins/$$name; \
+	  (cd $$pkg && $(GOBUILD) $(SLIM) -o $(CURDIR)/$(BIN)/plugins/$$name/$$name .); \
+	  cp $$pkg/manifest.yaml $(BIN)/plugins/$$name/manifest.yaml; \
 	done; \
 	for b in $(WASM_BUNDLES); do \
 	  name=$${b%%=*}; pkg=$${b#*=}; \
@@ -132,6 +141,7 @@ $(BIN)/kube-apiserver $(BIN)/kube-scheduler: $(BIN)/kube-%: e2e/peer/go.mod e2e/
 .PHONY: test
 test: build etcd ## pass every test; those that need root or a kernel feature say why they skip
 	$(GO) test -timeout 30m $$($(GO) list ./... | grep -v '/e2e')
+	@for b in $(MODULE_BUNDLES); do (cd $${b#*=} && echo "$(GO) test ./... in $${b#*=}" && $(GO) test -timeout 10m ./...) || exit 1; done
 	$(GO) test -timeout 60m ./e2e/...
 
 .PHONY: generate
