@@ -59,12 +59,12 @@ func TestDNSKilled(t *testing.T) {
 	}
 }
 
-// finds waits until a pod has a page of one of the pods web-… by a name.
+// finds waits until a pod has the page of pod web-0, which is zero by its hostname, by a name.
 func (e *env) finds(t *testing.T, ns, pod, name string) {
 	t.Helper()
 	eventually(t, func(context.Context) error {
 		r := e.try(t, "-n", ns, "exec", pod, "--", "/box", "get", "http://"+name+":8080/")
-		if r.err == nil && !strings.HasPrefix(r.stdout, "200\nweb-") {
+		if r.err == nil && !strings.HasPrefix(r.stdout, "200\nzero ") {
 			r.err = fmt.Errorf("answered %q", r.stdout)
 		}
 		if r.err != nil {
