@@ -207,6 +207,7 @@ const (
 	KindAdmission  = "admission"
 	KindRuntime    = "runtime"
 	KindProxy      = "proxy"
+	KindAPIServer  = "apiserver"
 )
 
 // CycleKinds are the kinds that are asked once a pod or once a class, in the

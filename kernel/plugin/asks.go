@@ -29,6 +29,9 @@ func (m *Manifest) Asks() []string {
 		for _, r := range e.Rules {
 			out = append(out, fmt.Sprintf("rules of %s %s: %s", e.Kind, e.Name, r.words()))
 		}
+		for _, gv := range e.GroupVersions {
+			out = append(out, fmt.Sprintf("API server %s: serves %s, and sees each request for it", e.Name, gv))
+		}
 		for _, r := range e.AdmissionRules {
 			may := "sees, and may refuse"
 			if e.Phase == sdk.PhaseMutating {

@@ -22,6 +22,7 @@ import (
 
 	"pintle.dev/pintle/kernel/plugin/admissionrules"
 	"pintle.dev/pintle/kernel/plugin/description"
+	"pintle.dev/pintle/kernel/plugin/groupversions"
 	"pintle.dev/pintle/kernel/plugin/sealed"
 	"pintle.dev/pintle/kernel/yamltree"
 	"pintle.dev/pintle/sdk"
@@ -109,6 +110,8 @@ type Entry struct {
 	// requests that it may be asked about at most.
 	Phase          string                `yaml:"phase,omitempty"`
 	AdmissionRules []admissionrules.Rule `yaml:"admissionRules,omitempty"`
+	// GroupVersions are those of the API that an API server serves.
+	GroupVersions []groupversions.GroupVersion `yaml:"groupVersions,omitempty"`
 	// ConfigSchema is what the plugin's configuration must be like; nil: anything.
 	ConfigSchema *ConfigSchema `yaml:"configSchema,omitempty"`
 }
@@ -191,12 +194,12 @@ func ParseManifest(path string, data []byte) (*Manifest, error) {
 var (
 	yamlLine     = regexp.MustCompile(`^(?:yaml: )?line (\d+): (.*)$`)
 	yamlDuration = regexp.MustCompile("^cannot unmarshal !!(?:int|float) `([^`]*)` into time.Duration$")
-	yamlUnknown  = regexp.MustCompile(`^field (\S+) not found in type plugin\.(\S+)$`)
+	yamlUnknown  = regexp.MustCompile(`^field (\S+) not found in type (?:plugin|groupversions)\.(\S+)$`)
 	digestForm   = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
 	versionForm  = regexp.MustCompile(`^[0-9A-Za-z][-+._0-9A-Za-z]{0,63}$`)
 	platformForm = regexp.MustCompile(`^[a-z0-9]{1,16}/[a-z0-9]{1,16}$`)
 	nameForm     = regexp.MustCompile(`^[A-Za-z0-9]([-_.A-Za-z0-9]{0,61}[A-Za-z0-9])?$`)
-	pluginKinds  = append([]string{sdk.KindPredicate, sdk.KindPriority, sdk.KindController, sdk.KindAdmission, sdk.KindRuntime, sdk.KindProxy}, sdk.CycleKinds()...)
+	pluginKinds  = append([]string{sdk.KindPredicate, sdk.KindPriority, sdk.KindController, sdk.KindAdmission, sdk.KindRuntime, sdk.KindProxy, sdk.KindAPIServer}, sdk.CycleKinds()...)
 	normalizings = []string{"", string(sdk.NormalizeNone), string(sdk.NormalizeMax), string(sdk.NormalizeReverseMax), string(sdk.NormalizeReverse), string(sdk.NormalizeMinMax), string(sdk.NormalizePlugin), string(sdk.NormalizePluginNonzero)}
 )
 
@@ -212,6 +215,7 @@ var manifestKeys = func() map[string][]string {
 	for _, part := range []reflect.Type{
 		reflect.TypeFor[Manifest](), reflect.TypeFor[Artifacts](), reflect.TypeFor[Artifact](), reflect.TypeFor[Entry](),
 		reflect.TypeFor[Rule](), reflect.TypeFor[Timeouts](), reflect.TypeFor[Limits](),
+		reflect.TypeFor[groupversions.GroupVersion](),
 	} {
 		for i := range part.NumField() {
 			key, _, _ := strings.Cut(part.Field(i).Tag.Get("yaml"), ",")
@@ -341,6 +345,7 @@ func (c *checker) manifest(m *Manifest) {
 		c.onFailure(key+".onFailure", p.OnFailure)
 		c.rules(key+".rules", p.Rules)
 		c.admission(key, p)
+		c.groupVersions(key, p)
 		if p.ConfigSchema != nil {
 			if err := p.ConfigSchema.load(filepath.Dir(c.path)); err != nil {
 				for line := range strings.SplitSeq(err.Error(), "\n") {
@@ -382,6 +387,22 @@ func (c *checker) admission(key string, p *Entry) {
 	for i, r := range p.AdmissionRules {
 		if fault := r.Fault(); fault != "" {
 			c.at(fmt.Sprintf("%s.admissionRules.%d", key, i), "%s", fault)
+		}
+	}
+}
+
+// groupVersions checks what an API server serves, without which nobody could grant it.
+func (c *checker) groupVersions(key string, p *Entry) {
+	if p.Kind != sdk.KindAPIServer {
+		if len(p.GroupVersions) > 0 {
+			c.at(key+".groupVersions", "for plugins of kind apiserver; this is a %s", p.Kind)
+		}
+		return
+	}
+	all := groupversions.Faults(p.GroupVersions)
+	for _, at := range slices.Sorted(maps.Keys(all)) {
+		for _, fault := range all[at] {
+			c.at(strings.TrimSuffix(key+".groupVersions."+at, "."), "%s", fault)
 		}
 	}
 }

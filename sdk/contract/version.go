@@ -20,10 +20,12 @@ const (
 	Three = 3
 	// Four adds answers that end with time: Expires of predicates and priorities.
 	Four = 4
+	// Five adds API servers (apiserver.proto).
+	Five = 5
 
 	// Min and Max are what this version of Pintle speaks.
 	Min = One
-	Max = Four
+	Max = Five
 )
 
 // Of is the oldest version that has a kind of plugin.
@@ -31,6 +33,8 @@ func Of(kind string) uint32 {
 	switch kind {
 	case "predicate", "priority", "controller", "runtime", "proxy":
 		return One
+	case "apiserver":
+		return Five
 	}
 	return Two
 }

@@ -9,7 +9,7 @@ import (
 
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 
-// Plugin is one predicate, priority, controller, runtime or proxy that the
+// Plugin is one predicate, priority, controller, runtime, proxy or API server that the
 // kernel loads from a bundle. The name of the object is the name of the
 // plugin. Several plugins may come from one bundle and then share its process
 // or WASM module.
@@ -90,6 +90,8 @@ const (
 	PluginKindRuntime PluginKind = "runtime"
 	// PluginKindProxy programs the data path of services.
 	PluginKindProxy PluginKind = "proxy"
+	// PluginKindAPIServer serves group versions of the API at a socket of its own.
+	PluginKindAPIServer PluginKind = "apiserver"
 	// PluginKindUnknown stands for a bundle that cannot be read.
 	PluginKindUnknown PluginKind = "unknown"
 )
