@@ -153,6 +153,7 @@ func New(cfg *config.Config, o Options) (_ *Kernel, err error) {
 	client := new(lateConfig)
 	if k.host, err = plugin.New(k.hostConfig(cfg), plugin.Deps{
 		Log: k.log.With("part", "plugins"), REST: client.config(), Identity: k.ids.open, Release: k.ids.release, Bundles: k.catalog,
+		ServesGroup: func(group string) bool { return k.api.ServesGroup(group) },
 	}); err != nil {
 		return nil, located(cfg, err)
 	}
@@ -185,7 +186,7 @@ func New(cfg *config.Config, o Options) (_ *Kernel, err error) {
 		AdvertiseAddress: cfg.API.AdvertiseAddress, ServiceCIDR: cfg.API.ServiceCIDR, NodePortRange: cfg.API.NodePortRange,
 		MaxInFlight: cfg.API.MaxInflight, MaxMutatingInFlight: cfg.API.MaxMutatingInflight, NoPriorityAndFairness: !cfg.API.Fairness, Limits: apiLimits(cfg.API), Audit: auditOptions(cfg), MaxTokenExpiration: cfg.Auth.MaxTokenExpiration, ServiceAccountKeyFiles: cfg.Auth.KeyFiles,
 		Authentication: waysIn(cfg.Auth), BootstrapTokens: cfg.Auth.BootstrapTokens, AuthorizationConfig: cfg.Auth.AuthorizationConfig,
-		Plugins: k.host, PluginHost: hostIdentity.Name, RuntimeConfig: cfg.API.RuntimeConfig, Flags: func() map[string]string { return config.Flags(k.config()) },
+		Plugins: k.host, PluginServers: k.host.APIServers(), PluginHost: hostIdentity.Name, RuntimeConfig: cfg.API.RuntimeConfig, Flags: func() map[string]string { return config.Flags(k.config()) },
 		RouteToEndpoints: !cfg.Node.Enabled || len(cfg.Node.Proxies) == 0,
 		Backend:          backend, EncryptionConfig: cfg.Store.EncryptionConfig, Logger: k.log.With("part", "api"), Failing: k.stopping,
 	})
@@ -378,7 +379,7 @@ func (k *Kernel) Reconfigure(_ context.Context, next *config.Config, changes []c
 	merged.Logging.Level = next.Logging.Level
 	merged.Plugins.Bundles, merged.Plugins.CallTimeout = next.Plugins.Bundles, next.Plugins.CallTimeout
 	merged.Scheduler.Profiles, merged.Control = next.Scheduler.Profiles, next.Control
-	merged.Admission.Enabled = next.Admission.Enabled
+	merged.Admission.Enabled, merged.APIServers = next.Admission.Enabled, next.APIServers
 	merged.Node = k.cfg.Node.WithLive(next.Node)
 	k.mu.Unlock()
 	if len(nodeKeys) > 0 {

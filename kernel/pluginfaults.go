@@ -52,6 +52,8 @@ func placeOf(cfg *config.Config, e *plugin.NameError) []string {
 	switch e.Kind {
 	case sdk.KindAdmission:
 		return listed([]string{"admission", "enabled"}, cfg.Admission.Enabled)
+	case sdk.KindAPIServer:
+		return listed([]string{"apiServers", "enabled"}, cfg.APIServers.Enabled)
 	case sdk.KindController:
 		return listed([]string{"controllers", "enabled"}, cfg.Control.Enabled)
 	}

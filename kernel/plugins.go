@@ -44,6 +44,7 @@ func (k *Kernel) hostConfig(cfg *config.Config) plugin.Config {
 		MemoryLimit:  int64(cfg.Plugins.MemoryLimit),
 		Controllers:  cfg.Control.Enabled,
 		Admission:    cfg.Admission.Enabled,
+		APIServers:   cfg.APIServers.Enabled,
 		Standby:      !k.has(dutyControllers),
 
 		ProcessMemoryLimit: int64(cfg.Plugins.ProcessMem), CallsPerSecond: cfg.Plugins.Calls, PIDs: cfg.Plugins.Processes,
@@ -57,7 +58,7 @@ func (k *Kernel) hostConfig(cfg *config.Config) plugin.Config {
 	}
 	if out.Standby {
 		// Who leads writes how the plugins are that it runs.
-		out.Silent = append(out.Silent, sdk.KindController, sdk.KindRuntime, sdk.KindProxy)
+		out.Silent = append(out.Silent, sdk.KindController, sdk.KindRuntime, sdk.KindProxy, sdk.KindAPIServer)
 	}
 	if !k.has(dutyScheduler) {
 		out.Silent = append(append(out.Silent, sdk.KindPredicate, sdk.KindPriority), sdk.CycleKinds()...)
@@ -176,7 +177,7 @@ func (k *Kernel) pluginSummary() string {
 		counts[string(p.Spec.Kind)]++
 	}
 	out := ""
-	for _, kind := range append(append([]string{sdk.KindPredicate, sdk.KindPriority}, sdk.CycleKinds()...), sdk.KindController, sdk.KindRuntime, sdk.KindProxy) {
+	for _, kind := range append(append([]string{sdk.KindPredicate, sdk.KindPriority}, sdk.CycleKinds()...), sdk.KindController, sdk.KindAPIServer, sdk.KindRuntime, sdk.KindProxy) {
 		if n := counts[kind]; n > 0 {
 			if out != "" {
 				out += ", "

@@ -81,7 +81,7 @@ func (f *enableFlags) enableOne(ctx context.Context, client *operate.Client, got
 	o, err := client.Change(ctx, name, func(o *v1alpha1.Plugin) error {
 		var profiles []string
 		var weight int64
-		if scheduling := !slices.Contains([]v1alpha1.PluginKind{v1alpha1.PluginKindController, v1alpha1.PluginKindRuntime, v1alpha1.PluginKindProxy}, o.Spec.Kind); scheduling {
+		if scheduling := !slices.Contains([]v1alpha1.PluginKind{v1alpha1.PluginKindController, v1alpha1.PluginKindRuntime, v1alpha1.PluginKindProxy, v1alpha1.PluginKindAPIServer}, o.Spec.Kind); scheduling {
 			profiles = f.profiles
 		}
 		if o.Spec.Kind == v1alpha1.PluginKindPriority {

@@ -39,6 +39,7 @@ func (s *Server) aggregate(storage map[schema.GroupVersion]map[string]rest.Stora
 		Discovery:   s.generic.AggregatedDiscoveryGroupManager,
 		OpenAPI:     s.docs.v2Config,
 		Certificate: s.frontProxyCertificate,
+		Plugins:     s.cfg.PluginServers,
 		Cluster:     s.pki.CAPEM(),
 		Services:    s.services(),
 		Logger:      s.log,
@@ -55,6 +56,9 @@ func (s *Server) aggregated(next http.Handler) http.Handler {
 func (s *Server) servedHere(gv schema.GroupVersion) bool {
 	return s.aggregator != nil && s.aggregator.Serves(gv)
 }
+
+// ServesGroup reports whether a version of a group is served here, which is built in.
+func (s *Server) ServesGroup(group string) bool { return s.aggregator.ServesGroup(group) }
 
 // frontProxyCertificate is what other servers know this one by.
 func (s *Server) frontProxyCertificate() (cert, key []byte) {

@@ -17,6 +17,7 @@ import (
 
 	"pintle.dev/pintle/kernel/api/admission/pluginspec"
 	"pintle.dev/pintle/kernel/api/admission/review"
+	"pintle.dev/pintle/kernel/api/aggregation"
 	"pintle.dev/pintle/kernel/api/audit"
 	"pintle.dev/pintle/kernel/api/auth/authentication"
 	"pintle.dev/pintle/kernel/api/storage"
@@ -83,8 +84,10 @@ type Config struct {
 	Metrics func(prometheus.Gatherer) prometheus.Gatherer
 	// Plugins knows what Plugin objects may say; may be nil: anything. PluginHost
 	// is the user as whom it writes them itself.
-	Plugins    pluginspec.Host
-	PluginHost string
+	Plugins pluginspec.Host
+	// PluginServers reaches the API servers of plugins; nil: there are none.
+	PluginServers aggregation.PluginServers
+	PluginHost    string
 	// Logger receives the server's messages; default discards.
 	Logger *slog.Logger
 	// Failing is called when the server fails, before requests under way are

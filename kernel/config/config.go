@@ -19,21 +19,22 @@ type Config struct {
 	APIVersion string `mapstructure:"apiVersion" enum:"config.pintle.dev/v1alpha1" doc:"version of this file's format"`
 	Kind       string `mapstructure:"kind" enum:"KernelConfiguration" doc:"kind of this file"`
 
-	DataDir   string    `mapstructure:"dataDir" doc:"everything that the kernel keeps: store, keys, kubeconfig, pods; a relative path starts at the working directory"`
-	Logging   Logging   `mapstructure:"logging" doc:"the kernel's own log, on standard error"`
-	Tracing   Tracing   `mapstructure:"tracing" doc:"spans of requests, scheduling decisions and calls of plugins, sent to a collector of OpenTelemetry"`
-	API       API       `mapstructure:"api" doc:"the Kubernetes API server"`
-	Auth      Auth      `mapstructure:"auth" doc:"who may come in and what they may do; credentials that the API server gives"`
-	Audit     Audit     `mapstructure:"audit" doc:"what is recorded of requests"`
-	Memory    Memory    `mapstructure:"memory" doc:"what memory the kernel itself takes"`
-	Store     Store     `mapstructure:"store" doc:"where objects are kept, and their watch history"`
-	Plugins   Plugins   `mapstructure:"plugins" doc:"where plugins lie and which bundles are loaded"`
-	Scheduler Scheduler `mapstructure:"scheduler" doc:"which predicates and priorities place pods"`
-	Control   Control   `mapstructure:"controllers" doc:"which controllers run"`
-	Admission Admission `mapstructure:"admission" doc:"which plugins review requests to the API"`
-	Election  Election  `mapstructure:"leaderElection" doc:"which of the kernels on one store does the work that one alone may do; without effect for backend badger"`
-	Node      Node      `mapstructure:"node" doc:"the node agent of this machine"`
-	Hollow    Hollow    `mapstructure:"hollow" doc:"simulated nodes for scale tests"`
+	DataDir    string     `mapstructure:"dataDir" doc:"everything that the kernel keeps: store, keys, kubeconfig, pods; a relative path starts at the working directory"`
+	Logging    Logging    `mapstructure:"logging" doc:"the kernel's own log, on standard error"`
+	Tracing    Tracing    `mapstructure:"tracing" doc:"spans of requests, scheduling decisions and calls of plugins, sent to a collector of OpenTelemetry"`
+	API        API        `mapstructure:"api" doc:"the Kubernetes API server"`
+	Auth       Auth       `mapstructure:"auth" doc:"who may come in and what they may do; credentials that the API server gives"`
+	Audit      Audit      `mapstructure:"audit" doc:"what is recorded of requests"`
+	Memory     Memory     `mapstructure:"memory" doc:"what memory the kernel itself takes"`
+	Store      Store      `mapstructure:"store" doc:"where objects are kept, and their watch history"`
+	Plugins    Plugins    `mapstructure:"plugins" doc:"where plugins lie and which bundles are loaded"`
+	Scheduler  Scheduler  `mapstructure:"scheduler" doc:"which predicates and priorities place pods"`
+	Control    Control    `mapstructure:"controllers" doc:"which controllers run"`
+	Admission  Admission  `mapstructure:"admission" doc:"which plugins review requests to the API"`
+	APIServers APIServers `mapstructure:"apiServers" doc:"which plugins serve group versions of the API"`
+	Election   Election   `mapstructure:"leaderElection" doc:"which of the kernels on one store does the work that one alone may do; without effect for backend badger"`
+	Node       Node       `mapstructure:"node" doc:"the node agent of this machine"`
+	Hollow     Hollow     `mapstructure:"hollow" doc:"simulated nodes for scale tests"`
 
 	Features map[string]string `mapstructure:"-" raw:"features" format:"features" doc:"feature gates of Kubernetes 1.36 by name, true or false; one that switches nothing here can be set to what is so anyway"`
 
@@ -248,6 +249,11 @@ type Priority struct {
 // Control configures the controllers.
 type Control struct {
 	Enabled []string `mapstructure:"enabled" live:"true" doc:"names of the controllers to run"`
+}
+
+// APIServers configures the plugins that serve group versions of the API.
+type APIServers struct {
+	Enabled []string `mapstructure:"enabled" live:"true" doc:"names of the API servers to run"`
 }
 
 // Admission configures the plugins that may change or refuse requests.

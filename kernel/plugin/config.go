@@ -57,6 +57,8 @@ type Config struct {
 	Admission []string
 	// Controllers are the names of the controllers that run.
 	Controllers []string
+	// APIServers are the names of the API servers that run.
+	APIServers []string
 	// Runtimes and Proxies are the names of those that the node agent uses.
 	Runtimes, Proxies []string
 	// Standby: Controllers run in another kernel of the same cluster, not here.
@@ -147,6 +149,9 @@ type Deps struct {
 	// Release is told of a plugin, or bundle, that is loaded no more, to close what
 	// Identity opened. It must not wait. Nil: nothing is closed before the end.
 	Release func(plugin string)
+	// ServesGroup reports whether the kernel serves a version of a group of the API
+	// itself, which no plugin can. Nil: it serves none.
+	ServesGroup func(group string) bool
 	// Bundles finds installed bundles beside those of Config.Directories. Nil:
 	// there are none.
 	Bundles Bundles

@@ -9,7 +9,10 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"k8s.io/utils/clock"
+
 	"pintle.dev/pintle/kernel/node/cgroup"
+	"pintle.dev/pintle/kernel/plugin/apiservers"
 	"pintle.dev/pintle/kernel/plugin/history"
 	"pintle.dev/pintle/sdk"
 	"pintle.dev/pintle/sdk/apis/kernel/v1alpha1"
@@ -25,6 +28,7 @@ type Host struct {
 	groups   atomic.Uint64 // numbers cgroups of processes
 	users    userTable
 	scratch  scratch
+	servers  *apiservers.Registry
 	journals journals
 	exposer  exposer
 	ready    chan struct{}
@@ -98,6 +102,7 @@ func New(cfg Config, deps Deps) (*Host, error) {
 		previous: history.History{}, failed: failures{}, opened: map[string]bool{}, former: map[string][]v1alpha1.PluginVersion{},
 	}
 	h.objects.init()
+	h.servers = apiservers.New(h.pokeState, clock.RealClock{})
 	cfg.defaults()
 	p, err := h.newPlan(&cfg, &wishes{}, &plan{})
 	if err != nil {
@@ -153,6 +158,7 @@ func (h *Host) Run(ctx context.Context) error {
 	defer h.scratch.remove()
 	ctx, cancel := context.WithCancel(ctx)
 	defer h.group.Wait()
+	defer h.servers.Close()
 	defer h.retire.Wait()
 	defer cancel()
 	h.applyMu.Lock()
@@ -202,7 +208,7 @@ func (h *Host) begin(ctx context.Context) (api *publisher, err error) {
 		}
 	}
 	if h.deps.REST != nil {
-		if api, err = newPublisher(h.deps.REST); err != nil {
+		if api, err = newPublisher(h.deps.REST, h.servesGroup); err != nil {
 			return nil, fmt.Errorf("plugin host: %w", err)
 		}
 		if err := h.adopt(ctx, api); err != nil {
@@ -314,6 +320,9 @@ func (h *Host) KillControllers() {
 		u.mu.Unlock()
 	}
 }
+
+// APIServers are those of plugins that run here.
+func (h *Host) APIServers() *apiservers.Registry { return h.servers }
 
 func (h *Host) touch(p *Policy) { p.generation.Store(h.counter.Add(1)) }
 

@@ -21,8 +21,10 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
+	apiregistration "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset/typed/apiregistration/v1"
 	"k8s.io/utils/clock"
 
+	"pintle.dev/pintle/kernel/plugin/apiservices"
 	"pintle.dev/pintle/kernel/plugin/events"
 	"pintle.dev/pintle/kernel/plugin/roles"
 	"pintle.dev/pintle/sdk"
@@ -35,9 +37,10 @@ type publisher struct {
 	plugin *rest.RESTClient
 	roles  *roles.Writer
 	events *events.Teller
+	served *apiservices.Writer
 }
 
-func newPublisher(config *rest.Config) (*publisher, error) {
+func newPublisher(config *rest.Config, servesGroup func(string) bool) (*publisher, error) {
 	scheme := runtime.NewScheme()
 	if err := v1alpha1.AddToScheme(scheme); err != nil {
 		return nil, err
@@ -56,7 +59,11 @@ func newPublisher(config *rest.Config) (*publisher, error) {
 	if err != nil {
 		return nil, fmt.Errorf("client for plugins' permissions: %w", err)
 	}
-	return &publisher{plugin: plugin, roles: roles.New(client), events: events.New(client.CoreV1(), clock.RealClock{})}, nil
+	services, err := apiregistration.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("client for APIServices of plugins: %w", err)
+	}
+	return &publisher{plugin: plugin, served: apiservices.New(services, servesGroup), roles: roles.New(client), events: events.New(client.CoreV1(), clock.RealClock{})}, nil
 }
 
 const (
@@ -341,6 +348,9 @@ func (u *unit) status(e *Entry, enabled bool) v1alpha1.PluginStatus {
 				st.Message = c.Message
 			}
 		}
+	}
+	if fault := u.serving[e.Name]; fault != "" && st.State == v1alpha1.PluginStateReady {
+		st.State, st.Message = v1alpha1.PluginStateBackOff, fault
 	}
 	if sdk.SchedulingKind(e.Kind) {
 		var why string

@@ -82,6 +82,7 @@ func (h *Host) newPlan(base *Config, w *wishes, before *plan) (*plan, error) {
 	p.profiles()
 	p.cfg.Controllers = p.named(base.Controllers, v1alpha1.PluginKindController)
 	p.cfg.Admission = p.named(base.Admission, v1alpha1.PluginKindAdmission)
+	p.cfg.APIServers = p.named(base.APIServers, v1alpha1.PluginKindAPIServer)
 	if err := p.checkNames(); err != nil {
 		return nil, err
 	}
@@ -166,6 +167,8 @@ func seedOf(cfg *Config, bc *BundleConfig, e *Entry) *v1alpha1.PluginSpec {
 		enabled = slices.Contains(cfg.Proxies, e.Name)
 	case sdk.KindController:
 		enabled = slices.Contains(cfg.Controllers, e.Name)
+	case sdk.KindAPIServer:
+		enabled = slices.Contains(cfg.APIServers, e.Name)
 	case sdk.KindAdmission:
 		enabled = slices.Contains(cfg.Admission, e.Name)
 		s.AdmissionRules = objectRules(e.AdmissionRules)

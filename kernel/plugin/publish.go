@@ -88,7 +88,7 @@ func (h *Host) publishOnce(ctx context.Context, api *publisher) error {
 		return api.roles.Write(ctx, p.grants())
 	}
 	control := func() error {
-		err := errors.Join(h.openSockets(ctx, p), h.control(ctx, &p.cfg, p.units, retiring))
+		err := errors.Join(h.openSockets(ctx, p), h.control(ctx, &p.cfg, p.units, retiring), h.serve(ctx, p))
 		if err == nil {
 			h.closeSockets(p, retiring)
 			h.mu.Lock()
@@ -107,7 +107,11 @@ func (h *Host) publishOnce(ctx context.Context, api *publisher) error {
 	if err := permissions(); err != nil {
 		return err
 	}
-	if err := control(); err != nil || api == nil || len(retiring) > 0 {
+	err := control()
+	if api != nil {
+		err = errors.Join(err, h.writeAPIServices(ctx, api, p))
+	}
+	if err != nil || api == nil || len(retiring) > 0 {
 		return err
 	}
 	// Nobody who ends needs them any more.

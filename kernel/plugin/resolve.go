@@ -152,6 +152,9 @@ func (p *plan) checkNames() error {
 	for _, name := range p.cfg.Controllers {
 		check("", sdk.KindController, name, "controllers.enabled")
 	}
+	for _, name := range p.cfg.APIServers {
+		check("", sdk.KindAPIServer, name, "apiServers.enabled")
+	}
 	return errors.Join(faults...)
 }
 

@@ -118,6 +118,10 @@ type unit struct {
 	// controllers is what the process last said of them.
 	controllers []controller.State
 
+	// serving says of API servers why they do not serve; no entry: they do, or are not
+	// in use.
+	serving map[string]string
+
 	// controlled and controls belong to the publishing goroutine: which guest
 	// was told to run which controllers.
 	controlled       uint64

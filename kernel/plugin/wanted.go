@@ -7,7 +7,7 @@ import (
 )
 
 // inUse reports whether a plugin is in use: a profile has it, it is an enabled
-// controller or admission plugin, or the node agent's runtime or one of its proxies.
+// controller, admission plugin or API server, or the node agent's runtime or one of its proxies.
 func (p *plan) inUse(e *Entry) bool {
 	switch e.Kind {
 	case sdk.KindController:
@@ -16,6 +16,8 @@ func (p *plan) inUse(e *Entry) bool {
 		return slices.Contains(p.cfg.Admission, e.Name)
 	case sdk.KindRuntime:
 		return slices.Contains(p.cfg.Runtimes, e.Name)
+	case sdk.KindAPIServer:
+		return slices.Contains(p.cfg.APIServers, e.Name)
 	case sdk.KindProxy:
 		return slices.Contains(p.cfg.Proxies, e.Name)
 	}

@@ -36,6 +36,7 @@ type filled struct {
 	Plugin string // the plugin's name
 	Ident  string // QuietHours
 	Snake  string // quiet_hours
+	Lower  string // quiet-hours, as a name in DNS
 }
 
 // sources are the folders, under files, that make up one language's template of
@@ -57,6 +58,8 @@ var sources = map[string]map[string][]string{
 		"pre-bind":    {"manifest/plugin", "go/common", "go/cycle", "go/pre-bind"},
 		"bind":        {"manifest/plugin", "go/common", "go/cycle", "go/bind"},
 		"post-bind":   {"manifest/plugin", "go/common", "go/cycle", "go/post-bind"},
+
+		"apiserver": {"manifest/apiserver", "go/common", "go/apiserver"},
 
 		"runtime": {"manifest/plugin", "go/common", "go/runtime"},
 		"proxy":   {"manifest/plugin", "go/common", "go/proxy"},
@@ -83,7 +86,7 @@ func module(language string) map[string][]string {
 // missing says why a kind has no template in a language other than Go.
 func missing(language, kind string) string {
 	switch {
-	case kind == "runtime" || kind == "proxy":
+	case kind == "runtime" || kind == "proxy" || kind == "apiserver":
 		return "it runs as a process, written in Go or by hand over gRPC (sdk/README.md, \"Another language\")"
 	case language == "node":
 		return "a process in JavaScript serves that contract by hand (sdk/contract/v1)"
@@ -117,9 +120,9 @@ func Render(language, kind string, v Values) (map[string][]byte, error) {
 	if !plain(v.Name) {
 		return nil, fmt.Errorf("name %q: want a letter, then letters, digits and '-', at most 50", v.Name)
 	}
-	with := filled{Values: v, Kind: kind, Ident: camel(v.Name), Snake: strings.ReplaceAll(strings.ToLower(v.Name), "-", "_")}
+	with := filled{Values: v, Kind: kind, Ident: camel(v.Name), Snake: strings.ReplaceAll(strings.ToLower(v.Name), "-", "_"), Lower: strings.ToLower(v.Name)}
 	with.Plugin = with.Ident
-	if kind == "controller" || kind == "admission" || kind == "runtime" || kind == "proxy" {
+	if kind == "controller" || kind == "admission" || kind == "runtime" || kind == "proxy" || kind == "apiserver" {
 		with.Plugin = v.Name
 	}
 	out := map[string][]byte{}

@@ -50,6 +50,8 @@ type Config struct {
 	OpenAPI func() *openapicommon.Config
 	// Certificate is that of the front proxy, as PEM; empty while there is none.
 	Certificate func() (cert, key []byte)
+	// Plugins reaches the API servers of plugins; nil: there are none.
+	Plugins PluginServers
 	// Cluster tells this cluster from others: its proxies know their requests by it.
 	Cluster []byte
 	// Services finds where those are reached that APIServices name.
@@ -98,7 +100,7 @@ func New(cfg Config) (*Aggregator, error) {
 	}
 	a.lister = listers.NewAPIServiceLister(a.informer.GetIndexer())
 	a.registration = apiserver.NewAPIServiceRegistrationController(followed{a.informer}, a)
-	if a.available, err = local.New(followed{a.informer}, cfg.Client, a.metrics); err != nil {
+	if a.available, err = local.New(withoutPlugins{followed{a.informer}}, cfg.Client, a.metrics); err != nil {
 		return nil, fmt.Errorf("aggregation: availability: %w", err)
 	}
 	a.others = &others{a: a}
@@ -131,6 +133,9 @@ func (a *Aggregator) localGroup(group string) bool { return a.ofGroup.Has(group)
 
 // Serves tells whether the kernel serves a group version itself.
 func (a *Aggregator) Serves(gv schema.GroupVersion) bool { return a.local(gv) }
+
+// ServesGroup tells whether the kernel serves a version of a group itself.
+func (a *Aggregator) ServesGroup(group string) bool { return a.localGroup(group) }
 
 // Route follows the APIServices until ctx is done; ready is closed when those that
 // were there are routed.

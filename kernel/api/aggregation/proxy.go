@@ -4,7 +4,9 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -45,6 +47,7 @@ func pseudonym(cluster []byte) string {
 type target struct {
 	gv              schema.GroupVersion
 	name            string
+	plugin          string // that serves it; empty: the service does
 	service         apiregistrationv1.ServiceReference
 	available       bool
 	why             string // not available
@@ -55,18 +58,25 @@ type target struct {
 // remoteHandler sends requests of one APIService to the server behind its Service.
 type remoteHandler struct {
 	resolver apiserver.ServiceResolver
+	plugins  PluginServers
 	self     string          // in Via
 	stopping context.Context // of the kernel
 	current  atomic.Pointer[target]
 }
 
-// update takes the object as it is now, with the certificate as it is now.
-func (h *remoteHandler) update(o *apiregistrationv1.APIService, certificate func() (cert, key []byte)) {
+// update takes the object as it is now, with the certificate as it is now. plugin is
+// the one that serves it, if one does.
+func (h *remoteHandler) update(o *apiregistrationv1.APIService, plugin string, certificate func() (cert, key []byte)) {
 	cert, key := certificate()
 	t := &target{
 		gv:      schema.GroupVersion{Group: o.Spec.Group, Version: o.Spec.Version},
 		name:    o.Name,
 		service: *o.Spec.Service,
+	}
+	if t.plugin = plugin; plugin != "" {
+		t.available = true // what this kernel knows of it counts
+		h.current.Store(t)
+		return
 	}
 	if t.service.Port == nil { // stored before it had a default
 		t.service.Port = new(int32)
@@ -113,12 +123,12 @@ func (h *remoteHandler) serve(w http.ResponseWriter, req *http.Request, t *targe
 		refuse(w, req, t.gv, apierrors.NewInternalError(fmt.Errorf("APIService %s: missing user", t.name)))
 		return
 	}
-	found, err := h.resolver.ResolveEndpoint(t.service.Namespace, t.service.Name, *t.service.Port)
+	location, by, err := h.find(t)
 	if err != nil {
 		refuse(w, req, t.gv, apierrors.NewServiceUnavailable(fmt.Sprintf("service unavailable: APIService %s: %v", t.name, err)))
 		return
 	}
-	location := &url.URL{Scheme: "https", Host: found.Host, Path: req.URL.Path, RawQuery: req.URL.Query().Encode()}
+	location.Path, location.RawQuery = req.URL.Path, req.URL.Query().Encode()
 	out, cancel := apiproxy.NewRequestForProxy(location, req)
 	defer cancel()
 	ctx, end := context.WithCancel(out.Context())
@@ -132,12 +142,28 @@ func (h *remoteHandler) serve(w http.ResponseWriter, req *http.Request, t *targe
 	if upgrade { // which does not use the round tripper
 		transport.SetAuthProxyHeaders(out, who.GetName(), who.GetUID(), who.GetGroups(), who.GetExtra())
 	}
-	through := transport.NewAuthProxyRoundTripper(who.GetName(), who.GetUID(), who.GetGroups(), who.GetExtra(), t.transport)
+	through := transport.NewAuthProxyRoundTripper(who.GetName(), who.GetUID(), who.GetGroups(), who.GetExtra(), by)
 	handler := proxy.NewUpgradeAwareHandler(location, through, true, upgrade, &responder{t})
 	handler.RejectForwardingRedirects = true
 	// The other server has turns of its own; a request that it serves has no seat here.
 	flowcontrol.RequestDelegated(req.Context())
 	handler.ServeHTTP(w, out)
+}
+
+// find says where requests of a target go now, and by what.
+func (h *remoteHandler) find(t *target) (*url.URL, http.RoundTripper, error) {
+	if t.plugin != "" {
+		if h.plugins == nil {
+			return nil, nil, fmt.Errorf("plugin %s is not in use at this API server", t.plugin)
+		}
+		by, err := h.plugins.Transport(t.plugin, t.gv)
+		return &url.URL{Scheme: "http", Host: "localhost"}, by, err
+	}
+	found, err := h.resolver.ResolveEndpoint(t.service.Namespace, t.service.Name, *t.service.Port)
+	if err != nil {
+		return nil, nil, err
+	}
+	return &url.URL{Scheme: "https", Host: found.Host}, t.transport, nil
 }
 
 // passed tells that a request was sent out by self before.
@@ -153,9 +179,13 @@ func passed(req *http.Request, self string) bool {
 }
 
 func loop(t *target) error {
+	where := fmt.Sprintf("service %s/%s", t.service.Namespace, t.service.Name)
+	if t.plugin != "" {
+		where = "plugin " + t.plugin
+	}
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status: metav1.StatusFailure, Code: http.StatusLoopDetected, Reason: metav1.StatusReasonServiceUnavailable,
-		Message: fmt.Sprintf("APIService %s: service %s/%s leads back to this cluster's API server", t.name, t.service.Namespace, t.service.Name),
+		Message: fmt.Sprintf("APIService %s: %s leads back to this cluster's API server", t.name, where),
 	}}
 }
 
@@ -168,5 +198,9 @@ type responder struct{ *target }
 
 // Error implements proxy.ErrorResponder.
 func (r *responder) Error(w http.ResponseWriter, req *http.Request, err error) {
+	if op := (*net.OpError)(nil); r.plugin != "" && errors.As(err, &op) {
+		// Where its socket lies is nobody's business.
+		err = fmt.Errorf("plugin %s: %s: %w", r.plugin, op.Op, op.Err)
+	}
 	refuse(w, req, r.gv, apierrors.NewServiceUnavailable(fmt.Sprintf("APIService %s: %v", r.name, err)))
 }

@@ -73,7 +73,7 @@ func TestLoop(t *testing.T) {
 			}
 			for i, h := range handlers {
 				h.resolver = at(servers[(i+1)%len(servers)].URL)
-				h.update(remoteService("v1.loop.example"), noCertificate)
+				h.update(remoteService("v1.loop.example"), "", noCertificate)
 			}
 			res, err := servers[0].Client().Get(servers[0].URL + "/apis/loop.example/v1/fishes")
 			if err != nil {

@@ -12,6 +12,8 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"k8s.io/kube-aggregator/pkg/apis/apiregistration/v1/helper"
 	"k8s.io/kube-aggregator/pkg/apiserver"
+
+	"pintle.dev/pintle/sdk/apis/kernel/v1alpha1"
 )
 
 // routes says which group versions other servers serve. It is read with each request
@@ -61,6 +63,10 @@ func (r *routes) set(gv schema.GroupVersion, h *remoteHandler) {
 // or has changed.
 func (a *Aggregator) AddAPIService(o *apiregistrationv1.APIService) error {
 	gv := schema.GroupVersion{Group: o.Spec.Group, Version: o.Spec.Version}
+	plugin := ""
+	if servedByPlugin(o) && !a.local(gv) {
+		plugin, o = o.Labels[v1alpha1.PluginLabel], asRemote(o)
+	}
 	if o.Spec.Service == nil || gv.Group == "" || a.local(gv) {
 		if o.Spec.Service != nil {
 			a.log.Warn("an APIService names a Service for a group version that the kernel serves itself; the kernel goes on to serve it", "apiservice", o.Name)
@@ -73,9 +79,9 @@ func (a *Aggregator) AddAPIService(o *apiregistrationv1.APIService) error {
 	}
 	h, known := a.routes.load().handlers[gv]
 	if !known {
-		h = &remoteHandler{resolver: a.cfg.Services, self: a.self, stopping: a.others.ctx}
+		h = &remoteHandler{resolver: a.cfg.Services, plugins: a.cfg.Plugins, self: a.self, stopping: a.others.ctx}
 	}
-	h.update(o, a.cfg.Certificate)
+	h.update(o, plugin, a.cfg.Certificate)
 	if !known {
 		a.routes.set(gv, h)
 	}

@@ -38099,7 +38099,7 @@ func schema_sdk_apis_kernel_v1alpha1_Plugin(ref common.ReferenceCallback) common
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "Plugin is one predicate, priority, controller, runtime or proxy that the kernel loads from a bundle. The name of the object is the name of the plugin. Several plugins may come from one bundle and then share its process or WASM module.",
+				Description: "Plugin is one predicate, priority, controller, runtime, proxy or API server that the kernel loads from a bundle. The name of the object is the name of the plugin. Several plugins may come from one bundle and then share its process or WASM module.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -38513,11 +38513,11 @@ func schema_sdk_apis_kernel_v1alpha1_PluginSpec(ref common.ReferenceCallback) co
 					},
 					"kind": {
 						SchemaProps: spec.SchemaProps{
-							Description: "What the plugin is: predicate, priority, controller, admission, runtime, proxy, or another point of the scheduling cycle: pre-enqueue, queue-sort, pre-filter, post-filter, pre-score, reserve, permit, pre-bind, bind or post-bind.\n\nPossible enum values:\n - `\"admission\"` changes or refuses requests to the API.\n - `\"bind\"` binds a pod to its node.\n - `\"controller\"` drives objects towards what they ask for.\n - `\"permit\"` approves, refuses or holds up a binding.\n - `\"post-bind\"` is told of bindings.\n - `\"post-filter\"` says what could be done for a pod that fits nowhere.\n - `\"pre-bind\"` does what must be done before a binding.\n - `\"pre-enqueue\"` answers whether a pod may enter the queue.\n - `\"pre-filter\"` narrows the nodes down, once a class of pods.\n - `\"pre-score\"` is told which nodes fit before they are scored.\n - `\"predicate\"` answers whether a pod can run on a node.\n - `\"priority\"` answers how well a pod would run on a node.\n - `\"proxy\"` programs the data path of services.\n - `\"queue-sort\"` orders the queue.\n - `\"reserve\"` keeps count of what pods are given on their nodes.\n - `\"runtime\"` provides a container runtime behind CRI.\n - `\"unknown\"` stands for a bundle that cannot be read.",
+							Description: "What the plugin is: predicate, priority, controller, admission, runtime, proxy, apiserver, or another point of the scheduling cycle: pre-enqueue, queue-sort, pre-filter, post-filter, pre-score, reserve, permit, pre-bind, bind or post-bind.\n\nPossible enum values:\n - `\"admission\"` changes or refuses requests to the API.\n - `\"apiserver\"` serves group versions of the API at a socket of its own.\n - `\"bind\"` binds a pod to its node.\n - `\"controller\"` drives objects towards what they ask for.\n - `\"permit\"` approves, refuses or holds up a binding.\n - `\"post-bind\"` is told of bindings.\n - `\"post-filter\"` says what could be done for a pod that fits nowhere.\n - `\"pre-bind\"` does what must be done before a binding.\n - `\"pre-enqueue\"` answers whether a pod may enter the queue.\n - `\"pre-filter\"` narrows the nodes down, once a class of pods.\n - `\"pre-score\"` is told which nodes fit before they are scored.\n - `\"predicate\"` answers whether a pod can run on a node.\n - `\"priority\"` answers how well a pod would run on a node.\n - `\"proxy\"` programs the data path of services.\n - `\"queue-sort\"` orders the queue.\n - `\"reserve\"` keeps count of what pods are given on their nodes.\n - `\"runtime\"` provides a container runtime behind CRI.\n - `\"unknown\"` stands for a bundle that cannot be read.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
-							Enum:        []interface{}{"admission", "bind", "controller", "permit", "post-bind", "post-filter", "pre-bind", "pre-enqueue", "pre-filter", "pre-score", "predicate", "priority", "proxy", "queue-sort", "reserve", "runtime", "unknown"},
+							Enum:        []interface{}{"admission", "apiserver", "bind", "controller", "permit", "post-bind", "post-filter", "pre-bind", "pre-enqueue", "pre-filter", "pre-score", "predicate", "priority", "proxy", "queue-sort", "reserve", "runtime", "unknown"},
 						},
 					},
 					"transport": {
@@ -38907,11 +38907,11 @@ func schema_sdk_apis_kernel_v1alpha1_ProvidedPlugin(ref common.ReferenceCallback
 					},
 					"kind": {
 						SchemaProps: spec.SchemaProps{
-							Description: "What it is, as spec.kind.\n\nPossible enum values:\n - `\"admission\"` changes or refuses requests to the API.\n - `\"bind\"` binds a pod to its node.\n - `\"controller\"` drives objects towards what they ask for.\n - `\"permit\"` approves, refuses or holds up a binding.\n - `\"post-bind\"` is told of bindings.\n - `\"post-filter\"` says what could be done for a pod that fits nowhere.\n - `\"pre-bind\"` does what must be done before a binding.\n - `\"pre-enqueue\"` answers whether a pod may enter the queue.\n - `\"pre-filter\"` narrows the nodes down, once a class of pods.\n - `\"pre-score\"` is told which nodes fit before they are scored.\n - `\"predicate\"` answers whether a pod can run on a node.\n - `\"priority\"` answers how well a pod would run on a node.\n - `\"proxy\"` programs the data path of services.\n - `\"queue-sort\"` orders the queue.\n - `\"reserve\"` keeps count of what pods are given on their nodes.\n - `\"runtime\"` provides a container runtime behind CRI.\n - `\"unknown\"` stands for a bundle that cannot be read.",
+							Description: "What it is, as spec.kind.\n\nPossible enum values:\n - `\"admission\"` changes or refuses requests to the API.\n - `\"apiserver\"` serves group versions of the API at a socket of its own.\n - `\"bind\"` binds a pod to its node.\n - `\"controller\"` drives objects towards what they ask for.\n - `\"permit\"` approves, refuses or holds up a binding.\n - `\"post-bind\"` is told of bindings.\n - `\"post-filter\"` says what could be done for a pod that fits nowhere.\n - `\"pre-bind\"` does what must be done before a binding.\n - `\"pre-enqueue\"` answers whether a pod may enter the queue.\n - `\"pre-filter\"` narrows the nodes down, once a class of pods.\n - `\"pre-score\"` is told which nodes fit before they are scored.\n - `\"predicate\"` answers whether a pod can run on a node.\n - `\"priority\"` answers how well a pod would run on a node.\n - `\"proxy\"` programs the data path of services.\n - `\"queue-sort\"` orders the queue.\n - `\"reserve\"` keeps count of what pods are given on their nodes.\n - `\"runtime\"` provides a container runtime behind CRI.\n - `\"unknown\"` stands for a bundle that cannot be read.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
-							Enum:        []interface{}{"admission", "bind", "controller", "permit", "post-bind", "post-filter", "pre-bind", "pre-enqueue", "pre-filter", "pre-score", "predicate", "priority", "proxy", "queue-sort", "reserve", "runtime", "unknown"},
+							Enum:        []interface{}{"admission", "apiserver", "bind", "controller", "permit", "post-bind", "post-filter", "pre-bind", "pre-enqueue", "pre-filter", "pre-score", "predicate", "priority", "proxy", "queue-sort", "reserve", "runtime", "unknown"},
 						},
 					},
 					"scope": {

@@ -14,6 +14,7 @@ import (
 	"k8s.io/kube-aggregator/pkg/apis/apiregistration/validation"
 
 	"pintle.dev/pintle/kernel/api/resources"
+	"pintle.dev/pintle/sdk/apis/kernel/v1alpha1"
 )
 
 // Kinds lists the served kind. local tells the group versions that the kernel itself
@@ -29,7 +30,7 @@ func Kinds(local func(schema.GroupVersion) bool) []resources.Kind {
 			GVK: gvk, Reset: [][]any{{"status"}}, Conditional: true,
 			PrepareCreate: func(o *service) {
 				o.Status = apiregistrationv1.APIServiceStatus{}
-				if o.Spec.Service == nil {
+				if o.Spec.Service == nil && o.Labels[v1alpha1.PluginLabel] == "" {
 					helper.SetAPIServiceCondition(o, helper.NewLocalAvailableAPIServiceCondition())
 				}
 			},
@@ -61,6 +62,9 @@ func Kinds(local func(schema.GroupVersion) bool) []resources.Kind {
 		Row: func(obj runtime.Object) ([]any, error) {
 			o := obj.(*service)
 			where := "Local"
+			if plugin := o.Labels[v1alpha1.PluginLabel]; plugin != "" {
+				where = "plugin/" + plugin
+			}
 			if s := o.Spec.Service; s != nil {
 				where = s.Namespace + "/" + s.Name
 			}

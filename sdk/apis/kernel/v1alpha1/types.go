@@ -34,6 +34,10 @@ const (
 	// operator's; one whose configured value changes takes the new value.
 	ConfiguredAnnotation = "kernel.pintle.dev/configured"
 
+	// PluginLabel of an APIService names the plugin that serves it; spec.service is
+	// empty then.
+	PluginLabel = "kernel.pintle.dev/plugin"
+
 	// PluginConditionReady says whether the plugin answers calls.
 	PluginConditionReady = "Ready"
 	// PluginConditionAccepted says whether the spec is in force.
@@ -171,7 +175,7 @@ type PluginSpec struct {
 	Bundle string `json:"bundle"`
 
 	// What the plugin is: predicate, priority, controller, admission, runtime, proxy,
-	// or another point of the scheduling cycle: pre-enqueue, queue-sort, pre-filter,
+	// apiserver, or another point of the scheduling cycle: pre-enqueue, queue-sort, pre-filter,
 	// post-filter, pre-score, reserve, permit, pre-bind, bind or post-bind.
 	Kind PluginKind `json:"kind"`
 
