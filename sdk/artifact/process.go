@@ -173,6 +173,9 @@ func (p *Process) Conn() *grpc.ClientConn { return p.conn }
 // Pid is the process.
 func (p *Process) Pid() int { return p.pid }
 
+// Sockets is the folder below which the process may listen.
+func (p *Process) Sockets() string { return p.sockets }
+
 func (p *Process) Plugins() []*contractv1.PluginDescription { return p.plugins }
 
 // name of a plugin; a position that is none becomes a name that is none.
