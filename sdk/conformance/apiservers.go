@@ -74,11 +74,15 @@ func apiServer(ctx context.Context, a *artifact.Process, name, none string) erro
 
 // request asks at a socket of the process for a path that every server may have.
 func request(ctx context.Context, a *artifact.Process, socket string) (int, error) {
-	found, err := filepath.Glob(filepath.Join(a.Sockets(), "*", socket))
-	if err != nil || len(found) != 1 {
-		return 0, fmt.Errorf("there is no socket %s in its folder", socket)
+	path := filepath.Join(a.Sockets(), socket) // or where go-plugin made a folder in it
+	if _, err := os.Lstat(path); err != nil {
+		found, err := filepath.Glob(filepath.Join(a.Sockets(), "*", socket))
+		if err != nil || len(found) != 1 {
+			return 0, fmt.Errorf("there is no socket %s in its folder", socket)
+		}
+		path = found[0]
 	}
-	conn, err := new(net.Dialer).DialContext(ctx, "unix", found[0])
+	conn, err := new(net.Dialer).DialContext(ctx, "unix", path)
 	if err != nil {
 		return 0, err
 	}
