@@ -25,6 +25,10 @@
 // that Run does not wait for, but for the queues' workers of kube-aggregator, which end
 // with the context.
 //
+// A plugin may serve a group version (plugins.go): its APIService has a label and no
+// Service. Requests go to its socket by a transport that Config.Plugins has. What that
+// knows of it counts, not the label, and not the condition, which another kernel wrote.
+//
 // It must not import kernel/api or what is beside it there, nor a plugin.
 //
 // Data passes: authenticated, authorized request → Before → proxy → other server;
