@@ -81,7 +81,7 @@ func TestForeignContractIsRefused(t *testing.T) {
 		want   string
 	}{
 		{"cycle", Profile{SchedulerName: "s", Predicates: []string{"Journal"}}, versions{1, 1}, "too new: it speaks contract version 2, this kernel 1;"},
-		{"guest", Profile{SchedulerName: "s", Priorities: []WeightedPriority{{Name: "LeastCPU", Weight: 1}}}, versions{5, 6}, "too old: it speaks contract version 4, this kernel 5 to 6;"},
+		{"guest", Profile{SchedulerName: "s", Priorities: []WeightedPriority{{Name: "LeastCPU", Weight: 1}}}, versions{6, 7}, "too old: it speaks contract version 4, this kernel 6 to 7;"},
 	} {
 		spoken = tc.spoken
 		for _, transport := range []string{TransportWASM, TransportProcess} {
