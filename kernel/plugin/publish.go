@@ -101,6 +101,9 @@ func (h *Host) publishOnce(ctx context.Context, api *publisher) error {
 	}
 	defer signal(h.unwritten)
 	if p.cfg.Standby {
+		if api != nil {
+			api.served.Forget()
+		}
 		// Controllers end without the API, which may be why they do.
 		return errors.Join(control(), permissions())
 	}

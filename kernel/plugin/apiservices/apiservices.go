@@ -95,6 +95,9 @@ func (w *Writer) Write(ctx context.Context, wanted []Wanted) (refused map[string
 	return refused, errors.Join(faults...)
 }
 
+// Forget is for when another kernel writes: what there is then is not known.
+func (w *Writer) Forget() { w.idle = false }
+
 // share says which plugin has each group version, by the name of its APIService: who has
 // it already, or the first in the list.
 func (w *Writer) share(wanted []Wanted, there map[string]*apiregistrationv1.APIService) map[string]string {

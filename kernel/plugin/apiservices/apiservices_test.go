@@ -144,4 +144,12 @@ func TestAvailableFollowsThePlugin(t *testing.T) {
 	if n := len(client.Actions()); n != 2 { // a list and a deletion, and then nothing
 		t.Errorf("%d requests when nothing is wanted: %v", n, client.Actions())
 	}
+	// Another kernel wrote meanwhile.
+	if _, err := client.ApiregistrationV1().APIServices().Create(t.Context(), service("m.example.com", by("notes"), nil), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.Forget()
+	if _, err := w.Write(t.Context(), nil); err != nil || there(t, client) != "" {
+		t.Errorf("there is %q, %v", there(t, client), err)
+	}
 }
