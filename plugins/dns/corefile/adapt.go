@@ -24,7 +24,7 @@ var nodes = map[string]string{
 func adapt(c *Config, n *Node) (string, error) {
 	// What is behind import is read while it is parsed.
 	for i, line := range strings.Split(c.Corefile, "\n") {
-		if f := strings.Fields(line); len(f) > 0 && f[0] == "import" {
+		if slices.ContainsFunc(strings.Fields(line), func(word string) bool { return strings.Trim(word, `"{}`) == "import" }) {
 			return "", fmt.Errorf("corefile:%d: import: %s", i+1, nodes["import"])
 		}
 	}
