@@ -17,6 +17,7 @@ import (
 	"pintle.dev/pintle/plugins/controllers/rootca"
 	"pintle.dev/pintle/plugins/controllers/serviceaccount"
 	"pintle.dev/pintle/plugins/controllers/servicecidr"
+	"pintle.dev/pintle/plugins/controllers/storageprotection"
 )
 
 func main() {
@@ -36,5 +37,8 @@ func main() {
 		controller.Controller{Name: "root-ca", New: rootca.New},
 		controller.Controller{Name: "serviceaccount", New: serviceaccount.New},
 		controller.Controller{Name: "servicecidr", New: servicecidr.New},
+		controller.Controller{Name: "pvc-protection", New: storageprotection.NewClaims},
+		controller.Controller{Name: "pv-protection", New: storageprotection.NewVolumes},
+		controller.Controller{Name: "volumeattributesclass-protection", New: storageprotection.NewClasses},
 	)
 }

@@ -10,9 +10,5 @@
 // informers; until they have synced, plugins that need them look up live or
 // wait (at most ten seconds), so that the chain never delays the server's start.
 //
-// Left out because their kinds or controllers are not served yet:
-// StorageObjectInUseProtection (a finalizer without its controller would never go
-// away).
-//
 // Plugins see the versioned types. They must not import kernel/api.
 package admission

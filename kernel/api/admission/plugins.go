@@ -30,6 +30,7 @@ import (
 	"pintle.dev/pintle/kernel/api/admission/priority"
 	"pintle.dev/pintle/kernel/api/admission/runtimeclass"
 	"pintle.dev/pintle/kernel/api/admission/serviceaccount"
+	"pintle.dev/pintle/kernel/api/admission/storageprotection"
 	"pintle.dev/pintle/kernel/api/admission/tolerationseconds"
 	"pintle.dev/pintle/kernel/api/admission/volumeresize"
 )
@@ -90,6 +91,7 @@ var ordered = []builtin{
 	{eventRateLimit, false, func(d Deps) (admission.Interface, error) { return eventratelimit.New(d.EventRateLimit) }},
 	{"ExtendedResourceToleration", false, always(func(Deps) *extendedresourcetoleration.Plugin { return extendedresourcetoleration.New() })},
 	{"DefaultStorageClass", true, always(func(d Deps) *defaultstorageclass.Plugin { return defaultstorageclass.New(d.Informers) })},
+	{"StorageObjectInUseProtection", true, always(func(Deps) *storageprotection.Plugin { return storageprotection.New() })},
 	{"OwnerReferencesPermissionEnforcement", false, func(d Deps) (admission.Interface, error) {
 		return ownerreferences.New(d.Authorizer, d.Dynamic.Mapper)
 	}},

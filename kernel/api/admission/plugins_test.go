@@ -2,6 +2,7 @@ package admission
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -270,6 +271,41 @@ func TestEventRateLimitConfiguration(t *testing.T) {
 		_, err := NewChain(Deps{Client: client, Informers: informers.NewSharedInformerFactory(client, 0), Stop: t.Context().Done(), Enable: tc.enable, EventRateLimit: tc.limits})
 		if (err == nil) != (tc.fault == "") || err != nil && !strings.Contains(err.Error(), tc.fault) {
 			t.Errorf("%v %s: %v, want %q", tc.enable, tc.limits, err, tc.fault)
+		}
+	}
+}
+
+func TestStorageObjectInUseProtection(t *testing.T) {
+	client := fake.NewClientset(cluster()...)
+	factory := informers.NewSharedInformerFactory(client, 0)
+	handler, err := NewChain(Deps{Client: client, Informers: factory, Stop: t.Context().Done()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	factory.Start(t.Context().Done())
+	factory.WaitForCacheSync(t.Context().Done())
+	c := chain{handler, client}
+	const other = "example.com/other"
+	for _, tc := range []struct {
+		resource  string
+		operation admission.Operation
+		object    metav1.Object
+		old       runtime.Object
+		want      []string
+	}{
+		{"persistentvolumeclaims", admission.Create, &corev1.PersistentVolumeClaim{}, nil, []string{"kubernetes.io/pvc-protection"}},
+		{"persistentvolumeclaims", admission.Create, &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Finalizers: []string{"kubernetes.io/pvc-protection", other}}}, nil, []string{"kubernetes.io/pvc-protection", other}},
+		{"persistentvolumes", admission.Create, &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Finalizers: []string{other}}}, nil, []string{other, "kubernetes.io/pv-protection"}},
+		{"volumeattributesclasses", admission.Create, &storagev1.VolumeAttributesClass{}, nil, []string{"kubernetes.io/vac-protection"}},
+		{"configmaps", admission.Create, &corev1.ConfigMap{}, nil, nil},
+		{"persistentvolumes", admission.Update, &corev1.PersistentVolume{}, &corev1.PersistentVolume{}, nil},
+	} {
+		tc.object.SetName("o")
+		if err := c.run(t.Context(), tc.operation, admin, tc.resource, "", tc.object.(runtime.Object), tc.old); err != nil {
+			t.Errorf("%s %s: %v", tc.operation, tc.resource, err)
+		}
+		if got := tc.object.GetFinalizers(); !slices.Equal(got, tc.want) {
+			t.Errorf("%s %s: finalizers %q, want %q", tc.operation, tc.resource, got, tc.want)
 		}
 	}
 }
