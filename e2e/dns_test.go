@@ -118,7 +118,7 @@ spec: {dnsPolicy: None, dnsConfig: {nameservers: [10.96.0.10], searches: [`+ns+`
 		e.finds(t, ns, "client", name)
 	}
 	e.finds(t, ns, "own", "web")
-	r := e.try(t, "-n", ns, "exec", "client", "--", "/box", "get", "http://nobody:8080/")
+	r := e.try(t, "-n", ns, "exec", "client", "--", "/box", "get", "http://nobody."+ns+".svc.cluster.local.:8080/")
 	if r.err == nil || !strings.Contains(r.stderr, "no such host") {
 		t.Errorf("a name that is nobody's: %+v", r)
 	}
