@@ -227,6 +227,9 @@ func (k *Kernel) startDNS(cfg *config.Config, client kubernetes.Interface, name 
 		return err
 	}
 	plugin := cfg.Node.DNS
+	if _, err := k.host.Proxy(plugin); err != nil {
+		return fmt.Errorf("node.dns: %w", err)
+	}
 	dns, err := clusterdns.New(clusterdns.Config{
 		Plugin: plugin, Connect: func() (proxy.Proxy, error) { return k.host.Proxy(plugin) },
 		Client: client, ClusterIP: address, Logger: k.log.With("part", "dns"),
