@@ -145,6 +145,10 @@ test: build etcd ## pass every test; those that need root or a kernel feature sa
 	$(GO) test -timeout 60m ./e2e/...
 
 .PHONY: generate
+.PHONY: openapi-viewer
+openapi-viewer: ## fetch the viewer of the OpenAPI page anew, as pinned
+	kernel/api/openapiui/fetch.sh
+
 generate: ## write the generated code anew
 	$(GO) generate ./sdk/... ./kernel/...
 

@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -62,6 +63,7 @@ import (
 	"pintle.dev/pintle/kernel/api/customopenapi"
 	"pintle.dev/pintle/kernel/api/flowcontrol"
 	"pintle.dev/pintle/kernel/api/openapi"
+	"pintle.dev/pintle/kernel/api/openapiui"
 	"pintle.dev/pintle/kernel/api/peerproxy"
 	"pintle.dev/pintle/kernel/api/resources"
 	"pintle.dev/pintle/kernel/api/resources/ipalloc"
@@ -273,6 +275,9 @@ func (s *Server) build() error {
 	}
 	s.generic.Handler.NonGoRestfulMux.HandleFunc("/.well-known/openid-configuration", s.keys.Configuration)
 	s.generic.Handler.NonGoRestfulMux.HandleFunc("/openid/v1/jwks", s.keys.Keys)
+	page := new(openapiui.Handler)
+	s.generic.Handler.NonGoRestfulMux.HandlePrefix(openapiui.Path, page)
+	s.generic.Handler.NonGoRestfulMux.UnlistedHandle(strings.TrimSuffix(openapiui.Path, "/"), page)
 	if s.cfg.StoreHandler != nil {
 		s.generic.Handler.NonGoRestfulMux.HandlePrefix(storePath, s.cfg.StoreHandler)
 	}
