@@ -6,5 +6,7 @@
 // own configuration, which the plugin reads and checks itself. A plugin that nobody
 // knows, or that takes no configuration, is refused, where upstream passes over it.
 //
+// Files that others may write are refused, since admission is what keeps others out.
+//
 // It must not import the plugins.
 package configuration

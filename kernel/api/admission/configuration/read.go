@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -14,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apiserver/pkg/apis/apiserver"
 	"k8s.io/apiserver/pkg/apis/apiserver/install"
+
+	"pintle.dev/pintle/kernel/secretfile"
 )
 
 // Plugins is what plugins are configured by, by their names.
@@ -26,9 +27,6 @@ func (p Plugins) Reader(name string) io.Reader {
 	}
 	return nil
 }
-
-// maxFile bounds each file.
-const maxFile = 1 << 20
 
 var decoder = sync.OnceValue(func() runtime.Decoder {
 	scheme := runtime.NewScheme()
@@ -80,12 +78,9 @@ func Read(file string, configurable []string) (Plugins, error) {
 }
 
 func read(file string) ([]byte, error) {
-	info, err := os.Stat(file)
+	data, err := secretfile.ReadGuarded(file)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("read %s: %w", file, err)
 	}
-	if info.Size() > maxFile {
-		return nil, fmt.Errorf("%s has %d bytes; at most %d are read", file, info.Size(), maxFile)
-	}
-	return os.ReadFile(file)
+	return data, nil
 }

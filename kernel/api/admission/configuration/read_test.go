@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"pintle.dev/pintle/kernel/secretfile"
 )
 
 const head = "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins:\n"
@@ -20,7 +22,10 @@ func TestRead(t *testing.T) {
 		return path
 	}
 	write("beside.yaml", "a: b\n")
-	write("large.yaml", strings.Repeat("#", maxFile+1))
+	write("large.yaml", strings.Repeat("#", secretfile.MaxSize+1))
+	if err := os.Chmod(write("open.yaml", "a: b\n"), 0o602); err != nil {
+		t.Fatal(err)
+	}
 	for name, test := range map[string]struct{ content, fault string }{
 		"inline and beside": {head + "- {name: One, configuration: {some: thing}}\n- {name: Two, path: beside.yaml}\n", ""},
 		"unknown":           {head + "- {name: Three, path: beside.yaml}\n", `no plugin "Three" takes a configuration; those that do are One, Two`},
@@ -29,6 +34,7 @@ func TestRead(t *testing.T) {
 		"neither":           {head + "- {name: One}\n", "has no configuration"},
 		"no file":           {head + "- {name: One, path: absent}\n", "no such file"},
 		"large":             {head + "- {name: One, path: large.yaml}\n", "at most"},
+		"others may write":  {head + "- {name: One, path: open.yaml}\n", "everybody may write it"},
 		"unknown field":     {head + "- {name: One, paths: x}\n", `unknown field "plugins[0].paths"`},
 		"another kind":      {"apiVersion: apiserver.config.k8s.io/v1\nkind: AuthorizationConfiguration\nauthorizers: []\n", "is of another kind"},
 		"a plugin's own":    {"imagePolicy: {}\n", "want an AdmissionConfiguration"},
