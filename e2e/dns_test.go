@@ -76,7 +76,12 @@ func (e *env) finds(t *testing.T, ns, pod, name string) {
 
 func (e *env) names(t *testing.T, ns string) {
 	t.Helper()
-	contains(t, strings.Join(e.Screen(), "\n"), "coredns at 10.96.0.10")
+	eventually(t, func(context.Context) error { // said when the node is there, which may be after ready
+		if screen := strings.Join(e.Screen(), "\n"); !strings.Contains(screen, "coredns at 10.96.0.10") {
+			return fmt.Errorf("the DNS is not among what is said:\n%s", screen)
+		}
+		return nil
+	})
 	e.apply(t, ns, `
 apiVersion: v1
 kind: Pod

@@ -19,6 +19,23 @@ var frames = []struct {
 	before, after string
 }{
 	{
+		begins: "func main() {\n\tapiserver.Serve(",
+		before: `
+import (
+	"net/http"
+
+	"k8s.io/client-go/kubernetes"
+
+	"pintle.dev/pintle/sdk/apiserver"
+)
+
+type server struct{ client kubernetes.Interface }
+
+func (*server) ServeHTTP(http.ResponseWriter, *http.Request) {}
+
+`,
+	},
+	{
 		begins: "var zones = ",
 		before: `
 import (

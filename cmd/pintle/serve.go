@@ -82,12 +82,14 @@ func serve(ctx context.Context, stop func(), src *sourceFlags, out io.Writer) er
 		case <-watching.Done():
 		}
 	})
-	go func() {
-		<-ctx.Done()
-		// A second Ctrl-C ends the process at once.
-		stop()
-		screen.line("stopping")
-	}()
+	wg.Go(func() { // ended before "stopped" is said, which is the last line
+		<-watching.Done()
+		if ctx.Err() != nil {
+			// A second Ctrl-C ends the process at once.
+			stop()
+			screen.line("stopping")
+		}
+	})
 	err = k.Run(ctx)
 	cancel()
 	wg.Wait()

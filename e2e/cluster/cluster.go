@@ -259,7 +259,7 @@ func (c *Cluster) Stop(sig os.Signal) error {
 		errs = append(errs, fmt.Errorf("cluster %s ended with %w\n%s", c.Name, c.err, c.Log(20)))
 	}
 	if screen := c.Screen(); len(screen) == 0 || screen[len(screen)-1] != "stopped" {
-		errs = append(errs, fmt.Errorf("cluster %s did not say that it stopped", c.Name))
+		errs = append(errs, fmt.Errorf("cluster %s did not say that it stopped, but:\n%s", c.Name, strings.Join(screen, "\n")))
 	}
 	for _, left := range c.leftovers(pods) {
 		errs = append(errs, fmt.Errorf("cluster %s left behind: %s", c.Name, left))
