@@ -46,6 +46,11 @@ type Options struct {
 	SuperAdmin bool
 	// Network is where to run; nil is the machine's own.
 	Network *Network
+	// Etcd may run in Network without being the cluster's.
+	Etcd *Etcd
+	// Node is the name of the kernel's node, where others of the cluster have nodes too;
+	// empty leaves it to the configuration.
+	Node string
 }
 
 // Cluster is one running `pintle serve`.
@@ -139,6 +144,9 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 
 func (c *Cluster) start() error {
 	args := []string{"serve", "--config", c.Config, "--data", c.Data, "--set", "api.port=0", "--set", "node.kubeletPort=0"}
+	if c.Node != "" {
+		args = append(args, "--set", "node.name="+c.Node)
+	}
 	for _, s := range c.Set {
 		args = append(args, "--set", s)
 	}

@@ -23,7 +23,8 @@ import (
 // ErrNoEtcd says that etcd was not built.
 var ErrNoEtcd = errors.New("bin/etcd is not built; run make etcd")
 
-// Etcd is one running etcd server of a single member, on loopback of its network.
+// Etcd is one running etcd server of a single member, on loopback of its network where
+// nothing else is said.
 type Etcd struct {
 	// URL is where clients reach it.
 	URL string
@@ -46,15 +47,17 @@ type TLS struct {
 // says whether it syncs what it writes, as a server in use does. The error is
 // ErrNoEtcd where it was not built. It ends with the test process.
 func StartEtcd(ctx context.Context, network *Network, data string, sync bool) (*Etcd, error) {
-	return startEtcd(ctx, network, data, sync, nil)
+	return startEtcd(ctx, network, loopback, data, sync, nil)
 }
 
 // StartEtcdTLS is StartEtcd, without syncing, for clients with certificates only.
 func StartEtcdTLS(ctx context.Context, network *Network, data string, files TLS) (*Etcd, error) {
-	return startEtcd(ctx, network, data, false, &files)
+	return startEtcd(ctx, network, loopback, data, false, &files)
 }
 
-func startEtcd(ctx context.Context, network *Network, data string, sync bool, files *TLS) (*Etcd, error) {
+const loopback = "127.0.0.1"
+
+func startEtcd(ctx context.Context, network *Network, address, data string, sync bool, files *TLS) (*Etcd, error) {
 	bin, err := Bin()
 	if err != nil {
 		return nil, err
@@ -64,15 +67,15 @@ func startEtcd(ctx context.Context, network *Network, data string, sync bool, fi
 		return nil, fmt.Errorf("%w (%s)", ErrNoEtcd, program)
 	}
 	e := &Etcd{network: network, tls: files, screen: newLines(), exited: make(chan struct{})}
-	ports, err := freePorts(network, 2)
+	ports, err := freePorts(network, address, 2)
 	if err != nil {
 		return nil, err
 	}
-	e.URL = "http://127.0.0.1:" + strconv.Itoa(ports[0])
+	e.URL = "http://" + address + ":" + strconv.Itoa(ports[0])
 	if files != nil {
 		e.URL = strings.Replace(e.URL, "http:", "https:", 1)
 	}
-	peer := "http://127.0.0.1:" + strconv.Itoa(ports[1])
+	peer := "http://" + loopback + ":" + strconv.Itoa(ports[1])
 	args := []string{"--data-dir", data, "--listen-client-urls", e.URL, "--advertise-client-urls", e.URL,
 		"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", "default=" + peer,
 		"--log-level", "error", "--watch-progress-notify-interval", "1s"}
@@ -149,11 +152,11 @@ func (e *Etcd) Stop() {
 	<-e.exited
 }
 
-func freePorts(network *Network, n int) ([]int, error) {
+func freePorts(network *Network, address string, n int) ([]int, error) {
 	var ports []int
 	err := network.Do(func() error {
 		for range n {
-			l, err := net.Listen("tcp", "127.0.0.1:0")
+			l, err := net.Listen("tcp", net.JoinHostPort(address, "0"))
 			if err != nil {
 				return err
 			}

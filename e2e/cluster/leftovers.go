@@ -108,7 +108,7 @@ func (c *Cluster) processes() []int {
 	var pids []int
 	for _, e := range entries {
 		pid, err := strconv.Atoi(e.Name())
-		if err != nil || pid == os.Getpid() {
+		if err != nil || pid == os.Getpid() || c.Etcd != nil && pid == c.Etcd.cmd.Process.Pid {
 			continue
 		}
 		dir := filepath.Join("/proc", e.Name())
@@ -150,7 +150,8 @@ func (c *Cluster) mounts() []string {
 	return points
 }
 
-// podUIDs are the pods that the cluster has; nil when it does not answer.
+// podUIDs are the pods that the cluster has, or those of the kernel's node where others
+// have nodes too; nil when it does not answer.
 func (c *Cluster) podUIDs() []string {
 	client, _, err := c.Client()
 	if err != nil {
@@ -158,7 +159,11 @@ func (c *Cluster) podUIDs() []string {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	pods, err := client.CoreV1().Pods("").List(ctx, metav1.ListOptions{})
+	var o metav1.ListOptions
+	if c.Node != "" {
+		o.FieldSelector = "spec.nodeName=" + c.Node
+	}
+	pods, err := client.CoreV1().Pods("").List(ctx, o)
 	if err != nil {
 		return nil
 	}

@@ -12,8 +12,15 @@ import (
 	"github.com/vishvananda/netns"
 )
 
-// NodeIP is the address of the machine as a Network shows it (RFC 5737).
-const NodeIP = "192.0.2.10"
+// NodeIP is the address of the machine as a Network shows it (RFC 5737), NeighbourIP that
+// of the machine beside it.
+const (
+	NodeIP      = "192.0.2.10"
+	NeighbourIP = "192.0.2.11"
+)
+
+// outside is the other end of a Network's only cable.
+const outside = "outside"
 
 // Network is where a cluster lives; nil is the machine's own network.
 type Network struct {
@@ -22,7 +29,9 @@ type Network struct {
 
 // NewNetwork makes a network namespace without a name: it ends with its last
 // process. It fails where the caller may not make one, such as without root.
-func NewNetwork() (*Network, error) {
+func NewNetwork() (*Network, error) { return newNetwork(furnish) }
+
+func newNetwork(furnish func() error) (*Network, error) {
 	type result struct {
 		n   *Network
 		err error
@@ -30,7 +39,7 @@ func NewNetwork() (*Network, error) {
 	made := make(chan result)
 	go func() {
 		runtime.LockOSThread()
-		n, err := makeNetwork()
+		n, err := makeNetwork(furnish)
 		made <- result{n, err}
 	}()
 	r := <-made
@@ -40,7 +49,7 @@ func NewNetwork() (*Network, error) {
 // makeNetwork runs on a locked thread and unlocks it when it is back in its
 // own namespace. The thread must not end: a cluster that it has started would
 // end with it (Pdeathsig is about the thread, not the process).
-func makeNetwork() (*Network, error) {
+func makeNetwork(furnish func() error) (*Network, error) {
 	own, err := netns.Get()
 	if err != nil {
 		return nil, fmt.Errorf("make network namespace: %w", err)
@@ -52,7 +61,7 @@ func makeNetwork() (*Network, error) {
 		return nil, fmt.Errorf("make network namespace: %w", err)
 	}
 	n := &Network{handle: handle}
-	err = n.furnish()
+	err = furnish()
 	back := netns.Set(own)
 	if back == nil {
 		runtime.UnlockOSThread()
@@ -65,28 +74,30 @@ func makeNetwork() (*Network, error) {
 
 // furnish runs within the namespace: loopback, and one interface with an
 // address and a default route, by which programs find the machine's own address.
-func (n *Network) furnish() error {
+func furnish() error {
+	eth := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "eth0"}, PeerName: outside}
+	if err := netlink.LinkAdd(eth); err != nil {
+		return fmt.Errorf("furnish network: %w", err)
+	}
+	other, err := netlink.LinkByName(outside)
+	if err != nil {
+		return fmt.Errorf("furnish network: %w", err)
+	}
+	return errors.Join(netlink.LinkSetUp(other), bringUp(eth, NodeIP))
+}
+
+// bringUp is furnish for an interface that is there.
+func bringUp(eth netlink.Link, ip string) error {
 	lo, err := netlink.LinkByName("lo")
 	if err != nil {
 		return fmt.Errorf("furnish network: %w", err)
 	}
-	if err := netlink.LinkSetUp(lo); err != nil {
-		return fmt.Errorf("furnish network: %w", err)
-	}
-	eth := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "eth0"}, PeerName: "outside"}
-	if err := netlink.LinkAdd(eth); err != nil {
-		return fmt.Errorf("furnish network: %w", err)
-	}
-	outside, err := netlink.LinkByName("outside")
-	if err != nil {
-		return fmt.Errorf("furnish network: %w", err)
-	}
-	address := &netlink.Addr{IPNet: &net.IPNet{IP: net.ParseIP(NodeIP), Mask: net.CIDRMask(24, 32)}}
+	address := &netlink.Addr{IPNet: &net.IPNet{IP: net.ParseIP(ip), Mask: net.CIDRMask(24, 32)}}
 	return errors.Join(
-		netlink.LinkSetUp(outside),
+		netlink.LinkSetUp(lo),
 		netlink.LinkSetUp(eth),
 		netlink.AddrAdd(eth, address),
-		netlink.RouteAdd(&netlink.Route{LinkIndex: eth.Index, Gw: net.ParseIP("192.0.2.1")}),
+		netlink.RouteAdd(&netlink.Route{LinkIndex: eth.Attrs().Index, Gw: net.ParseIP("192.0.2.1")}),
 	)
 }
 
