@@ -9,8 +9,9 @@ import (
 	"strings"
 )
 
-// podRange holds the pods of both machines of a Pair.
-const podRange = "10.244.0.0/16"
+// PodRange holds the pods of both machines of a Pair, and those of the one machine of
+// the shipped configurations.
+const PodRange = "10.244.0.0/16"
 
 // machines are those of a Pair: what of a kernel's settings differs.
 var machines = [2]struct{ ip, podCIDR, cgroupRoot string }{
@@ -44,7 +45,7 @@ func NewPair(ctx context.Context) (_ *Pair, err error) {
 	}
 	for i, n := range p.Networks {
 		other := machines[1-i]
-		if err := n.routePods(podRange, other.podCIDR, other.ip); err != nil {
+		if err := n.routePods(PodRange, other.podCIDR, other.ip); err != nil {
 			return nil, err
 		}
 	}

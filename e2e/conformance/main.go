@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -19,7 +20,7 @@ import (
 type options struct {
 	focus, skip    string
 	list, out      string
-	procs          int
+	procs, nodes   int
 	limit          time.Duration
 	listed, update bool
 	unlisted       bool
@@ -30,6 +31,7 @@ func main() {
 	flag.StringVar(&o.focus, "focus", "", "regular expression of the names of tests to run; empty: all")
 	flag.StringVar(&o.skip, "skip", "", "regular expression of the names of tests to leave out")
 	flag.IntVar(&o.procs, "procs", 6, "tests at a time; those that are serial run alone")
+	flag.IntVar(&o.nodes, "nodes", 0, "nodes that all tests have: 1 or 2; 0: 1, and 2 for those that want them")
 	flag.BoolVar(&o.listed, "listed", false, "run only the tests that -list names")
 	flag.BoolVar(&o.unlisted, "unlisted", false, "run only the tests that -list does not name")
 	flag.StringVar(&o.list, "list", "e2e/conformance/passing.txt", "file of the tests that have to pass")
@@ -46,9 +48,25 @@ func main() {
 	}
 }
 
+// wantTwo are the tests that fail or skip with one node.
+var wantTwo = []string{
+	"[sig-architecture] Conformance Tests should have at least two untainted nodes [Conformance]",
+}
+
+// nodesFor is how many nodes a test has.
+func (o options) nodesFor(test string) int {
+	switch {
+	case o.nodes > 0:
+		return o.nodes
+	case slices.Contains(wantTwo, test):
+		return 2
+	}
+	return 1
+}
+
 func run(ctx context.Context, o options) (err error) {
-	if o.procs < 1 || flag.NArg() > 0 {
-		return fmt.Errorf("%d processes, arguments %q; see -help", o.procs, flag.Args())
+	if o.procs < 1 || o.nodes < 0 || o.nodes > 2 || flag.NArg() > 0 {
+		return fmt.Errorf("%d processes, %d nodes, arguments %q; see -help", o.procs, o.nodes, flag.Args())
 	}
 	if o.out, err = filepath.Abs(o.out); err != nil {
 		return err
@@ -69,22 +87,17 @@ func run(ctx context.Context, o options) (err error) {
 	if err != nil {
 		return err
 	}
-	images := filepath.Join(o.out, "images")
-	if err := makeImages(ctx, bin, images); err != nil {
-		return err
-	}
-	s, err := startSuite(ctx, o, bin, images)
+	s, err := newSuite(o, bin)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, s.stop()) }()
 	all, err := s.tests(ctx)
 	if err != nil {
 		return err
 	}
-	for name := range expected {
+	for _, name := range append(slices.Sorted(maps.Keys(expected)), wantTwo...) {
 		if !slices.Contains(all, name) {
-			return fmt.Errorf("%s names a test that the suite has not: %s", o.list, name)
+			return fmt.Errorf("the suite has no test %s, which %s or wantTwo names", name, o.list)
 		}
 	}
 	chosen := slices.DeleteFunc(slices.Clone(all), func(name string) bool {
@@ -93,16 +106,32 @@ func run(ctx context.Context, o options) (err error) {
 	if len(chosen) == 0 {
 		return fmt.Errorf("no test of %d is chosen", len(all))
 	}
-	r, err := s.run(ctx, chosen)
-	if err != nil {
+	images := filepath.Join(o.out, "images")
+	if err := makeImages(ctx, bin, images); err != nil {
 		return err
+	}
+	r := newResults(chosen)
+	var left error // behind by a cluster that has ended
+	for nodes, suffix := range []string{1: "", 2: "-two-nodes"} {
+		some := slices.DeleteFunc(slices.Clone(chosen), func(name string) bool { return o.nodesFor(name) != nodes })
+		if len(some) == 0 {
+			continue
+		}
+		if err := s.start(ctx, bin, images, nodes); err != nil {
+			return err
+		}
+		err := s.run(ctx, some, suffix, r)
+		left = errors.Join(left, s.stop())
+		if err != nil {
+			return errors.Join(err, left)
+		}
 	}
 	r.print(os.Stdout)
 	if err := r.write(o.out); err != nil {
-		return err
+		return errors.Join(err, left)
 	}
 	if o.update {
-		return writeList(o.list, expected, r)
+		return errors.Join(writeList(o.list, expected, r), left)
 	}
-	return r.judge(expected)
+	return errors.Join(r.judge(expected), left)
 }

@@ -20,59 +20,96 @@ import (
 // conformance is what the names of the suite's tests have in common.
 const conformance = "[Conformance]"
 
-// suite is a cluster and the programs that test it.
+// suite is a cluster, of one machine or two, and the programs that test it.
 type suite struct {
 	options
 	ginkgo, tester, kubectl string
 	dir                     string // of what ends with the run
-	network                 *cluster.Network
-	cluster                 *cluster.Cluster
+	pair                    *cluster.Pair
+	network                 *cluster.Network // where the tests run
+	clusters                []*cluster.Cluster
 }
 
-// startSuite starts standalone.yaml with a folder of images, in a network from which
-// nothing leaves.
-func startSuite(ctx context.Context, o options, bin, images string) (_ *suite, err error) {
+// newSuite finds the programs. A cluster is started later, for the tests that are chosen.
+func newSuite(o options, bin string) (*suite, error) {
 	s := &suite{options: o, ginkgo: filepath.Join(bin, "conformance", "ginkgo"), tester: filepath.Join(bin, "conformance", "e2e.test")}
 	for _, program := range []string{s.ginkgo, s.tester} {
 		if _, err := os.Stat(program); err != nil {
 			return nil, fmt.Errorf("%w; run make conformance, which builds it", err)
 		}
 	}
+	return s, nil
+}
+
+// start starts standalone.yaml with a folder of images, in a network from which nothing
+// leaves. With two nodes it is two kernels on one etcd.
+func (s *suite) start(ctx context.Context, bin, images string, nodes int) (err error) {
 	if s.dir, err = os.MkdirTemp("", "pcf"); err != nil {
-		return nil, err
+		return err
 	}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.stop())
 		}
 	}()
-	if s.network, err = cluster.NewNetwork(); err != nil {
-		return nil, err
-	}
-	if err := s.closeNetwork(ctx); err != nil {
-		return nil, err
-	}
 	config, err := s.writeConfig(images)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	s.kubectl = filepath.Join(s.dir, "kubectl")
 	if err := os.WriteFile(s.kubectl, fmt.Appendf(nil, "#!/bin/sh\nexec %s kubectl \"$@\"\n", filepath.Join(bin, "pintle")), 0o755); err != nil {
-		return nil, err
+		return err
 	}
-	s.cluster, err = cluster.Start(ctx, cluster.Options{Name: "conformance", Config: config, Network: s.network})
-	return s, err
+	o := cluster.Options{Name: "conformance", Config: config}
+	if nodes == 1 {
+		if s.network, err = cluster.NewNetwork(); err != nil {
+			return err
+		}
+		o.Network = s.network
+		return s.add(ctx, o)
+	}
+	if s.pair, err = cluster.NewPair(ctx); err != nil {
+		return err
+	}
+	s.network = s.pair.Networks[0]
+	for i := range s.pair.Networks {
+		o := s.pair.Options(i, o)
+		o.Name = fmt.Sprintf("conformance%d", i+1)
+		if err := s.add(ctx, o); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// add starts a machine of the cluster.
+func (s *suite) add(ctx context.Context, o cluster.Options) error {
+	if err := closeNetwork(ctx, o.Network); err != nil {
+		return err
+	}
+	c, err := cluster.Start(ctx, o)
+	if err == nil {
+		s.clusters = append(s.clusters, c)
+	}
+	return err
 }
 
 // closeNetwork refuses at once what would leave, so that a missing image or name
 // fails soon. What is sent on to an address of a service does not leave, though the
-// route of OUTPUT says so.
-func (s *suite) closeNetwork(ctx context.Context) error {
-	for _, chain := range []string{"OUTPUT", "FORWARD"} {
-		cmd := exec.CommandContext(ctx, "iptables", "-A", chain, "-o", "eth0", "-m", "conntrack", "!", "--ctstate", "DNAT", "-j", "REJECT")
+// route of OUTPUT says so; nor does what is sent to the neighbour and its pods.
+func closeNetwork(ctx context.Context, network *cluster.Network) error {
+	const closed = "CLOSED"
+	for _, args := range [][]string{
+		{"-N", closed},
+		{"-A", closed, "-d", cluster.NodeIP + "," + cluster.NeighbourIP + "," + cluster.PodRange, "-j", "RETURN"},
+		{"-A", closed, "-j", "REJECT"},
+		{"-A", "OUTPUT", "-o", "eth0", "-m", "conntrack", "!", "--ctstate", "DNAT", "-j", closed},
+		{"-A", "FORWARD", "-o", "eth0", "-m", "conntrack", "!", "--ctstate", "DNAT", "-j", closed},
+	} {
+		cmd := exec.CommandContext(ctx, "iptables", args...)
 		var out bytes.Buffer
 		cmd.Stdout, cmd.Stderr = &out, &out
-		if err := errors.Join(s.network.Start(cmd), cmd.Wait()); err != nil {
+		if err := errors.Join(network.Start(cmd), cmd.Wait()); err != nil {
 			return fmt.Errorf("%s: %w: %s", cmd, err, out.Bytes())
 		}
 	}
@@ -98,12 +135,19 @@ func (s *suite) writeConfig(images string) (string, error) {
 	return path, os.WriteFile(path, data, 0o644)
 }
 
+// stop ends the cluster; the machine that ends last answers until then.
 func (s *suite) stop() error {
-	var err error
-	if s.cluster != nil {
-		err = s.cluster.Stop(syscall.SIGTERM)
+	var errs []error
+	for _, c := range slices.Backward(s.clusters) {
+		errs = append(errs, c.Stop(syscall.SIGTERM))
 	}
-	return errors.Join(err, s.network.Close(), os.RemoveAll(s.dir))
+	if s.pair != nil {
+		errs = append(errs, s.pair.Close())
+	} else {
+		errs = append(errs, s.network.Close())
+	}
+	s.clusters, s.pair, s.network = nil, nil, nil
+	return errors.Join(append(errs, os.RemoveAll(s.dir))...)
 }
 
 // tests are the names of the suite's tests, sorted.
@@ -132,12 +176,12 @@ var stages = []struct {
 	serial bool
 }{{"parallel", false}, {"serial", true}}
 
-// run has ginkgo run the chosen tests.
-func (s *suite) run(ctx context.Context, chosen []string) (*results, error) {
-	r := newResults(chosen)
+// run has ginkgo run tests in the cluster that was started, and takes in how they ended.
+// suffix tells its reports from those of another cluster.
+func (s *suite) run(ctx context.Context, tests []string, suffix string, r *results) error {
 	for _, stage := range stages {
 		var names []string
-		for _, name := range chosen {
+		for _, name := range tests {
 			if strings.Contains(name, "[Serial]") == stage.serial {
 				names = append(names, name)
 			}
@@ -150,15 +194,15 @@ func (s *suite) run(ctx context.Context, chosen []string) (*results, error) {
 			procs = 1
 		}
 		began := time.Now()
-		if err := s.stage(ctx, stage.name, names, procs); err != nil {
-			return nil, err
+		if err := s.stage(ctx, stage.name+suffix, names, procs); err != nil {
+			return err
 		}
-		if err := r.read(filepath.Join(s.out, stage.name+".json")); err != nil {
-			return nil, err
+		if err := r.read(filepath.Join(s.out, stage.name+suffix+".json")); err != nil {
+			return err
 		}
-		fmt.Printf("%s: %d tests, %d at a time, %s\n", stage.name, len(names), procs, time.Since(began).Round(time.Second))
+		fmt.Printf("%s: %d tests, %d at a time, %s\n", stage.name+suffix, len(names), procs, time.Since(began).Round(time.Second))
 	}
-	return r, nil
+	return nil
 }
 
 // stage runs tests by their names. That some of them fail is no error.
@@ -180,9 +224,9 @@ func (s *suite) stage(ctx context.Context, stage string, names []string, procs i
 	cmd := exec.CommandContext(ctx, s.ginkgo, "--procs", fmt.Sprint(procs), "--no-color", "--silence-skips", "--keep-going",
 		"--timeout", s.limit.String(), "--grace-period", "20s", "--focus", " ("+strings.Join(quoted, "|")+")$", // behind the suite's own name
 		"--output-dir", s.out, "--json-report", filepath.Base(report), "--junit-report", "junit-"+stage+".xml", s.tester, "--",
-		"--kubeconfig", s.cluster.Kubeconfig, "--kubectl-path", s.kubectl, "--provider=skeleton", "--minStartupPods=0", "--prepull-images=false",
+		"--kubeconfig", s.clusters[0].Kubeconfig, "--kubectl-path", s.kubectl, "--provider=skeleton", "--minStartupPods=0", "--prepull-images=false",
 		"--node-schedulable-timeout=1m", "--system-pods-startup-timeout=1m",
-		// There is one node, whose log is the kernel's.
+		// The log of a node is the kernel's.
 		"--disable-log-dump=true", "--max-nodes-to-gather-from=0")
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
