@@ -1,5 +1,6 @@
 // Conformance runs Kubernetes' certified-conformance tests against
-// configs/standalone.yaml with real containers, in a network of its own.
+// configs/standalone.yaml with real containers, in a network of its own. Tests that
+// want two nodes have two kernels on one etcd, in networks that are joined.
 //
 // It owns the images of the tests, which are built here from Go modules and Debian
 // packages because no registry is asked (images.go, rootfs.go); the runs of ginkgo
