@@ -15,8 +15,6 @@ var peerDifferences = map[string]string{
 
 	"deployment create {\"/spec/strategy\":{\"rollingUpdate\":{\"maxSurge\":1},\"type\":\"Recreate\"}}": "the object is refused by both; upstream's echo of it shows a zero that its internal type holds",
 
-	"security update {\"/spec/securityContext/seLinuxChangePolicy\"": "refused by both; upstream widens the list of values for a pod that has one, though MountOption is behind a gate that is off",
-
 	"exists in both matchLabelKeys and labelSelector": "refused by both for the keys that are doubled; upstream compares once more after it has merged them",
 
 	"scheduler.alpha.kubernetes.io/preferAvoidPods": "an annotation that no scheduler has read since 1.22",

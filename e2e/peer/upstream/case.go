@@ -27,6 +27,9 @@ type group struct {
 	Update []edit `json:"update"`
 	// Sub are changes through a subresource, by its name.
 	Sub map[string][]edit `json:"sub"`
+	// Mutations is how many generated variations there are, where not as many as
+	// of other groups.
+	Mutations *int `json:"mutations"`
 }
 
 // readCorpus reads the groups of each *.yaml in dir, by the file's name.

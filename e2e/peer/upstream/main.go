@@ -106,6 +106,9 @@ func (j *judge) group(g group, mutants int) ([]answer, error) {
 	h := fnv.New64a()
 	h.Write([]byte(g.Name))
 	r := rand.New(rand.NewPCG(h.Sum64(), 1))
+	if g.Mutations != nil {
+		mutants = *g.Mutations
+	}
 	drawn := mutations(r, g.Object, mutants)
 	drawnUpdates := mutations(r, g.Object, mutants/2)
 

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-func validateAffinity(a *corev1.Affinity, path *field.Path) field.ErrorList {
+func validateAffinity(a *corev1.Affinity, allow PodAllowances, path *field.Path) field.ErrorList {
 	if a == nil {
 		return nil
 	}
@@ -21,26 +21,26 @@ func validateAffinity(a *corev1.Affinity, path *field.Path) field.ErrorList {
 	if n := a.NodeAffinity; n != nil {
 		p := path.Child("nodeAffinity")
 		if r := n.RequiredDuringSchedulingIgnoredDuringExecution; r != nil {
-			errs = append(errs, validateNodeSelector(r, p.Child(required))...)
+			errs = append(errs, validateNodeSelector(r, allow.nodeValues, p.Child(required))...)
 		}
 		for i := range n.PreferredDuringSchedulingIgnoredDuringExecution {
 			t, at := &n.PreferredDuringSchedulingIgnoredDuringExecution[i], p.Child(preferred).Index(i)
 			if t.Weight <= 0 || t.Weight > 100 {
 				errs = append(errs, field.Invalid(at.Child("weight"), t.Weight, "must be in the range 1-100"))
 			}
-			errs = append(errs, validateNodeTerm(&t.Preference, at.Child("preference"))...)
+			errs = append(errs, validateNodeTerm(&t.Preference, false, at.Child("preference"))...)
 		}
 	}
 	pods := func(terms []corev1.PodAffinityTerm, weighted []corev1.WeightedPodAffinityTerm, p *field.Path) {
 		for i := range terms {
-			errs = append(errs, validatePodTerm(&terms[i], p.Child(required).Index(i))...)
+			errs = append(errs, validatePodTerm(&terms[i], allow.SelectorValues, p.Child(required).Index(i))...)
 		}
 		for i := range weighted {
 			t, at := &weighted[i], p.Child(preferred).Index(i)
 			if t.Weight <= 0 || t.Weight > 100 {
 				errs = append(errs, field.Invalid(at.Child("weight"), t.Weight, "must be in the range 1-100"))
 			}
-			errs = append(errs, validatePodTerm(&t.PodAffinityTerm, at.Child("podAffinityTerm"))...)
+			errs = append(errs, validatePodTerm(&t.PodAffinityTerm, allow.SelectorValues, at.Child("podAffinityTerm"))...)
 		}
 	}
 	if x := a.PodAffinity; x != nil {
@@ -52,19 +52,21 @@ func validateAffinity(a *corev1.Affinity, path *field.Path) field.ErrorList {
 	return errs
 }
 
-func validateNodeSelector(s *corev1.NodeSelector, path *field.Path) field.ErrorList {
+// validateNodeSelector checks a selector of nodes; anyValue leaves the values of
+// labels unchecked.
+func validateNodeSelector(s *corev1.NodeSelector, anyValue bool, path *field.Path) field.ErrorList {
 	terms := path.Child("nodeSelectorTerms")
 	if len(s.NodeSelectorTerms) == 0 {
 		return field.ErrorList{field.Required(terms, "must have at least one node selector term")}
 	}
 	var errs field.ErrorList
 	for i := range s.NodeSelectorTerms {
-		errs = append(errs, validateNodeTerm(&s.NodeSelectorTerms[i], terms.Index(i))...)
+		errs = append(errs, validateNodeTerm(&s.NodeSelectorTerms[i], anyValue, terms.Index(i))...)
 	}
 	return errs
 }
 
-func validateNodeTerm(t *corev1.NodeSelectorTerm, path *field.Path) field.ErrorList {
+func validateNodeTerm(t *corev1.NodeSelectorTerm, anyValue bool, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i, r := range t.MatchExpressions {
 		p := path.Child("matchExpressions").Index(i)
@@ -85,6 +87,9 @@ func validateNodeTerm(t *corev1.NodeSelectorTerm, path *field.Path) field.ErrorL
 			errs = append(errs, field.Invalid(p.Child("operator"), r.Operator, "not a valid selector operator"))
 		}
 		errs = append(errs, metav1validation.ValidateLabelName(r.Key, p.Child("key"))...)
+		if anyValue {
+			continue
+		}
 		for j, v := range r.Values {
 			errs = append(errs, invalidAll(p.Child("values").Index(j), v, validation.IsValidLabelValue(v))...)
 		}
@@ -110,8 +115,8 @@ func validateNodeTerm(t *corev1.NodeSelectorTerm, path *field.Path) field.ErrorL
 	return errs
 }
 
-func validatePodTerm(t *corev1.PodAffinityTerm, path *field.Path) field.ErrorList {
-	opts := metav1validation.LabelSelectorValidationOptions{}
+func validatePodTerm(t *corev1.PodAffinityTerm, anyValue bool, path *field.Path) field.ErrorList {
+	opts := metav1validation.LabelSelectorValidationOptions{AllowInvalidLabelValueInSelector: anyValue}
 	errs := metav1validation.ValidateLabelSelector(t.LabelSelector, opts, path.Child("labelSelector"))
 	errs = append(errs, metav1validation.ValidateLabelSelector(t.NamespaceSelector, opts, path.Child("namespaceSelector"))...)
 	for _, n := range t.Namespaces {
@@ -139,7 +144,7 @@ func validatePodTerm(t *corev1.PodAffinityTerm, path *field.Path) field.ErrorLis
 	return append(errs, metav1validation.ValidateLabelName(t.TopologyKey, path.Child("topologyKey"))...)
 }
 
-func validateSpread(list []corev1.TopologySpreadConstraint, path *field.Path) field.ErrorList {
+func validateSpread(list []corev1.TopologySpreadConstraint, allow PodAllowances, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i := range list {
 		c, p := &list[i], path.Index(i)
@@ -174,14 +179,56 @@ func validateSpread(list []corev1.TopologySpreadConstraint, path *field.Path) fi
 				errs = append(errs, supported(p.Child(n.name), *n.value, corev1.NodeInclusionPolicyHonor, corev1.NodeInclusionPolicyIgnore)...)
 			}
 		}
-		if len(c.MatchLabelKeys) > 0 && c.LabelSelector == nil {
-			errs = append(errs, field.Forbidden(p.Child("matchLabelKeys"), "must not be specified when labelSelector is not set"))
-		} else {
-			for j, k := range c.MatchLabelKeys {
-				errs = append(errs, metav1validation.ValidateLabelName(k, p.Child("matchLabelKeys").Index(j))...)
-			}
+		errs = append(errs, validateSpreadKeys(c, allow.spreadKeys, p)...)
+		if !allow.spreadSelectors {
+			errs = append(errs, metav1validation.ValidateLabelSelector(c.LabelSelector, metav1validation.LabelSelectorValidationOptions{}, p.Child("labelSelector"))...)
 		}
-		errs = append(errs, metav1validation.ValidateLabelSelector(c.LabelSelector, metav1validation.LabelSelectorValidationOptions{}, p.Child("labelSelector"))...)
 	}
 	return errs
+}
+
+// validateSpreadKeys: a key of matchLabelKeys becomes an expression of the
+// selector when a pod is created, and may be there once only. old tells them
+// apart as it was done before 1.34: a key that the selector names at all.
+func validateSpreadKeys(c *corev1.TopologySpreadConstraint, old bool, p *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	keys := p.Child("matchLabelKeys")
+	if len(c.MatchLabelKeys) > 0 && c.LabelSelector == nil {
+		errs = append(errs, field.Forbidden(keys, "must not be specified when labelSelector is not set"))
+		if !old {
+			return errs
+		}
+	}
+	for i, k := range c.MatchLabelKeys {
+		errs = append(errs, metav1validation.ValidateLabelName(k, keys.Index(i))...)
+	}
+	if c.LabelSelector == nil {
+		return errs
+	}
+	selected := map[string]bool{}
+	for k := range c.LabelSelector.MatchLabels {
+		selected[k] = true
+	}
+	const twice = "exists in both matchLabelKeys and labelSelector"
+	for _, e := range c.LabelSelector.MatchExpressions {
+		if i := lastIndex(c.MatchLabelKeys, e.Key); !old && i >= 0 && selected[e.Key] {
+			errs = append(errs, field.Invalid(p.Index(i), e.Key, twice))
+		}
+		selected[e.Key] = true
+	}
+	for i, k := range c.MatchLabelKeys {
+		if old && selected[k] {
+			errs = append(errs, field.Invalid(keys.Index(i), k, twice))
+		}
+	}
+	return errs
+}
+
+func lastIndex(list []string, s string) int {
+	for i := len(list) - 1; i >= 0; i-- {
+		if list[i] == s {
+			return i
+		}
+	}
+	return -1
 }

@@ -15,6 +15,7 @@ import (
 // mounts may name.
 type specValidator struct {
 	spec    *corev1.PodSpec
+	allow   PodAllowances
 	volumes map[string]*corev1.VolumeSource
 }
 
@@ -70,7 +71,7 @@ func (v *specValidator) validateInitContainers(path *field.Path) field.ErrorList
 			}
 		}
 		for j, r := range c.ResizePolicy {
-			if r.RestartPolicy == corev1.RestartContainer {
+			if r.RestartPolicy == corev1.RestartContainer && !v.allow.initRestarts {
 				errs = append(errs, field.Invalid(p.Child("resizePolicy").Index(j).Child("restartPolicy"), r.RestartPolicy, "must not be set to 'RestartContainer' for non-sidecar initContainers"))
 			}
 		}
@@ -136,7 +137,7 @@ func (v *specValidator) validateContainer(c *corev1.Container, path *field.Path)
 	add(validateEnvFrom(c.EnvFrom, path.Child("envFrom")))
 	add(v.validateMounts(c, path))
 	add(oneOf(path.Child("imagePullPolicy"), c.ImagePullPolicy, corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever))
-	add(validateResources(&c.Resources, path.Child("resources")))
+	add(validateResources(&c.Resources, v.allow.hugePages, path.Child("resources")))
 	for i, r := range c.Resources.Claims {
 		if !slices.ContainsFunc(v.spec.ResourceClaims, func(p corev1.PodResourceClaim) bool { return p.Name == r.Name }) {
 			errs = append(errs, claimNotFound(path.Child("resources", "claims").Index(i), r.Name, v.spec))
@@ -347,8 +348,9 @@ func claimNotFound(p *field.Path, name string, s *corev1.PodSpec) *field.Error {
 	return err
 }
 
-// validateResources checks names and quantities, and requests against limits.
-func validateResources(r *corev1.ResourceRequirements, path *field.Path) field.ErrorList {
+// validateResources checks names and quantities, and requests against limits;
+// brokenPages leaves it open whether huge pages are whole.
+func validateResources(r *corev1.ResourceRequirements, brokenPages bool, path *field.Path) field.ErrorList {
 	if len(r.Limits) == 0 && len(r.Requests) == 0 {
 		return nil
 	}
@@ -359,7 +361,9 @@ func validateResources(r *corev1.ResourceRequirements, path *field.Path) field.E
 			p := at.Key(string(name))
 			errs = append(errs, checkContainerResourceName(name, p)...)
 			errs = append(errs, checkQuantity(name, q, p)...)
-			errs = append(errs, checkHugePages(name, q, p)...)
+			if !brokenPages {
+				errs = append(errs, checkHugePages(name, q, p)...)
+			}
 			huge = huge || isHugePage(name)
 			compute = compute || name == corev1.ResourceCPU || name == corev1.ResourceMemory
 		}

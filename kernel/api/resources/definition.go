@@ -72,7 +72,7 @@ func ValidateTemplateMeta(m *metav1.ObjectMeta, path *field.Path) field.ErrorLis
 
 // ValidateNodeSelector checks a selector of nodes.
 func ValidateNodeSelector(s *corev1.NodeSelector, path *field.Path) field.ErrorList {
-	return validateNodeSelector(s, path)
+	return validateNodeSelector(s, false, path)
 }
 
 // IsExtendedResource tells whether a resource is of another domain than Kubernetes'.

@@ -38,11 +38,11 @@ func deploymentKind() Kind {
 			},
 			validate: func(o *appsv1.Deployment) field.ErrorList {
 				errs := validateMeta(&o.ObjectMeta, true, apivalidation.NameIsDNSSubdomain)
-				return append(errs, validateDeploymentSpec(&o.Spec, specPath)...)
+				return append(errs, validateDeploymentSpec(&o.Spec, PodAllowances{}, specPath)...)
 			},
 			validateUpdate: func(o, old *appsv1.Deployment) field.ErrorList {
 				errs := validateMetaUpdate(&o.ObjectMeta, &old.ObjectMeta)
-				errs = append(errs, validateDeploymentSpec(&o.Spec, specPath)...)
+				errs = append(errs, validateDeploymentSpec(&o.Spec, AllowancesOf(&old.Spec.Template), specPath)...)
 				return append(errs, apivalidation.ValidateImmutableField(o.Spec.Selector, old.Spec.Selector, specPath.Child("selector"))...)
 			},
 			warnCreate: func(o *appsv1.Deployment) []string {
@@ -117,13 +117,13 @@ func setDeploymentDefaults(o *appsv1.Deployment) {
 	setPodTemplateDefaults(&s.Template)
 }
 
-func validateDeploymentSpec(s *appsv1.DeploymentSpec, path *field.Path) field.ErrorList {
+func validateDeploymentSpec(s *appsv1.DeploymentSpec, allow PodAllowances, path *field.Path) field.ErrorList {
 	errs := apivalidation.ValidateNonnegativeField(int64(ptr.Deref(s.Replicas, 0)), path.Child("replicas"))
 	selector, serrs := validateWorkloadSelector(s.Selector, path.Child("selector"))
 	errs = append(errs, serrs...)
 	if selector != nil {
 		// The words name a ReplicaSet, since the template becomes one's.
-		errs = append(errs, validateReplicatedTemplate(&s.Template, selector, "ReplicaSet", path.Child("template"))...)
+		errs = append(errs, validateReplicatedTemplate(&s.Template, allow, selector, "ReplicaSet", path.Child("template"))...)
 	}
 	errs = append(errs, validateDeploymentStrategy(&s.Strategy, path.Child("strategy"))...)
 	errs = append(errs, apivalidation.ValidateNonnegativeField(int64(s.MinReadySeconds), path.Child("minReadySeconds"))...)

@@ -28,9 +28,11 @@ func persistentVolumeKind() Kind {
 				v.Status = corev1.PersistentVolumeStatus{Phase: corev1.VolumePending, LastPhaseTransitionTime: &now}
 			},
 			prepareUpdate: func(v, old *corev1.PersistentVolume) { v.Status = old.Status },
-			validate:      validatePersistentVolume,
+			validate:      func(v *corev1.PersistentVolume) field.ErrorList { return validatePersistentVolume(v, false) },
 			validateUpdate: func(v, old *corev1.PersistentVolume) field.ErrorList {
-				return append(validatePersistentVolume(v), validatePersistentVolumeUpdate(v, old)...)
+				// A value that no node can have may stay where it was stored.
+				stored := old.Spec.NodeAffinity != nil && badNodeValues(old.Spec.NodeAffinity.Required)
+				return append(validatePersistentVolume(v, stored), validatePersistentVolumeUpdate(v, old)...)
 			},
 			warnCreate: persistentVolumeWarnings,
 			warnUpdate: func(v, _ *corev1.PersistentVolume) []string { return persistentVolumeWarnings(v) },
@@ -86,7 +88,7 @@ func setPersistentSourceDefaults(s *corev1.PersistentVolumeSource) {
 	}
 }
 
-func validatePersistentVolume(v *corev1.PersistentVolume) field.ErrorList {
+func validatePersistentVolume(v *corev1.PersistentVolume, anyNodeValue bool) field.ErrorList {
 	errs := validateMeta(&v.ObjectMeta, false, apivalidation.NameIsDNSSubdomain)
 	s := &v.Spec
 	errs = append(errs, validateAccessModes(s.AccessModes, specPath.Child("accessModes"), "")...)
@@ -113,7 +115,7 @@ func validatePersistentVolume(v *corev1.PersistentVolume) field.ErrorList {
 		if a.Required == nil {
 			errs = append(errs, field.Required(specPath.Child("nodeAffinity", "required"), "must specify required node constraints"))
 		} else {
-			errs = append(errs, validateNodeSelector(a.Required, specPath.Child("nodeAffinity", "required"))...)
+			errs = append(errs, validateNodeSelector(a.Required, anyNodeValue, specPath.Child("nodeAffinity", "required"))...)
 		}
 	}
 	errs = append(errs, validatePersistentSource(v)...)

@@ -11,7 +11,7 @@ import (
 // validatePodResize: CPU and memory may change, but neither appear out of
 // nothing for another QoS class nor vanish.
 func validatePodResize(pod, old *corev1.Pod) field.ErrorList {
-	errs := append(validateMetaUpdate(&pod.ObjectMeta, &old.ObjectMeta), validatePod(pod)...)
+	errs := append(validateMetaUpdate(&pod.ObjectMeta, &old.ObjectMeta), validatePod(pod, allowancesOf(old.Annotations, &old.Spec))...)
 	if _, mirror := old.Annotations[corev1.MirrorPodAnnotationKey]; mirror {
 		return field.ErrorList{field.Forbidden(field.NewPath(""), "static pods cannot be resized")}
 	}

@@ -372,7 +372,7 @@ func TestHostNetworkPorts(t *testing.T) {
 	pod := plainPod(func(p *corev1.Pod) { p.Spec.HostNetwork = true })
 	template := &corev1.PodTemplateSpec{Spec: *pod.Spec.DeepCopy()}
 	template.Spec.Containers[0].Ports[0].HostPort = 0
-	if errs := ValidatePodTemplateSpec(template, specPath.Child("template")); len(errs) > 0 {
+	if errs := ValidatePodTemplateSpec(template, PodAllowances{}, specPath.Child("template")); len(errs) > 0 {
 		t.Errorf("template refused: %v", errs)
 	}
 	pod.Spec.Containers[0].Ports[0].HostPort = 81

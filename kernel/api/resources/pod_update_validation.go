@@ -18,7 +18,7 @@ const updatablePodFields = "`spec.containers[*].image`,`spec.initContainers[*].i
 
 func validatePodUpdate(pod, old *corev1.Pod) field.ErrorList {
 	errs := validateMetaUpdate(&pod.ObjectMeta, &old.ObjectMeta)
-	errs = append(errs, validatePod(pod)...)
+	errs = append(errs, validatePod(pod, allowancesOf(old.Annotations, &old.Spec))...)
 	errs = append(errs, validateMirrorAnnotation(pod, old)...)
 	for _, l := range []struct {
 		name     string
@@ -154,7 +154,7 @@ func validateEphemeralContainersUpdate(pod, old *corev1.Pod) field.ErrorList {
 	if _, mirror := old.Annotations[corev1.MirrorPodAnnotationKey]; mirror {
 		return field.ErrorList{field.Forbidden(field.NewPath(""), "static pods do not support ephemeral containers")}
 	}
-	errs := append(validateMetaUpdate(&pod.ObjectMeta, &old.ObjectMeta), validatePod(pod)...)
+	errs := append(validateMetaUpdate(&pod.ObjectMeta, &old.ObjectMeta), validatePod(pod, allowancesOf(old.Annotations, &old.Spec))...)
 	path := specPath.Child("ephemeralContainers")
 	for i := range old.Spec.EphemeralContainers {
 		was := &old.Spec.EphemeralContainers[i]

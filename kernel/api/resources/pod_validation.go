@@ -1,7 +1,6 @@
 package resources
 
 import (
-	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -11,7 +10,7 @@ import (
 )
 
 func validatePodCreate(pod *corev1.Pod) field.ErrorList {
-	errs := validatePod(pod)
+	errs := validatePod(pod, PodAllowances{})
 	errs = append(errs, validateProfilesAgree(&pod.ObjectMeta, &pod.Spec, specPath)...)
 	if len(pod.Spec.EphemeralContainers) > 0 {
 		errs = append(errs, field.Forbidden(specPath.Child("ephemeralContainers"), "cannot be set on create"))
@@ -23,10 +22,10 @@ func validatePodCreate(pod *corev1.Pod) field.ErrorList {
 }
 
 // validatePod checks what pods have beyond templates, and the spec.
-func validatePod(pod *corev1.Pod) field.ErrorList {
+func validatePod(pod *corev1.Pod, allow PodAllowances) field.ErrorList {
 	errs := validateMeta(&pod.ObjectMeta, true, apivalidation.NameIsDNSSubdomain)
-	errs = append(errs, validatePodAnnotations(pod.Annotations, &pod.Spec, metadataPath.Child("annotations"))...)
-	errs = append(errs, validatePodSpec(&pod.Spec, pod.Name, specPath)...)
+	errs = append(errs, validatePodAnnotations(pod.Annotations, &pod.Spec, allow, metadataPath.Child("annotations"))...)
+	errs = append(errs, validatePodSpec(&pod.Spec, pod.Name, allow, specPath)...)
 	if pod.Spec.ServiceAccountName == "" {
 		for i := range pod.Spec.Volumes {
 			if p := pod.Spec.Volumes[i].Projected; p != nil {
@@ -52,28 +51,26 @@ func validatePod(pod *corev1.Pod) field.ErrorList {
 	return errs
 }
 
-// ValidatePodTemplateSpec checks the template of a workload at path.
-func ValidatePodTemplateSpec(t *corev1.PodTemplateSpec, path *field.Path) field.ErrorList {
+// ValidatePodTemplateSpec checks the template of a workload at path, but for what
+// allow spares.
+func ValidatePodTemplateSpec(t *corev1.PodTemplateSpec, allow PodAllowances, path *field.Path) field.ErrorList {
 	errs := metav1validation.ValidateLabels(t.Labels, path.Child("labels"))
 	errs = append(errs, apivalidation.ValidateAnnotations(t.Annotations, path.Child("annotations"))...)
-	errs = append(errs, validatePodAnnotations(t.Annotations, &t.Spec, path.Child("annotations"))...)
-	errs = append(errs, validatePodSpec(&t.Spec, "", path.Child("spec"))...)
+	errs = append(errs, validatePodAnnotations(t.Annotations, &t.Spec, allow, path.Child("annotations"))...)
+	errs = append(errs, validatePodSpec(&t.Spec, "", allow, path.Child("spec"))...)
 	if len(t.Spec.EphemeralContainers) > 0 {
 		errs = append(errs, field.Forbidden(path.Child("spec", "ephemeralContainers"), "ephemeral containers not allowed in pod template"))
 	}
 	return errs
 }
 
-func validatePodAnnotations(a map[string]string, s *corev1.PodSpec, path *field.Path) field.ErrorList {
+func validatePodAnnotations(a map[string]string, s *corev1.PodSpec, allow PodAllowances, path *field.Path) field.ErrorList {
 	errs := validateProfileAnnotations(a, s, path)
 	if v, ok := a[corev1.MirrorPodAnnotationKey]; ok && s.NodeName == "" {
 		errs = append(errs, field.Invalid(path.Key(corev1.MirrorPodAnnotationKey), v, "must set spec.nodeName if mirror pod annotation is set"))
 	}
-	if v, ok := a[corev1.PodDeletionCost]; ok {
-		// Upstream's rule: no plus sign, no leading zeros.
-		if n, err := strconv.ParseInt(v, 10, 32); err != nil || strconv.FormatInt(n, 10) != v {
-			errs = append(errs, field.Invalid(path.Key(corev1.PodDeletionCost), v, "must be a 32bit integer"))
-		}
+	if !allow.deletionCost && !isDeletionCost(a) {
+		errs = append(errs, field.Invalid(path.Key(corev1.PodDeletionCost), a[corev1.PodDeletionCost], "must be a 32bit integer"))
 	}
 	return errs
 }

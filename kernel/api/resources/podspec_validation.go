@@ -15,19 +15,19 @@ import (
 )
 
 // validatePodSpec checks a spec at path; podName is empty for templates.
-func validatePodSpec(s *corev1.PodSpec, podName string, path *field.Path) field.ErrorList {
+func validatePodSpec(s *corev1.PodSpec, podName string, allow PodAllowances, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	add := func(e field.ErrorList) { errs = append(errs, e...) }
 	if s.TerminationGracePeriodSeconds == nil {
 		errs = append(errs, field.Required(path.Child("terminationGracePeriodSeconds"), ""))
 	}
-	v := &specValidator{spec: s, volumes: map[string]*corev1.VolumeSource{}}
+	v := &specValidator{spec: s, allow: allow, volumes: map[string]*corev1.VolumeSource{}}
 	add(v.validateVolumes(podName, path.Child("volumes")))
 	add(v.validateContainers(path.Child("containers")))
 	add(v.validateInitContainers(path.Child("initContainers")))
 	add(v.validateEphemeral(path.Child("ephemeralContainers")))
 	if s.Resources != nil {
-		add(validatePodLevelResources(s, path.Child("resources")))
+		add(validatePodLevelResources(s, allow, path.Child("resources")))
 	}
 	if s.HostNetwork {
 		for i := range s.Containers {
@@ -43,8 +43,8 @@ func validatePodSpec(s *corev1.PodSpec, podName string, path *field.Path) field.
 	add(listed(path.Child("restartPolicy"), s.RestartPolicy, corev1.RestartPolicyAlways, corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever))
 	add(listed(path.Child("dnsPolicy"), s.DNSPolicy, corev1.DNSClusterFirstWithHostNet, corev1.DNSClusterFirst, corev1.DNSDefault, corev1.DNSNone))
 	add(metav1validation.ValidateLabels(s.NodeSelector, path.Child("nodeSelector")))
-	add(validatePodSecurity(s, path))
-	add(validateAffinity(s.Affinity, path.Child("affinity")))
+	add(validatePodSecurity(s, allow, path))
+	add(validateAffinity(s.Affinity, allow, path.Child("affinity")))
 	add(validateDNSConfig(s, path.Child("dnsConfig")))
 	for i, g := range s.ReadinessGates {
 		add(invalidAll(path.Child("readinessGates").Index(i).Child("conditionType"), string(g.ConditionType), validation.IsQualifiedName(string(g.ConditionType))))
@@ -56,7 +56,7 @@ func validatePodSpec(s *corev1.PodSpec, podName string, path *field.Path) field.
 			errs = append(errs, field.Duplicate(p, g.Name))
 		}
 	}
-	add(validateSpread(s.TopologySpreadConstraints, path.Child("topologySpreadConstraints")))
+	add(validateSpread(s.TopologySpreadConstraints, allow, path.Child("topologySpreadConstraints")))
 	for _, f := range []struct {
 		name, value string
 		rule        func(string) []string
@@ -74,7 +74,7 @@ func validatePodSpec(s *corev1.PodSpec, podName string, path *field.Path) field.
 	if d := s.ActiveDeadlineSeconds; d != nil {
 		add(inRange(path.Child("activeDeadlineSeconds"), *d, *d, 1, math.MaxInt32))
 	}
-	add(validateTolerations(s.Tolerations, path.Child("tolerations")))
+	add(validateTolerations(s.Tolerations, allow.comparisons, path.Child("tolerations")))
 	for i, a := range s.HostAliases {
 		p := path.Child("hostAliases").Index(i)
 		add(validation.IsValidIPForLegacyField(p.Child("ip"), a.IP, strictIPs, nil))
@@ -89,7 +89,7 @@ func validatePodSpec(s *corev1.PodSpec, podName string, path *field.Path) field.
 		add(listed(path.Child("preemptionPolicy"), *p, corev1.PreemptLowerPriority, corev1.PreemptNever))
 	}
 	if s.Overhead != nil {
-		add(validateResources(&corev1.ResourceRequirements{Limits: s.Overhead}, path.Child("overhead")))
+		add(validateResources(&corev1.ResourceRequirements{Limits: s.Overhead}, allow.hugePages, path.Child("overhead")))
 	}
 	if h := s.HostnameOverride; h != nil {
 		add(invalidAll(path.Child("hostnameOverride"), *h, validation.IsDNS1123Subdomain(*h)))
@@ -120,7 +120,7 @@ func listed[T ~string](path *field.Path, value T, values ...T) field.ErrorList {
 	return field.ErrorList{field.NotSupported(path, value, values)}
 }
 
-func validatePodLevelResources(s *corev1.PodSpec, path *field.Path) field.ErrorList {
+func validatePodLevelResources(s *corev1.PodSpec, allow PodAllowances, path *field.Path) field.ErrorList {
 	if s.OS != nil && s.OS.Name == corev1.Windows {
 		return field.ErrorList{field.Forbidden(path, "may not be set for a windows pod")}
 	}
@@ -144,7 +144,7 @@ func validatePodLevelResources(s *corev1.PodSpec, path *field.Path) field.ErrorL
 	if r.Claims != nil {
 		errs = append(errs, field.Forbidden(path.Child("claims"), "claims may not be set for Resources at pod-level"))
 	}
-	errs = append(errs, validateResources(r, path)...)
+	errs = append(errs, validateResources(r, allow.hugePages, path)...)
 	for name, sum := range resourcehelper.AggregateContainerRequests(&corev1.Pod{Spec: *s}, resourcehelper.PodResourcesOptions{}) {
 		if q, ok := r.Requests[name]; ok && sum.Cmp(q) > 0 {
 			errs = append(errs, field.Invalid(path.Child("requests").Key(string(name)), q.String(), fmt.Sprintf("must be greater than or equal to aggregate container requests of %s", sum.String())))

@@ -29,10 +29,10 @@ func podTemplateKind() Kind {
 				}
 			},
 			validate: func(o *corev1.PodTemplate) field.ErrorList {
-				return append(validateMeta(&o.ObjectMeta, true, apivalidation.NameIsDNSSubdomain), ValidatePodTemplateSpec(&o.Template, path)...)
+				return append(validateMeta(&o.ObjectMeta, true, apivalidation.NameIsDNSSubdomain), ValidatePodTemplateSpec(&o.Template, PodAllowances{}, path)...)
 			},
 			validateUpdate: func(o, old *corev1.PodTemplate) field.ErrorList {
-				return append(validateMetaUpdate(&o.ObjectMeta, &old.ObjectMeta), ValidatePodTemplateSpec(&o.Template, path)...)
+				return append(validateMetaUpdate(&o.ObjectMeta, &old.ObjectMeta), ValidatePodTemplateSpec(&o.Template, AllowancesOf(&old.Template), path)...)
 			},
 			warnCreate: func(o *corev1.PodTemplate) []string { return templateWarnings(path, &o.Template) },
 			warnUpdate: func(o, old *corev1.PodTemplate) []string {

@@ -39,11 +39,11 @@ func replicaSetKind() Kind {
 			},
 			validate: func(o *appsv1.ReplicaSet) field.ErrorList {
 				errs := validateMeta(&o.ObjectMeta, true, apivalidation.NameIsDNSSubdomain)
-				return append(errs, validateReplicaSetSpec(&o.Spec, specPath)...)
+				return append(errs, validateReplicaSetSpec(&o.Spec, PodAllowances{}, specPath)...)
 			},
 			validateUpdate: func(o, old *appsv1.ReplicaSet) field.ErrorList {
 				errs := validateMetaUpdate(&o.ObjectMeta, &old.ObjectMeta)
-				errs = append(errs, validateReplicaSetSpec(&o.Spec, specPath)...)
+				errs = append(errs, validateReplicaSetSpec(&o.Spec, AllowancesOf(&old.Spec.Template), specPath)...)
 				return append(errs, apivalidation.ValidateImmutableField(o.Spec.Selector, old.Spec.Selector, specPath.Child("selector"))...)
 			},
 			warnCreate: func(o *appsv1.ReplicaSet) []string {
@@ -95,13 +95,13 @@ func setReplicaSetDefaults(o *appsv1.ReplicaSet) {
 	setPodTemplateDefaults(&o.Spec.Template)
 }
 
-func validateReplicaSetSpec(s *appsv1.ReplicaSetSpec, path *field.Path) field.ErrorList {
+func validateReplicaSetSpec(s *appsv1.ReplicaSetSpec, allow PodAllowances, path *field.Path) field.ErrorList {
 	errs := apivalidation.ValidateNonnegativeField(int64(ptr.Deref(s.Replicas, 0)), path.Child("replicas"))
 	errs = append(errs, apivalidation.ValidateNonnegativeField(int64(s.MinReadySeconds), path.Child("minReadySeconds"))...)
 	selector, serrs := validateWorkloadSelector(s.Selector, path.Child("selector"))
 	errs = append(errs, serrs...)
 	if selector != nil {
-		errs = append(errs, validateReplicatedTemplate(&s.Template, selector, "ReplicaSet", path.Child("template"))...)
+		errs = append(errs, validateReplicatedTemplate(&s.Template, allow, selector, "ReplicaSet", path.Child("template"))...)
 	}
 	return errs
 }

@@ -69,12 +69,12 @@ func availableIsReady(available, ready int32, path *field.Path) field.ErrorList 
 // validateReplicatedTemplate holds a pod template to what every replicating
 // kind asks: its labels are selected, its pods restart always and do not end
 // by a deadline. kind names the kind in the error.
-func validateReplicatedTemplate(t *v1.PodTemplateSpec, selector labels.Selector, kind string, path *field.Path) field.ErrorList {
+func validateReplicatedTemplate(t *v1.PodTemplateSpec, allow PodAllowances, selector labels.Selector, kind string, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if !selector.Empty() && !selector.Matches(labels.Set(t.Labels)) {
 		errs = append(errs, field.Invalid(path.Child("metadata", "labels"), t.Labels, "`selector` does not match template `labels`"))
 	}
-	errs = append(errs, ValidatePodTemplateSpec(t, path)...)
+	errs = append(errs, ValidatePodTemplateSpec(t, allow, path)...)
 	if t.Spec.RestartPolicy != v1.RestartPolicyAlways {
 		errs = append(errs, field.NotSupported(path.Child("spec", "restartPolicy"), t.Spec.RestartPolicy, []v1.RestartPolicy{v1.RestartPolicyAlways}))
 	}

@@ -46,7 +46,7 @@ func replicationControllerKind() Kind {
 			},
 			validate: func(o *v1.ReplicationController) field.ErrorList {
 				errs := validateMeta(&o.ObjectMeta, true, apivalidation.NameIsDNSSubdomain)
-				return append(errs, validateReplicationControllerSpec(&o.Spec, specPath)...)
+				return append(errs, validateReplicationControllerSpec(&o.Spec, PodAllowances{}, specPath)...)
 			},
 			validateUpdate: validateReplicationControllerUpdate,
 			warnCreate: func(o *v1.ReplicationController) []string {
@@ -108,7 +108,7 @@ func setReplicationControllerDefaults(o *v1.ReplicationController) {
 	}
 }
 
-func validateReplicationControllerSpec(s *v1.ReplicationControllerSpec, path *field.Path) field.ErrorList {
+func validateReplicationControllerSpec(s *v1.ReplicationControllerSpec, allow PodAllowances, path *field.Path) field.ErrorList {
 	errs := apivalidation.ValidateNonnegativeField(int64(s.MinReadySeconds), path.Child("minReadySeconds"))
 	selector := labels.Set(s.Selector).AsSelector()
 	if selector.Empty() {
@@ -122,12 +122,12 @@ func validateReplicationControllerSpec(s *v1.ReplicationControllerSpec, path *fi
 	if s.Template == nil {
 		return append(errs, field.Required(path.Child("template"), ""))
 	}
-	return append(errs, validateReplicatedTemplate(s.Template, selector, "ReplicationController", path.Child("template"))...)
+	return append(errs, validateReplicatedTemplate(s.Template, allow, selector, "ReplicationController", path.Child("template"))...)
 }
 
 func validateReplicationControllerUpdate(o, old *v1.ReplicationController) field.ErrorList {
 	errs := validateMetaUpdate(&o.ObjectMeta, &old.ObjectMeta)
-	errs = append(errs, validateReplicationControllerSpec(&o.Spec, specPath)...)
+	errs = append(errs, validateReplicationControllerSpec(&o.Spec, AllowancesOf(old.Spec.Template), specPath)...)
 	return append(errs, validateNonConvertible(o, old)...)
 }
 

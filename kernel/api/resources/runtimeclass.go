@@ -62,7 +62,7 @@ func validateRuntimeClass(o *nodev1.RuntimeClass) field.ErrorList {
 	if s := o.Scheduling; s != nil {
 		path := field.NewPath("scheduling")
 		errs = append(errs, metav1validation.ValidateLabels(s.NodeSelector, path.Child("nodeSelector"))...)
-		errs = append(errs, validateTolerations(s.Tolerations, path.Child("tolerations"))...)
+		errs = append(errs, validateTolerations(s.Tolerations, false, path.Child("tolerations"))...)
 		errs = append(errs, uniqueTolerations(s.Tolerations, path.Child("tolerations"))...)
 	}
 	return errs

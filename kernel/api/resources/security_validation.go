@@ -10,7 +10,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-func validatePodSecurity(s *corev1.PodSpec, spec *field.Path) field.ErrorList {
+func validatePodSecurity(s *corev1.PodSpec, allow PodAllowances, spec *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	path := spec.Child("securityContext")
 	if sc := s.SecurityContext; sc != nil {
@@ -37,18 +37,19 @@ func validatePodSecurity(s *corev1.PodSpec, spec *field.Path) field.ErrorList {
 			case slices.ContainsFunc(sc.Sysctls[:i], func(o corev1.Sysctl) bool { return o.Name == c.Name }):
 				errs = append(errs, field.Duplicate(p.Child("name"), c.Name))
 			}
-			// What belongs to a namespace of the pod's own is not set in the host's.
-			if name := strings.ReplaceAll(c.Name, "/", "."); s.HostNetwork && strings.HasPrefix(name, "net.") {
-				errs = append(errs, field.Invalid(p.Child("name"), c.Name, "may not be specified when 'hostNetwork' is true"))
-			} else if s.HostIPC && (name == "kernel.sem" || strings.HasPrefix(name, "kernel.shm") || strings.HasPrefix(name, "kernel.msg") || strings.HasPrefix(name, "fs.mqueue.")) {
-				errs = append(errs, field.Invalid(p.Child("name"), c.Name, "may not be specified when 'hostIPC' is true"))
+			if of := hostSysctl(c.Name, s); of != "" && !allow.hostSysctls {
+				errs = append(errs, field.Invalid(p.Child("name"), c.Name, "may not be specified when '"+of+"' is true"))
 			}
 		}
 		errs = append(errs, validateProfiles(path, sc.SeccompProfile, sc.AppArmorProfile)...)
 		errs = append(errs, validateWindowsOptions(sc.WindowsOptions, path.Child("windowsOptions"))...)
 		if p := sc.SELinuxChangePolicy; p != nil {
 			// MountOption is behind a gate that is off.
-			errs = append(errs, supported(path.Child("seLinuxChangePolicy"), *p, corev1.SELinuxChangePolicyRecursive)...)
+			policies := []corev1.PodSELinuxChangePolicy{corev1.SELinuxChangePolicyRecursive}
+			if allow.anyChangePolicy {
+				policies = []corev1.PodSELinuxChangePolicy{corev1.SELinuxChangePolicyMountOption, corev1.SELinuxChangePolicyRecursive}
+			}
+			errs = append(errs, supported(path.Child("seLinuxChangePolicy"), *p, policies...)...)
 		}
 	}
 	errs = append(errs, validateHostProcess(s, spec)...)
@@ -59,13 +60,51 @@ func validatePodSecurity(s *corev1.PodSpec, spec *field.Path) field.ErrorList {
 		for _, f := range []struct {
 			name string
 			set  bool
-		}{{"hostNetwork", s.HostNetwork}, {"HostPID", s.HostPID}, {"HostIPC", s.HostIPC}} {
+		}{{"hostNetwork", s.HostNetwork && !allow.userNetwork}, {"HostPID", s.HostPID}, {"HostIPC", s.HostIPC}} {
 			if f.set {
 				errs = append(errs, field.Forbidden(spec.Child(f.name), "when `hostUsers` is false"))
 			}
 		}
+		if !allow.userDevices {
+			errs = append(errs, validateNoDevices(s, spec)...)
+		}
 	}
 	return errs
+}
+
+// validateNoDevices: the owner of a block device cannot be mapped to one of the
+// pod's own user namespace.
+func validateNoDevices(s *corev1.PodSpec, spec *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	check := func(list string, i int, c *corev1.Container) {
+		if len(c.VolumeDevices) > 0 {
+			errs = append(errs, field.Forbidden(spec.Child(list).Index(i).Child("volumeDevices"), "when `hostUsers` is false"))
+		}
+	}
+	for i := range s.InitContainers {
+		check("initContainers", i, &s.InitContainers[i])
+	}
+	for i := range s.Containers {
+		check("containers", i, &s.Containers[i])
+	}
+	for i := range s.EphemeralContainers {
+		check("ephemeralContainers", i, (*corev1.Container)(&s.EphemeralContainers[i].EphemeralContainerCommon))
+	}
+	return errs
+}
+
+// hostSysctl names the field by which a pod shares with its host the namespace
+// that a sysctl is of: what belongs to a namespace of the pod's own is not set
+// in the host's. It is empty for any other sysctl.
+func hostSysctl(name string, s *corev1.PodSpec) string {
+	name = strings.ReplaceAll(name, "/", ".")
+	switch {
+	case s.HostNetwork && strings.HasPrefix(name, "net."):
+		return "hostNetwork"
+	case s.HostIPC && (name == "kernel.sem" || strings.HasPrefix(name, "kernel.shm") || strings.HasPrefix(name, "kernel.msg") || strings.HasPrefix(name, "fs.mqueue.")):
+		return "hostIPC"
+	}
+	return ""
 }
 
 func (v *specValidator) validateSecurity(sc *corev1.SecurityContext, path *field.Path) field.ErrorList {

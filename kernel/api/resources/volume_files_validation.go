@@ -48,7 +48,7 @@ func validateDownward(items []corev1.DownwardAPIVolumeFile, p *field.Path) field
 	return errs
 }
 
-func validateProjected(s *corev1.ProjectedVolumeSource, p *field.Path) field.ErrorList {
+func validateProjected(s *corev1.ProjectedVolumeSource, anyTokenPath bool, p *field.Path) field.ErrorList {
 	errs := validateMode(s.DefaultMode, p.Child("defaultMode"))
 	var paths []string
 	unique := func(path, source string) {
@@ -101,7 +101,9 @@ func validateProjected(s *corev1.ProjectedVolumeSource, p *field.Path) field.Err
 				errs = append(errs, field.Invalid(q.Child("expirationSeconds"), seconds, "may not specify a duration larger than 2^32 seconds"))
 			}
 			errs = append(errs, required(p.Child("path"), t.Path)...)
-			errs = append(errs, validateFileName(t.Path, p.Child("path"))...)
+			if !anyTokenPath {
+				errs = append(errs, validateFileName(t.Path, p.Child("path"))...)
+			}
 		}
 		if q, ok := one("clusterTrustBundle", src.ClusterTrustBundle != nil); ok {
 			errs = append(errs, required(q.Child("path"), src.ClusterTrustBundle.Path)...)

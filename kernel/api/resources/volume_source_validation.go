@@ -53,7 +53,7 @@ func need(fields ...string) func(*field.Path) field.ErrorList {
 	}
 }
 
-func validateVolumeSource(s *corev1.VolumeSource, at *field.Path) field.ErrorList {
+func validateVolumeSource(s *corev1.VolumeSource, allow PodAllowances, at *field.Path) field.ErrorList {
 	// The common ones go without the table, which costs allocations.
 	switch {
 	case s.EmptyDir != nil && *s == (corev1.VolumeSource{EmptyDir: s.EmptyDir}):
@@ -62,12 +62,12 @@ func validateVolumeSource(s *corev1.VolumeSource, at *field.Path) field.ErrorLis
 		}
 		return nil
 	case s.Projected != nil && *s == (corev1.VolumeSource{Projected: s.Projected}):
-		return validateProjected(s.Projected, at.Child("projected"))
+		return validateProjected(s.Projected, allow.tokenPaths, at.Child("projected"))
 	}
-	return exactlyOne(at, volumeChecks(s))
+	return exactlyOne(at, volumeChecks(s, allow))
 }
 
-func volumeChecks(s *corev1.VolumeSource) []sourceCheck {
+func volumeChecks(s *corev1.VolumeSource, allow PodAllowances) []sourceCheck {
 	return []sourceCheck{
 		{"emptyDir", s.EmptyDir != nil, nil},
 		{"hostPath", s.HostPath != nil, func(p *field.Path) field.ErrorList { return validateHostPath(s.HostPath, p) }},
@@ -122,7 +122,7 @@ func volumeChecks(s *corev1.VolumeSource) []sourceCheck {
 		{"storageos", s.StorageOS != nil, func(p *field.Path) field.ErrorList {
 			return append(need("volumeName", s.StorageOS.VolumeName)(p), secretName(s.StorageOS.SecretRef, p.Child("secretRef"))...)
 		}},
-		{"projected", s.Projected != nil, func(p *field.Path) field.ErrorList { return validateProjected(s.Projected, p) }},
+		{"projected", s.Projected != nil, func(p *field.Path) field.ErrorList { return validateProjected(s.Projected, allow.tokenPaths, p) }},
 		{"scaleIO", s.ScaleIO != nil, func(p *field.Path) field.ErrorList {
 			return need("gateway", s.ScaleIO.Gateway, "system", s.ScaleIO.System, "volumeName", s.ScaleIO.VolumeName)(p)
 		}},

@@ -18,7 +18,7 @@ func (v *specValidator) validateVolumes(podName string, at *field.Path) field.Er
 	var errs field.ErrorList
 	for i := range v.spec.Volumes {
 		vol, p := &v.spec.Volumes[i], at.Index(i)
-		bad := validateVolumeSource(&vol.VolumeSource, p)
+		bad := validateVolumeSource(&vol.VolumeSource, v.allow, p)
 		if vol.Name == "" {
 			bad = append(bad, field.Required(p.Child("name"), ""))
 		} else {

@@ -23,9 +23,10 @@ func DropGatedTemplateFields(t, old *corev1.PodTemplateSpec) {
 	dropGatedFields(&t.Spec, &old.Spec)
 }
 
-// ValidatePodAnnotations checks the annotations that say something of a pod.
-func ValidatePodAnnotations(t *corev1.PodTemplateSpec, path *field.Path) field.ErrorList {
-	return validatePodAnnotations(t.Annotations, &t.Spec, path)
+// ValidatePodAnnotations checks the annotations that say something of a pod, but
+// for what allow spares.
+func ValidatePodAnnotations(t *corev1.PodTemplateSpec, allow PodAllowances, path *field.Path) field.ErrorList {
+	return validatePodAnnotations(t.Annotations, &t.Spec, allow, path)
 }
 
 // PodTemplateWarnings are those of a template at path.

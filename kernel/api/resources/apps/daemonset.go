@@ -40,17 +40,15 @@ func daemonSetKind() resources.Kind {
 			Validate: func(o *appsv1.DaemonSet) field.ErrorList {
 				errs := resources.ValidateMeta(&o.ObjectMeta, true, apivalidation.NameIsDNSSubdomain)
 				errs = append(errs, validateTemplateGeneration(o)...)
-				return append(errs, validateDaemonSetSpec(&o.Spec, metav1validation.LabelSelectorValidationOptions{}, specPath)...)
+				return append(errs, validateDaemonSetSpec(&o.Spec, resources.PodAllowances{}, specPath)...)
 			},
 			ValidateUpdate: func(o, old *appsv1.DaemonSet) field.ErrorList {
 				errs := resources.ValidateMetaUpdate(&o.ObjectMeta, &old.ObjectMeta)
 				errs = append(errs, validateTemplateGeneration(o)...)
 				errs = append(errs, apivalidation.ValidateImmutableField(o.Spec.Selector, old.Spec.Selector, specPath.Child("selector"))...)
-				// What was stored before it was forbidden may stay.
-				opts := metav1validation.LabelSelectorValidationOptions{
-					AllowInvalidLabelValueInSelector: metav1validation.LabelSelectorHasInvalidLabelValue(old.Spec.Selector),
-				}
-				return append(errs, validateDaemonSetSpec(&o.Spec, opts, specPath)...)
+				allow := resources.AllowancesOf(&old.Spec.Template)
+				allow.SelectorValues = allow.SelectorValues || metav1validation.LabelSelectorHasInvalidLabelValue(old.Spec.Selector)
+				return append(errs, validateDaemonSetSpec(&o.Spec, allow, specPath)...)
 			},
 			WarnCreate: func(o *appsv1.DaemonSet) []string { return resources.PodTemplateWarnings(template, &o.Spec.Template) },
 			WarnUpdate: func(o, old *appsv1.DaemonSet) []string {
@@ -173,7 +171,8 @@ func prepareDaemonSetUpdate(o, old *appsv1.DaemonSet) {
 	}
 }
 
-func validateDaemonSetSpec(s *appsv1.DaemonSetSpec, opts metav1validation.LabelSelectorValidationOptions, path *field.Path) field.ErrorList {
+func validateDaemonSetSpec(s *appsv1.DaemonSetSpec, allow resources.PodAllowances, path *field.Path) field.ErrorList {
+	opts := metav1validation.LabelSelectorValidationOptions{AllowInvalidLabelValueInSelector: allow.SelectorValues}
 	errs := metav1validation.ValidateLabelSelector(s.Selector, opts, path.Child("selector"))
 	if selector, err := metav1.LabelSelectorAsSelector(s.Selector); err == nil && !selector.Matches(labels.Set(s.Template.Labels)) {
 		errs = append(errs, field.Invalid(path.Child("template", "metadata", "labels"), s.Template.Labels, "`selector` does not match template `labels`"))
@@ -181,7 +180,7 @@ func validateDaemonSetSpec(s *appsv1.DaemonSetSpec, opts metav1validation.LabelS
 	if s.Selector != nil && len(s.Selector.MatchLabels)+len(s.Selector.MatchExpressions) == 0 {
 		errs = append(errs, field.Invalid(path.Child("selector"), s.Selector, "empty selector is invalid for daemonset"))
 	}
-	errs = append(errs, resources.ValidatePodTemplateSpec(&s.Template, path.Child("template"))...)
+	errs = append(errs, resources.ValidatePodTemplateSpec(&s.Template, allow, path.Child("template"))...)
 	errs = append(errs, validateRunsForGood(&s.Template.Spec, "DaemonSet", path.Child("template", "spec"))...)
 	errs = append(errs, apivalidation.ValidateNonnegativeField(int64(s.MinReadySeconds), path.Child("minReadySeconds"))...)
 	errs = append(errs, validateDaemonSetUpdateStrategy(&s.UpdateStrategy, path.Child("updateStrategy"))...)

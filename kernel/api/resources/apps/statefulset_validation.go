@@ -22,6 +22,7 @@ import (
 // before it was forbidden and cannot be changed.
 type lenience struct {
 	serviceName, template, claimTemplates bool
+	pods                                  resources.PodAllowances
 }
 
 func validateStatefulSetSpec(s *appsv1.StatefulSetSpec, path *field.Path, spare lenience) field.ErrorList {
@@ -86,11 +87,11 @@ func validateStatefulSetTemplate(s *appsv1.StatefulSetSpec, selector labels.Sele
 		errs = append(errs, field.Invalid(path.Child("metadata", "labels"), t.Labels, "`selector` does not match template `labels`"))
 	}
 	if !spare.template {
-		errs = append(errs, resources.ValidatePodTemplateSpec(t, path)...)
+		errs = append(errs, resources.ValidatePodTemplateSpec(t, spare.pods, path)...)
 	}
 	errs = append(errs, metav1validation.ValidateLabels(t.Labels, path.Child("labels"))...)
 	errs = append(errs, apivalidation.ValidateAnnotations(t.Annotations, path.Child("annotations"))...)
-	return append(errs, resources.ValidatePodAnnotations(t, path.Child("annotations"))...)
+	return append(errs, resources.ValidatePodAnnotations(t, spare.pods, path.Child("annotations"))...)
 }
 
 // volumesWithClaims has a volume a claim's template, in place of one of the same
@@ -160,7 +161,7 @@ func validateRetention(p appsv1.PersistentVolumeClaimRetentionPolicyType, path *
 
 func validateStatefulSetUpdate(o, old *appsv1.StatefulSet) field.ErrorList {
 	errs := resources.ValidateMetaUpdate(&o.ObjectMeta, &old.ObjectMeta)
-	spare := lenience{serviceName: true, claimTemplates: true}
+	spare := lenience{serviceName: true, claimTemplates: true, pods: resources.AllowancesOf(&old.Spec.Template)}
 	spare.template = len(validateStatefulSetSpec(&old.Spec, nil, spare)) > 0
 	errs = append(errs, validateStatefulSetSpec(&o.Spec, specPath, spare)...)
 

@@ -56,7 +56,11 @@ func validateCronJobSpec(s, old *batchv1.CronJobSpec, path *field.Path) field.Er
 	} else {
 		errs = append(errs, supported(p, s.ConcurrencyPolicy, batchv1.AllowConcurrent, batchv1.ForbidConcurrent, batchv1.ReplaceConcurrent)...)
 	}
-	errs = append(errs, validateJobTemplate(&s.JobTemplate.Spec, path.Child("jobTemplate", "spec"))...)
+	var allow resources.PodAllowances
+	if old != nil {
+		allow = resources.AllowancesOf(&old.JobTemplate.Spec.Template)
+	}
+	errs = append(errs, validateJobTemplate(&s.JobTemplate.Spec, allow, path.Child("jobTemplate", "spec"))...)
 	for _, n := range []struct {
 		name  string
 		value *int32
@@ -70,8 +74,8 @@ func validateCronJobSpec(s, old *batchv1.CronJobSpec, path *field.Path) field.Er
 
 // validateJobTemplate: the Jobs get a selector each, so that the template has
 // none.
-func validateJobTemplate(s *batchv1.JobSpec, path *field.Path) field.ErrorList {
-	errs := validateJobSpec(s, path)
+func validateJobTemplate(s *batchv1.JobSpec, allow resources.PodAllowances, path *field.Path) field.ErrorList {
+	errs := validateJobSpec(s, allow, path)
 	if s.Selector != nil {
 		errs = append(errs, field.Invalid(path.Child("selector"), s.Selector, "`selector` will be auto-generated"))
 	}

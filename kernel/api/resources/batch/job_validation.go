@@ -32,7 +32,7 @@ type jobOptions struct {
 	// prefixedLabels: the template must have the generated labels by their names
 	// of today too.
 	prefixedLabels bool
-	selector       metav1validation.LabelSelectorValidationOptions
+	pods           resources.PodAllowances
 	// suspended: the stored Job is suspended and none of its pods runs, so that
 	// where they go and what they need may still change.
 	suspended bool
@@ -85,11 +85,12 @@ func validateGeneratedSelector(o *batchv1.Job, prefixed bool) field.ErrorList {
 // validateOwnJobSpec checks the spec of a Job; that of a CronJob's template has
 // no selector.
 func validateOwnJobSpec(s *batchv1.JobSpec, path *field.Path, opts jobOptions) field.ErrorList {
-	errs := validateJobSpec(s, path)
+	errs := validateJobSpec(s, opts.pods, path)
+	selector := metav1validation.LabelSelectorValidationOptions{AllowInvalidLabelValueInSelector: opts.pods.SelectorValues}
 	if s.Selector == nil {
 		errs = append(errs, field.Required(path.Child("selector"), ""))
 	} else {
-		errs = append(errs, metav1validation.ValidateLabelSelector(s.Selector, opts.selector, path.Child("selector"))...)
+		errs = append(errs, metav1validation.ValidateLabelSelector(s.Selector, selector, path.Child("selector"))...)
 	}
 	if selector, err := metav1.LabelSelectorAsSelector(s.Selector); err == nil && !selector.Matches(labels.Set(s.Template.Labels)) {
 		errs = append(errs, field.Invalid(path.Child("template", "metadata", "labels"), s.Template.Labels, "`selector` does not match template `labels`"))
@@ -97,7 +98,7 @@ func validateOwnJobSpec(s *batchv1.JobSpec, path *field.Path, opts jobOptions) f
 	return errs
 }
 
-func validateJobSpec(s *batchv1.JobSpec, path *field.Path) field.ErrorList {
+func validateJobSpec(s *batchv1.JobSpec, allow resources.PodAllowances, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	add := func(e field.ErrorList) { errs = append(errs, e...) }
 	for _, n := range []struct {
@@ -135,7 +136,7 @@ func validateJobSpec(s *batchv1.JobSpec, path *field.Path) field.ErrorList {
 		}
 	}
 	add(validatePodReplacementPolicy(s, path.Child("podReplacementPolicy")))
-	add(resources.ValidatePodTemplateSpec(&s.Template, path.Child("template")))
+	add(resources.ValidatePodTemplateSpec(&s.Template, allow, path.Child("template")))
 	return append(errs, validateRestartPolicy(s, path.Child("template", "spec", "restartPolicy"))...)
 }
 
@@ -223,12 +224,11 @@ func validateJobUpdate(o, old *batchv1.Job) field.ErrorList {
 	_, hadUID := old.Spec.Template.Labels[batchv1.ControllerUidLabel]
 	opts := jobOptions{
 		prefixedLabels: hadName && hadUID,
-		selector: metav1validation.LabelSelectorValidationOptions{
-			AllowInvalidLabelValueInSelector: metav1validation.LabelSelectorHasInvalidLabelValue(old.Spec.Selector),
-		},
+		pods:           resources.AllowancesOf(&old.Spec.Template),
 		suspended: ptr.Deref(old.Spec.Suspend, false) && old.Status.Active == 0 &&
 			(old.Status.StartTime == nil || isTrue(old, batchv1.JobSuspended)),
 	}
+	opts.pods.SelectorValues = opts.pods.SelectorValues || metav1validation.LabelSelectorHasInvalidLabelValue(old.Spec.Selector)
 	errs := validateJob(o, opts)
 	errs = append(errs, resources.ValidateMetaUpdate(&o.ObjectMeta, &old.ObjectMeta)...)
 	// Upstream checks the spec twice, and says so twice.
