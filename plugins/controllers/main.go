@@ -3,6 +3,7 @@ package main
 import (
 	"pintle.dev/pintle/sdk/controller"
 
+	"pintle.dev/pintle/plugins/controllers/cronjob"
 	"pintle.dev/pintle/plugins/controllers/deployment"
 	"pintle.dev/pintle/plugins/controllers/disruption"
 	"pintle.dev/pintle/plugins/controllers/endpoints"
@@ -22,6 +23,7 @@ import (
 
 func main() {
 	controller.Serve(
+		controller.Controller{Name: "cronjob", New: cronjob.New},
 		controller.Controller{Name: "deployment", New: deployment.New},
 		controller.Controller{Name: "disruption", New: disruption.New},
 		controller.Controller{Name: "garbagecollector", New: garbagecollector.New},
