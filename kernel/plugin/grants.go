@@ -9,6 +9,7 @@ import (
 
 	"pintle.dev/pintle/kernel/plugin/roles"
 	"pintle.dev/pintle/sdk"
+	"pintle.dev/pintle/sdk/apis/kernel/v1alpha1"
 )
 
 // grants are what the plugins in use may do, and the bundles with a controller in
@@ -27,13 +28,13 @@ func (p *plan) grants() roles.Grants {
 				continue
 			}
 			if len(e.Rules) > 0 {
-				out[e.Name] = roles.Grant{Kind: e.Kind, Rules: p.left(e, PolicyRules(e.Rules))}
+				out[e.Name] = roles.Grant{Kind: e.Kind, Rules: p.left(e, e.Rules, false)}
 			}
 			if e.Kind != sdk.KindController {
 				continue
 			}
 			// What one of them is left all of them have, who share the informers.
-			for _, rule := range p.left(e, PolicyRules(m.Rules)) {
+			for _, rule := range p.left(e, m.Rules, true) {
 				if !slices.ContainsFunc(shared, func(r rbacv1.PolicyRule) bool { return equality.Semantic.DeepEqual(r, rule) }) {
 					shared = append(shared, rule)
 				}
@@ -48,10 +49,29 @@ func (p *plan) grants() roles.Grants {
 	return out
 }
 
-// left are those of the rules that are asked for which an operator left to a
-// plugin.
-func (p *plan) left(e *Entry, asked []rbacv1.PolicyRule) []rbacv1.PolicyRule {
-	spec := p.specs[e.Name]
+// leftKey is a question to left. The bundle and the plan of an entry do not change.
+type leftKey struct {
+	entry  *Entry
+	spec   *v1alpha1.PluginSpec
+	shared bool
+}
+
+// left returns the rules that an operator left to a plugin: of its own, or of those that
+// the bundle asks for (shared). The grants of a plan are asked for every few seconds and
+// comparing rules allocates megabytes, so each answer is computed once.
+func (p *plan) left(e *Entry, asked []Rule, shared bool) []rbacv1.PolicyRule {
+	key := leftKey{e, p.specs[e.Name], shared}
+	if rules, ok := p.rulesLeft.Load(key); ok {
+		return rules.([]rbacv1.PolicyRule)
+	}
+	rules := leftOf(PolicyRules(asked), key.spec)
+	p.rulesLeft.Store(key, rules)
+	return rules
+}
+
+// leftOf are those of the permissions in a spec that the rules asked for cover; without
+// permissions it is all that was asked for.
+func leftOf(asked []rbacv1.PolicyRule, spec *v1alpha1.PluginSpec) []rbacv1.PolicyRule {
 	if spec == nil || len(spec.Permissions) == 0 {
 		return asked
 	}

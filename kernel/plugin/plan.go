@@ -7,6 +7,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -48,6 +49,8 @@ type plan struct {
 	// build than the installed one is kept; both by name.
 	broken map[string]*unusable
 	held   map[string]error
+	// rulesLeft keeps what left computed: []rbacv1.PolicyRule by leftKey.
+	rulesLeft sync.Map
 }
 
 // newPlan lays objects over a configuration and finds the units for it; those of
