@@ -86,7 +86,6 @@ var absent = map[string]string{
 	"SELinuxChangePolicy":                                 noSELinux,
 	"SELinuxMountReadWriteOncePod":                        noSELinux,
 	"StaleControllerConsistencyDaemonSet":                 noController,
-	"StaleControllerConsistencyJob":                       noController,
 	"StaleControllerConsistencyStatefulSet":               noController,
 	"StatefulSetSemanticRevisionComparison":               noController,
 	"StructuredAuthenticationConfigurationEgressSelector": "requests to other servers leave the machine directly",

@@ -10,6 +10,7 @@ import (
 	"pintle.dev/pintle/plugins/controllers/endpointslice"
 	"pintle.dev/pintle/plugins/controllers/endpointslicemirroring"
 	"pintle.dev/pintle/plugins/controllers/garbagecollector"
+	"pintle.dev/pintle/plugins/controllers/job"
 	"pintle.dev/pintle/plugins/controllers/namespace"
 	"pintle.dev/pintle/plugins/controllers/nodelifecycle"
 	"pintle.dev/pintle/plugins/controllers/podgc"
@@ -19,6 +20,7 @@ import (
 	"pintle.dev/pintle/plugins/controllers/serviceaccount"
 	"pintle.dev/pintle/plugins/controllers/servicecidr"
 	"pintle.dev/pintle/plugins/controllers/storageprotection"
+	"pintle.dev/pintle/plugins/controllers/ttlafterfinished"
 )
 
 func main() {
@@ -31,6 +33,8 @@ func main() {
 		controller.Controller{Name: "endpoints", New: endpoints.New},
 		controller.Controller{Name: "endpointslice", New: endpointslice.New},
 		controller.Controller{Name: "endpointslicemirroring", New: endpointslicemirroring.New},
+		controller.Controller{Name: "job", New: job.New},
+		controller.Controller{Name: "ttlafterfinished", New: ttlafterfinished.New},
 		controller.Controller{Name: "namespace", New: namespace.New},
 		controller.Controller{Name: "nodelifecycle", New: nodelifecycle.New},
 		controller.Controller{Name: "replicaset", New: replicaset.New},

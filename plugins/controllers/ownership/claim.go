@@ -19,6 +19,8 @@ type Claimer struct {
 	Owner    metav1.Object
 	Kind     schema.GroupVersionKind // of the owner
 	Selector labels.Selector
+	// Finalizers are put on what is adopted and taken off what is released.
+	Finalizers []string
 	// Fresh reads the owner from the API, not from a cache. It is called at
 	// most once, before the first adoption.
 	Fresh func(ctx context.Context) (metav1.Object, error)
@@ -80,10 +82,14 @@ func (c *Claimer) adopt(ctx context.Context, obj metav1.Object) error {
 	if c.adoptErr != nil {
 		return fmt.Errorf("can't adopt %s %s/%s (%s): %w", c.Kind.Kind, obj.GetNamespace(), obj.GetName(), obj.GetUID(), c.adoptErr)
 	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+	meta := map[string]any{
 		"uid":             obj.GetUID(),
 		"ownerReferences": []metav1.OwnerReference{*metav1.NewControllerRef(c.Owner, c.Kind)},
-	}})
+	}
+	if len(c.Finalizers) > 0 {
+		meta["finalizers"] = c.Finalizers
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": meta})
 	if err != nil {
 		return err
 	}
@@ -106,7 +112,7 @@ func (c *Claimer) mayAdopt(ctx context.Context) error {
 }
 
 func (c *Claimer) release(ctx context.Context, obj metav1.Object) error {
-	patch, err := ReleasePatch(obj.GetUID(), c.Owner.GetUID())
+	patch, err := releasePatch(obj.GetUID(), c.Finalizers, c.Owner.GetUID())
 	if err != nil {
 		return err
 	}
@@ -122,9 +128,17 @@ func (c *Claimer) release(ctx context.Context, obj metav1.Object) error {
 // ReleasePatch is the strategic merge patch that takes the owners out of the
 // child's references.
 func ReleasePatch(child types.UID, owners ...types.UID) ([]byte, error) {
+	return releasePatch(child, nil, owners...)
+}
+
+func releasePatch(child types.UID, finalizers []string, owners ...types.UID) ([]byte, error) {
 	refs := make([]map[string]any, 0, len(owners))
 	for _, uid := range owners {
 		refs = append(refs, map[string]any{"$patch": "delete", "uid": uid})
 	}
-	return json.Marshal(map[string]any{"metadata": map[string]any{"uid": child, "ownerReferences": refs}})
+	meta := map[string]any{"uid": child, "ownerReferences": refs}
+	if len(finalizers) > 0 {
+		meta["$deleteFromPrimitiveList/finalizers"] = finalizers
+	}
+	return json.Marshal(map[string]any{"metadata": meta})
 }
