@@ -31,14 +31,15 @@ type image struct {
 	config v1.Config
 }
 
-// images are those of the conformance tests: the suite has more.
-func images() []image {
+// images are those of the conformance tests, on a layer of the system that agnhost runs
+// on: the suite has more.
+func images(system string) []image {
 	ports := map[string]struct{}{}
 	for _, p := range []string{"80", "8080", "8081", "9376", "5000"} {
 		ports[p+"/tcp"] = struct{}{}
 	}
 	agnhost := func(version string) image {
-		return image{[]string{testImages + "agnhost:" + version}, []string{"debian", "agnhost"},
+		return image{[]string{testImages + "agnhost:" + version}, []string{system, "agnhost"},
 			v1.Config{Entrypoint: []string{"/agnhost"}, Cmd: []string{"pause"}, ExposedPorts: ports, Labels: map[string]string{"version": version}}}
 	}
 	nginx := func(tag, version string) image {
@@ -46,7 +47,7 @@ func images() []image {
 			v1.Config{Cmd: []string{"nginx", "-g", "daemon off;"}, ExposedPorts: map[string]struct{}{"80/tcp": {}}, StopSignal: "SIGQUIT", Labels: map[string]string{"version": version}}}
 	}
 	pet := func(name string) image {
-		return image{[]string{testImages + name + ":1.8"}, []string{"debian", "agnhost", name},
+		return image{[]string{testImages + name + ":1.8"}, []string{system, "agnhost", name},
 			v1.Config{Entrypoint: []string{"/agnhost"}, Cmd: []string{"test-webserver"}}}
 	}
 	return []image{
@@ -54,7 +55,7 @@ func images() []image {
 		{[]string{testImages + "busybox:1.37.0-1"}, []string{"small"}, v1.Config{Cmd: []string{"sh"}}},
 		{[]string{testImages + "nonroot:1.5"}, []string{"small"}, v1.Config{Cmd: []string{"sh"}, User: "1234"}},
 		{[]string{testImages + "nonewprivs:1.4"}, []string{"small", "nonewprivs"}, v1.Config{Cmd: []string{"nnp"}}},
-		{[]string{testImages + "ipc-utils:1.4", testImages + "glibc-dns-testing:2.0.0"}, []string{"debian"}, v1.Config{Cmd: []string{"/bin/sh"}}},
+		{[]string{testImages + "ipc-utils:1.4", testImages + "glibc-dns-testing:2.0.0"}, []string{system}, v1.Config{Cmd: []string{"/bin/sh"}}},
 		{[]string{testImages + "sample-apiserver:1.29.2"}, []string{"small", "sample-apiserver"}, v1.Config{Entrypoint: []string{"/sample-apiserver"}}},
 		{[]string{"registry.k8s.io/etcd:3.6.8-0"}, []string{"small", "etcd"}, v1.Config{Cmd: []string{"/usr/local/bin/etcd"}}},
 		{[]string{"registry.k8s.io/pause:3.10.2"}, []string{"pause"}, v1.Config{Entrypoint: []string{"/pause"}, User: "65535:65535"}},
@@ -65,7 +66,7 @@ func images() []image {
 const archive = "conformance.tar"
 
 // makeImages writes the archive of the images, unless it is there and younger than
-// the programs in it, and the runtime's own image of pause beside it.
+// the programs in it.
 func makeImages(ctx context.Context, bin, dir string) (err error) {
 	path := filepath.Join(dir, archive)
 	if current, err := younger(path, bin); err != nil || current {
@@ -83,8 +84,15 @@ func makeImages(ctx context.Context, bin, dir string) (err error) {
 	if err := makeFolders(ctx, bin, filepath.Join(filepath.Dir(dir), "busybox"), work); err != nil {
 		return err
 	}
+	return writeImages(bin, dir, work, images("debian"))
+}
+
+// writeImages writes the archive of images whose layers are folders in work, and the
+// runtime's own image of pause beside it.
+func writeImages(bin, dir, work string, list []image) (err error) {
+	path := filepath.Join(dir, archive)
 	layers, refs := map[string]v1.Layer{}, map[name.Reference]v1.Image{}
-	for _, one := range images() {
+	for _, one := range list {
 		img := empty.Image
 		for _, folder := range one.layers {
 			if layers[folder] == nil {

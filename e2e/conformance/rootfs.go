@@ -50,7 +50,7 @@ func makeFolders(ctx context.Context, bin, busybox, work string) error {
 	if err := makeWeb(ctx, busybox, work); err != nil {
 		return err
 	}
-	return makeAgnhost(ctx, bin, work)
+	return makeAgnhost(ctx, filepath.Join(bin, "conformance", "agnhost"), "debian", work)
 }
 
 // makeDebian has what Alpine's packages bring to agnhost, and glibc's own tools.
@@ -109,9 +109,10 @@ func makeWeb(ctx context.Context, busybox, work string) error {
 		os.WriteFile(filepath.Join(root, "etc/nginx/nginx.conf"), []byte(nginxConfig), 0o644))
 }
 
-// makeAgnhost has the files beside agnhost, of the module that it is built from.
-func makeAgnhost(ctx context.Context, bin, work string) error {
-	out, err := exec.CommandContext(ctx, "go", "version", "-m", filepath.Join(bin, "conformance", "agnhost")).Output()
+// makeAgnhost has the files beside agnhost, of the module that it is built from. system
+// is the layer below it.
+func makeAgnhost(ctx context.Context, program, system, work string) error {
+	out, err := exec.CommandContext(ctx, "go", "version", "-m", program).Output()
 	if err != nil {
 		return fmt.Errorf("version of agnhost: %w", err)
 	}
@@ -148,8 +149,8 @@ func makeAgnhost(ctx context.Context, bin, work string) error {
 	}
 	return errors.Join(
 		link("agnhost", filepath.Join(root, "agnhost-2")),
-		extend(filepath.Join(work, "debian/etc/passwd"), filepath.Join(root, "etc/passwd"), "user-defined-in-image:x:1000:1000::/home/user-defined-in-image:/bin/sh\n"),
-		extend(filepath.Join(work, "debian/etc/group"), filepath.Join(root, "etc/group"), "user-defined-in-image:x:1000:\ngroup-defined-in-image:x:50000:user-defined-in-image\n"))
+		extend(filepath.Join(work, system, "etc/passwd"), filepath.Join(root, "etc/passwd"), "user-defined-in-image:x:1000:1000::/home/user-defined-in-image:/bin/sh\n"),
+		extend(filepath.Join(work, system, "etc/group"), filepath.Join(root, "etc/group"), "user-defined-in-image:x:1000:\ngroup-defined-in-image:x:50000:user-defined-in-image\n"))
 }
 
 // leftOut are packages that a container does without, of what others depend on.
