@@ -86,8 +86,6 @@ var absent = map[string]string{
 	"SELinuxChangePolicy":                                 noSELinux,
 	"SELinuxMountReadWriteOncePod":                        noSELinux,
 	"StaleControllerConsistencyDaemonSet":                 noController,
-	"StaleControllerConsistencyStatefulSet":               noController,
-	"StatefulSetSemanticRevisionComparison":               noController,
 	"StructuredAuthenticationConfigurationEgressSelector": "requests to other servers leave the machine directly",
 	"SystemdWatchdog":                                     "systemd is not told that the kernel lives; ask /livez",
 	"TopologyManagerPolicyBetaOptions":                    noManagers,

@@ -7,6 +7,7 @@
 // A controller's package holds its logic, imports sdk and client-go only and
 // never the kernel or another controller. What several need stands in queue (the
 // frame they run in), ownership (taking and releasing children by owner
-// reference), revisions (their history in ControllerRevisions), podchange (the services that a pod concerns) and subsets (the
+// reference), revisions (their history in ControllerRevisions), consistency (caches that are behind
+// what was written), podchange (the services that a pod concerns) and subsets (the
 // layout of Endpoints).
 package main

@@ -19,6 +19,7 @@ import (
 	"pintle.dev/pintle/plugins/controllers/rootca"
 	"pintle.dev/pintle/plugins/controllers/serviceaccount"
 	"pintle.dev/pintle/plugins/controllers/servicecidr"
+	"pintle.dev/pintle/plugins/controllers/statefulset"
 	"pintle.dev/pintle/plugins/controllers/storageprotection"
 	"pintle.dev/pintle/plugins/controllers/ttlafterfinished"
 )
@@ -43,6 +44,7 @@ func main() {
 		controller.Controller{Name: "root-ca", New: rootca.New},
 		controller.Controller{Name: "serviceaccount", New: serviceaccount.New},
 		controller.Controller{Name: "servicecidr", New: servicecidr.New},
+		controller.Controller{Name: "statefulset", New: statefulset.New},
 		controller.Controller{Name: "pvc-protection", New: storageprotection.NewClaims},
 		controller.Controller{Name: "pv-protection", New: storageprotection.NewVolumes},
 		controller.Controller{Name: "volumeattributesclass-protection", New: storageprotection.NewClasses},

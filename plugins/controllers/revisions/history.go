@@ -168,8 +168,8 @@ func (h *History) Truncate(ctx context.Context, sorted []*appsv1.ControllerRevis
 		}
 	}
 	for _, r := range old[:max(0, len(old)-limit)] {
-		if err := h.Delete(ctx, r); err != nil {
-			return err
+		if err := h.Delete(ctx, r); err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+			return err // one that is gone, or another by now, is as good as deleted
 		}
 	}
 	return nil
