@@ -1,0 +1,182 @@
+package daemonset
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/client-go/util/flowcontrol"
+
+	"pintle.dev/pintle/plugins/controllers/ownership"
+	"pintle.dev/pintle/plugins/controllers/queue"
+	"pintle.dev/pintle/plugins/controllers/revisions"
+	"pintle.dev/pintle/sdk/controller"
+)
+
+const (
+	workers = 2
+	// A pod that failed is deleted after a second, then two, up to 15 minutes.
+	firstBackoff, lastBackoff = time.Second, 15 * time.Minute
+	// backoffPeriod is how often back-offs of long ago are forgotten.
+	backoffPeriod = time.Minute
+)
+
+var gvk = appsv1.SchemeGroupVersion.WithKind("DaemonSet")
+
+// New builds the controller of DaemonSets.
+func New(c *controller.Context) (controller.Runner, error) {
+	return build(c.Client, c.Informers, c.Logger)
+}
+
+type keeper struct {
+	client    kubernetes.Interface
+	loop      *queue.Loop[string]
+	nodeLoop  *queue.Loop[string]
+	watches   []queue.Watch
+	sets      cache.Indexer
+	pods      cache.Indexer
+	nodeCache cache.Indexer
+	revisions cache.Indexer
+	history   *revisions.History
+	expect    *expectations
+	written   *written
+	backoff   *flowcontrol.Backoff
+	recorder  record.EventRecorder
+	clock     func() time.Time
+	log       *slog.Logger
+}
+
+func build(client kubernetes.Interface, shared informers.SharedInformerFactory, log *slog.Logger) (*keeper, error) {
+	sets, revs := shared.Apps().V1().DaemonSets().Informer(), shared.Apps().V1().ControllerRevisions().Informer()
+	pods, nodes := shared.Core().V1().Pods().Informer(), shared.Core().V1().Nodes().Informer()
+	history, err := revisions.NewHistory(client, revs, gvk)
+	if err := errors.Join(err, ownership.Index(pods), indexPods(pods)); err != nil {
+		return nil, err
+	}
+	k := &keeper{
+		client: client, history: history, clock: time.Now, log: log, backoff: flowcontrol.NewBackOff(firstBackoff, lastBackoff),
+		sets: sets.GetIndexer(), pods: pods.GetIndexer(), nodeCache: nodes.GetIndexer(), revisions: revs.GetIndexer(),
+		written: newWritten(pods.GetStore(), sets.GetStore()),
+	}
+	k.expect = newExpectations(func() time.Time { return k.clock() })
+	k.loop = queue.New(log, k.sync, queue.Options[string]{Name: "daemonset", Workers: workers})
+	k.nodeLoop = queue.New(log, k.syncNode, queue.Options[string]{Name: "daemonset-node-updates", Workers: workers})
+	k.watches = []queue.Watch{
+		{Informer: sets, Handler: queue.On(k.setChanged)},
+		{Informer: revs, Handler: queue.On(k.revisionChanged)},
+		{Informer: pods, Handler: queue.On(k.podChanged)},
+		{Informer: nodes, Handler: queue.On(k.nodeChanged)},
+	}
+	return k, nil
+}
+
+// Run works until ctx ends.
+func (k *keeper) Run(ctx context.Context) error {
+	recorder, stop := controller.Recorder(ctx, k.client, "daemonset-controller")
+	defer stop()
+	k.recorder = recorder
+	return queue.Follow(ctx, k.watches, k.loop, k.nodeLoop, queue.Func(k.collectBackoffs))
+}
+
+func (k *keeper) collectBackoffs(ctx context.Context) {
+	tick := time.NewTicker(backoffPeriod)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			k.backoff.GC()
+		}
+	}
+}
+
+func (k *keeper) lookup(key string) *appsv1.DaemonSet {
+	obj, there, err := k.sets.GetByKey(key)
+	if err != nil || !there {
+		return nil
+	}
+	ds, _ := obj.(*appsv1.DaemonSet)
+	return ds
+}
+
+// run is one sync of a set. What it has of the caches must not be changed.
+type run struct {
+	*keeper
+	key       string
+	ds        *appsv1.DaemonSet
+	selector  labels.Selector
+	placement *placement
+	nodes     []*corev1.Node
+	now       time.Time
+
+	hash string // of the current revision
+	old  []*appsv1.ControllerRevision
+}
+
+// sync works on one set.
+func (k *keeper) sync(ctx context.Context, key string) error {
+	if err := k.written.behind(key); err != nil {
+		return err
+	}
+	ds := k.lookup(key)
+	if ds == nil {
+		k.expect.forget(key)
+		k.written.forget(key)
+		return nil
+	}
+	if s := ds.Spec.Selector; s == nil || len(s.MatchLabels) == 0 && len(s.MatchExpressions) == 0 {
+		k.recorder.Event(ds, corev1.EventTypeWarning, "SelectingAll", "This daemon set is selecting all pods. A non-empty selector is required.")
+		return nil
+	}
+	if ds.DeletionTimestamp != nil {
+		// Its revisions may be gone already, without which no status can be told.
+		return nil
+	}
+	selector, err := metav1.LabelSelectorAsSelector(ds.Spec.Selector)
+	if err != nil {
+		return fmt.Errorf("daemon set %s has an invalid selector: %w", key, err)
+	}
+	r := &run{keeper: k, key: key, ds: ds, selector: selector, placement: placementOf(ds), now: k.clock()}
+	for _, obj := range k.nodeCache.List() {
+		if node, ok := obj.(*corev1.Node); ok {
+			r.nodes = append(r.nodes, node)
+		}
+	}
+	if err := r.findRevisions(ctx); err != nil {
+		return fmt.Errorf("failed to construct revisions of DaemonSet: %w", err)
+	}
+	if !k.expect.satisfied(key) {
+		return r.writeStatus(ctx, false)
+	}
+	if err := r.update(ctx); err != nil {
+		if fault := r.writeStatus(ctx, true); fault != nil {
+			k.log.DebugContext(ctx, "the status could not be written", "daemonSet", key, "error", fault)
+		}
+		return err
+	}
+	return r.writeStatus(ctx, true)
+}
+
+// update makes and deletes pods and deletes old revisions.
+func (r *run) update(ctx context.Context) error {
+	if err := r.manage(ctx); err != nil {
+		return err
+	}
+	if r.ds.Spec.UpdateStrategy.Type == appsv1.RollingUpdateDaemonSetStrategyType && r.expect.satisfied(r.key) {
+		if err := r.roll(ctx); err != nil {
+			return err
+		}
+	}
+	return r.prune(ctx)
+}
