@@ -34,15 +34,14 @@ var clientSwitches = []string{
 }
 
 const (
-	noDRA        = "nothing allocates devices yet: their objects are served, a pod with resource claims is refused by the scheduler"
-	noManagers   = "managers of CPUs, memory and topology are not there: containers get shares of all"
-	noPodAPI     = "the node agent has no pod resources API"
-	noDevices    = "devices are not there"
-	noCSI        = "volumes of CSI drivers are not there"
-	noWindows    = "nodes run Linux"
-	noSELinux    = "volumes are not relabelled for SELinux"
-	noUsers      = "user namespaces of pods are not there"
-	noController = "its controller is not there"
+	noDRA      = "nothing allocates devices yet: their objects are served, a pod with resource claims is refused by the scheduler"
+	noManagers = "managers of CPUs, memory and topology are not there: containers get shares of all"
+	noPodAPI   = "the node agent has no pod resources API"
+	noDevices  = "devices are not there"
+	noCSI      = "volumes of CSI drivers are not there"
+	noWindows  = "nodes run Linux"
+	noSELinux  = "volumes are not relabelled for SELinux"
+	noUsers    = "user namespaces of pods are not there"
 )
 
 // absent are gates that are on in Kubernetes, with what is missing here.
@@ -85,7 +84,6 @@ var absent = map[string]string{
 	"RotateKubeletServerCertificate":                      "the node agent has its certificate from the cluster's authority, without a request (CSR)",
 	"SELinuxChangePolicy":                                 noSELinux,
 	"SELinuxMountReadWriteOncePod":                        noSELinux,
-	"StaleControllerConsistencyDaemonSet":                 noController,
 	"StructuredAuthenticationConfigurationEgressSelector": "requests to other servers leave the machine directly",
 	"SystemdWatchdog":                                     "systemd is not told that the kernel lives; ask /livez",
 	"TopologyManagerPolicyBetaOptions":                    noManagers,
