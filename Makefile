@@ -177,6 +177,18 @@ test-peer: ## check that those answers are current, and compare 12,000 more pods
 	cd e2e/peer && $(GO) run ./scheduling -tables=false -pods 12000 -seed $${PEER_SEED:-1} -out $(CURDIR)/build/scheduling.jsonl.gz
 	PEER_CASES=$(CURDIR)/build/scheduling.jsonl.gz $(GO) test -count=1 -timeout 30m ./kernel/peer
 
+# The kubectl of the minor versions before, each pinned in a module of its own.
+OLDER_KUBECTLS := 1.34 1.35
+
+$(OLDER_KUBECTLS:%=$(BIN)/e2e/kubectl-%): $(BIN)/e2e/kubectl-1.%: e2e/kubectl/v1_%/go.mod e2e/kubectl/v1_%/go.sum
+	@echo "building $(@F) (once; some minutes)"
+	@mkdir -p $(@D)
+	@cd $(<D) && $(GOBUILD) -ldflags="-s -w -X k8s.io/component-base/version.gitVersion=$$($(GO) list -m -f '{{.Version}}' k8s.io/kubectl | sed 's/^v0/v1/')" -o $(CURDIR)/$@ .
+
+.PHONY: test-kubectl-versions
+test-kubectl-versions: build $(OLDER_KUBECTLS:%=$(BIN)/e2e/kubectl-%) ## let the kubectl of two older minor versions do what users do
+	KUBECTL_VERSIONS="$(OLDER_KUBECTLS)" $(GO) test -count=1 -timeout 20m -run 'TestKubectlVersions$$' -v ./e2e
+
 .PHONY: test-crash
 test-crash: ## kill the store 200 times, with and without power cuts (CRASH_SEED repeats, CRASH_ROUNDS says how often)
 	CRASH_ROUNDS=$${CRASH_ROUNDS:-200} $(GO) test -count=1 -timeout 40m -run TestCrash -v ./e2e/crash
