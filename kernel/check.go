@@ -2,13 +2,16 @@ package kernel
 
 import (
 	"log/slog"
+	"maps"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"pintle.dev/pintle/kernel/api/admission"
 	"pintle.dev/pintle/kernel/api/audit"
 	"pintle.dev/pintle/kernel/api/auth/authentication"
 	"pintle.dev/pintle/kernel/api/auth/authorization"
+	"pintle.dev/pintle/kernel/api/enablement"
 	"pintle.dev/pintle/kernel/config"
 	"pintle.dev/pintle/kernel/plugin"
 )
@@ -17,7 +20,7 @@ import (
 // bundles of this machine: that they are there and unchanged, that profiles and
 // controllers name what they hold, and that plugins' configurations keep to their
 // schemas; and it reads the files that say who is let in, who may do what, how
-// objects are admitted and what is recorded. Faults come with lines of the
+// objects are admitted and what is recorded, and what the API serves. Faults come with lines of the
 // configuration where they have one. It starts nothing and writes nothing. executable is the path of the kernel's binary, beside which
 // bundles are looked for.
 func Check(cfg *config.Config, executable string) error {
@@ -53,8 +56,23 @@ func checkFiles(cfg *config.Config) error {
 	if file := cfg.Audit.PolicyFile; file != "" {
 		check("audit.policyFile", audit.CheckPolicy(file))
 	}
+	faults = append(faults, checkRuntimeConfig(cfg)...)
 	if len(faults) == 0 {
 		return nil
+	}
+	return faults
+}
+
+// checkRuntimeConfig names what is to be served, or not, and is not there.
+func checkRuntimeConfig(cfg *config.Config) config.Faults {
+	var faults config.Faults
+	path := []string{"api", "runtimeConfig"}
+	keys, whole := enablement.Check(cfg.API.RuntimeConfig)
+	for _, key := range slices.Sorted(maps.Keys(keys)) {
+		faults = append(faults, cfg.FaultAt(append(slices.Clone(path), key), keys[key].Error()))
+	}
+	if whole != nil {
+		faults = append(faults, cfg.FaultAt(path, whole.Error()))
 	}
 	return faults
 }

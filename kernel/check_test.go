@@ -132,3 +132,43 @@ func TestCheckFiles(t *testing.T) {
 		}
 	}
 }
+
+// What the API shall serve, and is not there, is named with the line of its key.
+func TestCheckRuntimeConfig(t *testing.T) {
+	for _, tc := range []struct {
+		name, keys string
+		want       []string
+	}{
+		{"fine", "{apps/v1/daemonsets: false, api/beta: true}", nil},
+		{"names that are none", "\n    app/v1: true\n    apps/v1/daemonset: false\n    autoscaling/v1: false\n    batch/v9: true", []string{
+			"kernel.yaml:7: api.runtimeConfig.app/v1: unknown api groups app/v1",
+			`kernel.yaml:8: api.runtimeConfig.apps/v1/daemonset: invalid key apps/v1/daemonset: apps/v1 has no resource "daemonset"`,
+			"kernel.yaml:10: api.runtimeConfig.batch/v9: group version batch/v9 that has not been registered",
+		}},
+		{"what the kernel needs", "{policy/v1: false}", []string{"kernel.yaml:6: api.runtimeConfig: policy/v1 is not served by api.runtimeConfig, and the kernel needs it"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			data := t.TempDir()
+			file := filepath.Join(data, "kernel.yaml")
+			write(t, file, `apiVersion: config.pintle.dev/v1alpha1
+kind: KernelConfiguration
+dataDir: `+filepath.Join(data, "none")+`
+plugins: {directories: [`+data+`]}
+api:
+  runtimeConfig: `+tc.keys+"\n")
+			cfg, err := config.Load(config.Source{File: file})
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = checkFiles(cfg)
+			if (err == nil) != (tc.want == nil) {
+				t.Fatalf("got %v, want %v", err, tc.want)
+			}
+			for _, want := range tc.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("got %v, want %q", err, want)
+				}
+			}
+		})
+	}
+}

@@ -67,6 +67,7 @@ import (
 	"pintle.dev/pintle/kernel/api/peerproxy"
 	"pintle.dev/pintle/kernel/api/resources"
 	"pintle.dev/pintle/kernel/api/resources/ipalloc"
+	"pintle.dev/pintle/kernel/api/tokentracking"
 	pluginv1alpha1 "pintle.dev/pintle/sdk/apis/kernel/v1alpha1"
 )
 
@@ -99,16 +100,18 @@ type parts struct {
 	authn        authenticator.Request
 	ways         *authentication.Ways
 	tokenSecrets *tokensecrets.Controller
-	authz        *authorization.Chain
-	admit        *admission.Chain
-	admissions   *measured.Metrics
-	policies     *policystatus.Controller
-	audiences    []string
-	encryption   *encryption             // nil: nothing is encrypted
-	turns        *flowcontrol.Controller // nil: requests are not told apart
-	aggregator   *aggregation.Aggregator
-	members      *peerproxy.Members // nil: no other may serve the cluster
-	peers        *peerproxy.Proxy   // nil with members
+	// possible are the resources that could be served, whatever is configured.
+	possible   []schema.GroupVersionResource
+	authz      *authorization.Chain
+	admit      *admission.Chain
+	admissions *measured.Metrics
+	policies   *policystatus.Controller
+	audiences  []string
+	encryption *encryption             // nil: nothing is encrypted
+	turns      *flowcontrol.Controller // nil: requests are not told apart
+	aggregator *aggregation.Aggregator
+	members    *peerproxy.Members // nil: no other may serve the cluster
+	peers      *peerproxy.Proxy   // nil with members
 	// recertifies has the aggregator told of certificates of the front proxy, once.
 	recertifies sync.Once
 	limits      clientLimits
@@ -323,6 +326,10 @@ func (s *Server) build() error {
 		}),
 		s.hook("serviceaccount-token-controller", func(context.Context) error {
 			s.background.Go(func() { s.tokenSecrets.Run(s.stopping) })
+			return nil
+		}),
+		s.hook("start-legacy-token-tracking-controller", func(context.Context) error {
+			s.whenReady((&tokentracking.Keeper{Client: s.client, Logger: s.log}).Run)
 			return nil
 		}),
 		s.hook("node/follow-pods", func(context.Context) error {

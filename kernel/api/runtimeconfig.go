@@ -20,6 +20,7 @@ func (s *Server) enabled(all map[schema.GroupVersion]map[string]rest.Storage) (m
 			}
 		}
 	}
+	s.possible = there
 	served, err := enablement.New(there, s.cfg.RuntimeConfig)
 	if err != nil {
 		return nil, err

@@ -10,9 +10,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
 
 	"pintle.dev/pintle/kernel/api"
+	"pintle.dev/pintle/kernel/api/enablement"
 )
 
 // TestRuntimeConfig: a version or a resource that is not served is in no document, and its objects stay.
@@ -99,5 +101,22 @@ func TestRuntimeConfig(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s=false: %v, want %q", config, err, want)
 		}
+	}
+}
+
+// TestKnownResources: the list by which a configuration is checked without a server is
+// what a server could serve.
+func TestKnownResources(t *testing.T) {
+	s := start(t, t.TempDir())
+	names := func(list []schema.GroupVersionResource) (out []string) {
+		for _, r := range list {
+			out = append(out, r.Group+"/"+r.Version+"/"+r.Resource)
+		}
+		slices.Sort(out)
+		return slices.Compact(out)
+	}
+	have, want := names(enablement.Known()), names(s.Possible())
+	if !slices.Equal(have, want) {
+		t.Errorf("kernel/api/enablement/resources.txt should have\n%s", strings.Join(want, "\n"))
 	}
 }

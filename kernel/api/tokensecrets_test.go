@@ -201,3 +201,28 @@ func TestListedTokenSecret(t *testing.T) {
 		t.Errorf("warnings: %v", told.all())
 	}
 }
+
+// TestTokenTracking: the ConfigMap is there, and comes back right when it is spoilt.
+func TestTokenTracking(t *testing.T) {
+	s := start(t, t.TempDir())
+	maps := overTLS(t, s).CoreV1().ConfigMaps(metav1.NamespaceSystem)
+	const name = "kube-apiserver-legacy-service-account-token-tracking"
+	dated := func() (cm *corev1.ConfigMap) {
+		t.Helper()
+		waitFor(t, func() bool {
+			var err error
+			if cm, err = maps.Get(t.Context(), name, metav1.GetOptions{}); err != nil {
+				return false
+			}
+			_, err = time.Parse(time.DateOnly, cm.Data["since"])
+			return err == nil
+		})
+		return cm
+	}
+	cm := dated()
+	cm.Data["since"] = "for ever"
+	if _, err := maps.Update(t.Context(), cm, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	dated()
+}
