@@ -41,7 +41,7 @@ scheduler:
     predicates: [CheckNodeUnschedulable, HostName, PodToleratesNodeTaints, MatchNodeSelector, PodFitsHostPorts, PodFitsResources]
     priorities: [{name: LeastRequestedPriority, weight: 1}, {name: SelectorSpreadPriority, weight: 1}]
 controllers:
-  enabled: [deployment, replicaset, endpoints, endpointslice, endpointslicemirroring, nodelifecycle, namespace, serviceaccount, root-ca, podgc, garbagecollector, resourcequota, servicecidr, job, ttlafterfinished, pvc-protection, pv-protection, volumeattributesclass-protection]
+  enabled: [deployment, replicaset, endpoints, endpointslice, endpointslicemirroring, nodelifecycle, namespace, serviceaccount, root-ca, podgc, garbagecollector, resourcequota, servicecidr, job, ttlafterfinished, pvc-protection, pv-protection, volumeattributesclass-protection, legacy-serviceaccount-token-cleaner]
 hollow: {runtime: hollow, nodes: 2}
 `
 

@@ -12,6 +12,7 @@ import (
 	"pintle.dev/pintle/plugins/controllers/endpointslicemirroring"
 	"pintle.dev/pintle/plugins/controllers/garbagecollector"
 	"pintle.dev/pintle/plugins/controllers/job"
+	"pintle.dev/pintle/plugins/controllers/legacytokens"
 	"pintle.dev/pintle/plugins/controllers/namespace"
 	"pintle.dev/pintle/plugins/controllers/nodelifecycle"
 	"pintle.dev/pintle/plugins/controllers/podgc"
@@ -38,6 +39,7 @@ func main() {
 		controller.Controller{Name: "endpointslicemirroring", New: endpointslicemirroring.New},
 		controller.Controller{Name: "job", New: job.New},
 		controller.Controller{Name: "ttlafterfinished", New: ttlafterfinished.New},
+		controller.Controller{Name: "legacy-serviceaccount-token-cleaner", New: legacytokens.New},
 		controller.Controller{Name: "namespace", New: namespace.New},
 		controller.Controller{Name: "nodelifecycle", New: nodelifecycle.New},
 		controller.Controller{Name: "replicaset", New: replicaset.New},
