@@ -4,6 +4,7 @@ import (
 	"pintle.dev/pintle/sdk/controller"
 
 	"pintle.dev/pintle/plugins/controllers/cronjob"
+	"pintle.dev/pintle/plugins/controllers/csr"
 	"pintle.dev/pintle/plugins/controllers/daemonset"
 	"pintle.dev/pintle/plugins/controllers/deployment"
 	"pintle.dev/pintle/plugins/controllers/disruption"
@@ -30,6 +31,8 @@ func main() {
 	controller.Serve(
 		controller.Controller{Name: "cronjob", New: cronjob.New},
 		controller.Controller{Name: "daemonset", New: daemonset.New},
+		controller.Controller{Name: "csrapproving", New: csr.NewApprover},
+		controller.Controller{Name: "csrcleaner", New: csr.NewCleaner},
 		controller.Controller{Name: "deployment", New: deployment.New},
 		controller.Controller{Name: "disruption", New: disruption.New},
 		controller.Controller{Name: "garbagecollector", New: garbagecollector.New},

@@ -1,0 +1,171 @@
+package csr
+
+import (
+	"context"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	certificateslisters "k8s.io/client-go/listers/certificates/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+
+	"pintle.dev/pintle/plugins/controllers/queue"
+	"pintle.dev/pintle/sdk/controller"
+)
+
+// Upstream's: how soon and how rarely a request is tried again.
+const (
+	firstRetry = 200 * time.Millisecond
+	lastRetry  = 1000 * time.Second
+	approvers  = 5
+)
+
+type approver struct {
+	client   kubernetes.Interface
+	requests certificateslisters.CertificateSigningRequestLister
+	informer cache.SharedIndexInformer
+	loop     *queue.Loop[string]
+}
+
+// NewApprover builds csrapproving.
+func NewApprover(c *controller.Context) (controller.Runner, error) {
+	if len(c.Config) > 0 && strings.TrimSpace(string(c.Config)) != "{}" {
+		return nil, errors.New("csrapproving has no configuration")
+	}
+	requests := c.Informers.Certificates().V1().CertificateSigningRequests()
+	a := &approver{client: c.Client, requests: requests.Lister(), informer: requests.Informer()}
+	a.loop = queue.New(c.Logger, a.sync, queue.Options[string]{
+		Name: "certificate", Workers: approvers,
+		Limiter: workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstRetry, lastRetry),
+	})
+	return a, nil
+}
+
+// Run works until ctx ends.
+func (a *approver) Run(ctx context.Context) error {
+	return a.loop.Follow(ctx, queue.Watch{Informer: a.informer, Handler: queue.On(func(_, current *certificatesv1.CertificateSigningRequest) {
+		if current != nil {
+			a.loop.Add(current.Name)
+		}
+	})})
+}
+
+// recognized are the requests that may be approved, by the subresource that the
+// requestor must be allowed to create.
+var recognized = []struct {
+	subresource, message string
+	own                  bool // the requestor is the node
+}{
+	{"selfnodeclient", "Auto approving self kubelet client certificate after SubjectAccessReview.", true},
+	{"nodeclient", "Auto approving kubelet client certificate after SubjectAccessReview.", false},
+}
+
+func (a *approver) sync(ctx context.Context, name string) error {
+	r, err := a.requests.Get(name)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if len(r.Status.Certificate) > 0 || decided(r) {
+		return nil
+	}
+	x, err := parse(r.Spec.Request)
+	if err != nil {
+		return fmt.Errorf("unable to parse csr %q: %w", name, err)
+	}
+	if r.Spec.SignerName != certificatesv1.KubeAPIServerClientKubeletSignerName || !isNodeClient(x, r.Spec.Usages) {
+		return nil
+	}
+	var tried []string
+	for _, kind := range recognized {
+		if kind.own && r.Spec.Username != x.Subject.CommonName {
+			continue
+		}
+		tried = append(tried, kind.subresource)
+		allowed, err := a.allowed(ctx, r, kind.subresource)
+		if err != nil {
+			return fmt.Errorf("request %s: subject access review: %w", name, err)
+		}
+		if allowed {
+			return a.approve(ctx, r, kind.message)
+		}
+	}
+	// Rights may come later, so it is tried again.
+	return queue.Quiet(fmt.Errorf("recognized csr %q as %v but subject access review was not approved", name, tried))
+}
+
+func (a *approver) approve(ctx context.Context, r *certificatesv1.CertificateSigningRequest, message string) error {
+	r = r.DeepCopy()
+	r.Status.Conditions = append(r.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{
+		Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: "AutoApproved", Message: message,
+	})
+	if _, err := a.client.CertificatesV1().CertificateSigningRequests().UpdateApproval(ctx, r.Name, r, metav1.UpdateOptions{}); err != nil {
+		return fmt.Errorf("error updating approval for csr: %w", err)
+	}
+	return nil
+}
+
+func (a *approver) allowed(ctx context.Context, r *certificatesv1.CertificateSigningRequest, subresource string) (bool, error) {
+	extra := make(map[string]authorizationv1.ExtraValue, len(r.Spec.Extra))
+	for k, v := range r.Spec.Extra {
+		extra[k] = authorizationv1.ExtraValue(v)
+	}
+	review, err := a.client.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{
+		Spec: authorizationv1.SubjectAccessReviewSpec{
+			User: r.Spec.Username, UID: r.Spec.UID, Groups: r.Spec.Groups, Extra: extra,
+			ResourceAttributes: &authorizationv1.ResourceAttributes{
+				Group: certificatesv1.GroupName, Version: "*", Resource: "certificatesigningrequests", Subresource: subresource, Verb: "create",
+			},
+		},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return false, err
+	}
+	return review.Status.Allowed, nil
+}
+
+func decided(r *certificatesv1.CertificateSigningRequest) bool {
+	return slices.ContainsFunc(r.Status.Conditions, func(c certificatesv1.CertificateSigningRequestCondition) bool {
+		return c.Type == certificatesv1.CertificateApproved || c.Type == certificatesv1.CertificateDenied
+	})
+}
+
+func parse(data []byte) (*x509.CertificateRequest, error) {
+	block, _ := pem.Decode(data)
+	if block == nil || block.Type != "CERTIFICATE REQUEST" {
+		return nil, errors.New("PEM block type must be CERTIFICATE REQUEST")
+	}
+	return x509.ParseCertificateRequest(block.Bytes)
+}
+
+// isNodeClient: a request for the client certificate of a node, and nothing else.
+func isNodeClient(x *x509.CertificateRequest, usages []certificatesv1.KeyUsage) bool {
+	if !slices.Equal(x.Subject.Organization, []string{"system:nodes"}) || !strings.HasPrefix(x.Subject.CommonName, "system:node:") {
+		return false
+	}
+	if len(x.DNSNames)+len(x.EmailAddresses)+len(x.IPAddresses)+len(x.URIs) > 0 {
+		return false
+	}
+	asked := map[certificatesv1.KeyUsage]bool{}
+	for _, u := range usages {
+		asked[u] = true
+	}
+	if !asked[certificatesv1.UsageDigitalSignature] || !asked[certificatesv1.UsageClientAuth] {
+		return false
+	}
+	delete(asked, certificatesv1.UsageKeyEncipherment) // keys other than RSA go without
+	return len(asked) == 2
+}
