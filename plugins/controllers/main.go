@@ -16,6 +16,7 @@ import (
 	"pintle.dev/pintle/plugins/controllers/legacytokens"
 	"pintle.dev/pintle/plugins/controllers/namespace"
 	"pintle.dev/pintle/plugins/controllers/nodelifecycle"
+	"pintle.dev/pintle/plugins/controllers/nodettl"
 	"pintle.dev/pintle/plugins/controllers/podgc"
 	"pintle.dev/pintle/plugins/controllers/replicaset"
 	"pintle.dev/pintle/plugins/controllers/resourcequota"
@@ -45,6 +46,7 @@ func main() {
 		controller.Controller{Name: "legacy-serviceaccount-token-cleaner", New: legacytokens.New},
 		controller.Controller{Name: "namespace", New: namespace.New},
 		controller.Controller{Name: "nodelifecycle", New: nodelifecycle.New},
+		controller.Controller{Name: "nodettl", New: nodettl.New},
 		controller.Controller{Name: "replicaset", New: replicaset.New},
 		controller.Controller{Name: "replication", New: replicaset.NewReplication},
 		controller.Controller{Name: "resourcequota", New: resourcequota.New},
