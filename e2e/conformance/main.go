@@ -51,6 +51,7 @@ func main() {
 // wantTwo are the tests that fail or skip with one node.
 var wantTwo = []string{
 	"[sig-architecture] Conformance Tests should have at least two untainted nodes [Conformance]",
+	"[sig-apps] Daemon set [Serial] should rollback without unnecessary restarts [Conformance]",
 }
 
 // nodesFor is how many nodes a test has.
