@@ -86,7 +86,7 @@ func furnish() error {
 	return errors.Join(netlink.LinkSetUp(other), bringUp(eth, NodeIP))
 }
 
-// bringUp is furnish for an interface that is there.
+// bringUp does what furnish does, for an existing interface.
 func bringUp(eth netlink.Link, ip string) error {
 	lo, err := netlink.LinkByName("lo")
 	if err != nil {

@@ -49,7 +49,7 @@ func (p *plan) grants() roles.Grants {
 	return out
 }
 
-// leftKey is a question to left. The bundle and the plan of an entry do not change.
+// leftKey identifies an answer of left. An entry and a spec do not change within a plan.
 type leftKey struct {
 	entry  *Entry
 	spec   *v1alpha1.PluginSpec

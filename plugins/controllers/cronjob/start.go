@@ -128,8 +128,8 @@ func (r *run) replace(ctx context.Context) error {
 	return nil
 }
 
-// create makes the Job of a start. It returns nil for one that is there and that
-// the status need not take up.
+// create makes the Job of a start. It returns nil if the Job exists already and the
+// status need not list it.
 func (r *run) create(ctx context.Context, due time.Time) (*batchv1.Job, error) {
 	job, err := newJob(r.cj, due)
 	if err != nil {

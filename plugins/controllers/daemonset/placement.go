@@ -26,9 +26,8 @@ func placementOf(ds *appsv1.DaemonSet) *placement {
 	}
 }
 
-// on says whether a pod should run on the node, and whether one that is there may
-// stay. A taint NoSchedule that is not tolerated keeps pods out, and lets those
-// stay that are there.
+// on says whether a pod should run on the node, and whether a running pod may stay.
+// A taint NoSchedule that the pods do not tolerate keeps new pods out. Running pods stay.
 func (p *placement) on(node *corev1.Node) (run, stay bool) {
 	if p.nodeName != "" && p.nodeName != node.Name {
 		return false, false

@@ -12,7 +12,7 @@
 // Each pod carries the finalizer batch.kubernetes.io/job-tracking until it is
 // counted. The order of writes keeps the count exact through a crash between
 // any two of them: the pod's UID goes into status.uncountedTerminatedPods,
-// then its finalizer goes, then the UID gives way to the counter. Of an Indexed
+// then its finalizer goes, then the counter takes the place of the UID. Of an Indexed
 // Job the completed indexes take the place of the UIDs.
 //
 // Caches lag behind writes. A sync does not begin until the caches show the

@@ -1,6 +1,6 @@
 // Package legacytokens is the controller legacy-serviceaccount-token-cleaner: it takes
 // away tokens of service accounts that Kubernetes made into Secrets by itself before
-// 1.24, once nobody has used them for a year.
+// 1.24, after a year without use.
 //
 // How data passes through: once a day the Secrets of the type are listed → one that
 // was not used, is in its service account's list and in no pod gets the label
