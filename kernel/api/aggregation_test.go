@@ -58,10 +58,10 @@ func registrations(t *testing.T, s *api.Server) interface {
 // until waits for what controllers do.
 func until(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(30 * time.Second)
+	deadline := time.Now().Add(2 * time.Minute)
 	for !ok() {
 		if time.Now().After(deadline) {
-			t.Fatalf("not within 30 s: %s", what)
+			t.Fatalf("not within 2 minutes: %s", what)
 		}
 		time.Sleep(10 * time.Millisecond)
 	}

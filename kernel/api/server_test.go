@@ -138,7 +138,7 @@ func must[T any](v T, err error) T {
 // waitFor polls until ok or ten seconds have gone.
 func waitFor(t *testing.T, ok func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(time.Minute)
+	deadline := time.Now().Add(2 * time.Minute)
 	for !ok() {
 		if time.Now().After(deadline) {
 			t.Fatal("condition not met in time")

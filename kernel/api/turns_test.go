@@ -116,9 +116,10 @@ func TestPriorityAndFairness(t *testing.T) {
 		}
 		return string(data)
 	}
-	if got := page("/debug/api_priority_and_fairness/dump_priority_levels"); !strings.Contains(got, "workload-low") {
-		t.Errorf("priority levels: %s", got)
-	}
+	// The server takes its levels in after the objects are stored.
+	waitFor(t, func() bool {
+		return strings.Contains(page("/debug/api_priority_and_fairness/dump_priority_levels"), "workload-low")
+	})
 	if got := page("/metrics"); !strings.Contains(got, "apiserver_flowcontrol_nominal_limit_seats") {
 		t.Error("/metrics has no apiserver_flowcontrol_nominal_limit_seats")
 	}
