@@ -284,7 +284,13 @@ func TestWorkerEndsWithItsKernel(t *testing.T) {
 		select {} // until it is killed
 	}
 	cmd := exec.Command(os.Args[0], "-test.run=^TestWorkerEndsWithItsKernel$", "-test.timeout=2m")
-	cmd.Env = append(os.Environ(), asked+"=1")
+	// It is killed, so what it makes for its tests is removed here.
+	tmp, err := os.MkdirTemp("", "ptw")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(tmp)
+	cmd.Env = append(os.Environ(), asked+"=1", "TMPDIR="+tmp)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {
