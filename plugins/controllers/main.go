@@ -17,6 +17,7 @@ import (
 	"pintle.dev/pintle/plugins/controllers/namespace"
 	"pintle.dev/pintle/plugins/controllers/nodelifecycle"
 	"pintle.dev/pintle/plugins/controllers/nodettl"
+	"pintle.dev/pintle/plugins/controllers/persistentvolumebinder"
 	"pintle.dev/pintle/plugins/controllers/podgc"
 	"pintle.dev/pintle/plugins/controllers/replicaset"
 	"pintle.dev/pintle/plugins/controllers/resourcequota"
@@ -54,6 +55,7 @@ func main() {
 		controller.Controller{Name: "serviceaccount", New: serviceaccount.New},
 		controller.Controller{Name: "servicecidr", New: servicecidr.New},
 		controller.Controller{Name: "statefulset", New: statefulset.New},
+		controller.Controller{Name: "persistentvolume-binder", New: persistentvolumebinder.New},
 		controller.Controller{Name: "pvc-protection", New: storageprotection.NewClaims},
 		controller.Controller{Name: "pv-protection", New: storageprotection.NewVolumes},
 		controller.Controller{Name: "volumeattributesclass-protection", New: storageprotection.NewClasses},
