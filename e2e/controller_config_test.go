@@ -29,7 +29,7 @@ plugins:
 scheduler:
   profiles:
   - {schedulerName: default-scheduler, predicates: [HostName]}
-controllers: {enabled: [nodelifecycle]}
+controllers: {enabled: [nodelifecycle, tainteviction]}
 `), "")
 	// quiet makes a node that nobody renews, and waits until its controller says so.
 	quiet := func(name string) {

@@ -50,7 +50,7 @@ plugins:
   - name: controllers
   - name: hollow
     privileged: true
-controllers: {enabled: [namespace, serviceaccount, nodelifecycle]}
+controllers: {enabled: [namespace, serviceaccount, nodelifecycle, tainteviction]}
 hollow: {runtime: hollow, nodes: 3}
 `
 

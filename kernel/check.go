@@ -21,14 +21,21 @@ import (
 // controllers name what they hold, and that plugins' configurations keep to their
 // schemas; and it reads the files that say who is let in, who may do what, how
 // objects are admitted and what is recorded, and what the API serves. Faults come with lines of the
-// configuration where they have one. It starts nothing and writes nothing. executable is the path of the kernel's binary, beside which
+// configuration where they have one, and so do warnings, which are of what is sound and
+// perhaps not meant. It starts nothing and writes nothing. executable is the path of the kernel's binary, beside which
 // bundles are looked for.
-func Check(cfg *config.Config, executable string) error {
+func Check(cfg *config.Config, executable string) (warnings config.Faults, err error) {
 	if err := checkFiles(cfg); err != nil {
-		return err
+		return nil, err
 	}
-	_, err := pluginsOf(cfg, executable, func(*plugin.Config) {})
-	return err
+	host, err := pluginsOf(cfg, executable, func(*plugin.Config) {})
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range host.Splits() {
+		warnings = append(warnings, cfg.FaultAt(placeOf(cfg, &plugin.NameError{Kind: s.Kind, Name: s.Name}), s.String()))
+	}
+	return warnings, nil
 }
 
 // checkFiles reads the files that the API server reads at its start.

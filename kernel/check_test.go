@@ -63,7 +63,7 @@ scheduler:
 			if err != nil {
 				t.Fatal(err)
 			}
-			err = Check(cfg, filepath.Join(data, "pintle"))
+			_, err = Check(cfg, filepath.Join(data, "pintle"))
 			switch {
 			case tc.want == "" && err != nil:
 				t.Error(err)
@@ -74,6 +74,58 @@ scheduler:
 				t.Error("the check made the data directory")
 			}
 		})
+	}
+}
+
+// Who has a plugin of the former version and not the one that was split from it is
+// warned, with the line.
+func TestCheckSplits(t *testing.T) {
+	bundles := t.TempDir()
+	dir := filepath.Join(bundles, "nodes")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(dir, "nodes"), "#!/bin/false\n")
+	if err := os.Chmod(filepath.Join(dir, "nodes"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(dir, plugin.ManifestFile), `apiVersion: kernel.pintle.dev/v1alpha1
+kind: PluginManifest
+name: nodes
+version: 0.1.0
+plugins:
+- {name: whole, kind: controller}
+- {name: part, kind: controller, splitFrom: whole}
+- {name: beside, kind: controller, splitFrom: nothing-that-is-there}
+`)
+	if err := plugin.Seal(t.Context(), dir); err != nil {
+		t.Fatal(err)
+	}
+	for enabled, want := range map[string]string{
+		"[]": "", "[whole, part]": "", "[part]": "",
+		"[whole]": "kernel.yaml:7: controllers.enabled[0]: controller whole is in use without part, which does a part of what whole did in earlier versions: enable part, too, or nothing does that part",
+	} {
+		data := t.TempDir()
+		file := filepath.Join(data, "kernel.yaml")
+		write(t, file, `apiVersion: config.pintle.dev/v1alpha1
+kind: KernelConfiguration
+dataDir: `+filepath.Join(data, "none")+`
+plugins: {directories: [`+bundles+`], bundles: [{name: nodes}]}
+controllers:
+  enabled:
+    `+enabled+`
+`)
+		cfg, err := config.Load(config.Source{File: file})
+		if err != nil {
+			t.Fatal(err)
+		}
+		warnings, err := Check(cfg, filepath.Join(data, "pintle"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := warnings.Error(); !strings.HasSuffix(got, want) || want == "" && got != "" {
+			t.Errorf("%s: %q, want %q", enabled, got, want)
+		}
 	}
 }
 

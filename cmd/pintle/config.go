@@ -37,8 +37,12 @@ func newConfigCheckCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := kernel.Check(cfg, exe); err != nil {
+			warnings, err := kernel.Check(cfg, exe)
+			if err != nil {
 				return usageError{err}
+			}
+			for _, w := range warnings {
+				fmt.Fprintf(cmd.ErrOrStderr(), "warning: %v\n", w)
 			}
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: ok\n", cmp.Or(src.file, "the defaults (no file is named)"))
 			return err

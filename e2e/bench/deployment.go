@@ -45,7 +45,7 @@ scheduler:
     - {name: PodTopologySpreadScore, weight: 2}
     - {name: NodeResourcesBalancedAllocation, weight: 1}
 controllers:
-  enabled: [deployment, replicaset, endpoints, endpointslice, nodelifecycle, namespace, serviceaccount, podgc, garbagecollector, resourcequota, disruption]
+  enabled: [deployment, replicaset, endpoints, endpointslice, nodelifecycle, tainteviction, namespace, serviceaccount, podgc, garbagecollector, resourcequota, disruption]
 node: {enabled: false}
 hollow: {nodes: %d, runtime: hollow}
 `

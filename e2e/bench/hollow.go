@@ -57,7 +57,7 @@ scheduler:
     - {name: LeastRequestedPriority, weight: 1}
     - {name: BalancedResourceAllocation, weight: 1}
 controllers:
-  enabled: [nodelifecycle, serviceaccount, namespace]
+  enabled: [nodelifecycle, tainteviction, serviceaccount, namespace]
 node: {enabled: false}
 hollow: {nodes: %[1]d, runtime: hollow, leaseDuration: %[3]s, statusReportFrequency: %[4]s}
 `, nodes, max(50*time.Second, 6*renew), 4*renew, status)

@@ -55,7 +55,7 @@ scheduler:
     - {name: ImageLocalityPriority, weight: 1}
     - {name: EqualPriority, weight: 1}
 controllers:
-  enabled: [nodelifecycle, serviceaccount, namespace]
+  enabled: [nodelifecycle, tainteviction, serviceaccount, namespace]
 node: {enabled: false}
 hollow: {nodes: %d, runtime: hollow}
 `

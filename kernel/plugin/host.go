@@ -59,6 +59,8 @@ type Host struct {
 	objects objects
 	// trialMu is held while copies of units are tried (trial.go).
 	trialMu sync.Mutex
+	// told are the splits that were warned of; applyMu guards them.
+	told []Split
 	// opened are the names of plugins and bundles whose sockets are open; the
 	// publishing goroutine's.
 	opened map[string]bool
@@ -233,6 +235,7 @@ func (h *Host) begin(ctx context.Context) (api *publisher, err error) {
 	}
 	h.turn(policies)
 	h.admissions.Store(&reviews)
+	h.tellSplits(p)
 	return api, nil
 }
 

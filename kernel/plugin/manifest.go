@@ -112,6 +112,9 @@ type Entry struct {
 	AdmissionRules []admissionrules.Rule `yaml:"admissionRules,omitempty"`
 	// GroupVersions are those of the API that an API server serves.
 	GroupVersions []groupversions.GroupVersion `yaml:"groupVersions,omitempty"`
+	// SplitFrom names the plugin that did this one's work in earlier versions. Who has
+	// that one in use and not this one is warned.
+	SplitFrom string `yaml:"splitFrom,omitempty"`
 	// ConfigSchema is what the plugin's configuration must be like; nil: anything.
 	ConfigSchema *ConfigSchema `yaml:"configSchema,omitempty"`
 }
@@ -343,6 +346,9 @@ func (c *checker) manifest(m *Manifest) {
 			}
 		}
 		c.onFailure(key+".onFailure", p.OnFailure)
+		if p.SplitFrom != "" && (p.SplitFrom == p.Name || !nameForm.MatchString(p.SplitFrom)) {
+			c.at(key+".splitFrom", "%q; want the name of another plugin, which did the work of this one", p.SplitFrom)
+		}
 		c.rules(key+".rules", p.Rules)
 		c.admission(key, p)
 		c.groupVersions(key, p)

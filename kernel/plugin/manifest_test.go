@@ -49,6 +49,8 @@ func TestParseManifest(t *testing.T) {
 		{"no verbs", ", verbs: [get]", "", "m.yaml:11: plugins.1.rules.0: a rule without verbs"},
 		{"timeout", "call: 50ms", "call: 11m", "timeouts.call: 11m0s; want 0 to 10m"},
 		{"memory", "64Mi", "2Ti", `m.yaml:13: limits.memory: "2Ti"; want 1Mi to 1Ti`},
+		{"split from itself", "name: c", "name: c\n  splitFrom: c", `m.yaml:9: plugins.1.splitFrom: "c"; want the name of another plugin`},
+		{"split from no name", "name: c", "name: c\n  splitFrom: ../c", `m.yaml:9: plugins.1.splitFrom: "../c"; want`},
 		{"on failure", "limits:", "onFailure: explode\nlimits:", `onFailure: "explode"; want refuse or ignore`},
 		{"path", "limits:", "artifacts: {wasm: {path: ../x.wasm, digest: abc}}\nlimits:", `artifacts.wasm.path: "../x.wasm"; want a path inside`},
 		{"digest", "limits:", "artifacts: {wasm: {path: x.wasm, digest: abc}}\nlimits:", `artifacts.wasm.digest: "abc"; want sha256:`},

@@ -452,6 +452,7 @@ func (h *Host) commit(next *plan, gone []*unit) {
 	h.configured++
 	h.retiring = append(h.retiring, gone...)
 	h.mu.Unlock()
+	h.tellSplits(next)
 	h.pokeState()
 	signal(h.objects.told) // whoever changed the configuration waits for its objects
 	if len(gone) == 0 {

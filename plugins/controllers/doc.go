@@ -8,6 +8,6 @@
 // never the kernel or another controller. What several need stands in queue (the
 // frame they run in), ownership (taking and releasing children by owner
 // reference), revisions (their history in ControllerRevisions), consistency (caches that are behind
-// what was written), podchange (the services that a pod concerns) and subsets (the
+// what was written), nodepods (the pods of a node), podchange (the services that a pod concerns) and subsets (the
 // layout of Endpoints).
 package main

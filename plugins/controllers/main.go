@@ -26,6 +26,7 @@ import (
 	"pintle.dev/pintle/plugins/controllers/servicecidr"
 	"pintle.dev/pintle/plugins/controllers/statefulset"
 	"pintle.dev/pintle/plugins/controllers/storageprotection"
+	"pintle.dev/pintle/plugins/controllers/tainteviction"
 	"pintle.dev/pintle/plugins/controllers/ttlafterfinished"
 )
 
@@ -48,6 +49,7 @@ func main() {
 		controller.Controller{Name: "namespace", New: namespace.New},
 		controller.Controller{Name: "nodelifecycle", New: nodelifecycle.New},
 		controller.Controller{Name: "nodettl", New: nodettl.New},
+		controller.Controller{Name: "tainteviction", New: tainteviction.New},
 		controller.Controller{Name: "replicaset", New: replicaset.New},
 		controller.Controller{Name: "replication", New: replicaset.NewReplication},
 		controller.Controller{Name: "resourcequota", New: resourcequota.New},

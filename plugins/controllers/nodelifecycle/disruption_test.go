@@ -8,10 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
-	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/tools/record"
-
-	"pintle.dev/pintle/plugins/controllers/queue"
 )
 
 // NC-7, T-20: while all nodes are silent none is tainted, and taints are taken
@@ -77,41 +73,6 @@ func TestAllDown(t *testing.T) {
 	clock = clock.Add(20 * time.Second)
 	if got := words(pass("a")["b"].Spec.Taints); got != "unreachable:NoExecute" {
 		t.Errorf("one came back: the other has taints %q", got)
-	}
-}
-
-// A planned eviction is given up, and that is told, when the taint goes.
-func TestCancelled(t *testing.T) {
-	ctx, seconds := t.Context(), int64(300)
-	tainted := node("n", corev1.ConditionUnknown, corev1.Taint{Key: corev1.TaintNodeUnreachable, Effect: corev1.TaintEffectNoExecute})
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p"}, Spec: corev1.PodSpec{
-		NodeName:    "n",
-		Tolerations: []corev1.Toleration{{Key: corev1.TaintNodeUnreachable, Operator: corev1.TolerationOpExists, TolerationSeconds: &seconds}},
-	}}
-	l := unstarted(t, fake.NewClientset(tainted, pod))
-	for _, err := range []error{l.informers.nodes.GetStore().Add(tainted), l.informers.pods.GetStore().Add(pod)} {
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	key := cache.MetaObjectToName(pod)
-	if after, ok := l.syncPod(ctx, key).(*queue.After); !ok || after.Delay < 299*time.Second || after.Delay > 300*time.Second {
-		t.Fatalf("planned: %v", after)
-	}
-	if err := l.informers.nodes.GetStore().Update(node("n", corev1.ConditionTrue)); err != nil {
-		t.Fatal(err)
-	}
-	for range 2 { // told once
-		if err := l.syncPod(ctx, key); err != nil {
-			t.Fatal(err)
-		}
-	}
-	events := l.evictor.(*record.FakeRecorder).Events
-	if len(events) != 1 {
-		t.Fatalf("%d events", len(events))
-	}
-	if e := <-events; e != "Normal TaintManagerEviction Cancelling deletion of Pod ns/p" {
-		t.Errorf("event %q", e)
 	}
 }
 

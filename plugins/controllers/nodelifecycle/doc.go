@@ -6,9 +6,8 @@
 // its pods are marked not ready. Conditions become NoSchedule taints at once
 // and NoExecute taints at a limited rate for each zone: 0.1 nodes a second,
 // 0.01 in a large zone that is partly down, none in a small one, and none at
-// all while every zone is down. Pods that do not tolerate a NoExecute taint
-// are deleted, at once or when their tolerationSeconds are over; pods of
-// daemon sets tolerate these taints for ever (NDC-14).
+// all while every zone is down. The controller tainteviction deletes the pods that
+// do not tolerate a NoExecute taint.
 //
 // The old names of the labels for operating system and architecture follow the
 // new ones. All numbers can be set (Config).

@@ -14,15 +14,15 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 
+	"pintle.dev/pintle/plugins/controllers/nodepods"
 	"pintle.dev/pintle/plugins/controllers/queue"
 	"pintle.dev/pintle/sdk/controller"
 )
 
 const (
-	taintPeriod    = 100 * time.Millisecond // between tries to taint
-	workers        = 8
-	eventSource    = "node-controller"
-	evictionSource = "taint-eviction-controller"
+	taintPeriod = 100 * time.Millisecond // between tries to taint
+	workers     = 8
+	eventSource = "node-controller"
 )
 
 // lifecycle is the controller.
@@ -30,22 +30,18 @@ type lifecycle struct {
 	client    kubernetes.Interface
 	log       *slog.Logger
 	config    Config
-	recorder  record.EventRecorder // of nodes
-	evictor   record.EventRecorder // of evictions
+	recorder  record.EventRecorder
 	now       func() time.Time
 	nodes     corelisters.NodeLister
-	pods      corelisters.PodLister
 	leases    coordinationlisters.LeaseLister
 	informers struct{ nodes, pods, leases cache.SharedIndexInformer }
 
-	taints    *queue.Loop[string]           // of nodes: NoSchedule taints and labels
-	evictions *queue.Loop[cache.ObjectName] // of pods: NoExecute taints
+	taints *queue.Loop[string] // of nodes: NoSchedule taints and labels
 
 	mu     sync.Mutex
 	health map[string]*health // by node
 	zones  map[string]*zone   // by topology key
 	down   bool               // no node was ready at the last look; of the monitor alone
-	since  map[cache.ObjectName]time.Time
 }
 
 // New builds the controller from a Config in JSON.
@@ -57,15 +53,14 @@ func New(c *controller.Context) (controller.Runner, error) {
 	core, leases := c.Informers.Core().V1(), c.Informers.Coordination().V1().Leases()
 	l := &lifecycle{
 		client: c.Client, log: c.Logger, config: config, now: time.Now,
-		nodes: core.Nodes().Lister(), pods: core.Pods().Lister(), leases: leases.Lister(),
-		health: map[string]*health{}, zones: map[string]*zone{}, since: map[cache.ObjectName]time.Time{},
+		nodes: core.Nodes().Lister(), leases: leases.Lister(),
+		health: map[string]*health{}, zones: map[string]*zone{},
 	}
 	l.informers.nodes, l.informers.pods, l.informers.leases = core.Nodes().Informer(), core.Pods().Informer(), leases.Informer()
-	if err := indexPods(l.informers.pods); err != nil {
+	if err := nodepods.Index(l.informers.pods); err != nil {
 		return nil, fmt.Errorf("nodelifecycle: index pods: %w", err)
 	}
 	l.taints = queue.New(c.Logger, l.syncTaints, queue.Options[string]{Name: "node_lifecycle_controller", Workers: workers})
-	l.evictions = queue.New(c.Logger, l.syncPod, queue.Options[cache.ObjectName]{Name: "noexec_taint_pod", Workers: workers})
 	return l, nil
 }
 
@@ -73,37 +68,18 @@ func New(c *controller.Context) (controller.Runner, error) {
 func (l *lifecycle) Run(ctx context.Context) error {
 	recorder, stop := controller.Recorder(ctx, l.client, eventSource)
 	defer stop()
-	evictor, stop := controller.Recorder(ctx, l.client, evictionSource)
-	defer stop()
-	l.recorder, l.evictor = recorder, evictor
+	l.recorder = recorder
 	return queue.Follow(ctx, []queue.Watch{
-		{Informer: l.informers.nodes, Handler: queue.On(l.nodeChanged)},
-		{Informer: l.informers.pods, Handler: queue.Every(func(p *corev1.Pod) {
-			if p.Spec.NodeName != "" {
-				l.evictions.Add(cache.MetaObjectToName(p))
+		{Informer: l.informers.nodes, Handler: queue.On(func(_, n *corev1.Node) {
+			if n != nil {
+				l.taints.Add(n.Name)
 			}
 		})},
+		{Informer: l.informers.pods},
 		{Informer: l.informers.leases},
-	}, l.taints, l.evictions,
+	}, l.taints,
 		queue.Func(func(ctx context.Context) { every(ctx, l.config.NodeMonitorPeriod.Duration, l.monitor) }),
 		queue.Func(func(ctx context.Context) { every(ctx, taintPeriod, l.taintUnhealthy) }))
-}
-
-// nodeChanged queues a node and, if its NoExecute taints are others, its pods.
-func (l *lifecycle) nodeChanged(old, current *corev1.Node) {
-	if current == nil {
-		return
-	}
-	l.taints.Add(current.Name)
-	var before []corev1.Taint
-	if old != nil {
-		before = noExecute(old.Spec.Taints)
-	}
-	if !sameTaints(before, noExecute(current.Spec.Taints)) {
-		for _, p := range l.podsOn(current.Name) {
-			l.evictions.Add(cache.MetaObjectToName(p))
-		}
-	}
 }
 
 // every calls f at once and then each period, until ctx ends.

@@ -1,37 +1,33 @@
 package nodelifecycle
 
 import (
+	"context"
+
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/tools/cache"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+
+	"pintle.dev/pintle/plugins/controllers/nodepods"
 )
 
-// byNode is the index of pods by the node that they are bound to.
-const byNode = "spec.nodeName"
-
-// indexPods adds the index to the shared informer, once.
-func indexPods(informer cache.SharedIndexInformer) error {
-	err := informer.AddIndexers(cache.Indexers{byNode: func(obj any) ([]string, error) {
-		if pod, ok := obj.(*corev1.Pod); ok && pod.Spec.NodeName != "" {
-			return []string{pod.Spec.NodeName}, nil
-		}
-		return nil, nil
-	}})
-	if _, there := informer.GetIndexer().GetIndexers()[byNode]; there {
-		return nil
-	}
-	return err
-}
-
-func (l *lifecycle) podsOn(node string) []*corev1.Pod {
-	found, err := l.informers.pods.GetIndexer().ByIndex(byNode, node)
-	if err != nil {
-		return nil // the index is there since New
-	}
-	pods := make([]*corev1.Pod, 0, len(found))
-	for _, obj := range found {
-		if pod, ok := obj.(*corev1.Pod); ok {
-			pods = append(pods, pod)
+// markPods makes the pods of a node not ready.
+func (l *lifecycle) markPods(ctx context.Context, node string) {
+	for _, p := range nodepods.On(l.informers.pods.GetIndexer(), node) {
+		for i, c := range p.Status.Conditions {
+			if c.Type != corev1.PodReady || c.Status == corev1.ConditionFalse {
+				continue
+			}
+			marked := p.DeepCopy()
+			marked.Status.Conditions[i].Status = corev1.ConditionFalse
+			marked.Status.Conditions[i].LastTransitionTime = metav1.NewTime(l.now())
+			if _, err := l.client.CoreV1().Pods(p.Namespace).UpdateStatus(ctx, marked, metav1.UpdateOptions{}); err != nil {
+				if !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+					utilruntime.HandleErrorWithContext(ctx, err, "Mark a pod not ready")
+				}
+				continue // the next pass tries again
+			}
+			l.recorder.Event(marked, corev1.EventTypeWarning, "NodeNotReady", "Node is not ready")
 		}
 	}
-	return pods
 }

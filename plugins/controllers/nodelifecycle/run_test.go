@@ -15,8 +15,9 @@ import (
 	"pintle.dev/pintle/sdk/controller"
 )
 
-// NDC-2, NDC-10: a silent node's pod is gone in the end while that of a lively
-// one stays, and the controller ends all that it started.
+// NDC-2: a silent node is tainted in the end and its pod is marked, while those of a
+// lively one are left alone. No pod is deleted, and the controller ends all that it
+// started.
 func TestRun(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -29,7 +30,7 @@ func TestRun(t *testing.T) {
 	}
 	lively := node("lively", corev1.ConditionTrue)
 	lively.Labels = map[string]string{corev1.LabelOSStable: "linux"}
-	client := fake.NewClientset(node("quiet", corev1.ConditionTrue), lively, pod("leaves", "quiet"), pod("stays", "lively"))
+	client := fake.NewClientset(node("quiet", corev1.ConditionTrue), lively, pod("marked", "quiet"), pod("stays", "lively"))
 	shared := informers.NewSharedInformerFactory(client, 0)
 	runner, err := New(&controller.Context{
 		Logger: slog.New(slog.DiscardHandler), Client: client, Informers: shared,
@@ -40,16 +41,16 @@ func TestRun(t *testing.T) {
 	}
 	shared.Start(ctx.Done())
 	defer shared.Shutdown()
-	done := make(chan error, 1)
-	go func() { done <- runner.Run(ctx) }()
+	ended := make(chan error, 1)
+	go func() { ended <- runner.Run(ctx) }()
 	deadline := time.After(2 * time.Minute)
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
-	for gone := false; !gone; {
+	for done := false; !done; {
 		select {
 		case <-deadline:
-			t.Fatal("the pod of the silent node stays, or the node has no taints")
-		case err := <-done:
+			t.Fatal("the pod of the silent node is not marked, or the node has no taints")
+		case err := <-ended:
 			t.Fatalf("ended: %v", err)
 		case <-tick.C:
 		}
@@ -64,15 +65,18 @@ func TestRun(t *testing.T) {
 		if n, err = client.CoreV1().Nodes().Get(ctx, "quiet", metav1.GetOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		_, err = client.CoreV1().Pods("ns").Get(ctx, "leaves", metav1.GetOptions{})
+		p, err := client.CoreV1().Pods("ns").Get(ctx, "marked", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
 		taints := words(n.Spec.Taints) // each is written by itself
-		gone = err != nil && (taints == "unreachable:NoSchedule unreachable:NoExecute" || taints == "unreachable:NoExecute unreachable:NoSchedule")
+		done = p.Status.Conditions[0].Status == corev1.ConditionFalse && (taints == "unreachable:NoSchedule unreachable:NoExecute" || taints == "unreachable:NoExecute unreachable:NoSchedule")
 	}
-	if _, err := client.CoreV1().Pods("ns").Get(ctx, "stays", metav1.GetOptions{}); err != nil {
-		t.Error(err)
+	if p, err := client.CoreV1().Pods("ns").Get(ctx, "stays", metav1.GetOptions{}); err != nil || p.Status.Conditions[0].Status != corev1.ConditionTrue {
+		t.Errorf("%v, %v", p, err)
 	}
 	cancel()
-	if err := <-done; err != nil {
+	if err := <-ended; err != nil {
 		t.Error(err)
 	}
 }

@@ -123,18 +123,6 @@ func sameTaints(a, b []corev1.Taint) bool {
 	return slices.EqualFunc(a, b, func(a, b corev1.Taint) bool { return a.MatchTaint(&b) })
 }
 
-func hasNoExecute(node *corev1.Node) bool { return len(noExecute(node.Spec.Taints)) > 0 }
-
-func noExecute(taints []corev1.Taint) []corev1.Taint {
-	var out []corev1.Taint
-	for _, t := range taints {
-		if t.Effect == corev1.TaintEffectNoExecute {
-			out = append(out, t)
-		}
-	}
-	return out
-}
-
 func condition(status *corev1.NodeStatus, kind corev1.NodeConditionType) *corev1.NodeCondition {
 	for i := range status.Conditions {
 		if status.Conditions[i].Type == kind {

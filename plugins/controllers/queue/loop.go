@@ -107,6 +107,9 @@ func (l *Loop[K]) Add(key K) { l.queue.Add(key) }
 // AddAfter puts a key on the queue when the delay is over.
 func (l *Loop[K]) AddAfter(key K, delay time.Duration) { l.queue.AddAfter(key, delay) }
 
+// Len is how many keys wait.
+func (l *Loop[K]) Len() int { return l.queue.Len() }
+
 // Run works on keys until ctx ends and returns when the workers have ended. A
 // loop runs once.
 func (l *Loop[K]) Run(ctx context.Context) {
