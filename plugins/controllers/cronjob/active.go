@@ -51,13 +51,13 @@ func (r *run) observe(ctx context.Context) error {
 			if !active {
 				// It was made by hand, or by this controller, which then ended before
 				// it wrote the status.
-				r.recorder.Eventf(r.cj, corev1.EventTypeWarning, "UnexpectedJob", "Saw a job that the controller did not create or forgot: %s", job.Name)
+				r.Recorder.Eventf(r.cj, corev1.EventTypeWarning, "UnexpectedJob", "Saw a job that the controller did not create or forgot: %s", job.Name)
 			}
 			continue
 		}
 		if active {
 			r.dropActive(job.UID)
-			r.recorder.Eventf(r.cj, corev1.EventTypeNormal, "SawCompletedJob", "Saw completed job: %s, condition: %v", job.Name, ended)
+			r.Recorder.Eventf(r.cj, corev1.EventTypeNormal, "SawCompletedJob", "Saw completed job: %s, condition: %v", job.Name, ended)
 		}
 		if done := job.Status.CompletionTime; ended == batchv1.JobComplete && done != nil &&
 			(status.LastSuccessfulTime == nil || done.After(status.LastSuccessfulTime.Time)) {
@@ -73,7 +73,7 @@ func (r *run) observe(ctx context.Context) error {
 		_, err := r.client.BatchV1().Jobs(a.Namespace).Get(ctx, a.Name, metav1.GetOptions{})
 		switch {
 		case apierrors.IsNotFound(err):
-			r.recorder.Eventf(r.cj, corev1.EventTypeNormal, "MissingJob", "Active job went missing: %v", a.Name)
+			r.Recorder.Eventf(r.cj, corev1.EventTypeNormal, "MissingJob", "Active job went missing: %v", a.Name)
 			r.dropActive(a.UID)
 		case err != nil:
 			return fmt.Errorf("get active job %s/%s: %w", a.Namespace, a.Name, err)

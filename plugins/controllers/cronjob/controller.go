@@ -13,7 +13,6 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/ptr"
 
 	"pintle.dev/pintle/plugins/controllers/ownership"
@@ -31,12 +30,10 @@ func New(c *controller.Context) (controller.Runner, error) {
 }
 
 type scheduler struct {
+	*queue.Frame[string]
 	client   kubernetes.Interface
-	loop     *queue.Loop[string]
-	watches  []queue.Watch
 	cronJobs cache.Indexer
 	jobs     cache.Indexer
-	recorder record.EventRecorder
 	wall     func() time.Time
 	log      *slog.Logger
 }
@@ -48,27 +45,17 @@ func build(client kubernetes.Interface, shared informers.SharedInformerFactory, 
 		return nil, err
 	}
 	s := &scheduler{client: client, cronJobs: cronJobs.GetIndexer(), jobs: jobs.GetIndexer(), wall: time.Now, log: log}
-	s.loop = queue.New(log, s.sync, queue.Options[string]{Name: "cronjob", Workers: workers})
-	s.watches = []queue.Watch{
-		{Informer: cronJobs, Handler: queue.On(s.changed)},
-		{Informer: jobs, Handler: queue.On(s.jobChanged)},
-	}
+	s.Frame = queue.NewFrame(client, log, "cronjob-controller", s.sync, queue.Options[string]{Name: "cronjob", Workers: workers})
+	s.Watch(cronJobs, queue.On(s.changed))
+	s.Watch(jobs, queue.On(s.jobChanged))
+	s.Beside(queue.Func(func(ctx context.Context) { watchClock(ctx, s.wall, s.all) }))
 	return s, nil
-}
-
-// Run works until ctx ends.
-func (s *scheduler) Run(ctx context.Context) error {
-	recorder, stop := controller.Recorder(ctx, s.client, "cronjob-controller")
-	defer stop()
-	s.recorder = recorder
-	clock := queue.Func(func(ctx context.Context) { watchClock(ctx, s.wall, s.all) })
-	return queue.Follow(ctx, s.watches, s.loop, clock)
 }
 
 // all looks at all CronJobs.
 func (s *scheduler) all() {
 	for _, key := range s.cronJobs.ListKeys() {
-		s.loop.Add(key)
+		s.Add(key)
 	}
 }
 
@@ -79,15 +66,15 @@ func (s *scheduler) changed(old, cj *batchv1.CronJob) {
 		cj = old
 	}
 	if old == nil || old.Spec.Schedule == cj.Spec.Schedule && ptr.Equal(old.Spec.TimeZone, cj.Spec.TimeZone) {
-		s.loop.Add(queue.Key(cj))
+		s.Add(queue.Key(cj))
 		return
 	}
 	schedule, err := parse(&cj.Spec)
 	if err != nil {
-		s.recorder.Eventf(cj, corev1.EventTypeWarning, "UnParseableCronJobSchedule", "unparseable schedule for cronjob: %s", cj.Spec.Schedule)
+		s.Recorder.Eventf(cj, corev1.EventTypeWarning, "UnParseableCronJobSchedule", "unparseable schedule for cronjob: %s", cj.Spec.Schedule)
 		return
 	}
-	s.loop.AddAfter(queue.Key(cj), untilNext(cj, s.wall(), schedule))
+	s.AddAfter(queue.Key(cj), untilNext(cj, s.wall(), schedule))
 }
 
 // owner returns the key of the CronJob that controls a Job.
@@ -110,18 +97,13 @@ func (s *scheduler) jobChanged(old, job *batchv1.Job) {
 	}
 	for _, j := range []*batchv1.Job{old, job} {
 		if key, ours := s.owner(j); ours {
-			s.loop.Add(key)
+			s.Add(key)
 		}
 	}
 }
 
 func (s *scheduler) lookup(key string) *batchv1.CronJob {
-	obj, there, err := s.cronJobs.GetByKey(key)
-	if err != nil || !there {
-		return nil
-	}
-	cj, _ := obj.(*batchv1.CronJob)
-	return cj
+	return ownership.Cached[*batchv1.CronJob](s.cronJobs, key)
 }
 
 // run is one sync of a CronJob, which is a copy.

@@ -117,9 +117,9 @@ func (w *world) controller() *scheduler {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.t.Cleanup(s.loop.Close)
+	w.t.Cleanup(s.Close)
 	s.wall = func() time.Time { return w.now }
-	s.recorder = record.NewFakeRecorder(10000)
+	s.Recorder = record.NewFakeRecorder(10000)
 	for i := range w.crons() {
 		if err := s.cronJobs.Add(&w.crons()[i]); err != nil {
 			w.t.Fatal(err)
@@ -167,7 +167,7 @@ func (w *world) names() string {
 func (w *world) sync() error {
 	s := w.controller()
 	err := s.sync(w.t.Context(), "default/tick")
-	recorder := s.recorder.(*record.FakeRecorder)
+	recorder := s.Recorder.(*record.FakeRecorder)
 	for len(recorder.Events) > 0 {
 		w.events = append(w.events, <-recorder.Events)
 	}

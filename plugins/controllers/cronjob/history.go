@@ -72,11 +72,11 @@ func (r *run) deleteJob(ctx context.Context, job *batchv1.Job) bool {
 		PropagationPolicy: &policy, Preconditions: metav1.NewUIDPreconditions(string(job.UID)),
 	})
 	if err != nil {
-		r.recorder.Eventf(r.cj, corev1.EventTypeWarning, "FailedDelete", "Deleted job: %v", err)
+		r.Recorder.Eventf(r.cj, corev1.EventTypeWarning, "FailedDelete", "Deleted job: %v", err)
 		r.log.DebugContext(ctx, "a job could not be deleted", "job", job.Namespace+"/"+job.Name, "error", err)
 		return false
 	}
 	r.dropActive(job.UID)
-	r.recorder.Eventf(r.cj, corev1.EventTypeNormal, "SuccessfulDelete", "Deleted job %v", job.Name)
+	r.Recorder.Eventf(r.cj, corev1.EventTypeNormal, "SuccessfulDelete", "Deleted job %v", job.Name)
 	return true
 }

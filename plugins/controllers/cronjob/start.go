@@ -30,7 +30,7 @@ func (r *run) start(ctx context.Context) (next *time.Duration, err error) {
 	due, err := r.due(ctx, schedule)
 	if err != nil {
 		// It stays so until the spec is changed.
-		r.recorder.Eventf(r.cj, corev1.EventTypeWarning, "InvalidSchedule", "invalid schedule: %s : %s", r.cj.Spec.Schedule, err)
+		r.Recorder.Eventf(r.cj, corev1.EventTypeWarning, "InvalidSchedule", "invalid schedule: %s : %s", r.cj.Spec.Schedule, err)
 		return nil, nil
 	}
 	if due.IsZero() || r.skipped(due) {
@@ -61,18 +61,18 @@ func (r *run) start(ctx context.Context) (next *time.Duration, err error) {
 func (r *run) schedule() cron.Schedule {
 	spec := &r.cj.Spec
 	if _, err := zone(r.cj); err != nil {
-		r.recorder.Eventf(r.cj, corev1.EventTypeWarning, "UnknownTimeZone", "invalid timeZone: %q: %s", *spec.TimeZone, err)
+		r.Recorder.Eventf(r.cj, corev1.EventTypeWarning, "UnknownTimeZone", "invalid timeZone: %q: %s", *spec.TimeZone, err)
 		return nil
 	}
 	if ptr.Deref(spec.Suspend, false) {
 		return nil
 	}
 	if hasZone(spec.Schedule) {
-		r.recorder.Eventf(r.cj, corev1.EventTypeWarning, "UnsupportedSchedule", "CRON_TZ or TZ used in schedule %q is not officially supported, see https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/ for more details", spec.Schedule)
+		r.Recorder.Eventf(r.cj, corev1.EventTypeWarning, "UnsupportedSchedule", "CRON_TZ or TZ used in schedule %q is not officially supported, see https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/ for more details", spec.Schedule)
 	}
 	schedule, err := parse(spec)
 	if err != nil {
-		r.recorder.Eventf(r.cj, corev1.EventTypeWarning, "UnparseableSchedule", "unparseable schedule: %q : %s", spec.Schedule, err)
+		r.Recorder.Eventf(r.cj, corev1.EventTypeWarning, "UnparseableSchedule", "unparseable schedule: %q : %s", spec.Schedule, err)
 		return nil
 	}
 	return schedule
@@ -85,7 +85,7 @@ func (r *run) due(ctx context.Context, schedule cron.Schedule) (time.Time, error
 		return time.Time{}, err
 	}
 	if m.count > manyStarts {
-		r.recorder.Eventf(r.cj, corev1.EventTypeWarning, "TooManyMissedTimes", "too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check clock skew")
+		r.Recorder.Eventf(r.cj, corev1.EventTypeWarning, "TooManyMissedTimes", "too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check clock skew")
 		r.log.DebugContext(ctx, "many starts were missed", "cronJob", queue.Key(r.cj), "starts", m.count)
 	}
 	return m.last, nil
@@ -95,7 +95,7 @@ func (r *run) due(ctx context.Context, schedule cron.Schedule) (time.Time, error
 // the Job before it.
 func (r *run) skipped(due time.Time) bool {
 	if d := r.cj.Spec.StartingDeadlineSeconds; d != nil && due.Before(before(r.now, *d)) {
-		r.recorder.Eventf(r.cj, corev1.EventTypeWarning, "MissSchedule", "Missed scheduled time to start a job: %s", due.UTC().Format(time.RFC1123Z))
+		r.Recorder.Eventf(r.cj, corev1.EventTypeWarning, "MissSchedule", "Missed scheduled time to start a job: %s", due.UTC().Format(time.RFC1123Z))
 		return true
 	}
 	name := jobName(r.cj, due)
@@ -104,7 +104,7 @@ func (r *run) skipped(due time.Time) bool {
 		return true
 	}
 	if r.cj.Spec.ConcurrencyPolicy == batchv1.ForbidConcurrent && len(r.cj.Status.Active) > 0 {
-		r.recorder.Eventf(r.cj, corev1.EventTypeNormal, "JobAlreadyActive", "Not starting job because prior execution is running and concurrency policy is Forbid")
+		r.Recorder.Eventf(r.cj, corev1.EventTypeNormal, "JobAlreadyActive", "Not starting job because prior execution is running and concurrency policy is Forbid")
 		return true
 	}
 	return false
@@ -118,7 +118,7 @@ func (r *run) replace(ctx context.Context) error {
 	for _, a := range slices.Clone(r.cj.Status.Active) {
 		job, err := r.client.BatchV1().Jobs(a.Namespace).Get(ctx, a.Name, metav1.GetOptions{})
 		if err != nil {
-			r.recorder.Eventf(r.cj, corev1.EventTypeWarning, "FailedGet", "Get job: %v", err)
+			r.Recorder.Eventf(r.cj, corev1.EventTypeWarning, "FailedGet", "Get job: %v", err)
 			return fmt.Errorf("get job %s/%s, which is to be replaced: %w", a.Namespace, a.Name, err)
 		}
 		if !r.deleteJob(ctx, job) {
@@ -139,12 +139,12 @@ func (r *run) create(ctx context.Context, due time.Time) (*batchv1.Job, error) {
 	switch {
 	case err == nil:
 		creationSkew.Observe(made.CreationTimestamp.Sub(due).Seconds())
-		r.recorder.Eventf(r.cj, corev1.EventTypeNormal, "SuccessfulCreate", "Created job %v", made.Name)
+		r.Recorder.Eventf(r.cj, corev1.EventTypeNormal, "SuccessfulCreate", "Created job %v", made.Name)
 		return made, nil
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return nil, err
 	case !apierrors.IsAlreadyExists(err):
-		r.recorder.Eventf(r.cj, corev1.EventTypeWarning, "FailedCreate", "Error creating job: %v", err)
+		r.Recorder.Eventf(r.cj, corev1.EventTypeWarning, "FailedCreate", "Error creating job: %v", err)
 		if apierrors.IsForbidden(err) || apierrors.IsInvalid(err) {
 			err = queue.Quiet(err) // the event says it to the author
 		}

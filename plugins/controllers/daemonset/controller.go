@@ -14,7 +14,6 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/util/flowcontrol"
 
 	"pintle.dev/pintle/plugins/controllers/ownership"
@@ -39,10 +38,9 @@ func New(c *controller.Context) (controller.Runner, error) {
 }
 
 type keeper struct {
+	*queue.Frame[string]
 	client    kubernetes.Interface
-	loop      *queue.Loop[string]
 	nodeLoop  *queue.Loop[string]
-	watches   []queue.Watch
 	sets      cache.Indexer
 	pods      cache.Indexer
 	nodeCache cache.Indexer
@@ -51,7 +49,6 @@ type keeper struct {
 	expect    *expectations
 	written   *written
 	backoff   *flowcontrol.Backoff
-	recorder  record.EventRecorder
 	clock     func() time.Time
 	log       *slog.Logger
 }
@@ -69,23 +66,14 @@ func build(client kubernetes.Interface, shared informers.SharedInformerFactory, 
 		written: newWritten(pods.GetStore(), sets.GetStore()),
 	}
 	k.expect = newExpectations(func() time.Time { return k.clock() })
-	k.loop = queue.New(log, k.sync, queue.Options[string]{Name: "daemonset", Workers: workers})
+	k.Frame = queue.NewFrame(client, log, "daemonset-controller", k.sync, queue.Options[string]{Name: "daemonset", Workers: workers})
 	k.nodeLoop = queue.New(log, k.syncNode, queue.Options[string]{Name: "daemonset-node-updates", Workers: workers})
-	k.watches = []queue.Watch{
-		{Informer: sets, Handler: queue.On(k.setChanged)},
-		{Informer: revs, Handler: queue.On(k.revisionChanged)},
-		{Informer: pods, Handler: queue.On(k.podChanged)},
-		{Informer: nodes, Handler: queue.On(k.nodeChanged)},
-	}
+	k.Watch(sets, queue.On(k.setChanged))
+	k.Watch(revs, queue.On(k.revisionChanged))
+	k.Watch(pods, queue.On(k.podChanged))
+	k.Watch(nodes, queue.On(k.nodeChanged))
+	k.Beside(k.nodeLoop, queue.Func(k.collectBackoffs))
 	return k, nil
-}
-
-// Run works until ctx ends.
-func (k *keeper) Run(ctx context.Context) error {
-	recorder, stop := controller.Recorder(ctx, k.client, "daemonset-controller")
-	defer stop()
-	k.recorder = recorder
-	return queue.Follow(ctx, k.watches, k.loop, k.nodeLoop, queue.Func(k.collectBackoffs))
 }
 
 func (k *keeper) collectBackoffs(ctx context.Context) {
@@ -102,12 +90,7 @@ func (k *keeper) collectBackoffs(ctx context.Context) {
 }
 
 func (k *keeper) lookup(key string) *appsv1.DaemonSet {
-	obj, there, err := k.sets.GetByKey(key)
-	if err != nil || !there {
-		return nil
-	}
-	ds, _ := obj.(*appsv1.DaemonSet)
-	return ds
+	return ownership.Cached[*appsv1.DaemonSet](k.sets, key)
 }
 
 // run is one sync of a set. What it has of the caches must not be changed.
@@ -136,7 +119,7 @@ func (k *keeper) sync(ctx context.Context, key string) error {
 		return nil
 	}
 	if s := ds.Spec.Selector; s == nil || len(s.MatchLabels) == 0 && len(s.MatchExpressions) == 0 {
-		k.recorder.Event(ds, corev1.EventTypeWarning, "SelectingAll", "This daemon set is selecting all pods. A non-empty selector is required.")
+		k.Recorder.Event(ds, corev1.EventTypeWarning, "SelectingAll", "This daemon set is selecting all pods. A non-empty selector is required.")
 		return nil
 	}
 	if ds.DeletionTimestamp != nil {

@@ -9,9 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/client-go/tools/cache"
 
+	"pintle.dev/pintle/plugins/controllers/ownership"
 	"pintle.dev/pintle/plugins/controllers/queue"
 )
 
@@ -24,49 +23,33 @@ func (k *keeper) setChanged(old, ds *appsv1.DaemonSet) {
 	if ds == nil {
 		ds = old
 	}
-	k.loop.Add(queue.Key(ds))
+	k.Add(queue.Key(ds))
 }
 
 // owner returns the cached set that controls an object.
 func (k *keeper) owner(o metav1.Object) (*appsv1.DaemonSet, string) {
-	ref := metav1.GetControllerOfNoCopy(o)
-	if ref == nil || ref.Kind != gvk.Kind {
+	ds := ownership.Owner[*appsv1.DaemonSet](k.sets, gvk.Kind, o.GetNamespace(), metav1.GetControllerOfNoCopy(o))
+	if ds == nil {
 		return nil, ""
 	}
-	key := o.GetNamespace() + "/" + ref.Name
-	ds := k.lookup(key)
-	if ds == nil || ds.UID != ref.UID {
-		return nil, ""
-	}
-	return ds, key
+	return ds, queue.Key(ds)
 }
 
 // matching wakes all sets that might adopt an orphan.
 func (k *keeper) matching(o metav1.Object) {
-	objs, err := k.sets.ByIndex(cache.NamespaceIndex, o.GetNamespace())
-	if err != nil {
-		return
-	}
-	for _, obj := range objs {
-		ds, ok := obj.(*appsv1.DaemonSet)
-		if !ok {
-			continue
-		}
-		selector, err := metav1.LabelSelectorAsSelector(ds.Spec.Selector)
-		if err == nil && !selector.Empty() && selector.Matches(labels.Set(o.GetLabels())) {
-			k.loop.Add(queue.Key(ds))
-		}
+	for _, ds := range ownership.Adopters(k.sets, o, func(ds *appsv1.DaemonSet) *metav1.LabelSelector { return ds.Spec.Selector }) {
+		k.Add(queue.Key(ds))
 	}
 }
 
 // changed wakes those that an object has, had, or may have as its controller.
 func (k *keeper) changed(old, current metav1.Object) {
 	if ds, key := k.owner(old); ds != nil && !metav1.IsControlledBy(current, ds) {
-		k.loop.Add(key)
+		k.Add(key)
 	}
 	if metav1.GetControllerOfNoCopy(current) != nil {
 		if ds, key := k.owner(current); ds != nil {
-			k.loop.Add(key)
+			k.Add(key)
 		}
 		return
 	}
@@ -82,7 +65,7 @@ func (k *keeper) revisionChanged(old, c *appsv1.ControllerRevision) {
 			c = old
 		}
 		if ds, key := k.owner(c); ds != nil {
-			k.loop.Add(key)
+			k.Add(key)
 		}
 	case old == nil:
 		if metav1.GetControllerOfNoCopy(c) == nil {
@@ -106,14 +89,14 @@ func (k *keeper) podChanged(old, pod *corev1.Pod) {
 			k.matching(pod)
 		} else if ds, key := k.owner(pod); ds != nil {
 			k.expect.created(key, 1)
-			k.loop.Add(key)
+			k.Add(key)
 		}
 	default:
 		k.changed(old, pod)
 		ds, key := k.owner(pod)
 		if ds != nil && ds.Spec.MinReadySeconds > 0 && readyCondition(old) == nil && readyCondition(pod) != nil {
 			// The second lets clocks differ a little.
-			k.loop.AddAfter(key, time.Duration(ds.Spec.MinReadySeconds)*time.Second+time.Second)
+			k.AddAfter(key, time.Duration(ds.Spec.MinReadySeconds)*time.Second+time.Second)
 		}
 	}
 }
@@ -121,7 +104,7 @@ func (k *keeper) podChanged(old, pod *corev1.Pod) {
 func (k *keeper) podDeleted(pod *corev1.Pod) {
 	if ds, key := k.owner(pod); ds != nil {
 		k.expect.deleted(key, podKey(pod))
-		k.loop.Add(key)
+		k.Add(key)
 	}
 }
 
@@ -164,7 +147,7 @@ func (k *keeper) syncNode(_ context.Context, name string) error {
 		key := queue.Key(ds)
 		run, stay := placementOf(ds).on(node)
 		if run && !scheduled[key] || !stay && scheduled[key] || scheduled[key] && ds.Status.NumberMisscheduled > 0 {
-			k.loop.Add(key)
+			k.Add(key)
 		}
 	}
 	return nil

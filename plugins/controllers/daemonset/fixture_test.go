@@ -115,9 +115,9 @@ func (w *world) controller() *keeper {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.t.Cleanup(func() { k.loop.Close(); k.nodeLoop.Close() })
+	w.t.Cleanup(func() { k.Close(); k.nodeLoop.Close() })
 	k.clock = func() time.Time { return w.now }
-	k.recorder = record.NewFakeRecorder(10000)
+	k.Recorder = record.NewFakeRecorder(10000)
 	w.fill(k)
 	return k
 }
@@ -185,7 +185,7 @@ func (w *world) sync() error { return w.syncBy(w.controller()) }
 
 func (w *world) syncBy(k *keeper) error {
 	err := k.sync(w.t.Context(), "default/d")
-	recorder := k.recorder.(*record.FakeRecorder)
+	recorder := k.Recorder.(*record.FakeRecorder)
 	for len(recorder.Events) > 0 {
 		w.events = append(w.events, <-recorder.Events)
 	}

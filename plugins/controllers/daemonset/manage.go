@@ -83,14 +83,14 @@ func (r *run) removeEnded(node *corev1.Node, pods []*corev1.Pod, w *work) (live 
 			// refused without end.
 			key := fmt.Sprintf("%s/%d/%s", r.ds.UID, r.ds.Status.ObservedGeneration, node.Name)
 			if r.backoff.IsInBackOffSinceUpdate(key, r.now) {
-				r.loop.AddAfter(r.key, r.backoff.Get(key))
+				r.AddAfter(r.key, r.backoff.Get(key))
 				continue
 			}
 			r.backoff.Next(key, r.now)
-			r.recorder.Eventf(r.ds, corev1.EventTypeWarning, "FailedDaemonPod", "Found failed daemon pod %s/%s on node %s, will try to kill it", p.Namespace, p.Name, node.Name)
+			r.Recorder.Eventf(r.ds, corev1.EventTypeWarning, "FailedDaemonPod", "Found failed daemon pod %s/%s on node %s, will try to kill it", p.Namespace, p.Name, node.Name)
 			w.remove = append(w.remove, p)
 		case p.Status.Phase == corev1.PodSucceeded:
-			r.recorder.Eventf(r.ds, corev1.EventTypeNormal, "SucceededDaemonPod", "Found succeeded daemon pod %s/%s on node %s, will try to delete it", p.Namespace, p.Name, node.Name)
+			r.Recorder.Eventf(r.ds, corev1.EventTypeNormal, "SucceededDaemonPod", "Found succeeded daemon pod %s/%s on node %s, will try to delete it", p.Namespace, p.Name, node.Name)
 			w.remove = append(w.remove, p)
 		default:
 			live = append(live, p)
@@ -156,7 +156,7 @@ func (r *run) createPod(ctx context.Context, node string) error {
 	switch {
 	case err == nil:
 		r.written.pod(r.key, r.ds.UID, made.ResourceVersion)
-		r.recorder.Eventf(r.ds, corev1.EventTypeNormal, "SuccessfulCreate", "Created pod: %v", made.Name)
+		r.Recorder.Eventf(r.ds, corev1.EventTypeNormal, "SuccessfulCreate", "Created pod: %v", made.Name)
 		return nil
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		// All creations fail there, and the set goes too: what is expected holds it
@@ -164,7 +164,7 @@ func (r *run) createPod(ctx context.Context, node string) error {
 		return nil
 	}
 	r.expect.created(r.key, 1)
-	r.recorder.Eventf(r.ds, corev1.EventTypeWarning, "FailedCreate", "Error creating: %v", err)
+	r.Recorder.Eventf(r.ds, corev1.EventTypeWarning, "FailedCreate", "Error creating: %v", err)
 	if apierrors.IsForbidden(err) || apierrors.IsInvalid(err) {
 		return queue.Quiet(err) // the event says it to the author
 	}
@@ -174,14 +174,14 @@ func (r *run) createPod(ctx context.Context, node string) error {
 func (r *run) deletePod(ctx context.Context, p *corev1.Pod) error {
 	err := r.client.CoreV1().Pods(p.Namespace).Delete(ctx, p.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(p.UID))})
 	if err == nil {
-		r.recorder.Eventf(r.ds, corev1.EventTypeNormal, "SuccessfulDelete", "Deleted pod: %v", p.Name)
+		r.Recorder.Eventf(r.ds, corev1.EventTypeNormal, "SuccessfulDelete", "Deleted pod: %v", p.Name)
 		return nil
 	}
 	r.expect.deleted(r.key, podKey(p)) // the informer will not show it
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return nil
 	}
-	r.recorder.Eventf(r.ds, corev1.EventTypeWarning, "FailedDelete", "Error deleting: %v", err)
+	r.Recorder.Eventf(r.ds, corev1.EventTypeWarning, "FailedDelete", "Error deleting: %v", err)
 	return fmt.Errorf("unable to delete pods: %w", err)
 }
 

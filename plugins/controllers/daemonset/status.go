@@ -73,7 +73,7 @@ func (r *run) writeStatus(ctx context.Context, observed bool) error {
 	}
 	if least := r.ds.Spec.MinReadySeconds; least > 0 && s.NumberReady != s.NumberAvailable {
 		// Nothing else says when pods have been ready for long enough.
-		r.loop.AddAfter(r.key, time.Duration(least)*time.Second)
+		r.AddAfter(r.key, time.Duration(least)*time.Second)
 	}
 	return nil
 }

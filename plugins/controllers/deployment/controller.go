@@ -9,12 +9,10 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 
 	"pintle.dev/pintle/plugins/controllers/ownership"
@@ -32,13 +30,11 @@ func New(c *controller.Context) (controller.Runner, error) {
 }
 
 type deployer struct {
+	*queue.Frame[string]
 	client      kubernetes.Interface
-	loop        *queue.Loop[string]
-	watches     []queue.Watch
 	deployments cache.Indexer
 	sets        cache.Indexer
 	pods        cache.Indexer
-	recorder    record.EventRecorder
 	clock       clock.PassiveClock
 	log         *slog.Logger
 }
@@ -54,67 +50,30 @@ func build(client kubernetes.Interface, shared informers.SharedInformerFactory, 
 		client: client, clock: clock.RealClock{}, log: log,
 		deployments: deployments.GetIndexer(), sets: sets.GetIndexer(), pods: pods.GetIndexer(),
 	}
-	d.loop = queue.New(log, d.sync, queue.Options[string]{Name: "deployment", Workers: workers})
-	d.watches = []queue.Watch{
-		{Informer: deployments, Handler: queue.Every(d.add)},
-		{Informer: sets, Handler: queue.On(d.setChanged)},
-		{Informer: pods, Handler: queue.On(func(old, current *corev1.Pod) {
-			if current == nil {
-				d.podDeleted(old)
-			}
-		})},
-	}
+	d.Frame = queue.NewFrame(client, log, "deployment-controller", d.sync, queue.Options[string]{Name: "deployment", Workers: workers})
+	d.Watch(deployments, queue.Every(d.add))
+	d.Watch(sets, queue.On(d.setChanged))
+	d.Watch(pods, queue.On(func(old, current *corev1.Pod) {
+		if current == nil {
+			d.podDeleted(old)
+		}
+	}))
 	return d, nil
 }
 
-// Run works until ctx ends.
-func (d *deployer) Run(ctx context.Context) error {
-	recorder, stop := controller.Recorder(ctx, d.client, "deployment-controller")
-	defer stop()
-	d.recorder = recorder
-	return d.loop.Follow(ctx, d.watches...)
-}
-
-func (d *deployer) add(dep *appsv1.Deployment) { d.loop.Add(queue.Key(dep)) }
+func (d *deployer) add(dep *appsv1.Deployment) { d.Add(queue.Key(dep)) }
 
 func (d *deployer) lookup(key string) *appsv1.Deployment {
-	obj, there, err := d.deployments.GetByKey(key)
-	if err != nil || !there {
-		return nil
-	}
-	dep, _ := obj.(*appsv1.Deployment)
-	return dep
+	return ownership.Cached[*appsv1.Deployment](d.deployments, key)
 }
 
 func (d *deployer) owner(rs *appsv1.ReplicaSet) *appsv1.Deployment {
-	ref := metav1.GetControllerOfNoCopy(rs)
-	if ref == nil || ref.Kind != gvk.Kind {
-		return nil
-	}
-	dep := d.lookup(rs.Namespace + "/" + ref.Name)
-	if dep == nil || dep.UID != ref.UID {
-		return nil
-	}
-	return dep
+	return ownership.Owner[*appsv1.Deployment](d.deployments, gvk.Kind, rs.Namespace, metav1.GetControllerOfNoCopy(rs))
 }
 
 func (d *deployer) matching(rs *appsv1.ReplicaSet) {
-	if len(rs.Labels) == 0 {
-		return
-	}
-	objs, err := d.deployments.ByIndex(cache.NamespaceIndex, rs.Namespace)
-	if err != nil {
-		return
-	}
-	for _, obj := range objs {
-		dep, ok := obj.(*appsv1.Deployment)
-		if !ok {
-			continue
-		}
-		selector, err := metav1.LabelSelectorAsSelector(dep.Spec.Selector)
-		if err == nil && !selector.Empty() && selector.Matches(labels.Set(rs.Labels)) {
-			d.add(dep)
-		}
+	for _, dep := range ownership.Adopters(d.deployments, rs, func(d *appsv1.Deployment) *metav1.LabelSelector { return d.Spec.Selector }) {
+		d.add(dep)
 	}
 }
 
@@ -179,7 +138,7 @@ func (d *deployer) sync(ctx context.Context, key string) error {
 	}
 	dep := cached.DeepCopy()
 	if s := dep.Spec.Selector; s == nil || len(s.MatchLabels) == 0 && len(s.MatchExpressions) == 0 {
-		d.recorder.Event(dep, corev1.EventTypeWarning, "SelectingAll", "This deployment is selecting all pods. A non-empty selector is required.")
+		d.Recorder.Event(dep, corev1.EventTypeWarning, "SelectingAll", "This deployment is selecting all pods. A non-empty selector is required.")
 		if dep.Status.ObservedGeneration < dep.Generation {
 			dep.Status.ObservedGeneration = dep.Generation
 			return d.writeStatus(ctx, dep)

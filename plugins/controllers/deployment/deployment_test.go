@@ -62,9 +62,9 @@ func newBench(t *testing.T, d *appsv1.Deployment) *bench {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(c.loop.Close)
+	t.Cleanup(c.Close)
 	b := &bench{deployer: c, t: t, client: client, clock: clocktesting.NewFakeClock(time.Unix(1_000_000, 0)), events: record.NewFakeRecorder(1000)}
-	c.clock, c.recorder = b.clock, b.events
+	c.clock, c.Recorder = b.clock, b.events
 	return b
 }
 

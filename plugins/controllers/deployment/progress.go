@@ -114,7 +114,7 @@ func (r *rollout) lookAgain() {
 	}
 	after := c.LastUpdateTime.Add(deadline(r.dep)).Sub(r.clock.Now())
 	// The stored time has whole seconds; one more and it has passed for sure.
-	r.loop.AddAfter(queue.Key(r.dep), max(after, 0)+time.Second)
+	r.AddAfter(queue.Key(r.dep), max(after, 0)+time.Second)
 }
 
 // notePause tells of pause and resumption by the Progressing condition, so

@@ -127,11 +127,11 @@ func (r *rollout) create(ctx context.Context, newest int64) error {
 				r.log.Warn("status of deployment", "deployment", dep.Namespace+"/"+dep.Name, "error", statusErr)
 			}
 		}
-		r.recorder.Event(dep, corev1.EventTypeWarning, reasonSetFailed, message)
+		r.Recorder.Event(dep, corev1.EventTypeWarning, reasonSetFailed, message)
 		return err
 	}
 	if fresh && replicas > 0 {
-		r.recorder.Eventf(dep, corev1.EventTypeNormal, "ScalingReplicaSet", "Scaled up replica set %s from 0 to %d", created.Name, replicas)
+		r.Recorder.Eventf(dep, corev1.EventTypeNormal, "ScalingReplicaSet", "Scaled up replica set %s from 0 to %d", created.Name, replicas)
 	}
 	r.sets, r.current = append(r.sets, created), created
 	changed := r.setRevision(strconv.FormatInt(newest, 10))

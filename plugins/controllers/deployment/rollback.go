@@ -49,7 +49,7 @@ func (r *rollout) rollback(ctx context.Context, number int64) error {
 	if _, err := r.client.AppsV1().Deployments(next.Namespace).Update(ctx, next, metav1.UpdateOptions{}); err != nil {
 		return err
 	}
-	r.recorder.Event(r.dep, event, reason, message)
+	r.Recorder.Event(r.dep, event, reason, message)
 	return nil
 }
 

@@ -133,7 +133,7 @@ func (r *rollout) scaleTo(ctx context.Context, rs *appsv1.ReplicaSet, want int32
 		if want < had {
 			way = "down"
 		}
-		r.recorder.Eventf(r.dep, corev1.EventTypeNormal, "ScalingReplicaSet", "Scaled %s replica set %s from %d to %d", way, rs.Name, had, want)
+		r.Recorder.Eventf(r.dep, corev1.EventTypeNormal, "ScalingReplicaSet", "Scaled %s replica set %s from %d to %d", way, rs.Name, had, want)
 	}
 	return nil
 }

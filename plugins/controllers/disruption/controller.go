@@ -1,7 +1,6 @@
 package disruption
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"time"
@@ -16,7 +15,6 @@ import (
 	corelisters "k8s.io/client-go/listers/core/v1"
 	policylisters "k8s.io/client-go/listers/policy/v1"
 	"k8s.io/client-go/scale"
-	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 
 	"pintle.dev/pintle/plugins/controllers/queue"
@@ -43,15 +41,13 @@ func New(c *controller.Context) (controller.Runner, error) {
 }
 
 type keeper struct {
-	client   kubernetes.Interface
-	budgets  *queue.Loop[string]
-	marks    *queue.Loop[string] // pods marked for a disruption
-	watches  []queue.Watch
-	pdbs     policylisters.PodDisruptionBudgetLister
-	pods     corelisters.PodLister
-	finder   *finder
-	recorder record.EventRecorder
-	clock    clock.PassiveClock
+	*queue.Frame[string] // of budgets
+	client               kubernetes.Interface
+	marks                *queue.Loop[string] // pods marked for a disruption
+	pdbs                 policylisters.PodDisruptionBudgetLister
+	pods                 corelisters.PodLister
+	finder               *finder
+	clock                clock.PassiveClock
 }
 
 func build(client kubernetes.Interface, shared informers.SharedInformerFactory, others *scales, log *slog.Logger) *keeper {
@@ -60,28 +56,19 @@ func build(client kubernetes.Interface, shared informers.SharedInformerFactory, 
 		client: client, clock: clock.RealClock{},
 		pdbs: pdbs.Lister(), pods: pods.Lister(), finder: newFinder(shared, others),
 	}
-	k.budgets = queue.New(log, k.sync, queue.Options[string]{Name: "disruption"})
+	k.Frame = queue.NewFrame(client, log, "controllermanager", k.sync, queue.Options[string]{Name: "disruption"})
 	k.marks = queue.New(log, k.unmark, queue.Options[string]{Name: "stale_pod_disruption"})
-	k.watches = []queue.Watch{
-		{Informer: pdbs.Informer(), Handler: queue.On(func(_, current *policyv1.PodDisruptionBudget) {
-			if current != nil {
-				k.budgets.Add(queue.Key(current))
-			}
-		})},
-		{Informer: pods.Informer(), Handler: queue.On(k.podChanged)},
-	}
+	k.Watch(pdbs.Informer(), queue.On(func(_, current *policyv1.PodDisruptionBudget) {
+		if current != nil {
+			k.Add(queue.Key(current))
+		}
+	}))
+	k.Watch(pods.Informer(), queue.On(k.podChanged))
 	for _, informer := range k.finder.informers {
-		k.watches = append(k.watches, queue.Watch{Informer: informer})
+		k.Watch(informer, nil)
 	}
+	k.Beside(k.marks)
 	return k
-}
-
-// Run works until ctx ends.
-func (k *keeper) Run(ctx context.Context) error {
-	recorder, stop := controller.Recorder(ctx, k.client, "controllermanager")
-	defer stop()
-	k.recorder = recorder
-	return queue.Follow(ctx, k.watches, k.budgets, k.marks)
 }
 
 func (k *keeper) podChanged(old, current *corev1.Pod) {
@@ -107,11 +94,11 @@ func (k *keeper) addBudgets(pod *corev1.Pod) {
 	for _, pdb := range pdbs {
 		if selector, err := metav1.LabelSelectorAsSelector(pdb.Spec.Selector); err == nil && selector.Matches(labels.Set(pod.Labels)) {
 			matching = append(matching, pdb)
-			k.budgets.Add(queue.Key(pdb))
+			k.Add(queue.Key(pdb))
 		}
 	}
 	if len(matching) > 1 {
-		k.recorder.Eventf(pod, corev1.EventTypeWarning, "MultiplePodDisruptionBudgets",
+		k.Recorder.Eventf(pod, corev1.EventTypeWarning, "MultiplePodDisruptionBudgets",
 			"Pod %q/%q matches multiple PodDisruptionBudgets.  Chose %q arbitrarily.", pod.Namespace, pod.Name, matching[0].Name)
 	}
 }

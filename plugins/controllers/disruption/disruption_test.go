@@ -44,8 +44,8 @@ func TestStatus(t *testing.T) {
 			client := fake.NewClientset(pdb)
 			shared := informers.NewSharedInformerFactory(client, 0)
 			k := build(client, shared, nil, slog.New(slog.DiscardHandler))
-			t.Cleanup(func() { k.budgets.Close(); k.marks.Close() })
-			k.recorder, k.clock = record.NewFakeRecorder(10), clocktesting.NewFakeClock(now)
+			t.Cleanup(func() { k.Close(); k.marks.Close() })
+			k.Recorder, k.clock = record.NewFakeRecorder(10), clocktesting.NewFakeClock(now)
 			add := func(err error) {
 				if err != nil {
 					t.Fatal(err)

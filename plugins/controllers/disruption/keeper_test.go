@@ -29,9 +29,9 @@ func kept(t *testing.T, objects ...runtime.Object) (*keeper, *fake.Clientset, *c
 	client := fake.NewClientset(objects...)
 	shared := informers.NewSharedInformerFactory(client, 0)
 	k := build(client, shared, nil, slog.New(slog.DiscardHandler))
-	t.Cleanup(func() { k.budgets.Close(); k.marks.Close() })
+	t.Cleanup(func() { k.Close(); k.marks.Close() })
 	clock, events := clocktesting.NewFakeClock(time.Unix(10_000, 0)), record.NewFakeRecorder(10)
-	k.clock, k.recorder = clock, events
+	k.clock, k.Recorder = clock, events
 	for _, o := range objects {
 		indexer := shared.Core().V1().Pods().Informer().GetIndexer()
 		if _, ok := o.(*policyv1.PodDisruptionBudget); ok {
@@ -134,10 +134,10 @@ func TestPodChanged(t *testing.T) {
 	}
 	k, _, _, events := kept(t, budget("a", "web"), budget("b", "store"), budget("c", "store"))
 	keys := make(chan string, 10)
-	k.budgets = queue.New(slog.New(slog.DiscardHandler), func(_ context.Context, key string) error { keys <- key; return nil }, queue.Options[string]{})
+	k.Loop = queue.New(slog.New(slog.DiscardHandler), func(_ context.Context, key string) error { keys <- key; return nil }, queue.Options[string]{})
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
-	go func() { defer close(done); k.budgets.Run(ctx) }()
+	go func() { defer close(done); k.Loop.Run(ctx) }()
 	defer func() { cancel(); <-done }()
 	queued := func(want ...string) {
 		t.Helper()

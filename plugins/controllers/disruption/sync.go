@@ -42,19 +42,19 @@ func (k *keeper) trySync(ctx context.Context, key string, pdb *policyv1.PodDisru
 		pods, err = k.pods.Pods(pdb.Namespace).List(selector)
 	}
 	if err != nil {
-		k.recorder.Eventf(pdb, corev1.EventTypeWarning, "NoPods", "Failed to get pods: %v", err)
+		k.Recorder.Eventf(pdb, corev1.EventTypeWarning, "NoPods", "Failed to get pods: %v", err)
 		return err
 	}
 	if len(pods) == 0 {
-		k.recorder.Event(pdb, corev1.EventTypeNormal, "NoPods", "No matching pods found")
+		k.Recorder.Event(pdb, corev1.EventTypeNormal, "NoPods", "No matching pods found")
 	}
 	expected, desired, unmanaged, err := k.counts(ctx, pdb, pods)
 	if err != nil {
-		k.recorder.Eventf(pdb, corev1.EventTypeWarning, "CalculateExpectedPodCountFailed", "Failed to calculate the number of expected pods: %v", err)
+		k.Recorder.Eventf(pdb, corev1.EventTypeWarning, "CalculateExpectedPodCountFailed", "Failed to calculate the number of expected pods: %v", err)
 		return err
 	}
 	if len(unmanaged) > 0 {
-		k.recorder.Eventf(pdb, corev1.EventTypeWarning, "UnmanagedPods", "Pods selected by this PodDisruptionBudget (selector: %v) were found "+
+		k.Recorder.Eventf(pdb, corev1.EventTypeWarning, "UnmanagedPods", "Pods selected by this PodDisruptionBudget (selector: %v) were found "+
 			"to be unmanaged. As a result, the status of the PDB cannot be calculated correctly, which may result in undefined behavior. "+
 			"To account for these pods please set \".spec.minAvailable\" field of the PDB to an integer value.", pdb.Spec.Selector)
 	}
@@ -64,7 +64,7 @@ func (k *keeper) trySync(ctx context.Context, key string, pdb *policyv1.PodDisru
 		return err
 	}
 	if recheck > 0 {
-		k.budgets.AddAfter(key, recheck)
+		k.AddAfter(key, recheck)
 	}
 	return nil
 }
@@ -108,7 +108,7 @@ func (k *keeper) disrupted(pdb *policyv1.PodDisruptionBudget, pods []*corev1.Pod
 		}
 		left := at.Add(timeout).Sub(now)
 		if left < 0 {
-			k.recorder.Eventf(pod, corev1.EventTypeWarning, "NotDeleted", "Pod was expected by PDB %s/%s to be deleted but it wasn't", pdb.Namespace, pdb.Name)
+			k.Recorder.Eventf(pod, corev1.EventTypeWarning, "NotDeleted", "Pod was expected by PDB %s/%s to be deleted but it wasn't", pdb.Namespace, pdb.Name)
 			continue
 		}
 		// At the very instant it still counts; a moment later it does not.

@@ -272,13 +272,13 @@ func (c *jobController) tellEnd(p *pass) {
 	job, mode := p.job, string(completionMode(p.job))
 	if p.finish.Type == batchv1.JobComplete {
 		if job.Spec.Completions != nil && int(job.Status.Succeeded) > p.completions {
-			c.recorder.Event(job, corev1.EventTypeWarning, "TooManySucceededPods", "Too many succeeded pods running after completion count reached")
+			c.Recorder.Event(job, corev1.EventTypeWarning, "TooManySucceededPods", "Too many succeeded pods running after completion count reached")
 		}
-		c.recorder.Event(job, corev1.EventTypeNormal, "Completed", "Job completed")
+		c.Recorder.Event(job, corev1.EventTypeNormal, "Completed", "Job completed")
 		jobsFinished.WithLabelValues(mode, succeededLabel, p.finish.Reason).Inc()
 		return
 	}
-	c.recorder.Event(job, corev1.EventTypeWarning, p.finish.Reason, p.finish.Message)
+	c.Recorder.Event(job, corev1.EventTypeWarning, p.finish.Reason, p.finish.Message)
 	jobsFinished.WithLabelValues(mode, failedLabel, p.finish.Reason).Inc()
 }
 

@@ -1,7 +1,6 @@
 package job
 
 import (
-	"context"
 	"log/slog"
 	"sync"
 	"time"
@@ -14,7 +13,6 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
@@ -62,15 +60,13 @@ func New(c *controller.Context) (controller.Runner, error) {
 }
 
 type jobController struct {
-	client   kubernetes.Interface
-	jobs     cache.Indexer
-	pods     cache.Indexer
-	loop     *queue.Loop[string]
-	orphans  *queue.Loop[orphan]
-	watches  []queue.Watch
-	recorder record.EventRecorder
-	clock    clock.PassiveClock
-	log      *slog.Logger
+	*queue.Frame[string]
+	client  kubernetes.Interface
+	jobs    cache.Indexer
+	pods    cache.Indexer
+	orphans *queue.Loop[orphan]
+	clock   clock.PassiveClock
+	log     *slog.Logger
 
 	expect   *expectations
 	versions *versions
@@ -92,7 +88,7 @@ func build(client kubernetes.Interface, shared informers.SharedInformerFactory, 
 			podsResource: pods.GetIndexer().LastStoreSyncResourceVersion,
 		}),
 	}
-	c.loop = queue.New(log, c.sync, queue.Options[string]{
+	c.Frame = queue.NewFrame(client, log, component, c.sync, queue.Options[string]{
 		Name: "job", Workers: config.ConcurrentJobSyncs,
 		Limiter: workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstBackoff, lastBackoff),
 	})
@@ -100,19 +96,10 @@ func build(client kubernetes.Interface, shared informers.SharedInformerFactory, 
 		Name: "job_orphan_pod", Workers: config.ConcurrentJobSyncs,
 		Limiter: workqueue.NewTypedItemExponentialFailureRateLimiter[orphan](firstBackoff, lastBackoff),
 	})
-	c.watches = []queue.Watch{
-		{Informer: jobs, Handler: queue.On(c.jobChanged)},
-		{Informer: pods, Handler: queue.On(c.podChanged)},
-	}
+	c.Watch(jobs, queue.On(c.jobChanged))
+	c.Watch(pods, queue.On(c.podChanged))
+	c.Beside(c.orphans)
 	return c, nil
-}
-
-// Run works until ctx ends.
-func (c *jobController) Run(ctx context.Context) error {
-	recorder, stop := controller.Recorder(ctx, c.client, component)
-	defer stop()
-	c.recorder = recorder
-	return queue.Follow(ctx, c.watches, c.loop, c.orphans)
 }
 
 // batched puts the Job on the queue after events of its pods.
@@ -121,7 +108,7 @@ func (c *jobController) batched(job *batchv1.Job) { c.delayed(job, 0) }
 // delayed is batched for a time that is known.
 func (c *jobController) delayed(job *batchv1.Job, delay time.Duration) {
 	batch := time.Duration(ptr.Deref(job.Spec.Parallelism, 1)) * time.Millisecond
-	c.loop.AddAfter(queue.Key(job), max(delay, min(max(batch, shortestBatch), longestBatch)))
+	c.AddAfter(queue.Key(job), max(delay, min(max(batch, shortestBatch), longestBatch)))
 }
 
 // lookup returns the cached Job of the key, nil if there is none.
@@ -136,14 +123,7 @@ func (c *jobController) lookup(key string) (*batchv1.Job, error) {
 
 // owner returns the cached Job that the reference names, nil if it names none.
 func (c *jobController) owner(namespace string, ref *metav1.OwnerReference) *batchv1.Job {
-	if ref == nil || ref.Kind != jobKind.Kind {
-		return nil
-	}
-	job, err := c.lookup(namespace + "/" + ref.Name)
-	if err != nil || job == nil || job.UID != ref.UID {
-		return nil
-	}
-	return job
+	return ownership.Owner[*batchv1.Job](c.jobs, jobKind.Kind, namespace, ref)
 }
 
 // forget drops all that is known of a Job that ended or is gone.
@@ -169,7 +149,7 @@ func (c *jobController) jobChanged(old, job *batchv1.Job) {
 }
 
 func (c *jobController) jobAdded(job *batchv1.Job) {
-	c.loop.Add(queue.Key(job))
+	c.Add(queue.Key(job))
 	if by := managedElsewhere(job); by != "" {
 		jobsElsewhere.WithLabelValues(elsewhere.name(by)).Inc()
 	}
@@ -185,12 +165,12 @@ func (c *jobController) jobUpdated(old, job *batchv1.Job) {
 	if old.Generation == job.Generation {
 		c.batched(job)
 	} else {
-		c.loop.Add(queue.Key(job))
+		c.Add(queue.Key(job))
 	}
 }
 
 func (c *jobController) jobGone(job *batchv1.Job) {
-	c.loop.Add(queue.Key(job))
+	c.Add(queue.Key(job))
 	c.forget(job.UID)
 	c.orphansOf(job)
 }

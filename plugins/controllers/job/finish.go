@@ -107,7 +107,7 @@ func (c *jobController) judge(p *pass) {
 		fails(batchv1.JobReasonDeadlineExceeded, "Job was active longer than specified deadline")
 		return
 	case timed:
-		c.loop.AddAfter(p.key, min(left, longestLook))
+		c.AddAfter(p.key, min(left, longestLook))
 	}
 	if !p.indexed {
 		return
@@ -194,14 +194,14 @@ func (c *jobController) suspension(job *batchv1.Job) bool {
 		if !setCondition(&job.Status, condition(batchv1.JobSuspended, corev1.ConditionTrue, "JobSuspended", "Job suspended", now)) {
 			return false
 		}
-		c.recorder.Event(job, corev1.EventTypeNormal, "Suspended", "Job suspended")
+		c.Recorder.Event(job, corev1.EventTypeNormal, "Suspended", "Job suspended")
 		job.Status.StartTime = nil
 		return true
 	}
 	if !setCondition(&job.Status, condition(batchv1.JobSuspended, corev1.ConditionFalse, "JobResumed", "Job resumed", now)) {
 		return false
 	}
-	c.recorder.Event(job, corev1.EventTypeNormal, "Resumed", "Job resumed")
+	c.Recorder.Event(job, corev1.EventTypeNormal, "Resumed", "Job resumed")
 	job.Status.StartTime = ptr.To(metav1.NewTime(now))
 	return true
 }

@@ -351,7 +351,7 @@ func TestTime(t *testing.T) {
 				w := newWorld(t, clock.RealClock{}, work(change))
 				p := w.start()
 				done := make(chan struct{})
-				go func() { defer close(done); p.loop.Run(ctx) }()
+				go func() { defer close(done); p.Loop.Run(ctx) }()
 				pass := func(d time.Duration) {
 					time.Sleep(d)
 					synctest.Wait()

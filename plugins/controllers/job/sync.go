@@ -73,7 +73,7 @@ func (c *jobController) sync(ctx context.Context, key string) error {
 		return err
 	}
 	if job.UID != uid {
-		c.loop.Add(key)
+		c.Add(key)
 		return nil
 	}
 	if managedElsewhere(job) != "" {
@@ -89,7 +89,7 @@ func (c *jobController) sync(ctx context.Context, key string) error {
 	job = job.DeepCopy()
 	mode := completionMode(job)
 	if mode != batchv1.NonIndexedCompletion && mode != batchv1.IndexedCompletion {
-		c.recorder.Event(job, corev1.EventTypeWarning, "UnknownCompletionMode", "Skipped Job sync because completion mode is unknown")
+		c.Recorder.Event(job, corev1.EventTypeWarning, "UnknownCompletionMode", "Skipped Job sync because completion mode is unknown")
 		return nil
 	}
 	began := c.clock.Now()

@@ -287,8 +287,8 @@ func (w *world) start() *process {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	c.recorder = w.events
-	w.t.Cleanup(func() { c.loop.Close(); c.orphans.Close() })
+	c.Recorder = w.events
+	w.t.Cleanup(func() { c.Close(); c.orphans.Close() })
 	p := &process{c, w}
 	p.refreshJobs()
 	p.refreshPods()

@@ -52,7 +52,7 @@ func (c *jobController) createPod(ctx context.Context, job *batchv1.Job, t *core
 		return err
 	}
 	if err != nil {
-		c.recorder.Eventf(job, corev1.EventTypeWarning, "FailedCreate", "Error creating: %v", err)
+		c.Recorder.Eventf(job, corev1.EventTypeWarning, "FailedCreate", "Error creating: %v", err)
 		if apierrors.IsForbidden(err) || apierrors.IsInvalid(err) {
 			// A quota, or a template that is refused: its author reads of it in
 			// the event.
@@ -61,7 +61,7 @@ func (c *jobController) createPod(ctx context.Context, job *batchv1.Job, t *core
 		return err
 	}
 	c.versions.wrote(job.UID, podsResource, made.ResourceVersion)
-	c.recorder.Eventf(job, corev1.EventTypeNormal, "SuccessfulCreate", "Created pod: %v", made.Name)
+	c.Recorder.Eventf(job, corev1.EventTypeNormal, "SuccessfulCreate", "Created pod: %v", made.Name)
 	return nil
 }
 
@@ -78,14 +78,14 @@ func (c *jobController) deletePod(ctx context.Context, job *batchv1.Job, pod *co
 	err := c.client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.UID))})
 	switch {
 	case err == nil:
-		c.recorder.Eventf(job, corev1.EventTypeNormal, "SuccessfulDelete", "Deleted pod: %v", pod.Name)
+		c.Recorder.Eventf(job, corev1.EventTypeNormal, "SuccessfulDelete", "Deleted pod: %v", pod.Name)
 		return nil
 	case apierrors.IsNotFound(err) || apierrors.IsConflict(err): // gone, or another of this name
 		c.expect.deleted(job.UID, pod.UID)
 		return nil
 	}
 	c.expect.deleted(job.UID, pod.UID)
-	c.recorder.Eventf(job, corev1.EventTypeWarning, "FailedDelete", "Error deleting: %v", err)
+	c.Recorder.Eventf(job, corev1.EventTypeWarning, "FailedDelete", "Error deleting: %v", err)
 	return fmt.Errorf("unable to delete pods: %w", err)
 }
 

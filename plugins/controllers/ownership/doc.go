@@ -8,5 +8,6 @@
 // that is being deleted, which is asked of the API itself and not of a cache.
 //
 // It also holds the index by owner that several controllers put on the shared
-// informers. It imports client-go only.
+// informers, and finds the cached object that a reference means or that might adopt an
+// orphan. It imports client-go only.
 package ownership

@@ -1,7 +1,7 @@
 // Package queue is the frame that the controllers of this bundle run in: queues
 // of keys with workers that take them (Loop), retries with back-off, and event
 // handlers that are put on shared informers for as long as the controller runs
-// (Follow).
+// (Follow). Frame is both with a recorder of events: a controller embeds it.
 //
 // It promises that a key is worked on by one worker at a time, that a key
 // added while it is worked on is worked on again, that a panic over one key

@@ -1,7 +1,6 @@
 package replicaset
 
 import (
-	"context"
 	"log/slog"
 	"maps"
 	"time"
@@ -13,7 +12,6 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 
 	"pintle.dev/pintle/plugins/controllers/ownership"
@@ -39,16 +37,14 @@ func NewReplication(c *controller.Context) (controller.Runner, error) {
 }
 
 type replicator struct {
+	*queue.Frame[string]
 	kind
-	client   kubernetes.Interface
-	loop     *queue.Loop[string]
-	watches  []queue.Watch
-	expect   *expectations
-	pace     *pace
-	pods     cache.Indexer
-	recorder record.EventRecorder
-	clock    clock.PassiveClock
-	log      *slog.Logger
+	client kubernetes.Interface
+	expect *expectations
+	pace   *pace
+	pods   cache.Indexer
+	clock  clock.PassiveClock
+	log    *slog.Logger
 }
 
 func build(client kubernetes.Interface, shared informers.SharedInformerFactory, k kind, log *slog.Logger) (*replicator, error) {
@@ -62,20 +58,10 @@ func build(client kubernetes.Interface, shared informers.SharedInformerFactory, 
 		kind: k, client: client, pods: pods.GetIndexer(),
 		clock: clock.RealClock{}, expect: newExpectations(clock.RealClock{}), pace: newPace(), log: log,
 	}
-	r.loop = queue.New(log, r.sync, queue.Options[string]{Name: k.queue, Workers: workers})
-	r.watches = []queue.Watch{
-		{Informer: k.informer, Handler: queue.On(r.ownerChanged)},
-		{Informer: pods, Handler: queue.On(r.podChanged)},
-	}
+	r.Frame = queue.NewFrame(client, log, k.component, r.sync, queue.Options[string]{Name: k.queue, Workers: workers})
+	r.Watch(k.informer, queue.On(r.ownerChanged))
+	r.Watch(pods, queue.On(r.podChanged))
 	return r, nil
-}
-
-// Run works until ctx ends.
-func (r *replicator) Run(ctx context.Context) error {
-	recorder, stop := controller.Recorder(ctx, r.client, r.component)
-	defer stop()
-	r.recorder = recorder
-	return r.loop.Follow(ctx, r.watches...)
 }
 
 func (r *replicator) ownerChanged(old, current metav1.Object) {
@@ -87,7 +73,7 @@ func (r *replicator) ownerChanged(old, current metav1.Object) {
 	if current == nil {
 		current = old
 	}
-	r.loop.Add(queue.Key(current))
+	r.Add(queue.Key(current))
 }
 
 // owner returns the cached replica set that the reference names.
@@ -108,7 +94,7 @@ func (r *replicator) matching(pod *corev1.Pod) {
 	for _, rs := range r.inNamespace(pod.Namespace) {
 		selector, err := metav1.LabelSelectorAsSelector(rs.Spec.Selector)
 		if err == nil && !selector.Empty() && selector.Matches(labels.Set(pod.Labels)) {
-			r.loop.Add(queue.Key(rs))
+			r.Add(queue.Key(rs))
 		}
 	}
 }
@@ -132,7 +118,7 @@ func (r *replicator) podAdded(pod *corev1.Pod) {
 	if ref := metav1.GetControllerOfNoCopy(pod); ref != nil {
 		if rs, key := r.owner(pod.Namespace, ref); rs != nil {
 			r.expect.created(key) // RCC-5
-			r.loop.Add(key)       // RCC-6
+			r.Add(key)            // RCC-6
 		}
 		return
 	}
@@ -154,7 +140,7 @@ func (r *replicator) podUpdated(old, pod *corev1.Pod) {
 	moved := (oldRef == nil) != (ref == nil) || oldRef != nil && oldRef.UID != ref.UID
 	if moved {
 		if rs, key := r.owner(old.Namespace, oldRef); rs != nil {
-			r.loop.Add(key)
+			r.Add(key)
 		}
 	}
 	if ref != nil {
@@ -162,11 +148,11 @@ func (r *replicator) podUpdated(old, pod *corev1.Pod) {
 		if rs == nil {
 			return
 		}
-		r.loop.Add(key)
+		r.Add(key)
 		if rs.Spec.MinReadySeconds > 0 && readyCondition(old) == nil && readyCondition(pod) != nil {
 			// Nothing else tells when it has been ready for long enough; the
 			// second lets the informer's clock be a little behind.
-			r.loop.AddAfter(key, time.Duration(rs.Spec.MinReadySeconds)*time.Second+time.Second)
+			r.AddAfter(key, time.Duration(rs.Spec.MinReadySeconds)*time.Second+time.Second)
 		}
 		return
 	}
@@ -178,7 +164,7 @@ func (r *replicator) podUpdated(old, pod *corev1.Pod) {
 func (r *replicator) podDeleted(pod *corev1.Pod) {
 	if rs, key := r.owner(pod.Namespace, metav1.GetControllerOfNoCopy(pod)); rs != nil {
 		r.expect.deleted(key, podKey(pod))
-		r.loop.Add(key)
+		r.Add(key)
 	}
 }
 

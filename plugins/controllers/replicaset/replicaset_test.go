@@ -69,8 +69,8 @@ func fixture(t *testing.T, objects ...runtime.Object) (*replicator, *fake.Client
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(r.loop.Close)
-	r.recorder = record.NewFakeRecorder(1000)
+	t.Cleanup(r.Close)
+	r.Recorder = record.NewFakeRecorder(1000)
 	for _, o := range objects {
 		indexer := r.pods
 		if _, ok := o.(*appsv1.ReplicaSet); ok {
@@ -214,7 +214,7 @@ func TestRefusedCreation(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r, client := fixture(t, set(10))
 			events := record.NewFakeRecorder(10)
-			r.recorder = events
+			r.Recorder = events
 			client.PrependReactor("create", "pods", func(k8stesting.Action) (bool, runtime.Object, error) { return true, nil, tt.err })
 			err := r.sync(t.Context(), "default/web")
 			if tt.condition != apierrors.IsForbidden(err) {

@@ -87,7 +87,7 @@ func (r *replicator) sync(ctx context.Context, key string) error {
 	if updated.Spec.MinReadySeconds > 0 && updated.Status.ReadyReplicas != updated.Status.AvailableReplicas {
 		// The event of a pod's readiness may have been folded into an earlier
 		// sync; nothing else would look again.
-		r.loop.AddAfter(key, nextLook(pods, updated.Spec.MinReadySeconds, now))
+		r.AddAfter(key, nextLook(pods, updated.Spec.MinReadySeconds, now))
 	}
 	return nil
 }
@@ -185,7 +185,7 @@ func (r *replicator) createPod(ctx context.Context, rs *appsv1.ReplicaSet) error
 		return err // nobody needs to be told
 	}
 	if err != nil {
-		r.recorder.Eventf(rs, corev1.EventTypeWarning, "FailedCreate", "Error creating: %v", err)
+		r.Recorder.Eventf(rs, corev1.EventTypeWarning, "FailedCreate", "Error creating: %v", err)
 		if apierrors.IsForbidden(err) || apierrors.IsInvalid(err) {
 			// A quota, or a template that is refused: its author reads of it in
 			// the event and the condition, and the operator need not.
@@ -193,7 +193,7 @@ func (r *replicator) createPod(ctx context.Context, rs *appsv1.ReplicaSet) error
 		}
 		return err
 	}
-	r.recorder.Eventf(rs, corev1.EventTypeNormal, "SuccessfulCreate", "Created pod: %v", made.Name)
+	r.Recorder.Eventf(rs, corev1.EventTypeNormal, "SuccessfulCreate", "Created pod: %v", made.Name)
 	return nil
 }
 
@@ -213,12 +213,12 @@ func (r *replicator) deletePods(ctx context.Context, key string, rs *appsv1.Repl
 		wg.Go(func() {
 			err := r.client.CoreV1().Pods(p.Namespace).Delete(ctx, p.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(p.UID))})
 			if err == nil {
-				r.recorder.Eventf(rs, corev1.EventTypeNormal, "SuccessfulDelete", "Deleted pod: %v", p.Name)
+				r.Recorder.Eventf(rs, corev1.EventTypeNormal, "SuccessfulDelete", "Deleted pod: %v", p.Name)
 				return
 			}
 			r.expect.deleted(key, podKey(p)) // the informer will not show it
 			if !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-				r.recorder.Eventf(rs, corev1.EventTypeWarning, "FailedDelete", "Error deleting: %v", err)
+				r.Recorder.Eventf(rs, corev1.EventTypeWarning, "FailedDelete", "Error deleting: %v", err)
 				faults[i] = fmt.Errorf("unable to delete pods: %w", err)
 			}
 		})

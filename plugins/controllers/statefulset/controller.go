@@ -18,7 +18,6 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 
 	"pintle.dev/pintle/plugins/controllers/consistency"
@@ -50,18 +49,16 @@ func New(c *controller.Context) (controller.Runner, error) {
 }
 
 type keeper struct {
-	client   kubernetes.Interface
-	loop     *queue.Loop[string]
-	watches  []queue.Watch
-	sets     cache.Indexer
-	pods     cache.Indexer
-	claims   cache.Indexer
-	history  *revisions.History
-	memory   *revisions.Memory
-	written  *consistency.Store
-	recorder record.EventRecorder
-	clock    clock.PassiveClock
-	log      *slog.Logger
+	*queue.Frame[string]
+	client  kubernetes.Interface
+	sets    cache.Indexer
+	pods    cache.Indexer
+	claims  cache.Indexer
+	history *revisions.History
+	memory  *revisions.Memory
+	written *consistency.Store
+	clock   clock.PassiveClock
+	log     *slog.Logger
 }
 
 func build(client kubernetes.Interface, shared informers.SharedInformerFactory, cfg Config, log *slog.Logger) (*keeper, error) {
@@ -83,25 +80,15 @@ func build(client kubernetes.Interface, shared informers.SharedInformerFactory, 
 			podResource: pods.GetIndexer(), claimResource: claims.GetIndexer(), setResource: sets.GetIndexer(),
 		}),
 	}
-	k.loop = queue.New(log, k.sync, queue.Options[string]{Name: "statefulset", Workers: int(cfg.ConcurrentStatefulSetSyncs)})
-	k.watches = []queue.Watch{
-		{Informer: sets, Handler: queue.Every(k.add)},
-		{Informer: pods, Handler: queue.On(k.podChanged)},
-		{Informer: claims, Handler: queue.On(k.claimChanged)},
-		{Informer: history},
-	}
+	k.Frame = queue.NewFrame(client, log, "statefulset-controller", k.sync, queue.Options[string]{Name: "statefulset", Workers: int(cfg.ConcurrentStatefulSetSyncs)})
+	k.Watch(sets, queue.Every(k.add))
+	k.Watch(pods, queue.On(k.podChanged))
+	k.Watch(claims, queue.On(k.claimChanged))
+	k.Watch(history, nil)
 	return k, nil
 }
 
-// Run works until ctx ends.
-func (k *keeper) Run(ctx context.Context) error {
-	recorder, stop := controller.Recorder(ctx, k.client, "statefulset-controller")
-	defer stop()
-	k.recorder = recorder
-	return k.loop.Follow(ctx, k.watches...)
-}
-
-func (k *keeper) add(set *appsv1.StatefulSet) { k.loop.Add(queue.Key(set)) }
+func (k *keeper) add(set *appsv1.StatefulSet) { k.Add(queue.Key(set)) }
 
 // lookup returns the cached set, nil if there is none.
 func (k *keeper) lookup(key string) (*appsv1.StatefulSet, error) {
@@ -118,23 +105,11 @@ func (k *keeper) lookup(key string) (*appsv1.StatefulSet, error) {
 
 // claim returns the cached claim, nil if there is none.
 func (k *keeper) claim(namespace, name string) *corev1.PersistentVolumeClaim {
-	obj, there, err := k.claims.GetByKey(namespace + "/" + name)
-	if err != nil || !there {
-		return nil
-	}
-	c, _ := obj.(*corev1.PersistentVolumeClaim)
-	return c
+	return ownership.Cached[*corev1.PersistentVolumeClaim](k.claims, namespace+"/"+name)
 }
 
 func (k *keeper) owner(namespace string, ref *metav1.OwnerReference) *appsv1.StatefulSet {
-	if ref == nil || ref.Kind != gvk.Kind {
-		return nil
-	}
-	set, err := k.lookup(namespace + "/" + ref.Name)
-	if err != nil || set == nil || set.UID != ref.UID {
-		return nil
-	}
-	return set
+	return ownership.Owner[*appsv1.StatefulSet](k.sets, gvk.Kind, namespace, ref)
 }
 
 func (k *keeper) inNamespace(namespace string) []*appsv1.StatefulSet {
@@ -153,11 +128,8 @@ func (k *keeper) inNamespace(namespace string) []*appsv1.StatefulSet {
 
 // matching enqueues all that might adopt an orphan.
 func (k *keeper) matching(pod *corev1.Pod) {
-	for _, set := range k.inNamespace(pod.Namespace) {
-		selector, err := metav1.LabelSelectorAsSelector(set.Spec.Selector)
-		if err == nil && !selector.Empty() && selector.Matches(labels.Set(pod.Labels)) {
-			k.add(set)
-		}
+	for _, set := range ownership.Adopters(k.sets, pod, func(set *appsv1.StatefulSet) *metav1.LabelSelector { return set.Spec.Selector }) {
+		k.add(set)
 	}
 }
 
@@ -189,7 +161,7 @@ func (k *keeper) podChanged(old, pod *corev1.Pod) {
 		}
 		k.add(set)
 		if set.Spec.MinReadySeconds > 0 && readiness(pod) != nil && (old == nil || readiness(old) == nil) {
-			k.loop.AddAfter(queue.Key(set), time.Duration(set.Spec.MinReadySeconds)*time.Second)
+			k.AddAfter(queue.Key(set), time.Duration(set.Spec.MinReadySeconds)*time.Second)
 		}
 	case pod.DeletionTimestamp == nil && (moved || relabelled):
 		k.matching(pod)
@@ -250,7 +222,7 @@ func (k *keeper) sync(ctx context.Context, key string) error {
 		return err
 	}
 	if set.Spec.MinReadySeconds > 0 && status.ReadyReplicas != status.AvailableReplicas {
-		k.loop.AddAfter(key, nextLook(pods, set.Spec.MinReadySeconds, now))
+		k.AddAfter(key, nextLook(pods, set.Spec.MinReadySeconds, now))
 	}
 	return nil
 }

@@ -135,9 +135,9 @@ func (w *world) restart() {
 	if err != nil {
 		w.Fatal(err)
 	}
-	w.Cleanup(k.loop.Close)
+	w.Cleanup(k.Close)
 	w.events = record.NewFakeRecorder(10000)
-	k.recorder, k.clock = w.events, w.clock
+	k.Recorder, k.clock = w.events, w.clock
 	w.k, w.dieAt, w.revised = k, 0, shared.Apps().V1().ControllerRevisions().Informer().GetIndexer()
 	w.refresh()
 }

@@ -17,10 +17,10 @@ import (
 // told records an event about a pod of the set: verb is Create, Update or Delete.
 func (k *keeper) told(set *appsv1.StatefulSet, verb, pod string, err error) {
 	if err == nil {
-		k.recorder.Eventf(set, corev1.EventTypeNormal, "Successful"+verb, "%s Pod %s in StatefulSet %s successful", verb, pod, set.Name)
+		k.Recorder.Eventf(set, corev1.EventTypeNormal, "Successful"+verb, "%s Pod %s in StatefulSet %s successful", verb, pod, set.Name)
 		return
 	}
-	k.recorder.Eventf(set, corev1.EventTypeWarning, "Failed"+verb, "%s Pod %s in StatefulSet %s failed error: %s", verb, pod, set.Name, err)
+	k.Recorder.Eventf(set, corev1.EventTypeWarning, "Failed"+verb, "%s Pod %s in StatefulSet %s failed error: %s", verb, pod, set.Name, err)
 }
 
 // createClaims makes the claims of an ordinal that are missing. A claim that is
@@ -37,12 +37,12 @@ func (k *keeper) createClaims(ctx context.Context, set *appsv1.StatefulSet, pod 
 		made, err := k.client.CoreV1().PersistentVolumeClaims(c.Namespace).Create(ctx, c, metav1.CreateOptions{})
 		if err == nil {
 			k.written.Wrote(queue.Key(set), set.UID, claimResource, made)
-			k.recorder.Eventf(set, corev1.EventTypeNormal, "SuccessfulCreate", "Create Claim %s Pod %s in StatefulSet %s success", c.Name, pod.Name, set.Name)
+			k.Recorder.Eventf(set, corev1.EventTypeNormal, "SuccessfulCreate", "Create Claim %s Pod %s in StatefulSet %s success", c.Name, pod.Name, set.Name)
 			continue
 		}
 		faults = append(faults, fmt.Errorf("failed to create PVC %s: %w", c.Name, err))
 		if !apierrors.IsAlreadyExists(err) {
-			k.recorder.Eventf(set, corev1.EventTypeWarning, "FailedCreate", "Create Claim %s for Pod %s in StatefulSet %s failed error: %s", c.Name, pod.Name, set.Name, err)
+			k.Recorder.Eventf(set, corev1.EventTypeWarning, "FailedCreate", "Create Claim %s for Pod %s in StatefulSet %s failed error: %s", c.Name, pod.Name, set.Name, err)
 		}
 	}
 	return errors.Join(faults...)
@@ -80,7 +80,7 @@ func (k *keeper) updateOwners(ctx context.Context, set *appsv1.StatefulSet, pod 
 			continue
 		}
 		if foreign(there, set, pod) {
-			k.recorder.Eventf(set, corev1.EventTypeWarning, "ConflictingController",
+			k.Recorder.Eventf(set, corev1.EventTypeWarning, "ConflictingController",
 				"PersistentVolumeClaim %s has a conflicting OwnerReference that acts as a manging controller, the retention policy is ignored for this claim", c.Name)
 		}
 		if ownersRight(there, set, pod) {

@@ -18,7 +18,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/tools/record"
 
 	"pintle.dev/pintle/plugins/controllers/nodepods"
 	"pintle.dev/pintle/plugins/controllers/queue"
@@ -46,13 +45,11 @@ var (
 
 // evictor is the controller.
 type evictor struct {
-	client   kubernetes.Interface
-	recorder record.EventRecorder
-	now      func() time.Time
-	nodes    corelisters.NodeLister
-	pods     cache.Indexer
-	loop     *queue.Loop[cache.ObjectName]
-	watches  []queue.Watch
+	*queue.Frame[cache.ObjectName]
+	client kubernetes.Interface
+	now    func() time.Time
+	nodes  corelisters.NodeLister
+	pods   cache.Indexer
 
 	mu    sync.Mutex
 	plans map[cache.ObjectName]plan
@@ -76,20 +73,10 @@ func New(c *controller.Context) (controller.Runner, error) {
 		return nil, fmt.Errorf("tainteviction: index pods: %w", err)
 	}
 	e := &evictor{client: c.Client, now: time.Now, nodes: nodes.Lister(), pods: pods.GetIndexer(), plans: map[cache.ObjectName]plan{}}
-	e.loop = queue.New(c.Logger, e.sync, queue.Options[cache.ObjectName]{Name: "noexec_taint_pod", Workers: workers})
-	e.watches = []queue.Watch{
-		{Informer: nodes.Informer(), Handler: queue.On(e.nodeChanged)},
-		{Informer: pods, Handler: queue.On(e.podChanged)},
-	}
+	e.Frame = queue.NewFrame(c.Client, c.Logger, source, e.sync, queue.Options[cache.ObjectName]{Name: "noexec_taint_pod", Workers: workers})
+	e.Watch(nodes.Informer(), queue.On(e.nodeChanged))
+	e.Watch(pods, queue.On(e.podChanged))
 	return e, nil
-}
-
-// Run works until ctx ends.
-func (e *evictor) Run(ctx context.Context) error {
-	recorder, stop := controller.Recorder(ctx, e.client, source)
-	defer stop()
-	e.recorder = recorder
-	return e.loop.Follow(ctx, e.watches...)
 }
 
 // nodeChanged looks at the pods of a node whose NoExecute taints are others.
@@ -109,7 +96,7 @@ func (e *evictor) nodeChanged(old, node *corev1.Node) {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
 	for _, p := range pods {
-		e.loop.Add(cache.MetaObjectToName(p))
+		e.Add(cache.MetaObjectToName(p))
 	}
 }
 
@@ -119,7 +106,7 @@ func (e *evictor) podChanged(old, pod *corev1.Pod) {
 	switch {
 	case pod == nil:
 		if e.planned(cache.MetaObjectToName(old)) {
-			e.loop.Add(cache.MetaObjectToName(old))
+			e.Add(cache.MetaObjectToName(old))
 		}
 		return
 	case pod.Spec.NodeName == "":
@@ -129,7 +116,7 @@ func (e *evictor) podChanged(old, pod *corev1.Pod) {
 	}
 	node, err := e.nodes.Get(pod.Spec.NodeName)
 	if err == nil && len(noExecute(node.Spec.Taints)) > 0 || e.planned(cache.MetaObjectToName(pod)) {
-		e.loop.Add(cache.MetaObjectToName(pod))
+		e.Add(cache.MetaObjectToName(pod))
 	}
 }
 
@@ -200,7 +187,7 @@ func (e *evictor) judge(ctx context.Context, key cache.ObjectName, pod *corev1.P
 // carryOut tells that a pod is marked, once, and deletes it.
 func (e *evictor) carryOut(ctx context.Context, key cache.ObjectName, pod *corev1.Pod, p plan) error {
 	if !p.marked {
-		e.recorder.Eventf(reference(key), corev1.EventTypeNormal, "TaintManagerEviction", "Marking for deletion Pod %s", key)
+		e.Recorder.Eventf(reference(key), corev1.EventTypeNormal, "TaintManagerEviction", "Marking for deletion Pod %s", key)
 		p.marked = true
 		e.mu.Lock()
 		e.plans[key] = p
@@ -224,7 +211,7 @@ func (e *evictor) cancel(key cache.ObjectName) {
 	delete(e.plans, key)
 	e.mu.Unlock()
 	if planned && !p.marked {
-		e.recorder.Eventf(reference(key), corev1.EventTypeNormal, "TaintManagerEviction", "Cancelling deletion of Pod %s", key)
+		e.Recorder.Eventf(reference(key), corev1.EventTypeNormal, "TaintManagerEviction", "Cancelling deletion of Pod %s", key)
 	}
 }
 

@@ -355,7 +355,7 @@ func TestManyPods(t *testing.T) {
 					t.Fatal(err)
 				}
 				e := runner.(*evictor)
-				e.recorder = record.NewFakeRecorder(2 * many)
+				e.Recorder = record.NewFakeRecorder(2 * many)
 				beside := pod("beside")
 				beside.Spec.NodeName = "m"
 				pods := []*corev1.Pod{beside}
@@ -375,7 +375,7 @@ func TestManyPods(t *testing.T) {
 				e.nodeChanged(node("n"), node("n", unreachable))
 				ctx, cancel := context.WithCancel(t.Context())
 				done := make(chan struct{})
-				go func() { defer close(done); e.loop.Run(ctx) }()
+				go func() { defer close(done); e.Loop.Run(ctx) }()
 				if len(tolerations) > 0 {
 					time.Sleep(299 * time.Second)
 					synctest.Wait()
@@ -425,14 +425,14 @@ func TestIdle(t *testing.T) {
 		t.Fatal(err)
 	}
 	e := runner.(*evictor)
-	defer e.loop.Close()
+	defer e.Close()
 	p := pod("p")
 	e.podChanged(nil, p)
 	e.podChanged(p, p)
 	e.podChanged(p, nil)
 	e.nodeChanged(nil, node("n", soft))
 	e.nodeChanged(node("n"), node("n", soft))
-	if n := e.loop.Len(); n != 0 {
+	if n := e.Len(); n != 0 {
 		t.Errorf("%d keys", n)
 	}
 	// The condition that stands keeps its time, and is not written again.
