@@ -12,6 +12,7 @@ import (
 	"pintle.dev/pintle/plugins/controllers/endpointslice"
 	"pintle.dev/pintle/plugins/controllers/endpointslicemirroring"
 	"pintle.dev/pintle/plugins/controllers/garbagecollector"
+	"pintle.dev/pintle/plugins/controllers/horizontalpodautoscaler"
 	"pintle.dev/pintle/plugins/controllers/job"
 	"pintle.dev/pintle/plugins/controllers/legacytokens"
 	"pintle.dev/pintle/plugins/controllers/namespace"
@@ -43,6 +44,7 @@ func main() {
 		controller.Controller{Name: "endpoints", New: endpoints.New},
 		controller.Controller{Name: "endpointslice", New: endpointslice.New},
 		controller.Controller{Name: "endpointslicemirroring", New: endpointslicemirroring.New},
+		controller.Controller{Name: "horizontalpodautoscaler", New: horizontalpodautoscaler.New},
 		controller.Controller{Name: "job", New: job.New},
 		controller.Controller{Name: "ttlafterfinished", New: ttlafterfinished.New},
 		controller.Controller{Name: "legacy-serviceaccount-token-cleaner", New: legacytokens.New},
