@@ -184,7 +184,7 @@ func New(cfg *config.Config, o Options) (_ *Kernel, err error) {
 		DataDir: cfg.DataDir, BindAddress: cfg.API.BindAddress, Port: cfg.API.Port,
 		StoreHandler: k.maintenance.handler, InspectHandler: k.inspect, ConfigzHandler: http.HandlerFunc(k.configz), Collectors: append(k.maintenance.collectors, k.host.Collector(), k.schedulerMetrics, k.eventMetrics), Metrics: k.host.Metrics, Tracing: k.tracing, Admission: k,
 		AdvertiseAddress: cfg.API.AdvertiseAddress, ServiceCIDR: cfg.API.ServiceCIDR, NodePortRange: cfg.API.NodePortRange,
-		MaxInFlight: cfg.API.MaxInflight, MaxMutatingInFlight: cfg.API.MaxMutatingInflight, NoPriorityAndFairness: !cfg.API.Fairness, Limits: apiLimits(cfg.API), Audit: auditOptions(cfg), MaxTokenExpiration: cfg.Auth.MaxTokenExpiration, ServiceAccountKeyFiles: cfg.Auth.KeyFiles,
+		MaxInFlight: cfg.API.MaxInflight, MaxMutatingInFlight: cfg.API.MaxMutatingInflight, NoPriorityAndFairness: !cfg.API.Fairness, Limits: apiLimits(cfg.API), Audit: auditOptions(cfg), MaxTokenExpiration: cfg.Auth.MaxTokenExpiration, ClusterSigningDuration: cfg.Auth.SigningDuration, ServiceAccountKeyFiles: cfg.Auth.KeyFiles,
 		Authentication: waysIn(cfg.Auth), BootstrapTokens: cfg.Auth.BootstrapTokens, AuthorizationConfig: cfg.Auth.AuthorizationConfig,
 		Plugins: k.host, PluginServers: k.host.APIServers(), PluginHost: hostIdentity.Name, RuntimeConfig: cfg.API.RuntimeConfig, Flags: func() map[string]string { return config.Flags(k.config()) },
 		RouteToEndpoints: !cfg.Node.Enabled || len(cfg.Node.Proxies) == 0,
@@ -285,6 +285,9 @@ func (k *Kernel) run(ctx context.Context) error {
 	}
 	k.step("api", "%s", k.api.URL())
 	cfg := k.config()
+	if signs(cfg) && !k.shared {
+		k.parts.start("certificate signer", k.api.SignRequests, nil)
+	}
 	schedules := cfg.Scheduler.Enabled && len(cfg.Scheduler.Profiles) > 0
 	k.schedulerStarted.Store(schedules)
 	if schedules && !k.shared {

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -212,6 +214,9 @@ func (k *Kernel) setDuty(d duty, mine bool) error {
 	return nil
 }
 
+// signs says whether this kernel signs certificate requests while it leads.
+func signs(cfg *config.Config) bool { return !slices.Contains(cfg.Control.Disable, "csrsigning") }
+
 // startControllers runs the controllers while this kernel holds their Lease. Their
 // gates close with the Lease, whatever else the kernel is doing; that they end is
 // waited for, and those that do not are killed.
@@ -222,6 +227,15 @@ func (k *Kernel) startControllers(cfg *config.Config) {
 	log := k.log.With("part", "controllers")
 	k.parts.start("controllers", func(ctx context.Context) error {
 		return k.lead(ctx, cfg.Election, controllerLease, controllerIdentity, func(ctx, leading context.Context) error {
+			var signing sync.WaitGroup
+			defer signing.Wait()
+			if signs(cfg) {
+				signing.Go(func() {
+					if err := k.api.SignRequests(ctx); err != nil && ctx.Err() == nil {
+						log.Error("certificate requests are not signed until another kernel leads", "error", err)
+					}
+				})
+			}
 			k.ids.while(leading)
 			if err := k.setDuty(dutyControllers, true); err != nil {
 				log.Error("controllers do not start; another kernel may lead", "error", err)

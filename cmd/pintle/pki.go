@@ -69,10 +69,10 @@ func renewable(l listedCredentials) (out []string) {
 	return out
 }
 
-// formerSerials are those of certificates whose file has another.
+// formerSerials are those of certificates of which no file of the directory is left.
 func formerSerials(l listedCredentials) (out []string) {
 	for _, c := range l.Certificates {
-		if c.State == string(pki.StateFormer) {
+		if c.State == string(pki.StateFormer) || c.State == string(pki.StateIssued) {
 			out = append(out, c.Serial)
 		}
 	}

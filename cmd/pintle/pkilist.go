@@ -45,8 +45,9 @@ func newPKIListCommand() *cobra.Command {
 		Long: `List the certificates that a kernel's CA issued and the keys of service account tokens.
 
 A certificate is current (that of its file), former (another took its place; it is
-good until it expires or is revoked), revoked, expired, or unknown (the file is
-damaged, or of another CA). A token key is signing, next (it signs when every kernel
+good until it expires or is revoked), issued (by a CertificateSigningRequest, whose
+UID the name has), revoked, expired, or unknown (the file is damaged, or of another
+CA). A token key is signing, next (it signs when every kernel
 knows it), verifying (it signed before) or revoked.
 
 Of certificates that an earlier release replaced, or that were signed elsewhere by the

@@ -105,6 +105,9 @@ type Config struct {
 	// ServiceAccountKeyFiles hold further keys by which tokens of service accounts
 	// are verified; they are read again when they change.
 	ServiceAccountKeyFiles []string
+	// ClusterSigningDuration is the longest that a certificate of a
+	// CertificateSigningRequest lives; SignRequests needs one of 10 minutes at least.
+	ClusterSigningDuration time.Duration
 	// Authentication are the ways in that an operator configures, BootstrapTokens
 	// whether bootstrap tokens are among them.
 	Authentication  authentication.Files

@@ -76,6 +76,7 @@ type API struct {
 // Auth configures who may come in, what they may do, and the credentials that the API server gives.
 type Auth struct {
 	MaxTokenExpiration time.Duration `mapstructure:"serviceAccountMaxTokenExpiration" range:"0,1193046h" doc:"the longest that a token of a service account lives; who asks for longer gets this, with a warning; at least 1h; 0: no limit"`
+	SigningDuration    time.Duration `mapstructure:"clusterSigningDuration" range:"10m,87600h" doc:"the longest that a certificate of a CertificateSigningRequest lives; a request may ask for less by expirationSeconds"`
 	KeyFiles           []string      `mapstructure:"serviceAccountKeyFiles" doc:"PEM files of further keys (public or private, RSA or ECDSA) by which tokens of service accounts are verified, beside those of pki/ in the data directory; they are read again when they change"`
 
 	AuthenticationConfig string        `mapstructure:"authenticationConfig" doc:"file of kind AuthenticationConfiguration (apiserver.config.k8s.io/v1): issuers of tokens (OpenID Connect), and what is open to requests without a credential; it is read again when it changes"`
@@ -249,6 +250,7 @@ type Priority struct {
 // Control configures the controllers.
 type Control struct {
 	Enabled []string `mapstructure:"enabled" live:"true" doc:"names of the controllers to run"`
+	Disable []string `mapstructure:"disable" enum:"csrsigning" doc:"controllers that are part of the kernel, and are not to run: csrsigning (upstream's certificatesigningrequest-signing-controller)"`
 }
 
 // APIServers configures the plugins that serve group versions of the API.

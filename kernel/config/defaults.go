@@ -29,7 +29,7 @@ func Default() *Config {
 			MaxUserConnections:  500,
 			MaxPeerConnections:  500,
 		},
-		Auth: Auth{MaxTokenExpiration: 24 * time.Hour, TokenWebhook: TokenWebhook{Version: "v1", CacheTTL: 2 * time.Minute},
+		Auth: Auth{MaxTokenExpiration: 24 * time.Hour, SigningDuration: 365 * 24 * time.Hour, TokenWebhook: TokenWebhook{Version: "v1", CacheTTL: 2 * time.Minute},
 			RequestHeader: RequestHeader{UsernameHeaders: []string{"X-Remote-User"}, GroupHeaders: []string{"X-Remote-Group"}, ExtraHeaderPrefixes: []string{"X-Remote-Extra-"}}},
 		Audit:  Audit{LogMaxSize: 100 << 20, LogMaxBackups: 5, LogMaxAge: 30 * 24 * time.Hour},
 		Memory: Memory{Garbage: footprint.DefaultGarbage},

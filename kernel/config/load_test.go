@@ -48,6 +48,8 @@ func TestLoadFaults(t *testing.T) {
 		{name: "two documents", text: "---\ndataDir: x\n", want: `more than one YAML document`},
 		{name: "back-off", text: "scheduler: {podInitialBackoff: 20s}\n", want: `:3: scheduler.podInitialBackoff: 20s is longer than podMaxBackoff 10s; want it shorter`},
 		{name: "life of tokens", text: "auth: {serviceAccountMaxTokenExpiration: 59m}\n", want: `:3: auth.serviceAccountMaxTokenExpiration: 59m0s is shorter than 1h; want at least 1h, or 0 for no limit`},
+		{name: "life of certificates", text: "auth: {clusterSigningDuration: 9m}\n", want: `:3: auth.clusterSigningDuration: 9m is out of range; want 10m to 87600h`},
+		{name: "no such controller of the kernel", text: "controllers: {disable: [deployment]}\n", want: `:3: controllers.disable[0]: "deployment" is not one of csrsigning`},
 		{name: "ranges overlap", text: "node: {podCIDR: 10.96.3.0/24}\n", want: `:3: node.podCIDR: 10.96.3.0/24 overlaps api.serviceCIDR 10.96.0.0/16; choose another range`},
 		{name: "pods of hollow nodes", text: "node: {enabled: true, runtime: containerd, podCIDR: 10.200.3.0/24}\nhollow: {nodes: 1, runtime: hollow}\n", want: `:3: node.podCIDR: 10.200.3.0/24 overlaps 10.128.0.0/9, the pod IPs of hollow nodes; choose another range`},
 		{name: "services in the hollow range", text: "api: {serviceCIDR: 10.200.0.0/16}\nhollow: {nodes: 1, runtime: hollow}\n", want: `:3: api.serviceCIDR: 10.200.0.0/16 overlaps 10.128.0.0/9, the pod IPs of hollow nodes; choose another range`},

@@ -7,7 +7,8 @@
 // right hosts, and Keep does so while the kernel runs: a Leaf gives servers and
 // clients the present certificate. A CA that exists is never replaced, since every
 // certificate handed out hangs on it; the token key is exchanged by package
-// credentials. Each certificate that is issued is recorded until it expires. Those
+// credentials. SignRequest signs for others, and refuses what would be the API server
+// or a member of system:masters. Each certificate that is issued is recorded until it expires. Those
 // that were revoked (ca.crl) are refused by the Guard and issued anew. Directory is
 // the same for commands, beside a kernel that runs or not: a lock keeps them apart.
 // The front proxy (DataDir/pki/front-proxy), by whose certificate other API servers

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
+	"time"
 
 	"pintle.dev/pintle/kernel/revocation"
 	"pintle.dev/pintle/kernel/secretfile"
@@ -20,6 +22,9 @@ import (
 // its serial number, so that one whose file was replaced can still be revoked.
 const issuedDirectory = "issued"
 
+// pruneEvery is how often the folder is read for what has expired.
+const pruneEvery = time.Hour
+
 // issuedFile is NAME.SERIAL.crt: the name of the certificate's file, and its
 // serial number in hexadecimal digits.
 func (p *PKI) issuedFile(name string, cert *x509.Certificate) string {
@@ -27,19 +32,44 @@ func (p *PKI) issuedFile(name string, cert *x509.Certificate) string {
 }
 
 // record keeps a certificate among those issued, and drops those that expired.
-func (p *PKI) record(file string, pair Pair) error {
+func (p *PKI) record(name string, cert *x509.Certificate, certPEM []byte) error {
 	if err := secretfile.MakeDirectory(p.path(issuedDirectory)); err != nil {
 		return err
 	}
-	if err := secretfile.Write(p.issuedFile(file, pair.Cert), pair.CertPEM, 0o600); err != nil {
+	if err := secretfile.Write(p.issuedFile(name, cert), certPEM, 0o600); err != nil {
 		return err
 	}
+	return p.records.prune(p)
+}
+
+// records is what is known of the folder without reading it.
+type records struct {
+	mu        sync.Mutex
+	pruned    time.Time // when those that expired were dropped last
+	requested int       // those of requests
+}
+
+// prune drops what has expired, from time to time: it reads every file.
+func (r *records) prune(p *PKI) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := p.cfg.Now()
+	if !r.pruned.IsZero() && now.Sub(r.pruned) < pruneEvery {
+		return nil
+	}
 	former, err := p.issued()
+	r.requested = 0
 	for _, c := range former {
-		if p.cfg.Now().After(c.Cert.NotAfter) {
-			err = errors.Join(err, os.Remove(p.issuedFile(c.Name, c.Cert)))
+		if now.After(c.Cert.NotAfter) {
+			// Another process may do the same.
+			if e := os.Remove(p.issuedFile(c.Name, c.Cert)); e != nil && !errors.Is(e, fs.ErrNotExist) {
+				err = errors.Join(err, e)
+			}
+		} else if byRequest(c.Name) {
+			r.requested++
 		}
 	}
+	r.pruned = now
 	return err
 }
 
@@ -73,6 +103,7 @@ type State string
 const (
 	StateCurrent State = "current" // that of its file
 	StateFormer  State = "former"  // another took its place; good until it expires or is revoked
+	StateIssued  State = "issued"  // by a request; good until it expires or is revoked
 	StateRevoked State = "revoked"
 	StateExpired State = "expired"
 	StateForeign State = "unknown" // the file is damaged, or of another authority
@@ -80,7 +111,7 @@ const (
 
 // Certificate is one of those that the authority issued.
 type Certificate struct {
-	Name  string // base name of its file
+	Name  string // base name of its file, or csr- and the UID of the request
 	Cert  *x509.Certificate
 	State State
 }
@@ -130,7 +161,11 @@ func (d *Directory) List() ([]Certificate, error) {
 	}
 	for _, c := range issued {
 		if !known[c.Cert.SerialNumber.String()] {
-			c.State = d.state(c.Cert, StateFormer)
+			valid := StateFormer
+			if byRequest(c.Name) {
+				valid = StateIssued
+			}
+			c.State = d.state(c.Cert, valid)
 			out = append(out, c)
 		}
 	}

@@ -100,7 +100,7 @@ func (p *PKI) issue(file string, want profile) (Pair, error) {
 		CertPEM: pem.EncodeToMemory(&pem.Block{Type: blockCertificate, Bytes: der}),
 	}
 	// What was issued is recorded before anybody can have it.
-	if err := p.record(file, pair); err != nil {
+	if err := p.record(file, pair.Cert, pair.CertPEM); err != nil {
 		return Pair{}, err
 	}
 	if err := secretfile.Write(pair.KeyFile, pair.KeyPEM, 0o600); err != nil {

@@ -71,6 +71,8 @@ type PKI struct {
 
 	front *FrontProxy // opened when it is asked for
 
+	records records // of what was issued
+
 	guard *revocation.Guard // refuses what ca.crl names
 	wake  chan struct{}     // tells Keep to look now
 

@@ -2,6 +2,7 @@ package certificates
 
 import (
 	"bytes"
+	"crypto/rsa"
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
@@ -24,6 +25,8 @@ const (
 	legacySigner = "kubernetes.io/legacy-unknown"
 	// leastDuration, in seconds, is what a certificate may be asked for.
 	leastDuration = 600
+	// mostBits is what crypto/tls takes of RSA keys.
+	mostBits = 8192
 )
 
 var (
@@ -58,13 +61,22 @@ type tolerance struct {
 	anyCertificate                                   bool
 }
 
-// ParseRequest reads the one block of PEM that a request is of.
+// ParseRequest reads the one block of PEM that a request is of. Its signature can be
+// checked in milliseconds.
 func ParseRequest(data []byte) (*x509.CertificateRequest, error) {
 	block, _ := pem.Decode(data)
 	if block == nil || block.Type != "CERTIFICATE REQUEST" {
 		return nil, errors.New("PEM block type must be CERTIFICATE REQUEST")
 	}
-	return x509.ParseCertificateRequest(block.Bytes)
+	r, err := x509.ParseCertificateRequest(block.Bytes)
+	if err != nil {
+		return nil, err
+	}
+	// To check the signature of a key of a million bits takes minutes.
+	if key, ok := r.PublicKey.(*rsa.PublicKey); ok && key.N.BitLen() > mostBits {
+		return nil, fmt.Errorf("RSA keys have at most %d bits, this one has %d", mostBits, key.N.BitLen())
+	}
+	return r, nil
 }
 
 // anyName: requests are called as their makers like.

@@ -1,0 +1,204 @@
+package pki
+
+import (
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// asked is a request as its owner sends it.
+func asked(t *testing.T, template x509.CertificateRequest) *x509.CertificateRequest {
+	t.Helper()
+	_, key, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.CreateCertificateRequest(rand.Reader, &template, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := x509.ParseCertificateRequest(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func forClient(r *x509.CertificateRequest) Request {
+	now := time.Now()
+	return Request{CSR: r, UID: "0d9c8f04-0000-4000-8000-000000000001", KeyUsage: x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}, NotBefore: now.Add(-time.Minute), NotAfter: now.Add(time.Hour)}
+}
+
+func parsed(t *testing.T, certPEM []byte) *x509.Certificate {
+	t.Helper()
+	block, rest := pem.Decode(certPEM)
+	if block == nil || len(rest) > 0 {
+		t.Fatalf("not one block of PEM: %s", certPEM)
+	}
+	cert, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cert
+}
+
+// What is signed is what was asked for and no authority; it is in the book, from which
+// it can be revoked.
+func TestSignRequest(t *testing.T) {
+	dir := t.TempDir()
+	p := open(t, Config{Dir: dir})
+	template := x509.CertificateRequest{
+		Subject: pkix.Name{CommonName: "jane", Organization: []string{"devs", "ops"}}, DNSNames: []string{"jane.example.com"},
+		// Who asks to be an authority is none.
+		ExtraExtensions: []pkix.Extension{{Id: []int{2, 5, 29, 19}, Critical: true, Value: []byte{0x30, 0x03, 0x01, 0x01, 0xff}}},
+	}
+	r := forClient(asked(t, template))
+	certPEM, err := p.SignRequest(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert := parsed(t, certPEM)
+	if cert.Subject.CommonName != "jane" || !slices.Equal(sorted(cert.Subject.Organization), []string{"devs", "ops"}) || !slices.Equal(cert.DNSNames, template.DNSNames) ||
+		cert.IsCA || !cert.BasicConstraintsValid || cert.KeyUsage != r.KeyUsage || !slices.Equal(cert.ExtKeyUsage, r.ExtKeyUsage) ||
+		cert.NotAfter.Sub(cert.NotBefore) != time.Hour+time.Minute || cert.CheckSignatureFrom(p.ca) != nil {
+		t.Errorf("signed %+v", cert)
+	}
+	d := directory(t, dir)
+	if got := states(t, d, "csr-"+r.UID); !slices.Equal(got, []string{"issued"}) {
+		t.Errorf("the book says %q", got)
+	}
+	var find Revocation
+	if err := d.Find(&find, fmt.Sprintf("%x", cert.SerialNumber)[:12]); err != nil {
+		t.Fatal(err)
+	}
+	if _, renewed, err := d.Revoke(find); err != nil || len(renewed) != 0 {
+		t.Errorf("revoked: %v, %v", renewed, err)
+	}
+	if got := states(t, d, "csr-"+r.UID); !slices.Equal(got, []string{"revoked"}) {
+		t.Errorf("the book says %q", got)
+	}
+	// None of them lives longer than the authority.
+	r.NotAfter = p.ca.NotAfter.Add(time.Hour)
+	if certPEM, err = p.SignRequest(r); err != nil || !parsed(t, certPEM).NotAfter.Equal(p.ca.NotAfter) {
+		t.Errorf("%v, or it outlives its authority", err)
+	}
+}
+
+// What no request gets, whoever approved it.
+func TestRefusedRequests(t *testing.T) {
+	dir := t.TempDir()
+	p := open(t, Config{Dir: dir, ServiceIP: net.IPv4(10, 96, 0, 1)})
+	server := func(dns ...string) Request {
+		r := forClient(asked(t, x509.CertificateRequest{Subject: pkix.Name{CommonName: "system:node:n", Organization: []string{"system:nodes"}}, DNSNames: dns}))
+		r.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
+		return r
+	}
+	byIP := server("n")
+	byIP.CSR.IPAddresses = []net.IP{net.IPv4(10, 96, 0, 1)}
+	any, none := server("kubernetes"), server("kubernetes.default")
+	any.ExtKeyUsage, none.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageAny}, nil
+	byIP.CSR = asked(t, x509.CertificateRequest{Subject: byIP.CSR.Subject, IPAddresses: byIP.CSR.IPAddresses})
+	masters := forClient(asked(t, x509.CertificateRequest{Subject: pkix.Name{CommonName: "m", Organization: []string{"a", "system:masters"}}}))
+	forged := forClient(asked(t, x509.CertificateRequest{Subject: pkix.Name{CommonName: "m"}}))
+	forged.CSR.Signature[7] ^= 1
+	large := server(slices.Repeat([]string{strings.Repeat("a", 60) + ".example.com"}, 1000)...)
+	before, err := os.ReadDir(filepath.Join(dir, issuedDirectory))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, tt := range map[string]struct {
+		r    Request
+		want string
+	}{
+		"system:masters":     {masters, "a certificate of group system:masters is not issued by request"},
+		"not its key":        {forged, "unable to verify certificate request signature"},
+		"large":              {large, "want at most 65536"},
+		"the service":        {server("n", "kubernetes.default.svc"), "kubernetes.default.svc, which is the API server"},
+		"in capitals":        {server("Kubernetes.Default.SVC."), "which is the API server"},
+		"its full name":      {server("kubernetes.default.svc.cluster.local"), "which is the API server"},
+		"a wildcard":         {server("*.default.svc"), "which is the API server"},
+		"its cluster IP":     {byIP, "10.96.0.1, which is the API server"},
+		"for any use":        {any, "which is the API server"},
+		"for no use in part": {none, "which is the API server"},
+	} {
+		_, err := p.SignRequest(tt.r)
+		if why := (*Refusal)(nil); !errors.As(err, &why) || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: %v, want %q", name, err, tt.want)
+		}
+	}
+	after, err := os.ReadDir(filepath.Join(dir, issuedDirectory))
+	if err != nil || len(after) != len(before) {
+		t.Errorf("%d records, then %d: %v", len(before), len(after), err)
+	}
+	for name, r := range map[string]Request{"a node": server("n", "localhost", "default.svc"), "another service": server("kubernetes.other.svc")} {
+		if _, err := p.SignRequest(r); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	// A client's certificate serves nobody, so its names are free.
+	if _, err := p.SignRequest(forClient(server("kubernetes.default.svc").CSR)); err != nil {
+		t.Error(err)
+	}
+}
+
+// A UID that is none names no file elsewhere.
+func TestRecordOfStrangeUID(t *testing.T) {
+	dir := t.TempDir()
+	p := open(t, Config{Dir: dir})
+	for _, uid := range []string{"../../evil", "", "a/b", strings.Repeat("a", 300)} {
+		r := forClient(asked(t, x509.CertificateRequest{Subject: pkix.Name{CommonName: "m"}}))
+		r.UID = uid
+		if _, err := p.SignRequest(r); err != nil {
+			t.Errorf("%q: %v", uid, err)
+		}
+	}
+	if got := states(t, directory(t, dir), "csr-unknown"); len(got) != 4 {
+		t.Errorf("the book says %q", got)
+	}
+}
+
+// What cannot be recorded is not signed, and a full book is made room in by time.
+func TestNoRoomForRecords(t *testing.T) {
+	now := time.Now()
+	dir := t.TempDir()
+	p := open(t, Config{Dir: dir, Now: func() time.Time { return now }})
+	sign := func() error {
+		r := forClient(asked(t, x509.CertificateRequest{Subject: pkix.Name{CommonName: "m"}}))
+		r.NotBefore, r.NotAfter = now, now.Add(time.Minute)
+		_, err := p.SignRequest(r)
+		return err
+	}
+	if err := sign(); err != nil {
+		t.Fatal(err)
+	}
+	p.records.requested = mostRequested
+	if err := sign(); err == nil || !strings.Contains(err.Error(), "find out who asks for so many") {
+		t.Errorf("signed with a full book: %v", err)
+	}
+	now = now.Add(pruneEvery)
+	if err := sign(); err != nil {
+		t.Error(err)
+	}
+	if p.records.requested != 1 {
+		t.Errorf("%d are counted, want the one that has not expired", p.records.requested)
+	}
+	issued := filepath.Join(dir, issuedDirectory)
+	if err := errors.Join(os.RemoveAll(issued), os.WriteFile(issued, nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if err := sign(); err == nil {
+		t.Error("signed what is not in the book")
+	}
+}
