@@ -64,6 +64,7 @@ import (
 	"pintle.dev/pintle/kernel/api/flowcontrol"
 	"pintle.dev/pintle/kernel/api/openapi"
 	"pintle.dev/pintle/kernel/api/openapiui"
+	"pintle.dev/pintle/kernel/api/patchbounds"
 	"pintle.dev/pintle/kernel/api/peerproxy"
 	"pintle.dev/pintle/kernel/api/resources"
 	"pintle.dev/pintle/kernel/api/resources/ipalloc"
@@ -420,7 +421,8 @@ func (s *Server) genericConfig(codecs serializer.CodecFactory, options generic.R
 		return nil, err
 	}
 	c.BuildHandlerChainFunc = func(handler http.Handler, c *genericapiserver.Config) http.Handler {
-		handler = metrics.before(s.aggregated(s.toPeers(s.quantities(codecs).Before(handler))))
+		handler = patchbounds.Patches{Body: bodyOf, Refuse: refusal(codecs)}.Before(s.quantities(codecs).Before(handler))
+		handler = metrics.before(s.aggregated(s.toPeers(handler)))
 		return s.chained(s.endingWithServer(sendingLists(s.creates.before(handler), codecs), longRunning), c)
 	}
 	c.SharedInformerFactory = s.informers

@@ -2,10 +2,13 @@ package api
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -18,6 +21,7 @@ import (
 	"k8s.io/apiserver/pkg/storage"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
+	"pintle.dev/pintle/kernel/api/fielderrors"
 	"pintle.dev/pintle/kernel/api/resources"
 )
 
@@ -104,7 +108,7 @@ func attributes(k resources.Kind) storage.AttrFunc {
 // with is a copy of store that updates by another strategy.
 func with(store *genericregistry.Store, s resources.Strategy) *genericregistry.Store {
 	out := *store
-	out.UpdateStrategy = s
+	out.UpdateStrategy = fielderrors.Update(s)
 	out.ResetFieldsStrategy = nil
 	if reset, ok := s.(rest.ResetFieldsStrategy); ok {
 		out.ResetFieldsStrategy = reset
@@ -125,6 +129,22 @@ var (
 	_ rest.ShortNamesProvider = (*kindREST)(nil)
 	_ rest.CategoriesProvider = (*kindREST)(nil)
 )
+
+// Update implements rest.Updater.
+func (r *kindREST) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, create rest.ValidateObjectFunc, update rest.ValidateObjectUpdateFunc, forceAllowCreate bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
+	obj, created, err := r.Store.Update(ctx, name, info, create, update, forceAllowCreate, options)
+	return obj, created, untyped(err)
+}
+
+// untyped gives the refusal of an apply whose values do not fit the kind as the client's
+// fault. The machinery does not say whose it is, and kube-apiserver answers 500.
+func untyped(err error) error {
+	var status apierrors.APIStatus
+	if err == nil || errors.As(err, &status) || !strings.HasPrefix(err.Error(), "failed to create typed patch object (") {
+		return err
+	}
+	return apierrors.NewBadRequest(err.Error())
+}
 
 func (r *kindREST) ShortNames() []string { return r.shortNames }
 func (r *kindREST) Categories() []string { return r.categories }
@@ -177,7 +197,8 @@ func (r *subREST) Get(ctx context.Context, name string, options *metav1.GetOptio
 
 // Update never creates: a subresource has no object of its own.
 func (r *subREST) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, create rest.ValidateObjectFunc, update rest.ValidateObjectUpdateFunc, _ bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
-	return r.store.Update(ctx, name, info, create, update, false, options)
+	obj, created, err := r.store.Update(ctx, name, info, create, update, false, options)
+	return obj, created, untyped(err)
 }
 
 func (r *subREST) ConvertToTable(ctx context.Context, obj, options runtime.Object) (*metav1.Table, error) {

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	"pintle.dev/pintle/kernel/api/auth/review"
+	"pintle.dev/pintle/kernel/api/fielderrors"
 	"pintle.dev/pintle/kernel/api/resources"
 )
 
@@ -29,8 +30,10 @@ func (s *Server) storage(encoding runtime.NegotiatedSerializer) map[schema.Group
 		if gr == corev1.Resource("namespaces") {
 			s.stores[gr].ShouldDeleteDuringUpdate = namespaceGoes
 		}
+		store := s.stores[gr]
+		store.CreateStrategy, store.UpdateStrategy = fielderrors.Create(store.CreateStrategy), fielderrors.Update(store.UpdateStrategy)
 		main := &kindREST{
-			Store: s.stores[gr], shortNames: k.ShortNames, categories: k.Categories,
+			Store: store, shortNames: k.ShortNames, categories: k.Categories,
 			gv: k.GVK.GroupVersion(), sent: sentLists(k, s.stores[gr], encoding),
 		}
 		for _, gv := range append([]schema.GroupVersion{k.GVK.GroupVersion()}, k.Also...) {
