@@ -25,43 +25,47 @@ import (
 	"pintle.dev/pintle/plugins/controllers/rootca"
 	"pintle.dev/pintle/plugins/controllers/serviceaccount"
 	"pintle.dev/pintle/plugins/controllers/servicecidr"
+	"pintle.dev/pintle/plugins/controllers/settings"
 	"pintle.dev/pintle/plugins/controllers/statefulset"
 	"pintle.dev/pintle/plugins/controllers/storageprotection"
 	"pintle.dev/pintle/plugins/controllers/tainteviction"
 	"pintle.dev/pintle/plugins/controllers/ttlafterfinished"
 )
 
-func main() {
-	controller.Serve(
-		controller.Controller{Name: "cronjob", New: cronjob.New},
-		controller.Controller{Name: "daemonset", New: daemonset.New},
-		controller.Controller{Name: "csrapproving", New: csr.NewApprover},
-		controller.Controller{Name: "csrcleaner", New: csr.NewCleaner},
-		controller.Controller{Name: "deployment", New: deployment.New},
-		controller.Controller{Name: "disruption", New: disruption.New},
-		controller.Controller{Name: "garbagecollector", New: garbagecollector.New},
-		controller.Controller{Name: "podgc", New: podgc.New},
-		controller.Controller{Name: "endpoints", New: endpoints.New},
-		controller.Controller{Name: "endpointslice", New: endpointslice.New},
-		controller.Controller{Name: "endpointslicemirroring", New: endpointslicemirroring.New},
-		controller.Controller{Name: "horizontalpodautoscaler", New: horizontalpodautoscaler.New},
-		controller.Controller{Name: "job", New: job.New},
-		controller.Controller{Name: "ttlafterfinished", New: ttlafterfinished.New},
-		controller.Controller{Name: "legacy-serviceaccount-token-cleaner", New: legacytokens.New},
-		controller.Controller{Name: "namespace", New: namespace.New},
-		controller.Controller{Name: "nodelifecycle", New: nodelifecycle.New},
-		controller.Controller{Name: "nodettl", New: nodettl.New},
-		controller.Controller{Name: "tainteviction", New: tainteviction.New},
-		controller.Controller{Name: "replicaset", New: replicaset.New},
-		controller.Controller{Name: "replication", New: replicaset.NewReplication},
-		controller.Controller{Name: "resourcequota", New: resourcequota.New},
-		controller.Controller{Name: "root-ca", New: rootca.New},
-		controller.Controller{Name: "serviceaccount", New: serviceaccount.New},
-		controller.Controller{Name: "servicecidr", New: servicecidr.New},
-		controller.Controller{Name: "statefulset", New: statefulset.New},
-		controller.Controller{Name: "persistentvolume-binder", New: persistentvolumebinder.New},
-		controller.Controller{Name: "pvc-protection", New: storageprotection.NewClaims},
-		controller.Controller{Name: "pv-protection", New: storageprotection.NewVolumes},
-		controller.Controller{Name: "volumeattributesclass-protection", New: storageprotection.NewClasses},
-	)
+func main() { controller.Serve(bundle()...) }
+
+// bundle is every controller of the process.
+func bundle() []controller.Controller {
+	return []controller.Controller{
+		{Name: "cronjob", New: cronjob.New},
+		{Name: "daemonset", New: daemonset.New},
+		settings.Unconfigured("csrapproving", csr.NewApprover),
+		settings.Unconfigured("csrcleaner", csr.NewCleaner),
+		{Name: "deployment", New: deployment.New},
+		settings.Unconfigured("disruption", disruption.New),
+		{Name: "garbagecollector", New: garbagecollector.New},
+		{Name: "podgc", New: podgc.New},
+		{Name: "endpoints", New: endpoints.New},
+		{Name: "endpointslice", New: endpointslice.New},
+		{Name: "endpointslicemirroring", New: endpointslicemirroring.New},
+		{Name: "horizontalpodautoscaler", New: horizontalpodautoscaler.New},
+		{Name: "job", New: job.New},
+		{Name: "ttlafterfinished", New: ttlafterfinished.New},
+		{Name: "legacy-serviceaccount-token-cleaner", New: legacytokens.New},
+		{Name: "namespace", New: namespace.New},
+		{Name: "nodelifecycle", New: nodelifecycle.New},
+		settings.Unconfigured("nodettl", nodettl.New),
+		settings.Unconfigured("tainteviction", tainteviction.New),
+		{Name: "replicaset", New: replicaset.New},
+		{Name: "replication", New: replicaset.NewReplication},
+		{Name: "resourcequota", New: resourcequota.New},
+		{Name: "root-ca", New: rootca.New},
+		settings.Unconfigured("serviceaccount", serviceaccount.New),
+		settings.Unconfigured("servicecidr", servicecidr.New),
+		{Name: "statefulset", New: statefulset.New},
+		{Name: "persistentvolume-binder", New: persistentvolumebinder.New},
+		settings.Unconfigured("pvc-protection", storageprotection.NewClaims),
+		settings.Unconfigured("pv-protection", storageprotection.NewVolumes),
+		settings.Unconfigured("volumeattributesclass-protection", storageprotection.NewClasses),
+	}
 }

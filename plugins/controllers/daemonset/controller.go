@@ -19,6 +19,7 @@ import (
 	"pintle.dev/pintle/plugins/controllers/ownership"
 	"pintle.dev/pintle/plugins/controllers/queue"
 	"pintle.dev/pintle/plugins/controllers/revisions"
+	"pintle.dev/pintle/plugins/controllers/settings"
 	"pintle.dev/pintle/sdk/controller"
 )
 
@@ -34,7 +35,17 @@ var gvk = appsv1.SchemeGroupVersion.WithKind("DaemonSet")
 
 // New builds the controller of DaemonSets.
 func New(c *controller.Context) (controller.Runner, error) {
-	return build(c.Client, c.Informers, c.Logger)
+	workers, err := settings.Workers(c.Config, "concurrentDaemonSetSyncs", workers)
+	if err != nil {
+		return nil, fmt.Errorf("daemonset: %w", err)
+	}
+	k, err := build(c.Client, c.Informers, c.Logger)
+	if err != nil {
+		return nil, err
+	}
+	k.SetWorkers(workers)
+	k.nodeLoop.SetWorkers(workers)
+	return k, nil
 }
 
 type keeper struct {

@@ -17,6 +17,7 @@ import (
 
 	"pintle.dev/pintle/plugins/controllers/ownership"
 	"pintle.dev/pintle/plugins/controllers/queue"
+	"pintle.dev/pintle/plugins/controllers/settings"
 	"pintle.dev/pintle/sdk/controller"
 )
 
@@ -26,7 +27,16 @@ var gvk = appsv1.SchemeGroupVersion.WithKind("Deployment")
 
 // New builds the controller of Deployments.
 func New(c *controller.Context) (controller.Runner, error) {
-	return build(c.Client, c.Informers, c.Logger)
+	workers, err := settings.Workers(c.Config, "concurrentDeploymentSyncs", workers)
+	if err != nil {
+		return nil, fmt.Errorf("deployment: %w", err)
+	}
+	built, err := build(c.Client, c.Informers, c.Logger)
+	if err != nil {
+		return nil, err
+	}
+	built.SetWorkers(workers)
+	return built, nil
 }
 
 type deployer struct {

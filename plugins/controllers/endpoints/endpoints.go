@@ -22,6 +22,7 @@ import (
 
 	"pintle.dev/pintle/plugins/controllers/podchange"
 	"pintle.dev/pintle/plugins/controllers/queue"
+	"pintle.dev/pintle/plugins/controllers/settings"
 	"pintle.dev/pintle/plugins/controllers/subsets"
 	"pintle.dev/pintle/sdk/controller"
 )
@@ -66,6 +67,10 @@ type endpoints struct {
 
 // New builds the controller.
 func New(c *controller.Context) (controller.Runner, error) {
+	workers, err := settings.Workers(c.Config, "concurrentEndpointSyncs", workers)
+	if err != nil {
+		return nil, fmt.Errorf("endpoints: %w", err)
+	}
 	core := c.Informers.Core().V1()
 	e := &endpoints{
 		client: c.Client, log: c.Logger,

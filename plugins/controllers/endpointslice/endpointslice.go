@@ -34,7 +34,7 @@ const (
 	eventSource = "endpoint-slice-controller"
 	workers     = 5
 	maxRetries  = 15
-	// maxPerSlice is how many endpoints go into one slice.
+	// maxPerSlice is how many endpoints go into one slice by default.
 	maxPerSlice = 100
 	// sliceDelay gathers changes of slices before their service is looked at.
 	sliceDelay = time.Second
@@ -44,6 +44,7 @@ const (
 
 // endpointSlices is the controller.
 type endpointSlices struct {
+	perSlice  int32
 	client    kubernetes.Interface
 	services  corelisters.ServiceLister
 	pods      corelisters.PodLister
@@ -64,12 +65,17 @@ type endpointSlices struct {
 
 // New builds the controller.
 func New(c *controller.Context) (controller.Runner, error) {
+	config, err := readConfig(c.Config)
+	if err != nil {
+		return nil, fmt.Errorf("endpointslice: %w", err)
+	}
+	workers := config.ConcurrentServiceEndpointSyncs
 	core, discovery := c.Informers.Core().V1(), c.Informers.Discovery().V1()
 	e := &endpointSlices{
 		client: c.Client, services: core.Services().Lister(), pods: core.Pods().Lister(),
 		nodes: core.Nodes().Lister(), slices: discovery.EndpointSlices().Lister(),
 		tracker: endpointsliceutil.NewEndpointSliceTracker(), trigger: endpointsliceutil.NewTriggerTimeTracker(),
-		zones: topologycache.NewTopologyCache(),
+		zones: topologycache.NewTopologyCache(), perSlice: int32(config.MaxEndpointsPerSlice),
 	}
 	e.informers.services, e.informers.pods = core.Services().Informer(), core.Pods().Informer()
 	e.informers.nodes, e.informers.slices = core.Nodes().Informer(), discovery.EndpointSlices().Informer()
@@ -101,7 +107,7 @@ func (e *endpointSlices) Run(ctx context.Context) error {
 // record makes the reconciler, which needs to know where its events go.
 func (e *endpointSlices) record(recorder record.EventRecorder) {
 	e.recorder = recorder
-	e.reconciler = endpointslicelib.NewReconciler(e.client, e.nodes, maxPerSlice, e.tracker, e.zones, recorder, Name,
+	e.reconciler = endpointslicelib.NewReconciler(e.client, e.nodes, e.perSlice, e.tracker, e.zones, recorder, Name,
 		endpointslicelib.WithPreferSameTrafficDistributionEnabled(true))
 }
 

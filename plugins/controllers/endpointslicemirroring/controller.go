@@ -24,6 +24,7 @@ import (
 	endpointsliceutil "k8s.io/endpointslice/util"
 
 	"pintle.dev/pintle/plugins/controllers/queue"
+	"pintle.dev/pintle/plugins/controllers/settings"
 	"pintle.dev/pintle/sdk/controller"
 )
 
@@ -55,6 +56,10 @@ type mirroring struct {
 
 // New builds the controller.
 func New(c *controller.Context) (controller.Runner, error) {
+	workers, err := settings.Workers(c.Config, "mirroringConcurrentServiceEndpointSyncs", workers)
+	if err != nil {
+		return nil, fmt.Errorf("endpointslicemirroring: %w", err)
+	}
 	core, discovery := c.Informers.Core().V1(), c.Informers.Discovery().V1()
 	m := &mirroring{
 		client: c.Client, services: core.Services().Lister(), endpoints: core.Endpoints().Lister(),

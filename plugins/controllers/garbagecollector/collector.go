@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	"pintle.dev/pintle/plugins/controllers/queue"
+	"pintle.dev/pintle/plugins/controllers/settings"
 	"pintle.dev/pintle/sdk/controller"
 )
 
@@ -37,6 +38,10 @@ const (
 
 // New builds the collector.
 func New(c *controller.Context) (controller.Runner, error) {
+	workers, err := settings.Workers(c.Config, "concurrentGCSyncs", workers)
+	if err != nil {
+		return nil, fmt.Errorf("garbagecollector: %w", err)
+	}
 	found, err := discovery.NewDiscoveryClientForConfig(c.RESTConfig)
 	if err != nil {
 		return nil, fmt.Errorf("discovery client: %w", err)
@@ -45,7 +50,10 @@ func New(c *controller.Context) (controller.Runner, error) {
 	if err != nil {
 		return nil, fmt.Errorf("metadata client: %w", err)
 	}
-	return build(c.Client, objects, found.ServerGroupsAndResources, c.Logger), nil
+	collector := build(c.Client, objects, found.ServerGroupsAndResources, c.Logger)
+	collector.deletes.SetWorkers(workers)
+	collector.orphans.SetWorkers(workers)
+	return collector, nil
 }
 
 type collector struct {

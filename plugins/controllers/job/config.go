@@ -1,11 +1,9 @@
 package job
 
 import (
-	"bytes"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
+
+	"pintle.dev/pintle/plugins/controllers/settings"
 )
 
 // Config has the name and default of kube-controller-manager's configuration of
@@ -17,14 +15,9 @@ type Config struct {
 }
 
 func readConfig(data []byte) (Config, error) {
-	c := Config{ConcurrentJobSyncs: 5}
-	d := json.NewDecoder(bytes.NewReader(data))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&c); err != nil && !errors.Is(err, io.EOF) {
-		return c, fmt.Errorf("job configuration: %w; it has concurrentJobSyncs", err)
+	n, err := settings.Workers(data, "concurrentJobSyncs", 5)
+	if err != nil {
+		return Config{}, fmt.Errorf("job: %w", err)
 	}
-	if c.ConcurrentJobSyncs < 1 || c.ConcurrentJobSyncs > 1000 {
-		return c, fmt.Errorf("job configuration: concurrentJobSyncs: %d is not within 1 and 1000", c.ConcurrentJobSyncs)
-	}
-	return c, nil
+	return Config{ConcurrentJobSyncs: n}, nil
 }

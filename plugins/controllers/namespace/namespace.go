@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 
 	"pintle.dev/pintle/plugins/controllers/queue"
+	"pintle.dev/pintle/plugins/controllers/settings"
 	"pintle.dev/pintle/sdk/controller"
 )
 
@@ -43,6 +44,10 @@ type namespaces struct {
 
 // New builds the controller.
 func New(c *controller.Context) (controller.Runner, error) {
+	workers, err := settings.Workers(c.Config, "concurrentNamespaceSyncs", workers)
+	if err != nil {
+		return nil, fmt.Errorf("namespace: %w", err)
+	}
 	objects, err := metadata.NewForConfig(c.RESTConfig)
 	if err != nil {
 		return nil, fmt.Errorf("namespace: metadata client: %w", err)
@@ -51,7 +56,9 @@ func New(c *controller.Context) (controller.Runner, error) {
 	if err != nil {
 		return nil, fmt.Errorf("namespace: discovery client: %w", err)
 	}
-	return newController(c, objects, kinds.ServerPreferredNamespacedResources), nil
+	n := newController(c, objects, kinds.ServerPreferredNamespacedResources)
+	n.loop.SetWorkers(workers)
+	return n, nil
 }
 
 func newController(c *controller.Context, objects metadata.Interface, discover func() ([]*metav1.APIResourceList, error)) *namespaces {

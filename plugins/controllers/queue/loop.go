@@ -101,6 +101,9 @@ func New[K comparable](log *slog.Logger, sync func(ctx context.Context, key K) e
 	}
 }
 
+// SetWorkers says how many keys are worked on at once, before the loop runs.
+func (l *Loop[K]) SetWorkers(n int) { l.workers = max(n, 1) }
+
 // Add puts a key on the queue.
 func (l *Loop[K]) Add(key K) { l.queue.Add(key) }
 

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -141,6 +142,35 @@ func TestRetriesEnd(t *testing.T) {
 	if len(calls) != 3 {
 		t.Errorf("%d calls, want one and two retries", len(calls))
 	}
+}
+
+// As many keys are worked on at once as there are workers, and no more.
+func TestWorkers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := New(slog.New(slog.DiscardHandler), func(context.Context, int) error {
+			time.Sleep(time.Second)
+			return nil
+		}, Options[int]{Workers: 7})
+		l.SetWorkers(3)
+		for i := range 20 {
+			l.Add(i)
+		}
+		if n := l.Len(); n != 20 {
+			t.Errorf("%d keys wait", n)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { defer close(done); l.Run(ctx) }()
+		for second, want := range []int{17, 14, 11, 8, 5, 2, 0} {
+			synctest.Wait()
+			if n := l.Len(); n != want {
+				t.Errorf("after %d s %d keys wait, want %d", second, n, want)
+			}
+			time.Sleep(time.Second)
+		}
+		cancel()
+		<-done
+	})
 }
 
 // Follow lets its workers start on filled caches, and leaves neither handlers

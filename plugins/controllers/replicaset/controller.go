@@ -1,6 +1,7 @@
 package replicaset
 
 import (
+	"fmt"
 	"log/slog"
 	"maps"
 	"time"
@@ -16,6 +17,7 @@ import (
 
 	"pintle.dev/pintle/plugins/controllers/ownership"
 	"pintle.dev/pintle/plugins/controllers/queue"
+	"pintle.dev/pintle/plugins/controllers/settings"
 	"pintle.dev/pintle/sdk/controller"
 )
 
@@ -28,12 +30,26 @@ const (
 
 // New builds the controller of ReplicaSets.
 func New(c *controller.Context) (controller.Runner, error) {
-	return build(c.Client, c.Informers, replicaSets(c.Client, c.Informers), c.Logger)
+	return configured(c, replicaSets(c.Client, c.Informers), "concurrentRSSyncs")
 }
 
 // NewReplication builds the controller of ReplicationControllers.
 func NewReplication(c *controller.Context) (controller.Runner, error) {
-	return build(c.Client, c.Informers, replicationControllers(c.Client, c.Informers), c.Logger)
+	return configured(c, replicationControllers(c.Client, c.Informers), "concurrentRCSyncs")
+}
+
+// configured builds the controller of a kind; key is that of its workers.
+func configured(c *controller.Context, k kind, key string) (controller.Runner, error) {
+	workers, err := settings.Workers(c.Config, key, workers)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", k.queue, err)
+	}
+	r, err := build(c.Client, c.Informers, k, c.Logger)
+	if err != nil {
+		return nil, err
+	}
+	r.SetWorkers(workers)
+	return r, nil
 }
 
 type replicator struct {

@@ -40,6 +40,7 @@ const (
 
 // quotas is the controller.
 type quotas struct {
+	period   time.Duration // between two looks at all quotas
 	client   kubernetes.Interface
 	quotas   corelisters.ResourceQuotaLister
 	informer cache.SharedIndexInformer
@@ -53,6 +54,10 @@ type quotas struct {
 
 // New builds the controller.
 func New(c *controller.Context) (controller.Runner, error) {
+	config, err := readConfig(c.Config)
+	if err != nil {
+		return nil, fmt.Errorf("resourcequota: %w", err)
+	}
 	objects, err := metadata.NewForConfig(c.RESTConfig)
 	if err != nil {
 		return nil, fmt.Errorf("resourcequota: metadata client: %w", err)
@@ -61,13 +66,16 @@ func New(c *controller.Context) (controller.Runner, error) {
 	if err != nil {
 		return nil, fmt.Errorf("resourcequota: discovery client: %w", err)
 	}
-	return newController(c, objects, restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(kinds))), nil
+	q := newController(c, objects, restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(kinds)))
+	q.period = config.ResourceQuotaSyncPeriod.Duration
+	q.loop.SetWorkers(config.ConcurrentResourceQuotaSyncs)
+	return q, nil
 }
 
 func newController(c *controller.Context, objects metadata.Interface, mapper apimeta.ResettableRESTMapper) *quotas {
 	core := c.Informers.Core().V1()
 	q := &quotas{
-		objects: objects, mapper: mapper, poke: make(chan struct{}, 1),
+		objects: objects, mapper: mapper, poke: make(chan struct{}, 1), period: fullResync,
 		client: c.Client, quotas: core.ResourceQuotas().Lister(), informer: core.ResourceQuotas().Informer(),
 		watched: map[string]cache.SharedIndexInformer{
 			"pods": core.Pods().Informer(), "services": core.Services().Informer(),
@@ -116,7 +124,7 @@ func (q *quotas) quotaChanged(old, current *corev1.ResourceQuota) {
 
 // resync queues all quotas every now and then, until ctx ends (RQC-7).
 func (q *quotas) resync(ctx context.Context) {
-	tick := time.NewTicker(fullResync)
+	tick := time.NewTicker(q.period)
 	defer tick.Stop()
 	for {
 		select {

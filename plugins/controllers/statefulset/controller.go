@@ -80,7 +80,7 @@ func build(client kubernetes.Interface, shared informers.SharedInformerFactory, 
 			podResource: pods.GetIndexer(), claimResource: claims.GetIndexer(), setResource: sets.GetIndexer(),
 		}),
 	}
-	k.Frame = queue.NewFrame(client, log, "statefulset-controller", k.sync, queue.Options[string]{Name: "statefulset", Workers: int(cfg.ConcurrentStatefulSetSyncs)})
+	k.Frame = queue.NewFrame(client, log, "statefulset-controller", k.sync, queue.Options[string]{Name: "statefulset", Workers: cfg.ConcurrentStatefulSetSyncs})
 	k.Watch(sets, queue.Every(k.add))
 	k.Watch(pods, queue.On(k.podChanged))
 	k.Watch(claims, queue.On(k.claimChanged))

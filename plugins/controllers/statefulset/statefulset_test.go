@@ -488,7 +488,7 @@ func TestSemanticComparison(t *testing.T) {
 }
 
 func TestConfig(t *testing.T) {
-	for data, want := range map[string]int32{
+	for data, want := range map[string]int{
 		"": 5, "{}": 5, `{"concurrentStatefulSetSyncs":7}`: 7, `{"concurrentStatefulSetSyncs":0}`: 0, `{"concurrentStatefulSetSyncs":-1}`: 0,
 		`{"concurrentStatefulSetSyncs":100000}`: 0, `{"x":1}`: 0, `{`: 0,
 	} {

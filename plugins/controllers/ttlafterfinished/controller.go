@@ -1,12 +1,8 @@
 package ttlafterfinished
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"sync"
 	"time"
@@ -23,6 +19,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"pintle.dev/pintle/plugins/controllers/queue"
+	"pintle.dev/pintle/plugins/controllers/settings"
 	"pintle.dev/pintle/sdk/controller"
 	"pintle.dev/pintle/sdk/metrics"
 )
@@ -48,16 +45,11 @@ type Config struct {
 }
 
 func readConfig(data []byte) (Config, error) {
-	c := Config{ConcurrentTTLSyncs: 5}
-	d := json.NewDecoder(bytes.NewReader(data))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&c); err != nil && !errors.Is(err, io.EOF) {
-		return c, fmt.Errorf("ttlafterfinished configuration: %w; it has concurrentTTLSyncs", err)
+	n, err := settings.Workers(data, "concurrentTTLSyncs", 5)
+	if err != nil {
+		return Config{}, fmt.Errorf("ttlafterfinished: %w", err)
 	}
-	if c.ConcurrentTTLSyncs < 1 || c.ConcurrentTTLSyncs > 1000 {
-		return c, fmt.Errorf("ttlafterfinished configuration: concurrentTTLSyncs: %d is not within 1 and 1000", c.ConcurrentTTLSyncs)
-	}
-	return c, nil
+	return Config{ConcurrentTTLSyncs: n}, nil
 }
 
 // New builds the controller.
