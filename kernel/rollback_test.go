@@ -73,10 +73,10 @@ func TestRollbackIsOfAllThatWasInForce(t *testing.T) {
 	}
 	c := k.plugins(t)
 	awaitPlugin(t, c, "greeter", func(o *v1alpha1.Plugin) bool { return o.Status.Version == "1.0.0" })
-	rule := func(resource string, verbs ...string) rbacv1.PolicyRule {
-		return rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{resource}, Verbs: verbs}
+	rule := func(resource string, verbs ...string) v1alpha1.PluginPermission {
+		return v1alpha1.PluginPermission{PolicyRule: rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{resource}, Verbs: verbs}}
 	}
-	narrowed := []rbacv1.PolicyRule{rule("namespaces", "get", "list", "watch"), rule("configmaps", "get", "list", "watch", "create")}
+	narrowed := []v1alpha1.PluginPermission{rule("namespaces", "get", "list", "watch"), rule("configmaps", "get", "list", "watch", "create")}
 	config := func(text string) *runtime.RawExtension { return &runtime.RawExtension{Raw: []byte(text)} }
 	settlePlugin(t, c, "greeter", func(o *v1alpha1.Plugin) error {
 		o.Spec.Config, o.Spec.Permissions = config(`{"text":"one"}`), narrowed
@@ -100,7 +100,7 @@ func TestRollbackIsOfAllThatWasInForce(t *testing.T) {
 		t.Fatalf("after the upgrade: %+v", o)
 	}
 
-	check := func(what, version, want string, rules []rbacv1.PolicyRule) {
+	check := func(what, version, want string, rules []v1alpha1.PluginPermission) {
 		t.Helper()
 		o := awaitPlugin(t, c, "greeter", func(o *v1alpha1.Plugin) bool { return o.Status.Version == version && o.Spec.RollbackTo == nil })
 		if o.Spec.Version != version || o.Spec.Config == nil || string(o.Spec.Config.Raw) != want || !equality.Semantic.DeepEqual(o.Spec.Permissions, rules) {

@@ -61,5 +61,9 @@ func (r *Rule) words() string {
 			what = append(what, name)
 		}
 	}
-	return strings.Join(r.Verbs, ", ") + ": " + strings.Join(what, ", ")
+	words := strings.Join(r.Verbs, ", ") + ": " + strings.Join(what, ", ")
+	if r.Namespace != "" {
+		words += ", in namespace " + r.Namespace + " alone"
+	}
+	return words
 }

@@ -22,7 +22,9 @@ plugins:
 - {name: p, kind: predicate}
 - name: c
   kind: controller
-  rules: [{apiGroups: [""], resources: [secrets], resourceNames: [one, two], verbs: ["*"]}]
+  rules:
+  - {apiGroups: [""], resources: [secrets], resourceNames: [one, two], verbs: ["*"]}
+  - {namespace: kube-system, apiGroups: [""], resources: [secrets], verbs: [list]}
 - name: a
   kind: admission
   phase: mutating
@@ -42,6 +44,7 @@ plugins:
 		"rules of the bundle: list, watch: pods, pods.apps, deployments, deployments.apps",
 		"rules of the bundle: get: /metrics",
 		"rules of controller c: *: secrets one, two",
+		"rules of controller c: list: secrets, in namespace kube-system alone",
 		"admission plugin a: sees, and may change or refuse CREATE: v1/secrets",
 		"admission plugin v: sees, and may refuse UPDATE, DELETE: */*/*",
 		"host functions: get, list",

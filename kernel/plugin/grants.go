@@ -21,7 +21,7 @@ func (p *plan) grants() roles.Grants {
 			continue
 		}
 		m := u.bundle.Manifest
-		var shared []rbacv1.PolicyRule
+		var shared []v1alpha1.PluginPermission
 		for i := range m.Plugins {
 			e := &m.Plugins[i]
 			if !p.inUse(e) {
@@ -35,7 +35,7 @@ func (p *plan) grants() roles.Grants {
 			}
 			// What one of them is left all of them have, who share the informers.
 			for _, rule := range p.left(e, m.Rules, true) {
-				if !slices.ContainsFunc(shared, func(r rbacv1.PolicyRule) bool { return equality.Semantic.DeepEqual(r, rule) }) {
+				if !slices.ContainsFunc(shared, func(r v1alpha1.PluginPermission) bool { return equality.Semantic.DeepEqual(r, rule) }) {
 					shared = append(shared, rule)
 				}
 			}
@@ -59,36 +59,49 @@ type leftKey struct {
 // left returns the rules that an operator left to a plugin: of its own, or of those that
 // the bundle asks for (shared). The grants of a plan are asked for every few seconds and
 // comparing rules allocates megabytes, so each answer is computed once.
-func (p *plan) left(e *Entry, asked []Rule, shared bool) []rbacv1.PolicyRule {
+func (p *plan) left(e *Entry, asked []Rule, shared bool) []v1alpha1.PluginPermission {
 	key := leftKey{e, p.specs[e.Name], shared}
 	if rules, ok := p.rulesLeft.Load(key); ok {
-		return rules.([]rbacv1.PolicyRule)
+		return rules.([]v1alpha1.PluginPermission)
 	}
-	rules := leftOf(PolicyRules(asked), key.spec)
+	rules := leftOf(Permissions(asked), key.spec)
 	p.rulesLeft.Store(key, rules)
 	return rules
 }
 
 // leftOf are those of the permissions in a spec that the rules asked for cover; without
 // permissions it is all that was asked for.
-func leftOf(asked []rbacv1.PolicyRule, spec *v1alpha1.PluginSpec) []rbacv1.PolicyRule {
+func leftOf(asked []v1alpha1.PluginPermission, spec *v1alpha1.PluginSpec) []v1alpha1.PluginPermission {
 	if spec == nil || len(spec.Permissions) == 0 {
 		return asked
 	}
-	var left []rbacv1.PolicyRule
+	var left []v1alpha1.PluginPermission
 	for _, rule := range spec.Permissions {
-		if covered, _ := validation.Covers(asked, []rbacv1.PolicyRule{rule}); covered {
+		if covers(asked, rule) {
 			left = append(left, rule)
 		}
 	}
 	return left
 }
 
+// covers says whether rules give all that one does. What counts in the whole cluster
+// counts in each namespace.
+func covers(rules []v1alpha1.PluginPermission, one v1alpha1.PluginPermission) bool {
+	var there []rbacv1.PolicyRule
+	for _, r := range rules {
+		if r.Namespace == "" || r.Namespace == one.Namespace {
+			there = append(there, r.PolicyRule)
+		}
+	}
+	covered, _ := validation.Covers(there, []rbacv1.PolicyRule{one.PolicyRule})
+	return covered
+}
+
 // asks are the rules that a plugin asks for: its own, and of a controller also
 // those of the bundle.
-func (m *Manifest) asks(e *Entry) []rbacv1.PolicyRule {
+func (m *Manifest) asks(e *Entry) []v1alpha1.PluginPermission {
 	if e.Kind == sdk.KindController {
-		return PolicyRules(slices.Concat(m.Rules, e.Rules))
+		return Permissions(slices.Concat(m.Rules, e.Rules))
 	}
-	return PolicyRules(e.Rules)
+	return Permissions(e.Rules)
 }

@@ -19,6 +19,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"pintle.dev/pintle/kernel/plugin/admissionrules"
 	"pintle.dev/pintle/kernel/plugin/description"
@@ -26,6 +27,7 @@ import (
 	"pintle.dev/pintle/kernel/plugin/sealed"
 	"pintle.dev/pintle/kernel/yamltree"
 	"pintle.dev/pintle/sdk"
+	"pintle.dev/pintle/sdk/apis/kernel/v1alpha1"
 )
 
 const (
@@ -37,6 +39,7 @@ const (
 	maxManifestBytes = sealed.MaxBytes
 	maxFiles         = 1000
 	maxPath          = 255
+	maxNamespaces    = 16 // two objects each for a plugin
 )
 
 // Transports of a bundle.
@@ -119,13 +122,14 @@ type Entry struct {
 	ConfigSchema *ConfigSchema `yaml:"configSchema,omitempty"`
 }
 
-// Rule is an RBAC policy rule.
+// Rule is an RBAC policy rule, which counts in the whole cluster, or in Namespace alone.
 type Rule struct {
 	APIGroups       []string `yaml:"apiGroups,omitempty"`
 	Resources       []string `yaml:"resources,omitempty"`
 	ResourceNames   []string `yaml:"resourceNames,omitempty"`
 	NonResourceURLs []string `yaml:"nonResourceURLs,omitempty"`
 	Verbs           []string `yaml:"verbs"`
+	Namespace       string   `yaml:"namespace,omitempty"`
 }
 
 // Timeouts override the host's; zero leaves it.
@@ -144,14 +148,14 @@ type Timeouts struct {
 // maxBinding bounds Timeouts.Binding: a pod waits on its node meanwhile.
 const maxBinding = 24 * time.Hour
 
-// PolicyRules are the rules in RBAC's own type.
-func PolicyRules(rules []Rule) []rbacv1.PolicyRule {
-	out := make([]rbacv1.PolicyRule, 0, len(rules))
+// Permissions are the rules as a Plugin object has them.
+func Permissions(rules []Rule) []v1alpha1.PluginPermission {
+	out := make([]v1alpha1.PluginPermission, 0, len(rules))
 	for _, r := range rules {
-		out = append(out, rbacv1.PolicyRule{
+		out = append(out, v1alpha1.PluginPermission{Namespace: r.Namespace, PolicyRule: rbacv1.PolicyRule{
 			APIGroups: r.APIGroups, Resources: r.Resources, ResourceNames: r.ResourceNames,
 			NonResourceURLs: r.NonResourceURLs, Verbs: r.Verbs,
-		})
+		}})
 	}
 	return out
 }
@@ -260,6 +264,8 @@ type checker struct {
 	path   string
 	root   *yaml.Node
 	faults []error
+	// namespaces are those that rules of the bundle are of.
+	namespaces []string
 }
 
 // at reports a fault at the deepest node that the keys lead to.
@@ -517,6 +523,21 @@ func (c *checker) rules(key string, rules []Rule) {
 		}
 		if len(r.Resources) == 0 && len(r.NonResourceURLs) == 0 {
 			c.at(fmt.Sprintf("%s.%d", key, i), "a rule needs resources or nonResourceURLs")
+		}
+		if r.Namespace == "" {
+			continue
+		}
+		at := fmt.Sprintf("%s.%d.namespace", key, i)
+		if faults := validation.IsDNS1123Label(r.Namespace); len(faults) > 0 {
+			c.at(at, "%q is not the name of a namespace: %s", r.Namespace, faults[0])
+		}
+		if len(r.NonResourceURLs) > 0 {
+			c.at(at, "nonResourceURLs are in no namespace: give them a rule of their own")
+		}
+		if !slices.Contains(c.namespaces, r.Namespace) {
+			if c.namespaces = append(c.namespaces, r.Namespace); len(c.namespaces) == maxNamespaces+1 {
+				c.at(at, "rules of more than %d namespaces; ask for rights in all of them instead", maxNamespaces)
+			}
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -47,6 +48,9 @@ func TestParseManifest(t *testing.T) {
 		{"an API server of apps", "kind: controller", "kind: apiserver\n  groupVersions: [{group: apps, version: v1}]", `m.yaml:10: plugins.1.groupVersions.0.group: "apps"; want a domain of yours`},
 		{"a key of a group version", "kind: controller", "kind: apiserver\n  groupVersions: [{group: n.example.com, versoin: v1}]", `m.yaml:10: unknown key versoin in groupversion; did you mean "version"?`},
 		{"no verbs", ", verbs: [get]", "", "m.yaml:11: plugins.1.rules.0: a rule without verbs"},
+		{"no namespace", ", verbs: [get]", ", verbs: [get], namespace: ../x", `m.yaml:11: plugins.1.rules.0.namespace: "../x" is not the name of a namespace`},
+		{"paths in a namespace", ", verbs: [get]", ", verbs: [get], nonResourceURLs: [/metrics], namespace: x", "m.yaml:11: plugins.1.rules.0.namespace: nonResourceURLs are in no namespace"},
+		{"many namespaces", "  rules:\n", "  rules:\n" + manyNamespaces(17), "plugins.1.rules.16.namespace: rules of more than 16 namespaces"},
 		{"timeout", "call: 50ms", "call: 11m", "timeouts.call: 11m0s; want 0 to 10m"},
 		{"memory", "64Mi", "2Ti", `m.yaml:13: limits.memory: "2Ti"; want 1Mi to 1Ti`},
 		{"split from itself", "name: c", "name: c\n  splitFrom: c", `m.yaml:9: plugins.1.splitFrom: "c"; want the name of another plugin`},
@@ -154,4 +158,13 @@ func TestSealIsStable(t *testing.T) {
 	if err := Seal(t.Context(), t.TempDir()); err == nil {
 		t.Error("sealed a folder without a manifest")
 	}
+}
+
+// manyNamespaces are as many rules, each of another namespace.
+func manyNamespaces(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, "  - {namespace: n%d, apiGroups: [apps], resources: [deployments], verbs: [get]}\n", i)
+	}
+	return b.String()
 }

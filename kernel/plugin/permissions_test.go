@@ -13,22 +13,22 @@ import (
 // An operator takes rights away by the Plugin object, and gives none.
 func TestPermissionsAreTightened(t *testing.T) {
 	asked := []Rule{{APIGroups: []string{""}, Resources: []string{"configmaps", "secrets"}, Verbs: []string{"get", "list", "create"}}}
-	rule := func(resource string, verbs ...string) rbacv1.PolicyRule {
-		return rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{resource}, Verbs: verbs}
+	rule := func(resource string, verbs ...string) v1alpha1.PluginPermission {
+		return v1alpha1.PluginPermission{PolicyRule: rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{resource}, Verbs: verbs}}
 	}
 	tests := map[string]struct {
-		object  []rbacv1.PolicyRule
-		want    []rbacv1.PolicyRule
+		object  []v1alpha1.PluginPermission
+		want    []v1alpha1.PluginPermission
 		refused int
 	}{
-		"nothing said":     {nil, PolicyRules(asked), 0},
-		"less":             {[]rbacv1.PolicyRule{rule("configmaps", "get")}, []rbacv1.PolicyRule{rule("configmaps", "get")}, 0},
-		"another verb":     {[]rbacv1.PolicyRule{rule("configmaps", "get"), rule("configmaps", "delete")}, []rbacv1.PolicyRule{rule("configmaps", "get")}, 1},
-		"another resource": {[]rbacv1.PolicyRule{rule("secrets", "get"), rule("pods", "get")}, []rbacv1.PolicyRule{rule("secrets", "get")}, 1},
-		"everything":       {[]rbacv1.PolicyRule{rule("*", "*")}, nil, 1},
-		"the same, in two": {[]rbacv1.PolicyRule{rule("secrets", "get", "list"), rule("configmaps", "create")}, []rbacv1.PolicyRule{rule("secrets", "get", "list"), rule("configmaps", "create")}, 0},
-		"of one object by name": {[]rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{"one"}, Verbs: []string{"get"}}},
-			[]rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{"one"}, Verbs: []string{"get"}}}, 0},
+		"nothing said":     {nil, Permissions(asked), 0},
+		"less":             {[]v1alpha1.PluginPermission{rule("configmaps", "get")}, []v1alpha1.PluginPermission{rule("configmaps", "get")}, 0},
+		"another verb":     {[]v1alpha1.PluginPermission{rule("configmaps", "get"), rule("configmaps", "delete")}, []v1alpha1.PluginPermission{rule("configmaps", "get")}, 1},
+		"another resource": {[]v1alpha1.PluginPermission{rule("secrets", "get"), rule("pods", "get")}, []v1alpha1.PluginPermission{rule("secrets", "get")}, 1},
+		"everything":       {[]v1alpha1.PluginPermission{rule("*", "*")}, nil, 1},
+		"the same, in two": {[]v1alpha1.PluginPermission{rule("secrets", "get", "list"), rule("configmaps", "create")}, []v1alpha1.PluginPermission{rule("secrets", "get", "list"), rule("configmaps", "create")}, 0},
+		"of one object by name": {[]v1alpha1.PluginPermission{{PolicyRule: rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{"one"}, Verbs: []string{"get"}}}},
+			[]v1alpha1.PluginPermission{{PolicyRule: rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{"one"}, Verbs: []string{"get"}}}}, 0},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -67,7 +67,7 @@ func TestPermissionsOfTheBundle(t *testing.T) {
 			{Name: "p", Kind: sdk.KindPredicate, Rules: []Rule{rule("nodes", "get")}},
 		},
 	}
-	p := granting(m, &v1alpha1.PluginSpec{Permissions: PolicyRules([]Rule{rule("pods", "list"), rule("events", "create")})})
+	p := granting(m, &v1alpha1.PluginSpec{Permissions: Permissions([]Rule{rule("pods", "list"), rule("events", "create")})})
 	check := func(what string, want map[string][]Rule) {
 		t.Helper()
 		got := p.grants()
@@ -75,7 +75,7 @@ func TestPermissionsOfTheBundle(t *testing.T) {
 			t.Errorf("%s: %v, want %v", what, got, want)
 		}
 		for name, rules := range want {
-			if !equality.Semantic.DeepEqual(got[name].Rules, PolicyRules(rules)) {
+			if !equality.Semantic.DeepEqual(got[name].Rules, Permissions(rules)) {
 				t.Errorf("%s: %s may %v, want %v", what, name, got[name].Rules, rules)
 			}
 		}
@@ -99,15 +99,15 @@ func TestPermissionsOfTheBundle(t *testing.T) {
 
 // What an operator took away stays away when the manifest asks for more later.
 func TestPermissionsStayNarrowed(t *testing.T) {
-	rules := func(verbs ...string) []rbacv1.PolicyRule {
-		return []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: verbs}}
+	rules := func(verbs ...string) []v1alpha1.PluginPermission {
+		return []v1alpha1.PluginPermission{{PolicyRule: rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: verbs}}}
 	}
 	configured := func(verbs ...string) fields {
 		return fieldsOf(&v1alpha1.PluginSpec{Permissions: rules(verbs...)})
 	}
 	for _, c := range []struct {
 		what string
-		said []rbacv1.PolicyRule
+		said []v1alpha1.PluginPermission
 		want fields
 	}{
 		{"as configured", rules("get", "list"), configured("get", "list", "delete")},
@@ -124,11 +124,11 @@ func TestPermissionsStayNarrowed(t *testing.T) {
 // A version that asks for less can be turned to: what the object had gives nothing, and
 // what it never had is refused.
 func TestPermissionsOfAnotherVersion(t *testing.T) {
-	rule := func(resource string) rbacv1.PolicyRule {
-		return rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{resource}, Verbs: []string{"get"}}
+	rule := func(resource string) v1alpha1.PluginPermission {
+		return v1alpha1.PluginPermission{PolicyRule: rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{resource}, Verbs: []string{"get"}}}
 	}
 	less := &Manifest{Name: "b", Plugins: []Entry{{Name: "c", Kind: sdk.KindController, Rules: []Rule{{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get"}}}}}}
-	spec := func(rules ...rbacv1.PolicyRule) v1alpha1.PluginSpec {
+	spec := func(rules ...v1alpha1.PluginPermission) v1alpha1.PluginSpec {
 		return v1alpha1.PluginSpec{Bundle: "b", Kind: v1alpha1.PluginKindController, Permissions: rules}
 	}
 	former := &v1alpha1.Plugin{Spec: spec(rule("configmaps"), rule("secrets"))}
@@ -138,5 +138,45 @@ func TestPermissionsOfAnotherVersion(t *testing.T) {
 	more := spec(rule("configmaps"), rule("pods"))
 	if list := vetPermissions(less, &less.Plugins[0], &more, former); len(list) != 1 {
 		t.Errorf("a rule that nobody asked for: %v, want it refused", list)
+	}
+}
+
+// A rule of one namespace gives nothing elsewhere, and a rule of the whole cluster may
+// be left to a plugin in one namespace.
+func TestPermissionsOfANamespace(t *testing.T) {
+	secrets := rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get", "list"}}
+	pods := rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get"}}
+	urls := rbacv1.PolicyRule{NonResourceURLs: []string{"/metrics"}, Verbs: []string{"get"}}
+	in := func(namespace string, rule rbacv1.PolicyRule) v1alpha1.PluginPermission {
+		return v1alpha1.PluginPermission{Namespace: namespace, PolicyRule: rule}
+	}
+	m := &Manifest{Name: "b", Plugins: []Entry{{Name: "c", Kind: sdk.KindController, Rules: []Rule{
+		{Namespace: "kube-system", APIGroups: secrets.APIGroups, Resources: secrets.Resources, Verbs: secrets.Verbs},
+		{APIGroups: pods.APIGroups, Resources: pods.Resources, Verbs: pods.Verbs}, {NonResourceURLs: urls.NonResourceURLs, Verbs: urls.Verbs},
+	}}}}
+	for name, test := range map[string]struct {
+		said, want v1alpha1.PluginPermission
+		refused    int
+	}{
+		"the same":                         {in("kube-system", secrets), in("kube-system", secrets), 0},
+		"another namespace":                {in("default", secrets), v1alpha1.PluginPermission{}, 1},
+		"the whole cluster":                {in("", secrets), v1alpha1.PluginPermission{}, 1},
+		"one namespace of the cluster":     {in("default", pods), in("default", pods), 0},
+		"the cluster":                      {in("", pods), in("", pods), 0},
+		"what both rules of it allow, two": {in("kube-system", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets", "pods"}, Verbs: []string{"get"}}), in("kube-system", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets", "pods"}, Verbs: []string{"get"}}), 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			spec := &v1alpha1.PluginSpec{Bundle: "b", Kind: v1alpha1.PluginKindController, Permissions: []v1alpha1.PluginPermission{test.said}}
+			if list := vetPermissions(m, &m.Plugins[0], spec, nil); len(list) != test.refused {
+				t.Errorf("refused %v, want %d rules", list, test.refused)
+			}
+			got := granting(m, spec).grants()["c"].Rules
+			if len(got) != 1-test.refused || len(got) == 1 && !equality.Semantic.DeepEqual(got[0], test.want) {
+				t.Errorf("rules %v, want %v", got, test.want)
+			}
+		})
+	}
+	if got := granting(m, nil).grants()["c"].Rules; len(got) != 3 || got[0].Namespace != "kube-system" {
+		t.Errorf("nothing narrowed: %v", got)
 	}
 }

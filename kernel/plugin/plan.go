@@ -49,7 +49,7 @@ type plan struct {
 	// build than the installed one is kept; both by name.
 	broken map[string]*unusable
 	held   map[string]error
-	// rulesLeft keeps what left computed: []rbacv1.PolicyRule by leftKey.
+	// rulesLeft keeps what left computed: []v1alpha1.PluginPermission by leftKey.
 	rulesLeft sync.Map
 }
 

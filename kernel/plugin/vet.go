@@ -7,10 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/component-helpers/auth/rbac/validation"
 	"k8s.io/utils/ptr"
 
 	"pintle.dev/pintle/sdk"
@@ -151,17 +149,15 @@ func (b *Bundle) entry(name string) *Entry {
 // had are those of another version, of which this one has what it asks for.
 func vetPermissions(m *Manifest, e *Entry, s *v1alpha1.PluginSpec, old *v1alpha1.Plugin) field.ErrorList {
 	var list field.ErrorList
-	shared := PolicyRules(m.Rules)
+	shared := Permissions(m.Rules)
 	if e.Kind != sdk.KindController {
 		shared = nil
 	}
 	for i, rule := range s.Permissions {
-		if old != nil && slices.ContainsFunc(old.Spec.Permissions, func(o rbacv1.PolicyRule) bool { return equality.Semantic.DeepEqual(o, rule) }) {
+		if old != nil && slices.ContainsFunc(old.Spec.Permissions, func(o v1alpha1.PluginPermission) bool { return equality.Semantic.DeepEqual(o, rule) }) {
 			continue
 		}
-		one := []rbacv1.PolicyRule{rule}
-		own, _ := validation.Covers(PolicyRules(e.Rules), one)
-		if covered, _ := validation.Covers(shared, one); !covered && !own {
+		if !covers(shared, rule) && !covers(Permissions(e.Rules), rule) {
 			list = append(list, field.Forbidden(specPath.Child("permissions").Index(i), "the plugin's manifest does not ask for all of it"))
 		}
 	}

@@ -764,6 +764,7 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		v1alpha1.PluginAdmissionRule{}.OpenAPIModelName():                            schema_sdk_apis_kernel_v1alpha1_PluginAdmissionRule(ref),
 		v1alpha1.PluginLimits{}.OpenAPIModelName():                                   schema_sdk_apis_kernel_v1alpha1_PluginLimits(ref),
 		v1alpha1.PluginList{}.OpenAPIModelName():                                     schema_sdk_apis_kernel_v1alpha1_PluginList(ref),
+		v1alpha1.PluginPermission{}.OpenAPIModelName():                               schema_sdk_apis_kernel_v1alpha1_PluginPermission(ref),
 		v1alpha1.PluginRevision{}.OpenAPIModelName():                                 schema_sdk_apis_kernel_v1alpha1_PluginRevision(ref),
 		v1alpha1.PluginRollback{}.OpenAPIModelName():                                 schema_sdk_apis_kernel_v1alpha1_PluginRollback(ref),
 		v1alpha1.PluginShadowSpec{}.OpenAPIModelName():                               schema_sdk_apis_kernel_v1alpha1_PluginShadowSpec(ref),
@@ -38288,6 +38289,122 @@ func schema_sdk_apis_kernel_v1alpha1_PluginList(ref common.ReferenceCallback) co
 	}
 }
 
+func schema_sdk_apis_kernel_v1alpha1_PluginPermission(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "PluginPermission is a rule of RBAC, which counts in the whole cluster or in one namespace.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"verbs": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "verbs is a list of Verbs that apply to ALL the ResourceKinds contained in this rule. '*' represents all verbs.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"apiGroups": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "apiGroups is the name of the APIGroup that contains the resources.  If multiple API groups are specified, any action requested against one of the enumerated resources in any API group will be allowed. \"\" represents the core API group and \"*\" represents all API groups.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"resources": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "resources is a list of resources this rule applies to. '*' represents all resources.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"resourceNames": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "resourceNames is an optional white list of names that the rule applies to.  An empty set means that everything is allowed.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"nonResourceURLs": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "nonResourceURLs is a set of partial urls that a user should have access to.  *s are allowed, but only as the full, final step in the path Since non-resource URLs are not namespaced, this field is only applicable for ClusterRoles referenced from a ClusterRoleBinding. Rules can either apply to API resources (such as \"pods\" or \"secrets\") or non-resource URL paths (such as \"/api\"),  but not both.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"namespace": {
+						SchemaProps: spec.SchemaProps{
+							Description: "The one namespace in which the rule counts. Empty means the whole cluster.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"verbs"},
+			},
+		},
+	}
+}
+
 func schema_sdk_apis_kernel_v1alpha1_PluginRevision(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
@@ -38334,7 +38451,7 @@ func schema_sdk_apis_kernel_v1alpha1_PluginRevision(ref common.ReferenceCallback
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Ref: ref(rbacv1.PolicyRule{}.OpenAPIModelName()),
+										Ref: ref(v1alpha1.PluginPermission{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -38381,7 +38498,7 @@ func schema_sdk_apis_kernel_v1alpha1_PluginRevision(ref common.ReferenceCallback
 			},
 		},
 		Dependencies: []string{
-			rbacv1.PolicyRule{}.OpenAPIModelName(), runtime.RawExtension{}.OpenAPIModelName(), v1alpha1.PluginAdmissionRule{}.OpenAPIModelName()},
+			runtime.RawExtension{}.OpenAPIModelName(), v1alpha1.PluginAdmissionRule{}.OpenAPIModelName(), v1alpha1.PluginPermission{}.OpenAPIModelName()},
 	}
 }
 
@@ -38632,7 +38749,7 @@ func schema_sdk_apis_kernel_v1alpha1_PluginSpec(ref common.ReferenceCallback) co
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Ref: ref(rbacv1.PolicyRule{}.OpenAPIModelName()),
+										Ref: ref(v1alpha1.PluginPermission{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -38673,7 +38790,7 @@ func schema_sdk_apis_kernel_v1alpha1_PluginSpec(ref common.ReferenceCallback) co
 			},
 		},
 		Dependencies: []string{
-			rbacv1.PolicyRule{}.OpenAPIModelName(), metav1.Duration{}.OpenAPIModelName(), runtime.RawExtension{}.OpenAPIModelName(), v1alpha1.PluginAdmissionRule{}.OpenAPIModelName(), v1alpha1.PluginLimits{}.OpenAPIModelName(), v1alpha1.PluginRollback{}.OpenAPIModelName(), v1alpha1.PluginShadowSpec{}.OpenAPIModelName()},
+			metav1.Duration{}.OpenAPIModelName(), runtime.RawExtension{}.OpenAPIModelName(), v1alpha1.PluginAdmissionRule{}.OpenAPIModelName(), v1alpha1.PluginLimits{}.OpenAPIModelName(), v1alpha1.PluginPermission{}.OpenAPIModelName(), v1alpha1.PluginRollback{}.OpenAPIModelName(), v1alpha1.PluginShadowSpec{}.OpenAPIModelName()},
 	}
 }
 

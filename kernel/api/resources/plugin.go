@@ -17,6 +17,7 @@ import (
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
@@ -232,7 +233,14 @@ func validatePluginExtras(s *v1alpha1.PluginSpec) field.ErrorList {
 		}
 	}
 	for i, rule := range s.Permissions {
-		errs = append(errs, validatePolicyRule(rule, false, specPath.Child("permissions").Index(i))...)
+		path := specPath.Child("permissions").Index(i)
+		errs = append(errs, validatePolicyRule(rule.PolicyRule, rule.Namespace != "", path)...)
+		if rule.Namespace == "" {
+			continue
+		}
+		for _, fault := range validation.IsDNS1123Label(rule.Namespace) {
+			errs = append(errs, field.Invalid(path.Child("namespace"), rule.Namespace, fault))
+		}
 	}
 	return errs
 }

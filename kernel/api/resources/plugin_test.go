@@ -73,8 +73,17 @@ func TestPluginValidation(t *testing.T) {
 		{"config", func(s *v1alpha1.PluginSpec) { s.Config = &runtime.RawExtension{Raw: []byte("{")} }, []string{`spec.config: Invalid value: "<value omitted>": must be valid JSON`}},
 		{"large config", func(s *v1alpha1.PluginSpec) { s.Config = &runtime.RawExtension{Raw: make([]byte, maxPluginConfig+1)} }, []string{"spec.config: Too long: may not be more than 262144 bytes"}},
 		{"permissions", func(s *v1alpha1.PluginSpec) {
-			s.Permissions = []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"pods"}}}
+			s.Permissions = []v1alpha1.PluginPermission{{PolicyRule: rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods"}}}}
 		}, []string{"spec.permissions[0].verbs: Required value: verbs must contain at least one value"}},
+		{"permissions in a namespace", func(s *v1alpha1.PluginSpec) {
+			s.Permissions = []v1alpha1.PluginPermission{
+				{Namespace: "kube-system", PolicyRule: rbacv1.PolicyRule{NonResourceURLs: []string{"/metrics"}, Verbs: []string{"get"}}},
+				{Namespace: "../x", PolicyRule: rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get"}}},
+			}
+		}, []string{
+			`spec.permissions[0].nonResourceURLs: Invalid value: ["/metrics"]: namespaced rules cannot apply to non-resource URLs`,
+			`spec.permissions[1].namespace: Invalid value: "../x": a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')`,
+		}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -8,7 +8,9 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -16,6 +18,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"pintle.dev/pintle/kernel/api/auth/rbac"
+	"pintle.dev/pintle/sdk/apis/kernel/v1alpha1"
 )
 
 // KindLabel of a role is the kind of the plugin that it is for.
@@ -24,7 +27,27 @@ const KindLabel = "kernel.pintle.dev/plugin-kind"
 // Grant is what a plugin, or a bundle, may do.
 type Grant struct {
 	Kind  string
-	Rules []rbacv1.PolicyRule
+	Rules []v1alpha1.PluginPermission
+}
+
+// in are the rules of a namespace, or with "" of the whole cluster.
+func (g Grant) in(namespace string) (out []rbacv1.PolicyRule) {
+	for i := range g.Rules {
+		if g.Rules[i].Namespace == namespace {
+			out = append(out, g.Rules[i].PolicyRule)
+		}
+	}
+	return out
+}
+
+// namespaces are those that rules are of, each once.
+func (g Grant) namespaces() (out []string) {
+	for i := range g.Rules {
+		if ns := g.Rules[i].Namespace; ns != "" && !slices.Contains(out, ns) {
+			out = append(out, ns)
+		}
+	}
+	return out
 }
 
 // Grants are by the name of the plugin or bundle.
@@ -35,24 +58,48 @@ type Writer struct {
 	client kubernetes.Interface
 	// written and withdrawn are the grants, encoded, for which that was done last.
 	written, withdrawn string
+	// looked is when the roles in namespaces were looked at, absent that one of the
+	// namespaces was not there.
+	looked time.Time
+	absent bool
 }
+
+// lookEvery is how often roles in namespaces are looked at: they go with their
+// namespace, and one of its name may be made again.
+const lookEvery = 30 * time.Second
 
 // New returns a writer that has written nothing.
 func New(client kubernetes.Interface) *Writer { return &Writer{client: client} }
 
 // Write creates, widens and narrows the roles of those who are granted something,
-// and binds them. It does nothing when the grants are those of the last time.
+// and binds them. It does nothing when the grants are those of the last time, but that
+// a namespace which is there since gets its roles.
 func (w *Writer) Write(ctx context.Context, grants Grants) error {
 	text, err := grants.text("")
-	if err != nil || w.written == text {
+	if err != nil {
 		return err
 	}
+	known := w.written == text
+	if known && !w.absent && time.Since(w.looked) < lookEvery {
+		return nil
+	}
+	absent := false
 	for _, name := range slices.Sorted(maps.Keys(grants)) {
-		if err := w.permit(ctx, name, grants[name]); err != nil {
-			return fmt.Errorf("permissions of plugin %s: %w", name, err)
+		grant := grants[name]
+		if !known {
+			if err := w.permit(ctx, name, grant); err != nil {
+				return fmt.Errorf("permissions of plugin %s: %w", name, err)
+			}
+		}
+		for _, namespace := range grant.namespaces() {
+			there, err := w.permitIn(ctx, name, namespace, grant)
+			if err != nil {
+				return fmt.Errorf("permissions of plugin %s in namespace %s: %w", name, namespace, err)
+			}
+			absent = absent || !there
 		}
 	}
-	w.written = text
+	w.written, w.absent, w.looked = text, absent, time.Now()
 	return nil
 }
 
@@ -66,7 +113,7 @@ func (w *Writer) Withdraw(ctx context.Context, grants Grants, others []string) e
 	}
 	gone := func(o *metav1.ObjectMeta) bool {
 		name, ours := strings.CutPrefix(o.Name, rbac.PluginRolePrefix)
-		if !ours || len(grants[name].Rules) > 0 {
+		if !ours || len(grants[name].in(o.Namespace)) > 0 {
 			return false
 		}
 		kind := o.Labels[KindLabel]
@@ -96,10 +143,36 @@ func (w *Writer) Withdraw(ctx context.Context, grants Grants, others []string) e
 			noted("cluster role "+o.Name, w.client.RbacV1().ClusterRoles().Delete(ctx, o.Name, metav1.DeleteOptions{}))
 		}
 	}
+	if err := w.withdrawIn(ctx, gone, noted); err != nil {
+		return err
+	}
 	if err := errors.Join(faults...); err != nil {
 		return err
 	}
 	w.withdrawn = text
+	return nil
+}
+
+// withdrawIn does the same in all namespaces.
+func (w *Writer) withdrawIn(ctx context.Context, gone func(*metav1.ObjectMeta) bool, noted func(string, error)) error {
+	bindings, err := w.client.RbacV1().RoleBindings("").List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return fmt.Errorf("bindings of plugins that are in use no more: %w", err)
+	}
+	for i := range bindings.Items {
+		if o := &bindings.Items[i].ObjectMeta; gone(o) {
+			noted("role binding "+o.Namespace+"/"+o.Name, w.client.RbacV1().RoleBindings(o.Namespace).Delete(ctx, o.Name, metav1.DeleteOptions{}))
+		}
+	}
+	list, err := w.client.RbacV1().Roles("").List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return fmt.Errorf("roles of plugins that are in use no more: %w", err)
+	}
+	for i := range list.Items {
+		if o := &list.Items[i].ObjectMeta; gone(o) {
+			noted("role "+o.Namespace+"/"+o.Name, w.client.RbacV1().Roles(o.Namespace).Delete(ctx, o.Name, metav1.DeleteOptions{}))
+		}
+	}
 	return nil
 }
 
@@ -113,7 +186,7 @@ func (g Grants) text(more string) (string, error) {
 }
 
 func (w *Writer) permit(ctx context.Context, name string, grant Grant) error {
-	role, binding := rbac.PluginPolicy(name, grant.Rules)
+	role, binding := rbac.PluginPolicy(name, grant.in(""))
 	role.Labels[KindLabel], binding.Labels[KindLabel] = grant.Kind, grant.Kind
 	if exists, err := w.role(ctx, role); err != nil || !exists {
 		return err
@@ -140,6 +213,55 @@ func (w *Writer) role(ctx context.Context, role *rbacv1.ClusterRole) (exists boo
 
 func (w *Writer) binding(ctx context.Context, binding *rbacv1.ClusterRoleBinding) error {
 	bindings := w.client.RbacV1().ClusterRoleBindings()
+	old, err := bindings.Get(ctx, binding.Name, metav1.GetOptions{})
+	if err == nil && !equality.Semantic.DeepEqual(old.RoleRef, binding.RoleRef) {
+		// What a binding refers to cannot be changed.
+		if err = bindings.Delete(ctx, binding.Name, metav1.DeleteOptions{}); err == nil || apierrors.IsNotFound(err) {
+			_, err = bindings.Create(ctx, binding, metav1.CreateOptions{})
+		}
+		return err
+	}
+	switch {
+	case apierrors.IsNotFound(err):
+		_, err = bindings.Create(ctx, binding, metav1.CreateOptions{})
+	case err != nil:
+	case !equality.Semantic.DeepEqual(old.Subjects, binding.Subjects) || old.Labels[KindLabel] != binding.Labels[KindLabel]:
+		binding.ResourceVersion = old.ResourceVersion
+		_, err = bindings.Update(ctx, binding, metav1.UpdateOptions{})
+	}
+	return err
+}
+
+// permitIn reports whether the namespace is there; its end may have begun.
+func (w *Writer) permitIn(ctx context.Context, name, namespace string, grant Grant) (there bool, err error) {
+	role, binding := rbac.PluginNamespacePolicy(name, namespace, grant.in(namespace))
+	role.Labels[KindLabel], binding.Labels[KindLabel] = grant.Kind, grant.Kind
+	err = w.roleIn(ctx, role)
+	if err == nil {
+		err = w.bindingIn(ctx, binding)
+	}
+	if apierrors.IsNotFound(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+func (w *Writer) roleIn(ctx context.Context, role *rbacv1.Role) error {
+	roles := w.client.RbacV1().Roles(role.Namespace)
+	old, err := roles.Get(ctx, role.Name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		_, err = roles.Create(ctx, role, metav1.CreateOptions{})
+	case err != nil:
+	case !equality.Semantic.DeepEqual(old.Rules, role.Rules) || old.Labels[KindLabel] != role.Labels[KindLabel]:
+		role.ResourceVersion = old.ResourceVersion
+		_, err = roles.Update(ctx, role, metav1.UpdateOptions{})
+	}
+	return err
+}
+
+func (w *Writer) bindingIn(ctx context.Context, binding *rbacv1.RoleBinding) error {
+	bindings := w.client.RbacV1().RoleBindings(binding.Namespace)
 	old, err := bindings.Get(ctx, binding.Name, metav1.GetOptions{})
 	if err == nil && !equality.Semantic.DeepEqual(old.RoleRef, binding.RoleRef) {
 		// What a binding refers to cannot be changed.

@@ -11,8 +11,8 @@ import (
 // PluginUser is the user name of the plugin called name.
 func PluginUser(name string) string { return "system:pintle:plugin:" + name }
 
-// PluginRolePrefix begins the names of the ClusterRoles of plugins, and of their
-// bindings. The kernel deletes those of that name that no plugin in force has.
+// PluginRolePrefix begins the names of the ClusterRoles and Roles of plugins, and of
+// their bindings. The kernel deletes those of that name that no plugin in force has.
 const PluginRolePrefix = "pintle:plugin:"
 
 // PluginPolicy turns the rules of a plugin's manifest into the ClusterRole
@@ -32,6 +32,15 @@ func PluginPolicy(name string, rules []rbacv1.PolicyRule) (*rbacv1.ClusterRole, 
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: object.Name},
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: PluginUser(name)}},
 	}
+}
+
+// PluginNamespacePolicy is PluginPolicy of rules that count in one namespace.
+func PluginNamespacePolicy(name, namespace string, rules []rbacv1.PolicyRule) (*rbacv1.Role, *rbacv1.RoleBinding) {
+	role, binding := PluginPolicy(name, rules)
+	role.Namespace, binding.Namespace = namespace, namespace
+	binding.RoleRef.Kind = "Role"
+	return &rbacv1.Role{ObjectMeta: role.ObjectMeta, Rules: role.Rules},
+		&rbacv1.RoleBinding{ObjectMeta: binding.ObjectMeta, RoleRef: binding.RoleRef, Subjects: binding.Subjects}
 }
 
 func fullAuthority() []rbacv1.PolicyRule {

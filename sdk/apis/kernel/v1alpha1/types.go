@@ -241,7 +241,7 @@ type PluginSpec struct {
 	// What the plugin may do with the API, of what its manifest asks for.
 	// +optional
 	// +listType=atomic
-	Permissions []rbacv1.PolicyRule `json:"permissions,omitempty"`
+	Permissions []PluginPermission `json:"permissions,omitempty"`
 
 	// Of the requests that the bundle's manifest asks to review, those that the
 	// plugin is asked about. Empty means all of them. Admission plugins only.
@@ -421,6 +421,16 @@ type PluginVersion struct {
 	Digest string `json:"digest,omitempty"`
 }
 
+// PluginPermission is a rule of RBAC, which counts in the whole cluster or in one
+// namespace.
+type PluginPermission struct {
+	rbacv1.PolicyRule `json:",inline"`
+
+	// The one namespace in which the rule counts. Empty means the whole cluster.
+	// +optional
+	Namespace string `json:"namespace,omitempty"`
+}
+
 // PluginRevision is a version of a bundle with what of the plugin was in force
 // together with it.
 type PluginRevision struct {
@@ -438,7 +448,7 @@ type PluginRevision struct {
 	// that the version's manifest asks for.
 	// +optional
 	// +listType=atomic
-	Permissions []rbacv1.PolicyRule `json:"permissions,omitempty"`
+	Permissions []PluginPermission `json:"permissions,omitempty"`
 
 	// The plugin's admission rules, where an operator narrowed them. Empty means
 	// those that the version's manifest asks for.

@@ -26,6 +26,11 @@ func (in PluginList) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in PluginPermission) OpenAPIModelName() string {
+	return "dev.pintle.kernel.v1alpha1.PluginPermission"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in PluginRevision) OpenAPIModelName() string {
 	return "dev.pintle.kernel.v1alpha1.PluginRevision"
 }
