@@ -439,8 +439,12 @@ func (a *Agent) listen(p *parts) (*server.Server, error) {
 	a.mu.Lock()
 	a.listener = l
 	a.mu.Unlock()
+	var remove func(context.Context, string) error
+	if !a.cfg.SkipVolumes {
+		remove = p.volumes.RemoveLocalVolume
+	}
 	return server.New(server.Config{NodeName: a.cfg.NodeName, TLS: a.deps.ServingCert, ClientCAs: a.deps.ClientCAs, Revoked: a.deps.Revoked, APIClients: a.cfg.APIClients, RootDir: a.cfg.RootDir, Settings: a.cfg.settings()},
-		server.Deps{Listener: l, Client: a.deps.Client, CRI: p.cri, Pods: p.pods, Status: p.status, Node: p.reporter, Healthy: p.pleg.Healthy, Logger: a.deps.Logger}), nil
+		server.Deps{Listener: l, Client: a.deps.Client, CRI: p.cri, Pods: p.pods, Status: p.status, Node: p.reporter, Healthy: p.pleg.Healthy, RemoveLocalVolume: remove, Logger: a.deps.Logger}), nil
 }
 
 func imageFS(ctx context.Context, client *cri.Client) (image.FS, error) {

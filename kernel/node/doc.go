@@ -40,7 +40,7 @@
 //
 // # What is not there
 //
-// Ranked eviction by memory, soft thresholds, static and mirror pods, volumes of claims, CSI and images, devices and
+// Ranked eviction by memory, soft thresholds, static and mirror pods, CSI, devices and
 // dynamic resources, user namespaces, swap, checkpoints, the read-only port (KLT-36), cAdvisor's own URLs (CAD-1 to
 // CAD-4, which Kubernetes removed; /stats/summary tells the same), /metrics/cadvisor and /metrics/probes. What a pod asks
 // of these is refused with an event that says so, or has no effect where the API leaves it to the node.

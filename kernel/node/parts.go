@@ -94,9 +94,13 @@ func (a *Agent) build(ctx context.Context, services func() ([]*corev1.Service, e
 	}
 	p.pleg = pleg.New(pleg.Config{Relist: a.cfg.RelistPeriod, EventedRelist: a.cfg.EventedRelistPeriod}, p.cri, p.runtimeEvents, wake, a.deps.Logger)
 	ip := nodestatus.InternalIP(ctx, a.cfg.NodeIP)
+	local := ""
+	if !a.cfg.SkipVolumes {
+		local = volume.LocalVolumes(a.cfg.RootDir)
+	}
 	p.reporter = nodestatus.New(nodestatus.Config{
 		Name: a.cfg.NodeName, Hostname: a.cfg.HostnameOverride, NodeIP: ip, Labels: a.cfg.Labels, Taints: a.cfg.Taints, PodCIDR: a.cfg.PodCIDR,
-		Capacity: a.cfg.Capacity, Reserved: a.cfg.Reserved, KubeletVersion: a.cfg.KubeletVersion, RootDir: a.cfg.RootDir,
+		Capacity: a.cfg.Capacity, Reserved: a.cfg.Reserved, KubeletVersion: a.cfg.KubeletVersion, RootDir: a.cfg.RootDir, LocalVolumes: local,
 		Update: a.cfg.StatusUpdate, Report: a.cfg.StatusReport, Simulated: a.cfg.SkipVolumes,
 	}, nodestatus.Deps{
 		Client: a.deps.Client, CRI: p.cri, Events: p.events, Port: a.port, Healthy: p.pleg.Healthy, Logger: a.deps.Logger,
@@ -130,6 +134,13 @@ func (a *Agent) build(ctx context.Context, services func() ([]*corev1.Service, e
 		},
 	})
 	p.volumes = volume.New(a.cfg.RootDir, volume.Deps{
+		Claims: claims{a.deps.Client},
+		NodeLabels: func() map[string]string {
+			if n := p.reporter.Object(); n != nil {
+				return n.Labels
+			}
+			return nil
+		},
 		Source: func(uid types.UID) container.Source { return p.objects.For(uid) },
 		Tokens: func(ctx context.Context, ns, account string, tr *authenticationv1.TokenRequest) (*authenticationv1.TokenRequest, error) {
 			return a.deps.Client.CoreV1().ServiceAccounts(ns).CreateToken(ctx, account, tr, metav1.CreateOptions{})

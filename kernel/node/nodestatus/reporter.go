@@ -23,6 +23,7 @@ import (
 	"pintle.dev/pintle/kernel/node/client"
 	"pintle.dev/pintle/kernel/node/cri"
 	"pintle.dev/pintle/kernel/node/eviction"
+	"pintle.dev/pintle/sdk/localvolumes"
 )
 
 // maxImages is how many images are named in the status, the largest first.
@@ -37,7 +38,9 @@ type Config struct {
 	Capacity, Reserved     corev1.ResourceList
 	KubeletVersion         string
 	RootDir                string
-	Update, Report         time.Duration
+	// LocalVolumes is the directory of the volumes that the node gives to claims; empty: it gives none.
+	LocalVolumes   string
+	Update, Report time.Duration
 	// Simulated: the node has what Capacity says, and not the machine's huge pages.
 	Simulated bool
 }
@@ -191,7 +194,7 @@ func (r *Reporter) Inspect(ctx context.Context) (ready error, err error) {
 // Register makes the Node object, or takes over the one that is there: the well-known labels are brought up to date;
 // other labels, taints and whether it is schedulable are left as they are.
 func (r *Reporter) Register(ctx context.Context) error {
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: r.cfg.Name, Labels: r.labels()}, Spec: corev1.NodeSpec{Taints: r.cfg.Taints}}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: r.cfg.Name, Labels: r.labels(), Annotations: r.annotations()}, Spec: corev1.NodeSpec{Taints: r.cfg.Taints}}
 	if r.cfg.PodCIDR != "" {
 		node.Spec.PodCIDR, node.Spec.PodCIDRs = r.cfg.PodCIDR, []string{r.cfg.PodCIDR}
 	}
@@ -216,6 +219,9 @@ func (r *Reporter) Register(ctx context.Context) error {
 		if value, ok := r.labels()[name]; ok {
 			want.Labels[name] = value
 		}
+	}
+	for name, value := range r.annotations() {
+		metav1.SetMetaDataAnnotation(&want.ObjectMeta, name, value)
 	}
 	if want.Spec.PodCIDR == "" && r.cfg.PodCIDR != "" {
 		want.Spec.PodCIDR, want.Spec.PodCIDRs = r.cfg.PodCIDR, []string{r.cfg.PodCIDR}
@@ -243,6 +249,13 @@ func (r *Reporter) labels() map[string]string {
 	}
 	maps.Copy(l, r.cfg.Labels)
 	return l
+}
+
+func (r *Reporter) annotations() map[string]string {
+	if r.cfg.LocalVolumes == "" {
+		return nil
+	}
+	return map[string]string{localvolumes.Annotation: r.cfg.LocalVolumes}
 }
 
 func (r *Reporter) keep(node *corev1.Node) {

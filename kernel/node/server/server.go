@@ -22,6 +22,7 @@ import (
 	"pintle.dev/pintle/kernel/node/cri"
 	machinestats "pintle.dev/pintle/kernel/node/stats"
 	"pintle.dev/pintle/kernel/revocation"
+	"pintle.dev/pintle/sdk/localvolumes"
 )
 
 // Config is what a server is told.
@@ -57,7 +58,7 @@ type Node interface {
 	MemoryCapacity() int64
 }
 
-// Deps are what a server works with; all are required.
+// Deps are what a server works with; all but RemoveLocalVolume are required.
 type Deps struct {
 	Listener net.Listener
 	Client   client.Interface
@@ -66,7 +67,10 @@ type Deps struct {
 	Status   Statuses
 	Node     Node
 	Healthy  func(now time.Time) (time.Time, error)
-	Logger   *slog.Logger
+	// RemoveLocalVolume deletes a volume that the node gave to a claim, by name, as volume.Manager does; nil: the node
+	// has none.
+	RemoveLocalVolume func(ctx context.Context, name string) error
+	Logger            *slog.Logger
 }
 
 // Server serves until its context ends.
@@ -93,6 +97,7 @@ func New(cfg Config, deps Deps) *Server {
 	mux.HandleFunc("GET /metrics", s.metrics)
 	mux.HandleFunc("GET /metrics/resource", s.resourceMetrics)
 	mux.HandleFunc("GET /configz", s.configz)
+	mux.HandleFunc("DELETE "+localvolumes.RemovePath("{name}"), s.removeLocalVolume)
 	mux.HandleFunc("GET /logs/", s.systemLogs)
 	mux.Handle("GET /logs", http.RedirectHandler("/logs/", http.StatusMovedPermanently))
 	mux.HandleFunc("GET /containerLogs/{namespace}/{pod}/{container}", s.containerLogs)

@@ -79,6 +79,11 @@ func (m *Manager) volumeMount(in ContainerInput, index int, vm *corev1.VolumeMou
 	if v == nil {
 		return nil, fmt.Errorf("cannot find volume %q to mount into container %q", vm.Name, in.Container.Name)
 	}
+	if _, there := m.backed(in.Pod.UID, v.Name); claimed(v) && !there {
+		return nil, fmt.Errorf("the claim of volume %q of container %q is not mounted", vm.Name, in.Container.Name)
+	}
+	readOnly := vm.ReadOnly || readOnly(v)
+	v = m.seen(in.Pod, v)
 	target := vm.MountPath
 	if !filepath.IsAbs(target) {
 		target = filepath.Join("/", target)
@@ -134,7 +139,7 @@ func (m *Manager) volumeMount(in ContainerInput, index int, vm *corev1.VolumeMou
 		}
 	}
 	// Object-backed volumes belong to the agent: a container can not write them.
-	readOnly := vm.ReadOnly || v.ConfigMap != nil || v.Secret != nil || v.DownwardAPI != nil || v.Projected != nil
+	readOnly = readOnly || v.ConfigMap != nil || v.Secret != nil || v.DownwardAPI != nil || v.Projected != nil
 	out := []*runtimeapi.Mount{{
 		ContainerPath: target, HostPath: host, Readonly: readOnly, Propagation: propagation,
 		RecursiveReadOnly: vm.ReadOnly && vm.RecursiveReadOnly != nil && *vm.RecursiveReadOnly == corev1.RecursiveReadOnlyEnabled,

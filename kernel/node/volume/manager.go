@@ -16,9 +16,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"pintle.dev/pintle/kernel/node/container"
+	"pintle.dev/pintle/kernel/node/localvolume"
 )
 
-// Deps are what volumes are made with; all but Guarded are required.
+// Deps are what volumes are made with; all but Guarded and Claims are required.
 type Deps struct {
 	// Source reads ConfigMaps and Secrets in the name of a pod.
 	Source func(uid types.UID) container.Source
@@ -27,6 +28,10 @@ type Deps struct {
 	// Addresses and Allocatable feed the downward API.
 	Addresses   func(pod *corev1.Pod) container.Addresses
 	Allocatable func() corev1.ResourceList
+	// Claims reads what pods' claims are bound to, NodeLabels the labels that a volume's node affinity is for.
+	// Without Claims no claim is mounted.
+	Claims     Claims
+	NodeLabels func() map[string]string
 	// Guarded are directories of the host that no hostPath volume may show.
 	Guarded []string
 	Logger  *slog.Logger
@@ -42,16 +47,30 @@ type Manager struct {
 	// swappable has it said once that tmpfs may be swapped out.
 	swappable sync.Once
 
-	mu    sync.Mutex
-	locks map[types.UID]*sync.Mutex
+	local *localvolume.Store
+
+	mu       sync.Mutex
+	locks    map[types.UID]*sync.Mutex
+	backings map[types.UID]map[string]backing // by volume of the pod
 }
 
 // New keeps volumes below root/pods.
 func New(root string, deps Deps) *Manager {
 	return &Manager{
 		root: root, deps: deps, guard: newGuard(deps.Guarded), root0: os.Geteuid() == 0, locks: map[types.UID]*sync.Mutex{},
+		local: localvolume.New(LocalVolumes(root)), backings: map[types.UID]map[string]backing{},
 		tokens: &tokens{request: deps.Tokens, now: time.Now, all: map[tokenKey]token{}},
 	}
+}
+
+// LocalVolumes is the directory of the volumes that a node with that root gives to claims; empty where the working
+// directory has no path.
+func LocalVolumes(root string) string {
+	dir, err := filepath.Abs(filepath.Join(root, "local-volumes"))
+	if err != nil {
+		return ""
+	}
+	return dir
 }
 
 // PodDir is the directory of one pod.
@@ -61,6 +80,12 @@ func (m *Manager) PodDir(uid types.UID) string { return filepath.Join(m.root, "p
 func (m *Manager) Path(pod *corev1.Pod, v *corev1.Volume) string {
 	if v.HostPath != nil {
 		return v.HostPath.Path
+	}
+	if b, there := m.backed(pod.UID, v.Name); there && claimed(v) {
+		if b.local != "" {
+			return m.local.Path(b.local)
+		}
+		return b.hostPath.Path
 	}
 	return filepath.Join(m.PodDir(pod.UID), "volumes", "kubernetes.io~"+typeName(v), v.Name)
 }
@@ -134,6 +159,8 @@ func (m *Manager) mount(ctx context.Context, pod *corev1.Pod, v *corev1.Volume) 
 		return checkHostPath(v.HostPath)
 	case v.Image != nil:
 		return nil // the runtime mounts it into each container
+	case claimed(v):
+		return m.claim(ctx, pod, v)
 	case v.EmptyDir != nil:
 		return m.emptyDir(pod, v, dir)
 	case v.ConfigMap != nil, v.Secret != nil, v.DownwardAPI != nil, v.Projected != nil:
@@ -158,20 +185,16 @@ func (m *Manager) mount(ctx context.Context, pod *corev1.Pod, v *corev1.Volume) 
 		})
 		return err
 	}
-	return fmt.Errorf("%s: this release of the node agent mounts emptyDir, hostPath, configMap, secret, downwardAPI, projected and image volumes only", describe(v))
+	return fmt.Errorf("%s: this release of the node agent mounts emptyDir, hostPath, configMap, secret, downwardAPI, projected and image volumes, and claims only", describe(v))
 }
 
 // describe names the kind of a volume that is refused.
 func describe(v *corev1.Volume) string {
 	switch {
-	case v.PersistentVolumeClaim != nil:
-		return fmt.Sprintf("persistentvolumeclaim %q", v.PersistentVolumeClaim.ClaimName)
 	case v.CSI != nil:
 		return fmt.Sprintf("csi driver %q", v.CSI.Driver)
 	case v.NFS != nil:
 		return "nfs"
-	case v.Ephemeral != nil:
-		return "ephemeral"
 	}
 	return "unsupported volume type"
 }
@@ -301,5 +324,6 @@ func (m *Manager) forget(uid types.UID) {
 	m.tokens.forget(uid)
 	m.mu.Lock()
 	delete(m.locks, uid)
+	delete(m.backings, uid)
 	m.mu.Unlock()
 }

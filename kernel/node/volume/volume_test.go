@@ -118,7 +118,7 @@ func TestSetUpErrors(t *testing.T) {
 		"missing key":           {configMap("cm", false, corev1.KeyToPath{Key: "zz", Path: "zz"}), "configmap references non-existent config key: zz"},
 		"optional key":          {configMap("cm", true, corev1.KeyToPath{Key: "zz", Path: "zz"}), ""},
 		"leaves the volume":     {configMap("cm", false, corev1.KeyToPath{Key: "a", Path: "../x"}), "must not contain '..'"},
-		"claim":                 {corev1.Volume{Name: "v", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}}, `persistentvolumeclaim "data": this release of the node agent mounts`},
+		"claim":                 {corev1.Volume{Name: "v", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}}, `this node agent reads no claims`},
 		"host path not there":   {hostPath("/nonexistent-path", corev1.HostPathDirectory), "hostPath type check failed: /nonexistent-path is not a directory"},
 		"host path wrong type":  {hostPath("/etc", corev1.HostPathFile), "hostPath type check failed: /etc is not a file"},
 		"host path right type":  {hostPath("/etc", corev1.HostPathDirectory), ""},

@@ -1,0 +1,221 @@
+package volume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/component-helpers/storage/ephemeral"
+	storagevolume "k8s.io/component-helpers/storage/volume"
+
+	"pintle.dev/pintle/sdk/localvolumes"
+)
+
+// Claims reads what a pod's claims are bound to.
+type Claims interface {
+	Claim(ctx context.Context, namespace, name string) (*corev1.PersistentVolumeClaim, error)
+	Volume(ctx context.Context, name string) (*corev1.PersistentVolume, error)
+}
+
+// localVolumes is where it is written down which local volumes a pod has, so that it is known after a restart: a
+// directory each, with the volume's name, in the pod's own.
+const localVolumes = "kubernetes.io~local-volume"
+
+// backing is what a claim of a pod turned out to be.
+type backing struct {
+	hostPath *corev1.HostPathVolumeSource // a path of the machine, or
+	local    string                       // a volume of the node's own store
+	exists   bool                         // the path is never made here
+}
+
+func (m *Manager) backed(uid types.UID, volume string) (backing, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	b, there := m.backings[uid][volume]
+	return b, there
+}
+
+// claimed says whether a volume is a claim's, or one that is made into a claim.
+func claimed(v *corev1.Volume) bool { return v.PersistentVolumeClaim != nil || v.Ephemeral != nil }
+
+// seen is the volume that containers see behind a volume of the pod: for a claim, that of its PersistentVolume.
+func (m *Manager) seen(pod *corev1.Pod, v *corev1.Volume) *corev1.Volume {
+	if b, there := m.backed(pod.UID, v.Name); there && claimed(v) && b.hostPath != nil {
+		return &corev1.Volume{Name: v.Name, VolumeSource: corev1.VolumeSource{HostPath: b.hostPath}}
+	}
+	return v
+}
+
+// claim mounts the volume that a claim is bound to. It is looked up once in a pod's life: a binding is for good.
+func (m *Manager) claim(ctx context.Context, pod *corev1.Pod, v *corev1.Volume) error {
+	if b, there := m.backed(pod.UID, v.Name); there {
+		return m.show(pod, b)
+	}
+	pv, err := m.bound(ctx, pod, v)
+	if err != nil {
+		return err
+	}
+	b, err := m.source(pv)
+	if err != nil {
+		return err
+	}
+	if err := m.show(pod, b); err != nil {
+		return err
+	}
+	if group := fsGroup(pod); group != nil && pv.Spec.Local != nil && m.root0 && !readOnly(v) {
+		// As the kubelet: hostPath volumes keep their owner.
+		if err := m.own(ctx, pod, b, *group); err != nil {
+			return fmt.Errorf("applyFSGroup failed for vol %s: %w", pv.Name, err)
+		}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.backings[pod.UID] == nil {
+		m.backings[pod.UID] = map[string]backing{}
+	}
+	m.backings[pod.UID][v.Name] = b
+	return nil
+}
+
+// bound reads the volume of a claim, and checks that each names the other.
+func (m *Manager) bound(ctx context.Context, pod *corev1.Pod, v *corev1.Volume) (*corev1.PersistentVolume, error) {
+	if m.deps.Claims == nil {
+		return nil, errors.New("this node agent reads no claims")
+	}
+	var name string
+	if v.Ephemeral != nil {
+		name = ephemeral.VolumeClaimName(pod, v)
+	} else {
+		name = v.PersistentVolumeClaim.ClaimName
+	}
+	claim, err := m.deps.Claims.Claim(ctx, pod.Namespace, name)
+	if err != nil {
+		return nil, fmt.Errorf("failed to fetch PVC from API server: %w", err)
+	}
+	if v.Ephemeral != nil {
+		if err := ephemeral.VolumeIsForPod(pod, claim); err != nil {
+			return nil, err
+		}
+	}
+	if claim.DeletionTimestamp != nil {
+		return nil, fmt.Errorf("PVC %s is being deleted", name)
+	}
+	if claim.Status.Phase != corev1.ClaimBound || claim.Spec.VolumeName == "" {
+		return nil, fmt.Errorf("PVC %s/%s has non-bound phase (%q) or empty pvc.Spec.VolumeName (%q)", pod.Namespace, name, claim.Status.Phase, claim.Spec.VolumeName)
+	}
+	pv, err := m.deps.Claims.Volume(ctx, claim.Spec.VolumeName)
+	if err != nil {
+		return nil, fmt.Errorf("failed to fetch PV %s from API server: %w", claim.Spec.VolumeName, err)
+	}
+	switch ref := pv.Spec.ClaimRef; {
+	case ref == nil:
+		return nil, fmt.Errorf("PV %s is not bound to PVC %s/%s", pv.Name, pod.Namespace, name)
+	case ref.UID != claim.UID:
+		return nil, fmt.Errorf("PV %s is bound to a claim with UID %s, PVC %s/%s has UID %s", pv.Name, ref.UID, pod.Namespace, name, claim.UID)
+	case pv.Spec.VolumeMode != nil && *pv.Spec.VolumeMode == corev1.PersistentVolumeBlock:
+		return nil, fmt.Errorf("PV %s has volumeMode Block: this release of the node agent mounts file systems only", pv.Name)
+	}
+	if err := storagevolume.CheckNodeAffinity(pv, m.deps.NodeLabels()); err != nil {
+		return nil, fmt.Errorf("storage node affinity check failed for PV %s: %w", pv.Name, err)
+	}
+	return pv, nil
+}
+
+// source says what of this machine a PersistentVolume is. One of the node's own store is known by its name; its path
+// is looked at only to see that it means this store.
+func (m *Manager) source(pv *corev1.PersistentVolume) (backing, error) {
+	switch {
+	case pv.Spec.HostPath != nil:
+		return backing{hostPath: pv.Spec.HostPath}, nil
+	case pv.Spec.Local == nil:
+		return backing{}, fmt.Errorf("PV %s: this release of the node agent mounts hostPath and local volumes of claims only", pv.Name)
+	case pv.Annotations[storagevolume.AnnDynamicallyProvisioned] == localvolumes.Provisioner &&
+		localvolumes.Valid(pv.Name) && pv.Spec.Local.Path == m.local.Path(pv.Name):
+		return backing{local: pv.Name}, nil
+	}
+	return backing{hostPath: &corev1.HostPathVolumeSource{Path: pv.Spec.Local.Path}, exists: true}, nil
+}
+
+// show makes what is behind a claim ready for containers.
+func (m *Manager) show(pod *corev1.Pod, b backing) error {
+	if b.local != "" {
+		return m.local.Make(b.local, func() error {
+			return os.MkdirAll(filepath.Join(m.PodDir(pod.UID), "volumes", localVolumes, b.local), 0o750)
+		})
+	}
+	if _, err := m.guard.check(resolve(b.hostPath.Path)); err != nil {
+		return err
+	}
+	if b.exists {
+		if _, err := os.Stat(b.hostPath.Path); err != nil {
+			return fmt.Errorf("path %q does not exist: %w", b.hostPath.Path, err)
+		}
+	}
+	return checkHostPath(b.hostPath)
+}
+
+// RemoveLocalVolume deletes a volume of the node's own store, by name, unless a pod has it. Errors are those of
+// localvolume.Store.Remove.
+func (m *Manager) RemoveLocalVolume(ctx context.Context, name string) error {
+	return m.local.Remove(ctx, name, func() (string, error) { return m.userOf(name) })
+}
+
+// userOf is the UID of a pod that has a local volume.
+func (m *Manager) userOf(name string) (string, error) {
+	uids, err := m.Pods()
+	if err != nil {
+		return "", err
+	}
+	for _, uid := range uids {
+		_, err := os.Lstat(filepath.Join(m.PodDir(uid), "volumes", localVolumes, name))
+		if err == nil {
+			return string(uid), nil
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			return "", err
+		}
+	}
+	return "", nil
+}
+
+// readOnly says whether all containers of a pod get a claim's volume read only.
+func readOnly(v *corev1.Volume) bool {
+	return v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ReadOnly
+}
+
+// own gives a volume to a group, once for the pods that have it at a time.
+func (m *Manager) own(ctx context.Context, pod *corev1.Pod, b backing, gid int64) error {
+	var path string
+	if b.local != "" {
+		path = m.local.Path(b.local)
+	} else {
+		path = b.hostPath.Path
+		if masks, err := m.guard.check(resolve(path)); err != nil || len(masks) > 0 {
+			return errors.Join(err, fmt.Errorf("path %s holds the kernel's own directories, which are given to no group", path))
+		}
+	}
+	if m.shared(pod.UID, b) {
+		return nil
+	}
+	policy := pod.Spec.SecurityContext.FSGroupChangePolicy
+	return giveTree(ctx, path, gid, policy != nil && *policy == corev1.FSGroupChangeOnRootMismatch)
+}
+
+// shared says whether another pod has the same volume already.
+func (m *Manager) shared(than types.UID, b backing) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for uid, all := range m.backings {
+		for _, other := range all {
+			if uid != than && other.local == b.local && (b.local != "" || other.hostPath.Path == b.hostPath.Path) {
+				return true
+			}
+		}
+	}
+	return false
+}
