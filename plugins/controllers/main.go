@@ -11,8 +11,10 @@ import (
 	"pintle.dev/pintle/plugins/controllers/endpoints"
 	"pintle.dev/pintle/plugins/controllers/endpointslice"
 	"pintle.dev/pintle/plugins/controllers/endpointslicemirroring"
+	"pintle.dev/pintle/plugins/controllers/ephemeralvolume"
 	"pintle.dev/pintle/plugins/controllers/garbagecollector"
 	"pintle.dev/pintle/plugins/controllers/horizontalpodautoscaler"
+	"pintle.dev/pintle/plugins/controllers/hostpath"
 	"pintle.dev/pintle/plugins/controllers/job"
 	"pintle.dev/pintle/plugins/controllers/legacytokens"
 	"pintle.dev/pintle/plugins/controllers/namespace"
@@ -64,6 +66,8 @@ func bundle() []controller.Controller {
 		settings.Unconfigured("servicecidr", servicecidr.New),
 		{Name: "statefulset", New: statefulset.New},
 		{Name: "persistentvolume-binder", New: persistentvolumebinder.New},
+		{Name: "ephemeral-volume", New: ephemeralvolume.New},
+		{Name: "hostpath-provisioner", New: hostpath.New},
 		settings.Unconfigured("pvc-protection", storageprotection.NewClaims),
 		settings.Unconfigured("pv-protection", storageprotection.NewVolumes),
 		settings.Unconfigured("volumeattributesclass-protection", storageprotection.NewClasses),
