@@ -21,7 +21,7 @@ SECCOMP := $(if $(WITHOUT_SECCOMP),,seccomp)
 PROCESS_BUNDLES := classic=plugins/classic modern=plugins/modern volumebinding=plugins/volumebinding points=plugins/points gang=plugins/examples/gang controllers=plugins/controllers containerd=plugins/runtimes/containerd/cmd \
                    hollow=plugins/runtimes/hollow proxies=plugins/proxies
 # Bundles in a module of their own, by the same names.
-MODULE_BUNDLES  := dns=plugins/dns
+MODULE_BUNDLES  := dns=plugins/dns metrics-server=plugins/metricsserver
 WASM_BUNDLES    := classic=plugins/classic modern=plugins/modern points=plugins/points gang=plugins/examples/gang
 
 .PHONY: help

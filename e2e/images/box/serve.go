@@ -23,6 +23,8 @@ import (
 //	/          host name, and the caller's address
 //	/healthz   200 while well, 503 after /sick
 //	/sick      makes it unwell for HTTP and gRPC
+//	/work      uses a processor from now on, as much as it may
+//	/rest      uses none any more
 //	/log       writes what q says to the log
 func serve([]string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
@@ -49,6 +51,16 @@ func serve([]string) error {
 		checks.SetServingStatus("", healthpb.HealthCheckResponse_NOT_SERVING)
 		fmt.Fprintln(w, "unwell from now on")
 	})
+	var working atomic.Bool // uses a processor as long as it may
+	mux.HandleFunc("GET /work", func(http.ResponseWriter, *http.Request) {
+		if !working.Swap(true) {
+			go func() {
+				for working.Load() { //nolint:revive // nothing is done, at full speed
+				}
+			}()
+		}
+	})
+	mux.HandleFunc("GET /rest", func(http.ResponseWriter, *http.Request) { working.Store(false) })
 	mux.HandleFunc("GET /log", func(w http.ResponseWriter, r *http.Request) {
 		log.Print(r.URL.Query().Get("q"))
 	})
