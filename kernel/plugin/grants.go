@@ -4,9 +4,9 @@ import (
 	"slices"
 
 	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/component-helpers/auth/rbac/validation"
 
+	"pintle.dev/pintle/kernel/api/auth/rbac"
 	"pintle.dev/pintle/kernel/plugin/roles"
 	"pintle.dev/pintle/sdk"
 	"pintle.dev/pintle/sdk/apis/kernel/v1alpha1"
@@ -35,7 +35,9 @@ func (p *plan) grants() roles.Grants {
 			}
 			// What one of them is left all of them have, who share the informers.
 			for _, rule := range p.left(e, m.Rules, true) {
-				if !slices.ContainsFunc(shared, func(r v1alpha1.PluginPermission) bool { return equality.Semantic.DeepEqual(r, rule) }) {
+				if !slices.ContainsFunc(shared, func(r v1alpha1.PluginPermission) bool {
+					return r.Namespace == rule.Namespace && rbac.SameRule(&r.PolicyRule, &rule.PolicyRule)
+				}) {
 					shared = append(shared, rule)
 				}
 			}

@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -209,7 +210,7 @@ func (h *Host) lost(t *tracked, err error) error {
 
 func (h *Host) writeSpec(ctx context.Context, api *publisher, t *tracked, now *v1alpha1.Plugin) error {
 	annotation := now.Annotations[v1alpha1.ConfiguredAnnotation]
-	if equality.Semantic.DeepEqual(specOf(t.known), specOf(now)) && t.known.Annotations[v1alpha1.ConfiguredAnnotation] == annotation {
+	if t.saysAlready(&now.Spec) && t.known.Annotations[v1alpha1.ConfiguredAnnotation] == annotation {
 		return nil
 	}
 	next := t.known.DeepCopy()
@@ -235,7 +236,7 @@ func (h *Host) writeStatus(ctx context.Context, api *publisher, t *tracked, stat
 		setAccepted(&status, t.refusal)
 	}
 	setReady(&status)
-	if equality.Semantic.DeepEqual(old.Status, status) {
+	if sameStatus(old.Status, status) {
 		return nil
 	}
 	next, made := old.DeepCopy(), &v1alpha1.Plugin{}
@@ -251,6 +252,16 @@ func (h *Host) writeStatus(ctx context.Context, api *publisher, t *tracked, stat
 	return nil
 }
 
+// sameStatus reports whether two statuses say the same. The plugins of a bundle are compared
+// apart: with them a round over all statuses would allocate a megabyte.
+func sameStatus(a, b v1alpha1.PluginStatus) bool {
+	if !slices.Equal(a.Provides, b.Provides) {
+		return false
+	}
+	a.Provides, b.Provides = nil, nil
+	return equality.Semantic.DeepEqual(a, b)
+}
+
 // lastShadow is what is said of a candidate: what was said last where nothing is known
 // of it now, and nothing where the object asks for none.
 func lastShadow(o *v1alpha1.Plugin, now *v1alpha1.PluginShadowStatus) *v1alpha1.PluginShadowStatus {
@@ -260,13 +271,28 @@ func lastShadow(o *v1alpha1.Plugin, now *v1alpha1.PluginShadowStatus) *v1alpha1.
 	return cmp.Or(now, o.Status.Shadow)
 }
 
-// specOf is a spec in the form that the API gives it back.
-func specOf(p *v1alpha1.Plugin) any {
-	var out any
-	if data, err := json.Marshal(p.Spec); err == nil && json.Unmarshal(data, &out) == nil {
-		return out
+// saysAlready reports whether the object has the spec, in the form that the API gives it
+// back. The object's own is kept encoded: a round over all objects finds them as they were.
+func (t *tracked) saysAlready(spec *v1alpha1.PluginSpec) bool {
+	if t.encodedOf != t.known {
+		t.encodedOf, t.encoded = t.known, nil
+		if data, err := json.Marshal(t.known.Spec); err == nil {
+			t.encoded = data
+		}
 	}
-	return nil
+	data, err := json.Marshal(spec)
+	if err != nil || t.encoded == nil {
+		return false
+	}
+	return bytes.Equal(data, t.encoded) || equality.Semantic.DeepEqual(decodedJSON(data), decodedJSON(t.encoded))
+}
+
+// decodedJSON is what JSON says, however it is written; nil where it is none.
+func decodedJSON(data []byte) (out any) {
+	if json.Unmarshal(data, &out) != nil {
+		return nil
+	}
+	return out
 }
 
 func setReady(s *v1alpha1.PluginStatus) {
@@ -311,7 +337,7 @@ func (p *plan) object(u *unit, e *Entry) *v1alpha1.Plugin {
 		TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: "Plugin"},
 		ObjectMeta: metav1.ObjectMeta{
 			Name: e.Name, Labels: map[string]string{managedLabel: managedByHost},
-			Annotations: map[string]string{v1alpha1.ConfiguredAnnotation: p.seeds[e.Name].annotation()},
+			Annotations: map[string]string{v1alpha1.ConfiguredAnnotation: p.annotations[e.Name]},
 		},
 		Spec: *p.specs[e.Name], Status: u.status(e, u.active && p.enabled(e.Name)),
 	}
@@ -370,11 +396,20 @@ func (u *unit) status(e *Entry, enabled bool) v1alpha1.PluginStatus {
 	if !enabled {
 		st.State, st.Message = v1alpha1.PluginStateDisabled, ""
 	}
-	for i := range u.bundle.Manifest.Plugins {
-		o := &u.bundle.Manifest.Plugins[i]
-		st.Provides = append(st.Provides, v1alpha1.ProvidedPlugin{Name: o.Name, Kind: v1alpha1.PluginKind(o.Kind), Scope: v1alpha1.PluginScope(o.Scope)})
-	}
+	st.Provides = u.provides()
 	return st
+}
+
+// provides are the plugins of the unit's bundle, in one list for all of their statuses.
+// stateMu is held.
+func (u *unit) provides() []v1alpha1.ProvidedPlugin {
+	if u.provided == nil {
+		for i := range u.bundle.Manifest.Plugins {
+			o := &u.bundle.Manifest.Plugins[i]
+			u.provided = append(u.provided, v1alpha1.ProvidedPlugin{Name: o.Name, Kind: v1alpha1.PluginKind(o.Kind), Scope: v1alpha1.PluginScope(o.Scope)})
+		}
+	}
+	return slices.Clip(u.provided)
 }
 
 // threeDigits rounds to what a p99 can be trusted with.

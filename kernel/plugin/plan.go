@@ -45,6 +45,8 @@ type plan struct {
 	configs map[*unit]BundleConfig
 	specs   map[string]*v1alpha1.PluginSpec // in force, by plugin
 	seeds   map[string]fields               // what the configuration says, by plugin
+	// annotations are the seeds as objects remember them.
+	annotations map[string]string
 	// broken are installed bundles that are left out, held those of which another
 	// build than the installed one is kept; both by name.
 	broken map[string]*unusable
@@ -56,7 +58,7 @@ type plan struct {
 // newPlan lays objects over a configuration and finds the units for it; those of
 // the plan before that nothing changed about are taken over.
 func (h *Host) newPlan(base *Config, w *wishes, before *plan) (*plan, error) {
-	p := &plan{base: base, wishes: w, cfg: *base, configs: map[*unit]BundleConfig{}, specs: map[string]*v1alpha1.PluginSpec{}, seeds: map[string]fields{}, broken: map[string]*unusable{}, held: map[string]error{}}
+	p := &plan{base: base, wishes: w, cfg: *base, configs: map[*unit]BundleConfig{}, specs: map[string]*v1alpha1.PluginSpec{}, seeds: map[string]fields{}, annotations: map[string]string{}, broken: map[string]*unusable{}, held: map[string]error{}}
 	p.cfg.Bundles = slices.Clone(base.Bundles)
 	// A bundle that only an object of somebody's own names is loaded by it.
 	for _, name := range slices.Sorted(maps.Keys(w.objects)) {
@@ -137,6 +139,7 @@ func (p *plan) specify(u *unit, e *Entry) {
 	seed := seedOf(p.base, bundleOf(p.base, name), e)
 	seed.Permissions = u.bundle.Manifest.asks(e)
 	p.seeds[e.Name] = fieldsOf(seed)
+	p.annotations[e.Name] = p.seeds[e.Name].annotation()
 	spec := seed.DeepCopy()
 	o := p.wishes.objects[e.Name]
 	if o != nil && (o.Spec.Bundle != name || string(o.Spec.Kind) != e.Kind) {

@@ -117,6 +117,7 @@ type unit struct {
 	sockets  map[string]string // of plugins that use the API while they bind
 	// controllers is what the process last said of them.
 	controllers []controller.State
+	provided    []v1alpha1.ProvidedPlugin // the plugins of the bundle
 
 	// serving says of API servers why they do not serve; no entry: they do, or are not
 	// in use.

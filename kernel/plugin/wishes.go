@@ -53,6 +53,9 @@ type tracked struct {
 	settled *v1alpha1.Plugin
 	refusal *refusal
 	watched bool // the watch has seen it
+	// encoded is the spec of the object encodedOf, as JSON.
+	encoded   []byte
+	encodedOf *v1alpha1.Plugin
 }
 
 // refusal is why a spec is not in force.

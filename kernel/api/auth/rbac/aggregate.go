@@ -147,7 +147,7 @@ func (a *Aggregator) gather(role *rbacv1.ClusterRole) ([]rbacv1.PolicyRule, erro
 				continue
 			}
 			for j := range part.Rules {
-				if !slices.ContainsFunc(rules, func(r rbacv1.PolicyRule) bool { return equality.Semantic.DeepEqual(r, part.Rules[j]) }) {
+				if !slices.ContainsFunc(rules, func(r rbacv1.PolicyRule) bool { return SameRule(&r, &part.Rules[j]) }) {
 					rules = append(rules, part.Rules[j])
 				}
 			}
