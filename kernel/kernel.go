@@ -158,7 +158,7 @@ func New(cfg *config.Config, o Options) (_ *Kernel, err error) {
 		return nil, located(cfg, err)
 	}
 	k.parts.start("footprint", func(ctx context.Context) error {
-		footprint.Keep(ctx, footprint.Options{AtRest: []func(){k.rest}, Garbage: uint64(cfg.Memory.Garbage), Spacious: true})
+		footprint.Keep(ctx, footprint.Options{AtRest: []func(){k.rest}, Garbage: uint64(cfg.Memory.Garbage), Spacious: true, Started: k.ready})
 		return nil
 	}, nil)
 	if err := k.startTracing(cfg); err != nil {

@@ -8,7 +8,8 @@
 // collector that runs rarely needs several times the live heap. A kernel is
 // idle most of the time, so the room is given while much is allocated and
 // returned to the system some seconds later. A spacious process, which the kernel
-// is, has some of it from its start, before much is alive.
+// is, has some of it when little is alive. While it starts it has less: what it keeps
+// for good would lie scattered between its garbage.
 //
 // # What it promises
 //

@@ -16,6 +16,10 @@ const (
 	// idlePercent the one at rest.
 	busyPercent = 400
 	idlePercent = 50
+	// startGarbage is how much garbage a process may hold while it starts, in bytes: what
+	// it keeps for good lies between its garbage, in spans that stay. Behind the start as
+	// much as it has allocated since may be garbage besides.
+	startGarbage = 24 << 20
 	// leastLive is the heap below which the runtime reckons as with so much.
 	leastLive = 4 << 20
 	// busyBytes allocated within one period mean work. Collections are no
@@ -50,6 +54,9 @@ type pace struct {
 	relax    func()
 	rest     func()
 	work     func() // after a rest
+	starting bool
+	// atStart is what was allocated when the start was over; 0: there was none.
+	atStart uint64
 
 	allocated uint64
 	quiet     int
@@ -77,11 +84,14 @@ type Options struct {
 	// Spacious: the process is the one on its machine that may have Garbage from its first
 	// moment, when little is alive and a collection would come after each few megabytes.
 	Spacious bool
+	// Started is closed when the process has what it needs for its work. Until then it
+	// holds little garbage. nil: it does not start so.
+	Started <-chan struct{}
 }
 
 // Keep works until ctx ends.
 func Keep(ctx context.Context, o Options) {
-	p := &pace{garbage: cmp.Or(o.Garbage, DefaultGarbage), spacious: o.Spacious, set: func(int) {}, relax: relax, work: restoreProgramPages, rest: func() {
+	p := &pace{garbage: cmp.Or(o.Garbage, DefaultGarbage), spacious: o.Spacious, starting: o.Started != nil, set: func(int) {}, relax: relax, work: restoreProgramPages, rest: func() {
 		for _, drop := range o.AtRest {
 			drop()
 		}
@@ -91,9 +101,9 @@ func Keep(ctx context.Context, o Options) {
 		metrics.Read(samples)
 		return reading{allocated: number(samples[0]), live: number(samples[1]), held: number(samples[2]) + number(samples[3]) + number(samples[4])}
 	}
-	collected := make(chan struct{}, 1)
+	started, collected := o.Started, make(chan struct{}, 1)
 	if os.Getenv("GOGC") == "" && os.Getenv("GOMEMLIMIT") == "" {
-		before := debug.SetGCPercent(p.percent(read().live))
+		before := debug.SetGCPercent(p.percent(read()))
 		defer debug.SetGCPercent(before)
 		p.set = func(percent int) { debug.SetGCPercent(percent) }
 		defer afterCollections(collected)()
@@ -104,8 +114,11 @@ func Keep(ctx context.Context, o Options) {
 		select {
 		case <-ctx.Done():
 			return
+		case <-started:
+			started = nil
+			p.started(read())
 		case <-collected:
-			p.collected(read().live)
+			p.collected(read())
 		case <-tick.C:
 			p.tick(read())
 		}
@@ -143,7 +156,7 @@ func (p *pace) tick(r reading) {
 			p.work()
 		}
 		p.quiet = 0
-		p.set(p.percent(r.live))
+		p.set(p.percent(r))
 		p.giveBack(r)
 		return
 	}
@@ -174,20 +187,34 @@ func (p *pace) giveBack(r reading) {
 	}
 }
 
+// started takes what there is at the end of a start.
+func (p *pace) started(r reading) {
+	p.starting, p.atStart = false, max(r.allocated, 1)
+	p.collected(r)
+}
+
 // collected takes what a collection found alive, while there is work.
-func (p *pace) collected(live uint64) {
+func (p *pace) collected(r reading) {
 	if p.quiet < idlePeriods {
-		p.set(p.percent(live))
+		p.set(p.percent(r))
 	}
 }
 
-// percent lets garbage grow to as much as is alive and p.garbage besides.
-func (p *pace) percent(live uint64) int {
-	percent := 100 + int(p.garbage*100/max(live, leastLive))
+// percent lets garbage grow to as much as is alive and p.garbage besides, and to less
+// during and after a start.
+func (p *pace) percent(r reading) int {
+	live := max(r.live, leastLive)
+	percent := 100 + p.garbage*100/live
 	if !p.spacious {
-		return min(busyPercent, percent)
+		percent = min(busyPercent, percent)
 	}
-	return percent
+	if p.starting {
+		return int(min(percent, startGarbage*100/live))
+	}
+	if p.atStart > 0 {
+		percent = min(percent, (startGarbage+r.allocated-p.atStart)*100/live)
+	}
+	return int(percent)
 }
 
 // relax returns what start or work has left to the system.

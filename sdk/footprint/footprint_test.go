@@ -77,14 +77,38 @@ func TestPace(t *testing.T) {
 func TestCollected(t *testing.T) {
 	var got []int
 	p := &pace{garbage: 100 * mib, spacious: true, set: func(percent int) { got = append(got, percent) }, relax: func() {}, rest: func() {}}
-	p.collected(25 * mib)
-	p.collected(500 * mib)
+	p.collected(reading{live: 25 * mib})
+	p.collected(reading{live: 500 * mib})
 	for range idlePeriods {
 		p.tick(reading{allocated: mib, live: 32 * mib})
 	}
-	p.collected(32 * mib)
+	p.collected(reading{live: 32 * mib})
 	if want := []int{500, 120, idlePercent}; !slices.Equal(got, want) {
 		t.Errorf("set %v, want %v", got, want)
+	}
+}
+
+// A start has little room, and more comes with what is allocated behind it.
+func TestStart(t *testing.T) {
+	for _, tc := range []struct {
+		name     string
+		spacious bool
+		want     []int
+	}{
+		{"kernel", true, []int{600, 120, 60, 110, 350, 350}},
+		{"another process", false, []int{400, 120, 60, 110, 350, 350}},
+	} {
+		var got []int
+		p := &pace{garbage: 100 * mib, spacious: tc.spacious, starting: true, set: func(percent int) { got = append(got, percent) }, relax: func() {}, rest: func() {}}
+		p.collected(reading{allocated: mib, live: mib})
+		p.collected(reading{allocated: 50 * mib, live: 20 * mib})
+		p.started(reading{allocated: 300 * mib, live: 40 * mib})
+		p.collected(reading{allocated: 320 * mib, live: 40 * mib})
+		p.collected(reading{allocated: 500 * mib, live: 40 * mib})
+		p.collected(reading{allocated: 5000 * mib, live: 40 * mib})
+		if !slices.Equal(got, tc.want) {
+			t.Errorf("%s: set %v, want %v", tc.name, got, tc.want)
+		}
 	}
 }
 
