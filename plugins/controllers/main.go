@@ -3,6 +3,7 @@ package main
 import (
 	"pintle.dev/pintle/sdk/controller"
 
+	"pintle.dev/pintle/plugins/controllers/bootstraptokens"
 	"pintle.dev/pintle/plugins/controllers/cronjob"
 	"pintle.dev/pintle/plugins/controllers/csr"
 	"pintle.dev/pintle/plugins/controllers/daemonset"
@@ -39,6 +40,8 @@ func main() { controller.Serve(bundle()...) }
 // bundle is every controller of the process.
 func bundle() []controller.Controller {
 	return []controller.Controller{
+		settings.Unconfigured("bootstrapsigner", bootstraptokens.NewSigner),
+		settings.Unconfigured("tokencleaner", bootstraptokens.NewCleaner),
 		{Name: "cronjob", New: cronjob.New},
 		{Name: "daemonset", New: daemonset.New},
 		settings.Unconfigured("csrapproving", csr.NewApprover),
