@@ -11,6 +11,7 @@ var switches = []string{
 	"ConcurrentWatchObjectDecode",
 	"ConstrainedImpersonation",
 	"DetectCacheInconsistency",
+	"HPAScaleToZero",
 	"KMSv1",
 	"ListFromCacheSnapshot",
 	"OpenAPIEnums",

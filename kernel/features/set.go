@@ -26,10 +26,18 @@ const Level = "1.36"
 // The libraries are of a later version, and have other defaults.
 func init() {
 	libraries := utilfeature.DefaultMutableFeatureGate
-	if err := errors.Join(libraries.SetEmulationVersion(version.MustParse(Level)), libraries.SetFromMap(map[string]bool{unsafeDeletes: true})); err != nil {
+	if err := errors.Join(libraries.SetEmulationVersion(version.MustParse(Level)), libraries.Add(own), libraries.SetFromMap(map[string]bool{unsafeDeletes: true})); err != nil {
 		panic(err)
 	}
 }
+
+// own are gates of Kubernetes itself that code here asks for, and no library has.
+var own = map[featuregate.Feature]featuregate.FeatureSpec{
+	HPAScaleToZero: {Default: false, PreRelease: featuregate.Alpha},
+}
+
+// HPAScaleToZero: an autoscaler may have minReplicas 0.
+const HPAScaleToZero featuregate.Feature = "HPAScaleToZero"
 
 // Both register gates when they are imported, which has to be before init.
 var _, _ = apiserver.WatchList, apiextensions.CRDValidationRatcheting

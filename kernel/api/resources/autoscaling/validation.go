@@ -10,9 +10,11 @@ import (
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/utils/ptr"
 
 	"pintle.dev/pintle/kernel/api/resources"
+	"pintle.dev/pintle/kernel/features"
 )
 
 // Bounds of the rules of scaling, in seconds.
@@ -49,8 +51,8 @@ func validateStatusUpdate(o, old *autoscalingv2.HorizontalPodAutoscaler) field.E
 func validateSpec(s, old *autoscalingv2.HorizontalPodAutoscalerSpec) field.ErrorList {
 	var errs field.ErrorList
 	least := int32(1)
-	if old != nil && ptr.Equal(old.MinReplicas, ptr.To[int32](0)) {
-		least = 0 // HPAScaleToZero is off: only what is stored stays
+	if utilfeature.DefaultFeatureGate.Enabled(features.HPAScaleToZero) || old != nil && ptr.Equal(old.MinReplicas, ptr.To[int32](0)) {
+		least = 0 // where the gate is off, what is stored stays
 	}
 	if s.MinReplicas != nil && *s.MinReplicas < least {
 		errs = append(errs, field.Invalid(specPath.Child("minReplicas"), *s.MinReplicas, fmt.Sprintf("must be greater than or equal to %d", least)))
