@@ -60,8 +60,14 @@ require (
 	k8s.io/cluster-bootstrap v0.37.2
 	k8s.io/csi-translation-lib v0.37.2
 	k8s.io/dynamic-resource-allocation v0.37.2
+	k8s.io/kube-controller-manager v0.36.3
 	k8s.io/kube-scheduler v0.36.3
 	oras.land/oras-go/v2 v2.6.2
+)
+
+require (
+	k8s.io/cloud-provider v0.36.3 // indirect
+	k8s.io/controller-manager v0.36.3 // indirect
 )
 
 require (

@@ -12,7 +12,7 @@ import (
 
 func newConfigCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "config", Short: "Check and show configurations"}
-	cmd.AddCommand(newConfigCheckCommand(), newConfigShowCommand(), newConfigImportCommand(), newConfigImportKubeletCommand())
+	cmd.AddCommand(newConfigCheckCommand(), newConfigShowCommand(), newConfigImportCommand(), newConfigImportKubeletCommand(), newConfigImportControllersCommand())
 	return cmd
 }
 

@@ -19,6 +19,7 @@ func TestUsage(t *testing.T) {
 		{[]string{"plugin", "describe"}, "pintle plugin describe: accepts 1 arg(s), received 0; see pintle plugin describe --help"},
 		{[]string{"store", "get"}, "pintle store get: accepts 1 arg(s), received 0; see pintle store get --help"},
 		{[]string{"config", "import-scheduler"}, "pintle config import-scheduler: accepts 1 arg(s), received 0; see pintle config import-scheduler --help"},
+		{[]string{"config", "import-controllers"}, "pintle config import-controllers: accepts 1 arg(s), received 0; see pintle config import-controllers --help"},
 		{[]string{"pki", "rotate"}, "pintle pki rotate: accepts 1 arg(s), received 0; see pintle pki rotate --help"},
 		{[]string{"pki", "rotate", "ca"}, `pintle pki rotate: invalid argument "ca" for "pintle pki rotate"; see pintle pki rotate --help`},
 		{[]string{"version", "--nosuch"}, "pintle version: unknown flag: --nosuch; see pintle version --help"},
