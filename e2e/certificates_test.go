@@ -27,6 +27,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"pintle.dev/pintle/e2e/cluster"
 )
 
 // csr is a request by a key, for a client's certificate.
@@ -301,5 +303,85 @@ func TestThousandRequests(t *testing.T) {
 	}
 	if more := len(book) - len(have); more > 20 {
 		t.Errorf("the book has %d certificates that nobody has", more)
+	}
+}
+
+// TestCertificateRequestsOfTwoKernels: of the kernels of one cluster, the one that leads
+// signs, and records. What it signed is good at the other, until it is revoked there.
+func TestCertificateRequestsOfTwoKernels(t *testing.T) {
+	s := newSeveral(t)
+	dirs := []string{filepath.Join(t.TempDir(), "1"), filepath.Join(t.TempDir(), "2")}
+	var kernels []*env
+	for i, address := range []string{cluster.NodeIP, secondIP} {
+		e := s.launch(t, fmt.Sprintf("csr%d", i+1), dirs[i], address, 0)
+		t.Cleanup(func() {
+			if t.Failed() {
+				t.Logf("log of %s ends with:\n%s", e.Name, e.Log(40))
+			}
+			select {
+			case <-e.Exited():
+			default:
+				end(t, e)
+			}
+		})
+		kernels = append(kernels, e)
+	}
+	key := newECDSA(t)
+	ask := func(e *env, name string) (serial string, certificate []byte) {
+		t.Helper()
+		if _, err := e.client.CertificatesV1().CertificateSigningRequests().Create(bound(t), csr(t, name, key, x509.CertificateRequest{Subject: pkix.Name{CommonName: name}}), metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		e.kubectl(t, "certificate", "approve", name)
+		certificate = answered(t, e, name).Status.Certificate
+		serial, err := serialOf(certificate)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return serial, certificate
+	}
+	// books are how many of the directories have a record.
+	books := func(serial string) (n int) {
+		for _, dir := range dirs {
+			if slices.ContainsFunc(listPKI(t, dir).Certificates, func(c struct{ Name, Serial, State string }) bool {
+				return c.Serial == serial && strings.HasPrefix(c.Name, "csr-")
+			}) {
+				n++
+			}
+		}
+		return n
+	}
+	serial, certificate := ask(kernels[1], "jane")
+	if n := books(serial); n != 1 {
+		t.Errorf("%d kernels have recorded it", n)
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	who := func(e *env) error {
+		cfg := rest.AnonymousClientConfig(e.cfg)
+		cfg.CertData, cfg.KeyData = certificate, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
+		_, err := kubernetes.NewForConfigOrDie(cfg).AuthenticationV1().SelfSubjectReviews().Create(bound(t), &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+		return err
+	}
+	for _, e := range kernels {
+		if err := who(e); err != nil {
+			t.Errorf("%s: %v", e.Name, err)
+		}
+	}
+	pintle(t, 0, "pki", "revoke", "--data", dirs[1], "--serial", serial)
+	for _, e := range kernels {
+		eventually(t, func(context.Context) error {
+			if err := who(e); !apierrors.IsUnauthorized(err) {
+				return fmt.Errorf("%s takes a revoked certificate: %v", e.Name, err)
+			}
+			return nil
+		})
+	}
+	// The other takes over.
+	kernels[0].Kill()
+	if serial, _ := ask(kernels[1], "joe"); books(serial) != 1 {
+		t.Error("the kernel that took over has not recorded it")
 	}
 }
