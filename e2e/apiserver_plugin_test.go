@@ -167,6 +167,26 @@ spec:
 		}
 	})
 
+	t.Run("quota", func(t *testing.T) {
+		// As of any aggregated server: the objects are counted, and given back when they
+		// go. The server alone could refuse one more.
+		e.apply(t, ns, "{apiVersion: notes.example.com/v1, kind: Note, metadata: {name: two}}")
+		in("create", "quota", "few", "--hard=count/notes.notes.example.com=1")
+		used := func(want string) {
+			t.Helper()
+			eventually(t, func(context.Context) error {
+				if out := in("get", "quota", "few", "-o", "jsonpath={.status.used}"); !strings.Contains(out, `"`+want+`"`) {
+					return fmt.Errorf("the quota says %s, want %s notes", out, want)
+				}
+				return nil
+			})
+		}
+		used("2")
+		in("delete", "note", "two")
+		used("1")
+		in("delete", "quota", "few")
+	})
+
 	t.Run("killed", func(t *testing.T) {
 		pid, err := strconv.Atoi(in("get", "plugin", "notes", "-o", "jsonpath={.status.pid}"))
 		if err != nil {

@@ -30,6 +30,7 @@ const secondIP = "192.0.2.11"
 type several struct {
 	network *cluster.Network
 	config  string
+	program string // that of cluster.Options
 }
 
 // newSeveral starts etcd in a network with two addresses.
@@ -86,7 +87,7 @@ func newSeveral(t *testing.T) *several {
 
 func (s *several) launch(t *testing.T, name, data, address string, nodes int) *env {
 	t.Helper()
-	e, err := launch(cluster.Options{Name: name, Config: s.config, Data: data, Network: s.network, Set: []string{
+	e, err := launch(cluster.Options{Name: name, Config: s.config, Data: data, Network: s.network, Program: s.program, Set: []string{
 		"api.bindAddress=" + address, "api.port=6443", "hollow.prefix=" + name + "-", fmt.Sprintf("hollow.nodes=%d", nodes),
 	}})
 	if err != nil {

@@ -48,6 +48,8 @@ type Options struct {
 	Network *Network
 	// Etcd may run in Network without being the cluster's.
 	Etcd *Etcd
+	// Program is the kernel; empty is that in Bin.
+	Program string
 	// Node is the name of the kernel's node, where others of the cluster have nodes too;
 	// empty leaves it to the configuration.
 	Node string
@@ -162,7 +164,11 @@ func (c *Cluster) start() error {
 	if err != nil {
 		return err
 	}
-	c.cmd = exec.Command(filepath.Join(bin, "pintle"), args...)
+	program := c.Program
+	if program == "" {
+		program = filepath.Join(bin, "pintle")
+	}
+	c.cmd = exec.Command(program, args...)
 	c.cmd.Dir = c.repo
 	c.cmd.Env = append(os.Environ(), c.Env...)
 	c.cmd.Stdout, c.cmd.Stderr = io.MultiWriter(c.screen, log), io.MultiWriter(c.stderr, log)

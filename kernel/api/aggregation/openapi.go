@@ -49,6 +49,7 @@ type openapi struct {
 type versioned struct {
 	spec v3.SpecProxier
 	mux  *mux.PathRecorderMux
+	docs *documents
 }
 
 func newOpenAPI(a *Aggregator) (*openapi, error) {
@@ -136,10 +137,13 @@ func (o *openapi) download(name string) (err error) {
 			err = fmt.Errorf("openapi of %s: %v", name, p)
 		}
 	}()
-	var err3 error
-	if d := o.versioned(name); d != nil {
-		err3 = d.spec.UpdateAPIServiceSpec(name)
+	d := o.versioned(name)
+	if d == nil {
+		return v2.ErrAPIServiceNotFound
 	}
+	d.docs.fetch()
+	defer d.docs.forget()
+	err3 := d.spec.UpdateAPIServiceSpec(name)
 	return errors.Join(o.v2.UpdateAPIServiceSpec(name), err3)
 }
 
@@ -151,10 +155,9 @@ func (o *openapi) versioned(name string) *versioned {
 
 // take tells of an APIService that is new or has changed.
 func (o *openapi) take(s *apiregistrationv1.APIService, h http.Handler) error {
-	h = vetted(h)
 	d := o.versioned(s.Name)
 	if d == nil {
-		d = &versioned{mux: mux.NewPathRecorderMux("openapi v3 of " + s.Name)}
+		d = &versioned{mux: mux.NewPathRecorderMux("openapi v3 of " + s.Name), docs: newDocuments(s.Spec.Group, s.Spec.Version)}
 		var err error
 		if d.spec, err = v3.BuildAndRegisterAggregator(v3.NewDownloader(), nil, nil, nil, d.mux); err != nil {
 			return fmt.Errorf("aggregation: openapi v3: %w", err)
@@ -163,8 +166,9 @@ func (o *openapi) take(s *apiregistrationv1.APIService, h http.Handler) error {
 		o.v3[s.Name] = d
 		o.mu.Unlock()
 	}
-	d.spec.AddUpdateAPIService(h, s)
-	if err := o.v2.AddUpdateAPIService(s, h); err != nil {
+	d.docs.from(vetted(h))
+	d.spec.AddUpdateAPIService(d.docs, s)
+	if err := o.v2.AddUpdateAPIService(s, d.docs); err != nil {
 		return fmt.Errorf("aggregation: openapi v2: %w", err)
 	}
 	o.queue.Forget(s.Name)
@@ -238,6 +242,9 @@ func (o *openapi) route(t *table, next http.Handler, what string) http.Handler {
 		return nil
 	}
 	if d := o.versioned(version + "." + group); d != nil {
+		if h := d.docs.direct(); h != nil {
+			return h
+		}
 		return d.mux
 	}
 	return http.HandlerFunc(http.NotFound)
