@@ -26,7 +26,7 @@ func scaler(name string) *autoscalingv2.HorizontalPodAutoscaler {
 }
 
 // TestVersionsOnOneEtcd: a cluster of two kernels is upgraded one by one. The older one
-// serves less; it is a kernel that an earlier build made, where PINTLE_FORMER names one.
+// serves less; it is a kernel that an earlier build made, where E2E_FORMER names one.
 // What only the newer serves is had by way of the older while both are up, refused
 // clearly while the newer is away, and not lost; workloads go on under either.
 func TestVersionsOnOneEtcd(t *testing.T) {
@@ -62,7 +62,7 @@ func TestVersionsOnOneEtcd(t *testing.T) {
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	older := launch("older", secondIP, former, os.Getenv("PINTLE_FORMER"))
+	older := launch("older", secondIP, former, os.Getenv("E2E_FORMER"))
 	olderRuns := true
 	defer func() {
 		if olderRuns {
