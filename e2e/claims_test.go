@@ -69,6 +69,18 @@ spec:
   volumes: [{name: data, persistentVolumeClaim: {claimName: kept}}]
 `
 
+const ephemeralPod = `
+apiVersion: v1
+kind: Pod
+metadata: {name: scratcher}
+spec:
+  terminationGracePeriodSeconds: 1
+  containers: [{name: c, image: BOX, volumeMounts: [{name: data, mountPath: /data}]}]
+  volumes:
+  - name: data
+    ephemeral: {volumeClaimTemplate: {spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Mi}}}}}
+`
+
 // foreignVolume is written by hand in the provisioner's name, for a claim that is gone.
 const foreignVolume = `
 apiVersion: v1
@@ -123,8 +135,8 @@ func (e *env) awaitFile(t *testing.T, pod, file, want string) {
 }
 
 // TestClaims: a stateful set's pods find their data again after they were killed, scaled away and back, and after the
-// kernel was killed (SS-3, PV-1); released volumes go or stay as their class says; and what somebody writes in the
-// provisioner's name has nothing removed.
+// kernel was killed (SS-3, PV-1); released volumes go or stay as their class says; and a volume that a user writes in the
+// provisioner's name has no file removed.
 func TestClaims(t *testing.T) {
 	t.Parallel()
 	// Containers that write are the first to go where the test's machine has little room: there is no pressure here.
@@ -193,22 +205,43 @@ func TestClaims(t *testing.T) {
 		t.Errorf("the class after a restart: %+v, %v", class, err)
 	}
 
+	e.ephemeral(t)
 	e.retained(t)
 	e.foreign(t, volumes[0])
 
 	e.kubectl(t, "delete", "statefulset", "db", "--timeout=120s")
 	for _, pv := range volumes {
-		eventually(t, func(ctx context.Context) error {
-			now, err := e.client.CoreV1().PersistentVolumes().Get(ctx, pv.Name, metav1.GetOptions{})
-			if !apierrors.IsNotFound(err) {
-				return errors.Join(err, fmt.Errorf("volume %s is %s", pv.Name, now.Status.Phase))
-			}
-			if _, err := os.Lstat(pv.Spec.Local.Path); !errors.Is(err, fs.ErrNotExist) {
-				return fmt.Errorf("its data is still there: %v", err)
-			}
-			return nil
-		})
+		e.awaitRemoved(t, pv)
 	}
+}
+
+// ephemeral: a pod's own volume is made with it, and its data goes with it.
+func (e *env) ephemeral(t *testing.T) {
+	t.Helper()
+	e.apply(t, "default", strings.ReplaceAll(ephemeralPod, "BOX", box))
+	e.awaitPod(t, "default", "scratcher", isReady)
+	e.kubectl(t, "exec", "scratcher", "--", "/box", "write", "/data/file", "scratch")
+	pv := e.volumeOf(t, "scratcher-data")
+	if data, err := os.ReadFile(filepath.Join(pv.Spec.Local.Path, "file")); err != nil || string(data) != "scratch\n" {
+		t.Errorf("ephemeral: %q, %v", data, err)
+	}
+	e.kubectl(t, "delete", "pod", "scratcher")
+	e.awaitRemoved(t, pv)
+}
+
+// awaitRemoved waits for the end of a volume, and of its data on this machine.
+func (e *env) awaitRemoved(t *testing.T, pv *corev1.PersistentVolume) {
+	t.Helper()
+	eventually(t, func(ctx context.Context) error {
+		now, err := e.client.CoreV1().PersistentVolumes().Get(ctx, pv.Name, metav1.GetOptions{})
+		if !apierrors.IsNotFound(err) {
+			return errors.Join(err, fmt.Errorf("volume %s is %s", pv.Name, now.Status.Phase))
+		}
+		if _, err := os.Lstat(pv.Spec.Local.Path); !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("its data is still there: %v", err)
+		}
+		return nil
+	})
 }
 
 // retained: a volume of a class that says so keeps its data when its claim, and when itself, is deleted.

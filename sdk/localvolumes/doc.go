@@ -2,7 +2,7 @@
 // volume is named, where a node keeps its own, and how one is removed.
 //
 // A volume is a PersistentVolume of kind local, named by the claim that it was made for (Name), annotated with
-// Provisioner, whose path is that name below the directory that the node's Annotation tells. The agent makes the
+// Provisioner, whose path is that name below the directory in the node's Annotation. The agent makes the
 // directory when a pod mounts the claim, and removes it when RemovePath is asked for by DELETE. It goes by the name
 // alone: a path in a PersistentVolume leads it nowhere.
 //

@@ -3,8 +3,8 @@
 //
 // A volume is named by its PersistentVolume, pvc- and the UID of the claim that it was made for (sdk/localvolumes),
 // and by nothing else. No path comes from outside: what a PersistentVolume says of paths is not read here, and a name that is
-// not of that form is refused. So whoever may write PersistentVolumes can have no other directory made, shown or
-// removed.
+// not of that form is refused. So a user who may write PersistentVolumes can have no other directory made, shown
+// or removed.
 //
 // What lies in a volume was written by containers. A removal follows no link, crosses no mount, and needs the
 // same few open files and the same stack however deep the directories are: it moves directories up instead of

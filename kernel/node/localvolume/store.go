@@ -14,7 +14,7 @@ import (
 	"pintle.dev/pintle/sdk/localvolumes"
 )
 
-// Permissions: containers of any user write a volume, and nobody else gets to it.
+// Permissions: containers of any user write a volume, and other users of the machine do not get to it.
 const (
 	rootMode   = 0o700
 	volumeMode = 0o777

@@ -14,7 +14,7 @@ import (
 
 const name = "pvc-0a1b2c3d-0000-4000-8000-00000000beef"
 
-func nobody() (string, error) { return "", nil }
+func noUser() (string, error) { return "", nil }
 
 func note() error { return nil }
 
@@ -52,7 +52,7 @@ func TestNames(t *testing.T) {
 		if err := s.Make(bad, note); !errors.As(err, &refused) {
 			t.Errorf("make %q: %v", bad, err)
 		}
-		if err := s.Remove(t.Context(), bad, nobody); !errors.As(err, &refused) {
+		if err := s.Remove(t.Context(), bad, noUser); !errors.As(err, &refused) {
 			t.Errorf("remove %q: %v", bad, err)
 		}
 	}
@@ -75,7 +75,7 @@ func TestModes(t *testing.T) {
 			t.Errorf("%s: %v, %v", p, info.Mode(), err)
 		}
 	}
-	// A volume that is there keeps what it holds.
+	// An existing volume keeps what it holds.
 	write(t, filepath.Join(path, "file"))
 	if err := s.Make(name, note); err != nil || !exists(filepath.Join(path, "file")) {
 		t.Errorf("made again: %v", err)
@@ -97,7 +97,7 @@ func TestLinkInPlace(t *testing.T) {
 	if err := s.Make(name, note); !errors.Is(err, unix.ENOTDIR) {
 		t.Errorf("made: %v", err)
 	}
-	if err := s.Remove(t.Context(), name, nobody); err == nil {
+	if err := s.Remove(t.Context(), name, noUser); err == nil {
 		t.Error("removed a link")
 	}
 	link := New(filepath.Join(t.TempDir(), "link"))
@@ -107,7 +107,7 @@ func TestLinkInPlace(t *testing.T) {
 	if err := link.Make(name, note); err == nil {
 		t.Error("made below a link")
 	}
-	if err := link.Remove(t.Context(), name, nobody); err == nil {
+	if err := link.Remove(t.Context(), name, noUser); err == nil {
 		t.Error("removed below a link")
 	}
 	if !exists(filepath.Join(outside, "file")) {
@@ -131,7 +131,7 @@ func TestRemove(t *testing.T) {
 	if err := errors.Join(unix.Mkfifo(filepath.Join(path, "a/pipe"), 0o600), os.MkdirAll(filepath.Join(path, "closed/in"), 0o700), os.Chmod(filepath.Join(path, "closed"), 0)); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Remove(t.Context(), name, nobody); err != nil {
+	if err := s.Remove(t.Context(), name, noUser); err != nil {
 		t.Fatal(err)
 	}
 	if entries, err := os.ReadDir(s.Root()); err != nil || len(entries) > 0 {
@@ -140,7 +140,7 @@ func TestRemove(t *testing.T) {
 	if !exists(filepath.Join(outside, "file")) {
 		t.Error("a link was followed")
 	}
-	if err := s.Remove(t.Context(), name, nobody); err != nil {
+	if err := s.Remove(t.Context(), name, noUser); err != nil {
 		t.Errorf("removed again: %v", err)
 	}
 }
@@ -177,7 +177,7 @@ func TestDeepAndWide(t *testing.T) {
 	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &few); err != nil {
 		t.Fatal(err)
 	}
-	err = s.Remove(t.Context(), name, nobody)
+	err = s.Remove(t.Context(), name, noUser)
 	if fault := unix.Setrlimit(unix.RLIMIT_NOFILE, &limit); fault != nil {
 		t.Error(fault)
 	}
@@ -203,7 +203,7 @@ func TestMountInside(t *testing.T) {
 			if err := unix.Mount(outside, target, "", unix.MS_BIND, ""); err != nil {
 				t.Skipf("bind: %v", err)
 			}
-			err := s.Remove(t.Context(), name, nobody)
+			err := s.Remove(t.Context(), name, noUser)
 			mounted := mountAt(t, s.Root())
 			if fault := unix.Unmount(mounted, unix.MNT_DETACH); fault != nil {
 				t.Fatal(fault)
@@ -214,7 +214,7 @@ func TestMountInside(t *testing.T) {
 			if !exists(filepath.Join(outside, "file")) {
 				t.Fatal("what is mounted was emptied")
 			}
-			if err := s.Remove(t.Context(), name, nobody); err != nil || !exists(filepath.Join(outside, "file")) {
+			if err := s.Remove(t.Context(), name, noUser); err != nil || !exists(filepath.Join(outside, "file")) {
 				t.Errorf("without the mount: %v", err)
 			}
 		})
@@ -253,7 +253,7 @@ func TestInUseAndInterrupted(t *testing.T) {
 	}
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := s.Remove(over, name, nobody); !errors.Is(err, ErrGoesOn) {
+	if err := s.Remove(over, name, noUser); !errors.Is(err, ErrGoesOn) {
 		t.Errorf("cut off: %v", err)
 	}
 	if exists(path) {
@@ -263,7 +263,7 @@ func TestInUseAndInterrupted(t *testing.T) {
 		t.Fatal(err)
 	}
 	write(t, filepath.Join(path, "new"))
-	if err := s.Remove(t.Context(), name, nobody); err != nil {
+	if err := s.Remove(t.Context(), name, noUser); err != nil {
 		t.Fatal(err)
 	}
 	if entries, err := os.ReadDir(s.Root()); err != nil || len(entries) > 0 {

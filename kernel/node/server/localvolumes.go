@@ -9,11 +9,11 @@ import (
 	"pintle.dev/pintle/kernel/node/localvolume"
 )
 
-// removeTime is how long one request may work on a removal; whoever asked asks again.
+// removeTime is how long one request may work on a removal; the next one goes on.
 const removeTime = 20 * time.Second
 
-// removeLocalVolume deletes a volume that the node gave to a claim (sdk/localvolumes). Whoever gets here has the right
-// delete on nodes/proxy; what can be removed is a volume by name, and nothing else of the machine.
+// removeLocalVolume deletes a volume that the node gave to a claim (sdk/localvolumes). The gate asks for the
+// right delete on nodes/proxy. What can be removed is a volume by name, and nothing else of the machine.
 func (s *Server) removeLocalVolume(w http.ResponseWriter, r *http.Request) {
 	if s.deps.RemoveLocalVolume == nil {
 		http.Error(w, "this node has no local volumes", http.StatusNotFound)

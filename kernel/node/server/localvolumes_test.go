@@ -19,7 +19,7 @@ import (
 	"pintle.dev/pintle/kernel/node/localvolume"
 )
 
-// A volume is removed by whoever may delete nodes/proxy, by its name and nothing else.
+// Who may delete nodes/proxy removes a volume, by its name and nothing else.
 func TestRemoveLocalVolume(t *testing.T) {
 	client := fake.NewClientset()
 	client.PrependReactor("create", "tokenreviews", func(a ktesting.Action) (bool, runtime.Object, error) {

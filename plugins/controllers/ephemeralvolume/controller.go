@@ -131,7 +131,7 @@ func (k *keeper) sync(ctx context.Context, key string) error {
 	return nil
 }
 
-// claim makes the claim of a volume. One that is there must be the pod's.
+// claim makes the claim of a volume, unless the pod has it. A claim of another owner is an error.
 func (k *keeper) claim(ctx context.Context, pod *corev1.Pod, v *corev1.Volume) error {
 	name := ephemeral.VolumeClaimName(pod, v)
 	have, err := k.claims.PersistentVolumeClaims(pod.Namespace).Get(name)

@@ -44,7 +44,7 @@ func newClaim(owner string) *corev1.PersistentVolumeClaim {
 	return c
 }
 
-// A pod gets its claim, owned by it; a claim of another is left alone and told of.
+// A pod gets its claim, owned by it. A claim of another owner stays as it is, and an event names it.
 func TestSync(t *testing.T) {
 	for _, tt := range []struct {
 		name    string

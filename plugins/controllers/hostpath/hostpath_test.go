@@ -372,7 +372,7 @@ func TestReclaim(t *testing.T) {
 	}
 }
 
-// A volume that somebody wrote by hand, with the annotation of this provisioner, has no node remove anything.
+// A volume that a user wrote by hand, with the annotation of this provisioner, has no node remove anything.
 func TestForeignVolumes(t *testing.T) {
 	for what, change := range map[string]func(*corev1.PersistentVolume){
 		"/etc by another name": func(v *corev1.PersistentVolume) { v.Name, v.Spec.Local.Path = "evil", "/etc" },

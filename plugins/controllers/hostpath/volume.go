@@ -20,7 +20,7 @@ import (
 // removalPause is how long a removal that goes on is left alone.
 const removalPause = time.Second
 
-// isOurs says whether a volume is annotated as one of this provisioner. Anybody who may write volumes may write that.
+// isOurs says whether a volume is annotated as one of this provisioner. Each user who may write volumes may write that.
 func isOurs(pv *corev1.PersistentVolume) bool {
 	return pv.Annotations[volume.AnnDynamicallyProvisioned] == localvolumes.Provisioner
 }

@@ -126,7 +126,7 @@ func (k *keeper) fill(ctx context.Context) {
 	}
 }
 
-// resync looks at everything from time to time: a claim that waits is told of no new volume.
+// resync looks at everything from time to time: no event of a new volume enqueues a claim that waits.
 func (k *keeper) resync(ctx context.Context) {
 	tick := time.NewTicker(k.cfg.PVClaimBinderSyncPeriod.Duration)
 	defer tick.Stop()

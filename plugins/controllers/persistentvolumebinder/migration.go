@@ -12,8 +12,8 @@ import (
 	"pintle.dev/pintle/plugins/controllers/queue"
 )
 
-// migrate writes into annotations which CSI driver has taken over from the provisioner that
-// the first of the keys names that is there, and says whether that changed anything.
+// migrate writes into annotations which CSI driver has taken over from their provisioner, which
+// the first of the keys names. It says whether that changed anything.
 func (k *keeper) migrate(annotations map[string]string, keys ...string) bool {
 	for _, key := range keys {
 		provisioner, there := annotations[key]

@@ -21,7 +21,7 @@ func (k *keeper) syncVolume(ctx context.Context, pv *corev1.PersistentVolume) er
 		return err
 	}
 	if pv.Spec.ClaimRef == nil || pv.Spec.ClaimRef.UID == "" {
-		// Nobody's, or kept for a claim by name.
+		// It has no claim, or is kept for one by name.
 		_, err := k.setVolumePhase(ctx, pv, corev1.VolumeAvailable, "")
 		return err
 	}
@@ -122,8 +122,8 @@ func (k *keeper) recycle(ctx context.Context, pv *corev1.PersistentVolume) error
 	return k.fail(ctx, pv, volumeFailedRecycle, "No recycler plugin found for the volume!")
 }
 
-// deleteVolume leaves a volume to the provisioner that made it. What no provisioner made,
-// nobody deletes.
+// deleteVolume leaves a volume to the provisioner that made it. Others fail: no code here
+// deletes them.
 func (k *keeper) deleteVolume(ctx context.Context, pv *corev1.PersistentVolume) error {
 	provisioner := pv.Annotations[volume.AnnDynamicallyProvisioned]
 	var message string
