@@ -64,6 +64,30 @@ type translation interface {
 	Into(name string, existing []byte) ([]byte, error)
 }
 
+// importCommand is a command that translates a file of another program.
+//
+// translate returns nil as translation where nothing of the file can be used.
+func importCommand(cmd *cobra.Command, intoUsage string, translate func(name string, data []byte) (translation, config.Faults, error)) *cobra.Command {
+	var output, into string
+	var partial bool
+	cmd.Args = cobra.ExactArgs(1)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		data, err := readBounded(args[0])
+		if err != nil {
+			return err
+		}
+		t, notes, err := translate(args[0], data)
+		if err := tellTranslation(cmd.ErrOrStderr(), notes, err, partial && t != nil); err != nil {
+			return err
+		}
+		return writeTranslation(cmd.OutOrStdout(), t, into, output)
+	}
+	cmd.Flags().StringVarP(&output, "output", "o", "", "file to write; empty: standard output")
+	cmd.Flags().StringVar(&into, "into", "", intoUsage)
+	cmd.Flags().BoolVar(&partial, "partial", false, "leave out what is not supported")
+	return cmd
+}
+
 // tellTranslation says what was noted about a translation and, if the rest may be written, what is left out of it.
 func tellTranslation(w io.Writer, notes config.Faults, err error, partial bool) error {
 	for _, note := range notes {

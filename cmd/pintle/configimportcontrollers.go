@@ -8,9 +8,7 @@ import (
 )
 
 func newConfigImportControllersCommand() *cobra.Command {
-	var output, into string
-	var partial bool
-	cmd := &cobra.Command{
+	return importCommand(&cobra.Command{
 		Use:   "import-controllers FILE",
 		Short: "Translate a KubeControllerManagerConfiguration into a configuration of this kernel",
 		Long: "Translate a KubeControllerManagerConfiguration (kubecontrollermanager.config.k8s.io/v1alpha1), as YAML or JSON:\n" +
@@ -20,25 +18,11 @@ func newConfigImportControllersCommand() *cobra.Command {
 			"With --into the controllers of an existing configuration are replaced, settings are put beside those that are\n" +
 			"there, and the rest of it stays.",
 		Example: "  pintle config import-controllers controllers.yaml --into configs/standalone.yaml -o pintle.yaml",
-		Args:    cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			data, err := readBounded(args[0])
-			if err != nil {
-				return err
-			}
-			t, err := kubecontrollers.Translate(args[0], data)
-			var notes config.Faults
-			if t != nil {
-				notes = t.Notes
-			}
-			if err := tellTranslation(cmd.ErrOrStderr(), notes, err, partial && t != nil); err != nil {
-				return err
-			}
-			return writeTranslation(cmd.OutOrStdout(), t, into, output)
-		},
-	}
-	cmd.Flags().StringVarP(&output, "output", "o", "", "file to write; empty: standard output")
-	cmd.Flags().StringVar(&into, "into", "", "configuration that the controllers are put into; it is read only")
-	cmd.Flags().BoolVar(&partial, "partial", false, "leave out what is not supported")
-	return cmd
+	}, "configuration that the controllers are put into; it is read only", func(name string, data []byte) (translation, config.Faults, error) {
+		t, err := kubecontrollers.Translate(name, data)
+		if t == nil {
+			return nil, nil, err
+		}
+		return t, t.Notes, err
+	})
 }

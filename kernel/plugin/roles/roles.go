@@ -197,39 +197,30 @@ func (w *Writer) permit(ctx context.Context, name string, grant Grant) error {
 // role reports whether there is the role then: one of no rules is not made.
 func (w *Writer) role(ctx context.Context, role *rbacv1.ClusterRole) (exists bool, err error) {
 	roles := w.client.RbacV1().ClusterRoles()
-	old, err := roles.Get(ctx, role.Name, metav1.GetOptions{})
-	switch {
-	case apierrors.IsNotFound(err) && len(role.Rules) == 0:
-		return false, nil
-	case apierrors.IsNotFound(err):
-		_, err = roles.Create(ctx, role, metav1.CreateOptions{})
-	case err != nil:
-	case !equality.Semantic.DeepEqual(old.Rules, role.Rules) || old.AggregationRule != nil || old.Labels[KindLabel] != role.Labels[KindLabel]:
-		role.ResourceVersion = old.ResourceVersion
-		_, err = roles.Update(ctx, role, metav1.UpdateOptions{})
+	if len(role.Rules) == 0 {
+		if _, err := roles.Get(ctx, role.Name, metav1.GetOptions{}); apierrors.IsNotFound(err) {
+			return false, nil
+		}
 	}
+	err = write(ctx, roles, role, func(old *rbacv1.ClusterRole) difference {
+		if equality.Semantic.DeepEqual(old.Rules, role.Rules) && old.AggregationRule == nil {
+			return none
+		}
+		return updated
+	})
 	return err == nil, err
 }
 
 func (w *Writer) binding(ctx context.Context, binding *rbacv1.ClusterRoleBinding) error {
-	bindings := w.client.RbacV1().ClusterRoleBindings()
-	old, err := bindings.Get(ctx, binding.Name, metav1.GetOptions{})
-	if err == nil && !equality.Semantic.DeepEqual(old.RoleRef, binding.RoleRef) {
-		// What a binding refers to cannot be changed.
-		if err = bindings.Delete(ctx, binding.Name, metav1.DeleteOptions{}); err == nil || apierrors.IsNotFound(err) {
-			_, err = bindings.Create(ctx, binding, metav1.CreateOptions{})
+	return write(ctx, w.client.RbacV1().ClusterRoleBindings(), binding, func(old *rbacv1.ClusterRoleBinding) difference {
+		switch {
+		case !equality.Semantic.DeepEqual(old.RoleRef, binding.RoleRef):
+			return replaced // what a binding refers to cannot be changed
+		case !equality.Semantic.DeepEqual(old.Subjects, binding.Subjects):
+			return updated
 		}
-		return err
-	}
-	switch {
-	case apierrors.IsNotFound(err):
-		_, err = bindings.Create(ctx, binding, metav1.CreateOptions{})
-	case err != nil:
-	case !equality.Semantic.DeepEqual(old.Subjects, binding.Subjects) || old.Labels[KindLabel] != binding.Labels[KindLabel]:
-		binding.ResourceVersion = old.ResourceVersion
-		_, err = bindings.Update(ctx, binding, metav1.UpdateOptions{})
-	}
-	return err
+		return none
+	})
 }
 
 // permitIn reports whether the namespace is there; its end may have begun.
@@ -247,36 +238,66 @@ func (w *Writer) permitIn(ctx context.Context, name, namespace string, grant Gra
 }
 
 func (w *Writer) roleIn(ctx context.Context, role *rbacv1.Role) error {
-	roles := w.client.RbacV1().Roles(role.Namespace)
-	old, err := roles.Get(ctx, role.Name, metav1.GetOptions{})
-	switch {
-	case apierrors.IsNotFound(err):
-		_, err = roles.Create(ctx, role, metav1.CreateOptions{})
-	case err != nil:
-	case !equality.Semantic.DeepEqual(old.Rules, role.Rules) || old.Labels[KindLabel] != role.Labels[KindLabel]:
-		role.ResourceVersion = old.ResourceVersion
-		_, err = roles.Update(ctx, role, metav1.UpdateOptions{})
-	}
-	return err
+	return write(ctx, w.client.RbacV1().Roles(role.Namespace), role, func(old *rbacv1.Role) difference {
+		if equality.Semantic.DeepEqual(old.Rules, role.Rules) {
+			return none
+		}
+		return updated
+	})
 }
 
 func (w *Writer) bindingIn(ctx context.Context, binding *rbacv1.RoleBinding) error {
-	bindings := w.client.RbacV1().RoleBindings(binding.Namespace)
-	old, err := bindings.Get(ctx, binding.Name, metav1.GetOptions{})
-	if err == nil && !equality.Semantic.DeepEqual(old.RoleRef, binding.RoleRef) {
-		// What a binding refers to cannot be changed.
-		if err = bindings.Delete(ctx, binding.Name, metav1.DeleteOptions{}); err == nil || apierrors.IsNotFound(err) {
-			_, err = bindings.Create(ctx, binding, metav1.CreateOptions{})
+	return write(ctx, w.client.RbacV1().RoleBindings(binding.Namespace), binding, func(old *rbacv1.RoleBinding) difference {
+		switch {
+		case !equality.Semantic.DeepEqual(old.RoleRef, binding.RoleRef):
+			return replaced // what a binding refers to cannot be changed
+		case !equality.Semantic.DeepEqual(old.Subjects, binding.Subjects):
+			return updated
 		}
+		return none
+	})
+}
+
+// objects are the calls of a client that write uses.
+type objects[T any] interface {
+	Get(ctx context.Context, name string, o metav1.GetOptions) (T, error)
+	Create(ctx context.Context, object T, o metav1.CreateOptions) (T, error)
+	Update(ctx context.Context, object T, o metav1.UpdateOptions) (T, error)
+	Delete(ctx context.Context, name string, o metav1.DeleteOptions) error
+}
+
+// difference is what has to be done to an object for it to be as wanted.
+type difference int
+
+const (
+	none difference = iota
+	updated
+	replaced // deleted and created
+)
+
+// write makes an object as it is wanted. The label of the kind is compared here,
+// the rest by compare.
+func write[T metav1.Object](ctx context.Context, client objects[T], want T, compare func(old T) difference) error {
+	old, err := client.Get(ctx, want.GetName(), metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		_, err = client.Create(ctx, want, metav1.CreateOptions{})
 		return err
 	}
-	switch {
-	case apierrors.IsNotFound(err):
-		_, err = bindings.Create(ctx, binding, metav1.CreateOptions{})
-	case err != nil:
-	case !equality.Semantic.DeepEqual(old.Subjects, binding.Subjects) || old.Labels[KindLabel] != binding.Labels[KindLabel]:
-		binding.ResourceVersion = old.ResourceVersion
-		_, err = bindings.Update(ctx, binding, metav1.UpdateOptions{})
+	if err != nil {
+		return err
+	}
+	change := compare(old)
+	if change == none && old.GetLabels()[KindLabel] != want.GetLabels()[KindLabel] {
+		change = updated
+	}
+	switch change {
+	case updated:
+		want.SetResourceVersion(old.GetResourceVersion())
+		_, err = client.Update(ctx, want, metav1.UpdateOptions{})
+	case replaced:
+		if err = client.Delete(ctx, want.GetName(), metav1.DeleteOptions{}); err == nil || apierrors.IsNotFound(err) {
+			_, err = client.Create(ctx, want, metav1.CreateOptions{})
+		}
 	}
 	return err
 }
