@@ -18,10 +18,11 @@ import (
 	"pintle.dev/pintle/e2e/cluster"
 )
 
-// scaler is an object of a version that the older kernel does not serve.
+// scaler is an object of a version that the older kernel does not serve. Its target
+// does not exist, so that it scales nothing.
 func scaler(name string) *autoscalingv2.HorizontalPodAutoscaler {
 	return &autoscalingv2.HorizontalPodAutoscaler{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: autoscalingv2.HorizontalPodAutoscalerSpec{
-		MaxReplicas: 2, ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{Kind: "Deployment", Name: "web", APIVersion: "apps/v1"},
+		MaxReplicas: 2, ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{Kind: "Deployment", Name: "another", APIVersion: "apps/v1"},
 	}}
 }
 

@@ -17,8 +17,8 @@ const (
 	busyPercent = 400
 	idlePercent = 50
 	// startGarbage is how much garbage a process may hold while it starts, in bytes: what
-	// it keeps for good lies between its garbage, in spans that stay. Behind the start as
-	// much as it has allocated since may be garbage besides.
+	// it keeps for good lies between its garbage, in spans that stay. After the start the
+	// bound grows by each byte that it allocates.
 	startGarbage = 24 << 20
 	// leastLive is the heap below which the runtime reckons as with so much.
 	leastLive = 4 << 20
@@ -46,7 +46,7 @@ const (
 // DefaultGarbage is the garbage, in bytes, that a process may hold besides as much as is alive.
 const DefaultGarbage = 100 << 20
 
-// pace decides from what it is told once a period.
+// pace decides once a period, from readings of the heap.
 type pace struct {
 	garbage  uint64 // bytes that it may take besides as much as is alive
 	spacious bool
@@ -201,7 +201,7 @@ func (p *pace) collected(r reading) {
 }
 
 // percent lets garbage grow to as much as is alive and p.garbage besides, and to less
-// during and after a start.
+// during and after a start: there too a large heap has the room that it has at rest.
 func (p *pace) percent(r reading) int {
 	live := max(r.live, leastLive)
 	percent := 100 + p.garbage*100/live
@@ -209,10 +209,10 @@ func (p *pace) percent(r reading) int {
 		percent = min(busyPercent, percent)
 	}
 	if p.starting {
-		return int(min(percent, startGarbage*100/live))
+		return int(max(idlePercent, min(percent, startGarbage*100/live)))
 	}
 	if p.atStart > 0 {
-		percent = min(percent, (startGarbage+r.allocated-p.atStart)*100/live)
+		percent = max(idlePercent, min(percent, (startGarbage+r.allocated-p.atStart)*100/live))
 	}
 	return int(percent)
 }

@@ -112,6 +112,17 @@ func TestStart(t *testing.T) {
 	}
 }
 
+// A start with much alive does not collect without pause.
+func TestStartOfALargeHeap(t *testing.T) {
+	var got []int
+	p := &pace{garbage: 100 * mib, spacious: true, starting: true, set: func(percent int) { got = append(got, percent) }, relax: func() {}, rest: func() {}}
+	p.collected(reading{allocated: 5000 * mib, live: 4096 * mib})
+	p.started(reading{allocated: 5000 * mib, live: 4096 * mib})
+	if want := []int{idlePercent, idlePercent}; !slices.Equal(got, want) {
+		t.Errorf("set %v, want %v", got, want)
+	}
+}
+
 // Each collection is told of once somebody listens, and none after the stop.
 func TestAfterCollections(t *testing.T) {
 	told := make(chan struct{}, 1)

@@ -174,9 +174,9 @@ func (t *Translation) YAML() ([]byte, error) {
 	return encode(root)
 }
 
-// Into is an existing configuration with the translation in it: the list of controllers
-// takes the place of the one that is there, and settings are put beside those that are
-// there. Everything else stays, with its comments.
+// Into is an existing configuration with the translation in it: the new list of
+// controllers replaces kube-controller-manager's in the existing one, and settings are
+// added to the existing ones. Everything else stays, with its comments.
 func (t *Translation) Into(name string, existing []byte) ([]byte, error) {
 	f, err := strictyaml.Read(name, existing, "kind: "+config.Kind)
 	if err != nil {
@@ -217,10 +217,24 @@ func (t *Translation) put(root *yaml.Node) {
 		}
 	}
 	group := mapping(root, "controllers")
-	yamltree.Put(group, "enabled", words(t.enabled))
-	if len(t.disabled) > 0 {
+	yamltree.Put(group, "enabled", words(append(slices.Clone(t.enabled), others(yamltree.Child(group, "enabled"))...)))
+	if len(t.disabled) > 0 || yamltree.Child(group, "disable") != nil {
 		yamltree.Put(group, "disable", words(t.disabled))
 	}
+}
+
+// others are the enabled controllers that kube-controller-manager does not have: the
+// file says nothing about them, so they stay.
+func others(enabled *yaml.Node) (list []string) {
+	if enabled == nil {
+		return nil
+	}
+	for _, n := range enabled.Content {
+		if !slices.ContainsFunc(controllers, func(c known) bool { return c.plugin == n.Value }) {
+			list = append(list, n.Value)
+		}
+	}
+	return list
 }
 
 func word(text string) *yaml.Node {
