@@ -129,10 +129,10 @@ func TestBootstrapTokens(t *testing.T) {
 	e.kubectl(t, "patch", "plugin", "bootstrapsigner", "--type=merge", "-p", `{"spec":{"enabled":false}}`)
 	eventually(t, func(ctx context.Context) error {
 		for _, namespace := range []string{"kube-system", "kube-public"} {
-			_, role := e.client.RbacV1().Roles(namespace).Get(ctx, "pintle:plugin:bootstrapsigner", metav1.GetOptions{})
+			_, role := e.client.RbacV1().ClusterRoles().Get(ctx, "pintle:plugin:bootstrapsigner:"+namespace, metav1.GetOptions{})
 			_, binding := e.client.RbacV1().RoleBindings(namespace).Get(ctx, "pintle:plugin:bootstrapsigner", metav1.GetOptions{})
 			if !apierrors.IsNotFound(role) || !apierrors.IsNotFound(binding) {
-				return fmt.Errorf("in %s there are a role and a binding: %v, %v", namespace, role, binding)
+				return fmt.Errorf("for %s there are a role and a binding: %v, %v", namespace, role, binding)
 			}
 		}
 		return nil

@@ -229,9 +229,11 @@ func (k *Kernel) startControllers(cfg *config.Config) {
 		return k.lead(ctx, cfg.Election, controllerLease, controllerIdentity, func(ctx, leading context.Context) error {
 			var signing sync.WaitGroup
 			defer signing.Wait()
+			while, stop := context.WithCancel(ctx)
+			defer stop() // also where controllers do not start, before the wait
 			if signs(cfg) {
 				signing.Go(func() {
-					if err := k.api.SignRequests(ctx); err != nil && ctx.Err() == nil {
+					if err := k.api.SignRequests(while); err != nil && while.Err() == nil {
 						log.Error("certificate requests are not signed until another kernel leads", "error", err)
 					}
 				})
@@ -247,7 +249,7 @@ func (k *Kernel) startControllers(cfg *config.Config) {
 			}
 			<-ctx.Done()
 			if err := k.setDuty(dutyControllers, false); err != nil {
-				log.Error("controllers are told to end again, and may not write", "error", err)
+				log.Error("controllers are asked again to end, and cannot write", "error", err)
 			}
 			// The Lease is not given up before they have ended.
 			ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), controllersEnd)

@@ -111,9 +111,10 @@ func (w *Writer) Withdraw(ctx context.Context, grants Grants, others []string) e
 	if err != nil || w.withdrawn == text {
 		return err
 	}
-	gone := func(o *metav1.ObjectMeta) bool {
-		name, ours := strings.CutPrefix(o.Name, rbac.PluginRolePrefix)
-		if !ours || len(grants[name].in(o.Namespace)) > 0 {
+	// of reports whether an object is one of a plugin that is granted nothing in the
+	// namespace.
+	of := func(o *metav1.ObjectMeta, plugin, namespace string) bool {
+		if len(grants[plugin].in(namespace)) > 0 {
 			return false
 		}
 		kind := o.Labels[KindLabel]
@@ -130,7 +131,8 @@ func (w *Writer) Withdraw(ctx context.Context, grants Grants, others []string) e
 		return fmt.Errorf("bindings of plugins that are in use no more: %w", err)
 	}
 	for i := range bindings.Items {
-		if o := &bindings.Items[i].ObjectMeta; gone(o) {
+		o := &bindings.Items[i].ObjectMeta
+		if name, ours := strings.CutPrefix(o.Name, rbac.PluginRolePrefix); ours && of(o, name, "") {
 			noted("cluster role binding "+o.Name, w.client.RbacV1().ClusterRoleBindings().Delete(ctx, o.Name, metav1.DeleteOptions{}))
 		}
 	}
@@ -139,11 +141,14 @@ func (w *Writer) Withdraw(ctx context.Context, grants Grants, others []string) e
 		return fmt.Errorf("roles of plugins that are in use no more: %w", err)
 	}
 	for i := range list.Items {
-		if o := &list.Items[i].ObjectMeta; gone(o) {
+		o := &list.Items[i].ObjectMeta
+		name, ours := strings.CutPrefix(o.Name, rbac.PluginRolePrefix)
+		plugin, namespace, _ := strings.Cut(name, ":")
+		if ours && of(o, plugin, namespace) {
 			noted("cluster role "+o.Name, w.client.RbacV1().ClusterRoles().Delete(ctx, o.Name, metav1.DeleteOptions{}))
 		}
 	}
-	if err := w.withdrawIn(ctx, gone, noted); err != nil {
+	if err := w.withdrawIn(ctx, of, noted); err != nil {
 		return err
 	}
 	if err := errors.Join(faults...); err != nil {
@@ -154,23 +159,15 @@ func (w *Writer) Withdraw(ctx context.Context, grants Grants, others []string) e
 }
 
 // withdrawIn does the same in all namespaces.
-func (w *Writer) withdrawIn(ctx context.Context, gone func(*metav1.ObjectMeta) bool, noted func(string, error)) error {
+func (w *Writer) withdrawIn(ctx context.Context, of func(o *metav1.ObjectMeta, plugin, namespace string) bool, noted func(string, error)) error {
 	bindings, err := w.client.RbacV1().RoleBindings("").List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return fmt.Errorf("bindings of plugins that are in use no more: %w", err)
 	}
 	for i := range bindings.Items {
-		if o := &bindings.Items[i].ObjectMeta; gone(o) {
+		o := &bindings.Items[i].ObjectMeta
+		if name, ours := strings.CutPrefix(o.Name, rbac.PluginRolePrefix); ours && of(o, name, o.Namespace) {
 			noted("role binding "+o.Namespace+"/"+o.Name, w.client.RbacV1().RoleBindings(o.Namespace).Delete(ctx, o.Name, metav1.DeleteOptions{}))
-		}
-	}
-	list, err := w.client.RbacV1().Roles("").List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return fmt.Errorf("roles of plugins that are in use no more: %w", err)
-	}
-	for i := range list.Items {
-		if o := &list.Items[i].ObjectMeta; gone(o) {
-			noted("role "+o.Namespace+"/"+o.Name, w.client.RbacV1().Roles(o.Namespace).Delete(ctx, o.Name, metav1.DeleteOptions{}))
 		}
 	}
 	return nil
@@ -227,7 +224,7 @@ func (w *Writer) binding(ctx context.Context, binding *rbacv1.ClusterRoleBinding
 func (w *Writer) permitIn(ctx context.Context, name, namespace string, grant Grant) (there bool, err error) {
 	role, binding := rbac.PluginNamespacePolicy(name, namespace, grant.in(namespace))
 	role.Labels[KindLabel], binding.Labels[KindLabel] = grant.Kind, grant.Kind
-	err = w.roleIn(ctx, role)
+	_, err = w.role(ctx, role)
 	if err == nil {
 		err = w.bindingIn(ctx, binding)
 	}
@@ -235,15 +232,6 @@ func (w *Writer) permitIn(ctx context.Context, name, namespace string, grant Gra
 		return false, nil
 	}
 	return err == nil, err
-}
-
-func (w *Writer) roleIn(ctx context.Context, role *rbacv1.Role) error {
-	return write(ctx, w.client.RbacV1().Roles(role.Namespace), role, func(old *rbacv1.Role) difference {
-		if equality.Semantic.DeepEqual(old.Rules, role.Rules) {
-			return none
-		}
-		return updated
-	})
 }
 
 func (w *Writer) bindingIn(ctx context.Context, binding *rbacv1.RoleBinding) error {

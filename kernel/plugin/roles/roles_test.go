@@ -109,8 +109,8 @@ func TestRolesAreWrittenOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n := len(client.Actions()); n != 8 {
-		t.Errorf("%d requests, want 8: get and create both, list all four kinds", n)
+	if n := len(client.Actions()); n != 7 {
+		t.Errorf("%d requests, want 7: get and create both, list all three kinds", n)
 	}
 }
 
@@ -122,8 +122,11 @@ func inNamespaces(t *testing.T, client *fake.Clientset) (out []string) {
 		t.Fatal(err)
 	}
 	for _, b := range bindings.Items {
-		role, err := client.RbacV1().Roles(b.Namespace).Get(t.Context(), b.RoleRef.Name, metav1.GetOptions{})
-		if err != nil || b.RoleRef.Kind != "Role" || len(b.Subjects) != 1 || b.Subjects[0].Kind != rbacv1.UserKind {
+		if b.Name == "mine" {
+			continue // what it gives is looked at apart
+		}
+		role, err := client.RbacV1().ClusterRoles().Get(t.Context(), b.RoleRef.Name, metav1.GetOptions{})
+		if err != nil || b.RoleRef.Kind != "ClusterRole" || len(b.Subjects) != 1 || b.Subjects[0].Kind != rbacv1.UserKind {
 			t.Errorf("binding %s/%s of %+v to %+v: %v", b.Namespace, b.Name, b.Subjects, b.RoleRef, err)
 			continue
 		}
@@ -140,17 +143,21 @@ func in(namespace string, rule v1alpha1.PluginPermission) v1alpha1.PluginPermiss
 	return rule
 }
 
-// Rules of a namespace are a role there, and nowhere else. One that waits for its
+// Rules of a namespace are bound there, and nowhere else. One that waits for its
 // namespace holds nothing up. What somebody put in its place is put right.
 func TestRolesOfNamespaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		left, leftBound := rbac.PluginNamespacePolicy("gone", "kube-system", []rbacv1.PolicyRule{rule("secrets", "*").PolicyRule})
-		// Who owns a namespace was there before.
-		planted, plantedBound := rbac.PluginNamespacePolicy("a", "kube-public", []rbacv1.PolicyRule{rule("secrets", "*").PolicyRule})
-		plantedBound.RoleRef.Kind, plantedBound.RoleRef.Name = "ClusterRole", "cluster-admin"
+		// An owner of a namespace was there before, with a role and a binding of the
+		// plugin's names, and another binding to that role.
+		planted := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "pintle:plugin:a", Namespace: "kube-public"}, Rules: []rbacv1.PolicyRule{rule("pods", "get").PolicyRule}}
+		_, plantedBound := rbac.PluginNamespacePolicy("a", "kube-public", nil)
+		plantedBound.RoleRef.Name = "cluster-admin"
 		plantedBound.Subjects[0].Name = "mallory"
+		mine := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "mine", Namespace: "kube-public"},
+			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: planted.Name}, Subjects: plantedBound.Subjects}
 		other := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "pintle", Namespace: "kube-system"}}
-		client := fake.NewClientset(left, leftBound, planted, plantedBound, other)
+		client := fake.NewClientset(left, leftBound, planted, plantedBound, mine, other)
 		absent := map[string]bool{"later": true}
 		client.PrependReactor("create", "*", func(a clienttesting.Action) (bool, runtime.Object, error) {
 			if absent[a.GetNamespace()] {
@@ -177,15 +184,17 @@ func TestRolesOfNamespaces(t *testing.T) {
 		}
 		a, b := rbac.PluginUser("a"), rbac.PluginUser("b")
 		write("a namespace is not there", "kube-public "+a+" update", "kube-system "+b+" delete", "kube-system "+b+" list")
+		if r, err := client.RbacV1().Roles("kube-public").Get(t.Context(), planted.Name, metav1.GetOptions{}); err != nil || len(r.Rules) != 1 || r.Rules[0].Resources[0] != "pods" {
+			t.Errorf("what an owner of the namespace made and bound has now %+v, %v", r, err)
+		}
 		verbs, bound := there(t, client)
 		if !slices.Equal(verbs["pintle:plugin:a"], []string{"get"}) || verbs["pintle:plugin:b"] != nil || !slices.Equal(bound, []string{"pintle:plugin:a"}) {
 			t.Errorf("in the whole cluster: %v, bound %v", verbs, bound)
 		}
 		delete(absent, "later")
 		write("it is there now", "kube-public "+a+" update", "kube-system "+b+" delete", "kube-system "+b+" list", "later "+a+" list")
-		// It is deleted with its roles, and made again.
-		if err := errors.Join(client.RbacV1().Roles("later").Delete(t.Context(), "pintle:plugin:a", metav1.DeleteOptions{}),
-			client.RbacV1().RoleBindings("later").Delete(t.Context(), "pintle:plugin:a", metav1.DeleteOptions{})); err != nil {
+		// It is deleted with its binding, and made again.
+		if err := client.RbacV1().RoleBindings("later").Delete(t.Context(), "pintle:plugin:a", metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		before := len(client.Actions())
@@ -206,17 +215,17 @@ func TestRolesOfNamespaces(t *testing.T) {
 	})
 }
 
-// A namespace that ends takes no new role, and an error that is another is told.
+// A namespace that ends takes no new binding; other errors are returned.
 func TestRolesOfEndingNamespaces(t *testing.T) {
 	for name, tt := range map[string]struct {
 		err  error
 		told bool
 	}{
 		"terminating": {&apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Reason: metav1.StatusReasonForbidden, Code: 403, Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}}}}, false},
-		"forbidden":   {apierrors.NewForbidden(rbacv1.Resource("roles"), "x", errors.New("no")), true},
+		"forbidden":   {apierrors.NewForbidden(rbacv1.Resource("rolebindings"), "x", errors.New("no")), true},
 	} {
 		client := fake.NewClientset()
-		client.PrependReactor("create", "roles", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, tt.err })
+		client.PrependReactor("create", "rolebindings", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, tt.err })
 		err := New(client).Write(t.Context(), Grants{"a": {"controller", []v1alpha1.PluginPermission{in("x", rule("pods", "get"))}}})
 		if (err != nil) != tt.told {
 			t.Errorf("%s: %v", name, err)

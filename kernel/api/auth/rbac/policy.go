@@ -11,8 +11,8 @@ import (
 // PluginUser is the user name of the plugin called name.
 func PluginUser(name string) string { return "system:pintle:plugin:" + name }
 
-// PluginRolePrefix begins the names of the ClusterRoles and Roles of plugins, and of
-// their bindings. The kernel deletes those of that name that no plugin in force has.
+// PluginRolePrefix begins the names of the ClusterRoles of plugins, and of their
+// bindings. The kernel deletes those of that name that no plugin in force has.
 const PluginRolePrefix = "pintle:plugin:"
 
 // PluginPolicy turns the rules of a plugin's manifest into the ClusterRole
@@ -34,13 +34,16 @@ func PluginPolicy(name string, rules []rbacv1.PolicyRule) (*rbacv1.ClusterRole, 
 	}
 }
 
-// PluginNamespacePolicy is PluginPolicy of rules that count in one namespace.
-func PluginNamespacePolicy(name, namespace string, rules []rbacv1.PolicyRule) (*rbacv1.Role, *rbacv1.RoleBinding) {
+// PluginNamespacePolicy turns rules that count in one namespace into the ClusterRole
+// pintle:plugin:NAME:NAMESPACE and the RoleBinding pintle:plugin:NAME in the namespace.
+//
+// A Role will not do: an owner of the namespace could make and bind one of its name
+// before, and would have the plugin's rights by that binding.
+func PluginNamespacePolicy(name, namespace string, rules []rbacv1.PolicyRule) (*rbacv1.ClusterRole, *rbacv1.RoleBinding) {
 	role, binding := PluginPolicy(name, rules)
-	role.Namespace, binding.Namespace = namespace, namespace
-	binding.RoleRef.Kind = "Role"
-	return &rbacv1.Role{ObjectMeta: role.ObjectMeta, Rules: role.Rules},
-		&rbacv1.RoleBinding{ObjectMeta: binding.ObjectMeta, RoleRef: binding.RoleRef, Subjects: binding.Subjects}
+	role.Name += ":" + namespace
+	binding.Namespace, binding.RoleRef.Name = namespace, role.Name
+	return role, &rbacv1.RoleBinding{ObjectMeta: binding.ObjectMeta, RoleRef: binding.RoleRef, Subjects: binding.Subjects}
 }
 
 func fullAuthority() []rbacv1.PolicyRule {
