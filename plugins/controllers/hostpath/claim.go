@@ -98,7 +98,7 @@ func (k *keeper) fail(claim *corev1.PersistentVolumeClaim, class *storagev1.Stor
 	k.recorder.Event(claim, corev1.EventTypeWarning, provisioningFailed, fmt.Sprintf("failed to provision volume with StorageClass %q: %v", class.Name, err))
 }
 
-// refuse says what a claim or its class asks for and is not to be had.
+// refuse says which wish of a claim or its class this provisioner cannot meet.
 func refuse(claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass) error {
 	switch {
 	case !localvolumes.Valid(localvolumes.Name(claim.UID)):
@@ -132,7 +132,7 @@ func (k *keeper) offer(name string) (*corev1.Node, error) {
 		return nil, fmt.Errorf("failed to get target node: %w", err)
 	}
 	if root := node.Annotations[localvolumes.Annotation]; !filepath.IsAbs(root) || filepath.Clean(root) != root {
-		return nil, fmt.Errorf("node %s has no local volumes: it does not tell where they are (annotation %s)", name, localvolumes.Annotation)
+		return nil, fmt.Errorf("node %s has no local volumes: annotation %s is not a clean absolute path", name, localvolumes.Annotation)
 	}
 	same, err := k.withHostname(node.Labels[corev1.LabelHostname])
 	if err != nil {

@@ -5,15 +5,19 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	storagelisters "k8s.io/client-go/listers/storage/v1"
 	"k8s.io/client-go/tools/record"
+	"k8s.io/component-helpers/storage/volume"
 
 	"pintle.dev/pintle/plugins/controllers/queue"
 	"pintle.dev/pintle/plugins/controllers/settings"
@@ -23,6 +27,10 @@ import (
 
 // workers is how many claims, and how many volumes, are worked on at once.
 const workers = 2
+
+// askTime is how long one request to a node's agent may take. It is more than an agent works on one request, and
+// waits for another.
+const askTime = time.Minute
 
 // Config is the provisioner's configuration.
 type Config struct {
@@ -84,7 +92,7 @@ func build(client kubernetes.Interface, shared informers.SharedInformerFactory, 
 		{Informer: claims.Informer(), Handler: queue.On(k.claimChanged)},
 		{Informer: volumes.Informer(), Handler: queue.On(k.volumeChanged)},
 		{Informer: nodes.Informer()},
-		{Informer: classes.Informer()},
+		{Informer: classes.Informer(), Handler: queue.On(k.classChanged)},
 	}
 	return k
 }
@@ -112,8 +120,28 @@ func (k *keeper) volumeChanged(_, pv *corev1.PersistentVolume) {
 	}
 }
 
-// askNode has the agent of a node remove a volume, with the right delete on nodes/proxy.
+// classChanged has the claims of a class looked at: what was refused may be possible now.
+func (k *keeper) classChanged(_, class *storagev1.StorageClass) {
+	if class == nil || class.Provisioner != localvolumes.Provisioner {
+		return
+	}
+	claims, err := k.claims.List(labels.Everything())
+	if err != nil {
+		k.log.Error("claims of a storage class are not looked at", "storageClass", class.Name, "error", err)
+		return
+	}
+	for _, claim := range claims {
+		if asksFor(claim) && volume.GetPersistentVolumeClaimClass(claim) == class.Name {
+			k.claimLoop.Add(queue.Key(claim))
+		}
+	}
+}
+
+// askNode has the agent of a node remove a volume, with the right delete on nodes/proxy. An agent that does not
+// answer in askTime is an error: it must not keep a worker from the volumes of other nodes.
 func (k *keeper) askNode(ctx context.Context, node, volume string) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
 	var code int
 	err := k.client.CoreV1().RESTClient().Delete().Resource("nodes").Name(node).SubResource("proxy").
 		Suffix(localvolumes.RemovePath(volume)).Do(ctx).StatusCode(&code).Error()

@@ -9,7 +9,9 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -19,6 +21,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
@@ -301,7 +304,8 @@ func TestReschedule(t *testing.T) {
 			if err != nil || metav1.HasAnnotation(c.ObjectMeta, volume.AnnSelectedNode) || w.volume(name) != nil {
 				t.Errorf("%+v, %v", c, err)
 			}
-			if told := w.told(); !strings.Contains(told, "Warning ProvisioningFailed") {
+			told := w.told()
+			if !strings.Contains(told, "Warning ProvisioningFailed") || strings.Contains(what, "place") && !strings.Contains(told, "node n1 has no local volumes: annotation "+localvolumes.Annotation+" is not a clean absolute path") {
 				t.Errorf("told %s", told)
 			}
 		})
@@ -531,6 +535,152 @@ func TestAskNode(t *testing.T) {
 		if asked != "DELETE /api/v1/nodes/n1/proxy/localvolumes/"+name {
 			t.Errorf("asked %s", asked)
 		}
+	}
+}
+
+// silence is the way to nodes of which some take a request and never answer.
+type silence map[string]bool
+
+func (s silence) RoundTrip(r *http.Request) (*http.Response, error) {
+	if node := strings.Split(r.URL.Path, "/")[4]; s[node] {
+		<-r.Context().Done()
+		return nil, r.Context().Err()
+	}
+	return &http.Response{StatusCode: http.StatusNoContent, Body: http.NoBody, Header: http.Header{}, Request: r}, nil
+}
+
+// Agents that do not answer, one for each worker, do not keep the volumes of another node from being removed.
+func TestSilentNodes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var objects []runtime.Object
+		var names []string
+		for i := range workers + 1 {
+			node := newNode(func(n *corev1.Node) {
+				n.Name, n.Labels[corev1.LabelHostname] = fmt.Sprint("n", i), fmt.Sprint("host", i)
+			})
+			claim := newClaim(func(c *corev1.PersistentVolumeClaim) { c.UID = types.UID(fmt.Sprintf("%s%d", uid[:len(uid)-1], i)) })
+			pv, err := newVolume(claim, newClass(), node)
+			if err != nil {
+				t.Fatal(err)
+			}
+			pv.UID, pv.Status.Phase = types.UID(node.Name), corev1.VolumeReleased
+			objects, names = append(objects, node, pv), append(names, pv.Name)
+		}
+		w := newWorld(t, objects...)
+		silent := silence{}
+		for i := range workers {
+			silent[fmt.Sprint("n", i)] = true
+		}
+		client, err := kubernetes.NewForConfig(&rest.Config{Host: "http://api.example.com", Transport: silent})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.k.remove = (&keeper{client: client}).askNode
+		ctx, cancel := context.WithCancel(t.Context())
+		var ended sync.WaitGroup
+		ended.Go(func() { w.k.volumeLoop.Run(ctx) })
+		for _, name := range names[:workers] {
+			w.k.volumeLoop.Add(name)
+		}
+		synctest.Wait() // each worker waits for an agent
+		w.k.volumeLoop.Add(names[workers])
+		time.Sleep(askTime)
+		synctest.Wait()
+		for i, name := range names {
+			if left := w.volume(name) != nil; left != (i < workers) {
+				t.Errorf("volume %d is left: %t", i, left)
+			}
+		}
+		if told := w.told(); !strings.Contains(told, "Warning VolumeFailedDelete node n0: ") || !strings.Contains(told, context.DeadlineExceeded.Error()) {
+			t.Errorf("told %q", told)
+		}
+		cancel()
+		ended.Wait()
+	})
+}
+
+// A claim that was refused because of its class is met when that is made anew. The claims of other classes and
+// provisioners are not looked at.
+func TestClassMadeAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		immediate := newClass(func(c *storagev1.StorageClass) { c.VolumeBindingMode = ptr.To(storagev1.VolumeBindingImmediate) })
+		client := fake.NewClientset(immediate, newNode(), newClaim())
+		shared := informers.NewSharedInformerFactory(client, 0)
+		k := build(client, shared, Config{}, slog.New(slog.DiscardHandler))
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		shared.Start(ctx.Done())
+		go func() { done <- k.Run(ctx) }()
+		time.Sleep(time.Minute) // of the bubble: all that goes on has ended
+		synctest.Wait()
+		volumes := func() int {
+			list, err := client.CoreV1().PersistentVolumes().List(ctx, metav1.ListOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return len(list.Items)
+		}
+		if n := volumes(); n != 0 {
+			t.Errorf("%d volumes of a class that is refused", n)
+		}
+		classes := client.StorageV1().StorageClasses()
+		if err := classes.Delete(ctx, immediate.Name, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if _, err := classes.Create(ctx, newClass(), metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if n := volumes(); n != 1 {
+			t.Errorf("%d volumes of the new class", n)
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		shared.Shutdown()
+	})
+	w := newWorld(t, newClass(), newClaim(),
+		newClaim(func(c *corev1.PersistentVolumeClaim) {
+			c.Name, c.Spec.StorageClassName = "of-another-class", ptr.To("other")
+		}),
+		newClaim(func(c *corev1.PersistentVolumeClaim) {
+			c.Name, c.Annotations = "of-another", map[string]string{volume.AnnStorageProvisioner: "example.com/p"}
+		}))
+	for class, want := range map[*storagev1.StorageClass]int{
+		nil: 0, newClass(func(c *storagev1.StorageClass) { c.Provisioner = "example.com/p" }): 0, newClass(): 1,
+	} {
+		w.restart()
+		if w.k.classChanged(nil, class); w.k.claimLoop.Len() != want {
+			t.Errorf("%+v: %d claims are looked at, want %d", class, w.k.claimLoop.Len(), want)
+		}
+	}
+}
+
+// A node that does not say where its volumes are makes none foreign: the removal is tried again, and done when it does.
+func TestNodeWithoutPlace(t *testing.T) {
+	silent := newNode(func(n *corev1.Node) { n.Annotations = nil })
+	w := newWorld(t, silent, releasedVolume(t))
+	if err := w.k.syncVolume(t.Context(), name); err == nil || errors.Is(err, errForeign) {
+		t.Errorf("%v, want an error that is tried again", err)
+	}
+	want := "Warning VolumeFailedDelete node n1 does not say where its local volumes are: annotation " + localvolumes.Annotation + " is missing"
+	if told := w.told(); told != want || len(w.removed) > 0 || w.volume(name) == nil {
+		t.Errorf("told %q, asked %v", told, w.removed)
+	}
+	if err := w.client.Tracker().Update(corev1.SchemeGroupVersion.WithResource("nodes"), newNode(), ""); err != nil {
+		t.Fatal(err)
+	}
+	w.refresh()
+	if err := w.k.syncVolume(t.Context(), name); err != nil || w.volume(name) != nil {
+		t.Errorf("%v, left %+v", err, w.volume(name))
+	}
+	// A volume that a user wrote gains nothing by such a node.
+	w = newWorld(t, silent, releasedVolume(t, func(v *corev1.PersistentVolume) { v.Spec.Local.Path = "/" + name }))
+	if err := w.k.syncVolume(t.Context(), name); err == nil || len(w.removed) > 0 || w.volume(name) == nil {
+		t.Errorf("%v, asked %v", err, w.removed)
 	}
 }
 

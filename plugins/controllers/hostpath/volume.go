@@ -114,6 +114,9 @@ func (k *keeper) holders(pv *corev1.PersistentVolume) ([]*corev1.Node, error) {
 			corev1.LabelHostname, hostname, volume.PVDeletionProtectionFinalizer, pv.Name)
 	}
 	for _, node := range nodes {
+		if node.Annotations[localvolumes.Annotation] == "" { // an agent may write it yet
+			return nil, fmt.Errorf("node %s does not say where its local volumes are: annotation %s is missing", node.Name, localvolumes.Annotation)
+		}
 		if want := filepath.Join(node.Annotations[localvolumes.Annotation], pv.Name); pv.Spec.Local.Path != want {
 			return nil, fmt.Errorf("volume %s has the path %s, and node %s would keep it at %s: %w", pv.Name, pv.Spec.Local.Path, node.Name, want, errForeign)
 		}
