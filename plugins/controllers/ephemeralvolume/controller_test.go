@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -11,8 +12,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
+	k8stesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/ptr"
 
@@ -111,6 +114,16 @@ func TestSync(t *testing.T) {
 func TestRun(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	client := fake.NewClientset(newPod(), newClaim("other"))
+	// A watch of the fake does not deliver what was deleted between the list and the watch.
+	watching := make(chan struct{})
+	made := sync.OnceFunc(func() { close(watching) })
+	client.PrependWatchReactor("persistentvolumeclaims", func(a k8stesting.Action) (bool, watch.Interface, error) {
+		w, err := client.Tracker().Watch(a.GetResource(), a.GetNamespace(), a.(k8stesting.WatchActionImpl).ListOptions)
+		if err == nil {
+			made()
+		}
+		return true, w, err
+	})
 	shared := informers.NewSharedInformerFactory(client, 0)
 	runner, err := New(&controller.Context{Client: client, Informers: shared, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
@@ -120,6 +133,11 @@ func TestRun(t *testing.T) {
 	stop, done := make(chan struct{}), make(chan error, 1)
 	shared.Start(stop)
 	go func() { done <- runner.Run(ctx) }()
+	select {
+	case <-watching:
+	case <-time.After(2 * time.Minute):
+		t.Fatal("claims are not watched")
+	}
 	if err := client.CoreV1().PersistentVolumeClaims("ns").Delete(ctx, "p-scratch", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
