@@ -79,7 +79,7 @@ func (c *Controller) add(obj any) {
 	}
 }
 
-// waits says whether a request is to be signed, or told why it is not.
+// waits says whether the controller must still sign or refuse a request.
 func waits(r *certificatesv1.CertificateSigningRequest) bool {
 	return signers[r.Spec.SignerName] != nil && len(r.Status.Certificate) == 0 &&
 		has(r, certificatesv1.CertificateApproved) && !has(r, certificatesv1.CertificateDenied) && !failed(r)

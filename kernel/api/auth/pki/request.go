@@ -95,7 +95,7 @@ func (p *PKI) SignRequest(r Request) ([]byte, error) {
 	return certPEM, nil
 }
 
-// acceptable refuses what no request gets, whoever approved it.
+// acceptable refuses what the authority never signs, even if it is approved.
 func (p *PKI) acceptable(r Request) error {
 	if n := len(r.CSR.Raw); n > MaxRequest {
 		return refuse("the request has %d bytes, want at most %d", n, MaxRequest)
