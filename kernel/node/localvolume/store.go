@@ -43,12 +43,12 @@ var ErrGoesOn = errors.New("the volume is not removed yet")
 // Store holds the volumes of a node.
 type Store struct {
 	root string
-	mu   sync.Mutex // between making and renaming
-	work sync.Mutex // one removal at a time: the disk is the bottleneck
+	mu   sync.Mutex    // between making and renaming
+	work chan struct{} // holds one while a volume is removed, one at a time: the disk is the bottleneck
 }
 
 // New keeps volumes below root, an absolute path, which is made when the first volume is.
-func New(root string) *Store { return &Store{root: root} }
+func New(root string) *Store { return &Store{root: root, work: make(chan struct{}, 1)} }
 
 // Root is the directory below which volumes lie.
 func (s *Store) Root() string { return s.root }
@@ -113,13 +113,21 @@ func isDirectory(at int, name string) error {
 }
 
 // Remove deletes a volume and what is in it; one that is not there is removed already. user names a pod that
-// uses it, or nothing. When ctx ends before all is gone, the error is ErrGoesOn.
+// uses it, or nothing. When ctx ends before all is gone, also while another removal has its turn, the error is ErrGoesOn.
 func (s *Store) Remove(ctx context.Context, name string, user func() (string, error)) error {
 	if !localvolumes.Valid(name) {
 		return &NameError{name}
 	}
-	s.work.Lock()
-	defer s.work.Unlock()
+	select {
+	case s.work <- struct{}{}:
+	default:
+		select {
+		case s.work <- struct{}{}:
+		case <-ctx.Done():
+			return ErrGoesOn
+		}
+	}
+	defer func() { <-s.work }()
 	for more := true; more; {
 		var root *os.File
 		var err error

@@ -270,3 +270,21 @@ func TestInUseAndInterrupted(t *testing.T) {
 		t.Errorf("left %v, %v", entries, err)
 	}
 }
+
+// A removal waits for another no longer than its caller does.
+func TestRemoveWaitsForContext(t *testing.T) {
+	s, path := made(t)
+	s.work <- struct{}{} // another removal goes on
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := s.Remove(over, name, noUser); !errors.Is(err, ErrGoesOn) {
+		t.Errorf("cut off: %v", err)
+	}
+	if !exists(path) {
+		t.Error("removed out of turn")
+	}
+	<-s.work
+	if err := s.Remove(t.Context(), name, noUser); err != nil || exists(path) {
+		t.Errorf("in its turn: %v", err)
+	}
+}

@@ -15,7 +15,7 @@ import (
 // batch is how many entries of a directory are read at once.
 const batch = 1024
 
-// inside opens what is an entry of a directory, and neither a link nor a mount.
+// inside opens an entry of a directory that is neither a link nor a mount.
 var inside = unix.OpenHow{
 	Flags:   unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC,
 	Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_XDEV | unix.RESOLVE_NO_MAGICLINKS,
@@ -159,7 +159,7 @@ func openInside(at int, name string) (*os.File, error) {
 		fd, err := unix.Openat2(at, name, &inside)
 		switch {
 		case err == nil:
-			// Its name is what entries whose type the directory does not tell are looked up by.
+			// Go looks up entries of unknown type below this name.
 			return os.NewFile(uintptr(fd), "/proc/self/fd/"+strconv.Itoa(fd)), nil
 		case errors.Is(err, unix.EACCES):
 			how := inside
