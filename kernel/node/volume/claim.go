@@ -7,12 +7,14 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-helpers/storage/ephemeral"
 	storagevolume "k8s.io/component-helpers/storage/volume"
 
+	"pintle.dev/pintle/kernel/node/container"
 	"pintle.dev/pintle/sdk/localvolumes"
 )
 
@@ -25,6 +27,13 @@ type Claims interface {
 // localVolumes is where it is written down which local volumes a pod has, so that it is known after a restart: a
 // directory each, with the volume's name, in the pod's own.
 const localVolumes = "kubernetes.io~local-volume"
+
+// groupedVolumes is where it is written down which volumes of a pod have its fsGroup: a directory each, with the name
+// that the pod has for the volume. After a restart the modes that containers chose since then stay.
+const groupedVolumes = "kubernetes.io~fsgroup"
+
+// protectionFinalizer keeps a claim while pods use it.
+const protectionFinalizer = "kubernetes.io/pvc-protection"
 
 // backing is what a claim of a pod turned out to be.
 type backing struct {
@@ -69,7 +78,7 @@ func (m *Manager) claim(ctx context.Context, pod *corev1.Pod, v *corev1.Volume) 
 	}
 	if group := fsGroup(pod); group != nil && pv.Spec.Local != nil && m.root0 && !readOnly(v) {
 		// As the kubelet: hostPath volumes keep their owner.
-		if err := m.own(ctx, pod, b, *group); err != nil {
+		if err := m.ownOnce(ctx, pod, v, b, *group); err != nil {
 			return fmt.Errorf("applyFSGroup failed for vol %s: %w", pv.Name, err)
 		}
 	}
@@ -93,30 +102,34 @@ func (m *Manager) bound(ctx context.Context, pod *corev1.Pod, v *corev1.Volume) 
 	} else {
 		name = v.PersistentVolumeClaim.ClaimName
 	}
+	processing := func(err error) error { return fmt.Errorf("error processing PVC %s/%s: %w", pod.Namespace, name, err) }
 	claim, err := m.deps.Claims.Claim(ctx, pod.Namespace, name)
 	if err != nil {
-		return nil, fmt.Errorf("failed to fetch PVC from API server: %w", err)
+		return nil, processing(fmt.Errorf("failed to fetch PVC from API server: %w", err))
+	}
+	switch {
+	// A protected claim stays until its pods are gone: those that run are mounted again after a restart.
+	case claim.DeletionTimestamp != nil && !slices.Contains(claim.Finalizers, protectionFinalizer):
+		return nil, processing(errors.New("PVC is being deleted"))
+	case claim.Status.Phase != corev1.ClaimBound:
+		return nil, processing(errors.New("PVC is not bound"))
+	case claim.Spec.VolumeName == "":
+		return nil, processing(errors.New("PVC has empty pvc.Spec.VolumeName"))
 	}
 	if v.Ephemeral != nil {
 		if err := ephemeral.VolumeIsForPod(pod, claim); err != nil {
 			return nil, err
 		}
 	}
-	if claim.DeletionTimestamp != nil {
-		return nil, fmt.Errorf("PVC %s is being deleted", name)
-	}
-	if claim.Status.Phase != corev1.ClaimBound || claim.Spec.VolumeName == "" {
-		return nil, fmt.Errorf("PVC %s/%s has non-bound phase (%q) or empty pvc.Spec.VolumeName (%q)", pod.Namespace, name, claim.Status.Phase, claim.Spec.VolumeName)
-	}
 	pv, err := m.deps.Claims.Volume(ctx, claim.Spec.VolumeName)
 	if err != nil {
-		return nil, fmt.Errorf("failed to fetch PV %s from API server: %w", claim.Spec.VolumeName, err)
+		return nil, processing(fmt.Errorf("failed to fetch PV %s from API server: %w", claim.Spec.VolumeName, err))
 	}
 	switch ref := pv.Spec.ClaimRef; {
 	case ref == nil:
-		return nil, fmt.Errorf("PV %s is not bound to PVC %s/%s", pv.Name, pod.Namespace, name)
+		return nil, processing(fmt.Errorf("found PV object %s but it has a nil pv.Spec.ClaimRef indicating it is not yet bound to the claim", pv.Name))
 	case ref.UID != claim.UID:
-		return nil, fmt.Errorf("PV %s is bound to a claim with UID %s, PVC %s/%s has UID %s", pv.Name, ref.UID, pod.Namespace, name, claim.UID)
+		return nil, processing(fmt.Errorf("found PV object %s but its pv.Spec.ClaimRef.UID %s does not point to claim.UID %s", pv.Name, ref.UID, claim.UID))
 	case pv.Spec.VolumeMode != nil && *pv.Spec.VolumeMode == corev1.PersistentVolumeBlock:
 		return nil, fmt.Errorf("PV %s has volumeMode Block: this release of the node agent mounts file systems only", pv.Name)
 	}
@@ -188,22 +201,45 @@ func readOnly(v *corev1.Volume) bool {
 	return v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ReadOnly
 }
 
+// ownOnce gives a volume to a group, once in a pod's life.
+func (m *Manager) ownOnce(ctx context.Context, pod *corev1.Pod, v *corev1.Volume, b backing, gid int64) error {
+	done := filepath.Join(m.PodDir(pod.UID), "volumes", groupedVolumes, v.Name)
+	if _, err := os.Lstat(done); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := m.own(ctx, pod, b, gid); err != nil {
+		return err
+	}
+	return os.MkdirAll(done, 0o750)
+}
+
 // own gives a volume to a group, once for the pods that have it at a time.
 func (m *Manager) own(ctx context.Context, pod *corev1.Pod, b backing, gid int64) error {
-	var path string
-	if b.local != "" {
-		path = m.local.Path(b.local)
-	} else {
-		path = b.hostPath.Path
-		if masks, err := m.guard.check(resolve(path)); err != nil || len(masks) > 0 {
-			return errors.Join(err, fmt.Errorf("path %s holds the kernel's own directories, which are given to no group", path))
-		}
-	}
 	if m.shared(pod.UID, b) {
 		return nil
 	}
+	var path string
+	allowed := func(string) error { return nil }
+	if b.local != "" {
+		path = m.local.Path(b.local)
+	} else {
+		path, allowed = b.hostPath.Path, m.givable
+	}
 	policy := pod.Spec.SecurityContext.FSGroupChangePolicy
-	return giveTree(ctx, path, gid, policy != nil && *policy == corev1.FSGroupChangeOnRootMismatch)
+	left, err := giveTree(ctx, path, gid, policy != nil && *policy == corev1.FSGroupChangeOnRootMismatch, allowed)
+	if left.count > 0 {
+		m.deps.Logger.Warn("files of a volume do not have all that fsGroup asks for", "pod", container.Format(pod), "path", path, "group", gid, "files", left.count, "first", left.first)
+	}
+	return err
+}
+
+// givable refuses a real path that is, is inside or holds a directory of the kernel.
+func (m *Manager) givable(real string) error {
+	masks, err := m.guard.check(real)
+	if err == nil && len(masks) > 0 {
+		err = fmt.Errorf("path %s holds the kernel's own directories, which are given to no group", real)
+	}
+	return err
 }
 
 // shared says whether another pod has the same volume already.
