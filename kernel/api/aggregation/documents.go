@@ -43,14 +43,14 @@ func (d *documents) from(server http.Handler) {
 	d.server = server
 }
 
-// fetch asks the server, and keeps its answers until forget.
-func (d *documents) fetch() {
+// fetch asks the server until ctx is done, and keeps its answers until forget.
+func (d *documents) fetch(ctx context.Context) {
 	d.mu.RLock()
 	server := d.server
 	d.mu.RUnlock()
 	latest := map[string]*document{}
 	for _, path := range []string{"/openapi/v2", "/openapi/v3"} {
-		latest[path] = ask(server, path)
+		latest[path] = ask(ctx, server, path)
 	}
 	var root handler3.OpenAPIV3Discovery
 	answer := latest["/openapi/v3"]
@@ -67,8 +67,8 @@ func (d *documents) fetch() {
 	}
 }
 
-func ask(server http.Handler, path string) *document {
-	ctx, cancel := context.WithTimeout(request.WithUser(context.Background(), &user.DefaultInfo{Name: aggregatorUser}), documentsFor)
+func ask(ctx context.Context, server http.Handler, path string) *document {
+	ctx, cancel := context.WithTimeout(request.WithUser(ctx, &user.DefaultInfo{Name: aggregatorUser}), documentsFor)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, path, nil)
 	if err != nil {

@@ -1,7 +1,10 @@
 package aggregation
 
 import (
+	"context"
+	"fmt"
 	"net/http"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,13 +18,7 @@ import (
 // who asks for the documents of all, nor what tells of other servers.
 func TestHangingDocuments(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o, err := newOpenAPI(&Aggregator{cfg: Config{OpenAPI: func() *common.Config {
-			return &common.Config{Info: &spec.Info{InfoProps: spec.InfoProps{Title: "test", Version: "v1"}},
-				GetDefinitions: func(common.ReferenceCallback) map[string]common.OpenAPIDefinition { return nil }}
-		}}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		o := must(newOpenAPI(withoutKinds()))
 		defer o.queue.ShutDown()
 		server := func(name string) *apiregistrationv1.APIService { return remoteService(name) }
 		hangs := http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) { <-req.Context().Done() })
@@ -32,7 +29,7 @@ func TestHangingDocuments(t *testing.T) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			if err := o.download("v1.hangs.example"); err == nil {
+			if err := o.download(t.Context(), "v1.hangs.example"); err == nil {
 				t.Error("a document that did not come was taken")
 			}
 		}()
@@ -54,6 +51,57 @@ func TestHangingDocuments(t *testing.T) {
 			t.Errorf("it was waited for %s, want %s", waited, 2*documentsFor)
 		}
 	})
+}
+
+// A server that hangs does not hold up the stop: the download under way ends, and those
+// that wait for their turn do not begin.
+func TestStopDuringDownload(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := must(newOpenAPI(withoutKinds()))
+		var asked atomic.Int32
+		hangs := http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
+			if req.URL.Path == "/openapi/v2" { // the first of both
+				asked.Add(1)
+			}
+			<-req.Context().Done()
+		})
+		for i := range downloads + 1 {
+			if err := o.take(remoteService(fmt.Sprintf("v1.hangs%d.example", i)), hangs); err != nil {
+				t.Fatal(err)
+			}
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			o.run(ctx)
+		}()
+		time.Sleep(openAPISoon)
+		synctest.Wait()
+		if n := asked.Load(); n != downloads {
+			t.Errorf("%d servers are asked at a time, want %d", n, downloads)
+		}
+		began := time.Now()
+		cancel()
+		<-done
+		if waited := time.Since(began); waited != 0 {
+			t.Errorf("the stop waited for %s", waited)
+		}
+		if n := asked.Load(); n != downloads {
+			t.Errorf("%d more servers were asked after the stop", n-downloads)
+		}
+	})
+}
+
+// withoutKinds has what newOpenAPI needs for a kernel that serves nothing of its own.
+func withoutKinds() *Aggregator {
+	return &Aggregator{cfg: Config{OpenAPI: func() *common.Config {
+		return &common.Config{
+			Info:           &spec.Info{InfoProps: spec.InfoProps{Title: "test", Version: "v1"}},
+			GetDefinitions: func(common.ReferenceCallback) map[string]common.OpenAPIDefinition { return nil },
+		}
+	}}}
 }
 
 func must[T any](v T, err error) T {
@@ -84,7 +132,7 @@ func TestListedDocument(t *testing.T) {
 				_, _ = w.Write([]byte(tt.root))
 			}
 		}))
-		d.fetch()
+		d.fetch(t.Context())
 		if got := d.direct() != nil; got != tt.listed {
 			t.Errorf("%s: listed %t", tt.name, got)
 		}

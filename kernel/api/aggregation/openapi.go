@@ -102,7 +102,7 @@ func (o *openapi) run(ctx context.Context) {
 	var group sync.WaitGroup
 	for range downloads {
 		group.Go(func() {
-			for o.next() {
+			for ctx.Err() == nil && o.next(ctx) {
 			}
 		})
 	}
@@ -111,13 +111,13 @@ func (o *openapi) run(ctx context.Context) {
 	group.Wait()
 }
 
-func (o *openapi) next() bool {
+func (o *openapi) next(ctx context.Context) bool {
 	name, done := o.queue.Get()
 	if done {
 		return false
 	}
 	defer o.queue.Done(name)
-	switch err := o.download(name); {
+	switch err := o.download(ctx, name); {
 	case errors.Is(err, v2.ErrAPIServiceNotFound) && o.versioned(name) == nil:
 		o.queue.Forget(name)
 	case err != nil && !errors.Is(err, v2.ErrAPIServiceNotFound):
@@ -129,9 +129,9 @@ func (o *openapi) next() bool {
 	return true
 }
 
-// download asks for both documents of an APIService. A server that has none of one
-// sort is no error.
-func (o *openapi) download(name string) (err error) {
+// download asks for both documents of an APIService, until ctx is done. A server that
+// has none of one sort is no error.
+func (o *openapi) download(ctx context.Context, name string) (err error) {
 	defer func() {
 		if p := recover(); p != nil { // a document that nobody thought of
 			err = fmt.Errorf("openapi of %s: %v", name, p)
@@ -141,7 +141,7 @@ func (o *openapi) download(name string) (err error) {
 	if d == nil {
 		return v2.ErrAPIServiceNotFound
 	}
-	d.docs.fetch()
+	d.docs.fetch(ctx)
 	defer d.docs.forget()
 	err3 := d.spec.UpdateAPIServiceSpec(name)
 	return errors.Join(o.v2.UpdateAPIServiceSpec(name), err3)
