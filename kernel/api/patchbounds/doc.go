@@ -4,8 +4,10 @@
 //
 // A scan of a patch's text, before it is decoded. The library of JSON patches and merge
 // patches reads the text of a value again at each level that it goes down, so that the
-// time is that of length times depth. Strategic merge patches look for each item of a
-// list in all others.
+// time is that of length times depth. This holds for the patch and for the stored object:
+// a small patch that goes deep into a large object takes long. The bound of levels is
+// for the latter, and also counts the pointers of a JSON patch. Strategic merge patches
+// look for each item of a list in all others.
 //
 // # What it promises
 //

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -13,6 +14,9 @@ const (
 	// MaxNesting bounds the sum of the depths of all bytes of a JSON patch or merge
 	// patch: 3 MiB at a depth of 42, or 16 KiB at one of 8,000.
 	MaxNesting = 128 << 20
+	// MaxLevels bounds the levels of a JSON patch or merge patch, and those that the
+	// pointers of a JSON patch reach in the stored object: its text is read once for each.
+	MaxLevels = 256
 	// MaxPairs bounds the sum of the squares of the lengths of all lists of a strategic
 	// merge patch: one list of 5,000 items, or 25 lists of 1,000.
 	MaxPairs = 25_000_000
@@ -51,27 +55,76 @@ func (p Patches) check(req *http.Request) error {
 	if err != nil {
 		return nil //nolint:nilerr // the handler meets it too
 	}
-	nesting, pairs := measure(body)
+	m := measure(body)
+	if kind == types.StrategicMergePatchType {
+		if m.pairs > MaxPairs {
+			return tooLarge("the strategic merge patch has too long lists: the squares of their lengths may sum up to %d, these have %d", MaxPairs, m.pairs)
+		}
+		return nil
+	}
 	switch {
-	case kind == types.StrategicMergePatchType && pairs > MaxPairs:
-		return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("the strategic merge patch has too long lists: the squares of their lengths may sum up to %d, these have %d", MaxPairs, pairs))
-	case kind != types.StrategicMergePatchType && nesting > MaxNesting:
-		return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("the patch of %d bytes nests too deep: length times depth may be %d, this one has %d", len(body), MaxNesting, nesting))
+	case m.levels > MaxLevels:
+		return tooLarge("the patch nests too deep: it may have %d levels, this one has %d", MaxLevels, m.levels)
+	case m.nesting > MaxNesting:
+		return tooLarge("the patch of %d bytes nests too deep: length times depth may be %d, this one has %d", len(body), MaxNesting, m.nesting)
+	case kind == types.JSONPatchType:
+		if n := reach(body); n > MaxLevels {
+			return tooLarge("the JSON patch points too deep: the levels of its longest pointer, and those by which it moves values up and down, may sum up to %d, these have %d", MaxLevels, n)
+		}
 	}
 	return nil
+}
+
+func tooLarge(format string, args ...any) error {
+	return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf(format, args...))
+}
+
+// reach gives how many levels of the object a JSON patch can get to: those of its
+// longest pointer, and those by which it moves or copies values. Up, a later pointer goes
+// on from there; down, what was read is written again at more levels. A text that is no
+// JSON patch has none.
+func reach(text []byte) int {
+	patch, err := jsonpatch.DecodePatch(text) // as the handler reads it
+	if err != nil {
+		return 0
+	}
+	longest, moved := 0, 0
+	for _, op := range patch {
+		path, err := op.Path()
+		if err != nil {
+			path = "" // the handler refuses it, but reads from before
+		}
+		to := strings.Count(path, "/")
+		longest = max(longest, to)
+		switch op.Kind() {
+		case "move", "copy":
+			from, err := op.From()
+			if err != nil {
+				continue // the handler refuses it
+			}
+			n := strings.Count(from, "/")
+			longest = max(longest, n)
+			moved += max(n-to, to-n)
+		}
+	}
+	return longest + moved
 }
 
 // maxDepth is that of the decoders, which refuse what is deeper at once.
 const maxDepth = 10_000
 
-// measure gives the sum of the depths of all bytes, and that of the squares of the
-// lengths of lists. A text that is deeper than decoders go has neither.
-func measure(text []byte) (nesting, pairs int64) {
+// measures are what the bounds are of: the depth of the deepest byte, the sum of the
+// depths of all bytes, and that of the squares of the lengths of lists.
+type measures struct{ levels, nesting, pairs int64 }
+
+// measure gives the measures of a text. One that is deeper than decoders go has none.
+func measure(text []byte) (m measures) {
 	const object = -1
 	var open []int64 // commas of each list that is open; object for an object
 	quoted, escaped := false, false
 	for _, c := range text {
-		nesting += int64(len(open))
+		m.levels = max(m.levels, int64(len(open)))
+		m.nesting += int64(len(open))
 		switch last := len(open) - 1; {
 		case escaped:
 			escaped = false
@@ -89,13 +142,13 @@ func measure(text []byte) (nesting, pairs int64) {
 			open[last]++
 		case c == '}' || c == ']':
 			if n := open[last]; n > 0 {
-				pairs += (n + 1) * (n + 1)
+				m.pairs += (n + 1) * (n + 1)
 			}
 			open = open[:last]
 		}
 		if len(open) > maxDepth {
-			return 0, 0
+			return measures{}
 		}
 	}
-	return nesting, pairs
+	return m
 }
