@@ -1,9 +1,15 @@
 package main
 
 import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
 	"math"
+	"runtime"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -27,7 +33,7 @@ pod_cpu_usage_seconds_total{namespace="ns",pod="p"} 99
 
 func TestDecode(t *testing.T) {
 	at := time.Unix(1_700_000_100, 0)
-	batch, err := decode([]byte(whole), at, "n")
+	batch, err := decode(strings.NewReader(whole), at, "n")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,10 +78,17 @@ func TestDecodeRubbish(t *testing.T) {
 		"twice":                  {text: cpu + "1\n" + cpu + "2\n" + memory + "1\n", pods: 1},
 		"another type":           {text: "# TYPE node_cpu_usage_seconds_total histogram\nnode_cpu_usage_seconds_total_count 1\nnode_memory_working_set_bytes 1\n"},
 		"times out of the world": {text: cpu + "1 9223372036854775807\n" + memory + "1 -9223372036854775808\ncontainer_start_time_seconds{container=\"a\",namespace=\"ns\",pod=\"p\"} 1e300\n", pods: 1},
-		"long labels":            {text: `container_cpu_usage_seconds_total{pod="` + strings.Repeat("p", 1<<20) + `"} 1` + "\n"},
+		"a long line":            {text: `container_cpu_usage_seconds_total{pod="` + strings.Repeat("p", 1<<20) + `"} 1` + "\n", fails: true},
+		"a long name":            {text: `container_cpu_usage_seconds_total{pod="` + strings.Repeat("p", 254) + `"} 1` + "\n", fails: true},
+		"the longest name":       {text: `container_cpu_usage_seconds_total{pod="` + strings.Repeat("p", 253) + `"} 1` + "\n"},
+		"many lines":             {text: strings.Repeat("a 1\n", mostLines+1), fails: true},
+		"as many as may be":      {text: strings.Repeat("a 1\n", mostLines)},
+		"many bytes":             {text: strings.Repeat("# "+strings.Repeat("x", 8000)+"\n", 600), fails: true},
+		"many containers":        {text: containersOf(mostContainers + 1), fails: true},
+		"as many":                {text: containersOf(mostContainers), pods: mostContainers / 2},
 	} {
 		t.Run(name, func(t *testing.T) {
-			batch, err := decode([]byte(tt.text), time.Now(), "n")
+			batch, err := decode(strings.NewReader(tt.text), time.Now(), "n")
 			if tt.fails {
 				if err == nil {
 					t.Fatalf("%+v", batch)
@@ -92,10 +105,56 @@ func TestDecodeRubbish(t *testing.T) {
 	}
 }
 
+// containersOf is what a node answers that has n containers, two a pod.
+func containersOf(n int) string {
+	var text strings.Builder
+	for _, name := range []string{containerCPU, containerMemory} {
+		for i := range n {
+			fmt.Fprintf(&text, "%s{container=\"c%d\",namespace=\"a-namespace\",pod=\"a-pod-%d\"} 1 1700000000500\n", name, i%2, i/2)
+		}
+	}
+	return text.String()
+}
+
+// An answer of short lines, or of as many names as lines, takes little memory.
+func TestDecodeFlood(t *testing.T) {
+	var names strings.Builder
+	for i := range 1 << 20 {
+		fmt.Fprintf(&names, "a%d 1\n", i)
+	}
+	for name, text := range map[string]string{"lines": strings.Repeat("a 1\n", 2<<20), "names": names.String()} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, err := decode(strings.NewReader(text), time.Now(), "n")
+		runtime.ReadMemStats(&after)
+		if took := after.TotalAlloc - before.TotalAlloc; err == nil || took > 64<<20 {
+			t.Errorf("%s: %d MiB, %v", name, took>>20, err)
+		}
+	}
+}
+
+// However an answer comes, it is decoded alike. One that breaks off fails, at the end of a
+// line too.
+func TestDecodePieces(t *testing.T) {
+	text := whole + containersOf(100)
+	for name, answer := range map[string]io.Reader{
+		"at once": strings.NewReader(text), "bytes": iotest.OneByteReader(strings.NewReader(text)),
+		"halves": iotest.HalfReader(strings.NewReader(text)), "with its end": iotest.DataErrReader(strings.NewReader(text)),
+	} {
+		batch, err := decode(answer, time.Now(), "n")
+		if err != nil || len(batch.Nodes) != 1 || len(batch.Pods) != 51 {
+			t.Errorf("%s: %+v, %v", name, batch, err)
+		}
+	}
+	if _, err := decode(io.MultiReader(strings.NewReader(text), iotest.ErrReader(io.ErrUnexpectedEOF)), time.Now(), "n"); !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Error(err)
+	}
+}
+
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte(whole))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		if batch, err := decode(text, time.Now(), "n"); err == nil && len(batch.Nodes) > 1 {
+		if batch, err := decode(bytes.NewReader(text), time.Now(), "n"); err == nil && len(batch.Nodes) > 1 {
 			t.Errorf("%d nodes", len(batch.Nodes))
 		}
 	})

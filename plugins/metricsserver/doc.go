@@ -13,7 +13,10 @@
 // The objects, their tables and selectors, and which measurements count are
 // metrics-server's, whose packages serve and keep them. Its scraper is not: that one
 // connects to agents itself, and brings all of Prometheus. A node that hangs, or answers
-// rubbish or without end, has no metrics; the others have theirs.
+// rubbish or without end, has no metrics; the others have theirs. Up to 3,000 nodes are
+// asked at once. An answer is decoded as it comes, a piece at a time, and never held
+// whole. Bounds hold for what one node reports: bytes, lines, containers and the length of
+// names.
 //
 // Data passes: agents → decode.go → storage of metrics-server → its API → the kernel.
 //

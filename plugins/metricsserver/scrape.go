@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/http"
 	"sync"
 	"time"
 
@@ -21,51 +22,46 @@ import (
 const (
 	// hollowLabel marks nodes that simulate their pods: they measure nothing.
 	hollowLabel = "kernel.pintle.dev/hollow"
-	// together is how many nodes are asked at once.
-	together = 16
-	// longestAnswer is how many bytes a node may answer: some thousand containers.
-	longestAnswer = 8 << 20
+	// together is how many nodes are asked at once, fewer than the API opens requests for
+	// a plugin. A node that hangs holds up none of the others within this number.
+	together = 3000
+	// connections of a thousand requests each carry them.
+	connections = 4
+	// unread is how many bytes of one answer wait to be read.
+	unread = 64 << 10
 )
 
 // agents asks the agents of nodes, through the API server.
-type agents struct {
-	client  rest.Interface
-	timeout time.Duration
-}
+type agents struct{ client rest.Interface }
 
-func newAgents(config *rest.Config, timeout time.Duration) (*agents, error) {
+// newAgents makes a client that shares connections by HTTP/2: the API takes a limited
+// number of connections, and thousands of nodes may hang.
+func newAgents(config *rest.Config) (*agents, error) {
+	config = rest.CopyConfig(config)
+	transport := &http.Transport{
+		DialContext: config.Dial, DisableCompression: true, MaxConnsPerHost: connections, Protocols: new(http.Protocols),
+		HTTP2: &http.HTTP2Config{MaxReceiveBufferPerStream: unread},
+	}
+	transport.Protocols.SetUnencryptedHTTP2(true)
+	config.Transport = transport
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("client of the nodes' agents: %w", err)
 	}
-	return &agents{client: client.CoreV1().RESTClient(), timeout: timeout}, nil
+	return &agents{client: client.CoreV1().RESTClient()}, nil
 }
 
-// ask returns a node's /metrics/resource.
-func (a *agents) ask(ctx context.Context, node string) (answer []byte, err error) {
-	ctx, cancel := context.WithTimeout(ctx, a.timeout)
-	defer cancel()
-	body, err := a.client.Get().Resource("nodes").Name(node).SubResource("proxy").Suffix("metrics/resource").Stream(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, body.Close()) }()
-	return readBounded(body)
-}
-
-func readBounded(body io.Reader) ([]byte, error) {
-	answer, err := io.ReadAll(io.LimitReader(body, longestAnswer+1))
-	if err == nil && len(answer) > longestAnswer {
-		err = fmt.Errorf("the answer is longer than %d bytes", longestAnswer)
-	}
-	return answer, err
+// ask opens a node's /metrics/resource. The caller closes it; it ends with ctx.
+func (a *agents) ask(ctx context.Context, node string) (io.ReadCloser, error) {
+	return a.client.Get().Resource("nodes").Name(node).SubResource("proxy").Suffix("metrics/resource").Stream(ctx)
 }
 
 // scraper measures all nodes once a period.
 type scraper struct {
 	nodes    corelisters.NodeLister
 	selected labels.Selector
-	ask      func(ctx context.Context, node string) ([]byte, error)
+	ask      func(ctx context.Context, node string) (io.ReadCloser, error)
+	timeout  time.Duration // of one node's whole answer
 	store    func(*storage.MetricsBatch)
 	log      *slog.Logger
 	every    time.Duration
@@ -120,17 +116,20 @@ func (s *scraper) once(ctx context.Context) *storage.MetricsBatch {
 	return batch
 }
 
-func (s *scraper) measure(ctx context.Context, node string) (*storage.MetricsBatch, error) {
+func (s *scraper) measure(ctx context.Context, node string) (of *storage.MetricsBatch, err error) {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
 	began := time.Now()
+	defer func() { observe(node, err, began) }()
 	answer, err := s.ask(ctx, node)
-	observe(node, err, began)
 	if err != nil {
 		return nil, err
 	}
+	defer func() { err = errors.Join(err, answer.Close()) }()
 	return decode(answer, time.Now(), node)
 }
 
-// failed tells of a node that was not measured; of one that is not ready quietly.
+// failed logs a node that was not measured; one that is not ready, at the level of debug.
 func (s *scraper) failed(ctx context.Context, node *corev1.Node, err error) {
 	if ctx.Err() != nil {
 		return
@@ -144,7 +143,8 @@ func (s *scraper) failed(ctx context.Context, node *corev1.Node, err error) {
 	s.log.Log(ctx, level, "a node was not measured", "node", node.Name, "error", err)
 }
 
-// merge adds the measurements of a node. What another told of first stays.
+// merge adds the measurements of a node. A pod that two nodes report keeps the first
+// report.
 func merge(batch, of *storage.MetricsBatch) {
 	for name, point := range of.Nodes {
 		batch.Nodes[name] = point

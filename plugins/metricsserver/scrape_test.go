@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -24,8 +26,8 @@ import (
 	"sigs.k8s.io/metrics-server/pkg/storage"
 )
 
-// measuring is a scraper of nodes by name, each of which answers as it is told.
-func measuring(t *testing.T, every time.Duration, answers map[string]func(ctx context.Context) ([]byte, error)) (*scraper, *[]*storage.MetricsBatch) {
+// measuring is a scraper of nodes by name, each of which answers by a function.
+func measuring(t *testing.T, every time.Duration, answers map[string]func(ctx context.Context) (io.ReadCloser, error)) (*scraper, *[]*storage.MetricsBatch) {
 	t.Helper()
 	nodes := cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)
 	for name := range answers {
@@ -40,8 +42,8 @@ func measuring(t *testing.T, every time.Duration, answers map[string]func(ctx co
 	var mu sync.Mutex
 	stored := &[]*storage.MetricsBatch{}
 	return &scraper{
-		nodes: corelisters.NewNodeLister(nodes), selected: labels.Everything(), every: every, log: slog.New(slog.DiscardHandler),
-		ask: func(ctx context.Context, node string) ([]byte, error) { return answers[node](ctx) },
+		nodes: corelisters.NewNodeLister(nodes), selected: labels.Everything(), timeout: 10 * time.Second, every: every, log: slog.New(slog.DiscardHandler),
+		ask: func(ctx context.Context, node string) (io.ReadCloser, error) { return answers[node](ctx) },
 		store: func(b *storage.MetricsBatch) {
 			mu.Lock()
 			defer mu.Unlock()
@@ -50,25 +52,42 @@ func measuring(t *testing.T, every time.Duration, answers map[string]func(ctx co
 	}, stored
 }
 
-func answers(text string) func(context.Context) ([]byte, error) {
-	return func(context.Context) ([]byte, error) { return []byte(text), nil }
+func answers(text string) func(context.Context) (io.ReadCloser, error) {
+	return func(context.Context) (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(text)), nil }
 }
 
-// One node hangs, one fails, one answers rubbish: the others are measured.
+// hanging is an answer of which nothing comes after its beginning.
+type hanging struct {
+	ctx   context.Context //nolint:containedctx // that of the request
+	begin io.Reader
+}
+
+// Read implements io.Reader.
+func (h hanging) Read(p []byte) (int, error) {
+	if n, _ := h.begin.Read(p); n > 0 {
+		return n, nil
+	}
+	<-h.ctx.Done()
+	return 0, h.ctx.Err()
+}
+
+// Many nodes hang, before or within their answer, one fails, one answers rubbish: the
+// others are measured.
 func TestScrape(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		of := map[string]func(context.Context) ([]byte, error){
-			"hangs": func(ctx context.Context) ([]byte, error) {
-				ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-				defer cancel()
-				<-ctx.Done()
-				return nil, ctx.Err()
-			},
-			"fails":   func(context.Context) ([]byte, error) { return nil, errors.New("no") },
+		of := map[string]func(context.Context) (io.ReadCloser, error){
+			"fails":   func(context.Context) (io.ReadCloser, error) { return nil, errors.New("no") },
 			"rubbish": answers("{"),
-			"hollow":  func(context.Context) ([]byte, error) { t.Error("a simulated node was asked"); return nil, nil },
+			"hollow":  func(context.Context) (io.ReadCloser, error) { t.Error("a simulated node was asked"); return nil, nil },
 		}
 		for i := range 40 {
+			of[fmt.Sprintf("hangs%d", i)] = func(ctx context.Context) (io.ReadCloser, error) {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+			of[fmt.Sprintf("stops%d", i)] = func(ctx context.Context) (io.ReadCloser, error) {
+				return io.NopCloser(hanging{ctx, strings.NewReader(whole)}), nil
+			}
 			of[fmt.Sprintf("n%d", i)] = answers(strings.ReplaceAll(whole, `pod="p"`, fmt.Sprintf(`pod="p%d"`, i)))
 		}
 		s, _ := measuring(t, 15*time.Second, of)
@@ -83,7 +102,7 @@ func TestScrape(t *testing.T) {
 // Nodes are measured once a period, and not after the end.
 func TestPeriod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, stored := measuring(t, 15*time.Second, map[string]func(context.Context) ([]byte, error){"n": answers(whole)})
+		s, stored := measuring(t, 15*time.Second, map[string]func(context.Context) (io.ReadCloser, error){"n": answers(whole)})
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() { s.run(ctx); close(done) }()
@@ -97,7 +116,7 @@ func TestPeriod(t *testing.T) {
 	})
 }
 
-// What another node told of a pod first is not replaced.
+// A pod that two nodes report keeps the first report.
 func TestMerge(t *testing.T) {
 	pod := types.NamespacedName{Namespace: "ns", Name: "p"}
 	of := func(n uint64) *storage.MetricsBatch {
@@ -110,31 +129,95 @@ func TestMerge(t *testing.T) {
 	}
 }
 
+// serving is an API server that speaks as the kernel's socket does.
+func serving(t *testing.T, answer http.HandlerFunc) (*agents, *atomic.Int32) {
+	t.Helper()
+	connections := &atomic.Int32{}
+	api := httptest.NewUnstartedServer(answer)
+	api.Config.Protocols = new(http.Protocols)
+	api.Config.Protocols.SetHTTP1(true)
+	api.Config.Protocols.SetUnencryptedHTTP2(true)
+	api.Config.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: 1000}
+	api.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			connections.Add(1)
+		}
+	}
+	api.Start()
+	t.Cleanup(api.Close)
+	a, err := newAgents(&rest.Config{Host: api.URL, QPS: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a, connections
+}
+
+// As many nodes hang as are asked at once, more than a connection takes requests: another
+// one is asked all the same.
+func TestAskMany(t *testing.T) {
+	const many = together
+	var asked atomic.Int32
+	all := make(chan struct{})
+	a, connections := serving(t, func(w http.ResponseWriter, req *http.Request) {
+		if strings.HasPrefix(req.URL.Path, "/api/v1/nodes/good/") {
+			_, _ = io.WriteString(w, whole)
+			return
+		}
+		if asked.Add(1) == many {
+			close(all)
+		}
+		<-req.Context().Done()
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
+	for i := range many {
+		wg.Go(func() {
+			if _, err := a.ask(ctx, fmt.Sprintf("n%d", i)); err == nil {
+				t.Error("a node that hangs answered")
+			}
+		})
+	}
+	select {
+	case <-all:
+	case <-time.After(2 * time.Minute):
+		t.Fatalf("%d nodes were asked", asked.Load())
+	}
+	body, err := a.ask(t.Context(), "good")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer body.Close() //nolint:errcheck // it was read
+	if answer, err := io.ReadAll(body); err != nil || string(answer) != whole {
+		t.Errorf("%q, %v", answer, err)
+	}
+	if n := connections.Load(); n > 100 {
+		t.Errorf("%d connections", n)
+	}
+}
+
 // A node is asked through the API server; what it answers is read up to a bound.
 func TestAsk(t *testing.T) {
-	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+	a, _ := serving(t, func(w http.ResponseWriter, req *http.Request) {
 		switch req.URL.Path {
 		case "/api/v1/nodes/good/proxy/metrics/resource":
 			_, _ = io.WriteString(w, whole)
 		case "/api/v1/nodes/endless/proxy/metrics/resource":
 			for {
-				if _, err := w.Write(make([]byte, 1<<20)); err != nil {
+				if _, err := io.WriteString(w, strings.Repeat("# "+strings.Repeat("x", 8000)+"\n", 100)); err != nil {
 					return
 				}
 			}
 		default:
 			http.Error(w, "another", http.StatusNotFound)
 		}
-	}))
-	defer api.Close()
-	a, err := newAgents(&rest.Config{Host: api.URL}, time.Minute)
-	if err != nil {
-		t.Fatal(err)
+	})
+	s := &scraper{ask: a.ask, timeout: 2 * time.Minute}
+	if batch, err := s.measure(t.Context(), "good"); err != nil || len(batch.Nodes) != 1 || len(batch.Pods) != 1 {
+		t.Errorf("%+v, %v", batch, err)
 	}
-	if answer, err := a.ask(t.Context(), "good"); err != nil || string(answer) != whole {
-		t.Errorf("%q, %v", answer, err)
-	}
-	if _, err := a.ask(t.Context(), "endless"); err == nil || !strings.Contains(err.Error(), "longer than") {
+	if _, err := s.measure(t.Context(), "endless"); err == nil || !strings.Contains(err.Error(), "the answer is longer than") {
 		t.Error(err)
 	}
 	for _, name := range []string{"none", "..", "a/b"} {

@@ -37,7 +37,7 @@ func New(c *apiserver.Context) (apiserver.Instance, error) {
 	if err != nil {
 		return apiserver.Instance{}, fmt.Errorf("metadata client: %w", err)
 	}
-	agents, err := newAgents(c.RESTConfig, config.KubeletRequestTimeout.Duration)
+	agents, err := newAgents(c.RESTConfig)
 	if err != nil {
 		return apiserver.Instance{}, err
 	}
@@ -57,7 +57,7 @@ func New(c *apiserver.Context) (apiserver.Instance, error) {
 	}
 	scrape := &scraper{
 		nodes: nodes.Lister(), selected: config.nodes, ask: agents.ask, store: store.Store, log: c.Logger,
-		every: config.MetricResolution.Duration,
+		timeout: config.KubeletRequestTimeout.Duration, every: config.MetricResolution.Duration,
 	}
 	instance := generic.Instance(server)
 	serve := instance.Run
