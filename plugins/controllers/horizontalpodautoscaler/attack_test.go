@@ -222,6 +222,47 @@ func TestHangingAdapter(t *testing.T) {
 	})
 }
 
+// One metric that is slow does not shut the API for the others.
+func TestSlowMetric(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{answer: discovered(func(path string) (int, string) {
+			if strings.HasSuffix(path, "/slow") {
+				return -1, ""
+			}
+			return 200, items("5")(path)
+		})}
+		_, from := asking(t, s)
+		fast := func() {
+			t.Helper()
+			if _, err := from.external("queue", "ns", labels.Everything()); err != nil {
+				t.Error(err)
+			}
+		}
+		for range 3 {
+			var wg sync.WaitGroup
+			wg.Go(func() {
+				if _, err := from.external("slow", "tenant", labels.Everything()); err == nil || strings.Contains(err.Error(), "a moment ago") {
+					t.Errorf("the slow metric: %v", err)
+				}
+			})
+			time.Sleep(time.Second)
+			fast()
+			wg.Wait()
+			fast()
+		}
+		// Alone it shuts the API, as one that hangs, until the API answers again.
+		time.Sleep(time.Second)
+		if _, err := from.external("slow", "tenant", labels.Everything()); err == nil {
+			t.Error("the slow metric answered")
+		}
+		if _, err := from.external("queue", "ns", labels.Everything()); err == nil || !strings.Contains(err.Error(), "a moment ago") {
+			t.Error(err)
+		}
+		time.Sleep(16 * time.Second)
+		fast()
+	})
+}
+
 // Targets of other kinds, of none, and scales that name another object.
 func TestTargets(t *testing.T) {
 	scale := func(namespace, name string) string {

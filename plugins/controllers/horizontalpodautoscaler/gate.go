@@ -13,16 +13,18 @@ import (
 	customclient "k8s.io/metrics/pkg/client/custom_metrics"
 )
 
-// gate keeps the workers from waiting all for an API that does not answer. Once one
-// waited in vain, a single request at a time tries whether it answers again, no sooner
-// than after a pause; the others fail at once.
+// gate keeps the workers from waiting all for an API that does not answer. It shuts once
+// a request got no answer and no other request got one meanwhile. Then a single request
+// at a time tries whether the API answers again, no sooner than after a pause. The others
+// fail at once.
 type gate struct {
 	pause time.Duration
 
-	mu     sync.Mutex
-	fault  error // why it is shut; nil: open
-	after  time.Time
-	trying bool
+	mu       sync.Mutex
+	fault    error     // why it is shut; nil: open
+	answered time.Time // the last answer to any request
+	after    time.Time
+	trying   bool
 }
 
 func newGate(pause time.Duration) *gate { return &gate{pause: pause} }
@@ -32,16 +34,17 @@ func ask[T any](g *gate, request func() (T, error)) (answer T, err error) {
 	if err := g.enter(); err != nil {
 		return answer, err
 	}
+	began := time.Now()
 	// A request that panics leaves as one that failed.
 	left := false
 	defer func() {
 		if !left {
-			g.leave(nil)
+			g.leave(began, nil)
 		}
 	}()
 	answer, err = request()
 	left = true
-	g.leave(err)
+	g.leave(began, err)
 	return answer, err
 }
 
@@ -58,18 +61,23 @@ func (g *gate) enter() error {
 	return nil
 }
 
-func (g *gate) leave(err error) {
+// leave notes how a request ended that began at began. Where the API answered others
+// meanwhile, one slow metric does not shut it.
+func (g *gate) leave(began time.Time, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.trying = false
 	if !isTimeout(err) {
-		g.fault = nil
+		g.fault, g.answered = nil, time.Now()
+		return
+	}
+	if g.answered.After(began) {
 		return
 	}
 	g.fault, g.after = err, time.Now().Add(g.pause)
 }
 
-// isTimeout says whether an error means that nobody answered in time.
+// isTimeout says whether an error means that no answer came in time.
 func isTimeout(err error) bool {
 	var slow net.Error
 	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &slow) && slow.Timeout() ||
