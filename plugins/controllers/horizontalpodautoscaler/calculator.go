@@ -305,7 +305,7 @@ func utilization(samples map[string]sample, requests map[string]int64, target in
 // ceil is the size that a number asks for: none where it is negative or no number.
 func ceil(f float64) int32 { return max(0, toInt32(math.Ceil(f))) }
 
-// toInt32 is the nearest integer that there is, towards zero; zero for what is no number.
+// toInt32 rounds towards zero and stays within int32; NaN gives 0.
 func toInt32(f float64) int32 {
 	switch {
 	case math.IsNaN(f):

@@ -19,8 +19,8 @@ type proposal struct {
 	status   autoscalingv2.MetricStatus
 }
 
-// propose computes the size for one metric. Its failure is told by an event; failed is
-// the condition that says so.
+// propose computes the size for one metric. An event says why it failed; failed is the
+// condition for it.
 func (a *autoscaler) propose(ctx context.Context, hpa *autoscalingv2.HorizontalPodAutoscaler, s *scope, m *autoscalingv2.MetricSpec) (p proposal, failed *autoscalingv2.HorizontalPodAutoscalerCondition, err error) {
 	began := time.Now()
 	defer func() {

@@ -19,8 +19,8 @@ import (
 	"pintle.dev/pintle/plugins/controllers/queue"
 )
 
-// sync looks at one autoscaler, and asks for the next look a period later. What fails is
-// told by an event and the conditions.
+// sync looks at one autoscaler, and asks for the next look a period later. An event
+// and the conditions say what failed.
 func (a *autoscaler) sync(ctx context.Context, key string) error {
 	namespace, name, err := cache.SplitMetaNamespaceKey(key)
 	if err != nil {

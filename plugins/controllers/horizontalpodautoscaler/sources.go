@@ -157,7 +157,8 @@ func (s *sources) ofObject(metric, namespace string, object *autoscalingv2.Cross
 	kind := schema.FromAPIVersionAndKind(object.APIVersion, object.Kind).GroupKind()
 	value, err := ask(s.customGate, func() (*custommetrics.MetricValue, error) {
 		if kind.Kind == "Namespace" && kind.Group == "" {
-			// Whatever name it has: nobody reads of a namespace that is not their own.
+			// Whatever name the reference has, the metric is that of the autoscaler's own
+			// namespace.
 			return s.custom.RootScopedMetrics().GetForObject(kind, namespace, metric, metrics)
 		}
 		return s.custom.NamespacedMetrics(namespace).GetForObject(kind, object.Name, metric, metrics)

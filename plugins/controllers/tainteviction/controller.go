@@ -59,7 +59,7 @@ type evictor struct {
 type plan struct {
 	uid    types.UID
 	due    time.Time
-	marked bool // that it is under way was told
+	marked bool // an event said that the deletion is under way
 }
 
 // New builds the controller. It has no configuration.
@@ -204,7 +204,7 @@ func (e *evictor) carryOut(ctx context.Context, key cache.ObjectName, pod *corev
 	return nil
 }
 
-// cancel forgets a planned deletion. That is told, unless it is under way.
+// cancel forgets a planned deletion. An event says so, unless the deletion is under way.
 func (e *evictor) cancel(key cache.ObjectName) {
 	e.mu.Lock()
 	p, planned := e.plans[key]
