@@ -376,6 +376,19 @@ func TestHollowNodesOfTwoKernels(t *testing.T) {
 		defer end(t, e)
 	}
 	client := both[0].client
+	// Pods go to all of the nodes only if all are ready by then.
+	eventually(t, func(ctx context.Context) error {
+		list, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+		if err != nil || len(list.Items) != 8 {
+			return fmt.Errorf("%d nodes, want 8: %w", len(list.Items), err)
+		}
+		for _, n := range list.Items {
+			if len(n.Spec.Taints) > 0 {
+				return fmt.Errorf("node %s has taints %v", n.Name, n.Spec.Taints)
+			}
+		}
+		return nil
+	})
 	labels, replicas := map[string]string{"app": "web"}, int32(60)
 	if _, err := client.AppsV1().Deployments("default").Create(bound(t), &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Name: "web"},
