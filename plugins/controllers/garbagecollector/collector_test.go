@@ -312,6 +312,10 @@ func TestRun(t *testing.T) {
 		}
 	}
 	wait("not watched in time", func() bool { return c.graph.node("b") != nil && c.graph.node("a") != nil })
+	// A watch of the fake does not deliver what was deleted between the list and the watch.
+	wait("no watch in time", func() bool {
+		return slices.ContainsFunc(client.Actions(), func(a k8stesting.Action) bool { return a.Matches("watch", configMaps.Resource) })
+	})
 	if err := client.Resource(configMaps).Namespace("default").Delete(ctx, "a", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}

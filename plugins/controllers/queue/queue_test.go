@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -18,8 +19,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
+	k8stesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/util/workqueue"
 )
 
@@ -208,6 +211,13 @@ func TestFollow(t *testing.T) {
 	}
 	if n := <-once; n != 1 {
 		t.Errorf("a worker began with %d objects cached", n)
+	}
+	// A watch of the fake does not deliver what was deleted between the list and the watch.
+	watched := func(context.Context) (bool, error) {
+		return slices.ContainsFunc(client.Actions(), func(a k8stesting.Action) bool { return a.Matches("watch", "configmaps") }), nil
+	}
+	if err := wait.PollUntilContextTimeout(ctx, time.Millisecond, time.Minute, true, watched); err != nil {
+		t.Fatal(err)
 	}
 	if err := client.CoreV1().ConfigMaps("ns").Delete(ctx, "there", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)

@@ -3,6 +3,7 @@ package serviceaccount
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"testing"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
+	k8stesting "k8s.io/client-go/testing"
 
 	"pintle.dev/pintle/sdk/controller"
 )
@@ -57,6 +59,13 @@ func TestDefaultAccount(t *testing.T) {
 		t.Fatal(err)
 	}
 	appears("late")
+	// A watch of the fake does not deliver what was deleted between the list and the watch.
+	watched := func(context.Context) (bool, error) {
+		return slices.ContainsFunc(client.Actions(), func(a k8stesting.Action) bool { return a.Matches("watch", "serviceaccounts") }), nil
+	}
+	if err := wait.PollUntilContextTimeout(ctx, 5*time.Millisecond, time.Minute, true, watched); err != nil {
+		t.Fatal(err)
+	}
 	if err := client.CoreV1().ServiceAccounts("early").Delete(ctx, "default", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
