@@ -41,7 +41,7 @@ scheduler:
     predicates: [CheckNodeUnschedulable, HostName, PodToleratesNodeTaints, MatchNodeSelector, PodFitsHostPorts, PodFitsResources]
     priorities: [{name: LeastRequestedPriority, weight: 1}, {name: SelectorSpreadPriority, weight: 1}]
 controllers:
-  enabled: [deployment, replicaset, daemonset, cronjob, horizontalpodautoscaler, nodettl, endpoints, endpointslice, endpointslicemirroring, nodelifecycle, tainteviction, namespace, serviceaccount, root-ca, podgc, garbagecollector, resourcequota, servicecidr, job, ttlafterfinished, pvc-protection, pv-protection, volumeattributesclass-protection, legacy-serviceaccount-token-cleaner, csrapproving, csrcleaner]
+  enabled: [deployment, replicaset, statefulset, disruption, persistentvolume-binder, daemonset, cronjob, horizontalpodautoscaler, nodettl, endpoints, endpointslice, endpointslicemirroring, nodelifecycle, tainteviction, namespace, serviceaccount, root-ca, podgc, garbagecollector, resourcequota, servicecidr, job, ttlafterfinished, pvc-protection, pv-protection, volumeattributesclass-protection, legacy-serviceaccount-token-cleaner, csrapproving, csrcleaner]
 hollow: {runtime: hollow, nodes: 2}
 `
 

@@ -13,6 +13,49 @@ var helmPath = sync.OnceValues(func() (string, error) {
 	return buildPackage("helm", "e2e/helm", "helm.sh/helm/v3/cmd/helm", "")
 })
 
+// helm is Helm with folders of its own, against a cluster.
+type helm struct {
+	e             *env
+	program, home string
+}
+
+func newHelm(t *testing.T, e *env) *helm {
+	t.Helper()
+	program, err := helmPath()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &helm{e, program, t.TempDir()}
+}
+
+func (h *helm) try(t testing.TB, args ...string) result {
+	t.Helper()
+	folder := func(name string) string { return filepath.Join(h.home, name) }
+	return h.e.run(t, "", "env", append([]string{
+		"HELM_CACHE_HOME=" + folder("cache"), "HELM_CONFIG_HOME=" + folder("config"), "HELM_DATA_HOME=" + folder("data"), h.program,
+	}, args...)...)
+}
+
+// do runs Helm, which has to succeed, and returns its output.
+func (h *helm) do(t testing.TB, args ...string) string {
+	t.Helper()
+	r := h.try(t, args...)
+	if r.err != nil {
+		t.Fatalf("helm %s: %v\n%s%s\n%s", strings.Join(args, " "), r.err, r.stdout, r.stderr, h.e.kubectl(t, "get", "events,pods", "-A"))
+	}
+	return r.stdout
+}
+
+// refused runs Helm, which has to fail with these words.
+func (h *helm) refused(t testing.TB, args []string, words ...string) {
+	t.Helper()
+	r := h.try(t, args...)
+	if r.err == nil {
+		t.Errorf("helm %s is done:\n%s", strings.Join(args, " "), r.stdout)
+	}
+	contains(t, r.stderr, words...)
+}
+
 // TestHelm: Helm installs, upgrades, tests, takes back and removes a chart with
 // definitions, hooks and values that it looks up, as with any cluster, and says of
 // kinds that are not served what is missing.
@@ -22,33 +65,10 @@ func TestHelm(t *testing.T) {
 		skip(t, "Helm is built by go")
 	}
 	e := hollow(t, "helm", "", 2)
-	program, err := helmPath()
-	if err != nil {
-		t.Fatal(err)
-	}
-	home, chart := t.TempDir(), e.Path("e2e", "helm", "shop")
-	try := func(args ...string) result {
-		t.Helper()
-		return e.run(t, "", "env", append([]string{
-			"HELM_CACHE_HOME=" + filepath.Join(home, "cache"), "HELM_CONFIG_HOME=" + filepath.Join(home, "config"), "HELM_DATA_HOME=" + filepath.Join(home, "data"), program,
-		}, args...)...)
-	}
-	helm := func(args ...string) string {
-		t.Helper()
-		r := try(args...)
-		if r.err != nil {
-			t.Fatalf("helm %s: %v\n%s%s\n%s", strings.Join(args, " "), r.err, r.stdout, r.stderr, e.kubectl(t, "get", "events,pods", "-A"))
-		}
-		return r.stdout
-	}
-	refused := func(args []string, words ...string) {
-		t.Helper()
-		r := try(args...)
-		if r.err == nil {
-			t.Errorf("helm %s is done:\n%s", strings.Join(args, " "), r.stdout)
-		}
-		contains(t, r.stderr, words...)
-	}
+	h := newHelm(t, e)
+	home, chart := h.home, e.Path("e2e", "helm", "shop")
+	helm := func(args ...string) string { t.Helper(); return h.do(t, args...) }
+	refused := func(args []string, words ...string) { t.Helper(); h.refused(t, args, words...) }
 	// value is what an object of the release has at a place.
 	value := func(kind, place string) string {
 		t.Helper()
