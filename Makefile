@@ -226,6 +226,10 @@ PACKAGE_OF_nonewprivs       := k8s.io/kubernetes/test/images/nonewprivs
 conformance: build etcd $(addprefix $(SUITE)/,e2e.test ginkgo sample-apiserver agnhost nonewprivs) ## Kubernetes' own conformance tests, as root (FOCUS="sig-auth" PROCS=4: some of them; CONFORMANCE_FLAGS=-help); reports in build/conformance/
 	@$(GO) run ./e2e/conformance $(if $(FOCUS),-focus='$(FOCUS)') $(if $(PROCS),-procs=$(PROCS)) $(CONFORMANCE_FLAGS)
 
+.PHONY: conformance-apps
+conformance-apps: build etcd $(addprefix $(SUITE)/,e2e.test ginkgo sample-apiserver agnhost nonewprivs) ## upstream's tests of sig-apps beyond conformance, as root; e2e/conformance/sig-apps.txt says which pass, and why others do not
+	@$(GO) run ./e2e/conformance -all -focus='\[sig-apps\]$(FOCUS)' -skip='\[Conformance\]' -list e2e/conformance/sig-apps.txt -out build/conformance-apps $(CONFORMANCE_FLAGS)
+
 .PHONY: test-flakes
 test-flakes: build ## each e2e test twenty times in a row on busy processors (FLAKES_FLAGS="-run TestPods -runs 5": some of them; -rounds 3: goes on where it ended); results in build/flakes/
 	@CGO_ENABLED=0 $(GO) run ./e2e/flakes $(FLAKES_FLAGS)

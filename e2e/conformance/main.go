@@ -23,7 +23,7 @@ type options struct {
 	procs, nodes   int
 	limit          time.Duration
 	listed, update bool
-	unlisted       bool
+	unlisted, all  bool
 }
 
 func main() {
@@ -34,6 +34,7 @@ func main() {
 	flag.IntVar(&o.nodes, "nodes", 0, "nodes that all tests have: 1 or 2; 0: 1, and 2 for those that want them")
 	flag.BoolVar(&o.listed, "listed", false, "run only the tests that -list names")
 	flag.BoolVar(&o.unlisted, "unlisted", false, "run only the tests that -list does not name")
+	flag.BoolVar(&o.all, "all", false, "take the tests beyond the conformance suite too; -list should name another file")
 	flag.StringVar(&o.list, "list", "e2e/conformance/passing.txt", "file of the tests that have to pass")
 	flag.BoolVar(&o.update, "update", false, "add to the list what passed")
 	flag.DurationVar(&o.limit, "limit", 90*time.Minute, "longest that each stage may take")
@@ -102,7 +103,7 @@ func run(ctx context.Context, o options) (err error) {
 		}
 	}
 	chosen := slices.DeleteFunc(slices.Clone(all), func(name string) bool {
-		return !focus.MatchString(name) || o.skip != "" && skip.MatchString(name) || o.listed && !expected[name] || o.unlisted && expected[name]
+		return !focus.MatchString(name) || o.skip != "" && skip.MatchString(name) || o.listed && !expected.passes(name) || o.unlisted && expected.passes(name)
 	})
 	if len(chosen) == 0 {
 		return fmt.Errorf("no test of %d is chosen", len(all))
@@ -134,5 +135,5 @@ func run(ctx context.Context, o options) (err error) {
 	if o.update {
 		return errors.Join(writeList(o.list, expected, r), left)
 	}
-	return errors.Join(r.judge(expected), left)
+	return errors.Join(r.judge(expected, o.all), left)
 }

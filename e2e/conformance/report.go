@@ -191,16 +191,29 @@ func (r *results) write(dir string) error {
 		os.WriteFile(filepath.Join(dir, "failures.txt"), []byte(lines.String()), 0o644))
 }
 
-// judge fails where a test of the list did not pass, and names those that the list
-// lacks.
-func (r *results) judge(expected map[string]bool) error {
+// list is what is known of tests: the reason why one does not pass, empty for one that
+// has to.
+type list map[string]string
+
+func (l list) passes(name string) bool {
+	reason, listed := l[name]
+	return listed && reason == ""
+}
+
+// judge fails where a test of the list did not pass, or passed though the list has a
+// reason why not. With every it fails for those too that did not pass and are not in the
+// list. It counts those that passed and are not.
+func (r *results) judge(expected list, every bool) error {
 	var errs []error
 	more := 0
 	for _, one := range r.sorted() {
+		reason, listed := expected[one.Name]
 		switch {
-		case expected[one.Name] && one.State != passed:
+		case reason != "" && one.State == passed:
+			errs = append(errs, fmt.Errorf("passed: %s: take its reason out of the list", one.Name))
+		case one.State != passed && (expected.passes(one.Name) || every && !listed):
 			errs = append(errs, fmt.Errorf("%s: %s: %s", one.State, one.Name, one.Failure))
-		case !expected[one.Name] && one.State == passed:
+		case !listed && one.State == passed:
 			more++
 		}
 	}
@@ -210,39 +223,65 @@ func (r *results) judge(expected map[string]bool) error {
 	return errors.Join(errs...)
 }
 
-// readList reads the names of tests, one a line. A line that begins with # is a comment.
-func readList(path string) (map[string]bool, error) {
+// readList reads the names of tests, one a line; behind a tab stands why one does not
+// pass. A line that begins with # is a comment.
+func readList(path string) (list, error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("list of tests that have to pass: %w", err)
 	}
 	defer file.Close()
-	names := map[string]bool{}
+	known := list{}
 	lines := bufio.NewScanner(file)
 	for lines.Scan() {
-		if name := strings.TrimSpace(lines.Text()); name != "" && !strings.HasPrefix(name, "#") {
-			names[name] = true
+		if line := strings.TrimSpace(lines.Text()); line != "" && !strings.HasPrefix(line, "#") {
+			name, reason, _ := strings.Cut(line, "\t")
+			known[name] = reason
 		}
 	}
-	return names, lines.Err()
+	return known, lines.Err()
 }
 
-// listHead begins the file of the list.
+// listHead begins the file of a list that has no comments.
 const listHead = `# Tests of Kubernetes' conformance suite that have to pass, by make conformance.
 # CONFORMANCE_FLAGS=-update adds those that passed.
 `
 
-// writeList adds what passed to the list. What failed stays in it.
-func writeList(path string, expected map[string]bool, r *results) error {
-	var names []string
-	for name := range expected {
-		names = append(names, name)
+// writeList adds what passed to the list. What failed stays in it, and so do the comments
+// that it begins with.
+func writeList(path string, expected list, r *results) error {
+	head, err := headOf(path)
+	if err != nil {
+		return err
+	}
+	var lines []string
+	for name, reason := range expected {
+		if reason != "" {
+			name += "\t" + reason
+		}
+		lines = append(lines, name)
 	}
 	for name, one := range r.byName {
-		if one.State == passed && !expected[name] {
-			names = append(names, name)
+		if _, listed := expected[name]; !listed && one.State == passed {
+			lines = append(lines, name)
 		}
 	}
-	slices.Sort(names)
-	return os.WriteFile(path, []byte(listHead+strings.Join(names, "\n")+"\n"), 0o644)
+	slices.Sort(lines)
+	return os.WriteFile(path, []byte(head+strings.Join(lines, "\n")+"\n"), 0o644)
+}
+
+// headOf is the comment that a list begins with.
+func headOf(path string) (string, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return "", err
+	}
+	var head strings.Builder
+	for line := range strings.Lines(string(data)) {
+		if !strings.HasPrefix(line, "#") {
+			break
+		}
+		head.WriteString(line)
+	}
+	return cmp.Or(head.String(), listHead), nil
 }

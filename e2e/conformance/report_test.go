@@ -73,7 +73,8 @@ func TestReport(t *testing.T) {
 }
 
 // TestJudge: a test of the list that did not pass fails the run, however it ended; one
-// that the list lacks does not.
+// that the list lacks does so only where every test counts. A reason excuses a test that
+// does not pass, and no other.
 func TestJudge(t *testing.T) {
 	r := sample(t)
 	for name, fails := range map[string]bool{
@@ -81,16 +82,34 @@ func TestJudge(t *testing.T) {
 		"[sig-node] Pods needs two [Conformance]": true, "[sig-node] Pods of another stage [Conformance]": true,
 		"[sig-cli] of another run [Conformance]": false,
 	} {
-		if err := r.judge(map[string]bool{name: true}); (err != nil) != fails {
+		if err := r.judge(list{name: ""}, false); (err != nil) != fails {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+	excused := list{}
+	for _, one := range r.sorted() {
+		if one.State != passed {
+			excused[one.Name] = "it cannot here"
+		}
+	}
+	if err := r.judge(excused, true); err != nil {
+		t.Errorf("every failure has a reason: %v", err)
+	}
+	excused["[sig-apps] Job should run [Conformance]"] = "it should not"
+	if err := r.judge(excused, true); err == nil || !strings.Contains(err.Error(), "take its reason out") {
+		t.Errorf("a test passed that has a reason why not: %v", err)
+	}
+	delete(excused, "[sig-apps] Job should run [Conformance]")
+	delete(excused, "[sig-node] Pods panics [Conformance]")
+	if err := r.judge(excused, true); err == nil || !strings.Contains(err.Error(), "panics") {
+		t.Errorf("a failure has no reason: %v", err)
+	}
 }
 
-// TestList: what passed comes into the list, and what is in it stays.
+// TestList: what passed comes into the list, and what is in it stays, with its reasons.
 func TestList(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "passing.txt")
-	if err := os.WriteFile(path, []byte("# old\n\n[sig-apps] Job should fail [Conformance]\n"), 0o644); err != nil {
+	if err := os.WriteFile(path, []byte("# old\n# comment\n\n[sig-apps] Job should fail [Conformance]\n[sig-node] Pods needs two [Conformance]\tit has one\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	before, err := readList(path)
@@ -101,8 +120,14 @@ func TestList(t *testing.T) {
 		t.Fatal(err)
 	}
 	after, err := readList(path)
-	if err != nil || len(before) != 1 || len(after) != 2 || !after["[sig-apps] Job should fail [Conformance]"] || !after["[sig-apps] Job should run [Conformance]"] {
+	if err != nil || len(before) != 2 || len(after) != 3 || !after.passes("[sig-apps] Job should fail [Conformance]") || !after.passes("[sig-apps] Job should run [Conformance]") {
 		t.Errorf("before %v, after %v, %v", before, after, err)
+	}
+	if after["[sig-node] Pods needs two [Conformance]"] != "it has one" {
+		t.Errorf("the reason is %q", after["[sig-node] Pods needs two [Conformance]"])
+	}
+	if text, err := os.ReadFile(path); err != nil || !strings.HasPrefix(string(text), "# old\n# comment\n[sig-apps]") {
+		t.Errorf("%s, %v", text, err)
 	}
 	if _, err := readList(path + ".absent"); err == nil {
 		t.Error("a list that is not there is read")
