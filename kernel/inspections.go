@@ -83,10 +83,10 @@ func (k *Kernel) simulate(ctx context.Context, r *simulation.Request) (any, erro
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("pods: %d; want 1 to %d", len(r.Pods), scheduler.SimulationMax))
 	}
 	// Each takes guests of its own: one after the other.
-	if err := k.simulating.enter(ctx); err != nil {
+	if err := k.simulating.Acquire(ctx, 1); err != nil {
 		return nil, err
 	}
-	defer k.simulating.leave()
+	defer k.simulating.Release(1)
 	cluster, err := k.picture(ctx)
 	if err != nil {
 		return nil, err

@@ -17,6 +17,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
+	"golang.org/x/sync/semaphore"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -79,7 +80,7 @@ type Kernel struct {
 	// schedulerMetrics outlive it.
 	schedulerMetrics *scheduler.Metrics
 	eventMetrics     *recorder.Metrics
-	simulating       *share // one simulation at a time
+	simulating       *semaphore.Weighted // one simulation at a time
 	// shadows runs candidates of plugins beside it; nil before the start.
 	shadows atomic.Pointer[shadow.Manager]
 	// oomScore is this process's score for the out-of-memory killer.
@@ -133,7 +134,7 @@ func New(cfg *config.Config, o Options) (_ *Kernel, err error) {
 		log: o.Logger, level: o.Level, progress: o.Progress, stopping: o.Stopping, begin: time.Now(), exe: o.Executable,
 		cfg: cfg, parts: newParts(o.Logger), ready: make(chan struct{}),
 		shared: cfg.Store.Backend == config.BackendEtcd, holder: newHolder(),
-		inspect: inspect.New(), simulating: newShare(1, noRound), schedulerMetrics: scheduler.NewMetrics(), eventMetrics: recorder.NewMetrics(),
+		inspect: inspect.New(), simulating: semaphore.NewWeighted(1), schedulerMetrics: scheduler.NewMetrics(), eventMetrics: recorder.NewMetrics(),
 	}
 	if os.Geteuid() == 0 && cfg.Plugins.UIDRange == "" {
 		return nil, errors.New("plugins.uidRange: empty, so that processes of plugins would run as root, to whom the cluster's keys belong; want a range of user ids that nobody has, such as 60706-61183")

@@ -35,6 +35,7 @@ type PodSource interface {
 // SharedPodSource watches pods once and hands each to the subscriber of its node: one watch for many agents.
 type SharedPodSource struct {
 	source cache.ListerWatcher
+	strip  bool // the objects are this source's own
 	synced chan struct{}
 
 	mu   sync.Mutex
@@ -60,7 +61,9 @@ func NewPodSource(client client.Interface, nodeName string) *SharedPodSource {
 			return client.CoreV1().Pods(metav1.NamespaceAll).Watch(ctx, o)
 		},
 	}
-	return NewPodSourceFrom(cache.ToListWatcherWithWatchListSemantics(lw, client))
+	s := NewPodSourceFrom(cache.ToListWatcherWithWatchListSemantics(lw, client))
+	s.strip = true
+	return s
 }
 
 // NewPodSourceFrom is NewPodSource over a source of pods, whose objects are shared and never changed here.
@@ -96,14 +99,23 @@ func (s *SharedPodSource) Subscribe(nodeName string, h PodHandler) func() {
 
 // Run watches until ctx ends.
 func (s *SharedPodSource) Run(ctx context.Context) error {
-	_, informer := cache.NewInformerWithOptions(cache.InformerOptions{
+	options := cache.InformerOptions{
 		ListerWatcher: s.source, ObjectType: &corev1.Pod{},
 		Handler: cache.ResourceEventHandlerFuncs{
 			AddFunc:    func(o any) { s.set(o) },
 			UpdateFunc: func(_, o any) { s.set(o) },
 			DeleteFunc: func(o any) { s.gone(o) },
 		},
-	})
+	}
+	if s.strip {
+		options.Transform = func(o any) (any, error) {
+			if pod, ok := o.(*corev1.Pod); ok {
+				pod.ManagedFields = nil // a third of it, and of no use here
+			}
+			return o, nil
+		}
+	}
+	_, informer := cache.NewInformerWithOptions(options)
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	wg.Go(func() {

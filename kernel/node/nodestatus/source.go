@@ -29,7 +29,7 @@ type subscription struct{ observe func(*corev1.Node) }
 // NewSource watches the Node of that name. Run it.
 func NewSource(client client.Interface, name string) *Source {
 	selector := fields.OneTermEqualSelector("metadata.name", name).String()
-	s := NewSourceFrom(cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
+	return NewSharedSource(cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			o.FieldSelector = selector
 			return client.CoreV1().Nodes().List(ctx, o)
@@ -39,6 +39,12 @@ func NewSource(client client.Interface, name string) *Source {
 			return client.CoreV1().Nodes().Watch(ctx, o)
 		},
 	}, client))
+}
+
+// NewSharedSource is NewSource over a client's watch of several nodes. What it lists and watches is this source's own,
+// and loses here what no reporter reads.
+func NewSharedSource(nodes cache.ListerWatcher) *Source {
+	s := NewSourceFrom(nodes)
 	s.strip = true
 	return s
 }

@@ -1,4 +1,4 @@
-package kernel
+package hollow
 
 import (
 	"cmp"
@@ -33,9 +33,6 @@ type share struct {
 func newShare(places int, round func(context.Context) uint64) *share {
 	return &share{free: places, round: round}
 }
-
-// noRound is for a share whose requests are served in their own order.
-func noRound(context.Context) uint64 { return 0 }
 
 // waiter is a request that has no place yet.
 type waiter struct {

@@ -1,4 +1,4 @@
-package kernel
+package hollow
 
 import (
 	"context"
@@ -21,10 +21,10 @@ const (
 )
 
 // turns hands out the rounds of work of all hollow nodes. Nodes of a real
-// cluster work on machines of their own; simulated ones give way to whoever
-// else uses this one's API.
+// cluster work on machines of their own; simulated ones give way to other users
+// of an API in the same process.
 type turns struct {
-	inFlight func() int
+	inFlight func() int // nil: no API is in this process, and no round waits
 	next     chan struct{}
 	busy     time.Time // when others were last at work
 	begun    atomic.Uint64
@@ -40,24 +40,32 @@ func newTurns(inFlight func() int) *turns {
 // wait returns when it is the caller's turn, or ctx ends, with the context of the round
 // of work that begins then.
 func (t *turns) wait(ctx context.Context) context.Context {
-	select {
-	case <-t.next:
-	case <-ctx.Done():
+	if t.inFlight != nil {
+		select {
+		case <-t.next:
+		case <-ctx.Done():
+		}
 	}
 	return context.WithValue(ctx, roundKey{}, t.begun.Add(1))
 }
 
 // of is the number of the round that ctx belongs to. What belongs to none, as a heartbeat, is as
-// old as the youngest.
+// old as the youngest. Where rounds do not wait there are many at once, and it comes before all.
 func (t *turns) of(ctx context.Context) uint64 {
 	if n, ok := ctx.Value(roundKey{}).(uint64); ok {
 		return n
+	}
+	if t.inFlight == nil {
+		return 0
 	}
 	return t.begun.Load()
 }
 
 // run hands out turns until ctx ends; without a taker it sleeps.
 func (t *turns) run(ctx context.Context) {
+	if t.inFlight == nil {
+		return
+	}
 	pace := time.NewTicker(turnPace)
 	defer pace.Stop()
 	for {

@@ -1,4 +1,4 @@
-package kernel
+package hollow
 
 import (
 	"context"
@@ -22,5 +22,19 @@ func TestTurnsAreHandedOut(t *testing.T) {
 			wg.Wait()
 			turns.wait(ctx)
 		})
+	}
+}
+
+// TestTurnsApart: without an API in this process no round waits, and a heartbeat comes
+// before all of them.
+func TestTurnsApart(t *testing.T) {
+	turns := newTurns(nil)
+	turns.run(t.Context()) // returns at once
+	first, second := turns.wait(t.Context()), turns.wait(t.Context())
+	if a, b := turns.of(first), turns.of(second); a != 1 || b != 2 {
+		t.Errorf("rounds %d and %d, want 1 and 2", a, b)
+	}
+	if n := turns.of(t.Context()); n != 0 {
+		t.Errorf("a heartbeat is of round %d, want 0", n)
 	}
 }

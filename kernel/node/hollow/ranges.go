@@ -1,4 +1,4 @@
-package kernel
+package hollow
 
 import (
 	"context"
@@ -22,10 +22,14 @@ import (
 	"pintle.dev/pintle/kernel/config"
 )
 
-// hollowClaims is the ConfigMap in kube-system by which the kernels of a
+// hollowCIDRBits is the size of a hollow node's range of pod IPs: with 126 addresses it
+// holds the 110 pods that such a node takes.
+const hollowCIDRBits = 25
+
+// Claims names the ConfigMap in kube-system by which the kernels of a
 // cluster share out the ranges of their hollow nodes: by the name of a kernel's
 // first one, the numbers of its ranges, such as "0-99,300-349".
-const hollowClaims = "pintle-hollow-ranges"
+const Claims = "pintle-hollow-ranges"
 
 // claimTries is how often a kernel begins anew when another one was quicker.
 var claimTries = wait.Backoff{Steps: 20, Duration: 10 * time.Millisecond, Factor: 1.5, Jitter: 0.5, Cap: time.Second}
@@ -46,10 +50,10 @@ func claimHollowRanges(ctx context.Context, client kubernetes.Interface, prefix 
 		configMaps := client.CoreV1().ConfigMaps(metav1.NamespaceSystem)
 		// First what is promised, then what is there: a promise is kept before
 		// the nodes of it are made.
-		claims, err := configMaps.Get(ctx, hollowClaims, metav1.GetOptions{})
+		claims, err := configMaps.Get(ctx, Claims, metav1.GetOptions{})
 		missing := apierrors.IsNotFound(err)
 		if missing {
-			claims, err = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: hollowClaims}}, nil
+			claims, err = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: Claims}}, nil
 		}
 		if err != nil {
 			return err
@@ -91,7 +95,7 @@ func shareHollowRanges(claims map[string]string, nodes []corev1.Node, prefix str
 	for other, text := range claims {
 		of, err := parseNumbers(text)
 		if err != nil {
-			return nil, "", fmt.Errorf("ConfigMap %s/%s, key %s: %w; correct or delete it", metav1.NamespaceSystem, hollowClaims, other, err)
+			return nil, "", fmt.Errorf("ConfigMap %s/%s, key %s: %w; correct or delete it", metav1.NamespaceSystem, Claims, other, err)
 		}
 		if other == firstHollow(prefix) {
 			ours = of
@@ -149,7 +153,7 @@ func shareHollowRanges(claims map[string]string, nodes []corev1.Node, prefix str
 		var err error
 		if r.podCIDR, err = hollowCIDR(r.number); err != nil {
 			return nil, "", fmt.Errorf("%w for node %s%d: delete hollow nodes that are not used any more, and their keys in ConfigMap %s/%s",
-				err, prefix, i, metav1.NamespaceSystem, hollowClaims)
+				err, prefix, i, metav1.NamespaceSystem, Claims)
 		}
 	}
 	return ranges, formatNumbers(ours), nil

@@ -1,4 +1,4 @@
-package kernel
+package hollow
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 // A request of an older round of work comes before those of younger ones, whatever waited longer.
 func TestShareServesTheOldestRound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		rounds := newTurns(nil)
+		rounds := newTurns(func() int { return 0 })
 		s := newShare(1, rounds.of)
 		if err := s.enter(t.Context()); err != nil {
 			t.Fatal(err)
@@ -56,6 +56,9 @@ func TestShareServesTheOldestRound(t *testing.T) {
 		}
 	})
 }
+
+// noRound is for a share whose requests are served in their own order.
+func noRound(context.Context) uint64 { return 0 }
 
 // Places are neither lost nor doubled by requests that end while they get one.
 func TestSharePlacesAreKept(t *testing.T) {
