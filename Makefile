@@ -132,8 +132,8 @@ $(BIN)/cosign: e2e/cosign/go.mod e2e/cosign/go.sum
 	@mkdir -p $(@D)
 	@cd e2e/cosign && $(GOBUILD) $(SLIM) -o $(CURDIR)/$@ github.com/sigstore/cosign/v3/cmd/cosign
 
-# So are the API server and the scheduler that Pintle is measured beside.
-$(BIN)/kube-apiserver $(BIN)/kube-scheduler: $(BIN)/kube-%: e2e/peer/go.mod e2e/peer/go.sum
+# So are the programs of upstream's control plane that Pintle is measured beside.
+$(BIN)/kube-apiserver $(BIN)/kube-scheduler $(BIN)/kube-controller-manager: $(BIN)/kube-%: e2e/peer/go.mod e2e/peer/go.sum
 	@echo "building $(@F) (once; some minutes)"
 	@mkdir -p $(@D)
 	@cd e2e/peer && $(GOBUILD) $(SLIM) -o $(CURDIR)/$@ k8s.io/kubernetes/cmd/$(@F)
@@ -270,6 +270,10 @@ bench-plugin: build ## what plugins cost, as WASM and as process, beside one dec
 .PHONY: bench-peer
 bench-peer: build etcd $(BIN)/kube-apiserver $(BIN)/kube-scheduler ## the scheduler beside etcd, kube-apiserver and kube-scheduler (PEER_FLAGS="-peer-nodes 500 -peer-pods 1000": a short one); chart in build/bench/
 	@CGO_ENABLED=0 $(GO) run ./e2e/bench $(PEER_FLAGS) peer
+
+.PHONY: bench-controllers
+bench-controllers: build etcd $(BIN)/kube-apiserver $(BIN)/kube-scheduler $(BIN)/kube-controller-manager ## the controllers beside kube-controller-manager, on hollow nodes of one process (CONTROLLERS_FLAGS="-rows ready -nodes 100 -pods 500": a short one)
+	@CGO_ENABLED=0 $(GO) run ./e2e/bench/controllers $(CONTROLLERS_FLAGS)
 
 .PHONY: bench-hollow
 bench-hollow: build ## simulated nodes with real agents, up to 50,000 with 100,000 pods (HOLLOW_FLAGS="-hollow-nodes 5000 -hollow-pods 10000 -hollow-only")

@@ -163,8 +163,8 @@ func (p policy) pintle(ctx context.Context, dir string, scheduling bool) (*conte
 			return errors.Join(err, c.stop(syscall.SIGTERM))
 		}
 		for _, p := range all { // plugins in processes count too
-			if p.pid != c.pids[0] {
-				c.pids = append(c.pids, p.pid)
+			if p.PID != c.pids[0] {
+				c.pids = append(c.pids, p.PID)
 			}
 		}
 		return nil
@@ -191,8 +191,8 @@ func upstream(ctx context.Context, dir string, scheduling bool) (_ *contender, e
 			return err
 		}
 		stop := c.stop
-		c.pids = append(c.pids, p.cmd.Process.Pid)
-		c.stop = func(sig os.Signal) error { return errors.Join(p.stop(sig), stop(sig)) }
+		c.pids = append(c.pids, p.Pid())
+		c.stop = func(sig os.Signal) error { return errors.Join(p.Stop(sig), stop(sig)) }
 		return nil
 	}
 	if scheduling {

@@ -41,7 +41,7 @@ func create(ctx context.Context, o options) ([]figure, error) {
 		rates, kernel, client = append(rates, c.rate), append(kernel, c.kernel), append(client, c.client)
 	}
 	return []figure{
-		least("durable pod creates", "pods/s", goalCreate, rates...).note("%d pods, %d workers, all there after kill -9", o.creates, o.workers),
+		least("durable pod creates", "pods/s", goalCreate, rates...).With("%d pods, %d workers, all there after kill -9", o.creates, o.workers),
 		most("processor time of the kernel a create", "µs", 0, kernel...),
 		most("processor time of the clients a create", "µs", 0, client...),
 	}, nil

@@ -70,7 +70,7 @@ func measureDeployment(ctx context.Context, o options) ([]figure, error) {
 		peak, soon, later, alive = append(peak, d.peak), append(soon, d.soon), append(later, d.later), append(alive, d.alive)
 	}
 	return []figure{
-		most("create to all pods ready", "s", 0, ready...).note("one Deployment of %d, %d hollow nodes", o.pods, o.deploymentNodes),
+		most("create to all pods ready", "s", 0, ready...).With("one Deployment of %d, %d hollow nodes", o.pods, o.deploymentNodes),
 		most("longest time without a pod that became ready", "s", 0, gap...),
 		most("delete to all pods gone", "s", 0, deleted...),
 		most("most anonymous memory of the kernel", "MB", 0, peak...),
@@ -130,7 +130,7 @@ func deploymentRound(ctx context.Context, o options) (d deployed, err error) {
 		if err != nil {
 			return d, err
 		}
-		*into = mb(m.anonymous)
+		*into = mb(m.Anonymous)
 	}
 	if d.alive, err = liveHeap(ctx, client); err != nil {
 		return d, err
@@ -160,7 +160,7 @@ func mostAnonymous(ctx context.Context, pid int) (peak float64) {
 			return peak
 		case <-tick.C:
 			if m, err := measure(pid); err == nil {
-				peak = max(peak, mb(m.anonymous))
+				peak = max(peak, mb(m.Anonymous))
 			}
 		}
 	}

@@ -53,5 +53,8 @@
 // the clients took, and is written as far as it came when it is interrupted; a chart
 // of the time a pod is in build/bench/scale.svg.
 //
+// The controllers are measured by a command of their own, e2e/bench/controllers. What both
+// share is e2e/bench/rig.
+//
 // It imports nothing of the kernel, its tests aside, and must not be imported.
 package main

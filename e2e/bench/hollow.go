@@ -180,8 +180,8 @@ func (c *crowd) fill(ctx context.Context, o options, k *cluster.Cluster, client 
 func residents(pid int) (kernel, all float64, err error) {
 	list, err := weigh(pid)
 	for _, p := range list {
-		if all += mb(p.rss); p.pid == pid {
-			kernel = mb(p.rss)
+		if all += mb(p.RSS); p.PID == pid {
+			kernel = mb(p.RSS)
 		}
 	}
 	return kernel, all, err
@@ -217,14 +217,14 @@ func nobodyLost(ctx context.Context, client kubernetes.Interface, nodes int) err
 func (c crowd) figures() []figure {
 	name := fmt.Sprintf("%d hollow nodes", c.nodes)
 	f := []figure{
-		middle(name+": kernel with them idle", "MB", 0, c.idle).note("%.0f with plugins; %d goroutines", c.idleAll, c.goroutines),
-		middle("  start to all ready", "s", 0, c.start.Seconds()).note("%.0f s of the kernel's processor time", c.startCost.Seconds()),
-		middle("  processor time at rest", "%", 0, c.beat).note("of one processor, over %s", idleFor),
+		middle(name+": kernel with them idle", "MB", 0, c.idle).With("%.0f with plugins; %d goroutines", c.idleAll, c.goroutines),
+		middle("  start to all ready", "s", 0, c.start.Seconds()).With("%.0f s of the kernel's processor time", c.startCost.Seconds()),
+		middle("  processor time at rest", "%", 0, c.beat).With("of one processor, over %s", idleFor),
 	}
 	if c.busy > 0 {
 		f = append(f,
-			middle(fmt.Sprintf("  kernel with %d pods Running", c.pods), "MB", 0, c.busy).note("%.0f with plugins", c.busyAll),
-			middle("  create to all Running", "pods/s", 0, c.running).note("%.0f to all bound; %.0f us of the kernel's processor time a pod", c.bound, c.kernel))
+			middle(fmt.Sprintf("  kernel with %d pods Running", c.pods), "MB", 0, c.busy).With("%.0f with plugins", c.busyAll),
+			middle("  create to all Running", "pods/s", 0, c.running).With("%.0f to all bound; %.0f us of the kernel's processor time a pod", c.bound, c.kernel))
 	}
 	return f
 }

@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"pintle.dev/pintle/e2e/bench/rig"
 	"pintle.dev/pintle/sdk/schedpolicy"
 )
 
@@ -157,12 +158,12 @@ func run(ctx context.Context, o options, out string, limit time.Duration, names 
 		if len(figures) == 0 {
 			continue
 		}
-		r := newReport(b, figures, before)
-		r.print(os.Stdout)
+		r := rig.NewReport(b.name, b.what, figures, before)
+		r.Print(os.Stdout)
 		if err != nil {
 			r.Failed = err.Error()
 		}
-		if err := r.write(out); err != nil {
+		if err := r.Write(out); err != nil {
 			errs = append(errs, err)
 		}
 	}

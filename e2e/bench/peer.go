@@ -192,18 +192,6 @@ func (o outcome) String() string {
 	return s
 }
 
-// side is an outcome as it stands in the JSON.
-type side struct {
-	Name        string    `json:"name"`
-	PodsASecond []float64 `json:"podsASecond"`
-	Created     float64   `json:"createdASecond,omitempty"`
-	ProcessorUs float64   `json:"processorMicrosecondsAPod"`
-	ClientUs    float64   `json:"clientMicrosecondsAPod"`
-	P50         float64   `json:"p50Milliseconds,omitempty"`
-	P99         float64   `json:"p99Milliseconds,omitempty"`
-	Resident    float64   `json:"residentMB"`
-}
-
 func sideOf(name string, list []outcome) side {
 	of := func(f func(outcome) float64) float64 {
 		var all []float64

@@ -152,9 +152,9 @@ func (b *pluginBench) ask(ctx context.Context) error {
 		b.figures = append(b.figures,
 			us("one crossing", goals{0.1, 60}, func(d pluginDriven) float64 { return d.Crossing }),
 			us("a predicate over 5,000 nodes, uncached", goals{150, 400}, func(d pluginDriven) float64 { return d.Pass }).
-				note("room for the requests; with a node selector, two maps, before it: %.0f us", median(each(dear, 1e3, func(d pluginDriven) float64 { return d.Pass }))),
+				With("room for the requests; with a node selector, two maps, before it: %.0f us", median(each(dear, 1e3, func(d pluginDriven) float64 { return d.Pass }))),
 			us("cached class, one changed node", goals{1, 60}, func(d pluginDriven) float64 { return d.Changed }).
-				note("the delta of a bound pod and the question; the question alone: %.2f us", median(each(list, 1e3, func(d pluginDriven) float64 { return d.Asked }))),
+				With("the delta of a bound pod and the question; the question alone: %.2f us", median(each(list, 1e3, func(d pluginDriven) float64 { return d.Asked }))),
 		)
 	}
 	return b.cross(ctx)
@@ -183,7 +183,7 @@ func (b *pluginBench) cross(ctx context.Context) error {
 			return err
 		}
 		b.figures = append(b.figures, middle("wasm: one crossing, a module in "+m.language, "us", 0, each(list, 1e3, func(d pluginDriven) float64 { return d.Crossing })...).
-			note("of which a call that does nothing, with nothing of ours: %.2f us", median(each(list, 1e3, func(d pluginDriven) float64 { return d.Bare }))))
+			With("of which a call that does nothing, with nothing of ours: %.2f us", median(each(list, 1e3, func(d pluginDriven) float64 { return d.Bare }))))
 	}
 	return nil
 }
@@ -211,7 +211,7 @@ func (b *pluginBench) perCall(ctx context.Context) error {
 		c.add(theirs.Calls/1e3, ours.Pass/1e3)
 		single.add(theirs.Calls/1e3, ours.Calls/1e3)
 	}
-	b.figures = append(b.figures, c.figure().note("the manner of kube-scheduler-wasm-extension, with the same Go and wazero instead of TinyGo"), single.figure())
+	b.figures = append(b.figures, c.figure().With("the manner of kube-scheduler-wasm-extension, with the same Go and wazero instead of TinyGo"), single.figure())
 	return nil
 }
 
@@ -228,7 +228,7 @@ func (b *pluginBench) memory(ctx context.Context) error {
 			return err
 		}
 		f := middle(transport+": memory of the classic set, 5,000 nodes", "MB", goals{60, 0}.of(transport), each(list, mb, func(d pluginDriven) float64 { return d.Resident + d.Processes })...)
-		b.figures = append(b.figures, f.note("%d plugins; resident; in the kernel's process %.0f MB, of which anonymous %.0f MB", list[0].Plugins,
+		b.figures = append(b.figures, f.With("%d plugins; resident; in the kernel's process %.0f MB, of which anonymous %.0f MB", list[0].Plugins,
 			median(each(list, mb, func(d pluginDriven) float64 { return d.Resident })), median(each(list, mb, func(d pluginDriven) float64 { return d.Anonymous }))))
 	}
 	return nil
@@ -280,7 +280,7 @@ func (b *pluginBench) upgrades(ctx context.Context) error {
 			return fmt.Sprintf("%.1f to %.1f ms", ms(quiet), ms(upgrading))
 		}
 		b.figures = append(b.figures, middle(transport+": slowest cycle grows by, 100 upgrades under 10,000 pods", "ms", 50, grew...).
-			note("from %s; the most that any had of the processor %s, and that it waited for one that others had %s; slowest from a pod's coming to its binding %s; an upgrade takes %.0f ms",
+			With("from %s; the most that any had of the processor %s, and that it waited for one that others had %s; slowest from a pod's coming to its binding %s; an upgrade takes %.0f ms",
 				fromTo(func(f flow) float64 { return f.Slowest.Wall }), fromTo(func(f flow) float64 { return f.Most.Worked }), fromTo(func(f flow) float64 { return f.Most.Queued }),
 				fromTo(func(f flow) float64 { return f.Way }), median(took)))
 	}
@@ -307,6 +307,6 @@ func (b *pluginBench) many(ctx context.Context) error {
 	}
 	b.figures = append(b.figures,
 		middle("wasm: 200 bundles of one artefact, time to ready", "s", 0, ready...),
-		middle("wasm: 200 bundles of one artefact, memory", "MB", 0, memory...).note("%.1f MB each", median(memory)/manyBundles))
+		middle("wasm: 200 bundles of one artefact, memory", "MB", 0, memory...).With("%.1f MB each", median(memory)/manyBundles))
 	return nil
 }

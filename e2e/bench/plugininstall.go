@@ -50,7 +50,7 @@ func (b *pluginBench) install(ctx context.Context) error {
 			installed, decided = append(installed, float64(first)/1e6), append(decided, float64(whole)/1e6)
 		}
 		b.figures = append(b.figures, middle(transport+": install to first decision, already built", "ms", goals{1000, 300}.of(transport), decided...).
-			note("the command install --enable takes %.0f ms of it", median(installed)))
+			With("the command install --enable takes %.0f ms of it", median(installed)))
 	}
 	return nil
 }

@@ -150,14 +150,14 @@ func (g *growing) fill(ctx context.Context, p policy) (figures []figure, err err
 			return nil, err
 		}
 		done()
-		figures = append(figures, least(fmt.Sprintf("%d nodes, %d pods: create to bound", g.nodes, g.pods), "pods/s", 0, last.rate).note("the last %d; %s", rest, p.name))
+		figures = append(figures, least(fmt.Sprintf("%d nodes, %d pods: create to bound", g.nodes, g.pods), "pods/s", 0, last.rate).With("the last %d; %s", rest, p.name))
 		figures = append(figures, last.figures("  processor time of the kernel a pod")...)
 	}
 	rss, anonymous, err := g.memory()
 	if err != nil {
 		return figures, err
 	}
-	figures = append(figures, middle("  resident memory with all of them, at once", "MB", 0, mb(rss)).note("anonymous %.0f", mb(anonymous)))
+	figures = append(figures, middle("  resident memory with all of them, at once", "MB", 0, mb(rss)).With("anonymous %.0f", mb(anonymous)))
 	step("waiting %s, then weighing", idleFor)
 	select {
 	case <-time.After(idleFor):
@@ -167,7 +167,7 @@ func (g *growing) fill(ctx context.Context, p policy) (figures []figure, err err
 	if rss, anonymous, err = g.memory(); err != nil {
 		return figures, err
 	}
-	figures = append(figures, middle("  resident memory at rest", "MB", 0, mb(rss)).note("anonymous %.0f; after %s", mb(anonymous), idleFor))
+	figures = append(figures, middle("  resident memory at rest", "MB", 0, mb(rss)).With("anonymous %.0f; after %s", mb(anonymous), idleFor))
 	again, err := g.startAgain(ctx)
 	if err != nil {
 		return figures, err
@@ -214,7 +214,7 @@ func (g *growing) startAgain(ctx context.Context) ([]figure, error) {
 	rss, _, err := g.memory()
 	return []figure{
 		middle("  start with all of them, to /readyz", "s", 0, ready.Seconds()),
-		middle("  the same, to a new pod bound", "s", 0, bound.Seconds()).note("%.0f MB then", mb(rss)),
+		middle("  the same, to a new pod bound", "s", 0, bound.Seconds()).With("%.0f MB then", mb(rss)),
 	}, err
 }
 
@@ -260,10 +260,10 @@ func scalePod(first, i int) *corev1.Pod {
 }
 
 func (g grown) figures(name string) []figure {
-	return []figure{middle(name, "us", 0, g.kernel).note("%s", g)}
+	return []figure{middle(name, "us", 0, g.kernel).With("%s", g)}
 }
 
 func growthOf(first, last grown) []figure {
 	f := middle(fmt.Sprintf("  from %d to %d nodes, %gx", first.nodes, last.nodes, float64(last.nodes)/float64(first.nodes)), "x", 0, last.kernel/first.kernel)
-	return []figure{f.note("time of a decision %.1fx", last.decided.mean()/first.decided.mean())}
+	return []figure{f.With("time of a decision %.1fx", last.decided.mean()/first.decided.mean())}
 }

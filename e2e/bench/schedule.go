@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strings"
 	"syscall"
 	"time"
 
@@ -84,14 +83,14 @@ func schedule(ctx context.Context, o options) ([]figure, error) {
 	}
 	set := "classic set, " + o.transport
 	return []figure{
-		least("create to all bound", "pods/s", goalSchedule, bound...).note("%d hollow nodes, %d pods, %d workers, %s", o.nodes, o.pods, o.workers, set),
-		most("processor time of the kernel a pod", "µs", 0, kernel...).note("until all are bound"),
+		least("create to all bound", "pods/s", goalSchedule, bound...).With("%d hollow nodes, %d pods, %d workers, %s", o.nodes, o.pods, o.workers, set),
+		most("processor time of the kernel a pod", "µs", 0, kernel...).With("until all are bound"),
 		most("processor time of process plugins a pod", "µs", 0, plugins...),
 		most("processor time of the clients a pod", "µs", 0, clients...),
-		least("create to all Running", "pods/s", 0, running...).note("simulated containers"),
+		least("create to all Running", "pods/s", 0, running...).With("simulated containers"),
 		most("start to all hollow nodes schedulable", "s", 0, ready...),
 		most("kernel with idle hollow nodes", "MB", 0, rss...),
-		most("processor time of idle hollow nodes", "%", 0, idle...).note("of one processor"),
+		most("processor time of idle hollow nodes", "%", 0, idle...).With("of one processor"),
 		most("kernel with all pods Running", "MB", 0, busy...),
 	}, nil
 }
@@ -158,7 +157,7 @@ func scheduleRound(ctx context.Context, o options) (p placed, err error) {
 	}
 	p.running = float64(o.pods) / at.running.Sub(begin).Seconds()
 	if m, err := measure(c.Pid()); err == nil {
-		p.busy = mb(m.rss)
+		p.busy = mb(m.RSS)
 	}
 	return p, w.check(nodes)
 }
@@ -219,7 +218,7 @@ func idleCost(ctx context.Context, pid int) (percent, rss float64, err error) {
 	}
 	used := processorTime(pid) - before
 	m, err := measure(pid)
-	return 100 * used.Seconds() / window.Seconds(), mb(m.rss), err
+	return 100 * used.Seconds() / window.Seconds(), mb(m.RSS), err
 }
 
 // times are the processor times of a kernel, its plugins and this process.
@@ -229,28 +228,11 @@ func timesOf(kernel int) (times, error) {
 	list, err := weigh(kernel)
 	t := times{kernel: processorTime(kernel), clients: processorTime(os.Getpid())}
 	for _, p := range list {
-		if p.pid != kernel {
-			t.plugins += processorTime(p.pid)
+		if p.PID != kernel {
+			t.plugins += processorTime(p.PID)
 		}
 	}
 	return t, err
-}
-
-// processorTime is what a process has used so far.
-func processorTime(pid int) time.Duration {
-	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return 0
-	}
-	fields := strings.Fields(string(raw[strings.LastIndexByte(string(raw), ')')+1:]))
-	if len(fields) < 13 {
-		return 0
-	}
-	var user, system int64
-	if _, err := fmt.Sscan(fields[11]+" "+fields[12], &user, &system); err != nil {
-		return 0
-	}
-	return time.Duration(user+system) * 10 * time.Millisecond // USER_HZ is 100 on every Linux of Go
 }
 
 // podWatch follows every pod from before the first create.

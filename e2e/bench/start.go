@@ -48,7 +48,7 @@ func start(ctx context.Context, o options) ([]figure, error) {
 	}
 	return []figure{
 		most("serve to /readyz ok, modules compiled", "ms", goalStart, again...),
-		most("serve to /readyz ok, first start", "ms", goalFirst, first...).note("keys and certificates made, modules compiled"),
+		most("serve to /readyz ok, first start", "ms", goalFirst, first...).With("keys and certificates made, modules compiled"),
 	}, nil
 }
 

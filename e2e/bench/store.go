@@ -105,7 +105,7 @@ func (b *storeBench) bare(ctx context.Context, raw, fanout bool) error {
 			slow.add(ours.Write.P99, theirs.Write.P99)
 		}
 		b.figures = append(b.figures,
-			writes.figure().note("new keys, compare-and-swap, synced before the answer; kernel/store in the writers' process, as in the kernel; etcd's clients over gRPC on loopback, one connection, as kube-apiserver"),
+			writes.figure().With("new keys, compare-and-swap, synced before the answer; kernel/store in the writers' process, as in the kernel; etcd's clients over gRPC on loopback, one connection, as kube-apiserver"),
 			slow.figure())
 	}
 	if !fanout {
@@ -135,7 +135,7 @@ func (b *storeBench) bare(ctx context.Context, raw, fanout bool) error {
 		slower = append(slower, ours.Write.Mean/quiet.Write.Mean)
 		b.figures = append(b.figures, middle("  a write without, with watchers, round "+fmt.Sprint(i+1), "ms", 0, quiet.Write.Mean, ours.Write.Mean))
 	}
-	f := delivery.figure().note("from before the commit to the watcher; 500,000 deliveries/s; etcd had not delivered %d of them 10 s after the last write", lost)
+	f := delivery.figure().With("from before the commit to the watcher; 500,000 deliveries/s; etcd had not delivered %d of them 10 s after the last write", lost)
 	f.AtMost, f.Unit = 0, "ms"
 	reached := f.Value <= 20
 	f.Reached = &reached
@@ -149,7 +149,7 @@ func slowed(name string, alone, among []float64) figure {
 	f := figure{Name: name, Unit: "%", Value: 100 * median(among) / median(alone), AtLeast: 90}
 	ok := f.Value >= f.AtLeast
 	f.Reached = &ok
-	return f.note("%s against %s writes/s", joined(among), joined(alone))
+	return f.With("%s against %s writes/s", joined(among), joined(alone))
 }
 
 // both drives Pintle's store, then etcd, each with an empty directory.
@@ -167,7 +167,7 @@ func (b *storeBench) both(ctx context.Context, program, name string, d drive) (o
 	if err != nil {
 		return ours, theirs, err
 	}
-	defer func() { err = errors.Join(err, p.stop(syscall.SIGTERM)) }()
+	defer func() { err = errors.Join(err, p.Stop(syscall.SIGTERM)) }()
 	d.Engine, d.Target, d.Connections = "etcd", url, b.o.etcdConnections
 	theirs, err = d.by(ctx, program)
 	return ours, theirs, err
@@ -263,7 +263,7 @@ func (b *storeBench) created(ctx context.Context, kernel, upstream *apiServer) e
 			creates.add(rates[0], rates[1])
 		}
 	}
-	b.figures = append(b.figures, creates.figure().note("%d workers of client-go with protobuf, which use the same processors", apiWorkers))
+	b.figures = append(b.figures, creates.figure().With("%d workers of client-go with protobuf, which use the same processors", apiWorkers))
 	return nil
 }
 
@@ -297,7 +297,7 @@ func (b *storeBench) lists(ctx context.Context, kernel, upstream *apiServer) err
 			times.add(took[0], took[1])
 		}
 		done()
-		b.figures = append(b.figures, times.figure().note(
+		b.figures = append(b.figures, times.figure().With(
 			"request to last byte, not decoded; %.1f and %.1f MB; the servers' processor time a list %.0f and %.0f ms; the first of Pintle's lists makes the encodings",
 			float64(sizes[0])/1e6, float64(sizes[1])/1e6, float64(busy[0].Milliseconds())/rounds, float64(busy[1].Milliseconds())/rounds))
 	}
@@ -326,8 +326,8 @@ func (b *storeBench) reads(ctx context.Context, kernel, upstream *apiServer) err
 		cached.add(rates[0], rates[2])
 	}
 	b.figures = append(b.figures,
-		latest.figure().note("the latest state, JSON, %d connections of a thin client", hotWorkers),
-		cached.figure().note("Pintle's is the latest state here too; upstream's may be old"))
+		latest.figure().With("the latest state, JSON, %d connections of a thin client", hotWorkers),
+		cached.figure().With("Pintle's is the latest state here too; upstream's may be old"))
 	return nil
 }
 
@@ -367,11 +367,11 @@ func (b *storeBench) watches(ctx context.Context, kernel, upstream *apiServer) e
 		}
 		delivery.add(p99[0], p99[1])
 	}
-	f := delivery.figure().note("from before the create was sent to the event's having been read; each create reaches one watcher")
+	f := delivery.figure().With("from before the create was sent to the event's having been read; each create reaches one watcher")
 	reached := f.Value <= 20
 	f.Reached = &reached
 	b.figures = append(b.figures, f,
-		slowed("  writers with those watchers, of without", alone, among).note("a create takes %s, without %s ms; kube-apiserver's writers: %s", joined(felt), joined(unfelt), strings.Join(theirs, " ")),
+		slowed("  writers with those watchers, of without", alone, among).With("a create takes %s, without %s ms; kube-apiserver's writers: %s", joined(felt), joined(unfelt), strings.Join(theirs, " ")),
 		middle("  what a create takes with those watchers, of without", "x", 1.1, slower...))
 	return b.crowd(ctx, kernel, upstream)
 }
@@ -396,7 +396,7 @@ func (b *storeBench) crowd(ctx context.Context, kernel, upstream *apiServer) err
 			}
 		}
 		delivery.add(got[0].delivery.P99, got[1].delivery.P99)
-		b.figures = append(b.figures, delivery.figure().note(
+		b.figures = append(b.figures, delivery.figure().With(
 			"5 s after the last write %.0f%% and %.0f%% were delivered, %d and %d watches ended; writers reached %.0f and %.0f/s",
 			100*float64(got[0].delivered)/float64(got[0].expected), 100*float64(got[1].delivered)/float64(got[1].expected),
 			got[0].ended, got[1].ended, got[0].achieved, got[1].achieved))
@@ -420,7 +420,7 @@ func (b *storeBench) full(ctx context.Context, kernel, upstream *apiServer, idle
 	each := func(now, idle float64) float64 { return (now - idle) * 1e6 / 1024 / allPods }
 	resident := comparison{name: "resident memory a pod, 100,000 pods, above idle", unit: "KB", peer: "kube-apiserver and etcd"}
 	resident.add(each(now.rss[0], idle.rss[0]), each(now.rss[1], idle.rss[1]))
-	f := resident.figure().note("%.0f MB, idle %.0f; upstream %.0f, idle %.0f; %s idle before weighing", now.rss[0], idle.rss[0], now.rss[1], idle.rss[1], b.o.settle)
+	f := resident.figure().With("%.0f MB, idle %.0f; upstream %.0f, idle %.0f; %s idle before weighing", now.rss[0], idle.rss[0], now.rss[1], idle.rss[1], b.o.settle)
 	reached := f.Value < 6
 	f.Reached = &reached
 	anonymous := comparison{name: "  without mapped files", unit: "KB", peer: "kube-apiserver and etcd"}
@@ -463,7 +463,7 @@ func (b *storeBench) starts(ctx context.Context, dirs [2]string, kernel, upstrea
 	if err := errors.Join(s.awaitPods(ctx, allPods), s.stop(syscall.SIGTERM)); err != nil {
 		return err
 	}
-	f := again.figure().note("the first round after kill -9, all pods are there each time")
+	f := again.figure().With("the first round after kill -9, all pods are there each time")
 	reached := f.Value < 2
 	f.Reached = &reached
 	b.figures = append(b.figures, f)
@@ -484,9 +484,9 @@ func (b *storeBench) soaked(ctx context.Context) error {
 	last := samples[len(samples)-1]
 	b.figures = append(b.figures,
 		middle("soak: disk, last third to the middle one", "x", 1.2, growth(samples, func(s sample) float64 { return s.Disk })).
-			note("%d rewrites of 1 KB in %s, history kept %s; %.0f MB at the end", last.Rewrites, b.o.soak, retention, last.Disk),
+			With("%d rewrites of 1 KB in %s, history kept %s; %.0f MB at the end", last.Rewrites, b.o.soak, retention, last.Disk),
 		middle("soak: memory, last third to the middle one", "x", 1.2, growth(samples, func(s sample) float64 { return s.RSS })).
-			note("resident, %.0f MB at the end, %.0f of it anonymous", last.RSS, last.Anonymous))
+			With("resident, %.0f MB at the end, %.0f of it anonymous", last.RSS, last.Anonymous))
 	raw, err := json.MarshalIndent(samples, "", " ")
 	if err != nil {
 		return err

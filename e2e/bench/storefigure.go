@@ -1,15 +1,5 @@
 package main
 
-// peer is the other side of a comparison.
-type peer struct {
-	Name   string    `json:"name"`
-	Value  float64   `json:"value"`
-	Rounds []float64 `json:"rounds,omitempty"`
-	// Ratio is ours to theirs: the median over the rounds, since what else the
-	// machine does changes between them.
-	Ratio float64 `json:"ratio"`
-}
-
 // comparison is what both sides reached in rounds that took turns.
 type comparison struct {
 	name, unit, peer string

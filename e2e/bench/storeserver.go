@@ -2,20 +2,12 @@ package main
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strconv"
 	"syscall"
 	"time"
 
@@ -37,136 +29,6 @@ store: {historyRetention: %s}
 scheduler: {enabled: false}
 node: {enabled: false}
 `
-
-const (
-	programStart = 60 * time.Second
-	programStop  = 20 * time.Second
-)
-
-// program is a server that was started and is asked until it answers.
-type program struct {
-	name   string
-	cmd    *exec.Cmd
-	log    string
-	exited chan struct{}
-}
-
-// startProgram starts a built program and returns when ready is nil. What it
-// prints is in a file beside its data.
-func startProgram(ctx context.Context, name, dir string, ready func(context.Context) error, args ...string) (*program, error) {
-	bin, err := cluster.Bin()
-	if err != nil {
-		return nil, err
-	}
-	p := &program{name: name, log: filepath.Join(dir, name+".log"), exited: make(chan struct{})}
-	log, err := os.OpenFile(p.log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	defer log.Close()
-	p.cmd = exec.Command(filepath.Join(bin, name), args...)
-	p.cmd.Dir = dir
-	p.cmd.Stdout, p.cmd.Stderr = log, log
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
-	if err := p.cmd.Start(); err != nil {
-		return nil, fmt.Errorf("start %s: %w; make bench-store builds it", name, err)
-	}
-	go func() {
-		_ = p.cmd.Wait()
-		close(p.exited)
-	}()
-	ctx, cancel := context.WithTimeout(ctx, programStart)
-	defer cancel()
-	for {
-		ask, cancelAsk := context.WithTimeout(ctx, 2*time.Second)
-		err := ready(ask)
-		cancelAsk()
-		select {
-		case <-p.exited: // another program may have answered on its port
-			return nil, fmt.Errorf("start %s: it ended\n%s", name, p.tail())
-		default:
-		}
-		if err == nil {
-			return p, nil
-		}
-		select {
-		case <-ctx.Done():
-			_ = p.stop(syscall.SIGKILL)
-			return nil, fmt.Errorf("start %s: %w: %w\n%s", name, ctx.Err(), err, p.tail())
-		case <-time.After(10 * time.Millisecond):
-		case <-p.exited:
-		}
-	}
-}
-
-func (p *program) tail() string {
-	raw, _ := os.ReadFile(p.log)
-	return string(raw[max(0, len(raw)-2000):])
-}
-
-// stop ends the program, by force where a signal is not enough. Stopping it
-// again does nothing.
-func (p *program) stop(sig os.Signal) error {
-	select {
-	case <-p.exited:
-		return nil
-	default:
-	}
-	_ = p.cmd.Process.Signal(sig)
-	select {
-	case <-p.exited:
-		return nil
-	case <-time.After(programStop):
-		_ = p.cmd.Process.Kill()
-		<-p.exited
-		return fmt.Errorf("%s did not stop within %s", p.name, programStop)
-	}
-}
-
-// freePorts are ports of loopback that the system gave.
-func freePorts(n int) ([]string, error) {
-	var ports []string
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, err
-		}
-		defer l.Close()
-		ports = append(ports, strconv.Itoa(l.Addr().(*net.TCPAddr).Port))
-	}
-	return ports, nil
-}
-
-// startEtcd starts one member of etcd with its data in dir, as a server in use:
-// every write is synced. Clients reach it without TLS.
-func startEtcd(ctx context.Context, dir string) (p *program, url string, err error) {
-	ports, err := freePorts(2)
-	if err != nil {
-		return nil, "", err
-	}
-	url, peer := "http://127.0.0.1:"+ports[0], "http://127.0.0.1:"+ports[1]
-	p, err = startProgram(ctx, "etcd", dir, func(ctx context.Context) error { return okAt(ctx, http.DefaultClient, url+"/health") },
-		"--data-dir", filepath.Join(dir, "etcd"), "--listen-client-urls", url, "--advertise-client-urls", url,
-		"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", "default="+peer,
-		"--quota-backend-bytes", strconv.Itoa(8<<30), "--log-level", "error")
-	return p, url, err
-}
-
-func okAt(ctx context.Context, client *http.Client, url string) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return err
-	}
-	resp, err := client.Do(req)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s answered %s", url, resp.Status)
-	}
-	return nil
-}
 
 // apiServer is a running server of the Kubernetes API with its store.
 type apiServer struct {
@@ -217,7 +79,7 @@ func (s *apiServer) memory() (rss, anonymous float64, err error) {
 		if err != nil {
 			return 0, 0, err
 		}
-		rss, anonymous = rss+p.rss, anonymous+p.anonymous
+		rss, anonymous = rss+p.RSS, anonymous+p.Anonymous
 	}
 	return rss, anonymous, nil
 }
@@ -280,7 +142,7 @@ func startUpstream(ctx context.Context, dir string) (_ *apiServer, err error) {
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, etcd.stop(syscall.SIGTERM))
+			err = errors.Join(err, etcd.Stop(syscall.SIGTERM))
 		}
 	}()
 	key, tokens := filepath.Join(dir, "sa.key"), filepath.Join(dir, "tokens.csv")
@@ -312,20 +174,7 @@ func startUpstream(ctx context.Context, dir string) (_ *apiServer, err error) {
 		return nil, err
 	}
 	s.ready = time.Since(begin)
-	s.pids = []int{api.cmd.Process.Pid, etcd.cmd.Process.Pid}
-	s.stop = func(sig os.Signal) error { return errors.Join(api.stop(sig), etcd.stop(sig)) }
+	s.pids = []int{api.Pid(), etcd.Pid()}
+	s.stop = func(sig os.Signal) error { return errors.Join(api.Stop(sig), etcd.Stop(sig)) }
 	return s, nil
-}
-
-// writeKey makes the key that tokens of service accounts are signed with.
-func writeKey(file string) error {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return err
-	}
-	der, err := x509.MarshalECPrivateKey(key)
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}), 0o600)
 }

@@ -1,4 +1,4 @@
-package main
+package rig
 
 import (
 	"encoding/json"
@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// figure is one measured value, with the goal it is held against.
-type figure struct {
+// Figure is one measured value, with the goal it is held against.
+type Figure struct {
 	Name string `json:"name"`
 	// Value is the best of Rounds: the round that other work on the machine
 	// disturbed least.
@@ -28,18 +28,18 @@ type figure struct {
 	Note    string `json:"note,omitempty"`
 	// Peer is what another program reached in the same run; the goal is then
 	// one for the ratio to it.
-	Peer *peer `json:"peer,omitempty"`
+	Peer *Peer `json:"peer,omitempty"`
 	// Floor is what the other program's own tests ask of it at least, elsewhere.
 	Floor float64 `json:"floor,omitempty"`
 	// Sides say more of what each reached.
-	Sides []side `json:"sides,omitempty"`
+	Sides []Side `json:"sides,omitempty"`
 	// Skipped is why there is no value.
 	Skipped string `json:"skipped,omitempty"`
 }
 
-// most makes a figure of which less is better; goal 0 is none.
-func most(name, unit string, goal float64, rounds ...float64) figure {
-	f := figure{Name: name, Unit: unit, Value: slices.Min(rounds), Rounds: rounds, AtMost: goal}
+// Most makes a figure of which less is better; goal 0 is none.
+func Most(name, unit string, goal float64, rounds ...float64) Figure {
+	f := Figure{Name: name, Unit: unit, Value: slices.Min(rounds), Rounds: rounds, AtMost: goal}
 	if goal > 0 {
 		ok := f.Value <= goal
 		f.Reached = &ok
@@ -47,9 +47,9 @@ func most(name, unit string, goal float64, rounds ...float64) figure {
 	return f
 }
 
-// least makes a figure of which more is better; goal 0 is none.
-func least(name, unit string, goal float64, rounds ...float64) figure {
-	f := figure{Name: name, Unit: unit, Value: slices.Max(rounds), Rounds: rounds, AtLeast: goal}
+// Least makes a figure of which more is better; goal 0 is none.
+func Least(name, unit string, goal float64, rounds ...float64) Figure {
+	f := Figure{Name: name, Unit: unit, Value: slices.Max(rounds), Rounds: rounds, AtLeast: goal}
 	if goal > 0 {
 		ok := f.Value >= goal
 		f.Reached = &ok
@@ -57,13 +57,14 @@ func least(name, unit string, goal float64, rounds ...float64) figure {
 	return f
 }
 
-func (f figure) note(format string, args ...any) figure {
+// With adds a note.
+func (f Figure) With(format string, args ...any) Figure {
 	f.Note = fmt.Sprintf(format, args...)
 	return f
 }
 
-// report is the content of one JSON file.
-type report struct {
+// Report is the content of one JSON file.
+type Report struct {
 	Benchmark  string    `json:"benchmark"`
 	What       string    `json:"what"`
 	Command    string    `json:"command"`
@@ -73,19 +74,21 @@ type report struct {
 	// Load is the machine's average of one minute before and after; the
 	// benchmark itself adds to the latter.
 	Load    [2]string `json:"load"`
-	Figures []figure  `json:"figures"`
+	Figures []Figure  `json:"figures"`
 	// Failed is why the rest is missing.
 	Failed string `json:"failed,omitempty"`
 }
 
-func newReport(b benchmark, figures []figure, before string) report {
-	return report{
-		Benchmark: b.name, What: b.what, Command: "make bench-" + b.name, Time: time.Now().UTC(),
-		Processors: runtime.NumCPU(), GoVersion: runtime.Version(), Load: [2]string{before, loadAverage()}, Figures: figures,
+// NewReport is the report of make bench-NAME. before is the machine's load before it.
+func NewReport(name, what string, figures []Figure, before string) Report {
+	return Report{
+		Benchmark: name, What: what, Command: "make bench-" + name, Time: time.Now().UTC(),
+		Processors: runtime.NumCPU(), GoVersion: runtime.Version(), Load: [2]string{before, LoadAverage()}, Figures: figures,
 	}
 }
 
-func (r report) print(w io.Writer) {
+// Print writes the table, for people.
+func (r Report) Print(w io.Writer) {
 	for _, f := range r.Figures {
 		if f.Skipped != "" {
 			fmt.Fprintf(w, "  %-44s skipped: %s (%s)\n", f.Name, f.Skipped, f.Note)
@@ -113,10 +116,10 @@ func (r report) print(w io.Writer) {
 			fmt.Fprintf(w, " %s %.4g: %.2fx", f.Peer.Name, f.Peer.Value, f.Peer.Ratio)
 		}
 		if len(f.Rounds) > 1 {
-			fmt.Fprintf(w, " rounds %s", joined(f.Rounds))
+			fmt.Fprintf(w, " rounds %s", Joined(f.Rounds))
 		}
 		if f.Peer != nil && len(f.Peer.Rounds) > 1 {
-			fmt.Fprintf(w, " against %s", joined(f.Peer.Rounds))
+			fmt.Fprintf(w, " against %s", Joined(f.Peer.Rounds))
 		}
 		if f.Floor > 0 {
 			fmt.Fprintf(w, " floor %g", f.Floor)
@@ -129,7 +132,8 @@ func (r report) print(w io.Writer) {
 	fmt.Fprintf(w, "  %d processors, load %s before, %s after\n", r.Processors, r.Load[0], r.Load[1])
 }
 
-func (r report) write(dir string) error {
+// Write writes the JSON into a folder.
+func (r Report) Write(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
@@ -140,7 +144,8 @@ func (r report) write(dir string) error {
 	return os.WriteFile(filepath.Join(dir, r.Benchmark+".json"), append(raw, '\n'), 0o644)
 }
 
-func joined(values []float64) string {
+// Joined are values in one line.
+func Joined(values []float64) string {
 	words := make([]string, len(values))
 	for i, v := range values {
 		words[i] = fmt.Sprintf("%.0f", v)
@@ -151,7 +156,8 @@ func joined(values []float64) string {
 	return strings.Join(words, " ")
 }
 
-func loadAverage() string {
+// LoadAverage is the machine's, of one minute.
+func LoadAverage() string {
 	raw, err := os.ReadFile("/proc/loadavg")
 	if err != nil {
 		return "?"
@@ -160,11 +166,33 @@ func loadAverage() string {
 	return word
 }
 
-// median of at least one value.
-func median(values []float64) float64 {
+// Median of at least one value.
+func Median(values []float64) float64 {
 	sorted := slices.Sorted(slices.Values(values))
 	if n := len(sorted); n%2 == 0 {
 		return (sorted[n/2-1] + sorted[n/2]) / 2
 	}
 	return sorted[len(sorted)/2]
+}
+
+// Peer is the other side of a comparison.
+type Peer struct {
+	Name   string    `json:"name"`
+	Value  float64   `json:"value"`
+	Rounds []float64 `json:"rounds,omitempty"`
+	// Ratio is ours to theirs: the median over the rounds, since what else the
+	// machine does changes between them.
+	Ratio float64 `json:"ratio"`
+}
+
+// Side is an outcome as it stands in the JSON.
+type Side struct {
+	Name        string    `json:"name"`
+	PodsASecond []float64 `json:"podsASecond"`
+	Created     float64   `json:"createdASecond,omitempty"`
+	ProcessorUs float64   `json:"processorMicrosecondsAPod"`
+	ClientUs    float64   `json:"clientMicrosecondsAPod"`
+	P50         float64   `json:"p50Milliseconds,omitempty"`
+	P99         float64   `json:"p99Milliseconds,omitempty"`
+	Resident    float64   `json:"residentMB"`
 }
