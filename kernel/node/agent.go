@@ -270,7 +270,7 @@ func (r *Running) start(ctx context.Context) error {
 // follow has the runtime's events wake the pods' workers, and the pods listed anew when some were missed.
 func (r *Running) follow(ctx context.Context, relist *timetable.Entry) {
 	p := r.parts
-	wake := pleg.Listener{Changed: func(uid types.UID) { p.pods.Wake(uid) }, Missed: relist.Poke}
+	wake := pleg.Listener{Changed: func(uid types.UID, at time.Time) { p.pods.Changed(uid, at) }, Missed: relist.Poke}
 	if r.agent.deps.RuntimeEvents != nil {
 		r.cancels = append(r.cancels, p.runtimeEvents.Subscribe(r.agent.cfg.NodeName, wake))
 		return

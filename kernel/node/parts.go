@@ -191,7 +191,8 @@ func (a *Agent) build(ctx context.Context, services func() ([]*corev1.Service, e
 		BackOff: a.cfg.CrashBackOff, MaxBackOff: a.cfg.MaxCrashBackOff,
 	}, pod.Deps{
 		Client: a.deps.Client, CRI: p.cri, Volumes: p.volumes, Images: p.images, Probes: p.probes, Status: p.status, Objects: p.objects,
-		Services: services, Node: p.reporter, Cgroups: groups, Listening: a.Listening, Turn: a.deps.Turn, Events: p.events, Logger: a.deps.Logger,
+		Services: services, Node: p.reporter, Cgroups: groups,
+		Absent: func(uid types.UID) bool { return p.pleg.Pods()[uid] == nil }, Listening: a.Listening, Turn: a.deps.Turn, Events: p.events, Logger: a.deps.Logger,
 	})
 	p.gc = gc.New(containerPolicy(a.cfg), p.cri, a.cfg.LogDir, p.pods.Known, a.deps.Logger)
 	p.rotator = logs.NewRotator(a.cfg.LogMaxSize, a.cfg.LogMaxFiles, p.cri, a.deps.Logger)

@@ -157,6 +157,7 @@ func (c *Client) PodStatus(ctx context.Context, uid types.UID) (*PodStatus, erro
 		return nil, fmt.Errorf("list sandboxes of pod %s: %w", uid, err)
 	}
 	slices.SortFunc(sandboxes.Items, func(a, b *runtimeapi.PodSandbox) int { return cmp.Compare(b.CreatedAt, a.CreatedAt) })
+	whole := len(sandboxes.Items) > 0 // the sandboxes' statuses have those of the containers
 	for _, s := range sandboxes.Items {
 		resp, err := c.PodSandboxStatus(ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: s.Id})
 		if IsNotFound(err) {
@@ -169,6 +170,15 @@ func (c *Client) PodStatus(ctx context.Context, uid types.UID) (*PodStatus, erro
 			return nil, fmt.Errorf("status of sandbox %s: the runtime answered without status", s.Id)
 		}
 		st.Sandboxes = append(st.Sandboxes, resp.Status)
+		// A runtime that says as of when its answer is tells the containers with it.
+		whole = whole && resp.Timestamp != 0
+		for _, ct := range resp.ContainersStatuses {
+			if ct.GetMetadata() == nil {
+				whole = false
+				break
+			}
+			st.Containers = append(st.Containers, newContainer(&runtimeapi.Container{PodSandboxId: s.Id}, ct))
+		}
 		if name, _, ok := owner(resp.Status.Labels); ok {
 			st.NamespacedName = name
 		}
@@ -176,6 +186,12 @@ func (c *Client) PodStatus(ctx context.Context, uid types.UID) (*PodStatus, erro
 	if len(st.Sandboxes) > 0 && st.Sandboxes[0].State == runtimeapi.PodSandboxState_SANDBOX_READY {
 		st.IPs = sandboxIPs(st.Sandboxes[0])
 	}
+	byAge := func(a, b *Container) int { return b.Created.Compare(a.Created) }
+	if whole {
+		slices.SortFunc(st.Containers, byAge)
+		return st, nil
+	}
+	st.Containers = nil
 	containers, err := c.ListContainers(ctx, &runtimeapi.ListContainersRequest{Filter: &runtimeapi.ContainerFilter{LabelSelector: selector}})
 	if err != nil {
 		return nil, fmt.Errorf("list containers of pod %s: %w", uid, err)
@@ -196,7 +212,7 @@ func (c *Client) PodStatus(ctx context.Context, uid types.UID) (*PodStatus, erro
 			st.NamespacedName = name
 		}
 	}
-	slices.SortFunc(st.Containers, func(a, b *Container) int { return b.Created.Compare(a.Created) })
+	slices.SortFunc(st.Containers, byAge)
 	return st, nil
 }
 

@@ -29,8 +29,8 @@ type Events struct {
 
 // Listener hears of the events of one node; its functions must not block.
 type Listener struct {
-	// Changed is called with a pod that changed.
-	Changed func(uid types.UID)
+	// Changed is called with a pod that changed, and when: by the clock of this machine, which the runtime runs on.
+	Changed func(uid types.UID, at time.Time)
 	// Missed is called when a stream began anew: of what was meanwhile nothing is known.
 	Missed func()
 }
@@ -126,7 +126,12 @@ func (e *Events) tell(ev *runtimeapi.ContainerEventResponse) {
 	e.mu.Lock()
 	l, ok := e.nodes[ev.GetPodSandboxStatus().GetAnnotations()[cri.NodeMetadata]]
 	e.mu.Unlock()
-	if ok {
-		l.Changed(uid)
+	if !ok {
+		return
 	}
+	at := time.Now() // where the runtime does not say
+	if ev.CreatedAt > 0 {
+		at = time.Unix(0, ev.CreatedAt)
+	}
+	l.Changed(uid, at)
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -84,7 +85,7 @@ func TestEvents(t *testing.T) {
 	heard, missed := map[string][]types.UID{}, make(chan string, 3)
 	for _, node := range []string{"a", "b", ""} {
 		e.Subscribe(node, Listener{
-			Changed: func(uid types.UID) { mu.Lock(); defer mu.Unlock(); heard[node] = append(heard[node], uid) },
+			Changed: func(uid types.UID, _ time.Time) { mu.Lock(); defer mu.Unlock(); heard[node] = append(heard[node], uid) },
 			Missed:  func() { missed <- node },
 		})
 	}

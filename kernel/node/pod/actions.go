@@ -45,6 +45,11 @@ type actions struct {
 	ephemeral []*corev1.Container
 }
 
+// none tells that there is nothing to do.
+func (a *actions) none() bool {
+	return !a.killPod && !a.sandbox && len(a.kills)+len(a.init)+len(a.main)+len(a.ephemeral) == 0
+}
+
 // sandboxChanged tells that the pod needs a new sandbox: it has none, the newest is not ready, or it has no address.
 func sandboxChanged(pod *corev1.Pod, rt *cri.PodStatus) (changed bool, attempt uint32) {
 	if len(rt.Sandboxes) == 0 {

@@ -73,7 +73,7 @@ type Cgroups interface {
 	Remove(uid types.UID) error
 }
 
-// Deps are what a manager works with; all but Cgroups and Listening are required.
+// Deps are what a manager works with; all but Cgroups, Absent and Listening are required.
 type Deps struct {
 	Client   client.Interface
 	CRI      *cri.Client
@@ -85,6 +85,8 @@ type Deps struct {
 	Services func() ([]*corev1.Service, error)
 	Node     Node
 	Cgroups  Cgroups
+	// Absent tells that the runtime had nothing of a pod when all of its pods were listed last. Nil: it is asked.
+	Absent func(uid types.UID) bool
 	// Listening are the ports that no pod may take; nil: none.
 	Listening func() listener.Set
 	Turn      func(context.Context) context.Context // nil: a round begins at once
@@ -101,9 +103,12 @@ type entry struct {
 	pod     *corev1.Pod
 	gone    bool
 	evicted eviction
+	// changed is when the runtime last told of a change, looked when it was asked for what the present state of work is
+	// made of.
+	changed, looked time.Time
 
 	// The fields below belong to the pod's worker.
-	known         bool // the runtime was asked about the pod at least once
+	known         bool // the runtime was asked about the pod, or a first round began without
 	admitted      bool
 	end           *end
 	terminating   bool
@@ -126,6 +131,20 @@ func (e *entry) object() (*corev1.Pod, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.pod, e.gone
+}
+
+// acted notes that the work is up to what the runtime had at a moment.
+func (e *entry) acted(at time.Time) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.looked = at
+}
+
+// behind reports whether the runtime has told of a change that the work does not know.
+func (e *entry) behind() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return !e.changed.Before(e.looked)
 }
 
 // Manager runs the pods of one node.
@@ -259,6 +278,23 @@ func (m *Manager) Wake(uid types.UID) {
 	if known {
 		m.pool.Wake(uid)
 	}
+}
+
+// Changed has a round made for a pod of which the runtime tells that it changed, unless the work has seen that already:
+// most of what a runtime tells is what a round did there.
+func (m *Manager) Changed(uid types.UID, at time.Time) {
+	m.mu.Lock()
+	e := m.entries[uid]
+	m.mu.Unlock()
+	if e == nil {
+		return
+	}
+	e.mu.Lock()
+	if at.After(e.changed) {
+		e.changed = at
+	}
+	e.mu.Unlock()
+	m.pool.WakeIf(uid, e.behind)
 }
 
 // Known tells that the manager holds the pod.

@@ -250,6 +250,7 @@ func (m *Manager) terminate(ctx context.Context, e *entry, pod *corev1.Pod, gone
 	m.deps.Objects.Release(pod.UID)
 	e.terminated = true
 	if !gone {
+		e.acted(after.Taken)
 		m.deps.Status.Finish(pod)
 		return 0
 	}

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"pintle.dev/pintle/kernel/node/cri"
@@ -37,7 +38,7 @@ func (m *Manager) sync(ctx context.Context, e *entry) time.Duration {
 		m.deps.Status.Finish(pod)
 		return 0
 	}
-	rt, err := m.observe(ctx, e, pod)
+	rt, err := m.first(ctx, e, pod)
 	if err != nil {
 		if ctx.Err() == nil {
 			m.deps.Logger.Warn("could not read pod from container runtime", "pod", name(pod), "err", err)
@@ -45,6 +46,7 @@ func (m *Manager) sync(ctx context.Context, e *entry) time.Duration {
 		}
 		return retrySlow
 	}
+	e.acted(rt.Taken)
 	if pod.DeletionTimestamp != nil || gone || ended(pod.Status.Phase) {
 		e.terminating = true
 	}
@@ -120,7 +122,20 @@ func overdue(pod *corev1.Pod, start *metav1.Time, now time.Time) (time.Duration,
 	return max(left, time.Millisecond), left <= 0
 }
 
-// observe asks the runtime about the pod. A pod that was never started needs no question.
+// first is what the runtime has of the pod at the beginning of a round. A pod that no agent ever reported, that the
+// runtime did not have when it was listed, and of which it told nothing since, needs no question.
+func (m *Manager) first(ctx context.Context, e *entry, pod *corev1.Pod) (*cri.PodStatus, error) {
+	e.mu.Lock()
+	told := !e.changed.IsZero()
+	e.mu.Unlock()
+	if e.known || told || pod.Status.StartTime != nil || m.deps.Absent == nil || !m.deps.Absent(pod.UID) {
+		return m.observe(ctx, e, pod)
+	}
+	e.known = true // by the next round, whatever comes of this one
+	return &cri.PodStatus{UID: pod.UID, NamespacedName: types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}, Taken: time.Now()}, nil
+}
+
+// observe asks the runtime about the pod.
 func (m *Manager) observe(ctx context.Context, e *entry, pod *corev1.Pod) (*cri.PodStatus, error) {
 	rt, err := m.deps.CRI.PodStatus(ctx, pod.UID)
 	if err != nil {
@@ -183,6 +198,9 @@ func (m *Manager) bringUp(ctx context.Context, e *entry, pod *corev1.Pod, rt *cr
 	}
 	if len(after.Running()) > 0 {
 		e.hasRun = true
+	}
+	if left := compute(pod, after, probeResults{m.deps.Probes}); err == nil && left.none() {
+		e.acted(after.Taken) // another round would do nothing
 	}
 	m.resized(e, pod, after, unsized)
 	if unsized != nil && (next == 0 || retryResize < next) {

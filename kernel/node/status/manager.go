@@ -22,8 +22,12 @@ import (
 // writers is how many patches a node has under way at most.
 const writers = 4
 
-// retryPeriod is how long a write that failed waits.
-const retryPeriod = time.Second
+const (
+	// retryPeriod is how long a write that failed waits.
+	retryPeriod = time.Second
+	// firstPeriod is how long the first status of a pod waits, which says that its containers are being created. Most
+	firstPeriod = 50 * time.Millisecond
+)
 
 type tracked struct {
 	pod      *corev1.Pod // newest object seen, for name and UID
@@ -35,7 +39,7 @@ type tracked struct {
 	lossy    bool              // the API keeps less than was written: do not fight over the rest
 	busy     bool
 	queued   bool
-	retryAt  time.Time
+	retryAt  time.Time // when a write that waits is due; zero: none waits
 }
 
 // Manager holds and writes the statuses of one node's pods.
@@ -51,7 +55,8 @@ type Manager struct {
 	ctx     context.Context //nolint:containedctx // the lifetime of writes, from Start on; nil before
 	closed  bool
 	writing int         // goroutines that write
-	retry   *time.Timer // nil: nothing waits to be tried again
+	retry   *time.Timer // nil: nothing waits
+	retryAt time.Time   // when it fires
 	wg      sync.WaitGroup
 }
 
@@ -123,11 +128,20 @@ func (m *Manager) push(uid types.UID, t *tracked) {
 // pending tells that something of a pod is still to be written.
 func (m *Manager) pending(t *tracked) bool { return t.version != t.written || m.deletable(t) }
 
-// later has writes that failed tried again in a second. The caller holds the lock.
-func (m *Manager) later() {
-	if m.retry == nil && !m.closed {
-		m.retry = time.AfterFunc(retryPeriod, m.again)
+// later has writes that wait looked at again. The caller holds the lock.
+func (m *Manager) later(wait time.Duration) {
+	if m.closed {
+		return
 	}
+	at := time.Now().Add(wait)
+	if m.retry != nil {
+		if !at.Before(m.retryAt) {
+			return
+		}
+		m.retry.Stop()
+	}
+	m.retryAt = at
+	m.retry = time.AfterFunc(wait, m.again)
 }
 
 // again queues the writes that failed long enough ago.
@@ -140,7 +154,7 @@ func (m *Manager) again() {
 		switch {
 		case t.retryAt.IsZero() || t.queued || t.busy || !m.pending(t):
 		case now.Before(t.retryAt):
-			m.later()
+			m.later(t.retryAt.Sub(now))
 		default:
 			m.push(uid, t)
 		}
@@ -175,6 +189,11 @@ func (m *Manager) Set(pod *corev1.Pod, s corev1.PodStatus) {
 	}
 	t.status = s
 	t.version++
+	if t.version == 1 && s.Phase == corev1.PodPending && pod.DeletionTimestamp == nil && len(t.wrote.ContainerStatuses) == 0 {
+		t.retryAt = time.Now().Add(firstPeriod)
+		m.later(firstPeriod)
+		return
+	}
 	m.push(pod.UID, t)
 }
 
@@ -250,7 +269,7 @@ func (m *Manager) write(ctx context.Context, uid types.UID) {
 		delete(m.pods, uid)
 	case err != nil:
 		t.retryAt = time.Now().Add(retryPeriod)
-		m.later()
+		m.later(retryPeriod)
 		if apierrors.IsConflict(err) || apierrors.IsInvalid(err) {
 			// What is held is not what the API has: look before trying again.
 			if fresh, gerr := m.client.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{}); gerr == nil && fresh.UID == uid {

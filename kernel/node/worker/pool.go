@@ -13,8 +13,10 @@ type Work func(ctx context.Context, uid types.UID) (next time.Duration)
 
 type state struct {
 	running, again bool
-	cancel         context.CancelFunc
-	timer          *time.Timer
+	// doubt, if not nil, says at the end of the round whether another one is needed.
+	doubt  func() bool
+	cancel context.CancelFunc
+	timer  *time.Timer
 }
 
 // Pool runs rounds.
@@ -57,6 +59,17 @@ func (p *Pool) Wake(uid types.UID) {
 	p.wake(uid, false)
 }
 
+// WakeIf is Wake where needed says so: now, or at the end of the round under way. needed must not call the pool.
+func (p *Pool) WakeIf(uid types.UID, needed func() bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if s := p.pods[uid]; s != nil && s.running {
+		s.doubt = needed
+	} else if needed() {
+		p.wake(uid, false)
+	}
+}
+
 // Interrupt is Wake, and cancels the context of the round under way.
 func (p *Pool) Interrupt(uid types.UID) {
 	p.mu.Lock()
@@ -95,7 +108,9 @@ func (p *Pool) run(ctx context.Context, cancel context.CancelFunc, uid types.UID
 		next := p.work(ctx, uid)
 		cancel()
 		p.mu.Lock()
-		if p.closed || !s.again {
+		again := s.again || s.doubt != nil && s.doubt()
+		s.again, s.doubt = false, nil
+		if p.closed || !again {
 			s.running = false
 			switch {
 			case p.closed:
@@ -107,7 +122,6 @@ func (p *Pool) run(ctx context.Context, cancel context.CancelFunc, uid types.UID
 			p.mu.Unlock()
 			return
 		}
-		s.again = false
 		ctx, cancel = context.WithCancel(p.ctx)
 		s.cancel = cancel
 		p.mu.Unlock()

@@ -82,3 +82,51 @@ func TestNextRoundComesByItself(t *testing.T) {
 	p.Close()
 	p.Wake("a") // after Close: nothing happens, and nothing leaks
 }
+
+// TestWakeIf: a doubt is settled at the end of the round under way, and begins one only where it is right.
+func TestWakeIf(t *testing.T) {
+	for name, tc := range map[string]struct {
+		needed bool
+		rounds int
+	}{"needed": {true, 2}, "not needed": {false, 1}} {
+		t.Run(name, func(t *testing.T) {
+			begun, hold := make(chan struct{}, 10), make(chan struct{})
+			var rounds, asked atomic.Int32
+			p := New(func(context.Context, types.UID) time.Duration {
+				rounds.Add(1)
+				begun <- struct{}{}
+				<-hold
+				return 0
+			})
+			p.WakeIf("a", func() bool { return false })
+			if rounds.Load() != 0 {
+				t.Error("a round began without need")
+			}
+			p.WakeIf("a", func() bool { return true })
+			<-begun
+			p.WakeIf("a", func() bool { asked.Add(1); return true }) // overtaken by the next
+			p.WakeIf("a", func() bool { asked.Add(1); return tc.needed && rounds.Load() == 1 })
+			if asked.Load() != 0 {
+				t.Error("the doubt was settled before the end of the round")
+			}
+			close(hold)
+			if tc.needed {
+				<-begun
+			}
+			for p.busy("a") {
+				time.Sleep(time.Millisecond)
+			}
+			p.Close()
+			if int(rounds.Load()) != tc.rounds {
+				t.Errorf("%d rounds, want %d", rounds.Load(), tc.rounds)
+			}
+		})
+	}
+}
+
+// busy reports whether a round is under way.
+func (p *Pool) busy(uid types.UID) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.pods[uid] != nil && p.pods[uid].running
+}

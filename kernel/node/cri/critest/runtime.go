@@ -65,6 +65,10 @@ type Runtime struct {
 	OnStop func(c *Container, grace int64)
 	// NoEvents refuses the event stream.
 	NoEvents bool
+	// Whole tells the containers with the status of a sandbox, and dates events.
+	Whole bool
+	// Questions counts lists of containers and their statuses.
+	Questions int
 
 	seq     int
 	streams map[chan *runtimeapi.ContainerEventResponse]bool
@@ -186,9 +190,13 @@ func (r *Runtime) emit(sandbox string, kind runtimeapi.ContainerEventType) {
 	if s == nil {
 		return
 	}
+	event := &runtimeapi.ContainerEventResponse{ContainerEventType: kind, PodSandboxStatus: s.Status}
+	if r.Whole {
+		event.CreatedAt = time.Now().UnixNano()
+	}
 	for ch := range r.streams {
 		select {
-		case ch <- &runtimeapi.ContainerEventResponse{ContainerEventType: kind, PodSandboxStatus: s.Status}:
+		case ch <- event:
 		default:
 		}
 	}
@@ -276,7 +284,16 @@ func (r *Runtime) PodSandboxStatus(_ context.Context, req *runtimeapi.PodSandbox
 	if s == nil {
 		return nil, status.Errorf(codes.NotFound, "sandbox %q not found", req.PodSandboxId)
 	}
-	return &runtimeapi.PodSandboxStatusResponse{Status: clone(s.Status)}, nil
+	resp := &runtimeapi.PodSandboxStatusResponse{Status: clone(s.Status)}
+	if r.Whole {
+		resp.Timestamp = time.Now().UnixNano()
+		for _, c := range r.Containers {
+			if c.SandboxID == s.ID {
+				resp.ContainersStatuses = append(resp.ContainersStatuses, clone(c.Status))
+			}
+		}
+	}
+	return resp, nil
 }
 
 func match(selector, labels map[string]string) bool {
@@ -397,6 +414,7 @@ func (r *Runtime) RemoveContainer(ctx context.Context, req *runtimeapi.RemoveCon
 func (r *Runtime) ListContainers(_ context.Context, req *runtimeapi.ListContainersRequest) (*runtimeapi.ListContainersResponse, error) {
 	r.Lock()
 	defer r.Unlock()
+	r.Questions++
 	resp := &runtimeapi.ListContainersResponse{}
 	for _, c := range r.Containers {
 		if !match(req.GetFilter().GetLabelSelector(), c.Config.Labels) || (req.GetFilter().GetState() != nil && req.Filter.State.State != c.Status.State) {
@@ -416,6 +434,7 @@ func (r *Runtime) ContainerStatus(_ context.Context, req *runtimeapi.ContainerSt
 	if c == nil {
 		return nil, status.Errorf(codes.NotFound, "container %q not found", req.ContainerId)
 	}
+	r.Questions++
 	return &runtimeapi.ContainerStatusResponse{Status: clone(c.Status)}, nil
 }
 
