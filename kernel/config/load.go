@@ -24,7 +24,8 @@ type Source struct {
 	// File is the YAML file; empty for defaults, environment and Set alone.
 	File string
 	// Set holds key=value pairs, which win over everything else. A value for
-	// a list is YAML: --set 'node.proxies=[userspace]'.
+	// a list or a map of words is YAML: --set 'node.proxies=[userspace]',
+	// --set 'node.labels={disk: ssd}'. The map takes the place of the whole one before.
 	Set []string
 	// Environ is the environment as os.Environ returns it; nil for none.
 	Environ []string
@@ -53,7 +54,7 @@ func Load(src Source) (*Config, error) {
 			return nil, fmt.Errorf("read configuration %s: %w", src.File, err)
 		}
 	}
-	faults = override(v, src)
+	maps, faults := override(v, src)
 	if len(faults) > 0 {
 		return nil, faults
 	}
@@ -66,6 +67,7 @@ func Load(src Source) (*Config, error) {
 	if tree != nil {
 		takeRaw(reflect.ValueOf(cfg).Elem(), tree)
 	}
+	takeMaps(reflect.ValueOf(cfg).Elem(), maps)
 	for i := range cfg.Scheduler.Profiles {
 		for j := range cfg.Scheduler.Profiles[i].Priorities {
 			if p := &cfg.Scheduler.Profiles[i].Priorities[j]; p.Weight == 0 {
@@ -190,11 +192,7 @@ func takeRaw(dst reflect.Value, n *yaml.Node) {
 				}
 			}
 		case f.raw:
-			m := map[string]string{}
-			for i := 0; i+1 < len(child.Content); i += 2 {
-				m[child.Content[i].Value] = child.Content[i+1].Value
-			}
-			target.Set(reflect.ValueOf(m))
+			target.Set(reflect.ValueOf(words(child)))
 		case isGroup(f.typ):
 			takeRaw(target, child)
 		case f.typ.Kind() == reflect.Slice && isGroup(f.typ.Elem()) && child.Kind == yaml.SequenceNode:
@@ -203,6 +201,15 @@ func takeRaw(dst reflect.Value, n *yaml.Node) {
 			}
 		}
 	}
+}
+
+// words is a map of words.
+func words(n *yaml.Node) map[string]string {
+	m := map[string]string{}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		m[n.Content[i].Value] = n.Content[i+1].Value
+	}
+	return m
 }
 
 func lookup(n *yaml.Node, key string) *yaml.Node {

@@ -2,6 +2,7 @@ package config
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -65,6 +66,13 @@ func TestLoadFaults(t *testing.T) {
 		{name: "set unknown", set: []string{"api.prot=1"}, want: `--set api.prot: unknown key; did you mean "api.port"?`},
 		{name: "set wrong", set: []string{"api.port=x"}, want: `--set api.port: "x" is not a whole number`},
 		{name: "set no value", set: []string{"api.port"}, want: `--set api.port: want key=value`},
+		{name: "set a map to a word", set: []string{"node.labels=a"}, want: `--set node.labels: "a" is not a YAML map such as {a: b}`},
+		{name: "set a map to nothing", set: []string{"node.labels="}, want: `--set node.labels: "" is not a YAML map`},
+		{name: "set a map to an alias", set: []string{"node.labels={a: &x b, c: *x}"}, want: `is not a YAML map`},
+		{name: "set a map in a map", set: []string{"node.labels={a: {b: c}}"}, want: `--set node.labels.a: want a word, not a group of keys`},
+		{name: "set a key twice", set: []string{"node.labels={a: b, a: c}"}, want: `--set node.labels.a: key is given twice`},
+		{name: "set an unknown signal", set: []string{"node.evictionHard={disk: 1Gi}"}, want: `--set node.evictionHard.disk: is no signal of this node`},
+		{name: "set the configuration of plugins", set: []string{"admission.podSecurity={}"}, want: `--set admission.podSecurity: unknown key`},
 		{name: "environment wrong", env: []string{"PINTLE_API_PORT=-1"}, want: `PINTLE_API_PORT: -1 is out of range; want 0 to 65535`},
 		{name: "environment unknown", env: []string{"PINTLE_PORT=1"}, want: `PINTLE_PORT: no key of the configuration has this environment variable`},
 	}
@@ -113,8 +121,8 @@ node:
 `)
 	cfg, err := Load(Source{
 		File:    file,
-		Environ: []string{"PINTLE_API_PORT=2", "PINTLE_LOGGING_LEVEL=debug", "HOME=/"},
-		Set:     []string{"logging.level=warn", "node.proxies=[userspace]"},
+		Environ: []string{"PINTLE_API_PORT=2", "PINTLE_LOGGING_LEVEL=debug", "HOME=/", "PINTLE_NODE_SYSTEMRESERVED={cpu: 1}", "PINTLE_API_RUNTIMECONFIG={apps/v1: false}"},
+		Set:     []string{"logging.level=warn", "node.proxies=[userspace]", "node.evictionHard={nodefs.available: 1Gi}", "node.systemReserved={cpu: 2}"},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -133,6 +141,9 @@ node:
 		{"labels keep their case", cfg.Node.Labels["Disk/Type"], "SSD"},
 		{"weight defaults to 1", cfg.Scheduler.Profiles[0].Priorities[0].Weight, int64(1)},
 		{"weight", cfg.Scheduler.Profiles[0].Priorities[1].Weight, int64(3)},
+		{"map by environment", cfg.API.RuntimeConfig["apps/v1"], "false"},
+		{"map by set takes the place of the default", fmt.Sprint(cfg.Node.EvictionHard), "map[nodefs.available:1Gi]"},
+		{"map by set over environment", cfg.Node.SystemReserved["cpu"], "2"},
 		{"list by set", strings.Join(cfg.Node.Proxies, ","), "userspace"},
 	}
 	for _, c := range checks {

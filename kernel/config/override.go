@@ -1,7 +1,6 @@
 package config
 
 import (
-	"bytes"
 	"fmt"
 	"reflect"
 	"slices"
@@ -20,9 +19,10 @@ func EnvName(key string) string {
 // Keys lists every key that --set and the environment can reach.
 func Keys() []string { return leafKeys("", reflect.TypeFor[Config]()) }
 
-// override lays the environment and --set over the file's values.
-func override(v *viper.Viper, src Source) Faults {
-	var faults Faults
+// override lays the environment and --set over the file's values. maps are those of
+// words, by key, which Viper would take apart at the dots of their keys.
+func override(v *viper.Viper, src Source) (maps map[string]*yaml.Node, faults Faults) {
+	maps = map[string]*yaml.Node{}
 	keys := Keys()
 	for _, entry := range src.Environ {
 		name, value, _ := strings.Cut(entry, "=")
@@ -34,7 +34,7 @@ func override(v *viper.Viper, src Source) Faults {
 			faults = append(faults, Fault{Key: name, Text: "no key of the configuration has this environment variable; see pintle config show"})
 			continue
 		}
-		faults = append(faults, set(v, name, keys[at], value)...)
+		faults = append(faults, set(v, maps, name, keys[at], value)...)
 	}
 	for _, entry := range src.Set {
 		key, value, ok := strings.Cut(entry, "=")
@@ -46,9 +46,9 @@ func override(v *viper.Viper, src Source) Faults {
 			faults = append(faults, Fault{Key: "--set " + key, Text: unknownKey(key, keys)})
 			continue
 		}
-		faults = append(faults, set(v, "--set "+key, key, value)...)
+		faults = append(faults, set(v, maps, "--set "+key, key, value)...)
 	}
-	return faults
+	return maps, faults
 }
 
 func unknownKey(key string, keys []string) string {
@@ -62,16 +62,19 @@ func unknownKey(key string, keys []string) string {
 	return "unknown key; pintle config show lists them all"
 }
 
-// set checks one value against the schema and gives it to Viper.
-func set(v *viper.Viper, name, key, value string) Faults {
+// set checks one value against the schema and gives it to Viper, or to maps.
+func set(v *viper.Viper, maps map[string]*yaml.Node, name, key, value string) Faults {
 	f := fieldAt(key)
 	node := &yaml.Node{Kind: yaml.ScalarNode, Value: value, Tag: "!!str"}
-	if f.typ.Kind() == reflect.Slice {
-		var doc yaml.Node
-		if err := yaml.NewDecoder(bytes.NewReader([]byte(value))).Decode(&doc); err != nil || len(doc.Content) == 0 || hasAlias(&doc) {
+	switch {
+	case f.raw:
+		if node = parseValue(value); node == nil || node.Kind != yaml.MappingNode {
+			return Faults{{Key: name, Text: fmt.Sprintf("%q is not a YAML map such as {a: b}", value)}}
+		}
+	case f.typ.Kind() == reflect.Slice:
+		if node = parseValue(value); node == nil {
 			return Faults{{Key: name, Text: fmt.Sprintf("%q is not a YAML list such as [a, b]", value)}}
 		}
-		node = doc.Content[0]
 	}
 	c := &checker{}
 	c.value(key, node, f)
@@ -82,16 +85,28 @@ func set(v *viper.Viper, name, key, value string) Faults {
 		}
 		return c.faults
 	}
-	if f.typ.Kind() != reflect.Slice {
+	switch {
+	case f.raw:
+		maps[key] = node
+	case f.typ.Kind() == reflect.Slice:
+		var list []any
+		if err := node.Decode(&list); err != nil {
+			return Faults{{Key: name, Text: err.Error()}}
+		}
+		v.Set(key, list)
+	default:
 		v.Set(key, value)
+	}
+	return nil
+}
+
+// parseValue reads a value in YAML; nil for what is none.
+func parseValue(value string) *yaml.Node {
+	var doc yaml.Node
+	if err := yaml.NewDecoder(strings.NewReader(value)).Decode(&doc); err != nil || len(doc.Content) == 0 || hasAlias(&doc) {
 		return nil
 	}
-	var list []any
-	if err := node.Decode(&list); err != nil {
-		return Faults{{Key: name, Text: err.Error()}}
-	}
-	v.Set(key, list)
-	return nil
+	return doc.Content[0]
 }
 
 // fieldAt finds the schema of a dotted key that Keys lists.
@@ -104,4 +119,16 @@ func fieldAt(key string) field {
 		t = f.typ
 	}
 	return f
+}
+
+// takeMaps sets the maps of words that stand over those of the file.
+func takeMaps(dst reflect.Value, maps map[string]*yaml.Node) {
+	for key, n := range maps {
+		at := dst
+		for part := range strings.SplitSeq(key, ".") {
+			fields := fieldsOf(at.Type())
+			at = at.Field(fields[slices.IndexFunc(fields, func(f field) bool { return f.key == part })].index)
+		}
+		at.Set(reflect.ValueOf(words(n)))
+	}
 }

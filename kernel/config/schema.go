@@ -61,8 +61,8 @@ func fieldsOf(t reflect.Type) []field {
 // isGroup reports whether a type is a nested set of keys.
 func isGroup(t reflect.Type) bool { return t.Kind() == reflect.Struct }
 
-// leafKeys lists the dotted paths of all scalar keys and lists: what --set and
-// the environment can reach.
+// leafKeys lists the dotted paths of all scalar keys, lists and maps of words: what
+// --set and the environment can reach.
 func leafKeys(prefix string, t reflect.Type) []string {
 	var out []string
 	for _, f := range fieldsOf(t) {
@@ -71,7 +71,7 @@ func leafKeys(prefix string, t reflect.Type) []string {
 			out = append(out, leafKeys(path, f.typ)...)
 			continue
 		}
-		if !f.raw {
+		if f.typ != typeRaw {
 			out = append(out, path)
 		}
 	}

@@ -44,7 +44,7 @@ func showGroup(prefix string, live bool, v reflect.Value) *yaml.Node {
 			if fieldLive {
 				note = "live"
 			}
-			if !f.raw {
+			if f.typ != typeRaw {
 				note += "; " + EnvName(path)
 			}
 			if allowed := allowed(f); allowed != "" {
