@@ -139,11 +139,7 @@ func (e *env) awaitFile(t *testing.T, pod, file, want string) {
 // provisioner's name has no file removed.
 func TestClaims(t *testing.T) {
 	t.Parallel()
-	// Containers that write are the first to go where the test's machine has little room: there is no pressure here.
-	start := crashable(t, cluster.Options{
-		Name: "claims", Config: write(t, filepath.Join(t.TempDir(), "pintle.yaml"), strings.Replace(read(t, filepath.Join("..", "configs", "standalone.yaml")), "\nnode:\n", "\nnode:\n  evictionHard: {nodefs.available: 2%}\n", 1)),
-		Set: []string{"plugins.directories=[" + filepath.Join(filepath.Dir(binary(t, "pintle")), "plugins") + "]"},
-	})
+	start := crashable(t, cluster.Options{Name: "claims", Config: "configs/standalone.yaml"})
 	e := start()
 	t.Cleanup(func() {
 		if t.Failed() {

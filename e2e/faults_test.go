@@ -169,7 +169,9 @@ func minimal(t *testing.T, config, data string, set ...string) *env {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		e.Kill() // nothing to do after an orderly stop
+		if err := e.Discard(); err != nil { // nothing to do after an orderly stop
+			t.Error(err)
+		}
 		if t.Failed() {
 			t.Logf("log of %s ends with:\n%s", name, e.Log(40))
 		}

@@ -80,6 +80,26 @@ spec:
 	}
 }
 
+// TestThresholds: a node keeps free what the kubelet does by default; those of the tests keep bytes, so that they run on
+// a disk that is nearly full.
+func TestThresholds(t *testing.T) {
+	t.Parallel()
+	binary(t, "pintle")
+	for name, tt := range map[string]struct {
+		own  bool
+		want []string
+	}{
+		"default":      {true, []string{`"nodefs.available":"10%"`, `"imagefs.available":"15%"`, `"nodefs.inodesFree":"5%"`, `"imageGCHighThresholdPercent":85`}},
+		"of the tests": {false, []string{`"nodefs.available":"1073741824"`, `"imagefs.available":"1073741824"`, `"imageGCHighThresholdPercent":100`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e := launched(t, cluster.Options{Name: "thresholds-" + strings.ReplaceAll(name, " ", "-"), Config: "configs/minimal.yaml", OwnThresholds: tt.own})
+			contains(t, e.kubectl(t, "get", "--raw", "/configz"), append(tt.want, `"memory.available":"100Mi"`)...)
+		})
+	}
+}
+
 // TestDiskFiller: H4: a pod that fills the disk of the data directory is evicted, in the kubelet's words; what it wrote is
 // given back, and the API takes writes.
 func TestDiskFiller(t *testing.T) {
@@ -91,7 +111,7 @@ node:
   evictionHard: {nodefs.available: 40%}
   evictionPressureTransitionPeriod: 1s
 `, 1)), Data: filepath.Join(disk, "data"),
-		Set: []string{"plugins.directories=[" + filepath.Join(filepath.Dir(binary(t, "pintle")), "plugins") + "]"},
+		Set: []string{"plugins.directories=[" + filepath.Join(filepath.Dir(binary(t, "pintle")), "plugins") + "]"}, OwnThresholds: true,
 	})
 	ns := e.namespace(t)
 	e.apply(t, ns, `

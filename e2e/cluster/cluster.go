@@ -44,6 +44,9 @@ type Options struct {
 	// SuperAdmin makes Kubeconfig that of system:masters, whose requests wait for
 	// no turn: as what other API servers are measured by.
 	SuperAdmin bool
+	// OwnThresholds: the node evicts and removes images as its configuration says, or by
+	// default. Otherwise it does so only where the disk is all but full.
+	OwnThresholds bool
 	// Network is where to run; nil is the machine's own.
 	Network *Network
 	// Etcd may run in Network without being the cluster's.
@@ -112,20 +115,23 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 			return nil, err
 		}
 		c.made = true
-		if err := roomForImages(c.Data); err != nil {
+		if err := checkRoom(c.Data); err != nil {
 			return nil, errors.Join(err, os.Remove(c.Data))
 		}
 	}
 	if !filepath.IsAbs(c.Config) {
 		c.Config = filepath.Join(repo, c.Config)
 	}
-	if c.before, err = takeSnapshot(c.Network); err != nil {
-		return nil, err
+	if c.before, err = takeSnapshot(c.Network); err == nil {
+		err = c.compiledBefore()
 	}
-	if err := c.compiledBefore(); err != nil {
-		return nil, err
+	if err == nil {
+		err = c.start()
 	}
-	if err := c.start(); err != nil {
+	if err != nil {
+		if c.made {
+			err = errors.Join(err, os.RemoveAll(c.Data))
+		}
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
@@ -146,6 +152,11 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 
 func (c *Cluster) start() error {
 	args := []string{"serve", "--config", c.Config, "--data", c.Data, "--set", "api.port=0", "--set", "node.kubeletPort=0"}
+	if !c.OwnThresholds && c.Program == "" { // another build may not know them
+		for _, s := range thresholds() {
+			args = append(args, "--set", s)
+		}
+	}
 	if c.Node != "" {
 		args = append(args, "--set", "node.name="+c.Node)
 	}
@@ -304,6 +315,13 @@ func (c *Cluster) Leave() error {
 func (c *Cluster) Kill() {
 	_ = c.cmd.Process.Kill()
 	<-c.exited
+}
+
+// Discard ends the kernel by force, where it has not ended, and takes away what it left: its
+// processes, and a data directory that Start made.
+func (c *Cluster) Discard() error {
+	c.Kill()
+	return c.clean()
 }
 
 // Client is a client-go client of the administrator.

@@ -17,6 +17,10 @@
 // it removes what was left, so that one fault does not fail the next test. A
 // cluster ends with the test process, even when that is killed.
 //
+// How full the machine's disk is does not matter to a cluster, as long as there is some
+// room: its node has thresholds in bytes, unless a test is about those of its
+// configuration (OwnThresholds).
+//
 // It imports nothing of Pintle: what it knows is the command line, the printed
 // lines and the data directory.
 package cluster

@@ -228,6 +228,7 @@ func (s *suite) stage(ctx context.Context, stage string, names []string, procs i
 		"--node-schedulable-timeout=1m", "--system-pods-startup-timeout=1m",
 		// The log of a node is the kernel's.
 		"--disable-log-dump=true", "--max-nodes-to-gather-from=0")
+	cmd.Env = append(os.Environ(), "TMPDIR="+s.dir) // its tests leave folders behind
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = time.Minute
