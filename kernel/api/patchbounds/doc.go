@@ -14,6 +14,8 @@
 // A patch that is within the bounds reaches the handler untouched, whatever else is
 // wrong with it. One beyond them is answered with 413 and the bound.
 //
+// Check is the same for patches that come another way: of admission plugins and webhooks.
+//
 // Data passes: a request's body → Patches → the handler.
 //
 // It must not import kernel/api, the store or a plugin. Applies and patches of status in

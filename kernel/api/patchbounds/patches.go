@@ -55,28 +55,37 @@ func (p Patches) check(req *http.Request) error {
 	if err != nil {
 		return nil //nolint:nilerr // the handler meets it too
 	}
-	m := measure(body)
-	if kind == types.StrategicMergePatchType {
-		if m.pairs > MaxPairs {
-			return tooLarge("the strategic merge patch has too long lists: the squares of their lengths may sum up to %d, these have %d", MaxPairs, m.pairs)
-		}
-		return nil
-	}
-	switch {
-	case m.levels > MaxLevels:
-		return tooLarge("the patch nests too deep: it may have %d levels, this one has %d", MaxLevels, m.levels)
-	case m.nesting > MaxNesting:
-		return tooLarge("the patch of %d bytes nests too deep: length times depth may be %d, this one has %d", len(body), MaxNesting, m.nesting)
-	case kind == types.JSONPatchType:
-		if n := reach(body); n > MaxLevels {
-			return tooLarge("the JSON patch points too deep: the levels of its longest pointer, and those by which it moves values up and down, may sum up to %d, these have %d", MaxLevels, n)
-		}
+	if err := Check(kind, body); err != nil {
+		return apierrors.NewRequestEntityTooLargeError(err.Error())
 	}
 	return nil
 }
 
-func tooLarge(format string, args ...any) error {
-	return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf(format, args...))
+// Check says what of a patch is beyond the bounds. Of other kinds than a JSON patch, a merge
+// patch and a strategic merge patch nothing is.
+func Check(kind types.PatchType, patch []byte) error {
+	m := measure(patch)
+	switch kind {
+	case types.StrategicMergePatchType:
+		if m.pairs > MaxPairs {
+			return fmt.Errorf("the strategic merge patch has too long lists: the squares of their lengths may sum up to %d, these have %d", MaxPairs, m.pairs)
+		}
+		return nil
+	case types.JSONPatchType, types.MergePatchType:
+	default:
+		return nil
+	}
+	switch {
+	case m.levels > MaxLevels:
+		return fmt.Errorf("the patch nests too deep: it may have %d levels, this one has %d", MaxLevels, m.levels)
+	case m.nesting > MaxNesting:
+		return fmt.Errorf("the patch of %d bytes nests too deep: length times depth may be %d, this one has %d", len(patch), MaxNesting, m.nesting)
+	case kind == types.JSONPatchType:
+		if n := reach(patch); n > MaxLevels {
+			return fmt.Errorf("the JSON patch points too deep: the levels of its longest pointer, and those by which it moves values up and down, may sum up to %d, these have %d", MaxLevels, n)
+		}
+	}
+	return nil
 }
 
 // reach gives how many levels of the object a JSON patch can get to: those of its

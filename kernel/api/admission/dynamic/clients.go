@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	webhookutil "k8s.io/apiserver/pkg/util/webhook"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/transport"
 	"k8s.io/component-base/tracing"
 
 	"pintle.dev/pintle/kernel/api/answerlimit"
@@ -24,14 +25,18 @@ const itself = "kubernetes"
 var errItself = errors.New("service default/kubernetes is this API server, which serves no webhook; name the service of the webhook")
 
 // BoundedClients wraps the configurations of the clients of webhooks, of those that convert custom resources too:
-// they follow no redirect, read no endless answer, and never ask this server itself. tracer may be nil.
-func BoundedClients(tracer trace.TracerProvider) webhookutil.AuthenticationInfoResolverWrapper {
+// they follow no redirect, read no endless answer, and never ask this server itself. checks look at answers of that
+// length besides. tracer may be nil.
+func BoundedClients(tracer trace.TracerProvider, checks ...transport.WrapperFunc) webhookutil.AuthenticationInfoResolverWrapper {
 	return func(delegate webhookutil.AuthenticationInfoResolver) webhookutil.AuthenticationInfoResolver {
 		bound := func(cfg *rest.Config, err error) (*rest.Config, error) {
 			if err != nil {
 				return nil, err
 			}
 			cfg.Wrap(answerlimit.Wrap("the webhook", maxAnswer))
+			for _, check := range checks {
+				cfg.Wrap(check)
+			}
 			if tracer != nil {
 				cfg.Wrap(tracing.WrapperFor(tracer))
 			}

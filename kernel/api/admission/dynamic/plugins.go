@@ -137,7 +137,7 @@ func (c Config) webhooks(w *webhookgeneric.Webhook) error {
 	w.SetDrainedNotification(c.Stop)
 	w.SetExternalKubeClientSet(c.Client)
 	w.SetUnconditionalAuthorizer(c.Authorizer)
-	w.SetAuthenticationInfoResolverWrapper(BoundedClients(c.Tracing))
+	w.SetAuthenticationInfoResolverWrapper(BoundedClients(c.Tracing, boundPatches))
 	w.SetServiceResolver(c.Services)
 	w.SetExternalKubeInformerFactory(c.Informers)
 	return w.ValidateInitialization()

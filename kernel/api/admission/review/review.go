@@ -25,6 +25,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/warning"
 
+	"pintle.dev/pintle/kernel/api/patchbounds"
 	"pintle.dev/pintle/kernel/reasons"
 	"pintle.dev/pintle/sdk/apis/kernel/v1alpha1"
 )
@@ -342,6 +343,9 @@ func apply(data []byte, a admission.Attributes, o admission.ObjectInterfaces) (c
 	object := a.GetObject()
 	if object == nil {
 		return false, errors.New("it sent a patch, and the request has no object")
+	}
+	if err := patchbounds.Check(types.JSONPatchType, data); err != nil {
+		return false, fmt.Errorf("its patch: %w", err)
 	}
 	patch, err := jsonpatch.DecodePatch(data)
 	if err != nil {

@@ -89,6 +89,8 @@ func TestReview(t *testing.T) {
 		"may not change":             {plugin: &fake{answer: patched(`[]`)}, validate: true, want: `Internal error occurred: failed calling admission plugin "fake": it may refuse and not change, and sent a patch`, code: 500},
 		"patches what is not there":  {plugin: &fake{mutates: true, answer: patched(`[{"op":"remove","path":"/spec/nothing"}]`)}, want: `failed calling admission plugin "fake": its patch: `, code: 500, wantImage: "a"},
 		"patches into something new": {plugin: &fake{mutates: true, answer: patched(`[{"op":"add","path":"/spec/flavour","value":1}]`)}, want: `the patched object: `, code: 500, wantImage: "a"},
+		"points too deep":            {plugin: &fake{mutates: true, answer: patched(`[{"op":"test","path":"` + strings.Repeat("/a", 257) + `","value":1}]`)}, want: `its patch: the JSON patch points too deep: `, code: 500},
+		"nests too deep":             {plugin: &fake{mutates: true, answer: patched(`[{"op":"add","path":"/spec/x","value":` + strings.Repeat("[", 300) + strings.Repeat("]", 300) + `}]`)}, want: `its patch: the patch nests too deep: `, code: 500},
 		"sends what is no patch":     {plugin: &fake{mutates: true, answer: patched(`{}`)}, want: `its patch: `, code: 500},
 		"does not answer":            {plugin: &fake{err: errors.New("no answer in time")}, validate: true, want: `Internal error occurred: failed calling admission plugin "fake": no answer in time`, code: 500},
 		"does not answer, ignored":   {plugin: &fake{ignores: true, err: errors.New("no answer in time")}, validate: true},
