@@ -2,6 +2,8 @@ package volume
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -32,6 +34,10 @@ const localVolumes = "kubernetes.io~local-volume"
 // that the pod has for the volume. After a restart the modes that containers chose since then stay.
 const groupedVolumes = "kubernetes.io~fsgroup"
 
+// usedVolumes is where it is written down what the claims of a pod turned out to be, a directory each, so that a volume
+// in use is known after a restart.
+const usedVolumes = "kubernetes.io~used-volume"
+
 // protectionFinalizer keeps a claim while pods use it.
 const protectionFinalizer = "kubernetes.io/pvc-protection"
 
@@ -40,6 +46,16 @@ type backing struct {
 	hostPath *corev1.HostPathVolumeSource // a path of the machine, or
 	local    string                       // a volume of the node's own store
 	exists   bool                         // the path is never made here
+}
+
+// id is a name for what is behind a claim, the same for all pods that have it.
+func (b backing) id() string {
+	what := "local " + b.local
+	if b.local == "" {
+		what = "path " + filepath.Clean(b.hostPath.Path)
+	}
+	sum := sha256.Sum256([]byte(what))
+	return hex.EncodeToString(sum[:])
 }
 
 func (m *Manager) backed(uid types.UID, volume string) (backing, bool) {
@@ -81,6 +97,9 @@ func (m *Manager) claim(ctx context.Context, pod *corev1.Pod, v *corev1.Volume) 
 		if err := m.ownOnce(ctx, pod, v, b, *group); err != nil {
 			return fmt.Errorf("applyFSGroup failed for vol %s: %w", pv.Name, err)
 		}
+	}
+	if err := os.MkdirAll(filepath.Join(m.PodDir(pod.UID), "volumes", usedVolumes, b.id()), 0o750); err != nil {
+		return err
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -215,8 +234,8 @@ func (m *Manager) ownOnce(ctx context.Context, pod *corev1.Pod, v *corev1.Volume
 
 // own gives a volume to a group, once for the pods that have it at a time.
 func (m *Manager) own(ctx context.Context, pod *corev1.Pod, b backing, gid int64) error {
-	if m.shared(pod.UID, b) {
-		return nil
+	if shared, err := m.shared(pod.UID, b); shared || err != nil {
+		return err
 	}
 	var path string
 	allowed := func(string) error { return nil }
@@ -242,16 +261,23 @@ func (m *Manager) givable(real string) error {
 	return err
 }
 
-// shared says whether another pod has the same volume already.
-func (m *Manager) shared(than types.UID, b backing) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for uid, all := range m.backings {
-		for _, other := range all {
-			if uid != than && other.local == b.local && (b.local != "" || other.hostPath.Path == b.hostPath.Path) {
-				return true
-			}
+// shared says whether another pod has the same volume already, also one that has not been mounted again after a restart.
+func (m *Manager) shared(than types.UID, b backing) (bool, error) {
+	uids, err := m.Pods()
+	if err != nil {
+		return false, err
+	}
+	for _, uid := range uids {
+		if uid == than {
+			continue
+		}
+		_, err := os.Lstat(filepath.Join(m.PodDir(uid), "volumes", usedVolumes, b.id()))
+		if err == nil {
+			return true, nil
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			return false, err
 		}
 	}
-	return false
+	return false, nil
 }

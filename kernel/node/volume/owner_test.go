@@ -79,6 +79,41 @@ func TestGroupOnceInAPodsLife(t *testing.T) {
 	has(t, key, group, 0o660)
 }
 
+// A volume that a pod has is not given to its group again by the first that mounts it after a restart, and is when
+// none has it.
+func TestGroupAfterARestart(t *testing.T) {
+	m, first, path, _ := grouped(t)
+	second := first.DeepCopy()
+	second.UID, second.Name = "second", "second"
+	if err := errors.Join(m.Mount(t.Context(), first), m.Mount(t.Context(), second)); err != nil {
+		t.Fatal(err)
+	}
+	key := filepath.Join(path, "key")
+	if err := errors.Join(os.WriteFile(key, nil, 0o600), os.Chown(key, 0, 7)); err != nil {
+		t.Fatal(err)
+	}
+	third := first.DeepCopy()
+	third.UID, third.Name = "third", "third"
+	third.Spec.SecurityContext.FSGroup = ptr.To[int64](group + 1)
+	again := New(m.root, m.deps)
+	for _, p := range []*corev1.Pod{third, second, first} {
+		if err := again.Mount(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	has(t, key, 7, 0o600)
+	for _, p := range []*corev1.Pod{first, second, third} {
+		if err := again.Unmount(p.UID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	last := New(m.root, m.deps)
+	if err := last.Mount(t.Context(), third); err != nil {
+		t.Fatal(err)
+	}
+	has(t, key, group+1, 0o660)
+}
+
 // The directory that was looked at is the one that is given: a pod beside it that exchanges names leads the group
 // neither to the kernel's keys nor to a directory that holds them.
 func TestGroupNeverGetsTheKernelsFiles(t *testing.T) {
