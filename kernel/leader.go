@@ -45,7 +45,8 @@ func newHolder() string {
 type term func(ctx, leading context.Context) error
 
 // errAgain is what work returns that could not be done and may be tried again:
-// the Lease is given up.
+// the Lease is given up, and this kernel does not want it for as long as one lasts.
+// Others try in shorter periods, and have it first.
 var errAgain = errors.New("it is tried again")
 
 // lead runs work while this kernel holds a Lease, again and again, until ctx
@@ -117,6 +118,10 @@ func (l *leader) once(ctx context.Context) error {
 		if held {
 			l.release(ctx)
 		}
+		if errors.Is(err, errAgain) {
+			l.standBack(ctx)
+			return nil
+		}
 		return err
 	case <-ended:
 	case <-ctx.Done():
@@ -137,7 +142,6 @@ func (l *leader) serve(ctx, leading context.Context) (held bool, err error) {
 	err = l.work(working, leading)
 	switch {
 	case errors.Is(err, errAgain):
-		err = nil
 	case working.Err() != nil && (err == nil || errors.Is(err, context.Canceled)):
 		err = nil
 	case err == nil:
@@ -167,6 +171,14 @@ func (l *leader) release(ctx context.Context) {
 			l.log.Info("this kernel has given up the lead", "holder", l.lock.Identity())
 			return
 		}
+	}
+}
+
+// standBack leaves the Lease to others.
+func (l *leader) standBack(ctx context.Context) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(l.cfg.LeaseDuration):
 	}
 }
 
@@ -217,50 +229,66 @@ func (k *Kernel) setDuty(d duty, mine bool) error {
 // signs says whether this kernel signs certificate requests while it leads.
 func signs(cfg *config.Config) bool { return !slices.Contains(cfg.Control.Disable, "csrsigning") }
 
-// startControllers runs the controllers while this kernel holds their Lease. Their
-// gates close with the Lease, whatever else the kernel is doing; that they end is
-// waited for, and those that do not are killed.
+// startControllers runs the controllers while this kernel holds their Lease.
 func (k *Kernel) startControllers(cfg *config.Config) {
 	nobody, cancel := context.WithCancel(context.Background())
 	cancel()
 	k.ids.while(nobody)
-	log := k.log.With("part", "controllers")
+	work := controllerWork{
+		while: k.ids.while, take: func(mine bool) error { return k.setDuty(dutyControllers, mine) },
+		await: k.host.AwaitControllers, kill: k.host.KillControllers,
+		log: k.log.With("part", "controllers"),
+	}
+	if signs(cfg) {
+		work.sign = k.api.SignRequests
+	}
 	k.parts.start("controllers", func(ctx context.Context) error {
-		return k.lead(ctx, cfg.Election, controllerLease, controllerIdentity, func(ctx, leading context.Context) error {
-			var signing sync.WaitGroup
-			defer signing.Wait()
-			while, stop := context.WithCancel(ctx)
-			defer stop() // also where controllers do not start, before the wait
-			if signs(cfg) {
-				signing.Go(func() {
-					if err := k.api.SignRequests(while); err != nil && while.Err() == nil {
-						log.Error("certificate requests are not signed until another kernel leads", "error", err)
-					}
-				})
-			}
-			k.ids.while(leading)
-			if err := k.setDuty(dutyControllers, true); err != nil {
-				log.Error("controllers do not start; another kernel may lead", "error", err)
-				select {
-				case <-ctx.Done():
-				case <-time.After(cfg.Election.LeaseDuration):
-				}
-				return errAgain
-			}
-			<-ctx.Done()
-			if err := k.setDuty(dutyControllers, false); err != nil {
-				log.Error("controllers are asked again to end, and cannot write", "error", err)
-			}
-			// The Lease is not given up before they have ended.
-			ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), controllersEnd)
-			defer cancel()
-			if err := k.host.AwaitControllers(ending); err != nil {
-				log.Error("controllers do not end and are killed", "waited", controllersEnd, "error", err)
-				k.host.KillControllers()
-			}
-			return nil
-		})
+		return k.lead(ctx, cfg.Election, controllerLease, controllerIdentity, work.term)
 	}, nil)
+}
+
+// controllerWork is what a kernel does with the Lease of the controllers. Their gates close
+// with the Lease, whatever else the kernel is doing; that they end is waited for, and those
+// that do not are killed.
+type controllerWork struct {
+	sign  func(ctx context.Context) error // until ctx ends; nil: another signs
+	while func(leading context.Context)   // how long controllers may write
+	take  func(mine bool) error           // starts the controllers, or lets them end
+	await func(ctx context.Context) error // until they have ended
+	kill  func()
+	log   *slog.Logger
+}
+
+// term is one time of holding the Lease.
+func (w controllerWork) term(ctx, leading context.Context) error {
+	var signing sync.WaitGroup
+	defer signing.Wait()
+	while, stop := context.WithCancel(ctx)
+	defer stop() // also where controllers do not start, before the wait
+	if w.sign != nil {
+		signing.Go(func() {
+			if err := w.sign(while); err != nil && while.Err() == nil {
+				w.log.Error("certificate requests are not signed until another kernel leads", "error", err)
+			}
+		})
+	}
+	w.while(leading)
+	if err := w.take(true); err != nil {
+		w.log.Error("controllers do not start; another kernel may lead", "error", err)
+		return errAgain
+	}
+	<-ctx.Done()
+	if err := w.take(false); err != nil {
+		w.log.Error("controllers are asked again to end, and cannot write", "error", err)
+	}
+	// The Lease is not given up before they have ended.
+	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), controllersEnd)
+	defer cancel()
+	if err := w.await(ending); err != nil {
+		w.log.Error("controllers do not end and are killed", "waited", controllersEnd, "error", err)
+		w.kill()
+	}
+	return nil
 }
 
 // controllersEnd is how long controllers may take to end.

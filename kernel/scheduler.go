@@ -3,7 +3,6 @@ package kernel
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
@@ -48,10 +47,6 @@ func (k *Kernel) startScheduler(cfg *config.Config) error {
 				}
 				if err := k.setDuty(dutyScheduler, true); err != nil {
 					k.log.Error("the scheduler does not start; another kernel may lead", "error", err)
-					select {
-					case <-ctx.Done():
-					case <-time.After(cfg.Election.LeaseDuration):
-					}
 					return errAgain
 				}
 				err = run(ctx)
