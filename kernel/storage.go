@@ -14,6 +14,7 @@ import (
 	"pintle.dev/pintle/kernel/bus"
 	"pintle.dev/pintle/kernel/config"
 	"pintle.dev/pintle/kernel/maintenance"
+	"pintle.dev/pintle/kernel/plugin/engine"
 	"pintle.dev/pintle/kernel/store"
 )
 
@@ -83,10 +84,14 @@ func encodingBytes(n config.Size) int64 {
 	return int64(n)
 }
 
-// rest drops what the backend keeps for speed alone, once there is one.
+// rest drops what the backend keeps for speed alone, once there is one, and lets go of
+// machine code that nothing runs.
 func (k *Kernel) rest() {
 	if b := k.resting.Load(); b != nil {
 		b.Rest()
+	}
+	if err := engine.Release(k.dirs.plugins); err != nil {
+		k.log.Debug("machine code of modules stays in memory", "error", err)
 	}
 }
 

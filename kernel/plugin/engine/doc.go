@@ -6,6 +6,9 @@
 // are mounted, and the host functions. What these do is the Host's, which is in the
 // context of each call (Context).
 //
+// Machine code is memory of the process's own. Release moves it into a file without a name
+// while little of it runs, so that the system need not keep what nobody runs.
+//
 // It imports wazero and the names of sdk/reconciler/protocol; it must not import
 // other packages of Pintle.
 package engine

@@ -89,10 +89,14 @@ func Ceiling(memory int64) int64 { return min(max(memory/Page, 16), 1<<16) * Pag
 // the cache, also after an error.
 func Compile(ctx context.Context, code []byte, cache wazero.CompilationCache, memory int64) (_ *Module, err error) {
 	m := &Module{cache: cache, memory: Ceiling(memory)}
+	sight := beforeCompiling()
 	defer func() {
 		if err != nil {
+			sight.compiled(nil)
 			_ = m.Close(ctx)
+			return
 		}
+		sight.compiled(m)
 	}()
 	m.runtime = wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfig().
 		WithCompilationCache(m.cache).WithMemoryLimitPages(uint32(m.memory/Page)))
@@ -150,6 +154,7 @@ func (m *Module) Instantiate(host Host, memory *LinearMemory, out io.Writer) (ap
 
 // Close unmaps the machine code; no instance is used any more.
 func (m *Module) Close(ctx context.Context) error {
+	closing(m)
 	var err error
 	if m.runtime != nil {
 		err = m.runtime.Close(ctx)
