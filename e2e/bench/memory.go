@@ -52,11 +52,11 @@ func memory(ctx context.Context, opt options) (_ []figure, err error) {
 	var figures []figure
 	for _, p := range list {
 		rss, pss, anonymous = rss+p.RSS, pss+p.PSS, anonymous+p.Anonymous
-		figures = append(figures, most("  "+p.Name, "MB", 0, mb(p.RSS)).With("anonymous %.0f", mb(p.Anonymous)))
+		figures = append(figures, most("  "+p.Name, "MB", 0, mb(p.PSS)).With("anonymous %.0f", mb(p.Anonymous)))
 	}
 	return append([]figure{
-		most("resident memory of kernel and plugins", "MB", goalMemory, mb(rss)).With("%d processes, %s, %s idle", len(list), note, idleFor),
-		most("proportional (shared pages counted once)", "MB", 0, mb(pss)),
-		most("anonymous (without mapped files)", "MB", 0, mb(anonymous)),
+		most("memory of kernel and plugins, shared pages once", "MB", goalMemory, mb(pss)).With("%d processes, %s, %s idle", len(list), note, idleFor),
+		most("  of it anonymous (the rest are files)", "MB", 0, mb(anonymous)),
+		most("  resident in each process, summed up", "MB", 0, mb(rss)),
 	}, figures...), nil
 }
