@@ -239,7 +239,7 @@ spec:
   resourceClaims: [{name: gpu, resourceClaimName: gpu}]
   containers: [{name: c, image: none, resources: {claims: [{name: gpu}]}}]
 `)
-	e.refused(t, "devices", "3 node(s) cannot allocate resource claims: resource.k8s.io is not served by this cluster")
+	e.refused(t, "devices", "3 node(s) cannot allocate resource claims: this scheduler allocates no devices")
 	e.apply(t, "default", strings.Split(claimed("lost", "missing"), "---\n")[1])
 	e.refused(t, "lost", `0/3 nodes are available: persistentvolumeclaim "lost" not found.`)
 }

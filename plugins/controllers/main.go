@@ -24,6 +24,7 @@ import (
 	"pintle.dev/pintle/plugins/controllers/persistentvolumebinder"
 	"pintle.dev/pintle/plugins/controllers/podgc"
 	"pintle.dev/pintle/plugins/controllers/replicaset"
+	"pintle.dev/pintle/plugins/controllers/resourceclaim"
 	"pintle.dev/pintle/plugins/controllers/resourcequota"
 	"pintle.dev/pintle/plugins/controllers/rootca"
 	"pintle.dev/pintle/plugins/controllers/serviceaccount"
@@ -63,6 +64,7 @@ func bundle() []controller.Controller {
 		settings.Unconfigured("tainteviction", tainteviction.New),
 		{Name: "replicaset", New: replicaset.New},
 		{Name: "replication", New: replicaset.NewReplication},
+		{Name: "resourceclaim", New: resourceclaim.New},
 		{Name: "resourcequota", New: resourcequota.New},
 		{Name: "root-ca", New: rootca.New},
 		settings.Unconfigured("serviceaccount", serviceaccount.New),

@@ -54,7 +54,7 @@ var controllers = []known{
 	{name: "kube-apiserver-serving-clustertrustbundle-publisher-controller", optional: true},
 	{name: "ephemeral-volume-controller", aliases: []string{"ephemeral-volume"}, plugin: "ephemeral-volume"},
 	{name: "storageversion-garbage-collector-controller", aliases: []string{"storage-version-gc"}, optional: true},
-	{name: "resourceclaim-controller", aliases: []string{"resource-claim-controller"}},
+	{name: "resourceclaim-controller", aliases: []string{"resource-claim-controller"}, plugin: "resourceclaim"},
 	{name: "resourcepoolstatusrequest-controller", optional: true},
 	{name: "legacy-serviceaccount-token-cleaner-controller", aliases: []string{"legacy-service-account-token-cleaner"}, plugin: "legacy-serviceaccount-token-cleaner"},
 	{name: "validatingadmissionpolicy-status-controller", kernel: true},

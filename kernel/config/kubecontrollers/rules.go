@@ -57,7 +57,6 @@ var rules = map[string]rule{
 	"DeprecatedController":          {note: "has no fields"},
 	"ServiceController":             {note: noCloud},
 	"NodeIPAMController":            {note: noIPAM},
-	"ResourceClaimController":       {note: "claims of devices are not made from templates"},
 	"DeviceTaintEvictionController": {note: "devices are not allocated, so that no pod is deleted for a taint of one"},
 
 	"DaemonSetController.ConcurrentDaemonSetSyncs":                             workers("daemonset", "concurrentDaemonSetSyncs"),
@@ -103,6 +102,7 @@ var rules = map[string]rule{
 	"PodGCController.TerminatedPodGCThreshold":             same("podgc", "terminatedPodThreshold"),
 	"ReplicaSetController.ConcurrentRSSyncs":               workers("replicaset", "concurrentRSSyncs"),
 	"ReplicationController.ConcurrentRCSyncs":              workers("replication", "concurrentRCSyncs"),
+	"ResourceClaimController.ConcurrentSyncs":              workers("resourceclaim", "concurrentSyncs"),
 	"ResourceQuotaController.ResourceQuotaSyncPeriod":      same("resourcequota", "resourceQuotaSyncPeriod"),
 	"ResourceQuotaController.ConcurrentResourceQuotaSyncs": workers("resourcequota", "concurrentResourceQuotaSyncs"),
 	"SAController.ServiceAccountKeyFile":                   {note: "tokens are signed with the cluster's own key, which pintle pki rotates"},
