@@ -1,7 +1,7 @@
 // Package dynamicresources is the predicate DynamicResources, which refuses every
-// pod that has resource claims: the API resource.k8s.io is not served here, so that
-// no claim exists and no device can be allocated. A pod without claims is no
-// concern of it.
+// pod that has resource claims: claims are made and kept, but no device is allocated
+// here, so that such a pod could not have what it asks for. A pod without claims is
+// no concern of it.
 package dynamicresources
 
 import (
@@ -13,7 +13,7 @@ import (
 const Name = "DynamicResources"
 
 // Reason is what a FailedScheduling event says.
-const Reason = "node(s) cannot allocate resource claims: resource.k8s.io is not served by this cluster"
+const Reason = "node(s) cannot allocate resource claims: this scheduler allocates no devices"
 
 // New returns the predicate. It takes no configuration.
 func New() sdk.Predicate {
