@@ -68,6 +68,13 @@ func (k *Kernel) startNode(ctx context.Context, cfg *config.Config) error {
 	if err != nil {
 		return err
 	}
+	if cfg.Node.PodCIDR == "" {
+		given := *cfg
+		if given.Node.PodCIDR, err = givenPodRange(ctx, client, cfg, name, func() { k.step("pod range", "node %s waits for spec.podCIDRs", name) }); err != nil {
+			return err
+		}
+		cfg = &given
+	}
 	if err := checkPodRange(ctx, admin, cfg, name); err != nil {
 		return err
 	}

@@ -56,14 +56,20 @@ func nodeSettings(cfg *config.Config) (node.Config, error) {
 		}
 		out.ClusterDNS = []string{address}
 	}
-	for _, t := range n.RegisterWithTaints {
-		out.Taints = append(out.Taints, corev1.Taint{Key: t.Key, Value: t.Value, Effect: corev1.TaintEffect(t.Effect)})
-	}
+	out.Taints = registrationTaints(n)
 	// No pod cgroups where this process may not make any.
 	if os.Geteuid() == 0 {
 		out.CgroupRoot = n.CgroupRoot
 	}
 	return out, nil
+}
+
+// registrationTaints are those that a node is registered with.
+func registrationTaints(n config.Node) (taints []corev1.Taint) {
+	for _, t := range n.RegisterWithTaints {
+		taints = append(taints, corev1.Taint{Key: t.Key, Value: t.Value, Effect: corev1.TaintEffect(t.Effect)})
+	}
+	return taints
 }
 
 // reservation is what pods do not get: what is reserved for this kernel, or by default, and for the rest of the machine.

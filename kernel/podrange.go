@@ -4,13 +4,76 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
 	"pintle.dev/pintle/kernel/config"
 )
+
+// How long a node waits for its range of pod IPs, and how often it looks.
+const (
+	podRangeWait = 2 * time.Minute
+	podRangeLook = 500 * time.Millisecond
+)
+
+// givenPodRange is the range of pod IPs that the Node object has, for a node whose configuration names none: the first
+// of spec.podCIDRs of the family of services. A Node that is not there is made, with its labels and taints. Then it waits
+// until the Node has a range, which the controller nodeipam gives; waits is called when that begins.
+func givenPodRange(ctx context.Context, client kubernetes.Interface, cfg *config.Config, name string, waits func()) (string, error) {
+	nodes := client.CoreV1().Nodes()
+	want := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: cfg.Node.Labels}, Spec: corev1.NodeSpec{Taints: registrationTaints(cfg.Node)}}
+	if _, err := nodes.Create(ctx, want, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+		return "", fmt.Errorf("register node %s, so that it is given a range of pod IPs: %w", name, err)
+	}
+	within, cancel := context.WithTimeout(ctx, podRangeWait)
+	defer cancel()
+	look := time.NewTicker(podRangeLook)
+	defer look.Stop()
+	for told := false; ; told = true {
+		node, err := nodes.Get(within, name, metav1.GetOptions{})
+		if err == nil && len(node.Spec.PodCIDRs) > 0 {
+			return ofServices(cfg, node)
+		}
+		if !told && err == nil {
+			waits()
+		}
+		select {
+		case <-look.C:
+			continue
+		case <-within.Done():
+		}
+		if ctx.Err() != nil {
+			return "", context.Cause(ctx)
+		}
+		if err == nil {
+			err = fmt.Errorf("spec.podCIDRs is empty after %s", podRangeWait)
+		}
+		return "", fmt.Errorf("node %s: no range of pod IPs: %w; enable the controller nodeipam with allocateNodeCIDRs, or set node.podCIDR", name, err)
+	}
+}
+
+// ofServices is the range of a Node that is of the family of services.
+func ofServices(cfg *config.Config, node *corev1.Node) (string, error) {
+	service, err := netip.ParsePrefix(cfg.API.ServiceCIDR)
+	if err != nil {
+		return "", fmt.Errorf("api.serviceCIDR: %w", err)
+	}
+	for _, text := range node.Spec.PodCIDRs {
+		p, err := netip.ParsePrefix(text)
+		if err != nil || p.Addr().Is4() != service.Addr().Is4() {
+			continue
+		}
+		if p.Overlaps(service) {
+			return "", fmt.Errorf("node %s: its range of pod IPs, %s, overlaps api.serviceCIDR %s; name that in serviceCIDR of who gives ranges, and delete the Node", node.Name, p, service)
+		}
+		return p.String(), nil
+	}
+	return "", fmt.Errorf("node %s: none of its ranges of pod IPs, %v, is of the family of api.serviceCIDR %s", node.Name, node.Spec.PodCIDRs, service)
+}
 
 // checkPodRange refuses a range of pod IPs that another node of the cluster has too, in part or whole: two pods would
 // have one address, and services would send traffic to the wrong one.

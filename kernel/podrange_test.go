@@ -1,9 +1,13 @@
 package kernel
 
 import (
+	"context"
+	"errors"
 	"net/netip"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -53,5 +57,63 @@ func TestPodRanges(t *testing.T) {
 	both := []corev1.Node{*ranged0("a", "10.244.0.0/24", 1), *ranged0("b", "10.244.0.0/24", 1)}
 	if err := overlapping(netip.MustParsePrefix("10.244.0.0/24"), "b", both); err == nil {
 		t.Error("two nodes with one range go on")
+	}
+}
+
+// A node whose configuration names no range registers, waits, and takes what its Node is given.
+func TestGivenPodRange(t *testing.T) {
+	cfg := &config.Config{API: config.API{ServiceCIDR: "10.96.0.0/16"}, Node: config.Node{Labels: map[string]string{"a": "b"}, RegisterWithTaints: []config.Taint{{Key: "mine", Effect: "NoSchedule"}}}}
+	for name, c := range map[string]struct {
+		there *corev1.Node
+		later []string // given after a while
+		want  string
+		fault string
+		waits int
+	}{
+		"given before":      {there: ranged0("a", "10.244.3.0/24", 1), want: "10.244.3.0/24"},
+		"given later":       {later: []string{"10.244.4.0/24"}, want: "10.244.4.0/24", waits: 1},
+		"there without one": {there: ranged0("a", "", 1), later: []string{"fd00::/64", "10.244.5.0/24"}, want: "10.244.5.0/24", waits: 1},
+		"never":             {fault: "node a: no range of pod IPs: spec.podCIDRs is empty after 2m0s; enable the controller nodeipam with allocateNodeCIDRs, or set node.podCIDR", waits: 1},
+		"another family":    {later: []string{"fd00::/64"}, fault: "none of its ranges of pod IPs, [fd00::/64], is of the family of api.serviceCIDR 10.96.0.0/16", waits: 1},
+		"that of services":  {later: []string{"10.96.7.0/24"}, fault: "10.96.7.0/24, overlaps api.serviceCIDR 10.96.0.0/16", waits: 1},
+		"nonsense":          {later: []string{"nonsense"}, fault: "none of its ranges", waits: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				client := fake.NewClientset()
+				if c.there != nil {
+					if _, err := client.CoreV1().Nodes().Create(t.Context(), c.there, metav1.CreateOptions{}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if c.later != nil {
+					time.AfterFunc(90*time.Second, func() {
+						n, err := client.CoreV1().Nodes().Get(t.Context(), "a", metav1.GetOptions{})
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						n.Spec.PodCIDRs = c.later
+						if _, err := client.CoreV1().Nodes().Update(t.Context(), n, metav1.UpdateOptions{}); err != nil {
+							t.Error(err)
+						}
+					})
+				}
+				waits := 0
+				got, err := givenPodRange(t.Context(), client, cfg, "a", func() { waits++ })
+				if got != c.want || (err == nil) != (c.fault == "") || err != nil && !strings.Contains(err.Error(), c.fault) || waits != c.waits {
+					t.Errorf("%q, %v, waited %d times", got, err, waits)
+				}
+				n, err := client.CoreV1().Nodes().Get(t.Context(), "a", metav1.GetOptions{})
+				if err != nil || c.there == nil && (n.Labels["a"] != "b" || len(n.Spec.Taints) != 1 || n.Spec.Taints[0].Key != "mine") {
+					t.Errorf("%+v, %v", n, err)
+				}
+			})
+		})
+	}
+	// The end of the kernel ends the wait.
+	ctx, cancel := context.WithCancel(t.Context())
+	if _, err := givenPodRange(ctx, fake.NewClientset(), cfg, "a", cancel); !errors.Is(err, context.Canceled) {
+		t.Error(err)
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"pintle.dev/pintle/plugins/controllers/job"
 	"pintle.dev/pintle/plugins/controllers/legacytokens"
 	"pintle.dev/pintle/plugins/controllers/namespace"
+	"pintle.dev/pintle/plugins/controllers/nodeipam"
 	"pintle.dev/pintle/plugins/controllers/nodelifecycle"
 	"pintle.dev/pintle/plugins/controllers/nodettl"
 	"pintle.dev/pintle/plugins/controllers/persistentvolumebinder"
@@ -59,6 +60,7 @@ func bundle() []controller.Controller {
 		{Name: "ttlafterfinished", New: ttlafterfinished.New},
 		{Name: "legacy-serviceaccount-token-cleaner", New: legacytokens.New},
 		{Name: "namespace", New: namespace.New},
+		{Name: "nodeipam", New: nodeipam.New},
 		{Name: "nodelifecycle", New: nodelifecycle.New},
 		settings.Unconfigured("nodettl", nodettl.New),
 		settings.Unconfigured("tainteviction", tainteviction.New),

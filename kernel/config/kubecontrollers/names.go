@@ -38,7 +38,7 @@ var controllers = []known{
 	{name: "ttl-controller", aliases: []string{"ttl"}, plugin: "nodettl"},
 	{name: "bootstrap-signer-controller", aliases: []string{"bootstrapsigner"}, plugin: "bootstrapsigner", optional: true},
 	{name: "token-cleaner-controller", aliases: []string{"tokencleaner"}, plugin: "tokencleaner", optional: true},
-	{name: "node-ipam-controller", aliases: []string{"nodeipam"}},
+	{name: "node-ipam-controller", aliases: []string{"nodeipam"}, plugin: "nodeipam"},
 	{name: "node-lifecycle-controller", aliases: []string{"nodelifecycle"}, plugin: "nodelifecycle"},
 	{name: "taint-eviction-controller", plugin: "tainteviction"},
 	{name: "device-taint-eviction-controller"},

@@ -20,7 +20,6 @@ func workers(plugin, key string) rule { return rule{plugin: plugin, key: key, mo
 const (
 	oneProcess = "controllers have no server of their own: health, metrics and profiles are the API server's"
 	noCloud    = "controllers of cloud providers are not there"
-	noIPAM     = "a node has the range that its configuration says (node.podCIDR)"
 	noVolumes  = "volumes are not attached"
 	ownCA      = "certificates are signed by the cluster's own authority, which pintle pki renews"
 )
@@ -46,9 +45,9 @@ var rules = map[string]rule{
 	"KubeCloudShared.RouteReconciliationPeriod":    {note: noCloud},
 	"KubeCloudShared.NodeMonitorPeriod":            same("nodelifecycle", "nodeMonitorPeriod"),
 	"KubeCloudShared.ClusterName":                  {note: noCloud},
-	"KubeCloudShared.ClusterCIDR":                  {note: noIPAM},
-	"KubeCloudShared.AllocateNodeCIDRs":            {harmless: []string{"false"}, fault: "ranges of nodes are not given out: " + noIPAM},
-	"KubeCloudShared.CIDRAllocatorType":            {note: noIPAM},
+	"KubeCloudShared.ClusterCIDR":                  same("nodeipam", "clusterCIDR"),
+	"KubeCloudShared.AllocateNodeCIDRs":            same("nodeipam", "allocateNodeCIDRs"),
+	"KubeCloudShared.CIDRAllocatorType":            {harmless: []string{"RangeAllocator"}, fault: "nodeipam gives ranges of clusterCIDR, and " + noCloud},
 	"KubeCloudShared.ConfigureCloudRoutes":         {note: noCloud},
 	"KubeCloudShared.NodeSyncPeriod":               {note: noCloud},
 
@@ -56,7 +55,6 @@ var rules = map[string]rule{
 	"CSRSigningController":          {note: ownCA},
 	"DeprecatedController":          {note: "has no fields"},
 	"ServiceController":             {note: noCloud},
-	"NodeIPAMController":            {note: noIPAM},
 	"DeviceTaintEvictionController": {note: "devices are not allocated, so that no pod is deleted for a taint of one"},
 
 	"DaemonSetController.ConcurrentDaemonSetSyncs":                             workers("daemonset", "concurrentDaemonSetSyncs"),
@@ -85,6 +83,11 @@ var rules = map[string]rule{
 	"LegacySATokenCleaner.CleanUpPeriod":                                       same("legacy-serviceaccount-token-cleaner", "cleanUpPeriod"),
 	"NamespaceController.NamespaceSyncPeriod":                                  {note: "namespaces that are being deleted are looked at until they are gone"},
 	"NamespaceController.ConcurrentNamespaceSyncs":                             workers("namespace", "concurrentNamespaceSyncs"),
+	"NodeIPAMController.ServiceCIDR":                                           same("nodeipam", "serviceCIDR"),
+	"NodeIPAMController.SecondaryServiceCIDR":                                  same("nodeipam", "secondaryServiceCIDR"),
+	"NodeIPAMController.NodeCIDRMaskSize":                                      same("nodeipam", "nodeCIDRMaskSize"),
+	"NodeIPAMController.NodeCIDRMaskSizeIPv4":                                  same("nodeipam", "nodeCIDRMaskSizeIPv4"),
+	"NodeIPAMController.NodeCIDRMaskSizeIPv6":                                  same("nodeipam", "nodeCIDRMaskSizeIPv6"),
 	"NodeLifecycleController.NodeEvictionRate":                                 {plugin: "nodelifecycle", key: "nodeEvictionRate", zero: true},
 	"NodeLifecycleController.SecondaryNodeEvictionRate":                        {plugin: "nodelifecycle", key: "secondaryNodeEvictionRate", zero: true},
 	"NodeLifecycleController.NodeStartupGracePeriod":                           same("nodelifecycle", "nodeStartupGracePeriod"),

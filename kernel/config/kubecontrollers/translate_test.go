@@ -146,7 +146,7 @@ func TestTranslate(t *testing.T) {
 			t.Errorf("%v has no line", n)
 		}
 	}
-	if want := "Generic.Controllers Generic.LeaderElection KubeCloudShared.ClusterCIDR"; strings.Join(notes, " ") != want {
+	if want := "Generic.Controllers Generic.LeaderElection"; strings.Join(notes, " ") != want {
 		t.Errorf("notes about %v, want %s", notes, want)
 	}
 	alone, err := tr.YAML()
@@ -157,6 +157,9 @@ func TestTranslate(t *testing.T) {
       config:
         root-ca:
           caFile: ${dataDir}/pki/ca.crt
+        nodeipam:
+          clusterCIDR: 10.244.0.0/16
+          allocateNodeCIDRs: true
         nodelifecycle:
           nodeMonitorPeriod: 2s
           nodeMonitorGracePeriod: 90s
@@ -247,9 +250,9 @@ func TestFaults(t *testing.T) {
 		"too large a number": {head + "JobController: {ConcurrentJobSyncs: 99999999999}\n", "cannot unmarshal"},
 		"too many":           {head + "JobController:\n  ConcurrentJobSyncs: 5000\n", "c:4: JobController.ConcurrentJobSyncs: Invalid value: 5000: at most 1000 are possible"},
 		"less than none":     {head + "JobController: {ConcurrentJobSyncs: -1}\n", "Invalid value: -1: is negative"},
-		"not supported":      {head + "KubeCloudShared:\n  AllocateNodeCIDRs: true\n", "c:4: KubeCloudShared.AllocateNodeCIDRs: not supported: ranges of nodes are not given out"},
+		"not supported":      {head + "KubeCloudShared:\n  CIDRAllocatorType: CloudAllocator\n", "c:4: KubeCloudShared.CIDRAllocatorType: not supported: nodeipam gives ranges of clusterCIDR"},
 		"no controller":      {head + "Generic:\n  Controllers:\n  - '*'\n  - -deploymnet\n", `c:6: Generic.Controllers[1]: "deploymnet" is no controller of Kubernetes 1.36`},
-		"not there":          {head + "Generic: {Controllers: [nodeipam]}\n", "node-ipam-controller is not there"},
+		"not there":          {head + "Generic: {Controllers: [attachdetach]}\n", "persistentvolume-attach-detach-controller is not there"},
 		"always there":       {head + "Generic: {Controllers: ['*', -serviceaccount-token]}\n", "serviceaccount-token-controller is part of the kernel"},
 		"an alias":           {head + "JobController: &a {ConcurrentJobSyncs: 1}\nCronJobController: *a\n", "aliases are not supported"},
 	} {
