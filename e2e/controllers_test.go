@@ -41,7 +41,7 @@ scheduler:
     predicates: [CheckNodeUnschedulable, HostName, PodToleratesNodeTaints, MatchNodeSelector, PodFitsHostPorts, PodFitsResources]
     priorities: [{name: LeastRequestedPriority, weight: 1}, {name: SelectorSpreadPriority, weight: 1}]
 controllers:
-  enabled: [deployment, replicaset, statefulset, disruption, persistentvolume-binder, daemonset, cronjob, horizontalpodautoscaler, nodettl, endpoints, endpointslice, endpointslicemirroring, nodelifecycle, tainteviction, namespace, serviceaccount, root-ca, podgc, garbagecollector, resourcequota, servicecidr, resourceclaim, job, ttlafterfinished, pvc-protection, pv-protection, volumeattributesclass-protection, legacy-serviceaccount-token-cleaner, csrapproving, csrcleaner]
+  enabled: [deployment, replicaset, statefulset, disruption, persistentvolume-binder, daemonset, cronjob, horizontalpodautoscaler, nodettl, endpoints, endpointslice, endpointslicemirroring, nodelifecycle, tainteviction, namespace, serviceaccount, root-ca, podgc, garbagecollector, resourcequota, servicecidr, resourceclaim, devicetainteviction, job, ttlafterfinished, pvc-protection, pv-protection, volumeattributesclass-protection, legacy-serviceaccount-token-cleaner, csrapproving, csrcleaner]
 hollow: {runtime: hollow, nodes: 2}
 `
 
@@ -84,7 +84,7 @@ func TestControllers(t *testing.T) {
 	e := hollow(t, "controllers", "", 2)
 	t.Run("all", func(t *testing.T) { // ends before the cluster does
 		for name, test := range map[string]func(*testing.T, *env){
-			"furniture": namespaceFurniture, "namespace": namespaceGoes, "endpoints": endpointsFollow, "endpoints by hand": endpointsAreMirrored, "quota": quotaHolds, "service ranges": serviceRangesEnd, "devices": devicesAreServed, "device claims": deviceClaimsFollow, "requests": requestsAreApproved, "daemon sets": daemonsOnHollowNodes, "cron jobs": cronJobsTick,
+			"furniture": namespaceFurniture, "namespace": namespaceGoes, "endpoints": endpointsFollow, "endpoints by hand": endpointsAreMirrored, "quota": quotaHolds, "service ranges": serviceRangesEnd, "devices": devicesAreServed, "device claims": deviceClaimsFollow, "device taints": deviceTaintsEnd, "requests": requestsAreApproved, "daemon sets": daemonsOnHollowNodes, "cron jobs": cronJobsTick,
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
@@ -642,7 +642,7 @@ spec: {spec: {devices: {requests: [{name: gpu, exactly: {deviceClassName: gpu}}]
 		return nil
 	})
 	e.kubectl(t, "delete", "namespace", ns, "--wait=true", "--timeout=60s")
-	if have := e.kubectl(t, "get", "resourceclaims,resourceclaimtemplates", "-A", "-o", "name"); strings.TrimSpace(have) != "" {
+	if have := e.kubectl(t, "-n", ns, "get", "resourceclaims,resourceclaimtemplates", "-o", "name"); strings.TrimSpace(have) != "" {
 		t.Errorf("left: %s", have)
 	}
 }

@@ -142,3 +142,75 @@ func deviceClaimsFollow(t *testing.T, e *env) {
 		t.Errorf("%+v, %v", list, err)
 	}
 }
+
+const taintedSlice = `
+apiVersion: resource.k8s.io/v1
+kind: ResourceSlice
+metadata: {name: of-taints}
+spec:
+  driver: taints.example.com
+  pool: {name: pool, generation: 1, resourceSliceCount: 1}
+  allNodes: true
+  devices:
+  - {name: good}
+  - {name: bad, taints: [{key: broken, effect: EFFECT}]}
+`
+
+// deviceTaintsEnd: a pod whose device gets a NoExecute taint goes; those stay whose device has none, or whose claim
+// tolerates it.
+func deviceTaintsEnd(t *testing.T, e *env) {
+	ns := e.namespace(t)
+	t.Cleanup(func() { e.try(t, "delete", "resourceslice", "of-taints") })
+	e.apply(t, ns, strings.Replace(taintedSlice, "EFFECT", "NoSchedule", 1))
+	pods := map[string]resourcev1.DeviceRequestAllocationResult{
+		"bad": {Device: "bad"}, "good": {Device: "good"},
+		"tolerant": {Device: "bad", Tolerations: []resourcev1.DeviceToleration{{Key: "broken", Operator: resourcev1.DeviceTolerationOpExists, Effect: resourcev1.DeviceTaintEffectNoExecute}}},
+	}
+	for name, result := range pods {
+		e.apply(t, ns, fmt.Sprintf(`
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaim
+metadata: {name: %[1]s, finalizers: [resource.kubernetes.io/delete-protection]}
+spec: {devices: {requests: [{name: one, exactly: {deviceClassName: none}}]}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: %[1]s}
+spec:
+  automountServiceAccountToken: false
+  resourceClaims: [{name: one, resourceClaimName: %[1]s}]
+  containers: [{name: c, image: simulated, resources: {claims: [{name: one}]}}]
+`, name))
+		pod := e.awaitPod(t, ns, name, hasPhase(corev1.PodRunning))
+		claim, err := e.client.ResourceV1().ResourceClaims(ns).Get(bound(t), name, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		result.Request, result.Driver, result.Pool = "one", "taints.example.com", "pool"
+		claim.Status.Allocation = &resourcev1.AllocationResult{Devices: resourcev1.DeviceAllocationResult{Results: []resourcev1.DeviceRequestAllocationResult{result}}}
+		claim.Status.ReservedFor = []resourcev1.ResourceClaimConsumerReference{{Resource: "pods", Name: name, UID: pod.UID}}
+		if _, err := e.client.ResourceV1().ResourceClaims(ns).UpdateStatus(bound(t), claim, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	e.apply(t, ns, strings.Replace(taintedSlice, "EFFECT", "NoExecute", 1))
+	eventually(t, func(ctx context.Context) error {
+		_, err := e.client.CoreV1().Pods(ns).Get(ctx, "bad", metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return errors.Join(err, errors.New("the pod of the bad device is there"))
+	})
+	for _, name := range []string{"good", "tolerant"} {
+		if p, err := e.client.CoreV1().Pods(ns).Get(bound(t), name, metav1.GetOptions{}); err != nil || p.DeletionTimestamp != nil {
+			t.Errorf("%s: %+v, %v", name, p, err)
+		}
+	}
+	eventually(t, func(context.Context) error {
+		told := e.kubectl(t, "-n", ns, "get", "events", "--field-selector=reason=DeviceTaintManagerEviction", "-o", "jsonpath={.items[*].involvedObject.name}: {.items[*].message}")
+		if told != "bad: Marking for deletion" {
+			return fmt.Errorf("told %q", told)
+		}
+		return nil
+	})
+}

@@ -8,6 +8,7 @@ import (
 	"pintle.dev/pintle/plugins/controllers/csr"
 	"pintle.dev/pintle/plugins/controllers/daemonset"
 	"pintle.dev/pintle/plugins/controllers/deployment"
+	"pintle.dev/pintle/plugins/controllers/devicetainteviction"
 	"pintle.dev/pintle/plugins/controllers/disruption"
 	"pintle.dev/pintle/plugins/controllers/endpoints"
 	"pintle.dev/pintle/plugins/controllers/endpointslice"
@@ -67,6 +68,7 @@ func bundle() []controller.Controller {
 		{Name: "replicaset", New: replicaset.New},
 		{Name: "replication", New: replicaset.NewReplication},
 		{Name: "resourceclaim", New: resourceclaim.New},
+		{Name: "devicetainteviction", New: devicetainteviction.New},
 		{Name: "resourcequota", New: resourcequota.New},
 		{Name: "root-ca", New: rootca.New},
 		settings.Unconfigured("serviceaccount", serviceaccount.New),

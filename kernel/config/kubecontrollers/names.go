@@ -41,7 +41,7 @@ var controllers = []known{
 	{name: "node-ipam-controller", aliases: []string{"nodeipam"}, plugin: "nodeipam"},
 	{name: "node-lifecycle-controller", aliases: []string{"nodelifecycle"}, plugin: "nodelifecycle"},
 	{name: "taint-eviction-controller", plugin: "tainteviction"},
-	{name: "device-taint-eviction-controller"},
+	{name: "device-taint-eviction-controller", plugin: "devicetainteviction"},
 	{name: "persistentvolume-binder-controller", aliases: []string{"persistentvolume-binder"}, plugin: "persistentvolume-binder"},
 	{name: "persistentvolume-attach-detach-controller", aliases: []string{"attachdetach"}},
 	{name: "persistentvolume-expander-controller", aliases: []string{"persistentvolume-expander"}},

@@ -55,7 +55,6 @@ var rules = map[string]rule{
 	"CSRSigningController":          {note: ownCA},
 	"DeprecatedController":          {note: "has no fields"},
 	"ServiceController":             {note: noCloud},
-	"DeviceTaintEvictionController": {note: "devices are not allocated, so that no pod is deleted for a taint of one"},
 
 	"DaemonSetController.ConcurrentDaemonSetSyncs":                             workers("daemonset", "concurrentDaemonSetSyncs"),
 	"DeploymentController.ConcurrentDeploymentSyncs":                           workers("deployment", "concurrentDeploymentSyncs"),
@@ -106,6 +105,7 @@ var rules = map[string]rule{
 	"ReplicaSetController.ConcurrentRSSyncs":               workers("replicaset", "concurrentRSSyncs"),
 	"ReplicationController.ConcurrentRCSyncs":              workers("replication", "concurrentRCSyncs"),
 	"ResourceClaimController.ConcurrentSyncs":              workers("resourceclaim", "concurrentSyncs"),
+	"DeviceTaintEvictionController.ConcurrentSyncs":        workers("devicetainteviction", "concurrentSyncs"),
 	"ResourceQuotaController.ResourceQuotaSyncPeriod":      same("resourcequota", "resourceQuotaSyncPeriod"),
 	"ResourceQuotaController.ConcurrentResourceQuotaSyncs": workers("resourcequota", "concurrentResourceQuotaSyncs"),
 	"SAController.ServiceAccountKeyFile":                   {note: "tokens are signed with the cluster's own key, which pintle pki rotates"},
