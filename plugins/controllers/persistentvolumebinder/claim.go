@@ -55,9 +55,12 @@ func (k *keeper) syncUnbound(ctx context.Context, claim *corev1.PersistentVolume
 	if found != nil {
 		return k.bind(ctx, found, claim)
 	}
-	if updated, err := k.assignDefaultClass(ctx, claim); err != nil {
+	updated, err := k.assignDefaultClass(ctx, claim)
+	countAssignment(updated, err)
+	if err != nil {
 		return fmt.Errorf("can't update PersistentVolumeClaim[%q]: %w", queue.Key(claim), err)
-	} else if updated {
+	}
+	if updated {
 		return nil // its event brings it back
 	}
 	switch {

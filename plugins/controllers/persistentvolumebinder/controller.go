@@ -28,6 +28,7 @@ func New(c *controller.Context) (controller.Runner, error) {
 	if err != nil {
 		return nil, err
 	}
+	register()
 	return build(c.Client, c.Informers, cfg, c.Logger)
 }
 
@@ -78,6 +79,7 @@ func (k *keeper) Run(ctx context.Context) error {
 	recorder, stop := controller.Recorder(ctx, k.client, "persistentvolume-controller")
 	defer stop()
 	k.recorder = recorder
+	defer counted.of(k)()
 	return queue.Follow(ctx, k.watches, workers{k})
 }
 
