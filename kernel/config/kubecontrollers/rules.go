@@ -51,10 +51,10 @@ var rules = map[string]rule{
 	"KubeCloudShared.ConfigureCloudRoutes":         {note: noCloud},
 	"KubeCloudShared.NodeSyncPeriod":               {note: noCloud},
 
-	"AttachDetachController":        {note: noVolumes},
-	"CSRSigningController":          {note: ownCA},
-	"DeprecatedController":          {note: "has no fields"},
-	"ServiceController":             {note: noCloud},
+	"AttachDetachController": {note: noVolumes},
+	"CSRSigningController":   {note: ownCA},
+	"DeprecatedController":   {note: "has no fields"},
+	"ServiceController":      {note: noCloud},
 
 	"DaemonSetController.ConcurrentDaemonSetSyncs":                             workers("daemonset", "concurrentDaemonSetSyncs"),
 	"DeploymentController.ConcurrentDeploymentSyncs":                           workers("deployment", "concurrentDeploymentSyncs"),
