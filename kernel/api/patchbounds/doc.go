@@ -15,6 +15,7 @@
 // wrong with it. One beyond them is answered with 413 and the bound.
 //
 // Check is the same for patches that come another way: of admission plugins and webhooks.
+// It also bounds the operations of a JSON patch, in the words of the handler.
 //
 // Data passes: a request's body → Patches → the handler.
 //

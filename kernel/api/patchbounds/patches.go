@@ -20,6 +20,10 @@ const (
 	// MaxPairs bounds the sum of the squares of the lengths of all lists of a strategic
 	// merge patch: one list of 5,000 items, or 25 lists of 1,000.
 	MaxPairs = 25_000_000
+	// MaxOperations is how many a JSON patch may have: the handler's own bound for clients.
+	MaxOperations = 10_000
+	// tooMany is what the handler says, in Kubernetes' words.
+	tooMany = "The allowed maximum operations in a JSON patch is %d, got %d"
 )
 
 // Patches refuses patches that are beyond the bounds.
@@ -81,7 +85,11 @@ func Check(kind types.PatchType, patch []byte) error {
 	case m.nesting > MaxNesting:
 		return fmt.Errorf("the patch of %d bytes nests too deep: length times depth may be %d, this one has %d", len(patch), MaxNesting, m.nesting)
 	case kind == types.JSONPatchType:
-		if n := reach(patch); n > MaxLevels {
+		n, operations := reach(patch)
+		if operations > MaxOperations {
+			return fmt.Errorf(tooMany, MaxOperations, operations)
+		}
+		if n > MaxLevels {
 			return fmt.Errorf("the JSON patch points too deep: the levels of its longest pointer, and those by which it moves values up and down, may sum up to %d, these have %d", MaxLevels, n)
 		}
 	}
@@ -90,12 +98,12 @@ func Check(kind types.PatchType, patch []byte) error {
 
 // reach gives how many levels of the object a JSON patch can get to: those of its
 // longest pointer, and those by which it moves or copies values. Up, a later pointer goes
-// on from there; down, what was read is written again at more levels. A text that is no
-// JSON patch has none.
-func reach(text []byte) int {
+// on from there; down, what was read is written again at more levels. It also counts the
+// operations. A text that is no JSON patch has none of both.
+func reach(text []byte) (levels, operations int) {
 	patch, err := jsonpatch.DecodePatch(text) // as the handler reads it
 	if err != nil {
-		return 0
+		return 0, 0
 	}
 	longest, moved := 0, 0
 	for _, op := range patch {
@@ -116,7 +124,7 @@ func reach(text []byte) int {
 			moved += max(n-to, to-n)
 		}
 	}
-	return longest + moved
+	return longest + moved, len(patch)
 }
 
 // maxDepth is that of the decoders, which refuse what is deeper at once.

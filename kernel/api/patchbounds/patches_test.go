@@ -70,7 +70,7 @@ func TestReach(t *testing.T) {
 		"from that is not one": {`[{"op":"add","from":"/a/b/c","path":"/a"}]`, 1},
 		"from that is no text": {`[{"op":"move","from":7,"path":"/a"}]`, 1},
 	} {
-		if got := reach([]byte(tt.text)); got != tt.want {
+		if got, _ := reach([]byte(tt.text)); got != tt.want {
 			t.Errorf("%s: %d, want %d", name, got, tt.want)
 		}
 	}
@@ -99,6 +99,9 @@ func TestPatches(t *testing.T) {
 		"up step by step":            {http.MethodPatch, js, "[" + move("move", pointer(200), "/b") + "," + move("move", "/b"+pointer(199), "/c") + "]", "these have 598"},
 		"down step by step":          {http.MethodPatch, js, "[" + move("move", "/b", pointer(200)) + "," + move("move", "/a", "/c"+pointer(199)) + "]", "these have 598"},
 		"moves within a list":        {http.MethodPatch, js, "[" + strings.Repeat(move("move", "/spec/containers/0", "/spec/containers/1")+",", 9_999) + move("move", "/a", "/b") + "]", ""},
+		"as many operations":         {http.MethodPatch, js, "[" + strings.Repeat("null,", 9_999) + "null]", ""},
+		"one operation more":         {http.MethodPatch, js, "[" + strings.Repeat("null,", 10_000) + "null]", "The allowed maximum operations in a JSON patch is 10000, got 10001"},
+		"as many members of a merge": {http.MethodPatch, merge, "[" + strings.Repeat("null,", 10_000) + "null]", ""},
 		"a pointer of a merge":       {http.MethodPatch, merge, `{"path":"` + pointer(9000) + `"}`, ""},
 		"deep and strategic":         {http.MethodPatch, strategic, nested(9000), ""},
 		"long and flat":              {http.MethodPatch, merge, `{"a":"` + strings.Repeat("x", 3<<20) + `"}`, ""},
@@ -158,8 +161,9 @@ func FuzzMeasure(f *testing.F) {
 			t.Errorf("%d bytes: %+v", n, m)
 		}
 		// A pointer has no more levels than bytes, and those of a move count three times.
-		if levels := reach([]byte(text)); levels < 0 || int64(levels) > 3*n {
-			t.Errorf("%d bytes: %d levels are reached", n, levels)
+		levels, operations := reach([]byte(text))
+		if levels < 0 || int64(levels) > 3*n || operations < 0 || int64(operations) > n {
+			t.Errorf("%d bytes: %d levels are reached by %d operations", n, levels, operations)
 		}
 	})
 }

@@ -6,8 +6,12 @@ import (
 	"io"
 	"net/http"
 
+	admissionv1 "k8s.io/api/admission/v1"
+	admissionv1beta1 "k8s.io/api/admission/v1beta1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/json"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 
 	"pintle.dev/pintle/kernel/api/patchbounds"
 )
@@ -22,10 +26,11 @@ type patchBounds struct{ next http.RoundTripper }
 // WrappedRoundTripper lets the transport below be found.
 func (p patchBounds) WrappedRoundTripper() http.RoundTripper { return p.next }
 
-// RoundTrip implements http.RoundTripper.
+// RoundTrip implements http.RoundTripper. The machinery takes each code from 200 to 206 for
+// an answer, and also 101.
 func (p patchBounds) RoundTrip(req *http.Request) (*http.Response, error) {
 	res, err := p.next.RoundTrip(req)
-	if err != nil || res.StatusCode != http.StatusOK {
+	if err != nil || res.StatusCode >= http.StatusMultipleChoices {
 		return res, err
 	}
 	body, err := io.ReadAll(res.Body) // which is bounded below
@@ -40,16 +45,35 @@ func (p patchBounds) RoundTrip(req *http.Request) (*http.Response, error) {
 	return res, nil
 }
 
-// checkPatch looks at the patch of an answer as the machinery does: names in their case,
-// the last of two of a name.
+// reviewDecoder reads answers as the machinery's clients do: JSON, YAML and protobuf, whatever
+// the answer's header says.
+var reviewDecoder = func() runtime.Decoder {
+	scheme := runtime.NewScheme()
+	utilruntime.Must(admissionv1.AddToScheme(scheme))
+	utilruntime.Must(admissionv1beta1.AddToScheme(scheme))
+	return serializer.NewCodecFactory(scheme).UniversalDeserializer()
+}()
+
+// checkPatch looks at the patch of an answer. An answer that cannot be decoded passes: the
+// machinery refuses it. One that does not name its version has the same fields in both.
 func checkPatch(answer []byte) error {
-	var review struct {
-		Response struct {
-			Patch []byte `json:"patch"`
-		} `json:"response"`
+	review, _, err := reviewDecoder.Decode(answer, nil, &admissionv1.AdmissionReview{})
+	if err != nil {
+		return nil //nolint:nilerr // as above
 	}
-	if json.UnmarshalCaseSensitivePreserveInts(answer, &review) != nil || len(review.Response.Patch) == 0 {
-		return nil // the machinery refuses it, or there is nothing to apply
+	var patch []byte
+	switch review := review.(type) {
+	case *admissionv1.AdmissionReview:
+		if review.Response != nil {
+			patch = review.Response.Patch
+		}
+	case *admissionv1beta1.AdmissionReview:
+		if review.Response != nil {
+			patch = review.Response.Patch
+		}
 	}
-	return patchbounds.Check(types.JSONPatchType, review.Response.Patch)
+	if len(patch) == 0 {
+		return nil
+	}
+	return patchbounds.Check(types.JSONPatchType, patch)
 }

@@ -31,8 +31,6 @@ import (
 )
 
 const (
-	// maxPatch bounds the operations of one patch.
-	maxPatch = 10_000
 	// maxWarnings bounds the warnings of one plugin in an answer, as upstream for a webhook.
 	maxWarnings = 10
 	// maxWait is how long a request waits for plugins that are starting; retryAfter
@@ -350,9 +348,6 @@ func apply(data []byte, a admission.Attributes, o admission.ObjectInterfaces) (c
 	patch, err := jsonpatch.DecodePatch(data)
 	if err != nil {
 		return false, fmt.Errorf("its patch: %w", err)
-	}
-	if len(patch) > maxPatch {
-		return false, fmt.Errorf("its patch has %d operations; at most %d are taken", len(patch), maxPatch)
 	}
 	before, err := encodeObject(object, a, o)
 	if err != nil {
