@@ -89,16 +89,20 @@ func (m *Manager) claim(ctx context.Context, pod *corev1.Pod, v *corev1.Volume) 
 	if err != nil {
 		return err
 	}
+	// Before the pod is noted as one that has the volume: the pod is not of a former release.
+	if err := os.MkdirAll(m.usedDir(pod.UID), 0o750); err != nil {
+		return err
+	}
 	if err := m.show(pod, b); err != nil {
 		return err
 	}
+	// As the kubelet: hostPath volumes keep their owner.
 	if group := fsGroup(pod); group != nil && pv.Spec.Local != nil && m.root0 && !readOnly(v) {
-		// As the kubelet: hostPath volumes keep their owner.
-		if err := m.ownOnce(ctx, pod, v, b, *group); err != nil {
-			return fmt.Errorf("applyFSGroup failed for vol %s: %w", pv.Name, err)
-		}
+		err = m.give(ctx, pod, v, pv.Name, b, *group)
+	} else {
+		err = m.use(pod.UID, b)
 	}
-	if err := os.MkdirAll(filepath.Join(m.PodDir(pod.UID), "volumes", usedVolumes, b.id()), 0o750); err != nil {
+	if err != nil {
 		return err
 	}
 	m.mu.Lock()
@@ -220,6 +224,20 @@ func readOnly(v *corev1.Volume) bool {
 	return v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ReadOnly
 }
 
+// give gives a volume to a group and writes down that the pod uses it. Of pods that mount a volume at once, each waits for
+// the one before: who comes second finds it in use.
+func (m *Manager) give(ctx context.Context, pod *corev1.Pod, v *corev1.Volume, name string, b backing, gid int64) error {
+	unlock, err := m.giving.lock(ctx, b.id())
+	if err != nil {
+		return fmt.Errorf("applyFSGroup failed for vol %s: another pod of this node is given it: %w", name, err)
+	}
+	defer unlock()
+	if err := m.ownOnce(ctx, pod, v, b, gid); err != nil {
+		return fmt.Errorf("applyFSGroup failed for vol %s: %w", name, err)
+	}
+	return m.use(pod.UID, b)
+}
+
 // ownOnce gives a volume to a group, once in a pod's life.
 func (m *Manager) ownOnce(ctx context.Context, pod *corev1.Pod, v *corev1.Volume, b backing, gid int64) error {
 	done := filepath.Join(m.PodDir(pod.UID), "volumes", groupedVolumes, v.Name)
@@ -245,7 +263,7 @@ func (m *Manager) own(ctx context.Context, pod *corev1.Pod, b backing, gid int64
 		path, allowed = b.hostPath.Path, m.givable
 	}
 	policy := pod.Spec.SecurityContext.FSGroupChangePolicy
-	left, err := giveTree(ctx, path, gid, policy != nil && *policy == corev1.FSGroupChangeOnRootMismatch, allowed)
+	left, err := m.giveTree(ctx, path, gid, policy != nil && *policy == corev1.FSGroupChangeOnRootMismatch, allowed)
 	if left.count > 0 {
 		m.deps.Logger.Warn("files of a volume do not have all that fsGroup asks for", "pod", container.Format(pod), "path", path, "group", gid, "files", left.count, "first", left.first)
 	}
@@ -261,6 +279,16 @@ func (m *Manager) givable(real string) error {
 	return err
 }
 
+// usedDir is where the volumes are that a pod uses.
+func (m *Manager) usedDir(uid types.UID) string {
+	return filepath.Join(m.PodDir(uid), "volumes", usedVolumes)
+}
+
+// use writes down that a pod uses a volume.
+func (m *Manager) use(uid types.UID, b backing) error {
+	return os.MkdirAll(filepath.Join(m.usedDir(uid), b.id()), 0o750)
+}
+
 // shared says whether another pod has the same volume already, also one that has not been mounted again after a restart.
 func (m *Manager) shared(than types.UID, b backing) (bool, error) {
 	uids, err := m.Pods()
@@ -271,7 +299,7 @@ func (m *Manager) shared(than types.UID, b backing) (bool, error) {
 		if uid == than {
 			continue
 		}
-		_, err := os.Lstat(filepath.Join(m.PodDir(uid), "volumes", usedVolumes, b.id()))
+		_, err := os.Lstat(filepath.Join(m.usedDir(uid), b.id()))
 		if err == nil {
 			return true, nil
 		}

@@ -49,6 +49,13 @@ type Manager struct {
 
 	local *localvolume.Store
 
+	// giving are locks of volumes that are given to a group, by backing.id.
+	giving   named
+	giveTree func(ctx context.Context, dir string, gid int64, onMismatch bool, allowed func(real string) error) (leftovers, error)
+	// upgraded says that the pods of a former release have what later releases write down.
+	upgrading sync.Mutex
+	upgraded  bool
+
 	mu       sync.Mutex
 	locks    map[types.UID]*sync.Mutex
 	backings map[types.UID]map[string]backing // by volume of the pod
@@ -58,7 +65,7 @@ type Manager struct {
 func New(root string, deps Deps) *Manager {
 	return &Manager{
 		root: root, deps: deps, guard: newGuard(deps.Guarded), root0: os.Geteuid() == 0, locks: map[types.UID]*sync.Mutex{},
-		local: localvolume.New(LocalVolumes(root)), backings: map[types.UID]map[string]backing{},
+		local: localvolume.New(LocalVolumes(root)), backings: map[types.UID]map[string]backing{}, giveTree: giveTree,
 		tokens: &tokens{request: deps.Tokens, now: time.Now, all: map[tokenKey]token{}},
 	}
 }
@@ -133,6 +140,9 @@ func (m *Manager) lock(uid types.UID) func() {
 // Mount makes the pod's volumes, or brings the object-backed ones up to date. Errors are joined SetUpErrors. Calling
 // it again is cheap when nothing changed.
 func (m *Manager) Mount(ctx context.Context, pod *corev1.Pod) error {
+	if err := m.upgrade(pod); err != nil {
+		return err
+	}
 	defer m.lock(pod.UID)()
 	for _, dir := range []string{"", "volumes", "containers"} {
 		if err := os.MkdirAll(filepath.Join(m.PodDir(pod.UID), dir), 0o750); err != nil {
