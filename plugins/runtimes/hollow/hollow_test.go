@@ -164,6 +164,17 @@ func TestAddresses(t *testing.T) {
 	if _, ip, err := run("a", "10.128.0.0/29"); err != nil || ip != a[2] {
 		t.Errorf("the address given back is %s, got %s, %v", a[2], ip, err)
 	}
+	// A sandbox that was stopped has no address any more, though it stays: that of a pod that
+	// ended, whose object is kept.
+	if _, err := cri.StopPodSandbox(on(t.Context(), "a"), &runtimev1.StopPodSandboxRequest{PodSandboxId: ids[4]}); err != nil {
+		t.Fatal(err)
+	}
+	if _, ip, err := run("a", "10.128.0.0/29"); err != nil || ip != a[4] {
+		t.Errorf("the address of the stopped sandbox is %s, got %s, %v", a[4], ip, err)
+	}
+	if _, _, err := run("a", "10.128.0.0/29"); status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("an address more than there are: %v", err)
+	}
 	if _, _, err := run("c", "nonsense"); status.Code(err) != codes.InvalidArgument {
 		t.Errorf("no range: %v", err)
 	}

@@ -102,8 +102,9 @@ func told(ctx context.Context, key string) string {
 // nameless is the range of a caller that says none.
 const nameless = "10.128.0.0/9"
 
-// ip returns an address of the node's range that no sandbox of it has; no
-// packet ever reaches it. Addresses that were given back come last, so that
+// ip returns an address of the node's range that no sandbox has which is ready: one that
+// was stopped has given its own back, and stays as long as its pod's object. No packet
+// ever reaches an address. Addresses that were given back come last, so that
 // who has an old one does not meet another pod at once.
 func (n *node) ip(ctx context.Context) (string, error) {
 	cidr := cmp.Or(told(ctx, podCIDRKey), nameless)
@@ -114,7 +115,9 @@ func (n *node) ip(ctx context.Context) (string, error) {
 	prefix = prefix.Masked()
 	taken := map[string]bool{}
 	for _, s := range n.sandboxes {
-		taken[s.ip] = true
+		if s.state == runtimev1.PodSandboxState_SANDBOX_READY {
+			taken[s.ip] = true
+		}
 	}
 	ip := n.lastIP
 	for range len(taken) + 3 { // besides those taken: the network itself, the broadcast, and a free one
