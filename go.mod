@@ -66,8 +66,8 @@ require (
 )
 
 require (
-	k8s.io/cloud-provider v0.36.3 // indirect
-	k8s.io/controller-manager v0.36.3 // indirect
+	k8s.io/cloud-provider v0.36.3
+	k8s.io/controller-manager v0.36.3
 )
 
 require (

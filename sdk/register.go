@@ -208,6 +208,7 @@ const (
 	KindRuntime    = "runtime"
 	KindProxy      = "proxy"
 	KindAPIServer  = "apiserver"
+	KindCloud      = "cloud"
 )
 
 // CycleKinds are the kinds that are asked once a pod or once a class, in the
@@ -219,6 +220,11 @@ func CycleKinds() []string {
 		KindReserve, KindPermit, KindPreBind, KindBind, KindPostBind,
 	}
 }
+
+// ControllingKind reports whether plugins of a kind are run as controllers are: in the
+// one kernel of a cluster that leads, with an identity of their own, reading with that of
+// their bundle.
+func ControllingKind(kind string) bool { return kind == KindController || kind == KindCloud }
 
 // SchedulingKind reports whether plugins of a kind take part in scheduling; those
 // may be WASM modules.

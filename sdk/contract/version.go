@@ -22,10 +22,12 @@ const (
 	Four = 4
 	// Five adds API servers (apiserver.proto).
 	Five = 5
+	// Six adds cloud providers, which are started as controllers are (controller.proto).
+	Six = 6
 
 	// Min and Max are what this version of Pintle speaks.
 	Min = One
-	Max = Five
+	Max = Six
 )
 
 // Of is the oldest version that has a kind of plugin.
@@ -35,6 +37,8 @@ func Of(kind string) uint32 {
 		return One
 	case "apiserver":
 		return Five
+	case "cloud":
+		return Six
 	}
 	return Two
 }

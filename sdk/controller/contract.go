@@ -12,6 +12,9 @@ import (
 // Controller names a controller and how one is made.
 type Controller struct {
 	Name string
+	// Kind is that of the plugin in the manifest: empty means controller. A cloud
+	// provider is run as one (sdk/cloud).
+	Kind string
 	// New builds the controller: it asks Context.Informers for what it needs
 	// and starts nothing. The informers are started after it returned. A changed
 	// configuration is tried by a New beside the controller that runs: what

@@ -2,6 +2,7 @@ package controller
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -100,7 +101,7 @@ func (s *service) RegisterWith(r grpc.ServiceRegistrar) {
 func (s *service) Describe() []*contractv1.PluginDescription {
 	var list []*contractv1.PluginDescription
 	for _, name := range s.names {
-		list = append(list, &contractv1.PluginDescription{Name: name, Kind: "controller"})
+		list = append(list, &contractv1.PluginDescription{Name: name, Kind: cmp.Or(s.byName[name].Kind, "controller")})
 	}
 	return list
 }

@@ -6,6 +6,8 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"slices"
+	"strings"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -22,11 +24,19 @@ import (
 // MaxBytes bounds what one process may tell.
 const MaxBytes = 1 << 20
 
-// registry holds what Register was given.
+// registry holds what Register was given, others what RegisterGatherer was.
 var (
 	registry = prometheus.NewRegistry()
+	othersMu sync.Mutex
+	others   []other
 	announce sync.Once
 )
+
+// other is a registry of a library, of which some families are told.
+type other struct {
+	from     prometheus.Gatherer
+	prefixes []string
+}
 
 // Register adds collectors to what this process tells. Call it from init, or
 // before the collectors are used; a name twice is a mistake of the author and
@@ -36,13 +46,27 @@ func Register(collectors ...prometheus.Collector) {
 	announce.Do(func() { sdk.AddService(Service) })
 }
 
+// RegisterGatherer adds the families of a library's own registry whose names begin with
+// one of the prefixes. Call it before Service.
+func RegisterGatherer(from prometheus.Gatherer, prefixes ...string) {
+	othersMu.Lock()
+	others = append(others, other{from, prefixes})
+	othersMu.Unlock()
+	announce.Do(func() { sdk.AddService(Service) })
+}
+
 // Service serves what was registered, for a bundle that calls transport.Serve.
-func Service() transport.Service { return &service{from: registry} }
+func Service() transport.Service {
+	othersMu.Lock()
+	defer othersMu.Unlock()
+	return &service{from: registry, others: slices.Clone(others)}
+}
 
 // service is the process's side of the contract.
 type service struct {
 	contractv1.UnimplementedMetricsServer
-	from prometheus.Gatherer
+	from   prometheus.Gatherer
+	others []other
 }
 
 var _ transport.Service = (*service)(nil)
@@ -57,6 +81,15 @@ func (s *service) Stop(context.Context) error                { return nil }
 // nobody from the others.
 func (s *service) Gather(context.Context, *contractv1.MetricsRequest) (*contractv1.MetricsResponse, error) {
 	families, failure := s.from.Gather()
+	for _, o := range s.others {
+		found, err := o.from.Gather()
+		failure = errors.Join(failure, err)
+		for _, f := range found {
+			if slices.ContainsFunc(o.prefixes, func(p string) bool { return strings.HasPrefix(f.GetName(), p) }) {
+				families = append(families, f)
+			}
+		}
+	}
 	if len(families) == 0 && failure != nil {
 		return nil, status.Error(codes.Internal, failure.Error())
 	}

@@ -22,6 +22,13 @@ func TestGather(t *testing.T) {
 	if got := string(resp.GetExposition()); err != nil || got != want {
 		t.Errorf("got %q, %v; want %q", got, err, want)
 	}
+	library := prometheus.NewRegistry()
+	library.MustRegister(prometheus.NewCounter(prometheus.CounterOpts{Name: "library_calls_total", Help: "Calls."}), prometheus.NewCounter(prometheus.CounterOpts{Name: "go_calls_total", Help: "Calls."}))
+	s.others = []other{{library, []string{"library_"}}}
+	resp, err = s.Gather(t.Context(), &contractv1.MetricsRequest{})
+	if got := string(resp.GetExposition()); err != nil || !strings.Contains(got, "\nlibrary_calls_total 0\n") || !strings.Contains(got, "pods_seen_total") || strings.Contains(got, "go_calls") {
+		t.Errorf("with a library's: %q, %v", got, err)
+	}
 	seen.WithLabelValues(strings.Repeat("x", MaxBytes)).Inc()
 	if _, err := s.Gather(t.Context(), &contractv1.MetricsRequest{}); status.Code(err) != codes.ResourceExhausted {
 		t.Errorf("more than fits: %v", err)

@@ -60,6 +60,7 @@ var sources = map[string]map[string][]string{
 		"post-bind":   {"manifest/plugin", "go/common", "go/cycle", "go/post-bind"},
 
 		"apiserver": {"manifest/apiserver", "go/common", "go/apiserver"},
+		"cloud":     {"manifest/cloud", "go/common", "go/cloud"},
 
 		"runtime": {"manifest/plugin", "go/common", "go/runtime"},
 		"proxy":   {"manifest/plugin", "go/common", "go/proxy"},
@@ -86,7 +87,7 @@ func module(language string) map[string][]string {
 // missing says why a kind has no template in a language other than Go.
 func missing(language, kind string) string {
 	switch {
-	case kind == "runtime" || kind == "proxy" || kind == "apiserver":
+	case kind == "runtime" || kind == "proxy" || kind == "apiserver" || kind == "cloud":
 		return "it runs as a process, written in Go or by hand over gRPC (sdk/README.md, \"Another language\")"
 	case language == "node":
 		return "a process in JavaScript serves that contract by hand (sdk/contract/v1)"
@@ -122,7 +123,7 @@ func Render(language, kind string, v Values) (map[string][]byte, error) {
 	}
 	with := filled{Values: v, Kind: kind, Ident: camel(v.Name), Snake: strings.ReplaceAll(strings.ToLower(v.Name), "-", "_"), Lower: strings.ToLower(v.Name)}
 	with.Plugin = with.Ident
-	if kind == "controller" || kind == "admission" || kind == "runtime" || kind == "proxy" || kind == "apiserver" {
+	if kind == "controller" || kind == "admission" || kind == "runtime" || kind == "proxy" || kind == "apiserver" || kind == "cloud" {
 		with.Plugin = v.Name
 	}
 	out := map[string][]byte{}

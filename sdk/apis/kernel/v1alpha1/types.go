@@ -96,6 +96,8 @@ const (
 	PluginKindProxy PluginKind = "proxy"
 	// PluginKindAPIServer serves group versions of the API at a socket of its own.
 	PluginKindAPIServer PluginKind = "apiserver"
+	// PluginKindCloud is a cloud provider, with the controllers that work by it.
+	PluginKindCloud PluginKind = "cloud"
 	// PluginKindUnknown stands for a bundle that cannot be read.
 	PluginKindUnknown PluginKind = "unknown"
 )
@@ -175,7 +177,7 @@ type PluginSpec struct {
 	Bundle string `json:"bundle"`
 
 	// What the plugin is: predicate, priority, controller, admission, runtime, proxy,
-	// apiserver, or another point of the scheduling cycle: pre-enqueue, queue-sort, pre-filter,
+	// apiserver, cloud, or another point of the scheduling cycle: pre-enqueue, queue-sort, pre-filter,
 	// post-filter, pre-score, reserve, permit, pre-bind, bind or post-bind.
 	Kind PluginKind `json:"kind"`
 
