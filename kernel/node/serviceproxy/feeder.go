@@ -322,7 +322,7 @@ func (f *Feeder) changes(names map[proxy.Name]bool) []*proxy.Change {
 			svc = nil
 		}
 		s := serviceOf(svc)
-		f.keepListeners(name, svc, s)
+		f.keepOthers(name, svc, s)
 		if s == nil {
 			out = append(out,
 				&proxy.Change{Change: &contractv1.ProxyChange_ServiceRemove{ServiceRemove: id}},

@@ -245,7 +245,7 @@ func TestListenersAreKept(t *testing.T) {
 			svc.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: c.ip}}
 			for range 2 {
 				s := serviceOf(svc)
-				f.keepListeners(name, svc, s)
+				f.keepOthers(name, svc, s)
 				if slices.Contains(s.ExternalIps, c.ip) == c.refused || slices.Contains(s.LoadBalancerIps, c.ip) == c.refused || !slices.Contains(s.ExternalIps, "198.51.100.1") {
 					t.Errorf("served on %v and %v", s.ExternalIps, s.LoadBalancerIps)
 				}
@@ -265,9 +265,46 @@ func TestListenersAreKept(t *testing.T) {
 		}
 		svc := &corev1.Service{Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "a", Port: 80, NodePort: 6443}, {Name: "b", Port: 81, NodePort: 30000}}}}
 		s := serviceOf(svc)
-		f.keepListeners(proxy.Name{Name: "grab"}, svc, s)
+		f.keepOthers(proxy.Name{Name: "grab"}, svc, s)
 		if s.Ports[0].NodePort != 0 || s.Ports[1].NodePort != 30000 || f.refused[proxy.Name{Name: "grab"}] == "" {
 			t.Errorf("served on %v", s.Ports)
 		}
 	})
+}
+
+// TestClusterIPsAreKept: whatever a cloud provider wrote into a status, no load balancer
+// takes the traffic of a cluster IP.
+func TestClusterIPsAreKept(t *testing.T) {
+	for ip, refused := range map[string]bool{
+		"10.96.0.1": true, "10.96.255.255": true, "::ffff:10.96.0.10": true,
+		"10.97.0.1": false, "192.0.2.5": false, "fd00::1": false,
+	} {
+		t.Run(ip, func(t *testing.T) {
+			f, err := New(Config{Candidates: []Candidate{{Name: "x"}}, Client: fake.NewClientset(), Logger: slog.New(slog.DiscardHandler), Options: proxy.Options{ServiceCIDRs: []string{"10.96.0.0/16"}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			events := record.NewFakeRecorder(10)
+			f.events = events
+			name := proxy.Name{Namespace: "d", Name: "grab"}
+			svc := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name}, Spec: corev1.ServiceSpec{
+				Type: corev1.ServiceTypeLoadBalancer, ClusterIPs: []string{"10.96.7.7"}, Ports: []corev1.ServicePort{{Protocol: corev1.ProtocolTCP, Port: 443}},
+			}}
+			svc.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "198.51.100.9"}, {IP: ip}}
+			s := serviceOf(svc)
+			f.keepOthers(name, svc, s)
+			if slices.Contains(s.LoadBalancerIps, ip) == refused || !slices.Contains(s.LoadBalancerIps, "198.51.100.9") || !slices.Equal(s.ClusterIps, []string{"10.96.7.7"}) {
+				t.Errorf("served on %v and %v", s.LoadBalancerIps, s.ClusterIps)
+			}
+			if !refused {
+				if len(events.Events) != 0 {
+					t.Error("there is an event")
+				}
+				return
+			}
+			if event := <-events.Events; !strings.Contains(event, "AddressRefused") || !strings.Contains(event, ip+", which is in the range of cluster IPs") {
+				t.Errorf("event %q", event)
+			}
+		})
+	}
 }

@@ -2,6 +2,7 @@ package serviceproxy
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -11,16 +12,62 @@ import (
 	"pintle.dev/pintle/sdk/proxy"
 )
 
-// keepListeners takes addresses of this machine out of a service whose ports
-// the kernel or the agent listens on: the proxy's rules would lead everybody
-// who calls them to the service's endpoints instead. An event on the service
-// says so, once for each set of addresses.
-func (f *Feeder) keepListeners(name proxy.Name, svc *corev1.Service, s *proxy.Service) {
-	if s == nil || f.cfg.Listening == nil {
+// keepOthers takes addresses out of a service that are others': the proxy's rules would
+// lead everybody who calls them to the service's endpoints instead. An event on the
+// service says so, once for each set of addresses.
+func (f *Feeder) keepOthers(name proxy.Name, svc *corev1.Service, s *proxy.Service) {
+	if s == nil {
 		delete(f.refused, name)
 		return
 	}
-	var told []string
+	var list []string
+	if told := f.keepClusterIPs(s); len(told) > 0 {
+		list = append(list, strings.Join(told, "; "))
+	}
+	if told := f.keepListeners(s); len(told) > 0 {
+		list = append(list, "the node's own "+strings.Join(told, "; "))
+	}
+	text := strings.Join(list, "; ")
+	if text == "" {
+		delete(f.refused, name)
+		return
+	}
+	if f.refused[name] == text {
+		return
+	}
+	f.refused[name] = text
+	if f.events != nil {
+		f.events.Eventf(svc, corev1.EventTypeWarning, "AddressRefused", "Service is not served on %s", text)
+	}
+	f.cfg.Logger.Warn("service wants an address that is another's; it is not served there", "service", name.String(), "address", text)
+}
+
+// keepClusterIPs takes addresses of a load balancer out that are in the range of cluster
+// IPs: whatever a cloud provider answers, it takes no service's traffic.
+func (f *Feeder) keepClusterIPs(s *proxy.Service) (told []string) {
+	s.LoadBalancerIps = slices.DeleteFunc(slices.Clone(s.LoadBalancerIps), func(text string) bool {
+		ip, err := netip.ParseAddr(text)
+		if err != nil {
+			return false // proxies leave it out
+		}
+		if !slices.ContainsFunc(f.cfg.Options.ServiceCIDRs, func(cidr string) bool {
+			p, err := netip.ParsePrefix(cidr)
+			return err == nil && p.Contains(ip.Unmap())
+		}) {
+			return false
+		}
+		told = append(told, "the load balancer's address "+text+", which is in the range of cluster IPs")
+		return true
+	})
+	return told
+}
+
+// keepListeners takes addresses of this machine out whose ports the kernel or the agent
+// listens on.
+func (f *Feeder) keepListeners(s *proxy.Service) (told []string) {
+	if f.cfg.Listening == nil {
+		return nil
+	}
 	keep := func(ips []string) []string {
 		return slices.DeleteFunc(slices.Clone(ips), func(ip string) bool {
 			l, taken := f.takes(s, ip)
@@ -38,19 +85,7 @@ func (f *Feeder) keepListeners(name proxy.Name, svc *corev1.Service, s *proxy.Se
 			p.NodePort = 0
 		}
 	}
-	text := strings.Join(told, "; ")
-	if text == "" {
-		delete(f.refused, name)
-		return
-	}
-	if f.refused[name] == text {
-		return
-	}
-	f.refused[name] = text
-	if f.events != nil {
-		f.events.Eventf(svc, corev1.EventTypeWarning, "AddressRefused", "Service is not served on the node's own %s", text)
-	}
-	f.cfg.Logger.Warn("service wants an address that the kernel listens on; it is not served there", "service", name.String(), "address", text)
+	return told
 }
 
 // takes finds the listener that the service on that address would hide.
