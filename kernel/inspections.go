@@ -158,7 +158,7 @@ func Extenders(list []config.Extender) (extenders []scheduler.Extender, done fun
 // simulations beside it. executable is the path of the kernel's binary.
 func SchedulingConfig(cfg *config.Config, executable string) (plugin.Config, error) {
 	h, err := pluginsOf(cfg, executable, func(host *plugin.Config) {
-		host.Controllers, host.Admission, host.APIServers = nil, nil, nil
+		host.Controllers, host.Cloud, host.Admission, host.APIServers = nil, nil, nil, nil
 		host.Alone()
 	})
 	if err != nil {

@@ -383,7 +383,7 @@ func (k *Kernel) Reconfigure(_ context.Context, next *config.Config, changes []c
 	merged.Logging.Level = next.Logging.Level
 	merged.Plugins.Bundles, merged.Plugins.CallTimeout = next.Plugins.Bundles, next.Plugins.CallTimeout
 	merged.Scheduler.Profiles, merged.Control = next.Scheduler.Profiles, next.Control
-	merged.Admission.Enabled, merged.APIServers = next.Admission.Enabled, next.APIServers
+	merged.Admission.Enabled, merged.APIServers, merged.Cloud = next.Admission.Enabled, next.APIServers, next.Cloud
 	merged.Node = k.cfg.Node.WithLive(next.Node)
 	k.mu.Unlock()
 	if len(nodeKeys) > 0 {

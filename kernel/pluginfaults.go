@@ -54,6 +54,8 @@ func placeOf(cfg *config.Config, e *plugin.NameError) []string {
 		return listed([]string{"admission", "enabled"}, cfg.Admission.Enabled)
 	case sdk.KindAPIServer:
 		return listed([]string{"apiServers", "enabled"}, cfg.APIServers.Enabled)
+	case sdk.KindCloud:
+		return []string{"cloud", "provider"}
 	case sdk.KindController:
 		return listed([]string{"controllers", "enabled"}, cfg.Control.Enabled)
 	}

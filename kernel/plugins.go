@@ -45,6 +45,7 @@ func (k *Kernel) hostConfig(cfg *config.Config) plugin.Config {
 		Controllers:  cfg.Control.Enabled,
 		Admission:    cfg.Admission.Enabled,
 		APIServers:   cfg.APIServers.Enabled,
+		Cloud:        providers(cfg),
 		Standby:      !k.has(dutyControllers),
 
 		ProcessMemoryLimit: int64(cfg.Plugins.ProcessMem), CallsPerSecond: cfg.Plugins.Calls, PIDs: cfg.Plugins.Processes,
@@ -58,7 +59,7 @@ func (k *Kernel) hostConfig(cfg *config.Config) plugin.Config {
 	}
 	if out.Standby {
 		// Who leads writes how the plugins are that it runs.
-		out.Silent = append(out.Silent, sdk.KindController, sdk.KindRuntime, sdk.KindProxy, sdk.KindAPIServer)
+		out.Silent = append(out.Silent, sdk.KindController, sdk.KindCloud, sdk.KindRuntime, sdk.KindProxy, sdk.KindAPIServer)
 	}
 	if !k.has(dutyScheduler) {
 		out.Silent = append(append(out.Silent, sdk.KindPredicate, sdk.KindPriority), sdk.CycleKinds()...)
@@ -99,6 +100,14 @@ func (k *Kernel) hostConfig(cfg *config.Config) plugin.Config {
 		}
 	}
 	return out
+}
+
+// providers is the cloud provider of a configuration, or none.
+func providers(cfg *config.Config) []string {
+	if cfg.Cloud.Provider == "" {
+		return nil
+	}
+	return []string{cfg.Cloud.Provider}
 }
 
 // bindersBefore are the bind plugins that are asked before the kernel binds: those
@@ -177,7 +186,7 @@ func (k *Kernel) pluginSummary() string {
 		counts[string(p.Spec.Kind)]++
 	}
 	out := ""
-	for _, kind := range append(append([]string{sdk.KindPredicate, sdk.KindPriority}, sdk.CycleKinds()...), sdk.KindController, sdk.KindAPIServer, sdk.KindRuntime, sdk.KindProxy) {
+	for _, kind := range append(append([]string{sdk.KindPredicate, sdk.KindPriority}, sdk.CycleKinds()...), sdk.KindController, sdk.KindCloud, sdk.KindAPIServer, sdk.KindRuntime, sdk.KindProxy) {
 		if n := counts[kind]; n > 0 {
 			if out != "" {
 				out += ", "
@@ -193,12 +202,16 @@ func (k *Kernel) pluginSummary() string {
 
 func plural(kind string, n int) string {
 	switch {
+	case n == 1 && kind == sdk.KindCloud:
+		return "cloud provider"
 	case n == 1:
 		return kind
 	case kind == "priority":
 		return "priorities"
 	case kind == "proxy":
 		return "proxies"
+	case kind == sdk.KindCloud:
+		return "cloud providers"
 	case kind == sdk.KindReserve || kind == sdk.KindPermit || kind == sdk.KindBind || strings.Contains(kind, "-"):
 		return kind + " plugins"
 	}

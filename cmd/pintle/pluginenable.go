@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,6 +13,7 @@ import (
 
 	"pintle.dev/pintle/kernel/catalog"
 	"pintle.dev/pintle/kernel/plugin/operate"
+	"pintle.dev/pintle/sdk"
 	"pintle.dev/pintle/sdk/apis/kernel/v1alpha1"
 )
 
@@ -81,7 +81,7 @@ func (f *enableFlags) enableOne(ctx context.Context, client *operate.Client, got
 	o, err := client.Change(ctx, name, func(o *v1alpha1.Plugin) error {
 		var profiles []string
 		var weight int64
-		if scheduling := !slices.Contains([]v1alpha1.PluginKind{v1alpha1.PluginKindController, v1alpha1.PluginKindRuntime, v1alpha1.PluginKindProxy, v1alpha1.PluginKindAPIServer}, o.Spec.Kind); scheduling {
+		if scheduling := sdk.SchedulingKind(string(o.Spec.Kind)); scheduling {
 			profiles = f.profiles
 		}
 		if o.Spec.Kind == v1alpha1.PluginKindPriority {

@@ -101,7 +101,7 @@ func TestKubernetesPage(t *testing.T) {
 		if m := plugin.FindStringSubmatch(remark); m != nil {
 			return strings.Contains(string(manifest), "\n- name: "+m[1]+"\n")
 		}
-		return strings.HasPrefix(remark, "in the kernel")
+		return strings.HasPrefix(remark, "in the kernel") || strings.HasPrefix(remark, "in the SDK")
 	})
 	compare(t, upstream(t, "admission"), page(t, "Admission plugins"), func(name, _ string) bool {
 		return slices.Contains(admission.Names(), name)

@@ -32,6 +32,7 @@ type Config struct {
 	Control    Control    `mapstructure:"controllers" doc:"which controllers run"`
 	Admission  Admission  `mapstructure:"admission" doc:"which plugins review requests to the API"`
 	APIServers APIServers `mapstructure:"apiServers" doc:"which plugins serve group versions of the API"`
+	Cloud      Cloud      `mapstructure:"cloud" doc:"which plugin is the cloud provider"`
 	Election   Election   `mapstructure:"leaderElection" doc:"which of the kernels on one store does the work that one alone may do; without effect for backend badger"`
 	Node       Node       `mapstructure:"node" doc:"the node agent of this machine"`
 	Hollow     Hollow     `mapstructure:"hollow" doc:"simulated nodes for scale tests"`
@@ -256,6 +257,11 @@ type Control struct {
 // APIServers configures the plugins that serve group versions of the API.
 type APIServers struct {
 	Enabled []string `mapstructure:"enabled" live:"true" doc:"names of the API servers to run"`
+}
+
+// Cloud configures the cloud provider.
+type Cloud struct {
+	Provider string `mapstructure:"provider" live:"true" doc:"name of the plugin that gives services of type LoadBalancer their addresses and knows nodes; empty: none, or a controller of your own"`
 }
 
 // Admission configures the plugins that may change or refuse requests.

@@ -92,13 +92,13 @@ func (u *unit) access(name string) (Access, error) {
 	return a, nil
 }
 
-// leading reports whether an identity is that of a controller, or of a bundle,
+// leading reports whether an identity is that of a controller or cloud provider, or of a bundle,
 // which its controllers share.
 func (u *unit) leading(name string) bool {
 	if e := u.entry(name); e != nil {
-		return e.Kind == sdk.KindController
+		return sdk.ControllingKind(e.Kind)
 	}
-	return slices.ContainsFunc(u.bundle.Manifest.Plugins, func(e Entry) bool { return e.Kind == sdk.KindController })
+	return slices.ContainsFunc(u.bundle.Manifest.Plugins, func(e Entry) bool { return sdk.ControllingKind(e.Kind) })
 }
 
 // denied notes a request that was forbidden; the first of a kind is logged.

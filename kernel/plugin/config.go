@@ -57,11 +57,13 @@ type Config struct {
 	Admission []string
 	// Controllers are the names of the controllers that run.
 	Controllers []string
+	// Cloud is the name of the cloud provider, of which one at most may be in use.
+	Cloud []string
 	// APIServers are the names of the API servers that run.
 	APIServers []string
 	// Runtimes and Proxies are the names of those that the node agent uses.
 	Runtimes, Proxies []string
-	// Standby: Controllers run in another kernel of the same cluster, not here.
+	// Standby: Controllers and Cloud run in another kernel of the same cluster, not here.
 	Standby bool
 	// Silent are the kinds of plugins whose Plugin objects another kernel of the
 	// same cluster writes.

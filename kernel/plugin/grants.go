@@ -12,8 +12,8 @@ import (
 	"pintle.dev/pintle/sdk/apis/kernel/v1alpha1"
 )
 
-// grants are what the plugins in use may do, and the bundles with a controller in
-// use: as far as their manifests ask for it, and operators left it to them.
+// grants are what the plugins in use may do, and the bundles with a controller or cloud
+// provider in use: as far as their manifests ask for it, and operators left it to them.
 func (p *plan) grants() roles.Grants {
 	out := roles.Grants{}
 	for _, u := range p.units {
@@ -30,7 +30,7 @@ func (p *plan) grants() roles.Grants {
 			if len(e.Rules) > 0 {
 				out[e.Name] = roles.Grant{Kind: e.Kind, Rules: p.left(e, e.Rules, false)}
 			}
-			if e.Kind != sdk.KindController {
+			if !sdk.ControllingKind(e.Kind) {
 				continue
 			}
 			// What one of them is left all of them have, who share the informers.
@@ -99,10 +99,10 @@ func covers(rules []v1alpha1.PluginPermission, one v1alpha1.PluginPermission) bo
 	return covered
 }
 
-// asks are the rules that a plugin asks for: its own, and of a controller also
-// those of the bundle.
+// asks are the rules that a plugin asks for: its own, and of a controller or cloud
+// provider also those of the bundle.
 func (m *Manifest) asks(e *Entry) []v1alpha1.PluginPermission {
-	if e.Kind == sdk.KindController {
+	if sdk.ControllingKind(e.Kind) {
 		return Permissions(slices.Concat(m.Rules, e.Rules))
 	}
 	return Permissions(e.Rules)

@@ -313,7 +313,7 @@ func (h *Host) KillControllers() {
 	units := slices.Concat(h.plan.units, h.retiring)
 	h.mu.Unlock()
 	for _, u := range units {
-		if !slices.ContainsFunc(u.bundle.Manifest.Plugins, func(e Entry) bool { return e.Kind == sdk.KindController }) {
+		if !slices.ContainsFunc(u.bundle.Manifest.Plugins, func(e Entry) bool { return sdk.ControllingKind(e.Kind) }) {
 			continue
 		}
 		u.mu.Lock()

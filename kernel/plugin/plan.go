@@ -88,6 +88,7 @@ func (h *Host) newPlan(base *Config, w *wishes, before *plan) (*plan, error) {
 	p.cfg.Controllers = p.named(base.Controllers, v1alpha1.PluginKindController)
 	p.cfg.Admission = p.named(base.Admission, v1alpha1.PluginKindAdmission)
 	p.cfg.APIServers = p.named(base.APIServers, v1alpha1.PluginKindAPIServer)
+	p.cfg.Cloud = p.named(base.Cloud, v1alpha1.PluginKindCloud)
 	if err := p.checkNames(); err != nil {
 		return nil, err
 	}
@@ -173,6 +174,8 @@ func seedOf(cfg *Config, bc *BundleConfig, e *Entry) *v1alpha1.PluginSpec {
 		enabled = slices.Contains(cfg.Proxies, e.Name)
 	case sdk.KindController:
 		enabled = slices.Contains(cfg.Controllers, e.Name)
+	case sdk.KindCloud:
+		enabled = slices.Contains(cfg.Cloud, e.Name)
 	case sdk.KindAPIServer:
 		enabled = slices.Contains(cfg.APIServers, e.Name)
 	case sdk.KindAdmission:

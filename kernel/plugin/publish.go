@@ -201,7 +201,7 @@ func (h *Host) announce(ctx context.Context, api *publisher) {
 	h.announcing.Do(func() { close(h.announced) })
 }
 
-// control makes each process run the controllers that it shall.
+// control makes each process run the controllers and the cloud provider that it shall.
 // A controller of a bundle that was replaced ends before its successor begins.
 func (h *Host) control(ctx context.Context, cfg *Config, units, retiring []*unit) error {
 	var faults []error
@@ -212,11 +212,15 @@ func (h *Host) control(ctx context.Context, cfg *Config, units, retiring []*unit
 		var wanted []string
 		has := false
 		for _, e := range u.bundle.Manifest.Plugins {
-			if e.Kind != sdk.KindController {
+			if !sdk.ControllingKind(e.Kind) {
 				continue
 			}
 			has = true
-			if !cfg.Standby && slices.Contains(cfg.Controllers, e.Name) {
+			named := cfg.Controllers
+			if e.Kind == sdk.KindCloud {
+				named = cfg.Cloud
+			}
+			if !cfg.Standby && slices.Contains(named, e.Name) {
 				wanted = append(wanted, e.Name)
 			}
 		}

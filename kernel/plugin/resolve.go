@@ -155,6 +155,12 @@ func (p *plan) checkNames() error {
 	for _, name := range p.cfg.APIServers {
 		check("", sdk.KindAPIServer, name, "apiServers.enabled")
 	}
+	for _, name := range p.cfg.Cloud {
+		check("", sdk.KindCloud, name, "cloud.provider")
+	}
+	if len(p.cfg.Cloud) > 1 {
+		faults = append(faults, fmt.Errorf("cloud providers %s are enabled, and each would answer for every service and node; disable all but one", strings.Join(p.cfg.Cloud, " and ")))
+	}
 	return errors.Join(faults...)
 }
 

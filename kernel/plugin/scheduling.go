@@ -27,7 +27,7 @@ func (h *Host) Choosing() Config {
 func (h *Host) scheduling(kinds []string) Config {
 	p := h.present()
 	out := p.cfg
-	out.Bundles, out.Controllers, out.Admission, out.APIServers, out.Silent, out.NodeName = nil, nil, nil, nil, nil, ""
+	out.Bundles, out.Controllers, out.Cloud, out.Admission, out.APIServers, out.Silent, out.NodeName = nil, nil, nil, nil, nil, nil, ""
 	if kinds != nil {
 		out.Profiles = slices.Clone(out.Profiles)
 		for i := range out.Profiles {

@@ -150,7 +150,7 @@ func (b *Bundle) entry(name string) *Entry {
 func vetPermissions(m *Manifest, e *Entry, s *v1alpha1.PluginSpec, old *v1alpha1.Plugin) field.ErrorList {
 	var list field.ErrorList
 	shared := Permissions(m.Rules)
-	if e.Kind != sdk.KindController {
+	if !sdk.ControllingKind(e.Kind) {
 		shared = nil
 	}
 	for i, rule := range s.Permissions {

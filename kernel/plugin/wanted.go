@@ -7,11 +7,13 @@ import (
 )
 
 // inUse reports whether a plugin is in use: a profile has it, it is an enabled
-// controller, admission plugin or API server, or the node agent's runtime or one of its proxies.
+// controller, admission plugin or API server, the cloud provider, or the node agent's runtime or one of its proxies.
 func (p *plan) inUse(e *Entry) bool {
 	switch e.Kind {
 	case sdk.KindController:
 		return slices.Contains(p.cfg.Controllers, e.Name)
+	case sdk.KindCloud:
+		return slices.Contains(p.cfg.Cloud, e.Name)
 	case sdk.KindAdmission:
 		return slices.Contains(p.cfg.Admission, e.Name)
 	case sdk.KindRuntime:

@@ -19,7 +19,8 @@ func workers(plugin, key string) rule { return rule{plugin: plugin, key: key, mo
 
 const (
 	oneProcess = "controllers have no server of their own: health, metrics and profiles are the API server's"
-	noCloud    = "controllers of cloud providers are not there"
+	noCloud    = "cloud controllers have it in the configuration of their provider, the plugin that cloud.provider names"
+	noMove     = "duties do not move to another program"
 	noVolumes  = "volumes are not attached"
 	ownCA      = "certificates are signed by the cluster's own authority, which pintle pki renews"
 )
@@ -35,11 +36,11 @@ var rules = map[string]rule{
 	"Generic.LeaderElection":          {note: "kernels on one etcd elect, a kernel on its own store is alone: see leaderElection"},
 	"Generic.Controllers":             {note: "is translated to controllers.enabled"},
 	"Generic.Debugging":               {note: oneProcess},
-	"Generic.LeaderMigrationEnabled":  {harmless: []string{"false"}, fault: noCloud + ", to which duties could move"},
-	"Generic.LeaderMigration":         {fault: noCloud + ", to which duties could move"},
+	"Generic.LeaderMigrationEnabled":  {harmless: []string{"false"}, fault: noMove},
+	"Generic.LeaderMigration":         {fault: noMove},
 
-	"KubeCloudShared.CloudProvider":                {fault: noCloud},
-	"KubeCloudShared.ExternalCloudVolumePlugin":    {fault: noCloud},
+	"KubeCloudShared.CloudProvider":                {fault: "a cloud provider is a plugin: name it in cloud.provider"},
+	"KubeCloudShared.ExternalCloudVolumePlugin":    {fault: noVolumes},
 	"KubeCloudShared.UseServiceAccountCredentials": {note: "each controller has an identity of its own"},
 	"KubeCloudShared.AllowUntaggedCloud":           {note: noCloud},
 	"KubeCloudShared.RouteReconciliationPeriod":    {note: noCloud},
