@@ -1,5 +1,6 @@
 // The controllers bundle: one process that hosts every controller of a
-// standard cluster through sdk/controller. Each can be switched off by name
+// standard cluster through sdk/controller, and the cloud provider local with
+// Kubernetes' cloud controllers through sdk/cloud. Each can be switched off by name
 // or replaced by a plugin of the same name; they share the informers of the
 // process, which read with the bundle's identity, and each writes with an
 // identity of its own, allowed what manifest.yaml says and nothing more.

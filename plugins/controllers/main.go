@@ -1,8 +1,10 @@
 package main
 
 import (
+	"pintle.dev/pintle/sdk/cloud"
 	"pintle.dev/pintle/sdk/controller"
 
+	"pintle.dev/pintle/plugins/cloud/local"
 	"pintle.dev/pintle/plugins/controllers/bootstraptokens"
 	"pintle.dev/pintle/plugins/controllers/cronjob"
 	"pintle.dev/pintle/plugins/controllers/csr"
@@ -40,7 +42,7 @@ import (
 
 func main() { controller.Serve(bundle()...) }
 
-// bundle is every controller of the process.
+// bundle is every controller of the process, and the cloud provider.
 func bundle() []controller.Controller {
 	return []controller.Controller{
 		settings.Unconfigured("bootstrapsigner", bootstraptokens.NewSigner),
@@ -80,5 +82,6 @@ func bundle() []controller.Controller {
 		settings.Unconfigured("pvc-protection", storageprotection.NewClaims),
 		settings.Unconfigured("pv-protection", storageprotection.NewVolumes),
 		settings.Unconfigured("volumeattributesclass-protection", storageprotection.NewClasses),
+		cloud.Plugin(cloud.Provider{Name: local.Name, New: local.New}),
 	}
 }

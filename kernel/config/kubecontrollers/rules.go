@@ -48,7 +48,7 @@ var rules = map[string]rule{
 	"KubeCloudShared.ClusterName":                  {note: noCloud},
 	"KubeCloudShared.ClusterCIDR":                  same("nodeipam", "clusterCIDR"),
 	"KubeCloudShared.AllocateNodeCIDRs":            same("nodeipam", "allocateNodeCIDRs"),
-	"KubeCloudShared.CIDRAllocatorType":            {harmless: []string{"RangeAllocator"}, fault: "nodeipam gives ranges of clusterCIDR, and " + noCloud},
+	"KubeCloudShared.CIDRAllocatorType":            {harmless: []string{"RangeAllocator"}, fault: "nodeipam gives ranges of clusterCIDR; a cloud provider gives none"},
 	"KubeCloudShared.ConfigureCloudRoutes":         {note: noCloud},
 	"KubeCloudShared.NodeSyncPeriod":               {note: noCloud},
 

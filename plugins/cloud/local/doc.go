@@ -1,0 +1,27 @@
+// Package local is the cloud provider for clusters without a cloud: services of type
+// LoadBalancer get addresses of ranges that the configuration names.
+//
+// # What it owns
+//
+// Which service has which address. The record is the status of the service, so a restart
+// changes none. An address is one service's at a time.
+//
+// # What it does not do
+//
+// It touches no interface, route or rule, and needs no right on the machine: the proxy of
+// each node serves the addresses as it serves cluster IPs. So machines with a node, and
+// their pods, reach them. Others do by a route to a node, or where a node has the address
+// on an interface and answers ARP for it (configs/README.md).
+//
+// A service gets no address that is a node's, the API server's, in a range of cluster IPs
+// or in a range of pods. It learns no other service's name by asking for an address.
+//
+// Of nodes it knows what their agents say, and changes nothing about it. A node that waits
+// for a cloud provider (taint node.cloudprovider.kubernetes.io/uninitialized) gets the
+// provider ID local://NAME. It has no routes and no zones.
+//
+// Data passes: services, nodes, ranges (informers) → pool.go → status of services, which
+// upstream's service controller writes.
+//
+// It imports sdk only.
+package local

@@ -1,0 +1,271 @@
+package local
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/cloud-provider/api"
+	"k8s.io/utils/ptr"
+
+	"pintle.dev/pintle/sdk/cloud"
+)
+
+// begin makes a provider over objects.
+func begin(t *testing.T, config string, objects ...runtime.Object) (*provider, error) {
+	t.Helper()
+	factory := informers.NewSharedInformerFactory(fake.NewClientset(objects...), 0)
+	made, err := New(&cloud.Context{Name: Name, Config: []byte(config), Informers: factory})
+	if err != nil {
+		return nil, err
+	}
+	factory.Start(t.Context().Done())
+	factory.WaitForCacheSync(t.Context().Done())
+	return made.(*provider), nil
+}
+
+func balancer(name string, with func(*corev1.Service), has ...string) *corev1.Service {
+	s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID("uid of " + name)}, Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer}}
+	for _, ip := range has {
+		s.Status.LoadBalancer.Ingress = append(s.Status.LoadBalancer.Ingress, corev1.LoadBalancerIngress{IP: ip})
+	}
+	if with != nil {
+		with(s)
+	}
+	return s
+}
+
+func wants(ip string) func(*corev1.Service) {
+	return func(s *corev1.Service) { s.Spec.LoadBalancerIP = ip }
+}
+
+func (p *provider) ask(t *testing.T, s *corev1.Service) (string, error) {
+	t.Helper()
+	status, err := p.EnsureLoadBalancer(t.Context(), "", s, nil)
+	if err != nil {
+		return "", err
+	}
+	if len(status.Ingress) != 1 || status.Ingress[0].IPMode == nil || *status.Ingress[0].IPMode != corev1.LoadBalancerIPModeVIP {
+		t.Fatalf("%s: %+v", s.Name, status.Ingress)
+	}
+	return status.Ingress[0].IP, nil
+}
+
+func (p *provider) gets(t *testing.T, s *corev1.Service, want string) {
+	t.Helper()
+	if got, err := p.ask(t, s); err != nil || got != want {
+		t.Errorf("%s gets %s, %v; want %s", s.Name, got, err, want)
+	}
+}
+
+func (p *provider) refuses(t *testing.T, s *corev1.Service, words string) {
+	t.Helper()
+	got, err := p.ask(t, s)
+	if err == nil || !strings.Contains(err.Error(), words) {
+		t.Errorf("%s gets %s, %v; want %q", s.Name, got, err, words)
+	}
+	var again *api.RetryError
+	if !errors.As(err, &again) || again.RetryAfter() != 30*time.Second {
+		t.Errorf("%s: %v is not tried again after a while", s.Name, err)
+	}
+}
+
+// TestAddresses: a service keeps its address, and one that is given up is free.
+func TestAddresses(t *testing.T) {
+	p, err := begin(t, `{"addresses":["192.0.2.1-192.0.2.2"]}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	one, two, three := balancer("one", nil), balancer("two", nil), balancer("three", nil)
+	p.gets(t, one, "192.0.2.1")
+	p.gets(t, two, "192.0.2.2")
+	p.gets(t, one, "192.0.2.1")
+	p.refuses(t, three, "no address of 192.0.2.1-192.0.2.2 is free: delete a service of type LoadBalancer, or give the cloud provider local more addresses")
+	if _, has, err := p.GetLoadBalancer(t.Context(), "", three); has || err != nil {
+		t.Errorf("three has a load balancer, %v", err)
+	}
+	// One of the same name is another service.
+	other := balancer("one", func(s *corev1.Service) { s.UID = "another" })
+	if err := p.EnsureLoadBalancerDeleted(t.Context(), "", other); err != nil {
+		t.Fatal(err)
+	}
+	if status, has, err := p.GetLoadBalancer(t.Context(), "", one); !has || err != nil || status.Ingress[0].IP != "192.0.2.1" {
+		t.Errorf("one has %v, %t, %v", status, has, err)
+	}
+	for range 2 {
+		if err := p.EnsureLoadBalancerDeleted(t.Context(), "", one); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.gets(t, three, "192.0.2.1")
+	p.refuses(t, other, "no address")
+	if err := p.UpdateLoadBalancer(t.Context(), "", two, nil); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestRestart: a new process gives every service the address that its status has.
+func TestRestart(t *testing.T) {
+	young := balancer("young", func(s *corev1.Service) { s.CreationTimestamp = metav1.Unix(200, 0) }, "192.0.2.3")
+	old := balancer("old", func(s *corev1.Service) { s.CreationTimestamp = metav1.Unix(100, 0) }, "192.0.2.3")
+	kept, moved := balancer("kept", nil, "192.0.2.6"), balancer("moved", nil, "203.0.113.9")
+	p, err := begin(t, `{"addresses":["192.0.2.0/29"]}`, young, old, kept, moved, balancer("rubbish", nil, "x", ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.gets(t, balancer("new", nil), "192.0.2.1")
+	p.gets(t, young, "192.0.2.2") // both had one: the older service keeps it
+	p.gets(t, old, "192.0.2.3")
+	p.gets(t, kept, "192.0.2.6")
+	p.gets(t, moved, "192.0.2.4") // the range is another now
+	if _, has, err := p.GetLoadBalancer(t.Context(), "", kept); !has || err != nil {
+		t.Errorf("kept has none, %v", err)
+	}
+}
+
+// TestWantedAddress: spec.loadBalancerIP gives what is free and the pool's, and no more.
+// Who asks does not learn who has an address.
+func TestWantedAddress(t *testing.T) {
+	const pool = `{"addresses":["192.0.2.0/24","198.51.100.0/24","10.96.0.0/24","10.244.0.0/28"]}`
+	p, err := begin(t, pool,
+		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Spec: corev1.NodeSpec{PodCIDRs: []string{"10.244.0.0/24"}}, Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "192.0.2.1"}, {Type: corev1.NodeHostName, Address: "n"}}}},
+		&networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{Name: "kubernetes"}, Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{"10.96.0.0/16"}}},
+		&discoveryv1.EndpointSlice{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "kubernetes", Labels: map[string]string{discoveryv1.LabelServiceName: "kubernetes"}},
+			Endpoints:  []discoveryv1.Endpoint{{Addresses: []string{"192.0.2.2"}}},
+		},
+		&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "moved-range"}, Spec: corev1.ServiceSpec{ClusterIPs: []string{"198.51.100.1"}}},
+		balancer("metal", func(s *corev1.Service) { s.Spec.LoadBalancerClass = ptr.To("example.com/metal") }, "192.0.2.4"),
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.gets(t, balancer("first", nil), "192.0.2.3")
+	p.gets(t, balancer("chosen", wants("192.0.2.77")), "192.0.2.77")
+	p.gets(t, balancer("next", nil), "192.0.2.5")
+	for ip, words := range map[string]string{
+		"192.0.2.77":   "another service has it",
+		"192.0.2.3":    "another service has it",
+		"192.0.2.4":    "another load balancer has it",
+		"192.0.2.1":    "it is an address of a node",
+		"192.0.2.2":    "it is an address of an API server",
+		"10.96.0.1":    "it is in a range of cluster IPs",
+		"198.51.100.1": "it is a cluster IP",
+		"10.244.0.5":   "it is in the range of a node's pods",
+		"203.0.113.1":  "it is not in 192.0.2.0/24, 198.51.100.0/24, ",
+		"192.0.2.0":    "it is not in",
+		"127.0.0.1":    "it is not in",
+		"2001:db8::1":  "it is not in",
+	} {
+		s := balancer("thief", wants(ip))
+		p.refuses(t, s, "spec.loadBalancerIP "+ip+": "+words)
+		if _, err := p.ask(t, s); strings.Contains(fmt.Sprint(err), "chosen") || strings.Contains(fmt.Sprint(err), "first") {
+			t.Errorf("%v names another's service", err)
+		}
+	}
+	if _, err := p.ask(t, balancer("thief", wants("192.0.2.3\nx"))); err == nil || !strings.Contains(err.Error(), "is no IP address") {
+		t.Errorf("rubbish: %v", err)
+	}
+	// What it has it keeps while it cannot have what it wants, and then changes.
+	p.refuses(t, balancer("first", wants("192.0.2.77")), "another service has it")
+	p.gets(t, balancer("first", nil), "192.0.2.3")
+	if err := p.EnsureLoadBalancerDeleted(t.Context(), "", balancer("chosen", nil)); err != nil {
+		t.Fatal(err)
+	}
+	p.gets(t, balancer("first", wants("192.0.2.77")), "192.0.2.77")
+	p.gets(t, balancer("after", nil), "192.0.2.3")
+}
+
+// TestNothingOrdinary: a range that is others' as a whole has no address to give.
+func TestNothingOrdinary(t *testing.T) {
+	p, err := begin(t, `{"addresses":["10.96.0.0/17"]}`, &networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{Name: "kubernetes"}, Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{"10.96.0.0/16"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.refuses(t, balancer("one", nil), "no address of 10.96.0.0/17 is free")
+}
+
+func TestRanges(t *testing.T) {
+	for config, want := range map[string]string{
+		``: "10.97.0.1 10.97.0.254", `{}`: "10.97.0.1 10.97.0.254",
+		`{"addresses":["192.0.2.7/29"]}`:                        "192.0.2.1 192.0.2.6",
+		`{"addresses":["192.0.2.4/31"]}`:                        "192.0.2.4 192.0.2.5",
+		`{"addresses":["192.0.2.4/32"]}`:                        "192.0.2.4 192.0.2.4",
+		`{"addresses":["192.0.2.4 - 192.0.2.9","10.0.0.1/32"]}`: "192.0.2.4 192.0.2.9 10.0.0.1 10.0.0.1",
+		`{"addresses":["10.1.0.0/16"]}`:                         "10.1.0.1 10.1.255.254",
+		`{"addresses":[]}`:                                      "want a range, such as 10.97.0.0/24",
+		`{"addresses":["192.0.2.1"]}`:                           `"192.0.2.1": want IPv4 addresses as 192.0.2.0/28 or`,
+		`{"addresses":["192.0.2.9-192.0.2.1"]}`:                 "want IPv4 addresses",
+		`{"addresses":["192.0.2.9-"]}`:                          "want IPv4 addresses",
+		`{"addresses":["2001:db8::/120"]}`:                      "want IPv4 addresses",
+		`{"addresses":["2001:db8::1-2001:db8::2"]}`:             "want IPv4 addresses",
+		`{"addresses":["10.0.0.0/8"]}`:                          "more than 65536 addresses",
+		`{"addresses":["10.0.0.0/16","10.1.0.0/16","10.2.0.1/32","10.2.0.2/32","10.2.0.3/32"]}`: "more than 65536 addresses",
+		`{"addresses":["10.0.0.0/24","10.0.0.0-10.0.0.9"]}`:                                     "overlap",
+		`{"addresses":["127.0.0.0/24"]}`:                                                        "proxies serve no such address",
+		`{"addresses":["0.0.0.0/24"]}`:                                                          "proxies serve no such address",
+		`{"addresses":["224.0.0.0/24"]}`:                                                        "proxies serve no such address",
+		`{"addresses":["255.255.255.255/32"]}`:                                                  "proxies serve no such address",
+		`{"addresses":["169.254.1.0/24"]}`:                                                      "proxies serve no such address",
+		`{"addresses":["0.0.0.0/0"]}`:                                                           "proxies serve no such address",
+		`{"addresses":"10.0.0.0/24"}`:                                                           "cannot unmarshal",
+		`{"adresses":["10.0.0.0/24"]}`:                                                          `unknown field "adresses"`,
+	} {
+		p, err := begin(t, config)
+		if err != nil {
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %v, want %s", config, err, want)
+			}
+			continue
+		}
+		var got []string
+		for _, s := range p.ranges {
+			got = append(got, s.first.String(), s.last.String())
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("%s: %v, want %s", config, got, want)
+		}
+	}
+}
+
+// TestNodes: what the provider says of a node is what its agent said.
+func TestNodes(t *testing.T) {
+	p, err := begin(t, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.ProviderName() != "local" || !p.HasClusterID() {
+		t.Error("its name is another, or it wants an id of the cluster")
+	}
+	for name, has := range map[string]func() bool{
+		"instances": func() bool { _, has := p.Instances(); return has }, "zones": func() bool { _, has := p.Zones(); return has },
+		"clusters": func() bool { _, has := p.Clusters(); return has }, "routes": func() bool { _, has := p.Routes(); return has },
+	} {
+		if has() {
+			t.Errorf("it has %s", name)
+		}
+	}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "192.0.2.1"}}}}
+	for id, want := range map[string]string{"": "local://n", "metal://7": "metal://7"} {
+		node.Spec.ProviderID = id
+		got, err := p.InstanceMetadata(t.Context(), node)
+		if err != nil || got.ProviderID != want || len(got.NodeAddresses) != 1 || got.NodeAddresses[0].Address != "192.0.2.1" || got.Zone+got.Region+got.InstanceType != "" || len(got.AdditionalLabels) > 0 {
+			t.Errorf("%q: %+v, %v", id, got, err)
+		}
+	}
+	exists, err1 := p.InstanceExists(t.Context(), node)
+	down, err2 := p.InstanceShutdown(t.Context(), node)
+	if !exists || down || err1 != nil || err2 != nil {
+		t.Errorf("exists %t, %v; shut down %t, %v", exists, err1, down, err2)
+	}
+}
