@@ -55,7 +55,7 @@ var absent = map[string]string{
 	"DRAAdminAccess":                                      noDRA,
 	"DRAConsumableCapacity":                               noDRA,
 	"DRADeviceBindingConditions":                          noDRA,
-	"DRADeviceTaints":                                     noDRA,
+	"DRADeviceTaints":                                     "taints of devices end pods (controller devicetainteviction); nothing allocates devices yet",
 	"DRAExtendedResource":                                 noDRA,
 	"DRAPartitionableDevices":                             noDRA,
 	"DRAPrioritizedList":                                  noDRA,
