@@ -14,20 +14,75 @@ import (
 	"pintle.dev/pintle/e2e/cluster"
 )
 
-// TestNodeRanges: a real node whose configuration names no range of pod IPs waits for the one that the controller gives
-// it, runs pods in it, and has it again after the kernel was killed. Other nodes get ranges beside it, and a range of
-// services is given to none.
-func TestNodeRanges(t *testing.T) {
-	t.Parallel()
+// givenRanges is a standalone cluster whose nodes are given their ranges of pod IPs.
+func givenRanges(t *testing.T, name string) cluster.Options {
+	t.Helper()
 	config := strings.NewReplacer(
 		"      root-ca: {", "      nodeipam: {allocateNodeCIDRs: true, clusterCIDR: 10.244.0.0/21, serviceCIDR: 10.244.0.0/23}\n      root-ca: {",
 		"  - nodelifecycle\n", "  - nodeipam\n  - nodelifecycle\n",
 		"\nnode:\n", "\nnode:\n  podCIDR: \"\"\n  evictionHard: {nodefs.available: 2%}\n",
 	).Replace(read(t, filepath.Join("..", "configs", "standalone.yaml")))
-	start := crashable(t, cluster.Options{
-		Name: "ranges", Config: write(t, filepath.Join(t.TempDir(), "pintle.yaml"), config),
-		Set: []string{"plugins.directories=[" + filepath.Join(filepath.Dir(binary(t, "pintle")), "plugins") + "]"},
+	return cluster.Options{
+		Name: name, Config: write(t, filepath.Join(t.TempDir(), "pintle.yaml"), config),
+		Set: []string{"plugins.directories=[" + filepath.Join(filepath.Dir(binary(t, "pintle")), "plugins") + "]", "node.podCIDR="},
+	}
+}
+
+const servingPod = `
+apiVersion: v1
+kind: Pod
+metadata: {name: NAME}
+spec:
+  nodeSelector: {WHERE}
+  terminationGracePeriodSeconds: 1
+  containers: [{name: c, image: BOX, args: [serve], readinessProbe: {httpGet: {path: /healthz, port: 8080}, periodSeconds: 1}}]
+`
+
+// serves makes a pod, and looks whether its address is in a range.
+func (e *env) serves(t *testing.T, name, where, cidr string) {
+	t.Helper()
+	e.apply(t, "default", strings.NewReplacer("NAME", name, "WHERE", where, "BOX", box).Replace(servingPod))
+	p := e.awaitPod(t, "default", name, isReady)
+	if ip, err := netip.ParseAddr(p.Status.PodIP); err != nil || !netip.MustParsePrefix(cidr).Contains(ip) {
+		t.Errorf("pod %s has the address %q, which is not in %s: %v", name, p.Status.PodIP, cidr, err)
+	}
+}
+
+// TestNodeRangesOfTwoKernels: the nodes of two machines wait for their ranges, which the kernel gives that leads, and run
+// pods in them.
+func TestNodeRangesOfTwoKernels(t *testing.T) {
+	t.Parallel()
+	p, both := pair(t, "given", givenRanges(t, ""))
+	e := both[0]
+	e.awaitAccount(t, "default")
+	given := map[string]string{}
+	eventually(t, func(ctx context.Context) error {
+		nodes, err := e.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		clear(given)
+		for _, n := range nodes.Items {
+			given[n.Name] = n.Spec.PodCIDR
+		}
+		a, b := given[p.NodeName(0)], given[p.NodeName(1)]
+		if len(given) != 2 || a == "" || b == "" || a == b {
+			return fmt.Errorf("ranges %v", given)
+		}
+		return nil
 	})
+	for i := range both {
+		name := p.NodeName(i)
+		e.serves(t, "on-"+name, "kubernetes.io/hostname: "+name, given[name])
+	}
+}
+
+// TestNodeRanges: a real node whose configuration names no range of pod IPs waits for the one that the controller gives
+// it, runs pods in it, and has it again after the kernel was killed. Other nodes get ranges beside it, and a range of
+// services is given to none.
+func TestNodeRanges(t *testing.T) {
+	t.Parallel()
+	start := crashable(t, givenRanges(t, "ranges"))
 	e := start()
 	e.awaitAccount(t, "default")
 	ranges := func(ctx context.Context) map[string]string {
@@ -48,16 +103,7 @@ func TestNodeRanges(t *testing.T) {
 			t.Fatalf("node %s has the range %q", name, cidr)
 		}
 	}
-	pod := strings.ReplaceAll("apiVersion: v1\nkind: Pod\nmetadata: {name: NAME}\nspec: {terminationGracePeriodSeconds: 1, containers: [{name: c, image: "+box+", args: [serve], readinessProbe: {httpGet: {path: /healthz, port: 8080}, periodSeconds: 1}}]}\n", "NAME", "a")
-	e.apply(t, "default", pod)
-	within := func(name string) {
-		t.Helper()
-		p := e.awaitPod(t, "default", name, isReady)
-		if ip, err := netip.ParseAddr(p.Status.PodIP); err != nil || !netip.MustParsePrefix(first).Contains(ip) {
-			t.Errorf("pod %s has the address %q, %v", name, p.Status.PodIP, err)
-		}
-	}
-	within("a")
+	e.serves(t, "a", "", first)
 	// Nodes of other machines: one with a range of its own, and more than there are ranges.
 	for i := range 6 {
 		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("other-", i)}}
@@ -104,9 +150,8 @@ func TestNodeRanges(t *testing.T) {
 	before := ranges(bound(t))
 	e.Kill()
 	e = start()
-	within("a")
-	e.apply(t, "default", strings.Replace(pod, "{name: a}", "{name: b}", 1))
-	within("b")
+	e.serves(t, "a", "", first)
+	e.serves(t, "b", "", first)
 	if after := ranges(bound(t)); fmt.Sprint(after) != fmt.Sprint(before) {
 		t.Errorf("ranges %v, before the kernel was killed %v", after, before)
 	}
