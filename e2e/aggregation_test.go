@@ -274,33 +274,7 @@ spec: {group: wardle.example.com, version: v1alpha1, groupPriorityMinimum: 2000,
 		contains(t, in("label", "flunder", "one", "c=d"), "labeled")
 		contains(t, in("describe", "flunder", "one"), "other")
 		refused("NotFound", "get", "flunder", "none")
-
-		program, err := kubectlPath()
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		watch := e.Command(ctx, program, "-n", ns, "get", "flunders", "--watch-only", "-o", "name")
-		seen, err := watch.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := watch.Start(); err != nil {
-			t.Fatal(err)
-		}
-		go func() { // until the watch tells of one, which it may have begun late for
-			for i := 0; ctx.Err() == nil; i++ {
-				_ = e.try(t, "-n", ns, "annotate", "--overwrite", "flunder", "one", fmt.Sprintf("n=%d", i))
-			}
-		}()
-		line := make([]byte, 64)
-		n, err := seen.Read(line)
-		if err != nil || !strings.Contains(string(line[:n]), "flunder.wardle.example.com/one") {
-			t.Errorf("watch: %q, %v", line[:n], err)
-		}
-		cancel()
-		_ = watch.Wait()
+		e.awaitWatched(t, ns, "flunders", "one", "flunder.wardle.example.com/one")
 		contains(t, in("delete", "flunder", "one"), "deleted")
 	})
 

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 )
@@ -95,33 +96,7 @@ spec:
 		contains(t, in("get", "note", "one", "-o", "yaml"), "text: other", "namespace: "+ns)
 		refused("NotFound", "get", "note", "none")
 		refused("AlreadyExists", "create", "-f", writeFile(t, "{apiVersion: notes.example.com/v1, kind: Note, metadata: {name: one}}"))
-
-		program, err := kubectlPath()
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		watch := e.Command(ctx, program, "-n", ns, "get", "notes", "--watch-only", "-o", "name")
-		seen, err := watch.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := watch.Start(); err != nil {
-			t.Fatal(err)
-		}
-		go func() { // until the watch tells of one, which it may have begun late for
-			for i := 0; ctx.Err() == nil; i++ {
-				_ = e.try(t, "-n", ns, "annotate", "--overwrite", "note", "one", fmt.Sprintf("n=%d", i))
-			}
-		}()
-		line := make([]byte, 64)
-		n, err := seen.Read(line)
-		if err != nil || !strings.Contains(string(line[:n]), "note.notes.example.com/one") {
-			t.Errorf("watch: %q, %v", line[:n], err)
-		}
-		cancel()
-		_ = watch.Wait()
+		e.awaitWatched(t, ns, "notes", "one", "note.notes.example.com/one")
 	})
 
 	t.Run("rights", func(t *testing.T) {
@@ -273,6 +248,40 @@ spec:
 	e = minimal(t, config, data)
 	shows("NotFound")
 	contains(t, e.kubectl(t, "-n", ns, "get", "configmaps"), "note.one")
+}
+
+// awaitWatched waits until a watch of a resource tells of an object, which is changed
+// meanwhile; told is how kubectl names it.
+func (e *env) awaitWatched(t *testing.T, ns, resource, object, told string) {
+	t.Helper()
+	program, err := kubectlPath()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	watch := e.Command(ctx, program, "-n", ns, "get", resource, "--watch-only", "-o", "name")
+	seen, err := watch.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := watch.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var changes sync.WaitGroup
+	changes.Go(func() { // until the watch tells of one, which it may have begun late for
+		for i := 0; ctx.Err() == nil; i++ {
+			_ = e.try(t, "-n", ns, "annotate", "--overwrite", resource, object, fmt.Sprintf("n=%d", i))
+		}
+	})
+	defer changes.Wait()
+	defer cancel()
+	line := make([]byte, 128)
+	n, err := seen.Read(line)
+	if err != nil || !strings.Contains(string(line[:n]), told) {
+		t.Errorf("watch: %q, %v, want %q", line[:n], err, told)
+	}
+	cancel()
+	_ = watch.Wait()
 }
 
 // writeFile makes a file of a text.
