@@ -37,7 +37,7 @@ Anonymous:            16 kB
 	}
 }
 
-// At rest a fault maps small pages of the program's file, during work huge ones may come.
+// At rest a fault maps a small piece of the program's file, during work huge pages may come.
 func TestProgramPages(t *testing.T) {
 	if _, err := os.Stat("/sys/kernel/mm/transparent_hugepage/enabled"); err != nil {
 		t.Skip("this system has no huge pages: ", err)
@@ -65,12 +65,27 @@ func TestProgramPages(t *testing.T) {
 		}
 		return all
 	}
-	dropProgramPages()
-	if at := flags(); !slices.Contains(at, "nh") {
-		t.Errorf("at rest the code's flags are %v, want nh", at)
+	mappings := func(at []string) (n int) {
+		for _, flag := range at {
+			if flag == "ex" {
+				n++
+			}
+		}
+		return n
 	}
-	restoreProgramPages()
-	if at := flags(); !slices.Contains(at, "hg") || slices.Contains(at, "nh") {
-		t.Errorf("at work the code's flags are %v, want hg and no nh", at)
+	for range 2 {
+		dropProgramPages()
+		if at := flags(); !slices.Contains(at, "nh") {
+			t.Errorf("at rest the code's flags are %v, want nh", at)
+		} else if n := mappings(at); n < 8 {
+			t.Errorf("at rest the code is %d mappings", n)
+		}
+		dropProgramPages() // again during the same rest
+		restoreProgramPages()
+		if at := flags(); !slices.Contains(at, "hg") || slices.Contains(at, "nh") {
+			t.Errorf("at work the code's flags are %v, want hg and no nh", at)
+		} else if n := mappings(at); n > 2 {
+			t.Errorf("at work the code is %d mappings", n)
+		}
 	}
 }
