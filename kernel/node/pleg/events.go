@@ -23,13 +23,20 @@ type Events struct {
 
 	streaming atomic.Bool
 
+	// wall reads the time of day of a moment, in nanoseconds. heard and wallHeard are when the last event came. All are
+	// Run's.
+	wall      func(time.Time) int64
+	heard     time.Time
+	wallHeard int64
+
 	mu    sync.Mutex
 	nodes map[string]Listener
 }
 
 // Listener hears of the events of one node; its functions must not block.
 type Listener struct {
-	// Changed is called with a pod that changed, and when: by the clock of this machine, which the runtime runs on.
+	// Changed is called with a pod that changed, and when. That time has a monotonic part, so that it can be compared
+	// with others of this process although the machine's clock was set meanwhile.
 	Changed func(uid types.UID, at time.Time)
 	// Missed is called when a stream began anew: of what was meanwhile nothing is known.
 	Missed func()
@@ -38,7 +45,8 @@ type Listener struct {
 // NewEvents reads by a client: of a node, or of all nodes (cri.AllNodes), when the runtime says in each event whose it
 // is. Run it.
 func NewEvents(client runtimeapi.RuntimeServiceClient, logger *slog.Logger) *Events {
-	return &Events{client: client, logger: logger, nodes: map[string]Listener{}}
+	now := time.Now()
+	return &Events{client: client, logger: logger, nodes: map[string]Listener{}, wall: time.Time.UnixNano, heard: now, wallHeard: now.UnixNano()}
 }
 
 // Subscribe has a node told of its events until cancel is called. An event that names no node is for the node "".
@@ -109,7 +117,30 @@ func (e *Events) listeners() []Listener {
 	return out
 }
 
+const (
+	// lateness is how late an event comes at most: what seems older has a date that is not by this machine's clock.
+	lateness = time.Minute
+	// setBy is by how much the time of day and the monotonic clock may differ between two events. They run at the same
+	// rate, so more tells that the time of day was set.
+	setBy = time.Millisecond
+)
+
+// moment is when an event happened that the runtime dated by the time of day, and that came now. It is now where the date
+// says nothing: too late a moment costs a round of work, too early a one loses the event.
+func (e *Events) moment(created int64) time.Time {
+	now := time.Now()
+	wall := e.wall(now)
+	set := time.Duration(wall-e.wallHeard) - now.Sub(e.heard)
+	e.heard, e.wallHeard = now, wall
+	age := time.Duration(wall - created)
+	if created <= 0 || age < 0 || age > lateness || set.Abs() > setBy {
+		return now
+	}
+	return now.Add(-age)
+}
+
 func (e *Events) tell(ev *runtimeapi.ContainerEventResponse) {
+	at := e.moment(ev.CreatedAt)
 	var uid types.UID
 	if ev.PodSandboxStatus != nil && ev.PodSandboxStatus.Metadata != nil {
 		uid = types.UID(ev.PodSandboxStatus.Metadata.Uid)
@@ -128,10 +159,6 @@ func (e *Events) tell(ev *runtimeapi.ContainerEventResponse) {
 	e.mu.Unlock()
 	if !ok {
 		return
-	}
-	at := time.Now() // where the runtime does not say
-	if ev.CreatedAt > 0 {
-		at = time.Unix(0, ev.CreatedAt)
 	}
 	l.Changed(uid, at)
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc"
@@ -108,6 +109,61 @@ func TestEvents(t *testing.T) {
 		if !slices.Equal(heard[node], want) {
 			t.Errorf("node %q heard of %v, want %v", node, heard[node], want)
 		}
+	}
+}
+
+// TestMoments: an event is dated so that it is not lost where the machine's clock was set, before it or on its way.
+func TestMoments(t *testing.T) {
+	const soon = 5 * time.Millisecond // on the way
+	for name, tc := range map[string]struct {
+		before, during time.Duration // by which the clock was set before the event, and while it was on its way
+		created        func(wall int64) int64
+		age            time.Duration
+	}{
+		"by the same clock":     {0, 0, nil, soon},
+		"set back":              {-time.Hour, 0, nil, soon},
+		"set forward":           {time.Hour, 0, nil, soon},
+		"set back on its way":   {0, -time.Hour, nil, 0},
+		"set forward by little": {0, 30 * time.Millisecond, nil, 0},
+		"set forward by much":   {0, time.Hour, nil, 0},
+		"without a date":        {0, 0, func(int64) int64 { return 0 }, 0},
+		"in seconds":            {0, 0, func(wall int64) int64 { return wall / int64(time.Second) }, 0},
+		"from the future":       {0, 0, func(wall int64) int64 { return wall + int64(time.Hour) }, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				e := NewEvents(nil, slog.New(slog.DiscardHandler))
+				var set time.Duration
+				e.wall = func(at time.Time) int64 { return at.Add(set).UnixNano() }
+				var at time.Time
+				e.Subscribe("", Listener{Changed: func(_ types.UID, when time.Time) { at = when }})
+				send := func(during time.Duration, created func(int64) int64) {
+					ev := event("", "u")
+					ev.CreatedAt = e.wall(time.Now())
+					if created != nil {
+						ev.CreatedAt = created(ev.CreatedAt)
+					}
+					time.Sleep(soon)
+					set += during
+					e.tell(ev)
+				}
+				send(0, nil)
+				time.Sleep(time.Minute)
+				looked := time.Now() // by the work, before the clock was set
+				set += tc.before
+				if tc.before != 0 {
+					send(0, nil) // the first by a new clock has no date
+					if at.Before(looked) {
+						t.Error("the first event after the clock was set is lost")
+					}
+				}
+				time.Sleep(time.Second)
+				send(tc.during, tc.created)
+				if age := time.Since(at); age != tc.age || at.Before(looked) {
+					t.Errorf("it is dated %s ago, want %s", age, tc.age)
+				}
+			})
+		})
 	}
 }
 
