@@ -69,6 +69,14 @@ func (t *socketTransport) CloseIdleConnections() {
 	t.others.CloseIdleConnections()
 }
 
+// closeIdle closes the connections of a configuration that is not used any more. Those
+// that a request still has are closed at its end.
+func closeIdle(c *rest.Config) {
+	if t, ok := c.Transport.(*socketTransport); ok {
+		t.CloseIdleConnections()
+	}
+}
+
 // protobufConfig is for typed clients of built-in kinds.
 func protobufConfig(c *rest.Config) *rest.Config {
 	c = rest.CopyConfig(c)

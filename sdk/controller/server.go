@@ -211,6 +211,7 @@ func (s *service) endInformers() {
 	}
 	close(s.stop)
 	s.informers.Shutdown()
+	closeIdle(s.reader)
 	s.informers = nil
 }
 
@@ -270,6 +271,7 @@ func (r *run) try(c Controller, config []byte, reader *rest.Config, log *slog.Lo
 		return fmt.Errorf("client for the bundle: %w", err)
 	}
 	with := r.context(config, reader, informers.NewSharedInformerFactory(client, 0), log.With("controller", r.spec.GetName()))
+	defer closeIdle(with.RESTConfig)
 	runner, err := build(c, with)
 	if err != nil {
 		return err
@@ -299,6 +301,7 @@ func recovered(err *error) {
 
 // once builds and runs a controller one time; a panic becomes an error.
 func (r *run) once(ctx context.Context, c Controller, with *Context, stop <-chan struct{}) (err error) {
+	defer closeIdle(with.RESTConfig) // a next run has a transport of its own
 	defer recovered(&err)
 	runner, err := build(c, with)
 	if err != nil {
