@@ -26,6 +26,7 @@ const (
 	// retryPeriod is how long a write that failed waits.
 	retryPeriod = time.Second
 	// firstPeriod is how long the first status of a pod waits, which says that its containers are being created. Most
+	// containers run by then, and one write says both.
 	firstPeriod = 50 * time.Millisecond
 )
 
