@@ -107,6 +107,7 @@ type Kernel struct {
 	// resting is what drops memory when the kernel comes to rest; nil before the
 	// storage is open, and where it has nothing to drop.
 	resting atomic.Pointer[storage.Backend]
+	atRest  chan struct{} // has room for one: machine code is let go of
 
 	// shared: other kernels may work on the same store. holder names this one
 	// in Leases.
@@ -132,7 +133,7 @@ func New(cfg *config.Config, o Options) (_ *Kernel, err error) {
 	}
 	k := &Kernel{
 		log: o.Logger, level: o.Level, progress: o.Progress, stopping: o.Stopping, begin: time.Now(), exe: o.Executable,
-		cfg: cfg, parts: newParts(o.Logger), ready: make(chan struct{}),
+		cfg: cfg, parts: newParts(o.Logger), ready: make(chan struct{}), atRest: make(chan struct{}, 1),
 		shared: cfg.Store.Backend == config.BackendEtcd, holder: newHolder(),
 		inspect: inspect.New(), simulating: semaphore.NewWeighted(1), schedulerMetrics: scheduler.NewMetrics(), eventMetrics: recorder.NewMetrics(),
 	}
@@ -158,6 +159,7 @@ func New(cfg *config.Config, o Options) (_ *Kernel, err error) {
 	}); err != nil {
 		return nil, located(cfg, err)
 	}
+	k.parts.start("machine code", k.letGoOfCode, nil)
 	k.parts.start("footprint", func(ctx context.Context) error {
 		footprint.Keep(ctx, footprint.Options{AtRest: []func(){k.rest}, Garbage: uint64(cfg.Memory.Garbage), Spacious: true, Started: k.ready})
 		return nil

@@ -84,14 +84,30 @@ func encodingBytes(n config.Size) int64 {
 	return int64(n)
 }
 
-// rest drops what the backend keeps for speed alone, once there is one, and lets go of
-// machine code that nothing runs.
+// rest drops what the backend keeps for speed alone, once there is one, and has machine
+// code let go that nothing runs.
 func (k *Kernel) rest() {
 	if b := k.resting.Load(); b != nil {
 		b.Rest()
 	}
-	if err := engine.Release(k.dirs.plugins); err != nil {
-		k.log.Debug("machine code of modules stays in memory", "error", err)
+	select {
+	case k.atRest <- struct{}{}:
+	default: // it is being let go
+	}
+}
+
+// letGoOfCode moves machine code to the disk at each rest, until ctx ends. That can take as
+// long as the disk does: the pace of the heap does not wait for it.
+func (k *Kernel) letGoOfCode(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-k.atRest:
+		}
+		if err := engine.Release(ctx, k.dirs.plugins); err != nil && ctx.Err() == nil {
+			k.log.Debug("machine code of modules stays in memory", "error", err)
+		}
 	}
 }
 

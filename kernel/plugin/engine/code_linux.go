@@ -2,6 +2,7 @@ package engine
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -45,41 +46,91 @@ func machineCode() []span {
 	return all
 }
 
-// release moves the code into a file, once, and lets go of its pages.
-func (s *span) release(folder string) error {
-	if s.filed {
-		return advise(s, unix.MADV_DONTNEED)
-	}
+// errRefused is a folder whose files cannot be run: it stays so.
+var errRefused = errors.New("no machine code runs from files there")
+
+// These are of the system; tests have others.
+var (
+	syncFile = unix.Fdatasync
+	tryToRun = runnable
+)
+
+// file is a copy of the code in a file without a name, on the disk. -1: it stays where it
+// is, also when it ends before.
+func (s *span) file(ends func() bool, folder string) (fd int, err error) {
 	size := s.end - s.start
 	if size < leastCode {
-		return nil
+		return -1, nil
 	}
-	fd, err := unix.Open(folder, unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
+	fd, err = unix.Open(folder, unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
 	if err != nil {
-		return fmt.Errorf("file for machine code in %s: %w", folder, err)
+		return -1, fmt.Errorf("file for machine code in %s: %w", folder, err)
 	}
-	defer unix.Close(fd)
+	defer func() {
+		if err != nil {
+			unix.Close(fd)
+			fd = -1
+		}
+	}()
 	var disk unix.Statfs_t
 	if err := unix.Fstatfs(fd, &disk); err != nil {
-		return fmt.Errorf("disk of %s: %w", folder, err)
+		return fd, fmt.Errorf("disk of %s: %w", folder, err)
 	}
 	if disk.Type == unix.TMPFS_MAGIC || disk.Bavail*uint64(disk.Bsize) < roomForCode*uint64(size) {
-		return nil // memory again, or room that others need more
+		unix.Close(fd)
+		return -1, nil // memory again, or room that others need more
+	}
+	if err := tryToRun(fd); err != nil {
+		return fd, fmt.Errorf("run machine code from a file in %s: %w", folder, refusal(err))
 	}
 	for at := uintptr(0); at < size; {
+		if ends() {
+			unix.Close(fd)
+			return -1, nil
+		}
 		n, _, errno := unix.Syscall6(unix.SYS_PWRITE64, uintptr(fd), s.start+at, min(codePiece, size-at), at, 0, 0)
 		if errno != 0 {
-			return fmt.Errorf("write machine code to %s: %w", folder, errno)
+			return fd, fmt.Errorf("write machine code to %s: %w", folder, errno)
 		}
 		at += n
 	}
+	return fd, nil
+}
+
+// refusal marks errors that stay: a mount with noexec, a policy of the system.
+func refusal(err error) error {
+	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.ENODEV) {
+		return fmt.Errorf("%w: %w", errRefused, err)
+	}
+	return err
+}
+
+// runnable maps one page of a file as machine code.
+func runnable(fd int) error {
+	if err := unix.Ftruncate(fd, int64(os.Getpagesize())); err != nil {
+		return err
+	}
+	page, err := unix.Mmap(fd, 0, os.Getpagesize(), unix.PROT_READ|unix.PROT_EXEC, unix.MAP_PRIVATE)
+	if err != nil {
+		return err
+	}
+	return unix.Munmap(page)
+}
+
+// moveTo has the code run from a file that has the same bytes.
+func (s *span) moveTo(fd int) error {
 	// The same bytes at the same addresses: what runs meanwhile waits for its page.
-	if _, _, errno := unix.Syscall6(unix.SYS_MMAP, s.start, size, unix.PROT_READ|unix.PROT_EXEC, unix.MAP_PRIVATE|unix.MAP_FIXED, uintptr(fd), 0); errno != 0 {
-		return fmt.Errorf("run machine code from a file in %s: %w", folder, errno)
+	if _, _, errno := unix.Syscall6(unix.SYS_MMAP, s.start, s.end-s.start, unix.PROT_READ|unix.PROT_EXEC, unix.MAP_PRIVATE|unix.MAP_FIXED, uintptr(fd), 0); errno != 0 {
+		return fmt.Errorf("run machine code from a file: %w", refusal(errno))
 	}
 	s.filed = true
 	return nil
 }
+
+// letGo gives the pages of code in a file back.
+func (s *span) letGo() error { return advise(s, unix.MADV_DONTNEED) }
+
+func closeFile(fd int) { unix.Close(fd) }
 
 func advise(s *span, advice uintptr) error {
 	if _, _, errno := unix.Syscall(unix.SYS_MADVISE, s.start, s.end-s.start, advice); errno != 0 {

@@ -3,9 +3,11 @@ package engine
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -46,11 +48,22 @@ func large(functions int) []byte {
 
 const functions = 1500
 
+// compile gives a module whose code is known. Collections that unmap the code of closed
+// modules meanwhile can hide it: then it is compiled again.
 func compile(t *testing.T) (*Module, api.Module) {
 	t.Helper()
-	m, err := Compile(t.Context(), large(functions), wazero.NewCompilationCache(), 1<<20)
-	if err != nil {
-		t.Fatal(err)
+	var m *Module
+	for range 50 {
+		runtime.GC()
+		runtime.GC()
+		var err error
+		if m, err = Compile(t.Context(), large(functions), wazero.NewCompilationCache(), 1<<20); err != nil {
+			t.Fatal(err)
+		}
+		if slices.ContainsFunc(codeOf(m), func(s span) bool { return s.end-s.start >= leastCode }) {
+			break
+		}
+		_ = m.Close(t.Context())
 	}
 	t.Cleanup(func() { _ = m.Close(t.Context()) })
 	instance, err := m.Instantiate(nil, &LinearMemory{}, io.Discard)
@@ -159,12 +172,12 @@ func TestRelease(t *testing.T) {
 		})
 	}
 	for range 10 {
-		if err := Release(dir); err != nil {
+		if err := Release(t.Context(), dir); err != nil {
 			t.Error(err)
 		}
 	}
 	running.Wait()
-	if err := Release(dir); err != nil {
+	if err := Release(t.Context(), dir); err != nil {
 		t.Error(err)
 	}
 	if all, own := resident(t, big); all > int(big.end-big.start)/4 || own > 0 {
@@ -185,7 +198,7 @@ func TestRelease(t *testing.T) {
 	if left := codeOf(m); left != nil {
 		t.Errorf("a closed module has code at %v", left)
 	}
-	if err := Release(dir); err != nil {
+	if err := Release(t.Context(), dir); err != nil {
 		t.Error(err)
 	}
 }
@@ -194,7 +207,7 @@ func TestRelease(t *testing.T) {
 func TestReleaseToNowhere(t *testing.T) {
 	m, instance := compile(t)
 	want := answers(t, instance)
-	if err := Release(filepath.Join(t.TempDir(), "none")); err == nil {
+	if err := Release(t.Context(), filepath.Join(t.TempDir(), "none")); err == nil {
 		t.Error("released into a folder that is not there")
 	}
 	for _, s := range codeOf(m) {
@@ -209,13 +222,106 @@ func TestReleaseToNowhere(t *testing.T) {
 	if err := unix.Statfs("/dev/shm", &memory); err != nil || memory.Type != unix.TMPFS_MAGIC {
 		return
 	}
-	if err := Release("/dev/shm"); err != nil {
+	if err := Release(t.Context(), "/dev/shm"); err != nil {
 		t.Error(err)
 	}
 	for _, s := range codeOf(m) {
 		if s.filed {
 			t.Error("code was moved from memory to memory")
 		}
+	}
+}
+
+// stays fails when code is a file's.
+func stays(t *testing.T, m *Module) {
+	t.Helper()
+	for _, s := range codeOf(m) {
+		if s.filed {
+			t.Error("code was moved")
+		}
+	}
+}
+
+// Code that the disk has not taken stays where it is, and is tried again at the next rest.
+func TestReleaseToAFailingDisk(t *testing.T) {
+	dir := onDisk(t)
+	m, instance := compile(t)
+	want := answers(t, instance)
+	before := syncFile
+	defer func() { syncFile = before }()
+	syncFile = func(int) error { return unix.EIO }
+	if err := Release(t.Context(), dir); !errors.Is(err, unix.EIO) {
+		t.Errorf("released: %v", err)
+	}
+	stays(t, m)
+	if !slices.Equal(answers(t, instance), want) {
+		t.Error("other answers")
+	}
+	syncFile = before
+	if err := Release(t.Context(), dir); err != nil {
+		t.Error(err)
+	}
+	if !slices.ContainsFunc(codeOf(m), func(s span) bool { return s.filed }) {
+		t.Error("not moved by the next rest")
+	}
+}
+
+// A folder whose files cannot be run is tried once, with one page.
+func TestReleaseWhereNothingRuns(t *testing.T) {
+	dir := onDisk(t)
+	m, _ := compile(t)
+	tries := 0
+	defer func(before func(int) error) { tryToRun = before; delete(code.refused, dir) }(tryToRun)
+	tryToRun = func(fd int) error {
+		tries++
+		var file unix.Stat_t
+		if err := unix.Fstat(fd, &file); err != nil || file.Size > 0 {
+			t.Errorf("%d bytes were written before, %v", file.Size, err)
+		}
+		return unix.EPERM
+	}
+	if err := Release(t.Context(), dir); !errors.Is(err, unix.EPERM) || !errors.Is(err, errRefused) {
+		t.Errorf("released: %v", err)
+	}
+	if err := Release(t.Context(), dir); err != nil {
+		t.Errorf("again: %v", err)
+	}
+	if tries != 1 {
+		t.Errorf("tried %d times", tries)
+	}
+	stays(t, m)
+}
+
+// A slow disk keeps no module from being compiled and closed.
+func TestReleaseWaitsAlone(t *testing.T) {
+	dir := onDisk(t)
+	m, _ := compile(t)
+	defer func(before func(int) error) { syncFile = before }(syncFile)
+	syncing, goOn := make(chan struct{}, 100), make(chan struct{})
+	syncFile = func(int) error {
+		syncing <- struct{}{}
+		<-goOn
+		return nil
+	}
+	released := make(chan error, 1)
+	ctx := t.Context()
+	go func() { released <- Release(ctx, dir) }()
+	<-syncing
+	other, err := Compile(t.Context(), large(3), wazero.NewCompilationCache(), 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range []*Module{other, m} {
+		if err := m.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	close(goOn)
+	if err := <-released; err != nil {
+		t.Error(err)
+	}
+	if codeOf(m) != nil {
+		t.Error("a closed module has code")
 	}
 }
 

@@ -7,7 +7,8 @@
 // context of each call (Context).
 //
 // Machine code is memory of the process's own. Release moves it into a file without a name
-// while little of it runs, so that the system need not keep what nobody runs.
+// while little of it runs, so that the system need not keep what nobody runs. It moves what the
+// disk has taken, and tries a folder whose files cannot be run once.
 //
 // It imports wazero and the names of sdk/reconciler/protocol; it must not import
 // other packages of Pintle.

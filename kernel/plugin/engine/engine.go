@@ -9,6 +9,8 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tetratelabs/wazero"
@@ -80,6 +82,8 @@ type Module struct {
 	files    wazero.FSConfig // nil: none
 	memory   int64           // ceiling of an instance in bytes
 	roots    []*os.Root
+	held     sync.Mutex // while its code is read, moved or forgotten
+	closing  atomic.Bool
 }
 
 // Ceiling is what an instance may have of memory where so much is granted.
