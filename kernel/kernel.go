@@ -322,13 +322,20 @@ func (k *Kernel) run(ctx context.Context) error {
 	}
 	k.step("plugins", "%s", k.pluginSummary())
 	close(k.ready)
-	if cfg.Node.Enabled {
+	// A node that is given its range of pod IPs may wait for it for good, so it comes last.
+	waits := cfg.Node.PodCIDR == ""
+	if cfg.Node.Enabled && !waits {
 		if err := k.startNode(ctx, cfg); err != nil {
 			return err
 		}
 	}
 	if cfg.Hollow.Nodes > 0 {
 		if err := k.startHollow(ctx, cfg); err != nil {
+			return err
+		}
+	}
+	if cfg.Node.Enabled && waits {
+		if err := k.startNode(ctx, cfg); err != nil {
 			return err
 		}
 	}

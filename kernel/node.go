@@ -52,7 +52,8 @@ func nodeAddress(cfg *config.Config) net.IP {
 	return net.IPv4(127, 0, 0, 1)
 }
 
-// startNode starts the runtime, the node agent and the service proxy.
+// startNode starts the runtime, the node agent and the service proxy. Where the configuration names no range of pod IPs
+// it waits for one first; it starts nothing when ctx ends meanwhile.
 func (k *Kernel) startNode(ctx context.Context, cfg *config.Config) error {
 	name, ip := nodeName(cfg), nodeAddress(cfg)
 	client, _, err := k.client(nodeIdentity(name))
@@ -68,12 +69,13 @@ func (k *Kernel) startNode(ctx context.Context, cfg *config.Config) error {
 	if err != nil {
 		return err
 	}
-	if cfg.Node.PodCIDR == "" {
-		given := *cfg
-		if given.Node.PodCIDR, err = givenPodRange(ctx, client, cfg, name, func() { k.step("pod range", "node %s waits for spec.podCIDRs", name) }); err != nil {
+	given := cfg.Node.PodCIDR == ""
+	if given {
+		with := *cfg
+		if with.Node.PodCIDR, err = k.awaitPodRange(ctx, client, cfg, name); err != nil || with.Node.PodCIDR == "" {
 			return err
 		}
-		cfg = &given
+		cfg = &with
 	}
 	if err := checkPodRange(ctx, admin, cfg, name); err != nil {
 		return err
@@ -86,7 +88,7 @@ func (k *Kernel) startNode(ctx context.Context, cfg *config.Config) error {
 	if err != nil {
 		return err
 	}
-	settings.NodeName, settings.NodeIP, settings.CRIEndpoint = name, ip.String(), endpoint.Socket
+	settings.NodeName, settings.NodeIP, settings.CRIEndpoint, settings.PodCIDRGiven = name, ip.String(), endpoint.Socket, given
 	settings.RootDir, settings.LogDir, settings.Guarded = k.dirs.pods, k.dirs.logs, k.dirs.guarded()
 	if _, err := exec.LookPath("iptables"); err != nil {
 		settings.NoHostPorts = "the iptables tools, by which they are mapped, are not on this machine; install them, or use hostNetwork"

@@ -14,46 +14,74 @@ import (
 	"pintle.dev/pintle/kernel/config"
 )
 
-// How long a node waits for its range of pod IPs, and how often it looks.
+// How often a node that waits for its range of pod IPs looks for it, at first and later on.
 const (
-	podRangeWait = 2 * time.Minute
-	podRangeLook = 500 * time.Millisecond
+	podRangeLook    = 500 * time.Millisecond
+	podRangeLookMax = 5 * time.Second
 )
 
-// givenPodRange is the range of pod IPs that the Node object has, for a node whose configuration names none: the first
-// of spec.podCIDRs of the family of services. A Node that is not there is made, with its labels and taints. Then it waits
-// until the Node has a range, which the controller nodeipam gives; waits is called when that begins.
-func givenPodRange(ctx context.Context, client kubernetes.Interface, cfg *config.Config, name string, waits func()) (string, error) {
-	nodes := client.CoreV1().Nodes()
-	want := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: cfg.Node.Labels}, Spec: corev1.NodeSpec{Taints: registrationTaints(cfg.Node)}}
-	if _, err := nodes.Create(ctx, want, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
-		return "", fmt.Errorf("register node %s, so that it is given a range of pod IPs: %w", name, err)
+// awaitPodRange waits for the range of pod IPs that the Node object is given, as long as that takes: who gives ranges
+// may run in this kernel, so the rest of it works meanwhile. It is empty when ctx ended before. The error is that of a
+// part of the kernel that failed.
+func (k *Kernel) awaitPodRange(ctx context.Context, client kubernetes.Interface, cfg *config.Config, name string) (string, error) {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	given := make(chan string, 1)
+	go func() {
+		given <- givenPodRange(ctx, client, cfg, name, func(problem error) {
+			k.step("pod range", "node %s waits for spec.podCIDRs", name)
+			k.log.Warn("the node waits for a range of pod IPs; enable the controller nodeipam with allocateNodeCIDRs, or set node.podCIDR", "node", name, "error", problem)
+		})
+	}()
+	select {
+	case cidr := <-given:
+		return cidr, nil
+	case err := <-k.parts.failed:
+		stop()
+		<-given
+		return "", err
 	}
-	within, cancel := context.WithTimeout(ctx, podRangeWait)
-	defer cancel()
-	look := time.NewTicker(podRangeLook)
-	defer look.Stop()
-	for told := false; ; told = true {
-		node, err := nodes.Get(within, name, metav1.GetOptions{})
-		if err == nil && len(node.Spec.PodCIDRs) > 0 {
-			return ofServices(cfg, node)
+}
+
+// givenPodRange is the range of pod IPs that the Node object has, for a node whose configuration names none: the first
+// of spec.podCIDRs of the family of services. A Node that does not exist is made, with its labels and taints. It waits
+// until the Node has a range, which the controller nodeipam gives; it is empty when ctx ended before. waits is called
+// with what is missing, and again when that is something else.
+func givenPodRange(ctx context.Context, client kubernetes.Interface, cfg *config.Config, name string, waits func(problem error)) string {
+	said := ""
+	for pause := podRangeLook; ; pause = min(2*pause, podRangeLookMax) {
+		cidr, err := lookForPodRange(ctx, client, cfg, name)
+		if err == nil {
+			return cidr
 		}
-		if !told && err == nil {
-			waits()
+		if text := err.Error(); text != said && ctx.Err() == nil {
+			said = text
+			waits(err)
 		}
 		select {
-		case <-look.C:
-			continue
-		case <-within.Done():
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return ""
 		}
-		if ctx.Err() != nil {
-			return "", context.Cause(ctx)
-		}
-		if err == nil {
-			err = fmt.Errorf("spec.podCIDRs is empty after %s", podRangeWait)
-		}
-		return "", fmt.Errorf("node %s: no range of pod IPs: %w; enable the controller nodeipam with allocateNodeCIDRs, or set node.podCIDR", name, err)
 	}
+}
+
+// lookForPodRange is the range that the Node has now; the error says why it has none that can be used.
+func lookForPodRange(ctx context.Context, client kubernetes.Interface, cfg *config.Config, name string) (string, error) {
+	nodes := client.CoreV1().Nodes()
+	node, err := nodes.Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		node, err = nodes.Create(ctx, &corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: cfg.Node.Labels}, Spec: corev1.NodeSpec{Taints: registrationTaints(cfg.Node)},
+		}, metav1.CreateOptions{})
+	}
+	if err != nil {
+		return "", fmt.Errorf("register node %s, so that it is given a range of pod IPs: %w", name, err)
+	}
+	if len(node.Spec.PodCIDRs) == 0 {
+		return "", fmt.Errorf("node %s: spec.podCIDRs is empty", name)
+	}
+	return ofServices(cfg, node)
 }
 
 // ofServices is the range of a Node that is of the family of services.

@@ -1,9 +1,12 @@
 package kernel
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -11,7 +14,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
 
 	"pintle.dev/pintle/kernel/config"
 )
@@ -60,60 +65,115 @@ func TestPodRanges(t *testing.T) {
 	}
 }
 
-// A node whose configuration names no range registers, waits, and takes what its Node is given.
+// waiting is a configuration that names no range.
+func waiting() *config.Config {
+	return &config.Config{API: config.API{ServiceCIDR: "10.96.0.0/16"}, Node: config.Node{Labels: map[string]string{"a": "b"}, RegisterWithTaints: []config.Taint{{Key: "mine", Effect: "NoSchedule"}}}}
+}
+
+// A node whose configuration names no range registers, waits as long as it takes, and takes what its Node is given. What
+// is missing is said once.
 func TestGivenPodRange(t *testing.T) {
-	cfg := &config.Config{API: config.API{ServiceCIDR: "10.96.0.0/16"}, Node: config.Node{Labels: map[string]string{"a": "b"}, RegisterWithTaints: []config.Taint{{Key: "mine", Effect: "NoSchedule"}}}}
+	const empty = "node a: spec.podCIDRs is empty"
 	for name, c := range map[string]struct {
 		there *corev1.Node
 		later []string // given after a while
+		anew  bool     // the Node is deleted after a longer while, and given a range that can be used
 		want  string
-		fault string
-		waits int
+		waits []string
 	}{
 		"given before":      {there: ranged0("a", "10.244.3.0/24", 1), want: "10.244.3.0/24"},
-		"given later":       {later: []string{"10.244.4.0/24"}, want: "10.244.4.0/24", waits: 1},
-		"there without one": {there: ranged0("a", "", 1), later: []string{"fd00::/64", "10.244.5.0/24"}, want: "10.244.5.0/24", waits: 1},
-		"never":             {fault: "node a: no range of pod IPs: spec.podCIDRs is empty after 2m0s; enable the controller nodeipam with allocateNodeCIDRs, or set node.podCIDR", waits: 1},
-		"another family":    {later: []string{"fd00::/64"}, fault: "none of its ranges of pod IPs, [fd00::/64], is of the family of api.serviceCIDR 10.96.0.0/16", waits: 1},
-		"that of services":  {later: []string{"10.96.7.0/24"}, fault: "10.96.7.0/24, overlaps api.serviceCIDR 10.96.0.0/16", waits: 1},
-		"nonsense":          {later: []string{"nonsense"}, fault: "none of its ranges", waits: 1},
+		"given later":       {later: []string{"10.244.4.0/24"}, want: "10.244.4.0/24", waits: []string{empty}},
+		"there without one": {there: ranged0("a", "", 1), later: []string{"fd00::/64", "10.244.5.0/24"}, want: "10.244.5.0/24", waits: []string{empty}},
+		"another family": {later: []string{"fd00::/64"}, anew: true, want: "10.244.9.0/24",
+			waits: []string{empty, "none of its ranges of pod IPs, [fd00::/64], is of the family of api.serviceCIDR 10.96.0.0/16", empty}},
+		"that of services": {later: []string{"10.96.7.0/24"}, anew: true, want: "10.244.9.0/24", waits: []string{empty, "10.96.7.0/24, overlaps api.serviceCIDR 10.96.0.0/16", empty}},
+		"nonsense":         {later: []string{"nonsense"}, anew: true, want: "10.244.9.0/24", waits: []string{empty, "none of its ranges", empty}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				client := fake.NewClientset()
+				nodes := client.CoreV1().Nodes()
 				if c.there != nil {
-					if _, err := client.CoreV1().Nodes().Create(t.Context(), c.there, metav1.CreateOptions{}); err != nil {
+					if _, err := nodes.Create(t.Context(), c.there, metav1.CreateOptions{}); err != nil {
 						t.Fatal(err)
 					}
 				}
+				give := func(ranges []string) {
+					n, err := nodes.Get(t.Context(), "a", metav1.GetOptions{})
+					if err == nil {
+						n.Spec.PodCIDRs = ranges
+						_, err = nodes.Update(t.Context(), n, metav1.UpdateOptions{})
+					}
+					if err != nil {
+						t.Error(err)
+					}
+				}
 				if c.later != nil {
-					time.AfterFunc(90*time.Second, func() {
-						n, err := client.CoreV1().Nodes().Get(t.Context(), "a", metav1.GetOptions{})
-						if err != nil {
-							t.Error(err)
-							return
-						}
-						n.Spec.PodCIDRs = c.later
-						if _, err := client.CoreV1().Nodes().Update(t.Context(), n, metav1.UpdateOptions{}); err != nil {
+					time.AfterFunc(time.Hour, func() { give(c.later) })
+				}
+				if c.anew {
+					time.AfterFunc(2*time.Hour, func() {
+						if err := nodes.Delete(t.Context(), "a", metav1.DeleteOptions{}); err != nil {
 							t.Error(err)
 						}
 					})
+					time.AfterFunc(3*time.Hour, func() { give([]string{"10.244.9.0/24"}) })
 				}
-				waits := 0
-				got, err := givenPodRange(t.Context(), client, cfg, "a", func() { waits++ })
-				if got != c.want || (err == nil) != (c.fault == "") || err != nil && !strings.Contains(err.Error(), c.fault) || waits != c.waits {
-					t.Errorf("%q, %v, waited %d times", got, err, waits)
+				var waits []string
+				got := givenPodRange(t.Context(), client, waiting(), "a", func(problem error) { waits = append(waits, problem.Error()) })
+				if got != c.want || !slices.EqualFunc(waits, c.waits, strings.Contains) {
+					t.Errorf("%q, waited for %q", got, waits)
 				}
-				n, err := client.CoreV1().Nodes().Get(t.Context(), "a", metav1.GetOptions{})
+				n, err := nodes.Get(t.Context(), "a", metav1.GetOptions{})
 				if err != nil || c.there == nil && (n.Labels["a"] != "b" || len(n.Spec.Taints) != 1 || n.Spec.Taints[0].Key != "mine") {
 					t.Errorf("%+v, %v", n, err)
 				}
 			})
 		})
 	}
-	// The end of the kernel ends the wait.
-	ctx, cancel := context.WithCancel(t.Context())
-	if _, err := givenPodRange(ctx, fake.NewClientset(), cfg, "a", cancel); !errors.Is(err, context.Canceled) {
-		t.Error(err)
+}
+
+// The kernel goes on while its node waits for a range, until it ends or a part of it fails.
+func TestWaitForPodRange(t *testing.T) {
+	fault := errors.New("broken")
+	for name, c := range map[string]struct {
+		end func(k *Kernel, stop func())
+		err error
+	}{
+		"ends": {end: func(_ *Kernel, stop func()) { stop() }},
+		"part failed": {end: func(k *Kernel, _ func()) {
+			k.parts.start("api server", func(context.Context) error { return fault }, nil)
+		}, err: fault},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var log bytes.Buffer
+				logger := slog.New(slog.NewTextHandler(&log, nil))
+				k := &Kernel{log: logger, progress: func(Step) {}, begin: time.Now(), parts: newParts(logger)}
+				ctx, stop := context.WithCancel(t.Context())
+				defer stop()
+				client := fake.NewClientset()
+				calls := 0
+				client.PrependReactor("get", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
+					if calls++; calls < 3 {
+						return true, nil, errors.New("no answer")
+					}
+					return false, nil, nil
+				})
+				time.AfterFunc(24*time.Hour, func() { c.end(k, stop) })
+				begin := time.Now()
+				got, err := k.awaitPodRange(ctx, client, waiting(), "a")
+				if got != "" || !errors.Is(err, c.err) || time.Since(begin) < 24*time.Hour {
+					t.Errorf("%q, %v after %s", got, err, time.Since(begin))
+				}
+				synctest.Wait() // nothing is left that works
+				if n := strings.Count(log.String(), "waits for a range of pod IPs"); n != 2 || !strings.Contains(log.String(), "no answer") || !strings.Contains(log.String(), "spec.podCIDRs is empty") {
+					t.Errorf("log:\n%s", log.String())
+				}
+				if err := k.parts.stop(); err != nil {
+					t.Error(err)
+				}
+			})
+		})
 	}
 }

@@ -105,15 +105,19 @@ func (a *Agent) Listening() listener.Set {
 	return set
 }
 
-// Run works until ctx ends and returns when every goroutine of the agent has ended. Containers go on running unless
-// Config.TearDownOnStop is set.
+// Run works until ctx ends, or the Node has another range of pod IPs than it was given before, which is an error. It
+// returns when every goroutine of the agent has ended. Containers go on running unless Config.TearDownOnStop is set.
 func (a *Agent) Run(ctx context.Context) error {
 	r, err := a.Start(ctx)
 	if err != nil {
 		return ignoreStop(ctx, err)
 	}
-	<-ctx.Done()
-	return r.Stop()
+	select {
+	case <-ctx.Done():
+		return r.Stop()
+	case err := <-r.parts.reporter.RangeLost():
+		return errors.Join(err, r.Stop())
+	}
 }
 
 // Running is an agent at work. It has no goroutine of its own while there is nothing to do, but for what it does not

@@ -51,8 +51,10 @@ type Config struct {
 	Address string
 	// Port is the kubelet server's port; 0 takes a free one, -1 starts no server (hollow nodes).
 	Port int
-	// PodCIDR is given to the runtime (UpdateRuntimeConfig) when the Node object has none.
+	// PodCIDR is given to the runtime (UpdateRuntimeConfig), and written into a Node object that has none.
 	PodCIDR string
+	// PodCIDRGiven: the Node object has PodCIDR from others, who may give it to another node once this Node is deleted.
+	PodCIDRGiven bool
 	// ClusterDNS and ClusterDomain make the resolv.conf of ClusterFirst pods. Default domain cluster.local.
 	ClusterDNS    []string
 	ClusterDomain string

@@ -99,7 +99,7 @@ func (a *Agent) build(ctx context.Context, services func() ([]*corev1.Service, e
 		local = volume.LocalVolumes(a.cfg.RootDir)
 	}
 	p.reporter = nodestatus.New(nodestatus.Config{
-		Name: a.cfg.NodeName, Hostname: a.cfg.HostnameOverride, NodeIP: ip, Labels: a.cfg.Labels, Taints: a.cfg.Taints, PodCIDR: a.cfg.PodCIDR,
+		Name: a.cfg.NodeName, Hostname: a.cfg.HostnameOverride, NodeIP: ip, Labels: a.cfg.Labels, Taints: a.cfg.Taints, PodCIDR: a.cfg.PodCIDR, PodCIDRGiven: a.cfg.PodCIDRGiven,
 		Capacity: a.cfg.Capacity, Reserved: a.cfg.Reserved, KubeletVersion: a.cfg.KubeletVersion, RootDir: a.cfg.RootDir, LocalVolumes: local,
 		Update: a.cfg.StatusUpdate, Report: a.cfg.StatusReport, Simulated: a.cfg.SkipVolumes,
 	}, nodestatus.Deps{

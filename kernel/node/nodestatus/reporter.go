@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net/netip"
 	"slices"
 	"sync"
 	"time"
@@ -35,9 +36,12 @@ type Config struct {
 	Labels                 map[string]string
 	Taints                 []corev1.Taint
 	PodCIDR                string
-	Capacity, Reserved     corev1.ResourceList
-	KubeletVersion         string
-	RootDir                string
+	// PodCIDRGiven: the Node has PodCIDR from others, so the reporter never writes it. They may give it to another node
+	// once this Node is deleted.
+	PodCIDRGiven       bool
+	Capacity, Reserved corev1.ResourceList
+	KubeletVersion     string
+	RootDir            string
 	// LocalVolumes is the directory of the volumes that the node gives to claims; empty: it gives none.
 	LocalVolumes   string
 	Update, Report time.Duration
@@ -77,6 +81,8 @@ type Reporter struct {
 	ready     bool
 	readySeen bool
 	told      map[corev1.NodeConditionType]bool // pressures, as events said last
+
+	rangeLost chan error // has room for one
 }
 
 // measured is the machine as it was when the first reporter asked: the same for all agents of a process.
@@ -90,7 +96,7 @@ func New(cfg Config, deps Deps) *Reporter {
 	if cfg.Simulated {
 		machine.HugePages = nil
 	}
-	return &Reporter{cfg: cfg, deps: deps, machine: machine, network: errNotInspected}
+	return &Reporter{cfg: cfg, deps: deps, machine: machine, network: errNotInspected, rangeLost: make(chan error, 1)}
 }
 
 // Object is the Node as the API has it (written, or seen since), nil before registration; shared, read only.
@@ -134,7 +140,27 @@ func (r *Reporter) see(node *corev1.Node) bool {
 		}
 	}
 	r.node = node
+	if r.cfg.PodCIDRGiven && len(node.Spec.PodCIDRs) > 0 && !r.hasRange(node) {
+		select {
+		case r.rangeLost <- fmt.Errorf("node %s: its range of pod IPs was %s, and is %v since the Node was made anew; start the agent again, with pods in the new range",
+			r.cfg.Name, r.cfg.PodCIDR, node.Spec.PodCIDRs):
+		default:
+		}
+	}
 	return true
+}
+
+// RangeLost has an error, once, when the Node has another range of pod IPs than the one that it was given before. Pods
+// here have IPs that another node may have, so the agent has to end.
+func (r *Reporter) RangeLost() <-chan error { return r.rangeLost }
+
+// hasRange: PodCIDR is among the ranges of a Node.
+func (r *Reporter) hasRange(node *corev1.Node) bool {
+	own, err := netip.ParsePrefix(r.cfg.PodCIDR)
+	return err == nil && slices.ContainsFunc(node.Spec.PodCIDRs, func(text string) bool {
+		cidr, err := netip.ParsePrefix(text)
+		return err == nil && cidr == own
+	})
 }
 
 // MemoryCapacity is the node's memory in bytes.
@@ -195,7 +221,7 @@ func (r *Reporter) Inspect(ctx context.Context) (ready error, err error) {
 // other labels, taints and whether it is schedulable are left as they are.
 func (r *Reporter) Register(ctx context.Context) error {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: r.cfg.Name, Labels: r.labels(), Annotations: r.annotations()}, Spec: corev1.NodeSpec{Taints: r.cfg.Taints}}
-	if r.cfg.PodCIDR != "" {
+	if r.cfg.PodCIDR != "" && !r.cfg.PodCIDRGiven {
 		node.Spec.PodCIDR, node.Spec.PodCIDRs = r.cfg.PodCIDR, []string{r.cfg.PodCIDR}
 	}
 	node.Status = r.status(ctx, node, time.Now())
@@ -223,7 +249,7 @@ func (r *Reporter) Register(ctx context.Context) error {
 	for name, value := range r.annotations() {
 		metav1.SetMetaDataAnnotation(&want.ObjectMeta, name, value)
 	}
-	if want.Spec.PodCIDR == "" && r.cfg.PodCIDR != "" {
+	if want.Spec.PodCIDR == "" && r.cfg.PodCIDR != "" && !r.cfg.PodCIDRGiven {
 		want.Spec.PodCIDR, want.Spec.PodCIDRs = r.cfg.PodCIDR, []string{r.cfg.PodCIDR}
 	}
 	if !equality.Semantic.DeepEqual(have, want) {
@@ -346,6 +372,9 @@ func (r *Reporter) status(ctx context.Context, node *corev1.Node, now time.Time)
 	}
 	if problem == nil {
 		problem = network
+	}
+	if problem == nil && r.cfg.PodCIDRGiven && !r.hasRange(node) {
+		problem = fmt.Errorf("range of pod IPs %s is not this node's any more: its spec.podCIDRs is %v", r.cfg.PodCIDR, node.Spec.PodCIDRs)
 	}
 	if problem == nil {
 		if seen, herr := r.deps.Healthy(now); herr != nil {

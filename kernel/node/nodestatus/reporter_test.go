@@ -199,3 +199,63 @@ func TestPressureConditions(t *testing.T) {
 		t.Errorf("events %v", s)
 	}
 }
+
+// TestGivenRange: a Node that is made anew does not get the range back that it was given before, as another node may have
+// it. The node is not ready without it, and another range ends the agent. A range of the configuration is written.
+func TestGivenRange(t *testing.T) {
+	const own = "10.244.2.0/24"
+	lost := func(b bench) error {
+		select {
+		case err := <-b.RangeLost():
+			return err
+		default:
+			return nil
+		}
+	}
+	give := func(b bench, cidr string) {
+		b.write(func(n *corev1.Node) { n.Spec.PodCIDR, n.Spec.PodCIDRs = cidr, []string{cidr} })
+	}
+	anew := func(given bool) bench {
+		b := newBench(t, Config{PodCIDR: own, PodCIDRGiven: given})
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "first"}, Spec: corev1.NodeSpec{PodCIDR: own, PodCIDRs: []string{own}}}
+		if _, err := b.api.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		b.register()
+		if c := condition(b.read(), corev1.NodeReady); c.Status != corev1.ConditionTrue {
+			t.Errorf("Ready before: %+v", c)
+		}
+		if err := b.api.CoreV1().Nodes().Delete(t.Context(), "n1", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		b.cfg.Report = 0 // a report is due
+		b.Round(t.Context())
+		return b
+	}
+	b := anew(false)
+	if node := b.read(); node.Spec.PodCIDR != own || condition(node, corev1.NodeReady).Status != corev1.ConditionTrue {
+		t.Errorf("of the configuration: %+v", node)
+	}
+	b = anew(true)
+	b.register() // the Node exists without a range
+	node := b.read()
+	if node.Spec.PodCIDR != "" || len(node.Spec.PodCIDRs) > 0 {
+		t.Errorf("the range is claimed again: %+v", node.Spec)
+	}
+	if c := condition(node, corev1.NodeReady); c.Status != corev1.ConditionFalse || c.Message != "range of pod IPs 10.244.2.0/24 is not this node's any more: its spec.podCIDRs is []" {
+		t.Errorf("Ready without the range: %+v", c)
+	}
+	if err := lost(b); err != nil {
+		t.Errorf("a Node without a range: %v", err)
+	}
+	give(b, own)
+	b.Round(t.Context())
+	if c := condition(b.read(), corev1.NodeReady); lost(b) != nil || c.Status != corev1.ConditionTrue {
+		t.Errorf("Ready with the same range: %+v", c)
+	}
+	b = anew(true)
+	give(b, "10.244.3.0/24")
+	if err := lost(b); err == nil || !strings.Contains(err.Error(), "node n1: its range of pod IPs was 10.244.2.0/24, and is [10.244.3.0/24] since the Node was made anew") {
+		t.Errorf("another range: %v", err)
+	}
+}
