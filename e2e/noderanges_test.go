@@ -20,7 +20,7 @@ func givenRanges(t *testing.T, name string) cluster.Options {
 	config := strings.NewReplacer(
 		"      root-ca: {", "      nodeipam: {allocateNodeCIDRs: true, clusterCIDR: 10.244.0.0/21, serviceCIDR: 10.244.0.0/23}\n      root-ca: {",
 		"  - nodelifecycle\n", "  - nodeipam\n  - nodelifecycle\n",
-		"\nnode:\n", "\nnode:\n  podCIDR: \"\"\n  evictionHard: {nodefs.available: 2%}\n",
+		"\nnode:\n  enabled: true\n", "\nnode:\n  enabled: true\n  podCIDR: \"\"\n  evictionHard: {nodefs.available: 2%}\n",
 	).Replace(read(t, filepath.Join("..", "configs", "standalone.yaml")))
 	return cluster.Options{
 		Name: name, Config: write(t, filepath.Join(t.TempDir(), "pintle.yaml"), config),
@@ -98,11 +98,16 @@ func TestNodeRanges(t *testing.T) {
 	}
 	const first = "10.244.2.0/24" // after those of services
 	var own string
-	for name, cidr := range ranges(bound(t)) {
-		if own = name; cidr != first {
-			t.Fatalf("node %s has the range %q", name, cidr)
+	eventually(t, func(ctx context.Context) error {
+		all := ranges(ctx)
+		for name := range all {
+			own = name
 		}
-	}
+		if len(all) != 1 || all[own] != first {
+			return fmt.Errorf("ranges %v, want %s for one node", all, first)
+		}
+		return nil
+	})
 	e.serves(t, "a", "", first)
 	// Nodes of other machines: one with a range of its own, and more than there are ranges.
 	for i := range 6 {
