@@ -1,6 +1,7 @@
 package deployment
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -11,11 +12,14 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
+	k8stesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/record"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
@@ -278,6 +282,33 @@ func TestRecreate(t *testing.T) {
 	b.settle(nil)
 	if sets := b.replicaSets(); sets["b"] == nil || *sets["b"].Spec.Replicas != 2 {
 		t.Errorf("after the last old pod: %v", sets)
+	}
+}
+
+// TestNewSetIsSaid: that a replica set was made is in the condition, also where somebody
+// wrote the deployment meanwhile: the success of the set before is not taken for its own.
+func TestNewSetIsSaid(t *testing.T) {
+	b := newBench(t, dep(2, "a"))
+	b.settle(nil)
+	b.update(image("b"))
+	refused := false
+	b.client.PrependReactor("update", "deployments", func(a k8stesting.Action) (bool, runtime.Object, error) {
+		if refused || a.GetSubresource() != "status" {
+			return false, nil, nil
+		}
+		refused = true
+		return true, nil, apierrors.NewConflict(appsv1.Resource("deployments"), "web", errors.New("written by another"))
+	})
+	if err := b.step(); !apierrors.IsConflict(err) {
+		t.Errorf("the conflict is %v, want it to be tried again", err)
+	}
+	if got := progressing(b.get()); !refused || got != "NewReplicaSetCreated" || b.replicaSets()["b"] == nil {
+		t.Errorf("the condition's reason is %q, after a conflict: %v", got, refused)
+	}
+	b.settle(nil)
+	c := condition(&b.get().Status, appsv1.DeploymentProgressing)
+	if name := b.replicaSets()["b"].Name; c.Reason != "NewReplicaSetAvailable" || !strings.Contains(c.Message, name) {
+		t.Errorf("at the end: %s: %s, want %s", c.Reason, c.Message, name)
 	}
 }
 

@@ -3,6 +3,7 @@ package deployment
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
 )
 
 // rollout is one sync of a deployment. dep and the sets are copies.
@@ -140,9 +142,30 @@ func (r *rollout) create(ctx context.Context, newest int64) error {
 		changed = true
 	}
 	if changed {
-		return r.writeStatus(ctx, dep)
+		return r.writeMade(ctx)
 	}
 	return nil
+}
+
+// writeMade writes that a replica set was made. A deployment that is newer than the
+// cache gets the condition too, since no later sync would say it. The conflict stays:
+// the rest waits for the cache.
+func (r *rollout) writeMade(ctx context.Context) error {
+	conflict := r.writeStatus(ctx, r.dep)
+	said := condition(&r.dep.Status, appsv1.DeploymentProgressing)
+	if !apierrors.IsConflict(conflict) || said == nil {
+		return conflict
+	}
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		live, err := r.client.AppsV1().Deployments(r.dep.Namespace).Get(ctx, r.dep.Name, metav1.GetOptions{})
+		if err != nil || live.UID != r.dep.UID {
+			return err
+		}
+		putCondition(&live.Status, *said)
+		_, err = r.client.AppsV1().Deployments(live.Namespace).UpdateStatus(ctx, live, metav1.UpdateOptions{})
+		return err
+	})
+	return errors.Join(conflict, err)
 }
 
 // prune deletes the old replica sets beyond the history limit, the lowest
