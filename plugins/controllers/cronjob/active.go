@@ -23,11 +23,15 @@ func (r *run) dropActive(uid types.UID) {
 	}
 }
 
-// refresh reads the CronJob from the API where the cached one does not know of a
-// Job that runs: the cache of CronJobs may be behind that of Jobs.
+// refresh reads the CronJob from the API where the cached one does not know of a Job
+// that runs, or has one as active that is gone: the cache of CronJobs may be behind that
+// of Jobs.
 func (r *run) refresh(ctx context.Context) error {
 	unknown := func(job *batchv1.Job) bool { return outcome(job) == "" && !isActive(r.cj, job.UID) }
-	if !slices.ContainsFunc(r.jobs, unknown) {
+	gone := func(a corev1.ObjectReference) bool {
+		return !slices.ContainsFunc(r.jobs, func(job *batchv1.Job) bool { return job.UID == a.UID })
+	}
+	if !slices.ContainsFunc(r.jobs, unknown) && !slices.ContainsFunc(r.cj.Status.Active, gone) {
 		return nil
 	}
 	fresh, err := r.client.BatchV1().CronJobs(r.cj.Namespace).Get(ctx, r.cj.Name, metav1.GetOptions{})

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	k8stesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/ptr"
 )
 
@@ -362,5 +363,26 @@ func TestHalfOfTheWritesRefused(t *testing.T) {
 	})
 	if got := end(w); got != want || len(made) != starts {
 		t.Errorf("%d jobs, %s; want %s", len(made), got, want)
+	}
+}
+
+// TestBehindOwnStatus: a Job that this controller deleted is not missed, where the cache
+// does not have yet that it is off the list.
+func TestBehindOwnStatus(t *testing.T) {
+	cj := cronJob(func(cj *batchv1.CronJob) {
+		cj.Status.Active, cj.Spec.Suspend = []corev1.ObjectReference{active("tick-1")}, ptr.To(true)
+	})
+	w := newWorld(t, at("2026-05-01T00:40:00Z"), cj)
+	s := w.controller()
+	fresh := cj.DeepCopy()
+	fresh.Status.Active = nil
+	if _, err := w.client.BatchV1().CronJobs("default").UpdateStatus(t.Context(), fresh, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.sync(t.Context(), "default/tick"); err != nil {
+		t.Error(err)
+	}
+	if events := s.Recorder.(*record.FakeRecorder).Events; len(events) > 0 {
+		t.Errorf("event %s", <-events)
 	}
 }

@@ -42,12 +42,12 @@ func planFor(endpoints *corev1.Endpoints, want []wantedSlice, have []*discoveryv
 		case isRight(old, endpoints, w):
 			p.right = append(p.right, old)
 		default:
-			p.update = append(p.update, filled(old.DeepCopy(), endpoints, w))
+			p.update = append(p.update, again(old, endpoints, w))
 		}
 	}
 	for _, w := range unmatched {
 		if old := take(func(s *discoveryv1.EndpointSlice) bool { return s.AddressType == w.key.family }); old != nil {
-			p.update = append(p.update, filled(old.DeepCopy(), endpoints, w))
+			p.update = append(p.update, again(old, endpoints, w))
 			continue
 		}
 		p.create = append(p.create, filled(&discoveryv1.EndpointSlice{
@@ -62,6 +62,14 @@ func planFor(endpoints *corev1.Endpoints, want []wantedSlice, have []*discoveryv
 func keyOf(s *discoveryv1.EndpointSlice) sliceKey {
 	// The key sorts what it is given, and the cache's object is not ours.
 	return sliceKey{s.AddressType, endpointsliceutil.NewPortMapKey(slices.Clone(s.Ports))}
+}
+
+// again is a slice that is updated. As upstream's it loses the prefix that its name was
+// made of, which a creation alone reads.
+func again(old *discoveryv1.EndpointSlice, endpoints *corev1.Endpoints, w wantedSlice) *discoveryv1.EndpointSlice {
+	s := filled(old.DeepCopy(), endpoints, w)
+	s.GenerateName = ""
+	return s
 }
 
 // filled makes a slice what it should be and keeps its identity.

@@ -117,6 +117,13 @@ func TestPlan(t *testing.T) {
 	if p := planFor(first, want, have); len(p.right) != 2 || len(p.create)+len(p.update)+len(p.remove) != 0 {
 		t.Errorf("without a change %+v", p)
 	}
+	other := first.DeepCopy()
+	other.Labels["app"] = "other"
+	for _, s := range planFor(other, want, have).update {
+		if s.GenerateName != "" || s.Name == "" || s.Labels["app"] != "other" {
+			t.Errorf("the update is %+v", s.ObjectMeta)
+		}
+	}
 	for name, tc := range map[string]struct {
 		change                 func(*corev1.Endpoints)
 		create, update, remove int

@@ -262,7 +262,7 @@ func (c *collector) remove(ctx context.Context, p *corev1.Pod, condition *corev1
 // for another pod of the same name.
 func failedPatch(p *corev1.Pod, condition *corev1.PodCondition) ([]byte, error) {
 	status := p.Status.DeepCopy()
-	status.Phase = corev1.PodFailed
+	status.Phase, status.ObservedGeneration = corev1.PodFailed, p.Generation
 	if condition != nil {
 		i := slices.IndexFunc(status.Conditions, func(had corev1.PodCondition) bool { return had.Type == condition.Type })
 		if i >= 0 {

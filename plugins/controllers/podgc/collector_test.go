@@ -47,6 +47,16 @@ func TestExcess(t *testing.T) {
 	}
 }
 
+// TestFailedPatch: a pod that is marked says which generation the mark is of.
+func TestFailedPatch(t *testing.T) {
+	p := pod("a", "n", corev1.PodRunning, 0)
+	p.Generation = 7
+	patch, err := failedPatch(p, nil)
+	if want := `{"metadata":{"uid":"a"},"status":{"observedGeneration":7,"phase":"Failed"}}`; err != nil || string(patch) != want {
+		t.Errorf("%s, %v, want %s", patch, err, want)
+	}
+}
+
 // NDC-13 and the other pods that nobody else deletes.
 func TestCollect(t *testing.T) {
 	sick := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "sick"}, Spec: corev1.NodeSpec{Taints: []corev1.Taint{{Key: corev1.TaintNodeOutOfService}}}}

@@ -498,3 +498,16 @@ func TestConfig(t *testing.T) {
 		}
 	}
 }
+
+// TestGoneBefore: a pod that is gone when it is to be deleted needs no event.
+func TestGoneBefore(t *testing.T) {
+	set := newSet(1)
+	w := newWorld(t, set)
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web-0", Namespace: "default", UID: "gone"}}
+	if err := w.k.deletePod(t.Context(), set, pod); err != nil {
+		t.Error(err)
+	}
+	if told := w.told(); told != "" {
+		t.Errorf("events: %s", told)
+	}
+}
