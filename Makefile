@@ -138,6 +138,11 @@ $(BIN)/kube-apiserver $(BIN)/kube-scheduler $(BIN)/kube-controller-manager: $(BI
 	@mkdir -p $(@D)
 	@cd e2e/peer && $(GOBUILD) $(SLIM) -o $(CURDIR)/$@ k8s.io/kubernetes/cmd/$(@F)
 
+# Of upstream's conformance suite: what tests (with the version that it says of
+# itself), and what its images hold.
+SUITE     := $(BIN)/conformance
+SUITE_MOD := e2e/conformance/suite/go.mod e2e/conformance/suite/go.sum
+
 .PHONY: test
 test: build etcd ## pass every test; those that need root or a kernel feature say why they skip
 	$(GO) test -timeout 30m $$($(GO) list ./... | grep -v '/e2e')
@@ -163,18 +168,26 @@ check: ## fail where code is not formatted, vetted or generated (needs protoc)
 # A digest of everything that is generated and checked in.
 GENERATED = git ls-files -co --exclude-standard '*.pb.go' '*zz_generated*' | sort | xargs sha256sum | sha256sum
 
+# Plays the scripts of controllers against kube-controller-manager (SCRIPTS=a,b: some).
+RECONCILE = $(GO) test -count=1 -timeout 60m -run 'TestUpstream$$' ./e2e/reconcile -args $(if $(SCRIPTS),-scripts=$(SCRIPTS))
+
+.PHONY: controller-goldens
+controller-goldens: etcd $(BIN)/kube-apiserver $(BIN)/kube-controller-manager ## record what kube-controller-manager does (SCRIPTS=a,b: of some scripts)
+	$(RECONCILE) -upstream=write
+
 .PHONY: peer-goldens
-peer-goldens: ## ask Kubernetes itself for the answers that the API is tested against (compiles it: some minutes)
+peer-goldens: controller-goldens ## ask Kubernetes itself for the answers that the API is tested against (compiles it: some minutes)
 	cd e2e/peer && $(GO) run ./upstream -corpus corpus -golden $(CURDIR)/kernel/api/testdata/peer
 	cd e2e/peer && $(GO) run ./roles -out $(CURDIR)/kernel/api/testdata/peer/bootstrap-roles.json
 	cd e2e/peer && $(GO) run ./gates -out $(CURDIR)/kernel/features/gates.txt
 	cd e2e/peer && $(GO) run ./scheduling -out $(CURDIR)/kernel/peer/testdata/scheduling.jsonl.gz
 
 .PHONY: test-peer
-test-peer: ## check that those answers are current, and compare 12,000 more pods' scheduling (compiles Kubernetes: some minutes)
+test-peer: etcd $(BIN)/kube-apiserver $(BIN)/kube-controller-manager ## check that those answers are current, and compare 12,000 more pods' scheduling (compiles Kubernetes: some minutes)
 	cd e2e/peer && $(GO) test ./...
 	@mkdir -p build
 	cd e2e/peer && $(GO) run ./scheduling -tables=false -pods 12000 -seed $${PEER_SEED:-1} -out $(CURDIR)/build/scheduling.jsonl.gz
+	$(RECONCILE) -upstream=check
 	PEER_CASES=$(CURDIR)/build/scheduling.jsonl.gz $(GO) test -count=1 -timeout 30m ./kernel/peer
 
 # The kubectl of the minor versions before, each pinned in a module of its own.
@@ -200,11 +213,6 @@ RACE ?= ./kernel/store/... ./kernel/bus/... ./kernel/api/storage/... ./kernel/ma
 test-race: ## the same tests under the race detector (RACE=./kernel/bus/... for some of them)
 	CGO_ENABLED=1 $(GO) test -race -timeout 60m $(RACE)
 
-# Of upstream's conformance suite: what tests (with the version that it says of
-# itself), and what its images hold.
-SUITE     := $(BIN)/conformance
-SUITE_MOD := e2e/conformance/suite/go.mod e2e/conformance/suite/go.sum
-
 $(SUITE)/e2e.test: $(SUITE_MOD)
 	@echo "building e2e.test of Kubernetes (once; some ten minutes)"
 	@mkdir -p $(@D)
@@ -215,6 +223,12 @@ $(SUITE)/e2e.test: $(SUITE_MOD)
 $(SUITE)/ginkgo $(SUITE)/sample-apiserver $(SUITE)/agnhost $(SUITE)/nonewprivs: $(SUITE_MOD)
 	@mkdir -p $(@D)
 	@cd e2e/conformance/suite && $(GOBUILD) -trimpath $(SLIM) -o $(CURDIR)/$@ $(PACKAGE_OF_$(@F))
+
+# The controllers that ours are compared with, beside that suite: they share most packages.
+$(BIN)/kube-controller-manager: $(SUITE_MOD)
+	@echo "building $(@F) (once; some minutes)"
+	@mkdir -p $(@D)
+	@cd e2e/conformance/suite && $(GOBUILD) -trimpath $(SLIM) -o $(CURDIR)/$@ k8s.io/kubernetes/cmd/$(@F)
 
 PACKAGE_OF_ginkgo           := github.com/onsi/ginkgo/v2/ginkgo
 PACKAGE_OF_sample-apiserver := k8s.io/sample-apiserver
