@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -240,19 +241,18 @@ func newKernel(t *testing.T) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	raw, err := os.ReadFile(filepath.Join(repo, "configs", "standalone.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	var standalone struct{ Controllers struct{ Enabled []string } }
-	if err := yaml.Unmarshal(raw, &standalone); err != nil {
-		t.Fatal(err)
-	}
+	readYAML(t, filepath.Join(repo, "configs", "standalone.yaml"), &standalone)
+	var manifest struct{ Plugins []struct{ Name string } }
+	readYAML(t, filepath.Join(bin, "plugins", "controllers", "manifest.yaml"), &manifest)
 	var enabled []string
-	for _, name := range standalone.Controllers.Enabled {
-		if name != "hostpath-provisioner" { // kube-controller-manager has none
-			enabled = append(enabled, name)
+	for _, one := range manifest.Plugins { // other bundles have controllers too
+		if one.Name != "hostpath-provisioner" && slices.Contains(standalone.Controllers.Enabled, one.Name) {
+			enabled = append(enabled, one.Name)
 		}
+	}
+	if len(enabled) < 25 {
+		t.Fatalf("only %d controllers run: %v", len(enabled), enabled)
 	}
 	text, err := yaml.Marshal(map[string]any{
 		"apiVersion": "config.pintle.dev/v1alpha1", "kind": "KernelConfiguration", "dataDir": ".data-reconcile",
@@ -290,6 +290,17 @@ func newKernel(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	return follow(t, cfg)
+}
+
+func readYAML(t *testing.T, path string, into any) {
+	t.Helper()
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := yaml.Unmarshal(raw, into); err != nil {
+		t.Fatalf("%s: %v", path, err)
+	}
 }
 
 // What both sides are configured with, so that scripts do not wait for minutes. A node

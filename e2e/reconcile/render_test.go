@@ -105,6 +105,7 @@ func (s *scene) sections(o *unstructured.Unstructured) map[string]any {
 	}
 	trim(object)
 	if o.GetKind() == "EndpointSlice" {
+		delete(meta, "generation") // in how many writes is not promised
 		sortByJSON(object["endpoints"])
 		sortByJSON(object["ports"])
 	}
