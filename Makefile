@@ -138,11 +138,6 @@ $(BIN)/kube-apiserver $(BIN)/kube-scheduler $(BIN)/kube-controller-manager: $(BI
 	@mkdir -p $(@D)
 	@cd e2e/peer && $(GOBUILD) $(SLIM) -o $(CURDIR)/$@ k8s.io/kubernetes/cmd/$(@F)
 
-# Of upstream's conformance suite: what tests (with the version that it says of
-# itself), and what its images hold.
-SUITE     := $(BIN)/conformance
-SUITE_MOD := e2e/conformance/suite/go.mod e2e/conformance/suite/go.sum
-
 .PHONY: test
 test: build etcd ## pass every test; those that need root or a kernel feature say why they skip
 	$(GO) test -timeout 30m $$($(GO) list ./... | grep -v '/e2e')
@@ -170,6 +165,10 @@ GENERATED = git ls-files -co --exclude-standard '*.pb.go' '*zz_generated*' | sor
 
 # Plays the scripts of controllers against kube-controller-manager (SCRIPTS=a,b: some).
 RECONCILE = $(GO) test -count=1 -timeout 60m -run 'TestUpstream$$' ./e2e/reconcile -args $(if $(SCRIPTS),-scripts=$(SCRIPTS))
+
+.PHONY: test-controllers
+test-controllers: build ## play the scripts of controllers against Pintle, and compare with what kube-controller-manager did (SCRIPTS=a,b: some)
+	$(GO) test -count=1 -timeout 30m -run 'TestControllers$$' ./e2e/reconcile -args -ours $(if $(SCRIPTS),-scripts=$(SCRIPTS))
 
 .PHONY: controller-goldens
 controller-goldens: etcd $(BIN)/kube-apiserver $(BIN)/kube-controller-manager ## record what kube-controller-manager does (SCRIPTS=a,b: of some scripts)
@@ -213,6 +212,11 @@ RACE ?= ./kernel/store/... ./kernel/bus/... ./kernel/api/storage/... ./kernel/ma
 test-race: ## the same tests under the race detector (RACE=./kernel/bus/... for some of them)
 	CGO_ENABLED=1 $(GO) test -race -timeout 60m $(RACE)
 
+# Of upstream's conformance suite: what tests (with the version that it says of
+# itself), and what its images hold.
+SUITE     := $(BIN)/conformance
+SUITE_MOD := e2e/conformance/suite/go.mod e2e/conformance/suite/go.sum
+
 $(SUITE)/e2e.test: $(SUITE_MOD)
 	@echo "building e2e.test of Kubernetes (once; some ten minutes)"
 	@mkdir -p $(@D)
@@ -223,12 +227,6 @@ $(SUITE)/e2e.test: $(SUITE_MOD)
 $(SUITE)/ginkgo $(SUITE)/sample-apiserver $(SUITE)/agnhost $(SUITE)/nonewprivs: $(SUITE_MOD)
 	@mkdir -p $(@D)
 	@cd e2e/conformance/suite && $(GOBUILD) -trimpath $(SLIM) -o $(CURDIR)/$@ $(PACKAGE_OF_$(@F))
-
-# The controllers that ours are compared with, beside that suite: they share most packages.
-$(BIN)/kube-controller-manager: $(SUITE_MOD)
-	@echo "building $(@F) (once; some minutes)"
-	@mkdir -p $(@D)
-	@cd e2e/conformance/suite && $(GOBUILD) -trimpath $(SLIM) -o $(CURDIR)/$@ k8s.io/kubernetes/cmd/$(@F)
 
 PACKAGE_OF_ginkgo           := github.com/onsi/ginkgo/v2/ginkgo
 PACKAGE_OF_sample-apiserver := k8s.io/sample-apiserver

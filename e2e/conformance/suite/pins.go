@@ -11,7 +11,6 @@ import (
 	_ "go.yaml.in/yaml/v2"
 	_ "k8s.io/component-base/version"
 	_ "k8s.io/klog/v2"
-	_ "k8s.io/kubernetes/cmd/kube-controller-manager/app" // for e2e/reconcile
 	_ "k8s.io/kubernetes/test/conformance/testdata"
 	_ "k8s.io/kubernetes/test/e2e"
 	_ "k8s.io/kubernetes/test/e2e/apimachinery"
