@@ -6,9 +6,9 @@
 // Run starts the runtime plugin from its bundle, asks the API server what the kubeconfig's
 // user may do, and takes the nodes' names. The names are a Lease pintle-hollow-NAME in
 // kube-system, which one process holds at a time (names.go). A process that cannot renew it
-// ends. At its end Run gives the Lease up and leaves no process,
-// socket or folder. The Node objects stay, as those of machines
-// that were switched off.
+// ends. At its end Run gives the Lease up and leaves no process, socket or folder. The
+// folder of a process that was killed is removed by the next (folder.go). The Node objects
+// stay, as those of machines that were switched off.
 //
 // # How data passes through
 //

@@ -129,11 +129,15 @@ func (p *process) ask(ctx context.Context) error {
 
 // run starts the runtime and the nodes, and stops them in reverse.
 func (p *process) run(ctx context.Context, begin time.Time) (err error) {
-	dir, err := os.MkdirTemp("", "pth") // short: sockets lie below it
+	if err := removeLeft(os.TempDir()); err != nil {
+		p.Logger.Warn("could not remove what hollow nodes left that were killed", "error", err)
+	}
+	own, err := newFolder(os.TempDir())
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	defer func() { err = errors.Join(err, own.remove()) }()
+	dir := own.path
 	host, err := plugin.New(plugin.Config{
 		Directories: p.PluginDirectories, RunDirectory: filepath.Join(dir, "r"),
 		Bundles:  []plugin.BundleConfig{{Name: p.Runtime, Privileged: true}},
