@@ -239,7 +239,7 @@ conformance: build etcd $(addprefix $(SUITE)/,e2e.test ginkgo sample-apiserver a
 	@$(GO) run ./e2e/conformance $(if $(FOCUS),-focus='$(FOCUS)') $(if $(PROCS),-procs=$(PROCS)) $(CONFORMANCE_FLAGS)
 
 .PHONY: conformance-apps
-conformance-apps: build etcd $(addprefix $(SUITE)/,e2e.test ginkgo sample-apiserver agnhost nonewprivs) ## upstream's tests of sig-apps beyond conformance, as root; e2e/conformance/sig-apps.txt says which pass, and why others do not
+conformance-apps: build etcd $(addprefix $(SUITE)/,e2e.test ginkgo sample-apiserver agnhost nonewprivs) ## upstream's tests of sig-apps beyond conformance, as root; reports in build/conformance-apps/
 	@$(GO) run ./e2e/conformance -all -focus='\[sig-apps\]$(FOCUS)' -skip='\[Conformance\]' -list e2e/conformance/sig-apps.txt -out build/conformance-apps $(CONFORMANCE_FLAGS)
 
 .PHONY: test-flakes
