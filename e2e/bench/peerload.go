@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -22,29 +20,6 @@ import (
 )
 
 var plainCreate = metav1.CreateOptions{}
-
-// parallel runs do(0) to do(n-1) on several workers until one fails.
-func parallel(ctx context.Context, n, workers int, do func(ctx context.Context, i int) error) error {
-	var next atomic.Int64
-	var wg sync.WaitGroup
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	for range workers {
-		wg.Go(func() {
-			for ctx.Err() == nil {
-				i := int(next.Add(1)) - 1
-				if i >= n {
-					return
-				}
-				if err := do(ctx, i); err != nil {
-					cancel(err)
-				}
-			}
-		})
-	}
-	wg.Wait()
-	return context.Cause(ctx)
-}
 
 // load is pods that are to be created, encoded before the clock starts.
 type load struct {

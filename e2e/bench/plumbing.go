@@ -16,4 +16,5 @@ var (
 	mb, weigh, measure, processorTime        = rig.MB, rig.Weigh, rig.Measure, rig.ProcessorTime
 	startProgram, freePorts, startEtcd       = rig.StartProgram, rig.FreePorts, rig.StartEtcd
 	okAt, writeKey                           = rig.OKAt, rig.WriteKey
+	parallel                                 = rig.Parallel
 )

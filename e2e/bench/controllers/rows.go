@@ -14,6 +14,8 @@ import (
 	"k8s.io/utils/ptr"
 
 	batchv1 "k8s.io/api/batch/v1"
+
+	"pintle.dev/pintle/e2e/bench/rig"
 )
 
 // row is one line of the table, or several that one run measures.
@@ -312,7 +314,7 @@ func measureNamespace(ctx context.Context, o options, s *side, out *outcome) err
 	if _, err := s.client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
 		return err
 	}
-	if err := parallel(ctx, o.objects, func(ctx context.Context, i int) (err error) {
+	if err := rig.Parallel(ctx, o.objects, workers, func(ctx context.Context, i int) (err error) {
 		meta := metav1.ObjectMeta{Name: fmt.Sprintf("o-%d", i)}
 		if i%2 == 0 {
 			_, err = s.client.CoreV1().ConfigMaps(name).Create(ctx, &corev1.ConfigMap{ObjectMeta: meta, Data: map[string]string{"k": "v"}}, metav1.CreateOptions{})
@@ -348,7 +350,7 @@ func measureNamespace(ctx context.Context, o options, s *side, out *outcome) err
 
 func measureIdle(ctx context.Context, o options, s *side, out *outcome) error {
 	deployments := s.client.AppsV1().Deployments(namespace)
-	if err := parallel(ctx, o.deployments, func(ctx context.Context, i int) error {
+	if err := rig.Parallel(ctx, o.deployments, workers, func(ctx context.Context, i int) error {
 		_, err := deployments.Create(ctx, deployment(fmt.Sprintf("d-%d", i), 0), metav1.CreateOptions{})
 		return err
 	}); err != nil {

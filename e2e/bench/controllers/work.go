@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -59,29 +58,6 @@ func indexedJob(name string, completions, parallelism int) *batchv1.Job {
 			CompletionMode: ptr.To(batchv1.IndexedCompletion), Template: t,
 		},
 	}
-}
-
-// parallel runs do(0) to do(n-1) on several workers until one fails.
-func parallel(ctx context.Context, n int, do func(ctx context.Context, i int) error) error {
-	var next atomic.Int64
-	var wg sync.WaitGroup
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	for range workers {
-		wg.Go(func() {
-			for ctx.Err() == nil {
-				i := int(next.Add(1)) - 1
-				if i >= n {
-					return
-				}
-				if err := do(ctx, i); err != nil {
-					cancel(err)
-				}
-			}
-		})
-	}
-	wg.Wait()
-	return context.Cause(ctx)
 }
 
 // pause waits, or says that ctx ended.
