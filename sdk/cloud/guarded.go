@@ -2,10 +2,15 @@ package cloud
 
 import (
 	"context"
+	"errors"
+	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
 	cloudprovider "k8s.io/cloud-provider"
+	"k8s.io/cloud-provider/service/helpers"
 )
 
 // guarded is a provider as upstream's controllers see it. Which parts a provider has it
@@ -15,6 +20,7 @@ type guarded struct {
 	cloudprovider.Interface // for what is not asked of it: ProviderName is
 
 	answers   *answers
+	client    kubernetes.Interface // for statuses
 	provider  string
 	balancers cloudprovider.LoadBalancer
 	instances cloudprovider.Instances
@@ -26,9 +32,9 @@ type guarded struct {
 var _ cloudprovider.Interface = (*guarded)(nil)
 
 // look asks a provider once for what it has.
-func look(g *guard, made cloudprovider.Interface, answers *answers) (*guarded, error) {
+func look(g *guard, made cloudprovider.Interface, answers *answers, client kubernetes.Interface) (*guarded, error) {
 	return recovering(g, "Interface", "the provider", func() (*guarded, error) {
-		p := &guarded{guard: g, Interface: made, answers: answers, provider: made.ProviderName()}
+		p := &guarded{guard: g, Interface: made, answers: answers, client: client, provider: made.ProviderName()}
 		if part, has := made.LoadBalancer(); has {
 			p.balancers = part
 		}
@@ -121,6 +127,10 @@ func (b balancers) EnsureLoadBalancer(ctx context.Context, cluster string, servi
 	status, err := call(ctx, b.guard, "EnsureLoadBalancer", about(service), func(ctx context.Context) (*corev1.LoadBalancerStatus, error) {
 		return b.balancers.EnsureLoadBalancer(ctx, cluster, service, nodes)
 	})
+	var withdrawn *Withdrawn
+	if errors.As(err, &withdrawn) {
+		return nil, b.withdraw(service, err)
+	}
 	if err != nil || status == nil {
 		return nil, err
 	}
@@ -128,6 +138,17 @@ func (b balancers) EnsureLoadBalancer(ctx context.Context, cluster string, servi
 		return nil, err
 	}
 	return status, nil
+}
+
+// withdraw empties the status of a service, and returns why.
+func (b balancers) withdraw(service *corev1.Service, why error) error {
+	b.answers.forget(service)
+	now := service.DeepCopy()
+	now.Status.LoadBalancer = corev1.LoadBalancerStatus{}
+	if _, err := helpers.PatchService(b.client.CoreV1(), service, now); err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("%w (the status of %s still has it: %w)", why, about(service), err)
+	}
+	return why
 }
 
 // UpdateLoadBalancer tells of other nodes.

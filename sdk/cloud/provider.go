@@ -49,6 +49,21 @@ type Context struct {
 	Informers informers.SharedInformerFactory
 }
 
+// Withdrawn is an error of EnsureLoadBalancer by which a provider says that a service has no
+// address any more. Upstream's controller leaves the status of a service as it is after an
+// error. After this one the status is emptied, and the controller goes on with the error:
+// it tells it in an event, and tries again as Err wants (api.RetryError).
+type Withdrawn struct {
+	// Err says which address, and why. It is not nil.
+	Err error
+}
+
+// Error is that of Err.
+func (w *Withdrawn) Error() string { return w.Err.Error() }
+
+// Unwrap returns Err.
+func (w *Withdrawn) Unwrap() error { return w.Err }
+
 // Decode reads the configuration into a struct that has the defaults. A key that it does
 // not have is an error.
 func (c *Context) Decode(into any) error { return decode(c.Config, into) }

@@ -64,7 +64,7 @@ func (r *runner) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	provider, err := look(g, r.made, newAnswers(r.services.Lister(), r.nodes.Lister()))
+	provider, err := look(g, r.made, newAnswers(r.services.Lister(), r.nodes.Lister()), r.client)
 	if err != nil {
 		return err
 	}

@@ -16,6 +16,10 @@
 // A service gets no address that is a node's, the API server's, in a range of cluster IPs
 // or in a range of pods. It learns no other service's name by asking for an address.
 //
+// An address that a service has is tested anew when the plugin starts and when the service
+// changes. One that is outside the ranges by then, or another's as above, the service
+// loses: its status is emptied, an event says why, and it gets another.
+//
 // Of nodes it knows what their agents say, and changes nothing about it. A node that waits
 // for a cloud provider (taint node.cloudprovider.kubernetes.io/uninitialized) gets the
 // provider ID local://NAME. It has no routes and no zones.

@@ -8,12 +8,14 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // forbidden are the addresses that no service may have, with the reason.
 type forbidden struct {
 	addresses map[netip.Addr]string
 	ranges    []forbiddenRange
+	asked     map[netip.Addr]string // by other services: none gets them, and who has one keeps it
 }
 
 type forbiddenRange struct {
@@ -21,8 +23,16 @@ type forbiddenRange struct {
 	why string
 }
 
-// why is the reason why nobody may have an address, or "".
+// why is the reason why nobody may get an address, or "".
 func (f *forbidden) why(ip netip.Addr) string {
+	if why := f.owned(ip); why != "" {
+		return why
+	}
+	return f.asked[ip]
+}
+
+// owned is the reason why nobody may keep an address, or "".
+func (f *forbidden) owned(ip netip.Addr) string {
 	if why, is := f.addresses[ip]; is {
 		return why
 	}
@@ -46,9 +56,9 @@ func (f *forbidden) prefix(text, why string) {
 	}
 }
 
-// forbidden reads what others have now.
-func (p *provider) forbidden() (*forbidden, error) {
-	f := &forbidden{addresses: map[netip.Addr]string{}}
+// forbidden reads what others than a service have now.
+func (p *provider) forbidden(but types.NamespacedName) (*forbidden, error) {
+	f := &forbidden{addresses: map[netip.Addr]string{}, asked: map[netip.Addr]string{}}
 	nodes, err := p.nodes.List(labels.Everything())
 	if err != nil {
 		return nil, fmt.Errorf("list nodes: %w", err)
@@ -89,11 +99,11 @@ func (p *provider) forbidden() (*forbidden, error) {
 		for _, ip := range s.Spec.ClusterIPs {
 			f.address(ip, "it is a cluster IP")
 		}
-		if mine(s) {
+		if mine(s) || keyOf(s) == but {
 			continue // the pool knows those
 		}
-		for _, in := range s.Status.LoadBalancer.Ingress {
-			f.address(in.IP, "another load balancer has it")
+		for _, ip := range addressesOf(s) {
+			f.asked[ip.Unmap()] = "another load balancer has it"
 		}
 	}
 	return f, nil

@@ -24,8 +24,9 @@ import (
 // begin makes a provider over objects.
 func begin(t *testing.T, config string, objects ...runtime.Object) (*provider, error) {
 	t.Helper()
-	factory := informers.NewSharedInformerFactory(fake.NewClientset(objects...), 0)
-	made, err := New(&cloud.Context{Name: Name, Config: []byte(config), Informers: factory})
+	client := fake.NewClientset(objects...)
+	factory := informers.NewSharedInformerFactory(client, 0)
+	made, err := New(&cloud.Context{Name: Name, Config: []byte(config), Client: client, Informers: factory})
 	if err != nil {
 		return nil, err
 	}
@@ -80,6 +81,101 @@ func (p *provider) refuses(t *testing.T, s *corev1.Service, words string) {
 	}
 }
 
+// loses asks for a service with an address in its status, and once more without it.
+func (p *provider) loses(t *testing.T, s *corev1.Service, words, then string) {
+	t.Helper()
+	got, err := p.ask(t, s)
+	var withdrawn *cloud.Withdrawn
+	var again *api.RetryError
+	if !errors.As(err, &withdrawn) || !errors.As(err, &again) || again.RetryAfter() != time.Second || err.Error() != words {
+		t.Errorf("%s gets %s, %v; want %q", s.Name, got, err, words)
+	}
+	if _, has, err := p.GetLoadBalancer(t.Context(), "", s); has || err != nil {
+		t.Errorf("%s still has a load balancer, %v", s.Name, err)
+	}
+	s = s.DeepCopy()
+	s.Status.LoadBalancer.Ingress = nil
+	if then == "" {
+		p.refuses(t, s, "spec.loadBalancerIP "+s.Spec.LoadBalancerIP)
+		return
+	}
+	p.gets(t, s, then)
+}
+
+// TestWithdrawn: an address that a service has is tested again. A service loses one that is
+// outside the ranges or another's, and keeps one that others only ask for.
+func TestWithdrawn(t *testing.T) {
+	const config = `{"addresses":["192.0.2.0/24"]}`
+	later := map[string]runtime.Object{
+		"node":       &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "192.0.2.1"}}}},
+		"pods":       &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Spec: corev1.NodeSpec{PodCIDRs: []string{"192.0.2.1/32"}}},
+		"API server": &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "kubernetes", Labels: map[string]string{discoveryv1.LabelServiceName: "kubernetes"}}, Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"192.0.2.1"}}}},
+		"range":      &networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{Name: "second"}, Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{"192.0.2.0/31"}}},
+		"cluster IP": &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "inner"}, Spec: corev1.ServiceSpec{ClusterIPs: []string{"192.0.2.1"}}},
+	}
+	words := map[string]string{
+		"node": "it is an address of a node", "pods": "it is in the range of a node's pods", "API server": "it is an address of an API server",
+		"range": "it is in a range of cluster IPs", "cluster IP": "it is a cluster IP",
+	}
+	has := balancer("web", nil, "192.0.2.1")
+	for name, o := range later {
+		t.Run(name+" at the start", func(t *testing.T) {
+			p, err := begin(t, config, has, o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p.loses(t, has, "address 192.0.2.1 is withdrawn: "+words[name], "192.0.2.2")
+		})
+		t.Run(name+" later", func(t *testing.T) {
+			p, err := begin(t, config, has)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p.gets(t, has, "192.0.2.1")
+			with, err := begin(t, config, o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p.nodes, p.cidrs, p.slices, p.services = with.nodes, with.cidrs, with.slices, with.services
+			p.loses(t, has, "address 192.0.2.1 is withdrawn: "+words[name], "192.0.2.2")
+		})
+	}
+	t.Run("wanted", func(t *testing.T) { // it may not have what it wants any more, nor keep it
+		s := balancer("web", wants("203.0.113.1"), "203.0.113.1")
+		p, err := begin(t, config, s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.loses(t, s, "address 203.0.113.1 is withdrawn: it is not in 192.0.2.0/24", "")
+	})
+	t.Run("asked for by others", func(t *testing.T) {
+		p, err := begin(t, config, has, balancer("metal", func(s *corev1.Service) { s.Spec.LoadBalancerClass = ptr.To("example.com/metal") }, "192.0.2.1"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.gets(t, has, "192.0.2.1")
+	})
+}
+
+// TestCacheIsLate: a provider that starts where another ran before learns from the API
+// server who has which address, and a service's own status counts.
+func TestCacheIsLate(t *testing.T) {
+	has := balancer("web", nil, "192.0.2.1")
+	p, err := begin(t, `{"addresses":["192.0.2.0/29"]}`, has)
+	if err != nil {
+		t.Fatal(err)
+	}
+	late, err := begin(t, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.services = late.services // the cache does not have it yet
+	p.gets(t, balancer("new", nil), "192.0.2.2")
+	p.gets(t, balancer("web", nil), "192.0.2.1")
+	p.gets(t, balancer("unknown", nil, "192.0.2.5"), "192.0.2.5")
+	p.loses(t, balancer("thief", nil, "192.0.2.5"), "address 192.0.2.5 is withdrawn: another service has it", "192.0.2.3")
+}
+
 // TestAddresses: a service keeps its address, and one that is given up is free.
 func TestAddresses(t *testing.T) {
 	p, err := begin(t, `{"addresses":["192.0.2.1-192.0.2.2"]}`)
@@ -124,10 +220,11 @@ func TestRestart(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.gets(t, balancer("new", nil), "192.0.2.1")
-	p.gets(t, young, "192.0.2.2") // both had one: the older service keeps it
 	p.gets(t, old, "192.0.2.3")
 	p.gets(t, kept, "192.0.2.6")
-	p.gets(t, moved, "192.0.2.4") // the range is another now
+	// Both had one: the older service keeps it. The range is another now.
+	p.loses(t, young, "address 192.0.2.3 is withdrawn: another service has it", "192.0.2.2")
+	p.loses(t, moved, "address 203.0.113.9 is withdrawn: it is not in 192.0.2.0/29", "192.0.2.4")
 	if _, has, err := p.GetLoadBalancer(t.Context(), "", kept); !has || err != nil {
 		t.Errorf("kept has none, %v", err)
 	}

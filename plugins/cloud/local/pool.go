@@ -12,10 +12,16 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cloud-provider/api"
+
+	"pintle.dev/pintle/sdk/cloud"
 )
 
 // again is how long a service waits that got no address, before it asks once more.
 const again = 30 * time.Second
+
+// soon is how long a service waits that lost its address, before it gets another. By then
+// the cache has the status without it.
+const soon = time.Second
 
 // holding is the address of a service.
 type holding struct {
@@ -44,10 +50,10 @@ func (p *pool) knows() bool {
 }
 
 // recall learns from statuses who has which address. Where two have one, the older service
-// keeps it, and the other gets a new one when it is asked about.
-func (p *pool) recall(services []*corev1.Service) {
-	services = slices.Clone(services)
-	slices.SortFunc(services, func(a, b *corev1.Service) int {
+// keeps it. The other loses it when it is asked about, as does one whose address is
+// outside the ranges or forbidden.
+func (p *pool) recall(services []corev1.Service, f *forbidden) {
+	slices.SortFunc(services, func(a, b corev1.Service) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.UID, b.UID))
 	})
 	p.mu.Lock()
@@ -56,21 +62,46 @@ func (p *pool) recall(services []*corev1.Service) {
 		return
 	}
 	p.known = true
-	for _, s := range services {
-		if !mine(s) {
-			continue
-		}
-		for _, in := range s.Status.LoadBalancer.Ingress {
-			ip, err := netip.ParseAddr(in.IP)
-			if err != nil || !p.in(ip) {
-				continue
-			}
-			if _, taken := p.users[ip]; !taken {
-				p.set(keyOf(s), holding{s.UID, ip})
-				break
-			}
+	for i := range services {
+		if s := &services[i]; mine(s) {
+			_ = p.adopt(keyOf(s), s.UID, addressesOf(s), f)
 		}
 	}
+}
+
+// addressesOf are those of a service's status.
+func addressesOf(s *corev1.Service) []netip.Addr {
+	var list []netip.Addr
+	for _, in := range s.Status.LoadBalancer.Ingress {
+		if ip, err := netip.ParseAddr(in.IP); err == nil {
+			list = append(list, ip)
+		}
+	}
+	return list
+}
+
+// adopt gives a service the first address of its status that it may keep. It returns the
+// reason against the last one where it may keep none.
+func (p *pool) adopt(name types.NamespacedName, uid types.UID, had []netip.Addr, f *forbidden) (why string) {
+	for _, ip := range had {
+		if why = p.mayKeep(name, ip, f); why == "" {
+			p.set(name, holding{uid, ip})
+			return ""
+		}
+	}
+	return why
+}
+
+// mayKeep is the reason why a service may not keep an address, or "". What others only ask
+// for is no reason: else they would take addresses away.
+func (p *pool) mayKeep(name types.NamespacedName, ip netip.Addr, f *forbidden) string {
+	if !p.in(ip) {
+		return "it is not in " + p.texts()
+	}
+	if user, taken := p.users[ip]; taken && user != name {
+		return "another service has it"
+	}
+	return f.owned(ip)
 }
 
 func (p *pool) set(name types.NamespacedName, h holding) {
@@ -107,24 +138,30 @@ func (p *pool) release(name types.NamespacedName, uid types.UID) {
 }
 
 // take gives a service an address: the one that it wants, or has, or the first that is
-// free. What it had it keeps where it cannot have what it wants.
-func (p *pool) take(name types.NamespacedName, uid types.UID, wanted netip.Addr, read func() (*forbidden, error)) (netip.Addr, error) {
+// free. What it had it keeps where it cannot have what it wants. It loses what it may not
+// keep: the error is a cloud.Withdrawn, and the next call gives it another.
+func (p *pool) take(name types.NamespacedName, uid types.UID, wanted netip.Addr, had []netip.Addr, f *forbidden) (netip.Addr, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if h, has := p.held[name]; has && h.uid != uid {
+	if h, has := p.held[name]; has && (h.uid != uid || p.mayKeep(name, h.ip, f) != "") {
 		p.unset(name)
+	}
+	if _, has := p.held[name]; !has {
+		if why := p.adopt(name, uid, had, f); why != "" {
+			return netip.Addr{}, &cloud.Withdrawn{Err: api.NewRetryError(fmt.Sprintf("address %s is withdrawn: %s", had[len(had)-1], why), soon)}
+		}
 	}
 	if h, has := p.held[name]; has && (!wanted.IsValid() || h.ip == wanted) {
 		return h.ip, nil
 	}
 	if wanted.IsValid() {
-		if err := p.mayHave(name, wanted, read); err != nil {
+		if err := p.mayHave(name, wanted, f); err != nil {
 			return netip.Addr{}, err
 		}
 		p.set(name, holding{uid, wanted})
 		return wanted, nil
 	}
-	ip, err := p.free(read)
+	ip, err := p.free(f)
 	if err != nil {
 		return netip.Addr{}, err
 	}
@@ -134,17 +171,13 @@ func (p *pool) take(name types.NamespacedName, uid types.UID, wanted netip.Addr,
 
 // mayHave tells whether a service may have the address that it asks for. It does not say
 // who has it: who asks may not be allowed to read that.
-func (p *pool) mayHave(name types.NamespacedName, wanted netip.Addr, read func() (*forbidden, error)) error {
+func (p *pool) mayHave(name types.NamespacedName, wanted netip.Addr, f *forbidden) error {
 	why := ""
 	if user, taken := p.users[wanted]; !p.in(wanted) {
 		why = "it is not in " + p.texts()
 	} else if taken && user != name {
 		why = "another service has it"
 	} else {
-		f, err := read()
-		if err != nil {
-			return err
-		}
 		why = f.why(wanted)
 	}
 	if why == "" {
@@ -154,16 +187,12 @@ func (p *pool) mayHave(name types.NamespacedName, wanted netip.Addr, read func()
 }
 
 // free is the first address that nobody has.
-func (p *pool) free(read func() (*forbidden, error)) (netip.Addr, error) {
+func (p *pool) free(f *forbidden) (netip.Addr, error) {
 	var all int
 	for _, s := range p.ranges {
 		all += int(s.size())
 	}
 	if len(p.users) < all {
-		f, err := read()
-		if err != nil {
-			return netip.Addr{}, err
-		}
 		for _, s := range p.ranges {
 			for n := number(s.first); n <= number(s.last); n++ {
 				ip := address(n)

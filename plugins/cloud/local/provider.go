@@ -6,8 +6,9 @@ import (
 	"net/netip"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/labels"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	discoverylisters "k8s.io/client-go/listers/discovery/v1"
 	networkinglisters "k8s.io/client-go/listers/networking/v1"
@@ -23,6 +24,7 @@ const Name = "local"
 // provider implements cloudprovider.Interface.
 type provider struct {
 	ranges   []span
+	client   kubernetes.Interface
 	services corelisters.ServiceLister
 	nodes    corelisters.NodeLister
 	cidrs    networkinglisters.ServiceCIDRLister
@@ -52,7 +54,7 @@ func New(c *cloud.Context) (cloudprovider.Interface, error) {
 	services, nodes := c.Informers.Core().V1().Services(), c.Informers.Core().V1().Nodes()
 	cidrs, slices := c.Informers.Networking().V1().ServiceCIDRs(), c.Informers.Discovery().V1().EndpointSlices()
 	p := &provider{
-		ranges: ranges, services: services.Lister(), nodes: nodes.Lister(), cidrs: cidrs.Lister(), slices: slices.Lister(), pool: newPool(ranges),
+		ranges: ranges, client: c.Client, services: services.Lister(), nodes: nodes.Lister(), cidrs: cidrs.Lister(), slices: slices.Lister(), pool: newPool(ranges),
 		synced: []cache.InformerSynced{services.Informer().HasSynced, nodes.Informer().HasSynced, cidrs.Informer().HasSynced, slices.Informer().HasSynced},
 	}
 	return p, nil
@@ -119,7 +121,11 @@ func (p *provider) EnsureLoadBalancer(ctx context.Context, _ string, service *co
 			return nil, fmt.Errorf("spec.loadBalancerIP: %.50q is no IP address", text)
 		}
 	}
-	ip, err := p.pool.take(keyOf(service), service.UID, wanted, p.forbidden)
+	f, err := p.forbidden(keyOf(service))
+	if err != nil {
+		return nil, err
+	}
+	ip, err := p.pool.take(keyOf(service), service.UID, wanted, addressesOf(service), f)
 	if err != nil {
 		return nil, err
 	}
@@ -145,7 +151,9 @@ func statusOf(ip netip.Addr) *corev1.LoadBalancerStatus {
 	return &corev1.LoadBalancerStatus{Ingress: []corev1.LoadBalancerIngress{{IP: ip.String(), IPMode: &mode}}}
 }
 
-// recall learns once, before the first answer, which services have which addresses.
+// recall learns once, before the first answer, which services have which addresses. It
+// asks the API server: where the process ran a provider before, the cache may lack what
+// that one wrote last.
 func (p *provider) recall(ctx context.Context) error {
 	if p.pool.knows() {
 		return nil
@@ -153,11 +161,15 @@ func (p *provider) recall(ctx context.Context) error {
 	if !cache.WaitForCacheSync(ctx.Done(), p.synced...) {
 		return fmt.Errorf("wait for the caches: %w", context.Cause(ctx))
 	}
-	services, err := p.services.List(labels.Everything())
+	services, err := p.client.CoreV1().Services(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return fmt.Errorf("list services: %w", err)
 	}
-	p.pool.recall(services)
+	f, err := p.forbidden(types.NamespacedName{})
+	if err != nil {
+		return err
+	}
+	p.pool.recall(services.Items, f)
 	return nil
 }
 
