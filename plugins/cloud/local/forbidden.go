@@ -99,7 +99,15 @@ func (p *provider) forbidden(but types.NamespacedName) (*forbidden, error) {
 		for _, ip := range s.Spec.ClusterIPs {
 			f.address(ip, "it is a cluster IP")
 		}
-		if mine(s) || keyOf(s) == but {
+		if keyOf(s) == but {
+			continue
+		}
+		for _, text := range s.Spec.ExternalIPs {
+			if ip, err := netip.ParseAddr(text); err == nil {
+				f.asked[ip.Unmap()] = "it is an external IP of another service"
+			}
+		}
+		if mine(s) {
 			continue // the pool knows those
 		}
 		for _, ip := range addressesOf(s) {

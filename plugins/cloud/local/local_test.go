@@ -154,6 +154,12 @@ func TestWithdrawn(t *testing.T) {
 			t.Fatal(err)
 		}
 		p.gets(t, has, "192.0.2.1")
+		other, err := begin(t, config, has, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "mallory", Name: "outer"}, Spec: corev1.ServiceSpec{ExternalIPs: []string{"192.0.2.1"}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		other.gets(t, has, "192.0.2.1")
+		other.gets(t, has, "192.0.2.1")
 	})
 }
 
@@ -243,6 +249,8 @@ func TestWantedAddress(t *testing.T) {
 		},
 		&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "moved-range"}, Spec: corev1.ServiceSpec{ClusterIPs: []string{"198.51.100.1"}}},
 		balancer("metal", func(s *corev1.Service) { s.Spec.LoadBalancerClass = ptr.To("example.com/metal") }, "192.0.2.4"),
+		&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "outer"}, Spec: corev1.ServiceSpec{ExternalIPs: []string{"192.0.2.6", "192.0.2.66"}}},
+		balancer("both", func(s *corev1.Service) { s.Spec.ExternalIPs = []string{"192.0.2.67"} }),
 	)
 	if err != nil {
 		t.Fatal(err)
@@ -250,10 +258,13 @@ func TestWantedAddress(t *testing.T) {
 	p.gets(t, balancer("first", nil), "192.0.2.3")
 	p.gets(t, balancer("chosen", wants("192.0.2.77")), "192.0.2.77")
 	p.gets(t, balancer("next", nil), "192.0.2.5")
+	p.gets(t, balancer("one more", nil), "192.0.2.7")
 	for ip, words := range map[string]string{
 		"192.0.2.77":   "another service has it",
 		"192.0.2.3":    "another service has it",
 		"192.0.2.4":    "another load balancer has it",
+		"192.0.2.66":   "it is an external IP of another service",
+		"192.0.2.67":   "it is an external IP of another service",
 		"192.0.2.1":    "it is an address of a node",
 		"192.0.2.2":    "it is an address of an API server",
 		"10.96.0.1":    "it is in a range of cluster IPs",
@@ -281,6 +292,7 @@ func TestWantedAddress(t *testing.T) {
 	}
 	p.gets(t, balancer("first", wants("192.0.2.77")), "192.0.2.77")
 	p.gets(t, balancer("after", nil), "192.0.2.3")
+	p.gets(t, balancer("both", wants("192.0.2.67")), "192.0.2.67") // its own
 }
 
 // TestNothingOrdinary: a range that is others' as a whole has no address to give.
