@@ -1,6 +1,7 @@
 package cloud
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -10,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	corelisters "k8s.io/client-go/listers/core/v1"
-	"k8s.io/cloud-provider/service/helpers"
 )
 
 // mostIngress is how many addresses a load balancer may have.
@@ -67,21 +67,25 @@ func (a *answers) take(service *corev1.Service, status *corev1.LoadBalancerStatu
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	// What the service has already was checked when it got it.
-	if !helpers.LoadBalancerStatusEqual(&service.Status.LoadBalancer, status) {
-		if err := a.free(name, mine); err != nil {
-			return err
-		}
+	// What the service has already was checked when it got it. Were it checked again,
+	// others could take it away by external IPs.
+	before := addressesOf(service)
+	fresh := claim{uid: mine.uid, ports: mine.ports, addresses: slices.DeleteFunc(slices.Clone(mine.addresses), func(ip netip.Addr) bool { return slices.Contains(before, ip) })}
+	if err := a.free(name, fresh); err != nil {
+		return err
 	}
 	a.taken[name] = mine
 	return nil
 }
 
-// forget gives up what a service had.
+// forget gives up what a service had; one of the same name is another.
 func (a *answers) forget(service *corev1.Service) {
+	name := types.NamespacedName{Namespace: service.Namespace, Name: service.Name}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	delete(a.taken, types.NamespacedName{Namespace: service.Namespace, Name: service.Name})
+	if a.taken[name].uid == service.UID {
+		delete(a.taken, name)
+	}
 }
 
 // free tells whether addresses are nobody else's. It does not say whose: who asks may not
@@ -102,8 +106,16 @@ func (a *answers) free(name types.NamespacedName, mine claim) error {
 		}
 	}
 	for other, has := range a.taken {
-		if other != name && has.collides(mine) {
-			return fmt.Errorf("the cloud provider answers with an address that another service has on the same port")
+		if other == name {
+			continue
+		}
+		// A provider whose load balancer is gone already is not asked to delete it.
+		if s, err := a.services.Services(other.Namespace).Get(other.Name); err != nil || s.UID != has.uid {
+			delete(a.taken, other)
+			continue
+		}
+		if err := mine.against(has, name.Namespace == other.Namespace); err != nil {
+			return err
 		}
 	}
 	services, err := a.services.List(labels.Everything())
@@ -116,20 +128,30 @@ func (a *answers) free(name types.NamespacedName, mine claim) error {
 				return fmt.Errorf("the cloud provider answers with %s, which is the cluster IP of a service", ip)
 			}
 		}
-		if s.Name == name.Name && s.Namespace == name.Namespace || len(s.Status.LoadBalancer.Ingress) == 0 {
+		if s.Name == name.Name && s.Namespace == name.Namespace {
 			continue
 		}
-		if claimOf(s).collides(mine) {
-			return fmt.Errorf("the cloud provider answers with an address that another service has on the same port")
+		if err := mine.against(claimOf(s), name.Namespace == s.Namespace); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// collides tells whether both want one port of one address.
-func (c claim) collides(o claim) bool {
-	return slices.ContainsFunc(c.addresses, func(ip netip.Addr) bool { return slices.Contains(o.addresses, ip) }) &&
-		slices.ContainsFunc(c.ports, func(p port) bool { return slices.Contains(o.ports, p) })
+// against tells whether a claim takes what another has. Services of one namespace may
+// share an address by different ports. Those of two may not: each one's owner changes its
+// ports at will, and a provider's answer stays the same.
+func (c claim) against(o claim, neighbours bool) error {
+	if !slices.ContainsFunc(c.addresses, func(ip netip.Addr) bool { return slices.Contains(o.addresses, ip) }) {
+		return nil
+	}
+	if !neighbours {
+		return errors.New("the cloud provider answers with an address that a service of another namespace has")
+	}
+	if slices.ContainsFunc(c.ports, func(p port) bool { return slices.Contains(o.ports, p) }) {
+		return errors.New("the cloud provider answers with an address that another service has on the same port")
+	}
+	return nil
 }
 
 func portsOf(s *corev1.Service) []port {
@@ -140,13 +162,24 @@ func portsOf(s *corev1.Service) []port {
 	return list
 }
 
-// claimOf is what a service has by its status.
+// claimOf is what a service has by its status and its external IPs: proxies serve both.
 func claimOf(s *corev1.Service) claim {
-	c := claim{uid: s.UID, ports: portsOf(s)}
-	for _, in := range s.Status.LoadBalancer.Ingress {
-		if ip, err := netip.ParseAddr(in.IP); err == nil && (in.IPMode == nil || *in.IPMode == corev1.LoadBalancerIPModeVIP) {
-			c.addresses = append(c.addresses, ip)
+	c := claim{uid: s.UID, ports: portsOf(s), addresses: addressesOf(s)}
+	for _, text := range s.Spec.ExternalIPs {
+		if ip, err := netip.ParseAddr(text); err == nil {
+			c.addresses = append(c.addresses, ip.Unmap())
 		}
 	}
 	return c
+}
+
+// addressesOf are those of a service's status that proxies serve.
+func addressesOf(s *corev1.Service) []netip.Addr {
+	var list []netip.Addr
+	for _, in := range s.Status.LoadBalancer.Ingress {
+		if ip, err := netip.ParseAddr(in.IP); err == nil && (in.IPMode == nil || *in.IPMode == corev1.LoadBalancerIPModeVIP) {
+			list = append(list, ip)
+		}
+	}
+	return list
 }

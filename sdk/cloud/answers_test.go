@@ -1,8 +1,10 @@
 package cloud
 
 import (
+	"context"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -31,8 +33,14 @@ func at(ips ...string) *corev1.LoadBalancerStatus {
 func TestAnswers(t *testing.T) {
 	bank := serviceNamed("bank", 443, "198.51.100.7")
 	bank.Spec.ClusterIPs = []string{"10.96.0.7"}
+	other := serviceNamed("other", 443, "198.51.100.8")
+	other.Namespace = "mallory"
+	outer := serviceNamed("outer", 8443)
+	outer.Namespace, outer.Spec.ExternalIPs = "mallory", []string{"198.51.100.9", "198.51.100.20"}
+	near := serviceNamed("near", 8443)
+	near.Spec.ExternalIPs = []string{"198.51.100.10"}
 	factory := informers.NewSharedInformerFactory(fake.NewClientset(
-		bank, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "192.0.2.1"}}}},
+		bank, other, outer, near, serviceNamed("one", 80), serviceNamed("two", 80), serviceNamed("three", 80), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "192.0.2.1"}}}},
 	), 0)
 	services, nodes := factory.Core().V1().Services(), factory.Core().V1().Nodes()
 	a := newAnswers(services.Lister(), nodes.Lister())
@@ -53,6 +61,10 @@ func TestAnswers(t *testing.T) {
 		{"a name", 80, &corev1.LoadBalancerStatus{Ingress: []corev1.LoadBalancerIngress{{Hostname: "lb.example.com"}}}, ""},
 		{"another's port", 443, at("198.51.100.7"), taken},
 		{"another port of another's address", 80, at("198.51.100.7"), ""},
+		{"another port of an address of another namespace", 80, at("198.51.100.8"), "a service of another namespace has"},
+		{"external IP of another namespace", 80, at("198.51.100.9"), "a service of another namespace has"},
+		{"external IP", 8443, at("198.51.100.10"), taken},
+		{"another port of an external IP", 80, at("198.51.100.10"), ""},
 		{"cluster IP", 80, at("198.51.100.1", "10.96.0.7"), "10.96.0.7, which is the cluster IP of a service"},
 		{"node", 80, at("192.0.2.1"), "192.0.2.1, which is an address of node n; one that serves at nodes says ipMode Proxy"},
 		{"node, by its own data path", 80, &corev1.LoadBalancerStatus{Ingress: []corev1.LoadBalancerIngress{{IP: "192.0.2.1", IPMode: ptr.To(corev1.LoadBalancerIPModeProxy)}}}, ""},
@@ -94,4 +106,40 @@ func TestAnswers(t *testing.T) {
 	if err := a.take(serviceNamed("two", 80), at("198.51.100.2")); err != nil {
 		t.Errorf("when it is free: %v", err)
 	}
+	// One of the same name is another, and takes nothing from the one that is there.
+	ghost := serviceNamed("two", 80)
+	ghost.UID = "another"
+	a.forget(ghost)
+	if err := a.take(serviceNamed("three", 80), at("198.51.100.2")); err == nil || !strings.Contains(err.Error(), taken) {
+		t.Errorf("after another's end: %v", err)
+	}
+	// What a service has it keeps, whatever others ask for.
+	if err := a.take(serviceNamed("three", 80, "198.51.100.20"), at("198.51.100.20", "198.51.100.21")); err != nil {
+		t.Errorf("what it has: %v", err)
+	}
+	// A service that is gone has nothing.
+	if err := a.take(ghost, at("198.51.100.3")); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.take(serviceNamed("one", 80), at("198.51.100.3")); err != nil {
+		t.Errorf("of a service that is gone: %v", err)
+	}
+	if _, left := a.taken[types.NamespacedName{Namespace: "shop", Name: "two"}]; left {
+		t.Error("the claim of a service that is gone is kept")
+	}
+	// So does one whose load balancer the provider does not know.
+	b := balancers{&guarded{guard: newGuard("p", time.Minute, quiet(), newGate()), answers: a, balancers: unknowing{}}}
+	if _, exists, err := b.GetLoadBalancer(t.Context(), "", serviceNamed("one", 80)); exists || err != nil {
+		t.Fatal(exists, err)
+	}
+	if err := a.take(serviceNamed("two", 80), at("198.51.100.3")); err != nil {
+		t.Errorf("of a load balancer that is gone: %v", err)
+	}
+}
+
+// unknowing is a provider that has no load balancer.
+type unknowing struct{ hostile }
+
+func (unknowing) GetLoadBalancer(context.Context, string, *corev1.Service) (*corev1.LoadBalancerStatus, bool, error) {
+	return nil, false, nil
 }

@@ -111,6 +111,9 @@ func (b balancers) GetLoadBalancer(ctx context.Context, cluster string, service 
 		status, exists, err := b.balancers.GetLoadBalancer(ctx, cluster, service)
 		return found{status, exists}, err
 	})
+	if err == nil && !f.exists {
+		b.answers.forget(service) // upstream asks to delete only what exists
+	}
 	return f.status, f.exists, err
 }
 
