@@ -128,7 +128,7 @@ func TestAnswers(t *testing.T) {
 		t.Error("the claim of a service that is gone is kept")
 	}
 	// So does one whose load balancer the provider does not know.
-	b := balancers{&guarded{guard: newGuard("p", time.Minute, quiet(), newGate()), answers: a, balancers: unknowing{}}}
+	b := balancers{&guarded{guard: newGuard(t.Context(), "p", time.Minute, quiet(), newGate()), answers: a, balancers: unknowing{}}}
 	if _, exists, err := b.GetLoadBalancer(t.Context(), "", serviceNamed("one", 80)); exists || err != nil {
 		t.Fatal(exists, err)
 	}

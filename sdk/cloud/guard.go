@@ -13,6 +13,7 @@ import (
 // call that takes too long ends without the provider, and no two calls about one object
 // are under way.
 type guard struct {
+	end   context.Context // ends every call: upstream makes some with a context that does not end
 	name  string
 	limit time.Duration
 	log   *slog.Logger
@@ -28,8 +29,8 @@ type turn struct {
 	late bool // nobody waits for it any more
 }
 
-func newGuard(name string, limit time.Duration, log *slog.Logger, gate *gate) *guard {
-	return &guard{name: name, limit: limit, log: log, gate: gate, turns: map[string]*turn{}}
+func newGuard(end context.Context, name string, limit time.Duration, log *slog.Logger, gate *gate) *guard {
+	return &guard{end: end, name: name, limit: limit, log: log, gate: gate, turns: map[string]*turn{}}
 }
 
 // take waits until no call about an object is under way. One that is late is not waited
@@ -79,7 +80,12 @@ func call[T any](ctx context.Context, g *guard, method, object string, ask func(
 	if !g.gate.enter() {
 		return none, errEnded
 	}
-	ctx, cancel := context.WithTimeout(ctx, g.limit)
+	ctx, stop := context.WithTimeout(ctx, g.limit)
+	unhook := context.AfterFunc(g.end, stop)
+	cancel := func() {
+		unhook()
+		stop()
+	}
 	mine, err := g.take(ctx, method, object)
 	if err != nil {
 		cancel()

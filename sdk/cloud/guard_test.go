@@ -23,7 +23,7 @@ func ask(g *guard, object string, f func(context.Context) (int, error)) (int, er
 
 func TestGuard(t *testing.T) {
 	t.Run("answers", func(t *testing.T) {
-		g := newGuard("p", time.Minute, quiet(), newGate())
+		g := newGuard(t.Context(), "p", time.Minute, quiet(), newGate())
 		if n, err := ask(g, "a", func(context.Context) (int, error) { return 3, nil }); n != 3 || err != nil {
 			t.Error(n, err)
 		}
@@ -43,7 +43,7 @@ func TestGuard(t *testing.T) {
 	})
 	t.Run("hangs", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			g := newGuard("p", time.Minute, quiet(), newGate())
+			g := newGuard(t.Context(), "p", time.Minute, quiet(), newGate())
 			let := make(chan struct{})
 			began := time.Now()
 			_, err := ask(g, "a", func(context.Context) (int, error) { <-let; return 1, nil })
@@ -67,7 +67,7 @@ func TestGuard(t *testing.T) {
 	})
 	t.Run("in turn", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			g := newGuard("p", time.Minute, quiet(), newGate())
+			g := newGuard(t.Context(), "p", time.Minute, quiet(), newGate())
 			var under, most atomic.Int32
 			for range 5 {
 				go func() {
@@ -90,7 +90,7 @@ func TestGuard(t *testing.T) {
 	})
 	t.Run("ends", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			g := newGuard("p", time.Minute, quiet(), newGate())
+			g := newGuard(t.Context(), "p", time.Minute, quiet(), newGate())
 			ctx, cancel := context.WithCancel(t.Context())
 			returned := false
 			go func() {
@@ -113,6 +113,36 @@ func TestGuard(t *testing.T) {
 				t.Error("after the end:", err)
 			}
 		})
+	})
+}
+
+// TestEndCancels: upstream makes some calls with a context that does not end. The end of
+// the guard cancels them, and those that wait for their turn.
+func TestEndCancels(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		end, cancel := context.WithCancel(t.Context())
+		g := newGuard(end, "p", time.Hour, quiet(), newGate())
+		began, returned := time.Now(), make(chan error, 2)
+		for range 2 {
+			go func() {
+				_, err := ask(g, "a", func(ctx context.Context) (int, error) {
+					<-ctx.Done()
+					return 0, ctx.Err()
+				})
+				returned <- err
+			}()
+		}
+		synctest.Wait()
+		cancel()
+		g.gate.close()
+		for range 2 {
+			if err := <-returned; !errors.Is(err, context.Canceled) {
+				t.Error(err)
+			}
+		}
+		if d := time.Since(began); d != 0 {
+			t.Errorf("the end waited %s", d)
+		}
 	})
 }
 

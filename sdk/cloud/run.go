@@ -52,7 +52,7 @@ func (r *runner) Run(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	g := newGuard(r.name, r.settings.ProviderTimeout.Duration, r.log, r.gate)
+	g := newGuard(ctx, r.name, r.settings.ProviderTimeout.Duration, r.log, r.gate)
 	defer r.gate.close()
 	noted := &handlers{}
 	defer noted.remove()
