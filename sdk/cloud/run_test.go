@@ -16,9 +16,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/informers"
+	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
 	cloudprovider "k8s.io/cloud-provider"
 	fakecloud "k8s.io/cloud-provider/fake"
 	"k8s.io/cloud-provider/service/helpers"
@@ -31,6 +33,68 @@ type running struct {
 	client  kubernetes.Interface
 	factory informers.SharedInformerFactory
 	stop    func() error
+	counts  []*counts // of the handlers of services and nodes
+}
+
+// counts is how many handlers were added to a shared informer and taken off it.
+type counts struct {
+	sync.Mutex
+	added, removed int
+}
+
+type countedServices struct {
+	coreinformers.ServiceInformer
+	counts *counts
+}
+
+func (i countedServices) Informer() cache.SharedIndexInformer {
+	return countedInformer{i.ServiceInformer.Informer(), i.counts}
+}
+
+type countedNodes struct {
+	coreinformers.NodeInformer
+	counts *counts
+}
+
+func (i countedNodes) Informer() cache.SharedIndexInformer {
+	return countedInformer{i.NodeInformer.Informer(), i.counts}
+}
+
+// countedInformer counts handlers, whichever way they are added.
+type countedInformer struct {
+	cache.SharedIndexInformer
+	counts *counts
+}
+
+func (i countedInformer) add(r cache.ResourceEventHandlerRegistration, err error) (cache.ResourceEventHandlerRegistration, error) {
+	i.counts.Lock()
+	defer i.counts.Unlock()
+	if err == nil {
+		i.counts.added++
+	}
+	return r, err
+}
+
+func (i countedInformer) AddEventHandler(h cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
+	return i.add(i.SharedIndexInformer.AddEventHandler(h))
+}
+
+func (i countedInformer) AddEventHandlerWithResyncPeriod(h cache.ResourceEventHandler, d time.Duration) (cache.ResourceEventHandlerRegistration, error) {
+	return i.add(i.SharedIndexInformer.AddEventHandlerWithResyncPeriod(h, d))
+}
+
+func (i countedInformer) AddEventHandlerWithOptions(h cache.ResourceEventHandler, o cache.HandlerOptions) (cache.ResourceEventHandlerRegistration, error) {
+	return i.add(i.SharedIndexInformer.AddEventHandlerWithOptions(h, o))
+}
+
+func (i countedInformer) RemoveEventHandler(r cache.ResourceEventHandlerRegistration) error {
+	err := i.SharedIndexInformer.RemoveEventHandler(r)
+	i.counts.Lock()
+	defer i.counts.Unlock()
+	if err == nil {
+		i.counts.removed++
+	}
+	return err
 }
 
 // start runs a provider until the test or stop ends it.
@@ -40,7 +104,7 @@ func start(t *testing.T, made cloudprovider.Interface, change func(*settings), o
 	factory := informers.NewSharedInformerFactory(client, 0)
 	r := &runner{
 		name: "p", made: made, settings: defaults(), log: quiet(), gate: newGate(), client: client, config: &rest.Config{},
-		services: factory.Core().V1().Services(), nodes: factory.Core().V1().Nodes(),
+		services: countedServices{factory.Core().V1().Services(), &counts{}}, nodes: countedNodes{factory.Core().V1().Nodes(), &counts{}},
 	}
 	if change != nil {
 		change(&r.settings)
@@ -63,7 +127,7 @@ func start(t *testing.T, made cloudprovider.Interface, change func(*settings), o
 			t.Error(err)
 		}
 	})
-	return &running{client, factory, stop}
+	return &running{client, factory, stop, []*counts{r.services.(countedServices).counts, r.nodes.(countedNodes).counts}}
 }
 
 func (r *running) eventually(t *testing.T, f func() error) {
@@ -150,6 +214,13 @@ func TestUpstream(t *testing.T) {
 		t.Fatal(err)
 	}
 	// What it added to the shared informers is off: nobody works on a new service.
+	for n, c := range r.counts {
+		c.Lock()
+		if c.added == 0 || c.removed != c.added {
+			t.Errorf("shared informer %d: %d handlers were added and %d taken off", n, c.added, c.removed)
+		}
+		c.Unlock()
+	}
 	calls := func() int {
 		made.Lock.Lock()
 		defer made.Lock.Unlock()
