@@ -56,6 +56,7 @@ type Config struct {
 type Feeder struct {
 	cfg      Config
 	services corelisters.ServiceLister
+	byIP     cache.Indexer // services by their addresses (refuse.go)
 	slices   cache.Indexer
 	nodes    corelisters.NodeLister // the one node; nil where no name is given
 
@@ -105,6 +106,10 @@ func (f *Feeder) Run(ctx context.Context) error {
 	services := factory.Core().V1().Services()
 	endpointSlices := factory.Discovery().V1().EndpointSlices()
 	f.services, f.slices = services.Lister(), endpointSlices.Informer().GetIndexer()
+	f.byIP = services.Informer().GetIndexer()
+	if err := services.Informer().AddIndexers(addressIndexers()); err != nil {
+		return fmt.Errorf("service proxy: %w", err)
+	}
 	if err := endpointSlices.Informer().AddIndexers(cache.Indexers{sliceIndex: func(o any) ([]string, error) {
 		name, ok := sliceOwner(o)
 		if !ok {
@@ -118,6 +123,7 @@ func (f *Feeder) Run(ctx context.Context) error {
 		services.Informer():       serviceName,
 		endpointSlices.Informer(): sliceOwner,
 	} {
+		// The indexes are up to date before a handler is called.
 		if _, err := informer.AddEventHandler(f.marker(nameOf)); err != nil {
 			return fmt.Errorf("service proxy: %w", err)
 		}
@@ -182,6 +188,9 @@ func (f *Feeder) marker(nameOf func(any) (proxy.Name, bool)) cache.ResourceEvent
 				o = gone.Obj
 			}
 			if name, ok := nameOf(o); ok {
+				f.dirty[name] = true
+			}
+			for _, name := range f.balancersAt(o) {
 				f.dirty[name] = true
 			}
 		}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/cache"
 
 	"pintle.dev/pintle/kernel/node/listener"
 	"pintle.dev/pintle/sdk/proxy"
@@ -42,21 +43,94 @@ func (f *Feeder) keepOthers(name proxy.Name, svc *corev1.Service, s *proxy.Servi
 	f.cfg.Logger.Warn("service wants an address that is another's; it is not served there", "service", name.String(), "address", text)
 }
 
+const (
+	clusterIndex  = "clusterIP"  // services by their cluster IPs
+	balancerIndex = "balancerIP" // services by their load balancers' addresses
+)
+
+// addressIndexers find services by addresses, written as netip does.
+func addressIndexers() cache.Indexers {
+	by := func(texts func(*corev1.Service) []string) cache.IndexFunc {
+		return func(o any) ([]string, error) {
+			svc, ok := o.(*corev1.Service)
+			if !ok {
+				return nil, nil
+			}
+			var list []string
+			for _, text := range texts(svc) {
+				if ip, err := netip.ParseAddr(text); err == nil {
+					list = append(list, ip.Unmap().String())
+				}
+			}
+			return list, nil
+		}
+	}
+	return cache.Indexers{
+		clusterIndex: by(func(svc *corev1.Service) []string { return svc.Spec.ClusterIPs }),
+		balancerIndex: by(func(svc *corev1.Service) (list []string) {
+			for _, in := range svc.Status.LoadBalancer.Ingress {
+				list = append(list, in.IP)
+			}
+			return list
+		}),
+	}
+}
+
+// balancersAt are the services that have a cluster IP of an object as a load balancer's
+// address: with the object, what they are served on changes.
+func (f *Feeder) balancersAt(o any) (names []proxy.Name) {
+	svc, ok := o.(*corev1.Service)
+	if !ok {
+		return nil
+	}
+	for _, text := range svc.Spec.ClusterIPs {
+		ip, err := netip.ParseAddr(text)
+		if err != nil {
+			continue // None
+		}
+		objects, err := f.byIP.ByIndex(balancerIndex, ip.Unmap().String())
+		if err != nil {
+			continue // there is such an index
+		}
+		for _, o := range objects {
+			if name, ok := serviceName(o); ok {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
+}
+
+// isClusterIP tells whether a service has an address as a cluster IP.
+func (f *Feeder) isClusterIP(ip netip.Addr) bool {
+	if f.byIP == nil {
+		return false
+	}
+	objects, err := f.byIP.ByIndex(clusterIndex, ip.String())
+	return err == nil && len(objects) > 0
+}
+
 // keepClusterIPs takes addresses of a load balancer out that are in the range of cluster
-// IPs: whatever a cloud provider answers, it takes no service's traffic.
+// IPs, or a cluster IP of any range: whatever a cloud provider answers, it takes no
+// service's traffic.
 func (f *Feeder) keepClusterIPs(s *proxy.Service) (told []string) {
 	s.LoadBalancerIps = slices.DeleteFunc(slices.Clone(s.LoadBalancerIps), func(text string) bool {
 		ip, err := netip.ParseAddr(text)
 		if err != nil {
 			return false // proxies leave it out
 		}
-		if !slices.ContainsFunc(f.cfg.Options.ServiceCIDRs, func(cidr string) bool {
+		ip = ip.Unmap()
+		switch {
+		case slices.ContainsFunc(f.cfg.Options.ServiceCIDRs, func(cidr string) bool {
 			p, err := netip.ParsePrefix(cidr)
-			return err == nil && p.Contains(ip.Unmap())
-		}) {
+			return err == nil && p.Contains(ip)
+		}):
+			told = append(told, "the load balancer's address "+text+", which is in the range of cluster IPs")
+		case f.isClusterIP(ip):
+			told = append(told, "the load balancer's address "+text+", which is a cluster IP")
+		default:
 			return false
 		}
-		told = append(told, "the load balancer's address "+text+", which is in the range of cluster IPs")
 		return true
 	})
 	return told
