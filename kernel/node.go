@@ -71,10 +71,12 @@ func (k *Kernel) startNode(ctx context.Context, cfg *config.Config) error {
 	}
 	given := cfg.Node.PodCIDR == ""
 	if given {
-		with := *cfg
-		if with.Node.PodCIDR, err = k.awaitPodRange(ctx, client, cfg, name); err != nil || with.Node.PodCIDR == "" {
+		cidr, err := k.awaitPodRange(ctx, client, cfg, name)
+		if err != nil || cidr == "" {
 			return err
 		}
+		with := *k.config() // live keys may have changed while it waited
+		with.Node.PodCIDR = cidr
 		cfg = &with
 	}
 	if err := checkPodRange(ctx, admin, cfg, name); err != nil {

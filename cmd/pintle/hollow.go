@@ -21,10 +21,10 @@ const hollowLong = `Run hollow nodes in a process of their own: simulated nodes 
 register, renew their Leases and bring pods to Running, while no container runs. They
 are for tests of scale, of a Pintle kernel or of any other Kubernetes API server.
 
-The nodes are named NAME-0, NAME-1 and so on. One process has a name at a time. Each
-speaks to the API server as system:node:NAME-0 and so on, of group system:nodes, which
-the user of the kubeconfig impersonates. An administrator may do that; the rights that
-another user needs are in configs/README.md.
+The nodes are named NAME-0, NAME-1 and so on. Only one process can use a name at a time.
+Each node uses the identity system:node:NAME-0 (and so on) in the group system:nodes. The
+user of the kubeconfig must be allowed to impersonate it, as an administrator is; the rights
+that another user needs are in configs/README.md.
 
 The runtime is the plugin hollow, whose bundle lies in plugins beside this program.
 

@@ -361,9 +361,7 @@ func TestGracefulStop(t *testing.T) {
 	if c.StopGrace < 25 || c.StopGrace > 30 {
 		t.Fatalf("stopped with %d s", c.StopGrace)
 	}
-	if !w.hasEvent("Killing: Stopping container main") {
-		t.Fatal(w.events())
-	}
+	w.eventually("the event", func() bool { return w.hasEvent("Killing: Stopping container main") })
 }
 
 // TestForce: 001 §13, S32: an object that vanishes has its containers stopped and removed.

@@ -84,11 +84,11 @@ func (m *Manager) upgradePod(uid types.UID) error {
 		return err
 	}
 	entries, err := os.ReadDir(filepath.Join(m.PodDir(uid), "volumes", localVolumes))
-	if errors.Is(err, fs.ErrNotExist) || len(entries) == 0 {
-		return nil
-	}
-	if err != nil {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
+	}
+	if len(entries) == 0 {
+		return nil
 	}
 	next := m.usedDir(uid) + ".next" // all of them at once, also when this is cut off
 	for _, e := range entries {

@@ -29,8 +29,9 @@ var code struct {
 // Release gives the memory of machine code back to the system, for a time in which little
 // of it runs: it moves the code into a file without a name in a folder, where it was not
 // moved before, and lets go of its pages. They come back from the file as they are run.
-// What cannot be moved stays where it is. It writes to the disk, until ctx ends, and keeps
-// no module from being compiled or closed. After the error that a folder's files cannot be
+// What cannot be moved stays where it is. It writes to the disk, until ctx ends. It keeps
+// no module from being compiled; the close of the module that it copies waits for the write
+// under way, not for the disk to take it. After the error that a folder's files cannot be
 // run, nothing is tried in that folder again.
 func Release(ctx context.Context, folder string) error {
 	code.releasing.Lock()

@@ -11,6 +11,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/retry"
@@ -158,8 +159,8 @@ func (r *rollout) writeMade(ctx context.Context) error {
 	}
 	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		live, err := r.client.AppsV1().Deployments(r.dep.Namespace).Get(ctx, r.dep.Name, metav1.GetOptions{})
-		if err != nil || live.UID != r.dep.UID {
-			return err
+		if err != nil || live.UID != r.dep.UID || !equality.Semantic.DeepEqual(live.Spec.Template, r.dep.Spec.Template) {
+			return err // what was made is not what is wanted by now
 		}
 		putCondition(&live.Status, *said)
 		_, err = r.client.AppsV1().Deployments(live.Namespace).UpdateStatus(ctx, live, metav1.UpdateOptions{})

@@ -173,15 +173,14 @@ func (k *keeper) updatePod(ctx context.Context, set *appsv1.StatefulSet, pod *co
 	return err
 }
 
-// deletePod deletes the pod as the object that was seen. One that is gone needs no event:
-// it is another that deleted it, or this controller before the cache had it.
+// deletePod deletes the pod as the object that was seen. One that is gone is deleted.
 func (k *keeper) deletePod(ctx context.Context, set *appsv1.StatefulSet, pod *corev1.Pod) error {
 	err := k.client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.UID))})
 	if apierrors.IsConflict(err) {
 		return err // another pod of the name: the cache will show it
 	}
 	if apierrors.IsNotFound(err) {
-		return nil
+		err = nil
 	}
 	k.told(set, "Delete", pod.Name, err)
 	return err

@@ -23,6 +23,9 @@ const (
 	// namesDuration is how long the Lease of names is valid, namesRenew how often it is
 	// renewed.
 	namesDuration, namesRenew = 40 * time.Second, 10 * time.Second
+	// namesEnd is how long after its last renewal a process ends. Its nodes need the rest of
+	// the Lease to stop before another process may take the names.
+	namesEnd = 30 * time.Second
 	// namesLook is how often a Lease that another process holds is read again.
 	namesLook = time.Second
 	// stoppedAnnotation of a Lease that was given up names the last renewal of node NAME-0's
@@ -253,15 +256,21 @@ func (n *names) unmarked(ctx context.Context) error {
 }
 
 // keep renews the Lease until ctx ends. It is an error if another process has the names, or
-// if no renewal succeeded for as long as the Lease is valid: another may have them then.
+// if no renewal succeeded for namesEnd: another may have them soon.
 func (n *names) keep(ctx context.Context) error {
 	tick := time.NewTicker(namesRenew)
 	defer tick.Stop()
+	cause := errors.New("no answer in time")
 	for {
+		end := time.NewTimer(time.Until(n.renewed.Add(namesEnd)))
 		select {
 		case <-ctx.Done():
+			end.Stop()
 			return nil
+		case <-end.C:
+			return lostError{cause: cause}
 		case <-tick.C:
+			end.Stop()
 		}
 		err := n.renew(ctx)
 		switch {
@@ -271,9 +280,8 @@ func (n *names) keep(ctx context.Context) error {
 			return nil
 		case errors.As(err, new(lostError)):
 			return err
-		case time.Since(n.renewed) >= namesDuration:
-			return lostError{cause: err}
 		}
+		cause = err
 		n.logger.Warn("could not renew the Lease of the nodes' names; trying again", "error", err)
 	}
 }
@@ -286,8 +294,8 @@ type lostError struct {
 
 func (l lostError) Error() string {
 	if l.cause != nil {
-		return fmt.Sprintf("names of hollow nodes: their Lease was not renewed for %s, and another process may take them: %v; look whether the API server runs",
-			namesDuration, l.cause)
+		return fmt.Sprintf("names of hollow nodes: their Lease was not renewed for %s, and another process may take them soon: %v; look whether the API server runs",
+			namesEnd, l.cause)
 	}
 	return fmt.Sprintf("names of hollow nodes: another process, %q, took them while this one did not renew its Lease", l.holder)
 }
@@ -296,7 +304,7 @@ func (l lostError) Unwrap() error { return l.cause }
 
 // renew renews the Lease once. A server that does not answer fails it in time for the next.
 func (n *names) renew(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, namesRenew)
+	ctx, cancel := context.WithDeadline(ctx, earlier(time.Now().Add(namesRenew), n.renewed.Add(namesEnd)))
 	defer cancel()
 	lease, err := n.get(ctx)
 	if apierrors.IsNotFound(err) {
@@ -330,4 +338,11 @@ func (n *names) release(ctx context.Context) error {
 		return fmt.Errorf("names of hollow nodes: give up Lease %s/%s: %w", metav1.NamespaceSystem, leaseName(n.name), err)
 	}
 	return nil
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
 }

@@ -318,10 +318,17 @@ func TestNamesNotRenewed(t *testing.T) {
 		answers func(ctx context.Context, since time.Duration) error
 		ends    time.Duration // 0: it does not end
 	}{
-		"refused": {func(context.Context, time.Duration) error { return errors.New("no server") }, namesDuration},
-		"silent":  {func(ctx context.Context, _ time.Duration) error { <-ctx.Done(); return ctx.Err() }, namesDuration},
-		"three of four": {func(_ context.Context, since time.Duration) error {
-			if int(since/namesRenew)%4 == 0 {
+		"refused": {func(context.Context, time.Duration) error { return errors.New("no server") }, namesEnd},
+		"silent":  {func(ctx context.Context, _ time.Duration) error { <-ctx.Done(); return ctx.Err() }, namesEnd},
+		"slow": {func(ctx context.Context, _ time.Duration) error {
+			select {
+			case <-time.After(time.Second):
+			case <-ctx.Done():
+			}
+			return errors.New("no server")
+		}, namesEnd},
+		"one of two": {func(_ context.Context, since time.Duration) error {
+			if int(since/namesRenew)%2 == 0 {
 				return nil
 			}
 			return errors.New("no server")
@@ -331,7 +338,7 @@ func TestNamesNotRenewed(t *testing.T) {
 				return nil
 			}
 			return errors.New("no server")
-		}, time.Minute + namesDuration},
+		}, time.Minute + namesEnd},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -352,7 +359,7 @@ func TestNamesNotRenewed(t *testing.T) {
 					}
 					return
 				}
-				if !errors.As(err, new(lostError)) || !strings.Contains(err.Error(), "was not renewed for 40s") || took != tc.ends {
+				if !errors.As(err, new(lostError)) || !strings.Contains(err.Error(), "was not renewed for 30s") || took != tc.ends {
 					t.Errorf("after %s, want %s: %v", took, tc.ends, err)
 				}
 				over, end := context.WithCancelCause(t.Context())
