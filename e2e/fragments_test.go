@@ -36,6 +36,19 @@ func (*server) ServeHTTP(http.ResponseWriter, *http.Request) {}
 `,
 	},
 	{
+		begins: "func main() { cloud.Serve(",
+		before: `
+import (
+	cloudprovider "k8s.io/cloud-provider"
+
+	"pintle.dev/pintle/sdk/cloud"
+)
+
+func newProvider(*cloud.Context) (cloudprovider.Interface, error) { return nil, nil }
+
+`,
+	},
+	{
 		begins: "var zones = ",
 		before: `
 import (
