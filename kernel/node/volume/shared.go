@@ -22,7 +22,7 @@ type named struct {
 
 type namedLock struct {
 	held  chan struct{} // has room for one
-	users int           // of who has or awaits it
+	users int           // how many hold it or wait for it
 }
 
 // lock waits for a lock until ctx ends.

@@ -304,7 +304,7 @@ func (l lostError) Unwrap() error { return l.cause }
 
 // renew renews the Lease once. A server that does not answer fails it in time for the next.
 func (n *names) renew(ctx context.Context) error {
-	ctx, cancel := context.WithDeadline(ctx, earlier(time.Now().Add(namesRenew), n.renewed.Add(namesEnd)))
+	ctx, cancel := context.WithTimeout(ctx, min(namesRenew, time.Until(n.renewed.Add(namesEnd))))
 	defer cancel()
 	lease, err := n.get(ctx)
 	if apierrors.IsNotFound(err) {
@@ -338,11 +338,4 @@ func (n *names) release(ctx context.Context) error {
 		return fmt.Errorf("names of hollow nodes: give up Lease %s/%s: %w", metav1.NamespaceSystem, leaseName(n.name), err)
 	}
 	return nil
-}
-
-func earlier(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return a
-	}
-	return b
 }

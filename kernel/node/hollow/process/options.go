@@ -46,7 +46,7 @@ type Options struct {
 	Runtime           string
 	PluginDirectories []string
 	Logger            *slog.Logger
-	// Progress is called with each step, for people. Nil: nobody reads them.
+	// Progress is called with each step, to show it. Nil: steps are not shown.
 	Progress func(format string, args ...any)
 }
 

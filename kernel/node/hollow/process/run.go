@@ -211,7 +211,7 @@ func (p *process) runNodes(ctx context.Context, r runtime.Runtime, socket, root 
 			p.Progress("ready in %d ms", time.Since(begin).Milliseconds())
 			started = nil
 		case <-tick.C:
-			// A plugin's process that was started again is told by this to serve.
+			// A plugin's process that was started again serves from this call on.
 			if _, err := r.Status(ctx); err != nil && ctx.Err() == nil {
 				p.Logger.Warn("runtime is not ready", "error", err)
 			}
