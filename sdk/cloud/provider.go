@@ -66,7 +66,7 @@ func (w *Withdrawn) Unwrap() error { return w.Err }
 
 // Decode reads the configuration into a struct that has the defaults. A key that it does
 // not have is an error.
-func (c *Context) Decode(into any) error { return decode(c.Config, into) }
+func (c *Context) Decode(into any) error { return controller.DecodeConfig(c.Config, into) }
 
 // Serve serves the providers until the kernel asks the process to stop.
 func Serve(providers ...Provider) {

@@ -1,11 +1,9 @@
 package cloud
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"slices"
 	"strings"
@@ -14,6 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cloud-provider/names"
 	netutils "k8s.io/utils/net"
+
+	"pintle.dev/pintle/sdk/controller"
 )
 
 // settings are those of the controllers, with the names and defaults of
@@ -71,7 +71,7 @@ func defaults() settings {
 // provider's own keys.
 func readSettings(config []byte) (settings, []byte, error) {
 	s, all := defaults(), map[string]json.RawMessage{}
-	if err := decode(config, &all); err != nil {
+	if err := controller.DecodeConfig(config, &all); err != nil {
 		return s, nil, err
 	}
 	theirs := map[string]json.RawMessage{}
@@ -83,7 +83,7 @@ func readSettings(config []byte) (settings, []byte, error) {
 	}
 	data, err := json.Marshal(theirs)
 	if err == nil {
-		err = decode(data, &s)
+		err = controller.DecodeConfig(data, &s)
 	}
 	if err == nil {
 		err = s.check()
@@ -152,24 +152,4 @@ func (s *settings) runs(controller string) bool {
 		}
 	}
 	return all
-}
-
-// decode reads one JSON object strictly; no data leaves what is there.
-func decode(data []byte, into any) error {
-	data = bytes.TrimSpace(data)
-	if len(data) == 0 {
-		return nil
-	}
-	if data[0] != '{' {
-		return errors.New("configuration: want an object")
-	}
-	d := json.NewDecoder(bytes.NewReader(data))
-	d.DisallowUnknownFields()
-	if err := d.Decode(into); err != nil {
-		return fmt.Errorf("configuration: %w", err)
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return errors.New("configuration: want one object, and nothing behind it")
-	}
-	return nil
 }

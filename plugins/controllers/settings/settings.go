@@ -1,11 +1,7 @@
 package settings
 
 import (
-	"bytes"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 
 	"pintle.dev/pintle/sdk/controller"
 )
@@ -14,24 +10,7 @@ import (
 const MostWorkers = 1000
 
 // Read decodes JSON into a struct that has the defaults. No data leaves them.
-func Read(data []byte, into any) error {
-	data = bytes.TrimSpace(data)
-	if len(data) == 0 {
-		return nil
-	}
-	if data[0] != '{' {
-		return errors.New("configuration: want an object")
-	}
-	d := json.NewDecoder(bytes.NewReader(data))
-	d.DisallowUnknownFields()
-	if err := d.Decode(into); err != nil {
-		return fmt.Errorf("configuration: %w", err)
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return errors.New("configuration: want one object, and nothing behind it")
-	}
-	return nil
-}
+func Read(data []byte, into any) error { return controller.DecodeConfig(data, into) }
 
 // Within checks a number of a configuration.
 func Within(key string, n, least, most int) error {
