@@ -101,15 +101,17 @@ func TestConnectionsAreShared(t *testing.T) {
 	for range connections {
 		<-held
 	}
+	// Counted before the requests are given up: net/http may still send a waiting request
+	// whose context ended in the moment in which a connection became free.
+	if n := len(held); n > 0 {
+		t.Errorf("%d requests more than there may be connections were sent", n)
+	}
 	cancel()
 	wg.Wait()
 	after, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	if err := get(after, "/x"); err != nil {
 		t.Error(err)
-	}
-	if n := len(held); n > 0 {
-		t.Errorf("%d requests more than there may be connections were sent", n)
 	}
 	close(release)
 	client.CloseIdleConnections()
