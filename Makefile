@@ -81,7 +81,7 @@ libseccomp:
 	    pkg-config --exists libseccomp; } || \
 	  { echo "runc needs libseccomp-dev and pkg-config to filter system calls (seccomp): install them, or build with WITHOUT_SECCOMP=1 and set node.seccompWaived"; exit 1; }
 
-$(TOOLS): $(BUNDLE)/go.mod $(BUNDLE)/go.sum | libseccomp
+$(TOOLS): $(BUNDLE)/go.mod $(BUNDLE)/go.sum $(wildcard $(BUNDLE)/announce/*.go) | libseccomp
 	@echo "building containerd, runc and the CNI plugins (once)"
 	@mkdir -p $(BIN)/containerd/cni
 	@cd $(BUNDLE) && $(GOBUILD) -ldflags='-s -w -X github.com/containerd/containerd/v2/version.Version=2.4.2' -tags 'no_btrfs no_zfs no_aufs no_devmapper' -o $(CURDIR)/$(BIN)/containerd/ \
@@ -94,7 +94,7 @@ $(TOOLS): $(BUNDLE)/go.mod $(BUNDLE)/go.sum | libseccomp
 	  github.com/containernetworking/plugins/plugins/main/bridge \
 	  github.com/containernetworking/plugins/plugins/main/loopback \
 	  github.com/containernetworking/plugins/plugins/ipam/host-local \
-	  github.com/containernetworking/plugins/plugins/meta/portmap
+	  github.com/containernetworking/plugins/plugins/meta/portmap ./announce
 	@rm -f $(BIN)/containerd/.built*
 	@touch $@
 
@@ -141,7 +141,7 @@ $(BIN)/kube-apiserver $(BIN)/kube-scheduler $(BIN)/kube-controller-manager: $(BI
 .PHONY: test
 test: build etcd ## pass every test; those that need root or a kernel feature say why they skip
 	$(GO) test -timeout 30m $$($(GO) list ./... | grep -v '/e2e')
-	@for b in $(MODULE_BUNDLES); do (cd $${b#*=} && echo "$(GO) test ./... in $${b#*=}" && $(GO) test -timeout 10m ./...) || exit 1; done
+	@for b in $(MODULE_BUNDLES) tools=$(BUNDLE); do (cd $${b#*=} && echo "$(GO) test ./... in $${b#*=}" && $(GO) test -timeout 10m ./...) || exit 1; done
 	$(GO) test -timeout 60m ./e2e/...
 
 .PHONY: generate

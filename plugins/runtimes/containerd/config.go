@@ -164,7 +164,7 @@ func mayLowerOOMScore() bool {
 const networkName = "pintle"
 
 // networkConfig renders the CNI network: a bridge with addresses of the node's
-// pod range. Masquerading and host ports need iptables on the machine.
+// pod range, which are announced to all who remember another pod there. Masquerading and host ports need iptables on the machine.
 func networkConfig(bridge string, podCIDR netip.Prefix, ipam string, iptables bool) ([]byte, error) {
 	type object = map[string]any
 	plugins := []object{{
@@ -179,7 +179,7 @@ func networkConfig(bridge string, podCIDR netip.Prefix, ipam string, iptables bo
 			"dataDir": ipam,
 			"ranges":  [][]object{{{"subnet": podCIDR.String()}}},
 		},
-	}}
+	}, {"type": "announce"}}
 	if iptables {
 		plugins = append(plugins, object{
 			"type": "portmap", "backend": "iptables", "snat": true,

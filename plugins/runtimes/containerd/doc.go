@@ -7,7 +7,8 @@
 // The bundled daemon with its configuration, its folders, its CNI network (one
 // Linux bridge a node) and the images that come with Pintle (the sandbox image
 // and the examples). The tools themselves (containerd, shim, runc, ctr and the
-// CNI plugins) are pinned in the module bundle below this folder.
+// CNI plugins) are pinned in the module bundle below this folder; so is the CNI plugin
+// announce, which is ours.
 //
 // # What it promises
 //
