@@ -15,8 +15,9 @@
 // (agent_test.go). After each step the objects are rendered without what differs between
 // two runs (render_test.go, names_test.go): times, identifiers and random suffixes.
 //
-// TestControllers, with -ours, plays the scripts against Pintle's controllers and waits
-// until the objects are as recorded (make test-controllers). TestUpstream, with -upstream=write, plays them against
+// TestControllers plays the scripts against Pintle's controllers, all on one cluster, and
+// waits until the objects are as recorded. It runs with make test; make test-controllers
+// runs it alone. TestUpstream, with -upstream=write, plays them against
 // bin/kube-controller-manager and records; with -upstream=check it compares
 // (make controller-goldens, make test-peer).
 //

@@ -11,6 +11,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // names gives what is random in names a number, in the order in which objects appear:
@@ -19,11 +20,33 @@ type names struct {
 	shown    map[string]string // what is random or a whole name → how it is shown
 	real     map[string]string // a whole name as shown → the name
 	last     map[string]int    // the last number given, by what stands before it
+	seen     map[types.UID]bool
+	waiting  []*unstructured.Unstructured // appeared before what made them
 	replacer *strings.Replacer
 }
 
 func newNames() *names {
-	return &names{shown: map[string]string{}, real: map[string]string{}, last: map[string]int{}, replacer: strings.NewReplacer()}
+	return &names{shown: map[string]string{}, real: map[string]string{}, last: map[string]int{}, seen: map[types.UID]bool{}, replacer: strings.NewReplacer()}
+}
+
+// appear takes in an object that appeared. What a controller made waits for its owner,
+// which another watch may bring later: the name of a pod begins with that of its job.
+func (n *names) appear(o *unstructured.Unstructured) {
+	n.waiting = append(n.waiting, o)
+	for {
+		// One at a time: of those that are let go together the first to come is the first.
+		i := slices.IndexFunc(n.waiting, func(o *unstructured.Unstructured) bool {
+			owner := metav1.GetControllerOfNoCopy(o)
+			return owner == nil || n.seen[owner.UID]
+		})
+		if i < 0 {
+			return
+		}
+		next := n.waiting[i]
+		n.waiting = slices.Delete(n.waiting, i, i+1)
+		n.add(next)
+		n.seen[next.GetUID()] = true
+	}
 }
 
 // hashLabels have values that come from the hash of a template.
@@ -31,7 +54,7 @@ var hashLabels = []string{"pod-template-hash", "controller-revision-hash", "cont
 
 var digits = regexp.MustCompile(`^[0-9]+$`)
 
-// add takes in an object that appeared.
+// add gives an object's name its numbers.
 func (n *names) add(o *unstructured.Unstructured) {
 	owner := metav1.GetControllerOfNoCopy(o)
 	for _, label := range hashLabels {
@@ -141,6 +164,37 @@ func TestNames(t *testing.T) {
 	for shown, want := range map[string]string{"web-(h1)-(2)": "web-785f7c99f9-x7v2k", "web-(h1)": "web-785f7c99f9", "nightly-(t1)": "nightly-29384756", "other": "other"} {
 		if got := n.of(shown); got != want {
 			t.Errorf("%q is the name %q, want %q", shown, got, want)
+		}
+	}
+}
+
+// TestNamesInAnyOrder: watches of different kinds bring objects in any order, and the names
+// are the same.
+func TestNamesInAnyOrder(t *testing.T) {
+	made := func(kind, name, generate string, owner *unstructured.Unstructured) *unstructured.Unstructured {
+		o := &unstructured.Unstructured{Object: map[string]any{"kind": kind}}
+		o.SetName(name)
+		o.SetUID(types.UID(name))
+		o.SetGenerateName(generate)
+		if owner != nil {
+			yes := true
+			o.SetOwnerReferences([]metav1.OwnerReference{{Kind: owner.GetKind(), Name: owner.GetName(), UID: owner.GetUID(), Controller: &yes}})
+		}
+		return o
+	}
+	cron := made("CronJob", "tick", "", nil)
+	job := made("Job", "tick-29384756", "", cron)
+	first, second := made("Pod", "tick-29384756-aaaaa", "tick-29384756-", job), made("Pod", "tick-29384756-bbbbb", "tick-29384756-", job)
+	for _, order := range [][]*unstructured.Unstructured{{cron, job, first, second}, {first, job, second, cron}, {first, second, job, cron}, {job, first, cron, second}} {
+		n := newNames()
+		for _, o := range order {
+			n.appear(o)
+		}
+		if got := n.in("tick-29384756-bbbbb after tick-29384756-aaaaa"); got != "tick-(t1)-(2) after tick-(t1)-(1)" {
+			t.Errorf("shown as %q", got)
+		}
+		if len(n.waiting) != 0 || n.of("tick-(t1)-(2)") != second.GetName() {
+			t.Errorf("%d wait, tick-(t1)-(2) is %s", len(n.waiting), n.of("tick-(t1)-(2)"))
 		}
 	}
 }

@@ -55,6 +55,8 @@ const begin = "a namespace and a node"
 
 // furnished waits until pods can be made in the namespace and the node is open for them.
 func (s *scene) furnished(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, stepLimit, errors.New("not in time"))
+	defer cancel()
 	for {
 		got := s.render()
 		_, account := got["ServiceAccount default metadata"]
@@ -96,6 +98,9 @@ func (s *scene) do(ctx context.Context, one step, answers state) error {
 		if err := answered("create "+o.GetKind()+" "+o.GetName(), err); err != nil {
 			return err
 		}
+		if err := s.served(ctx, o); err != nil {
+			return err
+		}
 	}
 	for _, c := range one.Patch {
 		client, err := s.client(ctx, kindOf(c.Kind), nil)
@@ -119,6 +124,9 @@ func (s *scene) do(ctx context.Context, one step, answers state) error {
 			}
 			err = client.Delete(ctx, s.of(r.Name), options)
 		}
+		if err == nil && r.Force {
+			_, err = client.Patch(ctx, s.of(r.Name), types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+		}
 		if err := answered("delete "+r.Kind+" "+r.Name, err); err != nil {
 			return err
 		}
@@ -132,6 +140,33 @@ func (s *scene) do(ctx context.Context, one step, answers state) error {
 	for _, c := range one.Pods {
 		if err := s.act(ctx, c); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// served waits until the objects that a definition is of are served: until then their
+// controllers meet errors that no later state takes back. Other objects are not waited for.
+func (s *scene) served(ctx context.Context, o *unstructured.Unstructured) error {
+	if o.GetKind() != "CustomResourceDefinition" {
+		return nil
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, stepLimit, errors.New("it is not served"))
+	defer cancel()
+	group, _, _ := unstructured.NestedString(o.Object, "spec", "group")
+	plural, _, _ := unstructured.NestedString(o.Object, "spec", "names", "plural")
+	versions, _, _ := unstructured.NestedSlice(o.Object, "spec", "versions")
+	for _, one := range versions {
+		version, _, _ := unstructured.NestedString(one.(map[string]any), "name")
+		objects := s.world.dynamic.Resource(schema.GroupVersionResource{Group: group, Version: version, Resource: plural}).Namespace(s.name)
+		for {
+			_, err := objects.List(ctx, metav1.ListOptions{})
+			if err == nil {
+				break
+			}
+			if cause := pause(ctx, tickEvery); cause != nil {
+				return fmt.Errorf("definition %s: %w: %w", o.GetName(), cause, err)
+			}
 		}
 	}
 	return nil

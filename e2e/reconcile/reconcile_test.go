@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -23,7 +24,6 @@ import (
 
 var (
 	upstreamMode = flag.String("upstream", "", "what TestUpstream does with the recordings: check or write")
-	ours         = flag.Bool("ours", false, "play the scripts against Pintle's controllers")
 	only         = flag.String("scripts", "", "names of the scripts to play, with commas between; empty: all")
 )
 
@@ -52,9 +52,6 @@ func TestMain(m *testing.M) {
 // TestControllers plays the scripts against Pintle's controllers: objects, conditions and
 // events are those of kube-controller-manager, but for the differences that are listed.
 func TestControllers(t *testing.T) {
-	if !*ours {
-		t.Skip("the scripts are played by make test-controllers")
-	}
 	compare(t, newKernel(t), readDifferences(t))
 }
 
@@ -86,9 +83,11 @@ func TestUpstream(t *testing.T) {
 	}
 }
 
+// chosen are the scripts to play. Those that wait longest begin first.
 func chosen(t *testing.T) []script {
 	t.Helper()
 	all := readScripts(t)
+	slices.SortStableFunc(all, func(a, b script) int { return cmp.Compare(b.waits(), a.waits()) })
 	if *only == "" {
 		return all
 	}

@@ -27,7 +27,9 @@ var (
 	identifier = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
 	// How often something was tried or looked at is not promised, nor how often a stateful
 	// set's pod was deleted before the cache had it.
-	uncounted = regexp.MustCompile(` Warning | SuccessfulDelete by statefulset-controller:| Normal (WaitForFirstConsumer|FailedBinding|ExternalProvisioning|NoPods|JobAlreadyActive) `)
+	uncounted = regexp.MustCompile(` Warning | SuccessfulDelete by statefulset-controller:| Normal (WaitForFirstConsumer|FailedBinding|ExternalProvisioning|NoPods) `)
+	// Nor is which of the failures that were told as one came last.
+	combined = regexp.MustCompile(`( Warning .*: \(combined from similar events\)): .*`)
 	// A pod that was refused had a name already.
 	refused = regexp.MustCompile(`-[bcdfghjklmnpqrstvwxz2456789]{5}(\\?" is forbidden)`)
 	stale   = regexp.MustCompile(`the object has been modified; please apply your changes`)
@@ -69,13 +71,16 @@ func (s *scene) renderEvent(into map[string]int64, o *unstructured.Unstructured)
 	if stale.MatchString(text("message")) {
 		return // who writes first is not promised
 	}
+	if text("reason") == "JobAlreadyActive" {
+		return // each minute, and how many minutes a step takes is not promised
+	}
 	count, _, _ := unstructured.NestedInt64(o.Object, "count")
 	if n, ok, _ := unstructured.NestedInt64(o.Object, "series", "count"); ok {
 		count = n
 	}
 	key := fmt.Sprintf("Event %s %s %s %s by %s: %s", text("involvedObject", "kind"), text("involvedObject", "name"), text("type"), text("reason"),
 		cmp.Or(text("reportingComponent"), text("source", "component")), text("message"))
-	into[s.anonymous(key)] += max(count, 1)
+	into[combined.ReplaceAllString(s.anonymous(key), "$1")] += max(count, 1)
 }
 
 // anonymous is a text without what is random in it.
@@ -208,6 +213,8 @@ func TestRender(t *testing.T) {
 		  "status":{"conditions":[{"type":"Ready","lastTransitionTime":"2026-01-01T00:00:00Z"},{"type":"Initialized"}]}}`,
 		`{"kind":"Event","metadata":{"name":"a","namespace":"x"},"count":2,"type":"Normal","reason":"SuccessfulCreate","message":"Created pod: web-abc12-zzzzz","involvedObject":{"kind":"ReplicaSet","name":"web-abc12"},"source":{"component":"replicaset-controller"}}`,
 		`{"kind":"Event","metadata":{"name":"b","namespace":"x"},"type":"Warning","reason":"Sad","message":"m","involvedObject":{"kind":"ReplicaSet","name":"web-abc12"},"reportingComponent":"c"}`,
+		`{"kind":"Event","metadata":{"name":"c","namespace":"x"},"type":"Warning","reason":"Sad","message":"(combined from similar events): m: n","involvedObject":{"kind":"ReplicaSet","name":"web-abc12"},"reportingComponent":"c"}`,
+		`{"kind":"Event","metadata":{"name":"d","namespace":"x"},"count":2,"type":"Normal","reason":"Glad","message":"(combined from similar events): m","involvedObject":{"kind":"ReplicaSet","name":"web-abc12"},"reportingComponent":"c"}`,
 	} {
 		o := &unstructured.Unstructured{}
 		if err := o.UnmarshalJSON([]byte(strings.Replace(text, `"kind"`, `"apiVersion":"v1","kind"`, 1))); err != nil {
@@ -222,6 +229,8 @@ func TestRender(t *testing.T) {
 		"Pod web-(h1)-(1) status":   `{"conditions":[{"type":"Initialized"},{"lastTransitionTime":"TIME","type":"Ready"}]}`,
 		"Event ReplicaSet web-(h1) Normal SuccessfulCreate by replicaset-controller: Created pod: web-(h1)-(1)": "2",
 		"Event ReplicaSet web-(h1) Warning Sad by c: m":                                                         "some",
+		"Event ReplicaSet web-(h1) Warning Sad by c: (combined from similar events)":                            "some",
+		"Event ReplicaSet web-(h1) Normal Glad by c: (combined from similar events): m":                         "2",
 	} {
 		if got[key] != want {
 			t.Errorf("%s:\n have %s\n want %s", key, got[key], want)

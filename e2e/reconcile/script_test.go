@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
@@ -61,6 +62,9 @@ type removal struct {
 	Propagation string `json:"propagation,omitempty"`
 	// Grace is in seconds.
 	Grace *int64 `json:"grace,omitempty"`
+	// Force takes the finalizers away as soon as the object is deleted; before that a
+	// controller might put them back.
+	Force bool `json:"force,omitempty"`
 }
 
 // podChange is what an agent does to pods.
@@ -133,6 +137,14 @@ func parseScript(name string, raw []byte) (script, error) {
 		s.steps = append(s.steps, one)
 	}
 	return s, nil
+}
+
+// waits is how long a script has to wait for clocks, roughly.
+func (s script) waits() (all time.Duration) {
+	for _, one := range s.steps {
+		all += one.Quiet.Duration
+	}
+	return all
 }
 
 func TestParseScript(t *testing.T) {

@@ -234,7 +234,7 @@ func (s *scene) take(o *unstructured.Unstructured, gone bool) {
 	defer s.mu.Unlock()
 	key := o.GetKind() + " " + o.GetNamespace() + "/" + o.GetName()
 	if _, had := s.objects[key]; !had && !gone && o.GetKind() != "Event" {
-		s.names.add(o)
+		s.names.appear(o)
 	}
 	if gone {
 		delete(s.objects, key)
