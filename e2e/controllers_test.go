@@ -84,7 +84,7 @@ func TestControllers(t *testing.T) {
 	e := hollow(t, "controllers", "", 2)
 	t.Run("all", func(t *testing.T) { // ends before the cluster does
 		for name, test := range map[string]func(*testing.T, *env){
-			"furniture": namespaceFurniture, "namespace": namespaceGoes, "endpoints": endpointsFollow, "endpoints by hand": endpointsAreMirrored, "quota": quotaHolds, "service ranges": serviceRangesEnd, "devices": devicesAreServed, "device claims": deviceClaimsFollow, "device taints": deviceTaintsEnd, "requests": requestsAreApproved, "daemon sets": daemonsOnHollowNodes, "cron jobs": cronJobsTick,
+			"furniture": namespaceFurniture, "namespace": namespaceGoes, "endpoints": endpointsFollow, "endpoints by hand": endpointsAreMirrored, "quota": quotaHolds, "service ranges": serviceRangesEnd, "devices": devicesAreServed, "device claims": deviceClaimsFollow, "device taints": deviceTaintsEnd, "requests": requestsAreApproved, "daemon sets": daemonsOnHollowNodes, "cron jobs": cronJobsTick, "owner rings": ownerRings,
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()

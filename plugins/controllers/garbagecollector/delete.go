@@ -112,11 +112,12 @@ func ignoreGone(err error) error {
 }
 
 // deletingDependents lets an object go when nothing blocks it any more, and
-// else looks at what blocks it.
+// else looks at what blocks it. One that names itself as its owner does not wait
+// for itself: it would never go.
 func (c *collector) deletingDependents(ctx context.Context, n *node) error {
 	blocked := false
 	for _, child := range c.graph.children(n.uid) {
-		if ref := find(child.owners, n.uid); ref != nil && blocks(*ref) {
+		if ref := find(child.owners, n.uid); child.uid != n.uid && ref != nil && blocks(*ref) {
 			blocked = true
 			if !child.deletingDependents {
 				c.graph.toDelete(child.uid)
