@@ -33,10 +33,15 @@ type backoffs struct {
 func newBackoffs() *backoffs { return &backoffs{byJob: map[types.UID]failures{}} }
 
 // next is what the Job's failures become by pods that ended since; store keeps
-// it once the pods are in the Job's status. now bounds times of the future.
+// it once the pods are in the Job's status. now bounds times of the future, also
+// of what was kept: a clock that is set back does not put the next pod off.
 func (b *backoffs) next(job types.UID, succeeded, failed []*corev1.Pod, now time.Time) failures {
 	b.mu.Lock()
 	f := b.byJob[job]
+	if f.last.After(now) {
+		f.last = now
+		b.byJob[job] = f
+	}
 	b.mu.Unlock()
 	ended := func(p *corev1.Pod) time.Time {
 		if t := finishTime(p); t.Before(now) {

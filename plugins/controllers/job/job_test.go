@@ -394,6 +394,65 @@ func TestTime(t *testing.T) {
 	}
 }
 
+// A clock that is set by a day, back or forward, makes no pod twice and ends no Job
+// before its time. The next try comes after its back-off by the new clock; that of an
+// index, which goes by its pod's end alone, when the clock is right again.
+func TestClockJumps(t *testing.T) {
+	const day = 24 * time.Hour
+	for name, tt := range map[string]struct {
+		job    *batchv1.Job
+		jump   time.Duration
+		after  int // pods at once after the jump
+		due    int // when the back-off is over by the new clock
+		mended int // when the clock is right again
+	}{
+		"back":              {work(nil), -day, 1, 2, 2},
+		"forward":           {work(nil), day, 2, 2, 2},
+		"back, an index":    {indexedWork(1, 1, func(j *batchv1.Job) { j.Spec.BackoffLimitPerIndex = ptr.To[int32](3) }), -day, 1, 1, 2},
+		"forward, an index": {indexedWork(1, 1, func(j *batchv1.Job) { j.Spec.BackoffLimitPerIndex = ptr.To[int32](3) }), day, 2, 2, 2},
+		"back, a deadline":  {work(func(j *batchv1.Job) { j.Spec.ActiveDeadlineSeconds = ptr.To[int64](3600) }), -day, 1, 2, 2},
+		"a little back":     {work(nil), -time.Second, 1, 2, 2},
+		"back to 1970":      {work(nil), time.Unix(0, 0).Sub(start), 1, 2, 2},
+		"a century forward": {work(nil), 100 * 365 * day, 2, 2, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			clk := clocktesting.NewFakePassiveClock(start)
+			w := newWorld(t, clk, tt.job)
+			p := w.start()
+			p.settled()
+			first := w.list()[0].Name
+			w.run(first)
+			w.end(first, 1)
+			p.settled()
+			for _, step := range []struct {
+				what string
+				now  time.Time
+				want int
+			}{
+				{"before the back-off is over", start.Add(time.Second), 1},
+				{"the clock is set", start.Add(tt.jump), tt.after},
+				{"the back-off is over", start.Add(tt.jump + firstPodBackoff + time.Second), tt.due},
+				{"the clock is right", start.Add(firstPodBackoff + 3*time.Second), tt.mended},
+			} {
+				clk.SetTime(step.now)
+				p.settled() // fails where it writes for ever
+				if n := len(w.list()); n != step.want {
+					t.Fatalf("%s: %d pods, want %d", step.what, n, step.want)
+				}
+			}
+			for _, pod := range w.list() {
+				if !ended(pod) {
+					w.end(pod.Name, 0)
+				}
+			}
+			p.settled()
+			if s := w.job().Status; conditions(w.job()) != "SuccessCriteriaMet:CompletionsReached Complete:CompletionsReached" || s.Succeeded != 1 || s.Failed != 1 {
+				t.Errorf("%s: status %+v", conditions(w.job()), s)
+			}
+		})
+	}
+}
+
 func TestConfig(t *testing.T) {
 	for data, want := range map[string]int{"": 5, "{}": 5, `{"concurrentJobSyncs":9}`: 9} {
 		if c, err := readConfig([]byte(data)); err != nil || c.ConcurrentJobSyncs != want {

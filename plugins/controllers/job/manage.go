@@ -37,7 +37,7 @@ func (c *jobController) manage(ctx context.Context, p *pass) (active int32, acti
 	now := c.clock.Now()
 	if p.job.Spec.BackoffLimitPerIndex == nil {
 		if left := p.failures.left(now); left > 0 {
-			c.delayed(p.job, left)
+			c.delayed(p.job, min(left, longestLook))
 			return active, actionCreated, nil
 		}
 	}
@@ -48,7 +48,7 @@ func (c *jobController) manage(ctx context.Context, p *pass) (active int32, acti
 		if p.job.Spec.BackoffLimitPerIndex != nil {
 			due, left := p.dueIndexes(numbers, now)
 			if left > 0 {
-				c.delayed(p.job, left)
+				c.delayed(p.job, min(left, longestLook))
 				return active, actionCreated, nil
 			}
 			numbers = due
