@@ -202,35 +202,64 @@ func (h *Host) announce(ctx context.Context, api *publisher) {
 }
 
 // control makes each process run the controllers and the cloud provider that it shall.
-// A controller of a bundle that was replaced ends before its successor begins.
+// A controller of a bundle that was replaced ends before its successor begins, and so does
+// one that a bundle gives up in a change by which another bundle gets one: the two may
+// keep the same objects.
 func (h *Host) control(ctx context.Context, cfg *Config, units, retiring []*unit) error {
 	var faults []error
+	wanted := map[*unit][]string{}
 	for _, u := range units {
 		if !u.active || namesake(retiring, u) != nil {
 			continue // its end is told
 		}
-		var wanted []string
-		has := false
-		for _, e := range u.bundle.Manifest.Plugins {
-			if !sdk.ControllingKind(e.Kind) {
-				continue
-			}
-			has = true
-			named := cfg.Controllers
-			if e.Kind == sdk.KindCloud {
-				named = cfg.Cloud
-			}
-			if !cfg.Standby && slices.Contains(named, e.Name) {
-				wanted = append(wanted, e.Name)
-			}
+		names, has := controls(cfg, u, retiring)
+		if !has {
+			continue
 		}
-		if has {
-			if err := h.controlUnit(ctx, cfg, u, wanted); err != nil {
-				faults = append(faults, err)
-			}
+		wanted[u] = names
+		left := slices.DeleteFunc(slices.Clone(u.controls), func(name string) bool { return !slices.Contains(names, name) })
+		if len(left) == len(u.controls) {
+			continue
+		}
+		if err := h.controlUnit(ctx, cfg, u, left); err != nil {
+			faults = append(faults, err)
+			delete(wanted, u)
+		}
+	}
+	for _, u := range units {
+		names, has := wanted[u]
+		if !has {
+			continue
+		}
+		if err := h.controlUnit(ctx, cfg, u, names); err != nil {
+			faults = append(faults, err)
 		}
 	}
 	return errors.Join(faults...)
+}
+
+// controls are the controllers and the cloud provider that a unit shall run, and whether
+// it has any. One waits until its namesake of a unit that retires has ended.
+func controls(cfg *Config, u *unit, retiring []*unit) (names []string, has bool) {
+	ending := func(name string) bool {
+		return slices.ContainsFunc(retiring, func(o *unit) bool {
+			return slices.ContainsFunc(o.bundle.Manifest.Plugins, func(e Entry) bool { return e.Name == name && sdk.ControllingKind(e.Kind) })
+		})
+	}
+	for _, e := range u.bundle.Manifest.Plugins {
+		if !sdk.ControllingKind(e.Kind) {
+			continue
+		}
+		has = true
+		named := cfg.Controllers
+		if e.Kind == sdk.KindCloud {
+			named = cfg.Cloud
+		}
+		if !cfg.Standby && slices.Contains(named, e.Name) && !ending(e.Name) {
+			names = append(names, e.Name)
+		}
+	}
+	return names, has
 }
 
 func (h *Host) controlUnit(ctx context.Context, cfg *Config, u *unit, wanted []string) error {
