@@ -10,5 +10,5 @@
 // frame they run in), ownership (taking and releasing children by owner
 // reference), revisions (their history in ControllerRevisions), consistency (caches that are behind
 // what was written), nodepods (the pods of a node), podchange (the services that a pod concerns) and subsets (the
-// layout of Endpoints).
+// layout of Endpoints). Tests of several play in internal/testapi.
 package main

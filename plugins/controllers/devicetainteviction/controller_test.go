@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -25,11 +24,10 @@ import (
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/ptr"
 
-	"pintle.dev/pintle/sdk/controller"
+	"pintle.dev/pintle/plugins/controllers/internal/testapi"
 )
 
-// began is when a bubble of synctest begins.
-var began = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+var began = testapi.Began
 
 func taint(effect resourcev1.DeviceTaintEffect, after ...time.Duration) resourcev1.DeviceTaint {
 	t := resourcev1.DeviceTaint{Key: "broken", Value: "yes", Effect: effect, TimeAdded: &metav1.Time{Time: began}}
@@ -86,122 +84,44 @@ func with[T any](o T, changes ...func(T)) T {
 	return o
 }
 
-// world is a controller that runs in a bubble of synctest.
-type world struct {
-	t      *testing.T
-	client *fake.Clientset
-
-	mu     sync.Mutex
-	marked []string // statuses that were patched
-	refuse int      // writes that fail
-}
+// world is the controller in a bubble.
+type world struct{ *testapi.Bubble }
 
 func start(t *testing.T, objects ...runtime.Object) *world {
 	t.Helper()
-	w := &world{t: t, client: fake.NewClientset(objects...)}
-	w.client.PrependReactor("*", "pods", func(a k8stesting.Action) (bool, runtime.Object, error) {
-		if verb := a.GetVerb(); verb != "patch" && verb != "delete" {
-			return false, nil, nil
-		}
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		if w.refuse > 0 {
-			w.refuse--
-			return true, nil, apierrors.NewInternalError(errors.New("refused"))
-		}
-		if p, ok := a.(k8stesting.PatchAction); ok {
-			w.marked = append(w.marked, string(p.GetPatch()))
-			return false, nil, nil
-		}
-		// The fake API does not look at preconditions.
-		d := a.(k8stesting.DeleteActionImpl)
-		obj, err := w.client.Tracker().Get(corev1.SchemeGroupVersion.WithResource("pods"), d.Namespace, d.Name)
-		if err != nil {
-			return true, nil, err
-		}
-		if uid := d.DeleteOptions.Preconditions.UID; uid == nil || *uid != obj.(*corev1.Pod).UID {
-			return true, nil, apierrors.NewConflict(corev1.Resource("pods"), d.Name, errors.New("the UID is another"))
-		}
-		return false, nil, nil
-	})
-	shared := informers.NewSharedInformerFactory(w.client, 0)
-	runner, err := New(&controller.Context{Logger: slog.New(slog.DiscardHandler), Client: w.client, Informers: shared})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	shared.Start(ctx.Done())
-	go func() { done <- runner.Run(ctx) }()
-	w.after(500 * time.Millisecond) // the caches are filled after a tenth of a second
-	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-		shared.Shutdown()
-	})
-	return w
+	return &world{testapi.Start(t, New, objects...)}
 }
 
-func (w *world) after(d time.Duration) *world {
-	time.Sleep(d)
-	synctest.Wait()
-	return w
-}
-
-// want compares the pods that are there.
-func (w *world) want(names ...string) {
-	w.t.Helper()
-	synctest.Wait()
-	list, err := w.client.CoreV1().Pods("").List(context.Background(), metav1.ListOptions{})
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	var there []string
-	for _, p := range list.Items {
-		there = append(there, p.Name)
-	}
-	slices.Sort(there)
-	if !slices.Equal(there, names) {
-		w.t.Errorf("after %s: pods %v, want %v", time.Since(began), there, names)
-	}
-}
-
-// events are the messages, in order.
+// events are the pods and the messages, in order.
 func (w *world) events() string {
-	w.t.Helper()
-	synctest.Wait()
+	w.Helper()
 	var list []string
-	for _, a := range w.client.Actions() {
-		if c, ok := a.(k8stesting.CreateAction); ok && a.Matches("create", "events") {
-			e := c.GetObject().(*corev1.Event)
-			if e.Reason != "DeviceTaintManagerEviction" || e.Type != corev1.EventTypeNormal || e.Source.Component != "device-taint-eviction-controller" || e.InvolvedObject.UID == "" {
-				w.t.Errorf("event %+v", e)
-			}
-			list = append(list, e.InvolvedObject.Name+": "+e.Message)
+	for _, e := range w.Evictions("DeviceTaintManagerEviction", "device-taint-eviction-controller") {
+		if e.InvolvedObject.UID == "" {
+			w.Errorf("event %+v", e)
 		}
+		list = append(list, e.InvolvedObject.Name+": "+e.Message)
 	}
 	return strings.Join(list, "; ")
 }
 
 func (w *world) slice(s *resourcev1.ResourceSlice) {
-	w.t.Helper()
-	slices := w.client.ResourceV1().ResourceSlices()
+	w.Helper()
+	slices := w.Client.ResourceV1().ResourceSlices()
 	_, err := slices.Update(context.Background(), s, metav1.UpdateOptions{})
 	if apierrors.IsNotFound(err) {
 		_, err = slices.Create(context.Background(), s, metav1.CreateOptions{})
 	}
 	if err != nil {
-		w.t.Fatal(err)
+		w.Fatal(err)
 	}
 	synctest.Wait()
 }
 
 func (w *world) claim(c *resourcev1.ResourceClaim) {
-	w.t.Helper()
-	if _, err := w.client.ResourceV1().ResourceClaims("ns").Update(context.Background(), c, metav1.UpdateOptions{}); err != nil {
-		w.t.Fatal(err)
+	w.Helper()
+	if _, err := w.Client.ResourceV1().ResourceClaims("ns").Update(context.Background(), c, metav1.UpdateOptions{}); err != nil {
+		w.Fatal(err)
 	}
 	synctest.Wait()
 }
@@ -262,22 +182,23 @@ func TestTaints(t *testing.T) {
 				w := start(t, objects...)
 				switch {
 				case tt.goes < 0:
-					w.after(24 * time.Hour).want("p")
-					if told := w.events(); told != "" || len(w.marked) > 0 {
-						t.Errorf("told %q, marked %v", told, w.marked)
+					w.After(24 * time.Hour).Want("p")
+					if told := w.events(); told != "" || len(w.Marked()) > 0 {
+						t.Errorf("told %q, marked %v", told, w.Marked())
 					}
 					return
 				case tt.goes > 0:
-					w.after(time.Until(began.Add(tt.goes)) - time.Second).want("p")
-					w.after(time.Second)
+					w.After(time.Until(began.Add(tt.goes)) - time.Second).Want("p")
+					w.After(time.Second)
 				}
-				w.want()
+				w.Want()
 				if told := w.events(); told != "p: Marking for deletion" {
 					t.Errorf("told %q", told)
 				}
-				if len(w.marked) != 1 || !strings.Contains(w.marked[0], `"type":"DisruptionTarget","status":"True"`) || !strings.Contains(w.marked[0], `"uid":"uid-p"`) ||
-					!strings.Contains(w.marked[0], `"reason":"DeletionByDeviceTaintManager","message":"Device Taint manager: deleting due to NoExecute taint"`) {
-					t.Errorf("marked %v", w.marked)
+				marked := w.Marked()
+				if len(marked) != 1 || !strings.Contains(marked[0], `"type":"DisruptionTarget","status":"True"`) || !strings.Contains(marked[0], `"uid":"uid-p"`) ||
+					!strings.Contains(marked[0], `"reason":"DeletionByDeviceTaintManager","message":"Device Taint manager: deleting due to NoExecute taint"`) {
+					t.Errorf("marked %v", marked)
 				}
 			})
 		})
@@ -300,8 +221,8 @@ func TestChanges(t *testing.T) {
 			w.slice(newSlice("s", 1, taint(noExecute)))
 		}, told: "p: Cancelling deletion; p: Marking for deletion"},
 		"its slice goes": {claim: newClaim("p", "d0", tolerates(60)), do: func(w *world) {
-			if err := w.client.ResourceV1().ResourceSlices().Delete(context.Background(), "s", metav1.DeleteOptions{}); err != nil {
-				w.t.Fatal(err)
+			if err := w.Client.ResourceV1().ResourceSlices().Delete(context.Background(), "s", metav1.DeleteOptions{}); err != nil {
+				w.Fatal(err)
 			}
 		}, stays: true, told: "p: Cancelling deletion"},
 		"a new generation":  {claim: newClaim("p", "d0", tolerates(60)), do: func(w *world) { w.slice(newSlice("t", 2)) }, stays: true, told: "p: Cancelling deletion"},
@@ -329,13 +250,13 @@ func TestChanges(t *testing.T) {
 					tt.claim = newClaim("p", "d0")
 				}
 				w := start(t, tt.claim, newPod("p"), tt.before)
-				w.want("p")
+				w.Want("p")
 				tt.do(w)
-				w.after(2 * time.Minute)
+				w.After(2 * time.Minute)
 				if tt.stays {
-					w.want("p")
+					w.Want("p")
 				} else {
-					w.want()
+					w.Want()
 				}
 				if told := w.events(); told != tt.told {
 					t.Errorf("told %q, want %q", told, tt.told)
@@ -349,7 +270,7 @@ func TestChanges(t *testing.T) {
 func TestReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := start(t, newClaim("p", "d0", tolerates(60)), newPod("p"), newSlice("s", 1, taint(noExecute)))
-		pods := w.client.CoreV1().Pods("ns")
+		pods := w.Client.CoreV1().Pods("ns")
 		if err := pods.Delete(t.Context(), "p", *metav1.NewPreconditionDeleteOptions("uid-p")); err != nil {
 			t.Fatal(err)
 		}
@@ -357,7 +278,7 @@ func TestReplaced(t *testing.T) {
 		if _, err := pods.Create(t.Context(), with(newPod("p"), func(p *corev1.Pod) { p.UID = "later" }), metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		w.after(time.Hour).want("p")
+		w.After(time.Hour).Want("p")
 		if told := w.events(); told != "" {
 			t.Errorf("told %q", told)
 		}
@@ -368,11 +289,11 @@ func TestReplaced(t *testing.T) {
 func TestFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := start(t, newClaim("p", "d0"), newPod("p"), newSlice("s", 1))
-		w.refuse = 5
+		w.Refuse(5)
 		w.slice(newSlice("s", 1, taint(noExecute)))
-		w.after(time.Minute).want()
-		if told := w.events(); told != "p: Marking for deletion" || w.refuse != 0 {
-			t.Errorf("told %q, %d more would be refused", told, w.refuse)
+		w.After(time.Minute).Want()
+		if told := w.events(); told != "p: Marking for deletion" || w.Refusing() != 0 {
+			t.Errorf("told %q, %d more would be refused", told, w.Refusing())
 		}
 	})
 }

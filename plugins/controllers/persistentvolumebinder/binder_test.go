@@ -26,19 +26,19 @@ import (
 // life is what claims and volumes go through in the test of crashes.
 func life(w *world) {
 	w.settle()
-	w.remove(w.claim("small"))
+	w.Remove(w.claim("small"))
 	w.settle()
-	w.put(newClaim("small", "1Gi", func(c *corev1.PersistentVolumeClaim) { c.UID = "another" })) // of the same name
-	w.put(newVolume("pv-kept", "1Gi", keptFor("kept", "")))
+	w.Put(newClaim("small", "1Gi", func(c *corev1.PersistentVolumeClaim) { c.UID = "another" })) // of the same name
+	w.Put(newVolume("pv-kept", "1Gi", keptFor("kept", "")))
 	w.settle()
-	w.remove(w.claim("made"))
-	w.put(newClaim("kept", "1Gi"))
+	w.Remove(w.claim("made"))
+	w.Put(newClaim("kept", "1Gi"))
 	w.settle()
-	w.put(newClass("standard", "example.com/p", byDefault))
+	w.Put(newClass("standard", "example.com/p", byDefault))
 	w.settle()
-	w.put(newVolume("pv-named", "2Gi"))
+	w.Put(newVolume("pv-named", "2Gi"))
 	w.settle()
-	w.remove(w.volume("pv-named"))
+	w.Remove(w.volume("pv-named"))
 	w.settle()
 }
 
@@ -53,7 +53,7 @@ func TestCrashAtEachWrite(t *testing.T) {
 	}
 	w := begin()
 	life(w)
-	want, writes := w.picture(), w.writes
+	want, writes := w.picture(), w.Writes
 	if writes < 30 {
 		t.Fatalf("%d writes only:\n%s", writes, want)
 	}
@@ -70,7 +70,7 @@ func TestCrashAtEachWrite(t *testing.T) {
 	}
 	for n := 1; n <= writes; n++ {
 		w := begin()
-		w.dieAt = n
+		w.DieAt = n
 		life(w)
 		if got := w.picture(); got != want {
 			t.Fatalf("dead at write %d of %d:\n%s\nwant\n%s", n, writes, got, want)
@@ -195,7 +195,7 @@ func TestPhases(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			w := newWorld(t, tt.objects...)
 			for i := range 6 {
-				w.refresh()
+				w.Refresh()
 				_ = w.pass(i%2 == 0) // one of another's volume fails by design
 				w.provisioner("example.com/p")
 			}
@@ -206,7 +206,7 @@ func TestPhases(t *testing.T) {
 			if tt.volume != "" && !strings.Contains(lines, "volume pv: "+tt.volume) {
 				t.Errorf("volume %q is not in\n%s", tt.volume, lines)
 			}
-			if told := w.told(); !strings.Contains(told, tt.event) || tt.event == "" && strings.Contains(told, "Warning") {
+			if told := w.Told(); !strings.Contains(told, tt.event) || tt.event == "" && strings.Contains(told, "Warning") {
 				t.Errorf("told\n%s\nwant %q", told, tt.event)
 			}
 			if c := w.claim("c"); tt.name == "the default class, later" && *c.Spec.StorageClassName != "new" {
@@ -224,7 +224,7 @@ func TestRace(t *testing.T) {
 	if err := w.do(w.k.syncClaimKey, "default/a"); err != nil {
 		t.Fatal(err)
 	}
-	late.recorder = w.events
+	late.recorder = w.Events
 	err := w.do(late.syncClaimKey, "default/b")
 	if !apierrors.IsConflict(err) {
 		t.Fatalf("the late one: %v", err)
@@ -238,11 +238,11 @@ func TestRace(t *testing.T) {
 // A cache that lacks a claim releases no volume that the API server knows a claim of.
 func TestStaleCache(t *testing.T) {
 	w := newWorld(t, newVolume("pv", "1Gi", policy(corev1.PersistentVolumeReclaimDelete)))
-	w.put(newClaim("c", "1Gi", naming("pv")))
+	w.Put(newClaim("c", "1Gi", naming("pv")))
 	v := w.volume("pv")
 	keptFor("c", "uid-c")(v)
-	w.put(v)
-	if err := w.cached[volumesOf].Replace([]any{v}, ""); err != nil {
+	w.Put(v)
+	if err := w.Cache(volumesOf).Replace([]any{v}, ""); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.do(w.k.syncVolumeKey, "pv"); err != nil {
@@ -252,17 +252,17 @@ func TestStaleCache(t *testing.T) {
 		t.Errorf("phase %s", v.Status.Phase)
 	}
 	// An old version in the cache undoes nothing that was written.
-	w.refresh()
+	w.Refresh()
 	old := w.claim("c")
 	if err := w.do(w.k.syncClaimKey, "default/c"); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.cached[claimsOf].Replace([]any{old}, ""); err != nil {
+	if err := w.Cache(claimsOf).Replace([]any{old}, ""); err != nil {
 		t.Fatal(err)
 	}
-	before := w.writes
-	if err := w.do(w.k.syncClaimKey, "default/c"); err != nil || w.writes != before {
-		t.Errorf("%v, %d writes more", err, w.writes-before)
+	before := w.Writes
+	if err := w.do(w.k.syncClaimKey, "default/c"); err != nil || w.Writes != before {
+		t.Errorf("%v, %d writes more", err, w.Writes-before)
 	}
 }
 
@@ -289,8 +289,8 @@ func TestManyVolumes(t *testing.T) {
 		}
 		taken[v.Name] = c.UID
 	}
-	if w.writes != 4*n {
-		t.Errorf("%d writes for %d claims", w.writes, n)
+	if w.Writes != 4*n {
+		t.Errorf("%d writes for %d claims", w.Writes, n)
 	}
 }
 

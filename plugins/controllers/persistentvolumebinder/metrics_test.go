@@ -60,7 +60,7 @@ func TestAssignmentsAreCounted(t *testing.T) {
 	before, faults := testutil.ToFloat64(assignments), testutil.ToFloat64(assignmentFaults)
 	w := newWorld(t, newClass("standard", "example.com/p", byDefault), newClaim("a", "1Gi", func(c *corev1.PersistentVolumeClaim) { c.Spec.StorageClassName = nil }))
 	refused := false
-	w.client.PrependReactor("update", "persistentvolumeclaims", func(a k8stesting.Action) (bool, runtime.Object, error) {
+	w.Client.PrependReactor("update", "persistentvolumeclaims", func(a k8stesting.Action) (bool, runtime.Object, error) {
 		if refused || a.GetSubresource() != "" {
 			return false, nil, nil
 		}

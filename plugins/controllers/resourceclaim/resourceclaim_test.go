@@ -31,10 +31,10 @@ func (w *world) schedule(pod string, claims ...*resourcev1.ResourceClaim) {
 		if c == nil {
 			w.Fatalf("pod %s lacks a claim:\n%s", pod, w.picture())
 		}
-		w.put(with(c, allocated(p)))
+		w.Put(with(c, allocated(p)))
 	}
 	p.Spec.NodeName = "n"
-	w.put(p)
+	w.Put(p)
 	w.settle()
 }
 
@@ -42,7 +42,7 @@ func (w *world) ended(pod string, phase corev1.PodPhase) {
 	w.Helper()
 	p := w.pod(pod)
 	p.Status.Phase = phase
-	w.put(p)
+	w.Put(p)
 	w.settle()
 }
 
@@ -51,27 +51,27 @@ func life(w *world) {
 	w.settle()
 	w.schedule("a", w.of("a", "gpu"), w.of("a", "nic"))
 	w.schedule("b", w.claim("shared"))
-	w.put(with(newPod("c", "s=claim:shared"), func(p *corev1.Pod) { p.Spec.NodeName = "n" })) // without the scheduler
+	w.Put(with(newPod("c", "s=claim:shared"), func(p *corev1.Pod) { p.Spec.NodeName = "n" })) // without the scheduler
 	w.settle()
 	w.ended("a", corev1.PodSucceeded)
-	w.remove(w.pod("b"))
+	w.Remove(w.pod("b"))
 	w.settle()
-	w.put(with(newPod("d", "gpu=template:later"), func(p *corev1.Pod) { p.UID = "uid-d1" }))
+	w.Put(with(newPod("d", "gpu=template:later"), func(p *corev1.Pod) { p.UID = "uid-d1" }))
 	w.settle() // the template is not there
-	w.put(newTemplate("later"))
+	w.Put(newTemplate("later"))
 	w.settle()
-	w.put(with(newPod("d", "gpu=template:later", "nic=template:t"), func(p *corev1.Pod) { p.UID = "uid-d2" })) // another of the name
+	w.Put(with(newPod("d", "gpu=template:later", "nic=template:t"), func(p *corev1.Pod) { p.UID = "uid-d2" })) // another of the name
 	w.settle()
-	w.remove(newTemplate("t"))
+	w.Remove(newTemplate("t"))
 	w.end(w.of("d", "gpu")) // by mistake
 	w.settle()
 	w.ended("c", corev1.PodFailed)
 	w.end(w.claim("kept")) // allocated, and never used
 	w.settle()
-	w.put(with(newClaim("extended", ownedBy(w.pod("e"), ""), allocated(w.pod("e"))), func(c *resourcev1.ResourceClaim) {
+	w.Put(with(newClaim("extended", ownedBy(w.pod("e"), ""), allocated(w.pod("e"))), func(c *resourcev1.ResourceClaim) {
 		c.Annotations = map[string]string{resourcev1.ExtendedResourceClaimAnnotation: "true"}
 	}))
-	w.put(with(w.pod("e"), func(p *corev1.Pod) {
+	w.Put(with(w.pod("e"), func(p *corev1.Pod) {
 		p.Status.ExtendedResourceClaimStatus = &corev1.PodExtendedResourceClaimStatus{ResourceClaimName: "extended"}
 	}))
 	w.settle()
@@ -86,7 +86,7 @@ func TestCrashAtEachWrite(t *testing.T) {
 	}
 	w := begin()
 	life(w)
-	want, writes := w.picture(), w.writes
+	want, writes := w.picture(), w.Writes
 	const end = `claim <gpu of uid-d2>: allocated false, deleted false, for
 claim <nic of uid-d2>: allocated false, deleted false, for
 claim shared: allocated false, deleted false, for
@@ -102,7 +102,7 @@ pod e uid-e:`
 	}
 	for n := 1; n <= writes; n++ {
 		w := begin()
-		w.dieAt = n
+		w.DieAt = n
 		life(w)
 		if got := w.picture(); got != want {
 			t.Fatalf("dead at write %d of %d:\n%s\nwant\n%s", n, writes, got, want)
@@ -144,7 +144,7 @@ func TestCreation(t *testing.T) {
 			w := newWorld(t, append(tt.others, tt.pod)...)
 			before := len(w.claims())
 			err := w.do(podKey(tt.pod))
-			told := w.told()
+			told := w.Told()
 			if (err != nil) != (tt.event != "") || !strings.Contains(told, tt.event) || tt.event == "" && told != "" {
 				t.Errorf("%v, told %q", err, told)
 			}
@@ -168,9 +168,9 @@ func TestCreation(t *testing.T) {
 				t.Errorf("the status has %q, want %q", got, tt.names)
 			}
 			// A second time nothing is left to do.
-			w.refresh()
-			if writes := w.writes; err == nil && w.do(podKey(tt.pod)) == nil && w.writes != writes {
-				t.Errorf("%d writes more", w.writes-writes)
+			w.Refresh()
+			if writes := w.Writes; err == nil && w.do(podKey(tt.pod)) == nil && w.Writes != writes {
+				t.Errorf("%d writes more", w.Writes-writes)
 			}
 		})
 	}
@@ -255,7 +255,7 @@ func TestRelease(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, append(tt.pods, tt.claim)...)
 			if tt.late {
-				if err := w.cached[podsOf].Replace(nil, ""); err != nil {
+				if err := w.Cache(podsOf).Replace(nil, ""); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -277,7 +277,7 @@ func TestRelease(t *testing.T) {
 func TestRace(t *testing.T) {
 	p := newPod("p", "s=claim:c")
 	w := newWorld(t, newClaim("c", allocated(p)))
-	w.put(with(w.claim("c"), allocated(newPod("q")))) // the scheduler is faster
+	w.Put(with(w.claim("c"), allocated(newPod("q")))) // the scheduler is faster
 	if err := w.do(claimKey("ns", "c")); err == nil {
 		t.Error("the scheduler's reservation was overwritten")
 	}
@@ -297,8 +297,8 @@ func TestStaleCache(t *testing.T) {
 	if n := len(w.claims()); n != 1 {
 		t.Fatalf("%d claims:\n%s", n, w.picture())
 	}
-	w.remove(w.of("p", "gpu"))
-	if err := w.cached[podsOf].Replace([]any{w.pod("p")}, ""); err != nil { // the status comes, and the claim never will
+	w.Remove(w.of("p", "gpu"))
+	if err := w.Cache(podsOf).Replace([]any{w.pod("p")}, ""); err != nil { // the status comes, and the claim never will
 		t.Fatal(err)
 	}
 	if !w.k.needsWork(w.pod("p")) {
@@ -327,8 +327,8 @@ func TestForgedOwner(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 	// In another namespace a UID says nothing.
-	w.put(with(newClaim("own", ownedBy(p, "gpu")), func(c *resourcev1.ResourceClaim) { c.Namespace = "elsewhere" }))
-	w.refresh()
+	w.Put(with(newClaim("own", ownedBy(p, "gpu")), func(c *resourcev1.ResourceClaim) { c.Namespace = "elsewhere" }))
+	w.Refresh()
 	if c, err := w.k.find(p, "gpu", "own"); err != nil || c == nil || c.Namespace != "ns" {
 		t.Errorf("%+v, %v", c, err)
 	}
@@ -436,7 +436,7 @@ func TestMetrics(t *testing.T) {
 	if n := testutil.ToFloat64(creations.WithLabelValues("success", "true")) - before; n != 1 {
 		t.Errorf("%g claims with access for administrators were counted", n)
 	}
-	w.refresh()
+	w.Refresh()
 	var c claimCounter
 	end := c.of(w.k.claims)
 	registry := prometheus.NewRegistry()
@@ -462,8 +462,8 @@ func TestRun(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	w := newWorld(t, newTemplate("t"), newPod("p", "gpu=template:t"))
 	w.k.Close()
-	shared := informers.NewSharedInformerFactory(w.client, 0)
-	runner, err := New(&controller.Context{Client: w.client, Informers: shared, Logger: slog.New(slog.DiscardHandler), Config: []byte(`{"concurrentSyncs": 2}`)})
+	shared := informers.NewSharedInformerFactory(w.Client, 0)
+	runner, err := New(&controller.Context{Client: w.Client, Informers: shared, Logger: slog.New(slog.DiscardHandler), Config: []byte(`{"concurrentSyncs": 2}`)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -472,7 +472,7 @@ func TestRun(t *testing.T) {
 	shared.Start(stop)
 	go func() { done <- runner.Run(ctx) }()
 	within(t, "no claim is recorded", func() bool {
-		p, err := w.client.CoreV1().Pods("ns").Get(ctx, "p", metav1.GetOptions{})
+		p, err := w.Client.CoreV1().Pods("ns").Get(ctx, "p", metav1.GetOptions{})
 		return err == nil && len(p.Status.ResourceClaimStatuses) == 1
 	})
 	cancel()

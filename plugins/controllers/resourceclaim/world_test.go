@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -14,7 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -23,11 +21,10 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	k8stesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/ptr"
-)
 
-var errDead = errors.New("the controller's process is dead")
+	"pintle.dev/pintle/plugins/controllers/internal/testapi"
+)
 
 var (
 	podsOf      = corev1.SchemeGroupVersion.WithResource("pods")
@@ -104,35 +101,20 @@ func with[T any](o T, changes ...func(T)) T {
 	return o
 }
 
-// world is an API of objects with versions. A keeper works in it on caches that are filled when refresh is called.
+// world is an API of pods and claims in which a keeper works.
 type world struct {
-	*testing.T
-	client *fake.Clientset
-	k      *keeper
-	cached map[schema.GroupVersionResource]cache.Indexer
-	events *record.FakeRecorder
-
-	version int
-	writes  int // of the keeper
-	dieAt   int // the write that does not happen any more, nor any later one; 0: none
-	inside  bool
+	*testapi.API
+	k *keeper
 }
 
 func newWorld(t *testing.T, objects ...runtime.Object) *world {
 	t.Helper()
-	w := &world{T: t, client: fake.NewSimpleClientset(), version: 100}
-	for verb, react := range map[string]k8stesting.ReactionFunc{"create": w.create, "update": w.update, "patch": w.apply, "delete": w.delete} {
-		w.client.PrependReactor(verb, "*", func(a k8stesting.Action) (bool, runtime.Object, error) {
-			if w.inside {
-				if w.writes++; w.dieAt > 0 && w.writes >= w.dieAt {
-					return true, nil, errDead
-				}
-			}
-			return react(a)
-		})
+	w := &world{API: testapi.New(t, fake.NewSimpleClientset(), true, map[string]schema.GroupVersionResource{"Pod": podsOf, "ResourceClaim": claimsOf, "ResourceClaimTemplate": templatesOf})}
+	for verb, react := range map[string]k8stesting.ReactionFunc{"create": w.create, "update": w.Update, "patch": w.apply, "delete": w.delete} {
+		w.Dies(verb, react)
 	}
 	for _, o := range objects {
-		w.put(o)
+		w.Put(o)
 	}
 	w.restart()
 	return w
@@ -140,31 +122,9 @@ func newWorld(t *testing.T, objects ...runtime.Object) *world {
 
 func (w *world) create(a k8stesting.Action) (bool, runtime.Object, error) {
 	claim := a.(k8stesting.CreateAction).GetObject().(*resourcev1.ResourceClaim).DeepCopy()
-	claim.Namespace, claim.Name = a.GetNamespace(), fmt.Sprintf("%s%05d", claim.GenerateName, w.version)
-	claim.UID, claim.CreationTimestamp = types.UID("uid-"+claim.Name), metav1.Unix(int64(w.version), 0)
-	w.put(claim)
-	return true, claim, nil
-}
-
-func (w *world) update(a k8stesting.Action) (bool, runtime.Object, error) {
-	claim := a.(k8stesting.UpdateAction).GetObject().(*resourcev1.ResourceClaim).DeepCopy()
-	was := w.claim(claim.Name)
-	if was == nil {
-		return true, nil, apierrors.NewNotFound(claimsOf.GroupResource(), claim.Name)
-	}
-	if was.ResourceVersion != claim.ResourceVersion || was.UID != claim.UID {
-		return true, nil, apierrors.NewConflict(claimsOf.GroupResource(), claim.Name, errors.New("changed"))
-	}
-	if a.GetSubresource() == "status" { // a status is written by its subresource alone
-		was.Status, claim = claim.Status, was
-	} else {
-		claim.Status = was.Status
-	}
-	if claim.DeletionTimestamp != nil && len(claim.Finalizers) == 0 {
-		w.remove(claim)
-		return true, claim, nil
-	}
-	w.put(claim)
+	claim.Namespace, claim.Name = a.GetNamespace(), fmt.Sprintf("%s%05d", claim.GenerateName, w.Version())
+	claim.UID, claim.CreationTimestamp = types.UID("uid-"+claim.Name), metav1.Unix(int64(w.Version()), 0)
+	w.Put(claim)
 	return true, claim, nil
 }
 
@@ -183,7 +143,7 @@ func (w *world) apply(a k8stesting.Action) (bool, runtime.Object, error) {
 		return true, nil, apierrors.NewConflict(podsOf.GroupResource(), p.GetName(), errors.New("another UID"))
 	}
 	pod.Status.ResourceClaimStatuses = applied.Status.ResourceClaimStatuses
-	w.put(pod)
+	w.Put(pod)
 	return true, pod, nil
 }
 
@@ -204,82 +164,24 @@ func (w *world) delete(a k8stesting.Action) (bool, runtime.Object, error) {
 func (w *world) end(claim *resourcev1.ResourceClaim) {
 	w.Helper()
 	if len(claim.Finalizers) == 0 {
-		w.remove(claim)
+		w.Remove(claim)
 		return
 	}
 	claim = claim.DeepCopy()
 	claim.DeletionTimestamp = ptr.To(metav1.Unix(1, 0))
-	w.put(claim)
-}
-
-func resourceOf(obj runtime.Object) schema.GroupVersionResource {
-	switch obj.(type) {
-	case *corev1.Pod:
-		return podsOf
-	case *resourcev1.ResourceClaim:
-		return claimsOf
-	}
-	return templatesOf
-}
-
-// put stores an object with a new version, as any writer does.
-func (w *world) put(obj runtime.Object) {
-	w.Helper()
-	o := obj.(metav1.Object)
-	w.version++
-	o.SetResourceVersion(strconv.Itoa(w.version))
-	gvr := resourceOf(obj)
-	err := w.client.Tracker().Update(gvr, obj.DeepCopyObject(), o.GetNamespace())
-	if apierrors.IsNotFound(err) {
-		err = w.client.Tracker().Create(gvr, obj.DeepCopyObject(), o.GetNamespace())
-	}
-	if err != nil {
-		w.Fatal(err)
-	}
-}
-
-func (w *world) remove(obj runtime.Object) {
-	w.Helper()
-	o := obj.(metav1.Object)
-	if err := w.client.Tracker().Delete(resourceOf(obj), o.GetNamespace(), o.GetName()); err != nil {
-		w.Fatal(err)
-	}
-}
-
-func (w *world) list(gvr schema.GroupVersionResource, kind string) []runtime.Object {
-	w.Helper()
-	list, err := w.client.Tracker().List(gvr, gvr.GroupVersion().WithKind(kind), "")
-	if err != nil {
-		w.Fatal(err)
-	}
-	objs, err := meta.ExtractList(list)
-	if err != nil {
-		w.Fatal(err)
-	}
-	return objs
+	w.Put(claim)
 }
 
 func (w *world) pod(name string) *corev1.Pod {
-	obj, err := w.client.Tracker().Get(podsOf, "ns", name)
-	if err != nil {
-		return nil
-	}
-	return obj.(*corev1.Pod).DeepCopy()
+	return testapi.Get[*corev1.Pod](w.API, podsOf, "ns", name)
 }
 
 func (w *world) claim(name string) *resourcev1.ResourceClaim {
-	obj, err := w.client.Tracker().Get(claimsOf, "ns", name)
-	if err != nil {
-		return nil
-	}
-	return obj.(*resourcev1.ResourceClaim).DeepCopy()
+	return testapi.Get[*resourcev1.ResourceClaim](w.API, claimsOf, "ns", name)
 }
 
-func (w *world) claims() (all []*resourcev1.ResourceClaim) {
-	for _, o := range w.list(claimsOf, "ResourceClaim") {
-		all = append(all, o.(*resourcev1.ResourceClaim))
-	}
-	return all
+func (w *world) claims() []*resourcev1.ResourceClaim {
+	return testapi.List[*resourcev1.ResourceClaim](w.API, claimsOf)
 }
 
 // of is the claim that was made for an entry of a pod.
@@ -296,54 +198,39 @@ func (w *world) of(pod, entry string) *resourcev1.ResourceClaim {
 // restart is a new process of the controller.
 func (w *world) restart() {
 	w.Helper()
-	shared := informers.NewSharedInformerFactory(w.client, 0)
-	k, err := build(w.client, shared, 1, slog.New(slog.DiscardHandler))
+	shared := informers.NewSharedInformerFactory(w.Client, 0)
+	k, err := build(w.Client, shared, 1, slog.New(slog.DiscardHandler))
 	if err != nil {
 		w.Fatal(err)
 	}
 	w.Cleanup(k.Close)
-	w.events = record.NewFakeRecorder(1000)
-	k.Recorder, w.k, w.dieAt = w.events, k, 0
-	w.cached = map[schema.GroupVersionResource]cache.Indexer{
+	w.Begin(map[schema.GroupVersionResource]cache.Indexer{
 		podsOf: shared.Core().V1().Pods().Informer().GetIndexer(), claimsOf: shared.Resource().V1().ResourceClaims().Informer().GetIndexer(),
 		templatesOf: shared.Resource().V1().ResourceClaimTemplates().Informer().GetIndexer(),
-	}
-	w.refresh()
-}
-
-func (w *world) refresh() {
-	w.Helper()
-	for gvr, kind := range map[schema.GroupVersionResource]string{podsOf: "Pod", claimsOf: "ResourceClaim", templatesOf: "ResourceClaimTemplate"} {
-		var all []any
-		for _, o := range w.list(gvr, kind) {
-			all = append(all, o.DeepCopyObject())
-		}
-		if err := w.cached[gvr].Replace(all, ""); err != nil {
-			w.Fatal(err)
-		}
-	}
+	})
+	k.Recorder, w.k = w.Events, k
 }
 
 func (w *world) do(keys ...key) error {
-	w.inside = true
-	defer func() { w.inside = false }()
-	for _, key := range keys {
-		if err := w.k.sync(w.Context(), key); err != nil {
-			return err
+	return w.Inside(func() error {
+		for _, key := range keys {
+			if err := w.k.sync(w.Context(), key); err != nil {
+				return err
+			}
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
 // pass works on each pod that handlers would enqueue, and on each claim.
 func (w *world) pass() error {
 	var keys []key
-	for _, obj := range w.cached[podsOf].List() {
+	for _, obj := range w.Cache(podsOf).List() {
 		if p := obj.(*corev1.Pod); w.k.needsWork(p) {
 			keys = append(keys, podKey(p))
 		}
 	}
-	for _, obj := range w.cached[claimsOf].List() {
+	for _, obj := range w.Cache(claimsOf).List() {
 		c := obj.(*resourcev1.ResourceClaim)
 		keys = append(keys, claimKey(c.Namespace, c.Name))
 	}
@@ -367,14 +254,14 @@ func (w *world) collect() (did bool) {
 func (w *world) settle() {
 	w.Helper()
 	for i := range 100 {
-		before := w.writes
-		w.refresh()
+		before := w.Writes
+		w.Refresh()
 		err := w.pass()
-		if errors.Is(err, errDead) {
+		if errors.Is(err, testapi.ErrDead) {
 			w.restart()
 			continue
 		}
-		if did := w.collect(); !did && w.writes == before && i > 1 {
+		if did := w.collect(); !did && w.Writes == before && i > 1 {
 			return
 		}
 	}
@@ -393,8 +280,7 @@ func (w *world) picture() string {
 		}
 	}
 	var lines []string
-	for _, o := range w.list(podsOf, "Pod") {
-		p := o.(*corev1.Pod)
+	for _, p := range testapi.List[*corev1.Pod](w.API, podsOf) {
 		line := fmt.Sprintf("pod %s %s:", p.Name, p.UID)
 		for _, s := range p.Status.ResourceClaimStatuses {
 			line += fmt.Sprintf(" %s=%s", s.Name, names[ptr.Deref(s.ResourceClaimName, "none")])
@@ -410,18 +296,6 @@ func (w *world) picture() string {
 	}
 	slices.Sort(lines)
 	return strings.Join(lines, "\n")
-}
-
-func (w *world) told() string {
-	var all []string
-	for {
-		select {
-		case e := <-w.events.Events:
-			all = append(all, e)
-		default:
-			return strings.Join(all, "\n")
-		}
-	}
 }
 
 func within(t *testing.T, what string, done func() bool) {

@@ -27,7 +27,7 @@ func life(w *world) {
 	w.settle()
 	if p := w.pod("web-1"); p != nil {
 		p.Status.Phase = corev1.PodFailed
-		w.put(p)
+		w.Put(p)
 	}
 	w.settle()
 	w.change(image("v1")) // back to the first revision
@@ -50,13 +50,13 @@ func TestCrashAtEachWrite(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, newSet(3, changes...))
 			life(w)
-			want, writes := w.picture(), w.writes
+			want, writes := w.picture(), w.Writes
 			if writes < 30 {
 				t.Fatalf("%d writes only:\n%s", writes, want)
 			}
 			for n := 1; n <= writes; n++ {
 				w := newWorld(t, newSet(3, changes...))
-				w.dieAt = n
+				w.DieAt = n
 				life(w)
 				if got := w.picture(); got != want {
 					t.Fatalf("dead at write %d of %d:\n%s\nwant\n%s", n, writes, got, want)
@@ -90,7 +90,7 @@ func TestRandomLives(t *testing.T) {
 				case 2:
 					w.change(func(s *appsv1.StatefulSet) { s.Spec.UpdateStrategy.RollingUpdate.Partition = ptr.To(int32(r.IntN(4))) })
 				case 3:
-					w.dieAt = w.writes + 1 + r.IntN(4)
+					w.DieAt = w.Writes + 1 + r.IntN(4)
 				case 4:
 					w.restart()
 				case 5, 6:
@@ -98,10 +98,10 @@ func TestRandomLives(t *testing.T) {
 						p := &pods[r.IntN(len(pods))]
 						p.Status.Phase = []corev1.PodPhase{corev1.PodFailed, corev1.PodSucceeded, corev1.PodPending}[r.IntN(3)]
 						p.Status.Conditions = nil
-						w.put(p)
+						w.Put(p)
 					}
 				}
-				w.refresh()
+				w.Refresh()
 				_ = w.sync() // it may have died
 				if r.IntN(2) == 0 {
 					w.nodes()

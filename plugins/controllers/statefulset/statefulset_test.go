@@ -38,7 +38,7 @@ func (w *world) names() string {
 
 func (w *world) once() {
 	w.Helper()
-	w.refresh()
+	w.Refresh()
 	if err := w.sync(); err != nil {
 		w.Fatal(err)
 	}
@@ -66,7 +66,7 @@ func TestOrderOfCreationAndEnd(t *testing.T) {
 		}
 		w.nodes()
 	}
-	if told := w.told(); !strings.Contains(told, "Normal SuccessfulCreate Create Pod web-5 in StatefulSet web successful") ||
+	if told := w.Told(); !strings.Contains(told, "Normal SuccessfulCreate Create Pod web-5 in StatefulSet web successful") ||
 		!strings.Contains(told, "Normal SuccessfulDelete Delete Pod web-7 in StatefulSet web successful") {
 		t.Error(told)
 	}
@@ -121,7 +121,7 @@ func TestIdentity(t *testing.T) {
 		t.Errorf("the template's labels became %v", webLabels)
 	}
 	delete(p.Labels, appsv1.StatefulSetPodNameLabel)
-	w.put(p)
+	w.Put(p)
 	w.settle()
 	if got := w.pod("web-0").Labels[appsv1.StatefulSetPodNameLabel]; got != "web-0" {
 		t.Errorf("the label that was removed is %q", got)
@@ -159,8 +159,8 @@ func TestAdoptionAndRelease(t *testing.T) {
 	}
 	p := w.pod("web-0")
 	p.Labels = map[string]string{"app": "other"}
-	w.put(p)
-	w.refresh()
+	w.Put(p)
+	w.Refresh()
 	err := w.sync() // the name is still taken
 	if !apierrors.IsAlreadyExists(err) {
 		t.Errorf("the released pod's name is free: %v", err)
@@ -207,7 +207,7 @@ func TestPartitionAndOnDelete(t *testing.T) {
 	kill := func(name string) {
 		p := w.pod(name)
 		p.DeletionTimestamp = ptr.To(metav1.Now())
-		w.put(p)
+		w.Put(p)
 		w.settle()
 	}
 	w.change(image("v2"))
@@ -247,7 +247,7 @@ func TestForcedRollback(t *testing.T) {
 	}
 	p := w.pod("web-1")
 	p.DeletionTimestamp = ptr.To(metav1.Now())
-	w.put(p)
+	w.Put(p)
 	w.settle()
 	if got := w.pod("web-1").Spec.Containers[0].Image; got != "v1" {
 		t.Errorf("image %s", got)
@@ -356,7 +356,7 @@ func TestClaimsThatStandInTheWay(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, newSet(1, withClaims, retain(deleteClaims, deleteClaims)), tt.claim)
-			w.refresh()
+			w.Refresh()
 			err := w.sync()
 			if (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) {
 				t.Errorf("sync: %v", err)
@@ -364,7 +364,7 @@ func TestClaimsThatStandInTheWay(t *testing.T) {
 			if (w.names() == "web-0") != tt.made {
 				t.Errorf("pods %q", w.names())
 			}
-			if told := w.told(); !strings.Contains(told, tt.event) {
+			if told := w.Told(); !strings.Contains(told, tt.event) {
 				t.Errorf("told %s", told)
 			}
 			if name == "another owner keeps it" {
@@ -384,14 +384,14 @@ func TestRefusals(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, newSet(4, policy))
 			quota := true
-			w.client.PrependReactor("create", "pods", func(k8stesting.Action) (bool, runtime.Object, error) {
+			w.Client.PrependReactor("create", "pods", func(k8stesting.Action) (bool, runtime.Object, error) {
 				if quota && len(w.pods()) >= 2 {
 					return true, nil, apierrors.NewForbidden(corev1.Resource("pods"), "web", errors.New("exceeded quota: q"))
 				}
 				return false, nil, nil
 			})
 			for range 6 {
-				w.refresh()
+				w.Refresh()
 				if err := w.sync(); err != nil && !apierrors.IsForbidden(err) {
 					t.Fatal(err)
 				}
@@ -400,13 +400,13 @@ func TestRefusals(t *testing.T) {
 			if len(w.pods()) != 2 || w.set().Status.Replicas != 2 {
 				t.Errorf("under the quota:\n%s", w.picture())
 			}
-			if told := w.told(); !strings.Contains(told, " in StatefulSet web failed error: pods \"web\" is forbidden: exceeded quota: q") || !strings.Contains(told, "Warning FailedCreate Create Pod web-") {
+			if told := w.Told(); !strings.Contains(told, " in StatefulSet web failed error: pods \"web\" is forbidden: exceeded quota: q") || !strings.Contains(told, "Warning FailedCreate Create Pod web-") {
 				t.Error(told)
 			}
 			quota = false
 			n := 0
-			w.client.PrependReactor("*", "*", func(a k8stesting.Action) (bool, runtime.Object, error) {
-				if n++; w.inside && n%2 == 0 && a.GetVerb() != "get" && a.GetVerb() != "list" {
+			w.Client.PrependReactor("*", "*", func(a k8stesting.Action) (bool, runtime.Object, error) {
+				if n++; w.Working() && n%2 == 0 && a.GetVerb() != "get" && a.GetVerb() != "list" {
 					return true, nil, apierrors.NewInternalError(errors.New("webhook"))
 				}
 				return false, nil, nil
@@ -430,10 +430,10 @@ func TestStaleCache(t *testing.T) {
 	w.k.written = consistency.New(map[string]consistency.Cache{podResource: behind("5")})
 	w.k.written.Wrote(key, "set", podResource, &metav1.ObjectMeta{ResourceVersion: "6"})
 	w.change(image("v2"))
-	w.refresh()
-	before := w.writes
-	if err := w.sync(); err == nil || w.writes != before {
-		t.Errorf("%v, %d writes", err, w.writes-before)
+	w.Refresh()
+	before := w.Writes
+	if err := w.sync(); err == nil || w.Writes != before {
+		t.Errorf("%v, %d writes", err, w.Writes-before)
 	}
 }
 
@@ -467,7 +467,7 @@ func TestSemanticComparison(t *testing.T) {
 		w := newWorld(t, newSet(1))
 		w.settle()
 		before := w.set().Status.UpdateRevision
-		w.client.PrependReactor("create", "podtemplates", func(a k8stesting.Action) (bool, runtime.Object, error) {
+		w.Client.PrependReactor("create", "podtemplates", func(a k8stesting.Action) (bool, runtime.Object, error) {
 			c := a.(k8stesting.CreateActionImpl)
 			if !slices.Equal(c.CreateOptions.DryRun, []string{metav1.DryRunAll}) {
 				t.Error("a pod template is written")
@@ -507,7 +507,7 @@ func TestGoneBefore(t *testing.T) {
 	if err := w.k.deletePod(t.Context(), set, pod); err != nil {
 		t.Error(err)
 	}
-	if told := w.told(); !strings.Contains(told, "SuccessfulDelete") {
+	if told := w.Told(); !strings.Contains(told, "SuccessfulDelete") {
 		t.Errorf("events: %q", told)
 	}
 }

@@ -14,14 +14,16 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	k8stesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/tools/record"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
+
+	"pintle.dev/pintle/plugins/controllers/internal/testapi"
 )
 
 const key = "default/web"
@@ -55,28 +57,28 @@ func withClaims(s *appsv1.StatefulSet) {
 	s.Spec.VolumeClaimTemplates = []corev1.PersistentVolumeClaim{{ObjectMeta: metav1.ObjectMeta{Name: "data"}}}
 }
 
-var errDead = errors.New("the controller's process is dead")
+var (
+	setsGVR      = appsv1.SchemeGroupVersion.WithResource("statefulsets")
+	revisionsGVR = appsv1.SchemeGroupVersion.WithResource("controllerrevisions")
+	podsGVR      = corev1.SchemeGroupVersion.WithResource("pods")
+	claimsGVR    = corev1.SchemeGroupVersion.WithResource("persistentvolumeclaims")
+)
 
-// world is an API with a cluster that starts and ends pods. A keeper works in it
-// on caches that are filled when refresh is called.
+// world is an API with a cluster that starts and ends pods. A keeper works in it.
 type world struct {
-	*testing.T
-	client  *fake.Clientset
-	k       *keeper
-	revised cache.Indexer // of the keeper
-	events  *record.FakeRecorder
-	clock   *clocktesting.FakePassiveClock
-
-	writes int // of the keeper
-	dieAt  int // the write that does not happen any more, nor any later one; 0: none
-	uids   int
-	inside bool // the keeper is at work
+	*testapi.API
+	k     *keeper
+	clock *clocktesting.FakePassiveClock
+	uids  int
 }
 
 func newWorld(t *testing.T, objects ...runtime.Object) *world {
 	t.Helper()
-	w := &world{T: t, client: fake.NewClientset(objects...), clock: clocktesting.NewFakePassiveClock(time.Unix(1_000_000, 0))}
-	w.client.PrependReactor("create", "*", func(a k8stesting.Action) (bool, runtime.Object, error) {
+	w := &world{
+		API:   testapi.New(t, fake.NewClientset(objects...), false, map[string]schema.GroupVersionResource{"StatefulSet": setsGVR, "ControllerRevision": revisionsGVR, "Pod": podsGVR, "PersistentVolumeClaim": claimsGVR}),
+		clock: clocktesting.NewFakePassiveClock(time.Unix(1_000_000, 0)),
+	}
+	w.Client.PrependReactor("create", "*", func(a k8stesting.Action) (bool, runtime.Object, error) {
 		obj := a.(k8stesting.CreateAction).GetObject().(metav1.Object)
 		if obj.GetUID() == "" {
 			w.uids++
@@ -88,40 +90,33 @@ func newWorld(t *testing.T, objects ...runtime.Object) *world {
 		}
 		return false, nil, nil
 	})
-	w.client.PrependReactor("create", "podtemplates", func(a k8stesting.Action) (bool, runtime.Object, error) {
-		return true, a.(k8stesting.CreateAction).GetObject(), nil // a dry run
-	})
-	w.client.PrependReactor("delete", "pods", func(a k8stesting.Action) (bool, runtime.Object, error) {
+	w.Client.PrependReactor("delete", "pods", func(a k8stesting.Action) (bool, runtime.Object, error) {
 		d := a.(k8stesting.DeleteActionImpl)
 		pod := w.pod(d.Name)
 		if pod == nil {
 			return true, nil, apierrors.NewNotFound(corev1.Resource("pods"), d.Name)
 		}
-		if p := d.DeleteOptions.Preconditions; w.inside && (p == nil || p.UID == nil || *p.UID != pod.UID) {
+		if p := d.DeleteOptions.Preconditions; w.Working() && (p == nil || p.UID == nil || *p.UID != pod.UID) {
 			return true, nil, apierrors.NewConflict(corev1.Resource("pods"), d.Name, errors.New("another UID"))
 		}
 		if pod.DeletionTimestamp == nil {
 			pod.DeletionTimestamp = ptr.To(metav1.NewTime(w.clock.Now()))
-			w.put(pod)
+			w.Put(pod)
 		}
 		return true, nil, nil
 	})
-	w.client.PrependReactor("update", "pods", func(a k8stesting.Action) (bool, runtime.Object, error) {
+	w.Client.PrependReactor("update", "pods", func(a k8stesting.Action) (bool, runtime.Object, error) {
 		// Versions are not counted here; a patched owner makes one.
 		if pod := a.(k8stesting.UpdateAction).GetObject().(*corev1.Pod); len(w.pod(pod.Name).OwnerReferences) != len(pod.OwnerReferences) {
 			return true, nil, apierrors.NewConflict(corev1.Resource("pods"), pod.Name, errors.New("changed"))
 		}
 		return false, nil, nil
 	})
-	w.client.PrependReactor("*", "*", func(a k8stesting.Action) (bool, runtime.Object, error) {
-		if !w.inside || slices.Contains([]string{"get", "list", "watch"}, a.GetVerb()) || a.GetResource().Resource == "podtemplates" {
-			return false, nil, nil
-		}
-		w.writes++
-		if w.dieAt > 0 && w.writes >= w.dieAt {
-			return true, nil, errDead
-		}
-		return false, nil, nil
+	for _, verb := range []string{"create", "update", "patch", "delete"} {
+		w.Dies(verb, nil)
+	}
+	w.Client.PrependReactor("create", "podtemplates", func(a k8stesting.Action) (bool, runtime.Object, error) {
+		return true, a.(k8stesting.CreateAction).GetObject(), nil // a dry run
 	})
 	w.restart()
 	return w
@@ -130,77 +125,51 @@ func newWorld(t *testing.T, objects ...runtime.Object) *world {
 // restart is a new process of the controller.
 func (w *world) restart() {
 	w.Helper()
-	shared := informers.NewSharedInformerFactory(w.client, 0)
-	k, err := build(w.client, shared, Config{ConcurrentStatefulSetSyncs: 1}, slog.New(slog.DiscardHandler))
+	shared := informers.NewSharedInformerFactory(w.Client, 0)
+	k, err := build(w.Client, shared, Config{ConcurrentStatefulSetSyncs: 1}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		w.Fatal(err)
 	}
 	w.Cleanup(k.Close)
-	w.events = record.NewFakeRecorder(10000)
-	k.Recorder, k.clock = w.events, w.clock
-	w.k, w.dieAt, w.revised = k, 0, shared.Apps().V1().ControllerRevisions().Informer().GetIndexer()
-	w.refresh()
-}
-
-func (w *world) put(obj runtime.Object) {
-	w.Helper()
-	resource := corev1.SchemeGroupVersion.WithResource("pods")
-	switch obj.(type) {
-	case *appsv1.StatefulSet:
-		resource = appsv1.SchemeGroupVersion.WithResource("statefulsets")
-	case *corev1.PersistentVolumeClaim:
-		resource = corev1.SchemeGroupVersion.WithResource("persistentvolumeclaims")
-	}
-	if err := w.client.Tracker().Update(resource, obj, "default"); err != nil {
-		w.Fatal(err)
-	}
+	w.Begin(map[schema.GroupVersionResource]cache.Indexer{
+		setsGVR: k.sets, podsGVR: k.pods, claimsGVR: k.claims, revisionsGVR: shared.Apps().V1().ControllerRevisions().Informer().GetIndexer(),
+	})
+	k.Recorder, k.clock, w.k = w.Events, w.clock, k
 }
 
 func (w *world) pod(name string) *corev1.Pod {
-	obj, err := w.client.Tracker().Get(corev1.SchemeGroupVersion.WithResource("pods"), "default", name)
-	if err != nil {
-		return nil
-	}
-	return obj.(*corev1.Pod).DeepCopy()
+	return testapi.Get[*corev1.Pod](w.API, podsGVR, "default", name)
 }
 
-func (w *world) pods() []corev1.Pod {
+// all are the objects of a resource, by value.
+func all[T any, P interface {
+	*T
+	runtime.Object
+}](w *world, resource schema.GroupVersionResource) (list []T) {
 	w.Helper()
-	gv := corev1.SchemeGroupVersion
-	obj, err := w.client.Tracker().List(gv.WithResource("pods"), gv.WithKind("Pod"), "default")
-	if err != nil {
-		w.Fatal(err)
+	for _, o := range testapi.List[P](w.API, resource) {
+		list = append(list, *o)
 	}
-	return obj.(*corev1.PodList).DeepCopy().Items
+	return list
+}
+
+func (w *world) pods() []corev1.Pod { return all[corev1.Pod](w, podsGVR) }
+
+func (w *world) revisions() []appsv1.ControllerRevision {
+	return all[appsv1.ControllerRevision](w, revisionsGVR)
+}
+
+func (w *world) claims() []corev1.PersistentVolumeClaim {
+	return all[corev1.PersistentVolumeClaim](w, claimsGVR)
 }
 
 func (w *world) set() *appsv1.StatefulSet {
 	w.Helper()
-	obj, err := w.client.Tracker().Get(appsv1.SchemeGroupVersion.WithResource("statefulsets"), "default", "web")
-	if err != nil {
-		w.Fatal(err)
+	set := testapi.Get[*appsv1.StatefulSet](w.API, setsGVR, "default", "web")
+	if set == nil {
+		w.Fatal("the set is gone")
 	}
-	return obj.(*appsv1.StatefulSet).DeepCopy()
-}
-
-func (w *world) revisions() []appsv1.ControllerRevision {
-	w.Helper()
-	gv := appsv1.SchemeGroupVersion
-	obj, err := w.client.Tracker().List(gv.WithResource("controllerrevisions"), gv.WithKind("ControllerRevision"), "default")
-	if err != nil {
-		w.Fatal(err)
-	}
-	return obj.(*appsv1.ControllerRevisionList).DeepCopy().Items
-}
-
-func (w *world) claims() []corev1.PersistentVolumeClaim {
-	w.Helper()
-	gv := corev1.SchemeGroupVersion
-	obj, err := w.client.Tracker().List(gv.WithResource("persistentvolumeclaims"), gv.WithKind("PersistentVolumeClaim"), "default")
-	if err != nil {
-		w.Fatal(err)
-	}
-	return obj.(*corev1.PersistentVolumeClaimList).DeepCopy().Items
+	return set
 }
 
 // change changes the set as a user does.
@@ -209,40 +178,14 @@ func (w *world) change(f func(*appsv1.StatefulSet)) {
 	set := w.set()
 	f(set)
 	set.Generation++
-	w.put(set)
-}
-
-func (w *world) refresh() {
-	w.Helper()
-	var sets, pods, claims, history []any
-	if set, err := w.client.Tracker().Get(appsv1.SchemeGroupVersion.WithResource("statefulsets"), "default", "web"); err == nil {
-		sets = append(sets, set)
-	}
-	for _, p := range w.pods() {
-		pods = append(pods, p.DeepCopy())
-	}
-	for _, c := range w.claims() {
-		claims = append(claims, c.DeepCopy())
-	}
-	for _, r := range w.revisions() {
-		history = append(history, r.DeepCopy())
-	}
-	replace := func(c cache.Indexer, list []any) {
-		if err := c.Replace(list, ""); err != nil {
-			w.Fatal(err)
-		}
-	}
-	replace(w.k.sets, sets)
-	replace(w.k.pods, pods)
-	replace(w.k.claims, claims)
-	replace(w.revised, history)
+	w.Put(set)
 }
 
 // mayCreate holds the promise of an ordered set: all predecessors are there and ready.
 func (w *world) mayCreate(pod *corev1.Pod) {
 	set := w.set()
 	n, member := ordinalOf(set, pod)
-	if !w.inside || !member || set.Spec.PodManagementPolicy == appsv1.ParallelPodManagement {
+	if !w.Working() || !member || set.Spec.PodManagementPolicy == appsv1.ParallelPodManagement {
 		return
 	}
 	start, _ := bounds(set)
@@ -260,9 +203,7 @@ func (w *world) mayCreate(pod *corev1.Pod) {
 }
 
 func (w *world) sync() error {
-	w.inside = true
-	defer func() { w.inside = false }()
-	return w.k.sync(w.Context(), key)
+	return w.Inside(func() error { return w.k.sync(w.Context(), key) })
 }
 
 // nodes starts pods that wait and removes those that end; it says whether it did anything.
@@ -271,12 +212,12 @@ func (w *world) nodes() (did bool) {
 	for _, p := range w.pods() {
 		switch {
 		case p.DeletionTimestamp != nil:
-			if err := w.client.Tracker().Delete(corev1.SchemeGroupVersion.WithResource("pods"), "default", p.Name); err != nil {
+			if err := w.Client.Tracker().Delete(podsGVR, "default", p.Name); err != nil {
 				w.Fatal(err)
 			}
 			did = true
 		case p.Status.Phase == corev1.PodPending:
-			w.put(ready(&p, w.clock.Now()))
+			w.Put(ready(&p, w.clock.Now()))
 			did = true
 		}
 	}
@@ -293,14 +234,14 @@ func ready(p *corev1.Pod, since time.Time) *corev1.Pod {
 func (w *world) settle() {
 	w.Helper()
 	for range 300 {
-		before := w.writes
-		w.refresh()
+		before := w.Writes
+		w.Refresh()
 		err := w.sync()
-		if errors.Is(err, errDead) {
+		if errors.Is(err, testapi.ErrDead) {
 			w.restart()
 			continue
 		}
-		if did := w.nodes(); err == nil && !did && w.writes == before {
+		if did := w.nodes(); err == nil && !did && w.Writes == before {
 			return
 		}
 	}
@@ -324,16 +265,4 @@ func (w *world) picture() string {
 	s := w.set().Status
 	return strings.Join(lines, "\n") + fmt.Sprintf("\nstatus %d %d %d %d %d %s %s %d", s.Replicas, s.ReadyReplicas, s.AvailableReplicas,
 		s.CurrentReplicas, s.UpdatedReplicas, s.CurrentRevision, s.UpdateRevision, s.ObservedGeneration)
-}
-
-func (w *world) told() string {
-	var all []string
-	for {
-		select {
-		case e := <-w.events.Events:
-			all = append(all, e)
-		default:
-			return strings.Join(all, "\n")
-		}
-	}
 }

@@ -24,6 +24,7 @@ import (
 	k8stesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/record"
 
+	"pintle.dev/pintle/plugins/controllers/internal/testapi"
 	"pintle.dev/pintle/sdk/controller"
 )
 
@@ -53,108 +54,36 @@ func pod(name string, tolerations ...corev1.Toleration) *corev1.Pod {
 	}
 }
 
-// world is a controller that runs in a bubble of synctest.
-type world struct {
-	t      *testing.T
-	client *fake.Clientset
-
-	mu     sync.Mutex
-	marked []string // conditions that were patched, by pod
-}
+// world is the controller in a bubble.
+type world struct{ *testapi.Bubble }
 
 func start(t *testing.T, objects ...runtime.Object) *world {
 	t.Helper()
-	w := &world{t: t, client: fake.NewClientset(objects...)}
-	w.client.PrependReactor("patch", "pods", func(a k8stesting.Action) (bool, runtime.Object, error) {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		w.marked = append(w.marked, string(a.(k8stesting.PatchAction).GetPatch()))
-		return false, nil, nil
-	})
-	// The fake API does not look at preconditions.
-	w.client.PrependReactor("delete", "pods", func(a k8stesting.Action) (bool, runtime.Object, error) {
-		d := a.(k8stesting.DeleteActionImpl)
-		obj, err := w.client.Tracker().Get(corev1.SchemeGroupVersion.WithResource("pods"), d.Namespace, d.Name)
-		if err != nil {
-			return true, nil, err
-		}
-		if uid := d.DeleteOptions.Preconditions.UID; uid == nil || *uid != obj.(*corev1.Pod).UID {
-			return true, nil, apierrors.NewConflict(corev1.Resource("pods"), d.Name, errors.New("the UID is another"))
-		}
-		return false, nil, nil
-	})
-	shared := informers.NewSharedInformerFactory(w.client, 0)
-	runner, err := New(&controller.Context{Logger: slog.New(slog.DiscardHandler), Client: w.client, Informers: shared})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	shared.Start(ctx.Done())
-	go func() { done <- runner.Run(ctx) }()
-	w.after(500 * time.Millisecond) // the caches are filled after a tenth of a second
-	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-		shared.Shutdown()
-	})
-	return w
-}
-
-func (w *world) after(d time.Duration) *world {
-	time.Sleep(d)
-	synctest.Wait()
-	return w
-}
-
-// want compares the pods that are there.
-func (w *world) want(names ...string) {
-	w.t.Helper()
-	list, err := w.client.CoreV1().Pods("").List(context.Background(), metav1.ListOptions{})
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	var there []string
-	for _, p := range list.Items {
-		there = append(there, p.Name)
-	}
-	slices.Sort(there)
-	if !slices.Equal(there, names) {
-		w.t.Errorf("after %s: pods %v, want %v", time.Since(time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)), there, names)
-	}
+	return &world{testapi.Start(t, New, objects...)}
 }
 
 // events are the messages, in order.
 func (w *world) events() string {
-	w.t.Helper()
-	synctest.Wait()
+	w.Helper()
 	var list []string
-	for _, a := range w.client.Actions() {
-		if c, ok := a.(k8stesting.CreateAction); ok && a.Matches("create", "events") {
-			e := c.GetObject().(*corev1.Event)
-			if e.Reason != "TaintManagerEviction" || e.Type != corev1.EventTypeNormal || e.Source.Component != "taint-eviction-controller" {
-				w.t.Errorf("event %+v", e)
-			}
-			list = append(list, e.Message)
-		}
+	for _, e := range w.Evictions("TaintManagerEviction", "taint-eviction-controller") {
+		list = append(list, e.Message)
 	}
 	return strings.Join(list, "; ")
 }
 
 func (w *world) node(taints ...corev1.Taint) {
-	w.t.Helper()
-	if _, err := w.client.CoreV1().Nodes().Update(context.Background(), node("n", taints...), metav1.UpdateOptions{}); err != nil {
-		w.t.Fatal(err)
+	w.Helper()
+	if _, err := w.Client.CoreV1().Nodes().Update(context.Background(), node("n", taints...), metav1.UpdateOptions{}); err != nil {
+		w.Fatal(err)
 	}
 	synctest.Wait()
 }
 
 func (w *world) pod(p *corev1.Pod) {
-	w.t.Helper()
-	if _, err := w.client.CoreV1().Pods("ns").Update(context.Background(), p, metav1.UpdateOptions{}); err != nil {
-		w.t.Fatal(err)
+	w.Helper()
+	if _, err := w.Client.CoreV1().Pods("ns").Update(context.Background(), p, metav1.UpdateOptions{}); err != nil {
+		w.Fatal(err)
 	}
 	synctest.Wait()
 }
@@ -184,24 +113,24 @@ func TestTolerations(t *testing.T) {
 				w := start(t, node("n", tc.taints...), pod("p", tc.tolerations...))
 				switch {
 				case tc.always:
-					w.after(1000 * time.Hour).want("p")
+					w.After(1000 * time.Hour).Want("p")
 					if e := w.events(); e != "" {
 						t.Errorf("events %q", e)
 					}
 				default:
 					if tc.stays > 0 {
-						w.after(tc.stays - time.Second).want("p")
-						w.after(time.Second).want()
+						w.After(tc.stays - time.Second).Want("p")
+						w.After(time.Second).Want()
 					} else {
-						w.after(0).want()
+						w.After(0).Want()
 					}
 					if e := w.events(); e != "Marking for deletion Pod ns/p" {
 						t.Errorf("events %q", e)
 					}
 					want := `{"metadata":{"uid":"uid-p"},"status":{"conditions":[{"type":"DisruptionTarget","observedGeneration":3,"status":"True","lastProbeTime":null,` +
 						`"lastTransitionTime":"` + time.Now().UTC().Format(time.RFC3339) + `","reason":"DeletionByTaintManager","message":"Taint manager: deleting due to NoExecute taint"}]}}`
-					if len(w.marked) != 1 || w.marked[0] != want {
-						t.Errorf("patches %s\nwant %s", w.marked, want)
+					if marked := w.Marked(); len(marked) != 1 || marked[0] != want {
+						t.Errorf("patches %s\nwant %s", marked, want)
 					}
 				}
 			})
@@ -225,7 +154,7 @@ func TestPlans(t *testing.T) {
 		"the toleration goes":          {func(w *world) { w.pod(pod("p")) }, 0, cancelled + "; " + marked},
 		"the toleration gets longer":   {func(w *world) { w.pod(pod("p", tolerates(unreachable, 900))) }, 200 * time.Second, marked},
 		"the toleration has no end":    {func(w *world) { w.pod(pod("p", tolerates(unreachable))) }, -1, cancelled},
-		"the node goes":                {func(w *world) { w.delete(w.client.CoreV1().Nodes().Delete, "n") }, 200 * time.Second, marked},
+		"the node goes":                {func(w *world) { w.delete(w.Client.CoreV1().Nodes().Delete, "n") }, 200 * time.Second, marked},
 		"the pod says something else":  {func(w *world) { p := planned(); p.Labels = map[string]string{"a": "b"}; w.pod(p) }, 200 * time.Second, marked},
 		"the taint goes and comes":     {func(w *world) { w.node(); w.node(unreachable) }, 300 * time.Second, cancelled + "; " + marked},
 		"another pod takes the place":  {func(w *world) { w.replace(planned()) }, 300 * time.Second, cancelled + "; " + marked},
@@ -234,16 +163,16 @@ func TestPlans(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := start(t, node("n", unreachable), planned())
-				w.after(100 * time.Second).want("p")
+				w.After(100 * time.Second).Want("p")
 				tc.change(w)
 				switch {
 				case tc.then < 0:
-					w.after(100 * time.Hour).want("p")
+					w.After(100 * time.Hour).Want("p")
 				case tc.then > 0:
-					w.after(tc.then - time.Second).want("p")
-					w.after(2 * time.Second).want()
+					w.After(tc.then - time.Second).Want("p")
+					w.After(2 * time.Second).Want()
 				default:
-					w.after(0).want()
+					w.After(0).Want()
 				}
 				if e := w.events(); e != tc.events {
 					t.Errorf("events %q, want %q", e, tc.events)
@@ -254,22 +183,22 @@ func TestPlans(t *testing.T) {
 }
 
 func (w *world) delete(f func(context.Context, string, metav1.DeleteOptions) error, name string) {
-	w.t.Helper()
+	w.Helper()
 	if err := f(context.Background(), name, metav1.DeleteOptions{}); err != nil {
-		w.t.Fatal(err)
+		w.Fatal(err)
 	}
 	synctest.Wait()
 }
 
 // replace puts another pod of the same name in the place of p, as a StatefulSet does.
 func (w *world) replace(p *corev1.Pod) {
-	w.t.Helper()
-	if err := w.client.Tracker().Delete(corev1.SchemeGroupVersion.WithResource("pods"), "ns", p.Name); err != nil {
-		w.t.Fatal(err)
+	w.Helper()
+	if err := w.Client.Tracker().Delete(corev1.SchemeGroupVersion.WithResource("pods"), "ns", p.Name); err != nil {
+		w.Fatal(err)
 	}
 	p.UID = "another"
-	if err := w.client.Tracker().Add(p); err != nil {
-		w.t.Fatal(err)
+	if err := w.Client.Tracker().Add(p); err != nil {
+		w.Fatal(err)
 	}
 	synctest.Wait()
 }
@@ -282,7 +211,7 @@ func TestRefusals(t *testing.T) {
 		var refusing atomic.Bool
 		var calls atomic.Int64
 		refusing.Store(true)
-		w.client.PrependReactor("delete", "pods", func(k8stesting.Action) (bool, runtime.Object, error) {
+		w.Client.PrependReactor("delete", "pods", func(k8stesting.Action) (bool, runtime.Object, error) {
 			calls.Add(1)
 			if refusing.Load() {
 				return true, nil, apierrors.NewInternalError(errors.New("a webhook is down"))
@@ -290,11 +219,11 @@ func TestRefusals(t *testing.T) {
 			return false, nil, nil
 		})
 		for _, o := range []runtime.Object{node("n", unreachable), pod("p")} {
-			if err := w.client.Tracker().Add(o); err != nil {
+			if err := w.Client.Tracker().Add(o); err != nil {
 				t.Fatal(err)
 			}
 		}
-		w.after(10 * time.Minute).want("p")
+		w.After(10 * time.Minute).Want("p")
 		if n := calls.Load(); n < 6 || n > 30 {
 			t.Errorf("%d calls in ten minutes", n)
 		}
@@ -302,7 +231,7 @@ func TestRefusals(t *testing.T) {
 			t.Errorf("events %q", e)
 		}
 		refusing.Store(false)
-		w.after(20 * time.Minute).want()
+		w.After(20 * time.Minute).Want()
 		if e := w.events(); e != "Marking for deletion Pod ns/p" {
 			t.Errorf("events %q", e)
 		}
@@ -310,17 +239,17 @@ func TestRefusals(t *testing.T) {
 	// One that is marked and then spared is let be, and that is no cancelled plan.
 	synctest.Test(t, func(t *testing.T) {
 		w := start(t)
-		w.client.PrependReactor("delete", "pods", func(k8stesting.Action) (bool, runtime.Object, error) {
+		w.Client.PrependReactor("delete", "pods", func(k8stesting.Action) (bool, runtime.Object, error) {
 			return true, nil, apierrors.NewForbidden(corev1.Resource("pods"), "p", errors.New("no"))
 		})
 		for _, o := range []runtime.Object{node("n", unreachable), pod("p")} {
-			if err := w.client.Tracker().Add(o); err != nil {
+			if err := w.Client.Tracker().Add(o); err != nil {
 				t.Fatal(err)
 			}
 		}
-		w.after(time.Second)
+		w.After(time.Second)
 		w.node()
-		w.after(time.Hour).want("p")
+		w.After(time.Hour).Want("p")
 		if e := w.events(); e != "Marking for deletion Pod ns/p" {
 			t.Errorf("events %q", e)
 		}
