@@ -66,9 +66,13 @@ require (
 )
 
 require (
+	github.com/google/nftables v0.3.0
+	github.com/mdlayher/netlink v1.7.3-0.20250113171957-fbb4dce95f42
 	k8s.io/cloud-provider v0.36.3
 	k8s.io/controller-manager v0.36.3
 )
+
+require github.com/mdlayher/socket v0.5.0 // indirect
 
 require (
 	cel.dev/expr v0.25.3 // indirect

@@ -1,0 +1,25 @@
+// Package networkpolicy is the plugin that enforces NetworkPolicy for the pods of its node.
+//
+// # What it owns
+//
+// The nftables table pintle-networkpolicy (package table), and the switches of the kernel by
+// which packets between two pods on one bridge meet it. It is a plugin of kind proxy, as the
+// DNS of a node is: its life cycle is a proxy's, it is told no services, and it reads pods,
+// namespaces and policies by an identity of its own.
+//
+// # What it promises
+//
+// Where there is no policy there is no table, and pods are not even watched. A policy that
+// was enforced stays so while the plugin is down. A pod that starts is closed until its
+// address is known here, and so is every pod of a node that starts, until policies were read.
+// What a node and its own pods send each other always passes, which probes are. Rules that
+// somebody else changed are replaced within seconds (checkInterval). A stop with cleanup
+// leaves nothing.
+//
+// # How data passes through
+//
+//	watches (source.go) → program.Cluster → program.Compile → table.Apply (enforcer.go)
+//
+// It imports sdk only, and of the Kubernetes API the two groups that it reads, since each
+// costs memory in the process that it shares.
+package networkpolicy

@@ -1,0 +1,312 @@
+package networkpolicy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"sync"
+	"time"
+
+	"pintle.dev/pintle/plugins/networkpolicy/program"
+	"pintle.dev/pintle/plugins/networkpolicy/table"
+	"pintle.dev/pintle/sdk/proxy"
+)
+
+const (
+	// settle is how long changes gather: a rollout is many.
+	settle = 10 * time.Millisecond
+	// longest bounds the pause after a change of rules. It is as long as the change took, so
+	// that labels that flap cost half a CPU at most.
+	longest = time.Second
+	// again is the pause after a failure.
+	again = time.Second
+	// patience bounds how long a start waits for the policies. Then the node is closed.
+	patience = 20 * time.Second
+)
+
+// filter is the packet filter of the machine: a table.Table, but for tests.
+type filter interface {
+	Exists() (bool, error)
+	Disturbed() (bool, error)
+	Apply(next *program.Program) error
+	Remove() error
+	Close() error
+}
+
+// Enforcer implements proxy.Proxy.
+type Enforcer struct {
+	open func() (filter, error)
+	proc string // the kernel's switches
+
+	mu      sync.Mutex
+	running *run
+	state   proxy.Status
+}
+
+var _ proxy.Proxy = (*Enforcer)(nil)
+
+// run is from a start to a stop.
+type run struct {
+	*Enforcer
+	cfg     Config
+	log     *slog.Logger
+	ranges  []netip.Prefix
+	bridges bridges
+	filter  filter
+	source  *source
+	cluster func(ctx context.Context) (*program.Cluster, bool)
+	wake    chan struct{}
+	first   chan struct{} // closed when policies are enforced, or the node is closed
+	once    sync.Once
+	cancel  context.CancelFunc
+	done    chan struct{}
+}
+
+// New returns an enforcer that is not started.
+func New() *Enforcer {
+	return &Enforcer{proc: "/proc/sys", open: func() (filter, error) { return table.Open() }}
+}
+
+// Probe implements proxy.Proxy.
+func (e *Enforcer) Probe(_ context.Context, config []byte) error {
+	if _, err := parseConfig(config); err != nil {
+		return err
+	}
+	if err := (bridges{proc: e.proc}).available(); err != nil {
+		return err
+	}
+	f, err := e.open()
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+// Start implements proxy.Proxy. It returns when the policies are enforced. Where they
+// cannot be read in time the pods of this node are closed until they can.
+func (e *Enforcer) Start(ctx context.Context, o proxy.Options) error {
+	if o.APISocket == "" {
+		return errors.New("start " + Name + ": it has no way to the API; its rules in the manifest were not granted")
+	}
+	core, networking, err := clients(o.APISocket)
+	if err != nil {
+		return fmt.Errorf("start %s: %w", Name, err)
+	}
+	r, err := e.prepare(o)
+	if err != nil {
+		return fmt.Errorf("start %s: %w", Name, err)
+	}
+	loop, cancel := context.WithCancel(ctx)
+	r.source = newSource(loop, o.NodeName, r.ranges, core, networking, r.poke)
+	r.cluster = r.source.cluster
+	e.begin(loop, cancel, r)
+	select {
+	case <-r.first:
+	case <-ctx.Done():
+	}
+	return nil
+}
+
+// prepare checks the options, and that the machine has what is needed.
+func (e *Enforcer) prepare(o proxy.Options) (*run, error) {
+	cfg, err := parseConfig(o.Config)
+	if err != nil {
+		return nil, err
+	}
+	r := &run{Enforcer: e, cfg: cfg, log: o.Logger, bridges: bridges{e.proc, o.StateDirectory}, wake: make(chan struct{}, 1), first: make(chan struct{}), done: make(chan struct{})}
+	for _, text := range o.PodCIDRs {
+		p, err := netip.ParsePrefix(text)
+		if err != nil {
+			return nil, fmt.Errorf("range of pods %q: %w", text, err)
+		}
+		r.ranges = append(r.ranges, p.Masked())
+	}
+	if err := r.bridges.available(); err != nil {
+		return nil, err
+	}
+	if err := r.bridges.on(); err != nil {
+		return nil, err
+	}
+	if r.filter, err = e.open(); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+func (e *Enforcer) begin(ctx context.Context, cancel context.CancelFunc, r *run) {
+	r.cancel = cancel
+	e.mu.Lock()
+	e.running, e.state = r, proxy.Status{Message: "policies are not read yet"}
+	e.mu.Unlock()
+	go r.loop(ctx)
+}
+
+// poke says that something changed.
+func (r *run) poke() {
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
+}
+
+// loop enforces what is known, whenever that changes or somebody else changed rules.
+func (r *run) loop(ctx context.Context) {
+	defer close(r.done)
+	tick := time.NewTicker(r.cfg.check)
+	defer tick.Stop()
+	late := time.NewTimer(patience)
+	defer late.Stop()
+	var last *program.Program
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-late.C:
+			if last == nil {
+				r.close()
+			}
+			continue
+		case <-tick.C:
+			if err := r.check(last); err != nil {
+				r.failed(err)
+				r.poke()
+			}
+			continue
+		case <-r.wake:
+		}
+		if !pause(ctx, settle) {
+			return
+		}
+		begun := time.Now()
+		cluster, known := r.cluster(ctx)
+		if !known {
+			continue // each first list pokes
+		}
+		next := program.Compile(cluster)
+		if err := r.apply(next); err != nil {
+			r.failed(err)
+			r.poke()
+			if !pause(ctx, again) {
+				return
+			}
+			continue
+		}
+		last = next
+		r.enforced(next, len(cluster.Policies))
+		if !pause(ctx, min(time.Since(begun), longest)) {
+			return
+		}
+	}
+}
+
+// pause waits, and says whether the run goes on.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
+// apply gives the filter a program; after a fault by a new connection, since answers on the
+// old one may be those of other questions.
+func (r *run) apply(next *program.Program) error {
+	err := r.filter.Apply(next)
+	if err == nil {
+		return nil
+	}
+	fresh, again := r.open()
+	if again != nil {
+		return errors.Join(err, again)
+	}
+	_ = r.filter.Close() // it failed before
+	r.filter = fresh
+	return err
+}
+
+// check puts right what others changed: switches of bridges, and rules. An empty program is
+// put right too: another's table of this name is none of a policy.
+func (r *run) check(last *program.Program) error {
+	if err := r.bridges.on(); err != nil {
+		return err
+	}
+	if last == nil {
+		return nil
+	}
+	disturbed, err := r.filter.Disturbed()
+	if err != nil || !disturbed || last.Empty() {
+		return err
+	}
+	return r.apply(last)
+}
+
+// close lets a start end though the policies could not be read: pods of this node get no
+// connection until they can. A table of an earlier run stays as it is.
+func (r *run) close() {
+	exists, err := r.filter.Exists()
+	if err == nil && !exists {
+		err = r.filter.Apply(program.Closed(r.ranges))
+	}
+	r.log.Warn("the policies could not be read yet; new pods of this node get no connections until they are", "after", patience, "error", err)
+	r.once.Do(func() { close(r.first) })
+}
+
+func (r *run) failed(err error) {
+	r.mu.Lock()
+	said := r.state.Message
+	r.state.Ready, r.state.Message = false, err.Error()
+	r.mu.Unlock()
+	if said != err.Error() {
+		r.log.Error("network policies are not enforced as they are now; those enforced before still are", "error", err)
+	}
+}
+
+func (r *run) enforced(p *program.Program, policies int) {
+	r.mu.Lock()
+	r.state.Ready, r.state.Message = true, fmt.Sprintf("%d policies, %d chains, %d sets", policies, len(p.Chains), len(p.Sets))
+	r.state.Generation++
+	r.mu.Unlock()
+	r.once.Do(func() { close(r.first) })
+}
+
+// Apply implements proxy.Proxy. Services are none of its business.
+func (e *Enforcer) Apply(context.Context, *proxy.Diff) error {
+	return errors.New(Name + " enforces network policies and serves no services; take it out of node.proxies")
+}
+
+// Status implements proxy.Proxy.
+func (e *Enforcer) Status() proxy.Status {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.state
+}
+
+// Stop implements proxy.Proxy. Without cleanup the policies stay in force.
+func (e *Enforcer) Stop(ctx context.Context, cleanup bool) error {
+	e.mu.Lock()
+	r := e.running
+	e.running, e.state = nil, proxy.Status{Message: "stopped"}
+	e.mu.Unlock()
+	if r == nil {
+		return nil
+	}
+	r.cancel()
+	select {
+	case <-r.done:
+	case <-ctx.Done():
+		return fmt.Errorf("stop %s: %w", Name, ctx.Err())
+	}
+	if r.source != nil {
+		r.source.wait()
+	}
+	var err error
+	if cleanup {
+		err = errors.Join(r.filter.Remove(), r.bridges.restore())
+	}
+	return errors.Join(err, r.filter.Close())
+}

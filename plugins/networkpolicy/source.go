@@ -1,0 +1,278 @@
+package networkpolicy
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net"
+	"net/netip"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+
+	"pintle.dev/pintle/plugins/networkpolicy/program"
+)
+
+// source is what the plugin knows of the cluster. Pods and namespaces are watched while
+// there is a policy.
+type source struct {
+	node    string
+	ranges  []netip.Prefix
+	core    rest.Interface
+	changed func() // called after each change that may matter
+
+	policies *watched
+
+	mu         sync.Mutex
+	pods       *watched
+	namespaces *watched
+	end        context.CancelFunc // of both; nil: they are not watched
+}
+
+// watched is a store with the goroutine that fills it.
+type watched struct {
+	store  cache.Store
+	synced func() bool
+	done   chan struct{}
+}
+
+// clients returns clients of the core and the networking group over a unix socket. The
+// socket is the credential.
+func clients(socket string) (core, networking rest.Interface, err error) {
+	scheme := runtime.NewScheme()
+	if err := corev1.AddToScheme(scheme); err != nil {
+		return nil, nil, err
+	}
+	if err := networkingv1.AddToScheme(scheme); err != nil {
+		return nil, nil, err
+	}
+	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
+	of := func(path string, version schema.GroupVersion) (rest.Interface, error) {
+		return rest.RESTClientFor(&rest.Config{
+			Host: "http://pintle.local", APIPath: path, UserAgent: "pintle-plugin/" + Name, QPS: -1, DisableCompression: true,
+			ContentConfig: rest.ContentConfig{
+				GroupVersion: &version, NegotiatedSerializer: serializer.NewCodecFactory(scheme).WithoutConversion(),
+				ContentType: runtime.ContentTypeProtobuf, AcceptContentTypes: runtime.ContentTypeProtobuf + ",application/json",
+			},
+			Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+				var d net.Dialer
+				return d.DialContext(ctx, "unix", socket)
+			},
+		})
+	}
+	if core, err = of("/api", corev1.SchemeGroupVersion); err != nil {
+		return nil, nil, fmt.Errorf("client of the API: %w", err)
+	}
+	if networking, err = of("/apis", networkingv1.SchemeGroupVersion); err != nil {
+		return nil, nil, fmt.Errorf("client of the API: %w", err)
+	}
+	return core, networking, nil
+}
+
+// newSource begins to watch policies until ctx ends; wait waits for the end.
+func newSource(ctx context.Context, node string, ranges []netip.Prefix, core, networking rest.Interface, changed func()) *source {
+	s := &source{node: node, ranges: ranges, core: core, changed: changed}
+	s.policies = watch(ctx, networking, "networkpolicies", &networkingv1.NetworkPolicy{}, slimPolicy, changed)
+	return s
+}
+
+// watch keeps what a resource holds, of which slim leaves what policies have to do with.
+func watch(ctx context.Context, client rest.Interface, resource string, object runtime.Object, slim cache.TransformFunc, changed func()) *watched {
+	store, controller := cache.NewInformerWithOptions(cache.InformerOptions{
+		ListerWatcher: cache.NewListWatchFromClient(client, resource, metav1.NamespaceAll, fields.Everything()),
+		ObjectType:    object, Transform: slim,
+		Handler: cache.ResourceEventHandlerFuncs{
+			AddFunc:    func(any) { changed() },
+			DeleteFunc: func(any) { changed() },
+			UpdateFunc: func(old, now any) {
+				if differ(old, now) {
+					changed()
+				}
+			},
+		},
+	})
+	w := &watched{store: store, synced: controller.HasSynced, done: make(chan struct{})}
+	var group sync.WaitGroup
+	group.Go(func() { controller.RunWithContext(ctx) })
+	group.Go(func() { // the first list may be empty, of which no handler is told
+		if cache.WaitForCacheSync(ctx.Done(), controller.HasSynced) {
+			changed()
+		}
+	})
+	go func() {
+		group.Wait()
+		close(w.done)
+	}()
+	return w
+}
+
+// differ compares what slim left, apart from the version, which every status changes.
+func differ(old, now any) bool {
+	switch a := old.(type) {
+	case *corev1.Pod:
+		if b, same := now.(*corev1.Pod); same {
+			x, y := *a, *b
+			x.ResourceVersion, y.ResourceVersion = "", ""
+			return !equality.Semantic.DeepEqual(&x, &y)
+		}
+	case *corev1.Namespace:
+		if b, same := now.(*corev1.Namespace); same {
+			return a.UID != b.UID || !maps.Equal(a.Labels, b.Labels)
+		}
+	case *networkingv1.NetworkPolicy:
+		if b, same := now.(*networkingv1.NetworkPolicy); same {
+			return !equality.Semantic.DeepEqual(&a.Spec, &b.Spec)
+		}
+	}
+	return true
+}
+
+func slimMeta(m metav1.ObjectMeta) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name, UID: m.UID, ResourceVersion: m.ResourceVersion, CreationTimestamp: m.CreationTimestamp, Labels: m.Labels}
+}
+
+func slimPolicy(o any) (any, error) {
+	p, ok := o.(*networkingv1.NetworkPolicy)
+	if !ok {
+		return o, nil
+	}
+	return &networkingv1.NetworkPolicy{ObjectMeta: slimMeta(p.ObjectMeta), Spec: p.Spec}, nil
+}
+
+func slimNamespace(o any) (any, error) {
+	n, ok := o.(*corev1.Namespace)
+	if !ok {
+		return o, nil
+	}
+	return &corev1.Namespace{ObjectMeta: slimMeta(n.ObjectMeta)}, nil
+}
+
+// slimPod keeps of a pod what policies look at, and of containers the ports that have names.
+func slimPod(o any) (any, error) {
+	p, ok := o.(*corev1.Pod)
+	if !ok {
+		return o, nil
+	}
+	slim := &corev1.Pod{
+		ObjectMeta: slimMeta(p.ObjectMeta),
+		Spec:       corev1.PodSpec{NodeName: p.Spec.NodeName, HostNetwork: p.Spec.HostNetwork},
+		Status:     corev1.PodStatus{PodIP: p.Status.PodIP, PodIPs: p.Status.PodIPs, Phase: p.Status.Phase},
+	}
+	var named []corev1.ContainerPort
+	keep := func(c *corev1.Container) {
+		for _, port := range c.Ports {
+			if port.Name != "" {
+				named = append(named, corev1.ContainerPort{Name: port.Name, ContainerPort: port.ContainerPort, Protocol: port.Protocol})
+			}
+		}
+	}
+	for i := range p.Spec.Containers {
+		keep(&p.Spec.Containers[i])
+	}
+	for i := range p.Spec.InitContainers { // sidecars serve, too
+		if c := &p.Spec.InitContainers[i]; c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
+			keep(c)
+		}
+	}
+	if len(named) > 0 {
+		slim.Spec.Containers = []corev1.Container{{Ports: named}}
+	}
+	if slim.Status.Phase != corev1.PodSucceeded && slim.Status.Phase != corev1.PodFailed {
+		slim.Status.Phase = "" // only an end matters
+	}
+	return slim, nil
+}
+
+// cluster is what is known by now, and whether that is all: false while a first list is
+// awaited. It begins to watch pods with the first policy, and ends that with the last.
+func (s *source) cluster(ctx context.Context) (*program.Cluster, bool) {
+	if !s.policies.synced() {
+		return nil, false
+	}
+	c := &program.Cluster{Ranges: s.ranges, Namespaces: map[string]map[string]string{}}
+	for _, o := range s.policies.store.List() {
+		c.Policies = append(c.Policies, o.(*networkingv1.NetworkPolicy))
+	}
+	if len(c.Policies) == 0 {
+		s.rest()
+		return c, true
+	}
+	s.mu.Lock()
+	if s.end == nil {
+		inner, cancel := context.WithCancel(ctx)
+		s.end = cancel
+		s.pods = watch(inner, s.core, "pods", &corev1.Pod{}, slimPod, s.changed)
+		s.namespaces = watch(inner, s.core, "namespaces", &corev1.Namespace{}, slimNamespace, s.changed)
+	}
+	pods, namespaces := s.pods, s.namespaces
+	s.mu.Unlock()
+	if !pods.synced() || !namespaces.synced() {
+		return nil, false
+	}
+	for _, o := range namespaces.store.List() {
+		ns := o.(*corev1.Namespace)
+		c.Namespaces[ns.Name] = ns.Labels
+	}
+	for _, o := range pods.store.List() {
+		if p := podOf(o.(*corev1.Pod), s.node); p != nil {
+			c.Pods = append(c.Pods, p)
+		}
+	}
+	return c, true
+}
+
+// podOf is a pod as policies see it; nil: they do not.
+func podOf(p *corev1.Pod, node string) *program.Pod {
+	if p.Spec.HostNetwork || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
+		return nil
+	}
+	out := &program.Pod{Namespace: p.Namespace, Name: p.Name, Created: p.CreationTimestamp.Time, Labels: p.Labels, Local: p.Spec.NodeName == node}
+	ips := p.Status.PodIPs
+	if len(ips) == 0 && p.Status.PodIP != "" {
+		ips = []corev1.PodIP{{IP: p.Status.PodIP}}
+	}
+	for _, ip := range ips {
+		if a, err := netip.ParseAddr(ip.IP); err == nil {
+			out.Addresses = append(out.Addresses, a.Unmap().WithZone(""))
+		}
+	}
+	if len(out.Addresses) == 0 {
+		return nil
+	}
+	for i := range p.Spec.Containers {
+		for _, port := range p.Spec.Containers[i].Ports {
+			if protocol, known := program.Protocol(port.Protocol); known && port.ContainerPort > 0 && port.ContainerPort <= 65535 {
+				out.Ports = append(out.Ports, program.Port{Name: port.Name, Protocol: protocol, Number: uint16(port.ContainerPort)})
+			}
+		}
+	}
+	return out
+}
+
+// rest ends the watches of pods and namespaces.
+func (s *source) rest() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.end == nil {
+		return
+	}
+	s.end()
+	<-s.pods.done
+	<-s.namespaces.done
+	s.end, s.pods, s.namespaces = nil, nil, nil
+}
+
+// wait waits for the goroutines after the context of newSource ended.
+func (s *source) wait() {
+	s.rest()
+	<-s.policies.done
+}

@@ -1,0 +1,376 @@
+package table
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/nftables"
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+
+	"pintle.dev/pintle/plugins/networkpolicy/program"
+	"pintle.dev/pintle/plugins/networkpolicy/truth"
+)
+
+// outside is a machine that is no node.
+const outside = "outside"
+
+// field is a node with pods x and y of each namespace on a bridge, those of another node
+// behind a second one, and a machine outside.
+type field struct {
+	node  *truth.Host
+	hosts map[string]*truth.Host
+	table *Table
+	other *nftables.Conn // of somebody else
+}
+
+// lay makes the field in network namespaces of its own.
+func lay(t *testing.T) *field {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root to make network namespaces")
+	}
+	f := &field{hosts: map[string]*truth.Host{}}
+	f.node = host(t)
+	if err := f.node.Do(func() error {
+		for name, value := range map[string]string{
+			"ipv4/ip_forward": "1", "ipv6/conf/all/forwarding": "1", "ipv6/conf/default/accept_dad": "0", "ipv6/conf/all/accept_dad": "0",
+			"bridge/bridge-nf-call-iptables": "1", "bridge/bridge-nf-call-ip6tables": "1",
+		} {
+			if err := os.WriteFile("/proc/sys/net/"+name, []byte(value), 0); err != nil {
+				return err
+			}
+		}
+		return nil
+	}); err != nil {
+		t.Skipf("this machine does not forward packets of bridges through rules: %v", err)
+	}
+	handle := at(t, f.node)
+	gateways := map[string][]string{"pods": {"10.244.1.1/24", "fd00:1::1/64"}, "far": {"10.244.2.1/24", "fd00:2::1/64"}, "world": {"192.0.2.254/24", "2001:db8::fffe/64"}}
+	links := map[string]netlink.Link{}
+	for name, addresses := range gateways {
+		links[name] = &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: name}}
+		must(t, handle.LinkAdd(links[name]))
+		give(t, handle, links[name], addresses...)
+	}
+	join := func(name, bridge string, addresses ...string) {
+		h := host(t)
+		f.hosts[name] = h
+		veth := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: fmt.Sprint("to", len(f.hosts)), MasterIndex: links[bridge].Attrs().Index}, PeerName: "eth0", PeerNamespace: netlink.NsFd(h.Fd())}
+		must(t, handle.LinkAdd(veth))
+		must(t, handle.LinkSetUp(veth))
+		inner := at(t, h)
+		lo, err := inner.LinkByName("lo")
+		must(t, err)
+		must(t, inner.LinkSetUp(lo))
+		eth, err := inner.LinkByName("eth0")
+		must(t, err)
+		give(t, inner, eth, addresses...)
+		for _, gateway := range gateways[bridge] {
+			ip, _, _ := net.ParseCIDR(gateway)
+			must(t, inner.RouteAdd(&netlink.Route{LinkIndex: eth.Attrs().Index, Gw: ip}))
+		}
+	}
+	for _, ns := range truth.Names {
+		for _, pod := range truth.Names {
+			name, bridge := ns+"/"+pod, "pods"
+			if pod == "z" {
+				bridge = "far"
+			}
+			join(name, bridge, truth.Address(name, program.IP4).String()+"/24", truth.Address(name, program.IP6).String()+"/64")
+		}
+	}
+	join(outside, "world", "192.0.2.1/24", "2001:db8::1/64")
+	for _, h := range f.hosts {
+		must(t, h.Serve([]program.Family{program.IP4, program.IP6}, 80, 81, 82))
+	}
+	must(t, f.node.Do(func() (err error) {
+		if f.table, err = Open(); err != nil {
+			return err
+		}
+		f.other, err = nftables.New(nftables.AsLasting())
+		return err
+	}))
+	t.Cleanup(func() {
+		if err := f.table.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := f.other.CloseLasting(); err != nil {
+			t.Error(err)
+		}
+	})
+	return f
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func host(t *testing.T) *truth.Host {
+	t.Helper()
+	h, err := truth.NewHost()
+	if err != nil {
+		t.Skipf("this machine gives no network namespaces: %v", err)
+	}
+	t.Cleanup(func() { _ = h.Close() })
+	return h
+}
+
+func at(t *testing.T, h *truth.Host) *netlink.Handle {
+	t.Helper()
+	handle, err := netlink.NewHandleAt(netns.NsHandle(h.Fd()))
+	must(t, err)
+	t.Cleanup(handle.Close)
+	return handle
+}
+
+func give(t *testing.T, h *netlink.Handle, link netlink.Link, addresses ...string) {
+	t.Helper()
+	for _, text := range addresses {
+		a, err := netlink.ParseAddr(text)
+		must(t, err)
+		if a.IP.To4() == nil {
+			a.Flags = unix.IFA_F_NODAD
+		}
+		must(t, h.AddrAdd(link, a))
+	}
+	must(t, h.LinkSetUp(link))
+}
+
+// address is that of a host of the field.
+func address(name string, family program.Family) netip.Addr {
+	switch {
+	case name != outside:
+		return truth.Address(name, family)
+	case family == program.IP6:
+		return netip.MustParseAddr("2001:db8::1")
+	}
+	return netip.MustParseAddr("192.0.2.1")
+}
+
+// asks are connections between all hosts, with what is said of them.
+func (f *field) asks(c *program.Cluster, families ...program.Family) []truth.Ask {
+	var list []truth.Ask
+	for from := range f.hosts {
+		for to := range f.hosts {
+			for _, family := range families {
+				for _, p := range []truth.Packet{{Protocol: program.TCP, Port: 80}, {Protocol: program.TCP, Port: 81}, {Protocol: program.UDP, Port: 80}, {Protocol: program.UDP, Port: 81}, {Protocol: program.SCTP, Port: 80}, {Protocol: program.SCTP, Port: 81}} {
+					p.Source, p.Destination = address(from, family), address(to, family)
+					list = append(list, truth.Ask{From: from, To: to, Packet: p, Want: truth.Allowed(c, p)})
+				}
+			}
+		}
+	}
+	return list
+}
+
+// holds checks what the machine lets pass against what policies allow.
+func (f *field) holds(t *testing.T, name string, c *program.Cluster, families ...program.Family) {
+	t.Helper()
+	asks := f.asks(c, families...)
+	if wrong := truth.Matrix(t.Context(), f.hosts, asks); len(wrong) > 0 {
+		t.Errorf("%s: %d of %d connections are wrong:\n%s", name, len(wrong), len(asks), strings.Join(wrong[:min(len(wrong), 20)], "\n"))
+	}
+}
+
+// TestTruthTables: real packets between pods on one bridge, of another node and from outside
+// meet what upstream's tests of network policies have (requirements 21.14 to 21.20). Each
+// program follows the one before by what differs.
+func TestTruthTables(t *testing.T) {
+	f := lay(t)
+	for _, tc := range []struct{ name, policy string }{
+		{"no policy", ""},
+		{"nobody in", "spec: {podSelector: {}}"},
+		{"nobody in or out", "spec: {podSelector: {}, policyTypes: [Ingress, Egress]}"},
+		{"namespaces and pods", "spec: {podSelector: {}, ingress: [{from: [{namespaceSelector: {matchLabels: {ns: 'y'}}, podSelector: {matchLabels: {pod: x}}}, {podSelector: {matchLabels: {pod: z}}}]}]}"},
+		{"ports in", "spec: {podSelector: {matchLabels: {pod: x}}, ingress: [{ports: [{port: 81}, {port: 80, protocol: UDP}]}, {ports: [{port: 79, endPort: 80, protocol: SCTP}]}]}"},
+		{"protocols in", "spec: {podSelector: {}, ingress: [{from: [{namespaceSelector: {}}], ports: [{protocol: SCTP}]}]}"},
+		{"names in", "spec: {podSelector: {}, ingress: [{from: [{namespaceSelector: {}}, {ipBlock: {cidr: 192.0.2.0/24}}], ports: [{port: serve}, {port: wire, protocol: SCTP}]}]}"},
+		{"names out", "spec: {podSelector: {}, policyTypes: [Egress], egress: [{to: [{namespaceSelector: {matchLabels: {ns: 'y'}}}], ports: [{port: serve}, {port: serve, protocol: UDP}]}]}"},
+		{"blocks in", "spec: {podSelector: {}, ingress: [{from: [{ipBlock: {cidr: 0.0.0.0/0, except: [10.244.1.0/24]}}, {ipBlock: {cidr: '::/0', except: ['fd00:2::/64', '2001:db8::/32']}}]}]}"},
+		{"blocks out", "spec: {podSelector: {}, policyTypes: [Egress], egress: [{to: [{ipBlock: {cidr: 10.244.0.0/16, except: [10.244.1.21/32]}}], ports: [{port: 80, endPort: 81}]}]}"},
+		{"everybody", "spec: {podSelector: {}, policyTypes: [Ingress, Egress], ingress: [{}], egress: [{}]}"},
+		{"one's own", "metadata: {namespace: 'y'}\nspec: {podSelector: {}, policyTypes: [Ingress, Egress], ingress: [{from: [{podSelector: {}}]}], egress: [{to: [{podSelector: {}}]}]}"},
+		{"none again", ""},
+	} {
+		c := truth.World()
+		if tc.policy != "" {
+			c = truth.World(tc.policy)
+		}
+		must(t, f.table.Apply(program.Compile(c)))
+		f.holds(t, tc.name, c, program.IP4, program.IP6)
+	}
+	if exists, err := f.table.Exists(); err != nil || exists {
+		t.Errorf("without policies there is a table: %t, %v", exists, err)
+	}
+}
+
+// TestChanceOnTheWire: policies by chance, one after the other, with labels that flap.
+func TestChanceOnTheWire(t *testing.T) {
+	f := lay(t)
+	r := truth.Chance{Rand: rand.New(rand.NewPCG(7, 7))}
+	c := truth.World()
+	for step := range 6 {
+		c.Policies = nil
+		for i := range 2 + r.IntN(5) {
+			c.Policies = append(c.Policies, r.Policy(i))
+		}
+		c.Pods[r.IntN(len(c.Pods))].Labels = map[string]string{"pod": r.One("x", "y", "z")}
+		must(t, f.table.Apply(program.Compile(c)))
+		f.holds(t, fmt.Sprint("step ", step), c, []program.Family{program.IP4, program.IP6}[step%2])
+	}
+}
+
+const nobody = "spec: {podSelector: {}, policyTypes: [Ingress, Egress]}"
+
+// TestConnectionsStay: what was allowed goes on when a policy forbids it; a new connection
+// does not begin.
+func TestConnectionsStay(t *testing.T) {
+	f := lay(t)
+	// As a proxy's rules do, this has the kernel track connections.
+	must(t, f.table.Apply(program.Compile(truth.World(strings.Replace(nobody, "spec", "metadata: {namespace: z}\nspec", 1)))))
+	var c net.Conn
+	must(t, f.hosts["x/x"].Do(func() (err error) {
+		c, err = net.DialTimeout("tcp", netip.AddrPortFrom(truth.Address("x/y", program.IP4), 80).String(), time.Minute)
+		return err
+	}))
+	defer c.Close()
+	say := func(when string) {
+		t.Helper()
+		must(t, c.SetDeadline(time.Now().Add(2*time.Minute)))
+		b := make([]byte, 1)
+		if _, err := c.Write([]byte("!")); err != nil {
+			t.Errorf("%s: %v", when, err)
+		}
+		if _, err := c.Read(b); err != nil || b[0] != '!' {
+			t.Errorf("%s: %q %v", when, b, err)
+		}
+	}
+	say("without a policy of its own")
+	must(t, f.table.Apply(program.Compile(truth.World(nobody))))
+	say("with a policy")
+	f.holds(t, "new ones", truth.World(nobody), program.IP4)
+}
+
+// TestNodeReachesPods: what a node and its pods send each other passes, whatever policies say
+// (requirement 21.16): probes do.
+func TestNodeReachesPods(t *testing.T) {
+	f := lay(t)
+	must(t, f.node.Serve([]program.Family{program.IP4, program.IP6}, 80))
+	must(t, f.table.Apply(program.Compile(truth.World(nobody, strings.Replace(nobody, "spec", "metadata: {namespace: 'y'}\nspec", 1)))))
+	for _, family := range []program.Family{program.IP4, program.IP6} {
+		gateway := netip.MustParseAddr("10.244.1.1")
+		if family == program.IP6 {
+			gateway = netip.MustParseAddr("fd00:1::1")
+		}
+		for _, protocol := range []uint8{program.TCP, program.UDP, program.SCTP} {
+			for _, pod := range []string{"x/x", "y/y"} {
+				if !truth.Probe(t.Context(), f.node, f.hosts[pod], truth.Address(pod, family), protocol, 80, true) {
+					t.Errorf("the node does not reach %s by protocol %d, IPv%d", pod, protocol, family)
+				}
+				if !truth.Probe(t.Context(), f.hosts[pod], f.node, gateway, protocol, 80, true) {
+					t.Errorf("%s does not reach the node by protocol %d, IPv%d", pod, protocol, family)
+				}
+			}
+		}
+	}
+}
+
+// TestHealed: whatever somebody else does to the table is seen, and put right.
+func TestHealed(t *testing.T) {
+	f := lay(t)
+	c := truth.World("spec: {podSelector: {}, ingress: [{from: [{podSelector: {matchLabels: {pod: 'y'}}}], ports: [{port: serve}]}]}")
+	p := program.Compile(c)
+	must(t, f.table.Apply(p))
+	if disturbed, err := f.table.Disturbed(); err != nil || disturbed {
+		t.Fatalf("nobody did anything: %t, %v", disturbed, err)
+	}
+	table := &nftables.Table{Name: Name, Family: nftables.TableFamilyINet}
+	for name, harm := range map[string]func(){
+		"the table is deleted": func() { f.other.DelTable(table) },
+		"all is deleted":       func() { f.other.FlushRuleset() },
+		"a chain is emptied":   func() { f.other.FlushChain(&nftables.Chain{Table: table, Name: program.Ingress}) },
+		"a set is emptied":     func() { f.other.FlushSet(&nftables.Set{Table: table, Name: "pods-ingress-4"}) },
+		"a rule lets all pass": func() {
+			f.other.InsertRule(&nftables.Rule{Table: table, Chain: &nftables.Chain{Name: program.Ingress}, Exprs: expressions(program.Ingress, &program.Rule{Verdict: program.Accept})})
+		},
+		"a table of another": func() { f.other.AddTable(&nftables.Table{Name: "another", Family: nftables.TableFamilyINet}) },
+	} {
+		harm()
+		must(t, f.other.Flush())
+		disturbed, err := f.table.Disturbed()
+		if err != nil || !disturbed {
+			t.Errorf("%s: seen: %t, %v", name, disturbed, err)
+		}
+		must(t, f.table.Apply(p))
+		if disturbed, err := f.table.Disturbed(); err != nil || disturbed {
+			t.Errorf("%s: it is put right and still disturbed: %t, %v", name, disturbed, err)
+		}
+		f.holds(t, name, c, program.IP4)
+	}
+	must(t, f.table.Remove())
+	if exists, err := f.table.Exists(); err != nil || exists {
+		t.Errorf("the table is there after its removal: %t, %v", exists, err)
+	}
+	tables, err := f.other.ListTablesOfFamily(nftables.TableFamilyINet)
+	if err != nil || !slices.ContainsFunc(tables, func(x *nftables.Table) bool { return x.Name == "another" }) {
+		t.Errorf("the table of another is gone: %v, %v", tables, err)
+	}
+}
+
+// TestThousandPolicies: a thousand policies are one transaction, and what changes after that
+// is sent alone. One who writes very long lists harms nobody else.
+func TestThousandPolicies(t *testing.T) {
+	f := lay(t)
+	c := truth.Large(1000, 2000, 200)
+	begun := time.Now()
+	p := program.Compile(c)
+	compiled := time.Now()
+	must(t, f.table.Apply(p))
+	t.Logf("compiled in %s, loaded in %s: %d chains, %d sets", compiled.Sub(begun), time.Since(compiled), len(p.Chains), len(p.Sets))
+	for _, pod := range c.Pods[:3] {
+		pod.Labels = map[string]string{"app": "a1"}
+	}
+	begun = time.Now()
+	p = program.Compile(c)
+	compiled = time.Now()
+	must(t, f.table.Apply(p))
+	t.Logf("three labels change: compiled in %s, loaded in %s", compiled.Sub(begun), time.Since(compiled))
+	var blocks, ports []string
+	for i := range 4000 {
+		blocks = append(blocks, fmt.Sprintf("{ipBlock: {cidr: %d.%d.7.0/24, except: [%d.%d.7.64/26]}}", 1+i/250, i%250, 1+i/250, i%250))
+		ports = append(ports, fmt.Sprintf("{port: %d}", 1000+2*i))
+	}
+	world := truth.World("metadata: {name: huge}\nspec: {podSelector: {}, ingress: [{from: ["+strings.Join(blocks, ",")+"]}, {from: [{podSelector: {}}], ports: ["+strings.Join(ports, ",")+", {port: 80}]}]}",
+		"metadata: {namespace: 'y'}\nspec: {podSelector: {}, ingress: [{from: [{podSelector: {}}]}]}")
+	begun = time.Now()
+	must(t, f.table.Apply(program.Compile(world)))
+	t.Logf("a policy of 4000 ranges and 4000 ports: %s", time.Since(begun))
+	f.holds(t, "long lists", world, program.IP4)
+}
+
+// TestRefusedChangesNothing: a program that the kernel refuses leaves the one before in force.
+func TestRefusedChangesNothing(t *testing.T) {
+	f := lay(t)
+	c := truth.World("spec: {podSelector: {}, ingress: [{from: [{podSelector: {matchLabels: {pod: 'y'}}}]}]}")
+	must(t, f.table.Apply(program.Compile(c)))
+	wrong := program.Compile(truth.World(nobody))
+	wrong.Chains[program.Ingress] = append(wrong.Chains[program.Ingress], program.Rule{Verdict: program.Jump, Target: "absent"})
+	if err := f.table.Apply(wrong); err == nil {
+		t.Error("a rule that leads nowhere was taken")
+	}
+	f.holds(t, "after a refusal", c, program.IP4)
+	must(t, f.table.Apply(program.Compile(c)))
+	f.holds(t, "whole again", c, program.IP4)
+}
