@@ -18,6 +18,7 @@ import (
 	"pintle.dev/pintle/kernel/node"
 	"pintle.dev/pintle/kernel/node/clusterdns"
 	"pintle.dev/pintle/kernel/node/listener"
+	"pintle.dev/pintle/kernel/node/networkpolicy"
 	"pintle.dev/pintle/kernel/node/oomscore"
 	"pintle.dev/pintle/kernel/node/serviceproxy"
 	"pintle.dev/pintle/sdk/proxy"
@@ -104,6 +105,9 @@ func (k *Kernel) startNode(ctx context.Context, cfg *config.Config) error {
 	})
 	if err != nil {
 		return fmt.Errorf("node %s: %w", name, err)
+	}
+	if err := k.startPolicies(ctx, cfg, name, ip); err != nil {
+		return err
 	}
 	if len(cfg.Node.Proxies) > 0 {
 		if err := k.startProxy(cfg, name, ip, agent.Listening); err != nil {
@@ -227,6 +231,58 @@ func (k *Kernel) startProxy(cfg *config.Config, name string, ip net.IP, listenin
 		k.step("proxy", "%s", detail)
 		return <-done
 	}, func(ctx context.Context) error { return feeder.Stop(ctx, cfg.Node.OnStop != config.KeepPods) })
+	return nil
+}
+
+// startPolicies has network policies enforced before the node's first pod starts, where a
+// plugin for that is named. Where this machine cannot, that is said, and pods run as in a cluster that enforces none.
+func (k *Kernel) startPolicies(ctx context.Context, cfg *config.Config, name string, ip net.IP) error {
+	plugin, state := cfg.Node.Policies, filepath.Join(k.dirs.data, "networkpolicy")
+	kept := filepath.Join(state, "kept") // the name of a plugin whose rules a stop left in force
+	if plugin == "" {
+		if by, err := os.ReadFile(kept); err == nil {
+			k.step("policies", "rules of %s are still in force, of a stop with onStop: keep", by)
+			k.log.Warn("no plugin enforces network policies, and rules of an earlier one keep new pods closed; name it in node.networkPolicy for one start and a stop with node.onStop: stop", "plugin", string(by))
+		}
+		return nil
+	}
+	if _, err := k.host.Proxy(plugin); err != nil {
+		return fmt.Errorf("node.networkPolicy: %w", err)
+	}
+	if err := os.MkdirAll(state, 0o700); err != nil {
+		return fmt.Errorf("network policies: %w", err)
+	}
+	keeper, err := networkpolicy.New(networkpolicy.Config{
+		Plugin: plugin, Connect: func() (proxy.Proxy, error) { return k.host.Proxy(plugin) }, Logger: k.log.With("part", "network policies"),
+		Options: proxy.Options{
+			Name: plugin, Config: k.host.PluginConfig(plugin), NodeName: name, NodeIPs: []string{ip.String()},
+			PodCIDRs: []string{cfg.Node.PodCIDR}, ClusterCIDRs: []string{cfg.Node.PodCIDR}, ServiceCIDRs: []string{cfg.API.ServiceCIDR},
+			StateDirectory: state, DataDirectory: state,
+		},
+	})
+	if err != nil {
+		return err
+	}
+	if err := keeper.Start(ctx); err != nil {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		k.step("policies", "not enforced yet: %v", err)
+	} else {
+		k.step("policies", "%s", plugin)
+	}
+	if err := os.WriteFile(kept, []byte(plugin), 0o600); err != nil {
+		return fmt.Errorf("network policies: %w", err)
+	}
+	k.parts.start("network policies", keeper.Run, func(ctx context.Context) error {
+		if cfg.Node.OnStop == config.KeepPods {
+			return keeper.Stop(ctx, false)
+		}
+		if err := keeper.Stop(ctx, true); err != nil {
+			return err
+		}
+		return os.RemoveAll(state)
+	})
 	return nil
 }
 

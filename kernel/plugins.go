@@ -70,6 +70,9 @@ func (k *Kernel) hostConfig(cfg *config.Config) plugin.Config {
 		if cfg.Node.DNS != "" {
 			out.Proxies = append(out.Proxies, cfg.Node.DNS)
 		}
+		if cfg.Node.Policies != "" {
+			out.Proxies = append(out.Proxies, cfg.Node.Policies)
+		}
 	}
 	if cfg.Hollow.Nodes > 0 {
 		out.Runtimes = append(out.Runtimes, cfg.Hollow.Runtime)

@@ -301,6 +301,7 @@ type Node struct {
 	Runtime     string   `mapstructure:"runtime" doc:"name of the runtime plugin"`
 	Proxies     []string `mapstructure:"proxies" doc:"names of service proxies; the first that this machine can run is used"`
 	DNS         string   `mapstructure:"dns" doc:"name of the plugin that answers the cluster's DNS on this node, as service kube-system/kube-dns; empty: none"`
+	Policies    string   `mapstructure:"networkPolicy" doc:"name of the plugin that enforces network policies for the pods of this node; empty: nothing does"`
 	PodCIDR     string   `mapstructure:"podCIDR" format:"cidr?" doc:"range of pod IPs on this node; empty: what the Node object is given, such as by the controller nodeipam"`
 	MaxPods     int      `mapstructure:"maxPods" range:"1,100000" doc:"most pods that may run here"`
 

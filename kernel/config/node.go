@@ -88,6 +88,9 @@ func checkNode(n *Node, add func(key, format string, args ...any)) {
 	if n.DNS != "" && slices.Contains(n.Proxies, n.DNS) {
 		add("dns", "%q is among node.proxies, too; a DNS server programs no services: take it out there", n.DNS)
 	}
+	if n.Policies != "" && (slices.Contains(n.Proxies, n.Policies) || n.Policies == n.DNS) {
+		add("networkPolicy", "%q is named by node.proxies or node.dns, too; what enforces policies serves nothing: take it out there", n.Policies)
+	}
 	seen := map[string]bool{}
 	for _, t := range n.RegisterWithTaints {
 		if id := t.Key + ":" + t.Effect; seen[id] {

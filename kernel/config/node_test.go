@@ -25,6 +25,8 @@ func TestNodeSettings(t *testing.T) {
 		{"imageGCHighThresholdPercent: 70", "node.imageGCLowThresholdPercent: 80 is not below imageGCHighThresholdPercent 70"},
 		{"imageGCHighThresholdPercent: 101", "node.imageGCHighThresholdPercent: 101 is out of range"},
 		{"{dns: a, proxies: [b, a]}", `node.dns: "a" is among node.proxies, too`},
+		{"{networkPolicy: a, proxies: [b, a]}", `node.networkPolicy: "a" is named by node.proxies or node.dns, too`},
+		{"{networkPolicy: a, dns: a}", `node.networkPolicy: "a" is named by node.proxies or node.dns, too`},
 		{"maxParallelImagePulls: 2", "node.maxParallelImagePulls: 2 cannot be larger than 1 unless serializeImagePulls is false"},
 		{"registerWithTaints: [{key: a}]", `node.registerWithTaints[0]: key "effect" is missing`},
 		{"registerWithTaints: [{key: a, effect: Never}]", `"Never" is not one of NoSchedule, PreferNoSchedule, NoExecute`},

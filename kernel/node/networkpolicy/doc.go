@@ -1,0 +1,15 @@
+// Package networkpolicy keeps the plugin that enforces network policies on a node: it starts
+// it before the node's first pod, and looks after it.
+//
+// # What it promises
+//
+// Start returns when the plugin enforces the policies, or says why this machine cannot. A
+// plugin that fails is started again; what it enforced before stays in force meanwhile.
+//
+// # How data passes through
+//
+// The plugin has the life cycle of a proxy, and no diffs: it watches the API by a socket of
+// its own.
+//
+// It must not import kernel/plugin, nor name a plugin.
+package networkpolicy
