@@ -1,15 +1,25 @@
-// Proxies is the bundle of the service proxies: userspace and iptables.
+// Proxies is the bundle of what programs the network of a node: the service proxies iptables
+// and userspace, and the enforcer of network policies.
 package main
 
 import (
+	"log/slog"
+
+	"k8s.io/klog/v2"
+
+	"pintle.dev/pintle/plugins/networkpolicy"
 	"pintle.dev/pintle/plugins/proxies/iptables"
 	"pintle.dev/pintle/plugins/proxies/userspace"
 	"pintle.dev/pintle/sdk/proxy"
+	"pintle.dev/pintle/sdk/transport"
 )
 
 func main() {
+	klog.SetSlogLogger(slog.New(transport.Logger().Handler())) // of the watches of policies
 	proxy.Serve(map[string]proxy.Proxy{
 		"iptables":  iptables.New(),
 		"userspace": userspace.New(),
+
+		networkpolicy.Name: networkpolicy.New(),
 	})
 }
