@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/google/nftables"
 	"github.com/vishvananda/netlink"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -23,6 +24,8 @@ import (
 type snapshot struct {
 	links []string
 	rules []string // as iptables-save prints them, without counters and comments
+	// tables are those of nftables, but for the ones that the iptables tools keep.
+	tables []string
 }
 
 func takeSnapshot(n *Network) (snapshot, error) {
@@ -37,6 +40,9 @@ func takeSnapshot(n *Network) (snapshot, error) {
 		}
 		for _, l := range links {
 			s.links = append(s.links, l.Attrs().Name)
+		}
+		if s.tables, err = tables(); err != nil {
+			return err
 		}
 		save, err := exec.LookPath("iptables-save")
 		if err != nil {
@@ -55,6 +61,28 @@ func takeSnapshot(n *Network) (snapshot, error) {
 		return nil
 	})
 	return s, err
+}
+
+// tables are those of nftables in this network; none where the kernel has no nftables.
+func tables() ([]string, error) {
+	c, err := nftables.New()
+	if err != nil {
+		return nil, fmt.Errorf("list tables of nftables: %w", err)
+	}
+	found, err := c.ListTables()
+	if errors.Is(err, syscall.EOPNOTSUPP) || errors.Is(err, syscall.EPROTONOSUPPORT) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list tables of nftables: %w", err)
+	}
+	var names []string
+	for _, t := range found {
+		if !slices.Contains([]string{"filter", "nat", "mangle", "raw", "security"}, t.Name) {
+			names = append(names, t.Name)
+		}
+	}
+	return names, nil
 }
 
 // leftovers names what a stopped cluster has not taken away.
@@ -78,6 +106,11 @@ func (c *Cluster) leftovers(podUIDs []string) []string {
 	for _, r := range now.rules {
 		if !slices.Contains(c.before.rules, r) {
 			left = append(left, "rule "+r)
+		}
+	}
+	for _, name := range now.tables {
+		if !slices.Contains(c.before.tables, name) {
+			left = append(left, "table "+name)
 		}
 	}
 	for _, g := range Cgroups(podUIDs) {
