@@ -92,7 +92,8 @@ type parts struct {
 	rbac         *rbac.Index
 	clusterIPs   clusterips.Records
 	binding      *bindingREST
-	creates      created
+	creates      later
+	statuses     later
 	listener     net.Listener
 	docs         *documents
 	kubelets     *kubelets
@@ -262,12 +263,13 @@ func (s *Server) build() error {
 	}
 	root := discoveryendpoint.WrapAggregatedDiscoveryToHandler(http.HandlerFunc(s.aggregator.Groups), s.generic.AggregatedDiscoveryGroupManager, everywhere)
 	s.generic.Handler.GoRestfulContainer.Add(root.GenerateWebService(genericapiserver.APIGroupPrefix, metav1.APIGroupList{}))
-	var creates *created
+	var creates *later
 	if !s.cfg.Backend.Shared() && s.cfg.Tracing == nil { // the machinery makes spans
 		creates = &s.creates
 	}
 	if err := (installer{
 		creates: creates, pods: s.binding.store, podsAsked: func() bool { return s.admit.Asked(createsOfPods) },
+		statuses: &s.statuses, statusesReviewed: func() bool { return s.admit.Reviewed(updatesOfStatus) },
 		server: s.generic, scheme: s.scheme, kinds: s.kinds, serializer: encoding, docs: s.docs,
 		admit: generic.AdmissionControl, minTimeout: time.Duration(generic.MinRequestTimeout) * time.Second, maxBody: maxBody,
 	}).install(storage); err != nil {
@@ -421,6 +423,7 @@ func (s *Server) genericConfig(codecs serializer.CodecFactory, options generic.R
 		return nil, err
 	}
 	c.BuildHandlerChainFunc = func(handler http.Handler, c *genericapiserver.Config) http.Handler {
+		handler = s.statuses.before(handler) // behind the bounds of patches
 		handler = patchbounds.Patches{Body: bodyOf, Refuse: refusal(codecs)}.Before(s.quantities(codecs).Before(handler))
 		handler = metrics.before(s.aggregated(s.toPeers(handler)))
 		return s.chained(s.endingWithServer(sendingLists(s.creates.before(handler), codecs), longRunning), c)

@@ -22,6 +22,7 @@ import (
 
 	"pintle.dev/pintle/kernel/api/aggregation"
 	"pintle.dev/pintle/kernel/api/resources"
+	"pintle.dev/pintle/kernel/api/statuspatch"
 )
 
 // installer puts resources under /api and /apis. It does what the generic
@@ -37,9 +38,12 @@ type installer struct {
 	minTimeout time.Duration
 	maxBody    int64
 	// creates takes ordinary creates of pods, of this store; nil: the machinery does.
-	creates   *created
+	creates   *later
 	pods      *genericregistry.Store
 	podsAsked func() bool
+	// statuses takes ordinary patches of pods' statuses, where creates is not nil.
+	statuses         *later
+	statusesReviewed func() bool
 }
 
 // install adds all resources of all group versions.
@@ -155,7 +159,16 @@ func (i installer) groupVersion(gv schema.GroupVersion, storage map[string]rest.
 		if err != nil {
 			return fmt.Errorf("install %s: %w", gv, err)
 		}
-		i.creates.Store(creates)
+		i.creates.set(creates.before)
+		statuses, err := statuspatch.New(statuspatch.Options{
+			Store: with(i.pods, i.kinds[podResource.GroupResource()].Status), Scheme: i.scheme, Serializer: i.serializer,
+			Types: v.TypeConverter, Convertor: shallowConvertor{i.scheme}, Admit: i.admit, Reviewed: i.statusesReviewed,
+			Interfaces: objectInterfaces{i.scheme, i.server.EquivalentResourceRegistry}, Body: bodyOf, MaxBody: maxBody, Manager: managerOf,
+		})
+		if err != nil {
+			return fmt.Errorf("install %s: %w", gv, err)
+		}
+		i.statuses.set(statuses.Before)
 	}
 	listed, _, err := v.InstallREST(i.server.Handler.GoRestfulContainer)
 	if err != nil {

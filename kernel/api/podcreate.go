@@ -8,8 +8,6 @@ import (
 	"io"
 	"net/http"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -25,7 +23,6 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/handlers/fieldmanager"
 	handlermetrics "k8s.io/apiserver/pkg/endpoints/handlers/metrics"
 	"k8s.io/apiserver/pkg/endpoints/handlers/negotiation"
-	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	requestmetrics "k8s.io/apiserver/pkg/endpoints/metrics"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
@@ -34,6 +31,7 @@ import (
 	storeerr "k8s.io/apiserver/pkg/storage/errors"
 	"k8s.io/apiserver/pkg/warning"
 
+	"pintle.dev/pintle/kernel/api/answers"
 	"pintle.dev/pintle/kernel/api/limits"
 	"pintle.dev/pintle/kernel/api/storage"
 )
@@ -46,16 +44,16 @@ import (
 type podCreates struct {
 	store      *genericregistry.Store
 	serializer runtime.NegotiatedSerializer
+	answers    *answers.Writer
 	admit      admission.Interface
 	// asked reports whether a webhook or a policy may be asked about creates of pods.
 	asked      func() bool
 	interfaces admission.ObjectInterfaces
 	fields     *knownFields
 	valid      *vettedPods
-	// decoders and encoders are those of the serializers that are negotiated, which
-	// the machinery makes anew for each request.
+	// decoders are those of the serializers that are negotiated, which the machinery
+	// makes anew for each request.
 	decoders map[runtime.Serializer]runtime.Decoder
-	encoders map[runtime.Serializer]runtime.Encoder
 }
 
 var (
@@ -70,12 +68,11 @@ func newPodCreates(store *genericregistry.Store, i installer, types managedfield
 		return nil, fmt.Errorf("creates of pods: %w", err)
 	}
 	c := &podCreates{
-		store: store, serializer: i.serializer, admit: admission.WithAudit(i.admit), asked: i.podsAsked,
+		store: store, serializer: i.serializer, answers: answers.NewWriter(i.serializer, podKind.GroupVersion()), admit: admission.WithAudit(i.admit), asked: i.podsAsked,
 		interfaces: objectInterfaces{i.scheme, i.server.EquivalentResourceRegistry}, fields: &knownFields{manager: manager}, valid: &vettedPods{},
-		decoders: map[runtime.Serializer]runtime.Decoder{}, encoders: map[runtime.Serializer]runtime.Encoder{},
+		decoders: map[runtime.Serializer]runtime.Decoder{},
 	}
 	for _, info := range i.serializer.SupportedMediaTypes() {
-		c.encoders[info.Serializer] = i.serializer.EncoderForVersion(info.Serializer, podKind.GroupVersion())
 		for _, s := range []runtime.Serializer{info.Serializer, info.StrictSerializer} {
 			c.decoders[s] = i.serializer.DecoderToVersion(s, internalCore)
 		}
@@ -156,11 +153,9 @@ func (c *podCreates) ordinary(req *http.Request) *podOrder {
 			return nil
 		}
 	}
-	transform, accepted, err := negotiation.NegotiateOutputMediaType(req, c.serializer, anyTransform{})
-	if err != nil || transform.Convert != nil || accepted.Serializer == accepted.PrettySerializer {
+	if order.accept, ok = answers.Plain(req, c.serializer); !ok {
 		return nil
 	}
-	order.accept = accepted
 	input, err := negotiation.NegotiateInputSerializer(req, false, c.serializer)
 	if err != nil {
 		return nil
@@ -232,10 +227,14 @@ func (c *podCreates) create(w http.ResponseWriter, req *http.Request, order *pod
 	handlermetrics.RecordRequestBodySize(ctx, podResource.GroupResource(), handlermetrics.Create, order.size)
 	out, err := c.admitted(ctx, req, order)
 	if err != nil {
-		responsewriters.ErrorNegotiated(err, c.serializer, podKind.GroupVersion(), w, req)
+		c.answers.Fail(w, req, err)
 		return
 	}
-	c.answer(w, req, order, out)
+	var encoded []byte
+	if pod, ok := out.(*corev1.Pod); ok {
+		encoded, _ = order.stored.Versioned(pod.ResourceVersion)
+	}
+	c.answers.Write(w, req, http.StatusCreated, order.accept, encoded, out)
 }
 
 // admitted does what lies between a request and the registry.
@@ -316,7 +315,8 @@ func (c *podCreates) write(ctx context.Context, order *podOrder, validate rest.V
 	return nil, err
 }
 
-// asStored takes from a new pod what is not stored: its kind, and parts of seconds.
+// asStored takes from a new pod, or from one that a delete marks, what is not stored: its
+// kind, and parts of seconds.
 func asStored(obj runtime.Object) {
 	pod := obj.(*corev1.Pod)
 	pod.TypeMeta = metav1.TypeMeta{}
@@ -326,6 +326,9 @@ func asStored(obj runtime.Object) {
 		}
 	}
 	stored(&pod.CreationTimestamp)
+	if pod.DeletionTimestamp != nil {
+		stored(pod.DeletionTimestamp)
+	}
 	for i := range pod.ManagedFields {
 		if t := pod.ManagedFields[i].Time; t != nil {
 			stored(t)
@@ -344,51 +347,6 @@ func unbroken(before, after []metav1.ManagedFieldsEntry) error {
 		return nil
 	}
 	return managedfields.ValidateManagedFields(after)
-}
-
-// buffers are for answers.
-var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
-
-// largestPlain is the largest answer that is not compressed for those who ask.
-const largestPlain = 128 << 10
-
-func (c *podCreates) answer(w http.ResponseWriter, req *http.Request, order *podOrder, out runtime.Object) {
-	answer, ok := []byte(nil), false
-	if pod, isPod := out.(*corev1.Pod); isPod {
-		answer, ok = order.stored.Versioned(pod.ResourceVersion)
-	}
-	if !ok {
-		b := buffers.Get().(*bytes.Buffer)
-		defer buffers.Put(b)
-		b.Reset()
-		if encoder := c.encoders[order.accept.Serializer]; encoder != nil && encoder.Encode(out, b) == nil {
-			answer = b.Bytes()
-		}
-	}
-	if len(answer) == 0 || len(answer) > largestPlain {
-		responsewriters.WriteObjectNegotiated(c.serializer, negotiation.DefaultEndpointRestrictions, podKind.GroupVersion(), w, req, http.StatusCreated, out, false)
-		return
-	}
-	w.Header().Set("Content-Type", order.accept.MediaType)
-	w.WriteHeader(http.StatusCreated)
-	_, _ = w.Write(answer) // who does not read the answer asks again
-}
-
-// created makes podCreates known to the handler chain, which is built first.
-type created struct{ atomic.Pointer[podCreates] }
-
-func (p *created) before(next http.Handler) http.Handler {
-	var once sync.Once
-	var with http.Handler
-	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		c := p.Load()
-		if c == nil {
-			next.ServeHTTP(w, req)
-			return
-		}
-		once.Do(func() { with = c.before(next) })
-		with.ServeHTTP(w, req)
-	})
 }
 
 // managerOf is the name that a client without a field manager writes under: what

@@ -1,9 +1,11 @@
 package api_test
 
 import (
+	"reflect"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -80,4 +82,59 @@ func TestDeletePod(t *testing.T) {
 			t.Errorf("%s: %q, want %q", name, left["direct"][name], want)
 		}
 	}
+}
+
+// A pod that a delete marks is kept in memory as it was marked: it is what a server that has only
+// the stored bytes makes of them. Readers of the pod before see nothing of it.
+func TestDeleteKeepsWhatIsStored(t *testing.T) {
+	dir := t.TempDir()
+	kept := map[string]*corev1.Pod{}
+	t.Run("delete", func(t *testing.T) {
+		s := start(t, dir)
+		pods := kubernetes.NewForConfigOrDie(s.ClientConfig(admin)).CoreV1().Pods("default")
+		orphan, foreground := metav1.DeletePropagationOrphan, metav1.DeletePropagationForeground
+		grace, now := int64(90), int64(0)
+		for name, options := range map[string]metav1.DeleteOptions{
+			"plain": {}, "grace": {GracePeriodSeconds: &grace}, "orphan": {PropagationPolicy: &orphan}, "foreground": {PropagationPolicy: &foreground}, "held": {GracePeriodSeconds: &now},
+		} {
+			made := richPod(name)
+			made.Spec.NodeName = "n1"
+			if name != "held" {
+				made.Finalizers = nil
+			}
+			if _, err := pods.Create(t.Context(), made, metav1.CreateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			for range 2 { // the second changes nothing
+				before := stored(t, s, name)
+				was := before.DeepCopy()
+				if err := pods.Delete(t.Context(), name, options); err != nil {
+					t.Fatal(err)
+				}
+				if !reflect.DeepEqual(before, was) {
+					t.Errorf("%s: the pod that readers have changed: %+v", name, before)
+				}
+			}
+			read, err := pods.Get(t.Context(), name, metav1.GetOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			kept[name] = stored(t, s, name)
+			if read.DeletionTimestamp == nil || !apiequality.Semantic.DeepEqual(read, kept[name]) {
+				t.Errorf("%s read:\n%+v\nkept:\n%+v", name, read, kept[name])
+			}
+		}
+	})
+	t.Run("again", func(t *testing.T) {
+		s := start(t, dir)
+		for name, pod := range kept {
+			got := stored(t, s, name)
+			if !apiequality.Semantic.DeepEqual(got, pod) {
+				t.Errorf("%s decoded:\n%#v\nkept:\n%#v", name, got, pod)
+			}
+			if a, b := got.DeletionTimestamp, pod.DeletionTimestamp; !reflect.DeepEqual(a, b) {
+				t.Errorf("%s: deleted at %#v, kept as %#v", name, a, b)
+			}
+		}
+	})
 }

@@ -23,6 +23,7 @@ import (
 
 	"pintle.dev/pintle/kernel/api/fielderrors"
 	"pintle.dev/pintle/kernel/api/resources"
+	kernelstorage "pintle.dev/pintle/kernel/api/storage"
 )
 
 // returnsDeleted names the resources whose delete answers with the object
@@ -122,6 +123,9 @@ type kindREST struct {
 	shortNames, categories []string
 	gv                     schema.GroupVersion
 	sent                   map[string]*genericregistry.Store
+	// deleted makes of an object that a delete marks, and of no other, what is stored of it;
+	// nil: it is read from what was written.
+	deleted func(runtime.Object)
 }
 
 var (
@@ -132,8 +136,25 @@ var (
 
 // Update implements rest.Updater.
 func (r *kindREST) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, create rest.ValidateObjectFunc, update rest.ValidateObjectUpdateFunc, forceAllowCreate bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
-	obj, created, err := r.Store.Update(ctx, name, info, create, update, forceAllowCreate, options)
+	obj, created, err := r.Store.Update(sharing(ctx, r.Store), name, info, create, update, forceAllowCreate, options)
 	return obj, created, untyped(err)
+}
+
+// Delete implements rest.GracefulDeleter.
+func (r *kindREST) Delete(ctx context.Context, name string, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions) (runtime.Object, bool, error) {
+	if r.deleted != nil {
+		ctx = kernelstorage.WithGivenObject(ctx, r.deleted)
+	}
+	return r.Store.Delete(sharing(ctx, r.Store), name, validate, options)
+}
+
+// sharing lets the result of a write share with what is stored, unless a hook of the
+// registry gets it: handlers encode it, and do nothing else with it.
+func sharing(ctx context.Context, s *genericregistry.Store) context.Context {
+	if s.AfterUpdate != nil || s.AfterDelete != nil || s.AfterCreate != nil || s.Decorator != nil {
+		return ctx
+	}
+	return kernelstorage.WithSharedResult(ctx)
 }
 
 // untyped gives the refusal of an apply whose values do not fit the kind as the client's
@@ -197,7 +218,7 @@ func (r *subREST) Get(ctx context.Context, name string, options *metav1.GetOptio
 
 // Update never creates: a subresource has no object of its own.
 func (r *subREST) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, create rest.ValidateObjectFunc, update rest.ValidateObjectUpdateFunc, _ bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
-	obj, created, err := r.store.Update(ctx, name, info, create, update, false, options)
+	obj, created, err := r.store.Update(sharing(ctx, r.store), name, info, create, update, false, options)
 	return obj, created, untyped(err)
 }
 

@@ -129,7 +129,7 @@ func (s *Server) secure() error {
 	configurable := dynamic.Config{
 		Dynamic: parameters, Mapper: mapper, Authorizer: s.authz, Services: s.services(), Own: s.unasked, Tracing: s.cfg.Tracing,
 	}
-	s.admit, err = admission.NewChain(admission.Deps{Metrics: s.admissions, Client: client, Informers: s.informers, Authorizer: s.authz, Stop: s.stopping.Done(), Dynamic: configurable,
+	s.admit, err = admission.NewChain(admission.Deps{Metrics: s.admissions, Client: client, Pods: s.GetPod, Informers: s.informers, Authorizer: s.authz, Stop: s.stopping.Done(), Dynamic: configurable,
 		Plugins: s.cfg.Plugins, PluginHost: s.cfg.PluginHost, Review: s.cfg.Admission, Enable: s.cfg.EnableAdmission, Disable: s.cfg.DisableAdmission, ConfigFile: s.cfg.AdmissionConfig, PodSecurity: s.cfg.PodSecurity, EventRateLimit: s.cfg.EventRateLimit, Own: standsFor(user.APIServerUser, s.cfg.PluginHost)})
 	if err != nil {
 		return err

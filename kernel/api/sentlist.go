@@ -6,14 +6,13 @@ import (
 
 	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	auditinternal "k8s.io/apiserver/pkg/apis/audit"
 	"k8s.io/apiserver/pkg/audit"
 	"k8s.io/apiserver/pkg/authentication/user"
-	"k8s.io/apiserver/pkg/endpoints/handlers/negotiation"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 
+	"pintle.dev/pintle/kernel/api/answers"
 	"pintle.dev/pintle/kernel/api/resources"
 	"pintle.dev/pintle/kernel/api/storage"
 )
@@ -44,22 +43,9 @@ func sendsList(req *http.Request, serializer runtime.NegotiatedSerializer) (stri
 	if ac := audit.AuditContextFrom(req.Context()); ac != nil && !ac.GetEventLevel().Less(auditinternal.LevelRequestResponse) {
 		return "", false // which may leave out managed fields
 	}
-	options, accepted, err := negotiation.NegotiateOutputMediaType(req, serializer, anyTransform{})
-	if err != nil || options.Convert != nil || accepted.Serializer == accepted.PrettySerializer {
-		return "", false
-	}
-	return accepted.MediaType, true
+	accepted, ok := answers.Plain(req, serializer)
+	return accepted.MediaType, ok
 }
-
-// anyTransform lets each wish count, so that a list with one is left to the
-// handler that knows what is possible.
-type anyTransform struct{}
-
-func (anyTransform) AllowsMediaTypeTransform(string, string, *schema.GroupVersionKind) bool {
-	return true
-}
-func (anyTransform) AllowsServerVersion(string) bool { return true }
-func (anyTransform) AllowsStreamSchema(string) bool  { return true }
 
 // sentLists are copies of a kind's store, by media type, whose lists are
 // encoded.

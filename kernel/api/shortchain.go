@@ -11,19 +11,21 @@ import (
 	"k8s.io/apiserver/pkg/audit"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/endpoints/filters"
+	"k8s.io/apiserver/pkg/endpoints/filters/impersonation"
 	"k8s.io/apiserver/pkg/endpoints/request"
+	genericfeatures "k8s.io/apiserver/pkg/features"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	genericfilters "k8s.io/apiserver/pkg/server/filters"
 	"k8s.io/klog/v2"
 )
 
 // chained puts the filters before a handler: the machinery's own chain, or for
-// creates of pods one that does the same to a request with a quarter of the
-// work. The machinery copies the request twenty times, to add a value to its
-// context each time, and serves on a second goroutine, whose stack has to grow
-// again, so that it can answer a client while that one hangs. A create of a pod
-// hangs nowhere: it has a limit of its own, as the machinery's handler has for those
-// that are left to it, and its body is small.
+// creates of pods, patches of their statuses and deletes of one that does the same
+// to a request with a quarter of the work. The machinery copies the request twenty
+// times, to add a value to its context each time, and serves on a second goroutine,
+// whose stack has to grow again, so that it can answer a client while that one
+// hangs. These requests hang nowhere: each has a limit of its own, as the
+// machinery's handler has for those that are left to it, and its body is small.
 // Requests that make spans, which only the machinery's does, go by that.
 func (s *Server) chained(handler http.Handler, c *genericapiserver.Config) http.Handler {
 	// One limit for both ways: after authorization, as the last filter of both.
@@ -38,6 +40,11 @@ func (s *Server) chained(handler http.Handler, c *genericapiserver.Config) http.
 		return deepened(long) // filters that are not in the short one
 	}
 	handler = filters.WithAuthorization(handler, c.Authorization.Authorizer, c.Serializer)
+	if c.FeatureGate.Enabled(genericfeatures.ConstrainedImpersonation) {
+		handler = impersonation.WithConstrainedImpersonation(handler, c.Authorization.Authorizer, c.Serializer)
+	} else {
+		handler = impersonation.WithImpersonation(handler, c.Authorization.Authorizer, c.Serializer)
+	}
 	handler = filters.WithAudit(handler, c.AuditBackend, c.AuditPolicyRuleEvaluator, c.LongRunningFunc)
 	failed := filters.WithFailedAuthenticationAudit(filters.Unauthorized(c.Serializer), c.AuditBackend, c.AuditPolicyRuleEvaluator)
 	handler = filters.WithAuthentication(handler, auth, failed, c.Authentication.APIAudiences, c.Authentication.RequestHeaderConfig)
@@ -56,15 +63,15 @@ func (d deepenedAuthenticator) AuthenticateRequest(req *http.Request) (*authenti
 	return d.Request.AuthenticateRequest(req)
 }
 
-// shortChain is the filters of creates of pods. What is anything but that takes
-// the long way.
+// shortChain is the filters of creates of pods, patches of their statuses, and
+// deletes of one pod. What is anything but that takes the long way.
 type shortChain struct {
 	next, long, served http.Handler
 	config             *genericapiserver.Config
 }
 
 func (s *shortChain) ServeHTTP(w http.ResponseWriter, req *http.Request) {
-	if !createsPod(req) || klog.V(3).Enabled() || s.config.NonLongRunningRequestWaitGroup.Add(1) != nil {
+	if !writesPod(req) || klog.V(3).Enabled() || s.config.NonLongRunningRequestWaitGroup.Add(1) != nil {
 		s.long.ServeHTTP(w, req)
 		return
 	}
@@ -75,35 +82,53 @@ func (s *shortChain) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 // largestShort is the largest body, in bytes, that is waited for on the short way.
 const largestShort = 256 << 10
 
-// createsPod says whether a request, which nobody has looked at, asks for a pod
-// and nothing beside it. The body of another protocol than HTTP/2 could not be
-// given up while it is read.
-func createsPod(req *http.Request) bool {
-	const before, after = "/api/v1/namespaces/", "/pods"
-	if req.Method != http.MethodPost || req.ProtoMajor != 2 || req.ContentLength <= 0 || req.ContentLength > largestShort {
+// writesPod says whether a request, which nobody has looked at, is one of those that
+// go the short way, and asks for nothing beside it. The body of another protocol than
+// HTTP/2 could not be given up while it is read.
+func writesPod(req *http.Request) bool {
+	if req.ProtoMajor != 2 || req.ContentLength < 0 || req.ContentLength > largestShort || strings.Contains(req.URL.RawQuery, "timeout") {
 		return false
 	}
-	namespace, ok := strings.CutPrefix(req.URL.Path, before)
+	path, ok := strings.CutPrefix(req.URL.Path, "/api/v1/namespaces/")
 	if !ok {
 		return false
 	}
-	if namespace, ok = strings.CutSuffix(namespace, after); !ok || namespace == "" || strings.Contains(namespace, "/") {
+	namespace, path, _ := strings.Cut(path, "/")
+	resource, name, named := strings.Cut(path, "/")
+	if namespace == "" || resource != "pods" {
 		return false
 	}
-	if strings.Contains(req.URL.RawQuery, "timeout") {
+	switch req.Method {
+	case http.MethodPost:
+		ok = !named && req.ContentLength > 0
+	case http.MethodPatch:
+		name, ok = strings.CutSuffix(name, "/status")
+		ok = ok && req.ContentLength > 0
+	case http.MethodDelete:
+	default:
 		return false
 	}
-	for name := range req.Header {
-		if strings.HasPrefix(name, "Impersonate-") || name == "Upgrade" || name == "Origin" {
+	if !ok || named && (name == "" || strings.Contains(name, "/")) || req.Method != http.MethodPost && !named {
+		return false
+	}
+	for header := range req.Header {
+		if header == "Upgrade" || header == "Origin" {
 			return false
 		}
 	}
 	return true
 }
 
+// shortVerbs are those of requests that go the short way, by their subresource.
+var shortVerbs = map[string]string{"create": "", "patch": "status", "delete": ""}
+
 func (s *shortChain) serve(w http.ResponseWriter, req *http.Request) {
 	info, err := s.config.RequestInfoResolver.NewRequestInfo(req)
-	if err != nil || info.Resource != "pods" || info.Verb != "create" {
+	part, short := "", false
+	if err == nil {
+		part, short = shortVerbs[info.Verb]
+	}
+	if !short || info.Resource != "pods" || info.Subresource != part {
 		s.long.ServeHTTP(w, req)
 		return
 	}

@@ -36,6 +36,9 @@ func (s *Server) storage(encoding runtime.NegotiatedSerializer) map[schema.Group
 			Store: store, shortNames: k.ShortNames, categories: k.Categories,
 			gv: k.GVK.GroupVersion(), sent: sentLists(k, s.stores[gr], encoding),
 		}
+		if gr == podResource.GroupResource() {
+			main.deleted = asStored // a copy of the stored pod, marked
+		}
 		for _, gv := range append([]schema.GroupVersion{k.GVK.GroupVersion()}, k.Also...) {
 			put(gv, k.Resource, main)
 			if k.Status != nil {

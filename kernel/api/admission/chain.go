@@ -30,6 +30,8 @@ import (
 type Deps struct {
 	// Client is allowed everything (group system:masters).
 	Client kubernetes.Interface
+	// Pods reads one pod as it is stored, with the errors of Client; nil: Client does.
+	Pods func(ctx context.Context, namespace, name string) (*corev1.Pod, error)
 	// Informers are started by the caller after NewChain, which registers
 	// those it needs.
 	Informers informers.SharedInformerFactory

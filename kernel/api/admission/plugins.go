@@ -73,7 +73,7 @@ var ordered = []builtin{
 	{"LimitPodHardAntiAffinityTopology", false, always(func(Deps) *antiaffinity.Plugin { return antiaffinity.New() })},
 	{"LimitRanger", true, always(func(d Deps) *limitranger.Plugin { return limitranger.New(d.Client, d.Informers) })},
 	{"ServiceAccount", true, always(func(d Deps) *serviceaccount.Plugin { return serviceaccount.New(d.Client, d.Informers) })},
-	{"NodeRestriction", true, always(func(d Deps) *noderestriction.Plugin { return noderestriction.New(d.Client, d.Informers) })},
+	{"NodeRestriction", true, always(func(d Deps) *noderestriction.Plugin { return noderestriction.New(d.Client, d.Informers, d.Pods) })},
 	{"TaintNodesByCondition", true, always(func(Deps) *nodetaint.Plugin { return nodetaint.New() })},
 	{"AlwaysPullImages", false, always(func(Deps) *alwayspullimages.Plugin { return alwayspullimages.New() })},
 	{imagePolicy, false, func(d Deps) (admission.Interface, error) { return imagepolicy.New(d.configured[imagePolicy]) }},

@@ -40,17 +40,17 @@ func WithSharedResult(ctx context.Context) context.Context {
 
 type givenKey struct{}
 
-// WithGivenObject lets a create keep the object that it is given, as the one that
-// all readers share, instead of decoding what it wrote. The caller promises that
-// nobody writes to the object any more, and that asStored makes of it what
-// decoding its encoding gives, but for empty maps and lists.
+// WithGivenObject lets a create or an update keep the object that it is given, as
+// the one that all readers share, instead of decoding what it wrote. The caller
+// promises that nobody writes to the object any more, and that asStored makes of it
+// what decoding its encoding gives, but for empty maps and lists.
 func WithGivenObject(ctx context.Context, asStored func(runtime.Object)) context.Context {
 	return context.WithValue(ctx, givenKey{}, asStored)
 }
 
 type encodingKey struct{}
 
-// Encoding is what a create encoded: the object, without its resource version.
+// Encoding is what a create or Replace encoded: the object, without its resource version.
 type Encoding struct {
 	data     []byte
 	envelope *envelope
@@ -66,7 +66,7 @@ func (e *Encoding) Versioned(resourceVersion string) ([]byte, bool) {
 	return e.envelope.versioned(e.data, version)
 }
 
-// WithEncoding has a create leave in into what it encoded.
+// WithEncoding has a create or Replace leave in into what it encoded.
 func WithEncoding(ctx context.Context, into *Encoding) context.Context {
 	return context.WithValue(ctx, encodingKey{}, into)
 }

@@ -266,7 +266,13 @@ func (s *Storage) GuaranteedUpdate(
 		if ttl != nil {
 			seconds = *ttl
 		}
-		obj, err := s.commit(ctx, key, data, st.obj, st.revision, seconds)
+		obj := updated
+		if asStored, ok := ctx.Value(givenKey{}).(func(runtime.Object)); ok {
+			asStored(obj)
+			err = s.commitObject(ctx, key, obj, data, true, st.obj, st.revision, seconds)
+		} else {
+			obj, err = s.commit(ctx, key, data, st.obj, st.revision, seconds)
+		}
 		var conflict *store.ConflictError
 		switch {
 		case errors.As(err, &conflict):
@@ -390,6 +396,9 @@ func (s *Storage) replacing(ctx context.Context, r Replacement, guess bool) (w r
 			return w, err
 		}
 	}
+	if into, ok := ctx.Value(encodingKey{}).(*Encoding); ok {
+		*into = Encoding{data, s.envelope}
+	}
 	stored, err := s.seal(ctx, key, data)
 	if err != nil {
 		return w, err
@@ -454,7 +463,7 @@ func (s *Storage) Delete(
 			return err
 		}
 		if done {
-			return setDeep(out, last)
+			return setResult(ctx, out, last)
 		}
 	}
 }

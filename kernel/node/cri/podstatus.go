@@ -150,24 +150,37 @@ func (c *Client) List(ctx context.Context) (map[types.UID]*Pod, error) {
 
 // PodStatus asks the runtime for everything about one pod. What disappears between two calls is left out.
 func (c *Client) PodStatus(ctx context.Context, uid types.UID) (*PodStatus, error) {
-	st := &PodStatus{UID: uid, Taken: time.Now()}
-	selector := map[string]string{LabelPodUID: string(uid)}
-	sandboxes, err := c.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{Filter: &runtimeapi.PodSandboxFilter{LabelSelector: selector}})
+	taken := time.Now()
+	sandboxes, err := c.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{Filter: &runtimeapi.PodSandboxFilter{LabelSelector: map[string]string{LabelPodUID: string(uid)}}})
 	if err != nil {
 		return nil, fmt.Errorf("list sandboxes of pod %s: %w", uid, err)
 	}
 	slices.SortFunc(sandboxes.Items, func(a, b *runtimeapi.PodSandbox) int { return cmp.Compare(b.CreatedAt, a.CreatedAt) })
-	whole := len(sandboxes.Items) > 0 // the sandboxes' statuses have those of the containers
-	for _, s := range sandboxes.Items {
-		resp, err := c.PodSandboxStatus(ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: s.Id})
+	ids := make([]string, len(sandboxes.Items))
+	for i, s := range sandboxes.Items {
+		ids[i] = s.Id
+	}
+	return c.podStatus(ctx, uid, ids, taken)
+}
+
+// PodStatusOf is PodStatus of a pod whose sandboxes are known, newest first: there are no others.
+func (c *Client) PodStatusOf(ctx context.Context, uid types.UID, sandboxes []string) (*PodStatus, error) {
+	return c.podStatus(ctx, uid, sandboxes, time.Now())
+}
+
+func (c *Client) podStatus(ctx context.Context, uid types.UID, sandboxes []string, taken time.Time) (*PodStatus, error) {
+	st := &PodStatus{UID: uid, Taken: taken}
+	whole := len(sandboxes) > 0 // the sandboxes' statuses have those of the containers
+	for _, id := range sandboxes {
+		resp, err := c.PodSandboxStatus(ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: id})
 		if IsNotFound(err) {
 			continue
 		}
 		if err != nil {
-			return nil, fmt.Errorf("status of sandbox %s: %w", s.Id, err)
+			return nil, fmt.Errorf("status of sandbox %s: %w", id, err)
 		}
 		if resp.Status == nil || resp.Status.Metadata == nil {
-			return nil, fmt.Errorf("status of sandbox %s: the runtime answered without status", s.Id)
+			return nil, fmt.Errorf("status of sandbox %s: the runtime answered without status", id)
 		}
 		st.Sandboxes = append(st.Sandboxes, resp.Status)
 		// A runtime that says as of when its answer is tells the containers with it.
@@ -177,7 +190,7 @@ func (c *Client) PodStatus(ctx context.Context, uid types.UID) (*PodStatus, erro
 				whole = false
 				break
 			}
-			st.Containers = append(st.Containers, newContainer(&runtimeapi.Container{PodSandboxId: s.Id}, ct))
+			st.Containers = append(st.Containers, newContainer(&runtimeapi.Container{PodSandboxId: id}, ct))
 		}
 		if name, _, ok := owner(resp.Status.Labels); ok {
 			st.NamespacedName = name
@@ -192,7 +205,7 @@ func (c *Client) PodStatus(ctx context.Context, uid types.UID) (*PodStatus, erro
 		return st, nil
 	}
 	st.Containers = nil
-	containers, err := c.ListContainers(ctx, &runtimeapi.ListContainersRequest{Filter: &runtimeapi.ContainerFilter{LabelSelector: selector}})
+	containers, err := c.ListContainers(ctx, &runtimeapi.ListContainersRequest{Filter: &runtimeapi.ContainerFilter{LabelSelector: map[string]string{LabelPodUID: string(uid)}}})
 	if err != nil {
 		return nil, fmt.Errorf("list containers of pod %s: %w", uid, err)
 	}

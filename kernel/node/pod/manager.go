@@ -108,7 +108,10 @@ type entry struct {
 	changed, looked time.Time
 
 	// The fields below belong to the pod's worker.
-	known         bool // the runtime was asked about the pod, or a first round began without
+	known         bool           // the runtime was asked about the pod, or a first round began without
+	settled       bool           // the last round left nothing to do: Manager.rt has all sandboxes and containers that there are
+	sandbox       string         // made by the round under way, and the pod's only one
+	last          *cri.PodStatus // what the runtime has of a pod that has stopped for good; nil: it is to be asked
 	admitted      bool
 	end           *end
 	terminating   bool

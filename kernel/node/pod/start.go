@@ -61,6 +61,9 @@ func (m *Manager) carryOut(ctx context.Context, e *entry, pod *corev1.Pod, rt *c
 	if err := m.ensureSandbox(ctx, s, todo); err != nil {
 		return retrySlow, err
 	}
+	if len(rt.Sandboxes) == 0 {
+		e.sandbox = s.id
+	}
 	s.secrets = m.pullSecrets(ctx, pod)
 	var next time.Duration
 	var errs []error

@@ -231,7 +231,7 @@ func (m *Manager) terminate(ctx context.Context, e *entry, pod *corev1.Pod, gone
 		return retryFast
 	}
 	m.deps.Probes.Remove(pod.UID)
-	after, err := m.observe(ctx, e, pod)
+	after, err := m.stopped(ctx, e, pod, rt)
 	if err != nil {
 		return retryFast
 	}
@@ -248,7 +248,7 @@ func (m *Manager) terminate(ctx context.Context, e *entry, pod *corev1.Pod, gone
 		return time.Second
 	}
 	m.deps.Objects.Release(pod.UID)
-	e.terminated = true
+	e.terminated, e.last = true, after
 	if !gone {
 		e.acted(after.Taken)
 		m.deps.Status.Finish(pod)
@@ -257,9 +257,24 @@ func (m *Manager) terminate(ctx context.Context, e *entry, pod *corev1.Pod, gone
 	return m.cleanup(ctx, e, pod)
 }
 
+// stopped asks for what there is of a pod after a stop. A round that was interrupted may have made more than is known.
+func (m *Manager) stopped(ctx context.Context, e *entry, pod *corev1.Pod, rt *cri.PodStatus) (*cri.PodStatus, error) {
+	if !e.settled || len(rt.Sandboxes) == 0 {
+		return m.observe(ctx, e, pod)
+	}
+	ids := make([]string, len(rt.Sandboxes))
+	for i, s := range rt.Sandboxes {
+		ids[i] = s.Id
+	}
+	return m.observeKnown(ctx, e, pod, ids...)
+}
+
 // cleanup removes what is left in the runtime and the logs of a pod that the API no longer has.
 func (m *Manager) cleanup(ctx context.Context, e *entry, pod *corev1.Pod) time.Duration {
-	rt, err := m.observe(ctx, e, pod)
+	rt, err := e.last, error(nil)
+	if e.last = nil; rt == nil { // another try looks again
+		rt, err = m.observe(ctx, e, pod)
+	}
 	if err == nil {
 		err = m.removeSandboxes(ctx, rt)
 	}

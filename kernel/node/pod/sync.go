@@ -128,6 +128,12 @@ func (m *Manager) first(ctx context.Context, e *entry, pod *corev1.Pod) (*cri.Po
 	e.mu.Lock()
 	told := !e.changed.IsZero()
 	e.mu.Unlock()
+	if pod.DeletionTimestamp != nil && e.stopping.IsZero() && e.settled && !e.behind() {
+		// What is to be stopped is known, as it is to the kubelet. Whether it has stopped is asked for.
+		if rt := m.Runtime(pod.UID); rt != nil {
+			return rt, nil
+		}
+	}
 	if e.known || told || pod.Status.StartTime != nil || m.deps.Absent == nil || !m.deps.Absent(pod.UID) {
 		return m.observe(ctx, e, pod)
 	}
@@ -137,7 +143,16 @@ func (m *Manager) first(ctx context.Context, e *entry, pod *corev1.Pod) (*cri.Po
 
 // observe asks the runtime about the pod.
 func (m *Manager) observe(ctx context.Context, e *entry, pod *corev1.Pod) (*cri.PodStatus, error) {
-	rt, err := m.deps.CRI.PodStatus(ctx, pod.UID)
+	return m.observed(e, pod, func() (*cri.PodStatus, error) { return m.deps.CRI.PodStatus(ctx, pod.UID) })
+}
+
+// observeKnown is observe of a pod that has these sandboxes and no others.
+func (m *Manager) observeKnown(ctx context.Context, e *entry, pod *corev1.Pod, sandboxes ...string) (*cri.PodStatus, error) {
+	return m.observed(e, pod, func() (*cri.PodStatus, error) { return m.deps.CRI.PodStatusOf(ctx, pod.UID, sandboxes) })
+}
+
+func (m *Manager) observed(e *entry, pod *corev1.Pod, ask func() (*cri.PodStatus, error)) (*cri.PodStatus, error) {
+	rt, err := ask()
 	if err != nil {
 		return nil, err
 	}
@@ -151,6 +166,7 @@ func (m *Manager) observe(ctx context.Context, e *entry, pod *corev1.Pod) (*cri.
 
 // bringUp does what is missing and answers the runtime's state afterwards.
 func (m *Manager) bringUp(ctx context.Context, e *entry, pod *corev1.Pod, rt *cri.PodStatus) (time.Duration, *cri.PodStatus, error) {
+	e.settled, e.sandbox = false, ""
 	if restartsAll(pod, rt) {
 		wait, err := m.restartAll(ctx, e, pod, rt)
 		if err != nil || wait > 0 {
@@ -192,7 +208,13 @@ func (m *Manager) bringUp(ctx context.Context, e *entry, pod *corev1.Pod, rt *cr
 	if ctx.Err() != nil {
 		return 0, rt, ctx.Err()
 	}
-	after, oerr := m.observe(ctx, e, pod)
+	var after *cri.PodStatus
+	var oerr error
+	if e.sandbox != "" {
+		after, oerr = m.observeKnown(ctx, e, pod, e.sandbox)
+	} else {
+		after, oerr = m.observe(ctx, e, pod)
+	}
 	if oerr != nil {
 		return retryFast, rt, errors.Join(err, oerr)
 	}
@@ -201,6 +223,7 @@ func (m *Manager) bringUp(ctx context.Context, e *entry, pod *corev1.Pod, rt *cr
 	}
 	if left := compute(pod, after, probeResults{m.deps.Probes}); err == nil && left.none() {
 		e.acted(after.Taken) // another round would do nothing
+		e.settled = true
 	}
 	m.resized(e, pod, after, unsized)
 	if unsized != nil && (next == 0 || retryResize < next) {

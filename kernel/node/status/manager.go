@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -25,8 +26,9 @@ const writers = 4
 const (
 	// retryPeriod is how long a write that failed waits.
 	retryPeriod = time.Second
-	// firstPeriod is how long the first status of a pod waits, which says that its containers are being created. Most
-	// containers run by then, and one write says both.
+	// firstPeriod is how long the first status of a pod waits, which says that its containers are being created, and the
+	// first one after its deletion, which says that the deletion was seen. Most containers run, or have ended, by then, and
+	// one write says both.
 	firstPeriod = 50 * time.Millisecond
 )
 
@@ -190,12 +192,26 @@ func (m *Manager) Set(pod *corev1.Pod, s corev1.PodStatus) {
 	}
 	t.status = s
 	t.version++
-	if t.version == 1 && s.Phase == corev1.PodPending && pod.DeletionTimestamp == nil && len(t.wrote.ContainerStatuses) == 0 {
-		t.retryAt = time.Now().Add(firstPeriod)
+	begins := t.version == 1 && s.Phase == corev1.PodPending && len(t.wrote.ContainerStatuses) == 0
+	ends := runs(&s) && t.wrote.ObservedGeneration != pod.Generation
+	if pod.DeletionTimestamp == nil && begins || pod.DeletionTimestamp != nil && ends {
+		if at := time.Now().Add(firstPeriod); t.retryAt.IsZero() || at.Before(t.retryAt) {
+			t.retryAt = at
+		}
 		m.later(firstPeriod)
 		return
 	}
 	m.push(pod.UID, t)
+}
+
+// runs tells that a container has a process.
+func runs(s *corev1.PodStatus) bool {
+	for _, list := range [][]corev1.ContainerStatus{s.InitContainerStatuses, s.ContainerStatuses, s.EphemeralContainerStatuses} {
+		if slices.ContainsFunc(list, func(c corev1.ContainerStatus) bool { return c.State.Running != nil }) {
+			return true
+		}
+	}
+	return false
 }
 
 // Observe takes a pod's newest object from the API, so that patches are made against what is there.

@@ -68,3 +68,73 @@ func TestFirstStatusWaits(t *testing.T) {
 		})
 	}
 }
+
+// TestDeletionSeenWaits: that a deletion was seen is written unless the containers have ended by
+// then; what comes later is written at once, and a write that failed is not held up.
+func TestDeletionSeenWaits(t *testing.T) {
+	now := metav1.Now()
+	was := corev1.PodStatus{ObservedGeneration: 1, Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{{Name: "c", Ready: true, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}}
+	seen, stopping, ended := *was.DeepCopy(), *was.DeepCopy(), *was.DeepCopy()
+	seen.ObservedGeneration, stopping.ObservedGeneration, ended.ObservedGeneration = 2, 2, 2
+	stopping.Message = "stopping"
+	ended.Phase, ended.ContainerStatuses[0].State = corev1.PodSucceeded, corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}
+	for name, tc := range map[string]struct {
+		statuses []corev1.PodStatus
+		apart    time.Duration
+		writes   int
+		within   time.Duration // until the first write
+	}{
+		"quick":    {[]corev1.PodStatus{seen, ended}, firstPeriod / 2, 1, firstPeriod / 2},
+		"slow":     {[]corev1.PodStatus{seen, ended}, 2 * firstPeriod, 2, firstPeriod},
+		"changing": {[]corev1.PodStatus{seen, stopping, seen, stopping, seen}, firstPeriod * 3 / 4, 4, firstPeriod},
+		"at once":  {[]corev1.PodStatus{ended}, 0, 1, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "u", Generation: 2, DeletionTimestamp: &now, Finalizers: []string{"example.com/hold"}}, Status: was}
+				client := fake.NewClientset(pod)
+				m := New(client, nil, slog.New(slog.DiscardHandler))
+				ctx, cancel := context.WithCancel(t.Context())
+				m.Start(ctx)
+				writes := func() (n int) {
+					for _, a := range client.Actions() {
+						if a.GetVerb() == "patch" {
+							n++
+						}
+					}
+					return n
+				}
+				go func() {
+					for _, s := range tc.statuses {
+						m.Set(pod, s)
+						time.Sleep(tc.apart)
+					}
+				}()
+				if tc.within > 0 {
+					time.Sleep(tc.within - time.Millisecond)
+					synctest.Wait()
+					if n := writes(); n != 0 {
+						t.Errorf("%d writes before %s", n, tc.within)
+					}
+					time.Sleep(time.Millisecond)
+				}
+				synctest.Wait()
+				if n := writes(); n != 1 {
+					t.Errorf("%d writes after %s, want 1", n, tc.within)
+				}
+				time.Sleep(5 * time.Second)
+				synctest.Wait()
+				if n := writes(); n != tc.writes {
+					t.Errorf("%d writes in all, want %d", n, tc.writes)
+				}
+				last := tc.statuses[len(tc.statuses)-1]
+				got, err := client.CoreV1().Pods("ns").Get(ctx, "p", metav1.GetOptions{})
+				if err != nil || got.Status.Phase != last.Phase || got.Status.Message != last.Message || got.Status.ObservedGeneration != 2 {
+					t.Errorf("%+v, want %+v; %v", got.Status, last, err)
+				}
+				cancel()
+				m.Close()
+			})
+		})
+	}
+}

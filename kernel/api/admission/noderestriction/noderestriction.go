@@ -32,16 +32,24 @@ type Plugin struct {
 	*admission.Handler
 	client kubernetes.Interface
 	nodes  corelisters.NodeLister
+	pods   func(ctx context.Context, namespace, name string) (*corev1.Pod, error)
 }
 
 var _ admission.MutationInterface = (*Plugin)(nil)
 
-// New registers the informers it needs.
-func New(client kubernetes.Interface, factory informers.SharedInformerFactory) *Plugin {
+// New registers the informers it needs. pods reads one pod as it is stored, with the errors
+// of a client; nil: the client does.
+func New(client kubernetes.Interface, factory informers.SharedInformerFactory, pods func(ctx context.Context, namespace, name string) (*corev1.Pod, error)) *Plugin {
+	if pods == nil {
+		pods = func(ctx context.Context, namespace, name string) (*corev1.Pod, error) {
+			return client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
+		}
+	}
 	return &Plugin{
 		Handler: admission.NewHandler(admission.Create, admission.Update, admission.Delete),
 		client:  client,
 		nodes:   factory.Core().V1().Nodes().Lister(),
+		pods:    pods,
 	}
 }
 
@@ -161,10 +169,9 @@ func nameOf(a admission.Attributes) string {
 	return accessor.GetName()
 }
 
-// pod looks the pod up, live: a node's deletes and evictions are few, and an
-// informer would hold every pod of the cluster in memory for them.
+// pod looks the pod up, live: an informer would hold every pod of the cluster in memory.
 func (p *Plugin) pod(ctx context.Context, a admission.Attributes, name string) (*corev1.Pod, error) {
-	pod, err := p.client.CoreV1().Pods(a.GetNamespace()).Get(ctx, name, metav1.GetOptions{})
+	pod, err := p.pods(ctx, a.GetNamespace(), name)
 	if apierrors.IsNotFound(err) {
 		return nil, err
 	}
