@@ -143,7 +143,7 @@ func statusSequences() map[string][]statusPatch {
 	}
 	var eleven, large []statusPatch
 	for i := range 12 {
-		eleven = append(eleven, statusPatch{body: fmt.Sprintf(`{"status":{"message":"m%d"}}`, i), query: fmt.Sprintf("fieldManager=m%d", i)})
+		eleven = append(eleven, statusPatch{body: fmt.Sprintf(`{"status":{"message":"m%d","conditions":[{"type":"example.com/C%d","status":"True"}]}}`, i, i), query: fmt.Sprintf("fieldManager=m%d", i)})
 	}
 	large = []statusPatch{{body: fmt.Sprintf(`{"status":{"message":%q}}`, strings.Repeat("x", 300<<10))}, {body: fmt.Sprintf(`{"status":{"message":%q}}`, strings.Repeat("y", 100<<10))}}
 	return map[string][]statusPatch{
@@ -163,7 +163,7 @@ func statusSequences() map[string][]statusPatch {
 		"replaced":         {first, {body: `{"status":{"$patch":"replace","phase":"Running","qosClass":"Burstable"}}`}, {body: `{"status":{"$patch":"delete"}}`}},
 		"conditions":       {first, {body: `{"status":{"conditions":[{"$patch":"delete","type":"Ready"}]}}`}, {body: `{"status":{"conditions":[{"$patch":"replace"},{"type":"A","status":"True"}]}}`}, {body: `{"status":{"conditions":null}}`}},
 		"empty and parts":  {{body: `{"status":{"podIPs":[],"conditions":[{"type":"A","status":"True","lastTransitionTime":"2026-01-02T03:04:05.678Z"}],"startTime":"2026-01-02T03:04:05.678+02:00","containerStatuses":[{"name":"main","image":"i","imageID":"","ready":false,"restartCount":0,"lastState":{},"state":{"terminated":{"exitCode":1,"startedAt":"2026-01-02T03:04:05.9Z","finishedAt":null}},"allocatedResources":{},"volumeMounts":[]}]}}`}, first},
-		"addresses":        {{body: `{"status":{"podIP":"10.0.0.7"}}`}, {body: `{"status":{"podIP":"10.0.0.8"}}`}, {body: `{"status":{"podIPs":[{"ip":"10.0.0.9"}],"hostIP":"192.0.2.9"}}`}, {body: `{"status":{"podIP":"10.0.0.8"}}`}},
+		"addresses":        {{body: `{"status":{"podIP":"10.0.0.7"}}`}, {body: `{"status":{"podIP":"10.0.0.8"}}`}, {body: `{"status":{"podIPs":[{"ip":"10.0.0.9"}]}}`, machinery: true}, {body: `{"status":{"podIPs":[{"$patch":"replace"},{"ip":"10.0.0.9"}],"hostIP":"192.0.2.9"}}`}, {body: `{"status":{"podIP":"10.0.0.8"}}`}},
 		"escaped":          {{body: "{\"status\":{\"message\":\"<a&b> \\u2028 \\ud800 \xff\"}}"}},
 		"other kinds":      {first, {body: `{"status":{"message":"m"}}`, kind: string(types.MergePatchType), machinery: true}, {body: `[{"op":"add","path":"/status/message","value":"n"}]`, kind: string(types.JSONPatchType), machinery: true}, {body: `{"status":{"message":"m"}}`, kind: "application/odd", machinery: true}, {body: lastStatus, kind: smp + "; charset=utf-8", machinery: true}},
 		"after an apply":   {{body: `{"apiVersion":"v1","kind":"Pod","status":{"message":"applied","conditions":[{"type":"A","status":"True"}]}}`, kind: string(types.ApplyYAMLPatchType), query: "fieldManager=applier", machinery: true}, {body: `{"status":{"message":"patched"}}`}, first, {body: `{"status":{"conditions":[{"type":"A","status":"False"}]}}`}},
@@ -205,7 +205,7 @@ func TestStatusPatchWays(t *testing.T) {
 						answer := patchStatus(t, s, p, way, accept, long)
 						now := stored(t, s, p.Name)
 						served := now.ResourceVersion != before.ResourceVersion && &now.Spec.Containers[0] == &before.Spec.Containers[0]
-						plain := accept == runtime.ContentTypeJSON || accept == runtime.ContentTypeProtobuf
+						plain := accept == runtime.ContentTypeJSON || accept == runtime.ContentTypeProtobuf || accept == runtime.ContentTypeYAML
 						if want := !long && !way.machinery && plain; served != want {
 							t.Errorf("%.60s: served the short way: %t, want %t (%d %.200s)", way.body, served, want, answer.code, answer.text)
 						}

@@ -61,6 +61,16 @@ func TestPodStatusWhole(t *testing.T) {
 	if !reflect.DeepEqual(names(parts), names(whole)) {
 		t.Errorf("%v, and with the sandboxes %v", names(parts), names(whole))
 	}
+	ids := []string{whole.Sandboxes[0].Id, whole.Sandboxes[1].Id}
+	for _, tells := range []bool{false, true} {
+		rt.Lock()
+		rt.Whole = tells
+		rt.Unlock()
+		known, err := client.PodStatusOf(t.Context(), "u", append([]string{"gone"}, ids...))
+		if err != nil || !reflect.DeepEqual(names(known), names(whole)) || !reflect.DeepEqual(known.IPs, whole.IPs) {
+			t.Errorf("of known sandboxes %v, want %v, %v", names(known), names(whole), err)
+		}
+	}
 }
 
 func names(st *cri.PodStatus) (all [][5]string) {
