@@ -86,7 +86,7 @@ func TestMergeRefuses(t *testing.T) {
 			t.Errorf("%s is not read", body)
 			continue
 		}
-		if got, err := p.merge(&corev1.PodStatus{}, func(runtime.Object) {}); err == nil {
+		if got, err := p.merge(&corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: "A", Status: "True"}}}, func(runtime.Object) {}); err == nil {
 			t.Errorf("%s gives %+v", body, got)
 		}
 	}
