@@ -85,7 +85,7 @@ func turned(ctx context.Context, client *operate.Client, got *catalog.Installed,
 			if o.Status.Message != "" {
 				last += ": " + o.Status.Message
 			}
-		case o.Status.State == v1alpha1.PluginStateReady, o.Status.State == v1alpha1.PluginStateDisabled:
+		case o.Status.State.Serves(), o.Status.State == v1alpha1.PluginStateDisabled:
 			return o, nil
 		default:
 			last = strings.TrimSuffix(fmt.Sprintf("it is %s: %s", o.Status.State, o.Status.Message), ": ")

@@ -104,7 +104,7 @@ func (f *enableFlags) enableOne(ctx context.Context, client *operate.Client, got
 
 // notReady tells of a plugin that is in force and does not answer yet.
 func notReady(o *v1alpha1.Plugin) {
-	if ptr.Deref(o.Spec.Enabled, true) && o.Status.State != v1alpha1.PluginStateReady {
+	if ptr.Deref(o.Spec.Enabled, true) && !o.Status.State.Serves() {
 		fmt.Fprintf(os.Stderr, "%s is in force, and %s: %s\n", o.Name, o.Status.State, o.Status.Message)
 	}
 }

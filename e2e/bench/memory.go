@@ -14,8 +14,9 @@ import (
 const (
 	goalMemory = 200 // MB
 	// idleFor is how long a cluster is left alone before it is weighed: start
-	// work is over and the collector has run by itself (two minutes at most).
-	idleFor = 30 * time.Second
+	// work is over, the collector has run by itself, and plugins that end when nobody
+	// uses them have ended (two minutes both at most).
+	idleFor = 160 * time.Second
 )
 
 // memory weighs the kernel and every plugin process of the standalone

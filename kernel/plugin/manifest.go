@@ -143,10 +143,16 @@ type Timeouts struct {
 	// Binding is of a call of a process before, for and after a binding, which may
 	// wait for others; a hundred times call where nothing is said.
 	Binding time.Duration `yaml:"binding,omitempty"`
+	// Idle is how long a bundle of API servers may be without a request before its process
+	// ends; the next request starts it. It runs on where nothing is said.
+	Idle time.Duration `yaml:"idle,omitempty"`
 }
 
 // maxBinding bounds Timeouts.Binding: a pod waits on its node meanwhile.
 const maxBinding = 24 * time.Hour
+
+// minIdle and maxIdle bound Timeouts.Idle.
+const minIdle, maxIdle = time.Second, 24 * time.Hour
 
 // Permissions are the rules as a Plugin object has them.
 func Permissions(rules []Rule) []v1alpha1.PluginPermission {
@@ -310,6 +316,7 @@ func (c *checker) manifest(m *Manifest) {
 	if t := m.Timeouts.Binding; t < 0 || t > maxBinding {
 		c.at("timeouts.binding", "%s; want 0 to 24h", t)
 	}
+	c.idle(m)
 	faults := m.Limits.faults()
 	for _, key := range slices.Sorted(maps.Keys(faults)) {
 		c.at("limits."+key, "%s", faults[key])
@@ -415,6 +422,21 @@ func (c *checker) groupVersions(key string, p *Entry) {
 	for _, at := range slices.Sorted(maps.Keys(all)) {
 		for _, fault := range all[at] {
 			c.at(strings.TrimSuffix(key+".groupVersions."+at, "."), "%s", fault)
+		}
+	}
+}
+
+// idle checks that a process which ends is one that a request can start.
+func (c *checker) idle(m *Manifest) {
+	if m.Timeouts.Idle == 0 {
+		return
+	}
+	if m.Timeouts.Idle < minIdle || m.Timeouts.Idle > maxIdle {
+		c.at("timeouts.idle", "%s; want 1s to 24h, or 0 for a process that runs on", m.Timeouts.Idle)
+	}
+	for i := range m.Plugins {
+		if p := &m.Plugins[i]; p.Kind != sdk.KindAPIServer {
+			c.at("timeouts.idle", "for bundles of plugins of kind apiserver, which requests start; %s is a %s", p.Name, p.Kind)
 		}
 	}
 }

@@ -300,7 +300,7 @@ func setReady(s *v1alpha1.PluginStatus) {
 		Type: "Ready", Status: metav1.ConditionFalse, Reason: string(s.State), Message: s.Message,
 		LastTransitionTime: *s.LastTransition, ObservedGeneration: s.ObservedGeneration,
 	}
-	if s.State == v1alpha1.PluginStateReady {
+	if s.State.Serves() {
 		condition.Status = metav1.ConditionTrue
 	}
 	s.Conditions = slices.DeleteFunc(slices.Clone(s.Conditions), func(c metav1.Condition) bool { return c.Type == "Ready" })

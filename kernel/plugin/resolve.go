@@ -294,6 +294,7 @@ func (h *Host) resolveUnit(cfg *Config, bc BundleConfig) (*unit, error) {
 		limits: cfg.ceilingsOf(&bc, m, kind), files: grantedFiles(bc.Files, m.Files),
 		budget: newLogBudget(), stats: map[string]*stats{}, changed: h.changed,
 		source: h.source, shadow: h.shadowStatus,
+		idle: m.Timeouts.Idle, servers: h.servers, wake: make(chan struct{}, 1),
 		kick: make(chan struct{}, 1), hungry: make(chan struct{}, 1), first: make(chan struct{}), ended: make(chan struct{}),
 		state: v1alpha1.PluginStatePending, since: time.Now(),
 	}

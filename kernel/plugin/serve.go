@@ -48,9 +48,19 @@ func (h *Host) serve(ctx context.Context, p *plan) error {
 }
 
 func (h *Host) serveUnit(ctx context.Context, u *unit, wanted []*Entry) error {
+	// A guest that rests is gone behind that; one that woke up is there before.
+	rests := u.rests.Load()
 	u.mu.Lock()
 	g, _ := u.guest.(*processGuest)
 	u.mu.Unlock()
+	if g == nil && (rests || u.rests.Load()) {
+		for _, e := range wanted {
+			if !h.servers.Resting(e.Name) { // it is in use since
+				u.rouse()
+			}
+		}
+		return nil
+	}
 	if g == nil { // its return pokes
 		for _, e := range wanted {
 			h.servers.Down(e.Name, u.unavailable())
@@ -80,13 +90,13 @@ func (h *Host) serveUnit(ctx context.Context, u *unit, wanted []*Entry) error {
 		return fmt.Errorf("plugin bundle %s: start API servers: %s", u.bundle.Manifest.Name, reasons.Text(err.Error()))
 	}
 	for _, e := range wanted {
-		h.served(g, e, resp)
+		h.served(u, g, e, resp)
 	}
 	return nil
 }
 
 // served tells the registry what a process answered of one of its API servers.
-func (h *Host) served(g *processGuest, e *Entry, resp *contractv1.APIServerStarted) {
+func (h *Host) served(u *unit, g *processGuest, e *Entry, resp *contractv1.APIServerStarted) {
 	for _, s := range resp.GetServers() {
 		if s.GetName() != e.Name {
 			continue
@@ -100,7 +110,7 @@ func (h *Host) served(g *processGuest, e *Entry, resp *contractv1.APIServerStart
 		for _, gv := range e.GroupVersions {
 			versions = append(versions, gv.GroupVersion())
 		}
-		h.servers.Up(e.Name, process{g, socket}, versions, func(ctx context.Context) (net.Conn, error) { return g.runner.dialSocket(ctx, socket) })
+		h.servers.Up(e.Name, process{u, g, socket}, versions, func(ctx context.Context) (net.Conn, error) { return g.runner.dialSocket(ctx, socket) })
 		return
 	}
 	h.servers.Down(e.Name, errors.New("its process does not say where it listens"))
@@ -108,6 +118,7 @@ func (h *Host) served(g *processGuest, e *Entry, resp *contractv1.APIServerStart
 
 // process is what an API server runs in.
 type process struct {
+	unit   *unit
 	guest  *processGuest
 	socket string
 }

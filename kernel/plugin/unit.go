@@ -9,8 +9,10 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"pintle.dev/pintle/kernel/plugin/apiservers"
 	"pintle.dev/pintle/kernel/plugin/modulecache"
 	"pintle.dev/pintle/sdk"
 	"pintle.dev/pintle/sdk/apis/kernel/v1alpha1"
@@ -64,6 +66,13 @@ type unit struct {
 
 	source func() ReplicaSource
 	shadow func(bundle string) *v1alpha1.PluginShadowStatus
+
+	// idle is how long API servers may be without a request before their process ends;
+	// 0: it runs on. servers knows their requests, wake has a token where one wants it.
+	idle    time.Duration
+	servers *apiservers.Registry
+	wake    chan struct{}
+	rests   atomic.Bool // it ended for that, or is about to
 
 	kick   chan struct{} // the guest broke
 	hungry chan struct{} // the guest is to catch up
@@ -139,6 +148,12 @@ func (u *unit) set(state v1alpha1.PluginState, message string) {
 	u.state, u.message = state, message
 }
 
+func (u *unit) setPID(pid int) {
+	u.stateMu.Lock()
+	defer u.stateMu.Unlock()
+	u.pid = pid
+}
+
 // supervise keeps a guest running until ctx ends, then stops it in order.
 func (u *unit) supervise(ctx context.Context) {
 	defer close(u.ended)
@@ -160,21 +175,14 @@ func (u *unit) supervise(ctx context.Context) {
 		began := time.Now()
 		g, err := u.launch(ctx, &m)
 		if err == nil {
-			u.stateMu.Lock()
-			u.pid = g.pid()
-			u.stateMu.Unlock()
+			u.setPID(g.pid())
 			err = u.begin(ctx, g)
 		}
+		if u.rests.Swap(false) && err != nil {
+			u.changed() // requests wait for it
+		}
 		if err == nil {
-			message := ""
-			if lastFailure != nil {
-				message = "started again after: " + lastFailure.Error()
-			}
-			if p, ok := g.(interface{ lacks() string }); ok {
-				message = strings.TrimPrefix(message+"; "+p.lacks(), "; ")
-				message = strings.TrimSuffix(message, "; ")
-			}
-			u.set(v1alpha1.PluginStateReady, message)
+			u.set(v1alpha1.PluginStateReady, readiness(g, lastFailure))
 			u.log.Info("plugin bundle is ready", "transport", u.transport, "version", u.bundle.Manifest.Version, "took", time.Since(began).Round(time.Millisecond).String())
 			if firstTime {
 				firstTime = false
@@ -182,6 +190,11 @@ func (u *unit) supervise(ctx context.Context) {
 			}
 			u.changed()
 			err = u.watch(ctx, g)
+		}
+		if errors.Is(err, errUnused) {
+			u.lie(ctx, g)
+			backoff, lastFailure = firstBackoff, nil
+			continue
 		}
 		if g != nil {
 			if _, process := g.(*processGuest); process && ctx.Err() == nil {
@@ -241,6 +254,19 @@ func (u *unit) supervise(ctx context.Context) {
 		u.stateMu.Unlock()
 	}
 	u.set(v1alpha1.PluginStateDisabled, "stopped")
+}
+
+// readiness is what there is to say of a guest that is ready.
+func readiness(g guest, lastFailure error) string {
+	message := ""
+	if lastFailure != nil {
+		message = "started again after: " + lastFailure.Error()
+	}
+	if p, ok := g.(interface{ lacks() string }); ok {
+		message = strings.TrimPrefix(message+"; "+p.lacks(), "; ")
+		message = strings.TrimSuffix(message, "; ")
+	}
+	return message
 }
 
 // launch starts a guest and configures it.
@@ -362,6 +388,9 @@ func (u *unit) watch(ctx context.Context, g guest) error {
 			if err != nil && ctx.Err() == nil {
 				return err
 			}
+		}
+		if process && u.idle > 0 && n%restEvery == 0 && u.unused() {
+			return errUnused
 		}
 	}
 }

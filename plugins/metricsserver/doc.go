@@ -6,7 +6,9 @@
 // The last two measurements of each node and of each container of its pods, in memory.
 // It asks the agent of every node for /metrics/resource, through the API server's proxy:
 // it has no network of its own. A use of CPU is the difference of two measurements, so
-// there is none in the first seconds of a container.
+// there is none in the first seconds of a container. Nodes are asked twice within two
+// seconds at the start, since the process ends when nobody asks it for two minutes: the
+// request that starts it waits for these.
 //
 // # What it promises
 //

@@ -29,6 +29,9 @@ const (
 	connections = 4
 	// unread is how many bytes of one answer wait to be read.
 	unread = 64 << 10
+	// soon is how long after the first measurements nodes are asked again: a use of CPU
+	// needs two, and whoever asks first has waited for the start of this process.
+	soon = 2 * time.Second
 )
 
 // agents asks the agents of nodes, through the API server.
@@ -65,19 +68,28 @@ type scraper struct {
 	store    func(*storage.MetricsBatch)
 	log      *slog.Logger
 	every    time.Duration
+	measured chan struct{} // closed when all nodes were asked twice
 }
 
 // run measures until ctx ends.
 func (s *scraper) run(ctx context.Context) {
 	tick := time.NewTicker(s.every)
 	defer tick.Stop()
+	s.store(s.once(ctx))
+	select {
+	case <-ctx.Done():
+		return
+	case <-time.After(soon):
+	}
+	s.store(s.once(ctx))
+	close(s.measured)
 	for {
-		s.store(s.once(ctx))
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
+		s.store(s.once(ctx))
 	}
 }
 

@@ -42,7 +42,7 @@ func measuring(t *testing.T, every time.Duration, answers map[string]func(ctx co
 	var mu sync.Mutex
 	stored := &[]*storage.MetricsBatch{}
 	return &scraper{
-		nodes: corelisters.NewNodeLister(nodes), selected: labels.Everything(), timeout: 10 * time.Second, every: every, log: slog.New(slog.DiscardHandler),
+		nodes: corelisters.NewNodeLister(nodes), selected: labels.Everything(), timeout: 10 * time.Second, every: every, measured: make(chan struct{}), log: slog.New(slog.DiscardHandler),
 		ask: func(ctx context.Context, node string) (io.ReadCloser, error) { return answers[node](ctx) },
 		store: func(b *storage.MetricsBatch) {
 			mu.Lock()
@@ -99,7 +99,7 @@ func TestScrape(t *testing.T) {
 	})
 }
 
-// Nodes are measured once a period, and not after the end.
+// Nodes are measured twice at once and then once a period, and not after the end.
 func TestPeriod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, stored := measuring(t, 15*time.Second, map[string]func(context.Context) (io.ReadCloser, error){"n": answers(whole)})
@@ -110,10 +110,46 @@ func TestPeriod(t *testing.T) {
 		cancel()
 		<-done
 		time.Sleep(time.Hour)
-		if n := len(*stored); n != 5 {
+		if n := len(*stored); n != 6 {
 			t.Errorf("%d measurements in a minute", n)
 		}
 	})
+}
+
+// Who asks for metrics first waits for two measurements, a bounded time; who asks what is
+// served does not.
+func TestWhenMeasured(t *testing.T) {
+	const metrics, discovery = "/apis/metrics.k8s.io/v1beta1/nodes", "/apis/metrics.k8s.io/v1beta1"
+	for name, tt := range map[string]struct {
+		path     string
+		measured time.Duration // 0: never
+		wants    time.Duration
+	}{
+		"metrics": {metrics, 3 * time.Second, 3 * time.Second}, "never": {metrics, 0, firstWait}, "discovery": {discovery, 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				measured := make(chan struct{})
+				served := 0
+				h := whenMeasured(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served++ }), measured)
+				if tt.measured > 0 {
+					time.AfterFunc(tt.measured, func() { close(measured) })
+				}
+				began := time.Now()
+				for range 2 {
+					h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, tt.path, nil))
+				}
+				if waited := time.Since(began); waited != tt.wants || served != 2 {
+					t.Errorf("%d requests are served after %s, want %s", served, waited, tt.wants)
+				}
+				// One that goes away waits no more.
+				ctx, cancel := context.WithCancel(t.Context())
+				cancel()
+				h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodGet, tt.path, nil))
+				time.Sleep(firstWait)
+			})
+		})
+	}
 }
 
 // A pod that two nodes report keeps the first report.

@@ -3,7 +3,10 @@ package main
 import (
 	"context"
 	"fmt"
+	"net/http"
+	"strings"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -57,9 +60,10 @@ func New(c *apiserver.Context) (apiserver.Instance, error) {
 	}
 	scrape := &scraper{
 		nodes: nodes.Lister(), selected: config.nodes, ask: agents.ask, store: store.Store, log: c.Logger,
-		timeout: config.KubeletRequestTimeout.Duration, every: config.MetricResolution.Duration,
+		timeout: config.KubeletRequestTimeout.Duration, every: config.MetricResolution.Duration, measured: make(chan struct{}),
 	}
 	instance := generic.Instance(server)
+	instance.Handler = whenMeasured(instance.Handler, scrape.measured)
 	serve := instance.Run
 	instance.Run = func(ctx context.Context) error {
 		ctx, cancel := context.WithCancel(ctx)
@@ -80,6 +84,26 @@ func New(c *apiserver.Context) (apiserver.Instance, error) {
 		return err
 	}
 	return instance, nil
+}
+
+// firstWait bounds how long requests wait for the first measurements.
+const firstWait = 10 * time.Second
+
+// whenMeasured has requests for metrics wait until there may be some, at most firstWait from
+// now on: the process may have been started by the request.
+func whenMeasured(next http.Handler, measured <-chan struct{}) http.Handler {
+	over := make(chan struct{})
+	time.AfterFunc(firstWait, func() { close(over) })
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if strings.HasPrefix(req.URL.Path, "/apis/metrics.k8s.io/v1beta1/") {
+			select {
+			case <-measured:
+			case <-over:
+			case <-req.Context().Done():
+			}
+		}
+		next.ServeHTTP(w, req)
+	})
 }
 
 // newServer makes a server of k8s.io/apiserver that has no group yet.

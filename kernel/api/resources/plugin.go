@@ -271,7 +271,7 @@ func validatePluginStatusUpdate(o, old *v1alpha1.Plugin) field.ErrorList {
 	errs := apivalidation.ValidateObjectMetaUpdate(&o.ObjectMeta, &old.ObjectMeta, metadataPath)
 	s := &o.Status
 	errs = append(errs, validateOneOf(s.State, statusPath.Child("state"), false, v1alpha1.PluginStatePending, v1alpha1.PluginStateStarting,
-		v1alpha1.PluginStateReady, v1alpha1.PluginStateBackOff, v1alpha1.PluginStateFailed, v1alpha1.PluginStateStopping, v1alpha1.PluginStateDisabled)...)
+		v1alpha1.PluginStateReady, v1alpha1.PluginStateIdle, v1alpha1.PluginStateBackOff, v1alpha1.PluginStateFailed, v1alpha1.PluginStateStopping, v1alpha1.PluginStateDisabled)...)
 	errs = append(errs, metav1validation.ValidateConditions(s.Conditions, statusPath.Child("conditions"))...)
 	for _, c := range []struct {
 		name string

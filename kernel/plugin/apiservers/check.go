@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/transport"
-	"k8s.io/utils/clock"
 
 	"pintle.dev/pintle/kernel/reasons"
 )
@@ -29,9 +28,9 @@ const (
 )
 
 // check looks after a server until ctx ends.
-func (s *server) check(ctx context.Context, c clock.Clock, changed func()) {
+func (s *server) check(ctx context.Context, r *Registry) {
 	client := &http.Client{
-		Transport:     transport.NewAuthProxyRoundTripper(checkerName, "", []string{checkerGroup}, nil, s.transport),
+		Transport:     transport.NewAuthProxyRoundTripper(checkerName, "", []string{checkerGroup}, nil, through{r, s}),
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	pause := firstCheck
@@ -46,7 +45,7 @@ func (s *server) check(ctx context.Context, c clock.Clock, changed func()) {
 			other = s.note(gv, err) || other
 		}
 		if other {
-			changed()
+			r.changed()
 		}
 		wait := checkEvery
 		if well {
@@ -54,7 +53,7 @@ func (s *server) check(ctx context.Context, c clock.Clock, changed func()) {
 		} else {
 			wait, pause = pause, min(2*pause, checkEvery)
 		}
-		timer := c.NewTimer(wait)
+		timer := r.clock.NewTimer(wait)
 		select {
 		case <-ctx.Done():
 			timer.Stop()

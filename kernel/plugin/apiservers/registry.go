@@ -50,29 +50,40 @@ func New(changed func(), c clock.Clock) *Registry {
 func (r *Registry) Close() {
 	r.mu.Lock()
 	r.closed = true
-	for _, s := range r.servers {
+	for name, s := range r.servers {
 		s.end()
+		delete(r.servers, name)
 	}
 	r.mu.Unlock()
 	r.cancel()
 	r.group.Wait()
 }
 
-// server is one plugin's.
+// server is one plugin's: it runs, rests, or is down. Another one takes its place when
+// that changes.
 type server struct {
 	name     string
 	process  any // of the process: another one is another server
 	versions []schema.GroupVersion
-	down     error // why it does not run
+	down     error         // why it does not run
+	rest     *rest         // of one that rests
+	over     chan struct{} // closed when another server has its name, or none
 
+	dial      Dial
 	transport *http.Transport
 	cancel    context.CancelFunc
+	record    *record
 
 	mu     sync.Mutex
 	faults map[schema.GroupVersion]error // of the last check; no entry: there was none
+	// under is how many requests are under way, used when one began or ended last.
+	under int
+	used  time.Time
+	shut  bool // its process is about to end: nothing begins
 }
 
 func (s *server) end() {
+	close(s.over)
 	if s.cancel != nil {
 		s.cancel()
 		s.transport.CloseIdleConnections()
@@ -81,7 +92,7 @@ func (s *server) end() {
 
 // fault is why a group version cannot be served; nil: it can.
 func (s *server) fault(gv schema.GroupVersion) error {
-	if s.down != nil {
+	if s.down != nil || s.rest != nil {
 		return s.down
 	}
 	s.mu.Lock()
@@ -99,31 +110,45 @@ func (r *Registry) Up(name string, process any, versions []schema.GroupVersion, 
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	old := r.servers[name]
+	// That of one that rests is the process that has ended, which was asked before it did.
 	if r.closed || old != nil && old.down == nil && old.process == process && slices.Equal(old.versions, versions) {
 		return
 	}
-	if old != nil {
-		old.end()
+	s := &server{name: name, process: process, versions: versions, dial: dial, record: &record{}, faults: map[schema.GroupVersion]error{}, used: r.clock.Now()}
+	if old != nil && old.rest != nil && old.rest.own(process) {
+		// It was well before it rested, and somebody waits for it.
+		s.record = old.record
+		for _, gv := range versions {
+			s.faults[gv] = nil
+		}
 	}
-	s := &server{name: name, process: process, versions: versions, faults: map[schema.GroupVersion]error{}}
 	s.transport = &http.Transport{
 		DialContext:        func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) },
 		DisableCompression: true, MaxIdleConnsPerHost: idleConnections, IdleConnTimeout: idleFor, MaxResponseHeaderBytes: maxHeaderBytes,
 	}
 	var ctx context.Context
 	ctx, s.cancel = context.WithCancel(r.ctx)
+	r.replace(name, s)
+	r.group.Go(func() { s.check(ctx, r) })
+}
+
+// replace gives a name to another server; mu is held.
+func (r *Registry) replace(name string, s *server) {
+	if old := r.servers[name]; old != nil {
+		old.end()
+	}
+	s.over = make(chan struct{})
 	r.servers[name] = s
-	r.group.Go(func() { s.check(ctx, r.clock, r.changed) })
 }
 
 // Down says that a server does not run, and why.
 func (r *Registry) Down(name string, why error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if old := r.servers[name]; old != nil {
-		old.end()
+	if r.closed {
+		return
 	}
-	r.servers[name] = &server{name: name, down: why}
+	r.replace(name, &server{name: name, down: why})
 }
 
 // Keep forgets all servers but those.
@@ -152,7 +177,7 @@ func (r *Registry) Transport(name string, gv schema.GroupVersion) (http.RoundTri
 	if err := s.fault(gv); err != nil {
 		return nil, fmt.Errorf("plugin %s: %w", name, err)
 	}
-	return s.transport, nil
+	return through{r, s}, nil
 }
 
 // Fault is why a group version of a plugin is not served here; nil: it is.

@@ -60,7 +60,7 @@ func between(was, is *v1alpha1.Plugin) []happening {
 	switch {
 	case broken(now.State) && !broken(before.State):
 		out = append(out, happening{corev1.EventTypeWarning, reasonUnavailable, fmt.Sprintf("plugin is %s: %s", now.State, now.Message)})
-	case now.State == v1alpha1.PluginStateReady && broken(before.State):
+	case now.State.Serves() && broken(before.State):
 		out = append(out, happening{corev1.EventTypeNormal, reasonAvailable, "plugin answers again"})
 	}
 	if before.Version != "" && now.Version != "" && (before.Version != now.Version || before.Digest != now.Digest) {

@@ -204,7 +204,7 @@ func look(o *v1alpha1.Plugin, generation int64) (done bool, waiting string, refu
 	if !ptr.Deref(o.Spec.Enabled, true) {
 		want = v1alpha1.PluginStateDisabled
 	}
-	if o.Status.State != want {
+	if o.Status.State != want && !(want.Serves() && o.Status.State.Serves()) {
 		text := fmt.Sprintf("state %s, it is %s", want, o.Status.State)
 		if o.Status.Message != "" {
 			text += ": " + o.Status.Message

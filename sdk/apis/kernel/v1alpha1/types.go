@@ -148,6 +148,8 @@ const (
 	PluginStateStarting PluginState = "Starting"
 	// PluginStateReady: answers calls.
 	PluginStateReady PluginState = "Ready"
+	// PluginStateIdle: nothing uses it, and its process has ended until something does.
+	PluginStateIdle PluginState = "Idle"
 	// PluginStateBackOff: it ended or failed, and waits before its restart.
 	PluginStateBackOff PluginState = "BackOff"
 	// PluginStateFailed: it cannot be started as asked; the message says why.
@@ -157,6 +159,9 @@ const (
 	// PluginStateDisabled: switched off.
 	PluginStateDisabled PluginState = "Disabled"
 )
+
+// Serves reports whether a plugin does what it is asked for.
+func (s PluginState) Serves() bool { return s == PluginStateReady || s == PluginStateIdle }
 
 // PluginCircuit says whether a plugin is asked.
 // +enum
@@ -320,7 +325,7 @@ type PluginLimits struct {
 
 // PluginStatus is what runs, as the plugin host last saw it.
 type PluginStatus struct {
-	// Where the plugin is in its life: Pending, Starting, Ready, BackOff,
+	// Where the plugin is in its life: Pending, Starting, Ready, Idle, BackOff,
 	// Failed, Stopping or Disabled.
 	// +optional
 	State PluginState `json:"state,omitempty"`
