@@ -10,6 +10,8 @@
 // while little of it runs, so that the system need not keep what nobody runs. It moves what the
 // disk has taken, and tries a folder whose files cannot be run once.
 //
+// Of a module that is compiled its instructions are let go of (bodies.go).
+//
 // It imports wazero and the names of sdk/reconciler/protocol; it must not import
 // other packages of Pintle.
 package engine

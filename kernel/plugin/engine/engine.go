@@ -113,6 +113,7 @@ func Compile(ctx context.Context, code []byte, cache wazero.CompilationCache, me
 	if m.compiled, err = m.runtime.CompileModule(ctx, code); err != nil {
 		return nil, fmt.Errorf("module: %w", err)
 	}
+	letGoOfBodies(m.compiled)
 	return m, nil
 }
 
