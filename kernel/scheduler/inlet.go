@@ -160,7 +160,7 @@ func newPodInlet(ctx context.Context, out chan<- event) *inlet[types.UID, podSee
 			return pod.UID, nil
 		},
 		set: func(object any, old podSeen, known bool) (podSeen, bool, event, bool, error) {
-			pod := object.(*v1.Pod)
+			pod := trimmed(object.(*v1.Pod))
 			if pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed {
 				return podSeen{}, false, event{}, false, nil
 			}
@@ -178,6 +178,17 @@ func newPodInlet(ctx context.Context, out chan<- event) *inlet[types.UID, podSee
 		},
 		gone: func(uid types.UID, _ podSeen) event { return event{podGone: uid} },
 	}
+}
+
+// trimmed is a pod on a node without its managed fields, which kube-scheduler does not keep
+// either. The object is shared with the API's other readers.
+func trimmed(pod *v1.Pod) *v1.Pod {
+	if pod.Spec.NodeName == "" || len(pod.ManagedFields) == 0 {
+		return pod // one that waits is what its binding is made of
+	}
+	kept := *pod
+	kept.ManagedFields = nil
+	return &kept
 }
 
 // sameShape reports whether two states of a pod surely have one shape. The spec

@@ -52,6 +52,7 @@ type Context struct {
 	// BundleConfig speaks with the bundle's identity, which may only read.
 	BundleConfig *rest.Config
 	// Informers reads with the bundle's identity and is shared by all
-	// controllers of the process: objects in its caches must not be changed.
+	// controllers of the process: objects in its caches must not be changed. They
+	// have no managed fields.
 	Informers informers.SharedInformerFactory
 }

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -201,8 +202,17 @@ func (s *service) beginInformers(socket string) error {
 		return fmt.Errorf("client for the bundle: %w", err)
 	}
 	s.socket, s.reader, s.stop = socket, reader, make(chan struct{})
-	s.informers = informers.NewSharedInformerFactory(client, 0)
+	s.informers = informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(trimmed))
 	return nil
+}
+
+// trimmed takes from a cached object its managed fields, a third of a pod, which no
+// controller goes by. kube-controller-manager does so too.
+func trimmed(object any) (any, error) {
+	if of, err := meta.Accessor(object); err == nil && of.GetManagedFields() != nil {
+		of.SetManagedFields(nil)
+	}
+	return object, nil
 }
 
 func (s *service) endInformers() {
