@@ -44,7 +44,7 @@ func main() {
 	var rows string
 	flag.StringVar(&o.out, "out", "build/bench", "folder of the JSON file")
 	flag.StringVar(&o.dir, "dir", "", "folder on the disk that the stores use; empty: the system's for temporary files")
-	flag.StringVar(&o.profile, "profile", "", "folder for processor profiles of the kernel under load")
+	flag.StringVar(&o.profile, "profile", "", "folder for profiles of the kernel: processor under load, heap at rest")
 	flag.StringVar(&rows, "rows", "", "rows to measure: "+strings.Join(rowNames(), ",")+"; empty: all")
 	flag.IntVar(&o.rounds, "rounds", 1, "how often each row is repeated; medians")
 	flag.BoolVar(&o.alone, "alone", false, "leave upstream out")

@@ -233,6 +233,9 @@ func measureMemory(ctx context.Context, o options, s *side, out *outcome) error 
 	}
 	out.set(kernelRSS, rss, note)
 	out.set(kernelAn, anon, note)
+	if err := o.heap(s, "memory"); err != nil {
+		return err
+	}
 	return exactly(ctx, s, o.pods)
 }
 

@@ -92,6 +92,21 @@ func (o options) profiled(s *side, name string, seconds int) func() {
 	return wg.Wait
 }
 
+// heap writes what the heap of Pintle's kernel holds, by who made it.
+func (o options) heap(s *side, name string) error {
+	if o.profile == "" || s.name != "pintle" {
+		return nil
+	}
+	raw, err := fetch(s.cfg, "/debug/pprof/heap")
+	if err != nil {
+		return fmt.Errorf("profile of the heap: %w", err)
+	}
+	if err := os.MkdirAll(o.profile, 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(o.profile, name+".heap"), raw, 0o644)
+}
+
 func fetch(cfg *rest.Config, path string) ([]byte, error) {
 	client, err := rest.HTTPClientFor(cfg)
 	if err != nil {
