@@ -21,6 +21,7 @@ import (
 	"k8s.io/kube-openapi/pkg/util"
 
 	"pintle.dev/pintle/kernel/api/aggregation"
+	"pintle.dev/pintle/kernel/api/patterns"
 	"pintle.dev/pintle/kernel/api/resources"
 	"pintle.dev/pintle/kernel/api/statuspatch"
 )
@@ -80,6 +81,7 @@ func (i installer) install(storage map[schema.GroupVersion]map[string]rest.Stora
 		}
 		done[gv.Group] = true
 	}
+	patterns.LetGo(i.server.Handler.GoRestfulContainer)
 	return nil
 }
 
