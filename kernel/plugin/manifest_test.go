@@ -57,6 +57,10 @@ func TestParseManifest(t *testing.T) {
 		{"split from no name", "name: c", "name: c\n  splitFrom: ../c", `m.yaml:9: plugins.1.splitFrom: "../c"; want`},
 		{"on failure", "limits:", "onFailure: explode\nlimits:", `onFailure: "explode"; want refuse or ignore`},
 		{"path", "limits:", "artifacts: {wasm: {path: ../x.wasm, digest: abc}}\nlimits:", `artifacts.wasm.path: "../x.wasm"; want a path inside`},
+		{"an end of a process that no request starts", "call: 50ms", "idle: 5m", "m.yaml:12: timeouts.idle: for bundles of plugins of kind apiserver, which requests start;"},
+		{"an end at once", "call: 50ms", "idle: 10ms", "timeouts.idle: 10ms; want 1s to 24h"},
+		{"a negative end", "call: 50ms", "idle: -1s", "timeouts.idle: -1s; want 1s to 24h"},
+		{"an end without a unit", "call: 50ms", "idle: 90", "90 has no unit; want a duration such as 90s"},
 		{"digest", "limits:", "artifacts: {wasm: {path: x.wasm, digest: abc}}\nlimits:", `artifacts.wasm.digest: "abc"; want sha256:`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
