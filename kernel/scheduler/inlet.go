@@ -148,7 +148,8 @@ func (s sameShapes) of(sh *shape) *shape {
 	return sh
 }
 
-func newPodInlet(ctx context.Context, out chan<- event) *inlet[types.UID, podSeen] {
+// newPodInlet keeps pods on nodes whole for extenders alone, who are shown victims.
+func newPodInlet(ctx context.Context, out chan<- event, whole bool) *inlet[types.UID, podSeen] {
 	shapes := sameShapes{}
 	return &inlet[types.UID, podSeen]{
 		ctx: ctx, out: out, seen: map[types.UID]podSeen{},
@@ -160,7 +161,7 @@ func newPodInlet(ctx context.Context, out chan<- event) *inlet[types.UID, podSee
 			return pod.UID, nil
 		},
 		set: func(object any, old podSeen, known bool) (podSeen, bool, event, bool, error) {
-			pod := trimmed(object.(*v1.Pod))
+			pod := object.(*v1.Pod)
 			if pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed {
 				return podSeen{}, false, event{}, false, nil
 			}
@@ -174,21 +175,42 @@ func newPodInlet(ctx context.Context, out chan<- event) *inlet[types.UID, podSee
 				}
 				now.shape = shapes.of(sh)
 			}
-			return now, true, event{pod: pod, shape: now.shape}, true, nil
+			if !whole {
+				now.pod = onNode(pod)
+			}
+			return now, true, event{pod: now.pod, shape: now.shape}, true, nil
 		},
 		gone: func(uid types.UID, _ podSeen) event { return event{podGone: uid} },
 	}
 }
 
-// trimmed is a pod on a node without its managed fields, which kube-scheduler does not keep
-// either. The object is shared with the API's other readers.
-func trimmed(pod *v1.Pod) *v1.Pod {
-	if pod.Spec.NodeName == "" || len(pod.ManagedFields) == 0 {
-		return pod // one that waits is what its binding is made of
+// onNode is what is kept of a pod on a node beside its shape: what the scheduler reads of it
+// later. Containers, volumes, what became of them and managed fields are most of a pod, and
+// stay with the API, whose other readers have the same object. One that waits is kept whole:
+// its binding is made of it.
+func onNode(pod *v1.Pod) *v1.Pod {
+	if pod.Spec.NodeName == "" {
+		return pod
 	}
-	kept := *pod
+	spec, status := &pod.Spec, &pod.Status
+	kept := &v1.Pod{
+		TypeMeta: pod.TypeMeta, ObjectMeta: pod.ObjectMeta,
+		Spec: v1.PodSpec{
+			NodeName: spec.NodeName, SchedulerName: spec.SchedulerName, SchedulingGates: spec.SchedulingGates, Tolerations: spec.Tolerations,
+			Priority: spec.Priority, PriorityClassName: spec.PriorityClassName, PreemptionPolicy: spec.PreemptionPolicy,
+		},
+		Status: v1.PodStatus{
+			Phase: status.Phase, StartTime: status.StartTime, NominatedNodeName: status.NominatedNodeName, ResourceClaimStatuses: status.ResourceClaimStatuses,
+		},
+	}
 	kept.ManagedFields = nil
-	return &kept
+	for i := range status.Conditions {
+		switch c := &status.Conditions[i]; c.Type {
+		case v1.DisruptionTarget, v1.PodResizePending, v1.PodResizeInProgress:
+			kept.Status.Conditions = append(kept.Status.Conditions, *c)
+		}
+	}
+	return kept
 }
 
 // sameShape reports whether two states of a pod surely have one shape. The spec

@@ -162,7 +162,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 		r := cache.NewReflectorWithOptions(lw, object, store, cache.ReflectorOptions{Name: "scheduler/" + kind})
 		group.Go(func() { r.RunWithContext(ctx) })
 	}
-	reflect("Pod", s.deps.Pods, &v1.Pod{}, newPodInlet(ctx, s.inbox))
+	reflect("Pod", s.deps.Pods, &v1.Pod{}, newPodInlet(ctx, s.inbox, len(s.deps.Extenders) > 0))
 	reflect("Node", s.deps.Nodes, &v1.Node{}, newNodeInlet(ctx, s.inbox, s.whole))
 	for kind, lw := range s.deps.Objects {
 		reflect(kind, lw, objectTypes[kind], newObjectInlet(ctx, s.inbox))
