@@ -298,6 +298,9 @@ func (h *Host) resolveUnit(cfg *Config, bc BundleConfig) (*unit, error) {
 		kick: make(chan struct{}, 1), hungry: make(chan struct{}, 1), first: make(chan struct{}), ended: make(chan struct{}),
 		state: v1alpha1.PluginStatePending, since: time.Now(),
 	}
+	if !u.scheduling() {
+		u.changed = h.pokeState // no answer to the scheduler depends on it
+	}
 	u.log, u.words = h.loggers(b, u.budget)
 	u.ungranted = b.ungranted(&bc)
 	if kind == TransportProcess && u.ungranted == nil {
