@@ -31,7 +31,8 @@ func TestIdleAPIServerPlugin(t *testing.T) {
 	author(t, dir, "plugin", "build", "notes")
 	author(t, dir, "plugin", "package", "notes", "-f", "notes.tar.gz")
 	data := filepath.Join(dir, "data")
-	e := minimal(t, bareConfig(t), data)
+	// The garbage collector and quotas watch what can be deleted, which is a use.
+	e := minimal(t, bareConfig(t), data, "controllers.enabled=[]")
 	const ns = "work"
 	e.kubectl(t, "create", "namespace", ns)
 	in, refused := e.within(t, ns)
