@@ -102,10 +102,16 @@ func New(cfg Config, source Source) (*Bus, error) {
 // Revision is the last published revision.
 func (b *Bus) Revision() uint64 { return b.offered.Load() }
 
-// Detach lets go of the attachments of the recent events, as if they had been replayed from the history.
+// restBytes is how much of the values of recent events stays during a rest: the events of some minutes in which little
+// happens.
+const restBytes = 1 << 20
+
+// Detach lets go of the attachments of the recent events, as if they had been replayed from the history, and of the older
+// of these events, which subscriptions that begin before them have from the disk.
 func (b *Bus) Detach() {
 	b.recentMu.Lock()
 	defer b.recentMu.Unlock()
+	b.recent.shrink(restBytes)
 	b.recent.detach()
 }
 

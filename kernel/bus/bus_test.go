@@ -143,6 +143,36 @@ func TestDetach(t *testing.T) {
 	}
 }
 
+// Of many bytes of recent events the latest stay, and who begins before them is told that these are not all.
+func TestShrink(t *testing.T) {
+	var r ring
+	r.init(16, 8<<20, 1)
+	for revision := range uint64(8) {
+		r.add(&store.Event{Revision: revision + 2, Value: make([]byte, 300<<10)})
+	}
+	revisions := func(after uint64) (all []uint64, ok bool) {
+		ok = r.after(after, func(e *store.Event) bool { all = append(all, e.Revision); return true })
+		return all, ok
+	}
+	for _, tt := range []struct {
+		bytes int
+		want  []uint64
+	}{{8 << 20, []uint64{2, 3, 4, 5, 6, 7, 8, 9}}, {restBytes, []uint64{7, 8, 9}}, {restBytes, []uint64{7, 8, 9}}, {0, nil}} {
+		r.shrink(tt.bytes)
+		first := 9 - uint64(len(tt.want))
+		if got, ok := revisions(first); !ok || !slices.Equal(got, tt.want) || r.bytes != len(tt.want)*300<<10 {
+			t.Errorf("%d bytes: %v, %v, %d bytes; want %v", tt.bytes, got, ok, r.bytes, tt.want)
+		}
+		if _, ok := revisions(first - 1); ok {
+			t.Errorf("%d bytes: events after revision %d are said to be all", tt.bytes, first-1)
+		}
+	}
+	r.add(&store.Event{Revision: 10})
+	if got, ok := revisions(9); !ok || !slices.Equal(got, []uint64{10}) {
+		t.Errorf("the next: %v, %v", got, ok)
+	}
+}
+
 func TestWhoSeesWhat(t *testing.T) {
 	b, h := newBus(t, Config{})
 	h.commit("/r/pods/a/x", "/r/nodes/n") // 2, 3

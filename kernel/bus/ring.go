@@ -48,6 +48,13 @@ func (r *ring) detach() {
 	}
 }
 
+// shrink drops the oldest events until the values of the others have so many bytes at most.
+func (r *ring) shrink(bytes int) {
+	for r.n > 0 && r.bytes > bytes {
+		r.drop()
+	}
+}
+
 // after visits the events above a revision, oldest first, until visit returns false. ok is false when the ring no
 // longer holds them all.
 func (r *ring) after(revision uint64, visit func(*store.Event) bool) (ok bool) {
