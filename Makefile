@@ -240,7 +240,7 @@ conformance: build etcd $(addprefix $(SUITE)/,e2e.test ginkgo sample-apiserver a
 
 .PHONY: conformance-apps
 conformance-apps: build etcd $(addprefix $(SUITE)/,e2e.test ginkgo sample-apiserver agnhost nonewprivs) ## upstream's tests of sig-apps beyond conformance, as root; reports in build/conformance-apps/
-	@$(GO) run ./e2e/conformance -all -focus='\[sig-apps\]$(FOCUS)' -skip='\[Conformance\]' -list e2e/conformance/sig-apps.txt -out build/conformance-apps $(CONFORMANCE_FLAGS)
+	@$(GO) run ./e2e/conformance -all -focus='\[sig-apps\]$(FOCUS)' -skip='\[Conformance\]|Deploy clustered applications' -list e2e/conformance/sig-apps.txt -out build/conformance-apps $(CONFORMANCE_FLAGS)
 
 .PHONY: test-flakes
 test-flakes: build ## each e2e test twenty times in a row on busy processors (FLAKES_FLAGS="-run TestPods -runs 5": some of them; -rounds 3: goes on where it ended); results in build/flakes/

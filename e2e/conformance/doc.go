@@ -6,9 +6,10 @@
 // packages because no registry is asked (images.go, rootfs.go); the runs of ginkgo
 // (suite.go); and the account of what passed (report.go). passing.txt names the tests
 // that have to pass: one that falls out fails the run. With -all it runs tests beyond
-// conformance too. sig-apps.txt is for those of sig-apps: each that passed, and each that
-// did not with its reason. It has no names yet, so each failure fails that run. The nested
-// module suite pins what is built of Kubernetes; make builds it into bin/conformance.
+// conformance too. sig-apps.txt has those of sig-apps: each that has to pass, and each that
+// does not with its reason. Of the latter make conformance-apps leaves out those that wait
+// long for images which cannot be made here. The nested module suite pins what is built of
+// Kubernetes; make builds it into bin/conformance.
 //
 // TestPart runs a part of them with make test: the 87 of sig-storage, sig-auth and
 // sig-instrumentation that need nothing but agnhost and busybox, with a smaller program
