@@ -21,9 +21,8 @@ import (
 	"pintle.dev/pintle/e2e/cluster"
 )
 
-// TestNetworkKinds: kubectl makes, shows, changes and deletes the kinds that
-// nothing acts on yet: ingresses, network policies, autoscalers, certificate
-// requests.
+// TestNetworkKinds: kubectl makes, shows, changes and deletes ingresses, network
+// policies, autoscalers and certificate requests where nothing acts on them.
 func TestNetworkKinds(t *testing.T) {
 	t.Parallel()
 	binary(t, "pintle")

@@ -2,6 +2,7 @@ package networkpolicy
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+	runtimeutil "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
@@ -87,24 +89,27 @@ func newSource(ctx context.Context, node string, ranges []netip.Prefix, core, ne
 
 // watch keeps what a resource holds, of which slim leaves what policies have to do with.
 func watch(ctx context.Context, client rest.Interface, resource string, object runtime.Object, slim cache.TransformFunc, changed func()) *watched {
-	store, controller := cache.NewInformerWithOptions(cache.InformerOptions{
-		ListerWatcher: cache.NewListWatchFromClient(client, resource, metav1.NamespaceAll, fields.Everything()),
-		ObjectType:    object, Transform: slim,
-		Handler: cache.ResourceEventHandlerFuncs{
-			AddFunc:    func(any) { changed() },
-			DeleteFunc: func(any) { changed() },
-			UpdateFunc: func(old, now any) {
-				if differ(old, now) {
-					changed()
-				}
-			},
+	informer := cache.NewSharedIndexInformerWithOptions(cache.NewListWatchFromClient(client, resource, metav1.NamespaceAll, fields.Everything()), object, cache.SharedIndexInformerOptions{})
+	_, added := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(any) { changed() },
+		DeleteFunc: func(any) { changed() },
+		UpdateFunc: func(old, now any) {
+			if differ(old, now) {
+				changed()
+			}
 		},
 	})
-	w := &watched{store: store, synced: controller.HasSynced, done: make(chan struct{})}
+	// None of them fails before a start.
+	runtimeutil.Must(errors.Join(added, informer.SetTransform(slim), informer.SetWatchErrorHandlerWithContext(func(of context.Context, r *cache.Reflector, err error) {
+		if ctx.Err() == nil { // an end is no fault
+			cache.DefaultWatchErrorHandler(of, r, err)
+		}
+	})))
+	w := &watched{store: informer.GetStore(), synced: informer.HasSynced, done: make(chan struct{})}
 	var group sync.WaitGroup
-	group.Go(func() { controller.RunWithContext(ctx) })
+	group.Go(func() { informer.RunWithContext(ctx) })
 	group.Go(func() { // the first list may be empty, of which no handler is told
-		if cache.WaitForCacheSync(ctx.Done(), controller.HasSynced) {
+		if cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
 			changed()
 		}
 	})

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -110,9 +111,11 @@ func TestDiffer(t *testing.T) {
 	}
 }
 
-// api is an API with objects that a test changes, which it lists; watches end when they do.
+// api is an API with objects that a test changes, which it lists; a watch ends when its
+// version is not the newest, so that the objects are listed again.
 type api struct {
 	mu      sync.Mutex
+	version int
 	objects map[string][]runtime.Object
 	changed chan struct{}
 	asked   map[string]int
@@ -122,13 +125,14 @@ func (a *api) set(path string, objects ...runtime.Object) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.objects[path] = objects
+	a.version++
 	close(a.changed)
 	a.changed = make(chan struct{})
 }
 
 func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.mu.Lock()
-	list, changed := a.objects[r.URL.Path], a.changed
+	list, changed, version := a.objects[r.URL.Path], a.changed, strconv.Itoa(a.version)
 	a.asked[r.URL.Path]++
 	a.mu.Unlock()
 	w.Header().Set("Content-Type", "application/json")
@@ -139,23 +143,28 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if list == nil {
 			list = []runtime.Object{}
 		}
-		_ = encode.Encode(map[string]any{"apiVersion": kinds[r.URL.Path][0], "kind": kinds[r.URL.Path][1], "metadata": map[string]any{"resourceVersion": "7"}, "items": list})
+		_ = encode.Encode(map[string]any{"apiVersion": kinds[r.URL.Path][0], "kind": kinds[r.URL.Path][1], "metadata": map[string]any{"resourceVersion": version}, "items": list})
 	case r.URL.Query().Get("sendInitialEvents") == "true":
 		w.WriteHeader(http.StatusUnprocessableEntity)
 		_ = encode.Encode(metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure, Reason: metav1.StatusReasonInvalid, Code: 422})
 	default:
 		w.(http.Flusher).Flush()
+		if r.URL.Query().Get("resourceVersion") != version {
+			changed = closed
+		}
 		select {
-		case <-changed: // too old: the reflector lists again
+		case <-changed: // too old
 			_ = encode.Encode(map[string]any{"type": "ERROR", "object": metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure, Reason: metav1.StatusReasonExpired, Code: 410}})
 		case <-r.Context().Done():
 		}
 	}
 }
 
+var closed = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
+
 // TestSource: pods are watched while there is a policy; what the API has is what is known.
 func TestSource(t *testing.T) {
-	a := &api{objects: map[string][]runtime.Object{}, changed: make(chan struct{}), asked: map[string]int{}}
+	a := &api{version: 1, objects: map[string][]runtime.Object{}, changed: make(chan struct{}), asked: map[string]int{}}
 	path := filepath.Join(t.TempDir(), "api")
 	listener, err := net.Listen("unix", path)
 	if err != nil {
