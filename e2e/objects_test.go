@@ -21,7 +21,7 @@ func TestDiscovery(t *testing.T) {
 	t.Run("plugins", func(t *testing.T) {
 		out := e.kubectl(t, "get", "plugins")
 		for _, p := range []string{
-			`NodeResourcesFit +predicate`, `NodeResourcesFitScore +priority`, `deployment +controller`, `containerd +runtime`, `iptables +proxy`,
+			`NodeResourcesFit +predicate`, `NodeResourcesFitScore +priority`, `deployment +controller`, `containerd +runtime`, `nftables +proxy`, `iptables +proxy`,
 		} {
 			if !regexp.MustCompile(`(?mi)^\S*` + p).MatchString(out) {
 				t.Errorf("no line %q in:\n%s", p, out)

@@ -17,7 +17,16 @@ import (
 func TestServices(t *testing.T) {
 	t.Parallel()
 	e := standalone(t)
-	contains(t, strings.Join(e.Screen(), "\n"), "iptables")
+	contains(t, strings.Join(e.Screen(), "\n"), "proxy     nftables")
+	e.services(t, e.namespace(t))
+}
+
+// TestIPTablesProxy: the same with the rules of iptables.
+func TestIPTablesProxy(t *testing.T) {
+	t.Parallel()
+	needContainers(t)
+	e := private(t, cluster.Options{Name: "iptables", Config: "configs/standalone.yaml", Set: []string{"node.proxies=[iptables]"}})
+	contains(t, strings.Join(e.Screen(), "\n"), "proxy     iptables")
 	e.services(t, e.namespace(t))
 }
 

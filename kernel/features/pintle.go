@@ -73,7 +73,6 @@ var absent = map[string]string{
 	"KubeletSeparateDiskGC":                               "images and writable layers are on one disk",
 	"KubeletServiceAccountTokenForCredentialProviders":    "programs that provide credentials for images are not there",
 	"KubeletTracing":                                      "the node agent makes no spans",
-	"NFTablesProxyMode":                                   "proxies by nftables are not there",
 	"NodeDeclaredFeatures":                                "nodes declare no features",
 	"NodeLogQuery":                                        "the node agent does not read the machine's journal",
 	"NodeSwap":                                            "containers may not swap",

@@ -1,5 +1,5 @@
-// Proxies is the bundle of what programs the network of a node: the service proxies iptables
-// and userspace, and the enforcer of network policies.
+// Proxies is the bundle of what programs the network of a node: the service proxies nftables,
+// iptables and userspace, and the enforcer of network policies.
 package main
 
 import (
@@ -9,6 +9,7 @@ import (
 
 	"pintle.dev/pintle/plugins/networkpolicy"
 	"pintle.dev/pintle/plugins/proxies/iptables"
+	"pintle.dev/pintle/plugins/proxies/nftables"
 	"pintle.dev/pintle/plugins/proxies/userspace"
 	"pintle.dev/pintle/sdk/proxy"
 	"pintle.dev/pintle/sdk/transport"
@@ -16,8 +17,10 @@ import (
 
 func main() {
 	klog.SetSlogLogger(slog.New(transport.Logger().Handler())) // of the watches of policies
+	// Each of those that write rules removes what the other left.
 	proxy.Serve(map[string]proxy.Proxy{
-		"iptables":  iptables.New(),
+		"nftables":  nftables.New(iptables.Remove),
+		"iptables":  iptables.New(nftables.Remove),
 		"userspace": userspace.New(),
 
 		networkpolicy.Name: networkpolicy.New(),

@@ -156,7 +156,8 @@ func localReady(state *proxy.State, name proxy.Name) int {
 
 // open listens for one service. The caller holds mu.
 func (s *Server) open(name proxy.Name, port int) (*service, error) {
-	listener, err := net.Listen("tcp4", net.JoinHostPort("0.0.0.0", strconv.Itoa(port)))
+	// Of both families, where the machine has both.
+	listener, err := net.Listen("tcp", net.JoinHostPort("", strconv.Itoa(port)))
 	if err != nil {
 		return nil, err
 	}

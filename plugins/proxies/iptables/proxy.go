@@ -6,11 +6,14 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"os/exec"
+	"slices"
 	"sync"
 	"time"
 
 	"pintle.dev/pintle/plugins/proxies/healthcheck"
 	"pintle.dev/pintle/plugins/proxies/serviceport"
+	"pintle.dev/pintle/plugins/proxies/sysctl"
 	"pintle.dev/pintle/sdk/proxy"
 )
 
@@ -19,6 +22,7 @@ type Proxy struct {
 	commands commands
 	proc     string // the kernel's switches
 	forget   func(log *slog.Logger, gone []flow)
+	others   []func(context.Context) error // removes what other proxies left
 
 	mu       sync.Mutex
 	log      *slog.Logger
@@ -34,6 +38,7 @@ type Proxy struct {
 	nat      table // what the machine holds of ours; nil: not known
 	filter   table
 	holder   *holder
+	alone    bool // what other proxies left is gone
 	failure  error
 	stop     context.CancelFunc
 	done     chan struct{}
@@ -41,9 +46,28 @@ type Proxy struct {
 
 var _ proxy.Proxy = (*Proxy)(nil)
 
-// New returns a proxy that is not started.
-func New() *Proxy {
-	return &Proxy{commands: tools{}, proc: "/proc/sys", forget: forgetFlows}
+// New returns a proxy that is not started. The functions remove what other proxies left on
+// the machine; they are called when this one serves everything, so that no connection is lost
+// by the change.
+func New(others ...func(context.Context) error) *Proxy {
+	return &Proxy{commands: tools{}, proc: "/proc/sys", forget: forgetFlows, others: others}
+}
+
+// Remove deletes the rules of an earlier run. Where the tools are missing there are none.
+func Remove(ctx context.Context) error {
+	if _, err := exec.LookPath("iptables-save"); err != nil {
+		return nil
+	}
+	for _, name := range []string{"nat", "filter"} {
+		saved, err := (tools{}).save(ctx, name)
+		if err != nil {
+			return err
+		}
+		if slices.ContainsFunc(chainsIn(saved), func(chain string) bool { return ours(chain) || chain == chainServices || chain == chainForward }) {
+			return cleanup(ctx, tools{})
+		}
+	}
+	return nil
 }
 
 // Probe implements proxy.Proxy.
@@ -63,7 +87,7 @@ func (p *Proxy) Start(ctx context.Context, o proxy.Options) error {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if err := (switches{p.proc, o.StateDirectory}).tune(sysctls(*cfg.LocalhostNodePorts)); err != nil {
+	if err := (sysctl.Settings{Proc: p.proc, StateDirectory: o.StateDirectory}).Set(sysctl.Needs{Localhost: *cfg.LocalhostNodePorts}); err != nil {
 		return fmt.Errorf("start proxy iptables: %w", err)
 	}
 	p.log, p.cfg, p.stateDir = o.Logger, cfg, o.StateDirectory
@@ -76,7 +100,7 @@ func (p *Proxy) Start(ctx context.Context, o proxy.Options) error {
 	p.base = base{mark: cfg.mark(), localhost: *cfg.LocalhostNodePorts, randomFully: p.commands.randomFully(ctx), clusterCIDRs: pods}
 	p.state = proxy.State{}
 	p.ports, p.rendered = map[serviceport.ID]*serviceport.Port{}, map[serviceport.ID]rules{}
-	p.nat, p.filter, p.failure = nil, nil, nil
+	p.nat, p.filter, p.failure, p.alone = nil, nil, nil, false
 	p.holder = newHolder()
 	loop, stop := context.WithCancel(ctx)
 	p.health = healthcheck.New(o.Logger, *cfg.HealthzBindAddress)
@@ -175,10 +199,21 @@ func (p *Proxy) hold() {
 
 // sync loads what differs. The caller holds mu.
 func (p *Proxy) sync(ctx context.Context) error {
-	if p.failure = p.load(ctx); p.failure == nil {
-		p.health.Updated()
+	if p.failure = p.load(ctx); p.failure != nil {
+		return p.failure
 	}
-	return p.failure
+	p.health.Updated()
+	if p.alone {
+		return nil
+	}
+	p.alone = true
+	for _, remove := range p.others {
+		if err := remove(ctx); err != nil {
+			p.log.Warn("what another proxy left on the machine is there still", "error", err)
+			p.alone = false
+		}
+	}
+	return nil
 }
 
 func (p *Proxy) load(ctx context.Context) error {
@@ -241,5 +276,5 @@ func (p *Proxy) Stop(ctx context.Context, clean bool) error {
 	if !clean {
 		return nil
 	}
-	return errors.Join(cleanup(ctx, p.commands), switches{p.proc, p.stateDir}.restore())
+	return errors.Join(cleanup(ctx, p.commands), sysctl.Settings{Proc: p.proc, StateDirectory: p.stateDir}.Restore())
 }

@@ -46,9 +46,9 @@ type (
 // patience is how long an answer may take before it counts as none.
 const patience = time.Second
 
-// inside runs the test again as the node, in a network namespace of its own, and
-// reports whether this process is that one.
-func inside(t *testing.T) bool {
+// Inside runs the test again as the node, in a network namespace of its own, and
+// reports whether this process is that one. It skips the test without root.
+func Inside(t *testing.T) bool {
 	t.Helper()
 	if os.Getenv(role) == "node" {
 		return true
@@ -93,6 +93,36 @@ func lay(t *testing.T) *network {
 		n.hosts[name].must(t, order{Serve: name})
 	}
 	return n
+}
+
+// lay6 gives everybody an address of IPv6 beside the other, with the same part of the host.
+func (n *network) lay6(t *testing.T) {
+	t.Helper()
+	if err := os.WriteFile("/proc/sys/net/ipv6/conf/all/forwarding", []byte("1"), 0); err != nil {
+		t.Skipf("packets of IPv6 cannot be forwarded here: %v", err)
+	}
+	for name, prefix := range map[string]string{"a": "fd00:244:1::", "b": "fd00:244:2::", "pod": "fd00:244:3::", "outside": "2001:db8:100::"} {
+		run(t, fmt.Sprintf("ip -6 addr add %s1/64 dev to-%s nodad", prefix, name))
+		n.hosts[name].must(t, order{Run: fmt.Sprintf("ip -6 addr add %s2/64 dev eth0 nodad && ip -6 route add default via %s1", prefix, prefix)})
+	}
+	run(t, "ip -6 route add default via 2001:db8:100::2")
+}
+
+// Alone makes a node without others, within Inside: it has the pods' addresses 10.244.0.2 and
+// 10.244.0.3, fd00:244::2 and fd00:244::3 itself, and routes to the services of 10.96.0.0/16 and
+// fd00:96::/112.
+func Alone(t *testing.T) {
+	t.Helper()
+	if _, err := exec.LookPath("ip"); err != nil {
+		t.Skip("the program ip is not installed; install the package iproute2")
+	}
+	for _, command := range []string{
+		"ip link set lo up", "ip link add pods type bridge", "ip link set pods up",
+		"ip addr add 10.244.0.2/24 dev pods", "ip addr add 10.244.0.3/24 dev pods", "ip route add 10.96.0.0/16 dev pods",
+		"ip -6 addr add fd00:244::2/64 dev pods nodad", "ip -6 addr add fd00:244::3/64 dev pods nodad", "ip -6 route add fd00:96::/112 dev pods",
+	} {
+		run(t, command)
+	}
 }
 
 func run(t *testing.T, command string) {
@@ -171,7 +201,7 @@ func serveHost() {
 				a.Error = fmt.Sprintf("%v: %s", err, text)
 			}
 		case o.Serve != "":
-			l, err := net.Listen("tcp4", ":8080")
+			l, err := net.Listen("tcp", ":8080")
 			if err != nil {
 				a.Error = err.Error()
 				break

@@ -25,6 +25,43 @@ type Proxy struct {
 	New func() proxy.Proxy
 	// Copies: it answers clients itself, so that pods never see their addresses.
 	Copies bool
+	// IPv6: it serves that family, too; everything is asked in both.
+	IPv6 bool
+}
+
+// inIPv6 writes addresses of the tests as those of the same hosts and services in IPv6;
+// asURL the same, in brackets where ports follow.
+var (
+	inIPv6 = strings.NewReplacer(addressPairs("%s")...)
+	asURL  = strings.NewReplacer(addressPairs("[%s]")...)
+)
+
+func addressPairs(form string) []string {
+	var out []string
+	for _, pair := range [][2]string{ // ranges come before the addresses that begin as they do
+		{"10.244.3.0/24", "fd00:244:3::/64"}, {"198.51.100.0/24", "2001:db8:100::/64"},
+		{"10.244.0.0/16", "fd00:244::/32"}, {"10.96.0.0/16", "fd00:96::/112"},
+	} {
+		out = append(out, pair[0], pair[1])
+	}
+	for _, pair := range [][2]string{
+		{"198.51.100.1", "2001:db8:100::1"}, {"198.51.100.2", "2001:db8:100::2"},
+		{"10.244.1.1", "fd00:244:1::1"}, {"10.244.1.2", "fd00:244:1::2"}, {"10.244.2.2", "fd00:244:2::2"},
+		{"10.244.3.1", "fd00:244:3::1"}, {"10.244.3.2", "fd00:244:3::2"},
+		{clusterIP, "fd00:96::10"}, {externalIP, "2001:db8:203::7"}, {balancerIP, "2001:db8:203::8"},
+	} {
+		out = append(out, pair[0], fmt.Sprintf(form, pair[1]))
+	}
+	return out
+}
+
+// both adds to addresses the same in IPv6.
+func both(list []string) []string {
+	out := slices.Clone(list)
+	for _, text := range list {
+		out = append(out, inIPv6.Replace(text))
+	}
+	return out
 }
 
 // question asks an address of the service and names who may answer, all of
@@ -42,6 +79,7 @@ type test struct {
 	zone      string
 	questions []question
 	client    string // whom a must see when asked from outside, where clients are not copied
+	ipv4      bool   // what it says is true of IPv4 alone
 }
 
 var tests = []test{
@@ -91,7 +129,7 @@ var tests = []test{
 	{name: "source ranges let the client pass", service: func(s *proxy.Service) { s.LoadBalancerSourceRanges = []string{" 198.51.100.0/24 "} }, a: "ready", b: "ready", questions: []question{
 		{"outside", balancerIP + ":80", "a b"}, {"pod", balancerIP + ":80", ""},
 	}},
-	{name: "source ranges of another family let nobody pass", service: func(s *proxy.Service) { s.LoadBalancerSourceRanges = []string{"::/0"} }, a: "ready", b: "ready", questions: []question{
+	{name: "source ranges of another family let nobody pass", service: func(s *proxy.Service) { s.LoadBalancerSourceRanges = []string{"::/0"} }, a: "ready", b: "ready", ipv4: true, questions: []question{
 		{"outside", balancerIP + ":80", ""}, {"pod", balancerIP + ":80", ""},
 	}},
 }
@@ -103,7 +141,7 @@ func internalLocal(s *proxy.Service) { s.InternalTrafficPolicy = "Local" }
 
 // Run sends every test's packets through the proxy.
 func Run(t *testing.T, under Proxy) {
-	if !inside(t) {
+	if !Inside(t) {
 		return
 	}
 	if err := under.New().Probe(t.Context(), nil); err != nil {
@@ -111,10 +149,15 @@ func Run(t *testing.T, under Proxy) {
 	}
 	n := lay(t)
 	p := under.New()
-	if err := p.Start(t.Context(), proxy.Options{
+	options := proxy.Options{
 		NodeName: "n", NodeIPs: []string{"198.51.100.1"}, ClusterCIDRs: []string{"10.244.0.0/16"}, ServiceCIDRs: []string{"10.96.0.0/16"},
 		StateDirectory: t.TempDir(), Logger: slog.New(slog.DiscardHandler), Config: []byte(`{"healthzBindAddress":""}`),
-	}); err != nil {
+	}
+	if under.IPv6 {
+		n.lay6(t)
+		options.NodeIPs, options.ClusterCIDRs, options.ServiceCIDRs = both(options.NodeIPs), both(options.ClusterCIDRs), both(options.ServiceCIDRs)
+	}
+	if err := p.Start(t.Context(), options); err != nil {
 		t.Fatal(err)
 	}
 	defer func() {
@@ -124,19 +167,39 @@ func Run(t *testing.T, under Proxy) {
 	}()
 	for i, tc := range tests {
 		// Subtests would be processes of their own.
-		if err := p.Apply(t.Context(), tc.diff(uint64(i+1))); err != nil {
+		if err := p.Apply(t.Context(), tc.diff(uint64(i+1), under.IPv6)); err != nil {
 			t.Fatalf("%s: %v", tc.name, err)
 		}
-		for _, q := range tc.questions {
-			if got := n.answers(t, q); got != q.want {
-				t.Errorf("%s: %s asks %s: answered by %q, want %q", tc.name, q.from, q.to, got, q.want)
-			}
+		n.check(t, tc, under)
+		if under.IPv6 && !tc.ipv4 {
+			n.check(t, tc.inIPv6(), under)
 		}
-		if tc.client != "" && !under.Copies {
-			a := n.ask(t, "outside", tc.questions[0].to)
-			if _, seen, _ := strings.Cut(a.Text, " "); seen != tc.client {
-				t.Errorf("%s: the pod sees %q (%s), want %s", tc.name, seen, a.Error, tc.client)
-			}
+	}
+}
+
+// inIPv6 is the same test with the addresses of that family.
+func (tc test) inIPv6() test {
+	tc.name += ", IPv6"
+	tc.client = inIPv6.Replace(tc.client)
+	tc.questions = slices.Clone(tc.questions)
+	for i := range tc.questions {
+		tc.questions[i].to = asURL.Replace(tc.questions[i].to)
+	}
+	return tc
+}
+
+// check asks a test's questions.
+func (n *network) check(t *testing.T, tc test, under Proxy) {
+	t.Helper()
+	for _, q := range tc.questions {
+		if got := n.answers(t, q); got != q.want {
+			t.Errorf("%s: %s asks %s: answered by %q, want %q", tc.name, q.from, q.to, got, q.want)
+		}
+	}
+	if tc.client != "" && !under.Copies {
+		a := n.ask(t, "outside", tc.questions[0].to)
+		if _, seen, _ := strings.Cut(a.Text, " "); seen != tc.client {
+			t.Errorf("%s: the pod sees %q (%s), want %s", tc.name, seen, a.Error, tc.client)
 		}
 	}
 }
@@ -171,7 +234,7 @@ func (n *network) answers(t *testing.T, q question) string {
 	return strings.Join(seen, " ")
 }
 
-func (tc *test) diff(generation uint64) *proxy.Diff {
+func (tc *test) diff(generation uint64, withIPv6 bool) *proxy.Diff {
 	name := &proxy.ServiceName{Namespace: "default", Name: "web"}
 	service := &proxy.Service{
 		Name: name, Type: "LoadBalancer", ClusterIps: []string{clusterIP}, ExternalIps: []string{externalIP}, LoadBalancerIps: []string{balancerIP},
@@ -191,6 +254,19 @@ func (tc *test) diff(generation uint64) *proxy.Diff {
 			e.ZoneHints = []string{zone}
 		}
 		list = append(list, e)
+		if withIPv6 {
+			list = append(list, &proxy.Endpoint{
+				Ip: inIPv6.Replace(ip), Port: e.Port, Ready: e.Ready, Serving: e.Serving, Terminating: e.Terminating, Local: e.Local, ZoneHints: e.ZoneHints,
+			})
+		}
+	}
+	if withIPv6 {
+		service.ClusterIps, service.ExternalIps, service.LoadBalancerIps = both(service.ClusterIps), both(service.ExternalIps), both(service.LoadBalancerIps)
+		for _, r := range slices.Clone(service.LoadBalancerSourceRanges) {
+			if strings.Contains(r, ".") { // those of IPv6 are there
+				service.LoadBalancerSourceRanges = append(service.LoadBalancerSourceRanges, inIPv6.Replace(r))
+			}
+		}
 	}
 	return &proxy.Diff{Generation: generation, Reset_: generation == 1, Node: &proxy.Node{Zone: tc.zone}, Changes: []*proxy.Change{
 		{Change: &contractv1.ProxyChange_ServiceSet{ServiceSet: service}},

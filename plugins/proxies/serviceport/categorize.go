@@ -11,8 +11,9 @@ import (
 // Each uses ready endpoints; where it has none, those that end but still serve
 // (KEP-1669), each policy for itself, so that a node whose last endpoint is
 // ending answers while others are ready elsewhere. Topology hints narrow the
-// policy Cluster only.
-func categorize(list []*proxy.Endpoint, node, zone string) (cluster, local []Endpoint) {
+// policy Cluster only. Each family of addresses is looked at by itself.
+func categorize(list []*proxy.Endpoint, node, zone string, family Family) (cluster, local []Endpoint) {
+	list = keep(list, func(e *proxy.Endpoint) bool { return family.has(e.GetIp()) })
 	isReady := func(e *proxy.Endpoint) bool { return e.GetReady() }
 	isEnding := func(e *proxy.Endpoint) bool { return e.GetServing() && e.GetTerminating() }
 	isLocal := func(e *proxy.Endpoint) bool { return e.GetLocal() }
@@ -51,9 +52,7 @@ func keep(list []*proxy.Endpoint, which func(*proxy.Endpoint) bool) []*proxy.End
 func endpoints(list []*proxy.Endpoint) []Endpoint {
 	var out []Endpoint
 	for _, e := range list {
-		if isIPv4(e.GetIp()) {
-			out = append(out, Endpoint{IP: e.GetIp(), Port: int(e.GetPort()), Local: e.GetLocal()})
-		}
+		out = append(out, Endpoint{IP: e.GetIp(), Port: int(e.GetPort()), Local: e.GetLocal()})
 	}
 	return sorted(out)
 }

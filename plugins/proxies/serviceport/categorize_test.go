@@ -73,7 +73,7 @@ func TestCategorize(t *testing.T) {
 				}
 				return strings.Join(out, " ")
 			}
-			cluster, local := categorize(list, "n1", tc.zone)
+			cluster, local := categorize(list, "n1", tc.zone, IPv4)
 			if got, want := fmt.Sprintf("%s | %s", words(cluster), words(local)), fmt.Sprintf("%s | %s", tc.cluster, tc.local); got != want {
 				t.Errorf("got %s, want %s", got, want)
 			}
@@ -105,5 +105,37 @@ func changes(name *proxy.ServiceName, list ...*proxy.Endpoint) []*proxy.Change {
 	return []*proxy.Change{
 		{Change: &contractv1.ProxyChange_ServiceSet{ServiceSet: &proxy.Service{Name: name, ClusterIps: []string{"10.96.0.1"}, Ports: []*proxy.ServicePort{{Protocol: "TCP", Port: 80}}}}},
 		{Change: &contractv1.ProxyChange_EndpointsSet{EndpointsSet: &proxy.ServiceEndpoints{Name: name, Ports: []*proxy.PortEndpoints{{Protocol: "TCP", Endpoints: list}}}}},
+	}
+}
+
+// A service of both families has ports in each, with that family's addresses and endpoints alone;
+// hints of one family do not count for the other.
+func TestFamilies(t *testing.T) {
+	var s proxy.State
+	name := &proxy.ServiceName{Namespace: "d", Name: "s"}
+	list := changes(name, endpoint("1 ready zone=a"), endpoint("2 ready zone=b"), &proxy.Endpoint{Ip: "fd00::1", Port: 80, Ready: true, Serving: true})
+	svc := list[0].GetServiceSet()
+	svc.ClusterIps = []string{"10.96.0.1", "fd00:96::1"}
+	svc.ExternalIps = []string{"2001:db8::7", "192.0.2.7"}
+	svc.LoadBalancerIps = []string{"::ffff:192.0.2.8", "2001:db8::8", "nonsense"}
+	svc.LoadBalancerSourceRanges = []string{"2001:db8::/32", "10.0.0.0/8"}
+	s.Apply(&proxy.Diff{Generation: 1, Reset_: true, Node: &proxy.Node{Zone: "a"}, Changes: list})
+	id := proxy.NameOf(name)
+	for family, want := range map[Family]string{
+		IPv4: "10.96.0.1 [192.0.2.7] [::ffff:192.0.2.8] [10.0.0.0/8] [{10.0.0.1 80 false}]",
+		IPv6: "fd00:96::1 [2001:db8::7] [2001:db8::8] [2001:db8::/32] [{fd00::1 80 false}]",
+	} {
+		ports := OfFamily(&s, id, "n", family)
+		if len(ports) != 1 {
+			t.Fatalf("IPv%d: %d ports", family, len(ports))
+		}
+		p := ports[0]
+		if got := fmt.Sprint(p.ClusterIP, " ", p.ExternalIPs, " ", p.LoadBalancerIPs, " ", p.SourceRanges, " ", p.Cluster); got != want {
+			t.Errorf("IPv%d: %s, want %s", family, got, want)
+		}
+	}
+	svc.ClusterIps = []string{"10.96.0.1"}
+	if ports := OfFamily(&s, id, "n", IPv6); ports != nil {
+		t.Errorf("a service without an IPv6 address has IPv6 ports: %v", ports)
 	}
 }

@@ -50,7 +50,7 @@ type Port struct {
 	ExternalIPs     []string
 	LoadBalancerIPs []string
 	Restricted      bool          // SourceRanges alone may use the load balancer's IPs
-	SourceRanges    []string      // IPv4 prefixes
+	SourceRanges    []string      // prefixes of the port's family
 	Sticky          time.Duration // 0: no affinity
 	ExternalLocal   bool          // traffic from outside goes to this node's endpoints only
 	InternalLocal   bool          // so does traffic from inside
@@ -103,34 +103,47 @@ func (p *Port) SamePath(o *Port) bool {
 		p.ExternalLocal == o.ExternalLocal && p.InternalLocal == o.InternalLocal && p.HealthCheckPort == o.HealthCheckPort
 }
 
-// Of returns the ports of one service as the node of that name sees them, in
-// the order of its spec. Services that are gone, headless or external names
-// have none (requirement PUS-2).
-func Of(s *proxy.State, name proxy.Name, node string) []*Port {
+// Family is a family of addresses.
+type Family int
+
+// The families that services have addresses of.
+const (
+	IPv4 Family = 4
+	IPv6 Family = 6
+)
+
+// Of returns the IPv4 ports of one service: see OfFamily.
+func Of(s *proxy.State, name proxy.Name, node string) []*Port { return OfFamily(s, name, node, IPv4) }
+
+// OfFamily returns the ports of one service as the node of that name sees them, with
+// the addresses and endpoints of one family, in the order of its spec. Services that are
+// gone, headless, external names or without a cluster IP of the family have none
+// (requirement PUS-2).
+func OfFamily(s *proxy.State, name proxy.Name, node string, family Family) []*Port {
 	svc := s.Services[name]
 	if svc == nil || svc.GetType() == "ExternalName" {
 		return nil
 	}
-	ip := firstIPv4(svc.GetClusterIps())
-	if ip == "" {
+	ips := family.of(svc.GetClusterIps())
+	if len(ips) == 0 {
 		return nil
 	}
 	ports := make([]*Port, 0, len(svc.GetPorts()))
 	for _, sp := range svc.GetPorts() {
 		p := &Port{
 			ID:              ID{Name: name, Port: sp.GetName(), Protocol: sp.GetProtocol()},
-			ClusterIP:       ip,
+			ClusterIP:       ips[0],
 			Number:          int(sp.GetPort()),
 			NodePort:        int(sp.GetNodePort()),
-			ExternalIPs:     ipv4(svc.GetExternalIps()),
-			LoadBalancerIPs: ipv4(svc.GetLoadBalancerIps()),
+			ExternalIPs:     family.of(svc.GetExternalIps()),
+			LoadBalancerIPs: family.of(svc.GetLoadBalancerIps()),
 			Restricted:      len(svc.GetLoadBalancerSourceRanges()) > 0,
-			SourceRanges:    ranges(svc.GetLoadBalancerSourceRanges()),
+			SourceRanges:    family.ranges(svc.GetLoadBalancerSourceRanges()),
 			ExternalLocal:   svc.GetExternalTrafficPolicy() == "Local",
 			InternalLocal:   svc.GetInternalTrafficPolicy() == "Local",
 			HealthCheckPort: int(svc.GetHealthCheckNodePort()),
 		}
-		p.Cluster, p.Local = categorize(s.Of(name, sp), node, s.Node.GetZone())
+		p.Cluster, p.Local = categorize(s.Of(name, sp), node, s.Node.GetZone(), family)
 		if svc.GetSessionAffinity() == "ClientIP" {
 			p.Sticky = time.Duration(svc.GetSessionAffinityTimeoutSeconds()) * time.Second
 			if p.Sticky <= 0 {
@@ -154,37 +167,30 @@ func (p *Port) Allows(client string) bool {
 	})
 }
 
-// ranges keeps the IPv4 prefixes. One that cannot be read lets nobody pass.
-func ranges(list []string) []string {
+// ranges keeps the prefixes of the family. One that cannot be read lets nobody pass.
+func (f Family) ranges(list []string) []string {
 	var out []string
 	for _, s := range list {
-		if p, err := netip.ParsePrefix(strings.TrimSpace(s)); err == nil && p.Addr().Is4() {
+		if p, err := netip.ParsePrefix(strings.TrimSpace(s)); err == nil && p.Addr().Is4() == (f == IPv4) {
 			out = append(out, p.Masked().String())
 		}
 	}
 	return out
 }
 
-func firstIPv4(list []string) string {
-	for _, ip := range list {
-		if isIPv4(ip) {
-			return ip
-		}
-	}
-	return ""
-}
-
-func ipv4(list []string) []string {
+// of keeps the addresses of the family. One that is written as IPv6 and means an IPv4
+// address is of that family.
+func (f Family) of(list []string) []string {
 	var out []string
 	for _, ip := range list {
-		if isIPv4(ip) {
+		if f.has(ip) {
 			out = append(out, ip)
 		}
 	}
 	return out
 }
 
-func isIPv4(s string) bool {
+func (f Family) has(s string) bool {
 	ip := net.ParseIP(s)
-	return ip != nil && ip.To4() != nil
+	return ip != nil && (ip.To4() != nil) == (f == IPv4)
 }

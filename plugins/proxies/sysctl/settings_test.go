@@ -1,4 +1,4 @@
-package iptables
+package sysctl
 
 import (
 	"os"
@@ -7,11 +7,11 @@ import (
 	"testing"
 )
 
-// TestSwitches: what a cleanup puts back are the values from before the first
+// TestSettings: what a cleanup puts back are the values from before the first
 // start, however often the process was killed since (PRX-1).
-func TestSwitches(t *testing.T) {
+func TestSettings(t *testing.T) {
 	proc := t.TempDir()
-	s := switches{proc: proc, stateDir: filepath.Join(t.TempDir(), "state")}
+	s := Settings{Proc: proc, StateDirectory: filepath.Join(t.TempDir(), "state")}
 	set := func(name, value string) {
 		t.Helper()
 		file := filepath.Join(proc, name)
@@ -33,7 +33,7 @@ func TestSwitches(t *testing.T) {
 	}
 	tune := func(localhost bool) {
 		t.Helper()
-		if err := s.tune(sysctls(localhost)); err != nil {
+		if err := s.Set(Needs{Localhost: localhost}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -54,22 +54,22 @@ func TestSwitches(t *testing.T) {
 	set(forward, "2")
 	tune(true)
 	check("third start", map[string]string{forward: "1", localnet: "1", bridge: "1"})
-	if err := s.restore(); err != nil {
+	if err := s.Restore(); err != nil {
 		t.Fatal(err)
 	}
 	check("cleanup", map[string]string{forward: "0", localnet: "0", bridge: "0"})
-	if err := s.restore(); err != nil {
+	if err := s.Restore(); err != nil {
 		t.Errorf("a second cleanup: %v", err)
 	}
 	// After a cleanup everything begins anew.
 	set(forward, "1")
 	tune(true)
-	if err := s.restore(); err != nil {
+	if err := s.Restore(); err != nil {
 		t.Fatal(err)
 	}
 	check("second cleanup", map[string]string{forward: "1", localnet: "0", bridge: "0"})
 	// What cannot be read keeps nobody from starting.
-	if err := os.WriteFile(filepath.Join(s.stateDir, sysctlFile), []byte("{"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(s.StateDirectory, sysctlFile), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	tune(true)

@@ -1,0 +1,139 @@
+package main
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	nft "github.com/google/nftables"
+
+	"pintle.dev/pintle/plugins/proxies/iptables"
+	"pintle.dev/pintle/plugins/proxies/nftables"
+	"pintle.dev/pintle/plugins/proxies/packets"
+	contractv1 "pintle.dev/pintle/sdk/contract/v1"
+	"pintle.dev/pintle/sdk/proxy"
+)
+
+// rulesOf tells whether a proxy has rules on this machine.
+func rulesOf(t *testing.T) (byIPTables, byNFTables bool) {
+	t.Helper()
+	for _, table := range []string{"nat", "filter"} {
+		out, err := exec.Command("iptables-save", "-t", table).CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		byIPTables = byIPTables || strings.Contains(string(out), "KUBE-")
+	}
+	conn, err := nft.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	tables, err := conn.ListTables()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, table := range tables {
+		byNFTables = byNFTables || strings.HasPrefix(table.Name, "pintle")
+	}
+	return byIPTables, byNFTables
+}
+
+// TestChange: the proxy is another one after a restart that keeps the rules, twice. Each time the
+// rules of the one before are gone, an open connection goes on, and new ones are served. The
+// last one leaves nothing.
+func TestChange(t *testing.T) {
+	if !packets.Inside(t) {
+		return
+	}
+	packets.Alone(t)
+	list, err := net.Listen("tcp", "10.244.0.3:8080")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer list.Close()
+	go func() { // ends with the listener
+		for {
+			conn, err := list.Accept()
+			if err != nil {
+				return
+			}
+			go io.Copy(conn, conn) // ends with the connection
+		}
+	}()
+	echo := func(conn net.Conn) {
+		t.Helper()
+		b := make([]byte, 1)
+		conn.SetDeadline(time.Now().Add(time.Minute))
+		if _, err := conn.Write([]byte("x")); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadFull(conn, b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var open []net.Conn
+	state := t.TempDir()
+	kinds := []struct {
+		name string
+		make func() proxy.Proxy
+	}{
+		{"nftables", func() proxy.Proxy { return nftables.New(iptables.Remove) }},
+		{"iptables", func() proxy.Proxy { return iptables.New(nftables.Remove) }},
+		{"nftables", func() proxy.Proxy { return nftables.New(iptables.Remove) }},
+	}
+	for i, kind := range kinds {
+		p := kind.make()
+		if err := p.Probe(t.Context(), nil); err != nil {
+			t.Skipf("this machine cannot run the proxy %s: %v", kind.name, err)
+		}
+		start(t, p, state)
+		conn, err := net.DialTimeout("tcp", "10.96.0.10:80", time.Minute)
+		if err != nil {
+			t.Fatalf("%s: %v", kind.name, err)
+		}
+		defer conn.Close()
+		open = append(open, conn)
+		for _, c := range open {
+			echo(c)
+		}
+		if byIPTables, byNFTables := rulesOf(t); byIPTables != (kind.name == "iptables") || byNFTables != (kind.name == "nftables") {
+			t.Errorf("with the proxy %s: rules of iptables %t, of nftables %t", kind.name, byIPTables, byNFTables)
+		}
+		last := i == len(kinds)-1
+		if err := p.Stop(context.WithoutCancel(t.Context()), last); err != nil {
+			t.Fatal(err)
+		}
+		if !last {
+			for _, c := range open {
+				echo(c) // the rules stay
+			}
+		}
+	}
+	if byIPTables, byNFTables := rulesOf(t); byIPTables || byNFTables {
+		t.Errorf("left: rules of iptables %t, of nftables %t", byIPTables, byNFTables)
+	}
+}
+
+func start(t *testing.T, p proxy.Proxy, state string) {
+	t.Helper()
+	if err := p.Start(t.Context(), proxy.Options{
+		NodeName: "n", NodeIPs: []string{"10.244.0.2"}, ClusterCIDRs: []string{"10.244.0.0/16"}, ServiceCIDRs: []string{"10.96.0.0/16"},
+		StateDirectory: state, Config: []byte(`{"healthzBindAddress":""}`), Logger: slog.New(slog.DiscardHandler),
+	}); err != nil {
+		t.Fatal(err)
+	}
+	name := &proxy.ServiceName{Namespace: "d", Name: "s"}
+	if err := p.Apply(t.Context(), &proxy.Diff{Generation: 1, Reset_: true, Changes: []*proxy.Change{
+		{Change: &contractv1.ProxyChange_ServiceSet{ServiceSet: &proxy.Service{Name: name, ClusterIps: []string{"10.96.0.10"}, Ports: []*proxy.ServicePort{{Name: "http", Protocol: "TCP", Port: 80}}}}},
+		{Change: &contractv1.ProxyChange_EndpointsSet{EndpointsSet: &proxy.ServiceEndpoints{Name: name, Ports: []*proxy.PortEndpoints{
+			{PortName: "http", Protocol: "TCP", Endpoints: []*proxy.Endpoint{{Ip: "10.244.0.3", Port: 8080, Ready: true, Serving: true, Local: true}}},
+		}}}},
+	}}); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,96 @@
+package nftables
+
+import "slices"
+
+// change is what happens to one element: it is deleted, added, or both, which replaces its
+// value.
+type change struct {
+	item
+	value    string
+	del, add bool
+}
+
+// transaction is what the kernel takes whole or not at all.
+type transaction struct {
+	// rebuild deletes the table first.
+	rebuild bool
+	// layout writes the sets and the chains that every table has.
+	layout bool
+	// chains are made, emptied and filled.
+	chains  []chain
+	changes []change
+}
+
+func (t transaction) empty() bool {
+	return !t.rebuild && !t.layout && len(t.chains) == 0 && len(t.changes) == 0
+}
+
+// diff says how the elements that there are become those that are wanted, in order of sets and keys.
+func diff(have, want map[item]string) []change {
+	var out []change
+	for i, old := range have {
+		value, ok := want[i]
+		switch {
+		case !ok:
+			out = append(out, change{item: i, del: true})
+		case value != old:
+			out = append(out, change{item: i, value: value, del: true, add: true})
+		}
+	}
+	for i, value := range want {
+		if _, ok := have[i]; !ok {
+			out = append(out, change{item: i, value: value, add: true})
+		}
+	}
+	slices.SortFunc(out, func(a, b change) int {
+		if a.item < b.item {
+			return -1
+		}
+		return 1 // an item is there once
+	})
+	return out
+}
+
+// Of one transaction at most, so that what is sent to the kernel stays within some megabytes.
+const (
+	mostElements = 20_000
+	mostChains   = 2_000
+)
+
+// split cuts a large transaction into several, each of which leaves every service served.
+// Chains and endpoints come first, then what leads to them, then endpoints that nothing leads
+// to any more go. A rebuild stays whole: its first part would leave services without rules.
+func (t transaction) split(elements, chains int) []transaction {
+	if t.rebuild || len(t.changes) <= elements && len(t.chains) <= chains {
+		return []transaction{t}
+	}
+	var first, then, last []change
+	for _, c := range t.changes {
+		switch {
+		case definitions[c.set()].verdicts:
+			then = append(then, c)
+		case c.add:
+			first = append(first, c)
+		default:
+			last = append(last, c)
+		}
+	}
+	out := []transaction{{layout: t.layout}}
+	for part := range slices.Chunk(t.chains, chains) { // those that others lead to come first
+		if end := &out[len(out)-1]; end.chains == nil {
+			end.chains = part
+		} else {
+			out = append(out, transaction{chains: part})
+		}
+	}
+	for _, phase := range [][]change{first, then, last} {
+		for part := range slices.Chunk(phase, elements) {
+			if end := &out[len(out)-1]; len(end.changes)+len(part) <= elements {
+				end.changes = append(end.changes, part...)
+			} else {
+				out = append(out, transaction{changes: part})
+			}
+		}
+	}
+	return out
+}

@@ -1,0 +1,366 @@
+package nftables
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net"
+	"net/netip"
+	"os"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"pintle.dev/pintle/plugins/proxies/healthcheck"
+	"pintle.dev/pintle/plugins/proxies/sysctl"
+	"pintle.dev/pintle/sdk/proxy"
+)
+
+// Proxy implements proxy.Proxy with nftables.
+type Proxy struct {
+	kernel    kernel
+	addresses func() ([]netip.Addr, error) // of this machine
+	proc      string                       // the kernel's switches
+	forget    func(f *family, gone *staleFlows) error
+	others    []func(context.Context) error // removes what other proxies left
+
+	mu         sync.Mutex
+	log        *slog.Logger
+	cfg        Config
+	node       string
+	nodeIPs    []netip.Addr
+	stateDir   string
+	health     *healthcheck.Server
+	state      proxy.State
+	sides      []*side
+	generation uint32    // the kernel's, when its tables were ours to the last element; 0: not known
+	changed    time.Time // when the tables were last written
+	alone      bool      // what other proxies left is gone
+	failure    error
+	stop       context.CancelFunc
+	done       chan struct{}
+}
+
+var _ proxy.Proxy = (*Proxy)(nil)
+
+// New returns a proxy that is not started. The functions remove what other proxies left on
+// the machine; they are called when this one serves everything, so that no connection is lost
+// by the change.
+func New(others ...func(context.Context) error) *Proxy {
+	return &Proxy{kernel: &tables{}, addresses: machineAddresses, proc: "/proc/sys", forget: forgetFlows, others: others}
+}
+
+// Remove deletes the tables of an earlier run.
+func Remove(context.Context) error {
+	k := &tables{}
+	return errors.Join(k.remove(ipv4), k.remove(ipv6))
+}
+
+func machineAddresses() ([]netip.Addr, error) {
+	list, err := net.InterfaceAddrs()
+	if err != nil {
+		return nil, fmt.Errorf("list addresses of this machine: %w", err)
+	}
+	var out []netip.Addr
+	for _, a := range list {
+		if n, ok := a.(*net.IPNet); ok {
+			if ip, ok := netip.AddrFromSlice(n.IP); ok && !ip.IsLoopback() {
+				out = append(out, ip.Unmap())
+			}
+		}
+	}
+	return out, nil
+}
+
+// Probe implements proxy.Proxy. It changes nothing: the rules are made and deleted in one
+// transaction, in a table that sees no packet.
+func (p *Proxy) Probe(_ context.Context, config []byte) error {
+	if _, err := parseConfig(config); err != nil {
+		return err
+	}
+	if os.Geteuid() != 0 {
+		return errors.New("nftables needs root")
+	}
+	return (&tables{}).probe()
+}
+
+// Start implements proxy.Proxy. The tables that an earlier run left keep carrying traffic
+// until the first diff brings them up to date.
+func (p *Proxy) Start(ctx context.Context, o proxy.Options) error {
+	cfg, err := parseConfig(o.Config)
+	if err != nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	pods := o.ClusterCIDRs
+	if len(slices.DeleteFunc(slices.Clone(pods), func(s string) bool { return s == "" })) == 0 {
+		pods = o.PodCIDRs
+	}
+	withIPv6 := len(ipv6.prefixes(slices.Concat(pods, o.ServiceCIDRs))) > 0
+	local := cfg.everyAddress() && *cfg.LocalhostNodePorts
+	if err := (sysctl.Settings{Proc: p.proc, StateDirectory: o.StateDirectory}).Set(sysctl.Needs{Localhost: local, IPv6: withIPv6}); err != nil {
+		return fmt.Errorf("start proxy nftables: %w", err)
+	}
+	p.log, p.cfg, p.stateDir, p.node = o.Logger, cfg, o.StateDirectory, o.NodeName
+	p.nodeIPs = nil
+	for _, ip := range o.NodeIPs {
+		if a, err := netip.ParseAddr(ip); err == nil {
+			p.nodeIPs = append(p.nodeIPs, a.Unmap())
+		}
+	}
+	p.sides = nil
+	for _, f := range []*family{ipv4, ipv6} {
+		p.sides = append(p.sides, newSide(f, settings{
+			mark: cfg.mark, masqueradeAll: cfg.MasqueradeAll, pods: f.prefixes(pods), services: f.prefixes(o.ServiceCIDRs),
+			everyAddress: cfg.everyAddress(), localhost: local,
+		}, p.nodeIPs))
+	}
+	p.state, p.generation, p.changed, p.alone, p.failure = proxy.State{}, 0, time.Time{}, false, nil
+	loop, stop := context.WithCancel(ctx)
+	p.health = healthcheck.New(o.Logger, *cfg.HealthzBindAddress)
+	p.stop, p.done = stop, make(chan struct{})
+	go p.resync(loop, cfg.sync, p.done)
+	return nil
+}
+
+// resync mends the tables once a period where somebody changed them.
+func (p *Proxy) resync(ctx context.Context, period time.Duration, done chan<- struct{}) {
+	defer close(done)
+	tick := time.NewTicker(period)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			p.check(ctx)
+		}
+	}
+}
+
+// check is what happens once a period.
+func (p *Proxy) check(ctx context.Context) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.state.Generation == 0 || ctx.Err() != nil {
+		return
+	}
+	now, err := p.kernel.generation()
+	if err != nil || p.generation == 0 || now != p.generation {
+		for _, s := range p.sides {
+			s.known = false
+		}
+	}
+	if err := p.sync(ctx); err != nil {
+		p.log.Error("loading the rules failed; the old ones stay in force", "error", err)
+		return
+	}
+	if err := p.counted(func() error { return p.prune() }); err != nil {
+		p.log.Warn("chains that nothing leads to are deleted later", "error", err)
+	}
+}
+
+func (p *Proxy) prune() error {
+	var errs []error
+	for _, s := range p.sides {
+		errs = append(errs, s.prune(p.kernel))
+	}
+	return errors.Join(errs...)
+}
+
+// Apply implements proxy.Proxy.
+func (p *Proxy) Apply(ctx context.Context, diff *proxy.Diff) error {
+	if err := p.wait(ctx); err != nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.health.Queued()
+	touched := p.state.Apply(diff)
+	slim(&p.state, touched)
+	flows := map[*side]*staleFlows{}
+	for _, s := range p.sides {
+		flows[s] = &staleFlows{map[netip.AddrPort]serving{}, map[uint16]serving{}}
+	}
+	// In order, so that after each start the same one of two services has an address that
+	// both want.
+	for _, name := range slices.SortedFunc(maps.Keys(touched), byName) {
+		for _, s := range p.sides {
+			s.update(&p.state, name, p.node, flows[s])
+		}
+	}
+	p.health.Sync(&p.state)
+	if err := p.sync(ctx); err != nil {
+		return err
+	}
+	for _, s := range p.sides {
+		if f := flows[s]; len(f.fronts)+len(f.nodePorts) > 0 {
+			if err := p.forget(s.f, f); err != nil {
+				p.log.Warn("UDP flows may reach an endpoint that is gone until they time out", "error", err)
+			}
+		}
+	}
+	if len(touched) > many {
+		// A full load leaves garbage that weighs several times what is kept.
+		debug.FreeOSMemory()
+	}
+	return nil
+}
+
+// many is how many services a diff touches at least for its garbage to be worth a collection.
+const many = 1000
+
+func byName(a, b proxy.Name) int {
+	if c := strings.Compare(a.Namespace, b.Namespace); c != 0 {
+		return c
+	}
+	return strings.Compare(a.Name, b.Name)
+}
+
+// slim lets go of what a service says that no rule needs: whoever may write services may write
+// some hundred kilobytes of annotations to each.
+func slim(s *proxy.State, touched map[proxy.Name]bool) {
+	for name := range touched {
+		if svc := s.Services[name]; svc != nil {
+			svc.Labels, svc.Annotations = nil, nil
+		}
+	}
+}
+
+// wait holds a change back until minSyncPeriod after the one before.
+func (p *Proxy) wait(ctx context.Context) error {
+	p.mu.Lock()
+	left := time.Until(p.changed.Add(p.cfg.least))
+	least := p.cfg.least
+	p.mu.Unlock()
+	if least == 0 || left <= 0 {
+		return nil
+	}
+	timer := time.NewTimer(left)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}
+
+// sync brings the kernel everything. The caller holds mu.
+func (p *Proxy) sync(ctx context.Context) error {
+	p.failure = p.counted(p.load)
+	if p.failure != nil {
+		return p.failure
+	}
+	p.changed = time.Now()
+	p.health.Updated()
+	if !p.alone {
+		p.alone = true
+		for _, remove := range p.others {
+			if err := remove(ctx); err != nil {
+				p.log.Warn("what another proxy left on the machine is there still", "error", err)
+				p.alone = false
+			}
+		}
+		if len(p.others) > 0 {
+			p.generation = 0 // the others change tables, too
+		}
+	}
+	return nil
+}
+
+func (p *Proxy) load() error {
+	if !p.cfg.everyAddress() {
+		addresses, err := p.nodePortAddresses()
+		if err != nil {
+			return err
+		}
+		for _, s := range p.sides {
+			s.serveOn(addresses)
+		}
+	}
+	var errs []error
+	for _, s := range p.sides {
+		errs = append(errs, s.sync(p.kernel))
+	}
+	return errors.Join(errs...)
+}
+
+// nodePortAddresses are those of this machine that node ports are served on.
+func (p *Proxy) nodePortAddresses() ([]netip.Addr, error) {
+	if p.cfg.nodePorts == nil {
+		return p.nodeIPs, nil
+	}
+	all, err := p.addresses()
+	if err != nil {
+		return nil, err
+	}
+	out := slices.DeleteFunc(all, func(a netip.Addr) bool {
+		return !slices.ContainsFunc(p.cfg.nodePorts, func(r netip.Prefix) bool { return r.Contains(a) })
+	})
+	slices.SortFunc(out, netip.Addr.Compare)
+	return slices.Compact(out), nil
+}
+
+// counted does what writes tables, and keeps the kernel's generation if nobody else wrote any
+// meanwhile. Where it is not known before, it is known after.
+func (p *Proxy) counted(write func() error) error {
+	before, known := p.generation, true
+	if slices.ContainsFunc(p.sides, func(s *side) bool { return !s.known }) {
+		var err error
+		before, err = p.kernel.generation()
+		known = err == nil
+	}
+	start := p.kernel.commits()
+	err := write()
+	p.generation = 0
+	if err != nil || !known || before == 0 {
+		return err
+	}
+	if now, gone := p.kernel.generation(); gone == nil && now == before+p.kernel.commits()-start {
+		p.generation = now
+	}
+	return nil
+}
+
+// Status implements proxy.Proxy.
+func (p *Proxy) Status() proxy.Status {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := proxy.Status{Ready: p.failure == nil && p.state.Generation > 0, Generation: p.state.Generation, Services: len(p.state.Services)}
+	if p.failure != nil {
+		s.Message = p.failure.Error()
+	}
+	for _, side := range p.sides {
+		s.Endpoints += side.endpoints()
+	}
+	return s
+}
+
+// Stop implements proxy.Proxy. What the tables had rewritten stays so: the kernel tracks each
+// connection by itself.
+func (p *Proxy) Stop(_ context.Context, clean bool) error {
+	p.mu.Lock()
+	stop, done := p.stop, p.done
+	p.mu.Unlock()
+	if stop != nil {
+		stop()
+		<-done
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.stop = nil
+	if p.health != nil {
+		p.health.Close()
+		p.health = nil
+	}
+	if !clean {
+		return nil
+	}
+	return errors.Join(p.kernel.remove(ipv4), p.kernel.remove(ipv6), sysctl.Settings{Proc: p.proc, StateDirectory: p.stateDir}.Restore())
+}
