@@ -293,7 +293,8 @@ bench-hollow: build ## simulated nodes with real agents, up to 50,000 with 100,0
 
 .PHONY: bench-network
 bench-network: ## the proxies nftables and iptables in turns, at 10,000 services: full sync, one change, memory (needs root; NETWORK_FLAGS="-services 50000 -alone": more, nftables alone)
-	@CGO_ENABLED=0 $(GO) build -o build/bench-network ./e2e/bench/network && build/bench-network $(NETWORK_FLAGS)
+	@$(GOBUILD) $(SLIM) -o build/bench-network-proxy ./e2e/bench/network/proxy
+	@$(GO) run ./e2e/bench/network $(NETWORK_FLAGS)
 
 .PHONY: bench-scale
 bench-scale: build ## grow to 50,000 nodes and 100,000 pods (SCALE_FLAGS="-scale-nodes 5000 -scale-pods 20000"); chart in build/bench/

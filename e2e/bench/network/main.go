@@ -16,21 +16,15 @@ import (
 
 // options are the command line's.
 type options struct {
-	out                                  string
+	out, program                         string
 	rounds, services, endpoints, changes int
 	alone                                bool
 }
 
 func main() {
-	if name := os.Getenv(role); name != "" {
-		if err := runChild(name); err != nil {
-			fmt.Fprintln(os.Stderr, "proxy "+name+":", err)
-			os.Exit(1)
-		}
-		return
-	}
 	var o options
 	flag.StringVar(&o.out, "out", "build/bench", "folder of the JSON file")
+	flag.StringVar(&o.program, "proxy", "build/bench-network-proxy", "the program that is measured, of e2e/bench/network/proxy")
 	flag.IntVar(&o.rounds, "rounds", 3, "how often each proxy is measured, in turns")
 	flag.IntVar(&o.services, "services", 10_000, "services")
 	flag.IntVar(&o.endpoints, "endpoints", 2, "endpoints of each service")
@@ -86,7 +80,7 @@ func run(ctx context.Context, o options) error {
 
 // measure has one proxy do everything once.
 func (o options) measure(ctx context.Context, name string, out *outcome) error {
-	c, err := startChild(ctx, name)
+	c, err := startChild(ctx, o.program, name)
 	if err != nil {
 		return err
 	}

@@ -21,6 +21,10 @@ type staleFlows struct {
 	nodePorts map[uint16]serving
 }
 
+func newStaleFlows() *staleFlows {
+	return &staleFlows{map[netip.AddrPort]serving{}, map[uint16]serving{}}
+}
+
 // serving are the endpoints of a service's port that serve.
 type serving map[netip.AddrPort]bool
 

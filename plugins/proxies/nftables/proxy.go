@@ -37,9 +37,10 @@ type Proxy struct {
 	health     *healthcheck.Server
 	state      proxy.State
 	sides      []*side
-	generation uint32    // the kernel's, when its tables were ours to the last element; 0: not known
-	changed    time.Time // when the tables were last written
-	alone      bool      // what other proxies left is gone
+	stale      map[*side]*staleFlows // to be forgotten when the tables have what replaces them
+	generation uint32                // the kernel's, when its tables were ours to the last element; 0: not known
+	changed    time.Time             // when the tables were last written
+	alone      bool                  // what other proxies left is gone
 	failure    error
 	stop       context.CancelFunc
 	done       chan struct{}
@@ -113,7 +114,7 @@ func (p *Proxy) Start(ctx context.Context, o proxy.Options) error {
 			p.nodeIPs = append(p.nodeIPs, a.Unmap())
 		}
 	}
-	p.sides = nil
+	p.sides, p.stale = nil, map[*side]*staleFlows{}
 	for _, f := range []*family{ipv4, ipv6} {
 		p.sides = append(p.sides, newSide(f, settings{
 			mark: cfg.mark, masqueradeAll: cfg.MasqueradeAll, pods: f.prefixes(pods), services: f.prefixes(o.ServiceCIDRs),
@@ -183,26 +184,29 @@ func (p *Proxy) Apply(ctx context.Context, diff *proxy.Diff) error {
 	p.health.Queued()
 	touched := p.state.Apply(diff)
 	slim(&p.state, touched)
-	flows := map[*side]*staleFlows{}
 	for _, s := range p.sides {
-		flows[s] = &staleFlows{map[netip.AddrPort]serving{}, map[uint16]serving{}}
+		if p.stale[s] == nil {
+			p.stale[s] = newStaleFlows()
+		}
 	}
 	// In order, so that after each start the same one of two services has an address that
 	// both want.
 	for _, name := range slices.SortedFunc(maps.Keys(touched), byName) {
 		for _, s := range p.sides {
-			s.update(&p.state, name, p.node, flows[s])
+			s.update(&p.state, name, p.node, p.stale[s])
 		}
 	}
 	p.health.Sync(&p.state)
 	if err := p.sync(ctx); err != nil {
 		return err
 	}
-	for _, s := range p.sides {
-		if f := flows[s]; len(f.fronts)+len(f.nodePorts) > 0 {
-			if err := p.forget(s.f, f); err != nil {
-				p.log.Warn("UDP flows may reach an endpoint that is gone until they time out", "error", err)
-			}
+	for s, f := range p.stale {
+		delete(p.stale, s)
+		if len(f.fronts)+len(f.nodePorts) == 0 {
+			continue
+		}
+		if err := p.forget(s.f, f); err != nil {
+			p.log.Warn("UDP flows may reach an endpoint that is gone until they time out", "error", err)
 		}
 	}
 	if len(touched) > many {

@@ -340,3 +340,31 @@ func TestMemory(t *testing.T) {
 	}
 	runtime.KeepAlive(p)
 }
+
+// TestFlowsWait: UDP flows are forgotten when the tables have what replaces them, also where
+// that took a second try.
+func TestFlowsWait(t *testing.T) {
+	k := newModel()
+	p := started(t, k, "")
+	var forgotten []string
+	p.forget = func(f *family, gone *staleFlows) error {
+		for front, endpoints := range gone.fronts {
+			forgotten = append(forgotten, fmt.Sprintf("%s %s %d", f.name, front, len(endpoints)))
+		}
+		return nil
+	}
+	udp := services(1, func(s *proxy.Service) { s.Ports[0].Protocol = "UDP" })[:1]
+	apply1(t, p, append(udp, endpointsSet(numbered(0), "UDP", podOf(0, 0)))...)
+	same(t, "at first", forgotten, []string{"IPv4 10.96.0.1:80 1"})
+	forgotten = nil
+	apply1(t, p, endpointsSet(numbered(0), "UDP", podOf(0, 0)))
+	same(t, "without a change", forgotten, nil)
+	k.refuse = func(transaction) error { return errors.New("busy") }
+	if err := p.Apply(t.Context(), &proxy.Diff{Generation: 3, Changes: []*proxy.Change{endpointsSet(numbered(0), "UDP", podOf(0, 1), podOf(0, 2))}}); err == nil {
+		t.Error("no error")
+	}
+	same(t, "before the tables have it", forgotten, nil)
+	k.refuse = nil
+	apply1(t, p, endpointsSet(numbered(0), "UDP", podOf(0, 1), podOf(0, 2)))
+	same(t, "after a second try", forgotten, []string{"IPv4 10.96.0.1:80 2"})
+}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -38,7 +37,7 @@ func TestWhoHasAnAddress(t *testing.T) {
 		t.Helper()
 		touched := state.Apply(&proxy.Diff{Generation: state.Generation + 1, Changes: changes})
 		for _, name := range slices.SortedFunc(maps.Keys(touched), byName) {
-			s.update(&state, name, "n", &staleFlows{})
+			s.update(&state, name, "n", newStaleFlows())
 		}
 		if err := s.sync(k); err != nil || k.reads > 0 {
 			t.Fatalf("%v, %d reads", err, k.reads)
@@ -141,7 +140,7 @@ func FuzzStates(f *testing.F) {
 			}
 			touched := state.Apply(&proxy.Diff{Generation: uint64(step + 1), Reset_: step == 0, Changes: changes})
 			for _, name := range slices.SortedFunc(maps.Keys(touched), byName) {
-				s.update(&state, name, "n", &staleFlows{map[netip.AddrPort]serving{}, map[uint16]serving{}})
+				s.update(&state, name, "n", newStaleFlows())
 			}
 			k.reads = 0
 			made := s.made
@@ -153,7 +152,7 @@ func FuzzStates(f *testing.F) {
 			}
 			anew, other := newSide(ipv4, settings{}, nil), newModel()
 			for _, name := range slices.SortedFunc(maps.Keys(state.Services), byName) {
-				anew.update(&state, name, "n", &staleFlows{map[netip.AddrPort]serving{}, map[uint16]serving{}})
+				anew.update(&state, name, "n", newStaleFlows())
 			}
 			if err := anew.sync(other); err != nil {
 				t.Fatal(err)
