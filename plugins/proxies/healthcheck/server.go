@@ -61,7 +61,7 @@ type Server struct {
 // service is what listens for one service.
 type service struct {
 	port   int
-	local  int // ready endpoints on this node
+	local  [2]int // ready endpoints on this node, of IPv4 and of IPv6
 	server *http.Server
 }
 
@@ -141,17 +141,38 @@ func (s *Server) Sync(state *proxy.State) {
 	}
 }
 
-// localReady counts the addresses on this node that are ready.
-func localReady(state *proxy.State, name proxy.Name) int {
-	ips := map[string]bool{}
+// localReady counts the addresses on this node that are ready, of either family.
+func localReady(state *proxy.State, name proxy.Name) (counts [2]int) {
+	ips := map[netip.Addr]bool{}
 	for _, port := range state.Endpoints[name].GetPorts() {
 		for _, e := range port.GetEndpoints() {
 			if e.GetLocal() && e.GetReady() {
-				ips[e.GetIp()] = true
+				if ip, err := netip.ParseAddr(e.GetIp()); err == nil {
+					ips[ip.Unmap()] = true
+				}
 			}
 		}
 	}
-	return len(ips)
+	for ip := range ips {
+		counts[familyOf(ip)]++
+	}
+	return counts
+}
+
+func familyOf(ip netip.Addr) int {
+	if ip.Is4() {
+		return 0
+	}
+	return 1
+}
+
+// askedBy is the family of the address that a request came to: as kube-proxy does, each family
+// counts its own endpoints.
+func askedBy(r *http.Request) int {
+	if address, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr); ok {
+		return familyOf(address.AddrPort().Addr().Unmap())
+	}
+	return 0
 }
 
 // open listens for one service. The caller holds mu.
@@ -161,7 +182,7 @@ func (s *Server) open(name proxy.Name, port int) (*service, error) {
 	if err != nil {
 		return nil, err
 	}
-	svc := &service{port: port, server: newServer(func(w http.ResponseWriter, _ *http.Request) { s.answerService(w, name) })}
+	svc := &service{port: port, server: newServer(func(w http.ResponseWriter, r *http.Request) { s.answerService(w, name, askedBy(r)) })}
 	s.wg.Go(func() { s.run(svc.server, listener) })
 	return svc, nil
 }
@@ -192,12 +213,12 @@ type serviceHealth struct {
 	ServiceProxyHealthy bool `json:"serviceProxyHealthy"`
 }
 
-func (s *Server) answerService(w http.ResponseWriter, name proxy.Name) {
+func (s *Server) answerService(w http.ResponseWriter, name proxy.Name, family int) {
 	s.mu.Lock()
 	svc := s.services[name]
 	answer := serviceHealth{ServiceProxyHealthy: s.healthy()}
 	if svc != nil {
-		answer.LocalEndpoints = svc.local
+		answer.LocalEndpoints = svc.local[family]
 	}
 	s.mu.Unlock()
 	answer.Service.Namespace, answer.Service.Name = name.Namespace, name.Name

@@ -82,6 +82,28 @@ func TestServiceHealth(t *testing.T) {
 	}
 }
 
+// Each family counts its own endpoints, as kube-proxy's two servers do.
+func TestFamiliesHaveTheirOwnCount(t *testing.T) {
+	if l, err := net.Listen("tcp6", "[::1]:0"); err != nil {
+		t.Skipf("this machine has no IPv6: %v", err)
+	} else if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s, port := started(t, ""), free(t)
+	local := func(ip string) *proxy.Endpoint { return &proxy.Endpoint{Ip: ip, Local: true, Ready: true} }
+	s.Sync(state(port, local("10.0.0.1"), local("10.0.0.2"), local("::ffff:10.0.0.2"), local("fd00::1"), local("nonsense")))
+	for host, want := range map[string]string{"127.0.0.1": "2", "::1": "1"} {
+		resp, err := http.Get("http://" + net.JoinHostPort(host, strconv.Itoa(port)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if got := resp.Header.Get("X-Load-Balancing-Endpoint-Weight"); got != want {
+			t.Errorf("asked at %s: %s endpoints, want %s", host, got, want)
+		}
+	}
+}
+
 // A port that is taken is left to its owner and served once it is free.
 func TestTakenPort(t *testing.T) {
 	l, err := net.Listen("tcp4", "0.0.0.0:0")

@@ -30,6 +30,7 @@ func newModel() *model { return &model{number: 1, tables: map[*family]*modelTabl
 
 func (m *model) generation() (uint32, error) { return m.number, nil }
 func (m *model) commits() uint32             { return m.count }
+func (m *model) close() error                { return nil }
 
 func (m *model) committed() { m.number++; m.count++ }
 

@@ -26,6 +26,8 @@ type kernel interface {
 	prune(f *family, chains, maps []string) error
 	// remove deletes our table of a family; that there is none is no error.
 	remove(f *family) error
+	// close lets go of what reading and writing needs; either may follow all the same.
+	close() error
 }
 
 // found is what a table holds.
@@ -44,36 +46,66 @@ const affinityPrefix = "affinity-"
 // sixteen bits. The largest element has some 350 bytes: a key of 44, and a chain of 230.
 const perMessage = 128
 
-// tables are the kernel's, over netlink. Each call is a socket of its own, so that none is
-// left open while nothing changes.
-type tables struct{ committed uint32 }
+// tables are the kernel's, over netlink. They keep one socket: when a socket is closed, the
+// kernel waits until what was deleted last is free, which takes many times as long as a change.
+type tables struct {
+	committed uint32
+	socket    *nft.Conn
+}
 
 func (k *tables) commits() uint32 { return k.committed }
 
+// conn is the socket, which is opened with the first call.
+func (k *tables) conn() (*nft.Conn, error) {
+	if k.socket == nil {
+		conn, err := nft.New(nft.AsLasting())
+		if err != nil {
+			return nil, fmt.Errorf("open a socket of netfilter: %w", err)
+		}
+		k.socket = conn
+	}
+	return k.socket, nil
+}
+
+// failed closes the socket, on which answers may be left, and says what was tried.
+func (k *tables) failed(err error, format string, args ...any) error {
+	_ = k.close() // the error before says more
+	return fmt.Errorf(format+": %w", append(args, err)...)
+}
+
+func (k *tables) close() error {
+	if k.socket == nil {
+		return nil
+	}
+	err := k.socket.CloseLasting()
+	k.socket = nil
+	return err
+}
+
 func (k *tables) generation() (uint32, error) {
-	conn, err := nft.New()
+	conn, err := k.conn()
 	if err != nil {
-		return 0, fmt.Errorf("nftables: %w", err)
+		return 0, err
 	}
 	g, err := conn.GetGen()
 	if err != nil {
-		return 0, fmt.Errorf("read the generation of nftables: %w", err)
+		return 0, k.failed(err, "read the generation of nftables")
 	}
 	return g.ID, nil
 }
 
 func (k *tables) flush(conn *nft.Conn, what string) error {
 	if err := conn.Flush(); err != nil {
-		return fmt.Errorf("%s: %w", what, err)
+		return k.failed(err, "%s", what)
 	}
 	k.committed++
 	return nil
 }
 
 func (k *tables) commit(f *family, s settings, t transaction) error {
-	conn, err := nft.New()
+	conn, err := k.conn()
 	if err != nil {
-		return fmt.Errorf("nftables: %w", err)
+		return err
 	}
 	if t.rebuild {
 		conn.AddTable(f.table) // so that there is one to delete
@@ -81,14 +113,11 @@ func (k *tables) commit(f *family, s settings, t transaction) error {
 	}
 	if t.layout || t.rebuild {
 		if err := f.sendLayout(conn, s); err != nil {
-			return err
+			return k.failed(err, "write the rules of %s", f.name)
 		}
 	}
-	if err := f.sendChains(conn, s, t.chains); err != nil {
-		return err
-	}
-	if err := f.sendChanges(conn, t.changes); err != nil {
-		return err
+	if err := errors.Join(f.sendChains(conn, s, t.chains), f.sendChanges(conn, t.changes)); err != nil {
+		return k.failed(err, "write the rules of %s", f.name)
 	}
 	return k.flush(conn, "load the rules of "+f.name)
 }
@@ -195,10 +224,10 @@ func (c change) element() nft.SetElement {
 }
 
 // named finds our table of a family; nil: there is none.
-func named(conn *nft.Conn, f *family) (*nft.Table, error) {
+func (k *tables) named(conn *nft.Conn, f *family) (*nft.Table, error) {
 	list, err := conn.ListTablesOfFamily(f.table.Family)
 	if err != nil {
-		return nil, fmt.Errorf("list tables of %s: %w", f.name, err)
+		return nil, k.failed(err, "list tables of %s", f.name)
 	}
 	at := slices.IndexFunc(list, func(t *nft.Table) bool { return t.Name == tableName })
 	if at < 0 {
@@ -208,18 +237,18 @@ func named(conn *nft.Conn, f *family) (*nft.Table, error) {
 }
 
 func (k *tables) read(f *family) (found, error) {
-	conn, err := nft.New()
+	conn, err := k.conn()
 	if err != nil {
-		return found{}, fmt.Errorf("nftables: %w", err)
+		return found{}, err
 	}
-	table, err := named(conn, f)
+	table, err := k.named(conn, f)
 	if table == nil || err != nil {
 		return found{}, err
 	}
 	out := found{exists: true, elements: map[item]string{}}
 	sets, err := conn.GetSets(f.table)
 	if err != nil {
-		return found{}, fmt.Errorf("list sets of %s: %w", f.name, err)
+		return found{}, k.failed(err, "list sets of %s", f.name)
 	}
 	there := map[string]*nft.Set{}
 	for _, s := range sets {
@@ -236,7 +265,7 @@ func (k *tables) read(f *family) (found, error) {
 		}
 		elements, err := conn.GetSetElements(want)
 		if err != nil {
-			return found{}, fmt.Errorf("read elements of %s, %s: %w", id, f.name, err)
+			return found{}, k.failed(err, "read elements of %s, %s", id, f.name)
 		}
 		for _, e := range elements {
 			out.elements[newItem(id, e.Key)] = valueOf(id, e)
@@ -244,7 +273,7 @@ func (k *tables) read(f *family) (found, error) {
 	}
 	chains, err := conn.ListChainsOfTableFamily(f.table.Family)
 	if err != nil {
-		return found{}, fmt.Errorf("list chains of %s: %w", f.name, err)
+		return found{}, k.failed(err, "list chains of %s", f.name)
 	}
 	fixed := map[string]bool{}
 	for _, c := range f.layout(settings{}) {
@@ -296,9 +325,9 @@ func readVerdict(b []byte) (code int32, chain string) {
 }
 
 func (k *tables) prune(f *family, chains, maps []string) error {
-	conn, err := nft.New()
+	conn, err := k.conn()
 	if err != nil {
-		return fmt.Errorf("nftables: %w", err)
+		return err
 	}
 	for _, name := range chains {
 		conn.FlushChain(&nft.Chain{Name: name, Table: f.table})
@@ -313,11 +342,11 @@ func (k *tables) prune(f *family, chains, maps []string) error {
 }
 
 func (k *tables) remove(f *family) error {
-	conn, err := nft.New()
+	conn, err := k.conn()
 	if err != nil {
-		return fmt.Errorf("nftables: %w", err)
+		return err
 	}
-	table, err := named(conn, f)
+	table, err := k.named(conn, f)
 	if table == nil || err != nil {
 		return err
 	}
@@ -337,9 +366,9 @@ func (k *tables) probe() error {
 	for _, shape := range []*family{ipv4} {
 		f := *shape
 		f.table = &nft.Table{Name: probeTable, Family: shape.table.Family, Flags: nft.TableFlagDormant}
-		conn, err := nft.New()
+		conn, err := k.conn()
 		if err != nil {
-			return fmt.Errorf("nftables: %w", err)
+			return err
 		}
 		s := settings{mark: 1, pods: f.prefixes([]string{"10.0.0.0/8"}), services: f.prefixes([]string{"10.0.0.0/8"}), everyAddress: true, localhost: true}
 		if err := f.sendLayout(conn, s); err != nil {

@@ -58,7 +58,7 @@ func New(others ...func(context.Context) error) *Proxy {
 // Remove deletes the tables of an earlier run.
 func Remove(context.Context) error {
 	k := &tables{}
-	return errors.Join(k.remove(ipv4), k.remove(ipv6))
+	return errors.Join(k.remove(ipv4), k.remove(ipv6), k.close())
 }
 
 func machineAddresses() ([]netip.Addr, error) {
@@ -86,7 +86,8 @@ func (p *Proxy) Probe(_ context.Context, config []byte) error {
 	if os.Geteuid() != 0 {
 		return errors.New("nftables needs root")
 	}
-	return (&tables{}).probe()
+	k := &tables{}
+	return errors.Join(k.probe(), k.close())
 }
 
 // Start implements proxy.Proxy. The tables that an earlier run left keep carrying traffic
@@ -364,7 +365,7 @@ func (p *Proxy) Stop(_ context.Context, clean bool) error {
 		p.health = nil
 	}
 	if !clean {
-		return nil
+		return p.kernel.close()
 	}
-	return errors.Join(p.kernel.remove(ipv4), p.kernel.remove(ipv6), sysctl.Settings{Proc: p.proc, StateDirectory: p.stateDir}.Restore())
+	return errors.Join(p.kernel.remove(ipv4), p.kernel.remove(ipv6), p.kernel.close(), sysctl.Settings{Proc: p.proc, StateDirectory: p.stateDir}.Restore())
 }

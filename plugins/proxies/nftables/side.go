@@ -18,17 +18,18 @@ type side struct {
 	services map[proxy.Name][]*portState
 	// next numbers ports in the order in which they come. Number 0 is the node's addresses.
 	next      uint64
-	addresses plan // elements of nodePortIPs
-	known     bool // the kernel holds what wanted says it holds
-	made      bool // there is a table
+	addresses taken // elements of nodePortIPs
+	known     bool  // the kernel holds what wanted says it holds
+	made      bool  // there is a table
 }
 
 // portState is a port with what it wants.
 type portState struct {
-	id      serviceport.ID
-	number  uint64
-	plan    plan
-	serving serving // of UDP ports
+	id        serviceport.ID
+	number    uint64
+	taken     taken
+	endpoints int
+	serving   serving // of UDP ports
 }
 
 func newSide(f *family, s settings, nodeIPs []netip.Addr) *side {
@@ -46,20 +47,20 @@ func (s *side) update(state *proxy.State, name proxy.Name, node string, flows *s
 		p := old[port.ID]
 		if p != nil {
 			delete(old, port.ID)
-			s.wanted.remove(p.plan, p.number)
+			s.wanted.remove(p.taken, p.number)
 		} else {
 			p = &portState{id: port.ID, number: s.next}
 			s.next++
 		}
-		p.plan = s.plan(port)
-		s.wanted.add(p.plan, p.number)
+		planned := s.plan(port)
+		p.taken, p.endpoints = s.wanted.add(planned, p.number), planned.endpoints
 		if port.Protocol == "UDP" {
 			s.noteFlows(state, p, port, flows)
 		}
 		now = append(now, p)
 	}
 	for _, p := range old {
-		s.wanted.remove(p.plan, p.number)
+		s.wanted.remove(p.taken, p.number)
 	}
 	if len(now) > 0 {
 		s.services[name] = now
@@ -87,8 +88,7 @@ func (s *side) serveOn(addresses []netip.Addr) {
 		}
 	}
 	s.wanted.remove(s.addresses, 0)
-	s.wanted.add(p, 0)
-	s.addresses = p
+	s.addresses = s.wanted.add(p, 0)
 }
 
 // idle reports that the family is not in use: nothing is to be served, and nothing to be refused.
@@ -180,7 +180,7 @@ func (s *side) endpoints() int {
 	n := 0
 	for _, ports := range s.services {
 		for _, p := range ports {
-			n += p.plan.endpoints
+			n += p.endpoints
 		}
 	}
 	return n

@@ -58,9 +58,15 @@ func (w *wanted) note(i item) {
 	w.changed[i] = held{c.value, present}
 }
 
+// taken is what remove has to know of a plan.
+type taken struct {
+	elements []element
+	names    []string // of chains
+}
+
 // add takes a port's plan in. The number orders ports: the lower one came first. It must not
 // have a plan here.
-func (w *wanted) add(p plan, port uint64) {
+func (w *wanted) add(p plan, port uint64) taken {
 	for _, e := range p.elements {
 		w.note(e.item)
 		c := claim{e.value, orderOf(e.rank, port)}
@@ -81,15 +87,18 @@ func (w *wanted) add(p plan, port uint64) {
 			w.cells[e.item] = old
 		}
 	}
+	out := taken{elements: slices.Clip(p.elements)}
 	for _, c := range p.chains {
 		w.renewed[c.name] = true
 		u := w.chains[c.name]
 		w.chains[c.name] = use{c, u.ports + 1}
+		out.names = append(out.names, c.name)
 	}
+	return out
 }
 
 // remove takes a plan out that add took in with the same number.
-func (w *wanted) remove(p plan, port uint64) {
+func (w *wanted) remove(p taken, port uint64) {
 	for _, e := range p.elements {
 		w.note(e.item)
 		c := w.cells[e.item]
@@ -106,12 +115,12 @@ func (w *wanted) remove(p plan, port uint64) {
 		}
 		w.cells[e.item] = cell{claim: c.waiting[0], waiting: c.waiting[1:]}
 	}
-	for _, c := range p.chains {
-		w.renewed[c.name] = true
-		if u := w.chains[c.name]; u.ports > 1 {
-			w.chains[c.name] = use{u.chain, u.ports - 1}
+	for _, name := range p.names {
+		w.renewed[name] = true
+		if u := w.chains[name]; u.ports > 1 {
+			w.chains[name] = use{u.chain, u.ports - 1}
 		} else {
-			delete(w.chains, c.name)
+			delete(w.chains, name)
 		}
 	}
 }
@@ -172,9 +181,12 @@ func (w *wanted) settle() {
 		}
 		w.kernel[name] = u.chain
 	}
-	clear(w.changed)
-	clear(w.renewed)
+	w.forget()
 }
+
+// forget drops what changed. The maps are new ones: those of a full load are as large as all
+// that is wanted.
+func (w *wanted) forget() { w.changed, w.renewed = map[item]held{}, map[string]bool{} }
 
 // adopt says that the kernel holds everything that is wanted, and of these chains and maps
 // those that nobody wants.
@@ -194,8 +206,7 @@ func (w *wanted) adopt(chains, maps []string) {
 			w.oldMaps = append(w.oldMaps, name)
 		}
 	}
-	clear(w.changed)
-	clear(w.renewed)
+	w.forget()
 }
 
 // stale names the chains that the kernel has and nobody wants, and the maps of clients of

@@ -106,6 +106,18 @@ func (n *network) lay6(t *testing.T) {
 		n.hosts[name].must(t, order{Run: fmt.Sprintf("ip -6 addr add %s2/64 dev eth0 nodad && ip -6 route add default via %s1", prefix, prefix)})
 	}
 	run(t, "ip -6 route add default via 2001:db8:100::2")
+	// Neighbours find each other some time after the addresses are there.
+	for _, from := range []string{"a", "b", "pod", "outside", "node"} {
+		for _, to := range []string{"[fd00:244:1::2]:8080", "[fd00:244:2::2]:8080"} {
+			a := n.ask(t, from, to)
+			for deadline := time.Now().Add(2 * time.Minute); a.Error != "" && time.Now().Before(deadline); {
+				a = n.ask(t, from, to)
+			}
+			if a.Error != "" {
+				t.Fatalf("%s does not reach %s by IPv6: %s", from, to, a.Error)
+			}
+		}
+	}
 }
 
 // Alone makes a node without others, within Inside: it has the pods' addresses 10.244.0.2 and

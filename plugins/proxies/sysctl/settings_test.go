@@ -75,3 +75,39 @@ func TestSettings(t *testing.T) {
 	tune(true)
 	check("start after a torn file", map[string]string{forward: "1", localnet: "1", bridge: "1"})
 }
+
+// TestIPv6: its switches are set where pods have IPv6 alone, and put back with the others.
+func TestIPv6(t *testing.T) {
+	proc := t.TempDir()
+	s := Settings{Proc: proc, StateDirectory: t.TempDir()}
+	files := map[string]string{"net/ipv4/ip_forward": "0", "net/ipv6/conf/all/forwarding": "0", "net/bridge/bridge-nf-call-ip6tables": "0"}
+	for name, value := range files {
+		file := filepath.Join(proc, name)
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(value), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check := func(when string, want map[string]string) {
+		t.Helper()
+		for name, value := range want {
+			if got, err := os.ReadFile(filepath.Join(proc, name)); err != nil || string(got) != value {
+				t.Errorf("%s: %s is %q (%v), want %s", when, name, got, err, value)
+			}
+		}
+	}
+	if err := s.Set(Needs{}); err != nil {
+		t.Fatal(err)
+	}
+	check("without IPv6", map[string]string{"net/ipv4/ip_forward": "1", "net/ipv6/conf/all/forwarding": "0", "net/bridge/bridge-nf-call-ip6tables": "0"})
+	if err := s.Set(Needs{IPv6: true}); err != nil {
+		t.Fatal(err)
+	}
+	check("with it", map[string]string{"net/ipv4/ip_forward": "1", "net/ipv6/conf/all/forwarding": "1", "net/bridge/bridge-nf-call-ip6tables": "1"})
+	if err := s.Restore(); err != nil {
+		t.Fatal(err)
+	}
+	check("after it", files)
+}

@@ -10,6 +10,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"runtime/debug"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -26,6 +27,7 @@ var proxies = map[string]func() proxy.Proxy{
 }
 
 func main() {
+	debug.SetGCPercent(50) // as the plugin's process
 	if len(os.Args) != 2 || proxies[os.Args[1]] == nil {
 		fmt.Fprintln(os.Stderr, "usage: proxy nftables|iptables")
 		os.Exit(2)
