@@ -1,6 +1,9 @@
 package nftables
 
-import "slices"
+import (
+	"iter"
+	"slices"
+)
 
 // change is what happens to one element: it is deleted, added, or both, which replaces its
 // value.
@@ -25,21 +28,23 @@ func (t transaction) empty() bool {
 	return !t.rebuild && !t.layout && len(t.chains) == 0 && len(t.changes) == 0
 }
 
+// elements are items with their values, as a map or as what is wanted has them.
+type elements interface {
+	get(item) (string, bool)
+	all() iter.Seq2[item, string]
+}
+
 // diff says how the elements that there are become those that are wanted, in order of sets and keys.
-func diff(have, want map[item]string) []change {
+func diff(have map[item]string, want elements) []change {
 	var out []change
-	for i, old := range have {
-		value, ok := want[i]
-		switch {
-		case !ok:
+	for i := range have {
+		if _, ok := want.get(i); !ok {
 			out = append(out, change{item: i, del: true})
-		case value != old:
-			out = append(out, change{item: i, value: value, del: true, add: true})
 		}
 	}
-	for i, value := range want {
-		if _, ok := have[i]; !ok {
-			out = append(out, change{item: i, value: value, add: true})
+	for i, value := range want.all() {
+		if old, there := have[i]; !there || old != value {
+			out = append(out, change{item: i, value: value, del: there, add: true})
 		}
 	}
 	slices.SortFunc(out, func(a, b change) int {

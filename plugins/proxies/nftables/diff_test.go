@@ -1,6 +1,7 @@
 package nftables
 
 import (
+	"iter"
 	"maps"
 	"strings"
 	"testing"
@@ -24,6 +25,12 @@ func state(data []byte) map[item]string {
 	return out
 }
 
+// table is a map as elements.
+type table map[item]string
+
+func (t table) get(i item) (string, bool)    { value, ok := t[i]; return value, ok }
+func (t table) all() iter.Seq2[item, string] { return maps.All(t) }
+
 // FuzzDiff: whatever two tables hold, the kernel takes the difference, in parts of any size, and
 // the first is the second afterwards. What both hold is there after each part.
 func FuzzDiff(f *testing.F) {
@@ -33,7 +40,7 @@ func FuzzDiff(f *testing.F) {
 	f.Add([]byte(strings.Repeat("abcdefgh", 60)), []byte(strings.Repeat("hgfdba", 70)), 5)
 	f.Fuzz(func(t *testing.T, a, b []byte, limit int) {
 		have, want := state(a), state(b)
-		whole := transaction{layout: true, chains: []chain{sharedPick(byService, false, 1), sharedPick(byService, false, 2)}, changes: diff(have, want)}
+		whole := transaction{layout: true, chains: []chain{sharedPick(byService, false, 1), sharedPick(byService, false, 2)}, changes: diff(have, table(want))}
 		got := have
 		var chains, layouts int
 		for _, part := range whole.split(max(1, limit%64), 1+max(0, limit)%2) {
@@ -63,7 +70,7 @@ func FuzzDiff(f *testing.F) {
 		if chains != 2 || layouts != 1 {
 			t.Fatalf("%d chains and %d layouts", chains, layouts)
 		}
-		if again := diff(got, want); len(again) != 0 {
+		if again := diff(got, table(want)); len(again) != 0 {
 			t.Fatalf("a second difference: %+v", again)
 		}
 	})
@@ -74,7 +81,7 @@ func TestSplit(t *testing.T) {
 	key := func(id setID, n byte) item { return newItem(id, []byte{n}) }
 	have := map[item]string{key(clusterEndpoints, 1): "a", key(serviceIPs, 1): "old", key(clusterEndpoints, 3): "c"}
 	want := map[item]string{key(clusterEndpoints, 2): "b", key(serviceIPs, 1): "new", key(clusterEndpoints, 3): "d"}
-	parts := transaction{chains: []chain{{name: "new"}}, changes: diff(have, want)}.split(1, 10)
+	parts := transaction{chains: []chain{{name: "new"}}, changes: diff(have, table(want))}.split(1, 10)
 	var got []string
 	for _, p := range parts {
 		for _, c := range p.chains {
@@ -92,7 +99,7 @@ func TestSplit(t *testing.T) {
 		}
 	}
 	same(t, "parts", got, []string{"chain new", "endpoints add b", "endpoints del add d", "service-ips del add new", "endpoints del"})
-	if parts := (transaction{rebuild: true, changes: diff(have, want)}).split(1, 1); len(parts) != 1 {
+	if parts := (transaction{rebuild: true, changes: diff(have, table(want))}).split(1, 1); len(parts) != 1 {
 		t.Errorf("a rebuild in %d parts", len(parts))
 	}
 }

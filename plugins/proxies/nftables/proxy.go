@@ -153,7 +153,8 @@ func (p *Proxy) check(ctx context.Context) {
 		return
 	}
 	now, err := p.kernel.generation()
-	if err != nil || p.generation == 0 || now != p.generation {
+	read := err != nil || p.generation == 0 || now != p.generation
+	if read {
 		for _, s := range p.sides {
 			s.known = false
 		}
@@ -162,8 +163,11 @@ func (p *Proxy) check(ctx context.Context) {
 		p.log.Error("loading the rules failed; the old ones stay in force", "error", err)
 		return
 	}
-	if err := p.counted(func() error { return p.prune() }); err != nil {
+	if err := p.counted(p.prune); err != nil {
 		p.log.Warn("chains that nothing leads to are deleted later", "error", err)
+	}
+	if read && len(p.state.Services) > many {
+		debug.FreeOSMemory()
 	}
 }
 
@@ -211,13 +215,14 @@ func (p *Proxy) Apply(ctx context.Context, diff *proxy.Diff) error {
 		}
 	}
 	if len(touched) > many {
-		// A full load leaves garbage that weighs several times what is kept.
+		// A full load leaves garbage that weighs more than what is kept.
 		debug.FreeOSMemory()
 	}
 	return nil
 }
 
-// many is how many services a diff touches at least for its garbage to be worth a collection.
+// many is how many services a diff touches, or a table holds that is read, for the garbage to be
+// worth a collection.
 const many = 1000
 
 func byName(a, b proxy.Name) int {

@@ -150,7 +150,7 @@ func (s *side) mend(k kernel, rebuild bool) error {
 	if rebuild || there.foreign {
 		there = found{foreign: true}
 	}
-	t := s.wanted.all(there.elements)
+	t := s.wanted.whole(there.elements)
 	t.rebuild = there.foreign
 	if err := s.send(k, t); err != nil {
 		return err

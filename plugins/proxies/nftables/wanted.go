@@ -2,6 +2,7 @@ package nftables
 
 import (
 	"cmp"
+	"iter"
 	"slices"
 )
 
@@ -134,31 +135,55 @@ func (w *wanted) pending() transaction {
 		}
 	}
 	inOrder(t.chains)
-	have, want := map[item]string{}, map[item]string{}
+	have := map[item]string{}
 	for i, h := range w.changed {
 		if h.present {
 			have[i] = h.value
 		}
-		if c, ok := w.cells[i]; ok {
-			want[i] = c.value
-		}
 	}
-	t.changes = diff(have, want)
+	t.changes = diff(have, touched{w})
 	return t
 }
 
-// all is the transaction that brings a table that holds these elements everything.
-func (w *wanted) all(have map[item]string) transaction {
+// touched are the wanted elements that changed.
+type touched struct{ *wanted }
+
+func (t touched) get(i item) (string, bool) {
+	c, ok := t.cells[i]
+	return c.value, ok
+}
+
+func (t touched) all() iter.Seq2[item, string] {
+	return func(yield func(item, string) bool) {
+		for i := range t.changed {
+			if c, ok := t.cells[i]; ok && !yield(i, c.value) {
+				return
+			}
+		}
+	}
+}
+
+// everything are all wanted elements.
+type everything struct{ touched }
+
+func (e everything) all() iter.Seq2[item, string] {
+	return func(yield func(item, string) bool) {
+		for i, c := range e.cells {
+			if !yield(i, c.value) {
+				return
+			}
+		}
+	}
+}
+
+// whole is the transaction that brings a table that holds these elements everything.
+func (w *wanted) whole(have map[item]string) transaction {
 	t := transaction{layout: true}
 	for _, u := range w.chains {
 		t.chains = append(t.chains, u.chain)
 	}
 	inOrder(t.chains)
-	want := make(map[item]string, len(w.cells))
-	for i, c := range w.cells {
-		want[i] = c.value
-	}
-	t.changes = diff(have, want)
+	t.changes = diff(have, everything{touched{w}})
 	return t
 }
 
