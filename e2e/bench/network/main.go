@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -57,7 +58,7 @@ func run(ctx context.Context, o options) error {
 		names = names[:1]
 	}
 	before := rig.LoadAverage()
-	got := map[string]*outcome{}
+	got, missing := map[string]*outcome{}, map[string]string{}
 	var failed error
 	for round := range o.rounds {
 		for _, name := range names {
@@ -65,12 +66,18 @@ func run(ctx context.Context, o options) error {
 				got[name] = &outcome{}
 			}
 			fmt.Printf("  %s round %d: %s\n", time.Now().Format(time.TimeOnly), round+1, name)
-			if err := o.measure(ctx, name, got[name]); err != nil {
+			err := o.measure(ctx, name, got[name])
+			switch {
+			case err == nil:
+			case name == names[0]:
 				failed = errors.Join(failed, fmt.Errorf("%s: %w", name, err))
+			default: // what the other one cannot do is a result
+				fmt.Println("   ", err)
+				missing[name] = strings.TrimSpace(err.Error())
 			}
 		}
 	}
-	report := rig.NewReport("network", "service proxies, in turns", o.figures(got), before)
+	report := rig.NewReport("network", "service proxies, in turns", o.figures(got, missing), before)
 	report.Print(os.Stdout)
 	if failed != nil {
 		report.Failed = failed.Error()
@@ -121,7 +128,7 @@ func (o options) drive(c *child, name string, out *outcome) error {
 }
 
 // figures are those of nftables with its goals, beside iptables where that was measured.
-func (o options) figures(got map[string]*outcome) []rig.Figure {
+func (o options) figures(got map[string]*outcome, missing map[string]string) []rig.Figure {
 	ours := got["nftables"]
 	if len(ours.sync) == 0 {
 		return nil
@@ -143,6 +150,8 @@ func (o options) figures(got map[string]*outcome) []rig.Figure {
 		f := rig.Most(r.name, r.unit, r.goal, r.of(ours)...)
 		if theirs := got["iptables"]; theirs != nil && len(r.of(theirs)) > 0 {
 			f = f.With("iptables: %.1f %s", slices.Min(r.of(theirs)), r.unit)
+		} else if why := missing["iptables"]; why != "" {
+			f = f.With("iptables fails: %s", why)
 		}
 		out = append(out, f)
 	}
