@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"pintle.dev/pintle/kernel/config"
+	"pintle.dev/pintle/kernel/nodepart"
 )
 
 // TestRemoveDirectories: a kernel that ends takes its own sockets away, and nothing from a runtime that it did not
@@ -28,7 +29,7 @@ func TestRemoveDirectories(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	live, done, api := filepath.Join(d.run, runtimeState+"live"), filepath.Join(d.run, runtimeState+"done"), filepath.Join(d.run, "api")
+	live, done, api := filepath.Join(d.run, nodepart.RuntimeState+"live"), filepath.Join(d.run, nodepart.RuntimeState+"done"), filepath.Join(d.run, "api")
 	for _, dir := range []string{filepath.Join(live, "state"), done, api} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			t.Fatal(err)

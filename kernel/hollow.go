@@ -12,12 +12,16 @@ import (
 	"pintle.dev/pintle/kernel/node"
 	"pintle.dev/pintle/kernel/node/hollow"
 	"pintle.dev/pintle/kernel/node/nodestatus"
+	"pintle.dev/pintle/kernel/nodepart"
 )
 
 // startHollow runs simulated nodes in this process: real agents over a runtime that runs
 // nothing.
 func (k *Kernel) startHollow(ctx context.Context, cfg *config.Config) error {
-	endpoint, err := k.startRuntime(ctx, cfg, cfg.Hollow.Runtime, "", config.HollowPodRange)
+	endpoint, err := nodepart.StartRuntime(ctx, k.parts, nodepart.RuntimeOptions{
+		Plugins: k.host, Name: cfg.Hollow.Runtime, PodCIDR: config.HollowPodRange, Data: k.dirs.data, Sockets: k.dirs.run,
+		Keep: func() bool { return false }, Logger: k.log,
+	})
 	if err != nil {
 		return err
 	}
@@ -45,7 +49,7 @@ func (k *Kernel) startHollow(ctx context.Context, cfg *config.Config) error {
 		return err
 	}
 	started := make(chan struct{})
-	k.parts.start("hollow nodes", func(ctx context.Context) error { return simulated.Run(ctx, started) }, nil)
+	k.parts.Start("hollow nodes", func(ctx context.Context) error { return simulated.Run(ctx, started) }, nil)
 	if err := k.await(ctx, started); err != nil {
 		return err
 	}

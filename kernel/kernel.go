@@ -30,8 +30,9 @@ import (
 	"pintle.dev/pintle/kernel/config"
 	"pintle.dev/pintle/kernel/features"
 	"pintle.dev/pintle/kernel/inspect"
-	"pintle.dev/pintle/kernel/node"
 	"pintle.dev/pintle/kernel/node/oomscore"
+	"pintle.dev/pintle/kernel/nodepart"
+	"pintle.dev/pintle/kernel/parts"
 	"pintle.dev/pintle/kernel/plugin"
 	"pintle.dev/pintle/kernel/recorder"
 	"pintle.dev/pintle/kernel/scheduler"
@@ -67,7 +68,7 @@ type Kernel struct {
 	cfg *config.Config
 
 	dirs    directories
-	parts   *parts
+	parts   *parts.Parts
 	api     *api.Server
 	host    *plugin.Host
 	inspect *inspect.Mux
@@ -85,9 +86,9 @@ type Kernel struct {
 	shadows atomic.Pointer[shadow.Manager]
 	// oomScore is this process's score for the out-of-memory killer.
 	oomScore int
-	// agent is that of this machine's node, or nil.
-	agent atomic.Pointer[node.Agent]
-	ids   *identities
+	// node is this machine's, or nil.
+	node atomic.Pointer[nodepart.Part]
+	ids  *identities
 	// reviewed are the admission plugins that the API server was last handed.
 	reviewed atomic.Pointer[reviewed]
 	ready    chan struct{}
@@ -118,6 +119,8 @@ type Kernel struct {
 	hostMu sync.Mutex // held while the host is reconfigured
 }
 
+var errNoUsers = errors.New("plugins.uidRange: empty, so that processes of plugins would run as root, to whom the cluster's keys belong; want a range of user ids that nobody has, such as 60706-61183")
+
 // New checks everything that can be checked without starting anything: data
 // directory, plugins, ports' form. It opens the store, which another kernel on
 // the same directory prevents.
@@ -133,12 +136,12 @@ func New(cfg *config.Config, o Options) (_ *Kernel, err error) {
 	}
 	k := &Kernel{
 		log: o.Logger, level: o.Level, progress: o.Progress, stopping: o.Stopping, begin: time.Now(), exe: o.Executable,
-		cfg: cfg, parts: newParts(o.Logger), ready: make(chan struct{}), atRest: make(chan struct{}, 1),
+		cfg: cfg, parts: parts.New(o.Logger), ready: make(chan struct{}), atRest: make(chan struct{}, 1),
 		shared: cfg.Store.Backend == config.BackendEtcd, holder: newHolder(),
 		inspect: inspect.New(), simulating: semaphore.NewWeighted(1), schedulerMetrics: scheduler.NewMetrics(), eventMetrics: recorder.NewMetrics(),
 	}
 	if os.Geteuid() == 0 && cfg.Plugins.UIDRange == "" {
-		return nil, errors.New("plugins.uidRange: empty, so that processes of plugins would run as root, to whom the cluster's keys belong; want a range of user ids that nobody has, such as 60706-61183")
+		return nil, errNoUsers
 	}
 	if k.dirs, err = prepareDirectories(cfg.DataDir, os.Geteuid() == 0 && cfg.Plugins.UIDRange != ""); err != nil {
 		return nil, err
@@ -159,28 +162,28 @@ func New(cfg *config.Config, o Options) (_ *Kernel, err error) {
 	}); err != nil {
 		return nil, located(cfg, err)
 	}
-	k.parts.start("machine code", k.letGoOfCode, nil)
-	k.parts.start("footprint", func(ctx context.Context) error {
+	k.parts.Start("machine code", k.letGoOfCode, nil)
+	k.parts.Start("footprint", func(ctx context.Context) error {
 		footprint.Keep(ctx, footprint.Options{AtRest: []func(){k.rest}, Garbage: uint64(cfg.Memory.Garbage), Spacious: true, Started: k.ready})
 		return nil
 	}, nil)
 	if err := k.startTracing(cfg); err != nil {
-		return nil, errors.Join(err, k.parts.stop())
+		return nil, errors.Join(err, k.parts.Stop())
 	}
 	if err := features.Use(cfg.Features); err != nil {
-		return nil, errors.Join(err, k.parts.stop())
+		return nil, errors.Join(err, k.parts.Stop())
 	}
 	backend, err := k.openStorage(cfg)
 	if err != nil {
-		return nil, errors.Join(err, k.parts.stop())
+		return nil, errors.Join(err, k.parts.Stop())
 	}
 	podSecurity, err := podSecurity(cfg)
 	if err != nil {
-		return nil, errors.Join(err, k.parts.stop())
+		return nil, errors.Join(err, k.parts.Stop())
 	}
 	eventRateLimit, err := eventRateLimit(cfg)
 	if err != nil {
-		return nil, errors.Join(err, k.parts.stop())
+		return nil, errors.Join(err, k.parts.Stop())
 	}
 	k.api, err = api.New(api.Config{
 		EnableAdmission: cfg.Admission.Enable, DisableAdmission: cfg.Admission.Disable, AdmissionConfig: cfg.Admission.Config, PodSecurity: podSecurity, EventRateLimit: eventRateLimit,
@@ -194,10 +197,10 @@ func New(cfg *config.Config, o Options) (_ *Kernel, err error) {
 		Backend:          backend, EncryptionConfig: cfg.Store.EncryptionConfig, Logger: k.log.With("part", "api"), Failing: k.stopping,
 	})
 	if err != nil {
-		return nil, errors.Join(err, k.parts.stop())
+		return nil, errors.Join(err, k.parts.Stop())
 	}
 	if err := k.shareAuthority(); err != nil {
-		return nil, errors.Join(err, k.parts.stop())
+		return nil, errors.Join(err, k.parts.Stop())
 	}
 	client.set(k.api.ClientConfig(hostIdentity))
 	k.registerInspections()
@@ -264,7 +267,7 @@ func (k *Kernel) step(name, format string, args ...any) {
 func (k *Kernel) Run(ctx context.Context) error {
 	err := k.run(ctx)
 	k.stopping()
-	if stopErr := k.parts.stop(); stopErr != nil {
+	if stopErr := k.parts.Stop(); stopErr != nil {
 		err = errors.Join(err, fmt.Errorf("stop: %w", stopErr))
 	}
 	return errors.Join(err, k.dirs.remove())
@@ -279,17 +282,17 @@ func (k *Kernel) run(ctx context.Context) error {
 			k.log.Warn("pods are ended before this kernel when memory runs out, but not before other processes of its size", "error", err)
 		}
 	}
-	k.parts.start("api server", k.api.Run, nil)
+	k.parts.Start("api server", k.api.Run, nil)
 	// The plugin host loads its modules while the API comes up; what it writes
 	// to the API it writes when the API answers.
-	k.parts.start("plugins", k.host.Run, k.ids.close)
+	k.parts.Start("plugins", k.host.Run, k.ids.close)
 	if err := k.await(ctx, k.api.Ready()); err != nil {
 		return err
 	}
 	k.step("api", "%s", k.api.URL())
 	cfg := k.config()
 	if signs(cfg) && !k.shared {
-		k.parts.start("certificate signer", k.api.SignRequests, nil)
+		k.parts.Start("certificate signer", k.api.SignRequests, nil)
 	}
 	schedules := cfg.Scheduler.Enabled && len(cfg.Scheduler.Profiles) > 0
 	k.schedulerStarted.Store(schedules)
@@ -310,7 +313,7 @@ func (k *Kernel) run(ctx context.Context) error {
 		}
 		k.startControllers(cfg)
 	}
-	k.parts.start("plugin lock", k.watchLock, nil)
+	k.parts.Start("plugin lock", k.watchLock, nil)
 	if schedules {
 		if err := k.startShadows(); err != nil {
 			return err
@@ -348,7 +351,7 @@ func (k *Kernel) await(ctx context.Context, ready <-chan struct{}) error {
 	select {
 	case <-ready:
 		return nil
-	case err := <-k.parts.failed:
+	case err := <-k.parts.Failed():
 		return err
 	case <-ctx.Done():
 		if ready == nil {
@@ -537,11 +540,6 @@ func keptFromOthers(dir string, owned bool) error {
 	return nil
 }
 
-// runtimeState prefixes the folders of run that belong to runtimes. What runs
-// keeps its sockets and mounts there, and a runtime that did not start this
-// time may have left containers that go on: only who stopped it removes them.
-const runtimeState = "runtime-"
-
 // remove takes away what a stopped kernel has no use for.
 func (d directories) remove() error {
 	if d.shared != "" {
@@ -558,7 +556,7 @@ func (d directories) remove() error {
 	}
 	kept := false
 	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), runtimeState) {
+		if strings.HasPrefix(e.Name(), nodepart.RuntimeState) {
 			// A folder in which nothing is left belongs to nobody.
 			kept = os.Remove(filepath.Join(d.run, e.Name())) != nil || kept
 			continue

@@ -242,7 +242,7 @@ func (k *Kernel) startControllers(cfg *config.Config) {
 	if signs(cfg) {
 		work.sign = k.api.SignRequests
 	}
-	k.parts.start("controllers", func(ctx context.Context) error {
+	k.parts.Start("controllers", func(ctx context.Context) error {
 		return k.lead(ctx, cfg.Election, controllerLease, controllerIdentity, work.term)
 	}, nil)
 }

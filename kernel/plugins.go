@@ -19,6 +19,7 @@ import (
 
 	"pintle.dev/pintle/kernel/api/admission/review"
 	"pintle.dev/pintle/kernel/config"
+	"pintle.dev/pintle/kernel/nodepart"
 	"pintle.dev/pintle/kernel/plugin"
 	"pintle.dev/pintle/kernel/plugin/modulecache"
 	"pintle.dev/pintle/kernel/scheduler"
@@ -65,7 +66,7 @@ func (k *Kernel) hostConfig(cfg *config.Config) plugin.Config {
 		out.Silent = append(append(out.Silent, sdk.KindPredicate, sdk.KindPriority), sdk.CycleKinds()...)
 	}
 	if cfg.Node.Enabled {
-		out.NodeName = nodeName(cfg)
+		out.NodeName = nodepart.Name(cfg)
 		out.Runtimes, out.Proxies = []string{cfg.Node.Runtime}, slices.Clone(cfg.Node.Proxies)
 		if cfg.Node.DNS != "" {
 			out.Proxies = append(out.Proxies, cfg.Node.DNS)

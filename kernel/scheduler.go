@@ -39,7 +39,7 @@ var objectSources = map[string]schema.GroupVersionResource{
 // the one that holds the Lease schedules.
 func (k *Kernel) startScheduler(cfg *config.Config) error {
 	if k.shared {
-		k.parts.start("scheduler", func(ctx context.Context) error {
+		k.parts.Start("scheduler", func(ctx context.Context) error {
 			return k.lead(ctx, cfg.Election, schedulerLease, schedulerIdentity, func(ctx, _ context.Context) error {
 				run, err := k.newScheduler(k.config())
 				if err != nil {
@@ -62,7 +62,7 @@ func (k *Kernel) startScheduler(cfg *config.Config) error {
 	if err != nil {
 		return err
 	}
-	k.parts.start("scheduler", run, nil)
+	k.parts.Start("scheduler", run, nil)
 	return nil
 }
 

@@ -39,7 +39,7 @@ func (k *Kernel) startShadows() error {
 	})
 	k.shadows.Store(m)
 	m.Follow(k.scheduling.Load())
-	k.parts.start("shadows", m.Run, nil)
+	k.parts.Start("shadows", m.Run, nil)
 	return nil
 }
 

@@ -71,7 +71,7 @@ func (k *Kernel) openBadger(cfg *config.Config) (_ api.Backend, err error) {
 		return nil, err
 	}
 	k.resting.Store(backend)
-	k.parts.start("store", st.Run, func(context.Context) error { return st.Close() })
+	k.parts.Start("store", st.Run, func(context.Context) error { return st.Close() })
 	k.step("store", "revision %d", st.CurrentRevision())
 	return backend, nil
 }
@@ -157,7 +157,7 @@ func (k *Kernel) openEtcd(cfg *config.Config) (_ api.Backend, err error) {
 	if err != nil {
 		return nil, err
 	}
-	k.parts.start("store", func(ctx context.Context) error {
+	k.parts.Start("store", func(ctx context.Context) error {
 		<-ctx.Done()
 		return nil
 	}, func(context.Context) error { return backend.Close() })

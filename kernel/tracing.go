@@ -52,7 +52,7 @@ func (k *Kernel) startTracing(cfg *config.Config) error {
 		}
 	}))
 	k.tracing = provider
-	k.parts.start("tracing", func(ctx context.Context) error {
+	k.parts.Start("tracing", func(ctx context.Context) error {
 		<-ctx.Done()
 		return nil
 	}, func(ctx context.Context) error {

@@ -142,13 +142,21 @@ func (r *Reporter) see(node *corev1.Node) bool {
 	r.node = node
 	if r.cfg.PodCIDRGiven && len(node.Spec.PodCIDRs) > 0 && !r.hasRange(node) {
 		select {
-		case r.rangeLost <- fmt.Errorf("node %s: its range of pod IPs was %s, and is %v since the Node was made anew; start the agent again, with pods in the new range",
-			r.cfg.Name, r.cfg.PodCIDR, node.Spec.PodCIDRs):
+		case r.rangeLost <- rangeLostError{fmt.Sprintf("node %s: its range of pod IPs was %s, and is %v since the Node was made anew; start the agent again, with pods in the new range",
+			r.cfg.Name, r.cfg.PodCIDR, node.Spec.PodCIDRs)}:
 		default:
 		}
 	}
 	return true
 }
+
+// ErrRangeLost is what the error of RangeLost is (errors.Is).
+var ErrRangeLost = errors.New("the node has another range of pod IPs")
+
+type rangeLostError struct{ text string }
+
+func (e rangeLostError) Error() string        { return e.text }
+func (e rangeLostError) Is(target error) bool { return target == ErrRangeLost }
 
 // RangeLost has an error, once, when the Node has another range of pod IPs than the one that it was given before. Pods
 // here have IPs that another node may have, so the agent has to end.

@@ -1,4 +1,4 @@
-package kernel
+package nodepart
 
 import (
 	"context"
@@ -20,27 +20,31 @@ const (
 	podRangeLookMax = 5 * time.Second
 )
 
-// awaitPodRange waits for the range of pod IPs that the Node object is given, as long as that takes: who gives ranges
-// may run in this kernel, so the rest of it works meanwhile. It is empty when ctx ended before. The error is that of a
-// part of the kernel that failed.
-func (k *Kernel) awaitPodRange(ctx context.Context, client kubernetes.Interface, cfg *config.Config, name string) (string, error) {
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	given := make(chan string, 1)
-	go func() {
-		given <- givenPodRange(ctx, client, cfg, name, func(problem error) {
-			k.step("pod range", "node %s waits for spec.podCIDRs", name)
-			k.log.Warn("the node waits for a range of pod IPs; enable the controller nodeipam with allocateNodeCIDRs, or set node.podCIDR", "node", name, "error", problem)
-		})
-	}()
-	select {
-	case cidr := <-given:
-		return cidr, nil
-	case err := <-k.parts.failed:
-		stop()
-		<-given
-		return "", err
+// ranged is the configuration with a range of pod IPs: its own, or the one that the Node object is given. For that it waits
+// as long as it takes, since who gives ranges may begin later. It is nil when ctx ended before.
+func (p *Part) ranged(ctx context.Context) (*config.Config, error) {
+	cfg := p.Settings()
+	if cfg.Node.PodCIDR != "" {
+		return cfg, nil
 	}
+	cidr := givenPodRange(ctx, p.deps.Client, cfg, p.Name, func(problem error) {
+		p.deps.Step("pod range", "node %s waits for spec.podCIDRs", p.Name)
+		p.deps.Logger.Warn("the node waits for a range of pod IPs; enable the controller nodeipam with allocateNodeCIDRs, or set node.podCIDR of a node with a kernel", "node", p.Name, "error", problem)
+	})
+	if cidr == "" {
+		return nil, nil //nolint:nilnil // the end is no error
+	}
+	with := *p.Settings() // live keys may have changed while it waited
+	with.Node.PodCIDR = cidr
+	return &with, nil
+}
+
+// compareRanges is checkPodRange where the node's client may see the others.
+func (p *Part) compareRanges(ctx context.Context, cfg *config.Config) error {
+	if p.deps.Cluster == nil {
+		return nil // who gave the range has compared
+	}
+	return checkPodRange(ctx, p.deps.Cluster, cfg, p.Name)
 }
 
 // givenPodRange is the range of pod IPs that the Node object has, for a node whose configuration names none: the first

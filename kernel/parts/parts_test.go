@@ -1,4 +1,4 @@
-package kernel
+package parts
 
 import (
 	"context"
@@ -23,13 +23,13 @@ func TestFaultIsSaidOnce(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			p := newParts(slog.New(slog.DiscardHandler))
-			p.start("x", func(context.Context) error { return tt.run }, func(context.Context) error { return tt.after })
-			if err := <-p.failed; err.Error() != tt.want {
+			p := New(slog.New(slog.DiscardHandler))
+			p.Start("x", func(context.Context) error { return tt.run }, func(context.Context) error { return tt.after })
+			if err := <-p.Failed(); err.Error() != tt.want {
 				t.Errorf("failed says %q, want %q", err, tt.want)
 			}
 			got := ""
-			if err := p.stop(); err != nil {
+			if err := p.Stop(); err != nil {
 				got = err.Error()
 			}
 			if got != tt.stop {
@@ -41,10 +41,10 @@ func TestFaultIsSaidOnce(t *testing.T) {
 
 // Parts stop in reverse; a fault of the stop itself is said.
 func TestPartsStopInReverse(t *testing.T) {
-	p := newParts(slog.New(slog.DiscardHandler))
+	p := New(slog.New(slog.DiscardHandler))
 	var order []string
 	for _, name := range []string{"a", "b", "c"} {
-		p.start(name, func(ctx context.Context) error {
+		p.Start(name, func(ctx context.Context) error {
 			<-ctx.Done()
 			order = append(order, name)
 			if name == "b" {
@@ -53,7 +53,7 @@ func TestPartsStopInReverse(t *testing.T) {
 			return ctx.Err()
 		}, nil)
 	}
-	if err := p.stop(); err == nil || err.Error() != "b: stuck" {
+	if err := p.Stop(); err == nil || err.Error() != "b: stuck" {
 		t.Errorf("stop says %v", err)
 	}
 	if len(order) != 3 || order[0] != "c" || order[2] != "a" {

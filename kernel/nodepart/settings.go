@@ -1,4 +1,4 @@
-package kernel
+package nodepart
 
 import (
 	"fmt"
@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	kubeletv1beta1 "k8s.io/kubelet/config/v1beta1"
 
-	"pintle.dev/pintle/kernel/api"
 	"pintle.dev/pintle/kernel/config"
 	"pintle.dev/pintle/kernel/node"
 	"pintle.dev/pintle/kernel/node/clusterdns"
@@ -19,8 +18,15 @@ import (
 	"pintle.dev/pintle/kernel/node/nodestatus"
 )
 
-// nodeSettings is what the configuration says of this machine's node.
-func nodeSettings(cfg *config.Config) (node.Config, error) {
+// settings is what the configuration says of this machine's node, with its name and folders.
+func (p *Part) settings(cfg *config.Config) (node.Config, error) {
+	out, err := agentSettings(cfg)
+	out.NodeName, out.NodeIP, out.KubeletVersion, out.RootDir = p.Name, p.IP.String(), p.KubeletVersion, p.Pods
+	return out, err
+}
+
+// agentSettings is what the configuration alone says.
+func agentSettings(cfg *config.Config) (node.Config, error) {
 	n := cfg.Node
 	reserved, err := reservation(n)
 	if err != nil {
@@ -33,8 +39,8 @@ func nodeSettings(cfg *config.Config) (node.Config, error) {
 	lease := time.Duration(n.NodeLeaseDurationSeconds) * time.Second
 	out := node.Config{
 		Labels: n.Labels, RuntimeName: n.Runtime, Port: n.KubeletPort, PodCIDR: n.PodCIDR, MaxPods: n.MaxPods,
-		HostnameOverride: n.HostnameOverride, KubeletVersion: api.GitVersion,
-		SeccompDefault: n.SeccompDefault, SeccompWaived: n.SeccompWaived, ShutdownGracePeriod: n.ShutdownGracePeriod, DefaultRuntimeHandler: n.DefaultRuntimeHandler,
+		HostnameOverride: n.HostnameOverride,
+		SeccompDefault:   n.SeccompDefault, SeccompWaived: n.SeccompWaived, ShutdownGracePeriod: n.ShutdownGracePeriod, DefaultRuntimeHandler: n.DefaultRuntimeHandler,
 		ClusterDNS: n.ClusterDNS, ClusterDomain: n.ClusterDomain, ResolvConf: n.ResolvConf,
 		Reserved: reserved, EnforceAllocatable: slices.Contains(n.EnforceNodeAllocatable, "pods"),
 		Eviction: thresholds, PressureTransition: n.PressureTransition,
@@ -92,22 +98,4 @@ func reservation(n config.Node) (corev1.ResourceList, error) {
 		sum[corev1.ResourceName(key)] = total
 	}
 	return sum, nil
-}
-
-// reconfigureNode hands the agent what changed of its live settings.
-func (k *Kernel) reconfigureNode(cfg *config.Config, keys []string) {
-	agent := k.agent.Load()
-	if agent == nil {
-		return // there is no node, or it takes them when it starts
-	}
-	settings, err := nodeSettings(cfg)
-	if err == nil {
-		settings.RootDir = k.dirs.pods
-		err = agent.Reconfigure(settings)
-	}
-	if err != nil {
-		k.log.Error("configuration of the node not applied; the former one stays in force", "error", err)
-		return
-	}
-	k.log.Info("configuration applied", "keys", keys)
 }

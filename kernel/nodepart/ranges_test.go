@@ -1,4 +1,4 @@
-package kernel
+package nodepart
 
 import (
 	"bytes"
@@ -133,47 +133,51 @@ func TestGivenPodRange(t *testing.T) {
 	}
 }
 
-// The kernel goes on while its node waits for a range, until it ends or a part of it fails.
+// A node waits for its range until the process ends, and says once what is missing.
 func TestWaitForPodRange(t *testing.T) {
-	fault := errors.New("broken")
-	for name, c := range map[string]struct {
-		end func(k *Kernel, stop func())
-		err error
-	}{
-		"ends": {end: func(_ *Kernel, stop func()) { stop() }},
-		"part failed": {end: func(k *Kernel, _ func()) {
-			k.parts.start("api server", func(context.Context) error { return fault }, nil)
-		}, err: fault},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var log bytes.Buffer
-				logger := slog.New(slog.NewTextHandler(&log, nil))
-				k := &Kernel{log: logger, progress: func(Step) {}, begin: time.Now(), parts: newParts(logger)}
-				ctx, stop := context.WithCancel(t.Context())
-				defer stop()
-				client := fake.NewClientset()
-				calls := 0
-				client.PrependReactor("get", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
-					if calls++; calls < 3 {
-						return true, nil, errors.New("no answer")
-					}
-					return false, nil, nil
-				})
-				time.AfterFunc(24*time.Hour, func() { c.end(k, stop) })
-				begin := time.Now()
-				got, err := k.awaitPodRange(ctx, client, waiting(), "a")
-				if got != "" || !errors.Is(err, c.err) || time.Since(begin) < 24*time.Hour {
-					t.Errorf("%q, %v after %s", got, err, time.Since(begin))
-				}
-				synctest.Wait() // nothing is left that works
-				if n := strings.Count(log.String(), "waits for a range of pod IPs"); n != 2 || !strings.Contains(log.String(), "no answer") || !strings.Contains(log.String(), "spec.podCIDRs is empty") {
-					t.Errorf("log:\n%s", log.String())
-				}
-				if err := k.parts.stop(); err != nil {
-					t.Error(err)
-				}
-			})
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		client := fake.NewClientset()
+		calls := 0
+		client.PrependReactor("get", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
+			if calls++; calls < 3 {
+				return true, nil, errors.New("no answer")
+			}
+			return false, nil, nil
 		})
+		p, err := New(Config{Name: "a", Settings: waiting}, Deps{Client: client, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		time.AfterFunc(24*time.Hour, stop)
+		begin := time.Now()
+		if err := p.Run(ctx); err != nil || time.Since(begin) < 24*time.Hour {
+			t.Errorf("%v after %s", err, time.Since(begin))
+		}
+		if err := p.Stop(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if n := strings.Count(log.String(), "waits for a range of pod IPs"); n != 2 || !strings.Contains(log.String(), "no answer") || !strings.Contains(log.String(), "spec.podCIDRs is empty") {
+			t.Errorf("log:\n%s", log.String())
+		}
+	})
+}
+
+// A machine without a kernel does not choose its range, and answers no DNS.
+func TestWithoutKernel(t *testing.T) {
+	for want, change := range map[string]func(*config.Config){
+		"node.podCIDR: is 10.244.9.0/24": func(c *config.Config) { c.Node.PodCIDR = "10.244.9.0/24" },
+		"node.dns: is coredns":           func(c *config.Config) { c.Node.DNS = "coredns" },
+	} {
+		cfg := waiting()
+		change(cfg)
+		if _, err := New(Config{Settings: func() *config.Config { return cfg }}, Deps{}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+		if _, err := New(Config{Settings: func() *config.Config { return cfg }}, Deps{Cluster: fake.NewClientset()}); err != nil {
+			t.Errorf("with a kernel: %v", err)
+		}
 	}
 }

@@ -1,4 +1,4 @@
-package kernel
+package parts
 
 import (
 	"context"
@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// stopTimeout is how long one part may take to stop.
-const stopTimeout = 30 * time.Second
+// StopTimeout is how long one part may take to stop.
+const StopTimeout = 30 * time.Second
 
-// part is a started piece of the kernel.
+// part is a started piece.
 type part struct {
 	name   string
 	cancel context.CancelFunc
@@ -27,26 +27,30 @@ type part struct {
 	limit time.Duration
 }
 
-// parts runs pieces in order and stops them in reverse.
-type parts struct {
+// Parts runs pieces in order and stops them in reverse.
+type Parts struct {
 	log    *slog.Logger
 	mu     sync.Mutex
 	list   []*part
 	failed chan error
 }
 
-func newParts(log *slog.Logger) *parts {
-	return &parts{log: log, failed: make(chan error, 1)}
+// New has no pieces yet.
+func New(log *slog.Logger) *Parts {
+	return &Parts{log: log, failed: make(chan error, 1)}
 }
 
-// start runs a piece on a goroutine of its own until stop. A piece that ends
-// before is a fault of the kernel.
-func (p *parts) start(name string, run func(ctx context.Context) error, after func(ctx context.Context) error) {
-	p.startWithin(name, run, after, stopTimeout)
+// Failed has the fault of the first piece that ended by itself, once. It names the piece.
+func (p *Parts) Failed() <-chan error { return p.failed }
+
+// Start runs a piece on a goroutine of its own until Stop. A piece that ends
+// before is a fault. after runs when the piece has ended, with a deadline; may be nil.
+func (p *Parts) Start(name string, run func(ctx context.Context) error, after func(ctx context.Context) error) {
+	p.StartWithin(name, run, after, StopTimeout)
 }
 
-// startWithin is start with a limit of its own for after.
-func (p *parts) startWithin(name string, run, after func(ctx context.Context) error, limit time.Duration) {
+// StartWithin is Start with a limit of its own for after.
+func (p *Parts) StartWithin(name string, run, after func(ctx context.Context) error, limit time.Duration) {
 	ctx, cancel := context.WithCancel(context.Background())
 	x := &part{name: name, cancel: cancel, done: make(chan struct{}), after: after, limit: limit}
 	p.mu.Lock()
@@ -69,10 +73,10 @@ func (p *parts) startWithin(name string, run, after func(ctx context.Context) er
 	}()
 }
 
-// stop ends all pieces, the last started first, and returns what went wrong
-// meanwhile; what was sent to failed is not said again. One that does not end
+// Stop ends all pieces, the last started first, and returns what went wrong
+// meanwhile; what Failed gave is not said again. One that does not end
 // in time is named and left behind.
-func (p *parts) stop() error {
+func (p *Parts) Stop() error {
 	p.mu.Lock()
 	list := slices.Clone(p.list)
 	p.mu.Unlock()
@@ -85,8 +89,8 @@ func (p *parts) stop() error {
 			if x.err != nil && !x.told && !errors.Is(x.err, context.Canceled) {
 				errs = append(errs, named(x.name, x.err))
 			}
-		case <-time.After(stopTimeout):
-			errs = append(errs, fmt.Errorf("%s: did not stop within %s", x.name, stopTimeout))
+		case <-time.After(StopTimeout):
+			errs = append(errs, fmt.Errorf("%s: did not stop within %s", x.name, StopTimeout))
 			continue
 		}
 		if x.after != nil {

@@ -1,0 +1,131 @@
+package nodepart
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
+
+	"pintle.dev/pintle/kernel/config"
+	"pintle.dev/pintle/kernel/node/cri/critest"
+	"pintle.dev/pintle/sdk/proxy"
+	"pintle.dev/pintle/sdk/runtime"
+)
+
+// machine has a runtime plugin that tells how it is started and stopped.
+type machine struct {
+	socket string
+	fault  error // of a start
+
+	mu   sync.Mutex
+	told []string
+}
+
+func (m *machine) say(format string, args ...any) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.told = append(m.told, fmt.Sprintf(format, args...))
+}
+
+func (m *machine) said() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.told)
+}
+
+func (m *machine) Runtime(string) (runtime.Runtime, error) { return m, nil }
+func (m *machine) Proxy(name string) (proxy.Proxy, error)  { return nil, errors.New("no proxy " + name) }
+func (m *machine) PluginConfig(string) []byte              { return nil }
+func (m *machine) Status(context.Context) (uint64, error)  { return 1, nil }
+func (m *machine) Stop(_ context.Context, keep bool) error { m.say("stop, keep %t", keep); return nil }
+func (m *machine) Start(_ context.Context, o runtime.Options) (runtime.Endpoint, error) {
+	m.say("start %s", o.PodCIDR)
+	return runtime.Endpoint{Socket: m.socket}, m.fault
+}
+
+// part is a node of the machine, whose pods go on when it stops.
+func (m *machine) part(t *testing.T, client *fake.Clientset) *Part {
+	t.Helper()
+	cfg := config.Default()
+	cfg.Node.Runtime, cfg.Node.PodCIDR, cfg.Node.CgroupRoot, cfg.Node.KubeletPort = "fake", "", "", 0
+	dir := t.TempDir()
+	p, err := New(Config{
+		Name: "n", IP: net.IPv4(127, 0, 0, 1), Settings: func() *config.Config { return cfg }, KubeletVersion: "v1",
+		Data: dir, Pods: dir, Logs: dir, Sockets: dir,
+	}, Deps{Plugins: m, Client: client, Serving: &tls.Config{}, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// TestAnotherRange: a node that is given another range while it runs starts anew with it, and
+// pods of the former one do not go on. What runs beside the node goes on.
+func TestAnotherRange(t *testing.T) {
+	m := &machine{socket: critest.New(t).Endpoint}
+	client := fake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Spec: corev1.NodeSpec{PodCIDRs: []string{"10.244.2.0/24"}}})
+	p := m.part(t, client)
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- p.Run(ctx) }()
+	limit := time.After(2 * time.Minute)
+	await := func(want ...string) {
+		t.Helper()
+		for !slices.Equal(m.said(), want) {
+			select {
+			case err := <-ended:
+				t.Fatalf("it ended: %v; the runtime was told %q", err, m.said())
+			case <-limit:
+				t.Fatalf("the runtime was told %q, want %q", m.said(), want)
+			case <-time.After(10 * time.Millisecond):
+			}
+		}
+	}
+	await("start 10.244.2.0/24")
+	select {
+	case <-p.Ready():
+	case err := <-ended:
+		t.Fatal(err)
+	case <-limit:
+		t.Fatal("the node is not ready")
+	}
+	node, err := client.CoreV1().Nodes().Get(t.Context(), "n", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	node.Spec.PodCIDRs = []string{"10.244.3.0/24"}
+	if _, err := client.CoreV1().Nodes().Update(t.Context(), node, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	await("start 10.244.2.0/24", "stop, keep false", "start 10.244.3.0/24")
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if err := p.Stop(t.Context()); err != nil {
+		t.Error(err)
+	}
+	await("start 10.244.2.0/24", "stop, keep false", "start 10.244.3.0/24", "stop, keep true")
+}
+
+// TestFaultEndsNode: what fails for another reason is not tried again for ever.
+func TestFaultEndsNode(t *testing.T) {
+	m := &machine{fault: errors.New("no runtime here")}
+	p := m.part(t, fake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Spec: corev1.NodeSpec{PodCIDRs: []string{"10.244.2.0/24"}}}))
+	if err := p.Run(t.Context()); !errors.Is(err, m.fault) {
+		t.Error(err)
+	}
+	if err := p.Stop(t.Context()); err != nil || len(m.said()) != 1 {
+		t.Errorf("%v, %q", err, m.said())
+	}
+}
