@@ -56,7 +56,7 @@ func newRootCommand() *cobra.Command {
 		return usageError{fmt.Errorf("%s: %w; see %s --help", cmd.CommandPath(), err, cmd.CommandPath())}
 	})
 	root.AddCommand(newServeCommand(), newConfigCommand(), newPluginCommand(), newStoreCommand(), newPKICommand(),
-		newExplainCommand(), newSimulateCommand(), newHollowCommand(), newKubectlCommand(), newVersionCommand())
+		newExplainCommand(), newSimulateCommand(), newNodeCommand(), newTokenCommand(), newHollowCommand(), newKubectlCommand(), newVersionCommand())
 	sayUsage(root)
 	return root
 }

@@ -1,0 +1,152 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"pintle.dev/pintle/kernel"
+	"pintle.dev/pintle/kernel/config"
+	"pintle.dev/pintle/kernel/join"
+	"pintle.dev/pintle/sdk/schedpolicy"
+)
+
+const nodeLong = `Run a node of a cluster whose kernel runs on another machine: the node agent with its
+runtime and service proxy. Ctrl-C stops it in order; node.onStop says what becomes of pods.
+
+The first time, --join names the cluster: a bootstrap token, the API server's address and
+the hash of the key of the cluster's authority, by which no other server is believed.
+pintle token create --print-join-command prints it where the kernel runs. The machine gets
+a client certificate as system:node:NAME, keeps it in the data directory and renews it.
+From then on --join is not needed; where it is given it has to name the same cluster.
+
+With --kubeconfig the credentials of that file are used as they are. Its user has to be
+system:node:NAME of the group system:nodes.
+
+The node has the range of pod IPs that its Node object is given, such as by the controller
+nodeipam, and waits for it. When the API server is away pods go on and are restarted.
+
+To leave for good: stop it, pintle kubectl delete node NAME, and remove the data directory.
+
+Exit status: 0 stopped by a signal; 1 it failed; 2 wrong flags or configuration.`
+
+type nodeFlags struct {
+	src              sourceFlags
+	join, kubeconfig string
+	timeout          time.Duration
+}
+
+func newNodeCommand() *cobra.Command {
+	var f nodeFlags
+	cmd := &cobra.Command{
+		Use:   "node --config FILE [--join TOKEN@HOST/HASH | --kubeconfig FILE]",
+		Short: "Run a node whose kernel runs on another machine; Ctrl-C stops it in order",
+		Long:  nodeLong,
+		Example: `  pintle node --config configs/node.yaml --join abcdef.0123456789abcdef@10.0.0.5:6443/sha256:HASH
+  pintle node --config configs/node.yaml`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if f.src.file == "" {
+				return usageError{errors.New("node: --config is missing; configs/node.yaml is a node")}
+			}
+			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+			defer stop()
+			return f.run(ctx, stop, &screen{out: cmd.OutOrStdout()})
+		},
+	}
+	f.src.register(cmd)
+	cmd.Flags().StringVar(&f.join, "join", "", "cluster to join: "+join.Form)
+	cmd.Flags().StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig whose user is the node, in place of joining")
+	cmd.Flags().DurationVar(&f.timeout, "join-timeout", 5*time.Minute, "how long joining may take")
+	cmd.MarkFlagsMutuallyExclusive("join", "kubeconfig")
+	return cmd
+}
+
+// options reads what the flags name.
+func (f *nodeFlags) options() (o kernel.MachineOptions, err error) {
+	o.JoinTimeout = f.timeout
+	if f.timeout <= 0 {
+		return o, usageError{fmt.Errorf("node: --join-timeout %s: want more than 0", f.timeout)}
+	}
+	if f.join != "" {
+		a, err := join.ParseArgument(f.join)
+		if err != nil {
+			return o, usageError{fmt.Errorf("node: %w", err)}
+		}
+		o.Join = &a
+	}
+	if f.kubeconfig != "" {
+		o.Kubeconfig, err = kubeconfigOf(f.kubeconfig, "pintle-node")
+	}
+	return o, err
+}
+
+func (f *nodeFlags) run(ctx context.Context, stop func(), screen *screen) error {
+	o, err := f.options()
+	if err != nil {
+		return err
+	}
+	cfg, err := f.src.load()
+	if err != nil {
+		return err
+	}
+	if disarm := catchFaults(cfg); disarm != nil {
+		defer disarm()
+	}
+	o.Level = new(slog.LevelVar)
+	o.Level.Set(kernel.Level(cfg.Logging.Level))
+	o.Logger, o.Stopping = newLogger(os.Stderr, cfg.Logging.Format, o.Level)
+	if err := schedpolicy.Batch(); err != nil {
+		o.Logger.Warn("the node is scheduled as any program", "error", err)
+	}
+	if o.Executable, err = binary(); err != nil {
+		return fmt.Errorf("node: %w", err)
+	}
+	screen.line("pintle: data in %s", cfg.DataDir)
+	begin := time.Now()
+	o.Progress = screen.step
+	m, err := kernel.NewMachine(cfg, o)
+	if errors.As(err, new(config.Faults)) {
+		return usageError{err}
+	}
+	if err != nil {
+		return err
+	}
+	watching, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if err := config.Watch(watching, f.src.source(), cfg, o.Logger, m.Reconfigure); err != nil {
+			o.Logger.Warn("changes of the configuration are not noticed", "error", err)
+		}
+	})
+	wg.Go(func() {
+		select {
+		case <-m.Ready():
+			screen.line("ready in %d ms", time.Since(begin).Milliseconds())
+		case <-watching.Done():
+		}
+	})
+	wg.Go(func() { // ended before "stopped" is said, which is the last line
+		<-watching.Done()
+		if ctx.Err() != nil {
+			stop() // a second Ctrl-C ends the process at once
+			screen.line("stopping")
+		}
+	})
+	err = m.Run(ctx)
+	cancel()
+	wg.Wait()
+	if err == nil || errors.Is(err, context.Canceled) && ctx.Err() != nil {
+		screen.line("stopped")
+		return nil
+	}
+	return err
+}

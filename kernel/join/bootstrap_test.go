@@ -1,0 +1,304 @@
+package join
+
+import (
+	"context"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/rest"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/util/certificate"
+	"k8s.io/client-go/util/keyutil"
+)
+
+// signing is an API whose requests are decided at once by decide, which gives a certificate
+// or a condition.
+func signing(t *testing.T, decide func(*x509.CertificateRequest, *certificatesv1.CertificateSigningRequest), objects ...runtime.Object) *fake.Clientset {
+	t.Helper()
+	client := fake.NewClientset(objects...)
+	client.PrependReactor("create", "certificatesigningrequests", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		r := action.(clienttesting.CreateAction).GetObject().(*certificatesv1.CertificateSigningRequest).DeepCopy()
+		r.Name, r.UID = "csr-1", "1"
+		block, _ := pem.Decode(r.Spec.Request)
+		x, err := x509.ParseCertificateRequest(block.Bytes)
+		if err != nil {
+			return true, nil, err
+		}
+		decide(x, r)
+		return true, r, client.Tracker().Add(r)
+	})
+	return client
+}
+
+func approved(r *certificatesv1.CertificateSigningRequest, der []byte) {
+	r.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue}}
+	r.Status.Certificate = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+}
+
+func clientCertificate(name pkix.Name, from, until time.Duration) *x509.Certificate {
+	return &x509.Certificate{Subject: name, NotBefore: time.Now().Add(from), NotAfter: time.Now().Add(until), ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
+}
+
+// A machine asks for the certificate of its own node, of a name that is free, and takes no
+// other one.
+func TestRequest(t *testing.T) {
+	own, other := newAuthority(t), newAuthority(t)
+	c, a := Cluster{Server: "https://192.0.2.1:6443", CA: own.pem()}, Argument{ID: "abcdef", Secret: someSecret}
+	refused := func(reason metav1.StatusReason, code int32) *apierrors.StatusError {
+		return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Reason: reason, Code: code, Message: "no"}}
+	}
+	issue := func(ca *authorityOf, name pkix.Name, key any) func(*x509.CertificateRequest, *certificatesv1.CertificateSigningRequest) {
+		return func(x *x509.CertificateRequest, r *certificatesv1.CertificateSigningRequest) {
+			if key == nil {
+				key = x.PublicKey
+			}
+			approved(r, ca.sign(t, clientCertificate(name, -time.Minute, time.Hour), key))
+		}
+	}
+	for name, tc := range map[string]struct {
+		decide func(*x509.CertificateRequest, *certificatesv1.CertificateSigningRequest)
+		there  []runtime.Object
+		nodes  error // of reading the Node
+		create error
+		want   string
+	}{
+		"free":            {decide: issue(own, subject("n"), nil)},
+		"may not look":    {decide: issue(own, subject("n"), nil), nodes: refused(metav1.StatusReasonForbidden, 403)},
+		"taken":           {there: []runtime.Object{&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}}, want: "node n is there already"},
+		"no token":        {nodes: refused(metav1.StatusReasonUnauthorized, 401), want: "does not take token abcdef"},
+		"not for this":    {nodes: refused(metav1.StatusReasonForbidden, 403), create: refused(metav1.StatusReasonForbidden, 403), want: "ask for the certificate of node n"},
+		"ended meanwhile": {create: refused(metav1.StatusReasonUnauthorized, 401), want: "does not take token abcdef"},
+		"denied": {want: "is denied", decide: func(_ *x509.CertificateRequest, r *certificatesv1.CertificateSigningRequest) {
+			r.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateDenied, Status: corev1.ConditionTrue}}
+		}},
+		"of another authority": {decide: issue(other, subject("n"), nil), want: "issued another certificate"},
+		"of another node":      {decide: issue(own, subject("m"), nil), want: "it is of CN=system:node:m"},
+		"of administrators":    {decide: issue(own, pkix.Name{CommonName: "system:node:n", Organization: []string{"system:masters"}}, nil), want: "it is of"},
+		"of another key":       {decide: issue(own, subject("n"), &newKey(t).PublicKey), want: "it is of another key"},
+		"no certificate": {want: "issued another certificate", decide: func(_ *x509.CertificateRequest, r *certificatesv1.CertificateSigningRequest) {
+			approved(r, nil)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			asked := 0
+			client := signing(t, func(x *x509.CertificateRequest, r *certificatesv1.CertificateSigningRequest) {
+				asked++
+				if x.Subject.CommonName != "system:node:n" || strings.Join(x.Subject.Organization, ",") != "system:nodes" || len(x.DNSNames)+len(x.IPAddresses) > 0 ||
+					r.Spec.SignerName != certificatesv1.KubeAPIServerClientKubeletSignerName || len(r.Spec.Usages) != 2 {
+					t.Errorf("asks for %+v of %+v", x, r.Spec)
+				}
+				tc.decide(x, r)
+			}, tc.there...)
+			fail := func(verb, resource string, err error) {
+				if err != nil {
+					client.PrependReactor(verb, resource, func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, err })
+				}
+			}
+			fail("get", "nodes", tc.nodes)
+			fail("create", "certificatesigningrequests", tc.create)
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+			defer cancel()
+			certPEM, keyPEM, err := request(ctx, client, c, a, "n", func(string, ...any) {})
+			if tc.want != "" {
+				if err == nil || !strings.Contains(err.Error(), tc.want) || strings.Contains(err.Error(), someSecret) {
+					t.Errorf("%v, want %q", err, tc.want)
+				}
+				return
+			}
+			if err != nil || len(certPEM) == 0 || len(keyPEM) == 0 || asked != 1 {
+				t.Errorf("%d bytes, %v, asked %d times", len(certPEM), err, asked)
+			}
+		})
+	}
+}
+
+// joined is the data directory of a machine that has joined, with a certificate of that life.
+func joined(t *testing.T, ca *authorityOf, node string, from, until time.Duration) Options {
+	t.Helper()
+	o := Options{Data: t.TempDir(), Node: node, Logger: slog.New(slog.DiscardHandler)}
+	key := newKey(t)
+	keyPEM, err := keyutil.MarshalPrivateKeyToPEM(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der := ca.sign(t, clientCertificate(subject(node), from, until), &key.PublicKey)
+	if err := os.MkdirAll(o.pki(), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	store, err := certificate.NewFileStore(clientPrefix, o.pki(), o.pki(), "", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := store.Update(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), keyPEM); err != nil {
+		t.Fatal(err)
+	}
+	if err := writeKubeconfig(Cluster{Server: "https://127.0.0.1:1", CA: ca.pem()}, o, store.CurrentPath()); err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+// A machine that joined needs no token, and belongs to that cluster by that name.
+func TestOpen(t *testing.T) {
+	own, other := newAuthority(t), newAuthority(t)
+	o := joined(t, own, "n", -time.Hour, time.Hour)
+	c, err := Open(o)
+	if err != nil || c.Server() != "https://127.0.0.1:1" {
+		t.Fatalf("%+v, %v", c, err)
+	}
+	if info, err := os.Stat(filepath.Join(o.Data, KubeconfigFile)); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", info, err)
+	}
+	a := Argument{ID: "abcdef", Secret: someSecret, Server: "127.0.0.1:1", Hash: Hash(own.cert)}
+	if _, err := Join(t.Context(), a, o); err != nil { // asks nobody: there is no server
+		t.Errorf("joins again: %v", err)
+	}
+	a.Hash = Hash(other.cert)
+	if _, err := Join(t.Context(), a, o); err == nil || !strings.Contains(err.Error(), "belongs to another cluster") {
+		t.Errorf("joins another: %v", err)
+	}
+	renamed := o
+	renamed.Node = "m"
+	if _, err := Open(renamed); err == nil || errors.Is(err, ErrNotJoined) || !strings.Contains(err.Error(), "joined as system:node:n") {
+		t.Errorf("by another name: %v", err)
+	}
+	for name, o := range map[string]Options{
+		"new":     {Data: t.TempDir(), Node: "n"},
+		"expired": joined(t, own, "n", -2*time.Hour, -time.Minute),
+	} {
+		if _, err := Open(o); !errors.Is(err, ErrNotJoined) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	link := Options{Data: t.TempDir(), Node: "n"}
+	if err := os.Symlink(filepath.Join(o.Data, KubeconfigFile), filepath.Join(link.Data, KubeconfigFile)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(link); err == nil || !strings.Contains(err.Error(), "symbolic link") {
+		t.Errorf("by a link: %v", err)
+	}
+}
+
+// The client certificate is renewed before it ends, and kept; who may not be asked for one
+// any more says so.
+func TestRenewal(t *testing.T) {
+	ca := newAuthority(t)
+	o := joined(t, ca, "n", -100*time.Minute, time.Minute) // nearly all of its life is over
+	c, err := Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.client = signing(t, func(x *x509.CertificateRequest, r *certificatesv1.CertificateSigningRequest) {
+		approved(r, ca.sign(t, clientCertificate(x.Subject, -time.Minute, 10*time.Hour), x.PublicKey))
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- c.Run(ctx) }()
+	limit := time.After(2 * time.Minute)
+	for time.Until(c.rotating.Current().Leaf.NotAfter) < time.Hour {
+		select {
+		case <-limit:
+			t.Fatal("it is not renewed")
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	again, err := Open(o)
+	if err != nil || !again.rotating.Current().Leaf.Equal(c.rotating.Current().Leaf) {
+		t.Errorf("the next start has another one: %v", err)
+	}
+}
+
+// A kubeconfig has to be the node's, and to know whom it speaks to.
+func TestKubeconfig(t *testing.T) {
+	ca := newAuthority(t)
+	o := Options{Data: t.TempDir(), Node: "n", Logger: slog.New(slog.DiscardHandler)}
+	for want, cfg := range map[string]*rest.Config{
+		"insecure-skip-tls-verify":     {Host: "https://127.0.0.1:1", TLSClientConfig: rest.TLSClientConfig{Insecure: true}},
+		"has no certificate-authority": {Host: "https://127.0.0.1:1"},
+	} {
+		if _, err := FromKubeconfig(cfg, o); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+	c, err := FromKubeconfig(&rest.Config{Host: "https://127.0.0.1:1", TLSClientConfig: rest.TLSClientConfig{CAData: ca.pem()}}, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, tc := range map[string]struct {
+		who  authenticationv1.UserInfo
+		fine bool
+	}{
+		"the node":        {authenticationv1.UserInfo{Username: "system:node:n", Groups: []string{"system:nodes", "system:authenticated"}}, true},
+		"without a group": {authenticationv1.UserInfo{Username: "system:node:n"}, false},
+		"another node":    {authenticationv1.UserInfo{Username: "system:node:m", Groups: []string{"system:nodes"}}, false},
+		"administrator":   {authenticationv1.UserInfo{Username: "kubernetes-admin", Groups: []string{"system:masters"}}, false},
+	} {
+		client := fake.NewClientset()
+		client.PrependReactor("create", "selfsubjectreviews", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return true, &authenticationv1.SelfSubjectReview{Status: authenticationv1.SelfSubjectReviewStatus{UserInfo: tc.who}}, nil
+		})
+		c.client = client
+		if err := c.Verify(t.Context()); (err == nil) != tc.fine {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// Without a certificate nobody is served.
+func TestServing(t *testing.T) {
+	ca := newAuthority(t)
+	c, err := Open(joined(t, ca, "n", -time.Minute, time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cert, err := c.ServingCertificate(nil); err == nil || cert != nil {
+		t.Errorf("%v, %v", cert, err)
+	}
+	c.client = signing(t, func(x *x509.CertificateRequest, r *certificatesv1.CertificateSigningRequest) {
+		if r.Spec.SignerName != certificatesv1.KubeletServingSignerName || len(x.DNSNames) != 1 || x.DNSNames[0] != "n" || len(x.IPAddresses) != 1 {
+			t.Errorf("asks for %+v of %s", x, r.Spec.SignerName)
+		}
+		approved(r, ca.sign(t, &x509.Certificate{
+			Subject: x.Subject, DNSNames: x.DNSNames, IPAddresses: x.IPAddresses, NotBefore: time.Now().Add(-time.Minute), NotAfter: time.Now().Add(time.Hour),
+			ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		}, x.PublicKey))
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- c.Serve(ctx, []string{"n"}, []net.IP{net.IPv4(192, 0, 2, 11)}) }()
+	limit := time.After(2 * time.Minute)
+	for {
+		if cert, err := c.ServingCertificate(nil); err == nil && cert.Leaf.Subject.CommonName == "system:node:n" {
+			break
+		}
+		select {
+		case <-limit:
+			t.Fatal("there is no certificate")
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,208 @@
+package join
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/certificate"
+	"k8s.io/client-go/util/connrotation"
+)
+
+const (
+	// lookForRotated is how often a new certificate is looked for, as the kubelet does.
+	lookForRotated = 10 * time.Second
+	// The kubelet's defaults.
+	queriesPerSecond, burst = 50, 100
+)
+
+// Credentials are what a node shows the API server, and its clients.
+type Credentials struct {
+	cluster Cluster
+	options Options
+	client  kubernetes.Interface
+
+	// rotating renews the client certificate; nil where the kubeconfig's is used.
+	rotating certificate.Manager
+	dialer   *connrotation.Dialer
+	// serving is nil before Serve.
+	serving atomic.Pointer[certificate.Manager]
+}
+
+// newCredentials are those of a machine that has joined.
+func newCredentials(c Cluster, o Options, store certificate.Store) (*Credentials, error) {
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(c.CA) {
+		return nil, fmt.Errorf("cluster of this machine: %s has no authority", KubeconfigFile)
+	}
+	out := &Credentials{cluster: c, options: o}
+	about := subject(o.Node)
+	var err error
+	out.rotating, err = certificate.NewManager(&certificate.Config{
+		ClientsetFn: func(current *tls.Certificate) (kubernetes.Interface, error) {
+			if current == nil {
+				return nil, errors.New("the node's certificate has expired; start it again with --join")
+			}
+			return out.client, nil
+		},
+		Template:   &x509.CertificateRequest{Subject: about},
+		SignerName: certificatesv1.KubeAPIServerClientKubeletSignerName, GetUsages: certificate.DefaultKubeletClientGetUsages,
+		CertificateStore: store,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("certificate of node %s: %w", o.Node, err)
+	}
+	out.dialer = connrotation.NewDialer((&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}).DialContext)
+	transport := utilnet.SetTransportDefaults(&http.Transport{
+		TLSHandshakeTimeout: 10 * time.Second, MaxIdleConnsPerHost: 25, DialContext: out.dialer.DialContext,
+		TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: pool, GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+			if current := out.rotating.Current(); current != nil {
+				return current, nil
+			}
+			return &tls.Certificate{}, nil // none: the server says that it wants one
+		}},
+	})
+	out.client, err = kubernetes.NewForConfig(limited(&rest.Config{Host: c.Server, Transport: transport}))
+	if err != nil {
+		return nil, fmt.Errorf("client of API server %s: %w", c.Server, err)
+	}
+	return out, nil
+}
+
+// given are those of a kubeconfig.
+func given(c Cluster, o Options, cfg *rest.Config) (*Credentials, error) {
+	client, err := kubernetes.NewForConfig(limited(cfg))
+	if err != nil {
+		return nil, fmt.Errorf("client of API server %s: %w", c.Server, err)
+	}
+	return &Credentials{cluster: c, options: o, client: client}, nil
+}
+
+func limited(cfg *rest.Config) *rest.Config {
+	cfg.QPS, cfg.Burst, cfg.UserAgent = queriesPerSecond, burst, userAgent
+	cfg.ContentType, cfg.AcceptContentTypes = runtime.ContentTypeProtobuf, runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON
+	return cfg
+}
+
+// Server is the API server's URL.
+func (c *Credentials) Server() string { return c.cluster.Server }
+
+// Client has the node's identity.
+func (c *Credentials) Client() kubernetes.Interface { return c.client }
+
+// ClientCAs are the authorities of clients of the node: the cluster's.
+func (c *Credentials) ClientCAs() *x509.CertPool {
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(c.cluster.CA)
+	return pool
+}
+
+// Verify asks the API server who the client is, until it answers or ctx ends: an error says
+// that it is not the node. Those of a machine that joined are known to be.
+func (c *Credentials) Verify(ctx context.Context) error {
+	if c.rotating != nil {
+		return nil
+	}
+	for {
+		review, err := c.client.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+		if err == nil {
+			return c.isNode(review.Status.UserInfo)
+		}
+		if apierrors.IsUnauthorized(err) {
+			return fmt.Errorf("API server %s does not accept the credentials of the kubeconfig: %w", c.cluster.Server, err)
+		}
+		c.options.Logger.Warn("the API server does not say whose the kubeconfig is; it is asked again", "server", c.cluster.Server, "error", err)
+		select {
+		case <-time.After(lookEach):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+func (c *Credentials) isNode(who authenticationv1.UserInfo) error {
+	if who.Username != User(c.options.Node) || !slices.Contains(who.Groups, nodesGroup) {
+		return fmt.Errorf("kubeconfig: its user is %s of the groups %v; want %s of the group %s, whose rights are a node's alone", who.Username, who.Groups, User(c.options.Node), nodesGroup)
+	}
+	return nil
+}
+
+// Run renews the client certificate until ctx ends: at 70 to 90 percent of its life, as the
+// kubelet does. Connections with the former one are closed then. Call it once.
+func (c *Credentials) Run(ctx context.Context) error {
+	if c.rotating == nil {
+		<-ctx.Done()
+		return nil
+	}
+	c.rotating.Start()
+	defer c.rotating.Stop()
+	last := c.rotating.Current()
+	tick := time.NewTicker(lookForRotated)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			c.dialer.CloseAll()
+			return nil
+		case <-tick.C:
+		}
+		current := c.rotating.Current()
+		switch {
+		case current == nil && last != nil:
+			c.options.Logger.Error("the node's certificate has expired; its pods go on, and it is not known to the API server: start it again with --join", "node", c.options.Node)
+		case current != last && current != nil:
+			c.options.Logger.Info("the node's certificate is renewed", "node", c.options.Node, "until", current.Leaf.NotAfter)
+			c.dialer.CloseAll()
+		}
+		last = current
+	}
+}
+
+// Serve asks for the serving certificate of these addresses, and renews it, until ctx ends.
+// The Node object has to have the addresses by then: who approves looks at it. Call it once.
+func (c *Credentials) Serve(ctx context.Context, names []string, ips []net.IP) error {
+	store, err := certificate.NewFileStore(servingPrefix, c.options.pki(), c.options.pki(), "", "")
+	if err != nil {
+		return fmt.Errorf("serving certificate of node %s: %w", c.options.Node, err)
+	}
+	m, err := certificate.NewManager(&certificate.Config{
+		ClientsetFn: func(*tls.Certificate) (kubernetes.Interface, error) { return c.client, nil },
+		Template:    &x509.CertificateRequest{Subject: subject(c.options.Node), DNSNames: names, IPAddresses: ips},
+		SignerName:  certificatesv1.KubeletServingSignerName, GetUsages: certificate.DefaultKubeletServingGetUsages,
+		CertificateStore: store,
+	})
+	if err != nil {
+		return fmt.Errorf("serving certificate of node %s: %w", c.options.Node, err)
+	}
+	c.serving.Store(&m)
+	m.Start()
+	defer m.Stop()
+	<-ctx.Done()
+	return nil
+}
+
+// ServingCertificate is for tls.Config.GetCertificate. Without a certificate nobody is
+// served: what would be served by another one, clients could not tell from a stranger's.
+func (c *Credentials) ServingCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	if m := c.serving.Load(); m != nil {
+		if current := (*m).Current(); current != nil {
+			return current, nil
+		}
+	}
+	return nil, errors.New("no serving certificate available for the node: its request (CSR) of signer kubernetes.io/kubelet-serving is not approved and signed yet")
+}
