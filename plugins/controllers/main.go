@@ -50,6 +50,7 @@ func bundle() []controller.Controller {
 		{Name: "cronjob", New: cronjob.New},
 		{Name: "daemonset", New: daemonset.New},
 		settings.Unconfigured("csrapproving", csr.NewApprover),
+		settings.Unconfigured("csrapproving-kubelet-serving", csr.NewServingApprover),
 		settings.Unconfigured("csrcleaner", csr.NewCleaner),
 		{Name: "deployment", New: deployment.New},
 		settings.Unconfigured("disruption", disruption.New),

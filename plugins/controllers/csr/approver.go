@@ -6,6 +6,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"time"
@@ -17,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	certificateslisters "k8s.io/client-go/listers/certificates/v1"
+	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 
@@ -35,7 +37,10 @@ type approver struct {
 	client   kubernetes.Interface
 	requests certificateslisters.CertificateSigningRequestLister
 	informer cache.SharedIndexInformer
+	nodes    corelisters.NodeLister
+	known    cache.SharedIndexInformer // nodes
 	loop     *queue.Loop[string]
+	log      *slog.Logger
 }
 
 // NewApprover builds csrapproving.
@@ -44,7 +49,8 @@ func NewApprover(c *controller.Context) (controller.Runner, error) {
 		return nil, errors.New("csrapproving has no configuration")
 	}
 	requests := c.Informers.Certificates().V1().CertificateSigningRequests()
-	a := &approver{client: c.Client, requests: requests.Lister(), informer: requests.Informer()}
+	nodes := c.Informers.Core().V1().Nodes()
+	a := &approver{client: c.Client, requests: requests.Lister(), informer: requests.Informer(), nodes: nodes.Lister(), known: nodes.Informer(), log: c.Logger}
 	a.loop = queue.New(c.Logger, a.sync, queue.Options[string]{
 		Name: "certificate", Workers: approvers,
 		Limiter: workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstRetry, lastRetry),
@@ -54,7 +60,7 @@ func NewApprover(c *controller.Context) (controller.Runner, error) {
 
 // Run works until ctx ends.
 func (a *approver) Run(ctx context.Context) error {
-	return a.loop.Follow(ctx, queue.Watch{Informer: a.informer, Handler: queue.On(func(_, current *certificatesv1.CertificateSigningRequest) {
+	return a.loop.Follow(ctx, queue.Watch{Informer: a.known}, queue.Watch{Informer: a.informer, Handler: queue.On(func(_, current *certificatesv1.CertificateSigningRequest) {
 		if current != nil {
 			a.loop.Add(current.Name)
 		}
@@ -99,20 +105,47 @@ func (a *approver) sync(ctx context.Context, name string) error {
 		if err != nil {
 			return fmt.Errorf("request %s: subject access review: %w", name, err)
 		}
-		if allowed {
-			return a.approve(ctx, r, kind.message)
+		if !allowed {
+			continue
 		}
+		if r.Spec.Username != x.Subject.CommonName {
+			if err := a.vacant(ctx, r, x); err != nil {
+				return err
+			}
+		}
+		return approve(ctx, a.client, r, kind.message)
 	}
 	// Rights may come later, so it is tried again.
 	return queue.Quiet(fmt.Errorf("recognized csr %q as %v but subject access review was not approved", name, tried))
 }
 
-func (a *approver) approve(ctx context.Context, r *certificatesv1.CertificateSigningRequest, message string) error {
+// vacant is an error where another than the requestor has the node's name: with its
+// certificate who holds a bootstrap token would be that node, and read its pods' Secrets.
+// Upstream approves. An administrator may, and the name is free when the Node is deleted.
+func (a *approver) vacant(ctx context.Context, r *certificatesv1.CertificateSigningRequest, x *x509.CertificateRequest) error {
+	name := strings.TrimPrefix(x.Subject.CommonName, nodePrefix)
+	_, err := a.nodes.Get(name)
+	if apierrors.IsNotFound(err) {
+		// What the cache does not have yet counts too.
+		_, err = a.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+	}
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("request %s: look for node %s: %w", r.Name, name, err)
+	}
+	a.log.Warn("a certificate of a node that is there is asked for by another; it is not approved: delete the Node if its machine is gone, or approve by hand",
+		"request", r.Name, "node", name, "requestor", r.Spec.Username)
+	return queue.Quiet(fmt.Errorf("request %s: node %s is there already, and %s is another", r.Name, name, r.Spec.Username))
+}
+
+func approve(ctx context.Context, client kubernetes.Interface, r *certificatesv1.CertificateSigningRequest, message string) error {
 	r = r.DeepCopy()
 	r.Status.Conditions = append(r.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{
 		Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: "AutoApproved", Message: message,
 	})
-	if _, err := a.client.CertificatesV1().CertificateSigningRequests().UpdateApproval(ctx, r.Name, r, metav1.UpdateOptions{}); err != nil {
+	if _, err := client.CertificatesV1().CertificateSigningRequests().UpdateApproval(ctx, r.Name, r, metav1.UpdateOptions{}); err != nil {
 		return fmt.Errorf("error updating approval for csr: %w", err)
 	}
 	return nil
@@ -151,19 +184,28 @@ func parse(data []byte) (*x509.CertificateRequest, error) {
 	return x509.ParseCertificateRequest(block.Bytes)
 }
 
+const nodesGroup, nodePrefix = "system:nodes", "system:node:"
+
+// ofNode: a request about a node, and nobody else.
+func ofNode(x *x509.CertificateRequest) bool {
+	return slices.Equal(x.Subject.Organization, []string{nodesGroup}) && strings.HasPrefix(x.Subject.CommonName, nodePrefix)
+}
+
 // isNodeClient: a request for the client certificate of a node, and nothing else.
 func isNodeClient(x *x509.CertificateRequest, usages []certificatesv1.KeyUsage) bool {
-	if !slices.Equal(x.Subject.Organization, []string{"system:nodes"}) || !strings.HasPrefix(x.Subject.CommonName, "system:node:") {
+	if !ofNode(x) || len(x.DNSNames)+len(x.EmailAddresses)+len(x.IPAddresses)+len(x.URIs) > 0 {
 		return false
 	}
-	if len(x.DNSNames)+len(x.EmailAddresses)+len(x.IPAddresses)+len(x.URIs) > 0 {
-		return false
-	}
+	return uses(usages, certificatesv1.UsageClientAuth)
+}
+
+// uses: the usages are digital signature and one more, with or without key encipherment.
+func uses(usages []certificatesv1.KeyUsage, one certificatesv1.KeyUsage) bool {
 	asked := map[certificatesv1.KeyUsage]bool{}
 	for _, u := range usages {
 		asked[u] = true
 	}
-	if !asked[certificatesv1.UsageDigitalSignature] || !asked[certificatesv1.UsageClientAuth] {
+	if !asked[certificatesv1.UsageDigitalSignature] || !asked[one] {
 		return false
 	}
 	delete(asked, certificatesv1.UsageKeyEncipherment) // keys other than RSA go without
