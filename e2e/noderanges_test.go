@@ -18,8 +18,7 @@ import (
 func givenRanges(t *testing.T, name string) cluster.Options {
 	t.Helper()
 	config := strings.NewReplacer(
-		"      root-ca: {", "      nodeipam: {allocateNodeCIDRs: true, clusterCIDR: 10.244.0.0/21, serviceCIDR: 10.244.0.0/23}\n      root-ca: {",
-		"  - nodelifecycle\n", "  - nodeipam\n  - nodelifecycle\n",
+		"clusterCIDR: 10.244.0.0/16, serviceCIDR: 10.96.0.0/16", "clusterCIDR: 10.244.0.0/21, serviceCIDR: 10.244.0.0/23",
 		"\nnode:\n  enabled: true\n", "\nnode:\n  enabled: true\n  podCIDR: \"\"\n  evictionHard: {nodefs.available: 2%}\n",
 	).Replace(read(t, filepath.Join("..", "configs", "standalone.yaml")))
 	return cluster.Options{

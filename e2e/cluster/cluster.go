@@ -56,9 +56,13 @@ type Options struct {
 	// Node is the name of the kernel's node, where others of the cluster have nodes too;
 	// empty leaves it to the configuration.
 	Node string
+	// Of is the cluster whose node this is: `pintle node` runs in place of `pintle serve`.
+	// Nil: it is a kernel. Join is its argument of --join; empty: it has joined.
+	Of   *Cluster
+	Join string
 }
 
-// Cluster is one running `pintle serve`.
+// Cluster is one running `pintle serve`, or `pintle node`.
 type Cluster struct {
 	Options
 	// Kubeconfig is the path that serve printed, or with SuperAdmin the one beside it.
@@ -122,7 +126,7 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 	if !filepath.IsAbs(c.Config) {
 		c.Config = filepath.Join(repo, c.Config)
 	}
-	if c.before, err = takeSnapshot(c.Network); err == nil {
+	if c.before, err = takeSnapshot(c.Network); err == nil && c.Of == nil {
 		err = c.compiledBefore()
 	}
 	if err == nil {
@@ -140,6 +144,10 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 		c.Kill()
 		return nil, errors.Join(fmt.Errorf("start cluster %s: %w\n%s", o.Name, err, c.Log(40)), c.clean())
 	}
+	if c.Of != nil {
+		c.Kubeconfig = c.Of.Kubeconfig
+		return c, nil
+	}
 	if err := c.keepCompiled(); err != nil {
 		c.Kill()
 		return nil, errors.Join(err, c.clean())
@@ -152,6 +160,12 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 
 func (c *Cluster) start() error {
 	args := []string{"serve", "--config", c.Config, "--data", c.Data, "--set", "api.port=0", "--set", "node.kubeletPort=0"}
+	if c.Of != nil {
+		args[0] = "node"
+		if c.Join != "" {
+			args = append(args, "--join", c.Join)
+		}
+	}
 	if !c.OwnThresholds && c.Program == "" { // another build may not know them
 		for _, s := range thresholds() {
 			args = append(args, "--set", s)
@@ -201,7 +215,7 @@ func (c *Cluster) start() error {
 // awaitReady waits for the lines that scripts rely on.
 func (c *Cluster) awaitReady(ctx context.Context) (string, error) {
 	var kubeconfig string
-	wantNode := c.runsNode()
+	wantNode := c.Of == nil && c.runsNode() // a machine without a kernel says that it is ready when its node is
 	err := c.screen.await(ctx, c.exited, func(all []string) bool {
 		var ready, node bool
 		for _, l := range all {
@@ -326,6 +340,9 @@ func (c *Cluster) Discard() error {
 
 // Client is a client-go client of the administrator.
 func (c *Cluster) Client() (kubernetes.Interface, *rest.Config, error) {
+	if c.Of != nil {
+		return c.Of.Client()
+	}
 	cfg, err := clientcmd.BuildConfigFromFlags("", c.Kubeconfig)
 	if err != nil {
 		return nil, nil, err

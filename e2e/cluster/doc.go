@@ -7,7 +7,8 @@
 // A Network is a Linux network namespace with one address and a default route:
 // bridges, rules and ports of a cluster are private to it, so that clusters do
 // not meet each other and what is left behind is easy to see. A Cluster is one
-// process `pintle serve` in it. Programs (kubectl) and connections of a test
+// process `pintle serve` in it, or `pintle node` of another one (Options.Of). A LAN
+// is several Networks on one link. Programs (kubectl) and connections of a test
 // reach a cluster through it.
 //
 // # What it promises
