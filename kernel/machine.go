@@ -222,9 +222,13 @@ func (m *Machine) credentials(ctx context.Context, name string) (*join.Credentia
 		}
 		return c, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, m.o.JoinTimeout)
+	limited, cancel := context.WithTimeout(ctx, m.o.JoinTimeout)
 	defer cancel()
-	return join.Join(ctx, *m.o.Join, o)
+	c, err := join.Join(limited, *m.o.Join, o)
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx) // what it waited for is of no interest any more
+	}
+	return c, err
 }
 
 // Reconfigure applies what a changed configuration can change while the node runs: log

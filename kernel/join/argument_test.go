@@ -7,7 +7,7 @@ import (
 
 const (
 	someHash   = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
-	someSecret = "0123456789abcdef"
+	someSecret = "zyxwvutsrqponmlk"
 )
 
 // What is an argument, and that no error tells the token's secret.

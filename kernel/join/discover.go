@@ -50,15 +50,19 @@ func refuse(format string, args ...any) error { return refusedError{fmt.Errorf(f
 // if the token signed it and its key has the argument's hash. The server has to have a
 // certificate of that authority, and to say the same again behind that.
 func Discover(ctx context.Context, a Argument) (Cluster, error) {
+	var last error // what a server said, before time was over
 	for {
 		c, err := discover(ctx, a)
 		if err == nil || errors.As(err, new(refusedError)) {
 			return c, err
 		}
+		if last == nil || ctx.Err() == nil {
+			last = err
+		}
 		select {
 		case <-time.After(lookEach):
 		case <-ctx.Done():
-			return Cluster{}, err
+			return Cluster{}, last
 		}
 	}
 }

@@ -5,9 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -192,8 +195,8 @@ func (m *Manager) bringUp(ctx context.Context, e *entry, pod *corev1.Pod, rt *cr
 				return 0, rt, err
 			}
 			m.failedMount(pod, err)
-			// A pod that runs already goes on with the files it has.
-			if len(rt.Running()) == 0 || !e.hasRun {
+			// A pod that runs already goes on with the files it has, and one that ran does while the API is away.
+			if !e.hasRun || len(rt.Running()) == 0 && !away(err) {
 				e.volumesBad = true
 				e.mountWait = min(max(retryMount, 2*e.mountWait), retryMountMax)
 				return e.mountWait, rt, err
@@ -230,6 +233,16 @@ func (m *Manager) bringUp(ctx context.Context, e *entry, pod *corev1.Pod, rt *cr
 		next = retryResize
 	}
 	return next, after, err
+}
+
+// away reports whether all that keeps volumes from being brought up to date is that the API does not answer.
+func away(err error) bool {
+	if list, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // each of those that were joined
+		return !slices.ContainsFunc(list.Unwrap(), func(one error) bool { return !away(one) })
+	}
+	var status apierrors.APIStatus
+	var network net.Error
+	return errors.As(err, &network) && !errors.As(err, &status)
 }
 
 func (m *Manager) failedMount(pod *corev1.Pod, err error) {
