@@ -58,10 +58,11 @@ func TestMachineRefuses(t *testing.T) {
 	if err := held.Close(); err != nil {
 		t.Fatal(err)
 	}
-	// The lock is given up with the first fault, which here is a plugin that is not there.
+	// The lock is given up with a fault, which here is a bundle that is not there.
+	cfg.Plugins.Bundles = []config.Bundle{{Name: "absent"}}
 	for range 2 {
 		if _, err := NewMachine(cfg, MachineOptions{}); err == nil || strings.Contains(err.Error(), "another pintle node runs") {
-			t.Errorf("without a runtime: %v", err)
+			t.Errorf("without a bundle: %v", err)
 		}
 	}
 }
