@@ -125,6 +125,7 @@ func checkMachine(cfg *config.Config) error {
 	refuse(!cfg.Node.Enabled, "is false; pintle node runs nothing else", "node", "enabled")
 	refuse(cfg.Node.PodCIDR != "", "want it empty: the node has the range that its Node object is given, such as by the controller nodeipam", "node", "podCIDR")
 	refuse(cfg.Node.DNS != "", "the cluster's DNS is answered where a kernel runs; want it empty, and its address in node.clusterDNS", "node", "dns")
+	refuse(cfg.Node.Policies != "", "network policies are enforced where a kernel runs; want it empty", "node", "networkPolicy")
 	refuse(len(cfg.Control.Enabled) > 0, elsewhere, "controllers", "enabled")
 	refuse(len(cfg.Scheduler.Profiles) > 0, elsewhere, "scheduler", "profiles")
 	refuse(len(cfg.Admission.Enabled) > 0, elsewhere, "admission", "enabled")

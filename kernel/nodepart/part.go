@@ -60,7 +60,7 @@ type Deps struct {
 	// Client has the node's identity.
 	Client kubernetes.Interface
 	// Cluster may list nodes, and write what the node's DNS is published as. Nil: the node
-	// takes the range that it is given, and has no DNS of its own.
+	// takes the range that it is given, and has no DNS and no network policies of its own.
 	Cluster kubernetes.Interface
 	// Proxy reads services and their endpoints.
 	Proxy kubernetes.Interface
@@ -96,6 +96,9 @@ func New(cfg Config, deps Deps) (*Part, error) {
 	if n := cfg.Settings().Node; deps.Cluster == nil {
 		if n.PodCIDR != "" {
 			return nil, fmt.Errorf("node.podCIDR: is %s; a node on a machine without a kernel has the range that its Node is given, so leave it empty", n.PodCIDR)
+		}
+		if n.Policies != "" {
+			return nil, fmt.Errorf("node.networkPolicy: is %s; network policies are enforced where a kernel runs, so leave it empty", n.Policies)
 		}
 		if n.DNS != "" {
 			return nil, fmt.Errorf("node.dns: is %s; the cluster's DNS is answered where a kernel runs, so leave it empty and name its address in node.clusterDNS", n.DNS)
