@@ -1,20 +1,10 @@
 package e2e
 
 import (
-	"errors"
-	"fmt"
-	"io"
-	"log"
-	"net"
-	"net/http"
 	"os"
 	"sync"
-	"time"
 
-	"github.com/google/go-containerregistry/pkg/name"
-	"github.com/google/go-containerregistry/pkg/registry"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/remote"
 
 	"pintle.dev/pintle/e2e/cluster"
 	"pintle.dev/pintle/plugins/runtimes/containerd/image"
@@ -22,7 +12,7 @@ import (
 
 // box is the image of most test pods, as pods name it.
 const (
-	registryAddress = "127.0.0.1:5000"
+	registryAddress = cluster.RegistryAddress
 	box             = registryAddress + "/box:1"
 )
 
@@ -43,44 +33,11 @@ var boxImage = sync.OnceValues(func() (v1.Image, error) {
 	)
 })
 
-// imageServer is a registry on the loopback of a network.
-type imageServer struct {
-	server *http.Server
-	done   chan error
-}
-
-// serveImages runs a registry with the test images at registryAddress.
-func serveImages(n *cluster.Network) (*imageServer, error) {
+// serveImages runs a registry with the test images.
+func serveImages(n *cluster.Network) (*cluster.Registry, error) {
 	img, err := boxImage()
 	if err != nil {
 		return nil, err
 	}
-	var l net.Listener
-	if l, err = n.Listen("tcp", registryAddress); err != nil {
-		return nil, err
-	}
-	s := &imageServer{
-		server: &http.Server{Handler: registry.New(registry.Logger(log.New(io.Discard, "", 0))), ReadHeaderTimeout: 5 * time.Second},
-		done:   make(chan error, 1),
-	}
-	go func() { s.done <- s.server.Serve(l) }()
-	for _, tag := range []string{box, registryAddress + "/box:2"} {
-		ref, err := name.NewTag(tag, name.Insecure)
-		if err != nil {
-			return nil, errors.Join(err, s.Close())
-		}
-		if err := remote.Write(ref, img, remote.WithTransport(&http.Transport{DialContext: n.Dial})); err != nil {
-			return nil, errors.Join(fmt.Errorf("push %s: %w", tag, err), s.Close())
-		}
-	}
-	return s, nil
-}
-
-// Close ends the registry.
-func (s *imageServer) Close() error {
-	err := s.server.Close()
-	if end := <-s.done; !errors.Is(end, http.ErrServerClosed) {
-		err = errors.Join(err, end)
-	}
-	return err
+	return cluster.NewRegistry(n, map[string]v1.Image{"box:1": img, "box:2": img})
 }

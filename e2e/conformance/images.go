@@ -10,6 +10,8 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/name"
@@ -22,7 +24,10 @@ import (
 // testImages is where the suite takes its images from. Their names and tags are those of
 // test/utils/image/manifest.go, their entrypoints, users and files those of
 // test/images/*/Dockerfile, with Debian in the place of Alpine.
-const testImages = "registry.k8s.io/e2e-test-images/"
+const (
+	imageRegistry = "registry.k8s.io"
+	testImages    = imageRegistry + "/e2e-test-images/"
+)
 
 // image is one that the suite uses.
 type image struct {
@@ -57,8 +62,8 @@ func images(system string) []image {
 		{[]string{testImages + "nonewprivs:1.4"}, []string{"small", "nonewprivs"}, v1.Config{Cmd: []string{"nnp"}}},
 		{[]string{testImages + "ipc-utils:1.4", testImages + "glibc-dns-testing:2.0.0"}, []string{system}, v1.Config{Cmd: []string{"/bin/sh"}}},
 		{[]string{testImages + "sample-apiserver:1.29.2"}, []string{"small", "sample-apiserver"}, v1.Config{Entrypoint: []string{"/sample-apiserver"}}},
-		{[]string{"registry.k8s.io/etcd:3.6.8-0"}, []string{"small", "etcd"}, v1.Config{Cmd: []string{"/usr/local/bin/etcd"}}},
-		{[]string{"registry.k8s.io/pause:3.10.2"}, []string{"pause"}, v1.Config{Entrypoint: []string{"/pause"}, User: "65535:65535"}},
+		{[]string{imageRegistry + "/etcd:3.6.8-0"}, []string{"small", "etcd"}, v1.Config{Cmd: []string{"/usr/local/bin/etcd"}}},
+		{[]string{imageRegistry + "/pause:3.10.2"}, []string{"pause"}, v1.Config{Entrypoint: []string{"/pause"}, User: "65535:65535"}},
 	}
 }
 
@@ -138,6 +143,35 @@ func writeImages(bin, dir, work string, list []image) (err error) {
 		return err
 	}
 	return move(part, path)
+}
+
+// alwaysPulled are the images of tests that ask for the pull policy Always.
+var alwaysPulled = []string{testImages + "kitten:1.8"}
+
+// pulledImages are those of them that the archive in a folder has, by repository and tag:
+// a part of the suite is tested with fewer images.
+func pulledImages(dir string) (map[string]v1.Image, error) {
+	path := filepath.Join(dir, archive)
+	manifest, err := tarball.LoadManifest(func() (io.ReadCloser, error) { return os.Open(path) })
+	if err != nil {
+		return nil, fmt.Errorf("list the images of %s: %w", path, err)
+	}
+	all := map[string]v1.Image{}
+	for _, one := range manifest {
+		for _, image := range one.RepoTags {
+			if !slices.Contains(alwaysPulled, image) {
+				continue
+			}
+			tag, err := name.NewTag(image)
+			if err != nil {
+				return nil, err
+			}
+			if all[strings.TrimPrefix(image, imageRegistry+"/")], err = tarball.ImageFromPath(path, &tag); err != nil {
+				return nil, fmt.Errorf("image %s: %w", image, err)
+			}
+		}
+	}
+	return all, nil
 }
 
 // move renames a file, to another file system too.

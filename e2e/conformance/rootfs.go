@@ -148,6 +148,9 @@ func makeAgnhost(ctx context.Context, program, system, work string) error {
 		}
 	}
 	return errors.Join(
+		// base-files is left out, so there is no other. Upstream's agnhost stands on Alpine, and
+		// a test of image volumes looks for its name, to see a file of a lower layer.
+		os.WriteFile(filepath.Join(root, "etc/os-release"), []byte("PRETTY_NAME=\"Debian packages in the place of Alpine Linux\"\n"), 0o644),
 		link("agnhost", filepath.Join(root, "agnhost-2")),
 		extend(filepath.Join(work, system, "etc/passwd"), filepath.Join(root, "etc/passwd"), "user-defined-in-image:x:1000:1000::/home/user-defined-in-image:/bin/sh\n"),
 		extend(filepath.Join(work, system, "etc/group"), filepath.Join(root, "etc/group"), "user-defined-in-image:x:1000:\ngroup-defined-in-image:x:50000:user-defined-in-image\n"))

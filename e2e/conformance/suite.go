@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"time"
 
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
 	"pintle.dev/pintle/e2e/cluster"
 )
 
@@ -28,6 +30,7 @@ type suite struct {
 	pair                    *cluster.Pair
 	network                 *cluster.Network // where the tests run
 	clusters                []*cluster.Cluster
+	registries              []*cluster.Registry
 }
 
 // newSuite finds the programs. A cluster is started later, for the tests that are chosen.
@@ -52,7 +55,12 @@ func (s *suite) start(ctx context.Context, bin, images string, nodes int) (err e
 			err = errors.Join(err, s.stop())
 		}
 	}()
-	config, err := s.writeConfig(images)
+	hosts := filepath.Join(s.dir, "hosts")
+	config, err := s.writeConfig(images, hosts)
+	if err != nil {
+		return err
+	}
+	pulled, err := pulledImages(images)
 	if err != nil {
 		return err
 	}
@@ -66,7 +74,7 @@ func (s *suite) start(ctx context.Context, bin, images string, nodes int) (err e
 			return err
 		}
 		o.Network = s.network
-		return s.add(ctx, o)
+		return s.add(ctx, o, pulled)
 	}
 	if s.pair, err = cluster.NewPair(ctx); err != nil {
 		return err
@@ -75,18 +83,23 @@ func (s *suite) start(ctx context.Context, bin, images string, nodes int) (err e
 	for i := range s.pair.Networks {
 		o := s.pair.Options(i, o)
 		o.Name = fmt.Sprintf("conformance%d", i+1)
-		if err := s.add(ctx, o); err != nil {
+		if err := s.add(ctx, o, pulled); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// add starts a machine of the cluster.
-func (s *suite) add(ctx context.Context, o cluster.Options) error {
+// add starts a machine of the cluster, on which a registry has the images that are pulled.
+func (s *suite) add(ctx context.Context, o cluster.Options, pulled map[string]v1.Image) error {
 	if err := closeNetwork(ctx, o.Network); err != nil {
 		return err
 	}
+	r, err := cluster.NewRegistry(o.Network, pulled)
+	if err != nil {
+		return err
+	}
+	s.registries = append(s.registries, r)
 	c, err := cluster.Start(ctx, o)
 	if err == nil {
 		s.clusters = append(s.clusters, c)
@@ -116,8 +129,18 @@ func closeNetwork(ctx context.Context, network *cluster.Network) error {
 	return nil
 }
 
-// writeConfig is standalone.yaml whose container runtime has the images.
-func (s *suite) writeConfig(images string) (string, error) {
+// writeConfig is standalone.yaml whose container runtime has the images, and asks the
+// registry of its machine for those that are pulled in spite of that. The folder hosts is
+// made.
+func (s *suite) writeConfig(images, hosts string) (string, error) {
+	mirror := filepath.Join(hosts, imageRegistry)
+	if err := os.MkdirAll(mirror, 0o755); err != nil {
+		return "", err
+	}
+	toml := fmt.Appendf(nil, "[host.\"http://%s\"]\n  capabilities = [\"pull\", \"resolve\"]\n", cluster.RegistryAddress)
+	if err := os.WriteFile(filepath.Join(mirror, "hosts.toml"), toml, 0o644); err != nil {
+		return "", err
+	}
 	repo, err := cluster.Repository()
 	if err != nil {
 		return "", err
@@ -130,7 +153,7 @@ func (s *suite) writeConfig(images string) (string, error) {
 	if !bytes.Contains(data, []byte(bundle)) {
 		return "", errors.New("configs/standalone.yaml has no line that names the bundle containerd")
 	}
-	data = bytes.Replace(data, []byte(bundle), fmt.Appendf(nil, "%s    config:\n      containerd: {images: %s}\n", bundle, images), 1)
+	data = bytes.Replace(data, []byte(bundle), fmt.Appendf(nil, "%s    config:\n      containerd: {images: %s, registryHosts: %s}\n", bundle, images, hosts), 1)
 	path := filepath.Join(s.dir, "standalone.yaml")
 	return path, os.WriteFile(path, data, 0o644)
 }
@@ -141,12 +164,15 @@ func (s *suite) stop() error {
 	for _, c := range slices.Backward(s.clusters) {
 		errs = append(errs, c.Stop(syscall.SIGTERM))
 	}
+	for _, r := range s.registries {
+		errs = append(errs, r.Close())
+	}
 	if s.pair != nil {
 		errs = append(errs, s.pair.Close())
 	} else {
 		errs = append(errs, s.network.Close())
 	}
-	s.clusters, s.pair, s.network = nil, nil, nil
+	s.clusters, s.registries, s.pair, s.network = nil, nil, nil, nil
 	return errors.Join(append(errs, os.RemoveAll(s.dir))...)
 }
 

@@ -28,6 +28,10 @@ type Config struct {
 	Bridge string `json:"bridge,omitempty"`
 	// Snapshotter keeps image layers. Defaults to overlayfs.
 	Snapshotter string `json:"snapshotter,omitempty"`
+	// RegistryHosts is a folder in containerd's form of mirrors, authorities and
+	// credentials of registries: REGISTRY/hosts.toml. Empty: /etc/containerd/certs.d
+	// and /etc/docker/certs.d, where they exist.
+	RegistryHosts string `json:"registryHosts,omitempty"`
 	// LogLevel of the daemon: debug, info, warn, error. Defaults to warn.
 	LogLevel string `json:"logLevel,omitempty"`
 }
@@ -60,6 +64,14 @@ func parseConfig(data []byte, artifacts string) (Config, error) {
 	}
 	if c.Bridge == "" || len(c.Bridge) > maxBridgeName {
 		return c, fmt.Errorf("configuration of runtime containerd: bridge %q: want 1 to %d characters", c.Bridge, maxBridgeName)
+	}
+	if c.RegistryHosts != "" {
+		if !filepath.IsAbs(c.RegistryHosts) {
+			return c, fmt.Errorf("configuration of runtime containerd: registryHosts %q: want an absolute path", c.RegistryHosts)
+		}
+		if info, err := os.Stat(c.RegistryHosts); err != nil || !info.IsDir() {
+			return c, fmt.Errorf("configuration of runtime containerd: registryHosts %q is no folder that can be read (%v)", c.RegistryHosts, err)
+		}
 	}
 	switch c.LogLevel {
 	case "debug", "info", "warn", "error":
@@ -123,6 +135,10 @@ func daemonConfig(l layout, c Config) []byte {
 	line("  snapshotter = %q", c.Snapshotter)
 	line("[plugins.'io.containerd.cri.v1.images'.pinned_images]")
 	line("  sandbox = %q", SandboxImage)
+	if c.RegistryHosts != "" {
+		line("[plugins.'io.containerd.cri.v1.images'.registry]")
+		line("  config_path = %q", c.RegistryHosts)
+	}
 	line("[plugins.'io.containerd.cri.v1.runtime']")
 	line("  ignore_deprecation_warnings = ['io.containerd.deprecation/cgroup-v1']")
 	line("  netns_mounts_under_state_dir = true")

@@ -23,6 +23,8 @@ func TestParseConfig(t *testing.T) {
 		`{"bridge":"a-name-longer-than-15"}`: "want 1 to 15 characters",
 		`{"logLevel":"loud"}`:                "not one of debug",
 		`{"sockets":""}`:                     "unknown field",
+		`{"registryHosts":"certs.d"}`:        "want an absolute path",
+		`{"registryHosts":"/nowhere"}`:       "is no folder",
 		`{} {}`:                              "more than one",
 	} {
 		if _, err := parseConfig([]byte(text), "/x"); err == nil || !strings.Contains(err.Error(), want) {
