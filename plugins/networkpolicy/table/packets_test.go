@@ -319,6 +319,9 @@ func TestHealed(t *testing.T) {
 		}
 		f.holds(t, name, c, program.IP4)
 	}
+	// In another order of these, what deletes all comes after the table of another.
+	f.other.AddTable(&nftables.Table{Name: "another", Family: nftables.TableFamilyINet})
+	must(t, f.other.Flush())
 	must(t, f.table.Remove())
 	if exists, err := f.table.Exists(); err != nil || exists {
 		t.Errorf("the table is there after its removal: %t, %v", exists, err)
