@@ -14,6 +14,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -201,8 +202,23 @@ func (h *Host) try(to *Host, at netip.Addr, protocol uint8, port uint16, wait ti
 	return got
 }
 
+// lastPort is the source port that exchange gave last, from firstPort on.
+var lastPort atomic.Uint32
+
+const (
+	firstPort   = 20000
+	sourcePorts = 40000
+)
+
+// exchange gives each UDP question a source port of its own. With one by chance it may have
+// that of an earlier question to the same port, whose flow the kernel still tracks, and
+// what was allowed goes on.
 func exchange(network string, at netip.Addr, port uint16, wait time.Duration) (bool, error) {
-	c, err := net.DialTimeout(network, netip.AddrPortFrom(at, port).String(), wait)
+	d := net.Dialer{Timeout: wait}
+	if network == "udp" {
+		d.LocalAddr = &net.UDPAddr{Port: int(firstPort + lastPort.Add(1)%sourcePorts)}
+	}
+	c, err := d.Dial(network, netip.AddrPortFrom(at, port).String())
 	if err != nil {
 		return false, err
 	}
