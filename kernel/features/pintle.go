@@ -81,7 +81,7 @@ var absent = map[string]string{
 	"ReloadKubeletServerCertificateFile":                  "the node agent has its certificate without a file",
 	"ResourceHealthStatus":                                noDevices,
 	"ResourceHealthStatusMessage":                         noDevices,
-	"RotateKubeletServerCertificate":                      "the node agent has its certificate from the cluster's authority, without a request (CSR)",
+	"RotateKubeletServerCertificate":                      "the agent of a kernel's node has its certificate without a request (CSR); `pintle node` asks for it and renews it, always",
 	"SELinuxChangePolicy":                                 noSELinux,
 	"SELinuxMountReadWriteOncePod":                        noSELinux,
 	"StructuredAuthenticationConfigurationEgressSelector": "requests to other servers leave the machine directly",

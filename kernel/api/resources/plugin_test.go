@@ -115,7 +115,7 @@ func TestPluginUpdate(t *testing.T) {
 	o.Spec.Bundle = "other"
 	o.Status = v1alpha1.PluginStatus{State: "Dancing", Restarts: -1, P99: "soon"}
 	sameErrors(t, updated(k.Status, o, old),
-		`status.state: Unsupported value: "Dancing": supported values: "Pending", "Starting", "Ready", "BackOff", "Failed", "Stopping", "Disabled"`,
+		`status.state: Unsupported value: "Dancing": supported values: "Pending", "Starting", "Ready", "Idle", "BackOff", "Failed", "Stopping", "Disabled"`,
 		"status.restarts: Invalid value: -1: must be greater than or equal to 0",
 		`status.p99: Invalid value: "soon": must be a duration such as 85µs`)
 	if o.Spec.Bundle != "classic" {

@@ -75,7 +75,7 @@ var rules = map[string]rule{
 	"tlsCurvePreferences":                       {note: "Go's own choice is taken"},
 	"tlsMinVersion":                             {harmless: []string{"VersionTLS12"}, fault: "is TLS 1.2"},
 	"rotateCertificates":                        {note: noTLS},
-	"serverTLSBootstrap":                        {note: noTLS},
+	"serverTLSBootstrap":                        {note: "the agent of a kernel's node has its certificate from the cluster's authority; `pintle node` always asks for it (CSR)"},
 	"authentication":                            {note: "a request to the node agent needs a client certificate of the cluster's authority, or a token that the API accepts; there are no anonymous requests"},
 	"authorization":                             {note: "the API is asked who may do what (Webhook)"},
 	"registryPullQPS":                           {note: "pulls are limited by number (maxParallelImagePulls), not by rate"},
