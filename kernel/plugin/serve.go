@@ -35,7 +35,11 @@ func (h *Host) serve(ctx context.Context, p *plan) error {
 			}
 		}
 		if has && u.active {
-			if err := h.serveUnit(ctx, u, wanted); err != nil {
+			err := h.serveUnit(ctx, u, wanted)
+			if err != nil && u.rests.Load() {
+				continue // it fell asleep while it was asked; its end has the next round
+			}
+			if err != nil {
 				faults = append(faults, err)
 				for _, e := range wanted {
 					h.servers.Down(e.Name, err)
