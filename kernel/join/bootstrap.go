@@ -72,7 +72,7 @@ func request(ctx context.Context, client kubernetes.Interface, c Cluster, a Argu
 	progress("request %s of %s waits for its certificate", name, User(node))
 	certPEM, err = csr.WaitForCertificate(ctx, client, name, uid)
 	if err != nil {
-		return nil, nil, fmt.Errorf("API server %s: certificate signing request %s of node %s: %w; pintle kubectl get csr %s shows it; the controller csrapproving approves it unless Node %s is there already, and an administrator may",
+		return nil, nil, fmt.Errorf("API server %s: certificate signing request %s of node %s: %w; pintle kubectl get csr %s shows it; the controller csrapproving approves it unless Node %s exists, and an administrator may",
 			c.Server, name, node, err, name, node)
 	}
 	return certPEM, keyPEM, checkCertificate(certPEM, c, node, key)

@@ -84,8 +84,8 @@ func TestRequest(t *testing.T) {
 		"no token":        {nodes: refused(metav1.StatusReasonUnauthorized, 401), want: "does not take token abcdef"},
 		"not for this":    {nodes: refused(metav1.StatusReasonForbidden, 403), create: refused(metav1.StatusReasonForbidden, 403), want: "ask for the certificate of node n"},
 		"ended meanwhile": {create: refused(metav1.StatusReasonUnauthorized, 401), want: "does not take token abcdef"},
-		"denied": {want: "is denied", decide: func(_ *x509.CertificateRequest, r *certificatesv1.CertificateSigningRequest) {
-			r.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateDenied, Status: corev1.ConditionTrue}}
+		"denied": {want: "is denied, reason: NodeExists, message: Node n exists", decide: func(_ *x509.CertificateRequest, r *certificatesv1.CertificateSigningRequest) {
+			r.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateDenied, Status: corev1.ConditionTrue, Reason: "NodeExists", Message: "Node n exists"}}
 		}},
 		"of another authority": {decide: issue(other, subject("n"), nil), want: "issued another certificate"},
 		"of another node":      {decide: issue(own, subject("m"), nil), want: "it is of CN=system:node:m"},

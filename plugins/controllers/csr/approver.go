@@ -18,7 +18,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	certificateslisters "k8s.io/client-go/listers/certificates/v1"
-	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 
@@ -33,12 +32,16 @@ const (
 	approvers  = 5
 )
 
+// freshFor is how long another than the node may have its request approved. The controller
+// may have been away meanwhile; a machine that joins waits for minutes, and asks anew each
+// time. Upstream has no such limit.
+const freshFor = time.Hour
+
 type approver struct {
 	client   kubernetes.Interface
 	requests certificateslisters.CertificateSigningRequestLister
 	informer cache.SharedIndexInformer
-	nodes    corelisters.NodeLister
-	known    cache.SharedIndexInformer // nodes
+	now      func() time.Time
 	loop     *queue.Loop[string]
 	log      *slog.Logger
 }
@@ -49,8 +52,7 @@ func NewApprover(c *controller.Context) (controller.Runner, error) {
 		return nil, errors.New("csrapproving has no configuration")
 	}
 	requests := c.Informers.Certificates().V1().CertificateSigningRequests()
-	nodes := c.Informers.Core().V1().Nodes()
-	a := &approver{client: c.Client, requests: requests.Lister(), informer: requests.Informer(), nodes: nodes.Lister(), known: nodes.Informer(), log: c.Logger}
+	a := &approver{client: c.Client, requests: requests.Lister(), informer: requests.Informer(), now: time.Now, log: c.Logger}
 	a.loop = queue.New(c.Logger, a.sync, queue.Options[string]{
 		Name: "certificate", Workers: approvers,
 		Limiter: workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstRetry, lastRetry),
@@ -60,7 +62,7 @@ func NewApprover(c *controller.Context) (controller.Runner, error) {
 
 // Run works until ctx ends.
 func (a *approver) Run(ctx context.Context) error {
-	return a.loop.Follow(ctx, queue.Watch{Informer: a.known}, queue.Watch{Informer: a.informer, Handler: queue.On(func(_, current *certificatesv1.CertificateSigningRequest) {
+	return a.loop.Follow(ctx, queue.Watch{Informer: a.informer, Handler: queue.On(func(_, current *certificatesv1.CertificateSigningRequest) {
 		if current != nil {
 			a.loop.Add(current.Name)
 		}
@@ -109,7 +111,7 @@ func (a *approver) sync(ctx context.Context, name string) error {
 			continue
 		}
 		if r.Spec.Username != x.Subject.CommonName {
-			if err := a.vacant(ctx, r, x); err != nil {
+			if vacant, err := a.vacant(ctx, r, x); err != nil || !vacant {
 				return err
 			}
 		}
@@ -119,31 +121,36 @@ func (a *approver) sync(ctx context.Context, name string) error {
 	return queue.Quiet(fmt.Errorf("recognized csr %q as %v but subject access review was not approved", name, tried))
 }
 
-// vacant is an error where another than the requestor has the node's name: with its
-// certificate who holds a bootstrap token would be that node, and read its pods' Secrets.
-// Upstream approves. An administrator may, and the name is free when the Node is deleted.
-func (a *approver) vacant(ctx context.Context, r *certificatesv1.CertificateSigningRequest, x *x509.CertificateRequest) error {
+// vacant reports whether a node's name is free for another who asks, and soon enough. With
+// the certificate of a Node that exists, who holds a bootstrap token would be that node, and
+// read its pods' Secrets: the request is denied, so that it is not approved when the Node is
+// deleted later. Upstream approves.
+func (a *approver) vacant(ctx context.Context, r *certificatesv1.CertificateSigningRequest, x *x509.CertificateRequest) (bool, error) {
 	name := strings.TrimPrefix(x.Subject.CommonName, nodePrefix)
-	_, err := a.nodes.Get(name)
-	if apierrors.IsNotFound(err) {
-		// What the cache does not have yet counts too.
-		_, err = a.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+	// Not by the cache, which may have a Node that is deleted, or not have a new one.
+	_, err := a.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+	switch {
+	case err == nil:
+		a.log.Warn("a certificate of a node that exists is asked for by another; it is denied", "request", r.Name, "node", name, "requestor", r.Spec.Username)
+		return false, decide(ctx, a.client, r, certificatesv1.CertificateDenied, "NodeExists",
+			fmt.Sprintf("Node %[1]s exists, and %[2]s is not that node. If its machine is gone, delete the Node (pintle kubectl delete node %[1]s) and join again; else choose another name.", name, r.Spec.Username))
+	case !apierrors.IsNotFound(err):
+		return false, fmt.Errorf("request %s: look for node %s: %w", r.Name, name, err)
+	case a.now().Sub(r.CreationTimestamp.Time) > freshFor:
+		a.log.Warn("a request for a node's certificate is too old to be approved; join again, or approve it by hand", "request", r.Name, "node", name, "requestor", r.Spec.Username, "limit", freshFor)
+		return false, nil
 	}
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("request %s: look for node %s: %w", r.Name, name, err)
-	}
-	a.log.Warn("a certificate of a node that is there is asked for by another; it is not approved: delete the Node if its machine is gone, or approve by hand",
-		"request", r.Name, "node", name, "requestor", r.Spec.Username)
-	return queue.Quiet(fmt.Errorf("request %s: node %s is there already, and %s is another", r.Name, name, r.Spec.Username))
+	return true, nil
 }
 
 func approve(ctx context.Context, client kubernetes.Interface, r *certificatesv1.CertificateSigningRequest, message string) error {
+	return decide(ctx, client, r, certificatesv1.CertificateApproved, "AutoApproved", message)
+}
+
+func decide(ctx context.Context, client kubernetes.Interface, r *certificatesv1.CertificateSigningRequest, kind certificatesv1.RequestConditionType, reason, message string) error {
 	r = r.DeepCopy()
 	r.Status.Conditions = append(r.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{
-		Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: "AutoApproved", Message: message,
+		Type: kind, Status: corev1.ConditionTrue, Reason: reason, Message: message,
 	})
 	if _, err := client.CertificatesV1().CertificateSigningRequests().UpdateApproval(ctx, r.Name, r, metav1.UpdateOptions{}); err != nil {
 		return fmt.Errorf("error updating approval for csr: %w", err)

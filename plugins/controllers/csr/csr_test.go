@@ -52,7 +52,7 @@ func node(t *testing.T, x func(*x509.CertificateRequest), edit func(*certificate
 		t.Fatal(err)
 	}
 	r := &certificatesv1.CertificateSigningRequest{
-		ObjectMeta: metav1.ObjectMeta{Name: "r", UID: "1"},
+		ObjectMeta: metav1.ObjectMeta{Name: "r", UID: "1", CreationTimestamp: metav1.Now()},
 		Spec: certificatesv1.CertificateSigningRequestSpec{
 			Request: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}), SignerName: certificatesv1.KubeAPIServerClientKubeletSignerName,
 			Usages:   []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageKeyEncipherment, certificatesv1.UsageClientAuth},

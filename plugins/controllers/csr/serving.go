@@ -18,10 +18,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/kubernetes"
 	certificateslisters "k8s.io/client-go/listers/certificates/v1"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	discoverylisters "k8s.io/client-go/listers/discovery/v1"
+	networkinglisters "k8s.io/client-go/listers/networking/v1"
 	"k8s.io/client-go/util/workqueue"
 
 	"pintle.dev/pintle/plugins/controllers/queue"
@@ -38,6 +40,7 @@ type servingApprover struct {
 	nodes    corelisters.NodeLister
 	services corelisters.ServiceLister
 	slices   discoverylisters.EndpointSliceLister
+	ranges   networkinglisters.ServiceCIDRLister
 	watches  []queue.Watch
 	loop     *queue.Loop[string]
 	log      *slog.Logger
@@ -46,12 +49,15 @@ type servingApprover struct {
 // NewServingApprover builds csrapproving-kubelet-serving.
 func NewServingApprover(c *controller.Context) (controller.Runner, error) {
 	requests, core := c.Informers.Certificates().V1().CertificateSigningRequests(), c.Informers.Core().V1()
-	endpoints := c.Informers.Discovery().V1().EndpointSlices()
+	endpoints, ranges := c.Informers.Discovery().V1().EndpointSlices(), c.Informers.Networking().V1().ServiceCIDRs()
 	a := &servingApprover{
-		client: c.Client, log: c.Logger, requests: requests.Lister(), nodes: core.Nodes().Lister(), services: core.Services().Lister(), slices: endpoints.Lister(),
-		watches: []queue.Watch{{Informer: core.Nodes().Informer()}, {Informer: core.Services().Informer()}, {Informer: endpoints.Informer()}, {Informer: requests.Informer()}},
+		client: c.Client, log: c.Logger, requests: requests.Lister(), nodes: core.Nodes().Lister(), services: core.Services().Lister(), slices: endpoints.Lister(), ranges: ranges.Lister(),
+		watches: []queue.Watch{
+			{Informer: core.Nodes().Informer()}, {Informer: core.Services().Informer()}, {Informer: endpoints.Informer()}, {Informer: ranges.Informer()},
+			{Informer: requests.Informer()},
+		},
 	}
-	a.watches[3].Handler = queue.On(func(_, current *certificatesv1.CertificateSigningRequest) {
+	a.watches[len(a.watches)-1].Handler = queue.On(func(_, current *certificatesv1.CertificateSigningRequest) {
 		if current != nil {
 			a.loop.Add(current.Name)
 		}
@@ -88,7 +94,11 @@ func (a *servingApprover) sync(ctx context.Context, name string) error {
 		return nil // it never will be
 	}
 	if err := a.owns(strings.TrimPrefix(r.Spec.Username, nodePrefix), x); err != nil {
-		a.log.Debug("a request for a serving certificate is not approved yet", "request", name, "requestor", r.Spec.Username, "reason", err)
+		level := slog.LevelDebug // its Node gets its addresses a moment later
+		if errors.As(err, new(clash)) {
+			level = slog.LevelWarn // a person decides, or one of the two Nodes goes
+		}
+		a.log.Log(ctx, level, "a request for a serving certificate is not approved yet", "request", name, "requestor", r.Spec.Username, "reason", err)
 		return queue.Quiet(fmt.Errorf("request %s: %w", name, err))
 	}
 	return approve(ctx, a.client, r, servingMessage)
@@ -118,6 +128,10 @@ func asksForItself(r *certificatesv1.CertificateSigningRequest, x *x509.Certific
 		if reserved(name) {
 			return fmt.Errorf("name %q is of services or of each machine", name)
 		}
+		// Some clients compare an address with names too.
+		if _, err := netip.ParseAddr(name); err == nil || len(validation.IsDNS1123Subdomain(name)) > 0 {
+			return fmt.Errorf("%q is not a DNS name", name)
+		}
 	}
 	return nil
 }
@@ -130,16 +144,20 @@ func reserved(name string) bool {
 	return name == "localhost" || first == "kubernetes" || strings.HasSuffix(name, ".svc") || strings.Contains(name, ".svc.") || strings.Contains(name, "*")
 }
 
-// owns: the Node has all that the request names. Of two Nodes with one address the elder has
-// it: a node writes its own addresses, and could write another's.
+// clash is that of a node with another Node.
+type clash struct{ error }
+
+// owns is an error unless the Node has all that the request names, and no other Node has any
+// of it. A node writes its own addresses, and could write another's: of two Nodes with one
+// address neither gets a certificate.
 func (a *servingApprover) owns(name string, x *x509.CertificateRequest) error {
 	node, err := a.nodes.Get(name)
 	if err != nil {
 		return err
 	}
 	for _, want := range x.DNSNames {
-		if !hasAddress(node, want) {
-			return fmt.Errorf("node %s has no address %q", name, want)
+		if !strings.EqualFold(name, want) && !hasHostname(node, want) {
+			return fmt.Errorf("node %s has another name than %q, and another hostname", name, want)
 		}
 	}
 	for _, ip := range x.IPAddresses {
@@ -159,30 +177,48 @@ func (a *servingApprover) owns(name string, x *x509.CertificateRequest) error {
 			continue
 		}
 		for _, want := range x.DNSNames {
-			if strings.EqualFold(other.Name, want) || elder(other, node) && hasAddress(other, want) {
-				return fmt.Errorf("name %q is of node %s", want, other.Name)
+			if strings.EqualFold(other.Name, want) || hasAddress(other, want) {
+				return clash{fmt.Errorf("name %q is of node %s too", want, other.Name)}
 			}
 		}
 		for _, ip := range x.IPAddresses {
-			if elder(other, node) && hasAddress(other, ip.String()) {
-				return fmt.Errorf("address %s is of node %s, which was there before", ip, other.Name)
+			if hasAddress(other, ip.String()) {
+				return clash{fmt.Errorf("address %s is of node %s too", ip, other.Name)}
+			}
+			if within(ip, append(slices.Clone(other.Spec.PodCIDRs), other.Spec.PodCIDR)) {
+				return clash{fmt.Errorf("address %s is in the range of pod IPs of node %s", ip, other.Name)}
 			}
 		}
 	}
 	return nil
 }
 
-// serves is an error where an address is the API server's or a Service's.
+// serves is an error where an address is the API server's or a Service's, or could become a
+// Service's. It is one too while the API server's addresses are not known.
 func (a *servingApprover) serves(ip net.IP) error {
 	apis, err := a.slices.EndpointSlices(metav1.NamespaceDefault).List(labels.SelectorFromSet(labels.Set{discoveryv1.LabelServiceName: "kubernetes"}))
 	if err != nil {
 		return err
 	}
+	known := 0
 	for _, slice := range apis {
 		for _, e := range slice.Endpoints {
+			known += len(e.Addresses)
 			if slices.ContainsFunc(e.Addresses, func(text string) bool { return same(text, ip.String()) }) {
 				return fmt.Errorf("address %s is the API server's; a node beside it needs an address of its own", ip)
 			}
+		}
+	}
+	if known == 0 {
+		return errors.New("the API server's addresses are not known: service default/kubernetes has no endpoints")
+	}
+	ranges, err := a.ranges.List(labels.Everything())
+	if err != nil {
+		return err
+	}
+	for _, r := range ranges {
+		if within(ip, r.Spec.CIDRs) {
+			return fmt.Errorf("address %s is in ServiceCIDR %s", ip, r.Name)
 		}
 	}
 	all, err := a.services.List(labels.Everything())
@@ -206,6 +242,13 @@ func hasAddress(node *corev1.Node, want string) bool {
 	return slices.ContainsFunc(node.Status.Addresses, func(a corev1.NodeAddress) bool { return same(a.Address, want) })
 }
 
+// hasHostname reports whether a name is a Node's hostname.
+func hasHostname(node *corev1.Node, want string) bool {
+	return slices.ContainsFunc(node.Status.Addresses, func(a corev1.NodeAddress) bool {
+		return a.Type == corev1.NodeHostName && strings.EqualFold(a.Address, want)
+	})
+}
+
 // same compares addresses as such, and names without regard to case.
 func same(a, b string) bool {
 	x, err1 := netip.ParseAddr(a)
@@ -216,10 +259,11 @@ func same(a, b string) bool {
 	return err1 != nil && err2 != nil && strings.EqualFold(a, b)
 }
 
-// elder orders Nodes by when they were made.
-func elder(a, b *corev1.Node) bool {
-	if !a.CreationTimestamp.Equal(&b.CreationTimestamp) {
-		return a.CreationTimestamp.Before(&b.CreationTimestamp)
-	}
-	return a.Name < b.Name
+// within reports whether one of the ranges has an address.
+func within(ip net.IP, cidrs []string) bool {
+	addr, ok := netip.AddrFromSlice(ip)
+	return ok && slices.ContainsFunc(cidrs, func(text string) bool {
+		p, err := netip.ParsePrefix(text)
+		return err == nil && p.Contains(addr.Unmap())
+	})
 }

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net"
 	"net/url"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/informers"
@@ -20,6 +22,12 @@ import (
 
 	"pintle.dev/pintle/sdk/controller"
 )
+
+// edited is a Node with a change.
+func edited(n *corev1.Node, edit func(*corev1.Node)) *corev1.Node {
+	edit(n)
+	return n
+}
 
 // nodeAt is a Node of an age, with addresses.
 func nodeAt(name string, made int64, addresses ...string) *corev1.Node {
@@ -56,6 +64,7 @@ func TestServingApprover(t *testing.T) {
 		edit  func(spec)
 		node  *corev1.Node // n, if not the usual one
 		there []runtime.Object
+		apis  []string // the API server's addresses, if not the usual one
 		fine  bool
 	}{
 		"its own":               {x: own, fine: true},
@@ -81,11 +90,28 @@ func TestServingApprover(t *testing.T) {
 		"a service, in full":    {x: with("web.shop.SVC.cluster.local.", ""), node: nodeAt("n", 5, "192.0.2.11", "web.shop.SVC.cluster.local.")},
 		"everything":            {x: with("*.example.com", ""), node: nodeAt("n", 5, "192.0.2.11", "*.example.com")},
 		"the API server":        {x: with("", "192.0.2.10"), node: nodeAt("n", 5, "192.0.2.10", "n")},
-		"a service's address":   {x: with("", "10.96.0.7"), node: nodeAt("n", 5, "10.96.0.7", "n")},
+		"a service's address":   {x: with("", "10.98.0.7"), node: nodeAt("n", 5, "10.98.0.7", "n")},
 		"a balancer's":          {x: with("", "10.97.0.1"), node: nodeAt("n", 5, "10.97.0.1", "n")},
 		"an elder node's":       {x: own, there: []runtime.Object{nodeAt("m", 1, "192.0.2.11")}},
+		"a younger node's":      {x: own, there: []runtime.Object{nodeAt("m", 9, "192.0.2.11")}},
+		"a younger's hostname":  {x: own, there: []runtime.Object{nodeAt("m", 9, "n")}},
+		"a hostname of its own": {x: with("box-7", ""), node: nodeAt("n", 5, "192.0.2.11", "box-7"), fine: true},
+		"its name, by no entry": {x: own, node: nodeAt("n", 5, "192.0.2.11"), fine: true},
+		"a DNS name of another": {x: with("shop.example.com", ""), node: edited(nodeAt("n", 5, "192.0.2.11", "n"), func(n *corev1.Node) {
+			n.Status.Addresses = append(n.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeExternalDNS, Address: "shop.example.com"})
+		})},
+		"an address as a name": {x: with("192.0.2.10", ""), node: edited(nodeAt("n", 5, "192.0.2.11"), func(n *corev1.Node) {
+			n.Status.Addresses = append(n.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeHostName, Address: "192.0.2.10"})
+		})},
+		"IPv6 as a name": {x: with("2001:db8::1", ""), node: edited(nodeAt("n", 5, "192.0.2.11"), func(n *corev1.Node) {
+			n.Status.Addresses[0] = corev1.NodeAddress{Type: corev1.NodeHostName, Address: "2001:db8::1"}
+		})},
+		"no DNS name":           {x: with("N_1", ""), node: nodeAt("n", 5, "192.0.2.11", "N_1")},
+		"a later service's":     {x: with("", "10.96.200.9"), node: nodeAt("n", 5, "10.96.200.9", "n")},
+		"another's pod":         {x: with("", "10.244.1.9"), node: nodeAt("n", 5, "10.244.1.9", "n"), there: []runtime.Object{edited(nodeAt("m", 1), func(n *corev1.Node) { n.Spec.PodCIDR, n.Spec.PodCIDRs = "10.244.1.0/24", []string{"10.244.1.0/24"} })}},
+		"beside the pods":       {x: with("", "10.244.2.9"), node: nodeAt("n", 5, "10.244.2.9", "n"), there: []runtime.Object{edited(nodeAt("m", 1), func(n *corev1.Node) { n.Spec.PodCIDR, n.Spec.PodCIDRs = "10.244.1.0/24", []string{"10.244.1.0/24"} })}, fine: true},
+		"no API server known":   {x: own, apis: []string{}},
 		"an elder node's name":  {x: with("m", ""), node: nodeAt("n", 5, "192.0.2.11", "m"), there: []runtime.Object{nodeAt("m", 9)}},
-		"taken by a younger":    {x: own, there: []runtime.Object{nodeAt("m", 9, "192.0.2.11", "n")}, fine: true},
 		"in IPv6, written else": {x: with("", "2001:db8::b"), node: nodeAt("n", 5, "2001:0db8:0::000b", "n"), fine: true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -99,12 +125,16 @@ func TestServingApprover(t *testing.T) {
 			if tc.node == nil {
 				tc.node = nodeAt("n", 5, "192.0.2.11", "n")
 			}
+			if tc.apis == nil {
+				tc.apis = []string{"192.0.2.10"}
+			}
 			objects := append(tc.there, request, tc.node,
+				&networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{Name: "kubernetes"}, Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{"10.96.0.0/16"}}},
 				&discoveryv1.EndpointSlice{
 					ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "kubernetes", Labels: map[string]string{"kubernetes.io/service-name": "kubernetes"}},
-					Endpoints:  []discoveryv1.Endpoint{{Addresses: []string{"192.0.2.10"}}},
+					Endpoints:  []discoveryv1.Endpoint{{Addresses: tc.apis}},
 				},
-				&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}, Spec: corev1.ServiceSpec{ClusterIP: "10.96.0.7"},
+				&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}, Spec: corev1.ServiceSpec{ClusterIP: "10.98.0.7"},
 					Status: corev1.ServiceStatus{LoadBalancer: corev1.LoadBalancerStatus{Ingress: []corev1.LoadBalancerIngress{{IP: "10.97.0.1"}}}}})
 			client := fake.NewClientset(objects...)
 			shared := informers.NewSharedInformerFactory(client, 0)
@@ -127,30 +157,70 @@ func TestServingApprover(t *testing.T) {
 	}
 }
 
-// TestApproverOfLivingNode: who holds a token does not get the certificate of a node that is
-// there; the node itself does, and the name is free when the Node is gone.
+// TestApproverOfLivingNode: who holds a token does not get the certificate of a Node that
+// exists, nor when it is deleted later; the node itself does. Of another, an old request is
+// left for a person.
 func TestApproverOfLivingNode(t *testing.T) {
+	const token, approved, denied = "system:bootstrap:abcdef", certificatesv1.CertificateApproved, certificatesv1.CertificateDenied
 	for name, tc := range map[string]struct {
 		requestor string
 		there     bool
-		fine      bool
+		age       time.Duration
+		want      certificatesv1.RequestConditionType // empty: undecided
 	}{
-		"free":            {"system:bootstrap:abcdef", false, true},
-		"taken":           {"system:bootstrap:abcdef", true, false},
-		"by another node": {"system:node:m", true, false},
-		"by itself":       {"system:node:n", true, true},
+		"free":               {token, false, 0, approved},
+		"free, for an hour":  {token, false, freshFor, approved},
+		"free, for longer":   {token, false, freshFor + time.Second, ""},
+		"taken":              {token, true, 0, denied},
+		"taken for long":     {token, true, 2 * freshFor, denied},
+		"by another node":    {"system:node:m", true, 0, denied},
+		"by itself":          {"system:node:n", true, 0, approved},
+		"by itself, at last": {"system:node:n", true, 2 * freshFor, approved},
 	} {
 		t.Run(name, func(t *testing.T) {
-			request := node(t, nil, func(r *certificatesv1.CertificateSigningRequest) { r.Spec.Username = tc.requestor })
+			made := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+			request := node(t, nil, func(r *certificatesv1.CertificateSigningRequest) {
+				r.Spec.Username, r.CreationTimestamp = tc.requestor, metav1.NewTime(made)
+			})
 			objects := []runtime.Object{request}
 			if tc.there {
-				objects = append(objects, nodeAt("n", time.Now().Unix()))
+				objects = append(objects, nodeAt("n", made.Unix()))
 			}
 			client := allowing(fake.NewClientset(objects...))
-			_ = approverOf(t, client, request).sync(t.Context(), "r")
-			now, err := client.CertificatesV1().CertificateSigningRequests().Get(t.Context(), "r", metav1.GetOptions{})
-			if err != nil || (len(now.Status.Conditions) > 0) != tc.fine {
-				t.Errorf("conditions are %+v, %v", now.Status.Conditions, err)
+			requests := client.CertificatesV1().CertificateSigningRequests()
+			a := approverOf(t, client, request)
+			a.now = func() time.Time { return made.Add(tc.age) }
+			decided := func() *certificatesv1.CertificateSigningRequestCondition {
+				t.Helper()
+				if err := a.sync(t.Context(), "r"); err != nil {
+					t.Fatal(err)
+				}
+				now, err := requests.Get(t.Context(), "r", metav1.GetOptions{})
+				if err != nil || len(now.Status.Conditions) > 1 {
+					t.Fatalf("%+v, %v", now.Status.Conditions, err)
+				}
+				if err := a.informer.GetIndexer().Update(now); err != nil {
+					t.Fatal(err)
+				}
+				if len(now.Status.Conditions) == 0 {
+					return &certificatesv1.CertificateSigningRequestCondition{}
+				}
+				return &now.Status.Conditions[0]
+			}
+			c := decided()
+			if c.Type != tc.want {
+				t.Fatalf("%+v, want %q", c, tc.want)
+			}
+			if tc.want == denied {
+				if c.Reason != "NodeExists" || !strings.Contains(c.Message, "Node n exists") || !strings.Contains(c.Message, "pintle kubectl delete node n") {
+					t.Errorf("%+v", c)
+				}
+				if err := client.CoreV1().Nodes().Delete(t.Context(), "n", metav1.DeleteOptions{}); err != nil {
+					t.Fatal(err)
+				}
+				if c := decided(); c.Type != denied {
+					t.Errorf("with the Node deleted: %+v", c)
+				}
 			}
 		})
 	}

@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
+	"net"
 	"regexp"
 	"slices"
 	"strings"
@@ -111,9 +112,13 @@ func (p *PKI) acceptable(r Request) error {
 	}) && len(r.ExtKeyUsage) > 0 {
 		return nil
 	}
-	named := x509.Certificate{IPAddresses: r.CSR.IPAddresses}
+	named := x509.Certificate{IPAddresses: slices.Clone(r.CSR.IPAddresses)}
 	for _, name := range r.CSR.DNSNames {
-		named.DNSNames = append(named.DNSNames, strings.TrimSuffix(name, "."))
+		name = strings.TrimSuffix(name, ".")
+		if ip := net.ParseIP(name); ip != nil {
+			named.IPAddresses = append(named.IPAddresses, ip) // some clients compare it so
+		}
+		named.DNSNames = append(named.DNSNames, name)
 	}
 	for _, name := range p.serverNames() {
 		if named.VerifyHostname(name) == nil {
@@ -123,17 +128,20 @@ func (p *PKI) acceptable(r Request) error {
 	return nil
 }
 
-// serverNames are those by which all pods know the API server, and nothing else.
+// serverNames are all names and addresses of the API server's certificate: its machine's too.
+// A node of the kernel's own has its certificate from Node, and not by request.
 func (p *PKI) serverNames() []string {
-	const host = "kubernetes.default.svc"
-	names := []string{"kubernetes", "kubernetes.default", host}
-	if p.cfg.ClusterDomain != "" {
-		names = append(names, host+"."+p.cfg.ClusterDomain)
+	want := p.serverProfile()
+	names, ips := want.dns, want.ips
+	if p.server != nil { // the machine's name may have changed since
+		cert := p.server.Pair().Cert
+		names, ips = slices.Concat(names, cert.DNSNames), slices.Concat(ips, cert.IPAddresses)
 	}
-	if p.cfg.ServiceIP != nil {
-		names = append(names, p.cfg.ServiceIP.String())
+	out := make([]string, 0, len(names)+len(ips))
+	for _, name := range names {
+		out = append(out, strings.TrimSuffix(name, "."))
 	}
-	return names
+	return append(out, texts(ips)...)
 }
 
 // room makes sure that another certificate can be recorded.

@@ -99,17 +99,23 @@ func TestSignRequest(t *testing.T) {
 // What no request gets, whoever approved it.
 func TestRefusedRequests(t *testing.T) {
 	dir := t.TempDir()
-	p := open(t, Config{Dir: dir, ServiceIP: net.IPv4(10, 96, 0, 1)})
+	p := open(t, Config{Dir: dir, ServiceIP: net.IPv4(10, 96, 0, 1), AdvertiseIPs: []net.IP{net.IPv4(192, 0, 2, 10)}, Hostnames: []string{"api.example.com"}})
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
 	server := func(dns ...string) Request {
 		r := forClient(asked(t, x509.CertificateRequest{Subject: pkix.Name{CommonName: "system:node:n", Organization: []string{"system:nodes"}}, DNSNames: dns}))
 		r.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
 		return r
 	}
-	byIP := server("n")
-	byIP.CSR.IPAddresses = []net.IP{net.IPv4(10, 96, 0, 1)}
+	at := func(ip net.IP) Request {
+		r := server()
+		r.CSR = asked(t, x509.CertificateRequest{Subject: r.CSR.Subject, DNSNames: []string{"n"}, IPAddresses: []net.IP{net.IPv4(192, 0, 2, 11), ip}})
+		return r
+	}
 	any, none := server("kubernetes"), server("kubernetes.default")
 	any.ExtKeyUsage, none.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageAny}, nil
-	byIP.CSR = asked(t, x509.CertificateRequest{Subject: byIP.CSR.Subject, IPAddresses: byIP.CSR.IPAddresses})
 	masters := forClient(asked(t, x509.CertificateRequest{Subject: pkix.Name{CommonName: "m", Organization: []string{"a", "system:masters"}}}))
 	forged := forClient(asked(t, x509.CertificateRequest{Subject: pkix.Name{CommonName: "m"}}))
 	forged.CSR.Signature[7] ^= 1
@@ -122,16 +128,23 @@ func TestRefusedRequests(t *testing.T) {
 		r    Request
 		want string
 	}{
-		"system:masters":     {masters, "a certificate of group system:masters is not issued by request"},
-		"not its key":        {forged, "unable to verify certificate request signature"},
-		"large":              {large, "want at most 65536"},
-		"the service":        {server("n", "kubernetes.default.svc"), "kubernetes.default.svc, which is the API server"},
-		"in capitals":        {server("Kubernetes.Default.SVC."), "which is the API server"},
-		"its full name":      {server("kubernetes.default.svc.cluster.local"), "which is the API server"},
-		"a wildcard":         {server("*.default.svc"), "which is the API server"},
-		"its cluster IP":     {byIP, "10.96.0.1, which is the API server"},
-		"for any use":        {any, "which is the API server"},
-		"for no use in part": {none, "which is the API server"},
+		"system:masters":       {masters, "a certificate of group system:masters is not issued by request"},
+		"not its key":          {forged, "unable to verify certificate request signature"},
+		"large":                {large, "want at most 65536"},
+		"the service":          {server("n", "kubernetes.default.svc"), "kubernetes.default.svc, which is the API server"},
+		"in capitals":          {server("Kubernetes.Default.SVC."), "which is the API server"},
+		"its full name":        {server("kubernetes.default.svc.cluster.local"), "which is the API server"},
+		"a wildcard":           {server("*.default.svc"), "which is the API server"},
+		"its cluster IP":       {at(net.IPv4(10, 96, 0, 1)), "10.96.0.1, which is the API server"},
+		"its address":          {at(net.IPv4(192, 0, 2, 10)), "192.0.2.10, which is the API server"},
+		"its address, as text": {server("n", "192.0.2.10"), "192.0.2.10, which is the API server"},
+		"its machine":          {server("n", strings.ToUpper(host)), "which is the API server"},
+		"a further name":       {server("api.example.com."), "api.example.com, which is the API server"},
+		"each by its name":     {server("*.example.com"), "api.example.com, which is the API server"},
+		"each machine":         {server("n", "localhost"), "localhost, which is the API server"},
+		"loopback":             {at(net.IPv6loopback), "::1, which is the API server"},
+		"for any use":          {any, "which is the API server"},
+		"for no use in part":   {none, "which is the API server"},
 	} {
 		_, err := p.SignRequest(tt.r)
 		if why := (*Refusal)(nil); !errors.As(err, &why) || !strings.Contains(err.Error(), tt.want) {
@@ -142,10 +155,14 @@ func TestRefusedRequests(t *testing.T) {
 	if err != nil || len(after) != len(before) {
 		t.Errorf("%d records, then %d: %v", len(before), len(after), err)
 	}
-	for name, r := range map[string]Request{"a node": server("n", "localhost", "default.svc"), "another service": server("kubernetes.other.svc")} {
+	for name, r := range map[string]Request{"a node": server("n", "default.svc"), "a node by its address": at(net.IPv4(192, 0, 2, 12)), "another service": server("kubernetes.other.svc")} {
 		if _, err := p.SignRequest(r); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+	// The kernel's own node is on that machine, and asks nobody.
+	if _, serving, err := p.Node(host, []net.IP{net.IPv4(192, 0, 2, 10)}, host); err != nil || serving.Pair().Cert.VerifyHostname("192.0.2.10") != nil {
+		t.Errorf("the kernel's own node: %v", err)
 	}
 	// A client's certificate serves nobody, so its names are free.
 	if _, err := p.SignRequest(forClient(server("kubernetes.default.svc").CSR)); err != nil {
