@@ -12,6 +12,7 @@
 // Where there is no policy there is no table, and pods are not even watched. A policy that
 // was enforced stays so while the plugin is down. A pod that starts is closed until its
 // address is known here, and so is every pod of a node that starts, until policies were read.
+// A start fails where neither succeeds.
 // What a node and its own pods send each other always passes, which probes are. Rules that
 // somebody else changed are replaced within seconds (checkInterval). A stop with cleanup
 // leaves nothing.

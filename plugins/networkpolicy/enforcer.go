@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -17,13 +18,13 @@ import (
 const (
 	// settle is how long changes gather: a rollout is many.
 	settle = 10 * time.Millisecond
-	// longest bounds the pause after a change of rules. It is as long as the change took, so
-	// that labels that flap cost half a CPU at most.
-	longest = time.Second
 	// again is the pause after a failure.
 	again = time.Second
-	// patience bounds how long a start waits for the policies. Then the node is closed.
-	patience = 20 * time.Second
+	// patience bounds how long a start waits for the policies. Then the node is closed. The
+	// kernel gives a start 30s in all.
+	patience = 5 * time.Second
+	// startLimit bounds a start that cannot close the node either.
+	startLimit = 20 * time.Second
 )
 
 // filter is the packet filter of the machine: a table.Table, but for tests.
@@ -40,9 +41,10 @@ type Enforcer struct {
 	open func() (filter, error)
 	proc string // the kernel's switches
 
-	mu      sync.Mutex
-	running *run
-	state   proxy.Status
+	mu       sync.Mutex
+	running  *run
+	state    proxy.Status
+	switches error // of the kernel's switches, whatever the filter's state is
 }
 
 var _ proxy.Proxy = (*Enforcer)(nil)
@@ -57,6 +59,10 @@ type run struct {
 	filter  filter
 	source  *source
 	cluster func(ctx context.Context) (*program.Cluster, bool)
+	links   func() ([]string, error) // the pods' bridges
+	names   []string                 // what links said last
+	shut    *program.Program         // what closes the node, as long as it does
+	late    bool                     // patience has ended
 	wake    chan struct{}
 	first   chan struct{} // closed when policies are enforced, or the node is closed
 	once    sync.Once
@@ -102,11 +108,23 @@ func (e *Enforcer) Start(ctx context.Context, o proxy.Options) error {
 	r.source = newSource(loop, o.NodeName, r.ranges, core, networking, r.poke)
 	r.cluster = r.source.cluster
 	e.begin(loop, cancel, r)
+	return e.await(ctx, r)
+}
+
+// await waits until policies are enforced or the node is closed. A start that comes to
+// neither ends, so that the next one begins anew.
+func (e *Enforcer) await(ctx context.Context, r *run) error {
+	limit := time.NewTimer(startLimit)
+	defer limit.Stop()
 	select {
 	case <-r.first:
+		return nil
 	case <-ctx.Done():
+		return nil
+	case <-limit.C:
 	}
-	return nil
+	message := e.Status().Message
+	return errors.Join(fmt.Errorf("start %s: pods of this node are not closed, and policies are not enforced: %s", Name, message), e.Stop(ctx, false))
 }
 
 // prepare checks the options, and that the machine has what is needed.
@@ -123,6 +141,7 @@ func (e *Enforcer) prepare(o proxy.Options) (*run, error) {
 		}
 		r.ranges = append(r.ranges, p.Masked())
 	}
+	r.links = func() ([]string, error) { return podBridges(r.ranges) }
 	if err := r.bridges.available(); err != nil {
 		return nil, err
 	}
@@ -138,7 +157,7 @@ func (e *Enforcer) prepare(o proxy.Options) (*run, error) {
 func (e *Enforcer) begin(ctx context.Context, cancel context.CancelFunc, r *run) {
 	r.cancel = cancel
 	e.mu.Lock()
-	e.running, e.state = r, proxy.Status{Message: "policies are not read yet"}
+	e.running, e.state, e.switches = r, proxy.Status{Message: "policies are not read yet"}, nil
 	e.mu.Unlock()
 	go r.loop(ctx)
 }
@@ -164,8 +183,11 @@ func (r *run) loop(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-late.C:
-			if last == nil {
-				r.close()
+			if r.late = true; last == nil {
+				if err := r.close(); err != nil {
+					r.failed(err)
+					late.Reset(again)
+				}
 			}
 			continue
 		case <-tick.C:
@@ -184,18 +206,21 @@ func (r *run) loop(ctx context.Context) {
 		if !known {
 			continue // each first list pokes
 		}
+		r.look()
+		cluster.Bridges = r.names
 		next := program.Compile(cluster)
 		if err := r.apply(next); err != nil {
 			r.failed(err)
 			r.poke()
-			if !pause(ctx, again) {
+			if !pause(ctx, max(time.Since(begun), again)) {
 				return
 			}
 			continue
 		}
-		last = next
+		last, r.shut = next, nil
 		r.enforced(next, len(cluster.Policies))
-		if !pause(ctx, min(time.Since(begun), longest)) {
+		// As long as the change took, so that labels that flap cost half a CPU at most.
+		if !pause(ctx, time.Since(begun)) {
 			return
 		}
 	}
@@ -230,30 +255,93 @@ func (r *run) apply(next *program.Program) error {
 }
 
 // check puts right what others changed: switches of bridges, and rules. An empty program is
-// put right too: another's table of this name is none of a policy.
+// put right too: another's table of this name is none of a policy. Where nothing was read
+// yet it is what closes the node.
 func (r *run) check(last *program.Program) error {
-	if err := r.bridges.on(); err != nil {
-		return err
-	}
+	r.switched(r.bridges.on())
+	others := r.look()
 	if last == nil {
-		return nil
+		return r.keepClosed(others)
 	}
+	if others {
+		r.poke()
+	}
+	return r.heal(last)
+}
+
+// keepClosed checks a node of which nothing was read yet.
+func (r *run) keepClosed(others bool) error {
+	switch {
+	case !r.late:
+		return nil
+	case r.shut == nil:
+		return r.close() // a table of an earlier run may be gone
+	case others:
+		return r.shutNow()
+	}
+	return r.heal(r.shut)
+}
+
+func (r *run) heal(want *program.Program) error {
 	disturbed, err := r.filter.Disturbed()
-	if err != nil || !disturbed || last.Empty() {
+	if err != nil || !disturbed || want.Empty() {
 		return err
 	}
-	return r.apply(last)
+	return r.apply(want)
+}
+
+// look finds the bridges of pods, and says whether they are others than before. The first
+// pod of a node makes one.
+func (r *run) look() bool {
+	names, err := r.links()
+	if err != nil {
+		r.log.Warn("the bridges of pods are not known", "error", err)
+		return false
+	}
+	if slices.Equal(names, r.names) {
+		return false
+	}
+	r.names = names
+	return true
 }
 
 // close lets a start end though the policies could not be read: pods of this node get no
 // connection until they can. A table of an earlier run stays as it is.
-func (r *run) close() {
+func (r *run) close() error {
 	exists, err := r.filter.Exists()
-	if err == nil && !exists {
-		err = r.filter.Apply(program.Closed(r.ranges))
+	if err != nil {
+		return err
 	}
-	r.log.Warn("the policies could not be read yet; new pods of this node get no connections until they are", "after", patience, "error", err)
+	if !exists {
+		r.look()
+		return r.shutNow()
+	}
 	r.once.Do(func() { close(r.first) })
+	return nil
+}
+
+func (r *run) shutNow() error {
+	next := program.Closed(r.ranges, r.names)
+	if err := r.apply(next); err != nil {
+		return err
+	}
+	if r.shut == nil {
+		r.log.Warn("the policies could not be read yet; pods of this node get no new connections until they are", "after", patience)
+	}
+	r.shut = next
+	r.once.Do(func() { close(r.first) })
+	return nil
+}
+
+// switched keeps a fault of the kernel's switches, which no change of rules ends.
+func (r *run) switched(err error) {
+	r.mu.Lock()
+	before := r.switches
+	r.switches = err
+	r.mu.Unlock()
+	if err != nil && (before == nil || before.Error() != err.Error()) {
+		r.log.Error("packets between pods of one bridge may pass unseen", "error", err)
+	}
 }
 
 func (r *run) failed(err error) {
@@ -283,14 +371,19 @@ func (e *Enforcer) Apply(context.Context, *proxy.Diff) error {
 func (e *Enforcer) Status() proxy.Status {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.state
+	state := e.state
+	if e.switches != nil {
+		state.Ready, state.Message = false, e.switches.Error()+"; "+state.Message
+	}
+	return state
 }
 
-// Stop implements proxy.Proxy. Without cleanup the policies stay in force.
+// Stop implements proxy.Proxy. Without cleanup the policies stay in force. One that runs out
+// of time is finished by the next.
 func (e *Enforcer) Stop(ctx context.Context, cleanup bool) error {
 	e.mu.Lock()
 	r := e.running
-	e.running, e.state = nil, proxy.Status{Message: "stopped"}
+	e.running, e.state, e.switches = nil, proxy.Status{Message: "stopped"}, nil
 	e.mu.Unlock()
 	if r == nil {
 		return nil
@@ -299,6 +392,9 @@ func (e *Enforcer) Stop(ctx context.Context, cleanup bool) error {
 	select {
 	case <-r.done:
 	case <-ctx.Done():
+		e.mu.Lock()
+		e.running, e.state.Message = r, "stopping"
+		e.mu.Unlock()
 		return fmt.Errorf("stop %s: %w", Name, ctx.Err())
 	}
 	if r.source != nil {

@@ -76,8 +76,21 @@ func (p *paper) passes(t *testing.T, from, to string) bool {
 
 // world is what the enforcer is told; nil: nothing yet.
 type world struct {
-	mu sync.Mutex
-	c  *program.Cluster
+	mu      sync.Mutex
+	c       *program.Cluster
+	bridges []string
+}
+
+func (w *world) links() ([]string, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.bridges, nil
+}
+
+func (w *world) connect(bridges ...string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.bridges = bridges
 }
 
 func (w *world) get(context.Context) (*program.Cluster, bool) {
@@ -118,6 +131,7 @@ func begun(t *testing.T, f *paper, w *world) (*Enforcer, *run) {
 		t.Fatal(err)
 	}
 	r.cluster = w.get
+	r.links = w.links
 	ctx, cancel := context.WithCancel(t.Context())
 	e.begin(ctx, cancel, r)
 	return e, r
@@ -126,7 +140,7 @@ func begun(t *testing.T, f *paper, w *world) (*Enforcer, *run) {
 const nobody = "spec: {podSelector: {}}"
 
 func settled() {
-	time.Sleep(2 * longest)
+	time.Sleep(2 * time.Second)
 	synctest.Wait()
 }
 
@@ -261,6 +275,140 @@ func TestClosedUntilRead(t *testing.T) {
 			}
 		})
 	}
+}
+
+// onLink says whether pods of one bridge reach each other by addresses of the link.
+func (p *paper) onLink(t *testing.T) bool {
+	t.Helper()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return truth.Passes(t, p.has, truth.Packet{Source: netip.MustParseAddr("fe80::1"), Destination: netip.MustParseAddr("fe80::2"), Protocol: program.TCP, Port: 80, Bridge: truth.Bridge})
+}
+
+// TestBridgeOfPods: the bridge that the first pod of a node makes is seen soon.
+func TestBridgeOfPods(t *testing.T) {
+	for _, known := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			f, w := &paper{}, &world{}
+			if known {
+				w.set(truth.World(nobody))
+			}
+			e, r := begun(t, f, w)
+			r.poke()
+			time.Sleep(patience)
+			settled()
+			w.connect(truth.Bridge)
+			time.Sleep(2 * r.cfg.check)
+			settled()
+			if f.onLink(t) {
+				t.Errorf("known %t: pods reach each other by addresses of the link", known)
+			}
+			if err := e.Stop(t.Context(), true); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestClosedFails: a start does not end well while the node is neither closed nor are its
+// policies enforced, and closing is tried again. What closes it is put right.
+func TestClosedFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, w := &paper{}, &world{}
+		f.set(errors.New("the kernel says no"), false)
+		e, r := begun(t, f, w)
+		time.Sleep(patience + 3*again)
+		synctest.Wait()
+		select {
+		case <-r.first:
+			t.Error("a start ends though the node is open")
+		default:
+		}
+		if s := e.Status(); s.Ready || !strings.Contains(s.Message, "the kernel says no") {
+			t.Errorf("status %+v", s)
+		}
+		f.set(nil, false)
+		time.Sleep(2 * again)
+		<-r.first
+		if f.passes(t, "y/x", "x/x") {
+			t.Error("the node is open")
+		}
+		before := f.applied
+		f.set(nil, true)
+		time.Sleep(2 * r.cfg.check)
+		synctest.Wait()
+		if f.applied != before+1 {
+			t.Errorf("what closes the node was deleted and written %d times, want once", f.applied-before)
+		}
+		if err := e.Stop(t.Context(), true); err != nil {
+			t.Error(err)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		f, w := &paper{}, &world{}
+		f.set(errors.New("the kernel says no"), false)
+		e, r := begun(t, f, w)
+		if err := e.await(t.Context(), r); err == nil || !strings.Contains(err.Error(), "the kernel says no") {
+			t.Errorf("a start that closes nothing: %v", err)
+		}
+		<-r.done
+	})
+}
+
+// TestStopInTwo: a stop that runs out of time is finished by the next one.
+func TestStopInTwo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, w := &paper{}, &world{c: truth.World(nobody)}
+		e, r := begun(t, f, w)
+		free := make(chan struct{})
+		r.cluster = func(context.Context) (*program.Cluster, bool) {
+			<-free
+			return truth.World(nobody), true
+		}
+		r.poke()
+		settled()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := e.Stop(ctx, true); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("a stop of what hangs: %v", err)
+		}
+		close(free)
+		if err := e.Stop(t.Context(), true); err != nil || f.has == nil || !f.has.Empty() || f.closed != 1 {
+			t.Errorf("the second stop: %v, table %v, closed %d", err, f.has, f.closed)
+		}
+	})
+}
+
+// TestSwitchFails: what is wrong with a switch stays said when a change of rules succeeds.
+func TestSwitchFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, w := &paper{}, &world{c: truth.World(nobody)}
+		e, r := begun(t, f, w)
+		r.poke()
+		settled()
+		first := filepath.Join(e.proc, bridgeSwitches[0])
+		if err := os.Rename(first, first+".gone"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * r.cfg.check)
+		w.set(truth.World())
+		r.poke()
+		settled()
+		if s := e.Status(); s.Ready || !strings.Contains(s.Message, "bridges") || !strings.Contains(s.Message, "0 policies") {
+			t.Errorf("status %+v", s)
+		}
+		if err := os.Rename(first+".gone", first); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * r.cfg.check)
+		synctest.Wait()
+		if s := e.Status(); !s.Ready {
+			t.Errorf("status %+v after the fault", s)
+		}
+		if err := e.Stop(t.Context(), true); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // TestFlapping: changes without end are gathered.

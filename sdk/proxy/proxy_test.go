@@ -20,6 +20,8 @@ type fake struct {
 	options Options
 	stopped *bool
 	fail    error
+	hang    error // of stops
+	starts  int
 }
 
 func (f *fake) Probe(_ context.Context, config []byte) error {
@@ -28,12 +30,12 @@ func (f *fake) Probe(_ context.Context, config []byte) error {
 	}
 	return nil
 }
-func (f *fake) Start(_ context.Context, o Options) error { f.options = o; return nil }
+func (f *fake) Start(_ context.Context, o Options) error { f.options = o; f.starts++; return nil }
 func (f *fake) Apply(_ context.Context, d *Diff) error   { f.state.Apply(d); return f.fail }
 func (f *fake) Status() Status {
 	return Status{Ready: true, Generation: f.state.Generation, Services: len(f.state.Services), Serves: []*ServedPort{{Name: "dns", Protocol: "UDP", Address: "10.0.0.1", Port: 10053}}}
 }
-func (f *fake) Stop(_ context.Context, cleanup bool) error { f.stopped = &cleanup; return nil }
+func (f *fake) Stop(_ context.Context, cleanup bool) error { f.stopped = &cleanup; return f.hang }
 
 // Every call reaches the plugin through client and server as it was made.
 func TestClientAndServer(t *testing.T) {
@@ -94,5 +96,20 @@ func TestClientAndServer(t *testing.T) {
 	}
 	if err := p.Stop(ctx, true); err != nil || f.stopped == nil || !*f.stopped {
 		t.Errorf("stop: %v, cleanup %v", err, f.stopped)
+	}
+	// A start finishes a stop that failed, before it starts.
+	if err := p.Start(ctx, Options{}); err != nil {
+		t.Fatal(err)
+	}
+	f.hang = errors.New("it hangs")
+	if err := p.Stop(ctx, true); err == nil || !strings.Contains(err.Error(), "it hangs") {
+		t.Errorf("a stop that fails: %v", err)
+	}
+	if err := p.Start(ctx, Options{}); err == nil || !strings.Contains(err.Error(), "it hangs") || f.starts != 2 {
+		t.Errorf("a start while a stop hangs: %v, started %d times", err, f.starts)
+	}
+	f.hang = nil
+	if err := p.Start(ctx, Options{}); err != nil || f.starts != 3 {
+		t.Errorf("a start after a stop that failed: %v, started %d times, want 3", err, f.starts)
 	}
 }

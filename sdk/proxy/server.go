@@ -41,6 +41,7 @@ type served struct {
 	mu      sync.Mutex // Start, Apply and Stop are called one at a time
 	proxy   Proxy
 	started bool
+	halted  bool // a stop of it failed, and is not finished
 	config  []byte
 }
 
@@ -137,6 +138,12 @@ func (s *server) Start(ctx context.Context, req *contractv1.ProxyStart) (*contra
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.started && p.halted {
+		if err := p.proxy.Stop(ctx, false); err != nil {
+			return nil, status.Error(codes.Unavailable, "finish its stop before it starts: "+err.Error())
+		}
+		p.started, p.halted = false, false
+	}
 	if p.started {
 		return &contractv1.ProxyStarted{Message: "was started before"}, nil
 	}
@@ -209,9 +216,10 @@ func (s *server) Stop(ctx context.Context, req *contractv1.ProxyStop) (*contract
 	defer p.mu.Unlock()
 	if p.started {
 		if err := p.proxy.Stop(ctx, req.GetCleanup()); err != nil {
+			p.halted = true
 			return nil, status.Error(codes.Internal, err.Error())
 		}
-		p.started = false
+		p.started, p.halted = false, false
 	}
 	return &contractv1.ProxyStopped{}, nil
 }

@@ -43,6 +43,8 @@ type Cluster struct {
 	Policies   []*networkingv1.NetworkPolicy
 	// Ranges are those that pods of this node have their addresses from.
 	Ranges []netip.Prefix
+	// Bridges are the names of those that connect pods of this node, in order.
+	Bridges []string
 }
 
 // directory finds pods by namespace and by address.

@@ -37,8 +37,8 @@ func Compile(c *Cluster) *Program {
 
 // Closed is the program of a node that knows nothing of the cluster yet: no connection to
 // or from a pod is let pass.
-func Closed(ranges []netip.Prefix) *Program {
-	m := &compiler{program: &Program{Sets: map[string]*Set{}, Chains: map[string][]Rule{}}, directory: newDirectory(&Cluster{Ranges: ranges})}
+func Closed(ranges []netip.Prefix, bridges []string) *Program {
+	m := &compiler{program: &Program{Sets: map[string]*Set{}, Chains: map[string][]Rule{}}, directory: newDirectory(&Cluster{Ranges: ranges, Bridges: bridges})}
 	m.base(map[string]bool{Egress: true, Ingress: true})
 	return m.program
 }
@@ -193,9 +193,9 @@ func setName(name string, family Family) string { return fmt.Sprintf("%s-%d", na
 // base makes the base chains, and what leads from them to the chains of policies.
 func (m *compiler) base(closed map[string]bool) {
 	for _, direction := range []string{Egress, Ingress} {
-		rules := []Rule{{Match: Established, Verdict: Accept}}
-		if slices.Contains(m.families, IP6) {
-			rules = append(rules, Rule{Match: Neighbours, Family: IP6, Verdict: Accept})
+		rules := []Rule{{Match: Established, Verdict: Accept}, {Match: Neighbours, Family: IP6, Verdict: Accept}}
+		if closed[direction] {
+			rules = append(rules, m.link()...)
 		}
 		for _, family := range m.families {
 			m.program.set(setName("itself", family), family, Pairs)
@@ -232,6 +232,28 @@ func (m *compiler) base(closed map[string]bool) {
 			}
 		}
 	}
+}
+
+// beyond are the destinations that no policy can name, by family: groups and all of a link.
+var beyond = []Rule{
+	{Family: IP4, To: netip.MustParsePrefix("224.0.0.0/4")},
+	{Family: IP4, To: netip.MustParsePrefix("255.255.255.255/32")},
+	{Family: IP6, From: netip.MustParsePrefix("fe80::/10")},
+	{Family: IP6, To: netip.MustParsePrefix("fe80::/10")},
+	{Family: IP6, To: netip.MustParsePrefix("ff00::/8")},
+}
+
+// link drops what pods of one bridge send each other by addresses that are no pod's in the
+// API. The kernel gives each pod one of fe80::/10, also in a cluster of IPv4 alone.
+func (m *compiler) link() []Rule {
+	var rules []Rule
+	for _, bridge := range m.cluster.Bridges {
+		for _, r := range beyond {
+			r.Bridge, r.Verdict = bridge, Drop
+			rules = append(rules, r)
+		}
+	}
+	return rules
 }
 
 // group is the chain of all pods that the same policies select as this one; empty: none do.

@@ -211,10 +211,52 @@ func TestUnknownPods(t *testing.T) {
 	check(t, "ingress", in, program.IP4, []string{"10.244.1.200 y/x TCP 80", "10.244.2.200 y/x TCP 80", "x/x 10.244.2.200 TCP 80"}, []string{"y/x 10.244.1.200 TCP 80", "192.0.2.1 10.244.1.200 TCP 80"})
 	out := truth.World("spec: {podSelector: {matchLabels: {pod: x}}, policyTypes: [Egress]}")
 	check(t, "egress", out, program.IP6, []string{"y/x 10.244.1.200 TCP 80"}, []string{"10.244.1.200 y/x TCP 80"})
-	nothing := program.Closed(in.Ranges)
+	nothing := program.Closed(in.Ranges, in.Bridges)
 	for text, want := range map[string]bool{"x/x y/y TCP 80": false, "192.0.2.1 x/x UDP 80": false, "x/x 192.0.2.1 TCP 80": false, "192.0.2.1 192.0.2.2 TCP 80": true, "x/z 192.0.2.2 TCP 80": true} {
 		if got := truth.Passes(t, nothing, ask(t, text, program.IP4)); got != want {
 			t.Errorf("knowing nothing, %s passes: %t, want %t", text, got, want)
+		}
+	}
+}
+
+// TestLink: while there is a policy, no pod reaches another on its bridge by an address that
+// the API does not have, though the cluster has IPv4 alone. Other bridges are left alone.
+func TestLink(t *testing.T) {
+	four := func(c *program.Cluster) *program.Cluster {
+		c.Ranges = c.Ranges[:1]
+		for _, p := range c.Pods {
+			p.Addresses = p.Addresses[:1]
+		}
+		return c
+	}
+	programs := map[string]*program.Program{
+		"in":     program.Compile(four(truth.World("spec: {podSelector: {}}"))),
+		"out":    program.Compile(four(truth.World("spec: {podSelector: {}, policyTypes: [Egress]}"))),
+		"both":   program.Compile(truth.World("spec: {podSelector: {}, policyTypes: [Ingress, Egress]}")),
+		"closed": program.Closed(truth.Ranges[:1], []string{truth.Bridge}),
+	}
+	for _, tc := range []struct{ source, destination string }{
+		{"fe80::1", "fe80::2"}, {"fe80::1", "ff02::1"}, {"fd00:1::11", "fe80::2"}, {"febf::1", "fd00:1::11"}, {"fd00:1::11", "ff05::1:3"},
+		{"10.244.1.21", "255.255.255.255"}, {"10.244.1.21", "224.0.0.1"}, {"10.244.1.21", "239.255.255.250"},
+	} {
+		k := truth.Packet{Source: netip.MustParseAddr(tc.source), Destination: netip.MustParseAddr(tc.destination), Protocol: program.UDP, Port: 80, Bridge: truth.Bridge}
+		if c := truth.World(); !truth.Passes(t, program.Compile(c), k) || !truth.Allowed(c, k) {
+			t.Errorf("without a policy, %s does not reach %s", tc.source, tc.destination)
+		}
+		for name, p := range programs {
+			if truth.Passes(t, p, k) {
+				t.Errorf("%s: %s reaches %s", name, tc.source, tc.destination)
+			}
+			if p.Chains[program.Ingress][1].Match != program.Neighbours {
+				t.Errorf("%s: what finds neighbours does not pass before: %+v", name, p.Chains[program.Ingress][:2])
+			}
+		}
+		k.Bridge, k.Source = "docker0", netip.MustParseAddr("192.0.2.1")
+		if k.Destination.Is6() {
+			k.Source = netip.MustParseAddr("fe80::7")
+		}
+		if k.Destination.String() != "fd00:1::11" && !truth.Passes(t, programs["in"], k) {
+			t.Errorf("on another bridge, %s does not reach %s", k.Source, k.Destination)
 		}
 	}
 }

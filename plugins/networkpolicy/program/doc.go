@@ -15,7 +15,8 @@
 // isolated pod. A map leads from the address of an isolated pod to the chain of all pods
 // that the same policies select. That chain asks each policy's chain, and drops what none of
 // them accepts. A pod of this node whose address is not known yet is isolated, as long as
-// there is any policy for that direction.
+// there is any policy for that direction. Then pods of one bridge reach each other by no
+// address of the link and no group either: the API has none of them, so no policy names them.
 //
 //	forward → egress  → (address of a pod of this node) → pods-egress-H  → policy-egress-H
 //	        → ingress → (address of a pod of this node) → pods-ingress-H → policy-ingress-H

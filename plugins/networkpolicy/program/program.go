@@ -93,6 +93,10 @@ type Rule struct {
 	// source in the base chain egress, of the destination in ingress.
 	Within netip.Prefix
 	Unless string
+	// From and To are ranges of the source and of the destination.
+	From, To netip.Prefix
+	// Bridge is one that carries the packet from one of its ports to another.
+	Bridge string
 
 	Verdict Verdict
 	Target  string

@@ -15,7 +15,7 @@ import (
 // agree compares program and reference for all pods and some other addresses.
 func agree(t testing.TB, c *program.Cluster, p *program.Program) {
 	t.Helper()
-	for four, others := range map[bool][]string{true: {"192.0.2.1", "10.244.1.200", "10.244.2.201"}, false: {"2001:db8::1", "fd00:1::99", "fd00:2::77"}} {
+	for four, others := range map[bool][]string{true: {"192.0.2.1", "10.244.1.200", "10.244.2.201", "224.0.0.1", "255.255.255.255"}, false: {"2001:db8::1", "fd00:1::99", "fd00:2::77", "fe80::7", "ff02::1"}} {
 		var all []netip.Addr
 		for _, pod := range c.Pods {
 			for _, a := range pod.Addresses {
@@ -32,6 +32,9 @@ func agree(t testing.TB, c *program.Cluster, p *program.Program) {
 				for _, protocol := range []uint8{program.TCP, program.UDP, program.SCTP} {
 					for port := uint16(79); port <= 84; port++ {
 						k := truth.Packet{Source: source, Destination: destination, Protocol: protocol, Port: port}
+						if port%2 == 0 {
+							k.Bridge = truth.Bridge
+						}
 						if want, got := truth.Allowed(c, k), truth.Passes(t, p, k); want != got {
 							text := ""
 							for _, p := range c.Policies {

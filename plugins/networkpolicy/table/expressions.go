@@ -96,9 +96,19 @@ func expressions(chain string, r *program.Rule) []expr.Any {
 	default:
 		out = append(out, loadPort(first), compare(expr.CmpOpGte, byte(r.Low>>8), byte(r.Low)), compare(expr.CmpOpLte, byte(r.High>>8), byte(r.High)))
 	}
+	if r.Bridge != "" {
+		out = append(out, interfaceIs(expr.MetaKeyIIFNAME, r.Bridge)...)
+		out = append(out, interfaceIs(expr.MetaKeyOIFNAME, r.Bridge)...)
+	}
 	outwards := chain == program.Egress
+	if r.From.IsValid() {
+		out = append(out, within(r.Family, true, r.From)...)
+	}
+	if r.To.IsValid() {
+		out = append(out, within(r.Family, false, r.To)...)
+	}
 	if r.Within.IsValid() {
-		out = append(out, loadAddress(r.Family, outwards, first), masked(r.Within), compare(expr.CmpOpEq, r.Within.Addr().AsSlice()...))
+		out = append(out, within(r.Family, outwards, r.Within)...)
 	}
 	if r.Unless != "" {
 		out = append(out, loadAddress(r.Family, outwards, first), &expr.Lookup{SourceRegister: first, SetName: r.Unless, Invert: true})
@@ -128,6 +138,18 @@ func expressions(chain string, r *program.Rule) []expr.Any {
 		out = append(out, loadAddress(r.Family, outwards, first), &expr.Lookup{SourceRegister: first, SetName: r.Target, IsDestRegSet: true, DestRegister: unix.NFT_REG_VERDICT})
 	}
 	return out
+}
+
+// interfaceIs asks for the name of the interface that a packet came by or leaves by. Of a
+// packet between two ports of a bridge both are the bridge.
+func interfaceIs(key expr.MetaKey, name string) []expr.Any {
+	padded := make([]byte, unix.IFNAMSIZ)
+	copy(padded, name)
+	return []expr.Any{&expr.Meta{Key: key, Register: first}, compare(expr.CmpOpEq, padded...)}
+}
+
+func within(family program.Family, source bool, r netip.Prefix) []expr.Any {
+	return []expr.Any{loadAddress(family, source, first), masked(r), compare(expr.CmpOpEq, r.Addr().AsSlice()...)}
 }
 
 // masked leaves of the address in the register what a range has of it.

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -285,6 +286,74 @@ func TestNodeReachesPods(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestLink: pods of one bridge have addresses that no policy names, and broadcasts. With a
+// policy they reach no isolated pod by these; without one they do.
+func TestLink(t *testing.T) {
+	f := lay(t)
+	asker, isolated := f.hosts["y/y"], f.hosts["x/x"]
+	inner := at(t, asker)
+	link, err := inner.LinkByName("eth0")
+	must(t, err)
+	zone := strconv.Itoa(link.Attrs().Index)
+	local := linkLocal(t, isolated).WithZone(zone)
+	groups := []netip.AddrPort{
+		netip.AddrPortFrom(netip.MustParseAddr("255.255.255.255"), 80), netip.AddrPortFrom(netip.MustParseAddr("224.0.0.1"), 80),
+		netip.AddrPortFrom(netip.MustParseAddr("ff02::1").WithZone(zone), 80),
+	}
+	answers := []netip.Addr{truth.Address("x/x", program.IP4), truth.Address("x/x", program.IP4), local.WithZone("")}
+	four := truth.World("spec: {podSelector: {matchLabels: {pod: x}}}")
+	four.Ranges = four.Ranges[:1]
+	for _, p := range four.Pods {
+		p.Addresses = p.Addresses[:1]
+	}
+	for _, tc := range []struct {
+		name string
+		c    *program.Cluster
+		want bool
+	}{
+		{"no policy", truth.World(), true}, {"nobody in", truth.World("spec: {podSelector: {matchLabels: {pod: x}}}"), false},
+		{"none again", truth.World(), true}, {"nobody in, of IPv4 alone", four, false},
+	} {
+		must(t, f.table.Apply(program.Compile(tc.c)))
+		for _, protocol := range []uint8{program.TCP, program.UDP} {
+			if !truth.Probe(t.Context(), asker, isolated, local, protocol, 80, tc.want) {
+				t.Errorf("%s: protocol %d by %s: want %t", tc.name, protocol, local, tc.want)
+			}
+		}
+		for i, group := range groups {
+			if !truth.ProbeGroup(t.Context(), asker, group, answers[i], tc.want) {
+				t.Errorf("%s: by %s: want an answer of %s: %t", tc.name, group, answers[i], tc.want)
+			}
+		}
+		// Neighbours are found all the same, those that were forgotten too.
+		neighbours, err := inner.NeighList(link.Attrs().Index, netlink.FAMILY_V6)
+		must(t, err)
+		for i := range neighbours {
+			_ = inner.NeighDel(&neighbours[i]) // some go by themselves
+		}
+		if !truth.Probe(t.Context(), asker, f.hosts["y/x"], truth.Address("y/x", program.IP6), program.TCP, 80, true) {
+			t.Errorf("%s: a pod that is not isolated is not reached", tc.name)
+		}
+	}
+}
+
+// linkLocal is the address that the kernel gave a host.
+func linkLocal(t *testing.T, h *truth.Host) netip.Addr {
+	t.Helper()
+	inner := at(t, h)
+	link, err := inner.LinkByName("eth0")
+	must(t, err)
+	addresses, err := inner.AddrList(link, netlink.FAMILY_V6)
+	must(t, err)
+	for _, a := range addresses {
+		if address, ok := netip.AddrFromSlice(a.IP); ok && address.IsLinkLocalUnicast() {
+			return address
+		}
+	}
+	t.Fatal("the kernel gave it no address of the link")
+	return netip.Addr{}
 }
 
 // TestHealed: whatever somebody else does to the table is seen, and put right.

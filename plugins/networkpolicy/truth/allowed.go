@@ -18,6 +18,8 @@ type Packet struct {
 	Source, Destination netip.Addr
 	Protocol            uint8
 	Port                uint16
+	// Bridge carries the packet from one of its ports to another; empty: none does.
+	Bridge string
 }
 
 // Allowed is what the API's documentation says of a connection, policy by policy and in
@@ -105,6 +107,11 @@ func Allowed(c *program.Cluster, k Packet) bool {
 			return false
 		}
 		return slices.ContainsFunc(c.Policies, func(p *networkingv1.NetworkPolicy) bool { return slices.Contains(p.Spec.PolicyTypes, of) })
+	}
+	// By an address of the link a pod reaches no other while there is any policy.
+	link := k.Source.IsLinkLocalUnicast() && k.Source.Is6() || k.Destination.IsLinkLocalUnicast() && k.Destination.Is6() || k.Destination.IsMulticast() || k.Destination == netip.AddrFrom4([4]byte{255, 255, 255, 255})
+	if link && slices.Contains(c.Bridges, k.Bridge) && len(c.Policies) > 0 {
+		return false
 	}
 	return (!isolatedIn || in) && (!isolatedOut || out) &&
 		!closed(k.Destination, to, networkingv1.PolicyTypeIngress) && !closed(k.Source, from, networkingv1.PolicyTypeEgress)

@@ -19,6 +19,9 @@ var Names = []string{"x", "y", "z"}
 // Ranges are those of the node: pods z have addresses of another one.
 var Ranges = []netip.Prefix{netip.MustParsePrefix("10.244.1.0/24"), netip.MustParsePrefix("fd00:1::/64")}
 
+// Bridge is that of the node's pods.
+const Bridge = "pods"
+
 // Address is that of a pod, such as x/y: 10.244.NODE.N or fd00:NODE::N.
 func Address(pod string, family program.Family) netip.Addr {
 	ns, name, _ := strings.Cut(pod, "/")
@@ -36,7 +39,7 @@ func Address(pod string, family program.Family) netip.Addr {
 // World is pods x, y and z of namespaces x, y and z, as upstream's tests have them; the
 // port named serve differs from pod to pod. The policies are YAML, as Policy has them.
 func World(policies ...string) *program.Cluster {
-	c := &program.Cluster{Namespaces: map[string]map[string]string{}, Ranges: Ranges}
+	c := &program.Cluster{Namespaces: map[string]map[string]string{}, Ranges: Ranges, Bridges: []string{Bridge}}
 	for _, ns := range Names {
 		c.Namespaces[ns] = map[string]string{"ns": ns, "kubernetes.io/metadata.name": ns}
 		for i, name := range Names {

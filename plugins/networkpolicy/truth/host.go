@@ -283,6 +283,53 @@ func Probe(ctx context.Context, from, to *Host, at netip.Addr, protocol uint8, p
 	return false
 }
 
+// ProbeGroup says whether a host answers what is sent to a group, or to all of a link, by UDP,
+// as it is wanted to: sent until it answers, or once where it shall not.
+func ProbeGroup(ctx context.Context, from *Host, group netip.AddrPort, who netip.Addr, want bool) bool {
+	if !want {
+		return !from.shout(group, who, silence)
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for ctx.Err() == nil {
+		if from.shout(group, who, time.Second) {
+			return true
+		}
+	}
+	return false
+}
+
+func (h *Host) shout(group netip.AddrPort, who netip.Addr, wait time.Duration) bool {
+	var got bool
+	_ = h.Do(func() error {
+		family := 6
+		if group.Addr().Is4() {
+			family = 4
+		}
+		// Its port is one of its own, as that of exchange.
+		c, err := net.ListenUDP(fmt.Sprint("udp", family), &net.UDPAddr{Port: int(firstPort + lastPort.Add(1)%sourcePorts)})
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		if err := c.SetDeadline(time.Now().Add(wait)); err != nil {
+			return err
+		}
+		if _, err := c.WriteToUDPAddrPort([]byte("?"), group); err != nil {
+			return err
+		}
+		for b := make([]byte, 8); !got; {
+			_, answer, err := c.ReadFromUDPAddrPort(b)
+			if err != nil {
+				return err // no answer is an answer
+			}
+			got = answer.Addr().Unmap().WithZone("") == who
+		}
+		return nil
+	})
+	return got
+}
+
 // Ask is one connection of a matrix.
 type Ask struct {
 	From, To string

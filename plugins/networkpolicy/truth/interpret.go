@@ -85,6 +85,9 @@ func matches(t testing.TB, p *program.Program, r *program.Rule, k Packet, side n
 		(r.Destination == "" || in(r.Destination, key(k.Destination))) &&
 		(r.Pair == "" || in(r.Pair, key(k.Source)+key(k.Destination))) &&
 		(r.Socket == "" || in(r.Socket, key(k.Destination)+string([]byte{k.Protocol, byte(k.Port >> 8), byte(k.Port)}))) &&
+		(!r.From.IsValid() || r.From.Contains(k.Source)) &&
+		(!r.To.IsValid() || r.To.Contains(k.Destination)) &&
+		(r.Bridge == "" || r.Bridge == k.Bridge) &&
 		(!r.Within.IsValid() || r.Within.Contains(side)) &&
 		(r.Unless == "" || !in(r.Unless, key(side)))
 }
