@@ -190,7 +190,7 @@ func (f *Feeder) marker(nameOf func(any) (proxy.Name, bool)) cache.ResourceEvent
 			if name, ok := nameOf(o); ok {
 				f.dirty[name] = true
 			}
-			for _, name := range f.balancersAt(o) {
+			for _, name := range f.outsideAt(o) {
 				f.dirty[name] = true
 			}
 		}

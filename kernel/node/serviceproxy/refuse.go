@@ -45,7 +45,7 @@ func (f *Feeder) keepOthers(name proxy.Name, svc *corev1.Service, s *proxy.Servi
 
 const (
 	clusterIndex  = "clusterIP"  // services by their cluster IPs
-	balancerIndex = "balancerIP" // services by their load balancers' addresses
+	outsideIndex = "outsideIP" // services by their load balancers' addresses and external IPs
 )
 
 // addressIndexers find services by addresses, written as netip does.
@@ -67,18 +67,18 @@ func addressIndexers() cache.Indexers {
 	}
 	return cache.Indexers{
 		clusterIndex: by(func(svc *corev1.Service) []string { return svc.Spec.ClusterIPs }),
-		balancerIndex: by(func(svc *corev1.Service) (list []string) {
+		outsideIndex: by(func(svc *corev1.Service) (list []string) {
 			for _, in := range svc.Status.LoadBalancer.Ingress {
 				list = append(list, in.IP)
 			}
-			return list
+			return append(list, svc.Spec.ExternalIPs...)
 		}),
 	}
 }
 
-// balancersAt are the services that have a cluster IP of an object as a load balancer's
-// address: with the object, what they are served on changes.
-func (f *Feeder) balancersAt(o any) (names []proxy.Name) {
+// outsideAt are the services that have a cluster IP of an object as a load balancer's address
+// or an external IP: with the object, what they are served on changes.
+func (f *Feeder) outsideAt(o any) (names []proxy.Name) {
 	svc, ok := o.(*corev1.Service)
 	if !ok {
 		return nil
@@ -88,7 +88,7 @@ func (f *Feeder) balancersAt(o any) (names []proxy.Name) {
 		if err != nil {
 			continue // None
 		}
-		objects, err := f.byIP.ByIndex(balancerIndex, ip.Unmap().String())
+		objects, err := f.byIP.ByIndex(outsideIndex, ip.Unmap().String())
 		if err != nil {
 			continue // there is such an index
 		}
@@ -112,7 +112,8 @@ func (f *Feeder) isClusterIP(ip netip.Addr) bool {
 
 // keepClusterIPs takes addresses of a load balancer out that are in the range of cluster
 // IPs, or a cluster IP of any range: whatever a cloud provider answers, it takes no
-// service's traffic.
+// service's traffic. An external IP is taken out where a service has it as a cluster IP, also
+// one without endpoints.
 func (f *Feeder) keepClusterIPs(s *proxy.Service) (told []string) {
 	s.LoadBalancerIps = slices.DeleteFunc(slices.Clone(s.LoadBalancerIps), func(text string) bool {
 		ip, err := netip.ParseAddr(text)
@@ -131,6 +132,14 @@ func (f *Feeder) keepClusterIPs(s *proxy.Service) (told []string) {
 		default:
 			return false
 		}
+		return true
+	})
+	s.ExternalIps = slices.DeleteFunc(slices.Clone(s.ExternalIps), func(text string) bool {
+		ip, err := netip.ParseAddr(text)
+		if err != nil || !f.isClusterIP(ip.Unmap()) {
+			return false
+		}
+		told = append(told, "the external IP "+text+", which is a cluster IP")
 		return true
 	})
 	return told
