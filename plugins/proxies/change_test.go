@@ -5,6 +5,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"os"
 	"os/exec"
 	"strings"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	"pintle.dev/pintle/plugins/proxies/iptables"
 	"pintle.dev/pintle/plugins/proxies/nftables"
 	"pintle.dev/pintle/plugins/proxies/packets"
+	"pintle.dev/pintle/plugins/proxies/userspace"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 	"pintle.dev/pintle/sdk/proxy"
 )
@@ -116,6 +118,71 @@ func TestChange(t *testing.T) {
 	}
 	if byIPTables, byNFTables := rulesOf(t); byIPTables || byNFTables {
 		t.Errorf("left: rules of iptables %t, of nftables %t", byIPTables, byNFTables)
+	}
+}
+
+// TestChangeToUserspace: it takes the place of a proxy that kept its rules, and of these none is
+// left, so that none leads to an endpoint that is gone.
+func TestChangeToUserspace(t *testing.T) {
+	if !packets.Inside(t) {
+		return
+	}
+	packets.Alone(t)
+	list, err := net.Listen("tcp", "10.244.0.3:8080")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer list.Close()
+	go func() { // ends with the listener
+		for {
+			conn, err := list.Accept()
+			if err != nil {
+				return
+			}
+			conn.Write([]byte("x"))
+			conn.Close()
+		}
+	}()
+	state := t.TempDir()
+	localhost := func() string {
+		data, err := os.ReadFile("/proc/sys/net/ipv4/conf/all/route_localnet")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.TrimSpace(string(data))
+	}
+	for name, p := range map[string]proxy.Proxy{"nftables": nftables.New(), "iptables": iptables.New()} {
+		if err := p.Probe(t.Context(), nil); err != nil {
+			t.Skipf("this machine cannot run the proxy %s: %v", name, err)
+		}
+		before := localhost()
+		start(t, p, state)
+		if err := p.Stop(context.WithoutCancel(t.Context()), false); err != nil {
+			t.Fatal(err)
+		}
+		next := userspace.New(nftables.Remove, iptables.Remove)
+		start(t, next, state)
+		if _, byNFTables := rulesOf(t); byNFTables {
+			t.Errorf("after %s: a table of nftables is left", name)
+		}
+		out, err := exec.Command("iptables-save").CombinedOutput()
+		if err != nil || strings.Contains(string(out), "KUBE-SVC-") || strings.Contains(string(out), "KUBE-SERVICES") {
+			t.Errorf("after %s: %v, rules:\n%s", name, err, out)
+		}
+		if now := localhost(); now != before {
+			t.Errorf("after %s: route_localnet is %s, and was %s before", name, now, before)
+		}
+		conn, err := net.DialTimeout("tcp", "10.96.0.10:80", time.Minute)
+		if err != nil {
+			t.Fatalf("after %s: %v", name, err)
+		}
+		if _, err := io.ReadAll(conn); err != nil {
+			t.Errorf("after %s: %v", name, err)
+		}
+		conn.Close()
+		if err := next.Stop(context.WithoutCancel(t.Context()), true); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

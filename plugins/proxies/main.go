@@ -21,11 +21,11 @@ func main() {
 	// costs little, and halves what is free between two collections.
 	debug.SetGCPercent(50)
 	klog.SetSlogLogger(slog.New(transport.Logger().Handler())) // of the watches of policies
-	// Each of those that write rules removes what the other left.
+	// Each removes what the others left.
 	proxy.Serve(map[string]proxy.Proxy{
 		"nftables":  nftables.New(iptables.Remove),
 		"iptables":  iptables.New(nftables.Remove),
-		"userspace": userspace.New(),
+		"userspace": userspace.New(nftables.Remove, iptables.Remove),
 
 		networkpolicy.Name: networkpolicy.New(),
 	})

@@ -63,8 +63,8 @@ const (
 )
 
 // split cuts a large transaction into several, each of which leaves every service served.
-// Chains and endpoints come first, then what leads to them, then endpoints that nothing leads
-// to any more go. A rebuild stays whole: its first part would leave services without rules.
+// Chains, endpoints and source ranges come first, then what leads to services, then endpoints
+// and source ranges that nothing needs any more go. A rebuild stays whole: its first part would leave services without rules.
 func (t transaction) split(elements, chains int) []transaction {
 	if t.rebuild || len(t.changes) <= elements && len(t.chains) <= chains {
 		return []transaction{t}
@@ -72,6 +72,10 @@ func (t transaction) split(elements, chains int) []transaction {
 	var first, then, last []change
 	for _, c := range t.changes {
 		switch {
+		case c.set() == firewallIPs && c.add:
+			first = append(first, c) // source ranges hold before an address is served
+		case c.set() == firewallIPs:
+			last = append(last, c) // and until it is served no more
 		case definitions[c.set()].verdicts:
 			then = append(then, c)
 		case c.add:

@@ -1,6 +1,7 @@
 package nftables
 
 import (
+	"fmt"
 	"iter"
 	"maps"
 	"strings"
@@ -99,6 +100,16 @@ func TestSplit(t *testing.T) {
 		}
 	}
 	same(t, "parts", got, []string{"chain new", "endpoints add b", "endpoints del add d", "service-ips del add new", "endpoints del"})
+	// Source ranges hold before an address is served, and until it is served no more.
+	have = map[item]string{key(serviceIPs, 1): "old", key(firewallIPs, 1): "old"}
+	want = map[item]string{key(serviceIPs, 2): "new", key(firewallIPs, 2): "new"}
+	got = nil
+	for _, p := range (transaction{changes: diff(have, table(want))}).split(1, 10) {
+		for _, c := range p.changes {
+			got = append(got, fmt.Sprint(c.set(), " add=", c.add))
+		}
+	}
+	same(t, "source ranges", got, []string{"firewall-ips add=true", "service-ips add=false", "service-ips add=true", "firewall-ips add=false"})
 	if parts := (transaction{rebuild: true, changes: diff(have, table(want))}).split(1, 1); len(parts) != 1 {
 		t.Errorf("a rebuild in %d parts", len(parts))
 	}

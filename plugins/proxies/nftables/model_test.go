@@ -21,6 +21,8 @@ type model struct {
 
 type modelTable struct {
 	foreign  bool
+	layout   bool            // its rules are as this process committed them
+	written  map[string]bool // so are those of these chains
 	elements map[item]string
 	chains   map[string]chain
 	maps     map[string]bool
@@ -40,8 +42,10 @@ func (m *model) read(f *family) (found, error) {
 	if t == nil {
 		return found{}, nil
 	}
+	written := maps.Clone(t.chains)
+	maps.DeleteFunc(written, func(name string, _ chain) bool { return !t.written[name] })
 	return found{
-		exists: true, foreign: t.foreign, elements: maps.Clone(t.elements),
+		exists: true, foreign: t.foreign, layout: t.layout, written: written, elements: maps.Clone(t.elements),
 		chains: slices.Sorted(maps.Keys(t.chains)), maps: slices.Sorted(maps.Keys(t.maps)),
 	}, nil
 }
@@ -64,11 +68,12 @@ func (m *model) commit(f *family, _ settings, t transaction) error {
 	if old == nil {
 		old = &modelTable{}
 	}
-	now := &modelTable{chains: map[string]chain{}, maps: map[string]bool{}}
+	now := &modelTable{layout: old.layout || t.layout, chains: map[string]chain{}, maps: map[string]bool{}, written: map[string]bool{}}
 	maps.Copy(now.chains, old.chains)
+	maps.Copy(now.written, old.written)
 	maps.Copy(now.maps, old.maps)
 	for _, c := range t.chains {
-		now.chains[c.name] = c
+		now.chains[c.name], now.written[c.name] = c, true
 		if c.kind == stick {
 			now.maps[c.affinity] = true
 		}

@@ -4,12 +4,14 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"io/fs"
 	"slices"
 	"strings"
 
 	nft "github.com/google/nftables"
 	"github.com/google/nftables/expr"
+	"golang.org/x/sys/unix"
 )
 
 // kernel is what the proxy needs of the kernel's tables; tests put a model in its place.
@@ -24,7 +26,7 @@ type kernel interface {
 	commit(f *family, s settings, t transaction) error
 	// prune deletes chains and maps that nothing leads to.
 	prune(f *family, chains, maps []string) error
-	// remove deletes our table of a family; that there is none is no error.
+	// remove deletes our table of a family. That there is none, or no nftables, is no error.
 	remove(f *family) error
 	// close lets go of what reading and writing needs; either may follow all the same.
 	close() error
@@ -37,6 +39,10 @@ type found struct {
 	elements map[item]string
 	chains   []string // of services, shared or not
 	maps     []string // of clients
+	// What was committed last from here and is as it was then: the chains and sets that every
+	// table has, and chains of services.
+	layout  bool
+	written map[string]chain
 }
 
 // affinityPrefix begins the names of maps of clients.
@@ -51,6 +57,32 @@ const perMessage = 128
 type tables struct {
 	committed uint32
 	socket    *nft.Conn
+	// written are the chains that were committed since the socket was opened, by family and
+	// name. A transaction that fails closes the socket: then none is known.
+	written map[*family]map[string]*written
+}
+
+// written is a chain with its rules, as they were sent, and then as the kernel has them.
+type written struct {
+	chain
+	rules   []*nft.Rule // until they are committed
+	content uint64      // afterwards
+}
+
+var contentSeed = maphash.MakeSeed()
+
+// content is a sum of what rules are. The kernel gives each rule of a table another handle, but
+// for one that takes the place of another.
+func content(rules []*nft.Rule) uint64 {
+	var h maphash.Hash
+	h.SetSeed(contentSeed)
+	for _, r := range rules {
+		fmt.Fprintf(&h, "\n%d", r.Handle)
+		for _, e := range r.Exprs {
+			fmt.Fprintf(&h, "\n%T %+v", e, e)
+		}
+	}
+	return h.Sum64()
 }
 
 func (k *tables) commits() uint32 { return k.committed }
@@ -74,6 +106,7 @@ func (k *tables) failed(err error, format string, args ...any) error {
 }
 
 func (k *tables) close() error {
+	k.written = nil
 	if k.socket == nil {
 		return nil
 	}
@@ -111,22 +144,49 @@ func (k *tables) commit(f *family, s settings, t transaction) error {
 		conn.AddTable(f.table) // so that there is one to delete
 		conn.DelTable(f.table)
 	}
+	var sent []*written
 	if t.layout || t.rebuild {
-		if err := f.sendLayout(conn, s); err != nil {
+		layout, err := f.sendLayout(conn, s)
+		if err != nil {
 			return k.failed(err, "write the rules of %s", f.name)
 		}
+		sent = layout
 	}
-	if err := errors.Join(f.sendChains(conn, s, t.chains), f.sendChanges(conn, t.changes)); err != nil {
+	chains, err := f.sendChains(conn, s, t.chains)
+	if err := errors.Join(err, f.sendChanges(conn, t.changes)); err != nil {
 		return k.failed(err, "write the rules of %s", f.name)
 	}
-	return k.flush(conn, "load the rules of "+f.name)
+	if err := k.flush(conn, "load the rules of "+f.name); err != nil {
+		return err
+	}
+	k.note(conn, f, append(sent, chains...), t.rebuild)
+	return nil
 }
 
-func (f *family) sendLayout(conn *nft.Conn, s settings) error {
+// note remembers chains that were committed, as the kernel has them. One that somebody changed
+// meanwhile is not known.
+func (k *tables) note(conn *nft.Conn, f *family, chains []*written, anew bool) {
+	if k.written == nil {
+		k.written = map[*family]map[string]*written{}
+	}
+	if k.written[f] == nil || anew {
+		k.written[f] = map[string]*written{}
+	}
+	for _, w := range chains {
+		delete(k.written[f], w.name)
+		rules, err := conn.GetRules(f.table, &nft.Chain{Name: w.name})
+		if err == nil && slices.EqualFunc(rules, w.rules, func(is, sent *nft.Rule) bool { return is.Handle == sent.Handle }) {
+			w.rules, w.content = nil, content(rules)
+			k.written[f][w.name] = w
+		}
+	}
+}
+
+func (f *family) sendLayout(conn *nft.Conn, s settings) ([]*written, error) {
 	conn.AddTable(f.table)
 	for id := range setCount {
 		if err := conn.AddSet(f.set(id), nil); err != nil {
-			return fmt.Errorf("set %s: %w", id, err)
+			return nil, fmt.Errorf("set %s: %w", id, err)
 		}
 	}
 	layout := f.layout(s)
@@ -138,45 +198,51 @@ func (f *family) sendLayout(conn *nft.Conn, s settings) error {
 		conn.AddChain(made)
 		conn.FlushChain(made)
 	}
+	var out []*written
 	for _, c := range layout {
-		if err := f.sendRules(conn, c.name, c.rules); err != nil {
-			return err
+		rules, err := f.sendRules(conn, c.name, c.rules)
+		if err != nil {
+			return nil, err
 		}
+		out = append(out, &written{chain: chain{name: c.name}, rules: rules})
 	}
-	return nil
+	return out, nil
 }
 
-func (f *family) sendChains(conn *nft.Conn, s settings, chains []chain) error {
+func (f *family) sendChains(conn *nft.Conn, s settings, chains []chain) ([]*written, error) {
 	for _, c := range chains {
 		made := &nft.Chain{Name: c.name, Table: f.table}
 		conn.AddChain(made)
 		conn.FlushChain(made)
 		if c.kind == stick {
 			if err := conn.AddSet(f.affinityMap(c), nil); err != nil {
-				return fmt.Errorf("map %s: %w", c.affinity, err)
+				return nil, fmt.Errorf("map %s: %w", c.affinity, err)
 			}
 		}
 	}
+	var out []*written
 	for _, c := range chains {
-		if err := f.sendRules(conn, c.name, c.rules(f, s)); err != nil {
-			return err
+		rules, err := f.sendRules(conn, c.name, c.rules(f, s))
+		if err != nil {
+			return nil, err
 		}
+		out = append(out, &written{chain: c, rules: rules})
 	}
-	return nil
+	return out, nil
 }
 
-func (f *family) sendRules(conn *nft.Conn, chain string, rules []rule) error {
+func (f *family) sendRules(conn *nft.Conn, chain string, rules []rule) (sent []*nft.Rule, err error) {
 	for _, r := range rules {
 		if r.ranges != nil {
 			set := &nft.Set{Table: f.table, Anonymous: true, Constant: true, Interval: true, KeyType: f.address}
 			if err := conn.AddSet(set, r.ranges.elements); err != nil {
-				return fmt.Errorf("ranges of chain %s: %w", chain, err)
+				return nil, fmt.Errorf("ranges of chain %s: %w", chain, err)
 			}
 			r.ranges.lookup.SetName, r.ranges.lookup.SetID = set.Name, set.ID
 		}
-		conn.AddRule(&nft.Rule{Table: f.table, Chain: &nft.Chain{Name: chain}, Exprs: r.exprs})
+		sent = append(sent, conn.AddRule(&nft.Rule{Table: f.table, Chain: &nft.Chain{Name: chain}, Exprs: r.exprs}))
 	}
-	return nil
+	return sent, nil
 }
 
 // sendChanges sends elements, set by set: all that go first, so that what is replaced is gone
@@ -275,16 +341,45 @@ func (k *tables) read(f *family) (found, error) {
 	if err != nil {
 		return found{}, k.failed(err, "list chains of %s", f.name)
 	}
-	fixed := map[string]bool{}
+	missing := map[string]fixed{} // of the layout, or not as it was written
+	layout := map[string]bool{}
 	for _, c := range f.layout(settings{}) {
-		fixed[c.name] = true
+		missing[c.name], layout[c.name] = c, true
 	}
+	out.written = map[string]chain{}
 	for _, c := range chains {
-		if c.Table.Name == tableName && !fixed[c.Name] {
+		if c.Table.Name != tableName {
+			continue
+		}
+		if !layout[c.Name] {
 			out.chains = append(out.chains, c.Name)
 		}
+		w := k.written[f][c.Name]
+		switch {
+		case w == nil || !w.unchanged(conn, f):
+		case !layout[c.Name]:
+			out.written[c.Name] = w.chain
+		case missing[c.Name].base.calls(c):
+			delete(missing, c.Name)
+		}
 	}
+	out.layout = len(missing) == 0 && table.Flags == 0 // a table may be put to sleep
 	return out, nil
+}
+
+// unchanged reports that the kernel has the rules of a chain as they were committed. What
+// cannot be read is none of ours.
+func (w *written) unchanged(conn *nft.Conn, f *family) bool {
+	rules, err := conn.GetRules(f.table, &nft.Chain{Name: w.name})
+	return err == nil && content(rules) == w.content
+}
+
+// calls reports that the kernel calls a chain where the layout says, or not at all for nil.
+func (h *hooked) calls(c *nft.Chain) bool {
+	if h == nil {
+		return c.Hooknum == nil
+	}
+	return c.Hooknum != nil && *c.Hooknum == *h.hook && c.Type == h.kind && c.Priority != nil && *c.Priority == h.priority
 }
 
 // valueOf is the value of an element that was read. What is none of ours is a text that
@@ -338,18 +433,34 @@ func (k *tables) prune(f *family, chains, maps []string) error {
 	for _, name := range maps {
 		conn.DelSet(&nft.Set{Name: name, Table: f.table})
 	}
-	return k.flush(conn, "delete chains that nothing leads to, "+f.name)
+	if err := k.flush(conn, "delete chains that nothing leads to, "+f.name); err != nil {
+		return err
+	}
+	for _, name := range chains {
+		delete(k.written[f], name)
+	}
+	return nil
+}
+
+// unsupported reports of an error of opening a socket or listing tables that the kernel has no
+// nftables: it has no sockets of netfilter, or nothing answers for nftables on them.
+func unsupported(err error) bool {
+	return errors.Is(err, unix.EPROTONOSUPPORT) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EOPNOTSUPP)
 }
 
 func (k *tables) remove(f *family) error {
 	conn, err := k.conn()
-	if err != nil {
-		return err
+	var table *nft.Table
+	if err == nil {
+		table, err = k.named(conn, f)
 	}
-	table, err := k.named(conn, f)
+	if unsupported(err) {
+		return nil // no table can be left
+	}
 	if table == nil || err != nil {
 		return err
 	}
+	delete(k.written, f)
 	conn.DelTable(f.table)
 	if err := k.flush(conn, "delete the table of "+f.name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -371,11 +482,11 @@ func (k *tables) probe() error {
 			return err
 		}
 		s := settings{mark: 1, pods: f.prefixes([]string{"10.0.0.0/8"}), services: f.prefixes([]string{"10.0.0.0/8"}), everyAddress: true, localhost: true}
-		if err := f.sendLayout(conn, s); err != nil {
+		if _, err := f.sendLayout(conn, s); err != nil {
 			return err
 		}
 		front := string(make([]byte, f.bytes+8))
-		if err := f.sendChains(conn, s, []chain{
+		if _, err := f.sendChains(conn, s, []chain{
 			sharedPick(byNodePort, false, 2),
 			{name: "s", kind: stick, n: 2, service: front, affinity: affinityPrefix + "s", timeout: 1e9},
 			{name: "o", kind: outward, policyLocal: true, to: "s", toLocal: "s"},

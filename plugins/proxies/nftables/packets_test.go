@@ -10,10 +10,12 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	nft "github.com/google/nftables"
+	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
 	"pintle.dev/pintle/plugins/proxies/packets"
@@ -234,9 +236,128 @@ func TestKernel(t *testing.T) {
 			t.Errorf("after a period: %s: answered by %s", what, got)
 		}
 	}
+	n.mendsNoMore()
 	n.apply(serviceRemove(web)...)
 	n.check(t.Context())
 	n.holds("without a service")
+}
+
+// undisturbed checks that a period in which somebody changed another table writes nothing.
+func (n *node) undisturbed() {
+	n.t.Helper()
+	conn, err := nft.New()
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	other := conn.AddTable(&nft.Table{Name: "other", Family: nft.TableFamilyIPv4})
+	conn.DelTable(other)
+	if err := conn.Flush(); err != nil {
+		n.t.Fatal(err)
+	}
+	before, err := n.kernel.generation()
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	if before == n.Proxy.generation {
+		n.t.Error("the generation did not move")
+	}
+	n.check(n.t.Context())
+	if after, err := n.kernel.generation(); err != nil || after != before {
+		n.t.Errorf("the generation is %d before a period and %d after it, %v", before, after, err)
+	}
+}
+
+// mendsNoMore checks that a period in which somebody changed another table writes nothing, and
+// that rules which were added or deleted, or a table that sleeps, are found.
+func (n *node) mendsNoMore() {
+	n.t.Helper()
+	conn, err := nft.New()
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	other := &nft.Table{Name: "other", Family: nft.TableFamilyIPv4}
+	defer func() {
+		conn.DelTable(other)
+		if err := conn.Flush(); err != nil {
+			n.t.Error(err)
+		}
+	}()
+	rules := func(chain string) []*nft.Rule {
+		n.t.Helper()
+		list, err := conn.GetRules(ipv4.table, &nft.Chain{Name: chain})
+		if err != nil {
+			n.t.Fatal(err)
+		}
+		return list
+	}
+	adds := func(chain string) func() {
+		return func() {
+			conn.AddRule(&nft.Rule{Table: ipv4.table, Chain: &nft.Chain{Name: chain}, Exprs: one(drop())})
+		}
+	}
+	const picks = "service-cluster-2"
+	fixed, shared := len(rules(chainServices)), len(rules(picks))
+	for _, step := range []struct {
+		name   string
+		harm   func()
+		writes bool
+	}{
+		{"another's table", func() { conn.AddTable(other) }, false},
+		{"a rule is added to the layout", adds(chainServices), true},
+		{"a rule is added to a chain", adds(picks), true},
+		{"a rule is deleted", func() {
+			if err := conn.DelRule(rules(picks)[0]); err != nil {
+				n.t.Fatal(err)
+			}
+		}, true},
+		{"a rule is exchanged", func() {
+			r := rules(picks)[0]
+			r.Exprs = one(drop())
+			conn.ReplaceRule(r)
+		}, true},
+		{"the table sleeps", func() {
+			conn.AddTable(&nft.Table{Name: tableName, Family: nft.TableFamilyIPv4, Flags: nft.TableFlagDormant})
+		}, true},
+		{"another's table once more", func() { conn.DelTable(other); conn.AddTable(other) }, false},
+	} {
+		step.harm()
+		if err := conn.Flush(); err != nil {
+			n.t.Fatalf("%s: %v", step.name, err)
+		}
+		before, err := n.kernel.generation()
+		if err != nil {
+			n.t.Fatal(err)
+		}
+		n.check(n.t.Context())
+		after, err := n.kernel.generation()
+		if err != nil {
+			n.t.Fatal(err)
+		}
+		if (after != before) != step.writes {
+			n.t.Errorf("%s: the generation is %d before a period and %d after it", step.name, before, after)
+		}
+		if now, also := len(rules(chainServices)), len(rules(picks)); now != fixed || also != shared {
+			n.t.Errorf("%s: %d and %d rules, want %d and %d", step.name, now, also, fixed, shared)
+		}
+		if got := tries("10.96.0.10:80"); !strings.HasPrefix(got, "10.244.0.") {
+			n.t.Errorf("%s: the service is answered by %s", step.name, got)
+		}
+		n.holds(step.name)
+	}
+}
+
+// TestWithoutNFTables: where the kernel has none, nothing is left to be removed, and no error
+// says otherwise. Other errors stay errors.
+func TestWithoutNFTables(t *testing.T) {
+	for errno, want := range map[syscall.Errno]bool{unix.EINVAL: true, unix.EOPNOTSUPP: true, unix.EPERM: false, unix.ENOBUFS: false} {
+		conn, err := nft.New(nft.WithTestDial(func([]netlink.Message) ([]netlink.Message, error) { return nil, errno }))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := (&tables{socket: conn}).remove(ipv4); (err == nil) != want || err != nil && !errors.Is(err, errno) {
+			t.Errorf("%v: got %v", errno, err)
+		}
+	}
 }
 
 // TestAffinity: a client stays with its endpoint while that is one, and gets another then
@@ -445,6 +566,7 @@ func TestLarge(t *testing.T) {
 	}
 	n.check(t.Context())
 	n.holds("after a period")
+	n.undisturbed()
 	changes = nil
 	for i := range count {
 		changes = append(changes, serviceRemove(numbered(i))...)

@@ -28,6 +28,8 @@ type Proxy struct {
 	forget    func(f *family, gone *staleFlows) error
 	others    []func(context.Context) error // removes what other proxies left
 
+	forgetting sync.Mutex // held while flows are deleted; mu is not
+
 	mu         sync.Mutex
 	log        *slog.Logger
 	cfg        Config
@@ -41,6 +43,7 @@ type Proxy struct {
 	generation uint32                // the kernel's, when its tables were ours to the last element; 0: not known
 	changed    time.Time             // when the tables were last written
 	alone      bool                  // what other proxies left is gone
+	localhost  bool                  // 127.0.0.1 is to be opened to node ports when its guard is there
 	failure    error
 	stop       context.CancelFunc
 	done       chan struct{}
@@ -55,7 +58,7 @@ func New(others ...func(context.Context) error) *Proxy {
 	return &Proxy{kernel: &tables{}, addresses: machineAddresses, proc: "/proc/sys", forget: forgetFlows, others: others}
 }
 
-// Remove deletes the tables of an earlier run.
+// Remove deletes the tables of an earlier run. Where the kernel has no nftables there are none.
 func Remove(context.Context) error {
 	k := &tables{}
 	return errors.Join(k.remove(ipv4), k.remove(ipv6), k.close())
@@ -105,10 +108,10 @@ func (p *Proxy) Start(ctx context.Context, o proxy.Options) error {
 	}
 	withIPv6 := len(ipv6.prefixes(slices.Concat(pods, o.ServiceCIDRs))) > 0
 	local := cfg.everyAddress() && *cfg.LocalhostNodePorts
-	if err := (sysctl.Settings{Proc: p.proc, StateDirectory: o.StateDirectory}).Set(sysctl.Needs{Localhost: local, IPv6: withIPv6}); err != nil {
+	if err := (sysctl.Settings{Proc: p.proc, StateDirectory: o.StateDirectory}).Set(sysctl.Needs{IPv6: withIPv6}); err != nil {
 		return fmt.Errorf("start proxy nftables: %w", err)
 	}
-	p.log, p.cfg, p.stateDir, p.node = o.Logger, cfg, o.StateDirectory, o.NodeName
+	p.log, p.cfg, p.stateDir, p.node, p.localhost = o.Logger, cfg, o.StateDirectory, o.NodeName, local
 	p.nodeIPs = nil
 	for _, ip := range o.NodeIPs {
 		if a, err := netip.ParseAddr(ip); err == nil {
@@ -184,6 +187,24 @@ func (p *Proxy) Apply(ctx context.Context, diff *proxy.Diff) error {
 	if err := p.wait(ctx); err != nil {
 		return err
 	}
+	stale, err := p.take(ctx, diff)
+	if err != nil {
+		return err
+	}
+	// The kernel lists every connection for this, which may take long: health checks and the
+	// next period do not wait for it.
+	p.forgetting.Lock()
+	defer p.forgetting.Unlock()
+	for f, flows := range stale {
+		if err := p.forget(f, flows); err != nil {
+			p.log.Warn("UDP flows may reach an endpoint that is gone until they time out", "error", err)
+		}
+	}
+	return nil
+}
+
+// take brings the kernel a diff, and returns the flows that are stale by it.
+func (p *Proxy) take(ctx context.Context, diff *proxy.Diff) (map[*family]*staleFlows, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.health.Queued()
@@ -203,22 +224,20 @@ func (p *Proxy) Apply(ctx context.Context, diff *proxy.Diff) error {
 	}
 	p.health.Sync(&p.state)
 	if err := p.sync(ctx); err != nil {
-		return err
+		return nil, err
 	}
-	for s, f := range p.stale {
+	out := map[*family]*staleFlows{}
+	for s, flows := range p.stale {
 		delete(p.stale, s)
-		if len(f.fronts)+len(f.nodePorts) == 0 {
-			continue
-		}
-		if err := p.forget(s.f, f); err != nil {
-			p.log.Warn("UDP flows may reach an endpoint that is gone until they time out", "error", err)
+		if len(flows.fronts)+len(flows.nodePorts) > 0 {
+			out[s.f] = flows
 		}
 	}
 	if len(touched) > many {
 		// A full load leaves garbage that weighs more than what is kept.
 		debug.FreeOSMemory()
 	}
-	return nil
+	return out, nil
 }
 
 // many is how many services a diff touches, or a table holds that is read, for the garbage to be
@@ -264,6 +283,9 @@ func (p *Proxy) wait(ctx context.Context) error {
 // sync brings the kernel everything. The caller holds mu.
 func (p *Proxy) sync(ctx context.Context) error {
 	p.failure = p.counted(p.load)
+	if p.failure == nil {
+		p.failure = p.openLocalhost()
+	}
 	if p.failure != nil {
 		return p.failure
 	}
@@ -281,6 +303,19 @@ func (p *Proxy) sync(ctx context.Context) error {
 			p.generation = 0 // the others change tables, too
 		}
 	}
+	return nil
+}
+
+// openLocalhost lets packets to 127.0.0.1 leave to pods, once the table of IPv4 is there, which
+// guards that address.
+func (p *Proxy) openLocalhost() error {
+	if !p.localhost || !p.sides[0].made {
+		return nil
+	}
+	if err := (sysctl.Settings{Proc: p.proc, StateDirectory: p.stateDir}).Set(sysctl.Needs{Localhost: true}); err != nil {
+		return fmt.Errorf("open 127.0.0.1 to node ports: %w", err)
+	}
+	p.localhost = false
 	return nil
 }
 

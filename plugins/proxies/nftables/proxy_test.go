@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"maps"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -171,6 +173,83 @@ func TestHealing(t *testing.T) {
 	})
 }
 
+// TestNothingToMend: where others changed their own tables, ours are read and nothing is
+// written; else two programs that look at the generation wake each other without end. Where
+// something differs, that alone is written.
+func TestNothingToMend(t *testing.T) {
+	k := newModel()
+	p := started(t, k, "")
+	apply1(t, p, services(20, func(s *proxy.Service) { s.SessionAffinity = "ClientIP" })...)
+	for _, step := range []struct {
+		name   string
+		harm   func(*modelTable)
+		writes bool
+		layout bool
+		chains int
+	}{
+		{"another's table", func(*modelTable) {}, false, false, 0},
+		{"a rule of the layout", func(m *modelTable) { m.layout = false }, true, true, 0},
+		{"a rule of a chain", func(m *modelTable) { delete(m.written, slices.Sorted(maps.Keys(m.chains))[0]) }, true, false, 1},
+		{"another's table again", func(*modelTable) {}, false, false, 0},
+	} {
+		step.harm(k.tables[ipv4])
+		k.number++
+		k.history = nil
+		number, reads := k.number, k.reads
+		p.check(t.Context())
+		if k.reads == reads {
+			t.Errorf("%s: the table is not read", step.name)
+		}
+		elements, chains, text := k.changes()
+		if elements != 0 || chains != step.chains || (k.number != number) != step.writes {
+			t.Errorf("%s: generation %d, then %d, and written:\n%s", step.name, number, k.number, text)
+		}
+		if len(k.history) > 0 && k.history[0].layout != step.layout {
+			t.Errorf("%s: the layout is written %t", step.name, k.history[0].layout)
+		}
+	}
+}
+
+// TestLocalhostOpensLast: packets to 127.0.0.1 leave to pods when the rules are there that guard
+// the address, and not before (CVE-2020-8558).
+func TestLocalhostOpensLast(t *testing.T) {
+	k := newModel()
+	p := started(t, k, "")
+	file := filepath.Join(p.proc, "net/ipv4/conf/all/route_localnet")
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte("0"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	is := func(when, want string) {
+		t.Helper()
+		if got, err := os.ReadFile(file); err != nil || string(got) != want {
+			t.Errorf("%s: route_localnet is %q (%v), want %q", when, got, err, want)
+		}
+	}
+	o := proxy.Options{NodeName: "n", ServiceCIDRs: []string{"10.96.0.0/16"}, StateDirectory: t.TempDir(), Config: []byte(quiet), Logger: slog.New(slog.DiscardHandler)}
+	if err := p.Stop(t.Context(), false); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Start(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	is("after the start", "0")
+	k.refuse = func(transaction) error { return errors.New("busy") }
+	if err := p.Apply(t.Context(), &proxy.Diff{Generation: 1, Reset_: true}); err == nil {
+		t.Error("no error")
+	}
+	is("without rules", "0")
+	k.refuse = nil
+	apply1(t, p, services(1, nil)...)
+	is("with rules", "1")
+	if err := p.Stop(t.Context(), true); err != nil {
+		t.Fatal(err)
+	}
+	is("after a clean stop", "0")
+}
+
 // TestRefused: while the kernel takes nothing the old rules stay, the state says why, and what
 // came meanwhile is there when it takes something again.
 func TestRefused(t *testing.T) {
@@ -209,6 +288,7 @@ func TestRestart(t *testing.T) {
 	p := started(t, k, "")
 	apply1(t, p, services(50, sticky)...)
 	k.history = nil
+	k.tables[ipv4].layout, k.tables[ipv4].written = false, nil // by another process
 	next := started(t, k, "")
 	apply1(t, next, services(49, sticky)...)
 	if elements, chains, text := k.changes(); elements != 6 || chains != 49 {
@@ -348,6 +428,11 @@ func TestFlowsWait(t *testing.T) {
 	p := started(t, k, "")
 	var forgotten []string
 	p.forget = func(f *family, gone *staleFlows) error {
+		if p.mu.TryLock() {
+			p.mu.Unlock()
+		} else {
+			t.Error("the state is locked while flows are deleted")
+		}
 		for front, endpoints := range gone.fronts {
 			forgotten = append(forgotten, fmt.Sprintf("%s %s %d", f.name, front, len(endpoints)))
 		}

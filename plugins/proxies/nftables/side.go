@@ -131,7 +131,7 @@ func (s *side) send(k kernel, t transaction) error {
 	return nil
 }
 
-// mend reads the table and sends what differs, with all chains, or makes the table anew.
+// mend reads the table and sends what differs, or makes the table anew.
 func (s *side) mend(k kernel, rebuild bool) error {
 	there, err := k.read(s.f)
 	if err != nil {
@@ -150,7 +150,7 @@ func (s *side) mend(k kernel, rebuild bool) error {
 	if rebuild || there.foreign {
 		there = found{foreign: true}
 	}
-	t := s.wanted.whole(there.elements)
+	t := s.wanted.whole(there)
 	t.rebuild = there.foreign
 	if err := s.send(k, t); err != nil {
 		return err

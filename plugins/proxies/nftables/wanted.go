@@ -176,14 +176,17 @@ func (e everything) all() iter.Seq2[item, string] {
 	}
 }
 
-// whole is the transaction that brings a table that holds these elements everything.
-func (w *wanted) whole(have map[item]string) transaction {
-	t := transaction{layout: true}
-	for _, u := range w.chains {
-		t.chains = append(t.chains, u.chain)
+// whole is the transaction that brings a table everything that it lacks. It is empty where the
+// table lacks nothing: each commit has others read their tables, too.
+func (w *wanted) whole(there found) transaction {
+	t := transaction{layout: !there.layout}
+	for name, u := range w.chains {
+		if c, unchanged := there.written[name]; !unchanged || c != u.chain {
+			t.chains = append(t.chains, u.chain)
+		}
 	}
 	inOrder(t.chains)
-	t.changes = diff(have, everything{touched{w}})
+	t.changes = diff(there.elements, everything{touched{w}})
 	return t
 }
 

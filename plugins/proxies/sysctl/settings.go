@@ -31,7 +31,7 @@ func (n Needs) values() map[string]string {
 		"net/bridge/bridge-nf-call-iptables": "1", // absent where no bridge is
 	}
 	if n.Localhost {
-		m["net/ipv4/conf/all/route_localnet"] = "1"
+		m[localhostSwitch] = "1"
 	}
 	if n.IPv6 {
 		m["net/ipv6/conf/all/forwarding"] = "1"
@@ -114,6 +114,25 @@ func (s Settings) remembered() (map[string]string, error) {
 	}
 	var before map[string]string
 	return before, json.Unmarshal(data, &before)
+}
+
+const localhostSwitch = "net/ipv4/conf/all/route_localnet"
+
+// CloseLocalhost puts the switch back that Localhost opened, if it was remembered: the rules
+// are gone that guard 127.0.0.1. The rest stays as it is until Restore.
+func (s Settings) CloseLocalhost() error {
+	before, err := s.remembered()
+	if err != nil {
+		return fmt.Errorf("close 127.0.0.1: %w", err)
+	}
+	value, set := before[localhostSwitch]
+	if !set {
+		return nil
+	}
+	if err := os.WriteFile(filepath.Join(s.Proc, localhostSwitch), []byte(value), 0); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("restore %s: %w", localhostSwitch, err)
+	}
+	return nil
 }
 
 // Restore puts the remembered values back and forgets them.

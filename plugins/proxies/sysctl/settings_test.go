@@ -54,6 +54,10 @@ func TestSettings(t *testing.T) {
 	set(forward, "2")
 	tune(true)
 	check("third start", map[string]string{forward: "1", localnet: "1", bridge: "1"})
+	if err := s.CloseLocalhost(); err != nil {
+		t.Fatal(err)
+	}
+	check("without node ports at 127.0.0.1", map[string]string{forward: "1", localnet: "0", bridge: "1"})
 	if err := s.Restore(); err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"pintle.dev/pintle/plugins/proxies/healthcheck"
 	"pintle.dev/pintle/plugins/proxies/serviceport"
+	"pintle.dev/pintle/plugins/proxies/sysctl"
 	"pintle.dev/pintle/sdk/proxy"
 )
 
@@ -57,6 +58,7 @@ func parseConfig(data []byte) (Config, error) {
 // Proxy implements proxy.Proxy by copying bytes.
 type Proxy struct {
 	portalsFor func(hostIP string) portals
+	others     []func(context.Context) error // removes what other proxies left
 
 	mu       sync.Mutex
 	log      *slog.Logger
@@ -66,10 +68,12 @@ type Proxy struct {
 	balancer *balancer
 	origin   origin
 	node     string
+	stateDir string
 	health   *healthcheck.Server
 	state    proxy.State
 	open     map[serviceport.ID]*opened
 	failures map[serviceport.ID]error
+	alone    bool // what other proxies left is gone
 }
 
 // opened is what is open for one service port.
@@ -86,8 +90,11 @@ type entry struct {
 
 var _ proxy.Proxy = (*Proxy)(nil)
 
-// New returns a proxy that is not started.
-func New() *Proxy { return &Proxy{portalsFor: choosePortals} }
+// New returns a proxy that is not started. The functions remove what other proxies left on
+// the machine; they are called when this one serves everything.
+func New(others ...func(context.Context) error) *Proxy {
+	return &Proxy{portalsFor: choosePortals, others: others}
+}
 
 // Probe implements proxy.Proxy: this proxy can run everywhere.
 func (p *Proxy) Probe(_ context.Context, config []byte) error {
@@ -109,7 +116,7 @@ func (p *Proxy) Start(ctx context.Context, o proxy.Options) error {
 	defer p.mu.Unlock()
 	p.log, p.cfg, p.portals = o.Logger, cfg, p.portalsFor(host)
 	p.limit = make(chan struct{}, cfg.MaxConnections)
-	p.balancer, p.state, p.node = newBalancer(), proxy.State{}, o.NodeName
+	p.balancer, p.state, p.node, p.stateDir, p.alone = newBalancer(), proxy.State{}, o.NodeName, o.StateDirectory, false
 	p.origin = newOrigin(o)
 	p.open, p.failures = map[serviceport.ID]*opened{}, map[serviceport.ID]error{}
 	if err := p.portals.prepare(ctx); err != nil {
@@ -159,7 +166,33 @@ func (p *Proxy) Apply(ctx context.Context, diff *proxy.Diff) error {
 			p.failures[id] = fmt.Errorf("service %s: %w", id, err)
 		}
 	}
-	return errors.Join(p.failed()...)
+	if err := errors.Join(p.failed()...); err != nil {
+		return err
+	}
+	p.removeOthers(ctx)
+	return nil
+}
+
+// removeOthers removes what other proxies left, once. Their rules stand before the portals,
+// and lead to endpoints that were right when they were written. Without root there is nothing
+// that this process could remove.
+func (p *Proxy) removeOthers(ctx context.Context) {
+	if _, unprivileged := p.portals.(noPortals); p.alone || unprivileged {
+		return
+	}
+	p.alone = true
+	for _, remove := range p.others {
+		if err := remove(ctx); err != nil {
+			p.log.Warn("what another proxy left on the machine is there still", "error", err)
+			p.alone = false
+		}
+	}
+	if len(p.others) > 0 && p.alone {
+		// The rules that guarded it are gone.
+		if err := (sysctl.Settings{Proc: "/proc/sys", StateDirectory: p.stateDir}).CloseLocalhost(); err != nil {
+			p.log.Warn("neighbours may reach 127.0.0.1 of this machine", "error", err)
+		}
+	}
 }
 
 func (p *Proxy) failed() []error {
