@@ -5,7 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
+	"net/url"
 	"slices"
 	"time"
 
@@ -237,12 +237,16 @@ func (m *Manager) bringUp(ctx context.Context, e *entry, pod *corev1.Pod, rt *cr
 
 // away reports whether all that keeps volumes from being brought up to date is that the API does not answer.
 func away(err error) bool {
-	if list, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // each of those that were joined
-		return !slices.ContainsFunc(list.Unwrap(), func(one error) bool { return !away(one) })
+	switch e := err.(type) { //nolint:errorlint // each of those that were joined, at any depth
+	case *url.Error: // a request without an answer; an error number of this machine is a net.Error too, and no such
+		var status apierrors.APIStatus
+		return e.Op != "parse" && !errors.As(e.Err, &status)
+	case interface{ Unwrap() []error }:
+		return !slices.ContainsFunc(e.Unwrap(), func(one error) bool { return !away(one) })
+	case interface{ Unwrap() error }:
+		return away(e.Unwrap())
 	}
-	var status apierrors.APIStatus
-	var network net.Error
-	return errors.As(err, &network) && !errors.As(err, &status)
+	return false
 }
 
 func (m *Manager) failedMount(pod *corev1.Pod, err error) {
