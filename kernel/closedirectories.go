@@ -16,7 +16,7 @@ import (
 // ownEntries is what the kernel and its commands keep in a data directory, and what a
 // file system of its own has.
 var ownEntries = []string{
-	"admin.kubeconfig", "audit", "catalog", "hollow", "lost+found", "node", "node.kubeconfig", "node.lock", "pki", "plugins", "plugins.lock",
+	"admin.kubeconfig", "audit", "catalog", "hollow", "lost+found", "networkpolicy", "node", "node.kubeconfig", "node.lock", "pki", "plugins", "plugins.lock",
 	"proxy", "run", "runtime", "store", "super-admin.kubeconfig", "FAULT", "FAULT.former",
 }
 

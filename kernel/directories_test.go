@@ -96,6 +96,7 @@ func TestFoldersAreClosed(t *testing.T) {
 		closed, left []string
 	}{
 		{"the kernel's own", "", []string{"", "store", "plugins", "node", "run", "pki"}, []string{"runtime"}},
+		{"network policies", "networkpolicy", []string{"", "store", "plugins", "node", "run", "pki"}, []string{"runtime"}},
 		{"simulated nodes", "hollow", []string{"", "store", "plugins", "node", "run", "pki"}, []string{"runtime", "hollow"}},
 		{"a lock that a write left", ".plugins.lock.12", []string{"", "store", "plugins", "node", "run", "pki"}, []string{"runtime"}},
 		{"a name that begins alike", "node_modules", []string{"store", "plugins", "node", "run", "pki"}, []string{"", "runtime", "node_modules"}},

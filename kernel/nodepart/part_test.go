@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
@@ -18,6 +20,7 @@ import (
 
 	"pintle.dev/pintle/kernel/config"
 	"pintle.dev/pintle/kernel/node/cri/critest"
+	"pintle.dev/pintle/kernel/parts"
 	"pintle.dev/pintle/sdk/proxy"
 	"pintle.dev/pintle/sdk/runtime"
 )
@@ -26,6 +29,8 @@ import (
 type machine struct {
 	socket string
 	fault  error // of a start
+	// policies is the plugin that enforces network policies; nil: there is none.
+	policies proxy.Proxy
 
 	mu   sync.Mutex
 	told []string
@@ -44,7 +49,12 @@ func (m *machine) said() []string {
 }
 
 func (m *machine) Runtime(string) (runtime.Runtime, error) { return m, nil }
-func (m *machine) Proxy(name string) (proxy.Proxy, error)  { return nil, errors.New("no proxy " + name) }
+func (m *machine) Proxy(name string) (proxy.Proxy, error) {
+	if m.policies == nil {
+		return nil, errors.New("no proxy " + name)
+	}
+	return m.policies, nil
+}
 func (m *machine) PluginConfig(string) []byte              { return nil }
 func (m *machine) Status(context.Context) (uint64, error)  { return 1, nil }
 func (m *machine) Stop(_ context.Context, keep bool) error { m.say("stop, keep %t", keep); return nil }
@@ -127,5 +137,61 @@ func TestFaultEndsNode(t *testing.T) {
 	}
 	if err := p.Stop(t.Context()); err != nil || len(m.said()) != 1 {
 		t.Errorf("%v, %q", err, m.said())
+	}
+}
+
+// enforcer is a plugin of network policies.
+type enforcer struct {
+	proxy.Proxy
+	machine *machine
+}
+
+func (e *enforcer) Probe(context.Context, []byte) error { return nil }
+func (e *enforcer) Status() proxy.Status                { return proxy.Status{Ready: true} }
+func (e *enforcer) Start(context.Context, proxy.Options) error {
+	e.machine.say("policies")
+	return nil
+}
+func (e *enforcer) Stop(_ context.Context, cleanup bool) error {
+	e.machine.say("no policies, cleanup %t", cleanup)
+	return nil
+}
+
+// TestPoliciesAreNamedFirst: rules come into force when their plugin's name is written, by which a later start finds
+// them; where that fails none do.
+func TestPoliciesAreNamedFirst(t *testing.T) {
+	for name, tt := range map[string]struct {
+		blocked bool // the name cannot be written
+		want    []string
+	}{
+		"written": {want: []string{"policies", "no policies, cleanup false"}},
+		"blocked": {blocked: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := &machine{}
+			m.policies = &enforcer{machine: m}
+			p := m.part(t, fake.NewClientset())
+			cfg := *p.Settings()
+			cfg.Node.Policies = "enforcer"
+			kept := filepath.Join(p.Data, "networkpolicy", "kept")
+			if tt.blocked {
+				if err := os.MkdirAll(kept, 0o700); err != nil {
+					t.Fatal(err)
+				}
+			}
+			list := parts.New(slog.New(slog.DiscardHandler))
+			if err := p.startPolicies(t.Context(), list, &cfg); (err != nil) != tt.blocked {
+				t.Error(err)
+			}
+			if by, err := os.ReadFile(kept); !tt.blocked && (err != nil || string(by) != "enforcer") {
+				t.Errorf("%q, %v", by, err)
+			}
+			if err := list.Stop(); err != nil {
+				t.Error(err)
+			}
+			if !slices.Equal(m.said(), tt.want) {
+				t.Errorf("the plugin was told %q, want %q", m.said(), tt.want)
+			}
+		})
 	}
 }

@@ -41,6 +41,10 @@ func (p *Part) startPolicies(ctx context.Context, list *parts.Parts, cfg *config
 	if err != nil {
 		return err
 	}
+	// Written first: rules are never in force without the name of the plugin that takes them away.
+	if err := os.WriteFile(kept, []byte(plugin), 0o600); err != nil {
+		return fmt.Errorf("network policies: %w", err)
+	}
 	if err := keeper.Start(ctx); err != nil {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -48,9 +52,6 @@ func (p *Part) startPolicies(ctx context.Context, list *parts.Parts, cfg *config
 		p.deps.Step("policies", "not enforced yet: %v", err)
 	} else {
 		p.deps.Step("policies", "%s", plugin)
-	}
-	if err := os.WriteFile(kept, []byte(plugin), 0o600); err != nil {
-		return fmt.Errorf("network policies: %w", err)
 	}
 	list.Start("network policies", keeper.Run, func(ctx context.Context) error {
 		if p.keeps() {
