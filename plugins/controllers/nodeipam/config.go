@@ -9,16 +9,17 @@ import (
 	"pintle.dev/pintle/plugins/controllers/settings"
 )
 
-// Config has the names and defaults of kube-controller-manager's configuration. A key that is left out has its
-// default.
+// Config has the names and defaults of kube-controller-manager's configuration, which has no reservedCIDRs. A key that
+// is left out has its default.
 type Config struct {
-	AllocateNodeCIDRs    bool   `json:"allocateNodeCIDRs"`    // false: nothing is done
-	ClusterCIDR          string `json:"clusterCIDR"`          // one range, or one of each family with a comma between them
-	ServiceCIDR          string `json:"serviceCIDR"`          // is left out of clusterCIDR
-	SecondaryServiceCIDR string `json:"secondaryServiceCIDR"` // too; of the other family
-	NodeCIDRMaskSize     int    `json:"nodeCIDRMaskSize"`     // of a single range, in bits
-	NodeCIDRMaskSizeIPv4 int    `json:"nodeCIDRMaskSizeIPv4"` // 24
-	NodeCIDRMaskSizeIPv6 int    `json:"nodeCIDRMaskSizeIPv6"` // 64
+	AllocateNodeCIDRs    bool     `json:"allocateNodeCIDRs"`    // false: nothing is done
+	ClusterCIDR          string   `json:"clusterCIDR"`          // one range, or one of each family with a comma between them
+	ServiceCIDR          string   `json:"serviceCIDR"`          // is left out of clusterCIDR
+	SecondaryServiceCIDR string   `json:"secondaryServiceCIDR"` // too; of the other family
+	ReservedCIDRs        []string `json:"reservedCIDRs"`        // are left out too: ranges of nodes that name their own
+	NodeCIDRMaskSize     int      `json:"nodeCIDRMaskSize"`     // of a single range, in bits
+	NodeCIDRMaskSizeIPv4 int      `json:"nodeCIDRMaskSizeIPv4"` // 24
+	NodeCIDRMaskSizeIPv6 int      `json:"nodeCIDRMaskSizeIPv6"` // 64
 }
 
 const standardIPv4, standardIPv6 = 24, 64
@@ -56,6 +57,14 @@ func (c *Config) pools() ([]*pool, error) {
 	if len(services) == 2 && services[0].Addr().Is4() == services[1].Addr().Is4() {
 		return nil, errors.New("configuration: serviceCIDR and secondaryServiceCIDR are of one IP family; want one of each")
 	}
+	var reserved []netip.Prefix
+	for _, text := range c.ReservedCIDRs {
+		p, err := prefix("reservedCIDRs", text)
+		if err != nil {
+			return nil, err
+		}
+		reserved = append(reserved, p)
+	}
 	var pools []*pool
 	for _, cluster := range clusters {
 		bits, err := c.bits(cluster, len(clusters) > 1)
@@ -68,6 +77,9 @@ func (c *Config) pools() ([]*pool, error) {
 		}
 		for _, s := range services {
 			p.reserve(s)
+		}
+		for _, r := range reserved {
+			p.reserveForNode(r)
 		}
 		pools = append(pools, p)
 	}

@@ -3,7 +3,7 @@
 //
 // clusterCIDR is cut into blocks of the size of a node's range. A node without spec.podCIDRs gets the next free
 // block; the search goes on where the last one ended, so that a block rests before it is given again. Blocks that
-// the ranges of services touch are never given. All nodes that are known are looked at before the first block is
+// the ranges of services touch are never given, nor those of reservedCIDRs, which nodes name themselves. All nodes that are known are looked at before the first block is
 // given. A range that a node has by itself is respected wherever it lies; what of it lies in clusterCIDR is taken.
 //
 // A block belongs to a node, by its UID, from when it is chosen until the node is gone. A write whose end is not

@@ -3,7 +3,9 @@ package nodeipam
 import (
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"net/netip"
+	"slices"
 )
 
 // A pool has at most so many blocks, as powers of two. That of IPv6 is kube-controller-manager's, which has none for
@@ -19,6 +21,7 @@ type pool struct {
 	taken   int      // bits that are set
 	next    int      // where the next search begins
 	never   []span   // blocks of services
+	own     []span   // blocks of nodes that name their range themselves
 	held    map[string]span
 	counts  *counts
 }
@@ -69,6 +72,15 @@ func (p *pool) reserve(r netip.Prefix) {
 	}
 }
 
+// reserveForNode keeps blocks from being given, for a node that has them by itself.
+func (p *pool) reserveForNode(r netip.Prefix) {
+	if s, ok := p.span(r); ok {
+		p.own = append(p.own, s)
+		p.take(s)
+		p.tell()
+	}
+}
+
 // allocate gives the next free block to a node.
 func (p *pool) allocate(node string) (netip.Prefix, bool) {
 	if p.taken == p.blocks {
@@ -84,10 +96,17 @@ func (p *pool) allocate(node string) (netip.Prefix, bool) {
 	return p.prefix(block), true
 }
 
-// hold gives blocks to a node; it returns how many of them were not free.
+// hold gives blocks to a node; it returns how many of them were not free. One that is reserved for such a node was.
 func (p *pool) hold(node string, s span) (before int) {
-	p.held[node] = s
 	before = p.take(s)
+	others := slices.Concat(p.never, slices.Collect(maps.Values(p.held)))
+	for b := s.first; b <= s.last && len(p.own) > 0; b++ {
+		in := func(o span) bool { return o.first <= b && b <= o.last }
+		if slices.ContainsFunc(p.own, in) && !slices.ContainsFunc(others, in) {
+			before--
+		}
+	}
+	p.held[node] = s
 	p.tell()
 	return before
 }
@@ -108,7 +127,7 @@ func (p *pool) release(node string) int {
 	for _, o := range p.held {
 		keep(o)
 	}
-	for _, o := range p.never {
+	for _, o := range slices.Concat(p.never, p.own) {
 		keep(o)
 	}
 	freed := 0

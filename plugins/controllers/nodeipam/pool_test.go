@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -48,6 +49,7 @@ func TestConfig(t *testing.T) {
 		`{"clusterCIDR":"10.0.0.0/16,fd00::/60","nodeCIDRMaskSize":24}`:                                  "is for one range",
 		`{"clusterCIDR":"10.0.0.0/16","nodeCIDRMaskSize":24,"nodeCIDRMaskSizeIPv4":24}`:                  "is not possible beside",
 		`{"clusterCIDR":"10.0.0.0/16","serviceCIDR":"nonsense"}`:                                         `serviceCIDR: "nonsense" is not`,
+		`{"clusterCIDR":"10.0.0.0/16","reservedCIDRs":["10.0.0.0/24","nonsense"]}`:                       `reservedCIDRs: "nonsense" is not`,
 		`{"clusterCIDR":"10.0.0.0/16","serviceCIDR":"10.1.0.0/16","secondaryServiceCIDR":"10.2.0.0/16"}`: "are of one IP family",
 	} {
 		c, err := readConfig([]byte(in))
@@ -186,5 +188,47 @@ func TestPool(t *testing.T) {
 	whole := pools(t, `{"clusterCIDR":"10.8.0.0/22","serviceCIDR":"10.0.0.0/8"}`)[0]
 	if _, ok := whole.allocate("a"); ok {
 		t.Error("a range of services was given")
+	}
+}
+
+// A range that a node names itself is given to no other, before that node is there, while it is and after it has gone.
+// That it has the range is no conflict; a second one's is, and so are services in it.
+func TestReserved(t *testing.T) {
+	for name, tt := range map[string]struct {
+		config string
+		given  []string // to the nodes that ask
+		before int      // of the blocks of the node with its own range 10.9.0.0/24
+	}{
+		"reserved":        {`{"clusterCIDR":"10.9.0.0/22","reservedCIDRs":["10.9.0.0/24"]}`, []string{"10.9.1.0/24", "10.9.2.0/24", "10.9.3.0/24"}, 0},
+		"a part of it":    {`{"clusterCIDR":"10.9.0.0/22","reservedCIDRs":["10.9.0.128/28","10.9.2.0/24"]}`, []string{"10.9.1.0/24", "10.9.3.0/24"}, 0},
+		"elsewhere":       {`{"clusterCIDR":"10.9.0.0/22","reservedCIDRs":["10.8.0.0/24","fd00::/64"]}`, []string{"10.9.0.0/24", "10.9.1.0/24", "10.9.2.0/24", "10.9.3.0/24"}, 1},
+		"of services too": {`{"clusterCIDR":"10.9.0.0/22","serviceCIDR":"10.9.0.0/24","reservedCIDRs":["10.9.0.0/24"]}`, []string{"10.9.1.0/24", "10.9.2.0/24", "10.9.3.0/24"}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := pools(t, tt.config)[0]
+			drain := func() (given []string) {
+				for i := 0; ; i++ {
+					r, ok := p.allocate(fmt.Sprint("node-", i))
+					if !ok {
+						return given
+					}
+					given = append(given, r.String())
+				}
+			}
+			if got := drain(); !slices.Equal(got, tt.given) {
+				t.Errorf("given %v, want %v", got, tt.given)
+			}
+			if n := p.hold("own", span{0, 0}); n != tt.before {
+				t.Errorf("%d of its blocks had an owner, want %d", n, tt.before)
+			}
+			if n := p.hold("twin", span{0, 0}); n != 1 {
+				t.Errorf("%d of the blocks of its twin had an owner", n)
+			}
+			p.release("twin")
+			p.release("own")
+			if got := drain(); len(got) > 0 {
+				t.Errorf("given afterwards: %v", got)
+			}
+		})
 	}
 }
