@@ -23,7 +23,7 @@ type part struct {
 	told   bool  // err went to failed; valid after done
 	// after runs when the part has ended, with a deadline; may be nil.
 	after func(ctx context.Context) error
-	// limit is how long after may take.
+	// limit is how long after may take, and run to end where that is longer than StopTimeout.
 	limit time.Duration
 }
 
@@ -49,7 +49,8 @@ func (p *Parts) Start(name string, run func(ctx context.Context) error, after fu
 	p.StartWithin(name, run, after, StopTimeout)
 }
 
-// StartWithin is Start with a limit of its own for after.
+// StartWithin is Start with a limit of its own for after. For so long run may take to end, too: a piece that is
+// stopping things by itself is waited for.
 func (p *Parts) StartWithin(name string, run, after func(ctx context.Context) error, limit time.Duration) {
 	ctx, cancel := context.WithCancel(context.Background())
 	x := &part{name: name, cancel: cancel, done: make(chan struct{}), after: after, limit: limit}
@@ -82,15 +83,15 @@ func (p *Parts) Stop() error {
 	p.mu.Unlock()
 	var errs []error
 	for _, x := range slices.Backward(list) {
-		begin := time.Now()
+		begin, limit := time.Now(), max(StopTimeout, x.limit)
 		x.cancel()
 		select {
 		case <-x.done:
 			if x.err != nil && !x.told && !errors.Is(x.err, context.Canceled) {
 				errs = append(errs, named(x.name, x.err))
 			}
-		case <-time.After(StopTimeout):
-			errs = append(errs, fmt.Errorf("%s: did not stop within %s", x.name, StopTimeout))
+		case <-time.After(limit):
+			errs = append(errs, fmt.Errorf("%s: did not stop within %s", x.name, limit))
 			continue
 		}
 		if x.after != nil {

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"log/slog"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
 // A part's fault is said once: by failed, not again by stop, whether the part
@@ -58,5 +60,39 @@ func TestPartsStopInReverse(t *testing.T) {
 	}
 	if len(order) != 3 || order[0] != "c" || order[2] != "a" {
 		t.Errorf("stopped %v", order)
+	}
+}
+
+// A part with a limit of its own may take that long to end, and what clears up after it runs then. One that takes longer
+// is named and left behind.
+func TestPartsWaitForTheirLimit(t *testing.T) {
+	for name, tt := range map[string]struct {
+		limit, takes time.Duration
+		cleared      bool
+	}{
+		"at once":             {StopTimeout, 0, true},
+		"within its limit":    {3 * StopTimeout, 2 * StopTimeout, true},
+		"beyond its limit":    {3 * StopTimeout, 4 * StopTimeout, false},
+		"a short one for it":  {time.Second, StopTimeout / 2, true},
+		"beyond the common's": {time.Second, 2 * StopTimeout, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := New(slog.New(slog.DiscardHandler))
+				cleared := false
+				p.StartWithin("x", func(ctx context.Context) error {
+					<-ctx.Done()
+					time.Sleep(tt.takes)
+					return nil
+				}, func(context.Context) error {
+					cleared = true
+					return nil
+				}, tt.limit)
+				if err := p.Stop(); (err == nil) != tt.cleared || cleared != tt.cleared {
+					t.Errorf("%v, cleared %t", err, cleared)
+				}
+				time.Sleep(tt.takes) // the one that was left behind ends
+			})
+		})
 	}
 }
