@@ -111,7 +111,8 @@ func New(cfg Config, deps Deps) (*Part, error) {
 func (p *Part) Ready() <-chan struct{} { return p.ready }
 
 // Run works until ctx ends, which is no error, or until a piece of the node fails. A node
-// that is given another range of pod IPs starts anew. Stop has to follow.
+// that is given another range of pod IPs starts anew, and one whose range another node has
+// waits until that is free. Stop has to follow.
 func (p *Part) Run(ctx context.Context) error {
 	for {
 		list := parts.New(p.deps.Logger)
@@ -122,16 +123,27 @@ func (p *Part) Run(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return nil
 		}
-		if !errors.Is(err, nodestatus.ErrRangeLost) {
+		switch {
+		case errors.Is(err, errRangeTaken):
+			p.deps.Logger.Warn("the node is stopped until its range of pod IPs is free", "node", p.Name, "error", err)
+			p.deps.Step("pod range", "%v", err)
+		case errors.Is(err, nodestatus.ErrRangeLost):
+			p.deps.Logger.Warn("the node starts anew; its pods end, and begin again in the other range", "node", p.Name, "error", err)
+			p.deps.Step("node", "%s starts anew, with another range of pod IPs", p.Name)
+		default:
 			return err
 		}
-		p.deps.Logger.Warn("the node starts anew; its pods end, and begin again in the other range", "node", p.Name, "error", err)
-		p.deps.Step("node", "%s starts anew, with another range of pod IPs", p.Name)
 		p.anew.Store(true)
 		err = list.Stop()
 		p.anew.Store(false)
 		if err != nil {
 			return fmt.Errorf("end the pods of the former range: %w", err)
+		}
+		if ctx.Err() != nil {
+			p.mu.Lock()
+			p.list = nil // all of it has stopped
+			p.mu.Unlock()
+			return nil
 		}
 	}
 }
@@ -155,11 +167,8 @@ func (p *Part) keeps() bool {
 
 // session starts the pieces and returns when ctx ends or one of them fails.
 func (p *Part) session(ctx context.Context, list *parts.Parts) error {
-	cfg, err := p.ranged(ctx)
+	cfg, err := p.freeRange(ctx)
 	if err != nil || cfg == nil {
-		return err
-	}
-	if err := p.compareRanges(ctx, cfg); err != nil {
 		return err
 	}
 	endpoint, err := StartRuntime(ctx, list, RuntimeOptions{

@@ -2,6 +2,7 @@ package nodepart
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"time"
@@ -37,6 +38,41 @@ func (p *Part) ranged(ctx context.Context) (*config.Config, error) {
 	with := *p.Settings() // live keys may have changed while it waited
 	with.Node.PodCIDR = cidr
 	return &with, nil
+}
+
+// errRangeTaken is what the error of a range is that another node has too (errors.Is).
+var errRangeTaken = errors.New("another node has the range of pod IPs too")
+
+// rangeTakenError says which node has the range.
+type rangeTakenError struct{ text string }
+
+func (e rangeTakenError) Error() string        { return e.text }
+func (e rangeTakenError) Is(target error) bool { return target == errRangeTaken }
+
+// freeRange is ranged, and waits until no other node has the range: who deletes the other Node needs a kernel that runs.
+// It is nil when ctx ended before.
+func (p *Part) freeRange(ctx context.Context) (*config.Config, error) {
+	said := ""
+	for {
+		cfg, err := p.ranged(ctx)
+		if err != nil || cfg == nil {
+			return nil, err
+		}
+		err = p.compareRanges(ctx, cfg)
+		if !errors.Is(err, errRangeTaken) {
+			return cfg, err
+		}
+		if text := err.Error(); text != said {
+			said = text
+			p.deps.Step("pod range", "%s", text)
+			p.deps.Logger.Warn("the node does not start until its range of pod IPs is free; it looks again every few seconds", "node", p.Name, "error", err)
+		}
+		select {
+		case <-time.After(podRangeLookMax):
+		case <-ctx.Done():
+			return nil, nil //nolint:nilnil // the end is no error
+		}
+	}
 }
 
 // compareRanges is checkPodRange where the node's client may see the others.
@@ -136,8 +172,8 @@ func overlapping(own netip.Prefix, name string, nodes []corev1.Node) error {
 		}
 		for _, text := range append([]string{other.Spec.PodCIDR}, other.Spec.PodCIDRs...) {
 			if cidr, err := netip.ParsePrefix(text); err == nil && cidr.Overlaps(own) {
-				return fmt.Errorf("node %s: its range of pod IPs, node.podCIDR %s, overlaps %s of node %s; "+
-					"give each node a range of its own, or delete Node %s if that machine is gone", name, own, cidr, other.Name, other.Name)
+				return rangeTakenError{fmt.Sprintf("node %s: its range of pod IPs, node.podCIDR %s, overlaps %s of node %s; "+
+					"give each node a range of its own, or delete Node %s if that machine is gone", name, own, cidr, other.Name, other.Name)}
 			}
 		}
 	}

@@ -181,3 +181,47 @@ func TestWithoutKernel(t *testing.T) {
 		}
 	}
 }
+
+// A kernel's node whose range another one has does not end the kernel: it says so once, and takes the range when the
+// other Node is deleted, or waits until the process ends.
+func TestTakenRange(t *testing.T) {
+	for name, tt := range map[string]struct {
+		own     string // node.podCIDR; empty: given
+		deleted bool
+		want    string
+	}{
+		"fixed, freed later": {own: "10.244.0.0/24", deleted: true, want: "10.244.0.0/24"},
+		"given, freed later": {deleted: true, want: "10.244.0.0/16"},
+		"until the end":      {own: "10.244.0.0/24"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var log bytes.Buffer
+				client := fake.NewClientset(ranged0("other", "10.244.0.0/24", 1), ranged0("a", "10.244.0.0/16", 2))
+				cfg := waiting()
+				cfg.Node.PodCIDR = tt.own
+				p, err := New(Config{Name: "a", Settings: func() *config.Config { return cfg }},
+					Deps{Client: client, Cluster: client, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+				if err != nil {
+					t.Fatal(err)
+				}
+				ctx, stop := context.WithTimeout(t.Context(), 24*time.Hour)
+				defer stop()
+				if tt.deleted {
+					time.AfterFunc(time.Hour, func() {
+						if err := client.CoreV1().Nodes().Delete(t.Context(), "other", metav1.DeleteOptions{}); err != nil {
+							t.Error(err)
+						}
+					})
+				}
+				got, err := p.freeRange(ctx)
+				if err != nil || (got == nil) != (tt.want == "") || got != nil && got.Node.PodCIDR != tt.want {
+					t.Errorf("%+v, %v", got, err)
+				}
+				if n := strings.Count(log.String(), "of node other"); n != 1 {
+					t.Errorf("said %d times:\n%s", n, log.String())
+				}
+			})
+		})
+	}
+}
