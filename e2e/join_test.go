@@ -33,7 +33,7 @@ type cell struct {
 // names of the nodes: that of the kernel is the first.
 func (c *cell) node(machine int) string { return fmt.Sprint("node-", machine) }
 
-// memberOptions are those of a machine that joins; argument is that of --join.
+// memberOptions are those of a machine that joins; argument is that of --join-file.
 func (c *cell) memberOptions(machine int, argument string) cluster.Options {
 	return cluster.Options{
 		Name: c.Name + "-" + c.node(machine), Config: "configs/node.yaml", Network: c.lan.Networks[machine], Of: c.Cluster, Join: argument, Node: c.node(machine),
@@ -131,9 +131,19 @@ func (c *cell) pintleHere(t *testing.T, args ...string) result {
 func (c *cell) argument(t *testing.T, flags ...string) string {
 	t.Helper()
 	r := c.pintleHere(t, append([]string{"token", "create", "--print-join-command"}, flags...)...)
-	_, argument, ok := strings.Cut(strings.TrimSpace(r.stdout), " --join ")
-	if r.err != nil || !ok {
+	argument := printedArgument(r.stdout)
+	if r.err != nil || argument == "" {
 		t.Fatalf("token create: %v\n%s%s", r.err, r.stdout, r.stderr)
+	}
+	return argument
+}
+
+// printedArgument is the one in a command that joins, empty where it is another command.
+func printedArgument(command string) string {
+	argument, ok := strings.CutPrefix(strings.TrimSpace(command), "echo '")
+	argument, program, ok2 := strings.Cut(argument, "' | ")
+	if !ok || !ok2 || !strings.HasSuffix(program, "bin/pintle node --config configs/node.yaml --join-file -") {
+		return ""
 	}
 	return argument
 }
@@ -198,12 +208,12 @@ func TestJoin(t *testing.T) {
 		t.Fatalf("README.md has no commands for machines that join: %q", blocks)
 	}
 	printed := strings.TrimSpace(shell(t, c.env, c.Path(), blocks["join"][0]))
-	const prefix = "bin/pintle node --config configs/node.yaml --join "
-	if !strings.HasPrefix(blocks["joins"][0], prefix) || !strings.HasPrefix(printed, prefix) {
+	argument := printedArgument(printed)
+	if printedArgument(blocks["joins"][0]) != "TOKEN" || argument == "" {
 		t.Fatalf("the command of README.md is %q, and %q is printed", blocks["joins"][0], printed)
 	}
-	c.join(t, 1, strings.TrimPrefix(printed, prefix))
-	c.join(t, 2, strings.TrimPrefix(printed, prefix)) // a token is good for several
+	c.join(t, 1, argument)
+	c.join(t, 2, argument) // a token is good for several
 	nodes := c.ready(t, 3)
 	contains(t, shell(t, c.env, c.Path(), blocks["join"][1]), c.node(0), c.node(1), c.node(2))
 	ranges := map[string]bool{}

@@ -219,7 +219,7 @@ func (m *Machine) credentials(ctx context.Context, name string) (*join.Credentia
 	if m.o.Join == nil {
 		c, err := join.Open(o)
 		if errors.Is(err, join.ErrNotJoined) {
-			return nil, fmt.Errorf("%w; name one with --join or --kubeconfig; pintle token create --print-join-command prints how, where the kernel runs", err)
+			return nil, fmt.Errorf("%w; name one with --join-file, --join or --kubeconfig; pintle token create --print-join-command prints how, where the kernel runs", err)
 		}
 		return c, err
 	}

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"os/signal"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -22,11 +24,14 @@ import (
 const nodeLong = `Run a node of a cluster whose kernel runs on another machine: the node agent with its
 runtime and service proxy. Ctrl-C stops it in order; node.onStop says what becomes of pods.
 
-The first time, --join names the cluster: a bootstrap token, the API server's address and
-the hash of the key of the cluster's authority, by which no other server is believed.
-pintle token create --print-join-command prints it where the kernel runs. The machine gets
-a client certificate as system:node:NAME, keeps it in the data directory and renews it.
-From then on --join is not needed; where it is given it has to name the same cluster.
+The first time, --join-file names a file with the cluster: a bootstrap token, the API
+server's address and the hash of the key of the cluster's authority, by which no other
+server is believed. pintle token create --print-join-command prints it where the kernel
+runs. --join has the same as an argument, which other users of the machine see (ps) while
+the node runs. The machine gets a client certificate as system:node:NAME, keeps it in the
+data directory and renews it. From then on neither is needed. Where one is given it has to
+name the same cluster; a new address of it is kept. Delete the token when all machines have
+joined: pintle token delete.
 
 With --kubeconfig the credentials of that file are used as they are. Its user has to be
 system:node:NAME of the group system:nodes.
@@ -39,23 +44,29 @@ To leave for good: stop it, pintle kubectl delete node NAME, and remove the data
 Exit status: 0 stopped by a signal; 1 it failed; 2 wrong flags or configuration.`
 
 type nodeFlags struct {
-	src              sourceFlags
-	join, kubeconfig string
-	timeout          time.Duration
+	src                        sourceFlags
+	join, joinFile, kubeconfig string
+	timeout                    time.Duration
 }
 
 func newNodeCommand() *cobra.Command {
 	var f nodeFlags
 	cmd := &cobra.Command{
-		Use:   "node --config FILE [--join TOKEN@HOST/HASH | --kubeconfig FILE]",
+		Use:   "node --config FILE [--join-file FILE | --join TOKEN@HOST/HASH | --kubeconfig FILE]",
 		Short: "Run a node whose kernel runs on another machine; Ctrl-C stops it in order",
 		Long:  nodeLong,
-		Example: `  pintle node --config configs/node.yaml --join abcdef.0123456789abcdef@10.0.0.5:6443/sha256:HASH
+		Example: `  pintle node --config configs/node.yaml --join-file /root/join
   pintle node --config configs/node.yaml`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if f.src.file == "" {
 				return usageError{errors.New("node: --config is missing; configs/node.yaml is a node")}
+			}
+			if cmd.Flags().Changed("join-file") { // here, where Ctrl-C ends a read from a terminal
+				var err error
+				if f.join, err = readJoin(f.joinFile, cmd.InOrStdin()); err != nil {
+					return usageError{fmt.Errorf("node: %w", err)}
+				}
 			}
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 			defer stop()
@@ -63,11 +74,40 @@ func newNodeCommand() *cobra.Command {
 		},
 	}
 	f.src.register(cmd)
-	cmd.Flags().StringVar(&f.join, "join", "", "cluster to join: "+join.Form)
+	cmd.Flags().StringVar(&f.join, "join", "", "cluster to join, which other users of the machine see (ps): "+join.Form)
+	cmd.Flags().StringVar(&f.joinFile, "join-file", "", "file with what --join takes; - is standard input")
 	cmd.Flags().StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig whose user is the node, in place of joining")
 	cmd.Flags().DurationVar(&f.timeout, "join-timeout", 5*time.Minute, "how long joining may take")
-	cmd.MarkFlagsMutuallyExclusive("join", "kubeconfig")
+	cmd.MarkFlagsMutuallyExclusive("join", "join-file", "kubeconfig")
 	return cmd
+}
+
+// maxJoin bounds the file of --join-file, in bytes.
+const maxJoin = 4096
+
+// readJoin is the argument of a file, or of standard input. No error contains it.
+func readJoin(file string, stdin io.Reader) (string, error) {
+	in := stdin
+	if file != "-" {
+		f, err := os.Open(file)
+		if err != nil {
+			return "", fmt.Errorf("--join-file: %w", err)
+		}
+		defer f.Close()
+		in = f
+	}
+	data, err := io.ReadAll(io.LimitReader(in, maxJoin+1))
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("--join-file %s: %w", file, err)
+	case len(data) > maxJoin:
+		return "", fmt.Errorf("--join-file %s: has more than %d bytes; want %s", file, maxJoin, join.Form)
+	}
+	text := strings.TrimSpace(string(data))
+	if text == "" {
+		return "", fmt.Errorf("--join-file %s: is empty; want %s", file, join.Form)
+	}
+	return text, nil
 }
 
 // options reads what the flags name.

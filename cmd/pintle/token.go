@@ -32,7 +32,7 @@ func newTokenCommand() *cobra.Command {
 		Use:   "token",
 		Short: "Bootstrap tokens, by which machines join a cluster",
 		Long: `Make, list and delete bootstrap tokens: Secrets of type bootstrap.kubernetes.io/token in
-kube-system, as kubeadm's. A machine joins by one: pintle node --join.
+kube-system, as kubeadm's. A machine joins by one: pintle node --join-file.
 
 ` + connectHelp,
 	}
@@ -48,7 +48,9 @@ by kubeadm's names; roles that are there stay as they are. The kernel has to let
 configs/standalone.yaml does. tokencleaner deletes tokens that expire.
 
 With --print-join-command, what is printed is the command for the machine that joins. It
-has the token, and the hash of the key of the cluster's authority.`
+has the token, and the hash of the key of the cluster's authority. The shell hands both to
+standard input: no process has the token among its arguments, which other users see.
+Delete the token when all machines have joined: pintle token delete.`
 
 type tokenCreateFlags struct {
 	at           connectFlags
@@ -163,7 +165,8 @@ func joinCommand(cfg *rest.Config, server string, token bootstraptokens.Token) (
 	if !strings.Contains(exe, "/") {
 		exe = "pintle"
 	}
-	return fmt.Sprintf("%s node --config configs/node.yaml --join %s", exe, a), nil
+	// echo is the shell's own: the token is no argument of a process.
+	return fmt.Sprintf("echo '%s' | %s node --config configs/node.yaml --join-file -", a, exe), nil
 }
 
 // tokenClient is the administrator's; its configuration has the authority inline.

@@ -60,8 +60,9 @@ func TestJoinCommand(t *testing.T) {
 	cfg := &rest.Config{TLSClientConfig: rest.TLSClientConfig{CAData: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: ca.Raw})}}
 	token := bootstraptokens.Token{ID: "abcdef", Secret: "0123456789abcdef"}
 	text, err := joinCommand(cfg, "https://[2001:db8::1]:6443", token)
-	if want := " node --config configs/node.yaml --join abcdef.0123456789abcdef@[2001:db8::1]:6443/" + join.Hash(ca); err != nil || !strings.HasSuffix(text, want) {
-		t.Errorf("%q, %v, want %q", text, err, want)
+	want, after := "echo 'abcdef.0123456789abcdef@[2001:db8::1]:6443/"+join.Hash(ca)+"' | ", " node --config configs/node.yaml --join-file -"
+	if err != nil || !strings.HasPrefix(text, want) || !strings.HasSuffix(text, after) {
+		t.Errorf("%q, %v, want %q and %q", text, err, want, after)
 	}
 	for _, server := range []string{"https://", "https://a b", "https://host:99999", "https://host;reboot", "https://$(reboot)", "https://host`reboot`:6443"} {
 		if text, err := joinCommand(cfg, server, token); err == nil {

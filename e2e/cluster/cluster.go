@@ -57,7 +57,7 @@ type Options struct {
 	// empty leaves it to the configuration.
 	Node string
 	// Of is the cluster whose node this is: `pintle node` runs in place of `pintle serve`.
-	// Nil: it is a kernel. Join is its argument of --join; empty: it has joined.
+	// Nil: it is a kernel. Join is what it has in --join-file; empty: it has joined.
 	Of   *Cluster
 	Join string
 }
@@ -163,7 +163,7 @@ func (c *Cluster) start() error {
 	if c.Of != nil {
 		args[0] = "node"
 		if c.Join != "" {
-			args = append(args, "--join", c.Join)
+			args = append(args, "--join-file", "-")
 		}
 	}
 	if !c.OwnThresholds && c.Program == "" { // another build may not know them
@@ -195,6 +195,9 @@ func (c *Cluster) start() error {
 	}
 	c.cmd = exec.Command(program, args...)
 	c.cmd.Dir = c.repo
+	if c.Join != "" {
+		c.cmd.Stdin = strings.NewReader(c.Join + "\n")
+	}
 	c.cmd.Env = append(os.Environ(), c.Env...)
 	c.cmd.Stdout, c.cmd.Stderr = io.MultiWriter(c.screen, log), io.MultiWriter(c.stderr, log)
 	// A session of its own, by which its children are found, and that Ctrl-C

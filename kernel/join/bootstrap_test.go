@@ -8,9 +8,11 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -182,7 +184,8 @@ func TestOpen(t *testing.T) {
 		"new":     {Data: t.TempDir(), Node: "n"},
 		"expired": joined(t, own, "n", -2*time.Hour, -time.Minute),
 	} {
-		if _, err := Open(o); !errors.Is(err, ErrNotJoined) {
+		_, err := Open(o)
+		if !errors.Is(err, ErrNotJoined) || strings.Contains(err.Error(), "pintle kubectl delete node n") != (name == "expired") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -192,6 +195,50 @@ func TestOpen(t *testing.T) {
 	}
 	if _, err := Open(link); err == nil || !strings.Contains(err.Error(), "symbolic link") {
 		t.Errorf("by a link: %v", err)
+	}
+}
+
+// A machine that joined takes a new address of its cluster once the API server has answered
+// there, and keeps the one that it has where another answers.
+func TestAnotherAddress(t *testing.T) {
+	own, other := newAuthority(t), newAuthority(t)
+	good := Argument{ID: "abcdef", Secret: someSecret, Hash: Hash(own.cert)}
+	for name, tc := range map[string]struct {
+		authority *authorityOf // of the server at the new address; nil: it is the address that the machine has
+		hash      string
+		want      string // part of the error
+		asked     bool
+	}{
+		"the same":        {hash: good.Hash},
+		"a new one":       {authority: own, hash: good.Hash, asked: true},
+		"of an impostor":  {authority: other, hash: good.Hash, asked: true, want: "joined at https://127.0.0.1:1, and --join has another address"},
+		"another cluster": {authority: other, hash: Hash(other.cert), want: "belongs to another cluster"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o, a, asked := joined(t, own, "n", -time.Hour, time.Hour), good, atomic.Bool{}
+			a.Server, a.Hash = "127.0.0.1:1", tc.hash
+			if tc.authority != nil {
+				a.Server = api(t, tc.authority.serving(t), func(w http.ResponseWriter, _ *http.Request, _ int) {
+					asked.Store(true)
+					tell(t, w, infoOf(t, kubeconfigWith(t, own.pem()), good))
+				})
+			}
+			before := "https://127.0.0.1:1"
+			c, err := Join(t.Context(), a, o)
+			if tc.want != "" {
+				if err == nil || !strings.Contains(err.Error(), tc.want) || strings.Contains(err.Error(), someSecret) {
+					t.Errorf("%v, want %q", err, tc.want)
+				}
+			} else if before = a.url(); err != nil || c.Server() != before {
+				t.Errorf("%+v, %v", c, err)
+			}
+			if asked.Load() != tc.asked {
+				t.Errorf("the server was asked: %v", !tc.asked)
+			}
+			if again, err := Open(o); err != nil || again.Server() != before {
+				t.Errorf("from then on: %+v, %v, want %s", again, err, before)
+			}
+		})
 	}
 }
 

@@ -56,7 +56,7 @@ func newCredentials(c Cluster, o Options, store certificate.Store) (*Credentials
 	out.rotating, err = certificate.NewManager(&certificate.Config{
 		ClientsetFn: func(current *tls.Certificate) (kubernetes.Interface, error) {
 			if current == nil {
-				return nil, errors.New("the node's certificate has expired; start it again with --join")
+				return nil, fmt.Errorf("the node's certificate has expired; %s", anew(o.Node))
 			}
 			return out.client, nil
 		},
@@ -82,6 +82,12 @@ func newCredentials(c Cluster, o Options, store certificate.Store) (*Credentials
 		return nil, fmt.Errorf("client of API server %s: %w", c.Server, err)
 	}
 	return out, nil
+}
+
+// anew is what to do about a certificate that has expired: a token does not get that of a Node
+// that exists.
+func anew(node string) string {
+	return fmt.Sprintf("delete the Node where the kernel runs (pintle kubectl delete node %s), then start it again with --join", node)
 }
 
 // given are those of a kubeconfig.
@@ -164,7 +170,7 @@ func (c *Credentials) Run(ctx context.Context) error {
 		current := c.rotating.Current()
 		switch {
 		case current == nil && last != nil:
-			c.options.Logger.Error("the node's certificate has expired; its pods go on, and it is not known to the API server: start it again with --join", "node", c.options.Node)
+			c.options.Logger.Error("the node's certificate has expired; its pods go on, and it is not known to the API server", "node", c.options.Node, "do", anew(c.options.Node))
 		case current != last && current != nil:
 			c.options.Logger.Info("the node's certificate is renewed", "node", c.options.Node, "until", current.Leaf.NotAfter)
 			c.dialer.CloseAll()

@@ -75,20 +75,24 @@ func Open(o Options) (*Credentials, error) {
 	case current.Leaf.Subject.CommonName != User(o.Node):
 		return nil, fmt.Errorf("this machine joined as %s, and the node's name is %s now; set node.name, or remove %s and %s to join anew", current.Leaf.Subject.CommonName, o.Node, path, o.pki())
 	case time.Now().After(current.Leaf.NotAfter):
-		return nil, fmt.Errorf("%w: the certificate in %s expired at %s; join anew, with --join", ErrNotJoined, o.pki(), current.Leaf.NotAfter.UTC().Format(time.RFC3339))
+		return nil, fmt.Errorf("%w: the certificate in %s expired at %s; %s", ErrNotJoined, o.pki(), current.Leaf.NotAfter.UTC().Format(time.RFC3339), anew(o.Node))
 	}
 	return newCredentials(c, o, store)
 }
 
-// Join has the machine join the cluster of an argument, unless it has. ctx bounds how long
-// that may take.
+// Join has the machine join the cluster of an argument, unless it has. Of the same cluster at
+// another address, the machine keeps the address once the API server has answered there. ctx
+// bounds how long that may take.
 func Join(ctx context.Context, a Argument, o Options) (*Credentials, error) {
 	if o.Progress == nil {
 		o.Progress = func(string, ...any) {}
 	}
 	have, err := Open(o)
 	if err == nil {
-		return have, have.is(a)
+		if err := have.is(a); err != nil {
+			return nil, err
+		}
+		return have.at(ctx, a)
 	}
 	if !errors.Is(err, ErrNotJoined) {
 		return nil, err
@@ -132,6 +136,30 @@ func (c *Credentials) is(a Argument) error {
 		return fmt.Errorf("this machine belongs to another cluster, %s with the hash %s; remove %s of the data directory to join anew", c.cluster.Server, hash, KubeconfigFile)
 	}
 	return nil
+}
+
+// at is the same membership at an argument's address: c, where that is the one it has.
+func (c *Credentials) at(ctx context.Context, a Argument) (*Credentials, error) {
+	if c.cluster.Server == a.url() {
+		return c, nil
+	}
+	next, err := Discover(ctx, a)
+	if err != nil {
+		return nil, fmt.Errorf("this machine has joined at %s, and --join has another address: %w; leave it out to stay there", c.cluster.Server, err)
+	}
+	o := c.options
+	store, err := certificate.NewFileStore(clientPrefix, o.pki(), o.pki(), "", "")
+	if err != nil {
+		return nil, fmt.Errorf("certificate of node %s: %w", o.Node, err)
+	}
+	out, err := newCredentials(next, o, store)
+	if err != nil {
+		return nil, err
+	}
+	if err := writeKubeconfig(next, o, store.CurrentPath()); err != nil {
+		return nil, fmt.Errorf("address %s of the API server: %w", next.Server, err)
+	}
+	return out, nil
 }
 
 func writeKubeconfig(c Cluster, o Options, pair string) error {
