@@ -44,7 +44,7 @@ func (f *Feeder) keepOthers(name proxy.Name, svc *corev1.Service, s *proxy.Servi
 }
 
 const (
-	clusterIndex  = "clusterIP"  // services by their cluster IPs
+	clusterIndex = "clusterIP" // services by their cluster IPs
 	outsideIndex = "outsideIP" // services by their load balancers' addresses and external IPs
 )
 
