@@ -38575,7 +38575,7 @@ func schema_sdk_apis_kernel_v1alpha1_PluginShadowStatus(ref common.ReferenceCall
 							Description: "Where the candidate is in its life.\n\nPossible enum values:\n - `\"BackOff\"` : it ended or failed, and waits before its restart.\n - `\"Disabled\"` : switched off.\n - `\"Failed\"` : it cannot be started as asked; the message says why.\n - `\"Idle\"` : nothing uses it, and its process has ended until something does.\n - `\"Pending\"` : not looked at yet.\n - `\"Ready\"` : answers calls.\n - `\"Starting\"` : being compiled or started, and fed.\n - `\"Stopping\"` : finishing what it does before it ends.",
 							Type:        []string{"string"},
 							Format:      "",
-							Enum:        []interface{}{"BackOff", "Disabled", "Failed", "Pending", "Ready", "Starting", "Stopping"},
+							Enum:        []interface{}{"BackOff", "Disabled", "Failed", "Idle", "Pending", "Ready", "Starting", "Stopping"},
 						},
 					},
 					"message": {
@@ -38806,7 +38806,7 @@ func schema_sdk_apis_kernel_v1alpha1_PluginStatus(ref common.ReferenceCallback) 
 							Description: "Where the plugin is in its life: Pending, Starting, Ready, Idle, BackOff, Failed, Stopping or Disabled.\n\nPossible enum values:\n - `\"BackOff\"` : it ended or failed, and waits before its restart.\n - `\"Disabled\"` : switched off.\n - `\"Failed\"` : it cannot be started as asked; the message says why.\n - `\"Idle\"` : nothing uses it, and its process has ended until something does.\n - `\"Pending\"` : not looked at yet.\n - `\"Ready\"` : answers calls.\n - `\"Starting\"` : being compiled or started, and fed.\n - `\"Stopping\"` : finishing what it does before it ends.",
 							Type:        []string{"string"},
 							Format:      "",
-							Enum:        []interface{}{"BackOff", "Disabled", "Failed", "Pending", "Ready", "Starting", "Stopping"},
+							Enum:        []interface{}{"BackOff", "Disabled", "Failed", "Idle", "Pending", "Ready", "Starting", "Stopping"},
 						},
 					},
 					"message": {
@@ -39044,7 +39044,7 @@ func schema_sdk_apis_kernel_v1alpha1_ProvidedPlugin(ref common.ReferenceCallback
 							Description: "Where it is in its life.\n\nPossible enum values:\n - `\"BackOff\"` : it ended or failed, and waits before its restart.\n - `\"Disabled\"` : switched off.\n - `\"Failed\"` : it cannot be started as asked; the message says why.\n - `\"Idle\"` : nothing uses it, and its process has ended until something does.\n - `\"Pending\"` : not looked at yet.\n - `\"Ready\"` : answers calls.\n - `\"Starting\"` : being compiled or started, and fed.\n - `\"Stopping\"` : finishing what it does before it ends.",
 							Type:        []string{"string"},
 							Format:      "",
-							Enum:        []interface{}{"BackOff", "Disabled", "Failed", "Pending", "Ready", "Starting", "Stopping"},
+							Enum:        []interface{}{"BackOff", "Disabled", "Failed", "Idle", "Pending", "Ready", "Starting", "Stopping"},
 						},
 					},
 				},
