@@ -259,7 +259,8 @@ plugins:
 		e.ask(t, "one", "diesatsecond")
 		e.placed(t, "one")
 		e.askFor(t, "two", "diesatsecond", "100m") // another class: another question
-		said(t, "diesatsecond", "is gone, or its connection is")
+		// Of what: the call that failed, or the end of the process, whichever was seen first.
+		said(t, "diesatsecond", "started again after: plugin bundle diesatsecond: ")
 		e.placed(t, "two") // by the process that was started again, at its first call
 	})
 	for _, p := range scoringProcesses {
