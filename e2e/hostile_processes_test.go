@@ -260,7 +260,7 @@ plugins:
 		e.placed(t, "one")
 		e.askFor(t, "two", "diesatsecond", "100m") // another class: another question
 		// Of what: the call that failed, or the end of the process, whichever was seen first.
-		said(t, "diesatsecond", "started again after: plugin bundle diesatsecond: ")
+		said(t, "diesatsecond", "started again after: plugin ", "plugin bundle diesatsecond: ")
 		e.placed(t, "two") // by the process that was started again, at its first call
 	})
 	for _, p := range scoringProcesses {
