@@ -398,25 +398,34 @@ func (k *Kernel) Reconfigure(_ context.Context, next *config.Config, changes []c
 	merged.Admission.Enabled, merged.APIServers, merged.Cloud = next.Admission.Enabled, next.APIServers, next.Cloud
 	merged.Node = k.cfg.Node.WithLive(next.Node)
 	k.mu.Unlock()
+	k.adopt(&merged, next, plugins, nodeKeys, func() {
+		k.setProfiles()
+		if merged.Scheduler.Enabled && len(merged.Scheduler.Profiles) > 0 && !k.schedulerStarted.Load() {
+			k.log.Warn("the kernel started without a scheduler profile, so no scheduler runs; restart it for those of scheduler.profiles")
+		}
+	})
+}
+
+// adopt takes a merged configuration over: the node's live keys, then the plugins, which
+// may refuse it. It is in force after that, and then is called. next is where it comes
+// from, for the lines of faults.
+func (k *Kernel) adopt(merged, next *config.Config, plugins bool, nodeKeys []string, then func()) {
 	if len(nodeKeys) > 0 {
-		k.reconfigureNode(&merged, nodeKeys)
+		k.reconfigureNode(merged, nodeKeys)
 	}
 	if plugins {
 		k.hostMu.Lock()
 		defer k.hostMu.Unlock()
-		if err := k.host.Reconfigure(k.hostConfig(&merged)); err != nil {
+		if err := k.host.Reconfigure(k.hostConfig(merged)); err != nil {
 			k.log.Error("configuration of plugins not applied; the former one stays in force", "error", located(next, err))
 			return
 		}
 		k.log.Info("configuration applied", "plugins", k.pluginSummary())
 	}
 	k.mu.Lock()
-	k.cfg = &merged
+	k.cfg = merged
 	k.mu.Unlock()
-	k.setProfiles()
-	if merged.Scheduler.Enabled && len(merged.Scheduler.Profiles) > 0 && !k.schedulerStarted.Load() {
-		k.log.Warn("the kernel started without a scheduler profile, so no scheduler runs; restart it for those of scheduler.profiles")
-	}
+	then()
 }
 
 // Level is the slog level of a configured word.

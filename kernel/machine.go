@@ -262,19 +262,5 @@ func (m *Machine) Reconfigure(_ context.Context, next *config.Config, changes []
 	merged.Logging.Level = next.Logging.Level
 	merged.Plugins.Bundles, merged.Plugins.CallTimeout = next.Plugins.Bundles, next.Plugins.CallTimeout
 	merged.Node = merged.Node.WithLive(next.Node)
-	if len(nodeKeys) > 0 {
-		k.reconfigureNode(&merged, nodeKeys)
-	}
-	if plugins {
-		k.hostMu.Lock()
-		defer k.hostMu.Unlock()
-		if err := k.host.Reconfigure(k.hostConfig(&merged)); err != nil {
-			k.log.Error("configuration of plugins not applied; the former one stays in force", "error", located(next, err))
-			return
-		}
-		k.log.Info("configuration applied", "plugins", k.pluginSummary())
-	}
-	k.mu.Lock()
-	k.cfg = &merged
-	k.mu.Unlock()
+	k.adopt(&merged, next, plugins, nodeKeys, func() {})
 }

@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/signal"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
@@ -160,33 +159,7 @@ func (f *nodeFlags) run(ctx context.Context, stop func(), screen *screen) error 
 	if err != nil {
 		return err
 	}
-	watching, cancel := context.WithCancel(ctx)
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		if err := config.Watch(watching, f.src.source(), cfg, o.Logger, m.Reconfigure); err != nil {
-			o.Logger.Warn("changes of the configuration are not noticed", "error", err)
-		}
+	return runDaemon(ctx, stop, m, f.src.source(), cfg, o.Logger, screen, func() {
+		screen.line("ready in %d ms", time.Since(begin).Milliseconds())
 	})
-	wg.Go(func() {
-		select {
-		case <-m.Ready():
-			screen.line("ready in %d ms", time.Since(begin).Milliseconds())
-		case <-watching.Done():
-		}
-	})
-	wg.Go(func() { // ended before "stopped" is said, which is the last line
-		<-watching.Done()
-		if ctx.Err() != nil {
-			stop() // a second Ctrl-C ends the process at once
-			screen.line("stopping")
-		}
-	})
-	err = m.Run(ctx)
-	cancel()
-	wg.Wait()
-	if err == nil || errors.Is(err, context.Canceled) && ctx.Err() != nil {
-		screen.line("stopped")
-		return nil
-	}
-	return err
 }

@@ -68,36 +68,9 @@ func serve(ctx context.Context, stop func(), src *sourceFlags, out io.Writer) er
 	if err != nil {
 		return err
 	}
-	watching, cancel := context.WithCancel(ctx)
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		if err := config.Watch(watching, src.source(), cfg, log, k.Reconfigure); err != nil {
-			log.Warn("changes of the configuration are not noticed", "error", err)
-		}
+	return runDaemon(ctx, stop, k, src.source(), cfg, log, screen, func() {
+		screen.ready(k, src.file, cfg.Node.Enabled, time.Since(begin))
 	})
-	wg.Go(func() {
-		select {
-		case <-k.Ready():
-			screen.ready(k, src.file, cfg.Node.Enabled, time.Since(begin))
-		case <-watching.Done():
-		}
-	})
-	wg.Go(func() { // ended before "stopped" is said, which is the last line
-		<-watching.Done()
-		if ctx.Err() != nil {
-			// A second Ctrl-C ends the process at once.
-			stop()
-			screen.line("stopping")
-		}
-	})
-	err = k.Run(ctx)
-	cancel()
-	wg.Wait()
-	if err == nil || errors.Is(err, context.Canceled) && ctx.Err() != nil {
-		screen.line("stopped")
-		return nil
-	}
-	return err
 }
 
 // screen shows the start to a person; scripts rely on the lines "kubeconfig:"

@@ -14,8 +14,8 @@ import (
 const (
 	goalMemory = 200 // MB
 	// idleFor is how long a cluster is left alone before it is weighed: start
-	// work is over, the collector has run by itself, and plugins that end when nobody
-	// uses them have ended (two minutes both at most).
+	// work is over, the collector has run by itself, and plugins that end when
+	// they are not used have ended (two minutes both at most).
 	idleFor = 160 * time.Second
 )
 

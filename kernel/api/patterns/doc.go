@@ -1,4 +1,4 @@
-// Package patterns lets go of what go-restful keeps of each route and nobody reads.
+// Package patterns drops what go-restful keeps of each route and does not read again.
 //
 // It compiles the path of a route to a regular expression. Kubernetes' containers find
 // routes by the parts of the path (restful.CurlyRouter), and never by these expressions:
