@@ -734,7 +734,10 @@ func TestWebhookAudit(t *testing.T) {
 			c := overTLS(t, s)
 			patch := patching(`[{"op":"add","path":"/metadata/labels/first","value":"yes"}]`)
 			h := newHook(t, "h", func(r *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
-				out := patch(r)
+				out := &admissionv1.AdmissionResponse{Allowed: true}
+				if r.Operation == admissionv1.Create { // a DELETE has no object that a patch could change
+					out = patch(r)
+				}
 				out.AuditAnnotations = map[string]string{"key": "value"}
 				return out
 			})
