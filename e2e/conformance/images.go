@@ -2,7 +2,11 @@ package main
 
 import (
 	"archive/tar"
+	"bytes"
 	"context"
+	"crypto/sha256"
+	_ "embed"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -67,15 +71,29 @@ func images(system string) []image {
 	}
 }
 
-// archive is the file of all images in their folder.
-const archive = "conformance.tar"
+// archive is the file of all images in their folder; recipe, beside it, the digest of
+// the code that made it.
+const (
+	archive = "conformance.tar"
+	recipe  = "recipe.sha256"
+)
 
-// makeImages writes the archive of the images, unless it is there and younger than
-// the programs in it.
+var (
+	//go:embed images.go
+	imagesSource string
+	//go:embed rootfs.go
+	rootfsSource string
+)
+
+// makeImages writes the archive of the images, unless it is there, made by this code and
+// younger than the programs in it.
 func makeImages(ctx context.Context, bin, dir string) (err error) {
-	path := filepath.Join(dir, archive)
-	if current, err := younger(path, bin); err != nil || current {
-		return err
+	sum := sha256.Sum256([]byte(imagesSource + rootfsSource))
+	code := []byte(hex.EncodeToString(sum[:]) + "\n")
+	if before, _ := os.ReadFile(filepath.Join(dir, recipe)); bytes.Equal(before, code) {
+		if current, err := younger(filepath.Join(dir, archive), bin); err != nil || current {
+			return err
+		}
 	}
 	fmt.Println("images: made of Go modules and Debian packages (once)")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -89,7 +107,10 @@ func makeImages(ctx context.Context, bin, dir string) (err error) {
 	if err := makeFolders(ctx, bin, filepath.Join(filepath.Dir(dir), "busybox"), work); err != nil {
 		return err
 	}
-	return writeImages(bin, dir, work, images("debian"))
+	if err := writeImages(bin, dir, work, images("debian")); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, recipe), code, 0o644)
 }
 
 // writeImages writes the archive of images whose layers are folders in work, and the
