@@ -141,7 +141,12 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	if c.Kubeconfig, err = c.awaitReady(ctx); err != nil {
-		c.Kill()
+		select {
+		case <-c.exited:
+			err = fmt.Errorf("%w (%v)", err, c.err) // by a signal, or a status
+		default:
+			c.Kill()
+		}
 		return nil, errors.Join(fmt.Errorf("start cluster %s: %w\n%s", o.Name, err, c.Log(40)), c.clean())
 	}
 	if c.Of != nil {

@@ -123,44 +123,71 @@ func (c *Cluster) leftovers(podUIDs []string) []string {
 }
 
 // processes are those in the kernel's session, in its network, of its plugins, or
-// with its data directory among their arguments or mounts.
+// with its data directory among their arguments or below their mounts.
 func (c *Cluster) processes() []int {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
 		return nil
 	}
-	var network, own string
+	var network string
 	_ = c.Network.Do(func() error {
 		network, _ = os.Readlink("/proc/thread-self/ns/net")
 		return nil
 	})
-	if c.Network == nil {
+	if c.Network == nil || network == "" { // or is closed
 		network = "none"
 	}
-	own, _ = os.Readlink("/proc/self/ns/mnt")
+	session := c.session()
 	var pids []int
 	for _, e := range entries {
 		pid, err := strconv.Atoi(e.Name())
-		if err != nil || pid == os.Getpid() || c.Etcd != nil && pid == c.Etcd.cmd.Process.Pid {
+		if err != nil || pid == 1 || pid == os.Getpid() || c.Etcd != nil && pid == c.Etcd.cmd.Process.Pid {
 			continue
 		}
 		dir := filepath.Join("/proc", e.Name())
-		session, alive := sessionOf(pid)
+		its, alive := sessionOf(pid)
 		if !alive {
 			continue
 		}
 		net, _ := os.Readlink(filepath.Join(dir, "ns/net"))
 		args, _ := os.ReadFile(filepath.Join(dir, "cmdline"))
-		mine := session == c.Pid() || net == network || bytes.Contains(args, []byte(c.Data+"/")) || behindWalls(pid, c.Data)
-		if mnt, _ := os.Readlink(filepath.Join(dir, "ns/mnt")); !mine && mnt != own {
-			info, _ := os.ReadFile(filepath.Join(dir, "mountinfo"))
-			mine = bytes.Contains(info, []byte(c.Data+"/"))
-		}
-		if mine {
+		if its == session || net == network || bytes.Contains(args, []byte(c.Data+"/")) || behindWalls(pid, c.Data) || c.lives(pid) {
 			pids = append(pids, pid)
 		}
 	}
 	return pids
+}
+
+// session is the kernel's, by its number; none when another process has the number of
+// the kernel, which has ended: a number is free again when nothing of its session is left.
+func (c *Cluster) session() int {
+	const none = -1
+	select {
+	case <-c.exited:
+		if _, alive := sessionOf(c.Pid()); alive {
+			return none
+		}
+	default:
+	}
+	return c.Pid()
+}
+
+// lives reports whether a process has files of the data directory as its own, as a
+// container has its root. A process that has the folder's mounts where they are for
+// everybody is not meant: each new mount namespace of the machine begins with them.
+func (c *Cluster) lives(pid int) bool {
+	info, _ := os.ReadFile(fmt.Sprintf("/proc/%d/mountinfo", pid))
+	return mountsFrom(string(info), c.Data)
+}
+
+func mountsFrom(mountinfo, dir string) bool {
+	for line := range strings.Lines(mountinfo) {
+		fields := strings.Fields(line)
+		if len(fields) > 4 && strings.Contains(line, dir+"/") && !strings.HasPrefix(fields[4], dir+"/") {
+			return true
+		}
+	}
+	return false
 }
 
 func describe(pid int) string {
