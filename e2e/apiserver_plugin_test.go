@@ -124,6 +124,16 @@ spec:
 	})
 
 	t.Run("controllers", func(t *testing.T) {
+		t.Cleanup(func() {
+			if !t.Failed() {
+				return
+			}
+			for line := range strings.Lines(e.kubectl(t, "get", "--raw", "/metrics")) { // is it waiting, at work, or trying again
+				if strings.Contains(line, "garbage_collector") && strings.HasPrefix(line, "workqueue_") && !strings.Contains(line, "_bucket{") {
+					t.Log(strings.TrimSpace(line))
+				}
+			}
+		})
 		in("create", "configmap", "owner")
 		uid := in("get", "configmap", "owner", "-o", "jsonpath={.metadata.uid}")
 		e.apply(t, ns, "{apiVersion: notes.example.com/v1, kind: Note, metadata: {name: owned, ownerReferences: [{apiVersion: v1, kind: ConfigMap, name: owner, uid: "+uid+"}]}}")
