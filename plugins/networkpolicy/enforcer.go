@@ -12,6 +12,7 @@ import (
 
 	"pintle.dev/pintle/plugins/networkpolicy/program"
 	"pintle.dev/pintle/plugins/networkpolicy/table"
+	"pintle.dev/pintle/plugins/proxies/sysctl"
 	"pintle.dev/pintle/sdk/proxy"
 )
 
@@ -55,7 +56,7 @@ type run struct {
 	cfg     Config
 	log     *slog.Logger
 	ranges  []netip.Prefix
-	bridges bridges
+	bridges sysctl.Bridges
 	filter  filter
 	source  *source
 	cluster func(ctx context.Context) (*program.Cluster, bool)
@@ -80,7 +81,7 @@ func (e *Enforcer) Probe(_ context.Context, config []byte) error {
 	if _, err := parseConfig(config); err != nil {
 		return err
 	}
-	if err := (bridges{proc: e.proc}).available(); err != nil {
+	if err := (sysctl.Bridges{Proc: e.proc}).Available(); err != nil {
 		return err
 	}
 	f, err := e.open()
@@ -133,7 +134,7 @@ func (e *Enforcer) prepare(o proxy.Options) (*run, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &run{Enforcer: e, cfg: cfg, log: o.Logger, bridges: bridges{e.proc, o.StateDirectory}, wake: make(chan struct{}, 1), first: make(chan struct{}), done: make(chan struct{})}
+	r := &run{Enforcer: e, cfg: cfg, log: o.Logger, bridges: sysctl.Bridges{Proc: e.proc, StateDirectory: o.StateDirectory}, wake: make(chan struct{}, 1), first: make(chan struct{}), done: make(chan struct{})}
 	for _, text := range o.PodCIDRs {
 		p, err := netip.ParsePrefix(text)
 		if err != nil {
@@ -142,10 +143,10 @@ func (e *Enforcer) prepare(o proxy.Options) (*run, error) {
 		r.ranges = append(r.ranges, p.Masked())
 	}
 	r.links = func() ([]string, error) { return podBridges(r.ranges) }
-	if err := r.bridges.available(); err != nil {
+	if err := r.bridges.Available(); err != nil {
 		return nil, err
 	}
-	if err := r.bridges.on(); err != nil {
+	if err := r.bridges.On(); err != nil {
 		return nil, err
 	}
 	if r.filter, err = e.open(); err != nil {
@@ -258,7 +259,7 @@ func (r *run) apply(next *program.Program) error {
 // put right too: another's table of this name is none of a policy. Where nothing was read
 // yet it is what closes the node.
 func (r *run) check(last *program.Program) error {
-	r.switched(r.bridges.on())
+	r.switched(r.bridges.On())
 	others := r.look()
 	if last == nil {
 		return r.keepClosed(others)
@@ -402,7 +403,7 @@ func (e *Enforcer) Stop(ctx context.Context, cleanup bool) error {
 	}
 	var err error
 	if cleanup {
-		err = errors.Join(r.filter.Remove(), r.bridges.restore())
+		err = errors.Join(r.filter.Remove(), r.bridges.Restore())
 	}
 	return errors.Join(err, r.filter.Close())
 }

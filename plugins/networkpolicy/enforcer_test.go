@@ -15,6 +15,7 @@ import (
 
 	"pintle.dev/pintle/plugins/networkpolicy/program"
 	"pintle.dev/pintle/plugins/networkpolicy/truth"
+	"pintle.dev/pintle/plugins/proxies/sysctl"
 	"pintle.dev/pintle/sdk/proxy"
 )
 
@@ -104,6 +105,8 @@ func (w *world) set(c *program.Cluster) {
 	defer w.mu.Unlock()
 	w.c = c
 }
+
+var bridgeSwitches = sysctl.BridgeSwitches()
 
 // machine is a tree of switches.
 func machine(t *testing.T) (proc, state string) {
@@ -463,12 +466,12 @@ func TestRefusals(t *testing.T) {
 func TestSwitchesFile(t *testing.T) {
 	proc, state := machine(t)
 	other := filepath.Join(proc, "net/other")
-	for file, text := range map[string]string{other: "7", filepath.Join(state, switchesFile): `{"net/other": "8", "../escape": "9", "` + bridgeSwitches[1] + `": "0"}`} {
+	for file, text := range map[string]string{other: "7", filepath.Join(state, sysctl.BridgesFile): `{"net/other": "8", "../escape": "9", "` + bridgeSwitches[1] + `": "0"}`} {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := (bridges{proc, state}).restore(); err != nil {
+	if err := (sysctl.Bridges{Proc: proc, StateDirectory: state}).Restore(); err != nil {
 		t.Fatal(err)
 	}
 	if data, err := os.ReadFile(other); err != nil || string(data) != "7" {

@@ -1,9 +1,16 @@
-// Package sysctl sets the kernel's switches that a service proxy needs, and puts back what
-// they were when the proxy is cleaned up.
+// Package sysctl sets the kernel's switches that service proxies and network policies need,
+// and puts back what they were when they are cleaned up.
 //
-// Set remembers the first values in a file of the proxies' state directory before it
-// changes one, so that a process that is killed loses nothing. Restore reads them there
-// and touches no switch that this package does not know.
+// # What it owns
+//
+// Switches is a set of switches with the file in which their first values are remembered.
+// Settings are those of the service proxies, Bridges those of network policies; each
+// remembers its own, in files of their own.
+//
+// # What it promises
+//
+// The first values are in the file before one is changed, so that a process that is killed
+// loses nothing. Restore reads them there and touches no switch that is not of the set.
 //
 // It must not import kernel.
 package sysctl

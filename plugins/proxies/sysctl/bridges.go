@@ -1,0 +1,49 @@
+package sysctl
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// By these, packets that a bridge carries from one pod to another meet the rules for what is
+// forwarded. A kernel without IPv6 does not have the second.
+const (
+	bridgeSwitch  = "net/bridge/bridge-nf-call-iptables"
+	bridgeSwitch6 = "net/bridge/bridge-nf-call-ip6tables"
+)
+
+// BridgesFile is where the first values of the switches of bridges are remembered.
+const BridgesFile = "networkpolicy-switches.json"
+
+// Bridges are the switches that network policies need.
+type Bridges struct {
+	Proc           string // /proc/sys, but for tests
+	StateDirectory string
+}
+
+// BridgeSwitches are their paths below Proc. The first one has to be there.
+func BridgeSwitches() []string { return []string{bridgeSwitch, bridgeSwitch6} }
+
+func (b Bridges) switches() Switches {
+	return Switches{Proc: b.Proc, File: filepath.Join(b.StateDirectory, BridgesFile), Known: BridgeSwitches()}
+}
+
+// Available returns why packets between pods of one bridge would not be seen, if so.
+func (b Bridges) Available() error {
+	if _, err := os.Stat(filepath.Join(b.Proc, bridgeSwitch)); err != nil {
+		return fmt.Errorf("the kernel shows packets between pods of bridges to no rule: %w; load the module br_netfilter (modprobe br_netfilter)", err)
+	}
+	return nil
+}
+
+// On sets the switches, and remembers the first values that it found others to be.
+func (b Bridges) On() error {
+	if err := b.Available(); err != nil {
+		return err
+	}
+	return b.switches().Set(map[string]string{bridgeSwitch: "1", bridgeSwitch6: "1"})
+}
+
+// Restore puts the remembered values back and forgets them.
+func (b Bridges) Restore() error { return b.switches().Restore() }
