@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -56,13 +57,24 @@ type Server struct {
 	updated  time.Time
 	eligible bool
 	services map[proxy.Name]*service
+	// on are the addresses that health checks of services are served on; restricted says that
+	// there are such, else all are.
+	on         []netip.Addr
+	restricted bool
 }
 
 // service is what listens for one service.
 type service struct {
-	port   int
-	local  [2]int // ready endpoints on this node, of IPv4 and of IPv6
-	server *http.Server
+	port    int
+	local   [2]int                      // ready endpoints on this node, of IPv4 and of IPv6
+	servers map[netip.Addr]*http.Server // by address; the zero one stands for all
+}
+
+func (s *service) close() {
+	for at, server := range s.servers {
+		server.Close()
+		delete(s.servers, at)
+	}
 }
 
 // New begins to serve /healthz and /livez on the address; with none nowhere.
@@ -75,12 +87,15 @@ func New(log *slog.Logger, address string) *Server {
 	return s
 }
 
-// Close ends everything.
+// Close ends everything. A nil server has nothing to end.
 func (s *Server) Close() {
+	if s == nil {
+		return
+	}
 	s.cancel()
 	s.mu.Lock()
 	for name, svc := range s.services {
-		svc.server.Close()
+		svc.close()
 		delete(s.services, name)
 	}
 	s.mu.Unlock()
@@ -123,22 +138,66 @@ func (s *Server) Sync(state *proxy.State) {
 	}
 	for name, svc := range s.services {
 		if wanted[name] != svc.port {
-			svc.server.Close()
+			svc.close()
 			delete(s.services, name)
 		}
 	}
 	for name, port := range wanted {
 		svc := s.services[name]
 		if svc == nil {
-			var err error
-			if svc, err = s.open(name, port); err != nil {
-				s.log.Error("the health check of a service is not served; load balancers take this node for one without endpoints", "service", name.String(), "port", port, "error", err)
-				continue
-			}
+			svc = &service{port: port, servers: map[netip.Addr]*http.Server{}}
 			s.services[name] = svc
 		}
 		svc.local = localReady(state, name)
 	}
+	s.listen()
+}
+
+// ServeOn has health checks of services served on some addresses of this machine alone, which
+// are those of node ports. Without a call they are served on all, as kube-proxy does where
+// nodePortAddresses names none.
+func (s *Server) ServeOn(addresses []netip.Addr) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.on, s.restricted = slices.Clone(addresses), true
+	s.listen()
+}
+
+// listen opens what is missing and closes what is not wanted. An address that cannot be
+// listened on leaves the others be, and is tried again with the next call. The caller holds mu.
+func (s *Server) listen() {
+	addresses := s.on
+	if !s.restricted {
+		addresses = []netip.Addr{{}}
+	}
+	for name, svc := range s.services {
+		for at, server := range svc.servers {
+			if !slices.Contains(addresses, at) {
+				server.Close()
+				delete(svc.servers, at)
+			}
+		}
+		for _, at := range addresses {
+			if svc.servers[at] != nil {
+				continue
+			}
+			server, err := s.open(name, at, svc.port)
+			if err != nil {
+				s.log.Error("the health check of a service is not served; load balancers take this node for one without endpoints", "service", name.String(), "address", hostOf(at), "port", svc.port, "error", err)
+				continue
+			}
+			svc.servers[at] = server
+		}
+	}
+}
+
+// hostOf is an address as listeners take it: of both families for none, where the machine
+// has both.
+func hostOf(at netip.Addr) string {
+	if !at.IsValid() {
+		return ""
+	}
+	return at.String()
 }
 
 // localReady counts the addresses on this node that are ready, of either family.
@@ -175,16 +234,15 @@ func askedBy(r *http.Request) int {
 	return 0
 }
 
-// open listens for one service. The caller holds mu.
-func (s *Server) open(name proxy.Name, port int) (*service, error) {
-	// Of both families, where the machine has both.
-	listener, err := net.Listen("tcp", net.JoinHostPort("", strconv.Itoa(port)))
+// open listens for one service at one address, or at all. The caller holds mu.
+func (s *Server) open(name proxy.Name, at netip.Addr, port int) (*http.Server, error) {
+	listener, err := net.Listen("tcp", net.JoinHostPort(hostOf(at), strconv.Itoa(port)))
 	if err != nil {
 		return nil, err
 	}
-	svc := &service{port: port, server: newServer(func(w http.ResponseWriter, r *http.Request) { s.answerService(w, name, askedBy(r)) })}
-	s.wg.Go(func() { s.run(svc.server, listener) })
-	return svc, nil
+	server := newServer(func(w http.ResponseWriter, r *http.Request) { s.answerService(w, name, askedBy(r)) })
+	s.wg.Go(func() { s.run(server, listener) })
+	return server, nil
 }
 
 // newServer serves strangers: each has one answer and little time for it.

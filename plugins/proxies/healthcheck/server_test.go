@@ -7,6 +7,8 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -112,14 +114,52 @@ func TestTakenPort(t *testing.T) {
 	}
 	s, port := started(t, ""), l.Addr().(*net.TCPAddr).Port
 	s.Sync(state(port))
-	if len(s.services) != 0 {
+	served := func() (n int) {
+		for _, svc := range s.services {
+			n += len(svc.servers)
+		}
+		return n
+	}
+	if served() != 0 {
 		t.Error("a taken port counts as served")
 	}
 	l.Close()
 	s.Sync(state(port))
-	if len(s.services) != 1 {
+	if served() != 1 {
 		t.Error("a port that became free is not served")
 	}
+}
+
+// TestNodePortAddresses: health checks are served on the addresses of node ports alone, which
+// may change; one that this machine does not have harms no other.
+func TestNodePortAddresses(t *testing.T) {
+	s, port := started(t, ""), free(t)
+	at := netip.MustParseAddr
+	open := func(when string, want ...string) {
+		t.Helper()
+		for _, host := range []string{"127.0.0.1", "127.0.0.2", "127.0.0.3"} {
+			conn, err := net.Dial("tcp4", net.JoinHostPort(host, strconv.Itoa(port)))
+			if err == nil {
+				conn.Close()
+			}
+			if (err == nil) != slices.Contains(want, host) {
+				t.Errorf("%s: asked at %s: %v", when, host, err)
+			}
+		}
+	}
+	s.ServeOn(nil)
+	s.Sync(state(port))
+	open("without an address")
+	s.ServeOn([]netip.Addr{at("192.0.2.77"), at("127.0.0.2")})
+	open("with one", "127.0.0.2")
+	s.Sync(state(port))
+	open("with the same again", "127.0.0.2")
+	s.ServeOn([]netip.Addr{at("127.0.0.2"), at("127.0.0.3")})
+	open("with two", "127.0.0.2", "127.0.0.3")
+	s.ServeOn([]netip.Addr{at("127.0.0.1")})
+	open("with another", "127.0.0.1")
+	s.Sync(state(0))
+	open("without the service")
 }
 
 // Livez is the proxy's, healthz the node's too.

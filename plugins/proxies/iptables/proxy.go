@@ -5,13 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/netip"
 	"os/exec"
 	"slices"
 	"sync"
-	"time"
 
+	"pintle.dev/pintle/plugins/proxies/conntrack"
 	"pintle.dev/pintle/plugins/proxies/healthcheck"
+	"pintle.dev/pintle/plugins/proxies/loop"
 	"pintle.dev/pintle/plugins/proxies/serviceport"
 	"pintle.dev/pintle/plugins/proxies/sysctl"
 	"pintle.dev/pintle/sdk/proxy"
@@ -21,8 +23,10 @@ import (
 type Proxy struct {
 	commands commands
 	proc     string // the kernel's switches
-	forget   func(log *slog.Logger, gone []flow)
+	forget   func(gone *conntrack.Stale) error
 	others   []func(context.Context) error // removes what other proxies left
+
+	forgetting sync.Mutex // held while flows are deleted; mu is not
 
 	mu       sync.Mutex
 	log      *slog.Logger
@@ -35,13 +39,14 @@ type Proxy struct {
 	state    proxy.State
 	ports    map[serviceport.ID]*serviceport.Port
 	rendered map[serviceport.ID]rules
-	nat      table // what the machine holds of ours; nil: not known
+	serving  map[serviceport.ID]conntrack.Serving // of UDP ports
+	stale    *conntrack.Stale                     // to be forgotten when the rules are there that replace them
+	nat      table                                // what the machine holds of ours; nil: not known
 	filter   table
 	holder   *holder
 	alone    bool // what other proxies left is gone
 	failure  error
-	stop     context.CancelFunc
-	done     chan struct{}
+	loop     loop.Loop
 }
 
 var _ proxy.Proxy = (*Proxy)(nil)
@@ -100,12 +105,11 @@ func (p *Proxy) Start(ctx context.Context, o proxy.Options) error {
 	p.base = base{mark: cfg.mark(), localhost: *cfg.LocalhostNodePorts, randomFully: p.commands.randomFully(ctx), clusterCIDRs: pods}
 	p.state = proxy.State{}
 	p.ports, p.rendered = map[serviceport.ID]*serviceport.Port{}, map[serviceport.ID]rules{}
+	p.serving, p.stale = map[serviceport.ID]conntrack.Serving{}, conntrack.NewStale()
 	p.nat, p.filter, p.failure, p.alone = nil, nil, nil, false
 	p.holder = newHolder()
-	loop, stop := context.WithCancel(ctx)
 	p.health = healthcheck.New(o.Logger, *cfg.HealthzBindAddress)
-	p.stop, p.done = stop, make(chan struct{})
-	go p.resync(loop, cfg.resync, p.done)
+	p.loop.Start(ctx, cfg.resync, p.resync)
 	return nil
 }
 
@@ -121,38 +125,47 @@ func ipv4CIDRs(list []string) []string {
 
 // resync loads everything anew once a period: somebody else may have flushed
 // the tables.
-func (p *Proxy) resync(ctx context.Context, period time.Duration, done chan<- struct{}) {
-	defer close(done)
-	tick := time.NewTicker(period)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			p.mu.Lock()
-			if p.state.Generation > 0 {
-				p.nat, p.filter = nil, nil
-				if err := p.sync(ctx); err != nil && ctx.Err() == nil {
-					p.log.Error("loading the rules failed; the old ones stay in force", "error", err)
-				}
-			}
-			p.mu.Unlock()
-		}
+func (p *Proxy) resync(ctx context.Context) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.state.Generation == 0 {
+		return
+	}
+	p.nat, p.filter = nil, nil
+	if err := p.sync(ctx); err != nil && ctx.Err() == nil {
+		p.log.Error("loading the rules failed; the old ones stay in force", "error", err)
 	}
 }
 
 // Apply implements proxy.Proxy.
 func (p *Proxy) Apply(ctx context.Context, diff *proxy.Diff) error {
+	stale, err := p.take(ctx, diff)
+	if err != nil || stale.Empty() {
+		return err
+	}
+	// The kernel lists every connection for this, which may take long: health checks, the
+	// status and the next period do not wait for it.
+	p.forgetting.Lock()
+	defer p.forgetting.Unlock()
+	if err := p.forget(stale); err != nil {
+		p.log.Warn("UDP flows may reach an endpoint that is gone until they time out", "error", err)
+	}
+	return nil
+}
+
+func forgetFlows(gone *conntrack.Stale) error {
+	_, err := conntrack.Delete(conntrack.IPv4, gone.Match)
+	return err
+}
+
+// take loads the rules of a diff, and returns the flows that are stale by it.
+func (p *Proxy) take(ctx context.Context, diff *proxy.Diff) (*conntrack.Stale, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.health.Queued()
 	touched := p.state.Apply(diff)
-	var gone []flow
-	before := map[serviceport.ID]*serviceport.Port{}
-	for id, port := range p.ports {
+	for id := range p.ports {
 		if touched[id.Name] {
-			before[id] = port
 			delete(p.ports, id)
 			delete(p.rendered, id)
 		}
@@ -161,24 +174,48 @@ func (p *Proxy) Apply(ctx context.Context, diff *proxy.Diff) error {
 		for _, port := range serviceport.Of(&p.state, name, p.node) {
 			p.ports[port.ID] = port
 			p.rendered[port.ID] = p.render.port(port)
+			p.noteFlows(port)
 		}
 	}
-	for id, old := range before {
-		gone = append(gone, staleFlows(old, p.ports[id])...)
-	}
-	for id, port := range p.ports {
-		if touched[id.Name] && before[id] == nil {
-			gone = append(gone, staleFlows(nil, port)...)
+	for id := range p.serving {
+		if p.ports[id] == nil {
+			delete(p.serving, id)
 		}
 	}
 	p.health.Sync(&p.state)
 	p.hold()
 	if err := p.sync(ctx); err != nil {
-		return err
+		return nil, err
 	}
 	p.holder.release(p.ports)
-	p.forget(p.log, gone)
-	return nil
+	stale := p.stale
+	p.stale = conntrack.NewStale()
+	return stale, nil
+}
+
+// noteFlows looks for stale flows of a UDP port whose endpoints changed. The caller holds mu.
+func (p *Proxy) noteFlows(port *serviceport.Port) {
+	if port.Protocol != "UDP" {
+		return
+	}
+	now := conntrack.ServingOf(p.state.Of(port.ID.Name, &proxy.ServicePort{Name: port.ID.Port, Protocol: port.Protocol}), parseIPv4)
+	if before, known := p.serving[port.ID]; known && maps.Equal(now, before) {
+		return
+	}
+	p.serving[port.ID] = now
+	var addresses []netip.Addr
+	for _, text := range slices.Concat([]string{port.ClusterIP}, port.ExternalIPs, port.LoadBalancerIPs) {
+		if a, ok := parseIPv4(text); ok {
+			addresses = append(addresses, a)
+		}
+	}
+	p.stale.Add(addresses, port.Number, port.NodePort, now)
+}
+
+func parseIPv4(text string) (netip.Addr, bool) {
+	a, err := netip.ParseAddr(text)
+	a = a.Unmap()
+	return a, err == nil && a.Is4()
 }
 
 // hold opens the node ports (requirement PIT-23); a port that another program
@@ -256,23 +293,14 @@ func (p *Proxy) Status() proxy.Status {
 
 // Stop implements proxy.Proxy.
 func (p *Proxy) Stop(ctx context.Context, clean bool) error {
-	p.mu.Lock()
-	stop, done := p.stop, p.done
-	p.mu.Unlock()
-	if stop != nil {
-		stop()
-		<-done
-	}
+	p.loop.Stop()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.stop = nil
 	if p.holder != nil {
 		p.holder.close()
 	}
-	if p.health != nil {
-		p.health.Close()
-		p.health = nil
-	}
+	p.health.Close()
+	p.health = nil
 	if !clean {
 		return nil
 	}

@@ -5,9 +5,9 @@ import (
 	"net/netip"
 
 	nft "github.com/google/nftables"
-	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"pintle.dev/pintle/plugins/proxies/conntrack"
 	"pintle.dev/pintle/plugins/proxies/serviceport"
 )
 
@@ -23,7 +23,7 @@ type family struct {
 	bytes        int // of an address
 	saddr, daddr uint32
 	protocol     uint32 // as rules name the family
-	conntrack    netlink.InetFamily
+	conntrack    conntrack.Family
 	unreachable  uint8 // the code of ICMP by which a port is refused
 	localhost    netip.Prefix
 }
@@ -31,12 +31,12 @@ type family struct {
 var (
 	ipv4 = &family{
 		name: "IPv4", of: serviceport.IPv4, table: &nft.Table{Name: tableName, Family: nft.TableFamilyIPv4},
-		address: nft.TypeIPAddr, bytes: 4, saddr: 12, daddr: 16, protocol: unix.NFPROTO_IPV4, conntrack: unix.AF_INET,
+		address: nft.TypeIPAddr, bytes: 4, saddr: 12, daddr: 16, protocol: unix.NFPROTO_IPV4, conntrack: conntrack.IPv4,
 		unreachable: 3, localhost: netip.MustParsePrefix("127.0.0.0/8"),
 	}
 	ipv6 = &family{
 		name: "IPv6", of: serviceport.IPv6, table: &nft.Table{Name: tableName, Family: nft.TableFamilyIPv6},
-		address: nft.TypeIP6Addr, bytes: 16, saddr: 8, daddr: 24, protocol: unix.NFPROTO_IPV6, conntrack: unix.AF_INET6,
+		address: nft.TypeIP6Addr, bytes: 16, saddr: 8, daddr: 24, protocol: unix.NFPROTO_IPV6, conntrack: conntrack.IPv6,
 		unreachable: 4, localhost: netip.MustParsePrefix("::1/128"),
 	}
 )

@@ -15,7 +15,9 @@ import (
 	"sync"
 	"time"
 
+	"pintle.dev/pintle/plugins/proxies/conntrack"
 	"pintle.dev/pintle/plugins/proxies/healthcheck"
+	"pintle.dev/pintle/plugins/proxies/loop"
 	"pintle.dev/pintle/plugins/proxies/sysctl"
 	"pintle.dev/pintle/sdk/proxy"
 )
@@ -25,7 +27,7 @@ type Proxy struct {
 	kernel    kernel
 	addresses func() ([]netip.Addr, error) // of this machine
 	proc      string                       // the kernel's switches
-	forget    func(f *family, gone *staleFlows) error
+	forget    func(f *family, gone *conntrack.Stale) error
 	others    []func(context.Context) error // removes what other proxies left
 
 	forgetting sync.Mutex // held while flows are deleted; mu is not
@@ -39,14 +41,13 @@ type Proxy struct {
 	health     *healthcheck.Server
 	state      proxy.State
 	sides      []*side
-	stale      map[*side]*staleFlows // to be forgotten when the tables have what replaces them
-	generation uint32                // the kernel's, when its tables were ours to the last element; 0: not known
-	changed    time.Time             // when the tables were last written
-	alone      bool                  // what other proxies left is gone
-	localhost  bool                  // 127.0.0.1 is to be opened to node ports when its guard is there
+	stale      map[*side]*conntrack.Stale // to be forgotten when the tables have what replaces them
+	generation uint32                     // the kernel's, when its tables were ours to the last element; 0: not known
+	changed    time.Time                  // when the tables were last written
+	alone      bool                       // what other proxies left is gone
+	localhost  bool                       // 127.0.0.1 is to be opened to node ports when its guard is there
 	failure    error
-	stop       context.CancelFunc
-	done       chan struct{}
+	loop       loop.Loop
 }
 
 var _ proxy.Proxy = (*Proxy)(nil)
@@ -118,7 +119,7 @@ func (p *Proxy) Start(ctx context.Context, o proxy.Options) error {
 			p.nodeIPs = append(p.nodeIPs, a.Unmap())
 		}
 	}
-	p.sides, p.stale = nil, map[*side]*staleFlows{}
+	p.sides, p.stale = nil, map[*side]*conntrack.Stale{}
 	for _, f := range []*family{ipv4, ipv6} {
 		p.sides = append(p.sides, newSide(f, settings{
 			mark: cfg.mark, masqueradeAll: cfg.MasqueradeAll, pods: f.prefixes(pods), services: f.prefixes(o.ServiceCIDRs),
@@ -126,29 +127,23 @@ func (p *Proxy) Start(ctx context.Context, o proxy.Options) error {
 		}, p.nodeIPs))
 	}
 	p.state, p.generation, p.changed, p.alone, p.failure = proxy.State{}, 0, time.Time{}, false, nil
-	loop, stop := context.WithCancel(ctx)
 	p.health = healthcheck.New(o.Logger, *cfg.HealthzBindAddress)
-	p.stop, p.done = stop, make(chan struct{})
-	go p.resync(loop, cfg.sync, p.done)
+	if !cfg.everyAddress() {
+		p.health.ServeOn(nil) // nowhere, until the addresses are known
+	}
+	p.loop.Start(ctx, cfg.sync, p.check)
 	return nil
 }
 
-// resync mends the tables once a period where somebody changed them.
-func (p *Proxy) resync(ctx context.Context, period time.Duration, done chan<- struct{}) {
-	defer close(done)
-	tick := time.NewTicker(period)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			p.check(ctx)
-		}
+// forgetFlows deletes flows from the kernel's table.
+func forgetFlows(f *family, gone *conntrack.Stale) error {
+	if _, err := conntrack.Delete(f.conntrack, gone.Match); err != nil {
+		return fmt.Errorf("UDP flows of %s: %w", f.name, err)
 	}
+	return nil
 }
 
-// check is what happens once a period.
+// check mends the tables, once a period, where somebody changed them.
 func (p *Proxy) check(ctx context.Context) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -204,7 +199,7 @@ func (p *Proxy) Apply(ctx context.Context, diff *proxy.Diff) error {
 }
 
 // take brings the kernel a diff, and returns the flows that are stale by it.
-func (p *Proxy) take(ctx context.Context, diff *proxy.Diff) (map[*family]*staleFlows, error) {
+func (p *Proxy) take(ctx context.Context, diff *proxy.Diff) (map[*family]*conntrack.Stale, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.health.Queued()
@@ -212,7 +207,7 @@ func (p *Proxy) take(ctx context.Context, diff *proxy.Diff) (map[*family]*staleF
 	slim(&p.state, touched)
 	for _, s := range p.sides {
 		if p.stale[s] == nil {
-			p.stale[s] = newStaleFlows()
+			p.stale[s] = conntrack.NewStale()
 		}
 	}
 	// In order, so that after each start the same one of two services has an address that
@@ -226,10 +221,10 @@ func (p *Proxy) take(ctx context.Context, diff *proxy.Diff) (map[*family]*staleF
 	if err := p.sync(ctx); err != nil {
 		return nil, err
 	}
-	out := map[*family]*staleFlows{}
+	out := map[*family]*conntrack.Stale{}
 	for s, flows := range p.stale {
 		delete(p.stale, s)
-		if len(flows.fronts)+len(flows.nodePorts) > 0 {
+		if !flows.Empty() {
 			out[s.f] = flows
 		}
 	}
@@ -328,6 +323,7 @@ func (p *Proxy) load() error {
 		for _, s := range p.sides {
 			s.serveOn(addresses)
 		}
+		p.health.ServeOn(addresses)
 	}
 	var errs []error
 	for _, s := range p.sides {
@@ -390,20 +386,11 @@ func (p *Proxy) Status() proxy.Status {
 // Stop implements proxy.Proxy. What the tables had rewritten stays so: the kernel tracks each
 // connection by itself.
 func (p *Proxy) Stop(_ context.Context, clean bool) error {
-	p.mu.Lock()
-	stop, done := p.stop, p.done
-	p.mu.Unlock()
-	if stop != nil {
-		stop()
-		<-done
-	}
+	p.loop.Stop()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.stop = nil
-	if p.health != nil {
-		p.health.Close()
-		p.health = nil
-	}
+	p.health.Close()
+	p.health = nil
 	if !clean {
 		return p.kernel.close()
 	}

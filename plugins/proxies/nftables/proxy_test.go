@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -16,13 +17,14 @@ import (
 	"testing/synctest"
 	"time"
 
+	"pintle.dev/pintle/plugins/proxies/conntrack"
 	"pintle.dev/pintle/sdk/proxy"
 )
 
 // started is a proxy over a model, without a server for its health.
 func started(t *testing.T, k kernel, config string) *Proxy {
 	t.Helper()
-	p := &Proxy{kernel: k, proc: t.TempDir(), forget: func(*family, *staleFlows) error { return nil }}
+	p := &Proxy{kernel: k, proc: t.TempDir(), forget: func(*family, *conntrack.Stale) error { return nil }}
 	p.addresses = func() ([]netip.Addr, error) {
 		return []netip.Addr{netip.MustParseAddr("192.0.2.10"), netip.MustParseAddr("10.244.0.1"), netip.MustParseAddr("fd00::1")}, nil
 	}
@@ -427,13 +429,13 @@ func TestFlowsWait(t *testing.T) {
 	k := newModel()
 	p := started(t, k, "")
 	var forgotten []string
-	p.forget = func(f *family, gone *staleFlows) error {
+	p.forget = func(f *family, gone *conntrack.Stale) error {
 		if p.mu.TryLock() {
 			p.mu.Unlock()
 		} else {
 			t.Error("the state is locked while flows are deleted")
 		}
-		for front, endpoints := range gone.fronts {
+		for front, endpoints := range gone.Fronts() {
 			forgotten = append(forgotten, fmt.Sprintf("%s %s %d", f.name, front, len(endpoints)))
 		}
 		return nil
@@ -452,4 +454,30 @@ func TestFlowsWait(t *testing.T) {
 	k.refuse = nil
 	apply1(t, p, endpointsSet(numbered(0), "UDP", podOf(0, 1), podOf(0, 2)))
 	same(t, "after a second try", forgotten, []string{"IPv4 10.96.0.1:80 2"})
+}
+
+// TestHealthCheckAddresses: health checks of services are served where node ports are.
+func TestHealthCheckAddresses(t *testing.T) {
+	p := started(t, newModel(), `{"healthzBindAddress":"","syncPeriod":"24h","nodePortAddresses":["127.0.0.2/32"]}`)
+	p.addresses = func() ([]netip.Addr, error) {
+		return []netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("127.0.0.2")}, nil
+	}
+	l, err := net.Listen("tcp4", "127.0.0.3:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := l.Addr().(*net.TCPAddr).Port
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	apply1(t, p, services(1, func(s *proxy.Service) { s.ExternalTrafficPolicy, s.HealthCheckNodePort = "Local", int32(port) })...)
+	for host, want := range map[string]bool{"127.0.0.1": false, "127.0.0.2": true} {
+		conn, err := net.Dial("tcp4", net.JoinHostPort(host, fmt.Sprint(port)))
+		if err == nil {
+			conn.Close()
+		}
+		if (err == nil) != want {
+			t.Errorf("asked at %s: %v, want an answer: %t", host, err, want)
+		}
+	}
 }

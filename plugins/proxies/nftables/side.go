@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"pintle.dev/pintle/plugins/proxies/conntrack"
 	"pintle.dev/pintle/plugins/proxies/serviceport"
 	"pintle.dev/pintle/sdk/proxy"
 )
@@ -29,7 +30,7 @@ type portState struct {
 	number    uint64
 	taken     taken
 	endpoints int
-	serving   serving // of UDP ports
+	serving   conntrack.Serving // of UDP ports
 }
 
 func newSide(f *family, s settings, nodeIPs []netip.Addr) *side {
@@ -37,7 +38,7 @@ func newSide(f *family, s settings, nodeIPs []netip.Addr) *side {
 }
 
 // update plans the ports of a service anew, and notes what of its UDP flows is stale.
-func (s *side) update(state *proxy.State, name proxy.Name, node string, flows *staleFlows) {
+func (s *side) update(state *proxy.State, name proxy.Name, node string, flows *conntrack.Stale) {
 	old := map[serviceport.ID]*portState{}
 	for _, p := range s.services[name] {
 		old[p.id] = p
@@ -70,13 +71,19 @@ func (s *side) update(state *proxy.State, name proxy.Name, node string, flows *s
 }
 
 // noteFlows looks for stale flows of a port whose endpoints changed.
-func (s *side) noteFlows(state *proxy.State, p *portState, port *serviceport.Port, flows *staleFlows) {
-	now := s.f.servingOf(state.Of(port.ID.Name, &proxy.ServicePort{Name: port.ID.Port, Protocol: port.Protocol}))
+func (s *side) noteFlows(state *proxy.State, p *portState, port *serviceport.Port, flows *conntrack.Stale) {
+	now := conntrack.ServingOf(state.Of(port.ID.Name, &proxy.ServicePort{Name: port.ID.Port, Protocol: port.Protocol}), s.f.parse)
 	if maps.Equal(now, p.serving) {
 		return
 	}
 	p.serving = now
-	flows.add(s.f, slices.Concat([]string{port.ClusterIP}, port.ExternalIPs, port.LoadBalancerIPs), port.Number, port.NodePort, now)
+	var addresses []netip.Addr
+	for _, text := range slices.Concat([]string{port.ClusterIP}, port.ExternalIPs, port.LoadBalancerIPs) {
+		if a, ok := s.f.parse(text); ok {
+			addresses = append(addresses, a)
+		}
+	}
+	flows.Add(addresses, port.Number, port.NodePort, now)
 }
 
 // serveOn sets the addresses that node ports are served on, where it is not all.

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"pintle.dev/pintle/plugins/proxies/conntrack"
 	"pintle.dev/pintle/sdk/proxy"
 )
 
@@ -37,7 +38,7 @@ func TestWhoHasAnAddress(t *testing.T) {
 		t.Helper()
 		touched := state.Apply(&proxy.Diff{Generation: state.Generation + 1, Changes: changes})
 		for _, name := range slices.SortedFunc(maps.Keys(touched), byName) {
-			s.update(&state, name, "n", newStaleFlows())
+			s.update(&state, name, "n", conntrack.NewStale())
 		}
 		if err := s.sync(k); err != nil || k.reads > 0 {
 			t.Fatalf("%v, %d reads", err, k.reads)
@@ -140,7 +141,7 @@ func FuzzStates(f *testing.F) {
 			}
 			touched := state.Apply(&proxy.Diff{Generation: uint64(step + 1), Reset_: step == 0, Changes: changes})
 			for _, name := range slices.SortedFunc(maps.Keys(touched), byName) {
-				s.update(&state, name, "n", newStaleFlows())
+				s.update(&state, name, "n", conntrack.NewStale())
 			}
 			k.reads = 0
 			made := s.made
@@ -152,7 +153,7 @@ func FuzzStates(f *testing.F) {
 			}
 			anew, other := newSide(ipv4, settings{}, nil), newModel()
 			for _, name := range slices.SortedFunc(maps.Keys(state.Services), byName) {
-				anew.update(&state, name, "n", newStaleFlows())
+				anew.update(&state, name, "n", conntrack.NewStale())
 			}
 			if err := anew.sync(other); err != nil {
 				t.Fatal(err)

@@ -302,10 +302,8 @@ func (p *Proxy) Stop(ctx context.Context, _ bool) error {
 	for id := range p.open {
 		p.shut(ctx, id)
 	}
-	if p.health != nil {
-		p.health.Close()
-		p.health = nil
-	}
+	p.health.Close()
+	p.health = nil
 	if p.portals == nil {
 		return nil
 	}
