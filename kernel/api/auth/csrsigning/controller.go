@@ -168,7 +168,7 @@ func (c *Controller) sign(r *certificatesv1.CertificateSigningRequest) ([]byte, 
 	}
 	notBefore, notAfter := validity(time.Now(), c.Duration, r.Spec.ExpirationSeconds)
 	return c.Authority.SignRequest(pki.Request{
-		CSR: asked, UID: string(r.UID), KeyUsage: usage, ExtKeyUsage: extended, NotBefore: notBefore, NotAfter: notAfter,
+		CSR: asked, UID: string(r.UID), Requestor: r.Spec.Username, KeyUsage: usage, ExtKeyUsage: extended, NotBefore: notBefore, NotAfter: notAfter,
 	})
 }
 

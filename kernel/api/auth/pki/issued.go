@@ -7,12 +7,9 @@ import (
 	"fmt"
 	"io/fs"
 	"math/big"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
-	"time"
 
 	"pintle.dev/pintle/kernel/revocation"
 	"pintle.dev/pintle/kernel/secretfile"
@@ -22,55 +19,10 @@ import (
 // its serial number, so that one whose file was replaced can still be revoked.
 const issuedDirectory = "issued"
 
-// pruneEvery is how often the folder is read for what has expired.
-const pruneEvery = time.Hour
-
 // issuedFile is NAME.SERIAL.crt: the name of the certificate's file, and its
 // serial number in hexadecimal digits.
 func (p *PKI) issuedFile(name string, cert *x509.Certificate) string {
 	return filepath.Join(p.path(issuedDirectory), fmt.Sprintf("%s.%x.crt", name, cert.SerialNumber))
-}
-
-// record keeps a certificate among those issued, and drops those that expired.
-func (p *PKI) record(name string, cert *x509.Certificate, certPEM []byte) error {
-	if err := secretfile.MakeDirectory(p.path(issuedDirectory)); err != nil {
-		return err
-	}
-	if err := secretfile.Write(p.issuedFile(name, cert), certPEM, 0o600); err != nil {
-		return err
-	}
-	return p.records.prune(p)
-}
-
-// records is what is known of the folder without reading it.
-type records struct {
-	mu        sync.Mutex
-	pruned    time.Time // when those that expired were dropped last
-	requested int       // those of requests
-}
-
-// prune drops what has expired, from time to time: it reads every file.
-func (r *records) prune(p *PKI) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	now := p.cfg.Now()
-	if !r.pruned.IsZero() && now.Sub(r.pruned) < pruneEvery {
-		return nil
-	}
-	former, err := p.issued()
-	r.requested = 0
-	for _, c := range former {
-		if now.After(c.Cert.NotAfter) {
-			// Another process may do the same.
-			if e := os.Remove(p.issuedFile(c.Name, c.Cert)); e != nil && !errors.Is(e, fs.ErrNotExist) {
-				err = errors.Join(err, e)
-			}
-		} else if byRequest(c.Name) {
-			r.requested++
-		}
-	}
-	r.pruned = now
-	return err
 }
 
 // issued reads what was recorded. A file that is damaged, or no file, is left out: it
@@ -89,7 +41,7 @@ func (p *PKI) issued() ([]Certificate, error) {
 		if b, _ := pem.Decode(data); b != nil && b.Type == blockCertificate {
 			if cert, err := x509.ParseCertificate(b.Bytes); err == nil {
 				name := strings.TrimSuffix(filepath.Base(f), fmt.Sprintf(".%x.crt", cert.SerialNumber))
-				out = append(out, Certificate{Name: name, Cert: cert})
+				out = append(out, Certificate{Name: name, Cert: cert, requestor: requestorOf(data)})
 			}
 		}
 	}
@@ -114,6 +66,8 @@ type Certificate struct {
 	Name  string // base name of its file, or csr- and the UID of the request
 	Cert  *x509.Certificate
 	State State
+	// requestor asked for it; empty: none did, or the record is of an earlier release.
+	requestor string
 }
 
 // Directory is the directory of a kernel, which may run or not.

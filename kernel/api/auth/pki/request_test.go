@@ -204,7 +204,10 @@ func TestNoRoomForRecords(t *testing.T) {
 	if err := sign(); err == nil || !strings.Contains(err.Error(), "find out who asks for so many") {
 		t.Errorf("signed with a full book: %v", err)
 	}
-	now = now.Add(pruneEvery)
+	// The one in it expires: where there is no room, that is seen before the hour is over.
+	if now = now.Add(pruneFull + time.Second); now.Sub(p.records.pruned) >= pruneEvery {
+		t.Fatal("the book would be read in any case")
+	}
 	if err := sign(); err != nil {
 		t.Error(err)
 	}
@@ -217,5 +220,62 @@ func TestNoRoomForRecords(t *testing.T) {
 	}
 	if err := sign(); err == nil {
 		t.Error("signed what is not in the book")
+	}
+}
+
+// One who asks leaves room for others: for the same name, for other names, and for those who
+// renew what is theirs. Records are counted by who asked after a restart, too.
+func TestRoomOfOneRequestor(t *testing.T) {
+	now := time.Now()
+	dir := t.TempDir()
+	opened := func() *PKI { return open(t, Config{Dir: dir, Now: func() time.Time { return now }}) }
+	p := opened()
+	const token, another, node = "system:bootstrap:abcdef", "system:bootstrap:zzzzzz", "system:node:n"
+	sign := func(requestor, name string) error {
+		r := forClient(asked(t, x509.CertificateRequest{Subject: pkix.Name{CommonName: name}}))
+		r.Requestor, r.NotBefore, r.NotAfter = requestor, now, now.Add(2*time.Hour)
+		_, err := p.SignRequest(r)
+		return err
+	}
+	wants := func(what string, err error, want string) {
+		t.Helper()
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %v, want %q", what, err, want)
+		}
+	}
+	hostile := "x\"\n-----BEGIN CERTIFICATE-----\n" + strings.Repeat("y", 2*longestRequestor)
+	for _, requestor := range []string{token, another, node, hostile} {
+		wants("at first", sign(requestor, node), "")
+	}
+	p = opened()
+	wants("after a restart", sign(token, "system:node:m"), "")
+	for who, count := range map[string]int{token: 2, another: 1, node: 1, short(hostile): 1} {
+		if got := p.records.byRequestor[who]; got != count {
+			t.Errorf("%d are counted for %q, want %d", got, who, count)
+		}
+	}
+	if p.records.requested != 5 || p.records.forName[[2]string{token, node}] != 1 {
+		t.Errorf("counted %+v", p.records.forName)
+	}
+	refused := func(what string, err error, want string) {
+		t.Helper()
+		if why := (*Refusal)(nil); !errors.As(err, &why) || !strings.Contains(why.Error(), want) || strings.Contains(why.Error(), dir) {
+			t.Errorf("%s: %v, want a refusal with %q and no path", what, err, want)
+		}
+	}
+	p.records.forName[[2]string{token, node}] = mostForName
+	refused("the same name", sign(token, node), `certificates of "system:node:n"`)
+	wants("another name", sign(token, "system:node:o"), "")
+	wants("the node itself", sign(node, node), "")
+	p.records.byRequestor[token] = mostByRequestor
+	refused("any name", sign(token, "system:node:p"), "delete its bootstrap token")
+	wants("another token", sign(another, "system:node:p"), "")
+	p.records.requested = mostRequested - keptForOwn
+	wants("the last are for renewals", sign(another, "system:node:q"), "find out who asks for so many")
+	wants("a node that renews", sign(node, node), "")
+	p.records.requested = mostRequested
+	wants("a full book", sign(node, node), "find out who asks for so many")
+	if now = now.Add(3 * time.Hour); sign(token, node) != nil || p.records.byRequestor[token] != 1 {
+		t.Errorf("expired certificates are counted: %+v", p.records.byRequestor)
 	}
 }
