@@ -44,6 +44,7 @@ type approver struct {
 	now      func() time.Time
 	loop     *queue.Loop[string]
 	log      *slog.Logger
+	names    names
 }
 
 // NewApprover builds csrapproving.
@@ -53,6 +54,9 @@ func NewApprover(c *controller.Context) (controller.Runner, error) {
 	}
 	requests := c.Informers.Certificates().V1().CertificateSigningRequests()
 	a := &approver{client: c.Client, requests: requests.Lister(), informer: requests.Informer(), now: time.Now, log: c.Logger}
+	if err := a.names.index(a.informer); err != nil {
+		return nil, fmt.Errorf("csrapproving: index of approved requests: %w", err)
+	}
 	a.loop = queue.New(c.Logger, a.sync, queue.Options[string]{
 		Name: "certificate", Workers: approvers,
 		Limiter: workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstRetry, lastRetry),
@@ -82,12 +86,14 @@ var recognized = []struct {
 func (a *approver) sync(ctx context.Context, name string) error {
 	r, err := a.requests.Get(name)
 	if apierrors.IsNotFound(err) {
+		a.names.seen(name)
 		return nil
 	}
 	if err != nil {
 		return err
 	}
 	if len(r.Status.Certificate) > 0 || decided(r) {
+		a.names.seen(name)
 		return nil
 	}
 	x, err := parse(r.Spec.Request)
@@ -114,6 +120,7 @@ func (a *approver) sync(ctx context.Context, name string) error {
 			if vacant, err := a.vacant(ctx, r, x); err != nil || !vacant {
 				return err
 			}
+			return a.first(ctx, r, x, kind.message)
 		}
 		return approve(ctx, a.client, r, kind.message)
 	}
@@ -141,6 +148,26 @@ func (a *approver) vacant(ctx context.Context, r *certificatesv1.CertificateSign
 		return false, nil
 	}
 	return true, nil
+}
+
+// first approves a request for a name of which no other machine has had one approved, and
+// denies it otherwise: both would be one node. Upstream approves.
+func (a *approver) first(ctx context.Context, r *certificatesv1.CertificateSigningRequest, x *x509.CertificateRequest, message string) error {
+	a.names.mu.Lock() // until it is decided
+	defer a.names.mu.Unlock()
+	name := strings.TrimPrefix(x.Subject.CommonName, nodePrefix)
+	rival, err := a.names.rival(a.informer.GetIndexer(), r, x)
+	if err != nil {
+		return err
+	}
+	if rival != nil {
+		a.log.Warn("two machines ask for the certificate of one node; the second is denied", "node", name, "request", r.Name, "requestor", r.Spec.Username, "first", rival.Name, "its requestor", rival.Spec.Username)
+		return decide(ctx, a.client, r, certificatesv1.CertificateDenied, "NodeRequested",
+			fmt.Sprintf("Another machine has asked for the certificate of node %[1]s before, by request %[2]s of %[3]s. Choose another name; or delete that request (pintle kubectl delete csr %[2]s) if its machine does not join, and join again.",
+				name, rival.Name, rival.Spec.Username))
+	}
+	a.names.chosen[x.Subject.CommonName] = r
+	return approve(ctx, a.client, r, message)
 }
 
 func approve(ctx context.Context, client kubernetes.Interface, r *certificatesv1.CertificateSigningRequest, message string) error {

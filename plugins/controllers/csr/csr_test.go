@@ -9,12 +9,14 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"log/slog"
 	"math/big"
 	"net"
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -24,6 +26,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
@@ -148,6 +151,152 @@ func approverOf(t *testing.T, client *fake.Clientset, request *certificatesv1.Ce
 		t.Fatal(err)
 	}
 	return a
+}
+
+// TestTwoMachinesOneName: of two that ask for the certificate of one new node, one is
+// approved; the other is denied and reads why. Those that get nothing, that are over, or
+// that are of the same machine stand in no one's way.
+func TestTwoMachinesOneName(t *testing.T) {
+	type spec = *certificatesv1.CertificateSigningRequest
+	by := func(name, user string, edit func(spec)) spec {
+		return node(t, nil, func(r spec) {
+			r.Name, r.UID, r.Spec.Username = name, types.UID(name), user
+			if edit != nil {
+				edit(r)
+			}
+		})
+	}
+	with := func(kinds ...certificatesv1.RequestConditionType) func(spec) {
+		return func(r spec) {
+			for _, kind := range kinds {
+				r.Status.Conditions = append(r.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{Type: kind})
+			}
+		}
+	}
+	const a, b = "system:bootstrap:aaaaaa", "system:bootstrap:bbbbbb"
+	const approved, denied = certificatesv1.CertificateApproved, certificatesv1.CertificateDenied
+	second := by("second", b, nil)
+	for name, tc := range map[string]struct {
+		first spec
+		want  certificatesv1.RequestConditionType
+	}{
+		"approved":                 {by("first", a, with(approved)), denied},
+		"of the same token":        {by("first", b, with(approved)), denied},
+		"not decided":              {by("first", a, nil), approved},
+		"denied":                   {by("first", a, with(denied)), approved},
+		"approved and failed":      {by("first", a, with(approved, certificatesv1.CertificateFailed)), approved},
+		"the node's own":           {by("first", "system:node:n", with(approved)), approved},
+		"of another signer":        {by("first", a, func(r spec) { with(approved)(r); r.Spec.SignerName = certificatesv1.KubeletServingSignerName }), approved},
+		"of the same machine":      {by("first", a, func(r spec) { with(approved)(r); r.Spec.Request = second.Spec.Request }), approved},
+		"that is no request":       {by("first", a, func(r spec) { with(approved)(r); r.Spec.Request = []byte("x") }), approved},
+		"approved, another node's": {node(t, func(x *x509.CertificateRequest) { x.Subject.CommonName = "system:node:m" }, func(r spec) { r.Name, r.UID, r.Spec.Username = "first", "first", a; with(approved)(r) }), approved},
+	} {
+		t.Run(name, func(t *testing.T) {
+			client := fake.NewClientset(tc.first, second)
+			allowAll(client)
+			c := approverOf(t, client, second)
+			if err := c.informer.GetIndexer().Add(tc.first); err != nil {
+				t.Fatal(err)
+			}
+			if err := c.sync(t.Context(), "second"); err != nil {
+				t.Fatal(err)
+			}
+			got := conditionsOf(t, client, "second")
+			if len(got) != 1 || got[0].Type != tc.want {
+				t.Fatalf("%+v, want %s", got, tc.want)
+			}
+			if tc.want == denied && (got[0].Reason != "NodeRequested" || !strings.Contains(got[0].Message, "node n before, by request first of "+tc.first.Spec.Username) || !strings.Contains(got[0].Message, "delete csr first")) {
+				t.Errorf("it is denied with %+v", got[0])
+			}
+		})
+	}
+}
+
+// TestAtOnce: of many that ask in one moment one gets the name, though the cache shows no
+// approval; when its request is gone, the name is free.
+func TestAtOnce(t *testing.T) {
+	const many = 20
+	client := fake.NewClientset()
+	allowAll(client)
+	var requests []*certificatesv1.CertificateSigningRequest
+	for i := range many {
+		r := node(t, nil, func(r *certificatesv1.CertificateSigningRequest) {
+			r.Name, r.Spec.Username = fmt.Sprint("r", i), "system:bootstrap:aaaaaa"
+			r.UID = types.UID(r.Name)
+		})
+		requests = append(requests, r)
+		if err := client.Tracker().Add(r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a := approverOf(t, client, requests[0])
+	for _, r := range requests[1:] {
+		if err := a.informer.GetIndexer().Add(r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var all sync.WaitGroup
+	for _, r := range requests {
+		all.Go(func() {
+			if err := a.sync(t.Context(), r.Name); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	winner := ""
+	for _, r := range requests {
+		got := conditionsOf(t, client, r.Name)
+		switch {
+		case len(got) != 1:
+			t.Errorf("%s is not decided: %+v", r.Name, got)
+		case got[0].Type == certificatesv1.CertificateApproved && winner != "":
+			t.Errorf("%s and %s are one node", winner, r.Name)
+		case got[0].Type == certificatesv1.CertificateApproved:
+			winner = r.Name
+		}
+	}
+	if winner == "" {
+		t.Fatal("no machine got the name")
+	}
+	for _, r := range requests {
+		if err := a.informer.GetIndexer().Delete(r); err != nil {
+			t.Fatal(err)
+		}
+		if err := a.sync(t.Context(), r.Name); err != nil {
+			t.Error(err)
+		}
+	}
+	if len(a.names.chosen) != 0 {
+		t.Errorf("%d names are kept", len(a.names.chosen))
+	}
+	later := node(t, nil, func(r *certificatesv1.CertificateSigningRequest) {
+		r.Name, r.UID, r.Spec.Username = "later", "later", "system:bootstrap:aaaaaa"
+	})
+	if err := errors.Join(client.Tracker().Add(later), a.informer.GetIndexer().Add(later), a.sync(t.Context(), "later")); err != nil {
+		t.Fatal(err)
+	}
+	if got := conditionsOf(t, client, "later"); len(got) != 1 || got[0].Type != certificatesv1.CertificateApproved {
+		t.Errorf("with the name free: %+v", got)
+	}
+}
+
+// allowAll grants what reviews ask for.
+func allowAll(client *fake.Clientset) {
+	client.PrependReactor("create", "subjectaccessreviews", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		review := a.(clienttesting.CreateAction).GetObject().(*authorizationv1.SubjectAccessReview).DeepCopy()
+		review.Status.Allowed = true
+		return true, review, nil
+	})
+}
+
+func conditionsOf(t *testing.T, client *fake.Clientset, name string) []certificatesv1.CertificateSigningRequestCondition {
+	t.Helper()
+	r, err := client.CertificatesV1().CertificateSigningRequests().Get(t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r.Status.Conditions
 }
 
 // TestReviewFails: without an answer nothing is approved.

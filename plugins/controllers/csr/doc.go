@@ -3,8 +3,8 @@
 // csrapproving: a request for a node's client certificate changes → its requestor is
 // asked about by a SubjectAccessReview (selfnodeclient for the node's own, nodeclient
 // for any) → it is approved, or left for somebody else to decide about. A request for the
-// certificate of another Node that exists is denied. Another's that is older than an hour
-// waits for a person.
+// certificate of another Node that exists is denied, and so is the second machine's that asks
+// for one name. Another's that is older than an hour waits for a person.
 //
 // csrapproving-kubelet-serving: a request for a node's serving certificate changes → it is
 // the node's own, and names the Node's name, hostname and addresses, which no other Node, no
