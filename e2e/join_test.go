@@ -174,7 +174,12 @@ func (c *cell) ready(t *testing.T, want int) map[string]*corev1.Node {
 	return found
 }
 
-// processes with an argument of their own.
+// word is one that no container of another cluster has among its arguments.
+func (c *cell) word(machine int) string {
+	return fmt.Sprintf("join-%s-%s", c.node(machine), filepath.Base(c.Data))
+}
+
+// processesWith are those of boxes that have an argument of their own.
 func processesWith(argument string) (pids []int) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -237,8 +242,8 @@ spec:
   terminationGracePeriodSeconds: 1
   containers:
   - {name: web, image: %[3]s, args: [serve], readinessProbe: {httpGet: {path: /healthz, port: 8080}, periodSeconds: 1}}
-  - {name: waits, image: %[3]s, args: [wait, join-%[2]s]}
-`, name, c.node(i), box))
+  - {name: waits, image: %[3]s, args: [wait, %[4]s]}
+`, name, c.node(i), box, c.word(i)))
 	}
 	pods := func(when string) {
 		t.Helper()
@@ -254,7 +259,7 @@ spec:
 				}
 				return nil
 			})
-			contains(t, c.logs(t, ns, name, "waits"), "started join-"+c.node(i))
+			contains(t, c.logs(t, ns, name, "waits"), "started "+c.word(i))
 		}
 	}
 	pods("at first")
@@ -272,11 +277,12 @@ spec:
 	}
 	t.Run("a node's rights", func(t *testing.T) { c.nodeRights(t) })
 	t.Run("hostile joins", func(t *testing.T) { c.hostileJoins(t) })
+	t.Run("revoked clients", func(t *testing.T) { c.revokedClients(t, 1) })
 
 	before := c.lives(t, ns, "web")
 	c.Kill()
 	for i := 1; i < 3; i++ {
-		pids := processesWith("join-" + c.node(i))
+		pids := processesWith(c.word(i))
 		if len(pids) != 1 {
 			t.Fatalf("processes of the pod on %s without a kernel: %v", c.node(i), pids)
 		}
@@ -284,7 +290,7 @@ spec:
 			t.Fatal(err)
 		}
 		eventually(t, func(context.Context) error {
-			if now := processesWith("join-" + c.node(i)); len(now) != 1 || now[0] == pids[0] {
+			if now := processesWith(c.word(i)); len(now) != 1 || now[0] == pids[0] {
 				return fmt.Errorf("container on %s is not started again: %v", c.node(i), now)
 			}
 			return nil

@@ -35,6 +35,9 @@ type MachineOptions struct {
 	JoinTimeout time.Duration
 	// Kubeconfig has the identity of the node; nil: the machine joins, or has joined.
 	Kubeconfig *rest.Config
+	// ClientCA is PEM, with Kubeconfig: the authorities of the node's clients; nil: those that
+	// the API server names.
+	ClientCA []byte
 }
 
 // Machine is a node whose kernel runs elsewhere: the plugin host with the node's plugins, and
@@ -171,7 +174,12 @@ func (m *Machine) run(ctx context.Context) error {
 		return err
 	}
 	k.step("cluster", "%s", credentials.Server())
+	revoked, err := credentials.Revocations()
+	if err != nil {
+		return err
+	}
 	k.parts.Start("certificates", credentials.Run, nil)
+	k.parts.Start("revocations", credentials.Follow, nil)
 	k.parts.Start("plugins", k.host.Run, nil)
 	if err := k.await(ctx, k.host.Ready()); err != nil {
 		return err
@@ -183,7 +191,7 @@ func (m *Machine) run(ctx context.Context) error {
 	}, nodepart.Deps{
 		Plugins: k.host, Client: credentials.Client(), Proxy: credentials.Client(), Step: k.step, Logger: k.log,
 		Serving:   &tls.Config{GetCertificate: credentials.ServingCertificate, MinVersion: tls.VersionTLS12},
-		ClientCAs: credentials.ClientCAs(),
+		ClientCAs: credentials.ClientCAs(), Revoked: revoked,
 	})
 	if err != nil {
 		return err
@@ -210,7 +218,7 @@ func (m *Machine) run(ctx context.Context) error {
 func (m *Machine) credentials(ctx context.Context, name string) (*join.Credentials, error) {
 	o := join.Options{Data: m.k.dirs.data, Node: name, Logger: m.k.log.With("part", "certificates"), Progress: func(format string, args ...any) { m.k.step("join", format, args...) }}
 	if m.o.Kubeconfig != nil {
-		c, err := join.FromKubeconfig(m.o.Kubeconfig, o)
+		c, err := join.FromKubeconfig(m.o.Kubeconfig, m.o.ClientCA, o)
 		if err != nil {
 			return nil, err
 		}

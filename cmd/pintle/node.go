@@ -13,10 +13,12 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	certutil "k8s.io/client-go/util/cert"
 
 	"pintle.dev/pintle/kernel"
 	"pintle.dev/pintle/kernel/config"
 	"pintle.dev/pintle/kernel/join"
+	"pintle.dev/pintle/kernel/secretfile"
 	"pintle.dev/pintle/sdk/schedpolicy"
 )
 
@@ -33,7 +35,9 @@ name the same cluster; a new address of it is kept. Delete the token when all ma
 joined: pintle token delete.
 
 With --kubeconfig the credentials of that file are used as they are. Its user has to be
-system:node:NAME of the group system:nodes.
+system:node:NAME of the group system:nodes. The node's own port takes client certificates of
+the authorities in --client-ca-file; without it, of those that the API server names in the
+ConfigMap kube-system/extension-apiserver-authentication.
 
 The node has the range of pod IPs that its Node object is given, such as by the controller
 nodeipam, and waits for it. When the API server is away pods go on and are restarted.
@@ -45,6 +49,7 @@ Exit status: 0 stopped by a signal; 1 it failed; 2 wrong flags or configuration.
 type nodeFlags struct {
 	src                        sourceFlags
 	join, joinFile, kubeconfig string
+	clientCA                   string
 	timeout                    time.Duration
 }
 
@@ -76,6 +81,7 @@ func newNodeCommand() *cobra.Command {
 	cmd.Flags().StringVar(&f.join, "join", "", "cluster to join, which other users of the machine see (ps): "+join.Form)
 	cmd.Flags().StringVar(&f.joinFile, "join-file", "", "file with what --join takes; - is standard input")
 	cmd.Flags().StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig whose user is the node, in place of joining")
+	cmd.Flags().StringVar(&f.clientCA, "client-ca-file", "", "with --kubeconfig: PEM file of the authorities whose client certificates the node's port takes")
 	cmd.Flags().DurationVar(&f.timeout, "join-timeout", 5*time.Minute, "how long joining may take")
 	cmd.MarkFlagsMutuallyExclusive("join", "join-file", "kubeconfig")
 	return cmd
@@ -123,9 +129,39 @@ func (f *nodeFlags) options() (o kernel.MachineOptions, err error) {
 		o.Join = &a
 	}
 	if f.kubeconfig != "" {
-		o.Kubeconfig, err = kubeconfigOf(f.kubeconfig, "pintle-node")
+		if o.Kubeconfig, err = kubeconfigOf(f.kubeconfig, "pintle-node"); err != nil {
+			return o, err
+		}
 	}
-	return o, err
+	if f.clientCA != "" {
+		if f.kubeconfig == "" {
+			return o, usageError{errors.New("node: --client-ca-file is for --kubeconfig; a machine that joins has the cluster's authority")}
+		}
+		if o.ClientCA, err = authoritiesOf(f.clientCA); err != nil {
+			return o, usageError{fmt.Errorf("node: --client-ca-file: %w", err)}
+		}
+	}
+	return o, nil
+}
+
+// authoritiesOf reads a PEM file of at most secretfile.MaxSize bytes.
+func authoritiesOf(file string) ([]byte, error) {
+	in, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer in.Close()
+	data, err := io.ReadAll(io.LimitReader(in, secretfile.MaxSize+1))
+	switch {
+	case err != nil:
+		return nil, err
+	case len(data) > secretfile.MaxSize:
+		return nil, fmt.Errorf("%s: has more than %d bytes", file, secretfile.MaxSize)
+	}
+	if _, err := certutil.ParseCertsPEM(data); err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	return data, nil
 }
 
 func (f *nodeFlags) run(ctx context.Context, stop func(), screen *screen) error {

@@ -8,6 +8,36 @@ import (
 	"testing"
 )
 
+// The authorities of a node's clients are read with a kubeconfig alone, within bounds.
+func TestClientCAFile(t *testing.T) {
+	dir := t.TempDir()
+	file := func(name string, size int) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(strings.Repeat("x", size)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	kubeconfig := filepath.Join(dir, "kubeconfig")
+	if err := os.WriteFile(kubeconfig, []byte("{apiVersion: v1, kind: Config, clusters: [{name: c, cluster: {server: 'https://127.0.0.1:1'}}], contexts: [{name: c, context: {cluster: c}}], current-context: c}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for want, args := range map[string][]string{
+		"is for --kubeconfig": {"--client-ca-file", file("a", 1)},
+		"no such file":        {"--kubeconfig", kubeconfig, "--client-ca-file", filepath.Join(dir, "none")},
+		"does not contain":    {"--kubeconfig", kubeconfig, "--client-ca-file", file("b", 1)},
+		"more than 1048576":   {"--kubeconfig", kubeconfig, "--client-ca-file", file("c", 1<<20+1)},
+	} {
+		cmd := newNodeCommand()
+		cmd.SetArgs(append([]string{"--config", filepath.Join(dir, "none.yaml")}, args...))
+		cmd.SetOut(io.Discard)
+		cmd.SetErr(io.Discard)
+		if err := cmd.Execute(); err == nil || !strings.Contains(err.Error(), "client-ca-file") || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}
+
 // What joins is read from a file or from standard input, within bounds, and no error has it.
 func TestJoinFile(t *testing.T) {
 	const secret = "0123456789abcdef"

@@ -60,7 +60,7 @@ func TestPKI(t *testing.T) {
 		{[]string{"renew"}, "", "or --all"},
 		{[]string{"renew", "admin", "--all"}, "", "or --all"},
 		{[]string{"renew", "ca"}, "", "neither renewed nor revoked"},
-		{[]string{"revoke", "--help"}, "joined with pintle node do not have the list", ""},
+		{[]string{"revoke", "--help"}, "joined with pintle node read the list", ""},
 		{[]string{"revoke"}, "", "want names of certificates"},
 		{[]string{"revoke", "nobody"}, "", "there is none"},
 		{[]string{"revoke", "--serial", "12"}, "", "at least 6 digits"},

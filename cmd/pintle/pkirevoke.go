@@ -25,13 +25,12 @@ func newPKIRevokeCommand() *cobra.Command {
 		Short: "End certificates and former token keys before they expire",
 		Long: `Put certificates on the list of revoked ones (pki/ca.crl, an RFC 5280 list that the CA
 signs). Requests with such a certificate are refused at once, at the API and at the
-port of a kernel's own node; its connections are cut, with the watches and exec sessions
-on them. There is no way back.
+nodes' ports; its connections are cut, with the watches and exec sessions on them. There
+is no way back.
 
-Machines that joined with pintle node do not have the list. Their ports take a revoked
-certificate until it expires: one of system:masters, and one whose user still has rights
-to nodes. Keep strangers from their port (10250), or issue such certificates for a short
-time.
+Machines that joined with pintle node read the list from the ConfigMap
+pintle-revoked-certificates in kube-system, a moment later. One that cannot reach the API
+takes what is revoked meanwhile.
 
 NAME is a certificate of the directory: it is revoked and issued anew, since the kernel
 works with it. So a stolen copy of admin.kubeconfig ends, and the file has a new

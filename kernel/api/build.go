@@ -69,6 +69,8 @@ import (
 	"pintle.dev/pintle/kernel/api/resources"
 	"pintle.dev/pintle/kernel/api/resources/ipalloc"
 	"pintle.dev/pintle/kernel/api/tokentracking"
+	"pintle.dev/pintle/kernel/revocation"
+	"pintle.dev/pintle/kernel/revocation/published"
 	pluginv1alpha1 "pintle.dev/pintle/sdk/apis/kernel/v1alpha1"
 )
 
@@ -320,6 +322,13 @@ func (s *Server) build() error {
 		}),
 		s.hook("follow-credentials", func(context.Context) error {
 			s.background.Go(func() { s.credentials.Run(s.stopping) })
+			return nil
+		}),
+		s.hook("publish-revocations", func(context.Context) error {
+			s.whenReady(published.Publisher{
+				Client: s.starter.CoreV1(), Guard: s.pki.Guard(), CA: s.pki.CA(), Clock: clock.RealClock{}, Logger: s.log,
+				Sign: func(l *revocation.List) ([]byte, error) { _, data, err := s.pki.SignRevocations(l); return data, err },
+			}.Keep)
 			return nil
 		}),
 		s.hook("follow-access-configuration", func(context.Context) error {

@@ -19,10 +19,13 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	bootstrapapi "k8s.io/cluster-bootstrap/token/api"
 	"k8s.io/cluster-bootstrap/token/jws"
+
+	"pintle.dev/pintle/kernel/revocation/published"
 )
 
-// The objects that joining needs, by kubeadm's names. nodeProxier is our own: kubeadm has
-// kube-proxy run as pods with an account of its own.
+// The objects that joining needs, by kubeadm's names. Those of pintle are our own: kubeadm has
+// kube-proxy run as pods with an account of its own, and gives its kubelets the authority as a
+// file.
 const (
 	signerRole      = "kubeadm:bootstrap-signer-clusterinfo"
 	bootstrapRole   = "kubeadm:kubelet-bootstrap"
@@ -30,6 +33,8 @@ const (
 	approveRole     = "kubeadm:node-autoapprove-bootstrap"
 	renewRole       = "kubeadm:node-autoapprove-certificate-rotation"
 	nodeProxierRole = "pintle:node-proxier"
+	revokedRole     = "pintle:node-revocations"
+	clientsBinding  = "pintle:node-authentication"
 )
 
 // Server is the address at which other machines reach the API server, a URL: that of the
@@ -81,6 +86,25 @@ func Prepare(ctx context.Context, client kubernetes.Interface, server string, ca
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "system:anonymous"}},
 	}, metav1.CreateOptions{})
 	made("role binding "+signerRole, err)
+	_, err = rbac.Roles(metav1.NamespaceSystem).Create(ctx, &rbacv1.Role{
+		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: revokedRole},
+		Rules: []rbacv1.PolicyRule{{
+			Verbs: []string{"list", "watch"}, APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{published.Name},
+		}},
+	}, metav1.CreateOptions{})
+	made("role "+revokedRole, err)
+	for name, role := range map[string]string{
+		revokedRole: revokedRole,
+		// Which authorities know clients of the cluster; the role is the API server's own.
+		clientsBinding: "extension-apiserver-authentication-reader",
+	} {
+		_, err = rbac.RoleBindings(metav1.NamespaceSystem).Create(ctx, &rbacv1.RoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: name},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role},
+			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: "system:nodes"}},
+		}, metav1.CreateOptions{})
+		made("role binding "+name, err)
+	}
 	for name, rule := range map[string]rbacv1.PolicyRule{
 		getNodesRole: {Verbs: []string{"get"}, APIGroups: []string{""}, Resources: []string{"nodes"}},
 		// A node's service proxy has the node's identity, which may read services by itself.

@@ -162,6 +162,36 @@ func TestPrepare(t *testing.T) {
 	}
 }
 
+// Nodes read two ConfigMaps of kube-system, and no other.
+func TestPrepareForNodes(t *testing.T) {
+	client := fake.NewClientset()
+	if err := Prepare(t.Context(), client, "https://192.0.2.10:6443", []byte("PEM")); err != nil {
+		t.Fatal(err)
+	}
+	roles, err := client.RbacV1().Roles("kube-system").List(t.Context(), metav1.ListOptions{})
+	if err != nil || len(roles.Items) != 1 || len(roles.Items[0].Rules) != 1 {
+		t.Fatalf("%+v, %v", roles, err)
+	}
+	rule := roles.Items[0].Rules[0]
+	if !slices.Equal(rule.Resources, []string{"configmaps"}) || !slices.Equal(rule.ResourceNames, []string{"pintle-revoked-certificates"}) || !slices.Equal(rule.Verbs, []string{"list", "watch"}) {
+		t.Errorf("nodes may %+v", rule)
+	}
+	bindings, err := client.RbacV1().RoleBindings("kube-system").List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, b := range bindings.Items {
+		for _, s := range b.Subjects {
+			got = append(got, b.RoleRef.Kind+" "+b.RoleRef.Name+" to "+s.Kind+" "+s.Name)
+		}
+	}
+	slices.Sort(got)
+	if want := []string{"Role extension-apiserver-authentication-reader to Group system:nodes", "Role pintle:node-revocations to Group system:nodes"}; !slices.Equal(got, want) {
+		t.Errorf("bound are %q", got)
+	}
+}
+
 // A conflict is tried again, and does not lose what others wrote.
 func TestInfoConflict(t *testing.T) {
 	client := fake.NewClientset(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-public", Name: "cluster-info"}})

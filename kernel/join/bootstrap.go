@@ -6,9 +6,14 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/sha256"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"slices"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
@@ -20,6 +25,8 @@ import (
 	"k8s.io/client-go/util/certificate"
 	"k8s.io/client-go/util/certificate/csr"
 	"k8s.io/client-go/util/keyutil"
+
+	"pintle.dev/pintle/kernel/secretfile"
 )
 
 // nodesGroup is the group of all nodes, User the user that a node is.
@@ -44,17 +51,67 @@ func asToken(c Cluster, a Argument) (kubernetes.Interface, error) {
 	return client, nil
 }
 
-// request asks for the first client certificate of a node and waits for it until ctx ends.
-// progress is told of the request.
-func request(ctx context.Context, client kubernetes.Interface, c Cluster, a Argument, node string, progress func(format string, args ...any)) (certPEM, keyPEM []byte, err error) {
+// keyFile of pki/ has the key of a request until the machine has joined. So one that ended
+// meanwhile finds its request again. The kubelet has that name too.
+const keyFile = "kubelet-client.key.tmp"
+
+// requestKey is the key of the request under way, or a new one, which is kept.
+func requestKey(o *Options) (key *ecdsa.PrivateKey, keyPEM []byte, err error) {
+	path := filepath.Join(o.pki(), keyFile)
+	keyPEM, err = secretfile.Read(path)
+	if err == nil {
+		// A file that was not written whole has no key.
+		if have, err := keyutil.ParsePrivateKeyPEM(keyPEM); err == nil {
+			if key, ok := have.(*ecdsa.PrivateKey); ok && key.Curve == elliptic.P256() {
+				return key, keyPEM, nil
+			}
+		}
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, err
+	}
+	if key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader); err != nil {
+		return nil, nil, err
+	}
+	if keyPEM, err = keyutil.MarshalPrivateKeyToPEM(key); err != nil {
+		return nil, nil, err
+	}
+	return key, keyPEM, secretfile.Write(path, keyPEM, 0o600)
+}
+
+// forgetKey has the next request be another one.
+func forgetKey(o *Options) error {
+	if err := os.Remove(filepath.Join(o.pki(), keyFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("key of the request of node %s: %w", o.Node, err)
+	}
+	return nil
+}
+
+// requestName is one name for one key, so that a machine asks once.
+func requestName(key *ecdsa.PrivateKey) (string, error) {
+	der, err := x509.MarshalPKIXPublicKey(&key.PublicKey)
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("node-csr-%x", sha256.Sum256(der)), nil
+}
+
+// request asks for the first client certificate of a node and waits for it until ctx ends. One
+// that asked before and ended meanwhile waits for the same. The key is kept until forgetKey; a
+// request that is refused has no key any more.
+func request(ctx context.Context, client kubernetes.Interface, c Cluster, a Argument, o *Options) (certPEM, keyPEM []byte, err error) {
+	node := o.Node
 	if err := vacant(ctx, client, c, a, node); err != nil {
 		return nil, nil, err
 	}
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err := secretfile.MakeDirectory(o.pki()); err != nil {
+		return nil, nil, err
+	}
+	key, keyPEM, err := requestKey(o)
 	if err != nil {
 		return nil, nil, fmt.Errorf("key of node %s: %w", node, err)
 	}
-	if keyPEM, err = keyutil.MarshalPrivateKeyToPEM(key); err != nil {
+	name, err := requestName(key)
+	if err != nil {
 		return nil, nil, fmt.Errorf("key of node %s: %w", node, err)
 	}
 	about := subject(node)
@@ -62,20 +119,26 @@ func request(ctx context.Context, client kubernetes.Interface, c Cluster, a Argu
 	if err != nil {
 		return nil, nil, fmt.Errorf("certificate request of node %s: %w", node, err)
 	}
-	name, uid, err := csr.RequestCertificateWithContext(ctx, client, asked, "", certificatesv1.KubeAPIServerClientKubeletSignerName, nil, certificate.DefaultKubeletClientGetUsages(key), key)
+	name, uid, err := csr.RequestCertificateWithContext(ctx, client, asked, name, certificatesv1.KubeAPIServerClientKubeletSignerName, nil, certificate.DefaultKubeletClientGetUsages(key), key)
 	switch {
 	case apierrors.IsUnauthorized(err):
 		return nil, nil, unauthorized(c, a, err)
 	case err != nil:
 		return nil, nil, fmt.Errorf("API server %s: ask for the certificate of node %s: %w", c.Server, node, err)
 	}
-	progress("request %s of %s waits for its certificate", name, User(node))
+	o.Progress("request %s of %s waits for its certificate", name, User(node))
 	certPEM, err = csr.WaitForCertificate(ctx, client, name, uid)
 	if err != nil {
+		if ctx.Err() == nil { // decided, and not for it
+			err = errors.Join(err, forgetKey(o))
+		}
 		return nil, nil, fmt.Errorf("API server %s: certificate signing request %s of node %s: %w; pintle kubectl get csr %s shows it; the controller csrapproving approves it unless Node %s exists, and an administrator may",
 			c.Server, name, node, err, name, node)
 	}
-	return certPEM, keyPEM, checkCertificate(certPEM, c, node, key)
+	if err := checkCertificate(certPEM, c, node, key); err != nil {
+		return nil, nil, errors.Join(err, forgetKey(o))
+	}
+	return certPEM, keyPEM, nil
 }
 
 // vacant is an error where another machine has the name. A token that may not read nodes

@@ -1,11 +1,13 @@
 package join
 
 import (
+	"bytes"
 	"context"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"errors"
+	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
@@ -14,6 +16,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -116,10 +119,14 @@ func TestRequest(t *testing.T) {
 			fail("create", "certificatesigningrequests", tc.create)
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 			defer cancel()
-			certPEM, keyPEM, err := request(ctx, client, c, a, "n", func(string, ...any) {})
+			o := Options{Data: t.TempDir(), Node: "n", Progress: func(string, ...any) {}}
+			certPEM, keyPEM, err := request(ctx, client, c, a, &o)
 			if tc.want != "" {
 				if err == nil || !strings.Contains(err.Error(), tc.want) || strings.Contains(err.Error(), someSecret) {
 					t.Errorf("%v, want %q", err, tc.want)
+				}
+				if _, err := os.Stat(filepath.Join(o.pki(), keyFile)); asked > 0 && !errors.Is(err, fs.ErrNotExist) {
+					t.Errorf("the key of a request that was refused: %v", err)
 				}
 				return
 			}
@@ -127,6 +134,71 @@ func TestRequest(t *testing.T) {
 				t.Errorf("%d bytes, %v, asked %d times", len(certPEM), err, asked)
 			}
 		})
+	}
+}
+
+// A machine that ends while it waits finds its request again, with the same key; a file that
+// has no key, or one that is a link, is no key.
+func TestRequestAgain(t *testing.T) {
+	ca := newAuthority(t)
+	c, a := Cluster{Server: "https://192.0.2.1:6443", CA: ca.pem()}, Argument{ID: "abcdef", Secret: someSecret}
+	client := fake.NewClientset()
+	asked := []string{}
+	client.PrependReactor("create", "certificatesigningrequests", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		asked = append(asked, action.(clienttesting.CreateAction).GetObject().(*certificatesv1.CertificateSigningRequest).Name)
+		return false, nil, nil
+	})
+	o := Options{Data: t.TempDir(), Node: "n"}
+	ctx, cancel := context.WithCancel(t.Context())
+	o.Progress = func(string, ...any) { cancel() } // the machine ends
+	if _, _, err := request(ctx, client, c, a, &o); err == nil {
+		t.Fatal("it has a certificate")
+	}
+	path := filepath.Join(o.pki(), keyFile)
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+		t.Fatalf("its key: %v, %v", info, err)
+	}
+	requests := client.CertificatesV1().CertificateSigningRequests()
+	r, err := requests.Get(t.Context(), asked[0], metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	block, _ := pem.Decode(r.Spec.Request)
+	x, err := x509.ParseCertificateRequest(block.Bytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	approved(r, ca.sign(t, clientCertificate(x.Subject, -time.Minute, time.Hour), x.PublicKey))
+	if _, err := requests.UpdateStatus(t.Context(), r, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	o.Progress = func(string, ...any) {}
+	limited, stop := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer stop()
+	if certPEM, _, err := request(limited, client, c, a, &o); err != nil || len(certPEM) == 0 || len(asked) != 2 || asked[0] != asked[1] {
+		t.Errorf("%d bytes, %v, asked as %q", len(certPEM), err, asked)
+	}
+	have, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, damage := range map[string]func() error{
+		"half a key": func() error { return os.WriteFile(path, have[:len(have)/2], 0o600) },
+		"nothing":    func() error { return os.WriteFile(path, nil, 0o600) },
+	} {
+		if err := damage(); err != nil {
+			t.Fatal(err)
+		}
+		if _, keyPEM, err := requestKey(&o); err != nil || bytes.Equal(keyPEM, have) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	elsewhere := filepath.Join(t.TempDir(), "key")
+	if err := errors.Join(os.Rename(path, elsewhere), os.Symlink(elsewhere, path)); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := requestKey(&o); err == nil || !strings.Contains(err.Error(), "symbolic link") {
+		t.Errorf("by a link: %v", err)
 	}
 }
 
@@ -283,11 +355,12 @@ func TestKubeconfig(t *testing.T) {
 		"insecure-skip-tls-verify":     {Host: "https://127.0.0.1:1", TLSClientConfig: rest.TLSClientConfig{Insecure: true}},
 		"has no certificate-authority": {Host: "https://127.0.0.1:1"},
 	} {
-		if _, err := FromKubeconfig(cfg, o); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := FromKubeconfig(cfg, nil, o); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}
-	c, err := FromKubeconfig(&rest.Config{Host: "https://127.0.0.1:1", TLSClientConfig: rest.TLSClientConfig{CAData: ca.pem()}}, o)
+	cfg := &rest.Config{Host: "https://127.0.0.1:1", TLSClientConfig: rest.TLSClientConfig{CAData: ca.pem()}}
+	c, err := FromKubeconfig(cfg, ca.pem(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -308,6 +381,66 @@ func TestKubeconfig(t *testing.T) {
 		if err := c.Verify(t.Context()); (err == nil) != tc.fine {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// Clients of a node with a kubeconfig are those of the authority that the API server names, or
+// of a file; not of the one that signed the API server's certificate.
+func TestClientAuthority(t *testing.T) {
+	server, clients := newAuthority(t), newAuthority(t)
+	named := func(data map[string]string) *corev1.ConfigMap {
+		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "extension-apiserver-authentication"}, Data: data}
+	}
+	for name, tc := range map[string]struct {
+		file  []byte
+		there []runtime.Object
+		fails []error // of the first reads
+		want  string  // part of the error
+	}{
+		"named":           {there: []runtime.Object{named(map[string]string{"client-ca-file": string(clients.pem())})}},
+		"named later":     {there: []runtime.Object{named(map[string]string{"client-ca-file": string(clients.pem())})}, fails: []error{apierrors.NewInternalError(errors.New("not now"))}},
+		"a file":          {file: clients.pem()},
+		"none":            {want: "not found"},
+		"may not look":    {fails: []error{apierrors.NewForbidden(corev1.Resource("configmaps"), "x", errors.New("no"))}, want: "forbidden"},
+		"without the key": {there: []runtime.Object{named(map[string]string{"requestheader-client-ca-file": string(clients.pem())})}, want: "key client-ca-file"},
+		"no certificate":  {there: []runtime.Object{named(map[string]string{"client-ca-file": "x"})}, want: "key client-ca-file"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				o := Options{Data: t.TempDir(), Node: "n", Logger: slog.New(slog.DiscardHandler)}
+				c, err := FromKubeconfig(&rest.Config{Host: "https://127.0.0.1:1", TLSClientConfig: rest.TLSClientConfig{CAData: server.pem()}}, tc.file, o)
+				if err != nil {
+					t.Fatal(err)
+				}
+				client := fake.NewClientset(tc.there...)
+				client.PrependReactor("create", "selfsubjectreviews", func(clienttesting.Action) (bool, runtime.Object, error) {
+					return true, &authenticationv1.SelfSubjectReview{Status: authenticationv1.SelfSubjectReviewStatus{UserInfo: authenticationv1.UserInfo{Username: "system:node:n", Groups: []string{"system:nodes"}}}}, nil
+				})
+				fails := tc.fails
+				client.PrependReactor("get", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
+					if len(fails) == 0 {
+						return false, nil, nil
+					}
+					err := fails[0]
+					fails = fails[1:]
+					return true, nil, err
+				})
+				c.client = client
+				err = c.Verify(t.Context())
+				if tc.want != "" {
+					if err == nil || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), "--client-ca-file") {
+						t.Errorf("%v, want %q and what to do", err, tc.want)
+					}
+					return
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				if want := x509.NewCertPool(); !want.AppendCertsFromPEM(clients.pem()) || !c.ClientCAs().Equal(want) {
+					t.Error("clients of another authority are taken")
+				}
+			})
+		})
 	}
 }
 

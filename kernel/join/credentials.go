@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"path/filepath"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -20,8 +21,12 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	certutil "k8s.io/client-go/util/cert"
 	"k8s.io/client-go/util/certificate"
 	"k8s.io/client-go/util/connrotation"
+
+	"pintle.dev/pintle/kernel/revocation"
+	"pintle.dev/pintle/kernel/revocation/published"
 )
 
 const (
@@ -37,6 +42,12 @@ type Credentials struct {
 	options Options
 	client  kubernetes.Interface
 
+	// clientCA is PEM: the authorities of clients of the node. Those of a machine that joined
+	// are the cluster's; with a kubeconfig Verify reads them.
+	clientCA []byte
+	// revoked is nil before Revocations.
+	revoked *published.Follower
+
 	// rotating renews the client certificate; nil where the kubeconfig's is used.
 	rotating certificate.Manager
 	dialer   *connrotation.Dialer
@@ -50,7 +61,7 @@ func newCredentials(c Cluster, o Options, store certificate.Store) (*Credentials
 	if !pool.AppendCertsFromPEM(c.CA) {
 		return nil, fmt.Errorf("cluster of this machine: %s has no authority", KubeconfigFile)
 	}
-	out := &Credentials{cluster: c, options: o}
+	out := &Credentials{cluster: c, options: o, clientCA: c.CA}
 	about := subject(o.Node)
 	var err error
 	out.rotating, err = certificate.NewManager(&certificate.Config{
@@ -91,12 +102,12 @@ func anew(node string) string {
 }
 
 // given are those of a kubeconfig.
-func given(c Cluster, o Options, cfg *rest.Config) (*Credentials, error) {
+func given(c Cluster, o Options, cfg *rest.Config, clientCA []byte) (*Credentials, error) {
 	client, err := kubernetes.NewForConfig(limited(cfg))
 	if err != nil {
 		return nil, fmt.Errorf("client of API server %s: %w", c.Server, err)
 	}
-	return &Credentials{cluster: c, options: o, client: client}, nil
+	return &Credentials{cluster: c, options: o, client: client, clientCA: clientCA}, nil
 }
 
 func limited(cfg *rest.Config) *rest.Config {
@@ -111,26 +122,40 @@ func (c *Credentials) Server() string { return c.cluster.Server }
 // Client has the node's identity.
 func (c *Credentials) Client() kubernetes.Interface { return c.client }
 
-// ClientCAs are the authorities of clients of the node: the cluster's.
+// ClientCAs are the authorities of clients of the node.
 func (c *Credentials) ClientCAs() *x509.CertPool {
 	pool := x509.NewCertPool()
-	pool.AppendCertsFromPEM(c.cluster.CA)
+	pool.AppendCertsFromPEM(c.clientCA)
 	return pool
 }
 
-// Verify asks the API server who the client is, until it answers or ctx ends: an error says
-// that it is not the node. Those of a machine that joined are known to be.
+// Revocations are the revoked certificates of such clients, with those of an earlier run.
+// Follow has to run for later ones. Call it once, after Verify.
+func (c *Credentials) Revocations() (*revocation.Guard, error) {
+	cas, err := certutil.ParseCertsPEM(c.clientCA)
+	if err != nil {
+		return nil, fmt.Errorf("authorities of the node's clients: %w", err)
+	}
+	if c.revoked, err = published.NewFollower(filepath.Join(c.options.pki(), revokedFile), cas, c.options.Logger); err != nil {
+		return nil, err
+	}
+	return c.revoked.Guard(), nil
+}
+
+// Follow brings revocations in force until ctx ends.
+func (c *Credentials) Follow(ctx context.Context) error { return c.revoked.Run(ctx, c.client) }
+
+// Verify asks the API server who the client is, and which authorities know the node's clients,
+// until it answers or ctx ends: an error says that it is not the node. Those of a machine that
+// joined are known to be.
 func (c *Credentials) Verify(ctx context.Context) error {
 	if c.rotating != nil {
 		return nil
 	}
 	for {
-		review, err := c.client.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
-		if err == nil {
-			return c.isNode(review.Status.UserInfo)
-		}
-		if apierrors.IsUnauthorized(err) {
-			return fmt.Errorf("API server %s does not accept the credentials of the kubeconfig: %w", c.cluster.Server, err)
+		again, err := c.verify(ctx)
+		if !again {
+			return err
 		}
 		c.options.Logger.Warn("the API server does not say whose the kubeconfig is; it is asked again", "server", c.cluster.Server, "error", err)
 		select {
@@ -139,6 +164,44 @@ func (c *Credentials) Verify(ctx context.Context) error {
 			return context.Cause(ctx)
 		}
 	}
+}
+
+// verify asks once; again says that another time may help.
+func (c *Credentials) verify(ctx context.Context) (again bool, err error) {
+	review, err := c.client.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	switch {
+	case apierrors.IsUnauthorized(err):
+		return false, fmt.Errorf("API server %s does not accept the credentials of the kubeconfig: %w", c.cluster.Server, err)
+	case err != nil:
+		return true, err
+	}
+	if err := c.isNode(review.Status.UserInfo); err != nil || len(c.clientCA) > 0 {
+		return false, err
+	}
+	return c.readClientCA(ctx)
+}
+
+// The ConfigMap in which an API server says which authorities know clients of the cluster.
+const (
+	authenticationMap = "extension-apiserver-authentication"
+	clientCAKey       = "client-ca-file"
+)
+
+// readClientCA does not take the API server's own authority: it may be one that signs
+// certificates for others, and each of those could say to be anybody.
+func (c *Credentials) readClientCA(ctx context.Context) (again bool, err error) {
+	const do = "name the authorities in a file with --client-ca-file, or have pintle token create run where the kernel runs, which lets nodes read it"
+	m, err := c.client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, authenticationMap, metav1.GetOptions{})
+	if err != nil {
+		return !apierrors.IsForbidden(err) && !apierrors.IsNotFound(err),
+			fmt.Errorf("API server %s: whose client certificates the node's port takes: ConfigMap %s/%s: %w; %s", c.cluster.Server, metav1.NamespaceSystem, authenticationMap, err, do)
+	}
+	data := []byte(m.Data[clientCAKey])
+	if _, err := certutil.ParseCertsPEM(data); err != nil {
+		return false, fmt.Errorf("API server %s: ConfigMap %s/%s: key %s: %w; %s", c.cluster.Server, metav1.NamespaceSystem, authenticationMap, clientCAKey, err, do)
+	}
+	c.clientCA = data
+	return false, nil
 }
 
 func (c *Credentials) isNode(who authenticationv1.UserInfo) error {

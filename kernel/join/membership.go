@@ -27,6 +27,7 @@ const (
 	pkiDirectory  = "pki"
 	clientPrefix  = "kubelet-client" // of the kubelet's files, too
 	servingPrefix = "kubelet-server"
+	revokedFile   = "ca.crl" // of pki/, as a kernel's
 	userAgent     = "pintle-node"
 )
 
@@ -105,11 +106,8 @@ func Join(ctx context.Context, a Argument, o Options) (*Credentials, error) {
 	if err != nil {
 		return nil, fmt.Errorf("join: %w", err)
 	}
-	certPEM, keyPEM, err := request(ctx, client, c, a, o.Node, o.Progress)
+	certPEM, keyPEM, err := request(ctx, client, c, a, &o)
 	if err != nil {
-		return nil, fmt.Errorf("join: %w", err)
-	}
-	if err := secretfile.MakeDirectory(o.pki()); err != nil {
 		return nil, fmt.Errorf("join: %w", err)
 	}
 	store, err := certificate.NewFileStore(clientPrefix, o.pki(), o.pki(), "", "")
@@ -120,7 +118,7 @@ func Join(ctx context.Context, a Argument, o Options) (*Credentials, error) {
 		return nil, fmt.Errorf("join: keep the certificate: %w", err)
 	}
 	// Last: without it the machine has not joined.
-	if err := writeKubeconfig(c, o, store.CurrentPath()); err != nil {
+	if err := errors.Join(writeKubeconfig(c, o, store.CurrentPath()), forgetKey(&o)); err != nil {
 		return nil, fmt.Errorf("join: %w", err)
 	}
 	return newCredentials(c, o, store)
@@ -176,8 +174,9 @@ func writeKubeconfig(c Cluster, o Options, pair string) error {
 }
 
 // FromKubeconfig has the credentials of a kubeconfig, whose user has to be the node: Verify
-// asks. They are used as they are and not renewed.
-func FromKubeconfig(cfg *rest.Config, o Options) (*Credentials, error) {
+// asks. They are used as they are and not renewed. clientCA is PEM, the authorities of the
+// node's clients; nil: Verify reads them in the cluster.
+func FromKubeconfig(cfg *rest.Config, clientCA []byte, o Options) (*Credentials, error) {
 	cfg = rest.CopyConfig(cfg)
 	if cfg.Insecure {
 		return nil, errors.New("kubeconfig: insecure-skip-tls-verify would let anybody be the API server; name the cluster's certificate-authority")
@@ -186,10 +185,10 @@ func FromKubeconfig(cfg *rest.Config, o Options) (*Credentials, error) {
 		return nil, fmt.Errorf("kubeconfig: %w", err)
 	}
 	if !x509.NewCertPool().AppendCertsFromPEM(cfg.CAData) {
-		return nil, errors.New("kubeconfig: has no certificate-authority, by which clients of the node are known")
+		return nil, errors.New("kubeconfig: has no certificate-authority, by which the API server is known")
 	}
 	if err := secretfile.MakeDirectory(o.pki()); err != nil {
 		return nil, err
 	}
-	return given(Cluster{Server: cfg.Host, CA: cfg.CAData}, o, cfg)
+	return given(Cluster{Server: cfg.Host, CA: cfg.CAData}, o, cfg, clientCA)
 }

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // TestCeilings: the operator's limits and the manifest's; the lower one counts,
@@ -48,6 +50,15 @@ func TestCeilings(t *testing.T) {
 func TestUsers(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("user ids are root's to give")
+	}
+	// The ids are the machine's: another run of this test waits.
+	turn, err := os.OpenFile("/run/pintle-test-users.lock", os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer turn.Close()
+	if err := unix.Flock(int(turn.Fd()), unix.LOCK_EX); err != nil {
+		t.Fatal(err)
 	}
 	range3 := Users{First: 60706, Count: 3, File: filepath.Join(t.TempDir(), "users.json")}
 	table := &userTable{Users: range3}
