@@ -103,6 +103,11 @@ func (e *env) hasTable(t *testing.T) bool {
 	return has
 }
 
+// word is one that no container of another cluster has among its arguments.
+func (s *square) word(ns, pod string) string {
+	return fmt.Sprintf("square-%s-%s-%s", ns, pod, filepath.Base(s.Data))
+}
+
 // square makes the pods and answers in their network namespaces.
 func (e *env) square(t *testing.T) *square {
 	t.Helper()
@@ -121,14 +126,14 @@ metadata: {name: '%[1]s', labels: {pod: '%[1]s'}}
 spec:
   automountServiceAccountToken: false
   containers:
-  - {name: c, image: %[2]s, args: [wait, square-%[3]s-%[1]s], ports: [{name: serve, containerPort: %[4]d}, {name: wire, containerPort: 80, protocol: SCTP}]}
-`, pod, box, ns, 80+i))
+  - {name: c, image: %[2]s, args: [wait, %[3]s], ports: [{name: serve, containerPort: %[4]d}, {name: wire, containerPort: 80, protocol: SCTP}]}
+`, pod, box, s.word(ns, pod), 80+i))
 		}
 	}
 	for _, ns := range truth.Names {
 		for _, pod := range truth.Names {
 			e.awaitPod(t, s.namespaces[ns], pod, isReady)
-			h, err := truth.HostOf(fmt.Sprintf("/proc/%d/ns/net", pidOf(t, fmt.Sprintf("square-%s-%s", ns, pod))))
+			h, err := truth.HostOf(fmt.Sprintf("/proc/%d/ns/net", pidOf(t, s.word(ns, pod))))
 			if err != nil {
 				t.Fatal(err)
 			}
