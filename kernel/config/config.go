@@ -294,16 +294,17 @@ const (
 
 // Node configures the node agent.
 type Node struct {
-	Enabled     bool     `mapstructure:"enabled" doc:"run a node agent on this machine"`
-	Name        string   `mapstructure:"name" doc:"name of the node; empty: the host name"`
-	Address     string   `mapstructure:"address" format:"ip?" doc:"the node's InternalIP; empty: the address of the default route, else 127.0.0.1"`
-	KubeletPort int      `mapstructure:"kubeletPort" range:"0,65535" doc:"port of the node agent's HTTPS server; 0 picks a free one"`
-	Runtime     string   `mapstructure:"runtime" doc:"name of the runtime plugin"`
-	Proxies     []string `mapstructure:"proxies" doc:"names of service proxies; the first that this machine can run is used"`
-	DNS         string   `mapstructure:"dns" doc:"name of the plugin that answers the cluster's DNS on this node, as service kube-system/kube-dns; empty: none"`
-	Policies    string   `mapstructure:"networkPolicy" doc:"name of the plugin that enforces network policies for the pods of this node; empty: nothing does"`
-	PodCIDR     string   `mapstructure:"podCIDR" format:"cidr?" doc:"range of pod IPs on this node; empty: what the Node object is given, such as by the controller nodeipam"`
-	MaxPods     int      `mapstructure:"maxPods" range:"1,100000" doc:"most pods that may run here"`
+	Enabled      bool     `mapstructure:"enabled" doc:"run a node agent on this machine"`
+	Name         string   `mapstructure:"name" doc:"name of the node; empty: the host name"`
+	Address      string   `mapstructure:"address" format:"ip?" doc:"the node's InternalIP; empty: the address of the default route, else 127.0.0.1"`
+	KubeletPort  int      `mapstructure:"kubeletPort" range:"0,65535" doc:"port of the node agent's HTTPS server; 0 picks a free one"`
+	Runtime      string   `mapstructure:"runtime" doc:"name of the runtime plugin"`
+	Proxies      []string `mapstructure:"proxies" doc:"names of service proxies; the first that this machine can run is used"`
+	DNS          string   `mapstructure:"dns" doc:"name of the plugin that answers the cluster's DNS on this node, as service kube-system/kube-dns; empty: none"`
+	Policies     string   `mapstructure:"networkPolicy" doc:"name of the plugin that enforces network policies for the pods of this node; empty: nothing does"`
+	PodCIDR      string   `mapstructure:"podCIDR" format:"cidr?" doc:"range of pod IPs on this node; empty: what the Node object is given, such as by the controller nodeipam"`
+	ClusterCIDRs []string `mapstructure:"clusterCIDRs" format:"cidr" doc:"ranges in which the pods of all nodes are: what pods send there keeps their addresses, what they send elsewhere has the node's; none: node.podCIDR alone"`
+	MaxPods      int      `mapstructure:"maxPods" range:"1,100000" doc:"most pods that may run here"`
 
 	OnStop              string        `mapstructure:"onStop" enum:"keep,stop" doc:"what a stop of the kernel does to its pods: keep leaves them running for the next start, stop ends and removes them"`
 	ShutdownGracePeriod time.Duration `mapstructure:"shutdownGracePeriod" range:"1s,24h" doc:"the most that a container gets to end when onStop is stop; less where its pod's terminationGracePeriodSeconds is less"`

@@ -115,6 +115,11 @@ func crossCheck(cfg *Config, file string, tree *yaml.Node) Faults {
 	if err1 == nil && err2 == nil && service.Overlaps(pods) {
 		add(line("node", "podCIDR"), "node.podCIDR", "%s overlaps api.serviceCIDR %s; choose another range", pods, service)
 	}
+	for _, text := range cfg.Node.ClusterCIDRs {
+		if all, err := netip.ParsePrefix(text); err == nil && err1 == nil && service.Overlaps(all) {
+			add(line("node", "clusterCIDRs"), "node.clusterCIDRs", "%s overlaps api.serviceCIDR %s; choose another range", all, service)
+		}
+	}
 	if hollow, err := netip.ParsePrefix(HollowPodRange); err == nil && cfg.Hollow.Nodes > 0 {
 		if err1 == nil && service.Overlaps(hollow) {
 			add(line("api", "serviceCIDR"), "api.serviceCIDR", "%s overlaps %s, the pod IPs of hollow nodes; choose another range", service, hollow)

@@ -28,6 +28,8 @@ type RuntimeOptions struct {
 	// Name is the plugin's.
 	Name              string
 	NodeName, PodCIDR string
+	// ClusterCIDRs are as in node.clusterCIDRs.
+	ClusterCIDRs []string
 	// Data and Sockets are as in Config.
 	Data, Sockets string
 	// Keep says at the stop whether containers go on.
@@ -43,7 +45,7 @@ func StartRuntime(ctx context.Context, list *parts.Parts, o RuntimeOptions) (run
 		return runtime.Endpoint{}, fmt.Errorf("runtime %s: %w", o.Name, err)
 	}
 	options := runtime.Options{
-		Name: o.Name, Config: o.Plugins.PluginConfig(o.Name), NodeName: o.NodeName, PodCIDR: o.PodCIDR,
+		Name: o.Name, Config: o.Plugins.PluginConfig(o.Name), NodeName: o.NodeName, PodCIDR: o.PodCIDR, ClusterCIDRs: o.ClusterCIDRs,
 		DataDirectory:  filepath.Join(o.Data, "runtime", o.Name),
 		StateDirectory: filepath.Join(o.Sockets, RuntimeState+o.Name),
 	}

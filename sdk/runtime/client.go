@@ -24,7 +24,7 @@ var _ Runtime = (*client)(nil)
 func (c *client) Start(ctx context.Context, o Options) (Endpoint, error) {
 	ready, err := c.runtimes.Start(ctx, &contractv1.RuntimeStart{
 		Name: c.name, Config: o.Config, DataDirectory: o.DataDirectory, StateDirectory: o.StateDirectory,
-		ArtifactDirectory: o.ArtifactDirectory, NodeName: o.NodeName, PodCidr: o.PodCIDR, CgroupParent: o.CgroupParent,
+		ArtifactDirectory: o.ArtifactDirectory, NodeName: o.NodeName, PodCidr: o.PodCIDR, CgroupParent: o.CgroupParent, ClusterCidrs: o.ClusterCIDRs,
 	})
 	if err != nil {
 		return Endpoint{}, err

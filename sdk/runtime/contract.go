@@ -27,6 +27,7 @@ type Options struct {
 	ArtifactDirectory string // the bundle's folder: bundled binaries lie here
 	NodeName          string
 	PodCIDR           string
+	ClusterCIDRs      []string // in which the pods of all nodes are; empty: PodCIDR alone
 	CgroupParent      string
 	Logger            *slog.Logger // set by the server
 }

@@ -127,7 +127,7 @@ func (s *server) Start(ctx context.Context, req *contractv1.RuntimeStart) (*cont
 		Name: req.GetName(), Config: config,
 		DataDirectory: req.GetDataDirectory(), StateDirectory: req.GetStateDirectory(),
 		ArtifactDirectory: req.GetArtifactDirectory(), NodeName: req.GetNodeName(),
-		PodCIDR: req.GetPodCidr(), CgroupParent: req.GetCgroupParent(),
+		PodCIDR: req.GetPodCidr(), CgroupParent: req.GetCgroupParent(), ClusterCIDRs: req.GetClusterCidrs(),
 		Logger: transport.Logger().With("runtime", req.GetName()),
 	})
 	if err != nil {

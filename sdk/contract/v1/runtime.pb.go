@@ -37,6 +37,7 @@ type RuntimeStart struct {
 	PodCidr           string                 `protobuf:"bytes,6,opt,name=pod_cidr,json=podCidr,proto3" json:"pod_cidr,omitempty"`
 	ArtifactDirectory string                 `protobuf:"bytes,7,opt,name=artifact_directory,json=artifactDirectory,proto3" json:"artifact_directory,omitempty"` // the bundle's own folder
 	CgroupParent      string                 `protobuf:"bytes,8,opt,name=cgroup_parent,json=cgroupParent,proto3" json:"cgroup_parent,omitempty"`
+	ClusterCidrs      []string               `protobuf:"bytes,10,rep,name=cluster_cidrs,json=clusterCidrs,proto3" json:"cluster_cidrs,omitempty"` // in which the pods of all nodes are; empty: pod_cidr alone
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
 }
@@ -125,6 +126,13 @@ func (x *RuntimeStart) GetCgroupParent() string {
 		return x.CgroupParent
 	}
 	return ""
+}
+
+func (x *RuntimeStart) GetClusterCidrs() []string {
+	if x != nil {
+		return x.ClusterCidrs
+	}
+	return nil
 }
 
 // RuntimeReady is answered when the endpoint takes CRI calls.
@@ -396,7 +404,7 @@ var File_runtime_proto protoreflect.FileDescriptor
 
 const file_runtime_proto_rawDesc = "" +
 	"\n" +
-	"\rruntime.proto\x12\x12pintle.contract.v1\"\x96\x02\n" +
+	"\rruntime.proto\x12\x12pintle.contract.v1\"\xbb\x02\n" +
 	"\fRuntimeStart\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06config\x18\x02 \x01(\fR\x06config\x12%\n" +
@@ -405,7 +413,9 @@ const file_runtime_proto_rawDesc = "" +
 	"\tnode_name\x18\x05 \x01(\tR\bnodeName\x12\x19\n" +
 	"\bpod_cidr\x18\x06 \x01(\tR\apodCidr\x12-\n" +
 	"\x12artifact_directory\x18\a \x01(\tR\x11artifactDirectory\x12#\n" +
-	"\rcgroup_parent\x18\b \x01(\tR\fcgroupParent\"\x84\x01\n" +
+	"\rcgroup_parent\x18\b \x01(\tR\fcgroupParent\x12#\n" +
+	"\rcluster_cidrs\x18\n" +
+	" \x03(\tR\fclusterCidrs\"\x84\x01\n" +
 	"\fRuntimeReady\x12\x1d\n" +
 	"\n" +
 	"cri_socket\x18\x01 \x01(\tR\tcriSocket\x12!\n" +
