@@ -70,7 +70,12 @@ plugins: pintle
 TOOLS := $(BIN)/containerd/.built$(SECCOMP:%=-with-%)
 
 .PHONY: tools
-tools: $(TOOLS) $(BIN)/containerd/pause
+tools: $(TOOLS) $(BIN)/containerd/pause hostports
+
+# The CNI plugin that is part of this module.
+.PHONY: hostports
+hostports: | $(TOOLS)
+	@$(GOBUILD) $(SLIM) -o $(BIN)/containerd/cni/hostports ./plugins/runtimes/containerd/hostports
 
 # What runc needs for seccomp: installed where that is possible, else said.
 .PHONY: libseccomp
@@ -93,8 +98,7 @@ $(TOOLS): $(BUNDLE)/go.mod $(BUNDLE)/go.sum $(wildcard $(BUNDLE)/announce/*.go) 
 	@cd $(BUNDLE) && $(GOBUILD) $(SLIM) -o $(CURDIR)/$(BIN)/containerd/cni/ \
 	  github.com/containernetworking/plugins/plugins/main/bridge \
 	  github.com/containernetworking/plugins/plugins/main/loopback \
-	  github.com/containernetworking/plugins/plugins/ipam/host-local \
-	  github.com/containernetworking/plugins/plugins/meta/portmap ./announce
+	  github.com/containernetworking/plugins/plugins/ipam/host-local ./announce
 	@rm -f $(BIN)/containerd/.built*
 	@touch $@
 

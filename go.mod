@@ -3,6 +3,7 @@ module pintle.dev/pintle
 go 1.26.0
 
 require (
+	github.com/containernetworking/cni v1.3.1
 	github.com/creack/pty v1.1.18
 	github.com/dgraph-io/badger/v4 v4.9.6
 	github.com/distribution/reference v0.6.0

@@ -74,8 +74,6 @@ type Config struct {
 	// PressureTransition after it was seen last.
 	Eviction           []eviction.Threshold
 	PressureTransition time.Duration
-	// NoHostPorts says why host ports of pods lead nowhere, for an event; empty: they do.
-	NoHostPorts string
 	// LeastOOMScore is the least score of a container for the out-of-memory killer. Default -997, that of Guaranteed pods
 	// where the runtime has -999.
 	LeastOOMScore int64

@@ -187,7 +187,7 @@ func (a *Agent) build(ctx context.Context, services func() ([]*corev1.Service, e
 		SeccompWaived: a.cfg.SeccompWaived, DefaultHandler: a.cfg.DefaultRuntimeHandler,
 		Resolver: sandbox.Resolver{ClusterDNS: a.cfg.ClusterDNS, ClusterDomain: a.cfg.ClusterDomain, ResolvConf: a.cfg.ResolvConf, Simulated: a.cfg.SkipVolumes},
 		Resync:   a.cfg.ResyncPeriod, SkipVolumes: a.cfg.SkipVolumes,
-		NoHostPorts: a.cfg.NoHostPorts, LeastOOMScore: a.cfg.LeastOOMScore, HugePages: p.reporter.HugePageSizes(),
+		LeastOOMScore: a.cfg.LeastOOMScore, HugePages: p.reporter.HugePageSizes(),
 		BackOff: a.cfg.CrashBackOff, MaxBackOff: a.cfg.MaxCrashBackOff,
 	}, pod.Deps{
 		Client: a.deps.Client, CRI: p.cri, Volumes: p.volumes, Images: p.images, Probes: p.probes, Status: p.status, Objects: p.objects,

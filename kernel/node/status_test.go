@@ -99,20 +99,3 @@ func TestLeastOOMScore(t *testing.T) {
 		t.Errorf("score %d", r.OomScoreAdj)
 	}
 }
-
-// TestHostPortsThatLeadNowhere: D20: a pod hears that its host port is not mapped, and one without such a port does not.
-func TestHostPortsThatLeadNowhere(t *testing.T) {
-	w := newWorld(t, func(cfg *Config) { cfg.NoHostPorts = "no tools" })
-	for name, port := range map[string]int32{"plain": 0, "mapped": 8080} {
-		w.create(newPod(name, func(p *corev1.Pod) {
-			p.Spec.Containers[0].Ports = []corev1.ContainerPort{{ContainerPort: 80, HostPort: port}}
-		}))
-		w.eventually("running", func() bool { return w.phase(name) == corev1.PodRunning })
-	}
-	w.eventually("event", func() bool {
-		return w.hasEvent("Warning mapped HostPortNotSupported: the pod's host ports lead nowhere: no tools")
-	})
-	if w.hasEvent("Warning plain HostPortNotSupported") {
-		t.Error("a pod without host ports was warned")
-	}
-}

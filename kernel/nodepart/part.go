@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"os/exec"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -172,7 +171,7 @@ func (p *Part) session(ctx context.Context, list *parts.Parts) error {
 		return err
 	}
 	endpoint, err := StartRuntime(ctx, list, RuntimeOptions{
-		Plugins: p.deps.Plugins, Name: cfg.Node.Runtime, NodeName: p.Name, PodCIDR: cfg.Node.PodCIDR,
+		Plugins: p.deps.Plugins, Name: cfg.Node.Runtime, NodeName: p.Name, PodCIDR: cfg.Node.PodCIDR, ClusterCIDRs: cfg.Node.ClusterCIDRs,
 		Data: p.Data, Sockets: p.Sockets, Keep: p.keeps, Logger: p.deps.Logger,
 	})
 	if err != nil {
@@ -236,9 +235,6 @@ func (p *Part) newAgent(cfg *config.Config, endpoint runtime.Endpoint) (*node.Ag
 	}
 	settings.CRIEndpoint, settings.PodCIDRGiven = endpoint.Socket, p.Settings().Node.PodCIDR == ""
 	settings.LogDir, settings.Guarded = p.Logs, p.Guarded
-	if _, err := exec.LookPath("iptables"); err != nil {
-		settings.NoHostPorts = "the iptables tools, by which they are mapped, are not on this machine; install them, or use hostNetwork"
-	}
 	settings.LeastOOMScore = oomscore.Least(p.OOMScore)
 	settings.Listening = p.Listening
 	agent, err := node.New(settings, node.Deps{

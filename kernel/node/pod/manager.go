@@ -36,8 +36,6 @@ type Config struct {
 	DefaultHandler string        // CRI runtime handler without a RuntimeClass
 	Resync         time.Duration // most time between rounds of a pod
 	SkipVolumes    bool          // no files are made, nobody is connected to: the runtime runs no processes
-	// NoHostPorts says why host ports lead nowhere; empty: they do.
-	NoHostPorts string
 	// LeastOOMScore is the least score of a container for the out-of-memory killer.
 	LeastOOMScore int64
 	// HugePages are the sizes of huge pages that containers are limited in, in bytes.

@@ -120,9 +120,6 @@ func (m *Manager) ensureSandbox(ctx context.Context, s *starting, todo actions) 
 	for _, w := range warnings {
 		m.event(pod, "", corev1.EventTypeWarning, w.Reason, w.Message)
 	}
-	if m.cfg.NoHostPorts != "" && !pod.Spec.HostNetwork && len(hostPorts(pod)) > 0 {
-		m.event(pod, "", corev1.EventTypeWarning, "HostPortNotSupported", "the pod's host ports lead nowhere: "+m.cfg.NoHostPorts)
-	}
 	if err := m.makeDir(config.LogDirectory); err != nil {
 		m.event(pod, "", corev1.EventTypeWarning, "FailedCreatePodSandBox", fmt.Sprintf("Failed to create pod sandbox: %v", err))
 		return err

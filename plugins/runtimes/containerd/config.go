@@ -92,6 +92,8 @@ type layout struct {
 	config  string
 	cniConf string
 	ipam    string // addresses of pods that are taken, a file each; kept
+	ports   string // in state, host ports of pods, a file a sandbox
+	former  string // the network of a version that used iptables, until its rules are gone
 	logFile string
 }
 
@@ -106,6 +108,8 @@ func newLayout(data, state, tools string) layout {
 		config:  filepath.Join(data, "config.toml"),
 		cniConf: filepath.Join(data, "net.d"),
 		ipam:    filepath.Join(data, "ipam"),
+		ports:   filepath.Join(state, "state", "hostports"),
+		former:  filepath.Join(data, "former.conflist"),
 		logFile: filepath.Join(data, "containerd.log"),
 	}
 }
@@ -179,15 +183,16 @@ func mayLowerOOMScore() bool {
 // networkName is the CNI network's; CNI plugins put it in what they make.
 const networkName = "pintle"
 
-// networkConfig renders the CNI network: a bridge with addresses of the node's
-// pod range, which are announced to all who remember another pod there. Masquerading and host ports need iptables on the machine.
-func networkConfig(bridge string, podCIDR netip.Prefix, ipam string, iptables bool) ([]byte, error) {
+// networkConfig renders the CNI network: a bridge with addresses of the node's pod range, which
+// are announced to all who remember another pod there, and host ports with their records in
+// ports.
+func networkConfig(bridge string, podCIDR netip.Prefix, ipam, ports string) ([]byte, error) {
 	type object = map[string]any
 	plugins := []object{{
 		"type":             "bridge",
 		"bridge":           bridge,
 		"isGateway":        true,
-		"ipMasq":           iptables,
+		"ipMasq":           false, // one rule of the node does
 		"hairpinMode":      true,
 		"isDefaultGateway": true,
 		"ipam": object{
@@ -195,12 +200,9 @@ func networkConfig(bridge string, podCIDR netip.Prefix, ipam string, iptables bo
 			"dataDir": ipam,
 			"ranges":  [][]object{{{"subnet": podCIDR.String()}}},
 		},
-	}, {"type": "announce"}}
-	if iptables {
-		plugins = append(plugins, object{
-			"type": "portmap", "backend": "iptables", "snat": true,
-			"capabilities": object{"portMappings": true},
-		})
-	}
-	return json.MarshalIndent(object{"cniVersion": "1.0.0", "name": networkName, "plugins": plugins}, "", "  ")
+	}, {"type": "announce"}, {
+		"type": "hostports", "bridge": bridge, "dataDir": ports,
+		"capabilities": object{"portMappings": true},
+	}}
+	return json.MarshalIndent(object{"cniVersion": "1.1.0", "name": networkName, "plugins": plugins}, "", "  ")
 }

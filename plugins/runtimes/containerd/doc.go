@@ -5,7 +5,8 @@
 // # What it owns
 //
 // The bundled daemon with its configuration, its folders, its CNI network (one
-// Linux bridge a node) and the images that come with Pintle (the sandbox image
+// Linux bridge a node), the rules by which pods' addresses are translated (package podnat,
+// and the CNI plugin hostports) and the images that come with Pintle (the sandbox image
 // and the examples). The tools themselves (containerd, shim, runc, ctr and the
 // CNI plugins) are pinned in the module bundle below this folder; so is the CNI plugin
 // announce, which is ours.

@@ -7,10 +7,8 @@ import (
 	"log/slog"
 	"net/netip"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"sync"
-	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -27,7 +25,7 @@ type Runtime struct {
 	cfg    Config
 	layout layout
 	state  string
-	pods   netip.Prefix // the range of the pods' addresses
+	nat    translation // of the pods' addresses
 
 	mu         sync.Mutex
 	generation uint64
@@ -62,8 +60,13 @@ func (r *Runtime) Start(ctx context.Context, o runtime.Options) (runtime.Endpoin
 			return runtime.Endpoint{}, err
 		}
 	}
-	r.cfg, r.pods = cfg, podCIDR
+	others, err := prefixes(o.ClusterCIDRs)
+	if err != nil {
+		return runtime.Endpoint{}, fmt.Errorf("start containerd: ranges of pod IPs of all nodes: %w", err)
+	}
+	r.cfg = cfg
 	r.layout = newLayout(o.DataDirectory, o.StateDirectory, cfg.Tools)
+	r.nat = newTranslation(cfg.Bridge, podCIDR, others, r.layout, r.log)
 	if err := r.prepare(podCIDR); err != nil {
 		return runtime.Endpoint{}, err
 	}
@@ -87,9 +90,10 @@ func (r *Runtime) Start(ctx context.Context, o runtime.Options) (runtime.Endpoin
 		}
 		return runtime.Endpoint{}, err
 	}
-	if err := errors.Join(killOrphanShims(r.layout), removeMasquerade(ctx, podCIDR, r.layout.ipam)); err != nil {
+	if err := killOrphanShims(r.layout); err != nil {
 		r.log.Warn("something of former sandboxes is left until the next start", "err", err)
 	}
+	r.nat.start(ctx)
 	r.mu.Lock()
 	r.generation++
 	r.pid = running(r.layout)
@@ -155,13 +159,13 @@ func (r *Runtime) prepare(podCIDR netip.Prefix) error {
 	if err := writeFile(l.config, daemonConfig(l, r.cfg)); err != nil {
 		return fmt.Errorf("prepare containerd: %w", err)
 	}
-	_, err := exec.LookPath("iptables")
-	if err != nil {
-		r.log.Warn("iptables is not installed: pods have no way out of this machine and no host ports")
-	}
-	conf, err := networkConfig(r.cfg.Bridge, podCIDR, l.ipam, err == nil)
+	file := filepath.Join(l.cniConf, "10-pintle.conflist")
+	conf, err := networkConfig(r.cfg.Bridge, podCIDR, l.ipam, l.ports)
 	if err == nil {
-		err = writeFile(filepath.Join(l.cniConf, "10-pintle.conflist"), conf)
+		err = errors.Join(keepFormer(file, l.former), os.MkdirAll(l.ports, 0o700))
+	}
+	if err == nil {
+		err = writeFile(file, conf)
 	}
 	if err != nil {
 		return fmt.Errorf("prepare pod network: %w", err)
@@ -213,6 +217,7 @@ func (r *Runtime) Status(ctx context.Context) (uint64, error) {
 		r.generation++
 	}
 	r.pid = running(r.layout)
+	r.nat.mend()
 	return r.generation, nil
 }
 
@@ -238,7 +243,7 @@ func (r *Runtime) Stop(ctx context.Context, keepContainers bool) error {
 		endShims(ctx, r.layout),
 		unmountBelow(r.layout.state),
 		removeBridge(r.cfg.Bridge),
-		clearNAT(ctx, r.pods, time.Second),
+		r.nat.clear(ctx),
 		removeAll(ctx, r.layout.state),
 	)
 	return errors.Join(errs...)

@@ -37,13 +37,19 @@ func TestParseConfig(t *testing.T) {
 	}
 }
 
-func TestNetworkConfigWithoutIPTables(t *testing.T) {
-	conf, err := networkConfig("b0", netip.MustParsePrefix("10.1.0.0/24"), "/d", false)
+// TestNetworkConfig: no plugin of the network calls a tool.
+func TestNetworkConfig(t *testing.T) {
+	conf, err := networkConfig("b0", netip.MustParsePrefix("10.1.0.0/24"), "/d", "/p")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if strings.Contains(string(conf), "portmap") || !strings.Contains(string(conf), `"ipMasq": false`) {
-		t.Errorf("needs iptables:\n%s", conf)
+	for _, want := range []string{`"ipMasq": false`, `"type": "hostports"`, `"dataDir": "/p"`, `"portMappings": true`, `"subnet": "10.1.0.0/24"`} {
+		if !strings.Contains(string(conf), want) {
+			t.Errorf("no %s in\n%s", want, conf)
+		}
+	}
+	if former(conf) {
+		t.Error("the network counts as that of an earlier version")
 	}
 }
 

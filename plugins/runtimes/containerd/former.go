@@ -1,6 +1,7 @@
 package containerd
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -11,12 +12,17 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
+
+	"pintle.dev/pintle/plugins/runtimes/containerd/podnat"
 )
 
-// nat is table nat of the machine, in which CNI plugins keep their rules. Without
-// iptables there is none, and nothing of theirs in it.
+// This file is about machines that are upgraded: earlier versions had CNI plugins that keep
+// their rules in table nat, by the program iptables.
+
+// nat is that table.
 type nat struct{ iptables string }
 
 func openNAT() (nat, bool) {
@@ -66,12 +72,12 @@ func (n nat) remove(ctx context.Context, rules [][]string, chains []string) erro
 var portmapChains = []string{"CNI-HOSTPORT-DNAT", "CNI-HOSTPORT-SETMARK", "CNI-HOSTPORT-MASQ"}
 
 // portmap finds portmap's chains and the rules that lead to them, when no host port
-// uses them.
-func portmap(rules [][]string) (jumps [][]string, chains []string) {
+// uses them but those of the sandboxes whose chains are given.
+func portmap(rules [][]string, but []string) (jumps [][]string, chains []string) {
 	for _, r := range rules {
 		switch {
 		case len(r) < 2:
-		case r[0] == "-N" && strings.HasPrefix(r[1], "CNI-DN-"):
+		case r[0] == "-N" && strings.HasPrefix(r[1], "CNI-DN-") && !slices.Contains(but, r[1]):
 			return nil, nil // somebody's host ports are in use
 		case r[0] == "-N" && slices.Contains(portmapChains, r[1]):
 			chains = append(chains, r[1])
@@ -82,31 +88,113 @@ func portmap(rules [][]string) (jumps [][]string, chains []string) {
 	return jumps, chains
 }
 
-// removeMasquerade takes away the rules by which the CNI plugin bridge masquerades
-// sandboxes that hold no address in ipam. It leaves them behind when it is killed
-// between the removal of a sandbox's interface and that of its rules, since it finds the
-// rules by the interface's addresses; whoever ends the kernel while pods are deleted
-// makes containerd kill it. Rules of other networks, and of ours with addresses outside
-// of pods, belong to others.
-func removeMasquerade(ctx context.Context, pods netip.Prefix, ipam string) error {
-	n, ok := openNAT()
-	if !ok {
+// mapped finds what the CNI plugin portmap has of sandboxes of the pod network: the rules that
+// lead to their chains, the chains, and the host ports that these make.
+func mapped(rules [][]string, pods netip.Prefix) (jumps [][]string, chains []string, sandboxes []podnat.Sandbox) {
+	const prefix, suffix = `dnat name: "` + networkName + `" id: "`, `"`
+	ids := map[string]string{} // by chain
+	for _, r := range rules {
+		if len(r) < 2 || r[0] != "-A" || r[1] != "CNI-HOSTPORT-DNAT" {
+			continue
+		}
+		id, ours := strings.CutPrefix(option(r, "--comment"), prefix)
+		chain := option(r, "-j")
+		if !ours || !strings.HasPrefix(chain, "CNI-DN-") {
+			continue
+		}
+		jumps = append(jumps, r)
+		if ids[chain] == "" {
+			chains = append(chains, chain)
+		}
+		ids[chain] = strings.TrimSuffix(id, suffix)
+	}
+	for _, chain := range chains {
+		s := podnat.Sandbox{ID: ids[chain], Interface: "eth0"}
+		for _, r := range rules {
+			if len(r) < 2 || r[0] != "-A" || r[1] != chain || option(r, "-j") != "DNAT" {
+				continue
+			}
+			to, err := netip.ParseAddrPort(option(r, "--to-destination"))
+			number, err2 := strconv.ParseUint(option(r, "--dport"), 10, 16)
+			if err != nil || err2 != nil || !pods.Contains(to.Addr()) {
+				continue
+			}
+			p := podnat.Port{Protocol: option(r, "-p"), HostPort: uint16(number), ContainerPort: to.Port()}
+			if address, _, _ := strings.Cut(option(r, "-d"), "/"); address != "" {
+				if p.HostIP, err = netip.ParseAddr(address); err != nil {
+					continue
+				}
+			}
+			s.Addresses = []netip.Prefix{netip.PrefixFrom(to.Addr(), pods.Bits())}
+			s.Ports = append(s.Ports, p)
+		}
+		if len(s.Ports) > 0 {
+			sandboxes = append(sandboxes, s)
+		}
+	}
+	return jumps, chains, sandboxes
+}
+
+// former tells the networks of earlier versions, whose plugins called iptables.
+func former(network []byte) bool {
+	return bytes.Contains(network, []byte(`"portmap"`)) || bytes.Contains(network, []byte(`"ipMasq": true`))
+}
+
+// keepFormer remembers that an earlier version's network was in force: its rules are in table
+// nat, and its sandboxes may live.
+func keepFormer(network, as string) error {
+	data, err := os.ReadFile(network)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !former(data) {
 		return nil
 	}
-	// A sandbox has its address before its rules: the rules are read first.
+	if err != nil {
+		return err
+	}
+	return os.Rename(network, as)
+}
+
+// takeOver makes the host ports of sandboxes that live ours, and takes away what CNI plugins of
+// an earlier version have in the table. A chain of another daemon's sandbox is bare for a
+// moment while it is made: one that stays so for a while is nobody's.
+func takeOver(ctx context.Context, pods netip.Prefix, ipam string, ports podnat.HostPorts, while time.Duration) error {
+	n, ok := openNAT()
+	if !ok {
+		return errors.New("the iptables tools, which wrote them, are gone; install them until the next start, or restart the machine")
+	}
 	rules, err := n.rules(ctx)
 	if err != nil {
-		return fmt.Errorf("remove masquerading of former sandboxes: %w", err)
+		return err
 	}
 	live, err := holders(ipam)
 	if err != nil {
-		return fmt.Errorf("remove masquerading of former sandboxes: %w", err)
+		return err
 	}
-	jumps, chains := masquerade(rules, pods, live)
-	if err := n.remove(ctx, jumps, chains); err != nil {
-		return fmt.Errorf("remove masquerading of former sandboxes: %w", err)
+	toSandboxes, chainsOfPorts, sandboxes := mapped(rules, pods)
+	for _, s := range sandboxes {
+		if slices.Contains(live, s.ID) {
+			err = errors.Join(err, ports.Add(s))
+		}
 	}
-	return nil
+	if err != nil {
+		return err
+	}
+	jumps, chains := masquerade(rules, pods)
+	toPorts, shared := portmap(rules, chainsOfPorts)
+	errs := []error{n.remove(ctx, slices.Concat(jumps, toPorts, toSandboxes), slices.Concat(chains, chainsOfPorts, shared))}
+	if before := bare(rules); len(before) > 0 {
+		select {
+		case <-ctx.Done():
+			err = ctx.Err()
+		case <-time.After(while):
+			rules, err = n.rules(ctx)
+		}
+		if err == nil {
+			still := slices.DeleteFunc(bare(rules), func(c string) bool { return !slices.Contains(before, c) })
+			err = n.remove(ctx, nil, still)
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
 }
 
 // holders lists the sandboxes that hold an address. The CNI plugin host-local keeps a
@@ -135,16 +223,12 @@ func holders(ipam string) ([]string, error) {
 	return ids, nil
 }
 
-// masquerade finds the rules that lead to, and the chains of, sandboxes of the pod
-// network that are not among those that live.
-func masquerade(rules [][]string, pods netip.Prefix, live []string) (jumps [][]string, chains []string) {
-	const prefix, suffix = `name: "` + networkName + `" id: "`, `"`
+// masquerade finds the rules that lead to, and the chains of, sandboxes of the pod network.
+// Rules of other networks, and of ours with addresses outside of pods, belong to others.
+func masquerade(rules [][]string, pods netip.Prefix) (jumps [][]string, chains []string) {
+	const prefix = `name: "` + networkName + `" id: "`
 	for _, r := range rules {
-		if len(r) < 2 || r[0] != "-A" {
-			continue
-		}
-		id, ours := strings.CutPrefix(option(r, "--comment"), prefix)
-		if id = strings.TrimSuffix(id, suffix); !ours || slices.Contains(live, id) {
+		if len(r) < 2 || r[0] != "-A" || !strings.HasPrefix(option(r, "--comment"), prefix) {
 			continue
 		}
 		chain, target := r[1], option(r, "-j")
@@ -181,41 +265,6 @@ func bare(rules [][]string) []string {
 		}
 	}
 	return slices.DeleteFunc(chains, func(c string) bool { return used[c] })
-}
-
-// clearNAT takes away, when no sandbox is left, what CNI plugins left in the table: the
-// chains of host ports, masquerading, and the chains that a plugin which was killed made
-// or emptied last. A chain of another daemon's sandbox is bare for a moment while it is
-// made: one that stays so for a while is nobody's.
-func clearNAT(ctx context.Context, pods netip.Prefix, while time.Duration) error {
-	n, ok := openNAT()
-	if !ok {
-		return nil
-	}
-	rules, err := n.rules(ctx)
-	if err != nil {
-		return fmt.Errorf("remove rules of pods: %w", err)
-	}
-	jumps, chains := masquerade(rules, pods, nil)
-	toPorts, ports := portmap(rules)
-	errs := []error{n.remove(ctx, append(jumps, toPorts...), append(chains, ports...))}
-	if before := bare(rules); len(before) > 0 {
-		select {
-		case <-ctx.Done():
-			err = ctx.Err()
-		case <-time.After(while):
-			rules, err = n.rules(ctx)
-		}
-		if err == nil {
-			still := slices.DeleteFunc(bare(rules), func(c string) bool { return !slices.Contains(before, c) })
-			err = n.remove(ctx, nil, still)
-		}
-		errs = append(errs, err)
-	}
-	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("remove rules of pods: %w", err)
-	}
-	return nil
 }
 
 // within reports whether a network, or a single address, is part of a range.
