@@ -81,9 +81,6 @@ func needContainers(t testing.TB) {
 	if os.Geteuid() != 0 {
 		skip(t, "containers need root")
 	}
-	if _, err := exec.LookPath("iptables"); err != nil {
-		skip(t, "packets between pods need the iptables tools")
-	}
 	if err := mayNamespace(); err != nil {
 		skip(t, "this machine gives no network namespaces: "+err.Error())
 	}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -51,6 +52,8 @@ type Options struct {
 	Network *Network
 	// Etcd may run in Network without being the cluster's.
 	Etcd *Etcd
+	// Absent are programs of this machine that the cluster does not find, by path.
+	Absent []string
 	// Program is the kernel; empty is that in Bin.
 	Program string
 	// Node is the name of the kernel's node, where others of the cluster have nodes too;
@@ -198,6 +201,9 @@ func (c *Cluster) start() error {
 	if program == "" {
 		program = filepath.Join(bin, "pintle")
 	}
+	if len(c.Absent) > 0 {
+		program, args = without(c.Absent, program, args)
+	}
 	c.cmd = exec.Command(program, args...)
 	c.cmd.Dir = c.repo
 	if c.Join != "" {
@@ -218,6 +224,13 @@ func (c *Cluster) start() error {
 		close(c.exited)
 	}()
 	return nil
+}
+
+// without is a command that runs a program where files are no programs: in mounts of its
+// own, as the same process.
+func without(absent []string, program string, args []string) (string, []string) {
+	const script = `while [ "$1" != -- ]; do mount --bind /dev/null "$1"; shift; done; shift; exec "$@"`
+	return "unshare", slices.Concat([]string{"--mount", "--propagation", "slave", "sh", "-ec", script, "sh"}, absent, []string{"--", program}, args)
 }
 
 // awaitReady waits for the lines that scripts rely on.

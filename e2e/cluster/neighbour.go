@@ -1,11 +1,9 @@
 package cluster
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"net"
-	"os/exec"
 
 	"github.com/vishvananda/netlink"
 )
@@ -44,9 +42,8 @@ func NewNeighbour(first *Network) (*Network, error) {
 }
 
 // routePods leads to pods of a neighbour by its address, as a network plugin of the kind
-// host-gw does, and lets its pods see the addresses of those that run here. all is the
-// range of the pods of all nodes, theirs the part of the neighbour.
-func (n *Network) routePods(all, theirs, neighbour string) error {
+// host-gw does. theirs is the range of the neighbour's pods.
+func (n *Network) routePods(theirs, neighbour string) error {
 	_, to, err := net.ParseCIDR(theirs)
 	if err != nil {
 		return fmt.Errorf("route to pods: %w", err)
@@ -58,12 +55,6 @@ func (n *Network) routePods(all, theirs, neighbour string) error {
 		}
 		if err := netlink.RouteAdd(&netlink.Route{LinkIndex: eth.Attrs().Index, Dst: to, Gw: net.ParseIP(neighbour)}); err != nil {
 			return fmt.Errorf("route to pods %s by %s: %w", theirs, neighbour, err)
-		}
-		// The bridge of the pods masquerades what leaves its own range. What a service proxy
-		// has marked has to be masqueraded, since its answer would take another way.
-		cmd := exec.Command("iptables", "-w", "5", "-t", "nat", "-I", "POSTROUTING", "-s", all, "-d", all, "-m", "mark", "!", "--mark", "0x4000/0x4000", "-j", "ACCEPT")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("%s: %w: %s", cmd, err, bytes.TrimSpace(out))
 		}
 		return nil
 	})

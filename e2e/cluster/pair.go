@@ -45,7 +45,7 @@ func NewPair(ctx context.Context) (_ *Pair, err error) {
 	}
 	for i, n := range p.Networks {
 		other := machines[1-i]
-		if err := n.routePods(PodRange, other.podCIDR, other.ip); err != nil {
+		if err := n.routePods(other.podCIDR, other.ip); err != nil {
 			return nil, err
 		}
 	}
@@ -70,7 +70,7 @@ func (p *Pair) Options(machine int, o Options) Options {
 	o.Network, o.Etcd, o.Node = p.Networks[machine], p.Etcd, p.NodeName(machine)
 	o.Set = append([]string{
 		"store.backend=etcd", "store.etcd.servers=[" + p.Etcd.URL + "]", "store.etcd.clusterKeyFile=" + p.key(),
-		"node.podCIDR=" + m.podCIDR, "node.cgroupRoot=" + m.cgroupRoot,
+		"node.podCIDR=" + m.podCIDR, "node.clusterCIDRs=[" + PodRange + "]", "node.cgroupRoot=" + m.cgroupRoot,
 	}, o.Set...)
 	return o
 }

@@ -72,7 +72,7 @@ func TestPart(t *testing.T) {
 		t.Skip("containers need root")
 	}
 	if _, err := exec.LookPath("iptables"); err != nil {
-		t.Skip("packets between pods need the iptables tools")
+		t.Skip("the tools of iptables, which close the network of the tests, are not installed")
 	}
 	busybox, err := exec.LookPath("busybox")
 	if err != nil {
