@@ -34,7 +34,7 @@ func ChangesOf(old, next *Program) *Changes {
 		if !was {
 			c.NewChains = append(c.NewChains, name)
 		}
-		if !was || !slices.Equal(rules, next.Chains[name]) {
+		if !was || !same(rules, next.Chains[name]) {
 			c.ChangedChains = append(c.ChangedChains, name)
 		}
 	}
@@ -42,6 +42,9 @@ func ChangesOf(old, next *Program) *Changes {
 		before, now := old.Sets[name], next.Sets[name]
 		if before == nil {
 			c.NewSets = append(c.NewSets, name)
+			continue
+		}
+		if before == now {
 			continue
 		}
 		change := SetChange{Name: name}
@@ -72,4 +75,12 @@ func ChangesOf(old, next *Program) *Changes {
 		}
 	}
 	return c
+}
+
+// same compares rules, at once where they are the same list.
+func same(a, b []Rule) bool {
+	if len(a) == len(b) && len(a) > 0 && &a[0] == &b[0] {
+		return true
+	}
+	return slices.Equal(a, b)
 }

@@ -28,6 +28,7 @@ type Port struct {
 // that has ended, is none.
 type Pod struct {
 	Namespace, Name string
+	UID             string // another one of the same name has another
 	Created         time.Time
 	Labels          map[string]string
 	Addresses       []netip.Addr
@@ -35,7 +36,8 @@ type Pod struct {
 	Local           bool // it is of this node
 }
 
-// Cluster is all that a program is made from. Compile changes nothing of it.
+// Cluster is all that a program is made from. Compile changes nothing of it. A Compiler is
+// given the same objects again for what did not change, and others for what did.
 type Cluster struct {
 	Pods []*Pod
 	// Namespaces are their labels by their names.
@@ -47,33 +49,21 @@ type Cluster struct {
 	Bridges []string
 }
 
-// directory finds pods by namespace and by address.
-type directory struct {
-	cluster     *Cluster
-	byNamespace map[string][]*Pod
-	byAddress   map[netip.Addr]*Pod
-	families    []Family
-}
+// Owners are the pods that have addresses now.
+type Owners map[netip.Addr]*Pod
 
-// newDirectory gives each address one owner: the pod that was made last. An address that
-// an ended pod left is another one's soon.
-func newDirectory(c *Cluster) *directory {
-	d := &directory{cluster: c, byNamespace: map[string][]*Pod{}, byAddress: map[netip.Addr]*Pod{}}
-	families := map[Family]bool{}
-	for _, r := range c.Ranges {
-		families[familyOf(r.Addr())] = true
-	}
+// Owners gives each address one owner: the pod that was made last. An address that an ended
+// pod left is another one's soon.
+func (c *Cluster) Owners() Owners {
+	out := make(Owners, len(c.Pods))
 	for _, p := range c.Pods {
-		d.byNamespace[p.Namespace] = append(d.byNamespace[p.Namespace], p)
 		for _, a := range p.Addresses {
-			families[familyOf(a)] = true
-			if other := d.byAddress[a]; other == nil || later(p, other) {
-				d.byAddress[a] = p
+			if other := out[a]; other == nil || later(p, other) {
+				out[a] = p
 			}
 		}
 	}
-	d.families = slices.Sorted(maps.Keys(families))
-	return d
+	return out
 }
 
 func later(a, b *Pod) bool {
@@ -83,13 +73,27 @@ func later(a, b *Pod) bool {
 	return strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name) > 0
 }
 
-// addresses are those of a pod that are its own by now.
-func (d *directory) addresses(p *Pod) []netip.Addr {
-	var own []netip.Addr
+// of are the addresses of a pod that are its own by now, each once.
+func (o Owners) of(p *Pod) []netip.Addr {
+	own := make([]netip.Addr, 0, len(p.Addresses))
 	for _, a := range p.Addresses {
-		if d.byAddress[a] == p {
+		if o[a] == p && !slices.Contains(own, a) {
 			own = append(own, a)
 		}
 	}
 	return own
+}
+
+// families are those that pods and ranges have, in order.
+func (c *Cluster) families() []Family {
+	found := map[Family]bool{}
+	for _, r := range c.Ranges {
+		found[familyOf(r.Addr())] = true
+	}
+	for _, p := range c.Pods {
+		for _, a := range p.Addresses {
+			found[familyOf(a)] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(found))
 }

@@ -6,7 +6,11 @@
 // The meaning of networking.k8s.io/v1 NetworkPolicy, as Kubernetes 1.36 has it: which pods
 // are isolated in which direction, and who may connect to them all the same. Compile is a
 // pure function of a Cluster. It promises that equal clusters give equal programs, so that
-// the difference of two programs is what has to be sent (package table).
+// the difference of two programs is what has to be sent (package table). A Compiler makes the
+// same programs, and keeps what did not change: a pod that changes is looked at alone.
+//
+// A namespace has a Budget. What its policies take of a program, and the work that they are,
+// is bounded by it; policies beyond are in Program.Beyond.
 //
 // # The shape of a program
 //
@@ -21,8 +25,9 @@
 //	forward → egress  → (address of a pod of this node) → pods-egress-H  → policy-egress-H
 //	        → ingress → (address of a pod of this node) → pods-ingress-H → policy-ingress-H
 //
-// What a policy's peers are is a set of addresses by the peers' selectors. A pod that comes,
-// goes or is labelled changes elements of such sets, and no rule.
+// What a policy's peers are is a set of addresses. Peers that come to the same addresses share
+// one, which has the first of their names. A pod that comes, goes or is labelled changes
+// elements of sets, and rules where peers were the same and are not, or were nobody.
 //
 // Data passes: Cluster → Compile → Program → Changes.
 //

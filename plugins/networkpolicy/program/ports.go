@@ -1,6 +1,7 @@
 package program
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -61,7 +62,7 @@ func portsOf(list []networkingv1.NetworkPolicyPort) *ports {
 		case p.Port == nil:
 			out.numbers = append(out.numbers, portRange{protocol: protocol})
 		case p.Port.Type == intstr.String:
-			if name := (namedPort{p.Port.StrVal, protocol}); name.name != "" && !slices.Contains(out.named, name) {
+			if name := (namedPort{p.Port.StrVal, protocol}); name.name != "" {
 				out.named = append(out.named, name)
 			}
 		default:
@@ -76,8 +77,9 @@ func portsOf(list []networkingv1.NetworkPolicyPort) *ports {
 	}
 	out.numbers = mergedPorts(out.numbers)
 	slices.SortFunc(out.named, func(a, b namedPort) int {
-		return strings.Compare(fmt.Sprint(a.name, a.protocol), fmt.Sprint(b.name, b.protocol))
+		return cmp.Or(strings.Compare(a.name, b.name), cmp.Compare(a.protocol, b.protocol))
 	})
+	out.named = slices.Compact(out.named)
 	return out
 }
 
@@ -105,6 +107,15 @@ func mergedPorts(list []portRange) []portRange {
 			}
 		}
 		out = append(out, r)
+	}
+	return out
+}
+
+// names are the named ports, to look them up.
+func (p *ports) names() map[namedPort]bool {
+	out := make(map[namedPort]bool, len(p.named))
+	for _, n := range p.named {
+		out[n] = true
 	}
 	return out
 }

@@ -43,7 +43,7 @@ const (
 	Chains
 )
 
-// Set is a set of one family. A key's bytes are in network order: an address, then a byte
+// Set is a set of one family, which does not change once it is part of a program. A key's bytes are in network order: an address, then a byte
 // of the protocol and two of the port, or another address.
 type Set struct {
 	Family   Family
@@ -108,6 +108,8 @@ type Rule struct {
 type Program struct {
 	Sets   map[string]*Set
 	Chains map[string][]Rule
+	// Beyond are the policies that did not fit into the budgets of their namespaces.
+	Beyond []Beyond
 }
 
 // Empty says whether there is nothing to enforce.

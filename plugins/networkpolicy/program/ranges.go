@@ -6,11 +6,8 @@ import (
 	"strings"
 
 	networkingv1 "k8s.io/api/networking/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	netutils "k8s.io/utils/net"
 )
-
-var labelsEverything = labels.Everything()
 
 // addressRange is a range of addresses of one family, both ends included.
 type addressRange struct{ first, last netip.Addr }
@@ -36,40 +33,40 @@ func prefixRange(cidr string) (addressRange, bool) {
 	return addressRange{first, end}, true
 }
 
-// blockRanges is what an ipBlock leaves of its range when its exceptions are taken out.
+// blockRanges is what an ipBlock leaves of its range when its exceptions are taken out. The
+// exceptions are put in order first: there may be tens of thousands.
 func blockRanges(b *networkingv1.IPBlock) []addressRange {
 	whole, ok := prefixRange(b.CIDR)
 	if !ok {
 		return nil // the API refuses it; it allows nobody
 	}
-	left := []addressRange{whole}
+	excepts := make([]addressRange, 0, len(b.Except))
 	for _, text := range b.Except {
 		except, ok := prefixRange(text)
 		if !ok {
 			return nil // what is not to be allowed is not known
 		}
-		var next []addressRange
-		for _, r := range left {
-			next = append(next, r.without(except)...)
+		if familyOf(except.first) == familyOf(whole.first) {
+			excepts = append(excepts, except)
 		}
-		left = next
-	}
-	return left
-}
-
-// without is what is left of a range.
-func (r addressRange) without(o addressRange) []addressRange {
-	if familyOf(r.first) != familyOf(o.first) || o.last.Less(r.first) || r.last.Less(o.first) {
-		return []addressRange{r}
 	}
 	var left []addressRange
-	if r.first.Less(o.first) {
-		left = append(left, addressRange{r.first, o.first.Prev()})
+	from := whole.first // the first address that is not decided yet
+	for _, e := range merged(excepts) {
+		if e.last.Less(from) {
+			continue
+		}
+		if whole.last.Less(e.first) {
+			break
+		}
+		if from.Less(e.first) {
+			left = append(left, addressRange{from, e.first.Prev()})
+		}
+		if from = e.last.Next(); !from.IsValid() || whole.last.Less(from) {
+			return left
+		}
 	}
-	if o.last.Less(r.last) {
-		left = append(left, addressRange{o.last.Next(), r.last})
-	}
-	return left
+	return append(left, addressRange{from, whole.last})
 }
 
 // merged are the same addresses in ranges that neither meet nor touch, in order.
@@ -90,12 +87,6 @@ func merged(list []addressRange) []addressRange {
 		out = append(out, r)
 	}
 	return out
-}
-
-func holds(list []addressRange, a netip.Addr) bool {
-	return slices.ContainsFunc(list, func(r addressRange) bool {
-		return familyOf(r.first) == familyOf(a) && !a.Less(r.first) && !r.last.Less(a)
-	})
 }
 
 func rangesText(list []addressRange) string {

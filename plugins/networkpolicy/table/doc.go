@@ -13,6 +13,10 @@
 // after somebody else's change, replaces the whole table; others send what differs alone.
 // Connections that were allowed go on: what is established is not asked about again.
 //
+// A change that is too large for one transaction is made in several: new sets and chains, to
+// which nothing leads yet, then what packets meet, then what is left over. A table that is made
+// anew so lets no new connection of pods pass until it is whole.
+//
 // Data passes: program.Program → differences (program.ChangesOf) → messages → kernel.
 //
 // It must not import the kernel of Pintle.

@@ -75,25 +75,48 @@ func batch(kind netlink.HeaderType) netlink.Message {
 	return netlink.Message{Header: netlink.Header{Type: kind, Flags: netlink.Request}, Data: header(unix.NFPROTO_UNSPEC, unix.NFNL_SUBSYS_NFTABLES)}
 }
 
-// writer gathers the messages of one transaction.
+// writer gathers the messages of one transaction, or of several where pieces is set: then each
+// is sent when it is large, at a place where the filter may stop for a while.
 type writer struct {
 	next     *program.Program
 	messages []netlink.Message
+	size     int    // of the messages, in bytes
 	sets     uint32 // made so far
 	err      error
+	pieces   func(*writer) error // sends what was gathered
 }
 
 func (w *writer) add(kind uint16, flags netlink.HeaderFlags, attributes ...netlink.Attribute) {
-	w.messages = append(w.messages, message(kind, flags, attributes...))
+	m := message(kind, flags, attributes...)
+	w.size += headerBytes + len(m.Data)
+	w.messages = append(w.messages, m)
+}
+
+// headerBytes is what a message has before its data.
+const headerBytes = 16
+
+// rest is a place where what was gathered may be sent by itself.
+func (w *writer) rest() {
+	if w.pieces != nil && w.size >= most {
+		w.flush()
+	}
+}
+
+// flush sends what was gathered, after which something else may be. After a fault nothing is.
+func (w *writer) flush() {
+	if w.err == nil && len(w.messages) > 0 {
+		w.err = w.pieces(w)
+	}
+	w.messages, w.size = nil, 0
 }
 
 func (w *writer) addTable() {
 	w.add(unix.NFT_MSG_NEWTABLE, netlink.Create, text(unix.NFTA_TABLE_NAME, Name), number(unix.NFTA_TABLE_FLAGS, 0))
 }
 
-// changes gathers what leads from a program to the next.
-func (w *writer) changes(old *program.Program) {
-	c := program.ChangesOf(old, w.next)
+// changes gathers what leads from a program to the next: first what no packet meets yet, then
+// what packets meet, then what they meet no more.
+func (w *writer) changes(old *program.Program, c *program.Changes) {
 	for _, name := range c.NewChains {
 		w.addChain(name)
 	}
@@ -101,29 +124,77 @@ func (w *writer) changes(old *program.Program) {
 		set := w.next.Sets[name]
 		w.addSet(name, set)
 		w.elements(unix.NFT_MSG_NEWSETELEM, name, set.Kind, slices.Sorted(maps.Keys(set.Elements)), set.Elements)
+		w.rest()
+	}
+	for _, name := range c.ChangedChains {
+		if _, was := old.Chains[name]; !was && name != program.Egress && name != program.Ingress {
+			w.addRules(name)
+			w.rest()
+		}
+	}
+	if w.pieces != nil {
+		w.flush() // what packets meet is one transaction, if it is not large by itself
 	}
 	for _, change := range c.Sets {
 		before, now := old.Sets[change.Name], w.next.Sets[change.Name]
 		w.elements(unix.NFT_MSG_DELSETELEM, change.Name, now.Kind, change.Gone, before.Elements)
 		w.elements(unix.NFT_MSG_NEWSETELEM, change.Name, now.Kind, change.New, now.Elements)
+		w.rest()
 	}
 	for _, name := range c.ChangedChains {
-		if _, was := old.Chains[name]; was {
+		_, was := old.Chains[name]
+		if was {
 			w.emptyChain(name)
 		}
-		for i := range w.next.Chains[name] {
-			w.addRule(name, &w.next.Chains[name][i])
+		if was || name == program.Egress || name == program.Ingress {
+			w.addRules(name)
+			w.rest()
 		}
 	}
+	w.old(c)
+}
+
+// old deletes what is not wanted any more.
+func (w *writer) old(c *program.Changes) {
 	for _, name := range c.OldChains {
 		w.emptyChain(name)
 	}
 	for _, name := range c.OldSets {
 		w.add(unix.NFT_MSG_DELSET, 0, text(unix.NFTA_SET_TABLE, Name), text(unix.NFTA_SET_NAME, name))
+		w.rest()
 	}
 	for _, name := range c.OldChains {
 		w.add(unix.NFT_MSG_DELCHAIN, 0, text(unix.NFTA_CHAIN_TABLE, Name), text(unix.NFTA_CHAIN_NAME, name))
+		w.rest()
 	}
+}
+
+func (w *writer) addRules(chain string) {
+	for i := range w.next.Chains[chain] {
+		w.addRule(chain, &w.next.Chains[chain][i])
+	}
+}
+
+// Sizes of messages, roughly, in bytes.
+const (
+	ruleBytes    = 600
+	elementBytes = 48
+	nameBytes    = 200
+)
+
+// weigh guesses how large the messages of changes are, without making them.
+func weigh(next *program.Program, c *program.Changes) int {
+	n := nameBytes * (len(c.NewChains) + len(c.NewSets) + len(c.OldChains) + len(c.OldSets))
+	for _, name := range c.NewSets {
+		n += elementBytes * len(next.Sets[name].Elements)
+	}
+	for i := range c.Sets {
+		n += elementBytes * (len(c.Sets[i].Gone) + len(c.Sets[i].New))
+	}
+	for _, name := range c.ChangedChains {
+		n += ruleBytes * len(next.Chains[name])
+	}
+	return n
 }
 
 // addChain makes a chain without rules.

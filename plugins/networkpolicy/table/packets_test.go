@@ -5,7 +5,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/netip"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,21 +13,14 @@ import (
 
 	"github.com/google/nftables"
 	"github.com/vishvananda/netlink"
-	"github.com/vishvananda/netns"
-	"golang.org/x/sys/unix"
 
 	"pintle.dev/pintle/plugins/networkpolicy/program"
 	"pintle.dev/pintle/plugins/networkpolicy/truth"
 )
 
-// outside is a machine that is no node.
-const outside = "outside"
-
-// field is a node with pods x and y of each namespace on a bridge, those of another node
-// behind a second one, and a machine outside.
+// field is a field with the table of its node.
 type field struct {
-	node  *truth.Host
-	hosts map[string]*truth.Host
+	*truth.Field
 	table *Table
 	other *nftables.Conn // of somebody else
 }
@@ -36,64 +28,8 @@ type field struct {
 // lay makes the field in network namespaces of its own.
 func lay(t *testing.T) *field {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("needs root to make network namespaces")
-	}
-	f := &field{hosts: map[string]*truth.Host{}}
-	f.node = host(t)
-	if err := f.node.Do(func() error {
-		for name, value := range map[string]string{
-			"ipv4/ip_forward": "1", "ipv6/conf/all/forwarding": "1", "ipv6/conf/default/accept_dad": "0", "ipv6/conf/all/accept_dad": "0",
-			"bridge/bridge-nf-call-iptables": "1", "bridge/bridge-nf-call-ip6tables": "1",
-		} {
-			if err := os.WriteFile("/proc/sys/net/"+name, []byte(value), 0); err != nil {
-				return err
-			}
-		}
-		return nil
-	}); err != nil {
-		t.Skipf("this machine does not forward packets of bridges through rules: %v", err)
-	}
-	handle := at(t, f.node)
-	gateways := map[string][]string{"pods": {"10.244.1.1/24", "fd00:1::1/64"}, "far": {"10.244.2.1/24", "fd00:2::1/64"}, "world": {"192.0.2.254/24", "2001:db8::fffe/64"}}
-	links := map[string]netlink.Link{}
-	for name, addresses := range gateways {
-		links[name] = &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: name}}
-		must(t, handle.LinkAdd(links[name]))
-		give(t, handle, links[name], addresses...)
-	}
-	join := func(name, bridge string, addresses ...string) {
-		h := host(t)
-		f.hosts[name] = h
-		veth := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: fmt.Sprint("to", len(f.hosts)), MasterIndex: links[bridge].Attrs().Index}, PeerName: "eth0", PeerNamespace: netlink.NsFd(h.Fd())}
-		must(t, handle.LinkAdd(veth))
-		must(t, handle.LinkSetUp(veth))
-		inner := at(t, h)
-		lo, err := inner.LinkByName("lo")
-		must(t, err)
-		must(t, inner.LinkSetUp(lo))
-		eth, err := inner.LinkByName("eth0")
-		must(t, err)
-		give(t, inner, eth, addresses...)
-		for _, gateway := range gateways[bridge] {
-			ip, _, _ := net.ParseCIDR(gateway)
-			must(t, inner.RouteAdd(&netlink.Route{LinkIndex: eth.Attrs().Index, Gw: ip}))
-		}
-	}
-	for _, ns := range truth.Names {
-		for _, pod := range truth.Names {
-			name, bridge := ns+"/"+pod, "pods"
-			if pod == "z" {
-				bridge = "far"
-			}
-			join(name, bridge, truth.Address(name, program.IP4).String()+"/24", truth.Address(name, program.IP6).String()+"/64")
-		}
-	}
-	join(outside, "world", "192.0.2.1/24", "2001:db8::1/64")
-	for _, h := range f.hosts {
-		must(t, h.Serve([]program.Family{program.IP4, program.IP6}, 80, 81, 82))
-	}
-	must(t, f.node.Do(func() (err error) {
+	f := &field{Field: truth.Lay(t)}
+	must(t, f.Node.Do(func() (err error) {
 		if f.table, err = Open(); err != nil {
 			return err
 		}
@@ -118,71 +54,10 @@ func must(t *testing.T, err error) {
 	}
 }
 
-func host(t *testing.T) *truth.Host {
-	t.Helper()
-	h, err := truth.NewHost()
-	if err != nil {
-		t.Skipf("this machine gives no network namespaces: %v", err)
-	}
-	t.Cleanup(func() { _ = h.Close() })
-	return h
-}
-
-func at(t *testing.T, h *truth.Host) *netlink.Handle {
-	t.Helper()
-	handle, err := netlink.NewHandleAt(netns.NsHandle(h.Fd()))
-	must(t, err)
-	t.Cleanup(handle.Close)
-	return handle
-}
-
-func give(t *testing.T, h *netlink.Handle, link netlink.Link, addresses ...string) {
-	t.Helper()
-	for _, text := range addresses {
-		a, err := netlink.ParseAddr(text)
-		must(t, err)
-		if a.IP.To4() == nil {
-			a.Flags = unix.IFA_F_NODAD
-		}
-		must(t, h.AddrAdd(link, a))
-	}
-	must(t, h.LinkSetUp(link))
-}
-
-// address is that of a host of the field.
-func address(name string, family program.Family) netip.Addr {
-	switch {
-	case name != outside:
-		return truth.Address(name, family)
-	case family == program.IP6:
-		return netip.MustParseAddr("2001:db8::1")
-	}
-	return netip.MustParseAddr("192.0.2.1")
-}
-
-// asks are connections between all hosts, with what is said of them.
-func (f *field) asks(c *program.Cluster, families ...program.Family) []truth.Ask {
-	var list []truth.Ask
-	for from := range f.hosts {
-		for to := range f.hosts {
-			for _, family := range families {
-				for _, p := range []truth.Packet{{Protocol: program.TCP, Port: 80}, {Protocol: program.TCP, Port: 81}, {Protocol: program.UDP, Port: 80}, {Protocol: program.UDP, Port: 81}, {Protocol: program.SCTP, Port: 80}, {Protocol: program.SCTP, Port: 81}} {
-					p.Source, p.Destination = address(from, family), address(to, family)
-					list = append(list, truth.Ask{From: from, To: to, Packet: p, Want: truth.Allowed(c, p)})
-				}
-			}
-		}
-	}
-	return list
-}
-
 // holds checks what the machine lets pass against what policies allow.
 func (f *field) holds(t *testing.T, name string, c *program.Cluster, families ...program.Family) {
 	t.Helper()
-	asks := f.asks(c, families...)
-	if wrong := truth.Matrix(t.Context(), f.hosts, asks); len(wrong) > 0 {
-		t.Errorf("%s: %d of %d connections are wrong:\n%s", name, len(wrong), len(asks), strings.Join(wrong[:min(len(wrong), 20)], "\n"))
-	}
+	f.Holds(t, name, c, families...)
 }
 
 // TestTruthTables: real packets between pods on one bridge, of another node and from outside
@@ -242,7 +117,7 @@ func TestConnectionsStay(t *testing.T) {
 	// As a proxy's rules do, this has the kernel track connections.
 	must(t, f.table.Apply(program.Compile(truth.World(strings.Replace(nobody, "spec", "metadata: {namespace: z}\nspec", 1)))))
 	var c net.Conn
-	must(t, f.hosts["x/x"].Do(func() (err error) {
+	must(t, f.Hosts["x/x"].Do(func() (err error) {
 		c, err = net.DialTimeout("tcp", netip.AddrPortFrom(truth.Address("x/y", program.IP4), 80).String(), time.Minute)
 		return err
 	}))
@@ -268,7 +143,7 @@ func TestConnectionsStay(t *testing.T) {
 // (requirement 21.16): probes do.
 func TestNodeReachesPods(t *testing.T) {
 	f := lay(t)
-	must(t, f.node.Serve([]program.Family{program.IP4, program.IP6}, 80))
+	must(t, f.Node.Serve([]program.Family{program.IP4, program.IP6}, 80))
 	must(t, f.table.Apply(program.Compile(truth.World(nobody, strings.Replace(nobody, "spec", "metadata: {namespace: 'y'}\nspec", 1)))))
 	for _, family := range []program.Family{program.IP4, program.IP6} {
 		gateway := netip.MustParseAddr("10.244.1.1")
@@ -277,10 +152,10 @@ func TestNodeReachesPods(t *testing.T) {
 		}
 		for _, protocol := range []uint8{program.TCP, program.UDP, program.SCTP} {
 			for _, pod := range []string{"x/x", "y/y"} {
-				if !truth.Probe(t.Context(), f.node, f.hosts[pod], truth.Address(pod, family), protocol, 80, true) {
+				if !truth.Probe(t.Context(), f.Node, f.Hosts[pod], truth.Address(pod, family), protocol, 80, true) {
 					t.Errorf("the node does not reach %s by protocol %d, IPv%d", pod, protocol, family)
 				}
-				if !truth.Probe(t.Context(), f.hosts[pod], f.node, gateway, protocol, 80, true) {
+				if !truth.Probe(t.Context(), f.Hosts[pod], f.Node, gateway, protocol, 80, true) {
 					t.Errorf("%s does not reach the node by protocol %d, IPv%d", pod, protocol, family)
 				}
 			}
@@ -292,8 +167,8 @@ func TestNodeReachesPods(t *testing.T) {
 // policy they reach no isolated pod by these; without one they do.
 func TestLink(t *testing.T) {
 	f := lay(t)
-	asker, isolated := f.hosts["y/y"], f.hosts["x/x"]
-	inner := at(t, asker)
+	asker, isolated := f.Hosts["y/y"], f.Hosts["x/x"]
+	inner := truth.At(t, asker)
 	link, err := inner.LinkByName("eth0")
 	must(t, err)
 	zone := strconv.Itoa(link.Attrs().Index)
@@ -333,7 +208,7 @@ func TestLink(t *testing.T) {
 		for i := range neighbours {
 			_ = inner.NeighDel(&neighbours[i]) // some go by themselves
 		}
-		if !truth.Probe(t.Context(), asker, f.hosts["y/x"], truth.Address("y/x", program.IP6), program.TCP, 80, true) {
+		if !truth.Probe(t.Context(), asker, f.Hosts["y/x"], truth.Address("y/x", program.IP6), program.TCP, 80, true) {
 			t.Errorf("%s: a pod that is not isolated is not reached", tc.name)
 		}
 	}
@@ -342,7 +217,7 @@ func TestLink(t *testing.T) {
 // linkLocal is the address that the kernel gave a host.
 func linkLocal(t *testing.T, h *truth.Host) netip.Addr {
 	t.Helper()
-	inner := at(t, h)
+	inner := truth.At(t, h)
 	link, err := inner.LinkByName("eth0")
 	must(t, err)
 	addresses, err := inner.AddrList(link, netlink.FAMILY_V6)

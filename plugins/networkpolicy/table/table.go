@@ -20,6 +20,9 @@ const Name = "pintle-networkpolicy"
 const (
 	// buffer bounds a transaction, which the kernel takes in one piece, and its answers.
 	buffer = 64 << 20
+	// most is how large a transaction may be before it is made in pieces, in bytes. One chain is
+	// not divided.
+	most = 16 << 20
 	// patience bounds how long the kernel may take for one.
 	patience = 30 * time.Second
 	// rest is how long further answers about a refused transaction are waited for.
@@ -79,8 +82,9 @@ func (t *Table) Disturbed() (bool, error) {
 	return true, nil
 }
 
-// Apply makes the table that of a program, in one transaction. For an empty one there is no
-// table. After an error the table is as it was.
+// Apply makes the table that of a program, in one transaction, if that is not too large. For an
+// empty one there is no table. After an error of one transaction the table is as it was; of
+// several, what it has is not known, and the next Apply makes it anew.
 func (t *Table) Apply(next *program.Program) error {
 	before, err := t.generationNow()
 	if err != nil {
@@ -89,32 +93,21 @@ func (t *Table) Apply(next *program.Program) error {
 	if before != t.generation {
 		t.current = nil
 	}
+	sent := uint32(0)
 	w := &writer{next: next}
-	switch {
-	case t.current == nil:
-		// Adding it first lets the deletion find one.
-		w.addTable()
-		w.add(unix.NFT_MSG_DELTABLE, 0, text(unix.NFTA_TABLE_NAME, Name))
-		if !next.Empty() {
-			w.addTable()
-			w.changes(&program.Program{})
-		}
-	case next.Empty() && t.current.Empty():
-		return nil
-	case next.Empty():
-		w.add(unix.NFT_MSG_DELTABLE, 0, text(unix.NFTA_TABLE_NAME, Name))
-	case t.current.Empty():
-		w.addTable()
-		w.changes(t.current)
-	default:
-		if program.ChangesOf(t.current, next).None() {
-			return nil
-		}
-		w.changes(t.current)
+	pieces := func(w *writer) error {
+		sent++
+		return t.send(w)
 	}
-	if err := t.send(w); err != nil {
+	if !t.write(w, next, pieces) {
+		return nil
+	}
+	if w.err == nil && len(w.messages) > 0 {
+		w.err = pieces(w)
+	}
+	if w.err != nil {
 		t.current = nil
-		return fmt.Errorf("change table %s of nftables: %w", Name, err)
+		return fmt.Errorf("change table %s of nftables: %w", Name, w.err)
 	}
 	t.current = next
 	after, err := t.generationNow()
@@ -123,10 +116,52 @@ func (t *Table) Apply(next *program.Program) error {
 	}
 	// Another one's change between is looked at by Disturbed.
 	t.generation = after
-	if after != before+1 {
+	if after != before+sent {
 		t.generation = before
 	}
 	return nil
+}
+
+// write gathers what leads to a program, and says whether there is anything. What is too large
+// for one transaction is sent in pieces from then on; a table that is made anew so lets no new
+// connection of pods pass meanwhile.
+func (t *Table) write(w *writer, next *program.Program, pieces func(*writer) error) bool {
+	old := t.current
+	switch {
+	case old == nil:
+		// Adding it first lets the deletion find one.
+		w.addTable()
+		w.add(unix.NFT_MSG_DELTABLE, 0, text(unix.NFTA_TABLE_NAME, Name))
+		old = &program.Program{}
+	case next.Empty() && old.Empty():
+		return false
+	}
+	if next.Empty() {
+		if t.current != nil {
+			w.add(unix.NFT_MSG_DELTABLE, 0, text(unix.NFTA_TABLE_NAME, Name))
+		}
+		return true
+	}
+	c := program.ChangesOf(old, next)
+	if c.None() {
+		return false
+	}
+	if old.Empty() {
+		w.addTable()
+	}
+	if weigh(next, c) >= most {
+		w.pieces = pieces
+		if old.Empty() {
+			shut := next.Shut()
+			w.next = shut
+			w.changes(old, program.ChangesOf(old, shut))
+			w.flush()
+			w.next, old = next, shut
+			c = program.ChangesOf(shut, next)
+		}
+	}
+	w.changes(old, c)
+	return true
 }
 
 // send sends one transaction. The kernel carries it out, or not, before it answers.
