@@ -12,14 +12,17 @@
 // Where there is no policy there is no table, and pods are not even watched. A policy that
 // was enforced stays so while the plugin is down. A pod that starts is closed until its
 // address is known here, and so is every pod of a node that starts, until policies were read.
-// A start fails where neither succeeds.
+// A start fails where neither succeeds. What the policies of one namespace take of the node
+// is bounded (namespaceBudget); those beyond isolate their pods and let nobody pass. A pod that
+// gets the address of another one gets none of its connections.
 // What a node and its own pods send each other always passes, which probes are. Rules that
 // somebody else changed are replaced within seconds (checkInterval). A stop with cleanup
 // leaves nothing.
 //
 // # How data passes through
 //
-//	watches (source.go) → program.Cluster → program.Compile → table.Apply (enforcer.go)
+//	watches (source.go, keep.go) → program.Cluster → program.Compiler → table.Apply (enforcer.go)
+//	                                                                  → events (tell.go), flows (flows.go)
 //
 // It imports sdk only, and of the Kubernetes API the two groups that it reads, since each
 // costs memory in the process that it shares.

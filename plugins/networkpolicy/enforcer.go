@@ -61,9 +61,14 @@ type run struct {
 	source  *source
 	cluster func(ctx context.Context) (*program.Cluster, bool)
 	links   func() ([]string, error) // the pods' bridges
-	names   []string                 // what links said last
-	shut    *program.Program         // what closes the node, as long as it does
-	late    bool                     // patience has ended
+	due     func() bool              // policies are to be read again
+	compile *program.Compiler
+	flows   flows
+	tell    func([]program.Beyond)
+	helpers sync.WaitGroup   // end with the context
+	names   []string         // what links said last
+	shut    *program.Program // what closes the node, as long as it does
+	late    bool             // patience has ended
 	wake    chan struct{}
 	first   chan struct{} // closed when policies are enforced, or the node is closed
 	once    sync.Once
@@ -106,8 +111,11 @@ func (e *Enforcer) Start(ctx context.Context, o proxy.Options) error {
 		return fmt.Errorf("start %s: %w", Name, err)
 	}
 	loop, cancel := context.WithCancel(ctx)
-	r.source = newSource(loop, o.NodeName, r.ranges, core, networking, r.poke)
-	r.cluster = r.source.cluster
+	r.source = newSource(loop, o.NodeName, r.ranges, r.cfg.NamespaceBudget.Bytes, core, networking, r.poke)
+	r.cluster, r.due = r.source.cluster, r.source.due
+	t := newTeller(core, o.NodeName, r.cfg.NamespaceBudget, o.Logger)
+	r.tell = t.tell
+	r.helpers.Go(func() { t.run(loop) })
 	e.begin(loop, cancel, r)
 	return e.await(ctx, r)
 }
@@ -134,7 +142,10 @@ func (e *Enforcer) prepare(o proxy.Options) (*run, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &run{Enforcer: e, cfg: cfg, log: o.Logger, bridges: sysctl.Bridges{Proc: e.proc, StateDirectory: o.StateDirectory}, wake: make(chan struct{}, 1), first: make(chan struct{}), done: make(chan struct{})}
+	r := &run{
+		Enforcer: e, compile: program.NewCompiler(cfg.NamespaceBudget.program()), flows: newFlows(),
+		due: func() bool { return false }, tell: func([]program.Beyond) {}, cfg: cfg, log: o.Logger, bridges: sysctl.Bridges{Proc: e.proc, StateDirectory: o.StateDirectory}, wake: make(chan struct{}, 1), first: make(chan struct{}), done: make(chan struct{}),
+	}
 	for _, text := range o.PodCIDRs {
 		p, err := netip.ParsePrefix(text)
 		if err != nil {
@@ -196,6 +207,9 @@ func (r *run) loop(ctx context.Context) {
 				r.failed(err)
 				r.poke()
 			}
+			if r.due() || r.flows.pending() {
+				r.poke()
+			}
 			continue
 		case <-r.wake:
 		}
@@ -209,7 +223,7 @@ func (r *run) loop(ctx context.Context) {
 		}
 		r.look()
 		cluster.Bridges = r.names
-		next := program.Compile(cluster)
+		next := r.compile.Compile(cluster)
 		if err := r.apply(next); err != nil {
 			r.failed(err)
 			r.poke()
@@ -220,6 +234,8 @@ func (r *run) loop(ctx context.Context) {
 		}
 		last, r.shut = next, nil
 		r.enforced(next, len(cluster.Policies))
+		r.tell(next.Beyond)
+		r.follow(cluster)
 		// As long as the change took, so that labels that flap cost half a CPU at most.
 		if !pause(ctx, time.Since(begun)) {
 			return
@@ -355,9 +371,20 @@ func (r *run) failed(err error) {
 	}
 }
 
+// follow forgets flows of pods that are gone. Where that fails it is tried again with the next
+// look at the machine.
+func (r *run) follow(c *program.Cluster) {
+	if err := r.flows.follow(c); err != nil {
+		r.log.Warn("connections of pods that are gone may go on with pods that get their addresses; it is tried again", "error", err)
+	}
+}
+
 func (r *run) enforced(p *program.Program, policies int) {
 	r.mu.Lock()
 	r.state.Ready, r.state.Message = true, fmt.Sprintf("%d policies, %d chains, %d sets", policies, len(p.Chains), len(p.Sets))
+	if n := len(p.Beyond); n > 0 {
+		r.state.Message += fmt.Sprintf("; %d policies do not fit into the budgets of their namespaces, the first of namespace %s", n, p.Beyond[0].Policy.Namespace)
+	}
 	r.state.Generation++
 	r.mu.Unlock()
 	r.once.Do(func() { close(r.first) })
@@ -398,6 +425,7 @@ func (e *Enforcer) Stop(ctx context.Context, cleanup bool) error {
 		e.mu.Unlock()
 		return fmt.Errorf("stop %s: %w", Name, ctx.Err())
 	}
+	r.helpers.Wait()
 	if r.source != nil {
 		r.source.wait()
 	}

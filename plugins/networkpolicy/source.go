@@ -7,7 +7,9 @@ import (
 	"maps"
 	"net"
 	"net/netip"
+	"reflect"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -31,14 +33,34 @@ type source struct {
 	ranges  []netip.Prefix
 	core    rest.Interface
 	changed func() // called after each change that may matter
-
-	policies *watched
+	limit   int    // bytes that are kept of the policies of a namespace
+	apis    rest.Interface
+	known   map[string]seenPod // by namespace and name; of cluster alone
 
 	mu         sync.Mutex
+	policies   *policies
+	next       *policies // takes the place of policies when it has read them
+	began      time.Time // the last reading
 	pods       *watched
 	namespaces *watched
 	end        context.CancelFunc // of both; nil: they are not watched
 }
+
+// policies are those of the cluster, as far as there is room.
+type policies struct {
+	*watched
+	keeper *keeper
+	end    context.CancelFunc
+}
+
+// seenPod is a pod with what was made of it.
+type seenPod struct {
+	object *corev1.Pod
+	pod    *program.Pod
+}
+
+// readAgain is the least time between two readings of all policies.
+const readAgain = time.Minute
 
 // watched is a store with the goroutine that fills it.
 type watched struct {
@@ -81,18 +103,59 @@ func clients(socket string) (core, networking rest.Interface, err error) {
 }
 
 // newSource begins to watch policies until ctx ends; wait waits for the end.
-func newSource(ctx context.Context, node string, ranges []netip.Prefix, core, networking rest.Interface, changed func()) *source {
-	s := &source{node: node, ranges: ranges, core: core, changed: changed}
-	s.policies = watch(ctx, networking, "networkpolicies", &networkingv1.NetworkPolicy{}, slimPolicy, changed)
+func newSource(ctx context.Context, node string, ranges []netip.Prefix, limit int, core, networking rest.Interface, changed func()) *source {
+	s := &source{node: node, ranges: ranges, core: core, apis: networking, limit: limit, changed: changed}
+	s.policies = s.read(ctx)
 	return s
 }
 
+// read begins to watch policies.
+func (s *source) read(ctx context.Context) *policies {
+	inner, cancel := context.WithCancel(ctx)
+	k := newKeeper(s.limit)
+	s.began = time.Now()
+	return &policies{watch(inner, s.apis, "networkpolicies", &networkingv1.NetworkPolicy{}, k.slim, s.changed, k.gone), k, cancel}
+}
+
+// stop ends the watch and waits for it.
+func (p *policies) stop() {
+	p.end()
+	<-p.done
+}
+
+// due says that policies are to be read again: some were not kept for which there is room by
+// now. What a watch left out it does not bring again.
+func (s *source) due() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.next == nil && time.Since(s.began) >= readAgain && s.policies.keeper.room()
+}
+
+// renew reads policies again where that is due. Until they are read the ones before count.
+func (s *source) renew(ctx context.Context) {
+	due := s.due()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if due {
+		s.next = s.read(ctx)
+	}
+	if s.next != nil && s.next.synced() {
+		s.policies.stop()
+		s.policies, s.next = s.next, nil
+	}
+}
+
 // watch keeps what a resource holds, of which slim leaves what policies have to do with.
-func watch(ctx context.Context, client rest.Interface, resource string, object runtime.Object, slim cache.TransformFunc, changed func()) *watched {
+func watch(ctx context.Context, client rest.Interface, resource string, object runtime.Object, slim cache.TransformFunc, changed func(), gone ...func(any)) *watched {
 	informer := cache.NewSharedIndexInformerWithOptions(cache.NewListWatchFromClient(client, resource, metav1.NamespaceAll, fields.Everything()), object, cache.SharedIndexInformerOptions{})
 	_, added := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(any) { changed() },
-		DeleteFunc: func(any) { changed() },
+		AddFunc: func(any) { changed() },
+		DeleteFunc: func(o any) {
+			for _, f := range gone {
+				f(o)
+			}
+			changed()
+		},
 		UpdateFunc: func(old, now any) {
 			if differ(old, now) {
 				changed()
@@ -135,7 +198,7 @@ func differ(old, now any) bool {
 		}
 	case *networkingv1.NetworkPolicy:
 		if b, same := now.(*networkingv1.NetworkPolicy); same {
-			return !equality.Semantic.DeepEqual(&a.Spec, &b.Spec)
+			return a.UID != b.UID || a.Annotations[program.NotKept] != b.Annotations[program.NotKept] || !equality.Semantic.DeepEqual(&a.Spec, &b.Spec)
 		}
 	}
 	return true
@@ -143,14 +206,6 @@ func differ(old, now any) bool {
 
 func slimMeta(m metav1.ObjectMeta) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name, UID: m.UID, ResourceVersion: m.ResourceVersion, CreationTimestamp: m.CreationTimestamp, Labels: m.Labels}
-}
-
-func slimPolicy(o any) (any, error) {
-	p, ok := o.(*networkingv1.NetworkPolicy)
-	if !ok {
-		return o, nil
-	}
-	return &networkingv1.NetworkPolicy{ObjectMeta: slimMeta(p.ObjectMeta), Spec: p.Spec}, nil
 }
 
 func slimNamespace(o any) (any, error) {
@@ -200,6 +255,7 @@ func slimPod(o any) (any, error) {
 // cluster is what is known by now, and whether that is all: false while a first list is
 // awaited. It begins to watch pods with the first policy, and ends that with the last.
 func (s *source) cluster(ctx context.Context) (*program.Cluster, bool) {
+	s.renew(ctx)
 	if !s.policies.synced() {
 		return nil, false
 	}
@@ -227,12 +283,32 @@ func (s *source) cluster(ctx context.Context) (*program.Cluster, bool) {
 		ns := o.(*corev1.Namespace)
 		c.Namespaces[ns.Name] = ns.Labels
 	}
-	for _, o := range pods.store.List() {
-		if p := podOf(o.(*corev1.Pod), s.node); p != nil {
-			c.Pods = append(c.Pods, p)
+	c.Pods = s.podsOf(pods.store.List())
+	return c, true
+}
+
+// podsOf are pods as policies see them: the same objects for what did not change.
+func (s *source) podsOf(list []any) []*program.Pod {
+	known := make(map[string]seenPod, len(list))
+	pods := make([]*program.Pod, 0, len(list))
+	for _, o := range list {
+		object := o.(*corev1.Pod)
+		name := object.Namespace + "/" + object.Name
+		seen := s.known[name]
+		if seen.object != object {
+			p := podOf(object, s.node)
+			if seen.pod == nil || p == nil || !reflect.DeepEqual(p, seen.pod) {
+				seen.pod = p
+			}
+			seen.object = object
+		}
+		known[name] = seen
+		if seen.pod != nil {
+			pods = append(pods, seen.pod)
 		}
 	}
-	return c, true
+	s.known = known
+	return pods
 }
 
 // podOf is a pod as policies see it; nil: they do not.
@@ -240,7 +316,7 @@ func podOf(p *corev1.Pod, node string) *program.Pod {
 	if p.Spec.HostNetwork || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
 		return nil
 	}
-	out := &program.Pod{Namespace: p.Namespace, Name: p.Name, Created: p.CreationTimestamp.Time, Labels: p.Labels, Local: p.Spec.NodeName == node}
+	out := &program.Pod{Namespace: p.Namespace, Name: p.Name, UID: string(p.UID), Created: p.CreationTimestamp.Time, Labels: p.Labels, Local: p.Spec.NodeName == node}
 	ips := p.Status.PodIPs
 	if len(ips) == 0 && p.Status.PodIP != "" {
 		ips = []corev1.PodIP{{IP: p.Status.PodIP}}
@@ -273,11 +349,16 @@ func (s *source) rest() {
 	s.end()
 	<-s.pods.done
 	<-s.namespaces.done
-	s.end, s.pods, s.namespaces = nil, nil, nil
+	s.end, s.pods, s.namespaces, s.known = nil, nil, nil, nil
 }
 
 // wait waits for the goroutines after the context of newSource ended.
 func (s *source) wait() {
 	s.rest()
-	<-s.policies.done
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.policies.stop()
+	if s.next != nil {
+		s.next.stop()
+	}
 }

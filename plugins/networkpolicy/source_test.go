@@ -162,9 +162,10 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 var closed = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
 
-// TestSource: pods are watched while there is a policy; what the API has is what is known.
-func TestSource(t *testing.T) {
-	a := &api{version: 1, objects: map[string][]runtime.Object{}, changed: make(chan struct{}), asked: map[string]int{}}
+// asking is a source that asks an API, keeps so much of the policies of a namespace, and a wait
+// for what it is to know.
+func asking(t *testing.T, a *api, limit int) (context.Context, *source, func(what string, ok func(c *program.Cluster) bool)) {
+	t.Helper()
 	path := filepath.Join(t.TempDir(), "api")
 	listener, err := net.Listen("unix", path)
 	if err != nil {
@@ -179,7 +180,7 @@ func TestSource(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	woken := make(chan struct{}, 1)
-	s := newSource(ctx, "n", nil, core, networking, func() {
+	s := newSource(ctx, "n", nil, limit, core, networking, func() {
 		select {
 		case woken <- struct{}{}:
 		default:
@@ -200,6 +201,13 @@ func TestSource(t *testing.T) {
 			}
 		}
 	}
+	return ctx, s, await
+}
+
+// TestSource: pods are watched while there is a policy; what the API has is what is known.
+func TestSource(t *testing.T) {
+	a := &api{version: 1, objects: map[string][]runtime.Object{}, changed: make(chan struct{}), asked: map[string]int{}}
+	_, s, await := asking(t, a, defaultBytes)
 	await("that there is no policy", func(c *program.Cluster) bool { return len(c.Policies) == 0 })
 	a.mu.Lock()
 	if a.asked["/api/v1/pods"]+a.asked["/api/v1/namespaces"] > 0 {
@@ -222,4 +230,59 @@ func TestSource(t *testing.T) {
 		t.Error("pods are watched after the last policy went")
 	}
 	s.mu.Unlock()
+}
+
+// TestReadAgain: a policy for which there was no room is read again when there is.
+func TestReadAgain(t *testing.T) {
+	a := &api{version: 1, objects: map[string][]runtime.Object{}, changed: make(chan struct{}), asked: map[string]int{}}
+	const path = "/apis/networking.k8s.io/v1/networkpolicies"
+	first, second := named("a", "first", 10), named("a", "second", 10)
+	a.set(path, first, second)
+	_, s, await := asking(t, a, weigh(&first.Spec)*3/2)
+	left := func(c *program.Cluster) (names []string) {
+		for _, p := range c.Policies {
+			if p.Annotations[program.NotKept] != "" {
+				names = append(names, p.Name)
+			}
+		}
+		return names
+	}
+	await("both policies, one without rules", func(c *program.Cluster) bool { return len(c.Policies) == 2 && len(left(c)) == 1 })
+	if s.due() {
+		t.Error("they are to be read again though there is no room")
+	}
+	c, _ := s.cluster(t.Context())
+	stays := second
+	if left(c)[0] == "first" {
+		stays = first
+	}
+	a.set(path, stays)
+	await("the one without rules", func(c *program.Cluster) bool { return len(c.Policies) == 1 && len(left(c)) == 1 })
+	if s.due() {
+		t.Error("they are read again at once, which a user could have done without end")
+	}
+	s.mu.Lock()
+	s.began = s.began.Add(-readAgain)
+	s.mu.Unlock()
+	if !s.due() {
+		t.Error("there is room, and they are not read again")
+	}
+	await("the policy with its rules", func(c *program.Cluster) bool { return len(c.Policies) == 1 && len(left(c)) == 0 })
+}
+
+// TestSamePods: what did not change is the same object, by which programs know.
+func TestSamePods(t *testing.T) {
+	s := &source{node: "n"}
+	one, two := pod(nil), pod(func(p *corev1.Pod) { p.Name = "q" })
+	first := s.podsOf([]any{one, two})
+	again := pod(func(p *corev1.Pod) { p.ResourceVersion = "2" })
+	labelled := pod(func(p *corev1.Pod) { p.Name, p.Labels = "q", map[string]string{"app": "db"} })
+	second := s.podsOf([]any{again, labelled})
+	if len(first) != 2 || len(second) != 2 || first[0] != second[0] || first[1] == second[1] || second[1].Labels["app"] != "db" {
+		t.Errorf("%v, then %v", first, second)
+	}
+	gone := pod(func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })
+	if third := s.podsOf([]any{gone}); len(third) != 0 || len(s.known) != 1 {
+		t.Errorf("%v, known %v", third, s.known)
+	}
 }
