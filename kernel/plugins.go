@@ -81,7 +81,7 @@ func (k *Kernel) hostConfig(cfg *config.Config) plugin.Config {
 	for _, b := range cfg.Plugins.Bundles {
 		out.Bundles = append(out.Bundles, plugin.BundleConfig{
 			Name: b.Name, Transport: b.Transport, Digest: b.Digest, Granted: b.Digest, OnFailure: b.OnFailure, Config: k.expand(b.Config, cfg.DataDir),
-			Limits: limitsOf(b.Limits), Privileged: b.Privileged, Network: b.Network, Files: b.Files, HostFunctions: b.HostFunctions,
+			Limits: limitsOf(b.Limits), Privileged: b.Privileged, Network: b.Network, LowPorts: b.LowPorts, Files: b.Files, HostFunctions: b.HostFunctions,
 		})
 	}
 	k.addInstalled(&out)

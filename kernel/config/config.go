@@ -172,6 +172,7 @@ type Bundle struct {
 	// Privileged and Files grant what the manifest asks for.
 	Privileged bool     `mapstructure:"privileged" doc:"its process has the kernel's user and rights, if its manifest asks for them"`
 	Network    bool     `mapstructure:"network" doc:"its process has the machine's network, if its manifest asks for it; without it there are unix sockets alone"`
+	LowPorts   bool     `mapstructure:"lowPorts" doc:"its process may listen at ports of that network below 1024, if its manifest asks for it"`
 	Files      []string `mapstructure:"files" doc:"folders of this machine that its WASM module may read, if its manifest asks for them"`
 	// HostFunctions narrow down what the manifest asks for.
 	HostFunctions []string        `mapstructure:"hostFunctions" doc:"host functions that controllers of its WASM module may call; default: all that its manifest asks for"`

@@ -18,6 +18,9 @@ func (m *Manifest) Asks() []string {
 	if m.Network {
 		out = append(out, "network: its process uses the machine's network")
 	}
+	if m.LowPorts {
+		out = append(out, "lowPorts: its process may listen at ports below 1024")
+	}
 	for _, path := range m.Files {
 		out = append(out, "files: reads "+path)
 	}

@@ -13,6 +13,7 @@ name: b
 version: 1.0.0
 privileged: true
 network: true
+lowPorts: true
 files: [/etc/zones]
 hostFunctions: [get, list]
 rules:
@@ -40,6 +41,7 @@ plugins:
 	want := []string{
 		"privileged: its process has the kernel's own user and rights",
 		"network: its process uses the machine's network",
+		"lowPorts: its process may listen at ports below 1024",
 		"files: reads /etc/zones",
 		"rules of the bundle: list, watch: pods, pods.apps, deployments, deployments.apps",
 		"rules of the bundle: get: /metrics",

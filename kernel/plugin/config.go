@@ -97,6 +97,8 @@ type BundleConfig struct {
 	Privileged bool
 	// Network grants a process that asks for it the machine's network.
 	Network bool
+	// LowPorts grants a process that asks for it the ports below 1024 of that network.
+	LowPorts bool
 	// Files are the folders that a module which asks for them may read.
 	Files []string
 	// Granted is the digest of the bundle that Privileged and Files are granted to.

@@ -37,6 +37,7 @@ type constraints struct {
 	limits     ceilings
 	privileged bool
 	network    bool               // it has the machine's
+	lowPorts   bool               // it may listen at those below 1024
 	user       int                // its user id and group id; 0: the kernel's
 	shared     string             // where its folder is, when it has a user of its own
 	scratch    *scratch           // where its folder is otherwise
@@ -63,7 +64,7 @@ func (h *Host) constraints(cfg *Config, bc *BundleConfig, m *Manifest, limits ce
 	if c.waived, err = confinement.Waive(cfg.RunWithout); err != nil {
 		return c, fmt.Errorf("plugins.runWithout: %w", err)
 	}
-	c.network = m.Network
+	c.network, c.lowPorts = m.Network, m.Network && m.LowPorts && bc.LowPorts
 	if m.Privileged {
 		c.privileged = true
 		return c, nil
@@ -301,7 +302,7 @@ func (c *constraints) process(name string, e *executable, digest string, env []s
 	p := &confinement.Process{
 		Privileged: c.privileged, Path: e.path, Outside: e.outside, Opened: e.file, Env: env,
 		Stdout: files.stdout, Stderr: files.stderr, Inherited: files.questions,
-		Hostname: name, User: c.user, Processes: c.limits.pids, Network: c.network, Waived: c.waived, Sockets: sockets,
+		Hostname: name, User: c.user, Processes: c.limits.pids, Network: c.network, LowPorts: c.lowPorts, Waived: c.waived, Sockets: sockets,
 	}
 	if files.questions != nil {
 		p.Env = append(slices.Clip(env), transport.QuestionsVariable+"=3")

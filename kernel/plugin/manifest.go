@@ -78,6 +78,9 @@ type Manifest struct {
 	// Network: the process uses the machine's network. Without it there are unix
 	// sockets alone, by which it has the API. The operator has to grant it.
 	Network bool `yaml:"network,omitempty"`
+	// LowPorts: with Network, the process may listen at ports below 1024. It may where
+	// the operator grants it.
+	LowPorts bool `yaml:"lowPorts,omitempty"`
 	// Files are folders of the machine that the module reads, by absolute path.
 	// It reads those of them that the operator grants.
 	Files []string `yaml:"files,omitempty"`
@@ -320,6 +323,9 @@ func (c *checker) manifest(m *Manifest) {
 	faults := m.Limits.faults()
 	for _, key := range slices.Sorted(maps.Keys(faults)) {
 		c.at("limits."+key, "%s", faults[key])
+	}
+	if m.LowPorts && !m.Network {
+		c.at("lowPorts", "without network: true there are no ports")
 	}
 	for i, path := range m.Files {
 		if !filepath.IsAbs(path) || filepath.Clean(path) != path {

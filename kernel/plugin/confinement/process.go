@@ -61,6 +61,8 @@ type Process struct {
 	Readable []string
 	// Network: it has the machine's.
 	Network bool
+	// LowPorts: with Network, it may listen at ports below 1024, where this process may.
+	LowPorts bool
 	// Waived are walls that may be missing.
 	Waived Waived
 	// Timeout of the start.
@@ -111,6 +113,7 @@ func (p *Process) spec(up map[Wall]bool) (*executor.Spec, error) {
 	if p.Inherited != nil {
 		s.Inherited = 1
 	}
+	s.LowPorts = p.Network && p.LowPorts && s.Capabilities
 	if p.User > 0 && p.Processes > 0 {
 		s.Limits[unix.RLIMIT_NPROC] = uint64(p.Processes)
 	}

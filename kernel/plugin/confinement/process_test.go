@@ -164,6 +164,13 @@ func attack() {
 	}
 	try("take a file out of its place", os.Rename(os.Getenv("SECRET"), filepath.Join(os.Getenv("SOCKETS"), "secret")))
 	try("link to a file", os.Link(os.Getenv("SECRET"), filepath.Join(os.Getenv("SOCKETS"), "linked")))
+	try("listen at a low port", func() error {
+		l, err := net.Listen("tcp", "127.0.0.1:941")
+		if err == nil {
+			l.Close()
+		}
+		return err
+	}())
 	ln, err := net.Listen("unix", filepath.Join(os.Getenv("SOCKETS"), "own"))
 	try("listen", err)
 	_ = os.Symlink("own", filepath.Join(os.Getenv("SOCKETS"), "link"))
@@ -400,6 +407,29 @@ func TestWalls(t *testing.T) {
 			if (err == "") != (may[what] || granted) {
 				t.Errorf("%s: %q", what, err)
 			}
+		}
+	})
+	t.Run("low ports", func(t *testing.T) {
+		for _, user := range []int{attacker, 0} {
+			s := run(t, &Process{User: user, Folders: &Folders{}, Network: true, LowPorts: true}, environment...)
+			const one = "0000000000000400" // CAP_NET_BIND_SERVICE
+			if want := "CapInh:" + one + " CapPrm:" + one + " CapEff:" + one + " CapBnd:" + one + " CapAmb:" + one + " NoNewPrivs:1 "; s.Capabilities != want {
+				t.Errorf("rights of user %d: %s", user, s.Capabilities)
+			}
+			for what, err := range s.Attempts {
+				if what == "listen at a low port" && err != "" {
+					t.Errorf("user %d: %s: %s", user, what, err)
+				}
+			}
+			for _, what := range []string{"packet socket", "raw socket", "netlink socket", "new user namespace", "mount", "trace itself", "bpf", "host name", "signal the kernel", "write to its root"} {
+				if err, ok := s.Attempts[what]; ok && err == "" {
+					t.Errorf("user %d: %s is allowed", user, what)
+				}
+			}
+		}
+		// Without the machine's network there is no such right.
+		if s := run(t, &Process{User: attacker, Folders: &Folders{}, LowPorts: true}, environment...); !strings.Contains(s.Capabilities, "CapEff:0000000000000000 ") || s.Attempts["listen at a low port"] == "" {
+			t.Errorf("without a network: %s", s.Capabilities)
 		}
 	})
 	t.Run("no namespaces", func(t *testing.T) {

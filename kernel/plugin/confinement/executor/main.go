@@ -156,6 +156,9 @@ func giveUpRights(spec *Spec) error {
 	}
 	if spec.Capabilities {
 		for capability := uintptr(0); ; capability++ {
+			if spec.LowPorts && capability == unix.CAP_NET_BIND_SERVICE {
+				continue
+			}
 			err := unix.Prctl(unix.PR_CAPBSET_DROP, capability, 0, 0, 0)
 			if errors.Is(err, unix.EINVAL) && capability > 0 {
 				break // beyond the last one there is
@@ -166,6 +169,12 @@ func giveUpRights(spec *Spec) error {
 			if err != nil {
 				return fmt.Errorf("drop capability %d: %w", capability, err)
 			}
+		}
+	}
+	if spec.LowPorts {
+		// Else the change of the user would take it away.
+		if err := unix.Prctl(unix.PR_SET_KEEPCAPS, 1, 0, 0, 0); err != nil {
+			return fmt.Errorf("keep the right to low ports: %w", err)
 		}
 	}
 	if spec.User > 0 {
@@ -182,17 +191,35 @@ func giveUpRights(spec *Spec) error {
 		}
 	}
 	if spec.Capabilities {
-		// What is left is of no use after the execution either, for the bounding set
-		// is empty; without it, it is of no use before.
-		header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
-		var none [2]unix.CapUserData
-		if err := unix.Capset(&header, &none[0]); err != nil {
-			return fmt.Errorf("give up capabilities: %w", err)
+		if err := keepCapabilities(spec.LowPorts); err != nil {
+			return err
 		}
 	}
 	// A change of the user took it away.
 	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0); err != nil {
 		return fmt.Errorf("end with the kernel: %w", err)
+	}
+	return nil
+}
+
+// keepCapabilities gives up all capabilities of this thread, but for that of low ports
+// where they are meant. What the bounding set lacks is of no use after the execution
+// either; without it in this thread, it is of no use before.
+func keepCapabilities(lowPorts bool) error {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var left [2]unix.CapUserData
+	if lowPorts {
+		left[0].Permitted, left[0].Inheritable = 1<<unix.CAP_NET_BIND_SERVICE, 1<<unix.CAP_NET_BIND_SERVICE
+	}
+	if err := unix.Capset(&header, &left[0]); err != nil {
+		return fmt.Errorf("give up capabilities: %w", err)
+	}
+	if !lowPorts {
+		return nil
+	}
+	// An ambient one is that of the executed program, too, whose file names none.
+	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_RAISE, unix.CAP_NET_BIND_SERVICE, 0, 0); err != nil {
+		return fmt.Errorf("keep the right to low ports: %w", err)
 	}
 	return nil
 }

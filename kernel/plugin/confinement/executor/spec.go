@@ -6,7 +6,7 @@ import "golang.org/x/sys/unix"
 const Program = "pintle-executor"
 
 // Version of Spec: kernel and executor are of one build.
-const Version = 1
+const Version = 2
 
 // Descriptors that the executor is started with. What the plugin inherits follows.
 const (
@@ -36,6 +36,8 @@ type Spec struct {
 	User int
 	// Capabilities are given up; only root has any.
 	Capabilities bool
+	// LowPorts: of the capabilities, the one by which it listens at ports below 1024 stays.
+	LowPorts bool
 	// Limits of resources, by number.
 	Limits map[int]uint64
 	// Filter of system calls, assembled; empty: none.
