@@ -19,7 +19,7 @@ SECCOMP := $(if $(WITHOUT_SECCOMP),,seccomp)
 
 # Bundles of plugins: the folder below bin/plugins, and the package it is built from.
 PROCESS_BUNDLES := classic=plugins/classic modern=plugins/modern volumebinding=plugins/volumebinding points=plugins/points gang=plugins/examples/gang controllers=plugins/controllers containerd=plugins/runtimes/containerd/cmd \
-                   hollow=plugins/runtimes/hollow proxies=plugins/proxies
+                   hollow=plugins/runtimes/hollow proxies=plugins/proxies ingress=plugins/ingress
 # Bundles in a module of their own, by the same names.
 MODULE_BUNDLES  := dns=plugins/dns metrics-server=plugins/metricsserver
 WASM_BUNDLES    := classic=plugins/classic modern=plugins/modern points=plugins/points gang=plugins/examples/gang

@@ -1,0 +1,325 @@
+package keeper
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/utils/ptr"
+
+	"pintle.dev/pintle/plugins/ingress/settings"
+	"pintle.dev/pintle/sdk/controller"
+)
+
+const patience = 2 * time.Minute
+
+// running is a keeper over a fake API.
+type running struct {
+	*keeper
+	client *fake.Clientset
+	stop   func()
+}
+
+func start(t *testing.T, objects ...runtime.Object) *running {
+	t.Helper()
+	client := fake.NewClientset(objects...)
+	factory := informers.NewSharedInformerFactory(client, 0)
+	s := settings.Default()
+	s.HTTPAddresses, s.HTTPSAddresses, s.DefaultClass = []string{"127.0.0.1:0"}, []string{"127.0.0.1:0"}, true
+	k, err := build(client, factory, s, "n", slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	factory.Start(ctx.Done())
+	done := make(chan error, 1)
+	go func() { done <- k.Run(ctx) }()
+	r := &running{keeper: k, client: client}
+	ended := false
+	r.stop = func() {
+		if ended {
+			return
+		}
+		ended = true
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		factory.Shutdown()
+	}
+	t.Cleanup(r.stop)
+	return r
+}
+
+// eventually asks until a condition has no error.
+func eventually(t *testing.T, condition func() error) {
+	t.Helper()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	late := time.After(patience)
+	for {
+		err := condition()
+		if err == nil {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-late:
+			t.Fatal(err)
+		}
+	}
+}
+
+func (r *running) events(reason string) (out []string) {
+	list, err := r.client.CoreV1().Events("").List(context.Background(), metav1.ListOptions{})
+	if err != nil {
+		return nil
+	}
+	for _, e := range list.Items {
+		if e.Reason == reason {
+			out = append(out, e.InvolvedObject.Namespace+"/"+e.InvolvedObject.Name+": "+e.Message)
+		}
+	}
+	return out
+}
+
+func (r *running) get(host string) (string, error) {
+	all := r.proxy.Addresses() // written before the first status
+	req, err := http.NewRequest(http.MethodGet, "http://"+all[0].String()+"/", nil)
+	if err != nil {
+		return "", err
+	}
+	req.Host = host
+	response, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return "", err
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	return strconv.Itoa(response.StatusCode) + " " + strings.TrimSpace(string(text)), err
+}
+
+func ingress(namespace, name, class, host, service string) *networkingv1.Ingress {
+	return &networkingv1.Ingress{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(namespace + "/" + name)},
+		Spec: networkingv1.IngressSpec{IngressClassName: &class, Rules: []networkingv1.IngressRule{{Host: host, IngressRuleValue: networkingv1.IngressRuleValue{HTTP: &networkingv1.HTTPIngressRuleValue{
+			Paths: []networkingv1.HTTPIngressPath{{Path: "/", PathType: ptr.To(networkingv1.PathTypePrefix), Backend: networkingv1.IngressBackend{
+				Service: &networkingv1.IngressServiceBackend{Name: service, Port: networkingv1.ServiceBackendPort{Number: 80}}}}},
+		}}}}},
+	}
+}
+
+func class(name, controller string) *networkingv1.IngressClass {
+	return &networkingv1.IngressClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: networkingv1.IngressClassSpec{Controller: controller}}
+}
+
+func node(addresses ...corev1.NodeAddress) *corev1.Node {
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Status: corev1.NodeStatus{Addresses: addresses}}
+}
+
+// TestIngress: from an Ingress and a Service to an answer, a status and events.
+func TestIngress(t *testing.T) {
+	r := start(t,
+		node(corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: "192.0.2.10"}, corev1.NodeAddress{Type: corev1.NodeHostName, Address: "n"}),
+		class("others", "example.com/other"), ingress("shop", "others", "others", "others.test", "web"),
+		ingress("shop", "web", "pintle", "a.test", "web"), ingress("shop", "none", "none", "none.test", "web"),
+	)
+	// It makes its class, and what names that is served then.
+	eventually(t, func() error {
+		c, err := r.client.NetworkingV1().IngressClasses().Get(t.Context(), "pintle", metav1.GetOptions{})
+		if err == nil && (c.Spec.Controller != Controller || c.Annotations[networkingv1.AnnotationIsDefaultIngressClass] != "true") {
+			err = fmt.Errorf("%+v", c)
+		}
+		return err
+	})
+	address := func(name string) string {
+		i, err := r.client.NetworkingV1().Ingresses("shop").Get(t.Context(), name, metav1.GetOptions{})
+		if err != nil || len(i.Status.LoadBalancer.Ingress) == 0 {
+			return ""
+		}
+		return i.Status.LoadBalancer.Ingress[0].IP
+	}
+	eventually(t, func() error {
+		if got := address("web"); got != "192.0.2.10" {
+			return fmt.Errorf("the Ingress has the address %q", got)
+		}
+		if got := r.events("MissingService"); len(got) != 1 || got[0] != `shop/web: Service "web" is not found` {
+			return fmt.Errorf("events: %q", got)
+		}
+		return nil
+	})
+	if address("others") != "" || address("none") != "" {
+		t.Error("an Ingress of another controller has an address")
+	}
+	s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}}
+	if _, err := r.client.CoreV1().Services("shop").Create(t.Context(), s, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() error {
+		got, err := r.get("a.test")
+		if err == nil && got != "503 503 Service Unavailable" {
+			err = fmt.Errorf("without an endpoint: %s", got)
+		}
+		return err
+	})
+	// An endpoint: this machine by an address that is not loopback.
+	backend, ip := elsewhere(t)
+	_, port, _ := net.SplitHostPort(backend)
+	number, _ := strconv.Atoi(port)
+	slice := &discoveryv1.EndpointSlice{
+		ObjectMeta:  metav1.ObjectMeta{Namespace: "shop", Name: "web-1", Labels: map[string]string{discoveryv1.LabelServiceName: "web"}},
+		AddressType: discoveryv1.AddressTypeIPv4, Ports: []discoveryv1.EndpointPort{{Name: ptr.To(""), Port: ptr.To(int32(number))}},
+		Endpoints: []discoveryv1.Endpoint{{Addresses: []string{ip}}},
+	}
+	if _, err := r.client.DiscoveryV1().EndpointSlices("shop").Create(t.Context(), slice, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() error {
+		got, err := r.get("a.test")
+		if err == nil && got != "200 hello" {
+			err = fmt.Errorf("with an endpoint: %s", got)
+		}
+		return err
+	})
+	if got, err := r.get("others.test"); err != nil || !strings.HasPrefix(got, "404") {
+		t.Errorf("an Ingress of another controller answers %s, %v", got, err)
+	}
+	// Another namespace wants the host, and this one a Secret that is not there.
+	late := ingress("mallory", "thief", "pintle", "a.test", "web")
+	late.CreationTimestamp = metav1.Now()
+	if _, err := r.client.NetworkingV1().Ingresses("mallory").Create(t.Context(), late, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	i, err := r.client.NetworkingV1().Ingresses("shop").Get(t.Context(), "web", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	i.Spec.TLS = []networkingv1.IngressTLS{{Hosts: []string{"a.test"}, SecretName: "tls"}}
+	if _, err := r.client.NetworkingV1().Ingresses("shop").Update(t.Context(), i, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() error {
+		if got := r.events("HostConflict"); len(got) != 1 || got[0] != `mallory/thief: Host "a.test" is not served for this Ingress: an older Ingress of another namespace has it` {
+			return fmt.Errorf("events: %q", got)
+		}
+		if got := r.events("MissingSecret"); len(got) != 1 || !strings.HasPrefix(got[0], `shop/web: Secret "tls" is not found`) {
+			return fmt.Errorf("events: %q", got)
+		}
+		return nil
+	})
+	if got, err := r.get("a.test"); err != nil || got != "200 hello" {
+		t.Errorf("the host of another answers %s, %v", got, err)
+	}
+	// One that is of another class now loses the address.
+	if i, err = r.client.NetworkingV1().Ingresses("shop").Get(t.Context(), "web", metav1.GetOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	i.Spec.IngressClassName = ptr.To("others")
+	if _, err := r.client.NetworkingV1().Ingresses("shop").Update(t.Context(), i, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() error {
+		if got := address("web"); got != "" {
+			return fmt.Errorf("it keeps the address %s", got)
+		}
+		return nil
+	})
+	r.stop()
+	if _, err := r.get("a.test"); err == nil {
+		t.Error("it answers after its end")
+	}
+	for _, a := range r.client.Actions() {
+		if a.GetResource().Resource == "secrets" && a.GetVerb() != "get" {
+			t.Errorf("it does %s of Secrets", a.GetVerb())
+		}
+	}
+}
+
+// elsewhere is a backend at an address of this machine that is not loopback.
+func elsewhere(t *testing.T) (address, ip string) {
+	t.Helper()
+	all, err := net.InterfaceAddrs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range all {
+		n, ok := a.(*net.IPNet)
+		if !ok || n.IP.To4() == nil || n.IP.IsLoopback() || n.IP.IsLinkLocalUnicast() {
+			continue
+		}
+		l, err := net.Listen("tcp", net.JoinHostPort(n.IP.String(), "0"))
+		if err != nil {
+			continue
+		}
+		s := &httptest.Server{Listener: l, Config: &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "hello") })}}
+		s.Start()
+		t.Cleanup(s.Close)
+		return l.Addr().String(), n.IP.String()
+	}
+	t.Skip("this machine has no address but loopback")
+	return "", ""
+}
+
+// TestFloods: a rest follows each table, so that changes without end cost a share of time.
+func TestFloods(t *testing.T) {
+	r := start(t, node(), class("pintle", Controller))
+	eventually(t, func() error {
+		if r.table.Load() == nil {
+			return fmt.Errorf("there is no table")
+		}
+		return nil
+	})
+	s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "mallory", Name: "unused"}}
+	before := r.table.Load()
+	follow := r.follow(r.uses)
+	for range 1000 {
+		follow.OnAdd(s, false)
+	}
+	select {
+	case <-r.wake:
+		t.Error("a service that no Ingress names asks for a table")
+	default:
+	}
+	if r.table.Load() == nil || before == nil {
+		t.Error("no table")
+	}
+}
+
+// TestNewStartsNothing: a configuration that is tried opens no listener, and a faulty one
+// is refused.
+func TestNewStartsNothing(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	client := fake.NewClientset()
+	made := func(config string) error {
+		_, err := New(&controller.Context{
+			Name: Name, Config: []byte(config), Client: client, Informers: informers.NewSharedInformerFactory(client, 0), Logger: slog.New(slog.DiscardHandler),
+		})
+		return err
+	}
+	if err := made(fmt.Sprintf(`{"httpAddresses":[%q]}`, l.Addr().String())); err != nil {
+		t.Error(err)
+	}
+	if err := made(`{"httpAddresses":["x"]}`); err == nil {
+		t.Error("a faulty configuration is taken")
+	}
+}

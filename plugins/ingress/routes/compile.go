@@ -1,0 +1,328 @@
+package routes
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+)
+
+// Reasons of problems, as events have them.
+const (
+	HostConflict       = "HostConflict"
+	PathConflict       = "PathConflict"
+	TooManyPaths       = "TooManyPaths"
+	MissingService     = "MissingService"
+	MissingServicePort = "MissingServicePort"
+	UnsupportedBackend = "UnsupportedBackend"
+	MissingSecret      = "MissingSecret"
+	InvalidSecret      = "InvalidSecret"
+)
+
+// Problem is what of an Ingress is not done, and why.
+type Problem struct {
+	Ingress *networkingv1.Ingress
+	Reason  string
+	Message string
+}
+
+// Certificate is what an Ingress wants served with a Secret.
+type Certificate struct {
+	Ingress *networkingv1.Ingress
+	Secret  SecretName
+	Hosts   []string
+}
+
+// Input is what a table is made of.
+type Input struct {
+	// Ingresses that are served, in any order.
+	Ingresses []*networkingv1.Ingress
+	// Owners are those of the table before.
+	Owners map[string]string
+	// Service returns nil where there is none. Slices are those of a Service.
+	Service func(namespace, name string) *corev1.Service
+	Slices  func(namespace, name string) []*discoveryv1.EndpointSlice
+	// MaxPaths of one namespace.
+	MaxPaths int
+}
+
+// Output is a table and what is to be said about it.
+type Output struct {
+	Table *Table
+	// Served are the Ingresses that it is made of.
+	Served       []*networkingv1.Ingress
+	Certificates []Certificate
+	Problems     []Problem
+}
+
+// Compile makes a table.
+func Compile(in Input) Output {
+	c := &compiler{Input: in, table: &Table{
+		hosts: map[string]*host{}, wildcards: map[string]*host{}, secrets: map[string]SecretName{},
+		owners: map[string]string{}, services: map[SecretName]bool{},
+	}, backends: map[backendKey]*Backend{}, paths: map[string]int{}}
+	ordered := slices.Clone(in.Ingresses)
+	slices.SortFunc(ordered, older)
+	c.keepOwners(ordered)
+	for _, i := range ordered {
+		c.ingress(i)
+	}
+	return Output{c.table, in.Ingresses, c.certificates, c.problems}
+}
+
+// older orders by age. Of two of one second the name decides.
+func older(a, b *networkingv1.Ingress) int {
+	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+}
+
+type backendKey struct {
+	SecretName
+	port networkingv1.ServiceBackendPort
+}
+
+type compiler struct {
+	Input
+	table        *Table
+	backends     map[backendKey]*Backend
+	paths        map[string]int // of a namespace
+	certificates []Certificate
+	problems     []Problem
+}
+
+func (c *compiler) problem(i *networkingv1.Ingress, reason, format string, args ...any) {
+	c.problems = append(c.problems, Problem{i, reason, fmt.Sprintf(format, args...)})
+}
+
+// hostsOf are the hosts that an Ingress names; "" stands for all others.
+func hostsOf(i *networkingv1.Ingress) []string {
+	var out []string
+	add := func(name string) {
+		if name = strings.ToLower(name); !slices.Contains(out, name) {
+			out = append(out, name)
+		}
+	}
+	if i.Spec.DefaultBackend != nil {
+		add("")
+	}
+	for j := range i.Spec.Rules {
+		add(i.Spec.Rules[j].Host)
+	}
+	for j := range i.Spec.TLS {
+		for _, name := range i.Spec.TLS[j].Hosts {
+			add(name)
+		}
+	}
+	return out
+}
+
+// keepOwners leaves each host to the namespace that had it, as long as it names it: who
+// writes another's host into an old Ingress does not get it.
+func (c *compiler) keepOwners(all []*networkingv1.Ingress) {
+	for _, i := range all {
+		for _, name := range hostsOf(i) {
+			if c.Owners[name] == i.Namespace {
+				c.table.owners[name] = i.Namespace
+			}
+		}
+	}
+}
+
+// owns reports whether a namespace has a host, and gives it one that nobody has.
+func (c *compiler) owns(namespace, name string) bool {
+	if owner, ok := c.table.owners[name]; ok {
+		return owner == namespace
+	}
+	if _, parent, ok := strings.Cut(name, "."); ok && !strings.HasPrefix(name, "*.") {
+		if owner, ok := c.table.owners["*."+parent]; ok && owner != namespace {
+			return false
+		}
+	}
+	c.table.owners[name] = namespace
+	return true
+}
+
+func (c *compiler) ingress(i *networkingv1.Ingress) {
+	mine := map[string]bool{}
+	for _, name := range hostsOf(i) {
+		if c.paths[i.Namespace] >= c.MaxPaths {
+			c.problem(i, TooManyPaths, "Host %s is not served: the Ingresses of the namespace have more than %d paths and hosts", words(name), c.MaxPaths)
+			continue
+		}
+		if mine[name] = c.owns(i.Namespace, name); !mine[name] {
+			c.problem(i, HostConflict, "Host %s is not served for this Ingress: an older Ingress of another namespace has it", words(name))
+			continue
+		}
+		c.paths[i.Namespace]++
+	}
+	var fallback *Backend
+	if i.Spec.DefaultBackend != nil {
+		fallback = c.backend(i, i.Spec.DefaultBackend)
+	}
+	for j := range i.Spec.Rules {
+		if name := strings.ToLower(i.Spec.Rules[j].Host); mine[name] {
+			c.rule(i, name, i.Spec.Rules[j].HTTP, fallback)
+		}
+	}
+	if fallback != nil && mine[""] && c.table.fallback == nil {
+		c.table.fallback = fallback
+	}
+	c.tls(i, mine)
+}
+
+// words name a host in a message.
+func words(name string) string {
+	if name == "" {
+		return `"" (all that no rule names)`
+	}
+	return fmt.Sprintf("%q", name)
+}
+
+func (c *compiler) host(name string) *host {
+	parent, wildcard := strings.CutPrefix(name, "*.")
+	switch {
+	case name == "":
+		if c.table.other == nil {
+			c.table.other = newHost()
+		}
+		return c.table.other
+	case wildcard:
+		if c.table.wildcards[parent] == nil {
+			c.table.wildcards[parent] = newHost()
+		}
+		return c.table.wildcards[parent]
+	}
+	if c.table.hosts[name] == nil {
+		c.table.hosts[name] = newHost()
+	}
+	return c.table.hosts[name]
+}
+
+func (c *compiler) rule(i *networkingv1.Ingress, name string, http *networkingv1.HTTPIngressRuleValue, fallback *Backend) {
+	h := c.host(name)
+	if h.fallback == nil {
+		h.fallback = fallback
+	}
+	if http == nil {
+		return
+	}
+	for j := range http.Paths {
+		p := &http.Paths[j]
+		if c.paths[i.Namespace] >= c.MaxPaths {
+			c.problem(i, TooManyPaths, "Path %q of host %s, and what follows, is not served: the Ingresses of the namespace have more than %d paths and hosts", p.Path, words(name), c.MaxPaths)
+			return
+		}
+		c.paths[i.Namespace]++
+		to := c.backend(i, &p.Backend)
+		if to == nil {
+			continue
+		}
+		exact := p.PathType != nil && *p.PathType == networkingv1.PathTypeExact
+		if !h.add(exact, cmp.Or(p.Path, "/"), to) {
+			c.problem(i, PathConflict, "Path %q of host %s is not served for this Ingress: an older rule has it", p.Path, words(name))
+		}
+	}
+}
+
+func (c *compiler) tls(i *networkingv1.Ingress, mine map[string]bool) {
+	for j := range i.Spec.TLS {
+		t := &i.Spec.TLS[j]
+		hosts := t.Hosts
+		if len(hosts) == 0 { // those of the rules
+			for k := range i.Spec.Rules {
+				hosts = append(hosts, i.Spec.Rules[k].Host)
+			}
+		}
+		if t.SecretName == "" {
+			continue // the certificate of the plugin
+		}
+		wants := Certificate{Ingress: i, Secret: SecretName{i.Namespace, t.SecretName}}
+		for _, name := range hosts {
+			name = strings.ToLower(name)
+			if name == "" || !mine[name] {
+				continue
+			}
+			if there, ok := c.table.secrets[name]; !ok {
+				c.table.secrets[name] = wants.Secret
+			} else if there != wants.Secret {
+				continue
+			}
+			wants.Hosts = append(wants.Hosts, name)
+		}
+		if len(wants.Hosts) > 0 {
+			c.certificates = append(c.certificates, wants)
+		}
+	}
+}
+
+// backend returns that of a rule, or nil where it cannot be one. A Service that is missing,
+// or has no such port, has a backend without endpoints: what it is asked for is answered 503.
+func (c *compiler) backend(i *networkingv1.Ingress, b *networkingv1.IngressBackend) *Backend {
+	if b.Service == nil {
+		c.problem(i, UnsupportedBackend, "Backends other than Services are not served")
+		return nil
+	}
+	key := backendKey{SecretName{i.Namespace, b.Service.Name}, b.Service.Port}
+	c.table.services[key.SecretName] = true
+	there := c.backends[key]
+	if there == nil {
+		there = (&Backend{Namespace: i.Namespace, Service: b.Service.Name, Scheme: HTTP}).shuffled()
+		c.backends[key] = there
+	}
+	s := c.Service(i.Namespace, b.Service.Name)
+	if s == nil {
+		c.problem(i, MissingService, "Service %q is not found", b.Service.Name)
+		return there
+	}
+	if s.Spec.Type == corev1.ServiceTypeExternalName {
+		c.problem(i, UnsupportedBackend, "Service %q is of type ExternalName, which is not served", b.Service.Name)
+		return there
+	}
+	port := portOf(s, b.Service.Port)
+	if port == nil {
+		c.problem(i, MissingServicePort, "Service %q has no TCP port %s", b.Service.Name, portWords(b.Service.Port))
+		return there
+	}
+	there.Scheme = schemeOf(port)
+	if there.Endpoints == nil {
+		there.Endpoints = endpoints(c.Slices(i.Namespace, b.Service.Name), port.Name)
+	}
+	return there
+}
+
+func portOf(s *corev1.Service, wanted networkingv1.ServiceBackendPort) *corev1.ServicePort {
+	for i := range s.Spec.Ports {
+		p := &s.Spec.Ports[i]
+		if p.Protocol != "" && p.Protocol != corev1.ProtocolTCP {
+			continue
+		}
+		if wanted.Name != "" && p.Name == wanted.Name || wanted.Name == "" && p.Port == wanted.Number {
+			return p
+		}
+	}
+	return nil
+}
+
+func portWords(p networkingv1.ServiceBackendPort) string {
+	if p.Name != "" {
+		return fmt.Sprintf("%q", p.Name)
+	}
+	return fmt.Sprint(p.Number)
+}
+
+// schemeOf goes by the application protocol of a port.
+func schemeOf(p *corev1.ServicePort) Scheme {
+	if p.AppProtocol == nil {
+		return HTTP
+	}
+	switch *p.AppProtocol {
+	case "kubernetes.io/h2c":
+		return H2C
+	case "https", "kubernetes.io/wss":
+		return HTTPS
+	}
+	return HTTP // http, kubernetes.io/ws and what others name as they like
+}
