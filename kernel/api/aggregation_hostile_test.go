@@ -168,7 +168,7 @@ func TestHostileAggregatedServers(t *testing.T) {
 		e := newExtension(t, "redirect.example")
 		e.register(t, s, nil)
 		e.await(t, s)
-		e.respond(func(w http.ResponseWriter, req *http.Request) {
+		e.respondBelow(func(w http.ResponseWriter, req *http.Request) {
 			http.Redirect(w, req, "https://elsewhere.example/?steal", http.StatusTemporaryRedirect)
 		})
 		code, body, header := get(t, e.path()+"/fishes/trout")
@@ -254,16 +254,15 @@ func TestHostileAggregatedServers(t *testing.T) {
 	})
 	t.Run("large", func(t *testing.T) {
 		e := newExtension(t, "large.example")
-		var sent atomic.Int64
-		e.respond(func(w http.ResponseWriter, req *http.Request) {
-			if req.URL.Path == e.path() {
-				e.usual(w, req)
-				return
-			}
+		var sent atomic.Int64 // of the largest answer: documents are asked for again and again
+		e.respondBelow(func(w http.ResponseWriter, req *http.Request) {
 			chunk := []byte(strings.Repeat(" ", 1<<20))
+			mine := 0
 			for range 100 {
 				n, err := w.Write(chunk)
-				sent.Add(int64(n))
+				mine += n
+				for most := sent.Load(); int64(mine) > most && !sent.CompareAndSwap(most, int64(mine)); most = sent.Load() {
+				}
 				if err != nil {
 					return
 				}
@@ -274,15 +273,15 @@ func TestHostileAggregatedServers(t *testing.T) {
 			return e.last("/openapi/v2") != nil && e.last("/openapi/v3") != nil && e.last("/apis") != nil
 		})
 		sound(t)
-		if n := sent.Load(); n > 3*60<<20 {
-			t.Errorf("%d MiB of documents were read", n>>20)
+		if n := sent.Load(); n > 60<<20 {
+			t.Errorf("%d MiB of a document were read", n>>20)
 		}
 	})
 	t.Run("upgrade", func(t *testing.T) {
 		e := newExtension(t, "upgrade.example")
 		e.register(t, s, nil)
 		e.await(t, s)
-		e.respond(func(w http.ResponseWriter, req *http.Request) {
+		e.respondBelow(func(w http.ResponseWriter, req *http.Request) {
 			if req.Header.Get("Upgrade") != "echo" {
 				http.Error(w, "no upgrade", http.StatusBadRequest)
 				return
@@ -310,7 +309,7 @@ func TestHostileAggregatedServers(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer conn.Close()
-		_ = conn.SetDeadline(time.Now().Add(30 * time.Second))
+		_ = conn.SetDeadline(time.Now().Add(2 * time.Minute))
 		fmt.Fprintf(conn, "GET %s/fishes/trout/talk HTTP/1.1\r\nHost: %s\r\nConnection: Upgrade\r\nUpgrade: echo\r\nX-Remote-User: eve\r\n\r\n", e.path(), u.Host)
 		in := bufio.NewReader(conn)
 		res, err := http.ReadResponse(in, nil)
@@ -331,7 +330,7 @@ func TestHostileAggregatedServers(t *testing.T) {
 		e.await(t, s)
 		left := make(chan struct{})
 		leave := sync.OnceFunc(func() { close(left) }) // discovery comes here, too
-		e.respond(func(_ http.ResponseWriter, req *http.Request) {
+		e.respondBelow(func(_ http.ResponseWriter, req *http.Request) {
 			<-req.Context().Done()
 			leave()
 		})
@@ -347,7 +346,7 @@ func TestHostileAggregatedServers(t *testing.T) {
 		}
 		select {
 		case <-left:
-		case <-time.After(30 * time.Second):
+		case <-time.After(2 * time.Minute):
 			t.Error("the request to the other server goes on")
 		}
 		sound(t)
@@ -411,7 +410,7 @@ func TestStopWithAggregatedRequests(t *testing.T) {
 		e.register(t, s, nil)
 		e.await(t, s)
 		begun := make(chan struct{}, 2)
-		e.respond(func(w http.ResponseWriter, req *http.Request) {
+		e.respondBelow(func(w http.ResponseWriter, req *http.Request) {
 			if req.URL.Query().Get("watch") != "" {
 				w.WriteHeader(http.StatusOK)
 				_ = http.NewResponseController(w).Flush()
@@ -444,7 +443,7 @@ func TestStopWithAggregatedRequests(t *testing.T) {
 	for range 2 {
 		select {
 		case <-ended:
-		case <-time.After(30 * time.Second):
+		case <-time.After(2 * time.Minute):
 			t.Fatal("a request goes on after the server has stopped")
 		}
 	}

@@ -137,7 +137,7 @@ func TestPluginServesGroupVersion(t *testing.T) {
 			}
 		}, http.StatusServiceUnavailable},
 	} {
-		e.respond(c.answer)
+		e.respondBelow(c.answer)
 		res, err := web.Get(host + e.path() + "/fishes/trout")
 		if err != nil {
 			t.Fatal(c.name, err)

@@ -30,7 +30,7 @@ func TestBindingLabels(t *testing.T) {
 		return nil
 	}
 	// The node is known when a pod that names it is labelled.
-	deadline := time.Now().Add(time.Minute)
+	deadline := time.Now().Add(2 * time.Minute)
 	for i := 0; ; i++ {
 		direct := pod(fmt.Sprintf("direct-%d", i))
 		direct.Spec.NodeName = "n1"

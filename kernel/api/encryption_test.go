@@ -206,7 +206,7 @@ func startKMS(t *testing.T) (*kmsPlugin, string) {
 		t.Fatal(err)
 	}
 	socket, plugin := filepath.Join(dir, "s"), &kmsPlugin{key: 1}
-	server := kms.NewGRPCService(socket, 5*time.Second, plugin)
+	server := kms.NewGRPCService(socket, time.Minute, plugin)
 	done := make(chan error, 1)
 	go func() { done <- server.ListenAndServe() }()
 	t.Cleanup(func() {
@@ -271,7 +271,7 @@ func TestEncryptionAtRest(t *testing.T) {
 					var endpoint string
 					plugin, endpoint = startKMS(t)
 					name := strings.NewReplacer("/", "-").Replace(t.Name())
-					first = "kms: {apiVersion: v2, name: " + name + ", endpoint: '" + endpoint + "'}"
+					first = "kms: {apiVersion: v2, name: " + name + ", endpoint: '" + endpoint + "', timeout: 1m}"
 					prefix = func(string) string { return "k8s:enc:kms:v2:" + name + ":" }
 				}
 				writeEncryption(t, file, first, "identity: {}")

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
@@ -89,7 +90,7 @@ func TestSentLists(t *testing.T) {
 func atOneRevision(t *testing.T, c rest.Interface, path, accept string) (ordinary, sent []byte) {
 	t.Helper()
 	const pretty = "application/json;pretty=1"
-	for range 20 {
+	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); {
 		before, sent := ask(t, c, path, pretty), ask(t, c, path, accept)
 		if !bytes.Equal(withoutToken(before), withoutToken(ask(t, c, path, pretty))) {
 			continue

@@ -31,7 +31,7 @@ func next(t *testing.T, w watch.Interface) watch.Event {
 			t.Fatal("watch ended")
 		}
 		return e
-	case <-time.After(time.Minute):
+	case <-time.After(2 * time.Minute):
 		t.Fatal("no event")
 	}
 	return watch.Event{}
@@ -84,6 +84,9 @@ func TestWatch(t *testing.T) {
 			}
 			for _, want := range []watch.EventType{watch.Added, watch.Modified, watch.Deleted} {
 				e := next(t, w)
+				for e.Type == watch.Bookmark {
+					e = next(t, w)
+				}
 				if m, ok := e.Object.(*corev1.ConfigMap); e.Type != want || !ok || m.Name != name {
 					t.Errorf("got %s of %v, want %s of %s", e.Type, e.Object, want, name)
 				}
@@ -257,7 +260,7 @@ func TestSource(t *testing.T) {
 		if m.Name != "seen" {
 			t.Errorf("got %s", m.Name)
 		}
-	case <-time.After(time.Minute):
+	case <-time.After(2 * time.Minute):
 		t.Error("nothing delivered")
 	}
 	cancel()

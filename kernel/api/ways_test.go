@@ -102,7 +102,7 @@ func TestManyWatchesOverASocket(t *testing.T) {
 		}
 		defer w.Stop()
 	}
-	limited, done := context.WithTimeout(ctx, time.Minute)
+	limited, done := context.WithTimeout(ctx, 2*time.Minute)
 	defer done()
 	if _, err := client.ConfigMaps("default").Create(limited, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "beside"}}, metav1.CreateOptions{}); err != nil {
 		t.Errorf("beside 600 watches: %v", err)

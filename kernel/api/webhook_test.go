@@ -75,10 +75,11 @@ func newHook(t *testing.T, name string, answer func(*admissionv1.AdmissionReques
 		}
 		h.mu.Lock()
 		h.asked = append(h.asked, review.Request)
+		answer := h.answer
 		h.mu.Unlock()
 		review.Response = &admissionv1.AdmissionResponse{Allowed: true}
-		if h.answer != nil {
-			review.Response = h.answer(review.Request)
+		if answer != nil {
+			review.Response = answer(review.Request)
 		}
 		review.Response.UID = review.Request.UID
 		review.Request = nil
@@ -528,7 +529,8 @@ func TestBadWebhooks(t *testing.T) {
 				}
 			}
 		}), nil, "answered with more than"},
-		{"closes", faultyHook(t, "closes", func(w http.ResponseWriter, _ *http.Request) {
+		{"closes", faultyHook(t, "closes", func(w http.ResponseWriter, req *http.Request) {
+			_, _ = io.Copy(io.Discard, req.Body) // to close on what is unread is a reset, no end
 			conn, _, err := w.(http.Hijacker).Hijack()
 			if err == nil {
 				conn.Close()

@@ -297,7 +297,7 @@ func TestQuotaCharges(t *testing.T) {
 	}
 	// The fake client gives no resource versions, by which the plugin would
 	// know its own write from the informer's older copy: wait for the informer.
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(5 * time.Millisecond) {
 		err = c.run(t.Context(), admission.Create, admin, "pods", "", small("b"), nil)
 		if err != nil || time.Now().After(deadline) {
 			break

@@ -195,7 +195,7 @@ func newFixture(t *testing.T, cached, namespaced, own bool) *fixture {
 	}
 	// Upstream finds out beside its other work whether etcd tells of its progress, without which consistent reads
 	// pass the cacher by.
-	for deadline := time.Now().Add(time.Minute); f.ReadinessCheck() != nil || !feature.DefaultFeatureSupportChecker.Supports(storage.RequestWatchProgress); {
+	for deadline := time.Now().Add(2 * time.Minute); f.ReadinessCheck() != nil || !feature.DefaultFeatureSupportChecker.Supports(storage.RequestWatchProgress); {
 		if time.Now().After(deadline) {
 			t.Fatal("the storage did not become ready")
 		}

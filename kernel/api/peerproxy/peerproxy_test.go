@@ -168,6 +168,8 @@ func TestRun(t *testing.T) {
 // TestTransport: what peers may answer.
 func TestTransport(t *testing.T) {
 	hang := make(chan struct{})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
 	elsewhere := 0
 	evil := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { elsewhere++ }))
 	defer evil.Close()
@@ -178,6 +180,7 @@ func TestTransport(t *testing.T) {
 		case "/stranger":
 			w.WriteHeader(http.StatusUnauthorized)
 		case "/hang":
+			cancel()
 			<-hang
 		case "/fine":
 			w.WriteHeader(http.StatusTeapot)
@@ -225,8 +228,6 @@ func TestTransport(t *testing.T) {
 		res.Body.Close()
 	}
 	// Nobody waits longer than the client; discovery is bounded, and not led elsewhere.
-	ctx, cancel := context.WithCancel(t.Context())
-	time.AfterFunc(time.Millisecond, cancel)
 	if _, err := get(ctx, peer.URL+"/hang"); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}

@@ -48,7 +48,7 @@ func upstreamCacher(t testing.TB, s *Storage) storage.Interface {
 	}
 	d := cacher.NewCacheDelegator(c, s)
 	t.Cleanup(func() { d.Stop(); c.Stop() })
-	for deadline := time.Now().Add(time.Minute); d.ReadinessCheck() != nil; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); d.ReadinessCheck() != nil; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("the cacher did not become ready")
 		}

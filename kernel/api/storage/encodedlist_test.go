@@ -167,7 +167,7 @@ func TestEncodingsAreBoundedAndDropped(t *testing.T) {
 	if used := f.backend.encodings.used.Load(); used > limit {
 		t.Errorf("%d bytes are kept, at most %d may be", used, limit)
 	}
-	deadline := time.Now().Add(time.Minute)
+	deadline := time.Now().Add(2 * time.Minute)
 	for f.backend.encodings.used.Load() != 0 {
 		if time.Now().After(deadline) {
 			t.Fatalf("%d bytes are still kept", f.backend.encodings.used.Load())

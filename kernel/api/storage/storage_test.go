@@ -94,7 +94,7 @@ func next(t *testing.T, w watch.Interface) watch.Event {
 			t.Fatal("the watch has ended")
 		}
 		return e
-	case <-time.After(time.Minute):
+	case <-time.After(2 * time.Minute):
 		t.Fatal("no event")
 	}
 	panic("unreachable")

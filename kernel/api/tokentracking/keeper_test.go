@@ -85,7 +85,7 @@ func TestRefused(t *testing.T) {
 			}
 			return false, nil, nil
 		})
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 		defer cancel()
 		(&Keeper{Client: client, Logger: slog.New(slog.DiscardHandler)}).Run(ctx)
 		if _, err := client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(t.Context(), ConfigMapName, metav1.GetOptions{}); err != nil {

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"log/slog"
 	"math/big"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -94,6 +95,8 @@ func TestKeep(t *testing.T) {
 	want := FrontProxy("front-proxy-client", []byte(authority(t, "clients", year)), []byte(authority(t, "front", year)))
 	clock := clocktesting.NewFakeClock(now)
 	var failed atomic.Int64
+	watched := make(chan struct{})
+	begin := sync.OnceFunc(func() { close(watched) })
 	k := Keeper{
 		Client: client.CoreV1(), Clock: clock, Logger: slog.New(slog.DiscardHandler),
 		Source: cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
@@ -101,7 +104,11 @@ func TestKeep(t *testing.T) {
 				return client.CoreV1().ConfigMaps(metav1.NamespaceSystem).List(ctx, o)
 			},
 			WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-				return client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Watch(ctx, o)
+				w, err := client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Watch(ctx, o)
+				if err == nil {
+					begin()
+				}
+				return w, err
 			},
 		}, client),
 		Trust: func() (Trust, error) {
@@ -122,7 +129,7 @@ func TestKeep(t *testing.T) {
 	}()
 	written := func() *corev1.ConfigMap {
 		t.Helper()
-		deadline := time.Now().Add(30 * time.Second)
+		deadline := time.Now().Add(2 * time.Minute)
 		for time.Now().Before(deadline) {
 			have, err := client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, Name, metav1.GetOptions{})
 			if err == nil && have.Data["requestheader-allowed-names"] == `["front-proxy-client"]` {
@@ -145,6 +152,7 @@ func TestKeep(t *testing.T) {
 	if failed.Load() < 2 {
 		t.Error("nothing failed")
 	}
+	<-watched // the fake client tells a deletion to the watches of that moment only
 	if err := client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Delete(ctx, Name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}

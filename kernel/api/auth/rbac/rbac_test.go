@@ -407,7 +407,7 @@ func TestAggregate(t *testing.T) {
 	}
 	eventually := func(what string, condition wait.ConditionWithContextFunc) {
 		t.Helper()
-		if err := wait.PollUntilContextTimeout(ctx, 10*time.Millisecond, time.Minute, true, condition); err != nil {
+		if err := wait.PollUntilContextTimeout(ctx, 10*time.Millisecond, 2*time.Minute, true, condition); err != nil {
 			t.Fatalf("%s: %v", what, err)
 		}
 	}
