@@ -61,7 +61,7 @@ func TestReviewsMoreThanAsked(t *testing.T) {
 				cfg := testConfig(t, transport)
 				cfg.Directories, cfg.Bundles = []string{dir}, []BundleConfig{{Name: "greeter", Transport: transport}}
 				cfg.Profiles, cfg.Admission = nil, []string{"label"} // what is not in use does not start
-				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 				h, err := New(cfg, Deps{})
 				if err == nil {
 					err = h.Run(ctx)
@@ -178,6 +178,7 @@ func TestAdmission(t *testing.T) {
 	for _, transport := range []string{TransportWASM, TransportProcess} {
 		t.Run(transport, func(t *testing.T) {
 			cfg := testConfig(t, transport)
+			briefly(&cfg) // a review may last ten times as long
 			cfg.Bundles = []BundleConfig{{Name: "greeter", Transport: transport}}
 			cfg.Profiles, cfg.Admission = nil, []string{"label", "refuse"}
 			h := runHost(t, cfg, nil)

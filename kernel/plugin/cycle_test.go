@@ -244,7 +244,7 @@ func TestHostileAtEachPoint(t *testing.T) {
 	)
 	for _, transport := range []string{TransportWASM, TransportProcess} {
 		t.Run(transport, func(t *testing.T) {
-			p, broke, brief := cyclePolicy(t, transport), 0, false
+			p, broke, bound := cyclePolicy(t, transport, briefly), 0, false
 			for _, h := range all {
 				if transport == TransportProcess && h.do == "hang" && h.at != "permit" && h.at != "pre-bind" {
 					continue // they are one way through the host
@@ -254,12 +254,13 @@ func TestHostileAtEachPoint(t *testing.T) {
 				}
 				switch {
 				case transport == TransportProcess && h.at == "pre-bind" && h.do == "hang":
-					// A process may take a hundred times a call to bind.
-					p = cyclePolicy(t, transport, func(c *Config) { c.CallTimeout = 20 * time.Millisecond })
-					brief = true
-				case broke%3 == 0, brief:
-					p = cyclePolicy(t, transport) // the wait before a start doubles, and circuits open
-					brief = false
+					// A process may take a hundred times a call to bind, if it does not say less.
+					p = cyclePolicy(t, transport)
+					p.filters[0].unit.bundle.Manifest.Timeouts.Binding = 2 * time.Second
+					bound = true
+				case broke%3 == 0, bound:
+					p = cyclePolicy(t, transport, briefly) // the wait before a start doubles, and circuits open
+					bound = false
 				}
 				c := cycleCall(cyclePod("p", "at", h.at, "do", h.do), h.point)
 				if h.point == contractv1.Point_POST_FILTER {

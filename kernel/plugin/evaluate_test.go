@@ -3,6 +3,7 @@ package plugin
 import (
 	"slices"
 	"testing"
+	"time"
 
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
@@ -95,6 +96,7 @@ func TestEvaluateBlamesOne(t *testing.T) {
 	if err := p.Apply(t.Context(), replica(4, 1)); err != nil {
 		t.Fatal(err)
 	}
+	hurry(t, p, time.Second)
 	p.Evaluate(t.Context(), &contractv1.Evaluation{Class: 7, Nodes: indexes(1),
 		Filters: []contractv1.FilterQuestion{{Predicate: 0}, {Predicate: 1}, {Predicate: 2}}, Scores: []contractv1.ScoreQuestion{{Priority: 0}}})
 	for name, s := range p.units[0].stats {

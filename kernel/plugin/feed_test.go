@@ -19,7 +19,7 @@ func nodeSet(index uint32, name string) *contractv1.Operation {
 // it hears of a node named hang.
 func twoBundles(t *testing.T) Config {
 	cfg := testConfig(t, TransportWASM, "FitsCPU", "NotRed")
-	cfg.Bundles = append(cfg.Bundles, BundleConfig{Name: "plain", Transport: TransportProcess})
+	cfg.Bundles = append(cfg.Bundles, BundleConfig{Name: "plain", Transport: TransportProcess, Timeout: time.Second / 2})
 	return cfg
 }
 
@@ -32,7 +32,7 @@ func objectOf(h *Host, name string) v1alpha1.Plugin {
 	return v1alpha1.Plugin{}
 }
 
-func poll(t *testing.T, what string, done func() bool) {
+func poll(t testing.TB, what string, done func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(2 * time.Minute); !done(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
@@ -59,7 +59,6 @@ func TestProcessHangsInApply(t *testing.T) {
 	hang.Operations = append(hang.Operations, nodeSet(5, "hang"))
 	source.set(hang)
 	calls := 0
-	began := time.Now()
 	cycle := func(generation uint64, operations ...*contractv1.Operation) {
 		t.Helper()
 		calls++
@@ -84,6 +83,7 @@ func TestProcessHangsInApply(t *testing.T) {
 	// It hangs in each of its next lives; a hundred cycles would take minutes if
 	// they waited for it.
 	poll(t, "it is restarted and hangs again", func() bool { return objectOf(h, "NotRed").Status.Restarts >= 2 })
+	began := time.Now()
 	for generation := uint64(3); generation < 103; generation++ {
 		next := proto.Clone(source.delta).(*contractv1.Delta)
 		next.Generation = generation
@@ -112,6 +112,7 @@ func TestProcessStandsStill(t *testing.T) {
 		t.Fatal(err)
 	}
 	waitSound(t, p, 0)
+	hurry(t, p, time.Second)
 	halt(t, int(objectOf(h, "FitsCPU").Status.PID))
 	full := proto.Clone(source.delta).(*contractv1.Delta)
 	full.Generation = 2
@@ -132,18 +133,22 @@ func TestProcessStandsStill(t *testing.T) {
 
 // A replica that takes many calls' time to hand over is no reason to restart
 // what takes it, and asking meanwhile is answered "not available". One call that the
-// machine itself held up for too long is: then calls may take twice the time, as long
-// as the replica still takes several of them.
+// machine itself held up for too long is: then all is tried again, and calls may take
+// twice the time as long as the replica takes several of them.
 func TestLargeReplicaIsFedInParts(t *testing.T) {
 	for _, transport := range []string{TransportWASM, TransportProcess} {
 		t.Run(transport, func(t *testing.T) {
-			for call := 100 * time.Millisecond; ; call *= 2 {
+			deadline := time.Now().Add(2 * time.Minute)
+			for call := 100 * time.Millisecond; ; {
 				took, st := feedLarge(t, transport, call)
 				if st.Restarts == 0 && st.State == v1alpha1.PluginStateReady {
 					return
 				}
-				if took < 4*call {
+				if time.Now().After(deadline) {
 					t.Fatalf("it was taken for hung in %s with calls of %s: %+v", took, call, st)
+				}
+				if took >= 4*call {
+					call *= 2
 				}
 			}
 		})

@@ -18,7 +18,7 @@ func TestKillControllers(t *testing.T) {
 		t.Fatalf("processes %d and %d", controllers, others)
 	}
 	h.KillControllers()
-	for limit := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+	for limit := time.Now().Add(2 * time.Minute); ; time.Sleep(time.Millisecond) {
 		if now := objectOf(h, "refuse").Status; now.PID != controllers && now.PID != 0 && now.State == "Ready" {
 			break
 		}

@@ -3,6 +3,7 @@ package plugin
 import (
 	"context"
 	"testing"
+	"time"
 
 	"pintle.dev/pintle/sdk"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
@@ -123,7 +124,7 @@ func TestLateModuleBeside(t *testing.T) {
 			waitPrepared(t, p)
 			u, done := p.filters[0].unit, make(chan error, 1)
 			u.mu.Lock()
-			u.guest.(*wasmGuest).timeout, u.call = 4*u.call, 4*u.call
+			u.guest.(*wasmGuest).timeout, u.call = 5*time.Second, 5*time.Second
 			u.mu.Unlock()
 			go func() { done <- ask(context.Background(), p) }()
 			poll(t, "the module is asked", func() bool {

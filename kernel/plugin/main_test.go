@@ -137,16 +137,41 @@ func indexes(n int) []uint32 {
 	return list
 }
 
+// testConfig gives plugins more time than they need on a machine that does much else.
+// Tests of what never answers give it less: see briefly and hurry.
 func testConfig(t testing.TB, transport string, predicates ...string) Config {
 	run := t.TempDir()
 	return Config{
-		Directories: []string{catalog}, CallTimeout: 500 * time.Millisecond, MemoryLimit: 64 << 20,
+		Directories: []string{catalog}, CallTimeout: 30 * time.Second, StartTimeout: 2 * time.Minute, MemoryLimit: 64 << 20,
 		RunDirectory: run, Modules: testModules, WASMWorker: testWorker,
 		Bundles: []BundleConfig{{Name: "guest", Transport: transport}},
 		Profiles: []Profile{{
 			SchedulerName: "s", Predicates: predicates, Priorities: []WeightedPriority{{Name: "LeastCPU", Weight: 2}},
 		}},
 	}
+}
+
+// briefly has every call of a host end within a second.
+func briefly(cfg *Config) { cfg.CallTimeout = time.Second }
+
+// hurry bounds each question to the running guest of a policy's first predicate. The guest
+// that follows it has the time that the host is configured with.
+func hurry(t testing.TB, p contractv1.Policy, limit time.Duration) {
+	t.Helper()
+	u := p.(*Policy).filters[0].unit
+	poll(t, "the bundle runs", func() bool {
+		u.mu.Lock()
+		defer u.mu.Unlock()
+		switch g := u.guest.(type) {
+		case *wasmGuest:
+			g.timeout = limit
+		case *processGuest:
+			g.timeout = limit
+		default:
+			return false
+		}
+		return true
+	})
 }
 
 // runHost runs a host until the test ends and returns it ready.
@@ -189,7 +214,7 @@ func runHostWith(t testing.TB, cfg Config, source ReplicaSource, deps Deps) *Hos
 		done <- nil
 		t.Fatalf("run ended: %v", err)
 	case <-time.After(2 * time.Minute):
-		t.Fatal("host is not ready after 30 s")
+		t.Fatal("host is not ready after two minutes")
 	}
 	return h
 }

@@ -5,6 +5,7 @@ import (
 	"net"
 	"slices"
 	"testing"
+	"time"
 
 	"go.opentelemetry.io/otel/trace"
 
@@ -82,6 +83,9 @@ func TestHostileSocket(t *testing.T) {
 				_, _ = io.Copy(io.Discard, theirs)
 			}()
 			defer func() { ours.Close(); <-done }()
+			if name == "silence" {
+				hurry(t, p, time.Second)
+			}
 			g := processOf(t, p)
 			p.units[0].mu.Lock()
 			g.questions = transport.NewAsker(ours)

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -37,7 +38,7 @@ type fakeAPI struct {
 	mu         sync.Mutex
 	namespaces []string
 	greetings  map[string]string // namespace → text
-	watchers   []chan string
+	more       chan struct{}     // closed when there is another namespace
 }
 
 func newFakeAPI(t *testing.T, namespaces ...string) *fakeAPI {
@@ -46,7 +47,7 @@ func newFakeAPI(t *testing.T, namespaces ...string) *fakeAPI {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := &fakeAPI{socket: filepath.Join(dir, "api"), namespaces: namespaces, greetings: map[string]string{}}
+	a := &fakeAPI{socket: filepath.Join(dir, "api"), namespaces: namespaces, greetings: map[string]string{}, more: make(chan struct{})}
 	l, err := net.Listen("unix", a.socket)
 	if err != nil {
 		t.Fatal(err)
@@ -69,8 +70,9 @@ func newFakeAPI(t *testing.T, namespaces ...string) *fakeAPI {
 	return a
 }
 
-func metadataOf(kind, name string) map[string]any {
-	return map[string]any{"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": map[string]any{"name": name, "uid": "u-" + name, "resourceVersion": "1"}}
+// namespaceAt is a namespace whose version is its place among the namespaces.
+func namespaceAt(version int, name string) map[string]any {
+	return map[string]any{"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": map[string]any{"name": name, "uid": "u-" + name, "resourceVersion": strconv.Itoa(version)}}
 }
 
 func (a *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -94,32 +96,38 @@ func (a *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.URL.Query().Get("watch") != "":
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(200)
-		added := make(chan string, 10)
-		if r.URL.Path == "/api/v1/namespaces" {
-			a.mu.Lock()
-			a.watchers = append(a.watchers, added)
-			a.mu.Unlock()
-		}
 		w.(http.Flusher).Flush()
+		if r.URL.Path != "/api/v1/namespaces" {
+			<-r.Context().Done()
+			return
+		}
+		seen, _ := strconv.Atoi(r.URL.Query().Get("resourceVersion"))
 		for {
+			a.mu.Lock()
+			news, more := a.namespaces[seen:], a.more
+			a.mu.Unlock()
+			for _, name := range news {
+				seen++
+				json.NewEncoder(w).Encode(map[string]any{"type": "ADDED", "object": namespaceAt(seen, name)})
+			}
+			w.(http.Flusher).Flush()
 			select {
 			case <-r.Context().Done():
 				return
-			case name := <-added:
-				json.NewEncoder(w).Encode(map[string]any{"type": "ADDED", "object": metadataOf("Namespace", name)})
-				w.(http.Flusher).Flush()
+			case <-more:
 			}
 		}
 	case r.URL.Path == "/api/v1/namespaces" || r.URL.Path == "/api/v1/configmaps":
 		items := []any{}
 		a.mu.Lock()
-		for _, n := range a.namespaces {
+		for i, n := range a.namespaces {
 			if r.URL.Path == "/api/v1/namespaces" {
-				items = append(items, metadataOf("Namespace", n))
+				items = append(items, namespaceAt(i+1, n))
 			}
 		}
+		version := strconv.Itoa(len(a.namespaces))
 		a.mu.Unlock()
-		answer(200, map[string]any{"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": map[string]any{"resourceVersion": "1"}, "items": items})
+		answer(200, map[string]any{"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": map[string]any{"resourceVersion": version}, "items": items})
 	case isGreeting && r.Method == http.MethodPost:
 		var o struct{ Data map[string]string }
 		if err := json.NewDecoder(r.Body).Decode(&o); err != nil {
@@ -153,9 +161,8 @@ func (a *fakeAPI) add(name string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.namespaces = append(a.namespaces, name)
-	for _, w := range a.watchers {
-		w <- name
-	}
+	close(a.more)
+	a.more = make(chan struct{})
 }
 
 func (a *fakeAPI) greeting(name string) string {
@@ -166,9 +173,9 @@ func (a *fakeAPI) greeting(name string) string {
 
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); !ok(); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(2 * time.Minute); !ok(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("not within a minute: %s", what)
+			t.Fatalf("not within two minutes: %s", what)
 		}
 	}
 }

@@ -20,6 +20,7 @@ func TestTrial(t *testing.T) {
 			t.Run(transport+"/"+seen, func(t *testing.T) {
 				cfg := testConfig(t, transport, "FitsCPU")
 				cfg.Bundles[0].Config = []byte(`{"LeastCPU": 2}`)
+				cfg.CallTimeout = 2 * time.Second // what is tried may hang
 				h := runHost(t, cfg, source)
 				u := h.present().units[0]
 				for _, c := range []struct {

@@ -41,7 +41,7 @@ func TestReasonsAreClean(t *testing.T) {
 				t.Fatalf("%v, verdict %d", err, out[0])
 			}
 			told := ""
-			for limit := time.Now().Add(time.Minute); !strings.Contains(told, "on purpose") && time.Now().Before(limit); time.Sleep(5 * time.Millisecond) {
+			for limit := time.Now().Add(2 * time.Minute); !strings.Contains(told, "on purpose") && time.Now().Before(limit); time.Sleep(5 * time.Millisecond) {
 				for _, o := range h.Plugins() {
 					if o.Name == "Swears" {
 						told = o.Status.Message

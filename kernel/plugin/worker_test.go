@@ -48,7 +48,7 @@ func awaitExit(t testing.TB, pid int) {
 	}
 	defer unix.Close(fd)
 	for {
-		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 60_000)
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 120_000)
 		if errors.Is(err, unix.EINTR) {
 			continue
 		}
@@ -83,7 +83,7 @@ func halt(t *testing.T, pid int) {
 // awaitAnother waits until the bundle runs in another process.
 func awaitAnother(t testing.TB, h *Host, pid int) int {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		s := h.Plugins()[0].Status
 		if s.State == v1alpha1.PluginStateReady && int(s.PID) != pid {
 			return int(s.PID)
@@ -141,6 +141,7 @@ func TestWorkerComesBack(t *testing.T) {
 			p := h.Source("s").Policy()
 			waitSound(t, p, 0)
 			before := p.Generation()
+			hurry(t, p, time.Second)
 			c.strike(t, pid)
 			if c.asks {
 				out := make([]uint32, 1)
@@ -164,6 +165,7 @@ func TestWorkerSurvivesItsModule(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h, pid := runWorker(t, name, "FitsCPU")
 			p := h.Source("s").Policy()
+			hurry(t, p, 4*time.Second) // a worker has half of it more to say that it is up
 			out := make([]uint32, 1)
 			if err := p.Filter(t.Context(), 0, 7, []uint32{0}, out); err != nil || out[0] == 0 {
 				t.Fatalf("verdict %d, %v", out[0], err)
@@ -244,7 +246,7 @@ func TestWorkerKeepsNothing(t *testing.T) {
 	}
 	// Where nothing is kept, the worker compiles.
 	cfg = testConfig(t, TransportWASM, "FitsCPU")
-	cfg.WASMWorker, cfg.Modules, cfg.StartTimeout = WASMWorkerAll, nil, time.Minute
+	cfg.WASMWorker, cfg.Modules = WASMWorkerAll, nil
 	source := &testSource{delta: replica(5, 1)}
 	h := runHost(t, cfg, source)
 	if err := h.Source("s").Policy().Apply(t.Context(), source.delta); err != nil {
@@ -283,7 +285,7 @@ func TestWorkerEndsWithItsKernel(t *testing.T) {
 		fmt.Printf("worker %d\n", pid)
 		select {} // until it is killed
 	}
-	cmd := exec.Command(os.Args[0], "-test.run=^TestWorkerEndsWithItsKernel$", "-test.timeout=2m")
+	cmd := exec.Command(os.Args[0], "-test.run=^TestWorkerEndsWithItsKernel$", "-test.timeout=10m")
 	// It is killed, so what it makes for its tests is removed here.
 	tmp, err := os.MkdirTemp("", "ptw")
 	if err != nil {

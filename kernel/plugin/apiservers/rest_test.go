@@ -41,6 +41,7 @@ type resting struct {
 	dials   atomic.Int32
 	hold    atomic.Pointer[chan struct{}] // what /hold waits for
 	woken   atomic.Int32
+	unwell  atomic.Bool // it fails its checks
 }
 
 func newResting(t *testing.T) *resting {
@@ -59,6 +60,10 @@ func (r *resting) up(of *build, number int) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		switch req.URL.Path {
 		case "/apis/notes.example.com/v1":
+			if r.unwell.Load() {
+				http.Error(w, "not now", http.StatusServiceUnavailable)
+				return
+			}
 			w.Header().Set("Etag", `"one"`)
 			fmt.Fprintf(w, `{"kind":"APIResourceList","groupVersion":%q,"resources":[]}`, notes)
 		case "/openapi/v2":
@@ -252,10 +257,11 @@ func TestWhatDoesNotRest(t *testing.T) {
 		t.Error("it rests although its process is used")
 	}
 	r.reads("ann", "/apis/notes.example.com/v1/notes", "200 process 1") // it was not shut
-	r.mu.Lock()
-	s := r.servers["notes"]
-	r.mu.Unlock()
-	s.note(notes, errors.New("no answer"))
+	r.unwell.Store(true)
+	eventually(t, func() bool {
+		r.clock.Step(checkEvery)
+		return r.Fault("notes", notes) != nil
+	})
 	if r.clock.Step(time.Hour); r.rest() {
 		t.Error("it rests although it does not answer")
 	}

@@ -150,7 +150,10 @@ func TestWorkerThatTalksNonsense(t *testing.T) {
 				_, _ = io.Copy(io.Discard, socket)
 				socket.Close()
 			})
-			me := &caller{patience: 20 * time.Millisecond}
+			me := &caller{patience: 2 * time.Minute}
+			if c.want == engine.ErrDeadline.Error() {
+				me.patience = 20 * time.Millisecond
+			}
 			i, err := h.Instantiate(me, io.Discard, 16*engine.Page)
 			if err != nil {
 				t.Fatal(err)
@@ -201,7 +204,7 @@ func TestInstanceOfNonsense(t *testing.T) {
 					memory.Close()
 				}
 			})
-			_, err := h.Instantiate(&caller{patience: time.Second}, io.Discard, 16*engine.Page)
+			_, err := h.Instantiate(&caller{patience: 2 * time.Minute}, io.Discard, 16*engine.Page)
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("%v, want %q", err, c.want)
 			}
@@ -229,7 +232,7 @@ func TestSharedMemoryStays(t *testing.T) {
 		_, _ = io.Copy(io.Discard, socket)
 		socket.Close()
 	})
-	i, err := h.Instantiate(&caller{patience: time.Second}, io.Discard, 16*engine.Page)
+	i, err := h.Instantiate(&caller{patience: 2 * time.Minute}, io.Discard, 16*engine.Page)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -298,7 +301,7 @@ func TestHostFunctions(t *testing.T) {
 				_, _ = socket.Write(done(outcomeTrap, engine.Page, "as it was told"))
 			})
 			var out strings.Builder
-			i, err := h.Instantiate(&caller{patience: 10 * time.Second, trap: c.trap}, &out, 16*engine.Page)
+			i, err := h.Instantiate(&caller{patience: 2 * time.Minute, trap: c.trap}, &out, 16*engine.Page)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -339,8 +342,11 @@ func TestLoad(t *testing.T) {
 		}, "message of 2147483647 bytes", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := newHostile(t, c.part)
-			if _, err := h.Load([]byte("module"), nil, "", 1<<20, nil, 100*time.Millisecond); err == nil || !strings.Contains(err.Error(), c.want) {
+			h, limit := newHostile(t, c.part), 2*time.Minute
+			if name == "hangs" {
+				limit = 100 * time.Millisecond
+			}
+			if _, err := h.Load([]byte("module"), nil, "", 1<<20, nil, limit); err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("%v, want %q", err, c.want)
 			}
 			if h.killed.Load() == c.goes {

@@ -84,7 +84,7 @@ func init() {
 	sdk.Register(sdk.Predicate{
 		Name: "TakesItsTime",
 		Filter: func(*sdk.Request) sdk.Verdict {
-			for began := time.Now(); time.Since(began) < 200*time.Millisecond; {
+			for began := time.Now(); time.Since(began) < 2*time.Second; {
 				runs++
 			}
 			return sdk.Unfit("in the end")
@@ -164,7 +164,7 @@ func leastCPU() sdk.Priority {
 		Name: "LeastCPU", Normalize: sdk.NormalizePlugin, Reads: []string{"Service"},
 		Configure: func(config []byte) (err error) {
 			factor, err = strconv.ParseInt(strings.TrimSpace(string(config)), 10, 64)
-			for began := time.Now(); factor == slowFactor && time.Since(began) < 300*time.Millisecond; {
+			for began := time.Now(); factor == slowFactor && time.Since(began) < 3*time.Second; {
 				for range 1 << 16 { // a module says that it is late when it has computed a while
 					spun++
 				}
