@@ -151,7 +151,7 @@ func BenchmarkThroughput(b *testing.B) {
 	for i := range b.N {
 		a.addPod(makePod(fmt.Sprint("p", i), 1))
 	}
-	for deadline := time.Now().Add(time.Minute); len(a.bound()) < b.N; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); len(a.bound()) < b.N; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			b.Fatalf("%d of %d bound", len(a.bound()), b.N)
 		}

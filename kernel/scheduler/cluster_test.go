@@ -279,10 +279,25 @@ func start(t *testing.T, cfg Config, prepare ...func(*cluster)) *cluster {
 	return c
 }
 
-// eventually polls until a condition holds, for at most 20 s.
+// addNodes adds nodes and waits until the scheduler knows them. Pods come by another
+// way: one that is added next may else be tried before its nodes are there.
+func (c *cluster) addNodes(t *testing.T, nodes ...*v1.Node) {
+	t.Helper()
+	for _, n := range nodes {
+		c.nodes.Add(n)
+	}
+	for _, n := range nodes {
+		eventually(t, n.Name+" is seen", func() (seen bool) {
+			c.ask(t, func() { e := c.sched.snapshot.byName[n.Name]; seen = e != nil && e.node != nil })
+			return seen
+		})
+	}
+}
+
+// eventually polls until a condition holds, for at most two minutes.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !ok(); {
+	for deadline := time.Now().Add(2 * time.Minute); !ok(); {
 		if time.Now().After(deadline) {
 			t.Fatalf("not in time: %s", what)
 		}
@@ -303,11 +318,16 @@ func (c *cluster) eventuallyBound(t *testing.T, pod, node string) {
 	})
 }
 
-// eventuallyTold waits until the attempt'th attempt at a pod was decided.
+// eventuallyTried waits until the attempt'th attempt at a pod was decided.
 func (c *cluster) eventuallyTried(t *testing.T, pod string, attempt int) Decision {
 	t.Helper()
 	var d Decision
+	polls := 0
 	eventually(t, fmt.Sprintf("attempt %d at %s", attempt, pod), func() bool {
+		// What brings it back may have come before its back-off was over.
+		if polls++; attempt > 1 && polls%500 == 0 {
+			c.clock.Step(time.Second)
+		}
 		var ok bool
 		d, ok = c.sched.Explain("a", pod)
 		return ok && d.Attempt >= attempt

@@ -61,7 +61,7 @@ func TestComparisonAgrees(t *testing.T) {
 	c := start(t, Config{Seed: 7})
 	x := shadowing(t, c, ComparisonConfig{}, plain, []sdk.Predicate{fitCPU, selectNode, zoneVolume, perZone}, []sdk.Priority{leastCPU})
 	for i := range 6 {
-		c.nodes.Add(makeNode(fmt.Sprint("n", i), 1000, map[string]string{"zone": fmt.Sprint(i % 2)}))
+		c.addNodes(t, makeNode(fmt.Sprint("n", i), 1000, map[string]string{"zone": fmt.Sprint(i % 2)}))
 	}
 	for i := range 40 {
 		c.addPod(makePod(fmt.Sprint("p", i), 100, func(p *v1.Pod) {
@@ -90,8 +90,8 @@ func TestComparisonAgrees(t *testing.T) {
 // for the placement; the decisions are those of the policy in force.
 func TestComparisonDisagrees(t *testing.T) {
 	c := start(t, Config{})
-	c.nodes.Add(makeNode("small", 1000, nil))
-	c.nodes.Add(makeNode("big", 4000, nil))
+	c.addNodes(t, makeNode("small", 1000, nil))
+	c.addNodes(t, makeNode("big", 4000, nil))
 	c.addPod(makePod("old", 1000, func(p *v1.Pod) { p.Spec.NodeName = "big" }))
 	x := shadowing(t, c, ComparisonConfig{Keep: 2}, plain, []sdk.Predicate{strictCPU, selectNode, zoneVolume, perZone}, []sdk.Priority{mostCPU})
 	// Until both sides are fed there is nothing to compare; the first pods see to that.
@@ -160,7 +160,7 @@ func TestComparisonHangs(t *testing.T) {
 	stuck := &stuckSource{hold: make(chan struct{})}
 	x := shadowing(t, c, ComparisonConfig{Queue: 8}, func(p *testPolicy) PolicySource { stuck.testPolicy = p; return stuck },
 		[]sdk.Predicate{fitCPU, selectNode, zoneVolume, perZone}, []sdk.Priority{leastCPU})
-	c.nodes.Add(makeNode("n", 100_000, nil))
+	c.addNodes(t, makeNode("n", 100_000, nil))
 	for i := range 90 {
 		c.addPod(makePod(fmt.Sprint("p", i), 10))
 	}
@@ -186,7 +186,7 @@ func TestComparisonFails(t *testing.T) {
 	c := start(t, Config{})
 	x := shadowing(t, c, ComparisonConfig{}, func(p *testPolicy) PolicySource { p.broken.Store(true); return newTestSource(p) },
 		[]sdk.Predicate{fitCPU, selectNode, zoneVolume, perZone}, []sdk.Priority{leastCPU})
-	c.nodes.Add(makeNode("n", 100_000, nil))
+	c.addNodes(t, makeNode("n", 100_000, nil))
 	tried := 0
 	eventually(t, "failed", func() bool {
 		c.addPod(makePod(fmt.Sprint("p", tried), 10))

@@ -52,8 +52,8 @@ func TestAnswersEndWithTime(t *testing.T) {
 	label := func(name string, seconds int64) map[string]string {
 		return map[string]string{name: fmt.Sprint(t0 + seconds)}
 	}
-	c.nodes.Add(makeNode("soon", 4000, label("opens", 100)))
-	c.nodes.Add(makeNode("short", 4000, label("closes", 50)))
+	c.addNodes(t, makeNode("soon", 4000, label("opens", 100)))
+	c.addNodes(t, makeNode("short", 4000, label("closes", 50)))
 	c.addPod(makePod("first", 10))
 	c.eventuallyBound(t, "first", "short")
 	// The class has it that the node is open; it is not any more.

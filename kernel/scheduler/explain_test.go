@@ -12,7 +12,7 @@ import (
 
 func bounded(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -33,9 +33,9 @@ func answerOf(t *testing.T, a NodeAccount, predicate string) VerdictAccount {
 func TestWhyDecision(t *testing.T) {
 	c := start(t, Config{})
 	for i, cpu := range []int64{1000, 4000, 100} {
-		c.nodes.Add(makeNode(fmt.Sprint("n", i), cpu, map[string]string{"disk": "ssd"}))
+		c.addNodes(t, makeNode(fmt.Sprint("n", i), cpu, map[string]string{"disk": "ssd"}))
 	}
-	c.nodes.Add(makeNode("slow", 9000, nil))
+	c.addNodes(t, makeNode("slow", 9000, nil))
 	onNode := func(name string) func(*v1.Pod) { return func(p *v1.Pod) { p.Spec.NodeName = name } }
 	c.addPod(makePod("x0", 500, onNode("n0")), makePod("x1", 800, onNode("n1")))
 	for name, node := range map[string]string{"x0": "n0", "x1": "n1"} {
@@ -107,10 +107,10 @@ func TestWhyDecision(t *testing.T) {
 func TestWhyPending(t *testing.T) {
 	c := start(t, Config{})
 	ssd := map[string]string{"disk": "ssd"}
-	c.nodes.Add(makeNode("full", 1000, ssd))
-	c.nodes.Add(makeNode("fuller", 500, ssd))
-	c.nodes.Add(makeNode("other", 9000, nil))
-	c.nodes.Add(makeNode("both", 100, nil))
+	c.addNodes(t, makeNode("full", 1000, ssd))
+	c.addNodes(t, makeNode("fuller", 500, ssd))
+	c.addNodes(t, makeNode("other", 9000, nil))
+	c.addNodes(t, makeNode("both", 100, nil))
 	c.addPod(makePod("p", 2000, func(p *v1.Pod) { p.Spec.NodeSelector = ssd }))
 	c.eventuallyTried(t, "p", 1)
 	x, err := c.sched.Why(bounded(t), "a", "p", ExplainOptions{})
@@ -141,7 +141,7 @@ func TestWhyPending(t *testing.T) {
 func TestEvidenceIsKept(t *testing.T) {
 	c := start(t, Config{})
 	for i := range 3 {
-		c.nodes.Add(makeNode(fmt.Sprint("n", i), 1000, nil))
+		c.addNodes(t, makeNode(fmt.Sprint("n", i), 1000, nil))
 	}
 	for i := range 3 {
 		c.addPod(makePod(fmt.Sprint("p", i), 900))

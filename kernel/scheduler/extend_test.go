@@ -62,7 +62,7 @@ func startExtended(t *testing.T, configs ...extender.Config) *cluster {
 		}
 	})
 	for i, cpu := range []int64{1000, 2000, 4000} {
-		c.nodes.Add(makeNode([]string{"n0", "n1", "n2"}[i], cpu, map[string]string{"cpus": resource.NewQuantity(cpu, resource.DecimalSI).String()}))
+		c.addNodes(t, makeNode([]string{"n0", "n1", "n2"}[i], cpu, map[string]string{"cpus": resource.NewQuantity(cpu, resource.DecimalSI).String()}))
 	}
 	return c
 }

@@ -22,8 +22,8 @@ import (
 // SCH-2, SCH-21: a pending pod is bound to the best node through the API.
 func TestBindsToTheBestNode(t *testing.T) {
 	c := start(t, Config{})
-	c.nodes.Add(makeNode("small", 1000, nil))
-	c.nodes.Add(makeNode("big", 4000, nil))
+	c.addNodes(t, makeNode("small", 1000, nil))
+	c.addNodes(t, makeNode("big", 4000, nil))
 	c.addPod(makePod("used", 500, func(p *v1.Pod) { p.Spec.NodeName = "small" }))
 	c.addPod(makePod("web", 100))
 	c.eventuallyBound(t, "web", "big")
@@ -40,7 +40,7 @@ func TestBindsToTheBestNode(t *testing.T) {
 func TestAssumedPodsCount(t *testing.T) {
 	c := start(t, Config{})
 	for i := range 3 {
-		c.nodes.Add(makeNode(fmt.Sprint("n", i), 1000, nil))
+		c.addNodes(t, makeNode(fmt.Sprint("n", i), 1000, nil))
 	}
 	for i := range 7 {
 		c.addPod(makePod(fmt.Sprint("p", i), 500))
@@ -83,9 +83,9 @@ func TestFailedSchedulingMessage(t *testing.T) {
 	full := makeNode("full", 100, nil)
 	full.Status.Allocatable = v1.ResourceList{v1.ResourceCPU: resource.MustParse("100m")} // no pods
 	full.Labels = map[string]string{"disk": "ssd"}
-	c.nodes.Add(full)
+	c.addNodes(t, full)
 	for i := range 12 {
-		c.nodes.Add(makeNode(fmt.Sprint("n", i), 4000, nil))
+		c.addNodes(t, makeNode(fmt.Sprint("n", i), 4000, nil))
 	}
 	c.addPod(makePod("web", 1000, func(p *v1.Pod) { p.Spec.NodeSelector = map[string]string{"disk": "ssd"} }))
 	const want = "0/13 nodes are available: 1 Insufficient cpu, 1 Too many pods, 12 node(s) didn't match Pod's node affinity/selector."
@@ -197,7 +197,7 @@ func TestPriorityOrder(t *testing.T) {
 // A pod that fits nowhere comes back when a node is added, after its back-off.
 func TestReturnsOnNodeAdd(t *testing.T) {
 	c := start(t, Config{})
-	c.nodes.Add(makeNode("n1", 100, nil))
+	c.addNodes(t, makeNode("n1", 100, nil))
 	c.addPod(makePod("big", 1000))
 	c.eventuallyTried(t, "big", 1)
 	c.nodes.Add(makeNode("n2", 2000, nil))
@@ -243,7 +243,7 @@ func TestReturnsOnEvents(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := start(t, Config{})
-			c.nodes.Add(makeNode("n1", 1000, nil))
+			c.addNodes(t, makeNode("n1", 1000, nil))
 			c.addPod(makePod("old", 500, func(p *v1.Pod) { p.Spec.NodeName = "n1" }))
 			c.addPod(makePod("canary", 10))
 			c.eventuallyBound(t, "canary", "n1") // everything before it was seen
@@ -352,7 +352,7 @@ func TestAssumedPodExpires(t *testing.T) {
 func TestNodeGoesAndReturns(t *testing.T) {
 	c := start(t, Config{})
 	n := makeNode("n", 1000, nil)
-	c.nodes.Add(n)
+	c.addNodes(t, n)
 	c.addPod(makePod("a", 600))
 	c.eventuallyBound(t, "a", "n")
 	c.nodes.Delete(n.DeepCopy())
@@ -442,7 +442,7 @@ func pattern(names []string) []int {
 func TestReplicaFeedsLatecomers(t *testing.T) {
 	c := start(t, Config{})
 	for i := range 5 {
-		c.nodes.Add(makeNode(fmt.Sprint("n", i), 1000, nil))
+		c.addNodes(t, makeNode(fmt.Sprint("n", i), 1000, nil))
 		c.addPod(makePod(fmt.Sprint("p", i), 100))
 	}
 	for i := range 5 {
@@ -487,7 +487,7 @@ func TestPriorityFailure(t *testing.T) {
 // A policy that arrives late is fed at once, without a pod to place.
 func TestPolicyIsFedAtOnce(t *testing.T) {
 	c := start(t, Config{}, func(c *cluster) { c.source.policy.Store(nil) })
-	c.nodes.Add(makeNode("n", 1000, nil))
+	c.addNodes(t, makeNode("n", 1000, nil))
 	c.addPod(makePod("p", 100))
 	if d := c.eventuallyTried(t, "p", 1); d.Message != "the plugins of the profile are not ready" {
 		t.Errorf("message %q", d.Message)
@@ -503,7 +503,7 @@ func TestPolicyIsFedAtOnce(t *testing.T) {
 // start pods wait instead of failing.
 func TestPolicyIsPreparedFirst(t *testing.T) {
 	c := start(t, Config{}, func(c *cluster) { c.policy.unprepared.Store(true) })
-	c.nodes.Add(makeNode("n", 1000, nil))
+	c.addNodes(t, makeNode("n", 1000, nil))
 	c.addPod(makePod("p", 100))
 	eventually(t, "the first policy is fed", func() bool { return c.sched.Replica().GetGeneration() > 0 })
 	if d, ok := c.sched.Explain("a", "p"); ok {

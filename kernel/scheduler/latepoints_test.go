@@ -634,13 +634,20 @@ func TestHangingBindHoldsUpItsProfileAlone(t *testing.T) {
 			}
 			e.verb.Store(nil)
 			let()
-			for range 2 {
-				select {
-				case q := <-e.questions:
-					q.answer <- nil
-				case <-time.After(10 * time.Millisecond):
+			var answering sync.WaitGroup
+			done := make(chan struct{})
+			answering.Go(func() {
+				for {
+					select {
+					case q := <-e.questions:
+						q.answer <- nil
+					case <-done:
+						return
+					}
 				}
-			}
+			})
+			defer answering.Wait()
+			defer close(done)
 			for i := range 12 {
 				c.eventuallyBound(t, fmt.Sprint("slow", i), "")
 			}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 )
 
 // flushAt bounds the operations that wait for a decision to need them.
@@ -160,8 +161,11 @@ func (s *Scheduler) wait(ctx context.Context, now time.Time) (gaveWay bool) {
 		at, timed = due, true
 	}
 	if timed {
-		timer := s.clock.NewTimer(max(at.Sub(now), time.Millisecond))
+		timer := s.timerAt(at)
 		defer timer.Stop()
+		if at.After(now) && !s.clock.Now().Before(at) {
+			return false // it became due since the cycle looked
+		}
 		due = timer.C()
 	}
 	select {
@@ -183,6 +187,19 @@ func (s *Scheduler) wait(ctx context.Context, now time.Time) (gaveWay bool) {
 	case <-due:
 	}
 	return false
+}
+
+// timerAt ends at a time. It is set again where the clock goes on between the look at
+// it and the setting: it would end too late.
+func (s *Scheduler) timerAt(at time.Time) clock.Timer {
+	for {
+		now := s.clock.Now()
+		timer := s.clock.NewTimer(max(at.Sub(now), time.Millisecond))
+		if s.clock.Since(now) < time.Millisecond {
+			return timer
+		}
+		timer.Stop()
+	}
 }
 
 const sweepEvery = time.Second

@@ -47,7 +47,7 @@ func labelled(s *dto.Metric, labels map[string]string) bool {
 // Attempts, decisions, points and sizes are counted under kube-scheduler's names.
 func TestMetrics(t *testing.T) {
 	c := start(t, Config{}, func(c *cluster) { c.counts = NewMetrics() })
-	c.nodes.Add(makeNode("n", 1000, nil))
+	c.addNodes(t, makeNode("n", 1000, nil))
 	refused := false
 	c.mu.Lock()
 	c.refuse = func(name string) error {

@@ -245,7 +245,7 @@ func TestPreEnqueueThatFailsHoldsNobodyUp(t *testing.T) {
 	c.addPod(makePod("first", 1, label("moody", "yes")))
 	eventually(t, "first met the failure", func() bool { return asked.Load() > 0 })
 	c.addPod(makePod("other", 1))
-	c.eventuallyBound(t, "other", "n0")
+	eventually(t, "other is bound", func() bool { return c.node("other") == "n0" }) // the clock stands still
 	if n := asked.Load(); n != 1 {
 		t.Errorf("asked %d times before the end of the back-off", n)
 	}
@@ -400,9 +400,9 @@ func TestPostFilterEvictsAndNominates(t *testing.T) {
 		c.clock.Step(time.Second)
 		return c.node("big") == "n0"
 	})
-	if !c.hasEvent("small Normal Preempted Preempting: Preempted by pod pod-big on node n0") {
-		t.Errorf("events %v", c.events)
-	}
+	eventually(t, "it is told", func() bool {
+		return c.hasEvent("small Normal Preempted Preempting: Preempted by pod pod-big on node n0")
+	})
 }
 
 // reserve is a plugin that notes what it is asked, and refuses who asks for it.
@@ -702,15 +702,15 @@ func TestPreemptedWhileWaiting(t *testing.T) {
 			return condition.Type == v1.PodScheduled && condition.Status == v1.ConditionFalse && condition.Reason == v1.PodReasonSchedulerError && condition.Message == words
 		})
 	})
-	if !c.hasEvent("waits Warning FailedScheduling Scheduling: "+words) || !c.hasEvent("waits Normal Preempted Preempting: Preempted by pod pod-urgent on node n0 (in kube-scheduler memory).") {
-		t.Errorf("events %q", c.api.events)
+	for _, event := range []string{"Warning FailedScheduling Scheduling: " + words, "Normal Preempted Preempting: Preempted by pod pod-urgent on node n0 (in kube-scheduler memory)."} {
+		eventually(t, event, func() bool { return c.hasEvent("waits " + event) })
 	}
 	if strings.Contains(j.all(), "evict") {
 		t.Errorf("did %s", j.all())
 	}
-	if got := sample(t, c.counts, "scheduler_permit_wait_duration_seconds", map[string]string{"result": "Error"}); got != 1 {
-		t.Errorf("%v waits ended with an error", got)
-	}
+	eventually(t, "one wait ended with an error", func() bool {
+		return sample(t, c.counts, "scheduler_permit_wait_duration_seconds", map[string]string{"result": "Error"}) == 1
+	})
 	c.deletePod("urgent")
 	eventually(t, "it has its turn again", func() bool {
 		c.clock.Step(time.Second)

@@ -56,9 +56,7 @@ func TestPreemptedInPreBind(t *testing.T) {
 					return condition.Type == v1.PodScheduled && condition.Status == v1.ConditionFalse && condition.Reason == v1.PodReasonSchedulerError && condition.Message == words
 				})
 			})
-			if !c.hasEvent("low Warning FailedScheduling Scheduling: " + words) {
-				t.Errorf("events %q", c.api.events)
-			}
+			eventually(t, "the event", func() bool { return c.hasEvent("low Warning FailedScheduling Scheduling: " + words) })
 			if got := j.all(); strings.Contains(got, "evict") || strings.Count(got, "-A") != 1 || strings.Count(got, `nominate low ""`) != 1 {
 				t.Errorf("did %s", got)
 			}

@@ -17,7 +17,7 @@ func TestProfilesChangeLive(t *testing.T) {
 	of := func(profile string) func(*v1.Pod) {
 		return func(p *v1.Pod) { p.Spec.SchedulerName = profile }
 	}
-	c.nodes.Add(makeNode("n", 4000, nil))
+	c.addNodes(t, makeNode("n", 4000, nil))
 	c.addPod(makePod("before", 100, of("other")), makePod("bystander", 100))
 	c.eventuallyBound(t, "bystander", "n")
 	if _, err := c.sched.Why(bounded(t), "a", "before", ExplainOptions{}); !errors.Is(err, ErrUnknownPod) {
@@ -43,7 +43,7 @@ func TestProfilesChangeLive(t *testing.T) {
 		_, err := c.sched.Why(bounded(t), "a", "large", ExplainOptions{})
 		return errors.Is(err, ErrUnknownPod)
 	})
-	c.nodes.Add(makeNode("wide", 16000, nil))
+	c.addNodes(t, makeNode("wide", 16000, nil))
 	c.addPod(makePod("waits", 100, of("other")), makePod("still", 5000))
 	c.eventuallyBound(t, "still", "wide")
 	for _, pod := range []string{"large", "waits"} {
@@ -65,7 +65,7 @@ func TestProfilesChangeLive(t *testing.T) {
 // A profile whose policy comes later than itself decides from then on.
 func TestProfileBeforeItsPolicy(t *testing.T) {
 	c := start(t, Config{})
-	c.nodes.Add(makeNode("n", 4000, nil))
+	c.addNodes(t, makeNode("n", 4000, nil))
 	late := &testSource{changed: make(chan struct{}, 1)}
 	if err := c.sched.SetProfiles(map[string]PolicySource{profileName: c.source, "late": late}); err != nil {
 		t.Fatal(err)

@@ -122,6 +122,11 @@ func TestNodeVanishesBeforeTheBinding(t *testing.T) {
 	})
 	c.addPod(makePod("p", 1000))
 	eventually(t, "it was refused", func() bool { _, known := c.sched.Explain("a", "p"); return known && len(c.bound()) == 0 })
+	// Else it may be tried there again, where this API has it.
+	eventually(t, "the node is known to be gone", func() (gone bool) {
+		c.ask(t, func() { e := c.sched.snapshot.byName["gone"]; gone = e == nil || e.node == nil })
+		return gone
+	})
 	c.nodes.Add(makeNode("there", 1000, nil))
 	eventually(t, "it goes elsewhere", func() bool {
 		c.clock.Step(time.Second)

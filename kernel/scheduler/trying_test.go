@@ -71,11 +71,7 @@ func tale(t *testing.T, seed uint64, plugin sdk.PostFilter, before func(s *Sched
 	})
 	for i := range nodes { // one after the other, or they have other indexes each time
 		n := fmt.Sprint("n", i)
-		c.nodes.Add(makeNode(n, 4000, label(n, i == 0)))
-		eventually(t, n+" is seen", func() (seen bool) {
-			c.ask(t, func() { e := c.sched.snapshot.byName[n]; seen = e != nil && e.node != nil })
-			return seen
-		})
+		c.addNodes(t, makeNode(n, 4000, label(n, i == 0)))
 	}
 	var lines []string
 	for i := range preemptors {

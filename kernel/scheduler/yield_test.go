@@ -118,7 +118,7 @@ func TestLatePluginHoldsUpItsProfileAlone(t *testing.T) {
 		t.Run(fmt.Sprint(answers), func(t *testing.T) {
 			c, late := startLate(t, Config{})
 			for i := range 4 {
-				c.nodes.Add(makeNode(fmt.Sprint("n", i), 4000, nil))
+				c.addNodes(t, makeNode(fmt.Sprint("n", i), 4000, nil))
 			}
 			c.addPod(makePod("before", 10))
 			c.eventuallyBound(t, "before", "")
@@ -160,8 +160,8 @@ func TestLatePluginHoldsUpItsProfileAlone(t *testing.T) {
 // policy counts.
 func TestChangesWhileAPluginIsLate(t *testing.T) {
 	c, late := startLate(t, Config{})
-	c.nodes.Add(makeNode("n0", 4000, nil))
-	c.nodes.Add(makeNode("n1", 4000, nil))
+	c.addNodes(t, makeNode("n0", 4000, nil))
+	c.addNodes(t, makeNode("n1", 4000, nil))
 	late.late.Store(1)
 	c.addPod(makePod("gone", 10, ofProfile(slowProfile)))
 	q := <-late.questions
@@ -209,7 +209,7 @@ func TestChangesWhileAPluginIsLate(t *testing.T) {
 // and others come between.
 func TestSlowPluginGetsItsTime(t *testing.T) {
 	c, late := startLate(t, Config{})
-	c.nodes.Add(makeNode("n0", 4000, nil))
+	c.addNodes(t, makeNode("n0", 4000, nil))
 	late.late.Store(1 << 30)
 	c.addPod(makePod("slow", 10, ofProfile(slowProfile)))
 	q := <-late.questions
@@ -233,7 +233,7 @@ func TestLateAtRandom(t *testing.T) {
 	c, late := startLate(t, Config{Seed: 1})
 	random := rand.New(rand.NewPCG(1, 2))
 	for i := range 20 {
-		c.nodes.Add(makeNode(fmt.Sprint("n", i), 1000, map[string]string{"zone": fmt.Sprint(i % 3)}))
+		c.addNodes(t, makeNode(fmt.Sprint("n", i), 1000, map[string]string{"zone": fmt.Sprint(i % 3)}))
 	}
 	var answering sync.WaitGroup
 	done := make(chan struct{})
