@@ -143,7 +143,7 @@ disabled_plugins = ['io.containerd.nri.v1.nri']
 		t.Fatal(err)
 	}
 	defer client.Close()
-	for end := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(20 * time.Millisecond) {
 		if _, err = client.List(t.Context()); err == nil {
 			break
 		}
@@ -418,7 +418,7 @@ func forward(t *testing.T, config *rest.Config, path string, use func(addr strin
 	case err := <-done:
 		t.Errorf("port-forward: %v", err)
 		return
-	case <-time.After(time.Minute):
+	case <-time.After(2 * time.Minute):
 		t.Error("port-forward did not become ready")
 	}
 	close(stop)

@@ -72,7 +72,7 @@ func TestGroupEndsWhatForks(t *testing.T) {
 	if _, err := in.Write([]byte("\n")); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(time.Minute); len(g.Processes()) < 5; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); len(g.Processes()) < 5; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("processes %v, want five", g.Processes())
 		}

@@ -236,7 +236,7 @@ func TestRemoveEndsStrays(t *testing.T) {
 	}
 	select {
 	case <-ended:
-	case <-time.After(time.Minute):
+	case <-time.After(2 * time.Minute):
 		t.Error("the process goes on")
 		_ = cmd.Process.Kill()
 		<-ended

@@ -16,6 +16,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
+	k8stesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/ptr"
 
@@ -78,11 +79,20 @@ func (r *recorder) addresses(name proxy.Name) []string {
 
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("timed out: %s", what)
 		}
 	}
+}
+
+// watched waits until a resource is watched: a watch of the fake does not deliver what was
+// deleted between the list and the watch.
+func watched(t *testing.T, client *fake.Clientset, resource string) {
+	t.Helper()
+	eventually(t, resource+" are watched", func() bool {
+		return slices.ContainsFunc(client.Actions(), func(a k8stesting.Action) bool { return a.Matches("watch", resource) })
+	})
 }
 
 func slice(name string, ips ...string) *discoveryv1.EndpointSlice {
@@ -171,6 +181,7 @@ func TestFeeder(t *testing.T) {
 		t.Errorf("%d starts, %d resets", good.starts, good.resetted)
 	}
 	good.mu.Unlock()
+	watched(t, client, "services")
 	if err := client.CoreV1().Services("d").Delete(ctx, "web", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -338,6 +349,7 @@ func TestExternalIPs(t *testing.T) {
 		}
 	}
 	eventually(t, "the cluster IP is kept", served("198.51.100.9", "10.96.0.8"))
+	watched(t, client, "services")
 	if err := client.CoreV1().Services("d").Delete(ctx, "inner", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -382,6 +394,7 @@ func TestClusterIPsOfOtherRanges(t *testing.T) {
 		}
 	}
 	eventually(t, "the cluster IP is kept", served("198.51.100.9"))
+	watched(t, client, "services")
 	if err := client.CoreV1().Services("d").Delete(ctx, "inner", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}

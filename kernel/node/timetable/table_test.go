@@ -24,9 +24,9 @@ func start(t *testing.T, limit int) *Table {
 
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); !ok(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(2 * time.Minute); !ok(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatal("not within a minute: " + what)
+			t.Fatal("not within two minutes: " + what)
 		}
 	}
 }

@@ -256,7 +256,7 @@ func TestSubPathPipe(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-	case <-time.After(time.Minute):
+	case <-time.After(2 * time.Minute):
 		// Let it go, or nothing after it comes to an end.
 		f, err := os.OpenFile(pipe, os.O_RDWR, 0)
 		t.Fatal("the agent waits for somebody to write into the pipe", f, err)
