@@ -57,7 +57,18 @@ func StartEtcdTLS(ctx context.Context, network *Network, data string, files TLS)
 
 const loopback = "127.0.0.1"
 
+// startEtcd tries other ports where a process of somebody else has taken one between the
+// look for it and its use.
 func startEtcd(ctx context.Context, network *Network, address, data string, sync bool, files *TLS) (*Etcd, error) {
+	for tries := 1; ; tries++ {
+		e, err := startEtcdOnce(ctx, network, address, data, sync, files)
+		if err == nil || tries == 5 || !strings.Contains(err.Error(), "address already in use") {
+			return e, err
+		}
+	}
+}
+
+func startEtcdOnce(ctx context.Context, network *Network, address, data string, sync bool, files *TLS) (*Etcd, error) {
 	bin, err := Bin()
 	if err != nil {
 		return nil, err
