@@ -163,9 +163,9 @@ func createPod(t *testing.T, client kubernetes.Interface, image string) error {
 
 func eventually(t *testing.T, what string, done func() bool) {
 	t.Helper()
-	for limit := time.Now().Add(time.Minute); !done(); time.Sleep(10 * time.Millisecond) {
+	for limit := time.Now().Add(2 * time.Minute); !done(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(limit) {
-			t.Fatalf("not within a minute: %s", what)
+			t.Fatalf("not within two minutes: %s", what)
 		}
 	}
 }

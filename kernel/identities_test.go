@@ -38,7 +38,7 @@ func TestIdentitiesAreReleased(t *testing.T) {
 	}
 	open := func(name string) string {
 		t.Helper()
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 		defer cancel()
 		path, err := ids.open(ctx, name, plugin.Access{})
 		if err != nil {
@@ -68,7 +68,7 @@ func TestIdentitiesAreReleased(t *testing.T) {
 		t.Errorf("socket %s, want %s again and %s untouched", again, one, two)
 	}
 	ids.release("two")
-	for end := time.Now().Add(time.Minute); there(two); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(2 * time.Minute); there(two); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("a released socket is still served")
 		}

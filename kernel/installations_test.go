@@ -293,7 +293,7 @@ func shownUntilRemoved(t *testing.T, k *runningKernel, bundle, name, fault strin
 	if _, err := k.installer(t).Remove(bundle); err != nil {
 		t.Fatal(err)
 	}
-	for limit := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+	for limit := time.Now().Add(2 * time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		if _, err := c.Get(t.Context(), name); err != nil && strings.Contains(err.Error(), "not found") {
 			return
 		}

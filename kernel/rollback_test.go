@@ -188,7 +188,7 @@ func TestUpgradeTakesSiblingsAlong(t *testing.T) {
 		t.Errorf("%+v", o.Status)
 	}
 	// The object tells of it.
-	for limit := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+	for limit := time.Now().Add(2 * time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		list, err := k.as(t, administrator).CoreV1().Events("default").List(t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.kind=Plugin,involvedObject.name=label"})
 		if err != nil {
 			t.Fatal(err)

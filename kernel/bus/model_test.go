@@ -35,7 +35,7 @@ func TestModel(t *testing.T) {
 		}
 		// The first run ends in the middle of things: who was there goes on after the restart where he had been.
 		through := uint64(last * (run + 1) / 2)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 		var subscribers, writer sync.WaitGroup
 		var mu sync.Mutex
 		for i := range from {

@@ -164,7 +164,7 @@ type served struct {
 func (s *set) serve(t *testing.T, config []pluginConfig) *served {
 	t.Helper()
 	host, err := plugin.New(plugin.Config{
-		Directories: []string{s.directory}, Modules: s.modules, StartTimeout: time.Minute, CallTimeout: 10 * time.Second,
+		Directories: []string{s.directory}, Modules: s.modules, StartTimeout: 2 * time.Minute, CallTimeout: 30 * time.Second,
 		Bundles: []plugin.BundleConfig{{Name: bundle, Transport: plugin.TransportWASM}}, Profiles: []plugin.Profile{s.profile(config)},
 	}, plugin.Deps{Log: slog.New(slog.DiscardHandler)})
 	if err != nil {

@@ -304,7 +304,7 @@ func liveThrough(t *testing.T, set *set, l *living, other []pluginConfig, rounds
 			// What happened arrives by and by; once it has, nothing comes that could
 			// mend an answer that was kept too long.
 			var have *scheduler.Explanation
-			for deadline := time.Now().Add(time.Minute); ; time.Sleep(2 * time.Millisecond) {
+			for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(2 * time.Millisecond) {
 				have, err = s.Why(ctx, p.Namespace, p.Name, scheduler.ExplainOptions{Now: true})
 				if err == nil && told(have) == told(want[i]) {
 					break

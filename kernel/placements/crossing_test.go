@@ -16,7 +16,7 @@ import (
 func BenchmarkCrossing(b *testing.B) {
 	directory := build(b)
 	host, err := plugin.New(plugin.Config{
-		Directories: []string{directory}, Modules: testModules, StartTimeout: time.Minute, CallTimeout: 10 * time.Second,
+		Directories: []string{directory}, Modules: testModules, StartTimeout: 2 * time.Minute, CallTimeout: 30 * time.Second,
 		Bundles:  []plugin.BundleConfig{{Name: "classic", Transport: plugin.TransportWASM}},
 		Profiles: []plugin.Profile{{SchedulerName: profile.SchedulerName, Predicates: profile.Predicates, Priorities: profile.Priorities[:4]}},
 	}, plugin.Deps{Log: slog.New(slog.DiscardHandler)})

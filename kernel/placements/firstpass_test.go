@@ -17,7 +17,7 @@ import (
 func BenchmarkFirstPass(b *testing.B) {
 	directory := buildBundle(b, "modern")
 	host, err := plugin.New(plugin.Config{
-		Directories: []string{directory}, Modules: testModules, StartTimeout: time.Minute, CallTimeout: 10 * time.Second,
+		Directories: []string{directory}, Modules: testModules, StartTimeout: 2 * time.Minute, CallTimeout: 30 * time.Second,
 		Bundles: []plugin.BundleConfig{{Name: "modern", Transport: plugin.TransportWASM}}, Profiles: []plugin.Profile{modern},
 	}, plugin.Deps{Log: slog.New(slog.DiscardHandler)})
 	if err != nil {

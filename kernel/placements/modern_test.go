@@ -81,7 +81,7 @@ func TestModernKeepsRules(t *testing.T) {
 			c := modernCases(60, pods, name)
 			s := start(t, directory, plugin.TransportWASM, modern, fixed{&c.pods}, fixed{&c.nodes}, c.objects())
 			defer s.stop()
-			for deadline := time.Now().Add(time.Minute); int(s.bound.Load()) < pods; time.Sleep(time.Millisecond) {
+			for deadline := time.Now().Add(2 * time.Minute); int(s.bound.Load()) < pods; time.Sleep(time.Millisecond) {
 				if time.Now().After(deadline) {
 					t.Fatalf("%d of %d bound", s.bound.Load(), pods)
 				}

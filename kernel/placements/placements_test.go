@@ -96,7 +96,7 @@ func startWith(t testing.TB, directory, transport string, profile plugin.Profile
 		t.Fatalf("%s holds %v: %v", directory, bundles, err)
 	}
 	host, err := plugin.New(plugin.Config{
-		Directories: []string{directory}, Modules: testModules, StartTimeout: time.Minute, CallTimeout: 10 * time.Second,
+		Directories: []string{directory}, Modules: testModules, StartTimeout: 2 * time.Minute, CallTimeout: 30 * time.Second,
 		Bundles: []plugin.BundleConfig{{Name: bundles[0].Name(), Transport: transport}}, Profiles: []plugin.Profile{profile},
 	}, plugin.Deps{Log: slog.New(slog.DiscardHandler)})
 	if err != nil {

@@ -71,7 +71,7 @@ func TestDefaultProvider(t *testing.T) {
 			defer s.stop()
 			for i, want := range c.want {
 				var d scheduler.Decision
-				for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+				for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(time.Millisecond) {
 					var ok bool
 					if d, ok = s.Explain("a", fmt.Sprint("pod-", i)); ok {
 						break

@@ -107,7 +107,7 @@ func startSwapping(t testing.TB, transport string, nodes, pods int, tracer trace
 	s := &swapping{
 		pods: watch.NewFakeWithChanSize(pods, false), bound: map[string][]string{}, grew: make(chan struct{}, 1),
 		cfg: plugin.Config{
-			Modules: testModules, StartTimeout: time.Minute, CallTimeout: 10 * time.Second, RunDirectory: t.TempDir(),
+			Modules: testModules, StartTimeout: 2 * time.Minute, CallTimeout: 30 * time.Second, RunDirectory: t.TempDir(),
 			Bundles:  []plugin.BundleConfig{{Name: "parity", Transport: transport, Version: "1.0.0"}},
 			Profiles: []plugin.Profile{{SchedulerName: "s", Predicates: []string{"FirstHalf", "SecondHalf"}}},
 		},
@@ -147,7 +147,7 @@ func startSwapping(t testing.TB, transport string, nodes, pods int, tracer trace
 	})
 	select {
 	case <-s.host.Ready():
-	case <-time.After(time.Minute):
+	case <-time.After(2 * time.Minute):
 		t.Fatal("the host is not ready")
 	}
 	return s

@@ -149,7 +149,7 @@ func TestFaultOnFullDisk(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	timer := time.AfterFunc(60*time.Second, func() { _ = cmd.Process.Kill() })
+	timer := time.AfterFunc(3*time.Minute, func() { _ = cmd.Process.Kill() })
 	defer timer.Stop()
 	acknowledged := map[string]uint64{}
 	var free func()
