@@ -70,7 +70,7 @@ func TestChange(t *testing.T) {
 	echo := func(conn net.Conn) {
 		t.Helper()
 		b := make([]byte, 1)
-		conn.SetDeadline(time.Now().Add(time.Minute))
+		conn.SetDeadline(time.Now().Add(2 * time.Minute))
 		if _, err := conn.Write([]byte("x")); err != nil {
 			t.Fatal(err)
 		}

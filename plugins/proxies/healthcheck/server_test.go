@@ -2,8 +2,10 @@ package healthcheck
 
 import (
 	"encoding/json"
+	"errors"
 	"io"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -11,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -41,14 +44,21 @@ func state(port int, endpoints ...*proxy.Endpoint) *proxy.State {
 	return &s
 }
 
+// free is a port that nothing has, out of those that the system gives to nobody who does
+// not ask for them: other tests have sockets at the same time.
 func free(t *testing.T) int {
 	t.Helper()
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for {
+		port := 20000 + rand.IntN(10000)
+		l, err := net.Listen("tcp4", "127.0.0.1:"+strconv.Itoa(port))
+		if err == nil {
+			l.Close()
+			return port
+		}
+		if !errors.Is(err, syscall.EADDRINUSE) {
+			t.Fatal(err)
+		}
 	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
 }
 
 // The answer is kube-proxy's: code, header and body.

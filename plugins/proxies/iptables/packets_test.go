@@ -64,13 +64,13 @@ func TestPackets(t *testing.T) {
 	get := func(address string) string {
 		// A plain dial on this thread: http.Client would dial on another one,
 		// which is not in the namespace.
-		d := net.Dialer{Timeout: 5 * time.Second}
+		d := net.Dialer{Timeout: time.Minute}
 		conn, err := d.Dial("tcp4", address)
 		if err != nil {
 			return err.Error()
 		}
 		defer conn.Close()
-		conn.SetDeadline(time.Now().Add(5 * time.Second))
+		conn.SetDeadline(time.Now().Add(time.Minute))
 		io.WriteString(conn, "GET / HTTP/1.0\r\n\r\n")
 		body, _ := io.ReadAll(conn)
 		return string(body[strings.LastIndex(string(body), "\n")+1:])

@@ -157,7 +157,7 @@ func dial(address string, patience time.Duration) string {
 		return err.Error()
 	}
 	defer conn.Close()
-	conn.SetDeadline(time.Now().Add(time.Minute))
+	conn.SetDeadline(time.Now().Add(2 * time.Minute))
 	body, err := io.ReadAll(conn)
 	if err != nil {
 		return err.Error()
@@ -339,7 +339,7 @@ func (n *node) mendsNoMore() {
 		if now, also := len(rules(chainServices)), len(rules(picks)); now != fixed || also != shared {
 			n.t.Errorf("%s: %d and %d rules, want %d and %d", step.name, now, also, fixed, shared)
 		}
-		if got := tries("10.96.0.10:80"); !strings.HasPrefix(got, "10.244.0.") {
+		if got := reach("10.96.0.10:80"); !strings.HasPrefix(got, "10.244.0.") {
 			n.t.Errorf("%s: the service is answered by %s", step.name, got)
 		}
 		n.holds(step.name)

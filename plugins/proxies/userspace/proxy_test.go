@@ -1,14 +1,17 @@
 package userspace
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -20,22 +23,28 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+// freePort is one that nothing has, out of those that the system gives to nobody who does
+// not ask for them: other tests have sockets at the same time.
 func freePort(t *testing.T, network string) int {
 	t.Helper()
-	if network == "udp" {
-		c, err := net.ListenPacket("udp4", "127.0.0.1:0")
-		if err != nil {
+	for {
+		port := 20000 + rand.IntN(10000)
+		address := "127.0.0.1:" + strconv.Itoa(port)
+		var c io.Closer
+		var err error
+		if network == "udp" {
+			c, err = net.ListenPacket("udp4", address)
+		} else {
+			c, err = net.Listen("tcp4", address)
+		}
+		if err == nil {
+			c.Close()
+			return port
+		}
+		if !errors.Is(err, syscall.EADDRINUSE) {
 			t.Fatal(err)
 		}
-		defer c.Close()
-		return c.LocalAddr().(*net.UDPAddr).Port
 	}
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
 }
 
 func diff(generation uint64, protocol string, nodePort int, affinity string, endpoints ...string) *proxy.Diff {
@@ -84,7 +93,7 @@ func backend(t *testing.T, answer string) string {
 
 func get(t *testing.T, nodePort int) string {
 	t.Helper()
-	client := http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	client := http.Client{Timeout: 2 * time.Minute, Transport: &http.Transport{DisableKeepAlives: true}}
 	resp, err := client.Get(fmt.Sprintf("http://127.0.0.1:%d/", nodePort))
 	if err != nil {
 		return "error"
@@ -109,7 +118,7 @@ func TestNodePortTCP(t *testing.T) {
 	if seen["a"] != 2 || seen["b"] != 2 {
 		t.Errorf("four requests went to %v", seen)
 	}
-	dead := fmt.Sprintf("127.0.0.1:%d", freePort(t, "tcp"))
+	const dead = "127.0.0.1:1"
 	if err := p.Apply(t.Context(), diff(2, "TCP", nodePort, "None", a, dead)); err != nil {
 		t.Fatal(err)
 	}
@@ -163,7 +172,7 @@ func TestNodePortUDP(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	conn.SetDeadline(time.Now().Add(time.Minute))
+	conn.SetDeadline(time.Now().Add(2 * time.Minute))
 	if _, err := conn.Write([]byte("hello")); err != nil {
 		t.Fatal(err)
 	}
