@@ -146,7 +146,7 @@ func TestPodChanged(t *testing.T) {
 			select {
 			case key := <-keys:
 				got = append(got, key)
-			case <-time.After(time.Minute):
+			case <-time.After(2 * time.Minute):
 				t.Fatalf("queued %q in time, want %q", got, want)
 			}
 		}

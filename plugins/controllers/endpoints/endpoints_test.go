@@ -47,7 +47,7 @@ func TestController(t *testing.T) {
 	eventually := func(what string, check func(*corev1.Endpoints, error) bool) *corev1.Endpoints {
 		t.Helper()
 		var got *corev1.Endpoints
-		if err := wait.PollUntilContextTimeout(ctx, 5*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+		if err := wait.PollUntilContextTimeout(ctx, 5*time.Millisecond, 2*time.Minute, true, func(ctx context.Context) (bool, error) {
 			var err error
 			got, err = core.Endpoints("ns").Get(ctx, "web", metav1.GetOptions{})
 			return check(got, err), nil

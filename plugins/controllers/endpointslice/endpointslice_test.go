@@ -15,12 +15,17 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
 	"pintle.dev/pintle/sdk/controller"
 )
+
+// A watch of the fake holds 100 events, and panics at one more: a busy machine may let the
+// reader wait for longer than it takes to write these.
+func init() { watch.DefaultChanSize = 10_000 }
 
 func pod(name, ip, version string, ready bool) *corev1.Pod {
 	status := corev1.ConditionFalse
@@ -100,7 +105,7 @@ func TestController(t *testing.T) {
 		t.Helper()
 		var list *discoveryv1.EndpointSliceList
 		got := map[string]bool{}
-		if err := wait.PollUntilContextTimeout(ctx, 10*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+		if err := wait.PollUntilContextTimeout(ctx, 10*time.Millisecond, 2*time.Minute, true, func(ctx context.Context) (bool, error) {
 			var err error
 			if list, err = client.DiscoveryV1().EndpointSlices("ns").List(ctx, metav1.ListOptions{}); err != nil {
 				return false, err

@@ -99,7 +99,7 @@ func TestController(t *testing.T) {
 	expect := func(what string, want ...string) {
 		t.Helper()
 		var got []string
-		if err := wait.PollUntilContextTimeout(ctx, 10*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+		if err := wait.PollUntilContextTimeout(ctx, 10*time.Millisecond, 2*time.Minute, true, func(ctx context.Context) (bool, error) {
 			list, err := client.DiscoveryV1().EndpointSlices("ns").List(ctx, metav1.ListOptions{})
 			got = nil
 			for _, s := range list.Items {
@@ -147,7 +147,7 @@ func TestController(t *testing.T) {
 func TestEvents(t *testing.T) {
 	e := byHand(corev1.EndpointSubset{Addresses: addresses("nowhere"), Ports: ports(80)})
 	client := start(t, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "db"}}, e)
-	if err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+	if err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 2*time.Minute, true, func(ctx context.Context) (bool, error) {
 		list, err := client.CoreV1().Events("ns").List(ctx, metav1.ListOptions{})
 		if err != nil || len(list.Items) == 0 {
 			return false, err

@@ -305,7 +305,7 @@ func TestRun(t *testing.T) {
 	go func() { done <- c.Run(ctx) }()
 	wait := func(what string, ok func() bool) {
 		t.Helper()
-		for deadline := time.Now().Add(time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {
+		for deadline := time.Now().Add(2 * time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {
 			if time.Now().After(deadline) {
 				t.Fatal(what)
 			}

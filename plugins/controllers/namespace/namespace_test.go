@@ -116,7 +116,7 @@ func TestVanishes(t *testing.T) {
 	factory.Start(stop)
 	ended := make(chan error, 1)
 	go func() { ended <- n.Run(ctx) }()
-	err := wait.PollUntilContextTimeout(ctx, 5*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(ctx, 5*time.Millisecond, 2*time.Minute, true, func(ctx context.Context) (bool, error) {
 		_, err := client.CoreV1().Namespaces().Get(ctx, "ns", metav1.GetOptions{})
 		return apierrors.IsNotFound(err), nil
 	})

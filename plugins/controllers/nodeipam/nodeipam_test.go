@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	k8stesting "k8s.io/client-go/testing"
@@ -27,6 +28,10 @@ import (
 
 	"pintle.dev/pintle/sdk/controller"
 )
+
+// A watch of the fake holds 100 events, and panics at one more: a busy machine may let the
+// reader wait for longer than it takes to write these.
+func init() { watch.DefaultChanSize = 10_000 }
 
 var (
 	nodesOf = corev1.SchemeGroupVersion.WithResource("nodes")

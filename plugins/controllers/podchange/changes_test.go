@@ -70,7 +70,7 @@ func TestChanges(t *testing.T) {
 			for range len(tt.want) + 1 {
 				select {
 				case <-seen:
-				case <-time.After(time.Minute):
+				case <-time.After(2 * time.Minute):
 					t.Fatal("nobody was told in time")
 				}
 			}

@@ -100,7 +100,7 @@ func TestOutcomes(t *testing.T) {
 			for range tt.calls {
 				select {
 				case <-calls:
-				case <-time.After(time.Minute):
+				case <-time.After(2 * time.Minute):
 					t.Fatalf("%d calls in time, want %d", n, tt.calls)
 				}
 			}
@@ -132,7 +132,7 @@ func TestRetriesEnd(t *testing.T) {
 	done := make(chan struct{})
 	go func() { defer close(done); l.Run(ctx) }()
 	l.Add("a")
-	deadline := time.After(time.Minute)
+	deadline := time.After(2 * time.Minute)
 	for !strings.Contains(out.String(), "given up") {
 		select {
 		case <-deadline:
@@ -201,7 +201,7 @@ func TestFollow(t *testing.T) {
 		select {
 		case key := <-keys:
 			return key
-		case <-time.After(time.Minute):
+		case <-time.After(2 * time.Minute):
 			t.Fatal("no key in time")
 			return ""
 		}
@@ -216,7 +216,7 @@ func TestFollow(t *testing.T) {
 	watched := func(context.Context) (bool, error) {
 		return slices.ContainsFunc(client.Actions(), func(a k8stesting.Action) bool { return a.Matches("watch", "configmaps") }), nil
 	}
-	if err := wait.PollUntilContextTimeout(ctx, time.Millisecond, time.Minute, true, watched); err != nil {
+	if err := wait.PollUntilContextTimeout(ctx, time.Millisecond, 2*time.Minute, true, watched); err != nil {
 		t.Fatal(err)
 	}
 	if err := client.CoreV1().ConfigMaps("ns").Delete(ctx, "there", metav1.DeleteOptions{}); err != nil {

@@ -392,7 +392,7 @@ func TestRun(t *testing.T) {
 	shared.Start(ctx.Done())
 	done := make(chan error, 1)
 	go func() { done <- r.Run(ctx) }()
-	deadline := time.Now().Add(time.Minute)
+	deadline := time.Now().Add(2 * time.Minute)
 	for {
 		list, err := client.CoreV1().Pods("default").List(ctx, metav1.ListOptions{})
 		if err == nil && len(list.Items) == 3 {

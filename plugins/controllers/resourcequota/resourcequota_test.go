@@ -99,7 +99,7 @@ func TestReplenish(t *testing.T) {
 	go func() { done <- q.Run(ctx) }()
 	await := func(secrets, widgets int64) {
 		t.Helper()
-		deadline := time.Now().Add(time.Minute)
+		deadline := time.Now().Add(2 * time.Minute)
 		for {
 			got, err := client.CoreV1().ResourceQuotas("ns").Get(ctx, "q", metav1.GetOptions{})
 			if err != nil {
@@ -124,7 +124,7 @@ func TestReplenish(t *testing.T) {
 		return false
 	}
 	await(1, 1)
-	for deadline := time.Now().Add(time.Minute); !watched("secrets") || !watched("widgets"); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); !watched("secrets") || !watched("widgets"); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("secrets and widgets are not watched")
 		}

@@ -96,7 +96,7 @@ func TestPublish(t *testing.T) {
 	right := func(when string) *corev1.ConfigMap {
 		t.Helper()
 		var cm *corev1.ConfigMap
-		if err := wait.PollUntilContextTimeout(ctx, 5*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+		if err := wait.PollUntilContextTimeout(ctx, 5*time.Millisecond, 2*time.Minute, true, func(ctx context.Context) (bool, error) {
 			var err error
 			cm, err = maps.Get(ctx, "kube-root-ca.crt", metav1.GetOptions{})
 			return err == nil && len(cm.Data) == 1 && cm.Data["ca.crt"] == pem &&

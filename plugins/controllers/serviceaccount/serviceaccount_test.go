@@ -47,7 +47,7 @@ func TestDefaultAccount(t *testing.T) {
 
 	appears := func(ns string) {
 		t.Helper()
-		if err := wait.PollUntilContextTimeout(ctx, 5*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+		if err := wait.PollUntilContextTimeout(ctx, 5*time.Millisecond, 2*time.Minute, true, func(ctx context.Context) (bool, error) {
 			_, err := client.CoreV1().ServiceAccounts(ns).Get(ctx, "default", metav1.GetOptions{})
 			return err == nil, nil
 		}); err != nil {
@@ -63,7 +63,7 @@ func TestDefaultAccount(t *testing.T) {
 	watched := func(context.Context) (bool, error) {
 		return slices.ContainsFunc(client.Actions(), func(a k8stesting.Action) bool { return a.Matches("watch", "serviceaccounts") }), nil
 	}
-	if err := wait.PollUntilContextTimeout(ctx, 5*time.Millisecond, time.Minute, true, watched); err != nil {
+	if err := wait.PollUntilContextTimeout(ctx, 5*time.Millisecond, 2*time.Minute, true, watched); err != nil {
 		t.Fatal(err)
 	}
 	if err := client.CoreV1().ServiceAccounts("early").Delete(ctx, "default", metav1.DeleteOptions{}); err != nil {
