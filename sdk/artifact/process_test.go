@@ -32,7 +32,7 @@ func TestStartSaysWhy(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "as promised") {
 		t.Errorf("the environment: %v", err)
 	}
-	_, err = OpenProcess(t.Context(), script(t, "echo waiting >&2\nexec sleep 60\n"), Options{CallTimeout: 200 * time.Millisecond})
+	_, err = OpenProcess(t.Context(), script(t, "echo waiting >&2\nexec sleep 60\n"), Options{CallTimeout: 2 * time.Second})
 	if !errors.Is(err, ErrNoAnswer) || !strings.Contains(err.Error(), "waiting") {
 		t.Errorf("one that says nothing: %v", err)
 	}

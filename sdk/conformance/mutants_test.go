@@ -159,7 +159,7 @@ func TestStopsAtTheFirstHang(t *testing.T) {
 		t.Fatal(err)
 	}
 	const asked = "\tconst struct class *c = &classes[class];\n"
-	short := artifact.Options{CallTimeout: 300 * time.Millisecond}
+	short := artifact.Options{CallTimeout: 3 * time.Second}
 	results, err := checkModule(t, compileC(t, strings.Replace(string(source), asked, asked+"\tfor (volatile int i = 0;; i++)\n\t\t;\n", 1)), short, Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -170,7 +170,7 @@ func TestStopsAtTheFirstHang(t *testing.T) {
 			after++
 		}
 	}
-	if len(faults) != 1 || !strings.Contains(faults[0].Fault, "pintle_filter: no answer in 300ms") || after < 5 {
+	if len(faults) != 1 || !strings.Contains(faults[0].Fault, "pintle_filter: no answer in 3s") || after < 5 {
 		t.Errorf("%d checks were left out, faults: %+v", after, faults)
 	}
 	_, err = checkModule(t, compileC(t, string(source)+"\nEXPORT(_initialize) void start(void) { for (volatile int i = 0;; i++); }\n"), short, Options{})

@@ -49,7 +49,7 @@ func TestControllersComeAndGo(t *testing.T) {
 		t.Fatal(err)
 	}
 	steady := s.running["steady"]
-	deadline := time.Now().Add(time.Minute)
+	deadline := time.Now().Add(2 * time.Minute)
 	for {
 		st, err := grpcSide.Status(t.Context(), nil)
 		if err != nil {

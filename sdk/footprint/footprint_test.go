@@ -131,24 +131,23 @@ func TestAfterCollections(t *testing.T) {
 		runtime.GC()
 		select {
 		case <-told:
-		case <-time.After(10 * time.Second):
+		case <-time.After(2 * time.Minute):
 			t.Fatalf("collection %d was not told of", i)
 		}
 	}
 	stop()
-	// One that was under way may still be told of; it arms nothing.
-	for range 2 {
+	// One that was under way may still be told of, at any time; it arms nothing.
+	late := 0
+	for range 8 {
 		runtime.GC()
+		select {
+		case <-told:
+			late++
+		default:
+		}
 	}
-	select {
-	case <-told:
-	default:
-	}
-	runtime.GC()
-	select {
-	case <-told:
-		t.Error("told after the stop")
-	default:
+	if late > 1 {
+		t.Errorf("told %d times after the stop", late)
 	}
 }
 

@@ -86,7 +86,7 @@ func TestHostReadsAndWrites(t *testing.T) {
 	if err := h.Event(Object{APIVersion: "v1", Kind: "ConfigMap", Namespace: "d", Name: "fresh"}, EventNormal, "Made", "made it"); err != nil {
 		t.Errorf("event: %v", err)
 	}
-	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(time.Millisecond) {
 		list, err := events.CoreV1().Events("d").List(context.Background(), metav1.ListOptions{})
 		if err == nil && len(list.Items) == 1 && list.Items[0].Reason == "Made" && list.Items[0].Source.Component == "tester" {
 			break

@@ -23,7 +23,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-const patience = 10 * time.Second
+const patience = time.Minute
 
 // sockets are two ends of a connection, as a kernel and a process have them.
 func sockets(t testing.TB) (ours net.Conn, theirs *os.File) {

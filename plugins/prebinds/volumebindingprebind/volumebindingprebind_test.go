@@ -160,7 +160,7 @@ func TestFails(t *testing.T) {
 func TestWithin(t *testing.T) {
 	b := &binder{}
 	b.timeout.Store(int64(time.Hour))
-	call, cancel := context.WithTimeout(t.Context(), time.Minute)
+	call, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	ctx, end := b.within(call)
 	defer end()

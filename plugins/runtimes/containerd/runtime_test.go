@@ -187,7 +187,7 @@ func TestLifeCycle(t *testing.T) {
 	}
 	// The daemon answers before it has looked up its sandboxes again.
 	state := runtimev1.PodSandboxState_SANDBOX_NOTREADY
-	for deadline := time.Now().Add(time.Minute); state != runtimev1.PodSandboxState_SANDBOX_READY && time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); state != runtimev1.PodSandboxState_SANDBOX_READY && time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		if status, err = cri.PodSandboxStatus(t.Context(), &runtimev1.PodSandboxStatusRequest{PodSandboxId: sandbox.PodSandboxId}); err == nil {
 			state = status.Status.State
 		}

@@ -85,7 +85,7 @@ func TestPodOnTwoNodes(t *testing.T) {
 		t.Errorf("node b sees %v, %v", other, err)
 	}
 	var last *runtimev1.ContainerStatus
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 		s, err := cri.ContainerStatus(ctx, &runtimev1.ContainerStatusRequest{ContainerId: c.ContainerId})
 		if err != nil {
 			t.Fatal(err)

@@ -59,9 +59,9 @@ func (c *calls) has(key string) bool {
 
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); !ok(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(2 * time.Minute); !ok(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("not within 10 s: %s", what)
+			t.Fatalf("not within two minutes: %s", what)
 		}
 	}
 }
@@ -93,8 +93,8 @@ func run(t *testing.T, client *metadatafake.FakeMetadataClient, reconcile func(c
 		case err := <-done:
 			done <- err
 			return err
-		case <-time.After(time.Minute):
-			return errors.New("the loop did not end within 10 s")
+		case <-time.After(2 * time.Minute):
+			return errors.New("the loop did not end within two minutes")
 		}
 	}
 }
