@@ -291,7 +291,7 @@ func TestHostileProvider(t *testing.T) {
 	api := serviceNamed("kubernetes", 443)
 	api.Spec.Type, api.Spec.ClusterIPs = corev1.ServiceTypeClusterIP, []string{"10.96.0.1"}
 	h := hostile{let: make(chan struct{})}
-	r := start(t, h, func(s *settings) { s.ProviderTimeout.Duration = 50 * time.Millisecond },
+	r := start(t, h, func(s *settings) { s.ProviderTimeout.Duration = 2 * time.Second },
 		api, serviceNamed("a-hangs", 80), serviceNamed("b-panics", 80), serviceNamed("c-nothing", 80), serviceNamed("d-thief", 80), serviceNamed("e-endless", 80), serviceNamed("z-good", 80))
 	r.eventually(t, func() error {
 		if ip, _ := r.address(t, "z-good"); ip != "198.51.100.9" {
@@ -302,7 +302,7 @@ func TestHostileProvider(t *testing.T) {
 			return err
 		}
 		for name, words := range map[string]string{
-			"a-hangs": "no answer within 50ms", "b-panics": "panic: runtime error", "c-nothing": "service status returned by EnsureLoadBalancer is nil",
+			"a-hangs": "no answer within 2s", "b-panics": "panic: runtime error", "c-nothing": "service status returned by EnsureLoadBalancer is nil",
 			"d-thief": "10.96.0.1, which is the cluster IP of a service", "e-endless": "100000 addresses",
 		} {
 			if !slices.ContainsFunc(events.Items, func(e corev1.Event) bool {
