@@ -178,7 +178,7 @@ func TestAdmission(t *testing.T) {
 	for _, transport := range []string{TransportWASM, TransportProcess} {
 		t.Run(transport, func(t *testing.T) {
 			cfg := testConfig(t, transport)
-			briefly(&cfg) // a review may last ten times as long
+			brieflyAsked(&cfg) // a review may last ten times as long
 			cfg.Bundles = []BundleConfig{{Name: "greeter", Transport: transport}}
 			cfg.Profiles, cfg.Admission = nil, []string{"label", "refuse"}
 			h := runHost(t, cfg, nil)

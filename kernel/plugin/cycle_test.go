@@ -244,7 +244,7 @@ func TestHostileAtEachPoint(t *testing.T) {
 	)
 	for _, transport := range []string{TransportWASM, TransportProcess} {
 		t.Run(transport, func(t *testing.T) {
-			p, broke, bound := cyclePolicy(t, transport, briefly), 0, false
+			p, broke, bound := cyclePolicy(t, transport, brieflyAsked), 0, false
 			for _, h := range all {
 				if transport == TransportProcess && h.do == "hang" && h.at != "permit" && h.at != "pre-bind" {
 					continue // they are one way through the host
@@ -259,7 +259,7 @@ func TestHostileAtEachPoint(t *testing.T) {
 					p.filters[0].unit.bundle.Manifest.Timeouts.Binding = 2 * time.Second
 					bound = true
 				case broke%3 == 0, bound:
-					p = cyclePolicy(t, transport, briefly) // the wait before a start doubles, and circuits open
+					p = cyclePolicy(t, transport, brieflyAsked) // the wait before a start doubles, and circuits open
 					bound = false
 				}
 				c := cycleCall(cyclePod("p", "at", h.at, "do", h.do), h.point)

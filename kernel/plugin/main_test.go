@@ -138,7 +138,7 @@ func indexes(n int) []uint32 {
 }
 
 // testConfig gives plugins more time than they need on a machine that does much else.
-// Tests of what never answers give it less: see briefly and hurry.
+// Tests of what never answers give it less: see brieflyAsked and hurry.
 func testConfig(t testing.TB, transport string, predicates ...string) Config {
 	run := t.TempDir()
 	return Config{
@@ -151,8 +151,8 @@ func testConfig(t testing.TB, transport string, predicates ...string) Config {
 	}
 }
 
-// briefly has every call of a host end within a second.
-func briefly(cfg *Config) { cfg.CallTimeout = time.Second }
+// brieflyAsked has every call of a host end within a second.
+func brieflyAsked(cfg *Config) { cfg.CallTimeout = time.Second }
 
 // hurry bounds each question to the running guest of a policy's first predicate. The guest
 // that follows it has the time that the host is configured with.
