@@ -99,6 +99,30 @@ func TestKeeper(t *testing.T) {
 	if len(s.PodSelector.MatchExpressions)+len(s.PodSelector.MatchLabels) > 0 || !slices.Equal(s.PolicyTypes, []networkingv1.PolicyType{"Ingress", "Egress"}) {
 		t.Errorf("of a large subject there is %+v", s)
 	}
+	// What it returned it returns again, and counts no policy as kept for it.
+	huge := named("d", "huge", 10_000)
+	once, _ := k.slim(huge)
+	twice, _ := k.slim(once)
+	if once != twice || len(k.left["d"]) != 1 || len(k.kept["d"]) != 0 {
+		t.Errorf("slimmed twice: %v, then %v; kept %v, left %v", once, twice, k.kept["d"], k.left["d"])
+	}
+	// A user who writes the annotation gets no more room by it.
+	huge.Annotations = map[string]string{program.NotKept: "true"}
+	if o, _ := k.slim(huge); len(o.(*networkingv1.NetworkPolicy).Spec.Ingress) > 0 {
+		t.Error("an annotation of a user lets a policy be kept beyond the limit")
+	}
+	// One that is deleted and made again at once is counted, though its end is heard of late.
+	for range 100 {
+		before := named("e", "p", 100)
+		k.whole(t, before)
+		again := named("e", "p", 100)
+		again.UID = "2"
+		k.whole(t, again)
+		k.gone(before)
+		if k.total["e"] != weigh(&again.Spec) {
+			t.Fatalf("%d bytes are counted", k.total["e"])
+		}
+	}
 	if got, _ := k.slim("nonsense"); got != "nonsense" {
 		t.Errorf("%v", got)
 	}
@@ -138,7 +162,7 @@ func TestTeller(t *testing.T) {
 		}
 		slices.SortFunc(events, func(a, b *corev1.Event) int { return strings.Compare(a.Namespace, b.Namespace) })
 		e := events[0]
-		want := "Not enforced on node n: with this policy, namespace a needs more than its 10000 rules of the packet filter. It lets nobody connect: the pods that it selects are isolated. 2 more policies of the namespace are not enforced. Delete policies, merge them, or raise namespaceBudget.rules of the plugin networkpolicy."
+		want := "Not enforced on node n: with this policy, namespace a needs more than its 10000 rules of the packet filter. It allows no connection: the pods that it selects are isolated. 2 more policies of the namespace are not enforced. Delete policies, merge them, or raise namespaceBudget.rules of the plugin networkpolicy."
 		if e.Message != want || e.Type != corev1.EventTypeWarning || e.Reason != reasonBeyond || e.InvolvedObject.Kind != "NetworkPolicy" || e.InvolvedObject.Name != "p0" || e.InvolvedObject.UID != "1" || e.Namespace != "a" {
 			t.Errorf("%+v", e)
 		}

@@ -24,7 +24,7 @@ type Config struct {
 }
 
 // Budget bounds what the policies of one namespace take of a node. A policy that does not fit
-// isolates its pods and lets nobody pass. 0 stands for the default.
+// isolates its pods and allows no connection. 0 stands for the default.
 type Budget struct {
 	// Rules of the packet filter, 100 or more. Defaults to 10000.
 	Rules int `json:"rules,omitempty"`

@@ -1,10 +1,12 @@
 package networkpolicy
 
 import (
+	"crypto/rand"
 	"sync"
 
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
 	"pintle.dev/pintle/plugins/networkpolicy/program"
@@ -16,27 +18,38 @@ const largeSubject = 4096
 // keeper bounds what is kept of the policies of each namespace. Of one for which there is no
 // room the subject and the directions are kept, by which its pods are isolated.
 type keeper struct {
-	limit int // bytes, roughly, a namespace
+	limit int    // bytes, roughly, a namespace
+	mark  string // on a policy whose rules are not kept; users cannot know it
 
 	mu    sync.Mutex
-	kept  map[string]map[string]int // bytes of those kept whole, by namespace and name
-	left  map[string]map[string]int // bytes of those that were not
-	total map[string]int            // of kept, by namespace
+	kept  map[string]map[string]entry // those kept whole, by namespace and name
+	left  map[string]map[string]entry // those that were not
+	total map[string]int              // bytes of kept, by namespace
+}
+
+// entry is a policy that was counted.
+type entry struct {
+	uid    types.UID
+	weight int // bytes
 }
 
 func newKeeper(limit int) *keeper {
-	return &keeper{limit: limit, kept: map[string]map[string]int{}, left: map[string]map[string]int{}, total: map[string]int{}}
+	return &keeper{limit: limit, mark: rand.Text(), kept: map[string]map[string]entry{}, left: map[string]map[string]entry{}, total: map[string]int{}}
 }
 
-// slim leaves of a policy what there is room for. It is a cache.TransformFunc.
+// slim leaves of a policy what there is room for. It is a cache.TransformFunc, which may be
+// given what it returned before.
 func (k *keeper) slim(o any) (any, error) {
 	p, ok := o.(*networkingv1.NetworkPolicy)
 	if !ok {
 		return o, nil
 	}
+	if p.Annotations[program.NotKept] == k.mark {
+		return o, nil
+	}
 	out := &networkingv1.NetworkPolicy{ObjectMeta: slimMeta(p.ObjectMeta), Spec: p.Spec}
-	if !k.take(p.Namespace, p.Name, weigh(&p.Spec)) {
-		out.Annotations = map[string]string{program.NotKept: "true"}
+	if !k.take(p, weigh(&p.Spec)) {
+		out.Annotations = map[string]string{program.NotKept: k.mark}
 		out.Spec = subjectOf(&p.Spec)
 	}
 	return out, nil
@@ -58,9 +71,10 @@ func subjectOf(s *networkingv1.NetworkPolicySpec) networkingv1.NetworkPolicySpec
 	return out
 }
 
-func (k *keeper) take(namespace, name string, weight int) bool {
+func (k *keeper) take(p *networkingv1.NetworkPolicy, weight int) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	namespace, name := p.Namespace, p.Name
 	k.drop(namespace, name)
 	list, fits := k.kept, k.total[namespace]+weight <= k.limit
 	if fits {
@@ -69,16 +83,16 @@ func (k *keeper) take(namespace, name string, weight int) bool {
 		list = k.left
 	}
 	if list[namespace] == nil {
-		list[namespace] = map[string]int{}
+		list[namespace] = map[string]entry{}
 	}
-	list[namespace][name] = weight
+	list[namespace][name] = entry{p.UID, weight}
 	return fits
 }
 
 // drop forgets one. The caller holds mu.
 func (k *keeper) drop(namespace, name string) {
-	k.total[namespace] -= k.kept[namespace][name]
-	for _, list := range []map[string]map[string]int{k.kept, k.left} {
+	k.total[namespace] -= k.kept[namespace][name].weight
+	for _, list := range []map[string]map[string]entry{k.kept, k.left} {
 		if delete(list[namespace], name); len(list[namespace]) == 0 {
 			delete(list, namespace)
 		}
@@ -88,7 +102,8 @@ func (k *keeper) drop(namespace, name string) {
 	}
 }
 
-// gone takes in that a policy was deleted.
+// gone takes in that a policy was deleted. It comes late: another one of the name may be
+// counted by then, which stays so.
 func (k *keeper) gone(o any) {
 	if last, unseen := o.(cache.DeletedFinalStateUnknown); unseen {
 		o = last.Obj
@@ -96,7 +111,13 @@ func (k *keeper) gone(o any) {
 	if p, ok := o.(*networkingv1.NetworkPolicy); ok {
 		k.mu.Lock()
 		defer k.mu.Unlock()
-		k.drop(p.Namespace, p.Name)
+		counted, whole := k.kept[p.Namespace][p.Name]
+		if !whole {
+			counted = k.left[p.Namespace][p.Name]
+		}
+		if counted.uid == p.UID {
+			k.drop(p.Namespace, p.Name)
+		}
 	}
 }
 
@@ -105,8 +126,8 @@ func (k *keeper) room() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for namespace, list := range k.left {
-		for _, weight := range list {
-			if k.total[namespace]+weight <= k.limit {
+		for _, e := range list {
+			if k.total[namespace]+e.weight <= k.limit {
 				return true
 			}
 		}

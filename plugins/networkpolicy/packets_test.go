@@ -244,6 +244,17 @@ func TestFlowsOfGonePods(t *testing.T) {
 	// Of both directions: what serves on in the test is not to begin a flow of its own.
 	shut := "metadata: {name: shut}\nspec: {podSelector: {matchLabels: {pod: new}}, policyTypes: [Ingress, Egress]}"
 	w.enforced(t, e, r, truth.World(open, shut))
+	// On a busy machine more time passes between two packets than a flow is tracked by default.
+	if err := f.Node.Do(func() error {
+		for _, name := range []string{"nf_conntrack_udp_timeout", "nf_conntrack_udp_timeout_stream"} {
+			if err := os.WriteFile("/proc/sys/net/netfilter/"+name, []byte("3600"), 0); err != nil {
+				return err
+			}
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
 	toX, toY := talk(t, f.Hosts["y/x"], "x/x"), talk(t, f.Hosts["y/x"], "x/y")
 	toX.becomes(t, "to x/x", true)
 	toY.becomes(t, "to x/y", true)

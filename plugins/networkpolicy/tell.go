@@ -124,7 +124,7 @@ func (t *teller) text(namespace string, list []program.Beyond) string {
 	if len(list) > 1 {
 		more = fmt.Sprintf(" %d more policies of the namespace are not enforced.", len(list)-1)
 	}
-	return fmt.Sprintf("Not enforced on node %s: with this policy, namespace %s needs more than its %d %s. It lets nobody connect: the pods that it selects are isolated.%s Delete policies, merge them, or raise namespaceBudget.%s of the plugin %s.",
+	return fmt.Sprintf("Not enforced on node %s: with this policy, namespace %s needs more than its %d %s. It allows no connection: the pods that it selects are isolated.%s Delete policies, merge them, or raise namespaceBudget.%s of the plugin %s.",
 		t.node, namespace, t.budget.of(first.Limit), words[first.Limit], more, first.Limit, Name)
 }
 

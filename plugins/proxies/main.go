@@ -3,15 +3,19 @@
 package main
 
 import (
+	"fmt"
 	"log/slog"
+	"os"
 	"runtime/debug"
 
 	"k8s.io/klog/v2"
 
 	"pintle.dev/pintle/plugins/networkpolicy"
 	"pintle.dev/pintle/plugins/proxies/iptables"
+	"pintle.dev/pintle/plugins/proxies/measures"
 	"pintle.dev/pintle/plugins/proxies/nftables"
 	"pintle.dev/pintle/plugins/proxies/userspace"
+	"pintle.dev/pintle/sdk/metrics"
 	"pintle.dev/pintle/sdk/proxy"
 	"pintle.dev/pintle/sdk/transport"
 )
@@ -22,11 +26,16 @@ func main() {
 	debug.SetGCPercent(50)
 	klog.SetSlogLogger(slog.New(transport.Logger().Handler())) // of the watches of policies
 	// Each removes what the others left.
-	proxy.Serve(map[string]proxy.Proxy{
+	measures.Register()
+	proxies := proxy.ServiceOf(map[string]proxy.Proxy{
 		"nftables":  nftables.New(iptables.Remove),
 		"iptables":  iptables.New(nftables.Remove),
 		"userspace": userspace.New(nftables.Remove, iptables.Remove),
 
 		networkpolicy.Name: networkpolicy.New(),
 	})
+	if err := transport.Serve(proxies, metrics.Service()); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 }

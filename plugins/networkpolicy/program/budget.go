@@ -37,7 +37,7 @@ const (
 )
 
 // Beyond is a policy that does not fit into the budget of its namespace. It isolates the pods
-// that it selects, and lets nobody pass.
+// that it selects, and allows no connection.
 type Beyond struct {
 	Policy *networkingv1.NetworkPolicy
 	Limit  Limit

@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"pintle.dev/pintle/plugins/proxies/measures"
 	"pintle.dev/pintle/sdk/proxy"
 )
 
@@ -315,10 +316,11 @@ func (s *Server) answerProxy(w http.ResponseWriter, withNode bool) {
 		// Older readers take an old time for a proxy that stands still.
 		health.LastUpdated = health.CurrentTime
 	}
-	write(w, good, health)
+	measures.Health(withNode, write(w, good, health))
 }
 
-func write(w http.ResponseWriter, good bool, answer any) {
+// write answers, and returns the code.
+func write(w http.ResponseWriter, good bool, answer any) int {
 	maps.Copy(w.Header(), http.Header{"Content-Type": {"application/json"}, "X-Content-Type-Options": {"nosniff"}})
 	code := http.StatusServiceUnavailable
 	if good {
@@ -327,6 +329,7 @@ func write(w http.ResponseWriter, good bool, answer any) {
 	w.WriteHeader(code)
 	// A client that went away needs no answer.
 	_ = json.NewEncoder(w).Encode(answer)
+	return code
 }
 
 // serve serves the proxy's own health until the server ends. Another proxy of

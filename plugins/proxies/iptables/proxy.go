@@ -10,10 +10,12 @@ import (
 	"os/exec"
 	"slices"
 	"sync"
+	"time"
 
 	"pintle.dev/pintle/plugins/proxies/conntrack"
 	"pintle.dev/pintle/plugins/proxies/healthcheck"
 	"pintle.dev/pintle/plugins/proxies/loop"
+	"pintle.dev/pintle/plugins/proxies/measures"
 	"pintle.dev/pintle/plugins/proxies/serviceport"
 	"pintle.dev/pintle/plugins/proxies/sysctl"
 	"pintle.dev/pintle/sdk/proxy"
@@ -154,7 +156,9 @@ func (p *Proxy) Apply(ctx context.Context, diff *proxy.Diff) error {
 }
 
 func forgetFlows(gone *conntrack.Stale) error {
-	_, err := conntrack.Delete(conntrack.IPv4, gone.Match)
+	begun := time.Now()
+	deleted, err := conntrack.Delete(conntrack.IPv4, gone.Match)
+	measures.Flows(familyName, time.Since(begun), deleted)
 	return err
 }
 
@@ -163,6 +167,7 @@ func (p *Proxy) take(ctx context.Context, diff *proxy.Diff) (*conntrack.Stale, e
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.health.Queued()
+	measures.Changes(diff)
 	touched := p.state.Apply(diff)
 	for id := range p.ports {
 		if touched[id.Name] {
@@ -212,6 +217,9 @@ func (p *Proxy) noteFlows(port *serviceport.Port) {
 	p.stale.Add(addresses, port.Number, port.NodePort, now)
 }
 
+// familyName is the family that the proxy serves, as metrics name it.
+const familyName = "IPv4"
+
 func parseIPv4(text string) (netip.Addr, bool) {
 	a, err := netip.ParseAddr(text)
 	a = a.Unmap()
@@ -236,7 +244,10 @@ func (p *Proxy) hold() {
 
 // sync loads what differs. The caller holds mu.
 func (p *Proxy) sync(ctx context.Context) error {
-	if p.failure = p.load(ctx); p.failure != nil {
+	sync := measures.Begin(familyName, p.nat == nil)
+	p.failure = p.load(ctx)
+	sync.End(p.failure == nil)
+	if p.failure != nil {
 		return p.failure
 	}
 	p.health.Updated()
@@ -254,7 +265,8 @@ func (p *Proxy) sync(ctx context.Context) error {
 }
 
 func (p *Proxy) load(ctx context.Context) error {
-	if p.nat == nil {
+	full := p.nat == nil
+	if full {
 		if err := ensureJumps(ctx, p.commands); err != nil {
 			return err
 		}
@@ -270,6 +282,7 @@ func (p *Proxy) load(ctx context.Context) error {
 		return nil
 	}
 	if err := p.commands.restore(ctx, input); err != nil {
+		measures.RestoreFailed(familyName, full)
 		p.nat, p.filter = nil, nil // whatever is loaded now, the next sync is whole
 		return err
 	}

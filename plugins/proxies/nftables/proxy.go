@@ -18,6 +18,7 @@ import (
 	"pintle.dev/pintle/plugins/proxies/conntrack"
 	"pintle.dev/pintle/plugins/proxies/healthcheck"
 	"pintle.dev/pintle/plugins/proxies/loop"
+	"pintle.dev/pintle/plugins/proxies/measures"
 	"pintle.dev/pintle/plugins/proxies/sysctl"
 	"pintle.dev/pintle/sdk/proxy"
 )
@@ -137,7 +138,10 @@ func (p *Proxy) Start(ctx context.Context, o proxy.Options) error {
 
 // forgetFlows deletes flows from the kernel's table.
 func forgetFlows(f *family, gone *conntrack.Stale) error {
-	if _, err := conntrack.Delete(f.conntrack, gone.Match); err != nil {
+	begun := time.Now()
+	deleted, err := conntrack.Delete(f.conntrack, gone.Match)
+	measures.Flows(f.name, time.Since(begun), deleted)
+	if err != nil {
 		return fmt.Errorf("UDP flows of %s: %w", f.name, err)
 	}
 	return nil
@@ -172,7 +176,11 @@ func (p *Proxy) check(ctx context.Context) {
 func (p *Proxy) prune() error {
 	var errs []error
 	for _, s := range p.sides {
-		errs = append(errs, s.prune(p.kernel))
+		err := s.prune(p.kernel)
+		if err != nil {
+			measures.CleanupFailed(s.f.name)
+		}
+		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
 }
@@ -203,6 +211,7 @@ func (p *Proxy) take(ctx context.Context, diff *proxy.Diff) (map[*family]*conntr
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.health.Queued()
+	measures.Changes(diff)
 	touched := p.state.Apply(diff)
 	slim(&p.state, touched)
 	for _, s := range p.sides {
@@ -327,7 +336,7 @@ func (p *Proxy) load() error {
 	}
 	var errs []error
 	for _, s := range p.sides {
-		errs = append(errs, s.sync(p.kernel))
+		errs = append(errs, s.measured(p.kernel))
 	}
 	return errors.Join(errs...)
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"pintle.dev/pintle/plugins/proxies/conntrack"
+	"pintle.dev/pintle/plugins/proxies/measures"
 	"pintle.dev/pintle/plugins/proxies/serviceport"
 	"pintle.dev/pintle/sdk/proxy"
 )
@@ -100,6 +101,20 @@ func (s *side) serveOn(addresses []netip.Addr) {
 
 // idle reports that the family is not in use: nothing is to be served, and nothing to be refused.
 func (s *side) idle() bool { return len(s.services) == 0 && len(s.settings.services) == 0 }
+
+// measured is sync, and counts it where the family is in use.
+func (s *side) measured(k kernel) error {
+	if s.idle() && !s.made {
+		return s.sync(k)
+	}
+	sync := measures.Begin(s.f.name, !s.known || !s.made)
+	err := s.sync(k)
+	sync.End(err == nil)
+	if err != nil {
+		measures.NFTablesFailed(s.f.name)
+	}
+	return err
+}
 
 // sync brings the kernel what changed. What the kernel does not take is a sign that somebody
 // else changed the table: then the table is read and mended, and made anew if that fails.
