@@ -3,6 +3,7 @@ package e2e
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -13,7 +14,10 @@ import (
 
 	"github.com/google/nftables"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
 
 	"pintle.dev/pintle/e2e/cluster"
 	"pintle.dev/pintle/plugins/networkpolicy/program"
@@ -66,6 +70,7 @@ func TestNetworkPolicies(t *testing.T) {
 	t.Run("faults", s.faults)
 	t.Run("services", s.throughServices)
 	t.Run("starting pods", s.startingPods)
+	t.Run("budget", s.budget)
 	for _, ns := range s.namespaces {
 		s.kubectl(t, "-n", ns, "delete", "networkpolicies", "--all")
 	}
@@ -275,6 +280,49 @@ func (s *square) faults(t *testing.T) {
 		if strings.TrimSpace(r.stdout) != "no" {
 			t.Errorf("the plugin may list %s: %+v", what, r)
 		}
+	}
+}
+
+// budget: a policy that is more than its namespace may have isolates its pods, an event says so,
+// and other namespaces are enforced as always.
+func (s *square) budget(t *testing.T) {
+	for _, ns := range s.namespaces {
+		s.kubectl(t, "-n", ns, "delete", "networkpolicies", "--all")
+	}
+	z := s.namespaces["z"]
+	huge := truth.Policy("metadata: {name: huge}\nspec: {podSelector: {}, ingress: [{ports: [{port: 80}]}]}")
+	huge.Namespace = z
+	for port := int32(1001); port < 23_001; port += 2 {
+		huge.Spec.Ingress[0].Ports = append(huge.Spec.Ingress[0].Ports, networkingv1.NetworkPolicyPort{Port: ptr.To(intstr.FromInt32(port))})
+	}
+	if _, err := s.client.NetworkingV1().NetworkPolicies(z).Create(bound(t), huge, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func(ctx context.Context) error {
+		events, err := s.client.CoreV1().Events(z).List(ctx, metav1.ListOptions{FieldSelector: "reason=NetworkPolicyNotEnforced,involvedObject.name=huge"})
+		if err != nil {
+			return err
+		}
+		for _, e := range events.Items {
+			if e.Type == corev1.EventTypeWarning && strings.Contains(e.Message, "namespace "+z+" needs more than its 10000 rules of the packet filter") {
+				return nil
+			}
+		}
+		return fmt.Errorf("no event says that the policy is not enforced: %+v", events.Items)
+	})
+	at := func(name string) netip.Addr { return netip.MustParseAddr(s.ip(t, name)) }
+	if !truth.Probe(t.Context(), s.hosts["x/x"], s.hosts["z/y"], at("z/y"), program.TCP, 80, false) {
+		t.Error("a policy that does not fit lets a connection pass")
+	}
+	s.apply(t, s.namespaces["x"], policyOf("own", "podSelector: {matchLabels: {pod: x}}"))
+	eventually(t, func(ctx context.Context) error {
+		if !truth.Probe(ctx, s.hosts["y/x"], s.hosts["x/x"], at("x/x"), program.TCP, 80, false) {
+			return errors.New("a policy of another namespace is not enforced")
+		}
+		return nil
+	})
+	if !truth.Probe(t.Context(), s.hosts["y/x"], s.hosts["x/y"], at("x/y"), program.TCP, 80, true) {
+		t.Error("what another namespace allows does not pass")
 	}
 }
 
