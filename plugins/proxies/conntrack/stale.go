@@ -4,8 +4,6 @@ import (
 	"net/netip"
 
 	"golang.org/x/sys/unix"
-
-	"pintle.dev/pintle/sdk/proxy"
 )
 
 // Stale finds UDP flows that the kernel tracks to an endpoint which is gone, or that began
@@ -25,9 +23,17 @@ func NewStale() *Stale {
 	return &Stale{map[netip.AddrPort]Serving{}, map[uint16]Serving{}}
 }
 
+// Endpoint is one of a service, as the proxies' contract has it. That is not imported: small
+// programs, which start for each pod, delete flows too.
+type Endpoint interface {
+	GetIp() string
+	GetPort() int32
+	GetServing() bool
+}
+
 // ServingOf are the endpoints that serve, of those that the function takes for addresses of
 // its family.
-func ServingOf(list []*proxy.Endpoint, parse func(string) (netip.Addr, bool)) Serving {
+func ServingOf[E Endpoint](list []E, parse func(string) (netip.Addr, bool)) Serving {
 	out := Serving{}
 	for _, e := range list {
 		a, ours := parse(e.GetIp())
