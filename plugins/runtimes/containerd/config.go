@@ -93,7 +93,7 @@ type layout struct {
 	cniConf string
 	ipam    string // addresses of pods that are taken, a file each; kept
 	ports   string // in state, host ports of pods, a file a sandbox
-	former  string // the network of a version that used iptables, until its rules are gone
+	former  string // a mark that a version used iptables, until its rules are gone
 	logFile string
 }
 
@@ -109,7 +109,7 @@ func newLayout(data, state, tools string) layout {
 		cniConf: filepath.Join(data, "net.d"),
 		ipam:    filepath.Join(data, "ipam"),
 		ports:   filepath.Join(state, "state", "hostports"),
-		former:  filepath.Join(data, "former.conflist"),
+		former:  filepath.Join(data, "former-network"),
 		logFile: filepath.Join(data, "containerd.log"),
 	}
 }
@@ -204,5 +204,6 @@ func networkConfig(bridge string, podCIDR netip.Prefix, ipam, ports string) ([]b
 		"type": "hostports", "bridge": bridge, "dataDir": ports,
 		"capabilities": object{"portMappings": true},
 	}}
-	return json.MarshalIndent(object{"cniVersion": "1.1.0", "name": networkName, "plugins": plugins}, "", "  ")
+	// From 1.1.0 on containerd starts every plugin at each question for its status.
+	return json.MarshalIndent(object{"cniVersion": "1.0.0", "name": networkName, "plugins": plugins}, "", "  ")
 }

@@ -140,9 +140,12 @@ func former(network []byte) bool {
 	return bytes.Contains(network, []byte(`"portmap"`)) || bytes.Contains(network, []byte(`"ipMasq": true`))
 }
 
-// keepFormer remembers that an earlier version's network was in force: its rules are in table
-// nat, and its sandboxes may live.
-func keepFormer(network, as string) error {
+// bootID is another one after each boot of the machine, with which rules end.
+const bootID = "/proc/sys/kernel/random/boot_id"
+
+// keepFormer remembers that an earlier version's network was in force on this boot: its rules
+// are in table nat, and its sandboxes may live.
+func keepFormer(network, mark string) error {
 	data, err := os.ReadFile(network)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && !former(data) {
 		return nil
@@ -150,8 +153,31 @@ func keepFormer(network, as string) error {
 	if err != nil {
 		return err
 	}
-	return os.Rename(network, as)
+	boot, err := os.ReadFile(bootID)
+	if err != nil {
+		return err
+	}
+	return writeFile(mark, boot)
 }
+
+// formerHere says whether that is so of this boot still. A mark of another boot is removed.
+func formerHere(mark string) (bool, error) {
+	of, err := os.ReadFile(mark)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	boot, err := os.ReadFile(bootID)
+	if err != nil || bytes.Equal(of, boot) {
+		return true, err
+	}
+	return false, removeIfThere(mark)
+}
+
+// errToolsGone: rules of iptables are left, and nothing by which they can be removed.
+var errToolsGone = errors.New("the iptables tools, which wrote them, are gone; install them until the next start, or boot the machine anew")
 
 // takeOver makes the host ports of sandboxes that live ours, and takes away what CNI plugins of
 // an earlier version have in the table. A chain of another daemon's sandbox is bare for a
@@ -159,7 +185,7 @@ func keepFormer(network, as string) error {
 func takeOver(ctx context.Context, pods netip.Prefix, ipam string, ports podnat.HostPorts, while time.Duration) error {
 	n, ok := openNAT()
 	if !ok {
-		return errors.New("the iptables tools, which wrote them, are gone; install them until the next start, or restart the machine")
+		return errToolsGone
 	}
 	rules, err := n.rules(ctx)
 	if err != nil {

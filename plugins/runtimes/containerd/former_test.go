@@ -143,6 +143,16 @@ func TestTakeOver(t *testing.T) {
 	if err := keepFormer(network, l.former); err != nil {
 		t.Fatal(err)
 	}
+	// Of another boot nothing is left.
+	if err := os.WriteFile(l.former+"-before", []byte("another boot"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if here, err := formerHere(l.former + "-before"); here || err != nil {
+		t.Errorf("a mark of another boot counts: %t, %v", here, err)
+	}
+	if here, err := formerHere(l.former); !here || err != nil {
+		t.Errorf("the mark of this boot does not count: %t, %v", here, err)
+	}
 	tr := newTranslation("none0", pods, nil, l, slog.New(slog.DiscardHandler))
 	for range 2 { // the second finds nothing to do
 		tr.start(t.Context())
@@ -159,6 +169,14 @@ func TestTakeOver(t *testing.T) {
 	}
 	if others, err := os.ReadDir(l.ports); err != nil || len(others) != 2 { // the record and the lock
 		t.Errorf("records %v, %v", others, err)
+	}
+	// Without the tools a stop ends all the same.
+	if err := errors.Join(os.WriteFile(network, []byte(`{"plugins": [{"type": "portmap"}]}`), 0o600), keepFormer(network, l.former)); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", t.TempDir())
+	if err := tr.takeOver(t.Context()); !errors.Is(err, errToolsGone) {
+		t.Errorf("without the tools: %v", err)
 	}
 	if err := tr.clear(t.Context()); err != nil {
 		t.Error(err)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"net/netip"
 	"os"
@@ -115,14 +114,19 @@ func (t *translation) clear(ctx context.Context) error {
 	if t.layout.ports == "" {
 		return nil
 	}
-	return errors.Join(t.takeOver(ctx), t.ports.Clear(), t.masquerade.Remove())
+	err := t.takeOver(ctx)
+	if errors.Is(err, errToolsGone) {
+		t.log.Warn("rules of an earlier version are left", "error", err)
+		err = nil
+	}
+	return errors.Join(err, t.ports.Clear(), t.masquerade.Remove())
 }
 
 // takeOver has done its work once the file former is gone, which a start keeps of an earlier
 // version's network.
 func (t *translation) takeOver(ctx context.Context) error {
-	if _, err := os.Stat(t.layout.former); errors.Is(err, fs.ErrNotExist) {
-		return nil
+	if here, err := formerHere(t.layout.former); err != nil || !here {
+		return err
 	}
 	if err := takeOver(ctx, t.masquerade.Pods, t.layout.ipam, t.ports, time.Second); err != nil {
 		return fmt.Errorf("take over host ports and masquerading from iptables: %w", err)

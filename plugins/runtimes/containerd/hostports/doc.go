@@ -8,5 +8,4 @@
 //
 // ADD replaces what the same sandbox had before. DEL of a sandbox without ports is no error.
 // CHECK says what differs. GC takes away the ports of all sandboxes but those that are valid.
-// STATUS fails where the kernel has no nftables.
 package main

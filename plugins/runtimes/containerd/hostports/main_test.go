@@ -62,7 +62,7 @@ func TestRefused(t *testing.T) {
 		}
 	}
 	// Of a sandbox that never had ports there is nothing to remove or to check.
-	for name, f := range map[string]func(*skel.CmdArgs) error{"del": del, "check": check} {
+	for name, f := range map[string]func(*skel.CmdArgs) error{"del": del, "check": check, "status": status} {
 		if err := f(&skel.CmdArgs{ContainerID: "one", IfName: "eth0", StdinData: []byte(list(""))}); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -20,5 +20,6 @@
 //
 // A folder is locked while it is read or written, so that many processes may do all this at once.
 //
-// It imports nothing of Pintle.
+// Of Pintle it imports how flows are deleted, and nothing else: the CNI plugin starts for
+// each pod.
 package podnat

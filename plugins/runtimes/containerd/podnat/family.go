@@ -6,8 +6,9 @@ import (
 
 	nft "github.com/google/nftables"
 	"github.com/google/nftables/expr"
-	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"pintle.dev/pintle/plugins/proxies/conntrack"
 )
 
 // protocols are the numbers of the protocols that host ports may have.
@@ -21,7 +22,7 @@ type family struct {
 	bytes        int // of an address
 	saddr, daddr uint32
 	protocol     uint32 // as rules name the family
-	conntrack    netlink.InetFamily
+	conntrack    conntrack.Family
 	loopback     netip.Prefix
 	multicast    netip.Prefix
 }
@@ -29,12 +30,12 @@ type family struct {
 var (
 	ipv4 = &family{
 		name: "IPv4", table: nft.TableFamilyIPv4, address: nft.TypeIPAddr, bytes: 4, saddr: 12, daddr: 16,
-		protocol: unix.NFPROTO_IPV4, conntrack: unix.AF_INET,
+		protocol: unix.NFPROTO_IPV4, conntrack: conntrack.IPv4,
 		loopback: netip.MustParsePrefix("127.0.0.0/8"), multicast: netip.MustParsePrefix("224.0.0.0/4"),
 	}
 	ipv6 = &family{
 		name: "IPv6", table: nft.TableFamilyIPv6, address: nft.TypeIP6Addr, bytes: 16, saddr: 8, daddr: 24,
-		protocol: unix.NFPROTO_IPV6, conntrack: unix.AF_INET6,
+		protocol: unix.NFPROTO_IPV6, conntrack: conntrack.IPv6,
 		loopback: netip.MustParsePrefix("::1/128"), multicast: netip.MustParsePrefix("ff00::/8"),
 	}
 	families = []*family{ipv4, ipv6}

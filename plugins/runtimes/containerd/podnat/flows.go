@@ -2,12 +2,14 @@ package podnat
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"slices"
 
-	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"pintle.dev/pintle/plugins/proxies/conntrack"
 )
 
 // staleFlows finds UDP flows that the kernel tracks to where a host port leads no more. TCP
@@ -19,14 +21,12 @@ type staleFlows struct {
 	machine map[netip.Addr]bool // addresses of this machine
 }
 
-var _ netlink.CustomConntrackFilter = (*staleFlows)(nil)
-
-// MatchConntrackFlow reports whether a flow goes where it should no more.
-func (s *staleFlows) MatchConntrackFlow(flow *netlink.ConntrackFlow) bool {
-	if flow.Forward.Protocol != unix.IPPROTO_UDP {
+// match reports whether a flow goes where it should no more.
+func (s *staleFlows) match(flow conntrack.Flow) bool {
+	if flow.Protocol != unix.IPPROTO_UDP {
 		return false
 	}
-	asked, answers := addrPort(flow.Forward.DstIP, flow.Forward.DstPort), addrPort(flow.Reverse.SrcIP, flow.Reverse.SrcPort)
+	asked, answers := flow.Original.Destination, flow.Reply.Source
 	for _, p := range s.sandbox.Ports {
 		switch {
 		case p.Protocol != "udp" || p.HostPort != asked.Port():
@@ -46,22 +46,17 @@ func (s *staleFlows) MatchConntrackFlow(flow *netlink.ConntrackFlow) bool {
 	return false
 }
 
-func addrPort(ip net.IP, port uint16) netip.AddrPort {
-	a, _ := netip.AddrFromSlice(ip)
-	return netip.AddrPortFrom(a.Unmap(), port)
-}
-
 // forgetFlows deletes UDP flows from the kernel's table: with gone those to a sandbox, else
-// those that its host ports led elsewhere. A kernel that shows no flows keeps them until they
-// are silent for a while, which is no reason not to start a pod.
-func forgetFlows(s Sandbox, gone bool) {
+// those that its host ports led elsewhere. A kernel that cannot show flows keeps them until
+// they are silent for a while, which is no reason not to start a pod.
+func forgetFlows(s Sandbox, gone bool) error {
 	if !slices.ContainsFunc(s.Ports, func(p Port) bool { return p.Protocol == "udp" }) {
-		return
+		return nil
 	}
 	stale := &staleFlows{sandbox: s, gone: gone, machine: map[netip.Addr]bool{}}
 	addresses, err := net.InterfaceAddrs()
 	if err != nil {
-		return
+		return fmt.Errorf("forget UDP flows of sandbox %s: %w", s.ID, err)
 	}
 	for _, a := range addresses {
 		if p, err := netip.ParsePrefix(a.String()); err == nil {
@@ -72,11 +67,11 @@ func forgetFlows(s Sandbox, gone bool) {
 		if !slices.ContainsFunc(s.Addresses, func(a netip.Prefix) bool { return f.has(a.Addr()) }) {
 			continue
 		}
-		for range 5 { // a list that was cut short is read again
-			_, err := netlink.ConntrackDeleteFilters(netlink.ConntrackTable, f.conntrack, stale)
-			if !errors.Is(err, netlink.ErrDumpInterrupted) && !errors.Is(err, unix.EINTR) {
-				break
-			}
+		// Where the table changes faster than it is read, what is left belongs to flows that are
+		// new: these go by the rules.
+		if _, err := conntrack.Delete(f.conntrack, stale.match); err != nil && !lacking(err) && !errors.Is(err, conntrack.ErrMore) {
+			return fmt.Errorf("forget UDP flows of sandbox %s: %w", s.ID, err)
 		}
 	}
+	return nil
 }

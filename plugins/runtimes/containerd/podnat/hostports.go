@@ -43,53 +43,105 @@ func (h HostPorts) Add(s Sandbox) error {
 	if err := s.check(); err != nil {
 		return err
 	}
+	if err := h.locked(func(r records) error {
+		list, _, err := r.all()
+		if err != nil {
+			return err
+		}
+		for _, other := range list {
+			s.Turn = max(s.Turn, other.Turn+1)
+		}
+		if err := r.write(s); err != nil {
+			return err
+		}
+		_, _, err = h.sync()
+		return err
+	}); err != nil {
+		return fmt.Errorf("host ports of sandbox %s: %w", s.ID, err)
+	}
+	return forgetFlows(s, false)
+}
+
+// locked does something while no other process reads or writes records.
+func (h HostPorts) locked(f func(r records) error) error {
 	unlock, err := records(h.Directory).lock()
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	list, _, err := records(h.Directory).all()
-	if err != nil {
-		return err
-	}
-	for _, other := range list {
-		s.Turn = max(s.Turn, other.Turn+1)
-	}
-	if err := records(h.Directory).write(s); err != nil {
-		return err
-	}
-	if _, _, err := h.sync(); err != nil {
-		return fmt.Errorf("host ports of sandbox %s: %w", s.ID, err)
-	}
-	forgetFlows(s, false)
-	return nil
+	return f(records(h.Directory))
 }
 
-// Remove takes the ports of a sandbox away. One without any is no error.
+// Remove takes the ports of a sandbox away. One without any is no error. A process that is
+// killed in it leaves the record, so that the next try does all of it.
 func (h HostPorts) Remove(id, iface string) error {
 	if !names.MatchString(id) || !names.MatchString(iface) {
 		return nil // there can be no record
 	}
-	r := records(h.Directory)
-	if _, err := os.Lstat(r.file(id, iface)); errors.Is(err, fs.ErrNotExist) {
+	file := records(h.Directory).file(id, iface)
+	if _, err := os.Lstat(file); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	unlock, err := r.lock()
+	err := h.end(func(s Sandbox) bool { return s.ID == id && s.Interface == iface })
 	if err != nil {
+		return fmt.Errorf("remove host ports of sandbox %s: %w", id, err)
+	}
+	// A damaged record has no ports.
+	return h.locked(func(r records) error {
+		if s, err := r.read(file); err == nil && !s.Ended {
+			return nil // it was added again
+		}
+		return gone(os.Remove(file))
+	})
+}
+
+// end takes away the ports of sandboxes: first the rules, then flows that go by them still,
+// and the records last.
+func (h HostPorts) end(which func(s Sandbox) bool) error {
+	var ended []Sandbox
+	if err := h.locked(func(r records) error {
+		list, _, err := r.all()
+		if err != nil {
+			return err
+		}
+		for _, s := range list {
+			if !which(s) {
+				continue
+			}
+			s.Ended = true
+			if err := r.write(s); err != nil {
+				return err
+			}
+			ended = append(ended, s)
+		}
+		_, _, err = h.sync()
+		return err
+	}); err != nil {
 		return err
 	}
-	defer unlock()
-	s, damage := r.read(r.file(id, iface))
-	if err := os.Remove(r.file(id, iface)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("remove host ports of sandbox %s: %w", id, err)
+	for _, s := range ended {
+		if err := forgetFlows(s, true); err != nil {
+			return err
+		}
 	}
-	if _, _, err := h.sync(); err != nil {
-		return fmt.Errorf("remove host ports of sandbox %s: %w", id, err)
+	return h.locked(func(r records) error {
+		for _, s := range ended {
+			if now, err := r.read(r.file(s.ID, s.Interface)); err == nil && now.Ended {
+				if err := gone(os.Remove(r.file(s.ID, s.Interface))); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// gone is no error where a file is not there.
+func gone(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
 	}
-	if damage == nil {
-		forgetFlows(s, true)
-	}
-	return nil
+	return err
 }
 
 // Check returns nil where the ports of a sandbox are in force, else what differs.
@@ -121,31 +173,8 @@ func (h HostPorts) Check(id, iface string) error {
 
 // Keep takes away the ports of all sandboxes but those that live, and puts the tables right.
 func (h HostPorts) Keep(lives func(id, iface string) bool) error {
-	unlock, err := records(h.Directory).lock()
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	r := records(h.Directory)
-	list, _, err := r.all()
-	if err != nil {
-		return err
-	}
-	var gone []Sandbox
-	for _, s := range list {
-		if lives(s.ID, s.Interface) {
-			continue
-		}
-		if err := os.Remove(r.file(s.ID, s.Interface)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("remove host ports of sandbox %s: %w", s.ID, err)
-		}
-		gone = append(gone, s)
-	}
-	if _, _, err := h.sync(); err != nil {
+	if err := h.end(func(s Sandbox) bool { return !lives(s.ID, s.Interface) }); err != nil {
 		return fmt.Errorf("remove host ports of former sandboxes: %w", err)
-	}
-	for _, s := range gone {
-		forgetFlows(s, true)
 	}
 	return nil
 }
@@ -263,7 +292,7 @@ func (h HostPorts) shape(f *family, list []Sandbox) *shape {
 	}
 	for _, s := range list {
 		at := slices.IndexFunc(s.Addresses, func(a netip.Prefix) bool { return f.has(a.Addr()) })
-		if at < 0 {
+		if at < 0 || s.Ended {
 			continue
 		}
 		address := s.Addresses[at]

@@ -27,7 +27,7 @@ func Generation() (uint32, error) {
 	return g.ID, nil
 }
 
-// explain says what a machine lacks that has no nftables.
+// explain says what a machine lacks that has no nftables, of the error of a question.
 func explain(err error) error {
 	if lacking(err) {
 		return fmt.Errorf("the kernel has no nftables, by which host ports and the way out of pods are made: %w; load the module nf_tables", err)
@@ -35,9 +35,10 @@ func explain(err error) error {
 	return err
 }
 
-// lacking: no socket of netfilter, or nothing that answers for nftables on it.
+// lacking: no socket of netfilter, or nothing that answers a question for nftables on it,
+// which is EINVAL. A transaction may have that error for other reasons.
 func lacking(err error) bool {
-	return errors.Is(err, unix.EPROTONOSUPPORT) || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EAFNOSUPPORT)
+	return errors.Is(err, unix.EPROTONOSUPPORT) || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EAFNOSUPPORT) || errors.Is(err, unix.EINVAL)
 }
 
 // sync makes a table what it has to be, and says whether it was anything else. The kernel
@@ -62,7 +63,7 @@ func (s *shape) sync() (changed bool, err error) {
 		err = conn.Flush()
 	}
 	if err != nil {
-		return false, fmt.Errorf("write table %s of %s: %w", s.name, s.family.name, explain(err))
+		return false, fmt.Errorf("write table %s of %s: %w", s.name, s.family.name, err)
 	}
 	return changed, nil
 }
@@ -70,10 +71,10 @@ func (s *shape) sync() (changed bool, err error) {
 // remove takes a table away, if there is one.
 func (s *shape) remove() (changed bool, err error) {
 	conn, err := nft.New()
-	if err != nil {
-		return false, explain(err)
+	var table *nft.Table
+	if err == nil {
+		table, err = s.find(conn)
 	}
-	table, err := s.find(conn)
 	if err != nil || table == nil {
 		if lacking(err) {
 			return false, nil // no table can be left

@@ -17,6 +17,8 @@ import (
 	nft "github.com/google/nftables"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"pintle.dev/pintle/plugins/proxies/conntrack"
 )
 
 // machine is a network namespace.
@@ -132,6 +134,18 @@ func lay(t *testing.T) *cluster {
 	t.Helper()
 	c := &cluster{node: newMachine(t), outside: newMachine(t), pods: map[string]*machine{}}
 	c.ports = HostPorts{Bridge: bridge, Directory: t.TempDir()}
+	for what, err := range map[string]error{
+		"nftables": c.node.do(func() error { _, err := Generation(); return err }),
+		"tracked flows": c.node.do(func() error {
+			_, err := conntrack.Delete(conntrack.IPv4, func(conntrack.Flow) bool { return false })
+			return err
+		}),
+		"a bridge, veth": c.node.do(func() error { return netlink.LinkAdd(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "probe0"}}) }),
+	} {
+		if err != nil {
+			t.Skipf("this kernel has no %s: %v", what, err)
+		}
+	}
 	for name, value := range map[string]string{"net/ipv4/ip_forward": "1", "net/ipv6/conf/all/forwarding": "1"} {
 		c.node.set(t, name, value)
 	}

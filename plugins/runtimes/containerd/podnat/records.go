@@ -31,6 +31,8 @@ type Sandbox struct {
 	// Addresses are the sandbox's, one a family at most, each with its network's length.
 	Addresses []netip.Prefix `json:"addresses"`
 	Ports     []Port         `json:"ports"`
+	// Ended: its ports go. The record stays until that is done, so that it can be done again.
+	Ended bool `json:"ended,omitempty"`
 	// Turn grows with each record of a folder: of two sandboxes that want one port the later
 	// has it.
 	Turn uint64 `json:"turn"`

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/vishvananda/netlink"
+	"pintle.dev/pintle/plugins/proxies/conntrack"
 )
 
 // TestRefused: what no sandbox may have is refused before anything is written.
@@ -79,12 +79,8 @@ func manyRanges() (out []netip.Prefix) {
 func TestStaleFlows(t *testing.T) {
 	machine := map[netip.Addr]bool{netip.MustParseAddr(nodeIP): true, netip.MustParseAddr(secondIP): true}
 	s := sandbox("one", ipA, port(53, "udp", ""), port(54, "udp", nodeIP), port(55, "tcp", ""))
-	flow := func(protocol uint8, to, answers string) *netlink.ConntrackFlow {
-		f := &netlink.ConntrackFlow{}
-		d, a := netip.MustParseAddrPort(to), netip.MustParseAddrPort(answers)
-		f.Forward.Protocol, f.Forward.DstIP, f.Forward.DstPort = protocol, d.Addr().AsSlice(), d.Port()
-		f.Reverse.SrcIP, f.Reverse.SrcPort = a.Addr().AsSlice(), a.Port()
-		return f
+	flow := func(protocol uint8, to, answers string) conntrack.Flow {
+		return conntrack.Flow{Protocol: protocol, Original: conntrack.Tuple{Destination: netip.MustParseAddrPort(to)}, Reply: conntrack.Tuple{Source: netip.MustParseAddrPort(answers)}}
 	}
 	for _, q := range []struct {
 		name, to, answers string
@@ -104,7 +100,7 @@ func TestStaleFlows(t *testing.T) {
 	} {
 		for gone, want := range map[bool]bool{false: q.come, true: q.gone} {
 			f := &staleFlows{sandbox: s, gone: gone, machine: machine}
-			if got := f.MatchConntrackFlow(flow(q.protocol, q.to, q.answers)); got != want {
+			if got := f.match(flow(q.protocol, q.to, q.answers)); got != want {
 				t.Errorf("%s, gone %t: %t", q.name, gone, got)
 			}
 		}
