@@ -50,3 +50,46 @@ func TestRecorderCutsFloods(t *testing.T) {
 		}
 	})
 }
+
+// A recorder holds nothing before its first event, writes each kind, and after its stop
+// neither writes nor begins.
+func TestRecorderBeginsWithAnEvent(t *testing.T) {
+	klog.SetSlogLogger(slog.New(slog.DiscardHandler))
+	t.Cleanup(klog.ClearLogger)
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewClientset()
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p", UID: "1"}}
+		first, stop := Recorder(t.Context(), client, "talker")
+		r := first.(*recorder)
+		if r.broadcaster != nil {
+			t.Error("it has queues before the first event")
+		}
+		first.Event(pod, corev1.EventTypeNormal, "One", "plain")
+		time.Sleep(time.Second) // events are named by their time
+		first.Eventf(pod, corev1.EventTypeNormal, "Two", "of %d", 3)
+		time.Sleep(time.Second)
+		first.AnnotatedEventf(pod, map[string]string{"k": "v"}, corev1.EventTypeWarning, "Three", "of %s", "three")
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		stop()
+		first.Event(pod, corev1.EventTypeNormal, "Late", "dropped")
+		list, err := client.CoreV1().Events("default").List(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := map[string]corev1.Event{}
+		for _, e := range list.Items {
+			got[e.Reason] = e
+		}
+		if len(got) != 3 || got["One"].Message != "plain" || got["Two"].Message != "of 3" || got["Three"].Message != "of three" ||
+			got["Three"].Annotations["k"] != "v" || got["Three"].Type != corev1.EventTypeWarning || got["One"].Source.Component != "talker" {
+			t.Errorf("events are %+v", got)
+		}
+		second, stop := Recorder(t.Context(), client, "silent")
+		stop()
+		second.Eventf(pod, corev1.EventTypeNormal, "Late", "dropped")
+		if second.(*recorder).broadcaster != nil {
+			t.Error("it begins after its stop")
+		}
+	})
+}
