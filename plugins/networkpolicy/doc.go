@@ -14,7 +14,7 @@
 // address is known here, and so is every pod of a node that starts, until policies were read.
 // A start fails where neither succeeds. What the policies of one namespace take of the node
 // is bounded (namespaceBudget); those beyond isolate their pods and allow no connection. A pod that
-// gets the address of another one gets none of its connections.
+// gets the address of another one while this runs gets none of its connections.
 // What a node and its own pods send each other always passes, which probes are. Rules that
 // somebody else changed are replaced within seconds (checkInterval). A stop with cleanup
 // leaves nothing.

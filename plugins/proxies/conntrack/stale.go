@@ -61,6 +61,20 @@ func (s *Stale) Add(addresses []netip.Addr, port, nodePort int, endpoints Servin
 	}
 }
 
+// Merge adds what another one looks for and this one, which is newer, does not.
+func (s *Stale) Merge(older *Stale) {
+	for front, endpoints := range older.fronts {
+		if _, newer := s.fronts[front]; !newer {
+			s.fronts[front] = endpoints
+		}
+	}
+	for port, endpoints := range older.nodePorts {
+		if _, newer := s.nodePorts[port]; !newer {
+			s.nodePorts[port] = endpoints
+		}
+	}
+}
+
 // Empty reports that no flow can match.
 func (s *Stale) Empty() bool { return len(s.fronts)+len(s.nodePorts) == 0 }
 

@@ -33,6 +33,7 @@ func TestFlowsWait(t *testing.T) {
 	p.commands, p.proc = k, t.TempDir()
 	var forgotten []string
 	passes := 0
+	var fail error
 	p.forget = func(gone *conntrack.Stale) error {
 		passes++
 		if !p.mu.TryLock() {
@@ -43,7 +44,7 @@ func TestFlowsWait(t *testing.T) {
 		for _, front := range slices.SortedFunc(maps.Keys(gone.Fronts()), netip.AddrPort.Compare) {
 			forgotten = append(forgotten, fmt.Sprintf("%s %d", front, len(gone.Fronts()[front])))
 		}
-		return nil
+		return fail
 	}
 	if err := p.Start(t.Context(), proxy.Options{NodeName: "n", StateDirectory: t.TempDir(), Config: []byte(`{"healthzBindAddress":""}`), Logger: slog.New(slog.DiscardHandler)}); err != nil {
 		t.Fatal(err)
@@ -90,6 +91,18 @@ func TestFlowsWait(t *testing.T) {
 		}
 		if !slices.Equal(forgotten, step.want) || passes != step.passes {
 			t.Errorf("%s: in %d passes %v, want %d and %v", step.name, passes, forgotten, step.passes, step.want)
+		}
+	}
+	// What could not be forgotten is with the next look, once.
+	fail = errors.New("there are more")
+	if err := apply(false, "10.244.0.9"); err != nil {
+		t.Error(err)
+	}
+	for _, want := range []int{1, 0} {
+		fail, forgotten, passes = nil, nil, 0
+		p.resync(t.Context())
+		if passes != want || len(forgotten) != 2*want {
+			t.Errorf("with the next look: in %d passes %v, want %d", passes, forgotten, want)
 		}
 	}
 }

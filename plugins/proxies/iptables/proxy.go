@@ -128,31 +128,54 @@ func ipv4CIDRs(list []string) []string {
 // resync loads everything anew once a period: somebody else may have flushed
 // the tables.
 func (p *Proxy) resync(ctx context.Context) {
+	if p.loaded(ctx) {
+		p.forgetStale()
+	}
+}
+
+// loaded loads everything anew, and says whether that succeeded.
+func (p *Proxy) loaded(ctx context.Context) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.state.Generation == 0 {
-		return
+		return false
 	}
 	p.nat, p.filter = nil, nil
-	if err := p.sync(ctx); err != nil && ctx.Err() == nil {
+	err := p.sync(ctx)
+	if err != nil && ctx.Err() == nil {
 		p.log.Error("loading the rules failed; the old ones stay in force", "error", err)
 	}
+	return err == nil
 }
 
 // Apply implements proxy.Proxy.
 func (p *Proxy) Apply(ctx context.Context, diff *proxy.Diff) error {
-	stale, err := p.take(ctx, diff)
-	if err != nil || stale.Empty() {
+	if err := p.take(ctx, diff); err != nil {
 		return err
 	}
-	// The kernel lists every connection for this, which may take long: health checks, the
-	// status and the next period do not wait for it.
+	p.forgetStale()
+	return nil
+}
+
+// forgetStale deletes the flows that are stale by the rules that are loaded. The kernel lists
+// every connection for this, which may take long: health checks and the status do not wait for
+// it. What fails is tried again, with the next diff or in the next period.
+func (p *Proxy) forgetStale() {
 	p.forgetting.Lock()
 	defer p.forgetting.Unlock()
-	if err := p.forget(stale); err != nil {
-		p.log.Warn("UDP flows may reach an endpoint that is gone until they time out", "error", err)
+	p.mu.Lock()
+	stale, log := p.stale, p.log
+	p.stale = conntrack.NewStale()
+	p.mu.Unlock()
+	if stale.Empty() {
+		return
 	}
-	return nil
+	if err := p.forget(stale); err != nil {
+		log.Warn("UDP flows may reach an endpoint that is gone; it is tried again", "error", err)
+		p.mu.Lock()
+		p.stale.Merge(stale)
+		p.mu.Unlock()
+	}
 }
 
 func forgetFlows(gone *conntrack.Stale) error {
@@ -162,8 +185,8 @@ func forgetFlows(gone *conntrack.Stale) error {
 	return err
 }
 
-// take loads the rules of a diff, and returns the flows that are stale by it.
-func (p *Proxy) take(ctx context.Context, diff *proxy.Diff) (*conntrack.Stale, error) {
+// take loads the rules of a diff, and notes the flows that are stale by it.
+func (p *Proxy) take(ctx context.Context, diff *proxy.Diff) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.health.Queued()
@@ -190,12 +213,10 @@ func (p *Proxy) take(ctx context.Context, diff *proxy.Diff) (*conntrack.Stale, e
 	p.health.Sync(&p.state)
 	p.hold()
 	if err := p.sync(ctx); err != nil {
-		return nil, err
+		return err
 	}
 	p.holder.release(p.ports)
-	stale := p.stale
-	p.stale = conntrack.NewStale()
-	return stale, nil
+	return nil
 }
 
 // noteFlows looks for stale flows of a UDP port whose endpoints changed. The caller holds mu.

@@ -147,12 +147,20 @@ func forgetFlows(f *family, gone *conntrack.Stale) error {
 	return nil
 }
 
-// check mends the tables, once a period, where somebody changed them.
+// check mends the tables, once a period, where somebody changed them, and forgets flows that
+// could not be before.
 func (p *Proxy) check(ctx context.Context) {
+	if p.mended(ctx) {
+		p.forgetStale()
+	}
+}
+
+// mended mends the tables, and says whether they have what is wanted.
+func (p *Proxy) mended(ctx context.Context) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.state.Generation == 0 || ctx.Err() != nil {
-		return
+		return false
 	}
 	now, err := p.kernel.generation()
 	read := err != nil || p.generation == 0 || now != p.generation
@@ -163,7 +171,7 @@ func (p *Proxy) check(ctx context.Context) {
 	}
 	if err := p.sync(ctx); err != nil {
 		p.log.Error("loading the rules failed; the old ones stay in force", "error", err)
-		return
+		return false
 	}
 	if err := p.counted(p.prune); err != nil {
 		p.log.Warn("chains that nothing leads to are deleted later", "error", err)
@@ -171,6 +179,7 @@ func (p *Proxy) check(ctx context.Context) {
 	if read && len(p.state.Services) > many {
 		debug.FreeOSMemory()
 	}
+	return true
 }
 
 func (p *Proxy) prune() error {
@@ -190,24 +199,41 @@ func (p *Proxy) Apply(ctx context.Context, diff *proxy.Diff) error {
 	if err := p.wait(ctx); err != nil {
 		return err
 	}
-	stale, err := p.take(ctx, diff)
-	if err != nil {
+	if err := p.take(ctx, diff); err != nil {
 		return err
 	}
-	// The kernel lists every connection for this, which may take long: health checks and the
-	// next period do not wait for it.
-	p.forgetting.Lock()
-	defer p.forgetting.Unlock()
-	for f, flows := range stale {
-		if err := p.forget(f, flows); err != nil {
-			p.log.Warn("UDP flows may reach an endpoint that is gone until they time out", "error", err)
-		}
-	}
+	p.forgetStale()
 	return nil
 }
 
-// take brings the kernel a diff, and returns the flows that are stale by it.
-func (p *Proxy) take(ctx context.Context, diff *proxy.Diff) (map[*family]*conntrack.Stale, error) {
+// forgetStale deletes the flows that are stale by what the tables have. The kernel lists every
+// connection for this, which may take long: health checks and the status do not wait for it.
+// What fails is tried again, with the next diff or in the next period.
+func (p *Proxy) forgetStale() {
+	p.forgetting.Lock()
+	defer p.forgetting.Unlock()
+	p.mu.Lock()
+	stale, log := p.stale, p.log
+	p.stale = map[*side]*conntrack.Stale{}
+	p.mu.Unlock()
+	for s, flows := range stale {
+		if flows.Empty() {
+			continue
+		}
+		if err := p.forget(s.f, flows); err != nil {
+			log.Warn("UDP flows may reach an endpoint that is gone; it is tried again", "error", err)
+			p.mu.Lock()
+			if p.stale[s] == nil {
+				p.stale[s] = conntrack.NewStale()
+			}
+			p.stale[s].Merge(flows)
+			p.mu.Unlock()
+		}
+	}
+}
+
+// take brings the kernel a diff, and notes the flows that are stale by it.
+func (p *Proxy) take(ctx context.Context, diff *proxy.Diff) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.health.Queued()
@@ -228,20 +254,13 @@ func (p *Proxy) take(ctx context.Context, diff *proxy.Diff) (map[*family]*conntr
 	}
 	p.health.Sync(&p.state)
 	if err := p.sync(ctx); err != nil {
-		return nil, err
-	}
-	out := map[*family]*conntrack.Stale{}
-	for s, flows := range p.stale {
-		delete(p.stale, s)
-		if !flows.Empty() {
-			out[s.f] = flows
-		}
+		return err
 	}
 	if len(touched) > many {
 		// A full load leaves garbage that weighs more than what is kept.
 		debug.FreeOSMemory()
 	}
-	return out, nil
+	return nil
 }
 
 // many is how many services a diff touches, or a table holds that is read, for the garbage to be
