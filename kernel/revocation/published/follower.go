@@ -39,7 +39,10 @@ func NewFollower(file string, cas []*x509.Certificate, logger *slog.Logger) (*Fo
 	for _, ca := range cas {
 		list, err := revocation.Read(file, ca)
 		if err == nil {
-			f.guard.Add(list)
+			// An empty one says nothing of whose the next is: a guard's list has one issuer.
+			if len(list.Entries()) > 0 {
+				f.guard.Add(list)
+			}
 			return f, nil
 		}
 		faults = append(faults, err)

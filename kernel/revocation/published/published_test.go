@@ -33,14 +33,16 @@ type authority struct {
 	key  *ecdsa.PrivateKey
 }
 
-func newAuthority(t *testing.T) authority {
+func newAuthority(t *testing.T) authority { return authorityNamed(t, "kubernetes") }
+
+func authorityNamed(t *testing.T, name string) authority {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
 	x := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "kubernetes"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(1000 * time.Hour),
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(1000 * time.Hour),
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, x, x, &key.PublicKey, key)
@@ -167,7 +169,8 @@ func TestFollower(t *testing.T) {
 	a := newAuthority(t)
 	file := filepath.Join(t.TempDir(), "ca.crl")
 	log := slog.New(slog.DiscardHandler)
-	f, err := NewFollower(file, []*x509.Certificate{newAuthority(t).cert, a.cert}, log)
+	another := authorityNamed(t, "another")
+	f, err := NewFollower(file, []*x509.Certificate{another.cert, a.cert}, log)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -198,6 +201,12 @@ func TestFollower(t *testing.T) {
 	update(nil)
 	update(second)
 	inForce(7, 8)
+	leaf := func(of authority, serial int64) *x509.Certificate {
+		return &x509.Certificate{SerialNumber: big.NewInt(serial), RawIssuer: of.cert.RawSubject}
+	}
+	if l := f.Guard().List(); !l.Revoked(leaf(a, 7)) || l.Revoked(leaf(another, 7)) || l.Revoked(leaf(a, 9)) {
+		t.Error("beside another authority, other certificates are refused than those that were revoked")
+	}
 	update(first) // an older one
 	update(branch)
 	inForce(7, 8, 9)
