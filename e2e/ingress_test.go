@@ -190,6 +190,11 @@ func TestIngress(t *testing.T) {
 	e.rolls(t, c, ns)
 	e.anotherWantsIt(t, c, ns)
 	e.otherCertificate(t, ns, dir)
+	for _, what := range []string{"secrets", "nodes"} { // it is the identity that is asked about
+		if r := e.try(t, "auth", "can-i", "get", what, "-A", "--as=system:pintle:plugin:ingress"); strings.TrimSpace(r.stdout) != "yes" {
+			t.Errorf("the ingress may not get %s: %+v", what, r)
+		}
+	}
 	// What the plugin may not is refused to it as to anybody.
 	for _, what := range [][]string{{"list", "secrets"}, {"watch", "secrets"}, {"update", "ingresses"}, {"list", "pods"}, {"update", "ingressclasses"}} {
 		if r := e.try(t, "auth", "can-i", what[0], what[1], "-A", "--as=system:pintle:plugin:ingress"); strings.TrimSpace(r.stdout) != "no" {

@@ -243,7 +243,8 @@ func (k *keeper) tell(ctx context.Context, told <-chan routes.Output) {
 // compile makes a table of what the caches have, and puts it into force.
 func (k *keeper) compile() routes.Output {
 	var owners map[string]string
-	if before := k.table.Load(); before != nil {
+	// What changes from here on asks for the next table: the present one does not say what matters.
+	if before := k.table.Swap(nil); before != nil {
 		owners = before.Owners()
 	}
 	var served []*networkingv1.Ingress
@@ -284,7 +285,6 @@ func (k *keeper) compile() routes.Output {
 		wanted[c.Secret] = true
 	}
 	k.secrets.Want(wanted)
-	// What changes from here on is compared with this table.
 	k.table.Store(out.Table)
 	k.proxy.Use(out.Table)
 	return out

@@ -276,28 +276,30 @@ func elsewhere(t *testing.T) (address, ip string) {
 	return "", ""
 }
 
-// TestFloods: a rest follows each table, so that changes without end cost a share of time.
+// TestFloods: what has nothing to do with the table in force asks for no other. While one
+// is made, everything does.
 func TestFloods(t *testing.T) {
-	r := start(t, node(), class("pintle", Controller))
-	eventually(t, func() error {
-		if r.table.Load() == nil {
-			return fmt.Errorf("there is no table")
-		}
-		return nil
-	})
-	s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "mallory", Name: "unused"}}
-	before := r.table.Load()
-	follow := r.follow(r.uses)
+	client := fake.NewClientset()
+	k, err := build(client, informers.NewSharedInformerFactory(client, 0), settings.Default(), "n", slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	unused := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "mallory", Name: "unused"}}
+	slice := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "mallory", Name: "s", Labels: map[string]string{discoveryv1.LabelServiceName: "unused"}}}
+	k.compile()
+	follow := k.follow(k.uses)
 	for range 1000 {
-		follow.OnAdd(s, false)
+		follow.OnAdd(unused, false)
+		follow.OnUpdate(slice, slice)
+		follow.OnDelete(slice)
 	}
-	select {
-	case <-r.wake:
-		t.Error("a service that no Ingress names asks for a table")
-	default:
+	if len(k.wake) != 0 {
+		t.Error("what no Ingress names asks for a table")
 	}
-	if r.table.Load() == nil || before == nil {
-		t.Error("no table")
+	k.table.Store(nil)
+	follow.OnAdd(unused, false)
+	if len(k.wake) != 1 {
+		t.Error("a change while a table is made is lost")
 	}
 }
 

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"errors"
 	"io"
 	"net/http"
 	"sync"
@@ -20,13 +21,17 @@ type body struct {
 
 	mu     sync.Mutex // held while a read is under way
 	closed bool
+	ended  bool // all of it was read
 }
 
 // Read implements io.Reader.
 func (b *body) Read(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.closed {
+	switch {
+	case b.ended:
+		return 0, io.EOF
+	case b.closed:
 		return 0, http.ErrBodyReadAfterClose
 	}
 	if b.patience > 0 {
@@ -34,6 +39,7 @@ func (b *body) Read(p []byte) (int, error) {
 	}
 	n, err := b.ReadCloser.Read(p)
 	_ = b.of.SetReadDeadline(time.Time{})
+	b.ended = errors.Is(err, io.EOF)
 	return n, err
 }
 
@@ -48,11 +54,26 @@ func (b *body) Close() error {
 		return nil
 	}
 	b.closed = true
-	if b.http1 {
-		// The server reads on for a while, to use the connection again.
-		_ = b.of.SetReadDeadline(time.Now().Add(lingers))
+	if !b.http1 {
+		return b.ReadCloser.Close()
 	}
-	return b.ReadCloser.Close()
+	// The server reads on for a while, to use the connection again.
+	_ = b.of.SetReadDeadline(time.Now().Add(lingers))
+	err := b.ReadCloser.Close()
+	_ = b.of.SetReadDeadline(time.Time{})
+	return err
+}
+
+// unread closes a body that was not read to its end.
+func (b *body) unread() {
+	if b.mu.TryLock() {
+		ended := b.ended
+		b.mu.Unlock()
+		if ended {
+			return
+		}
+	}
+	_ = b.Close()
 }
 
 // answer bounds each write of an answer, and remembers its status.
@@ -61,6 +82,9 @@ type answer struct {
 	of       *http.ResponseController
 	patience time.Duration
 	status   int
+	// begins is called before an answer is written. By HTTP/1.1 the server would read
+	// what is left of the body then, without a bound of time.
+	begins func()
 }
 
 // Unwrap is what http.ResponseController goes by.
@@ -70,6 +94,9 @@ func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 func (a *answer) WriteHeader(status int) {
 	if a.status == 0 && (status >= 200 || status == http.StatusSwitchingProtocols) {
 		a.status = status
+		if a.begins != nil {
+			a.begins()
+		}
 	}
 	a.ResponseWriter.WriteHeader(status)
 }
@@ -77,7 +104,7 @@ func (a *answer) WriteHeader(status int) {
 // Write implements http.ResponseWriter.
 func (a *answer) Write(p []byte) (int, error) {
 	if a.status == 0 {
-		a.status = http.StatusOK
+		a.WriteHeader(http.StatusOK)
 	}
 	_ = a.of.SetWriteDeadline(time.Now().Add(a.patience))
 	n, err := a.ResponseWriter.Write(p)
@@ -95,8 +122,8 @@ func (a *answer) FlushError() error {
 
 // end bounds what the server still writes when the handler has returned. The server
 // takes the deadline away before the next request.
-func (a *answer) end(http1 bool) {
-	if http1 && a.status != http.StatusSwitchingProtocols {
+func (a *answer) end() {
+	if a.status != http.StatusSwitchingProtocols {
 		_ = a.of.SetWriteDeadline(time.Now().Add(a.patience))
 	}
 }

@@ -9,8 +9,8 @@
 // # What it promises
 //
 // A new table is in force with the next request; no connection ends for it. A request is
-// sent to a second endpoint only where no connection to the first came about, so nothing
-// of it was sent. Backends see the client's address, host and scheme in X-Forwarded-*
+// sent to a second endpoint only where no connection to the first came about, or where one
+// broke and the request is a GET, HEAD or OPTIONS without a body. Backends see the client's address, host and scheme in X-Forwarded-*
 // alone as this package wrote them, unless a trusted proxy is in front. A client that
 // trickles is cut: header, body and answer have a time each, and an address has a number
 // of connections. One namespace has a share of the requests under way, so that a backend

@@ -10,7 +10,9 @@ import (
 	"net/http/httputil"
 	"net/netip"
 	"strings"
+	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"pintle.dev/pintle/plugins/ingress/routes"
@@ -23,23 +25,33 @@ const attempts = 3
 // errNobody is the error of a backend without endpoints.
 var errNobody = errors.New("the service has no endpoint that is ready")
 
+// errTooMany is the error of a namespace with too many connections to its endpoints.
+var errTooMany = errors.New("too many connections to endpoints of the namespace")
+
+// maxIdle is how many connections of one kind are kept open without a request.
+const maxIdle = 128
+
 // backendOf is the key of a request's backend in its context.
 type backendOf struct{}
 
 // forwarder sends requests to endpoints.
 type forwarder struct {
-	settings   *settings.Settings
+	settings *settings.Settings
+	// open bounds connections to endpoints and attempts at them, which outlive a request
+	// that was given up.
+	open       *budget
 	transports map[routes.Scheme]*http.Transport
 }
 
 func newForwarder(s *settings.Settings) *forwarder {
-	f := &forwarder{settings: s, transports: map[routes.Scheme]*http.Transport{}}
+	most := s.MaxRequests + maxIdle
+	f := &forwarder{settings: s, open: newBudget(most, s.MaxRequestsPerNamespace+maxIdle, most), transports: map[routes.Scheme]*http.Transport{}}
 	for _, scheme := range []routes.Scheme{routes.HTTP, routes.H2C, routes.HTTPS} {
 		dialer := &net.Dialer{Timeout: s.ConnectTimeout.Duration, KeepAlive: 15 * time.Second}
 		t := &http.Transport{
-			DialContext:            dialer.DialContext,
+			DialContext:            f.dial(dialer),
 			DisableCompression:     true, // what the client takes is between it and the backend
-			MaxIdleConns:           256,
+			MaxIdleConns:           maxIdle,
 			MaxIdleConnsPerHost:    64,
 			IdleConnTimeout:        30 * time.Second,
 			TLSHandshakeTimeout:    s.HeaderTimeout.Duration,
@@ -47,7 +59,7 @@ func newForwarder(s *settings.Settings) *forwarder {
 			ExpectContinueTimeout:  time.Second,
 			MaxResponseHeaderBytes: int64(s.MaxHeaderBytes),
 			Protocols:              new(http.Protocols),
-			HTTP2:                  &http.HTTP2Config{SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second},
+			HTTP2:                  &http.HTTP2Config{SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second, MaxReceiveBufferPerStream: 64 << 10, MaxReceiveBufferPerConnection: 1 << 20},
 		}
 		switch scheme {
 		case routes.H2C:
@@ -65,14 +77,34 @@ func newForwarder(s *settings.Settings) *forwarder {
 	return f
 }
 
+// dial connects to endpoints within the bounds of the namespace that is asked for.
+func (f *forwarder) dial(with *net.Dialer) func(ctx context.Context, network, address string) (net.Conn, error) {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		namespace := ""
+		if to, ok := ctx.Value(backendOf{}).(*routes.Backend); ok {
+			namespace = to.Namespace
+		}
+		if !f.open.enter(namespace, netip.Addr{}, true) {
+			return nil, errTooMany
+		}
+		leave := sync.OnceFunc(func() { f.open.leave(namespace, netip.Addr{}) })
+		c, err := with.DialContext(ctx, network, address)
+		if err != nil {
+			leave()
+			return nil, err
+		}
+		return &counted{Conn: c, leave: leave}, nil
+	}
+}
+
 func (f *forwarder) close() {
 	for _, t := range f.transports {
 		t.CloseIdleConnections()
 	}
 }
 
-// RoundTrip implements http.RoundTripper. Another endpoint is tried only where no
-// connection came about and nothing of the body was read.
+// RoundTrip implements http.RoundTripper. Another endpoint is tried only where that is
+// safe, and nothing of the body was read.
 func (f *forwarder) RoundTrip(r *http.Request) (*http.Response, error) {
 	to, ok := r.Context().Value(backendOf{}).(*routes.Backend)
 	if !ok {
@@ -94,13 +126,23 @@ func (f *forwarder) RoundTrip(r *http.Request) (*http.Response, error) {
 			return response, nil
 		}
 		last = err
-		var op *net.OpError
-		if !errors.As(err, &op) || op.Op != "dial" || sent.read.Load() || r.Context().Err() != nil {
+		if !repeatable(r, err) || sent.read.Load() || r.Context().Err() != nil {
 			break
 		}
 		retries.Inc()
 	}
 	return nil, last
+}
+
+// repeatable reports whether another endpoint may be asked after an error: where no
+// connection came about, or one broke that a request was sent by which changes nothing.
+func repeatable(r *http.Request, err error) bool {
+	var op *net.OpError
+	if errors.As(err, &op) && op.Op == "dial" {
+		return true
+	}
+	changes := r.Body != nil || r.Method != http.MethodGet && r.Method != http.MethodHead && r.Method != http.MethodOptions
+	return !changes && (errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE))
 }
 
 // kept is a body that outlives an attempt, and knows whether one began to read it.
@@ -193,7 +235,7 @@ func statusOf(err error) int {
 	switch {
 	case errors.As(err, &large):
 		return http.StatusRequestEntityTooLarge
-	case errors.Is(err, errNobody):
+	case errors.Is(err, errNobody), errors.Is(err, errTooMany):
 		return http.StatusServiceUnavailable
 	case errors.Is(err, errTrickles):
 		return http.StatusRequestTimeout

@@ -13,18 +13,22 @@ type gate struct {
 	mu     sync.Mutex
 	count  int
 	byAddr map[netip.Addr]int
+	open   map[*counted]bool
 }
 
 func newGate(most, each int) *gate {
-	return &gate{most: most, each: each, byAddr: map[netip.Addr]int{}}
+	return &gate{most: most, each: each, byAddr: map[netip.Addr]int{}, open: map[*counted]bool{}}
 }
 
 // listener closes what is too much at once: its client learns it, and costs nothing more.
-func (g *gate) listener(inner net.Listener) net.Listener { return &gated{inner, g} }
+func (g *gate) listener(inner net.Listener, trusts func(netip.Addr) bool) net.Listener {
+	return &gated{inner, g, trusts}
+}
 
 type gated struct {
 	net.Listener
-	gate *gate
+	gate   *gate
+	trusts func(netip.Addr) bool
 }
 
 func (l *gated) Accept() (net.Conn, error) {
@@ -33,19 +37,20 @@ func (l *gated) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		from := addressOf(c.RemoteAddr().String())
-		if l.gate.enter(from) {
-			return &counted{Conn: c, leave: sync.OnceFunc(func() { l.gate.leave(from) })}, nil
+		from, trusted := clientOf(c.RemoteAddr().String(), l.trusts)
+		if l.gate.enter(from, trusted) {
+			return l.gate.keep(c, from), nil
 		}
 		refusedConnections.Inc()
 		c.Close()
 	}
 }
 
-func (g *gate) enter(from netip.Addr) bool {
+// enter takes a connection in; a trusted proxy may have more than each.
+func (g *gate) enter(from netip.Addr, trusted bool) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.count >= g.most || g.byAddr[from] >= g.each {
+	if g.count >= g.most || g.byAddr[from] >= g.each && !trusted {
 		return false
 	}
 	g.count++
@@ -62,6 +67,34 @@ func (g *gate) leave(from netip.Addr) {
 	}
 }
 
+// keep remembers a connection until it is closed.
+func (g *gate) keep(c net.Conn, from netip.Addr) net.Conn {
+	kept := &counted{Conn: c}
+	kept.leave = sync.OnceFunc(func() {
+		g.leave(from)
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		delete(g.open, kept)
+	})
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.open[kept] = true
+	return kept
+}
+
+// closeAll closes those that no server closes: connections that were upgraded.
+func (g *gate) closeAll() {
+	g.mu.Lock()
+	var all []*counted
+	for c := range g.open {
+		all = append(all, c)
+	}
+	g.mu.Unlock()
+	for _, c := range all {
+		c.Close()
+	}
+}
+
 type counted struct {
 	net.Conn
 	leave func()
@@ -71,6 +104,12 @@ type counted struct {
 func (c *counted) Close() error {
 	defer c.leave()
 	return c.Conn.Close()
+}
+
+// clientOf is the address that counts of HOST:PORT, and whether it is a trusted proxy's.
+func clientOf(hostport string, trusts func(netip.Addr) bool) (netip.Addr, bool) {
+	ap, err := netip.ParseAddrPort(hostport)
+	return addressOf(hostport), err == nil && trusts(ap.Addr().Unmap().WithZone(""))
 }
 
 // addressOf is the IP address of HOST:PORT. An IPv6 client has its /64, of which it may
@@ -88,41 +127,50 @@ func addressOf(hostport string) netip.Addr {
 	return a
 }
 
-// budget bounds the requests under way, of all and of one namespace.
+// budget bounds the requests under way: of all, to one namespace, of one client.
 type budget struct {
-	most, each int
+	most, namespace, client int
 
-	mu     sync.Mutex
-	count  int
-	by     map[string]int
-	closed bool
-	idle   chan struct{} // closed when closed and count is 0
+	mu       sync.Mutex
+	count    int
+	to       map[string]int
+	of       map[netip.Addr]int
+	closed   bool
+	finished chan struct{} // closed when closed and count is 0
 }
 
-func newBudget(most, each int) *budget {
-	return &budget{most: most, each: each, by: map[string]int{}, idle: make(chan struct{})}
+func newBudget(most, namespace, client int) *budget {
+	return &budget{
+		most: most, namespace: namespace, client: client,
+		to: map[string]int{}, of: map[netip.Addr]int{}, finished: make(chan struct{}),
+	}
 }
 
-func (b *budget) enter(namespace string) bool {
+// enter takes a request in; a trusted proxy may have more than client.
+func (b *budget) enter(namespace string, client netip.Addr, trusted bool) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.closed || b.count >= b.most || b.by[namespace] >= b.each {
+	if b.closed || b.count >= b.most || b.to[namespace] >= b.namespace || b.of[client] >= b.client && !trusted {
 		return false
 	}
 	b.count++
-	b.by[namespace]++
+	b.to[namespace]++
+	b.of[client]++
 	return true
 }
 
-func (b *budget) leave(namespace string) {
+func (b *budget) leave(namespace string, client netip.Addr) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.count--
-	if b.by[namespace]--; b.by[namespace] == 0 {
-		delete(b.by, namespace)
+	if b.to[namespace]--; b.to[namespace] == 0 {
+		delete(b.to, namespace)
+	}
+	if b.of[client]--; b.of[client] == 0 {
+		delete(b.of, client)
 	}
 	if b.closed && b.count == 0 {
-		close(b.idle)
+		close(b.finished)
 	}
 }
 
@@ -133,8 +181,8 @@ func (b *budget) end() <-chan struct{} {
 	if !b.closed {
 		b.closed = true
 		if b.count == 0 {
-			close(b.idle)
+			close(b.finished)
 		}
 	}
-	return b.idle
+	return b.finished
 }

@@ -18,25 +18,15 @@ var errTrickles = errors.New("the client does not send its request")
 
 // handle answers one request.
 func (p *Proxy) handle(w http.ResponseWriter, r *http.Request) {
-	http1 := r.ProtoMajor == 1
 	of := http.NewResponseController(w)
 	a := &answer{ResponseWriter: w, of: of, patience: p.settings.ClientTimeout.Duration}
-	defer a.end(http1)
+	defer a.end()
+	var sent *body
 	if r.Body != nil && r.Body != http.NoBody {
-		b := &body{ReadCloser: r.Body, of: of, patience: p.settings.ClientTimeout.Duration, http1: http1}
-		defer b.Close()
-		stream := isGRPC(r)
-		if stream {
-			b.patience = 0 // its calls may be silent as long as they like; pings find who is gone
-		}
-		r = r.WithContext(r.Context())
-		r.Body = &said{b}
-		if most := p.settings.MaxBodyBytes; most > 0 && !stream {
-			if r.ContentLength > most {
-				refuse(a, http.StatusRequestEntityTooLarge)
-				return
-			}
-			r.Body = http.MaxBytesReader(w, r.Body, most)
+		sent = &body{ReadCloser: r.Body, of: of, patience: p.settings.ClientTimeout.Duration, http1: r.ProtoMajor == 1}
+		defer sent.Close()
+		if sent.http1 {
+			a.begins = sent.unread
 		}
 	}
 	to, namespace, status := p.route(a, r)
@@ -48,17 +38,39 @@ func (p *Proxy) handle(w http.ResponseWriter, r *http.Request) {
 	if to == nil {
 		return // redirected
 	}
-	if !p.budget.enter(namespace) {
+	client, trusted := clientOf(r.RemoteAddr, p.settings.Trusts)
+	if !p.budget.enter(namespace, client, trusted) {
 		a.Header().Set("Retry-After", "1")
 		refuse(a, http.StatusServiceUnavailable)
 		requests.WithLabelValues(namespace, class(http.StatusServiceUnavailable)).Inc()
 		return
 	}
 	defer func() {
-		p.budget.leave(namespace)
+		p.budget.leave(namespace, client)
 		requests.WithLabelValues(namespace, class(a.status)).Inc()
 	}()
-	p.reverse.ServeHTTP(a, r.WithContext(context.WithValue(r.Context(), backendOf{}, to)))
+	r = r.WithContext(context.WithValue(r.Context(), backendOf{}, to))
+	if sent != nil && !p.bound(w, r, sent, to) {
+		refuse(a, http.StatusRequestEntityTooLarge)
+		return
+	}
+	p.reverse.ServeHTTP(a, r)
+}
+
+// bound gives a request its body, with the bounds of its backend. It reports false where
+// the body is too large.
+func (p *Proxy) bound(w http.ResponseWriter, r *http.Request, sent *body, to *routes.Backend) bool {
+	r.Body = &said{sent}
+	if isGRPC(r) && to.Scheme != routes.HTTP {
+		sent.patience = 0 // its calls may be silent as long as they like; pings find who is gone
+		return true
+	}
+	most := p.settings.MaxBodyBytes
+	if most == 0 {
+		return true
+	}
+	r.Body = http.MaxBytesReader(w, r.Body, most)
+	return r.ContentLength <= most
 }
 
 // said gives a read that came to its deadline a name.
@@ -98,7 +110,7 @@ func (p *Proxy) route(w http.ResponseWriter, r *http.Request) (to *routes.Backen
 	if to == nil {
 		return nil, "", http.StatusNotFound
 	}
-	if r.TLS == nil && secured && p.settings.RedirectToHTTPS && p.httpsPort != 0 {
+	if r.TLS == nil && secured && p.settings.RedirectToHTTPS && p.httpsPort != 0 && !p.cameByHTTPS(r) {
 		where := *r.URL
 		where.Scheme, where.Host = "https", host
 		if p.httpsPort != 443 {
@@ -108,6 +120,12 @@ func (p *Proxy) route(w http.ResponseWriter, r *http.Request) (to *routes.Backen
 		return nil, "", 0
 	}
 	return to, to.Namespace, 0
+}
+
+// cameByHTTPS reports whether a trusted proxy in front says so.
+func (p *Proxy) cameByHTTPS(r *http.Request) bool {
+	_, trusted := clientOf(r.RemoteAddr, p.settings.Trusts)
+	return trusted && r.Header.Get("X-Forwarded-Proto") == "https"
 }
 
 // hostOf is the name of a host in lower case, without a port and a dot at its end.
@@ -140,9 +158,10 @@ func (p *Proxy) failed(w http.ResponseWriter, r *http.Request, err error) {
 	refuse(w, status)
 }
 
+// class is what is counted of a status: a backend may answer any number.
 func class(status int) string {
-	if status == 0 {
-		return "none"
+	if status < 100 || status > 599 {
+		return "other"
 	}
-	return strconv.Itoa(status)
+	return strconv.Itoa(status/100) + "xx"
 }

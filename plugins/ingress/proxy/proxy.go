@@ -45,7 +45,7 @@ type Proxy struct {
 func New(s settings.Settings, certificate func(routes.SecretName) *tls.Certificate, own *tls.Certificate, log *slog.Logger) *Proxy {
 	p := &Proxy{settings: s, certificate: certificate, own: own, log: log, drains: drains}
 	p.gate = newGate(s.MaxConnections, s.MaxConnectionsPerClient)
-	p.budget = newBudget(s.MaxRequests, s.MaxRequestsPerNamespace)
+	p.budget = newBudget(s.MaxRequests, s.MaxRequestsPerNamespace, s.MaxRequestsPerClient)
 	p.forwarder = newForwarder(&p.settings)
 	p.reverse = &httputil.ReverseProxy{
 		Rewrite: p.forwarder.rewrite, Transport: p.forwarder, ErrorHandler: p.failed,
@@ -108,7 +108,8 @@ func (p *Proxy) server(secure bool) *http.Server {
 		Protocols:                    new(http.Protocols),
 		HTTP2: &http.HTTP2Config{
 			MaxConcurrentStreams: 100, SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second,
-			WriteByteTimeout: p.settings.ClientTimeout.Duration,
+			WriteByteTimeout:          p.settings.ClientTimeout.Duration,
+			MaxReceiveBufferPerStream: 64 << 10, MaxReceiveBufferPerConnection: 256 << 10,
 		},
 	}
 	s.Protocols.SetHTTP1(true)
@@ -143,7 +144,7 @@ func (p *Proxy) Run(ctx context.Context) error {
 	for i, s := range p.servers {
 		s.BaseContext = func(net.Listener) context.Context { return base }
 		wg.Go(func() {
-			l, err := p.gate.listener(p.listeners[i]), error(nil)
+			l, err := p.gate.listener(p.listeners[i], p.settings.Trusts), error(nil)
 			if s.TLSConfig != nil {
 				err = s.ServeTLS(l, "", "")
 			} else {
@@ -171,8 +172,15 @@ func (p *Proxy) Run(ctx context.Context) error {
 	}
 	closing.Wait()
 	cut() // those that were upgraded
-	<-p.budget.end()
+	p.gate.closeAll()
 	wg.Wait()
+	late := time.NewTimer(p.drains)
+	defer late.Stop()
+	select {
+	case <-p.budget.end():
+	case <-late.C:
+		err = errors.Join(err, errors.New("requests go on though their connections are closed"))
+	}
 	p.forwarder.close()
 	return err
 }

@@ -386,6 +386,14 @@ func TestRedirect(t *testing.T) {
 	if response, _ := ask(t, b.client(t, false), request(t, "GET", "https://a.test/", nil)); response.StatusCode != 200 {
 		t.Error(response.Status)
 	}
+	for config, want := range map[string]int{`{"redirectToHTTPS":true}`: 308, `{"redirectToHTTPS":true,"trustedProxies":["127.0.0.0/8"]}`: 200} {
+		b := begin(t, config, map[string]service{"a": {"", []string{backend(t, echo{})}}})
+		r := request(t, "GET", "http://a.test/", nil)
+		r.Header.Set("X-Forwarded-Proto", "https")
+		if response, _ := ask(t, b.client(t, false), r); response.StatusCode != want {
+			t.Errorf("%s: %s", config, response.Status)
+		}
+	}
 }
 
 // TestUpgrade: bytes pass both ways after an upgrade, which ends with the proxy.
@@ -400,7 +408,7 @@ func TestUpgrade(t *testing.T) {
 		fmt.Fprintf(c, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: %s\r\n\r\n", r.Header.Get("Upgrade"))
 		_, _ = io.Copy(c, rw)
 	}))
-	b := begin(t, `{"clientTimeout":"100ms"}`, map[string]service{"a": {"kubernetes.io/ws", []string{address}}})
+	b := begin(t, `{"clientTimeout":"2s"}`, map[string]service{"a": {"kubernetes.io/ws", []string{address}}})
 	c, err := net.Dial("tcp", b.http)
 	if err != nil {
 		t.Fatal(err)
@@ -448,7 +456,7 @@ func TestStreams(t *testing.T) {
 		w.Header().Set("Grpc-Status", "0")
 		close(next)
 	}))
-	b := begin(t, `{"clientTimeout":"100ms"}`, map[string]service{"a": {"kubernetes.io/h2c", []string{address}}})
+	b := begin(t, `{"clientTimeout":"2s"}`, map[string]service{"a": {"kubernetes.io/h2c", []string{address}}})
 	out, in := io.Pipe()
 	r := request(t, "POST", "https://a.test/s/m", out)
 	r.Header.Set("Te", "trailers")
@@ -459,7 +467,7 @@ func TestStreams(t *testing.T) {
 	}
 	defer response.Body.Close()
 	from := bufio.NewReader(response.Body)
-	silent := time.NewTimer(300 * time.Millisecond) // longer than others' bodies may be
+	silent := time.NewTimer(2500 * time.Millisecond) // longer than others' bodies may be
 	<-silent.C
 	for i := range 3 {
 		fmt.Fprintf(in, "%d\n", i)
@@ -501,8 +509,15 @@ func TestRetries(t *testing.T) {
 	if response, text := ask(t, c, request(t, "GET", "http://none.test/", nil)); response.StatusCode != 502 || strings.Contains(text, "127.0.0.1") {
 		t.Errorf("%s %s", response.Status, text)
 	}
-	if response, _ := ask(t, c, request(t, "POST", "http://broken.test/", strings.NewReader("once"))); response.StatusCode != 502 || breaks.Load() != 1 {
-		t.Errorf("%s after %d attempts", response.Status, breaks.Load())
+	for method, want := range map[string]int32{"POST": 1, "DELETE": 1, "GET": 2} {
+		var body io.Reader
+		if method == "POST" {
+			body = strings.NewReader("once")
+		}
+		breaks.Store(0)
+		if response, _ := ask(t, c, request(t, method, "http://broken.test/", body)); response.StatusCode != 502 || breaks.Load() != want {
+			t.Errorf("%s: %s after %d attempts", method, response.Status, breaks.Load())
+		}
 	}
 }
 
@@ -544,6 +559,20 @@ func TestTrickle(t *testing.T) {
 	t.Run("no TLS handshake", func(t *testing.T) {
 		t.Parallel()
 		_ = raw(t, b.https, "\x16\x03\x01")
+	})
+	t.Run("answered before its body came", func(t *testing.T) {
+		t.Parallel()
+		early := backend(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = w.Write(bytes.Repeat([]byte("x"), 64<<10))
+		}))
+		b := begin(t, `{"maxRequests":1}`, map[string]service{"a": {"", []string{early}}})
+		held := raw(t, b.http, "POST / HTTP/1.1\r\nHost: a.test\r\nContent-Length: 10\r\n\r\n1")
+		if !strings.HasPrefix(held, "HTTP/1.1 ") {
+			t.Errorf("%.100q", held)
+		}
+		if response, _ := ask(t, b.client(t, false), request(t, "GET", "http://a.test/", nil)); response.StatusCode != 200 {
+			t.Errorf("the only slot is held: %s", response.Status)
+		}
 	})
 	t.Run("takes no answer", func(t *testing.T) {
 		t.Parallel()
@@ -623,13 +652,41 @@ func TestConnections(t *testing.T) {
 		from netip.Addr
 		want bool
 	}{{a, true}, {a, true}, {a, false}, {other, true}, {other, true}, {addressOf("192.0.2.3:1"), false}} {
-		if g.enter(c.from) != c.want {
+		if g.enter(c.from, false) != c.want {
 			t.Errorf("connection %d", i)
 		}
 	}
 	g.leave(a)
-	if !g.enter(a) {
+	if !g.enter(a, false) {
 		t.Error("one that ended counts on")
+	}
+	trusts := func(a netip.Addr) bool { return a == netip.MustParseAddr("2001:db8::9") }
+	proxy, trusted := clientOf("[2001:db8::9]:1", trusts)
+	if _, neighbour := clientOf("[2001:db8::8]:1", trusts); !trusted || neighbour {
+		t.Error("whom the proxy trusts")
+	}
+	g.leave(other)
+	g.leave(other)
+	if !g.enter(proxy, true) || !g.enter(proxy, true) || g.enter(proxy, true) {
+		t.Error("a trusted proxy has no more than others, or more than all")
+	}
+	g.leave(a)
+	if !g.enter(proxy, true) {
+		t.Error("a trusted proxy has no more than others")
+	}
+	requests := newBudget(5, 3, 2)
+	for i, c := range []struct {
+		to   string
+		of   netip.Addr
+		want bool
+	}{{"shop", a, true}, {"bank", a, true}, {"bank", a, false}, {"shop", proxy, true}, {"shop", proxy, true}, {"shop", proxy, false}, {"bank", proxy, true}, {"bank", addressOf("192.0.2.3:1"), false}} {
+		if requests.enter(c.to, c.of, c.of == proxy) != c.want {
+			t.Errorf("request %d", i)
+		}
+	}
+	requests.leave("bank", a)
+	if !requests.enter("bank", a, false) {
+		t.Error("a request that ended counts on")
 	}
 	b := begin(t, `{"maxConnectionsPerClient":2,"maxConnections":4}`, map[string]service{"a": {"", []string{backend(t, echo{})}}})
 	var open []net.Conn
@@ -693,6 +750,50 @@ func TestEnd(t *testing.T) {
 		t.Errorf("the request under way has %q", text)
 	}
 	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// TestEndOfUpgrade: neither an upgraded client that reads nothing nor a backend that is
+// done keeps the proxy from its end (hostile).
+func TestEndOfUpgrade(t *testing.T) {
+	full := make(chan struct{})
+	address := backend(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer c.Close()
+		fmt.Fprint(c, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
+		if r.URL.Path == "/done" {
+			return
+		}
+		block := bytes.Repeat([]byte("x"), 64<<10)
+		for {
+			_ = c.SetWriteDeadline(time.Now().Add(time.Second))
+			if _, err := c.Write(block); err != nil {
+				close(full)
+				return
+			}
+		}
+	}))
+	b := begin(t, `{}`, map[string]service{"a": {"", []string{address}}})
+	for _, path := range []string{"/done", "/flood"} {
+		plain, err := net.Dial("tcp", b.https)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer plain.Close()
+		c := tls.Client(plain, &tls.Config{InsecureSkipVerify: true, ServerName: "a.test"})
+		fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: a.test\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n", path)
+		one := make([]byte, 1)
+		if _, err := io.ReadFull(c, one); err != nil {
+			t.Fatal(err)
+		}
+	}
+	await(t, full)
+	if err := b.stop(); err != nil {
 		t.Error(err)
 	}
 }

@@ -16,12 +16,16 @@ const (
 	HostConflict       = "HostConflict"
 	PathConflict       = "PathConflict"
 	TooManyPaths       = "TooManyPaths"
+	TooManySecrets     = "TooManySecrets"
 	MissingService     = "MissingService"
 	MissingServicePort = "MissingServicePort"
 	UnsupportedBackend = "UnsupportedBackend"
 	MissingSecret      = "MissingSecret"
 	InvalidSecret      = "InvalidSecret"
 )
+
+// MaxSecrets of one namespace are read, since each is read every few seconds.
+const MaxSecrets = 100
 
 // Problem is what of an Ingress is not done, and why.
 type Problem struct {
@@ -64,7 +68,7 @@ func Compile(in Input) Output {
 	c := &compiler{Input: in, table: &Table{
 		hosts: map[string]*host{}, wildcards: map[string]*host{}, secrets: map[string]SecretName{},
 		owners: map[string]string{}, services: map[SecretName]bool{},
-	}, backends: map[backendKey]*Backend{}, paths: map[string]int{}}
+	}, backends: map[backendKey]*Backend{}, paths: map[string]int{}, full: map[*networkingv1.Ingress]bool{}, secrets: map[string]map[SecretName]bool{}}
 	ordered := slices.Clone(in.Ingresses)
 	slices.SortFunc(ordered, older)
 	c.keepOwners(ordered)
@@ -89,6 +93,8 @@ type compiler struct {
 	table        *Table
 	backends     map[backendKey]*Backend
 	paths        map[string]int // of a namespace
+	full         map[*networkingv1.Ingress]bool
+	secrets      map[string]map[SecretName]bool // of a namespace
 	certificates []Certificate
 	problems     []Problem
 }
@@ -100,8 +106,10 @@ func (c *compiler) problem(i *networkingv1.Ingress, reason, format string, args 
 // hostsOf are the hosts that an Ingress names; "" stands for all others.
 func hostsOf(i *networkingv1.Ingress) []string {
 	var out []string
+	seen := map[string]bool{}
 	add := func(name string) {
-		if name = strings.ToLower(name); !slices.Contains(out, name) {
+		if name = strings.ToLower(name); !seen[name] {
+			seen[name] = true
 			out = append(out, name)
 		}
 	}
@@ -148,15 +156,13 @@ func (c *compiler) owns(namespace, name string) bool {
 func (c *compiler) ingress(i *networkingv1.Ingress) {
 	mine := map[string]bool{}
 	for _, name := range hostsOf(i) {
-		if c.paths[i.Namespace] >= c.MaxPaths {
-			c.problem(i, TooManyPaths, "Host %s is not served: the Ingresses of the namespace have more than %d paths and hosts", words(name), c.MaxPaths)
-			continue
+		// One that is another's counts, too: looking costs time, and so does saying so.
+		if !c.may(i, "Host "+words(name)) {
+			break
 		}
 		if mine[name] = c.owns(i.Namespace, name); !mine[name] {
 			c.problem(i, HostConflict, "Host %s is not served for this Ingress: an older Ingress of another namespace has it", words(name))
-			continue
 		}
-		c.paths[i.Namespace]++
 	}
 	var fallback *Backend
 	if i.Spec.DefaultBackend != nil {
@@ -171,6 +177,20 @@ func (c *compiler) ingress(i *networkingv1.Ingress) {
 		c.table.fallback = fallback
 	}
 	c.tls(i, mine)
+}
+
+// may counts what a namespace has, and reports whether there is room for one more. An
+// Ingress is told once that there is none.
+func (c *compiler) may(i *networkingv1.Ingress, what string) bool {
+	if c.paths[i.Namespace] < c.MaxPaths {
+		c.paths[i.Namespace]++
+		return true
+	}
+	if !c.full[i] {
+		c.full[i] = true
+		c.problem(i, TooManyPaths, "%s, and what follows, is not served: the Ingresses of the namespace have more than %d hosts and paths", what, c.MaxPaths)
+	}
+	return false
 }
 
 // words name a host in a message.
@@ -211,11 +231,9 @@ func (c *compiler) rule(i *networkingv1.Ingress, name string, http *networkingv1
 	}
 	for j := range http.Paths {
 		p := &http.Paths[j]
-		if c.paths[i.Namespace] >= c.MaxPaths {
-			c.problem(i, TooManyPaths, "Path %q of host %s, and what follows, is not served: the Ingresses of the namespace have more than %d paths and hosts", p.Path, words(name), c.MaxPaths)
+		if !c.may(i, fmt.Sprintf("Path %q of host %s", p.Path, words(name))) {
 			return
 		}
-		c.paths[i.Namespace]++
 		to := c.backend(i, &p.Backend)
 		if to == nil {
 			continue
@@ -228,18 +246,24 @@ func (c *compiler) rule(i *networkingv1.Ingress, name string, http *networkingv1
 }
 
 func (c *compiler) tls(i *networkingv1.Ingress, mine map[string]bool) {
+	rules := false // an entry without hosts was there
 	for j := range i.Spec.TLS {
 		t := &i.Spec.TLS[j]
 		hosts := t.Hosts
+		if t.SecretName == "" || len(hosts) == 0 && rules {
+			continue // the certificate of the plugin, or of an entry before
+		}
 		if len(hosts) == 0 { // those of the rules
+			rules = true
 			for k := range i.Spec.Rules {
 				hosts = append(hosts, i.Spec.Rules[k].Host)
 			}
 		}
-		if t.SecretName == "" {
-			continue // the certificate of the plugin
-		}
 		wants := Certificate{Ingress: i, Secret: SecretName{i.Namespace, t.SecretName}}
+		if !c.mayRead(wants.Secret) {
+			c.problem(i, TooManySecrets, "Secret %q, and what follows, is not read: the Ingresses of the namespace name more than %d", t.SecretName, MaxSecrets)
+			return
+		}
 		for _, name := range hosts {
 			name = strings.ToLower(name)
 			if name == "" || !mine[name] {
@@ -256,6 +280,20 @@ func (c *compiler) tls(i *networkingv1.Ingress, mine map[string]bool) {
 			c.certificates = append(c.certificates, wants)
 		}
 	}
+}
+
+// mayRead reports whether a Secret is among those of its namespace that are read.
+func (c *compiler) mayRead(s SecretName) bool {
+	there := c.secrets[s.Namespace]
+	if there == nil {
+		there = map[SecretName]bool{}
+		c.secrets[s.Namespace] = there
+	}
+	if !there[s] && len(there) >= MaxSecrets {
+		return false
+	}
+	there[s] = true
+	return true
 }
 
 // backend returns that of a rule, or nil where it cannot be one. A Service that is missing,

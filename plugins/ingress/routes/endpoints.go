@@ -11,10 +11,18 @@ import (
 	"k8s.io/utils/ptr"
 )
 
+const (
+	// maxEndpoints of one backend take turns.
+	maxEndpoints = 1000
+	// maxLooks is how many endpoints are looked at for them.
+	maxLooks = 10_000
+)
+
 // endpoints are the addresses of a port of a Service, by its name: those that are ready,
 // and where there is none, those that still serve while they terminate.
 func endpoints(all []*discoveryv1.EndpointSlice, port string) []string {
 	ready, serving := map[string]bool{}, map[string]bool{}
+	looks := 0
 	for _, s := range all {
 		if s.AddressType == discoveryv1.AddressTypeFQDN {
 			continue
@@ -25,6 +33,9 @@ func endpoints(all []*discoveryv1.EndpointSlice, port string) []string {
 				continue
 			}
 			for j := range s.Endpoints {
+				if looks++; looks > maxLooks || len(ready) >= maxEndpoints {
+					break
+				}
 				e := &s.Endpoints[j]
 				into := ready
 				if !ptr.Deref(e.Conditions.Ready, true) {
@@ -49,7 +60,7 @@ func endpoints(all []*discoveryv1.EndpointSlice, port string) []string {
 		out = append(out, a)
 	}
 	slices.Sort(out)
-	return out
+	return out[:min(len(out), maxEndpoints)]
 }
 
 // reachable leaves out what the API refuses in a slice, whoever wrote it: addresses by

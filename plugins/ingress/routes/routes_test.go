@@ -217,6 +217,34 @@ func TestConflicts(t *testing.T) {
 	if s, ok := o.Table.Secret("own.test"); !ok || s != (SecretName{"mallory", "mine"}) {
 		t.Errorf("own.test has the certificate %v", s)
 	}
+	// What the rules of a host do not have, nobody else has, nor a name below a wildcard (hostile).
+	w.owners = nil
+	o = w.compile(
+		ingress("bank", "login", 9, "pay.bank.test Exact /pay bank", "*.apps.test Exact /x apps"),
+		withDefault(ingress("mallory", "all", 1, "- Prefix / evil", "*.bank.test Prefix / evil"), "evil"),
+		func() *networkingv1.Ingress {
+			i := withDefault(ingress("bank", "quiet", 9), "none")
+			i.Spec.DefaultBackend = nil
+			i.Spec.TLS = []networkingv1.IngressTLS{{Hosts: []string{"quiet.bank.test"}, SecretName: "quiet"}}
+			return i
+		}(),
+		func() *networkingv1.Ingress {
+			i := ingress("mallory", "tls", 1)
+			i.Spec.TLS = []networkingv1.IngressTLS{{Hosts: []string{"*.bank.test"}, SecretName: "evil"}}
+			return i
+		}(),
+	)
+	for _, host := range []string{"pay.bank.test", "quiet.bank.test", "a.apps.test"} {
+		o.leads(t, host, "/login", "none")
+	}
+	o.leads(t, "pay.bank.test", "/pay", "bank/bank")
+	o.leads(t, "other.bank.test", "/", "mallory/evil")
+	o.leads(t, "any.test", "/", "mallory/evil")
+	for host, want := range map[string]string{"pay.bank.test": "", "quiet.bank.test": "quiet", "other.bank.test": "evil"} {
+		if s, _ := o.Table.Secret(host); s.Name != want {
+			t.Errorf("%s has the certificate %q, want %q", host, s.Name, want)
+		}
+	}
 	// Within one namespace the older rule has a path.
 	o = (&world{}).compile(ingress("shop", "b", 1, "a.test Prefix /x second", "a.test Exact /x third"), ingress("shop", "a", 2, "a.test Prefix /x first"))
 	o.leads(t, "a.test", "/x/y", "shop/first")
@@ -243,6 +271,42 @@ func TestBudget(t *testing.T) {
 	}
 	if !slices.Contains(o.reasons(), "mallory/many TooManyPaths") {
 		t.Errorf("%v", o.reasons())
+	}
+	for _, p := range o.Problems { // and is told so once
+		if p.Reason != TooManyPaths || len(o.Problems) != 1 {
+			t.Errorf("%v", o.reasons())
+		}
+	}
+	// Hosts of others count, and so do those of certificates; of Secrets there is a number.
+	victim := ingress("shop", "victim", 99, many[:2]...)
+	o = w.compile(ingress("mallory", "many", 9, many...), victim)
+	o.leads(t, "h3.test", "/", "none")
+	if len(o.Problems) != 3 {
+		t.Errorf("%v", o.reasons())
+	}
+	huge := ingress("mallory", "huge", 9)
+	for i := range 100_000 {
+		huge.Spec.Rules = append(huge.Spec.Rules, networkingv1.IngressRule{Host: fmt.Sprintf("h%d.test", i)})
+		huge.Spec.TLS = append(huge.Spec.TLS, networkingv1.IngressTLS{SecretName: "one"})
+	}
+	if o = (&world{}).compile(huge); len(o.Problems) != 1 || len(o.Table.owners) != 1000 || len(o.Certificates) != 1 {
+		t.Errorf("%d problems, %d hosts, %d certificates", len(o.Problems), len(o.Table.owners), len(o.Certificates))
+	}
+	crowd := slice("web", 8080)
+	for i := range 20_000 {
+		crowd.Endpoints = append(crowd.Endpoints, discoveryv1.Endpoint{Addresses: []string{fmt.Sprintf("10.1.%d.%d", i/250, i%250)}})
+	}
+	if got := endpoints([]*discoveryv1.EndpointSlice{crowd}, "web"); len(got) != maxEndpoints {
+		t.Errorf("%d endpoints", len(got))
+	}
+	secrets := ingress("mallory", "secrets", 9)
+	secrets.Spec.DefaultBackend = to("a")
+	for i := range MaxSecrets + 9 {
+		secrets.Spec.TLS = append(secrets.Spec.TLS, networkingv1.IngressTLS{Hosts: []string{fmt.Sprintf("h%d.test", i)}, SecretName: fmt.Sprintf("s%d", i)})
+	}
+	o = (&world{}).compile(secrets)
+	if got := o.reasons(); len(o.Certificates) != MaxSecrets || !slices.Equal(got, []string{"mallory/secrets TooManySecrets"}) {
+		t.Errorf("%d certificates, %v", len(o.Certificates), got)
 	}
 	paths := ingress("mallory", "paths", 9, "b.test Prefix /0 a")
 	for i := range 9 {

@@ -83,13 +83,15 @@ func newHost() *host {
 // Find returns the backend of a host (lower case, without a port) and a decoded path, or nil.
 func (t *Table) Find(name, requested string) *Backend {
 	requested = resolved(requested)
+	// What is others' is not looked at for a host that somebody has.
+	_, parent, _ := strings.Cut(name, ".")
+	owner := t.owner(name)
+	mine := func(of string) bool { return owner == "" || owner == of }
 	h := t.hosts[name]
-	if h == nil {
-		if _, parent, ok := strings.Cut(name, "."); ok {
-			h = t.wildcards[parent]
-		}
+	if h == nil && mine(t.owners["*."+parent]) {
+		h = t.wildcards[parent]
 	}
-	if h == nil {
+	if h == nil && mine(t.owners[""]) {
 		h = t.other
 	}
 	if h != nil {
@@ -100,7 +102,25 @@ func (t *Table) Find(name, requested string) *Backend {
 			return h.fallback
 		}
 	}
-	return t.fallback
+	if t.fallback != nil && mine(t.fallback.Namespace) {
+		return t.fallback
+	}
+	return nil
+}
+
+// owner is the namespace that has a host, by its name or by a wildcard; "": nobody.
+func (t *Table) owner(name string) string {
+	if name == "" {
+		return ""
+	}
+	if owner, ok := t.owners[name]; ok {
+		return owner
+	}
+	_, parent, ok := strings.Cut(name, ".")
+	if !ok {
+		return ""
+	}
+	return t.owners["*."+parent]
 }
 
 // resolved has no elements . and .., so that /public/../private is what it is.
@@ -175,8 +195,9 @@ func (t *Table) Secret(name string) (SecretName, bool) {
 		return s, true
 	}
 	if _, parent, ok := strings.Cut(name, "."); ok {
-		s, ok := t.secrets["*."+parent]
-		return s, ok
+		if s, ok := t.secrets["*."+parent]; ok && t.owner(name) == s.Namespace {
+			return s, true
+		}
 	}
 	return SecretName{}, false
 }

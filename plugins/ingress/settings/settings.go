@@ -16,7 +16,7 @@ import (
 
 // mostDescriptors is what connections and requests may be together. A request has a
 // connection to its backend, and the process has 4,096 descriptors for all.
-const mostDescriptors = 3600
+const mostDescriptors = 3200
 
 // Settings of the plugin. Addresses are HOST:PORT; an empty host is every address of the
 // machine.
@@ -55,6 +55,8 @@ type Settings struct {
 	// upgraded is under way until its connection ends.
 	MaxRequests             int `json:"maxRequests"`
 	MaxRequestsPerNamespace int `json:"maxRequestsPerNamespace"`
+	// MaxRequestsPerClient are those of one address; of trusted proxies there are more.
+	MaxRequestsPerClient int `json:"maxRequestsPerClient"`
 	// MaxPathsPerNamespace bounds the paths, and the hosts of certificates, of one namespace.
 	MaxPathsPerNamespace int `json:"maxPathsPerNamespace"`
 	// MaxHeaderBytes of a request, and of an answer.
@@ -72,7 +74,7 @@ func Default() Settings {
 		Class: "pintle", HTTPAddresses: []string{":80"}, HTTPSAddresses: []string{":443"},
 		SecretInterval: second(10), HeaderTimeout: second(10), ClientTimeout: second(60), IdleTimeout: second(60),
 		ConnectTimeout: second(2), BackendTimeout: second(60),
-		MaxConnections: 1500, MaxConnectionsPerClient: 256, MaxRequests: 1500, MaxRequestsPerNamespace: 500,
+		MaxConnections: 1500, MaxConnectionsPerClient: 256, MaxRequests: 1500, MaxRequestsPerNamespace: 500, MaxRequestsPerClient: 256,
 		MaxPathsPerNamespace: 1000, MaxHeaderBytes: 64 << 10, MaxBodyBytes: 1 << 30,
 	}
 }
@@ -132,7 +134,7 @@ func (s *Settings) checkNumbers() error {
 	}
 	for key, n := range map[string]int{
 		"maxConnections": s.MaxConnections, "maxConnectionsPerClient": s.MaxConnectionsPerClient, "maxRequests": s.MaxRequests,
-		"maxRequestsPerNamespace": s.MaxRequestsPerNamespace, "maxPathsPerNamespace": s.MaxPathsPerNamespace,
+		"maxRequestsPerNamespace": s.MaxRequestsPerNamespace, "maxRequestsPerClient": s.MaxRequestsPerClient, "maxPathsPerNamespace": s.MaxPathsPerNamespace,
 	} {
 		if n < 1 {
 			return fmt.Errorf("configuration: %s: %d: want 1 at least", key, n)
