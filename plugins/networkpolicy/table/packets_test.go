@@ -321,3 +321,55 @@ func TestRefusedChangesNothing(t *testing.T) {
 	must(t, f.table.Apply(program.Compile(c)))
 	f.holds(t, "whole again", c, program.IP4)
 }
+
+// TestPieces: a program that is too large for one transaction is made in several, and is the
+// same in the end: at first, as a change of another one, and after somebody else's change.
+func TestPieces(t *testing.T) {
+	before := most
+	t.Cleanup(func() { most = before })
+	most = 2000
+	f := lay(t)
+	c := truth.World("spec: {podSelector: {}, ingress: [{from: [{namespaceSelector: {matchLabels: {ns: 'y'}}}], ports: [{port: 80}, {port: serve}]}]}",
+		"metadata: {namespace: 'y'}\nspec: {podSelector: {}, policyTypes: [Egress], egress: [{to: [{ipBlock: {cidr: 10.244.0.0/16, except: [10.244.1.31/32]}}]}]}")
+	start, err := f.table.generationNow()
+	must(t, err)
+	must(t, f.table.Apply(program.Compile(c)))
+	if f.table.generation < start+3 {
+		t.Errorf("it was made in %d transactions", f.table.generation-start)
+	}
+	f.holds(t, "at first", c, program.IP4)
+	next := truth.World("metadata: {name: other}\nspec: {podSelector: {matchLabels: {pod: x}}, ingress: [{from: [{podSelector: {}}, {namespaceSelector: {matchLabels: {ns: z}}}], ports: [{port: 81}, {port: serve, protocol: UDP}]}]}",
+		"metadata: {namespace: 'y'}\nspec: {podSelector: {}, policyTypes: [Egress], egress: [{to: [{namespaceSelector: {matchLabels: {ns: x}}}]}]}")
+	must(t, f.table.Apply(program.Compile(next)))
+	if disturbed, err := f.table.Disturbed(); err != nil || disturbed {
+		t.Errorf("its own changes are taken for another's: %t, %v", disturbed, err)
+	}
+	f.holds(t, "a change", next, program.IP4)
+	f.other.FlushChain(&nftables.Chain{Table: &nftables.Table{Name: Name, Family: nftables.TableFamilyINet}, Name: program.Ingress})
+	must(t, f.other.Flush())
+	must(t, f.table.Apply(program.Compile(c)))
+	f.holds(t, "after another's change", c, program.IP4)
+	must(t, f.table.Remove())
+	if exists, err := f.table.Exists(); err != nil || exists {
+		t.Errorf("the table is there after its removal: %t, %v", exists, err)
+	}
+}
+
+// TestShut: while a table is made anew in pieces no new connection of pods passes, in the
+// directions that policies isolate; those that were allowed go on.
+func TestShut(t *testing.T) {
+	p := program.Compile(truth.World(nobody)).Shut()
+	for to, want := range map[string]bool{"x/x": false, "y/y": false} {
+		k := truth.Packet{Source: netip.MustParseAddr("192.0.2.1"), Destination: truth.Address(to, program.IP4), Protocol: program.TCP, Port: 80}
+		if got := truth.Passes(t, p, k); got != want {
+			t.Errorf("to %s passes: %t", to, got)
+		}
+	}
+	if p.Chains[program.Ingress][0].Match != program.Established || len(p.Sets) > 0 {
+		t.Errorf("%+v", p)
+	}
+	in := program.Compile(truth.World("spec: {podSelector: {}}")).Shut()
+	if !truth.Passes(t, in, truth.Packet{Source: truth.Address("x/x", program.IP4), Destination: netip.MustParseAddr("192.0.2.1"), Protocol: program.TCP, Port: 80}) {
+		t.Error("what no policy isolates is closed")
+	}
+}

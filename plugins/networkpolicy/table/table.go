@@ -20,14 +20,15 @@ const Name = "pintle-networkpolicy"
 const (
 	// buffer bounds a transaction, which the kernel takes in one piece, and its answers.
 	buffer = 64 << 20
-	// most is how large a transaction may be before it is made in pieces, in bytes. One chain is
-	// not divided.
-	most = 16 << 20
 	// patience bounds how long the kernel may take for one.
 	patience = 30 * time.Second
 	// rest is how long further answers about a refused transaction are waited for.
 	rest = 100 * time.Millisecond
 )
+
+// most is how large a transaction may be before it is made in pieces, in bytes. One chain is
+// not divided. Tests lower it.
+var most = 16 << 20
 
 // Table is the table on this machine. It is for one goroutine.
 type Table struct {
