@@ -207,6 +207,7 @@ const (
 	KindAdmission  = "admission"
 	KindRuntime    = "runtime"
 	KindProxy      = "proxy"
+	KindNetwork    = "network"
 	KindAPIServer  = "apiserver"
 	KindCloud      = "cloud"
 )

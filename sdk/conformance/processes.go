@@ -17,7 +17,7 @@ import (
 var processes = []check{
 	{"health", health},
 	{"questions of another generation", generations},
-	{"controllers, admission, runtimes, proxies, API servers and cloud providers", otherKinds},
+	{"controllers, admission, runtimes, networks, proxies, API servers and cloud providers", otherKinds},
 }
 
 func health(ctx context.Context, s *suite, a artifact.Artifact) error {
@@ -114,6 +114,11 @@ func otherKinds(ctx context.Context, s *suite, a artifact.Artifact) error {
 			}
 			if _, err := client.Start(ctx, &contractv1.ProxyStart{Name: none}); err == nil {
 				return fmt.Errorf("a proxy %s, which is not there, is started", none)
+			}
+		case sdk.KindNetwork:
+			found = true
+			if err := podNetwork(ctx, conn, p.GetName(), none); err != nil {
+				return err
 			}
 		case sdk.KindCloud:
 			found = true

@@ -24,10 +24,12 @@ const (
 	Five = 5
 	// Six adds cloud providers, which are started as controllers are (controller.proto).
 	Six = 6
+	// Seven adds networks, and what they say to runtimes (network.proto).
+	Seven = 7
 
 	// Min and Max are what this version of Pintle speaks.
 	Min = One
-	Max = Six
+	Max = Seven
 )
 
 // Of is the oldest version that has a kind of plugin.
@@ -39,6 +41,8 @@ func Of(kind string) uint32 {
 		return Five
 	case "cloud":
 		return Six
+	case "network":
+		return Seven
 	}
 	return Two
 }

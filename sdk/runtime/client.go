@@ -25,6 +25,7 @@ func (c *client) Start(ctx context.Context, o Options) (Endpoint, error) {
 	ready, err := c.runtimes.Start(ctx, &contractv1.RuntimeStart{
 		Name: c.name, Config: o.Config, DataDirectory: o.DataDirectory, StateDirectory: o.StateDirectory,
 		ArtifactDirectory: o.ArtifactDirectory, NodeName: o.NodeName, PodCidr: o.PodCIDR, CgroupParent: o.CgroupParent, ClusterCidrs: o.ClusterCIDRs,
+		Pods: &contractv1.PodNetwork{Mtu: int32(o.Pods.MTU), CniConfigurations: o.Pods.CNIConfigurations, CniPlugins: o.Pods.CNIPlugins},
 	})
 	if err != nil {
 		return Endpoint{}, err

@@ -3,6 +3,8 @@ package runtime
 import (
 	"context"
 	"log/slog"
+
+	"pintle.dev/pintle/sdk/network"
 )
 
 // Runtime is the life-cycle of a CRI endpoint. Methods are called one at a time.
@@ -29,6 +31,7 @@ type Options struct {
 	PodCIDR           string
 	ClusterCIDRs      []string // in which the pods of all nodes are; empty: PodCIDR alone
 	CgroupParent      string
+	Pods              network.Pods // how pods' interfaces are made
 	Logger            *slog.Logger // set by the server
 }
 

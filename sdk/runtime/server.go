@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
+	"pintle.dev/pintle/sdk/network"
 	"pintle.dev/pintle/sdk/schedpolicy"
 	"pintle.dev/pintle/sdk/transport"
 )
@@ -128,6 +129,7 @@ func (s *server) Start(ctx context.Context, req *contractv1.RuntimeStart) (*cont
 		DataDirectory: req.GetDataDirectory(), StateDirectory: req.GetStateDirectory(),
 		ArtifactDirectory: req.GetArtifactDirectory(), NodeName: req.GetNodeName(),
 		PodCIDR: req.GetPodCidr(), CgroupParent: req.GetCgroupParent(), ClusterCIDRs: req.GetClusterCidrs(),
+		Pods:   network.Pods{MTU: int(req.GetPods().GetMtu()), CNIConfigurations: req.GetPods().GetCniConfigurations(), CNIPlugins: req.GetPods().GetCniPlugins()},
 		Logger: transport.Logger().With("runtime", req.GetName()),
 	})
 	if err != nil {

@@ -64,6 +64,7 @@ var sources = map[string]map[string][]string{
 
 		"runtime": {"manifest/plugin", "go/common", "go/runtime"},
 		"proxy":   {"manifest/plugin", "go/common", "go/proxy"},
+		"network": {"manifest/plugin", "go/common", "go/network"},
 	},
 	"c":              module("c"),
 	"assemblyscript": module("assemblyscript"),
@@ -87,7 +88,7 @@ func module(language string) map[string][]string {
 // missing says why a kind has no template in a language other than Go.
 func missing(language, kind string) string {
 	switch {
-	case kind == "runtime" || kind == "proxy" || kind == "apiserver" || kind == "cloud":
+	case kind == "runtime" || kind == "proxy" || kind == "network" || kind == "apiserver" || kind == "cloud":
 		return "it runs as a process, written in Go or by hand over gRPC (sdk/README.md, \"Another language\")"
 	case language == "node":
 		return "a process in JavaScript serves that contract by hand (sdk/contract/v1)"
@@ -123,7 +124,7 @@ func Render(language, kind string, v Values) (map[string][]byte, error) {
 	}
 	with := filled{Values: v, Kind: kind, Ident: camel(v.Name), Snake: strings.ReplaceAll(strings.ToLower(v.Name), "-", "_"), Lower: strings.ToLower(v.Name)}
 	with.Plugin = with.Ident
-	if kind == "controller" || kind == "admission" || kind == "runtime" || kind == "proxy" || kind == "apiserver" || kind == "cloud" {
+	if kind == "controller" || kind == "admission" || kind == "runtime" || kind == "proxy" || kind == "network" || kind == "apiserver" || kind == "cloud" {
 		with.Plugin = v.Name
 	}
 	out := map[string][]byte{}

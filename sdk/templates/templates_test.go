@@ -62,6 +62,7 @@ func TestRenderRefuses(t *testing.T) {
 	}
 	for _, refused := range []struct{ language, kind, want string }{
 		{"c", "proxy", "runs as a process"},
+		{"rust", "network", "runs as a process"},
 		{"rust", "permit", "answers pintle_cycle by hand (sdk/ABI.md"},
 		{"node", "controller", "serves that contract by hand (sdk/contract/v1)"},
 		{"node", "runtime", "runs as a process"},

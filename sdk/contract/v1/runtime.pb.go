@@ -37,6 +37,7 @@ type RuntimeStart struct {
 	PodCidr           string                 `protobuf:"bytes,6,opt,name=pod_cidr,json=podCidr,proto3" json:"pod_cidr,omitempty"`
 	ArtifactDirectory string                 `protobuf:"bytes,7,opt,name=artifact_directory,json=artifactDirectory,proto3" json:"artifact_directory,omitempty"` // the bundle's own folder
 	CgroupParent      string                 `protobuf:"bytes,8,opt,name=cgroup_parent,json=cgroupParent,proto3" json:"cgroup_parent,omitempty"`
+	Pods              *PodNetwork            `protobuf:"bytes,9,opt,name=pods,proto3" json:"pods,omitempty"`                                      // how pods' interfaces are made; absent: as the runtime does by itself
 	ClusterCidrs      []string               `protobuf:"bytes,10,rep,name=cluster_cidrs,json=clusterCidrs,proto3" json:"cluster_cidrs,omitempty"` // in which the pods of all nodes are; empty: pod_cidr alone
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
@@ -126,6 +127,13 @@ func (x *RuntimeStart) GetCgroupParent() string {
 		return x.CgroupParent
 	}
 	return ""
+}
+
+func (x *RuntimeStart) GetPods() *PodNetwork {
+	if x != nil {
+		return x.Pods
+	}
+	return nil
 }
 
 func (x *RuntimeStart) GetClusterCidrs() []string {
@@ -404,7 +412,7 @@ var File_runtime_proto protoreflect.FileDescriptor
 
 const file_runtime_proto_rawDesc = "" +
 	"\n" +
-	"\rruntime.proto\x12\x12pintle.contract.v1\"\xbb\x02\n" +
+	"\rruntime.proto\x12\x12pintle.contract.v1\x1a\rnetwork.proto\"\xef\x02\n" +
 	"\fRuntimeStart\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06config\x18\x02 \x01(\fR\x06config\x12%\n" +
@@ -413,7 +421,8 @@ const file_runtime_proto_rawDesc = "" +
 	"\tnode_name\x18\x05 \x01(\tR\bnodeName\x12\x19\n" +
 	"\bpod_cidr\x18\x06 \x01(\tR\apodCidr\x12-\n" +
 	"\x12artifact_directory\x18\a \x01(\tR\x11artifactDirectory\x12#\n" +
-	"\rcgroup_parent\x18\b \x01(\tR\fcgroupParent\x12#\n" +
+	"\rcgroup_parent\x18\b \x01(\tR\fcgroupParent\x122\n" +
+	"\x04pods\x18\t \x01(\v2\x1e.pintle.contract.v1.PodNetworkR\x04pods\x12#\n" +
 	"\rcluster_cidrs\x18\n" +
 	" \x03(\tR\fclusterCidrs\"\x84\x01\n" +
 	"\fRuntimeReady\x12\x1d\n" +
@@ -459,19 +468,21 @@ var file_runtime_proto_goTypes = []any{
 	(*RuntimeStatus)(nil),        // 3: pintle.contract.v1.RuntimeStatus
 	(*RuntimeStop)(nil),          // 4: pintle.contract.v1.RuntimeStop
 	(*RuntimeStopped)(nil),       // 5: pintle.contract.v1.RuntimeStopped
+	(*PodNetwork)(nil),           // 6: pintle.contract.v1.PodNetwork
 }
 var file_runtime_proto_depIdxs = []int32{
-	0, // 0: pintle.contract.v1.Runtimes.Start:input_type -> pintle.contract.v1.RuntimeStart
-	2, // 1: pintle.contract.v1.Runtimes.Status:input_type -> pintle.contract.v1.RuntimeStatusRequest
-	4, // 2: pintle.contract.v1.Runtimes.Stop:input_type -> pintle.contract.v1.RuntimeStop
-	1, // 3: pintle.contract.v1.Runtimes.Start:output_type -> pintle.contract.v1.RuntimeReady
-	3, // 4: pintle.contract.v1.Runtimes.Status:output_type -> pintle.contract.v1.RuntimeStatus
-	5, // 5: pintle.contract.v1.Runtimes.Stop:output_type -> pintle.contract.v1.RuntimeStopped
-	3, // [3:6] is the sub-list for method output_type
-	0, // [0:3] is the sub-list for method input_type
-	0, // [0:0] is the sub-list for extension type_name
-	0, // [0:0] is the sub-list for extension extendee
-	0, // [0:0] is the sub-list for field type_name
+	6, // 0: pintle.contract.v1.RuntimeStart.pods:type_name -> pintle.contract.v1.PodNetwork
+	0, // 1: pintle.contract.v1.Runtimes.Start:input_type -> pintle.contract.v1.RuntimeStart
+	2, // 2: pintle.contract.v1.Runtimes.Status:input_type -> pintle.contract.v1.RuntimeStatusRequest
+	4, // 3: pintle.contract.v1.Runtimes.Stop:input_type -> pintle.contract.v1.RuntimeStop
+	1, // 4: pintle.contract.v1.Runtimes.Start:output_type -> pintle.contract.v1.RuntimeReady
+	3, // 5: pintle.contract.v1.Runtimes.Status:output_type -> pintle.contract.v1.RuntimeStatus
+	5, // 6: pintle.contract.v1.Runtimes.Stop:output_type -> pintle.contract.v1.RuntimeStopped
+	4, // [4:7] is the sub-list for method output_type
+	1, // [1:4] is the sub-list for method input_type
+	1, // [1:1] is the sub-list for extension type_name
+	1, // [1:1] is the sub-list for extension extendee
+	0, // [0:1] is the sub-list for field type_name
 }
 
 func init() { file_runtime_proto_init() }
@@ -479,6 +490,7 @@ func file_runtime_proto_init() {
 	if File_runtime_proto != nil {
 		return
 	}
+	file_network_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

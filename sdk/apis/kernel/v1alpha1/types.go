@@ -94,6 +94,8 @@ const (
 	PluginKindRuntime PluginKind = "runtime"
 	// PluginKindProxy programs the data path of services.
 	PluginKindProxy PluginKind = "proxy"
+	// PluginKindNetwork connects pods of several machines.
+	PluginKindNetwork PluginKind = "network"
 	// PluginKindAPIServer serves group versions of the API at a socket of its own.
 	PluginKindAPIServer PluginKind = "apiserver"
 	// PluginKindCloud is a cloud provider, with the controllers that work by it.
