@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 
 	"k8s.io/apiserver/pkg/authentication/user"
 
@@ -22,7 +23,7 @@ type identities struct {
 	// directory holds the sockets of plugins that run as the kernel's own user.
 	directory string
 	ready     func() <-chan struct{}
-	serve     func(ctx context.Context, ln net.Listener, u user.Info, gate *api.Gate) error
+	serve     func(ctx context.Context, ln net.Listener, u user.Info, s *socket) error
 	log       *slog.Logger
 
 	ctx     context.Context //nolint:containedctx // ends the sockets, which outlive the call that opens them
@@ -37,8 +38,9 @@ type identities struct {
 // socket is one that is served.
 type socket struct {
 	leading bool // it is of controllers
-	plugin  string
+	name    string
 	gate    *api.Gate
+	access  atomic.Pointer[plugin.Access] // of the last time
 	halt    context.CancelFunc
 	halted  bool
 	ended   chan struct{}
@@ -50,8 +52,8 @@ func newIdentities(k *Kernel) *identities {
 	return &identities{
 		directory: filepath.Join(k.dirs.run, "api"), log: k.log, ctx: ctx, cancel: cancel, sockets: map[string]*socket{},
 		ready: func() <-chan struct{} { return k.api.Ready() },
-		serve: func(ctx context.Context, ln net.Listener, u user.Info, gate *api.Gate) error {
-			return k.api.ServeUnix(ctx, ln, u, gate)
+		serve: func(ctx context.Context, ln net.Listener, u user.Info, s *socket) error {
+			return k.api.ServeUnix(ctx, ln, u, s.gate)
 		},
 	}
 }
@@ -110,13 +112,15 @@ func (i *identities) open(ctx context.Context, name string, a plugin.Access) (st
 	}
 	if s := i.sockets[path]; s != nil {
 		s.gate.Set(a.CallsPerSecond, a.Denied)
+		s.access.Store(&a)
 		return path, nil
 	}
-	s := &socket{plugin: name, leading: a.Leading, gate: &api.Gate{UID: a.UID, GID: a.GID}, ended: make(chan struct{})}
+	s := &socket{name: name, leading: a.Leading, gate: &api.Gate{UID: a.UID, GID: a.GID}, ended: make(chan struct{})}
 	if s.leading && i.term != nil {
 		s.gate.While(i.term)
 	}
 	s.gate.Set(a.CallsPerSecond, a.Denied)
+	s.access.Store(&a)
 	ln, err := api.ListenUnix(ctx, path, s.gate)
 	if err != nil {
 		return "", fmt.Errorf("plugin %s: %w", name, err)
@@ -127,7 +131,7 @@ func (i *identities) open(ctx context.Context, name string, a plugin.Access) (st
 	u := &user.DefaultInfo{Name: rbac.PluginUser(name), Groups: []string{flowcontrol.PluginsGroup}}
 	i.wg.Go(func() {
 		defer halt()
-		if err := i.serve(serving, ln, u, s.gate); err != nil && serving.Err() == nil {
+		if err := i.serve(serving, ln, u, s); err != nil && serving.Err() == nil {
 			i.log.Error("api socket of a plugin ended", "plugin", name, "error", err)
 		}
 		i.mu.Lock()
@@ -143,7 +147,7 @@ func (i *identities) release(name string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	for _, s := range i.sockets {
-		if s.plugin == name {
+		if s.name == name {
 			s.halted = true
 			s.halt()
 		}

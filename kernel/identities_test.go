@@ -11,7 +11,6 @@ import (
 	"go.uber.org/goleak"
 	"k8s.io/apiserver/pkg/authentication/user"
 
-	"pintle.dev/pintle/kernel/api"
 	"pintle.dev/pintle/kernel/plugin"
 )
 
@@ -30,7 +29,7 @@ func TestIdentitiesAreReleased(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ids := &identities{
 		directory: dir, ready: func() <-chan struct{} { return ready }, log: slog.New(slog.DiscardHandler), ctx: ctx, cancel: cancel, sockets: map[string]*socket{},
-		serve: func(ctx context.Context, ln net.Listener, _ user.Info, _ *api.Gate) error {
+		serve: func(ctx context.Context, ln net.Listener, _ user.Info, _ *socket) error {
 			<-ctx.Done()
 			<-slow // requests under way
 			return ln.Close()

@@ -64,8 +64,8 @@ func TestLeaderClosesWithItsLease(t *testing.T) {
 	gates := make(chan *api.Gate, 3)
 	ids := &identities{
 		directory: dir, ready: func() <-chan struct{} { return ready }, log: slog.New(slog.DiscardHandler), ctx: ctx, cancel: cancel, sockets: map[string]*socket{},
-		serve: func(ctx context.Context, ln net.Listener, _ user.Info, g *api.Gate) error {
-			gates <- g
+		serve: func(ctx context.Context, ln net.Listener, _ user.Info, s *socket) error {
+			gates <- s.gate
 			<-ctx.Done()
 			return ln.Close()
 		},

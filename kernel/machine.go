@@ -7,12 +7,14 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
+	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/rest"
 
 	"pintle.dev/pintle/kernel/api"
@@ -23,6 +25,8 @@ import (
 	"pintle.dev/pintle/kernel/nodepart"
 	"pintle.dev/pintle/kernel/parts"
 	"pintle.dev/pintle/kernel/plugin"
+	"pintle.dev/pintle/kernel/pluginaccess"
+	"pintle.dev/pintle/sdk/apis/kernel/v1alpha1"
 	"pintle.dev/pintle/sdk/footprint"
 )
 
@@ -47,6 +51,11 @@ type Machine struct {
 	k    *Kernel
 	o    MachineOptions
 	lock *os.File
+
+	// access has the plugins' ways to the API; known is closed when the machine has credentials.
+	access      *identities
+	credentials *join.Credentials
+	known       chan struct{}
 }
 
 // machineLock is held by the process that runs with a data directory.
@@ -73,7 +82,7 @@ func NewMachine(cfg *config.Config, o MachineOptions) (_ *Machine, err error) {
 		log: o.Logger, level: o.Level, progress: o.Progress, stopping: o.Stopping, begin: time.Now(), exe: o.Executable,
 		cfg: cfg, parts: parts.New(o.Logger), ready: make(chan struct{}),
 	}
-	m := &Machine{k: k, o: o}
+	m := &Machine{k: k, o: o, known: make(chan struct{})}
 	if _, err := os.Stat(filepath.Join(cfg.DataDir, "pki", "ca.key")); err == nil {
 		return nil, fmt.Errorf("data directory: %s is a kernel's; choose another one with --data", cfg.DataDir)
 	}
@@ -97,7 +106,10 @@ func NewMachine(cfg *config.Config, o MachineOptions) (_ *Machine, err error) {
 	if err := features.Use(cfg.Features); err != nil {
 		return nil, err
 	}
-	if k.host, err = plugin.New(k.hostConfig(cfg), plugin.Deps{Log: k.log.With("part", "plugins"), Bundles: k.catalog}); err != nil {
+	m.access = m.pluginAccess()
+	if k.host, err = plugin.New(k.hostConfig(cfg), plugin.Deps{
+		Log: k.log.With("part", "plugins"), Bundles: k.catalog, Identity: m.access.open, Release: m.access.release,
+	}); err != nil {
 		return nil, located(cfg, err)
 	}
 	return m, nil
@@ -127,8 +139,6 @@ func checkMachine(cfg *config.Config) error {
 	const elsewhere = "runs where a kernel does; pintle node takes the node alone, so leave it out"
 	refuse(!cfg.Node.Enabled, "is false; pintle node runs nothing else", "node", "enabled")
 	refuse(cfg.Node.PodCIDR != "", "want it empty: the node has the range that its Node object is given, such as by the controller nodeipam", "node", "podCIDR")
-	refuse(cfg.Node.DNS != "", "the cluster's DNS is answered where a kernel runs; want it empty, and its address in node.clusterDNS", "node", "dns")
-	refuse(cfg.Node.Policies != "", "network policies are enforced where a kernel runs; want it empty", "node", "networkPolicy")
 	refuse(len(cfg.Control.Enabled) > 0, elsewhere, "controllers", "enabled")
 	refuse(len(cfg.Scheduler.Profiles) > 0, elsewhere, "scheduler", "profiles")
 	refuse(len(cfg.Admission.Enabled) > 0, elsewhere, "admission", "enabled")
@@ -169,10 +179,12 @@ func (m *Machine) run(ctx context.Context) error {
 		return nil
 	}, nil)
 	name, ip := nodepart.Name(cfg), nodepart.Address(cfg)
-	credentials, err := m.credentials(ctx, name)
+	credentials, err := m.credentialsOf(ctx, name)
 	if err != nil {
 		return err
 	}
+	m.credentials = credentials
+	close(m.known)
 	k.step("cluster", "%s", credentials.Server())
 	revoked, err := credentials.Revocations()
 	if err != nil {
@@ -180,7 +192,7 @@ func (m *Machine) run(ctx context.Context) error {
 	}
 	k.parts.Start("certificates", credentials.Run, nil)
 	k.parts.Start("revocations", credentials.Follow, nil)
-	k.parts.Start("plugins", k.host.Run, nil)
+	k.parts.Start("plugins", k.host.Run, m.access.close)
 	if err := k.await(ctx, k.host.Ready()); err != nil {
 		return err
 	}
@@ -213,9 +225,32 @@ func (m *Machine) run(ctx context.Context) error {
 	return k.await(ctx, nil)
 }
 
-// credentials are those by which the node is known: of the kubeconfig, or of the cluster that
+// pluginAccess has a socket for each plugin with rules. Through it go requests that the rules
+// allow, as the node.
+func (m *Machine) pluginAccess() *identities {
+	ids := newIdentities(m.k)
+	ids.ready = func() <-chan struct{} { return m.known }
+	ids.serve = func(ctx context.Context, ln net.Listener, _ user.Info, s *socket) error {
+		server, err := url.Parse(m.credentials.Server())
+		if err != nil {
+			return fmt.Errorf("address of the API server: %w", err)
+		}
+		return pluginaccess.Serve(ctx, ln, s.gate.Bound(pluginaccess.Handler(pluginaccess.Config{
+			Plugin: s.name, Server: server, Transport: m.credentials.Transport(), Logger: m.k.log.With("part", "plugins", "plugin", s.name),
+			Rules: func() []v1alpha1.PluginPermission { return s.access.Load().Rules },
+			Denied: func(what string) {
+				if denied := s.access.Load().Denied; denied != nil {
+					denied(what)
+				}
+			},
+		})), m.k.log)
+	}
+	return ids
+}
+
+// credentialsOf are those by which the node is known: of the kubeconfig, or of the cluster that
 // the machine has joined, or joins now.
-func (m *Machine) credentials(ctx context.Context, name string) (*join.Credentials, error) {
+func (m *Machine) credentialsOf(ctx context.Context, name string) (*join.Credentials, error) {
 	o := join.Options{Data: m.k.dirs.data, Node: name, Logger: m.k.log.With("part", "certificates"), Progress: func(format string, args ...any) { m.k.step("join", format, args...) }}
 	if m.o.Kubeconfig != nil {
 		c, err := join.FromKubeconfig(m.o.Kubeconfig, m.o.ClientCA, o)

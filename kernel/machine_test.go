@@ -24,8 +24,6 @@ func TestMachineRefuses(t *testing.T) {
 	for set, want := range map[string]string{
 		"node.enabled=false":          "node.enabled: is false",
 		"node.podCIDR=10.244.9.0/24":  "node.podCIDR: want it empty",
-		"node.networkPolicy=nftables": "node.networkPolicy: network policies are enforced",
-		"node.dns=coredns":            "node.dns: the cluster's DNS",
 		"controllers.enabled=[podgc]": "controllers.enabled: runs where a kernel does",
 		"admission.enabled=[x]":       "admission.enabled: runs where a kernel does",
 		"apiServers.enabled=[x]":      "apiServers.enabled: runs where a kernel does",

@@ -60,7 +60,7 @@ func (k *Kernel) hostConfig(cfg *config.Config) plugin.Config {
 	}
 	if out.Standby {
 		// Who leads writes how the plugins are that it runs.
-		out.Silent = append(out.Silent, sdk.KindController, sdk.KindCloud, sdk.KindRuntime, sdk.KindProxy, sdk.KindAPIServer)
+		out.Silent = append(out.Silent, sdk.KindController, sdk.KindCloud, sdk.KindRuntime, sdk.KindProxy, sdk.KindNetwork, sdk.KindAPIServer)
 	}
 	if !k.has(dutyScheduler) {
 		out.Silent = append(append(out.Silent, sdk.KindPredicate, sdk.KindPriority), sdk.CycleKinds()...)
@@ -68,6 +68,9 @@ func (k *Kernel) hostConfig(cfg *config.Config) plugin.Config {
 	if cfg.Node.Enabled {
 		out.NodeName = nodepart.Name(cfg)
 		out.Runtimes, out.Proxies = []string{cfg.Node.Runtime}, slices.Clone(cfg.Node.Proxies)
+		if cfg.Node.Network != "" {
+			out.Networks = []string{cfg.Node.Network}
+		}
 		if cfg.Node.DNS != "" {
 			out.Proxies = append(out.Proxies, cfg.Node.DNS)
 		}
@@ -190,7 +193,7 @@ func (k *Kernel) pluginSummary() string {
 		counts[string(p.Spec.Kind)]++
 	}
 	out := ""
-	for _, kind := range append(append([]string{sdk.KindPredicate, sdk.KindPriority}, sdk.CycleKinds()...), sdk.KindController, sdk.KindCloud, sdk.KindAPIServer, sdk.KindRuntime, sdk.KindProxy) {
+	for _, kind := range append(append([]string{sdk.KindPredicate, sdk.KindPriority}, sdk.CycleKinds()...), sdk.KindController, sdk.KindCloud, sdk.KindAPIServer, sdk.KindRuntime, sdk.KindNetwork, sdk.KindProxy) {
 		if n := counts[kind]; n > 0 {
 			if out != "" {
 				out += ", "

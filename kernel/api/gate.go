@@ -120,6 +120,12 @@ func (g *Gate) serve(next http.Handler, w http.ResponseWriter, req *http.Request
 	}
 }
 
+// Bound lets requests to a handler that is not the API server's own pass as those of a socket do:
+// so many at once, at the gate's rate.
+func (g *Gate) Bound(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) { g.serve(next, w, req) })
+}
+
 // pass waits for its turn, for a moment.
 func (g *Gate) pass(ctx context.Context) bool {
 	l := g.limiter.Load()

@@ -11,6 +11,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -35,6 +36,10 @@ const (
 	nodeProxierRole = "pintle:node-proxier"
 	revokedRole     = "pintle:node-revocations"
 	clientsBinding  = "pintle:node-authentication"
+	// Those of plugins of a machine's node, one for each key of the configuration.
+	nodeNetworkRole  = "pintle:node-network"
+	nodeDNSRole      = "pintle:node-dns"
+	nodePoliciesRole = "pintle:node-network-policy"
 )
 
 // Server is the address at which other machines reach the API server, a URL: that of the
@@ -105,12 +110,20 @@ func Prepare(ctx context.Context, client kubernetes.Interface, server string, ca
 		}, metav1.CreateOptions{})
 		made("role binding "+name, err)
 	}
-	for name, rule := range map[string]rbacv1.PolicyRule{
-		getNodesRole: {Verbs: []string{"get"}, APIGroups: []string{""}, Resources: []string{"nodes"}},
+	reading := []string{"list", "watch"}
+	for name, rules := range map[string][]rbacv1.PolicyRule{
+		getNodesRole: {{Verbs: []string{"get"}, APIGroups: []string{""}, Resources: []string{"nodes"}}},
 		// A node's service proxy has the node's identity, which may read services by itself.
-		nodeProxierRole: {Verbs: []string{"list", "watch"}, APIGroups: []string{discoveryv1.GroupName}, Resources: []string{"endpointslices"}},
+		nodeProxierRole: {{Verbs: reading, APIGroups: []string{discoveryv1.GroupName}, Resources: []string{"endpointslices"}}},
+		// So have its plugins, of which each is held to the rules of its manifest besides.
+		nodeNetworkRole: {{Verbs: reading, APIGroups: []string{""}, Resources: []string{"nodes"}}},
+		nodeDNSRole:     {{Verbs: reading, APIGroups: []string{""}, Resources: []string{"namespaces"}}},
+		nodePoliciesRole: {
+			{Verbs: reading, APIGroups: []string{""}, Resources: []string{"namespaces", "pods"}},
+			{Verbs: reading, APIGroups: []string{networkingv1.GroupName}, Resources: []string{"networkpolicies"}},
+		},
 	} {
-		_, err = rbac.ClusterRoles().Create(ctx, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: []rbacv1.PolicyRule{rule}}, metav1.CreateOptions{})
+		_, err = rbac.ClusterRoles().Create(ctx, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: rules}, metav1.CreateOptions{})
 		made("cluster role "+name, err)
 	}
 	for name, b := range map[string]struct{ role, group string }{
@@ -119,6 +132,10 @@ func Prepare(ctx context.Context, client kubernetes.Interface, server string, ca
 		approveRole:     {"system:certificates.k8s.io:certificatesigningrequests:nodeclient", NodeGroup},
 		renewRole:       {"system:certificates.k8s.io:certificatesigningrequests:selfnodeclient", "system:nodes"},
 		nodeProxierRole: {nodeProxierRole, "system:nodes"},
+
+		nodeNetworkRole:  {nodeNetworkRole, "system:nodes"},
+		nodeDNSRole:      {nodeDNSRole, "system:nodes"},
+		nodePoliciesRole: {nodePoliciesRole, "system:nodes"},
 	} {
 		_, err = rbac.ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
 			ObjectMeta: metav1.ObjectMeta{Name: name},

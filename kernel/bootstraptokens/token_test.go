@@ -2,6 +2,7 @@ package bootstraptokens
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -136,6 +137,9 @@ func TestPrepare(t *testing.T) {
 		"kubeadm:get-nodes":                             "kubeadm:get-nodes to Group " + NodeGroup,
 		"kubeadm:node-autoapprove-certificate-rotation": "system:certificates.k8s.io:certificatesigningrequests:selfnodeclient to Group system:nodes",
 		"pintle:node-proxier":                           "pintle:node-proxier to Group system:nodes",
+		"pintle:node-network":                           "pintle:node-network to Group system:nodes",
+		"pintle:node-dns":                               "pintle:node-dns to Group system:nodes",
+		"pintle:node-network-policy":                    "pintle:node-network-policy to Group system:nodes",
 	}
 	if len(got) != len(want) || len(bindings.Items) != len(want)+1 {
 		t.Errorf("bindings %v", got)
@@ -146,14 +150,20 @@ func TestPrepare(t *testing.T) {
 		}
 	}
 	roles, err := client.RbacV1().ClusterRoles().List(t.Context(), metav1.ListOptions{})
-	if err != nil || len(roles.Items) != 2 {
+	if err != nil || len(roles.Items) != 5 {
 		t.Errorf("%+v, %v", roles, err)
 	}
+	may := map[string]string{
+		"kubeadm:get-nodes": "[get] [nodes]", "pintle:node-proxier": "[list watch] [endpointslices]", "pintle:node-network": "[list watch] [nodes]",
+		"pintle:node-dns": "[list watch] [namespaces]", "pintle:node-network-policy": "[list watch] [namespaces pods] [list watch] [networkpolicies]",
+	}
 	for _, r := range roles.Items {
+		text := ""
 		for _, rule := range r.Rules {
-			if slices.Contains(rule.Verbs, "*") || len(rule.Resources) != 1 || rule.Resources[0] != "nodes" && rule.Resources[0] != "endpointslices" {
-				t.Errorf("%s may %+v", r.Name, rule)
-			}
+			text += fmt.Sprint(" ", rule.Verbs, " ", rule.Resources)
+		}
+		if strings.TrimSpace(text) != may[r.Name] {
+			t.Errorf("%s may %s, want %s", r.Name, text, may[r.Name])
 		}
 	}
 	role, err := client.RbacV1().Roles("kube-public").Get(t.Context(), "kubeadm:bootstrap-signer-clusterinfo", metav1.GetOptions{})

@@ -305,6 +305,7 @@ type Node struct {
 	Policies     string   `mapstructure:"networkPolicy" doc:"name of the plugin that enforces network policies for the pods of this node; empty: nothing does"`
 	PodCIDR      string   `mapstructure:"podCIDR" format:"cidr?" doc:"range of pod IPs on this node; empty: what the Node object is given, such as by the controller nodeipam"`
 	ClusterCIDRs []string `mapstructure:"clusterCIDRs" format:"cidr" doc:"ranges in which the pods of all nodes are: what pods send there keeps their addresses, what they send elsewhere has the node's; none: node.podCIDR alone"`
+	Network      string   `mapstructure:"network" doc:"name of the plugin that connects pods of this node with those of other nodes, by routes or otherwise; it needs clusterCIDRs; empty: nothing does"`
 	MaxPods      int      `mapstructure:"maxPods" range:"1,100000" doc:"most pods that may run here"`
 
 	OnStop              string        `mapstructure:"onStop" enum:"keep,stop" doc:"what a stop of the kernel does to its pods: keep leaves them running for the next start, stop ends and removes them"`

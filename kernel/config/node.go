@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"net/netip"
 	"reflect"
 	"slices"
 	"strconv"
@@ -91,6 +92,7 @@ func checkNode(n *Node, add func(key, format string, args ...any)) {
 	if n.Policies != "" && (slices.Contains(n.Proxies, n.Policies) || n.Policies == n.DNS) {
 		add("networkPolicy", "%q is named by node.proxies or node.dns, too; what enforces policies serves nothing: take it out there", n.Policies)
 	}
+	checkNetwork(n, add)
 	seen := map[string]bool{}
 	for _, t := range n.RegisterWithTaints {
 		if id := t.Key + ":" + t.Effect; seen[id] {
@@ -98,6 +100,28 @@ func checkNode(n *Node, add func(key, format string, args ...any)) {
 		} else {
 			seen[id] = true
 		}
+	}
+}
+
+// checkNetwork finds a network without the ranges of all pods, and a range of this node's that is outside of
+// them.
+func checkNetwork(n *Node, add func(key, format string, args ...any)) {
+	if n.Network == "" {
+		return
+	}
+	if len(n.ClusterCIDRs) == 0 {
+		add("clusterCIDRs", "is empty; node.network %q needs the ranges of the pod IPs of all nodes, such as [10.244.0.0/16]", n.Network)
+		return
+	}
+	own, err := netip.ParsePrefix(n.PodCIDR)
+	if err != nil {
+		return // it is given later, or said elsewhere
+	}
+	if !slices.ContainsFunc(n.ClusterCIDRs, func(text string) bool {
+		all, err := netip.ParsePrefix(text)
+		return err != nil || all.Bits() <= own.Bits() && all.Contains(own.Addr())
+	}) {
+		add("podCIDR", "%s is not within node.clusterCIDRs %v; want a part of one of them", n.PodCIDR, n.ClusterCIDRs)
 	}
 }
 

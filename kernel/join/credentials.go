@@ -41,6 +41,8 @@ type Credentials struct {
 	cluster Cluster
 	options Options
 	client  kubernetes.Interface
+	// transport has the node's identity.
+	transport http.RoundTripper
 
 	// clientCA is PEM: the authorities of clients of the node. Those of a machine that joined
 	// are the cluster's; with a kubeconfig Verify reads them.
@@ -88,6 +90,7 @@ func newCredentials(c Cluster, o Options, store certificate.Store) (*Credentials
 			return &tls.Certificate{}, nil // none: the server says that it wants one
 		}},
 	})
+	out.transport = transport
 	out.client, err = kubernetes.NewForConfig(limited(&rest.Config{Host: c.Server, Transport: transport}))
 	if err != nil {
 		return nil, fmt.Errorf("client of API server %s: %w", c.Server, err)
@@ -107,7 +110,11 @@ func given(c Cluster, o Options, cfg *rest.Config, clientCA []byte) (*Credential
 	if err != nil {
 		return nil, fmt.Errorf("client of API server %s: %w", c.Server, err)
 	}
-	return &Credentials{cluster: c, options: o, client: client, clientCA: clientCA}, nil
+	transport, err := rest.TransportFor(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("client of API server %s: %w", c.Server, err)
+	}
+	return &Credentials{cluster: c, options: o, client: client, clientCA: clientCA, transport: transport}, nil
 }
 
 func limited(cfg *rest.Config) *rest.Config {
@@ -118,6 +125,9 @@ func limited(cfg *rest.Config) *rest.Config {
 
 // Server is the API server's URL.
 func (c *Credentials) Server() string { return c.cluster.Server }
+
+// Transport has the node's identity, for requests to Server.
+func (c *Credentials) Transport() http.RoundTripper { return c.transport }
 
 // Client has the node's identity.
 func (c *Credentials) Client() kubernetes.Interface { return c.client }

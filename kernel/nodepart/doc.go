@@ -1,5 +1,5 @@
-// Package nodepart is the node of a machine: its runtime, node agent, service proxy and the
-// cluster's DNS, as a kernel and a machine without a kernel run them.
+// Package nodepart is the node of a machine: its pod network, runtime, node agent, service proxy and
+// the cluster's DNS, as a kernel and a machine without a kernel run them.
 //
 // # What it owns
 //
@@ -10,7 +10,7 @@
 //
 // # How data passes through
 //
-//	configuration ──▶ Part ──▶ runtime plugin ──endpoint──▶ node agent
+//	configuration ──▶ Part ──▶ network plugin ──MTU, CNI──▶ runtime plugin ──endpoint──▶ node agent
 //	API ◀── client of the node ──┘  └──▶ proxy plugin, DNS plugin
 //
 // Plugins come from the host by an interface. Clients are the caller's: in a kernel they

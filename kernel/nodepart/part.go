@@ -19,8 +19,10 @@ import (
 	"pintle.dev/pintle/kernel/node/listener"
 	"pintle.dev/pintle/kernel/node/nodestatus"
 	"pintle.dev/pintle/kernel/node/oomscore"
+	"pintle.dev/pintle/kernel/node/serviceproxy"
 	"pintle.dev/pintle/kernel/parts"
 	"pintle.dev/pintle/kernel/revocation"
+	"pintle.dev/pintle/sdk/network"
 	"pintle.dev/pintle/sdk/proxy"
 	"pintle.dev/pintle/sdk/runtime"
 )
@@ -29,6 +31,7 @@ import (
 type Plugins interface {
 	Runtime(name string) (runtime.Runtime, error)
 	Proxy(name string) (proxy.Proxy, error)
+	Network(name string) (network.Network, error)
 	// PluginConfig is the configuration in force of a plugin, or nil.
 	PluginConfig(name string) []byte
 }
@@ -59,7 +62,7 @@ type Deps struct {
 	// Client has the node's identity.
 	Client kubernetes.Interface
 	// Cluster may list nodes, and write what the node's DNS is published as. Nil: the node
-	// takes the range that it is given, and has no DNS and no network policies of its own.
+	// takes the range that it is given, and its DNS answers pods of this machine alone.
 	Cluster kubernetes.Interface
 	// Proxy reads services and their endpoints.
 	Proxy kubernetes.Interface
@@ -92,16 +95,8 @@ func New(cfg Config, deps Deps) (*Part, error) {
 	if deps.Step == nil {
 		deps.Step = func(string, string, ...any) {}
 	}
-	if n := cfg.Settings().Node; deps.Cluster == nil {
-		if n.PodCIDR != "" {
-			return nil, fmt.Errorf("node.podCIDR: is %s; a node on a machine without a kernel has the range that its Node is given, so leave it empty", n.PodCIDR)
-		}
-		if n.Policies != "" {
-			return nil, fmt.Errorf("node.networkPolicy: is %s; network policies are enforced where a kernel runs, so leave it empty", n.Policies)
-		}
-		if n.DNS != "" {
-			return nil, fmt.Errorf("node.dns: is %s; the cluster's DNS is answered where a kernel runs, so leave it empty and name its address in node.clusterDNS", n.DNS)
-		}
+	if n := cfg.Settings().Node; deps.Cluster == nil && n.PodCIDR != "" {
+		return nil, fmt.Errorf("node.podCIDR: is %s; a node on a machine without a kernel has the range that its Node is given, so leave it empty", n.PodCIDR)
 	}
 	return &Part{Config: cfg, deps: deps, ready: make(chan struct{})}, nil
 }
@@ -170,8 +165,12 @@ func (p *Part) session(ctx context.Context, list *parts.Parts) error {
 	if err != nil || cfg == nil {
 		return err
 	}
+	pods, err := p.startNetwork(ctx, list, cfg)
+	if err != nil {
+		return err
+	}
 	endpoint, err := StartRuntime(ctx, list, RuntimeOptions{
-		Plugins: p.deps.Plugins, Name: cfg.Node.Runtime, NodeName: p.Name, PodCIDR: cfg.Node.PodCIDR, ClusterCIDRs: cfg.Node.ClusterCIDRs,
+		Plugins: p.deps.Plugins, Name: cfg.Node.Runtime, NodeName: p.Name, PodCIDR: cfg.Node.PodCIDR, ClusterCIDRs: cfg.Node.ClusterCIDRs, Pods: pods,
 		Data: p.Data, Sockets: p.Sockets, Keep: p.keeps, Logger: p.deps.Logger,
 	})
 	if err != nil {
@@ -184,13 +183,17 @@ func (p *Part) session(ctx context.Context, list *parts.Parts) error {
 	if err := p.startPolicies(ctx, list, cfg); err != nil {
 		return err
 	}
+	var own *serviceproxy.Own
+	if cfg.Node.DNS != "" && p.deps.Cluster == nil {
+		own = new(serviceproxy.Own)
+	}
 	if len(cfg.Node.Proxies) > 0 {
-		if err := p.startProxy(list, cfg, agent.Listening); err != nil {
+		if err := p.startProxy(list, cfg, agent.Listening, own); err != nil {
 			return err
 		}
 	}
 	if cfg.Node.DNS != "" {
-		if err := p.startDNS(list, cfg); err != nil {
+		if err := p.startDNS(list, cfg, own); err != nil {
 			return err
 		}
 	}

@@ -10,10 +10,13 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
@@ -21,6 +24,7 @@ import (
 	"pintle.dev/pintle/kernel/config"
 	"pintle.dev/pintle/kernel/node/cri/critest"
 	"pintle.dev/pintle/kernel/parts"
+	"pintle.dev/pintle/sdk/network"
 	"pintle.dev/pintle/sdk/proxy"
 	"pintle.dev/pintle/sdk/runtime"
 )
@@ -31,6 +35,9 @@ type machine struct {
 	fault  error // of a start
 	// policies is the plugin that enforces network policies; nil: there is none.
 	policies proxy.Proxy
+	// network connects the pods of machines; nil: there is none.
+	network network.Network
+	pods    network.Pods // what the runtime was told
 
 	mu   sync.Mutex
 	told []string
@@ -55,11 +62,18 @@ func (m *machine) Proxy(name string) (proxy.Proxy, error) {
 	}
 	return m.policies, nil
 }
+func (m *machine) Network(name string) (network.Network, error) {
+	if m.network == nil {
+		return nil, errors.New("no network " + name)
+	}
+	return m.network, nil
+}
 func (m *machine) PluginConfig(string) []byte              { return nil }
 func (m *machine) Status(context.Context) (uint64, error)  { return 1, nil }
 func (m *machine) Stop(_ context.Context, keep bool) error { m.say("stop, keep %t", keep); return nil }
 func (m *machine) Start(_ context.Context, o runtime.Options) (runtime.Endpoint, error) {
 	m.say("start %s", o.PodCIDR)
+	m.pods = o.Pods
 	return runtime.Endpoint{Socket: m.socket}, m.fault
 }
 
@@ -191,6 +205,74 @@ func TestPoliciesAreNamedFirst(t *testing.T) {
 			}
 			if !slices.Equal(m.said(), tt.want) {
 				t.Errorf("the plugin was told %q, want %q", m.said(), tt.want)
+			}
+		})
+	}
+}
+
+// podNetwork is a network plugin.
+type podNetwork struct {
+	network.Network
+	machine *machine
+	options network.Options
+	fault   error
+}
+
+func (n *podNetwork) Probe(context.Context, []byte) error { return nil }
+func (n *podNetwork) Status() network.Status              { return network.Status{Ready: true} }
+func (n *podNetwork) Start(_ context.Context, o network.Options) (network.Pods, error) {
+	n.options = o
+	n.machine.say("network of %s in %s", o.PodCIDRs, o.ClusterCIDRs)
+	return network.Pods{MTU: 1450}, n.fault
+}
+func (n *podNetwork) Apply(context.Context, *network.Diff) error { return nil }
+func (n *podNetwork) Stop(_ context.Context, cleanup bool) error {
+	n.machine.say("no network, cleanup %t", cleanup)
+	return nil
+}
+
+// TestNetworkIsFirst: the network starts before the runtime, which is told how pods' interfaces are made, and
+// ends after it. A node whose network cannot start does not.
+func TestNetworkIsFirst(t *testing.T) {
+	for name, fault := range map[string]error{"starts": nil, "a range collides": status.Error(codes.FailedPrecondition, "the range is a network of eth0")} {
+		t.Run(name, func(t *testing.T) {
+			m := &machine{socket: critest.New(t).Endpoint}
+			plugin := &podNetwork{machine: m, fault: fault}
+			m.network = plugin
+			client := fake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Spec: corev1.NodeSpec{PodCIDRs: []string{"10.244.2.0/24"}}})
+			p := m.part(t, client)
+			cfg := p.Settings()
+			cfg.Node.Network, cfg.Node.ClusterCIDRs, cfg.Node.OnStop = "fake", []string{"10.244.0.0/16"}, config.StopPods
+			ctx, stop := context.WithCancel(t.Context())
+			ended := make(chan error, 1)
+			go func() { ended <- p.Run(ctx) }()
+			if fault != nil {
+				if err := <-ended; err == nil || !strings.Contains(err.Error(), "the range is a network of eth0") {
+					t.Error(err)
+				}
+				stop()
+				if err := p.Stop(t.Context()); err != nil || len(m.said()) != 1 {
+					t.Errorf("%v, %q", err, m.said())
+				}
+				return
+			}
+			select {
+			case <-p.Ready():
+			case err := <-ended:
+				t.Fatal(err)
+			case <-time.After(2 * time.Minute):
+				t.Fatal("the node is not ready")
+			}
+			stop()
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+			if err := p.Stop(t.Context()); err != nil {
+				t.Error(err)
+			}
+			want := []string{"network of [10.244.2.0/24] in [10.244.0.0/16]", "start 10.244.2.0/24", "stop, keep false", "no network, cleanup true"}
+			if got := m.said(); !slices.Equal(got, want) || m.pods.MTU != 1450 {
+				t.Errorf("%q, want %q; pods %+v", got, want, m.pods)
 			}
 		})
 	}

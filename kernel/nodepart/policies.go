@@ -34,7 +34,7 @@ func (p *Part) startPolicies(ctx context.Context, list *parts.Parts, cfg *config
 		Plugin: plugin, Connect: func() (proxy.Proxy, error) { return p.deps.Plugins.Proxy(plugin) }, Logger: p.deps.Logger.With("part", "network policies"),
 		Options: proxy.Options{
 			Name: plugin, Config: p.deps.Plugins.PluginConfig(plugin), NodeName: p.Name, NodeIPs: []string{p.IP.String()},
-			PodCIDRs: []string{cfg.Node.PodCIDR}, ClusterCIDRs: []string{cfg.Node.PodCIDR}, ServiceCIDRs: []string{cfg.API.ServiceCIDR},
+			PodCIDRs: []string{cfg.Node.PodCIDR}, ClusterCIDRs: clusterCIDRs(cfg), ServiceCIDRs: []string{cfg.API.ServiceCIDR},
 			StateDirectory: state, DataDirectory: state,
 		},
 	})

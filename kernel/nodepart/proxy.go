@@ -15,16 +15,16 @@ import (
 )
 
 // startProxy feeds services to the first proxy that the machine can run.
-func (p *Part) startProxy(list *parts.Parts, cfg *config.Config, listening func() listener.Set) error {
+func (p *Part) startProxy(list *parts.Parts, cfg *config.Config, listening func() listener.Set, own *serviceproxy.Own) error {
 	state := filepath.Join(p.Data, "proxy")
 	if err := os.MkdirAll(state, 0o700); err != nil {
 		return fmt.Errorf("service proxy: %w", err)
 	}
 	feed := serviceproxy.Config{
-		Client: p.deps.Proxy, Logger: p.deps.Logger.With("part", "proxy"), Listening: listening,
+		Client: p.deps.Proxy, Logger: p.deps.Logger.With("part", "proxy"), Listening: listening, Own: own,
 		Options: proxy.Options{
 			NodeName: p.Name, NodeIPs: []string{p.IP.String()}, PodCIDRs: []string{cfg.Node.PodCIDR},
-			ClusterCIDRs: []string{cfg.Node.PodCIDR}, ServiceCIDRs: []string{cfg.API.ServiceCIDR},
+			ClusterCIDRs: clusterCIDRs(cfg), ServiceCIDRs: []string{cfg.API.ServiceCIDR},
 			StateDirectory: state, DataDirectory: state,
 		},
 	}
@@ -58,8 +58,8 @@ func (p *Part) startProxy(list *parts.Parts, cfg *config.Config, listening func(
 }
 
 // startDNS keeps the cluster's DNS of this node, by the client that may write what it
-// is published as.
-func (p *Part) startDNS(list *parts.Parts, cfg *config.Config) error {
+// is published as. Where there is none the service proxy of this machine alone is told (own).
+func (p *Part) startDNS(list *parts.Parts, cfg *config.Config, own *serviceproxy.Own) error {
 	address, err := clusterdns.Address(cfg.API.ServiceCIDR)
 	if err != nil {
 		return err
@@ -70,10 +70,10 @@ func (p *Part) startDNS(list *parts.Parts, cfg *config.Config) error {
 	}
 	dns, err := clusterdns.New(clusterdns.Config{
 		Plugin: plugin, Connect: func() (proxy.Proxy, error) { return p.deps.Plugins.Proxy(plugin) },
-		Client: p.deps.Cluster, ClusterIP: address, Logger: p.deps.Logger.With("part", "dns"),
+		Client: p.deps.Cluster, Own: own, ClusterIP: address, Logger: p.deps.Logger.With("part", "dns"),
 		Options: proxy.Options{
 			Name: plugin, Config: p.deps.Plugins.PluginConfig(plugin), NodeName: p.Name, NodeIPs: []string{p.IP.String()},
-			PodCIDRs: []string{cfg.Node.PodCIDR}, ClusterCIDRs: []string{cfg.Node.PodCIDR}, ServiceCIDRs: []string{cfg.API.ServiceCIDR},
+			PodCIDRs: []string{cfg.Node.PodCIDR}, ClusterCIDRs: clusterCIDRs(cfg), ServiceCIDRs: []string{cfg.API.ServiceCIDR},
 			ClusterDomain: cfg.Node.ClusterDomain,
 		},
 	})

@@ -165,11 +165,10 @@ func TestWaitForPodRange(t *testing.T) {
 	})
 }
 
-// A machine without a kernel does not choose its range, and answers no DNS.
+// A machine without a kernel does not choose its range.
 func TestWithoutKernel(t *testing.T) {
 	for want, change := range map[string]func(*config.Config){
 		"node.podCIDR: is 10.244.9.0/24": func(c *config.Config) { c.Node.PodCIDR = "10.244.9.0/24" },
-		"node.dns: is coredns":           func(c *config.Config) { c.Node.DNS = "coredns" },
 	} {
 		cfg := waiting()
 		change(cfg)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"pintle.dev/pintle/kernel/parts"
+	"pintle.dev/pintle/sdk/network"
 	"pintle.dev/pintle/sdk/runtime"
 )
 
@@ -22,7 +23,7 @@ const (
 	RuntimeState = "runtime-"
 )
 
-// RuntimeOptions say which runtime starts, and where; all is required but NodeName.
+// RuntimeOptions say which runtime starts, and where; all is required but NodeName and Pods.
 type RuntimeOptions struct {
 	Plugins Plugins
 	// Name is the plugin's.
@@ -30,6 +31,8 @@ type RuntimeOptions struct {
 	NodeName, PodCIDR string
 	// ClusterCIDRs are as in node.clusterCIDRs.
 	ClusterCIDRs []string
+	// Pods is how pods' interfaces are made.
+	Pods network.Pods
 	// Data and Sockets are as in Config.
 	Data, Sockets string
 	// Keep says at the stop whether containers go on.
@@ -45,7 +48,7 @@ func StartRuntime(ctx context.Context, list *parts.Parts, o RuntimeOptions) (run
 		return runtime.Endpoint{}, fmt.Errorf("runtime %s: %w", o.Name, err)
 	}
 	options := runtime.Options{
-		Name: o.Name, Config: o.Plugins.PluginConfig(o.Name), NodeName: o.NodeName, PodCIDR: o.PodCIDR, ClusterCIDRs: o.ClusterCIDRs,
+		Name: o.Name, Config: o.Plugins.PluginConfig(o.Name), NodeName: o.NodeName, PodCIDR: o.PodCIDR, ClusterCIDRs: o.ClusterCIDRs, Pods: o.Pods,
 		DataDirectory:  filepath.Join(o.Data, "runtime", o.Name),
 		StateDirectory: filepath.Join(o.Sockets, RuntimeState+o.Name),
 	}

@@ -33,6 +33,9 @@ func (h *Host) identity(ctx context.Context, u *unit, name string) (string, erro
 	if err != nil {
 		return "", err
 	}
+	if e := u.entry(name); e != nil {
+		a.Rules = h.present().left(e, e.Rules, false)
+	}
 	socket, err := h.deps.Identity(ctx, name, a)
 	if err == nil {
 		h.opened[name] = true

@@ -9,6 +9,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"pintle.dev/pintle/kernel/plugin/modulecache"
+	"pintle.dev/pintle/sdk/apis/kernel/v1alpha1"
 )
 
 // Config says what the host loads and how profiles are made of it.
@@ -61,8 +62,8 @@ type Config struct {
 	Cloud []string
 	// APIServers are the names of the API servers that run.
 	APIServers []string
-	// Runtimes and Proxies are the names of those that the node agent uses.
-	Runtimes, Proxies []string
+	// Runtimes, Proxies and Networks are the names of those that the node uses.
+	Runtimes, Proxies, Networks []string
 	// Standby: Controllers and Cloud run in another kernel of the same cluster, not here.
 	Standby bool
 	// Silent are the kinds of plugins whose Plugin objects another kernel of the
@@ -175,6 +176,9 @@ type Access struct {
 	// Leading: the identity is one of controllers, which write while their kernel
 	// leads and not at other times.
 	Leading bool
+	// Rules are those of the plugin's own that operators left to it, for who serves the socket
+	// without the roles that say the same.
+	Rules []v1alpha1.PluginPermission
 }
 
 // Bundles finds installed bundles: several versions of one name may be there.

@@ -264,7 +264,7 @@ func (u *unit) socket(name string) string {
 	return u.sockets[name]
 }
 
-// openSockets opens the API sockets of the plugins in use that bind, or are proxies,
+// openSockets opens the API sockets of the plugins in use that bind, or are proxies or networks,
 // and may use the API.
 func (h *Host) openSockets(ctx context.Context, p *plan) error {
 	if h.deps.Identity == nil {
@@ -276,7 +276,7 @@ func (h *Host) openSockets(ctx context.Context, p *plan) error {
 			continue
 		}
 		for _, e := range u.bundle.Manifest.Plugins {
-			asks := e.Kind == sdk.KindPreBind || e.Kind == sdk.KindBind || e.Kind == sdk.KindPostBind || e.Kind == sdk.KindProxy
+			asks := e.Kind == sdk.KindPreBind || e.Kind == sdk.KindBind || e.Kind == sdk.KindPostBind || e.Kind == sdk.KindProxy || e.Kind == sdk.KindNetwork
 			if !asks || !p.inUse(&e) || len(e.Rules) == 0 || u.transport != TransportProcess || u.socket(e.Name) != "" {
 				continue
 			}

@@ -215,7 +215,7 @@ var (
 	versionForm  = regexp.MustCompile(`^[0-9A-Za-z][-+._0-9A-Za-z]{0,63}$`)
 	platformForm = regexp.MustCompile(`^[a-z0-9]{1,16}/[a-z0-9]{1,16}$`)
 	nameForm     = regexp.MustCompile(`^[A-Za-z0-9]([-_.A-Za-z0-9]{0,61}[A-Za-z0-9])?$`)
-	pluginKinds  = append([]string{sdk.KindPredicate, sdk.KindPriority, sdk.KindController, sdk.KindAdmission, sdk.KindRuntime, sdk.KindProxy, sdk.KindAPIServer, sdk.KindCloud}, sdk.CycleKinds()...)
+	pluginKinds  = append([]string{sdk.KindPredicate, sdk.KindPriority, sdk.KindController, sdk.KindAdmission, sdk.KindRuntime, sdk.KindProxy, sdk.KindNetwork, sdk.KindAPIServer, sdk.KindCloud}, sdk.CycleKinds()...)
 	normalizings = []string{"", string(sdk.NormalizeNone), string(sdk.NormalizeMax), string(sdk.NormalizeReverseMax), string(sdk.NormalizeReverse), string(sdk.NormalizeMinMax), string(sdk.NormalizePlugin), string(sdk.NormalizePluginNonzero)}
 )
 

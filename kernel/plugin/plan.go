@@ -170,6 +170,8 @@ func seedOf(cfg *Config, bc *BundleConfig, e *Entry) *v1alpha1.PluginSpec {
 	switch e.Kind {
 	case sdk.KindRuntime:
 		enabled = slices.Contains(cfg.Runtimes, e.Name)
+	case sdk.KindNetwork:
+		enabled = slices.Contains(cfg.Networks, e.Name)
 	case sdk.KindProxy:
 		enabled = slices.Contains(cfg.Proxies, e.Name)
 	case sdk.KindController:

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"pintle.dev/pintle/sdk"
+	"pintle.dev/pintle/sdk/network"
 	"pintle.dev/pintle/sdk/proxy"
 	"pintle.dev/pintle/sdk/runtime"
 )
@@ -28,6 +29,16 @@ func (h *Host) Proxy(name string) (proxy.Proxy, error) {
 		return nil, err
 	}
 	return &proxyHandle{remote: remote{host: h, name: name, kind: sdk.KindProxy}}, nil
+}
+
+// Network returns the network plugin of that name. Calls while its process is down fail with
+// ErrUnavailable; after a restart of the process Start is repeated and Apply asks for a diff
+// with Reset set by network.ErrReset.
+func (h *Host) Network(name string) (network.Network, error) {
+	if err := h.holds(name, sdk.KindNetwork); err != nil {
+		return nil, err
+	}
+	return &networkHandle{remote: remote{host: h, name: name, kind: sdk.KindNetwork}}, nil
 }
 
 func (h *Host) holds(name, kind string) error {
@@ -213,6 +224,105 @@ func (x *proxyHandle) Status() proxy.Status {
 }
 
 func (x *proxyHandle) Stop(ctx context.Context, cleanup bool) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	c, err := x.present(ctx)
+	if err != nil {
+		return err
+	}
+	x.options = nil
+	return c.Stop(ctx, cleanup)
+}
+
+type networkHandle struct {
+	mu sync.Mutex
+	remote
+	client  network.Network
+	options *network.Options
+	behind  bool
+}
+
+var _ network.Network = (*networkHandle)(nil)
+
+func (x *networkHandle) present(ctx context.Context) (network.Network, error) {
+	p, other, err := x.guest()
+	if err != nil {
+		return nil, err
+	}
+	if other || x.client == nil {
+		x.client, x.behind = network.NewClient(p.conn, x.name), true
+		if x.options != nil {
+			if _, err := x.start(ctx, *x.options); err != nil {
+				x.client = nil
+				return nil, fmt.Errorf("network %s: start again: %w", x.name, err)
+			}
+		}
+	}
+	return x.client, nil
+}
+
+func (x *networkHandle) Probe(ctx context.Context, config []byte) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	c, err := x.present(ctx)
+	if err != nil {
+		return err
+	}
+	return c.Probe(ctx, config)
+}
+
+func (x *networkHandle) Start(ctx context.Context, o network.Options) (network.Pods, error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.options = nil
+	if _, err := x.present(ctx); err != nil {
+		return network.Pods{}, err
+	}
+	o.Name = x.name
+	pods, err := x.start(ctx, o)
+	if err != nil {
+		return pods, err
+	}
+	x.options, x.behind = &o, true
+	return pods, nil
+}
+
+// start tells the network by which socket it has the API, too.
+func (x *networkHandle) start(ctx context.Context, o network.Options) (network.Pods, error) {
+	o.APISocket = x.unit.socket(x.name)
+	if e := x.unit.entry(x.name); e != nil && len(e.Rules) > 0 && o.APISocket == "" {
+		return network.Pods{}, fmt.Errorf("network %s %w: its socket to the API is not open yet", x.name, ErrUnavailable)
+	}
+	return x.client.Start(ctx, o)
+}
+
+func (x *networkHandle) Apply(ctx context.Context, diff *network.Diff) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	c, err := x.present(ctx)
+	if err != nil {
+		return err
+	}
+	if x.behind && !diff.GetReset_() {
+		return network.ErrReset
+	}
+	if err := c.Apply(ctx, diff); err != nil {
+		return err
+	}
+	x.behind = false
+	return nil
+}
+
+func (x *networkHandle) Status() network.Status {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.client == nil {
+		return network.Status{Message: network.ErrNotStarted.Error()}
+	}
+	return x.client.Status()
+}
+
+func (x *networkHandle) Stop(ctx context.Context, cleanup bool) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	c, err := x.present(ctx)

@@ -85,9 +85,11 @@ func (h *Host) rehearseOne(ctx context.Context, next *plan, u *unit, own bool) e
 }
 
 // rehearsable reports whether another guest may be configured beside the one that
-// runs: a runtime or a proxy acts upon the machine when it is.
+// runs: a runtime, a proxy or a network acts upon the machine when it is.
 func (u *unit) rehearsable() bool {
-	return !slices.ContainsFunc(u.bundle.Manifest.Plugins, func(e Entry) bool { return e.Kind == sdk.KindRuntime || e.Kind == sdk.KindProxy })
+	return !slices.ContainsFunc(u.bundle.Manifest.Plugins, func(e Entry) bool {
+		return e.Kind == sdk.KindRuntime || e.Kind == sdk.KindProxy || e.Kind == sdk.KindNetwork
+	})
 }
 
 // newlyAsked are the predicates and priorities of a unit that a plan asks and the

@@ -198,9 +198,9 @@ func vetUse(p *plan, e *Entry, s *v1alpha1.PluginSpec) field.ErrorList {
 	var list field.ErrorList
 	enabled := ptr.Deref(s.Enabled, true)
 	switch e.Kind {
-	case sdk.KindRuntime, sdk.KindProxy:
-		if enabled != slices.Contains(slices.Concat(p.base.Runtimes, p.base.Proxies), e.Name) {
-			list = append(list, field.Forbidden(specPath.Child("enabled"), "node.runtime and node.proxies of the configuration say which runtimes and proxies are used"))
+	case sdk.KindRuntime, sdk.KindProxy, sdk.KindNetwork:
+		if enabled != slices.Contains(slices.Concat(p.base.Runtimes, p.base.Proxies, p.base.Networks), e.Name) {
+			list = append(list, field.Forbidden(specPath.Child("enabled"), "node.runtime, node.network and node.proxies of the configuration say which runtimes, networks and proxies are used"))
 		}
 	default:
 		if !sdk.SchedulingKind(e.Kind) {

@@ -7,7 +7,7 @@ import (
 )
 
 // inUse reports whether a plugin is in use: a profile has it, it is an enabled
-// controller, admission plugin or API server, the cloud provider, or the node agent's runtime or one of its proxies.
+// controller, admission plugin or API server, the cloud provider, or the node's runtime, network or one of its proxies.
 func (p *plan) inUse(e *Entry) bool {
 	switch e.Kind {
 	case sdk.KindController:
@@ -20,6 +20,8 @@ func (p *plan) inUse(e *Entry) bool {
 		return slices.Contains(p.cfg.Runtimes, e.Name)
 	case sdk.KindAPIServer:
 		return slices.Contains(p.cfg.APIServers, e.Name)
+	case sdk.KindNetwork:
+		return slices.Contains(p.cfg.Networks, e.Name)
 	case sdk.KindProxy:
 		return slices.Contains(p.cfg.Proxies, e.Name)
 	}

@@ -119,7 +119,7 @@ func validatePlugin(o *v1alpha1.Plugin) field.ErrorList {
 		}
 	}
 	errs = append(errs, validateOneOf(s.Kind, specPath.Child("kind"), true, append(schedulingKinds(),
-		v1alpha1.PluginKindController, v1alpha1.PluginKindAdmission, v1alpha1.PluginKindRuntime, v1alpha1.PluginKindProxy, v1alpha1.PluginKindAPIServer, v1alpha1.PluginKindCloud, v1alpha1.PluginKindUnknown)...)...)
+		v1alpha1.PluginKindController, v1alpha1.PluginKindAdmission, v1alpha1.PluginKindRuntime, v1alpha1.PluginKindProxy, v1alpha1.PluginKindNetwork, v1alpha1.PluginKindAPIServer, v1alpha1.PluginKindCloud, v1alpha1.PluginKindUnknown)...)...)
 	errs = append(errs, validateOneOf(s.Transport, specPath.Child("transport"), false, v1alpha1.PluginTransportWASM, v1alpha1.PluginTransportProcess)...)
 	errs = append(errs, validateOneOf(s.OnFailure, specPath.Child("onFailure"), false, v1alpha1.PluginFailureRefuse, v1alpha1.PluginFailureIgnore)...)
 	if s.Digest != "" && !digestPattern.MatchString(s.Digest) {
@@ -155,7 +155,7 @@ func validatePluginProfiles(s *v1alpha1.PluginSpec) field.ErrorList {
 	}
 	path := specPath.Child("profiles")
 	switch s.Kind {
-	case v1alpha1.PluginKindController, v1alpha1.PluginKindAdmission, v1alpha1.PluginKindRuntime, v1alpha1.PluginKindProxy, v1alpha1.PluginKindAPIServer, v1alpha1.PluginKindCloud:
+	case v1alpha1.PluginKindController, v1alpha1.PluginKindAdmission, v1alpha1.PluginKindRuntime, v1alpha1.PluginKindProxy, v1alpha1.PluginKindNetwork, v1alpha1.PluginKindAPIServer, v1alpha1.PluginKindCloud:
 		return field.ErrorList{field.Forbidden(path, "may only be specified for plugins of the scheduler")}
 	}
 	var errs field.ErrorList

@@ -33,7 +33,7 @@ func TestPluginValidation(t *testing.T) {
 		}, nil},
 		{"empty", func(s *v1alpha1.PluginSpec) { *s = v1alpha1.PluginSpec{} }, []string{"spec.bundle: Required value", "spec.kind: Required value"}},
 		{"words", func(s *v1alpha1.PluginSpec) { s.Kind, s.Transport, s.OnFailure = "magic", "pigeon", "cry" }, []string{
-			`spec.kind: Unsupported value: "magic": supported values: "predicate", "priority", "pre-enqueue", "queue-sort", "pre-filter", "post-filter", "pre-score", "reserve", "permit", "pre-bind", "bind", "post-bind", "controller", "admission", "runtime", "proxy", "apiserver", "cloud", "unknown"`,
+			`spec.kind: Unsupported value: "magic": supported values: "predicate", "priority", "pre-enqueue", "queue-sort", "pre-filter", "post-filter", "pre-score", "reserve", "permit", "pre-bind", "bind", "post-bind", "controller", "admission", "runtime", "proxy", "network", "apiserver", "cloud", "unknown"`,
 			`spec.transport: Unsupported value: "pigeon": supported values: "wasm", "process"`,
 			`spec.onFailure: Unsupported value: "cry": supported values: "refuse", "ignore"`,
 			"spec.onFailure: Forbidden: may only be specified for plugins of the scheduler and of admission",

@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
 
+	"pintle.dev/pintle/kernel/node/serviceproxy"
 	"pintle.dev/pintle/sdk/proxy"
 )
 
@@ -35,8 +36,12 @@ type Config struct {
 	Options proxy.Options
 	// ClusterIP of the service.
 	ClusterIP string
-	// Client writes the service and the slice, and reads the node.
+	// Client writes the service and the slice, and reads the node. Nil: nothing is
+	// published, and Own is set.
 	Client kubernetes.Interface
+	// Own has the service proxy of this machine lead pods to the plugin, by the service that
+	// others have written.
+	Own    *serviceproxy.Own
 	Logger *slog.Logger
 	// Clock; nil: the real one.
 	Clock clock.WithTicker
@@ -60,8 +65,8 @@ func New(cfg Config) (*DNS, error) {
 	switch {
 	case cfg.Plugin == "" || cfg.Connect == nil:
 		return nil, errors.New("cluster DNS: no plugin is named")
-	case cfg.Client == nil || cfg.Logger == nil:
-		return nil, errors.New("cluster DNS: no client or no logger")
+	case (cfg.Client == nil) == (cfg.Own == nil) || cfg.Logger == nil:
+		return nil, errors.New("cluster DNS: no client and no service proxy, or both, or no logger")
 	case cfg.ClusterIP == "" || cfg.Options.NodeName == "" || len(cfg.Options.NodeIPs) == 0:
 		return nil, errors.New("cluster DNS: no cluster IP, node or address of the node")
 	}
@@ -124,6 +129,9 @@ func (d *DNS) round(ctx context.Context) error {
 	if d.rounds++; state == d.published && d.rounds < again {
 		return failure
 	}
+	if d.cfg.Own != nil {
+		return errors.Join(failure, d.lead(status, state))
+	}
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	d.published = ""
@@ -138,14 +146,42 @@ func (d *DNS) round(ctx context.Context) error {
 	if err == nil {
 		d.published, d.rounds = state, 0
 		if ours && status.Ready {
-			if d.said != "" {
-				d.say("cluster DNS of this node answers", nil)
-				d.said = ""
-			}
-			d.once.Do(func() { close(d.answering) })
+			d.answers()
 		}
 	}
 	return errors.Join(failure, err)
+}
+
+// answers says that it does.
+func (d *DNS) answers() {
+	if d.said != "" {
+		d.say("cluster DNS of this node answers", nil)
+		d.said = ""
+	}
+	d.once.Do(func() { close(d.answering) })
+}
+
+// lead has pods of this machine ask the plugin while it answers, and the other endpoints of the
+// service while it does not.
+func (d *DNS) lead(status proxy.Status, state string) error {
+	name := proxy.Name{Namespace: Namespace, Name: Service}
+	if !status.Ready {
+		d.cfg.Own.Set(name, nil)
+	} else if err := d.check(status.Serves); err != nil {
+		d.cfg.Own.Set(name, nil)
+		return err
+	} else {
+		out := &proxy.ServiceEndpoints{Name: &proxy.ServiceName{Namespace: Namespace, Name: Service}}
+		for _, p := range status.Serves {
+			out.Ports = append(out.Ports, &proxy.PortEndpoints{PortName: p.GetName(), Protocol: p.GetProtocol(), Endpoints: []*proxy.Endpoint{{
+				Ip: p.GetAddress(), Port: p.GetPort(), Ready: true, Serving: true, Local: true, NodeName: d.cfg.Options.NodeName,
+			}}})
+		}
+		d.cfg.Own.Set(name, out)
+		d.answers()
+	}
+	d.published, d.rounds = state, 0
+	return nil
 }
 
 // running is the plugin's status, after a start where it does not run.
@@ -182,7 +218,12 @@ func state(s proxy.Status) string {
 
 // Stop ends the plugin's DNS after Run has returned, and takes the node's slice away.
 func (d *DNS) Stop(ctx context.Context) error {
-	err := d.withdraw(ctx)
+	var err error
+	if d.cfg.Own != nil {
+		d.cfg.Own.Set(proxy.Name{Namespace: Namespace, Name: Service}, nil)
+	} else {
+		err = d.withdraw(ctx)
+	}
 	if d.plugin != nil {
 		if stop := d.plugin.Stop(ctx, true); stop != nil && ctx.Err() == nil {
 			err = errors.Join(err, stop)

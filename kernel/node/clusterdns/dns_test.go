@@ -3,7 +3,9 @@ package clusterdns
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -18,6 +20,7 @@ import (
 	k8stesting "k8s.io/client-go/testing"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"pintle.dev/pintle/kernel/node/serviceproxy"
 	"pintle.dev/pintle/sdk/proxy"
 )
 
@@ -284,5 +287,61 @@ func TestAddress(t *testing.T) {
 		if got, err := Address(cidr); got != want || (err == nil) != (want != "") {
 			t.Errorf("%s: %q, %v, want %q", cidr, got, err, want)
 		}
+	}
+}
+
+// TestOwn: on a machine that may write no slices the service proxy is told where the DNS answers,
+// while it does, and nothing that is not this node's. The API is not written.
+func TestOwn(t *testing.T) {
+	p := &plugin{status: proxy.Status{Ready: true, Serves: serves("192.0.2.1", 10053)}}
+	d, client := made(t, p, theNode())
+	var told []string
+	own := &serviceproxy.Own{}
+	defer own.Follow(func(name proxy.Name, e *proxy.ServiceEndpoints) {
+		text := name.String()
+		for _, port := range e.GetPorts() {
+			text += fmt.Sprintf(" %s/%s=%s:%d", port.GetPortName(), port.GetProtocol(), port.GetEndpoints()[0].GetIp(), port.GetEndpoints()[0].GetPort())
+		}
+		told = append(told, text)
+	})()
+	d.cfg.Client, d.cfg.Own = nil, own
+	const there = "kube-system/kube-dns dns/UDP=192.0.2.1:10053 dns-tcp/TCP=192.0.2.1:10053 metrics/TCP=192.0.2.1:9153"
+	expect := func(when string, want ...string) {
+		t.Helper()
+		if !slices.Equal(told, want) {
+			t.Errorf("%s: %q, want %q", when, told, want)
+		}
+	}
+	for range 2 * again {
+		if err := d.round(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	expect("at first", there)
+	select {
+	case <-d.Answering():
+	default:
+		t.Error("it does not say that it answers")
+	}
+	p.set(errors.New("the process is gone"), proxy.Status{Message: "unavailable"})
+	if err := d.round(t.Context()); err == nil {
+		t.Error("the process is gone, and there is no error")
+	}
+	expect("while it is gone", there, "kube-system/kube-dns")
+	p.set(nil, proxy.Status{Ready: true, Serves: serves("198.51.100.1", 10053)})
+	if err := d.round(t.Context()); err == nil || !strings.Contains(err.Error(), "says that it serves") {
+		t.Errorf("another address: %v", err)
+	}
+	expect("another address", there, "kube-system/kube-dns")
+	p.set(nil, proxy.Status{Ready: true, Serves: serves("192.0.2.1", 10053)})
+	if err := d.round(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	expect("at the end", there, "kube-system/kube-dns", there, "kube-system/kube-dns")
+	if n := len(client.Actions()); n != 0 {
+		t.Errorf("%d requests of a machine that may make none", n)
 	}
 }

@@ -7,6 +7,8 @@
 // The service, which has no selector, and of each node one EndpointSlice with the
 // node's address. The slice goes with the node's DNS, and at the latest with the Node.
 // The service stays. One that selects pods is somebody else's: nothing is published then.
+// A machine without a kernel may write neither. There the node's own service proxy leads
+// pods to the plugin (serviceproxy.Own), and nothing is published.
 //
 // # How data passes through
 //

@@ -98,16 +98,27 @@ func (d *DNS) slice(serves []*proxy.ServedPort, ready bool, node *corev1.Node) (
 	if zone := node.Labels[corev1.LabelTopologyZone]; zone != "" {
 		s.Endpoints[0].Zone = &zone
 	}
+	if err := d.check(serves); err != nil {
+		return nil, err
+	}
+	for _, p := range serves {
+		s.Ports = append(s.Ports, discoveryv1.EndpointPort{Name: ptr.To(p.GetName()), Protocol: ptr.To(corev1.Protocol(p.GetProtocol())), Port: ptr.To(p.GetPort())})
+	}
+	return s, nil
+}
+
+// check refuses what the plugin says if it is no port of the service, or not at this node.
+func (d *DNS) check(serves []*proxy.ServedPort) error {
+	address := d.cfg.Options.NodeIPs[0]
 	for _, p := range serves {
 		known := slices.ContainsFunc(ports(), func(own corev1.ServicePort) bool {
 			return own.Name == p.GetName() && string(own.Protocol) == p.GetProtocol()
 		})
 		if !known || p.GetAddress() != address || p.GetPort() < 1 || p.GetPort() > 65535 {
-			return nil, fmt.Errorf("plugin %s says that it serves %s of %s at %s, port %d; want a port of service %s at %s", d.cfg.Plugin, p.GetName(), p.GetProtocol(), p.GetAddress(), p.GetPort(), Service, address)
+			return fmt.Errorf("plugin %s says that it serves %s of %s at %s, port %d; want a port of service %s at %s", d.cfg.Plugin, p.GetName(), p.GetProtocol(), p.GetAddress(), p.GetPort(), Service, address)
 		}
-		s.Ports = append(s.Ports, discoveryv1.EndpointPort{Name: ptr.To(p.GetName()), Protocol: ptr.To(corev1.Protocol(p.GetProtocol())), Port: ptr.To(p.GetPort())})
 	}
-	return s, nil
+	return nil
 }
 
 // publish makes the node's slice that.

@@ -47,6 +47,8 @@ type Config struct {
 	Logger *slog.Logger
 	// Listening are the ports of this machine that no service may take; nil: none.
 	Listening func() listener.Set
+	// Own are endpoints that this node serves by itself; nil: none.
+	Own *Own
 	// Settle is how long changes gather before a diff is sent, at most.
 	// Default 10 ms: a rollout touches one service many times.
 	Settle time.Duration
@@ -132,6 +134,9 @@ func (f *Feeder) Run(ctx context.Context) error {
 	defer broadcaster.Shutdown()
 	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: f.cfg.Client.CoreV1().Events("")})
 	f.events = broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "kube-proxy", Host: f.cfg.Options.NodeName})
+	if f.cfg.Own != nil {
+		defer f.cfg.Own.Follow(f.touch)()
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	factory.StartWithContext(ctx)
 	defer factory.Shutdown()
@@ -342,13 +347,17 @@ func (f *Feeder) changes(names map[proxy.Name]bool) []*proxy.Change {
 		if err != nil {
 			objects = nil
 		}
+		endpoints := f.cfg.Own.of(name, svc)
 		list := make([]*discoveryv1.EndpointSlice, 0, len(objects))
 		for _, o := range objects {
 			list = append(list, o.(*discoveryv1.EndpointSlice))
 		}
+		if endpoints == nil {
+			endpoints = endpointsOf(name, list, f.cfg.Options.NodeName)
+		}
 		out = append(out,
 			&proxy.Change{Change: &contractv1.ProxyChange_ServiceSet{ServiceSet: s}},
-			&proxy.Change{Change: &contractv1.ProxyChange_EndpointsSet{EndpointsSet: endpointsOf(name, list, f.cfg.Options.NodeName)}})
+			&proxy.Change{Change: &contractv1.ProxyChange_EndpointsSet{EndpointsSet: endpoints}})
 	}
 	return out
 }

@@ -1,0 +1,292 @@
+package podnetwork
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
+
+	"pintle.dev/pintle/kernel/node/hollow"
+	"pintle.dev/pintle/sdk/network"
+)
+
+// plugin does what a test says, and writes down what it is told.
+type plugin struct {
+	mu       sync.Mutex
+	start    error
+	apply    error
+	refused  []*network.Refusal
+	starts   int
+	state    network.State
+	diffs    []string
+	down     bool // its process is gone
+	stopped  bool
+	tidy     bool
+	attempts int
+}
+
+func (p *plugin) Probe(context.Context, []byte) error { return nil }
+func (p *plugin) Start(context.Context, network.Options) (network.Pods, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.starts++
+	if p.starts == 1 && p.start != nil {
+		return network.Pods{}, p.start
+	}
+	return network.Pods{MTU: 1450}, nil
+}
+
+func (p *plugin) Apply(_ context.Context, d *network.Diff) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.attempts++
+	if p.apply != nil {
+		return p.apply
+	}
+	if p.down && !d.GetReset_() {
+		return network.ErrReset
+	}
+	p.down = false
+	p.state.Apply(d)
+	text := ""
+	if d.GetReset_() {
+		text = "all"
+	}
+	for _, n := range d.GetSet() {
+		text += fmt.Sprintf(" +%s%v%v", n.GetName(), n.GetAddresses(), n.GetPodCidrs())
+	}
+	for _, name := range d.GetRemoved() {
+		text += " -" + name
+	}
+	p.diffs = append(p.diffs, strings.TrimSpace(text))
+	return nil
+}
+
+func (p *plugin) Status() network.Status {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.down || len(p.diffs) == 0 || p.apply != nil {
+		return network.Status{Message: "not now"}
+	}
+	return network.Status{Ready: true, Generation: p.state.Generation, Refused: p.refused}
+}
+
+func (p *plugin) Stop(_ context.Context, cleanup bool) error {
+	p.stopped, p.tidy = true, cleanup
+	return nil
+}
+
+func (p *plugin) told() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.diffs)
+}
+
+func nodeAt(name, address, cidr string) *corev1.Node {
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, UID: "uid-" + "1"}, Spec: corev1.NodeSpec{PodCIDRs: []string{cidr}},
+		Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: name}, {Type: corev1.NodeInternalIP, Address: address}}},
+	}
+}
+
+func kept(t *testing.T, p *plugin, client *fake.Clientset) *Keeper {
+	t.Helper()
+	k, err := New(Config{
+		Plugin: "x", Connect: func() (network.Network, error) { return p, nil }, Options: network.Options{NodeName: "a"},
+		Nodes: client, Client: client, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+// condition is the node's, as status and reason.
+func condition(t *testing.T, client *fake.Clientset) string {
+	t.Helper()
+	n, err := client.CoreV1().Nodes().Get(t.Context(), "a", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range n.Status.Conditions {
+		if c.Type == corev1.NodeNetworkUnavailable {
+			return string(c.Status) + " " + c.Reason
+		}
+	}
+	return ""
+}
+
+// TestKeeper: the plugin is told the other nodes, and again everything after it failed; what it
+// says of them is in events, and of itself in the condition.
+func TestKeeper(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		simulated := nodeAt("simulated", "192.0.2.10", "10.244.8.0/24")
+		simulated.Labels = map[string]string{hollow.Label: "true"}
+		client := fake.NewClientset(nodeAt("a", "192.0.2.10", "10.244.0.0/24"), nodeAt("b", "192.0.2.11", "10.244.1.0/24"), simulated)
+		p := &plugin{start: errors.New("the process is not there yet")}
+		k := kept(t, p, client)
+		pods, err := k.Start(t.Context())
+		if err != nil || pods.MTU != 1450 || p.starts != 2 {
+			t.Fatalf("%+v, %v, %d starts", pods, err, p.starts)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- k.Run(ctx) }()
+		settled := func() {
+			t.Helper()
+			time.Sleep(3 * look)
+			synctest.Wait()
+		}
+		expect := func(when string, want ...string) {
+			t.Helper()
+			settled()
+			if got := p.told(); !slices.Equal(got, want) {
+				t.Fatalf("%s: %q, want %q", when, got, want)
+			}
+		}
+		all := []string{"all +b[192.0.2.11][10.244.1.0/24]"}
+		expect("at first", all...)
+		if got := condition(t, client); got != "False RouteCreated" {
+			t.Errorf("condition %q", got)
+		}
+		nodes := client.CoreV1().Nodes()
+		if _, err := nodes.Create(ctx, nodeAt("c", "192.0.2.12", "10.244.2.0/24"), metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, "+c[192.0.2.12][10.244.2.0/24]")
+		expect("another node", all...)
+		changed := nodeAt("b", "192.0.2.99", "10.244.1.0/24")
+		if _, err := nodes.Update(ctx, changed, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, "+b[192.0.2.99][10.244.1.0/24]")
+		expect("another address", all...)
+		changed.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionFalse}}
+		if _, err := nodes.Update(ctx, changed, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		expect("a status that is of no concern", all...)
+		p.mu.Lock()
+		p.down = true
+		p.mu.Unlock()
+		all = append(all, "all +b[192.0.2.99][10.244.1.0/24] +c[192.0.2.12][10.244.2.0/24]")
+		expect("its process was gone", all...)
+		if err := nodes.Delete(ctx, "c", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, "-c")
+		expect("a node went", all...)
+
+		// What is refused is said once, and again when it is something else.
+		events := func() (out []string) {
+			list, err := client.CoreV1().Events("").List(t.Context(), metav1.ListOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, e := range list.Items {
+				out = append(out, fmt.Sprintf("%s %s %s: %.60s", e.InvolvedObject.Name, e.Type, e.Reason, e.Message))
+			}
+			return out
+		}
+		refuse := func(list ...*network.Refusal) {
+			p.mu.Lock()
+			p.refused = list
+			p.mu.Unlock()
+			settled()
+		}
+		refuse(&network.Refusal{Node: "b", Reason: "its range is another's"}, &network.Refusal{Node: "unknown", Reason: "no such node"})
+		settled()
+		if got := events(); len(got) != 1 || got[0] != "b Warning FailedToCreateRoute: Could not create route from node a: its range is another's" {
+			t.Errorf("events %q", got)
+		}
+		refuse(&network.Refusal{Node: "b", Reason: strings.Repeat("x", 10_000)})
+		list, err := client.CoreV1().Events("").List(t.Context(), metav1.ListOptions{})
+		if err != nil || len(list.Items) != 2 {
+			t.Fatalf("%d events, %v", len(list.Items), err)
+		}
+		for _, e := range list.Items {
+			if len(e.Message) > 1024 {
+				t.Errorf("a plugin wrote an event of %d bytes", len(e.Message))
+			}
+		}
+
+		// A fault of a while is one of the node; one that ends soon is not.
+		p.mu.Lock()
+		p.apply = errors.New("no way")
+		p.mu.Unlock()
+		settled()
+		if got := condition(t, client); got != "False RouteCreated" {
+			t.Errorf("condition after a moment: %q", got)
+		}
+		time.Sleep((patience + 1) * look)
+		synctest.Wait()
+		if got := condition(t, client); got != "True NoRouteCreated" {
+			t.Errorf("condition after a while: %q", got)
+		}
+		p.mu.Lock()
+		p.apply = nil
+		p.mu.Unlock()
+		settled()
+		if got := condition(t, client); got != "False RouteCreated" {
+			t.Errorf("condition when it works again: %q", got)
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		if err := k.Stop(t.Context(), true); err != nil || !p.stopped || !p.tidy {
+			t.Errorf("stop: %v, %+v", err, p)
+		}
+	})
+}
+
+// TestStartFails: a start that another try does not mend ends at once, and one whose plugin does not come
+// after its time.
+func TestStartFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewClientset()
+		begin := time.Now()
+		p := &plugin{start: status.Error(codes.FailedPrecondition, "the range collides")}
+		if _, err := kept(t, p, client).Start(t.Context()); err == nil || !strings.Contains(err.Error(), "the range collides") || time.Since(begin) > 0 {
+			t.Errorf("%v after %s", err, time.Since(begin))
+		}
+		k := kept(t, p, client)
+		k.cfg.Connect = func() (network.Network, error) { return nil, errors.New("no such plugin") }
+		if _, err := k.Start(t.Context()); err == nil || !strings.Contains(err.Error(), "no such plugin") || time.Since(begin) > startTimeout+soon {
+			t.Errorf("%v after %s", err, time.Since(begin))
+		}
+		if err := k.Stop(t.Context(), true); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestNotKnown: a node that may not list Nodes says so in the condition.
+func TestNotKnown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewClientset(nodeAt("a", "192.0.2.10", "10.244.0.0/24"))
+		p := &plugin{}
+		k := kept(t, p, client)
+		if _, err := k.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for range patience {
+			k.round(t.Context(), false, true)
+		}
+		if got := condition(t, client); got != "True NoRouteCreated" || len(p.told()) != 0 {
+			t.Errorf("condition %q, told %q", got, p.told())
+		}
+	})
+}
