@@ -361,8 +361,15 @@ func (c *cell) nodeRights(t *testing.T) {
 	if r := as("", "get", "node", c.node(1), "-o", "name"); r.err != nil {
 		t.Fatalf("its own node: %+v", r)
 	}
+	// What its plugins read it may list, and no more.
+	for _, what := range []string{"nodes", "namespaces", "pods", "networkpolicies", "services", "endpointslices"} {
+		if r := as("", "get", what, "-A", "-o", "name"); r.err != nil {
+			t.Errorf("a node may not list %s: %s", what, r.stderr)
+		}
+	}
 	for _, args := range [][]string{
-		{"get", "nodes"}, {"get", "node", c.node(2)}, {"get", "secrets", "-A"}, {"-n", "kube-system", "get", "secrets"}, {"get", "pods", "-A"},
+		{"get", "node", c.node(2)}, {"get", "secrets", "-A"}, {"-n", "kube-system", "get", "secrets"}, {"get", "pod", "on-" + c.node(2)}, {"get", "serviceaccounts", "-A"},
+		{"get", "namespace", "default"}, {"delete", "namespace", "default"}, {"label", "namespace", "default", "x=y"}, {"-n", "default", "delete", "networkpolicy", "any"},
 		{"label", "node", c.node(2), "x=y"}, {"delete", "node", c.node(2)}, {"label", "node", c.node(1), "node-restriction.kubernetes.io/x=y"},
 		{"taint", "node", c.node(1), "x=y:NoSchedule"}, {"delete", "pod", "on-" + c.node(2)}, {"exec", "on-" + c.node(2), "-c", "web", "--", "/box", "echo"},
 		{"create", "token", "default"}, {"get", "configmaps", "-A"}, {"create", "clusterrolebinding", "x", "--clusterrole=cluster-admin", "--group=system:nodes"},

@@ -36,7 +36,7 @@ func pod(ctx context.Context, _ options) (_ []figure, err error) {
 	defer network.Close()
 	c, err := cluster.Start(ctx, cluster.Options{
 		Name: "bench-pod", Config: "configs/standalone.yaml", Network: network,
-		Set: []string{"node.podCIDR=10.203.0.0/24", "api.serviceCIDR=10.99.0.0/16"},
+		Set: []string{"node.podCIDR=10.203.0.0/24", "node.clusterCIDRs=[10.203.0.0/16]", "api.serviceCIDR=10.99.0.0/16"},
 	})
 	if err != nil {
 		return nil, err

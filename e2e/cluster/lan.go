@@ -74,6 +74,44 @@ func (l *LAN) IP(machine int) string {
 	return ip.String()
 }
 
+// Cut takes a machine off the link, or puts it back.
+func (l *LAN) Cut(machine int, off bool) error {
+	return l.link.Do(func() error {
+		end, err := netlink.LinkByName(fmt.Sprint("port", machine))
+		if err != nil {
+			return fmt.Errorf("cut machine %d: %w", machine, err)
+		}
+		if off {
+			return netlink.LinkSetNoMaster(end)
+		}
+		bridge, err := netlink.LinkByName("lan")
+		if err != nil {
+			return fmt.Errorf("cut machine %d: %w", machine, err)
+		}
+		return netlink.LinkSetMaster(end, bridge)
+	})
+}
+
+// Move gives a machine another address, with the same default route.
+func (l *LAN) Move(machine int, ip string) error {
+	return l.Networks[machine].Do(func() error {
+		eth, err := netlink.LinkByName("eth0")
+		if err != nil {
+			return fmt.Errorf("move machine %d: %w", machine, err)
+		}
+		list, err := netlink.AddrList(eth, netlink.FAMILY_V4)
+		if err != nil {
+			return fmt.Errorf("move machine %d: %w", machine, err)
+		}
+		for _, a := range list {
+			if err := netlink.AddrDel(eth, &a); err != nil {
+				return fmt.Errorf("move machine %d: %w", machine, err)
+			}
+		}
+		return bringUp(eth, ip)
+	})
+}
+
 // Close gives the networks up.
 func (l *LAN) Close() error {
 	var errs []error

@@ -17,6 +17,7 @@ import (
 
 	"github.com/google/nftables"
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -26,6 +27,7 @@ type snapshot struct {
 	rules []string // as iptables-save prints them, without counters and comments
 	// tables are those of nftables, but for the ones that the iptables tools keep.
 	tables []string
+	routes []string // but for the kernel's own
 }
 
 func takeSnapshot(n *Network) (snapshot, error) {
@@ -43,6 +45,15 @@ func takeSnapshot(n *Network) (snapshot, error) {
 		}
 		if s.tables, err = tables(); err != nil {
 			return err
+		}
+		routes, err := netlink.RouteList(nil, netlink.FAMILY_ALL)
+		if err != nil {
+			return fmt.Errorf("list routes: %w", err)
+		}
+		for _, r := range routes {
+			if r.Protocol != unix.RTPROT_KERNEL {
+				s.routes = append(s.routes, fmt.Sprintf("%s via %s of protocol %d", r.Dst, r.Gw, r.Protocol))
+			}
 		}
 		save, err := exec.LookPath("iptables-save")
 		if err != nil {
@@ -111,6 +122,11 @@ func (c *Cluster) leftovers(podUIDs []string) []string {
 	for _, name := range now.tables {
 		if !slices.Contains(c.before.tables, name) {
 			left = append(left, "table "+name)
+		}
+	}
+	for _, r := range now.routes {
+		if !slices.Contains(c.before.routes, r) {
+			left = append(left, "route "+r)
 		}
 	}
 	for _, g := range Cgroups(podUIDs) {

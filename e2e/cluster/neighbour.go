@@ -3,7 +3,6 @@ package cluster
 import (
 	"errors"
 	"fmt"
-	"net"
 
 	"github.com/vishvananda/netlink"
 )
@@ -39,23 +38,4 @@ func NewNeighbour(first *Network) (*Network, error) {
 		return nil, errors.Join(fmt.Errorf("join networks: %w", err), second.Close())
 	}
 	return second, nil
-}
-
-// routePods leads to pods of a neighbour by its address, as a network plugin of the kind
-// host-gw does. theirs is the range of the neighbour's pods.
-func (n *Network) routePods(theirs, neighbour string) error {
-	_, to, err := net.ParseCIDR(theirs)
-	if err != nil {
-		return fmt.Errorf("route to pods: %w", err)
-	}
-	return n.Do(func() error {
-		eth, err := netlink.LinkByName("eth0")
-		if err != nil {
-			return fmt.Errorf("route to pods: %w", err)
-		}
-		if err := netlink.RouteAdd(&netlink.Route{LinkIndex: eth.Attrs().Index, Dst: to, Gw: net.ParseIP(neighbour)}); err != nil {
-			return fmt.Errorf("route to pods %s by %s: %w", theirs, neighbour, err)
-		}
-		return nil
-	})
 }

@@ -19,8 +19,8 @@ var machines = [2]struct{ ip, podCIDR, cgroupRoot string }{
 	{NeighbourIP, "10.244.1.0/24", "/pintle-neighbour"}, // the machine has one tree of cgroups
 }
 
-// Pair is what two kernels with a real node each share: networks that a cable joins,
-// routes to each other's pods, and one etcd, which the first machine runs.
+// Pair is what two kernels with a real node each share: networks that a cable joins, and one
+// etcd, which the first machine runs.
 type Pair struct {
 	Networks [2]*Network
 	Etcd     *Etcd
@@ -43,12 +43,6 @@ func NewPair(ctx context.Context) (_ *Pair, err error) {
 	if p.Networks[1], err = NewNeighbour(p.Networks[0]); err != nil {
 		return nil, err
 	}
-	for i, n := range p.Networks {
-		other := machines[1-i]
-		if err := n.routePods(other.podCIDR, other.ip); err != nil {
-			return nil, err
-		}
-	}
 	if p.dir, err = os.MkdirTemp("", "ptp"); err != nil {
 		return nil, err
 	}
@@ -70,7 +64,7 @@ func (p *Pair) Options(machine int, o Options) Options {
 	o.Network, o.Etcd, o.Node = p.Networks[machine], p.Etcd, p.NodeName(machine)
 	o.Set = append([]string{
 		"store.backend=etcd", "store.etcd.servers=[" + p.Etcd.URL + "]", "store.etcd.clusterKeyFile=" + p.key(),
-		"node.podCIDR=" + m.podCIDR, "node.clusterCIDRs=[" + PodRange + "]", "node.cgroupRoot=" + m.cgroupRoot,
+		"node.podCIDR=" + m.podCIDR, "node.network=bridge", "node.clusterCIDRs=[" + PodRange + "]", "node.cgroupRoot=" + m.cgroupRoot,
 	}, o.Set...)
 	return o
 }

@@ -1,5 +1,6 @@
 // Proxies is the bundle of what programs the network of a node: the service proxies nftables,
-// iptables and userspace, and the enforcer of network policies.
+// iptables and userspace, the networks that
+// connect pods of several machines, and the enforcer of network policies.
 package main
 
 import (
@@ -11,11 +12,14 @@ import (
 	"k8s.io/klog/v2"
 
 	"pintle.dev/pintle/plugins/networkpolicy"
+	"pintle.dev/pintle/plugins/networks/bridge"
+	"pintle.dev/pintle/plugins/networks/cni"
 	"pintle.dev/pintle/plugins/proxies/iptables"
 	"pintle.dev/pintle/plugins/proxies/measures"
 	"pintle.dev/pintle/plugins/proxies/nftables"
 	"pintle.dev/pintle/plugins/proxies/userspace"
 	"pintle.dev/pintle/sdk/metrics"
+	"pintle.dev/pintle/sdk/network"
 	"pintle.dev/pintle/sdk/proxy"
 	"pintle.dev/pintle/sdk/transport"
 )
@@ -34,7 +38,11 @@ func main() {
 
 		networkpolicy.Name: networkpolicy.New(),
 	})
-	if err := transport.Serve(proxies, metrics.Service()); err != nil {
+	networks := network.ServiceOf(map[string]network.Network{
+		bridge.Name: bridge.New(),
+		cni.Name:    cni.New(),
+	})
+	if err := transport.Serve(proxies, networks, metrics.Service()); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"pintle.dev/pintle/sdk/network"
 )
 
 // Config is the plugin's configuration.
@@ -95,11 +97,24 @@ type layout struct {
 	ports   string // in state, host ports of pods, a file a sandbox
 	former  string // a mark that a version used iptables, until its rules are gone
 	logFile string
+	plugins []string // folders of CNI plugins
+}
+
+// given has the network's own CNI configuration and plugins, where it has such.
+func (l layout) given(pods network.Pods) layout {
+	if pods.CNIConfigurations != "" {
+		l.cniConf = pods.CNIConfigurations
+	}
+	if pods.CNIPlugins != "" {
+		l.plugins = append(l.plugins, pods.CNIPlugins)
+	}
+	return l
 }
 
 func newLayout(data, state, tools string) layout {
 	return layout{
 		root:    filepath.Join(data, "root"),
+		plugins: []string{filepath.Join(tools, "cni")},
 		state:   filepath.Join(state, "state"),
 		tasks:   filepath.Join(state, "state", "io.containerd.runtime.v2.task", "k8s.io"),
 		tools:   tools,
@@ -156,7 +171,11 @@ func daemonConfig(l layout, c Config) []byte {
 	line("  Root = %q", filepath.Join(l.state, "runc"))
 	line("  SystemdCgroup = false") // the node agent names cgroups by path
 	line("[plugins.'io.containerd.cri.v1.runtime'.cni]")
-	line("  bin_dirs = [%q]", filepath.Join(l.tools, "cni"))
+	quoted := make([]string, len(l.plugins))
+	for i, dir := range l.plugins {
+		quoted[i] = strconv.Quote(dir)
+	}
+	line("  bin_dirs = [%s]", strings.Join(quoted, ", "))
 	line("  conf_dir = %q", l.cniConf)
 	line("  use_internal_loopback = true")
 	return b.Bytes()
@@ -186,7 +205,7 @@ const networkName = "pintle"
 // networkConfig renders the CNI network: a bridge with addresses of the node's pod range, which
 // are announced to all who remember another pod there, and host ports with their records in
 // ports.
-func networkConfig(bridge string, podCIDR netip.Prefix, ipam, ports string) ([]byte, error) {
+func networkConfig(bridge string, podCIDR netip.Prefix, ipam, ports string, mtu int) ([]byte, error) {
 	type object = map[string]any
 	plugins := []object{{
 		"type":             "bridge",
@@ -204,6 +223,9 @@ func networkConfig(bridge string, podCIDR netip.Prefix, ipam, ports string) ([]b
 		"type": "hostports", "bridge": bridge, "dataDir": ports,
 		"capabilities": object{"portMappings": true},
 	}}
+	if mtu > 0 {
+		plugins[0]["mtu"] = mtu
+	}
 	// From 1.1.0 on containerd starts every plugin at each question for its status.
 	return json.MarshalIndent(object{"cniVersion": "1.0.0", "name": networkName, "plugins": plugins}, "", "  ")
 }

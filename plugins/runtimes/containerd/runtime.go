@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/status"
 	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"pintle.dev/pintle/sdk/network"
 	"pintle.dev/pintle/sdk/runtime"
 )
 
@@ -65,9 +66,9 @@ func (r *Runtime) Start(ctx context.Context, o runtime.Options) (runtime.Endpoin
 		return runtime.Endpoint{}, fmt.Errorf("start containerd: ranges of pod IPs of all nodes: %w", err)
 	}
 	r.cfg = cfg
-	r.layout = newLayout(o.DataDirectory, o.StateDirectory, cfg.Tools)
+	r.layout = newLayout(o.DataDirectory, o.StateDirectory, cfg.Tools).given(o.Pods)
 	r.nat = newTranslation(cfg.Bridge, podCIDR, others, r.layout, r.log)
-	if err := r.prepare(podCIDR); err != nil {
+	if err := r.prepare(podCIDR, o.Pods); err != nil {
 		return runtime.Endpoint{}, err
 	}
 	message, launched := "found the running containerd", false
@@ -149,7 +150,7 @@ func dial(socket string) (*grpc.ClientConn, error) {
 }
 
 // prepare writes the folders and files that the daemon reads.
-func (r *Runtime) prepare(podCIDR netip.Prefix) error {
+func (r *Runtime) prepare(podCIDR netip.Prefix, pods network.Pods) error {
 	l := r.layout
 	for _, dir := range []string{l.root, l.state, l.cniConf} {
 		if err := os.MkdirAll(dir, 0o711); err != nil {
@@ -159,8 +160,11 @@ func (r *Runtime) prepare(podCIDR netip.Prefix) error {
 	if err := writeFile(l.config, daemonConfig(l, r.cfg)); err != nil {
 		return fmt.Errorf("prepare containerd: %w", err)
 	}
+	if pods.CNIConfigurations != "" {
+		return nil // the network's own
+	}
 	file := filepath.Join(l.cniConf, "10-pintle.conflist")
-	conf, err := networkConfig(r.cfg.Bridge, podCIDR, l.ipam, l.ports)
+	conf, err := networkConfig(r.cfg.Bridge, podCIDR, l.ipam, l.ports, pods.MTU)
 	if err == nil {
 		err = errors.Join(keepFormer(file, l.former), os.MkdirAll(l.ports, 0o700))
 	}

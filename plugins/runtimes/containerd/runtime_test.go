@@ -39,7 +39,7 @@ func TestParseConfig(t *testing.T) {
 
 // TestNetworkConfig: no plugin of the network calls a tool.
 func TestNetworkConfig(t *testing.T) {
-	conf, err := networkConfig("b0", netip.MustParsePrefix("10.1.0.0/24"), "/d", "/p")
+	conf, err := networkConfig("b0", netip.MustParsePrefix("10.1.0.0/24"), "/d", "/p", 1450)
 	if err != nil {
 		t.Fatal(err)
 	}

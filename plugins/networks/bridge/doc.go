@@ -1,0 +1,24 @@
+// Package bridge is the network plugin that reaches pods of other nodes by routes: over the
+// link that both nodes have, or through a VXLAN tunnel where a router is between them. The
+// pods of a node are on a bridge, which the runtime's own CNI configuration makes.
+//
+// # What it owns
+//
+// Routes of the protocol number 90, the interface pintle-vxlan with its neighbours, the
+// nftables table `pintle-network`, and the switch net.ipv4.ip_forward. Nothing of
+// others is changed: a range to which there is a route already is refused.
+//
+// # What it promises
+//
+// A Node is untrusted input. A node gets routes to its own ranges alone: those inside the
+// cluster's, and not in part or whole this node's, an older node's, a service's or a
+// network's of this machine. Who is refused is named in the status, with the reason.
+// A route that somebody deleted is back within seconds (checkInterval). A stop with cleanup
+// leaves nothing; without it pods go on reaching each other.
+//
+// # How data passes through
+//
+//	diffs → network.State → plan.go, pure → machine.go, tunnel.go (netlink), table.go (nftables)
+//
+// It imports sdk only.
+package bridge

@@ -1,0 +1,301 @@
+package bridge
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+
+	"pintle.dev/pintle/sdk/network"
+)
+
+// protocol marks the routes that are the plugin's.
+const protocol netlink.RouteProtocol = 90
+
+// linux is the machine's network, by netlink.
+type linux struct {
+	cfg     Config
+	options options
+	handle  *netlink.Handle
+	space   int    // descriptor of the network namespace; 0: the process's own
+	proc    string // the kernel's switches
+	written string // what table wrote last, for whom
+}
+
+func openLinux(cfg Config, o options) (*linux, error) {
+	handle, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	if err != nil {
+		return nil, fmt.Errorf("open the kernel's routes: %w", err)
+	}
+	return &linux{cfg: cfg, options: o, handle: handle, proc: "/proc/sys"}, nil
+}
+
+func (l *linux) close() { l.handle.Close() }
+
+// whole takes a listing that the kernel says others changed meanwhile as it is: each check
+// lists again.
+func whole(err error) error {
+	if errors.Is(err, netlink.ErrDumpInterrupted) {
+		return nil
+	}
+	return err
+}
+
+func prefixOf(n *net.IPNet) (netip.Prefix, bool) {
+	if n == nil {
+		return netip.Prefix{}, false
+	}
+	a, ok := netip.AddrFromSlice(n.IP)
+	bits, size := n.Mask.Size()
+	if a = a.Unmap(); !ok || size == 0 || size != a.BitLen() {
+		return netip.Prefix{}, false
+	}
+	return netip.PrefixFrom(a, bits), true
+}
+
+func netOf(p netip.Prefix) *net.IPNet {
+	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
+}
+
+// networks are those that the machine is part of or has routes to, but for its pods' bridge,
+// loopback, the default routes and what the plugin made.
+func (l *linux) networks() ([]taken, error) {
+	links, err := l.handle.LinkList()
+	if err := whole(err); err != nil {
+		return nil, fmt.Errorf("list interfaces: %w", err)
+	}
+	var out []taken
+	names, pods := map[int]string{}, map[int]bool{}
+	for _, link := range links {
+		names[link.Attrs().Index] = link.Attrs().Name
+		if link.Attrs().Name == tunnelName || link.Attrs().Flags&net.FlagLoopback != 0 {
+			pods[link.Attrs().Index] = true
+			continue
+		}
+		addresses, err := l.handle.AddrList(link, netlink.FAMILY_ALL)
+		if err := whole(err); err != nil {
+			return nil, fmt.Errorf("list addresses of interface %s: %w", link.Attrs().Name, err)
+		}
+		for _, a := range addresses {
+			p, ok := prefixOf(a.IPNet)
+			if !ok || p.Addr().IsLinkLocalUnicast() {
+				continue
+			}
+			if link.Type() == "bridge" && l.podRange(p) {
+				pods[link.Attrs().Index] = true
+				continue
+			}
+			out = append(out, taken{p.Masked(), "interface " + link.Attrs().Name, true})
+		}
+	}
+	routes, err := l.handle.RouteListFiltered(netlink.FAMILY_ALL, &netlink.Route{}, 0)
+	if err := whole(err); err != nil {
+		return nil, fmt.Errorf("list routes: %w", err)
+	}
+	for _, r := range routes {
+		p, ok := prefixOf(r.Dst)
+		if !ok || p.Bits() == 0 || p.Addr().IsLinkLocalUnicast() || p.Addr().IsMulticast() || r.Protocol == protocol || pods[r.LinkIndex] {
+			continue
+		}
+		out = append(out, taken{p.Masked(), "a route over interface " + names[r.LinkIndex], false})
+	}
+	return out, nil
+}
+
+// podRange reports whether a network of a bridge is that of this node's pods.
+func (l *linux) podRange(p netip.Prefix) bool {
+	for _, own := range l.options.own {
+		if p.Masked() == own {
+			return true
+		}
+	}
+	return false
+}
+
+// addresses are those of this machine.
+func (l *linux) addresses() ([]netip.Addr, error) {
+	list, err := l.handle.AddrList(nil, netlink.FAMILY_ALL)
+	if err := whole(err); err != nil {
+		return nil, fmt.Errorf("list addresses of this machine: %w", err)
+	}
+	out := append([]netip.Addr{}, l.options.node...)
+	for _, a := range list {
+		if p, ok := prefixOf(a.IPNet); ok {
+			out = append(out, p.Addr())
+		}
+	}
+	return out, nil
+}
+
+// uplink is the interface that has the node's address; nil: none has, such as one that is
+// behind address translation.
+func (l *linux) uplink() (netlink.Link, error) {
+	list, err := l.handle.AddrList(nil, netlink.FAMILY_ALL)
+	if err := whole(err); err != nil {
+		return nil, fmt.Errorf("list addresses of this machine: %w", err)
+	}
+	for _, a := range list {
+		if p, ok := prefixOf(a.IPNet); ok && p.Addr() == l.options.node[0] {
+			link, err := l.handle.LinkByIndex(a.LinkIndex)
+			if err != nil {
+				return nil, fmt.Errorf("interface of the node's address %s: %w", p.Addr(), err)
+			}
+			return link, nil
+		}
+	}
+	return nil, nil //nolint:nilnil // there may be none
+}
+
+// mtu is that of pods' interfaces; 0: as the runtime does by itself.
+func (l *linux) mtu() (int, error) {
+	if l.cfg.MTU != 0 {
+		return l.cfg.MTU, nil
+	}
+	link, err := l.uplink()
+	if err != nil || link == nil || link.Attrs().Flags&net.FlagLoopback != 0 {
+		return 0, err
+	}
+	mtu := link.Attrs().MTU
+	if l.cfg.Backend == VXLAN {
+		mtu -= l.overhead()
+	}
+	return mtu, nil
+}
+
+// reach makes exactly the routes of hops. What is refused is a node to which there is no way.
+func (l *linux) reach(hops []hop) (refused []*network.Refusal, err error) {
+	want := map[netip.Prefix]netlink.Route{}
+	var far []hop
+	for _, h := range hops {
+		link, direct, err := l.way(h.via)
+		switch {
+		case err != nil:
+			refused = append(refused, &network.Refusal{Node: h.node, Reason: fmt.Sprintf("there is no way to its address %s: %v", h.via, err)})
+		case direct && l.cfg.Backend != VXLAN:
+			want[h.to] = netlink.Route{Dst: netOf(h.to), Gw: h.via.AsSlice(), LinkIndex: link, Protocol: protocol}
+		case l.cfg.Backend == HostGW:
+			refused = append(refused, &network.Refusal{Node: h.node, Reason: fmt.Sprintf("its address %s is behind a router, and backend %s needs nodes on one link; set backend to %s", h.via, HostGW, Auto)})
+		default:
+			far = append(far, h)
+		}
+	}
+	tunnel, err := l.tunnel(far)
+	if err != nil {
+		return refused, err
+	}
+	for _, h := range far {
+		want[h.to] = netlink.Route{Dst: netOf(h.to), Gw: h.to.Addr().AsSlice(), LinkIndex: tunnel, Protocol: protocol, Flags: int(netlink.FLAG_ONLINK)}
+	}
+	return refused, errors.Join(l.routes(want), l.table(far))
+}
+
+// way is the link over which an address is reached, and whether without a router.
+func (l *linux) way(to netip.Addr) (link int, direct bool, err error) {
+	routes, err := l.handle.RouteGet(to.AsSlice())
+	if err != nil {
+		return 0, false, err
+	}
+	for _, r := range routes {
+		if r.Type == unix.RTN_UNICAST && r.LinkIndex != 0 {
+			return r.LinkIndex, r.Gw == nil && r.Via == nil, nil
+		}
+	}
+	return 0, false, unix.EHOSTUNREACH
+}
+
+// routes makes the routes that are ours exactly these.
+func (l *linux) routes(want map[netip.Prefix]netlink.Route) error {
+	have, err := l.handle.RouteListFiltered(netlink.FAMILY_ALL, &netlink.Route{Protocol: protocol}, netlink.RT_FILTER_PROTOCOL)
+	if err := whole(err); err != nil {
+		return fmt.Errorf("list routes: %w", err)
+	}
+	var errs []error
+	there := map[netip.Prefix]bool{}
+	for i := range have {
+		r := &have[i]
+		p, ok := prefixOf(r.Dst)
+		w, wanted := want[p]
+		if ok && wanted && w.Gw.Equal(r.Gw) && w.LinkIndex == r.LinkIndex && w.Flags == r.Flags&int(netlink.FLAG_ONLINK) {
+			there[p] = true
+			continue
+		}
+		if ok && wanted {
+			continue // it is replaced, so that no packet meets none
+		}
+		if err := l.handle.RouteDel(r); err != nil && !errors.Is(err, unix.ESRCH) {
+			errs = append(errs, fmt.Errorf("delete route to %s: %w", p, err))
+		}
+	}
+	for p, r := range want {
+		if there[p] {
+			continue
+		}
+		if err := l.handle.RouteReplace(&r); err != nil {
+			errs = append(errs, fmt.Errorf("could not create route to %s by %s: %w", p, r.Gw, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// remove takes everything away that the plugin made.
+func (l *linux) remove() error {
+	return errors.Join(l.routes(nil), l.removeTunnel(), l.removeTable(), l.restore())
+}
+
+const (
+	forwardSwitch = "net/ipv4/ip_forward"
+	forwardFile   = "ip_forward"
+)
+
+// forward has the machine forward packets, and remembers what it did before.
+func (l *linux) forward() error {
+	path := filepath.Join(l.proc, forwardSwitch)
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("read whether packets are forwarded: %w", err)
+	}
+	before := strings.TrimSpace(string(data))
+	if before == "1" {
+		return nil
+	}
+	kept := filepath.Join(l.options.state, forwardFile)
+	if err := os.WriteFile(kept, []byte(before), 0o600); err != nil {
+		return fmt.Errorf("remember net.ipv4.ip_forward: %w", err)
+	}
+	if err := os.WriteFile(path, []byte("1"), 0); err != nil {
+		return fmt.Errorf("set net.ipv4.ip_forward to 1: %w", err)
+	}
+	return nil
+}
+
+// restore puts back what forward changed.
+func (l *linux) restore() error {
+	kept := filepath.Join(l.options.state, forwardFile)
+	before, err := os.ReadFile(kept)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil && string(before) == "0" { // no other value is written by what the file says
+		err = os.WriteFile(filepath.Join(l.proc, forwardSwitch), before, 0)
+	}
+	if err != nil {
+		return fmt.Errorf("restore net.ipv4.ip_forward: %w", err)
+	}
+	return os.Remove(kept)
+}
+
+// family is that of an address for netlink.
+func family(a netip.Addr) int {
+	if a.Is4() {
+		return nl.FAMILY_V4
+	}
+	return nl.FAMILY_V6
+}

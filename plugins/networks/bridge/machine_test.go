@@ -1,0 +1,543 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	nft "github.com/google/nftables"
+	"github.com/google/nftables/expr"
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+
+	"pintle.dev/pintle/sdk/network"
+)
+
+// space is a network namespace of a test.
+type space struct {
+	t      *testing.T
+	fd     netns.NsHandle
+	handle *netlink.Handle
+	// proc has the kernel's switches, state is what the plugin remembers.
+	proc, state string
+}
+
+func newSpace(t *testing.T) *space {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root to make network namespaces")
+	}
+	made := make(chan netns.NsHandle)
+	failed := make(chan error)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+		fd, err := netns.New()
+		if err != nil {
+			failed <- err
+			return
+		}
+		made <- fd
+	}()
+	s := &space{t: t, proc: t.TempDir(), state: t.TempDir()}
+	s.must(os.MkdirAll(filepath.Join(s.proc, "net/ipv4"), 0o755))
+	s.must(os.WriteFile(filepath.Join(s.proc, forwardSwitch), []byte("0\n"), 0o600))
+	select {
+	case s.fd = <-made:
+	case err := <-failed:
+		t.Skipf("this machine makes no network namespaces: %v", err)
+	}
+	var err error
+	if s.handle, err = netlink.NewHandleAt(s.fd, unix.NETLINK_ROUTE); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.handle.Close(); _ = s.fd.Close() })
+	s.up("lo")
+	return s
+}
+
+// do runs f on a thread of the namespace.
+func (s *space) do(f func() error) error {
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		if err := netns.Set(s.fd); err != nil {
+			done <- err
+			return
+		}
+		done <- f()
+	}()
+	return <-done
+}
+
+func (s *space) must(err error) {
+	s.t.Helper()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *space) link(name string) netlink.Link {
+	s.t.Helper()
+	l, err := s.handle.LinkByName(name)
+	s.must(err)
+	return l
+}
+
+func (s *space) up(name string, addresses ...string) {
+	s.t.Helper()
+	l := s.link(name)
+	for _, a := range addresses {
+		addr, err := netlink.ParseAddr(a)
+		s.must(err)
+		s.must(s.handle.AddrAdd(l, addr))
+	}
+	s.must(s.handle.LinkSetUp(l))
+}
+
+// cable joins two namespaces.
+func cable(a *space, nameA, addressA string, b *space, nameB, addressB string) {
+	a.t.Helper()
+	a.must(a.handle.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: nameA}, PeerName: nameB, PeerNamespace: netlink.NsFd(b.fd)}))
+	a.up(nameA, addressA)
+	b.up(nameB, addressB)
+}
+
+// forwards has a namespace forward packets, with the strictest filter of sources.
+func (s *space) forwards() {
+	s.t.Helper()
+	s.must(s.do(func() error {
+		return errors.Join(
+			os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0),
+			os.WriteFile("/proc/sys/net/ipv4/conf/all/rp_filter", []byte("1"), 0))
+	}))
+}
+
+// gateway gives a namespace a default route.
+func (s *space) gateway(via string) {
+	s.t.Helper()
+	s.must(s.handle.RouteAdd(&netlink.Route{Dst: netOf(netip.MustParsePrefix("0.0.0.0/0")), Gw: net.ParseIP(via)}))
+}
+
+// started is a network of the namespace; own is its range and address its node's.
+func (s *space) started(config, own, address string) (*Network, network.Pods, error) {
+	s.t.Helper()
+	n := New()
+	n.open = func(c Config, o options) (*linux, error) {
+		handle, err := netlink.NewHandleAt(s.fd, unix.NETLINK_ROUTE)
+		return &linux{cfg: c, options: o, handle: handle, space: int(s.fd), proc: s.proc}, err
+	}
+	pods, err := n.Start(s.t.Context(), network.Options{
+		Name: Name, NodeName: "a", Config: []byte(config), NodeIPs: []string{address}, PodCIDRs: []string{own}, ClusterCIDRs: []string{"10.244.0.0/16"},
+		ServiceCIDRs: []string{"10.96.0.0/16"}, StateDirectory: s.state, Logger: slog.New(slog.NewTextHandler(s.t.Output(), nil)),
+	})
+	if err == nil {
+		s.t.Cleanup(func() { _ = n.Stop(context.Background(), true) })
+		if got, err := os.ReadFile(filepath.Join(s.proc, forwardSwitch)); err != nil || string(got) != "1" {
+			s.t.Errorf("ip_forward is %q, %v", got, err)
+		}
+		s.t.Cleanup(func() {
+			_ = n.Stop(context.Background(), true)
+			if got, err := os.ReadFile(filepath.Join(s.proc, forwardSwitch)); err != nil || string(got) != "0" {
+				s.t.Errorf("after a stop ip_forward is %q, %v; want what it was", got, err)
+			}
+		})
+	}
+	return n, pods, err
+}
+
+// routes are the namespace's to ranges of pods, as text, in order.
+func (s *space) routes() []string {
+	s.t.Helper()
+	list, err := s.handle.RouteListFiltered(netlink.FAMILY_V4, &netlink.Route{}, 0)
+	s.must(whole(err))
+	out := []string{}
+	for _, r := range list {
+		if r.Dst != nil && strings.HasPrefix(r.Dst.String(), "10.244.") && r.Gw != nil {
+			l, err := s.handle.LinkByIndex(r.LinkIndex)
+			s.must(err)
+			out = append(out, fmt.Sprintf("%s via %s dev %s proto %d", r.Dst, r.Gw, l.Attrs().Name, r.Protocol))
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// eventually waits for what the plugin does by itself.
+func eventually(t *testing.T, check func() error) {
+	t.Helper()
+	limit := time.Now().Add(2 * time.Minute)
+	for {
+		err := check()
+		if err == nil {
+			return
+		}
+		if time.Now().After(limit) {
+			t.Fatal(err)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+func (s *space) expect(t *testing.T, when string, want ...string) {
+	t.Helper()
+	if got := s.routes(); !slices.Equal(got, want) {
+		t.Errorf("%s: routes %q, want %q", when, got, want)
+	}
+}
+
+// TestRoutes: routes over one link come, change and go with nodes, and come back when somebody
+// deletes them; routes of others stay.
+func TestRoutes(t *testing.T) {
+	s, other := newSpace(t), newSpace(t)
+	cable(s, "eth0", "192.0.2.10/24", other, "eth0", "192.0.2.11/24")
+	s.must(s.handle.LinkAdd(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "pods"}}))
+	s.up("pods", "10.244.0.1/24") // the pods' bridge of an earlier start
+	s.must(s.handle.RouteAdd(&netlink.Route{Dst: netOf(netip.MustParsePrefix("10.244.77.0/24")), Gw: net.ParseIP("192.0.2.77"), LinkIndex: s.link("eth0").Attrs().Index}))
+	const theirs = "10.244.77.0/24 via 192.0.2.77 dev eth0 proto 3"
+	n, pods, err := s.started(`{"checkInterval": "1s"}`, "10.244.0.0/24", "192.0.2.10")
+	s.must(err)
+	if pods.MTU != 1500 || pods.CNIConfigurations != "" {
+		t.Errorf("%+v", pods)
+	}
+	if st := n.Status(); st.Ready {
+		t.Errorf("before the nodes are known: %+v", st)
+	}
+	s.must(n.Apply(t.Context(), &network.Diff{Generation: 1, Reset_: true, Set: []*network.Node{
+		member("b", "192.0.2.11", "10.244.1.0/24"), member("c", "192.0.2.12", "10.244.2.0/24"), member("d", "198.51.100.7", "10.244.3.0/24"), member("mine", "192.0.2.13", "10.244.77.0/24"),
+	}}))
+	b, c := "10.244.1.0/24 via 192.0.2.11 dev eth0 proto 90", "10.244.2.0/24 via 192.0.2.12 dev eth0 proto 90"
+	s.expect(t, "at first", b, c, theirs)
+	st := n.Status()
+	if !st.Ready || st.Generation != 1 || len(st.Refused) != 2 || !strings.Contains(st.Message, "2 of 4") {
+		t.Errorf("status %+v", st)
+	}
+	for name, want := range map[string]string{"d": "there is no way to its address 198.51.100.7", "mine": "overlaps 10.244.77.0/24 of this machine (a route over interface eth0)"} {
+		if !slices.ContainsFunc(st.Refused, func(r *network.Refusal) bool { return r.GetNode() == name && strings.Contains(r.GetReason(), want) }) {
+			t.Errorf("%s: refused %v", name, st.Refused)
+		}
+	}
+	s.must(n.Apply(t.Context(), &network.Diff{Generation: 2, Set: []*network.Node{member("b", "192.0.2.99", "10.244.1.0/24")}, Removed: []string{"mine"}}))
+	b = "10.244.1.0/24 via 192.0.2.99 dev eth0 proto 90"
+	s.expect(t, "another address", b, c, theirs)
+	s.must(n.Apply(t.Context(), &network.Diff{Generation: 3, Set: []*network.Node{member("c", "192.0.2.12", "10.244.9.0/24")}}))
+	c = "10.244.9.0/24 via 192.0.2.12 dev eth0 proto 90"
+	s.expect(t, "another range", b, theirs, c)
+	// Deleted by hand, and a wrong one put in its place.
+	s.must(s.handle.RouteDel(&netlink.Route{Dst: netOf(netip.MustParsePrefix("10.244.1.0/24")), Protocol: protocol}))
+	s.must(s.handle.RouteReplace(&netlink.Route{Dst: netOf(netip.MustParsePrefix("10.244.9.0/24")), Gw: net.ParseIP("192.0.2.66"), LinkIndex: s.link("eth0").Attrs().Index, Protocol: protocol}))
+	eventually(t, func() error {
+		if got := s.routes(); !slices.Equal(got, []string{b, theirs, c}) {
+			return fmt.Errorf("routes are not mended: %q", got)
+		}
+		return nil
+	})
+	// A cable that is out takes the routes with it; they are back with it.
+	eth := s.link("eth0")
+	s.must(s.handle.LinkSetDown(eth))
+	s.must(s.handle.LinkSetUp(eth))
+	eventually(t, func() error {
+		if got := s.routes(); !slices.Contains(got, b) || !slices.Contains(got, c) {
+			return fmt.Errorf("after the cable was out: %q", got)
+		}
+		return nil
+	})
+	s.must(n.Stop(t.Context(), false))
+	if got := s.routes(); !slices.Contains(got, b) || !slices.Contains(got, c) {
+		t.Errorf("a stop that keeps the network: %q", got)
+	}
+	// The next start knows nobody, and keeps what there is until it does.
+	n, _, err = s.started(`{"checkInterval": "1s"}`, "10.244.0.0/24", "192.0.2.10")
+	s.must(err)
+	if got := s.routes(); !slices.Contains(got, b) {
+		t.Errorf("a start: %q", got)
+	}
+	s.must(n.Apply(t.Context(), &network.Diff{Generation: 1, Reset_: true, Set: []*network.Node{member("c", "192.0.2.12", "10.244.9.0/24")}}))
+	if got := s.routes(); slices.Contains(got, b) || !slices.Contains(got, c) {
+		t.Errorf("a node went meanwhile: %q", got)
+	}
+	s.must(n.Stop(t.Context(), true))
+	for _, r := range s.routes() {
+		if strings.HasSuffix(r, "proto 90") {
+			t.Errorf("after a stop there is %s", r)
+		}
+	}
+	if s.tables() != 0 {
+		t.Error("after a stop there is an nftables table")
+	}
+}
+
+// tables counts those of the plugin.
+func (s *space) tables() (count int) {
+	s.t.Helper()
+	c, err := nft.New(nft.WithNetNSFd(int(s.fd)))
+	s.must(err)
+	list, err := c.ListTables()
+	s.must(err)
+	for _, found := range list {
+		if found.Name == tableName {
+			count++
+		}
+	}
+	return count
+}
+
+// TestStartRefuses: a range that is a network of the machine is refused at the start, by name.
+func TestStartRefuses(t *testing.T) {
+	s, other := newSpace(t), newSpace(t)
+	cable(s, "eth0", "192.0.2.10/24", other, "eth0", "192.0.2.11/24")
+	cable(s, "lab0", "10.244.0.200/16", other, "lab0", "10.244.0.201/16")
+	if _, _, err := s.started(``, "10.244.0.0/24", "192.0.2.10"); err == nil || !strings.Contains(err.Error(), "10.244.0.0/24 of this node overlaps the network 10.244.0.0/16 of interface lab0") {
+		t.Error(err)
+	}
+	if s.tables() != 0 || len(s.routes()) != 0 {
+		t.Errorf("it left %d tables, routes %q", s.tables(), s.routes())
+	}
+}
+
+// TestBehindRouter: nodes that a router is between are refused by host-gw, and reached through the
+// tunnel else. Packets of who is no node do not pass.
+func TestBehindRouter(t *testing.T) {
+	router, stranger := newSpace(t), newSpace(t)
+	router.forwards()
+	type host struct {
+		*space
+		n       *Network
+		address string
+		own     string
+		pod     *space
+	}
+	hosts := [2]*host{}
+	for i := range hosts {
+		h := &host{space: newSpace(t), address: fmt.Sprintf("198.51.%d.2", 100+i), own: fmt.Sprintf("10.244.%d.0/24", i), pod: newSpace(t)}
+		hosts[i] = h
+		cable(h.space, "eth0", h.address+"/24", router, fmt.Sprintf("to%d", i), fmt.Sprintf("198.51.%d.1/24", 100+i))
+		h.gateway(fmt.Sprintf("198.51.%d.1", 100+i))
+		h.forwards()
+		h.must(h.handle.LinkAdd(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "pods"}}))
+		h.up("pods", fmt.Sprintf("10.244.%d.1/24", i))
+		h.must(h.handle.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "veth0", MasterIndex: h.link("pods").Attrs().Index}, PeerName: "eth0", PeerNamespace: netlink.NsFd(h.pod.fd)}))
+		h.up("veth0")
+		h.pod.up("eth0", fmt.Sprintf("10.244.%d.2/24", i))
+		h.pod.gateway(fmt.Sprintf("10.244.%d.1", i))
+		h.masquerades(h.own)
+	}
+	cable(stranger, "eth0", "203.0.113.2/24", router, "stranger", "203.0.113.1/24")
+	stranger.gateway("203.0.113.1")
+	a, b := hosts[0], hosts[1]
+	other := func(h *host) *network.Node {
+		if h == a {
+			return member("b", b.address, b.own)
+		}
+		return member("a", a.address, a.own)
+	}
+	n, _, err := a.started(`{"backend": "host-gw"}`, a.own, a.address)
+	a.must(err)
+	a.must(n.Apply(t.Context(), &network.Diff{Generation: 1, Reset_: true, Set: []*network.Node{other(a)}}))
+	if st := n.Status(); len(st.Refused) != 1 || !strings.Contains(st.Refused[0].GetReason(), "is behind a router") {
+		t.Errorf("host-gw: %+v", st)
+	}
+	a.expect(t, "host-gw")
+	a.must(n.Stop(t.Context(), true))
+
+	for _, backend := range []string{VXLAN, Auto} {
+		t.Run(backend, func(t *testing.T) {
+			for _, h := range hosts {
+				var pods network.Pods
+				h.n, pods, err = h.started(`{"checkInterval": "1s", "backend": "`+backend+`"}`, h.own, h.address)
+				h.must(err)
+				if want := map[string]int{VXLAN: 1450, Auto: 1500}[backend]; pods.MTU != want {
+					t.Errorf("MTU %d, want %d", pods.MTU, want)
+				}
+				if err := h.n.Apply(t.Context(), &network.Diff{Generation: 1, Reset_: true, Set: []*network.Node{other(h)}}); err != nil {
+					t.Skipf("this machine's kernel has no VXLAN: %v", err)
+				}
+			}
+			a.expect(t, "with the tunnel", "10.244.1.0/24 via 10.244.1.0 dev pintle-vxlan proto 90")
+			// Pods see each other's addresses, though their machines masquerade what leaves
+			// them. What is larger than the tunnel takes arrives.
+			a.pod.reaches(t, b.pod, "10.244.1.2", "10.244.0.2")
+			b.pod.reaches(t, a.pod, "10.244.0.2", "10.244.1.2")
+			// The machine itself reaches pods, and is seen by the tunnel's address.
+			a.reaches(t, b.pod, "10.244.1.2", "10.244.0.0")
+			t.Run("healed", func(t *testing.T) {
+				a.must(a.handle.LinkDel(a.link(tunnelName)))
+				a.flush()
+				eventually(t, func() error {
+					if _, err := a.handle.LinkByName(tunnelName); err != nil {
+						return err
+					}
+					if a.tables() == 0 {
+						return errors.New("the table is not there")
+					}
+					return nil
+				})
+				eventually(t, func() error {
+					if got := a.routes(); len(got) != 1 {
+						return fmt.Errorf("routes %q", got)
+					}
+					return nil
+				})
+				a.pod.reaches(t, b.pod, "10.244.1.2", "10.244.0.2")
+			})
+			t.Run("a stranger", func(t *testing.T) { a.strange(t, stranger, b.space) })
+			t.Run("another address", func(t *testing.T) {
+				a.must(a.n.Apply(t.Context(), &network.Diff{Generation: 2, Set: []*network.Node{member("b", "203.0.113.2", b.own)}}))
+				list, err := a.handle.NeighList(a.link(tunnelName).Attrs().Index, unix.AF_BRIDGE)
+				a.must(whole(err))
+				var at []string
+				for _, e := range list {
+					if e.State&netlink.NUD_PERMANENT != 0 && e.IP != nil {
+						at = append(at, e.IP.String())
+					}
+				}
+				if !slices.Equal(at, []string{"203.0.113.2"}) {
+					t.Errorf("the tunnel leads to %q", at)
+				}
+			})
+			for _, h := range hosts {
+				h.must(h.n.Apply(t.Context(), &network.Diff{Generation: 3, Reset_: true}))
+				if _, err := h.handle.LinkByName(tunnelName); err == nil {
+					t.Error("without nodes there is a tunnel")
+				}
+				h.must(h.n.Stop(t.Context(), true))
+				h.expect(t, "after a stop")
+				if h.tables() != 0 {
+					t.Error("after a stop there is a table")
+				}
+			}
+		})
+	}
+}
+
+// masquerades has a namespace give what leaves a range its own address, as CNI's bridge does.
+func (s *space) masquerades(own string) {
+	s.t.Helper()
+	c, err := nft.New(nft.WithNetNSFd(int(s.fd)))
+	s.must(err)
+	p := netip.MustParsePrefix(own)
+	table := c.AddTable(&nft.Table{Name: "of-another", Family: nft.TableFamilyIPv4})
+	chain := c.AddChain(&nft.Chain{Name: "out", Table: table, Type: nft.ChainTypeNAT, Hooknum: nft.ChainHookPostrouting, Priority: nft.ChainPriorityNATSource})
+	c.AddRule(&nft.Rule{Table: table, Chain: chain, Exprs: append(append(matches(p, true, expr.CmpOpEq), matches(p, false, expr.CmpOpNeq)...), &expr.Masq{})})
+	s.must(c.Flush())
+}
+
+// flush deletes the plugin's table, as somebody by hand.
+func (s *space) flush() {
+	s.t.Helper()
+	c, err := nft.New(nft.WithNetNSFd(int(s.fd)))
+	s.must(err)
+	c.DelTable(&nft.Table{Name: tableName, Family: nft.TableFamilyIPv4})
+	s.must(c.Flush())
+}
+
+// reaches sends more than fits a packet from a namespace to another, which says from whom it came.
+func (s *space) reaches(t *testing.T, to *space, address, as string) {
+	t.Helper()
+	var listener net.Listener
+	to.must(to.do(func() (err error) {
+		listener, err = net.Listen("tcp4", net.JoinHostPort(address, "0"))
+		return err
+	}))
+	defer listener.Close()
+	payload := strings.Repeat("x", 100_000)
+	got := make(chan string, 1)
+	go func() {
+		conn, err := listener.Accept()
+		if err != nil {
+			got <- err.Error()
+			return
+		}
+		defer conn.Close()
+		data, err := io.ReadAll(conn)
+		from, _, _ := net.SplitHostPort(conn.RemoteAddr().String())
+		got <- fmt.Sprintf("%d bytes from %s, %v", len(data), from, err)
+	}()
+	to.must(s.do(func() error {
+		conn, err := (&net.Dialer{Timeout: 2 * time.Minute}).Dial("tcp4", listener.Addr().String())
+		if err != nil {
+			return err
+		}
+		_, err = io.WriteString(conn, payload)
+		return errors.Join(err, conn.Close())
+	}))
+	if text, want := <-got, fmt.Sprintf("%d bytes from %s, <nil>", len(payload), as); text != want {
+		t.Errorf("%s is reached by %s, want %s", address, text, want)
+	}
+}
+
+// strange has who is no node send what looks like a node's packet of the tunnel: the tunnel does not
+// take it. From the node it takes the same.
+func (s *space) strange(t *testing.T, stranger, node *space) {
+	t.Helper()
+	arrived := s.counts(stranger)
+	received := func() uint64 { return s.link(tunnelName).Attrs().Statistics.RxPackets }
+	// VXLAN with its number 1, then an Ethernet frame to the tunnel's end with an empty packet of IPv4.
+	frame := append([]byte{0x08, 0, 0, 0, 0, 0, 1, 0}, hardware(netip.MustParsePrefix("10.244.0.0/24"))...)
+	frame = append(frame, hardware(netip.MustParsePrefix("10.244.1.0/24"))...)
+	frame = append(frame, 0x08, 0x00, 0x45, 0, 0, 20, 0, 0, 0, 0, 64, 253, 0, 0, 10, 244, 1, 2, 10, 244, 0, 2)
+	send := func(from *space) {
+		from.must(from.do(func() error {
+			conn, err := net.Dial("udp4", "198.51.100.2:8472")
+			if err != nil {
+				return err
+			}
+			_, err = conn.Write(frame)
+			return errors.Join(err, conn.Close())
+		}))
+	}
+	before := received()
+	send(stranger)
+	eventually(t, func() error {
+		if arrived() == 0 {
+			return errors.New("the stranger's packet did not arrive at the machine")
+		}
+		return nil
+	})
+	if got := received(); got != before {
+		t.Errorf("%d packets of a stranger came through the tunnel", got-before)
+	}
+	send(node)
+	eventually(t, func() error {
+		if received() == before {
+			return errors.New("the node's packet did not come through the tunnel")
+		}
+		return nil
+	})
+}
+
+// counts returns how many packets to the tunnel's port have come from another namespace's address.
+func (s *space) counts(from *space) func() uint64 {
+	s.t.Helper()
+	list, err := from.handle.AddrList(from.link("eth0"), netlink.FAMILY_V4)
+	s.must(whole(err))
+	address := netip.PrefixFrom(netip.MustParseAddr(list[0].IP.String()), 32)
+	c, err := nft.New(nft.WithNetNSFd(int(s.fd)))
+	s.must(err)
+	table := c.AddTable(&nft.Table{Name: "count-" + address.Addr().String(), Family: nft.TableFamilyIPv4})
+	// Before the plugin's own chain, which drops.
+	chain := c.AddChain(&nft.Chain{Name: "in", Table: table, Type: nft.ChainTypeFilter, Hooknum: nft.ChainHookPrerouting, Priority: nft.ChainPriorityRaw})
+	c.AddRule(&nft.Rule{Table: table, Chain: chain, Exprs: append(matches(address, true, expr.CmpOpEq), &expr.Counter{})})
+	s.must(c.Flush())
+	return func() uint64 {
+		rules, err := c.GetRules(table, chain)
+		s.must(err)
+		for _, e := range rules[0].Exprs {
+			if counter, ok := e.(*expr.Counter); ok {
+				return counter.Packets
+			}
+		}
+		return 0
+	}
+}

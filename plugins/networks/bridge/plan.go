@@ -1,0 +1,158 @@
+package bridge
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"pintle.dev/pintle/sdk/network"
+)
+
+// most is how many ranges and addresses of one node are looked at. The API takes two ranges.
+const most = 16
+
+// cluster is what is known before any other node.
+type cluster struct {
+	own      []netip.Prefix // this node's ranges
+	all      []netip.Prefix // those of the cluster
+	services []netip.Prefix
+}
+
+// taken is a network that this machine is part of, or has a route to.
+type taken struct {
+	prefix netip.Prefix
+	where  string // as "interface eth0"
+	// attached: the machine has an address in it. A route of others is in the way of the
+	// same range and of wider ones alone.
+	attached bool
+}
+
+// hop is how pods of a range are reached.
+type hop struct {
+	node string
+	to   netip.Prefix
+	via  netip.Addr // of the node
+}
+
+// plan says how the pods of other nodes are reached, and which ranges are refused. Nodes come
+// by their registration: of two with one range the older has it. local are the addresses of this machine.
+func (c *cluster) plan(nodes []*network.Node, machine []taken, local []netip.Addr) (hops []hop, refused []*network.Refusal) {
+	claimed := map[netip.Prefix]string{}
+	for _, node := range nodes {
+		refuse := func(format string, args ...any) {
+			refused = append(refused, &network.Refusal{Node: node.GetName(), Reason: fmt.Sprintf(format, args...)})
+		}
+		ranges := node.GetPodCidrs()
+		if len(ranges) > most {
+			refuse("it has %d ranges of pod IPs; want %d at most", len(ranges), most)
+			continue
+		}
+		for _, text := range ranges {
+			to, fault := c.claim(text, claimed, machine)
+			if fault != "" {
+				refuse("%s", fault)
+				continue
+			}
+			claimed[to] = node.GetName()
+			if len(node.GetAddresses()) == 0 {
+				continue // a machine that registers says its address a moment later
+			}
+			via, fault := c.address(node, to, local)
+			if fault != "" {
+				refuse("%s", fault)
+				continue
+			}
+			hops = append(hops, hop{node.GetName(), to, via})
+		}
+	}
+	return hops, refused
+}
+
+// claim reads a range of a node, and says why the node cannot have it.
+func (c *cluster) claim(text string, claimed map[netip.Prefix]string, machine []taken) (to netip.Prefix, fault string) {
+	to, err := netip.ParsePrefix(text)
+	if err != nil || to != to.Masked() || to.Addr().Is4In6() {
+		return to, fmt.Sprintf("its range of pod IPs %.64q is none", text)
+	}
+	within := func(r netip.Prefix) bool { return r.Bits() <= to.Bits() && r.Overlaps(to) }
+	if !slices.ContainsFunc(c.all, within) {
+		return to, fmt.Sprintf("its range of pod IPs %s is outside of the cluster's, %s (node.clusterCIDRs)", to, list(c.all))
+	}
+	for _, own := range c.own {
+		if own.Overlaps(to) {
+			return to, fmt.Sprintf("its range of pod IPs %s overlaps %s of this node", to, own)
+		}
+	}
+	for other, name := range claimed {
+		if other.Overlaps(to) {
+			return to, fmt.Sprintf("its range of pod IPs %s overlaps %s of node %s, which registered before", to, other, name)
+		}
+	}
+	for _, s := range c.services {
+		if s.Overlaps(to) {
+			return to, fmt.Sprintf("its range of pod IPs %s overlaps that of services, %s", to, s)
+		}
+	}
+	for _, m := range machine {
+		if m.prefix.Overlaps(to) && (m.attached || m.prefix.Bits() >= to.Bits()) {
+			return to, fmt.Sprintf("its range of pod IPs %s overlaps %s of this machine (%s)", to, m.prefix, m.where)
+		}
+	}
+	return to, ""
+}
+
+// address is the first of a node's addresses by which a range of pods can be reached.
+func (c *cluster) address(node *network.Node, to netip.Prefix, local []netip.Addr) (via netip.Addr, fault string) {
+	fault = fmt.Sprintf("it has no address (InternalIP) of the family of its range of pod IPs %s", to)
+	for _, text := range node.GetAddresses()[:min(most, len(node.GetAddresses()))] {
+		a, err := netip.ParseAddr(text)
+		if err != nil || a.Zone() != "" {
+			fault = fmt.Sprintf("its address %.64q is none", text)
+			continue
+		}
+		a = a.Unmap()
+		if a.Is4() != to.Addr().Is4() {
+			continue
+		}
+		among := func(ranges []netip.Prefix) bool {
+			return slices.ContainsFunc(ranges, func(r netip.Prefix) bool { return r.Contains(a) })
+		}
+		switch {
+		case slices.Contains(local, a):
+			fault = fmt.Sprintf("its address %s is this machine's", a)
+		case !a.IsGlobalUnicast() || a == netip.AddrFrom4([4]byte{255, 255, 255, 255}):
+			fault = fmt.Sprintf("its address %s is none of a machine", a)
+		case among(c.all) || among(c.services) || among(c.own):
+			fault = fmt.Sprintf("its address %s is in a range of pods or services", a)
+		default:
+			return a, ""
+		}
+	}
+	return via, fault
+}
+
+// collision says with which network of the machine this node's own ranges collide.
+func (c *cluster) collision(machine []taken) error {
+	for _, own := range c.own {
+		for _, m := range machine {
+			if m.attached && m.prefix.Overlaps(own) {
+				return fmt.Errorf("range of pod IPs %s of this node overlaps the network %s of %s; give the node another range (node.podCIDR, or clusterCIDR of who gives ranges)", own, m.prefix, m.where)
+			}
+		}
+		for _, s := range c.services {
+			if s.Overlaps(own) {
+				return fmt.Errorf("range of pod IPs %s of this node overlaps that of services, %s", own, s)
+			}
+		}
+	}
+	return nil
+}
+
+func list(prefixes []netip.Prefix) string {
+	words := make([]string, len(prefixes))
+	for i, p := range prefixes {
+		words[i] = p.String()
+	}
+	return strings.Join(words, ", ")
+}

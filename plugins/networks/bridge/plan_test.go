@@ -1,0 +1,135 @@
+package bridge
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"pintle.dev/pintle/sdk/network"
+)
+
+func prefixes(list ...string) (out []netip.Prefix) {
+	for _, text := range list {
+		out = append(out, netip.MustParsePrefix(text))
+	}
+	return out
+}
+
+func member(name, address string, ranges ...string) *network.Node {
+	return &network.Node{Name: name, Addresses: []string{address}, PodCidrs: ranges}
+}
+
+// TestPlan: a node has its own ranges alone, whatever its Node says.
+func TestPlan(t *testing.T) {
+	c := cluster{own: prefixes("10.244.0.0/24"), all: prefixes("10.244.0.0/16"), services: prefixes("10.96.0.0/16")}
+	machine := []taken{
+		{netip.MustParsePrefix("192.0.2.0/24"), "interface eth0", true}, {netip.MustParsePrefix("10.244.200.0/24"), "interface lab0", true},
+		{netip.MustParsePrefix("10.0.0.0/8"), "a route over interface vpn0", false}, {netip.MustParsePrefix("10.244.210.64/26"), "a route over interface vpn0", false},
+	}
+	local := []netip.Addr{netip.MustParseAddr("192.0.2.10"), netip.MustParseAddr("10.244.0.1")}
+	good := member("b", "192.0.2.11", "10.244.1.0/24")
+	for name, tt := range map[string]struct {
+		nodes []*network.Node
+		want  []string // of hops
+		fault string   // of the last node; empty: none is refused
+	}{
+		"one":                    {nodes: []*network.Node{good}, want: []string{"b 10.244.1.0/24 192.0.2.11"}},
+		"no range yet":           {nodes: []*network.Node{member("b", "192.0.2.11")}},
+		"no address yet":         {nodes: []*network.Node{{Name: "b", PodCidrs: []string{"10.244.1.0/24"}}}},
+		"another family's":       {nodes: []*network.Node{member("b", "fd01::1", "10.244.1.0/24")}, want: []string{}, fault: "no address"},
+		"this node's range":      {nodes: []*network.Node{good, member("x", "192.0.2.66", "10.244.0.0/24")}, fault: "overlaps 10.244.0.0/24 of this node"},
+		"a part of it":           {nodes: []*network.Node{good, member("x", "192.0.2.66", "10.244.0.128/25")}, fault: "of this node"},
+		"the whole cluster's":    {nodes: []*network.Node{good, member("x", "192.0.2.66", "10.244.0.0/16")}, fault: "of this node"},
+		"another's range":        {nodes: []*network.Node{good, member("x", "192.0.2.66", "10.244.1.0/24")}, fault: "overlaps 10.244.1.0/24 of node b, which registered before"},
+		"a part of another's":    {nodes: []*network.Node{good, member("x", "192.0.2.66", "10.244.1.7/32")}, fault: "of node b"},
+		"more than another's":    {nodes: []*network.Node{member("b", "192.0.2.11", "10.244.32.0/24"), member("x", "192.0.2.66", "10.244.32.0/20")}, want: []string{"b 10.244.32.0/24 192.0.2.11"}, fault: "of node b"},
+		"of one without address": {nodes: []*network.Node{{Name: "b", PodCidrs: []string{"10.244.1.0/24"}}, member("x", "192.0.2.66", "10.244.1.0/24")}, want: []string{}, fault: "of node b"},
+		"outside":                {nodes: []*network.Node{good, member("x", "192.0.2.66", "192.0.2.0/24")}, fault: "is outside of the cluster's, 10.244.0.0/16"},
+		"everything":             {nodes: []*network.Node{good, member("x", "192.0.2.66", "0.0.0.0/0")}, fault: "is outside"},
+		"another family":         {nodes: []*network.Node{good, member("x", "192.0.2.66", "fd00::/64")}, fault: "is outside"},
+		"mapped":                 {nodes: []*network.Node{good, member("x", "192.0.2.66", "::ffff:10.244.9.0/120")}, fault: "is none"},
+		"services":               {nodes: []*network.Node{good, member("x", "192.0.2.66", "10.96.0.0/24")}, fault: "is outside"},
+		"not masked":             {nodes: []*network.Node{good, member("x", "192.0.2.66", "10.244.9.1/24")}, fault: "is none"},
+		"nonsense":               {nodes: []*network.Node{good, member("x", "192.0.2.66", strings.Repeat("x", 1000))}, fault: "is none"},
+		"many":                   {nodes: []*network.Node{good, member("x", "192.0.2.66", slices.Repeat([]string{"10.244.9.0/24"}, 17)...)}, fault: "17 ranges"},
+		"the machine's network":  {nodes: []*network.Node{good, member("x", "192.0.2.66", "10.244.200.0/25")}, fault: "overlaps 10.244.200.0/24 of this machine (interface lab0)"},
+		"a wider route":          {nodes: []*network.Node{member("b", "192.0.2.11", "10.244.210.0/27")}, want: []string{"b 10.244.210.0/27 192.0.2.11"}},
+		"a route in it":          {nodes: []*network.Node{good, member("x", "192.0.2.66", "10.244.210.0/24")}, fault: "overlaps 10.244.210.64/26 of this machine (a route over interface vpn0)"},
+		"this machine's address": {nodes: []*network.Node{good, member("x", "192.0.2.10", "10.244.9.0/24")}, fault: "its address 192.0.2.10 is this machine's"},
+		"loopback":               {nodes: []*network.Node{good, member("x", "127.0.0.1", "10.244.9.0/24")}, fault: "is none of a machine"},
+		"everybody":              {nodes: []*network.Node{good, member("x", "255.255.255.255", "10.244.9.0/24")}, fault: "is none of a machine"},
+		"multicast":              {nodes: []*network.Node{good, member("x", "224.0.0.1", "10.244.9.0/24")}, fault: "is none of a machine"},
+		"nobody":                 {nodes: []*network.Node{good, member("x", "0.0.0.0", "10.244.9.0/24")}, fault: "is none of a machine"},
+		"a pod's address":        {nodes: []*network.Node{good, member("x", "10.244.1.9", "10.244.9.0/24")}, fault: "is in a range of pods or services"},
+		"a service's address":    {nodes: []*network.Node{good, member("x", "10.96.0.1", "10.244.9.0/24")}, fault: "is in a range of pods or services"},
+		"a zone":                 {nodes: []*network.Node{good, member("x", "fe80::1%eth0", "10.244.9.0/24")}, fault: "is none"},
+		"a second address":       {nodes: []*network.Node{{Name: "b", Addresses: []string{"fd01::1", "::ffff:192.0.2.12"}, PodCidrs: []string{"10.244.2.0/24"}}}, want: []string{"b 10.244.2.0/24 192.0.2.12"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			hops, refused := c.plan(tt.nodes, machine, local)
+			got := []string{}
+			for _, h := range hops {
+				got = append(got, h.node+" "+h.to.String()+" "+h.via.String())
+			}
+			if want := tt.want; want == nil && tt.fault != "" && len(tt.nodes) > 1 {
+				tt.want = []string{"b 10.244.1.0/24 192.0.2.11"} // the good one keeps its own
+			} else if want == nil {
+				tt.want = []string{}
+			}
+			if !slices.Equal(got, tt.want) {
+				t.Errorf("hops %q, want %q", got, tt.want)
+			}
+			if tt.fault == "" {
+				if len(refused) > 0 {
+					t.Errorf("refused %v", refused)
+				}
+				return
+			}
+			last := tt.nodes[len(tt.nodes)-1].GetName()
+			if len(refused) == 0 || refused[len(refused)-1].GetNode() != last || !strings.Contains(refused[len(refused)-1].GetReason(), tt.fault) {
+				t.Errorf("refused %v, want %s: %q", refused, last, tt.fault)
+			}
+			for _, r := range refused {
+				if len(r.GetReason()) > 300 {
+					t.Errorf("%d bytes are said of one node", len(r.GetReason()))
+				}
+			}
+		})
+	}
+}
+
+// TestCollision: a node whose own range is a network of its machine does not start.
+func TestCollision(t *testing.T) {
+	for _, tt := range []struct {
+		own     string
+		machine []taken
+		fault   string
+	}{
+		{"10.244.0.0/24", []taken{{netip.MustParsePrefix("192.0.2.0/24"), "interface eth0", true}, {netip.MustParsePrefix("10.0.0.0/8"), "a route", false}}, ""},
+		{"10.244.0.0/24", []taken{{netip.MustParsePrefix("10.244.0.0/20"), "interface eth0", true}}, "10.244.0.0/24 of this node overlaps the network 10.244.0.0/20 of interface eth0"},
+		{"10.244.0.0/24", []taken{{netip.MustParsePrefix("10.244.0.7/32"), "interface wg0", true}}, "of interface wg0"},
+		{"10.96.4.0/24", nil, "overlaps that of services, 10.96.0.0/16"},
+	} {
+		c := cluster{own: prefixes(tt.own), all: prefixes("10.0.0.0/8"), services: prefixes("10.96.0.0/16")}
+		err := c.collision(tt.machine)
+		if (err == nil) != (tt.fault == "") || err != nil && !strings.Contains(err.Error(), tt.fault) {
+			t.Errorf("%s: %v, want %q", tt.own, err, tt.fault)
+		}
+	}
+}
+
+func TestConfig(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"backend": "ipip"}`: "want auto, host-gw or vxlan", `{"mtu": 100}`: "mtu 100", `{"mtu": 70000}`: "mtu 70000", `{"vni": 16777216}`: "vni", `{"port": 65536}`: "port",
+		`{"masqueradeBit": 32}`: "masqueradeBit 32", `{"checkInterval": "1ms"}`: "checkInterval", `{"bridge": "x"}`: "unknown field",
+	} {
+		if _, err := parseConfig([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+	}
+	c, err := parseConfig(nil)
+	if err != nil || c.Backend != Auto || c.mark != 0x4000 || c.Port != 8472 || c.VNI != 1 {
+		t.Errorf("%+v, %v", c, err)
+	}
+}

@@ -1,0 +1,190 @@
+package bridge
+
+import (
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"net"
+	"net/netip"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// tunnelName is the interface's.
+const tunnelName = "pintle-vxlan"
+
+// What VXLAN puts before a packet, in bytes: Ethernet, VXLAN, UDP, and IP of the family of nodes.
+const overhead4, overhead6 = 50, 70
+
+func (l *linux) overhead() int {
+	if l.options.node[0].Is4() {
+		return overhead4
+	}
+	return overhead6
+}
+
+// hardware is the address of a node's end of the tunnel. Each node knows it by the range, so
+// that nobody has to be asked.
+func hardware(to netip.Prefix) net.HardwareAddr {
+	a := net.HardwareAddr{0x0a, 0x58, 0, 0, 0, 0}
+	if to.Addr().Is4() {
+		b := to.Addr().As4()
+		copy(a[2:], b[:])
+		return a
+	}
+	h := fnv.New32a()
+	_, _ = h.Write(to.Addr().AsSlice()) // a hash takes everything
+	h.Sum(a[:2])
+	return a
+}
+
+// tunnel makes the interface and its neighbours, and returns its index. Without nodes behind a router
+// there is none.
+func (l *linux) tunnel(far []hop) (int, error) {
+	if len(far) == 0 {
+		return 0, l.removeTunnel()
+	}
+	link, err := l.tunnelLink()
+	if err != nil {
+		return 0, fmt.Errorf("tunnel to nodes behind a router: %w", err)
+	}
+	index := link.Attrs().Index
+	// The first address of the range is none of a pod's. By it the machine itself reaches
+	// pods through the tunnel, and answers come back the same way.
+	for _, own := range l.options.own {
+		a := netip.PrefixFrom(own.Addr(), own.Addr().BitLen())
+		if err := l.handle.AddrReplace(link, &netlink.Addr{IPNet: netOf(a)}); err != nil {
+			return 0, fmt.Errorf("address %s of interface %s: %w", a, tunnelName, err)
+		}
+	}
+	return index, errors.Join(l.neighbours(index, far), l.forwarding(index, far))
+}
+
+// tunnelLink is the interface as it should be; one that is another is made anew.
+func (l *linux) tunnelLink() (netlink.Link, error) {
+	up, err := l.uplink()
+	if err != nil {
+		return nil, err
+	}
+	if up == nil {
+		return nil, fmt.Errorf("no interface has the node's address %s, from which it sends; set node.address", l.options.node[0])
+	}
+	want := &netlink.Vxlan{
+		LinkAttrs: netlink.LinkAttrs{Name: tunnelName, MTU: up.Attrs().MTU - l.overhead(), HardwareAddr: hardware(l.options.own[0])},
+		VxlanId:   l.cfg.VNI, Port: l.cfg.Port, SrcAddr: l.options.node[0].AsSlice(), VtepDevIndex: up.Attrs().Index,
+	}
+	link, err := l.handle.LinkByName(tunnelName)
+	var none netlink.LinkNotFoundError
+	switch {
+	case errors.As(err, &none):
+	case err != nil:
+		return nil, err
+	default:
+		if have, ok := link.(*netlink.Vxlan); ok && have.VxlanId == want.VxlanId && have.Port == want.Port && have.SrcAddr.Equal(want.SrcAddr) &&
+			have.VtepDevIndex == want.VtepDevIndex && have.HardwareAddr.String() == want.HardwareAddr.String() && have.MTU == want.MTU && !have.Learning {
+			return link, l.handle.LinkSetUp(link)
+		}
+		if err := l.handle.LinkDel(link); err != nil {
+			return nil, fmt.Errorf("delete interface %s, to make it anew: %w", tunnelName, err)
+		}
+	}
+	if err := l.handle.LinkAdd(want); err != nil {
+		return nil, fmt.Errorf("make interface %s of type vxlan: %w", tunnelName, err)
+	}
+	if link, err = l.handle.LinkByName(tunnelName); err != nil {
+		return nil, err
+	}
+	return link, l.handle.LinkSetUp(link)
+}
+
+func (l *linux) removeTunnel() error {
+	link, err := l.handle.LinkByName(tunnelName)
+	var none netlink.LinkNotFoundError
+	if errors.As(err, &none) {
+		return nil
+	}
+	if err == nil {
+		err = l.handle.LinkDel(link)
+	}
+	if err != nil {
+		return fmt.Errorf("delete interface %s: %w", tunnelName, err)
+	}
+	return nil
+}
+
+// neighbours says which hardware address each range's end of the tunnel has.
+func (l *linux) neighbours(index int, far []hop) error {
+	want := map[netip.Addr]*netlink.Neigh{}
+	for _, h := range far {
+		a := h.to.Addr()
+		want[a] = &netlink.Neigh{LinkIndex: index, Family: family(a), State: netlink.NUD_PERMANENT, Type: unix.RTN_UNICAST, IP: a.AsSlice(), HardwareAddr: hardware(h.to)}
+	}
+	return l.entries(index, []int{netlink.FAMILY_V4, netlink.FAMILY_V6}, func(have *netlink.Neigh) *netlink.Neigh {
+		a, _ := netip.AddrFromSlice(have.IP)
+		w := want[a.Unmap()]
+		if w != nil && have.State&netlink.NUD_PERMANENT != 0 && w.HardwareAddr.String() == have.HardwareAddr.String() {
+			delete(want, a.Unmap())
+		}
+		return w
+	}, func(yield func(*netlink.Neigh) bool) {
+		for _, w := range want {
+			if !yield(w) {
+				return
+			}
+		}
+	})
+}
+
+// forwarding says at which node each hardware address is.
+func (l *linux) forwarding(index int, far []hop) error {
+	want := map[string]*netlink.Neigh{}
+	for _, h := range far {
+		mac := hardware(h.to)
+		want[mac.String()] = &netlink.Neigh{LinkIndex: index, Family: unix.AF_BRIDGE, Flags: netlink.NTF_SELF, State: netlink.NUD_PERMANENT, IP: h.via.AsSlice(), HardwareAddr: mac}
+	}
+	return l.entries(index, []int{unix.AF_BRIDGE}, func(have *netlink.Neigh) *netlink.Neigh {
+		w := want[have.HardwareAddr.String()]
+		if w == nil || !w.IP.Equal(have.IP) {
+			return nil // one address may have several entries: the wrong one goes
+		}
+		delete(want, have.HardwareAddr.String())
+		return w
+	}, func(yield func(*netlink.Neigh) bool) {
+		for _, w := range want {
+			if !yield(w) {
+				return
+			}
+		}
+	})
+}
+
+// entries deletes the permanent entries of the tunnel's interface that are not wanted, and sets
+// those that are missing, which keep has left out.
+func (l *linux) entries(index int, families []int, keep func(*netlink.Neigh) *netlink.Neigh, missing func(func(*netlink.Neigh) bool)) error {
+	var errs []error
+	for _, f := range families {
+		list, err := l.handle.NeighList(index, f)
+		if err := whole(err); err != nil {
+			return fmt.Errorf("list neighbours of interface %s: %w", tunnelName, err)
+		}
+		for i := range list {
+			have := &list[i]
+			if have.State&netlink.NUD_PERMANENT == 0 || len(have.HardwareAddr) == 0 || keep(have) != nil {
+				continue
+			}
+			if have.IP != nil && have.IP.IsMulticast() {
+				continue
+			}
+			if err := l.handle.NeighDel(have); err != nil && !errors.Is(err, unix.ENOENT) {
+				errs = append(errs, fmt.Errorf("delete neighbour %s of interface %s: %w", have.HardwareAddr, tunnelName, err))
+			}
+		}
+	}
+	for w := range missing {
+		if err := l.handle.NeighSet(w); err != nil {
+			errs = append(errs, fmt.Errorf("set neighbour %s at %s of interface %s: %w", w.HardwareAddr, w.IP, tunnelName, err))
+		}
+	}
+	return errors.Join(errs...)
+}
