@@ -15,6 +15,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -95,6 +96,25 @@ func requestName(key *ecdsa.PrivateKey) (string, error) {
 	return fmt.Sprintf("node-csr-%x", sha256.Sum256(der)), nil
 }
 
+// askAnew is the age from which on a request that waits is given up for a new one:
+// csrapproving approves those of an hour at most.
+const askAnew = 30 * time.Minute
+
+// hopeless says whether a former request gets no certificate: it is refused, or waits for too
+// long.
+func hopeless(r *certificatesv1.CertificateSigningRequest) bool {
+	approved := false
+	for _, c := range r.Status.Conditions {
+		switch c.Type {
+		case certificatesv1.CertificateDenied, certificatesv1.CertificateFailed:
+			return true
+		case certificatesv1.CertificateApproved:
+			approved = true
+		}
+	}
+	return !approved && time.Since(r.CreationTimestamp.Time) > askAnew
+}
+
 // request asks for the first client certificate of a node and waits for it until ctx ends. One
 // that asked before and ended meanwhile waits for the same. The key is kept until forgetKey; a
 // request that is refused has no key any more.
@@ -113,6 +133,17 @@ func request(ctx context.Context, client kubernetes.Interface, c Cluster, a Argu
 	name, err := requestName(key)
 	if err != nil {
 		return nil, nil, fmt.Errorf("key of node %s: %w", node, err)
+	}
+	if former, err := client.CertificatesV1().CertificateSigningRequests().Get(ctx, name, metav1.GetOptions{}); err == nil && hopeless(former) {
+		if err := forgetKey(o); err != nil {
+			return nil, nil, err
+		}
+		if key, keyPEM, err = requestKey(o); err != nil {
+			return nil, nil, fmt.Errorf("key of node %s: %w", node, err)
+		}
+		if name, err = requestName(key); err != nil {
+			return nil, nil, fmt.Errorf("key of node %s: %w", node, err)
+		}
 	}
 	about := subject(node)
 	asked, err := certutil.MakeCSR(key, &about, nil, nil)

@@ -163,6 +163,7 @@ func TestRequestAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	r.CreationTimestamp = metav1.Now() // as the API server has it
 	block, _ := pem.Decode(r.Spec.Request)
 	x, err := x509.ParseCertificateRequest(block.Bytes)
 	if err != nil {
@@ -199,6 +200,29 @@ func TestRequestAgain(t *testing.T) {
 	}
 	if _, _, err := requestKey(&o); err == nil || !strings.Contains(err.Error(), "symbolic link") {
 		t.Errorf("by a link: %v", err)
+	}
+}
+
+// A former request that gets no certificate is given up; one that may is waited for.
+func TestHopeless(t *testing.T) {
+	for name, tc := range map[string]struct {
+		age       time.Duration
+		condition certificatesv1.RequestConditionType
+		want      bool
+	}{
+		"young":              {age: time.Minute},
+		"waits for too long": {age: askAnew + time.Minute, want: true},
+		"approved long ago":  {age: 2 * askAnew, condition: certificatesv1.CertificateApproved},
+		"denied":             {age: time.Minute, condition: certificatesv1.CertificateDenied, want: true},
+		"failed":             {age: time.Minute, condition: certificatesv1.CertificateFailed, want: true},
+	} {
+		r := &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(time.Now().Add(-tc.age))}}
+		if tc.condition != "" {
+			r.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: tc.condition}}
+		}
+		if got := hopeless(r); got != tc.want {
+			t.Errorf("%s: %v, want %v", name, got, tc.want)
+		}
 	}
 }
 

@@ -8,8 +8,11 @@ import (
 	"io/fs"
 	"os"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
+
+	bootstrapapi "k8s.io/cluster-bootstrap/token/api"
 
 	"pintle.dev/pintle/kernel/secretfile"
 )
@@ -27,6 +30,10 @@ const (
 	// many of one subject. So a holder of a bootstrap token leaves room for others.
 	mostByRequestor = 10_000
 	mostForName     = 1_000
+	// mostByToken and mostForOwn are how many a bootstrap token asked for, and a user for its
+	// own name: so the nodes that a token makes cannot fill the book by renewals either.
+	mostByToken = 2_000
+	mostForOwn  = 20
 	// longestRequestor is how many bytes of a user's name are recorded.
 	longestRequestor = 256
 )
@@ -126,14 +133,17 @@ func (p *PKI) room(requestor, name string) error {
 func (r *records) take(requestor, name string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	most := mostRequested
-	if requestor != name {
-		most -= keptForOwn
+	most, forName, byRequestor := mostRequested-keptForOwn, mostForName, mostByRequestor
+	if requestor == name {
+		most, forName = mostRequested, mostForOwn
+	}
+	if strings.HasPrefix(requestor, bootstrapapi.BootstrapUserPrefix) {
+		byRequestor = mostByToken
 	}
 	switch {
-	case r.byRequestor[requestor] >= mostByRequestor:
+	case r.byRequestor[requestor] >= byRequestor:
 		return refuse("%q has asked for %d certificates that have not expired, and is given no more: delete its bootstrap token if it is one's, or wait until some expire", requestor, r.byRequestor[requestor])
-	case r.forName[[2]string{requestor, name}] >= mostForName:
+	case r.forName[[2]string{requestor, name}] >= forName:
 		return refuse("%q has asked for %d certificates of %q that have not expired, and is given no more: wait until some expire, and ask for shorter ones (spec.expirationSeconds)", requestor, r.forName[[2]string{requestor, name}], name)
 	case r.requested >= most:
 		return fmt.Errorf("there are %d certificates of requests that have not expired, want less than %d: find out who asks for so many; shorten auth.clusterSigningDuration", r.requested, most)

@@ -267,9 +267,16 @@ func TestRoomOfOneRequestor(t *testing.T) {
 	refused("the same name", sign(token, node), `certificates of "system:node:n"`)
 	wants("another name", sign(token, "system:node:o"), "")
 	wants("the node itself", sign(node, node), "")
-	p.records.byRequestor[token] = mostByRequestor
+	p.records.forName[[2]string{node, node}] = mostForOwn
+	refused("its own name too often", sign(node, node), `certificates of "system:node:n"`)
+	p.records.forName[[2]string{node, node}] = 1
+	p.records.byRequestor[token] = mostByToken
 	refused("any name", sign(token, "system:node:p"), "delete its bootstrap token")
 	wants("another token", sign(another, "system:node:p"), "")
+	// The nodes that one token makes leave room, however often they ask.
+	if all := mostByToken * (1 + mostForOwn); all > mostRequested-keptForOwn {
+		t.Errorf("one token fills %d records", all)
+	}
 	p.records.requested = mostRequested - keptForOwn
 	wants("the last are for renewals", sign(another, "system:node:q"), "find out who asks for so many")
 	wants("a node that renews", sign(node, node), "")
