@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/utils/ptr"
 )
 
 // Reasons of problems, as events have them.
@@ -17,6 +18,7 @@ const (
 	PathConflict       = "PathConflict"
 	TooManyPaths       = "TooManyPaths"
 	TooManySecrets     = "TooManySecrets"
+	TooManyEndpoints   = "TooManyEndpoints"
 	MissingService     = "MissingService"
 	MissingServicePort = "MissingServicePort"
 	UnsupportedBackend = "UnsupportedBackend"
@@ -68,7 +70,7 @@ func Compile(in Input) Output {
 	c := &compiler{Input: in, table: &Table{
 		hosts: map[string]*host{}, wildcards: map[string]*host{}, secrets: map[string]SecretName{},
 		owners: map[string]string{}, services: map[SecretName]bool{},
-	}, backends: map[backendKey]*Backend{}, paths: map[string]int{}, full: map[*networkingv1.Ingress]bool{}, secrets: map[string]map[SecretName]bool{}}
+	}, backends: map[backendKey]*Backend{}, paths: map[string]int{}, full: map[*networkingv1.Ingress]bool{}, looks: map[string]*int{}, secrets: map[string]map[SecretName]bool{}}
 	ordered := slices.Clone(in.Ingresses)
 	slices.SortFunc(ordered, older)
 	c.keepOwners(ordered)
@@ -94,6 +96,7 @@ type compiler struct {
 	backends     map[backendKey]*Backend
 	paths        map[string]int // of a namespace
 	full         map[*networkingv1.Ingress]bool
+	looks        map[string]*int                // endpoints that a namespace may still have looked at
 	secrets      map[string]map[SecretName]bool // of a namespace
 	certificates []Certificate
 	problems     []Problem
@@ -326,7 +329,15 @@ func (c *compiler) backend(i *networkingv1.Ingress, b *networkingv1.IngressBacke
 	}
 	there.Scheme = schemeOf(port)
 	if there.Endpoints == nil {
-		there.Endpoints = endpoints(c.Slices(i.Namespace, b.Service.Name), port.Name)
+		left := c.looks[i.Namespace]
+		if left == nil {
+			left = ptr.To(maxLooks)
+			c.looks[i.Namespace] = left
+		}
+		there.Endpoints = endpoints(c.Slices(i.Namespace, b.Service.Name), port.Name, left)
+		if *left <= 0 {
+			c.problem(i, TooManyEndpoints, "Service %q has not all of its endpoints here: those of the namespace's Ingresses have more than %d", b.Service.Name, maxLooks)
+		}
 	}
 	return there
 }

@@ -14,15 +14,14 @@ import (
 const (
 	// maxEndpoints of one backend take turns.
 	maxEndpoints = 1000
-	// maxLooks is how many endpoints are looked at for them.
-	maxLooks = 10_000
+	// maxLooks is how many endpoints are looked at for the backends of one namespace.
+	maxLooks = 50_000
 )
 
 // endpoints are the addresses of a port of a Service, by its name: those that are ready,
 // and where there is none, those that still serve while they terminate.
-func endpoints(all []*discoveryv1.EndpointSlice, port string) []string {
+func endpoints(all []*discoveryv1.EndpointSlice, port string, left *int) []string {
 	ready, serving := map[string]bool{}, map[string]bool{}
-	looks := 0
 	for _, s := range all {
 		if s.AddressType == discoveryv1.AddressTypeFQDN {
 			continue
@@ -33,9 +32,10 @@ func endpoints(all []*discoveryv1.EndpointSlice, port string) []string {
 				continue
 			}
 			for j := range s.Endpoints {
-				if looks++; looks > maxLooks || len(ready) >= maxEndpoints {
+				if *left <= 0 || len(ready) >= maxEndpoints {
 					break
 				}
+				*left--
 				e := &s.Endpoints[j]
 				into := ready
 				if !ptr.Deref(e.Conditions.Ready, true) {

@@ -296,8 +296,26 @@ func TestBudget(t *testing.T) {
 	for i := range 20_000 {
 		crowd.Endpoints = append(crowd.Endpoints, discoveryv1.Endpoint{Addresses: []string{fmt.Sprintf("10.1.%d.%d", i/250, i%250)}})
 	}
-	if got := endpoints([]*discoveryv1.EndpointSlice{crowd}, "web"); len(got) != maxEndpoints {
-		t.Errorf("%d endpoints", len(got))
+	left := maxLooks
+	if got := endpoints([]*discoveryv1.EndpointSlice{crowd}, "web", &left); len(got) != maxEndpoints || left != maxLooks-maxEndpoints {
+		t.Errorf("%d endpoints, %d looks are left", len(got), left)
+	}
+	for i := range crowd.Endpoints { // nobody of them is ready
+		crowd.Endpoints[i].Conditions.Ready = ptr.To(false)
+	}
+	crowded := &world{slices: map[string][]*discoveryv1.EndpointSlice{"last": {slice("web", 8080, discoveryv1.Endpoint{Addresses: []string{"10.244.0.9"}})}}, services: map[string]*corev1.Service{}}
+	var rules []string
+	for i := range 9 {
+		name := fmt.Sprintf("s%d", i)
+		crowded.slices[name] = []*discoveryv1.EndpointSlice{crowd}
+		rules = append(rules, fmt.Sprintf("a.test Exact /%d %s", i, name))
+	}
+	for name := range crowded.slices {
+		crowded.services[name] = &corev1.Service{Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "web", Port: 80}}}}
+	}
+	o = crowded.compile(ingress("mallory", "crowd", 9, rules...), ingress("shop", "i", 1, "b.test Prefix / last"))
+	if b := o.Table.Find("b.test", "/"); b == nil || len(b.Endpoints) != 1 || !slices.Contains(o.reasons(), "mallory/crowd TooManyEndpoints") || slices.Contains(o.reasons(), "shop/i TooManyEndpoints") {
+		t.Errorf("%+v, %v", b, o.reasons())
 	}
 	secrets := ingress("mallory", "secrets", 9)
 	secrets.Spec.DefaultBackend = to("a")
