@@ -3,12 +3,14 @@ package networkpolicy
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net"
 	"net/http"
 	"net/netip"
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -119,6 +121,8 @@ type api struct {
 	objects map[string][]runtime.Object
 	changed chan struct{}
 	asked   map[string]int
+	listed  map[string]int
+	streams bool // it sends what it has as the first events of a watch, as the API server does
 }
 
 func (a *api) set(path string, objects ...runtime.Object) {
@@ -134,6 +138,9 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.mu.Lock()
 	list, changed, version := a.objects[r.URL.Path], a.changed, strconv.Itoa(a.version)
 	a.asked[r.URL.Path]++
+	if r.URL.Query().Get("watch") == "" {
+		a.listed[r.URL.Path]++
+	}
 	a.mu.Unlock()
 	w.Header().Set("Content-Type", "application/json")
 	encode := json.NewEncoder(w)
@@ -144,20 +151,44 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			list = []runtime.Object{}
 		}
 		_ = encode.Encode(map[string]any{"apiVersion": kinds[r.URL.Path][0], "kind": kinds[r.URL.Path][1], "metadata": map[string]any{"resourceVersion": version}, "items": list})
+	case r.URL.Query().Get("sendInitialEvents") == "true" && a.streams:
+		kind := map[string]string{"apiVersion": kinds[r.URL.Path][0], "kind": strings.TrimSuffix(kinds[r.URL.Path][1], "List")}
+		for _, o := range list {
+			_ = encode.Encode(map[string]any{"type": "ADDED", "object": typed(o, kind, version)})
+		}
+		end := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{metav1.InitialEventsAnnotationKey: "true"}}}
+		_ = encode.Encode(map[string]any{"type": "BOOKMARK", "object": typed(end, kind, version)})
+		a.hold(w, r, encode, changed)
 	case r.URL.Query().Get("sendInitialEvents") == "true":
 		w.WriteHeader(http.StatusUnprocessableEntity)
 		_ = encode.Encode(metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure, Reason: metav1.StatusReasonInvalid, Code: 422})
 	default:
-		w.(http.Flusher).Flush()
 		if r.URL.Query().Get("resourceVersion") != version {
 			changed = closed
 		}
-		select {
-		case <-changed: // too old
-			_ = encode.Encode(map[string]any{"type": "ERROR", "object": metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure, Reason: metav1.StatusReasonExpired, Code: 410}})
-		case <-r.Context().Done():
-		}
+		a.hold(w, r, encode, changed)
 	}
+}
+
+// hold leaves a watch open until its version is too old.
+func (a *api) hold(w http.ResponseWriter, r *http.Request, encode *json.Encoder, changed chan struct{}) {
+	w.(http.Flusher).Flush()
+	select {
+	case <-changed:
+		_ = encode.Encode(map[string]any{"type": "ERROR", "object": metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure, Reason: metav1.StatusReasonExpired, Code: 410}})
+	case <-r.Context().Done():
+	}
+}
+
+// typed is an object as an event has it: with its kind and a version.
+func typed(o runtime.Object, kind map[string]string, version string) map[string]any {
+	out, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
+	if err != nil {
+		panic(err)
+	}
+	out["apiVersion"], out["kind"] = kind["apiVersion"], kind["kind"]
+	out["metadata"].(map[string]any)["resourceVersion"] = version
+	return out
 }
 
 var closed = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
@@ -206,7 +237,7 @@ func asking(t *testing.T, a *api, limit int) (context.Context, *source, func(wha
 
 // TestSource: pods are watched while there is a policy; what the API has is what is known.
 func TestSource(t *testing.T) {
-	a := &api{version: 1, objects: map[string][]runtime.Object{}, changed: make(chan struct{}), asked: map[string]int{}}
+	a := &api{version: 1, objects: map[string][]runtime.Object{}, changed: make(chan struct{}), asked: map[string]int{}, listed: map[string]int{}}
 	_, s, await := asking(t, a, defaultBytes)
 	await("that there is no policy", func(c *program.Cluster) bool { return len(c.Policies) == 0 })
 	a.mu.Lock()
@@ -232,9 +263,17 @@ func TestSource(t *testing.T) {
 	s.mu.Unlock()
 }
 
-// TestReadAgain: a policy for which there was no room is read again when there is.
+// TestReadAgain: a policy for which there was no room is read again when there is. Until then
+// it is known not to be whole, also where the API sends a list as events: client-go trims each
+// object of such a list twice.
 func TestReadAgain(t *testing.T) {
-	a := &api{version: 1, objects: map[string][]runtime.Object{}, changed: make(chan struct{}), asked: map[string]int{}}
+	for _, streams := range []bool{false, true} {
+		t.Run(fmt.Sprintf("streams %t", streams), func(t *testing.T) { readAgainOf(t, streams) })
+	}
+}
+
+func readAgainOf(t *testing.T, streams bool) {
+	a := &api{version: 1, objects: map[string][]runtime.Object{}, changed: make(chan struct{}), asked: map[string]int{}, listed: map[string]int{}, streams: streams}
 	const path = "/apis/networking.k8s.io/v1/networkpolicies"
 	first, second := named("a", "first", 10), named("a", "second", 10)
 	a.set(path, first, second)
@@ -268,6 +307,11 @@ func TestReadAgain(t *testing.T) {
 		t.Error("there is room, and they are not read again")
 	}
 	await("the policy with its rules", func(c *program.Cluster) bool { return len(c.Policies) == 1 && len(left(c)) == 0 })
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if streams && a.listed[path] > 0 {
+		t.Errorf("policies were listed %d times by an API that streams them", a.listed[path])
+	}
 }
 
 // TestSamePods: what did not change is the same object, by which programs know.
