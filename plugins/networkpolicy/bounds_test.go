@@ -207,33 +207,42 @@ func TestTeller(t *testing.T) {
 // TestFlowsFollow: which addresses' flows are forgotten, and that what fails is tried again.
 func TestFlowsFollow(t *testing.T) {
 	var fail error
-	var asked int
-	forgotten := map[string]bool{}
-	f := flows{own: func() []netip.Addr { return []netip.Addr{netip.MustParseAddr("10.244.1.1")} }}
-	f.forget = func(of func(netip.Addr) bool) error {
+	asked := 0
+	var forgotten []string
+	f := flows{own: func() ([]netip.Addr, error) {
+		return []netip.Addr{netip.MustParseAddr("10.244.1.1"), netip.MustParseAddr("10.244.2.33")}, nil
+	}}
+	for _, text := range []string{"10.244.0.0/16", "fd00::/16"} {
+		f.ranges = append(f.ranges, netip.MustParsePrefix(text))
+	}
+	at := netip.MustParseAddr
+	f.forget = func(of func(ends) bool) error {
 		asked++
-		for _, text := range []string{"10.244.1.1", "10.244.1.11", "10.244.1.12", "10.244.1.200", "10.244.2.13", "10.244.2.200", "192.0.2.1", "fd00:1::11"} {
-			forgotten[text] = of(netip.MustParseAddr(text))
+		forgotten = nil
+		for _, text := range []string{"10.244.1.1", "10.244.1.11", "10.244.1.12", "10.244.1.200", "10.244.2.13", "10.244.2.200", "10.244.2.33", "10.96.0.1", "192.0.2.1", "fd00:1::11"} {
+			peer := at("10.244.1.22")
+			if got := of(ends{at(text), peer, peer}); got != of(ends{peer, at("10.96.0.10"), at(text)}) || got != of(ends{peer, at(text), at("192.0.2.9")}) {
+				t.Errorf("%s: it depends on the direction", text)
+			} else if got {
+				forgotten = append(forgotten, text)
+			}
+			for _, peer := range []string{"192.0.2.9", "10.244.2.99", "10.244.1.1"} { // of no pod of this node
+				if a := at(text); of(ends{a, at(peer), at(peer)}) && !within(truth.Ranges, a) {
+					t.Errorf("a flow of %s and %s is forgotten, which is none of a pod of this node", text, peer)
+				}
+			}
 		}
 		return fail
 	}
 	policy := "spec: {podSelector: {}}"
 	step := func(name string, c *program.Cluster, want ...string) {
 		t.Helper()
-		asked = 0
-		clear(forgotten)
+		asked, forgotten = 0, nil
 		if err := f.follow(c); !errors.Is(err, fail) {
 			t.Errorf("%s: %v", name, err)
 		}
-		var got []string
-		for text, yes := range forgotten {
-			if yes {
-				got = append(got, text)
-			}
-		}
-		slices.Sort(got)
-		if !slices.Equal(got, want) || (asked > 0) != (len(want) > 0) {
-			t.Errorf("%s: of %v in %d calls, want %v", name, got, asked, want)
+		if !slices.Equal(forgotten, want) {
+			t.Errorf("%s: of %v in %d calls, want %v", name, forgotten, asked, want)
 		}
 	}
 	without := func(name string) *program.Cluster {
@@ -247,20 +256,89 @@ func TestFlowsFollow(t *testing.T) {
 	fail = nil
 	step("again", truth.World(policy), "10.244.1.200")
 	step("nothing changed", truth.World(policy))
+	if asked > 0 {
+		t.Error("flows are listed though nothing changed")
+	}
 	step("a pod goes", without("x/x"), "10.244.1.11", "fd00:1::11")
 	step("it comes", truth.World(policy))
-	heir := truth.World(policy)
-	for _, p := range heir.Pods {
-		p.UID = "2"
+	others := func(node string, uid string) *program.Cluster {
+		c := truth.World(policy)
+		for _, p := range c.Pods {
+			if p.Name == node {
+				p.UID = uid
+			}
+		}
+		return c
 	}
-	heir.Pods = slices.DeleteFunc(heir.Pods, func(p *program.Pod) bool { return p.Name != "z" })
-	for _, p := range truth.World().Pods {
-		if p.Name != "z" {
-			heir.Pods = append(heir.Pods, p)
+	step("pods of another node are others", others("z", "2"), "10.244.2.13")
+	step("pods of this node are others", others("x", "3"), "10.244.1.11", "10.244.2.13", "fd00:1::11")
+	step("no policy again", truth.World())
+
+	// Without other ranges, those of this node count alone.
+	f.ranges = nil
+	step("the first one, without ranges", truth.World(policy), "10.244.1.200")
+	step("pods of another node are others, without ranges", others("z", "2"))
+	f.own = func() ([]netip.Addr, error) { return nil, fail }
+	fail = errors.New("no interfaces")
+	step("this machine's addresses are not known", others("x", "3"))
+	if asked > 0 || !f.pending() {
+		t.Error("flows are forgotten though this machine's addresses are not known")
+	}
+}
+
+// TestFlowsOfClaims: a node writes the status of its pods. By what it claims there, it cuts no
+// flow of others: of the API server, of a service, of another node, of pods of other nodes.
+func TestFlowsOfClaims(t *testing.T) {
+	machine, far := netip.MustParseAddr("10.244.3.1"), netip.MustParseAddr("10.244.2.13")
+	claimed := []netip.Addr{
+		netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("10.96.0.1"), netip.MustParseAddr("10.244.1.1"), machine,
+		truth.Address("x/x", program.IP4), truth.Address("x/y", program.IP6), far,
+	}
+	for _, old := range []bool{false, true} {
+		f := flows{own: func() ([]netip.Addr, error) { return []netip.Addr{netip.MustParseAddr("10.244.1.1"), machine}, nil }}
+		f.ranges = []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16"), netip.MustParsePrefix("fd00::/16")}
+		var cut []netip.Addr
+		f.forget = func(of func(ends) bool) error {
+			for _, a := range claimed {
+				for _, peer := range []netip.Addr{truth.Address("y/y", program.IP4), truth.Address("y/y", program.IP6), netip.MustParseAddr("192.0.2.9"), machine} {
+					if of(ends{a, peer, peer}) || of(ends{peer, a, a}) || of(ends{peer, netip.MustParseAddr("10.96.0.10"), a}) {
+						cut = append(cut, a)
+					}
+				}
+			}
+			return nil
+		}
+		world := func(addresses ...netip.Addr) *program.Cluster {
+			c := truth.World("spec: {podSelector: {}}")
+			now := time.Unix(1_000_000, 0)
+			for _, p := range c.Pods {
+				p.Created = now
+			}
+			hostile := &program.Pod{Namespace: "z", Name: "hostile", UID: "9", Created: now.Add(time.Hour), Addresses: append(addresses, netip.MustParseAddr("10.244.2.66"))}
+			if old {
+				hostile.Created = now.Add(-time.Hour)
+			}
+			c.Pods = append(c.Pods, hostile)
+			return c
+		}
+		for i, c := range []*program.Cluster{world(), world(claimed...), world(), world(claimed...), world(claimed[2:]...), world()} {
+			if err := f.follow(c); err != nil {
+				t.Fatal(err)
+			}
+			if len(cut) > 0 {
+				t.Errorf("an old pod: %t, step %d: flows of %v are cut", old, i, cut)
+			}
+		}
+		// What another node's pod really was is still noticed.
+		c := world()
+		c.Pods = slices.DeleteFunc(c.Pods, func(p *program.Pod) bool { return slices.Contains(p.Addresses, far) })
+		if err := f.follow(c); err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Contains(cut, far) {
+			t.Error("flows of a pod that went are not forgotten")
 		}
 	}
-	step("pods of another node are others", heir, "10.244.2.13")
-	step("no policy again", truth.World())
 }
 
 // TestBudgetOfConfiguration: defaults, what is read, and what is refused.

@@ -146,12 +146,11 @@ func (e *Enforcer) prepare(o proxy.Options) (*run, error) {
 		Enforcer: e, compile: program.NewCompiler(cfg.NamespaceBudget.program()), flows: newFlows(),
 		due: func() bool { return false }, tell: func([]program.Beyond) {}, cfg: cfg, log: o.Logger, bridges: sysctl.Bridges{Proc: e.proc, StateDirectory: o.StateDirectory}, wake: make(chan struct{}, 1), first: make(chan struct{}), done: make(chan struct{}),
 	}
-	for _, text := range o.PodCIDRs {
-		p, err := netip.ParsePrefix(text)
-		if err != nil {
-			return nil, fmt.Errorf("range of pods %q: %w", text, err)
-		}
-		r.ranges = append(r.ranges, p.Masked())
+	if r.ranges, err = prefixes(o.PodCIDRs); err != nil {
+		return nil, err
+	}
+	if r.flows.ranges, err = prefixes(o.ClusterCIDRs); err != nil {
+		return nil, err
 	}
 	r.links = func() ([]string, error) { return podBridges(r.ranges) }
 	if err := r.bridges.Available(); err != nil {
@@ -164,6 +163,18 @@ func (e *Enforcer) prepare(o proxy.Options) (*run, error) {
 		return nil, err
 	}
 	return r, nil
+}
+
+func prefixes(texts []string) ([]netip.Prefix, error) {
+	var list []netip.Prefix
+	for _, text := range texts {
+		p, err := netip.ParsePrefix(text)
+		if err != nil {
+			return nil, fmt.Errorf("range of pods %q: %w", text, err)
+		}
+		list = append(list, p.Masked())
+	}
+	return list, nil
 }
 
 func (e *Enforcer) begin(ctx context.Context, cancel context.CancelFunc, r *run) {

@@ -43,7 +43,7 @@ func onField(t *testing.T, f *truth.Field, w *world, config string) (*Enforcer, 
 	}
 	w.connect(truth.Bridge)
 	r.cluster, r.links = w.get, w.links
-	r.flows.forget = func(of func(netip.Addr) bool) error {
+	r.flows.forget = func(of func(ends) bool) error {
 		return f.Node.Do(func() error { return forgetFlows(of) })
 	}
 	ctx, cancel := context.WithCancel(t.Context())
