@@ -194,7 +194,7 @@ func (l *linux) reach(hops []hop) (refused []*network.Refusal, err error) {
 	for _, h := range far {
 		want[h.to] = netlink.Route{Dst: netOf(h.to), Gw: h.to.Addr().AsSlice(), LinkIndex: tunnel, Protocol: protocol, Flags: int(netlink.FLAG_ONLINK)}
 	}
-	return refused, errors.Join(l.routes(want), l.table(far))
+	return refused, l.routes(want)
 }
 
 // way is the link over which an address is reached, and whether without a router.

@@ -391,7 +391,9 @@ func TestBehindRouter(t *testing.T) {
 				})
 				a.pod.reaches(t, b.pod, "10.244.1.2", "10.244.0.2")
 			})
-			t.Run("a stranger", func(t *testing.T) { a.strange(t, stranger, b.space) })
+			t.Run("a stranger", func(t *testing.T) { a.strange(t, stranger, a.space, b.space) })
+			// Its machine gives its packets the node's address.
+			t.Run("a pod of the node", func(t *testing.T) { a.strange(t, b.pod, b.space, b.space) })
 			t.Run("another address", func(t *testing.T) {
 				a.must(a.n.Apply(t.Context(), &network.Diff{Generation: 2, Set: []*network.Node{member("b", "203.0.113.2", b.own)}}))
 				list, err := a.handle.NeighList(a.link(tunnelName).Attrs().Index, unix.AF_BRIDGE)
@@ -459,10 +461,10 @@ func (s *space) reaches(t *testing.T, to *space, address, as string) {
 			got <- err.Error()
 			return
 		}
-		defer conn.Close()
 		data, err := io.ReadAll(conn)
 		from, _, _ := net.SplitHostPort(conn.RemoteAddr().String())
-		got <- fmt.Sprintf("%d bytes from %s, %v", len(data), from, err)
+		// Closed before it says so: no packet of it comes later.
+		got <- fmt.Sprintf("%d bytes from %s, %v", len(data), from, errors.Join(err, conn.Close()))
 	}()
 	to.must(s.do(func() error {
 		conn, err := (&net.Dialer{Timeout: 2 * time.Minute}).Dial("tcp4", listener.Addr().String())
@@ -477,16 +479,15 @@ func (s *space) reaches(t *testing.T, to *space, address, as string) {
 	}
 }
 
-// strange has who is no node send what looks like a node's packet of the tunnel: the tunnel does not
-// take it. From the node it takes the same.
-func (s *space) strange(t *testing.T, stranger, node *space) {
+// strange has one who is no node send what looks like a node's packet of the tunnel: the tunnel does
+// not take it. From the node it takes the same. The sender's packet is seen at a machine on its way.
+func (s *space) strange(t *testing.T, sender, seen, node *space) {
 	t.Helper()
-	arrived := s.counts(stranger)
-	received := func() uint64 { return s.link(tunnelName).Attrs().Statistics.RxPackets }
+	passed, received := seen.counts(sender), s.frames()
 	// VXLAN with its number 1, then an Ethernet frame to the tunnel's end with an empty packet of IPv4.
 	frame := append([]byte{0x08, 0, 0, 0, 0, 0, 1, 0}, hardware(netip.MustParsePrefix("10.244.0.0/24"))...)
 	frame = append(frame, hardware(netip.MustParsePrefix("10.244.1.0/24"))...)
-	frame = append(frame, 0x08, 0x00, 0x45, 0, 0, 20, 0, 0, 0, 0, 64, 253, 0, 0, 10, 244, 1, 2, 10, 244, 0, 2)
+	frame = append(frame, 0x08, 0x00, 0x45, 0, 0, 20, 0, 0, 0, 0, 64, 253, 0x63, 0x02, 10, 244, 1, 2, 10, 244, 0, 2)
 	send := func(from *space) {
 		from.must(from.do(func() error {
 			conn, err := net.Dial("udp4", "198.51.100.2:8472")
@@ -497,16 +498,16 @@ func (s *space) strange(t *testing.T, stranger, node *space) {
 			return errors.Join(err, conn.Close())
 		}))
 	}
-	before := received()
-	send(stranger)
+	atFirst, before := passed(), received()
+	send(sender)
 	eventually(t, func() error {
-		if arrived() == 0 {
-			return errors.New("the stranger's packet did not arrive at the machine")
+		if passed() == atFirst {
+			return errors.New("the packet of who is no node was not sent")
 		}
 		return nil
 	})
 	if got := received(); got != before {
-		t.Errorf("%d packets of a stranger came through the tunnel", got-before)
+		t.Errorf("%d packets of who is no node came through the tunnel", got-before)
 	}
 	send(node)
 	eventually(t, func() error {
@@ -515,20 +516,37 @@ func (s *space) strange(t *testing.T, stranger, node *space) {
 		}
 		return nil
 	})
+	if got := received(); got != before+1 {
+		t.Errorf("%d packets came through the tunnel, want the node's alone", got-before)
+	}
 }
 
-// counts returns how many packets to the tunnel's port have come from another namespace's address.
+// frames returns how many packets of strange have come out of the tunnel: those of the IP protocol
+// 253, which is for experiments.
+func (s *space) frames() func() uint64 {
+	return s.counter("count-frames", append(matches(netip.MustParsePrefix("10.244.1.2/32"), true, expr.CmpOpEq),
+		&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: register}, &expr.Cmp{Op: expr.CmpOpEq, Register: register, Data: []byte{253}}))
+}
+
+// counts returns how many packets have come from another namespace's address to the tunnel's port.
 func (s *space) counts(from *space) func() uint64 {
 	s.t.Helper()
 	list, err := from.handle.AddrList(from.link("eth0"), netlink.FAMILY_V4)
 	s.must(whole(err))
 	address := netip.PrefixFrom(netip.MustParseAddr(list[0].IP.String()), 32)
+	return s.counter("count-"+address.Addr().String(), append(matches(address, true, expr.CmpOpEq), toPort(8472)...))
+}
+
+// counter returns how many packets that match have come, before the plugin's chains drop any.
+func (s *space) counter(name string, match []expr.Any) func() uint64 {
+	s.t.Helper()
 	c, err := nft.New(nft.WithNetNSFd(int(s.fd)))
 	s.must(err)
-	table := c.AddTable(&nft.Table{Name: "count-" + address.Addr().String(), Family: nft.TableFamilyIPv4})
-	// Before the plugin's own chain, which drops.
+	table := c.AddTable(&nft.Table{Name: name, Family: nft.TableFamilyIPv4})
+	c.DelTable(table) // an earlier counter's
+	c.AddTable(table)
 	chain := c.AddChain(&nft.Chain{Name: "in", Table: table, Type: nft.ChainTypeFilter, Hooknum: nft.ChainHookPrerouting, Priority: nft.ChainPriorityRaw})
-	c.AddRule(&nft.Rule{Table: table, Chain: chain, Exprs: append(matches(address, true, expr.CmpOpEq), &expr.Counter{})})
+	c.AddRule(&nft.Rule{Table: table, Chain: chain, Exprs: append(match, &expr.Counter{})})
 	s.must(c.Flush())
 	return func() uint64 {
 		rules, err := c.GetRules(table, chain)

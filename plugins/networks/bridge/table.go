@@ -20,6 +20,7 @@ const tableName = "pintle-network"
 const (
 	keepChain   = "keep-addresses"
 	tunnelChain = "tunnel"
+	podsChain   = "tunnel-of-pods"
 	sendersSet  = "senders"
 )
 
@@ -32,13 +33,14 @@ const register = unix.NFT_REG_1
 
 // table makes the nftables table anew, in one transaction: pods see each other's addresses,
 // whoever masquerades what leaves the machine, and the tunnel takes packets of nodes alone, since
-// VXLAN knows no senders.
+// VXLAN knows no senders. Pods send none to tunnels: masqueraded they would be this node's.
 func (l *linux) table(far []hop) error {
 	want := fmt.Sprint(far)
 	there, err := l.hasTables(len(far) > 0)
 	if err == nil && there && l.written == want {
 		return nil // each transaction makes others look at their tables
 	}
+	err = nil // what cannot be read is written anew
 	for _, own := range l.options.own {
 		if err == nil {
 			err = l.tableOf(own, far)
@@ -68,6 +70,9 @@ func (l *linux) hasTables(guarded bool) (bool, error) {
 		}
 		if guarded && l.guards(own) {
 			want[tunnelChain] = 1
+		}
+		if l.cfg.Backend != HostGW {
+			want[podsChain] = 1
 		}
 		t := &nft.Table{Name: tableName, Family: tableFamily(own)}
 		for chain, rules := range want {
@@ -127,6 +132,13 @@ func (l *linux) tableOf(own netip.Prefix, far []hop) error {
 		)
 		c.AddRule(&nft.Rule{Table: t, Chain: keep, Exprs: rule})
 	}
+	if l.cfg.Backend != HostGW {
+		// Without far nodes too: this node may be far for another. The tunnel's own packets
+		// are not forwarded but sent.
+		priority := *nft.ChainPriorityFilter
+		pods := c.AddChain(&nft.Chain{Name: podsChain, Table: t, Type: nft.ChainTypeFilter, Hooknum: nft.ChainHookForward, Priority: &priority})
+		c.AddRule(&nft.Rule{Table: t, Chain: pods, Exprs: append(toPort(l.cfg.Port), &expr.Verdict{Kind: expr.VerdictDrop})})
+	}
 	if len(far) > 0 && l.guards(own) {
 		if err := l.guard(c, t, own, far); err != nil {
 			return err
@@ -154,16 +166,22 @@ func (l *linux) guard(c *nft.Conn, t *nft.Table, own netip.Prefix, far []hop) er
 	}
 	priority := *nft.ChainPriorityFilter
 	chain := c.AddChain(&nft.Chain{Name: tunnelChain, Table: t, Type: nft.ChainTypeFilter, Hooknum: nft.ChainHookInput, Priority: &priority})
-	c.AddRule(&nft.Rule{Table: t, Chain: chain, Exprs: []expr.Any{
-		&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: register},
-		&expr.Cmp{Op: expr.CmpOpEq, Register: register, Data: []byte{unix.IPPROTO_UDP}},
-		&expr.Payload{DestRegister: register, Base: expr.PayloadBaseTransportHeader, Offset: 2, Len: 2},
-		&expr.Cmp{Op: expr.CmpOpEq, Register: register, Data: binary.BigEndian.AppendUint16(nil, uint16(l.cfg.Port))},
+	c.AddRule(&nft.Rule{Table: t, Chain: chain, Exprs: append(toPort(l.cfg.Port),
 		load(own, true),
 		&expr.Lookup{SourceRegister: register, SetName: senders.Name, SetID: senders.ID, Invert: true},
 		&expr.Verdict{Kind: expr.VerdictDrop},
-	}})
+	)})
 	return nil
+}
+
+// toPort goes on where a packet is one of UDP to a port.
+func toPort(port int) []expr.Any {
+	return []expr.Any{
+		&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: register},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: register, Data: []byte{unix.IPPROTO_UDP}},
+		&expr.Payload{DestRegister: register, Base: expr.PayloadBaseTransportHeader, Offset: 2, Len: 2},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: register, Data: binary.BigEndian.AppendUint16(nil, uint16(port))},
+	}
 }
 
 // load puts the source or destination address into the register.

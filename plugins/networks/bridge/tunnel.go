@@ -39,15 +39,24 @@ func hardware(to netip.Prefix) net.HardwareAddr {
 	return a
 }
 
-// tunnel makes the interface and its neighbours, and returns its index. Without nodes behind a router
-// there is none.
+// tunnel makes the interface, the table that guards it and its neighbours, and returns its index.
+// Without nodes behind a router there is none. It is up, and so takes packets, only with the table.
 func (l *linux) tunnel(far []hop) (int, error) {
 	if len(far) == 0 {
-		return 0, l.removeTunnel()
+		if err := l.removeTunnel(); err != nil {
+			return 0, err
+		}
+		return 0, l.table(nil)
 	}
 	link, err := l.tunnelLink()
 	if err != nil {
 		return 0, fmt.Errorf("tunnel to nodes behind a router: %w", err)
+	}
+	if err := l.table(far); err != nil {
+		return 0, errors.Join(err, l.removeTunnel())
+	}
+	if err := l.handle.LinkSetUp(link); err != nil {
+		return 0, fmt.Errorf("set interface %s up: %w", tunnelName, err)
 	}
 	index := link.Attrs().Index
 	// The first address of the range is none of a pod's. By it the machine itself reaches
@@ -61,7 +70,7 @@ func (l *linux) tunnel(far []hop) (int, error) {
 	return index, errors.Join(l.neighbours(index, far), l.forwarding(index, far))
 }
 
-// tunnelLink is the interface as it should be; one that is another is made anew.
+// tunnelLink is the interface as it should be; one that is another is made anew, and is down.
 func (l *linux) tunnelLink() (netlink.Link, error) {
 	up, err := l.uplink()
 	if err != nil {
@@ -83,7 +92,7 @@ func (l *linux) tunnelLink() (netlink.Link, error) {
 	default:
 		if have, ok := link.(*netlink.Vxlan); ok && have.VxlanId == want.VxlanId && have.Port == want.Port && have.SrcAddr.Equal(want.SrcAddr) &&
 			have.VtepDevIndex == want.VtepDevIndex && have.HardwareAddr.String() == want.HardwareAddr.String() && have.MTU == want.MTU && !have.Learning {
-			return link, l.handle.LinkSetUp(link)
+			return link, nil
 		}
 		if err := l.handle.LinkDel(link); err != nil {
 			return nil, fmt.Errorf("delete interface %s, to make it anew: %w", tunnelName, err)
@@ -92,10 +101,7 @@ func (l *linux) tunnelLink() (netlink.Link, error) {
 	if err := l.handle.LinkAdd(want); err != nil {
 		return nil, fmt.Errorf("make interface %s of type vxlan: %w", tunnelName, err)
 	}
-	if link, err = l.handle.LinkByName(tunnelName); err != nil {
-		return nil, err
-	}
-	return link, l.handle.LinkSetUp(link)
+	return l.handle.LinkByName(tunnelName)
 }
 
 func (l *linux) removeTunnel() error {
