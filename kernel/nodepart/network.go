@@ -17,6 +17,11 @@ import (
 func (p *Part) startNetwork(ctx context.Context, list *parts.Parts, cfg *config.Config) (network.Pods, error) {
 	plugin, state := cfg.Node.Network, filepath.Join(p.Data, "network")
 	if plugin == "" {
+		list.Start("former pod network", func(ctx context.Context) error {
+			podnetwork.Withdraw(ctx, p.deps.Client, p.Name, p.deps.Logger.With("part", "pod network"))
+			<-ctx.Done()
+			return nil
+		}, nil)
 		return network.Pods{}, nil
 	}
 	if _, err := p.deps.Plugins.Network(plugin); err != nil {

@@ -277,3 +277,35 @@ func TestNetworkIsFirst(t *testing.T) {
 		})
 	}
 }
+
+// TestFormerNetwork: a node that is started without a pod network does not keep what an earlier start said of one.
+func TestFormerNetwork(t *testing.T) {
+	client := fake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{
+		{Type: corev1.NodeNetworkUnavailable, Status: corev1.ConditionTrue, Reason: "NoRouteCreated", Message: "pod network bridge: no route"},
+	}}})
+	changes, err := client.CoreV1().Nodes().Watch(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer changes.Stop()
+	p := (&machine{}).part(t, client)
+	list := parts.New(slog.New(slog.DiscardHandler))
+	if _, err := p.startNetwork(t.Context(), list, p.Settings()); err != nil {
+		t.Fatal(err)
+	}
+	limit := time.After(2 * time.Minute)
+	for stays := true; stays; {
+		select {
+		case e := <-changes.ResultChan(): // the first may be what was there before
+			n, ok := e.Object.(*corev1.Node)
+			stays = !ok || len(n.Status.Conditions) > 0
+		case err := <-list.Failed():
+			t.Fatal(err)
+		case <-limit:
+			t.Fatal("the condition stays")
+		}
+	}
+	if err := list.Stop(); err != nil {
+		t.Error(err)
+	}
+}

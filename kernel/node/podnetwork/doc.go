@@ -4,7 +4,8 @@
 // # What it owns
 //
 // The condition NetworkUnavailable of its node, and events about nodes that are refused. A node that is
-// refused, or that the plugin does not reach, is no fault of this one.
+// refused, or that the plugin does not reach, is no fault of this one. A start without a plugin
+// withdraws the condition.
 //
 // # What it promises
 //

@@ -66,7 +66,7 @@ type Keeper struct {
 	missed     int // looks in a row at which the plugin was not ready
 	said       string
 	refused    map[string]string // what was said of which node
-	condition  string            // the one that was written last
+	condition  written           // the one that was written last
 }
 
 // New checks the configuration; nothing is started.

@@ -16,7 +16,9 @@ import (
 	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
+	k8stesting "k8s.io/client-go/testing"
 
 	"pintle.dev/pintle/kernel/node/hollow"
 	"pintle.dev/pintle/sdk/network"
@@ -289,4 +291,84 @@ func TestNotKnown(t *testing.T) {
 			t.Errorf("condition %q, told %q", got, p.told())
 		}
 	})
+}
+
+// TestRegistersAnew: a Node that was deleted and is registered again has the condition anew, while
+// the network is at fault and while it works.
+func TestRegistersAnew(t *testing.T) {
+	for want, fault := range map[string]error{"True NoRouteCreated": errors.New("no route"), "False RouteCreated": nil} {
+		synctest.Test(t, func(t *testing.T) {
+			client := fake.NewClientset(nodeAt("a", "192.0.2.10", "10.244.0.0/24"))
+			k := kept(t, &plugin{apply: fault}, client)
+			if _, err := k.Start(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			ctx, stop := context.WithCancel(t.Context())
+			ended := make(chan error, 1)
+			go func() { ended <- k.Run(ctx) }()
+			time.Sleep((patience + 2) * look)
+			if got := condition(t, client); got != want {
+				t.Errorf("condition %q, want %q", got, want)
+			}
+			if err := client.CoreV1().Nodes().Delete(t.Context(), "a", metav1.DeleteOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(look)
+			again := nodeAt("a", "192.0.2.10", "10.244.0.0/24")
+			again.UID = "uid-2"
+			if _, err := client.CoreV1().Nodes().Create(t.Context(), again, metav1.CreateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(2 * look)
+			if got := condition(t, client); got != want {
+				t.Errorf("condition of the new Node %q, want %q", got, want)
+			}
+			writes := len(client.Actions())
+			time.Sleep(5 * look)
+			if now := len(client.Actions()); now != writes {
+				t.Errorf("%d requests though nothing changed", now-writes)
+			}
+			stop()
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestWithdraw: the condition that this package wrote goes, whatever it says, and others stay. An
+// API that does not answer is asked again.
+func TestWithdraw(t *testing.T) {
+	const own = "pod network bridge: no route"
+	for name, tt := range map[string]struct {
+		before corev1.NodeCondition
+		want   string
+	}{
+		"at fault":         {corev1.NodeCondition{Status: corev1.ConditionTrue, Reason: "NoRouteCreated", Message: own}, ""},
+		"works":            {corev1.NodeCondition{Status: corev1.ConditionFalse, Reason: "RouteCreated", Message: own}, ""},
+		"a cloud's routes": {corev1.NodeCondition{Status: corev1.ConditionTrue, Reason: "NoRouteCreated", Message: "RouteController failed to create a route"}, "True NoRouteCreated"},
+		"a CNI's":          {corev1.NodeCondition{Status: corev1.ConditionTrue, Reason: "CalicoIsDown", Message: own}, "True CalicoIsDown"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := nodeAt("a", "192.0.2.10", "10.244.0.0/24")
+				tt.before.Type = corev1.NodeNetworkUnavailable
+				n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}, tt.before}
+				client := fake.NewClientset(n)
+				failures := 3
+				client.PrependReactor("get", "nodes", func(k8stesting.Action) (bool, runtime.Object, error) {
+					failures--
+					return failures >= 0, nil, errors.New("the API is away")
+				})
+				Withdraw(t.Context(), client, "a", slog.New(slog.NewTextHandler(t.Output(), nil)))
+				if got := condition(t, client); got != tt.want || failures >= 0 {
+					t.Errorf("condition %q, want %q; %d failures are left", got, tt.want, failures)
+				}
+				if n, err := client.CoreV1().Nodes().Get(t.Context(), "a", metav1.GetOptions{}); err != nil || n.Status.Conditions[0].Type != corev1.NodeReady {
+					t.Errorf("the node's other condition: %+v, %v", n, err)
+				}
+			})
+		})
+	}
+	Withdraw(t.Context(), fake.NewClientset(), "a", slog.Default()) // a Node that is not registered
 }
