@@ -58,6 +58,8 @@ type Config struct {
 	// ClusterDNS and ClusterDomain make the resolv.conf of ClusterFirst pods. Default domain cluster.local.
 	ClusterDNS    []string
 	ClusterDomain string
+	// NoClusterDNS says, when a pod starts, that nothing answers at ClusterDNS in this cluster. Nil: something does.
+	NoClusterDNS func() bool
 	// ResolvConf is the host's resolver file. Default: what sandbox.Resolver finds.
 	ResolvConf string
 	// MaxPods is the pods capacity. Default 110.

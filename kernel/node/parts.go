@@ -185,7 +185,7 @@ func (a *Agent) build(ctx context.Context, services func() ([]*corev1.Service, e
 	p.pods = pod.New(pod.Config{
 		LogDir: a.cfg.LogDir, Seccomp: container.SeccompProfiles{Dir: filepath.Join(a.cfg.RootDir, "seccomp"), Default: a.cfg.SeccompDefault},
 		SeccompWaived: a.cfg.SeccompWaived, DefaultHandler: a.cfg.DefaultRuntimeHandler,
-		Resolver: sandbox.Resolver{ClusterDNS: a.cfg.ClusterDNS, ClusterDomain: a.cfg.ClusterDomain, ResolvConf: a.cfg.ResolvConf, Simulated: a.cfg.SkipVolumes},
+		Resolver: sandbox.Resolver{ClusterDNS: a.cfg.ClusterDNS, Absent: a.cfg.NoClusterDNS, ClusterDomain: a.cfg.ClusterDomain, ResolvConf: a.cfg.ResolvConf, Simulated: a.cfg.SkipVolumes},
 		Resync:   a.cfg.ResyncPeriod, SkipVolumes: a.cfg.SkipVolumes,
 		LeastOOMScore: a.cfg.LeastOOMScore, HugePages: p.reporter.HugePageSizes(),
 		BackOff: a.cfg.CrashBackOff, MaxBackOff: a.cfg.MaxCrashBackOff,

@@ -176,16 +176,16 @@ func (p *Part) session(ctx context.Context, list *parts.Parts) error {
 	if err != nil {
 		return err
 	}
-	agent, err := p.newAgent(cfg, endpoint)
+	var own *serviceproxy.Own
+	if cfg.Node.DNS != "" && p.deps.Cluster == nil {
+		own = new(serviceproxy.Own)
+	}
+	agent, err := p.newAgent(cfg, endpoint, own)
 	if err != nil {
 		return err
 	}
 	if err := p.startPolicies(ctx, list, cfg); err != nil {
 		return err
-	}
-	var own *serviceproxy.Own
-	if cfg.Node.DNS != "" && p.deps.Cluster == nil {
-		own = new(serviceproxy.Own)
 	}
 	if len(cfg.Node.Proxies) > 0 {
 		if err := p.startProxy(list, cfg, agent.Listening, own); err != nil {
@@ -231,11 +231,12 @@ func (p *Part) session(ctx context.Context, list *parts.Parts) error {
 }
 
 // newAgent is the node agent of a start.
-func (p *Part) newAgent(cfg *config.Config, endpoint runtime.Endpoint) (*node.Agent, error) {
+func (p *Part) newAgent(cfg *config.Config, endpoint runtime.Endpoint, own *serviceproxy.Own) (*node.Agent, error) {
 	settings, err := p.settings(cfg)
 	if err != nil {
 		return nil, err
 	}
+	settings.NoClusterDNS = noClusterDNS(cfg, own)
 	settings.CRIEndpoint, settings.PodCIDRGiven = endpoint.Socket, p.Settings().Node.PodCIDR == ""
 	settings.LogDir, settings.Guarded = p.Logs, p.Guarded
 	settings.LeastOOMScore = oomscore.Least(p.OOMScore)

@@ -23,6 +23,7 @@ import (
 
 	"pintle.dev/pintle/kernel/config"
 	"pintle.dev/pintle/kernel/node/cri/critest"
+	"pintle.dev/pintle/kernel/node/serviceproxy"
 	"pintle.dev/pintle/kernel/parts"
 	"pintle.dev/pintle/sdk/network"
 	"pintle.dev/pintle/sdk/proxy"
@@ -307,5 +308,30 @@ func TestFormerNetwork(t *testing.T) {
 	}
 	if err := list.Stop(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestNoClusterDNS: on a machine without a kernel pods are given the address of the cluster's DNS while the
+// cluster has its service, and an address that the configuration names always.
+func TestNoClusterDNS(t *testing.T) {
+	own, there := new(serviceproxy.Own), false
+	cfg := config.Default()
+	cfg.Node.DNS, cfg.Node.ClusterDNS = "coredns", nil
+	absent := noClusterDNS(cfg, own)
+	if absent() {
+		t.Error("what is not known yet is absent")
+	}
+	defer own.Follow(nil, func(name proxy.Name) bool { return !there || name.String() != "kube-system/kube-dns" })()
+	if !absent() {
+		t.Error("the cluster has no service, and pods get its address")
+	}
+	if there = true; absent() {
+		t.Error("the service came, and pods that start do not get its address")
+	}
+	if noClusterDNS(cfg, nil) != nil {
+		t.Error("a kernel makes the service itself")
+	}
+	if cfg.Node.ClusterDNS = []string{"192.0.2.53"}; noClusterDNS(cfg, own) != nil {
+		t.Error("an address that is named depends on the service")
 	}
 }

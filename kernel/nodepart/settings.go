@@ -16,6 +16,8 @@ import (
 	"pintle.dev/pintle/kernel/node/eviction"
 	"pintle.dev/pintle/kernel/node/image/pullrecord"
 	"pintle.dev/pintle/kernel/node/nodestatus"
+	"pintle.dev/pintle/kernel/node/serviceproxy"
+	"pintle.dev/pintle/sdk/proxy"
 )
 
 // settings is what the configuration says of this machine's node, with its name and folders.
@@ -68,6 +70,18 @@ func agentSettings(cfg *config.Config) (node.Config, error) {
 		out.CgroupRoot = n.CgroupRoot
 	}
 	return out, nil
+}
+
+// noClusterDNS says that the cluster has no service at the address that pods are given: a machine
+// without a kernel does not publish its DNS, so nothing leads there. An address that the
+// configuration names counts as it is. Nil: there is one.
+func noClusterDNS(cfg *config.Config, own *serviceproxy.Own) func() bool {
+	if own == nil || len(cfg.Node.ClusterDNS) > 0 {
+		return nil
+	}
+	return func() bool {
+		return own.Absent(proxy.Name{Namespace: clusterdns.Namespace, Name: clusterdns.Service})
+	}
 }
 
 // registrationTaints are those that a node is registered with.

@@ -303,7 +303,7 @@ func TestOwn(t *testing.T) {
 			text += fmt.Sprintf(" %s/%s=%s:%d", port.GetPortName(), port.GetProtocol(), port.GetEndpoints()[0].GetIp(), port.GetEndpoints()[0].GetPort())
 		}
 		told = append(told, text)
-	})()
+	}, nil)()
 	d.cfg.Client, d.cfg.Own = nil, own
 	const there = "kube-system/kube-dns dns/UDP=192.0.2.1:10053 dns-tcp/TCP=192.0.2.1:10053 metrics/TCP=192.0.2.1:9153"
 	expect := func(when string, want ...string) {

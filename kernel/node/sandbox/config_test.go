@@ -47,6 +47,8 @@ func TestResolver(t *testing.T) {
 			p.Spec.DNSConfig = &corev1.PodDNSConfig{Options: []corev1.PodDNSConfigOption{{Name: "ndots", Value: &three}, {Name: "edns0"}}}
 		}, "10.0.0.10", "ns.svc.cluster.local svc.cluster.local cluster.local corp.example", "ndots:3 edns0", 0},
 		{"no cluster dns", Resolver{ResolvConf: file}, nil, "9.9.9.9", "corp.example", "rotate", 1},
+		{"its service is absent", Resolver{ClusterDNS: r.ClusterDNS, Absent: func() bool { return true }, ResolvConf: file}, nil, "9.9.9.9", "corp.example", "rotate", 1},
+		{"its service is there", Resolver{ClusterDNS: r.ClusterDNS, Absent: func() bool { return false }, ClusterDomain: "x", ResolvConf: file}, nil, "10.0.0.10", "ns.svc.x svc.x x corp.example", "ndots:5", 0},
 		{"no cluster dns, simulated", Resolver{ResolvConf: file, Simulated: true}, nil, "9.9.9.9", "corp.example", "rotate", 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {

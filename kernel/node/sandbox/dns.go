@@ -32,6 +32,8 @@ const (
 type Resolver struct {
 	ClusterDNS    []string
 	ClusterDomain string
+	// Absent says that the cluster has no DNS now, whatever ClusterDNS is; nil: it has.
+	Absent func() bool
 	// ResolvConf is the machine's resolver file. Empty: /etc/resolv.conf, or systemd's if that one names servers on
 	// loopback alone, which nobody in a pod can reach.
 	ResolvConf string
@@ -71,7 +73,7 @@ func (r Resolver) For(pod *corev1.Pod) (*runtimeapi.DNSConfig, []Warning, error)
 	switch policy {
 	case corev1.DNSNone:
 	case corev1.DNSClusterFirst:
-		if len(r.ClusterDNS) == 0 {
+		if len(r.ClusterDNS) == 0 || r.Absent != nil && r.Absent() {
 			config = host
 			if !r.Simulated {
 				warn(MissingClusterDNS, "pod: %q. kubelet does not have ClusterDNS IP configured and cannot create Pod using %q policy. Falling back to %q policy.",

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
@@ -135,7 +136,10 @@ func (f *Feeder) Run(ctx context.Context) error {
 	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: f.cfg.Client.CoreV1().Events("")})
 	f.events = broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "kube-proxy", Host: f.cfg.Options.NodeName})
 	if f.cfg.Own != nil {
-		defer f.cfg.Own.Follow(f.touch)()
+		defer f.cfg.Own.Follow(f.touch, func(name proxy.Name) bool {
+			_, err := f.services.Services(name.Namespace).Get(name.Name)
+			return services.Informer().HasSynced() && apierrors.IsNotFound(err)
+		})()
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	factory.StartWithContext(ctx)

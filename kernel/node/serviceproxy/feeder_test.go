@@ -119,7 +119,9 @@ func TestFeeder(t *testing.T) {
 	connect := func(p proxy.Proxy) func(context.Context) (proxy.Proxy, error) {
 		return func(context.Context) (proxy.Proxy, error) { return p, nil }
 	}
+	own := new(Own)
 	f, err := New(Config{
+		Own:        own,
 		Candidates: []Candidate{{Name: "iptables", Connect: connect(broken)}, {Name: "userspace", Connect: connect(good)}},
 		Options:    proxy.Options{NodeName: "n"},
 		Client:     client, Logger: slog.New(slog.DiscardHandler), Settle: time.Millisecond,
@@ -139,6 +141,9 @@ func TestFeeder(t *testing.T) {
 		return func() bool { return slices.Equal(good.addresses(web), want) }
 	}
 	eventually(t, "both slices are merged", has("10.0.0.1", "10.0.0.2"))
+	if own.Absent(web) || !own.Absent(proxy.Name{Namespace: "d", Name: "none"}) {
+		t.Error("which services the cluster has is not known")
+	}
 	if !good.state.Endpoints[web].Ports[0].Endpoints[0].Local {
 		t.Error("an endpoint on this node is not local")
 	}
@@ -190,6 +195,9 @@ func TestFeeder(t *testing.T) {
 		defer good.mu.Unlock()
 		return len(good.state.Services) == 0 && len(good.state.Endpoints) == 0
 	})
+	if !own.Absent(web) {
+		t.Error("a deleted service is not absent")
+	}
 	cancel()
 	if err := <-done; err != nil {
 		t.Error(err)

@@ -16,6 +16,7 @@ type Own struct {
 	mu        sync.Mutex
 	endpoints map[proxy.Name]*proxy.ServiceEndpoints
 	changed   func(proxy.Name, *proxy.ServiceEndpoints)
+	absent    func(proxy.Name) bool
 }
 
 // Set makes the node's endpoints of a service these; nil: it has none.
@@ -46,15 +47,24 @@ func (o *Own) of(name proxy.Name, svc *corev1.Service) *proxy.ServiceEndpoints {
 	return o.endpoints[name]
 }
 
+// Absent says that the cluster has no service of this name. While that is not known it says false.
+func (o *Own) Absent(name proxy.Name) bool {
+	o.mu.Lock()
+	absent := o.absent
+	o.mu.Unlock()
+	return absent != nil && absent(name)
+}
+
 // Follow has changes told, nil for none, until what it returns is called. changed must not wait.
-func (o *Own) Follow(changed func(name proxy.Name, e *proxy.ServiceEndpoints)) (end func()) {
+// absent answers Absent; nil: it is not known.
+func (o *Own) Follow(changed func(name proxy.Name, e *proxy.ServiceEndpoints), absent func(proxy.Name) bool) (end func()) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.changed = changed
+	o.changed, o.absent = changed, absent
 	return func() {
 		o.mu.Lock()
 		defer o.mu.Unlock()
-		o.changed = nil
+		o.changed, o.absent = nil, nil
 	}
 }
 

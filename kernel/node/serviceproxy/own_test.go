@@ -21,7 +21,7 @@ func TestOwn(t *testing.T) {
 	f := &Feeder{dirty: map[proxy.Name]bool{}, wake: make(chan struct{}, 1)}
 	var own Own
 	own.Set(name, &proxy.ServiceEndpoints{}) // before anybody follows
-	end := own.Follow(f.touch)
+	end := own.Follow(f.touch, func(n proxy.Name) bool { return n != name })
 	if len(f.dirty) != 0 {
 		t.Error("a feeder that starts hands everything over anyway")
 	}
@@ -42,7 +42,13 @@ func TestOwn(t *testing.T) {
 	if own.of(name, plain) != nil || !f.dirty[name] {
 		t.Error("its end is not handed over")
 	}
+	if own.Absent(name) || !own.Absent(other) {
+		t.Error("which services the cluster has is not what the feeder says")
+	}
 	end()
+	if own.Absent(other) {
+		t.Error("without a feeder it is not known")
+	}
 	f.take()
 	own.Set(name, e)
 	if len(f.dirty) != 0 {
