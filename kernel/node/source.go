@@ -109,7 +109,7 @@ func (s *SharedPodSource) Run(ctx context.Context) error {
 	}
 	if s.strip {
 		options.Transform = func(o any) (any, error) {
-			if pod, ok := o.(*corev1.Pod); ok {
+			if pod, ok := o.(*corev1.Pod); ok && pod.ManagedFields != nil {
 				pod.ManagedFields = nil // a third of it, and of no use here
 			}
 			return o, nil

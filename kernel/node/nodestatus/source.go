@@ -85,7 +85,7 @@ func (s *Source) Run(ctx context.Context) {
 	}
 	if s.strip {
 		options.Transform = func(o any) (any, error) {
-			if node, ok := o.(*corev1.Node); ok {
+			if node, ok := o.(*corev1.Node); ok && node.ManagedFields != nil {
 				node.ManagedFields = nil // a third of it, and of no use here
 			}
 			return o, nil
