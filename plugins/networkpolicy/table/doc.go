@@ -3,8 +3,8 @@
 //
 // # What it owns
 //
-// The table pintle-networkpolicy of family inet, and nothing beside it: proxies, the CNI
-// plugins and others have tables of their own.
+// The table pintle-networkpolicy of family inet, or pintle-networkpolicy-2, and nothing beside
+// it: proxies, the CNI plugins and others have tables of their own.
 //
 // # What it promises
 //
@@ -13,9 +13,9 @@
 // after somebody else's change, replaces the whole table; others send what differs alone.
 // Connections that were allowed go on: what is established is not asked about again.
 //
-// A change that is too large for one transaction is made in several: new sets and chains, to
-// which nothing leads yet, then what packets meet, then what is left over. A table that is made
-// anew so lets no new connection of pods pass until it is whole.
+// A change that is too large for one transaction fills a second table, which has no base chains
+// yet, in several. One small transaction then gives it base chains and deletes the first. Where
+// packets meet no table though they should, the node is closed until the new one is full.
 //
 // Data passes: program.Program → differences (program.ChangesOf) → messages → kernel.
 //

@@ -76,14 +76,15 @@ func batch(kind netlink.HeaderType) netlink.Message {
 }
 
 // writer gathers the messages of one transaction, or of several where pieces is set: then each
-// is sent when it is large, at a place where the filter may stop for a while.
+// is sent when it is large.
 type writer struct {
 	next     *program.Program
+	table    string // that is changed
 	messages []netlink.Message
 	size     int    // of the messages, in bytes
 	sets     uint32 // made so far
 	err      error
-	pieces   func(*writer) error // sends what was gathered
+	pieces   func(*writer) error // sends what was gathered; nil: all is one transaction
 }
 
 func (w *writer) add(kind uint16, flags netlink.HeaderFlags, attributes ...netlink.Attribute) {
@@ -111,67 +112,75 @@ func (w *writer) flush() {
 }
 
 func (w *writer) addTable() {
-	w.add(unix.NFT_MSG_NEWTABLE, netlink.Create, text(unix.NFTA_TABLE_NAME, Name), number(unix.NFTA_TABLE_FLAGS, 0))
+	w.add(unix.NFT_MSG_NEWTABLE, netlink.Create, text(unix.NFTA_TABLE_NAME, w.table), number(unix.NFTA_TABLE_FLAGS, 0))
 }
 
-// changes gathers what leads from a program to the next: first what no packet meets yet, then
-// what packets meet, then what they meet no more.
+// remove deletes tables, whether they exist or not: adding one first lets the deletion find it.
+func (w *writer) remove(tables ...string) {
+	for _, name := range tables {
+		w.add(unix.NFT_MSG_NEWTABLE, netlink.Create, text(unix.NFTA_TABLE_NAME, name), number(unix.NFTA_TABLE_FLAGS, 0))
+		w.add(unix.NFT_MSG_DELTABLE, 0, text(unix.NFTA_TABLE_NAME, name))
+	}
+}
+
+// baseChains are those that packets meet first.
+var baseChains = []string{program.Egress, program.Ingress}
+
+// fill gathers all of a new table but its base chains.
+func (w *writer) fill() {
+	chains := slices.DeleteFunc(slices.Sorted(maps.Keys(w.next.Chains)), func(name string) bool { return slices.Contains(baseChains, name) })
+	for _, name := range chains {
+		w.addChain(name)
+		w.rest()
+	}
+	for _, name := range slices.Sorted(maps.Keys(w.next.Sets)) {
+		w.newSet(name)
+	}
+	for _, name := range chains {
+		w.addRules(name)
+	}
+}
+
+func (w *writer) newSet(name string) {
+	set := w.next.Sets[name]
+	w.addSet(name, set)
+	w.elements(unix.NFT_MSG_NEWSETELEM, name, set.Kind, slices.Sorted(maps.Keys(set.Elements)), set.Elements)
+}
+
+// changes gathers what leads from a program to the next.
 func (w *writer) changes(old *program.Program, c *program.Changes) {
 	for _, name := range c.NewChains {
 		w.addChain(name)
 	}
 	for _, name := range c.NewSets {
-		set := w.next.Sets[name]
-		w.addSet(name, set)
-		w.elements(unix.NFT_MSG_NEWSETELEM, name, set.Kind, slices.Sorted(maps.Keys(set.Elements)), set.Elements)
-		w.rest()
-	}
-	for _, name := range c.ChangedChains {
-		if _, was := old.Chains[name]; !was && name != program.Egress && name != program.Ingress {
-			w.addRules(name)
-			w.rest()
-		}
-	}
-	if w.pieces != nil {
-		w.flush() // what packets meet is one transaction, if it is not large by itself
+		w.newSet(name)
 	}
 	for _, change := range c.Sets {
 		before, now := old.Sets[change.Name], w.next.Sets[change.Name]
 		w.elements(unix.NFT_MSG_DELSETELEM, change.Name, now.Kind, change.Gone, before.Elements)
 		w.elements(unix.NFT_MSG_NEWSETELEM, change.Name, now.Kind, change.New, now.Elements)
-		w.rest()
 	}
 	for _, name := range c.ChangedChains {
-		_, was := old.Chains[name]
-		if was {
+		if _, was := old.Chains[name]; was {
 			w.emptyChain(name)
 		}
-		if was || name == program.Egress || name == program.Ingress {
-			w.addRules(name)
-			w.rest()
-		}
+		w.addRules(name)
 	}
-	w.old(c)
-}
-
-// old deletes what is not wanted any more.
-func (w *writer) old(c *program.Changes) {
 	for _, name := range c.OldChains {
 		w.emptyChain(name)
 	}
 	for _, name := range c.OldSets {
-		w.add(unix.NFT_MSG_DELSET, 0, text(unix.NFTA_SET_TABLE, Name), text(unix.NFTA_SET_NAME, name))
-		w.rest()
+		w.add(unix.NFT_MSG_DELSET, 0, text(unix.NFTA_SET_TABLE, w.table), text(unix.NFTA_SET_NAME, name))
 	}
 	for _, name := range c.OldChains {
-		w.add(unix.NFT_MSG_DELCHAIN, 0, text(unix.NFTA_CHAIN_TABLE, Name), text(unix.NFTA_CHAIN_NAME, name))
-		w.rest()
+		w.add(unix.NFT_MSG_DELCHAIN, 0, text(unix.NFTA_CHAIN_TABLE, w.table), text(unix.NFTA_CHAIN_NAME, name))
 	}
 }
 
 func (w *writer) addRules(chain string) {
 	for i := range w.next.Chains[chain] {
 		w.addRule(chain, &w.next.Chains[chain][i])
+		w.rest()
 	}
 }
 
@@ -199,7 +208,7 @@ func weigh(next *program.Program, c *program.Changes) int {
 
 // addChain makes a chain without rules.
 func (w *writer) addChain(name string) {
-	attributes := []netlink.Attribute{text(unix.NFTA_CHAIN_TABLE, Name), text(unix.NFTA_CHAIN_NAME, name)}
+	attributes := []netlink.Attribute{text(unix.NFTA_CHAIN_TABLE, w.table), text(unix.NFTA_CHAIN_NAME, name)}
 	if name == program.Egress || name == program.Ingress {
 		// Behind the translation of destinations, before that of sources: what a packet is
 		// from and to are pods here. What it may leave is asked before what it may enter.
@@ -215,7 +224,7 @@ func (w *writer) addChain(name string) {
 }
 
 func (w *writer) emptyChain(name string) {
-	w.add(unix.NFT_MSG_DELRULE, 0, text(unix.NFTA_RULE_TABLE, Name), text(unix.NFTA_RULE_CHAIN, name))
+	w.add(unix.NFT_MSG_DELRULE, 0, text(unix.NFTA_RULE_TABLE, w.table), text(unix.NFTA_RULE_CHAIN, name))
 }
 
 func (w *writer) addRule(chain string, r *program.Rule) {
@@ -227,7 +236,7 @@ func (w *writer) addRule(chain string, r *program.Rule) {
 		}
 		list = append(list, netlink.Attribute{Type: unix.NFTA_LIST_ELEM | unix.NLA_F_NESTED, Data: data})
 	}
-	attributes := []netlink.Attribute{text(unix.NFTA_RULE_TABLE, Name), text(unix.NFTA_RULE_CHAIN, chain), nest(unix.NFTA_RULE_EXPRESSIONS, list...)}
+	attributes := []netlink.Attribute{text(unix.NFTA_RULE_TABLE, w.table), text(unix.NFTA_RULE_CHAIN, chain), nest(unix.NFTA_RULE_EXPRESSIONS, list...)}
 	if r.Comment != "" {
 		comment := r.Comment[:min(len(r.Comment), commentSize)] + "\x00"
 		// A kind of user data, 0 for a comment, and its length.
@@ -274,7 +283,7 @@ func (w *writer) addSet(name string, s *program.Set) {
 		flags = setConcat
 	}
 	attributes := []netlink.Attribute{
-		text(unix.NFTA_SET_TABLE, Name), text(unix.NFTA_SET_NAME, name), number(unix.NFTA_SET_FLAGS, flags),
+		text(unix.NFTA_SET_TABLE, w.table), text(unix.NFTA_SET_NAME, name), number(unix.NFTA_SET_FLAGS, flags),
 		number(unix.NFTA_SET_KEY_TYPE, kind), number(unix.NFTA_SET_KEY_LEN, length), number(unix.NFTA_SET_ID, w.sets),
 	}
 	if s.Kind == program.Chains {
@@ -297,7 +306,8 @@ func (w *writer) elements(kind uint16, set string, of program.Kind, keys []strin
 		for _, key := range now {
 			list = append(list, element(of, key, values[key])...)
 		}
-		w.add(kind, flags, text(unix.NFTA_SET_ELEM_LIST_TABLE, Name), text(unix.NFTA_SET_ELEM_LIST_SET, set), nest(unix.NFTA_SET_ELEM_LIST_ELEMENTS, list...))
+		w.add(kind, flags, text(unix.NFTA_SET_ELEM_LIST_TABLE, w.table), text(unix.NFTA_SET_ELEM_LIST_SET, set), nest(unix.NFTA_SET_ELEM_LIST_ELEMENTS, list...))
+		w.rest()
 	}
 }
 

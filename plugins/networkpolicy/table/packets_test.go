@@ -324,39 +324,142 @@ func TestRefusedChangesNothing(t *testing.T) {
 
 // TestPieces: a program that is too large for one transaction is made in several, and is the
 // same in the end: at first, as a change of another one, and after somebody else's change.
+// Packets meet what they met before until all of it is there.
 func TestPieces(t *testing.T) {
 	before := most
 	t.Cleanup(func() { most = before })
 	most = 2000
 	f := lay(t)
-	c := truth.World("spec: {podSelector: {}, ingress: [{from: [{namespaceSelector: {matchLabels: {ns: 'y'}}}], ports: [{port: 80}, {port: serve}]}]}",
-		"metadata: {namespace: 'y'}\nspec: {podSelector: {}, policyTypes: [Egress], egress: [{to: [{ipBlock: {cidr: 10.244.0.0/16, except: [10.244.1.31/32]}}]}]}")
-	start, err := f.table.generationNow()
-	must(t, err)
-	must(t, f.table.Apply(program.Compile(c)))
-	if f.table.generation < start+3 {
-		t.Errorf("it was made in %d transactions", f.table.generation-start)
+	var blocks []string
+	for i := range 1000 {
+		blocks = append(blocks, fmt.Sprintf("{ipBlock: {cidr: 203.%d.%d.0/25}}", i/250, i%250))
 	}
-	f.holds(t, "at first", c, program.IP4)
-	next := truth.World("metadata: {name: other}\nspec: {podSelector: {matchLabels: {pod: x}}, ingress: [{from: [{podSelector: {}}, {namespaceSelector: {matchLabels: {ns: z}}}], ports: [{port: 81}, {port: serve, protocol: UDP}]}]}",
+	one := truth.World("spec: {podSelector: {}, ingress: [{from: [{namespaceSelector: {matchLabels: {ns: 'y'}}}], ports: [{port: 80}, {port: serve}]}]}",
+		"metadata: {namespace: 'y'}\nspec: {podSelector: {}, policyTypes: [Egress], egress: [{to: [{ipBlock: {cidr: 10.244.0.0/16, except: [10.244.1.31/32]}}, "+strings.Join(blocks, ",")+"]}]}")
+	two := truth.World("metadata: {name: other}\nspec: {podSelector: {matchLabels: {pod: x}}, ingress: [{from: [{podSelector: {}}, {namespaceSelector: {matchLabels: {ns: z}}}], ports: [{port: 81}, {port: serve, protocol: UDP}]}]}",
 		"metadata: {namespace: 'y'}\nspec: {podSelector: {}, policyTypes: [Egress], egress: [{to: [{namespaceSelector: {matchLabels: {ns: x}}}]}]}")
-	must(t, f.table.Apply(program.Compile(next)))
+	table := func(name string) *nftables.Table {
+		return &nftables.Table{Name: name, Family: nftables.TableFamilyINet}
+	}
+	last := truth.World()
+	must(t, f.table.Apply(program.Compile(last))) // from now on it is known that there is no table
+	for _, step := range []struct {
+		name string
+		c    *program.Cluster
+		harm func()
+		shut bool // packets meet no table that is known
+	}{
+		{"at first", one, nil, false},
+		{"a change", two, nil, false},
+		{"another change", one, nil, false},
+		{"after another's change", two, func() { f.other.AddChain(&nftables.Chain{Table: table("pintle-networkpolicy"), Name: "others"}) }, false},
+		{"after an attempt that failed", one, func() {
+			for _, name := range names {
+				f.other.AddChain(&nftables.Chain{Table: f.other.AddTable(table(name)), Name: "left"})
+			}
+		}, false},
+		{"after all was deleted", two, func() { f.other.FlushRuleset() }, true},
+	} {
+		if step.harm != nil {
+			step.harm()
+			must(t, f.other.Flush())
+			if _, err := f.table.Disturbed(); err != nil {
+				t.Error(err)
+			}
+		}
+		if f.table.current == nil {
+			var err error
+			f.table.name, err = f.table.met()
+			must(t, err)
+		}
+		// As Apply does it, with a look at what passes between two transactions.
+		w, sent, wrong := &writer{next: program.Compile(step.c)}, 0, 0
+		if !f.table.write(w, func(w *writer) error {
+			sent++
+			err := f.table.send(w)
+			if (sent == 2 || sent == 8) && wrong == 0 {
+				for _, ask := range [][2]string{{"y/y", "x/x"}, {"z/x", "x/x"}, {"x/y", "x/x"}, {"y/x", "z/x"}} {
+					k := truth.Packet{Source: truth.Address(ask[0], program.IP4), Destination: truth.Address(ask[1], program.IP4), Protocol: program.TCP, Port: 81}
+					want := truth.Allowed(last, k) && !step.shut
+					if !truth.Probe(t.Context(), f.Hosts[ask[0]], f.Hosts[ask[1]], k.Destination, k.Protocol, k.Port, want) {
+						wrong++
+						t.Errorf("%s: after %d transactions %s to %s: want %t", step.name, sent, ask[0], ask[1], want)
+					}
+				}
+			}
+			return err
+		}) {
+			t.Fatalf("%s: nothing to do", step.name)
+		}
+		must(t, w.err)
+		if sent < 3 || w.size > 20_000 {
+			t.Errorf("%s: %d transactions before the last one of %d bytes", step.name, sent, w.size)
+		}
+		must(t, f.table.send(w))
+		f.table.current, f.table.name = w.next, w.table
+		var err error
+		f.table.generation, err = f.table.generationNow()
+		must(t, err)
+		last = step.c
+		f.holds(t, step.name, step.c, program.IP4)
+		list, err := f.other.ListTablesOfFamily(nftables.TableFamilyINet)
+		must(t, err)
+		if len(list) != 1 || list[0].Name != f.table.name {
+			t.Errorf("%s: %d tables, want %s alone", step.name, len(list), f.table.name)
+		}
+	}
+	must(t, f.table.Apply(program.Compile(one)))
 	if disturbed, err := f.table.Disturbed(); err != nil || disturbed {
 		t.Errorf("its own changes are taken for another's: %t, %v", disturbed, err)
 	}
-	f.holds(t, "a change", next, program.IP4)
-	f.other.FlushChain(&nftables.Chain{Table: &nftables.Table{Name: Name, Family: nftables.TableFamilyINet}, Name: program.Ingress})
-	must(t, f.other.Flush())
-	must(t, f.table.Apply(program.Compile(c)))
-	f.holds(t, "after another's change", c, program.IP4)
-	must(t, f.table.Remove())
-	if exists, err := f.table.Exists(); err != nil || exists {
-		t.Errorf("the table is there after its removal: %t, %v", exists, err)
+	f.holds(t, "by Apply", one, program.IP4)
+	// What fits is a change in place again, whichever table it is, and so is the end.
+	most = before
+	f.table.current = nil
+	must(t, f.table.Apply(program.Compile(two)))
+	f.holds(t, "in one transaction", two, program.IP4)
+	must(t, f.table.Apply(&program.Program{}))
+	list, err := f.other.ListTablesOfFamily(nftables.TableFamilyINet)
+	if err != nil || len(list) > 0 {
+		t.Errorf("after its removal there are tables: %v, %v", list, err)
 	}
 }
 
-// TestShut: while a table is made anew in pieces no new connection of pods passes, in the
-// directions that policies isolate; those that were allowed go on.
+// TestRefusedPieces: where the kernel refuses one of several transactions, packets meet what they
+// met before, and what was begun is no table that enforces anything.
+func TestRefusedPieces(t *testing.T) {
+	before := most
+	t.Cleanup(func() { most = before })
+	f := lay(t)
+	c := truth.World("spec: {podSelector: {}, ingress: [{from: [{podSelector: {matchLabels: {pod: 'y'}}}]}]}")
+	for _, first := range []bool{true, false} {
+		wrong := program.Compile(truth.World(nobody))
+		wrong.Chains["wrong"] = []program.Rule{{Verdict: program.Jump, Target: "absent"}}
+		if first {
+			most = 500
+			must(t, f.table.Remove())
+			must(t, f.table.Apply(&program.Program{}))
+		} else {
+			most = before
+			must(t, f.table.Apply(program.Compile(c)))
+			most = 500
+		}
+		if err := f.table.Apply(wrong); err == nil {
+			t.Error("a rule that leads nowhere was taken")
+		}
+		if exists, err := f.table.Exists(); err != nil || exists == first {
+			t.Errorf("a table that packets meet: %t, %v", exists, err)
+		}
+		if !first {
+			f.holds(t, "after a refusal", c, program.IP4)
+		}
+	}
+	must(t, f.table.Apply(program.Compile(c)))
+	f.holds(t, "whole again", c, program.IP4)
+}
+
+// TestShut: while a table is made in pieces where packets meet none though they should, no new
+// connection of pods passes, in the directions that policies isolate; those that were allowed go on.
 func TestShut(t *testing.T) {
 	p := program.Compile(truth.World(nobody)).Shut()
 	for to, want := range map[string]bool{"x/x": false, "y/y": false} {

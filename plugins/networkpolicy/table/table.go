@@ -14,8 +14,11 @@ import (
 	"pintle.dev/pintle/plugins/networkpolicy/program"
 )
 
-// Name is the table's, of family inet.
+// Name is the table's, of family inet. A program that is too large for one transaction makes
+// another table of names, which takes its place.
 const Name = "pintle-networkpolicy"
+
+var names = []string{Name, Name + "-2"}
 
 const (
 	// buffer bounds a transaction, which the kernel takes in one piece, and its answers.
@@ -26,8 +29,8 @@ const (
 	rest = 100 * time.Millisecond
 )
 
-// most is how large a transaction may be before it is made in pieces, in bytes. One chain is
-// not divided. Tests lower it.
+// most is how large a transaction may be before a second table is filled instead, in bytes.
+// Tests lower it.
 var most = 16 << 20
 
 // Table is the table on this machine. It is for one goroutine.
@@ -35,6 +38,7 @@ type Table struct {
 	conn *netlink.Conn
 
 	current    *program.Program // what the table has; nil: not known
+	name       string           // of the table that packets meet; empty: none
 	generation uint32           // of the machine's rules after the last change here
 }
 
@@ -59,17 +63,25 @@ func Open() (*Table, error) {
 // Close ends the connection; the table stays as it is.
 func (t *Table) Close() error { return t.conn.Close() }
 
-// Exists says whether the table is there, of an earlier process for example.
+// Exists says whether packets meet a table, of an earlier process for example.
 func (t *Table) Exists() (bool, error) {
-	m := message(unix.NFT_MSG_GETTABLE, 0, text(unix.NFTA_TABLE_NAME, Name))
-	_, err := t.ask(m)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
+	name, err := t.met()
+	return name != "", err
+}
+
+// met is the name of the table that packets meet; empty: none. One that was not filled to its
+// end has no base chains.
+func (t *Table) met() (string, error) {
+	for _, name := range names {
+		_, err := t.ask(message(unix.NFT_MSG_GETCHAIN, 0, text(unix.NFTA_CHAIN_TABLE, name), text(unix.NFTA_CHAIN_NAME, program.Ingress)))
+		if err == nil {
+			return name, nil
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			return "", fmt.Errorf("look for table %s of nftables: %w", name, err)
+		}
 	}
-	if err != nil {
-		return false, fmt.Errorf("look for table %s of nftables: %w", Name, err)
-	}
-	return true, nil
+	return "", nil
 }
 
 // Disturbed says that somebody changed rules of the machine since the last change here.
@@ -83,9 +95,10 @@ func (t *Table) Disturbed() (bool, error) {
 	return true, nil
 }
 
-// Apply makes the table that of a program, in one transaction, if that is not too large. For an
-// empty one there is no table. After an error of one transaction the table is as it was; of
-// several, what it has is not known, and the next Apply makes it anew.
+// Apply makes the table that of a program, in one transaction. What is too large for one fills a
+// second table, which packets do not meet, in several; one more puts it in the first one's
+// place. For an empty program there is no table. After an error packets meet what they met
+// before, and the next Apply makes a table anew.
 func (t *Table) Apply(next *program.Program) error {
 	before, err := t.generationNow()
 	if err != nil {
@@ -94,23 +107,28 @@ func (t *Table) Apply(next *program.Program) error {
 	if before != t.generation {
 		t.current = nil
 	}
+	if t.current == nil {
+		if t.name, err = t.met(); err != nil {
+			return err
+		}
+	}
 	sent := uint32(0)
 	w := &writer{next: next}
 	pieces := func(w *writer) error {
 		sent++
 		return t.send(w)
 	}
-	if !t.write(w, next, pieces) {
+	if !t.write(w, pieces) {
 		return nil
 	}
-	if w.err == nil && len(w.messages) > 0 {
+	if w.err == nil {
 		w.err = pieces(w)
 	}
 	if w.err != nil {
 		t.current = nil
 		return fmt.Errorf("change table %s of nftables: %w", Name, w.err)
 	}
-	t.current = next
+	t.current, t.name = next, w.table
 	after, err := t.generationNow()
 	if err != nil {
 		return err
@@ -123,46 +141,67 @@ func (t *Table) Apply(next *program.Program) error {
 	return nil
 }
 
-// write gathers what leads to a program, and says whether there is anything. What is too large
-// for one transaction is sent in pieces from then on; a table that is made anew so lets no new
-// connection of pods pass meanwhile.
-func (t *Table) write(w *writer, next *program.Program, pieces func(*writer) error) bool {
-	old := t.current
-	switch {
-	case old == nil:
-		// Adding it first lets the deletion find one.
-		w.addTable()
-		w.add(unix.NFT_MSG_DELTABLE, 0, text(unix.NFTA_TABLE_NAME, Name))
+// write gathers the transaction that leads to a program, and says whether there is any. What it
+// needs before, pieces sends.
+func (t *Table) write(w *writer, pieces func(*writer) error) bool {
+	old, anew := t.current, t.current == nil
+	if anew {
 		old = &program.Program{}
-	case next.Empty() && old.Empty():
+	}
+	c := program.ChangesOf(old, w.next)
+	if !anew && c.None() {
 		return false
 	}
-	if next.Empty() {
-		if t.current != nil {
-			w.add(unix.NFT_MSG_DELTABLE, 0, text(unix.NFTA_TABLE_NAME, Name))
-		}
+	if !w.next.Empty() && weigh(w.next, c) >= most {
+		w.pieces = pieces
+		t.second(w, anew)
 		return true
 	}
-	c := program.ChangesOf(old, next)
-	if c.None() {
-		return false
+	if anew {
+		w.remove(names...)
 	}
-	if old.Empty() {
-		w.addTable()
-	}
-	if weigh(next, c) >= most {
-		w.pieces = pieces
-		if old.Empty() {
-			shut := next.Shut()
-			w.next = shut
-			w.changes(old, program.ChangesOf(old, shut))
-			w.flush()
-			w.next, old = next, shut
-			c = program.ChangesOf(shut, next)
+	switch w.table = t.name; {
+	case w.next.Empty():
+		if !anew {
+			w.remove(t.name)
 		}
+		w.table = ""
+		return true
+	case old.Empty():
+		w.table = Name
+		w.addTable()
 	}
 	w.changes(old, c)
 	return true
+}
+
+// second fills a table beside the one that packets meet, and gathers what puts it in its place.
+// Where packets meet none though they should, the node is closed until it is full.
+func (t *Table) second(w *writer, anew bool) {
+	if anew && t.name == "" {
+		next := w.next
+		w.next, w.table = next.Shut(), Name
+		w.remove(names...)
+		w.addTable()
+		w.changes(&program.Program{}, program.ChangesOf(&program.Program{}, w.next))
+		w.flush()
+		w.next, t.name = next, Name
+	}
+	w.table = names[0]
+	if t.name == names[0] {
+		w.table = names[1]
+	}
+	w.remove(w.table) // an attempt that failed may have left it
+	w.addTable()
+	w.fill()
+	w.flush()
+	for _, name := range baseChains {
+		w.addChain(name)
+		w.addRules(name)
+	}
+	if t.name != "" {
+		w.remove(t.name)
+	}
 }
 
 // send sends one transaction. The kernel carries it out, or not, before it answers.
