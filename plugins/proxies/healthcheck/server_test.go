@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"os"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,7 +19,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vishvananda/netlink"
 	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
 
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 	"pintle.dev/pintle/sdk/proxy"
@@ -30,6 +34,26 @@ func started(t *testing.T, address string) *Server {
 	s := New(slog.New(slog.DiscardHandler), address)
 	t.Cleanup(s.Close)
 	return s
+}
+
+// alone moves the test's thread into a network namespace of its own, which ends with it: no
+// other test has a port there. What listens and what dials is to be called by the test itself.
+func alone(t *testing.T) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root to make a network namespace")
+	}
+	runtime.LockOSThread()
+	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+		t.Skipf("network namespaces are not available: %v", err)
+	}
+	lo, err := netlink.LinkByName("lo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := netlink.LinkSetUp(lo); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func state(port int, endpoints ...*proxy.Endpoint) *proxy.State {
@@ -118,6 +142,7 @@ func TestFamiliesHaveTheirOwnCount(t *testing.T) {
 
 // A port that is taken is left to its owner and served once it is free.
 func TestTakenPort(t *testing.T) {
+	alone(t)
 	l, err := net.Listen("tcp4", "0.0.0.0:0")
 	if err != nil {
 		t.Fatal(err)
@@ -143,6 +168,7 @@ func TestTakenPort(t *testing.T) {
 // TestNodePortAddresses: health checks are served on the addresses of node ports alone, which
 // may change; one that this machine does not have harms no other.
 func TestNodePortAddresses(t *testing.T) {
+	alone(t)
 	s, port := started(t, ""), free(t)
 	at := netip.MustParseAddr
 	open := func(when string, want ...string) {

@@ -17,6 +17,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
 	"pintle.dev/pintle/plugins/proxies/conntrack"
 	"pintle.dev/pintle/sdk/proxy"
 )
@@ -467,21 +470,35 @@ func TestFlowsWait(t *testing.T) {
 	same(t, "after that", forgotten, nil)
 }
 
+// alone moves the test's thread into a network namespace of its own, which ends with it: no
+// other test has a port there. What listens and what dials is to be called by the test itself.
+func alone(t *testing.T) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root to make a network namespace")
+	}
+	runtime.LockOSThread()
+	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+		t.Skipf("network namespaces are not available: %v", err)
+	}
+	lo, err := netlink.LinkByName("lo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := netlink.LinkSetUp(lo); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestHealthCheckAddresses: health checks of services are served where node ports are.
 func TestHealthCheckAddresses(t *testing.T) {
+	alone(t)
 	p := started(t, newModel(), `{"healthzBindAddress":"","syncPeriod":"24h","nodePortAddresses":["127.0.0.2/32"]}`)
 	p.addresses = func() ([]netip.Addr, error) {
 		return []netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("127.0.0.2")}, nil
 	}
-	l, err := net.Listen("tcp4", "127.0.0.3:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	port := l.Addr().(*net.TCPAddr).Port
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
-	apply1(t, p, services(1, func(s *proxy.Service) { s.ExternalTrafficPolicy, s.HealthCheckNodePort = "Local", int32(port) })...)
+	const port = 30123
+	apply1(t, p, services(1, func(s *proxy.Service) { s.ExternalTrafficPolicy, s.HealthCheckNodePort = "Local", port })...)
 	for host, want := range map[string]bool{"127.0.0.1": false, "127.0.0.2": true} {
 		conn, err := net.Dial("tcp4", net.JoinHostPort(host, fmt.Sprint(port)))
 		if err == nil {
