@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/vishvananda/netlink"
@@ -170,9 +171,10 @@ func (l *linux) mtu() (int, error) {
 	return mtu, nil
 }
 
-// reach makes exactly the routes of hops. What is refused is a node to which there is no way.
+// reach makes exactly the routes of hops. What is refused is a node to which there is no way, such as
+// for want of a tunnel. With the backend vxlan, which has no other way, that is an error.
 func (l *linux) reach(hops []hop) (refused []*network.Refusal, err error) {
-	want := map[netip.Prefix]netlink.Route{}
+	want := map[netip.Prefix]route{}
 	var far []hop
 	for _, h := range hops {
 		link, direct, err := l.way(h.via)
@@ -180,21 +182,45 @@ func (l *linux) reach(hops []hop) (refused []*network.Refusal, err error) {
 		case err != nil:
 			refused = append(refused, &network.Refusal{Node: h.node, Reason: fmt.Sprintf("there is no way to its address %s: %v", h.via, err)})
 		case direct && l.cfg.Backend != VXLAN:
-			want[h.to] = netlink.Route{Dst: netOf(h.to), Gw: h.via.AsSlice(), LinkIndex: link, Protocol: protocol}
+			want[h.to] = route{h, netlink.Route{Dst: netOf(h.to), Gw: h.via.AsSlice(), LinkIndex: link, Protocol: protocol}}
 		case l.cfg.Backend == HostGW:
 			refused = append(refused, &network.Refusal{Node: h.node, Reason: fmt.Sprintf("its address %s is behind a router, and backend %s needs nodes on one link; set backend to %s", h.via, HostGW, Auto)})
 		default:
 			far = append(far, h)
 		}
 	}
-	tunnel, err := l.tunnel(far)
+	tunnel, more, err := l.tunnel(far)
 	if err != nil {
-		return refused, err
+		// Nodes on this link are reached all the same.
+		if l.cfg.Backend != VXLAN {
+			more, err = refuse(far, err), nil
+		}
+		far = nil
+		_, _, gone := l.tunnel(nil)
+		err = errors.Join(err, gone)
 	}
+	refused = append(refused, more...)
 	for _, h := range far {
-		want[h.to] = netlink.Route{Dst: netOf(h.to), Gw: h.to.Addr().AsSlice(), LinkIndex: tunnel, Protocol: protocol, Flags: int(netlink.FLAG_ONLINK)}
+		if !slices.ContainsFunc(more, func(r *network.Refusal) bool { return r.GetNode() == h.node }) {
+			want[h.to] = route{h, netlink.Route{Dst: netOf(h.to), Gw: h.to.Addr().AsSlice(), LinkIndex: tunnel, Protocol: protocol, Flags: int(netlink.FLAG_ONLINK)}}
+		}
 	}
-	return refused, l.routes(want)
+	more, wrong := l.routes(want)
+	return append(refused, more...), errors.Join(err, wrong)
+}
+
+// route is how the machine reaches a hop.
+type route struct {
+	hop
+	netlink.Route
+}
+
+// refuse says of each node of hops why it is not reached.
+func refuse(hops []hop, why error) (refused []*network.Refusal) {
+	for _, h := range hops {
+		refused = append(refused, &network.Refusal{Node: h.node, Reason: why.Error()})
+	}
+	return refused
 }
 
 // way is the link over which an address is reached, and whether without a router.
@@ -211,11 +237,11 @@ func (l *linux) way(to netip.Addr) (link int, direct bool, err error) {
 	return 0, false, unix.EHOSTUNREACH
 }
 
-// routes makes the routes that are ours exactly these.
-func (l *linux) routes(want map[netip.Prefix]netlink.Route) error {
+// routes makes the routes that are ours exactly these. A node is refused whose route the kernel refuses.
+func (l *linux) routes(want map[netip.Prefix]route) (refused []*network.Refusal, _ error) {
 	have, err := l.handle.RouteListFiltered(netlink.FAMILY_ALL, &netlink.Route{Protocol: protocol}, netlink.RT_FILTER_PROTOCOL)
 	if err := whole(err); err != nil {
-		return fmt.Errorf("list routes: %w", err)
+		return nil, fmt.Errorf("list routes: %w", err)
 	}
 	var errs []error
 	there := map[netip.Prefix]bool{}
@@ -238,16 +264,17 @@ func (l *linux) routes(want map[netip.Prefix]netlink.Route) error {
 		if there[p] {
 			continue
 		}
-		if err := l.handle.RouteReplace(&r); err != nil {
-			errs = append(errs, fmt.Errorf("could not create route to %s by %s: %w", p, r.Gw, err))
+		if err := l.handle.RouteReplace(&r.Route); err != nil {
+			refused = append(refused, refuse([]hop{r.hop}, fmt.Errorf("could not create route to %s by %s: %w", p, r.Gw, err))...)
 		}
 	}
-	return errors.Join(errs...)
+	return refused, errors.Join(errs...)
 }
 
 // remove takes everything away that the plugin made.
 func (l *linux) remove() error {
-	return errors.Join(l.routes(nil), l.removeTunnel(), l.removeTable(), l.restore())
+	_, err := l.routes(nil)
+	return errors.Join(err, l.removeTunnel(), l.removeTable(), l.restore())
 }
 
 const (

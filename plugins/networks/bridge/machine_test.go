@@ -423,6 +423,69 @@ func TestBehindRouter(t *testing.T) {
 	}
 }
 
+// TestNoTunnel: where there can be no tunnel, nodes on the link are reached, come and go. With the backend
+// vxlan that is an error.
+func TestNoTunnel(t *testing.T) {
+	s, router := newSpace(t), newSpace(t)
+	cable(s, "eth0", "192.0.2.10/24", router, "eth0", "192.0.2.1/24")
+	s.gateway("192.0.2.1")
+	leftOver := &netlink.Vxlan{LinkAttrs: netlink.LinkAttrs{Name: "flannel.1"}, VxlanId: 1, Port: 8472, VtepDevIndex: s.link("eth0").Attrs().Index}
+	if err := s.handle.LinkAdd(leftOver); err != nil {
+		t.Skipf("this machine's kernel has no VXLAN: %v", err)
+	}
+	// The kernel takes no gateway by a route of this scope.
+	s.must(s.handle.RouteAdd(&netlink.Route{Dst: netOf(netip.MustParsePrefix("198.51.100.9/32")), LinkIndex: s.link("eth0").Attrs().Index, Scope: netlink.SCOPE_UNIVERSE}))
+	b, far, odd := member("b", "192.0.2.11", "10.244.1.0/24"), member("far", "203.0.113.2", "10.244.2.0/24"), member("odd", "198.51.100.9", "10.244.3.0/24")
+	toB, toFar := "10.244.1.0/24 via 192.0.2.11 dev eth0 proto 90", "10.244.2.0/24 via 10.244.2.0 dev pintle-vxlan proto 90"
+	n, _, err := s.started(`{"checkInterval": "1s"}`, "10.244.0.0/24", "192.0.2.10")
+	s.must(err)
+	s.must(n.Apply(t.Context(), &network.Diff{Generation: 1, Reset_: true, Set: []*network.Node{b, far, odd}}))
+	s.expect(t, "without a tunnel", toB)
+	st := n.Status()
+	if !st.Ready || len(st.Refused) != 2 || !strings.Contains(st.Message, "1 of 3") {
+		t.Errorf("status %+v", st)
+	}
+	for name, want := range map[string]string{"far": "make interface pintle-vxlan", "odd": "could not create route to 10.244.3.0/24 by 198.51.100.9"} {
+		if !slices.ContainsFunc(st.Refused, func(r *network.Refusal) bool { return r.GetNode() == name && strings.Contains(r.GetReason(), want) }) {
+			t.Errorf("%s: refused %v", name, st.Refused)
+		}
+	}
+	s.must(n.Apply(t.Context(), &network.Diff{Generation: 2, Removed: []string{"b", "odd"}}))
+	s.expect(t, "the node on the link went")
+	s.must(s.handle.LinkDel(leftOver))
+	s.must(n.Apply(t.Context(), &network.Diff{Generation: 3, Set: []*network.Node{b}}))
+	s.expect(t, "with a tunnel", toB, toFar)
+	// An address that no tunnel of IPv4 leads to.
+	l := n.running.linux
+	n.running.turn.Lock()
+	refused, err := l.forwarding(s.link(tunnelName).Attrs().Index, []hop{{"six", netip.MustParsePrefix("10.244.6.0/24"), netip.MustParseAddr("fd01::1")}})
+	if err != nil || len(refused) != 1 || refused[0].GetNode() != "six" {
+		t.Errorf("a neighbour that the kernel refuses: %v, %v", refused, err)
+	}
+	// Without the table no tunnel.
+	space := l.space
+	l.space, l.written = 1<<30, ""
+	n.running.turn.Unlock()
+	if err := n.Apply(t.Context(), &network.Diff{Generation: 4}); err == nil || n.Status().Ready {
+		t.Errorf("without a table: %v, %+v", err, n.Status())
+	}
+	if _, err := s.handle.LinkByName(tunnelName); err == nil {
+		t.Error("without a table there is a tunnel")
+	}
+	s.expect(t, "without a table", toB)
+	n.running.turn.Lock()
+	l.space = space
+	n.running.turn.Unlock()
+	s.must(n.Stop(t.Context(), true))
+
+	s.must(s.handle.LinkAdd(leftOver))
+	n, _, err = s.started(`{"checkInterval": "1s", "backend": "vxlan"}`, "10.244.0.0/24", "192.0.2.10")
+	s.must(err)
+	if err := n.Apply(t.Context(), &network.Diff{Generation: 1, Reset_: true, Set: []*network.Node{far}}); err == nil || n.Status().Ready {
+		t.Errorf("%s: %v, %+v", VXLAN, err, n.Status())
+	}
+}
+
 // masquerades has a namespace give what leaves a range its own address, as CNI's bridge does.
 func (s *space) masquerades(own string) {
 	s.t.Helper()

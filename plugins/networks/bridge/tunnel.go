@@ -4,11 +4,15 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"iter"
+	"maps"
 	"net"
 	"net/netip"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"pintle.dev/pintle/sdk/network"
 )
 
 // tunnelName is the interface's.
@@ -41,33 +45,39 @@ func hardware(to netip.Prefix) net.HardwareAddr {
 
 // tunnel makes the interface, the table that guards it and its neighbours, and returns its index.
 // Without nodes behind a router there is none. It is up, and so takes packets, only with the table.
-func (l *linux) tunnel(far []hop) (int, error) {
+// Refused is a node whose neighbour the kernel refuses.
+func (l *linux) tunnel(far []hop) (index int, refused []*network.Refusal, _ error) {
 	if len(far) == 0 {
 		if err := l.removeTunnel(); err != nil {
-			return 0, err
+			return 0, nil, err
 		}
-		return 0, l.table(nil)
+		return 0, nil, l.table(nil)
 	}
 	link, err := l.tunnelLink()
 	if err != nil {
-		return 0, fmt.Errorf("tunnel to nodes behind a router: %w", err)
+		return 0, nil, fmt.Errorf("tunnel to nodes behind a router: %w", err)
 	}
 	if err := l.table(far); err != nil {
-		return 0, errors.Join(err, l.removeTunnel())
+		return 0, nil, errors.Join(err, l.removeTunnel())
 	}
 	if err := l.handle.LinkSetUp(link); err != nil {
-		return 0, fmt.Errorf("set interface %s up: %w", tunnelName, err)
+		return 0, nil, fmt.Errorf("set interface %s up: %w", tunnelName, err)
 	}
-	index := link.Attrs().Index
+	index = link.Attrs().Index
 	// The first address of the range is none of a pod's. By it the machine itself reaches
 	// pods through the tunnel, and answers come back the same way.
 	for _, own := range l.options.own {
 		a := netip.PrefixFrom(own.Addr(), own.Addr().BitLen())
 		if err := l.handle.AddrReplace(link, &netlink.Addr{IPNet: netOf(a)}); err != nil {
-			return 0, fmt.Errorf("address %s of interface %s: %w", a, tunnelName, err)
+			return 0, nil, fmt.Errorf("address %s of interface %s: %w", a, tunnelName, err)
 		}
 	}
-	return index, errors.Join(l.neighbours(index, far), l.forwarding(index, far))
+	refused, err = l.neighbours(index, far)
+	if err != nil {
+		return 0, nil, err
+	}
+	more, err := l.forwarding(index, far)
+	return index, append(refused, more...), err
 }
 
 // tunnelLink is the interface as it should be; one that is another is made anew, and is down.
@@ -120,63 +130,57 @@ func (l *linux) removeTunnel() error {
 }
 
 // neighbours says which hardware address each range's end of the tunnel has.
-func (l *linux) neighbours(index int, far []hop) error {
-	want := map[netip.Addr]*netlink.Neigh{}
+func (l *linux) neighbours(index int, far []hop) ([]*network.Refusal, error) {
+	want := map[netip.Addr]neighbour{}
 	for _, h := range far {
 		a := h.to.Addr()
-		want[a] = &netlink.Neigh{LinkIndex: index, Family: family(a), State: netlink.NUD_PERMANENT, Type: unix.RTN_UNICAST, IP: a.AsSlice(), HardwareAddr: hardware(h.to)}
+		want[a] = neighbour{h, &netlink.Neigh{LinkIndex: index, Family: family(a), State: netlink.NUD_PERMANENT, Type: unix.RTN_UNICAST, IP: a.AsSlice(), HardwareAddr: hardware(h.to)}}
 	}
-	return l.entries(index, []int{netlink.FAMILY_V4, netlink.FAMILY_V6}, func(have *netlink.Neigh) *netlink.Neigh {
+	return l.entries(index, []int{netlink.FAMILY_V4, netlink.FAMILY_V6}, func(have *netlink.Neigh) bool {
 		a, _ := netip.AddrFromSlice(have.IP)
-		w := want[a.Unmap()]
-		if w != nil && have.State&netlink.NUD_PERMANENT != 0 && w.HardwareAddr.String() == have.HardwareAddr.String() {
+		w, wanted := want[a.Unmap()]
+		if wanted && have.State&netlink.NUD_PERMANENT != 0 && w.HardwareAddr.String() == have.HardwareAddr.String() {
 			delete(want, a.Unmap())
 		}
-		return w
-	}, func(yield func(*netlink.Neigh) bool) {
-		for _, w := range want {
-			if !yield(w) {
-				return
-			}
-		}
-	})
+		return wanted
+	}, maps.Values(want))
 }
 
 // forwarding says at which node each hardware address is.
-func (l *linux) forwarding(index int, far []hop) error {
-	want := map[string]*netlink.Neigh{}
+func (l *linux) forwarding(index int, far []hop) ([]*network.Refusal, error) {
+	want := map[string]neighbour{}
 	for _, h := range far {
 		mac := hardware(h.to)
-		want[mac.String()] = &netlink.Neigh{LinkIndex: index, Family: unix.AF_BRIDGE, Flags: netlink.NTF_SELF, State: netlink.NUD_PERMANENT, IP: h.via.AsSlice(), HardwareAddr: mac}
+		want[mac.String()] = neighbour{h, &netlink.Neigh{LinkIndex: index, Family: unix.AF_BRIDGE, Flags: netlink.NTF_SELF, State: netlink.NUD_PERMANENT, IP: h.via.AsSlice(), HardwareAddr: mac}}
 	}
-	return l.entries(index, []int{unix.AF_BRIDGE}, func(have *netlink.Neigh) *netlink.Neigh {
-		w := want[have.HardwareAddr.String()]
-		if w == nil || !w.IP.Equal(have.IP) {
-			return nil // one address may have several entries: the wrong one goes
+	return l.entries(index, []int{unix.AF_BRIDGE}, func(have *netlink.Neigh) bool {
+		w, wanted := want[have.HardwareAddr.String()]
+		if !wanted || !w.IP.Equal(have.IP) {
+			return false // one address may have several entries: the wrong one goes
 		}
 		delete(want, have.HardwareAddr.String())
-		return w
-	}, func(yield func(*netlink.Neigh) bool) {
-		for _, w := range want {
-			if !yield(w) {
-				return
-			}
-		}
-	})
+		return true
+	}, maps.Values(want))
+}
+
+// neighbour is an entry of the tunnel's interface that leads to a hop.
+type neighbour struct {
+	hop
+	*netlink.Neigh
 }
 
 // entries deletes the permanent entries of the tunnel's interface that are not wanted, and sets
 // those that are missing, which keep has left out.
-func (l *linux) entries(index int, families []int, keep func(*netlink.Neigh) *netlink.Neigh, missing func(func(*netlink.Neigh) bool)) error {
+func (l *linux) entries(index int, families []int, keep func(*netlink.Neigh) bool, missing iter.Seq[neighbour]) (refused []*network.Refusal, _ error) {
 	var errs []error
 	for _, f := range families {
 		list, err := l.handle.NeighList(index, f)
 		if err := whole(err); err != nil {
-			return fmt.Errorf("list neighbours of interface %s: %w", tunnelName, err)
+			return nil, fmt.Errorf("list neighbours of interface %s: %w", tunnelName, err)
 		}
 		for i := range list {
 			have := &list[i]
-			if have.State&netlink.NUD_PERMANENT == 0 || len(have.HardwareAddr) == 0 || keep(have) != nil {
+			if have.State&netlink.NUD_PERMANENT == 0 || len(have.HardwareAddr) == 0 || keep(have) {
 				continue
 			}
 			if have.IP != nil && have.IP.IsMulticast() {
@@ -188,9 +192,9 @@ func (l *linux) entries(index int, families []int, keep func(*netlink.Neigh) *ne
 		}
 	}
 	for w := range missing {
-		if err := l.handle.NeighSet(w); err != nil {
-			errs = append(errs, fmt.Errorf("set neighbour %s at %s of interface %s: %w", w.HardwareAddr, w.IP, tunnelName, err))
+		if err := l.handle.NeighSet(w.Neigh); err != nil {
+			refused = append(refused, refuse([]hop{w.hop}, fmt.Errorf("set neighbour %s at %s of interface %s: %w", w.HardwareAddr, w.IP, tunnelName, err))...)
 		}
 	}
-	return errors.Join(errs...)
+	return refused, errors.Join(errs...)
 }
