@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -100,12 +101,11 @@ func TestVersionsOnOneEtcd(t *testing.T) {
 			return nil
 		})
 	}
-	scale := func(e *env, n int32) {
+	scaled := func(e *env, n int32) {
 		t.Helper()
 		if _, err := e.client.AppsV1().Deployments("default").Patch(bound(t), "web", types.MergePatchType, fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, n), metav1.PatchOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		runs(e, n)
 	}
 	has(older, "first")
 	if _, err := older.client.AutoscalingV2().HorizontalPodAutoscalers("default").Create(bound(t), scaler("second"), metav1.CreateOptions{}); err != nil {
@@ -113,6 +113,27 @@ func TestVersionsOnOneEtcd(t *testing.T) {
 	}
 	before := has(newer, "first", "second")
 	runs(older, 6)
+	// living counts the pods that are ready on nodes of the older: those of the newer
+	// become unready when it has been away for a while.
+	living := func(ctx context.Context) (n int, err error) {
+		pods, err := older.client.CoreV1().Pods("default").List(ctx, metav1.ListOptions{LabelSelector: "app=web"})
+		if err != nil {
+			return 0, err
+		}
+		for i := range pods.Items {
+			p := &pods.Items[i]
+			if strings.HasPrefix(p.Spec.NodeName, "older-") && slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+				return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+			}) {
+				n++
+			}
+		}
+		return n, nil
+	}
+	alive, err := living(bound(t))
+	if err != nil {
+		t.Fatal(err)
+	}
 
 	// The newer is away: a clear refusal, and the work goes on.
 	newer.Kill()
@@ -121,7 +142,27 @@ func TestVersionsOnOneEtcd(t *testing.T) {
 	if err := older.client.AutoscalingV2().HorizontalPodAutoscalers("default").Delete(bound(t), "first", metav1.DeleteOptions{}); !apierrors.IsServiceUnavailable(err) && !apierrors.IsNotFound(err) {
 		t.Errorf("what no kernel serves: %v", err)
 	}
-	scale(older, 8)
+	nodes, err := older.client.CoreV1().Nodes().List(bound(t), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range nodes.Items {
+		if name := nodes.Items[i].Name; strings.HasPrefix(name, "newer-") { // nothing is to wait for them
+			older.kubectl(t, "cordon", name)
+		}
+	}
+	scaled(older, 8)
+	eventually(t, func(ctx context.Context) error {
+		d, err := older.client.AppsV1().Deployments("default").Get(ctx, "web", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		n, err := living(ctx)
+		if err != nil || n < alive+2 || d.Status.UpdatedReplicas != 8 {
+			return fmt.Errorf("%d pods are ready on nodes of the older, want %d; %+v: %w", n, alive+2, d.Status, err)
+		}
+		return nil
+	})
 
 	// It comes back, and the older is exchanged.
 	newer = launch("newer", cluster.NodeIP, now, "")
@@ -136,6 +177,7 @@ func TestVersionsOnOneEtcd(t *testing.T) {
 	if after := has(older, "first", "second"); !slices.Equal(after, before) {
 		t.Errorf("after the upgrade the scalers are %v, they were %v", after, before)
 	}
-	scale(older, 4)
+	scaled(older, 4)
+	runs(older, 4)
 	runs(newer, 4)
 }
