@@ -17,6 +17,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"pintle.dev/pintle/e2e/cluster"
 )
 
 // buffer is what a program prints, while it prints.
@@ -57,7 +59,7 @@ func startHollow(t *testing.T, args ...string) *hollowProgram {
 	h.cmd.Stdout, h.cmd.Stderr = &h.said, &h.said
 	h.cmd.WaitDelay = 5 * time.Second
 	h.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
-	if err := h.cmd.Start(); err != nil {
+	if err := (*cluster.Network)(nil).Start(h.cmd); err != nil {
 		t.Fatal(err)
 	}
 	go func() {

@@ -306,7 +306,8 @@ func (c *Cluster) AwaitLog(ctx context.Context, words ...string) error {
 func (c *Cluster) Stop(sig os.Signal) error {
 	pods := c.podUIDs()
 	if err := c.cmd.Process.Signal(sig); err != nil {
-		return errors.Join(fmt.Errorf("stop cluster %s: %w\n%s", c.Name, err, c.Log(40)), c.clean())
+		<-c.exited // by a signal, or a status
+		return errors.Join(fmt.Errorf("stop cluster %s: %w: %v\n%s", c.Name, err, c.err, c.Log(40)), c.clean())
 	}
 	select {
 	case <-c.exited:

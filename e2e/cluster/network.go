@@ -46,9 +46,7 @@ func newNetwork(furnish func() error) (*Network, error) {
 	return r.n, r.err
 }
 
-// makeNetwork runs on a locked thread and unlocks it when it is back in its
-// own namespace. The thread must not end: a cluster that it has started would
-// end with it (Pdeathsig is about the thread, not the process).
+// makeNetwork runs on a locked thread and unlocks it when it is back in its own namespace.
 func makeNetwork(furnish func() error) (*Network, error) {
 	own, err := netns.Get()
 	if err != nil {
@@ -124,6 +122,7 @@ func (n *Network) Do(f func() error) error {
 			}
 			defer own.Close()
 			if err := netns.Set(n.handle); err != nil {
+				runtime.UnlockOSThread() // it has left nothing
 				return fmt.Errorf("enter network: %w", err)
 			}
 			err = f()
@@ -137,8 +136,9 @@ func (n *Network) Do(f func() error) error {
 	return <-done
 }
 
-// Start starts a command within the network.
-func (n *Network) Start(cmd *exec.Cmd) error { return n.Do(cmd.Start) }
+// Start starts a command within the network; nil is the machine's own. The command
+// may end with the tests (Pdeathsig).
+func (n *Network) Start(cmd *exec.Cmd) error { return starts().start(n, cmd) }
 
 // Dial connects from within the network; address is an IP and a port.
 func (n *Network) Dial(ctx context.Context, network, address string) (conn net.Conn, err error) {

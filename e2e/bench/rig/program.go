@@ -50,7 +50,7 @@ func StartProgram(ctx context.Context, name, dir string, ready func(context.Cont
 	p.cmd.Dir = dir
 	p.cmd.Stdout, p.cmd.Stderr = log, log
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
-	if err := p.cmd.Start(); err != nil {
+	if err := (*cluster.Network)(nil).Start(p.cmd); err != nil {
 		return nil, fmt.Errorf("start %s: %w; is it built? The targets bench-store, bench-peer and bench-controllers build it", name, err)
 	}
 	go func() {
