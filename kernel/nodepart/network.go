@@ -16,8 +16,12 @@ import (
 // the runtime makes pods' interfaces.
 func (p *Part) startNetwork(ctx context.Context, list *parts.Parts, cfg *config.Config) (network.Pods, error) {
 	plugin, state := cfg.Node.Network, filepath.Join(p.Data, "network")
+	former := formerNetworks{part: p, file: filepath.Join(state, "kept")}
 	if plugin == "" {
 		list.Start("former pod network", func(ctx context.Context) error {
+			if err := former.remove(ctx, ""); err != nil {
+				return err
+			}
 			podnetwork.Withdraw(ctx, p.deps.Client, p.Name, p.deps.Logger.With("part", "pod network"))
 			<-ctx.Done()
 			return nil
@@ -29,6 +33,10 @@ func (p *Part) startNetwork(ctx context.Context, list *parts.Parts, cfg *config.
 	}
 	if err := os.MkdirAll(state, 0o700); err != nil {
 		return network.Pods{}, fmt.Errorf("pod network: %w", err)
+	}
+	// Before the start: routes of another network may be in the way of this one's.
+	if err := former.remove(ctx, plugin); err != nil {
+		return network.Pods{}, err
 	}
 	nodes := p.deps.Cluster
 	if nodes == nil {
@@ -60,7 +68,7 @@ func (p *Part) startNetwork(ctx context.Context, list *parts.Parts, cfg *config.
 		if err := keeper.Stop(ctx, true); err != nil {
 			return err
 		}
-		return os.RemoveAll(state)
+		return former.forget(plugin, state)
 	})
 	return pods, nil
 }

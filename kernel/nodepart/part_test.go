@@ -311,6 +311,111 @@ func TestFormerNetwork(t *testing.T) {
 	}
 }
 
+// TestFormerNetworkIsRemoved: a start with another network, or with none, has the former one remove
+// what it left. One that cannot is tried again at the next start.
+func TestFormerNetworkIsRemoved(t *testing.T) {
+	for name, tt := range map[string]struct {
+		kept, now string
+		faults    int  // of removals
+		absent    bool // no bundle has the former network
+		want      []string
+		after     string
+	}{
+		"the same":      {kept: "old", now: "old", want: []string{"start old"}, after: "old"},
+		"the first":     {now: "new", want: []string{"start new"}, after: "new"},
+		"another":       {kept: "old", now: "new", want: []string{"remove old", "start new"}, after: "new"},
+		"two":           {kept: "old\nolder\nnew\nold", now: "new", want: []string{"remove old", "remove older", "start new"}, after: "new"},
+		"not there yet": {kept: "old", now: "new", faults: 2, want: []string{"remove old", "remove old", "remove old", "start new"}, after: "new"},
+		"not loaded":    {kept: "old", now: "new", absent: true, want: []string{"start new"}, after: "old\nnew"},
+		"none":          {kept: "old", want: []string{"remove old"}},
+		"none, absent":  {kept: "old", absent: true, after: "old"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := &machine{}
+			p := m.part(t, fake.NewClientset())
+			plugins := &formerPlugins{machine: m, faults: tt.faults}
+			if tt.absent {
+				plugins.absent = "old"
+			}
+			p.deps.Plugins = plugins
+			state := filepath.Join(p.Data, "network")
+			kept := filepath.Join(state, "kept")
+			if err := os.MkdirAll(state, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if tt.kept != "" {
+				if err := os.WriteFile(kept, []byte(tt.kept), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			cfg := *p.Settings()
+			cfg.Node.Network, cfg.Node.ClusterCIDRs, cfg.Node.PodCIDR = tt.now, []string{"10.244.0.0/16"}, "10.244.2.0/24"
+			list := parts.New(slog.New(slog.DiscardHandler))
+			if _, err := p.startNetwork(t.Context(), list, &cfg); err != nil {
+				t.Fatal(err)
+			}
+			limit := time.After(2 * time.Minute)
+			for {
+				after, err := os.ReadFile(kept)
+				if string(after) == tt.after && (err == nil) == (tt.after != "") && slices.Equal(m.said(), tt.want) {
+					break
+				}
+				select {
+				case err := <-list.Failed():
+					t.Fatal(err)
+				case <-limit:
+					t.Fatalf("plugins were told %q, want %q; the file has %q, want %q", m.said(), tt.want, after, tt.after)
+				case <-time.After(10 * time.Millisecond):
+				}
+			}
+			if err := list.Stop(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// formerPlugins has a network of each name but absent.
+type formerPlugins struct {
+	*machine
+	absent string
+	faults int
+}
+
+func (f *formerPlugins) Network(name string) (network.Network, error) {
+	if name == f.absent {
+		return nil, errors.New("no loaded bundle has network " + name)
+	}
+	return &formerNetwork{plugins: f, name: name}, nil
+}
+
+type formerNetwork struct {
+	network.Network
+	plugins *formerPlugins
+	name    string
+}
+
+func (n *formerNetwork) Probe(context.Context, []byte) error { return nil }
+func (n *formerNetwork) Status() network.Status              { return network.Status{Ready: true} }
+func (n *formerNetwork) Apply(context.Context, *network.Diff) error {
+	return nil
+}
+func (n *formerNetwork) Start(context.Context, network.Options) (network.Pods, error) {
+	n.plugins.say("start %s", n.name)
+	return network.Pods{}, nil
+}
+func (n *formerNetwork) Stop(_ context.Context, cleanup bool) error {
+	if !cleanup {
+		return nil
+	}
+	n.plugins.say("remove %s", n.name)
+	if n.plugins.faults > 0 {
+		n.plugins.faults--
+		return errors.New("its process is not there yet")
+	}
+	return nil
+}
+
 // TestNoClusterDNS: on a machine without a kernel pods are given the address of the cluster's DNS while the
 // cluster has its service, and an address that the configuration names always.
 func TestNoClusterDNS(t *testing.T) {

@@ -28,7 +28,9 @@ type Network interface {
 	Apply(ctx context.Context, diff *Diff) error
 	Status() Status
 	// Stop ends the network; with cleanup it removes everything that it made, without it
-	// pods go on reaching each other.
+	// pods go on reaching each other. A stop with cleanup of a network that is not started
+	// removes what an earlier run left: the node uses another network now, or none. Pods may
+	// still run then, so it leaves settings of the machine that these need.
 	Stop(ctx context.Context, cleanup bool) error
 }
 

@@ -107,6 +107,13 @@ func TestClientAndServer(t *testing.T) {
 	if err := n.Stop(ctx, true); err != nil || f.stopped == nil || !*f.stopped {
 		t.Errorf("stop: %v, cleanup %v", err, f.stopped)
 	}
+	// A stop with cleanup reaches a network that is not started: it removes what an earlier run left.
+	for _, cleanup := range []bool{false, true} {
+		f.stopped = nil
+		if err := n.Stop(ctx, cleanup); err != nil || (f.stopped != nil) != cleanup {
+			t.Errorf("a stop of what is not started, cleanup %t: %v, it reached the network: %t", cleanup, err, f.stopped != nil)
+		}
+	}
 	// A start finishes a stop that failed, before it starts.
 	if _, err := n.Start(ctx, o); err != nil {
 		t.Fatal(err)

@@ -193,7 +193,7 @@ func (s *server) Stop(ctx context.Context, req *contractv1.NetworkStop) (*contra
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.started {
+	if n.started || req.GetCleanup() {
 		if err := n.network.Stop(ctx, req.GetCleanup()); err != nil {
 			n.halted = true
 			return nil, status.Error(codes.Internal, err.Error())

@@ -273,8 +273,13 @@ func (l *linux) routes(want map[netip.Prefix]route) (refused []*network.Refusal,
 
 // remove takes everything away that the plugin made.
 func (l *linux) remove() error {
+	return errors.Join(l.removeObjects(), l.restore())
+}
+
+// removeObjects deletes the routes, the tunnel with its neighbours, and the tables.
+func (l *linux) removeObjects() error {
 	_, err := l.routes(nil)
-	return errors.Join(err, l.removeTunnel(), l.removeTable(), l.restore())
+	return errors.Join(err, l.removeTunnel(), l.removeTable())
 }
 
 const (

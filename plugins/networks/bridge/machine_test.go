@@ -130,14 +130,20 @@ func (s *space) gateway(via string) {
 	s.must(s.handle.RouteAdd(&netlink.Route{Dst: netOf(netip.MustParsePrefix("0.0.0.0/0")), Gw: net.ParseIP(via)}))
 }
 
-// started is a network of the namespace; own is its range and address its node's.
-func (s *space) started(config, own, address string) (*Network, network.Pods, error) {
-	s.t.Helper()
+// process is a network of the namespace that is not started.
+func (s *space) process() *Network {
 	n := New()
 	n.open = func(c Config, o options) (*linux, error) {
 		handle, err := netlink.NewHandleAt(s.fd, unix.NETLINK_ROUTE)
 		return &linux{cfg: c, options: o, handle: handle, space: int(s.fd), proc: s.proc}, err
 	}
+	return n
+}
+
+// started is a network of the namespace; own is its range and address its node's.
+func (s *space) started(config, own, address string) (*Network, network.Pods, error) {
+	s.t.Helper()
+	n := s.process()
 	pods, err := n.Start(s.t.Context(), network.Options{
 		Name: Name, NodeName: "a", Config: []byte(config), NodeIPs: []string{address}, PodCIDRs: []string{own}, ClusterCIDRs: []string{"10.244.0.0/16"},
 		ServiceCIDRs: []string{"10.96.0.0/16"}, StateDirectory: s.state, Logger: slog.New(slog.NewTextHandler(s.t.Output(), nil)),
@@ -276,6 +282,55 @@ func TestRoutes(t *testing.T) {
 	if s.tables() != 0 {
 		t.Error("after a stop there is an nftables table")
 	}
+}
+
+// TestFormer: what a run left is removed by a process in which the network was not started, as when
+// the node uses another network now. What others made stays, and so does what pods need.
+func TestFormer(t *testing.T) {
+	s, router := newSpace(t), newSpace(t)
+	cable(s, "eth0", "192.0.2.10/24", router, "eth0", "192.0.2.1/24")
+	s.gateway("192.0.2.1")
+	s.must(s.handle.RouteAdd(&netlink.Route{Dst: netOf(netip.MustParsePrefix("10.244.77.0/24")), Gw: net.ParseIP("192.0.2.77"), LinkIndex: s.link("eth0").Attrs().Index}))
+	s.masquerades("10.244.0.0/24")
+	const theirs = "10.244.77.0/24 via 192.0.2.77 dev eth0 proto 3"
+	const config, own, address = `{"checkInterval": "1s"}`, "10.244.0.0/24", "192.0.2.10"
+	s.must(s.process().Stop(t.Context(), true)) // there is nothing to remove
+	n, _, err := s.started(config, own, address)
+	s.must(err)
+	far := member("far", "203.0.113.2", "10.244.2.0/24")
+	s.must(n.Apply(t.Context(), &network.Diff{Generation: 1, Reset_: true, Set: []*network.Node{member("b", "192.0.2.11", "10.244.1.0/24"), far}}))
+	if st := n.Status(); len(st.Refused) > 0 {
+		t.Skipf("this machine's kernel has no VXLAN: %v", st.Refused)
+	}
+	s.must(n.Stop(t.Context(), false))
+	left := []string{"10.244.1.0/24 via 192.0.2.11 dev eth0 proto 90", "10.244.2.0/24 via 10.244.2.0 dev pintle-vxlan proto 90", theirs}
+	s.must(s.process().Stop(t.Context(), false))
+	s.expect(t, "a stop that keeps the network", left...)
+	if s.tables() != 1 {
+		t.Errorf("a stop that keeps the network left %d tables, want 1", s.tables())
+	}
+	s.must(s.process().Stop(t.Context(), true))
+	s.expect(t, "after the removal", theirs)
+	if _, err := s.handle.LinkByName(tunnelName); err == nil {
+		t.Error("after the removal there is a tunnel")
+	}
+	if s.tables() != 0 {
+		t.Errorf("after the removal there are %d tables", s.tables())
+	}
+	s.must(s.do(func() error {
+		c, err := nft.New(nft.WithNetNSFd(int(s.fd)))
+		if err != nil {
+			return err
+		}
+		_, err = c.ListTableOfFamily("of-another", nft.TableFamilyIPv4)
+		return err
+	}))
+	if got, err := os.ReadFile(filepath.Join(s.proc, forwardSwitch)); err != nil || string(got) != "1" {
+		t.Errorf("after the removal ip_forward is %q, %v; pods that go on need it", got, err)
+	}
+	// A later run that ends with cleanup restores the switch; started checks it.
+	_, _, err = s.started(config, own, address)
+	s.must(err)
 }
 
 // tables counts those of the plugin.

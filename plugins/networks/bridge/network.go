@@ -226,13 +226,30 @@ func (n *Network) Status() network.Status {
 	return n.state
 }
 
+// removeFormer removes what an earlier run left. The switch net.ipv4.ip_forward stays on: pods
+// that go on need it.
+func (n *Network) removeFormer() error {
+	machine, err := n.open(Config{}, options{})
+	if err == nil {
+		err = machine.removeObjects()
+		machine.close()
+	}
+	if err != nil {
+		return fmt.Errorf("remove what an earlier run of network %s left: %w", Name, err)
+	}
+	return nil
+}
+
 // Stop implements network.Network.
 func (n *Network) Stop(_ context.Context, cleanup bool) error {
 	n.mu.Lock()
 	r := n.running
 	n.state = network.Status{Message: "stopped"}
 	n.mu.Unlock()
-	if r == nil {
+	switch {
+	case r == nil && cleanup:
+		return n.removeFormer()
+	case r == nil:
 		return nil
 	}
 	r.cancel()

@@ -215,14 +215,14 @@ func tableFamily(p netip.Prefix) nft.TableFamily {
 	return nft.TableFamilyIPv6
 }
 
-// removeTable deletes the tables, whichever there are.
+// removeTable deletes the tables of both families: an earlier run may have had other ranges.
 func (l *linux) removeTable() error {
 	c, err := l.connect()
 	if err != nil {
 		return err
 	}
-	for _, own := range l.options.own {
-		c.DelTable(&nft.Table{Name: tableName, Family: tableFamily(own)})
+	for _, family := range []nft.TableFamily{nft.TableFamilyIPv4, nft.TableFamilyIPv6} {
+		c.DelTable(&nft.Table{Name: tableName, Family: family})
 		if err := c.Flush(); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENOENT) {
 			return fmt.Errorf("delete nftables table %s: %w", tableName, err)
 		}
