@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -35,22 +36,27 @@ func (c *collector) attemptToDelete(ctx context.Context, n *node) error {
 	if !n.deletingDependents && c.graph.settled(n) {
 		return nil
 	}
-	latest, err := c.get(ctx, n)
-	if isGone(err) || err == nil && latest.UID != n.uid {
-		// Deleted without an event so far; its monitor may be behind.
-		c.graph.drop(n.uid, true)
-		return nil
-	}
-	if err != nil {
-		return err
-	}
 	if n.deletingDependents {
+		latest, err := c.live(ctx, n)
+		if err != nil || latest == nil {
+			return err
+		}
 		return c.deletingDependents(ctx, n)
 	}
-	if len(latest.OwnerReferences) == 0 {
-		return nil
+	refs, err := c.classify(ctx, n, n.owners)
+	if err == nil {
+		done, err := c.deleteAsSeen(ctx, n, refs)
+		if err != nil || done {
+			return err
+		}
 	}
-	refs, err := c.classify(ctx, n, latest.OwnerReferences)
+	latest, liveErr := c.live(ctx, n)
+	if liveErr != nil || latest == nil || len(latest.OwnerReferences) == 0 {
+		return liveErr
+	}
+	if !equality.Semantic.DeepEqual(latest.OwnerReferences, n.owners) {
+		refs, err = c.classify(ctx, n, latest.OwnerReferences)
+	}
 	if errors.Is(err, errNamespacedOwner) {
 		return nil
 	}
@@ -58,38 +64,74 @@ func (c *collector) attemptToDelete(ctx context.Context, n *node) error {
 		return err
 	}
 	if len(refs.solid) > 0 {
-		if lost := append(refs.dangling, refs.waiting...); len(lost) > 0 {
-			if err := ignoreGone(c.removeOwners(ctx, n, lost)); err != nil {
-				return err
-			}
-		}
-		if refs.unseen {
-			return errUnseen
-		}
-		return nil
+		return c.keep(ctx, n, refs)
 	}
-	policy := metav1.DeletePropagationBackground
-	children := c.graph.children(n.uid)
+	return c.deleteLatest(ctx, n, latest, refs)
+}
+
+// live reads the object. It is nil if it is gone, and then so in the graph too.
+func (c *collector) live(ctx context.Context, n *node) (*metav1.PartialObjectMetadata, error) {
+	latest, err := c.get(ctx, n)
+	if isGone(err) || err == nil && latest.UID != n.uid {
+		// Deleted without an event so far; its monitor may be behind.
+		c.graph.drop(n.uid, true)
+		return nil, nil
+	}
+	return latest, err
+}
+
+// keep takes the references off an object that has other owners.
+func (c *collector) keep(ctx context.Context, n *node, refs *references) error {
+	if lost := append(refs.dangling, refs.waiting...); len(lost) > 0 {
+		if err := ignoreGone(c.removeOwners(ctx, n, lost)); err != nil {
+			return err
+		}
+	}
+	if refs.unseen {
+		return errUnseen
+	}
+	return nil
+}
+
+// deleteAsSeen deletes the object without a read of it, if the state in the graph is
+// enough to say how. The resource version holds the API to that state: if the object has
+// another by now, nothing is done, and the object has to be read.
+func (c *collector) deleteAsSeen(ctx context.Context, n *node, refs *references) (done bool, err error) {
+	if n.version == "" || len(refs.solid) > 0 || len(refs.waiting) > 0 && len(c.graph.children(n.uid)) > 0 {
+		return false, nil
+	}
+	err = c.at(n).Delete(ctx, n.name, metav1.DeleteOptions{
+		Preconditions: &metav1.Preconditions{UID: &n.uid, ResourceVersion: &n.version}, PropagationPolicy: &n.policy,
+	})
 	switch {
-	case len(refs.waiting) > 0 && len(children) > 0:
+	case isGone(err):
+		c.graph.drop(n.uid, true)
+		return true, nil
+	case apierrors.IsConflict(err):
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// deleteLatest deletes an object that has no owner left, as it was read.
+func (c *collector) deleteLatest(ctx context.Context, n *node, latest *metav1.PartialObjectMetadata, refs *references) error {
+	policy := policyOf(latest.Finalizers)
+	if children := c.graph.children(n.uid); len(refs.waiting) > 0 && len(children) > 0 {
 		// An owner waits for this one, so this one waits for its own.
 		policy = metav1.DeletePropagationForeground
 		if slices.ContainsFunc(children, func(child *node) bool { return child.deletingDependents }) {
 			// There may be a ring of owners that wait for each other; the
 			// references of this one no longer block, and the ring opens.
-			if err := c.unblockOwners(ctx, n, latest); err != nil {
-				return ignoreGone(err)
+			err := c.unblockOwners(ctx, n, latest)
+			if err == nil {
+				latest, err = c.get(ctx, n)
 			}
-			if latest, err = c.get(ctx, n); err != nil {
+			if err != nil {
 				return ignoreGone(err)
 			}
 		}
-	case slices.Contains(latest.Finalizers, metav1.FinalizerOrphanDependents):
-		policy = metav1.DeletePropagationOrphan
-	case slices.Contains(latest.Finalizers, metav1.FinalizerDeleteDependents):
-		policy = metav1.DeletePropagationForeground
 	}
-	err = c.delete(ctx, n, latest, policy)
+	err := c.delete(ctx, n, latest, policy)
 	if isGone(err) {
 		c.graph.drop(n.uid, true)
 		return nil

@@ -9,9 +9,11 @@
 // whether it is being deleted, and for each owner its dependents, also those
 // of owners that were not seen. No objects are cached beside it.
 //
-// The graph says where to look and never what to do: before anything is
-// deleted or changed the object and its owners are read from the API, and
-// each write carries the UID, so that what is late in the graph costs a look
-// and no object. An idle cluster costs one request for discovery each half
+// The graph says where to look and never what to do. Before anything is
+// deleted or changed its owners are read from the API, and so is the object.
+// One read is spared: a deletion that names the UID and the resource version
+// that the graph has is refused if the API has another state. Each write
+// carries the UID, so that what is late in the graph costs a look and no
+// object. An idle cluster costs one request for discovery each half
 // minute. The package imports client-go only.
 package garbagecollector

@@ -32,6 +32,10 @@ type node struct {
 	beingDeleted       bool
 	deletingDependents bool // foreground deletion has begun
 	orphaning          bool
+	// version is the resource version of this state, empty where the resource has none.
+	version string
+	// policy is what the finalizers ask of a deletion by the collector.
+	policy metav1.DeletionPropagation
 }
 
 // graph is the objects and who depends on whom. It calls toDelete and toOrphan

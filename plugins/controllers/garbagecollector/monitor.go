@@ -127,5 +127,19 @@ func (m *monitor) node(o metav1.Object) *node {
 		beingDeleted:       deleted,
 		deletingDependents: deleted && slices.Contains(o.GetFinalizers(), metav1.FinalizerDeleteDependents),
 		orphaning:          deleted && slices.Contains(o.GetFinalizers(), metav1.FinalizerOrphanDependents),
+		version:            o.GetResourceVersion(),
+		policy:             policyOf(o.GetFinalizers()),
 	}
+}
+
+// policyOf is how an object is deleted whose owners are gone: a finalizer that it has
+// already is kept to.
+func policyOf(finalizers []string) metav1.DeletionPropagation {
+	switch {
+	case slices.Contains(finalizers, metav1.FinalizerOrphanDependents):
+		return metav1.DeletePropagationOrphan
+	case slices.Contains(finalizers, metav1.FinalizerDeleteDependents):
+		return metav1.DeletePropagationForeground
+	}
+	return metav1.DeletePropagationBackground
 }
