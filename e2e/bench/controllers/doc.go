@@ -14,7 +14,8 @@
 //
 // The outcome is asserted before a figure is printed: so many pods are there, ready on
 // nodes that exist, or gone. Beside each figure stands the processor time that servers,
-// controllers and nodes used, which other work on the machine changes least. The load is
+// controllers and nodes used, which other work on the machine changes less than times, and
+// the requests that were made, which it hardly changes. The load is
 // this process: client-go with protobuf and one watch of pods.
 //
 // Flags choose rows and smaller sizes. The JSON is build/bench/controllers.json.

@@ -138,8 +138,11 @@ func isReady(n *corev1.Node) bool {
 }
 
 // used is the processor time so far: of the control plane, of the controllers in it (zero
-// where they are not apart) and of the nodes.
-type used struct{ servers, controllers, nodes time.Duration }
+// where they are not apart) and of the nodes, and the requests that the API server had.
+type used struct {
+	servers, controllers, nodes time.Duration
+	requests                    requests
+}
 
 func (s *side) used() (u used, err error) {
 	sum := func(list func() ([]int, error)) (d time.Duration) {
@@ -154,7 +157,9 @@ func (s *side) used() (u used, err error) {
 	if s.hollow != nil {
 		u.nodes = processorTimeWith(s.hollow.Pid())
 	}
-	return u, err
+	var e error
+	u.requests, e = s.requested()
+	return u, errors.Join(err, e)
 }
 
 // processorTimeWith is that of a process and those that it started.
@@ -176,8 +181,8 @@ func (s *side) per(before used, n int) string {
 		return err.Error()
 	}
 	each := func(d time.Duration) float64 { return float64(d.Microseconds()) / float64(n) }
-	return fmt.Sprintf("each %.0f us of processor time in the control plane, of it controllers %.0f, and %.0f in nodes",
-		each(now.servers-before.servers), each(now.controllers-before.controllers), each(now.nodes-before.nodes))
+	return fmt.Sprintf("each %.0f us of processor time in the control plane, of it controllers %.0f, and %.0f in nodes; requests: %s",
+		each(now.servers-before.servers), each(now.controllers-before.controllers), each(now.nodes-before.nodes), before.requests.since(now.requests, n))
 }
 
 // weight is what processes hold, in MB.
