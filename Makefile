@@ -127,6 +127,15 @@ $(BIN)/etcd: e2e/etcd/go.mod e2e/etcd/go.sum
 	@mkdir -p $(@D)
 	@cd e2e/etcd && $(GOBUILD) $(SLIM) -o $(CURDIR)/$@ go.etcd.io/etcd/server/v3
 
+# And CoreDNS, beside which the bundle dns is measured.
+.PHONY: coredns
+coredns: $(BIN)/coredns ## build the CoreDNS that bench-network asks, into bin/
+
+$(BIN)/coredns: e2e/coredns/go.mod e2e/coredns/go.sum
+	@echo "building CoreDNS (once)"
+	@mkdir -p $(@D)
+	@cd e2e/coredns && $(GOBUILD) $(SLIM) -o $(CURDIR)/$@ github.com/coredns/coredns
+
 # So is cosign, beside which signatures are tested.
 .PHONY: cosign
 cosign: $(BIN)/cosign ## build the cosign that make test-cosign runs, into bin/
@@ -299,7 +308,7 @@ bench-hollow: build ## simulated nodes with real agents, up to 50,000 with 100,0
 	@CGO_ENABLED=0 $(GO) run ./e2e/bench $(HOLLOW_FLAGS) hollow
 
 .PHONY: bench-network
-bench-network: ## the proxies nftables and iptables in turns, at 10,000 services: full sync, one change, memory (needs root; NETWORK_FLAGS="-services 50000 -alone": more, nftables alone)
+bench-network: build $(BIN)/coredns ## the proxies nftables and iptables in turns, at 10,000 services; the bundles dns and ingress beside CoreDNS and nginx (needs root; NETWORK_FLAGS="-services 50000 -alone -rows sync": more, nftables alone)
 	@$(GOBUILD) $(SLIM) -o build/bench-network-proxy ./e2e/bench/network/proxy
 	@$(GO) run ./e2e/bench/network $(NETWORK_FLAGS)
 

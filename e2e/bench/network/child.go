@@ -13,6 +13,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"pintle.dev/pintle/e2e/cluster"
 	"pintle.dev/pintle/sdk/proxy"
 )
 
@@ -42,7 +43,8 @@ func startChild(ctx context.Context, program, name string) (*child, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := cmd.Start(); err != nil {
+	// On the thread of that starter: others end here, and take with them what they started.
+	if err := (*cluster.Network)(nil).Start(cmd); err != nil {
 		return nil, fmt.Errorf("start proxy %s in a network namespace of its own: %w", name, err)
 	}
 	return &child{cmd: cmd, in: in, out: json.NewDecoder(out)}, nil

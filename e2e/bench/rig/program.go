@@ -7,6 +7,7 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -33,25 +34,35 @@ type Program struct {
 	exited chan struct{}
 }
 
-// StartProgram starts a built program and returns when ready is nil. What it
-// prints is in a file beside its data.
+// StartProgram starts a built program on the machine's own network.
 func StartProgram(ctx context.Context, name, dir string, ready func(context.Context) error, args ...string) (*Program, error) {
 	bin, err := cluster.Bin()
 	if err != nil {
 		return nil, err
 	}
+	p, err := StartIn(ctx, nil, filepath.Join(bin, name), dir, ready, args...)
+	if errors.Is(err, os.ErrNotExist) {
+		err = fmt.Errorf("%w; is it built? The targets bench-store, bench-peer and bench-controllers build it", err)
+	}
+	return p, err
+}
+
+// StartIn starts a program within a network, nil for the machine's own, and returns when
+// ready is nil. What it prints is in a file beside its data.
+func StartIn(ctx context.Context, n *cluster.Network, path, dir string, ready func(context.Context) error, args ...string) (*Program, error) {
+	name := filepath.Base(path)
 	p := &Program{name: name, log: filepath.Join(dir, name+".log"), exited: make(chan struct{})}
 	log, err := os.OpenFile(p.log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		return nil, err
 	}
 	defer log.Close()
-	p.cmd = exec.Command(filepath.Join(bin, name), args...)
+	p.cmd = exec.Command(path, args...)
 	p.cmd.Dir = dir
 	p.cmd.Stdout, p.cmd.Stderr = log, log
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
-	if err := (*cluster.Network)(nil).Start(p.cmd); err != nil {
-		return nil, fmt.Errorf("start %s: %w; is it built? The targets bench-store, bench-peer and bench-controllers build it", name, err)
+	if err := n.Start(p.cmd); err != nil {
+		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
 	go func() {
 		_ = p.cmd.Wait()

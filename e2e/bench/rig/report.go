@@ -185,6 +185,22 @@ type Peer struct {
 	Ratio float64 `json:"ratio"`
 }
 
+// Beside makes a figure of a rate and that of a peer, measured in turns; goal is one for the
+// ratio, 0 is none.
+func Beside(name, unit, peer string, goal float64, ours, theirs []float64) Figure {
+	f := Figure{Name: name, Unit: unit, Value: Median(ours), Rounds: ours, AtLeast: goal}
+	ratios := make([]float64, len(ours))
+	for i := range ours {
+		ratios[i] = ours[i] / theirs[i]
+	}
+	f.Peer = &Peer{Name: peer, Value: Median(theirs), Rounds: theirs, Ratio: Median(ratios)}
+	if goal > 0 {
+		ok := f.Peer.Ratio >= goal
+		f.Reached = &ok
+	}
+	return f
+}
+
 // Side is an outcome as it stands in the JSON.
 type Side struct {
 	Name        string    `json:"name"`

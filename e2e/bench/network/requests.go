@@ -1,0 +1,330 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"pintle.dev/pintle/e2e/bench/rig"
+	"pintle.dev/pintle/e2e/cluster"
+)
+
+const (
+	// requesters have a connection each, and one request under way.
+	requesters = 32
+	// requestTurn is how long one proxy is asked before the other one has its turn.
+	requestTurn = 2 * time.Second
+	// requestTurns of each proxy make a round.
+	requestTurns = 3
+
+	backendPort  = "18080"
+	nginxAddress = cluster.NodeIP + ":18081"
+	ownAddress   = cluster.NodeIP + ":80"
+)
+
+// backend is a service whose endpoint is no pod, with an Ingress before it.
+const backend = `
+apiVersion: v1
+kind: Service
+metadata: {name: backend}
+spec: {ports: [{port: 80, targetPort: PORT}]}
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: backend-1, labels: {kubernetes.io/service-name: backend}}
+addressType: IPv4
+ports: [{name: "", port: PORT}]
+endpoints: [{addresses: [ADDRESS]}]
+---
+apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata: {name: backend}
+spec:
+  ingressClassName: pintle
+  rules: [{host: bench.example.com, http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: backend, port: {number: 80}}}}]}}]
+`
+
+// nginxConfig does what the Ingress says: one host, connections that stay, no log of requests.
+const nginxConfig = `
+daemon off;
+worker_processes auto;
+pid DIR/nginx.pid;
+error_log DIR/error.log;
+events { worker_connections 1024; }
+http {
+	access_log off;
+	client_body_temp_path DIR/body; proxy_temp_path DIR/proxy; fastcgi_temp_path DIR/fastcgi; uwsgi_temp_path DIR/uwsgi; scgi_temp_path DIR/scgi;
+	keepalive_requests 1000000;
+	upstream backend { server ADDRESS; keepalive 128; keepalive_requests 1000000; }
+	server {
+		listen LISTEN;
+		server_name bench.example.com;
+		location / {
+			proxy_pass http://backend;
+			proxy_http_version 1.1;
+			proxy_set_header Connection "";
+			proxy_set_header Host $host;
+			proxy_set_header X-Forwarded-For $remote_addr;
+			proxy_set_header X-Forwarded-Proto $scheme;
+		}
+	}
+}
+`
+
+// served is what a proxy reached in one turn.
+type served struct {
+	rate, cost, p99 float64 // requests a second; its processor time of one, µs; ms
+}
+
+// requestFigures compare the bundle ingress with nginx, both before the same backend.
+func (o options) requestFigures(ctx context.Context) (_ []rig.Figure, err error) {
+	const name = "requests through the ingress"
+	nginx, err := exec.LookPath("nginx")
+	if err != nil {
+		return []rig.Figure{{Name: name, Unit: "1/s", Skipped: "nginx is not installed", Note: "apt-get install nginx-light"}}, nil
+	}
+	b, err := startBed(ctx, "bench-requests")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, b.stop()) }()
+	n := b.network
+	stop, err := serveBackend(n, cluster.NodeIP+":"+backendPort)
+	if err != nil {
+		return nil, err
+	}
+	defer stop()
+	if err := b.applyIngress(ctx); err != nil {
+		return nil, err
+	}
+	pid, err := processOf(b.cluster, "ingress")
+	if err != nil {
+		return nil, err
+	}
+	file := filepath.Join(b.dir, "nginx.conf")
+	text := strings.NewReplacer("DIR", b.dir, "ADDRESS", cluster.NodeIP+":"+backendPort, "LISTEN", nginxAddress).Replace(nginxConfig)
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		return nil, err
+	}
+	other, err := rig.StartIn(ctx, n, nginx, b.dir, func(ctx context.Context) error { return once(ctx, n, nginxAddress) }, "-c", file, "-e", filepath.Join(b.dir, "error.log"))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, other.Stop(syscall.SIGTERM)) }()
+	fmt.Printf("  %s requests\n", time.Now().Format(time.TimeOnly))
+	var ours, theirs []served
+	for range o.rounds * requestTurns {
+		for to, list := range map[side]*[]served{{ownAddress, pid}: &ours, {nginxAddress, other.Pid()}: &theirs} {
+			s, err := request(ctx, n, to)
+			if err != nil {
+				return nil, fmt.Errorf("requests to %s: %w", to.address, err)
+			}
+			*list = append(*list, s)
+		}
+	}
+	rate := func(s served) float64 { return s.rate }
+	median := func(list []served, of func(served) float64) float64 { return rig.Median(columnOf(list, of)) }
+	f := rig.Beside(name, "1/s", "nginx", 0.8, columnOf(ours, rate), columnOf(theirs, rate))
+	f.Rounds, f.Peer.Rounds = nil, nil
+	p99, cost := func(s served) float64 { return s.p99 }, func(s served) float64 { return s.cost }
+	return []rig.Figure{f.With("p99 %.2f ms and %.0f µs of processor time a request; nginx %.2f ms and %.0f µs",
+		median(ours, p99), median(ours, cost), median(theirs, p99), median(theirs, cost))}, nil
+}
+
+// applyIngress returns when the ingress forwards to the backend.
+func (b *bed) applyIngress(ctx context.Context) error {
+	bin, err := cluster.Bin()
+	if err != nil {
+		return err
+	}
+	apply := b.cluster.Command(ctx, filepath.Join(bin, "pintle"), "kubectl", "apply", "-f", "-")
+	apply.Stdin = strings.NewReader(strings.NewReplacer("PORT", backendPort, "ADDRESS", cluster.NodeIP).Replace(backend))
+	var said bytes.Buffer
+	apply.Stdout, apply.Stderr = &said, &said
+	if err := b.network.Start(apply); err != nil {
+		return fmt.Errorf("apply the Ingress: %w", err)
+	}
+	if err := apply.Wait(); err != nil {
+		return fmt.Errorf("apply the Ingress: %w: %s", err, said.Bytes())
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	for {
+		err := once(ctx, b.network, ownAddress)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("the ingress does not forward: %w", err)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// answer is what the backend says.
+const answer = "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 128\r\n\r\n"
+
+// serveBackend answers each request at once, until it is stopped.
+func serveBackend(n *cluster.Network, address string) (stop func(), err error) {
+	l, err := n.Listen("tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	whole := []byte(answer + strings.Repeat("x", 128))
+	var mu sync.Mutex
+	var open []net.Conn
+	var group sync.WaitGroup
+	group.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			mu.Lock()
+			open = append(open, c)
+			mu.Unlock()
+			group.Go(func() { // ends with the connection
+				in := bufio.NewReader(c)
+				for {
+					line, err := in.ReadSlice('\n')
+					if err != nil {
+						return
+					}
+					if len(line) > 2 {
+						continue // of the header
+					}
+					if _, err := c.Write(whole); err != nil {
+						return
+					}
+				}
+			})
+		}
+	})
+	return func() {
+		l.Close()
+		mu.Lock()
+		for _, c := range open {
+			c.Close()
+		}
+		mu.Unlock()
+		group.Wait()
+	}, nil
+}
+
+// requestText is sent again and again.
+const requestText = "GET /some/path?with=query HTTP/1.1\r\nHost: bench.example.com\r\nUser-Agent: bench\r\nAccept: */*\r\n\r\n"
+
+// once is nil when a proxy forwards.
+func once(ctx context.Context, n *cluster.Network, address string) error {
+	_, err := requestInTurn(ctx, n, address, time.Time{})
+	return err
+}
+
+// request sends requests for one turn, and fails for an answer that is wrong or does not come.
+func request(ctx context.Context, n *cluster.Network, to side) (served, error) {
+	var mu sync.Mutex
+	var took []float64
+	var errs []error
+	used, begin := family(to.pid), time.Now()
+	var group sync.WaitGroup
+	for range requesters {
+		group.Go(func() {
+			own, err := requestInTurn(ctx, n, to.address, begin.Add(requestTurn))
+			mu.Lock()
+			defer mu.Unlock()
+			took, errs = append(took, own...), append(errs, err)
+		})
+	}
+	group.Wait()
+	seconds, busy := time.Since(begin).Seconds(), family(to.pid)-used
+	if err := errors.Join(errs...); err != nil || len(took) == 0 {
+		return served{}, errors.Join(err, ctx.Err())
+	}
+	slices.Sort(took)
+	count := float64(len(took))
+	return served{rate: count / seconds, cost: busy.Seconds() * 1e6 / count, p99: took[len(took)*99/100]}, nil
+}
+
+// family is the processor time of a process and of its children, such as nginx's workers.
+func family(pid int) time.Duration {
+	total := rig.ProcessorTime(pid)
+	raw, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
+	for field := range strings.FieldsSeq(string(raw)) {
+		if child, err := strconv.Atoi(field); err == nil {
+			total += rig.ProcessorTime(child)
+		}
+	}
+	return total
+}
+
+// requestInTurn sends at least one request, and one after the other until a time; it returns
+// how long each took, in ms.
+func requestInTurn(ctx context.Context, n *cluster.Network, address string, until time.Time) (took []float64, err error) {
+	conn, err := n.Dial(ctx, "tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(requestTurn + 10*time.Second)); err != nil {
+		return nil, err
+	}
+	in := bufio.NewReader(conn)
+	for begin := time.Now(); ; {
+		if _, err := io.WriteString(conn, requestText); err != nil {
+			return took, err
+		}
+		if err := readAnswer(in); err != nil {
+			return took, err
+		}
+		end := time.Now()
+		took = append(took, end.Sub(begin).Seconds()*1000)
+		if begin = end; !begin.Before(until) || ctx.Err() != nil {
+			return took, ctx.Err()
+		}
+	}
+}
+
+// readAnswer takes an answer with the backend's body.
+func readAnswer(in *bufio.Reader) error {
+	status, err := in.ReadSlice('\n')
+	if err != nil {
+		return err
+	}
+	if !bytes.HasPrefix(status, []byte("HTTP/1.1 200 ")) {
+		return fmt.Errorf("the answer is %q", status)
+	}
+	size := 0
+	for {
+		line, err := in.ReadSlice('\n')
+		if err != nil {
+			return err
+		}
+		if len(line) <= 2 {
+			break
+		}
+		if key, value, ok := bytes.Cut(line, []byte(":")); ok && bytes.EqualFold(key, []byte("Content-Length")) {
+			if size, err = strconv.Atoi(string(bytes.TrimSpace(value))); err != nil {
+				return err
+			}
+		}
+	}
+	if size != 128 {
+		return fmt.Errorf("the body of the answer has %d bytes", size)
+	}
+	_, err = in.Discard(size)
+	return err
+}
