@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"net"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -10,7 +11,6 @@ import (
 	"github.com/coredns/caddy"
 	"github.com/coredns/coredns/core/dnsserver"
 	"github.com/coredns/coredns/plugin"
-	"github.com/coredns/coredns/request"
 	"github.com/miekg/dns"
 
 	"pintle.dev/pintle/plugins/dns/corefile"
@@ -87,17 +87,26 @@ func (h *clients) Name() string { return corefile.ClientsDirective }
 
 // ServeDNS implements plugin.Handler.
 func (h *clients) ServeDNS(ctx context.Context, w dns.ResponseWriter, r *dns.Msg) (int, error) {
-	state := request.Request{W: w, Req: r}
-	from, err := netip.ParseAddr(state.IP())
-	if err != nil || !h.allow.contain(from) {
+	from := addressOf(w.RemoteAddr())
+	if !h.allow.contain(from) {
 		return dns.RcodeSuccess, nil // to the server: it is answered
 	}
-	from = from.Unmap()
 	if !h.enter(from) {
 		return dns.RcodeRefused, nil
 	}
 	defer h.leave(from)
 	return plugin.NextOrFailure(h.Name(), h.next, ctx, w, r)
+}
+
+// addressOf is that of a client; none for one that is unknown, which no range contains.
+func addressOf(from net.Addr) netip.Addr {
+	switch a := from.(type) {
+	case *net.UDPAddr:
+		return a.AddrPort().Addr().Unmap().WithZone("")
+	case *net.TCPAddr:
+		return a.AddrPort().Addr().Unmap().WithZone("")
+	}
+	return netip.Addr{}
 }
 
 func (h *clients) enter(from netip.Addr) bool {
