@@ -28,7 +28,6 @@ type linux struct {
 	handle  *netlink.Handle
 	space   int    // descriptor of the network namespace; 0: the process's own
 	proc    string // the kernel's switches
-	written string // what table wrote last, for whom
 }
 
 func openLinux(cfg Config, o options) (*linux, error) {

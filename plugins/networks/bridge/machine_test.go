@@ -478,6 +478,120 @@ func TestBehindRouter(t *testing.T) {
 	}
 }
 
+// nftables is a connection to the namespace's.
+func (s *space) nftables() *nft.Conn {
+	s.t.Helper()
+	c, err := nft.New(nft.WithNetNSFd(int(s.fd)))
+	s.must(err)
+	return c
+}
+
+// changes is how many transactions of nftables there have been.
+func (s *space) changes() uint32 {
+	s.t.Helper()
+	g, err := s.nftables().GetGen()
+	s.must(err)
+	return g.ID
+}
+
+var plugins = &nft.Table{Name: tableName, Family: nft.TableFamilyIPv4}
+
+// senders are the addresses from which the tunnel takes packets.
+func (s *space) senders() (out []string) {
+	s.t.Helper()
+	list, err := s.nftables().GetSetElements(&nft.Set{Table: plugins, Name: sendersSet, KeyType: nft.TypeIPAddr})
+	s.must(err)
+	for _, e := range list {
+		out = append(out, net.IP(e.Key).String())
+	}
+	slices.Sort(out)
+	return out
+}
+
+// TestSenders: the tunnel takes packets of the nodes of now, after a change and after a restart. What is
+// as it should be is not written again, and a change is one transaction.
+func TestSenders(t *testing.T) {
+	s, router := newSpace(t), newSpace(t)
+	cable(s, "eth0", "192.0.2.10/24", router, "eth0", "192.0.2.1/24")
+	s.gateway("192.0.2.1")
+	start := func(config string) *Network {
+		t.Helper()
+		n, _, err := s.started(config, "10.244.0.0/24", "192.0.2.10")
+		s.must(err)
+		return n
+	}
+	const quiet = `{"checkInterval": "1h"}` // Apply alone makes changes
+	n := start(quiet)
+	far := func(addresses ...string) (list []*network.Node) {
+		for i, a := range addresses {
+			list = append(list, member(fmt.Sprintf("far%d", i), a, fmt.Sprintf("10.244.%d.0/24", 2+i)))
+		}
+		return list
+	}
+	generation := uint64(0)
+	expect := func(when string, transactions uint32, want ...string) {
+		t.Helper()
+		before := s.changes()
+		generation++
+		s.must(n.Apply(t.Context(), &network.Diff{Generation: generation, Reset_: true, Set: far(want...)}))
+		if st := n.Status(); len(st.Refused) > 0 {
+			t.Skipf("this machine's kernel has no VXLAN: %v", st.Refused)
+		}
+		if got := s.senders(); !slices.Equal(got, want) {
+			t.Errorf("%s: the tunnel takes packets of %q, want %q", when, got, want)
+		}
+		if got := s.changes() - before; got != transactions {
+			t.Errorf("%s: %d transactions, want %d", when, got, transactions)
+		}
+	}
+	expect("at first", 1, "203.0.113.2", "203.0.113.3")
+	mark := &nft.Chain{Name: "mark", Table: plugins}
+	marked := func() bool {
+		t.Helper()
+		list, err := s.nftables().ListChainsOfTableFamily(nft.TableFamilyIPv4)
+		s.must(err)
+		return slices.ContainsFunc(list, func(c *nft.Chain) bool { return c.Name == mark.Name })
+	}
+	by := s.nftables()
+	by.AddChain(mark) // it is there as long as the table is not made anew
+	s.must(by.Flush())
+	expect("the same again", 0, "203.0.113.2", "203.0.113.3")
+	expect("another address", 1, "203.0.113.2", "203.0.113.9")
+	forge := func() {
+		t.Helper()
+		by := s.nftables()
+		set := &nft.Set{Table: plugins, Name: sendersSet, KeyType: nft.TypeIPAddr}
+		s.must(by.SetAddElements(set, []nft.SetElement{{Key: net.ParseIP("203.0.113.66").To4()}}))
+		s.must(by.SetDeleteElements(set, []nft.SetElement{{Key: net.ParseIP("203.0.113.2").To4()}}))
+		s.must(by.Flush())
+	}
+	forge()
+	expect("changed by hand", 1, "203.0.113.2", "203.0.113.9")
+	s.must(n.Stop(t.Context(), false))
+	forge()
+	n = start(quiet)
+	expect("a restart with a stale sender", 1, "203.0.113.2", "203.0.113.9")
+	s.must(n.Stop(t.Context(), false))
+	n = start(quiet)
+	expect("a restart without a change", 0, "203.0.113.2", "203.0.113.9")
+	if !marked() {
+		t.Error("the table was made anew, though its rules are the same")
+	}
+	s.must(n.Stop(t.Context(), false))
+	n = start(`{"checkInterval": "1h", "port": 4789}`)
+	expect("a restart with another port", 1, "203.0.113.2", "203.0.113.9")
+	if marked() {
+		t.Error("the port changed, and the rules did not")
+	}
+	// A rule of others in the place of one of the plugin's.
+	by = s.nftables()
+	tunnel := &nft.Chain{Name: tunnelChain, Table: plugins}
+	by.FlushChain(tunnel)
+	by.AddRule(&nft.Rule{Table: plugins, Chain: tunnel, Exprs: []expr.Any{&expr.Verdict{Kind: expr.VerdictAccept}}})
+	s.must(by.Flush())
+	expect("another rule", 1, "203.0.113.2", "203.0.113.9")
+}
+
 // TestNoTunnel: where there can be no tunnel, nodes on the link are reached, come and go. With the backend
 // vxlan that is an error.
 func TestNoTunnel(t *testing.T) {
@@ -519,7 +633,7 @@ func TestNoTunnel(t *testing.T) {
 	}
 	// Without the table no tunnel.
 	space := l.space
-	l.space, l.written = 1<<30, ""
+	l.space = 1 << 30
 	n.running.turn.Unlock()
 	if err := n.Apply(t.Context(), &network.Diff{Generation: 4}); err == nil || n.Status().Ready {
 		t.Errorf("without a table: %v, %+v", err, n.Status())

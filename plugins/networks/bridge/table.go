@@ -1,15 +1,18 @@
 package bridge
 
 import (
+	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
 	"net/netip"
+	"slices"
 
 	nft "github.com/google/nftables"
 	"github.com/google/nftables/binaryutil"
 	"github.com/google/nftables/expr"
+	"github.com/google/nftables/userdata"
 	"golang.org/x/sys/unix"
 )
 
@@ -31,64 +34,149 @@ const beforeMasquerading nft.ChainPriority = 99
 // register is the first of nftables.
 const register = unix.NFT_REG_1
 
-// table makes the nftables table anew, in one transaction: pods see each other's addresses,
-// whoever masquerades what leaves the machine, and the tunnel takes packets of nodes alone, since
+// chain is one of the table, with its rules.
+type chain struct {
+	*nft.Chain
+	rules [][]expr.Any
+}
+
+// table makes the nftables tables what they should be: pods see each other's addresses, also where
+// others masquerade what leaves the machine, and the tunnel takes packets of nodes alone, since
 // VXLAN knows no senders. Pods send none to tunnels: masqueraded they would be this node's.
 func (l *linux) table(far []hop) error {
-	want := fmt.Sprint(far)
-	there, err := l.hasTables(len(far) > 0)
-	if err == nil && there && l.written == want {
-		return nil // each transaction makes others look at their tables
-	}
-	err = nil // what cannot be read is written anew
 	for _, own := range l.options.own {
-		if err == nil {
-			err = l.tableOf(own, far)
+		if err := l.tableOf(own, far); err != nil {
+			return fmt.Errorf("nftables table %s: %w", tableName, err)
 		}
 	}
-	if err != nil {
-		l.written = ""
-		return fmt.Errorf("nftables table %s: %w", tableName, err)
-	}
-	l.written = want
 	return nil
 }
 
-// hasTables reports whether the chains have the rules that they were made with, as many as
-// there were.
-func (l *linux) hasTables(guarded bool) (bool, error) {
+// tableOf makes the table of a family. What is as it should be is not written again: each
+// transaction makes others look at their tables. Senders that changed are replaced in one
+// transaction, and a table with other rules is made anew in one.
+func (l *linux) tableOf(own netip.Prefix, far []hop) error {
 	c, err := l.connect()
 	if err != nil {
-		return false, err
+		return err
 	}
-	for _, own := range l.options.own {
-		want := map[string]int{keepChain: 0}
-		for _, all := range l.options.all {
-			if all.Addr().Is4() == own.Addr().Is4() {
-				want[keepChain]++
+	t := &nft.Table{Name: tableName, Family: tableFamily(own)}
+	guarded := len(far) > 0 && l.guards(own)
+	chains := l.chains(t, own, guarded)
+	comment, err := fingerprint(chains)
+	if err != nil {
+		return err
+	}
+	senders := &nft.Set{Table: t, Name: sendersSet, KeyType: nft.TypeIPAddr}
+	if !own.Addr().Is4() {
+		senders.KeyType = nft.TypeIP6Addr
+	}
+	want := sendersOf(own, far)
+	// What cannot be read or changed is made anew.
+	if there, err := hasRules(c, chains, comment); err == nil && there {
+		if !guarded || replaceSenders(c, senders, want) == nil {
+			return nil
+		}
+		if c, err = l.connect(); err != nil { // without the messages of the failed transaction
+			return err
+		}
+	}
+	c.AddTable(t) // so that deleting finds one
+	c.DelTable(t)
+	c.AddTable(t)
+	if guarded {
+		if err := c.AddSet(senders, want); err != nil {
+			return err
+		}
+	}
+	for _, one := range chains {
+		c.AddChain(one.Chain)
+		for _, rule := range one.rules {
+			c.AddRule(&nft.Rule{Table: t, Chain: one.Chain, Exprs: rule, UserData: userdata.AppendString(nil, userdata.TypeComment, comment)})
+		}
+	}
+	return c.Flush()
+}
+
+// fingerprint tells apart tables whose rules differ. Each rule has it as its comment.
+func fingerprint(chains []chain) (string, error) {
+	sum := sha256.New()
+	for _, one := range chains {
+		fmt.Fprintln(sum, one.Name, one.Type, *one.Hooknum, *one.Priority, one.Table.Family)
+		for _, rule := range one.rules {
+			for _, e := range rule {
+				data, err := expr.Marshal(byte(one.Table.Family), e)
+				if err != nil {
+					return "", fmt.Errorf("rule of chain %s: %w", one.Name, err)
+				}
+				fmt.Fprintf(sum, "%x\n", data)
 			}
 		}
-		if guarded && l.guards(own) {
-			want[tunnelChain] = 1
+	}
+	return fmt.Sprintf("pintle %x", sum.Sum(nil)[:12]), nil
+}
+
+// hasRules reports whether the chains have the rules that the comment stands for, as many as there
+// were.
+func hasRules(c *nft.Conn, chains []chain, comment string) (bool, error) {
+	for _, one := range chains {
+		have, err := c.GetRules(one.Table, one.Chain)
+		if errors.Is(err, fs.ErrNotExist) {
+			return false, nil
 		}
-		if l.cfg.Backend != HostGW {
-			want[podsChain] = 1
+		if err != nil {
+			return false, err
 		}
-		t := &nft.Table{Name: tableName, Family: tableFamily(own)}
-		for chain, rules := range want {
-			have, err := c.GetRules(t, &nft.Chain{Name: chain, Table: t})
-			if errors.Is(err, fs.ErrNotExist) {
-				return false, nil
-			}
-			if err != nil {
-				return false, err
-			}
-			if len(have) != rules {
+		if len(have) != len(one.rules) {
+			return false, nil
+		}
+		for _, rule := range have {
+			if text, ok := userdata.GetString(rule.UserData, userdata.TypeComment); !ok || text != comment {
 				return false, nil
 			}
 		}
 	}
 	return true, nil
+}
+
+// sendersOf are the addresses of nodes, as elements of the set.
+func sendersOf(own netip.Prefix, far []hop) (elements []nft.SetElement) {
+	seen := map[netip.Addr]bool{}
+	for _, h := range far {
+		if h.via.Is4() == own.Addr().Is4() && !seen[h.via] {
+			seen[h.via] = true
+			elements = append(elements, nft.SetElement{Key: h.via.AsSlice()})
+		}
+	}
+	return elements
+}
+
+// replaceSenders makes the elements of the set exactly these, in one transaction. Without a
+// difference there is none.
+func replaceSenders(c *nft.Conn, set *nft.Set, want []nft.SetElement) error {
+	have, err := c.GetSetElements(set)
+	if err != nil {
+		return err
+	}
+	among := func(list []nft.SetElement) func(nft.SetElement) bool {
+		keys := map[string]bool{}
+		for _, e := range list {
+			keys[string(e.Key)] = true
+		}
+		return func(e nft.SetElement) bool { return keys[string(e.Key)] }
+	}
+	stale := slices.DeleteFunc(slices.Clone(have), among(want))
+	missing := slices.DeleteFunc(slices.Clone(want), among(have))
+	if len(stale)+len(missing) == 0 {
+		return nil
+	}
+	if err := c.SetDeleteElements(set, stale); err != nil {
+		return err
+	}
+	if err := c.SetAddElements(set, missing); err != nil {
+		return err
+	}
+	return c.Flush()
 }
 
 // guards reports whether the table of a range has the rules of the tunnel's senders.
@@ -101,17 +189,11 @@ func (l *linux) connect() (*nft.Conn, error) {
 	return nft.New(nft.WithNetNSFd(l.space))
 }
 
-func (l *linux) tableOf(own netip.Prefix, far []hop) error {
-	c, err := l.connect()
-	if err != nil {
-		return err
-	}
-	t := &nft.Table{Name: tableName, Family: tableFamily(own)}
-	c.AddTable(t) // so that deleting finds one
-	c.DelTable(t)
-	c.AddTable(t)
-	priority := beforeMasquerading
-	keep := c.AddChain(&nft.Chain{Name: keepChain, Table: t, Type: nft.ChainTypeNAT, Hooknum: nft.ChainHookPostrouting, Priority: &priority})
+// chains are those of the table. guarded: the tunnel has a chain that drops packets of senders that
+// are no nodes.
+func (l *linux) chains(t *nft.Table, own netip.Prefix, guarded bool) []chain {
+	priority, filter := beforeMasquerading, *nft.ChainPriorityFilter
+	keep := chain{Chain: &nft.Chain{Name: keepChain, Table: t, Type: nft.ChainTypeNAT, Hooknum: nft.ChainHookPostrouting, Priority: &priority}}
 	for _, all := range l.options.all {
 		if all.Addr().Is4() != own.Addr().Is4() {
 			continue
@@ -123,55 +205,34 @@ func (l *linux) tableOf(own netip.Prefix, far []hop) error {
 		rule = append(rule, matches(own, false, expr.CmpOpNeq)...)
 		mark := binaryutil.NativeEndian.PutUint32(l.cfg.mark)
 		none := make([]byte, 4)
-		rule = append(rule,
+		keep.rules = append(keep.rules, append(rule,
 			&expr.Meta{Key: expr.MetaKeyMARK, Register: register},
 			&expr.Bitwise{SourceRegister: register, DestRegister: register, Len: 4, Mask: mark, Xor: none},
 			&expr.Cmp{Op: expr.CmpOpEq, Register: register, Data: none},
 			load(own, true),
 			&expr.NAT{Type: expr.NATTypeSourceNAT, Family: uint32(t.Family), RegAddrMin: register},
-		)
-		c.AddRule(&nft.Rule{Table: t, Chain: keep, Exprs: rule})
+		))
 	}
+	chains := []chain{keep}
 	if l.cfg.Backend != HostGW {
 		// Without far nodes too: this node may be far for another. The tunnel's own packets
 		// are not forwarded but sent.
-		priority := *nft.ChainPriorityFilter
-		pods := c.AddChain(&nft.Chain{Name: podsChain, Table: t, Type: nft.ChainTypeFilter, Hooknum: nft.ChainHookForward, Priority: &priority})
-		c.AddRule(&nft.Rule{Table: t, Chain: pods, Exprs: append(toPort(l.cfg.Port), &expr.Verdict{Kind: expr.VerdictDrop})})
+		chains = append(chains, chain{
+			&nft.Chain{Name: podsChain, Table: t, Type: nft.ChainTypeFilter, Hooknum: nft.ChainHookForward, Priority: &filter},
+			[][]expr.Any{append(toPort(l.cfg.Port), &expr.Verdict{Kind: expr.VerdictDrop})},
+		})
 	}
-	if len(far) > 0 && l.guards(own) {
-		if err := l.guard(c, t, own, far); err != nil {
-			return err
-		}
+	if guarded {
+		chains = append(chains, chain{
+			&nft.Chain{Name: tunnelChain, Table: t, Type: nft.ChainTypeFilter, Hooknum: nft.ChainHookInput, Priority: &filter},
+			[][]expr.Any{append(toPort(l.cfg.Port),
+				load(own, true),
+				&expr.Lookup{SourceRegister: register, SetName: sendersSet, Invert: true},
+				&expr.Verdict{Kind: expr.VerdictDrop},
+			)},
+		})
 	}
-	return c.Flush()
-}
-
-// guard drops packets to the tunnel of who is no node.
-func (l *linux) guard(c *nft.Conn, t *nft.Table, own netip.Prefix, far []hop) error {
-	senders := &nft.Set{Table: t, Name: sendersSet, KeyType: nft.TypeIPAddr}
-	if !own.Addr().Is4() {
-		senders.KeyType = nft.TypeIP6Addr
-	}
-	var elements []nft.SetElement
-	seen := map[netip.Addr]bool{}
-	for _, h := range far {
-		if h.via.Is4() == own.Addr().Is4() && !seen[h.via] {
-			seen[h.via] = true
-			elements = append(elements, nft.SetElement{Key: h.via.AsSlice()})
-		}
-	}
-	if err := c.AddSet(senders, elements); err != nil {
-		return err
-	}
-	priority := *nft.ChainPriorityFilter
-	chain := c.AddChain(&nft.Chain{Name: tunnelChain, Table: t, Type: nft.ChainTypeFilter, Hooknum: nft.ChainHookInput, Priority: &priority})
-	c.AddRule(&nft.Rule{Table: t, Chain: chain, Exprs: append(toPort(l.cfg.Port),
-		load(own, true),
-		&expr.Lookup{SourceRegister: register, SetName: senders.Name, SetID: senders.ID, Invert: true},
-		&expr.Verdict{Kind: expr.VerdictDrop},
-	)})
-	return nil
+	return chains
 }
 
 // toPort goes on where a packet is one of UDP to a port.
