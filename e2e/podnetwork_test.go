@@ -231,7 +231,7 @@ func (c *cell) hostileNodes(t *testing.T, ips []string, theirs string) {
 		if _, err := c.client.CoreV1().Nodes().Patch(ctx, name, types.StrategicMergePatchType, []byte(status), metav1.PatchOptions{}, "status"); err != nil {
 			t.Fatal(err)
 		}
-		want := map[string]string{"thief": "which registered before", "outside": "is outside of the cluster's"}[name]
+		want := map[string]string{"thief": "which had it before", "outside": "is outside of the cluster's"}[name]
 		for machine := range 3 {
 			want := want
 			if name == "thief" && machine == 2 {

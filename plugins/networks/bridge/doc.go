@@ -11,8 +11,9 @@
 // # What it promises
 //
 // A Node is untrusted input. A node gets routes to its own ranges alone: those inside the
-// cluster's, and not in part or whole this node's, an older node's, a service's or a
-// network's of this machine. Who is refused is named in the status, with the reason.
+// cluster's, and not in part or whole this node's, a service's, a network's of this machine, or those of a
+// node that had them before, also after a restart (holders.go). Who is refused is named in the status,
+// with the reason.
 // A route that somebody deleted is back within seconds (checkInterval). A stop with cleanup
 // leaves nothing; without it pods go on reaching each other.
 //

@@ -478,6 +478,39 @@ func TestBehindRouter(t *testing.T) {
 	}
 }
 
+// TestOlderNodeClaimsLater: routes of a node stay when a Node that registered before claims its range,
+// also after a restart.
+func TestOlderNodeClaimsLater(t *testing.T) {
+	s, other := newSpace(t), newSpace(t)
+	cable(s, "eth0", "192.0.2.10/24", other, "eth0", "192.0.2.11/24")
+	older, victim := member("older", "192.0.2.66"), member("victim", "192.0.2.11", "10.244.1.0/24")
+	older.Created, victim.Created = 1, 2
+	n, _, err := s.started("", "10.244.0.0/24", "192.0.2.10")
+	s.must(err)
+	s.must(n.Apply(t.Context(), &network.Diff{Generation: 1, Reset_: true, Set: []*network.Node{older, victim}}))
+	const route = "10.244.1.0/24 via 192.0.2.11 dev eth0 proto 90"
+	s.expect(t, "at first", route)
+	refused := func(when string) {
+		t.Helper()
+		s.expect(t, when, route)
+		if st := n.Status(); len(st.Refused) != 1 || st.Refused[0].GetNode() != "older" || !strings.Contains(st.Refused[0].GetReason(), "overlaps 10.244.1.0/24 of node victim, which had it before") {
+			t.Errorf("%s: refused %v", when, st.Refused)
+		}
+	}
+	older.PodCidrs = victim.PodCidrs
+	s.must(n.Apply(t.Context(), &network.Diff{Generation: 2, Set: []*network.Node{older}}))
+	refused("an older node claims it")
+	s.must(n.Stop(t.Context(), false))
+	n, _, err = s.started("", "10.244.0.0/24", "192.0.2.10")
+	s.must(err)
+	s.must(n.Apply(t.Context(), &network.Diff{Generation: 1, Reset_: true, Set: []*network.Node{older, victim}}))
+	refused("after a restart")
+	s.must(n.Stop(t.Context(), true))
+	if _, err := os.Stat(filepath.Join(s.state, holdersFile)); err == nil {
+		t.Error("after a stop with cleanup the file of ranges is there")
+	}
+}
+
 // nftables is a connection to the namespace's.
 func (s *space) nftables() *nft.Conn {
 	s.t.Helper()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/netip"
 	"os"
 	"slices"
@@ -47,6 +48,7 @@ type run struct {
 
 	turn  sync.Mutex // one sync at a time
 	nodes network.State
+	held  holders
 	said  string // the last fault, of which the log tells once
 }
 
@@ -111,7 +113,11 @@ func (n *Network) prepare(o network.Options) (_ *run, mtu int, err error) {
 	if err := machine.forward(); err != nil {
 		return nil, 0, err
 	}
-	return &run{Network: n, cfg: cfg, options: read, log: o.Logger, linux: machine, done: make(chan struct{})}, mtu, nil
+	held, fault := readHolders(read.state)
+	if fault != nil {
+		o.Logger.Warn("of two nodes that claim one range the one that registered first gets it", "error", fault)
+	}
+	return &run{Network: n, cfg: cfg, options: read, log: o.Logger, linux: machine, held: held, done: make(chan struct{})}, mtu, nil
 }
 
 // readOptions parses what the node said.
@@ -208,7 +214,14 @@ func (r *run) reach() (refused []*network.Refusal, reached int, err error) {
 		return nil, 0, err
 	}
 	nodes := r.nodes.Nodes()
-	hops, refused := r.options.plan(nodes, networks, local)
+	hops, refused, held := r.options.plan(nodes, networks, local, r.held.of)
+	// Written before routes change: what a node has outlives this process.
+	if !maps.Equal(held, r.held.of) {
+		r.held.of = held
+		if err := r.held.write(); err != nil {
+			r.log.Warn("after a restart an older node may take the range of another", "error", err)
+		}
+	}
 	more, err := r.linux.reach(hops)
 	refused = append(refused, more...)
 	for _, node := range nodes {
@@ -257,7 +270,7 @@ func (n *Network) Stop(_ context.Context, cleanup bool) error {
 	r.turn.Lock()
 	defer r.turn.Unlock()
 	if cleanup {
-		if err := r.linux.remove(); err != nil {
+		if err := errors.Join(r.linux.remove(), r.held.remove()); err != nil {
 			return fmt.Errorf("stop network %s: %w", Name, err) // another stop goes on here
 		}
 	}

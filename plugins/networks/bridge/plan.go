@@ -35,38 +35,54 @@ type hop struct {
 	via  netip.Addr // of the node
 }
 
-// plan says how the pods of other nodes are reached, and which ranges are refused. Nodes come
-// by their registration: of two with one range the older has it. local are the addresses of this machine.
-func (c *cluster) plan(nodes []*network.Node, machine []taken, local []netip.Addr) (hops []hop, refused []*network.Refusal) {
-	claimed := map[netip.Prefix]string{}
-	for _, node := range nodes {
-		refuse := func(format string, args ...any) {
-			refused = append(refused, &network.Refusal{Node: node.GetName(), Reason: fmt.Sprintf(format, args...)})
-		}
-		ranges := node.GetPodCidrs()
-		if len(ranges) > most {
-			refuse("it has %d ranges of pod IPs; want %d at most", len(ranges), most)
-			continue
-		}
-		for _, text := range ranges {
-			to, fault := c.claim(text, claimed, machine)
-			if fault != "" {
-				refuse("%s", fault)
+// plan says how the pods of other nodes are reached, and which ranges are refused. local are the
+// addresses of this machine. held are the ranges that nodes had before: a Node that claims one of them
+// later does not get it, however old it is. Of two that claim another range the one that
+// registered first has it: nodes come in that order. claimed is held for the next time.
+func (c *cluster) plan(nodes []*network.Node, machine []taken, local []netip.Addr, held map[netip.Prefix]string) (hops []hop, refused []*network.Refusal, claimed map[netip.Prefix]string) {
+	claimed = map[netip.Prefix]string{}
+	ends := map[string]netip.Prefix{}
+	for _, own := range c.own {
+		ends[hardware(own).String()] = own
+	}
+	for _, holders := range []bool{true, false} {
+		for _, node := range nodes {
+			refuse := func(format string, args ...any) {
+				refused = append(refused, &network.Refusal{Node: node.GetName(), Reason: fmt.Sprintf(format, args...)})
+			}
+			ranges := node.GetPodCidrs()
+			if len(ranges) > most {
+				if !holders {
+					refuse("it has %d ranges of pod IPs; want %d at most", len(ranges), most)
+				}
 				continue
 			}
-			claimed[to] = node.GetName()
-			if len(node.GetAddresses()) == 0 {
-				continue // a machine that registers says its address a moment later
+			for _, text := range ranges {
+				if to, err := netip.ParsePrefix(text); (err == nil && held[to] == node.GetName()) != holders {
+					continue
+				}
+				to, fault := c.claim(text, claimed, machine)
+				if other, ok := ends[hardware(to).String()]; ok && fault == "" {
+					fault = fmt.Sprintf("its range of pod IPs %s has the hardware address of %s in the tunnel", to, other)
+				}
+				if fault != "" {
+					refuse("%s", fault)
+					continue
+				}
+				claimed[to], ends[hardware(to).String()] = node.GetName(), to
+				if len(node.GetAddresses()) == 0 {
+					continue // a machine that registers says its address a moment later
+				}
+				via, fault := c.address(node, to, local)
+				if fault != "" {
+					refuse("%s", fault)
+					continue
+				}
+				hops = append(hops, hop{node.GetName(), to, via})
 			}
-			via, fault := c.address(node, to, local)
-			if fault != "" {
-				refuse("%s", fault)
-				continue
-			}
-			hops = append(hops, hop{node.GetName(), to, via})
 		}
 	}
-	return hops, refused
+	return hops, refused, claimed
 }
 
 // claim reads a range of a node, and says why the node cannot have it.
@@ -84,10 +100,14 @@ func (c *cluster) claim(text string, claimed map[netip.Prefix]string, machine []
 			return to, fmt.Sprintf("its range of pod IPs %s overlaps %s of this node", to, own)
 		}
 	}
-	for other, name := range claimed {
-		if other.Overlaps(to) {
-			return to, fmt.Sprintf("its range of pod IPs %s overlaps %s of node %s, which registered before", to, other, name)
+	var first netip.Prefix // of those in the way, so that the reason is the same each time
+	for other := range claimed {
+		if other.Overlaps(to) && (!first.IsValid() || other.Addr().Less(first.Addr())) {
+			first = other
 		}
+	}
+	if first.IsValid() {
+		return to, fmt.Sprintf("its range of pod IPs %s overlaps %s of node %s, which had it before", to, first, claimed[first])
 	}
 	for _, s := range c.services {
 		if s.Overlaps(to) {

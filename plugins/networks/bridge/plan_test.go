@@ -1,7 +1,12 @@
 package bridge
 
 import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"maps"
 	"net/netip"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -31,8 +36,9 @@ func TestPlan(t *testing.T) {
 	good := member("b", "192.0.2.11", "10.244.1.0/24")
 	for name, tt := range map[string]struct {
 		nodes []*network.Node
-		want  []string // of hops
-		fault string   // of the last node; empty: none is refused
+		held  map[string]string // by range
+		want  []string          // of hops
+		fault string            // of the last node; empty: none is refused
 	}{
 		"one":                    {nodes: []*network.Node{good}, want: []string{"b 10.244.1.0/24 192.0.2.11"}},
 		"no range yet":           {nodes: []*network.Node{member("b", "192.0.2.11")}},
@@ -41,7 +47,7 @@ func TestPlan(t *testing.T) {
 		"this node's range":      {nodes: []*network.Node{good, member("x", "192.0.2.66", "10.244.0.0/24")}, fault: "overlaps 10.244.0.0/24 of this node"},
 		"a part of it":           {nodes: []*network.Node{good, member("x", "192.0.2.66", "10.244.0.128/25")}, fault: "of this node"},
 		"the whole cluster's":    {nodes: []*network.Node{good, member("x", "192.0.2.66", "10.244.0.0/16")}, fault: "of this node"},
-		"another's range":        {nodes: []*network.Node{good, member("x", "192.0.2.66", "10.244.1.0/24")}, fault: "overlaps 10.244.1.0/24 of node b, which registered before"},
+		"another's range":        {nodes: []*network.Node{good, member("x", "192.0.2.66", "10.244.1.0/24")}, fault: "overlaps 10.244.1.0/24 of node b, which had it before"},
 		"a part of another's":    {nodes: []*network.Node{good, member("x", "192.0.2.66", "10.244.1.7/32")}, fault: "of node b"},
 		"more than another's":    {nodes: []*network.Node{member("b", "192.0.2.11", "10.244.32.0/24"), member("x", "192.0.2.66", "10.244.32.0/20")}, want: []string{"b 10.244.32.0/24 192.0.2.11"}, fault: "of node b"},
 		"of one without address": {nodes: []*network.Node{{Name: "b", PodCidrs: []string{"10.244.1.0/24"}}, member("x", "192.0.2.66", "10.244.1.0/24")}, want: []string{}, fault: "of node b"},
@@ -49,6 +55,11 @@ func TestPlan(t *testing.T) {
 		"everything":             {nodes: []*network.Node{good, member("x", "192.0.2.66", "0.0.0.0/0")}, fault: "is outside"},
 		"another family":         {nodes: []*network.Node{good, member("x", "192.0.2.66", "fd00::/64")}, fault: "is outside"},
 		"mapped":                 {nodes: []*network.Node{good, member("x", "192.0.2.66", "::ffff:10.244.9.0/120")}, fault: "is none"},
+		"wider than all":         {nodes: []*network.Node{good, member("x", "192.0.2.66", "10.0.0.0/8")}, fault: "10.0.0.0/8 is outside of the cluster's, 10.244.0.0/16"},
+		"of many":                {nodes: []*network.Node{member("b", "192.0.2.11", "10.244.33.0/24", "10.244.32.0/24", "10.244.34.0/24"), member("x", "192.0.2.66", "10.244.32.0/20")}, want: []string{"b 10.244.33.0/24 192.0.2.11", "b 10.244.32.0/24 192.0.2.11", "b 10.244.34.0/24 192.0.2.11"}, fault: "overlaps 10.244.32.0/24 of node b"},
+		"an older claims later":  {nodes: []*network.Node{member("b", "192.0.2.11", "10.244.50.0/24"), member("x", "192.0.2.66", "10.244.50.0/23")}, held: map[string]string{"10.244.50.0/24": "b"}, want: []string{"b 10.244.50.0/24 192.0.2.11"}, fault: "of node b, which had it before"},
+		"held by one that went":  {nodes: []*network.Node{good}, held: map[string]string{"10.244.1.0/24": "gone"}, want: []string{"b 10.244.1.0/24 192.0.2.11"}},
+		"a holder outside":       {nodes: []*network.Node{good, member("x", "192.0.2.66", "0.0.0.0/0")}, held: map[string]string{"0.0.0.0/0": "x"}, fault: "is outside"},
 		"services":               {nodes: []*network.Node{good, member("x", "192.0.2.66", "10.96.0.0/24")}, fault: "is outside"},
 		"not masked":             {nodes: []*network.Node{good, member("x", "192.0.2.66", "10.244.9.1/24")}, fault: "is none"},
 		"nonsense":               {nodes: []*network.Node{good, member("x", "192.0.2.66", strings.Repeat("x", 1000))}, fault: "is none"},
@@ -67,7 +78,16 @@ func TestPlan(t *testing.T) {
 		"a second address":       {nodes: []*network.Node{{Name: "b", Addresses: []string{"fd01::1", "::ffff:192.0.2.12"}, PodCidrs: []string{"10.244.2.0/24"}}}, want: []string{"b 10.244.2.0/24 192.0.2.12"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			hops, refused := c.plan(tt.nodes, machine, local)
+			held := map[netip.Prefix]string{}
+			for to, node := range tt.held {
+				held[netip.MustParsePrefix(to)] = node
+			}
+			hops, refused, claimed := c.plan(tt.nodes, machine, local, held)
+			for _, h := range hops {
+				if claimed[h.to] != h.node {
+					t.Errorf("%s is claimed by %q, and leads to %s", h.to, claimed[h.to], h.node)
+				}
+			}
 			got := []string{}
 			for _, h := range hops {
 				got = append(got, h.node+" "+h.to.String()+" "+h.via.String())
@@ -96,6 +116,90 @@ func TestPlan(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestClaimsLater: an older Node that had no range claims that of another, in each order of the list and
+// after its address changed. It never gets it while the other claims it.
+func TestClaimsLater(t *testing.T) {
+	c := cluster{own: prefixes("10.244.0.0/24"), all: prefixes("10.244.0.0/16")}
+	victim := member("victim", "192.0.2.11", "10.244.1.0/24")
+	theirs := netip.MustParsePrefix("10.244.1.0/24")
+	_, _, held := c.plan([]*network.Node{member("older", "192.0.2.66"), victim}, nil, nil, nil)
+	for _, cidr := range []string{"10.244.1.0/24", "10.244.1.0/25", "10.244.0.0/15", "10.244.2.0/23"} {
+		older := member("older", "192.0.2.66", cidr)
+		for _, nodes := range [][]*network.Node{{older, victim}, {victim, older}, {older, member("victim", "192.0.2.99", "10.244.1.0/24")}} {
+			hops, refused, next := c.plan(nodes, nil, nil, held)
+			free := cidr == "10.244.2.0/23"
+			if len(refused) != 1 && !free || free && len(refused) != 0 || next[theirs] != "victim" {
+				t.Errorf("%s: refused %v, held %v", cidr, refused, next)
+			}
+			for _, h := range hops {
+				if h.to == theirs && h.node != "victim" {
+					t.Errorf("%s: %s has the range of another", cidr, h.node)
+				}
+			}
+		}
+	}
+	// What the victim gives up is free.
+	hops, _, _ := c.plan([]*network.Node{member("older", "192.0.2.66", "10.244.1.0/24")}, nil, nil, held)
+	if len(hops) != 1 || hops[0].node != "older" {
+		t.Errorf("a range that is free: %v", hops)
+	}
+}
+
+// TestSameHardwareAddress: a range of IPv6 is chosen so that its end of the tunnel has the hardware
+// address of another's, whose packets would go to it. It is refused.
+func TestSameHardwareAddress(t *testing.T) {
+	c := cluster{own: prefixes("fd00:0:0:1::/64"), all: prefixes("fd00::/32")}
+	want := map[string]netip.Prefix{hardware(c.own[0]).String(): c.own[0]}
+	victims := []*network.Node{}
+	for i := 2; len(victims) < 2000; i++ {
+		to := netip.MustParsePrefix(fmt.Sprintf("fd00:0:1:%x::/64", i))
+		victims = append(victims, member(fmt.Sprintf("victim%d", i), "fd01::11", to.String()))
+		want[hardware(to).String()] = to
+	}
+	// Of 4 billion addresses 2,000 are taken: a search of some millions finds one.
+	var thief netip.Prefix
+	for i := uint64(0); !thief.IsValid(); i++ {
+		raw := [16]byte{0xfd, 0, 0, 0, 0, 2}
+		binary.BigEndian.PutUint64(raw[6:], i)
+		to := netip.PrefixFrom(netip.AddrFrom16(raw), 112)
+		if _, ok := want[hardware(to).String()]; ok {
+			thief = to
+		}
+	}
+	hops, refused, _ := c.plan(append(victims, member("thief", "fd01::66", thief.String())), nil, nil, nil)
+	if len(hops) != len(victims) || len(refused) != 1 || refused[0].GetNode() != "thief" || !strings.Contains(refused[0].GetReason(), "has the hardware address of "+want[hardware(thief).String()].String()) {
+		t.Errorf("%d hops, want %d; refused %v", len(hops), len(victims), refused)
+	}
+}
+
+// TestHolders: they outlive a restart, and a file that was tampered with is named.
+func TestHolders(t *testing.T) {
+	dir := t.TempDir()
+	h, err := readHolders(dir)
+	if err != nil || len(h.of) != 0 {
+		t.Fatalf("%v, %v", h.of, err)
+	}
+	h.of = map[netip.Prefix]string{netip.MustParsePrefix("10.244.1.0/24"): "b", netip.MustParsePrefix("fd00::/64"): "b"}
+	if err := h.write(); err != nil {
+		t.Fatal(err)
+	}
+	again, err := readHolders(dir)
+	if err != nil || !maps.Equal(again.of, h.of) {
+		t.Errorf("%v, %v", again.of, err)
+	}
+	for _, text := range []string{`{"10.244.1.0": "b"}`, `[]`, ``, strings.Repeat(" ", mostHolders+1)} {
+		if err := os.WriteFile(h.file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if bad, err := readHolders(dir); err == nil || len(bad.of) != 0 || !strings.Contains(err.Error(), h.file) {
+			t.Errorf("%.20s: %v, %v", text, bad.of, err)
+		}
+	}
+	if err := errors.Join(h.remove(), h.remove()); err != nil {
+		t.Error(err)
 	}
 }
 
