@@ -24,17 +24,7 @@ import (
 	"pintle.dev/pintle/e2e/cluster"
 )
 
-const fronted = `
-apiVersion: apps/v1
-kind: Deployment
-metadata: {name: web}
-spec:
-  replicas: 2
-  selector: {matchLabels: {app: web}}
-  template:
-    metadata: {labels: {app: web}}
-    spec: {containers: [{name: c, image: BOX, args: [serve], readinessProbe: {httpGet: {path: /healthz, port: 8080}, periodSeconds: 1}}]}
----
+const fronted = webPods + `---
 apiVersion: v1
 kind: Pod
 metadata: {name: plain, labels: {app: plain}}

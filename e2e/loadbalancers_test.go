@@ -19,7 +19,8 @@ import (
 	"pintle.dev/pintle/e2e/cluster"
 )
 
-const balanced = `
+// webPods is a Deployment of two pods web, which serve pages at port 8080. BOX is their image.
+const webPods = `
 apiVersion: apps/v1
 kind: Deployment
 metadata: {name: web}
@@ -29,7 +30,9 @@ spec:
   template:
     metadata: {labels: {app: web}}
     spec: {containers: [{name: c, image: BOX, args: [serve], readinessProbe: {httpGet: {path: /healthz, port: 8080}, periodSeconds: 1}}]}
----
+`
+
+const balanced = webPods + `---
 apiVersion: v1
 kind: Pod
 metadata: {name: client}

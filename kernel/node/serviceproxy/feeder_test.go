@@ -328,91 +328,73 @@ func TestClusterIPsAreKept(t *testing.T) {
 	}
 }
 
-// TestExternalIPs: no service takes the traffic of another's cluster IP as an external IP, also
-// where the other has no endpoint and whichever is there first.
-func TestExternalIPs(t *testing.T) {
-	inner := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "inner"}, Spec: corev1.ServiceSpec{
-		ClusterIPs: []string{"10.96.0.9"}, Ports: []corev1.ServicePort{{Protocol: corev1.ProtocolTCP, Port: 80}},
-	}}
-	grab := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "grab"}, Spec: corev1.ServiceSpec{
-		ClusterIPs: []string{"10.96.0.7"}, ExternalIPs: []string{"198.51.100.9", "::ffff:10.96.0.9", "10.96.0.8"}, Ports: []corev1.ServicePort{{Protocol: corev1.ProtocolTCP, Port: 80}},
-	}}
-	client, p := fake.NewClientset(grab, inner), &recorder{}
-	f, err := New(Config{
-		Candidates: []Candidate{{Name: "x", Connect: func(context.Context) (proxy.Proxy, error) { return p, nil }}},
-		Options:    proxy.Options{NodeName: "n", ServiceCIDRs: []string{"10.96.0.0/16"}},
-		Client:     client, Logger: slog.New(slog.DiscardHandler), Settle: time.Millisecond,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- f.Run(ctx) }()
-	served := func(want ...string) func() bool {
-		return func() bool {
-			p.mu.Lock()
-			defer p.mu.Unlock()
-			return slices.Equal(p.state.Services[proxy.Name{Namespace: "d", Name: "grab"}].GetExternalIps(), want)
-		}
-	}
-	eventually(t, "the cluster IP is kept", served("198.51.100.9", "10.96.0.8"))
-	watched(t, client, "services")
-	if err := client.CoreV1().Services("d").Delete(ctx, "inner", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "the address is served when it is nobody's", served("198.51.100.9", "::ffff:10.96.0.9", "10.96.0.8"))
-	if _, err := client.CoreV1().Services("d").Create(ctx, inner, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "the cluster IP is kept once more", served("198.51.100.9", "10.96.0.8"))
-	cancel()
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
-}
-
-// TestClusterIPsOfOtherRanges: a cluster IP of a second ServiceCIDR is kept as well, whether
-// the load balancer or the service with the cluster IP is there first.
-func TestClusterIPsOfOtherRanges(t *testing.T) {
-	inner := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "inner"}, Spec: corev1.ServiceSpec{
-		ClusterIPs: []string{"10.99.0.9"}, Ports: []corev1.ServicePort{{Protocol: corev1.ProtocolTCP, Port: 80}},
-	}}
-	grab := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "grab"}, Spec: corev1.ServiceSpec{
-		Type: corev1.ServiceTypeLoadBalancer, ClusterIPs: []string{"10.96.0.7"}, Ports: []corev1.ServicePort{{Protocol: corev1.ProtocolTCP, Port: 80}},
-	}}
-	grab.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "198.51.100.9"}, {IP: "::ffff:10.99.0.9"}}
-	client, p := fake.NewClientset(grab, inner), &recorder{}
-	f, err := New(Config{
-		Candidates: []Candidate{{Name: "x", Connect: func(context.Context) (proxy.Proxy, error) { return p, nil }}},
-		Options:    proxy.Options{NodeName: "n", ServiceCIDRs: []string{"10.96.0.0/16"}},
-		Client:     client, Logger: slog.New(slog.DiscardHandler), Settle: time.Millisecond,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- f.Run(ctx) }()
-	served := func(want ...string) func() bool {
-		return func() bool {
-			p.mu.Lock()
-			defer p.mu.Unlock()
-			return slices.Equal(p.state.Services[proxy.Name{Namespace: "d", Name: "grab"}].GetLoadBalancerIps(), want)
-		}
-	}
-	eventually(t, "the cluster IP is kept", served("198.51.100.9"))
-	watched(t, client, "services")
-	if err := client.CoreV1().Services("d").Delete(ctx, "inner", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "the address is served when it is nobody's", served("198.51.100.9", "::ffff:10.99.0.9"))
-	if _, err := client.CoreV1().Services("d").Create(ctx, inner, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "the cluster IP is kept once more", served("198.51.100.9"))
-	cancel()
-	if err := <-done; err != nil {
-		t.Error(err)
+// TestAddressesOfOthers: no service takes the traffic of another's cluster IP, as an external IP or as that
+// of a load balancer. The other may have no endpoint, may be of a second ServiceCIDR, and may be there later.
+func TestAddressesOfOthers(t *testing.T) {
+	port := []corev1.ServicePort{{Protocol: corev1.ProtocolTCP, Port: 80}}
+	for name, tt := range map[string]struct {
+		inner  string // a cluster IP
+		grab   corev1.Service
+		served func(*proxy.Service) []string
+		kept   []string // while there is the service inner
+		free   []string // without it
+	}{
+		"external IP": {
+			inner: "10.96.0.9",
+			grab: corev1.Service{Spec: corev1.ServiceSpec{
+				ClusterIPs: []string{"10.96.0.7"}, ExternalIPs: []string{"198.51.100.9", "::ffff:10.96.0.9", "10.96.0.8"}, Ports: port,
+			}},
+			served: (*proxy.Service).GetExternalIps,
+			kept:   []string{"198.51.100.9", "10.96.0.8"},
+			free:   []string{"198.51.100.9", "::ffff:10.96.0.9", "10.96.0.8"},
+		},
+		"load balancer, of another range": {
+			inner: "10.99.0.9",
+			grab: corev1.Service{
+				Spec:   corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, ClusterIPs: []string{"10.96.0.7"}, Ports: port},
+				Status: corev1.ServiceStatus{LoadBalancer: corev1.LoadBalancerStatus{Ingress: []corev1.LoadBalancerIngress{{IP: "198.51.100.9"}, {IP: "::ffff:10.99.0.9"}}}},
+			},
+			served: (*proxy.Service).GetLoadBalancerIps,
+			kept:   []string{"198.51.100.9"},
+			free:   []string{"198.51.100.9", "::ffff:10.99.0.9"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inner := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "inner"}, Spec: corev1.ServiceSpec{ClusterIPs: []string{tt.inner}, Ports: port}}
+			tt.grab.ObjectMeta = metav1.ObjectMeta{Namespace: "d", Name: "grab"}
+			client, p := fake.NewClientset(&tt.grab, inner), &recorder{}
+			f, err := New(Config{
+				Candidates: []Candidate{{Name: "x", Connect: func(context.Context) (proxy.Proxy, error) { return p, nil }}},
+				Options:    proxy.Options{NodeName: "n", ServiceCIDRs: []string{"10.96.0.0/16"}},
+				Client:     client, Logger: slog.New(slog.DiscardHandler), Settle: time.Millisecond,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			done := make(chan error, 1)
+			go func() { done <- f.Run(ctx) }()
+			served := func(want []string) func() bool {
+				return func() bool {
+					p.mu.Lock()
+					defer p.mu.Unlock()
+					return slices.Equal(tt.served(p.state.Services[proxy.Name{Namespace: "d", Name: "grab"}]), want)
+				}
+			}
+			eventually(t, "the cluster IP is kept", served(tt.kept))
+			watched(t, client, "services")
+			if err := client.CoreV1().Services("d").Delete(ctx, "inner", metav1.DeleteOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, "the address is served when no service has it", served(tt.free))
+			if _, err := client.CoreV1().Services("d").Create(ctx, inner, metav1.CreateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, "the cluster IP is kept once more", served(tt.kept))
+			cancel()
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }

@@ -2,11 +2,7 @@ package published
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/x509"
-	"crypto/x509/pkix"
 	"errors"
 	"log/slog"
 	"math/big"
@@ -26,49 +22,8 @@ import (
 	"k8s.io/utils/clock"
 
 	"pintle.dev/pintle/kernel/revocation"
+	"pintle.dev/pintle/kernel/revocation/revocationtest"
 )
-
-type authority struct {
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
-}
-
-func newAuthority(t *testing.T) authority { return authorityNamed(t, "kubernetes") }
-
-func authorityNamed(t *testing.T, name string) authority {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	x := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(1000 * time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, x, x, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return authority{cert, key}
-}
-
-// sign adds serial numbers to a list.
-func (a authority) sign(t *testing.T, l *revocation.List, serials ...int64) (*revocation.List, []byte) {
-	t.Helper()
-	var numbers []*big.Int
-	for _, n := range serials {
-		numbers = append(numbers, big.NewInt(n))
-	}
-	l, data, err := l.Sign(a.cert, a.key, time.Now(), numbers...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return l, data
-}
 
 func has(l *revocation.List, serials ...int64) bool {
 	for _, n := range serials {
@@ -87,7 +42,7 @@ func configMap(data string) *corev1.ConfigMap {
 // revoked certificate there is none.
 func TestPublisher(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := newAuthority(t)
+		a := revocationtest.New(t, "kubernetes")
 		client, guard := fake.NewClientset(), revocation.NewGuard(&revocation.List{})
 		failing := false
 		client.PrependReactor("*", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
@@ -96,8 +51,8 @@ func TestPublisher(t *testing.T) {
 			}
 			return false, nil, nil
 		})
-		p := Publisher{Client: client.CoreV1(), Guard: guard, CA: a.cert, Clock: clock.RealClock{}, Logger: slog.New(slog.DiscardHandler), Sign: func(l *revocation.List) ([]byte, error) {
-			_, data, err := l.Sign(a.cert, a.key, time.Now())
+		p := Publisher{Client: client.CoreV1(), Guard: guard, CA: a.Cert, Clock: clock.RealClock{}, Logger: slog.New(slog.DiscardHandler), Sign: func(l *revocation.List) ([]byte, error) {
+			_, data, err := l.Sign(a.Cert, a.Key, time.Now())
 			return data, err
 		}}
 		ctx, cancel := context.WithCancel(t.Context())
@@ -113,7 +68,7 @@ func TestPublisher(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%s: %v", when, err)
 			}
-			if l, err := revocation.Parse([]byte(m.Data[Key]), a.cert); err != nil || !has(l, serials...) {
+			if l, err := revocation.Parse([]byte(m.Data[Key]), a.Cert); err != nil || !has(l, serials...) {
 				t.Errorf("%s: %v, %v, want %v", when, l, err, serials)
 			}
 		}
@@ -121,10 +76,10 @@ func TestPublisher(t *testing.T) {
 		if _, err := maps.Get(ctx, Name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 			t.Errorf("without a revoked certificate: %v", err)
 		}
-		one, _ := a.sign(t, &revocation.List{}, 7)
+		one, _ := revocationtest.Sign(t, a, &revocation.List{}, 7)
 		guard.Add(one)
 		wants("revoked", 2*lookEvery, 7)
-		two, _ := a.sign(t, one, 8)
+		two, _ := revocationtest.Sign(t, a, one, 8)
 		guard.Add(two)
 		wants("one more", 2*lookEvery, 7, 8)
 		for when, change := range map[string]func() error{
@@ -132,12 +87,12 @@ func TestPublisher(t *testing.T) {
 			"emptied":   func() error { _, err := maps.Update(ctx, configMap(""), metav1.UpdateOptions{}); return err },
 			"of others": func() error { _, err := maps.Update(ctx, configMap("hello"), metav1.UpdateOptions{}); return err },
 			"older": func() error {
-				_, data := a.sign(t, &revocation.List{}, 7)
+				_, data := revocationtest.Sign(t, a, &revocation.List{}, 7)
 				_, err := maps.Update(ctx, configMap(string(data)), metav1.UpdateOptions{})
 				return err
 			},
 			"forged": func() error {
-				_, data := newAuthority(t).sign(t, &revocation.List{}, 66)
+				_, data := revocationtest.Sign(t, revocationtest.New(t, "kubernetes"), &revocation.List{}, 66)
 				_, err := maps.Update(ctx, configMap(string(data)), metav1.UpdateOptions{})
 				return err
 			},
@@ -148,13 +103,13 @@ func TestPublisher(t *testing.T) {
 			wants(when, 2*repairEvery, 7, 8)
 		}
 		// Another kernel has revoked one that this one does not know of yet.
-		_, data := a.sign(t, &revocation.List{}, 9)
+		_, data := revocationtest.Sign(t, a, &revocation.List{}, 9)
 		if _, err := maps.Update(ctx, configMap(string(data)), metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		wants("of another kernel", 2*repairEvery, 7, 8, 9)
 		failing = true
-		three, _ := a.sign(t, two, 10)
+		three, _ := revocationtest.Sign(t, a, two, 10)
 		guard.Add(three)
 		time.Sleep(5 * time.Second)
 		synctest.Wait()
@@ -166,18 +121,18 @@ func TestPublisher(t *testing.T) {
 // A machine refuses what the authority has published, keeps it for its next start, and takes
 // nothing else for a list, nor anything back.
 func TestFollower(t *testing.T) {
-	a := newAuthority(t)
+	a := revocationtest.New(t, "kubernetes")
 	file := filepath.Join(t.TempDir(), "ca.crl")
 	log := slog.New(slog.DiscardHandler)
-	another := authorityNamed(t, "another")
-	f, err := NewFollower(file, []*x509.Certificate{another.cert, a.cert}, log)
+	another := revocationtest.New(t, "another")
+	f, err := NewFollower(file, []*x509.Certificate{another.Cert, a.Cert}, log)
 	if err != nil {
 		t.Fatal(err)
 	}
-	one, first := a.sign(t, &revocation.List{}, 7)
-	_, second := a.sign(t, one, 8)
-	_, forged := newAuthority(t).sign(t, &revocation.List{}, 66)
-	_, branch := a.sign(t, &revocation.List{}, 9)
+	one, first := revocationtest.Sign(t, a, &revocation.List{}, 7)
+	_, second := revocationtest.Sign(t, a, one, 8)
+	_, forged := revocationtest.Sign(t, revocationtest.New(t, "kubernetes"), &revocation.List{}, 66)
+	_, branch := revocationtest.Sign(t, a, &revocation.List{}, 9)
 	client := fake.NewClientset(configMap(string(first)))
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
@@ -201,10 +156,7 @@ func TestFollower(t *testing.T) {
 	update(nil)
 	update(second)
 	inForce(7, 8)
-	leaf := func(of authority, serial int64) *x509.Certificate {
-		return &x509.Certificate{SerialNumber: big.NewInt(serial), RawIssuer: of.cert.RawSubject}
-	}
-	if l := f.Guard().List(); !l.Revoked(leaf(a, 7)) || l.Revoked(leaf(another, 7)) || l.Revoked(leaf(a, 9)) {
+	if l := f.Guard().List(); !l.Revoked(a.Leaf(7)) || l.Revoked(another.Leaf(7)) || l.Revoked(a.Leaf(9)) {
 		t.Error("beside another authority, other certificates are refused than those that were revoked")
 	}
 	update(first) // an older one
@@ -218,13 +170,13 @@ func TestFollower(t *testing.T) {
 	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("%v, %v", info, err)
 	}
-	if f, err = NewFollower(file, []*x509.Certificate{a.cert}, log); err != nil || !has(f.Guard().List(), 7, 8) {
+	if f, err = NewFollower(file, []*x509.Certificate{a.Cert}, log); err != nil || !has(f.Guard().List(), 7, 8) {
 		t.Errorf("after a restart: %v", err)
 	}
 	if err := os.WriteFile(file, second[:len(second)/2], 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := NewFollower(file, []*x509.Certificate{a.cert}, log); err == nil || !strings.Contains(err.Error(), file) || !strings.Contains(err.Error(), "remove it") {
+	if _, err := NewFollower(file, []*x509.Certificate{a.Cert}, log); err == nil || !strings.Contains(err.Error(), file) || !strings.Contains(err.Error(), "remove it") {
 		t.Errorf("with half a file: %v", err)
 	}
 	if _, err := NewFollower(file, nil, log); err != nil {
@@ -235,8 +187,8 @@ func TestFollower(t *testing.T) {
 // A machine that may not read the list says so, once, and has it as soon as it may.
 func TestFollowerWithoutRight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := newAuthority(t)
-		_, data := a.sign(t, &revocation.List{}, 7)
+		a := revocationtest.New(t, "kubernetes")
+		_, data := revocationtest.Sign(t, a, &revocation.List{}, 7)
 		client := fake.NewClientset(configMap(string(data)))
 		forbidden := true
 		client.PrependReactor("list", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
@@ -246,7 +198,7 @@ func TestFollowerWithoutRight(t *testing.T) {
 			return false, nil, nil
 		})
 		var said strings.Builder
-		f, err := NewFollower(filepath.Join(t.TempDir(), "ca.crl"), []*x509.Certificate{a.cert}, slog.New(slog.NewTextHandler(&said, nil)))
+		f, err := NewFollower(filepath.Join(t.TempDir(), "ca.crl"), []*x509.Certificate{a.Cert}, slog.New(slog.NewTextHandler(&said, nil)))
 		if err != nil {
 			t.Fatal(err)
 		}
