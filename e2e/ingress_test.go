@@ -185,7 +185,7 @@ func TestIngress(t *testing.T) {
 			t.Errorf("the ingress may not get %s: %+v", what, r)
 		}
 	}
-	// What the plugin may not is refused to it as to anybody.
+	// The API refuses what the plugin has no right to.
 	for _, what := range [][]string{{"list", "secrets"}, {"watch", "secrets"}, {"update", "ingresses"}, {"list", "pods"}, {"update", "ingressclasses"}} {
 		if r := e.try(t, "auth", "can-i", what[0], what[1], "-A", "--as=system:pintle:plugin:ingress"); strings.TrimSpace(r.stdout) != "no" {
 			t.Errorf("the ingress may %s %s: %+v", what[0], what[1], r)

@@ -94,7 +94,7 @@ func (e *env) answersAt(t *testing.T, address string) {
 	})
 }
 
-// silent waits until nobody answers at an address.
+// silent waits until an address does not answer.
 func (e *env) silent(t *testing.T, address string) {
 	t.Helper()
 	eventually(t, func(ctx context.Context) error {

@@ -218,7 +218,7 @@ func (c *cell) policiesAcross(t *testing.T, ips []string) {
 	c.pairs(t, "without policies", ips)
 }
 
-// hostileNodes: Nodes that say they have what is another's change nobody's routes, and events say
+// hostileNodes: Nodes that say they have what is another's change no routes, and events say
 // why. theirs is the range of machine 2.
 func (c *cell) hostileNodes(t *testing.T, ips []string, theirs string) {
 	before := c.podRoutes(t, 0)

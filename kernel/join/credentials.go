@@ -156,7 +156,7 @@ func (c *Credentials) Revocations() (*revocation.Guard, error) {
 func (c *Credentials) Follow(ctx context.Context) error { return c.revoked.Run(ctx, c.client) }
 
 // Verify asks the API server who the client is, and which authorities know the node's clients,
-// until it answers or ctx ends: an error says that it is not the node. Those of a machine that
+// until it answers or ctx ends. An error says that the client is not the node. Those of a machine that
 // joined are known to be.
 func (c *Credentials) Verify(ctx context.Context) error {
 	if c.rotating != nil {
@@ -198,7 +198,7 @@ const (
 )
 
 // readClientCA does not take the API server's own authority: it may be one that signs
-// certificates for others, and each of those could say to be anybody.
+// certificates for others, and each of those could claim any name.
 func (c *Credentials) readClientCA(ctx context.Context) (again bool, err error) {
 	const do = "name the authorities in a file with --client-ca-file, or have pintle token create run where the kernel runs, which lets nodes read it"
 	m, err := c.client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, authenticationMap, metav1.GetOptions{})

@@ -39,7 +39,7 @@ var ErrNotJoined = errors.New("this machine has not joined a cluster")
 type Options struct {
 	// Data is the data directory, Node the name of the node.
 	Data, Node string
-	// Progress is told of steps that take time; nil: nobody is.
+	// Progress is called for steps that take time; nil: it is not called.
 	Progress func(format string, args ...any)
 	Logger   *slog.Logger
 }

@@ -71,7 +71,7 @@ type Deps struct {
 	Serving   *tls.Config
 	ClientCAs *x509.CertPool
 	Revoked   *revocation.Guard
-	// Step is told what became ready; nil: nobody is.
+	// Step is called with what became ready; nil: it is not called.
 	Step   func(name, format string, args ...any)
 	Logger *slog.Logger
 }

@@ -38,7 +38,7 @@ type machine struct {
 	policies proxy.Proxy
 	// network connects the pods of machines; nil: there is none.
 	network network.Network
-	pods    network.Pods // what the runtime was told
+	pods    network.Pods // what the runtime got
 
 	mu   sync.Mutex
 	told []string
@@ -232,7 +232,7 @@ func (n *podNetwork) Stop(_ context.Context, cleanup bool) error {
 	return nil
 }
 
-// TestNetworkIsFirst: the network starts before the runtime, which is told how pods' interfaces are made, and
+// TestNetworkIsFirst: the network starts before the runtime, which gets the way to make pods' interfaces, and
 // ends after it. A node whose network cannot start does not.
 func TestNetworkIsFirst(t *testing.T) {
 	for name, fault := range map[string]error{"starts": nil, "a range collides": status.Error(codes.FailedPrecondition, "the range is a network of eth0")} {

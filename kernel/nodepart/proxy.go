@@ -58,7 +58,7 @@ func (p *Part) startProxy(list *parts.Parts, cfg *config.Config, listening func(
 }
 
 // startDNS keeps the cluster's DNS of this node, by the client that may write what it
-// is published as. Where there is none the service proxy of this machine alone is told (own).
+// is published as. Without such a client only the service proxy of this machine gets it (own).
 func (p *Part) startDNS(list *parts.Parts, cfg *config.Config, own *serviceproxy.Own) error {
 	address, err := clusterdns.Address(cfg.API.ServiceCIDR)
 	if err != nil {

@@ -128,7 +128,7 @@ func TestKeeper(t *testing.T) {
 	}
 }
 
-// TestTeller: a namespace that does not fit is told so by an event on its first policy, which
+// TestTeller: for a namespace that does not fit there is an event on its first policy, which
 // says what to do. However often users change policies, events are few.
 func TestTeller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -75,7 +75,7 @@ func (p *paper) passes(t *testing.T, from, to string) bool {
 	return p.has == nil || truth.Passes(t, p.has, truth.Packet{Source: truth.Address(from, program.IP4), Destination: truth.Address(to, program.IP4), Protocol: program.TCP, Port: 80})
 }
 
-// world is what the enforcer is told; nil: nothing yet.
+// world is what the enforcer gets from the API; nil: nothing yet.
 type world struct {
 	mu      sync.Mutex
 	c       *program.Cluster
@@ -124,7 +124,7 @@ func machine(t *testing.T) (proc, state string) {
 	return proc, state
 }
 
-// begun is an enforcer that runs, with what it is told and what it does.
+// begun is an enforcer that runs, with its input and what it does.
 func begun(t *testing.T, f *paper, w *world) (*Enforcer, *run) {
 	t.Helper()
 	proc, state := machine(t)

@@ -280,7 +280,7 @@ func TestFlowsOfGonePods(t *testing.T) {
 	toX.becomes(t, "to the heir of x/x", false)
 	toY.becomes(t, "to x/y, which stays", true)
 
-	// A pod goes while its address is nobody's, then another one has it.
+	// A pod goes, no pod has its address, then another one has it.
 	less := truth.World(open, shut, none)
 	less.Pods = slices.DeleteFunc(less.Pods, func(p *program.Pod) bool { return p.Namespace == "x" && p.Name == "y" })
 	w.enforced(t, e, r, less)

@@ -171,7 +171,7 @@ func watch(ctx context.Context, client rest.Interface, resource string, object r
 	w := &watched{store: informer.GetStore(), synced: informer.HasSynced, done: make(chan struct{})}
 	var group sync.WaitGroup
 	group.Go(func() { informer.RunWithContext(ctx) })
-	group.Go(func() { // the first list may be empty, of which no handler is told
+	group.Go(func() { // the first list may be empty, and then no handler is called
 		if cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
 			changed()
 		}

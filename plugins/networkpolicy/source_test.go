@@ -80,7 +80,7 @@ func TestPodOf(t *testing.T) {
 	}
 }
 
-// TestDiffer: what no policy looks at wakes nobody.
+// TestDiffer: what no policy looks at starts no round.
 func TestDiffer(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(*corev1.Pod)

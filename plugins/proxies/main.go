@@ -1,6 +1,6 @@
-// Proxies is the bundle of what programs the network of a node: the service proxies nftables,
-// iptables and userspace, the networks that
-// connect pods of several machines, and the enforcer of network policies.
+// Proxies is the bundle of what programs the network of a node. It has the service proxies nftables,
+// iptables and userspace, the networks that connect pods of several machines, and the enforcer of
+// network policies.
 package main
 
 import (

@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 )
 
-// fake keeps what it was told.
+// fake records its calls.
 type fake struct {
 	state   State
 	options Options

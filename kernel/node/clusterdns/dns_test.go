@@ -24,7 +24,7 @@ import (
 	"pintle.dev/pintle/sdk/proxy"
 )
 
-// plugin is one that does as it is told.
+// plugin does what a test says.
 type plugin struct {
 	mu      sync.Mutex
 	fail    error
@@ -290,7 +290,7 @@ func TestAddress(t *testing.T) {
 	}
 }
 
-// TestOwn: on a machine that may write no slices the service proxy is told where the DNS answers,
+// TestOwn: on a machine that may write no slices the service proxy gets the address of the DNS,
 // while it does, and nothing that is not this node's. The API is not written.
 func TestOwn(t *testing.T) {
 	p := &plugin{status: proxy.Status{Ready: true, Serves: serves("192.0.2.1", 10053)}}

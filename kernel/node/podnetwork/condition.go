@@ -74,8 +74,8 @@ func (k *Keeper) tellCondition(ctx context.Context, fault error) {
 	}
 }
 
-// Withdraw takes away the condition that an earlier start of a node wrote which has no pod
-// network any more: its taint would keep pods away for good. It tries again until that is
+// Withdraw takes away the condition of an earlier start of a node that has no pod network any
+// more. Its taint would keep pods away for good. It tries again until that is
 // done or ctx ends. A condition that others wrote stays.
 func Withdraw(ctx context.Context, client kubernetes.Interface, node string, log *slog.Logger) {
 	said := ""

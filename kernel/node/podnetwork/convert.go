@@ -11,7 +11,7 @@ import (
 	"pintle.dev/pintle/sdk/network"
 )
 
-// nodeOf is what a network is told of a Node; nil: its pods are no machine's.
+// nodeOf is what a network gets of a Node; nil: its pods are on no machine.
 func nodeOf(n *corev1.Node) *network.Node {
 	if _, simulated := n.Labels[hollow.Label]; simulated {
 		return nil

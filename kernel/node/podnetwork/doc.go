@@ -1,5 +1,5 @@
-// Package podnetwork keeps the plugin that connects the pods of a node with those of other
-// nodes: it starts it before the node's runtime, tells it the other nodes, and says how it is.
+// Package podnetwork keeps the plugin that connects the pods of a node with those of other nodes.
+// It starts the plugin before the node's runtime, hands it the other nodes, and reports its state.
 //
 // # What it owns
 //
@@ -10,7 +10,7 @@
 // # What it promises
 //
 // Diffs go to the plugin in order, one at a time; the first after each start holds every
-// node. A plugin that fails or restarts is told everything anew. The condition becomes True
+// node. A plugin that fails or restarts gets every node anew. The condition becomes True
 // only when the plugin was not ready for a while: what it made before carries packets.
 //
 // # How data passes through

@@ -167,7 +167,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 	}
 }
 
-// slim keeps of a Node what a network is told, for the cache.
+// slim keeps of a Node what a network gets, for the cache.
 func slim(o any) (any, error) {
 	n, ok := o.(*corev1.Node)
 	if !ok {
@@ -190,7 +190,7 @@ func (k *Keeper) round(ctx context.Context, known, ticked bool) {
 		}
 	default:
 		if !state.Ready {
-			k.reset = true // it was started anew, or tries what it was told before
+			k.reset = true // it was started anew, or still applies the last diff
 		}
 		var applied bool
 		if applied, err = k.feed(ctx); applied {

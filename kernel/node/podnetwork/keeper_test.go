@@ -24,7 +24,7 @@ import (
 	"pintle.dev/pintle/sdk/network"
 )
 
-// plugin does what a test says, and writes down what it is told.
+// plugin does what a test says, and records its diffs.
 type plugin struct {
 	mu       sync.Mutex
 	start    error
@@ -130,7 +130,7 @@ func condition(t *testing.T, client *fake.Clientset) string {
 	return ""
 }
 
-// TestKeeper: the plugin is told the other nodes, and again everything after it failed; what it
+// TestKeeper: the plugin gets the other nodes, and all of them again after it failed; what it
 // says of them is in events, and of itself in the condition.
 func TestKeeper(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -152,7 +152,7 @@ func TestFeeder(t *testing.T) {
 	}
 	eventually(t, "an endpoint moved", has("10.0.0.2", "10.0.0.3"))
 
-	// The node's zone and fate are told, and its heartbeats are not.
+	// Diffs carry the node's zone and fate, and not its heartbeats.
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{corev1.LabelTopologyZone: "a"}}}
 	told := func(want string) func() bool {
 		return func() bool {

@@ -55,7 +55,7 @@ func (o *Own) Absent(name proxy.Name) bool {
 	return absent != nil && absent(name)
 }
 
-// Follow has changes told, nil for none, until what it returns is called. changed must not wait.
+// Follow calls changed for each change until the returned function is called. changed must not wait.
 // absent answers Absent; nil: it is not known.
 func (o *Own) Follow(changed func(name proxy.Name, e *proxy.ServiceEndpoints), absent func(proxy.Name) bool) (end func()) {
 	o.mu.Lock()

@@ -20,7 +20,7 @@ func TestOwn(t *testing.T) {
 	}
 	f := &Feeder{dirty: map[proxy.Name]bool{}, wake: make(chan struct{}, 1)}
 	var own Own
-	own.Set(name, &proxy.ServiceEndpoints{}) // before anybody follows
+	own.Set(name, &proxy.ServiceEndpoints{}) // before Follow
 	end := own.Follow(f.touch, func(n proxy.Name) bool { return n != name })
 	if len(f.dirty) != 0 {
 		t.Error("a feeder that starts hands everything over anyway")

@@ -134,7 +134,7 @@ func TestSpecification(t *testing.T) {
 		{"_https._tcp.headless.default.svc.cluster.local.", dns.TypeSRV, 0, []string{"443 10-3-0-101.headless.default.svc.cluster.local.", "443 my-pet.headless.default.svc.cluster.local."}},
 		{"100.0.3.10.in-addr.arpa.", dns.TypePTR, 0, []string{"my-pet.headless.default.svc.cluster.local."}},
 		{"102.0.3.10.in-addr.arpa.", dns.TypePTR, none, nil},
-		{"empty.default.svc.cluster.local.", dns.TypeA, none, nil}, // as the specification has it: nobody is ready
+		{"empty.default.svc.cluster.local.", dns.TypeA, none, nil}, // as the specification has it: no endpoint is ready
 		{"foo.default.svc.cluster.local.", dns.TypeCNAME, 0, []string{"www.example.com."}},
 		{"foo.default.svc.cluster.local.", dns.TypeA, 0, []string{"198.51.100.7", "www.example.com."}},
 		{"10-3-0-100.default.pod.cluster.local.", dns.TypeA, 0, []string{"10.3.0.100"}},
@@ -379,7 +379,7 @@ func (h handler) ServeDNS(_ context.Context, w dns.ResponseWriter, _ *dns.Msg) (
 	return dns.RcodeSuccess, w.WriteMsg(nil)
 }
 
-// Whoever is not of the pods or the node gets nothing, and nothing is asked for him.
+// A client that is no pod and not the node gets no answer, and no upstream is asked for it.
 func TestStrangersGetNoAnswer(t *testing.T) {
 	allow, err := parseRanges([]string{"192.0.2.1", "10.244.0.0/24", "fd00::/64"})
 	if err != nil {

@@ -204,7 +204,7 @@ func (b *builder) sockets(p *policy, r *rule, direction string, try *attempt) (s
 		name = "sockets-" + hash("own", b.namespace, p.subject.text, r.ports.text())
 		own := []member{{namespace: b.namespace, pods: p.subject}}
 		if p.subject.Selector == nil {
-			own = nil // what cannot be read lets nobody pass
+			own = nil // what cannot be read lets no packet pass
 		}
 		make = func() *selection {
 			return &selection{kind: Sockets, members: own, local: true, named: r.ports.names()}
@@ -245,7 +245,7 @@ func (b *builder) use(s *selection, name string, try *attempt) (sets [2]string) 
 	for _, family := range b.world.families {
 		f := indexOf(family)
 		if s.sums[f].n == 0 {
-			continue // it lets nobody pass
+			continue // it lets no packet pass
 		}
 		sets[f] = setName(name, family)
 		c := content{s.kind, f, s.sums[f]}

@@ -187,7 +187,7 @@ func TestPoliciesOfOthers(t *testing.T) {
 }
 
 // TestAddressOfTwo: an address that two pods claim is that of the later one; the rights of
-// the other are nobody's.
+// the other belong to no pod.
 func TestAddressOfTwo(t *testing.T) {
 	c := truth.World("metadata: {namespace: z}\nspec: {podSelector: {}, ingress: [{from: [{namespaceSelector: {matchLabels: {ns: 'y'}}}]}]}")
 	old := &program.Pod{Namespace: "y", Name: "old", Local: true, Labels: map[string]string{"pod": "x"}, Addresses: []netip.Addr{truth.Address("x/x", program.IP4)}}
@@ -261,7 +261,7 @@ func TestLink(t *testing.T) {
 	}
 }
 
-// TestUnreadable: what the API refuses allows nobody, and isolates who may be meant.
+// TestUnreadable: what the API refuses allows no packet, and isolates each pod that may be meant.
 func TestUnreadable(t *testing.T) {
 	for _, text := range []string{
 		"spec: {podSelector: {matchExpressions: [{key: a, operator: Near}]}}",

@@ -165,7 +165,7 @@ func readRule(namespace string, list []networkingv1.NetworkPolicyPeer, ports []n
 			members["of "+m.of.text+" "+m.pods.text] = m
 		case peer.PodSelector != nil:
 			members["in "+namespace+" "+m.pods.text] = m
-		} // a peer that names nothing, which the API refuses, is nobody
+		} // a peer that names nothing, which the API refuses, matches no address
 	}
 	texts := make([]string, 0, len(members))
 	for text := range members {

@@ -38,7 +38,7 @@ func prefixRange(cidr string) (addressRange, bool) {
 func blockRanges(b *networkingv1.IPBlock) []addressRange {
 	whole, ok := prefixRange(b.CIDR)
 	if !ok {
-		return nil // the API refuses it; it allows nobody
+		return nil // the API refuses it; it allows no address
 	}
 	excepts := make([]addressRange, 0, len(b.Except))
 	for _, text := range b.Except {

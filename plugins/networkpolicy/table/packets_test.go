@@ -277,7 +277,7 @@ func TestHealed(t *testing.T) {
 }
 
 // TestThousandPolicies: a thousand policies are one transaction, and what changes after that
-// is sent alone. One who writes very long lists harms nobody else.
+// is sent alone. Very long lists of one namespace harm no other.
 func TestThousandPolicies(t *testing.T) {
 	f := lay(t)
 	c := truth.Large(1000, 2000, 200)

@@ -60,7 +60,7 @@ func orElse(text, other string) string {
 	return text
 }
 
-// onThread runs f on a thread of its own, which ends with it: nobody else has its namespace.
+// onThread runs f on a thread of its own, which ends with it. No other goroutine gets its namespace.
 func onThread(f func() error) error {
 	done := make(chan error, 1)
 	go func() {

@@ -1,5 +1,5 @@
-// Package bridge is the network plugin that reaches pods of other nodes by routes: over the
-// link that both nodes have, or through a VXLAN tunnel where a router is between them. The
+// Package bridge is the network plugin that reaches pods of other nodes by routes. They lead over
+// the link that both nodes have, or through a VXLAN tunnel where a router is between them. The
 // pods of a node are on a bridge, which the runtime's own CNI configuration makes.
 //
 // # What it owns
@@ -10,11 +10,11 @@
 //
 // # What it promises
 //
-// A Node is untrusted input. A node gets routes to its own ranges alone: those inside the
-// cluster's, and not in part or whole this node's, a service's, a network's of this machine, or those of a
-// node that had them before, also after a restart (holders.go). Who is refused is named in the status,
-// with the reason.
-// A route that somebody deleted is back within seconds (checkInterval). A stop with cleanup
+// A Node is untrusted input. A node gets routes to its own ranges alone. These are inside the
+// cluster's, and overlap no range of this node, of services, or of a network of this machine. A range
+// that a node had stays its own, also after a restart (holders.go). The status names each node that is
+// refused, with the reason.
+// A route that was deleted is back within seconds (checkInterval). A stop with cleanup
 // leaves nothing; without it pods go on reaching each other.
 //
 // # How data passes through

@@ -203,8 +203,8 @@ func (s *space) expect(t *testing.T, when string, want ...string) {
 	}
 }
 
-// TestRoutes: routes over one link come, change and go with nodes, and come back when somebody
-// deletes them; routes of others stay.
+// TestRoutes: routes over one link come, change and go with nodes, and come back after they are
+// deleted. Routes of others stay.
 func TestRoutes(t *testing.T) {
 	s, other := newSpace(t), newSpace(t)
 	cable(s, "eth0", "192.0.2.10/24", other, "eth0", "192.0.2.11/24")
@@ -263,7 +263,7 @@ func TestRoutes(t *testing.T) {
 	if got := s.routes(); !slices.Contains(got, b) || !slices.Contains(got, c) {
 		t.Errorf("a stop that keeps the network: %q", got)
 	}
-	// The next start knows nobody, and keeps what there is until it does.
+	// The next start knows no node, and keeps what there is until it does.
 	n, _, err = s.started(`{"checkInterval": "1s"}`, "10.244.0.0/24", "192.0.2.10")
 	s.must(err)
 	if got := s.routes(); !slices.Contains(got, b) {
@@ -700,7 +700,7 @@ func (s *space) masquerades(own string) {
 	s.must(c.Flush())
 }
 
-// flush deletes the plugin's table, as somebody by hand.
+// flush deletes the plugin's table, as an operator could by hand.
 func (s *space) flush() {
 	s.t.Helper()
 	c, err := nft.New(nft.WithNetNSFd(int(s.fd)))

@@ -49,7 +49,7 @@ type run struct {
 	turn  sync.Mutex // one sync at a time
 	nodes network.State
 	held  holders
-	said  string // the last fault, of which the log tells once
+	said  string // the last fault; the log has it once
 }
 
 // Probe implements network.Network.

@@ -36,7 +36,7 @@ type hop struct {
 }
 
 // plan says how the pods of other nodes are reached, and which ranges are refused. local are the
-// addresses of this machine. held are the ranges that nodes had before: a Node that claims one of them
+// addresses of this machine. held are the ranges that nodes had before. A Node that claims one of them
 // later does not get it, however old it is. Of two that claim another range the one that
 // registered first has it: nodes come in that order. claimed is held for the next time.
 func (c *cluster) plan(nodes []*network.Node, machine []taken, local []netip.Addr, held map[netip.Prefix]string) (hops []hop, refused []*network.Refusal, claimed map[netip.Prefix]string) {

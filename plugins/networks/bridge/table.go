@@ -40,8 +40,8 @@ type chain struct {
 	rules [][]expr.Any
 }
 
-// table makes the nftables tables what they should be: pods see each other's addresses, also where
-// others masquerade what leaves the machine, and the tunnel takes packets of nodes alone, since
+// table makes the nftables tables what they should be. Pods see each other's addresses, also where
+// others masquerade what leaves the machine. The tunnel takes packets of nodes alone, since
 // VXLAN knows no senders. Pods send none to tunnels: masqueraded they would be this node's.
 func (l *linux) table(far []hop) error {
 	for _, own := range l.options.own {

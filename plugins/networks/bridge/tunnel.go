@@ -29,7 +29,7 @@ func (l *linux) overhead() int {
 }
 
 // hardware is the address of a node's end of the tunnel. Each node knows it by the range, so
-// that nobody has to be asked.
+// that no node has to ask another.
 func hardware(to netip.Prefix) net.HardwareAddr {
 	a := net.HardwareAddr{0x0a, 0x58, 0, 0, 0, 0}
 	if to.Addr().Is4() {

@@ -1,6 +1,6 @@
-// Package cni is the network plugin for any CNI of the world: it names the folder of CNI
-// configurations that the runtime uses, and one with more CNI plugins. Who reaches pods of
-// other nodes is that CNI.
+// Package cni is the network plugin for CNIs of others. It names the folder of CNI
+// configurations that the runtime uses, and one with more CNI plugins. That CNI reaches pods of
+// other nodes.
 //
 // It owns nothing and changes nothing of the machine. Its status says whether there is a
 // configuration.

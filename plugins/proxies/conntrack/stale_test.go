@@ -52,7 +52,7 @@ func TestStale(t *testing.T) {
 		{unix.IPPROTO_UDP, "198.51.100.1", 30053, "10.244.0.9", 53, true},
 		{unix.IPPROTO_UDP, "198.51.100.1", 30053, "10.244.0.2", 53, false},
 		{unix.IPPROTO_TCP, "10.96.0.10", 53, "10.244.0.9", 53, false},
-		{unix.IPPROTO_UDP, "10.96.0.11", 53, "10.244.0.9", 53, false}, // nobody serves it
+		{unix.IPPROTO_UDP, "10.96.0.11", 53, "10.244.0.9", 53, false}, // no proxy serves it
 		{unix.IPPROTO_UDP, "198.51.100.1", 30054, "10.244.0.9", 53, false},
 		{unix.IPPROTO_UDP, "10.96.0.12", 53, "10.244.0.9", 53, false},
 		{unix.IPPROTO_UDP, "10.96.0.10", 54, "10.244.0.9", 53, false},

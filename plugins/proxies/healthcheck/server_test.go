@@ -237,7 +237,7 @@ func TestProxyHealth(t *testing.T) {
 	}
 }
 
-// Whoever holds a connection open loses it, and nobody gets a second answer on one.
+// A client that holds a connection open loses it, and gets no second answer on it.
 func TestStrangers(t *testing.T) {
 	port := free(t)
 	s := started(t, "127.0.0.1:"+strconv.Itoa(port))

@@ -18,7 +18,7 @@ type rank uint8
 const (
 	asClusterIP rank = iota // the cluster's own, whatever other services claim
 	asBalancer
-	asExternal // anybody who may write a service can name an external IP
+	asExternal // each user who may write a service can name an external IP
 )
 
 // element is an element that a port wants.
@@ -218,7 +218,7 @@ func (d *draft) nodePort(key []byte) {
 }
 
 // balancers serves the load balancer's addresses, within its source ranges. Ranges of another
-// family let nobody pass. A node within them has the balancer's address for its own when it
+// family let no packet pass. A node within them has the balancer's address for its own when it
 // asks by it.
 func (pl planner) balancers(d *draft, number uint16) {
 	p := d.port

@@ -22,7 +22,7 @@
 // port wants, without asking the kernel. wanted.go holds what all ports want, and which of
 // two ports that want one address has it. diff.go turns a difference into a transaction,
 // netlink.go sends it, and the kernel takes it whole or not at all. With each period
-// (sync.go) the kernel's generation tells whether anybody changed a table; then the proxy
+// (sync.go) the kernel's generation shows whether a table was changed; then the proxy
 // reads its own tables and mends what differs.
 //
 // It must not import kernel or another proxy.

@@ -16,7 +16,7 @@ import (
 
 // kernel is what the proxy needs of the kernel's tables; tests put a model in its place.
 type kernel interface {
-	// generation changes with each commit of anybody to any table.
+	// generation changes with each commit of any process to any table.
 	generation() (uint32, error)
 	// commits counts the transactions that this kernel took from here.
 	commits() uint32

@@ -192,7 +192,7 @@ func TestKernel(t *testing.T) {
 			t.Errorf("%s is answered by %s, want %s", address, got, want)
 		}
 	}
-	if got := tries("10.96.0.11:80"); got != "nothing" { // in the range, and nobody's
+	if got := tries("10.96.0.11:80"); got != "nothing" { // in the range, and of no service
 		t.Errorf("an address of nobody is answered by %s", got)
 	}
 	if got := reach("127.0.0.1:30080"); !strings.HasPrefix(got, "10.244.0.") {

@@ -274,7 +274,7 @@ func byName(a, b proxy.Name) int {
 	return strings.Compare(a.Name, b.Name)
 }
 
-// slim lets go of what a service says that no rule needs: whoever may write services may write
+// slim lets go of what a service says that no rule needs: users who may write services may write
 // some hundred kilobytes of annotations to each.
 func slim(s *proxy.State, touched map[proxy.Name]bool) {
 	for name := range touched {
@@ -376,7 +376,7 @@ func (p *Proxy) nodePortAddresses() ([]netip.Addr, error) {
 	return slices.Compact(out), nil
 }
 
-// counted does what writes tables, and keeps the kernel's generation if nobody else wrote any
+// counted does what writes tables, and keeps the kernel's generation if no other process wrote any
 // meanwhile. Where it is not known before, it is known after.
 func (p *Proxy) counted(write func() error) error {
 	before, known := p.generation, true

@@ -217,7 +217,7 @@ func (w *wanted) settle() {
 func (w *wanted) forget() { w.changed, w.renewed = map[item]held{}, map[string]bool{} }
 
 // adopt says that the kernel holds everything that is wanted, and of these chains and maps
-// those that nobody wants.
+// those that no port wants.
 func (w *wanted) adopt(chains, maps []string) {
 	clear(w.kernel)
 	for _, name := range chains {
@@ -237,7 +237,7 @@ func (w *wanted) adopt(chains, maps []string) {
 	w.forget()
 }
 
-// stale names the chains that the kernel has and nobody wants, and the maps of clients of
+// stale names the chains that the kernel has and no port wants, and the maps of clients of
 // which that is true. Nothing leads to them any more.
 func (w *wanted) stale() (chains, maps []string) {
 	maps = slices.Clone(w.oldMaps)

@@ -119,7 +119,7 @@ func world(r *rand.Rand, services int) map[proxy.Name][]*proxy.Change {
 
 // FuzzStates: from any state of the cluster to any other, what the proxy sends makes of the first
 // table the second one, as if it had been written anew; the kernel takes it at once; and all
-// that nobody wants is pruned.
+// that no port wants is pruned.
 func FuzzStates(f *testing.F) {
 	for seed := range uint64(50) {
 		f.Add(seed, uint8(6), uint8(6))

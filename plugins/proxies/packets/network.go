@@ -37,7 +37,7 @@ type host struct {
 	process *exec.Cmd
 }
 
-// order is what a host is told; answer is what it says.
+// order is a command to a host; answer is its reply.
 type (
 	order  struct{ Run, Serve, Get string }
 	answer struct{ Text, Error string }

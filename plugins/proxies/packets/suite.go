@@ -65,7 +65,7 @@ func both(list []string) []string {
 }
 
 // question asks an address of the service and names who may answer, all of
-// whom must in turn; nobody: the packet leads nowhere.
+// which endpoints must answer in turn; none: the packet gets no answer.
 type question struct {
 	from, to string
 	want     string // "a", "b", "a b", "", or a text
@@ -204,7 +204,7 @@ func (n *network) check(t *testing.T, tc test, under Proxy) {
 	}
 }
 
-// answers is who answers a question: nobody after one try, everybody within many.
+// answers are the endpoints that answer: none after one try, all within many.
 func (n *network) answers(t *testing.T, q question) string {
 	t.Helper()
 	tries := 64 // a choice at random between two fails to show both once in 2^63

@@ -29,7 +29,7 @@ func categorize(list []*proxy.Endpoint, node, zone string, family Family) (clust
 
 // preferred says which of the ready endpoints the hints leave to this node: those
 // for the node, else those for its zone. Hints count when every endpoint has one
-// and at least one is for here; else all are left, so that nobody is cut off by
+// and at least one is for here; else all are left, so that no client is cut off by
 // hints that are behind.
 func preferred(ready []*proxy.Endpoint, node, zone string) func(*proxy.Endpoint) bool {
 	for _, by := range []struct {

@@ -55,7 +55,7 @@ type Port struct {
 	ExternalLocal   bool          // traffic from outside goes to this node's endpoints only
 	InternalLocal   bool          // so does traffic from inside
 	HealthCheckPort int
-	Cluster         []Endpoint // for the traffic policy Cluster; empty: nobody has any
+	Cluster         []Endpoint // for the traffic policy Cluster; empty: no node has any
 	Local           []Endpoint // for the traffic policy Local
 }
 
@@ -167,7 +167,7 @@ func (p *Port) Allows(client string) bool {
 	})
 }
 
-// ranges keeps the prefixes of the family. One that cannot be read lets nobody pass.
+// ranges keeps the prefixes of the family. One that cannot be read lets no packet pass.
 func (f Family) ranges(list []string) []string {
 	var out []string
 	for _, s := range list {

@@ -72,7 +72,7 @@ func TestSettings(t *testing.T) {
 		t.Fatal(err)
 	}
 	check("second cleanup", map[string]string{forward: "1", localnet: "0", bridge: "0"})
-	// What cannot be read keeps nobody from starting.
+	// What cannot be read keeps no proxy from starting.
 	if err := os.WriteFile(filepath.Join(s.StateDirectory, sysctlFile), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}

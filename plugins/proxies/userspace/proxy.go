@@ -132,7 +132,7 @@ func (p *Proxy) Apply(ctx context.Context, diff *proxy.Diff) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.health.Queued()
-	// What one service lacks is told by Status and does not make the proxy unhealthy.
+	// Status says what one service lacks; that does not make the proxy unhealthy.
 	defer p.health.Updated()
 	touched := p.state.Apply(diff)
 	p.health.Sync(&p.state)
@@ -294,7 +294,7 @@ func (p *Proxy) Status() proxy.Status {
 }
 
 // Stop implements proxy.Proxy. The sockets end with this process, so the
-// portals are removed even without cleanup: rules that lead to nobody's port
+// portals are removed even without cleanup: rules that lead to a port without a listener
 // help no one.
 func (p *Proxy) Stop(ctx context.Context, _ bool) error {
 	p.mu.Lock()
