@@ -12,6 +12,8 @@ import (
 	"k8s.io/client-go/discovery"
 
 	"pintle.dev/pintle/kernel/api/admission"
+	"pintle.dev/pintle/kernel/api/enablement"
+	"pintle.dev/pintle/kernel/features"
 )
 
 // upstream reads the names of a section of Kubernetes' own list.
@@ -66,6 +68,8 @@ func compare(t *testing.T, want []string, rows map[string][2]string, there func(
 			t.Errorf("KUBERNETES.md does not name %s", name)
 		case row[0] != "there" && row[0] != "not there":
 			t.Errorf("KUBERNETES.md says %q of %s; want \"there\" or \"not there\"", row[0], name)
+		case row[0] == "not there" && row[1] == "":
+			t.Errorf("KUBERNETES.md gives no reason why %s is not there", name)
 		case there != nil && (row[0] == "there") != there(name, row[1]):
 			t.Errorf("KUBERNETES.md says %q of %s, and that is not so", row[0], name)
 		}
@@ -92,6 +96,8 @@ func TestKubernetesPage(t *testing.T) {
 	}
 	compare(t, upstream(t, "resource"), page(t, "Kinds"), func(name, _ string) bool { return served[name] })
 
+	compare(t, upstream(t, "off"), page(t, "Kinds that are off by default"), func(name, _ string) bool { return served[name] })
+
 	manifest, err := os.ReadFile("../../plugins/controllers/manifest.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -107,6 +113,46 @@ func TestKubernetesPage(t *testing.T) {
 		return slices.Contains(admission.Names(), name)
 	})
 	compare(t, slices.Concat(upstream(t, "authentication"), upstream(t, "authorization")), page(t, "Authentication and authorization"), nil)
+}
+
+// TestOffByDefault: who asks for a kind that Kubernetes has off by default, by its version
+// or by its gate, is refused with the page that says why it is not served.
+func TestOffByDefault(t *testing.T) {
+	data, err := os.ReadFile("testdata/upstream/kubernetes-1.36.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows, seen := page(t, "Kinds that are off by default"), 0
+	for line := range strings.Lines(string(data)) {
+		fields := strings.Fields(line)
+		if len(fields) != 3 || fields[0] != "off" {
+			continue
+		}
+		seen++
+		name, gate := fields[1], fields[2]
+		version := name[:strings.LastIndex(name, "/")]
+		for _, key := range []string{version, name} {
+			keys, _ := enablement.Check(map[string]string{key: "true"})
+			if err := keys[key]; err == nil || !strings.Contains(err.Error(), version+" is off by default in Kubernetes") || !strings.Contains(err.Error(), "kernel/KUBERNETES.md") {
+				t.Errorf("api.runtimeConfig %s: %v; want the page that says why it is not served", key, err)
+			}
+		}
+		if gate == "-" {
+			if !strings.HasSuffix(rows[name][1], "/v1`, which is served") {
+				t.Errorf("KUBERNETES.md says %q of %s; want the version that is served", rows[name][1], name)
+			}
+			continue
+		}
+		if !strings.HasSuffix(rows[name][1], ", behind the gate `"+gate+"`") {
+			t.Errorf("KUBERNETES.md says %q of %s; want the gate %s", rows[name][1], name, gate)
+		}
+		if err := features.Check(gate, "true"); err == nil || !strings.Contains(err.Error(), "kernel/KUBERNETES.md") {
+			t.Errorf("features %s: %v; want the page that says what is there", gate, err)
+		}
+	}
+	if seen < 30 {
+		t.Errorf("%d kinds are off by default", seen)
+	}
 }
 
 // TestAPIResources: what `kubectl api-resources` lists is what it lists of a

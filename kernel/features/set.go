@@ -72,7 +72,7 @@ func Check(name, value string) error {
 	case g.Why != "":
 		return fmt.Errorf("cannot set feature gate %s to %t: %s", name, on, g.Why)
 	case on:
-		return fmt.Errorf("cannot set feature gate %s to true: what it stands for is not there", name)
+		return fmt.Errorf("cannot set feature gate %s to true: what it stands for is not there; kernel/KUBERNETES.md names what is", name)
 	default:
 		return fmt.Errorf("cannot set feature gate %s to false: what it stands for cannot be switched off here", name)
 	}

@@ -100,6 +100,8 @@ func (r registry) check(key string) error {
 	}
 	gv := schema.GroupVersion{Group: parts[0], Version: parts[1]}
 	switch {
+	case r[gv] == nil && isOff(gv):
+		return fmt.Errorf("%s is off by default in Kubernetes, and is not served here; remove the key; kernel/KUBERNETES.md names what is not served", gv)
 	case !r.IsGroupRegistered(gv.Group):
 		return fmt.Errorf("unknown api groups %s", gv)
 	case r[gv] == nil:

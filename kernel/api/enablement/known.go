@@ -2,6 +2,7 @@ package enablement
 
 import (
 	_ "embed"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -12,6 +13,17 @@ import (
 //
 //go:embed resources.txt
 var list string
+
+// off has the versions that Kubernetes serves where it is asked to, and this kernel does
+// not: group/version, one a line. A test of kernel/api compares them with Kubernetes' own.
+//
+//go:embed off.txt
+var off string
+
+// isOff reports whether a group version is one of those.
+func isOff(gv schema.GroupVersion) bool {
+	return slices.Contains(strings.Fields(off), gv.String())
+}
 
 // Known are the resources that a server could serve, for checks without one.
 func Known() []schema.GroupVersionResource {
