@@ -110,8 +110,8 @@ func (*skipped) UnmarshalJSON([]byte) error { return nil }
 
 // at says where something is wrong.
 func at(path []string, err error) error {
-	if err == nil {
-		return nil
+	if err == nil || len(path) == 0 {
+		return err
 	}
 	return fmt.Errorf("%s: %w", strings.ReplaceAll(strings.Join(path, "."), ".[", "["), err)
 }

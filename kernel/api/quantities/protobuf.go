@@ -1,6 +1,8 @@
 package quantities
 
 import (
+	"errors"
+
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
@@ -11,25 +13,33 @@ const (
 	valueNumber = 2
 )
 
-// walkProtobuf reads one message. What does not fit the type is left to the decoder.
+// errForm is of bytes that the generated decoders may read otherwise than the protocol
+// says: they cut the numbers of fields to 32 bits, let a group end under another number,
+// and take the parts of an entry for bytes whatever they say. No encoder writes such.
+var errForm = errors.New("not well-formed protobuf")
+
+// walkProtobuf reads one message.
 func walkProtobuf(data []byte, s *shape, path []string) error {
 	var key string
 	for len(data) > 0 {
 		number, kind, n := protowire.ConsumeTag(data)
 		if n < 0 {
-			return nil
+			return at(path, errForm)
 		}
 		data = data[n:]
 		if n = protowire.ConsumeFieldValue(number, kind, data); n < 0 {
-			return nil
+			return at(path, errForm)
 		}
 		value := data[:n]
 		data = data[n:]
 		if kind != protowire.BytesType {
-			continue
+			if s.item != nil && number <= valueNumber {
+				return at(path, errForm)
+			}
+			continue // a field of another kind, or an error of the decoder's
 		}
 		if value, n = protowire.ConsumeBytes(value); n < 0 {
-			return nil
+			return at(path, errForm)
 		}
 		switch {
 		case s.quantity:
