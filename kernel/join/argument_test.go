@@ -1,8 +1,11 @@
 package join
 
 import (
+	"net/url"
 	"strings"
 	"testing"
+
+	"k8s.io/cluster-bootstrap/util/tokens"
 )
 
 const (
@@ -53,4 +56,41 @@ func TestArgument(t *testing.T) {
 			t.Errorf("%q is read as %+v, %v", a, again, err)
 		}
 	}
+}
+
+// FuzzArgument: what is read is a token as kubeadm reads one, and an address that a URL
+// takes as it is. It is read again as the same. What is refused does not show the secret.
+func FuzzArgument(f *testing.F) {
+	const token = "abcdef." + someSecret
+	for _, text := range []string{
+		token + "@10.0.0.5:7443/" + someHash, token + "@kernel.example.com/" + someHash, token + "@[2001:db8::1]/" + someHash, token + "@2001:db8::1/" + someHash,
+		token + "@[10.0.0.5/" + someHash, token + "@10.0.0.5:6443", token + "@a@b/" + someHash, token + "@:1/" + someHash, token + "@10.0.0.5:+1/" + someHash, "",
+	} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		a, err := ParseArgument(text)
+		if err != nil {
+			before, _, ok := strings.Cut(text, "@")
+			if _, secret, valid := parsed(before); ok && valid && strings.Count(text, secret) == 1 && strings.Contains(err.Error(), secret) {
+				t.Errorf("%q: the error has the secret: %v", text, err)
+			}
+			return
+		}
+		if again, err := ParseArgument(a.String()); err != nil || again != a {
+			t.Errorf("%q is read as %+v, then as %+v, %v", text, a, again, err)
+		}
+		if _, _, valid := parsed(a.ID + "." + a.Secret); !valid {
+			t.Errorf("%q: the token is none: %+v", text, a)
+		}
+		u, err := url.Parse(a.url())
+		if err != nil || u.Host != a.Server || u.User != nil || u.Path != "" || u.RawQuery != "" || u.Fragment != "" {
+			t.Errorf("%q: the URL %s is read as %+v, %v", text, a.url(), u, err)
+		}
+	})
+}
+
+func parsed(text string) (id, secret string, ok bool) {
+	id, secret, err := tokens.ParseToken(text)
+	return id, secret, err == nil
 }

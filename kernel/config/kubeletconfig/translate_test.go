@@ -162,3 +162,40 @@ func TestSettingsAreChecked(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// FuzzTranslate: what is translated is a configuration of this kernel, and can be put into one.
+func FuzzTranslate(f *testing.F) {
+	const head = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
+	data, err := os.ReadFile("testdata/kubelet.yaml")
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(data)
+	f.Add([]byte(head + "registerWithTaints: [{key: a, effect: NoExecute, timeAdded: 2020-01-01T00:00:00Z}, null]\nresolvConf: ''\n"))
+	f.Add([]byte(head + "featureGates: {EnvFiles: true, ? [a] : b}\nmaxPods: 1e99\n"))
+	f.Add([]byte(head + "enforceNodeAllocatable: [pods, &a none, *a]\nevictionHard: {<<: {a: b}}\n"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		tr, err := Translate("f", data)
+		if err != nil && !errors.As(err, new(config.Faults)) {
+			t.Errorf("an error without lines: %v", err)
+		}
+		if tr == nil {
+			return
+		}
+		text, err := tr.YAML()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := tr.Into("f", text); err != nil {
+			t.Errorf("%v\n%s", err, text)
+		}
+		// The general reader knows each key. It may refuse a value.
+		file := filepath.Join(t.TempDir(), "p.yaml")
+		if err := os.WriteFile(file, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := config.Load(config.Source{File: file}); err != nil && strings.Contains(err.Error(), "unknown") {
+			t.Errorf("%v\n%s", err, text)
+		}
+	})
+}
