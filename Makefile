@@ -206,7 +206,7 @@ test-peer: etcd $(BIN)/kube-apiserver $(BIN)/kube-controller-manager ## check th
 	PEER_CASES=$(CURDIR)/build/scheduling.jsonl.gz $(GO) test -count=1 -timeout 30m ./kernel/peer
 
 # The kubectl of the minor versions before, each pinned in a module of its own.
-OLDER_KUBECTLS := 1.34 1.35
+OLDER_KUBECTLS := 1.34 1.35 1.36
 
 $(OLDER_KUBECTLS:%=$(BIN)/e2e/kubectl-%): $(BIN)/e2e/kubectl-1.%: e2e/kubectl/v1_%/go.mod e2e/kubectl/v1_%/go.sum
 	@echo "building $(@F) (once; some minutes)"
@@ -214,7 +214,7 @@ $(OLDER_KUBECTLS:%=$(BIN)/e2e/kubectl-%): $(BIN)/e2e/kubectl-1.%: e2e/kubectl/v1
 	@cd $(<D) && $(GOBUILD) -ldflags="-s -w -X k8s.io/component-base/version.gitVersion=$$($(GO) list -m -f '{{.Version}}' k8s.io/kubectl | sed 's/^v0/v1/')" -o $(CURDIR)/$@ .
 
 .PHONY: test-kubectl-versions
-test-kubectl-versions: build $(OLDER_KUBECTLS:%=$(BIN)/e2e/kubectl-%) ## let the kubectl of two older minor versions do what users do
+test-kubectl-versions: build $(OLDER_KUBECTLS:%=$(BIN)/e2e/kubectl-%) ## let the kubectl of three older minor versions do what users do
 	KUBECTL_VERSIONS="$(OLDER_KUBECTLS)" $(GO) test -count=1 -timeout 20m -run 'TestKubectlVersions$$' -v ./e2e
 
 .PHONY: test-crash

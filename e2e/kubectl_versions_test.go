@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestKubectlVersions: the kubectl of the two minor versions before serves as the one
+// TestKubectlVersions: the kubectl of the three minor versions before serves as the one
 // that is built in. make test-kubectl-versions builds them and runs this; make test does
 // not, since each compiles for minutes.
 func TestKubectlVersions(t *testing.T) {
