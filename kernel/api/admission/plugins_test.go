@@ -2,6 +2,7 @@ package admission
 
 import (
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -44,6 +45,33 @@ func TestSelected(t *testing.T) {
 				t.Errorf("%s is not disabled", name)
 			}
 		}
+	}
+}
+
+// The plugins stand in upstream's order, and those that it has on by default are on, as its
+// pkg/kubeapiserver/options/plugins.go of 1.36.3 has them. NodeRestriction is on here too.
+func TestOrderIsUpstreams(t *testing.T) {
+	data, err := os.ReadFile("../testdata/upstream/kubernetes-1.36.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	on, err := selected(nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var order []string
+	for line := range strings.Lines(string(data)) {
+		fields := strings.Fields(line)
+		if len(fields) != 3 || fields[0] != "admission" || !slices.Contains(Names(), fields[1]) {
+			continue // of those that are not there KUBERNETES.md says why
+		}
+		order = append(order, fields[1])
+		if want := fields[2] == "on" || fields[1] == "NodeRestriction"; on[fields[1]] != want {
+			t.Errorf("%s is on: %t, want %t", fields[1], !want, want)
+		}
+	}
+	if !slices.Equal(Names(), order) {
+		t.Errorf("the order is\n%v, upstream's\n%v", Names(), order)
 	}
 }
 
