@@ -1,17 +1,22 @@
 package api_test
 
 import (
+	"context"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"golang.org/x/sync/errgroup"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	crdclient "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
 )
 
@@ -149,5 +154,84 @@ func TestDocuments(t *testing.T) {
 	var table metav1.Table
 	if err := json.Unmarshal(body, &table); err != nil || len(table.Rows) < 4 || table.ColumnDefinitions[0].Name != "Name" {
 		t.Errorf("table: %s, %v", body, err)
+	}
+}
+
+// TestManyDefinitions: some hundred definitions that are made at once are all established
+// and listed, and nothing of them is left when they are deleted.
+func TestManyDefinitions(t *testing.T) {
+	const many = 200
+	s := start(t, t.TempDir())
+	c := customsOf(t, s)
+	definitions := c.crds.ApiextensionsV1().CustomResourceDefinitions()
+	resources := overTLS(t, s).Discovery()
+	// listed are the resources of the group in discovery.
+	listed := func() int {
+		list, err := resources.ServerResourcesForGroupVersion("many.example.com/v1")
+		if err != nil {
+			return 0
+		}
+		return len(list.APIResources)
+	}
+	group, ctx := errgroup.WithContext(t.Context())
+	group.SetLimit(8)
+	for i := range many {
+		group.Go(func() error {
+			crd := widgets()
+			name := fmt.Sprintf("widget%d", i)
+			crd.Name, crd.Spec.Group = name+"s.many.example.com", "many.example.com"
+			crd.Spec.Names = apiextensionsv1.CustomResourceDefinitionNames{Plural: name + "s", Singular: name, Kind: "Widget" + fmt.Sprint(i), ListKind: "Widget" + fmt.Sprint(i) + "List"}
+			_, err := definitions.Create(ctx, crd, metav1.CreateOptions{})
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	waitEach(t, func() bool {
+		list, err := definitions.List(t.Context(), metav1.ListOptions{})
+		if err != nil || len(list.Items) != many {
+			t.Fatalf("%d definitions, %v; want %d", len(list.Items), err, many)
+		}
+		return !slices.ContainsFunc(list.Items, func(crd apiextensionsv1.CustomResourceDefinition) bool {
+			return !slices.ContainsFunc(crd.Status.Conditions, func(c apiextensionsv1.CustomResourceDefinitionCondition) bool {
+				return c.Type == apiextensionsv1.Established && c.Status == apiextensionsv1.ConditionTrue
+			})
+		})
+	})
+	waitEach(t, func() bool { return listed() == many })
+	last := c.dynamic.Resource(schema.GroupVersionResource{Group: "many.example.com", Version: "v1", Resource: fmt.Sprintf("widget%ds", many-1)})
+	if list, err := last.List(t.Context(), metav1.ListOptions{}); err != nil || len(list.Items) > 0 {
+		t.Errorf("the last one's objects: %v, %v", list, err)
+	}
+	if err := definitions.DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	waitEach(t, func() bool {
+		list, err := definitions.List(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(list.Items) == 0 && listed() == 0
+	})
+	groups, err := resources.ServerGroups()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, g := range groups.Groups {
+		if g.Name == "many.example.com" {
+			t.Errorf("the group is still listed: %+v", g)
+		}
+	}
+	if _, err := last.List(t.Context(), metav1.ListOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("the last one is still served: %v", err)
+	}
+}
+
+// waitEach is waitFor for questions whose answers are large: it asks four times a second.
+func waitEach(t *testing.T, ok func() bool) {
+	t.Helper()
+	if err := wait.PollUntilContextTimeout(t.Context(), 250*time.Millisecond, 2*time.Minute, true, func(context.Context) (bool, error) { return ok(), nil }); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -297,3 +297,50 @@ func TestBadConverters(t *testing.T) {
 		t.Error("a redirect was followed")
 	}
 }
+
+// A webhook that leaves a field of the spec out is believed, as upstream's server believes
+// it: what it says of a version is what clients of that version see. Nothing crashes, and
+// what is stored keeps the field until a client of the other version writes the object.
+func TestConverterThatLosesFields(t *testing.T) {
+	s := start(t, t.TempDir())
+	c := customsOf(t, s)
+	h := converter(t, func(u *unstructured.Unstructured) { unstructured.RemoveNestedField(u.Object, "spec", "length") })
+	ctx := t.Context()
+	crd := converted("losses", &apiextensionsv1.WebhookClientConfig{URL: &h.url, CABundle: h.ca})
+	c.define(t, crd)
+	one, two := c.at(crd, "v1"), c.at(crd, "v2")
+	made, err := one.Create(ctx, custom(crd, "v1", "a", map[string]any{"size": int64(3)}), metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec := func(u *unstructured.Unstructured) string { return fmt.Sprint(u.Object["spec"]) }
+	lost, err := two.Get(ctx, "a", metav1.GetOptions{})
+	if err != nil || spec(lost) != "map[]" {
+		t.Fatalf("in v2: %v, %v; want the webhook's answer, without the field", lost, err)
+	}
+	if list, err := two.List(ctx, metav1.ListOptions{}); err != nil || len(list.Items) != 1 || spec(&list.Items[0]) != "map[]" {
+		t.Errorf("the list in v2: %v, %v", list, err)
+	}
+	if got, err := one.Get(ctx, "a", metav1.GetOptions{}); err != nil || spec(got) != "map[size:3]" || got.GetResourceVersion() != made.GetResourceVersion() {
+		t.Errorf("after reads in v2 it is stored as %v, %v; want it unchanged", got, err)
+	}
+	// A write of the stored version does not pass the webhook.
+	made.SetLabels(map[string]string{"a": "b"})
+	if got, err := one.Update(ctx, made, metav1.UpdateOptions{}); err != nil || spec(got) != "map[size:3]" {
+		t.Errorf("an update in v1: %v, %v", got, err)
+	}
+	// A write of the other version stores what the client has, and that has no such field.
+	if lost, err = two.Get(ctx, "a", metav1.GetOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	lost.SetLabels(map[string]string{"a": "c"})
+	if _, err := two.Update(ctx, lost, metav1.UpdateOptions{}); err != nil {
+		t.Errorf("an update in v2: %v", err)
+	}
+	if got, err := one.Get(ctx, "a", metav1.GetOptions{}); err != nil || spec(got) != "map[]" || got.GetLabels()["a"] != "c" {
+		t.Errorf("after a write in v2: %v, %v; want it as that client wrote it", got, err)
+	}
+	if err := two.Delete(ctx, "a", metav1.DeleteOptions{}); err != nil {
+		t.Errorf("delete in v2: %v", err)
+	}
+}
