@@ -1,14 +1,11 @@
 package resources
 
 import (
-	"strconv"
-
 	appsv1 "k8s.io/api/apps/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -67,10 +64,6 @@ func replicaSetKind() Kind {
 					terminating: s.TerminatingReplicas, observedGeneration: s.ObservedGeneration,
 				}, statusPath)...)
 			},
-		},
-		FieldNames: []string{"status.replicas"},
-		Fields: func(obj runtime.Object) fields.Set {
-			return fields.Set{"status.replicas": strconv.Itoa(int(obj.(*appsv1.ReplicaSet).Status.Replicas))}
 		},
 		Columns: replicatedColumns(spec, status),
 		Row: func(obj runtime.Object) ([]any, error) {
