@@ -2,6 +2,7 @@ package quantities
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"reflect"
@@ -12,6 +13,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	cbor "k8s.io/apimachinery/pkg/runtime/serializer/cbor/direct"
 	"k8s.io/client-go/kubernetes/scheme"
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
@@ -195,4 +197,31 @@ func FuzzProtobuf(f *testing.F) {
 			}
 		}
 	})
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+// TestHiddenInCBOR: each form in which the decoder takes a text is seen. It reads bytes as their base64.
+func TestHiddenInCBOR(t *testing.T) {
+	for name, value := range map[string]any{"text": "1e100", "number": 1e100, "bytes": must(base64.StdEncoding.DecodeString("001e1000"))} {
+		data, err := cbor.Marshal(map[string]any{"apiVersion": "v1", "kind": "Pod", "spec": map[string]any{"overhead": map[string]any{"cpu": value}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		pod := &corev1.Pod{}
+		err = cbor.Unmarshal(data, pod)
+		read := err == nil && !pod.Spec.Overhead.Cpu().IsZero()
+		refused := Decoder{Scheme: scheme.Scheme, MediaType: runtime.ContentTypeCBOR}.check(data, nil, &corev1.Pod{}) != nil
+		if name != "number" && !read {
+			t.Errorf("%s: the decoder reads %v, %v; it was to read the quantity", name, pod.Spec.Overhead, err)
+		}
+		if read && !refused {
+			t.Errorf("%s: the decoder reads %v, and the check passes it", name, pod.Spec.Overhead)
+		}
+	}
 }
