@@ -28,8 +28,8 @@ const (
 	retryPeriod = time.Second
 	// firstPeriod is how long the first status of a pod waits, which says that its containers are being created, and the
 	// first one after its deletion, which says that the deletion was seen. Most containers run, or have ended, by then, and
-	// one write says both.
-	firstPeriod = 50 * time.Millisecond
+	// one write says both. A first status that is set again is written at once: the work on the pod came no further.
+	firstPeriod = 500 * time.Millisecond
 )
 
 type tracked struct {
@@ -42,6 +42,7 @@ type tracked struct {
 	lossy    bool              // the API keeps less than was written: do not fight over the rest
 	busy     bool
 	queued   bool
+	held     bool      // the first status, which waits
 	retryAt  time.Time // when a write that waits is due; zero: none waits
 }
 
@@ -188,6 +189,10 @@ func (m *Manager) Set(pod *corev1.Pod, s corev1.PodStatus) {
 	t.pod = pod
 	normalize(&s)
 	if t.version > 0 && equality.Semantic.DeepEqual(t.status, s) {
+		if t.held {
+			t.held = false
+			m.push(pod.UID, t)
+		}
 		return
 	}
 	t.status = s
@@ -198,6 +203,7 @@ func (m *Manager) Set(pod *corev1.Pod, s corev1.PodStatus) {
 		if at := time.Now().Add(firstPeriod); t.retryAt.IsZero() || at.Before(t.retryAt) {
 			t.retryAt = at
 		}
+		t.held = begins
 		m.later(firstPeriod)
 		return
 	}
@@ -263,7 +269,7 @@ func (m *Manager) write(ctx context.Context, uid types.UID) {
 		m.mu.Unlock()
 		return
 	}
-	t.queued, t.busy, t.retryAt = false, true, time.Time{}
+	t.queued, t.busy, t.held, t.retryAt = false, true, false, time.Time{}
 	version, status, pod, wrote := t.version, t.status, t.pod, t.wrote
 	dirty, remove := t.version != t.written, m.deletable(t)
 	m.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 )
 
 // TestFirstStatusWaits: that containers are being created is written unless they run by
-// then, and what comes later is written at once.
+// then. What comes later is written at once, and so is the same once more.
 func TestFirstStatusWaits(t *testing.T) {
 	pending := corev1.PodStatus{Phase: corev1.PodPending, ContainerStatuses: []corev1.ContainerStatus{{Name: "c"}}}
 	running := corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{{Name: "c", Ready: true}}}
@@ -26,6 +26,7 @@ func TestFirstStatusWaits(t *testing.T) {
 	}{
 		"quick":  {pending, running, firstPeriod / 2, 1, firstPeriod / 2},
 		"slow":   {pending, running, 2 * firstPeriod, 2, firstPeriod},
+		"again":  {pending, pending, firstPeriod / 4, 1, firstPeriod / 4},
 		"failed": {failed, failed, time.Second, 1, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
