@@ -227,7 +227,7 @@ func (h *Host) writeSpec(ctx context.Context, api *publisher, t *tracked, now *v
 func (h *Host) writeStatus(ctx context.Context, api *publisher, t *tracked, status v1alpha1.PluginStatus) error {
 	old := t.known
 	status.Shadow = lastShadow(old, status.Shadow)
-	status.Conditions = old.Status.Conditions
+	keepConditions(&status, old.Status.Conditions)
 	status.ObservedGeneration = old.Status.ObservedGeneration
 	// Times are stored in whole seconds.
 	status.LastTransition = &metav1.Time{Time: status.LastTransition.Truncate(time.Second)}
@@ -305,6 +305,34 @@ func setReady(s *v1alpha1.PluginStatus) {
 	}
 	s.Conditions = slices.DeleteFunc(slices.Clone(s.Conditions), func(c metav1.Condition) bool { return c.Type == "Ready" })
 	s.Conditions = append(s.Conditions, condition)
+}
+
+// unconfined is the condition of a process that runs without walls; nil: all of them are up,
+// or it does not run. stateMu is held.
+func (u *unit) unconfined() *metav1.Condition {
+	if u.state != v1alpha1.PluginStateReady || len(u.without) == 0 {
+		return nil
+	}
+	names := make([]string, len(u.without))
+	for i, wall := range u.without {
+		names[i] = "Without" + strings.ToUpper(string(wall[:1])) + string(wall[1:])
+	}
+	return &metav1.Condition{
+		Type: v1alpha1.PluginConditionConfined, Status: metav1.ConditionFalse, Reason: strings.Join(names, ","),
+		Message: waiver(u.without), LastTransitionTime: metav1.Time{Time: u.since.Truncate(time.Second)},
+	}
+}
+
+// keepConditions gives a status the object's former conditions, but for what it says of
+// walls, which is so now.
+func keepConditions(s *v1alpha1.PluginStatus, former []metav1.Condition) {
+	now := meta.FindStatusCondition(s.Conditions, v1alpha1.PluginConditionConfined)
+	s.Conditions = slices.Clone(former)
+	if now == nil {
+		meta.RemoveStatusCondition(&s.Conditions, v1alpha1.PluginConditionConfined)
+		return
+	}
+	meta.SetStatusCondition(&s.Conditions, *now)
 }
 
 // setAccepted says whether the spec is in force.
@@ -395,6 +423,8 @@ func (u *unit) status(e *Entry, enabled bool) v1alpha1.PluginStatus {
 	}
 	if !enabled {
 		st.State, st.Message = v1alpha1.PluginStateDisabled, ""
+	} else if c := u.unconfined(); c != nil {
+		st.Conditions = []metav1.Condition{*c}
 	}
 	st.Provides = u.provides()
 	return st

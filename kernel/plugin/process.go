@@ -330,15 +330,7 @@ func (g *processGuest) outOfRange(what string, args ...any) error {
 	return broken("plugin bundle %s: answer out of range: %s", g.name, fmt.Sprintf(what, args...))
 }
 
-func (g *processGuest) lacks() string { return g.runner.lacks() }
-
-// lacks says which walls the process runs without; "" is none.
-func (r *processRunner) lacks() string {
-	if len(r.without) == 0 {
-		return ""
-	}
-	return "runs without " + confinement.Join(r.without) + ", which plugins.runWithout waives"
-}
+func (g *processGuest) lacks() []confinement.Wall { return g.runner.without }
 
 func (g *processGuest) describe() []*contractv1.PluginDescription { return g.plugins }
 func (g *processGuest) pid() int                                  { return g.process }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"pintle.dev/pintle/kernel/plugin/apiservers"
+	"pintle.dev/pintle/kernel/plugin/confinement"
 	"pintle.dev/pintle/kernel/plugin/modulecache"
 	"pintle.dev/pintle/sdk"
 	"pintle.dev/pintle/sdk/apis/kernel/v1alpha1"
@@ -120,7 +121,8 @@ type unit struct {
 	since    time.Time
 	restarts int32
 	pid      int
-	fault    error // why it cannot be started
+	without  []confinement.Wall // that the process which was ready last lacks
+	fault    error              // why it cannot be started
 	memory   int64
 	denials  map[string]denial // by name
 	sockets  map[string]string // of plugins that use the API while they bind
@@ -146,6 +148,13 @@ func (u *unit) set(state v1alpha1.PluginState, message string) {
 		u.since = time.Now()
 	}
 	u.state, u.message = state, message
+}
+
+// setWithout keeps which walls the process that runs is without.
+func (u *unit) setWithout(walls []confinement.Wall) {
+	u.stateMu.Lock()
+	defer u.stateMu.Unlock()
+	u.without = walls
 }
 
 func (u *unit) setPID(pid int) {
@@ -183,6 +192,7 @@ func (u *unit) supervise(ctx context.Context) {
 		}
 		if err == nil {
 			u.set(v1alpha1.PluginStateReady, readiness(g, lastFailure))
+			u.setWithout(lacks(g))
 			u.log.Info("plugin bundle is ready", "transport", u.transport, "version", u.bundle.Manifest.Version, "took", time.Since(began).Round(time.Millisecond).String())
 			if firstTime {
 				firstTime = false
@@ -262,11 +272,26 @@ func readiness(g guest, lastFailure error) string {
 	if lastFailure != nil {
 		message = "started again after: " + lastFailure.Error()
 	}
-	if p, ok := g.(interface{ lacks() string }); ok {
-		message = strings.TrimPrefix(message+"; "+p.lacks(), "; ")
-		message = strings.TrimSuffix(message, "; ")
+	if words := waiver(lacks(g)); words != "" {
+		message = strings.TrimPrefix(message+"; "+words, "; ")
 	}
 	return message
+}
+
+// lacks are the walls that a guest runs without.
+func lacks(g guest) []confinement.Wall {
+	if p, ok := g.(interface{ lacks() []confinement.Wall }); ok {
+		return p.lacks()
+	}
+	return nil
+}
+
+// waiver says which walls a process runs without; "" is none.
+func waiver(walls []confinement.Wall) string {
+	if len(walls) == 0 {
+		return ""
+	}
+	return "runs without " + confinement.Join(walls) + ", which plugins.runWithout waives"
 }
 
 // launch starts a guest and configures it.

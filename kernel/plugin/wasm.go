@@ -14,6 +14,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"pintle.dev/pintle/kernel/plugin/confinement"
 	"pintle.dev/pintle/kernel/plugin/description"
 	"pintle.dev/pintle/kernel/plugin/engine"
 	"pintle.dev/pintle/kernel/reasons"
@@ -350,12 +351,12 @@ func (g *wasmGuest) pid() int {
 	return g.module.worker.pid
 }
 
-// lacks says which walls the worker runs without; "" is none.
-func (g *wasmGuest) lacks() string {
+// lacks are the walls that the worker runs without.
+func (g *wasmGuest) lacks() []confinement.Wall {
 	if g.module.worker == nil {
-		return ""
+		return nil
 	}
-	return g.module.worker.runner.lacks()
+	return g.module.worker.runner.without
 }
 
 func (g *wasmGuest) close(ctx context.Context, _ time.Duration) error {

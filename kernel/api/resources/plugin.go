@@ -77,7 +77,7 @@ func pluginKind() Kind {
 			o := obj.(*v1alpha1.Plugin)
 			spec, status := o.Spec, o.Status
 			return []any{o.Name, string(spec.Kind), orNone(string(cmp.Or(status.Transport, spec.Transport))),
-				orNone(cmp.Or(status.Version, spec.Version)), string(cmp.Or(status.State, v1alpha1.PluginStatePending)),
+				orNone(cmp.Or(status.Version, spec.Version)), pluginState(&status),
 				int64(status.Restarts), status.Calls, orNone(status.P99), ageCell(o.CreationTimestamp),
 				weightCell(spec.Weight), orNone(strings.Join(spec.Profiles, ",")),
 				orNone(cmp.Or(status.Digest, spec.Digest)), cmp.Or(status.Bundle, spec.Bundle), pluginMessage(&status)}, nil
@@ -90,6 +90,16 @@ func weightCell(weight *int64) string {
 		return "<none>"
 	}
 	return strconv.FormatInt(*weight, 10)
+}
+
+// pluginState names beside the state the walls that the plugin's process runs without, as
+// a node's status names what it does not do.
+func pluginState(s *v1alpha1.PluginStatus) string {
+	state := string(cmp.Or(s.State, v1alpha1.PluginStatePending))
+	if c := meta.FindStatusCondition(s.Conditions, v1alpha1.PluginConditionConfined); c != nil && c.Status == metav1.ConditionFalse {
+		state += "," + c.Reason
+	}
+	return state
 }
 
 // pluginMessage says first what keeps the spec from being in force.

@@ -133,6 +133,8 @@ func TestPluginTable(t *testing.T) {
 	o.Status.Conditions = []metav1.Condition{{Type: v1alpha1.PluginConditionAccepted, Status: metav1.ConditionFalse, Message: "no such version"}}
 	sameCells(t, k, o, "PodFitsResources", "predicate", "wasm", "1.0.0", "Ready", int64(2), int64(41), "85µs", "<unknown>", "3", "a,b", "sha256:x", "classic",
 		"spec not in force: no such version")
+	o.Status.Conditions = []metav1.Condition{{Type: v1alpha1.PluginConditionConfined, Status: metav1.ConditionFalse, Reason: "WithoutNamespaces,WithoutSeccomp"}}
+	sameCells(t, k, o, "PodFitsResources", "predicate", "wasm", "1.0.0", "Ready,WithoutNamespaces,WithoutSeccomp", int64(2), int64(41), "85µs", "<unknown>", "3", "a,b", "sha256:x", "classic", "up")
 	if f := k.Fields(o); f["spec.bundle"] != "classic" || f["spec.kind"] != "predicate" || f["status.state"] != "Ready" || len(f) != len(k.FieldNames) {
 		t.Errorf("fields %v", f)
 	}

@@ -42,6 +42,10 @@ const (
 	PluginConditionReady = "Ready"
 	// PluginConditionAccepted says whether the spec is in force.
 	PluginConditionAccepted = "Accepted"
+	// PluginConditionConfined is False while the plugin's process runs without walls
+	// that plugins.runWithout waives: its reason names them, as WithoutNamespaces.
+	// Other plugins do not have it.
+	PluginConditionConfined = "Confined"
 )
 
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
