@@ -164,7 +164,7 @@ func TestStepsStop(t *testing.T) {
 			r.Allow(w.Pod.UID)
 			r.Reject(w.Pod.UID, w.Since.String())
 		}
-		return WaitFor(time.Minute)
+		return WaitFor(time.Minute, "its group is not complete")
 	}}
 	plugins := []any{reserve("A", Status{}), reserve("B", Skipped()), reserve("C", Refuse("no")), reserve("D", Status{}), permit}
 	ask := func(point contractv1.Point, names ...string) *contractv1.CycleResponse {
@@ -189,7 +189,7 @@ func TestStepsStop(t *testing.T) {
 	}
 	w := resp.Results[1]
 	if w.Code != contractv1.Code_WAIT || w.WaitNanoseconds != int64(time.Minute) || len(w.Decisions) != 2 ||
-		!w.Decisions[0].Allow || w.Decisions[1].Allow || w.Decisions[1].Reason != "1s" {
+		!w.Decisions[0].Allow || w.Decisions[1].Allow || w.Decisions[1].Reason != "1s" || len(w.Reasons) != 1 || w.Reasons[0] != "its group is not complete" {
 		t.Errorf("permit %v", w)
 	}
 	seen = nil

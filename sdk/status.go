@@ -26,7 +26,7 @@ const (
 // Success.
 type Status struct {
 	Code Code
-	// Reasons says why not, in words for users.
+	// Reasons says why not, or what a pod waits for, in words for users.
 	Reasons []string
 	// Timeout is how long a pod waits at most; with Wait only. The host allows
 	// 15 minutes.
@@ -60,8 +60,11 @@ func Fail(err error) Status {
 }
 
 // WaitFor is Wait: the pod keeps its place until Allow or Reject, and is refused
-// when the time is over.
-func WaitFor(timeout time.Duration) Status { return Status{Code: Wait, Timeout: timeout} }
+// when the time is over. The reasons say what it waits for: pintle explain shows them
+// meanwhile, and the event of a refusal has them behind the time.
+func WaitFor(timeout time.Duration, reasons ...string) Status {
+	return Status{Code: Wait, Timeout: timeout, Reasons: reasons}
+}
 
 // Skipped is Skip.
 func Skipped() Status { return Status{Code: Skip} }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -29,6 +30,17 @@ type held struct {
 type hold struct {
 	until time.Time
 	wait  time.Duration
+	// reasons say what the plugin waits for; it may give none.
+	reasons []string
+}
+
+// expired says that the plugin's patience has ended, and what it waited for.
+func (h hold) expired(plugin string) string {
+	text := fmt.Sprintf("rejected due to timeout after waiting %v at plugin %v", h.wait, plugin)
+	if len(h.reasons) > 0 {
+		text += ": " + strings.Join(h.reasons, ", ")
+	}
+	return text
 }
 
 // assumes counts the pod on the node from now on.
@@ -79,7 +91,7 @@ func (s *Scheduler) place(ctx context.Context, p *podEntry, profile *profile, no
 		}
 		if r.GetCode() == contractv1.Code_WAIT {
 			name, patience := at.name(c.Steps[k]), time.Duration(r.GetWaitNanoseconds())
-			wait.until[name] = hold{d.Time.Add(patience), patience}
+			wait.until[name] = hold{d.Time.Add(patience), patience, r.GetReasons()}
 			d.Outcomes = append(d.Outcomes, Outcome{Point: pointNames[contractv1.Point_PERMIT], Plugin: name, Code: codeNames[r.GetCode()], Reasons: r.GetReasons()})
 		}
 	}
@@ -241,7 +253,7 @@ func (s *Scheduler) review(ctx context.Context, now time.Time) {
 	for _, w := range s.waiting {
 		for plugin, h := range w.until {
 			if !h.until.After(now) {
-				s.reject(w, plugin, fmt.Sprintf("rejected due to timeout after waiting %v at plugin %v", h.wait, plugin))
+				s.reject(w, plugin, h.expired(plugin))
 				break
 			}
 		}

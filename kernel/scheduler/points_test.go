@@ -565,6 +565,23 @@ func TestPermit(t *testing.T) {
 	})
 }
 
+// What a permit plugin waits for stands in the explanation while the pod waits, and in the
+// condition and the event when the time is over.
+func TestWaitSaysWhy(t *testing.T) {
+	slow := sdk.Permit{Name: "Slow", Permit: func(*sdk.PermitRequest) sdk.Status {
+		return sdk.WaitFor(20*time.Second, "1 of 3 members have a node", "no licence is free")
+	}}
+	c, _ := startCycle(t, 1, []any{slow})
+	c.addPod(makePod("p", 1))
+	eventually(t, "it waits", func() bool {
+		return c.outcomes("p") == "permit Slow Wait 1 of 3 members have a node;no licence is free"
+	})
+	c.clock.Step(21 * time.Second)
+	const late = "0/1 nodes are available: 1 rejected due to timeout after waiting 20s at plugin Slow: 1 of 3 members have a node, no licence is free."
+	eventually(t, "its time is over", func() bool { condition, n := c.lastCondition("p"); return n > 0 && condition.Message == late })
+	eventually(t, "the event says it", func() bool { return c.hasEvent("p Warning FailedScheduling Scheduling: " + late) })
+}
+
 // A pod that is deleted while it waits gives up its node.
 func TestDeletedWhileWaiting(t *testing.T) {
 	var j journal

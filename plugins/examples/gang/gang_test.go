@@ -80,7 +80,7 @@ func TestAllOrNone(t *testing.T) {
 	a, b, c, other := member("a", "x", "3"), member("b", "x", "3"), member("c", "x", "3"), member("o", "y", "2")
 	for k, p := range []*contractv1.Pod{a, b, other} {
 		g.place(p)
-		if r := g.ask(permit(waiting(0, []*contractv1.Pod{a, b}[:min(k, 2)]...)), &contractv1.QueuedPod{Pod: p}); r.Code != contractv1.Code_WAIT || r.WaitNanoseconds <= int64(30*time.Second) || len(r.Decisions) > 0 {
+		if r := g.ask(permit(waiting(0, []*contractv1.Pod{a, b}[:min(k, 2)]...)), &contractv1.QueuedPod{Pod: p}); r.Code != contractv1.Code_WAIT || r.WaitNanoseconds <= int64(30*time.Second) || len(r.Decisions) > 0 || r.Reasons[0] != []string{"gang x: 1 of 3 members have a node", "gang x: 2 of 3 members have a node", "gang y: 1 of 2 members have a node"}[k] {
 			t.Fatalf("%s: %v", p.Name, r)
 		}
 	}

@@ -55,7 +55,7 @@ func (g *gang) permit(r *sdk.PermitRequest) sdk.Status {
 		return sdk.Status{}
 	}
 	// The review comes first: it ends the wait of all of them at once.
-	return sdk.WaitFor(g.timeout + 10*time.Second)
+	return sdk.WaitFor(g.timeout+10*time.Second, fmt.Sprintf("gang %s: %d of %d members have a node", group.name, group.placed(r.Cluster), members))
 }
 
 // review gives up the nodes of all members of a group of which one has waited for
