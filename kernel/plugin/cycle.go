@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"pintle.dev/pintle/kernel/reasons"
 	"pintle.dev/pintle/sdk"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
@@ -220,7 +221,7 @@ func (u *unit) noted(ctx context.Context, g guest, req *contractv1.CycleRequest,
 				u.broke(err)
 			}
 		case u.counted(name).failed(err, time.Now()):
-			u.log.Warn("plugin did not answer a question", "error", err)
+			u.log.Warn("plugin did not answer a question", append(podsOf(req), "error", err)...)
 		}
 		return nil, err
 	}
@@ -235,7 +236,7 @@ func (u *unit) noted(ctx context.Context, g guest, req *contractv1.CycleRequest,
 		if r.GetCode() == contractv1.Code_ERROR {
 			failure = fmt.Errorf("plugin %s: %s", pluginOf(name), firstReason(r))
 			if u.counted(name).failed(failure, time.Now()) {
-				u.log.Warn("plugin answered with an error", "error", failure)
+				u.log.Warn("plugin answered with an error", append(podsOf(req), "error", failure)...)
 			}
 		}
 		whole := answer.took
@@ -248,6 +249,20 @@ func (u *unit) noted(ctx context.Context, g guest, req *contractv1.CycleRequest,
 		}
 	}
 	return results, nil
+}
+
+// podsOf names the pod that a request is about, for a line of the log: the first one, and
+// how many there are besides. Requests about pods that wait, or about a class, name none.
+func podsOf(req *contractv1.CycleRequest) []any {
+	pods := req.GetPods()
+	if len(pods) == 0 || pods[0].GetPod() == nil {
+		return nil
+	}
+	words := []any{"pod", reasons.Text(pods[0].GetPod().GetNamespace() + "/" + pods[0].GetPod().GetName())}
+	if len(pods) > 1 {
+		words = append(words, "morePods", len(pods)-1)
+	}
+	return words
 }
 
 func firstReason(r *contractv1.StepResult) string {
