@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	metadatafake "k8s.io/client-go/metadata/fake"
 	k8stesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/record"
 )
 
 // keepPreconditions has the fake refuse deletions of another object or state than the one
@@ -156,5 +157,42 @@ func TestDeleteAsSeenUnserved(t *testing.T) {
 	}
 	if c.graph.node("b") == nil {
 		t.Error("the object is forgotten")
+	}
+}
+
+// The event of an owner in another namespace is for an object that has such a reference, once.
+func TestMisplacedOwner(t *testing.T) {
+	at := func(version string, change func(*metav1.PartialObjectMetadata)) *metav1.PartialObjectMetadata {
+		o := object("b", change)
+		o.ResourceVersion = version
+		return o
+	}
+	elsewhere := object("x", func(o *metav1.PartialObjectMetadata) { o.Namespace = "other" })
+	for name, tt := range map[string]struct {
+		there  *metav1.PartialObjectMetadata // b in the API; nil: gone
+		events int
+	}{
+		"as seen":                      {at("1", ownedBy("x")), 1},
+		"changed, and still refers":    {at("2", ownedBy("x")), 1},
+		"with another owner by now":    {at("2", ownedBy("x", "z")), 1},
+		"without the reference by now": {at("2", ownedBy("z")), 0},
+		"released by now":              {at("2", nil), 0},
+		"gone by now":                  {nil, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			there := []*metav1.PartialObjectMetadata{elsewhere}
+			if tt.there != nil {
+				there = append(there, tt.there)
+			}
+			c, client := fixture(t, there...)
+			keepPreconditions(client)
+			c.see(elsewhere, at("1", ownedBy("x")))
+			if err := c.attemptToDelete(t.Context(), c.graph.node("b")); err != nil {
+				t.Fatal(err)
+			}
+			if got := len(c.recorder.(*record.FakeRecorder).Events); got != tt.events {
+				t.Errorf("%d events, want %d", got, tt.events)
+			}
+		})
 	}
 }

@@ -24,6 +24,9 @@ type references struct {
 	dangling []types.UID
 	waiting  []types.UID // deleted in the foreground, wait for dependents
 	unseen   bool        // a solid owner is not in the graph yet
+	// misplaced name owners in a namespace where they cannot be. Their event is for an
+	// object that is known to have them.
+	misplaced []metav1.OwnerReference
 }
 
 // attemptToDelete looks at one object: it is deleted if no owner is left, it
@@ -55,8 +58,16 @@ func (c *collector) attemptToDelete(ctx context.Context, n *node) error {
 		return liveErr
 	}
 	if !equality.Semantic.DeepEqual(latest.OwnerReferences, n.owners) {
+		before := refs.misplaced
 		refs, err = c.classify(ctx, n, latest.OwnerReferences)
+		// Owners that were found absent are not asked for again.
+		for _, ref := range before {
+			if find(latest.OwnerReferences, ref.UID) != nil && find(refs.misplaced, ref.UID) == nil {
+				refs.misplaced = append(refs.misplaced, ref)
+			}
+		}
 	}
+	c.tellMisplaced(n, refs)
 	if errors.Is(err, errNamespacedOwner) {
 		return nil
 	}
@@ -109,6 +120,9 @@ func (c *collector) deleteAsSeen(ctx context.Context, n *node, refs *references)
 		return true, nil
 	case apierrors.IsConflict(err):
 		return false, nil
+	}
+	if err == nil {
+		c.tellMisplaced(n, refs)
 	}
 	return err == nil, err
 }
@@ -187,14 +201,17 @@ func (c *collector) attemptToOrphan(ctx context.Context, n *node) error {
 	return c.removeFinalizer(ctx, n, metav1.FinalizerOrphanDependents)
 }
 
-// classify asks the API for each owner.
+// classify asks the API for each owner. The references are what was found until an error.
 func (c *collector) classify(ctx context.Context, n *node, refs []metav1.OwnerReference) (*references, error) {
 	out := &references{}
 	for _, ref := range refs {
-		owner, err := c.owner(ctx, n, ref)
+		owner, misplaced, err := c.owner(ctx, n, ref)
+		if misplaced {
+			out.misplaced = append(out.misplaced, ref)
+		}
 		switch {
 		case err != nil:
-			return nil, err
+			return out, err
 		case owner == nil:
 			out.dangling = append(out.dangling, ref.UID)
 		case owner.DeletionTimestamp != nil && slices.Contains(owner.Finalizers, metav1.FinalizerDeleteDependents):
@@ -207,43 +224,45 @@ func (c *collector) classify(ctx context.Context, n *node, refs []metav1.OwnerRe
 	return out, nil
 }
 
-// owner returns the owner that the reference names, nil if there is none.
-func (c *collector) owner(ctx context.Context, n *node, ref metav1.OwnerReference) (*metav1.PartialObjectMetadata, error) {
+// owner returns the owner that the reference names, nil if there is none. It is misplaced if
+// there is one in a namespace where it cannot be the object's.
+func (c *collector) owner(ctx context.Context, n *node, ref metav1.OwnerReference) (owner *metav1.PartialObjectMetadata, misplaced bool, err error) {
 	key := absentKey{group: groupOf(ref.APIVersion), kind: ref.Kind, name: ref.Name, uid: ref.UID}
 	if _, absent := c.graph.absent.Get(key); absent {
-		return nil, nil
+		return nil, false, nil
 	}
 	key.namespace = n.namespace
 	if _, absent := c.graph.absent.Get(key); absent {
-		return nil, nil
+		return nil, false, nil
 	}
 	k, err := c.found.Load().owner(ref)
 	if err != nil {
-		return nil, queue.Quiet(err) // its kind may be served one day
+		return nil, false, queue.Quiet(err) // its kind may be served one day
 	}
 	if k.namespaced && n.namespace == "" {
-		c.invalidNamespace(n, ref)
-		return nil, errNamespacedOwner
+		return nil, true, errNamespacedOwner
 	}
 	namespace := ""
 	if k.namespaced {
 		namespace = n.namespace
 	}
 	key.namespace = namespace
-	owner, err := c.objects.Resource(k.resource).Namespace(namespace).Get(ctx, ref.Name, metav1.GetOptions{})
+	owner, err = c.objects.Resource(k.resource).Namespace(namespace).Get(ctx, ref.Name, metav1.GetOptions{})
 	if isGone(err) || err == nil && owner.UID != ref.UID {
-		if seen := c.graph.node(ref.UID); seen != nil && seen.namespace != "" && seen.namespace != n.namespace {
-			c.invalidNamespace(n, ref)
-		}
+		seen := c.graph.node(ref.UID)
 		c.graph.absent.Add(key, nil)
-		return nil, nil
+		return nil, seen != nil && seen.namespace != "" && seen.namespace != n.namespace, nil
 	}
-	return owner, err
+	return owner, false, err
 }
 
-func (c *collector) invalidNamespace(n *node, ref metav1.OwnerReference) {
-	c.recorder.Eventf(&corev1.ObjectReference{
+// tellMisplaced makes an event of each misplaced owner.
+func (c *collector) tellMisplaced(n *node, refs *references) {
+	of := &corev1.ObjectReference{
 		APIVersion: n.resource.GroupVersion().String(), Kind: n.kind, Namespace: n.namespace, Name: n.name, UID: n.uid,
-	}, corev1.EventTypeWarning, "OwnerRefInvalidNamespace", "ownerRef [%s/%s, namespace: %s, name: %s, uid: %s] does not exist in namespace %q",
-		ref.APIVersion, ref.Kind, n.namespace, ref.Name, ref.UID, n.namespace)
+	}
+	for _, ref := range refs.misplaced {
+		c.recorder.Eventf(of, corev1.EventTypeWarning, "OwnerRefInvalidNamespace", "ownerRef [%s/%s, namespace: %s, name: %s, uid: %s] does not exist in namespace %q",
+			ref.APIVersion, ref.Kind, n.namespace, ref.Name, ref.UID, n.namespace)
+	}
 }
