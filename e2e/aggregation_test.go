@@ -168,7 +168,7 @@ subjects: [{kind: ServiceAccount, name: sample, namespace: NS}]
 		"--kubeconfig", kubeconfig, "--authentication-kubeconfig", kubeconfig, "--authorization-kubeconfig", kubeconfig)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
-	if err := (*cluster.Network)(nil).Start(cmd); err != nil {
+	if err := cluster.StartProcess(cmd); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

@@ -59,7 +59,7 @@ func startHollow(t *testing.T, args ...string) *hollowProgram {
 	h.cmd.Stdout, h.cmd.Stderr = &h.said, &h.said
 	h.cmd.WaitDelay = 5 * time.Second
 	h.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
-	if err := (*cluster.Network)(nil).Start(h.cmd); err != nil {
+	if err := cluster.StartProcess(h.cmd); err != nil {
 		t.Fatal(err)
 	}
 	go func() {

@@ -332,7 +332,8 @@ func (c *Cluster) Stop(sig os.Signal) error {
 // do, with what they hold. Start with the same data directory continues.
 func (c *Cluster) Leave() error {
 	if err := c.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		return fmt.Errorf("stop cluster %s: %w\n%s", c.Name, err, c.Log(40))
+		<-c.exited
+		return fmt.Errorf("stop cluster %s: %w: %v\n%s", c.Name, err, c.err, c.Log(40))
 	}
 	select {
 	case <-c.exited:

@@ -140,6 +140,9 @@ func (n *Network) Do(f func() error) error {
 // may end with the tests (Pdeathsig).
 func (n *Network) Start(cmd *exec.Cmd) error { return starts().start(n, cmd) }
 
+// StartProcess starts a command within the machine's own network, as Start does.
+func StartProcess(cmd *exec.Cmd) error { return (*Network)(nil).Start(cmd) }
+
 // Dial connects from within the network; address is an IP and a port.
 func (n *Network) Dial(ctx context.Context, network, address string) (conn net.Conn, err error) {
 	err = n.Do(func() error {

@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // TestStartOutlivesThread: a process lives on when the thread ends whose goroutine wanted it.
@@ -21,7 +22,7 @@ func TestStartOutlivesThread(t *testing.T) {
 		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
 		id := syscall.Gettid()
 		if id != os.Getpid() {
-			if err := (*Network)(nil).Start(cmd); err != nil {
+			if err := StartProcess(cmd); err != nil {
 				t.Error(err)
 			}
 		}
@@ -33,8 +34,11 @@ func TestStartOutlivesThread(t *testing.T) {
 		go order()
 		id = <-thread
 	}
-	for syscall.Tgkill(syscall.Getpid(), id, 0) == nil {
-		runtime.Gosched() // until the thread is gone
+	for limit := time.Now().Add(2 * time.Minute); syscall.Tgkill(syscall.Getpid(), id, 0) == nil; {
+		if time.Now().After(limit) {
+			t.Fatal("the thread does not end")
+		}
+		runtime.Gosched()
 	}
 	in.Close()
 	if err := cmd.Wait(); err != nil {

@@ -44,7 +44,7 @@ func startChild(ctx context.Context, program, name string) (*child, error) {
 		return nil, err
 	}
 	// On the thread of that starter: others end here, and take with them what they started.
-	if err := (*cluster.Network)(nil).Start(cmd); err != nil {
+	if err := cluster.StartProcess(cmd); err != nil {
 		return nil, fmt.Errorf("start proxy %s in a network namespace of its own: %w", name, err)
 	}
 	return &child{cmd: cmd, in: in, out: json.NewDecoder(out)}, nil

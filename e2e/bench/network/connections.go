@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -42,9 +43,10 @@ var (
 // lane is a client and a server, each in a network namespace of its own, with a node between
 // them that forwards.
 type lane struct {
-	client   netns.NsHandle
-	listener net.Listener
-	group    sync.WaitGroup
+	client           netns.NsHandle
+	listener         net.Listener
+	group            sync.WaitGroup
+	opened, accepted atomic.Int64
 }
 
 // newLane makes the node of a process's network namespace. The server accepts and closes.
@@ -74,7 +76,7 @@ func newLane(node int) (*lane, error) {
 	if err != nil {
 		return nil, errors.Join(err, l.close())
 	}
-	for range 2 {
+	for range connectWorkers {
 		l.group.Go(func() { // ends with the listener
 			for {
 				c, err := l.listener.Accept()
@@ -82,6 +84,7 @@ func newLane(node int) (*lane, error) {
 					return
 				}
 				c.Close()
+				l.accepted.Add(1)
 			}
 		})
 	}
@@ -162,7 +165,7 @@ func (l *lane) service(diff *proxy.Diff) *proxy.Diff {
 func (l *lane) rate(ctx context.Context, to netip.AddrPort) (float64, error) {
 	ctx, cancel := context.WithTimeout(ctx, connectTurn)
 	defer cancel()
-	var opened atomic.Int64
+	before := l.opened.Load()
 	errs := make([]error, connectWorkers)
 	var group sync.WaitGroup
 	begin := time.Now()
@@ -173,14 +176,18 @@ func (l *lane) rate(ctx context.Context, to netip.AddrPort) (float64, error) {
 					if err := connect(to); err != nil {
 						return err
 					}
-					opened.Add(1)
+					l.opened.Add(1)
 				}
 				return nil
 			})
 		})
 	}
 	group.Wait()
-	return float64(opened.Load()) / time.Since(begin).Seconds(), errors.Join(errs...)
+	// What waits to be accepted is this turn's work, not the next one's.
+	for limit := begin.Add(10 * time.Second); l.accepted.Load() < l.opened.Load() && time.Now().Before(limit); {
+		time.Sleep(time.Millisecond)
+	}
+	return float64(l.opened.Load()-before) / time.Since(begin).Seconds(), errors.Join(errs...)
 }
 
 // connect opens a connection and ends it with a reset, so that its port is free at once.
@@ -218,17 +225,19 @@ func (o options) connections(ctx context.Context, name string, services int) (th
 	if _, err := c.apply(l.service(everything(services, o.endpoints))); err != nil {
 		return nil, nil, err
 	}
-	straight := netip.AddrPortFrom(serverAddress.Addr(), serverPort)
+	ways := []struct {
+		to    netip.AddrPort
+		rates *[]float64
+	}{{serviceAddress, &through}, {netip.AddrPortFrom(serverAddress.Addr(), serverPort), &direct}}
 	for range o.rounds * connectTurns {
-		s, err := l.rate(ctx, serviceAddress)
-		if err != nil {
-			return nil, nil, fmt.Errorf("through the service: %w", err)
+		for _, way := range ways {
+			rate, err := l.rate(ctx, way.to)
+			if err != nil {
+				return nil, nil, err
+			}
+			*way.rates = append(*way.rates, rate)
 		}
-		d, err := l.rate(ctx, straight)
-		if err != nil {
-			return nil, nil, fmt.Errorf("to the endpoint: %w", err)
-		}
-		through, direct = append(through, s), append(direct, d)
+		slices.Reverse(ways) // none is always first
 	}
 	return through, direct, nil
 }

@@ -240,6 +240,9 @@ func ask(ctx context.Context, n *cluster.Network, s side, name string) (asked, e
 	if err := errors.Join(errs...); err != nil || len(took) == 0 {
 		return asked{}, errors.Join(err, ctx.Err())
 	}
+	if busy <= 0 {
+		return asked{}, fmt.Errorf("process %d has ended meanwhile", s.pid)
+	}
 	slices.Sort(took)
 	return asked{rate: float64(len(took)) / seconds, perCore: float64(len(took)) / busy, p99: took[len(took)*99/100]}, nil
 }

@@ -255,6 +255,9 @@ func request(ctx context.Context, n *cluster.Network, to side) (served, error) {
 		return served{}, errors.Join(err, ctx.Err())
 	}
 	slices.Sort(took)
+	if busy <= 0 {
+		return served{}, fmt.Errorf("process %d has ended meanwhile", to.pid)
+	}
 	count := float64(len(took))
 	return served{rate: count / seconds, cost: busy.Seconds() * 1e6 / count, p99: took[len(took)*99/100]}, nil
 }
