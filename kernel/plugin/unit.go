@@ -191,8 +191,8 @@ func (u *unit) supervise(ctx context.Context) {
 			u.changed() // requests wait for it
 		}
 		if err == nil {
-			u.set(v1alpha1.PluginStateReady, readiness(g, lastFailure))
 			u.setWithout(lacks(g))
+			u.set(v1alpha1.PluginStateReady, readiness(g, lastFailure))
 			u.log.Info("plugin bundle is ready", "transport", u.transport, "version", u.bundle.Manifest.Version, "took", time.Since(began).Round(time.Millisecond).String())
 			if firstTime {
 				firstTime = false
