@@ -8,11 +8,14 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"time"
+
+	"pintle.dev/pintle/kernel/secretfile"
 )
 
 const (
-	// formerTimeout bounds the removal of what one former network left.
+	// formerTimeout bounds the removal of what all former networks left: the node's start waits for it.
 	formerTimeout = 30 * time.Second
 	// formerPause is the pause between two tries: the plugin's process may not run yet.
 	formerPause = 100 * time.Millisecond
@@ -44,7 +47,8 @@ func (f formerNetworks) names() ([]string, error) {
 func (f formerNetworks) write(names []string) error {
 	var err error
 	if len(names) > 0 {
-		err = os.WriteFile(f.file, []byte(strings.Join(names, "\n")), 0o600)
+		// Whole or not at all: a name that is lost leaves its routes for good.
+		err = secretfile.Write(f.file, []byte(strings.Join(names, "\n")), 0o600)
 	} else if err = os.Remove(f.file); errors.Is(err, fs.ErrNotExist) {
 		err = nil
 	}
@@ -61,19 +65,24 @@ func (f formerNetworks) remove(ctx context.Context, now string) error {
 	if err != nil {
 		return err
 	}
-	var kept []string
-	for i, name := range names {
-		if name == now || slices.Contains(names[:i], name) {
-			continue
+	var others []string
+	for _, name := range names {
+		if name != now && !slices.Contains(others, name) {
+			others = append(others, name)
 		}
-		if err := f.stop(ctx, name); err != nil {
+	}
+	var kept []string
+	for i, err := range f.stopAll(ctx, others) {
+		name := others[i]
+		if err != nil {
 			kept = append(kept, name)
 			if ctx.Err() == nil {
 				f.part.deps.Logger.Warn("routes and interfaces of a former pod network stay; load its bundle and start again, or name it in node.network for one start and a stop with node.onStop: stop", "plugin", name, "error", err)
 			}
 			continue
 		}
-		f.part.deps.Logger.Info("removed what a former pod network left", "plugin", name)
+		// A plugin that was built with an older SDK answers the same, and removes nothing.
+		f.part.deps.Logger.Info("a former pod network was asked to remove what it left, and answered without an error", "plugin", name)
 	}
 	if now != "" {
 		kept = append(kept, now)
@@ -84,14 +93,26 @@ func (f formerNetworks) remove(ctx context.Context, now string) error {
 	return f.write(kept)
 }
 
-// stop has one network remove what it left. It tries again until formerTimeout.
+// stopAll has networks remove what they left, all at once: one whose process never runs takes no time from
+// the others. The errors are in the order of names.
+func (f formerNetworks) stopAll(ctx context.Context, names []string) []error {
+	ctx, cancel := context.WithTimeout(ctx, formerTimeout)
+	defer cancel()
+	errs := make([]error, len(names))
+	var wait sync.WaitGroup
+	for i, name := range names {
+		wait.Go(func() { errs[i] = f.stop(ctx, name) })
+	}
+	wait.Wait()
+	return errs
+}
+
+// stop has one network remove what it left. It tries again until ctx ends.
 func (f formerNetworks) stop(ctx context.Context, name string) error {
 	plugin, err := f.part.deps.Plugins.Network(name)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, formerTimeout)
-	defer cancel()
 	for {
 		if err = plugin.Stop(ctx, true); err == nil {
 			return nil
@@ -104,15 +125,19 @@ func (f formerNetworks) stop(ctx context.Context, name string) error {
 	}
 }
 
-// forget is for a network that removed all that it made. Without others the folder goes too.
+// forget is for a network that removed all that it made. The folder goes with the last file: a former
+// network may have noted there what it changed on the machine, and needs that to restore it.
 func (f formerNetworks) forget(plugin, state string) error {
 	names, err := f.names()
 	if err != nil {
 		return err
 	}
 	names = slices.DeleteFunc(names, func(name string) bool { return name == plugin })
-	if len(names) == 0 {
-		return os.RemoveAll(state)
+	if err := f.write(names); err != nil || len(names) > 0 {
+		return err
 	}
-	return f.write(names)
+	if err := os.Remove(state); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("remove the folder of pod networks: %w", err)
+	}
+	return nil
 }

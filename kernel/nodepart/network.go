@@ -18,11 +18,16 @@ func (p *Part) startNetwork(ctx context.Context, list *parts.Parts, cfg *config.
 	plugin, state := cfg.Node.Network, filepath.Join(p.Data, "network")
 	former := formerNetworks{part: p, file: filepath.Join(state, "kept")}
 	if plugin == "" {
+		// Neither waits for the other: a removal takes long where a process does not run.
+		list.Start("pod network's condition", func(ctx context.Context) error {
+			podnetwork.Withdraw(ctx, p.deps.Client, p.Name, p.deps.Logger.With("part", "pod network"))
+			<-ctx.Done()
+			return nil
+		}, nil)
 		list.Start("former pod network", func(ctx context.Context) error {
 			if err := former.remove(ctx, ""); err != nil {
-				return err
+				p.deps.Logger.Warn("routes and interfaces of a former pod network may stay", "error", err)
 			}
-			podnetwork.Withdraw(ctx, p.deps.Client, p.Name, p.deps.Logger.With("part", "pod network"))
 			<-ctx.Done()
 			return nil
 		}, nil)

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net"
 	"os"
@@ -13,6 +14,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -279,8 +281,22 @@ func TestNetworkIsFirst(t *testing.T) {
 	}
 }
 
-// TestFormerNetwork: a node that is started without a pod network does not keep what an earlier start said of one.
+// TestFormerNetwork: a node that is started without a pod network does not keep what an earlier start said of
+// one. It waits for no former network, and a file of their names that cannot be read ends nothing.
 func TestFormerNetwork(t *testing.T) {
+	for name, tt := range map[string]struct {
+		kept  string
+		hangs bool // the former network's removal
+	}{
+		"no former one": {},
+		"one hangs":     {kept: "old", hangs: true},
+		"unreadable":    {kept: strings.Repeat("x", mostKept+1)},
+	} {
+		t.Run(name, func(t *testing.T) { withdraws(t, tt.kept, tt.hangs) })
+	}
+}
+
+func withdraws(t *testing.T, kept string, hangs bool) {
 	client := fake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{
 		{Type: corev1.NodeNetworkUnavailable, Status: corev1.ConditionTrue, Reason: "NoRouteCreated", Message: "pod network bridge: no route"},
 	}}})
@@ -289,7 +305,14 @@ func TestFormerNetwork(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer changes.Stop()
-	p := (&machine{}).part(t, client)
+	m := &machine{}
+	p := m.part(t, client)
+	plugins := &formerPlugins{machine: m}
+	if hangs {
+		plugins.hang = make(chan struct{})
+	}
+	p.deps.Plugins = plugins
+	keepNames(t, p, kept)
 	list := parts.New(slog.New(slog.DiscardHandler))
 	if _, err := p.startNetwork(t.Context(), list, p.Settings()); err != nil {
 		t.Fatal(err)
@@ -305,6 +328,9 @@ func TestFormerNetwork(t *testing.T) {
 		case <-limit:
 			t.Fatal("the condition stays")
 		}
+	}
+	if hangs {
+		close(plugins.hang)
 	}
 	if err := list.Stop(); err != nil {
 		t.Error(err)
@@ -338,16 +364,7 @@ func TestFormerNetworkIsRemoved(t *testing.T) {
 				plugins.absent = "old"
 			}
 			p.deps.Plugins = plugins
-			state := filepath.Join(p.Data, "network")
-			kept := filepath.Join(state, "kept")
-			if err := os.MkdirAll(state, 0o700); err != nil {
-				t.Fatal(err)
-			}
-			if tt.kept != "" {
-				if err := os.WriteFile(kept, []byte(tt.kept), 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
+			kept := keepNames(t, p, tt.kept)
 			cfg := *p.Settings()
 			cfg.Node.Network, cfg.Node.ClusterCIDRs, cfg.Node.PodCIDR = tt.now, []string{"10.244.0.0/16"}, "10.244.2.0/24"
 			list := parts.New(slog.New(slog.DiscardHandler))
@@ -357,7 +374,9 @@ func TestFormerNetworkIsRemoved(t *testing.T) {
 			limit := time.After(2 * time.Minute)
 			for {
 				after, err := os.ReadFile(kept)
-				if string(after) == tt.after && (err == nil) == (tt.after != "") && slices.Equal(m.said(), tt.want) {
+				said := m.said()
+				slices.Sort(said) // former ones are removed at once; a start follows
+				if string(after) == tt.after && (err == nil) == (tt.after != "") && slices.Equal(said, tt.want) {
 					break
 				}
 				select {
@@ -375,11 +394,114 @@ func TestFormerNetworkIsRemoved(t *testing.T) {
 	}
 }
 
+// keepNames writes which networks a part used before, and returns the file.
+func keepNames(t *testing.T, p *Part, names string) string {
+	t.Helper()
+	state := filepath.Join(p.Data, "network")
+	err := os.MkdirAll(state, 0o700)
+	kept := filepath.Join(state, "kept")
+	if err == nil && names != "" {
+		err = os.WriteFile(kept, []byte(names), 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kept
+}
+
+// TestFormerNetworksWaitOnce: the node's start waits once for all that never run, however many there are, and
+// those that run are removed meanwhile.
+func TestFormerNetworksWaitOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &machine{}
+		p := &Part{deps: Deps{Plugins: &formerPlugins{machine: m, never: []string{"a", "b", "c"}}, Logger: slog.New(slog.DiscardHandler)}}
+		p.Data = t.TempDir()
+		f := formerNetworks{part: p, file: keepNames(t, p, "a\nb\nold\nc")}
+		begin := time.Now()
+		if err := f.remove(t.Context(), "new"); err != nil {
+			t.Fatal(err)
+		}
+		if got := time.Since(begin); got != formerTimeout { // the bubble's clock
+			t.Errorf("the start waited for %s, want %s", got, formerTimeout)
+		}
+		if got, err := f.names(); err != nil || !slices.Equal(got, []string{"a", "b", "c", "new"}) {
+			t.Errorf("%q are kept, %v", got, err)
+		}
+		if !slices.Contains(m.said(), "remove old") {
+			t.Errorf("the one that runs is not removed: %q", m.said())
+		}
+	})
+}
+
+// TestNotesOfFormerNetworkStay: a network that leaves nothing takes no notes of another with it, and without
+// any the folder goes.
+func TestNotesOfFormerNetworkStay(t *testing.T) {
+	for _, note := range []string{"", "ip_forward"} {
+		m := &machine{}
+		p := m.part(t, fake.NewClientset())
+		p.deps.Plugins = &formerPlugins{machine: m}
+		kept := keepNames(t, p, "old")
+		state := filepath.Dir(kept)
+		if note != "" {
+			if err := os.WriteFile(filepath.Join(state, note), []byte("0"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		cfg := p.Settings()
+		cfg.Node.Network, cfg.Node.ClusterCIDRs, cfg.Node.PodCIDR, cfg.Node.OnStop = "new", []string{"10.244.0.0/16"}, "10.244.2.0/24", config.StopPods
+		list := parts.New(slog.New(slog.DiscardHandler))
+		if _, err := p.startNetwork(t.Context(), list, cfg); err != nil {
+			t.Fatal(err)
+		}
+		if err := list.Stop(); err != nil {
+			t.Error(err)
+		}
+		if got, want := m.said(), []string{"remove old", "start new", "remove new"}; !slices.Equal(got, want) {
+			t.Errorf("plugins did %q, want %q", got, want)
+		}
+		if _, err := os.Stat(kept); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("names of networks stay: %v", err)
+		}
+		if note == "" {
+			if _, err := os.Stat(state); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("the folder stays: %v", err)
+			}
+			continue
+		}
+		if data, err := os.ReadFile(filepath.Join(state, note)); err != nil || string(data) != "0" {
+			t.Errorf("the note of a former network is %q, %v", data, err)
+		}
+	}
+}
+
+// TestNamesAreWrittenWhole: a crash leaves the names of before or those of now. The file of before is
+// never written into.
+func TestNamesAreWrittenWhole(t *testing.T) {
+	p := &Part{}
+	p.Data = t.TempDir()
+	f := formerNetworks{part: p, file: keepNames(t, p, "old\nolder")}
+	before := filepath.Join(p.Data, "before")
+	if err := os.Link(f.file, before); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.write([]string{"new"}); err != nil {
+		t.Fatal(err)
+	}
+	if data, err := os.ReadFile(before); err != nil || string(data) != "old\nolder" {
+		t.Errorf("the file of before has %q, %v", data, err)
+	}
+	if got, err := f.names(); err != nil || !slices.Equal(got, []string{"new"}) {
+		t.Errorf("%q, %v", got, err)
+	}
+}
+
 // formerPlugins has a network of each name but absent.
 type formerPlugins struct {
 	*machine
 	absent string
 	faults int
+	never  []string      // whose processes never run
+	hang   chan struct{} // a removal waits until it is closed; nil: none does
 }
 
 func (f *formerPlugins) Network(name string) (network.Network, error) {
@@ -407,6 +529,12 @@ func (n *formerNetwork) Start(context.Context, network.Options) (network.Pods, e
 func (n *formerNetwork) Stop(_ context.Context, cleanup bool) error {
 	if !cleanup {
 		return nil
+	}
+	if slices.Contains(n.plugins.never, n.name) {
+		return errors.New("its process does not run")
+	}
+	if n.plugins.hang != nil {
+		<-n.plugins.hang
 	}
 	n.plugins.say("remove %s", n.name)
 	if n.plugins.faults > 0 {
