@@ -298,7 +298,7 @@ func (l *linux) forward() error {
 		return nil
 	}
 	kept := filepath.Join(l.options.state, forwardFile)
-	if err := os.WriteFile(kept, []byte(before), 0o600); err != nil {
+	if err := writeWhole(kept, []byte(before)); err != nil {
 		return fmt.Errorf("remember net.ipv4.ip_forward: %w", err)
 	}
 	if err := os.WriteFile(path, []byte("1"), 0); err != nil {

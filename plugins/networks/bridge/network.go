@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"net/netip"
 	"os"
 	"slices"
@@ -50,6 +49,8 @@ type run struct {
 	nodes network.State
 	held  holders
 	said  string // the last fault; the log has it once
+	// unkept is why the holders are not written; the log has it once, too.
+	unkept string
 }
 
 // Probe implements network.Network.
@@ -216,12 +217,7 @@ func (r *run) reach() (refused []*network.Refusal, reached int, err error) {
 	nodes := r.nodes.Nodes()
 	hops, refused, held := r.options.plan(nodes, networks, local, r.held.of)
 	// Written before routes change: what a node has outlives this process.
-	if !maps.Equal(held, r.held.of) {
-		r.held.of = held
-		if err := r.held.write(); err != nil {
-			r.log.Warn("after a restart an older node may take the range of another", "error", err)
-		}
-	}
+	r.keep(held)
 	more, err := r.linux.reach(hops)
 	refused = append(refused, more...)
 	for _, node := range nodes {
@@ -230,6 +226,19 @@ func (r *run) reach() (refused []*network.Refusal, reached int, err error) {
 		}
 	}
 	return refused, reached, err
+}
+
+// keep writes which nodes have which ranges. The next sync tries again what cannot be written now; routes
+// do not wait for it.
+func (r *run) keep(held map[netip.Prefix]string) {
+	now := ""
+	if err := r.held.keep(held); err != nil {
+		now = err.Error()
+	}
+	if now != "" && now != r.unkept {
+		r.log.Warn("after a restart an older node may take the range of another; the write is tried again", "error", now)
+	}
+	r.unkept = now
 }
 
 // Status implements network.Network.

@@ -61,7 +61,7 @@ func (c *cluster) plan(nodes []*network.Node, machine []taken, local []netip.Add
 				if to, err := netip.ParsePrefix(text); (err == nil && held[to] == node.GetName()) != holders {
 					continue
 				}
-				to, fault := c.claim(text, claimed, machine)
+				to, fault := c.claim(text, claimed)
 				if other, ok := ends[hardware(to).String()]; ok && fault == "" {
 					fault = fmt.Sprintf("its range of pod IPs %s has the hardware address of %s in the tunnel", to, other)
 				}
@@ -69,7 +69,16 @@ func (c *cluster) plan(nodes []*network.Node, machine []taken, local []netip.Add
 					refuse("%s", fault)
 					continue
 				}
-				claimed[to], ends[hardware(to).String()] = node.GetName(), to
+				// What is in the way on this machine may pass. A holder keeps its range
+				// meanwhile: another that got a part of it would hold that for good.
+				fault = c.inTheWay(to, machine)
+				if fault == "" || holders {
+					claimed[to], ends[hardware(to).String()] = node.GetName(), to
+				}
+				if fault != "" {
+					refuse("%s", fault)
+					continue
+				}
 				if len(node.GetAddresses()) == 0 {
 					continue // a machine that registers says its address a moment later
 				}
@@ -86,7 +95,7 @@ func (c *cluster) plan(nodes []*network.Node, machine []taken, local []netip.Add
 }
 
 // claim reads a range of a node, and says why the node cannot have it.
-func (c *cluster) claim(text string, claimed map[netip.Prefix]string, machine []taken) (to netip.Prefix, fault string) {
+func (c *cluster) claim(text string, claimed map[netip.Prefix]string) (to netip.Prefix, fault string) {
 	to, err := netip.ParsePrefix(text)
 	if err != nil || to != to.Masked() || to.Addr().Is4In6() {
 		return to, fmt.Sprintf("its range of pod IPs %.64q is none", text)
@@ -109,17 +118,22 @@ func (c *cluster) claim(text string, claimed map[netip.Prefix]string, machine []
 	if first.IsValid() {
 		return to, fmt.Sprintf("its range of pod IPs %s overlaps %s of node %s, which had it before", to, first, claimed[first])
 	}
+	return to, ""
+}
+
+// inTheWay says what keeps this machine from a route to a range that a node can have.
+func (c *cluster) inTheWay(to netip.Prefix, machine []taken) (fault string) {
 	for _, s := range c.services {
 		if s.Overlaps(to) {
-			return to, fmt.Sprintf("its range of pod IPs %s overlaps that of services, %s", to, s)
+			return fmt.Sprintf("its range of pod IPs %s overlaps that of services, %s", to, s)
 		}
 	}
 	for _, m := range machine {
 		if m.prefix.Overlaps(to) && (m.attached || m.prefix.Bits() >= to.Bits()) {
-			return to, fmt.Sprintf("its range of pod IPs %s overlaps %s of this machine (%s)", to, m.prefix, m.where)
+			return fmt.Sprintf("its range of pod IPs %s overlaps %s of this machine (%s)", to, m.prefix, m.where)
 		}
 	}
-	return to, ""
+	return ""
 }
 
 // address is the first of a node's addresses by which a range of pods can be reached.

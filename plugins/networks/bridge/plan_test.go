@@ -148,6 +148,50 @@ func TestClaimsLater(t *testing.T) {
 	}
 }
 
+// TestHolderInTheWay: this machine has a network within a node's range for a while, or its services are in
+// it. The node is not reached then, and no older Node gets a part of its range.
+func TestHolderInTheWay(t *testing.T) {
+	const cidr = "10.244.1.0/24"
+	theirs := netip.MustParsePrefix(cidr)
+	victim := member("victim", "192.0.2.11", cidr)
+	usual := cluster{own: prefixes("10.244.0.0/24"), all: prefixes("10.244.0.0/16")}
+	services := usual
+	services.services = prefixes("10.244.1.64/26")
+	_, _, held := usual.plan([]*network.Node{member("older", "192.0.2.66"), victim}, nil, nil, nil)
+	for name, tt := range map[string]struct {
+		cluster cluster
+		machine []taken
+		fault   string
+	}{
+		"a network": {usual, []taken{{netip.MustParsePrefix("10.244.1.64/26"), "interface lab0", true}}, "overlaps 10.244.1.64/26 of this machine (interface lab0)"},
+		"a route":   {usual, []taken{{netip.MustParsePrefix("10.244.1.64/26"), "a route over interface vpn0", false}}, "overlaps 10.244.1.64/26 of this machine"},
+		"services":  {services, nil, "overlaps that of services, 10.244.1.64/26"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, claim := range []string{"10.244.1.128/25", cidr, "10.244.1.64/26"} {
+				nodes := []*network.Node{member("older", "192.0.2.66", claim), victim}
+				hops, refused, next := tt.cluster.plan(nodes, tt.machine, nil, held)
+				if len(hops) != 0 || !maps.Equal(next, held) {
+					t.Errorf("%s: hops %v, held %v", claim, hops, next)
+				}
+				if len(refused) != 2 || !strings.Contains(refused[0].GetReason(), tt.fault) || !strings.Contains(refused[1].GetReason(), "overlaps "+cidr+" of node victim, which had it before") {
+					t.Errorf("%s: refused %v", claim, refused)
+				}
+				// It passed.
+				hops, _, _ = usual.plan(nodes, nil, nil, next)
+				if len(hops) != 1 || hops[0].node != "victim" || hops[0].to != theirs {
+					t.Errorf("%s: afterwards hops %v", claim, hops)
+				}
+			}
+			// Who did not have such a range does not get it.
+			hops, refused, next := tt.cluster.plan([]*network.Node{victim}, tt.machine, nil, nil)
+			if len(hops) != 0 || len(next) != 0 || len(refused) != 1 || !strings.Contains(refused[0].GetReason(), tt.fault) {
+				t.Errorf("a new one: hops %v, held %v, refused %v", hops, next, refused)
+			}
+		})
+	}
+}
+
 // TestSameHardwareAddress: a range of IPv6 is chosen so that its end of the tunnel has the hardware
 // address of another's, whose packets would go to it. It is refused.
 func TestSameHardwareAddress(t *testing.T) {
@@ -182,8 +226,18 @@ func TestHolders(t *testing.T) {
 	if err != nil || len(h.of) != 0 {
 		t.Fatalf("%v, %v", h.of, err)
 	}
-	h.of = map[netip.Prefix]string{netip.MustParsePrefix("10.244.1.0/24"): "b", netip.MustParsePrefix("fd00::/64"): "b"}
-	if err := h.write(); err != nil {
+	of := map[netip.Prefix]string{netip.MustParsePrefix("10.244.1.0/24"): "b", netip.MustParsePrefix("fd00::/64"): "b"}
+	// A folder in the file's place: the write fails, and the next one is not left out.
+	if err := os.Mkdir(h.file, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.keep(of); err == nil || !strings.Contains(err.Error(), h.file) {
+		t.Error(err)
+	}
+	if err := os.Remove(h.file); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.keep(of); err != nil {
 		t.Fatal(err)
 	}
 	again, err := readHolders(dir)
@@ -196,10 +250,21 @@ func TestHolders(t *testing.T) {
 		}
 		if bad, err := readHolders(dir); err == nil || len(bad.of) != 0 || !strings.Contains(err.Error(), h.file) {
 			t.Errorf("%.20s: %v, %v", text, bad.of, err)
+		} else if err := bad.keep(nil); err != nil {
+			t.Error(err)
 		}
+		if good, err := readHolders(dir); err != nil || len(good.of) != 0 {
+			t.Errorf("%.20s stays: %v, %v", text, good.of, err)
+		}
+	}
+	if err := os.WriteFile(h.file+unfinished, nil, 0o600); err != nil { // a write that was cut off
+		t.Fatal(err)
 	}
 	if err := errors.Join(h.remove(), h.remove()); err != nil {
 		t.Error(err)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("%v stays, %v", left, err)
 	}
 }
 
