@@ -64,6 +64,16 @@ plugins: pintle
 	  GOOS=wasip1 GOARCH=wasm $(GOBUILD) $(SLIM) -buildmode=c-shared -o $(BIN)/plugins/$$name/$$name.wasm ./$$pkg; \
 	done
 	@$(BIN)/pintle plugin seal $(BIN)/plugins/*
+	@$(MAKE) --no-print-directory $(BIN)/gateway-api.yaml
+
+# The kinds of Gateway API that the plugin gateway serves, from their module.
+GATEWAY_KINDS := gatewayclasses gateways httproutes grpcroutes referencegrants
+$(BIN)/gateway-api.yaml: go.mod
+	@mkdir -p $(@D)
+	@$(GO) mod download sigs.k8s.io/gateway-api
+	@dir=$$($(GO) list -m -f '{{.Dir}}' sigs.k8s.io/gateway-api)/config/crd/standard; \
+	  for kind in $(GATEWAY_KINDS); do echo ---; cat $$dir/gateway.networking.k8s.io_$$kind.yaml || exit 1; done >$@.new
+	@mv $@.new $@
 
 # The container tools live in a module of their own; they change with its
 # go.sum only, and with WITHOUT_SECCOMP.

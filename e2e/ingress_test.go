@@ -18,6 +18,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -221,10 +222,19 @@ func (e *env) webSocket(t *testing.T, roots *x509.CertPool) {
 
 func (e *env) healthByGRPC(t *testing.T, roots *x509.CertPool) {
 	t.Helper()
-	conn, err := grpc.NewClient("passthrough:///shop.example.com:443",
-		grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12})),
+	e.healthAt(t, "shop.example.com", roots)
+}
+
+// healthAt asks for the health of a host by gRPC, without TLS where roots is nil.
+func (e *env) healthAt(t *testing.T, host string, roots *x509.CertPool) {
+	t.Helper()
+	port, with := ":80", insecure.NewCredentials()
+	if roots != nil {
+		port, with = ":443", credentials.NewTLS(&tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12})
+	}
+	conn, err := grpc.NewClient("passthrough:///"+host+port, grpc.WithTransportCredentials(with),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
-			return e.Network.Dial(ctx, "tcp", cluster.NodeIP+":443")
+			return e.Network.Dial(ctx, "tcp", cluster.NodeIP+port)
 		}))
 	if err != nil {
 		t.Fatal(err)

@@ -1,11 +1,13 @@
-// Ingress is the bundle of the way in: a process that takes requests for Ingresses at ports
-// of the machine and forwards them to pods.
+// Ingress is the bundle of the way in: a process that takes requests for Ingresses and for
+// Gateways at ports of the machine and forwards them to pods.
 //
 // # What it owns
 //
 // Ports 80 and 443, or others of its settings. Its packages are settings (the keys), routes
 // (which backend a host and path have), certificates (those of hosts, from Secrets), proxy
-// (listeners, bounds, forwarding) and keeper (the controller, which joins them).
+// (listeners, bounds, forwarding) and keeper (the controller, which joins them). Packages
+// gateway (what the objects of Gateway API mean) and gatewaykeeper (their controller) are
+// beside these; both kinds become rules of one table.
 //
 // # What it may do
 //
@@ -17,6 +19,9 @@
 // took the process over could get others whose names he guesses; he could list none. Who
 // wants less leaves the plugin the rule of Secrets in some namespaces, by spec.permissions of
 // its Plugin object.
+//
+// The controller gateway has an identity of its own, with rights at the objects of Gateway
+// API alone. It hands these to keeper, and writes the statuses that come back.
 //
 // Data passes: informers → keeper → routes → proxy.
 //

@@ -26,6 +26,7 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	"pintle.dev/pintle/plugins/ingress/certificates"
+	"pintle.dev/pintle/plugins/ingress/gateway"
 	"pintle.dev/pintle/plugins/ingress/proxy"
 	"pintle.dev/pintle/plugins/ingress/routes"
 	"pintle.dev/pintle/plugins/ingress/settings"
@@ -51,13 +52,16 @@ const (
 	regularly = 30 * time.Second
 )
 
-// New builds the controller. Its configuration is settings.Settings as JSON.
-func New(c *controller.Context) (controller.Runner, error) {
-	s, err := settings.Read(c.Config)
-	if err != nil {
-		return nil, err
+// New returns how the controller is built that serves what is offered to an Exchange beside
+// its Ingresses. Its configuration is settings.Settings as JSON.
+func New(with *gateway.Exchange) func(*controller.Context) (controller.Runner, error) {
+	return func(c *controller.Context) (controller.Runner, error) {
+		s, err := settings.Read(c.Config)
+		if err != nil {
+			return nil, err
+		}
+		return build(c.Client, c.Informers, with, s, c.NodeName, c.Logger)
 	}
-	return build(c.Client, c.Informers, s, c.NodeName, c.Logger)
 }
 
 type keeper struct {
@@ -65,6 +69,7 @@ type keeper struct {
 	settings settings.Settings
 	node     string
 	log      *slog.Logger
+	exchange *gateway.Exchange
 
 	ingresses networkinglisters.IngressLister
 	classes   networkinglisters.IngressClassLister
@@ -77,6 +82,8 @@ type keeper struct {
 	recorder record.EventRecorder
 	wake     chan struct{}
 	table    atomic.Pointer[routes.Table]
+	// published are the addresses that were written last.
+	published atomic.Pointer[[]string]
 
 	// Of the goroutine that writes.
 	said  map[saidKey]bool
@@ -84,11 +91,11 @@ type keeper struct {
 	fault string             // what was logged last
 }
 
-func build(client kubernetes.Interface, shared informers.SharedInformerFactory, s settings.Settings, node string, log *slog.Logger) (*keeper, error) {
+func build(client kubernetes.Interface, shared informers.SharedInformerFactory, with *gateway.Exchange, s settings.Settings, node string, log *slog.Logger) (*keeper, error) {
 	ingresses, classes := shared.Networking().V1().Ingresses(), shared.Networking().V1().IngressClasses()
 	services, slices := shared.Core().V1().Services(), shared.Discovery().V1().EndpointSlices()
 	k := &keeper{
-		client: client, settings: s, node: node, log: log,
+		client: client, settings: s, node: node, log: log, exchange: with,
 		ingresses: ingresses.Lister(), classes: classes.Lister(), services: services.Lister(), slices: slices.Informer().GetIndexer(),
 		wake: make(chan struct{}, 1), said: map[saidKey]bool{}, ours: map[types.UID]bool{},
 	}
@@ -181,6 +188,8 @@ func (k *keeper) Run(ctx context.Context) (err error) {
 	if !cache.WaitForCacheSync(ctx.Done(), synced...) {
 		return nil // ctx ended
 	}
+	leave := k.exchange.Follow(k.again)
+	defer leave()
 	first := k.compile()
 	k.secrets.Read(ctx, false)
 	if ctx.Err() != nil {
@@ -257,8 +266,13 @@ func (k *keeper) compile() routes.Output {
 			served = append(served, i)
 		}
 	}
+	prepared := k.prepareGateways()
+	var claims []routes.Claim
+	if prepared != nil {
+		claims = prepared.Claims
+	}
 	out := routes.Compile(routes.Input{
-		Ingresses: served, Owners: owners, MaxPaths: k.settings.MaxPathsPerNamespace,
+		Ingresses: served, Owners: owners, Claims: claims, MaxPaths: k.settings.MaxPathsPerNamespace,
 		Service: func(namespace, name string) *corev1.Service {
 			s, err := k.services.Services(namespace).Get(name)
 			if err != nil {
@@ -283,6 +297,9 @@ func (k *keeper) compile() routes.Output {
 	wanted := map[routes.SecretName]bool{}
 	for _, c := range out.Certificates {
 		wanted[c.Secret] = true
+	}
+	if prepared != nil {
+		k.compileGateways(prepared, &out, wanted)
 	}
 	k.secrets.Want(wanted)
 	k.table.Store(out.Table)

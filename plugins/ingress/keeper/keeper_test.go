@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/utils/ptr"
 
+	"pintle.dev/pintle/plugins/ingress/gateway"
 	"pintle.dev/pintle/plugins/ingress/settings"
 	"pintle.dev/pintle/sdk/controller"
 )
@@ -38,11 +39,16 @@ type running struct {
 
 func start(t *testing.T, objects ...runtime.Object) *running {
 	t.Helper()
+	return startWith(t, &gateway.Exchange{}, objects...)
+}
+
+func startWith(t *testing.T, with *gateway.Exchange, objects ...runtime.Object) *running {
+	t.Helper()
 	client := fake.NewClientset(objects...)
 	factory := informers.NewSharedInformerFactory(client, 0)
 	s := settings.Default()
 	s.HTTPAddresses, s.HTTPSAddresses, s.DefaultClass = []string{"127.0.0.1:0"}, []string{"127.0.0.1:0"}, true
-	k, err := build(client, factory, s, "n", slog.New(slog.DiscardHandler))
+	k, err := build(client, factory, with, s, "n", slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -280,7 +286,7 @@ func elsewhere(t *testing.T) (address, ip string) {
 // is made, everything does.
 func TestFloods(t *testing.T) {
 	client := fake.NewClientset()
-	k, err := build(client, informers.NewSharedInformerFactory(client, 0), settings.Default(), "n", slog.New(slog.DiscardHandler))
+	k, err := build(client, informers.NewSharedInformerFactory(client, 0), &gateway.Exchange{}, settings.Default(), "n", slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -313,7 +319,7 @@ func TestNewStartsNothing(t *testing.T) {
 	defer l.Close()
 	client := fake.NewClientset()
 	made := func(config string) error {
-		_, err := New(&controller.Context{
+		_, err := New(&gateway.Exchange{})(&controller.Context{
 			Name: Name, Config: []byte(config), Client: client, Informers: informers.NewSharedInformerFactory(client, 0), Logger: slog.New(slog.DiscardHandler),
 		})
 		return err

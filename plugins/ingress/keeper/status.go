@@ -21,6 +21,7 @@ func (k *keeper) writeStatuses(ctx context.Context, served []*networkingv1.Ingre
 	if err != nil {
 		return err
 	}
+	k.publish(addresses)
 	is := map[types.UID]bool{}
 	var errs []error
 	for _, i := range served {

@@ -31,9 +31,6 @@ var errTooMany = errors.New("too many connections to endpoints of the namespace"
 // maxIdle is how many connections of one kind are kept open without a request.
 const maxIdle = 128
 
-// backendOf is the key of a request's backend in its context.
-type backendOf struct{}
-
 // forwarder sends requests to endpoints.
 type forwarder struct {
 	settings *settings.Settings
@@ -81,7 +78,7 @@ func newForwarder(s *settings.Settings) *forwarder {
 func (f *forwarder) dial(with *net.Dialer) func(ctx context.Context, network, address string) (net.Conn, error) {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		namespace := ""
-		if to, ok := ctx.Value(backendOf{}).(*routes.Backend); ok {
+		if to := backendOf(ctx); to != nil {
 			namespace = to.Namespace
 		}
 		if !f.open.enter(namespace, netip.Addr{}, true) {
@@ -106,8 +103,8 @@ func (f *forwarder) close() {
 // RoundTrip implements http.RoundTripper. Another endpoint is tried only where that is
 // safe, and nothing of the body was read.
 func (f *forwarder) RoundTrip(r *http.Request) (*http.Response, error) {
-	to, ok := r.Context().Value(backendOf{}).(*routes.Backend)
-	if !ok {
+	to := backendOf(r.Context())
+	if to == nil {
 		return nil, errNobody
 	}
 	transport := f.transports[to.Scheme]
@@ -164,7 +161,7 @@ func (*kept) Close() error { return nil }
 func (f *forwarder) rewrite(r *httputil.ProxyRequest) {
 	out, in := r.Out, r.In
 	out.URL.Scheme, out.URL.Host = "http", "backend"
-	if to, ok := in.Context().Value(backendOf{}).(*routes.Backend); ok && to.Scheme == routes.HTTPS {
+	if to := backendOf(in.Context()); to != nil && to.Scheme == routes.HTTPS {
 		out.URL.Scheme = "https"
 	}
 	out.URL.RawQuery = in.URL.RawQuery // what of it is sound is the backend's to say
@@ -204,6 +201,9 @@ func (f *forwarder) rewrite(r *httputil.ProxyRequest) {
 	out.Header.Set("X-Real-Ip", real)
 	out.Header.Set("X-Forwarded-Host", host)
 	out.Header.Set("X-Forwarded-Proto", scheme)
+	if c, ok := in.Context().Value(chosenOf{}).(*chosen); ok {
+		c.change(out)
+	}
 }
 
 // client is the last address of a list that is not that of a trusted proxy.

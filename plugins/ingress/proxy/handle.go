@@ -29,15 +29,16 @@ func (p *Proxy) handle(w http.ResponseWriter, r *http.Request) {
 			a.begins = sent.unread
 		}
 	}
-	to, namespace, status := p.route(a, r)
+	c, namespace, status := p.route(a, r)
 	if status != 0 {
 		refuse(a, status)
 		requests.WithLabelValues(namespace, class(status)).Inc()
 		return
 	}
-	if to == nil {
+	if c == nil {
 		return // redirected
 	}
+	to := c.to.Backend
 	client, trusted := clientOf(r.RemoteAddr, p.settings.Trusts)
 	if !p.budget.enter(namespace, client, trusted) {
 		a.Header().Set("Retry-After", "1")
@@ -49,7 +50,13 @@ func (p *Proxy) handle(w http.ResponseWriter, r *http.Request) {
 		p.budget.leave(namespace, client)
 		requests.WithLabelValues(namespace, class(a.status)).Inc()
 	}()
-	r = r.WithContext(context.WithValue(r.Context(), backendOf{}, to))
+	ctx := context.WithValue(r.Context(), chosenOf{}, c)
+	if d := c.rule.Action.Timeout; d > 0 && r.Header.Get("Upgrade") == "" {
+		bound, cancel := context.WithTimeout(ctx, d)
+		defer cancel()
+		ctx = bound
+	}
+	r = r.WithContext(ctx)
 	if sent != nil && !p.bound(w, r, sent, to) {
 		refuse(a, http.StatusRequestEntityTooLarge)
 		return
@@ -85,9 +92,26 @@ func (s *said) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// chosen is where a request goes, and by which rule.
+type chosen struct {
+	rule *routes.Rule
+	to   *routes.Weighted
+}
+
+// chosenOf is the key of a request's chosen in its context.
+type chosenOf struct{}
+
+// backendOf is the backend of a request that was routed, or nil.
+func backendOf(ctx context.Context) *routes.Backend {
+	if c, ok := ctx.Value(chosenOf{}).(*chosen); ok {
+		return c.to.Backend
+	}
+	return nil
+}
+
 // route finds the backend of a request, or the status that it is answered with. It is
 // neither where the request was redirected.
-func (p *Proxy) route(w http.ResponseWriter, r *http.Request) (to *routes.Backend, namespace string, status int) {
+func (p *Proxy) route(w http.ResponseWriter, r *http.Request) (c *chosen, namespace string, status int) {
 	if r.Method == http.MethodConnect || r.Method == http.MethodTrace {
 		return nil, "", http.StatusMethodNotAllowed
 	}
@@ -98,28 +122,57 @@ func (p *Proxy) route(w http.ResponseWriter, r *http.Request) (to *routes.Backen
 	if table == nil {
 		return nil, "", http.StatusServiceUnavailable
 	}
-	host := hostOf(r.Host)
-	secret, secured := table.Secret(host)
-	if r.TLS != nil && secured {
+	host, port := hostOf(r.Host), portOf(r.Context())
+	if r.TLS != nil {
 		// A connection that was made for another host's certificate is not this host's.
-		if of, _ := table.Secret(hostOf(r.TLS.ServerName)); of != secret {
-			return nil, "", http.StatusMisdirectedRequest
+		if _, key := table.Certificates(port, host); key != nil {
+			if _, of := table.Certificates(port, hostOf(r.TLS.ServerName)); of != key {
+				return nil, "", http.StatusMisdirectedRequest
+			}
 		}
 	}
-	to = table.Find(host, r.URL.Path)
-	if to == nil {
+	rule := table.Route(&routes.Request{Port: port, Host: host, Path: r.URL.Path, Method: r.Method, Header: r.Header, RawQuery: r.URL.RawQuery})
+	if rule == nil {
 		return nil, "", http.StatusNotFound
 	}
-	if r.TLS == nil && secured && p.settings.RedirectToHTTPS && p.httpsPort != 0 && !p.cameByHTTPS(r) {
-		where := *r.URL
-		where.Scheme, where.Host = "https", host
-		if p.httpsPort != 443 {
-			where.Host = net.JoinHostPort(host, strconv.Itoa(p.httpsPort))
-		}
-		http.Redirect(w, r, where.String(), http.StatusPermanentRedirect)
+	namespace = rule.Action.Namespace
+	if rule.Action.Redirect != nil {
+		return nil, namespace, redirect(w, r, rule, host, port)
+	}
+	if p.toHTTPS(w, r, table, host) {
 		return nil, "", 0
 	}
-	return to, to.Namespace, 0
+	to := rule.Action.Draw()
+	if to == nil || to.Backend == nil {
+		return nil, namespace, http.StatusInternalServerError
+	}
+	return &chosen{rule, to}, to.Backend.Namespace, 0
+}
+
+// toHTTPS redirects a request of HTTP to a host of an Ingress that has a certificate, where
+// the settings want that.
+func (p *Proxy) toHTTPS(w http.ResponseWriter, r *http.Request, table *routes.Table, host string) bool {
+	if r.TLS != nil || !p.settings.RedirectToHTTPS || p.httpsPort == 0 || p.cameByHTTPS(r) {
+		return false
+	}
+	if _, secured := table.Secret(host); !secured {
+		return false
+	}
+	where := *r.URL
+	where.Scheme, where.Host = "https", host
+	if p.httpsPort != 443 {
+		where.Host = net.JoinHostPort(host, strconv.Itoa(p.httpsPort))
+	}
+	http.Redirect(w, r, where.String(), http.StatusPermanentRedirect)
+	return true
+}
+
+// portOf is the port that a request came to; 0: it is not known.
+func portOf(ctx context.Context) int {
+	if a, ok := ctx.Value(http.LocalAddrContextKey).(*net.TCPAddr); ok {
+		return a.Port
+	}
+	return 0
 }
 
 // cameByHTTPS reports whether a trusted proxy in front says so.
@@ -148,6 +201,10 @@ func refuse(w http.ResponseWriter, status int) {
 
 // failed answers a request that could not be forwarded.
 func (p *Proxy) failed(w http.ResponseWriter, r *http.Request, err error) {
+	if errors.Is(r.Context().Err(), context.DeadlineExceeded) {
+		refuse(w, http.StatusGatewayTimeout)
+		return
+	}
 	if r.Context().Err() != nil && !errors.Is(err, errTrickles) {
 		// The client is gone, or the plugin ends.
 		refuse(w, http.StatusBadGateway)

@@ -48,7 +48,7 @@ func New(s settings.Settings, certificate func(routes.SecretName) *tls.Certifica
 	p.budget = newBudget(s.MaxRequests, s.MaxRequestsPerNamespace, s.MaxRequestsPerClient)
 	p.forwarder = newForwarder(&p.settings)
 	p.reverse = &httputil.ReverseProxy{
-		Rewrite: p.forwarder.rewrite, Transport: p.forwarder, ErrorHandler: p.failed,
+		Rewrite: p.forwarder.rewrite, Transport: p.forwarder, ErrorHandler: p.failed, ModifyResponse: answered,
 		BufferPool: &buffers{}, ErrorLog: log0(slog.LevelDebug, p.log),
 	}
 	return p
@@ -124,12 +124,33 @@ func (p *Proxy) server(secure bool) *http.Server {
 
 // choose returns the certificate of the host that a client names.
 func (p *Proxy) choose(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
-	if t := p.table.Load(); t != nil {
-		if name, ok := t.Secret(hostOf(hello.ServerName)); ok {
-			if c := p.certificate(name); c != nil {
-				return c, nil
-			}
+	t := p.table.Load()
+	if t == nil {
+		return p.own, nil
+	}
+	port := 0
+	if hello.Conn != nil {
+		if at, ok := hello.Conn.LocalAddr().(*net.TCPAddr); ok {
+			port = at.Port
 		}
+	}
+	host := hostOf(hello.ServerName)
+	names, _ := t.Certificates(port, host)
+	var first *tls.Certificate
+	for _, name := range names {
+		c := p.certificate(name)
+		if c == nil {
+			continue
+		}
+		if len(names) == 1 || hello.SupportsCertificate(c) == nil {
+			return c, nil
+		}
+		if first == nil {
+			first = c
+		}
+	}
+	if first != nil {
+		return first, nil
 	}
 	return p.own, nil
 }

@@ -54,7 +54,13 @@ type Input struct {
 	Slices  func(namespace, name string) []*discoveryv1.EndpointSlice
 	// MaxPaths of one namespace.
 	MaxPaths int
+	// Claims are the hosts that Gateways want, in the order in which they get them. What an
+	// Ingress of the same start wants goes before.
+	Claims []Claim
 }
+
+// Claim is a host that the Gateways of a namespace want. A wildcard has all names below it.
+type Claim struct{ Host, Namespace string }
 
 // Output is a table and what is to be said about it.
 type Output struct {
@@ -63,13 +69,18 @@ type Output struct {
 	Served       []*networkingv1.Ingress
 	Certificates []Certificate
 	Problems     []Problem
+	// Backend returns that of a port of a Service, for a route of the namespace payer; nil
+	// with a reason where there is none. grpc says how it is spoken to unless the port does.
+	Backend func(payer, namespace, name string, port int32, grpc bool) (b *Backend, reason string)
+	// MayRead counts a Secret among those that the namespace has read.
+	MayRead func(SecretName) bool
 }
 
 // Compile makes a table.
 func Compile(in Input) Output {
 	c := &compiler{Input: in, table: &Table{
 		hosts: map[string]*host{}, wildcards: map[string]*host{}, secrets: map[string]SecretName{},
-		owners: map[string]string{}, services: map[SecretName]bool{},
+		owners: map[string]string{}, services: map[SecretName]bool{}, deep: map[string]bool{},
 	}, backends: map[backendKey]*Backend{}, paths: map[string]int{}, full: map[*networkingv1.Ingress]bool{}, looks: map[string]*int{}, secrets: map[string]map[SecretName]bool{}}
 	ordered := slices.Clone(in.Ingresses)
 	slices.SortFunc(ordered, older)
@@ -77,7 +88,24 @@ func Compile(in Input) Output {
 	for _, i := range ordered {
 		c.ingress(i)
 	}
-	return Output{c.table, in.Ingresses, c.certificates, c.problems}
+	for _, claim := range in.Claims {
+		if c.owns(claim.Namespace, claim.Host) {
+			c.claim(claim)
+		}
+	}
+	return Output{
+		Table: c.table, Served: in.Ingresses, Certificates: c.certificates, Problems: c.problems,
+		Backend: c.ofRoute, MayRead: c.mayRead,
+	}
+}
+
+// ofRoute is Output.Backend.
+func (c *compiler) ofRoute(payer, namespace, name string, port int32, grpc bool) (*Backend, string) {
+	b, reason := c.service(payer, backendKey{SecretName{namespace, name}, networkingv1.ServiceBackendPort{Number: port}, grpc})
+	if reason != "" && reason != TooManyEndpoints {
+		return nil, reason
+	}
+	return b, ""
 }
 
 // older orders by age. Of two of one second the name decides.
@@ -88,6 +116,7 @@ func older(a, b *networkingv1.Ingress) int {
 type backendKey struct {
 	SecretName
 	port networkingv1.ServiceBackendPort
+	grpc bool
 }
 
 type compiler struct {
@@ -140,6 +169,19 @@ func (c *compiler) keepOwners(all []*networkingv1.Ingress) {
 			}
 		}
 	}
+	for _, claim := range c.Claims {
+		if c.Owners[claim.Host] == claim.Namespace {
+			c.claim(claim)
+		}
+	}
+}
+
+// claim gives a host to the Gateways of a namespace.
+func (c *compiler) claim(of Claim) {
+	c.table.owners[of.Host] = of.Namespace
+	if strings.HasPrefix(of.Host, "*.") {
+		c.table.deep[of.Host] = true
+	}
 }
 
 // owns reports whether a namespace has a host, and gives it one that nobody has.
@@ -149,6 +191,11 @@ func (c *compiler) owns(namespace, name string) bool {
 	}
 	if _, parent, ok := strings.Cut(name, "."); ok && !strings.HasPrefix(name, "*.") {
 		if owner, ok := c.table.owners["*."+parent]; ok && owner != namespace {
+			return false
+		}
+	}
+	if _, parent, ok := strings.Cut(name, "."); ok {
+		if owner := c.table.deepOwner(parent); owner != "" && owner != namespace {
 			return false
 		}
 	}
@@ -177,7 +224,7 @@ func (c *compiler) ingress(i *networkingv1.Ingress) {
 		}
 	}
 	if fallback != nil && mine[""] && c.table.fallback == nil {
-		c.table.fallback = fallback
+		c.table.fallback = leading(fallback)
 	}
 	c.tls(i, mine)
 }
@@ -226,8 +273,8 @@ func (c *compiler) host(name string) *host {
 
 func (c *compiler) rule(i *networkingv1.Ingress, name string, http *networkingv1.HTTPIngressRuleValue, fallback *Backend) {
 	h := c.host(name)
-	if h.fallback == nil {
-		h.fallback = fallback
+	if h.fallback == nil && fallback != nil {
+		h.fallback = leading(fallback)
 	}
 	if http == nil {
 		return
@@ -306,40 +353,55 @@ func (c *compiler) backend(i *networkingv1.Ingress, b *networkingv1.IngressBacke
 		c.problem(i, UnsupportedBackend, "Backends other than Services are not served")
 		return nil
 	}
-	key := backendKey{SecretName{i.Namespace, b.Service.Name}, b.Service.Port}
+	there, reason := c.service(i.Namespace, backendKey{SecretName{i.Namespace, b.Service.Name}, b.Service.Port, false})
+	switch reason {
+	case MissingService:
+		c.problem(i, reason, "Service %q is not found", b.Service.Name)
+	case UnsupportedBackend:
+		c.problem(i, reason, "Service %q is of type ExternalName, which is not served", b.Service.Name)
+	case MissingServicePort:
+		c.problem(i, reason, "Service %q has no TCP port %s", b.Service.Name, portWords(b.Service.Port))
+	case TooManyEndpoints:
+		c.problem(i, reason, "Service %q has not all of its endpoints here: those of the namespace's Ingresses have more than %d", b.Service.Name, maxLooks)
+	}
+	return there
+}
+
+// service returns the backend of a port of a Service, and what is wrong with it. Looking at
+// its endpoints counts for the namespace payer.
+func (c *compiler) service(payer string, key backendKey) (*Backend, string) {
 	c.table.services[key.SecretName] = true
 	there := c.backends[key]
 	if there == nil {
-		there = (&Backend{Namespace: i.Namespace, Service: b.Service.Name, Scheme: HTTP}).shuffled()
+		there = (&Backend{Namespace: key.Namespace, Service: key.Name, Scheme: HTTP}).shuffled()
 		c.backends[key] = there
 	}
-	s := c.Service(i.Namespace, b.Service.Name)
+	s := c.Service(key.Namespace, key.Name)
 	if s == nil {
-		c.problem(i, MissingService, "Service %q is not found", b.Service.Name)
-		return there
+		return there, MissingService
 	}
 	if s.Spec.Type == corev1.ServiceTypeExternalName {
-		c.problem(i, UnsupportedBackend, "Service %q is of type ExternalName, which is not served", b.Service.Name)
-		return there
+		return there, UnsupportedBackend
 	}
-	port := portOf(s, b.Service.Port)
+	port := portOf(s, key.port)
 	if port == nil {
-		c.problem(i, MissingServicePort, "Service %q has no TCP port %s", b.Service.Name, portWords(b.Service.Port))
-		return there
+		return there, MissingServicePort
 	}
-	there.Scheme = schemeOf(port)
+	if there.Scheme = schemeOf(port); key.grpc && port.AppProtocol == nil {
+		there.Scheme = H2C
+	}
 	if there.Endpoints == nil {
-		left := c.looks[i.Namespace]
+		left := c.looks[payer]
 		if left == nil {
 			left = ptr.To(maxLooks)
-			c.looks[i.Namespace] = left
+			c.looks[payer] = left
 		}
-		there.Endpoints = endpoints(c.Slices(i.Namespace, b.Service.Name), port.Name, left)
+		there.Endpoints = endpoints(c.Slices(key.Namespace, key.Name), port.Name, left)
 		if *left <= 0 {
-			c.problem(i, TooManyEndpoints, "Service %q has not all of its endpoints here: those of the namespace's Ingresses have more than %d", b.Service.Name, maxLooks)
+			return there, TooManyEndpoints
 		}
 	}
-	return there
+	return there, ""
 }
 
 func portOf(s *corev1.Service, wanted networkingv1.ServiceBackendPort) *corev1.ServicePort {

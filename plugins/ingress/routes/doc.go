@@ -7,6 +7,9 @@
 // the API leaves open: which of several namespaces has a host. A Table does not change
 // after Compile, so it is read without locks and replaced as a whole.
 //
+// Rules are neutral: Ingresses are made into them here, and routes of Gateways in package
+// gateway, whose Listeners are attached to the table.
+//
 // # What it promises
 //
 // A host belongs to one namespace: the one that has it already, else that of the oldest

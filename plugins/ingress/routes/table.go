@@ -57,32 +57,25 @@ type Table struct {
 	hosts     map[string]*host // by name
 	wildcards map[string]*host // by what follows the star and its dot
 	other     *host            // of rules without a host
-	fallback  *Backend         // for what no rule is about
+	fallback  *Rule            // for what no rule is about
 	secrets   map[string]SecretName
 	owners    map[string]string // host → namespace
+	deep      map[string]bool   // wildcards of Gateways, which stand for any number of labels
+	ports     map[int]*port     // listeners of Gateways
 	services  map[SecretName]bool
 }
 
-// host has the paths of one.
-type host struct {
-	exact    map[string]*Backend
-	prefixes map[string]prefix // by the path without a slash at its end
-	deepest  int               // elements of the longest prefix
-	fallback *Backend
-}
-
-type prefix struct {
-	written string
-	to      *Backend
-}
-
-func newHost() *host {
-	return &host{exact: map[string]*Backend{}, prefixes: map[string]prefix{}}
-}
-
-// Find returns the backend of a host (lower case, without a port) and a decoded path, or nil.
+// Find returns the backend that an Ingress gives a host (lower case, without a port) and a
+// decoded path, or nil.
 func (t *Table) Find(name, requested string) *Backend {
-	requested = resolved(requested)
+	if r := t.ofIngress(name, &Request{Path: Resolved(requested)}); r != nil {
+		return r.Action.To[0].Backend
+	}
+	return nil
+}
+
+// ofIngress returns the rule of an Ingress for a request whose path is resolved.
+func (t *Table) ofIngress(name string, q *Request) *Rule {
 	// What is others' is not looked at for a host that somebody has.
 	_, parent, _ := strings.Cut(name, ".")
 	owner := t.owner(name)
@@ -95,14 +88,14 @@ func (t *Table) Find(name, requested string) *Backend {
 		h = t.other
 	}
 	if h != nil {
-		if b := h.find(requested); b != nil {
-			return b
+		if r := h.find(q); r != nil {
+			return r
 		}
 		if h.fallback != nil {
 			return h.fallback
 		}
 	}
-	if t.fallback != nil && mine(t.fallback.Namespace) {
+	if t.fallback != nil && mine(t.fallback.Action.Namespace) {
 		return t.fallback
 	}
 	return nil
@@ -120,11 +113,27 @@ func (t *Table) owner(name string) string {
 	if !ok {
 		return ""
 	}
-	return t.owners["*."+parent]
+	if owner, ok := t.owners["*."+parent]; ok {
+		return owner
+	}
+	return t.deepOwner(parent)
 }
 
-// resolved has no elements . and .., so that /public/../private is what it is.
-func resolved(requested string) string {
+// deepOwner is the namespace of the longest wildcard of a Gateway that a name is below.
+func (t *Table) deepOwner(name string) string {
+	if len(t.deep) == 0 || len(name) > maxName {
+		return ""
+	}
+	for parent, ok := name, true; ok; _, parent, ok = strings.Cut(parent, ".") {
+		if t.deep["*."+parent] {
+			return t.owners["*."+parent]
+		}
+	}
+	return ""
+}
+
+// Resolved has no elements . and .., so that /public/../private is what it is.
+func Resolved(requested string) string {
 	if !strings.Contains(requested, "/.") {
 		return requested
 	}
@@ -133,28 +142,6 @@ func resolved(requested string) string {
 		clean += "/"
 	}
 	return clean
-}
-
-func (h *host) find(requested string) *Backend {
-	if b := h.exact[requested]; b != nil {
-		return b
-	}
-	// Prefixes are of whole elements. Those that are deeper than any rule are skipped, so
-	// that a request of a thousand slashes costs no more than another.
-	rest := strings.TrimSuffix(requested, "/")
-	if cut := cutAfter(rest, h.deepest); cut < len(rest) {
-		rest = rest[:cut]
-	}
-	for {
-		if p, ok := h.prefixes[rest]; ok {
-			return p.to
-		}
-		slash := strings.LastIndexByte(rest, '/')
-		if slash < 0 {
-			return nil
-		}
-		rest = rest[:slash]
-	}
 }
 
 // cutAfter is the length of the first n elements of a path that begins with a slash.
@@ -168,25 +155,6 @@ func cutAfter(text string, n int) int {
 		at += 1 + slash
 	}
 	return at
-}
-
-// add leads a path to a backend. It reports false where the path leads somewhere already.
-func (h *host) add(exact bool, written string, to *Backend) bool {
-	if exact {
-		if h.exact[written] != nil {
-			return false
-		}
-		h.exact[written] = to
-		return true
-	}
-	key := strings.TrimSuffix(written, "/")
-	// /a and /a/ match the same; the longer one counts.
-	if there, ok := h.prefixes[key]; ok && len(there.written) >= len(written) {
-		return there.written != written && there.to == to
-	}
-	h.prefixes[key] = prefix{written, to}
-	h.deepest = max(h.deepest, strings.Count(key, "/"))
-	return true
 }
 
 // Secret returns which certificate a host is served with.

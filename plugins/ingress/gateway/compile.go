@@ -1,0 +1,360 @@
+package gateway
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"pintle.dev/pintle/plugins/ingress/routes"
+)
+
+// World is what routes lead to, and who has which host.
+type World struct {
+	// Owns reports whether Gateways of a namespace have a host.
+	Owns func(namespace, host string) bool
+	// Backend is that of routes.Output.
+	Backend func(payer, namespace, name string, port int32, grpc bool) (*routes.Backend, string)
+	// MayRead counts a Secret among those that its namespace has read.
+	MayRead func(routes.SecretName) bool
+	// Certificate returns what is wrong with a Secret; ready says that a certificate of it is
+	// in use.
+	Certificate func(routes.SecretName) (ready bool, err error)
+}
+
+// maxAddresses are in one status, by the API.
+const maxAddresses = 16
+
+type place struct {
+	port      int32
+	hostname  string
+	namespace string
+}
+
+// Compile makes the listeners of a table, and what is to be said of all.
+func (p *Prepared) Compile(w World) ([]*routes.Listener, Output) {
+	out := Output{Gateways: map[types.UID]GatewayStatus{}, Routes: map[types.UID][]ParentStatus{}, Secrets: map[routes.SecretName]bool{}}
+	for _, g := range p.gateways {
+		for _, l := range g.listeners {
+			p.readSecrets(l, w, out.Secrets)
+			if l.usable() && l.hostname != "" && !w.Owns(g.Namespace, l.hostname) {
+				l.conflict = faultf(string(gatewayv1.ListenerReasonHostnameConflict), "Another namespace has hostname %q", l.hostname)
+			}
+		}
+	}
+	made := map[place]*routes.Listener{}
+	var all []*routes.Listener
+	for _, g := range p.gateways {
+		for _, l := range g.listeners {
+			if !l.serves() {
+				continue
+			}
+			at := place{l.Port, l.hostname, g.Namespace}
+			if made[at] == nil {
+				made[at] = &routes.Listener{Namespace: g.Namespace, Port: int(l.Port), Hostname: l.hostname}
+				all = append(all, made[at])
+			}
+			for _, s := range l.secrets {
+				if !slices.Contains(made[at].Secrets, s) {
+					made[at].Secrets = append(made[at].Secrets, s)
+				}
+			}
+		}
+	}
+	kinds := map[hostKey]gatewayv1.Kind{}
+	for order, r := range p.routes {
+		out.Routes[r.uid] = p.compile(r, order, w, made, kinds)
+	}
+	for _, g := range p.gateways {
+		out.Gateways[g.UID] = p.statusOf(g)
+	}
+	return all, out
+}
+
+// serves reports whether requests come to the listener: by HTTPS with one certificate at
+// least.
+func (l *listener) serves() bool {
+	return l.usable() && (l.Protocol != gatewayv1.HTTPSProtocolType || len(l.secrets) > 0)
+}
+
+// readSecrets has the certificates of a listener read, and says what is wrong with them.
+func (p *Prepared) readSecrets(l *listener, w World, wanted map[routes.SecretName]bool) {
+	if l.of.accepted != nil || l.refused != nil {
+		return
+	}
+	var sound []routes.SecretName
+	for _, s := range l.secrets {
+		if !w.MayRead(s) {
+			l.unresolved = faultf(string(gatewayv1.ListenerReasonInvalidCertificateRef), "Secret %q is not read: too many of its namespace are named", s.Name)
+			continue
+		}
+		wanted[s] = true
+		ready, err := w.Certificate(s)
+		switch {
+		case err != nil:
+			l.unresolved = faultf(string(gatewayv1.ListenerReasonInvalidCertificateRef), "Secret %q: %v", s.Name, err)
+			if !ready {
+				continue // with nothing that was sound before
+			}
+		case !ready:
+			l.pending = fmt.Sprintf("Secret %q was not read yet", s.Name)
+		}
+		sound = append(sound, s)
+	}
+	l.secrets = sound
+}
+
+// hostKey is a host of a listener, which HTTPRoutes and GRPCRoutes do not share.
+type hostKey struct {
+	at   place
+	host string
+}
+
+// compile gives listeners the rules of a route, and returns what is said of it.
+func (p *Prepared) compile(r *route, order int, w World, made map[place]*routes.Listener, kinds map[hostKey]gatewayv1.Kind) []ParentStatus {
+	if len(r.parents) == 0 {
+		return nil
+	}
+	rules, unresolved, err := p.rulesOf(r, order, w)
+	for _, at := range r.parents {
+		if at.refused != nil {
+			continue
+		}
+		if err != nil {
+			reason := string(gatewayv1.RouteReasonUnsupportedValue)
+			if errors.Is(err, errIncompatible) {
+				reason = string(gatewayv1.RouteReasonIncompatibleFilters)
+			}
+			at.refused = faultf(reason, "Not supported: %v", err)
+			continue
+		}
+		p.give(r, at, rules, w, made, kinds)
+	}
+	var out []ParentStatus
+	for _, at := range r.parents {
+		out = append(out, ParentStatus{Ref: at.ref, Conditions: routeConditions(r, at, unresolved)})
+	}
+	return out
+}
+
+// give attaches the rules of a route at the listeners of one parent.
+func (p *Prepared) give(r *route, at *parent, rules []*routes.Rule, w World, made map[place]*routes.Listener, kinds map[hostKey]gatewayv1.Kind) {
+	taken := 0
+	for _, a := range at.at {
+		where := place{a.to.Port, a.to.hostname, a.to.of.Namespace}
+		given := 0
+		for _, host := range a.hosts {
+			switch other, ok := kinds[hostKey{where, host}]; {
+			case ok && other != r.kind:
+				at.conflict = true
+				at.leftOut = append(at.leftOut, host)
+			case a.to.usable() && !w.Owns(a.to.of.Namespace, host):
+				at.leftOut = append(at.leftOut, host)
+			default:
+				kinds[hostKey{where, host}] = r.kind
+				given++
+				if l := made[where]; l != nil {
+					l.Add(host, rules...)
+				}
+			}
+		}
+		if given > 0 {
+			taken++
+			a.to.attached++
+		}
+	}
+	slices.Sort(at.leftOut)
+	at.leftOut = slices.Compact(at.leftOut)
+	if taken == 0 {
+		why := "another namespace has them"
+		if at.conflict {
+			why = "an older route of another kind, or another namespace, has them"
+		}
+		at.refused = faultf(string(gatewayv1.RouteReasonNotAllowedByListeners), "Hosts %s are not served for this route: %s", quoted(at.leftOut), why)
+	}
+}
+
+func quoted(names []string) string {
+	return fmt.Sprintf("%q", names)
+}
+
+var errIncompatible = errors.New("a redirect and a rewrite exclude each other")
+
+// rulesOf makes the rules of a route. unresolved is a reference that leads nowhere.
+func (p *Prepared) rulesOf(r *route, order int, w World) (out []*routes.Rule, unresolved *fault, err error) {
+	if !slices.ContainsFunc(r.parents, func(at *parent) bool { return at.refused == nil }) {
+		return nil, nil, nil
+	}
+	for i := range r.rules {
+		from := &r.rules[i]
+		if from.foreign != "" {
+			return nil, unresolved, unsupportedf("%s", from.foreign)
+		}
+		action := &routes.Action{Namespace: r.namespace}
+		for j := range from.filters {
+			if err := filter(action, &from.filters[j], from.matches); err != nil {
+				return nil, unresolved, err
+			}
+		}
+		if action.Redirect != nil && action.Rewrite != nil {
+			return nil, unresolved, errIncompatible
+		}
+		if action.Timeout, err = timeoutOf(from.timeouts); err != nil {
+			return nil, unresolved, err
+		}
+		for j := range from.backends {
+			one, fault, err := p.backend(r, &from.backends[j], w)
+			if err != nil {
+				return nil, unresolved, err
+			}
+			unresolved = cmp.Or(unresolved, fault)
+			action.To = append(action.To, one)
+		}
+		for j := range from.matches {
+			rule, err := p.ruleOf(r.namespace, &from.matches[j])
+			if err != nil {
+				return nil, unresolved, err
+			}
+			rule.Order, rule.Action = order, action
+			out = append(out, rule)
+		}
+	}
+	return out, unresolved, nil
+}
+
+// backend resolves a reference. What it leads to is nil where it leads nowhere.
+func (p *Prepared) backend(r *route, ref *gatewayv1.HTTPBackendRef, w World) (routes.Weighted, *fault, error) {
+	out := routes.Weighted{Weight: ptr.Deref(ref.Weight, 1)}
+	for i := range ref.Filters {
+		var a routes.Action
+		if f := &ref.Filters[i]; f.Type != gatewayv1.HTTPRouteFilterRequestHeaderModifier && f.Type != gatewayv1.HTTPRouteFilterResponseHeaderModifier {
+			return out, nil, unsupportedf("filter %s of a backend", f.Type)
+		} else if err := filter(&a, f, nil); err != nil {
+			return out, nil, err
+		}
+		out.Request, out.Response = append(out.Request, a.Request...), append(out.Response, a.Response...)
+	}
+	if group, kind := ptr.Deref(ref.Group, ""), ptr.Deref(ref.Kind, "Service"); group != "" || kind != "Service" {
+		return out, faultf(string(gatewayv1.RouteReasonInvalidKind), "A backend has to be a Service, not %s", strings.Trim(string(kind)+"."+string(group), ".")), nil
+	}
+	namespace, name := string(ptr.Deref(ref.Namespace, gatewayv1.Namespace(r.namespace))), string(ref.Name)
+	if !p.allowed.permit(gatewayv1.GroupName, r.kind, r.namespace, "", "Service", namespace, name) {
+		return out, faultf(string(gatewayv1.RouteReasonRefNotPermitted), "No ReferenceGrant of namespace %q lets a %s of %q have the Service %q", namespace, r.kind, r.namespace, name), nil
+	}
+	to, reason := w.Backend(r.namespace, namespace, name, ptr.Deref(ref.Port, 0), r.kind == grpcRoute)
+	switch reason {
+	case "":
+		out.Backend = to
+		return out, nil, nil
+	case routes.UnsupportedBackend:
+		return out, faultf(string(gatewayv1.RouteReasonUnsupportedProtocol), "Service %q is of type ExternalName, which is not served", name), nil
+	case routes.MissingServicePort:
+		return out, faultf(string(gatewayv1.RouteReasonBackendNotFound), "Service %q has no TCP port %d", name, ptr.Deref(ref.Port, 0)), nil
+	}
+	return out, faultf(string(gatewayv1.RouteReasonBackendNotFound), "Service %q is not found", name), nil
+}
+
+func condition(kind string, generation int64, reason string, f *fault) metav1.Condition {
+	c := metav1.Condition{Type: kind, Status: metav1.ConditionTrue, ObservedGeneration: generation, Reason: reason}
+	if f != nil {
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, f.reason, f.message
+	}
+	return c
+}
+
+func routeConditions(r *route, at *parent, unresolved *fault) []metav1.Condition {
+	out := []metav1.Condition{
+		condition(string(gatewayv1.RouteConditionAccepted), r.generation, string(gatewayv1.RouteReasonAccepted), at.refused),
+		condition(string(gatewayv1.RouteConditionResolvedRefs), r.generation, string(gatewayv1.RouteReasonResolvedRefs), unresolved),
+	}
+	if at.refused == nil && len(at.leftOut) > 0 {
+		c := condition(string(gatewayv1.RouteConditionPartiallyInvalid), r.generation, string(gatewayv1.RouteReasonUnsupportedValue), nil)
+		c.Message = "Hosts " + quoted(at.leftOut) + " are not served for this route: another namespace, or an older route of another kind, has them"
+		out = append(out, c)
+	}
+	return out
+}
+
+// statusOf is what is said of a Gateway.
+func (p *Prepared) statusOf(g *gateway) GatewayStatus {
+	out := GatewayStatus{}
+	good, bad := 0, 0
+	for _, l := range g.listeners {
+		s := ListenerStatus{Name: l.Name, Kinds: l.kinds, Attached: l.attached}
+		refused := l.refused
+		if refused == nil {
+			refused = l.conflict
+		}
+		if g.accepted != nil && refused == nil {
+			refused = &fault{string(gatewayv1.ListenerReasonPending), "The Gateway is not accepted"}
+		}
+		var notProgrammed *fault
+		switch {
+		case !l.serves():
+			notProgrammed = &fault{string(gatewayv1.ListenerReasonInvalid), "The listener is not valid: see its other conditions"}
+		case l.pending != "":
+			notProgrammed = &fault{string(gatewayv1.ListenerReasonPending), l.pending}
+		}
+		conflicted := metav1.Condition{Type: string(gatewayv1.ListenerConditionConflicted), Status: metav1.ConditionFalse, ObservedGeneration: g.Generation, Reason: string(gatewayv1.ListenerReasonNoConflicts)}
+		if l.conflict != nil {
+			conflicted.Status, conflicted.Reason, conflicted.Message = metav1.ConditionTrue, l.conflict.reason, l.conflict.message
+		}
+		s.Conditions = []metav1.Condition{
+			condition(string(gatewayv1.ListenerConditionAccepted), g.Generation, string(gatewayv1.ListenerReasonAccepted), refused),
+			condition(string(gatewayv1.ListenerConditionProgrammed), g.Generation, string(gatewayv1.ListenerReasonProgrammed), notProgrammed),
+			condition(string(gatewayv1.ListenerConditionResolvedRefs), g.Generation, string(gatewayv1.ListenerReasonResolvedRefs), l.unresolved),
+			conflicted,
+		}
+		if l.serves() {
+			good++
+		}
+		if refused != nil {
+			bad++
+		}
+		out.Listeners = append(out.Listeners, s)
+	}
+	accepted := condition(string(gatewayv1.GatewayConditionAccepted), g.Generation, string(gatewayv1.GatewayReasonAccepted), nil)
+	switch {
+	case g.accepted != nil:
+		accepted.Status, accepted.Reason, accepted.Message = metav1.ConditionFalse, g.accepted.Reason, g.accepted.Message
+	case bad > 0:
+		accepted.Reason, accepted.Message = string(gatewayv1.GatewayReasonListenersNotValid), fmt.Sprintf("%d of %d listeners are not valid", bad, len(g.listeners))
+		if bad == len(g.listeners) {
+			accepted.Status = metav1.ConditionFalse
+		}
+	}
+	var notProgrammed *fault
+	out.Addresses, notProgrammed = p.addressesOf(g)
+	if accepted.Status != metav1.ConditionTrue || good == 0 {
+		notProgrammed = &fault{string(gatewayv1.GatewayReasonInvalid), "No listener of the Gateway is served"}
+	}
+	out.Conditions = []metav1.Condition{accepted, condition(string(gatewayv1.GatewayConditionProgrammed), g.Generation, string(gatewayv1.GatewayReasonProgrammed), notProgrammed)}
+	return out
+}
+
+// addressesOf are those of the machine, or of them those that the Gateway asks for.
+func (p *Prepared) addressesOf(g *gateway) ([]string, *fault) {
+	var out []string
+	for _, a := range g.Spec.Addresses {
+		if a.Value == "" {
+			continue
+		}
+		if !slices.Contains(p.settings.Addresses, a.Value) {
+			return p.settings.Addresses, faultf(string(gatewayv1.GatewayReasonAddressNotUsable), "The machine has no address %q, or it is not published", a.Value)
+		}
+		out = append(out, a.Value)
+	}
+	if len(out) == 0 {
+		out = p.settings.Addresses[:min(len(p.settings.Addresses), maxAddresses)]
+	}
+	if len(out) == 0 {
+		return nil, faultf(string(gatewayv1.GatewayReasonAddressNotAssigned), "The addresses of the machine are not known yet")
+	}
+	return out, nil
+}

@@ -1,0 +1,148 @@
+package gateway
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/utils/ptr"
+)
+
+// TestThieves: a host stays with the namespace that has it, by a Gateway or by an Ingress
+// (4-21.9; hostile).
+func TestThieves(t *testing.T) {
+	w := newWorld()
+	w.gateway(t, "shop/edge", `{name: http, port: 80, protocol: HTTP, hostname: "*.shop.test"}`)
+	w.http(t, "shop/a", `{parentRefs: [{name: edge}], rules: [{backendRefs: [{name: web, port: 80}]}]}`)
+	w.ingresses = []*networkingv1.Ingress{{ObjectMeta: w.meta("infra/old"), Spec: networkingv1.IngressSpec{Rules: []networkingv1.IngressRule{{Host: "ingress.test", IngressRuleValue: networkingv1.IngressRuleValue{HTTP: &networkingv1.HTTPIngressRuleValue{
+		Paths: []networkingv1.HTTPIngressPath{{Path: "/", PathType: ptr.To(networkingv1.PathTypePrefix), Backend: networkingv1.IngressBackend{Service: &networkingv1.IngressServiceBackend{Name: "own", Port: networkingv1.ServiceBackendPort{Number: 80}}}}},
+	}}}}}}}
+	first := w.compile()
+	w.owners = first.table.Owners()
+	w.gateway(t, "mallory/deep", `{name: http, port: 80, protocol: HTTP, hostname: pay.eu.shop.test}`)
+	w.gateway(t, "mallory/wild", `{name: http, port: 80, protocol: HTTP, hostname: "*.eu.shop.test"}`)
+	w.gateway(t, "mallory/any", `{name: http, port: 80, protocol: HTTP}`)
+	evil := `rules: [{backendRefs: [{name: evil, port: 80}]}]`
+	w.http(t, "mallory/deep", `{parentRefs: [{name: deep}], `+evil+`}`)
+	w.http(t, "mallory/wild", `{parentRefs: [{name: wild}], `+evil+`}`)
+	w.http(t, "mallory/one", `{parentRefs: [{name: any}], hostnames: [one.shop.test], `+evil+`}`)
+	w.http(t, "mallory/ingress", `{parentRefs: [{name: any}], hostnames: [ingress.test], `+evil+`}`)
+	w.http(t, "mallory/all", `{parentRefs: [{name: any}], `+evil+`}`)
+	w.http(t, "mallory/some", `{parentRefs: [{name: any}], hostnames: [ingress.test, mine.test], `+evil+`}`)
+	// An older age than all others does not help.
+	for _, g := range w.Gateways[1:] {
+		g.CreationTimestamp.Time = g.CreationTimestamp.AddDate(-20, 0, 0)
+	}
+	c := w.compile()
+	for name, want := range map[string]string{
+		"mallory/one": "False/NotAllowedByListeners True/ResolvedRefs", "mallory/ingress": "False/NotAllowedByListeners True/ResolvedRefs",
+		"mallory/all": accepted, "mallory/some": accepted, "shop/a": accepted,
+	} {
+		if got := c.route(name); got != want {
+			t.Errorf("%s: %s, want %s", name, got, want)
+		}
+	}
+	for _, name := range []string{"mallory/deep", "mallory/wild"} {
+		for _, g := range w.Gateways {
+			if g.Namespace+"/"+g.Name == name && said(c.Gateways[g.UID].Listeners[0].Conditions, "Conflicted") != "True/HostnameConflict" {
+				t.Errorf("%s: %+v", name, c.Gateways[g.UID])
+			}
+		}
+	}
+	if got := said(c.Routes["mallory/some"][0].Conditions, "PartiallyInvalid"); got != "True/UnsupportedValue" {
+		t.Errorf("a route with a host of others: %q", got)
+	}
+	c.check(t, map[string]string{
+		"GET 80 one.shop.test/": "shop/web", "GET 80 pay.eu.shop.test/": "shop/web", "GET 80 ingress.test/": "infra/own", "GET 80 mine.test/": "mallory/evil",
+		"GET 80 nobody.test/": "mallory/evil", // nobody has it: the catch-all may be anybody's, and the first one keeps it
+	})
+}
+
+// TestBudgets: a namespace with 10,000 routes has its own budget, and takes nothing of that
+// of others; each of its routes says what is so (hostile).
+func TestBudgets(t *testing.T) {
+	w := newWorld()
+	w.gateway(t, "infra/edge", anyHost)
+	for i := range 10_000 {
+		w.http(t, fmt.Sprintf("mallory/r%d", i), fmt.Sprintf(`{parentRefs: [{name: edge, namespace: infra}], hostnames: [h%d.test], rules: [{backendRefs: [{name: web, port: 80}]}]}`, i))
+	}
+	w.http(t, "shop/a", `{parentRefs: [{name: edge, namespace: infra}], hostnames: [a.test], rules: [{backendRefs: [{name: web, port: 80}]}]}`)
+	c := w.compile()
+	served := 0
+	for i := range 10_000 {
+		switch got := c.route(fmt.Sprintf("mallory/r%d", i)); got {
+		case accepted:
+			served++
+		case "False/UnsupportedValue True/ResolvedRefs":
+		default:
+			t.Fatalf("r%d: %s", i, got)
+		}
+	}
+	if served != w.most {
+		t.Errorf("%d routes are served, want %d", served, w.most)
+	}
+	if got := c.route("shop/a"); got != accepted {
+		t.Errorf("the other namespace: %s", got)
+	}
+	if got := c.Gateways["infra/edge"].Listeners[0].Attached; got != int32(w.most)+1 {
+		t.Errorf("%d routes are attached", got)
+	}
+	c.check(t, map[string]string{"GET 80 a.test/": "shop/web", "GET 80 h0.test/": "mallory/web", "GET 80 h9999.test/": "404"})
+}
+
+// TestMultiplied: one route with many hosts and matches counts by their product.
+func TestMultiplied(t *testing.T) {
+	w := newWorld()
+	w.gateway(t, "infra/edge", anyHost)
+	var hosts, matches []string
+	for i := range 16 {
+		hosts = append(hosts, fmt.Sprintf("h%d.test", i))
+	}
+	for i := range 64 {
+		matches = append(matches, fmt.Sprintf("{path: {value: /%d}}", i))
+	}
+	w.http(t, "mallory/wide", `{parentRefs: [{name: edge, namespace: infra}], hostnames: [`+strings.Join(hosts, ", ")+`], rules: [{matches: [`+strings.Join(matches, ", ")+`]}]}`)
+	c := w.compile()
+	if got := c.route("mallory/wide"); got != "False/UnsupportedValue True/ResolvedRefs" {
+		t.Errorf("16 hosts with 64 matches: %s", got)
+	}
+}
+
+// TestPatterns: a namespace has a number of regular expressions, and a text a length beyond
+// which none is tried.
+func TestPatterns(t *testing.T) {
+	w := newWorld()
+	w.gateway(t, "infra/edge", anyHost)
+	for i := range maxPatterns + 1 {
+		w.http(t, fmt.Sprintf("mallory/r%d", i), `{parentRefs: [{name: edge, namespace: infra}], hostnames: [m.test], rules: [{matches: [{path: {type: RegularExpression, value: "/(x+x+)+y"}}], backendRefs: [{name: web, port: 80}]}]}`)
+	}
+	w.http(t, "shop/a", `{parentRefs: [{name: edge, namespace: infra}], hostnames: [a.test], rules: [{matches: [{path: {type: RegularExpression, value: "/x+"}}], backendRefs: [{name: web, port: 80}]}]}`)
+	c := w.compile()
+	if got := c.route(fmt.Sprintf("mallory/r%d", maxPatterns-1)); got != accepted {
+		t.Errorf("the last that fits: %s", got)
+	}
+	if got := c.route(fmt.Sprintf("mallory/r%d", maxPatterns)); got != "False/UnsupportedValue True/ResolvedRefs" {
+		t.Errorf("one too many: %s", got)
+	}
+	c.check(t, map[string]string{
+		"GET 80 a.test/xx": "shop/web", "GET 80 a.test/" + strings.Repeat("x", 2000): "404",
+		"GET 80 m.test/xxxy": "mallory/web", "GET 80 m.test/" + strings.Repeat("x", 1000): "404",
+	})
+}
+
+// TestManyGateways: a namespace has a number of them.
+func TestManyGateways(t *testing.T) {
+	w := newWorld()
+	for i := range maxGateways + 1 {
+		w.gateway(t, fmt.Sprintf("mallory/g%d", i), fmt.Sprintf(`{name: http, port: 80, protocol: HTTP, hostname: h%d.test}`, i))
+	}
+	c := w.compile()
+	if got := said(c.Gateways["mallory/g0"].Conditions, "Programmed"); got != "True/Programmed" {
+		t.Errorf("the first: %s", got)
+	}
+	last := c.Gateways["mallory/g32"]
+	if got := said(last.Conditions, "Accepted"); got != "False/Invalid" {
+		t.Errorf("one too many: %s", got)
+	}
+}
