@@ -123,6 +123,13 @@ func (p *Prepared) ruleOf(namespace string, m *match) (*routes.Rule, error) {
 // change them could make two requests of one.
 var framing = []string{"Connection", "Content-Length", "Host", "Keep-Alive", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade"}
 
+// speaksForClient are headers by which backends know clients, of other namespaces too. The
+// proxy alone writes them. Many backends read an underscore as a hyphen.
+func speaksForClient(name string) bool {
+	name = strings.ReplaceAll(strings.ToLower(name), "_", "-")
+	return name == "forwarded" || name == "x-real-ip" || strings.HasPrefix(name, "x-forwarded-")
+}
+
 func changesOf(f *gatewayv1.HTTPHeaderFilter) ([]routes.HeaderChange, error) {
 	var out []routes.HeaderChange
 	if f == nil {
@@ -130,7 +137,7 @@ func changesOf(f *gatewayv1.HTTPHeaderFilter) ([]routes.HeaderChange, error) {
 	}
 	take := func(c routes.HeaderChange) error {
 		c.Name = http.CanonicalHeaderKey(c.Name)
-		if slices.Contains(framing, c.Name) {
+		if slices.Contains(framing, c.Name) || speaksForClient(c.Name) {
 			return unsupportedf("a header modifier of %s", c.Name)
 		}
 		out = append(out, c)
