@@ -21,8 +21,8 @@ type World struct {
 	Owns func(namespace, host string) bool
 	// Backend is that of routes.Output.
 	Backend func(payer, namespace, name string, port int32, grpc bool) (*routes.Backend, string)
-	// MayRead counts a Secret among those that its namespace has read.
-	MayRead func(routes.SecretName) bool
+	// MayRead counts a Secret among those that a namespace has read.
+	MayRead func(payer string, s routes.SecretName) bool
 	// Certificate returns what is wrong with a Secret; ready says that a certificate of it is
 	// in use.
 	Certificate func(routes.SecretName) (ready bool, err error)
@@ -90,8 +90,8 @@ func (p *Prepared) readSecrets(l *listener, w World, wanted map[routes.SecretNam
 	}
 	var sound []routes.SecretName
 	for _, s := range l.secrets {
-		if !w.MayRead(s) {
-			l.unresolved = faultf(string(gatewayv1.ListenerReasonInvalidCertificateRef), "Secret %q is not read: too many of its namespace are named", s.Name)
+		if !w.MayRead(l.of.Namespace, s) {
+			l.unresolved = faultf(string(gatewayv1.ListenerReasonInvalidCertificateRef), "Secret %q is not read: the Gateways and Ingresses of the namespace name more than %d", s.Name, routes.MaxSecrets)
 			continue
 		}
 		wanted[s] = true

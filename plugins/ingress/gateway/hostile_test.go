@@ -7,6 +7,9 @@ import (
 
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/utils/ptr"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"pintle.dev/pintle/plugins/ingress/routes"
 )
 
 // TestThieves: a host stays with the namespace that has it, by a Gateway or by an Ingress
@@ -144,5 +147,71 @@ func TestManyGateways(t *testing.T) {
 	last := c.Gateways["mallory/g32"]
 	if got := said(last.Conditions, "Accepted"); got != "False/Invalid" {
 		t.Errorf("one too many: %s", got)
+	}
+}
+
+// ofIngress is an Ingress of a host that leads to the Service evil.
+func (w *world) ofIngress(name, host string) {
+	w.ingresses = append(w.ingresses, &networkingv1.Ingress{ObjectMeta: w.meta(name), Spec: networkingv1.IngressSpec{Rules: []networkingv1.IngressRule{{Host: host, IngressRuleValue: networkingv1.IngressRuleValue{HTTP: &networkingv1.HTTPIngressRuleValue{
+		Paths: []networkingv1.HTTPIngressPath{{Path: "/", PathType: ptr.To(networkingv1.PathTypePrefix), Backend: networkingv1.IngressBackend{Service: &networkingv1.IngressServiceBackend{Name: "evil", Port: networkingv1.ServiceBackendPort{Number: 80}}}}},
+	}}}}}})
+}
+
+// TestRestart: a process that starts anew knows no owners. An Ingress that is younger than a
+// Gateway takes no host from it then (hostile).
+func TestRestart(t *testing.T) {
+	w := newWorld()
+	w.ofIngress("infra/before", "ingress.test")
+	w.gateway(t, "shop/edge", `{name: http, port: 80, protocol: HTTP, hostname: shop.test}, {name: wild, port: 80, protocol: HTTP, hostname: "*.wild.test"}, {name: any, port: 80, protocol: HTTP}`)
+	w.http(t, "shop/a", `{parentRefs: [{name: edge}], hostnames: [shop.test, a.wild.test, route.test, ingress.test], rules: [{backendRefs: [{name: web, port: 80}]}]}`)
+	for _, host := range []string{"shop.test", "a.wild.test", "deep.a.wild.test", "route.test"} {
+		w.ofIngress("mallory/"+host, host)
+	}
+	c := w.compile()
+	c.check(t, map[string]string{
+		"GET 80 shop.test/": "shop/web", "GET 80 a.wild.test/": "shop/web", "GET 80 deep.a.wild.test/": "404", "GET 80 route.test/": "shop/web",
+		"GET 80 ingress.test/": "infra/evil",
+	})
+}
+
+// TestGuestBudgets: Secrets that a guest names by a grant count for the guest, and leave the
+// namespace that granted them its own (hostile).
+func TestGuestBudgets(t *testing.T) {
+	w := newWorld()
+	w.Grants = []Grant{{"shop", parse[gatewayv1.ReferenceGrantSpec](t, `{from: [{group: gateway.networking.k8s.io, kind: Gateway, namespace: mallory}], to: [{group: "", kind: Secret}]}`)}}
+	var refs []string
+	for i := range routes.MaxSecrets + 1 {
+		refs = append(refs, fmt.Sprintf("{name: guess%d, namespace: shop}", i))
+	}
+	w.gateway(t, "mallory/edge", `{name: a, port: 443, protocol: HTTPS, hostname: m.test, tls: {certificateRefs: [`+strings.Join(refs, ", ")+`]}}`)
+	w.gateway(t, "shop/edge", `{name: a, port: 443, protocol: HTTPS, hostname: shop.test, tls: {certificateRefs: [{name: own}]}}`)
+	w.secrets["shop/own"] = nil
+	c := w.compile()
+	if got := said(c.Gateways["shop/edge"].Listeners[0].Conditions, "ResolvedRefs"); got != "True/ResolvedRefs" {
+		t.Errorf("the owner's Secret: %s", got)
+	}
+	if got := c.Gateways["mallory/edge"].Listeners[0].Conditions; said(got, "ResolvedRefs") != "False/InvalidCertificateRef" {
+		t.Errorf("the guest's: %v", got)
+	}
+	if len(c.Secrets) != routes.MaxSecrets+1 {
+		t.Errorf("%d Secrets are read", len(c.Secrets))
+	}
+}
+
+// TestPayers: a Service that two namespaces lead to has a backend for each, whose budgets
+// are its own.
+func TestPayers(t *testing.T) {
+	w := newWorld()
+	w.gateway(t, "infra/edge", anyHost)
+	w.Grants = []Grant{{"shop", parse[gatewayv1.ReferenceGrantSpec](t, `{from: [{group: gateway.networking.k8s.io, kind: HTTPRoute, namespace: mallory}], to: [{group: "", kind: Service, name: web}]}`)}}
+	w.http(t, "mallory/a", `{parentRefs: [{name: edge, namespace: infra}], hostnames: [m.test], rules: [{backendRefs: [{name: web, namespace: shop, port: 80}]}]}`)
+	w.http(t, "shop/a", `{parentRefs: [{name: edge, namespace: infra}], hostnames: [s.test], rules: [{backendRefs: [{name: web, port: 80}]}]}`)
+	c := w.compile()
+	of := func(host string) *routes.Backend {
+		return c.table.Route(&routes.Request{Port: 80, Host: host, Path: "/"}).Action.Draw().Backend
+	}
+	guest, owner := of("m.test"), of("s.test")
+	if guest == owner || guest.Payer != "mallory" || owner.Payer != "shop" || guest.Namespace != "shop" {
+		t.Errorf("the backends are %+v and %+v", guest, owner)
 	}
 }

@@ -1,7 +1,9 @@
 package gateway
 
 import (
+	"context"
 	"sync"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -73,13 +75,42 @@ type ParentStatus struct {
 // objects: each runs with and without the other.
 type Exchange struct {
 	mu      sync.Mutex
+	pending chan struct{} // closed when what is expected has come; nil: nothing is
 	objects func() *Objects
 	told    func(Output)
 	changed func()
 }
 
-// Offer has objects looked at from now on, and what is to be written told, until the
-// function that it returns is called.
+// Expect says that objects will be offered. What it returns says that there are none for the
+// time being; it may be called more than once.
+func (e *Exchange) Expect() (settled func()) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	pending := make(chan struct{})
+	e.pending = pending
+	return sync.OnceFunc(func() { close(pending) })
+}
+
+// Await waits until what is expected is offered, or for the time that it may take. Without
+// it an Ingress could have the host of a Gateway while the process starts.
+func (e *Exchange) Await(ctx context.Context, most time.Duration) {
+	e.mu.Lock()
+	pending := e.pending
+	e.mu.Unlock()
+	if pending == nil {
+		return
+	}
+	late := time.NewTimer(most)
+	defer late.Stop()
+	select {
+	case <-ctx.Done():
+	case <-pending:
+	case <-late.C:
+	}
+}
+
+// Offer has objects looked at from now on, and passes to told what has to be written, until
+// the function that it returns is called.
 func (e *Exchange) Offer(objects func() *Objects, told func(Output)) (withdraw func()) {
 	e.mu.Lock()
 	e.objects, e.told = objects, told

@@ -24,7 +24,7 @@ const (
 
 // Prepared is what of the objects does not depend on who has which host.
 type Prepared struct {
-	// Claims are the hosts that are wanted, in the order in which they are given.
+	// Claims are the hosts that are wanted, the oldest first.
 	Claims []routes.Claim
 
 	objects  *Objects
@@ -104,6 +104,7 @@ func Prepare(o *Objects, s Settings) *Prepared {
 	for _, r := range p.routes {
 		p.attach(r, byName)
 	}
+	slices.SortStableFunc(p.Claims, func(a, b routes.Claim) int { return a.Since.Compare(b.Since) })
 	return p
 }
 
@@ -147,7 +148,7 @@ func (p *Prepared) prepare(g *gateway) {
 			taken[at], protocols[l.Port] = l, l.Protocol
 		}
 		if l.hostname != "" && l.usable() {
-			p.Claims = append(p.Claims, routes.Claim{Host: l.hostname, Namespace: g.Namespace})
+			p.Claims = append(p.Claims, routes.Claim{Host: l.hostname, Namespace: g.Namespace, Since: g.CreationTimestamp.Time})
 		}
 	}
 }
@@ -276,10 +277,14 @@ func (p *Prepared) attach(r *route, gateways map[types.NamespacedName]*gateway) 
 			at.at, at.refused = nil, faultf(string(gatewayv1.RouteReasonUnsupportedValue), "The routes of the namespace have more than %d matches: hosts times matches, at each listener", p.settings.MaxMatches)
 			continue
 		}
+		since := g.CreationTimestamp.Time
+		if r.created.After(since) {
+			since = r.created
+		}
 		for _, a := range at.at {
 			for _, host := range a.hosts {
 				if a.to.usable() {
-					p.Claims = append(p.Claims, routes.Claim{Host: host, Namespace: g.Namespace})
+					p.Claims = append(p.Claims, routes.Claim{Host: host, Namespace: g.Namespace, Since: since})
 				}
 			}
 		}

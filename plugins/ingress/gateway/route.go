@@ -3,6 +3,7 @@ package gateway
 import (
 	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
@@ -15,6 +16,7 @@ type route struct {
 	namespace, name string
 	uid             types.UID
 	generation      int64
+	created         time.Time
 	refs            []gatewayv1.ParentReference
 	hostnames       []string
 	rules           []rule
@@ -71,7 +73,7 @@ func lower(names []gatewayv1.Hostname) []string {
 }
 
 func ofHTTP(r *gatewayv1.HTTPRoute) *route {
-	out := &route{kind: httpRoute, namespace: r.Namespace, name: r.Name, uid: r.UID, generation: r.Generation, refs: r.Spec.ParentRefs, hostnames: lower(r.Spec.Hostnames)}
+	out := &route{kind: httpRoute, namespace: r.Namespace, name: r.Name, uid: r.UID, generation: r.Generation, created: r.CreationTimestamp.Time, refs: r.Spec.ParentRefs, hostnames: lower(r.Spec.Hostnames)}
 	for i := range r.Spec.Rules {
 		from := &r.Spec.Rules[i]
 		to := rule{filters: from.Filters, backends: from.BackendRefs, timeouts: from.Timeouts}
@@ -98,7 +100,7 @@ func (r *route) take(to rule) {
 }
 
 func ofGRPC(r *gatewayv1.GRPCRoute) *route {
-	out := &route{kind: grpcRoute, namespace: r.Namespace, name: r.Name, uid: r.UID, generation: r.Generation, refs: r.Spec.ParentRefs, hostnames: lower(r.Spec.Hostnames)}
+	out := &route{kind: grpcRoute, namespace: r.Namespace, name: r.Name, uid: r.UID, generation: r.Generation, created: r.CreationTimestamp.Time, refs: r.Spec.ParentRefs, hostnames: lower(r.Spec.Hostnames)}
 	for i := range r.Spec.Rules {
 		from := &r.Spec.Rules[i]
 		to := rule{}
@@ -147,13 +149,13 @@ func ofCall(from *gatewayv1.GRPCRouteMatch) match {
 	}
 	switch {
 	case ptr.Deref(m.Type, gatewayv1.GRPCMethodMatchExact) == gatewayv1.GRPCMethodMatchRegularExpression:
-		any := func(pattern string) string {
+		element := func(pattern string) string {
 			if pattern == "" {
 				return "[^/]+"
 			}
 			return "(?:" + pattern + ")"
 		}
-		out.Path = path(gatewayv1.PathMatchRegularExpression, "/"+any(service)+"/"+any(method))
+		out.Path = path(gatewayv1.PathMatchRegularExpression, "/"+element(service)+"/"+element(method))
 	case service != "" && method != "":
 		out.Path = path(gatewayv1.PathMatchExact, "/"+service+"/"+method)
 	case service != "":

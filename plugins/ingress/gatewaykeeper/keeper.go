@@ -31,6 +31,9 @@ const (
 	asks = 5 * time.Second
 	// regularly is when writes that failed are tried again.
 	regularly = 30 * time.Second
+	// maxWrites of one namespace are in one round, which the next one follows after rests.
+	maxWrites = 100
+	rests     = time.Second
 )
 
 // Settings of the plugin.
@@ -85,7 +88,12 @@ func build(core kubernetes.Interface, client versioned.Interface, with *gateway.
 
 // Run works until ctx ends.
 func (k *keeper) Run(ctx context.Context) error {
-	if !k.await(ctx) {
+	if ctx.Err() != nil {
+		return nil // it was built to try a configuration
+	}
+	settled := k.exchange.Expect()
+	defer settled()
+	if !k.await(ctx, settled) {
 		return nil
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -106,17 +114,22 @@ func (k *keeper) Run(ctx context.Context) error {
 		return nil // ctx ended
 	}
 	withdraw := k.exchange.Offer(k.of.objects, k.tell)
+	settled()
 	defer withdraw()
 	regular := time.NewTicker(regularly)
 	defer regular.Stop()
 	var out *gateway.Output
 	for {
-		k.write(ctx, out)
+		var again <-chan time.Time
+		if k.write(ctx, out) {
+			again = time.After(rests)
+		}
 		select {
 		case <-ctx.Done():
 			return nil
 		case o := <-k.told:
 			out = &o
+		case <-again:
 		case <-regular.C:
 		}
 	}
@@ -134,8 +147,9 @@ func (k *keeper) tell(out gateway.Output) {
 	}
 }
 
-// await waits for the kinds of Gateway API. It reports false when ctx ended.
-func (k *keeper) await(ctx context.Context) bool {
+// await waits for the kinds of Gateway API, and calls settled where there are none. It
+// reports false when ctx ended.
+func (k *keeper) await(ctx context.Context, settled func()) bool {
 	tick := time.NewTicker(asks)
 	defer tick.Stop()
 	said := false
@@ -143,6 +157,9 @@ func (k *keeper) await(ctx context.Context) bool {
 		err := k.served()
 		if err == nil {
 			return true
+		}
+		if apierrors.IsNotFound(err) {
+			settled()
 		}
 		if !said {
 			said = true
@@ -174,14 +191,16 @@ func (k *keeper) served() error {
 	return nil
 }
 
-// write writes the class and the statuses.
-func (k *keeper) write(ctx context.Context, out *gateway.Output) {
+// write writes the class and the statuses. It reports whether a namespace has more of them
+// than one round writes.
+func (k *keeper) write(ctx context.Context, out *gateway.Output) (more bool) {
+	turn := &turns{count: map[string]int{}}
 	err := k.writeClasses(ctx)
 	if out != nil {
-		err = errors.Join(err, k.writeGateways(ctx, out), k.writeHTTPRoutes(ctx, out), k.writeGRPCRoutes(ctx, out))
+		err = errors.Join(err, k.writeGateways(ctx, out, turn), k.writeHTTPRoutes(ctx, out, turn), k.writeGRPCRoutes(ctx, out, turn))
 	}
 	if ctx.Err() != nil {
-		return
+		return false
 	}
 	now := ""
 	if err != nil {
@@ -192,6 +211,22 @@ func (k *keeper) write(ctx context.Context, out *gateway.Output) {
 		k.log.Warn("gateway cannot write all that it should; it is tried again", "error", now)
 	}
 	k.fault = now
+	return turn.more
+}
+
+// turns bound the writes of one round, so that no namespace holds up the others.
+type turns struct {
+	count map[string]int
+	more  bool
+}
+
+func (t *turns) take(namespace string) bool {
+	if t.count[namespace] >= maxWrites {
+		t.more = true
+		return false
+	}
+	t.count[namespace]++
+	return true
 }
 
 // slim takes from cached objects what nothing here goes by.

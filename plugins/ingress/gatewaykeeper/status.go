@@ -70,7 +70,7 @@ func (k *keeper) writeClasses(ctx context.Context) error {
 	return errors.Join(all.all...)
 }
 
-func (k *keeper) writeGateways(ctx context.Context, out *gateway.Output) error {
+func (k *keeper) writeGateways(ctx context.Context, out *gateway.Output, turn *turns) error {
 	all := faults{}
 	list, err := k.of.gateways.List(everything)
 	if err != nil {
@@ -94,7 +94,7 @@ func (k *keeper) writeGateways(ctx context.Context, out *gateway.Output) error {
 			}
 			status.Listeners = append(status.Listeners, gatewayv1.ListenerStatus{Name: l.Name, SupportedKinds: l.Kinds, AttachedRoutes: l.Attached, Conditions: merged(before, l.Conditions)})
 		}
-		if equality.Semantic.DeepEqual(status, g.Status) {
+		if equality.Semantic.DeepEqual(status, g.Status) || !turn.take(g.Namespace) {
 			continue
 		}
 		g = g.DeepCopy()
@@ -125,7 +125,7 @@ func parents(before []gatewayv1.RouteParentStatus, ours []gateway.ParentStatus) 
 	return out
 }
 
-func (k *keeper) writeHTTPRoutes(ctx context.Context, out *gateway.Output) error {
+func (k *keeper) writeHTTPRoutes(ctx context.Context, out *gateway.Output, turn *turns) error {
 	all := faults{}
 	list, err := k.of.https.List(everything)
 	if err != nil {
@@ -137,7 +137,7 @@ func (k *keeper) writeHTTPRoutes(ctx context.Context, out *gateway.Output) error
 			continue
 		}
 		now := parents(r.Status.Parents, want)
-		if equality.Semantic.DeepEqual(now, r.Status.Parents) || len(now) == 0 && len(r.Status.Parents) == 0 {
+		if equality.Semantic.DeepEqual(now, r.Status.Parents) || len(now) == 0 && len(r.Status.Parents) == 0 || !turn.take(r.Namespace) {
 			continue
 		}
 		r = r.DeepCopy()
@@ -148,7 +148,7 @@ func (k *keeper) writeHTTPRoutes(ctx context.Context, out *gateway.Output) error
 	return errors.Join(all.all...)
 }
 
-func (k *keeper) writeGRPCRoutes(ctx context.Context, out *gateway.Output) error {
+func (k *keeper) writeGRPCRoutes(ctx context.Context, out *gateway.Output, turn *turns) error {
 	all := faults{}
 	list, err := k.of.grpcs.List(everything)
 	if err != nil {
@@ -160,7 +160,7 @@ func (k *keeper) writeGRPCRoutes(ctx context.Context, out *gateway.Output) error
 			continue
 		}
 		now := parents(r.Status.Parents, want)
-		if equality.Semantic.DeepEqual(now, r.Status.Parents) || len(now) == 0 && len(r.Status.Parents) == 0 {
+		if equality.Semantic.DeepEqual(now, r.Status.Parents) || len(now) == 0 && len(r.Status.Parents) == 0 || !turn.take(r.Namespace) {
 			continue
 		}
 		r = r.DeepCopy()

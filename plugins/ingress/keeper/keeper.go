@@ -48,6 +48,8 @@ const (
 	share = 4
 	// longestRest between two rounds.
 	longestRest = 5 * time.Second
+	// awaits is how long the start may wait for the objects of Gateway API.
+	awaits = 30 * time.Second
 	// regularly is when writes that failed are tried again, and the node is looked at.
 	regularly = 30 * time.Second
 )
@@ -84,6 +86,11 @@ type keeper struct {
 	table    atomic.Pointer[routes.Table]
 	// published are the addresses that were written last.
 	published atomic.Pointer[[]string]
+
+	// Of the goroutine that makes tables. Hosts stay with Gateways while their controller is
+	// away, so that no Ingress takes one meanwhile.
+	claims  []routes.Claim
+	offered bool
 
 	// Of the goroutine that writes.
 	said  map[saidKey]bool
@@ -190,6 +197,7 @@ func (k *keeper) Run(ctx context.Context) (err error) {
 	}
 	leave := k.exchange.Follow(k.again)
 	defer leave()
+	k.exchange.Await(ctx, awaits)
 	first := k.compile()
 	k.secrets.Read(ctx, false)
 	if ctx.Err() != nil {
@@ -267,12 +275,14 @@ func (k *keeper) compile() routes.Output {
 		}
 	}
 	prepared := k.prepareGateways()
-	var claims []routes.Claim
 	if prepared != nil {
-		claims = prepared.Claims
+		if !k.offered {
+			owners = nil // Ingresses were alone so far; age alone counts, as after a start
+		}
+		k.offered, k.claims = true, prepared.Claims
 	}
 	out := routes.Compile(routes.Input{
-		Ingresses: served, Owners: owners, Claims: claims, MaxPaths: k.settings.MaxPathsPerNamespace,
+		Ingresses: served, Owners: owners, Claims: k.claims, MaxPaths: k.settings.MaxPathsPerNamespace,
 		Service: func(namespace, name string) *corev1.Service {
 			s, err := k.services.Services(namespace).Get(name)
 			if err != nil {

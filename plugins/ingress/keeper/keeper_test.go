@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/utils/ptr"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"pintle.dev/pintle/plugins/ingress/gateway"
 	"pintle.dev/pintle/plugins/ingress/settings"
@@ -330,4 +331,45 @@ func TestNewStartsNothing(t *testing.T) {
 	if err := made(`{"httpAddresses":["x"]}`); err == nil {
 		t.Error("a faulty configuration is taken")
 	}
+}
+
+// TestGatewayAway: while the controller of Gateways is away, an Ingress takes none of their
+// hosts, and afterwards they are served as before (hostile).
+func TestGatewayAway(t *testing.T) {
+	with := &gateway.Exchange{}
+	objects := &gateway.Objects{
+		Classes: []*gatewayv1.GatewayClass{{ObjectMeta: metav1.ObjectMeta{Name: "pintle"}, Spec: gatewayv1.GatewayClassSpec{ControllerName: gateway.Controller}}},
+		Gateways: []*gatewayv1.Gateway{{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "edge", UID: "edge"}, Spec: gatewayv1.GatewaySpec{GatewayClassName: "pintle", Listeners: []gatewayv1.Listener{
+			{Name: "http", Port: 0, Protocol: gatewayv1.HTTPProtocolType, Hostname: ptr.To(gatewayv1.Hostname("a.test"))}}}}},
+	}
+	offer := func() (withdraw func()) {
+		return with.Offer(func() *gateway.Objects { return objects }, func(gateway.Output) {})
+	}
+	withdraw := offer()
+	r := startWith(t, with, class("pintle", Controller))
+	owner := func(want string) {
+		t.Helper()
+		eventually(t, func() error {
+			table := r.table.Load()
+			if table == nil || table.Owners()["a.test"] != want {
+				return fmt.Errorf("the host is not of %q", want)
+			}
+			return nil
+		})
+	}
+	owner("shop")
+	withdraw()
+	thief := ingress("mallory", "thief", "pintle", "a.test", "web")
+	if _, err := r.client.NetworkingV1().Ingresses("mallory").Create(t.Context(), thief, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() error {
+		if len(r.events("HostConflict")) == 0 {
+			return fmt.Errorf("the thief has no event")
+		}
+		return nil
+	})
+	owner("shop")
+	defer offer()()
+	owner("shop")
 }

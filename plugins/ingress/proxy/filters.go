@@ -29,6 +29,9 @@ func (c *chosen) change(out *http.Request) {
 // answered changes the headers of an answer as the rule of its request wants it.
 func answered(r *http.Response) error {
 	if c, ok := r.Request.Context().Value(chosenOf{}).(*chosen); ok {
+		if r.StatusCode == http.StatusSwitchingProtocols && c.timer != nil {
+			c.timer.Stop()
+		}
 		routes.Apply(r.Header, c.rule.Action.Response)
 		routes.Apply(r.Header, c.to.Response)
 	}
@@ -44,8 +47,10 @@ func changePath(u *url.URL, rule *routes.Rule, change *routes.PathChange) {
 	prefix := strings.TrimSuffix(rule.Path, "/")
 	written := u.EscapedPath()
 	rest, ok := strings.CutPrefix(written, prefix)
-	if !ok || strings.Contains(written, "/.") {
-		rest, _ = strings.CutPrefix(routes.Resolved(u.Path), prefix)
+	plain := routes.Resolved(u.Path)
+	if !ok || rest != "" && rest[0] != '/' || plain != u.Path {
+		// As it was matched: an escaped .. or slash must not lead out of the new prefix.
+		rest, _ = strings.CutPrefix(plain, prefix)
 		rest = (&url.URL{Path: rest}).EscapedPath()
 	}
 	rest = strings.TrimPrefix(rest, "/")
@@ -55,11 +60,11 @@ func changePath(u *url.URL, rule *routes.Rule, change *routes.PathChange) {
 	} else if strings.HasSuffix(written, "/") && written != prefix {
 		path += "/"
 	}
-	plain, err := url.PathUnescape(path)
+	decoded, err := url.PathUnescape(path)
 	if err != nil {
-		plain = path
+		decoded = path
 	}
-	u.Path, u.RawPath = plain, path
+	u.Path, u.RawPath = decoded, path
 }
 
 // redirect answers a request by another place.
@@ -83,7 +88,12 @@ func redirect(w http.ResponseWriter, r *http.Request, rule *routes.Rule, host st
 	if to.Path != nil {
 		changePath(&where, rule, to.Path)
 	}
-	where.Host = host
+	if host == "" {
+		return http.StatusBadRequest
+	}
+	if where.Host = host; strings.Contains(host, ":") {
+		where.Host = "[" + host + "]"
+	}
 	if port != 0 && !(where.Scheme == "http" && port == 80) && !(where.Scheme == "https" && port == 443) {
 		where.Host = net.JoinHostPort(host, strconv.Itoa(port))
 	}

@@ -34,6 +34,10 @@ func TestChangePath(t *testing.T) {
 		{"/foo", "/xyz", "/a/../foo/b", "/xyz/b"},
 		{"/foo", "/xyz", "/foo/../foo/c", "/xyz/c"},
 		{"/foo", "/xyz", "/%66oo/bar", "/xyz/bar"},
+		{"/", "/xyz", "/%2e%2e/admin", "/xyz/admin"},
+		{"/", "/xyz", "/a/%2e%2e/%2E%2E/admin", "/xyz/admin"},
+		{"/foo", "/xyz", "/foo/%2e%2e/foo/b", "/xyz/b"},
+		{"/foo", "/xyz", "/foo%2Fbar", "/xyz/bar"},
 	} {
 		u, err := url.Parse("http://a.test" + c.asked)
 		if err != nil {
@@ -104,7 +108,7 @@ func TestActions(t *testing.T) {
 	}))
 	defer server.Close()
 	b := begin(t, "{}", map[string]service{})
-	to := &routes.Backend{Namespace: "g", Scheme: routes.HTTP, Endpoints: []string{server.Listener.Addr().String()}}
+	to := &routes.Backend{Namespace: "g", Payer: "g", Scheme: routes.HTTP, Endpoints: []string{server.Listener.Addr().String()}}
 	b.listening(t, "g", &routes.Action{
 		To:       []routes.Weighted{{Backend: to, Weight: 1, Request: []routes.HeaderChange{{Name: "X-Backend", Value: "b"}}}},
 		Request:  []routes.HeaderChange{{Name: "X-Set", Value: "s"}, {Name: "X-Add", Value: "two", Add: true}, {Name: "X-Out", Remove: true}},
@@ -157,7 +161,7 @@ func TestActionTimeout(t *testing.T) {
 	defer server.Close()
 	defer close(release)
 	b := begin(t, "{}", map[string]service{})
-	to := &routes.Backend{Namespace: "g", Scheme: routes.HTTP, Endpoints: []string{server.Listener.Addr().String()}}
+	to := &routes.Backend{Namespace: "g", Payer: "g", Scheme: routes.HTTP, Endpoints: []string{server.Listener.Addr().String()}}
 	b.listening(t, "g", &routes.Action{To: []routes.Weighted{{Backend: to, Weight: 1}}, Timeout: 20 * time.Millisecond})
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -166,6 +170,8 @@ func TestActionTimeout(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.Host = "g.test"
+	r.Header.Set("Connection", "upgrade")
+	r.Header.Set("Upgrade", "websocket") // to ask for an upgrade is none
 	response, err := http.DefaultClient.Do(r)
 	if err != nil {
 		t.Fatal(err)

@@ -79,7 +79,7 @@ func (f *forwarder) dial(with *net.Dialer) func(ctx context.Context, network, ad
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		namespace := ""
 		if to := backendOf(ctx); to != nil {
-			namespace = to.Namespace
+			namespace = to.Payer
 		}
 		if !f.open.enter(namespace, netip.Addr{}, true) {
 			return nil, errTooMany

@@ -9,6 +9,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
 
 	"pintle.dev/pintle/plugins/ingress/routes"
 )
@@ -35,8 +36,11 @@ func (p *Proxy) handle(w http.ResponseWriter, r *http.Request) {
 		requests.WithLabelValues(namespace, class(status)).Inc()
 		return
 	}
-	if c == nil {
-		return // redirected
+	if c == nil { // redirected
+		if namespace != "" {
+			requests.WithLabelValues(namespace, class(a.status)).Inc()
+		}
+		return
 	}
 	to := c.to.Backend
 	client, trusted := clientOf(r.RemoteAddr, p.settings.Trusts)
@@ -51,9 +55,11 @@ func (p *Proxy) handle(w http.ResponseWriter, r *http.Request) {
 		requests.WithLabelValues(namespace, class(a.status)).Inc()
 	}()
 	ctx := context.WithValue(r.Context(), chosenOf{}, c)
-	if d := c.rule.Action.Timeout; d > 0 && r.Header.Get("Upgrade") == "" {
-		bound, cancel := context.WithTimeout(ctx, d)
-		defer cancel()
+	if d := c.rule.Action.Timeout; d > 0 {
+		bound, cancel := context.WithCancelCause(ctx)
+		defer cancel(nil)
+		c.timer = time.AfterFunc(d, func() { cancel(context.DeadlineExceeded) })
+		defer c.timer.Stop()
 		ctx = bound
 	}
 	r = r.WithContext(ctx)
@@ -96,6 +102,8 @@ func (s *said) Read(p []byte) (int, error) {
 type chosen struct {
 	rule *routes.Rule
 	to   *routes.Weighted
+	// timer ends the request; nil: it has no such bound. An upgraded one has none any more.
+	timer *time.Timer
 }
 
 // chosenOf is the key of a request's chosen in its context.
@@ -146,7 +154,7 @@ func (p *Proxy) route(w http.ResponseWriter, r *http.Request) (c *chosen, namesp
 	if to == nil || to.Backend == nil {
 		return nil, namespace, http.StatusInternalServerError
 	}
-	return &chosen{rule, to}, to.Backend.Namespace, 0
+	return &chosen{rule: rule, to: to}, to.Backend.Payer, 0
 }
 
 // toHTTPS redirects a request of HTTP to a host of an Ingress that has a certificate, where
@@ -201,7 +209,7 @@ func refuse(w http.ResponseWriter, status int) {
 
 // failed answers a request that could not be forwarded.
 func (p *Proxy) failed(w http.ResponseWriter, r *http.Request, err error) {
-	if errors.Is(r.Context().Err(), context.DeadlineExceeded) {
+	if errors.Is(context.Cause(r.Context()), context.DeadlineExceeded) {
 		refuse(w, http.StatusGatewayTimeout)
 		return
 	}

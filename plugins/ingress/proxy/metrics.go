@@ -11,7 +11,7 @@ import (
 var (
 	requests = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Namespace: "pintle", Subsystem: "ingress", Name: "requests_total",
-		Help: "Requests by the namespace of their backend and the class of their status (2xx); without one where no rule matched.",
+		Help: "Requests by the namespace of their Ingress or route and the class of their status (2xx); without one where no rule matched.",
 	}, []string{"namespace", "code"})
 	retries = prometheus.NewCounter(prometheus.CounterOpts{
 		Namespace: "pintle", Subsystem: "ingress", Name: "connection_failures_total",

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -54,13 +55,17 @@ type Input struct {
 	Slices  func(namespace, name string) []*discoveryv1.EndpointSlice
 	// MaxPaths of one namespace.
 	MaxPaths int
-	// Claims are the hosts that Gateways want, in the order in which they get them. What an
-	// Ingress of the same start wants goes before.
+	// Claims are the hosts that Gateways want, the oldest first. They and the Ingresses are
+	// given hosts by age.
 	Claims []Claim
 }
 
 // Claim is a host that the Gateways of a namespace want. A wildcard has all names below it.
-type Claim struct{ Host, Namespace string }
+type Claim struct {
+	Host, Namespace string
+	// Since is the age of the Gateway, or of its route where that is younger.
+	Since time.Time
+}
 
 // Output is a table and what is to be said about it.
 type Output struct {
@@ -72,8 +77,8 @@ type Output struct {
 	// Backend returns that of a port of a Service, for a route of the namespace payer; nil
 	// with a reason where there is none. grpc says how it is spoken to unless the port does.
 	Backend func(payer, namespace, name string, port int32, grpc bool) (b *Backend, reason string)
-	// MayRead counts a Secret among those that the namespace has read.
-	MayRead func(SecretName) bool
+	// MayRead counts a Secret among those that a namespace has read, its own or another's.
+	MayRead func(payer string, s SecretName) bool
 }
 
 // Compile makes a table.
@@ -85,13 +90,16 @@ func Compile(in Input) Output {
 	ordered := slices.Clone(in.Ingresses)
 	slices.SortFunc(ordered, older)
 	c.keepOwners(ordered)
+	claims := in.Claims
 	for _, i := range ordered {
+		for len(claims) > 0 && !i.CreationTimestamp.Time.Before(claims[0].Since) {
+			c.want(claims[0])
+			claims = claims[1:]
+		}
 		c.ingress(i)
 	}
-	for _, claim := range in.Claims {
-		if c.owns(claim.Namespace, claim.Host) {
-			c.claim(claim)
-		}
+	for _, claim := range claims {
+		c.want(claim)
 	}
 	return Output{
 		Table: c.table, Served: in.Ingresses, Certificates: c.certificates, Problems: c.problems,
@@ -101,7 +109,7 @@ func Compile(in Input) Output {
 
 // ofRoute is Output.Backend.
 func (c *compiler) ofRoute(payer, namespace, name string, port int32, grpc bool) (*Backend, string) {
-	b, reason := c.service(payer, backendKey{SecretName{namespace, name}, networkingv1.ServiceBackendPort{Number: port}, grpc})
+	b, reason := c.service(backendKey{SecretName{namespace, name}, networkingv1.ServiceBackendPort{Number: port}, grpc, payer})
 	if reason != "" && reason != TooManyEndpoints {
 		return nil, reason
 	}
@@ -117,6 +125,8 @@ type backendKey struct {
 	SecretName
 	port networkingv1.ServiceBackendPort
 	grpc bool
+	// payer has a Backend of its own: what it may not look at is not missing for others.
+	payer string
 }
 
 type compiler struct {
@@ -173,6 +183,13 @@ func (c *compiler) keepOwners(all []*networkingv1.Ingress) {
 		if c.Owners[claim.Host] == claim.Namespace {
 			c.claim(claim)
 		}
+	}
+}
+
+// want gives a host to the Gateways of a namespace, unless another has it.
+func (c *compiler) want(of Claim) {
+	if c.owns(of.Namespace, of.Host) {
+		c.claim(of)
 	}
 }
 
@@ -310,7 +327,7 @@ func (c *compiler) tls(i *networkingv1.Ingress, mine map[string]bool) {
 			}
 		}
 		wants := Certificate{Ingress: i, Secret: SecretName{i.Namespace, t.SecretName}}
-		if !c.mayRead(wants.Secret) {
+		if !c.mayRead(i.Namespace, wants.Secret) {
 			c.problem(i, TooManySecrets, "Secret %q, and what follows, is not read: the Ingresses of the namespace name more than %d", t.SecretName, MaxSecrets)
 			return
 		}
@@ -332,12 +349,12 @@ func (c *compiler) tls(i *networkingv1.Ingress, mine map[string]bool) {
 	}
 }
 
-// mayRead reports whether a Secret is among those of its namespace that are read.
-func (c *compiler) mayRead(s SecretName) bool {
-	there := c.secrets[s.Namespace]
+// mayRead reports whether a Secret is among those that are read for a namespace.
+func (c *compiler) mayRead(payer string, s SecretName) bool {
+	there := c.secrets[payer]
 	if there == nil {
 		there = map[SecretName]bool{}
-		c.secrets[s.Namespace] = there
+		c.secrets[payer] = there
 	}
 	if !there[s] && len(there) >= MaxSecrets {
 		return false
@@ -353,7 +370,7 @@ func (c *compiler) backend(i *networkingv1.Ingress, b *networkingv1.IngressBacke
 		c.problem(i, UnsupportedBackend, "Backends other than Services are not served")
 		return nil
 	}
-	there, reason := c.service(i.Namespace, backendKey{SecretName{i.Namespace, b.Service.Name}, b.Service.Port, false})
+	there, reason := c.service(backendKey{SecretName{i.Namespace, b.Service.Name}, b.Service.Port, false, i.Namespace})
 	switch reason {
 	case MissingService:
 		c.problem(i, reason, "Service %q is not found", b.Service.Name)
@@ -368,12 +385,12 @@ func (c *compiler) backend(i *networkingv1.Ingress, b *networkingv1.IngressBacke
 }
 
 // service returns the backend of a port of a Service, and what is wrong with it. Looking at
-// its endpoints counts for the namespace payer.
-func (c *compiler) service(payer string, key backendKey) (*Backend, string) {
+// its endpoints counts for the payer.
+func (c *compiler) service(key backendKey) (*Backend, string) {
 	c.table.services[key.SecretName] = true
 	there := c.backends[key]
 	if there == nil {
-		there = (&Backend{Namespace: key.Namespace, Service: key.Name, Scheme: HTTP}).shuffled()
+		there = (&Backend{Namespace: key.Namespace, Service: key.Name, Payer: key.payer, Scheme: HTTP}).shuffled()
 		c.backends[key] = there
 	}
 	s := c.Service(key.Namespace, key.Name)
@@ -391,10 +408,10 @@ func (c *compiler) service(payer string, key backendKey) (*Backend, string) {
 		there.Scheme = H2C
 	}
 	if there.Endpoints == nil {
-		left := c.looks[payer]
+		left := c.looks[key.payer]
 		if left == nil {
 			left = ptr.To(maxLooks)
-			c.looks[payer] = left
+			c.looks[key.payer] = left
 		}
 		there.Endpoints = endpoints(c.Slices(key.Namespace, key.Name), port.Name, left)
 		if *left <= 0 {

@@ -176,7 +176,7 @@ func (t *Table) Certificates(at int, name string) (secrets []SecretName, key any
 	l := t.listener(at, name)
 	s, ok := t.Secret(name)
 	switch {
-	case l != nil && len(l.Secrets) > 0 && (!ok || l.Hostname != ""):
+	case l != nil && len(l.Secrets) > 0 && (!ok || l.Hostname != "" && (l.Hostname == name || t.secrets[name] != s)):
 		return l.Secrets, l
 	case ok:
 		return []SecretName{s}, s

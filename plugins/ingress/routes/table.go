@@ -21,10 +21,12 @@ const (
 // SecretName names the Secret of a certificate.
 type SecretName struct{ Namespace, Name string }
 
-// Backend is one port of a Service. All rules that name it share one Backend.
+// Backend is one port of a Service. All rules of a namespace that name it share one Backend.
 type Backend struct {
 	Namespace, Service string
-	Scheme             Scheme
+	// Payer is the namespace of the Ingresses or routes, whose budgets count.
+	Payer  string
+	Scheme Scheme
 	// Endpoints are HOST:PORT, without doubles; none: nobody is ready.
 	Endpoints []string
 
