@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"os/exec"
 	"path/filepath"
@@ -167,28 +168,37 @@ func TestGateway(t *testing.T) {
 // of the path.
 func (e *env) gatewayFilters(t *testing.T, c *http.Client) {
 	t.Helper()
-	ask := func(url, version string) *http.Response {
-		r, err := http.NewRequestWithContext(bound(t), http.MethodGet, url, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if version != "" {
-			r.Header.Set("X-Version", version)
-		}
-		response, err := c.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { response.Body.Close() })
-		return response
+	asks := func(url, version string, check func(*http.Response) error) {
+		t.Helper()
+		eventually(t, func(ctx context.Context) error {
+			r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+			if err != nil {
+				return err
+			}
+			if version != "" {
+				r.Header.Set("X-Version", version)
+			}
+			response, err := c.Do(r)
+			if err != nil {
+				return err
+			}
+			defer response.Body.Close()
+			return check(response)
+		})
 	}
-	var text [6]byte
-	if _, err := ask("http://shop.example.com/plain", "two").Body.Read(text[:]); string(text[:]) != "plain " {
-		t.Errorf("by its header the request leads to %q, %v", text, err)
-	}
-	if r := ask("http://shop.example.com/old/page?q=1", ""); r.StatusCode != http.StatusMovedPermanently || r.Header.Get("Location") != "https://shop.example.com/new/page?q=1" {
-		t.Errorf("redirected by %d to %q", r.StatusCode, r.Header.Get("Location"))
-	}
+	asks("http://shop.example.com/plain", "two", func(r *http.Response) error {
+		var text [6]byte
+		if _, err := io.ReadFull(r.Body, text[:]); err != nil || string(text[:]) != "plain " {
+			return fmt.Errorf("by its header the request leads to %d %q, %v", r.StatusCode, text, err)
+		}
+		return nil
+	})
+	asks("http://shop.example.com/old/page?q=1", "", func(r *http.Response) error {
+		if r.StatusCode != http.StatusMovedPermanently || r.Header.Get("Location") != "https://shop.example.com/new/page?q=1" {
+			return fmt.Errorf("redirected by %d to %q", r.StatusCode, r.Header.Get("Location"))
+		}
+		return nil
+	})
 }
 
 // gatewayGrant: a route of another namespace, which the listener does not allow at first, has
