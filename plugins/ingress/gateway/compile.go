@@ -217,7 +217,7 @@ func (p *Prepared) rulesOf(r *route, order int, w World) (out []*routes.Rule, un
 			action.To = append(action.To, one)
 		}
 		for j := range from.matches {
-			rule, err := p.ruleOf(r.namespace, &from.matches[j])
+			rule, err := p.ruleOf(r, &from.matches[j])
 			if err != nil {
 				return nil, unresolved, err
 			}

@@ -134,6 +134,30 @@ func TestPatterns(t *testing.T) {
 	})
 }
 
+// TestMultipliedPatterns: a pattern counts for each host at each listener, so that no request
+// has the same ones tried again and again below nested wildcards (hostile).
+func TestMultipliedPatterns(t *testing.T) {
+	w := newWorld()
+	w.gateway(t, "infra/edge", anyHost+`, {name: more, port: 8080, protocol: HTTP, allowedRoutes: {namespaces: {from: All}}}`)
+	wildcards := func(n int) string {
+		var out []string
+		for i := range n {
+			out = append(out, `"*.`+strings.Repeat("a.", i)+`m.test"`)
+		}
+		return strings.Join(out, ", ")
+	}
+	pattern := `{path: {type: RegularExpression, value: "/x+"}}`
+	w.http(t, "mallory/fits", `{parentRefs: [{name: edge, namespace: infra}], hostnames: [`+wildcards(maxPatterns/2)+`], rules: [{matches: [`+pattern+`]}]}`)
+	w.http(t, "mallory/one-more", `{parentRefs: [{name: edge, namespace: infra, sectionName: http}], hostnames: [m.test], rules: [{matches: [`+pattern+`]}]}`)
+	w.http(t, "shop/a", `{parentRefs: [{name: edge, namespace: infra}], hostnames: [a.test], rules: [{matches: [`+pattern+`]}]}`)
+	c := w.compile()
+	for name, want := range map[string]string{"mallory/fits": accepted, "mallory/one-more": "False/UnsupportedValue True/ResolvedRefs", "shop/a": accepted} {
+		if got := c.route(name); got != want {
+			t.Errorf("%s: %s, want %s", name, got, want)
+		}
+	}
+}
+
 // TestManyGateways: a namespace has a number of them.
 func TestManyGateways(t *testing.T) {
 	w := newWorld()

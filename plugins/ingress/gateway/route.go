@@ -91,6 +91,17 @@ func ofHTTP(r *gatewayv1.HTTPRoute) *route {
 	return out
 }
 
+// places are the hosts of all listeners that the route is attached to.
+func (r *route) places() int {
+	n := 0
+	for _, at := range r.parents {
+		for _, a := range at.at {
+			n += len(a.hosts)
+		}
+	}
+	return n
+}
+
 func (r *route) take(to rule) {
 	if len(to.matches) == 0 {
 		to.matches = []match{{}}

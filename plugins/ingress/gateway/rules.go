@@ -20,7 +20,7 @@ const (
 	// to, in instructions. A pattern that is tried costs its instructions times the text.
 	maxPattern = 256
 	maxProgram = 250
-	// maxPatterns of one namespace.
+	// maxPatterns of one namespace. Each counts once for each host at each listener.
 	maxPatterns = 32
 )
 
@@ -34,13 +34,13 @@ func unsupportedf(format string, args ...any) error {
 	return &unsupported{fmt.Sprintf(format, args...)}
 }
 
-// pattern compiles one of a namespace, which has to match the whole of a text.
-func (p *Prepared) pattern(namespace, text string) (*regexp.Regexp, error) {
+// pattern compiles one of a route, which has to match the whole of a text.
+func (p *Prepared) pattern(r *route, text string) (*regexp.Regexp, error) {
 	if len(text) > maxPattern {
 		return nil, unsupportedf("a regular expression has more than %d bytes", maxPattern)
 	}
-	if p.patterns[namespace]++; p.patterns[namespace] > maxPatterns {
-		return nil, unsupportedf("the routes of the namespace have more than %d regular expressions", maxPatterns)
+	if p.patterns[r.namespace] += r.places(); p.patterns[r.namespace] > maxPatterns {
+		return nil, unsupportedf("the routes of the namespace have more than %d regular expressions, each counted for each host at each listener", maxPatterns)
 	}
 	parsed, err := syntax.Parse(text, syntax.Perl)
 	if err != nil {
@@ -61,7 +61,7 @@ func (p *Prepared) pattern(namespace, text string) (*regexp.Regexp, error) {
 }
 
 // ruleOf makes a rule of a match. Its action is not set.
-func (p *Prepared) ruleOf(namespace string, m *match) (*routes.Rule, error) {
+func (p *Prepared) ruleOf(r *route, m *match) (*routes.Rule, error) {
 	out := &routes.Rule{Path: "/", Suffix: m.suffix}
 	if m.Method != nil {
 		out.Method = string(*m.Method)
@@ -75,7 +75,7 @@ func (p *Prepared) ruleOf(namespace string, m *match) (*routes.Rule, error) {
 			out.Path = value
 		case gatewayv1.PathMatchRegularExpression:
 			var err error
-			if out.Pattern, err = p.pattern(namespace, value); err != nil {
+			if out.Pattern, err = p.pattern(r, value); err != nil {
 				return nil, err
 			}
 		default:
@@ -88,7 +88,7 @@ func (p *Prepared) ruleOf(namespace string, m *match) (*routes.Rule, error) {
 			return c, nil
 		}
 		var err error
-		c.Pattern, err = p.pattern(namespace, value)
+		c.Pattern, err = p.pattern(r, value)
 		return c, err
 	}
 	seen := map[string]bool{}

@@ -146,32 +146,68 @@ func newBudget(most, namespace, client int) *budget {
 	}
 }
 
-// enter takes a request in; a trusted proxy may have more than client.
-func (b *budget) enter(namespace string, client netip.Addr, trusted bool) bool {
+// admit takes a request of a client in, wherever it leads; a trusted proxy may have more
+// than client.
+func (b *budget) admit(client netip.Addr, trusted bool) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.closed || b.count >= b.most || b.to[namespace] >= b.namespace || b.of[client] >= b.client && !trusted {
+	if b.closed || b.count >= b.most || b.of[client] >= b.client && !trusted {
 		return false
 	}
 	b.count++
-	b.to[namespace]++
 	b.of[client]++
 	return true
 }
 
-func (b *budget) leave(namespace string, client netip.Addr) {
+// lead counts a request that was admitted for a namespace as well.
+func (b *budget) lead(namespace string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.count--
+	if b.to[namespace] >= b.namespace {
+		return false
+	}
+	b.to[namespace]++
+	return true
+}
+
+// arrive takes back what lead counted.
+func (b *budget) arrive(namespace string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	if b.to[namespace]--; b.to[namespace] == 0 {
 		delete(b.to, namespace)
 	}
+}
+
+// release takes back what admit counted.
+func (b *budget) release(client netip.Addr) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.count--
 	if b.of[client]--; b.of[client] == 0 {
 		delete(b.of, client)
 	}
 	if b.closed && b.count == 0 {
 		close(b.finished)
 	}
+}
+
+// enter is admit and lead in one.
+func (b *budget) enter(namespace string, client netip.Addr, trusted bool) bool {
+	if !b.admit(client, trusted) {
+		return false
+	}
+	if !b.lead(namespace) {
+		b.release(client)
+		return false
+	}
+	return true
+}
+
+// leave takes back what enter counted.
+func (b *budget) leave(namespace string, client netip.Addr) {
+	b.arrive(namespace)
+	b.release(client)
 }
 
 // end lets no request in any more; the channel is closed when none is under way.

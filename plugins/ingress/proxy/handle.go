@@ -30,6 +30,13 @@ func (p *Proxy) handle(w http.ResponseWriter, r *http.Request) {
 			a.begins = sent.unread
 		}
 	}
+	// Before the table is looked at: what that costs is the client's to bear, too.
+	client, trusted := clientOf(r.RemoteAddr, p.settings.Trusts)
+	if !p.budget.admit(client, trusted) {
+		busy(a, "")
+		return
+	}
+	defer p.budget.release(client)
 	c, namespace, status := p.route(a, r)
 	if status != 0 {
 		refuse(a, status)
@@ -43,15 +50,12 @@ func (p *Proxy) handle(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	to := c.to.Backend
-	client, trusted := clientOf(r.RemoteAddr, p.settings.Trusts)
-	if !p.budget.enter(namespace, client, trusted) {
-		a.Header().Set("Retry-After", "1")
-		refuse(a, http.StatusServiceUnavailable)
-		requests.WithLabelValues(namespace, class(http.StatusServiceUnavailable)).Inc()
+	if !p.budget.lead(namespace) {
+		busy(a, namespace)
 		return
 	}
 	defer func() {
-		p.budget.leave(namespace, client)
+		p.budget.arrive(namespace)
 		requests.WithLabelValues(namespace, class(a.status)).Inc()
 	}()
 	ctx := context.WithValue(r.Context(), chosenOf{}, c)
@@ -68,6 +72,13 @@ func (p *Proxy) handle(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	p.reverse.ServeHTTP(a, r)
+}
+
+// busy answers a request for which there is no room now.
+func busy(w http.ResponseWriter, namespace string) {
+	w.Header().Set("Retry-After", "1")
+	refuse(w, http.StatusServiceUnavailable)
+	requests.WithLabelValues(namespace, class(http.StatusServiceUnavailable)).Inc()
 }
 
 // bound gives a request its body, with the bounds of its backend. It reports false where

@@ -641,6 +641,36 @@ func TestSharesOfRequests(t *testing.T) {
 	}
 }
 
+// TestRequestsOfNowhere: a client that has its share of requests under way is refused before
+// its next one is routed (hostile).
+func TestRequestsOfNowhere(t *testing.T) {
+	inside, free := make(chan struct{}), make(chan struct{})
+	hangs := backend(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		close(inside)
+		select {
+		case <-free:
+		case <-r.Context().Done():
+		}
+	}))
+	b := begin(t, `{"maxRequestsPerClient":1}`, map[string]service{"slow": {"", []string{hangs}}})
+	c := b.client(t, false)
+	var wg sync.WaitGroup
+	wg.Go(func() { ask(t, c, request(t, "GET", "http://slow.test/", nil)) })
+	await(t, inside)
+	if response, _ := ask(t, c, request(t, "GET", "http://nowhere.test/", nil)); response.StatusCode != 503 || response.Header.Get("Retry-After") == "" {
+		t.Errorf("a host that nobody has: %s", response.Status)
+	}
+	close(free)
+	wg.Wait()
+	late := time.Now().Add(patience)
+	for status := 0; status != 404; {
+		response, _ := ask(t, c, request(t, "GET", "http://nowhere.test/", nil))
+		if status = response.StatusCode; status != 404 && time.Now().After(late) {
+			t.Fatalf("afterwards: %s", response.Status)
+		}
+	}
+}
+
 // TestConnections: of one address there are so many connections, and of all together.
 func TestConnections(t *testing.T) {
 	g := newGate(4, 2)

@@ -148,11 +148,16 @@ func (t *Table) listener(at int, name string) *Listener {
 }
 
 // Route returns the rule of a request, or nil. Between an Ingress and a Gateway the one that
-// names the host more exactly counts, and of two alike the Gateway.
+// names the host more exactly counts, and of two alike the Gateway. A request that too many
+// patterns would have to be tried at has none: a rule that comes later is not for it.
 func (t *Table) Route(q *Request) *Rule {
 	q.Path = Resolved(q.Path)
 	if l := t.listener(q.Port, q.Host); l != nil {
-		if r, exactly := l.find(q); r != nil && exactly >= t.namedByIngress(q.Host) {
+		r, exactly := l.find(q)
+		if q.spent {
+			return nil
+		}
+		if r != nil && exactly >= t.namedByIngress(q.Host) {
 			return r
 		}
 	}

@@ -2,6 +2,7 @@ package routes
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -426,5 +427,37 @@ func TestCertificates(t *testing.T) {
 	}
 	if len(o.Certificates) != 2 || !slices.Equal(o.Certificates[0].Hosts, []string{"a.test", "*.b.test"}) || !slices.Equal(o.Certificates[1].Hosts, []string{"x.b.test"}) {
 		t.Errorf("%+v", o.Certificates)
+	}
+}
+
+// TestPatternWork: the patterns of one request read so much text together. A request that
+// needs more leads nowhere, neither to a rule after them nor to an Ingress (hostile).
+func TestPatternWork(t *testing.T) {
+	build := func(patterns int) *Table {
+		l := &Listener{Namespace: "shop", Port: 80, Hostname: "*.test"}
+		for i := range patterns {
+			l.Add("*."+strings.Repeat("a.", i%16)+"test", &Rule{Pattern: regexp.MustCompile(`\A(?:/no+)\z`), Action: &Action{}})
+		}
+		l.Add("*.test", &Rule{Path: "/", Action: &Action{}})
+		table := Compile(Input{}).Table
+		table.Attach([]*Listener{l})
+		return table
+	}
+	deepest := strings.Repeat("a.", 16) + "test"
+	for _, c := range []struct {
+		patterns, path int
+		leads          bool
+	}{
+		{maxPatternWork / leastPatternWork, 10, true}, {maxPatternWork/leastPatternWork + 1, 10, false},
+		{maxPatternWork / maxPatternInput, maxPatternInput, true}, {maxPatternWork/maxPatternInput + 1, maxPatternInput, false},
+		{1000, maxPatternInput + 1, true}, // none is tried
+	} {
+		q := &Request{Port: 80, Host: deepest, Path: "/" + strings.Repeat("n", c.path-1), Method: "GET"}
+		if got := build(c.patterns).Route(q) != nil; got != c.leads {
+			t.Errorf("%d patterns at %d bytes: it leads somewhere: %t", c.patterns, c.path, got)
+		}
+		if q.work > maxPatternWork && !q.spent {
+			t.Errorf("%d patterns at %d bytes: %d bytes were read", c.patterns, c.path, q.work)
+		}
 	}
 }

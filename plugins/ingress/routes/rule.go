@@ -16,6 +16,10 @@ const (
 	maxName = 253
 	// maxPatternInput is how long a text may be that patterns are tried at, in bytes.
 	maxPatternInput = 1 << 10
+	// maxPatternWork is how many bytes of text all patterns of one request are tried at.
+	// Each trial counts as leastPatternWork at least.
+	maxPatternWork   = 32 << 10
+	leastPatternWork = 64
 )
 
 // Request is what rules look at.
@@ -32,6 +36,21 @@ type Request struct {
 	RawQuery string
 
 	query url.Values
+	work  int  // bytes that patterns were tried at
+	spent bool // a pattern was not tried, since there was no work left for it
+}
+
+// matches tries a pattern at a text that is not too long for it, within the work of the
+// request.
+func (q *Request) matches(p *regexp.Regexp, text string) bool {
+	if len(text) > maxPatternInput {
+		return false
+	}
+	if q.work += max(len(text), leastPatternWork); q.work > maxPatternWork {
+		q.spent = true
+		return false
+	}
+	return p.MatchString(text)
 }
 
 // Condition is one of a header or a query parameter: a value, or a pattern in its place.
@@ -40,16 +59,11 @@ type Condition struct {
 	Pattern     *regexp.Regexp
 }
 
-func (c *Condition) holds(value string) bool {
+func (c *Condition) holds(q *Request, value string) bool {
 	if c.Pattern != nil {
-		return matches(c.Pattern, value)
+		return q.matches(c.Pattern, value)
 	}
 	return value == c.Value
-}
-
-// matches tries a pattern at a text that is not too long for it.
-func matches(p *regexp.Regexp, text string) bool {
-	return len(text) <= maxPatternInput && p.MatchString(text)
 }
 
 // Rule leads the requests of one path to an action, where its conditions hold. Ingresses
@@ -167,7 +181,7 @@ func (r *Rule) holds(q *Request) bool {
 	for i := range r.Headers {
 		c := &r.Headers[i]
 		values := q.Header.Values(c.Name)
-		if len(values) == 0 || !c.holds(strings.Join(values, ",")) {
+		if len(values) == 0 || !c.holds(q, strings.Join(values, ",")) {
 			return false
 		}
 	}
@@ -179,7 +193,7 @@ func (r *Rule) holds(q *Request) bool {
 	}
 	for i := range r.Queries {
 		c := &r.Queries[i]
-		if values := q.query[c.Name]; len(values) == 0 || !c.holds(values[0]) {
+		if values := q.query[c.Name]; len(values) == 0 || !c.holds(q, values[0]) {
 			return false
 		}
 	}
@@ -229,7 +243,7 @@ func (h *host) find(q *Request) *Rule {
 		return r
 	}
 	for _, r := range h.patterns {
-		if r.holds(q) && matches(r.Pattern, q.Path) {
+		if r.holds(q) && q.matches(r.Pattern, q.Path) {
 			return r
 		}
 	}
