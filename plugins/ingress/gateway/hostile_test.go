@@ -158,7 +158,47 @@ func TestMultipliedPatterns(t *testing.T) {
 	}
 }
 
-// TestManyGateways: a namespace has a number of them.
+// TestManyLooks: what routes have looked at counts for their namespace before it is looked
+// at, whether it leads somewhere or not (hostile).
+func TestManyLooks(t *testing.T) {
+	w := newWorld()
+	var listeners, hosts, refs []string
+	for i := range 64 {
+		listeners = append(listeners, fmt.Sprintf(`{name: l%d, port: 80, protocol: HTTP, hostname: l%d.test, allowedRoutes: {namespaces: {from: All}}}`, i, i))
+	}
+	for i := range 16 {
+		hosts = append(hosts, fmt.Sprintf("nowhere%d.test", i))
+	}
+	for i := range 32 {
+		refs = append(refs, fmt.Sprintf("{name: edge, namespace: infra, port: 80, sectionName: l%d}", i))
+	}
+	w.gateway(t, "infra/edge", strings.Join(listeners, ", "))
+	for i := range 100 {
+		w.http(t, fmt.Sprintf("mallory/r%d", i), `{parentRefs: [`+strings.Join(refs, ", ")+`], hostnames: [`+strings.Join(hosts, ", ")+`], rules: [{backendRefs: [{name: web, port: 80}]}]}`)
+	}
+	w.http(t, "shop/a", `{parentRefs: [{name: edge, namespace: infra}], hostnames: [l0.test], rules: [{backendRefs: [{name: web, port: 80}]}]}`)
+	p := Prepare(&w.Objects, Settings{HTTPPorts: map[int]bool{80: true}, MaxMatches: w.most})
+	looked := 0
+	for _, r := range p.routes {
+		for _, at := range r.parents {
+			if r.namespace == "mallory" && at.refused.reason == string(gatewayv1.RouteReasonNoMatchingListenerHostname) {
+				looked += len(listeners) * len(hosts)
+			}
+		}
+	}
+	if most := looksPerMatch * w.most; looked == 0 || looked > most {
+		t.Errorf("%d listeners times hosts were looked at, want at most %d", looked, most)
+	}
+	c := w.compile()
+	if got := said(c.Routes["mallory/r99"][0].Conditions, "Accepted"); got != "False/UnsupportedValue" {
+		t.Errorf("what is beyond: %s", got)
+	}
+	if got := c.route("shop/a"); got != accepted {
+		t.Errorf("the other namespace: %s", got)
+	}
+}
+
+// TestManyGateways: a namespace has a number of them; the others are not read.
 func TestManyGateways(t *testing.T) {
 	w := newWorld()
 	for i := range maxGateways + 1 {
@@ -171,6 +211,14 @@ func TestManyGateways(t *testing.T) {
 	last := c.Gateways["mallory/g32"]
 	if got := said(last.Conditions, "Accepted"); got != "False/Invalid" {
 		t.Errorf("one too many: %s", got)
+	}
+	if len(last.Listeners) != 0 {
+		t.Errorf("its listeners were read: %+v", last.Listeners)
+	}
+	w.http(t, "mallory/a", `{parentRefs: [{name: g32}], rules: [{backendRefs: [{name: web, port: 80}]}]}`)
+	again := w.compile()
+	if got := said(again.Routes["mallory/a"][0].Conditions, "Accepted"); got != "False/NoMatchingParent" {
+		t.Errorf("a route of it: %s", got)
 	}
 }
 

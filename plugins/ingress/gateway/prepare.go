@@ -20,6 +20,9 @@ const (
 	grpcRoute = gatewayv1.Kind("GRPCRoute")
 	// maxGateways of one namespace are served.
 	maxGateways = 32
+	// looksPerMatch is how many listeners, times hosts, the routes of a namespace may have
+	// looked at for each match that they may have.
+	looksPerMatch = 64
 )
 
 // Prepared is what of the objects does not depend on who has which host.
@@ -34,6 +37,7 @@ type Prepared struct {
 	allowed  grants
 	patterns map[string]int // of a namespace
 	matches  map[string]int // of a namespace
+	looks    map[string]int // of a namespace: listeners times hosts
 }
 
 type gateway struct {
@@ -79,7 +83,7 @@ type parent struct {
 
 // Prepare reads objects.
 func Prepare(o *Objects, s Settings) *Prepared {
-	p := &Prepared{objects: o, settings: s, allowed: grantsOf(o.Grants), patterns: map[string]int{}, matches: map[string]int{}}
+	p := &Prepared{objects: o, settings: s, allowed: grantsOf(o.Grants), patterns: map[string]int{}, matches: map[string]int{}, looks: map[string]int{}}
 	served := map[gatewayv1.ObjectName]bool{}
 	for _, c := range o.Classes {
 		served[gatewayv1.ObjectName(c.Name)] = c.Spec.ControllerName == Controller && c.Spec.ParametersRef == nil
@@ -95,8 +99,9 @@ func Prepare(o *Objects, s Settings) *Prepared {
 		prepared := &gateway{Gateway: g}
 		if count[g.Namespace]++; count[g.Namespace] > maxGateways {
 			prepared.accepted = &metav1.Condition{Reason: string(gatewayv1.GatewayReasonInvalid), Message: fmt.Sprintf("The namespace has more than %d Gateways", maxGateways)}
+		} else {
+			p.prepare(prepared)
 		}
-		p.prepare(prepared)
 		p.gateways = append(p.gateways, prepared)
 		byName[types.NamespacedName{Namespace: g.Namespace, Name: g.Name}] = prepared
 	}
@@ -270,6 +275,10 @@ func (p *Prepared) attach(r *route, gateways map[types.NamespacedName]*gateway) 
 		}
 		at := &parent{ref: *ref}
 		r.parents = append(r.parents, at)
+		if p.looks[r.namespace] += len(g.listeners) * max(len(r.hostnames), 1); p.matches[r.namespace] > p.settings.MaxMatches || p.looks[r.namespace] > looksPerMatch*p.settings.MaxMatches {
+			at.refused = faultf(string(gatewayv1.RouteReasonUnsupportedValue), "The route is not looked at: those of the namespace have more than %d matches, hosts times matches at each listener, or name listeners with %d times as many", p.settings.MaxMatches, looksPerMatch)
+			continue
+		}
 		if p.attachTo(r, g, at); len(at.at) == 0 {
 			continue
 		}
@@ -292,6 +301,10 @@ func (p *Prepared) attach(r *route, gateways map[types.NamespacedName]*gateway) 
 }
 
 func (p *Prepared) attachTo(r *route, g *gateway, at *parent) {
+	if g.listeners == nil {
+		at.refused = faultf(string(gatewayv1.RouteReasonNoMatchingParent), "The Gateway is not accepted: see its conditions")
+		return
+	}
 	at.refused = faultf(string(gatewayv1.RouteReasonNoMatchingParent), "The Gateway has no listener with the section name and the port of the reference")
 	allowed := false
 	for _, l := range g.listeners {
