@@ -76,14 +76,16 @@ type keeper struct {
 	exchange *gateway.Exchange
 	settings Settings
 	log      *slog.Logger
+	asks     time.Duration
 	told     chan gateway.Output
-	fault    string // what was logged last
+	touched  chan struct{} // a status is not as it was
+	fault    string        // what was logged last
 
 	of sources
 }
 
 func build(core kubernetes.Interface, client versioned.Interface, with *gateway.Exchange, s Settings, log *slog.Logger) *keeper {
-	return &keeper{core: core, client: client, exchange: with, settings: s, log: log, told: make(chan gateway.Output, 1)}
+	return &keeper{core: core, client: client, exchange: with, settings: s, log: log, asks: asks, told: make(chan gateway.Output, 1), touched: make(chan struct{}, 1)}
 }
 
 // Run works until ctx ends.
@@ -104,7 +106,7 @@ func (k *keeper) Run(ctx context.Context) error {
 		kinds.Shutdown()
 		core.Shutdown()
 	}()
-	synced, err := k.of.begin(kinds, core, k.exchange.Changed)
+	synced, err := k.of.begin(kinds, core, k.exchange.Changed, k.touch)
 	if err != nil {
 		return err
 	}
@@ -118,20 +120,43 @@ func (k *keeper) Run(ctx context.Context) error {
 	defer withdraw()
 	regular := time.NewTicker(regularly)
 	defer regular.Stop()
+	k.writeAll(ctx, regular.C)
+	return nil
+}
+
+// writeAll writes until ctx ends: at once what is told, and after a rest what other writers
+// changed, so that two which do not agree take turns slowly.
+func (k *keeper) writeAll(ctx context.Context, regular <-chan time.Time) {
 	var out *gateway.Output
+	var again <-chan time.Time
 	for {
-		var again <-chan time.Time
-		if k.write(ctx, out) {
+		if k.write(ctx, out) && again == nil {
 			again = time.After(rests)
 		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case o := <-k.told:
-			out = &o
-		case <-again:
-		case <-regular.C:
+		for waits := true; waits; {
+			waits = false
+			select {
+			case <-ctx.Done():
+				return
+			case o := <-k.told:
+				out = &o
+			case <-again:
+				again = nil
+			case <-regular:
+			case <-k.touched:
+				if waits = true; again == nil {
+					again = time.After(rests)
+				}
+			}
 		}
+	}
+}
+
+// touch asks for a write.
+func (k *keeper) touch() {
+	select {
+	case k.touched <- struct{}{}:
+	default:
 	}
 }
 
@@ -150,7 +175,7 @@ func (k *keeper) tell(out gateway.Output) {
 // await waits for the kinds of Gateway API, and calls settled where there are none. It
 // reports false when ctx ended.
 func (k *keeper) await(ctx context.Context, settled func()) bool {
-	tick := time.NewTicker(asks)
+	tick := time.NewTicker(k.asks)
 	defer tick.Stop()
 	said := false
 	for ctx.Err() == nil {

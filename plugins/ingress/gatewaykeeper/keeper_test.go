@@ -2,16 +2,25 @@ package gatewaykeeper
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/utils/ptr"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 	gatewayfake "sigs.k8s.io/gateway-api/pkg/client/clientset/versioned/fake"
 
@@ -129,6 +138,28 @@ func TestRun(t *testing.T) {
 	}
 	tell(metav1.ConditionFalse)
 	has(metav1.ConditionFalse)
+	// Another writer adds a condition, which stays, and takes ours away, which come back.
+	foreign := metav1.Condition{Type: "example.com/PolicyAffected", Status: metav1.ConditionTrue, Reason: "Affected", LastTransitionTime: metav1.Now()}
+	versions := 1
+	eventually(t, func() error {
+		e, err := client.GatewayV1().Gateways("infra").Get(ctx, "edge", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if meta.FindStatusCondition(e.Status.Conditions, foreign.Type) == nil {
+			// It comes again where a write of the other crossed it: the fake API has no conflicts.
+			versions++
+			e.ResourceVersion, e.Status.Conditions = fmt.Sprint(versions), []metav1.Condition{foreign}
+			if _, err := client.GatewayV1().Gateways("infra").UpdateStatus(ctx, e, metav1.UpdateOptions{}); err != nil {
+				return err
+			}
+			return errors.New("the Gateway has the condition of the other writer alone")
+		}
+		if meta.FindStatusCondition(e.Status.Conditions, "Accepted") == nil {
+			return fmt.Errorf("the Gateway has the conditions %+v", e.Status.Conditions)
+		}
+		return nil
+	})
 	// A route that is of no Gateway of this controller any more keeps the others' alone.
 	tellAll(func() { present = gateway.Output{Routes: map[types.UID][]gateway.ParentStatus{"a": nil}} })
 	eventually(t, func() error {
@@ -147,16 +178,53 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// TestWithoutKinds: without the kinds it waits and asks for no object.
+// TestWithoutKinds: without the kinds it waits and asks for no object; when they come it
+// does.
 func TestWithoutKinds(t *testing.T) {
 	client := gatewayfake.NewClientset()
+	var there atomic.Bool
+	asked := make(chan struct{}, 1)
+	client.PrependReactor("get", "resource", func(clienttesting.Action) (bool, runtime.Object, error) {
+		if there.Load() {
+			return false, nil, nil
+		}
+		select {
+		case asked <- struct{}{}:
+		default:
+		}
+		return true, nil, apierrors.NewNotFound(schema.GroupResource{}, gatewayv1.GroupName)
+	})
+	client.Resources = kinds()
 	k := build(fake.NewClientset(), client, &gateway.Exchange{}, Settings{}, slog.New(slog.DiscardHandler))
+	k.asks = 10 * time.Millisecond
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- k.Run(ctx) }()
+	lists := func() (out []string) {
+		for _, a := range client.Actions() {
+			if a.GetVerb() == "list" || a.GetVerb() == "watch" || a.GetVerb() == "create" {
+				out = append(out, a.GetVerb()+" "+a.GetResource().Resource)
+			}
+		}
+		return out
+	}
+	// After the third look the first two were answered, and nothing came of them.
+	for range 3 {
+		select {
+		case <-asked:
+		case <-time.After(patience):
+			t.Fatal("it does not look for the kinds")
+		}
+	}
+	if got := lists(); len(got) > 0 {
+		t.Errorf("without the kinds it asks %v", got)
+	}
+	there.Store(true)
 	eventually(t, func() error {
-		if len(client.Actions()) == 0 {
-			return fmt.Errorf("it did not look for the kinds")
+		for _, want := range []string{"list gatewayclasses", "list gateways", "list httproutes", "list grpcroutes", "list referencegrants"} {
+			if got := lists(); !slices.Contains(got, want) {
+				return fmt.Errorf("with the kinds it asks %v, not %s", got, want)
+			}
 		}
 		return nil
 	})
@@ -164,9 +232,61 @@ func TestWithoutKinds(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
-	for _, a := range client.Actions() {
-		if a.GetVerb() == "list" || a.GetVerb() == "watch" || a.GetVerb() == "create" {
-			t.Errorf("it asks %s %s", a.GetVerb(), a.GetResource())
+}
+
+// TestForeignConditions: conditions of other controllers stay, in their place; one of ours
+// that does not hold any more goes (GEP-713).
+func TestForeignConditions(t *testing.T) {
+	past := metav1.NewTime(time.Unix(1000, 0))
+	c := func(kind string, status metav1.ConditionStatus) metav1.Condition {
+		return metav1.Condition{Type: kind, Status: status, LastTransitionTime: past}
+	}
+	theirs := c("example.com/TimeoutPolicyAffected", metav1.ConditionTrue)
+	before := []metav1.Condition{c("Accepted", metav1.ConditionTrue), theirs, c("PartiallyInvalid", metav1.ConditionTrue), c("ResolvedRefs", metav1.ConditionTrue)}
+	now := []metav1.Condition{c("Accepted", metav1.ConditionTrue), c("ResolvedRefs", metav1.ConditionFalse)}
+	got := merged(before, now)
+	if len(got) != 3 || got[0] != before[0] || got[1] != theirs || got[2].Type != "ResolvedRefs" || got[2].Status != metav1.ConditionFalse || !got[2].LastTransitionTime.After(past.Time) {
+		t.Errorf("merged are %+v", got)
+	}
+	if again := merged(got, now); !slices.Equal(again, got) {
+		t.Errorf("merged again they are %+v, want %+v", again, got)
+	}
+	var many []metav1.Condition
+	for i := range maxConditions {
+		many = append(many, c(fmt.Sprintf("example.com/%d", i), metav1.ConditionTrue))
+	}
+	if got := merged(many, now); len(got) != maxConditions || got[0] != many[0] || got[maxConditions-1].Type != "ResolvedRefs" {
+		t.Errorf("with too many of others they are %+v", got)
+	}
+}
+
+// TestChanges: a status of another writer asks for no table, so that two writers cause no
+// rounds without a rest (hostile).
+func TestChanges(t *testing.T) {
+	route := func(change func(*gatewayv1.HTTPRoute)) *gatewayv1.HTTPRoute {
+		r := &gatewayv1.HTTPRoute{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "a", Generation: 1, ResourceVersion: "1"}}
+		change(r)
+		return r
+	}
+	namespace := func(change func(*corev1.Namespace)) *corev1.Namespace {
+		n := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "a", ResourceVersion: "1"}}
+		change(n)
+		return n
+	}
+	for name, c := range map[string]struct {
+		before, after any
+		want          change
+	}{
+		"nothing":      {route(func(*gatewayv1.HTTPRoute) {}), route(func(*gatewayv1.HTTPRoute) {}), nothing},
+		"a status":     {route(func(*gatewayv1.HTTPRoute) {}), route(func(r *gatewayv1.HTTPRoute) { r.ResourceVersion = "2" }), touches},
+		"a spec":       {route(func(*gatewayv1.HTTPRoute) {}), route(func(r *gatewayv1.HTTPRoute) { r.ResourceVersion, r.Generation = "2", 2 }), matters},
+		"a deletion":   {route(func(*gatewayv1.HTTPRoute) {}), route(func(r *gatewayv1.HTTPRoute) { r.DeletionTimestamp = ptr.To(metav1.Now()) }), matters},
+		"another one":  {route(func(*gatewayv1.HTTPRoute) {}), route(func(r *gatewayv1.HTTPRoute) { r.UID = "b" }), matters},
+		"labels":       {namespace(func(*corev1.Namespace) {}), namespace(func(n *corev1.Namespace) { n.Labels = map[string]string{"a": "b"} }), matters},
+		"of namespace": {namespace(func(*corev1.Namespace) {}), namespace(func(n *corev1.Namespace) { n.ResourceVersion = "2" }), nothing},
+	} {
+		if got := of(c.before, c.after); got != c.want {
+			t.Errorf("%s: %d, want %d", name, got, c.want)
 		}
 	}
 }

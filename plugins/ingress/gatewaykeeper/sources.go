@@ -27,8 +27,8 @@ type sources struct {
 	namespaces corelisters.NamespaceLister
 }
 
-// begin has changes call changed. A status alone is no change.
-func (s *sources) begin(kinds externalversions.SharedInformerFactory, core informers.SharedInformerFactory, changed func()) ([]cache.InformerSynced, error) {
+// begin has changes call changed, and touched where a status or an annotation alone changed.
+func (s *sources) begin(kinds externalversions.SharedInformerFactory, core informers.SharedInformerFactory, changed, touched func()) ([]cache.InformerSynced, error) {
 	v1, v1beta1 := kinds.Gateway().V1(), kinds.Gateway().V1beta1()
 	s.classes, s.gateways, s.https, s.grpcs = v1.GatewayClasses().Lister(), v1.Gateways().Lister(), v1.HTTPRoutes().Lister(), v1.GRPCRoutes().Lister()
 	s.grants, s.namespaces = v1beta1.ReferenceGrants().Lister(), core.Core().V1().Namespaces().Lister()
@@ -36,8 +36,11 @@ func (s *sources) begin(kinds externalversions.SharedInformerFactory, core infor
 		AddFunc:    func(any) { changed() },
 		DeleteFunc: func(any) { changed() },
 		UpdateFunc: func(before, after any) {
-			if matters(before, after) {
+			switch of(before, after) {
+			case matters:
 				changed()
+			case touches:
+				touched()
 			}
 		},
 	}
@@ -55,16 +58,38 @@ func (s *sources) begin(kinds externalversions.SharedInformerFactory, core infor
 	return synced, nil
 }
 
-// matters reports whether what changed of an object is looked at. A status counts, too,
-// where another one wrote it.
-func matters(before, after any) bool {
-	if b, ok := before.(*corev1.Namespace); ok {
-		a, ok := after.(*corev1.Namespace)
-		return !ok || !equality.Semantic.DeepEqual(a.Labels, b.Labels)
-	}
+// change is what of an object changed.
+type change int
+
+const (
+	nothing change = iota
+	// touches: the status may have to be written again.
+	touches
+	// matters: a table is made anew.
+	matters
+)
+
+// of says what changed between two versions of an object. A status is of no table, so that
+// other writers of statuses cause none.
+func of(before, after any) change {
 	b, ok := before.(metav1.Object)
 	a, same := after.(metav1.Object)
-	return !ok || !same || a.GetResourceVersion() != b.GetResourceVersion()
+	if !ok || !same || a.GetUID() != b.GetUID() || (a.GetDeletionTimestamp() == nil) != (b.GetDeletionTimestamp() == nil) {
+		return matters
+	}
+	if _, ok := before.(*corev1.Namespace); ok {
+		if !equality.Semantic.DeepEqual(a.GetLabels(), b.GetLabels()) {
+			return matters
+		}
+		return nothing
+	}
+	switch {
+	case a.GetGeneration() != b.GetGeneration():
+		return matters
+	case a.GetResourceVersion() != b.GetResourceVersion():
+		return touches
+	}
+	return nothing
 }
 
 // objects are those of the caches.

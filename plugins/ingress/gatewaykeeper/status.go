@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -26,16 +27,39 @@ func (f *faults) add(what string, o metav1.Object, err error) {
 	}
 }
 
-// merged are conditions with the times of those that were there before.
+// maxConditions are in one list, by the API.
+const maxConditions = 8
+
+// ours are the types of conditions that this controller writes. Others are of other
+// controllers, such as those of policies, and stay.
+var ours = []string{
+	string(gatewayv1.GatewayConditionAccepted), string(gatewayv1.GatewayConditionProgrammed), string(gatewayv1.ListenerConditionResolvedRefs),
+	string(gatewayv1.ListenerConditionConflicted), string(gatewayv1.RouteConditionPartiallyInvalid),
+}
+
+// merged are conditions with the times of those that were there before, and with those of
+// others. Each keeps its place, so that another writer's order is no change. The last ones
+// of others go where there is no room.
 func merged(before, now []metav1.Condition) []metav1.Condition {
 	out := make([]metav1.Condition, 0, len(now))
-	for _, c := range now {
-		if old := meta.FindStatusCondition(before, c.Type); old != nil && old.Status == c.Status && !old.LastTransitionTime.IsZero() {
-			c.LastTransitionTime = old.LastTransitionTime
-		} else {
-			c.LastTransitionTime = metav1.Now().Rfc3339Copy()
+	room := maxConditions - len(now)
+	for _, old := range before {
+		if c := meta.FindStatusCondition(now, old.Type); c != nil {
+			next := *c
+			if next.LastTransitionTime = old.LastTransitionTime; old.Status != c.Status || old.LastTransitionTime.IsZero() {
+				next.LastTransitionTime = metav1.Now().Rfc3339Copy()
+			}
+			out = append(out, next)
+		} else if !slices.Contains(ours, old.Type) && room > 0 {
+			room--
+			out = append(out, old)
 		}
-		out = append(out, c)
+	}
+	for _, c := range now {
+		if meta.FindStatusCondition(before, c.Type) == nil {
+			c.LastTransitionTime = metav1.Now().Rfc3339Copy()
+			out = append(out, c)
+		}
 	}
 	return out
 }
