@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -48,6 +49,29 @@ type Output struct {
 	Routes   map[types.UID][]ParentStatus
 	// Secrets are those of certificates.
 	Secrets map[routes.SecretName]bool
+}
+
+// Unprogrammed is the same where nothing is served, for the reason of the message.
+func (o Output) Unprogrammed(message string) Output {
+	set := func(all []metav1.Condition) []metav1.Condition {
+		all = slices.Clone(all)
+		for i := range all {
+			if c := &all[i]; c.Type == string(gatewayv1.GatewayConditionProgrammed) && c.Status == metav1.ConditionTrue {
+				c.Status, c.Reason, c.Message = metav1.ConditionFalse, string(gatewayv1.GatewayReasonPending), message
+			}
+		}
+		return all
+	}
+	out := o
+	out.Gateways = make(map[types.UID]GatewayStatus, len(o.Gateways))
+	for uid, g := range o.Gateways {
+		g.Conditions, g.Listeners = set(g.Conditions), slices.Clone(g.Listeners)
+		for i := range g.Listeners {
+			g.Listeners[i].Conditions = set(g.Listeners[i].Conditions)
+		}
+		out.Gateways[uid] = g
+	}
+	return out
 }
 
 // GatewayStatus is that of one Gateway. Conditions have no times.

@@ -1,6 +1,7 @@
 package keeper
 
 import (
+	"context"
 	"net"
 	"slices"
 	"strconv"
@@ -49,11 +50,38 @@ func (k *keeper) compileGateways(p *gateway.Prepared, out *routes.Output, wanted
 		wanted[name] = true
 	}
 	out.Table.Attach(listeners)
-	k.exchange.Tell(told)
+	k.statuses = &told
 }
 
-// publish keeps the addresses for the statuses of Gateways.
+// tellGateways tells what is to be written, once the table is in force and its ports are
+// listened at. Without the addresses it would take them out of statuses; what is told later
+// has them.
+func (k *keeper) tellGateways() {
+	if k.statuses != nil && k.published.Load() != nil {
+		k.exchange.Tell(*k.statuses)
+	}
+}
+
+// notListening says of all Gateways that they are not served.
+func (k *keeper) notListening() {
+	if k.statuses != nil && k.published.Load() != nil {
+		k.exchange.Tell(k.statuses.Unprogrammed("The plugin ingress does not listen at its ports: its own status says why"))
+	}
+}
+
+// learn looks for the addresses before the first table is made.
+func (k *keeper) learn(ctx context.Context) {
+	if all, err := k.addresses(ctx); err == nil { // else the first write says why
+		k.publish(all)
+	}
+}
+
+// publish keeps the addresses for the statuses of Gateways. A node without any has not told
+// them yet.
 func (k *keeper) publish(all []networkingv1.IngressLoadBalancerIngress) {
+	if len(all) == 0 && k.node != "" {
+		return
+	}
 	now := []string{}
 	for _, a := range all {
 		now = append(now, a.IP)

@@ -91,6 +91,8 @@ type keeper struct {
 	// away, so that no Ingress takes one meanwhile.
 	claims  []routes.Claim
 	offered bool
+	// statuses are those of the table in force; nil: none of Gateway API are offered.
+	statuses *gateway.Output
 
 	// Of the goroutine that writes.
 	said  map[saidKey]bool
@@ -198,14 +200,17 @@ func (k *keeper) Run(ctx context.Context) (err error) {
 	leave := k.exchange.Follow(k.again)
 	defer leave()
 	k.exchange.Await(ctx, awaits)
+	k.learn(ctx)
 	first := k.compile()
 	k.secrets.Read(ctx, false)
 	if ctx.Err() != nil {
 		return nil
 	}
 	if err := k.proxy.Listen(ctx); err != nil {
+		k.notListening()
 		return err
 	}
+	k.tellGateways()
 	k.log.Info("ingress listens", "addresses", fmt.Sprint(k.proxy.Addresses()))
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return k.proxy.Run(ctx) })
@@ -214,7 +219,11 @@ func (k *keeper) Run(ctx context.Context) (err error) {
 	told <- first
 	g.Go(func() error { k.work(ctx, told); return nil })
 	g.Go(func() error { k.tell(ctx, told); return nil })
-	return g.Wait()
+	if err := g.Wait(); err != nil {
+		k.notListening()
+		return err
+	}
+	return nil
 }
 
 // work makes a table whenever something changed, until ctx ends, and leaves the newest in
@@ -228,6 +237,7 @@ func (k *keeper) work(ctx context.Context, told chan routes.Output) {
 		}
 		began := time.Now()
 		out := k.compile()
+		k.tellGateways()
 		select {
 		case <-told: // one that was not looked at yet
 		default:
@@ -304,6 +314,7 @@ func (k *keeper) compile() routes.Output {
 			return slices
 		},
 	})
+	k.statuses = nil
 	wanted := map[routes.SecretName]bool{}
 	for _, c := range out.Certificates {
 		wanted[c.Secret] = true

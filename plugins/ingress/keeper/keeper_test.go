@@ -8,14 +8,17 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -47,8 +50,7 @@ func startWith(t *testing.T, with *gateway.Exchange, objects ...runtime.Object) 
 	t.Helper()
 	client := fake.NewClientset(objects...)
 	factory := informers.NewSharedInformerFactory(client, 0)
-	s := settings.Default()
-	s.HTTPAddresses, s.HTTPSAddresses, s.DefaultClass = []string{"127.0.0.1:0"}, []string{"127.0.0.1:0"}, true
+	s := testSettings()
 	k, err := build(client, factory, with, s, "n", slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
@@ -72,6 +74,12 @@ func startWith(t *testing.T, with *gateway.Exchange, objects ...runtime.Object) 
 	}
 	t.Cleanup(r.stop)
 	return r
+}
+
+func testSettings() settings.Settings {
+	s := settings.Default()
+	s.HTTPAddresses, s.HTTPSAddresses, s.DefaultClass = []string{"127.0.0.1:0"}, []string{"127.0.0.1:0"}, true
+	return s
 }
 
 // eventually asks until a condition has no error.
@@ -372,4 +380,100 @@ func TestGatewayAway(t *testing.T) {
 	owner("shop")
 	defer offer()()
 	owner("shop")
+}
+
+// edge are the objects of one Gateway, whose listener is of the port that the tests' settings
+// have.
+func edge() *gateway.Objects {
+	return &gateway.Objects{
+		Classes: []*gatewayv1.GatewayClass{{ObjectMeta: metav1.ObjectMeta{Name: "pintle"}, Spec: gatewayv1.GatewayClassSpec{ControllerName: gateway.Controller}}},
+		Gateways: []*gatewayv1.Gateway{{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "edge", UID: "edge"}, Spec: gatewayv1.GatewaySpec{GatewayClassName: "pintle", Listeners: []gatewayv1.Listener{
+			{Name: "http", Port: 0, Protocol: gatewayv1.HTTPProtocolType}}}}},
+	}
+}
+
+func programmed(all []metav1.Condition) metav1.ConditionStatus {
+	if c := meta.FindStatusCondition(all, "Programmed"); c != nil {
+		return c.Status
+	}
+	return ""
+}
+
+// TestPortTaken: while the ports cannot be listened at, no Gateway says that it is served.
+func TestPortTaken(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	var told []gateway.Output
+	with := &gateway.Exchange{}
+	defer with.Offer(func() *gateway.Objects { return edge() }, func(o gateway.Output) { told = append(told, o) })()
+	client := fake.NewClientset(node(corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: "192.0.2.10"}))
+	factory := informers.NewSharedInformerFactory(client, 0)
+	s := testSettings()
+	s.HTTPSAddresses = []string{taken.Addr().String()}
+	k, err := build(client, factory, with, s, "n", slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer factory.Shutdown()
+	defer cancel()
+	factory.Start(ctx.Done())
+	if err := k.Run(ctx); err == nil {
+		t.Error("it runs though its port is taken")
+	}
+	if len(told) != 1 {
+		t.Fatalf("%d outputs are told", len(told))
+	}
+	g := told[0].Gateways["edge"]
+	if len(g.Listeners) != 1 || programmed(g.Conditions) != metav1.ConditionFalse || programmed(g.Listeners[0].Conditions) != metav1.ConditionFalse || !meta.IsStatusConditionTrue(g.Conditions, "Accepted") {
+		t.Errorf("the Gateway says %+v", g)
+	}
+	if !slices.Equal(g.Addresses, []string{"192.0.2.10"}) {
+		t.Errorf("it has the addresses %v", g.Addresses)
+	}
+}
+
+// TestAddressesFirst: nothing is told of a Gateway before the addresses of the node are
+// known: without them its status would lose those that it has.
+func TestAddressesFirst(t *testing.T) {
+	var mu sync.Mutex
+	var told []gateway.Output
+	with := &gateway.Exchange{}
+	defer with.Offer(func() *gateway.Objects { return edge() }, func(o gateway.Output) {
+		mu.Lock()
+		defer mu.Unlock()
+		told = append(told, o)
+	})()
+	r := startWith(t, with, class("pintle", Controller), node())
+	eventually(t, func() error {
+		if r.table.Load() == nil {
+			return fmt.Errorf("there is no table")
+		}
+		if _, err := r.client.NetworkingV1().IngressClasses().Get(t.Context(), "pintle", metav1.GetOptions{}); err != nil {
+			return err
+		}
+		return nil
+	})
+	if _, err := r.client.CoreV1().Nodes().UpdateStatus(t.Context(), node(corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: "192.0.2.10"}), metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r.learn(t.Context()) // as the next regular round does
+	eventually(t, func() error {
+		mu.Lock()
+		defer mu.Unlock()
+		if len(told) == 0 {
+			return fmt.Errorf("nothing is told")
+		}
+		return nil
+	})
+	mu.Lock()
+	defer mu.Unlock()
+	for _, o := range told {
+		if g := o.Gateways["edge"]; !slices.Equal(g.Addresses, []string{"192.0.2.10"}) || programmed(g.Conditions) != metav1.ConditionTrue {
+			t.Errorf("told is %+v", g)
+		}
+	}
 }
