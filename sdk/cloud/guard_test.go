@@ -23,23 +23,26 @@ func ask(g *guard, object string, f func(context.Context) (int, error)) (int, er
 
 func TestGuard(t *testing.T) {
 	t.Run("answers", func(t *testing.T) {
-		g := newGuard(t.Context(), "p", time.Minute, quiet(), newGate())
-		if n, err := ask(g, "a", func(context.Context) (int, error) { return 3, nil }); n != 3 || err != nil {
-			t.Error(n, err)
-		}
-		// Upstream compares errors, so they come as they are.
-		if _, err := ask(g, "a", func(context.Context) (int, error) { return 0, cloudprovider.InstanceNotFound }); err != cloudprovider.InstanceNotFound { //nolint:errorlint // as upstream
-			t.Error(err)
-		}
-		if _, err := ask(g, "a", func(context.Context) (int, error) { panic("boo") }); err == nil || err.Error() != "cloud provider p: Method of a: panic: boo" {
-			t.Error(err)
-		}
-		if n, err := ask(g, "a", func(context.Context) (int, error) { return 4, nil }); n != 4 || err != nil {
-			t.Error("after a panic:", n, err)
-		}
-		if len(g.turns) != 0 {
-			t.Errorf("%d turns are left", len(g.turns))
-		}
+		synctest.Test(t, func(t *testing.T) {
+			g := newGuard(t.Context(), "p", time.Minute, quiet(), newGate())
+			if n, err := ask(g, "a", func(context.Context) (int, error) { return 3, nil }); n != 3 || err != nil {
+				t.Error(n, err)
+			}
+			// Upstream compares errors, so they come as they are.
+			if _, err := ask(g, "a", func(context.Context) (int, error) { return 0, cloudprovider.InstanceNotFound }); err != cloudprovider.InstanceNotFound { //nolint:errorlint // as upstream
+				t.Error(err)
+			}
+			if _, err := ask(g, "a", func(context.Context) (int, error) { panic("boo") }); err == nil || err.Error() != "cloud provider p: Method of a: panic: boo" {
+				t.Error(err)
+			}
+			if n, err := ask(g, "a", func(context.Context) (int, error) { return 4, nil }); n != 4 || err != nil {
+				t.Error("after a panic:", n, err)
+			}
+			synctest.Wait() // a turn ends after its answer
+			if len(g.turns) != 0 {
+				t.Errorf("%d turns are left", len(g.turns))
+			}
+		})
 	})
 	t.Run("hangs", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
