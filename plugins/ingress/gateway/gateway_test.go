@@ -29,6 +29,7 @@ type world struct {
 	secrets   map[string]error // those that are read
 	unread    map[string]bool
 	clock     int64
+	patterns  Patterns
 }
 
 func newWorld() *world {
@@ -80,7 +81,7 @@ type compiled struct {
 }
 
 func (w *world) compile() compiled {
-	p := Prepare(&w.Objects, Settings{HTTPPorts: map[int]bool{80: true, 8080: true}, HTTPSPorts: map[int]bool{443: true}, Addresses: []string{"192.0.2.1"}, MaxMatches: w.most})
+	p := Prepare(&w.Objects, Settings{HTTPPorts: map[int]bool{80: true, 8080: true}, HTTPSPorts: map[int]bool{443: true}, Addresses: []string{"192.0.2.1"}, MaxMatches: w.most, Patterns: &w.patterns})
 	out := routes.Compile(routes.Input{
 		Ingresses: w.ingresses, Owners: w.owners, MaxPaths: 1000, Claims: p.Claims,
 		Service: func(namespace, name string) *corev1.Service {

@@ -41,6 +41,8 @@ type Settings struct {
 	Addresses []string
 	// MaxMatches of the routes of one namespace.
 	MaxMatches int
+	// Patterns are those of the tables before; nil: of none.
+	Patterns *Patterns
 }
 
 // Output is what is to be written.

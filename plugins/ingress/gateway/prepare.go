@@ -84,6 +84,9 @@ type parent struct {
 // Prepare reads objects.
 func Prepare(o *Objects, s Settings) *Prepared {
 	p := &Prepared{objects: o, settings: s, allowed: grantsOf(o.Grants), patterns: map[string]int{}, matches: map[string]int{}, looks: map[string]int{}}
+	if p.settings.Patterns == nil {
+		p.settings.Patterns = &Patterns{}
+	}
 	served := map[gatewayv1.ObjectName]bool{}
 	for _, c := range o.Classes {
 		served[gatewayv1.ObjectName(c.Name)] = c.Spec.ControllerName == Controller && c.Spec.ParametersRef == nil

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/http"
 	"regexp"
-	"regexp/syntax"
 	"slices"
 	"strings"
 	"time"
@@ -15,14 +14,8 @@ import (
 	"pintle.dev/pintle/plugins/ingress/routes"
 )
 
-const (
-	// maxPattern is the length of a pattern, in bytes, and maxProgram what it is compiled
-	// to, in instructions. A pattern that is tried costs its instructions times the text.
-	maxPattern = 256
-	maxProgram = 250
-	// maxPatterns of one namespace. Each counts once for each host at each listener.
-	maxPatterns = 32
-)
+// maxPatterns of one namespace. Each counts once for each host at each listener.
+const maxPatterns = 32
 
 // unsupported is what of a route is not served.
 type unsupported struct{ what string }
@@ -36,28 +29,10 @@ func unsupportedf(format string, args ...any) error {
 
 // pattern compiles one of a route, which has to match the whole of a text.
 func (p *Prepared) pattern(r *route, text string) (*regexp.Regexp, error) {
-	if len(text) > maxPattern {
-		return nil, unsupportedf("a regular expression has more than %d bytes", maxPattern)
-	}
 	if p.patterns[r.namespace] += r.places(); p.patterns[r.namespace] > maxPatterns {
 		return nil, unsupportedf("the routes of the namespace have more than %d regular expressions, each counted for each host at each listener", maxPatterns)
 	}
-	parsed, err := syntax.Parse(text, syntax.Perl)
-	if err != nil {
-		return nil, unsupportedf("regular expression: %v", err)
-	}
-	program, err := syntax.Compile(parsed.Simplify())
-	if err != nil {
-		return nil, unsupportedf("regular expression: %v", err)
-	}
-	if len(program.Inst) > maxProgram {
-		return nil, unsupportedf("the regular expression %.40q is too large: it has %d steps, and may have %d", text, len(program.Inst), maxProgram)
-	}
-	out, err := regexp.Compile(`\A(?:` + text + `)\z`)
-	if err != nil {
-		return nil, unsupportedf("regular expression: %v", err)
-	}
-	return out, nil
+	return p.settings.Patterns.compile(text)
 }
 
 // ruleOf makes a rule of a match. Its action is not set.

@@ -18,7 +18,7 @@ func (k *keeper) prepareGateways() *gateway.Prepared {
 	if objects == nil {
 		return nil
 	}
-	s := gateway.Settings{HTTPPorts: portsOf(k.settings.HTTPAddresses), HTTPSPorts: portsOf(k.settings.HTTPSAddresses), MaxMatches: k.settings.MaxPathsPerNamespace}
+	s := gateway.Settings{HTTPPorts: portsOf(k.settings.HTTPAddresses), HTTPSPorts: portsOf(k.settings.HTTPSAddresses), MaxMatches: k.settings.MaxPathsPerNamespace, Patterns: &k.patterns}
 	if p := k.published.Load(); p != nil {
 		s.Addresses = *p
 	}

@@ -93,6 +93,7 @@ type keeper struct {
 	offered bool
 	// statuses are those of the table in force; nil: none of Gateway API are offered.
 	statuses *gateway.Output
+	patterns gateway.Patterns
 
 	// Of the goroutine that writes.
 	said  map[saidKey]bool
