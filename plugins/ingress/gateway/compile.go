@@ -67,7 +67,8 @@ func (p *Prepared) Compile(w World) ([]*routes.Listener, Output) {
 			}
 		}
 	}
-	kinds := map[hostKey]gatewayv1.Kind{}
+	p.wildcards = wildcardsOf(p.routes)
+	kinds := map[kindAt]*names{}
 	for order, r := range p.routes {
 		out.Routes[r.uid] = p.compile(r, order, w, made, kinds)
 	}
@@ -110,18 +111,20 @@ func (p *Prepared) readSecrets(l *listener, w World, wanted map[routes.SecretNam
 	l.secrets = sound
 }
 
-// hostKey is a host of a listener, which HTTPRoutes and GRPCRoutes do not share.
-type hostKey struct {
-	at   place
-	host string
-}
-
 // compile gives listeners the rules of a route, and returns what is said of it.
-func (p *Prepared) compile(r *route, order int, w World, made map[place]*routes.Listener, kinds map[hostKey]gatewayv1.Kind) []ParentStatus {
+func (p *Prepared) compile(r *route, order int, w World, made map[place]*routes.Listener, kinds map[kindAt]*names) []ParentStatus {
 	if len(r.parents) == 0 {
 		return nil
 	}
-	rules, unresolved, err := p.rulesOf(r, order, w)
+	attached := slices.ContainsFunc(r.parents, func(at *parent) bool { return at.refused == nil })
+	var rules []*routes.Rule
+	var unresolved *fault
+	var err error
+	if attached {
+		rules, unresolved, err = p.rulesOf(r, order, w)
+	}
+	// What was not looked at to its end may have no fault; that is not said of it.
+	looked := attached && (err == nil || unresolved != nil)
 	for _, at := range r.parents {
 		if at.refused != nil {
 			continue
@@ -138,36 +141,46 @@ func (p *Prepared) compile(r *route, order int, w World, made map[place]*routes.
 	}
 	var out []ParentStatus
 	for _, at := range r.parents {
-		out = append(out, ParentStatus{Ref: at.ref, Conditions: routeConditions(r, at, unresolved)})
+		out = append(out, ParentStatus{Ref: at.ref, Conditions: routeConditions(r, at, looked, unresolved)})
 	}
 	return out
 }
 
 // give attaches the rules of a route at the listeners of one parent.
-func (p *Prepared) give(r *route, at *parent, rules []*routes.Rule, w World, made map[place]*routes.Listener, kinds map[hostKey]gatewayv1.Kind) {
+func (p *Prepared) give(r *route, at *parent, rules []*routes.Rule, w World, made map[place]*routes.Listener, kinds map[kindAt]*names) {
 	taken := 0
 	for _, a := range at.at {
 		where := place{a.to.Port, a.to.hostname, a.to.of.Namespace}
-		given := 0
+		var hosts []string
 		for _, host := range a.hosts {
-			switch other, ok := kinds[hostKey{where, host}]; {
-			case ok && other != r.kind:
-				at.conflict = true
+			if a.to.usable() && !w.Owns(a.to.of.Namespace, host) {
 				at.leftOut = append(at.leftOut, host)
-			case a.to.usable() && !w.Owns(a.to.of.Namespace, host):
-				at.leftOut = append(at.leftOut, host)
-			default:
-				kinds[hostKey{where, host}] = r.kind
-				given++
-				if l := made[where]; l != nil {
-					l.Add(host, rules...)
-				}
+			} else {
+				hosts = append(hosts, host)
 			}
 		}
-		if given > 0 {
-			taken++
-			a.to.attached++
+		// Of two kinds with a host in common one is accepted, and not a part of the other.
+		if slices.ContainsFunc(hosts, kinds[kindAt{where, other(r.kind)}].intersect) {
+			at.conflict = true
+			at.leftOut = append(at.leftOut, hosts...)
+			continue
 		}
+		if len(hosts) == 0 {
+			continue
+		}
+		mine := kinds[kindAt{where, r.kind}]
+		if mine == nil {
+			mine = &names{exact: map[string]bool{}, wild: map[string]bool{}, under: map[string]bool{}}
+			kinds[kindAt{where, r.kind}] = mine
+		}
+		for _, host := range hosts {
+			mine.add(host, p.wildcards)
+			if l := made[where]; l != nil {
+				l.Add(host, rules...)
+			}
+		}
+		taken++
+		a.to.attached++
 	}
 	slices.Sort(at.leftOut)
 	at.leftOut = slices.Compact(at.leftOut)
@@ -188,9 +201,6 @@ var errIncompatible = errors.New("a redirect and a rewrite exclude each other")
 
 // rulesOf makes the rules of a route. unresolved is a reference that leads nowhere.
 func (p *Prepared) rulesOf(r *route, order int, w World) (out []*routes.Rule, unresolved *fault, err error) {
-	if !slices.ContainsFunc(r.parents, func(at *parent) bool { return at.refused == nil }) {
-		return nil, nil, nil
-	}
 	for i := range r.rules {
 		from := &r.rules[i]
 		if from.foreign != "" {
@@ -268,10 +278,10 @@ func condition(kind string, generation int64, reason string, f *fault) metav1.Co
 	return c
 }
 
-func routeConditions(r *route, at *parent, unresolved *fault) []metav1.Condition {
-	out := []metav1.Condition{
-		condition(string(gatewayv1.RouteConditionAccepted), r.generation, string(gatewayv1.RouteReasonAccepted), at.refused),
-		condition(string(gatewayv1.RouteConditionResolvedRefs), r.generation, string(gatewayv1.RouteReasonResolvedRefs), unresolved),
+func routeConditions(r *route, at *parent, looked bool, unresolved *fault) []metav1.Condition {
+	out := []metav1.Condition{condition(string(gatewayv1.RouteConditionAccepted), r.generation, string(gatewayv1.RouteReasonAccepted), at.refused)}
+	if looked {
+		out = append(out, condition(string(gatewayv1.RouteConditionResolvedRefs), r.generation, string(gatewayv1.RouteReasonResolvedRefs), unresolved))
 	}
 	if at.refused == nil && len(at.leftOut) > 0 {
 		c := condition(string(gatewayv1.RouteConditionPartiallyInvalid), r.generation, string(gatewayv1.RouteReasonUnsupportedValue), nil)
@@ -322,7 +332,7 @@ func (p *Prepared) statusOf(g *gateway) GatewayStatus {
 	accepted := condition(string(gatewayv1.GatewayConditionAccepted), g.Generation, string(gatewayv1.GatewayReasonAccepted), nil)
 	switch {
 	case g.accepted != nil:
-		accepted.Status, accepted.Reason, accepted.Message = metav1.ConditionFalse, g.accepted.Reason, g.accepted.Message
+		accepted.Status, accepted.Reason, accepted.Message = cmp.Or(g.accepted.Status, metav1.ConditionFalse), g.accepted.Reason, g.accepted.Message
 	case bad > 0:
 		accepted.Reason, accepted.Message = string(gatewayv1.GatewayReasonListenersNotValid), fmt.Sprintf("%d of %d listeners are not valid", bad, len(g.listeners))
 		if bad == len(g.listeners) {
@@ -330,7 +340,9 @@ func (p *Prepared) statusOf(g *gateway) GatewayStatus {
 		}
 	}
 	var notProgrammed *fault
-	out.Addresses, notProgrammed = p.addressesOf(g)
+	if g.accepted == nil {
+		out.Addresses, notProgrammed = p.addressesOf(g)
+	}
 	if accepted.Status != metav1.ConditionTrue || good == 0 {
 		notProgrammed = &fault{string(gatewayv1.GatewayReasonInvalid), "No listener of the Gateway is served"}
 	}

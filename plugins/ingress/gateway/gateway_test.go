@@ -30,10 +30,12 @@ type world struct {
 	unread    map[string]bool
 	clock     int64
 	patterns  Patterns
+	addresses []string
+	before    map[types.UID]bool
 }
 
 func newWorld() *world {
-	w := &world{most: 1000, secrets: map[string]error{}, unread: map[string]bool{}}
+	w := &world{most: 1000, addresses: []string{"192.0.2.1"}, secrets: map[string]error{}, unread: map[string]bool{}}
 	w.Namespaces = map[string]map[string]string{"infra": {}, "shop": {"team": "shop"}, "mallory": {}}
 	w.Classes = []*gatewayv1.GatewayClass{
 		{ObjectMeta: metav1.ObjectMeta{Name: "pintle"}, Spec: gatewayv1.GatewayClassSpec{ControllerName: Controller}},
@@ -81,7 +83,7 @@ type compiled struct {
 }
 
 func (w *world) compile() compiled {
-	p := Prepare(&w.Objects, Settings{HTTPPorts: map[int]bool{80: true, 8080: true}, HTTPSPorts: map[int]bool{443: true}, Addresses: []string{"192.0.2.1"}, MaxMatches: w.most, Patterns: &w.patterns})
+	p := Prepare(&w.Objects, Settings{HTTPPorts: map[int]bool{80: true, 8080: true}, HTTPSPorts: map[int]bool{443: true}, Addresses: w.addresses, Before: w.before, MaxMatches: w.most, Patterns: &w.patterns})
 	out := routes.Compile(routes.Input{
 		Ingresses: w.ingresses, Owners: w.owners, MaxPaths: 1000, Claims: p.Claims,
 		Service: func(namespace, name string) *corev1.Service {
@@ -310,14 +312,14 @@ func TestAttachment(t *testing.T) {
 	rules := `rules: [{backendRefs: [{name: web, port: 80}]}]`
 	for name, c := range map[string]struct{ spec, want string }{
 		"infra/home":      {`{parentRefs: [{name: edge}], hostnames: [same.test], ` + rules + `}`, accepted},
-		"mallory/same":    {`{parentRefs: [{name: edge, namespace: infra, sectionName: same}], hostnames: [same.test], ` + rules + `}`, "False/NotAllowedByListeners True/ResolvedRefs"},
+		"mallory/same":    {`{parentRefs: [{name: edge, namespace: infra, sectionName: same}], hostnames: [same.test], ` + rules + `}`, "False/NotAllowedByListeners "},
 		"shop/team":       {`{parentRefs: [{name: edge, namespace: infra}], hostnames: [a.team.test], ` + rules + `}`, accepted},
-		"mallory/team":    {`{parentRefs: [{name: edge, namespace: infra}], hostnames: [a.team.test], ` + rules + `}`, "False/NotAllowedByListeners True/ResolvedRefs"},
-		"shop/elsewhere":  {`{parentRefs: [{name: edge, namespace: infra}], hostnames: [b.test], ` + rules + `}`, "False/NoMatchingListenerHostname True/ResolvedRefs"},
-		"shop/section":    {`{parentRefs: [{name: edge, namespace: infra, sectionName: nowhere}], ` + rules + `}`, "False/NoMatchingParent True/ResolvedRefs"},
-		"shop/port":       {`{parentRefs: [{name: edge, namespace: infra, port: 81}], ` + rules + `}`, "False/NoMatchingParent True/ResolvedRefs"},
-		"shop/kind":       {`{parentRefs: [{name: edge, namespace: infra, sectionName: calls}], ` + rules + `}`, "False/NotAllowedByListeners True/ResolvedRefs"},
-		"shop/none":       {`{parentRefs: [{name: edge, namespace: infra, sectionName: none}], ` + rules + `}`, "False/NotAllowedByListeners True/ResolvedRefs"},
+		"mallory/team":    {`{parentRefs: [{name: edge, namespace: infra}], hostnames: [a.team.test], ` + rules + `}`, "False/NotAllowedByListeners "},
+		"shop/elsewhere":  {`{parentRefs: [{name: edge, namespace: infra}], hostnames: [b.test], ` + rules + `}`, "False/NoMatchingListenerHostname "},
+		"shop/section":    {`{parentRefs: [{name: edge, namespace: infra, sectionName: nowhere}], ` + rules + `}`, "False/NoMatchingParent "},
+		"shop/port":       {`{parentRefs: [{name: edge, namespace: infra, port: 81}], ` + rules + `}`, "False/NoMatchingParent "},
+		"shop/kind":       {`{parentRefs: [{name: edge, namespace: infra, sectionName: calls}], ` + rules + `}`, "False/NotAllowedByListeners "},
+		"shop/none":       {`{parentRefs: [{name: edge, namespace: infra, sectionName: none}], ` + rules + `}`, "False/NotAllowedByListeners "},
 		"shop/not-there":  {`{parentRefs: [{name: absent, namespace: infra}], ` + rules + `}`, ""},
 		"shop/to-service": {`{parentRefs: [{group: "", kind: Service, name: edge, namespace: infra}], ` + rules + `}`, ""},
 	} {
@@ -411,12 +413,12 @@ func TestCalls(t *testing.T) {
 	if got := c.route("shop/pages"); got != "False/NotAllowedByListeners True/ResolvedRefs" {
 		t.Errorf("a host that calls have: %s", got)
 	}
-	if got := c.Routes["shop/both"][0].Conditions; said(got, "Accepted") != "True/Accepted" || said(got, "PartiallyInvalid") != "True/UnsupportedValue" {
-		t.Errorf("one of two hosts that calls have: %v", got)
+	if got := c.route("shop/both"); got != "False/NotAllowedByListeners True/ResolvedRefs" {
+		t.Errorf("one of two hosts that calls have: %s", got)
 	}
 	c.check(t, map[string]string{
 		"POST 80 g.test/z.Z/M": "shop/rest", "POST 80 g.test/a.B/M": "shop/service", "POST 80 g.test/a.B/C": "shop/call", "POST 80 g.test/a.B/C V=2": "shop/header",
-		"POST 80 g.test/z.Z/Only": "shop/method", "POST 80 g.test/a.B/Only": "shop/service", "POST 80 g.test/x.Y/M": "shop/regex", "GET 80 h.test/": "shop/web",
+		"POST 80 g.test/z.Z/Only": "shop/method", "POST 80 g.test/a.B/Only": "shop/service", "POST 80 g.test/x.Y/M": "shop/regex", "GET 80 h.test/": "404",
 	})
 	q := &routes.Request{Port: 80, Host: "g.test", Path: "/a.B/C", Method: "POST", Header: http.Header{}}
 	if b := c.table.Route(q).Action.Draw().Backend; b.Scheme != routes.H2C {
@@ -457,5 +459,75 @@ func TestUnsupported(t *testing.T) {
 		if got := out.leads("GET 80 a.test/a"); got != "404" {
 			t.Errorf("%s is served: %s", name, got)
 		}
+	}
+}
+
+// TestKindsOfRoutes: of an HTTPRoute and a GRPCRoute whose hosts intersect at a listener, the
+// older one is accepted.
+func TestKindsOfRoutes(t *testing.T) {
+	for _, c := range []struct {
+		older, younger string
+		both           bool
+	}{
+		{"a.test", "a.test", false}, {"a.test", "b.test", true}, {"*.a.test", "x.a.test", false}, {"x.a.test", "*.a.test", false},
+		{"*.a.test", "*.a.test", false}, {"*.a.test", "*.x.a.test", false}, {"*.x.a.test", "*.a.test", false}, {"*.a.test", "a.test", true},
+		{"a.test", "*.a.test", true}, {"*.a.test", "x.y.a.test", false}, {"x.y.a.test", "*.a.test", false}, {"*.a.test", "*.b.test", true},
+		{"", "a.test", false}, {"a.test", "", false}, {"xa.test", "*.a.test", true},
+	} {
+		hosts := func(name string) string {
+			if name == "" {
+				return ""
+			}
+			return `hostnames: ["` + name + `"], `
+		}
+		w := newWorld()
+		w.gateway(t, "infra/edge", anyHost)
+		w.http(t, "shop/pages", `{parentRefs: [{name: edge, namespace: infra}], `+hosts(c.older)+`rules: [{backendRefs: [{name: web, port: 80}]}]}`)
+		w.grpc(t, "shop/calls", `{parentRefs: [{name: edge, namespace: infra}], `+hosts(c.younger)+`rules: [{backendRefs: [{name: rpc, port: 80}]}]}`)
+		out := w.compile()
+		if got := out.route("shop/pages"); got != accepted {
+			t.Errorf("%q before %q: the older is %s", c.older, c.younger, got)
+		}
+		want := "False/NotAllowedByListeners True/ResolvedRefs"
+		if c.both {
+			want = accepted
+		}
+		if got := out.route("shop/calls"); got != want {
+			t.Errorf("%q before %q: the younger is %s, want %s", c.older, c.younger, got, want)
+		}
+	}
+}
+
+// TestClassGone: a Gateway whose class is deleted, or is not accepted any more, does not go on
+// saying that it is served. One of another controller is left alone.
+func TestClassGone(t *testing.T) {
+	w := newWorld()
+	w.gateway(t, "infra/edge", anyHost)
+	w.gateway(t, "infra/others", anyHost).Spec.GatewayClassName = "gone"
+	w.before = map[types.UID]bool{"infra/edge": true}
+	conditions := func() string {
+		c := w.compile()
+		if _, ok := c.Gateways["infra/others"]; ok {
+			t.Error("a Gateway that was never ours has a status")
+		}
+		all := c.Gateways["infra/edge"]
+		return said(all.Conditions, "Accepted") + " " + said(all.Conditions, "Programmed") + fmt.Sprint(" ", len(all.Addresses))
+	}
+	if got := conditions(); got != "True/Accepted True/Programmed 1" {
+		t.Errorf("with its class: %s", got)
+	}
+	ours := w.Classes[0]
+	w.Classes = w.Classes[1:]
+	if got := conditions(); got != "Unknown/Pending False/Invalid 0" {
+		t.Errorf("without its class: %s", got)
+	}
+	ours.Spec.ParametersRef = &gatewayv1.ParametersReference{Kind: "ConfigMap", Name: "a"}
+	w.Classes = append(w.Classes, ours)
+	if got := conditions(); got != "False/InvalidParameters False/Invalid 0" {
+		t.Errorf("with parameters of its class: %s", got)
+	}
+	ours.Spec = gatewayv1.GatewayClassSpec{ControllerName: "example.com/other"}
+	if got := conditions(); got != "  0" {
+		t.Errorf("with a class of another controller: %s", got)
 	}
 }

@@ -37,6 +37,9 @@ type Grant struct {
 type Settings struct {
 	// HTTPPorts and HTTPSPorts are listened at.
 	HTTPPorts, HTTPSPorts map[int]bool
+	// Before are the Gateways that the last Output was about. One whose class is gone since is
+	// not served, and says so.
+	Before map[types.UID]bool
 	// Addresses are those of the machine, as the status has them.
 	Addresses []string
 	// MaxMatches of the routes of one namespace.

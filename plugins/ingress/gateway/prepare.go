@@ -36,14 +36,16 @@ type Prepared struct {
 	routes   []*route
 	allowed  grants
 	patterns map[string]int // of a namespace
-	matches  map[string]int // of a namespace
-	looks    map[string]int // of a namespace: listeners times hosts
+	// wildcards of routes, by what follows the star and its dot.
+	wildcards map[string]bool
+	matches   map[string]int // of a namespace
+	looks     map[string]int // of a namespace: listeners times hosts
 }
 
 type gateway struct {
 	*gatewayv1.Gateway
 	listeners []*listener
-	accepted  *metav1.Condition // why not
+	accepted  *metav1.Condition // why not; without a status it is False
 }
 
 // listener is one of a Gateway while it is looked at.
@@ -87,20 +89,28 @@ func Prepare(o *Objects, s Settings) *Prepared {
 	if p.settings.Patterns == nil {
 		p.settings.Patterns = &Patterns{}
 	}
-	served := map[gatewayv1.ObjectName]bool{}
+	classes := map[gatewayv1.ObjectName]*gatewayv1.GatewayClass{}
 	for _, c := range o.Classes {
-		served[gatewayv1.ObjectName(c.Name)] = c.Spec.ControllerName == Controller && c.Spec.ParametersRef == nil
+		classes[gatewayv1.ObjectName(c.Name)] = c
 	}
 	all := slices.Clone(o.Gateways)
 	slices.SortFunc(all, func(a, b *gatewayv1.Gateway) int { return older(a, b) })
 	count := map[string]int{}
 	byName := map[types.NamespacedName]*gateway{}
 	for _, g := range all {
-		if !served[g.Spec.GatewayClassName] || g.DeletionTimestamp != nil {
+		class := classes[g.Spec.GatewayClassName]
+		if g.DeletionTimestamp != nil || class != nil && class.Spec.ControllerName != Controller || class == nil && !s.Before[g.UID] {
 			continue
 		}
 		prepared := &gateway{Gateway: g}
-		if count[g.Namespace]++; count[g.Namespace] > maxGateways {
+		if class == nil {
+			prepared.accepted = &metav1.Condition{Status: metav1.ConditionUnknown, Reason: string(gatewayv1.GatewayReasonPending), Message: fmt.Sprintf("There is no GatewayClass %q any more", g.Spec.GatewayClassName)}
+			p.gateways = append(p.gateways, prepared)
+			continue
+		}
+		if class.Spec.ParametersRef != nil {
+			prepared.accepted = &metav1.Condition{Reason: string(gatewayv1.GatewayReasonInvalidParameters), Message: fmt.Sprintf("GatewayClass %q is not accepted: see its conditions", class.Name)}
+		} else if count[g.Namespace]++; count[g.Namespace] > maxGateways {
 			prepared.accepted = &metav1.Condition{Reason: string(gatewayv1.GatewayReasonInvalid), Message: fmt.Sprintf("The namespace has more than %d Gateways", maxGateways)}
 		} else {
 			p.prepare(prepared)

@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"pintle.dev/pintle/plugins/ingress/gateway"
 	"pintle.dev/pintle/plugins/ingress/routes"
@@ -21,6 +22,12 @@ func (k *keeper) prepareGateways() *gateway.Prepared {
 	s := gateway.Settings{HTTPPorts: portsOf(k.settings.HTTPAddresses), HTTPSPorts: portsOf(k.settings.HTTPSAddresses), MaxMatches: k.settings.MaxPathsPerNamespace, Patterns: &k.patterns}
 	if p := k.published.Load(); p != nil {
 		s.Addresses = *p
+	}
+	if k.statuses != nil {
+		s.Before = make(map[types.UID]bool, len(k.statuses.Gateways))
+		for uid := range k.statuses.Gateways {
+			s.Before[uid] = true
+		}
 	}
 	return gateway.Prepare(objects, s)
 }
