@@ -28,9 +28,6 @@ type World struct {
 	Certificate func(routes.SecretName) (ready bool, err error)
 }
 
-// maxAddresses are in one status, by the API.
-const maxAddresses = 16
-
 type place struct {
 	port      int32
 	hostname  string
@@ -306,6 +303,8 @@ func (p *Prepared) statusOf(g *gateway) GatewayStatus {
 		}
 		var notProgrammed *fault
 		switch {
+		case g.unusable != nil:
+			notProgrammed = &fault{string(gatewayv1.ListenerReasonInvalid), "The addresses of the Gateway are not usable"}
 		case !l.serves():
 			notProgrammed = &fault{string(gatewayv1.ListenerReasonInvalid), "The listener is not valid: see its other conditions"}
 		case l.pending != "":
@@ -340,33 +339,17 @@ func (p *Prepared) statusOf(g *gateway) GatewayStatus {
 		}
 	}
 	var notProgrammed *fault
-	if g.accepted == nil {
-		out.Addresses, notProgrammed = p.addressesOf(g)
+	if g.accepted == nil && g.unusable == nil {
+		out.Addresses = p.settings.Addresses
 	}
-	if accepted.Status != metav1.ConditionTrue || good == 0 {
+	switch {
+	case accepted.Status == metav1.ConditionTrue && g.unusable != nil:
+		notProgrammed = g.unusable
+	case accepted.Status != metav1.ConditionTrue || good == 0:
 		notProgrammed = &fault{string(gatewayv1.GatewayReasonInvalid), "No listener of the Gateway is served"}
+	case len(out.Addresses) == 0:
+		notProgrammed = faultf(string(gatewayv1.GatewayReasonAddressNotAssigned), "The machine has no address that is published")
 	}
 	out.Conditions = []metav1.Condition{accepted, condition(string(gatewayv1.GatewayConditionProgrammed), g.Generation, string(gatewayv1.GatewayReasonProgrammed), notProgrammed)}
 	return out
-}
-
-// addressesOf are those of the machine, or of them those that the Gateway asks for.
-func (p *Prepared) addressesOf(g *gateway) ([]string, *fault) {
-	var out []string
-	for _, a := range g.Spec.Addresses {
-		if a.Value == "" {
-			continue
-		}
-		if !slices.Contains(p.settings.Addresses, a.Value) {
-			return p.settings.Addresses, faultf(string(gatewayv1.GatewayReasonAddressNotUsable), "The machine has no address %q, or it is not published", a.Value)
-		}
-		out = append(out, a.Value)
-	}
-	if len(out) == 0 {
-		out = p.settings.Addresses[:min(len(p.settings.Addresses), maxAddresses)]
-	}
-	if len(out) == 0 {
-		return nil, faultf(string(gatewayv1.GatewayReasonAddressNotAssigned), "The addresses of the machine are not known yet")
-	}
-	return out, nil
 }

@@ -498,6 +498,50 @@ func TestKindsOfRoutes(t *testing.T) {
 	}
 }
 
+// TestAddresses: a Gateway that asks for addresses where it would not be served alone is not
+// served, and claims no host.
+func TestAddresses(t *testing.T) {
+	for name, c := range map[string]struct {
+		addresses, want string
+		leads           string
+	}{
+		"none":      {`[]`, "True/Accepted True/Programmed", "infra/web"},
+		"all":       {`[{value: 192.0.2.1}, {type: IPAddress, value: "2001:DB8:0::1"}]`, "True/Accepted True/Programmed", "infra/web"},
+		"any":       {`[{type: IPAddress}]`, "True/Accepted True/Programmed", "infra/web"},
+		"a part":    {`[{value: 192.0.2.1}]`, "True/Accepted False/AddressNotUsable", "404"},
+		"elsewhere": {`[{value: 198.51.100.1}]`, "True/Accepted False/AddressNotUsable", "404"},
+		"a name":    {`[{type: Hostname, value: a.test}]`, "False/UnsupportedAddress False/Invalid", "404"},
+	} {
+		w := newWorld()
+		w.addresses = []string{"192.0.2.1", "2001:db8::1"}
+		w.gateway(t, "infra/edge", `{name: http, port: 80, protocol: HTTP, hostname: a.test}`).Spec.Addresses = parse[[]gatewayv1.GatewaySpecAddress](t, c.addresses)
+		w.http(t, "infra/a", `{parentRefs: [{name: edge}], rules: [{backendRefs: [{name: web, port: 80}]}]}`)
+		out := w.compile()
+		s := out.Gateways["infra/edge"]
+		if got := said(s.Conditions, "Accepted") + " " + said(s.Conditions, "Programmed"); got != c.want {
+			t.Errorf("%s: %s, want %s", name, got, c.want)
+		}
+		if got := out.leads("GET 80 a.test/"); got != c.leads {
+			t.Errorf("%s: it leads to %s", name, got)
+		}
+		served := c.leads != "404"
+		if got := out.table.Owners()["a.test"] == "infra"; got != served {
+			t.Errorf("%s: it has the host: %t", name, got)
+		}
+		if got := said(s.Listeners[0].Conditions, "Programmed") == "True/Programmed"; got != served || served != (len(s.Addresses) == 2) {
+			t.Errorf("%s: %+v", name, s)
+		}
+	}
+	w := newWorld()
+	for i := range 20 {
+		w.addresses = append(w.addresses, fmt.Sprintf("192.0.2.%d", i+1))
+	}
+	w.gateway(t, "infra/edge", anyHost)
+	if got := w.compile().Gateways["infra/edge"].Addresses; len(got) != maxAddresses {
+		t.Errorf("the status has %d addresses", len(got))
+	}
+}
+
 // TestClassGone: a Gateway whose class is deleted, or is not accepted any more, does not go on
 // saying that it is served. One of another controller is left alone.
 func TestClassGone(t *testing.T) {

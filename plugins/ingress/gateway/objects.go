@@ -40,7 +40,7 @@ type Settings struct {
 	// Before are the Gateways that the last Output was about. One whose class is gone since is
 	// not served, and says so.
 	Before map[types.UID]bool
-	// Addresses are those of the machine, as the status has them.
+	// Addresses are those of the machine, as the status has them. The first 16 count.
 	Addresses []string
 	// MaxMatches of the routes of one namespace.
 	MaxMatches int

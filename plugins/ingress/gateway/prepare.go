@@ -3,6 +3,7 @@ package gateway
 import (
 	"cmp"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -23,6 +24,8 @@ const (
 	// looksPerMatch is how many listeners, times hosts, the routes of a namespace may have
 	// looked at for each match that they may have.
 	looksPerMatch = 64
+	// maxAddresses are in one status, by the API.
+	maxAddresses = 16
 )
 
 // Prepared is what of the objects does not depend on who has which host.
@@ -46,6 +49,7 @@ type gateway struct {
 	*gatewayv1.Gateway
 	listeners []*listener
 	accepted  *metav1.Condition // why not; without a status it is False
+	unusable  *fault            // why its addresses are not
 }
 
 // listener is one of a Gateway while it is looked at.
@@ -89,6 +93,7 @@ func Prepare(o *Objects, s Settings) *Prepared {
 	if p.settings.Patterns == nil {
 		p.settings.Patterns = &Patterns{}
 	}
+	p.settings.Addresses = s.Addresses[:min(len(s.Addresses), maxAddresses)]
 	classes := map[gatewayv1.ObjectName]*gatewayv1.GatewayClass{}
 	for _, c := range o.Classes {
 		classes[gatewayv1.ObjectName(c.Name)] = c
@@ -147,6 +152,7 @@ func (p *Prepared) prepare(g *gateway) {
 			g.accepted = &metav1.Condition{Reason: string(gatewayv1.GatewayReasonUnsupportedAddress), Message: "Addresses of spec.addresses have to be of type IPAddress"}
 		}
 	}
+	g.unusable = p.unusable(g)
 	type place struct {
 		port int32
 		host string
@@ -171,9 +177,36 @@ func (p *Prepared) prepare(g *gateway) {
 	}
 }
 
+// unusable says why the addresses that a Gateway asks for are not those where it would be
+// served. The listeners of the plugin are for all of them, so it cannot have a part.
+func (p *Prepared) unusable(g *gateway) *fault {
+	asked, rest := map[netip.Addr]bool{}, len(g.Spec.Addresses) == 0
+	there := map[netip.Addr]bool{}
+	for _, text := range p.settings.Addresses {
+		if a, err := netip.ParseAddr(text); err == nil {
+			there[a.Unmap()] = true
+		}
+	}
+	for _, a := range g.Spec.Addresses {
+		if a.Value == "" {
+			rest = true // any that there are
+			continue
+		}
+		at, err := netip.ParseAddr(a.Value)
+		if err != nil || !there[at.Unmap()] {
+			return faultf(string(gatewayv1.GatewayReasonAddressNotUsable), "The machine has no address %q, or it is not published", a.Value)
+		}
+		asked[at.Unmap()] = true
+	}
+	if !rest && len(asked) < len(there) {
+		return faultf(string(gatewayv1.GatewayReasonAddressNotUsable), "A Gateway is served at all addresses of the machine: spec.addresses has to name each of them, or none")
+	}
+	return nil
+}
+
 // usable reports whether routes at the listener may be served.
 func (l *listener) usable() bool {
-	return l.of.accepted == nil && l.refused == nil && l.conflict == nil
+	return l.of.accepted == nil && l.of.unusable == nil && l.refused == nil && l.conflict == nil
 }
 
 // check looks at what a listener wants.
