@@ -21,14 +21,16 @@ type starter struct {
 // starts is the starter of this program. Nothing stops it.
 var starts = sync.OnceValue(func() *starter {
 	s := &starter{orders: make(chan func())}
-	go func() {
-		runtime.LockOSThread()
-		for order := range s.orders {
-			order()
-		}
-	}()
+	go s.run()
 	return s
 })
+
+func (s *starter) run() {
+	runtime.LockOSThread()
+	for order := range s.orders {
+		order()
+	}
+}
 
 func (s *starter) start(n *Network, cmd *exec.Cmd) error {
 	done := make(chan error)
