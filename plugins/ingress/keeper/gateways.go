@@ -20,7 +20,8 @@ func (k *keeper) prepareGateways() *gateway.Prepared {
 		return nil
 	}
 	s := gateway.Settings{HTTPPorts: portsOf(k.settings.HTTPAddresses), HTTPSPorts: portsOf(k.settings.HTTPSAddresses), MaxMatches: k.settings.MaxPathsPerNamespace, Patterns: &k.patterns}
-	if p := k.published.Load(); p != nil {
+	p := k.published.Load()
+	if k.located = p != nil; k.located {
 		s.Addresses = *p
 	}
 	if k.statuses != nil {
@@ -61,17 +62,17 @@ func (k *keeper) compileGateways(p *gateway.Prepared, out *routes.Output, wanted
 }
 
 // tellGateways tells what is to be written, once the table is in force and its ports are
-// listened at. Without the addresses it would take them out of statuses; what is told later
-// has them.
+// listened at. Statuses that were made without the addresses would lose those that they
+// have; the next round, which publish asks for, has them.
 func (k *keeper) tellGateways() {
-	if k.statuses != nil && k.published.Load() != nil {
+	if k.statuses != nil && k.located {
 		k.exchange.Tell(*k.statuses)
 	}
 }
 
 // notListening says of all Gateways that they are not served.
 func (k *keeper) notListening() {
-	if k.statuses != nil && k.published.Load() != nil {
+	if k.statuses != nil && k.located {
 		k.exchange.Tell(k.statuses.Unprogrammed("The plugin ingress does not listen at its ports: its own status says why"))
 	}
 }

@@ -93,6 +93,7 @@ type keeper struct {
 	offered bool
 	// statuses are those of the table in force; nil: none of Gateway API are offered.
 	statuses *gateway.Output
+	located  bool // the addresses were known when they were made
 	patterns gateway.Patterns
 
 	// Of the goroutine that writes.

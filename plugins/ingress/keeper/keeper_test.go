@@ -477,3 +477,31 @@ func TestAddressesFirst(t *testing.T) {
 		}
 	}
 }
+
+// TestAddressesBetween: addresses that become known after a table was made are told with the
+// next one; what was made without them is not told.
+func TestAddressesBetween(t *testing.T) {
+	var told []gateway.Output
+	with := &gateway.Exchange{}
+	defer with.Offer(func() *gateway.Objects { return edge() }, func(o gateway.Output) { told = append(told, o) })()
+	client := fake.NewClientset()
+	k, err := build(client, informers.NewSharedInformerFactory(client, 0), with, testSettings(), "n", slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	k.compile()
+	k.publish([]networkingv1.IngressLoadBalancerIngress{{IP: "192.0.2.10"}})
+	k.tellGateways()
+	if len(told) > 0 {
+		t.Errorf("told is %+v", told[0].Gateways["edge"])
+	}
+	if len(k.wake) != 1 {
+		t.Error("addresses ask for no table")
+	}
+	told = nil
+	k.compile()
+	k.tellGateways()
+	if len(told) != 1 || !slices.Equal(told[0].Gateways["edge"].Addresses, []string{"192.0.2.10"}) {
+		t.Errorf("told is %+v", told)
+	}
+}
