@@ -203,10 +203,15 @@ func connect(to netip.AddrPort) error {
 	if err := unix.SetsockoptTimeval(s, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &unix.Timeval{Sec: 5}); err != nil {
 		return err
 	}
-	if err := unix.Connect(s, &unix.SockaddrInet4{Port: int(to.Port()), Addr: to.Addr().As4()}); err != nil {
-		return fmt.Errorf("connect to %s: %w", to, err)
+	for {
+		switch err := unix.Connect(s, &unix.SockaddrInet4{Port: int(to.Port()), Addr: to.Addr().As4()}); err {
+		case nil, unix.EISCONN:
+			return nil
+		case unix.EINTR: // by a signal of Go's scheduler: the next call waits for the same connection
+		default:
+			return fmt.Errorf("connect to %s: %w", to, err)
+		}
 	}
-	return nil
 }
 
 // connections compares, for a proxy with some services, the rate through a service with that
