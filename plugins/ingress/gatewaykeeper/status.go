@@ -150,47 +150,51 @@ func parents(before []gatewayv1.RouteParentStatus, ours []gateway.ParentStatus) 
 }
 
 func (k *keeper) writeHTTPRoutes(ctx context.Context, out *gateway.Output, turn *turns) error {
-	all := faults{}
 	list, err := k.of.https.List(everything)
 	if err != nil {
 		return err
 	}
-	for _, r := range list {
-		want, ok := out.Routes[r.UID]
-		if !ok || ctx.Err() != nil {
-			continue
-		}
-		now := parents(r.Status.Parents, want)
-		if equality.Semantic.DeepEqual(now, r.Status.Parents) || len(now) == 0 && len(r.Status.Parents) == 0 || !turn.take(r.Namespace) {
-			continue
-		}
-		r = r.DeepCopy()
-		r.Status.Parents = now
-		_, err := k.client.GatewayV1().HTTPRoutes(r.Namespace).UpdateStatus(ctx, r, metav1.UpdateOptions{})
-		all.add("HTTPRoute", r, err)
-	}
-	return errors.Join(all.all...)
+	return writeRoutes(ctx, "HTTPRoute", list, out, turn,
+		func(r *gatewayv1.HTTPRoute) *gatewayv1.RouteStatus { return &r.Status.RouteStatus },
+		func(r *gatewayv1.HTTPRoute) error {
+			_, err := k.client.GatewayV1().HTTPRoutes(r.Namespace).UpdateStatus(ctx, r, metav1.UpdateOptions{})
+			return err
+		})
 }
 
 func (k *keeper) writeGRPCRoutes(ctx context.Context, out *gateway.Output, turn *turns) error {
-	all := faults{}
 	list, err := k.of.grpcs.List(everything)
 	if err != nil {
 		return err
 	}
+	return writeRoutes(ctx, "GRPCRoute", list, out, turn,
+		func(r *gatewayv1.GRPCRoute) *gatewayv1.RouteStatus { return &r.Status.RouteStatus },
+		func(r *gatewayv1.GRPCRoute) error {
+			_, err := k.client.GatewayV1().GRPCRoutes(r.Namespace).UpdateStatus(ctx, r, metav1.UpdateOptions{})
+			return err
+		})
+}
+
+// writeRoutes writes the statuses of routes of one kind that differ. status is where a route
+// has its status, update writes a copy of the route.
+func writeRoutes[R interface {
+	metav1.Object
+	DeepCopy() R
+}](ctx context.Context, kind string, list []R, out *gateway.Output, turn *turns, status func(R) *gatewayv1.RouteStatus, update func(R) error) error {
+	all := faults{}
 	for _, r := range list {
-		want, ok := out.Routes[r.UID]
+		want, ok := out.Routes[r.GetUID()]
 		if !ok || ctx.Err() != nil {
 			continue
 		}
-		now := parents(r.Status.Parents, want)
-		if equality.Semantic.DeepEqual(now, r.Status.Parents) || len(now) == 0 && len(r.Status.Parents) == 0 || !turn.take(r.Namespace) {
+		before := status(r).Parents
+		now := parents(before, want)
+		if equality.Semantic.DeepEqual(now, before) || len(now) == 0 && len(before) == 0 || !turn.take(r.GetNamespace()) {
 			continue
 		}
 		r = r.DeepCopy()
-		r.Status.Parents = now
-		_, err := k.client.GatewayV1().GRPCRoutes(r.Namespace).UpdateStatus(ctx, r, metav1.UpdateOptions{})
-		all.add("GRPCRoute", r, err)
+		status(r).Parents = now
+		all.add(kind, r, update(r))
 	}
 	return errors.Join(all.all...)
 }
