@@ -186,7 +186,7 @@ func filter(a *routes.Action, f *gatewayv1.HTTPRouteFilter, matches []match) (er
 	return err
 }
 
-// timeoutOf is the shorter of both: a request is sent again only where it reached nobody.
+// timeoutOf is the shorter of both: a request is sent again only where it reached no backend.
 func timeoutOf(t *gatewayv1.HTTPRouteTimeouts) (time.Duration, error) {
 	if t == nil {
 		return 0, nil
