@@ -50,11 +50,6 @@ const corefile = `.:10154 {
 }
 `
 
-// asked is what a server reached in one turn.
-type asked struct {
-	rate, perCore, p99 float64 // answers a second, also of its processor time; ms
-}
-
 // nameFigures compare the bundle dns with CoreDNS alone, both with the services of one cluster.
 func (o options) nameFigures(ctx context.Context) (_ []rig.Figure, err error) {
 	b, err := startBed(ctx, "bench-names")
@@ -103,41 +98,30 @@ func (o options) nameFigures(ctx context.Context) (_ []rig.Figure, err error) {
 // inside is a name that each cluster has.
 const inside = "kubernetes.default.svc.cluster.local."
 
-// side is a server that is asked.
-type side struct {
-	address string
-	pid     int
-}
-
 // compareNames asks both sides in turns, ours first.
 func (o options) compareNames(ctx context.Context, n *cluster.Network, what string, goal float64, name string, sides []side) ([]rig.Figure, error) {
-	got := make([][]asked, len(sides))
+	raw, err := question(name)
+	if err != nil {
+		return nil, err
+	}
+	got := make([][]turn, len(sides))
 	for range o.rounds * askTurns {
 		for i, s := range sides {
 			if err := answers(n, s.address, name); err != nil {
 				return nil, fmt.Errorf("ask %s for %s: %w", s.address, name, err)
 			}
-			a, err := ask(ctx, n, s, name)
+			t, err := s.take(ctx, askers, askTurn, func(until time.Time) ([]float64, error) { return askInTurn(ctx, n, s.address, raw, until) })
 			if err != nil {
 				return nil, fmt.Errorf("ask %s for %s: %w", s.address, name, err)
 			}
-			got[i] = append(got[i], a)
+			got[i] = append(got[i], t)
 		}
 	}
-	of := func(i int, column func(asked) float64) []float64 { return columnOf(got[i], column) }
-	rate, perCore, p99 := func(a asked) float64 { return a.rate }, func(a asked) float64 { return a.perCore }, func(a asked) float64 { return a.p99 }
-	f := rig.Beside("DNS, "+what+", per core", "1/s", "CoreDNS alone", goal, of(0, perCore), of(1, perCore))
+	of := func(i int, value func(turn) float64) []float64 { return column(got[i], value) }
+	f := rig.Beside("DNS, "+what+", per core", "1/s", "CoreDNS alone", goal, of(0, perCoreOf), of(1, perCoreOf))
 	f.Rounds, f.Peer.Rounds = nil, nil // dozens of turns
 	return []rig.Figure{f.With("%.0f answers a second, p99 %.2f ms; alone %.0f, %.2f ms",
-		rig.Median(of(0, rate)), rig.Median(of(0, p99)), rig.Median(of(1, rate)), rig.Median(of(1, p99)))}, nil
-}
-
-func columnOf[T any](list []T, of func(T) float64) []float64 {
-	var out []float64
-	for _, a := range list {
-		out = append(out, of(a))
-	}
-	return out
+		rig.Median(of(0, rateOf)), rig.Median(of(0, p99Of)), rig.Median(of(1, rateOf)), rig.Median(of(1, p99Of)))}, nil
 }
 
 // dnsAddress is where the bundle dns says that it answers.
@@ -214,37 +198,6 @@ func answers(n *cluster.Network, address, name string) error {
 		return err
 	}
 	return exchange(conn, raw, make([]byte, 2048))
-}
-
-// ask asks for one turn, and fails for an answer that is wrong or does not come.
-func ask(ctx context.Context, n *cluster.Network, s side, name string) (asked, error) {
-	raw, err := question(name)
-	if err != nil {
-		return asked{}, err
-	}
-	var mu sync.Mutex
-	var took []float64
-	var errs []error
-	used, begin := rig.ProcessorTime(s.pid), time.Now()
-	var group sync.WaitGroup
-	for range askers {
-		group.Go(func() {
-			own, err := askInTurn(ctx, n, s.address, raw, begin.Add(askTurn))
-			mu.Lock()
-			defer mu.Unlock()
-			took, errs = append(took, own...), append(errs, err)
-		})
-	}
-	group.Wait()
-	seconds, busy := time.Since(begin).Seconds(), (rig.ProcessorTime(s.pid) - used).Seconds()
-	if err := errors.Join(errs...); err != nil || len(took) == 0 {
-		return asked{}, errors.Join(err, ctx.Err())
-	}
-	if busy <= 0 {
-		return asked{}, fmt.Errorf("process %d has ended meanwhile", s.pid)
-	}
-	slices.Sort(took)
-	return asked{rate: float64(len(took)) / seconds, perCore: float64(len(took)) / busy, p99: took[len(took)*99/100]}, nil
 }
 
 // askInTurn asks one question after the other until a time, and returns how long each took, in ms.

@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -84,11 +83,6 @@ http {
 }
 `
 
-// served is what a proxy reached in one turn.
-type served struct {
-	rate, cost, p99 float64 // requests a second; its processor time of one, µs; ms
-}
-
 // requestFigures compare the bundle ingress with nginx, both before the same backend.
 func (o options) requestFigures(ctx context.Context) (_ []rig.Figure, err error) {
 	const name = "requests through the ingress"
@@ -125,23 +119,21 @@ func (o options) requestFigures(ctx context.Context) (_ []rig.Figure, err error)
 	}
 	defer func() { err = errors.Join(err, other.Stop(syscall.SIGTERM)) }()
 	fmt.Printf("  %s requests\n", time.Now().Format(time.TimeOnly))
-	var ours, theirs []served
+	var ours, theirs []turn
 	for range o.rounds * requestTurns {
-		for to, list := range map[side]*[]served{{ownAddress, pid}: &ours, {nginxAddress, other.Pid()}: &theirs} {
-			s, err := request(ctx, n, to)
+		for to, list := range map[side]*[]turn{{ownAddress, pid}: &ours, {nginxAddress, other.Pid()}: &theirs} {
+			t, err := to.take(ctx, requesters, requestTurn, func(until time.Time) ([]float64, error) { return requestInTurn(ctx, n, to.address, until) })
 			if err != nil {
 				return nil, fmt.Errorf("requests to %s: %w", to.address, err)
 			}
-			*list = append(*list, s)
+			*list = append(*list, t)
 		}
 	}
-	rate := func(s served) float64 { return s.rate }
-	median := func(list []served, of func(served) float64) float64 { return rig.Median(columnOf(list, of)) }
-	f := rig.Beside(name, "1/s", "nginx", 0.8, columnOf(ours, rate), columnOf(theirs, rate))
+	median := func(list []turn, of func(turn) float64) float64 { return rig.Median(column(list, of)) }
+	f := rig.Beside(name, "1/s", "nginx", 0.8, column(ours, rateOf), column(theirs, rateOf))
 	f.Rounds, f.Peer.Rounds = nil, nil
-	p99, cost := func(s served) float64 { return s.p99 }, func(s served) float64 { return s.cost }
 	return []rig.Figure{f.With("p99 %.2f ms and %.0f µs of processor time a request; nginx %.2f ms and %.0f µs",
-		median(ours, p99), median(ours, cost), median(theirs, p99), median(theirs, cost))}, nil
+		median(ours, p99Of), median(ours, costOf), median(theirs, p99Of), median(theirs, costOf))}, nil
 }
 
 // applyIngress returns when the ingress forwards to the backend.
@@ -232,46 +224,6 @@ const requestText = "GET /some/path?with=query HTTP/1.1\r\nHost: bench.example.c
 func once(ctx context.Context, n *cluster.Network, address string) error {
 	_, err := requestInTurn(ctx, n, address, time.Time{})
 	return err
-}
-
-// request sends requests for one turn, and fails for an answer that is wrong or does not come.
-func request(ctx context.Context, n *cluster.Network, to side) (served, error) {
-	var mu sync.Mutex
-	var took []float64
-	var errs []error
-	used, begin := family(to.pid), time.Now()
-	var group sync.WaitGroup
-	for range requesters {
-		group.Go(func() {
-			own, err := requestInTurn(ctx, n, to.address, begin.Add(requestTurn))
-			mu.Lock()
-			defer mu.Unlock()
-			took, errs = append(took, own...), append(errs, err)
-		})
-	}
-	group.Wait()
-	seconds, busy := time.Since(begin).Seconds(), family(to.pid)-used
-	if err := errors.Join(errs...); err != nil || len(took) == 0 {
-		return served{}, errors.Join(err, ctx.Err())
-	}
-	slices.Sort(took)
-	if busy <= 0 {
-		return served{}, fmt.Errorf("process %d has ended meanwhile", to.pid)
-	}
-	count := float64(len(took))
-	return served{rate: count / seconds, cost: busy.Seconds() * 1e6 / count, p99: took[len(took)*99/100]}, nil
-}
-
-// family is the processor time of a process and of its children, such as nginx's workers.
-func family(pid int) time.Duration {
-	total := rig.ProcessorTime(pid)
-	raw, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
-	for field := range strings.FieldsSeq(string(raw)) {
-		if child, err := strconv.Atoi(field); err == nil {
-			total += rig.ProcessorTime(child)
-		}
-	}
-	return total
 }
 
 // requestInTurn sends at least one request, and one after the other until a time; it returns
