@@ -15,7 +15,7 @@ import (
 	"pintle.dev/pintle/plugins/ingress/routes"
 )
 
-// World is what routes lead to, and who has which host.
+// World answers which backends there are, and which namespace has a host.
 type World struct {
 	// Owns reports whether Gateways of a namespace have a host.
 	Owns func(namespace, host string) bool

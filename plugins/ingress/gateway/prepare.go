@@ -28,7 +28,7 @@ const (
 	maxAddresses = 16
 )
 
-// Prepared is what of the objects does not depend on who has which host.
+// Prepared is what was read of the objects before the hosts are given to namespaces.
 type Prepared struct {
 	// Claims are the hosts that are wanted, the oldest first.
 	Claims []routes.Claim

@@ -124,8 +124,8 @@ func (k *keeper) Run(ctx context.Context) error {
 	return nil
 }
 
-// writeAll writes until ctx ends: at once what is told, and after a rest what other writers
-// changed, so that two which do not agree take turns slowly.
+// writeAll writes statuses until ctx ends. Those of a new table are written at once. What another
+// writer changed is written again after a pause: two that disagree would else write without end.
 func (k *keeper) writeAll(ctx context.Context, regular <-chan time.Time) {
 	var out *gateway.Output
 	var again <-chan time.Time
