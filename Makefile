@@ -276,6 +276,14 @@ test-flakes: build ## each e2e test twenty times in a row on busy processors (FL
 test-many-plugins: build ## load 200 plugins at once (5 GiB of memory); make test loads 40
 	MANY_PLUGINS=200 $(GO) test -count=1 -timeout 20m -run TestManyPlugins -v ./e2e
 
+# Packages whose tests the virtual machine runs, and which of these.
+VM_TESTS ?= ./plugins/proxies/nftables
+VM_RUN   ?= TestKernel|TestAffinity|TestUDP|TestSCTP
+
+.PHONY: test-vm
+test-vm: ## run tests on a kernel of Debian in a virtual machine (installs qemu; VM_TESTS=./plugins/proxies/iptables VM_RUN=Packets: others; VM_FLAGS=-help)
+	@$(GO) run ./e2e/vm -run '$(VM_RUN)' $(VM_FLAGS) $(VM_TESTS)
+
 .PHONY: test-cosign
 test-cosign: cosign ## let cosign sign for the catalog and verify what Pintle signed (COSIGN_FLAGS=-update writes the fixture of make test anew)
 	PATH=$(CURDIR)/$(BIN):$$PATH $(GO) test -count=1 -run TestCosign -v ./kernel/catalog $(COSIGN_FLAGS)
