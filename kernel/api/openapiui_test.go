@@ -8,7 +8,6 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
-	"os/exec"
 	"regexp"
 	"strings"
 	"sync"
@@ -45,10 +44,6 @@ func TestOpenAPIPage(t *testing.T) {
 			}
 		}
 	})
-	const browser = "chromium"
-	if _, err := exec.LookPath(browser); err != nil {
-		t.Skip("the page is not opened, as there is no chromium; install Debian's package of that name")
-	}
 	evil := `<script>fetch("/ran")</script><img src=x onerror='fetch("/ran")'> [link](javascript:fetch("/ran")) <a href="javascript:fetch('/ran')">a</a> ` +
 		`<iframe srcdoc="<script>parent.fetch('/ran')</script>"></iframe> <form action="/ran"><button>b</button></form> ![i](/leak) <svg onload='fetch("/ran")'></svg> told-by-a-definition`
 	preserve := true
@@ -105,9 +100,7 @@ func TestOpenAPIPage(t *testing.T) {
 	open := func(document string) string {
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 		defer cancel()
-		cmd := exec.CommandContext(ctx, browser, "--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--user-data-dir="+t.TempDir(),
-			"--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1", "--virtual-time-budget=60000", "--dump-dom", proxy.URL+"/below/openapi/ui/#"+url.QueryEscape(document))
-		cmd.WaitDelay = 5 * time.Second
+		cmd := chromiumCommand(ctx, t, "--virtual-time-budget=60000", "--dump-dom", proxy.URL+"/below/openapi/ui/#"+url.QueryEscape(document))
 		var said bytes.Buffer
 		cmd.Stderr = &said
 		out, err := cmd.Output()
