@@ -190,7 +190,7 @@ check: ## fail where code is not formatted, vetted or generated (needs protoc)
 GENERATED = git ls-files -co --exclude-standard '*.pb.go' '*zz_generated*' | sort | xargs sha256sum | sha256sum
 
 # Plays the scripts of controllers against kube-controller-manager (SCRIPTS=a,b: some).
-RECONCILE = $(GO) test -count=1 -timeout 60m -run 'TestUpstream$$' ./e2e/reconcile -args $(if $(SCRIPTS),-scripts=$(SCRIPTS))
+RECONCILE = $(GO) test -count=1 -timeout 60m -run '^TestUpstream(Selectors)?$$' ./e2e/reconcile -args $(if $(SCRIPTS),-scripts=$(SCRIPTS))
 
 .PHONY: test-controllers
 test-controllers: build ## play the scripts of controllers alone, and compare with what kube-controller-manager did (SCRIPTS=a,b: some)

@@ -19,7 +19,8 @@
 // waits until the objects are as recorded. It runs with make test; make test-controllers
 // runs it alone. TestUpstream, with -upstream=write, plays them against
 // bin/kube-controller-manager and records; with -upstream=check it compares
-// (make controller-goldens, make test-peer).
+// (make controller-goldens, make test-peer). TestUpstreamSelectors does the same for the
+// short names and field selectors that kernel/api is compared with.
 //
 // It must not import the kernel, nor k8s.io/kubernetes.
 package reconcile

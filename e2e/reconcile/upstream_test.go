@@ -28,26 +28,41 @@ import (
 
 const adminToken = "reconcile-on-loopback"
 
-// newUpstream starts etcd, kube-apiserver and kube-controller-manager with the settings
-// that Pintle has here.
-func newUpstream(t *testing.T) *world {
+// newAPIServer starts etcd and kube-apiserver in a folder, and gives the server's address
+// and the key of its service accounts.
+func newAPIServer(t *testing.T, dir string) (host, key string) {
 	t.Helper()
-	dir := t.TempDir()
 	etcd, err := cluster.StartEtcd(t.Context(), nil, filepath.Join(dir, "etcd"), false)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(etcd.Stop)
-	key, tokens := filepath.Join(dir, "sa.key"), filepath.Join(dir, "tokens.csv")
+	key = filepath.Join(dir, "sa.key")
+	tokens := filepath.Join(dir, "tokens.csv")
 	writeKey(t, key)
 	write(t, tokens, adminToken+",admin,admin,system:masters\n")
-	ports := freePorts(t, 2)
-	host := "https://127.0.0.1:" + ports[0]
+	port := freePorts(t, 1)[0]
+	host = "https://127.0.0.1:" + port
 	start(t, dir, "kube-apiserver", host+"/readyz",
-		"--etcd-servers", etcd.URL, "--bind-address", "127.0.0.1", "--secure-port", ports[0], "--cert-dir", filepath.Join(dir, "pki"),
+		"--etcd-servers", etcd.URL, "--bind-address", "127.0.0.1", "--secure-port", port, "--cert-dir", filepath.Join(dir, "pki"),
 		"--token-auth-file", tokens, "--authorization-mode", "RBAC", "--service-account-issuer", "https://reconcile.local",
 		"--service-account-key-file", key, "--service-account-signing-key-file", key,
 		"--service-cluster-ip-range", "10.96.0.0/16", "--endpoint-reconciler-type", "none")
+	return host, key
+}
+
+func upstreamConfig(host string) *rest.Config {
+	cfg := &rest.Config{Host: host, BearerToken: adminToken}
+	cfg.Insecure = true // it makes its own certificate, for loopback
+	return cfg
+}
+
+// newUpstream starts kube-controller-manager too, with the settings that Pintle has here.
+func newUpstream(t *testing.T) *world {
+	t.Helper()
+	dir := t.TempDir()
+	host, key := newAPIServer(t, dir)
+	port := freePorts(t, 1)[0]
 	kubeconfig := filepath.Join(dir, "kubeconfig")
 	write(t, kubeconfig, fmt.Sprintf(`apiVersion: v1
 kind: Config
@@ -56,15 +71,13 @@ users: [{name: admin, user: {token: %s}}]
 contexts: [{name: upstream, context: {cluster: upstream, user: admin}}]
 current-context: upstream
 `, host, adminToken))
-	start(t, dir, "kube-controller-manager", "https://127.0.0.1:"+ports[1]+"/healthz",
+	start(t, dir, "kube-controller-manager", "https://127.0.0.1:"+port+"/healthz",
 		"--kubeconfig", kubeconfig, "--authentication-kubeconfig", kubeconfig, "--authorization-kubeconfig", kubeconfig,
-		"--bind-address", "127.0.0.1", "--secure-port", ports[1], "--cert-dir", filepath.Join(dir, "manager-pki"), "--leader-elect=false",
+		"--bind-address", "127.0.0.1", "--secure-port", port, "--cert-dir", filepath.Join(dir, "manager-pki"), "--leader-elect=false",
 		"--service-account-private-key-file", key, "--root-ca-file", filepath.Join(dir, "pki", "apiserver.crt"),
 		"--kube-api-qps", "1000", "--kube-api-burst", "2000", "--horizontal-pod-autoscaler-sync-period", autoscalerPeriod,
 		"--node-monitor-period", monitorPeriod, "--node-monitor-grace-period", monitorGrace)
-	cfg := &rest.Config{Host: host, BearerToken: adminToken}
-	cfg.Insecure = true // it makes its own certificate, for loopback
-	return follow(t, cfg)
+	return follow(t, upstreamConfig(host))
 }
 
 // start starts a built program, which ends with the test, and waits until it answers.
@@ -82,7 +95,7 @@ func start(t *testing.T, dir, name, url string, args ...string) {
 	cmd := exec.Command(filepath.Join(bin, name), args...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
-	if err := cmd.Start(); err != nil {
+	if err := cluster.StartProcess(cmd); err != nil {
 		t.Fatalf("start %s: %v; make controller-goldens builds it", name, err)
 	}
 	exited := make(chan struct{})
