@@ -323,21 +323,7 @@ func (e *env) fromNeighbour(t *testing.T, second *cluster.Network, ns, ip string
 	if got := e.balancer(t, ns, "announced"); got != announced {
 		t.Fatalf("it has %s", got)
 	}
-	on := func(f func(netlink.Link, *netlink.Addr) error) {
-		t.Helper()
-		if err := e.Network.Do(func() error {
-			lo, err := netlink.LinkByName("lo")
-			if err != nil {
-				return err
-			}
-			return f(lo, &netlink.Addr{IPNet: &net.IPNet{IP: net.ParseIP(announced), Mask: net.CIDRMask(32, 32)}})
-		}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	on(netlink.AddrAdd)
 	get(announced + ":80")
-	on(netlink.AddrDel)
 }
 
 // attackBalancers is what a user of another namespace tries, who may edit it.

@@ -77,6 +77,9 @@ func (k *Kernel) hostConfig(cfg *config.Config) plugin.Config {
 		if cfg.Node.Policies != "" {
 			out.Proxies = append(out.Proxies, cfg.Node.Policies)
 		}
+		if cfg.Node.Announcer != "" {
+			out.Proxies = append(out.Proxies, cfg.Node.Announcer)
+		}
 	}
 	if cfg.Hollow.Nodes > 0 {
 		out.Runtimes = append(out.Runtimes, cfg.Hollow.Runtime)

@@ -40,6 +40,7 @@ const (
 	nodeNetworkRole  = "pintle:node-network"
 	nodeDNSRole      = "pintle:node-dns"
 	nodePoliciesRole = "pintle:node-network-policy"
+	nodeAnnounceRole = "pintle:node-announcer"
 )
 
 // Server is the address at which other machines reach the API server, a URL: that of the
@@ -118,6 +119,10 @@ func Prepare(ctx context.Context, client kubernetes.Interface, server string, ca
 		// So have its plugins, of which each is held to the rules of its manifest besides.
 		nodeNetworkRole: {{Verbs: reading, APIGroups: []string{""}, Resources: []string{"nodes"}}},
 		nodeDNSRole:     {{Verbs: reading, APIGroups: []string{""}, Resources: []string{"namespaces"}}},
+		nodeAnnounceRole: {
+			{Verbs: reading, APIGroups: []string{""}, Resources: []string{"nodes"}},
+			{Verbs: reading, APIGroups: []string{discoveryv1.GroupName}, Resources: []string{"endpointslices"}},
+		},
 		nodePoliciesRole: {
 			{Verbs: reading, APIGroups: []string{""}, Resources: []string{"namespaces", "pods"}},
 			{Verbs: reading, APIGroups: []string{networkingv1.GroupName}, Resources: []string{"networkpolicies"}},
@@ -136,6 +141,7 @@ func Prepare(ctx context.Context, client kubernetes.Interface, server string, ca
 		nodeNetworkRole:  {nodeNetworkRole, "system:nodes"},
 		nodeDNSRole:      {nodeDNSRole, "system:nodes"},
 		nodePoliciesRole: {nodePoliciesRole, "system:nodes"},
+		nodeAnnounceRole: {nodeAnnounceRole, "system:nodes"},
 	} {
 		_, err = rbac.ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
 			ObjectMeta: metav1.ObjectMeta{Name: name},

@@ -140,6 +140,7 @@ func TestPrepare(t *testing.T) {
 		"pintle:node-network":                           "pintle:node-network to Group system:nodes",
 		"pintle:node-dns":                               "pintle:node-dns to Group system:nodes",
 		"pintle:node-network-policy":                    "pintle:node-network-policy to Group system:nodes",
+		"pintle:node-announcer":                         "pintle:node-announcer to Group system:nodes",
 	}
 	if len(got) != len(want) || len(bindings.Items) != len(want)+1 {
 		t.Errorf("bindings %v", got)
@@ -150,12 +151,13 @@ func TestPrepare(t *testing.T) {
 		}
 	}
 	roles, err := client.RbacV1().ClusterRoles().List(t.Context(), metav1.ListOptions{})
-	if err != nil || len(roles.Items) != 5 {
+	if err != nil || len(roles.Items) != 6 {
 		t.Errorf("%+v, %v", roles, err)
 	}
 	may := map[string]string{
 		"kubeadm:get-nodes": "[get] [nodes]", "pintle:node-proxier": "[list watch] [endpointslices]", "pintle:node-network": "[list watch] [nodes]",
 		"pintle:node-dns": "[list watch] [namespaces]", "pintle:node-network-policy": "[list watch] [namespaces pods] [list watch] [networkpolicies]",
+		"pintle:node-announcer": "[list watch] [nodes] [list watch] [endpointslices]",
 	}
 	for _, r := range roles.Items {
 		text := ""

@@ -303,6 +303,7 @@ type Node struct {
 	Proxies      []string `mapstructure:"proxies" doc:"names of service proxies; the first that this machine can run is used"`
 	DNS          string   `mapstructure:"dns" doc:"name of the plugin that answers the cluster's DNS on this node, as service kube-system/kube-dns; empty: none"`
 	Policies     string   `mapstructure:"networkPolicy" doc:"name of the plugin that enforces network policies for the pods of this node; empty: nothing does"`
+	Announcer    string   `mapstructure:"announcer" doc:"name of the plugin by which other machines of this node's network find addresses of load balancers that lie in it; empty: nothing announces them"`
 	PodCIDR      string   `mapstructure:"podCIDR" format:"cidr?" doc:"range of pod IPs on this node; empty: what the Node object is given, such as by the controller nodeipam"`
 	ClusterCIDRs []string `mapstructure:"clusterCIDRs" format:"cidr" doc:"ranges in which the pods of all nodes are: what pods send there keeps their addresses, what they send elsewhere has the node's; none: node.podCIDR alone"`
 	Network      string   `mapstructure:"network" doc:"name of the plugin that connects pods of this node with those of other nodes, by routes or otherwise; it needs clusterCIDRs; empty: nothing does"`

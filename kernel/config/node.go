@@ -92,6 +92,9 @@ func checkNode(n *Node, add func(key, format string, args ...any)) {
 	if n.Policies != "" && (slices.Contains(n.Proxies, n.Policies) || n.Policies == n.DNS) {
 		add("networkPolicy", "%q is named by node.proxies or node.dns, too; what enforces policies serves nothing: take it out there", n.Policies)
 	}
+	if n.Announcer != "" && (slices.Contains(n.Proxies, n.Announcer) || n.Announcer == n.DNS || n.Announcer == n.Policies) {
+		add("announcer", "%q is named by node.proxies, node.dns or node.networkPolicy, too; what announces addresses serves nothing: take it out there", n.Announcer)
+	}
 	checkNetwork(n, add)
 	seen := map[string]bool{}
 	for _, t := range n.RegisterWithTaints {

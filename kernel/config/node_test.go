@@ -27,6 +27,8 @@ func TestNodeSettings(t *testing.T) {
 		{"{dns: a, proxies: [b, a]}", `node.dns: "a" is among node.proxies, too`},
 		{"{networkPolicy: a, proxies: [b, a]}", `node.networkPolicy: "a" is named by node.proxies or node.dns, too`},
 		{"{networkPolicy: a, dns: a}", `node.networkPolicy: "a" is named by node.proxies or node.dns, too`},
+		{"{announcer: a, proxies: [b, a]}", `node.announcer: "a" is named by node.proxies, node.dns or node.networkPolicy, too`},
+		{"{announcer: a, networkPolicy: a}", `node.announcer: "a" is named by node.proxies, node.dns or node.networkPolicy, too`},
 		{"{network: a}", `node.clusterCIDRs: is empty; node.network "a" needs the ranges`},
 		{"{network: a, clusterCIDRs: [10.1.0.0/16], podCIDR: 10.244.0.0/24}", "node.podCIDR: 10.244.0.0/24 is not within node.clusterCIDRs [10.1.0.0/16]"},
 		{"{network: a, clusterCIDRs: [10.1.0.0/16], podCIDR: 10.0.0.0/8}", "node.podCIDR: 10.0.0.0/8 is not within"},

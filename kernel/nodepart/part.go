@@ -197,6 +197,9 @@ func (p *Part) session(ctx context.Context, list *parts.Parts) error {
 			return err
 		}
 	}
+	if err := p.startAnnouncer(list, cfg); err != nil {
+		return err
+	}
 	p.agent.Store(agent)
 	list.StartWithin("node "+p.Name, agent.Run, func(ctx context.Context) error {
 		if p.keeps() {

@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 
 	"pintle.dev/pintle/kernel/config"
-	"pintle.dev/pintle/kernel/node/networkpolicy"
+	"pintle.dev/pintle/kernel/node/follower"
 	"pintle.dev/pintle/kernel/parts"
 	"pintle.dev/pintle/sdk/proxy"
 )
@@ -30,8 +30,11 @@ func (p *Part) startPolicies(ctx context.Context, list *parts.Parts, cfg *config
 	if err := os.MkdirAll(state, 0o700); err != nil {
 		return fmt.Errorf("network policies: %w", err)
 	}
-	keeper, err := networkpolicy.New(networkpolicy.Config{
-		Plugin: plugin, Connect: func() (proxy.Proxy, error) { return p.deps.Plugins.Proxy(plugin) }, Logger: p.deps.Logger.With("part", "network policies"),
+	keeper, err := follower.New(follower.Config{
+		Purpose: "network policies",
+		Lost:    "network policies are not enforced as they are now; what was enforced before stays in force, and it is tried again",
+		Back:    "network policies are enforced again",
+		Plugin:  plugin, Connect: func() (proxy.Proxy, error) { return p.deps.Plugins.Proxy(plugin) }, Logger: p.deps.Logger.With("part", "network policies"),
 		Options: proxy.Options{
 			Name: plugin, Config: p.deps.Plugins.PluginConfig(plugin), NodeName: p.Name, NodeIPs: []string{p.IP.String()},
 			PodCIDRs: []string{cfg.Node.PodCIDR}, ClusterCIDRs: clusterCIDRs(cfg), ServiceCIDRs: []string{cfg.API.ServiceCIDR},

@@ -1,6 +1,6 @@
 // Proxies is the bundle of what programs the network of a node. It has the service proxies nftables,
-// iptables and userspace, the networks that connect pods of several machines, and the enforcer of
-// network policies.
+// iptables and userspace, the networks that connect pods of several machines, the enforcer of
+// network policies, and the announcer of load balancers' addresses.
 package main
 
 import (
@@ -11,6 +11,7 @@ import (
 
 	"k8s.io/klog/v2"
 
+	"pintle.dev/pintle/plugins/layer2"
 	"pintle.dev/pintle/plugins/networkpolicy"
 	"pintle.dev/pintle/plugins/networks/bridge"
 	"pintle.dev/pintle/plugins/networks/cni"
@@ -37,6 +38,7 @@ func main() {
 		"userspace": userspace.New(nftables.Remove, iptables.Remove),
 
 		networkpolicy.Name: networkpolicy.New(),
+		layer2.Name:        layer2.New(),
 	})
 	networks := network.ServiceOf(map[string]network.Network{
 		bridge.Name: bridge.New(),

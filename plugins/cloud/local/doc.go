@@ -10,8 +10,8 @@
 //
 // It touches no interface, route or rule, and needs no right on the machine: the proxy of
 // each node serves the addresses as it serves cluster IPs. So machines with a node, and
-// their pods, reach them. Others do by a route to a node, or where a node has the address
-// on an interface and answers ARP for it (configs/README.md).
+// their pods, reach them. Others do by a route to a node, or in the network of the nodes by
+// ARP, for which plugins/layer2 answers (configs/README.md).
 //
 // A service gets no address that is a node's, the API server's, in a range of cluster IPs
 // or in a range of pods. It learns no other service's name by asking for an address.

@@ -1,4 +1,4 @@
-package networkpolicy
+package follower
 
 import (
 	"context"
@@ -13,16 +13,20 @@ import (
 )
 
 const (
-	// look is how often the plugin is asked whether it enforces the policies.
+	// look is how often the plugin is asked whether it does its work.
 	look = 2 * time.Second
-	// startTimeout bounds a start: the plugin reads the cluster's policies first.
+	// startTimeout bounds a start: the plugin may read objects first.
 	startTimeout = 30 * time.Second
 	// soon is the pause between tries while the node's first pod waits.
 	soon = 100 * time.Millisecond
 )
 
-// Config says what enforces.
+// Config says which plugin it is.
 type Config struct {
+	// Purpose is what the plugin is for, in two words or three, such as "network policies".
+	Purpose string
+	// Lost is logged when the plugin fails, Back when it works again.
+	Lost, Back string
 	// Plugin is its name.
 	Plugin string
 	// Connect returns the plugin.
@@ -44,10 +48,12 @@ type Keeper struct {
 // New checks the configuration; nothing is started.
 func New(cfg Config) (*Keeper, error) {
 	switch {
+	case cfg.Purpose == "" || cfg.Lost == "" || cfg.Back == "":
+		return nil, errors.New("plugin that follows the API: it is not said what it is for")
 	case cfg.Plugin == "" || cfg.Connect == nil:
-		return nil, errors.New("network policies: no plugin is named")
+		return nil, fmt.Errorf("%s: no plugin is named", cfg.Purpose)
 	case cfg.Logger == nil || cfg.Options.NodeName == "":
-		return nil, errors.New("network policies: no logger, or no name of the node")
+		return nil, fmt.Errorf("%s: no logger, or no name of the node", cfg.Purpose)
 	}
 	if cfg.Clock == nil {
 		cfg.Clock = clock.RealClock{}
@@ -55,9 +61,9 @@ func New(cfg Config) (*Keeper, error) {
 	return &Keeper{cfg: cfg}, nil
 }
 
-// Start starts the plugin, and returns when it enforces the policies. It tries again while
-// the plugin's process or its way to the API is not there yet, for startTimeout at most, but
-// not where this machine cannot. An error says that policies are not enforced; Run tries again.
+// Start starts the plugin, and returns when it works. It tries again while the plugin's
+// process or its way to the API is not there yet, for startTimeout at most, but not where this
+// machine cannot. After an error Run tries again.
 func (k *Keeper) Start(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -128,10 +134,10 @@ func (k *Keeper) say(err error) {
 		return
 	}
 	if k.said = now; err != nil {
-		k.cfg.Logger.Warn("network policies are not enforced as they are now; what was enforced before stays in force, and it is tried again", "error", err)
+		k.cfg.Logger.Warn(k.cfg.Lost, "error", err)
 		return
 	}
-	k.cfg.Logger.Info("network policies are enforced again", "plugin", k.cfg.Plugin)
+	k.cfg.Logger.Info(k.cfg.Back, "plugin", k.cfg.Plugin)
 }
 
 // Stop stops the plugin after Run has returned; with cleanup nothing that it did to the

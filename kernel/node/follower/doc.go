@@ -1,10 +1,11 @@
-// Package networkpolicy keeps the plugin that enforces network policies on a node: it starts
-// it before the node's first pod, and looks after it.
+// Package follower keeps a plugin of a node that follows the API by itself: the one that
+// enforces network policies, and the one that announces addresses. It starts the plugin, waits
+// where the node's first pod has to wait for it, and looks after it.
 //
 // # What it promises
 //
-// Start returns when the plugin enforces the policies, or says why this machine cannot. A
-// plugin that fails is started again; what it enforced before stays in force meanwhile.
+// Start returns when the plugin does its work, or says why this machine cannot. A plugin that
+// fails is started again.
 //
 // # How data passes through
 //
@@ -18,4 +19,4 @@
 // errors, and is longer than what it saves.
 //
 // It must not import kernel/plugin, nor name a plugin.
-package networkpolicy
+package follower

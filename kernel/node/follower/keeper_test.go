@@ -1,4 +1,4 @@
-package networkpolicy
+package follower
 
 import (
 	"bytes"
@@ -61,6 +61,7 @@ func (p *plugin) set(start error, ready bool) {
 func keeper(t *testing.T, p *plugin, log *bytes.Buffer) *Keeper {
 	t.Helper()
 	k, err := New(Config{
+		Purpose: "network policies", Lost: "not enforced", Back: "enforced again",
 		Plugin: "wall", Connect: func() (proxy.Proxy, error) { return p, nil },
 		Options: proxy.Options{NodeName: "n", PodCIDRs: []string{"10.244.0.0/24"}}, Logger: slog.New(slog.NewTextHandler(log, nil)),
 	})
@@ -132,13 +133,13 @@ func TestCannot(t *testing.T) {
 	if err := keeper(t, p, &bytes.Buffer{}).Start(t.Context()); err == nil || !strings.Contains(err.Error(), "plugin wall: ") || !strings.Contains(err.Error(), "no nf_tables") {
 		t.Errorf("%v", err)
 	}
-	for _, cfg := range []Config{{}, {Plugin: "wall"}, {Plugin: "wall", Connect: func() (proxy.Proxy, error) { return nil, nil }}} {
+	for _, cfg := range []Config{{}, {Plugin: "wall"}, {Plugin: "wall", Connect: func() (proxy.Proxy, error) { return nil, nil }}, {Purpose: "walls", Lost: "no", Back: "yes"}, {Purpose: "walls", Lost: "no", Back: "yes", Plugin: "wall", Connect: func() (proxy.Proxy, error) { return nil, nil }}} {
 		if _, err := New(cfg); err == nil {
 			t.Errorf("%+v is taken", cfg)
 		}
 	}
 	gone := errors.New("its bundle is not loaded")
-	k, err := New(Config{Plugin: "wall", Connect: func() (proxy.Proxy, error) { return nil, gone }, Options: proxy.Options{NodeName: "n"}, Logger: slog.New(slog.DiscardHandler)})
+	k, err := New(Config{Purpose: "walls", Lost: "no", Back: "yes", Plugin: "wall", Connect: func() (proxy.Proxy, error) { return nil, gone }, Options: proxy.Options{NodeName: "n"}, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

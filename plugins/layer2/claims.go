@@ -1,0 +1,243 @@
+package layer2
+
+import (
+	"net"
+	"net/netip"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// The numbers of RFC 5227. Times between probes are its shortest ones: a service waits.
+const (
+	probes        = 3
+	probeEach     = time.Second
+	announceWait  = 2 * time.Second
+	announcements = 2
+	announceEach  = 2 * time.Second
+	defendEach    = 10 * time.Second
+)
+
+const (
+	// lookAgain is how long an address rests that another machine has, before it is probed
+	// again, and fellowAgain one that another node of the cluster still answers for.
+	lookAgain   = 30 * time.Second
+	fellowAgain = time.Second
+	// spread is the time between the first probes of two addresses that come at once.
+	spread = time.Millisecond
+	// askEach is how often other nodes are asked which hardware address they have.
+	askEach = 5 * time.Second
+)
+
+// heard is a packet of the link.
+type heard struct {
+	question bool             // who has target?
+	from     net.HardwareAddr // of the machine that says so
+	sender   netip.Addr       // the address that it says it has; unspecified in a probe
+	target   netip.Addr
+}
+
+// link sends packets.
+type link interface {
+	// Probe asks who has an address, without saying that this machine has any.
+	Probe(ip netip.Addr) error
+	// Ask asks who has an address, as this machine.
+	Ask(ip netip.Addr) error
+	// Announce tells all machines that this one has an address.
+	Announce(ip netip.Addr) error
+	// Answer answers a question about an address.
+	Answer(ip netip.Addr, q heard) error
+}
+
+type stage int
+
+const (
+	probing stage = iota
+	waiting       // another machine has it
+	holding
+)
+
+// claim is an address that this node is to answer for.
+type claim struct {
+	service  *corev1.Service
+	stage    stage
+	sent     int       // probes, or announcements
+	next     time.Time // when something is to be done; zero: never
+	defended time.Time // the last time
+}
+
+// claims are those of a node on one link. One goroutine calls its methods.
+type claims struct {
+	link  link
+	own   net.HardwareAddr
+	tell  teller
+	log   func(msg string, args ...any)
+	asked time.Time
+	view  string // of the last plan
+
+	fellows map[netip.Addr]string // addresses of other nodes, and their hardware addresses as far as they are known
+	held    map[netip.Addr]*claim
+}
+
+// teller says what becomes of addresses.
+type teller interface {
+	announced(ip netip.Addr, s *corev1.Service)
+	inUse(ip netip.Addr, s *corev1.Service, by net.HardwareAddr)
+}
+
+func newClaims(l link, own net.HardwareAddr, t teller, log func(msg string, args ...any)) *claims {
+	return &claims{link: l, own: own, tell: t, log: log, fellows: map[netip.Addr]string{}, held: map[netip.Addr]*claim{}}
+}
+
+// follow takes a plan in. Addresses that are not in it any more are not answered for from
+// now on; new ones are probed first.
+func (c *claims) follow(p plan, now time.Time) {
+	for ip := range c.fellows {
+		if !p.fellows[ip] {
+			delete(c.fellows, ip)
+		}
+	}
+	for ip := range p.fellows {
+		if _, known := c.fellows[ip]; !known {
+			c.fellows[ip], c.asked = "", time.Time{}
+		}
+	}
+	for ip := range c.held {
+		if p.hold[ip] == nil {
+			delete(c.held, ip)
+		}
+	}
+	others := c.view != p.view
+	c.view = p.view
+	first := now
+	for ip, s := range p.hold {
+		have := c.held[ip]
+		switch {
+		case have == nil:
+			c.held[ip] = &claim{service: s, next: first}
+		case have.stage == holding && others:
+			// Where another node answered while this one was cut off, machines still send there.
+			have.service, have.sent, have.next = s, 0, first
+		default:
+			have.service = s
+			continue
+		}
+		first = first.Add(spread)
+	}
+}
+
+// due does what is due, and returns when it has to be called again; zero: after a change.
+func (c *claims) due(now time.Time) (next time.Time) {
+	for ip, h := range c.held {
+		if !h.next.IsZero() && !h.next.After(now) {
+			c.step(ip, h, now)
+		}
+		if !h.next.IsZero() && (next.IsZero() || h.next.Before(next)) {
+			next = h.next
+		}
+	}
+	return next
+}
+
+func (c *claims) step(ip netip.Addr, h *claim, now time.Time) {
+	switch h.stage {
+	case waiting:
+		h.stage, h.sent = probing, 0
+		fallthrough
+	case probing:
+		c.learn(now)
+		if h.sent < probes {
+			c.did("probe", ip, c.link.Probe(ip))
+			if h.sent++; h.sent < probes {
+				h.next = now.Add(probeEach)
+			} else {
+				h.next = now.Add(announceWait)
+			}
+			return
+		}
+		h.stage, h.sent = holding, 0
+		c.tell.announced(ip, h.service)
+		fallthrough
+	case holding:
+		c.did("announce", ip, c.link.Announce(ip))
+		if h.sent++; h.sent < announcements {
+			h.next = now.Add(announceEach)
+		} else {
+			h.next = time.Time{}
+		}
+	}
+}
+
+// learn asks the other nodes for their hardware addresses, by which a node that answers is
+// told from another machine.
+func (c *claims) learn(now time.Time) {
+	if now.Sub(c.asked) < askEach {
+		return
+	}
+	c.asked = now
+	for ip := range c.fellows {
+		c.did("ask for", ip, c.link.Ask(ip))
+	}
+}
+
+func (c *claims) did(what string, ip netip.Addr, err error) {
+	if err != nil {
+		c.log("a packet about an address was not sent; it goes on", "what", what, "address", ip, "error", err)
+	}
+}
+
+func (c *claims) isFellow(mac string) bool {
+	for _, known := range c.fellows {
+		if known == mac {
+			return true
+		}
+	}
+	return false
+}
+
+// hear takes a packet in.
+func (c *claims) hear(p heard, now time.Time) {
+	mac := string(p.from)
+	if mac == string(c.own) {
+		return
+	}
+	if _, is := c.fellows[p.sender]; is {
+		c.fellows[p.sender] = mac
+	}
+	if h := c.held[p.sender]; h != nil {
+		c.contest(p.sender, h, p.from, now)
+		return
+	}
+	h := c.held[p.target]
+	if h == nil || !p.question {
+		return
+	}
+	if h.stage == holding {
+		c.did("answer for", p.target, c.link.Answer(p.target, p))
+	} else if p.sender.IsUnspecified() && h.stage == probing && mac < string(c.own) {
+		// Both begin to use it. One of them lets the other pass.
+		h.stage, h.next = waiting, now.Add(probes*probeEach+announceWait)
+	}
+}
+
+// contest is called when another machine says that it has an address.
+func (c *claims) contest(ip netip.Addr, h *claim, by net.HardwareAddr, now time.Time) {
+	fellow := c.isFellow(string(by))
+	if h.stage != holding {
+		h.stage, h.next = waiting, now.Add(lookAgain)
+		if fellow {
+			h.next = now.Add(fellowAgain)
+		} else {
+			c.tell.inUse(ip, h.service, by)
+		}
+		return
+	}
+	if !h.defended.IsZero() && now.Sub(h.defended) < defendEach {
+		return // else two that defend it answer each other for ever
+	}
+	h.defended = now
+	if !fellow {
+		c.tell.inUse(ip, h.service, by)
+	}
+	c.did("defend", ip, c.link.Announce(ip))
+}

@@ -1,0 +1,247 @@
+package layer2
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// recorded is a link, and what is told, written down.
+type recorded struct{ did []string }
+
+func (r *recorded) add(format string, args ...any) error {
+	r.did = append(r.did, fmt.Sprintf(format, args...))
+	return nil
+}
+func (r *recorded) Probe(ip netip.Addr) error           { return r.add("probe %s", ip) }
+func (r *recorded) Ask(ip netip.Addr) error             { return r.add("ask %s", ip) }
+func (r *recorded) Announce(ip netip.Addr) error        { return r.add("announce %s", ip) }
+func (r *recorded) Answer(ip netip.Addr, q heard) error { return r.add("answer %s to %s", ip, q.from) }
+func (r *recorded) announced(ip netip.Addr, s *corev1.Service) {
+	_ = r.add("event %s announced", s.Name)
+}
+func (r *recorded) inUse(ip netip.Addr, s *corev1.Service, by net.HardwareAddr) {
+	_ = r.add("event %s used by %s", s.Name, by)
+}
+
+// took returns what was done since, and forgets it.
+func (r *recorded) took() string {
+	did := strings.Join(r.did, ", ")
+	r.did = nil
+	return did
+}
+
+var (
+	mine    = net.HardwareAddr{2, 0, 0, 0, 0, 5}
+	fellow  = net.HardwareAddr{2, 0, 0, 0, 0, 6}
+	other   = net.HardwareAddr{2, 0, 0, 0, 0, 9}
+	lower   = net.HardwareAddr{2, 0, 0, 0, 0, 1}
+	ip1     = netip.MustParseAddr("192.0.2.200")
+	fellow1 = netip.MustParseAddr("192.0.2.2")
+	nobody  = netip.IPv4Unspecified()
+)
+
+// game is claims on a recorded link, with a clock of its own.
+type game struct {
+	*claims
+	*recorded
+	t   *testing.T
+	now time.Time
+}
+
+func newGame(t *testing.T) *game {
+	r := &recorded{}
+	return &game{claims: newClaims(r, mine, r, func(string, ...any) {}), recorded: r, t: t, now: time.Unix(1000, 0)}
+}
+
+// pass lets time pass, and does what becomes due.
+func (g *game) pass(d time.Duration) {
+	for end := g.now.Add(d); ; {
+		next := g.due(g.now)
+		if next.IsZero() || next.After(end) {
+			g.now = end
+			g.due(g.now)
+			return
+		}
+		g.now = next
+	}
+}
+
+func (g *game) want(when, did string) {
+	g.t.Helper()
+	if got := g.took(); got != did {
+		g.t.Errorf("%s: did %q, want %q", when, got, did)
+	}
+}
+
+func holds(ips ...netip.Addr) plan {
+	p := plan{hold: map[netip.Addr]*corev1.Service{}, fellows: map[netip.Addr]bool{fellow1: true}}
+	for _, ip := range ips {
+		p.hold[ip] = serviceOf("web", ip.String())
+	}
+	return p
+}
+
+// TestTake: an address is probed, announced, answered for, and given up, as RFC 5227 says.
+func TestTake(t *testing.T) {
+	g := newGame(t)
+	g.follow(holds(ip1), g.now)
+	question := heard{question: true, from: other, sender: netip.MustParseAddr("192.0.2.9"), target: ip1}
+	g.pass(0)
+	g.hear(question, g.now)
+	g.want("at first, when it answers nobody", "ask 192.0.2.2, probe 192.0.2.200")
+	g.pass(2 * time.Second)
+	g.hear(question, g.now)
+	g.want("while it probes", "probe 192.0.2.200, probe 192.0.2.200")
+	g.pass(2 * time.Second)
+	g.want("when none answered", "event web announced, announce 192.0.2.200")
+	g.hear(question, g.now)
+	g.hear(heard{question: true, from: other, sender: nobody, target: ip1}, g.now)
+	g.want("asked, also by a probe", "answer 192.0.2.200 to "+other.String()+", answer 192.0.2.200 to "+other.String())
+	g.hear(heard{question: true, from: mine, sender: ip1, target: ip1}, g.now)
+	g.hear(heard{from: other, sender: netip.MustParseAddr("192.0.2.9"), target: ip1}, g.now)
+	g.hear(heard{question: true, from: other, sender: nobody, target: netip.MustParseAddr("192.0.2.201")}, g.now)
+	g.want("by its own packets, answers, and questions about other addresses", "")
+	g.pass(time.Hour)
+	g.want("later", "announce 192.0.2.200")
+	g.follow(holds(ip1), g.now)
+	g.pass(time.Hour)
+	g.want("with the same plan", "")
+	back := holds(ip1)
+	back.view = "another node is Ready again"
+	g.follow(back, g.now)
+	g.pass(time.Hour)
+	g.want("when nodes came or went", "announce 192.0.2.200, announce 192.0.2.200")
+	g.follow(holds(), g.now)
+	g.hear(question, g.now)
+	g.pass(time.Hour)
+	g.want("without the address", "")
+}
+
+// TestInUse: an address that a machine has is not taken; an event says so, and it is taken
+// when that machine is gone.
+func TestInUse(t *testing.T) {
+	for _, after := range []time.Duration{0, time.Second, 3 * time.Second} {
+		g := newGame(t)
+		g.follow(holds(ip1), g.now)
+		g.pass(after)
+		g.took()
+		g.hear(heard{from: other, sender: ip1, target: nobody}, g.now)
+		g.hear(heard{question: true, from: lower, sender: netip.MustParseAddr("192.0.2.9"), target: ip1}, g.now)
+		g.pass(lookAgain - time.Second)
+		g.want("in use", "event web used by "+other.String())
+		g.pass(5 * time.Second)
+		if got := g.took(); !strings.HasSuffix(got, "probe 192.0.2.200, probe 192.0.2.200, probe 192.0.2.200") && !strings.HasSuffix(got, "event web announced, announce 192.0.2.200") {
+			t.Errorf("afterwards: %s", got)
+		}
+		g.pass(5 * time.Second)
+		if got := g.claims.held[ip1].stage; got != holding {
+			t.Errorf("it is in stage %d", got)
+		}
+	}
+}
+
+// TestFellow: an address that another node of the cluster still answers for is taken soon
+// after it stops, and no event says that another machine has it.
+func TestFellow(t *testing.T) {
+	g := newGame(t)
+	g.follow(holds(ip1), g.now)
+	g.pass(0)
+	g.hear(heard{from: fellow, sender: fellow1, target: nobody}, g.now)
+	for range 20 {
+		g.hear(heard{from: fellow, sender: ip1, target: nobody}, g.now)
+		g.pass(fellowAgain)
+	}
+	if did := g.took(); strings.Contains(did, "event") || strings.Contains(did, "announce") || strings.Count(did, "ask") > 6 {
+		t.Errorf("while the other node answers: %s", did)
+	}
+	g.pass(6 * time.Second)
+	if did := g.took(); !strings.Contains(did, "event web announced, announce 192.0.2.200") {
+		t.Errorf("afterwards: %s", did)
+	}
+	// One that says it is a fellow without being asked for a fellow's address is none.
+	g.hear(heard{from: other, sender: netip.MustParseAddr("192.0.2.3"), target: nobody}, g.now)
+	g.hear(heard{question: true, from: other, sender: ip1, target: ip1}, g.now)
+	g.want("contested by another machine", "event web used by "+other.String()+", announce 192.0.2.200")
+}
+
+// TestDefend: a machine that says it has an address that is held is answered every ten
+// seconds at most, however often it says so.
+func TestDefend(t *testing.T) {
+	g := newGame(t)
+	g.follow(holds(ip1), g.now)
+	g.pass(time.Minute)
+	g.took()
+	for range 1000 {
+		g.hear(heard{question: true, from: other, sender: ip1, target: ip1}, g.now)
+		g.pass(25 * time.Millisecond)
+	}
+	if n := strings.Count(g.took(), "announce"); n != 3 {
+		t.Errorf("announced %d times in 25 s", n)
+	}
+	if g.claims.held[ip1].stage != holding {
+		t.Error("it was given up")
+	}
+}
+
+// TestTwoProbe: of two machines that probe one address at once, one passes.
+func TestTwoProbe(t *testing.T) {
+	for _, c := range []struct {
+		by     net.HardwareAddr
+		passes bool
+	}{{lower, false}, {other, true}} {
+		g := newGame(t)
+		g.follow(holds(ip1), g.now)
+		g.pass(time.Second)
+		g.hear(heard{question: true, from: c.by, sender: nobody, target: ip1}, g.now)
+		g.pass(4 * time.Second)
+		if got := g.claims.held[ip1].stage == holding; got != c.passes {
+			t.Errorf("beside %s it holds the address: %t", c.by, got)
+		}
+	}
+}
+
+// TestFlood: packets of the link make nothing grow.
+func TestFlood(t *testing.T) {
+	g := newGame(t)
+	g.follow(holds(ip1), g.now)
+	g.pass(time.Minute)
+	for i := range 100000 {
+		from := net.HardwareAddr{6, 0, byte(i >> 24), byte(i >> 16), byte(i >> 8), byte(i)}
+		sender := netip.AddrFrom4([4]byte{192, 0, byte(i >> 8), byte(i)})
+		g.hear(heard{question: i%2 == 0, from: from, sender: sender, target: nobody}, g.now)
+	}
+	if len(g.claims.fellows) != 1 || len(g.claims.held) != 1 {
+		t.Errorf("%d other nodes, %d addresses are kept", len(g.claims.fellows), len(g.claims.held))
+	}
+}
+
+// TestManyAtOnce: addresses that come at once are probed one after the other.
+func TestManyAtOnce(t *testing.T) {
+	g := newGame(t)
+	var ips []netip.Addr
+	for i := range 100 {
+		ips = append(ips, netip.AddrFrom4([4]byte{192, 0, 2, byte(100 + i)}))
+	}
+	g.follow(holds(ips...), g.now)
+	g.pass(9 * spread)
+	if n := strings.Count(g.took(), "probe"); n != 10 {
+		t.Errorf("%d probes in %s", n, 9*spread)
+	}
+	g.pass(time.Minute)
+	var missing []string
+	for _, ip := range ips {
+		if g.claims.held[ip].stage != holding {
+			missing = append(missing, ip.String())
+		}
+	}
+	if slices.Sort(missing); len(missing) > 0 {
+		t.Errorf("not held: %v", missing)
+	}
+}

@@ -1,0 +1,31 @@
+// Package layer2 is the plugin that announces addresses of load balancers on the network of
+// its node: other machines find them there by ARP, without a route.
+//
+// # What it owns
+//
+// Which node answers for an address, and these answers. It is a plugin of kind proxy, as the
+// enforcer of network policies is: its life cycle is a proxy's, and it reads services, nodes
+// and endpoint slices by an identity of its own. It changes nothing on the machine: the proxy
+// of the node serves the addresses, whether an interface has them or not.
+//
+// # What it promises
+//
+// One node answers for an address at a time. Each node computes which one, from the same
+// objects: of the nodes on the link that are Ready, that with the highest hash of node and
+// address. With externalTrafficPolicy Local only nodes with an endpoint count. Nothing is
+// written to the API but events.
+//
+// A node asks first whether some machine has the address, as RFC 5227 says. If one has, it
+// is not taken; an event of the service says so, and it is asked again. So the node before
+// and the node after never answer at once, also when one of them is cut off from the API: as
+// long as a node answers, it serves.
+//
+// Packets of the link are untrusted: what is kept of them is bounded by what this node asks.
+//
+// # How data passes through
+//
+//	watches (source.go) → plan.go, pure → claims.go (probe, hold, defend) → arp.go (packets)
+//	                                                                       → tell.go (events)
+//
+// It imports sdk only.
+package layer2
