@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -28,6 +29,9 @@ type cell struct {
 	lan      *cluster.LAN
 	machines []*env
 	start    func(set ...string) *env // the kernel, again
+	// kernelConfig and memberConfig are the configuration files, set what a machine has besides.
+	kernelConfig, memberConfig string
+	set                        func(machine int) []string
 }
 
 // names of the nodes: that of the kernel is the first.
@@ -36,14 +40,22 @@ func (c *cell) node(machine int) string { return fmt.Sprint("node-", machine) }
 // memberOptions are those of a machine that joins; argument is that of --join-file.
 func (c *cell) memberOptions(machine int, argument string) cluster.Options {
 	return cluster.Options{
-		Name: c.Name + "-" + c.node(machine), Config: "configs/node.yaml", Network: c.lan.Networks[machine], Of: c.Cluster, Join: argument, Node: c.node(machine),
+		Name: c.Name + "-" + c.node(machine), Config: c.memberConfig, Network: c.lan.Networks[machine], Of: c.Cluster, Join: argument, Node: c.node(machine),
 		// The machine has one tree of cgroups.
-		Set: []string{"node.cgroupRoot=/pintle-" + c.node(machine)},
+		Set: append([]string{"node.cgroupRoot=/pintle-" + c.node(machine)}, c.set(machine)...),
 	}
 }
 
 // newCell starts a kernel with a node; machines join later.
 func newCell(t *testing.T, name string, machines int) *cell {
+	t.Helper()
+	c := newBareCell(t, name, machines)
+	c.begin(t)
+	return c
+}
+
+// newBareCell makes the machines; begin starts the kernel.
+func newBareCell(t *testing.T, name string, machines int) *cell {
 	t.Helper()
 	needContainers(t)
 	binary(t, "pintle")
@@ -76,12 +88,12 @@ func newCell(t *testing.T, name string, machines int) *cell {
 			t.Error(err)
 		}
 	})
-	c := &cell{lan: lan}
+	c := &cell{lan: lan, kernelConfig: "configs/standalone.yaml", memberConfig: "configs/node.yaml", set: func(int) []string { return nil }}
 	c.start = func(set ...string) *env {
 		t.Helper()
 		// The port is the same after a restart: machines know it.
 		e, err := launch(cluster.Options{
-			Name: name, Config: "configs/standalone.yaml", Data: data, Network: lan.Networks[0], Node: c.node(0), Set: append([]string{"api.port=6443"}, set...),
+			Name: name, Config: c.kernelConfig, Data: data, Network: lan.Networks[0], Node: c.node(0), Set: slices.Concat([]string{"api.port=6443"}, c.set(0), set),
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -89,14 +101,19 @@ func newCell(t *testing.T, name string, machines int) *cell {
 		c.env = e
 		return e
 	}
+	return c
+}
+
+// begin starts the kernel, which ends with the test.
+func (c *cell) begin(t *testing.T) {
+	t.Helper()
 	c.start()
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("log of %s ends with:\n%s", name, c.Log(40))
+			t.Logf("log of %s ends with:\n%s", c.Name, c.Log(40))
 		}
 		c.stop(t)
 	})
-	return c
 }
 
 // join starts a machine, which ends with the test.

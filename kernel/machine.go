@@ -178,7 +178,7 @@ func (m *Machine) run(ctx context.Context) error {
 		footprint.Keep(ctx, footprint.Options{Garbage: uint64(cfg.Memory.Garbage), Started: k.ready})
 		return nil
 	}, nil)
-	name, ip := nodepart.Name(cfg), nodepart.Address(cfg)
+	name, ips := nodepart.Name(cfg), nodepart.Addresses(cfg)
 	credentials, err := m.credentialsOf(ctx, name)
 	if err != nil {
 		return err
@@ -198,7 +198,7 @@ func (m *Machine) run(ctx context.Context) error {
 	}
 	k.step("plugins", "%s", k.pluginSummary())
 	part, err := nodepart.New(nodepart.Config{
-		Name: name, IP: ip, Settings: k.config, KubeletVersion: api.GitVersion, OOMScore: k.oomScore,
+		Name: name, IPs: ips, Settings: k.config, KubeletVersion: api.GitVersion, OOMScore: k.oomScore,
 		Data: k.dirs.data, Pods: k.dirs.pods, Logs: k.dirs.logs, Sockets: k.dirs.run, Guarded: k.dirs.guarded(),
 	}, nodepart.Deps{
 		Plugins: k.host, Client: credentials.Client(), Proxy: credentials.Client(), Step: k.step, Logger: k.log,
@@ -219,7 +219,7 @@ func (m *Machine) run(ctx context.Context) error {
 		hostname = name
 	}
 	k.parts.Start("serving certificate", func(ctx context.Context) error {
-		return credentials.Serve(ctx, []string{strings.ToLower(hostname)}, []net.IP{ip})
+		return credentials.Serve(ctx, []string{strings.ToLower(hostname)}, ips)
 	}, nil)
 	close(k.ready)
 	return k.await(ctx, nil)

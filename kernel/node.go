@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net"
+	"slices"
 	"time"
 
 	"pintle.dev/pintle/kernel/api"
@@ -17,7 +18,7 @@ import (
 // startNode starts this machine's node and waits until it takes pods. Where the configuration names no range of pod IPs,
 // that is when the Node object was given one.
 func (k *Kernel) startNode(ctx context.Context, cfg *config.Config) error {
-	name, ip := nodepart.Name(cfg), nodepart.Address(cfg)
+	name, ips := nodepart.Name(cfg), nodepart.Addresses(cfg)
 	client, _, err := k.client(nodeIdentity(name))
 	if err != nil {
 		return err
@@ -31,12 +32,12 @@ func (k *Kernel) startNode(ctx context.Context, cfg *config.Config) error {
 	if err != nil {
 		return err
 	}
-	_, serving, err := k.api.PKI().Node(name, []net.IP{ip, net.IPv4(127, 0, 0, 1)}, name)
+	_, serving, err := k.api.PKI().Node(name, append(slices.Clone(ips), net.IPv4(127, 0, 0, 1)), name)
 	if err != nil {
 		return fmt.Errorf("node %s: %w", name, err)
 	}
 	part, err := nodepart.New(nodepart.Config{
-		Name: name, IP: ip, Settings: k.config, KubeletVersion: api.GitVersion, OOMScore: k.oomScore,
+		Name: name, IPs: ips, Settings: k.config, KubeletVersion: api.GitVersion, OOMScore: k.oomScore,
 		Data: k.dirs.data, Pods: k.dirs.pods, Logs: k.dirs.logs, Sockets: k.dirs.run, Guarded: k.dirs.guarded(),
 		Listening: listener.Set{{Owner: "the API server", Address: cfg.API.BindAddress, Port: int32(k.api.Port())}},
 	}, nodepart.Deps{

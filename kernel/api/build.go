@@ -7,7 +7,6 @@ import (
 	"maps"
 	"net"
 	"net/http"
-	"net/netip"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -69,6 +68,7 @@ import (
 	"pintle.dev/pintle/kernel/api/resources"
 	"pintle.dev/pintle/kernel/api/resources/ipalloc"
 	"pintle.dev/pintle/kernel/api/tokentracking"
+	"pintle.dev/pintle/kernel/dualstack"
 	"pintle.dev/pintle/kernel/revocation"
 	"pintle.dev/pintle/kernel/revocation/published"
 	pluginv1alpha1 "pintle.dev/pintle/sdk/apis/kernel/v1alpha1"
@@ -180,11 +180,11 @@ func (s *Server) writeKubeconfigs() error {
 
 // firstServiceIP is the address of the kubernetes service.
 func firstServiceIP(cidr string) (net.IP, error) {
-	p, err := netip.ParsePrefix(cidr)
+	ranges, err := dualstack.Ranges(cidr)
 	if err != nil {
 		return nil, fmt.Errorf("api server: service CIDR %q: %w", cidr, err)
 	}
-	return p.Masked().Addr().Next().AsSlice(), nil
+	return ranges[0].Addr().Next().AsSlice(), nil
 }
 
 func (s *Server) build() error {

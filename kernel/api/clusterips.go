@@ -13,11 +13,12 @@ import (
 	"k8s.io/client-go/tools/events"
 
 	"pintle.dev/pintle/kernel/api/clusterips"
+	"pintle.dev/pintle/kernel/dualstack"
 )
 
 // ensureServiceCIDR keeps the ServiceCIDR of the configured range.
 func (s *Server) ensureServiceCIDR(ctx context.Context) error {
-	return clusterips.EnsureDefault(ctx, s.starter.NetworkingV1().ServiceCIDRs(), s.cfg.ServiceCIDR, s.log)
+	return clusterips.EnsureDefault(ctx, s.starter.NetworkingV1().ServiceCIDRs(), dualstack.Split(s.cfg.ServiceCIDR), s.log)
 }
 
 // freeServiceIP takes away whatever record keeps the kubernetes service from its

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -21,6 +22,7 @@ import (
 	"pintle.dev/pintle/kernel/api/audit"
 	"pintle.dev/pintle/kernel/api/auth/authentication"
 	"pintle.dev/pintle/kernel/api/storage"
+	"pintle.dev/pintle/kernel/dualstack"
 )
 
 // Config configures a Server. The zero value of a field means its default.
@@ -184,8 +186,13 @@ func (c Config) complete() (Config, error) {
 	if c.ServiceCIDR == "" {
 		c.ServiceCIDR = "10.96.0.0/16"
 	}
-	if _, _, err := net.ParseCIDR(c.ServiceCIDR); err != nil {
+	services, err := dualstack.Ranges(c.ServiceCIDR)
+	if err != nil {
 		return c, fmt.Errorf("api server: service CIDR %q: %w", c.ServiceCIDR, err)
+	}
+	// The service kubernetes leads to this address. One that only listens on loopback is not published.
+	if at, err := netip.ParseAddr(c.AdvertiseAddress); err == nil && !at.IsLoopback() && at.Unmap().Is4() != services[0].Addr().Is4() {
+		return c, fmt.Errorf("api server: advertise address %s is of another IP family than the first service CIDR, %s; set api.advertiseAddress to one of the machine's of that family, and api.bindAddress so that it is listened at", at, services[0])
 	}
 	if c.NodePortRange == "" {
 		c.NodePortRange = "30000-32767"

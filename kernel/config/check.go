@@ -17,6 +17,8 @@ import (
 	"go.yaml.in/yaml/v3"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"pintle.dev/pintle/kernel/dualstack"
 )
 
 // checker walks a YAML tree along the schema and collects faults.
@@ -172,6 +174,12 @@ func checkScalar(s string, f field) string {
 		if p, err := netip.ParsePrefix(s); err != nil || p.Masked() != p {
 			return fmt.Sprintf("%q is not an address range such as 10.96.0.0/16 with its host bits zero", s)
 		}
+	case "ips":
+		if _, err := dualstack.Addresses(s); err != nil {
+			return fmt.Sprintf("%q is not an IP address such as 192.0.2.10, or one of each IP family with a comma between them", s)
+		}
+	case "cidrs":
+		return checkRanges(s)
 	case "portrange":
 		low, high, ok := strings.Cut(s, "-")
 		lo, err1 := strconv.ParseUint(low, 10, 16)

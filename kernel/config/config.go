@@ -59,7 +59,7 @@ type API struct {
 	BindAddress         string `mapstructure:"bindAddress" format:"ip" doc:"address to listen on"`
 	Port                int    `mapstructure:"port" range:"0,65535" doc:"port to listen on; 0 picks a free one"`
 	AdvertiseAddress    string `mapstructure:"advertiseAddress" format:"ip?" doc:"address that pods and nodes reach the server at; empty: the machine's own"`
-	ServiceCIDR         string `mapstructure:"serviceCIDR" format:"cidr" doc:"range of cluster IPs"`
+	ServiceCIDR         string `mapstructure:"serviceCIDR" format:"cidrs" doc:"range of cluster IPs, or one of each IP family with a comma between them; services are of the first by default"`
 	NodePortRange       string `mapstructure:"nodePortRange" format:"portrange" doc:"range of node ports, first-last"`
 	MaxInflight         int    `mapstructure:"maxRequestsInflight" range:"1,1000000" doc:"with maxMutatingRequestsInflight: the seats that priority and fairness shares out; without it: reading requests served at once, more are answered 429"`
 	MaxMutatingInflight int    `mapstructure:"maxMutatingRequestsInflight" range:"1,1000000" doc:"see maxRequestsInflight; without priority and fairness: writing requests served at once, more are answered 429"`
@@ -297,14 +297,14 @@ const (
 type Node struct {
 	Enabled      bool     `mapstructure:"enabled" doc:"run a node agent on this machine"`
 	Name         string   `mapstructure:"name" doc:"name of the node; empty: the host name"`
-	Address      string   `mapstructure:"address" format:"ip?" doc:"the node's InternalIP; empty: the address of the default route, else 127.0.0.1"`
+	Address      string   `mapstructure:"address" format:"ips?" doc:"the node's InternalIP, or one of each IP family with a comma between them, in the order of api.serviceCIDR; empty: the address of the default route, else 127.0.0.1"`
 	KubeletPort  int      `mapstructure:"kubeletPort" range:"0,65535" doc:"port of the node agent's HTTPS server; 0 picks a free one"`
 	Runtime      string   `mapstructure:"runtime" doc:"name of the runtime plugin"`
 	Proxies      []string `mapstructure:"proxies" doc:"names of service proxies; the first that this machine can run is used"`
 	DNS          string   `mapstructure:"dns" doc:"name of the plugin that answers the cluster's DNS on this node, as service kube-system/kube-dns; empty: none"`
 	Policies     string   `mapstructure:"networkPolicy" doc:"name of the plugin that enforces network policies for the pods of this node; empty: nothing does"`
 	Announcer    string   `mapstructure:"announcer" doc:"name of the plugin by which other machines of this node's network find addresses of load balancers that lie in it; empty: nothing announces them"`
-	PodCIDR      string   `mapstructure:"podCIDR" format:"cidr?" doc:"range of pod IPs on this node; empty: what the Node object is given, such as by the controller nodeipam"`
+	PodCIDR      string   `mapstructure:"podCIDR" format:"cidrs?" doc:"range of pod IPs on this node, or one of each IP family with a comma between them, in the order of api.serviceCIDR; empty: what the Node object is given, such as by the controller nodeipam"`
 	ClusterCIDRs []string `mapstructure:"clusterCIDRs" format:"cidr" doc:"ranges in which the pods of all nodes are: what pods send there keeps their addresses, what they send elsewhere has the node's; none: node.podCIDR alone"`
 	Network      string   `mapstructure:"network" doc:"name of the plugin that connects pods of this node with those of other nodes, by routes or otherwise; it needs clusterCIDRs; empty: nothing does"`
 	MaxPods      int      `mapstructure:"maxPods" range:"1,100000" doc:"most pods that may run here"`

@@ -2,7 +2,6 @@ package config
 
 import (
 	"fmt"
-	"net/netip"
 	"strconv"
 	"strings"
 	"time"
@@ -107,27 +106,9 @@ func crossCheck(cfg *Config, file string, tree *yaml.Node) Faults {
 		}
 		add(at, key, format, args...)
 	})
-	service, err1 := netip.ParsePrefix(cfg.API.ServiceCIDR)
-	if cfg.Node.Enabled && cfg.Node.DNS != "" && err1 == nil && service.Addr().BitLen()-service.Bits() < 4 {
-		add(line("api", "serviceCIDR"), "api.serviceCIDR", "%s has no tenth address, which is that of node.dns; want a range of 16 addresses or more", cfg.API.ServiceCIDR)
-	}
-	pods, err2 := netip.ParsePrefix(cfg.Node.PodCIDR)
-	if err1 == nil && err2 == nil && service.Overlaps(pods) {
-		add(line("node", "podCIDR"), "node.podCIDR", "%s overlaps api.serviceCIDR %s; choose another range", pods, service)
-	}
-	for _, text := range cfg.Node.ClusterCIDRs {
-		if all, err := netip.ParsePrefix(text); err == nil && err1 == nil && service.Overlaps(all) {
-			add(line("node", "clusterCIDRs"), "node.clusterCIDRs", "%s overlaps api.serviceCIDR %s; choose another range", all, service)
-		}
-	}
-	if hollow, err := netip.ParsePrefix(HollowPodRange); err == nil && cfg.Hollow.Nodes > 0 {
-		if err1 == nil && service.Overlaps(hollow) {
-			add(line("api", "serviceCIDR"), "api.serviceCIDR", "%s overlaps %s, the pod IPs of hollow nodes; choose another range", service, hollow)
-		}
-		if err2 == nil && cfg.Node.Enabled && pods.Overlaps(hollow) {
-			add(line("node", "podCIDR"), "node.podCIDR", "%s overlaps %s, the pod IPs of hollow nodes; choose another range", pods, hollow)
-		}
-	}
+	checkAddresses(cfg, func(group, key, format string, args ...any) {
+		add(line(group, key), group+"."+key, format, args...)
+	})
 	return faults
 }
 

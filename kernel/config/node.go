@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"pintle.dev/pintle/kernel/dualstack"
 	"pintle.dev/pintle/kernel/features"
 )
 
@@ -116,15 +117,17 @@ func checkNetwork(n *Node, add func(key, format string, args ...any)) {
 		add("clusterCIDRs", "is empty; node.network %q needs the ranges of the pod IPs of all nodes, such as [10.244.0.0/16]", n.Network)
 		return
 	}
-	own, err := netip.ParsePrefix(n.PodCIDR)
+	ranges, err := dualstack.Ranges(n.PodCIDR)
 	if err != nil {
 		return // it is given later, or said elsewhere
 	}
-	if !slices.ContainsFunc(n.ClusterCIDRs, func(text string) bool {
-		all, err := netip.ParsePrefix(text)
-		return err != nil || all.Bits() <= own.Bits() && all.Contains(own.Addr())
-	}) {
-		add("podCIDR", "%s is not within node.clusterCIDRs %v; want a part of one of them", n.PodCIDR, n.ClusterCIDRs)
+	for _, own := range ranges {
+		if !slices.ContainsFunc(n.ClusterCIDRs, func(text string) bool {
+			all, err := netip.ParsePrefix(text)
+			return err != nil || all.Bits() <= own.Bits() && all.Contains(own.Addr())
+		}) {
+			add("podCIDR", "%s is not within node.clusterCIDRs %v; want a part of one of them", own, n.ClusterCIDRs)
+		}
 	}
 }
 

@@ -43,7 +43,7 @@ func newWorld(t *testing.T, change func(*Config)) *world {
 	w := &world{t: t, client: fake.NewClientset(), runtime: critest.New(t), root: t.TempDir()}
 	w.runtime.AddImage("img:1")
 	w.cfg = Config{
-		NodeName: nodeName, CRIEndpoint: w.runtime.Endpoint, RootDir: w.root, Port: -1, NodeIP: "127.0.0.1",
+		NodeName: nodeName, CRIEndpoint: w.runtime.Endpoint, RootDir: w.root, Port: -1, NodeIPs: []string{"127.0.0.1"},
 		RelistPeriod: 50 * time.Millisecond, EventedRelistPeriod: 50 * time.Millisecond,
 		CrashBackOff: 20 * time.Millisecond, MaxCrashBackOff: 50 * time.Millisecond,
 	}

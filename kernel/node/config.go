@@ -51,7 +51,8 @@ type Config struct {
 	Address string
 	// Port is the kubelet server's port; 0 takes a free one, -1 starts no server (hollow nodes).
 	Port int
-	// PodCIDR is given to the runtime (UpdateRuntimeConfig), and written into a Node object that has none.
+	// PodCIDR is given to the runtime (UpdateRuntimeConfig), and written into a Node object that has none: a range, or one
+	// of each IP family with a comma between them.
 	PodCIDR string
 	// PodCIDRGiven: the Node object has PodCIDR from others, who may give it to another node once this Node is deleted.
 	PodCIDRGiven bool
@@ -64,8 +65,9 @@ type Config struct {
 	ResolvConf string
 	// MaxPods is the pods capacity. Default 110.
 	MaxPods int
-	// NodeIP is the InternalIP; empty: the address of the default route's interface, else loopback.
-	NodeIP string
+	// NodeIPs are the InternalIPs, one of each IP family at most, the primary one first; none: the address of the default
+	// route's interface, else loopback. Pods' addresses are in the order of these families.
+	NodeIPs []string
 	// HostnameOverride is the Hostname address. Default: NodeName.
 	HostnameOverride string
 	// Reserved is subtracted from capacity to give allocatable, and from the machine to give the limits of the cgroup of
@@ -195,8 +197,10 @@ func (cfg Config) withDefaults() (Config, error) {
 	if cfg.LogDir == "" {
 		cfg.LogDir = filepath.Join(cfg.RootDir, "logs")
 	}
-	if cfg.NodeIP != "" && net.ParseIP(cfg.NodeIP) == nil {
-		return cfg, fmt.Errorf("node %s: node IP %q is not an IP address", cfg.NodeName, cfg.NodeIP)
+	for _, ip := range cfg.NodeIPs {
+		if net.ParseIP(ip) == nil {
+			return cfg, fmt.Errorf("node %s: node IP %q is not an IP address", cfg.NodeName, ip)
+		}
 	}
 	if cfg.Port < -1 || cfg.Port > 65535 {
 		return cfg, fmt.Errorf("node %s: port %d: use -1 (no server), 0 (any) or 1..65535", cfg.NodeName, cfg.Port)

@@ -181,7 +181,7 @@ func TestContainerd(t *testing.T) {
 	}
 	w := &world{t: t, client: client, root: t.TempDir()}
 	a, err := New(Config{
-		NodeName: nodeName, CRIEndpoint: endpoint, RootDir: w.root, Address: "127.0.0.1", NodeIP: "127.0.0.1", PodCIDR: "10.233.77.0/24",
+		NodeName: nodeName, CRIEndpoint: endpoint, RootDir: w.root, Address: "127.0.0.1", NodeIPs: []string{"127.0.0.1"}, PodCIDR: "10.233.77.0/24",
 		CgroupRoot: "/pintlenodetest", TearDownOnStop: true, ClusterDNS: []string{"10.0.0.10"},
 	}, Deps{Client: client, Logger: slog.New(slog.NewTextHandler(testWriter{t}, nil)), ServingCert: &tls.Config{Certificates: []tls.Certificate{pair}}, ClientCAs: x509.NewCertPool()})
 	if err != nil {

@@ -74,7 +74,7 @@ func TestManyAgents(t *testing.T) {
 	quiet := func() bool { return leases() == 1 }
 	for i := range nodes {
 		name := fmt.Sprintf("hollow-%d", i)
-		a, err := New(Config{NodeName: name, RootDir: filepath.Join(root, name), Port: -1, NodeIP: "127.0.0.1", SkipVolumes: true,
+		a, err := New(Config{NodeName: name, RootDir: filepath.Join(root, name), Port: -1, NodeIPs: []string{"127.0.0.1"}, SkipVolumes: true,
 			RelistPeriod: time.Hour, EventedRelistPeriod: time.Hour, StatusUpdate: time.Hour},
 			Deps{Client: client, Pods: source, Nodes: nodesSource, Services: services, CRI: conn, Events: events, RuntimeEvents: stream, Table: table, Logger: slog.New(slog.DiscardHandler)})
 		if err != nil {

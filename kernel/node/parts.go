@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"k8s.io/client-go/tools/record"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"pintle.dev/pintle/kernel/dualstack"
 	"pintle.dev/pintle/kernel/node/cgroup"
 	"pintle.dev/pintle/kernel/node/container"
 	"pintle.dev/pintle/kernel/node/cri"
@@ -71,6 +73,9 @@ func (a *Agent) build(ctx context.Context, services func() ([]*corev1.Service, e
 		}
 		p.cri = client
 	}
+	if len(a.cfg.NodeIPs) > 0 {
+		p.cri.PreferIPv6 = net.ParseIP(a.cfg.NodeIPs[0]).To4() == nil
+	}
 	if !a.cfg.SkipVolumes {
 		for _, dir := range []string{a.cfg.RootDir, filepath.Join(a.cfg.RootDir, "pods"), filepath.Join(a.cfg.LogDir, "pods")} {
 			if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -93,13 +98,16 @@ func (a *Agent) build(ctx context.Context, services func() ([]*corev1.Service, e
 		p.runtimeEvents = pleg.NewEvents(p.cri, a.deps.Logger)
 	}
 	p.pleg = pleg.New(pleg.Config{Relist: a.cfg.RelistPeriod, EventedRelist: a.cfg.EventedRelistPeriod}, p.cri, p.runtimeEvents, wake, a.deps.Logger)
-	ip := nodestatus.InternalIP(ctx, a.cfg.NodeIP)
+	ips := a.cfg.NodeIPs
+	if len(ips) == 0 {
+		ips = []string{nodestatus.InternalIP(ctx)}
+	}
 	local := ""
 	if !a.cfg.SkipVolumes {
 		local = volume.LocalVolumes(a.cfg.RootDir)
 	}
 	p.reporter = nodestatus.New(nodestatus.Config{
-		Name: a.cfg.NodeName, Hostname: a.cfg.HostnameOverride, NodeIP: ip, Labels: a.cfg.Labels, Taints: a.cfg.Taints, PodCIDR: a.cfg.PodCIDR, PodCIDRGiven: a.cfg.PodCIDRGiven,
+		Name: a.cfg.NodeName, Hostname: a.cfg.HostnameOverride, NodeIPs: ips, Labels: a.cfg.Labels, Taints: a.cfg.Taints, PodCIDRs: dualstack.Split(a.cfg.PodCIDR), PodCIDRsGiven: a.cfg.PodCIDRGiven,
 		Capacity: a.cfg.Capacity, Reserved: a.cfg.Reserved, KubeletVersion: a.cfg.KubeletVersion, RootDir: a.cfg.RootDir, LocalVolumes: local,
 		Update: a.cfg.StatusUpdate, Report: a.cfg.StatusReport, Simulated: a.cfg.SkipVolumes,
 	}, nodestatus.Deps{
@@ -146,7 +154,7 @@ func (a *Agent) build(ctx context.Context, services func() ([]*corev1.Service, e
 			return a.deps.Client.CoreV1().ServiceAccounts(ns).CreateToken(ctx, account, tr, metav1.CreateOptions{})
 		},
 		Addresses: func(o *corev1.Pod) container.Addresses {
-			addr := container.Addresses{HostIPs: []string{ip}}
+			addr := container.Addresses{HostIPs: ips}
 			if rt := p.pods.Runtime(o.UID); rt != nil {
 				addr.PodIPs = rt.IPs
 			}

@@ -17,7 +17,7 @@ import (
 func TestGivenRangeLost(t *testing.T) {
 	client := fake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName}, Spec: corev1.NodeSpec{PodCIDRs: []string{"10.244.2.0/24"}}})
 	agent, err := New(Config{
-		NodeName: nodeName, CRIEndpoint: critest.New(t).Endpoint, RootDir: t.TempDir(), Port: -1, NodeIP: "127.0.0.1", PodCIDR: "10.244.2.0/24", PodCIDRGiven: true,
+		NodeName: nodeName, CRIEndpoint: critest.New(t).Endpoint, RootDir: t.TempDir(), Port: -1, NodeIPs: []string{"127.0.0.1"}, PodCIDR: "10.244.2.0/24", PodCIDRGiven: true,
 	}, Deps{Client: client, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"pintle.dev/pintle/kernel/config"
+	"pintle.dev/pintle/kernel/dualstack"
 	"pintle.dev/pintle/kernel/node/follower"
 	"pintle.dev/pintle/kernel/parts"
 	"pintle.dev/pintle/sdk/proxy"
@@ -25,7 +26,7 @@ func (p *Part) startAnnouncer(list *parts.Parts, cfg *config.Config) error {
 		Lost:    "addresses of load balancers are not announced as they are now; it is tried again",
 		Back:    "addresses of load balancers are announced again",
 		Plugin:  plugin, Connect: func() (proxy.Proxy, error) { return p.deps.Plugins.Proxy(plugin) }, Logger: p.deps.Logger.With("part", "announcer"),
-		Options: proxy.Options{Name: plugin, Config: p.deps.Plugins.PluginConfig(plugin), NodeName: p.Name, NodeIPs: []string{p.IP.String()}},
+		Options: proxy.Options{Name: plugin, Config: p.deps.Plugins.PluginConfig(plugin), NodeName: p.Name, NodeIPs: dualstack.Strings(p.IPs)},
 	})
 	if err != nil {
 		return err

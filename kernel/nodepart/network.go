@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 
 	"pintle.dev/pintle/kernel/config"
+	"pintle.dev/pintle/kernel/dualstack"
 	"pintle.dev/pintle/kernel/node/podnetwork"
 	"pintle.dev/pintle/kernel/parts"
 	"pintle.dev/pintle/sdk/network"
@@ -51,8 +52,8 @@ func (p *Part) startNetwork(ctx context.Context, list *parts.Parts, cfg *config.
 		Plugin: plugin, Connect: func() (network.Network, error) { return p.deps.Plugins.Network(plugin) },
 		Nodes: nodes, Client: p.deps.Client, Logger: p.deps.Logger.With("part", "pod network"),
 		Options: network.Options{
-			Name: plugin, Config: p.deps.Plugins.PluginConfig(plugin), NodeName: p.Name, NodeIPs: []string{p.IP.String()},
-			PodCIDRs: []string{cfg.Node.PodCIDR}, ClusterCIDRs: clusterCIDRs(cfg), ServiceCIDRs: []string{cfg.API.ServiceCIDR}, StateDirectory: state,
+			Name: plugin, Config: p.deps.Plugins.PluginConfig(plugin), NodeName: p.Name, NodeIPs: dualstack.Strings(p.IPs),
+			PodCIDRs: dualstack.Split(cfg.Node.PodCIDR), ClusterCIDRs: clusterCIDRs(cfg), ServiceCIDRs: dualstack.Split(cfg.API.ServiceCIDR), StateDirectory: state,
 		},
 	})
 	if err != nil {
@@ -84,5 +85,5 @@ func clusterCIDRs(cfg *config.Config) []string {
 	if len(cfg.Node.ClusterCIDRs) > 0 {
 		return cfg.Node.ClusterCIDRs
 	}
-	return []string{cfg.Node.PodCIDR}
+	return dualstack.Split(cfg.Node.PodCIDR)
 }

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"pintle.dev/pintle/kernel/config"
+	"pintle.dev/pintle/kernel/dualstack"
 	"pintle.dev/pintle/kernel/node"
 	"pintle.dev/pintle/kernel/node/listener"
 	"pintle.dev/pintle/kernel/node/nodestatus"
@@ -38,9 +39,10 @@ type Plugins interface {
 
 // Config says which node this is. All but OOMScore and Listening is required.
 type Config struct {
-	// Name and IP are the node's.
+	// Name is the node's.
 	Name string
-	IP   net.IP
+	// IPs are the node's addresses, one of each IP family at most, the primary one first.
+	IPs []net.IP
 	// Settings is the configuration of now; each start of the node asks for it.
 	Settings func() *config.Config
 	// KubeletVersion is what the node says that it is.
@@ -223,7 +225,7 @@ func (p *Part) session(ctx context.Context, list *parts.Parts) error {
 	if lacks != "" {
 		lacks = ";" + lacks
 	}
-	p.deps.Step("node", "%s (%s, %s)%s", p.Name, p.IP, endpoint.Version, lacks)
+	p.deps.Step("node", "%s (%s, %s)%s", p.Name, dualstack.Join(p.IPs), endpoint.Version, lacks)
 	p.once.Do(func() { close(p.ready) })
 	select {
 	case err := <-list.Failed():

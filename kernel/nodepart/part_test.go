@@ -87,7 +87,7 @@ func (m *machine) part(t *testing.T, client *fake.Clientset) *Part {
 	cfg.Node.Runtime, cfg.Node.PodCIDR, cfg.Node.CgroupRoot, cfg.Node.KubeletPort = "fake", "", "", 0
 	dir := t.TempDir()
 	p, err := New(Config{
-		Name: "n", IP: net.IPv4(127, 0, 0, 1), Settings: func() *config.Config { return cfg }, KubeletVersion: "v1",
+		Name: "n", IPs: []net.IP{net.IPv4(127, 0, 0, 1)}, Settings: func() *config.Config { return cfg }, KubeletVersion: "v1",
 		Data: dir, Pods: dir, Logs: dir, Sockets: dir,
 	}, Deps{Plugins: m, Client: client, Serving: &tls.Config{}, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {

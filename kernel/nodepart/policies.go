@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 
 	"pintle.dev/pintle/kernel/config"
+	"pintle.dev/pintle/kernel/dualstack"
 	"pintle.dev/pintle/kernel/node/follower"
 	"pintle.dev/pintle/kernel/parts"
 	"pintle.dev/pintle/sdk/proxy"
@@ -36,8 +37,8 @@ func (p *Part) startPolicies(ctx context.Context, list *parts.Parts, cfg *config
 		Back:    "network policies are enforced again",
 		Plugin:  plugin, Connect: func() (proxy.Proxy, error) { return p.deps.Plugins.Proxy(plugin) }, Logger: p.deps.Logger.With("part", "network policies"),
 		Options: proxy.Options{
-			Name: plugin, Config: p.deps.Plugins.PluginConfig(plugin), NodeName: p.Name, NodeIPs: []string{p.IP.String()},
-			PodCIDRs: []string{cfg.Node.PodCIDR}, ClusterCIDRs: clusterCIDRs(cfg), ServiceCIDRs: []string{cfg.API.ServiceCIDR},
+			Name: plugin, Config: p.deps.Plugins.PluginConfig(plugin), NodeName: p.Name, NodeIPs: dualstack.Strings(p.IPs),
+			PodCIDRs: dualstack.Split(cfg.Node.PodCIDR), ClusterCIDRs: clusterCIDRs(cfg), ServiceCIDRs: dualstack.Split(cfg.API.ServiceCIDR),
 			StateDirectory: state, DataDirectory: state,
 		},
 	})

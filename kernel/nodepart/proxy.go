@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 
 	"pintle.dev/pintle/kernel/config"
+	"pintle.dev/pintle/kernel/dualstack"
 	"pintle.dev/pintle/kernel/node/clusterdns"
 	"pintle.dev/pintle/kernel/node/listener"
 	"pintle.dev/pintle/kernel/node/serviceproxy"
@@ -23,8 +24,8 @@ func (p *Part) startProxy(list *parts.Parts, cfg *config.Config, listening func(
 	feed := serviceproxy.Config{
 		Client: p.deps.Proxy, Logger: p.deps.Logger.With("part", "proxy"), Listening: listening, Own: own,
 		Options: proxy.Options{
-			NodeName: p.Name, NodeIPs: []string{p.IP.String()}, PodCIDRs: []string{cfg.Node.PodCIDR},
-			ClusterCIDRs: clusterCIDRs(cfg), ServiceCIDRs: []string{cfg.API.ServiceCIDR},
+			NodeName: p.Name, NodeIPs: dualstack.Strings(p.IPs), PodCIDRs: dualstack.Split(cfg.Node.PodCIDR),
+			ClusterCIDRs: clusterCIDRs(cfg), ServiceCIDRs: dualstack.Split(cfg.API.ServiceCIDR),
 			StateDirectory: state, DataDirectory: state,
 		},
 	}
@@ -72,8 +73,8 @@ func (p *Part) startDNS(list *parts.Parts, cfg *config.Config, own *serviceproxy
 		Plugin: plugin, Connect: func() (proxy.Proxy, error) { return p.deps.Plugins.Proxy(plugin) },
 		Client: p.deps.Cluster, Own: own, ClusterIP: address, Logger: p.deps.Logger.With("part", "dns"),
 		Options: proxy.Options{
-			Name: plugin, Config: p.deps.Plugins.PluginConfig(plugin), NodeName: p.Name, NodeIPs: []string{p.IP.String()},
-			PodCIDRs: []string{cfg.Node.PodCIDR}, ClusterCIDRs: clusterCIDRs(cfg), ServiceCIDRs: []string{cfg.API.ServiceCIDR},
+			Name: plugin, Config: p.deps.Plugins.PluginConfig(plugin), NodeName: p.Name, NodeIPs: dualstack.Strings(p.IPs),
+			PodCIDRs: dualstack.Split(cfg.Node.PodCIDR), ClusterCIDRs: clusterCIDRs(cfg), ServiceCIDRs: dualstack.Split(cfg.API.ServiceCIDR),
 			ClusterDomain: cfg.Node.ClusterDomain,
 		},
 	})

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,6 +14,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"pintle.dev/pintle/kernel/config"
+	"pintle.dev/pintle/kernel/dualstack"
 )
 
 // How often a node that waits for its range of pod IPs looks for it, at first and later on.
@@ -83,8 +85,8 @@ func (p *Part) compareRanges(ctx context.Context, cfg *config.Config) error {
 	return checkPodRange(ctx, p.deps.Cluster, cfg, p.Name)
 }
 
-// givenPodRange is the range of pod IPs that the Node object has, for a node whose configuration names none: the first
-// of spec.podCIDRs of the family of services. A Node that does not exist is made, with its labels and taints. It waits
+// givenPodRange are the ranges of pod IPs that the Node object has, one of each IP family at most, for a node whose
+// configuration names none. A Node that does not exist is made, with its labels and taints. It waits
 // until the Node has a range, which the controller nodeipam gives; it is empty when ctx ended before. waits is called
 // with what is missing, and again when that is something else.
 func givenPodRange(ctx context.Context, client kubernetes.Interface, cfg *config.Config, name string, waits func(problem error)) string {
@@ -124,23 +126,35 @@ func lookForPodRange(ctx context.Context, client kubernetes.Interface, cfg *conf
 	return ofServices(cfg, node)
 }
 
-// ofServices is the range of a Node that is of the family of services.
+// ofServices are the ranges of a Node, those of the first family of services first, with a comma between them. The
+// second is of the other family.
 func ofServices(cfg *config.Config, node *corev1.Node) (string, error) {
-	service, err := netip.ParsePrefix(cfg.API.ServiceCIDR)
+	services, err := dualstack.Ranges(cfg.API.ServiceCIDR)
 	if err != nil {
 		return "", fmt.Errorf("api.serviceCIDR: %w", err)
 	}
+	var ranges []netip.Prefix
 	for _, text := range node.Spec.PodCIDRs {
 		p, err := netip.ParsePrefix(text)
-		if err != nil || p.Addr().Is4() != service.Addr().Is4() {
+		if err != nil || slices.ContainsFunc(ranges, func(r netip.Prefix) bool { return r.Addr().Is4() == p.Addr().Is4() }) {
 			continue
 		}
-		if p.Overlaps(service) {
-			return "", fmt.Errorf("node %s: its range of pod IPs, %s, overlaps api.serviceCIDR %s; name that in serviceCIDR of who gives ranges, and delete the Node", node.Name, p, service)
+		for _, service := range services {
+			if p.Overlaps(service) {
+				return "", fmt.Errorf("node %s: its range of pod IPs, %s, overlaps api.serviceCIDR %s; name that in serviceCIDR of who gives ranges, and delete the Node", node.Name, p, service)
+			}
 		}
-		return p.String(), nil
+		ranges = append(ranges, p)
 	}
-	return "", fmt.Errorf("node %s: none of its ranges of pod IPs, %v, is of the family of api.serviceCIDR %s", node.Name, node.Spec.PodCIDRs, service)
+	for _, service := range services {
+		if !slices.ContainsFunc(ranges, func(r netip.Prefix) bool { return r.Addr().Is4() == service.Addr().Is4() }) {
+			return "", fmt.Errorf("node %s: none of its ranges of pod IPs, %v, is of the family of api.serviceCIDR %s", node.Name, node.Spec.PodCIDRs, service)
+		}
+	}
+	if ranges[0].Addr().Is4() != services[0].Addr().Is4() {
+		slices.Reverse(ranges)
+	}
+	return dualstack.Join(ranges), nil
 }
 
 // checkPodRange refuses a range of pod IPs that another node of the cluster has too, in part or whole: two pods would
@@ -150,11 +164,16 @@ func checkPodRange(ctx context.Context, client kubernetes.Interface, cfg *config
 	if err != nil {
 		return fmt.Errorf("node %s: compare its range of pod IPs with other nodes': %w", name, err)
 	}
-	own, err := netip.ParsePrefix(cfg.Node.PodCIDR)
+	ranges, err := dualstack.Ranges(cfg.Node.PodCIDR)
 	if err != nil {
 		return fmt.Errorf("node %s: node.podCIDR: %w", name, err)
 	}
-	return overlapping(own, name, nodes.Items)
+	for _, own := range ranges {
+		if err := overlapping(own, name, nodes.Items); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func overlapping(own netip.Prefix, name string, nodes []corev1.Node) error {

@@ -19,6 +19,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"pintle.dev/pintle/kernel/config"
+	"pintle.dev/pintle/kernel/dualstack"
 )
 
 func ranged0(name, cidr string, registered int64) *corev1.Node {
@@ -83,7 +84,8 @@ func TestGivenPodRange(t *testing.T) {
 	}{
 		"given before":      {there: ranged0("a", "10.244.3.0/24", 1), want: "10.244.3.0/24"},
 		"given later":       {later: []string{"10.244.4.0/24"}, want: "10.244.4.0/24", waits: []string{empty}},
-		"there without one": {there: ranged0("a", "", 1), later: []string{"fd00::/64", "10.244.5.0/24"}, want: "10.244.5.0/24", waits: []string{empty}},
+		"there without one": {there: ranged0("a", "", 1), later: []string{"fd00::/64", "10.244.5.0/24"}, want: "10.244.5.0/24,fd00::/64", waits: []string{empty}},
+		"of both families":  {later: []string{"10.244.6.0/24", "fd00:6::/64"}, want: "10.244.6.0/24,fd00:6::/64", waits: []string{empty}},
 		"another family": {later: []string{"fd00::/64"}, anew: true, want: "10.244.9.0/24",
 			waits: []string{empty, "none of its ranges of pod IPs, [fd00::/64], is of the family of api.serviceCIDR 10.96.0.0/16", empty}},
 		"that of services": {later: []string{"10.96.7.0/24"}, anew: true, want: "10.244.9.0/24", waits: []string{empty, "10.96.7.0/24, overlaps api.serviceCIDR 10.96.0.0/16", empty}},
@@ -222,5 +224,62 @@ func TestTakenRange(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// A cluster whose services have both families needs ranges of both, and its first family is the pods'.
+func TestGivenFamilies(t *testing.T) {
+	for _, tt := range []struct {
+		services     string
+		given        []string
+		want, refuse string
+	}{
+		{"10.96.0.0/16,fd00:96::/112", []string{"10.244.1.0/24", "fd00:244::/64"}, "10.244.1.0/24,fd00:244::/64", ""},
+		{"fd00:96::/112,10.96.0.0/16", []string{"10.244.1.0/24", "fd00:244::/64"}, "fd00:244::/64,10.244.1.0/24", ""},
+		{"fd00:96::/112", []string{"fd00:244::/64"}, "fd00:244::/64", ""},
+		{"10.96.0.0/16,fd00:96::/112", []string{"10.244.1.0/24"}, "", "none of its ranges of pod IPs, [10.244.1.0/24], is of the family of api.serviceCIDR fd00:96::/112"},
+		{"10.96.0.0/16,fd00:96::/112", []string{"10.244.1.0/24", "fd00:96::/64"}, "", "fd00:96::/64, overlaps api.serviceCIDR fd00:96::/112"},
+		{"10.96.0.0/16", []string{"10.244.1.0/24", "10.244.2.0/24"}, "10.244.1.0/24", ""},
+	} {
+		cfg := &config.Config{API: config.API{ServiceCIDR: tt.services}}
+		got, err := ofServices(cfg, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: corev1.NodeSpec{PodCIDRs: tt.given}})
+		if got != tt.want || (err == nil) != (tt.refuse == "") || err != nil && !strings.Contains(err.Error(), tt.refuse) {
+			t.Errorf("%s of %v: %q, %v", tt.services, tt.given, got, err)
+		}
+	}
+	// Each range is compared with those of other nodes.
+	other := ranged0("b", "10.244.9.0/24", 1)
+	other.Spec.PodCIDRs = append(other.Spec.PodCIDRs, "fd00:244::/64")
+	err := checkPodRange(t.Context(), fake.NewClientset(other), &config.Config{Node: config.Node{PodCIDR: "10.244.1.0/24,fd00:244::/64"}}, "a")
+	if !errors.Is(err, errRangeTaken) || !strings.Contains(err.Error(), "fd00:244::/64 of node b") {
+		t.Error(err)
+	}
+}
+
+// TestAddresses: what is configured counts; else the first is of the cluster's first family, or loopback.
+func TestAddresses(t *testing.T) {
+	for _, tt := range []struct{ services, pods, given, want string }{
+		{"10.96.0.0/16", "10.244.0.0/24", "192.0.2.1", "192.0.2.1"},
+		{"10.96.0.0/16,fd00:96::/112", "", "192.0.2.1, 2001:db8::1", "192.0.2.1,2001:db8::1"},
+		{"fd00:96::/112,10.96.0.0/16", "", "2001:db8::1,192.0.2.1", "2001:db8::1,192.0.2.1"},
+	} {
+		cfg := &config.Config{API: config.API{ServiceCIDR: tt.services}, Node: config.Node{PodCIDR: tt.pods, Address: tt.given}}
+		if got := dualstack.Join(Addresses(cfg)); got != tt.want {
+			t.Errorf("%+v: %s", tt, got)
+		}
+		cfg.Node.Address = ""
+		found := Addresses(cfg)
+		if len(found) == 0 || len(found) > 2 {
+			t.Errorf("%+v: found %v", tt, found)
+		}
+		if ofFamily(!strings.HasPrefix(tt.services, "fd")) != nil && (found[0].To4() == nil) != strings.HasPrefix(tt.services, "fd") {
+			t.Errorf("%+v: found %v", tt, found)
+		}
+		if len(found) == 2 && (found[0].To4() == nil) == (found[1].To4() == nil) {
+			t.Errorf("%+v: found %v of one family", tt, found)
+		}
+	}
+	if got := families(&config.Config{API: config.API{ServiceCIDR: "10.96.0.0/16"}, Node: config.Node{ClusterCIDRs: []string{"10.244.0.0/16", "fd00::/48"}}}); !slices.Equal(got, []bool{true, false}) {
+		t.Errorf("families %v", got)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	kubeletv1beta1 "k8s.io/kubelet/config/v1beta1"
 
 	"pintle.dev/pintle/kernel/config"
+	"pintle.dev/pintle/kernel/dualstack"
 	"pintle.dev/pintle/kernel/node"
 	"pintle.dev/pintle/kernel/node/clusterdns"
 	"pintle.dev/pintle/kernel/node/eviction"
@@ -23,7 +24,7 @@ import (
 // settings is what the configuration says of this machine's node, with its name and folders.
 func (p *Part) settings(cfg *config.Config) (node.Config, error) {
 	out, err := agentSettings(cfg)
-	out.NodeName, out.NodeIP, out.KubeletVersion, out.RootDir = p.Name, p.IP.String(), p.KubeletVersion, p.Pods
+	out.NodeName, out.NodeIPs, out.KubeletVersion, out.RootDir = p.Name, dualstack.Strings(p.IPs), p.KubeletVersion, p.Pods
 	return out, err
 }
 

@@ -28,7 +28,7 @@ type Options struct {
 	StateDirectory    string // gone after a reboot; short enough for sockets
 	ArtifactDirectory string // the bundle's folder: bundled binaries lie here
 	NodeName          string
-	PodCIDR           string
+	PodCIDR           string   // a range, or one of each IP family with a comma between them, as CRI has it
 	ClusterCIDRs      []string // in which the pods of all nodes are; empty: PodCIDR alone
 	CgroupParent      string
 	Pods              network.Pods // how pods' interfaces are made

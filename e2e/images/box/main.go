@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"net"
 	"net/http"
 	"os"
 	"os/signal"
@@ -34,6 +35,7 @@ var verbs = map[string]func(args []string) error{
 	"lines":   lines,
 	"get":     get,
 	"ask":     ask,
+	"lookup":  lookup,
 	"whoami":  whoami,
 	"consume": consume,
 	"fill":    fill,
@@ -259,4 +261,15 @@ func fill(args []string) error {
 		_, _ = f.Write(block)
 		time.Sleep(10 * time.Millisecond) // as a disk, not as memory
 	}
+}
+
+// lookup NAME prints the addresses of a name.
+func lookup(args []string) error {
+	ips, err := net.LookupHost(args[0])
+	if err != nil {
+		return err
+	}
+	slices.Sort(ips)
+	fmt.Println(strings.Join(ips, " "))
+	return nil
 }

@@ -38,13 +38,13 @@ func (a *serviceAllocation) allocate(txn *ipalloc.Txn, svc, old *corev1.Service)
 	return allocateHealthCheckPort(txn, svc, old)
 }
 
-// initFamilies fills ipFamilyPolicy and ipFamilies. The cluster has one
-// family, which is the default and the only one to be had with an address.
+// initFamilies fills ipFamilyPolicy and ipFamilies. The cluster's first family is
+// the default; addresses are of its families alone.
 func (a *serviceAllocation) initFamilies(svc, old *corev1.Service) error {
 	if svc.Spec.Type == corev1.ServiceTypeExternalName || samePreferDualStack(svc, old) {
 		return nil
 	}
-	spec := &svc.Spec
+	spec, cluster := &svc.Spec, a.alloc.Families()
 	headlessOpen := spec.ClusterIP == corev1.ClusterIPNone && len(spec.Selector) == 0
 	if spec.IPFamilyPolicy == nil {
 		switch {
@@ -93,7 +93,7 @@ func (a *serviceAllocation) initFamilies(svc, old *corev1.Service) error {
 		if i < len(spec.IPFamilies) {
 			continue
 		}
-		if family := familyOf(ip); family != a.alloc.Family() {
+		if family := familyOf(ip); !slices.Contains(cluster, family) {
 			errs = append(errs, field.Invalid(specPath.Child("clusterIPs").Index(i), spec.ClusterIPs, fmt.Sprintf("%s is not configured on this cluster", family)))
 		} else {
 			spec.IPFamilies = append(spec.IPFamilies, family)
@@ -105,18 +105,18 @@ func (a *serviceAllocation) initFamilies(svc, old *corev1.Service) error {
 	if headlessOpen {
 		// Its endpoints are the user's own, of families the cluster need not have.
 		if len(spec.IPFamilies) == 0 {
-			spec.IPFamilies = []corev1.IPFamily{a.alloc.Family()}
+			spec.IPFamilies = cluster[:1]
 		}
 		if len(spec.IPFamilies) < 2 && !single {
 			spec.IPFamilies = append(slices.Clone(spec.IPFamilies), otherFamily(spec.IPFamilies[0]))
 		}
 		return nil
 	}
-	if *spec.IPFamilyPolicy == corev1.IPFamilyPolicyRequireDualStack {
+	if *spec.IPFamilyPolicy == corev1.IPFamilyPolicyRequireDualStack && len(cluster) < 2 {
 		bad("this cluster is not configured for dual-stack services")
 	}
 	for i, family := range spec.IPFamilies {
-		if family != a.alloc.Family() {
+		if !slices.Contains(cluster, family) {
 			errs = append(errs, field.Invalid(specPath.Child("ipFamilies").Index(i), family, "not configured on this cluster"))
 		}
 	}
@@ -124,12 +124,18 @@ func (a *serviceAllocation) initFamilies(svc, old *corev1.Service) error {
 		return invalidService(svc.Name, errs)
 	}
 	if len(spec.IPFamilies) == 0 {
-		spec.IPFamilies = []corev1.IPFamily{a.alloc.Family()}
+		spec.IPFamilies = cluster[:1:1]
+	}
+	if !single && len(spec.IPFamilies) == 1 && len(cluster) == 2 {
+		spec.IPFamilies = append(slices.Clone(spec.IPFamilies), otherFamily(spec.IPFamilies[0]))
 	}
 	return nil
 }
 
+// allocateIPs gives a service an address of each of its families that it lacks, and gives up those of families that it
+// has no more.
 func (a *serviceAllocation) allocateIPs(txn *ipalloc.Txn, svc, old *corev1.Service) error {
+	var had []string
 	switch {
 	case old != nil && needsClusterIP(old):
 		// An address stays until the service has no use for it; a change is
@@ -139,34 +145,42 @@ func (a *serviceAllocation) allocateIPs(txn *ipalloc.Txn, svc, old *corev1.Servi
 			for _, ip := range held {
 				txn.ReleaseIP(ip)
 			}
-		} else if isHeadless(old) || len(svc.Spec.ClusterIPs) >= len(old.Spec.ClusterIPs) {
 			return nil
-		} else {
-			for _, ip := range old.Spec.ClusterIPs[len(svc.Spec.ClusterIPs):] {
-				txn.ReleaseIP(ip)
-			}
 		}
-		return nil
+		if isHeadless(old) {
+			return nil
+		}
+		had = old.Spec.ClusterIPs
+		for _, ip := range had[min(len(had), len(svc.Spec.ClusterIPs)):] {
+			txn.ReleaseIP(ip)
+		}
 	case !needsClusterIP(svc), len(svc.Spec.ClusterIPs) > 0 && svc.Spec.ClusterIPs[0] == corev1.ClusterIPNone:
 		return nil
 	}
-	want := ""
-	if len(svc.Spec.ClusterIPs) > 0 {
-		want = svc.Spec.ClusterIPs[0]
+	spec := &svc.Spec
+	for i := len(had); i < len(spec.IPFamilies); i++ {
+		want := ""
+		if i < len(spec.ClusterIPs) {
+			want = spec.ClusterIPs[i]
+		}
+		ip, err := txn.IP(spec.IPFamilies[i], want)
+		switch {
+		case err == nil:
+		case want != "":
+			return invalidService(svc.Name, field.ErrorList{field.Invalid(specPath.Child("clusterIPs"), spec.ClusterIPs,
+				fmt.Sprintf("failed to allocate IP %v: %v", want, err))})
+		case !errors.Is(err, ipalloc.ErrFull):
+			return invalidService(svc.Name, field.ErrorList{field.Invalid(specPath.Child("clusterIPs"), spec.ClusterIPs,
+				fmt.Sprintf("failed to allocate IP: %v", err))})
+		default:
+			return apierrors.NewInternalError(fmt.Errorf("failed to allocate a serviceIP for Service %q: %w", svc.Name, err))
+		}
+		// Not in place: the array may be the stored service's.
+		spec.ClusterIPs = append(slices.Clone(spec.ClusterIPs[:min(i, len(spec.ClusterIPs))]), append([]string{ip}, spec.ClusterIPs[min(i+1, len(spec.ClusterIPs)):]...)...)
 	}
-	ip, err := txn.IP(want)
-	switch {
-	case err == nil:
-	case want != "":
-		return invalidService(svc.Name, field.ErrorList{field.Invalid(specPath.Child("clusterIPs"), svc.Spec.ClusterIPs,
-			fmt.Sprintf("failed to allocate IP %v: %v", want, err))})
-	case !errors.Is(err, ipalloc.ErrFull):
-		return invalidService(svc.Name, field.ErrorList{field.Invalid(specPath.Child("clusterIPs"), svc.Spec.ClusterIPs,
-			fmt.Sprintf("failed to allocate IP: %v", err))})
-	default:
-		return apierrors.NewInternalError(fmt.Errorf("failed to allocate a serviceIP for Service %q: %w", svc.Name, err))
+	if len(spec.ClusterIPs) > 0 {
+		spec.ClusterIP = spec.ClusterIPs[0]
 	}
-	svc.Spec.ClusterIP, svc.Spec.ClusterIPs = ip, []string{ip}
 	return nil
 }
 

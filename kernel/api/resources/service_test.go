@@ -190,7 +190,7 @@ func TestServiceOutcome(t *testing.T) {
 	}
 	free := func(ip string) bool {
 		txn := a.alloc.Begin(t.Context(), ipalloc.NameOf(old), true)
-		_, err := txn.IP(ip)
+		_, err := txn.IP(corev1.IPv4Protocol, ip)
 		return err == nil
 	}
 	for _, written := range []bool{false, true} {
@@ -218,5 +218,135 @@ func TestServiceOutcome(t *testing.T) {
 		if !free(tried[0]) || free(tried[1]) != !written {
 			t.Errorf("written %v: %v", written, tried)
 		}
+	}
+}
+
+// TestServiceFamilies: ARC-10: in a cluster of both families policies give, add and take addresses as kube-apiserver does.
+func TestServiceFamilies(t *testing.T) {
+	const single, prefer, require = corev1.IPFamilyPolicySingleStack, corev1.IPFamilyPolicyPreferDualStack, corev1.IPFamilyPolicyRequireDualStack
+	alloc, err := ipalloc.New(ipalloc.Config{CIDR: "10.96.0.0/24,fd00:96::/112", Addresses: ipalloctest.New("10.96.0.0/24", "fd00:96::/112")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := &serviceAllocation{alloc: alloc, list: func(context.Context) ([]corev1.Service, error) { return nil, nil }}
+	families := func(s *corev1.Service) (out string) {
+		for i, ip := range s.Spec.ClusterIPs {
+			if ip == corev1.ClusterIPNone {
+				out += "None"
+				continue
+			}
+			if familyOf(ip) != s.Spec.IPFamilies[i] {
+				t.Errorf("addresses %v of families %v", s.Spec.ClusterIPs, s.Spec.IPFamilies)
+			}
+			out += string(familyOf(ip))[2:]
+		}
+		if s.Spec.ClusterIP != s.Spec.ClusterIPs[0] {
+			t.Errorf("clusterIP %s, clusterIPs %v", s.Spec.ClusterIP, s.Spec.ClusterIPs)
+		}
+		return out + " " + string(*s.Spec.IPFamilyPolicy)
+	}
+	with := func(policy corev1.IPFamilyPolicy, change func(*corev1.ServiceSpec)) *corev1.Service {
+		return service(func(s *corev1.ServiceSpec) {
+			if s.IPFamilyPolicy = nil; policy != "" {
+				s.IPFamilyPolicy = &policy
+			}
+			if change != nil {
+				change(s)
+			}
+		})
+	}
+	ipv6First := func(s *corev1.ServiceSpec) { s.IPFamilies = []corev1.IPFamily{corev1.IPv6Protocol} }
+	for name, tt := range map[string]struct {
+		service *corev1.Service
+		want    string
+		refused string
+	}{
+		"nothing said":       {with("", nil), "v4 SingleStack", ""},
+		"IPv6":               {with("", ipv6First), "v6 SingleStack", ""},
+		"prefer":             {with(prefer, nil), "v4v6 PreferDualStack", ""},
+		"require":            {with(require, nil), "v4v6 RequireDualStack", ""},
+		"require, IPv6":      {with(require, ipv6First), "v6v4 RequireDualStack", ""},
+		"an address of IPv6": {with("", func(s *corev1.ServiceSpec) { s.ClusterIP = "fd00:96::9" }), "v6 SingleStack", ""},
+		"both by name": {with(require, func(s *corev1.ServiceSpec) {
+			s.ClusterIP, s.ClusterIPs = "fd00:96::8", []string{"fd00:96::8", "10.96.0.8"}
+		}), "v6v4 RequireDualStack", ""},
+		"one by name": {with(require, func(s *corev1.ServiceSpec) { s.ClusterIP = "10.96.0.7" }), "v4v6 RequireDualStack", ""},
+		"headless":    {with(prefer, func(s *corev1.ServiceSpec) { s.ClusterIP = "None" }), "None PreferDualStack", ""},
+		"two and single": {with(single, func(s *corev1.ServiceSpec) {
+			s.ClusterIP, s.ClusterIPs = "10.96.0.6", []string{"10.96.0.6", "fd00:96::6"}
+		}), "", "must be 'RequireDualStack' or 'PreferDualStack' when multiple cluster IPs are specified"},
+		"two of a family": {with(require, func(s *corev1.ServiceSpec) {
+			s.ClusterIP, s.ClusterIPs = "10.96.0.5", []string{"10.96.0.5", "10.96.0.4"}
+		}), "", "may specify no more than one IP for each IP family"},
+		"outside": {with(require, func(s *corev1.ServiceSpec) {
+			s.ClusterIP, s.ClusterIPs = "10.96.0.3", []string{"10.96.0.3", "fd00:97::3"}
+		}), "", "failed to allocate IP fd00:97::3: the provided network does not match the current range"},
+	} {
+		err := a.create(t, tt.service)
+		switch {
+		case tt.refused != "":
+			if err == nil || !strings.Contains(err.Error(), tt.refused) {
+				t.Errorf("%s: %v, want %q", name, err, tt.refused)
+			}
+		case err != nil:
+			t.Errorf("%s: %v", name, err)
+		case families(tt.service) != tt.want:
+			t.Errorf("%s: %s, want %s", name, families(tt.service), tt.want)
+		}
+	}
+	// What a refused one had taken is free.
+	if err := a.create(t, with(require, func(s *corev1.ServiceSpec) { s.ClusterIP = "10.96.0.3" })); err != nil {
+		t.Error(err)
+	}
+	update := func(old *corev1.Service, change func(*corev1.ServiceSpec)) (*corev1.Service, error) {
+		s := old.DeepCopy()
+		s.ResourceVersion = "1"
+		change(&s.Spec)
+		done, err := a.beginUpdate(t.Context(), s, old, &metav1.UpdateOptions{})
+		if err != nil {
+			return nil, err
+		}
+		errs := validateServiceUpdate(s, old)
+		done(t.Context(), len(errs) == 0)
+		return s, errs.ToAggregate()
+	}
+	policy := func(p corev1.IPFamilyPolicy) func(*corev1.ServiceSpec) {
+		return func(s *corev1.ServiceSpec) { s.IPFamilyPolicy = &p }
+	}
+	one := with("", nil)
+	if err := a.create(t, one); err != nil {
+		t.Fatal(err)
+	}
+	first := one.Spec.ClusterIP
+	both, err := update(one, policy(require))
+	if err != nil || families(both) != "v4v6 RequireDualStack" || both.Spec.ClusterIP != first || len(one.Spec.ClusterIPs) != 1 {
+		t.Fatalf("up: %v, %+v", err, both)
+	}
+	if _, err := update(both, func(s *corev1.ServiceSpec) { s.ClusterIPs = s.ClusterIPs[:1] }); err == nil || !strings.Contains(err.Error(), "must be 'SingleStack' to release the secondary cluster IP") {
+		t.Errorf("the second taken away: %v", err)
+	}
+	if _, err := update(both, func(s *corev1.ServiceSpec) { s.ClusterIPs[1] = "fd00:96::77" }); err == nil || !strings.Contains(err.Error(), "may not change once set") {
+		t.Errorf("the second changed: %v", err)
+	}
+	second := both.Spec.ClusterIPs[1]
+	again, err := update(both, policy(single))
+	if err != nil || families(again) != "v4 SingleStack" || again.Spec.ClusterIP != first {
+		t.Fatalf("down: %v, %+v", err, again)
+	}
+	if err := a.create(t, with("", func(s *corev1.ServiceSpec) { s.ClusterIP = second })); err != nil {
+		t.Errorf("the second address was not given up: %v", err)
+	}
+	// Neither up nor down by itself.
+	same, err := update(both, policy(prefer))
+	if err != nil || families(same) != "v4v6 PreferDualStack" {
+		t.Errorf("prefer: %v, %+v", err, same)
+	}
+	// The second one by name.
+	named, err := update(again, func(s *corev1.ServiceSpec) {
+		policy(prefer)(s)
+		s.ClusterIPs = append(s.ClusterIPs, "fd00:96::55")
+	})
+	if err != nil || named.Spec.ClusterIPs[1] != "fd00:96::55" {
+		t.Errorf("the second by name: %v, %+v", err, named)
 	}
 }

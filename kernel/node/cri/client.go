@@ -33,6 +33,8 @@ type Client struct {
 	runtimeapi.ImageServiceClient
 
 	own *grpc.ClientConn
+	// PreferIPv6: the node's first address is of IPv6, and so is the first of each pod. It is set before anything is asked.
+	PreferIPv6 bool
 }
 
 // New speaks over a connection that its owner closes.

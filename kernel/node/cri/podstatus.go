@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strconv"
 	"time"
@@ -197,7 +198,7 @@ func (c *Client) podStatus(ctx context.Context, uid types.UID, sandboxes []strin
 		}
 	}
 	if len(st.Sandboxes) > 0 && st.Sandboxes[0].State == runtimeapi.PodSandboxState_SANDBOX_READY {
-		st.IPs = sandboxIPs(st.Sandboxes[0])
+		st.IPs = c.SandboxIPs(st.Sandboxes[0])
 	}
 	byAge := func(a, b *Container) int { return b.Created.Compare(a.Created) }
 	if whole {
@@ -229,13 +230,23 @@ func (c *Client) podStatus(ctx context.Context, uid types.UID, sandboxes []strin
 	return st, nil
 }
 
-func sandboxIPs(s *runtimeapi.PodSandboxStatus) []string {
+// SandboxIPs are the addresses of a sandbox that the API takes: one of each family at most, first that of the family of
+// the node's first address, whatever order the runtime has.
+func (c *Client) SandboxIPs(s *runtimeapi.PodSandboxStatus) (ips []string) {
 	if s.Network == nil || s.Network.Ip == "" {
 		return nil
 	}
-	ips := []string{s.Network.Ip}
+	all := []string{s.Network.Ip}
 	for _, extra := range s.Network.AdditionalIps {
-		ips = append(ips, extra.Ip)
+		all = append(all, extra.Ip)
+	}
+	for _, ipv6 := range []bool{c.PreferIPv6, !c.PreferIPv6} {
+		for _, text := range all {
+			if a, err := netip.ParseAddr(text); err == nil && a.Unmap().Is6() == ipv6 {
+				ips = append(ips, text)
+				break
+			}
+		}
 	}
 	return ips
 }

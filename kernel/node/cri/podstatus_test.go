@@ -2,6 +2,7 @@ package cri_test
 
 import (
 	"reflect"
+	"slices"
 	"testing"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -78,4 +79,36 @@ func names(st *cri.PodStatus) (all [][5]string) {
 		all = append(all, [5]string{c.ID, c.Name, c.SandboxID, c.State.String(), c.Created.String()})
 	}
 	return append(all, [5]string{st.Namespace, st.Name, string(st.UID)})
+}
+
+// TestSandboxIPs: a pod's addresses are in the order of the node's families, one of each, whatever the runtime's order is.
+func TestSandboxIPs(t *testing.T) {
+	status := func(ips ...string) *runtimeapi.PodSandboxStatus {
+		n := &runtimeapi.PodSandboxNetworkStatus{Ip: ips[0]}
+		for _, ip := range ips[1:] {
+			n.AdditionalIps = append(n.AdditionalIps, &runtimeapi.PodIP{Ip: ip})
+		}
+		return &runtimeapi.PodSandboxStatus{Network: n}
+	}
+	for _, tt := range []struct {
+		ipv6 bool
+		from []string
+		want []string
+	}{
+		{false, []string{"10.0.0.1"}, []string{"10.0.0.1"}},
+		{true, []string{"10.0.0.1"}, []string{"10.0.0.1"}},
+		{false, []string{"fd00::1", "10.0.0.1"}, []string{"10.0.0.1", "fd00::1"}},
+		{true, []string{"10.0.0.1", "fd00::1"}, []string{"fd00::1", "10.0.0.1"}},
+		{false, []string{"10.0.0.1", "10.0.0.2", "fd00::1", "fd00::2"}, []string{"10.0.0.1", "fd00::1"}},
+		{false, []string{"nonsense", "fd00::1"}, []string{"fd00::1"}},
+		{false, []string{""}, nil},
+	} {
+		c := &cri.Client{PreferIPv6: tt.ipv6}
+		if got := c.SandboxIPs(status(tt.from...)); !slices.Equal(got, tt.want) {
+			t.Errorf("%+v: %q", tt, got)
+		}
+	}
+	if got := (&cri.Client{}).SandboxIPs(&runtimeapi.PodSandboxStatus{}); got != nil {
+		t.Errorf("without a network: %q", got)
+	}
 }

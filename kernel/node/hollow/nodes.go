@@ -180,7 +180,7 @@ func (n *Nodes) agent(name string, own hollowRange) (*node.Agent, error) {
 	}
 	return node.New(node.Config{
 		NodeName: name, PodCIDR: own.podCIDR, Labels: n.cfg.Labels, Taints: n.cfg.Taints, RuntimeName: n.cfg.RuntimeName,
-		RootDir: filepath.Join(n.cfg.RootDir, name), Port: -1, NodeIP: hollowIP(own.number).String(),
+		RootDir: filepath.Join(n.cfg.RootDir, name), Port: -1, NodeIPs: []string{hollowIP(own.number).String()},
 		KubeletVersion: n.cfg.KubeletVersion, Capacity: n.cfg.Capacity, ImageGCHigh: 100,
 		LeaseDuration: n.cfg.LeaseDuration, LeaseRenew: n.cfg.LeaseDuration / 4, // a quarter, as the kubelet
 		StatusUpdate: n.cfg.StatusReport, StatusReport: n.cfg.StatusReport,

@@ -102,11 +102,8 @@ func Disk(path string) (capacity, available, inodes, inodesFree int64, err error
 	return int64(st.Blocks) * st.Bsize, int64(st.Bavail) * st.Bsize, int64(st.Files), int64(st.Ffree), nil
 }
 
-// InternalIP is the given address, or that of the default route's interface, or any other, or loopback.
-func InternalIP(ctx context.Context, given string) string {
-	if given != "" {
-		return given
-	}
+// InternalIP is the address of the default route's interface, or any other, or loopback.
+func InternalIP(ctx context.Context) string {
 	if routes, err := netlink.RouteList(nil, netlink.FAMILY_V4); err == nil {
 		for _, r := range routes {
 			if r.Dst != nil && r.Dst.String() != "0.0.0.0/0" {

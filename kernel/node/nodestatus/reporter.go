@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -32,13 +33,16 @@ const maxImages = 50
 
 // Config is what a reporter is told.
 type Config struct {
-	Name, Hostname, NodeIP string
-	Labels                 map[string]string
-	Taints                 []corev1.Taint
-	PodCIDR                string
-	// PodCIDRGiven: the Node has PodCIDR from others, so the reporter never writes it. They may give it to another node
-	// once this Node is deleted.
-	PodCIDRGiven       bool
+	Name, Hostname string
+	// NodeIPs are the internal addresses, one of each family at most. The first is the primary one.
+	NodeIPs []string
+	Labels  map[string]string
+	Taints  []corev1.Taint
+	// PodCIDRs are the ranges of pod IPs, one of each family at most.
+	PodCIDRs []string
+	// PodCIDRsGiven: the Node has PodCIDRs from others, so the reporter never writes them. They may give them to another
+	// node once this Node is deleted.
+	PodCIDRsGiven      bool
 	Capacity, Reserved corev1.ResourceList
 	KubeletVersion     string
 	RootDir            string
@@ -140,10 +144,10 @@ func (r *Reporter) see(node *corev1.Node) bool {
 		}
 	}
 	r.node = node
-	if r.cfg.PodCIDRGiven && len(node.Spec.PodCIDRs) > 0 && !r.hasRange(node) {
+	if r.cfg.PodCIDRsGiven && len(node.Spec.PodCIDRs) > 0 && !r.hasRange(node) {
 		select {
 		case r.rangeLost <- rangeLostError{fmt.Sprintf("node %s: its range of pod IPs was %s, and is %v since the Node was made anew; start the agent again, with pods in the new range",
-			r.cfg.Name, r.cfg.PodCIDR, node.Spec.PodCIDRs)}:
+			r.cfg.Name, strings.Join(r.cfg.PodCIDRs, ","), node.Spec.PodCIDRs)}:
 		default:
 		}
 	}
@@ -162,13 +166,18 @@ func (e rangeLostError) Is(target error) bool { return target == ErrRangeLost }
 // here have IPs that another node may have, so the agent has to end.
 func (r *Reporter) RangeLost() <-chan error { return r.rangeLost }
 
-// hasRange: PodCIDR is among the ranges of a Node.
+// hasRange: PodCIDRs are the ranges of a Node, in any order. A range that the Node has since pods run belongs to it all
+// the same, and pods that lack it have to start anew.
 func (r *Reporter) hasRange(node *corev1.Node) bool {
-	own, err := netip.ParsePrefix(r.cfg.PodCIDR)
-	return err == nil && slices.ContainsFunc(node.Spec.PodCIDRs, func(text string) bool {
-		cidr, err := netip.ParsePrefix(text)
-		return err == nil && cidr == own
-	})
+	among := func(list []string, text string) bool {
+		one, err := netip.ParsePrefix(text)
+		return err == nil && slices.ContainsFunc(list, func(text string) bool {
+			cidr, err := netip.ParsePrefix(text)
+			return err == nil && cidr == one
+		})
+	}
+	return len(r.cfg.PodCIDRs) == len(node.Spec.PodCIDRs) &&
+		!slices.ContainsFunc(r.cfg.PodCIDRs, func(text string) bool { return !among(node.Spec.PodCIDRs, text) })
 }
 
 // MemoryCapacity is the node's memory in bytes.
@@ -180,7 +189,7 @@ func (r *Reporter) MemoryCapacity() int64 {
 }
 
 // HostIPs are the node's internal addresses.
-func (r *Reporter) HostIPs() []string { return []string{r.cfg.NodeIP} }
+func (r *Reporter) HostIPs() []string { return slices.Clone(r.cfg.NodeIPs) }
 
 // RuntimeName is the runtime's own name, which prefixes container ids.
 func (r *Reporter) RuntimeName() string {
@@ -229,8 +238,8 @@ func (r *Reporter) Inspect(ctx context.Context) (ready error, err error) {
 // other labels, taints and whether it is schedulable are left as they are.
 func (r *Reporter) Register(ctx context.Context) error {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: r.cfg.Name, Labels: r.labels(), Annotations: r.annotations()}, Spec: corev1.NodeSpec{Taints: r.cfg.Taints}}
-	if r.cfg.PodCIDR != "" && !r.cfg.PodCIDRGiven {
-		node.Spec.PodCIDR, node.Spec.PodCIDRs = r.cfg.PodCIDR, []string{r.cfg.PodCIDR}
+	if len(r.cfg.PodCIDRs) > 0 && !r.cfg.PodCIDRsGiven {
+		node.Spec.PodCIDR, node.Spec.PodCIDRs = r.cfg.PodCIDRs[0], r.cfg.PodCIDRs
 	}
 	node.Status = r.status(ctx, node, time.Now())
 	made, err := r.deps.Client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{})
@@ -257,8 +266,8 @@ func (r *Reporter) Register(ctx context.Context) error {
 	for name, value := range r.annotations() {
 		metav1.SetMetaDataAnnotation(&want.ObjectMeta, name, value)
 	}
-	if want.Spec.PodCIDR == "" && r.cfg.PodCIDR != "" && !r.cfg.PodCIDRGiven {
-		want.Spec.PodCIDR, want.Spec.PodCIDRs = r.cfg.PodCIDR, []string{r.cfg.PodCIDR}
+	if want.Spec.PodCIDR == "" && len(r.cfg.PodCIDRs) > 0 && !r.cfg.PodCIDRsGiven {
+		want.Spec.PodCIDR, want.Spec.PodCIDRs = r.cfg.PodCIDRs[0], r.cfg.PodCIDRs
 	}
 	if !equality.Semantic.DeepEqual(have, want) {
 		if have, err = r.deps.Client.CoreV1().Nodes().Update(ctx, want, metav1.UpdateOptions{}); err != nil {
@@ -359,7 +368,11 @@ func (r *Reporter) status(ctx context.Context, node *corev1.Node, now time.Time)
 	if capacity, _, _, _, derr := Disk(r.cfg.RootDir); derr == nil {
 		disk = capacity
 	}
-	s.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: r.cfg.NodeIP}, {Type: corev1.NodeHostName, Address: r.cfg.Hostname}}
+	s.Addresses = nil
+	for _, ip := range r.cfg.NodeIPs {
+		s.Addresses = append(s.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: ip})
+	}
+	s.Addresses = append(s.Addresses, corev1.NodeAddress{Type: corev1.NodeHostName, Address: r.cfg.Hostname})
 	s.Capacity = r.machine.capacity(s.Capacity, disk, r.cfg.Capacity)
 	s.Allocatable = allocatable(s.Capacity, r.cfg.Reserved)
 	if r.deps.Held != nil {
@@ -381,8 +394,8 @@ func (r *Reporter) status(ctx context.Context, node *corev1.Node, now time.Time)
 	if problem == nil {
 		problem = network
 	}
-	if problem == nil && r.cfg.PodCIDRGiven && !r.hasRange(node) {
-		problem = fmt.Errorf("range of pod IPs %s is not this node's any more: its spec.podCIDRs is %v", r.cfg.PodCIDR, node.Spec.PodCIDRs)
+	if problem == nil && r.cfg.PodCIDRsGiven && !r.hasRange(node) {
+		problem = fmt.Errorf("range of pod IPs %s is not this node's any more: its spec.podCIDRs is %v", strings.Join(r.cfg.PodCIDRs, ","), node.Spec.PodCIDRs)
 	}
 	if problem == nil {
 		if seen, herr := r.deps.Healthy(now); herr != nil {

@@ -34,7 +34,7 @@ func newBench(t *testing.T, cfg Config) bench {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	cfg.Name, cfg.Hostname, cfg.NodeIP, cfg.RootDir = "n1", "n1", "10.0.0.1", t.TempDir()
+	cfg.Name, cfg.Hostname, cfg.NodeIPs, cfg.RootDir = "n1", "n1", []string{"10.0.0.1", "fd00::1"}, t.TempDir()
 	cfg.Update, cfg.Report = 10*time.Second, 5*time.Minute
 	b := bench{T: t, api: fake.NewClientset(), events: record.NewFakeRecorder(100), has: &eviction.Pressures{}}
 	b.Reporter = New(cfg, Deps{
@@ -216,7 +216,7 @@ func TestGivenRange(t *testing.T) {
 		b.write(func(n *corev1.Node) { n.Spec.PodCIDR, n.Spec.PodCIDRs = cidr, []string{cidr} })
 	}
 	anew := func(given bool) bench {
-		b := newBench(t, Config{PodCIDR: own, PodCIDRGiven: given})
+		b := newBench(t, Config{PodCIDRs: []string{own}, PodCIDRsGiven: given})
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "first"}, Spec: corev1.NodeSpec{PodCIDR: own, PodCIDRs: []string{own}}}
 		if _, err := b.api.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
@@ -255,6 +255,19 @@ func TestGivenRange(t *testing.T) {
 	}
 	b = anew(true)
 	give(b, "10.244.3.0/24")
+	if got := b.read().Status.Addresses; len(got) != 3 || got[0].Address != "10.0.0.1" || got[1].Address != "fd00::1" || got[1].Type != corev1.NodeInternalIP || got[2].Type != corev1.NodeHostName {
+		t.Errorf("addresses %v", got)
+	}
+	// A second range makes it another one: pods lack an address of it.
+	second := &corev1.Node{Spec: corev1.NodeSpec{PodCIDRs: []string{own, "fd00:244::/64"}}}
+	if b.hasRange(second) {
+		t.Error("a second range is not seen")
+	}
+	b.cfg.PodCIDRs = []string{"fd00:244::/64", own}
+	if !b.hasRange(second) {
+		t.Error("ranges in another order are others")
+	}
+	b.cfg.PodCIDRs = []string{own}
 	if err := lost(b); err == nil || !strings.Contains(err.Error(), "node n1: its range of pod IPs was 10.244.2.0/24, and is [10.244.3.0/24] since the Node was made anew") {
 		t.Errorf("another range: %v", err)
 	}

@@ -139,11 +139,8 @@ func (m *Manager) ensureSandbox(ctx context.Context, s *starting, todo actions) 
 		m.event(pod, "", corev1.EventTypeWarning, "FailedPodSandBoxStatus", fmt.Sprintf("Unable to get pod sandbox status: %v", err))
 		return err
 	}
-	if made.Network != nil && made.Network.Ip != "" {
-		s.ips = []string{made.Network.Ip}
-		for _, ip := range made.Network.AdditionalIps {
-			s.ips = append(s.ips, ip.Ip)
-		}
+	if ips := m.deps.CRI.SandboxIPs(made); len(ips) > 0 {
+		s.ips = ips
 	}
 	s.rt.IPs = s.ips
 	return nil

@@ -5,8 +5,8 @@
 // # What it owns
 //
 // Routes of the protocol number 90, the interface pintle-vxlan with its neighbours, the
-// nftables table `pintle-network`, and the switch net.ipv4.ip_forward. Nothing of
-// others is changed: a range to which there is a route already is refused.
+// nftables table `pintle-network` of each family, and the kernel's switches by which it forwards
+// (forward.go). Nothing of others is changed: a range to which there is a route already is refused.
 //
 // # What it promises
 //
@@ -16,6 +16,12 @@
 // refused, with the reason.
 // A route that was deleted is back within seconds (checkInterval). A stop with cleanup
 // leaves nothing; without it pods go on reaching each other.
+//
+// # Both families
+//
+// A range is reached by a route where both nodes have an address of its family on one link. The
+// tunnel is one, and its packets are of the family of this node's first address, whatever they
+// carry. Its ends know each other by the first range of each node.
 //
 // # How data passes through
 //

@@ -3,13 +3,9 @@ package bridge
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"net"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
@@ -137,13 +133,16 @@ func (l *linux) addresses() ([]netip.Addr, error) {
 
 // uplink is the interface that has the node's address; nil: none has, such as one that is
 // behind address translation.
-func (l *linux) uplink() (netlink.Link, error) {
+func (l *linux) uplink() (netlink.Link, error) { return l.linkOf(l.options.node[0]) }
+
+// linkOf is the interface that has an address; nil: none has.
+func (l *linux) linkOf(address netip.Addr) (netlink.Link, error) {
 	list, err := l.handle.AddrList(nil, netlink.FAMILY_ALL)
 	if err := whole(err); err != nil {
 		return nil, fmt.Errorf("list addresses of this machine: %w", err)
 	}
 	for _, a := range list {
-		if p, ok := prefixOf(a.IPNet); ok && p.Addr() == l.options.node[0] {
+		if p, ok := prefixOf(a.IPNet); ok && p.Addr() == address {
 			link, err := l.handle.LinkByIndex(a.LinkIndex)
 			if err != nil {
 				return nil, fmt.Errorf("interface of the node's address %s: %w", p.Addr(), err)
@@ -176,14 +175,12 @@ func (l *linux) reach(hops []hop) (refused []*network.Refusal, err error) {
 	want := map[netip.Prefix]route{}
 	var far []hop
 	for _, h := range hops {
-		link, direct, err := l.way(h.via)
+		link, direct, why := l.choose(h)
 		switch {
-		case err != nil:
-			refused = append(refused, &network.Refusal{Node: h.node, Reason: fmt.Sprintf("there is no way to its address %s: %v", h.via, err)})
-		case direct && l.cfg.Backend != VXLAN:
+		case why != "":
+			refused = append(refused, &network.Refusal{Node: h.node, Reason: why})
+		case direct:
 			want[h.to] = route{h, netlink.Route{Dst: netOf(h.to), Gw: h.via.AsSlice(), LinkIndex: link, Protocol: protocol}}
-		case l.cfg.Backend == HostGW:
-			refused = append(refused, &network.Refusal{Node: h.node, Reason: fmt.Sprintf("its address %s is behind a router, and backend %s needs nodes on one link; set backend to %s", h.via, HostGW, Auto)})
 		default:
 			far = append(far, h)
 		}
@@ -206,6 +203,35 @@ func (l *linux) reach(hops []hop) (refused []*network.Refusal, err error) {
 	}
 	more, wrong := l.routes(want)
 	return append(refused, more...), errors.Join(err, wrong)
+}
+
+// choose says whether a hop is reached over a link, else through the tunnel, or why it is not reached.
+func (l *linux) choose(h hop) (link int, direct bool, why string) {
+	const noWay = "there is no way to its address %s: %v"
+	var err error
+	if h.via.IsValid() {
+		link, direct, err = l.way(h.via)
+	}
+	switch {
+	case direct && l.cfg.Backend != VXLAN:
+		return link, true, ""
+	case err != nil && (h.via == h.far || !h.far.IsValid() || l.cfg.Backend == HostGW):
+		return 0, false, fmt.Sprintf(noWay, h.via, err)
+	case l.cfg.Backend == HostGW && !h.via.IsValid():
+		return 0, false, fmt.Sprintf("it has no address (InternalIP) of %s, and backend %s needs one for its range of pod IPs %s; set backend to %s", familyName(h.to.Addr().Is4()), HostGW, h.to, Auto)
+	case l.cfg.Backend == HostGW:
+		return 0, false, fmt.Sprintf("its address %s is behind a router, and backend %s needs nodes on one link; set backend to %s", h.via, HostGW, Auto)
+	case !h.far.IsValid():
+		return 0, false, fmt.Sprintf("it has no address (InternalIP) of %s, which the tunnel's packets have", familyName(l.options.outer4()))
+	case !h.end.IsValid():
+		return 0, false, fmt.Sprintf("its range of pod IPs %s is behind the tunnel, which knows a node by its first range, and that is not its own", h.to)
+	}
+	if h.far != h.via {
+		if _, _, err := l.way(h.far); err != nil {
+			return 0, false, fmt.Sprintf(noWay, h.far, err)
+		}
+	}
+	return 0, false, ""
 }
 
 // route is how the machine reaches a hop.
@@ -252,8 +278,9 @@ func (l *linux) routes(want map[netip.Prefix]route) (refused []*network.Refusal,
 			there[p] = true
 			continue
 		}
-		if ok && wanted {
-			continue // it is replaced, so that no packet meets none
+		// It is replaced, so that no packet meets none. But no gateway of IPv6 is taken that the former route leads to.
+		if ok && wanted && (p.Addr().Is4() || w.LinkIndex == r.LinkIndex) {
+			continue
 		}
 		if err := l.handle.RouteDel(r); err != nil && !errors.Is(err, unix.ESRCH) {
 			errs = append(errs, fmt.Errorf("delete route to %s: %w", p, err))
@@ -278,49 +305,7 @@ func (l *linux) remove() error {
 // removeObjects deletes the routes, the tunnel with its neighbours, and the tables.
 func (l *linux) removeObjects() error {
 	_, err := l.routes(nil)
-	return errors.Join(err, l.removeTunnel(), l.removeTable())
-}
-
-const (
-	forwardSwitch = "net/ipv4/ip_forward"
-	forwardFile   = "ip_forward"
-)
-
-// forward has the machine forward packets, and remembers what it did before.
-func (l *linux) forward() error {
-	path := filepath.Join(l.proc, forwardSwitch)
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return fmt.Errorf("read whether packets are forwarded: %w", err)
-	}
-	before := strings.TrimSpace(string(data))
-	if before == "1" {
-		return nil
-	}
-	kept := filepath.Join(l.options.state, forwardFile)
-	if err := writeWhole(kept, []byte(before)); err != nil {
-		return fmt.Errorf("remember net.ipv4.ip_forward: %w", err)
-	}
-	if err := os.WriteFile(path, []byte("1"), 0); err != nil {
-		return fmt.Errorf("set net.ipv4.ip_forward to 1: %w", err)
-	}
-	return nil
-}
-
-// restore puts back what forward changed.
-func (l *linux) restore() error {
-	kept := filepath.Join(l.options.state, forwardFile)
-	before, err := os.ReadFile(kept)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err == nil && string(before) == "0" { // no other value is written by what the file says
-		err = os.WriteFile(filepath.Join(l.proc, forwardSwitch), before, 0)
-	}
-	if err != nil {
-		return fmt.Errorf("restore net.ipv4.ip_forward: %w", err)
-	}
-	return os.Remove(kept)
+	return errors.Join(err, l.removeTunnel(), l.removeTable(true), l.removeTable(false))
 }
 
 // family is that of an address for netlink.

@@ -693,7 +693,7 @@ func TestNoTunnel(t *testing.T) {
 	// An address that no tunnel of IPv4 leads to.
 	l := n.running.linux
 	n.running.turn.Lock()
-	refused, err := l.forwarding(s.link(tunnelName).Attrs().Index, []hop{{"six", netip.MustParsePrefix("10.244.6.0/24"), netip.MustParseAddr("fd01::1")}})
+	refused, err := l.forwarding(s.link(tunnelName).Attrs().Index, []hop{{node: "six", to: netip.MustParsePrefix("10.244.6.0/24"), far: netip.MustParseAddr("fd01::1"), end: netip.MustParsePrefix("10.244.6.0/24")}})
 	if err != nil || len(refused) != 1 || refused[0].GetNode() != "six" {
 		t.Errorf("a neighbour that the kernel refuses: %v, %v", refused, err)
 	}
@@ -724,10 +724,11 @@ func TestNoTunnel(t *testing.T) {
 // masquerades has a namespace give what leaves a range its own address, as CNI's bridge does.
 func (s *space) masquerades(own string) {
 	s.t.Helper()
+	family := tableFamily(netip.MustParsePrefix(own).Addr().Is4())
 	c, err := nft.New(nft.WithNetNSFd(int(s.fd)))
 	s.must(err)
 	p := netip.MustParsePrefix(own)
-	table := c.AddTable(&nft.Table{Name: "of-another", Family: nft.TableFamilyIPv4})
+	table := c.AddTable(&nft.Table{Name: "of-another", Family: family})
 	chain := c.AddChain(&nft.Chain{Name: "out", Table: table, Type: nft.ChainTypeNAT, Hooknum: nft.ChainHookPostrouting, Priority: nft.ChainPriorityNATSource})
 	c.AddRule(&nft.Rule{Table: table, Chain: chain, Exprs: append(append(matches(p, true, expr.CmpOpEq), matches(p, false, expr.CmpOpNeq)...), &expr.Masq{})})
 	s.must(c.Flush())
@@ -747,7 +748,7 @@ func (s *space) reaches(t *testing.T, to *space, address, as string) {
 	t.Helper()
 	var listener net.Listener
 	to.must(to.do(func() (err error) {
-		listener, err = net.Listen("tcp4", net.JoinHostPort(address, "0"))
+		listener, err = net.Listen("tcp", net.JoinHostPort(address, "0"))
 		return err
 	}))
 	defer listener.Close()
@@ -765,7 +766,7 @@ func (s *space) reaches(t *testing.T, to *space, address, as string) {
 		got <- fmt.Sprintf("%d bytes from %s, %v", len(data), from, errors.Join(err, conn.Close()))
 	}()
 	to.must(s.do(func() error {
-		conn, err := (&net.Dialer{Timeout: 2 * time.Minute}).Dial("tcp4", listener.Addr().String())
+		conn, err := (&net.Dialer{Timeout: 2 * time.Minute}).Dial("tcp", listener.Addr().String())
 		if err != nil {
 			return err
 		}

@@ -31,7 +31,6 @@ func New() *Network { return &Network{open: openLinux} }
 // options are network.Options, read.
 type options struct {
 	cluster
-	node  []netip.Addr
 	state string // the folder
 }
 
@@ -111,7 +110,7 @@ func (n *Network) prepare(o network.Options) (_ *run, mtu int, err error) {
 	if mtu, err = machine.mtu(); err != nil {
 		return nil, 0, err
 	}
-	if err := machine.forward(); err != nil {
+	if err := errors.Join(machine.forward(), machine.removeUnused()); err != nil {
 		return nil, 0, err
 	}
 	held, fault := readHolders(read.state)

@@ -14,7 +14,8 @@ const most = 16
 
 // cluster is what is known before any other node.
 type cluster struct {
-	own      []netip.Prefix // this node's ranges
+	node     []netip.Addr   // this node's addresses; the tunnel is of the family of the first
+	own      []netip.Prefix // this node's ranges; the tunnel knows this node by the first
 	all      []netip.Prefix // those of the cluster
 	services []netip.Prefix
 }
@@ -28,11 +29,22 @@ type taken struct {
 	attached bool
 }
 
+// outer4 says that the tunnel's packets are of IPv4, whatever they carry.
+func (c *cluster) outer4() bool {
+	if len(c.node) > 0 {
+		return c.node[0].Is4()
+	}
+	return len(c.own) == 0 || c.own[0].Addr().Is4()
+}
+
 // hop is how pods of a range are reached.
 type hop struct {
 	node string
 	to   netip.Prefix
-	via  netip.Addr // of the node
+	via  netip.Addr // the node's, of the family of to, for a route on one link; invalid: it has none
+	far  netip.Addr // the node's, of the tunnel's family; invalid: it has none
+	// end is the node's first range, by which the tunnel knows it; invalid: that is not the node's own.
+	end netip.Prefix
 }
 
 // plan says how the pods of other nodes are reached, and which ranges are refused. local are the
@@ -62,7 +74,8 @@ func (c *cluster) plan(nodes []*network.Node, machine []taken, local []netip.Add
 					continue
 				}
 				to, fault := c.claim(text, claimed)
-				if other, ok := ends[hardware(to).String()]; ok && fault == "" {
+				first := text == ranges[0]
+				if other, ok := ends[hardware(to).String()]; ok && first && fault == "" {
 					fault = fmt.Sprintf("its range of pod IPs %s has the hardware address of %s in the tunnel", to, other)
 				}
 				if fault != "" {
@@ -73,7 +86,10 @@ func (c *cluster) plan(nodes []*network.Node, machine []taken, local []netip.Add
 				// meanwhile: another that got a part of it would hold that for good.
 				fault = c.inTheWay(to, machine)
 				if fault == "" || holders {
-					claimed[to], ends[hardware(to).String()] = node.GetName(), to
+					claimed[to] = node.GetName()
+					if first {
+						ends[hardware(to).String()] = to
+					}
 				}
 				if fault != "" {
 					refuse("%s", fault)
@@ -82,13 +98,20 @@ func (c *cluster) plan(nodes []*network.Node, machine []taken, local []netip.Add
 				if len(node.GetAddresses()) == 0 {
 					continue // a machine that registers says its address a moment later
 				}
-				via, fault := c.address(node, to, local)
-				if fault != "" {
+				via, fault := c.address(node, to.Addr().Is4(), local)
+				far, _ := c.address(node, c.outer4(), local)
+				if !via.IsValid() && !far.IsValid() {
 					refuse("%s", fault)
 					continue
 				}
-				hops = append(hops, hop{node.GetName(), to, via})
+				end, _ := netip.ParsePrefix(ranges[0]) // whether it is the node's own is known at last
+				hops = append(hops, hop{node.GetName(), to, via, far, end})
 			}
+		}
+	}
+	for i := range hops {
+		if h := &hops[i]; claimed[h.end] != h.node {
+			h.end = netip.Prefix{}
 		}
 	}
 	return hops, refused, claimed
@@ -136,9 +159,9 @@ func (c *cluster) inTheWay(to netip.Prefix, machine []taken) (fault string) {
 	return ""
 }
 
-// address is the first of a node's addresses by which a range of pods can be reached.
-func (c *cluster) address(node *network.Node, to netip.Prefix, local []netip.Addr) (via netip.Addr, fault string) {
-	fault = fmt.Sprintf("it has no address (InternalIP) of the family of its range of pod IPs %s", to)
+// address is the first of a node's addresses of a family that can be a node's.
+func (c *cluster) address(node *network.Node, ipv4 bool, local []netip.Addr) (via netip.Addr, fault string) {
+	fault = "it has no address (InternalIP) of " + familyName(ipv4) + ", which its range of pod IPs is of"
 	for _, text := range node.GetAddresses()[:min(most, len(node.GetAddresses()))] {
 		a, err := netip.ParseAddr(text)
 		if err != nil || a.Zone() != "" {
@@ -146,7 +169,7 @@ func (c *cluster) address(node *network.Node, to netip.Prefix, local []netip.Add
 			continue
 		}
 		a = a.Unmap()
-		if a.Is4() != to.Addr().Is4() {
+		if a.Is4() != ipv4 {
 			continue
 		}
 		among := func(ranges []netip.Prefix) bool {
@@ -181,6 +204,13 @@ func (c *cluster) collision(machine []taken) error {
 		}
 	}
 	return nil
+}
+
+func familyName(ipv4 bool) string {
+	if ipv4 {
+		return "IPv4"
+	}
+	return "IPv6"
 }
 
 func list(prefixes []netip.Prefix) string {

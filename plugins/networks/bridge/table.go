@@ -44,9 +44,37 @@ type chain struct {
 // others masquerade what leaves the machine. The tunnel takes packets of nodes alone, since
 // VXLAN knows no senders. Pods send none to tunnels: masqueraded they would be this node's.
 func (l *linux) table(far []hop) error {
-	for _, own := range l.options.own {
-		if err := l.tableOf(own, far); err != nil {
+	for _, ipv4 := range []bool{true, false} {
+		if !l.needsTable(ipv4) {
+			continue
+		}
+		if err := l.tableOf(ipv4, far); err != nil {
 			return fmt.Errorf("nftables table %s: %w", tableName, err)
+		}
+	}
+	return nil
+}
+
+// ownOf is this node's range of a family; invalid: pods have no address of it.
+func (l *linux) ownOf(ipv4 bool) netip.Prefix {
+	for _, own := range l.options.own {
+		if own.Addr().Is4() == ipv4 {
+			return own
+		}
+	}
+	return netip.Prefix{}
+}
+
+// needsTable: of the families of pods, and of the tunnel's packets.
+func (l *linux) needsTable(ipv4 bool) bool { return l.ownOf(ipv4).IsValid() || l.guards(ipv4) }
+
+// removeUnused deletes the table of a family that pods had in an earlier run.
+func (l *linux) removeUnused() error {
+	for _, ipv4 := range []bool{true, false} {
+		if !l.needsTable(ipv4) {
+			if err := l.removeTable(ipv4); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -55,23 +83,23 @@ func (l *linux) table(far []hop) error {
 // tableOf makes the table of a family. What is as it should be is not written again: each
 // transaction makes others look at their tables. Senders that changed are replaced in one
 // transaction, and a table with other rules is made anew in one.
-func (l *linux) tableOf(own netip.Prefix, far []hop) error {
+func (l *linux) tableOf(ipv4 bool, far []hop) error {
 	c, err := l.connect()
 	if err != nil {
 		return err
 	}
-	t := &nft.Table{Name: tableName, Family: tableFamily(own)}
-	guarded := len(far) > 0 && l.guards(own)
-	chains := l.chains(t, own, guarded)
+	t := &nft.Table{Name: tableName, Family: tableFamily(ipv4)}
+	guarded := len(far) > 0 && l.guards(ipv4)
+	chains := l.chains(t, ipv4, guarded)
 	comment, err := fingerprint(chains)
 	if err != nil {
 		return err
 	}
 	senders := &nft.Set{Table: t, Name: sendersSet, KeyType: nft.TypeIPAddr}
-	if !own.Addr().Is4() {
+	if !ipv4 {
 		senders.KeyType = nft.TypeIP6Addr
 	}
-	want := sendersOf(own, far)
+	want := sendersOf(far)
 	// What cannot be read or changed is made anew.
 	if there, err := hasRules(c, chains, comment); err == nil && there {
 		if !guarded || replaceSenders(c, senders, want) == nil {
@@ -140,12 +168,12 @@ func hasRules(c *nft.Conn, chains []chain, comment string) (bool, error) {
 }
 
 // sendersOf are the addresses of nodes, as elements of the set.
-func sendersOf(own netip.Prefix, far []hop) (elements []nft.SetElement) {
+func sendersOf(far []hop) (elements []nft.SetElement) {
 	seen := map[netip.Addr]bool{}
 	for _, h := range far {
-		if h.via.Is4() == own.Addr().Is4() && !seen[h.via] {
-			seen[h.via] = true
-			elements = append(elements, nft.SetElement{Key: h.via.AsSlice()})
+		if !seen[h.far] {
+			seen[h.far] = true
+			elements = append(elements, nft.SetElement{Key: h.far.AsSlice()})
 		}
 	}
 	return elements
@@ -179,8 +207,8 @@ func replaceSenders(c *nft.Conn, set *nft.Set, want []nft.SetElement) error {
 	return c.Flush()
 }
 
-// guards reports whether the table of a range has the rules of the tunnel's senders.
-func (l *linux) guards(own netip.Prefix) bool { return l.options.node[0].Is4() == own.Addr().Is4() }
+// guards reports whether the table of a family has the rules of the tunnel's senders.
+func (l *linux) guards(ipv4 bool) bool { return l.options.outer4() == ipv4 }
 
 func (l *linux) connect() (*nft.Conn, error) {
 	if l.space == 0 {
@@ -191,8 +219,36 @@ func (l *linux) connect() (*nft.Conn, error) {
 
 // chains are those of the table. guarded: the tunnel has a chain that drops packets of senders that
 // are no nodes.
-func (l *linux) chains(t *nft.Table, own netip.Prefix, guarded bool) []chain {
-	priority, filter := beforeMasquerading, *nft.ChainPriorityFilter
+func (l *linux) chains(t *nft.Table, ipv4, guarded bool) (chains []chain) {
+	own := l.ownOf(ipv4)
+	if own.IsValid() {
+		chains = append(chains, l.keeping(t, own))
+	}
+	filter := *nft.ChainPriorityFilter
+	if l.cfg.Backend != HostGW {
+		// Without far nodes too: this node may be far for another. The tunnel's own packets
+		// are not forwarded but sent.
+		chains = append(chains, chain{
+			&nft.Chain{Name: podsChain, Table: t, Type: nft.ChainTypeFilter, Hooknum: nft.ChainHookForward, Priority: &filter},
+			[][]expr.Any{append(toPort(l.cfg.Port), &expr.Verdict{Kind: expr.VerdictDrop})},
+		})
+	}
+	if guarded {
+		chains = append(chains, chain{
+			&nft.Chain{Name: tunnelChain, Table: t, Type: nft.ChainTypeFilter, Hooknum: nft.ChainHookInput, Priority: &filter},
+			[][]expr.Any{append(toPort(l.cfg.Port),
+				loadAddress(ipv4, true),
+				&expr.Lookup{SourceRegister: register, SetName: sendersSet, Invert: true},
+				&expr.Verdict{Kind: expr.VerdictDrop},
+			)},
+		})
+	}
+	return chains
+}
+
+// keeping is the chain by which this node's pods keep their addresses.
+func (l *linux) keeping(t *nft.Table, own netip.Prefix) chain {
+	priority := beforeMasquerading
 	keep := chain{Chain: &nft.Chain{Name: keepChain, Table: t, Type: nft.ChainTypeNAT, Hooknum: nft.ChainHookPostrouting, Priority: &priority}}
 	for _, all := range l.options.all {
 		if all.Addr().Is4() != own.Addr().Is4() {
@@ -213,26 +269,7 @@ func (l *linux) chains(t *nft.Table, own netip.Prefix, guarded bool) []chain {
 			&expr.NAT{Type: expr.NATTypeSourceNAT, Family: uint32(t.Family), RegAddrMin: register},
 		))
 	}
-	chains := []chain{keep}
-	if l.cfg.Backend != HostGW {
-		// Without far nodes too: this node may be far for another. The tunnel's own packets
-		// are not forwarded but sent.
-		chains = append(chains, chain{
-			&nft.Chain{Name: podsChain, Table: t, Type: nft.ChainTypeFilter, Hooknum: nft.ChainHookForward, Priority: &filter},
-			[][]expr.Any{append(toPort(l.cfg.Port), &expr.Verdict{Kind: expr.VerdictDrop})},
-		})
-	}
-	if guarded {
-		chains = append(chains, chain{
-			&nft.Chain{Name: tunnelChain, Table: t, Type: nft.ChainTypeFilter, Hooknum: nft.ChainHookInput, Priority: &filter},
-			[][]expr.Any{append(toPort(l.cfg.Port),
-				load(own, true),
-				&expr.Lookup{SourceRegister: register, SetName: sendersSet, Invert: true},
-				&expr.Verdict{Kind: expr.VerdictDrop},
-			)},
-		})
-	}
-	return chains
+	return keep
 }
 
 // toPort goes on where a packet is one of UDP to a port.
@@ -246,12 +283,14 @@ func toPort(port int) []expr.Any {
 }
 
 // load puts the source or destination address into the register.
-func load(of netip.Prefix, source bool) expr.Any {
+func load(of netip.Prefix, source bool) expr.Any { return loadAddress(of.Addr().Is4(), source) }
+
+func loadAddress(ipv4, source bool) expr.Any {
 	offset, size := uint32(16), uint32(4)
 	switch {
-	case of.Addr().Is6() && source:
+	case !ipv4 && source:
 		offset, size = 8, 16
-	case of.Addr().Is6():
+	case !ipv4:
 		offset, size = 24, 16
 	case source:
 		offset = 12
@@ -269,24 +308,22 @@ func matches(r netip.Prefix, source bool, op expr.CmpOp) []expr.Any {
 	}
 }
 
-func tableFamily(p netip.Prefix) nft.TableFamily {
-	if p.Addr().Is4() {
+func tableFamily(ipv4 bool) nft.TableFamily {
+	if ipv4 {
 		return nft.TableFamilyIPv4
 	}
 	return nft.TableFamilyIPv6
 }
 
-// removeTable deletes the tables of both families: an earlier run may have had other ranges.
-func (l *linux) removeTable() error {
+// removeTable deletes the table of a family, which an earlier run may have made.
+func (l *linux) removeTable(ipv4 bool) error {
 	c, err := l.connect()
 	if err != nil {
 		return err
 	}
-	for _, family := range []nft.TableFamily{nft.TableFamilyIPv4, nft.TableFamilyIPv6} {
-		c.DelTable(&nft.Table{Name: tableName, Family: family})
-		if err := c.Flush(); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENOENT) {
-			return fmt.Errorf("delete nftables table %s: %w", tableName, err)
-		}
+	c.DelTable(&nft.Table{Name: tableName, Family: tableFamily(ipv4)})
+	if err := c.Flush(); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENOENT) {
+		return fmt.Errorf("delete nftables table %s: %w", tableName, err)
 	}
 	return nil
 }

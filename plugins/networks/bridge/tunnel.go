@@ -22,13 +22,13 @@ const tunnelName = "pintle-vxlan"
 const overhead4, overhead6 = 50, 70
 
 func (l *linux) overhead() int {
-	if l.options.node[0].Is4() {
+	if l.options.outer4() {
 		return overhead4
 	}
 	return overhead6
 }
 
-// hardware is the address of a node's end of the tunnel. Each node knows it by the range, so
+// hardware is the address of a node's end of the tunnel. Each node knows it by the node's first range, so
 // that no node has to ask another.
 func hardware(to netip.Prefix) net.HardwareAddr {
 	a := net.HardwareAddr{0x0a, 0x58, 0, 0, 0, 0}
@@ -68,7 +68,11 @@ func (l *linux) tunnel(far []hop) (index int, refused []*network.Refusal, _ erro
 	// pods through the tunnel, and answers come back the same way.
 	for _, own := range l.options.own {
 		a := netip.PrefixFrom(own.Addr(), own.Addr().BitLen())
-		if err := l.handle.AddrReplace(link, &netlink.Addr{IPNet: netOf(a)}); err != nil {
+		address := &netlink.Addr{IPNet: netOf(a)}
+		if a.Addr().Is6() {
+			address.Flags = unix.IFA_F_NODAD // nobody else is asked whether it has it
+		}
+		if err := l.handle.AddrReplace(link, address); err != nil {
 			return 0, nil, fmt.Errorf("address %s of interface %s: %w", a, tunnelName, err)
 		}
 	}
@@ -134,7 +138,7 @@ func (l *linux) neighbours(index int, far []hop) ([]*network.Refusal, error) {
 	want := map[netip.Addr]neighbour{}
 	for _, h := range far {
 		a := h.to.Addr()
-		want[a] = neighbour{h, &netlink.Neigh{LinkIndex: index, Family: family(a), State: netlink.NUD_PERMANENT, Type: unix.RTN_UNICAST, IP: a.AsSlice(), HardwareAddr: hardware(h.to)}}
+		want[a] = neighbour{h, &netlink.Neigh{LinkIndex: index, Family: family(a), State: netlink.NUD_PERMANENT, Type: unix.RTN_UNICAST, IP: a.AsSlice(), HardwareAddr: hardware(h.end)}}
 	}
 	return l.entries(index, []int{netlink.FAMILY_V4, netlink.FAMILY_V6}, func(have *netlink.Neigh) bool {
 		a, _ := netip.AddrFromSlice(have.IP)
@@ -150,8 +154,8 @@ func (l *linux) neighbours(index int, far []hop) ([]*network.Refusal, error) {
 func (l *linux) forwarding(index int, far []hop) ([]*network.Refusal, error) {
 	want := map[string]neighbour{}
 	for _, h := range far {
-		mac := hardware(h.to)
-		want[mac.String()] = neighbour{h, &netlink.Neigh{LinkIndex: index, Family: unix.AF_BRIDGE, Flags: netlink.NTF_SELF, State: netlink.NUD_PERMANENT, IP: h.via.AsSlice(), HardwareAddr: mac}}
+		mac := hardware(h.end)
+		want[mac.String()] = neighbour{h, &netlink.Neigh{LinkIndex: index, Family: unix.AF_BRIDGE, Flags: netlink.NTF_SELF, State: netlink.NUD_PERMANENT, IP: h.far.AsSlice(), HardwareAddr: mac}}
 	}
 	return l.entries(index, []int{unix.AF_BRIDGE}, func(have *netlink.Neigh) bool {
 		w, wanted := want[have.HardwareAddr.String()]

@@ -202,11 +202,15 @@ func mayLowerOOMScore() bool {
 // networkName is the CNI network's; CNI plugins put it in what they make.
 const networkName = "pintle"
 
-// networkConfig renders the CNI network: a bridge with addresses of the node's pod range, which
+// networkConfig renders the CNI network: a bridge with an address of each of the node's pod ranges, which
 // are announced to all who remember another pod there, and host ports with their records in
 // ports.
-func networkConfig(bridge string, podCIDR netip.Prefix, ipam, ports string, mtu int) ([]byte, error) {
+func networkConfig(bridge string, pods []netip.Prefix, ipam, ports string, mtu int) ([]byte, error) {
 	type object = map[string]any
+	var ranges [][]object // a pod gets an address of each
+	for _, r := range pods {
+		ranges = append(ranges, []object{{"subnet": r.String()}})
+	}
 	plugins := []object{{
 		"type":             "bridge",
 		"bridge":           bridge,
@@ -217,7 +221,7 @@ func networkConfig(bridge string, podCIDR netip.Prefix, ipam, ports string, mtu 
 		"ipam": object{
 			"type":    "host-local",
 			"dataDir": ipam,
-			"ranges":  [][]object{{{"subnet": podCIDR.String()}}},
+			"ranges":  ranges,
 		},
 	}, {"type": "announce"}, {
 		"type": "hostports", "bridge": bridge, "dataDir": ports,

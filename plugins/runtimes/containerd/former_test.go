@@ -153,7 +153,7 @@ func TestTakeOver(t *testing.T) {
 	if here, err := formerHere(l.former); !here || err != nil {
 		t.Errorf("the mark of this boot does not count: %t, %v", here, err)
 	}
-	tr := newTranslation("none0", pods, nil, l, slog.New(slog.DiscardHandler))
+	tr := newTranslation("none0", []netip.Prefix{pods}, nil, l, slog.New(slog.DiscardHandler))
 	for range 2 { // the second finds nothing to do
 		tr.start(t.Context())
 		left("CNI-0123456789abcdef01234567", "CNI-dd", "CNI-ee", "CNI-ff", "MINE")

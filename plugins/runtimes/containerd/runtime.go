@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 
 	"google.golang.org/grpc"
@@ -52,7 +53,7 @@ func (r *Runtime) Start(ctx context.Context, o runtime.Options) (runtime.Endpoin
 	if os.Geteuid() != 0 {
 		return runtime.Endpoint{}, errors.New("containerd needs root: run as root, or set node.enabled to false")
 	}
-	podCIDR, err := netip.ParsePrefix(o.PodCIDR)
+	pods, err := prefixes(strings.Split(o.PodCIDR, ","))
 	if err != nil {
 		return runtime.Endpoint{}, fmt.Errorf("start containerd: range of pod IPs: %w", err)
 	}
@@ -67,8 +68,8 @@ func (r *Runtime) Start(ctx context.Context, o runtime.Options) (runtime.Endpoin
 	}
 	r.cfg = cfg
 	r.layout = newLayout(o.DataDirectory, o.StateDirectory, cfg.Tools).given(o.Pods)
-	r.nat = newTranslation(cfg.Bridge, podCIDR, others, r.layout, r.log)
-	if err := r.prepare(podCIDR, o.Pods); err != nil {
+	r.nat = newTranslation(cfg.Bridge, pods, others, r.layout, r.log)
+	if err := r.prepare(pods, o.Pods); err != nil {
 		return runtime.Endpoint{}, err
 	}
 	message, launched := "found the running containerd", false
@@ -150,7 +151,7 @@ func dial(socket string) (*grpc.ClientConn, error) {
 }
 
 // prepare writes the folders and files that the daemon reads.
-func (r *Runtime) prepare(podCIDR netip.Prefix, pods network.Pods) error {
+func (r *Runtime) prepare(ranges []netip.Prefix, pods network.Pods) error {
 	l := r.layout
 	for _, dir := range []string{l.root, l.state, l.cniConf} {
 		if err := os.MkdirAll(dir, 0o711); err != nil {
@@ -164,7 +165,7 @@ func (r *Runtime) prepare(podCIDR netip.Prefix, pods network.Pods) error {
 		return nil // the network's own
 	}
 	file := filepath.Join(l.cniConf, "10-pintle.conflist")
-	conf, err := networkConfig(r.cfg.Bridge, podCIDR, l.ipam, l.ports, pods.MTU)
+	conf, err := networkConfig(r.cfg.Bridge, ranges, l.ipam, l.ports, pods.MTU)
 	if err == nil {
 		err = errors.Join(keepFormer(file, l.former), os.MkdirAll(l.ports, 0o700))
 	}

@@ -39,11 +39,11 @@ func TestParseConfig(t *testing.T) {
 
 // TestNetworkConfig: no plugin of the network calls a tool.
 func TestNetworkConfig(t *testing.T) {
-	conf, err := networkConfig("b0", netip.MustParsePrefix("10.1.0.0/24"), "/d", "/p", 1450)
+	conf, err := networkConfig("b0", []netip.Prefix{netip.MustParsePrefix("10.1.0.0/24"), netip.MustParsePrefix("fd00:1::/64")}, "/d", "/p", 1450)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{`"ipMasq": false`, `"type": "hostports"`, `"dataDir": "/p"`, `"portMappings": true`, `"cniVersion": "1.0.0"`, `"subnet": "10.1.0.0/24"`} {
+	for _, want := range []string{`"ipMasq": false`, `"type": "hostports"`, `"dataDir": "/p"`, `"portMappings": true`, `"cniVersion": "1.0.0"`, `"subnet": "10.1.0.0/24"`, `"subnet": "fd00:1::/64"`} {
 		if !strings.Contains(string(conf), want) {
 			t.Errorf("no %s in\n%s", want, conf)
 		}

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"pintle.dev/pintle/plugins/runtimes/containerd/podnat"
@@ -28,7 +29,7 @@ type translation struct {
 	said       string // the fault that was logged last
 }
 
-func newTranslation(bridge string, pods netip.Prefix, others []netip.Prefix, l layout, log *slog.Logger) translation {
+func newTranslation(bridge string, pods, others []netip.Prefix, l layout, log *slog.Logger) translation {
 	return translation{
 		log: log, layout: l,
 		masquerade: podnat.Masquerade{Bridge: bridge, Pods: pods, Others: others},
@@ -39,7 +40,7 @@ func newTranslation(bridge string, pods netip.Prefix, others []netip.Prefix, l l
 func prefixes(texts []string) ([]netip.Prefix, error) {
 	var out []netip.Prefix
 	for _, text := range texts {
-		p, err := netip.ParsePrefix(text)
+		p, err := netip.ParsePrefix(strings.TrimSpace(text))
 		if err != nil {
 			return nil, err
 		}
@@ -128,8 +129,16 @@ func (t *translation) takeOver(ctx context.Context) error {
 	if here, err := formerHere(t.layout.former); err != nil || !here {
 		return err
 	}
-	if err := takeOver(ctx, t.masquerade.Pods, t.layout.ipam, t.ports, time.Second); err != nil {
+	if err := takeOver(ctx, t.formerPods(), t.layout.ipam, t.ports, time.Second); err != nil {
 		return fmt.Errorf("take over host ports and masquerading from iptables: %w", err)
 	}
 	return removeIfThere(t.layout.former)
+}
+
+// formerPods is the range that an earlier version masqueraded, which knew IPv4 alone; the zero prefix contains no address.
+func (t *translation) formerPods() netip.Prefix {
+	if i := slices.IndexFunc(t.masquerade.Pods, func(p netip.Prefix) bool { return p.Addr().Is4() }); i >= 0 {
+		return t.masquerade.Pods[i]
+	}
+	return netip.Prefix{}
 }

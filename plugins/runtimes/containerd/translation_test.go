@@ -57,7 +57,7 @@ func TestMend(t *testing.T) {
 		}
 	}
 	var log bytes.Buffer
-	tr := newTranslation("none0", netip.MustParsePrefix("10.244.0.0/24"), nil, l, slog.New(slog.NewTextHandler(&log, nil)))
+	tr := newTranslation("none0", []netip.Prefix{netip.MustParsePrefix("10.244.0.0/24")}, nil, l, slog.New(slog.NewTextHandler(&log, nil)))
 	for id, ip := range map[string]string{"living": "10.244.0.2", "gone": "10.244.0.3"} {
 		s := podnat.Sandbox{ID: id, Interface: "eth0", Addresses: []netip.Prefix{netip.MustParsePrefix(ip + "/24")}, Ports: []podnat.Port{{HostPort: 80, ContainerPort: 80, Protocol: "tcp"}}}
 		if err := tr.ports.Add(s); err != nil {

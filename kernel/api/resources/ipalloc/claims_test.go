@@ -99,7 +99,7 @@ func TestSharedRange(t *testing.T) {
 		wg.Go(func() {
 			for {
 				txn := a.Begin(t.Context(), web, false)
-				ip, err := txn.IP("")
+				ip, err := txn.IP(corev1.IPv4Protocol, "")
 				if errors.Is(err, ErrFull) {
 					return
 				} else if err != nil {
@@ -132,10 +132,10 @@ func TestSharedRange(t *testing.T) {
 	}
 	given := corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: web.Namespace, Name: web.Name}, Spec: corev1.ServiceSpec{ClusterIP: ips[0], ClusterIPs: ips[:1]}}
 	kernels[0].Release(&given)
-	if ip, err := kernels[1].Begin(t.Context(), web, false).IP(ips[0]); err != nil || ip != ips[0] {
+	if ip, err := kernels[1].Begin(t.Context(), web, false).IP(corev1.IPv4Protocol, ips[0]); err != nil || ip != ips[0] {
 		t.Errorf("what the other kernel gave up: %q, %v", ip, err)
 	}
-	if _, err := kernels[0].Begin(t.Context(), web, false).IP(ips[0]); !errors.Is(err, ErrIPAllocated) {
+	if _, err := kernels[0].Begin(t.Context(), web, false).IP(corev1.IPv4Protocol, ips[0]); !errors.Is(err, ErrIPAllocated) {
 		t.Errorf("an address that the other kernel has: %v", err)
 	}
 }
@@ -177,7 +177,7 @@ func TestClaimsOfOlderKernels(t *testing.T) {
 		if err := kernels[0].refresh(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if ip, err := kernels[0].Begin(t.Context(), web, false).IP("10.0.0.6"); err != nil {
+		if ip, err := kernels[0].Begin(t.Context(), web, false).IP(corev1.IPv4Protocol, "10.0.0.6"); err != nil {
 			t.Errorf("%s, %v", ip, err)
 		}
 		time.Sleep(claimGrace + time.Second)
@@ -196,7 +196,7 @@ func TestClaimsOfWritesThatFail(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ip, err := txn.IP("")
+	ip, err := txn.IP(corev1.IPv4Protocol, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -205,7 +205,7 @@ func TestClaimsOfWritesThatFail(t *testing.T) {
 	if _, err := other.Port(port); err != nil {
 		t.Errorf("what a failed write took: %v", err)
 	}
-	if _, err := other.IP(ip); err != nil {
+	if _, err := other.IP(corev1.IPv4Protocol, ip); err != nil {
 		t.Errorf("what a failed write took: %v", err)
 	}
 	claims.fault = errors.New("etcd is away")

@@ -11,6 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
+
+	"pintle.dev/pintle/kernel/dualstack"
 )
 
 // Errors of allocations by name, in upstream's words.
@@ -25,9 +27,9 @@ var (
 
 // Config of an Allocator.
 type Config struct {
-	// CIDR is the range that the cluster was made with, like 10.96.0.0/16: it
-	// says of which family cluster IPs are, and its first address is given by
-	// name only. Required.
+	// CIDR is the range that the cluster was made with, like 10.96.0.0/16, or one of
+	// each family with a comma between them: it says of which families cluster IPs
+	// are. The first address of each is given by name only. Required.
 	CIDR string
 	// NodePorts is "first-last"; default 30000-32767.
 	NodePorts string
@@ -40,8 +42,8 @@ type Config struct {
 
 // Allocator hands out addresses and ports. It is safe for concurrent use.
 type Allocator struct {
-	first     netip.Addr // of the CIDR
-	family    corev1.IPFamily
+	first     map[corev1.IPFamily]netip.Addr // of each range
+	families  []corev1.IPFamily
 	portRange utilnet.PortRange
 	addresses Addresses
 	claims    Claims
@@ -57,22 +59,22 @@ type Allocator struct {
 
 // New reads the ranges. The Allocator is empty until Load.
 func New(cfg Config) (*Allocator, error) {
-	prefix, err := netip.ParsePrefix(cfg.CIDR)
+	prefixes, err := dualstack.Ranges(cfg.CIDR)
 	if err != nil {
 		return nil, fmt.Errorf("service CIDR %q: %w; use a range like 10.96.0.0/16", cfg.CIDR, err)
 	}
-	if prefix != prefix.Masked() {
-		return nil, fmt.Errorf("service CIDR %q: has host bits set; use %s", cfg.CIDR, prefix.Masked())
-	}
-	if newRange(prefix).band.size < 2 {
-		return nil, fmt.Errorf("service CIDR %q: too small; use /29 or larger", cfg.CIDR)
-	}
-	a := &Allocator{
-		first: prefix.Addr().Next(), family: corev1.IPv4Protocol,
-		addresses: cfg.Addresses, claims: cfg.Claims, pool: newPool(),
-	}
-	if prefix.Addr().Is6() {
-		a.family = corev1.IPv6Protocol
+	a := &Allocator{first: map[corev1.IPFamily]netip.Addr{}, addresses: cfg.Addresses, claims: cfg.Claims, pool: newPool()}
+	given := dualstack.Split(cfg.CIDR)
+	for i, prefix := range prefixes {
+		if given[i] != prefix.String() {
+			return nil, fmt.Errorf("service CIDR %q: has host bits set; use %s", given[i], prefix)
+		}
+		if newRange(prefix).band.size < 2 {
+			return nil, fmt.Errorf("service CIDR %q: too small; use /29 or larger", given[i])
+		}
+		family := familyOf(prefix.Addr())
+		a.families = append(a.families, family)
+		a.first[family] = prefix.Addr().Next()
 	}
 	if cfg.NodePorts == "" {
 		cfg.NodePorts = "30000-32767"
@@ -89,8 +91,15 @@ func New(cfg Config) (*Allocator, error) {
 	return a, nil
 }
 
-// Family is the family of the cluster's range.
-func (a *Allocator) Family() corev1.IPFamily { return a.family }
+// Families are those of the cluster's ranges, the default first.
+func (a *Allocator) Families() []corev1.IPFamily { return slices.Clone(a.families) }
+
+func familyOf(ip netip.Addr) corev1.IPFamily {
+	if ip.Is4() {
+		return corev1.IPv4Protocol
+	}
+	return corev1.IPv6Protocol
+}
 
 // Load takes in what the stored services hold, once; later calls do nothing.
 // Services whose addresses have no record, as those of a cluster that is older

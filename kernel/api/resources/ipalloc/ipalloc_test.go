@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"slices"
 	"sync"
 	"testing"
 
@@ -38,7 +39,7 @@ func TestRangeIsUsedUp(t *testing.T) {
 			wg.Go(func() {
 				for {
 					txn := a.Begin(t.Context(), web, false)
-					ip, err := txn.IP("")
+					ip, err := txn.IP(a.families[0], "")
 					if err != nil {
 						if !errors.Is(err, ErrFull) {
 							t.Error(err)
@@ -60,7 +61,7 @@ func TestRangeIsUsedUp(t *testing.T) {
 		if size := newRange(prefix).band.size; len(seen) != size-1 {
 			t.Errorf("%s: %d of %d given out", cidr, len(seen), size)
 		}
-		if _, err := a.Begin(t.Context(), web, false).IP(a.first.String()); err != nil {
+		if _, err := a.Begin(t.Context(), web, false).IP(a.families[0], a.first[a.families[0]].String()); err != nil {
 			t.Errorf("%s: first address: %v", cidr, err)
 		}
 	}
@@ -77,7 +78,7 @@ func TestRanges(t *testing.T) {
 	draw := func() map[string]bool {
 		out := map[string]bool{}
 		for {
-			ip, err := a.Begin(t.Context(), web, false).IP("")
+			ip, err := a.Begin(t.Context(), web, false).IP(corev1.IPv4Protocol, "")
 			if errors.Is(err, ErrFull) {
 				return out
 			}
@@ -90,7 +91,7 @@ func TestRanges(t *testing.T) {
 	if got := draw(); len(got) != 5 {
 		t.Errorf("the range itself: %v", got)
 	}
-	if _, err := a.Begin(t.Context(), web, false).IP("10.9.0.1"); !errors.Is(err, ErrIPOutside) {
+	if _, err := a.Begin(t.Context(), web, false).IP(corev1.IPv4Protocol, "10.9.0.1"); !errors.Is(err, ErrIPOutside) {
 		t.Errorf("of no range: %v", err)
 	}
 	// A second range, one within it, one of the other family, ones without any address.
@@ -99,7 +100,7 @@ func TestRanges(t *testing.T) {
 		"10.9.0.1": nil, "10.9.0.0": ErrIPOutside, "10.9.0.15": ErrIPOutside, "10.9.0.8": nil, "fd00::1": ErrIPOutside,
 		"10.8.0.0": ErrIPOutside, "10.8.0.1": ErrIPOutside, "10.7.0.3": ErrIPOutside, "10.7.0.1": nil, "nonsense": ErrIPOutside, "": nil,
 	} {
-		if _, err := a.Begin(t.Context(), web, true).IP(ip); !errors.Is(err, want) {
+		if _, err := a.Begin(t.Context(), web, true).IP(corev1.IPv4Protocol, ip); !errors.Is(err, want) {
 			t.Errorf("%q: %v, want %v", ip, err, want)
 		}
 	}
@@ -109,7 +110,7 @@ func TestRanges(t *testing.T) {
 	given, _ := parseIP("10.0.0.3")
 	a.giveIPs(web, []netip.Addr{given})
 	records.SetRanges("10.9.0.0/28")
-	if _, err := a.Begin(t.Context(), web, false).IP("10.0.0.3"); !errors.Is(err, ErrIPOutside) {
+	if _, err := a.Begin(t.Context(), web, false).IP(corev1.IPv4Protocol, "10.0.0.3"); !errors.Is(err, ErrIPOutside) {
 		t.Errorf("of a range that went: %v", err)
 	}
 	if got := draw(); len(got) != 0 {
@@ -134,11 +135,11 @@ func TestRecordsDecide(t *testing.T) {
 	if _, err := records.Take(t.Context(), byHand, other); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := a.Begin(t.Context(), web, false).IP("10.0.0.4"); !errors.Is(err, ErrIPAllocated) {
+	if _, err := a.Begin(t.Context(), web, false).IP(corev1.IPv4Protocol, "10.0.0.4"); !errors.Is(err, ErrIPAllocated) {
 		t.Errorf("by name: %v", err)
 	}
 	for range 4 {
-		if ip, err := a.Begin(t.Context(), web, false).IP(""); err != nil || ip == "10.0.0.4" {
+		if ip, err := a.Begin(t.Context(), web, false).IP(corev1.IPv4Protocol, ""); err != nil || ip == "10.0.0.4" {
 			t.Errorf("%s, %v", ip, err)
 		}
 	}
@@ -150,16 +151,16 @@ func TestRecordsDecide(t *testing.T) {
 	if err := records.Give(t.Context(), byHand, other); err != nil {
 		t.Fatal(err)
 	}
-	if ip, err := a.Begin(t.Context(), web, false).IP(""); err != nil || ip != "10.0.0.4" {
+	if ip, err := a.Begin(t.Context(), web, false).IP(corev1.IPv4Protocol, ""); err != nil || ip != "10.0.0.4" {
 		t.Errorf("what became free elsewhere: %s, %v", ip, err)
 	}
-	if _, err := a.Begin(t.Context(), web, false).IP(""); !errors.Is(err, ErrFull) {
+	if _, err := a.Begin(t.Context(), web, false).IP(corev1.IPv4Protocol, ""); !errors.Is(err, ErrFull) {
 		t.Errorf("full: %v", err)
 	}
 	broken := errors.New("broken")
 	records.Fail(broken)
 	for _, ip := range []string{"", "10.0.0.5"} {
-		if _, err := a.Begin(t.Context(), web, false).IP(ip); !errors.Is(err, broken) {
+		if _, err := a.Begin(t.Context(), web, false).IP(corev1.IPv4Protocol, ip); !errors.Is(err, broken) {
 			t.Errorf("%q: %v", ip, err)
 		}
 	}
@@ -188,7 +189,7 @@ func TestLoad(t *testing.T) {
 		t.Errorf("records: %v, %v", taken, err)
 	}
 	txn := a.Begin(t.Context(), web, false)
-	if _, err := txn.IP("10.0.0.9"); !errors.Is(err, ErrIPAllocated) {
+	if _, err := txn.IP(corev1.IPv4Protocol, "10.0.0.9"); !errors.Is(err, ErrIPAllocated) {
 		t.Errorf("got %v", err)
 	}
 	for _, p := range []int32{30001, 30002} {
@@ -218,4 +219,44 @@ func FuzzIndex(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestFamilies: addresses are of the family that is asked for, and the first of each range is given by name only.
+func TestFamilies(t *testing.T) {
+	records := ipalloctest.New("10.0.0.0/29", "fd00::/125")
+	a, err := New(Config{CIDR: "fd00::/125,10.0.0.0/29", Addresses: records})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := a.Families(); !slices.Equal(got, []corev1.IPFamily{corev1.IPv6Protocol, corev1.IPv4Protocol}) {
+		t.Errorf("families %v", got)
+	}
+	for family, want := range map[corev1.IPFamily]int{corev1.IPv4Protocol: 5, corev1.IPv6Protocol: 6} {
+		seen := map[string]bool{}
+		for {
+			ip, err := a.Begin(t.Context(), web, false).IP(family, "")
+			if errors.Is(err, ErrFull) {
+				break
+			}
+			if err != nil || familyOf(netip.MustParseAddr(ip)) != family || seen[ip] {
+				t.Fatalf("%s: %s, %v", family, ip, err)
+			}
+			seen[ip] = true
+		}
+		first := a.first[family].String()
+		if len(seen) != want || seen[first] {
+			t.Errorf("%s: %v, want %d without %s", family, seen, want, first)
+		}
+		if _, err := a.Begin(t.Context(), web, false).IP(family, first); err != nil {
+			t.Errorf("%s by name: %v", first, err)
+		}
+	}
+	if _, err := a.Begin(t.Context(), web, false).IP(corev1.IPv4Protocol, "fd00::1"); !errors.Is(err, ErrIPOutside) {
+		t.Errorf("of the other family: %v", err)
+	}
+	for _, cidr := range []string{"10.0.0.0/24,10.1.0.0/24", "10.0.0.0/24,fd00::1/120", "10.0.0.0/24,fd00::/127", "10.0.0.0/24,fd00::/120,fd01::/120"} {
+		if _, err := New(Config{CIDR: cidr}); err == nil {
+			t.Errorf("%s: accepted", cidr)
+		}
+	}
 }

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -31,17 +32,17 @@ func (a *Allocator) Begin(ctx context.Context, service types.NamespacedName, dry
 	return &Txn{a: a, ctx: ctx, service: service, dryRun: dryRun}
 }
 
-// IP takes ip, or any address if ip is empty.
-func (t *Txn) IP(ip string) (string, error) {
+// IP takes ip, or any address of a family of the cluster if ip is empty.
+func (t *Txn) IP(family corev1.IPFamily, ip string) (string, error) {
 	if t.a.addresses == nil {
 		return "", ErrNotReady
 	}
-	ranges, err := t.ranges()
+	ranges, err := t.ranges(family)
 	if err != nil {
 		return "", err
 	}
 	if ip == "" {
-		return t.anyIP(ranges)
+		return t.anyIP(ranges, t.a.first[family])
 	}
 	addr, ok := parseIP(ip)
 	if !ok || !slices.ContainsFunc(ranges, func(r netip.Prefix) bool { return Holds(r, addr) }) {
@@ -66,24 +67,23 @@ func (t *Txn) IP(ip string) (string, error) {
 	return ip, nil
 }
 
-// ranges are those that are ready, of the cluster's family.
-func (t *Txn) ranges() ([]netip.Prefix, error) {
+// ranges are those that are ready, of a family.
+func (t *Txn) ranges(family corev1.IPFamily) ([]netip.Prefix, error) {
 	all, err := t.a.addresses.Ranges(t.ctx)
 	if err != nil {
 		return nil, fmt.Errorf("read the ranges of addresses: %w", err)
 	}
-	ranges := slices.DeleteFunc(slices.Clone(all), func(r netip.Prefix) bool { return r.Addr().Is4() != t.a.first.Is4() })
-	t.a.pool.follow(ranges)
-	return ranges, nil
+	t.a.pool.follow(all)
+	return slices.DeleteFunc(slices.Clone(all), func(r netip.Prefix) bool { return familyOf(r.Addr()) != family }), nil
 }
 
 // anyIP takes what memory offers until it has the record. What somebody else has
-// stays marked; ranges that seem full are looked at anew once.
-func (t *Txn) anyIP(ranges []netip.Prefix) (string, error) {
+// stays marked; ranges that seem full are looked at anew once. The address keep is given by name only.
+func (t *Txn) anyIP(ranges []netip.Prefix, keep netip.Addr) (string, error) {
 	for refreshed := false; ; refreshed = true {
 		for _, r := range ranges {
 			for {
-				ip, err := t.a.pool.next(r, t.a.first, t.ips, t.dryRun)
+				ip, err := t.a.pool.next(r, keep, t.ips, t.dryRun)
 				if errors.Is(err, ErrFull) {
 					break
 				}

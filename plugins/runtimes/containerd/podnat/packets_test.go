@@ -195,7 +195,7 @@ func TestMended(t *testing.T) {
 	c := served(t)
 	s := sandbox("one", ipA, port(80, "tcp", ""), port(81, "tcp", nodeIP))
 	c.add(t, s)
-	out := Masquerade{Bridge: bridge, Pods: s.Addresses[0].Masked()}
+	out := Masquerade{Bridge: bridge, Pods: []netip.Prefix{s.Addresses[0].Masked()}}
 	sync := func() (changed bool) {
 		t.Helper()
 		c.node.must(t, func() error {
@@ -281,7 +281,7 @@ func TestMasquerade(t *testing.T) {
 	c := lay(t)
 	serve(t, c.outside, "outside", outsideIP, 8080)
 	serve(t, c.outside, "remote", remotePod, 8080)
-	ranges := Masquerade{Bridge: bridge, Pods: sandbox("x", ipA).Addresses[0].Masked()}
+	ranges := Masquerade{Bridge: bridge, Pods: []netip.Prefix{sandbox("x", ipA).Addresses[0].Masked()}}
 	pod := c.pods[ipC]
 	pod.answers(t, "before", "tcp", outsideIP+":8080", "outside "+ipC)
 	c.node.must(t, func() error { _, err := ranges.Sync(); return err })

@@ -50,7 +50,7 @@ func TestShapes(t *testing.T) {
 	if h.shape(ipv6, []Sandbox{{ID: "x", Interface: "e", Ports: one.Ports, Addresses: one.Addresses[:1]}}) != nil || h.shape(ipv4, nil) != nil {
 		t.Error("a table without elements")
 	}
-	for _, s := range []*shape{a, h.shape(ipv6, []Sandbox{one}), Masquerade{Bridge: "b0", Pods: one.Addresses[0], Others: manyRanges()}.shape()} {
+	for _, s := range []*shape{a, h.shape(ipv6, []Sandbox{one}), Masquerade{Bridge: "b0", Pods: one.Addresses[:1], Others: manyRanges()}.shape(ipv4)} {
 		seen := map[string]bool{}
 		for _, c := range s.chains {
 			for _, r := range c.rules {
@@ -61,9 +61,9 @@ func TestShapes(t *testing.T) {
 			}
 		}
 	}
-	long := Masquerade{Pods: one.Addresses[0], Others: manyRanges()}
-	other := Masquerade{Pods: one.Addresses[0], Others: append(manyRanges(), netip.MustParsePrefix("10.9.0.0/16"))}
-	if long.shape().chains[0].rules[0].comment == other.shape().chains[0].rules[0].comment {
+	long := Masquerade{Pods: one.Addresses[:1], Others: manyRanges()}
+	other := Masquerade{Pods: one.Addresses[:1], Others: append(manyRanges(), netip.MustParsePrefix("10.9.0.0/16"))}
+	if long.shape(ipv4).chains[0].rules[0].comment == other.shape(ipv4).chains[0].rules[0].comment {
 		t.Error("rules of other ranges have one comment")
 	}
 }
