@@ -5,7 +5,7 @@
 //
 // Ports 80 and 443, or others of its settings. Its packages are settings (the keys), routes
 // (which backend a host and path have), certificates (those of hosts, from Secrets), proxy
-// (listeners, bounds, forwarding) and keeper (the controller, which joins them). Packages
+// (listeners, bounds, forwarding), direct (requests without a body) and keeper (the controller, which joins them). Packages
 // gateway (what the objects of Gateway API mean) and gatewaykeeper (their controller) are
 // beside these; both kinds become rules of one table.
 //

@@ -94,6 +94,9 @@ func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 func (a *answer) WriteHeader(status int) {
 	if a.status == 0 && (status >= 200 || status == http.StatusSwitchingProtocols) {
 		a.status = status
+		if _, there := a.Header()["Content-Type"]; !there {
+			a.Header()["Content-Type"] = nil // the server would guess one
+		}
 		if a.begins != nil {
 			a.begins()
 		}

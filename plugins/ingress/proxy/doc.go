@@ -4,7 +4,7 @@
 //
 // The listeners of the plugin, the connections of clients and those to endpoints, and the
 // bounds of all of them. Forwarding itself is net/http/httputil's ReverseProxy; package
-// plugins/ingress says why.
+// plugins/ingress says why. What has no body goes to its endpoint by package direct.
 //
 // # What it promises
 //
@@ -18,7 +18,7 @@
 //
 // # How data passes through
 //
-//	listener (gate.go) → handle (handle.go) → routes.Table → ReverseProxy → forward.go → endpoint
+//	listener (gate.go) → handle (handle.go) → routes.Table → ReverseProxy → forward.go → Transport or direct → endpoint
 //
 // It knows no client of the API, and must not import kernel.
 package proxy

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"fmt"
 	"net"
 	"net/http"
 	"net/url"
@@ -26,8 +27,12 @@ func (c *chosen) change(out *http.Request) {
 	}
 }
 
-// answered changes the headers of an answer as the rule of its request wants it.
+// answered changes the headers of an answer as the rule of its request wants it. An answer
+// that no server may give is an error.
 func answered(r *http.Response) error {
+	if r.StatusCode < http.StatusContinue {
+		return fmt.Errorf("the answer has the status %d", r.StatusCode)
+	}
 	if c, ok := r.Request.Context().Value(chosenOf{}).(*chosen); ok {
 		if r.StatusCode == http.StatusSwitchingProtocols && c.timer != nil {
 			c.timer.Stop()

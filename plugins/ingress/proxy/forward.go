@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"pintle.dev/pintle/plugins/ingress/direct"
 	"pintle.dev/pintle/plugins/ingress/routes"
 	"pintle.dev/pintle/plugins/ingress/settings"
 )
@@ -28,8 +29,14 @@ var errNobody = errors.New("the service has no endpoint that is ready")
 // errTooMany is the error of a namespace with too many connections to its endpoints.
 var errTooMany = errors.New("too many connections to endpoints of the namespace")
 
-// maxIdle is how many connections of one kind are kept open without a request.
-const maxIdle = 128
+const (
+	// maxIdle is how many connections of one kind are kept open without a request, and
+	// maxIdleWithBody how many of those of HTTP that had bodies.
+	maxIdle         = 128
+	maxIdleWithBody = 32
+	// idleTimeout is how long one is kept.
+	idleTimeout = 30 * time.Second
+)
 
 // forwarder sends requests to endpoints.
 type forwarder struct {
@@ -38,6 +45,8 @@ type forwarder struct {
 	// that was given up.
 	open       *budget
 	transports map[routes.Scheme]*http.Transport
+	// direct has requests without a body to endpoints of HTTP; nil: transports have them all.
+	direct *direct.Transport
 }
 
 func newForwarder(s *settings.Settings) *forwarder {
@@ -50,7 +59,7 @@ func newForwarder(s *settings.Settings) *forwarder {
 			DisableCompression:     true, // what the client takes is between it and the backend
 			MaxIdleConns:           maxIdle,
 			MaxIdleConnsPerHost:    64,
-			IdleConnTimeout:        30 * time.Second,
+			IdleConnTimeout:        idleTimeout,
 			TLSHandshakeTimeout:    s.HeaderTimeout.Duration,
 			ResponseHeaderTimeout:  s.BackendTimeout.Duration,
 			ExpectContinueTimeout:  time.Second,
@@ -70,6 +79,15 @@ func newForwarder(s *settings.Settings) *forwarder {
 			t.Protocols.SetHTTP1(true)
 		}
 		f.transports[scheme] = t
+	}
+	if s.DirectForwarding {
+		f.direct = &direct.Transport{
+			Dial: f.dial(&net.Dialer{Timeout: s.ConnectTimeout.Duration, KeepAlive: 15 * time.Second}),
+			// They share the number of those that are kept.
+			MaxIdle: maxIdle - maxIdleWithBody, MaxIdlePerHost: 64, IdleTimeout: idleTimeout,
+			ResponseTimeout: s.BackendTimeout.Duration, MaxHeaderBytes: int64(s.MaxHeaderBytes),
+		}
+		f.transports[routes.HTTP].MaxIdleConns = maxIdleWithBody
 	}
 	return f
 }
@@ -98,6 +116,9 @@ func (f *forwarder) close() {
 	for _, t := range f.transports {
 		t.CloseIdleConnections()
 	}
+	if f.direct != nil {
+		f.direct.CloseIdleConnections()
+	}
 }
 
 // RoundTrip implements http.RoundTripper. Another endpoint is tried only where that is
@@ -107,7 +128,10 @@ func (f *forwarder) RoundTrip(r *http.Request) (*http.Response, error) {
 	if to == nil {
 		return nil, errNobody
 	}
-	transport := f.transports[to.Scheme]
+	transport := http.RoundTripper(f.transports[to.Scheme])
+	if f.direct != nil && to.Scheme == routes.HTTP && direct.Plain(r) {
+		transport = f.direct
+	}
 	sent := &kept{ReadCloser: r.Body}
 	last := errNobody
 	for _, endpoint := range to.Pick(attempts) {

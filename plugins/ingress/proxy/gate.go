@@ -1,9 +1,11 @@
 package proxy
 
 import (
+	"errors"
 	"net"
 	"net/netip"
 	"sync"
+	"syscall"
 )
 
 // gate bounds the connections of clients.
@@ -104,6 +106,15 @@ type counted struct {
 func (c *counted) Close() error {
 	defer c.leave()
 	return c.Conn.Close()
+}
+
+// SyscallConn implements syscall.Conn.
+func (c *counted) SyscallConn() (syscall.RawConn, error) {
+	of, ok := c.Conn.(syscall.Conn)
+	if !ok {
+		return nil, errors.ErrUnsupported
+	}
+	return of.SyscallConn()
 }
 
 // clientOf is the address that counts of HOST:PORT, and whether it is a trusted proxy's.

@@ -63,6 +63,9 @@ type Settings struct {
 	MaxHeaderBytes int `json:"maxHeaderBytes"`
 	// MaxBodyBytes of a request; 0: no bound. gRPC streams have none.
 	MaxBodyBytes int64 `json:"maxBodyBytes"`
+	// DirectForwarding sends requests without a body to backends of HTTP by package direct;
+	// without it net/http's Transport sends all.
+	DirectForwarding bool `json:"directForwarding"`
 
 	trusted []netip.Prefix
 }
@@ -76,6 +79,7 @@ func Default() Settings {
 		ConnectTimeout: second(2), BackendTimeout: second(60),
 		MaxConnections: 1500, MaxConnectionsPerClient: 256, MaxRequests: 1500, MaxRequestsPerNamespace: 500, MaxRequestsPerClient: 256,
 		MaxPathsPerNamespace: 1000, MaxHeaderBytes: 64 << 10, MaxBodyBytes: 1 << 30,
+		DirectForwarding: true,
 	}
 }
 
