@@ -146,6 +146,15 @@ $(BIN)/coredns: e2e/coredns/go.mod e2e/coredns/go.sum
 	@mkdir -p $(@D)
 	@cd e2e/coredns && $(GOBUILD) $(SLIM) -o $(CURDIR)/$@ github.com/coredns/coredns
 
+# And Caddy, beside which the bundle ingress is measured, as it is beside nginx.
+.PHONY: caddy
+caddy: $(BIN)/caddy ## build the Caddy that bench-network asks, into bin/
+
+$(BIN)/caddy: e2e/caddy/go.mod e2e/caddy/go.sum
+	@echo "building Caddy (once; a minute)"
+	@mkdir -p $(@D)
+	@cd e2e/caddy && $(GOBUILD) $(SLIM) -o $(CURDIR)/$@ github.com/caddyserver/caddy/v2/cmd/caddy
+
 # So is cosign, beside which signatures are tested.
 .PHONY: cosign
 cosign: $(BIN)/cosign ## build the cosign that make test-cosign runs, into bin/
@@ -326,7 +335,7 @@ bench-hollow: build ## simulated nodes with real agents, up to 50,000 with 100,0
 	@CGO_ENABLED=0 $(GO) run ./e2e/bench $(HOLLOW_FLAGS) hollow
 
 .PHONY: bench-network
-bench-network: build $(BIN)/coredns ## the proxies nftables and iptables in turns, at 10,000 services; the bundles dns and ingress beside CoreDNS and nginx (needs root; NETWORK_FLAGS="-services 50000 -alone -rows sync": more, nftables alone)
+bench-network: build $(BIN)/coredns $(BIN)/caddy ## the proxies nftables and iptables in turns, at 10,000 services; the bundles dns and ingress beside CoreDNS, nginx and Caddy (needs root; NETWORK_FLAGS="-services 50000 -alone -rows sync": more, nftables alone)
 	@$(GOBUILD) $(SLIM) -o build/bench-network-proxy ./e2e/bench/network/proxy
 	@$(GO) run ./e2e/bench/network $(NETWORK_FLAGS)
 

@@ -31,6 +31,7 @@ const (
 
 	backendPort  = "18080"
 	nginxAddress = cluster.NodeIP + ":18081"
+	caddyAddress = cluster.NodeIP + ":18082"
 	ownAddress   = cluster.NodeIP + ":80"
 )
 
@@ -83,7 +84,26 @@ http {
 }
 `
 
-// requestFigures compare the bundle ingress with nginx, both before the same backend.
+// caddyConfig does the same by Caddy, which has as many threads as there are processors.
+const caddyConfig = `
+{
+	admin off
+	persist_config off
+	auto_https off
+	storage file_system DIR/caddy-data
+}
+http://bench.example.com:18082 {
+	bind HOST
+	reverse_proxy ADDRESS {
+		transport http {
+			keepalive_idle_conns_per_host 128
+		}
+	}
+}
+`
+
+// requestFigures compare the bundle ingress with the better of nginx and Caddy, all before the
+// same backend.
 func (o options) requestFigures(ctx context.Context) (_ []rig.Figure, err error) {
 	const name = "requests through the ingress"
 	nginx, err := exec.LookPath("nginx")
@@ -108,32 +128,61 @@ func (o options) requestFigures(ctx context.Context) (_ []rig.Figure, err error)
 	if err != nil {
 		return nil, err
 	}
-	file := filepath.Join(b.dir, "nginx.conf")
-	text := strings.NewReplacer("DIR", b.dir, "ADDRESS", cluster.NodeIP+":"+backendPort, "LISTEN", nginxAddress).Replace(nginxConfig)
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		return nil, err
-	}
-	other, err := rig.StartIn(ctx, n, nginx, b.dir, func(ctx context.Context) error { return once(ctx, n, nginxAddress) }, "-c", file, "-e", filepath.Join(b.dir, "error.log"))
+	bin, err := cluster.Bin()
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, other.Stop(syscall.SIGTERM)) }()
+	sides, names := []side{{ownAddress, pid}}, []string{"", "nginx", "Caddy"}
+	for _, o := range []struct{ program, address, config string }{{nginx, nginxAddress, nginxConfig}, {filepath.Join(bin, "caddy"), caddyAddress, caddyConfig}} {
+		p, err := b.startOther(ctx, o.program, o.address, o.config)
+		if err != nil {
+			return nil, err
+		}
+		defer func() { err = errors.Join(err, p.Stop(syscall.SIGTERM)) }()
+		sides = append(sides, side{o.address, p.Pid()})
+	}
 	fmt.Printf("  %s requests\n", time.Now().Format(time.TimeOnly))
-	var ours, theirs []turn
+	took := make([][]turn, len(sides))
 	for range o.rounds * requestTurns {
-		for to, list := range map[side]*[]turn{{ownAddress, pid}: &ours, {nginxAddress, other.Pid()}: &theirs} {
+		for i, to := range sides {
 			t, err := to.take(ctx, requesters, requestTurn, func(until time.Time) ([]float64, error) { return requestInTurn(ctx, n, to.address, until) })
 			if err != nil {
 				return nil, fmt.Errorf("requests to %s: %w", to.address, err)
 			}
-			*list = append(*list, t)
+			took[i] = append(took[i], t)
 		}
 	}
-	median := func(list []turn, of func(turn) float64) float64 { return rig.Median(column(list, of)) }
-	f := rig.Beside(name, "1/s", "nginx", 0.8, column(ours, rateOf), column(theirs, rateOf))
+	median := func(i int, of func(turn) float64) float64 { return rig.Median(column(took[i], of)) }
+	better := 1
+	if median(2, rateOf) > median(1, rateOf) {
+		better = 2
+	}
+	f := rig.Beside(name, "1/s", names[better], 0.8, column(took[0], rateOf), column(took[better], rateOf))
 	f.Rounds, f.Peer.Rounds = nil, nil
-	return []rig.Figure{f.With("p99 %.2f ms and %.0f µs of processor time a request; nginx %.2f ms and %.0f µs",
-		median(ours, p99Of), median(ours, costOf), median(theirs, p99Of), median(theirs, costOf))}, nil
+	note := fmt.Sprintf("p99 %.2f ms and %.0f µs of processor time a request", median(0, p99Of), median(0, costOf))
+	for i := 1; i < len(sides); i++ {
+		note += fmt.Sprintf("; %s %.0f a second, %.2f ms and %.0f µs", names[i], median(i, rateOf), median(i, p99Of), median(i, costOf))
+	}
+	return []rig.Figure{f.With("%s", note)}, nil
+}
+
+// startOther starts another proxy by its configuration, and returns when it forwards.
+func (b *bed) startOther(ctx context.Context, program, address, config string) (*rig.Program, error) {
+	name := filepath.Base(program)
+	file := filepath.Join(b.dir, name+".conf")
+	text := strings.NewReplacer("DIR", b.dir, "ADDRESS", cluster.NodeIP+":"+backendPort, "LISTEN", address, "HOST", cluster.NodeIP).Replace(config)
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		return nil, err
+	}
+	args := []string{"-c", file, "-e", filepath.Join(b.dir, "error.log")}
+	if name == "caddy" {
+		args = []string{"run", "--config", file, "--adapter", "caddyfile"}
+	}
+	p, err := rig.StartIn(ctx, b.network, program, b.dir, func(ctx context.Context) error { return once(ctx, b.network, address) }, args...)
+	if err != nil {
+		return nil, fmt.Errorf("%w; make bench-network builds Caddy", err)
+	}
+	return p, nil
 }
 
 // applyIngress returns when the ingress forwards to the backend.
