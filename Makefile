@@ -108,6 +108,7 @@ $(TOOLS): $(BUNDLE)/go.mod $(BUNDLE)/go.sum $(wildcard $(BUNDLE)/announce/*.go) 
 	@cd $(BUNDLE) && $(GOBUILD) $(SLIM) -o $(CURDIR)/$(BIN)/containerd/cni/ \
 	  github.com/containernetworking/plugins/plugins/main/bridge \
 	  github.com/containernetworking/plugins/plugins/main/loopback \
+	  github.com/containernetworking/plugins/plugins/meta/bandwidth \
 	  github.com/containernetworking/plugins/plugins/ipam/host-local ./announce
 	@rm -f $(BIN)/containerd/.built*
 	@touch $@

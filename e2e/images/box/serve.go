@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"strconv"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -23,6 +24,7 @@ import (
 //	/          host name, and the caller's address
 //	/healthz   200 while well, 503 after /sick
 //	/sick      makes it unwell for HTTP and gRPC
+//	/bytes     as many zeros as n says
 //	/work      uses a processor from now on, as much as it may
 //	/rest      uses none any more
 //	/log       writes what q says to the log
@@ -50,6 +52,18 @@ func serve([]string) error {
 		sick.Store(true)
 		checks.SetServingStatus("", healthpb.HealthCheckResponse_NOT_SERVING)
 		fmt.Fprintln(w, "unwell from now on")
+	})
+	mux.HandleFunc("GET /bytes", func(w http.ResponseWriter, r *http.Request) { // n=COUNT: so many zeros
+		left, err := strconv.Atoi(r.URL.Query().Get("n"))
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		for block := make([]byte, 1<<20); left > 0; left -= len(block) {
+			if _, err := w.Write(block[:min(left, len(block))]); err != nil {
+				return
+			}
+		}
 	})
 	var working atomic.Bool // uses a processor as long as it may
 	mux.HandleFunc("GET /work", func(http.ResponseWriter, *http.Request) {

@@ -203,8 +203,8 @@ func mayLowerOOMScore() bool {
 const networkName = "pintle"
 
 // networkConfig renders the CNI network: a bridge with an address of each of the node's pod ranges, which
-// are announced to all who remember another pod there, and host ports with their records in
-// ports.
+// are announced to all who remember another pod there, host ports with their records in
+// ports, and the bandwidth that annotations limit.
 func networkConfig(bridge string, pods []netip.Prefix, ipam, ports string, mtu int) ([]byte, error) {
 	type object = map[string]any
 	var ranges [][]object // a pod gets an address of each
@@ -226,6 +226,9 @@ func networkConfig(bridge string, pods []netip.Prefix, ipam, ports string, mtu i
 	}, {"type": "announce"}, {
 		"type": "hostports", "bridge": bridge, "dataDir": ports,
 		"capabilities": object{"portMappings": true},
+	}, {
+		"type":         "bandwidth",
+		"capabilities": object{"bandwidth": true},
 	}}
 	if mtu > 0 {
 		plugins[0]["mtu"] = mtu

@@ -43,7 +43,7 @@ func TestNetworkConfig(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{`"ipMasq": false`, `"type": "hostports"`, `"dataDir": "/p"`, `"portMappings": true`, `"cniVersion": "1.0.0"`, `"subnet": "10.1.0.0/24"`, `"subnet": "fd00:1::/64"`} {
+	for _, want := range []string{`"ipMasq": false`, `"type": "hostports"`, `"dataDir": "/p"`, `"portMappings": true`, `"type": "bandwidth"`, `"bandwidth": true`, `"cniVersion": "1.0.0"`, `"subnet": "10.1.0.0/24"`, `"subnet": "fd00:1::/64"`} {
 		if !strings.Contains(string(conf), want) {
 			t.Errorf("no %s in\n%s", want, conf)
 		}
