@@ -287,11 +287,11 @@ test-many-plugins: build ## load 200 plugins at once (5 GiB of memory); make tes
 	MANY_PLUGINS=200 $(GO) test -count=1 -timeout 20m -run TestManyPlugins -v ./e2e
 
 # Packages whose tests the virtual machine runs, and which of these.
-VM_TESTS ?= ./plugins/proxies/nftables
-VM_RUN   ?= TestKernel|TestAffinity|TestUDP|TestSCTP
+VM_TESTS ?= ./plugins/proxies/ipvs ./plugins/proxies
+VM_RUN   ?= TestSuite$$|TestKernel|TestSchedulers|TestAffinity|TestGracefulKernel|TestUDP|TestSCTP|TestRemove|TestChangeOfIPVS
 
 .PHONY: test-vm
-test-vm: ## run tests on a kernel of Debian in a virtual machine (installs qemu; VM_TESTS=./plugins/proxies/iptables VM_RUN=Packets: others; VM_FLAGS=-help)
+test-vm: ## run tests on a kernel of Debian in a virtual machine (installs qemu; VM_TESTS=./plugins/proxies/nftables VM_RUN=TestUDP: others; VM_FLAGS=-help)
 	@$(GO) run ./e2e/vm -run '$(VM_RUN)' $(VM_FLAGS) $(VM_TESTS)
 
 .PHONY: test-cosign

@@ -14,6 +14,7 @@ import (
 	nft "github.com/google/nftables"
 
 	"pintle.dev/pintle/plugins/proxies/iptables"
+	"pintle.dev/pintle/plugins/proxies/ipvs"
 	"pintle.dev/pintle/plugins/proxies/nftables"
 	"pintle.dev/pintle/plugins/proxies/packets"
 	"pintle.dev/pintle/plugins/proxies/userspace"
@@ -183,6 +184,76 @@ func TestChangeToUserspace(t *testing.T) {
 		if err := next.Stop(context.WithoutCancel(t.Context()), true); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// TestChangeOfIPVS: it takes the place of another proxy, and another one its, without a cleanup.
+// Each time what the one before made is gone, and new connections are served. It needs a kernel
+// with IPVS: make test-vm.
+func TestChangeOfIPVS(t *testing.T) {
+	if !packets.Inside(t) {
+		return
+	}
+	packets.Alone(t)
+	list, err := net.Listen("tcp", "10.244.0.3:8080")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer list.Close()
+	go func() { // ends with the listener
+		for {
+			conn, err := list.Accept()
+			if err != nil {
+				return
+			}
+			conn.Write([]byte("x"))
+			conn.Close()
+		}
+	}()
+	state := t.TempDir()
+	names := []string{"nftables", "ipvs", "userspace", "ipvs", "nftables"}
+	for i, name := range names {
+		p := map[string]proxy.Proxy{
+			"nftables": nftables.New(ipvs.Remove), "ipvs": ipvs.New(nftables.Remove), "userspace": userspace.New(nftables.Remove, ipvs.Remove),
+		}[name]
+		if err := p.Probe(t.Context(), nil); err != nil {
+			t.Skipf("this machine cannot run the proxy %s: %v", name, err)
+		}
+		start(t, p, state)
+		conn, err := net.DialTimeout("tcp", "10.96.0.10:80", time.Minute)
+		if err != nil {
+			t.Fatalf("%d, %s: %v", i, name, err)
+		}
+		if got, err := io.ReadAll(conn); err != nil || string(got) != "x" {
+			t.Errorf("%d, %s: %q, %v", i, name, got, err)
+		}
+		conn.Close()
+		is := func(what, program string) bool {
+			data, err := os.ReadFile(what)
+			return err == nil && strings.Contains(string(data), program)
+		}
+		if device, servers := is("/proc/net/dev", "kube-ipvs0"), is("/proc/net/ip_vs", "0A60000A:0050"); device != (name == "ipvs") || servers != (name == "ipvs") {
+			t.Errorf("%d, %s: the device of ipvs %t, its virtual server %t", i, name, device, servers)
+		}
+		conns, err := nft.New()
+		if err != nil {
+			t.Fatal(err)
+		}
+		tables, err := conns.ListTables()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, table := range tables {
+			if strings.HasPrefix(table.Name, "pintle") && table.Name != map[string]string{"nftables": "pintle-proxy", "ipvs": "pintle-ipvs"}[name] {
+				t.Errorf("%d, %s: the table %s", i, name, table.Name)
+			}
+		}
+		if err := p.Stop(context.WithoutCancel(t.Context()), i == len(names)-1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if data, err := os.ReadFile("/proc/sys/net/ipv4/vs/conntrack"); err != nil || strings.TrimSpace(string(data)) != "0" {
+		t.Errorf("net.ipv4.vs.conntrack is %q, %v", data, err)
 	}
 }
 

@@ -1,5 +1,5 @@
 // Proxies is the bundle of what programs the network of a node. It has the service proxies nftables,
-// iptables and userspace, the networks that connect pods of several machines, the enforcer of
+// iptables, ipvs and userspace, the networks that connect pods of several machines, the enforcer of
 // network policies, and the announcer of load balancers' addresses.
 package main
 
@@ -16,6 +16,7 @@ import (
 	"pintle.dev/pintle/plugins/networks/bridge"
 	"pintle.dev/pintle/plugins/networks/cni"
 	"pintle.dev/pintle/plugins/proxies/iptables"
+	"pintle.dev/pintle/plugins/proxies/ipvs"
 	"pintle.dev/pintle/plugins/proxies/measures"
 	"pintle.dev/pintle/plugins/proxies/nftables"
 	"pintle.dev/pintle/plugins/proxies/userspace"
@@ -33,9 +34,10 @@ func main() {
 	// Each removes what the others left.
 	measures.Register()
 	proxies := proxy.ServiceOf(map[string]proxy.Proxy{
-		"nftables":  nftables.New(iptables.Remove),
-		"iptables":  iptables.New(nftables.Remove),
-		"userspace": userspace.New(nftables.Remove, iptables.Remove),
+		"nftables":  nftables.New(iptables.Remove, ipvs.Remove),
+		"iptables":  iptables.New(nftables.Remove, ipvs.Remove),
+		"ipvs":      ipvs.New(nftables.Remove, iptables.Remove),
+		"userspace": userspace.New(nftables.Remove, iptables.Remove, ipvs.Remove),
 
 		networkpolicy.Name: networkpolicy.New(),
 		layer2.Name:        layer2.New(),

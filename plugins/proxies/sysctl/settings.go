@@ -17,6 +17,14 @@ type Needs struct {
 	// IPv6 forwards packets of that family. A machine that forwards takes no router's
 	// advertisement for its own address, so that it is asked for only where pods have IPv6.
 	IPv6 bool
+	// IPVS has connections of the kernel's load balancer tracked, so that they can be
+	// masqueraded, and ends those whose endpoint is gone.
+	IPVS bool
+	// OldIPVS keeps it from dropping the first packet where a client's port is used again,
+	// which kernels before 5.9 do.
+	OldIPVS bool
+	// StrictARP has no interface answer for addresses of another one.
+	StrictARP bool
 }
 
 // values are the switches of the kernel that the rules need.
@@ -32,6 +40,18 @@ func (n Needs) values() map[string]string {
 		m["net/ipv6/conf/all/forwarding"] = "1"
 		m[bridgeSwitch6] = "1"
 	}
+	if n.IPVS {
+		for _, name := range []string{"conntrack", "expire_nodest_conn", "expire_quiescent_template"} {
+			m["net/ipv4/vs/"+name] = "1"
+		}
+	}
+	if n.OldIPVS {
+		m["net/ipv4/vs/conn_reuse_mode"] = "0"
+	}
+	if n.StrictARP {
+		m["net/ipv4/conf/all/arp_ignore"] = "1"
+		m["net/ipv4/conf/all/arp_announce"] = "2"
+	}
 	return m
 }
 
@@ -45,7 +65,7 @@ type Settings struct {
 const localhostSwitch = "net/ipv4/conf/all/route_localnet"
 
 func (s Settings) switches() Switches {
-	all := Needs{Localhost: true, IPv6: true}.values()
+	all := Needs{Localhost: true, IPv6: true, IPVS: true, OldIPVS: true, StrictARP: true}.values()
 	return Switches{Proc: s.Proc, File: filepath.Join(s.StateDirectory, sysctlFile), Known: slices.Sorted(maps.Keys(all))}
 }
 
