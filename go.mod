@@ -75,7 +75,15 @@ require (
 	k8s.io/controller-manager v0.36.3
 )
 
-require sigs.k8s.io/gateway-api v1.6.3
+require (
+	golang.zx2c4.com/wireguard/wgctrl v0.0.0-20241231184526-a9ab2273dd10
+	sigs.k8s.io/gateway-api v1.6.3
+)
+
+require (
+	github.com/mdlayher/genetlink v1.3.2 // indirect
+	golang.zx2c4.com/wireguard v0.0.0-20231211153847-12269c276173 // indirect
+)
 
 require (
 	cel.dev/expr v0.25.3 // indirect
@@ -140,7 +148,7 @@ require (
 	github.com/mattn/go-colorable v0.1.12 // indirect
 	github.com/mattn/go-isatty v0.0.17 // indirect
 	github.com/mdlayher/ethernet v0.0.0-20220221185849-529eae5b6118 // indirect
-	github.com/mdlayher/packet v1.1.2 // indirect
+	github.com/mdlayher/packet v1.1.2
 	github.com/mdlayher/socket v0.6.0 // indirect
 	github.com/mitchellh/go-wordwrap v1.0.1 // indirect
 	github.com/moby/spdystream v0.5.1 // indirect

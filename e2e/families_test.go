@@ -3,7 +3,6 @@ package e2e
 import (
 	"context"
 	"fmt"
-	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -11,7 +10,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/vishvananda/netlink"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -47,13 +45,7 @@ func newCellOf(t *testing.T, name string, machines int, f families) *cell {
 	needContainers(t)
 	c := newBareCell(t, name, machines)
 	for i, n := range c.lan.Networks {
-		if err := n.Do(func() error {
-			eth, err := netlink.LinkByName("eth0")
-			if err != nil {
-				return err
-			}
-			return netlink.AddrAdd(eth, &netlink.Addr{IPNet: &net.IPNet{IP: net.ParseIP(c.ipv6(i)), Mask: net.CIDRMask(64, 128)}, Flags: 2}) // IFA_F_NODAD
-		}); err != nil {
+		if err := n.AddIPv6(c.ipv6(i)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
 )
 
 // NodeIP is the address of the machine as a Network shows it (RFC 5737), NeighbourIP that
@@ -97,6 +98,20 @@ func bringUp(eth netlink.Link, ip string) error {
 		netlink.AddrAdd(eth, address),
 		netlink.RouteAdd(&netlink.Route{LinkIndex: eth.Attrs().Index, Gw: net.ParseIP("192.0.2.1")}),
 	)
+}
+
+// AddIPv6 gives the interface another address, which counts at once.
+func (n *Network) AddIPv6(ip string) error {
+	return n.Do(func() error {
+		eth, err := netlink.LinkByName("eth0")
+		if err == nil {
+			err = netlink.AddrAdd(eth, &netlink.Addr{IPNet: &net.IPNet{IP: net.ParseIP(ip), Mask: net.CIDRMask(64, 128)}, Flags: unix.IFA_F_NODAD})
+		}
+		if err != nil {
+			return fmt.Errorf("add address %s: %w", ip, err)
+		}
+		return nil
+	})
 }
 
 // Close gives the namespace up; it ends when its processes have.

@@ -19,6 +19,9 @@ import (
 	"pintle.dev/pintle/e2e/cluster"
 )
 
+// nodeIPv6 is the node's second address in a cluster of both IP families.
+const nodeIPv6 = "2001:db8:10::10"
+
 // conformance is what the names of the suite's tests have in common.
 const conformance = "[Conformance]"
 
@@ -74,6 +77,12 @@ func (s *suite) start(ctx context.Context, bin, images string, nodes int) (err e
 			return err
 		}
 		o.Network = s.network
+		if s.dual {
+			if err := s.network.AddIPv6(nodeIPv6); err != nil {
+				return err
+			}
+			o.Set = []string{"api.serviceCIDR=10.96.0.0/16,fd00:96::/112", "node.podCIDR=10.244.0.0/24,fd00:244::/64", "node.clusterCIDRs=[10.244.0.0/16, 'fd00:244::/56']"}
+		}
 		return s.add(ctx, o, pulled)
 	}
 	if s.pair, err = cluster.NewPair(ctx); err != nil {

@@ -42,7 +42,7 @@ func (c *client) Start(ctx context.Context, o Options) (Pods, error) {
 		return Pods{}, err
 	}
 	p := started.GetPods()
-	return Pods{MTU: int(p.GetMtu()), CNIConfigurations: p.GetCniConfigurations(), CNIPlugins: p.GetCniPlugins()}, nil
+	return Pods{MTU: int(p.GetMtu()), CNIConfigurations: p.GetCniConfigurations(), CNIPlugins: p.GetCniPlugins(), PublicKey: started.GetPublicKey()}, nil
 }
 
 func (c *client) Apply(ctx context.Context, diff *Diff) error {

@@ -56,6 +56,9 @@ type Pods struct {
 	CNIConfigurations string
 	// CNIPlugins is a folder of CNI plugins beside the runtime's; empty: none.
 	CNIPlugins string
+	// PublicKey is what other nodes are handed of this one (Node.PublicKey), such as a key by which
+	// they encrypt to it, of 128 bytes at most; empty: there is none. It is no secret.
+	PublicKey string
 }
 
 // Status is what a network says of itself.

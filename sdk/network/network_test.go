@@ -33,7 +33,7 @@ func (f *fake) Probe(_ context.Context, config []byte) error {
 func (f *fake) Start(_ context.Context, o Options) (Pods, error) {
 	f.options = o
 	f.starts++
-	return Pods{MTU: 1450, CNIConfigurations: "/etc/cni", CNIPlugins: "/opt/cni"}, f.fail
+	return Pods{MTU: 1450, CNIConfigurations: "/etc/cni", CNIPlugins: "/opt/cni", PublicKey: "key"}, f.fail
 }
 func (f *fake) Apply(_ context.Context, d *Diff) error { f.state.Apply(d); return f.fail }
 func (f *fake) Status() Status {
@@ -77,7 +77,7 @@ func TestClientAndServer(t *testing.T) {
 	}
 	f.fail = nil
 	o := Options{NodeName: "a", NodeIPs: []string{"192.0.2.1"}, PodCIDRs: []string{"10.0.1.0/24"}, ClusterCIDRs: []string{"10.0.0.0/16"}, ServiceCIDRs: []string{"10.96.0.0/16"}, StateDirectory: "/s", APISocket: "/api"}
-	want := Pods{MTU: 1450, CNIConfigurations: "/etc/cni", CNIPlugins: "/opt/cni"}
+	want := Pods{MTU: 1450, CNIConfigurations: "/etc/cni", CNIPlugins: "/opt/cni", PublicKey: "key"}
 	for range 2 { // the second start finds it started, and answers the same
 		if pods, err := n.Start(ctx, o); err != nil || pods != want {
 			t.Errorf("start: %+v, %v", pods, err)

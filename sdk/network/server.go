@@ -158,7 +158,7 @@ func (s *server) Start(ctx context.Context, req *contractv1.NetworkStart) (*cont
 	}
 	return &contractv1.NetworkStarted{Message: message, Pods: &contractv1.PodNetwork{
 		Mtu: int32(n.pods.MTU), CniConfigurations: n.pods.CNIConfigurations, CniPlugins: n.pods.CNIPlugins,
-	}}, nil
+	}, PublicKey: n.pods.PublicKey}, nil
 }
 
 func (s *server) Apply(ctx context.Context, req *contractv1.NetworkApply) (*contractv1.NetworkApplied, error) {

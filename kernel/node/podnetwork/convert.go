@@ -17,6 +17,9 @@ func nodeOf(n *corev1.Node) *network.Node {
 		return nil
 	}
 	out := &network.Node{Name: n.Name, Created: n.CreationTimestamp.Unix(), PodCidrs: n.Spec.PodCIDRs}
+	if key := n.Annotations[KeyAnnotation]; len(key) <= mostKey {
+		out.PublicKey = key
+	}
 	if len(out.PodCidrs) == 0 && n.Spec.PodCIDR != "" {
 		out.PodCidrs = []string{n.Spec.PodCIDR}
 	}

@@ -67,6 +67,7 @@ type Keeper struct {
 	said       string
 	refused    map[string]string // what was said of which node
 	condition  written           // the one that was written last
+	key        string            // of this node, as its plugin answered
 }
 
 // New checks the configuration; nothing is started.
@@ -117,7 +118,12 @@ func (k *Keeper) start(ctx context.Context) (network.Pods, error) {
 	if err := k.plugin.Probe(ctx, k.cfg.Options.Config); err != nil {
 		return network.Pods{}, err
 	}
-	return k.plugin.Start(ctx, k.cfg.Options)
+	pods, err := k.plugin.Start(ctx, k.cfg.Options)
+	if err == nil && len(pods.PublicKey) > mostKey {
+		err = fmt.Errorf("its public key has %d bytes; want %d at most", len(pods.PublicKey), mostKey)
+	}
+	k.key = pods.PublicKey
+	return pods, err
 }
 
 // Run tells the plugin the other nodes until ctx ends; see Stop. Call it after Start. A plugin
@@ -174,6 +180,9 @@ func slim(o any) (any, error) {
 		return o, nil
 	}
 	out := &corev1.Node{Spec: corev1.NodeSpec{PodCIDR: n.Spec.PodCIDR, PodCIDRs: n.Spec.PodCIDRs}, Status: corev1.NodeStatus{Addresses: n.Status.Addresses}}
+	if key, ok := n.Annotations[KeyAnnotation]; ok {
+		out.Annotations = map[string]string{KeyAnnotation: key}
+	}
 	out.Name, out.UID, out.ResourceVersion, out.CreationTimestamp, out.Labels = n.Name, n.UID, n.ResourceVersion, n.CreationTimestamp, n.Labels
 	return out, nil
 }
@@ -192,6 +201,7 @@ func (k *Keeper) round(ctx context.Context, known, ticked bool) {
 		if !state.Ready {
 			k.reset = true // it was started anew, or still applies the last diff
 		}
+		k.publish(ctx)
 		var applied bool
 		if applied, err = k.feed(ctx); applied {
 			state = k.plugin.Status()

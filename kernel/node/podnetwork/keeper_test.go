@@ -36,6 +36,7 @@ type plugin struct {
 	down     bool // its process is gone
 	stopped  bool
 	tidy     bool
+	key      string
 	attempts int
 }
 
@@ -47,7 +48,7 @@ func (p *plugin) Start(context.Context, network.Options) (network.Pods, error) {
 	if p.starts == 1 && p.start != nil {
 		return network.Pods{}, p.start
 	}
-	return network.Pods{MTU: 1450}, nil
+	return network.Pods{MTU: 1450, PublicKey: p.key}, nil
 }
 
 func (p *plugin) Apply(_ context.Context, d *network.Diff) error {
@@ -67,7 +68,7 @@ func (p *plugin) Apply(_ context.Context, d *network.Diff) error {
 		text = "all"
 	}
 	for _, n := range d.GetSet() {
-		text += fmt.Sprintf(" +%s%v%v", n.GetName(), n.GetAddresses(), n.GetPodCidrs())
+		text += fmt.Sprintf(" +%s%v%v%s", n.GetName(), n.GetAddresses(), n.GetPodCidrs(), n.GetPublicKey())
 	}
 	for _, name := range d.GetRemoved() {
 		text += " -" + name
@@ -371,4 +372,66 @@ func TestWithdraw(t *testing.T) {
 		})
 	}
 	Withdraw(t.Context(), fake.NewClientset(), "a", slog.Default()) // a Node that is not registered
+}
+
+// TestPublicKey: a Node has the key that its plugin answered, and one that has none takes a former away. Others' keys are
+// handed over, but for those that are no keys by their size.
+func TestPublicKey(t *testing.T) {
+	for _, key := range []string{"mine", ""} {
+		synctest.Test(t, func(t *testing.T) {
+			own, b, c := nodeAt("a", "192.0.2.10", "10.244.0.0/24"), nodeAt("b", "192.0.2.11", "10.244.1.0/24"), nodeAt("c", "192.0.2.12", "10.244.2.0/24")
+			own.Annotations = map[string]string{KeyAnnotation: "former", "of": "another"}
+			b.Annotations = map[string]string{KeyAnnotation: "theirs", "of": "another"}
+			c.Annotations = map[string]string{KeyAnnotation: strings.Repeat("x", mostKey+1)}
+			client := fake.NewClientset(own, b, c)
+			failures := 2
+			client.PrependReactor("patch", "nodes", func(action k8stesting.Action) (bool, runtime.Object, error) {
+				if patch := action.(k8stesting.PatchAction); patch.GetName() != "a" {
+					t.Errorf("it writes node %s", patch.GetName())
+				}
+				failures--
+				return failures >= 0, nil, errors.New("the API is away")
+			})
+			p := &plugin{key: key}
+			k := kept(t, p, client)
+			if _, err := k.Start(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			ctx, stop := context.WithCancel(t.Context())
+			ended := make(chan error, 1)
+			go func() { ended <- k.Run(ctx) }()
+			time.Sleep(10 * look)
+			n, err := client.CoreV1().Nodes().Get(t.Context(), "a", metav1.GetOptions{})
+			if have, there := n.Annotations[KeyAnnotation]; err != nil || have != key || there != (key != "") || n.Annotations["of"] != "another" {
+				t.Errorf("annotations %v, %v; want %q", n.Annotations, err, key)
+			}
+			writes := len(client.Actions())
+			time.Sleep(5 * look)
+			if now := len(client.Actions()); now != writes {
+				t.Errorf("%d requests though nothing changed", now-writes)
+			}
+			if told := p.told(); !slices.Equal(told, []string{"all +b[192.0.2.11][10.244.1.0/24]theirs +c[192.0.2.12][10.244.2.0/24]"}) {
+				t.Errorf("told %q", told)
+			}
+			// Another key of another node.
+			b.Annotations[KeyAnnotation] = "another"
+			if _, err := client.CoreV1().Nodes().Update(ctx, b, metav1.UpdateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(3 * look)
+			if told := p.told(); len(told) != 2 || told[1] != "+b[192.0.2.11][10.244.1.0/24]another" {
+				t.Errorf("told %q", told)
+			}
+			stop()
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	p := &plugin{key: strings.Repeat("x", mostKey+1)}
+	synctest.Test(t, func(t *testing.T) {
+		if _, err := kept(t, p, fake.NewClientset()).Start(t.Context()); err == nil || !strings.Contains(err.Error(), "its public key has 129 bytes") {
+			t.Error(err)
+		}
+	})
 }

@@ -18,18 +18,20 @@ const (
 	HostGW = "host-gw"
 	// VXLAN reaches all nodes through the tunnel.
 	VXLAN = "vxlan"
+	// WireGuard reaches all nodes through an encrypted tunnel.
+	WireGuard = "wireguard"
 )
 
 // Config is the plugin's configuration.
 type Config struct {
-	// Backend is auto, host-gw or vxlan. Defaults to auto.
+	// Backend is auto, host-gw, vxlan or wireguard. Defaults to auto.
 	Backend string `json:"backend,omitempty"`
 	// MTU of pods' interfaces, 1280 to 65535 bytes; 0: that of the interface that has the
-	// node's address, less the tunnel's header where backend is vxlan.
+	// node's address, less the tunnel's header where backend is vxlan or wireguard.
 	MTU int `json:"mtu,omitempty"`
 	// VNI is the number of the tunnel's network, 1 to 16777215. Defaults to 1.
 	VNI int `json:"vni,omitempty"`
-	// Port is the tunnel's UDP port, 1 to 65535. Defaults to 8472, which Linux uses.
+	// Port is the tunnel's UDP port, 1 to 65535. Defaults to 8472, which Linux uses, and 51820 of wireguard.
 	Port int `json:"port,omitempty"`
 	// MasqueradeBit is the bit of the packet mark by which the service proxy asks for
 	// masquerading, 0 to 31. Defaults to 14, as the proxies'.
@@ -51,7 +53,7 @@ const (
 )
 
 func parseConfig(data []byte) (Config, error) {
-	c := Config{Backend: Auto, VNI: 1, Port: 8472, check: 5 * time.Second}
+	c := Config{Backend: Auto, VNI: 1, check: 5 * time.Second}
 	fail := func(format string, args ...any) (Config, error) {
 		return Config{}, fmt.Errorf("configuration of network "+Name+": "+format, args...)
 	}
@@ -62,13 +64,20 @@ func parseConfig(data []byte) (Config, error) {
 			return fail("%w", err)
 		}
 	}
+	switch {
+	case c.Port != 0:
+	case c.Backend == WireGuard:
+		c.Port = 51820
+	default:
+		c.Port = 8472
+	}
 	bit := 14
 	if c.MasqueradeBit != nil {
 		bit = *c.MasqueradeBit
 	}
 	switch {
-	case c.Backend != Auto && c.Backend != HostGW && c.Backend != VXLAN:
-		return fail("backend %q: want %s, %s or %s", c.Backend, Auto, HostGW, VXLAN)
+	case c.Backend != Auto && c.Backend != HostGW && c.Backend != VXLAN && c.Backend != WireGuard:
+		return fail("backend %q: want %s, %s, %s or %s", c.Backend, Auto, HostGW, VXLAN, WireGuard)
 	case c.MTU != 0 && (c.MTU < leastMTU || c.MTU > mostMTU):
 		return fail("mtu %d: want %d to %d, or 0", c.MTU, leastMTU, mostMTU)
 	case c.VNI < 1 || c.VNI > mostVNI:

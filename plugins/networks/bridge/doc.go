@@ -1,11 +1,12 @@
 // Package bridge is the network plugin that reaches pods of other nodes by routes. They lead over
 // the link that both nodes have, or through a VXLAN tunnel where a router is between them. The
-// pods of a node are on a bridge, which the runtime's own CNI configuration makes.
+// backend wireguard encrypts all of it (key.go, secure.go). The pods of a node are on a bridge,
+// which the runtime's own CNI configuration makes.
 //
 // # What it owns
 //
-// Routes of the protocol number 90, the interface pintle-vxlan with its neighbours, the
-// nftables table `pintle-network` of each family, and the kernel's switches by which it forwards
+// Routes of the protocol number 90, the interfaces pintle-vxlan with its neighbours and pintle-wg
+// with its peers, the node's private key, the nftables table `pintle-network` of each family, and the kernel's switches by which it forwards
 // (forward.go). Nothing of others is changed: a range to which there is a route already is refused.
 //
 // # What it promises
@@ -25,7 +26,7 @@
 //
 // # How data passes through
 //
-//	diffs → network.State → plan.go, pure → machine.go, tunnel.go (netlink), table.go (nftables)
+//	diffs → network.State → plan.go, pure → machine.go, tunnel.go, secure.go (netlink), table.go (nftables)
 //
 // It imports sdk only.
 package bridge

@@ -29,10 +29,11 @@ type host struct {
 	own              []string
 	pod              *space
 	podIPv4, podIPv6 string
+	key              string
 }
 
 func (h *host) node() *network.Node {
-	return &network.Node{Name: h.name, Addresses: h.addresses, PodCidrs: h.own}
+	return &network.Node{Name: h.name, Addresses: h.addresses, PodCidrs: h.own, PublicKey: h.key}
 }
 
 // forwards6 has a namespace forward packets of IPv6.
@@ -92,12 +93,13 @@ func newHost(t *testing.T, i int) *host {
 func (h *host) begin(config string, others ...*host) {
 	h.t.Helper()
 	h.n = h.process()
-	_, err := h.n.Start(h.t.Context(), network.Options{
+	pods, err := h.n.Start(h.t.Context(), network.Options{
 		Name: Name, NodeName: h.name, Config: []byte(config), NodeIPs: h.addresses, PodCIDRs: h.own,
 		ClusterCIDRs: []string{"10.244.0.0/16", "fd00:244::/56"}, ServiceCIDRs: []string{"10.96.0.0/16", "fd00:96::/112"},
 		StateDirectory: h.state, Logger: slog.New(slog.NewTextHandler(h.t.Output(), nil)),
 	})
 	h.must(err)
+	h.key = pods.PublicKey
 	n := h.n
 	h.t.Cleanup(func() { _ = n.Stop(context.Background(), true) })
 	diff := &network.Diff{Generation: 1, Reset_: true}

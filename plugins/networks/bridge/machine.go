@@ -24,6 +24,7 @@ type linux struct {
 	handle  *netlink.Handle
 	space   int    // descriptor of the network namespace; 0: the process's own
 	proc    string // the kernel's switches
+	secure  secure // of the backend wireguard
 }
 
 func openLinux(cfg Config, o options) (*linux, error) {
@@ -72,7 +73,7 @@ func (l *linux) networks() ([]taken, error) {
 	names, pods := map[int]string{}, map[int]bool{}
 	for _, link := range links {
 		names[link.Attrs().Index] = link.Attrs().Name
-		if link.Attrs().Name == tunnelName || link.Attrs().Flags&net.FlagLoopback != 0 {
+		if link.Attrs().Name == tunnelName || link.Attrs().Name == secureName || link.Attrs().Flags&net.FlagLoopback != 0 {
 			pods[link.Attrs().Index] = true
 			continue
 		}
@@ -163,7 +164,7 @@ func (l *linux) mtu() (int, error) {
 		return 0, err
 	}
 	mtu := link.Attrs().MTU
-	if l.cfg.Backend == VXLAN {
+	if l.cfg.Backend == VXLAN || l.cfg.Backend == WireGuard {
 		mtu -= l.overhead()
 	}
 	return mtu, nil
@@ -172,6 +173,12 @@ func (l *linux) mtu() (int, error) {
 // reach makes exactly the routes of hops. What is refused is a node to which there is no way, such as
 // for want of a tunnel. With the backend vxlan, which has no other way, that is an error.
 func (l *linux) reach(hops []hop) (refused []*network.Refusal, err error) {
+	if l.cfg.Backend == WireGuard {
+		return l.reachSecurely(hops)
+	}
+	if err := l.removeLink(secureName); err != nil { // of an earlier run
+		return nil, err
+	}
 	want := map[netip.Prefix]route{}
 	var far []hop
 	for _, h := range hops {
@@ -274,7 +281,7 @@ func (l *linux) routes(want map[netip.Prefix]route) (refused []*network.Refusal,
 		r := &have[i]
 		p, ok := prefixOf(r.Dst)
 		w, wanted := want[p]
-		if ok && wanted && w.Gw.Equal(r.Gw) && w.LinkIndex == r.LinkIndex && w.Flags == r.Flags&int(netlink.FLAG_ONLINK) {
+		if ok && wanted && same(&w.Route, r) {
 			there[p] = true
 			continue
 		}
@@ -290,11 +297,24 @@ func (l *linux) routes(want map[netip.Prefix]route) (refused []*network.Refusal,
 		if there[p] {
 			continue
 		}
-		if err := l.handle.RouteReplace(&r.Route); err != nil {
+		err := l.handle.RouteReplace(&r.Route)
+		if err != nil && r.node == "" {
+			errs = append(errs, fmt.Errorf("close the range of pods %s: %w", p, err))
+			continue
+		}
+		if err != nil {
 			refused = append(refused, refuse([]hop{r.hop}, fmt.Errorf("could not create route to %s by %s: %w", p, r.Gw, err))...)
 		}
 	}
 	return refused, errors.Join(errs...)
+}
+
+// same compares what leads to one range.
+func same(want, have *netlink.Route) bool {
+	if want.Type == unix.RTN_UNREACHABLE || have.Type == unix.RTN_UNREACHABLE {
+		return want.Type == have.Type
+	}
+	return want.Gw.Equal(have.Gw) && want.LinkIndex == have.LinkIndex && want.Flags == have.Flags&int(netlink.FLAG_ONLINK)
 }
 
 // remove takes everything away that the plugin made.
@@ -305,7 +325,7 @@ func (l *linux) remove() error {
 // removeObjects deletes the routes, the tunnel with its neighbours, and the tables.
 func (l *linux) removeObjects() error {
 	_, err := l.routes(nil)
-	return errors.Join(err, l.removeTunnel(), l.removeTable(true), l.removeTable(false))
+	return errors.Join(err, l.removeTunnel(), l.removeLink(secureName), l.removeTable(true), l.removeTable(false))
 }
 
 // family is that of an address for netlink.

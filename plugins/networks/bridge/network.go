@@ -78,7 +78,7 @@ func (n *Network) Start(ctx context.Context, o network.Options) (network.Pods, e
 	n.running, n.state = r, network.Status{Message: "the other nodes are not known yet"}
 	n.mu.Unlock()
 	go r.loop(loop)
-	return network.Pods{MTU: mtu}, nil
+	return network.Pods{MTU: mtu, PublicKey: r.linux.publicKey()}, nil
 }
 
 // prepare checks the options and the machine, and makes what does not depend on others.
@@ -108,6 +108,9 @@ func (n *Network) prepare(o network.Options) (_ *run, mtu int, err error) {
 		return nil, 0, err
 	}
 	if mtu, err = machine.mtu(); err != nil {
+		return nil, 0, err
+	}
+	if err := machine.encrypt(); err != nil {
 		return nil, 0, err
 	}
 	if err := errors.Join(machine.forward(), machine.removeUnused()); err != nil {
@@ -278,7 +281,7 @@ func (n *Network) Stop(_ context.Context, cleanup bool) error {
 	r.turn.Lock()
 	defer r.turn.Unlock()
 	if cleanup {
-		if err := errors.Join(r.linux.remove(), r.held.remove()); err != nil {
+		if err := errors.Join(r.linux.remove(), r.held.remove(), removeKey(r.options.state)); err != nil {
 			return fmt.Errorf("stop network %s: %w", Name, err) // another stop goes on here
 		}
 	}

@@ -45,6 +45,8 @@ type hop struct {
 	far  netip.Addr // the node's, of the tunnel's family; invalid: it has none
 	// end is the node's first range, by which the tunnel knows it; invalid: that is not the node's own.
 	end netip.Prefix
+	// key is what the node's Node says, by which packets to it are encrypted.
+	key string
 }
 
 // plan says how the pods of other nodes are reached, and which ranges are refused. local are the
@@ -105,7 +107,7 @@ func (c *cluster) plan(nodes []*network.Node, machine []taken, local []netip.Add
 					continue
 				}
 				end, _ := netip.ParsePrefix(ranges[0]) // whether it is the node's own is known at last
-				hops = append(hops, hop{node.GetName(), to, via, far, end})
+				hops = append(hops, hop{node.GetName(), to, via, far, end, node.GetPublicKey()})
 			}
 		}
 	}

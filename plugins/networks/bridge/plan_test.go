@@ -290,7 +290,7 @@ func TestCollision(t *testing.T) {
 
 func TestConfig(t *testing.T) {
 	for text, want := range map[string]string{
-		`{"backend": "ipip"}`: "want auto, host-gw or vxlan", `{"mtu": 100}`: "mtu 100", `{"mtu": 70000}`: "mtu 70000", `{"vni": 16777216}`: "vni", `{"port": 65536}`: "port",
+		`{"backend": "ipip"}`: "want auto, host-gw, vxlan or wireguard", `{"mtu": 100}`: "mtu 100", `{"mtu": 70000}`: "mtu 70000", `{"vni": 16777216}`: "vni", `{"port": 65536}`: "port",
 		`{"masqueradeBit": 32}`: "masqueradeBit 32", `{"checkInterval": "1ms"}`: "checkInterval", `{"bridge": "x"}`: "unknown field",
 	} {
 		if _, err := parseConfig([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
@@ -299,6 +299,9 @@ func TestConfig(t *testing.T) {
 	}
 	c, err := parseConfig(nil)
 	if err != nil || c.Backend != Auto || c.mark != 0x4000 || c.Port != 8472 || c.VNI != 1 {
+		t.Errorf("%+v, %v", c, err)
+	}
+	if c, err = parseConfig([]byte(`{"backend": "wireguard"}`)); err != nil || c.Port != 51820 {
 		t.Errorf("%+v, %v", c, err)
 	}
 }

@@ -225,7 +225,7 @@ func (l *linux) chains(t *nft.Table, ipv4, guarded bool) (chains []chain) {
 		chains = append(chains, l.keeping(t, own))
 	}
 	filter := *nft.ChainPriorityFilter
-	if l.cfg.Backend != HostGW {
+	if l.cfg.Backend != HostGW && l.cfg.Backend != WireGuard { // WireGuard knows its senders by keys
 		// Without far nodes too: this node may be far for another. The tunnel's own packets
 		// are not forwarded but sent.
 		chains = append(chains, chain{

@@ -22,6 +22,12 @@ const tunnelName = "pintle-vxlan"
 const overhead4, overhead6 = 50, 70
 
 func (l *linux) overhead() int {
+	switch {
+	case l.cfg.Backend == WireGuard && l.options.outer4():
+		return secureOverhead4
+	case l.cfg.Backend == WireGuard:
+		return secureOverhead6
+	}
 	if l.options.outer4() {
 		return overhead4
 	}
@@ -118,8 +124,11 @@ func (l *linux) tunnelLink() (netlink.Link, error) {
 	return l.handle.LinkByName(tunnelName)
 }
 
-func (l *linux) removeTunnel() error {
-	link, err := l.handle.LinkByName(tunnelName)
+func (l *linux) removeTunnel() error { return l.removeLink(tunnelName) }
+
+// removeLink deletes an interface of the plugin, if it is there.
+func (l *linux) removeLink(name string) error {
+	link, err := l.handle.LinkByName(name)
 	var none netlink.LinkNotFoundError
 	if errors.As(err, &none) {
 		return nil
@@ -128,7 +137,7 @@ func (l *linux) removeTunnel() error {
 		err = l.handle.LinkDel(link)
 	}
 	if err != nil {
-		return fmt.Errorf("delete interface %s: %w", tunnelName, err)
+		return fmt.Errorf("delete interface %s: %w", name, err)
 	}
 	return nil
 }

@@ -136,9 +136,12 @@ func (x *NetworkStart) GetApiSocket() string {
 }
 
 type NetworkStarted struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Message       string                 `protobuf:"bytes,1,opt,name=message,proto3" json:"message,omitempty"`
-	Pods          *PodNetwork            `protobuf:"bytes,2,opt,name=pods,proto3" json:"pods,omitempty"`
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Message string                 `protobuf:"bytes,1,opt,name=message,proto3" json:"message,omitempty"`
+	Pods    *PodNetwork            `protobuf:"bytes,2,opt,name=pods,proto3" json:"pods,omitempty"`
+	// What other nodes are handed of this one, such as a key by which they encrypt to it, of 128
+	// bytes at most. The node writes it into an annotation of its Node. Empty: there is none.
+	PublicKey     string `protobuf:"bytes,3,opt,name=public_key,json=publicKey,proto3" json:"public_key,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -185,6 +188,13 @@ func (x *NetworkStarted) GetPods() *PodNetwork {
 		return x.Pods
 	}
 	return nil
+}
+
+func (x *NetworkStarted) GetPublicKey() string {
+	if x != nil {
+		return x.PublicKey
+	}
+	return ""
 }
 
 // PodNetwork is how the runtime makes the interfaces of pods.
@@ -364,6 +374,7 @@ type NetworkNode struct {
 	Created       int64                  `protobuf:"varint,2,opt,name=created,proto3" json:"created,omitempty"`    // seconds since 1970, by the API server's clock
 	Addresses     []string               `protobuf:"bytes,3,rep,name=addresses,proto3" json:"addresses,omitempty"` // of type InternalIP
 	PodCidrs      []string               `protobuf:"bytes,4,rep,name=pod_cidrs,json=podCidrs,proto3" json:"pod_cidrs,omitempty"`
+	PublicKey     string                 `protobuf:"bytes,5,opt,name=public_key,json=publicKey,proto3" json:"public_key,omitempty"` // as its network answered its start, or as others wrote into the Node
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -424,6 +435,13 @@ func (x *NetworkNode) GetPodCidrs() []string {
 		return x.PodCidrs
 	}
 	return nil
+}
+
+func (x *NetworkNode) GetPublicKey() string {
+	if x != nil {
+		return x.PublicKey
+	}
+	return ""
 }
 
 // NetworkDiff brings the network from one generation to the next.
@@ -863,10 +881,12 @@ const file_network_proto_rawDesc = "" +
 	"\rservice_cidrs\x18\a \x03(\tR\fserviceCidrs\x12'\n" +
 	"\x0fstate_directory\x18\b \x01(\tR\x0estateDirectory\x12\x1d\n" +
 	"\n" +
-	"api_socket\x18\t \x01(\tR\tapiSocket\"^\n" +
+	"api_socket\x18\t \x01(\tR\tapiSocket\"}\n" +
 	"\x0eNetworkStarted\x12\x18\n" +
 	"\amessage\x18\x01 \x01(\tR\amessage\x122\n" +
-	"\x04pods\x18\x02 \x01(\v2\x1e.pintle.contract.v1.PodNetworkR\x04pods\"n\n" +
+	"\x04pods\x18\x02 \x01(\v2\x1e.pintle.contract.v1.PodNetworkR\x04pods\x12\x1d\n" +
+	"\n" +
+	"public_key\x18\x03 \x01(\tR\tpublicKey\"n\n" +
 	"\n" +
 	"PodNetwork\x12\x10\n" +
 	"\x03mtu\x18\x01 \x01(\x05R\x03mtu\x12-\n" +
@@ -878,12 +898,14 @@ const file_network_proto_rawDesc = "" +
 	"\x06config\x18\x02 \x01(\fR\x06config\"?\n" +
 	"\rNetworkProbed\x12\x16\n" +
 	"\x06usable\x18\x01 \x01(\bR\x06usable\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason\"v\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\"\x95\x01\n" +
 	"\vNetworkNode\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\acreated\x18\x02 \x01(\x03R\acreated\x12\x1c\n" +
 	"\taddresses\x18\x03 \x03(\tR\taddresses\x12\x1b\n" +
-	"\tpod_cidrs\x18\x04 \x03(\tR\bpodCidrs\"\x90\x01\n" +
+	"\tpod_cidrs\x18\x04 \x03(\tR\bpodCidrs\x12\x1d\n" +
+	"\n" +
+	"public_key\x18\x05 \x01(\tR\tpublicKey\"\x90\x01\n" +
 	"\vNetworkDiff\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x01 \x01(\x04R\n" +
