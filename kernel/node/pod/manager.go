@@ -219,8 +219,11 @@ func (m *Manager) Set(pod *corev1.Pod) {
 
 // needsRound is false for an update that only brings back the agent's own status.
 func needsRound(old, pod *corev1.Pod) bool {
-	if old.Generation != pod.Generation || old.DeletionTimestamp != pod.DeletionTimestamp ||
-		old.ResourceVersion == pod.ResourceVersion || !equality.Semantic.DeepEqual(old.Spec, pod.Spec) {
+	if old.Generation != pod.Generation || old.DeletionTimestamp != pod.DeletionTimestamp || old.ResourceVersion == pod.ResourceVersion {
+		return true
+	}
+	// API servers before 1.33 count no generations of pods.
+	if pod.Generation == 0 && !equality.Semantic.DeepEqual(old.Spec, pod.Spec) {
 		return true
 	}
 	if !sameMap(old.Labels, pod.Labels) || !sameMap(old.Annotations, pod.Annotations) {

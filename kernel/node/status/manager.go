@@ -38,6 +38,7 @@ type tracked struct {
 	version  uint64
 	written  uint64
 	wrote    *corev1.PodStatus // what the API holds, as far as known
+	answered string            // resource version of the answer that wrote is of; empty: of none
 	finished bool              // nothing runs and nothing is mounted: delete the object when it is being deleted
 	lossy    bool              // the API keeps less than was written: do not fight over the rest
 	busy     bool
@@ -226,8 +227,9 @@ func (m *Manager) Observe(pod *corev1.Pod) {
 	defer m.mu.Unlock()
 	if t := m.pods[pod.UID]; t != nil {
 		t.pod = pod
-		if !t.busy && t.written == t.version {
-			t.wrote = pod.Status.DeepCopy()
+		// The echo of an answer says nothing new.
+		if !t.busy && t.written == t.version && (t.answered == "" || t.answered != pod.ResourceVersion) {
+			t.wrote, t.answered = pod.Status.DeepCopy(), ""
 			// Somebody else wrote over what the agent owns: write it again.
 			if merged := merge(pod.Status, t.status); !equality.Semantic.DeepEqual(normalized(pod.Status), normalized(merged)) && t.version > 0 && !t.lossy {
 				t.version++
@@ -296,13 +298,13 @@ func (m *Manager) write(ctx context.Context, uid types.UID) {
 		if apierrors.IsConflict(err) || apierrors.IsInvalid(err) {
 			// What is held is not what the API has: look before trying again.
 			if fresh, gerr := m.client.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{}); gerr == nil && fresh.UID == uid {
-				t.pod, t.wrote = fresh, fresh.Status.DeepCopy()
+				t.pod, t.wrote, t.answered = fresh, fresh.Status.DeepCopy(), ""
 			}
 		}
 	default:
 		t.written = version
 		if result != nil {
-			t.wrote = result.Status.DeepCopy()
+			t.wrote, t.answered = result.Status.DeepCopy(), result.ResourceVersion
 			t.lossy = !equality.Semantic.DeepEqual(normalized(result.Status), normalized(merge(result.Status, status)))
 		}
 		if m.pending(t) {

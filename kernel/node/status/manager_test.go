@@ -139,3 +139,44 @@ func TestDeletionSeenWaits(t *testing.T) {
 		})
 	}
 }
+
+// TestEcho: the echo of the agent's own write says nothing new. What another client makes of
+// the status afterwards is written over, also where it comes with the same words twice.
+func TestEcho(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "u", ResourceVersion: "1"}}
+		client := fake.NewClientset(pod)
+		m := New(client, nil, slog.New(slog.DiscardHandler))
+		ctx, cancel := context.WithCancel(t.Context())
+		m.Start(ctx)
+		failed := corev1.PodStatus{Phase: corev1.PodFailed, Reason: "Evicted", Message: "by its node"}
+		m.Set(pod, failed)
+		synctest.Wait()
+		answer, err := client.CoreV1().Pods("ns").Get(ctx, "p", metav1.GetOptions{})
+		if err != nil || answer.Status.Phase != corev1.PodFailed {
+			t.Fatalf("the API has %s; %v", answer.Status.Phase, err)
+		}
+		// The fake counts no versions: the answer had the one before.
+		echo := answer.DeepCopy()
+		known := m.pods["u"].wrote
+		m.Observe(echo)
+		if m.pods["u"].wrote != known || len(m.queue) != 0 {
+			t.Error("an echo made work")
+		}
+		for _, version := range []string{"2", "3"} {
+			other := answer.DeepCopy()
+			other.ResourceVersion, other.Status.Reason = version, "Stolen"
+			if _, err := client.CoreV1().Pods("ns").UpdateStatus(ctx, other, metav1.UpdateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			m.Observe(other)
+			synctest.Wait()
+			now, err := client.CoreV1().Pods("ns").Get(ctx, "p", metav1.GetOptions{})
+			if err != nil || now.Status.Reason != "Evicted" {
+				t.Errorf("after version %s the reason is %q; %v", version, now.Status.Reason, err)
+			}
+		}
+		cancel()
+		m.Close()
+	})
+}

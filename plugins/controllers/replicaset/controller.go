@@ -164,7 +164,13 @@ func (r *replicator) podUpdated(old, pod *corev1.Pod) {
 		if rs == nil {
 			return
 		}
-		r.Add(key)
+		if rest := r.pace.left(key, r.clock.Now()); rest > 0 && !moved && !relabelled && active(old) && active(pod) {
+			// The set has the same pods. Its status follows when that has rested, with one look
+			// at all pods for all that changed.
+			r.AddAfter(key, rest)
+		} else {
+			r.Add(key)
+		}
 		if rs.Spec.MinReadySeconds > 0 && readyCondition(old) == nil && readyCondition(pod) != nil {
 			// Nothing else tells when it has been ready for long enough; the
 			// second lets the informer's clock be a little behind.

@@ -472,3 +472,51 @@ func TestPace(t *testing.T) {
 		t.Errorf("in the end: %+v, %v", rs.Status, err)
 	}
 }
+
+// TestRestOfLargeSet: while the status of a set rests, only what may change which pods it has
+// is looked at before; the rest is looked at once, afterwards.
+func TestRestOfLargeSet(t *testing.T) {
+	otherOwner := *metav1.NewControllerRef(set(0), appsv1.SchemeGroupVersion.WithKind("ReplicaSet"))
+	otherOwner.UID = "another"
+	now := metav1.Now()
+	for name, c := range map[string]struct {
+		change func(p *corev1.Pod)
+		rested bool
+		atOnce int
+	}{
+		"status":                     {func(p *corev1.Pod) { p.Status.Message = "m" }, false, 0},
+		"status of a set at work":    {func(p *corev1.Pod) { p.Status.Message = "m" }, true, 1},
+		"end":                        {func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }, false, 1},
+		"labels":                     {func(p *corev1.Pod) { p.Labels = map[string]string{"app": "other"} }, false, 1},
+		"deletion":                   {func(p *corev1.Pod) { p.DeletionTimestamp = &now }, false, 1},
+		"owner":                      {func(p *corev1.Pod) { p.OwnerReferences[0] = otherOwner }, false, 1},
+		"owner that it did not have": {func(p *corev1.Pod) { p.OwnerReferences = nil }, false, 1},
+	} {
+		r, _ := fixture(t, set(1), pod("p", nil))
+		clock := clocktesting.NewFakeClock(time.Now())
+		r.clock = clock
+		r.pace.wrote("default/web", 1_000_000, clock.Now())
+		if c.rested {
+			clock.Step(paceLimit)
+		}
+		old := pod("p", nil)
+		current := pod("p", c.change)
+		current.ResourceVersion = "2"
+		r.podChanged(old, current)
+		if got := r.Len(); got != c.atOnce {
+			t.Errorf("%s: %d are queued at once, want %d", name, got, c.atOnce)
+		}
+		if c.atOnce > 0 {
+			continue
+		}
+		tick, limit := time.NewTicker(10*time.Millisecond), time.After(2*time.Minute)
+		for r.Len() == 0 {
+			select {
+			case <-tick.C:
+			case <-limit:
+				t.Fatalf("%s: it is never looked at", name)
+			}
+		}
+		tick.Stop()
+	}
+}

@@ -151,7 +151,7 @@ func (q *quotas) replenish(resource string, old, current any) {
 	o, ok := old.(metav1.Object)
 	kind := schema.GroupResource{Resource: resource}
 	evaluator := q.registry.Get(kind)
-	if !ok || evaluator == nil {
+	if !ok || evaluator == nil || len(q.constraining(kind, o.GetNamespace())) == 0 {
 		return
 	}
 	if current != nil {

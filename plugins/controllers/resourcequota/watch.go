@@ -251,15 +251,18 @@ func (q *quotas) constrains(quota *corev1.ResourceQuota, kind schema.GroupResour
 // enqueue queues the quotas of a namespace that limit a kind; "" is every
 // namespace.
 func (q *quotas) enqueue(kind schema.GroupResource, namespace string) {
+	for _, quota := range q.constraining(kind, namespace) {
+		q.loop.Add(cache.MetaObjectToName(quota))
+	}
+}
+
+// constraining are the quotas of a namespace that count a kind.
+func (q *quotas) constraining(kind schema.GroupResource, namespace string) []*corev1.ResourceQuota {
 	all, err := q.quotas.ResourceQuotas(namespace).List(labels.Everything())
 	if err != nil {
-		return
+		return nil // the lister reads a store, which does not fail
 	}
-	for _, quota := range all {
-		if q.constrains(quota, kind) {
-			q.loop.Add(cache.MetaObjectToName(quota))
-		}
-	}
+	return slices.DeleteFunc(all, func(quota *corev1.ResourceQuota) bool { return !q.constrains(quota, kind) })
 }
 
 // resourceOf finds the served version of a kind; found is false for one that

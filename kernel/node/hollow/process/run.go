@@ -20,6 +20,7 @@ import (
 	"pintle.dev/pintle/kernel/node/hollow"
 	"pintle.dev/pintle/kernel/node/nodestatus"
 	"pintle.dev/pintle/kernel/plugin"
+	"pintle.dev/pintle/sdk/footprint"
 	"pintle.dev/pintle/sdk/runtime"
 )
 
@@ -63,6 +64,8 @@ func Run(ctx context.Context, o Options) (err error) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer cancel(nil)
+	// Pods that come and go are garbage, beside little that is alive.
+	wg.Go(func() { footprint.Keep(ctx, footprint.Options{Spacious: true}) })
 	wg.Go(func() {
 		if err := owned.keep(ctx); err != nil {
 			cancel(err)
