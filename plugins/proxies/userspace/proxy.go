@@ -7,10 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"slices"
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+
+	"pintle.dev/pintle/plugins/proxies/conntrack"
 	"pintle.dev/pintle/plugins/proxies/healthcheck"
 	"pintle.dev/pintle/plugins/proxies/serviceport"
 	"pintle.dev/pintle/plugins/proxies/sysctl"
@@ -58,6 +62,7 @@ func parseConfig(data []byte) (Config, error) {
 // Proxy implements proxy.Proxy by copying bytes.
 type Proxy struct {
 	portalsFor func(hostIP string) portals
+	forget     func(gone func(conntrack.Flow) bool) error
 	others     []func(context.Context) error // removes what other proxies left
 
 	mu       sync.Mutex
@@ -74,6 +79,9 @@ type Proxy struct {
 	open     map[serviceport.ID]*opened
 	failures map[serviceport.ID]error
 	alone    bool // what other proxies left is gone
+	// stale are addresses of UDP ports whose way in was opened or closed: the kernel leads
+	// flows that it knows as before, each packet of them.
+	stale map[netip.AddrPort]bool
 }
 
 // opened is what is open for one service port.
@@ -93,7 +101,7 @@ var _ proxy.Proxy = (*Proxy)(nil)
 // New returns a proxy that is not started. The functions remove what other proxies left on
 // the machine; they are called when this one serves everything.
 func New(others ...func(context.Context) error) *Proxy {
-	return &Proxy{portalsFor: choosePortals, others: others}
+	return &Proxy{portalsFor: choosePortals, forget: forgetFlows, others: others}
 }
 
 // Probe implements proxy.Proxy: this proxy can run everywhere.
@@ -119,6 +127,7 @@ func (p *Proxy) Start(ctx context.Context, o proxy.Options) error {
 	p.balancer, p.state, p.node, p.stateDir, p.alone = newBalancer(), proxy.State{}, o.NodeName, o.StateDirectory, false
 	p.origin = newOrigin(o)
 	p.open, p.failures = map[serviceport.ID]*opened{}, map[serviceport.ID]error{}
+	p.stale = map[netip.AddrPort]bool{}
 	if err := p.portals.prepare(ctx); err != nil {
 		return fmt.Errorf("start proxy userspace: %w", err)
 	}
@@ -166,6 +175,7 @@ func (p *Proxy) Apply(ctx context.Context, diff *proxy.Diff) error {
 			p.failures[id] = fmt.Errorf("service %s: %w", id, err)
 		}
 	}
+	p.forgetStale()
 	if err := errors.Join(p.failed()...); err != nil {
 		return err
 	}
@@ -192,6 +202,36 @@ func (p *Proxy) removeOthers(ctx context.Context) {
 		if err := (sysctl.Settings{Proc: "/proc/sys", StateDirectory: p.stateDir}).CloseLocalhost(); err != nil {
 			p.log.Warn("neighbours may reach 127.0.0.1 of this machine", "error", err)
 		}
+	}
+}
+
+// forgetStale has the kernel forget the flows at the addresses that are stale. They stay so where
+// that fails, for the next change.
+func (p *Proxy) forgetStale() {
+	if len(p.stale) == 0 {
+		return
+	}
+	stale := p.stale
+	err := p.forget(func(f conntrack.Flow) bool { return f.Protocol == unix.IPPROTO_UDP && stale[f.Original.Destination] })
+	if err != nil {
+		p.log.Warn("UDP clients may be led to where nothing answers", "error", err)
+		return
+	}
+	p.stale = map[netip.AddrPort]bool{}
+}
+
+func forgetFlows(gone func(conntrack.Flow) bool) error {
+	_, err := conntrack.Delete(conntrack.IPv4, gone)
+	return err
+}
+
+// moved notes that the way in by an address changed.
+func (p *Proxy) moved(port *serviceport.Port, ip string) {
+	if _, chains := p.portals.(*chainPortals); !chains || port.Protocol != "UDP" {
+		return // TCP connections end by themselves, and without rules no flow is led
+	}
+	if a, err := netip.ParseAddr(ip); err == nil {
+		p.stale[netip.AddrPortFrom(a, uint16(port.Number))] = true
 	}
 }
 
@@ -235,6 +275,7 @@ func (p *Proxy) start(ctx context.Context, port *serviceport.Port) error {
 			p.shut(ctx, port.ID)
 			return err
 		}
+		p.moved(port, ip)
 	}
 	if port.NodePort > 0 {
 		s, err := listen(port.Protocol, "0.0.0.0", port.NodePort, p.outside(port), p.limit, p.cfg.idle, log)
@@ -274,6 +315,7 @@ func (p *Proxy) shut(ctx context.Context, id serviceport.ID) {
 			if err := p.portals.close(ctx, have.port, e.ip, e.socket.port); err != nil {
 				p.log.Warn("removing the way to a service failed", "service", id.String(), "address", e.ip, "error", err)
 			}
+			p.moved(have.port, e.ip)
 		}
 		e.socket.close()
 	}
@@ -302,6 +344,7 @@ func (p *Proxy) Stop(ctx context.Context, _ bool) error {
 	for id := range p.open {
 		p.shut(ctx, id)
 	}
+	p.forgetStale()
 	p.health.Close()
 	p.health = nil
 	if p.portals == nil {
