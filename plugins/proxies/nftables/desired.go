@@ -113,12 +113,14 @@ func (d *draft) add(set setID, key []byte, value string, r rank) {
 
 func (d *draft) sticky() bool { return d.port.Sticky > 0 }
 
-// hairpins: an endpoint on this node may ask the service and be sent to itself.
+// hairpins: an endpoint may ask the service and be sent to itself. One on another node comes here
+// only by addresses for outside, and as itself only where they keep the client's address.
 func (d *draft) hairpins() {
+	remote := d.port.ExternalLocal && d.port.Outward()
 	for _, e := range d.port.Reachable() {
 		list := d.f.targets([]serviceport.Endpoint{e})
 		d.endpoints += len(list)
-		if !e.Local || len(list) == 0 {
+		if !e.Local && !remote || len(list) == 0 {
 			continue
 		}
 		a := list[0].Addr().AsSlice()

@@ -74,7 +74,7 @@ func TestPlan(t *testing.T) {
 		},
 		"external policy Local": {
 			change:   func(p *serviceport.Port) { p.ExternalIPs, p.ExternalLocal = []string{"192.0.2.1"}, true },
-			elements: []string{"external-services 192.0.2.1 tcp 80 → 10.96.0.10 tcp 80", "local-endpoints 10.96.0.10 tcp 80 #0 → 10.244.0.2 8080", "service-ips 192.0.2.1 tcp 80 → outside-external-cluster-2-local-1"},
+			elements: []string{"external-services 192.0.2.1 tcp 80 → 10.96.0.10 tcp 80", "hairpin-connections 10.244.0.3 10.244.0.3 tcp 8080", "local-endpoints 10.96.0.10 tcp 80 #0 → 10.244.0.2 8080", "service-ips 192.0.2.1 tcp 80 → outside-external-cluster-2-local-1"},
 			chains:   []string{"external-cluster-2", "external-local-1", "outside-external-cluster-2-local-1 → external-cluster-2, outside → external-local-1", "service-cluster-2"},
 		},
 		"external policy Local, none here": {
@@ -82,7 +82,7 @@ func TestPlan(t *testing.T) {
 				p.NodePort, p.ExternalLocal, p.Local, p.Cluster = 30080, true, nil, p.Cluster[1:]
 			},
 			elements: []string{
-				"-", "cluster-ips 10.96.0.10", "endpoints 10.96.0.10 tcp 80 #0 → 10.244.0.3 8080", "no-endpoint-nodeports tcp 30080 → drop", "nodeport-services tcp 30080 → 10.96.0.10 tcp 80",
+				"-", "cluster-ips 10.96.0.10", "endpoints 10.96.0.10 tcp 80 #0 → 10.244.0.3 8080", "hairpin-connections 10.244.0.3 10.244.0.3 tcp 8080", "no-endpoint-nodeports tcp 30080 → drop", "nodeport-services tcp 30080 → 10.96.0.10 tcp 80",
 				"service-ips 10.96.0.10 tcp 80 → service-cluster-1", "service-nodeports tcp 30080 → outside-nodeport-cluster-1-local-0",
 			},
 			chains: []string{"nodeport-cluster-1", "outside-nodeport-cluster-1-local-0 → nodeport-cluster-1, outside → ", "service-cluster-1"},

@@ -20,7 +20,7 @@ const (
 	localEndpoints                   // the same, policy Local
 	clusterMembers                   // front of the cluster IP with endpoint, of ports with affinity
 	localMembers                     // the same, policy Local
-	hairpinConnections               // endpoint on this node, twice its address
+	hairpinConnections               // endpoint that may ask itself, twice its address
 	nodePortIPs                      // addresses that serve node ports
 	setCount
 )

@@ -11,3 +11,14 @@ import (
 func TestSuite(t *testing.T) {
 	packets.Run(t, packets.Proxy{New: func() proxy.Proxy { return New() }, IPv6: true})
 }
+
+// TestDrawnServices: services of all kinds, as they are drawn, are answered as Kubernetes
+// documents it.
+func TestDrawnServices(t *testing.T) {
+	packets.RunDrawn(t, packets.Proxy{New: func() proxy.Proxy { return New() }, IPv6: true})
+}
+
+// TestUDPFlow: a flow that the kernel knows follows changes of its service.
+func TestUDPFlow(t *testing.T) {
+	packets.RunUDPFlow(t, packets.Proxy{New: func() proxy.Proxy { return New() }, IPv6: true})
+}

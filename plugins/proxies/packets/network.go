@@ -3,6 +3,7 @@ package packets
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -39,12 +40,18 @@ type host struct {
 
 // order is a command to a host; answer is its reply.
 type (
-	order  struct{ Run, Serve, Get string }
+	order struct {
+		Run, Serve, Get string
+		Protocol        string // of Get; "": TCP
+		Port            int    // from which UDP asks; 0: another each time
+		Brief           bool   // no answer is expected, and none is waited for long
+	}
 	answer struct{ Text, Error string }
 )
 
-// patience is how long an answer may take before it counts as none.
-const patience = time.Second
+// patience is how long an answer may take before it counts as none; longer where one has to
+// come, and brief where none may.
+const patience, longer, brief = time.Second, 20 * time.Second, 200 * time.Millisecond
 
 // Inside runs the test again as the node, in a network namespace of its own, and
 // reports whether this process is that one. It skips the test without root.
@@ -192,10 +199,34 @@ func (h *host) do(t *testing.T, o order) answer {
 // ask asks an address from a host, or from the node itself.
 func (n *network) ask(t *testing.T, from, address string) answer {
 	t.Helper()
+	return n.order(t, from, order{Get: address})
+}
+
+// order has a question asked from a host, or from the node itself.
+func (n *network) order(t *testing.T, from string, o order) answer {
+	t.Helper()
 	if from == "node" {
-		return get(address)
+		return o.ask()
 	}
-	return n.hosts[from].do(t, order{Get: address})
+	return n.hosts[from].do(t, o)
+}
+
+// ask asks the question of an order.
+func (o order) ask() answer {
+	wait := longer
+	switch {
+	case o.Protocol == "":
+		wait = patience
+	case o.Brief:
+		wait = brief
+	}
+	switch o.Protocol {
+	case "UDP":
+		return askUDP(o.Get, o.Port, wait)
+	case "SCTP":
+		return askSCTP(o.Get, wait)
+	}
+	return get(o.Get, wait)
 }
 
 // serveHost is the whole life of a host.
@@ -213,17 +244,11 @@ func serveHost() {
 				a.Error = fmt.Sprintf("%v: %s", err, text)
 			}
 		case o.Serve != "":
-			l, err := net.Listen("tcp", ":8080")
-			if err != nil {
+			if err := errors.Join(serveTCP(o.Serve), serveUDP(o.Serve), serveSCTP(o.Serve)); err != nil {
 				a.Error = err.Error()
-				break
 			}
-			go http.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { // ends with the process
-				client, _, _ := net.SplitHostPort(r.RemoteAddr)
-				fmt.Fprintf(w, "%s %s", o.Serve, client)
-			}))
 		default:
-			a = get(o.Get)
+			a = o.ask()
 		}
 		if out.Encode(a) != nil {
 			return
@@ -231,9 +256,23 @@ func serveHost() {
 	}
 }
 
+// serveTCP answers each request with a name and the address that it came from, until the
+// process ends.
+func serveTCP(name string) error {
+	l, err := net.Listen("tcp", ":8080")
+	if err != nil {
+		return err
+	}
+	go http.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		client, _, _ := net.SplitHostPort(r.RemoteAddr)
+		fmt.Fprintf(w, "%s %s", name, client)
+	}))
+	return nil
+}
+
 // get is the body of a page; for one that is not 200 its code and headers too.
-func get(address string) answer {
-	client := http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true}}
+func get(address string, wait time.Duration) answer {
+	client := http.Client{Timeout: wait, Transport: &http.Transport{DisableKeepAlives: true}}
 	resp, err := client.Get("http://" + address + "/")
 	if err != nil {
 		return answer{Error: err.Error()}

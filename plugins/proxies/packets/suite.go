@@ -1,6 +1,7 @@
 package packets
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -27,6 +28,8 @@ type Proxy struct {
 	Copies bool
 	// IPv6: it serves that family, too; everything is asked in both.
 	IPv6 bool
+	// NoSCTP: it does not serve that protocol.
+	NoSCTP bool
 }
 
 // inIPv6 writes addresses of the tests as those of the same hosts and services in IPv6;
@@ -46,7 +49,7 @@ func addressPairs(form string) []string {
 	}
 	for _, pair := range [][2]string{
 		{"198.51.100.1", "2001:db8:100::1"}, {"198.51.100.2", "2001:db8:100::2"},
-		{"10.244.1.1", "fd00:244:1::1"}, {"10.244.1.2", "fd00:244:1::2"}, {"10.244.2.2", "fd00:244:2::2"},
+		{"10.244.1.1", "fd00:244:1::1"}, {"10.244.1.2", "fd00:244:1::2"}, {"10.244.2.1", "fd00:244:2::1"}, {"10.244.2.2", "fd00:244:2::2"},
 		{"10.244.3.1", "fd00:244:3::1"}, {"10.244.3.2", "fd00:244:3::2"},
 		{clusterIP, "fd00:96::10"}, {externalIP, "2001:db8:203::7"}, {balancerIP, "2001:db8:203::8"},
 	} {
@@ -139,10 +142,17 @@ func externalLocal(s *proxy.Service) {
 }
 func internalLocal(s *proxy.Service) { s.InternalTrafficPolicy = "Local" }
 
-// Run sends every test's packets through the proxy.
-func Run(t *testing.T, under Proxy) {
+// protocols of the services that the proxy serves.
+func (p Proxy) protocols() []string {
+	return slices.DeleteFunc(slices.Clone(protocols), func(protocol string) bool { return p.NoSCTP && protocol == "SCTP" })
+}
+
+// begin makes the network and starts a proxy, which ends with the test. Both are nil in a
+// process that is not the node.
+func begin(t *testing.T, under Proxy) (*network, proxy.Proxy) {
+	t.Helper()
 	if !Inside(t) {
-		return
+		return nil, nil
 	}
 	if err := under.New().Probe(t.Context(), nil); err != nil {
 		t.Skipf("this machine cannot run the proxy: %v", err)
@@ -160,11 +170,20 @@ func Run(t *testing.T, under Proxy) {
 	if err := p.Start(t.Context(), options); err != nil {
 		t.Fatal(err)
 	}
-	defer func() {
-		if err := p.Stop(t.Context(), true); err != nil {
+	t.Cleanup(func() {
+		if err := p.Stop(context.Background(), true); err != nil {
 			t.Error(err)
 		}
-	}()
+	})
+	return n, p
+}
+
+// Run sends every test's packets through the proxy.
+func Run(t *testing.T, under Proxy) {
+	n, p := begin(t, under)
+	if n == nil {
+		return
+	}
 	for i, tc := range tests {
 		// Subtests would be processes of their own.
 		if err := p.Apply(t.Context(), tc.diff(uint64(i+1), under.IPv6)); err != nil {
