@@ -2,7 +2,10 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net"
+	"net/http"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -43,6 +46,9 @@ func (f families) written(t *testing.T, name string) string {
 func newCellOf(t *testing.T, name string, machines int, f families) *cell {
 	t.Helper()
 	needContainers(t)
+	if _, err := os.Stat("/proc/net/if_inet6"); err != nil {
+		t.Skipf("this machine has no IPv6: %v", err)
+	}
 	c := newBareCell(t, name, machines)
 	for i, n := range c.lan.Networks {
 		if err := n.AddIPv6(c.ipv6(i)); err != nil {
@@ -161,6 +167,7 @@ func TestBothFamilies(t *testing.T) {
 	c.bothWays(t, "at first", pods)
 	t.Run("what a pod knows of itself", func(t *testing.T) { c.downward(t) })
 	t.Run("services", func(t *testing.T) { c.servicesOfFamilies(t) })
+	t.Run("the way out", func(t *testing.T) { c.wayOut(t) })
 	t.Run("node ports and host ports", func(t *testing.T) { c.portsOfFamilies(t) })
 	t.Run("policies", func(t *testing.T) {
 		c.apply(t, "default", policyOf("in", fmt.Sprintf("podSelector: {matchLabels: {on: %s}}, ingress: [{from: [{ipBlock: {cidr: 10.244.0.0/16}}]}]", c.node(1))))
@@ -249,6 +256,14 @@ func (c *cell) servicesOfFamilies(t *testing.T) {
 		}
 		for from := range 2 {
 			c.answered(t, from, 2, append(s.ClusterIPs, name+".default.svc.cluster.local")...)
+			// And the machine itself.
+			ask := asker(c.lan.Networks[from])
+			for _, ip := range s.ClusterIPs {
+				eventually(t, func(context.Context) error {
+					_, err := ask(host(ip) + ":8080")
+					return err
+				})
+			}
 		}
 	}
 	// Up to both families, and down again.
@@ -269,6 +284,31 @@ func (c *cell) servicesOfFamilies(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// wayOut: what a pod sends beyond the cluster, such as to another machine, has its node's address of that family.
+func (c *cell) wayOut(t *testing.T) {
+	for _, at := range []struct{ machine, node string }{{c.lan.IP(1), c.lan.IP(0)}, {c.ipv6(1), c.ipv6(0)}} {
+		listener, err := c.lan.Networks[1].Listen("tcp", net.JoinHostPort(at.machine, "8080"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprintf(w, "outside %s\n", r.RemoteAddr) })}
+		ended := make(chan error, 1)
+		go func() { ended <- server.Serve(listener) }()
+		c.reaches(t, 0, host(at.machine), func(who, client string) error {
+			if who != "outside" || client != at.node {
+				return fmt.Errorf("%s answers, and sees %s; want %s", who, client, at.node)
+			}
+			return nil
+		})
+		if err := server.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
+			t.Error(err)
+		}
+	}
 }
 
 // portsOfFamilies: node ports and host ports answer at both addresses of a machine.

@@ -100,12 +100,18 @@ func bringUp(eth netlink.Link, ip string) error {
 	)
 }
 
-// AddIPv6 gives the interface another address, which counts at once.
+// AddIPv6 gives the interface another address, which counts at once, and a default route.
 func (n *Network) AddIPv6(ip string) error {
 	return n.Do(func() error {
 		eth, err := netlink.LinkByName("eth0")
 		if err == nil {
 			err = netlink.AddrAdd(eth, &netlink.Addr{IPNet: &net.IPNet{IP: net.ParseIP(ip), Mask: net.CIDRMask(64, 128)}, Flags: unix.IFA_F_NODAD})
+		}
+		if err == nil {
+			// Without a route the kernel sends nothing to addresses of services.
+			gateway := net.ParseIP(ip).Mask(net.CIDRMask(64, 128))
+			gateway[len(gateway)-1] = 1
+			err = netlink.RouteAdd(&netlink.Route{LinkIndex: eth.Attrs().Index, Gw: gateway})
 		}
 		if err != nil {
 			return fmt.Errorf("add address %s: %w", ip, err)

@@ -6,7 +6,8 @@
 // packages because no registry is asked (images.go, rootfs.go); the runs of ginkgo
 // (suite.go); and the account of what passed (report.go). passing.txt names the tests
 // that have to pass: one that falls out fails the run. With -all it runs tests beyond
-// conformance too. sig-apps.txt has those of sig-apps: each that has to pass, and each that
+// conformance too, and with -dual the cluster has both IP families: -all -dual -focus IPv6DualStack.
+// sig-apps.txt has those of sig-apps: each that has to pass, and each that
 // does not with its reason. Of the latter make conformance-apps leaves out those that wait
 // long for images which cannot be made here. The nested module suite pins what is built of
 // Kubernetes; make builds it into bin/conformance.

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -37,7 +38,7 @@ func main() {
 	flag.BoolVar(&o.unlisted, "unlisted", false, "run only the tests that -list does not name")
 	flag.BoolVar(&o.all, "all", false, "take the tests beyond the conformance suite too; -list should name another file")
 	flag.StringVar(&o.list, "list", "e2e/conformance/passing.txt", "file of the tests that have to pass")
-	flag.BoolVar(&o.dual, "dual", false, "pods, services and the one node have both IP families")
+	flag.BoolVar(&o.dual, "dual", false, "pods, services and nodes have both IP families")
 	flag.BoolVar(&o.update, "update", false, "add to the list what passed")
 	flag.DurationVar(&o.limit, "limit", 90*time.Minute, "longest that each stage may take")
 	flag.StringVar(&o.out, "out", "build/conformance", "folder of images, logs and reports")
@@ -62,16 +63,14 @@ func (o options) nodesFor(test string) int {
 	switch {
 	case o.nodes > 0:
 		return o.nodes
-	case o.dual:
-		return 1
-	case slices.Contains(wantTwo, test):
+	case slices.Contains(wantTwo, test), o.dual && strings.Contains(test, "Granular Checks"):
 		return 2
 	}
 	return 1
 }
 
 func run(ctx context.Context, o options) (err error) {
-	if o.procs < 1 || o.nodes < 0 || o.nodes > 2 || o.dual && o.nodes == 2 || flag.NArg() > 0 {
+	if o.procs < 1 || o.nodes < 0 || o.nodes > 2 || flag.NArg() > 0 {
 		return fmt.Errorf("%d processes, %d nodes, arguments %q; see -help", o.procs, o.nodes, flag.Args())
 	}
 	if o.out, err = filepath.Abs(o.out); err != nil {

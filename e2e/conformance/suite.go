@@ -19,9 +19,6 @@ import (
 	"pintle.dev/pintle/e2e/cluster"
 )
 
-// nodeIPv6 is the node's second address in a cluster of both IP families.
-const nodeIPv6 = "2001:db8:10::10"
-
 // conformance is what the names of the suite's tests have in common.
 const conformance = "[Conformance]"
 
@@ -77,11 +74,8 @@ func (s *suite) start(ctx context.Context, bin, images string, nodes int) (err e
 			return err
 		}
 		o.Network = s.network
-		if s.dual {
-			if err := s.network.AddIPv6(nodeIPv6); err != nil {
-				return err
-			}
-			o.Set = []string{"api.serviceCIDR=10.96.0.0/16,fd00:96::/112", "node.podCIDR=10.244.0.0/24,fd00:244::/64", "node.clusterCIDRs=[10.244.0.0/16, 'fd00:244::/56']"}
+		if o.Set, err = s.families(s.network, 0); err != nil {
+			return err
 		}
 		return s.add(ctx, o, pulled)
 	}
@@ -91,12 +85,31 @@ func (s *suite) start(ctx context.Context, bin, images string, nodes int) (err e
 	s.network = s.pair.Networks[0]
 	for i := range s.pair.Networks {
 		o := s.pair.Options(i, o)
+		set, err := s.families(s.pair.Networks[i], i)
+		if err != nil {
+			return err
+		}
+		o.Set = append(o.Set, set...)
 		o.Name = fmt.Sprintf("conformance%d", i+1)
 		if err := s.add(ctx, o, pulled); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// families are the settings by which a machine has both IP families, where that is asked for. Its network gets an address.
+func (s *suite) families(n *cluster.Network, machine int) ([]string, error) {
+	if !s.dual {
+		return nil, nil
+	}
+	if err := n.AddIPv6(fmt.Sprintf("2001:db8:10::%d", 10+machine)); err != nil {
+		return nil, err
+	}
+	return []string{
+		"api.serviceCIDR=10.96.0.0/16,fd00:96::/112", fmt.Sprintf("node.podCIDR=10.244.%[1]d.0/24,fd00:244:0:%[1]d::/64", machine),
+		"node.clusterCIDRs=[10.244.0.0/16, 'fd00:244::/56']",
+	}, nil
 }
 
 // add starts a machine of the cluster, on which a registry has the images that are pulled.
@@ -263,6 +276,9 @@ func (s *suite) stage(ctx context.Context, stage string, names []string, procs i
 		"--node-schedulable-timeout=1m", "--system-pods-startup-timeout=1m",
 		// The log of a node is the kernel's.
 		"--disable-log-dump=true", "--max-nodes-to-gather-from=0")
+	if s.dual { // tests of services ask for it
+		cmd.Args = append(cmd.Args, fmt.Sprintf("--num-nodes=%d", len(s.clusters)))
+	}
 	cmd.Env = append(os.Environ(), "TMPDIR="+s.dir) // its tests leave folders behind
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }

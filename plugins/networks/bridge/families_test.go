@@ -66,6 +66,9 @@ func (s *space) withSwitches6(names map[string]string) {
 
 // newHost has pods behind a bridge, which its machine masquerades.
 func newHost(t *testing.T, i int) *host {
+	if _, err := os.Stat("/proc/net/if_inet6"); err != nil {
+		t.Skipf("this machine has no IPv6: %v", err)
+	}
 	h := &host{
 		space: newSpace(t), name: fmt.Sprint("host-", i), pod: newSpace(t),
 		own:     []string{fmt.Sprintf("10.244.%d.0/24", i), fmt.Sprintf("fd00:244:0:%d::/64", i)},
