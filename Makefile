@@ -278,6 +278,23 @@ conformance: build etcd $(addprefix $(SUITE)/,e2e.test ginkgo sample-apiserver a
 conformance-apps: build etcd $(addprefix $(SUITE)/,e2e.test ginkgo sample-apiserver agnhost nonewprivs) ## upstream's tests of sig-apps beyond conformance, as root; reports in build/conformance-apps/
 	@$(GO) run ./e2e/conformance -all -focus='\[sig-apps\]$(FOCUS)' -skip='\[Conformance\]|Deploy clustered applications' -list e2e/conformance/sig-apps.txt -out build/conformance-apps $(CONFORMANCE_FLAGS)
 
+# Of Gateway API's conformance suite, of the version that bin/gateway-api.yaml has: what
+# tests, and what its image holds.
+GATEWAY_SUITE     := $(BIN)/gatewayconformance
+GATEWAY_SUITE_MOD := e2e/gatewayconformance/suite/go.mod e2e/gatewayconformance/suite/go.sum
+
+$(GATEWAY_SUITE)/suite.test: $(GATEWAY_SUITE_MOD)
+	@mkdir -p $(@D)
+	@cd e2e/gatewayconformance/suite && $(GO) test -c -trimpath $(SLIM) -o $(CURDIR)/$@ .
+
+$(GATEWAY_SUITE)/echo-basic: $(GATEWAY_SUITE_MOD)
+	@mkdir -p $(@D)
+	@cd e2e/gatewayconformance/suite && $(GOBUILD) -trimpath $(SLIM) -o $(CURDIR)/$@ sigs.k8s.io/gateway-api/conformance/echo-basic
+
+.PHONY: gateway-conformance
+gateway-conformance: build $(BIN)/coredns $(GATEWAY_SUITE)/suite.test $(GATEWAY_SUITE)/echo-basic ## Gateway API's own conformance tests of its HTTP and gRPC profiles, as root (GATEWAY_FLAGS="-test HTTPRouteWeight": one); report in build/gateway-conformance/
+	@$(GO) run ./e2e/gatewayconformance $(GATEWAY_FLAGS)
+
 .PHONY: test-flakes
 test-flakes: build ## each e2e test twenty times in a row on busy processors (FLAKES_FLAGS="-run TestPods -runs 5": some of them; -rounds 3: goes on where it ended); results in build/flakes/
 	@CGO_ENABLED=0 $(GO) run ./e2e/flakes $(FLAKES_FLAGS)

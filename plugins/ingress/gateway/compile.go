@@ -122,6 +122,9 @@ func (p *Prepared) compile(r *route, order int, w World, made map[place]*routes.
 	}
 	// What was not looked at to its end may have no fault; that is not said of it.
 	looked := attached && (err == nil || unresolved != nil)
+	if !attached && slices.ContainsFunc(r.parents, func(at *parent) bool { return !at.unseen }) {
+		unresolved, looked = p.references(r, w)
+	}
 	for _, at := range r.parents {
 		if at.refused != nil {
 			continue
@@ -188,6 +191,24 @@ func (p *Prepared) give(r *route, at *parent, rules []*routes.Rule, w World, mad
 		}
 		at.refused = faultf(string(gatewayv1.RouteReasonNotAllowedByListeners), "Hosts %s are not served for this route: %s", quoted(at.leftOut), why)
 	}
+}
+
+// references looks at those of a route that no listener takes. looked is false where that would
+// be too much of the namespace.
+func (p *Prepared) references(r *route, w World) (unresolved *fault, looked bool) {
+	for i := range r.rules {
+		for j := range r.rules[i].backends {
+			if p.looks[r.namespace]++; p.looks[r.namespace] > looksPerMatch*p.settings.MaxMatches {
+				return unresolved, unresolved != nil
+			}
+			_, fault, err := p.backend(r, &r.rules[i].backends[j], w)
+			if err != nil {
+				return unresolved, unresolved != nil
+			}
+			unresolved = cmp.Or(unresolved, fault)
+		}
+	}
+	return unresolved, true
 }
 
 func quoted(names []string) string {

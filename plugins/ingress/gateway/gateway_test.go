@@ -312,14 +312,15 @@ func TestAttachment(t *testing.T) {
 	rules := `rules: [{backendRefs: [{name: web, port: 80}]}]`
 	for name, c := range map[string]struct{ spec, want string }{
 		"infra/home":      {`{parentRefs: [{name: edge}], hostnames: [same.test], ` + rules + `}`, accepted},
-		"mallory/same":    {`{parentRefs: [{name: edge, namespace: infra, sectionName: same}], hostnames: [same.test], ` + rules + `}`, "False/NotAllowedByListeners "},
+		"mallory/same":    {`{parentRefs: [{name: edge, namespace: infra, sectionName: same}], hostnames: [same.test], ` + rules + `}`, "False/NotAllowedByListeners True/ResolvedRefs"},
 		"shop/team":       {`{parentRefs: [{name: edge, namespace: infra}], hostnames: [a.team.test], ` + rules + `}`, accepted},
-		"mallory/team":    {`{parentRefs: [{name: edge, namespace: infra}], hostnames: [a.team.test], ` + rules + `}`, "False/NotAllowedByListeners "},
-		"shop/elsewhere":  {`{parentRefs: [{name: edge, namespace: infra}], hostnames: [b.test], ` + rules + `}`, "False/NoMatchingListenerHostname "},
-		"shop/section":    {`{parentRefs: [{name: edge, namespace: infra, sectionName: nowhere}], ` + rules + `}`, "False/NoMatchingParent "},
-		"shop/port":       {`{parentRefs: [{name: edge, namespace: infra, port: 81}], ` + rules + `}`, "False/NoMatchingParent "},
-		"shop/kind":       {`{parentRefs: [{name: edge, namespace: infra, sectionName: calls}], ` + rules + `}`, "False/NotAllowedByListeners "},
-		"shop/none":       {`{parentRefs: [{name: edge, namespace: infra, sectionName: none}], ` + rules + `}`, "False/NotAllowedByListeners "},
+		"mallory/team":    {`{parentRefs: [{name: edge, namespace: infra}], hostnames: [a.team.test], ` + rules + `}`, "False/NotAllowedByListeners True/ResolvedRefs"},
+		"shop/elsewhere":  {`{parentRefs: [{name: edge, namespace: infra}], hostnames: [b.test], ` + rules + `}`, "False/NoMatchingListenerHostname True/ResolvedRefs"},
+		"shop/section":    {`{parentRefs: [{name: edge, namespace: infra, sectionName: nowhere}], ` + rules + `}`, "False/NoMatchingParent True/ResolvedRefs"},
+		"shop/port":       {`{parentRefs: [{name: edge, namespace: infra, port: 81}], ` + rules + `}`, "False/NoMatchingParent True/ResolvedRefs"},
+		"shop/kind":       {`{parentRefs: [{name: edge, namespace: infra, sectionName: calls}], ` + rules + `}`, "False/NotAllowedByListeners True/ResolvedRefs"},
+		"shop/none":       {`{parentRefs: [{name: edge, namespace: infra, sectionName: none}], ` + rules + `}`, "False/NotAllowedByListeners True/ResolvedRefs"},
+		"shop/missing":    {`{parentRefs: [{name: edge, namespace: infra, port: 81}], rules: [{backendRefs: [{name: no-web, port: 80}]}]}`, "False/NoMatchingParent False/BackendNotFound"},
 		"shop/not-there":  {`{parentRefs: [{name: absent, namespace: infra}], ` + rules + `}`, ""},
 		"shop/to-service": {`{parentRefs: [{group: "", kind: Service, name: edge, namespace: infra}], ` + rules + `}`, ""},
 	} {

@@ -94,6 +94,41 @@ func TestBudgets(t *testing.T) {
 	c.check(t, map[string]string{"GET 80 a.test/": "shop/web", "GET 80 h0.test/": "mallory/web", "GET 80 h9999.test/": "404"})
 }
 
+// TestRefusedReferences: references of routes that no listener takes are looked at, as many as
+// the namespace has looks, and no more (hostile).
+func TestRefusedReferences(t *testing.T) {
+	w := newWorld()
+	w.gateway(t, "infra/edge", anyHost)
+	var refs []string
+	for range 16 {
+		refs = append(refs, "{name: web, port: 80}")
+	}
+	rule := "{backendRefs: [" + strings.Join(refs, ", ") + "]}"
+	rules := strings.Repeat(rule+", ", 15) + rule
+	const routes, each = 1000, 16 * 16
+	for i := range routes {
+		w.http(t, fmt.Sprintf("mallory/r%d", i), `{parentRefs: [{name: edge, namespace: infra, port: 81}], rules: [`+rules+`]}`)
+	}
+	w.http(t, "shop/a", `{parentRefs: [{name: edge, namespace: infra, port: 81}], rules: [{backendRefs: [{name: web, port: 80}]}]}`)
+	c := w.compile()
+	resolved := 0
+	for i := range routes {
+		switch got := c.route(fmt.Sprintf("mallory/r%d", i)); got {
+		case "False/NoMatchingParent True/ResolvedRefs":
+			resolved++
+		case "False/NoMatchingParent ", "False/UnsupportedValue ":
+		default:
+			t.Fatalf("r%d: %s", i, got)
+		}
+	}
+	if most := looksPerMatch * w.most / each; resolved == 0 || resolved > most {
+		t.Errorf("the references of %d routes were looked at, want 1 to %d", resolved, most)
+	}
+	if got := c.route("shop/a"); got != "False/NoMatchingParent True/ResolvedRefs" {
+		t.Errorf("the other namespace: %s", got)
+	}
+}
+
 // TestMultiplied: one route with many hosts and matches counts by their product.
 func TestMultiplied(t *testing.T) {
 	w := newWorld()

@@ -83,6 +83,7 @@ type parent struct {
 	ref      gatewayv1.ParentReference
 	at       []attachment
 	refused  *fault
+	unseen   bool // refused before it was looked at
 	leftOut  []string
 	conflict bool
 }
@@ -322,6 +323,7 @@ func (p *Prepared) attach(r *route, gateways map[types.NamespacedName]*gateway) 
 		at := &parent{ref: *ref}
 		r.parents = append(r.parents, at)
 		if p.looks[r.namespace] += len(g.listeners) * max(len(r.hostnames), 1); p.matches[r.namespace] > p.settings.MaxMatches || p.looks[r.namespace] > looksPerMatch*p.settings.MaxMatches {
+			at.unseen = true
 			at.refused = faultf(string(gatewayv1.RouteReasonUnsupportedValue), "The route is not looked at: those of the namespace have more than %d matches, hosts times matches at each listener, or name listeners with %d times as many", p.settings.MaxMatches, looksPerMatch)
 			continue
 		}
@@ -329,6 +331,7 @@ func (p *Prepared) attach(r *route, gateways map[types.NamespacedName]*gateway) 
 			continue
 		}
 		if p.matches[r.namespace] += cost * len(at.at); p.matches[r.namespace] > p.settings.MaxMatches {
+			at.unseen = true
 			at.at, at.refused = nil, faultf(string(gatewayv1.RouteReasonUnsupportedValue), "The routes of the namespace have more than %d matches: hosts times matches, at each listener", p.settings.MaxMatches)
 			continue
 		}

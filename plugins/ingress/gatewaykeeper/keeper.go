@@ -288,10 +288,10 @@ var everything = labels.Everything()
 
 // features are what GatewayClasses say that is supported, in order.
 var features = func() []gatewayv1.SupportedFeature {
-	names := strings.Fields(`GRPCRoute Gateway GatewayHTTPListenerIsolation HTTPRoute
+	names := strings.Fields(`GRPCRoute GRPCRouteNamedRouteRule Gateway GatewayAddressEmpty GatewayHTTPListenerIsolation GatewayHTTPSListenerDetectMisdirectedRequests HTTPRoute
 		HTTPRoute303RedirectStatusCode HTTPRoute307RedirectStatusCode HTTPRoute308RedirectStatusCode
 		HTTPRouteBackendProtocolH2C HTTPRouteBackendProtocolWebSocket HTTPRouteBackendRequestHeaderModification HTTPRouteBackendTimeout
-		HTTPRouteHostRewrite HTTPRouteMethodMatching HTTPRouteNamedRouteRule HTTPRouteParentRefPort HTTPRoutePathRedirect HTTPRoutePathRewrite
+		HTTPRouteDestinationPortMatching HTTPRouteHostRewrite HTTPRouteMethodMatching HTTPRouteNamedRouteRule HTTPRouteParentRefPort HTTPRoutePathRedirect HTTPRoutePathRewrite
 		HTTPRoutePortRedirect HTTPRouteQueryParamMatching HTTPRouteRequestTimeout HTTPRouteResponseHeaderModification HTTPRouteSchemeRedirect ReferenceGrant`)
 	var out []gatewayv1.SupportedFeature
 	for _, n := range names {

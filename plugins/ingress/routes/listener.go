@@ -144,6 +144,11 @@ func (t *Table) listener(at int, name string) *Listener {
 	if owner == "" {
 		owner = t.owners[""]
 	}
+	if owner == "" && len(p.others) == 1 {
+		for _, only := range p.others {
+			return only // nobody has the host, and nobody else could
+		}
+	}
 	return p.others[owner]
 }
 

@@ -430,6 +430,34 @@ func TestCertificates(t *testing.T) {
 	}
 }
 
+// TestCertificateOfAll: a host that nobody has is served with the certificate of the listener
+// for all hosts, while one namespace alone has such a listener. Hosts that others have are not.
+func TestCertificateOfAll(t *testing.T) {
+	of := func(namespace string) *Listener {
+		return &Listener{Namespace: namespace, Port: 443, Secrets: []SecretName{{namespace, "all"}}}
+	}
+	one := (&world{}).compile(ingress("bank", "i", 1, "bank.test Prefix / a")).Table
+	one.Attach([]*Listener{of("shop"), {Namespace: "shop", Port: 443, Hostname: "a.test", Secrets: []SecretName{{"shop", "a"}}}})
+	for host, want := range map[string]string{"unknown.test": "all", "": "all", "a.test": "a", "bank.test": ""} {
+		got := ""
+		if s, _ := one.Certificates(443, host); len(s) > 0 {
+			got = s[0].Name
+		}
+		if got != want {
+			t.Errorf("%s has the certificate %q, want %q", host, got, want)
+		}
+	}
+	_, unknown := one.Certificates(443, "unknown.test")
+	if _, named := one.Certificates(443, "a.test"); unknown == named {
+		t.Error("a connection for one listener may ask for hosts of another one")
+	}
+	two := Compile(Input{}).Table
+	two.Attach([]*Listener{of("shop"), of("bank")})
+	if s, _ := two.Certificates(443, "unknown.test"); s != nil {
+		t.Errorf("a host that nobody has is served with %v of one of two namespaces", s)
+	}
+}
+
 // TestPatternWork: the patterns of one request read so much text together. A request that
 // needs more leads nowhere, neither to a rule after them nor to an Ingress (hostile).
 func TestPatternWork(t *testing.T) {
