@@ -337,10 +337,10 @@ func TestNodeStartupFaults(t *testing.T) {
 	}{
 		{"port of the node agent taken", []string{"--set", "node.kubeletPort=" + port}, []string{"node ", port, "address already in use"}},
 		{"no such runtime", []string{"--set", "node.kubeletPort=0", "--set", "node.runtime=absent"}, []string{"runtime absent: ", "no loaded bundle has runtime \"absent\"; there are: containerd"}},
-		{"no such proxy", []string{"--set", "node.kubeletPort=0", "--set", "node.proxies=[absent]"}, []string{"absent", "there are: coredns, coredns-verified, iptables, layer2, networkpolicy, nftables, userspace"}},
-		{"no such enforcer of policies", []string{"--set", "node.kubeletPort=0", "--set", "node.networkPolicy=absent"}, []string{"absent", "there are: coredns, coredns-verified, iptables, layer2, networkpolicy, nftables, userspace"}},
-		{"no such announcer", []string{"--set", "node.kubeletPort=0", "--set", "node.announcer=absent"}, []string{"node.announcer", "absent", "there are: coredns, coredns-verified, iptables, layer2, networkpolicy, nftables, userspace"}},
-		{"no such DNS", []string{"--set", "node.kubeletPort=0", "--set", "node.dns=absent"}, []string{"absent", "there are: coredns, coredns-verified, iptables, layer2, networkpolicy, nftables, userspace"}},
+		{"no such proxy", []string{"--set", "node.kubeletPort=0", "--set", "node.proxies=[absent]"}, []string{"absent", "there are: coredns, coredns-verified, iptables, ipvs, layer2, networkpolicy, nftables, userspace"}},
+		{"no such enforcer of policies", []string{"--set", "node.kubeletPort=0", "--set", "node.networkPolicy=absent"}, []string{"absent", "there are: coredns, coredns-verified, iptables, ipvs, layer2, networkpolicy, nftables, userspace"}},
+		{"no such announcer", []string{"--set", "node.kubeletPort=0", "--set", "node.announcer=absent"}, []string{"node.announcer", "absent", "there are: coredns, coredns-verified, iptables, ipvs, layer2, networkpolicy, nftables, userspace"}},
+		{"no such DNS", []string{"--set", "node.kubeletPort=0", "--set", "node.dns=absent"}, []string{"absent", "there are: coredns, coredns-verified, iptables, ipvs, layer2, networkpolicy, nftables, userspace"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
