@@ -187,6 +187,26 @@ func TestChangeToUserspace(t *testing.T) {
 	}
 }
 
+// TestPodsOfOneBridge: with any proxy of the kernel's, what pods of one bridge send each other meets
+// the rules, also on a kernel that does not have the module for it yet: make test-vm.
+func TestPodsOfOneBridge(t *testing.T) {
+	if !packets.Inside(t) {
+		return
+	}
+	packets.Alone(t)
+	p := nftables.New()
+	if err := p.Probe(t.Context(), nil); err != nil {
+		t.Skipf("this machine cannot run the proxy: %v", err)
+	}
+	start(t, p, t.TempDir())
+	if data, err := os.ReadFile("/proc/sys/net/bridge/bridge-nf-call-iptables"); err != nil || strings.TrimSpace(string(data)) != "1" {
+		t.Errorf("bridge-nf-call-iptables is %q, %v", data, err)
+	}
+	if err := p.Stop(context.WithoutCancel(t.Context()), true); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestChangeOfIPVS: it takes the place of another proxy, and another one its, without a cleanup.
 // Each time what the one before made is gone, and new connections are served. It needs a kernel
 // with IPVS: make test-vm.

@@ -3,6 +3,7 @@ package sysctl
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 )
 
@@ -12,6 +13,15 @@ const (
 	bridgeSwitch  = "net/bridge/bridge-nf-call-iptables"
 	bridgeSwitch6 = "net/bridge/bridge-nf-call-ip6tables"
 )
+
+// loadBridges asks for the module of bridges' packets where it is missing, as on a fresh Debian:
+// without it a pod that asks a service gets no answer from a pod of its own bridge, since the
+// answer meets no rule. A machine without bridges may lack the module, so that this is no fault.
+func loadBridges(proc string) {
+	if _, err := os.Stat(filepath.Join(proc, bridgeSwitch)); err != nil && proc == "/proc/sys" {
+		_ = exec.Command("modprobe", "br_netfilter").Run()
+	}
+}
 
 // BridgesFile is where the first values of the switches of bridges are remembered.
 const BridgesFile = "networkpolicy-switches.json"

@@ -70,7 +70,10 @@ func (s Settings) switches() Switches {
 }
 
 // Set sets the switches and remembers what they were.
-func (s Settings) Set(needs Needs) error { return s.switches().Set(needs.values()) }
+func (s Settings) Set(needs Needs) error {
+	loadBridges(s.Proc)
+	return s.switches().Set(needs.values())
+}
 
 // CloseLocalhost puts the switch back that Localhost opened, if it was remembered: the rules
 // are gone that guard 127.0.0.1. The rest stays as it is until Restore.
