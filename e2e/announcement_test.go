@@ -207,7 +207,7 @@ func TestAnnouncement(t *testing.T) {
 			t.Fatal(err)
 		}
 		c.ready(t, 2)
-		a.served(t, theirs, second)
+		a.served(t, theirs, first, second) // who has found the other node keeps to it as long as that forwards
 	})
 
 	t.Run("stopped", func(t *testing.T) {
