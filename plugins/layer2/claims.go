@@ -25,6 +25,9 @@ const (
 	fellowAgain = time.Second
 	// spread is the time between the first probes of two addresses that come at once.
 	spread = time.Millisecond
+	// announceAgain is how often an address that is held is announced anew. Where another node
+	// answered while this one was cut off, machines that heard it still send there.
+	announceAgain = time.Minute
 	// askEach is how often other nodes are asked which hardware address they have.
 	askEach = 5 * time.Second
 )
@@ -163,7 +166,7 @@ func (c *claims) step(ip netip.Addr, h *claim, now time.Time) {
 		if h.sent++; h.sent < announcements {
 			h.next = now.Add(announceEach)
 		} else {
-			h.next = time.Time{}
+			h.next = now.Add(announceAgain)
 		}
 	}
 }

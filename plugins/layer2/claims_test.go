@@ -108,15 +108,15 @@ func TestTake(t *testing.T) {
 	g.hear(heard{from: other, sender: netip.MustParseAddr("192.0.2.9"), target: ip1}, g.now)
 	g.hear(heard{question: true, from: other, sender: nobody, target: netip.MustParseAddr("192.0.2.201")}, g.now)
 	g.want("by its own packets, answers, and questions about other addresses", "")
-	g.pass(time.Hour)
+	g.pass(announceAgain / 2)
 	g.want("later", "announce 192.0.2.200")
 	g.follow(holds(ip1), g.now)
-	g.pass(time.Hour)
-	g.want("with the same plan", "")
+	g.pass(2 * announceAgain)
+	g.want("with the same plan", "announce 192.0.2.200, announce 192.0.2.200")
 	back := holds(ip1)
 	back.view = "another node is Ready again"
 	g.follow(back, g.now)
-	g.pass(time.Hour)
+	g.pass(announceAgain / 2)
 	g.want("when nodes came or went", "announce 192.0.2.200, announce 192.0.2.200")
 	g.follow(holds(), g.now)
 	g.hear(question, g.now)
@@ -176,7 +176,7 @@ func TestFellow(t *testing.T) {
 func TestDefend(t *testing.T) {
 	g := newGame(t)
 	g.follow(holds(ip1), g.now)
-	g.pass(time.Minute)
+	g.pass(announceAgain / 2)
 	g.took()
 	for range 1000 {
 		g.hear(heard{question: true, from: other, sender: ip1, target: ip1}, g.now)
