@@ -305,7 +305,7 @@ test-many-plugins: build ## load 200 plugins at once (5 GiB of memory); make tes
 
 # Packages whose tests the virtual machine runs, and which of these.
 VM_TESTS ?= ./plugins/proxies/ipvs ./plugins/proxies ./kernel/node/cgroup ./plugins/networks/bridge
-VM_RUN   ?= TestSuite$$|TestKernel|TestSchedulers|TestAffinity|TestGracefulKernel|TestUDP|TestSCTP|TestRemove$$|TestChangeOfIPVS|TestPodsOfOneBridge|TestMemoryLimit|TestPIDLimit|TestCPULimit|TestGroupEndsWhatForks|TestWireGuard|TestBothFamilies|TestIPv6Alone
+VM_RUN   ?= TestSuite$$|TestDrawnServices|TestKernel|TestSchedulers|TestAffinity|TestGracefulKernel|TestUDP|TestSCTP|TestRemove$$|TestChangeOfIPVS|TestPodsOfOneBridge|TestMemoryLimit|TestPIDLimit|TestCPULimit|TestGroupEndsWhatForks|TestWireGuard|TestBothFamilies|TestIPv6Alone
 
 .PHONY: test-vm
 test-vm: ## run tests on a kernel of Debian in a virtual machine (installs qemu; VM_TESTS=./plugins/proxies/nftables VM_RUN=TestUDP: others; VM_FLAGS=-help)

@@ -40,6 +40,7 @@ type backend struct{ weight, connections int }
 const (
 	flagPersistent = 0x1
 	flagHashed     = 0x2  // the kernel's own
+	flagSHFallback = 0x8  // the scheduler sh takes another where the one of a client is to go
 	flagMHPort     = 0x10 // the scheduler mh looks at the source port, too
 )
 
@@ -102,8 +103,11 @@ func (f *family) service(s server, v virtual) *ipvs.Service {
 	if v.sticky > 0 {
 		out.Flags, out.Timeout = flagPersistent, v.sticky
 	}
-	if v.scheduler == "mh" {
+	switch {
+	case v.scheduler == "mh":
 		out.Flags |= flagMHPort
+	case v.scheduler == "sh" && s.mark != 0:
+		out.Flags |= flagSHFallback
 	}
 	return out
 }

@@ -78,7 +78,7 @@ func join(ports iterPorts, m *marker, w wishes) desired {
 		d.add(c, w)
 		if len(c.inside) > 0 {
 			mark := m.mark(f)
-			d.serve(server{mark: mark}, c.inside, c.virtual(w))
+			d.serve(server{mark: mark}, c.inside, c.virtual(w).ofMark())
 			d.tables.add(inside, f.key(), string(markValue(mark)))
 		}
 	}
@@ -97,6 +97,16 @@ func (d *desired) serve(s server, endpoints []netip.AddrPort, v virtual) {
 
 func (c *claim) virtual(w wishes) virtual {
 	return virtual{w.scheduler, c.sticky, c.protocol == unix.IPPROTO_TCP}
+}
+
+// ofMark is the same for the server of a mark. With affinity the kernel sends what such a server
+// gets to the port that the client asked, and not to the endpoint's. So the client's address
+// chooses the endpoint: it is the same one for as long as the endpoints are.
+func (v virtual) ofMark() virtual {
+	if v.sticky > 0 {
+		v.scheduler, v.sticky = "sh", 0
+	}
+	return v
 }
 
 // add is a front that has its holder.

@@ -17,7 +17,8 @@
 //
 // Under externalTrafficPolicy Local, pods and the node use all endpoints of an address for
 // outside, and others those of this node. Such a front has two virtual servers. The tables mark
-// packets of pods and of the node, and the second server is the one for that mark (marks.go).
+// packets of pods and of the node, and the second server is the one for that mark (marks.go). With
+// session affinity its scheduler is sh, as the kernel's affinity does not fit marks.
 //
 // # How data passes through
 //

@@ -217,7 +217,8 @@ func (c change) element() nft.SetElement {
 	case c.value == verdictDrop:
 		e.VerdictData = &expr.Verdict{Kind: expr.VerdictDrop}
 	default:
-		e.VerdictData = &expr.Verdict{Kind: expr.VerdictGoto, Chain: c.value}
+		// A packet that ranges let pass comes back, to be marked.
+		e.VerdictData = &expr.Verdict{Kind: expr.VerdictJump, Chain: c.value}
 	}
 	return e
 }
@@ -320,7 +321,7 @@ func elementValue(id setID, e nft.SetElement) string {
 		b = b[min((length+3)&^3, len(b)):]
 	}
 	switch {
-	case code == int32(expr.VerdictGoto):
+	case code == int32(expr.VerdictJump):
 		return chain
 	case code == int32(expr.VerdictDrop) && chain == "":
 		return verdictDrop

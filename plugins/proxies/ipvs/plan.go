@@ -98,7 +98,7 @@ func (f *family) targets(list []serviceport.Endpoint) []netip.AddrPort {
 	return out
 }
 
-// hairpin is an endpoint of this node, which may ask a service and be sent to itself.
+// hairpin is an endpoint that may ask a service and be sent to itself.
 type hairpin struct {
 	netip.AddrPort
 	protocol uint8
@@ -131,7 +131,9 @@ func (pl planner) plan(p *serviceport.Port) plan {
 	for _, e := range p.Reachable() {
 		for _, to := range pl.f.targets([]serviceport.Endpoint{e}) {
 			out.endpoints++
-			if e.Local {
+			// One on another node comes here only by addresses for outside, and as itself only
+			// where they keep the client's address.
+			if e.Local || p.ExternalLocal && p.Outward() {
 				out.hairpins = append(out.hairpins, hairpin{to, protocol})
 			}
 		}

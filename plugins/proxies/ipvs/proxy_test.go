@@ -59,15 +59,23 @@ func TestServices(t *testing.T) {
 				s.ExternalTrafficPolicy, s.Ports[0].NodePort = "Local", 30080
 			}, want: []string{
 				"address 10.96.0.10", "bound 10.96.0.10", "cluster-fronts 10.96.0.10 6 80", "fronts 10.96.0.10 6 80", "fronts 192.0.2.10 6 30080",
-				"hairpins 10.244.0.2 10.244.0.2 6 8080", "inside 192.0.2.10 6 30080 → mark",
+				"hairpins 10.244.0.2 10.244.0.2 6 8080", "hairpins 10.244.1.2 10.244.1.2 6 8080", "inside 192.0.2.10 6 30080 → mark",
 				"server 10.96.0.10:80/6 rr 0: 10.244.0.2:8080*1 10.244.1.2:8080*1", "server 192.0.2.10:30080/6 rr 0: 10.244.0.2:8080*1", "server mark rr 0: 10.244.0.2:8080*1 10.244.1.2:8080*1",
+			}},
+		{name: "external Local with affinity", config: `{"nodePortAddresses":["primary"],"healthzBindAddress":""}`, endpoints: []string{"10.244.0.2*"},
+			change: func(s *proxy.Service) {
+				s.ExternalTrafficPolicy, s.Ports[0].NodePort, s.SessionAffinity, s.SessionAffinityTimeoutSeconds = "Local", 30080, "ClientIP", 60
+			}, want: []string{
+				"address 10.96.0.10", "bound 10.96.0.10", "cluster-fronts 10.96.0.10 6 80", "fronts 10.96.0.10 6 80", "fronts 192.0.2.10 6 30080",
+				"hairpins 10.244.0.2 10.244.0.2 6 8080", "inside 192.0.2.10 6 30080 → mark",
+				"server 10.96.0.10:80/6 rr 60: 10.244.0.2:8080*1", "server 192.0.2.10:30080/6 rr 60: 10.244.0.2:8080*1", "server mark sh 0: 10.244.0.2:8080*1",
 			}},
 		{name: "external Local, none here", config: `{"nodePortAddresses":["192.0.2.0/24"],"healthzBindAddress":""}`, endpoints: []string{"10.244.1.2"},
 			change: func(s *proxy.Service) {
 				s.ExternalTrafficPolicy, s.HealthCheckNodePort, s.Ports[0].NodePort = "Local", 0, 30080
 			}, want: []string{
 				"address 10.96.0.10", "bound 10.96.0.10", "cluster-fronts 10.96.0.10 6 80", "fronts 10.96.0.10 6 80", "fronts 192.0.2.10 6 30080",
-				"inside 192.0.2.10 6 30080 → mark", "refusals 192.0.2.10 6 30080 → drop",
+				"hairpins 10.244.1.2 10.244.1.2 6 8080", "inside 192.0.2.10 6 30080 → mark", "refusals 192.0.2.10 6 30080 → drop",
 				"server 10.96.0.10:80/6 rr 0: 10.244.1.2:8080*1", "server 192.0.2.10:30080/6 rr 0: ", "server mark rr 0: 10.244.1.2:8080*1",
 			}},
 		{name: "source ranges, with this node in them", endpoints: []string{"10.244.1.2"}, change: func(s *proxy.Service) {
