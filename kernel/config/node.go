@@ -93,6 +93,11 @@ func checkNode(n *Node, add func(key, format string, args ...any)) {
 	if n.Policies != "" && (slices.Contains(n.Proxies, n.Policies) || n.Policies == n.DNS) {
 		add("networkPolicy", "%q is named by node.proxies or node.dns, too; what enforces policies serves nothing: take it out there", n.Policies)
 	}
+	if n.Policies != "" && slices.Contains(n.Proxies, "ipvs") {
+		// IPVS sends packets on as if the machine itself had made them, which rules for what is
+		// forwarded do not see.
+		add("networkPolicy", "%q does not see what the proxy ipvs of node.proxies sends to pods: take nftables or iptables, or set node.networkPolicy to nothing and go without policies", n.Policies)
+	}
 	if n.Announcer != "" && (slices.Contains(n.Proxies, n.Announcer) || n.Announcer == n.DNS || n.Announcer == n.Policies) {
 		add("announcer", "%q is named by node.proxies, node.dns or node.networkPolicy, too; what announces addresses serves nothing: take it out there", n.Announcer)
 	}

@@ -27,6 +27,7 @@ func TestNodeSettings(t *testing.T) {
 		{"{dns: a, proxies: [b, a]}", `node.dns: "a" is among node.proxies, too`},
 		{"{networkPolicy: a, proxies: [b, a]}", `node.networkPolicy: "a" is named by node.proxies or node.dns, too`},
 		{"{networkPolicy: a, dns: a}", `node.networkPolicy: "a" is named by node.proxies or node.dns, too`},
+		{"{networkPolicy: a, proxies: [ipvs, b]}", `node.networkPolicy: "a" does not see what the proxy ipvs of node.proxies sends to pods`},
 		{"{announcer: a, proxies: [b, a]}", `node.announcer: "a" is named by node.proxies, node.dns or node.networkPolicy, too`},
 		{"{announcer: a, networkPolicy: a}", `node.announcer: "a" is named by node.proxies, node.dns or node.networkPolicy, too`},
 		{"{network: a}", `node.clusterCIDRs: is empty; node.network "a" needs the ranges`},

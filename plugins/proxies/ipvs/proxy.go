@@ -357,6 +357,12 @@ func (p *Proxy) load() error {
 		if err := p.look(); err != nil {
 			return err
 		}
+		// What an earlier process left goes, also where its family has no service any more.
+		for _, s := range p.sides {
+			for a := range p.on {
+				s.made = s.made || a.BitLen() == s.f.bits
+			}
+		}
 	}
 	if slices.ContainsFunc(p.sides, func(s *side) bool { return !s.known && !s.idle() }) {
 		now, err := p.host.tables.generation()

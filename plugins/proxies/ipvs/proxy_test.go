@@ -286,6 +286,22 @@ func TestOthersServers(t *testing.T) {
 	start(t, p, quiet, t.TempDir())
 }
 
+// TestLeftOfOtherFamily: what an earlier process left of a family goes, also where no service has
+// that family any more.
+func TestLeftOfOtherFamily(t *testing.T) {
+	m := newModel()
+	p := started(t, m, quiet)
+	apply(t, p, service(web, "10.96.0.10 fd00:96::10", "TCP", nil))
+	if len(m.servers[ipv6]) == 0 {
+		t.Fatal("there is no server of IPv6")
+	}
+	next := started(t, m, quiet) // the first one was killed
+	apply(t, next, service(web, "10.96.0.10", "TCP", nil))
+	if left := netip.MustParseAddr("fd00:96::10"); len(m.servers[ipv6]) > 0 || m.on[left] {
+		t.Errorf("servers %v, addresses %v", m.servers[ipv6], m.on)
+	}
+}
+
 // TestFailure: a part that the kernel does not take is said, and brought with the next period.
 func TestFailure(t *testing.T) {
 	for _, part := range []string{"commit", "set", "real", "bind", "remove", "unbind"} {

@@ -1,10 +1,12 @@
 package sysctl
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"time"
 )
 
 // By these, packets that a bridge carries from one pod to another meet the rules for what is
@@ -19,9 +21,14 @@ const (
 // answer meets no rule. A machine without bridges may lack the module, so that this is no fault.
 func loadBridges(proc string) {
 	if _, err := os.Stat(filepath.Join(proc, bridgeSwitch)); err != nil && proc == "/proc/sys" {
-		_ = exec.Command("modprobe", "br_netfilter").Run()
+		ctx, cancel := context.WithTimeout(context.Background(), loadLimit)
+		defer cancel()
+		_ = exec.CommandContext(ctx, "modprobe", "br_netfilter").Run()
 	}
 }
+
+// loadLimit is how long the module may take.
+const loadLimit = 10 * time.Second
 
 // BridgesFile is where the first values of the switches of bridges are remembered.
 const BridgesFile = "networkpolicy-switches.json"
@@ -39,8 +46,10 @@ func (b Bridges) switches() Switches {
 	return Switches{Proc: b.Proc, File: filepath.Join(b.StateDirectory, BridgesFile), Known: BridgeSwitches()}
 }
 
-// Available returns why packets between pods of one bridge would not be seen, if so.
+// Available returns why packets between pods of one bridge would not be seen, if so. It asks for
+// the module that they need: policies begin before the proxy, which does that too.
 func (b Bridges) Available() error {
+	loadBridges(b.Proc)
 	if _, err := os.Stat(filepath.Join(b.Proc, bridgeSwitch)); err != nil {
 		return fmt.Errorf("the kernel shows packets between pods of bridges to no rule: %w; load the module br_netfilter (modprobe br_netfilter)", err)
 	}
