@@ -70,6 +70,9 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		if c == nil {
 			raw, err := t.Dial(ctx, "tcp", r.URL.Host)
 			if err != nil {
+				if ctx.Err() != nil {
+					return nil, context.Cause(ctx)
+				}
 				return nil, err
 			}
 			c = newConn(t, r.URL.Host, raw)
