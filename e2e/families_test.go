@@ -30,11 +30,20 @@ func (f families) written(t *testing.T, name string) string {
 		t.Fatal(err)
 	}
 	quoted := func(list string) string { return `"` + list + `"` }
-	text := strings.NewReplacer(
-		"clusterCIDRs: [10.244.0.0/16]", "clusterCIDRs: ["+quoted(strings.ReplaceAll(f.pods, ",", `", "`))+"]",
-		"clusterCIDR: 10.244.0.0/16, serviceCIDR: 10.96.0.0/16, reservedCIDRs: [10.244.0.0/24]",
-		"clusterCIDR: "+quoted(f.pods)+", reservedCIDRs: ["+quoted(strings.ReplaceAll(f.node, ",", `", "`))+"]",
-	).Replace(string(data))
+	text, replaced := string(data), false
+	for _, pair := range [][2]string{
+		{"clusterCIDRs: [10.244.0.0/16]", "clusterCIDRs: [" + quoted(strings.ReplaceAll(f.pods, ",", `", "`)) + "]"},
+		{
+			"clusterCIDR: 10.244.0.0/16, serviceCIDR: 10.96.0.0/16, reservedCIDRs: [10.244.0.0/24]",
+			"clusterCIDR: " + quoted(f.pods) + ", reservedCIDRs: [" + quoted(strings.ReplaceAll(f.node, ",", `", "`)) + "]",
+		},
+	} {
+		replaced = replaced || strings.Contains(text, pair[0])
+		text = strings.ReplaceAll(text, pair[0], pair[1])
+	}
+	if !replaced {
+		t.Fatalf("configs/%s has no ranges of the text that this test replaces", name)
+	}
 	file := filepath.Join(t.TempDir(), name)
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
@@ -48,6 +57,10 @@ func newCellOf(t *testing.T, name string, machines int, f families) *cell {
 	needContainers(t)
 	if _, err := os.Stat("/proc/net/if_inet6"); err != nil {
 		t.Skipf("this machine has no IPv6: %v", err)
+	}
+	// A machine may have IPv6 and give none to new networks (the boot parameter ipv6.disable_ipv6).
+	if off, err := os.ReadFile("/proc/sys/net/ipv6/conf/default/disable_ipv6"); err != nil || strings.TrimSpace(string(off)) != "0" {
+		t.Skipf("this machine has IPv6 switched off: %q, %v", off, err)
 	}
 	c := newBareCell(t, name, machines)
 	for i, n := range c.lan.Networks {
