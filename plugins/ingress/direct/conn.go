@@ -176,6 +176,10 @@ func (c *conn) fit() bool {
 	if err != nil {
 		return false
 	}
+	// The time limit of the last answer may be over, and would fail the look.
+	if err := c.SetReadDeadline(time.Time{}); err != nil {
+		return false
+	}
 	quiet := false
 	err = raw.Read(func(fd uintptr) bool {
 		var one [1]byte

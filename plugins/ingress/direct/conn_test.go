@@ -114,6 +114,23 @@ func TestBodyTakesItsTime(t *testing.T) {
 	await(t, far)
 }
 
+// TestKeptBeyondTimeout: the time limit of an answer that was whole at once does not end its
+// connection later.
+func TestKeptBeyondTimeout(t *testing.T) {
+	s := serve(t, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nfirst", true)
+	tr := ours()
+	defer tr.CloseIdleConnections()
+	tr.ResponseTimeout = 5 * time.Second
+	try(t, tr, request(t, http.MethodGet, s.Addr().String(), "/", nil))
+	<-time.After(tr.ResponseTimeout)
+	if o := try(t, tr, request(t, http.MethodGet, s.Addr().String(), "/", nil)); o.Body != "second" {
+		t.Errorf("%+v", o)
+	}
+	if _, conns := s.seen(); conns != 1 {
+		t.Errorf("%d connections", conns)
+	}
+}
+
 // TestKept: connections are kept up to their numbers and their time, and used again.
 func TestKept(t *testing.T) {
 	s := serve(t, second, true)
