@@ -18,7 +18,7 @@ import (
 
 var everything = labels.Everything()
 
-// writeTimeout bounds the write of the condition.
+// writeTimeout bounds a write of the Node.
 const writeTimeout = 10 * time.Second
 
 // The reasons of Kubernetes' route controller.
@@ -74,8 +74,8 @@ func (k *Keeper) tellCondition(ctx context.Context, fault error) {
 	}
 }
 
-// Withdraw takes away the condition of an earlier start of a node that has no pod network any
-// more. Its taint would keep pods away for good. It tries again until that is
+// Withdraw takes away the condition and the public key of an earlier start of a node that has no pod
+// network any more. The condition's taint would keep pods away for good. It tries again until that is
 // done or ctx ends. A condition that others wrote stays.
 func Withdraw(ctx context.Context, client kubernetes.Interface, node string, log *slog.Logger) {
 	said := ""
@@ -86,7 +86,7 @@ func Withdraw(ctx context.Context, client kubernetes.Interface, node string, log
 		}
 		if said != err.Error() {
 			said = err.Error()
-			log.Warn("the node's condition NetworkUnavailable of an earlier pod network is not taken away; it is tried again", "error", err)
+			log.Warn("the node's condition NetworkUnavailable or public key of an earlier pod network is not taken away; it is tried again", "error", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -106,6 +106,11 @@ func withdraw(ctx context.Context, client kubernetes.Interface, name string) err
 	}
 	if err != nil {
 		return err
+	}
+	if _, there := node.Annotations[KeyAnnotation]; there {
+		if node, err = writeKey(ctx, client, node, ""); err != nil {
+			return err
+		}
 	}
 	if !slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
 		return c.Type == corev1.NodeNetworkUnavailable && (c.Reason == routeCreated || c.Reason == noRouteCreated) && strings.HasPrefix(c.Message, ours)

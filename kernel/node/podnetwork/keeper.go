@@ -68,6 +68,7 @@ type Keeper struct {
 	refused    map[string]string // what was said of which node
 	condition  written           // the one that was written last
 	key        string            // of this node, as its plugin answered
+	unsaid     string            // why the Node does not have the key; the log has it once
 }
 
 // New checks the configuration; nothing is started.

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -17,7 +19,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/rest"
 	k8stesting "k8s.io/client-go/testing"
 
 	"pintle.dev/pintle/kernel/node/hollow"
@@ -337,7 +341,7 @@ func TestRegistersAnew(t *testing.T) {
 	}
 }
 
-// TestWithdraw: the condition that this package wrote goes, whatever it says, and others stay. An
+// TestWithdraw: the condition that this package wrote goes, whatever it says, and so does the public key. Others stay. An
 // API that does not answer is asked again.
 func TestWithdraw(t *testing.T) {
 	const own = "pod network bridge: no route"
@@ -354,6 +358,7 @@ func TestWithdraw(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				n := nodeAt("a", "192.0.2.10", "10.244.0.0/24")
 				tt.before.Type = corev1.NodeNetworkUnavailable
+				n.Annotations = map[string]string{KeyAnnotation: "former", "of": "another"}
 				n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}, tt.before}
 				client := fake.NewClientset(n)
 				failures := 3
@@ -367,6 +372,8 @@ func TestWithdraw(t *testing.T) {
 				}
 				if n, err := client.CoreV1().Nodes().Get(t.Context(), "a", metav1.GetOptions{}); err != nil || n.Status.Conditions[0].Type != corev1.NodeReady {
 					t.Errorf("the node's other condition: %+v, %v", n, err)
+				} else if len(n.Annotations) != 1 || n.Annotations["of"] != "another" {
+					t.Errorf("annotations %v", n.Annotations)
 				}
 			})
 		})
@@ -434,4 +441,66 @@ func TestPublicKey(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// answers is an API by a function.
+type answers func(*http.Request) (*http.Response, error)
+
+func (f answers) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// TestKeyIsRefused: a Node that cannot be written is in the log once, and an API that does not answer keeps no diff from the plugin.
+func TestKeyIsRefused(t *testing.T) {
+	for name, answer := range map[string]answers{
+		"refused": func(r *http.Request) (*http.Response, error) {
+			body := `{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Forbidden", "code": 403, "message": "not allowed"}`
+			return &http.Response{StatusCode: http.StatusForbidden, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(body)), Request: r}, nil
+		},
+		"no answer": func(r *http.Request) (*http.Response, error) {
+			<-r.Context().Done()
+			return nil, r.Context().Err()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				tries := 0
+				client, err := kubernetes.NewForConfig(&rest.Config{Host: "http://api.invalid", QPS: -1, Transport: answers(func(r *http.Request) (*http.Response, error) {
+					if r.Method == http.MethodPatch && !strings.HasSuffix(r.URL.Path, "/status") {
+						tries++
+					}
+					return answer(r)
+				})})
+				if err != nil {
+					t.Fatal(err)
+				}
+				var log strings.Builder
+				p := &plugin{key: "mine"}
+				k, err := New(Config{
+					Plugin: "x", Connect: func() (network.Network, error) { return p, nil }, Options: network.Options{NodeName: "a"},
+					Nodes: fake.NewClientset(nodeAt("a", "192.0.2.10", "10.244.0.0/24"), nodeAt("b", "192.0.2.11", "10.244.1.0/24")), Client: client,
+					Logger: slog.New(slog.NewTextHandler(&log, nil)),
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := k.Start(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				ctx, stop := context.WithCancel(t.Context())
+				ended := make(chan error, 1)
+				go func() { ended <- k.Run(ctx) }()
+				time.Sleep(5 * time.Minute)
+				synctest.Wait()
+				if told := p.told(); len(told) != 1 {
+					t.Errorf("told %q", told)
+				}
+				stop()
+				if err := <-ended; err != nil {
+					t.Error(err)
+				}
+				if said := strings.Count(log.String(), "do not know this one's public key"); said != 1 || tries < 2 {
+					t.Errorf("%d tries are %d times in the log: %s", tries, said, log.String())
+				}
+			})
+		})
+	}
 }

@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
 )
 
 // KeyAnnotation is that of a Node by which others encrypt to it. A node writes its own alone: admission lets it
@@ -27,17 +29,30 @@ func (k *Keeper) publish(ctx context.Context) {
 	if have, there := own.Annotations[KeyAnnotation]; have == k.key && there == (k.key != "") {
 		return
 	}
-	var value any // null removes it
-	if k.key != "" {
-		value = k.key
-	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid": own.UID, "annotations": map[string]any{KeyAnnotation: value},
-	}})
-	if err == nil {
-		_, err = k.cfg.Client.CoreV1().Nodes().Patch(ctx, own.Name, types.MergePatchType, patch, metav1.PatchOptions{})
-	}
-	if err != nil && !apierrors.IsNotFound(err) && !errors.Is(err, context.Canceled) {
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	_, err = writeKey(ctx, k.cfg.Client, own, k.key)
+	switch {
+	case err == nil:
+		k.unsaid = ""
+	case apierrors.IsNotFound(err) || errors.Is(err, context.Canceled):
+	case k.unsaid != err.Error():
+		k.unsaid = err.Error()
 		k.cfg.Logger.Warn("other nodes do not know this one's public key; it is tried again", "plugin", k.cfg.Plugin, "error", err)
 	}
+}
+
+// writeKey makes the annotation of a Node this key; empty: takes it away. A Node that registered anew is not written.
+func writeKey(ctx context.Context, client kubernetes.Interface, node *corev1.Node, key string) (*corev1.Node, error) {
+	var value any // null removes it
+	if key != "" {
+		value = key
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid": node.UID, "annotations": map[string]any{KeyAnnotation: value},
+	}})
+	if err != nil {
+		return nil, err
+	}
+	return client.CoreV1().Nodes().Patch(ctx, node.Name, types.MergePatchType, patch, metav1.PatchOptions{})
 }
