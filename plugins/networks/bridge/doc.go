@@ -7,7 +7,7 @@
 //
 // Routes of the protocol number 90, the interfaces pintle-vxlan with its neighbours and pintle-wg
 // with its peers, the node's private key, the nftables table `pintle-network` of each family, and the kernel's switches by which it forwards
-// (forward.go). Nothing of others is changed: a range to which there is a route already is refused.
+// (forward.go). A start that fails takes back what it made. Nothing of others is changed: a range to which there is a route already is refused.
 //
 // # What it promises
 //

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -257,15 +258,40 @@ func TestIPv6Alone(t *testing.T) {
 	}
 }
 
-// TestNoIPv6: a machine that has no IPv6 says so.
+// TestNoIPv6: a machine that has no IPv6 says so, whatever the backend, and nothing is left.
 func TestNoIPv6(t *testing.T) {
-	h := newHost(t, 0)
-	h.must(os.RemoveAll(filepath.Join(h.proc, "net/ipv6")))
-	_, err := h.process().Start(t.Context(), network.Options{
-		Name: Name, NodeIPs: []string{"192.0.2.10"}, PodCIDRs: h.own, ClusterCIDRs: h.own, StateDirectory: h.state, Logger: slog.New(slog.DiscardHandler),
-	})
-	if err == nil || !strings.Contains(err.Error(), "range of pod IPs fd00:244::/64 of this node: the machine has no IPv6") {
-		t.Error(err)
+	for _, backend := range []string{Auto, WireGuard} {
+		h := newHost(t, 0)
+		h.must(os.RemoveAll(filepath.Join(h.proc, "net/ipv6")))
+		_, err := h.process().Start(t.Context(), network.Options{
+			Name: Name, Config: []byte(`{"backend": "` + backend + `"}`), NodeIPs: []string{"192.0.2.10"}, PodCIDRs: h.own,
+			ClusterCIDRs: []string{"10.244.0.0/16", "fd00:244::/56"}, StateDirectory: h.state, Logger: slog.New(slog.DiscardHandler),
+		})
+		if err == nil || !strings.Contains(err.Error(), "range of pod IPs fd00:244::/64 of this node: the machine has no IPv6") {
+			t.Errorf("%s: %v", backend, err)
+		}
+		h.untouched(backend)
+	}
+}
+
+// untouched: a start that failed left nothing, and the switches are what they were.
+func (s *space) untouched(when string) {
+	s.t.Helper()
+	if left, err := os.ReadDir(s.state); err != nil || len(left) > 0 {
+		s.t.Errorf("%s: %v stays, %v", when, left, err)
+	}
+	for _, name := range []string{forwardSwitch, forwardSwitch6} {
+		got, err := os.ReadFile(filepath.Join(s.proc, name))
+		if text := strings.TrimSpace(string(got)); !errors.Is(err, fs.ErrNotExist) && text != "0" {
+			s.t.Errorf("%s: %s is %q, %v", when, name, text, err)
+		}
+	}
+	routes, err := s.handle.RouteListFiltered(netlink.FAMILY_ALL, &netlink.Route{Protocol: protocol}, netlink.RT_FILTER_PROTOCOL)
+	if whole(err) != nil || len(routes) > 0 || s.tables() != 0 {
+		s.t.Errorf("%s: routes %v, %v, and %d tables stay", when, routes, err, s.tables())
+	}
+	if _, err := s.handle.LinkByName(secureName); err == nil {
+		s.t.Errorf("%s: interface %s stays", when, secureName)
 	}
 }
 

@@ -71,6 +71,7 @@ func (l *linux) set(name, file string) (changed bool, err error) {
 	if err := writeWhole(filepath.Join(l.options.state, file), []byte(before)); err != nil {
 		return false, fmt.Errorf("remember %s: %w", dotted(name), err)
 	}
+	l.undo = append(l.undo, func() error { return l.putBack(name, file) })
 	if err := os.WriteFile(filepath.Join(l.proc, name), []byte("1"), 0); err != nil {
 		return false, fmt.Errorf("set %s to 1: %w", dotted(name), err)
 	}
@@ -96,6 +97,7 @@ func (l *linux) hearRouters() error {
 	if err := writeWhole(filepath.Join(l.options.state, routersFile), []byte(strings.Join(names, "\n"))); err != nil {
 		return fmt.Errorf("remember which interfaces listen to routers: %w", err)
 	}
+	l.undo = append(l.undo, l.ignoreRouters)
 	for _, name := range names {
 		if err := os.WriteFile(filepath.Join(l.proc, routers(name)), []byte("2"), 0); err != nil {
 			return fmt.Errorf("set %s to 2: %w", dotted(routers(name)), err)

@@ -25,6 +25,8 @@ type linux struct {
 	space   int    // descriptor of the network namespace; 0: the process's own
 	proc    string // the kernel's switches
 	secure  secure // of the backend wireguard
+	// undo takes back what a start made, for one that fails later.
+	undo []func() error
 }
 
 func openLinux(cfg Config, o options) (*linux, error) {
@@ -36,6 +38,16 @@ func openLinux(cfg Config, o options) (*linux, error) {
 }
 
 func (l *linux) close() { l.handle.Close() }
+
+// takeBack undoes what a start that failed made, the last first. What an earlier run left stays.
+func (l *linux) takeBack() error {
+	var errs []error
+	for _, f := range slices.Backward(l.undo) {
+		errs = append(errs, f())
+	}
+	l.undo = nil
+	return errors.Join(errs...)
+}
 
 // whole takes a listing that the kernel says others changed meanwhile as it is: each check
 // lists again.

@@ -97,6 +97,7 @@ func (n *Network) prepare(o network.Options) (_ *run, mtu int, err error) {
 	}
 	defer func() {
 		if err != nil {
+			err = errors.Join(err, machine.takeBack())
 			machine.close()
 		}
 	}()
@@ -110,10 +111,11 @@ func (n *Network) prepare(o network.Options) (_ *run, mtu int, err error) {
 	if mtu, err = machine.mtu(); err != nil {
 		return nil, 0, err
 	}
-	if err := machine.encrypt(); err != nil {
+	// First what says that the machine lacks a family of its pods.
+	if err := machine.forward(); err != nil {
 		return nil, 0, err
 	}
-	if err := errors.Join(machine.forward(), machine.removeUnused()); err != nil {
+	if err := errors.Join(machine.encrypt(), machine.removeUnused()); err != nil {
 		return nil, 0, err
 	}
 	held, fault := readHolders(read.state)

@@ -3,9 +3,12 @@ package bridge
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"net"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 
@@ -41,23 +44,69 @@ func (l *linux) publicKey() string {
 }
 
 // encrypt prepares the backend wireguard: this node's key, and the interface, by which a kernel without WireGuard is found.
-func (l *linux) encrypt() (err error) {
+// Pods may start before the other nodes are known: nothing leaves in plain, and nothing that came so is taken.
+func (l *linux) encrypt() error {
 	if l.cfg.Backend != WireGuard {
 		return nil
 	}
-	if l.secure.key, err = ownKey(l.options.state); err != nil {
+	if _, err := os.Lstat(filepath.Join(l.options.state, keyFile)); errors.Is(err, fs.ErrNotExist) {
+		l.undo = append(l.undo, func() error { return removeKey(l.options.state) })
+	}
+	key, err := ownKey(l.options.state)
+	if err != nil {
 		return err
 	}
-	if _, err = l.secureLink(); err != nil {
+	l.secure.key = key
+	var none netlink.LinkNotFoundError
+	if _, err := l.handle.LinkByName(secureName); errors.As(err, &none) {
+		l.undo = append(l.undo, func() error { return l.removeLink(secureName) })
+	}
+	link, err := l.secureLink()
+	if err != nil {
 		return err
 	}
-	// Pods may start before the other nodes are known.
+	if err := l.shut(link.Attrs().Index); err != nil {
+		return err
+	}
+	for _, ipv4 := range []bool{true, false} {
+		there, err := l.hasTable(ipv4)
+		if err != nil {
+			return err
+		}
+		if !there {
+			l.undo = append(l.undo, func() error { return l.removeTable(ipv4) })
+		}
+	}
+	return l.table(nil)
+}
+
+// shut closes the cluster's ranges, and then deletes what an earlier run with another backend left: by its routes pods would send
+// in plain.
+func (l *linux) shut(secureLink int) error {
+	have, err := l.handle.RouteListFiltered(netlink.FAMILY_ALL, &netlink.Route{Protocol: protocol}, netlink.RT_FILTER_PROTOCOL)
+	if err := whole(err); err != nil {
+		return fmt.Errorf("list routes: %w", err)
+	}
 	for to, r := range l.closed() {
+		if slices.ContainsFunc(have, func(h netlink.Route) bool {
+			p, _ := prefixOf(h.Dst)
+			return p == to && h.Type == unix.RTN_UNREACHABLE
+		}) {
+			continue
+		}
 		if err := l.handle.RouteReplace(&r.Route); err != nil {
 			return fmt.Errorf("close the range of pods %s until nodes are known: %w", to, err)
 		}
+		l.undo = append(l.undo, func() error { return l.handle.RouteDel(&r.Route) })
 	}
-	return nil
+	for i := range have {
+		if r := &have[i]; r.Type != unix.RTN_UNREACHABLE && r.LinkIndex != secureLink {
+			if err := l.handle.RouteDel(r); err != nil && !errors.Is(err, unix.ESRCH) {
+				return fmt.Errorf("delete route to %s of an earlier run, which is not encrypted: %w", r.Dst, err)
+			}
+		}
+	}
+	return l.removeTunnel()
 }
 
 // behindOthers is the metric of routes that close ranges: one of another's to the same range comes first, and stays.
@@ -68,11 +117,17 @@ const behindOthers = 1 << 16
 func (l *linux) closed() map[netip.Prefix]route {
 	out := map[netip.Prefix]route{}
 	for _, all := range l.options.all {
-		if l.ownOf(all.Addr().Is4()).IsValid() && !slices.Contains(l.options.own, all) {
+		if l.hasFamily(all.Addr().Is4()) && !slices.Contains(l.options.own, all) {
 			out[all] = route{hop{to: all}, netlink.Route{Dst: netOf(all), Type: unix.RTN_UNREACHABLE, Protocol: protocol, Priority: behindOthers}}
 		}
 	}
 	return out
+}
+
+// hasFamily reports whether the machine sends packets of a family, though its pods may have no address of it.
+func (l *linux) hasFamily(ipv4 bool) bool {
+	_, err := os.Stat(filepath.Join(l.proc, forwardSwitch6))
+	return ipv4 || err == nil
 }
 
 // secureLink is the interface, which is made where it is not there.
@@ -126,6 +181,11 @@ func (l *linux) reachSecurely(hops []hop) (refused []*network.Refusal, _ error) 
 		return nil, err
 	}
 	want := l.closed()
+	if l.secure.owners == nil {
+		if err := l.within(func() error { return l.recall(hops) }); err != nil {
+			return nil, fmt.Errorf("peers of interface %s that an earlier run left: %w", secureName, err)
+		}
+	}
 	peers, refused := l.peers(hops)
 	if err := l.within(func() error { return l.configure(peers) }); err != nil {
 		return nil, fmt.Errorf("peers of interface %s: %w", secureName, err)
@@ -198,6 +258,34 @@ func (l *linux) peers(hops []hop) (out map[wgtypes.Key]*peer, refused []*network
 	}
 	l.secure.owners = owners
 	return out, refused
+}
+
+// recall learns from the interface who had which key before this process started.
+func (l *linux) recall(hops []hop) error {
+	client, err := wgctrl.New()
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	device, err := client.Device(secureName)
+	if err != nil {
+		return err
+	}
+	l.remember(device.Peers, hops)
+	return nil
+}
+
+// remember makes a node the owner of its key where the peer with that key has a range of the node's. An older node that says the
+// same key had none.
+func (l *linux) remember(peers []wgtypes.Peer, hops []hop) {
+	l.secure.owners = map[wgtypes.Key]string{}
+	for _, p := range peers {
+		for _, h := range hops {
+			if h.key == p.PublicKey.String() && slices.ContainsFunc(p.AllowedIPs, func(n net.IPNet) bool { return n.String() == h.to.String() }) {
+				l.secure.owners[p.PublicKey] = h.node
+			}
+		}
+	}
 }
 
 // within runs f on a thread of the plugin's network namespace.

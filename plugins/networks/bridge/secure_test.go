@@ -2,8 +2,10 @@ package bridge
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"net/netip"
 	"os"
@@ -195,8 +197,225 @@ func TestWithoutWireGuard(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "this machine's kernel has no WireGuard") || !strings.Contains(err.Error(), "choose another backend") {
 		t.Error(err)
 	}
-	if a.tables() != 0 || len(a.routes()) != 0 {
-		t.Errorf("%d tables, routes %q", a.tables(), a.routes())
+	a.untouched("without WireGuard")
+}
+
+// opened is the machine of a host, on which no start was.
+func (h *host) opened(c Config) *linux {
+	h.t.Helper()
+	l, err := h.process().open(c, options{cluster: cluster{
+		node: []netip.Addr{netip.MustParseAddr("192.0.2.10")}, own: prefixes(h.own...), all: prefixes("10.244.0.0/16", "fd00:244::/56"),
+	}, state: h.state})
+	h.must(err)
+	h.t.Cleanup(l.close)
+	return l
+}
+
+// TestTakenBack: a start that fails at last takes back all that it made, and nothing that an earlier run left.
+func TestTakenBack(t *testing.T) {
+	a, b := newHost(t, 0), newHost(t, 1)
+	if !a.hasWireGuard() {
+		t.Skip("this machine's kernel has no WireGuard")
+	}
+	cable(a.space, "eth0", "192.0.2.10/24", b.space, "eth0", "192.0.2.11/24")
+	begin := func() *linux {
+		l := a.opened(Config{Backend: WireGuard, Port: 51820})
+		a.must(l.forward())
+		a.must(l.encrypt())
+		return l
+	}
+	a.must(begin().takeBack())
+	a.untouched("the first start")
+	begin()
+	link := a.link(secureName).Attrs().Index
+	a.must(begin().takeBack())
+	if now := a.link(secureName).Attrs().Index; now != link || a.tables() != 2 || len(a.routes6()) != 1 {
+		t.Errorf("what an earlier run left: interface %d, was %d; %d tables, %q", now, link, a.tables(), a.routes6())
+	}
+	if left, err := os.ReadDir(a.state); err != nil || len(left) != 4 {
+		t.Errorf("files of an earlier run: %v, %v", left, err)
+	}
+}
+
+// TestShut: what another backend left goes before the first nodes are known: by its routes pods would send in plain.
+func TestShut(t *testing.T) {
+	a, b := newHost(t, 0), newHost(t, 1)
+	cable(a.space, "eth0", "192.0.2.10/24", b.space, "eth0", "192.0.2.11/24")
+	eth := a.link("eth0").Attrs().Index
+	plain := func(to string, link int, by netlink.RouteProtocol) {
+		t.Helper()
+		a.must(a.handle.RouteAdd(&netlink.Route{Dst: netOf(netip.MustParsePrefix(to)), LinkIndex: link, Protocol: by, Scope: unix.RT_SCOPE_LINK}))
+	}
+	plain("10.244.1.0/24", eth, protocol)
+	plain("fd00:244:0:1::/64", eth, protocol)
+	plain("10.244.77.0/24", eth, 3) // another's
+	a.must(a.handle.LinkAdd(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "secure"}}))
+	a.up("secure")
+	plain("10.244.2.0/24", a.link("secure").Attrs().Index, protocol) // of an earlier run that encrypted
+	// The kernel of the test may have no VXLAN.
+	a.must(a.handle.LinkAdd(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: tunnelName}}))
+	l := a.opened(Config{Backend: WireGuard})
+	for range 2 {
+		a.must(l.shut(a.link("secure").Attrs().Index))
+		list, err := a.handle.RouteListFiltered(netlink.FAMILY_ALL, &netlink.Route{}, 0)
+		a.must(whole(err))
+		var got []string
+		for _, r := range list {
+			if r.Protocol == protocol || r.Protocol == 3 {
+				got = append(got, fmt.Sprint(r.Dst, " ", r.Type == unix.RTN_UNREACHABLE))
+			}
+		}
+		slices.Sort(got)
+		if want := []string{"10.244.0.0/16 true", "10.244.2.0/24 false", "10.244.77.0/24 false", "fd00:244::/56 true"}; !slices.Equal(got, want) {
+			t.Errorf("routes %q, want %q", got, want)
+		}
+		if _, err := a.handle.LinkByName(tunnelName); err == nil {
+			t.Error("the tunnel of another backend stays")
+		}
+	}
+}
+
+// TestChangeOfBackend: a start with wireguard closes what a start with host-gw opened, though no node is known yet.
+func TestChangeOfBackend(t *testing.T) {
+	a, b := newHost(t, 0), newHost(t, 1)
+	if !a.hasWireGuard() {
+		t.Skip("this machine's kernel has no WireGuard")
+	}
+	cable(a.space, "eth0", "192.0.2.10/24", b.space, "eth0", "192.0.2.11/24")
+	a.addresses, b.addresses = []string{"192.0.2.10"}, []string{"192.0.2.11"}
+	a.begin(`{"backend": "host-gw"}`, b)
+	a.expect(t, "host-gw", "10.244.1.0/24 via 192.0.2.11 dev eth0 proto 90")
+	a.must(a.n.Stop(context.Background(), false))
+	n := a.process()
+	_, err := n.Start(t.Context(), network.Options{
+		Name: Name, Config: []byte(`{"backend": "wireguard"}`), NodeIPs: a.addresses, PodCIDRs: a.own, ClusterCIDRs: []string{"10.244.0.0/16", "fd00:244::/56"},
+		StateDirectory: a.state, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
+	})
+	a.must(err)
+	a.expect(t, "wireguard")
+	a.must(n.Stop(context.Background(), true))
+	a.untouched("a stop")
+}
+
+// TestClosed: ranges of the cluster are closed in each family that the machine has, though this node's pods have no address of it.
+func TestClosed(t *testing.T) {
+	s := &linux{proc: t.TempDir(), options: options{cluster: cluster{own: prefixes("10.244.0.0/24"), all: prefixes("10.244.0.0/16", "10.244.0.0/24", "fd00:244::/56")}}}
+	expect := func(want ...netip.Prefix) {
+		t.Helper()
+		got := slices.SortedFunc(maps.Keys(s.closed()), func(a, b netip.Prefix) int { return a.Addr().Compare(b.Addr()) })
+		if !slices.Equal(got, want) {
+			t.Errorf("closed %v, want %v", got, want)
+		}
+	}
+	expect(s.options.all[0])
+	if err := os.MkdirAll(filepath.Join(s.proc, forwardSwitch6), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	expect(s.options.all[0], s.options.all[2])
+}
+
+// TestKeyAfterRestart: an older node that says another's key does not get it after a restart either: the peer has the other's range.
+func TestKeyAfterRestart(t *testing.T) {
+	own, key := newKey(t), newKey(t).PublicKey()
+	at := func(node, to string) hop {
+		return hop{node: node, to: netip.MustParsePrefix(to), far: netip.MustParseAddr("192.0.2.11"), key: key.String()}
+	}
+	older, b := at("older", "10.244.2.0/24"), at("b", "10.244.1.0/24")
+	for name, tt := range map[string]struct {
+		ranges []string
+		hops   []hop
+		want   string
+	}{
+		"the owner's range":       {[]string{"fd00:244:0:1::/64", "10.244.1.0/24"}, []hop{older, b}, "b"},
+		"another key's range":     {nil, []hop{older, b}, "older"},
+		"a range of neither":      {[]string{"10.244.3.0/24"}, []hop{older, b}, "older"},
+		"the owner has a new key": {[]string{"10.244.1.0/24"}, []hop{older, {node: "b", to: b.to, far: b.far, key: newKey(t).PublicKey().String()}}, "older"},
+	} {
+		l := &linux{cfg: Config{Backend: WireGuard, Port: 51820}, secure: secure{key: own}}
+		l.options.node = []netip.Addr{netip.MustParseAddr("192.0.2.10")}
+		left := wgtypes.Peer{PublicKey: key}
+		for _, text := range tt.ranges {
+			left.AllowedIPs = append(left.AllowedIPs, *netOf(netip.MustParsePrefix(text)))
+		}
+		l.remember([]wgtypes.Peer{left}, tt.hops)
+		peers, _ := l.peers(tt.hops)
+		if p := peers[key]; p == nil || p.hops[0].node != tt.want || l.secure.owners[key] != tt.want {
+			t.Errorf("%s: %+v, owners %v; want %s", name, p, l.secure.owners, tt.want)
+		}
+	}
+}
+
+// TestPosesAsPod: what a neighbour sends in the name of another node's pod does not come to pods, but through the tunnel it does.
+func TestPosesAsPod(t *testing.T) {
+	a, neighbour := newHost(t, 0), newSpace(t)
+	cable(a.space, "eth0", "192.0.2.10/24", neighbour, "eth0", "192.0.2.66/24")
+	cable(a.space, secureName, "192.0.2.129/25", neighbour, "tunnel", "192.0.2.130/25")
+	// Each link has addresses of a stranger and of another node's pod.
+	sources := map[string][2]string{"eth0": {"2001:db8:1::2", "fd00:244:0:1::2"}, "tunnel": {"2001:db8:2::2", "fd00:244:0:2::2"}}
+	for _, list := range sources {
+		for _, source := range list {
+			neighbour.ipv6("lo", source+"/128")
+		}
+	}
+	var pod net.PacketConn
+	a.must(a.pod.do(func() (err error) {
+		pod, err = net.ListenPacket("udp", net.JoinHostPort(a.podIPv6, "0"))
+		return err
+	}))
+	defer pod.Close()
+	// via sends to the pod over a link, in the name of another node's pod and of a stranger, and returns whose packets come. The
+	// stranger's is the later one: what has not come before it does not come.
+	via := func(link, end string, i int) (got []string) {
+		t.Helper()
+		gateway, back := fmt.Sprintf("2001:db8:9:%d::1", i), fmt.Sprintf("2001:db8:9:%d::2", i)
+		a.must(a.handle.RouteReplace(&netlink.Route{Dst: netOf(netip.MustParsePrefix("::/0")), Gw: net.ParseIP(back), LinkIndex: a.link(end).Attrs().Index}))
+		neighbour.must(neighbour.handle.RouteReplace(&netlink.Route{Dst: netOf(netip.MustParsePrefix(a.own[1])), Gw: net.ParseIP(gateway), LinkIndex: neighbour.link(link).Attrs().Index}))
+		for _, source := range []string{sources[link][1], sources[link][0]} {
+			neighbour.must(neighbour.do(func() error {
+				dialer := net.Dialer{LocalAddr: &net.UDPAddr{IP: net.ParseIP(source)}}
+				conn, err := dialer.Dial("udp", pod.LocalAddr().String())
+				if err != nil {
+					return err
+				}
+				_, err = conn.Write([]byte("x"))
+				return errors.Join(err, conn.Close())
+			}))
+		}
+		a.must(pod.SetReadDeadline(time.Now().Add(2 * time.Minute)))
+		for {
+			_, from, err := pod.ReadFrom(make([]byte, 8))
+			if err != nil {
+				t.Fatalf("over %s came %q: %v", link, got, err)
+			}
+			host, _, _ := net.SplitHostPort(from.String())
+			if got = append(got, host); host == sources[link][0] {
+				return got
+			}
+		}
+	}
+	for i, link := range []string{"eth0", "tunnel"} {
+		end := map[string]string{"eth0": "eth0", "tunnel": secureName}[link]
+		a.ipv6(end, fmt.Sprintf("2001:db8:9:%d::1/64", i))
+		neighbour.ipv6(link, fmt.Sprintf("2001:db8:9:%d::2/64", i))
+	}
+	l := a.opened(Config{Backend: HostGW})
+	expect := func(when, link string, i int, want ...string) {
+		t.Helper()
+		end := map[string]string{"eth0": "eth0", "tunnel": secureName}[link]
+		if got := via(link, end, i); !slices.Equal(got, want) {
+			t.Errorf("%s, over %s: packets of %q, want %q", when, link, got, want)
+		}
+	}
+	a.must(l.table(nil))
+	expect("host-gw", "eth0", 0, sources["eth0"][1], sources["eth0"][0])
+	l = a.opened(Config{Backend: WireGuard})
+	a.must(l.table(nil))
+	expect("wireguard", "eth0", 0, sources["eth0"][0])
+	expect("wireguard", "tunnel", 1, sources["tunnel"][1], sources["tunnel"][0])
+	changes := a.changes()
+	a.must(l.table(nil))
+	if now := a.changes(); now != changes {
+		t.Errorf("a table that is as it should be is written again: %d transactions", now-changes)
 	}
 }
 
@@ -312,6 +531,19 @@ func TestWireGuard(t *testing.T) {
 	b.begin(config, a)
 	if b.key != kept {
 		t.Error("a restart has another key")
+	}
+	reachEachOther(t, a, b)
+	// An older node that says a's key does not get it after a restart of b.
+	older := &host{name: "aaa", addresses: []string{"198.51.100.66"}, own: []string{"10.244.9.0/24"}}
+	knows(b, older.node(), a.node())
+	older.key = a.key
+	b.must(b.n.Stop(context.Background(), false))
+	b.begin(config, older, a)
+	if d := b.device(); len(d.Peers) != 1 || len(d.Peers[0].AllowedIPs) != 2 || d.Peers[0].Endpoint.IP.String() != a.addresses[0] {
+		t.Errorf("peers after an older node said another's key: %+v", d.Peers)
+	}
+	if st := b.n.Status(); len(st.Refused) != 1 || st.Refused[0].GetReason() != "its public key is that of node host-0" {
+		t.Errorf("refused %v", st.Refused)
 	}
 	reachEachOther(t, a, b)
 	knows(a)

@@ -24,6 +24,7 @@ const (
 	keepChain   = "keep-addresses"
 	tunnelChain = "tunnel"
 	podsChain   = "tunnel-of-pods"
+	plainChain  = "not-encrypted"
 	sendersSet  = "senders"
 )
 
@@ -63,6 +64,19 @@ func (l *linux) ownOf(ipv4 bool) netip.Prefix {
 		}
 	}
 	return netip.Prefix{}
+}
+
+// hasTable reports whether there is a table of a family.
+func (l *linux) hasTable(ipv4 bool) (bool, error) {
+	c, err := l.connect()
+	if err != nil {
+		return false, err
+	}
+	tables, err := c.ListTablesOfFamily(tableFamily(ipv4))
+	if err != nil {
+		return false, fmt.Errorf("list nftables tables: %w", err)
+	}
+	return slices.ContainsFunc(tables, func(t *nft.Table) bool { return t.Name == tableName }), nil
 }
 
 // needsTable: of the families of pods, and of the tunnel's packets.
@@ -225,6 +239,9 @@ func (l *linux) chains(t *nft.Table, ipv4, guarded bool) (chains []chain) {
 		chains = append(chains, l.keeping(t, own))
 	}
 	filter := *nft.ChainPriorityFilter
+	if own.IsValid() && l.cfg.Backend == WireGuard {
+		chains = append(chains, l.encryptedAlone(t, own))
+	}
 	if l.cfg.Backend != HostGW && l.cfg.Backend != WireGuard { // WireGuard knows its senders by keys
 		// Without far nodes too: this node may be far for another. The tunnel's own packets
 		// are not forwarded but sent.
@@ -270,6 +287,29 @@ func (l *linux) keeping(t *nft.Table, own netip.Prefix) chain {
 		))
 	}
 	return keep
+}
+
+// encryptedAlone is the chain that drops packets to this node's pods whose senders say that they are pods of other nodes, but for
+// those that were encrypted. A policy would else take any neighbour for such a pod.
+func (l *linux) encryptedAlone(t *nft.Table, own netip.Prefix) chain {
+	priority := *nft.ChainPriorityFilter
+	plain := chain{Chain: &nft.Chain{Name: plainChain, Table: t, Type: nft.ChainTypeFilter, Hooknum: nft.ChainHookForward, Priority: &priority}}
+	for _, all := range l.options.all {
+		if all.Addr().Is4() != own.Addr().Is4() {
+			continue
+		}
+		rule := matches(all, true, expr.CmpOpEq)
+		rule = append(rule, matches(own, true, expr.CmpOpNeq)...)
+		rule = append(rule, matches(own, false, expr.CmpOpEq)...)
+		name := make([]byte, unix.IFNAMSIZ)
+		copy(name, secureName)
+		plain.rules = append(plain.rules, append(rule,
+			&expr.Meta{Key: expr.MetaKeyIIFNAME, Register: register},
+			&expr.Cmp{Op: expr.CmpOpNeq, Register: register, Data: name},
+			&expr.Verdict{Kind: expr.VerdictDrop},
+		))
+	}
+	return plain
 }
 
 // toPort goes on where a packet is one of UDP to a port.
