@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/cache"
@@ -32,9 +33,16 @@ func (s *Server) freeServiceIP(ctx context.Context, ip string) error {
 	if err != nil {
 		return err
 	}
-	s.log.Warn("the address of service default/kubernetes was recorded for something else, and is taken back", "address", ip, "parentRef", o.Spec.ParentRef)
+	if of := o.Spec.ParentRef; of != nil && *of == kubernetesService {
+		s.log.Info("an earlier start ended before it made service default/kubernetes; its address is recorded anew", "address", ip)
+	} else {
+		s.log.Warn("the address of service default/kubernetes was recorded for something else, and is taken back", "address", ip, "parentRef", of)
+	}
 	return s.clusterIPs.Remove(ctx, o)
 }
+
+// kubernetesService is what the record of the service's address names.
+var kubernetesService = networkingv1.ParentReference{Resource: "services", Namespace: metav1.NamespaceDefault, Name: serviceName}
 
 // repairClusterIPs compares services and their addresses' records while the server
 // runs.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -340,8 +341,16 @@ func TestClusterIPsAfterARestart(t *testing.T) {
 		commit(store.Write{Key: "/registry/services/specs/default/a", Delete: true, Expect: store.AnyRevision})
 	})
 	t.Run("killed", func(t *testing.T) {
-		s, _ := startWith(t, dir, smallRange)
+		var warnings logLines
+		s, _ := startWith(t, dir, func(cfg *api.Config) {
+			smallRange(cfg)
+			cfg.Logger = slog.New(slog.NewTextHandler(&warnings, &slog.HandlerOptions{Level: slog.LevelWarn}))
+		})
 		c := overTLS(t, s)
+		// A start that a signal ended is nothing to warn of.
+		if text := warnings.String(); strings.Contains(text, "taken back") {
+			t.Errorf("it says: %s", text)
+		}
 		svc, err := c.CoreV1().Services("default").Get(t.Context(), "kubernetes", metav1.GetOptions{})
 		if err != nil || svc.Spec.ClusterIP != "10.50.0.1" {
 			t.Errorf("%v, %v", svc, err)
@@ -371,6 +380,26 @@ func TestClusterIPsAfterARestart(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// logLines are lines that goroutines write.
+type logLines struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+// Write implements io.Writer.
+func (w *logLines) Write(line []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.b.Write(line)
+}
+
+// String returns all lines so far.
+func (w *logLines) String() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.b.String()
 }
 
 // Two servers on one etcd hand out each address once, down to the last.
