@@ -45,6 +45,7 @@ type run struct {
 	*Announcer
 	node   string
 	ip     netip.Addr
+	failed string // the fault that the loop meets now, if any
 	log    *slog.Logger
 	source *source
 	events *events
@@ -74,16 +75,21 @@ func (a *Announcer) Start(ctx context.Context, o proxy.Options) error {
 	if o.APISocket == "" {
 		return errors.New("start " + Name + ": it has no way to the API; its rules in the manifest were not granted")
 	}
-	ip, err := ipv4(o.NodeIPs)
-	if err != nil {
-		return fmt.Errorf("start %s: %w", Name, err)
-	}
 	core, discovery, err := clients(o.APISocket)
 	if err != nil {
 		return fmt.Errorf("start %s: %w", Name, err)
 	}
 	if err := a.Stop(ctx, false); err != nil {
 		return fmt.Errorf("start %s: %w", Name, err)
+	}
+	ip, err := ipv4(o.NodeIPs)
+	if err != nil {
+		// Another try does not help: the addresses are of this start.
+		o.Logger.Warn("addresses of load balancers are not announced by this node", "error", err)
+		a.mu.Lock()
+		a.state = proxy.Status{Ready: true, Message: err.Error()}
+		a.mu.Unlock()
+		return nil
 	}
 	loop, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	r := &run{Announcer: a, node: o.NodeName, ip: ip, log: o.Logger, events: newEvents(core, o.NodeName, o.Logger), wake: make(chan struct{}, 1), cancel: cancel}
@@ -113,6 +119,23 @@ func (r *run) poke() {
 	}
 }
 
+// gathered waits until changes have gathered. A change does not put it off, so that changes
+// without an end are followed too.
+type gathered struct {
+	timer   *time.Timer
+	pending bool
+}
+
+// newGathered fires at once: the first look waits for no change.
+func newGathered() *gathered { return &gathered{timer: time.NewTimer(0), pending: true} }
+
+func (g *gathered) add() {
+	if !g.pending {
+		g.timer.Reset(settle)
+		g.pending = true
+	}
+}
+
 // session is the time for which one interface is open.
 type session struct {
 	place  place
@@ -129,24 +152,25 @@ func (r *run) loop(ctx context.Context) {
 	defer func() { s.close() }()
 	tick := time.NewTicker(check)
 	defer tick.Stop()
-	settled, timer := time.NewTimer(0), time.NewTimer(0)
-	defer settled.Stop()
+	changes, timer := newGathered(), time.NewTimer(0)
+	defer changes.timer.Stop()
 	defer timer.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-r.wake:
-			settled.Reset(settle)
+			changes.add()
 			continue
 		case <-tick.C:
 			s = r.follow(ctx, s)
-		case <-settled.C:
+		case <-changes.timer.C:
+			changes.pending = false
 			s = r.follow(ctx, s)
 		case p := <-s.packets():
 			s.claims.hear(p, time.Now())
 		case err := <-s.faults():
-			r.say(false, err.Error())
+			r.fault(err)
 			s.close()
 			s = nil
 			continue // the next look opens it again
@@ -166,7 +190,7 @@ func (r *run) loop(ctx context.Context) {
 func (r *run) follow(ctx context.Context, s *session) *session {
 	at, err := find(r.ip)
 	if err != nil {
-		r.say(false, err.Error())
+		r.fault(err)
 		s.close()
 		return nil
 	}
@@ -179,19 +203,19 @@ func (r *run) follow(ctx context.Context, s *session) *session {
 		return s
 	}
 	if len(addressesOn(at.network, c.services)) == 0 {
-		r.say(true, fmt.Sprintf("no load balancer has an address of %s on %s", at.network, at.ifi.Name))
+		r.works(fmt.Sprintf("no load balancer has an address of %s on %s", at.network, at.ifi.Name))
 		s.close()
 		return nil
 	}
 	if s == nil {
 		if s, err = r.open(ctx, at); err != nil {
-			r.say(false, err.Error())
+			r.fault(err)
 			return nil
 		}
 	}
 	p := planOf(r.node, at.network, c)
 	s.claims.follow(p, time.Now())
-	r.say(true, fmt.Sprintf("answers for %d addresses of %s on %s", len(p.hold), at.network, at.ifi.Name))
+	r.works(fmt.Sprintf("answers for %d addresses of %s on %s", len(p.hold), at.network, at.ifi.Name))
 	return s
 }
 
@@ -201,7 +225,7 @@ func (r *run) open(ctx context.Context, at place) (*session, error) {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	s := &session{place: at, claims: newClaims(l, at.ifi.HardwareAddr, r.events, r.log.Warn), heard: make(chan heard, mostHeard), failed: make(chan error, 1)}
+	s := &session{place: at, claims: newClaims(l, at.ifi.HardwareAddr, r.events, r.log), heard: make(chan heard, mostHeard), failed: make(chan error, 1)}
 	var reader sync.WaitGroup
 	reader.Go(func() {
 		if err := l.read(ctx, s.heard); err != nil {
@@ -220,6 +244,7 @@ func (r *run) open(ctx context.Context, at place) (*session, error) {
 
 func (s *session) close() {
 	if s != nil {
+		s.claims.follow(plan{}, time.Now())
 		s.end()
 	}
 }
@@ -239,16 +264,30 @@ func (s *session) faults() <-chan error {
 	return s.failed
 }
 
-func (r *run) say(ready bool, message string) {
-	r.mu.Lock()
-	before := r.state
-	if r.running == r {
-		r.state.Ready, r.state.Message = ready, message
-		r.state.Generation++
+// fault is called for what the loop tries again by itself. The status stays Ready: another
+// start does not help, and would lose what is known.
+func (r *run) fault(err error) {
+	if r.failed != err.Error() {
+		r.failed = err.Error()
+		r.log.Warn("addresses of load balancers are not announced; it is tried again", "error", err)
 	}
-	r.mu.Unlock()
-	if !ready && before.Message != message {
-		r.log.Warn("addresses of load balancers are not announced; it is tried again", "error", message)
+	r.say("not announced: " + r.failed)
+}
+
+func (r *run) works(message string) {
+	if r.failed != "" {
+		r.failed = ""
+		r.log.Info("addresses of load balancers are announced again")
+	}
+	r.say(message)
+}
+
+func (r *run) say(message string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.running == r {
+		r.state.Ready, r.state.Message = true, message
+		r.state.Generation++
 	}
 }
 
@@ -269,6 +308,9 @@ func (a *Announcer) Status() proxy.Status {
 func (a *Announcer) Stop(ctx context.Context, _ bool) error {
 	a.mu.Lock()
 	r := a.running
+	if r == nil {
+		a.state = proxy.Status{Message: "stopped"}
+	}
 	a.mu.Unlock()
 	if r == nil {
 		return nil

@@ -69,11 +69,12 @@ func (l *arpLink) read(ctx context.Context, out chan<- heard) error {
 		case err != nil:
 			continue // it is malformed
 		}
-		if len(p.SenderHardwareAddr) != len(l.own) || string(frame.Source) != string(p.SenderHardwareAddr) || p.HardwareType != 1 {
-			continue // answers go to whom the packet is from, and to no other machine
+		if len(p.SenderHardwareAddr) != len(l.own) || p.HardwareType != 1 {
+			continue
 		}
+		foreign := string(frame.Source) != string(p.SenderHardwareAddr)
 		select {
-		case out <- heard{question: p.Operation == arp.OperationRequest, from: p.SenderHardwareAddr, sender: p.SenderIP, target: p.TargetIP}:
+		case out <- heard{question: p.Operation == arp.OperationRequest, foreign: foreign, from: p.SenderHardwareAddr, sender: p.SenderIP, target: p.TargetIP}:
 		case <-ctx.Done():
 			return nil
 		}

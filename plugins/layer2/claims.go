@@ -1,6 +1,7 @@
 package layer2
 
 import (
+	"log/slog"
 	"net"
 	"net/netip"
 	"time"
@@ -30,11 +31,14 @@ const (
 	announceAgain = time.Minute
 	// askEach is how often other nodes are asked which hardware address they have.
 	askEach = 5 * time.Second
+	// calm is how long packets have to be sent without a fault until a log says that it is over.
+	calm = time.Minute
 )
 
 // heard is a packet of the link.
 type heard struct {
 	question bool             // who has target?
+	foreign  bool             // another hardware address sent it: a bond, a router of VRRP, or a forger
 	from     net.HardwareAddr // of the machine that says so
 	sender   netip.Addr       // the address that it says it has; unspecified in a probe
 	target   netip.Addr
@@ -74,21 +78,26 @@ type claims struct {
 	link  link
 	own   net.HardwareAddr
 	tell  teller
-	log   func(msg string, args ...any)
+	log   *slog.Logger
 	asked time.Time
-	view  string // of the last plan
+	fault time.Time // when a packet was not sent last; zero: the end of that is logged
+	view  string    // of the last plan
+	left  map[netip.Addr]leftOut
 
 	fellows map[netip.Addr]string // addresses of other nodes, and their hardware addresses as far as they are known
 	held    map[netip.Addr]*claim
 }
 
-// teller says what becomes of addresses.
+// teller says what becomes of addresses. It is called as long as something is so.
 type teller interface {
 	announced(ip netip.Addr, s *corev1.Service)
 	inUse(ip netip.Addr, s *corev1.Service, by net.HardwareAddr)
+	taken(ip netip.Addr, s *corev1.Service, node string)
+	// forget says that what was said about an address is over.
+	forget(ip netip.Addr)
 }
 
-func newClaims(l link, own net.HardwareAddr, t teller, log func(msg string, args ...any)) *claims {
+func newClaims(l link, own net.HardwareAddr, t teller, log *slog.Logger) *claims {
 	return &claims{link: l, own: own, tell: t, log: log, fellows: map[netip.Addr]string{}, held: map[netip.Addr]*claim{}}
 }
 
@@ -108,13 +117,26 @@ func (c *claims) follow(p plan, now time.Time) {
 	for ip := range c.held {
 		if p.hold[ip] == nil {
 			delete(c.held, ip)
+			c.tell.forget(ip)
 		}
+	}
+	for ip := range c.left {
+		if p.left[ip].service == nil {
+			c.tell.forget(ip)
+		}
+	}
+	c.left = p.left
+	for ip, l := range c.left {
+		c.tell.taken(ip, l.service, l.node)
 	}
 	others := c.view != p.view
 	c.view = p.view
 	first := now
 	for ip, s := range p.hold {
 		have := c.held[ip]
+		if have != nil && have.service.UID != s.UID {
+			c.tell.forget(ip) // that was about another service
+		}
 		switch {
 		case have == nil:
 			c.held[ip] = &claim{service: s, next: first}
@@ -150,7 +172,7 @@ func (c *claims) step(ip netip.Addr, h *claim, now time.Time) {
 	case probing:
 		c.learn(now)
 		if h.sent < probes {
-			c.did("probe", ip, c.link.Probe(ip))
+			c.did(now, "probe", ip, c.link.Probe(ip))
 			if h.sent++; h.sent < probes {
 				h.next = now.Add(probeEach)
 			} else {
@@ -159,10 +181,10 @@ func (c *claims) step(ip netip.Addr, h *claim, now time.Time) {
 			return
 		}
 		h.stage, h.sent = holding, 0
-		c.tell.announced(ip, h.service)
 		fallthrough
 	case holding:
-		c.did("announce", ip, c.link.Announce(ip))
+		c.tell.announced(ip, h.service)
+		c.did(now, "announce", ip, c.link.Announce(ip))
 		if h.sent++; h.sent < announcements {
 			h.next = now.Add(announceEach)
 		} else {
@@ -179,13 +201,21 @@ func (c *claims) learn(now time.Time) {
 	}
 	c.asked = now
 	for ip := range c.fellows {
-		c.did("ask for", ip, c.link.Ask(ip))
+		c.did(now, "ask for", ip, c.link.Ask(ip))
 	}
 }
 
-func (c *claims) did(what string, ip netip.Addr, err error) {
-	if err != nil {
-		c.log("a packet about an address was not sent; it goes on", "what", what, "address", ip, "error", err)
+// did logs the first packet of many that was not sent, and the end of that after a while.
+func (c *claims) did(now time.Time, what string, ip netip.Addr, err error) {
+	switch {
+	case err != nil && c.fault.IsZero():
+		c.log.Warn("a packet about an address was not sent; it goes on", "what", what, "address", ip, "error", err)
+		fallthrough
+	case err != nil:
+		c.fault = now
+	case !c.fault.IsZero() && now.Sub(c.fault) >= calm:
+		c.fault = time.Time{}
+		c.log.Info("packets about addresses are sent again")
 	}
 }
 
@@ -204,7 +234,7 @@ func (c *claims) hear(p heard, now time.Time) {
 	if mac == string(c.own) {
 		return
 	}
-	if _, is := c.fellows[p.sender]; is {
+	if _, is := c.fellows[p.sender]; is && !p.foreign {
 		c.fellows[p.sender] = mac
 	}
 	if h := c.held[p.sender]; h != nil {
@@ -216,7 +246,9 @@ func (c *claims) hear(p heard, now time.Time) {
 		return
 	}
 	if h.stage == holding {
-		c.did("answer for", p.target, c.link.Answer(p.target, p))
+		if !p.foreign { // answers go to the machine that asked, and to no other
+			c.did(now, "answer for", p.target, c.link.Answer(p.target, p))
+		}
 	} else if p.sender.IsUnspecified() && h.stage == probing && mac < string(c.own) {
 		// Both begin to use it. One of them lets the other pass.
 		h.stage, h.next = waiting, now.Add(probes*probeEach+announceWait)
@@ -226,21 +258,28 @@ func (c *claims) hear(p heard, now time.Time) {
 // contest is called when another machine says that it has an address.
 func (c *claims) contest(ip netip.Addr, h *claim, by net.HardwareAddr, now time.Time) {
 	fellow := c.isFellow(string(by))
-	if h.stage != holding {
+	switch {
+	case h.stage != holding:
 		h.stage, h.next = waiting, now.Add(lookAgain)
 		if fellow {
 			h.next = now.Add(fellowAgain)
 		} else {
 			c.tell.inUse(ip, h.service, by)
 		}
-		return
+	case h.defended.IsZero() || now.Sub(h.defended) >= defendEach:
+		if !fellow {
+			// It may be a node that did not hear the last question.
+			c.learn(now)
+			if !h.defended.IsZero() {
+				c.tell.inUse(ip, h.service, by)
+			}
+		}
+		h.defended = now
+		c.did(now, "defend", ip, c.link.Announce(ip))
+	case fellow && string(by) < string(c.own):
+		// Another node holds it too: the network was cut. One of them lets it go.
+		h.stage, h.next, h.defended = waiting, now.Add(fellowAgain), time.Time{}
+		c.tell.forget(ip)
 	}
-	if !h.defended.IsZero() && now.Sub(h.defended) < defendEach {
-		return // else two that defend it answer each other for ever
-	}
-	h.defended = now
-	if !fellow {
-		c.tell.inUse(ip, h.service, by)
-	}
-	c.did("defend", ip, c.link.Announce(ip))
+	// Others are not answered: two that defend an address answer each other for ever.
 }

@@ -10,15 +10,21 @@
 //
 // # What it promises
 //
-// One node answers for an address at a time. Each node computes which one, from the same
-// objects: of the nodes on the link that are Ready, that with the highest hash of node and
+// One node answers for an address, as long as nodes hear each other. Each node computes which
+// one, from the same objects: of the nodes on the link that are Ready, that with the highest hash of node and
 // address. With externalTrafficPolicy Local only nodes with an endpoint count. Nothing is
 // written to the API but events.
 //
 // A node asks first whether some machine has the address, as RFC 5227 says. If one has, it
 // is not taken; an event of the service says so, and it is asked again. So the node before
-// and the node after never answer at once, also when one of them is cut off from the API: as
+// and the node after do not answer at once, also when one of them is cut off from the API: as
 // long as a node answers, it serves.
+//
+// Where the link itself is cut, nodes on both sides may answer. When they hear each other
+// again, by what each announces every minute, the one with the higher hardware address lets
+// the address go.
+//
+// What the plugin cannot do now it tries again by itself, and stays Ready with a message.
 //
 // Packets of the link are untrusted: what is kept of them is bounded by what this node asks.
 //

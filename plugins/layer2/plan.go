@@ -23,7 +23,14 @@ type cluster struct {
 type plan struct {
 	hold    map[netip.Addr]*corev1.Service // what it answers for
 	fellows map[netip.Addr]bool            // addresses of the other nodes on the link
+	left    map[netip.Addr]leftOut         // what it had to answer for, and what a node has
 	view    string                         // the candidates, and which of them are Ready
+}
+
+// leftOut is an address that a node's status says it has itself.
+type leftOut struct {
+	service *corev1.Service
+	node    string
 }
 
 // addressesOn are the addresses of load balancers in a network, with their services. The
@@ -63,22 +70,27 @@ func local(s *corev1.Service) bool {
 
 // planOf is the plan of a node on a network. A node that has no address there is no
 // candidate, and neither is one that keeps out of load balancers by its label. Where no
-// candidate is Ready all of them count: it is the control plane that fails then.
+// candidate is Ready all of them count: it is the control plane that fails then. An address
+// that a node of the network says it has is left out. What other nodes say does not count:
+// they could silence each load balancer. A machine that really has it answers a probe.
 func planOf(self string, network netip.Prefix, c cluster) plan {
-	p := plan{hold: map[netip.Addr]*corev1.Service{}, fellows: map[netip.Addr]bool{}}
+	p := plan{hold: map[netip.Addr]*corev1.Service{}, fellows: map[netip.Addr]bool{}, left: map[netip.Addr]leftOut{}}
 	nodes := map[string]bool{} // candidates, and whether they are Ready
-	taken := map[netip.Addr]bool{}
+	taken := map[netip.Addr]string{}
 	for _, n := range c.nodes {
+		var own []netip.Addr
+		here := false
 		for _, a := range n.Status.Addresses {
 			ip, err := netip.ParseAddr(a.Address)
 			if err != nil {
 				continue
 			}
 			ip = ip.Unmap()
-			taken[ip] = true
+			own = append(own, ip)
 			if a.Type != corev1.NodeInternalIP || !network.Contains(ip) {
 				continue
 			}
+			here = true
 			if n.Name != self {
 				p.fellows[ip] = true
 			}
@@ -86,14 +98,21 @@ func planOf(self string, network netip.Prefix, c cluster) plan {
 				nodes[n.Name] = isReady(n)
 			}
 		}
+		for _, ip := range own {
+			if other, has := taken[ip]; here && (!has || n.Name < other) {
+				taken[ip] = n.Name
+			}
+		}
 	}
 	p.view = fmt.Sprint(nodes) // in the order of names
 	endpoints := nodesWithEndpoints(c.slices)
 	for ip, s := range addressesOn(network, c.services) {
-		if taken[ip] {
-			continue // a node's own, whatever a status says
+		if holder(ip, candidates(nodes, s, endpoints)) != self {
+			continue
 		}
-		if holder(ip, candidates(nodes, s, endpoints)) == self {
+		if node, has := taken[ip]; has {
+			p.left[ip] = leftOut{s, node}
+		} else {
 			p.hold[ip] = s
 		}
 	}

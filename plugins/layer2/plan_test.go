@@ -108,6 +108,29 @@ func TestOneHolder(t *testing.T) {
 	}
 }
 
+// claiming adds an address to those that a node's status says it has.
+func claiming(n *corev1.Node, ip string) *corev1.Node {
+	n.Status.Addresses = append(n.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeExternalIP, Address: ip})
+	return n
+}
+
+// TestLeftOut: one node knows, of an address that a node has, why it is left out.
+func TestLeftOut(t *testing.T) {
+	const ip = "192.0.2.200"
+	c := cluster{services: []*corev1.Service{serviceOf("s", ip)}, nodes: []*corev1.Node{
+		nodeOf("a", "192.0.2.1", corev1.ConditionTrue), claiming(nodeOf("c", "192.0.2.3", corev1.ConditionTrue), ip), claiming(nodeOf("b", "192.0.2.2", corev1.ConditionTrue), ip),
+	}}
+	var got []leftOut
+	for _, n := range c.nodes {
+		for _, l := range planOf(n.Name, lan, c).left {
+			got = append(got, l)
+		}
+	}
+	if want := (leftOut{c.services[0], "b"}); !slices.Equal(got, []leftOut{want}) {
+		t.Errorf("left out: %+v, want %+v", got, want)
+	}
+}
+
 // TestCandidates: who may hold an address.
 func TestCandidates(t *testing.T) {
 	const ip = "192.0.2.200"
@@ -120,17 +143,19 @@ func TestCandidates(t *testing.T) {
 		cluster
 		want []string
 	}{
-		"a node elsewhere":                   {cluster{services: []*corev1.Service{serviceOf("s", ip)}, nodes: []*corev1.Node{a, nodeOf("b", "198.51.100.2", corev1.ConditionTrue)}}, []string{"a"}},
-		"a node that keeps out":              {cluster{services: []*corev1.Service{serviceOf("s", ip)}, nodes: []*corev1.Node{a, out}}, []string{"a"}},
-		"none ready":                         {cluster{services: []*corev1.Service{serviceOf("s", ip)}, nodes: []*corev1.Node{nodeOf("a", "192.0.2.1", corev1.ConditionUnknown)}}, []string{"a"}},
-		"local without endpoints":            {cluster{services: []*corev1.Service{localOne}, nodes: []*corev1.Node{a, b}}, nil},
-		"local on a":                         {cluster{services: []*corev1.Service{localOne}, nodes: []*corev1.Node{a, b}, slices: []*discoveryv1.EndpointSlice{sliceOf("s", endpointOn("a", true, true), endpointOn("b", false, false))}}, []string{"a"}},
-		"local on b":                         {cluster{services: []*corev1.Service{localOne}, nodes: []*corev1.Node{a, b}, slices: []*discoveryv1.EndpointSlice{sliceOf("s", endpointOn("b", true, true)), sliceOf("other", endpointOn("a", true, true))}}, []string{"b"}},
-		"ready before one that ends":         {cluster{services: []*corev1.Service{localOne}, nodes: []*corev1.Node{a, b}, slices: []*discoveryv1.EndpointSlice{sliceOf("s", endpointOn("a", false, true), endpointOn("b", true, true))}}, []string{"b"}},
-		"one that ends":                      {cluster{services: []*corev1.Service{localOne}, nodes: []*corev1.Node{a, b}, slices: []*discoveryv1.EndpointSlice{sliceOf("s", endpointOn("a", false, true))}}, []string{"a"}},
-		"an address that a node has":         {cluster{services: []*corev1.Service{serviceOf("s", ip)}, nodes: []*corev1.Node{a, nodeOf("b", ip, corev1.ConditionTrue)}}, nil},
-		"a node that claims many addresses":  {cluster{services: []*corev1.Service{serviceOf("s", ip)}, nodes: []*corev1.Node{a, nodeOf("", "192.0.2.9", corev1.ConditionFalse)}}, []string{"a"}},
-		"endpoints of a node that is not on": {cluster{services: []*corev1.Service{localOne}, nodes: []*corev1.Node{a}, slices: []*discoveryv1.EndpointSlice{sliceOf("s", endpointOn("z", true, true))}}, nil},
+		"a node elsewhere":           {cluster{services: []*corev1.Service{serviceOf("s", ip)}, nodes: []*corev1.Node{a, nodeOf("b", "198.51.100.2", corev1.ConditionTrue)}}, []string{"a"}},
+		"a node that keeps out":      {cluster{services: []*corev1.Service{serviceOf("s", ip)}, nodes: []*corev1.Node{a, out}}, []string{"a"}},
+		"none ready":                 {cluster{services: []*corev1.Service{serviceOf("s", ip)}, nodes: []*corev1.Node{nodeOf("a", "192.0.2.1", corev1.ConditionUnknown)}}, []string{"a"}},
+		"local without endpoints":    {cluster{services: []*corev1.Service{localOne}, nodes: []*corev1.Node{a, b}}, nil},
+		"local on a":                 {cluster{services: []*corev1.Service{localOne}, nodes: []*corev1.Node{a, b}, slices: []*discoveryv1.EndpointSlice{sliceOf("s", endpointOn("a", true, true), endpointOn("b", false, false))}}, []string{"a"}},
+		"local on b":                 {cluster{services: []*corev1.Service{localOne}, nodes: []*corev1.Node{a, b}, slices: []*discoveryv1.EndpointSlice{sliceOf("s", endpointOn("b", true, true)), sliceOf("other", endpointOn("a", true, true))}}, []string{"b"}},
+		"ready before one that ends": {cluster{services: []*corev1.Service{localOne}, nodes: []*corev1.Node{a, b}, slices: []*discoveryv1.EndpointSlice{sliceOf("s", endpointOn("a", false, true), endpointOn("b", true, true))}}, []string{"b"}},
+		"one that ends":              {cluster{services: []*corev1.Service{localOne}, nodes: []*corev1.Node{a, b}, slices: []*discoveryv1.EndpointSlice{sliceOf("s", endpointOn("a", false, true))}}, []string{"a"}},
+		"an address that a node elsewhere says it has": {cluster{services: []*corev1.Service{serviceOf("s", ip)}, nodes: []*corev1.Node{a, claiming(nodeOf("b", "198.51.100.2", corev1.ConditionTrue), ip)}}, []string{"a"}},
+		"an address that a node here has beside":       {cluster{services: []*corev1.Service{serviceOf("s", ip)}, nodes: []*corev1.Node{a, claiming(nodeOf("b", "192.0.2.2", corev1.ConditionTrue), ip)}}, nil},
+		"an address that a node has":                   {cluster{services: []*corev1.Service{serviceOf("s", ip)}, nodes: []*corev1.Node{a, nodeOf("b", ip, corev1.ConditionTrue)}}, nil},
+		"a node that claims many addresses":            {cluster{services: []*corev1.Service{serviceOf("s", ip)}, nodes: []*corev1.Node{a, nodeOf("", "192.0.2.9", corev1.ConditionFalse)}}, []string{"a"}},
+		"endpoints of a node that is not on":           {cluster{services: []*corev1.Service{localOne}, nodes: []*corev1.Node{a}, slices: []*discoveryv1.EndpointSlice{sliceOf("s", endpointOn("z", true, true))}}, nil},
 	} {
 		if got := holders(c.cluster, ip); !slices.Equal(got, c.want) {
 			t.Errorf("%s: held by %v, want %v", name, got, c.want)
