@@ -39,7 +39,7 @@ func hardware(t *testing.T, n *cluster.Network) string {
 }
 
 // found is which hardware address a machine has found for an address; it has to ask again
-// if forget is set.
+// if forget is set. Its kernel may forget what it has found at any time.
 func found(n *cluster.Network, ip string, forget bool) (mac string, err error) {
 	err = n.Do(func() error {
 		eth, err := netlink.LinkByName("eth0")
@@ -52,7 +52,9 @@ func found(n *cluster.Network, ip string, forget bool) (mac string, err error) {
 				continue
 			}
 			if mac = one.HardwareAddr.String(); forget {
-				err = errors.Join(err, netlink.NeighDel(&one))
+				if gone := netlink.NeighDel(&one); !errors.Is(gone, syscall.ENOENT) {
+					err = errors.Join(err, gone)
+				}
 			}
 		}
 		return err
@@ -68,7 +70,8 @@ type announcement struct {
 }
 
 // served waits until an address answers with a page from a pod, and is found at one of the
-// hardware addresses, which it returns.
+// hardware addresses, which it returns. A machine that found another one asks again: it may
+// have missed what the node announced.
 func (a *announcement) served(t *testing.T, ip string, macs ...string) (mac string) {
 	t.Helper()
 	within(t, 4*time.Minute, func(context.Context) error {
@@ -88,7 +91,8 @@ func (a *announcement) served(t *testing.T, ip string, macs ...string) (mac stri
 				return nil
 			}
 		}
-		return fmt.Errorf("%s is found at %q, want one of %v", ip, mac, macs)
+		_, err = found(a.outside, ip, true)
+		return errors.Join(fmt.Errorf("%s is found at %q, want one of %v", ip, mac, macs), err)
 	})
 	return mac
 }
