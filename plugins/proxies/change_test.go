@@ -54,20 +54,9 @@ func TestChange(t *testing.T) {
 		return
 	}
 	packets.Alone(t)
-	list, err := net.Listen("tcp", "10.244.0.3:8080")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer list.Close()
-	go func() { // ends with the listener
-		for {
-			conn, err := list.Accept()
-			if err != nil {
-				return
-			}
-			go io.Copy(conn, conn) // ends with the connection
-		}
-	}()
+	listen(t, func(conn net.Conn) {
+		go io.Copy(conn, conn) // ends with the connection
+	})
 	echo := func(conn net.Conn) {
 		t.Helper()
 		b := make([]byte, 1)
@@ -129,21 +118,10 @@ func TestChangeToUserspace(t *testing.T) {
 		return
 	}
 	packets.Alone(t)
-	list, err := net.Listen("tcp", "10.244.0.3:8080")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer list.Close()
-	go func() { // ends with the listener
-		for {
-			conn, err := list.Accept()
-			if err != nil {
-				return
-			}
-			conn.Write([]byte("x"))
-			conn.Close()
-		}
-	}()
+	listen(t, func(conn net.Conn) {
+		conn.Write([]byte("x"))
+		conn.Close()
+	})
 	state := t.TempDir()
 	localhost := func() string {
 		data, err := os.ReadFile("/proc/sys/net/ipv4/conf/all/route_localnet")
@@ -187,6 +165,25 @@ func TestChangeToUserspace(t *testing.T) {
 	}
 }
 
+// listen serves connections to the endpoint of the tests, until the test ends.
+func listen(t *testing.T, serve func(net.Conn)) {
+	t.Helper()
+	l, err := net.Listen("tcp", "10.244.0.3:8080")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() { // ends with the listener
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			serve(conn)
+		}
+	}()
+}
+
 // TestPodsOfOneBridge: with any proxy of the kernel's, what pods of one bridge send each other meets
 // the rules, also on a kernel that does not have the module for it yet: make test-vm.
 func TestPodsOfOneBridge(t *testing.T) {
@@ -219,21 +216,10 @@ func TestChangeOfIPVS(t *testing.T) {
 		return
 	}
 	packets.Alone(t)
-	list, err := net.Listen("tcp", "10.244.0.3:8080")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer list.Close()
-	go func() { // ends with the listener
-		for {
-			conn, err := list.Accept()
-			if err != nil {
-				return
-			}
-			conn.Write([]byte("x"))
-			conn.Close()
-		}
-	}()
+	listen(t, func(conn net.Conn) {
+		conn.Write([]byte("x"))
+		conn.Close()
+	})
 	state := t.TempDir()
 	names := []string{"nftables", "ipvs", "userspace", "ipvs", "nftables"}
 	for i, name := range names {

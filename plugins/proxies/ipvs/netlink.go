@@ -12,6 +12,8 @@ import (
 	nft "github.com/google/nftables"
 	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
+
+	"pintle.dev/pintle/plugins/proxies/netfilter"
 )
 
 // tables are what the proxy needs of nftables; tests put a model in its place.
@@ -34,10 +36,10 @@ type tables interface {
 // bits.
 const perMessage = 128
 
-// netfilter is tables of the kernel, over one socket: when a socket is closed, the kernel waits
+// kernelTables are tables of the kernel, over one socket: when a socket is closed, the kernel waits
 // until what was deleted last is free.
-type netfilter struct {
-	socket *nft.Conn
+type kernelTables struct {
+	socket netfilter.Socket
 	sums   map[*family]map[string]uint64 // of the rules of chains that were committed here
 }
 
@@ -56,35 +58,19 @@ func sum(rules []*nft.Rule) uint64 {
 	return h.Sum64()
 }
 
-func (n *netfilter) conn() (*nft.Conn, error) {
-	if n.socket == nil {
-		conn, err := nft.New(nft.AsLasting())
-		if err != nil {
-			return nil, fmt.Errorf("open a socket of netfilter: %w", err)
-		}
-		n.socket = conn
-	}
-	return n.socket, nil
-}
-
 // failed closes the socket, on which answers may be left, and says what was tried.
-func (n *netfilter) failed(err error, format string, args ...any) error {
+func (n *kernelTables) failed(err error, format string, args ...any) error {
 	_ = n.close() // the error before says more
 	return fmt.Errorf(format+": %w", append(args, err)...)
 }
 
-func (n *netfilter) close() error {
+func (n *kernelTables) close() error {
 	n.sums = nil
-	if n.socket == nil {
-		return nil
-	}
-	err := n.socket.CloseLasting()
-	n.socket = nil
-	return err
+	return n.socket.Close()
 }
 
-func (n *netfilter) generation() (uint32, error) {
-	conn, err := n.conn()
+func (n *kernelTables) generation() (uint32, error) {
+	conn, err := n.socket.Conn()
 	if err != nil {
 		return 0, err
 	}
@@ -112,8 +98,8 @@ func (f *family) set(id setID) *nft.Set {
 	return s
 }
 
-func (n *netfilter) commit(f *family, s settings, t transaction) error {
-	conn, err := n.conn()
+func (n *kernelTables) commit(f *family, s settings, t transaction) error {
+	conn, err := n.socket.Conn()
 	if err != nil {
 		return err
 	}
@@ -224,7 +210,7 @@ func (c change) element() nft.SetElement {
 }
 
 // has reports whether there is our table of a family.
-func (n *netfilter) has(conn *nft.Conn, f *family) (*nft.Table, error) {
+func (n *kernelTables) has(conn *nft.Conn, f *family) (*nft.Table, error) {
 	list, err := conn.ListTablesOfFamily(f.table.Family)
 	if err != nil {
 		return nil, n.failed(err, "list tables of %s", f.name)
@@ -237,8 +223,8 @@ func (n *netfilter) has(conn *nft.Conn, f *family) (*nft.Table, error) {
 	return nil, nil
 }
 
-func (n *netfilter) read(f *family) (contents, bool, error) {
-	conn, err := n.conn()
+func (n *kernelTables) read(f *family) (contents, bool, error) {
+	conn, err := n.socket.Conn()
 	if err != nil {
 		return contents{}, false, err
 	}
@@ -329,8 +315,8 @@ func elementValue(id setID, e nft.SetElement) string {
 	return "?"
 }
 
-func (n *netfilter) prune(f *family, chains []string) error {
-	conn, err := n.conn()
+func (n *kernelTables) prune(f *family, chains []string) error {
+	conn, err := n.socket.Conn()
 	if err != nil {
 		return err
 	}
@@ -350,8 +336,8 @@ func unsupported(err error) bool {
 	return errors.Is(err, unix.EPROTONOSUPPORT) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EOPNOTSUPP)
 }
 
-func (n *netfilter) remove(f *family) (bool, error) {
-	conn, err := n.conn()
+func (n *kernelTables) remove(f *family) (bool, error) {
+	conn, err := n.socket.Conn()
 	var table *nft.Table
 	if err == nil {
 		table, err = n.has(conn, f)

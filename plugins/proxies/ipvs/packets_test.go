@@ -57,7 +57,7 @@ func clean(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer b.close()
-	h := host{tables: &netfilter{}, device: dummy{}}
+	h := host{tables: &kernelTables{}, device: dummy{}}
 	for _, f := range []*family{ipv4, ipv6} {
 		if list, err := b.list(f); err != nil || len(list) > 0 {
 			t.Errorf("virtual servers are left: %v, %v", list, err)
@@ -159,9 +159,9 @@ func TestKernel(t *testing.T) {
 		"the scheduler":      func() error { return p.host.balancer.set(ipv4, at, virtual{scheduler: "sh"}, false) },
 		"an address":         func() error { return p.host.device.unbind(at.address) },
 		"the device":         func() error { _, err := p.host.device.remove(); return err },
-		"a table, IPv4":      func() error { _, err := (&netfilter{}).remove(ipv4); return err },
-		"a table, IPv6":      func() error { _, err := (&netfilter{}).remove(ipv6); return err },
-		"an element and all": func() error { return (&netfilter{}).commit(ipv4, settings{}, transaction{rebuild: true}) },
+		"a table, IPv4":      func() error { _, err := (&kernelTables{}).remove(ipv4); return err },
+		"a table, IPv6":      func() error { _, err := (&kernelTables{}).remove(ipv6); return err },
+		"an element and all": func() error { return (&kernelTables{}).commit(ipv4, settings{}, transaction{rebuild: true}) },
 	} {
 		if err := harm(); err != nil {
 			t.Fatalf("%s: %v", what, err)

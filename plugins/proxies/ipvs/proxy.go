@@ -62,7 +62,7 @@ var _ proxy.Proxy = (*Proxy)(nil)
 // New returns a proxy that is not started. The functions remove what other proxies left on the
 // machine; they are called when this one serves everything.
 func New(others ...func(context.Context) error) *Proxy {
-	return &Proxy{host: host{tables: &netfilter{}, device: dummy{}}, open: openIPVS, proc: "/proc/sys", forget: forgetFlows, others: others}
+	return &Proxy{host: host{tables: &kernelTables{}, device: dummy{}}, open: openIPVS, proc: "/proc/sys", forget: forgetFlows, others: others}
 }
 
 // Probe implements proxy.Proxy. It makes a virtual server at an address of documentation and

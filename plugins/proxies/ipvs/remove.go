@@ -14,7 +14,7 @@ import (
 // Remove deletes what an earlier run left: virtual servers, the device and the tables. Where there
 // is neither device nor table nothing is asked of IPVS.
 func Remove(context.Context) error {
-	h := host{tables: &netfilter{}, device: dummy{}}
+	h := host{tables: &kernelTables{}, device: dummy{}}
 	left, err := h.left()
 	if err == nil && left {
 		if h.balancer, err = openIPVS(); errors.Is(err, errNoIPVS) {

@@ -12,6 +12,8 @@ import (
 	nft "github.com/google/nftables"
 	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
+
+	"pintle.dev/pintle/plugins/proxies/netfilter"
 )
 
 // kernel is what the proxy needs of the kernel's tables; tests put a model in its place.
@@ -56,7 +58,7 @@ const perMessage = 128
 // kernel waits until what was deleted last is free, which takes many times as long as a change.
 type tables struct {
 	committed uint32
-	socket    *nft.Conn
+	socket    netfilter.Socket
 	// written are the chains that were committed since the socket was opened, by family and
 	// name. A transaction that fails closes the socket: then none is known.
 	written map[*family]map[string]*written
@@ -87,18 +89,6 @@ func content(rules []*nft.Rule) uint64 {
 
 func (k *tables) commits() uint32 { return k.committed }
 
-// conn is the socket, which is opened with the first call.
-func (k *tables) conn() (*nft.Conn, error) {
-	if k.socket == nil {
-		conn, err := nft.New(nft.AsLasting())
-		if err != nil {
-			return nil, fmt.Errorf("open a socket of netfilter: %w", err)
-		}
-		k.socket = conn
-	}
-	return k.socket, nil
-}
-
 // failed closes the socket, on which answers may be left, and says what was tried.
 func (k *tables) failed(err error, format string, args ...any) error {
 	_ = k.close() // the error before says more
@@ -107,16 +97,11 @@ func (k *tables) failed(err error, format string, args ...any) error {
 
 func (k *tables) close() error {
 	k.written = nil
-	if k.socket == nil {
-		return nil
-	}
-	err := k.socket.CloseLasting()
-	k.socket = nil
-	return err
+	return k.socket.Close()
 }
 
 func (k *tables) generation() (uint32, error) {
-	conn, err := k.conn()
+	conn, err := k.socket.Conn()
 	if err != nil {
 		return 0, err
 	}
@@ -136,7 +121,7 @@ func (k *tables) flush(conn *nft.Conn, what string) error {
 }
 
 func (k *tables) commit(f *family, s settings, t transaction) error {
-	conn, err := k.conn()
+	conn, err := k.socket.Conn()
 	if err != nil {
 		return err
 	}
@@ -303,7 +288,7 @@ func (k *tables) named(conn *nft.Conn, f *family) (*nft.Table, error) {
 }
 
 func (k *tables) read(f *family) (found, error) {
-	conn, err := k.conn()
+	conn, err := k.socket.Conn()
 	if err != nil {
 		return found{}, err
 	}
@@ -420,7 +405,7 @@ func readVerdict(b []byte) (code int32, chain string) {
 }
 
 func (k *tables) prune(f *family, chains, maps []string) error {
-	conn, err := k.conn()
+	conn, err := k.socket.Conn()
 	if err != nil {
 		return err
 	}
@@ -449,7 +434,7 @@ func unsupported(err error) bool {
 }
 
 func (k *tables) remove(f *family) error {
-	conn, err := k.conn()
+	conn, err := k.socket.Conn()
 	var table *nft.Table
 	if err == nil {
 		table, err = k.named(conn, f)
@@ -477,7 +462,7 @@ func (k *tables) probe() error {
 	for _, shape := range []*family{ipv4} {
 		f := *shape
 		f.table = &nft.Table{Name: probeTable, Family: shape.table.Family, Flags: nft.TableFlagDormant}
-		conn, err := k.conn()
+		conn, err := k.socket.Conn()
 		if err != nil {
 			return err
 		}

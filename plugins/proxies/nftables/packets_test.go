@@ -18,6 +18,7 @@ import (
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
+	"pintle.dev/pintle/plugins/proxies/netfilter"
 	"pintle.dev/pintle/plugins/proxies/packets"
 	"pintle.dev/pintle/sdk/proxy"
 )
@@ -354,7 +355,7 @@ func TestWithoutNFTables(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := (&tables{socket: conn}).remove(ipv4); (err == nil) != want || err != nil && !errors.Is(err, errno) {
+		if err := (&tables{socket: netfilter.Over(conn)}).remove(ipv4); (err == nil) != want || err != nil && !errors.Is(err, errno) {
 			t.Errorf("%v: got %v", errno, err)
 		}
 	}
