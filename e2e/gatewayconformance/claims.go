@@ -4,7 +4,7 @@ package main
 // extended features that the GatewayClass says.
 var profiles = []string{"GATEWAY-HTTP", "GATEWAY-GRPC"}
 
-// byConfiguration are features that are there by the configuration of the run.
+// byConfiguration are features that the configuration of the run switches on.
 var byConfiguration = []string{"GatewayPort8080"}
 
 // leftOut are tests that do not pass, with the reason.

@@ -37,7 +37,7 @@ const (
 
 // heard is a packet of the link.
 type heard struct {
-	question bool             // who has target?
+	question bool             // it asks who has target
 	foreign  bool             // another hardware address sent it: a bond, a router of VRRP, or a forger
 	from     net.HardwareAddr // of the machine that says so
 	sender   netip.Addr       // the address that it says it has; unspecified in a probe
@@ -46,9 +46,9 @@ type heard struct {
 
 // link sends packets.
 type link interface {
-	// Probe asks who has an address, without saying that this machine has any.
+	// Probe asks which machine has an address, and names no sender.
 	Probe(ip netip.Addr) error
-	// Ask asks who has an address, as this machine.
+	// Ask asks which machine has an address, and names this one as the sender.
 	Ask(ip netip.Addr) error
 	// Announce tells all machines that this one has an address.
 	Announce(ip netip.Addr) error

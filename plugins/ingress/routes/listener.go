@@ -146,7 +146,7 @@ func (t *Table) listener(at int, name string) *Listener {
 	}
 	if owner == "" && len(p.others) == 1 {
 		for _, only := range p.others {
-			return only // nobody has the host, and nobody else could
+			return only // no namespace owns the host, and this one alone has such a listener
 		}
 	}
 	return p.others[owner]
