@@ -2,7 +2,8 @@
 //
 // # What it owns
 //
-// Which flows of services are stale (Stale), and how flows are listed and deleted (Delete).
+// Which flows of services are stale (Stale), how flows are listed and deleted (Delete), and how often
+// (Pace).
 //
 // # What it promises
 //

@@ -28,7 +28,7 @@ type Proxy struct {
 	forget   func(gone *conntrack.Stale) error
 	others   []func(context.Context) error // removes what other proxies left
 
-	forgetting sync.Mutex // held while flows are deleted; mu is not
+	flows conntrack.Pace // deletes flows; mu is not held meanwhile
 
 	mu       sync.Mutex
 	log      *slog.Logger
@@ -111,6 +111,7 @@ func (p *Proxy) Start(ctx context.Context, o proxy.Options) error {
 	p.nat, p.filter, p.failure, p.alone = nil, nil, nil, false
 	p.holder = newHolder()
 	p.health = healthcheck.New(o.Logger, *cfg.HealthzBindAddress)
+	p.flows.Start()
 	p.loop.Start(ctx, cfg.resync, p.resync)
 	return nil
 }
@@ -129,7 +130,7 @@ func ipv4CIDRs(list []string) []string {
 // the tables.
 func (p *Proxy) resync(ctx context.Context) {
 	if p.loaded(ctx) {
-		p.forgetStale()
+		p.flows.Run(p.forgetStale)
 	}
 }
 
@@ -153,16 +154,14 @@ func (p *Proxy) Apply(ctx context.Context, diff *proxy.Diff) error {
 	if err := p.take(ctx, diff); err != nil {
 		return err
 	}
-	p.forgetStale()
+	p.flows.Run(p.forgetStale)
 	return nil
 }
 
 // forgetStale deletes the flows that are stale by the rules that are loaded. The kernel lists
 // every connection for this, which may take long: health checks and the status do not wait for
-// it. What fails is tried again, with the next diff or in the next period.
+// it. What fails is tried again, with the next diff or in the next period. One call runs at a time.
 func (p *Proxy) forgetStale() {
-	p.forgetting.Lock()
-	defer p.forgetting.Unlock()
 	p.mu.Lock()
 	stale, log := p.stale, p.log
 	p.stale = conntrack.NewStale()
@@ -328,6 +327,7 @@ func (p *Proxy) Status() proxy.Status {
 // Stop implements proxy.Proxy.
 func (p *Proxy) Stop(ctx context.Context, clean bool) error {
 	p.loop.Stop()
+	p.flows.Stop()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.holder != nil {

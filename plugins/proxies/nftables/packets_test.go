@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"maps"
 	"net"
 	"slices"
@@ -42,10 +41,7 @@ func onNode(t *testing.T, config string) *node {
 	if err := p.Probe(t.Context(), nil); err != nil {
 		t.Skipf("this machine cannot run the proxy: %v", err)
 	}
-	if err := p.Start(t.Context(), proxy.Options{
-		NodeName: "n", NodeIPs: []string{"10.244.0.2", "fd00:244::2"}, ClusterCIDRs: []string{"10.244.0.0/16", "fd00:244::/64"},
-		ServiceCIDRs: []string{"10.96.0.0/16", "fd00:96::/112"}, StateDirectory: t.TempDir(), Config: []byte(config), Logger: slog.New(slog.DiscardHandler),
-	}); err != nil {
+	if err := p.Start(t.Context(), onThisNode(t.TempDir(), config)); err != nil {
 		t.Fatal(err)
 	}
 	n := &node{Proxy: p, t: t}

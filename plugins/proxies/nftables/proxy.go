@@ -31,7 +31,7 @@ type Proxy struct {
 	forget    func(f *family, gone *conntrack.Stale) error
 	others    []func(context.Context) error // removes what other proxies left
 
-	forgetting sync.Mutex // held while flows are deleted; mu is not
+	flows conntrack.Pace // deletes flows; mu is not held meanwhile
 
 	mu         sync.Mutex
 	log        *slog.Logger
@@ -132,6 +132,7 @@ func (p *Proxy) Start(ctx context.Context, o proxy.Options) error {
 	if !cfg.everyAddress() {
 		p.health.ServeOn(nil) // nowhere, until the addresses are known
 	}
+	p.flows.Start()
 	p.loop.Start(ctx, cfg.sync, p.check)
 	return nil
 }
@@ -151,7 +152,7 @@ func forgetFlows(f *family, gone *conntrack.Stale) error {
 // could not be before.
 func (p *Proxy) check(ctx context.Context) {
 	if p.mended(ctx) {
-		p.forgetStale()
+		p.flows.Run(p.forgetStale)
 	}
 }
 
@@ -202,16 +203,14 @@ func (p *Proxy) Apply(ctx context.Context, diff *proxy.Diff) error {
 	if err := p.take(ctx, diff); err != nil {
 		return err
 	}
-	p.forgetStale()
+	p.flows.Run(p.forgetStale)
 	return nil
 }
 
 // forgetStale deletes the flows that are stale by what the tables have. The kernel lists every
 // connection for this, which may take long: health checks and the status do not wait for it.
-// What fails is tried again, with the next diff or in the next period.
+// What fails is tried again, with the next diff or in the next period. One call runs at a time.
 func (p *Proxy) forgetStale() {
-	p.forgetting.Lock()
-	defer p.forgetting.Unlock()
 	p.mu.Lock()
 	stale, log := p.stale, p.log
 	p.stale = map[*side]*conntrack.Stale{}
@@ -415,6 +414,7 @@ func (p *Proxy) Status() proxy.Status {
 // connection by itself.
 func (p *Proxy) Stop(_ context.Context, clean bool) error {
 	p.loop.Stop()
+	p.flows.Stop()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.health.Close()

@@ -429,6 +429,10 @@ func TestMemory(t *testing.T) {
 // TestFlowsWait: UDP flows are forgotten when the tables have what replaces them, also where
 // that took a second try.
 func TestFlowsWait(t *testing.T) {
+	synctest.Test(t, flowsWait) // looking for flows takes no time, so that none waits for another
+}
+
+func flowsWait(t *testing.T) {
 	k := newModel()
 	p := started(t, k, "")
 	var forgotten []string
