@@ -35,14 +35,19 @@ var ErrMore = errors.New("there are more")
 // Delete deletes the flows of a family that match, and returns how many. A flow that went by
 // itself meanwhile is no fault.
 func Delete(family Family, match func(Flow) bool) (int, error) {
+	s, err := open()
+	if err != nil {
+		return 0, fmt.Errorf("list tracked flows: %w", err)
+	}
+	defer s.close()
 	deleted := 0
 	for range passes {
-		list, whole, err := matching(family, match)
+		list, whole, err := s.matching(family, match)
 		if err != nil {
 			return deleted, fmt.Errorf("list tracked flows: %w", err)
 		}
 		for _, raw := range list {
-			switch err := remove(family, raw); {
+			switch err := s.remove(family, raw); {
 			case err == nil:
 				deleted++
 			case !errors.Is(err, fs.ErrNotExist):
@@ -56,10 +61,34 @@ func Delete(family Family, match func(Flow) bool) (int, error) {
 	return deleted, fmt.Errorf("delete tracked flows: %w", ErrMore)
 }
 
+// socket is one to the kernel's table. A deletion uses one for all that it asks: when one of them
+// is closed, the kernel waits many times as long as it takes to delete a flow.
+type socket struct{ *nl.SocketHandle }
+
+func open() (socket, error) {
+	s, err := nl.Subscribe(unix.NETLINK_NETFILTER)
+	if err != nil {
+		return socket{}, err
+	}
+	if err := errors.Join(s.SetSendTimeout(&nl.SocketTimeoutTv), s.SetReceiveTimeout(&nl.SocketTimeoutTv)); err != nil {
+		s.Close()
+		return socket{}, err
+	}
+	return socket{&nl.SocketHandle{Socket: s}}, nil
+}
+
+func (s socket) close() { s.Close() }
+
+func (s socket) request(family Family, operation, flags int, data []byte) *nl.NetlinkRequest {
+	r := request(family, operation, flags, data)
+	r.Sockets = map[int]*nl.SocketHandle{unix.NETLINK_NETFILTER: s.SocketHandle}
+	return r
+}
+
 // matching lists the flows that match, a portion at most, and says whether these are all.
-func matching(family Family, match func(Flow) bool) (list [][]byte, whole bool, err error) {
+func (s socket) matching(family Family, match func(Flow) bool) (list [][]byte, whole bool, err error) {
 	whole = true
-	err = request(family, nl.IPCTNL_MSG_CT_GET, unix.NLM_F_DUMP, nil).ExecuteIter(unix.NETLINK_NETFILTER, 0, func(message []byte) bool {
+	err = s.request(family, nl.IPCTNL_MSG_CT_GET, unix.NLM_F_DUMP, nil).ExecuteIter(unix.NETLINK_NETFILTER, 0, func(message []byte) bool {
 		flow, ok := parse(message)
 		if !ok || !match(flow) {
 			return true
@@ -78,8 +107,8 @@ func matching(family Family, match func(Flow) bool) (list [][]byte, whole bool, 
 }
 
 // remove deletes one flow as it was listed: its addresses and its number name it.
-func remove(family Family, raw []byte) error {
-	_, err := request(family, nl.IPCTNL_MSG_CT_DELETE, unix.NLM_F_ACK, raw[headerSize:]).Execute(unix.NETLINK_NETFILTER, 0)
+func (s socket) remove(family Family, raw []byte) error {
+	_, err := s.request(family, nl.IPCTNL_MSG_CT_DELETE, unix.NLM_F_ACK, raw[headerSize:]).Execute(unix.NETLINK_NETFILTER, 0)
 	return err
 }
 

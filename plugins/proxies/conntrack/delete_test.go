@@ -74,8 +74,13 @@ func TestDelete(t *testing.T) {
 	if other.Protocol != unix.IPPROTO_UDP || other.Original != want || other.Reply != (Tuple{want.Destination, want.Source}) {
 		t.Errorf("the other flow is %+v", other)
 	}
+	s, err := open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.close()
 	for family, left := range map[Family]int{IPv4: 1, IPv6: 1} {
-		if list, _, err := matching(family, func(Flow) bool { return true }); err != nil || len(list) != left {
+		if list, _, err := s.matching(family, func(Flow) bool { return true }); err != nil || len(list) != left {
 			t.Errorf("family %d: %d flows are left, %v", family, len(list), err)
 		}
 	}

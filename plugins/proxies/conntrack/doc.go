@@ -3,7 +3,7 @@
 // # What it owns
 //
 // Which flows of services are stale (Stale), how flows are listed and deleted (Delete), and how often
-// (Pace).
+// (Pace). How full the table is (Usage), and that this is said (Watch).
 //
 // # What it promises
 //

@@ -28,7 +28,8 @@ type Proxy struct {
 	forget   func(gone *conntrack.Stale) error
 	others   []func(context.Context) error // removes what other proxies left
 
-	flows conntrack.Pace // deletes flows; mu is not held meanwhile
+	flows conntrack.Pace  // deletes flows; mu is not held meanwhile
+	room  conntrack.Watch // says when no flow can be added
 
 	mu       sync.Mutex
 	log      *slog.Logger
@@ -129,6 +130,7 @@ func ipv4CIDRs(list []string) []string {
 // resync loads everything anew once a period: somebody else may have flushed
 // the tables.
 func (p *Proxy) resync(ctx context.Context) {
+	p.room.Look(p.log)
 	if p.loaded(ctx) {
 		p.flows.Run(p.forgetStale)
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"pintle.dev/pintle/plugins/proxies/conntrack"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 	"pintle.dev/pintle/sdk/metrics"
 	"pintle.dev/pintle/sdk/proxy"
@@ -52,7 +53,35 @@ func counter(name, help string, labels ...string) *prometheus.CounterVec {
 // Register has the process serve all of it. It is called once.
 func Register() {
 	metrics.Register(syncSeconds, fullSeconds, partialSeconds, flowSeconds, lastSync, lastQueued, serviceChanges, endpointChanges,
-		nftFailures, cleanFailures, restoreFailures, partialFailures, flowsDeleted, healthz, livez)
+		nftFailures, cleanFailures, restoreFailures, partialFailures, flowsDeleted, healthz, livez, connections{})
+}
+
+// connections are the kernel's table of tracked connections, as it is when it is asked for. Who
+// may not read it serves none of it.
+type connections struct{}
+
+var (
+	entries        = prometheus.NewDesc("pintle_conntrack_entries", "Connections that the kernel tracks.", nil, nil)
+	entriesLimit   = prometheus.NewDesc("pintle_conntrack_entries_limit", "Connections that the kernel may track.", nil, nil)
+	droppedPackets = prometheus.NewDesc("pintle_conntrack_dropped_packets_total", "Packets that began a connection and were dropped, since the kernel had no room to track it.", nil, nil)
+)
+
+// Describe implements prometheus.Collector.
+func (connections) Describe(to chan<- *prometheus.Desc) {
+	to <- entries
+	to <- entriesLimit
+	to <- droppedPackets
+}
+
+// Collect implements prometheus.Collector.
+func (connections) Collect(to chan<- prometheus.Metric) {
+	u, err := conntrack.ReadUsage()
+	if err != nil {
+		return
+	}
+	to <- prometheus.MustNewConstMetric(entries, prometheus.GaugeValue, float64(u.Entries))
+	to <- prometheus.MustNewConstMetric(entriesLimit, prometheus.GaugeValue, float64(u.Limit))
+	to <- prometheus.MustNewConstMetric(droppedPackets, prometheus.CounterValue, float64(u.Dropped))
 }
 
 // Changes counts what a diff brings.

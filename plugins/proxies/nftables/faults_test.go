@@ -2,13 +2,16 @@ package nftables
 
 import (
 	"bufio"
+	"bytes"
 	"context"
+	"encoding/binary"
 	"fmt"
 	"io"
 	"log/slog"
 	"maps"
 	"math/rand/v2"
 	"net"
+	"net/netip"
 	"os"
 	"os/exec"
 	"runtime"
@@ -18,6 +21,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"pintle.dev/pintle/plugins/proxies/conntrack"
 	"pintle.dev/pintle/sdk/proxy"
@@ -301,5 +306,141 @@ func onThisNode(state, config string) proxy.Options {
 	return proxy.Options{
 		NodeName: "n", NodeIPs: []string{"10.244.0.2", "fd00:244::2"}, ClusterCIDRs: []string{"10.244.0.0/16", "fd00:244::/64"},
 		ServiceCIDRs: []string{"10.96.0.0/16", "fd00:96::/112"}, StateDirectory: state, Config: []byte(config), Logger: slog.New(slog.DiscardHandler),
+	}
+}
+
+// fill has the kernel track flows until it takes no more. They are such that it drops none of them
+// for another one. The limit is the machine's, the table this network's own.
+func fill(t *testing.T) {
+	t.Helper()
+	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_NETFILTER)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	usage, err := conntrack.ReadUsage()
+	if err != nil {
+		t.Skipf("this kernel does not say how many connections it tracks: %v", err)
+	}
+	if usage.Limit > 1<<20 {
+		t.Skipf("the kernel tracks up to %d connections, which are too many for a test; the limit is net.netfilter.nf_conntrack_max", usage.Limit)
+	}
+	attribute := func(kind uint16, data ...byte) []byte {
+		b := binary.NativeEndian.AppendUint16(nil, uint16(4+len(data)))
+		b = append(binary.NativeEndian.AppendUint16(b, kind), data...)
+		return append(b, make([]byte, -len(b)&3)...)
+	}
+	const nested = 0x8000
+	// Addresses of no machine: who began it, the other end, and the reverse.
+	tuple := func(kind uint16, from, to [4]byte) []byte {
+		ip := attribute(nested|1, append(attribute(1, from[:]...), attribute(2, to[:]...)...)...)
+		protocol := attribute(nested|2, slices.Concat(attribute(1, unix.IPPROTO_UDP), attribute(2, 0, 7), attribute(3, 0, 9))...)
+		return attribute(nested|kind, append(ip, protocol...)...)
+	}
+	const established = 1<<1 | 1<<2 | 1<<3 // answered, assured, confirmed
+	number := 0
+	for tries := 0; ; tries++ {
+		u, err := conntrack.ReadUsage()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if u.Entries >= u.Limit {
+			return
+		}
+		if tries > 1000 {
+			t.Fatalf("%d connections of %d are tracked, after %d were written", u.Entries, u.Limit, number)
+		}
+		var messages []byte
+		for range 400 {
+			number++
+			from, to := [4]byte{100, 64 | byte(number>>16&0x3f), byte(number >> 8), byte(number)}, [4]byte{192, 0, 2, 1}
+			body := slices.Concat([]byte{unix.AF_INET, 0, 0, 0}, tuple(1, from, to), tuple(2, to, from),
+				attribute(3, 0, 0, 0, established), attribute(7, 0, 0, 2, 88)) // for 600 s
+			header := binary.NativeEndian.AppendUint32(nil, uint32(16+len(body)))
+			header = binary.NativeEndian.AppendUint16(header, 1<<8) // a new one of the table
+			header = binary.NativeEndian.AppendUint16(header, unix.NLM_F_REQUEST|unix.NLM_F_CREATE)
+			messages = append(append(messages, append(header, make([]byte, 8)...)...), body...)
+		}
+		if err := unix.Sendto(fd, messages, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestTableFull: when the kernel can track no more connections, new ones through a service get no
+// answer, and the log says why. Those that were there go on, rules change, and as soon as there is
+// room new ones are answered, without a restart.
+func TestTableFull(t *testing.T) {
+	n := onNode(t, quiet)
+	if n == nil {
+		return
+	}
+	answering(t, "10.244.0.2")
+	var said bytes.Buffer
+	n.log = slog.New(slog.NewTextHandler(&said, nil))
+	l, err := net.Listen("tcp", "10.244.0.3:8080")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	n.apply(service("TCP", nil), endpointsSet(web, "TCP", "10.244.0.3*"))
+	open, err := net.Dial("tcp", "10.96.0.10:80")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer open.Close()
+	server, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	goesOn := func(when string) {
+		t.Helper()
+		b := make([]byte, 1)
+		for _, pair := range [][2]net.Conn{{open, server}, {server, open}} {
+			pair[1].SetDeadline(time.Now().Add(time.Minute))
+			if _, err := pair[0].Write([]byte("x")); err != nil {
+				t.Fatalf("%s: %v", when, err)
+			}
+			if _, err := pair[1].Read(b); err != nil {
+				t.Fatalf("%s: the connection that was there: %v", when, err)
+			}
+		}
+	}
+	n.apply(endpointsSet(web, "TCP", "10.244.0.2*"))
+	if got := reach("10.96.0.10:80"); got != "10.244.0.2" {
+		t.Fatalf("at first: answered by %s", got)
+	}
+	n.check(t.Context())
+	fill(t)
+	if got := tries("10.96.0.10:80"); got != "nothing" {
+		t.Errorf("a new connection is answered by %s", got)
+	}
+	goesOn("with a full table")
+	n.check(t.Context())
+	if text := said.String(); !strings.Contains(text, "no room") || !strings.Contains(text, "nf_conntrack_max") {
+		t.Errorf("the log says %q", text)
+	}
+	// Rules change, also where flows have to be looked for among so many.
+	dns := proxy.Name{Namespace: "default", Name: "dns"}
+	udp := service("UDP", func(s *proxy.Service) {
+		s.Name.Name, s.ClusterIps, s.Ports[0].NodePort = dns.Name, []string{"10.96.0.11"}, 0
+	})
+	n.apply(udp, endpointsSet(dns, "UDP", "10.244.0.2*"))
+	n.holds("with a full table")
+	goesOn("after a change")
+	some := netip.MustParsePrefix("100.64.16.0/20")
+	if deleted, err := conntrack.Delete(conntrack.IPv4, func(f conntrack.Flow) bool { return some.Contains(f.Original.Source.Addr()) }); err != nil || deleted == 0 {
+		t.Fatalf("%d connections are deleted, %v", deleted, err)
+	}
+	if got := reach("10.96.0.10:80"); got != "10.244.0.2" {
+		t.Errorf("with room again: answered by %s", got)
+	}
+	goesOn("with room again")
+	said.Reset()
+	n.check(t.Context()) // some were dropped since the last look, or not
+	n.check(t.Context())
+	if text := said.String(); !strings.Contains(text, "has room again") {
+		t.Errorf("the log says %q", text)
 	}
 }

@@ -31,7 +31,8 @@ type Proxy struct {
 	forget    func(f *family, gone *conntrack.Stale) error
 	others    []func(context.Context) error // removes what other proxies left
 
-	flows conntrack.Pace // deletes flows; mu is not held meanwhile
+	flows conntrack.Pace  // deletes flows; mu is not held meanwhile
+	room  conntrack.Watch // says when no flow can be added
 
 	mu         sync.Mutex
 	log        *slog.Logger
@@ -149,8 +150,9 @@ func forgetFlows(f *family, gone *conntrack.Stale) error {
 }
 
 // check mends the tables, once a period, where somebody changed them, and forgets flows that
-// could not be before.
+// could not be before. It says where the kernel has no room for new flows.
 func (p *Proxy) check(ctx context.Context) {
+	p.room.Look(p.log)
 	if p.mended(ctx) {
 		p.flows.Run(p.forgetStale)
 	}
