@@ -17,6 +17,7 @@ import (
 var nodes = map[string]string{
 	"bind":           "where the server listens is the node's address and the key port",
 	ClientsDirective: "whom the server answers is the node's to say",
+	WaitingDirective: "how many queries wait is the key maxConcurrent",
 	"import":         "files are not read; write it out",
 }
 

@@ -17,7 +17,7 @@ func TestRenderFromKeys(t *testing.T) {
 	}{
 		{
 			name: "defaults",
-			want: []string{".:10053 {", "bind 192.0.2.1\n", "clients 1000 192.0.2.1 10.244.0.0/24", "kubernetes cluster.local in-addr.arpa ip6.arpa {", "pods insecure", "ttl 30", "cache 30 {", "success 9984", "disable success cluster.local", "forward . 198.51.100.1 {", "loop", "prometheus 127.0.0.1:0"},
+			want: []string{".:10053 {", "bind 192.0.2.1\n", "clients 1000 192.0.2.1 10.244.0.0/24", "waiting 750\n", "kubernetes cluster.local in-addr.arpa ip6.arpa {", "pods insecure", "ttl 30", "cache 30 {", "success 9984", "disable success cluster.local", "forward . 198.51.100.1 {", "loop", "prometheus 127.0.0.1:0"},
 			not:  []string{"\tlog\n", "hosts {", "health", "ready"},
 		},
 		{
@@ -173,6 +173,7 @@ func TestAdaptRefuses(t *testing.T) {
 		".:5300 {\n}":                     "one port",
 		". {\n bind 0.0.0.0\n}":           "bind:",
 		". {\n clients 9 0.0.0.0/0\n}":    "clients:",
+		". {\n waiting 9\n}":              "waiting:",
 		"import /etc/passwd\n. {\n}":      "import:",
 		". { import /etc/passwd\n}":       "import:",
 		". {\n \"import\" /etc/passwd\n}": "import:",

@@ -19,10 +19,12 @@ type Node struct {
 	Verified  bool     // it may read pods
 }
 
-// The directive that bounds who is answered, and how many at a time, and the address
-// by which the kubernetes plugin finds the API: what is dialled is a socket.
+// The directives that bound who is answered, and how many at a time, and how many wait for
+// other nameservers; and the address by which the kubernetes plugin finds the API: what is
+// dialled is a socket.
 const (
 	ClientsDirective = "clients"
+	WaitingDirective = "waiting"
 	APIServer        = "http://pintle.local"
 )
 
@@ -39,6 +41,8 @@ func everywhere(c *Config, n *Node) []string {
 	return []string{
 		"bind " + n.Address,
 		ClientsDirective + " " + strconv.Itoa(c.MaxConcurrent) + " " + strings.Join(n.Clients, " "),
+		// A quarter is left to what waits for nobody.
+		WaitingDirective + " " + strconv.Itoa(max(1, c.MaxConcurrent*3/4)),
 		"shed",
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
-	"sync"
 
 	"github.com/coredns/caddy"
 	"github.com/coredns/coredns/core/dnsserver"
@@ -18,21 +17,13 @@ import (
 
 func init() { plugin.Register(corefile.ClientsDirective, setupClients) }
 
-// share of the queries in flight that one client may have: a pod that asks for what
-// takes long leaves room for the others.
-const share = 4
-
 // clients is a plugin of CoreDNS: it answers those that the node names, and a bounded
 // number of queries at a time. Who is not named gets no answer, so that nobody can have
 // answers sent to somebody else; who asks for too much is refused.
 type clients struct {
 	next  plugin.Handler
 	allow ranges
-	most  int
-
-	mu      sync.Mutex
-	flight  int
-	flights map[netip.Addr]int
+	*flights
 }
 
 // ranges are addresses of those who are answered.
@@ -61,14 +52,15 @@ func parseRanges(list []string) (ranges, error) {
 }
 
 func setupClients(c *caddy.Controller) error {
-	h := &clients{flights: map[netip.Addr]int{}}
+	h := &clients{}
 	for c.Next() {
 		args := c.RemainingArgs()
 		if len(args) < 2 {
 			return plugin.Error(corefile.ClientsDirective, c.ArgErr())
 		}
-		var err error
-		if h.most, err = strconv.Atoi(args[0]); err == nil {
+		most, err := strconv.Atoi(args[0])
+		if err == nil {
+			h.flights = newFlights(most)
 			h.allow, err = parseRanges(args[1:])
 		}
 		if err != nil {
@@ -107,24 +99,4 @@ func addressOf(from net.Addr) netip.Addr {
 		return a.AddrPort().Addr().Unmap().WithZone("")
 	}
 	return netip.Addr{}
-}
-
-func (h *clients) enter(from netip.Addr) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.flight >= h.most || h.flights[from] >= max(1, h.most/share) {
-		return false
-	}
-	h.flight++
-	h.flights[from]++
-	return true
-}
-
-func (h *clients) leave(from netip.Addr) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.flight--
-	if h.flights[from]--; h.flights[from] == 0 {
-		delete(h.flights, from)
-	}
 }

@@ -31,11 +31,11 @@ import (
 )
 
 // The order in which plugins see a query is that of this list: CoreDNS's own, and
-// who may ask before all.
+// who may ask before all, and who may wait before those that ask others.
 func init() {
 	if err := dnsserver.SetDirectives([]string{
 		"metadata", "bufsize", "bind", corefile.ClientsDirective, "ready", "health", "shed", "prometheus", "errors", "log",
-		"any", "loadbalance", "rewrite", "autopath", "acl", "cache", "header", "minimal", "template", "hosts", "kubernetes", "loop", "forward",
+		"any", "loadbalance", "rewrite", "autopath", "acl", "cache", "header", "minimal", "template", "hosts", "kubernetes", corefile.WaitingDirective, "loop", "forward",
 	}); err != nil {
 		panic(err) // a name is there twice
 	}

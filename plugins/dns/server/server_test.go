@@ -197,9 +197,9 @@ func TestSilentUpstreamHoldsUpNobodyElse(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// All but the share of this client (2) are refused at once.
+	// All but the share of this client (2 in flight, of which 1 may wait) are refused at once.
 	answer := make([]byte, 512)
-	for refused < 62 {
+	for refused < 63 {
 		n, err := waiting.Read(answer)
 		if err != nil {
 			t.Fatal(err)
@@ -386,7 +386,7 @@ func TestStrangersGetNoAnswer(t *testing.T) {
 		t.Fatal(err)
 	}
 	passed := 0
-	h := &clients{next: handler(func(dns.ResponseWriter) { passed++ }), allow: allow, most: 4, flights: map[netip.Addr]int{}}
+	h := &clients{next: handler(func(dns.ResponseWriter) { passed++ }), allow: allow, flights: newFlights(4)}
 	for from, want := range map[string]int{
 		"192.0.2.1": 1, "10.244.0.7": 1, "::ffff:10.244.0.7": 1, "fd00::5": 1,
 		"192.0.2.2": 0, "10.244.1.7": 0, "8.8.8.8": 0, "fd00:1::5": 0, "::1": 0,
@@ -400,14 +400,14 @@ func TestStrangersGetNoAnswer(t *testing.T) {
 			}
 		}
 	}
-	if h.flight != 0 || len(h.flights) != 0 {
-		t.Errorf("in flight %d, %v", h.flight, h.flights)
+	if h.all != 0 || len(h.of) != 0 {
+		t.Errorf("in flight %d, %v", h.all, h.of)
 	}
 }
 
 // One client has a share of what is in flight, all of them have the whole.
 func TestQueriesInFlightAreBounded(t *testing.T) {
-	h := &clients{most: 8, flights: map[netip.Addr]int{}}
+	h := newFlights(8)
 	a, b := netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")
 	for i, x := range []struct {
 		from netip.Addr
