@@ -359,6 +359,7 @@ func (p *Prepared) statusOf(g *gateway) GatewayStatus {
 			accepted.Status = metav1.ConditionFalse
 		}
 	}
+	accepted.Message = strings.TrimPrefix(accepted.Message+" "+mark, " ")
 	var notProgrammed *fault
 	if g.accepted == nil && g.unusable == nil {
 		out.Addresses = p.settings.Addresses

@@ -543,6 +543,30 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
+// TestClassGoneWhileAway: a Gateway whose class was deleted while no process ran does not keep the
+// status of before. One that another controller has accepted is left alone.
+func TestClassGoneWhileAway(t *testing.T) {
+	w := newWorld()
+	edge := w.gateway(t, "infra/edge", anyHost)
+	edge.Status.Conditions = w.compile().Gateways["infra/edge"].Conditions // as it was written
+	others := w.gateway(t, "infra/others", anyHost)
+	others.Spec.GatewayClassName = "gone"
+	others.Status.Conditions = []metav1.Condition{{Type: "Accepted", Status: metav1.ConditionTrue, Reason: "Accepted", Message: "pintle.dev/gateway is not mine"}}
+	w.Classes = nil
+	c := w.compile() // of a process that knows of nothing before
+	if got := c.Gateways["infra/edge"]; said(got.Conditions, "Accepted") != "Unknown/Pending" || said(got.Conditions, "Programmed") != "False/Invalid" || len(got.Addresses) > 0 {
+		t.Errorf("without its class it says %+v", got)
+	}
+	if _, ok := c.Gateways["infra/others"]; ok {
+		t.Error("a Gateway of another controller has a status")
+	}
+	// It is still known after the next restart.
+	edge.Status.Conditions = c.Gateways["infra/edge"].Conditions
+	if _, ok := w.compile().Gateways["infra/edge"]; !ok {
+		t.Error("it is forgotten")
+	}
+}
+
 // TestClassGone: a Gateway whose class is deleted, or is not accepted any more, does not go on
 // saying that it is served. One of another controller is left alone.
 func TestClassGone(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
@@ -24,6 +25,9 @@ const (
 	// looksPerMatch is how many listeners, times hosts, the routes of a namespace may have
 	// looked at for each match that they may have.
 	looksPerMatch = 64
+	// mark ends the message of the condition Accepted of each Gateway, whose status says by no
+	// other field who wrote it.
+	mark = "(" + Controller + ")"
 	// maxAddresses are in one status, by the API.
 	maxAddresses = 16
 )
@@ -105,7 +109,7 @@ func Prepare(o *Objects, s Settings) *Prepared {
 	byName := map[types.NamespacedName]*gateway{}
 	for _, g := range all {
 		class := classes[g.Spec.GatewayClassName]
-		if g.DeletionTimestamp != nil || class != nil && class.Spec.ControllerName != Controller || class == nil && !s.Before[g.UID] {
+		if g.DeletionTimestamp != nil || class != nil && class.Spec.ControllerName != Controller || class == nil && !s.Before[g.UID] && !servedBefore(g) {
 			continue
 		}
 		prepared := &gateway{Gateway: g}
@@ -130,6 +134,13 @@ func Prepare(o *Objects, s Settings) *Prepared {
 	}
 	slices.SortStableFunc(p.Claims, func(a, b routes.Claim) int { return a.Since.Compare(b.Since) })
 	return p
+}
+
+// servedBefore reports whether the status of a Gateway was written by this controller: its
+// class may have gone while no process ran.
+func servedBefore(g *gatewayv1.Gateway) bool {
+	c := meta.FindStatusCondition(g.Status.Conditions, string(gatewayv1.GatewayConditionAccepted))
+	return c != nil && strings.HasSuffix(c.Message, mark)
 }
 
 type aged interface {
