@@ -210,6 +210,11 @@ func (k *keeper) Run(ctx context.Context) (err error) {
 	}
 	if err := k.proxy.Listen(ctx); err != nil {
 		k.notListening()
+		// The class counts from the next try on, for those who wait for it to be there.
+		if fault := k.makeClass(ctx); fault != nil {
+			k.log.Warn("the class is made when the ports are free", "error", fault)
+		}
+		k.sayNotListening(ctx, first.Served, err)
 		return err
 	}
 	k.tellGateways()
@@ -335,6 +340,11 @@ func (k *keeper) serves(i *networkingv1.Ingress) bool {
 	name := i.Annotations[classAnnotation]
 	if i.Spec.IngressClassName != nil {
 		name = *i.Spec.IngressClassName
+	}
+	if name == "" && i.Spec.IngressClassName == nil && k.settings.DefaultClass {
+		// It was written before there was a class, which gives later ones its name.
+		class, err := k.classes.Get(k.settings.Class)
+		return err == nil && class.Spec.Controller == Controller && class.Annotations[networkingv1.AnnotationIsDefaultIngressClass] == "true"
 	}
 	if name == "" {
 		return false

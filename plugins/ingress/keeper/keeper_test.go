@@ -130,6 +130,12 @@ func (r *running) get(host string) (string, error) {
 	return strconv.Itoa(response.StatusCode) + " " + strings.TrimSpace(string(text)), err
 }
 
+func classless(namespace, name, host, service string) *networkingv1.Ingress {
+	i := ingress(namespace, name, "", host, service)
+	i.Spec.IngressClassName = nil
+	return i
+}
+
 func ingress(namespace, name, class, host, service string) *networkingv1.Ingress {
 	return &networkingv1.Ingress{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(namespace + "/" + name)},
@@ -154,6 +160,7 @@ func TestIngress(t *testing.T) {
 		node(corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: "192.0.2.10"}, corev1.NodeAddress{Type: corev1.NodeHostName, Address: "n"}),
 		class("others", "example.com/other"), ingress("shop", "others", "others", "others.test", "web"),
 		ingress("shop", "web", "pintle", "a.test", "web"), ingress("shop", "none", "none", "none.test", "web"),
+		classless("shop", "classless", "classless.test", "web"),
 	)
 	// It makes its class, and what names that is served then.
 	eventually(t, func() error {
@@ -174,7 +181,7 @@ func TestIngress(t *testing.T) {
 		if got := address("web"); got != "192.0.2.10" {
 			return fmt.Errorf("the Ingress has the address %q", got)
 		}
-		if got := r.events("MissingService"); len(got) != 1 || got[0] != `shop/web: Service "web" is not found` {
+		if got := r.events("MissingService"); len(got) != 2 || !slices.Contains(got, `shop/web: Service "web" is not found`) {
 			return fmt.Errorf("events: %q", got)
 		}
 		return nil
@@ -182,6 +189,13 @@ func TestIngress(t *testing.T) {
 	if address("others") != "" || address("none") != "" {
 		t.Error("an Ingress of another controller has an address")
 	}
+	// One without a class, of before the class was there, is of the default class.
+	eventually(t, func() error {
+		if got := address("classless"); got != "192.0.2.10" {
+			return fmt.Errorf("the Ingress without a class has the address %q", got)
+		}
+		return nil
+	})
 	s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}}
 	if _, err := r.client.CoreV1().Services("shop").Create(t.Context(), s, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -409,7 +423,8 @@ func TestPortTaken(t *testing.T) {
 	var told []gateway.Output
 	with := &gateway.Exchange{}
 	defer with.Offer(func() *gateway.Objects { return edge() }, func(o gateway.Output) { told = append(told, o) })()
-	client := fake.NewClientset(node(corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: "192.0.2.10"}))
+	client := fake.NewClientset(node(corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: "192.0.2.10"}),
+		class("pintle", Controller), ingress("shop", "web", "pintle", "a.test", "web"), ingress("shop", "others", "others", "b.test", "web"))
 	factory := informers.NewSharedInformerFactory(client, 0)
 	s := testSettings()
 	s.HTTPSAddresses = []string{taken.Addr().String()}
@@ -426,6 +441,19 @@ func TestPortTaken(t *testing.T) {
 	}
 	if len(told) != 1 {
 		t.Fatalf("%d outputs are told", len(told))
+	}
+	events, err := client.CoreV1().Events("shop").List(t.Context(), metav1.ListOptions{})
+	if err != nil || len(events.Items) != 1 || events.Items[0].InvolvedObject.Name != "web" || events.Items[0].Reason != notListens || !strings.Contains(events.Items[0].Message, "listen at "+taken.Addr().String()) {
+		t.Errorf("events %+v, %v", events, err)
+	}
+	if i, err := client.NetworkingV1().Ingresses("shop").Get(t.Context(), "web", metav1.GetOptions{}); err != nil || len(i.Status.LoadBalancer.Ingress) > 0 {
+		t.Errorf("the Ingress that is not served has an address: %+v, %v", i, err)
+	}
+	if err := k.Run(ctx); err == nil { // the same event is renewed
+		t.Error("it runs though its port is taken")
+	}
+	if events, err := client.CoreV1().Events("shop").List(t.Context(), metav1.ListOptions{}); err != nil || len(events.Items) != 1 {
+		t.Errorf("events %+v, %v", events, err)
 	}
 	g := told[0].Gateways["edge"]
 	if len(g.Listeners) != 1 || programmed(g.Conditions) != metav1.ConditionFalse || programmed(g.Listeners[0].Conditions) != metav1.ConditionFalse || !meta.IsStatusConditionTrue(g.Conditions, "Accepted") {
@@ -474,6 +502,28 @@ func TestAddressesFirst(t *testing.T) {
 	for _, o := range told {
 		if g := o.Gateways["edge"]; !slices.Equal(g.Addresses, []string{"192.0.2.10"}) || programmed(g.Conditions) != metav1.ConditionTrue {
 			t.Errorf("told is %+v", g)
+		}
+	}
+}
+
+// TestNodeWithoutAddresses: an Ingress keeps its address while the Node is not there, or has not
+// told its addresses, as after a restart.
+func TestNodeWithoutAddresses(t *testing.T) {
+	web := ingress("shop", "web", "pintle", "a.test", "web")
+	web.Status.LoadBalancer.Ingress = []networkingv1.IngressLoadBalancerIngress{{IP: "192.0.2.10"}}
+	for _, objects := range [][]runtime.Object{{web}, {web, node()}} {
+		client := fake.NewClientset(objects...)
+		k, err := build(client, informers.NewSharedInformerFactory(client, 0), &gateway.Exchange{}, testSettings(), "n", slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := k.writeStatuses(t.Context(), []*networkingv1.Ingress{web}); err != nil {
+			t.Fatal(err)
+		}
+		for _, a := range client.Actions() {
+			if a.GetVerb() == "update" {
+				t.Errorf("it writes %+v", a)
+			}
 		}
 	}
 }

@@ -22,6 +22,9 @@ func (k *keeper) writeStatuses(ctx context.Context, served []*networkingv1.Ingre
 		return err
 	}
 	k.publish(addresses)
+	if len(addresses) == 0 && k.node != "" {
+		return nil // the Node has not told its addresses yet; statuses keep what they have
+	}
 	is := map[types.UID]bool{}
 	var errs []error
 	for _, i := range served {
