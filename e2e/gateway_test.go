@@ -112,18 +112,14 @@ func (e *env) hasConditions(t *testing.T, ns, kind, name string, want map[string
 	})
 }
 
-// TestGateway: the shipped plugin beside that of Ingresses: HTTP and HTTPS, gRPC, filters,
+// TestGateway: the shipped plugins, started by their first Gateway: HTTP and HTTPS, gRPC, filters,
 // conditions, a rollout without a failed request, a reference of another namespace before
 // and after its grant, and a thief of hosts (4-21.1, 4-21.9).
 func TestGateway(t *testing.T) {
 	t.Parallel()
 	needContainers(t)
-	text := read(t, "../configs/standalone.yaml")
 	dir := t.TempDir()
-	lines := "\n  # - ingress\n  # - gateway "
-	contains(t, text, lines)
-	config := write(t, filepath.Join(dir, "gateway.yaml"), strings.Replace(text, lines, "\n  - ingress\n  - gateway ", 1))
-	e := private(t, cluster.Options{Name: "gateway", Config: config})
+	e := private(t, cluster.Options{Name: "gateway", Config: "configs/standalone.yaml"})
 	ns := e.namespace(t)
 	if out, err := exec.Command("make", "-C", "..", "bin/gateway-api.yaml").CombinedOutput(); err != nil {
 		t.Fatalf("the kinds of Gateway API: %v\n%s", err, out)

@@ -10,7 +10,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -144,17 +143,14 @@ func (e *env) atURL(t *testing.T, c *http.Client, url, want string) {
 	})
 }
 
-// TestIngress: the shipped plugin, switched on by its line: two hosts, TLS, an upgrade, gRPC,
+// TestIngress: the shipped plugin, started by its first Ingress: two hosts, TLS, an upgrade, gRPC,
 // a rollout without a failed request, a certificate that changes, and an Ingress of another
 // namespace that wants the same host (4-21.1, 4-21.9).
 func TestIngress(t *testing.T) {
 	t.Parallel()
 	needContainers(t)
-	text := read(t, "../configs/standalone.yaml")
-	contains(t, text, "\n  # - ingress\n")
 	dir := t.TempDir()
-	config := write(t, filepath.Join(dir, "ingress.yaml"), strings.Replace(text, "\n  # - ingress\n", "\n  - ingress\n", 1))
-	e := private(t, cluster.Options{Name: "ingress", Config: config})
+	e := private(t, cluster.Options{Name: "ingress", Config: "configs/standalone.yaml"})
 	ns := e.namespace(t)
 	certificate, key, authority := servingFiles(t, dir, "shop.example.com")
 	e.kubectl(t, "-n", ns, "create", "secret", "tls", "shop", "--cert", certificate, "--key", key)

@@ -28,6 +28,7 @@ import (
 	"pintle.dev/pintle/kernel/api/storage"
 	"pintle.dev/pintle/kernel/catalog"
 	"pintle.dev/pintle/kernel/config"
+	"pintle.dev/pintle/kernel/demand"
 	"pintle.dev/pintle/kernel/features"
 	"pintle.dev/pintle/kernel/inspect"
 	"pintle.dev/pintle/kernel/node/oomscore"
@@ -101,6 +102,9 @@ type Kernel struct {
 		handler    http.Handler
 		collectors []prometheus.Collector
 	}
+
+	// demand knows which controllers of controllers.onDemand were asked for.
+	demand demand.Follower
 
 	// tracing makes spans; nil: there are none.
 	tracing trace.TracerProvider
@@ -324,6 +328,10 @@ func (k *Kernel) run(ctx context.Context) error {
 		return err
 	}
 	k.step("plugins", "%s", k.pluginSummary())
+	k.demand.Use(wants(k.config()))
+	if err := k.startOnDemand(); err != nil {
+		return err
+	}
 	close(k.ready)
 	// A node that is given its range of pod IPs may wait for it for good, so it comes last.
 	waits := cfg.Node.PodCIDR == ""
@@ -399,6 +407,7 @@ func (k *Kernel) Reconfigure(_ context.Context, next *config.Config, changes []c
 	merged.Node = k.cfg.Node.WithLive(next.Node)
 	k.mu.Unlock()
 	k.adopt(&merged, next, plugins, nodeKeys, func() {
+		k.demand.Use(wants(&merged))
 		k.setProfiles()
 		if merged.Scheduler.Enabled && len(merged.Scheduler.Profiles) > 0 && !k.schedulerStarted.Load() {
 			k.log.Warn("the kernel started without a scheduler profile, so no scheduler runs; restart it for those of scheduler.profiles")

@@ -140,6 +140,7 @@ func checkMachine(cfg *config.Config) error {
 	refuse(!cfg.Node.Enabled, "is false; pintle node runs nothing else", "node", "enabled")
 	refuse(cfg.Node.PodCIDR != "", "want it empty: the node has the range that its Node object is given, such as by the controller nodeipam", "node", "podCIDR")
 	refuse(len(cfg.Control.Enabled) > 0, elsewhere, "controllers", "enabled")
+	refuse(len(cfg.Control.OnDemand) > 0, elsewhere, "controllers", "onDemand")
 	refuse(len(cfg.Scheduler.Profiles) > 0, elsewhere, "scheduler", "profiles")
 	refuse(len(cfg.Admission.Enabled) > 0, elsewhere, "admission", "enabled")
 	refuse(len(cfg.APIServers.Enabled) > 0, elsewhere, "apiServers", "enabled")

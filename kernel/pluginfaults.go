@@ -57,6 +57,9 @@ func placeOf(cfg *config.Config, e *plugin.NameError) []string {
 	case sdk.KindCloud:
 		return []string{"cloud", "provider"}
 	case sdk.KindController:
+		if at := slices.Index(onDemand(cfg), e.Name); at >= 0 {
+			return []string{"controllers", "onDemand", strconv.Itoa(at), "name"}
+		}
 		return listed([]string{"controllers", "enabled"}, cfg.Control.Enabled)
 	}
 	at := slices.IndexFunc(cfg.Scheduler.Profiles, func(p config.Profile) bool { return p.SchedulerName == e.Profile })

@@ -42,13 +42,12 @@ func main() {
 	}
 }
 
-// edits make configs/standalone.yaml the suite's: both plugins, the ports that it asks, and
-// images from a folder.
+// edits make configs/standalone.yaml the suite's: the ports that it asks, and images from a
+// folder. Both plugins start with the class that installKinds makes.
 func edits(images string) map[string]string {
 	return map[string]string{
-		"\n  # - ingress\n  # - gateway ": "\n  - ingress\n  - gateway ",
-		"\n  - name: containerd\n":        fmt.Sprintf("\n  - name: containerd\n    config:\n      containerd: {images: %s}\n", images),
-		"\n  - name: ingress\n":           "\n  - name: ingress\n    config:\n      ingress: {httpAddresses: [\":80\", \":8080\", \":8090\"], secretInterval: 1s}\n",
+		"\n  - name: containerd\n":      fmt.Sprintf("\n  - name: containerd\n    config:\n      containerd: {images: %s}\n", images),
+		"ingress: {defaultClass: true}": "ingress: {httpAddresses: [\":80\", \":8080\", \":8090\"], secretInterval: 1s}",
 	}
 }
 
@@ -107,7 +106,7 @@ func run(ctx context.Context, o options) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, c.Stop(syscall.SIGTERM)) }()
-	if err := installKinds(ctx, c, network, bin); err != nil {
+	if err := installKinds(ctx, c, network, bin, dir); err != nil {
 		return err
 	}
 	if o.features == "" {
@@ -121,10 +120,15 @@ func run(ctx context.Context, o options) (err error) {
 }
 
 // installKinds returns when the kinds of Gateway API are served.
-func installKinds(ctx context.Context, c *cluster.Cluster, n *cluster.Network, bin string) error {
+func installKinds(ctx context.Context, c *cluster.Cluster, n *cluster.Network, bin, dir string) error {
+	class := filepath.Join(dir, "class.yaml")
+	if err := os.WriteFile(class, []byte("{apiVersion: gateway.networking.k8s.io/v1, kind: GatewayClass, metadata: {name: pintle}, spec: {controllerName: pintle.dev/gateway}}\n"), 0o644); err != nil {
+		return err
+	}
 	for _, args := range [][]string{
 		{"apply", "--server-side", "-f", filepath.Join(bin, "gateway-api.yaml")},
 		{"wait", "--for=condition=Established", "--timeout=110s", "crd", "--all"},
+		{"apply", "-f", class},
 		{"wait", "--for=condition=Accepted", "--timeout=110s", "gatewayclass/pintle"},
 	} {
 		_, err := kubectl(ctx, c, n, bin, args...)

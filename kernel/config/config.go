@@ -251,8 +251,29 @@ type Priority struct {
 
 // Control configures the controllers.
 type Control struct {
-	Enabled []string `mapstructure:"enabled" live:"true" doc:"names of the controllers to run"`
-	Disable []string `mapstructure:"disable" enum:"csrsigning" doc:"controllers that are part of the kernel, and are not to run: csrsigning (upstream's certificatesigningrequest-signing-controller)"`
+	Enabled  []string   `mapstructure:"enabled" live:"true" doc:"names of the controllers to run"`
+	OnDemand []OnDemand `mapstructure:"onDemand" live:"true" doc:"controllers that run from the first object on that asks for them, until the kernel ends; after a restart, if there is such an object"`
+	Disable  []string   `mapstructure:"disable" enum:"csrsigning" doc:"controllers that are part of the kernel, and are not to run: csrsigning (upstream's certificatesigningrequest-signing-controller)"`
+}
+
+// OnDemand is a controller that starts when an object asks for it.
+type OnDemand struct {
+	Name    string         `mapstructure:"name" required:"true" doc:"name of the controller"`
+	Objects []DemandObject `mapstructure:"objects" doc:"objects that ask for it; one of them is enough"`
+}
+
+// DemandObject describes objects of one resource, in any namespace.
+type DemandObject struct {
+	Group    string        `mapstructure:"group" doc:"group of the API; empty: the core group"`
+	Version  string        `mapstructure:"version" required:"true" doc:"version of the group, such as v1"`
+	Resource string        `mapstructure:"resource" required:"true" doc:"resource, in lower case and plural, such as ingresses; one that is not served yet is waited for"`
+	Fields   []DemandField `mapstructure:"fields" doc:"members that an object has, all of them; none: every object asks"`
+}
+
+// DemandField is a member of an object.
+type DemandField struct {
+	Path   string   `mapstructure:"path" required:"true" doc:"names with dots between them, such as spec.ingressClassName or metadata.annotations['example.com/name']"`
+	Values []string `mapstructure:"values" doc:"what it is, one of these; an empty one stands for a member that is not there"`
 }
 
 // APIServers configures the plugins that serve group versions of the API.

@@ -93,6 +93,9 @@ func crossCheck(cfg *Config, file string, tree *yaml.Node) Faults {
 	if cfg.Hollow.Nodes > 0 && cfg.Hollow.Runtime == "" {
 		add(line("hollow"), "hollow.runtime", "is empty; name a runtime plugin that simulates containers, such as hollow")
 	}
+	checkOnDemand(cfg, func(key, format string, args ...any) {
+		add(line("controllers", "onDemand"), "controllers.onDemand"+key, format, args...)
+	})
 	checkElection(cfg, func(key, format string, args ...any) {
 		add(line(strings.Split(key, ".")...), key, format, args...)
 	})

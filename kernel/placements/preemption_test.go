@@ -60,10 +60,8 @@ func (s *server) evict(_ context.Context, victim *v1.Pod, _ *v1.PodCondition) er
 	return nil
 }
 
-func (s *server) status(_ context.Context, pod *v1.Pod, _ *v1.PodCondition, nominated *string) error {
-	if nominated != nil {
-		s.change(pod.Name, func(p *v1.Pod) { p.Status.NominatedNodeName = *nominated })
-	}
+func (s *server) nominate(_ context.Context, pod *v1.Pod, node string) error {
+	s.change(pod.Name, func(p *v1.Pod) { p.Status.NominatedNodeName = node })
 	return nil
 }
 
@@ -93,7 +91,7 @@ func BenchmarkPreemption(b *testing.B) {
 			}
 		}
 		server := newServer(pods)
-		s := startWith(b, directory, plugin.TransportWASM, modern, scheduler.Deps{Pods: server, Nodes: nodes, Objects: c.objects(), Bind: server.bind, Evict: server.evict, Status: server.status})
+		s := startWith(b, directory, plugin.TransportWASM, modern, scheduler.Deps{Pods: server, Nodes: nodes, Objects: c.objects(), Bind: server.bind, Evict: server.evict, Nominate: server.nominate})
 		// The first one shows that all of that has arrived.
 		server.create(sized("small", "1m", 0, ""))
 		await(b, s, 1)
@@ -141,7 +139,7 @@ func BenchmarkBeside(b *testing.B) {
 			}
 			server := newServer(append(pods, sized("last", "1m", -1, "")))
 			s := startWith(b, directory, plugin.TransportWASM, modern, scheduler.Deps{
-				Pods: server, Nodes: nodes, Objects: c.objects(), Bind: server.bind, Evict: server.evict,
+				Pods: server, Nodes: nodes, Objects: c.objects(), Bind: server.bind, Evict: server.evict, Nominate: server.nominate,
 				Status: func(_ context.Context, pod *v1.Pod, condition *v1.PodCondition, _ *string) error {
 					if condition != nil {
 						server.change(pod.Name, func(p *v1.Pod) { p.Status.Conditions = []v1.PodCondition{*condition} })

@@ -58,6 +58,9 @@ type Config struct {
 	Admission []string
 	// Controllers are the names of the controllers that run.
 	Controllers []string
+	// Waiting are those of Controllers that nothing has asked for yet. They are enabled and
+	// Idle: they have no process, no identity and no role.
+	Waiting []string
 	// Cloud is the name of the cloud provider, of which one at most may be in use.
 	Cloud []string
 	// APIServers are the names of the API servers that run.

@@ -64,7 +64,7 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 		bundle := u.bundle.Manifest.Name
 		for i := range u.bundle.Manifest.Plugins {
 			e := &u.bundle.Manifest.Plugins[i]
-			s, st := u.stats[e.Name], u.status(e, p.enabled(e.Name))
+			s, st := u.stats[e.Name], p.status(u, e)
 			labels := []string{e.Name, bundle, e.Kind}
 			with := func(more ...string) []string { return append(labels[:3:3], more...) }
 			emit(descs.state, prometheus.GaugeValue, 1, with(u.transport, string(st.State))...)

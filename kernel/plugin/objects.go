@@ -367,7 +367,7 @@ func (p *plan) object(u *unit, e *Entry) *v1alpha1.Plugin {
 			Name: e.Name, Labels: map[string]string{managedLabel: managedByHost},
 			Annotations: map[string]string{v1alpha1.ConfiguredAnnotation: p.annotations[e.Name]},
 		},
-		Spec: *p.specs[e.Name], Status: u.status(e, u.active && p.enabled(e.Name)),
+		Spec: *p.specs[e.Name], Status: p.status(u, e),
 	}
 }
 

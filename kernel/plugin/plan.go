@@ -92,6 +92,7 @@ func (h *Host) newPlan(base *Config, w *wishes, before *plan) (*plan, error) {
 	if err := p.checkNames(); err != nil {
 		return nil, err
 	}
+	p.cfg.Controllers = slices.DeleteFunc(p.cfg.Controllers, p.waits)
 	if err := p.checkProfileConfigs(); err != nil {
 		return nil, err
 	}
@@ -113,7 +114,7 @@ func (h *Host) newPlan(base *Config, w *wishes, before *plan) (*plan, error) {
 		if _, known := before.configs[u]; !known {
 			u.active = wanted
 		}
-		if u.active && u.ungranted != nil {
+		if u.ungranted != nil && (u.active || p.awaited(u)) {
 			return nil, u.ungranted
 		}
 		p.configs[u] = next

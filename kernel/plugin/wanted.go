@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"pintle.dev/pintle/sdk"
+	"pintle.dev/pintle/sdk/apis/kernel/v1alpha1"
 )
 
 // inUse reports whether a plugin is in use: a profile has it, it is an enabled
@@ -43,4 +44,24 @@ func (p *plan) wants(u *unit) bool {
 		}
 	}
 	return false
+}
+
+// waits reports whether a plugin is enabled, and starts when something asks for it.
+func (p *plan) waits(name string) bool {
+	return slices.Contains(p.cfg.Waiting, name) && p.enabled(name)
+}
+
+// awaited reports whether a plugin of a unit waits.
+func (p *plan) awaited(u *unit) bool {
+	return slices.ContainsFunc(u.bundle.Manifest.Plugins, func(e Entry) bool { return p.waits(e.Name) })
+}
+
+// status is how a plugin is within the plan.
+func (p *plan) status(u *unit, e *Entry) v1alpha1.PluginStatus {
+	waits := p.waits(e.Name)
+	st := u.status(e, u.active && p.enabled(e.Name) && !waits)
+	if waits {
+		st.State, st.Message = v1alpha1.PluginStateIdle, "it starts with the first object that asks for it, as controllers.onDemand of the configuration says"
+	}
+	return st
 }

@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -116,5 +117,42 @@ func TestInstalledIsNotInForce(t *testing.T) {
 				t.Errorf("refuse is %+v, want it Ready", s)
 			}
 		})
+	}
+}
+
+// A controller that waits for something to ask for it is enabled and Idle, and nothing of it is
+// in force. It starts when it waits no more. Who switches it off by its object keeps it off, also when
+// something asks. A name that no bundle has is a fault all the same.
+func TestWaitingController(t *testing.T) {
+	api := newFakeAPI(t, "a")
+	cfg := testConfig(t, TransportWASM)
+	cfg.Bundles = append(cfg.Bundles, BundleConfig{Name: "greeter", Transport: TransportWASM})
+	cfg.Controllers, cfg.Waiting = []string{"greeter"}, []string{"greeter"}
+	o := &opened{has: map[string]bool{}, path: api.socket}
+	h := runHostWith(t, cfg, nil, Deps{Identity: o.identity, Release: o.release})
+	off := func(what string, state v1alpha1.PluginState) {
+		t.Helper()
+		if s := objectOf(h, "greeter").Status; s.State != state || s.PID != 0 || (s.Message == "") != (state != v1alpha1.PluginStateIdle) {
+			t.Errorf("%s: it is %+v, want it %s", what, s, state)
+		}
+		if g := h.present().grants(); len(g) > 0 || o.names() > 0 {
+			t.Errorf("%s: granted %v, %d sockets", what, g, o.names())
+		}
+	}
+	off("waiting", v1alpha1.PluginStateIdle)
+	if spec := objectOf(h, "greeter").Spec; spec.Enabled == nil || !*spec.Enabled {
+		t.Errorf("its object says %+v, want it enabled: the operator can say otherwise", spec)
+	}
+	cfg.Waiting = nil
+	if err := h.Reconfigure(cfg); err != nil {
+		t.Fatal(err)
+	}
+	poll(t, "the socket is open", func() bool { return o.names() == 1 })
+	if s := objectOf(h, "greeter").Status; s.State == v1alpha1.PluginStateIdle {
+		t.Errorf("asked for, it is %+v", s)
+	}
+	cfg.Controllers, cfg.Waiting = []string{"greeter", "nobody"}, []string{"nobody"}
+	if err := h.Reconfigure(cfg); err == nil || !strings.Contains(err.Error(), "nobody") {
+		t.Errorf("a name that no bundle has: %v", err)
 	}
 }

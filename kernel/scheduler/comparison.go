@@ -9,7 +9,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"pintle.dev/pintle/kernel/scheduler/convert"
 	contractv1 "pintle.dev/pintle/sdk/contract/v1"
 )
 
@@ -277,13 +276,13 @@ func (s *side) decide(ctx context.Context, id uint32, sh *shape, snap *snapshot)
 		return nil, err
 	}
 	if len(c.fit) > 0 {
-		if _, err := c.updateTotals(ctx); err != nil {
+		if _, err := c.totals(ctx); err != nil {
 			c.forget()
 			return nil, err
 		}
 	}
-	for p := range c.predicates {
-		if c.predicates[p].stale {
+	for p, stale := range c.stale {
+		if stale {
 			return nil, fmt.Errorf("predicate %s did not answer", c.predicates[p].Name)
 		}
 	}
@@ -298,7 +297,7 @@ func (c *Comparison) compare(ctx context.Context, d *comparedDecision) error {
 		return nil
 	}
 	var decided [2]*class
-	sh := &shape{Pod: &convert.Pod{Message: pod, Claims: convert.UsesClaims(pod)}}
+	sh := &shape{pod: pod, claims: usesClaims(pod)}
 	for i := range pair {
 		var err error
 		if decided[i], err = pair[i].decide(ctx, d.class, sh, c.snapshot); err != nil {
@@ -322,7 +321,7 @@ func (c *class) would(node string, names []string) bool {
 	if len(c.fit) == 0 {
 		return node == ""
 	}
-	for _, n := range c.totals.tops() {
+	for _, n := range c.tally.tops() {
 		if names[n] == node {
 			return true
 		}

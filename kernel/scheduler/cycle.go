@@ -63,7 +63,7 @@ func (s *Scheduler) schedule(ctx context.Context, p *podEntry) {
 		}
 		s.queue.park(p, p.failed, decision.Time)
 		var due time.Time
-		if c := p.shape.class; c != nil && c.expires {
+		if c := p.shape.class; c != nil && c.untilP != nil {
 			due = c.unfitUntil()
 		}
 		s.queue.awaits(p, due)
@@ -169,16 +169,16 @@ func (s *Scheduler) classOf(sh *shape) *class {
 		sh.class.used = s.decisions
 		return sh.class
 	}
-	for len(s.classes) > 0 && (len(s.classes) >= s.cfg.MaxClasses || s.classBytes+sh.Size > maxClassBytes) {
+	for len(s.classes) > 0 && (len(s.classes) >= s.cfg.MaxClasses || s.classBytes+sh.size > maxClassBytes) {
 		s.dropOldestClass()
 	}
 	s.lastClass++
 	c := &class{id: s.lastClass, shape: sh, used: s.decisions}
 	sh.class = c
 	s.classes = append(s.classes, c)
-	s.classBytes += sh.Size
+	s.classBytes += sh.size
 	s.snapshot.pending = append(s.snapshot.pending, &contractv1.Operation{Op: &contractv1.Operation_ClassSet{
-		ClassSet: &contractv1.ClassSet{Class: c.id, Pod: sh.Message}}})
+		ClassSet: &contractv1.ClassSet{Class: c.id, Pod: sh.pod}}})
 	return c
 }
 
@@ -197,10 +197,10 @@ func (s *Scheduler) dropClass(at int) {
 	gone := s.classes[at]
 	s.classes[at] = s.classes[len(s.classes)-1]
 	s.classes = s.classes[:len(s.classes)-1]
-	s.classBytes -= gone.shape.Size
+	s.classBytes -= gone.shape.size
 	gone.shape.class = nil
 	if gone.shape.refs == 0 {
-		delete(s.shapes, gone.shape.Key)
+		delete(s.shapes, gone.shape.key)
 	}
 	s.snapshot.pending = append(s.snapshot.pending, &contractv1.Operation{Op: &contractv1.Operation_ClassRemove{ClassRemove: gone.id}})
 }

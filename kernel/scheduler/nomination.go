@@ -26,7 +26,7 @@ func (s *Scheduler) nominated(p *podEntry, node string) {
 		s.snapshot.unnominate(p, before)
 		s.note(eventKey{
 			kind: contractv1.KindPod, action: contractv1.Action_DELETE, before: p.shape, own: s.eventSeq + 1,
-			capped: true, ceiling: p.shape.Message.GetPriority(),
+			capped: true, ceiling: p.shape.pod.GetPriority(),
 		})
 		p.except = s.eventSeq
 	}
@@ -75,7 +75,7 @@ func (s *snapshot) renominated(node string) {
 func (s *snapshot) nomineesAbove(node string, priority int32, but *podEntry) []*podEntry {
 	var list []*podEntry
 	for _, p := range s.nominees[node] {
-		if p != but && p.shape.Message.GetPriority() >= priority {
+		if p != but && p.shape.pod.GetPriority() >= priority {
 			list = append(list, p)
 		}
 	}
@@ -93,11 +93,11 @@ func (s *Scheduler) ownDecision(ctx context.Context, p *podEntry, c *class, node
 	if _, found := slices.BinarySearch(c.fit, node.index); s.cfg.Explain == 0 || !found {
 		return nil
 	}
-	if _, err := c.updateTotals(ctx); err != nil {
+	if _, err := c.totals(ctx); err != nil {
 		c.forget()
 		return err
 	}
-	d.Total = c.totals.totals[node.index]
+	d.Total = c.tally.totals[node.index]
 	d.evidence = c.evidence(s.snapshot, node.index, d.Total)
 	return nil
 }
@@ -120,7 +120,7 @@ func (s *Scheduler) rooms(p *podEntry, c *class) string {
 			note += "; "
 		}
 		note += "room on " + e.name + " is kept for"
-		for _, other := range s.snapshot.nomineesAbove(e.name, c.shape.Message.GetPriority(), p) {
+		for _, other := range s.snapshot.nomineesAbove(e.name, c.shape.pod.GetPriority(), p) {
 			note += " " + other.namespace + "/" + other.name
 		}
 	}

@@ -18,6 +18,9 @@ type Evicter func(ctx context.Context, victim *v1.Pod, condition *v1.PodConditio
 // preemptionWords begin what kube-scheduler says of a preemption.
 const preemptionWords = "preemption: "
 
+// Nominator writes status.nominatedNodeName of a pod.
+type Nominator func(ctx context.Context, pod *v1.Pod, node string) error
+
 // postFilter asks what could be done for a pod that fits nowhere. The pod stays
 // parked; it comes back when the victims have gone. It returns what the plugins
 // answered, together.
@@ -287,7 +290,7 @@ func (c *class) refusals(s *snapshot) *contractv1.CycleCall {
 		v := ruling{predicate: c.fail[n]}
 		switch {
 		case v.predicate >= 0:
-			v.verdict = c.predicates[v.predicate].verdicts[n]
+			v.verdict = c.verdicts[v.predicate][n]
 			list.add(uint32(n), v, "", nil)
 		case c.narrowing.stop != nil && c.narrowing.stop.code == contractv1.Code_UNSCHEDULABLE:
 			list.resolvable(uint32(n), c.narrowing.stop)

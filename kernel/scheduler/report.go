@@ -42,7 +42,7 @@ func (c *class) why(nodes int) (string, *failure) {
 	narrowed := nodes
 	for n, f := range c.fail {
 		if f >= 0 {
-			counts[verdict{f, c.predicates[f].verdicts[n]}]++
+			counts[verdict{f, c.verdicts[f][n]}]++
 			narrowed--
 		}
 	}
@@ -52,7 +52,7 @@ func (c *class) why(nodes int) (string, *failure) {
 		for _, reason := range c.policy.Reasons(int(v.predicate), v.id) {
 			reasons[reason] += count
 		}
-		by = append(by, rejection(c.predicates[v.predicate].PredicateInfo))
+		by = append(by, rejection(&c.predicates[v.predicate]))
 	}
 	if refused := c.narrowing.tell(narrowed, c.at.points[contractv1.Point_PRE_FILTER], reasons, &by); refused != "" {
 		c.message, c.failed = fmt.Sprintf("0/%d nodes are available: %s.", nodes, refused), newFailure(by)
@@ -116,7 +116,7 @@ type reporter struct {
 const patchWorkers = 4
 
 func newReporter(d *Deps) *reporter {
-	r := &reporter{seed: maphash.MakeSeed(), status: d.Status, events: d.Events, lost: make(chan types.UID, 1024)}
+	r := &reporter{seed: maphash.MakeSeed(), status: d.statusWriter(), events: d.Events, lost: make(chan types.UID, 1024)}
 	for i := range r.patches {
 		r.patches[i].wake = make(chan struct{}, 1)
 	}

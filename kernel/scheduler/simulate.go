@@ -14,8 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
-
-	"pintle.dev/pintle/kernel/scheduler/convert"
 )
 
 // Cluster is a picture of a cluster as the scheduler needs it. Objects are
@@ -40,7 +38,7 @@ func (c *Cluster) Add(object runtime.Object) error {
 	case *v1.Pod:
 		c.Pods = append(c.Pods, o)
 	default:
-		if _, err := convert.Object(o); err == nil {
+		if _, err := convertObject(o); err == nil {
 			c.Objects = append(c.Objects, o)
 		}
 	}
@@ -100,10 +98,10 @@ func onPicture(ctx context.Context, c Config, cluster *Cluster, profiles map[str
 func (s *Scheduler) load(cluster *Cluster) error {
 	for _, n := range cluster.Nodes {
 		s.whole.set(n)
-		s.take(event{node: convert.Node(n)})
+		s.take(event{node: convertNode(n)})
 	}
 	for _, o := range cluster.Objects {
-		converted, err := convert.Object(o)
+		converted, err := convertObject(o)
 		if err != nil {
 			return fmt.Errorf("simulate: %w", err)
 		}
@@ -224,7 +222,7 @@ func (s *Scheduler) try(ctx context.Context, p *podEntry, preferred string) (*no
 		return nil, d, err
 	}
 	c := p.shape.class
-	for _, n := range c.totals.tops() {
+	for _, n := range c.tally.tops() {
 		if other := s.snapshot.byIndex[n]; other.name == preferred && other != node {
 			node, d.evidence = other, c.evidence(s.snapshot, n, d.Total)
 			break

@@ -1,4 +1,4 @@
-package convert
+package scheduler
 
 import (
 	v1 "k8s.io/api/core/v1"

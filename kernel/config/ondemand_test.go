@@ -1,0 +1,37 @@
+package config
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestOnDemand: faults of controllers.onDemand name their key, and say what would be right.
+func TestOnDemand(t *testing.T) {
+	const ok = "controllers: {onDemand: [{name: a, objects: [{version: v1, resource: pods, fields: [{path: \"metadata.annotations['example.com/x.y']\", values: [\"\", x]}]}]}]}\n"
+	for _, tt := range []struct{ from, to, want string }{
+		{"", "", ""},
+		{"name: a", "name: ''", "controllers.onDemand[0].name"},
+		{"version: v1, ", "", `key "version" is missing`},
+		{"resource: pods", "resource: Pod", `controllers.onDemand[0].objects[0].resource: "Pod" is no resource`},
+		{"resource: pods", "resource: pods/status", `"pods/status" is no resource`},
+		{"metadata.annotations['example.com/x.y']", "metadata.annotations.", `controllers.onDemand[0].objects[0].fields[0].path: "metadata.annotations." is no path`},
+		{`values: ["", x]`, "values: []", "controllers.onDemand[0].objects[0].fields[0].values: is empty"},
+		{"onDemand: [", "enabled: [a], onDemand: [", "is in controllers.enabled, too"},
+		{"onDemand: [", "onDemand: [{name: a, objects: [{version: v1, resource: nodes}]}, ", `"a" is listed twice`},
+		{"onDemand: [", "onDemand: [{name: b}, ", "nothing starts b"},
+	} {
+		text := ok
+		if tt.from != "" {
+			if text = strings.Replace(ok, tt.from, tt.to, 1); text == ok {
+				t.Fatalf("%q is not there", tt.from)
+			}
+		}
+		_, err := Load(Source{File: write(t, head+text)})
+		switch {
+		case tt.want == "" && err != nil:
+			t.Errorf("refused: %v", err)
+		case tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)):
+			t.Errorf("%s → %s: %v, want %q", tt.from, tt.to, err, tt.want)
+		}
+	}
+}
