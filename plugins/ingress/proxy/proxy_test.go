@@ -565,7 +565,7 @@ func TestTrickle(t *testing.T) {
 		early := backend(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = w.Write(bytes.Repeat([]byte("x"), 64<<10))
 		}))
-		b := begin(t, `{"maxRequests":1}`, map[string]service{"a": {"", []string{early}}})
+		b := begin(t, `{"maxRequests":1,"clientTimeout":"500ms"}`, map[string]service{"a": {"", []string{early}}})
 		held := raw(t, b.http, "POST / HTTP/1.1\r\nHost: a.test\r\nContent-Length: 10\r\n\r\n1")
 		if !strings.HasPrefix(held, "HTTP/1.1 ") {
 			t.Errorf("%.100q", held)
