@@ -22,3 +22,8 @@ func TestDrawnServices(t *testing.T) {
 func TestUDPFlow(t *testing.T) {
 	packets.RunUDPFlow(t, packets.Proxy{New: func() proxy.Proxy { return New() }})
 }
+
+// TestMalformedPackets: packets that no honest client sends harm nobody.
+func TestMalformedPackets(t *testing.T) {
+	packets.RunMalformed(t, packets.Proxy{New: func() proxy.Proxy { return New() }})
+}

@@ -43,8 +43,10 @@ type (
 	order struct {
 		Run, Serve, Get string
 		Protocol        string // of Get; "": TCP
-		Port            int    // from which UDP asks; 0: another each time
+		Port            int    // from which UDP asks; 0: another each time. Of malformed packets: their seed
 		Brief           bool   // no answer is expected, and none is waited for long
+		Malformed       int    // so many packets go to Get
+		From            string // their source
 	}
 	answer struct{ Text, Error string }
 )
@@ -245,6 +247,10 @@ func serveHost() {
 			}
 		case o.Serve != "":
 			if err := errors.Join(serveTCP(o.Serve), serveUDP(o.Serve), serveSCTP(o.Serve)); err != nil {
+				a.Error = err.Error()
+			}
+		case o.Malformed > 0:
+			if err := sendMalformed(o.Malformed, o.From, o.Get, o.Port); err != nil {
 				a.Error = err.Error()
 			}
 		default:
