@@ -191,8 +191,17 @@ func (c *cluster) address(node *network.Node, ipv4 bool, local []netip.Addr) (vi
 	return via, fault
 }
 
-// collision says with which network of the machine this node's own ranges collide.
+// collision says with which network of the machine this node's own ranges collide, or those of
+// services: what the machine sends to that network would go to services. A single address is what
+// the proxy ipvs has of a service on an interface of its own.
 func (c *cluster) collision(machine []taken) error {
+	for _, s := range c.services {
+		for _, m := range machine {
+			if m.attached && !m.prefix.IsSingleIP() && m.prefix.Overlaps(s) {
+				return fmt.Errorf("range of services %s overlaps the network %s of %s, which the machine would reach no more; choose another range (api.serviceCIDR)", s, m.prefix, m.where)
+			}
+		}
+	}
 	for _, own := range c.own {
 		for _, m := range machine {
 			if m.attached && m.prefix.Overlaps(own) {

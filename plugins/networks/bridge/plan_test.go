@@ -279,6 +279,9 @@ func TestCollision(t *testing.T) {
 		{"10.244.0.0/24", []taken{{netip.MustParsePrefix("10.244.0.0/20"), "interface eth0", true}}, "10.244.0.0/24 of this node overlaps the network 10.244.0.0/20 of interface eth0"},
 		{"10.244.0.0/24", []taken{{netip.MustParsePrefix("10.244.0.7/32"), "interface wg0", true}}, "of interface wg0"},
 		{"10.96.4.0/24", nil, "overlaps that of services, 10.96.0.0/16"},
+		{"10.244.0.0/24", []taken{{netip.MustParsePrefix("10.96.5.0/24"), "interface eth0", true}}, "range of services 10.96.0.0/16 overlaps the network 10.96.5.0/24 of interface eth0"},
+		{"10.244.0.0/24", []taken{{netip.MustParsePrefix("10.96.0.10/32"), "interface kube-ipvs0", true}}, ""},
+		{"10.244.0.0/24", []taken{{netip.MustParsePrefix("10.96.0.0/16"), "a route over interface eth0", false}}, ""},
 	} {
 		c := cluster{own: prefixes(tt.own), all: prefixes("10.0.0.0/8"), services: prefixes("10.96.0.0/16")}
 		err := c.collision(tt.machine)
