@@ -7,7 +7,7 @@
 // failures, changes, flows that were deleted, and answers about health. Not there are what a
 // proxy here does not have: changes that wait, numbers of rules of iptables, and
 // network_programming_duration_seconds, since diffs do not say when an endpoint changed. Besides,
-// how full the kernel's table of connections is (pintle_conntrack_…), which kube-proxy does not say.
+// how full the kernel's table of connections is (node_nf_conntrack_…, as of node_exporter), which kube-proxy does not say.
 //
 // Data passes: proxies call functions; Register has the process serve it, and the kernel's
 // /metrics shows it.

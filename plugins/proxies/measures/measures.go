@@ -61,9 +61,9 @@ func Register() {
 type connections struct{}
 
 var (
-	entries        = prometheus.NewDesc("pintle_conntrack_entries", "Connections that the kernel tracks.", nil, nil)
-	entriesLimit   = prometheus.NewDesc("pintle_conntrack_entries_limit", "Connections that the kernel may track.", nil, nil)
-	droppedPackets = prometheus.NewDesc("pintle_conntrack_dropped_packets_total", "Packets that began a connection and were dropped, since the kernel had no room to track it.", nil, nil)
+	entries        = prometheus.NewDesc("node_nf_conntrack_entries", "Connections that the kernel tracks.", nil, nil)
+	entriesLimit   = prometheus.NewDesc("node_nf_conntrack_entries_limit", "Connections that the kernel may track.", nil, nil)
+	droppedPackets = prometheus.NewDesc("node_nf_conntrack_stat_drop", "Packets that began a connection and were dropped, since the kernel had no room to track it.", nil, nil)
 )
 
 // Describe implements prometheus.Collector.

@@ -43,6 +43,10 @@ func TestMeasures(t *testing.T) {
 	Health(true, 503)
 	Health(false, 200)
 	text := served(t)
+	// The kernel takes none of a plugin's metrics where one has a name of its own.
+	if strings.Contains(text, "\npintle_") {
+		t.Error("a metric has a name of the kernel's")
+	}
 	for _, line := range []string{
 		`kubeproxy_sync_proxy_rules_service_changes_total 2`, `kubeproxy_sync_proxy_rules_endpoint_changes_total 1`,
 		`kubeproxy_sync_proxy_rules_duration_seconds_count{ip_family="IPv4"} 1`, `kubeproxy_sync_full_proxy_rules_duration_seconds_count{ip_family="IPv4"} 1`,
