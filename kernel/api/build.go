@@ -96,6 +96,7 @@ type parts struct {
 	binding      *bindingREST
 	creates      later
 	statuses     later
+	deletes      later
 	listener     net.Listener
 	docs         *documents
 	kubelets     *kubelets
@@ -272,6 +273,7 @@ func (s *Server) build() error {
 	if err := (installer{
 		creates: creates, pods: s.binding.store, podsAsked: func() bool { return s.admit.Asked(createsOfPods) },
 		statuses: &s.statuses, statusesReviewed: func() bool { return s.admit.Reviewed(updatesOfStatus) },
+		deletes: &s.deletes, deletesReviewed: func() bool { return s.admit.Reviewed(deletesOfPods) },
 		server: s.generic, scheme: s.scheme, kinds: s.kinds, serializer: encoding, docs: s.docs,
 		admit: generic.AdmissionControl, minTimeout: time.Duration(generic.MinRequestTimeout) * time.Second, maxBody: maxBody,
 	}).install(storage); err != nil {
@@ -435,7 +437,7 @@ func (s *Server) genericConfig(codecs serializer.CodecFactory, options generic.R
 		handler = s.statuses.before(handler) // behind the bounds of patches
 		handler = patchbounds.Patches{Body: bodyOf, Refuse: refusal(codecs)}.Before(s.quantities(codecs).Before(handler))
 		handler = metrics.before(s.aggregated(s.toPeers(handler)))
-		return s.chained(s.endingWithServer(sendingLists(s.creates.before(handler), codecs), longRunning), c)
+		return s.chained(s.endingWithServer(sendingLists(s.creates.before(s.deletes.before(handler)), codecs), longRunning), c)
 	}
 	c.SharedInformerFactory = s.informers
 	backend := s.cfg.Backend

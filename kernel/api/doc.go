@@ -21,7 +21,7 @@
 // pods leave the machinery's handler aside (podcreate.go) and bindings are written
 // over the shared pod (binding.go): of what a scheduler waits for they are most. So do
 // patches of pods' statuses (package statuspatch), of which a pod's start has one and
-// its end another.
+// its end another, and deletes of pods (package poddelete), of which its end has two.
 //
 // Caveats: each v1 type is registered as the internal version too, so that no
 // conversion copies an object on its way to the wire; encoders therefore work

@@ -140,6 +140,7 @@ func (s *Server) resourceOf(gvk schema.GroupVersionKind) (schema.GroupVersionRes
 var (
 	createsOfPods     = requestsOf(podResource, "", admission.Create)
 	createsOfBindings = requestsOf(podResource, "binding", admission.Create)
+	deletesOfPods     = requestsOf(podResource, "", admission.Delete)
 	updatesOfStatus   = requestsOf(podResource, "status", admission.Update)
 	createsOfEvents   = requestsOf(eventResource, "", admission.Create)
 )

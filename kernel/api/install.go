@@ -21,7 +21,9 @@ import (
 	"k8s.io/kube-openapi/pkg/util"
 
 	"pintle.dev/pintle/kernel/api/aggregation"
+	"pintle.dev/pintle/kernel/api/auth/node"
 	"pintle.dev/pintle/kernel/api/patterns"
+	"pintle.dev/pintle/kernel/api/poddelete"
 	"pintle.dev/pintle/kernel/api/resources"
 	"pintle.dev/pintle/kernel/api/statuspatch"
 )
@@ -45,6 +47,9 @@ type installer struct {
 	// statuses takes ordinary patches of pods' statuses, where creates is not nil.
 	statuses         *later
 	statusesReviewed func() bool
+	// deletes takes ordinary deletes of pods, where creates is not nil.
+	deletes         *later
+	deletesReviewed func() bool
 }
 
 // install adds all resources of all group versions.
@@ -171,6 +176,14 @@ func (i installer) groupVersion(gv schema.GroupVersion, storage map[string]rest.
 			return fmt.Errorf("install %s: %w", gv, err)
 		}
 		i.statuses.set(statuses.Before)
+		deletes, err := poddelete.New(poddelete.Options{
+			Store: i.pods, Serializer: i.serializer, Admit: i.admit, Reviewed: i.deletesReviewed, Node: node.Name,
+			Interfaces: objectInterfaces{i.scheme, i.server.EquivalentResourceRegistry}, Body: bodyOf, MaxBody: maxBody,
+		})
+		if err != nil {
+			return fmt.Errorf("install %s: %w", gv, err)
+		}
+		i.deletes.set(deletes.Before)
 	}
 	listed, _, err := v.InstallREST(i.server.Handler.GoRestfulContainer)
 	if err != nil {

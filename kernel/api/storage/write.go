@@ -453,12 +453,7 @@ func (s *Storage) Delete(
 			return err
 		}
 		last := shallowCopy(st.obj)
-		done, err := s.remove(ctx, store.Write{
-			Key: key, Expect: st.revision,
-			Topics:     s.topics(last),
-			Attachment: &attachment{owner: s, obj: last, previous: st.obj},
-			OnRevision: func(revision uint64) { _ = s.versioner.UpdateObject(last, revision) },
-		})
+		done, err := s.removeAs(ctx, key, st, last)
 		if err != nil {
 			return err
 		}
@@ -466,6 +461,43 @@ func (s *Storage) Delete(
 			return setResult(ctx, out, last)
 		}
 	}
+}
+
+// Remove deletes what is at key. last makes of it, which is immutable and shared, the object that watches see at its
+// end: a new one, which may share with it, and which gets the resource version of the delete. It is called again when
+// another write came before. Errors are those of Delete.
+func (s *Storage) Remove(ctx context.Context, key string, last func(runtime.Object) (runtime.Object, error)) error {
+	key, err := s.key(key, false)
+	if err != nil {
+		return err
+	}
+	for {
+		st, err := s.known(ctx, key)
+		if err != nil {
+			return err
+		}
+		if st.obj == nil {
+			return storage.NewKeyNotFoundError(key, 0)
+		}
+		obj, err := last(st.obj)
+		if err != nil {
+			return err
+		}
+		if done, err := s.removeAs(ctx, key, st, obj); done || err != nil {
+			return err
+		}
+	}
+}
+
+// removeAs deletes what is at key as it was read, with last as its last object; it is not done when another write came
+// before.
+func (s *Storage) removeAs(ctx context.Context, key string, st *state, last runtime.Object) (done bool, err error) {
+	return s.remove(ctx, store.Write{
+		Key: key, Expect: st.revision,
+		Topics:     s.topics(last),
+		Attachment: &attachment{owner: s, obj: last, previous: st.obj},
+		OnRevision: func(revision uint64) { _ = s.versioner.UpdateObject(last, revision) },
+	})
 }
 
 // remove deletes what w expects at its key; it is not done when another write came before.
