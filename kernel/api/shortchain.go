@@ -83,10 +83,9 @@ func (s *shortChain) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 const largestShort = 256 << 10
 
 // writesPod says whether a request, which nobody has looked at, is one of those that
-// go the short way, and asks for nothing beside it. The body of another protocol than
-// HTTP/2 could not be given up while it is read.
+// go the short way, and asks for nothing beside it.
 func writesPod(req *http.Request) bool {
-	if req.ProtoMajor != 2 || req.ContentLength < 0 || req.ContentLength > largestShort || strings.Contains(req.URL.RawQuery, "timeout") {
+	if !stoppable(req) || req.ContentLength < 0 || req.ContentLength > largestShort || strings.Contains(req.URL.RawQuery, "timeout") {
 		return false
 	}
 	path, ok := strings.CutPrefix(req.URL.Path, "/api/v1/namespaces/")
@@ -117,6 +116,13 @@ func writesPod(req *http.Request) bool {
 		}
 	}
 	return true
+}
+
+// stoppable says whether the body of a request can be given up while it is read. That
+// of HTTP/1, by which the controllers of plugins write, can be by the deadline of its
+// connection, which nothing between a plugin's socket and the limit of bodies hides.
+func stoppable(req *http.Request) bool {
+	return req.ProtoMajor == 2 || req.ProtoMajor == 1 && req.Context().Value(socketKey{}) != nil
 }
 
 // shortVerbs are those of requests that go the short way, by their subresource.

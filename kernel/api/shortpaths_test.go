@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -52,6 +53,10 @@ func TestWritesPod(t *testing.T) {
 		req.ProtoMajor = 1
 		if writesPod(req) {
 			t.Errorf("%s %s by HTTP/1 goes the short way", c.method, c.target)
+		}
+		req = req.WithContext(context.WithValue(req.Context(), socketKey{}, true))
+		if got := writesPod(req); got != c.want {
+			t.Errorf("%s %s by HTTP/1 over a plugin's socket with %d bytes: %t, want %t", c.method, c.target, len(c.body), got, c.want)
 		}
 		req.ProtoMajor, req.ContentLength = 2, -1
 		if writesPod(req) {

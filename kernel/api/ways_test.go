@@ -2,6 +2,8 @@ package api_test
 
 import (
 	"context"
+	"fmt"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -178,5 +180,53 @@ func TestBind(t *testing.T) {
 	}
 	if !scheduled {
 		t.Errorf("conditions: %+v", got.Status.Conditions)
+	}
+}
+
+// Bodies that do not come over a plugin's socket are given up, also those of requests that go
+// the short way, and their connections with them. Meanwhile the socket serves others.
+func TestSlowBodiesOverASocket(t *testing.T) {
+	s := start(t, t.TempDir())
+	ctx, cancel := context.WithCancel(t.Context())
+	path := filepath.Join(t.TempDir(), "sock", "api")
+	stopped := make(chan error, 1)
+	ln, err := api.ListenUnix(ctx, path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	gate := &api.Gate{}
+	gate.Set(0, func(string) {}) // it notes each answer
+	go func() {
+		stopped <- s.ServeUnix(ctx, ln, &user.DefaultInfo{Name: "plugin", Groups: []string{user.SystemPrivilegedGroup}}, gate)
+	}()
+	var conns []net.Conn
+	for _, line := range []string{"POST /api/v1/namespaces/default/pods", "DELETE /api/v1/namespaces/default/pods/none", "PATCH /api/v1/namespaces/default/pods/none/status"} {
+		c, err := net.Dial("unix", path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if _, err := fmt.Fprintf(c, "%s HTTP/1.1\r\nHost: x\r\nContent-Type: application/strategic-merge-patch+json\r\nContent-Length: 1000\r\n\r\n{", line); err != nil {
+			t.Fatal(err)
+		}
+		conns = append(conns, c)
+	}
+	client := kubernetes.NewForConfigOrDie(controller.ConfigFor(path, "test")).CoreV1()
+	waitFor(t, func() bool {
+		_, err := client.Pods("default").Create(ctx, pod("beside"), metav1.CreateOptions{})
+		return err == nil
+	})
+	for _, c := range conns {
+		if err := c.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
+			t.Fatal(err)
+		}
+		answer, err := io.ReadAll(c) // until it is closed
+		if err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 408 ") {
+			t.Errorf("%.200q, %v", answer, err)
+		}
+	}
+	cancel()
+	if err := <-stopped; err != nil {
+		t.Errorf("unix server: %v", err)
 	}
 }
