@@ -3,7 +3,6 @@ package status
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -15,7 +14,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/strategicpatch"
 
 	"pintle.dev/pintle/kernel/node/client"
 )
@@ -326,17 +324,7 @@ func (m *Manager) patch(ctx context.Context, pod *corev1.Pod, old, want corev1.P
 	if equality.Semantic.DeepEqual(normalized(old), normalized(want)) {
 		return nil, nil
 	}
-	// The UID in both documents makes the patch fail when the name belongs to another pod by now.
-	meta := metav1.ObjectMeta{UID: pod.UID}
-	before, err := json.Marshal(corev1.Pod{Status: old})
-	if err != nil {
-		return nil, fmt.Errorf("encode status of pod %s/%s: %w", pod.Namespace, pod.Name, err)
-	}
-	after, err := json.Marshal(corev1.Pod{ObjectMeta: meta, Status: want})
-	if err != nil {
-		return nil, fmt.Errorf("encode status of pod %s/%s: %w", pod.Namespace, pod.Name, err)
-	}
-	data, err := strategicpatch.CreateTwoWayMergePatch(before, after, corev1.Pod{})
+	data, err := patchBody(pod.UID, &old, &want)
 	if err != nil {
 		return nil, fmt.Errorf("make status patch of pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}

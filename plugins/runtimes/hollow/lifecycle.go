@@ -21,6 +21,9 @@ import (
 // version is what the runtime calls itself over CRI.
 const version = "0.1.0"
 
+// workers are the goroutines that calls are served on; those beyond get one each.
+const workers = 8
+
 // lifeCycle implements runtime.Runtime: it serves CRI on a socket of its own.
 type lifeCycle struct {
 	mu     sync.Mutex
@@ -58,7 +61,8 @@ func (l *lifeCycle) Start(_ context.Context, o runtime.Options) (runtime.Endpoin
 			return runtime.Endpoint{}, fmt.Errorf("start runtime hollow: %w", err)
 		}
 		l.world = newWorld()
-		l.server, l.socket = grpc.NewServer(), socket
+		// A call is short, and a goroutine of its own for each grows its stack anew.
+		l.server, l.socket = grpc.NewServer(grpc.NumStreamWorkers(workers)), socket
 		runtimev1.RegisterRuntimeServiceServer(l.server, &runtimeServer{world: l.world})
 		runtimev1.RegisterImageServiceServer(l.server, &imageServer{world: l.world})
 		server := l.server
